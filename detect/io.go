@@ -1,0 +1,126 @@
+package detect
+
+import (
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// Input is one thing that happened: Job, Samples, Profiled, Readings or Acted.
+type Input interface{ input() }
+
+// Job describes the job epoch. It is stepped before the first sample and
+// again when anything in it changes; a new Epoch forgets series and baseline.
+type Job struct {
+	Epoch        uint64
+	Layout       falcon.Layout
+	Placement    falcon.Placement
+	Comms        map[falcon.Rank][]falcon.Comm
+	MicroBatches []int32 // per replica, now
+	Emulated     bool
+}
+
+// Samples are iterations of any ranks, in any order; each rank's own come in
+// order of iteration.
+type Samples struct {
+	Samples []falcon.Sample
+}
+
+// Profiled is one node's part of a profile window, or its refusal.
+type Profiled struct {
+	Window   uint64
+	Profiles []falcon.RankProfile
+	Refused  string
+}
+
+// Readings are looks at hardware counters.
+type Readings struct {
+	GPUs  []falcon.GPUReading
+	Hosts []falcon.HostReading
+}
+
+// Acted tells the machine that an action took force or was undone: a change
+// point within the settle window after it belongs to the action
+// (LAB-AND-HOOK.md, "Relief, baseline, identity").
+type Acted struct {
+	Incident     string
+	Rung         falcon.Rung
+	Iteration    int64 // first iteration it holds for
+	Reverted     bool
+	MicroBatches []int32 // per replica, from then on
+}
+
+// Restored gives back the incidents that were open when the engine stopped.
+type Restored struct {
+	Incidents []falcon.Incident
+	Baseline  float64 // ms, 0 when unknown
+	NextID    int     // number of the next incident
+}
+
+func (Job) input()      {}
+func (Samples) input()  {}
+func (Profiled) input() {}
+func (Readings) input() {}
+func (Acted) input()    {}
+func (Restored) input() {}
+
+// ProfileRequest asks for a profile window on all ranks.
+type ProfileRequest struct {
+	Window     uint64
+	Iterations int
+	Why        string
+}
+
+// Note is a line for the event log: what was seen and judged to be nothing
+// (a jitter, a change point that belongs to an action, a new baseline).
+type Note struct {
+	Iteration int64
+	Kind      string // "jitter", "rebase", "settled", "profile", "onset", "relief"
+	Text      string
+}
+
+// Ready is what a Step led to. Incidents must be persisted before requests
+// are sent.
+type Ready struct {
+	Incidents []falcon.Incident // whole, each changed one once
+	Requests  []ProfileRequest
+	Notes     []Note
+}
+
+// Empty says that there is nothing to do.
+func (r Ready) Empty() bool {
+	return len(r.Incidents) == 0 && len(r.Requests) == 0 && len(r.Notes) == 0
+}
+
+// RankStatus is the detector's present view of one rank, for consoles.
+type RankStatus struct {
+	Ms          float64 // last iteration, pauses taken out
+	BaselineMs  float64
+	Slowdown    float64 // Ms over baseline, minus 1
+	Probability float64 // P(r ≤ w)
+	Iteration   int64
+	SelfMs      float64 // last profile, 0 = none
+	SelfRatio   float64 // SelfMs over the median of its peers, 0 = none
+	WaitMs      float64 // last profile, per iteration
+	Suspect     bool
+}
+
+// Column is the posterior after one observation, for drawing.
+type Column struct {
+	Iteration   int64
+	Ms          float64
+	Probability float64   // P(r ≤ w)
+	MAP         int       // most probable run length
+	Posterior   []float64 // P(r = 0..len-2), the last entry holds the tail
+}
+
+// Steady is how the machine is doing as a whole.
+type Steady struct {
+	Learning   bool    // baseline not yet known
+	BaselineMs float64 // lowest verified regime of the epoch, job level
+	CurrentMs  float64 // median of the last iterations, slowest rank each
+	Iteration  int64   // newest iteration seen from all ranks
+}
+
+// Clock is when an input happened, by the engine's clock.
+type Clock = time.Time

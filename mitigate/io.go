@@ -1,0 +1,105 @@
+package mitigate
+
+import (
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// Input is one thing that happened.
+type Input interface{ input() }
+
+// Job describes the job epoch; stepped before anything else and on change.
+type Job struct {
+	Epoch        uint64
+	Layout       falcon.Layout
+	MicroBatches []int32 // per replica, now
+	GPUs         int     // for lost GPU-hours
+}
+
+// Incident is the detector's newest word on an incident.
+type Incident struct {
+	Incident falcon.Incident
+}
+
+// Iteration is the job's iteration time: the slowest rank, pauses taken out.
+type Iteration struct {
+	Index int64
+	Ms    float64
+}
+
+// Speeds are the self times of the last complete profile, per micro-batch, by
+// rank; what S2 is solved with.
+type Speeds struct {
+	Incident string
+	SelfMs   []float64 // indexed by rank; 0 = not measured
+}
+
+// Decision is an operator's word on a proposal.
+type Decision struct {
+	Action   string // id
+	PlanHash string
+	Approve  bool
+	By       string
+	Reason   string
+}
+
+// Committed says that the ranks agreed on an order: the vote is the commit.
+type Committed struct {
+	Order     uint64
+	Iteration int64 // first iteration it holds for
+	Status    int32 // 0 = applied, else the framework's refusal
+}
+
+// Undeliverable says that an order can't take effect any more.
+type Undeliverable struct {
+	Order  uint64
+	Reason string
+}
+
+// SetPolicy replaces the policy.
+type SetPolicy struct {
+	Policy falcon.Policy
+}
+
+func (Job) input()           {}
+func (Incident) input()      {}
+func (Iteration) input()     {}
+func (Speeds) input()        {}
+func (Decision) input()      {}
+func (Committed) input()     {}
+func (Undeliverable) input() {}
+func (SetPolicy) input()     {}
+
+// Acted tells the detector that an action took force or was undone.
+type Acted struct {
+	Incident     string
+	Rung         falcon.Rung
+	Iteration    int64
+	Reverted     bool
+	MicroBatches []int32
+}
+
+// Note is a line for the event log.
+type Note struct {
+	Iteration int64
+	Kind      string // "proposal", "decision", "action", "skip"
+	Text      string
+}
+
+// Ready is what a Step led to. Actions must be persisted before orders are
+// sent; Acted is fed to the detector.
+type Ready struct {
+	Actions []falcon.Action // whole, each changed one once
+	Orders  []falcon.Order
+	Acted   []Acted
+	Notes   []Note
+}
+
+// Empty says that there is nothing to do.
+func (r Ready) Empty() bool {
+	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0
+}
+
+// Clock is when an input happened, by the engine's clock.
+type Clock = time.Time

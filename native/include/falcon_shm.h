@@ -1,0 +1,191 @@
+/*
+ * Shared memory between one training process (the hook writes) and the node
+ * agent (reads, and writes the control block). One file per process:
+ * $FALCON_SHM_DIR/falcon.<job>.<pid> (default directory /dev/shm), mode 0600.
+ *
+ * Guarantees: fixed sizes and offsets (native/test prints every offsetof, a Go
+ * test compares them with agent/ring's constants); the hook never waits for
+ * the agent; sequence numbers let the reader count what it lost. Both sides
+ * treat what the other wrote as hostile: copy, then check.
+ *
+ * Layout of the file, each part page-aligned:
+ *   header | control | communicators | timings | ring 0 .. ring N-1
+ */
+#ifndef FALCON_SHM_H
+#define FALCON_SHM_H
+
+#include <stdint.h>
+
+#define FALCON_SHM_MAGIC   0x3130004e434c4146ull /* "FALCN\0" "01", little endian */
+#define FALCON_SHM_VERSION 1u
+#define FALCON_PAGE        4096u
+
+#define FALCON_RINGS_MAX   8u     /* calling threads that get a ring of their own */
+#define FALCON_RING_SLOTS  8192u  /* power of two; 512 KiB per ring, oldest overwritten */
+#define FALCON_COMMS_MAX   256u
+#define FALCON_TIMING_SLOTS 8192u /* power of two */
+#define FALCON_ORDER_SLOTS 4u     /* an order lives until three newer ones came */
+#define FALCON_ORDER_VALUES 1024u /* micro-batch counts, one per replica */
+#define FALCON_NAME_BYTES  64u
+#define FALCON_COMM_NONE   0xffffffffu
+
+/* Operations: the values of falcon.Op. */
+enum falcon_op {
+  FALCON_OP_NONE = 0, FALCON_OP_ALLREDUCE = 1, FALCON_OP_REDUCE = 2,
+  FALCON_OP_REDUCESCATTER = 3, FALCON_OP_ALLGATHER = 4, FALCON_OP_BROADCAST = 5,
+  FALCON_OP_ALLTOALL = 6, FALCON_OP_GATHER = 7, FALCON_OP_SCATTER = 8,
+  FALCON_OP_SEND = 9, FALCON_OP_RECV = 10, FALCON_OP_GROUPSTART = 11,
+  FALCON_OP_GROUPEND = 12, FALCON_OP_PUTSIGNAL = 13, FALCON_OP_SIGNAL = 14,
+  FALCON_OP_WAITSIGNAL = 15
+};
+
+enum falcon_record_flags {
+  FALCON_REC_GROUPED   = 1u << 0, /* inside ncclGroupStart/End */
+  FALCON_REC_CAPTURING = 1u << 1, /* the stream was capturing a graph */
+  FALCON_REC_FAILED    = 1u << 2, /* the real call returned an error */
+  FALCON_REC_TIMED     = 1u << 3  /* events were recorded around it */
+};
+
+/* One call. 64 bytes. The writer zeroes seq, fills the rest, then stores seq
+ * with release; the reader loads seq with acquire, copies, loads it again:
+ * unequal or unexpected means overwritten. */
+typedef struct falcon_record {
+  uint64_t seq;      /* 1-based in this ring; slot = (seq-1) % slots */
+  uint64_t enter;    /* ticks (header clock) when the caller entered */
+  uint64_t exit;     /* ticks when the real call returned */
+  uint64_t count;    /* elements */
+  uint64_t stream;   /* opaque stream handle */
+  uint64_t ordinal;  /* number of this call on its communicator, from 0 */
+  uint32_t comm;     /* index into the communicator table, FALCON_COMM_NONE for group marks */
+  int32_t  peer;     /* peer or root, -1 where there is none */
+  uint8_t  op;       /* enum falcon_op */
+  uint8_t  dtype;    /* ncclDataType_t */
+  uint8_t  depth;    /* group depth at the call */
+  uint8_t  flags;    /* enum falcon_record_flags */
+  uint32_t step;     /* low 32 bits of the iteration begun by the adapter, 0xffffffff before */
+} falcon_record;
+
+enum falcon_clock { FALCON_CLOCK_MONO_NS = 0, FALCON_CLOCK_TSC = 1 };
+
+/* Written once at creation, but for the calibration pair. */
+typedef struct falcon_header {
+  uint64_t magic;            /* stored last */
+  uint32_t version;
+  uint32_t header_bytes;     /* sizeof(falcon_header) */
+  uint64_t file_bytes;
+  uint32_t pid;
+  uint32_t rings;            /* FALCON_RINGS_MAX */
+  uint32_t ring_slots;
+  uint32_t comms;
+  uint32_t timing_slots;
+  uint32_t order_slots;
+  uint64_t control_offset, comms_offset, timings_offset, rings_offset;
+  uint64_t ring_stride;      /* bytes from ring i to ring i+1: one page of falcon_ring + slots */
+  int32_t  rank, world, local_rank; /* RANK, WORLD_SIZE, LOCAL_RANK; -1 when unset */
+  uint32_t clock;            /* enum falcon_clock */
+  uint64_t start_unix_ns;    /* CLOCK_REALTIME at creation */
+  uint64_t start_mono_ns;    /* CLOCK_MONOTONIC at creation */
+  uint64_t start_ticks;      /* ticks at creation */
+  char     job[FALCON_NAME_BYTES];
+  char     device[FALCON_NAME_BYTES]; /* FALCON_DEVICE ("n1.g0") when set */
+  /* Calibration, refreshed by the side thread under calib_seq (odd = being written). */
+  uint64_t calib_seq, calib_ticks, calib_mono_ns;
+} falcon_header;
+
+/* Head of a ring; its slots start FALCON_PAGE bytes behind it. */
+typedef struct falcon_ring {
+  uint64_t head;      /* records written so far; release after each record */
+  uint32_t tid;       /* thread that owns it, 0 = free */
+  uint32_t reserved;
+} falcon_ring;
+
+enum falcon_comm_state { FALCON_COMM_FREE = 0, FALCON_COMM_LIVE = 1, FALCON_COMM_GONE = 2, FALCON_COMM_ABORTED = 3 };
+
+/* One communicator. 192 bytes. seq: odd while being written. */
+typedef struct falcon_comm {
+  uint64_t seq;
+  uint64_t id;         /* FNV-1a 64 of the unique id's bytes; of (parent id, child ordinal, color) for splits */
+  uint64_t handle;     /* pointer, for messages only: reused after destroy */
+  uint64_t calls;      /* counted calls so far; the ordinal of the next one */
+  uint32_t generation; /* of this slot */
+  uint32_t state;      /* enum falcon_comm_state */
+  int32_t  size, rank;
+  int32_t  device;
+  uint32_t reserved;
+  uint64_t parent;     /* id of the parent for splits, 0 otherwise */
+  uint64_t reserved64[8];
+  char     name[FALCON_NAME_BYTES]; /* config.commName, empty when not given */
+} falcon_comm;
+
+/* One call timed on the device in a profile window. 64 bytes; same seq rule as records. */
+typedef struct falcon_timing {
+  uint64_t seq;
+  uint64_t ordinal;      /* on its communicator */
+  uint64_t bytes;        /* payload of this rank */
+  int64_t  start_ns;     /* device start since the window's base event */
+  int64_t  duration_ns;  /* device end - device start */
+  int64_t  queue_ns;     /* device start - host enter (through the base event's host time) */
+  uint32_t comm;
+  int32_t  peer;
+  uint8_t  op, dtype, flags, reserved;
+  uint32_t window;       /* low 32 bits of the profile request */
+} falcon_timing;
+
+enum falcon_mode { FALCON_MODE_MONITOR = 0, FALCON_MODE_PROFILE = 1, FALCON_MODE_PAUSE = 2 };
+
+enum falcon_order_kind { FALCON_ORDER_NONE = 0, FALCON_ORDER_MICROBATCHES = 1,
+  FALCON_ORDER_PLACEMENT = 2, FALCON_ORDER_CHECKPOINT = 3, FALCON_ORDER_STOP = 4 };
+
+/* One order in the mailbox. The agent makes seq odd, fills, makes it even and
+ * larger; slot = id % FALCON_ORDER_SLOTS. */
+typedef struct falcon_shm_order {
+  uint64_t seq;
+  uint64_t id;        /* grows over the job's life */
+  uint64_t epoch;     /* job epoch */
+  uint32_t kind;      /* enum falcon_order_kind */
+  uint32_t n;         /* values used */
+  int32_t  values[FALCON_ORDER_VALUES];
+} falcon_shm_order;
+
+/* Coverage bits: what the hook saw. */
+enum falcon_coverage { FALCON_COV_INIT = 1u << 0, FALCON_COV_COLL = 1u << 1, FALCON_COV_P2P = 1u << 2,
+  FALCON_COV_GROUP = 1u << 3, FALCON_COV_ADAPTER = 1u << 4, FALCON_COV_UNHOOKED = 1u << 5 /* NCCL mapped, never called through us */ };
+
+/* Control block. The two halves lie on separate pages by writer. */
+typedef struct falcon_control {
+  /* agent -> hook */
+  uint32_t mode;                /* enum falcon_mode */
+  uint32_t profile_window;      /* id of the profile request */
+  uint64_t profile_until_ns;    /* CLOCK_MONOTONIC deadline: the hook falls back to monitor by itself */
+  uint64_t profile_comms[4];    /* bit i: time communicator slot i; all zero = all */
+  uint64_t agent_alive_ns;      /* CLOCK_MONOTONIC of the agent's last look */
+  uint32_t period;              /* inferred calls per iteration, 0 = unknown */
+  uint32_t anchor;              /* FNV-1a 32 of the anchor call's class, for the record */
+  uint64_t newest_order;        /* id of the newest order in the mailbox; stored last, release */
+  uint8_t  pad_agent[FALCON_PAGE - 72];
+  /* hook -> agent */
+  uint64_t heartbeat_ns;        /* CLOCK_MONOTONIC of the side thread's last beat (every 100 ms) */
+  int64_t  iteration;           /* begin_iteration's argument, -1 before the first */
+  int64_t  step_tag;            /* i in forward/backward, -1 in the optimizer, i+1 after it */
+  uint64_t iteration_start_ns;  /* CLOCK_MONOTONIC at the last begin_iteration */
+  uint64_t iterations_done;     /* marks written to the mark ring below */
+  uint64_t committed_order;     /* id of the order that this rank has committed to */
+  int64_t  committed_iteration; /* first iteration it holds for */
+  int32_t  committed_status;    /* 0 = applied, else an adapter status */
+  uint32_t micro_batches;       /* per iteration on this rank, 0 = the job does not say */
+  uint64_t timing_head;         /* timings written so far */
+  uint64_t timing_lost;         /* calls that should have been timed and were not */
+  uint64_t records_lost;        /* calls from threads beyond FALCON_RINGS_MAX */
+  uint32_t coverage;            /* enum falcon_coverage */
+  uint32_t profile_done;        /* window id whose timings are all written */
+  int32_t  tp, dp, pp;          /* layout the adapter declares, 0 = unknown */
+  uint32_t describe_seq;        /* grows when the adapter describes the job */
+  uint64_t paused_ns;           /* total time this rank was held by the hook */
+  uint64_t reserved_hook[8];
+  /* Exact marks: mark k (iteration number, start, paused total) at slot k % 64. */
+  struct { int64_t iteration; uint64_t start_ns; uint64_t paused_ns; uint64_t seq; } marks[64];
+  uint8_t  pad_hook[FALCON_PAGE - 184 - 2048];
+  falcon_shm_order orders[FALCON_ORDER_SLOTS];
+} falcon_control;
+
+#endif

@@ -1,0 +1,76 @@
+package falcon
+
+// Cause is the class of root cause that a verdict names.
+type Cause string
+
+// The causes, as INTERFACES.md promises them.
+const (
+	CauseGPU         Cause = "gpu_degradation"
+	CauseCPU         Cause = "cpu_contention"
+	CauseNetwork     Cause = "network_congestion"
+	CauseFacility    Cause = "facility"
+	CauseNotHardware Cause = "not_hardware"
+	CauseUnknown     Cause = "unknown"
+)
+
+// EvidenceKind says which of the three independent proofs a line belongs to.
+type EvidenceKind string
+
+// The kinds of evidence.
+const (
+	EvidenceTiming  EvidenceKind = "timing"  // change point and peers
+	EvidenceTest    EvidenceKind = "test"    // active validation
+	EvidenceCounter EvidenceKind = "counter" // hardware counters
+)
+
+// Evidence is one line that led to a verdict, fit to be shown as it is.
+type Evidence struct {
+	Kind    EvidenceKind `json:"kind"`
+	Text    string       `json:"text"`
+	Against bool         `json:"against,omitempty"` // speaks against the verdict's cause
+}
+
+// Verdict says what is wrong, where, how bad, and why we think so.
+type Verdict struct {
+	Cause      Cause      `json:"cause"`
+	Also       []Cause    `json:"also,omitempty"` // further causes at once
+	Devices    []Device   `json:"devices"`
+	Ranks      []Rank     `json:"ranks"`
+	Links      []Link     `json:"links"`
+	Severity   int        `json:"severity"`   // 1..4
+	Confidence float64    `json:"confidence"` // 0..1
+	Evidence   []Evidence `json:"evidence"`
+}
+
+// IncidentState is where an incident stands.
+type IncidentState string
+
+// The states of an incident.
+const (
+	IncidentVerified IncidentState = "verified" // onset verified, culprit sought
+	IncidentLocated  IncidentState = "located"  // verdict given
+	IncidentRelieved IncidentState = "relieved" // the fault has cleared
+	IncidentClosed   IncidentState = "closed"   // cleared and every action reverted
+)
+
+// NoIteration stands for an iteration that has not come.
+const NoIteration int64 = -1
+
+// Incident is one fail-slow story from onset to close.
+type Incident struct {
+	ID                string        `json:"id"`
+	State             IncidentState `json:"state"`
+	FromStart         bool          `json:"from_start,omitempty"`
+	OnsetIteration    int64         `json:"onset_iteration"`    // estimate: first slow iteration
+	DetectedIteration int64         `json:"detected_iteration"` // last iteration seen when verified
+	RelievedIteration int64         `json:"relieved_iteration"` // first healthy one, NoIteration while it lasts
+	HealthyMs         float64       `json:"healthy_ms"`
+	SlowMs            float64       `json:"slow_ms"`
+	Probability       float64       `json:"probability"` // P(r ≤ w) when the alarm was raised
+	Verdict           Verdict       `json:"verdict"`
+}
+
+// Open says whether the fault still lasts.
+func (i Incident) Open() bool {
+	return i.State == IncidentVerified || i.State == IncidentLocated
+}

@@ -1,0 +1,55 @@
+// Command falcon is the operator's binary. It parses flags, wires parts and
+// owns exit codes: 0 on success, 1 on a failure of the work, 2 on wrong use.
+// It holds no logic of its own.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// errUsage marks wrong use: exit code 2. Wrap it with what to do instead.
+var errUsage = errors.New("usage")
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "falcon: %s\n", sentence(err))
+	if errors.Is(err, errUsage) {
+		return 2
+	}
+	return 1
+}
+
+// sentence drops the usage marker, which is for the exit code only.
+func sentence(err error) string {
+	s := err.Error()
+	if cut := errUsage.Error() + ": "; len(s) > len(cut) && s[:len(cut)] == cut {
+		return s[len(cut):]
+	}
+	return s
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "falcon",
+		Short:         "Operations console for slow and failed ranks in large training jobs",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	})
+	// One line per command group; each lives in a file of its name.
+	root.AddCommand(versionCommand())
+	return root
+}

@@ -77,7 +77,8 @@ type Action struct {
 	PredictedMs       float64     `json:"predicted_ms"`
 	MeasuredMs        float64     `json:"measured_ms"` // 0 until measured
 	OverheadMs        float64     `json:"overhead_ms"`
-	Why               string      `json:"why"` // one sentence: why now, or why refused
+	Why               string      `json:"why"`                // one sentence: why now, or why refused
+	OrderID           uint64      `json:"order_id,omitempty"` // newest order sent for it
 }
 
 // RungView is one line of the ladder as the operator sees it.

@@ -35,13 +35,17 @@ type Speeds struct {
 	SelfMs   []float64 // indexed by rank; 0 = not measured
 }
 
-// Decision is an operator's word on a proposal.
+// Decision is an operator's word on a proposal. With Action empty and Rung
+// set it takes that rung of the incident's ladder now, although the ski-rental
+// clock would still wait.
 type Decision struct {
 	Action   string // id
 	PlanHash string
 	Approve  bool
 	By       string
 	Reason   string
+	Incident string
+	Rung     falcon.Rung
 }
 
 // Committed says that the ranks agreed on an order: the vote is the commit.
@@ -62,7 +66,15 @@ type SetPolicy struct {
 	Policy falcon.Policy
 }
 
+// Restored gives back what the journal kept when the engine stopped.
+type Restored struct {
+	Actions     []falcon.Action // newest state of each, in order of proposal
+	NextOrder   uint64          // ids below it were used
+	OverheadsMs map[falcon.Rung]float64
+}
+
 func (Job) input()           {}
+func (Restored) input()      {}
 func (Incident) input()      {}
 func (Iteration) input()     {}
 func (Speeds) input()        {}

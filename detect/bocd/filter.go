@@ -1,0 +1,246 @@
+package bocd
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// ErrNotFinite refuses NaN and the infinities.
+var ErrNotFinite = errors.New("bocd: observation is not a finite number")
+
+// ErrConfig refuses a configuration that has no meaning.
+var ErrConfig = errors.New("bocd: configuration")
+
+// Defaults of a Filter. The hazard is the one the golden posteriors of
+// training jobs were made with.
+const (
+	DefaultRunLength = 250  // expected iterations between changes
+	DefaultWindow    = 5    // a change is recent while r ≤ DefaultWindow
+	DefaultThreshold = 0.9  // alarm when P(r ≤ w) exceeds it (FALCON §4.2)
+	DefaultPrune     = 1e-4 // run lengths less probable than this are dropped
+	DefaultMaxRuns   = 256  // run lengths kept at most, when pruning
+
+	// Limit is the largest magnitude that is told apart: an observation
+	// beyond it counts as Limit, so that squares stay finite.
+	Limit = 1e140
+)
+
+// Prior is the Normal-Gamma prior of a run's mean and precision.
+type Prior struct {
+	Mu    float64 // mean of the mean
+	Kappa float64 // pseudo-observations behind Mu, > 0
+	Alpha float64 // shape of the precision, > 0
+	Beta  float64 // rate of the precision, > 0
+}
+
+// UnitPrior is mu 0 and kappa = alpha = beta = 1: right for a series that was
+// standardised.
+var UnitPrior = Prior{Mu: 0, Kappa: 1, Alpha: 1, Beta: 1}
+
+// Config sets up a Filter. The zero value of each field means its default,
+// but Prune 0 means no pruning: an exact posterior whose memory and time grow
+// with the series.
+type Config struct {
+	RunLength float64 // expected run length; the hazard is 1/RunLength
+	Window    int     // w of P(r ≤ w)
+	Threshold float64 // alarm when P(r ≤ w) > Threshold
+	Prior     Prior
+	// Prune drops, after each observation, every run length r > Window whose
+	// posterior probability is below it; what is left is renormalised. The
+	// most probable run length always stays.
+	Prune   float64
+	MaxRuns int // most run lengths kept when Prune > 0; the least probable go
+}
+
+// DefaultConfig is the production setting: constant hazard 1/250, w = 5,
+// threshold 0.9, unit prior, pruning at 1e-4.
+func DefaultConfig() Config {
+	return Config{
+		RunLength: DefaultRunLength,
+		Window:    DefaultWindow,
+		Threshold: DefaultThreshold,
+		Prior:     UnitPrior,
+		Prune:     DefaultPrune,
+		MaxRuns:   DefaultMaxRuns,
+	}
+}
+
+func (c Config) withDefaults() Config {
+	if c.RunLength == 0 {
+		c.RunLength = DefaultRunLength
+	}
+	if c.Window == 0 {
+		c.Window = DefaultWindow
+	}
+	if c.Threshold == 0 {
+		c.Threshold = DefaultThreshold
+	}
+	if c.Prior == (Prior{}) {
+		c.Prior = UnitPrior
+	}
+	if c.MaxRuns == 0 {
+		c.MaxRuns = DefaultMaxRuns
+	}
+	c.MaxRuns = max(c.MaxRuns, c.Window+2)
+	return c
+}
+
+// Validate says what is wrong with a configuration, wrapping ErrConfig.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	p := c.Prior
+	switch {
+	case !(c.RunLength >= 1 && c.RunLength <= 1e12):
+		return fmt.Errorf("%w: expected run length %g must be from 1 to 1e12", ErrConfig, c.RunLength)
+	case c.Window < 0:
+		return fmt.Errorf("%w: window %d must not be negative", ErrConfig, c.Window)
+	case !(c.Threshold > 0 && c.Threshold < 1):
+		return fmt.Errorf("%w: threshold %g must lie between 0 and 1", ErrConfig, c.Threshold)
+	case !(c.Prune >= 0 && c.Prune < 0.1):
+		return fmt.Errorf("%w: pruning bound %g must be at least 0 and below 0.1", ErrConfig, c.Prune)
+	case !(math.Abs(p.Mu) <= Limit):
+		return fmt.Errorf("%w: prior mu %g must be finite and at most 1e140 in size", ErrConfig, p.Mu)
+	case !inRange(p.Kappa) || !inRange(p.Alpha) || !inRange(p.Beta):
+		return fmt.Errorf("%w: prior kappa, alpha and beta must each be from 1e-12 to 1e12", ErrConfig)
+	}
+	return nil
+}
+
+func inRange(x float64) bool { return x >= 1e-12 && x <= 1e12 }
+
+// Step is the posterior's summary after one observation.
+type Step struct {
+	PRecent float64 // P(r ≤ w)
+	MAP     int     // most probable run length; the run holds the last MAP observations
+	PMAP    float64 // its probability
+	Runs    int     // run lengths kept
+}
+
+// Filter is the run-length posterior of one series. Run length 0 means a
+// change right after the newest observation, so P(r = 0) is the hazard at
+// every step and says nothing; alarms are put on P(r ≤ w).
+type Filter struct {
+	cfg   Config
+	terms *terms
+	stay  float64 // log(1 − hazard)
+	leave float64 // log hazard
+	seen  int
+	last  Step
+
+	// One entry per run length kept, oldest first; the last is r = 0.
+	run  []int     // observations in the run
+	mu   []float64 // posterior mean
+	beta []float64 // posterior rate
+	logb []float64 // log of beta
+	logw []float64 // log of the posterior probability
+	prob []float64 // its exponential
+}
+
+// New returns a filter that has seen nothing: all mass on r = 0. It panics on
+// a configuration that Validate refuses.
+func New(cfg Config) *Filter {
+	if err := cfg.Validate(); err != nil {
+		panic(err)
+	}
+	cfg = cfg.withDefaults()
+	f := &Filter{cfg: cfg, terms: termsFor(cfg.Prior)}
+	hazard := 1 / cfg.RunLength
+	f.stay, f.leave = math.Log1p(-hazard), math.Log(hazard)
+	f.Reset()
+	return f
+}
+
+// Reset forgets the series.
+func (f *Filter) Reset() {
+	f.run, f.mu, f.beta = f.run[:0], f.mu[:0], f.beta[:0]
+	f.logb, f.logw, f.prob = f.logb[:0], f.logw[:0], f.prob[:0]
+	f.seen = 0
+	f.push(0, 1)
+	f.last = Step{PRecent: 1, PMAP: 1, Runs: 1}
+}
+
+// Config returns the configuration in force, defaults filled in.
+func (f *Filter) Config() Config { return f.cfg }
+
+// Seen returns how many observations were taken in.
+func (f *Filter) Seen() int { return f.seen }
+
+// Last returns the summary after the newest observation.
+func (f *Filter) Last() Step { return f.last }
+
+// Alarm says whether P(r ≤ w) exceeds the threshold. It can't before more
+// than w observations, when every run length is that short.
+func (f *Filter) Alarm() bool {
+	return f.seen > f.cfg.Window && f.last.PRecent > f.cfg.Threshold
+}
+
+// Observe takes in one observation. It returns ErrNotFinite, and changes
+// nothing, on NaN and infinities.
+func (f *Filter) Observe(x float64) (Step, error) {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return f.last, fmt.Errorf("%w: %v", ErrNotFinite, x)
+	}
+	top := f.predict(min(max(x, -Limit), Limit))
+	f.seen++
+	f.normalise(top)
+	f.push(f.leave, math.Exp(f.leave))
+	if f.cfg.Prune > 0 {
+		f.prune()
+	}
+	f.last = f.summary()
+	return f.last, nil
+}
+
+// predict multiplies every run's weight by its Student-t predictive at x,
+// takes x into the run, and returns the largest log weight.
+//
+// With u = κd²/(2(κ+1)), d = x − μ, the predictive is
+// Γ(α+½)/Γ(α) · sqrt(κ/(2π(κ+1))) · β^α / (β+u)^(α+½), and β+u is the run's
+// next β: one logarithm per run suffices.
+func (f *Filter) predict(x float64) float64 {
+	n := len(f.run)
+	run, mu, beta, logb, logw := f.run[:n], f.mu[:n], f.beta[:n], f.logb[:n], f.logw[:n]
+	p := f.cfg.Prior
+	top := math.Inf(-1)
+	for i, r := range run {
+		kappa, alpha := p.Kappa+float64(r), p.Alpha+0.5*float64(r)
+		d := x - mu[i]
+		step := d / (kappa + 1)
+		next := beta[i] + 0.5*kappa*step*d
+		logNext := math.Log(next)
+		w := logw[i] + f.terms.at(r) + alpha*(logb[i]-logNext) - 0.5*logNext
+		mu[i] += step
+		beta[i], logb[i], logw[i] = next, logNext, w
+		run[i] = r + 1
+		top = max(top, w)
+	}
+	return top
+}
+
+// normalise turns the weights into log probabilities that sum to 1 − hazard:
+// every run goes on with that chance.
+func (f *Filter) normalise(top float64) {
+	sum := 0.0
+	for i, w := range f.logw {
+		e := math.Exp(w - top)
+		f.prob[i] = e
+		sum += e
+	}
+	by, shift := math.Exp(f.stay)/sum, f.stay-top-math.Log(sum)
+	for i := range f.logw {
+		f.logw[i] += shift
+		f.prob[i] *= by
+	}
+}
+
+// push adds a run of length 0.
+func (f *Filter) push(logw, prob float64) {
+	p := f.cfg.Prior
+	f.run = append(f.run, 0)
+	f.mu = append(f.mu, p.Mu)
+	f.beta = append(f.beta, p.Beta)
+	f.logb = append(f.logb, math.Log(p.Beta))
+	f.logw = append(f.logw, logw)
+	f.prob = append(f.prob, prob)
+}

@@ -1,0 +1,55 @@
+package bocd
+
+import (
+	"math"
+	"slices"
+)
+
+// median sorts values in place; 0 of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	half := len(values) / 2
+	if len(values)%2 == 1 {
+		return values[half]
+	}
+	return values[half-1]/2 + values[half]/2
+}
+
+// spreadOf is the robust standard deviation 1.4826·MAD around centre, never
+// below scaleFloor of the level, so that a constant series has a scale too.
+func spreadOf(values []float64, centre float64) float64 {
+	off := make([]float64, len(values))
+	for i, v := range values {
+		off[i] = math.Abs(v/2 - centre/2) // halves, so that the difference stays finite
+	}
+	mad := min(2*1.4826*median(off), math.MaxFloat64)
+	return max(mad, scaleFloor*math.Abs(centre), math.SmallestNonzeroFloat64)
+}
+
+// relative is |after − before| / min(|before|, |after|), finite: the largest
+// float stands for a change from or to nothing, 0 for no change.
+func relative(before, after float64) float64 {
+	if before == after {
+		return 0
+	}
+	least := min(math.Abs(before), math.Abs(after))
+	return finite(math.Abs(after/2-before/2) / (least / 2))
+}
+
+// ratio is after/before − 1, finite.
+func ratio(before, after float64) float64 {
+	if before == after {
+		return 0
+	}
+	return finite(after/before - 1)
+}
+
+func finite(x float64) float64 {
+	if math.IsNaN(x) {
+		return 0
+	}
+	return min(max(x, -math.MaxFloat64), math.MaxFloat64)
+}

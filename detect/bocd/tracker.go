@@ -1,0 +1,298 @@
+package bocd
+
+import (
+	"fmt"
+	"math"
+)
+
+// Kind says what a verified change point is.
+type Kind string
+
+// The kinds of Change.
+const (
+	KindOnset   Kind = "onset"   // slower from here on
+	KindRelief  Kind = "relief"  // faster from here on, or back at the baseline
+	KindJitter  Kind = "jitter"  // an alarm that verification turned down
+	KindSettled Kind = "settled" // verified, but it belongs to an action (see Settle)
+)
+
+// Change is one judged alarm. Indexes count observations from 0.
+type Change struct {
+	Index       int     // first observation of the new level
+	Kind        Kind    //
+	BeforeMs    float64 // median before
+	AfterMs     float64 // median after
+	Change      float64 // AfterMs/BeforeMs − 1
+	Probability float64 // highest P(r ≤ w) of the alarm
+	DetectedAt  int     // last observation seen when it was judged
+}
+
+// TrackerConfig sets up a Tracker; zero fields mean their defaults.
+type TrackerConfig struct {
+	Filter  Config  // of the standardised series; Prune 0 means exact here too
+	WarmUp  int     // observations that give the first scale, ≥ 3
+	Verify  float64 // |after − before| / min(before, after) that makes a change real
+	Settled float64 // an incident ends when the level is within this of the baseline
+}
+
+// DefaultTrackerConfig is the production setting.
+func DefaultTrackerConfig() TrackerConfig {
+	return TrackerConfig{
+		Filter:  DefaultConfig(),
+		WarmUp:  defaultWarmUp,
+		Verify:  0.10,
+		Settled: 0.05,
+	}
+}
+
+const (
+	defaultWarmUp = 10
+	sideMin       = 3  // points on each side of a change, at least
+	beforeMost    = 32 // points before a change that give its median
+	patience      = 8  // points after which an alarm that was not verified is jitter
+	history       = 64 // observations kept: beforeMost + patience, rounded up
+	recent        = 5  // points whose median is the present level
+	scaleFloor    = 0.01
+)
+
+// Tracker watches one series of iteration times.
+type Tracker struct {
+	cfg    TrackerConfig
+	filter *Filter
+	past   [history]float64 // ring of observations, by index
+	next   int              // index of the next observation
+
+	centre, scale float64 // of standardisation
+	from          int     // first index of the present level
+	baseline      float64
+	slow          bool // an onset is open
+	alarm         alarm
+	settleFrom    int // changes in [settleFrom, settleTo) belong to an action
+	settleTo      int
+}
+
+// alarm is a change point that waits for its verification.
+type alarm struct {
+	raised      bool
+	index       int
+	probability float64
+}
+
+// NewTracker returns a tracker that has seen nothing. It panics on a filter
+// configuration that Config.Validate refuses.
+func NewTracker(cfg TrackerConfig) *Tracker {
+	if cfg.WarmUp == 0 {
+		cfg.WarmUp = defaultWarmUp
+	}
+	cfg.WarmUp = min(max(cfg.WarmUp, sideMin), history)
+	if cfg.Verify == 0 {
+		cfg.Verify = 0.10
+	}
+	if cfg.Settled == 0 {
+		cfg.Settled = 0.05
+	}
+	return &Tracker{cfg: cfg, filter: New(cfg.Filter)}
+}
+
+// Observe takes in one iteration time in milliseconds, pauses taken out, and
+// returns the changes that it settled, usually none. NaN and infinities return
+// ErrNotFinite and are not counted as an observation.
+func (t *Tracker) Observe(ms float64) ([]Change, error) {
+	if math.IsNaN(ms) || math.IsInf(ms, 0) {
+		return nil, fmt.Errorf("%w: %v", ErrNotFinite, ms)
+	}
+	t.past[t.next%history] = ms
+	t.next++
+	if t.next < t.cfg.WarmUp {
+		return nil, nil
+	}
+	if t.next == t.cfg.WarmUp {
+		t.learn()
+		return nil, nil
+	}
+	t.feed(ms)
+	t.raise()
+	return t.judge(), nil
+}
+
+// learn takes scale and baseline from the warm-up and feeds it to the filter.
+func (t *Tracker) learn() {
+	window := t.slice(0, t.next)
+	t.centre = median(window)
+	t.scale = spreadOf(window, t.centre)
+	t.baseline = t.centre
+	t.replay(0)
+}
+
+// replay starts the filter over with the observations from index on.
+func (t *Tracker) replay(index int) {
+	t.from = index
+	t.filter.Reset()
+	for _, ms := range t.slice(index, t.next) {
+		t.feed(ms)
+	}
+}
+
+func (t *Tracker) feed(ms float64) {
+	x := ms/t.scale - t.centre/t.scale
+	// A finite ms over a floored scale overflows only beyond Limit.
+	x = min(max(x, -Limit), Limit)
+	_, _ = t.filter.Observe(x) // finite by the line above
+}
+
+// raise notes an alarm, or moves the one that waits to where the most
+// probable run length now puts it.
+func (t *Tracker) raise() {
+	if !t.filter.Alarm() {
+		return
+	}
+	step := t.filter.Last()
+	index := t.next - step.MAP
+	if index-t.from < sideMin {
+		return
+	}
+	if !t.alarm.raised {
+		t.alarm = alarm{raised: true}
+	}
+	t.alarm.index = index
+	t.alarm.probability = max(t.alarm.probability, step.PRecent)
+}
+
+// judge verifies the alarm that waits, and ends an incident whose level is
+// back at the baseline.
+func (t *Tracker) judge() []Change {
+	if !t.alarm.raised {
+		return t.back()
+	}
+	after := t.next - t.alarm.index
+	if after < sideMin {
+		return nil
+	}
+	c := t.measure()
+	if relative(c.BeforeMs, c.AfterMs) >= t.cfg.Verify {
+		return []Change{t.accept(c)}
+	}
+	if after < patience {
+		return nil
+	}
+	t.alarm = alarm{}
+	c.Kind = KindJitter
+	return []Change{c}
+}
+
+func (t *Tracker) measure() Change {
+	i := t.alarm.index
+	before := median(t.slice(max(t.from, i-beforeMost), i))
+	after := median(t.slice(i, t.next))
+	return Change{
+		Index: i, BeforeMs: before, AfterMs: after, Change: ratio(before, after),
+		Probability: t.alarm.probability, DetectedAt: t.next - 1,
+	}
+}
+
+// accept makes a verified change the present level.
+func (t *Tracker) accept(c Change) Change {
+	switch {
+	case c.Index >= t.settleFrom && c.Index < t.settleTo:
+		c.Kind = KindSettled
+	case c.AfterMs > c.BeforeMs:
+		c.Kind = KindOnset
+		t.slow = true
+	default:
+		c.Kind = KindRelief
+		t.baseline = min(t.baseline, c.AfterMs)
+		t.slow = t.slow && relative(t.baseline, c.AfterMs) > t.cfg.Settled
+	}
+	t.relevel(c.Index, c.AfterMs)
+	return c
+}
+
+// relevel moves centre and scale to a new level, keeping the relative noise.
+func (t *Tracker) relevel(index int, ms float64) {
+	if noise := t.scale / math.Abs(t.centre); t.centre != 0 && !math.IsInf(noise, 0) {
+		t.scale = noise * math.Abs(ms)
+	}
+	t.scale = max(t.scale, scaleFloor*math.Abs(ms), math.SmallestNonzeroFloat64)
+	t.centre = ms
+	t.alarm = alarm{}
+	t.replay(index)
+}
+
+// back reports relief when an open incident's level has crept back to within
+// the settled share of its own baseline without a change point of its own.
+func (t *Tracker) back() []Change {
+	if !t.slow || t.next-t.from < recent {
+		return nil
+	}
+	level := t.LevelMs()
+	if relative(t.baseline, level) > t.cfg.Settled {
+		return nil
+	}
+	t.slow = false
+	return []Change{{
+		Index: t.next - recent, Kind: KindRelief, BeforeMs: t.centre, AfterMs: level,
+		Change: ratio(t.centre, level), Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
+	}}
+}
+
+// Settle says that changes whose first observation is index … index+n−1
+// belong to an action: they are reported as KindSettled, become the present
+// level, and neither open nor end an incident.
+func (t *Tracker) Settle(index, n int) { t.settleFrom, t.settleTo = index, index+n }
+
+// Rebase makes ms the baseline and ends an open incident; with 0 the present
+// level is taken.
+func (t *Tracker) Rebase(ms float64) {
+	if ms == 0 {
+		ms = t.LevelMs()
+	}
+	t.baseline, t.slow = ms, false
+}
+
+// Learning says that the warm-up is not over.
+func (t *Tracker) Learning() bool { return t.next < t.cfg.WarmUp }
+
+// Seen returns how many observations were taken in.
+func (t *Tracker) Seen() int { return t.next }
+
+// Slow says that an onset was reported whose relief was not.
+func (t *Tracker) Slow() bool { return t.slow }
+
+// BaselineMs is the lowest verified level, 0 during the warm-up.
+func (t *Tracker) BaselineMs() float64 { return t.baseline }
+
+// LevelMs is the median of the newest few observations of the present level,
+// 0 before the first.
+func (t *Tracker) LevelMs() float64 {
+	return median(t.slice(max(t.from, t.next-recent), t.next))
+}
+
+// PRecent is P(r ≤ w) after the newest observation, 0 while every run length
+// is that short (at the start and right after a verified change).
+func (t *Tracker) PRecent() float64 {
+	if t.filter.Seen() <= t.filter.cfg.Window {
+		return 0
+	}
+	return t.filter.Last().PRecent
+}
+
+// MAP is the most probable run length, in observations.
+func (t *Tracker) MAP() int { return t.filter.Last().MAP }
+
+// Posterior appends the run-length posterior to dst[:0]: see Filter.Posterior.
+func (t *Tracker) Posterior(dst []float64) []float64 { return t.filter.Posterior(dst) }
+
+// Binned fills dst with the posterior, its tail in the last entry: see
+// Filter.Binned.
+func (t *Tracker) Binned(dst []float64) { t.filter.Binned(dst) }
+
+// slice copies observations from … to−1 in order; older ones than the history
+// holds are left out.
+func (t *Tracker) slice(from, to int) []float64 {
+	from = max(from, t.next-history, 0)
+	out := make([]float64, 0, history)
+	for i := from; i < to; i++ {
+		out = append(out, t.past[i%history])
+	}
+	return out
+}

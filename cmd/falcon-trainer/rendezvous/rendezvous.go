@@ -1,0 +1,77 @@
+// Package rendezvous passes small secrets (NCCL's unique ids) between the
+// ranks of one run through files in a folder.
+//
+// It guarantees that a reader sees a whole entry or none, that an entry is
+// written once (a folder of an earlier run is refused, never half reused), and
+// that waiting ends at the context's deadline. It starts no goroutines.
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Errors of the rendezvous.
+var (
+	ErrUsed    = errors.New("trainer: rendezvous folder was used before")
+	ErrAbsent  = errors.New("trainer: a peer did not come to the rendezvous")
+	ErrCorrupt = errors.New("trainer: bad rendezvous entry")
+)
+
+// pollEvery is how often a waiting rank looks again.
+const pollEvery = 5 * time.Millisecond
+
+// Folder is the meeting place of one run.
+type Folder string
+
+// Publish writes the entry called name, readable by this user alone.
+func (f Folder) Publish(name string, data []byte) error {
+	tmp, err := os.CreateTemp(string(f), "."+name+".*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("trainer: rendezvous folder %q can't be written; create it first: %w", string(f), err)
+	}
+	defer func() { _ = os.Remove(tmp.Name()) }()
+	_, err = tmp.Write(data)
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return fmt.Errorf("trainer: rendezvous entry %s: %w", name, err)
+	}
+	// A link, unlike a rename, never replaces what an earlier run left.
+	err = os.Link(tmp.Name(), filepath.Join(string(f), name))
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: %q already holds %s; give each run an empty folder", ErrUsed, string(f), name)
+	}
+	return err
+}
+
+// Await waits for the entry called name, which must have size bytes.
+func (f Folder) Await(ctx context.Context, name string, size int) ([]byte, error) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		data, err := os.ReadFile(filepath.Join(string(f), name))
+		if err == nil {
+			return data, checkSize(f, name, len(data), size)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("trainer: rendezvous: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: %s never appeared in %q; check that all ranks were started with this folder",
+				ErrAbsent, name, string(f))
+		case <-tick.C:
+		}
+	}
+}
+
+func checkSize(f Folder, name string, got, want int) error {
+	if got == want {
+		return nil
+	}
+	return fmt.Errorf("%w: %s in %q has %d bytes, not %d", ErrCorrupt, name, string(f), got, want)
+}

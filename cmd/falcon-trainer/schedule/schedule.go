@@ -1,0 +1,144 @@
+// Package schedule orders the work of one pipeline stage in one iteration.
+//
+// It guarantees the non-interleaved 1F1B order of Megatron-LM (Narayanan et
+// al. 2021, §2.2): at most `stages − stage` micro-batches are in flight on a
+// stage, and a paired exchange is issued as one group, so that stages that
+// wait for each other never deadlock. It is pure: no goroutines, no clocks,
+// no I/O, and it must not know what a step computes.
+package schedule
+
+import "fmt"
+
+// Kind says what a step does.
+type Kind uint8
+
+// The kinds of steps. The two exchanges are issued as one NCCL group.
+const (
+	RecvForward             Kind = iota // activations of Recv from the stage before
+	SendForward                         // activations of Send to the stage behind
+	RecvBackward                        // gradient of Recv from the stage behind
+	SendBackward                        // gradient of Send to the stage before
+	SendForwardRecvBackward             // both with the stage behind
+	SendBackwardRecvForward             // both with the stage before
+	Forward                             // compute micro-batch Work
+	Backward                            // compute micro-batch Work
+)
+
+var kindNames = [...]string{
+	"recv_forward", "send_forward", "recv_backward", "send_backward",
+	"send_forward_recv_backward", "send_backward_recv_forward", "forward", "backward",
+}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Step is one action of a stage. Micro-batches count from 0 within the
+// replica; fields that Kind does not use are −1.
+type Step struct {
+	Kind Kind
+	Work int // micro-batch that is computed
+	Send int // micro-batch whose tensor leaves
+	Recv int // micro-batch whose tensor arrives
+}
+
+func (s Step) String() string {
+	switch s.Kind {
+	case Forward, Backward:
+		return fmt.Sprintf("%s %d", s.Kind, s.Work)
+	case SendForward, SendBackward:
+		return fmt.Sprintf("%s %d", s.Kind, s.Send)
+	case RecvForward, RecvBackward:
+		return fmt.Sprintf("%s %d", s.Kind, s.Recv)
+	}
+	return fmt.Sprintf("%s %d %d", s.Kind, s.Send, s.Recv)
+}
+
+// InFlightMax is the most micro-batches whose activations a stage holds at
+// once, hence the number of activation slots it needs.
+func InFlightMax(stage, stages, microBatches int) int {
+	return min(stages-stage, microBatches)
+}
+
+// OneFOneB lists the steps of one stage for one iteration: warm-up forwards,
+// one forward and one backward in turn, cool-down backwards. stage is in
+// [0, stages), microBatches at least 1.
+func OneFOneB(stage, stages, microBatches int) []Step {
+	b := builder{first: stage == 0, last: stage == stages-1}
+	warm := min(stages-stage-1, microBatches)
+	for i := range warm {
+		b.recvForward(i)
+		b.work(Forward, i)
+		b.sendForward(i)
+	}
+	b.steady(warm, microBatches)
+	for i := microBatches - warm; i < microBatches; i++ {
+		b.recvBackward(i)
+		b.work(Backward, i)
+		b.sendBackward(i)
+	}
+	return b.steps
+}
+
+type builder struct {
+	first, last bool
+	steps       []Step
+}
+
+// steady runs one forward and one backward in turn until all forwards are done.
+func (b *builder) steady(warm, microBatches int) {
+	if warm == microBatches {
+		return
+	}
+	b.recvForward(warm)
+	for i := range microBatches - warm {
+		b.work(Forward, warm+i)
+		b.exchangeBehind(warm+i, i)
+		b.work(Backward, i)
+		if next := warm + i + 1; next < microBatches {
+			b.exchangeBefore(i, next)
+		} else {
+			b.sendBackward(i)
+		}
+	}
+}
+
+func (b *builder) add(k Kind, work, send, recv int) {
+	b.steps = append(b.steps, Step{Kind: k, Work: work, Send: send, Recv: recv})
+}
+
+func (b *builder) work(k Kind, i int) { b.add(k, i, -1, -1) }
+
+func (b *builder) recvForward(i int) {
+	if !b.first {
+		b.add(RecvForward, -1, -1, i)
+	}
+}
+
+func (b *builder) sendForward(i int) {
+	if !b.last {
+		b.add(SendForward, -1, i, -1)
+	}
+}
+
+func (b *builder) recvBackward(i int) {
+	if !b.last {
+		b.add(RecvBackward, -1, -1, i)
+	}
+}
+
+func (b *builder) sendBackward(i int) {
+	if !b.first {
+		b.add(SendBackward, -1, i, -1)
+	}
+}
+
+func (b *builder) exchangeBehind(send, recv int) {
+	if !b.last {
+		b.add(SendForwardRecvBackward, -1, send, recv)
+	}
+}
+
+func (b *builder) exchangeBefore(send, recv int) {
+	if !b.first {
+		b.add(SendBackwardRecvForward, -1, send, recv)
+	}
+}

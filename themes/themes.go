@@ -1,0 +1,289 @@
+// Package themes holds the console's palettes as data and resolves them for
+// one terminal's colour profile.
+//
+// Every role and ramp is written by hand for truecolor, 256, 16 and no
+// colour, because automatic down-sampling loses the order of a ramp. The
+// package guarantees that a loaded theme names every role and that each ramp
+// has Levels steps. It owns no goroutines, does no I/O beyond its embedded
+// files, and must not know what the console draws.
+package themes
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+//go:embed *.toml
+var files embed.FS
+
+// ErrTheme is wrapped by every error about a theme.
+var ErrTheme = errors.New("themes: bad theme")
+
+// Levels is the number of steps in every ramp: 0 is healthy, or improbable.
+const Levels = 7
+
+// Default is the theme for a terminal whose background is unknown.
+const Default = "dark"
+
+// Profile is what colours a terminal can show.
+type Profile int
+
+// The colour profiles, from poorest to richest.
+const (
+	NoColor Profile = iota
+	ANSI16
+	ANSI256
+	TrueColor
+)
+
+func (p Profile) String() string {
+	return [...]string{"none", "16", "256", "truecolor"}[p]
+}
+
+// Attr is a set of text attributes; they exist in every profile.
+type Attr uint8
+
+// Text attributes.
+const (
+	Bold Attr = 1 << iota
+	Faint
+	Underline
+	Reverse
+)
+
+// Style is how one cell is drawn. A zero colour leaves what is there.
+type Style struct {
+	FG, BG Color
+	Attr   Attr
+}
+
+// On returns the style over another background.
+func (s Style) On(bg Color) Style {
+	s.BG = bg
+	return s
+}
+
+// With returns the style with further attributes.
+func (s Style) With(a Attr) Style {
+	s.Attr |= a
+	return s
+}
+
+// Role is a meaning that text can have.
+type Role string
+
+// The roles that each theme defines.
+const (
+	Text     Role = "text"
+	Dim      Role = "dim"
+	Title    Role = "title"
+	Accent   Role = "accent"
+	Good     Role = "good"
+	Warn     Role = "warn"
+	Bad      Role = "bad"
+	Culprit  Role = "culprit"
+	Stale    Role = "stale"
+	Lost     Role = "lost"
+	Header   Role = "header"
+	Urgent   Role = "urgent" // a proposal that waits
+	Auto     Role = "auto"   // the engine may act by itself
+	Key      Role = "key"
+	Selected Role = "selected"
+	Dialog   Role = "dialog"
+	Button   Role = "button"
+	Focus    Role = "focus" // the focused button
+	Border   Role = "border"
+)
+
+// Roles lists every role.
+var Roles = []Role{
+	Text, Dim, Title, Accent, Good, Warn, Bad, Culprit, Stale, Lost,
+	Header, Urgent, Auto, Key, Selected, Dialog, Button, Focus, Border,
+}
+
+// Theme is one palette in all profiles.
+type Theme struct {
+	Name string
+	Kind string // "dark" or "light"
+	file file
+}
+
+type file struct {
+	Name       string          `toml:"name"`
+	Kind       string          `toml:"kind"`
+	Background []string        `toml:"background"`
+	Roles      map[Role]spec   `toml:"roles"`
+	Ramps      map[string]ramp `toml:"ramps"`
+}
+
+// spec holds colours as {truecolor, 256, 16}; an empty list inherits.
+type spec struct {
+	FG   []string `toml:"fg"`
+	BG   []string `toml:"bg"`
+	Attr string   `toml:"attr"`
+	None string   `toml:"none"` // attributes when there is no colour
+}
+
+type ramp struct {
+	TrueColor []string `toml:"truecolor"`
+	ANSI256   []string `toml:"ansi256"`
+	ANSI16    []string `toml:"ansi16"`
+}
+
+// Names lists the themes that ship, sorted.
+func Names() []string {
+	entries, _ := fs.Glob(files, "*.toml")
+	for i, e := range entries {
+		entries[i] = strings.TrimSuffix(e, ".toml")
+	}
+	slices.Sort(entries)
+	return entries
+}
+
+// Load reads a theme that ships.
+func Load(name string) (*Theme, error) {
+	data, err := files.ReadFile(name + ".toml")
+	if err != nil {
+		return nil, fmt.Errorf("%w: there is no theme %q; choose one of %s", ErrTheme, name, strings.Join(Names(), ", "))
+	}
+	return Parse(data)
+}
+
+// Parse reads a theme from TOML and checks that nothing is missing.
+func Parse(data []byte) (*Theme, error) {
+	var f file
+	if err := toml.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTheme, err)
+	}
+	if f.Kind != "dark" && f.Kind != "light" {
+		return nil, fmt.Errorf("%w: kind %q is neither dark nor light", ErrTheme, f.Kind)
+	}
+	t := &Theme{Name: f.Name, Kind: f.Kind, file: f}
+	for _, p := range []Profile{NoColor, ANSI16, ANSI256, TrueColor} {
+		if _, err := t.resolve(p); err != nil {
+			return nil, fmt.Errorf("%w %q: %w", ErrTheme, f.Name, err)
+		}
+	}
+	return t, nil
+}
+
+// Palette resolves the theme for one profile.
+func (t *Theme) Palette(p Profile) *Palette {
+	pal, err := t.resolve(p)
+	if err != nil {
+		panic("themes: a parsed theme resolves: " + err.Error())
+	}
+	return pal
+}
+
+func (t *Theme) resolve(p Profile) (*Palette, error) {
+	pal := &Palette{Name: t.Name, Profile: p, roles: map[Role]Style{}}
+	bg, err := pick(t.file.Background, p)
+	if err != nil {
+		return nil, fmt.Errorf("background: %w", err)
+	}
+	pal.Background = bg
+	for _, r := range Roles {
+		s, ok := t.file.Roles[r]
+		if !ok {
+			return nil, fmt.Errorf("role %q is missing", r)
+		}
+		if pal.roles[r], err = s.style(p); err != nil {
+			return nil, fmt.Errorf("role %q: %w", r, err)
+		}
+	}
+	if pal.Heat, err = t.ramp("heat", p); err != nil {
+		return nil, err
+	}
+	pal.Posterior, err = t.ramp("posterior", p)
+	return pal, err
+}
+
+func (t *Theme) ramp(name string, p Profile) ([Levels]Color, error) {
+	var out [Levels]Color
+	if p == NoColor {
+		return out, nil
+	}
+	r := t.file.Ramps[name]
+	list := [][]string{nil, r.ANSI16, r.ANSI256, r.TrueColor}[p]
+	if len(list) != Levels {
+		return out, fmt.Errorf("ramp %q has %d steps for %s instead of %d", name, len(list), p, Levels)
+	}
+	for i, s := range list {
+		c, err := parseColor(s, p)
+		if err != nil {
+			return out, fmt.Errorf("ramp %q: %w", name, err)
+		}
+		out[i] = c
+	}
+	return out, nil
+}
+
+func (s spec) style(p Profile) (Style, error) {
+	if p == NoColor {
+		return Style{Attr: attrs(s.None)}, nil
+	}
+	fg, err := pick(s.FG, p)
+	if err != nil {
+		return Style{}, err
+	}
+	bg, err := pick(s.BG, p)
+	return Style{FG: fg, BG: bg, Attr: attrs(s.Attr)}, err
+}
+
+// pick takes the profile's entry of {truecolor, 256, 16}.
+func pick(list []string, p Profile) (Color, error) {
+	if len(list) == 0 || p == NoColor {
+		return 0, nil
+	}
+	if len(list) != 3 {
+		return 0, fmt.Errorf("%d colours instead of 3 (truecolor, 256, 16)", len(list))
+	}
+	return parseColor(list[TrueColor-p], p)
+}
+
+func parseColor(s string, p Profile) (Color, error) {
+	if s == "" || s == "default" {
+		return 0, nil
+	}
+	if p == TrueColor {
+		v, err := strconv.ParseUint(strings.TrimPrefix(s, "#"), 16, 24)
+		if err != nil || len(s) != 7 {
+			return 0, fmt.Errorf("colour %q is not of the form #rrggbb", s)
+		}
+		return kindRGB | Color(v), nil
+	}
+	limit, kind := uint64(15), kind16
+	if p == ANSI256 {
+		limit, kind = 255, kind256
+	}
+	v, err := strconv.ParseUint(s, 10, 16)
+	if err != nil || v > limit {
+		return 0, fmt.Errorf("colour %q is not an index from 0 to %d", s, limit)
+	}
+	return kind | Color(v), nil
+}
+
+func attrs(s string) Attr {
+	var a Attr
+	for _, w := range strings.Fields(s) {
+		switch w {
+		case "bold":
+			a |= Bold
+		case "faint":
+			a |= Faint
+		case "underline":
+			a |= Underline
+		case "reverse":
+			a |= Reverse
+		}
+	}
+	return a
+}

@@ -1,0 +1,200 @@
+// Package clean strips what must never reach a terminal from text that
+// another machine sent: C0 and C1 controls, escape sequences, bidirectional
+// controls and other invisible format characters.
+//
+// It guarantees that String's result holds printable characters only, on one
+// line, and that Message leaves no string of a protobuf message unclean. It
+// owns no goroutines and does no I/O.
+package clean
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// MaxRunes bounds one remote string; the rest becomes an ellipsis.
+const MaxRunes = 4096
+
+// String returns s without anything that could steer a terminal. Line breaks
+// and tabs become spaces; broken UTF-8 becomes U+FFFD.
+func String(s string) string {
+	if harmless(s) {
+		return s
+	}
+	var b strings.Builder
+	n := 0
+	for _, r := range dropSequences(s) {
+		r, keep := printable(r)
+		if !keep {
+			continue
+		}
+		if n == MaxRunes {
+			b.WriteRune('…')
+			break
+		}
+		b.WriteRune(r)
+		n++
+	}
+	return b.String()
+}
+
+// harmless is the fast path: printable ASCII of sane length.
+func harmless(s string) bool {
+	if len(s) > MaxRunes {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+func printable(r rune) (rune, bool) {
+	switch {
+	case r == '\n' || r == '\t' || r == '\r':
+		return ' ', true
+	case r == utf8.RuneError:
+		return r, true
+	case r == ' ':
+		return r, true
+	case !unicode.IsPrint(r): // controls, bidi, zero-width, private, unassigned
+		return 0, false
+	case unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r): // stacked marks
+		return 0, false
+	}
+	return r, true
+}
+
+// dropSequences removes whole escape sequences, so that "\x1b[31mred" reads
+// "red" and not "[31mred". What it misses is harmless: ESC itself goes in
+// printable.
+func dropSequences(s string) string {
+	if !strings.ContainsAny(s, "\x1b\u0090\u0098\u009b\u009d\u009e\u009f") {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		if n := sequence(s); n > 0 {
+			s = s[n:]
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(s)
+		b.WriteString(s[:n])
+		s = s[n:]
+	}
+	return b.String()
+}
+
+// sequence is the length of the escape sequence that s starts with, else 0.
+func sequence(s string) int {
+	kind, head := introducer(s)
+	switch kind {
+	case '[':
+		return head + csi(s[head:])
+	case ']', 'P', 'X', '^', '_':
+		return head + untilTerminator(s[head:])
+	}
+	return head
+}
+
+// introducer reads ESC x or the single C1 character that means the same.
+func introducer(s string) (kind byte, n int) {
+	if s[0] == 0x1b {
+		if len(s) == 1 || s[1] < 0x20 || s[1] > 0x7e {
+			return 0, 1
+		}
+		return s[1], 2
+	}
+	if len(s) >= 2 && s[0] == 0xc2 && s[1] >= 0x80 && s[1] <= 0x9f {
+		return s[1] - 0x40, 2
+	}
+	return 0, 0
+}
+
+// csi is the length of parameters, intermediates and the final byte.
+func csi(s string) int {
+	for i := range len(s) {
+		if s[i] >= 0x40 && s[i] <= 0x7e {
+			return i + 1
+		}
+		if s[i] < 0x20 || s[i] > 0x3f {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// untilTerminator is the length of a string sequence up to BEL or ST.
+func untilTerminator(s string) int {
+	for i := range len(s) {
+		switch {
+		case s[i] == 0x07:
+			return i + 1
+		case s[i] == 0x1b && i+1 < len(s) && s[i+1] == '\\':
+			return i + 2
+		case s[i] == 0xc2 && i+1 < len(s) && s[i+1] == 0x9c:
+			return i + 2
+		}
+	}
+	return len(s)
+}
+
+// Message cleans every string of m in place, nested ones included.
+func Message(m proto.Message) {
+	if m != nil {
+		message(m.ProtoReflect())
+	}
+}
+
+func message(m protoreflect.Message) {
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.IsMap():
+			cleanMap(f, v.Map())
+		case f.IsList():
+			cleanList(f, v.List())
+		case f.Kind() == protoreflect.StringKind:
+			set(v.String(), func(s protoreflect.Value) { m.Set(f, s) })
+		case f.Message() != nil:
+			message(v.Message())
+		}
+		return true
+	})
+}
+
+func cleanList(f protoreflect.FieldDescriptor, l protoreflect.List) {
+	for i := range l.Len() {
+		switch {
+		case f.Kind() == protoreflect.StringKind:
+			set(l.Get(i).String(), func(s protoreflect.Value) { l.Set(i, s) })
+		case f.Message() != nil:
+			message(l.Get(i).Message())
+		default:
+			return
+		}
+	}
+}
+
+func cleanMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
+	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
+		switch {
+		case f.MapValue().Kind() == protoreflect.StringKind:
+			set(v.String(), func(s protoreflect.Value) { m.Set(k, s) })
+		case f.MapValue().Message() != nil:
+			message(v.Message())
+		}
+		return true
+	})
+}
+
+func set(old string, put func(protoreflect.Value)) {
+	if s := String(old); s != old {
+		put(protoreflect.ValueOfString(s))
+	}
+}

@@ -1,0 +1,174 @@
+package mitigate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/mitigate/cost"
+	"github.com/failslow/falcon/mitigate/microbatch"
+)
+
+// Reasons why S2 can't help; each is shown to the operator as it is.
+var (
+	errNotLocated = errors.New("the culprit is not located yet")
+	errNoSpeeds   = errors.New("the ranks' speeds are not measured yet")
+	errOneReplica = errors.New("there is one replica only: nowhere to move work")
+	errNoCounts   = errors.New("the job does not say how many micro-batches it runs")
+	errNotHW      = errors.New("all replicas are equally slow, no split is better")
+	errNetwork    = errors.New("it moves computation, not traffic: a slow link stays slow")
+	errUnknown    = errors.New("the cause is unknown: moving work on a guess can make it worse")
+)
+
+// s2Plan is a priced split.
+type s2Plan struct {
+	counts      []int32
+	beforeMs    float64
+	predictedMs float64
+}
+
+// planS2 prices the best split of the present speeds, or says why there is
+// none. The prediction is the simulated pipeline plus what the simulation
+// misses now (reductions, optimizer), measured as the present difference.
+func (p *Planner) planS2(s *story) (s2Plan, error) {
+	if err := p.s2Applies(s); err != nil {
+		return s2Plan{}, err
+	}
+	now := toInts(p.job.MicroBatches)
+	total := sum(now)
+	curves := p.curves(s.speeds, total)
+	counts, makespan, err := microbatch.SolveCurves(curves, total)
+	if err != nil {
+		return s2Plan{}, err
+	}
+	present := 0.0
+	for i, m := range now {
+		if m >= len(curves[i]) {
+			return s2Plan{}, fmt.Errorf("replica %d runs %d micro-batches, beyond what was priced", i, m)
+		}
+		present = max(present, curves[i][m])
+	}
+	before := p.slowMs(s)
+	plan := s2Plan{counts: toInt32s(counts), beforeMs: before, predictedMs: max(before-(present-makespan), makespan)}
+	if gain := before - plan.predictedMs; gain < p.cfg.MinGain*before {
+		return s2Plan{}, fmt.Errorf("no split gains %.0f %%: the best saves %.1f ms of %.1f ms", 100*p.cfg.MinGain, max(gain, 0), before)
+	}
+	return plan, nil
+}
+
+func (p *Planner) s2Applies(s *story) error {
+	if s.incident.State != falcon.IncidentLocated {
+		return errNotLocated
+	}
+	switch c := s.incident.Verdict.Cause; {
+	case c == falcon.CauseNotHardware || c == falcon.CauseFacility:
+		return errNotHW
+	case c == falcon.CauseGPU || c == falcon.CauseCPU,
+		slices.Contains(s.incident.Verdict.Also, falcon.CauseGPU),
+		slices.Contains(s.incident.Verdict.Also, falcon.CauseCPU):
+	case c == falcon.CauseNetwork:
+		return errNetwork
+	default:
+		return errUnknown
+	}
+	switch {
+	case p.job.Layout.DP < 2:
+		return errOneReplica
+	case len(p.job.MicroBatches) != p.job.Layout.DP || slices.Contains(p.job.MicroBatches, 0):
+		return errNoCounts
+	case len(s.speeds) != p.job.Layout.World() || slices.Contains(s.speeds, 0):
+		return errNoSpeeds
+	}
+	return nil
+}
+
+// curves is T_i(m) of every replica: its stages' self times through the 1F1B
+// simulation. A stage is as slow as the slowest of its tensor-parallel ranks.
+func (p *Planner) curves(speeds []float64, total int) [][]float64 {
+	l := p.job.Layout
+	most := min(total-(l.DP-1), curveCapTimes*((total+l.DP-1)/l.DP))
+	out := make([][]float64, l.DP)
+	for d := range out {
+		self := make([]float64, l.PP)
+		for s := range self {
+			for t := range l.TP {
+				self[s] = max(self[s], speeds[l.RankOf(falcon.Coord{TP: t, DP: d, PP: s})])
+			}
+		}
+		out[d] = cost.Curve(cost.StagesFromSelf(self), most, 0)
+	}
+	return out
+}
+
+// slowMs is the present iteration time: the median of the newest iterations
+// since onset, the detector's own figure before there are enough.
+func (p *Planner) slowMs(s *story) float64 {
+	var recent []float64
+	for i := len(p.history) - 1; i >= 0 && len(recent) < p.cfg.MeasureIterations; i-- {
+		if p.history[i].Index < s.incident.OnsetIteration {
+			break
+		}
+		recent = append(recent, p.history[i].Ms)
+	}
+	if len(recent) < 3 {
+		return s.incident.SlowMs
+	}
+	return median(recent)
+}
+
+// planHash names a plan: a decision must quote it, so that nobody approves
+// what they did not see.
+func planHash(incident string, r falcon.Rung, epoch uint64, counts []int32) string {
+	b, err := json.Marshal(struct {
+		Incident string
+		Rung     falcon.Rung
+		Epoch    uint64
+		Counts   []int32
+	}{incident, r, epoch, counts})
+	if err != nil {
+		panic("mitigate: a plan of plain values did not marshal: " + err.Error())
+	}
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:6])
+}
+
+func median(v []float64) float64 {
+	w := slices.Clone(v)
+	slices.Sort(w)
+	n := len(w)
+	if n == 0 {
+		return 0
+	}
+	if n%2 == 1 {
+		return w[n/2]
+	}
+	return (w[n/2-1] + w[n/2]) / 2
+}
+
+func toInts(v []int32) []int {
+	out := make([]int, len(v))
+	for i, x := range v {
+		out[i] = int(x)
+	}
+	return out
+}
+
+func toInt32s(v []int) []int32 {
+	out := make([]int32, len(v))
+	for i, x := range v {
+		out[i] = int32(x)
+	}
+	return out
+}
+
+func sum(v []int) int {
+	t := 0
+	for _, x := range v {
+		t += x
+	}
+	return t
+}

@@ -1,0 +1,177 @@
+// Package act executes the engine's commands at most once each.
+//
+// It guarantees that a command is executed at most once per (epoch, id) over
+// the life of the agent process, that a repeat is answered from memory, that
+// nothing is executed after its deadline or for a past epoch, and that every
+// command taken on is answered in the end. Memory is bounded: an id that was
+// forgotten is refused, not executed again.
+//
+// A Desk is a plain machine: no goroutines, no clock, no I/O. Its owner calls
+// Take and Tick from one goroutine and gives the time. It must not know what a
+// command does; a Starter does.
+package act
+
+import (
+	"fmt"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Bounds of the desk.
+const (
+	MemoryMax  = 1024             // answered commands remembered
+	RunningMax = 4                // commands in progress; one more is refused
+	LifeMax    = 60 * time.Second // a command without a deadline, or with a later one, ends here
+)
+
+// Task is one command in progress.
+type Task interface {
+	// Step goes on with the work. A result is reported each time it is not
+	// nil; the last one comes with done. After the deadline Step must end.
+	Step(now time.Time) (result *falconv1.CommandResult, done bool)
+}
+
+// Starter begins a command's work; an error is a refusal, its text the reason.
+// deadline is when the task must have ended.
+type Starter func(cmd *falconv1.Command, now, deadline time.Time) (Task, error)
+
+type key struct{ epoch, id uint64 }
+
+type running struct {
+	key      key
+	task     Task
+	deadline time.Time
+}
+
+// Desk takes commands, remembers them and steps those in progress.
+type Desk struct {
+	start   Starter
+	report  func(*falconv1.CommandResult)
+	epoch   uint64 // newest seen
+	last    map[key]*falconv1.CommandResult
+	order   []key  // of last, oldest first
+	floor   uint64 // ids of this epoch up to here are forgotten
+	running []running
+}
+
+// New builds a desk that reports results through report.
+func New(start Starter, report func(*falconv1.CommandResult)) *Desk {
+	return &Desk{start: start, report: report, last: map[key]*falconv1.CommandResult{}}
+}
+
+// Fence forbids commands of epochs before this one.
+func (d *Desk) Fence(epoch uint64) {
+	if epoch > d.epoch {
+		d.epoch, d.floor = epoch, 0
+	}
+}
+
+// Running says whether work is in progress.
+func (d *Desk) Running() bool { return len(d.running) > 0 }
+
+// Take executes a command, or answers it without.
+func (d *Desk) Take(cmd *falconv1.Command, now time.Time) {
+	k := key{cmd.GetEpoch(), cmd.GetId()}
+	if old, ok := d.last[k]; ok {
+		d.report(old)
+		return
+	}
+	if k.epoch < d.epoch {
+		d.report(result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+			fmt.Sprintf("epoch %d is over, this agent follows epoch %d", k.epoch, d.epoch)))
+		return
+	}
+	d.Fence(k.epoch)
+	if k.id <= d.floor {
+		d.report(result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+			fmt.Sprintf("command %d is older than this agent's memory", k.id)))
+		return
+	}
+	deadline := now.Add(LifeMax)
+	if ns := cmd.GetDeadlineUnixNs(); ns != 0 && time.Unix(0, ns).Before(deadline) {
+		deadline = time.Unix(0, ns)
+	}
+	if !deadline.After(now) {
+		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the command arrived after its deadline"))
+		return
+	}
+	d.begin(k, cmd, now, deadline)
+}
+
+func (d *Desk) begin(k key, cmd *falconv1.Command, now, deadline time.Time) {
+	if len(d.running) >= RunningMax {
+		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+			fmt.Sprintf("%d commands are in progress already", RunningMax)))
+		return
+	}
+	task, err := d.start(cmd, now, deadline)
+	if err != nil {
+		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED, err.Error()))
+		return
+	}
+	d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, ""))
+	d.running = append(d.running, running{key: k, task: task, deadline: deadline})
+}
+
+// Tick steps what is in progress. A task that goes on past its deadline is
+// left and reported as expired.
+func (d *Desk) Tick(now time.Time) {
+	still := d.running[:0]
+	for _, r := range d.running {
+		res, done := r.task.Step(now)
+		if res != nil {
+			res.Epoch, res.Id = r.key.epoch, r.key.id
+			d.answer(r.key, res)
+		}
+		if !done && now.After(r.deadline) {
+			d.answer(r.key, result(r.key, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the deadline passed before the work was done"))
+			done = true
+		}
+		if !done {
+			still = append(still, r)
+		}
+	}
+	clear(d.running[len(still):])
+	d.running = still
+}
+
+// answer remembers and reports.
+func (d *Desk) answer(k key, r *falconv1.CommandResult) {
+	if _, known := d.last[k]; !known {
+		d.order = append(d.order, k)
+	}
+	d.last[k] = r
+	d.report(r)
+	d.forget()
+}
+
+// forget keeps the memory bounded. Commands in progress are never forgotten:
+// there are fewer of them than the memory holds.
+func (d *Desk) forget() {
+	for len(d.order) > MemoryMax {
+		i := 0
+		for d.busy(d.order[i]) {
+			i++
+		}
+		k := d.order[i]
+		d.order = append(d.order[:i], d.order[i+1:]...)
+		delete(d.last, k)
+		if k.epoch == d.epoch {
+			d.floor = max(d.floor, k.id)
+		}
+	}
+}
+
+func (d *Desk) busy(k key) bool {
+	for _, r := range d.running {
+		if r.key == k {
+			return true
+		}
+	}
+	return false
+}
+
+func result(k key, status falconv1.CommandStatus, detail string) *falconv1.CommandResult {
+	return &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: status, Detail: detail}
+}

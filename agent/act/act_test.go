@@ -1,0 +1,151 @@
+package act
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+var t0 = time.Unix(1000, 0)
+
+// bench is a desk whose commands are counted and end when told.
+type bench struct {
+	desk     *Desk
+	started  []uint64
+	results  []*falconv1.CommandResult
+	finished bool
+	refuse   error
+}
+
+func (b *bench) Step(time.Time) (*falconv1.CommandResult, bool) {
+	if !b.finished {
+		return nil, false
+	}
+	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Detail: "work"}, true
+}
+
+func newBench() *bench {
+	b := &bench{}
+	b.desk = New(func(c *falconv1.Command, _, _ time.Time) (Task, error) {
+		b.started = append(b.started, c.Id)
+		return b, b.refuse
+	}, func(r *falconv1.CommandResult) { b.results = append(b.results, r) })
+	return b
+}
+
+func command(epoch, id uint64, deadline time.Time) *falconv1.Command {
+	return &falconv1.Command{Epoch: epoch, Id: id, DeadlineUnixNs: deadline.UnixNano()}
+}
+
+func (b *bench) expect(t *testing.T, want ...falconv1.CommandStatus) {
+	t.Helper()
+	if len(b.results) != len(want) {
+		t.Fatalf("got %d results %v, want %v", len(b.results), b.results, want)
+	}
+	for i, w := range want {
+		if b.results[i].Status != w {
+			t.Fatalf("result %d is %v, want %v", i, b.results[i], w)
+		}
+	}
+}
+
+const (
+	accepted = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED
+	done     = falconv1.CommandStatus_COMMAND_STATUS_DONE
+	refused  = falconv1.CommandStatus_COMMAND_STATUS_REFUSED
+	expired  = falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
+)
+
+func TestExecutesOnceAndAnswersFromMemory(t *testing.T) {
+	b := newBench()
+	c := command(3, 7, t0.Add(time.Second))
+	b.desk.Take(c, t0)
+	b.desk.Take(c, t0) // while in progress
+	b.finished = true
+	b.desk.Tick(t0)
+	b.desk.Take(c, t0)                // when done
+	b.desk.Take(c, t0.Add(time.Hour)) // and long after its deadline
+	b.expect(t, accepted, accepted, done, done, done)
+	if len(b.started) != 1 {
+		t.Fatalf("started %d times", len(b.started))
+	}
+	if r := b.results[4]; r.Epoch != 3 || r.Id != 7 || r.Detail != "work" {
+		t.Fatalf("answer from memory is %v", r)
+	}
+}
+
+func TestExpiredIsNotExecuted(t *testing.T) {
+	b := newBench()
+	b.desk.Take(command(1, 1, t0), t0)
+	b.expect(t, expired)
+	if len(b.started) != 0 {
+		t.Fatal("an expired command was executed")
+	}
+}
+
+func TestStaleEpochIsRefused(t *testing.T) {
+	b := newBench()
+	b.desk.Fence(5)
+	b.desk.Take(command(4, 1, t0.Add(time.Second)), t0)
+	b.desk.Take(command(6, 1, t0.Add(time.Second)), t0)
+	b.desk.Take(command(5, 2, t0.Add(time.Second)), t0)
+	b.expect(t, refused, accepted, refused)
+	if len(b.started) != 1 {
+		t.Fatalf("started %v, want the one of epoch 6", b.started)
+	}
+}
+
+func TestRefusalCarriesTheReason(t *testing.T) {
+	b := newBench()
+	b.refuse = errors.New("no such rank here")
+	b.desk.Take(command(1, 1, t0.Add(time.Second)), t0)
+	b.expect(t, refused)
+	if b.results[0].Detail != "no such rank here" {
+		t.Fatalf("detail %q", b.results[0].Detail)
+	}
+}
+
+func TestTaskThatOverrunsIsLeft(t *testing.T) {
+	b := newBench()
+	b.desk.Take(command(1, 1, t0.Add(time.Second)), t0)
+	b.desk.Tick(t0.Add(2 * time.Second))
+	b.desk.Tick(t0.Add(3 * time.Second))
+	b.expect(t, accepted, expired)
+	if b.desk.Running() {
+		t.Fatal("still running")
+	}
+}
+
+func TestCommandsInProgressAreBounded(t *testing.T) {
+	b := newBench()
+	for id := range uint64(RunningMax + 1) {
+		b.desk.Take(command(1, id+1, t0.Add(time.Second)), t0)
+	}
+	if got := b.results[RunningMax].Status; got != refused {
+		t.Fatalf("one too many is %v", got)
+	}
+	if len(b.started) != RunningMax {
+		t.Fatalf("started %d", len(b.started))
+	}
+}
+
+// A forgotten id is refused: executing it again would break the promise.
+func TestForgottenIdsAreNotExecutedAgain(t *testing.T) {
+	b := newBench()
+	b.finished = true
+	for id := range uint64(MemoryMax + 10) {
+		b.desk.Take(command(1, id+1, t0.Add(time.Second)), t0)
+		b.desk.Tick(t0)
+	}
+	if len(b.desk.last) != MemoryMax || len(b.desk.order) != MemoryMax {
+		t.Fatalf("memory holds %d of %d", len(b.desk.last), MemoryMax)
+	}
+	b.results = nil
+	b.desk.Take(command(1, 1, t0.Add(time.Second)), t0)
+	b.expect(t, refused)
+	if len(b.started) != MemoryMax+10 {
+		t.Fatalf("started %d", len(b.started))
+	}
+}

@@ -1,0 +1,177 @@
+// Package host looks at the CPU side of one node: pressure and throttling of
+// the ranks' cgroup, the run delay of each rank, and the load.
+//
+// It guarantees that what a kernel does not offer is named in
+// HostReading.Err and never passed off as zero trouble. In a lab the node's
+// emulated host share is read from the lab's state file instead of being
+// inferred, and the reading says so. It starts no goroutines, keeps no state
+// between looks but its settings, and must not judge.
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// fileBytesMax bounds what is read of one kernel file.
+const fileBytesMax = 64 << 10
+
+// ErrFormat is wrapped where a kernel file does not look as documented.
+var ErrFormat = errors.New("host: unexpected format")
+
+// Config says where to look; the roots are settings so that tests and
+// containers can point elsewhere.
+type Config struct {
+	Node     falcon.Node
+	Proc     string // procfs, normally /proc
+	Cgroup   string // the ranks' cgroup directory, normally below /sys/fs/cgroup
+	LabState string // the lab's state file; empty on a real node
+	LabNode  int    // this node's index in it
+	LabGPUs  int    // GPUs of this node that ranks use; 0 = all that the lab has
+}
+
+// Prober reads one node.
+type Prober struct {
+	cfg  Config
+	cpus int
+}
+
+// New remembers where to look.
+func New(cfg Config) *Prober { return &Prober{cfg: cfg, cpus: runtime.NumCPU()} }
+
+// Read takes one look. pids are the node's training processes by rank.
+func (p *Prober) Read(now time.Time, pids map[falcon.Rank]int) falcon.HostReading {
+	r := falcon.HostReading{Node: p.cfg.Node, AtNs: now.UnixNano()}
+	var absent []string
+	note := func(err error) {
+		if err != nil {
+			absent = append(absent, err.Error())
+		}
+	}
+	var err error
+	r.PressureUs, err = p.pressure()
+	note(err)
+	r.ThrottledUs, err = p.throttled()
+	note(err)
+	r.LoadPerCPU, err = p.load()
+	note(err)
+	r.RunDelayNs, err = p.runDelays(pids)
+	note(err)
+	if p.cfg.LabState != "" {
+		r.StealShare, err = LabSteal(p.cfg.LabState, p.cfg.LabNode, p.cfg.LabGPUs)
+		r.Emulated = err == nil
+		note(err)
+	}
+	r.Err = strings.Join(absent, "; ")
+	return r
+}
+
+// pressure is the cgroup's PSI "some" total in µs: the time in which at least
+// one task waited for a CPU. The system-wide file is no substitute.
+func (p *Prober) pressure() (uint64, error) {
+	text, err := p.read(p.cfg.Cgroup, "cpu.pressure")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "some" {
+			return number("cpu.pressure", strings.TrimPrefix(f[len(f)-1], "total="))
+		}
+	}
+	return 0, fmt.Errorf("%w: cpu.pressure has no line \"some\"", ErrFormat)
+}
+
+// throttled is the time that the cgroup's CPU quota held its tasks, in µs:
+// throttled_usec, or throttled_time (ns) on the older hierarchy.
+func (p *Prober) throttled() (uint64, error) {
+	text, err := p.read(p.cfg.Cgroup, "cpu.stat")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch key {
+		case "throttled_usec":
+			return number("cpu.stat", value)
+		case "throttled_time":
+			ns, err := number("cpu.stat", value)
+			return ns / 1000, err
+		}
+	}
+	return 0, fmt.Errorf("%w: cpu.stat has no throttled time (no CPU controller here)", ErrFormat)
+}
+
+// load is the one-minute load over the CPUs.
+func (p *Prober) load() (float64, error) {
+	text, err := p.read(p.cfg.Proc, "loadavg")
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := strings.Cut(text, " ")
+	v, err := strconv.ParseFloat(first, 64)
+	if err != nil || v < 0 {
+		return 0, fmt.Errorf("%w: loadavg %q", ErrFormat, first)
+	}
+	return v / float64(p.cpus), nil
+}
+
+// runDelays is, per rank, how long its main thread was runnable and did not
+// run, in ns. A rank whose file is gone is left out.
+func (p *Prober) runDelays(pids map[falcon.Rank]int) (map[falcon.Rank]uint64, error) {
+	out := make(map[falcon.Rank]uint64, len(pids))
+	for rank, pid := range pids {
+		if ns, err := p.runDelay(pid); err == nil {
+			out[rank] = ns
+		}
+	}
+	if len(out) == 0 && len(pids) > 0 {
+		return nil, errors.New("run delay: no rank's schedstat can be read")
+	}
+	return out, nil
+}
+
+func (p *Prober) runDelay(pid int) (uint64, error) {
+	text, err := p.read(p.cfg.Proc, filepath.Join(strconv.Itoa(pid), "schedstat"))
+	if err != nil {
+		return 0, err
+	}
+	f := strings.Fields(text)
+	if len(f) < 2 {
+		return 0, fmt.Errorf("%w: schedstat %q", ErrFormat, text)
+	}
+	return number("schedstat", f[1])
+}
+
+func (p *Prober) read(root, name string) (string, error) {
+	f, err := os.Open(filepath.Join(root, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s: absent here", filepath.Base(name))
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b := make([]byte, fileBytesMax)
+	n, err := f.Read(b)
+	if n == 0 && err != nil {
+		return "", fmt.Errorf("%s: %w", filepath.Base(name), err)
+	}
+	return string(b[:n]), nil
+}
+
+func number(what, s string) (uint64, error) {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %s has %q where a number belongs", ErrFormat, what, s)
+	}
+	return n, nil
+}

@@ -1,0 +1,153 @@
+package iterate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// UnknownIteration marks a timed call whose record was overwritten before it
+// was read; it is counted with the call before it.
+const UnknownIteration = math.MinInt64
+
+// Timed is a call timed on the device and the iteration that issued it.
+type Timed struct {
+	falcon.CallTiming
+	Iteration int64
+	// Control marks a small reduction over all ranks (a loss, a norm, a
+	// vote): what lies between such calls at the end of an iteration is the
+	// optimizer and the host, not the micro-batches.
+	Control bool
+}
+
+// Window is what one rank left behind in one profile window.
+type Window struct {
+	ID           uint64
+	Rank         falcon.Rank
+	Calls        []Timed // any order; Summarize sorts it
+	First, Last  int64   // whole iterations, inclusive; First > Last for none
+	MicroBatches int     // per iteration, 0 = the job does not say
+	// BeginMs is where an iteration begins on the device's timeline, where
+	// step marks say so.
+	BeginMs map[int64]float64
+	Dropped uint64
+}
+
+// Summarize computes the rank's profile. Self time is the device time outside
+// communication per micro-batch: the gaps of the union of the communication
+// intervals inside an iteration, without the one that spans the boundary
+// (optimizer, data, host), divided by the micro-batches; the median over the
+// window's whole iterations (LAB-AND-HOOK.md, "Profiling"). Pipeline bubbles
+// lie inside receives and so count as communication.
+//
+// Where an iteration has fewer communication intervals than micro-batches, as
+// in a job that is data-parallel only, nothing inside it delimits the
+// computation; there the gap before its first call counts too, from the step
+// mark on where one is known.
+func Summarize(w Window) falcon.RankProfile {
+	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.StartMs, b.StartMs) })
+	inherit(w.Calls)
+	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.Iteration, b.Iteration) })
+	p := falcon.RankProfile{
+		Rank: w.Rank, Window: w.ID, MicroBatches: w.MicroBatches, Dropped: w.Dropped,
+		Calls: make([]falcon.CallTiming, 0, len(w.Calls)),
+	}
+	queues := make([]float64, 0, len(w.Calls))
+	for _, c := range w.Calls {
+		p.Calls = append(p.Calls, c.CallTiming)
+		queues = append(queues, c.QueueMs)
+	}
+	p.QueueMs = Median(queues)
+	selfs := selfTimes(w)
+	p.Iterations = len(selfs)
+	p.SelfMs = Median(selfs) / float64(max(w.MicroBatches, 1))
+	return p
+}
+
+// inherit gives calls of unknown iteration the one of the call before.
+func inherit(calls []Timed) {
+	for i := 1; i < len(calls); i++ {
+		if calls[i].Iteration == UnknownIteration {
+			calls[i].Iteration = calls[i-1].Iteration
+		}
+	}
+}
+
+// selfTimes is the time outside communication of each whole iteration, ms.
+func selfTimes(w Window) []float64 {
+	var out []float64
+	for i := 0; i < len(w.Calls); {
+		j := i
+		for j < len(w.Calls) && w.Calls[j].Iteration == w.Calls[i].Iteration {
+			j++
+		}
+		if k := w.Calls[i].Iteration; k >= w.First && k <= w.Last {
+			out = append(out, iterationSelf(w, i, j))
+		}
+		i = j
+	}
+	return out
+}
+
+// iterationSelf sums the gaps inside the iteration of w.Calls[from:to].
+func iterationSelf(w Window, from, to int) float64 {
+	body := to
+	for body > from && w.Calls[body-1].Control {
+		body-- // the tail: optimizer and vote
+	}
+	gaps, intervals := union(w.Calls[from:body])
+	if intervals < max(w.MicroBatches, 2) {
+		gaps += headGap(w, from)
+	}
+	return gaps
+}
+
+// union walks intervals sorted by start and sums the gaps between them.
+func union(calls []Timed) (gapsMs float64, intervals int) {
+	end := math.Inf(-1)
+	for _, c := range calls {
+		if c.StartMs > end {
+			intervals++
+			if !math.IsInf(end, -1) {
+				gapsMs += c.StartMs - end
+			}
+		}
+		end = max(end, c.StartMs+c.DurationMs)
+	}
+	return gapsMs, intervals
+}
+
+// headGap is the time before the iteration's first call: from its step mark,
+// or from the end of the call before where there is no mark.
+func headGap(w Window, from int) float64 {
+	begin, marked := w.BeginMs[w.Calls[from].Iteration]
+	if !marked {
+		begin = math.Inf(-1)
+	}
+	for _, c := range w.Calls[max(0, from-overlapMax):from] {
+		begin = max(begin, c.StartMs+c.DurationMs)
+	}
+	if math.IsInf(begin, -1) {
+		return 0
+	}
+	return max(0, w.Calls[from].StartMs-begin)
+}
+
+// overlapMax is how many calls back one that still runs is looked for.
+const overlapMax = 64
+
+// Median is the middle of v, the mean of the middle two for even lengths, 0
+// for none. v is reordered.
+func Median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	m := len(v) / 2
+	if len(v)%2 == 1 {
+		return v[m]
+	}
+	return (v[m-1] + v[m]) / 2
+}

@@ -1,0 +1,216 @@
+// Package nvml looks at the GPUs of one node through NVIDIA's management
+// library.
+//
+// It guarantees that a missing, old or stalled library never takes the agent
+// down: symbols are looked up before they are called, and every failure stands
+// in GPUReading.Err. NVML calls take a lock of the driver that training needs
+// too, so a probe keeps to a budget and backs off when it is dear. Open starts
+// two goroutines (the probe, and XID events where they exist); Close ends them
+// and waits, at most CloseMax for one that the driver holds.
+//
+// It must not list processes or fan speeds (milliseconds under the lock), and
+// must not judge: a power cap or a low clock is reported, not explained.
+package nvml
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/failslow/falcon"
+)
+
+// Bounds of the probe.
+const (
+	BudgetMax = 2 * time.Millisecond // a dearer look at one GPU doubles the period
+	PeriodMax = 30 * time.Second     // the period never grows beyond this
+	StallMin  = 5 * time.Second      // an unanswered look is reported after this long
+	CloseMax  = 2 * time.Second      // Close gives a held driver call this long
+	GPUsMax   = 64                   // per node
+)
+
+// Config says what to probe.
+type Config struct {
+	Node    falcon.Node
+	Library string        // path or soname; empty = libnvidia-ml.so.1
+	Period  time.Duration // between looks, while they are cheap
+}
+
+// Prober owns the library and the goroutines that call it.
+type Prober struct {
+	node  falcon.Node
+	lib   gonvml.Interface
+	calls symbols
+	gpus  []gpu
+	why   string // why nothing can be read, empty when something can
+
+	mu      sync.Mutex
+	pace    pace
+	started time.Time // of the look in flight, zero when none is
+	fresh   []falcon.GPUReading
+	xids    []xid
+
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+type gpu struct {
+	name   falcon.Device
+	handle gonvml.Device
+	maxMHz uint32
+}
+
+type xid struct {
+	count uint64
+	last  uint32
+}
+
+// Open loads the library and starts probing. It does not fail: without a
+// library the first Latest says why.
+func Open(cfg Config) *Prober {
+	var opts []gonvml.LibraryOption
+	if cfg.Library != "" {
+		opts = append(opts, gonvml.WithLibraryPath(cfg.Library))
+	}
+	return open(cfg, gonvml.New(opts...))
+}
+
+func open(cfg Config, lib gonvml.Interface) *Prober {
+	p := &Prober{node: cfg.Node, lib: lib, pace: newPace(cfg.Period), stop: make(chan struct{})}
+	if p.why = p.load(); p.why != "" {
+		return p
+	}
+	p.done.Go(p.probe)
+	if p.calls.events() {
+		p.done.Go(p.watchXids)
+	}
+	return p
+}
+
+// load finds the GPUs, or says why there are none.
+func (p *Prober) load() string {
+	if ret := p.lib.Init(); ret != gonvml.SUCCESS {
+		return fmt.Sprintf("nvml did not start (%s): install the driver's libnvidia-ml.so.1, or set nvml.enabled to false", reason(ret))
+	}
+	p.calls = lookup(p.lib.Extensions())
+	if missing := p.calls.missing(required...); missing != "" {
+		return "nvml lacks " + missing + ": update the driver, or set nvml.enabled to false"
+	}
+	n, ret := p.lib.DeviceGetCount()
+	if ret != gonvml.SUCCESS {
+		return "nvml can't count the GPUs: " + reason(ret)
+	}
+	for i := range min(n, GPUsMax) {
+		p.add(i)
+	}
+	p.xids = make([]xid, len(p.gpus))
+	return ""
+}
+
+func (p *Prober) add(i int) {
+	d, ret := p.lib.DeviceGetHandleByIndex(i)
+	if ret != gonvml.SUCCESS {
+		return
+	}
+	g := gpu{name: falcon.NewDevice(p.node, i), handle: d}
+	if p.calls["nvmlDeviceGetMaxClockInfo"] {
+		g.maxMHz, _ = d.GetMaxClockInfo(gonvml.CLOCK_SM)
+	}
+	p.gpus = append(p.gpus, g)
+}
+
+// Devices names the GPUs that were found.
+func (p *Prober) Devices() []string {
+	var out []string
+	for _, g := range p.gpus {
+		out = append(out, string(g.name))
+	}
+	return out
+}
+
+// Err says why nothing can be read, "" when something can.
+func (p *Prober) Err() string { return p.why }
+
+// Latest hands over the readings that came since the last call, each once. A
+// look that the driver has not answered for StallMin is reported in their
+// place, as a stalled probe is evidence itself. nil means nothing new.
+func (p *Prober) Latest(now time.Time) []falcon.GPUReading {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := p.fresh
+	p.fresh = nil
+	if out == nil && !p.started.IsZero() && now.Sub(p.started) >= StallMin {
+		return p.stalled(now)
+	}
+	return out
+}
+
+func (p *Prober) stalled(now time.Time) []falcon.GPUReading {
+	held := now.Sub(p.started)
+	var out []falcon.GPUReading
+	for _, g := range p.gpus {
+		out = append(out, falcon.GPUReading{
+			Device: g.name, AtNs: now.UnixNano(), ProbeUs: uint64(held.Microseconds()),
+			Err: fmt.Sprintf("nvml has not answered for %.0f s", held.Seconds()),
+		})
+	}
+	return out
+}
+
+// Period is the present time between looks.
+func (p *Prober) Period() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pace.period
+}
+
+// Close stops probing and unloads the library.
+func (p *Prober) Close() {
+	close(p.stop)
+	ended := make(chan struct{})
+	go func() { p.done.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		if p.why == "" {
+			p.lib.Shutdown()
+		}
+	case <-time.After(CloseMax): // a call that the driver holds ends with the process
+	}
+}
+
+func (p *Prober) probe() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-timer.C:
+		}
+		timer.Reset(p.look())
+	}
+}
+
+// look reads every GPU once and returns when to look again.
+func (p *Prober) look() time.Duration {
+	p.mu.Lock()
+	p.started = time.Now()
+	xids := append([]xid(nil), p.xids...)
+	p.mu.Unlock()
+
+	readings := make([]falcon.GPUReading, 0, len(p.gpus))
+	var dearest time.Duration
+	for i, g := range p.gpus {
+		r, took := p.read(g)
+		r.XidCount, r.LastXid = xids[i].count, xids[i].last
+		dearest = max(dearest, took)
+		readings = append(readings, r)
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.started, p.fresh = time.Time{}, readings
+	return p.pace.after(dearest)
+}

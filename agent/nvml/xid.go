@@ -1,0 +1,75 @@
+package nvml
+
+import (
+	"strconv"
+	"time"
+
+	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+const (
+	xidWaitMs  = 1000        // one wait for an event; Close waits at most this long for it
+	xidRestMax = time.Second // after a failed wait, so that a broken library is not spun on
+)
+
+// watchXids counts XID errors, the driver's own reports of GPU trouble.
+func (p *Prober) watchXids() {
+	set, ret := p.lib.EventSetCreate()
+	if ret != gonvml.SUCCESS {
+		return
+	}
+	defer set.Free()
+	watched := 0
+	for _, g := range p.gpus {
+		if g.handle.RegisterEvents(gonvml.EventTypeXidCriticalError, set) == gonvml.SUCCESS {
+			watched++
+		}
+	}
+	for watched > 0 && !p.stopped(0) {
+		p.waitXid(set)
+	}
+}
+
+func (p *Prober) waitXid(set gonvml.EventSet) {
+	e, ret := set.Wait(xidWaitMs)
+	switch ret {
+	case gonvml.SUCCESS:
+		p.countXid(e)
+	case gonvml.ERROR_TIMEOUT:
+	default:
+		p.stopped(xidRestMax)
+	}
+}
+
+func (p *Prober) countXid(e gonvml.EventData) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, g := range p.gpus {
+		if g.handle == e.Device {
+			p.xids[i].count++
+			p.xids[i].last = clamp32(e.EventData)
+		}
+	}
+}
+
+// stopped waits up to d for Close.
+func (p *Prober) stopped(d time.Duration) bool {
+	if d == 0 {
+		select {
+		case <-p.stop:
+			return true
+		default:
+			return false
+		}
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-p.stop:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

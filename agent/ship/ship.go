@@ -1,0 +1,220 @@
+// Package ship keeps one mutually authenticated stream to the engine and
+// sends the agent's frames over it.
+//
+// It guarantees that a numbered frame is sent again until the engine has
+// acknowledged it, in order, and that the spool that makes this possible is
+// bounded: samples and telemetry are let go oldest first and counted; results
+// and rank states last, and never silently. Send never blocks, so an absent
+// engine costs training nothing. One goroutine connects, one per live stream
+// receives; both belong to the Shipper, and Close waits for them.
+//
+// It must not look into frames beyond their kind, and never speaks without
+// TLS 1.3 and a client certificate.
+package ship
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Bounds of the stream.
+const (
+	FramesMax      = 4096     // default spool, in frames
+	BytesMax       = 16 << 20 // default spool, in bytes
+	BackoffMin     = 200 * time.Millisecond
+	BackoffMax     = 5 * time.Second  // before jitter of ±25 %
+	SteadyMin      = 10 * time.Second // a stream that lived this long resets the backoff
+	WelcomeMax     = 10 * time.Second // an engine that says nothing is left
+	FlushMax       = time.Second      // Close gives a live stream this long to empty the spool
+	KeepaliveEvery = 10 * time.Second // pings on a silent connection
+	KeepaliveMax   = 10 * time.Second // an unanswered ping ends it
+	frameBytesMax  = 16 << 20         // one message
+)
+
+// ErrCredentials is wrapped where certificate, key or CA can't be used.
+var ErrCredentials = errors.New("ship: bad credentials")
+
+// Config says where to and as whom. The functions are called from the
+// Shipper's goroutines and must not block.
+type Config struct {
+	Address    string // host:port of the engine
+	ServerName string // name in its certificate; empty = host of Address
+	CertFile   string
+	KeyFile    string
+	CAFile     string
+	Hello      *falconv1.Hello
+	FramesMax  int // 0 = FramesMax
+	BytesMax   int // 0 = BytesMax
+	Log        *slog.Logger
+
+	Welcome func(*falconv1.Welcome) // a new stream is up
+	Command func(*falconv1.Command)
+
+	// Dial replaces the network in tests.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Shipper owns the stream and the spool.
+type Shipper struct {
+	cfg    Config
+	log    *slog.Logger
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu        sync.Mutex
+	spool     *spool
+	beat      *falconv1.Beat // newest one to send, nil when sent
+	connected bool
+	closing   bool
+	wake      chan struct{} // holds one token when there may be something to send
+}
+
+// Stats is the state of the spool.
+type Stats struct {
+	Frames    uint64 // waiting for an acknowledgement
+	Dropped   uint64 // samples and telemetry let go
+	Lost      uint64 // other frames let go
+	Connected bool
+}
+
+// Open checks the credentials and starts connecting. The engine need not be
+// there.
+func Open(cfg Config) (*Shipper, error) {
+	if _, err := credentials(cfg); err != nil {
+		return nil, err
+	}
+	if cfg.FramesMax <= 0 {
+		cfg.FramesMax = FramesMax
+	}
+	if cfg.BytesMax <= 0 {
+		cfg.BytesMax = BytesMax
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Shipper{
+		cfg: cfg, log: cfg.Log, cancel: cancel,
+		spool: newSpool(cfg.FramesMax, cfg.BytesMax), wake: make(chan struct{}, 1),
+	}
+	s.done.Go(func() { s.run(ctx) })
+	return s, nil
+}
+
+// Send numbers the frame and queues it. The caller must not touch it again.
+func (s *Shipper) Send(f *falconv1.AgentFrame) {
+	s.mu.Lock()
+	before := s.spool.lost
+	s.spool.add(f)
+	lost := s.spool.lost - before
+	s.mu.Unlock()
+	if lost > 0 {
+		s.log.Error("the spool is full and let go of more than telemetry: reconnect the engine", slog.Uint64("frames", lost))
+	}
+	s.nudge()
+}
+
+// Beat sends an unnumbered heartbeat on a live stream; without one it is
+// forgotten. Spool counts are filled in here.
+func (s *Shipper) Beat(now time.Time) {
+	s.mu.Lock()
+	if s.connected {
+		s.beat = &falconv1.Beat{
+			AtUnixNs: now.UnixNano(), SpoolFrames: uint64(len(s.spool.frames)),
+			DroppedFrames: s.spool.dropped + s.spool.lost,
+		}
+	}
+	s.mu.Unlock()
+	s.nudge()
+}
+
+// Stats looks at the spool.
+func (s *Shipper) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{Frames: uint64(len(s.spool.frames)), Dropped: s.spool.dropped, Lost: s.spool.lost, Connected: s.connected}
+}
+
+// Close sends what a live stream takes within FlushMax, then ends.
+func (s *Shipper) Close() {
+	s.mu.Lock()
+	s.closing = true
+	live := s.connected
+	s.mu.Unlock()
+	s.nudge()
+	if live {
+		timer := time.AfterFunc(FlushMax, s.cancel)
+		defer timer.Stop()
+	} else {
+		s.cancel()
+	}
+	s.done.Wait()
+	s.cancel()
+}
+
+func (s *Shipper) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run connects again and again until Close.
+func (s *Shipper) run(ctx context.Context) {
+	backoff := BackoffMin
+	for ctx.Err() == nil && !s.ended() {
+		begun := time.Now()
+		err := s.attach(ctx)
+		if ctx.Err() != nil || s.ended() {
+			return
+		}
+		if time.Since(begun) >= SteadyMin {
+			backoff = BackoffMin
+		}
+		wait := jitter(backoff)
+		s.log.Warn("no stream to the engine", slog.String("address", s.cfg.Address), slog.Any("err", err), slog.Duration("retry_in", wait))
+		if !sleep(ctx, wait) {
+			return
+		}
+		backoff = min(backoff*2, BackoffMax)
+	}
+}
+
+func (s *Shipper) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
+// jitter spreads d by ±25 %, so that a fleet does not come back as one.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.75 + 0.5*rand.Float64()))
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// hello is the first frame of every stream.
+func (s *Shipper) hello() *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Hello{Hello: s.cfg.Hello}}
+}
+
+func errWelcome(got *falconv1.EngineFrame) error {
+	return fmt.Errorf("ship: the engine's first frame was %T, not a welcome", got.GetBody())
+}

@@ -1,0 +1,159 @@
+package ship
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// spool holds numbered frames until the engine acknowledges them. It is
+// bounded in frames and bytes: when full it lets go of the oldest samples and
+// telemetry, then turns the oldest profile into a refusal of the same number,
+// and only then, counted apart, of anything else.
+type spool struct {
+	frames    []entry // ascending by seq
+	next      uint64  // number of the next frame
+	bytes     int
+	framesMax int
+	bytesMax  int
+	dropped   uint64 // samples and telemetry let go
+	lost      uint64 // anything else let go
+}
+
+type entry struct {
+	frame *falconv1.AgentFrame
+	bytes int
+}
+
+func newSpool(framesMax, bytesMax int) *spool {
+	return &spool{next: 1, framesMax: framesMax, bytesMax: bytesMax}
+}
+
+// add numbers the frame and keeps it. A newer state of a rank's process
+// replaces the one that still waits.
+func (s *spool) add(f *falconv1.AgentFrame) {
+	s.supersede(f.GetRank())
+	f.Seq = s.next
+	s.next++
+	e := entry{frame: f, bytes: proto.Size(f)}
+	s.frames = append(s.frames, e)
+	s.bytes += e.bytes
+	for s.full() && s.shed() {
+	}
+}
+
+func (s *spool) full() bool {
+	return len(s.frames) > s.framesMax || (s.bytes > s.bytesMax && len(s.frames) > 1)
+}
+
+// shed lets one frame go; it is false when there is none to let go.
+func (s *spool) shed() bool {
+	if i := s.oldest(droppable); i >= 0 {
+		s.cut(i)
+		s.dropped++
+		return true
+	}
+	if i := s.oldest(func(f *falconv1.AgentFrame) bool { return len(f.GetProfile().GetRanks()) > 0 }); i >= 0 && s.bytes > s.bytesMax {
+		s.refuse(i)
+		s.lost++
+		return true
+	}
+	if len(s.frames) == 0 {
+		return false
+	}
+	s.cut(0)
+	s.lost++
+	return true
+}
+
+func (s *spool) oldest(is func(*falconv1.AgentFrame) bool) int {
+	for i, e := range s.frames {
+		if is(e.frame) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (s *spool) cut(i int) {
+	s.bytes -= s.frames[i].bytes
+	s.frames = append(s.frames[:i], s.frames[i+1:]...)
+}
+
+// refuse keeps a profile's place and says that its content is gone.
+func (s *spool) refuse(i int) {
+	old := s.frames[i].frame
+	f := &falconv1.AgentFrame{Seq: old.Seq, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{
+		Window:  old.GetProfile().GetWindow(),
+		Refused: fmt.Sprintf("the agent's spool of %d MiB was full before the profile could be sent", s.bytesMax>>20),
+	}}}
+	s.bytes += proto.Size(f) - s.frames[i].bytes
+	s.frames[i] = entry{frame: f, bytes: proto.Size(f)}
+}
+
+func (s *spool) supersede(r *falconv1.RankState) {
+	if r == nil {
+		return
+	}
+	i := s.oldest(func(f *falconv1.AgentFrame) bool {
+		old := f.GetRank()
+		return old != nil && old.Rank == r.Rank && old.Pid == r.Pid && old.Alive == r.Alive
+	})
+	if i >= 0 {
+		s.cut(i)
+	}
+}
+
+// ack forgets all frames up to seq.
+func (s *spool) ack(seq uint64) {
+	n := 0
+	for n < len(s.frames) && s.frames[n].frame.Seq <= seq {
+		s.bytes -= s.frames[n].bytes
+		n++
+	}
+	s.frames = append(s.frames[:0], s.frames[n:]...)
+}
+
+// resume prepares for an engine that has handled all frames up to acked. One
+// that claims more than was ever sent knows another life of this agent: the
+// numbers go on behind its claim, so that nothing is taken for a repeat.
+func (s *spool) resume(acked uint64) {
+	if acked < s.next {
+		s.ack(acked)
+		return
+	}
+	s.next = acked + 1
+	for i := range s.frames {
+		f := proto.CloneOf(s.frames[i].frame)
+		f.Seq = s.next
+		s.frames[i].frame = f
+		s.next++
+	}
+}
+
+// after is the oldest frame with a number above seq, nil when there is none.
+func (s *spool) after(seq uint64) *falconv1.AgentFrame {
+	lo, hi := 0, len(s.frames)
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if s.frames[mid].frame.Seq <= seq {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == len(s.frames) {
+		return nil
+	}
+	return s.frames[lo].frame
+}
+
+func droppable(f *falconv1.AgentFrame) bool {
+	switch f.Body.(type) {
+	case *falconv1.AgentFrame_Samples, *falconv1.AgentFrame_Telemetry:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,204 @@
+package ship
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	grpccreds "google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Small buffers: an agent sends a few KiB a second, and the engine holds
+// thousands of such streams.
+const (
+	readBufferBytes  = 4 << 10
+	writeBufferBytes = 8 << 10
+)
+
+type stream = grpc.BidiStreamingClient[falconv1.AgentFrame, falconv1.EngineFrame]
+
+// credentials reads the files anew for every connection, so that a renewed
+// certificate needs no restart.
+func credentials(cfg Config) (grpccreds.TransportCredentials, error) {
+	cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w (issue them with \"falcon certs issue\")", ErrCredentials, err)
+	}
+	pem, err := os.ReadFile(cfg.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%w: %s holds no PEM certificate", ErrCredentials, cfg.CAFile)
+	}
+	name := cfg.ServerName
+	if name == "" {
+		if name, _, err = net.SplitHostPort(cfg.Address); err != nil {
+			return nil, fmt.Errorf("%w: engine address %q is not HOST:PORT", ErrCredentials, cfg.Address)
+		}
+	}
+	return grpccreds.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool, ServerName: name,
+	}), nil
+}
+
+func (s *Shipper) options() ([]grpc.DialOption, error) {
+	creds, err := credentials(s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: KeepaliveEvery, Timeout: KeepaliveMax}),
+		grpc.WithSharedWriteBuffer(true),
+		grpc.WithReadBufferSize(readBufferBytes),
+		grpc.WithWriteBufferSize(writeBufferBytes),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: BackoffMax}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(frameBytesMax)),
+	}
+	if s.cfg.Dial != nil {
+		opts = append(opts, grpc.WithContextDialer(s.cfg.Dial))
+	}
+	return opts, nil
+}
+
+// attach holds one stream until it ends.
+func (s *Shipper) attach(ctx context.Context) error {
+	opts, err := s.options()
+	if err != nil {
+		return err
+	}
+	conn, err := grpc.NewClient("passthrough:///"+s.cfg.Address, opts...)
+	if err != nil {
+		return fmt.Errorf("ship: %w", err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	st, acked, err := s.greet(ctx, cancel, conn)
+	if err != nil {
+		return err
+	}
+	defer s.setConnected(false)
+
+	var receiving sync.WaitGroup
+	var recvErr error
+	receiving.Go(func() {
+		defer cancel()
+		recvErr = s.receive(st)
+	})
+	sendErr := s.transmit(ctx, st, acked)
+	if sendErr == nil { // closing: the engine ends the stream once it has read all
+		_ = st.CloseSend()
+	} else {
+		cancel()
+	}
+	receiving.Wait()
+	if recvErr != nil {
+		return recvErr
+	}
+	return sendErr
+}
+
+// greet sends the hello and waits, bounded, for the welcome.
+func (s *Shipper) greet(ctx context.Context, cancel context.CancelFunc, conn *grpc.ClientConn) (stream, uint64, error) {
+	timer := time.AfterFunc(WelcomeMax, cancel)
+	defer timer.Stop()
+	st, err := falconv1.NewFleetClient(conn).Attach(ctx)
+	if err != nil {
+		return nil, 0, fmt.Errorf("ship: attach: %w", err)
+	}
+	// A failed send shows its reason on receive.
+	_ = st.Send(s.hello())
+	first, err := st.Recv()
+	if err != nil {
+		return nil, 0, fmt.Errorf("ship: welcome: %w", err)
+	}
+	w := first.GetWelcome()
+	if w == nil {
+		return nil, 0, errWelcome(first)
+	}
+	s.mu.Lock()
+	s.spool.resume(w.Acked)
+	s.connected = true
+	s.mu.Unlock()
+	s.log.Info("attached to the engine", slog.Uint64("epoch", w.Epoch), slog.Uint64("acked", w.Acked))
+	if s.cfg.Welcome != nil {
+		s.cfg.Welcome(w)
+	}
+	return st, w.Acked, nil
+}
+
+func (s *Shipper) setConnected(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.connected, s.beat = on, nil
+}
+
+// transmit sends what is new until the stream ends; nil means that Close
+// asked for the end and all was sent.
+func (s *Shipper) transmit(ctx context.Context, st stream, sent uint64) error {
+	for {
+		beat, frame, closing := s.pick(sent)
+		if beat != nil {
+			if err := st.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: beat}}); err != nil {
+				return fmt.Errorf("ship: send: %w", err)
+			}
+		}
+		if frame != nil {
+			if err := st.Send(frame); err != nil {
+				return fmt.Errorf("ship: send: %w", err)
+			}
+			sent = frame.Seq
+			continue
+		}
+		if closing {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.wake:
+		}
+	}
+}
+
+func (s *Shipper) pick(sent uint64) (*falconv1.Beat, *falconv1.AgentFrame, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	beat := s.beat
+	s.beat = nil
+	return beat, s.spool.after(sent), s.closing
+}
+
+// receive handles the engine's frames until the stream ends.
+func (s *Shipper) receive(st stream) error {
+	for {
+		f, err := st.Recv()
+		if err != nil {
+			return fmt.Errorf("ship: receive: %w", err)
+		}
+		switch body := f.Body.(type) {
+		case *falconv1.EngineFrame_Ack:
+			s.mu.Lock()
+			s.spool.ack(body.Ack.Seq)
+			s.mu.Unlock()
+		case *falconv1.EngineFrame_Command:
+			if s.cfg.Command != nil {
+				s.cfg.Command(body.Command)
+			}
+		}
+	}
+}

@@ -1,0 +1,14 @@
+// Package period finds the iteration in a rank's sequence of communication
+// calls, without being told anything about the framework (FALCON §4.2).
+//
+// Agreement at a lag is averaged over the distinct call classes (operation,
+// communicator, size class), so that a call made once an iteration weighs as
+// much as one made in every micro-batch, and is normalised by the overlap, so
+// that three repeats suffice. The period is the smallest lag with agreement
+// of at least Config.Agreement. A sequence of one single class has no order to
+// compare; there the times between calls are compared instead.
+//
+// Infer works on a whole sequence, Tracker on a live one with bounded memory
+// and bounded work per call. Nothing here reads a clock, starts a goroutine or
+// takes a lock; a Tracker is used by one goroutine at a time.
+package period

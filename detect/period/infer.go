@@ -1,0 +1,137 @@
+package period
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Bounds and thresholds of the inference.
+const (
+	DefaultAgreement = 0.95 // M of FALCON §4.2
+	minCalls         = 6
+	repeatsNeeded    = 2.5 // a period must fit this often into the sequence
+	rareClasses      = 8   // classes whose gaps propose lags
+	maxCandidates    = 4096
+	eligibleCount    = 2 // a class must come this often to speak
+)
+
+// ErrNone says that a sequence has no period; the error text says why.
+var ErrNone = errors.New("period: none found")
+
+// Config sets up Infer and Tracker; zero fields mean their defaults.
+type Config struct {
+	Agreement float64 // least agreement at the period
+	Window    int     // calls that a Tracker remembers
+}
+
+func (c Config) withDefaults() Config {
+	if c.Agreement == 0 {
+		c.Agreement = DefaultAgreement
+	}
+	if c.Window == 0 {
+		c.Window = defaultWindow
+	}
+	c.Window = max(c.Window, 4*firstLook)
+	return c
+}
+
+// Result is an inferred period.
+type Result struct {
+	Period    int     // calls per iteration
+	Agreement float64 // at that lag, 0..1
+	ByTime    bool    // from the times between calls: all calls were of one class
+	Anchor    Anchor
+	Starts    []int // indexes of the anchor calls
+
+	coarse int // how many parts of the class were left out, see coarsenings
+}
+
+// IterationsMs are the times from each anchor call to the next.
+func (r Result) IterationsMs(calls []Call) []float64 {
+	var out []float64
+	for i := 1; i < len(r.Starts); i++ {
+		out = append(out, float64(calls[r.Starts[i]].TimeNs-calls[r.Starts[i-1]].TimeNs)/1e6)
+	}
+	return out
+}
+
+// Infer finds the period of a whole sequence. It looks at classes with sizes,
+// then without sizes, then at operations alone, then at the times between
+// calls; each first over the whole sequence and then over its later parts,
+// because jobs begin with calls that never come again. The error wraps
+// ErrNone.
+func Infer(calls []Call) (Result, error) { return Config{}.Infer(calls) }
+
+// Infer is Infer with thresholds of one's own.
+func (c Config) Infer(calls []Call) (Result, error) {
+	c = c.withDefaults()
+	if len(calls) < minCalls {
+		return Result{}, fmt.Errorf("%w: %d calls are too few, at least %d are needed", ErrNone, len(calls), minCalls)
+	}
+	single := true
+	for _, skip := range []int{0, len(calls) / 4, len(calls) / 2} {
+		part := calls[skip:]
+		for level, coarse := range coarsenings {
+			seq := index(part, coarse)
+			if len(seq.classes) < 2 {
+				continue
+			}
+			single = false
+			if r, ok := c.byClass(seq, part); ok {
+				r.coarse = level
+				return shift(r, skip), nil
+			}
+		}
+	}
+	if r, ok := c.byTime(calls); ok {
+		return r, nil
+	}
+	if single {
+		return Result{}, fmt.Errorf("%w: all %d calls are of one class and the times between them do not repeat", ErrNone, len(calls))
+	}
+	return Result{}, fmt.Errorf("%w: no lag up to %d of %d calls reaches an agreement of %.2f; "+
+		"at least three iterations are needed", ErrNone, longest(len(calls)), len(calls), c.Agreement)
+}
+
+func shift(r Result, by int) Result {
+	for i := range r.Starts {
+		r.Starts[i] += by
+	}
+	return r
+}
+
+// longest is the largest lag that n calls can vouch for.
+func longest(n int) int { return int(float64(n) / repeatsNeeded) }
+
+// coarsenings turn a call's class into ever less: all of it, without the
+// size, the operation alone.
+var coarsenings = []func(Class) Class{
+	func(c Class) Class { return c },
+	func(c Class) Class { return Class{Op: c.Op, Comm: c.Comm} },
+	func(c Class) Class { return Class{Op: c.Op} },
+}
+
+// sequence is the calls as class numbers.
+type sequence struct {
+	ids     []int32
+	classes []Class
+	at      [][]int32 // positions of each class, ascending
+}
+
+func index(calls []Call, coarse func(Class) Class) sequence {
+	s := sequence{ids: make([]int32, len(calls))}
+	number := make(map[Class]int32)
+	for i, c := range calls {
+		class := coarse(c.class())
+		id, known := number[class]
+		if !known {
+			id = int32(len(s.classes))
+			number[class] = id
+			s.classes = append(s.classes, class)
+			s.at = append(s.at, nil)
+		}
+		s.ids[i] = id
+		s.at[id] = append(s.at[id], int32(i))
+	}
+	return s
+}

@@ -1,0 +1,128 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// NodesMax bounds how many nodes one engine remembers.
+const NodesMax = 16384
+
+// ErrFull is returned for a node beyond NodesMax.
+var ErrFull = errors.New("fleet: too many nodes")
+
+// Node is what the engine knows of one agent. A node keeps its entry after its
+// stream has ended, so that what it sent is not counted again.
+type Node struct {
+	Name     falcon.Node
+	Hello    *falconv1.Hello
+	Session  *Session // nil while no stream is open
+	LastSeen time.Time
+	Beat     *falconv1.Beat // newest, nil before the first
+	Steal    float64        // share of CPU time withheld, from the last telemetry
+
+	boot  string
+	taken uint64 // newest frame of this boot that the engine took
+	dirty bool   // taken has grown since the last acknowledgement
+}
+
+// Connected says whether a stream is open.
+func (n *Node) Connected() bool { return n.Session != nil }
+
+// Age is how long ago the node was last heard.
+func (n *Node) Age(now time.Time) time.Duration { return now.Sub(n.LastSeen) }
+
+// Registry is the engine's table of nodes.
+type Registry struct {
+	nodes map[falcon.Node]*Node
+	dirty []*Node
+}
+
+// NewRegistry makes an empty table.
+func NewRegistry() *Registry { return &Registry{nodes: map[falcon.Node]*Node{}} }
+
+// Attach enters a new stream, ends the node's older one, and says up to where
+// this agent's frames were taken: 0 for an agent that was started anew.
+func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
+	name := falcon.Node(s.Hello.GetNode())
+	n := r.nodes[name]
+	if n == nil {
+		if len(r.nodes) >= NodesMax {
+			return nil, 0, fmt.Errorf("%w: %d are known; node %s was turned away", ErrFull, NodesMax, name)
+		}
+		n = &Node{Name: name}
+		r.nodes[name] = n
+	}
+	if n.Session != nil {
+		n.Session.End(ErrSuperseded)
+	}
+	if boot := s.Hello.GetAgent() + "\x00" + s.Hello.GetBoot(); boot != n.boot {
+		n.boot, n.taken = boot, 0
+	}
+	n.Session, n.Hello, n.LastSeen = s, s.Hello, now
+	return n, n.taken, nil
+}
+
+// Take says whether a frame counts: it comes from the node's present stream
+// and was not taken before. Numbers may be skipped, as a full spool lets go of
+// telemetry; they never go back. Frames numbered 0 always count.
+func (r *Registry) Take(s *Session, seq uint64, now time.Time) (*Node, bool) {
+	n := r.nodes[falcon.Node(s.Hello.GetNode())]
+	if n == nil || n.Session != s {
+		return nil, false
+	}
+	n.LastSeen = now
+	if seq == 0 {
+		return n, true
+	}
+	if !n.dirty {
+		n.dirty = true
+		r.dirty = append(r.dirty, n)
+	}
+	if seq <= n.taken {
+		return n, false
+	}
+	n.taken = seq
+	return n, true
+}
+
+// Acknowledge tells every agent what was taken since the last call. The engine
+// calls it after the batch is durable.
+func (r *Registry) Acknowledge() {
+	for _, n := range r.dirty {
+		n.dirty = false
+		if n.Session != nil {
+			n.Session.Ack(n.taken)
+		}
+	}
+	r.dirty = r.dirty[:0]
+}
+
+// Detach forgets a stream; nil when a newer one has taken its place.
+func (r *Registry) Detach(s *Session) *Node {
+	n := r.nodes[falcon.Node(s.Hello.GetNode())]
+	if n == nil || n.Session != s {
+		return nil
+	}
+	n.Session = nil
+	return n
+}
+
+// Node looks one up; nil when it was never seen.
+func (r *Registry) Node(name falcon.Node) *Node { return r.nodes[name] }
+
+// Nodes lists all by name.
+func (r *Registry) Nodes() []*Node {
+	names := slices.Sorted(maps.Keys(r.nodes))
+	out := make([]*Node, len(names))
+	for i, name := range names {
+		out[i] = r.nodes[name]
+	}
+	return out
+}

@@ -1,0 +1,186 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Errors that end a stream; the text goes to the agent.
+var (
+	ErrSlow       = errors.New("fleet: the agent does not read its commands")
+	ErrSuperseded = errors.New("fleet: the agent has opened a newer stream")
+	ErrClosed     = errors.New("fleet: the engine is stopping")
+)
+
+// QueueFrames bounds what waits for one agent. Commands are rare (one order
+// or window in seconds); acknowledgements are merged and need no place.
+const QueueFrames = 256
+
+// Session is one stream of one agent. All methods may be called from any
+// goroutine and none blocks.
+type Session struct {
+	Hello *falconv1.Hello
+
+	out    chan *falconv1.EngineFrame
+	acked  atomic.Uint64 // newest frame handled; the sender's loop reads it after nudge
+	nudge  chan struct{}
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+}
+
+// NewSession makes a session whose life ends with ctx or End.
+func NewSession(ctx context.Context, hello *falconv1.Hello) *Session {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &Session{
+		Hello: hello,
+		out:   make(chan *falconv1.EngineFrame, QueueFrames),
+		nudge: make(chan struct{}, 1),
+		ctx:   ctx, cancel: cancel,
+	}
+}
+
+// Send queues a frame; where the queue is full the stream is ended and Send
+// says false.
+func (s *Session) Send(f *falconv1.EngineFrame) bool {
+	select {
+	case s.out <- f:
+		return true
+	default:
+		s.End(ErrSlow)
+		return false
+	}
+}
+
+// Ack tells the agent that all frames up to seq are handled. Later calls
+// overtake earlier ones that were not sent yet.
+func (s *Session) Ack(seq uint64) {
+	s.acked.Store(seq)
+	select {
+	case s.nudge <- struct{}{}:
+	default:
+	}
+}
+
+// End closes the stream for the given reason; the first reason counts.
+func (s *Session) End(reason error) { s.cancel(reason) }
+
+// Context ends with the session; its cause is the reason.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Frames is what waits to be sent; for tests and for the sender.
+func (s *Session) Frames() <-chan *falconv1.EngineFrame { return s.out }
+
+// Stream is the part of the gRPC stream that a session needs.
+type Stream interface {
+	Context() context.Context
+	Send(*falconv1.EngineFrame) error
+	Recv() (*falconv1.AgentFrame, error)
+}
+
+// pump sends until the session ends or the stream breaks.
+func (s *Session) pump(stream Stream) error {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		case f := <-s.out:
+			if err := stream.Send(f); err != nil {
+				return err
+			}
+		case <-s.nudge:
+			ack := &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Ack{Ack: &falconv1.Ack{Seq: s.acked.Load()}}}
+			if err := stream.Send(ack); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Sink takes what agents say. Attach and Frame may block while the engine is
+// busy: that is the back-pressure that agents feel.
+type Sink interface {
+	Attach(s *Session) error
+	Frame(s *Session, f *falconv1.AgentFrame) error
+	Detach(s *Session)
+}
+
+// Service runs the streams.
+type Service struct {
+	sink    Sink
+	mu      sync.Mutex
+	closed  bool
+	live    map[*Session]struct{}
+	readers sync.WaitGroup
+}
+
+// NewService makes a service that feeds sink.
+func NewService(sink Sink) *Service {
+	return &Service{sink: sink, live: map[*Session]struct{}{}}
+}
+
+// Run serves one stream whose hello has been read and whose caller has been
+// identified. It returns when the stream is over.
+func (v *Service) Run(stream Stream, hello *falconv1.Hello) error {
+	s := NewSession(stream.Context(), hello)
+	defer s.End(ErrClosed)
+	if !v.add(s) {
+		return ErrClosed
+	}
+	defer v.remove(s)
+	if err := v.sink.Attach(s); err != nil {
+		return err
+	}
+	defer v.sink.Detach(s)
+	v.readers.Go(func() { s.End(v.read(s, stream)) })
+	return s.pump(stream)
+}
+
+// read hands frames on until the stream ends: which is at the latest when Run
+// has returned, as gRPC then cancels the stream's context.
+func (v *Service) read(s *Session, stream Stream) error {
+	for {
+		f, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := v.sink.Frame(s, f); err != nil {
+			return err
+		}
+	}
+}
+
+func (v *Service) add(s *Session) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.closed {
+		v.live[s] = struct{}{}
+	}
+	return !v.closed
+}
+
+func (v *Service) remove(s *Session) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.live, s)
+}
+
+// End ends all streams and refuses new ones. It does not wait.
+func (v *Service) End() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	for s := range v.live {
+		s.End(ErrClosed)
+	}
+}
+
+// Close ends all streams and waits for their readers. Call it after the gRPC
+// server has stopped: only that ends a reader that waits in Recv.
+func (v *Service) Close() {
+	v.End()
+	v.readers.Wait()
+}

@@ -1,0 +1,275 @@
+// Package widget draws: a grid of cells, the half-block raster, charts, bars
+// and boxes.
+//
+// Everything here is a pure function of its arguments onto a Canvas; drawing
+// outside a rectangle or the canvas is clipped, never an error. Text must
+// have been cleaned (package clean) before it comes here. No goroutines, no
+// I/O, no clocks, and no framework types.
+package widget
+
+import (
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/failslow/falcon/themes"
+)
+
+// Rect is a part of a canvas, in cells.
+type Rect struct{ X, Y, W, H int }
+
+// Rows cuts n rows off the top; the rest may be empty.
+func (r Rect) Rows(n int) (top, rest Rect) {
+	n = max(0, min(n, r.H))
+	return Rect{r.X, r.Y, r.W, n}, Rect{r.X, r.Y + n, r.W, r.H - n}
+}
+
+// Columns cuts n columns off the left; the rest may be empty.
+func (r Rect) Columns(n int) (left, rest Rect) {
+	n = max(0, min(n, r.W))
+	return Rect{r.X, r.Y, n, r.H}, Rect{r.X + n, r.Y, r.W - n, r.H}
+}
+
+// Inset cuts h columns off both sides and v rows off top and bottom.
+func (r Rect) Inset(h, v int) Rect {
+	return Rect{r.X + h, r.Y + v, max(0, r.W-2*h), max(0, r.H-2*v)}
+}
+
+// Empty says that nothing can be drawn in r.
+func (r Rect) Empty() bool { return r.W <= 0 || r.H <= 0 }
+
+// Cell is one character position. A zero rune continues the wide character
+// to its left.
+type Cell struct {
+	R rune
+	S themes.Style
+}
+
+// Canvas is a screen being composed.
+type Canvas struct {
+	W, H  int
+	Pal   *themes.Palette
+	ASCII bool // draw with ASCII characters only
+	cells []Cell
+}
+
+// NewCanvas makes a blank canvas on the palette's background.
+func NewCanvas(w, h int, pal *themes.Palette, ascii bool) *Canvas {
+	w, h = max(0, w), max(0, h)
+	c := &Canvas{W: w, H: h, Pal: pal, ASCII: ascii, cells: make([]Cell, w*h)}
+	blank := Cell{R: ' ', S: themes.Style{FG: pal.Style(themes.Text).FG, BG: pal.Background}}
+	for i := range c.cells {
+		c.cells[i] = blank
+	}
+	return c
+}
+
+// Whole is the canvas as a rectangle.
+func (c *Canvas) Whole() Rect { return Rect{0, 0, c.W, c.H} }
+
+// Set draws one narrow character. Zero colours keep what is below.
+func (c *Canvas) Set(x, y int, r rune, s themes.Style) {
+	if x < 0 || y < 0 || x >= c.W || y >= c.H {
+		return
+	}
+	at := &c.cells[y*c.W+x]
+	if s.BG == 0 {
+		s.BG = at.S.BG
+	}
+	if s.FG == 0 {
+		s.FG = at.S.FG
+	}
+	c.unpair(at, x, y)
+	at.R, at.S = r, s
+}
+
+// unpair blanks the other half of a wide character that is overdrawn.
+func (c *Canvas) unpair(at *Cell, x, y int) {
+	i := y*c.W + x
+	if at.R == 0 && x > 0 {
+		c.cells[i-1].R = ' '
+	}
+	if x+1 < c.W && c.cells[i+1].R == 0 && at.R != 0 {
+		c.cells[i+1].R = ' '
+	}
+}
+
+// At is the cell at x, y; the zero cell outside.
+func (c *Canvas) At(x, y int) Cell {
+	if x < 0 || y < 0 || x >= c.W || y >= c.H {
+		return Cell{}
+	}
+	return c.cells[y*c.W+x]
+}
+
+// Fill sets every cell of r.
+func (c *Canvas) Fill(r Rect, ch rune, s themes.Style) {
+	for y := r.Y; y < r.Y+r.H; y++ {
+		for x := r.X; x < r.X+r.W; x++ {
+			c.Set(x, y, ch, s)
+		}
+	}
+}
+
+// Text draws s in at most w columns from x and returns the columns used. What
+// doesn't fit is cut, with an ellipsis in the last column.
+func (c *Canvas) Text(x, y, w int, s string, st themes.Style) int {
+	w = min(w, c.W-x)
+	if w <= 0 {
+		return 0
+	}
+	if ascii(s) && len(s) <= w {
+		for i := range len(s) {
+			c.Set(x+i, y, rune(s[i]), st)
+		}
+		return len(s)
+	}
+	used := 0
+	fits := Width(s) <= w
+	for _, r := range s {
+		n := runeWidth(r)
+		if n == 0 {
+			continue
+		}
+		if !fits && used+n > w-1 {
+			c.Set(x+used, y, '…', st)
+			return used + 1
+		}
+		c.put(x+used, y, r, n, st)
+		used += n
+	}
+	return used
+}
+
+// put draws one character of n columns; a wide one that the canvas's edge
+// would halve becomes a space.
+func (c *Canvas) put(x, y int, r rune, n int, st themes.Style) {
+	if n == 1 || x < 0 || x+1 >= c.W {
+		if n == 2 {
+			c.Set(x+1, y, ' ', st)
+			r = ' '
+		}
+		c.Set(x, y, r, st)
+		return
+	}
+	c.Set(x, y, r, st)
+	c.Set(x+1, y, 0, st)
+}
+
+// Right draws s so that it ends before column x and returns its start.
+func (c *Canvas) Right(x, y int, s string, st themes.Style) int {
+	start := max(0, x-Width(s))
+	c.Text(start, y, x-start, s, st)
+	return start
+}
+
+// Width is the number of columns that s takes.
+func Width(s string) int {
+	if ascii(s) {
+		return len(s)
+	}
+	n := 0
+	for _, r := range s {
+		n += runeWidth(r)
+	}
+	return n
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// runeWidth is a character's columns. The characters that the console itself
+// draws are narrow in every terminal.
+func runeWidth(r rune) int {
+	switch {
+	case r < 0x20:
+		return 0
+	case r < 0x300, r >= 0x2190 && r < 0x2300, r >= 0x2500 && r < 0x2600:
+		return 1
+	}
+	return ansi.StringWidth(string(r))
+}
+
+// String renders the canvas: rows joined by newlines, one SGR sequence where
+// the style changes. Each row stands by itself, so a renderer may cut lines.
+func (c *Canvas) String() string {
+	b := make([]byte, 0, c.W*c.H*3+64)
+	for y := range c.H {
+		if y > 0 {
+			b = append(b, '\n')
+		}
+		b = c.row(b, c.cells[y*c.W:(y+1)*c.W])
+	}
+	return string(b)
+}
+
+func (c *Canvas) row(b []byte, cells []Cell) []byte {
+	var now themes.Style
+	styled := false
+	for i := range cells {
+		cell := &cells[i]
+		if cell.R == 0 {
+			continue
+		}
+		if cell.S != now {
+			b = appendSGR(b, cell.S)
+			now, styled = cell.S, cell.S != themes.Style{}
+		}
+		b = utf8.AppendRune(b, c.glyph(cell.R))
+	}
+	if styled {
+		b = append(b, "\x1b[m"...)
+	}
+	return b
+}
+
+func (c *Canvas) glyph(r rune) rune {
+	if !c.ASCII || r < utf8.RuneSelf {
+		return r
+	}
+	if a, ok := asciiFor[r]; ok {
+		return a
+	}
+	return '?'
+}
+
+// appendSGR selects a style from scratch: shorter than it looks, as most
+// changes in a raster change both colours anyway.
+func appendSGR(b []byte, s themes.Style) []byte {
+	b = append(b, "\x1b["...)
+	start := len(b)
+	b = append(b, '0')
+	for _, a := range []struct {
+		bit  themes.Attr
+		code byte
+	}{{themes.Bold, '1'}, {themes.Faint, '2'}, {themes.Underline, '4'}, {themes.Reverse, '7'}} {
+		if s.Attr&a.bit != 0 {
+			b = append(b, ';', a.code)
+		}
+	}
+	if s.FG != 0 {
+		b = s.FG.AppendSGR(append(b, ';'), false)
+	}
+	if s.BG != 0 {
+		b = s.BG.AppendSGR(append(b, ';'), true)
+	}
+	if len(b) == start+1 {
+		b = b[:start]
+	}
+	return append(b, 'm')
+}
+
+// asciiFor stands in for what the console draws when --ascii is set.
+var asciiFor = map[rune]rune{
+	'─': '-', '│': '|', '┄': '-', '╎': ':', '╌': '-', '┌': '+', '┐': '+', '└': '+', '┘': '+', '├': '+', '┤': '+', '┼': '+',
+	'▀': '#', '█': '#', '▇': '#', '▆': '%', '▅': '*', '▄': '+', '▃': '=', '▂': '-', '▁': '.', '░': '.', '▒': ':', '▓': '%',
+	'●': 'o', '○': '.', '·': '.', '✖': 'X', '▲': '^', '▼': 'v', '◆': '@', '†': '!', '✓': '+', '▸': '>', '→': '>', '←': '<',
+	'↑': '^', '↓': 'v', '…': '~', '×': 'x', '÷': '/', '≤': '<', '≥': '>', '—': '-', '–': '-', '−': '-', '±': '~', 'µ': 'u',
+	'°': ' ', '∞': '8', 'Σ': 'S', '⏸': '=', '■': '#', '□': '.',
+}

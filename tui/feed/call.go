@@ -1,0 +1,90 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
+)
+
+// ErrUnreachable is wrapped by calls that no engine answered: whether they
+// took effect is unknown.
+var ErrUnreachable = errors.New("feed: engine unreachable")
+
+// ErrRefused is wrapped by calls that the engine answered with no.
+var ErrRefused = errors.New("feed: refused")
+
+// freezeTries bounds how often Freeze reads the policy anew because somebody
+// else changed it meanwhile.
+const freezeTries = 3
+
+// Decide submits one decision. The engine checks plan hash, job epoch and the
+// caller's role; the error's text is fit to be shown.
+func (f *Feed) Decide(ctx context.Context, r *falconv1.DecideRequest) (*falconv1.Action, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	reply, err := f.client.Decide(ctx, r)
+	f.pullNow()
+	if err != nil {
+		return nil, explain(err)
+	}
+	clean.Message(reply)
+	return reply.Action, nil
+}
+
+// SetPolicy submits a policy based on the version that it carries.
+func (f *Feed) SetPolicy(ctx context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	reply, err := f.client.SetPolicy(ctx, &falconv1.SetPolicyRequest{Policy: p})
+	f.pullNow()
+	if err != nil {
+		return nil, explain(err)
+	}
+	clean.Message(reply)
+	return reply.Policy, nil
+}
+
+// Freeze stops new actions whatever the policy's version is by now: the safe
+// direction must not lose a race.
+func (f *Feed) Freeze(ctx context.Context) (*falconv1.Policy, error) {
+	p := f.Latest().Snap.GetPolicy()
+	for try := 1; ; try++ {
+		got, err := f.SetPolicy(ctx, &falconv1.Policy{
+			Mode: p.GetMode(), Cap: p.GetCap(), Owner: p.GetOwner(), Version: p.GetVersion(), Frozen: true,
+		})
+		if err == nil || try == freezeTries || !errors.Is(err, ErrRefused) {
+			return got, err
+		}
+		fresh, pullErr := f.client.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: WorstRank})
+		if pullErr != nil {
+			return nil, explain(pullErr)
+		}
+		p = fresh.GetPolicy()
+	}
+}
+
+func explain(err error) error {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return fmt.Errorf("%w: %s", ErrUnreachable, Reason(err))
+	default:
+		return fmt.Errorf("%w: %s", ErrRefused, Reason(err))
+	}
+}
+
+// Reason is what the other side said, cleaned, without gRPC's wrapping.
+func Reason(err error) string {
+	if s, ok := status.FromError(err); ok {
+		if s.Code() == codes.DeadlineExceeded {
+			return "no answer in time"
+		}
+		return clean.String(s.Message())
+	}
+	return clean.String(err.Error())
+}

@@ -1,0 +1,270 @@
+// Package feed turns the engine's Console service into immutable states for a
+// console to draw.
+//
+// A Feed owns two goroutines: one pulls snapshots at a pace, one holds the
+// Watch stream and reconnects it. Both only publish: a reader takes Latest
+// and waits on Changed, so that a stalled terminal never holds the engine's
+// client up, and a stalled engine never holds the terminal up. Close ends
+// both and waits. Every string in a published state has been cleaned; nobody
+// may modify a published state. The feed holds no truth of its own.
+package feed
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
+)
+
+// Bounds of the feed.
+const (
+	ActivePeriod  = 200 * time.Millisecond // between pulls while someone looks
+	BlurredPeriod = time.Second            // while the terminal is out of focus
+	PullTimeout   = 3 * time.Second        // one Snapshot call
+	CallTimeout   = 5 * time.Second        // one Decide or SetPolicy call
+	MaxEvents     = 512                    // lines held; the oldest go first
+	minBackoff    = 250 * time.Millisecond // before the Watch stream is opened again
+	maxBackoff    = 4 * time.Second
+)
+
+// WorstRank asks for the series of whichever rank is worst.
+const WorstRank int32 = -1
+
+// Conn is how the connection to the engine stands.
+type Conn int
+
+// The states of the connection.
+const (
+	Connecting Conn = iota // never reached yet
+	Live
+	Lost // reached before, not now
+)
+
+// State is one immutable picture. Snap is never nil; before the first
+// snapshot it is empty.
+type State struct {
+	Snap     *falconv1.SnapshotReply
+	Events   []*falconv1.EventLine // oldest first
+	Conn     Conn
+	Since    time.Time // when Conn was entered
+	Err      string    // why it is not Live, cleaned
+	Received time.Time // when Snap came; zero before the first
+	Slow     bool      // pulls take longer than the pace
+}
+
+// Age is how old the newest data is, by the client's clock since it came and
+// the engine's word before.
+func (s *State) Age(now time.Time) time.Duration {
+	if s.Received.IsZero() {
+		return 0
+	}
+	return max(0, now.Sub(s.Received)) + time.Duration(s.Snap.GetJob().GetDataAgeMs())*time.Millisecond
+}
+
+// Want is what the screen needs: sent with the next pull.
+type Want struct {
+	Rank       int32 // WorstRank, or a rank
+	Columns    int32 // iterations of series and posterior
+	RunLengths int32 // rows of the posterior, 0 = none
+}
+
+// Feed is one console's connection.
+type Feed struct {
+	client  falconv1.ConsoleClient
+	now     func() time.Time
+	latest  atomic.Pointer[State]
+	want    atomic.Pointer[Want]
+	blurred atomic.Bool
+	changed chan struct{} // capacity 1: a pending signal covers all later ones
+	kick    chan struct{} // capacity 1: pull now
+	done    chan struct{}
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows; both goroutines publish
+	state  State
+	sent   Want // what Snap was pulled for
+	engine string
+}
+
+// New starts a feed. Now may be nil for the real clock.
+func New(client falconv1.ConsoleClient, now func() time.Time) *Feed {
+	if now == nil {
+		now = time.Now
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &Feed{
+		client: client, now: now, cancel: cancel,
+		changed: make(chan struct{}, 1), kick: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	f.state = State{Snap: &falconv1.SnapshotReply{}, Since: now()}
+	f.want.Store(&Want{Rank: WorstRank, Columns: 120})
+	f.publish()
+	f.wg.Add(2)
+	go f.pull(ctx)
+	go f.watch(ctx)
+	return f
+}
+
+// Close ends both goroutines and waits for them.
+func (f *Feed) Close() {
+	f.cancel()
+	f.wg.Wait()
+	close(f.done)
+}
+
+// Latest is the newest state.
+func (f *Feed) Latest() *State { return f.latest.Load() }
+
+// Changed is signalled after Latest has changed; signals coalesce.
+func (f *Feed) Changed() <-chan struct{} { return f.changed }
+
+// Done is closed when the feed has been closed.
+func (f *Feed) Done() <-chan struct{} { return f.done }
+
+// Ask says what to pull from now on; it never blocks.
+func (f *Feed) Ask(w Want) {
+	if old := f.want.Load(); *old == w {
+		return
+	}
+	f.want.Store(&w)
+	f.pullNow()
+}
+
+// Blur slows the pace down while nobody looks, or brings it back.
+func (f *Feed) Blur(blurred bool) {
+	if f.blurred.Swap(blurred) && !blurred {
+		f.pullNow()
+	}
+}
+
+func (f *Feed) pullNow() {
+	select {
+	case f.kick <- struct{}{}:
+	default:
+	}
+}
+
+func (f *Feed) period() time.Duration {
+	if f.blurred.Load() {
+		return BlurredPeriod
+	}
+	return ActivePeriod
+}
+
+func (f *Feed) pull(ctx context.Context) {
+	defer f.wg.Done()
+	for ctx.Err() == nil {
+		f.pullOnce(ctx)
+		timer := time.NewTimer(f.period())
+		select {
+		case <-ctx.Done():
+		case <-f.kick:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+func (f *Feed) pullOnce(ctx context.Context) {
+	want := *f.want.Load()
+	start := f.now()
+	callCtx, cancel := context.WithTimeout(ctx, PullTimeout)
+	defer cancel()
+	reply, err := f.client.Snapshot(callCtx, f.request(want))
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		f.failed(err)
+		return
+	}
+	if !reply.Unchanged {
+		clean.Message(reply)
+	}
+	f.received(reply, want, f.now().Sub(start) > f.period())
+}
+
+func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths}
+	if w == f.sent && f.state.Conn == Live {
+		r.KnownVersion = f.state.Snap.Version
+	}
+	return r
+}
+
+func (f *Feed) received(r *falconv1.SnapshotReply, w Want, slow bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.Unchanged && f.state.Conn == Live && f.state.Slow == slow {
+		return
+	}
+	f.enter(Live, "")
+	f.state.Slow = slow
+	if !r.Unchanged {
+		if f.engine != r.EngineId { // another engine numbers its events anew
+			f.engine, f.state.Events = r.EngineId, nil
+		}
+		f.state.Snap, f.state.Received, f.sent = r, f.now(), w
+		f.state.Events = merge(f.state.Events, r.Events)
+	}
+	f.publish()
+}
+
+func (f *Feed) failed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	to := Lost
+	if f.state.Received.IsZero() {
+		to = Connecting
+	}
+	if f.enter(to, Reason(err)) {
+		f.publish()
+	}
+}
+
+// enter changes the connection's state and says whether anything changed.
+func (f *Feed) enter(c Conn, why string) bool {
+	if f.state.Conn == c && f.state.Err == why {
+		return false
+	}
+	if f.state.Conn != c {
+		f.state.Since = f.now()
+	}
+	f.state.Conn, f.state.Err = c, why
+	return true
+}
+
+// publish copies the state; the caller holds mu, or is New.
+func (f *Feed) publish() {
+	s := f.state
+	f.latest.Store(&s)
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// merge joins two lists by sequence number into a new one of bounded length.
+func merge(old, fresh []*falconv1.EventLine) []*falconv1.EventLine {
+	last := uint64(0)
+	if len(old) > 0 {
+		last = old[len(old)-1].Seq
+	}
+	if !slices.ContainsFunc(fresh, func(e *falconv1.EventLine) bool { return e.Seq > last }) {
+		return old
+	}
+	out := slices.Clone(old)
+	for _, e := range fresh {
+		if e.Seq > last {
+			out, last = append(out, e), e.Seq
+		}
+	}
+	return out[max(0, len(out)-MaxEvents):]
+}

@@ -1,0 +1,164 @@
+// Package key is the console's one table of keys. Dispatch, footer, help and
+// the documentation all read it, so that they can't disagree.
+//
+// It guarantees (by test) that no key means two things where both could be
+// meant. It holds data and pure look-ups only.
+package key
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Scope is where a binding holds. Page scopes add to Global; Dialog, Prompt
+// and Help replace it.
+type Scope string
+
+// The scopes.
+const (
+	Global    Scope = "everywhere"
+	Overview  Scope = "overview"
+	Ranks     Scope = "ranks"
+	Grid      Scope = "grid"
+	Posterior Scope = "posterior"
+	Ladder    Scope = "ladder"
+	Events    Scope = "events"
+	Dialog    Scope = "dialog"
+	Prompt    Scope = "prompt"
+	Help      Scope = "help"
+)
+
+// Pages lists the page scopes in the order of their keys.
+var Pages = []Scope{Overview, Ranks, Grid, Posterior, Ladder, Events}
+
+// Action is what a key does.
+type Action string
+
+// The actions.
+const (
+	None          Action = ""
+	ShowOverview  Action = "show-overview"
+	ShowRanks     Action = "show-ranks"
+	ShowGrid      Action = "show-grid"
+	ShowPosterior Action = "show-posterior"
+	ShowLadder    Action = "show-ladder"
+	ShowEvents    Action = "show-events"
+	NextPage      Action = "next-page"
+	PrevPage      Action = "previous-page"
+	Back          Action = "back"
+	Approve       Action = "approve"
+	Veto          Action = "veto"
+	Why           Action = "why"
+	Mode          Action = "mode"
+	Freeze        Action = "freeze"
+	Command       Action = "command"
+	Filter        Action = "filter"
+	ShowHelp      Action = "help"
+	Pause         Action = "pause"
+	Follow        Action = "follow"
+	Theme         Action = "theme"
+	Quit          Action = "quit"
+	Up            Action = "up"
+	Down          Action = "down"
+	Left          Action = "left"
+	Right         Action = "right"
+	First         Action = "first"
+	Last          Action = "last"
+	PageUp        Action = "page-up"
+	PageDown      Action = "page-down"
+	Next          Action = "next"
+	Prev          Action = "previous"
+	ZoomIn        Action = "zoom-in"
+	ZoomOut       Action = "zoom-out"
+	Metric        Action = "metric"
+	Open          Action = "open"
+	Confirm       Action = "confirm"
+	Cancel        Action = "cancel"
+	Erase         Action = "erase"
+)
+
+// Binding is one line of the table.
+type Binding struct {
+	Scope  Scope
+	Action Action
+	Keys   []string // as the terminal library names them
+	Show   string   // as the operator reads them
+	Short  string   // for the footer
+	Help   string   // one sentence
+	Footer int      // rank in the footer, lower first; 0 = not shown there
+}
+
+// Table lists every binding, in the order in which help shows them.
+func Table() []Binding { return slices.Clone(table) }
+
+// index is scope and key to action; built once from the table.
+var index = func() map[string]Action {
+	m := map[string]Action{}
+	for _, b := range table {
+		for _, k := range b.Keys {
+			m[string(b.Scope)+" "+k] = b.Action
+		}
+	}
+	return m
+}()
+
+// Lookup finds what a key does in the first of the scopes that binds it.
+func Lookup(k string, scopes ...Scope) Action {
+	for _, s := range scopes {
+		if a, ok := index[string(s)+" "+k]; ok {
+			return a
+		}
+	}
+	return None
+}
+
+// In lists the bindings of a scope in the table's order.
+func In(s Scope) []Binding {
+	var out []Binding
+	for _, b := range table {
+		if b.Scope == s {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// Footer lists the bindings that the footer shows: scope by scope as given,
+// most useful first.
+func Footer(scopes ...Scope) []Binding {
+	var out []Binding
+	for _, s := range scopes {
+		part := slices.DeleteFunc(In(s), func(b Binding) bool { return b.Footer == 0 })
+		slices.SortStableFunc(part, func(x, y Binding) int { return x.Footer - y.Footer })
+		out = append(out, part...)
+	}
+	return out
+}
+
+// ForAction is the binding of an action in a scope, for texts that name keys.
+func ForAction(s Scope, a Action) Binding {
+	for _, b := range table {
+		if b.Scope == s && b.Action == a {
+			return b
+		}
+	}
+	return Binding{}
+}
+
+// Markdown is the table as the user's guide prints it.
+func Markdown() string {
+	var b strings.Builder
+	for _, s := range slices.Concat([]Scope{Global}, Pages, []Scope{Dialog, Prompt, Help}) {
+		list := In(s)
+		if len(list) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "### %s%s\n\n| Key | What it does |\n|---|---|\n", strings.ToUpper(string(s[:1])), s[1:])
+		for _, x := range list {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", x.Show, x.Help)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

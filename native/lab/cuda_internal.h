@@ -1,0 +1,79 @@
+/* Inside libcudart: streams, events, errors. Nothing here is exported. */
+#ifndef FALCON_LAB_CUDA_INTERNAL_H
+#define FALCON_LAB_CUDA_INTERNAL_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "lab_stream.h"
+
+#define LAB_API __attribute__((visibility("default")))
+
+enum item_kind { ITEM_OP, ITEM_RECORD, ITEM_WAIT_EVENT, ITEM_WAIT_STREAM };
+
+typedef struct item {
+  struct item *next;
+  enum item_kind kind;
+  int64_t enqueue_ns;
+  falcon_lab_op op;
+  cudaEvent_t event;
+  cudaStream_t other;
+  uint64_t seq; /* of the event or of the other stream, to wait for */
+} item;
+
+/* A stream: a FIFO and the thread that works it. The worker owns nothing but
+ * the item in hand; mu guards the rest. Lives until its last reference. */
+struct CUstream_st {
+  struct CUstream_st *next; /* registry, under its lock */
+  int refs;                 /* likewise */
+  int listed;               /* likewise */
+  int device;
+  unsigned flags;
+  int is_default;
+  pthread_mutex_t mu;
+  pthread_cond_t work, done, room;
+  item *head, **tail;
+  unsigned depth;
+  uint64_t enqueued, completed;
+  int closing;
+  int failed;        /* first error since the last synchronise */
+  int64_t end_ns;    /* modelled end of the last operation */
+  int64_t floor_ns;  /* earliest start of the next one after a late wake-up */
+  int fresh;         /* no event recorded since the last operation */
+};
+
+#define EVENT_MAGIC 0x45564e54u
+struct CUevent_st {
+  unsigned magic, flags;
+  int refs;
+  pthread_mutex_t mu;
+  pthread_cond_t cond;
+  uint64_t recorded, done;
+  int64_t time_ns;
+  int failed;
+};
+
+/* cuda_stream.c */
+cudaStream_t stream_acquire(cudaStream_t handle); /* NULL for a bad handle */
+void stream_release(cudaStream_t s);
+cudaError_t stream_push(cudaStream_t s, item *it);
+item *item_new(enum item_kind kind);
+cudaError_t stream_wait(cudaStream_t s);
+cudaError_t stream_wait_all(void);
+
+/* cuda_event.c */
+void event_release(cudaEvent_t e);
+void event_fire(cudaEvent_t e, uint64_t seq, int64_t time_ns, int failed);
+int64_t event_await(cudaEvent_t e, uint64_t seq, int *failed);
+
+/* cuda_device.c: remembers and returns the thread's last error. */
+cudaError_t cuda_fail(cudaError_t error);
+int current_device(void);
+
+/* cuda_pace.c */
+double pace_kernel_s(int device, double flops);
+void pace_until(int64_t target_ns, atomic_int *cancel);
+int64_t host_now_ns(void);            /* the thread's modelled host time */
+void host_woke(int64_t should_ns);    /* after a blocking wait that should have ended then */
+
+#endif

@@ -163,7 +163,10 @@ static void pace_chain(void) {
   OK(cudaStreamSynchronize(s));
   for (int i = 0; i < N; i++) CHECK(fabs(elapsed(from[i], to[i]) - 5.0) < 1e-4);
   CHECK(elapsed(from[0], to[N - 1]) >= 5.0 * N - 1e-4);
-  for (int i = 0; i < N; i++) OK(cudaEventDestroy(from[i])), OK(cudaEventDestroy(to[i]));
+  for (int i = 0; i < N; i++) {
+    OK(cudaEventDestroy(from[i]));
+    OK(cudaEventDestroy(to[i]));
+  }
 }
 
 /* The state changes from within the stream: exactly the later kernels feel it. */

@@ -64,6 +64,7 @@ type Tracker struct {
 
 	centre, scale float64 // of standardisation
 	from          int     // first index of the present level
+	refined       bool    // centre and scale come from beforeMost points of it
 	baseline      float64
 	slow          bool // an onset is open
 	alarm         alarm
@@ -112,6 +113,7 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 	}
 	t.feed(ms)
 	t.raise()
+	t.refine()
 	return t.judge(), nil
 }
 
@@ -121,16 +123,33 @@ func (t *Tracker) learn() {
 	t.centre = median(window)
 	t.scale = spreadOf(window, t.centre)
 	t.baseline = t.centre
-	t.replay(0)
+	t.refilter()
 }
 
-// replay starts the filter over with the observations from index on.
-func (t *Tracker) replay(index int) {
-	t.from = index
+// refilter starts the filter over with the remembered observations of the
+// present level.
+func (t *Tracker) refilter() {
 	t.filter.Reset()
-	for _, ms := range t.slice(index, t.next) {
+	for _, ms := range t.slice(t.from, t.next) {
 		t.feed(ms)
 	}
+}
+
+// refine takes centre and scale from a level's first beforeMost points, once
+// it has them and nothing is under suspicion. The first level's median is the
+// baseline.
+func (t *Tracker) refine() {
+	if t.refined || t.alarm.raised || t.next-t.from < beforeMost {
+		return
+	}
+	t.refined = true
+	window := t.slice(t.from, t.next)
+	t.centre = median(window)
+	t.scale = spreadOf(window, t.centre)
+	if t.from == 0 {
+		t.baseline = t.centre
+	}
+	t.refilter()
 }
 
 func (t *Tracker) feed(ms float64) {
@@ -164,20 +183,49 @@ func (t *Tracker) judge() []Change {
 	if !t.alarm.raised {
 		return t.back()
 	}
-	after := t.next - t.alarm.index
-	if after < sideMin {
+	if t.next-t.alarm.index < sideMin {
 		return nil
 	}
 	c := t.measure()
-	if relative(c.BeforeMs, c.AfterMs) >= t.cfg.Verify {
+	switch {
+	case t.verified(c):
 		return []Change{t.accept(c)}
-	}
-	if after < patience {
+	case t.returned(c):
+		t.excise(c)
+	case t.next-t.alarm.index < patience:
 		return nil
 	}
 	t.alarm = alarm{}
 	c.Kind = KindJitter
 	return []Change{c}
+}
+
+// returned says that the newest two points are back where the level was.
+func (t *Tracker) returned(c Change) bool {
+	for _, ms := range t.slice(t.next-2, t.next) {
+		if relative(c.BeforeMs, ms) > t.slack() {
+			return false
+		}
+	}
+	return true
+}
+
+// slack is how far from the level a point counts as being on it.
+func (t *Tracker) slack() float64 {
+	return max(t.cfg.Verify/2, 1.5*finite(t.scale/math.Abs(t.centre)))
+}
+
+// excise replaces a burst that is over by the level it left and starts the
+// filter over without it. Otherwise the newest run would begin with the burst,
+// its variance would swallow a real change a few points later, and that is how
+// a plain filter misses changes in published logs.
+func (t *Tracker) excise(c Change) {
+	for i := max(c.Index, t.next-history); i < t.next; i++ {
+		if ms := &t.past[i%history]; relative(c.BeforeMs, *ms) > t.slack() {
+			*ms = c.BeforeMs
+		}
+	}
+	t.refilter()
 }
 
 func (t *Tracker) measure() Change {
@@ -188,6 +236,37 @@ func (t *Tracker) measure() Change {
 		Index: i, BeforeMs: before, AfterMs: after, Change: ratio(before, after),
 		Probability: t.alarm.probability, DetectedAt: t.next - 1,
 	}
+}
+
+// verified says whether the medians differ enough, over enough points, nearly
+// all of which lie beyond the middle between the two levels. The last two
+// keep the short bursts of validation, recompilation and stragglers out, which
+// published logs are full of: the smaller a change, the longer it must last.
+func (t *Tracker) verified(c Change) bool {
+	size := relative(c.BeforeMs, c.AfterMs)
+	n := t.next - c.Index
+	if size < t.cfg.Verify || n < pointsFor(size) {
+		return false
+	}
+	middle := c.BeforeMs/2 + c.AfterMs/2
+	beyond := 0
+	for _, ms := range t.slice(c.Index, t.next) {
+		if (ms > middle) == (c.AfterMs > c.BeforeMs) {
+			beyond++
+		}
+	}
+	return beyond >= n-n/5
+}
+
+// pointsFor is how many points a change of this size must last.
+func pointsFor(size float64) int {
+	switch {
+	case size >= 0.30:
+		return sideMin + 1
+	case size >= 0.15:
+		return sideMin + 2
+	}
+	return sideMin + 5
 }
 
 // accept makes a verified change the present level.
@@ -215,7 +294,8 @@ func (t *Tracker) relevel(index int, ms float64) {
 	t.scale = max(t.scale, scaleFloor*math.Abs(ms), math.SmallestNonzeroFloat64)
 	t.centre = ms
 	t.alarm = alarm{}
-	t.replay(index)
+	t.from, t.refined = index, false
+	t.refilter()
 }
 
 // back reports relief when an open incident's level has crept back to within
@@ -229,10 +309,12 @@ func (t *Tracker) back() []Change {
 		return nil
 	}
 	t.slow = false
-	return []Change{{
+	c := Change{
 		Index: t.next - recent, Kind: KindRelief, BeforeMs: t.centre, AfterMs: level,
 		Change: ratio(t.centre, level), Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
-	}}
+	}
+	t.relevel(c.Index, level)
+	return []Change{c}
 }
 
 // Settle says that changes whose first observation is index … index+n−1

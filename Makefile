@@ -1,0 +1,100 @@
+# Falcon. `make help` lists the targets.
+# Everything a target needs beyond Go, gcc and make it installs itself into
+# .tools/ (pinned versions), so that a clean machine can run `make check`.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+BIN   := $(CURDIR)/bin
+TOOLS := $(CURDIR)/.tools/bin
+FUZZTIME ?= 5s
+
+# go-nvml's headers mark old NVML calls as deprecated: thousands of warnings
+# that are not ours.
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
+export PATH := $(TOOLS):$(PATH)
+
+GOLANGCI := $(TOOLS)/golangci-lint
+BUF      := $(TOOLS)/buf
+PROTOC_GO   := $(TOOLS)/protoc-gen-go
+PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
+
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench e2e check clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: native ## build bin/falcon, bin/falcon-agent, bin/falcon-trainer and bin/lib
+	go build -o $(BIN)/ ./cmd/...
+
+native: ## build the hook and the CPU stand-ins into bin/lib
+	@mkdir -p $(BIN)/lib
+	$(MAKE) -s -C native/lab all BIN=$(BIN)
+	$(MAKE) -s -C native/hook all BIN=$(BIN)
+
+demo: build ## play the default scenario: a console on a terminal, a plain story without one
+	$(BIN)/falcon lab run
+
+test: build ## all tests that need no GPU, no root and no network beyond the registries
+	$(MAKE) -s -C native/lab test BIN=$(BIN)
+	$(MAKE) -s -C native/hook test BIN=$(BIN)
+	go test ./...
+
+race: native ## Go tests under the race detector (short: without whole lab runs)
+	go test -race -short ./...
+
+lint: $(GOLANGCI) ## golangci-lint: import directions, style, common mistakes
+	$(GOLANGCI) run ./...
+
+fmt: $(GOLANGCI) ## format Go code
+	$(GOLANGCI) fmt ./...
+
+proto: $(BUF) $(PROTOC_GO) $(PROTOC_GRPC) ## regenerate the protobuf code
+	cd backend/api && $(BUF) lint && $(BUF) generate
+
+proto-check: $(BUF) $(PROTOC_GO) $(PROTOC_GRPC) ## prove that the committed protobuf code is fresh
+	@tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && cp -r backend/api "$$tmp/" && \
+	(cd "$$tmp/api" && $(BUF) lint && $(BUF) generate) && \
+	diff -r backend/api "$$tmp/api" && echo "protobuf code is fresh"
+
+native-test: native ## C tests as they are
+	$(MAKE) -s -C native/lab test BIN=$(BIN)
+	$(MAKE) -s -C native/hook test BIN=$(BIN)
+
+native-asan: ## C tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(MAKE) -s -C native/lab asan BIN=$(BIN)
+	$(MAKE) -s -C native/hook asan BIN=$(BIN)
+
+native-tsan: ## C tests under ThreadSanitizer
+	$(MAKE) -s -C native/lab tsan BIN=$(BIN)
+	$(MAKE) -s -C native/hook tsan BIN=$(BIN)
+
+fuzz: ## every fuzz target for FUZZTIME (default 5s)
+	@set -e; for pkg in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \
+	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | sed 's/func //'); do \
+	    echo "fuzz $$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg >/tmp/falcon-fuzz.$$$$ 2>&1 || { cat /tmp/falcon-fuzz.$$$$; rm -f /tmp/falcon-fuzz.$$$$; exit 1; }; rm -f /tmp/falcon-fuzz.$$$$; \
+	  done; done
+
+bench: build ## benchmarks; writes docs/benchmarks.md
+	./docs/bench.sh
+
+e2e: build ## one lab run end to end, without a terminal, judged by its report
+	./docs/e2e.sh
+
+check: lint proto-check native-asan native-tsan test race fuzz e2e ## what CI runs
+
+clean: ## remove what was built
+	rm -rf $(BIN)
+	go clean -testcache
+
+$(GOLANGCI):
+	GOBIN=$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.12.2
+
+$(BUF):
+	GOBIN=$(TOOLS) go install github.com/bufbuild/buf/cmd/buf@v1.72.0
+
+$(PROTOC_GO):
+	GOBIN=$(TOOLS) go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+
+$(PROTOC_GRPC):
+	GOBIN=$(TOOLS) go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2

@@ -1,0 +1,195 @@
+package lab
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon"
+)
+
+// ErrNoLab says that there is no lab to talk to.
+var ErrNoLab = errors.New("lab: no lab is running; start one with `falcon lab run`")
+
+const (
+	controlTimeout = 5 * time.Second
+	controlBytes   = 64 << 10
+)
+
+// Request is one wish to a running lab.
+type Request struct {
+	Op     string        `json:"op"` // status, stop, inject, kill, freeze
+	Event  *Event        `json:"event,omitempty"`
+	For    time.Duration `json:"for,omitempty"`
+	Target string        `json:"target,omitempty"` // rank number or node, for kill and freeze
+}
+
+// Reply is the lab's answer.
+type Reply struct {
+	Error  string  `json:"error,omitempty"`
+	Status *Status `json:"status,omitempty"`
+}
+
+// control serves requests on a unix socket in the lab's folder, which only its
+// user can reach.
+type control struct {
+	lab  *Lab
+	ln   net.Listener
+	wait sync.WaitGroup
+	// Stopped is closed when somebody asked the lab to stop.
+	stopped  chan struct{}
+	stopOnce sync.Once
+}
+
+func listen(l *Lab) (*control, error) {
+	path := controlPath(l.place.dir)
+	ln, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("lab: can't listen on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	c := &control{lab: l, ln: ln, stopped: make(chan struct{})}
+	c.wait.Add(1)
+	go c.serve()
+	return c, nil
+}
+
+func controlPath(dir string) string { return filepath.Join(dir, "control.sock") }
+
+func (c *control) serve() {
+	defer c.wait.Done()
+	for {
+		conn, err := c.ln.Accept()
+		if err != nil {
+			return
+		}
+		c.answer(conn) // one at a time: requests are rare and short
+	}
+}
+
+func (c *control) answer(conn net.Conn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(controlTimeout))
+	sc := bufio.NewScanner(conn)
+	sc.Buffer(nil, controlBytes)
+	if !sc.Scan() {
+		return
+	}
+	var req Request
+	reply := Reply{}
+	if err := json.Unmarshal(sc.Bytes(), &req); err != nil {
+		reply.Error = "the request is no JSON"
+	} else if err := c.do(req); err != nil {
+		reply.Error = err.Error()
+	} else {
+		s := c.lab.Status()
+		reply.Status = &s
+	}
+	_ = json.NewEncoder(conn).Encode(reply)
+}
+
+func (c *control) do(req Request) error {
+	switch req.Op {
+	case "status":
+		return nil
+	case "stop":
+		c.stopOnce.Do(func() { close(c.stopped) })
+		return nil
+	case "inject":
+		return c.inject(req)
+	case "kill":
+		return c.signal(req.Target, unix.SIGKILL)
+	case "freeze":
+		return c.signal(req.Target, unix.SIGSTOP)
+	}
+	return fmt.Errorf("unknown request %q", req.Op)
+}
+
+// inject adds the fault from the next iteration on, and takes it back after
+// its time.
+func (c *control) inject(req Request) error {
+	if req.Event == nil {
+		return errors.New("inject names no fault")
+	}
+	e := *req.Event
+	if err := c.lab.sc.checkFault(e); err != nil {
+		return err
+	}
+	c.lab.post(event{call: func() {
+		e.AtIteration = c.lab.records.done + 1
+		c.lab.faults.add(e)
+	}})
+	if req.For > 0 {
+		c.wait.Add(1)
+		go c.takeBack(e, req.For)
+	}
+	return nil
+}
+
+func (c *control) takeBack(e Event, after time.Duration) {
+	defer c.wait.Done()
+	select {
+	case <-time.After(after):
+	case <-c.lab.closing.Done():
+		return
+	}
+	c.lab.post(event{call: func() { c.lab.faults.end(e, c.lab.records.done+1) }})
+}
+
+// signal reaches one rank, or a node with all that runs on it.
+func (c *control) signal(target string, sig unix.Signal) error {
+	s := c.lab.Status()
+	if pid, ok := s.RankPids[target]; ok {
+		return unix.Kill(pid, sig)
+	}
+	for _, a := range c.lab.agents {
+		if a.setup.Node == falcon.Node(target) {
+			return unix.Kill(-a.group(), sig)
+		}
+	}
+	return fmt.Errorf("%q is neither a rank (0 to %d) nor a node (n0 to n%d)", target, len(c.lab.ranks)-1, c.lab.sc.Nodes-1)
+}
+
+func (c *control) close() {
+	_ = c.ln.Close()
+	c.wait.Wait()
+}
+
+// Stopped is closed when `falcon lab stop` was called.
+func (l *Lab) Stopped() <-chan struct{} { return l.control.stopped }
+
+// Ask sends one request to the newest running lab.
+func Ask(req Request) (Reply, error) {
+	dirs := Running()
+	if len(dirs) == 0 {
+		return Reply{}, ErrNoLab
+	}
+	conn, err := net.DialTimeout("unix", controlPath(dirs[len(dirs)-1]), controlTimeout)
+	if err != nil {
+		return Reply{}, fmt.Errorf("lab: the lab does not answer: %w", err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(controlTimeout))
+	if err := json.NewEncoder(conn).Encode(req); err != nil {
+		return Reply{}, fmt.Errorf("lab: %w", err)
+	}
+	var reply Reply
+	if err := json.NewDecoder(conn).Decode(&reply); err != nil {
+		return Reply{}, fmt.Errorf("lab: the answer can't be read: %w", err)
+	}
+	if reply.Error != "" {
+		return reply, fmt.Errorf("lab: %s", reply.Error)
+	}
+	return reply, nil
+}

@@ -1,0 +1,12 @@
+// Package lab is a training cluster without GPUs on one machine: it starts
+// nodes (an agent and its ranks each, in a process group of their own), hands
+// them emulated silicon through a shared state file, injects faults at given
+// iterations and writes down what happened.
+//
+// It guarantees: real processes, real shared memory, real agents and real
+// gRPC; only the pace of GPUs and links is emulated, and the report says so.
+// Faults are applied between iterations. Close ends every process that the lab
+// started and waits for its own goroutines; leftovers of a lab that was killed
+// are cleaned up by the next one. It must not hold engine state: incidents and
+// actions are asked for through the engine's API.
+package lab

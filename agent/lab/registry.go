@@ -1,0 +1,149 @@
+package lab
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// envDir marks every process of a lab, so that leftovers can be told from
+// other processes without trusting process ids.
+const envDir = "FALCON_LAB_DIR"
+
+// place is where one lab keeps its files; the lock says that it lives.
+type place struct {
+	dir  string // state, logs, certificates, sockets
+	shm  string // one folder per node for the rings
+	lock *os.File
+}
+
+// baseDir is the folder of all labs of this user.
+func baseDir() string {
+	return filepath.Join(os.TempDir(), "falcon-lab-"+strconv.Itoa(os.Getuid()))
+}
+
+func shmBase() string { return "/dev/shm" }
+
+// claim makes a fresh place and locks it, after clearing what killed labs left.
+func claim() (*place, error) {
+	base := baseDir()
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		return nil, fmt.Errorf("lab: can't make %s: %w", base, err)
+	}
+	clearDead(base)
+	dir, err := os.MkdirTemp(base, "run-")
+	if err != nil {
+		return nil, fmt.Errorf("lab: can't make a folder under %s: %w", base, err)
+	}
+	lock, err := lockFile(filepath.Join(dir, "lock"))
+	if err != nil {
+		return nil, err
+	}
+	p := &place{dir: dir, shm: shmOf(dir), lock: lock}
+	if err := os.Mkdir(p.shm, 0o700); err != nil {
+		return nil, fmt.Errorf("lab: can't make %s: %w", p.shm, err)
+	}
+	return p, nil
+}
+
+func shmOf(dir string) string {
+	return filepath.Join(shmBase(), "falcon-lab-"+strconv.Itoa(os.Getuid())+"-"+filepath.Base(dir))
+}
+
+var errLocked = errors.New("lab: locked by a living lab")
+
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, errLocked
+	}
+	return f, nil
+}
+
+// clearDead removes places whose lab no longer holds its lock. A place that is
+// being made has no lock file yet, so the young are left alone.
+func clearDead(base string) {
+	const young = time.Minute
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		dir := filepath.Join(base, e.Name())
+		info, err := e.Info()
+		if err != nil {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil && time.Since(info.ModTime()) < young {
+			continue
+		}
+		lock, err := lockFile(filepath.Join(dir, "lock"))
+		if err != nil {
+			continue
+		}
+		(&place{dir: dir, shm: shmOf(dir), lock: lock}).remove()
+	}
+}
+
+// remove kills what still runs there and deletes the files.
+func (p *place) remove() {
+	for _, pid := range processesOf(p.dir) {
+		_ = unix.Kill(pid, unix.SIGKILL) // gone already is as good
+	}
+	_ = os.RemoveAll(p.shm)
+	_ = os.RemoveAll(p.dir)
+	_ = p.lock.Close()
+}
+
+// processesOf finds living processes that carry the place's mark.
+func processesOf(dir string) []int {
+	mark := []byte(envDir + "=" + dir + "\x00")
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		if err == nil && bytes.Contains(append(env, 0), mark) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// Running lists the folders of living labs, newest last.
+func Running() []string {
+	entries, err := os.ReadDir(baseDir())
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, e := range entries {
+		dir := filepath.Join(baseDir(), e.Name())
+		if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
+			continue
+		}
+		lock, err := lockFile(filepath.Join(dir, "lock"))
+		if errors.Is(err, errLocked) {
+			out = append(out, dir)
+		} else if err == nil {
+			lock.Close()
+		}
+	}
+	return out
+}

@@ -1,0 +1,246 @@
+package lab
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/failslow/falcon"
+)
+
+//go:embed scenarios/*.yaml
+var shipped embed.FS
+
+// ErrScenario is wrapped by every error about a scenario's content.
+var ErrScenario = errors.New("lab: bad scenario")
+
+// Bounds of a scenario; beyond them two cores can't emulate the job in time.
+const (
+	maxRanks      = 64
+	maxIterations = 100_000
+	maxEvents     = 64
+	maxFileBytes  = 1 << 20
+)
+
+// Scenario is one story to play on the lab.
+type Scenario struct {
+	Name         string  `yaml:"name"`
+	About        string  `yaml:"about"`
+	Layout       Shape   `yaml:"layout"`
+	Nodes        int     `yaml:"nodes"`
+	Iterations   int     `yaml:"iterations"`
+	MicroBatches int     `yaml:"micro_batches"` // per replica
+	ForwardMs    float64 `yaml:"forward_ms"`    // per micro-batch and stage at clock 1.0
+	WarmUp       int     `yaml:"warm_up"`       // iterations left out of healthy_ms
+	Events       []Event `yaml:"events"`
+}
+
+// Shape is the layout as scenarios write it.
+type Shape struct {
+	TP int `yaml:"tp"`
+	DP int `yaml:"dp"`
+	PP int `yaml:"pp"`
+}
+
+// Layout is the shape in the shared vocabulary.
+func (s Shape) Layout() falcon.Layout { return falcon.Layout{TP: s.TP, DP: s.DP, PP: s.PP} }
+
+// Event is one fault: at_iteration is the first affected iteration,
+// until_iteration the first unaffected one (0: to the end). Exactly one of GPU,
+// Link, CPU and All names what is hit.
+type Event struct {
+	AtIteration    int64   `yaml:"at_iteration"`
+	UntilIteration int64   `yaml:"until_iteration"`
+	GPU            string  `yaml:"gpu"`       // with Clock
+	Clock          float64 `yaml:"clock"`     // share of nominal, 0 < clock < 1
+	Link           string  `yaml:"link"`      // with Bandwidth
+	Bandwidth      float64 `yaml:"bandwidth"` // share of healthy, 0 < bandwidth < 1
+	CPU            string  `yaml:"cpu"`       // node, with Share
+	Share          float64 `yaml:"share"`     // of the CPU that its ranks ask for, 0 < share < 1
+	All            float64 `yaml:"all"`       // the job's own work times this, on all ranks
+}
+
+// Load reads a shipped scenario by name or a file by path.
+func Load(nameOrPath string) (Scenario, error) {
+	if !strings.ContainsAny(nameOrPath, "/.") {
+		b, err := shipped.ReadFile("scenarios/" + nameOrPath + ".yaml")
+		if err != nil {
+			return Scenario{}, fmt.Errorf("%w: there is no scenario %q; shipped are %s, or give a file", ErrScenario, nameOrPath, strings.Join(Names(), ", "))
+		}
+		return parse(b, nameOrPath)
+	}
+	f, err := os.Open(nameOrPath)
+	if err != nil {
+		return Scenario{}, fmt.Errorf("lab: can't read the scenario: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return Scenario{}, fmt.Errorf("lab: can't read the scenario: %w", err)
+	}
+	if len(b) > maxFileBytes {
+		return Scenario{}, fmt.Errorf("%w: %s is larger than %d bytes", ErrScenario, nameOrPath, maxFileBytes)
+	}
+	base := filepath.Base(nameOrPath)
+	return parse(b, strings.TrimSuffix(base, filepath.Ext(base)))
+}
+
+// Names lists the shipped scenarios.
+func Names() []string {
+	entries, err := shipped.ReadDir("scenarios")
+	if err != nil {
+		panic("lab: embedded scenarios are missing: " + err.Error())
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, strings.TrimSuffix(e.Name(), ".yaml"))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func parse(b []byte, name string) (Scenario, error) {
+	s := Scenario{Name: name, MicroBatches: 8, ForwardMs: 5, WarmUp: 10, Iterations: 100}
+	d := yaml.NewDecoder(strings.NewReader(string(b)))
+	d.KnownFields(true)
+	if err := d.Decode(&s); err != nil {
+		return Scenario{}, fmt.Errorf("%w: %s", ErrScenario, oneLine(err))
+	}
+	return s, s.Validate()
+}
+
+// oneLine keeps a YAML error to one clear sentence.
+func oneLine(err error) string {
+	s := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n")
+	s = strings.ReplaceAll(s, " into type lab.Scenario", "")
+	s = strings.ReplaceAll(s, " in type lab.Scenario", "")
+	s = strings.ReplaceAll(s, " in type lab.Event", "")
+	s = strings.ReplaceAll(s, " in type lab.Shape", "")
+	return strings.Join(strings.Fields(strings.ReplaceAll(s, "\n", "; ")), " ")
+}
+
+// Validate says in one sentence what is wrong with the scenario.
+func (s Scenario) Validate() error {
+	l := s.Layout.Layout()
+	if err := l.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrScenario, err)
+	}
+	switch {
+	case l.World() > maxRanks:
+		return fmt.Errorf("%w: %d ranks are more than the %d that one machine can emulate", ErrScenario, l.World(), maxRanks)
+	case s.Nodes < 1 || l.World()%s.Nodes != 0:
+		return fmt.Errorf("%w: %d ranks (tp %d x dp %d x pp %d) can't be spread evenly over %d nodes", ErrScenario, l.World(), l.TP, l.DP, l.PP, s.Nodes)
+	case l.World()/s.Nodes > gpusMax || s.Nodes > nodesMax:
+		return fmt.Errorf("%w: at most %d nodes of %d GPUs, this asks for %d of %d", ErrScenario, nodesMax, gpusMax, s.Nodes, l.World()/s.Nodes)
+	case s.Iterations < 1 || s.Iterations > maxIterations:
+		return fmt.Errorf("%w: iterations is %d, it must be 1 to %d", ErrScenario, s.Iterations, maxIterations)
+	case s.MicroBatches < 1 || s.MicroBatches > 1024:
+		return fmt.Errorf("%w: micro_batches is %d, it must be 1 to 1024 per replica", ErrScenario, s.MicroBatches)
+	case s.ForwardMs < 1 || s.ForwardMs > 10_000:
+		return fmt.Errorf("%w: forward_ms is %v, it must be 1 to 10000", ErrScenario, s.ForwardMs)
+	case len(s.Events) > maxEvents:
+		return fmt.Errorf("%w: %d events are more than %d", ErrScenario, len(s.Events), maxEvents)
+	}
+	for i, e := range s.Events {
+		if err := s.checkEvent(e); err != nil {
+			return fmt.Errorf("%w: event %d: %w", ErrScenario, i, err)
+		}
+	}
+	return nil
+}
+
+func (s Scenario) checkEvent(e Event) error {
+	if e.AtIteration < 0 || (e.UntilIteration != 0 && e.UntilIteration <= e.AtIteration) {
+		return fmt.Errorf("until_iteration %d must lie behind at_iteration %d, which must not be negative", e.UntilIteration, e.AtIteration)
+	}
+	return s.checkFault(e)
+}
+
+// checkFault checks what an event hits, for scenarios and injections alike.
+func (s Scenario) checkFault(e Event) error {
+	kinds := 0
+	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return errors.New("name exactly one of gpu, link, cpu and all")
+	}
+	switch {
+	case e.GPU != "":
+		return s.checkGPU(e)
+	case e.Link != "":
+		return s.checkLink(e)
+	case e.CPU != "":
+		if _, ok := s.nodeIndex(falcon.Node(e.CPU)); !ok {
+			return fmt.Errorf("there is no node %q, nodes are n0 to n%d", e.CPU, s.Nodes-1)
+		}
+		return share("share", e.Share)
+	}
+	if e.All < 0.1 || e.All > 10 {
+		return fmt.Errorf("all is %v, the job's work can change 0.1 to 10 times", e.All)
+	}
+	return nil
+}
+
+func (s Scenario) checkGPU(e Event) error {
+	d, err := falcon.ParseDevice(e.GPU)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(s.Placement(), d) {
+		return fmt.Errorf("there is no GPU %s, the last one is %s", d, s.Placement()[s.Layout.Layout().World()-1])
+	}
+	return share("clock", e.Clock)
+}
+
+func (s Scenario) checkLink(e Event) error {
+	l, err := falcon.ParseLink(e.Link)
+	if err != nil {
+		return err
+	}
+	for _, n := range []falcon.Node{l.A, l.B} {
+		if _, ok := s.nodeIndex(n); !ok {
+			return fmt.Errorf("there is no node %q, nodes are n0 to n%d", n, s.Nodes-1)
+		}
+	}
+	return share("bandwidth", e.Bandwidth)
+}
+
+func share(name string, v float64) error {
+	if !(v > 0 && v < 1) {
+		return fmt.Errorf("%s is %v, it must lie between 0 and 1, such as 0.5", name, v)
+	}
+	return nil
+}
+
+// Placement puts consecutive ranks on consecutive GPUs.
+func (s Scenario) Placement() falcon.Placement {
+	per := s.gpusPerNode()
+	out := make(falcon.Placement, s.Layout.Layout().World())
+	for r := range out {
+		out[r] = falcon.NewDevice(nodeName(r/per), r%per)
+	}
+	return out
+}
+
+func (s Scenario) gpusPerNode() int { return s.Layout.Layout().World() / s.Nodes }
+
+func nodeName(i int) falcon.Node { return falcon.Node(fmt.Sprintf("n%d", i)) }
+
+func (s Scenario) nodeIndex(n falcon.Node) (int, bool) {
+	for i := range s.Nodes {
+		if nodeName(i) == n {
+			return i, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,155 @@
+package lab
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The state file's layout: native/include/falcon_lab.h, checked by a test.
+const (
+	stateMagic    = 0x31304241434c4146
+	stateVersion  = 1
+	nodesMax      = 64
+	gpusMax       = 8
+	headerBytes   = 4096
+	gpuBytes      = 256
+	linkBytes     = 32
+	gpuOffset     = headerBytes
+	linkOffset    = gpuOffset + nodesMax*gpusMax*gpuBytes
+	stateBytes    = linkOffset + nodesMax*nodesMax*linkBytes
+	offNodes      = 12
+	offGPUs       = 16
+	offUnpaced    = 20
+	offPeak       = 24
+	offIntraBw    = 32
+	offIntraLat   = 40
+	offInterBw    = 48
+	offInterLat   = 56
+	gpuClock      = 0
+	gpuHostShare  = 8
+	gpuLoad       = 16
+	gpuMaxSM      = 24
+	gpuSM         = 28
+	gpuTemp       = 32
+	gpuPower      = 36
+	gpuPowerLimit = 40
+	gpuReasons    = 48
+	gpuThermalNs  = 56
+	gpuThermalAt  = 64
+	linkBandwidth = 0
+	linkLatency   = 8
+)
+
+// Nominal figures of the emulated GPU, in the range of a data-centre card.
+const (
+	nominalSMMHz   = 1980
+	healthyTempC   = 62
+	throttleTempC  = 91
+	nominalPowerMw = 600_000
+	powerLimitMw   = 700_000
+)
+
+// silicon is the mapped state file: what the emulated hardware is like now.
+// The lab's one goroutine writes it; ranks and NVML read single fields.
+type silicon struct {
+	mem []byte
+}
+
+func createSilicon(path string, nodes, gpus int, peakFlops float64) (*silicon, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lab: can't create the state file: %w", err)
+	}
+	defer f.Close()
+	if err := f.Truncate(stateBytes); err != nil {
+		return nil, fmt.Errorf("lab: can't size the state file: %w", err)
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, stateBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("lab: can't map the state file: %w", err)
+	}
+	s := &silicon{mem: mem}
+	s.init(nodes, gpus, peakFlops)
+	return s, nil
+}
+
+func (s *silicon) init(nodes, gpus int, peakFlops float64) {
+	binary.LittleEndian.PutUint32(s.mem[8:], stateVersion)
+	s.u32(offNodes, uint32(nodes))
+	s.u32(offGPUs, uint32(gpus))
+	s.f64(offPeak, peakFlops)
+	s.f64(offIntraBw, 20e9)
+	s.f64(offIntraLat, 10e-6)
+	s.f64(offInterBw, 1e9)
+	s.f64(offInterLat, 50e-6)
+	for n := range nodesMax {
+		for g := range gpusMax {
+			s.resetGPU(n, g)
+		}
+		for m := range nodesMax {
+			s.f64(linkAt(n, m)+linkBandwidth, 1)
+			s.f64(linkAt(n, m)+linkLatency, 1)
+		}
+	}
+	s.u64(0, stateMagic) // last: readers wait for it
+}
+
+func (s *silicon) resetGPU(n, g int) {
+	at := gpuAt(n, g)
+	s.f64(at+gpuClock, 1)
+	s.f64(at+gpuHostShare, 1)
+	s.f64(at+gpuLoad, 1)
+	s.u32(at+gpuMaxSM, nominalSMMHz)
+	s.u32(at+gpuSM, nominalSMMHz)
+	s.u32(at+gpuTemp, healthyTempC)
+	s.u32(at+gpuPower, nominalPowerMw)
+	s.u32(at+gpuPowerLimit, powerLimitMw)
+}
+
+func gpuAt(n, g int) int  { return gpuOffset + (n*gpusMax+g)*gpuBytes }
+func linkAt(a, b int) int { return linkOffset + (a*nodesMax+b)*linkBytes }
+
+// throttle slows one GPU for heat, as NVML would show it; clock 1 ends it.
+func (s *silicon) throttle(n, g int, clock float64) {
+	at := gpuAt(n, g)
+	now := uint64(monotonicNs())
+	if since := s.load64(at + gpuThermalAt); since != 0 {
+		s.u64(at+gpuThermalNs, s.load64(at+gpuThermalNs)+now-since)
+	}
+	temp, reasons, since := uint32(healthyTempC), uint64(0), uint64(0)
+	if clock < 1 {
+		temp, reasons, since = throttleTempC, uint64(0x40|0x8), now
+	}
+	s.u64(at+gpuThermalAt, since)
+	s.u64(at+gpuReasons, reasons)
+	s.u32(at+gpuTemp, temp)
+	s.u32(at+gpuSM, uint32(nominalSMMHz*clock))
+	s.u32(at+gpuPower, uint32(nominalPowerMw*clock))
+	s.f64(at+gpuClock, clock)
+}
+
+func (s *silicon) setLoad(n, g int, factor float64)     { s.f64(gpuAt(n, g)+gpuLoad, factor) }
+func (s *silicon) setHostShare(n, g int, share float64) { s.f64(gpuAt(n, g)+gpuHostShare, share) }
+func (s *silicon) setBandwidth(a, b int, share float64) { s.f64(linkAt(min(a, b), max(a, b)), share) }
+func (s *silicon) f64(at int, v float64)                { s.u64(at, math.Float64bits(v)) }
+func (s *silicon) u64(at int, v uint64)                 { atomic.StoreUint64((*uint64)(s.at(at)), v) }
+func (s *silicon) u32(at int, v uint32)                 { atomic.StoreUint32((*uint32)(s.at(at)), v) }
+func (s *silicon) load64(at int) uint64                 { return atomic.LoadUint64((*uint64)(s.at(at))) }
+func (s *silicon) at(off int) unsafe.Pointer            { return unsafe.Pointer(&s.mem[off]) }
+
+func (s *silicon) close() error { return unix.Munmap(s.mem) }
+
+// monotonicNs is CLOCK_MONOTONIC, which the stand-ins use too.
+func monotonicNs() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic("lab: no monotonic clock: " + err.Error())
+	}
+	return ts.Nano()
+}

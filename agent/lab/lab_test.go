@@ -1,0 +1,244 @@
+package lab
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+func TestShippedScenarios(t *testing.T) {
+	for _, n := range Names() {
+		s, err := Load(n)
+		if err != nil || s.About == "" {
+			t.Errorf("%s: %v, about %q", n, err, s.About)
+		}
+	}
+}
+
+// A user's mistake gets one sentence that names the mistake.
+func TestBadScenarios(t *testing.T) {
+	const ok = "layout: {tp: 1, dp: 4, pp: 2}\nnodes: 4\niterations: 50\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":   {ok + "speed: 3\n", "speed"},
+		"layout":        {"layout: {tp: 1, dp: 0, pp: 2}\nnodes: 1\n", "dp 0"},
+		"nodes":         {"layout: {tp: 1, dp: 3, pp: 1}\nnodes: 2\n", "can't be spread"},
+		"no fault":      {ok + "events: [{at_iteration: 3}]\n", "exactly one"},
+		"two faults":    {ok + "events: [{at_iteration: 3, gpu: n0.g0, clock: 0.5, cpu: n1, share: 0.5}]\n", "exactly one"},
+		"no such gpu":   {ok + "events: [{at_iteration: 3, gpu: n9.g0, clock: 0.5}]\n", "no GPU n9.g0"},
+		"clock":         {ok + "events: [{at_iteration: 3, gpu: n0.g0, clock: 1.5}]\n", "between 0 and 1"},
+		"until":         {ok + "events: [{at_iteration: 9, until_iteration: 3, gpu: n0.g0, clock: 0.5}]\n", "until_iteration"},
+		"no such link":  {ok + "events: [{at_iteration: 3, link: n0-n7, bandwidth: 0.5}]\n", "n7"},
+		"malformed":     {"layout: [", "line"},
+		"too many":      {"layout: {tp: 8, dp: 64, pp: 64}\nnodes: 1\n", "more than"},
+		"cpu elsewhere": {ok + "events: [{at_iteration: 3, cpu: x, share: 0.5}]\n", `no node "x"`},
+	} {
+		_, err := parse([]byte(c.text), "t")
+		if !errors.Is(err, ErrScenario) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %v, want one line with %q", name, err, c.want)
+		}
+	}
+	if _, err := Load("no-such"); !errors.Is(err, ErrScenario) || !strings.Contains(err.Error(), "gpu-throttle") {
+		t.Errorf("unknown name: %v", err)
+	}
+	if _, err := Load("./absent.yaml"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("absent file: %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, n := range Names() {
+		b, err := shipped.ReadFile("scenarios/" + n + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := parse(b, "fuzz"); err == nil {
+			s.Placement() // must hold for whatever was accepted
+		} else if strings.Contains(err.Error(), "\n") {
+			t.Errorf("error of several lines: %q", err)
+		}
+	})
+}
+
+const abiProgram = `
+#include "falcon_lab.h"
+#include <stddef.h>
+#include <stdio.h>
+#define P(n, v) printf("%s %zu\n", n, (size_t)(v))
+int main(void) {
+  P("stateMagic", FALCON_LAB_MAGIC); P("stateBytes", FALCON_LAB_FILE_BYTES);
+  P("gpuOffset", FALCON_LAB_GPU_OFFSET); P("linkOffset", FALCON_LAB_LINK_OFFSET);
+  P("gpuBytes", sizeof(falcon_lab_gpu)); P("linkBytes", sizeof(falcon_lab_link));
+  P("offNodes", offsetof(falcon_lab_header, nodes)); P("offGPUs", offsetof(falcon_lab_header, gpus_per_node));
+  P("offUnpaced", offsetof(falcon_lab_header, unpaced)); P("offPeak", offsetof(falcon_lab_header, peak_flops));
+  P("offIntraBw", offsetof(falcon_lab_header, intra_bytes_per_s)); P("offIntraLat", offsetof(falcon_lab_header, intra_latency_s));
+  P("offInterBw", offsetof(falcon_lab_header, inter_bytes_per_s)); P("offInterLat", offsetof(falcon_lab_header, inter_latency_s));
+  P("gpuClock", offsetof(falcon_lab_gpu, clock)); P("gpuHostShare", offsetof(falcon_lab_gpu, host_share));
+  P("gpuLoad", offsetof(falcon_lab_gpu, load)); P("gpuMaxSM", offsetof(falcon_lab_gpu, max_sm_mhz));
+  P("gpuSM", offsetof(falcon_lab_gpu, sm_mhz)); P("gpuTemp", offsetof(falcon_lab_gpu, temperature_c));
+  P("gpuPower", offsetof(falcon_lab_gpu, power_mw)); P("gpuPowerLimit", offsetof(falcon_lab_gpu, power_limit_mw));
+  P("gpuReasons", offsetof(falcon_lab_gpu, reasons)); P("gpuThermalNs", offsetof(falcon_lab_gpu, thermal_ns));
+  P("gpuThermalAt", offsetof(falcon_lab_gpu, thermal_since_ns));
+  P("linkBandwidth", offsetof(falcon_lab_link, bandwidth)); P("linkLatency", offsetof(falcon_lab_link, latency));
+  return 0;
+}`
+
+// The Go writer and the C readers agree on every offset.
+func TestStateLayout(t *testing.T) {
+	cc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("gcc is absent: the C side can't be asked")
+	}
+	dir := t.TempDir()
+	src, exe := filepath.Join(dir, "abi.c"), filepath.Join(dir, "abi")
+	if err := os.WriteFile(src, []byte(abiProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(cc, "-I../../native/include", src, "-o", exe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err := exec.Command(exe).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]uint64{
+		"stateMagic": stateMagic, "stateBytes": stateBytes, "gpuOffset": gpuOffset, "linkOffset": linkOffset,
+		"gpuBytes": gpuBytes, "linkBytes": linkBytes, "offNodes": offNodes, "offGPUs": offGPUs, "offUnpaced": offUnpaced,
+		"offPeak": offPeak, "offIntraBw": offIntraBw, "offIntraLat": offIntraLat, "offInterBw": offInterBw, "offInterLat": offInterLat,
+		"gpuClock": gpuClock, "gpuHostShare": gpuHostShare, "gpuLoad": gpuLoad, "gpuMaxSM": gpuMaxSM, "gpuSM": gpuSM,
+		"gpuTemp": gpuTemp, "gpuPower": gpuPower, "gpuPowerLimit": gpuPowerLimit, "gpuReasons": gpuReasons,
+		"gpuThermalNs": gpuThermalNs, "gpuThermalAt": gpuThermalAt, "linkBandwidth": linkBandwidth, "linkLatency": linkLatency,
+	}
+	seen := 0
+	for _, l := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		name, value, _ := strings.Cut(l, " ")
+		if got, err := strconv.ParseUint(value, 10, 64); err != nil || got != want[name] {
+			t.Errorf("%s: C says %s, Go says %d", name, value, want[name])
+		}
+		seen++
+	}
+	if seen != len(want) {
+		t.Errorf("C printed %d values, Go has %d", seen, len(want))
+	}
+}
+
+func TestFaultsFollowIterations(t *testing.T) {
+	sc, err := Load("gpu-throttle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hw, err := createSilicon(filepath.Join(t.TempDir(), "state"), sc.Nodes, sc.gpusPerNode(), 1e9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hw.close() }()
+	f := newFaults(sc, hw)
+	at := gpuAt(1, 0)
+	clock := func() uint64 { return hw.load64(at + gpuClock) }
+	healthy := clock()
+	for i := range int64(260) {
+		f.before(i)
+		if slow := clock() != healthy; slow != (i >= 40 && i < 160) {
+			t.Fatalf("iteration %d: slow is %v", i, slow)
+		}
+	}
+	if len(f.injected) != 1 || f.injected[0].FirstIteration != 40 || f.injected[0].LastIteration != 159 {
+		t.Fatalf("truth %+v", f.injected)
+	}
+	if hw.load64(at+gpuThermalNs) == 0 || hw.load64(at+gpuThermalAt) != 0 {
+		t.Error("the throttle counter did not count, or still counts")
+	}
+}
+
+func TestRecordsCompleteWhenAllRanksReported(t *testing.T) {
+	r := newRecords(2)
+	add := func(rank int, text string) bool {
+		var l line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatal(err)
+		}
+		return r.add(rank, l)
+	}
+	if add(0, `{"iteration":0,"ms":10,"loss":2.5}`) {
+		t.Error("complete with one of two ranks")
+	}
+	if !add(1, `{"iteration":0,"ms":14,"paused_ms":1}`) {
+		t.Error("not complete with both")
+	}
+	if got := r.rows[0]; got.Ms != 13 || got.Loss != 2.5 || got.PausedMs != 1 {
+		t.Errorf("row %+v", got)
+	}
+	if add(1, `{"iteration":-5,"ms":14}`) || add(1, `{"iteration":99999999999,"ms":14}`) {
+		t.Error("took an impossible iteration")
+	}
+}
+
+func TestReportArithmetic(t *testing.T) {
+	r := Report{Injected: []Injected{{Kind: "gpu", FirstIteration: 40, LastIteration: 159}}}
+	for i := range int64(260) {
+		ms := 100.0
+		switch {
+		case i >= 40 && i < 52:
+			ms = 200
+		case i >= 52 && i < 160:
+			ms = 125
+		case i >= 160 && i < 190:
+			ms = 110
+		}
+		r.Iterations = append(r.Iterations, Iteration{Index: i, Ms: ms})
+	}
+	r.Incidents = stories(&falconv1.IncidentsReply{
+		Incidents: []*falconv1.Incident{{Id: "INC-0001", OnsetIteration: 40, RelievedIteration: 160}},
+		Ladders: []*falconv1.Ladder{{Actions: []*falconv1.Action{{
+			Rung: "S2", State: "reverted", AppliedIteration: 52, RevertedIteration: 190, BeforeMs: 200, PredictedMs: 120, MeasuredMs: 125,
+		}}}},
+	})
+	r.summarise(Scenario{WarmUp: 10})
+	if *r.HealthyMs != 100 || *r.SlowMs != 200 || *r.MitigatedMs != 125 || *r.AfterMs != 100 || *r.SlowdownRemoved != 0.75 || *r.SlowdownBound != 0.8 {
+		t.Errorf("healthy %v slow %v mitigated %v after %v removed %v bound %v", *r.HealthyMs, *r.SlowMs, *r.MitigatedMs, *r.AfterMs, *r.SlowdownRemoved, *r.SlowdownBound)
+	}
+	if got := r.Incidents[0].Actions[0].Outcome; got != "kept" {
+		t.Errorf("outcome %q", got)
+	}
+}
+
+// A lab that was killed leaves files and a stale lock; the next one clears them.
+func TestClaimClearsTheDead(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dead, err := claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := exec.Command("sleep", "60")
+	left.Env = append(os.Environ(), envDir+"="+dead.dir)
+	if err := left.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if got := Running(); !slices.Equal(got, []string{dead.dir}) {
+		t.Errorf("running %v", got)
+	}
+	dead.lock.Close() // as the kernel does for a killed process
+	next, err := claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.remove()
+	if err := left.Wait(); err == nil {
+		t.Error("the leftover process ended by itself")
+	}
+	for _, d := range []string{dead.dir, dead.shm} {
+		if _, err := os.Stat(d); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", d, err)
+		}
+	}
+}

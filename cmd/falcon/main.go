@@ -50,6 +50,7 @@ func newRoot() *cobra.Command {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	})
 	// One line per command group; each lives in a file of its name.
+	root.AddCommand(detectCommand())
 	root.AddCommand(versionCommand())
 	return root
 }

@@ -33,6 +33,9 @@ type TrackerConfig struct {
 	WarmUp  int     // observations that give the first scale, ≥ 3
 	Verify  float64 // |after − before| / min(before, after) that makes a change real
 	Settled float64 // an incident ends when the level is within this of the baseline
+	// Raw feeds the filter the observations as they are, from the first on,
+	// and never starts it over: its posterior is then that of the bare series.
+	Raw bool
 }
 
 // DefaultTrackerConfig is the production setting.
@@ -104,6 +107,9 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 	}
 	t.past[t.next%history] = ms
 	t.next++
+	if t.cfg.Raw {
+		t.feed(ms)
+	}
 	if t.next < t.cfg.WarmUp {
 		return nil, nil
 	}
@@ -111,7 +117,9 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 		t.learn()
 		return nil, nil
 	}
-	t.feed(ms)
+	if !t.cfg.Raw {
+		t.feed(ms)
+	}
 	t.raise()
 	t.refine()
 	return t.judge(), nil
@@ -129,6 +137,9 @@ func (t *Tracker) learn() {
 // refilter starts the filter over with the remembered observations of the
 // present level.
 func (t *Tracker) refilter() {
+	if t.cfg.Raw {
+		return
+	}
 	t.filter.Reset()
 	for _, ms := range t.slice(t.from, t.next) {
 		t.feed(ms)
@@ -153,7 +164,10 @@ func (t *Tracker) refine() {
 }
 
 func (t *Tracker) feed(ms float64) {
-	x := ms/t.scale - t.centre/t.scale
+	x := ms
+	if !t.cfg.Raw {
+		x = ms/t.scale - t.centre/t.scale
+	}
 	// A finite ms over a floored scale overflows only beyond Limit.
 	x = min(max(x, -Limit), Limit)
 	_, _ = t.filter.Observe(x) // finite by the line above
@@ -377,4 +391,12 @@ func (t *Tracker) slice(from, to int) []float64 {
 		out = append(out, t.past[i%history])
 	}
 	return out
+}
+
+// Runs calls yield with each run length kept and its probability: see
+// Filter.Runs. It yields nothing before the filter has seen an observation.
+func (t *Tracker) Runs(yield func(runLength int, probability float64) bool) {
+	if t.filter.Seen() > 0 {
+		t.filter.Runs(yield)
+	}
 }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/failslow/falcon/detect/period"
+	"github.com/failslow/falcon/detect/trace"
+)
+
+const detectCallsHelp = `Find the iteration in a sequence of communication calls.
+
+FILE is a CSV in the order of the calls; its header names t_us (microseconds)
+and op, and where known group and bytes. - is standard input. The period is the
+smallest lag at which calls agree, averaged over kinds of call, so that an
+iteration is found and not its micro-batches; calls of one single kind are told
+apart by the times between them.`
+
+func detectCallsCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "calls FILE",
+		Short:   "Find the iteration period in a log of communication calls",
+		Long:    detectCallsHelp,
+		Example: "  falcon detect calls rank0.csv --json",
+		Args:    oneFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			report, err := detectCalls(c, args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeDocument(c.OutOrStdout(), report)
+			}
+			return report.print(c.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	return c
+}
+
+// callsReport is the document of falcon detect calls.
+type callsReport struct {
+	Calls        int       `json:"calls"`
+	Period       *int      `json:"period"`
+	ACF          float64   `json:"acf"`
+	Reason       string    `json:"reason,omitempty"`
+	By           string    `json:"by,omitempty"` // "classes" or "times"
+	Anchor       string    `json:"anchor,omitempty"`
+	IterationsMs []float64 `json:"iterations_ms"`
+}
+
+func detectCalls(c *cobra.Command, path string) (callsReport, error) {
+	in, err := openInput(c, path)
+	if err != nil {
+		return callsReport{}, err
+	}
+	defer in.Close()
+	log, err := trace.Calls(in)
+	if err != nil {
+		return callsReport{}, fileError(path, err)
+	}
+	report := callsReport{Calls: len(log.Calls), IterationsMs: []float64{}}
+	result, err := period.Infer(log.Calls)
+	if errors.Is(err, period.ErrNone) {
+		report.Reason = strings.TrimPrefix(err.Error(), period.ErrNone.Error()+": ")
+		return report, nil
+	}
+	if err != nil {
+		return report, err
+	}
+	report.take(result, log)
+	return report, nil
+}
+
+func (r *callsReport) take(result period.Result, log trace.CallLog) {
+	r.Period, r.ACF = &result.Period, result.Agreement
+	r.IterationsMs = append(r.IterationsMs, result.IterationsMs(log.Calls)...)
+	r.By = "classes"
+	if result.ByTime {
+		r.By = "times"
+	}
+	if op := int(result.Anchor.Class.Op); op < len(log.Ops) {
+		r.Anchor = log.Ops[op]
+	}
+}
+
+func (r callsReport) print(w io.Writer) error {
+	if r.Period == nil {
+		_, err := fmt.Fprintf(w, "%d calls, no period: %s\n", r.Calls, r.Reason)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%d calls, %d an iteration (agreement %.3f by %s), counted on %q\n",
+		r.Calls, *r.Period, r.ACF, r.By, r.Anchor)
+	for i, ms := range r.IterationsMs {
+		if err != nil {
+			break
+		}
+		_, err = fmt.Fprintf(w, "iteration %d: %.4g ms\n", i, ms)
+	}
+	return err
+}

@@ -1,0 +1,163 @@
+package ring
+
+// Sizes and offsets of native/include/falcon_shm.h. abi_test.go compares each
+// of them with what the C compiler says.
+const (
+	shmMagic    = 0x3130004e434c4146
+	shmVersion  = 1
+	pageBytes   = 4096
+	ringsMax    = 8
+	ringSlots   = 8192
+	commsMax    = 256
+	timingSlots = 8192
+	orderSlots  = 4
+	orderValues = 1024
+	nameBytes   = 64
+	marksMax    = 64
+
+	recordBytes  = 64
+	headerBytes  = 280
+	commBytes    = 192
+	timingBytes  = 64
+	orderBytes   = 4128
+	controlBytes = 24704
+	markBytes    = 32
+
+	hdrMagic          = 0
+	hdrVersion        = 8
+	hdrHeaderBytes    = 12
+	hdrFileBytes      = 16
+	hdrPID            = 24
+	hdrRings          = 28
+	hdrRingSlots      = 32
+	hdrComms          = 36
+	hdrTimingSlots    = 40
+	hdrOrderSlots     = 44
+	hdrControlOffset  = 48
+	hdrCommsOffset    = 56
+	hdrTimingsOffset  = 64
+	hdrRingsOffset    = 72
+	hdrRingStride     = 80
+	hdrRank           = 88
+	hdrWorld          = 92
+	hdrLocalRank      = 96
+	hdrClock          = 100
+	hdrStartUnix      = 104
+	hdrStartMono      = 112
+	hdrStartTicks     = 120
+	hdrJob            = 128
+	hdrDevice         = 192
+	hdrCalibSeq       = 256
+	hdrCalibTicks     = 264
+	hdrCalibMono      = 272
+	recSeq            = 0
+	recEnter          = 8
+	recExit           = 16
+	recCount          = 24
+	recStream         = 32
+	recOrdinal        = 40
+	recComm           = 48
+	recPeer           = 52
+	recOp             = 56
+	recDtype          = 57
+	recDepth          = 58
+	recFlags          = 59
+	recStep           = 60
+	rngHead           = 0
+	rngTID            = 8
+	comSeq            = 0
+	comID             = 8
+	comHandle         = 16
+	comCalls          = 24
+	comGeneration     = 32
+	comState          = 36
+	comSize           = 40
+	comRank           = 44
+	comDevice         = 48
+	comParent         = 56
+	comName           = 128
+	timSeq            = 0
+	timOrdinal        = 8
+	timBytes          = 16
+	timStart          = 24
+	timDuration       = 32
+	timQueue          = 40
+	timComm           = 48
+	timPeer           = 52
+	timOp             = 56
+	timDtype          = 57
+	timFlags          = 58
+	timWindow         = 60
+	ordSeq            = 0
+	ordID             = 8
+	ordEpoch          = 16
+	ordKind           = 24
+	ordN              = 28
+	ordValues         = 32
+	ctlMode           = 0
+	ctlProfileWindow  = 4
+	ctlProfileUntil   = 8
+	ctlProfileComms   = 16
+	ctlAgentAlive     = 48
+	ctlPeriod         = 56
+	ctlAnchor         = 60
+	ctlNewestOrder    = 64
+	ctlHeartbeat      = 4096
+	ctlIteration      = 4104
+	ctlStepTag        = 4112
+	ctlIterationStart = 4120
+	ctlIterationsDone = 4128
+	ctlCommittedOrder = 4136
+	ctlCommittedIter  = 4144
+	ctlCommittedStat  = 4152
+	ctlMicroBatches   = 4156
+	ctlTimingHead     = 4160
+	ctlTimingLost     = 4168
+	ctlRecordsLost    = 4176
+	ctlCoverage       = 4184
+	ctlProfileDone    = 4188
+	ctlTP             = 4192
+	ctlDP             = 4196
+	ctlPP             = 4200
+	ctlDescribeSeq    = 4204
+	ctlPaused         = 4208
+	ctlMarks          = 4280
+	ctlOrders         = 8192
+
+	markIteration = 0
+	markStart     = 8
+	markPaused    = 16
+	markSeq       = 24
+)
+
+const (
+	modeMonitor = 0
+	modeProfile = 1
+
+	clockMono = 0
+	clockTSC  = 1
+
+	orderMicroBatches = 1
+	orderStop         = 4
+)
+
+// CommNone is the communicator slot of records that have none (group marks).
+const CommNone = 0xffffffff
+
+// Flags of a Record or a Timing.
+const (
+	FlagGrouped   = 1 << 0 // inside ncclGroupStart/End
+	FlagCapturing = 1 << 1 // the stream was capturing a graph (known only while profiling)
+	FlagFailed    = 1 << 2 // the real call returned an error
+	FlagTimed     = 1 << 3 // events were recorded around it
+)
+
+// Coverage bits: what the hook saw of NCCL.
+const (
+	CoverInit     = 1 << 0
+	CoverColl     = 1 << 1
+	CoverP2P      = 1 << 2
+	CoverGroup    = 1 << 3
+	CoverAdapter  = 1 << 4
+	CoverUnhooked = 1 << 5 // NCCL is loaded and at least part of it passes by the hook
+)

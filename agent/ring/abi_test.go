@@ -1,0 +1,100 @@
+package ring
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// abi names every constant of this package as the C header does.
+var abi = map[string]uint64{
+	"FALCON_SHM_MAGIC": shmMagic, "FALCON_SHM_VERSION": shmVersion, "FALCON_PAGE": pageBytes,
+	"FALCON_RINGS_MAX": ringsMax, "FALCON_RING_SLOTS": ringSlots, "FALCON_COMMS_MAX": commsMax,
+	"FALCON_TIMING_SLOTS": timingSlots, "FALCON_ORDER_SLOTS": orderSlots, "FALCON_ORDER_VALUES": orderValues,
+	"FALCON_NAME_BYTES": nameBytes, "FALCON_COMM_NONE": CommNone,
+	"FALCON_OP_NONE": 0, "FALCON_OP_ALLREDUCE": 1, "FALCON_OP_REDUCE": 2, "FALCON_OP_REDUCESCATTER": 3,
+	"FALCON_OP_ALLGATHER": 4, "FALCON_OP_BROADCAST": 5, "FALCON_OP_ALLTOALL": 6, "FALCON_OP_GATHER": 7,
+	"FALCON_OP_SCATTER": 8, "FALCON_OP_SEND": 9, "FALCON_OP_RECV": 10, "FALCON_OP_GROUPSTART": 11,
+	"FALCON_OP_GROUPEND": 12, "FALCON_OP_PUTSIGNAL": 13, "FALCON_OP_SIGNAL": 14, "FALCON_OP_WAITSIGNAL": 15,
+	"FALCON_REC_GROUPED": FlagGrouped, "FALCON_REC_CAPTURING": FlagCapturing, "FALCON_REC_FAILED": FlagFailed, "FALCON_REC_TIMED": FlagTimed,
+	"FALCON_CLOCK_MONO_NS": clockMono, "FALCON_CLOCK_TSC": clockTSC,
+	"FALCON_COMM_FREE": uint64(CommFree), "FALCON_COMM_LIVE": uint64(CommLive), "FALCON_COMM_GONE": uint64(CommGone), "FALCON_COMM_ABORTED": uint64(CommAborted),
+	"FALCON_MODE_MONITOR": modeMonitor, "FALCON_MODE_PROFILE": modeProfile, "FALCON_MODE_PAUSE": 2,
+	"FALCON_ORDER_NONE": 0, "FALCON_ORDER_MICROBATCHES": orderMicroBatches, "FALCON_ORDER_PLACEMENT": 2, "FALCON_ORDER_CHECKPOINT": 3, "FALCON_ORDER_STOP": orderStop,
+	"FALCON_COV_INIT": CoverInit, "FALCON_COV_COLL": CoverColl, "FALCON_COV_P2P": CoverP2P, "FALCON_COV_GROUP": CoverGroup, "FALCON_COV_ADAPTER": CoverAdapter, "FALCON_COV_UNHOOKED": CoverUnhooked,
+
+	"sizeof.falcon_record": recordBytes, "falcon_record.seq": recSeq, "falcon_record.enter": recEnter, "falcon_record.exit": recExit,
+	"falcon_record.count": recCount, "falcon_record.stream": recStream, "falcon_record.ordinal": recOrdinal, "falcon_record.comm": recComm,
+	"falcon_record.peer": recPeer, "falcon_record.op": recOp, "falcon_record.dtype": recDtype, "falcon_record.depth": recDepth,
+	"falcon_record.flags": recFlags, "falcon_record.step": recStep,
+
+	"sizeof.falcon_header": headerBytes, "falcon_header.magic": hdrMagic, "falcon_header.version": hdrVersion, "falcon_header.header_bytes": hdrHeaderBytes,
+	"falcon_header.file_bytes": hdrFileBytes, "falcon_header.pid": hdrPID, "falcon_header.rings": hdrRings, "falcon_header.ring_slots": hdrRingSlots,
+	"falcon_header.comms": hdrComms, "falcon_header.timing_slots": hdrTimingSlots, "falcon_header.order_slots": hdrOrderSlots,
+	"falcon_header.control_offset": hdrControlOffset, "falcon_header.comms_offset": hdrCommsOffset, "falcon_header.timings_offset": hdrTimingsOffset,
+	"falcon_header.rings_offset": hdrRingsOffset, "falcon_header.ring_stride": hdrRingStride, "falcon_header.rank": hdrRank, "falcon_header.world": hdrWorld,
+	"falcon_header.local_rank": hdrLocalRank, "falcon_header.clock": hdrClock, "falcon_header.start_unix_ns": hdrStartUnix,
+	"falcon_header.start_mono_ns": hdrStartMono, "falcon_header.start_ticks": hdrStartTicks, "falcon_header.job": hdrJob, "falcon_header.device": hdrDevice,
+	"falcon_header.calib_seq": hdrCalibSeq, "falcon_header.calib_ticks": hdrCalibTicks, "falcon_header.calib_mono_ns": hdrCalibMono,
+
+	"sizeof.falcon_ring": 16, "falcon_ring.head": rngHead, "falcon_ring.tid": rngTID,
+
+	"sizeof.falcon_comm": commBytes, "falcon_comm.seq": comSeq, "falcon_comm.id": comID, "falcon_comm.handle": comHandle, "falcon_comm.calls": comCalls,
+	"falcon_comm.generation": comGeneration, "falcon_comm.state": comState, "falcon_comm.size": comSize, "falcon_comm.rank": comRank,
+	"falcon_comm.device": comDevice, "falcon_comm.parent": comParent, "falcon_comm.name": comName,
+
+	"sizeof.falcon_timing": timingBytes, "falcon_timing.seq": timSeq, "falcon_timing.ordinal": timOrdinal, "falcon_timing.bytes": timBytes,
+	"falcon_timing.start_ns": timStart, "falcon_timing.duration_ns": timDuration, "falcon_timing.queue_ns": timQueue, "falcon_timing.comm": timComm,
+	"falcon_timing.peer": timPeer, "falcon_timing.op": timOp, "falcon_timing.dtype": timDtype, "falcon_timing.flags": timFlags, "falcon_timing.window": timWindow,
+
+	"sizeof.falcon_shm_order": orderBytes, "falcon_shm_order.seq": ordSeq, "falcon_shm_order.id": ordID, "falcon_shm_order.epoch": ordEpoch,
+	"falcon_shm_order.kind": ordKind, "falcon_shm_order.n": ordN, "falcon_shm_order.values": ordValues,
+
+	"sizeof.falcon_control": controlBytes, "falcon_control.mode": ctlMode, "falcon_control.profile_window": ctlProfileWindow,
+	"falcon_control.profile_until_ns": ctlProfileUntil, "falcon_control.profile_comms": ctlProfileComms, "falcon_control.agent_alive_ns": ctlAgentAlive,
+	"falcon_control.period": ctlPeriod, "falcon_control.anchor": ctlAnchor, "falcon_control.newest_order": ctlNewestOrder,
+	"falcon_control.heartbeat_ns": ctlHeartbeat, "falcon_control.iteration": ctlIteration, "falcon_control.step_tag": ctlStepTag,
+	"falcon_control.iteration_start_ns": ctlIterationStart, "falcon_control.iterations_done": ctlIterationsDone,
+	"falcon_control.committed_order": ctlCommittedOrder, "falcon_control.committed_iteration": ctlCommittedIter,
+	"falcon_control.committed_status": ctlCommittedStat, "falcon_control.micro_batches": ctlMicroBatches, "falcon_control.timing_head": ctlTimingHead,
+	"falcon_control.timing_lost": ctlTimingLost, "falcon_control.records_lost": ctlRecordsLost, "falcon_control.coverage": ctlCoverage,
+	"falcon_control.profile_done": ctlProfileDone, "falcon_control.tp": ctlTP, "falcon_control.dp": ctlDP, "falcon_control.pp": ctlPP,
+	"falcon_control.describe_seq": ctlDescribeSeq, "falcon_control.paused_ns": ctlPaused, "falcon_control.marks": ctlMarks, "falcon_control.orders": ctlOrders,
+	"falcon_mark.iteration": markIteration, "falcon_mark.start_ns": markStart, "falcon_mark.paused_ns": markPaused, "falcon_mark.seq": markSeq,
+	"sizeof.falcon_mark": markBytes, "marks": marksMax,
+}
+
+func TestABI(t *testing.T) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("gcc is not installed: the ABI was not compared with the C header")
+	}
+	bin := filepath.Join(t.TempDir(), "abi_dump")
+	build := exec.Command(gcc, "-I", "../../native/include", "../../native/hook/test/abi_dump.c", "-o", bin)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build abi_dump: %v\n%s", err, out)
+	}
+	out, err := exec.Command(bin).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		c, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			t.Fatalf("abi_dump said %q", line)
+		}
+		seen[key] = true
+		if goValue, ok := abi[key]; !ok || goValue != c {
+			t.Errorf("%s is %d in C, %d in Go (known: %v)", key, c, goValue, ok)
+		}
+	}
+	for key := range abi {
+		if !seen[key] {
+			t.Errorf("%s is not printed by abi_dump", key)
+		}
+	}
+}

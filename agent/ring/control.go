@@ -1,0 +1,228 @@
+package ring
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	falcon "github.com/failslow/falcon"
+)
+
+// Control is what the hook says of its process. Times are CLOCK_MONOTONIC ns.
+type Control struct {
+	HeartbeatNs        int64 // the side thread's last beat; every 100 ms
+	Iteration          int64 // begun last, -1 before the first
+	StepTag            int64 // i in forward and backward, -1 in the optimizer, i+1 after it
+	IterationStartNs   int64
+	MarksWritten       uint64 // see Marks
+	CommittedOrder     uint64
+	CommittedIteration int64 // first one that the order holds for
+	CommittedStatus    int32 // 0 = applied
+	MicroBatches       int   // per iteration on this rank, 0 when the job does not say
+	TP, DP, PP         int   // as declared by the adapter, 0 = unknown
+	Described          uint32
+	TimingsWritten     uint64
+	TimingsLost        uint64
+	RecordsLost        uint64 // calls of threads that found no free ring
+	Coverage           uint32
+	ProfileDone        uint32 // window whose timings are all written
+	PausedNs           int64
+}
+
+// Control reads the hook's half of the control block.
+func (p *Process) Control() (c Control) {
+	if p.err != nil {
+		return c
+	}
+	defer arm()()
+	defer p.guard(nil)
+	w := p.mem[p.control : p.control+controlBytes]
+	return Control{
+		HeartbeatNs: w.i64(ctlHeartbeat), Iteration: w.i64(ctlIteration), StepTag: w.i64(ctlStepTag),
+		IterationStartNs: w.i64(ctlIterationStart), MarksWritten: w.u64(ctlIterationsDone),
+		CommittedOrder: w.u64(ctlCommittedOrder), CommittedIteration: w.i64(ctlCommittedIter),
+		CommittedStatus: w.i32(ctlCommittedStat), MicroBatches: bounded(w.i32(ctlMicroBatches)),
+		TP: bounded(w.i32(ctlTP)), DP: bounded(w.i32(ctlDP)), PP: bounded(w.i32(ctlPP)),
+		Described: w.u32(ctlDescribeSeq), TimingsWritten: w.u64(ctlTimingHead), TimingsLost: w.u64(ctlTimingLost),
+		RecordsLost: w.u64(ctlRecordsLost), Coverage: w.u32(ctlCoverage), ProfileDone: w.u32(ctlProfileDone),
+		PausedNs: w.i64(ctlPaused),
+	}
+}
+
+// bounded keeps a declared size sane: a job has no dimension over 2^20.
+func bounded(v int32) int {
+	if v < 0 || v > 1<<20 {
+		return 0
+	}
+	return int(v)
+}
+
+// Mark is the exact begin of one iteration.
+type Mark struct {
+	Iteration int64
+	StartNs   int64 // CLOCK_MONOTONIC
+	PausedNs  int64 // held by Falcon so far
+}
+
+// Marks appends the marks from number next on to out[:0], at most the last 64,
+// and returns the number to ask for next time and how many were overwritten.
+func (p *Process) Marks(next uint64, out []Mark) (marks []Mark, following, lost uint64) {
+	out = out[:0]
+	if p.err != nil {
+		return out, next, 0
+	}
+	defer arm()()
+	defer p.guard(nil)
+	written := p.mem.u64(p.control + ctlIterationsDone)
+	if written <= next {
+		return out, next, 0
+	}
+	if written-next > marksMax {
+		lost = written - next - marksMax
+		next += lost
+	}
+	for ; next < written; next++ {
+		if m, ok := p.mark(next); ok {
+			out = append(out, m)
+		} else {
+			lost++
+		}
+	}
+	return out, next, lost
+}
+
+func (p *Process) mark(k uint64) (m Mark, ok bool) {
+	at := p.control + ctlMarks + k%marksMax*markBytes
+	w := p.mem[at : at+markBytes]
+	if w.u64(markSeq) != k+1 {
+		return m, false
+	}
+	m = Mark{Iteration: w.i64(markIteration), StartNs: w.i64(markStart), PausedNs: w.i64(markPaused)}
+	return m, w.u64(markSeq) == k+1
+}
+
+// Beat tells the hook that the agent is there.
+func (p *Process) Beat() { p.write64(ctlAgentAlive, uint64(MonoNs())) }
+
+// SetPeriod notes the inferred calls per iteration and the class of the anchor
+// call, for whoever reads the memory of a process.
+func (p *Process) SetPeriod(calls, anchor uint32) {
+	p.write32(ctlPeriod, calls)
+	p.write32(ctlAnchor, anchor)
+}
+
+// CommMask selects communicators by slot; the zero value selects all.
+type CommMask [commsMax / 64]uint64
+
+// Add selects one slot.
+func (m *CommMask) Add(slot uint32) {
+	if slot < commsMax {
+		m[slot/64] |= 1 << (slot % 64)
+	}
+}
+
+// StartProfile asks for a profile window with this id (never 0, never the last
+// one) until untilNs (CLOCK_MONOTONIC), when the hook ends it by itself.
+// Control().ProfileDone == window says that its timings are complete.
+func (p *Process) StartProfile(window uint32, untilNs int64, comms CommMask) {
+	p.write64(ctlProfileUntil, uint64(untilNs))
+	for i, m := range comms {
+		p.write64(ctlProfileComms+8*uint64(i), m)
+	}
+	p.write32(ctlProfileWindow, window)
+	p.write32(ctlMode, modeProfile)
+	p.wake()
+}
+
+// StopProfile ends the window now; timings on the device are still awaited.
+func (p *Process) StopProfile() {
+	p.write32(ctlMode, modeMonitor)
+	p.wake()
+}
+
+// PutOrder places an order in the mailbox and announces it. Its id must be
+// larger than all before it. The error wraps ErrOrder.
+func (p *Process) PutOrder(o falcon.Order) (err error) {
+	kind, err := p.checkOrder(o)
+	if err != nil {
+		return err
+	}
+	defer arm()()
+	defer p.guard(&err)
+	at := p.control + ctlOrders + o.ID%orderSlots*orderBytes
+	w := p.mem[at : at+orderBytes]
+	seq := w.u64(ordSeq) | 1
+	w.put64(ordSeq, seq)
+	w.put64(ordID, o.ID)
+	w.put64(ordEpoch, o.Epoch)
+	w.put32(ordKind, kind)
+	w.put32(ordN, uint32(len(o.MicroBatches)))
+	for i, v := range o.MicroBatches {
+		w.put32(ordValues+4*uint64(i), uint32(v))
+	}
+	w.put64(ordSeq, seq+1)
+	p.mem.put64(p.control+ctlNewestOrder, o.ID)
+	return nil
+}
+
+func (p *Process) checkOrder(o falcon.Order) (kind uint32, err error) {
+	if p.err != nil {
+		return 0, p.err
+	}
+	switch o.Kind {
+	case falcon.OrderMicroBatches:
+		kind = orderMicroBatches
+	case falcon.OrderStop:
+		kind = orderStop
+	default:
+		return 0, fmt.Errorf("%w: kind %q is not known to the hook", ErrOrder, o.Kind)
+	}
+	if len(o.MicroBatches) > orderValues {
+		return 0, fmt.Errorf("%w: %d replicas do not fit, at most %d do", ErrOrder, len(o.MicroBatches), orderValues)
+	}
+	if newest := p.newestOrder(); o.ID <= newest {
+		return 0, fmt.Errorf("%w: id %d is not above %d, the newest in the mailbox", ErrOrder, o.ID, newest)
+	}
+	return kind, nil
+}
+
+// NewestOrder is the id of the newest order in the mailbox, 0 for none.
+func (p *Process) NewestOrder() uint64 { return p.newestOrder() }
+
+func (p *Process) newestOrder() (id uint64) {
+	if p.err != nil {
+		return 0
+	}
+	defer arm()()
+	defer p.guard(nil)
+	return p.mem.u64(p.control + ctlNewestOrder)
+}
+
+func (p *Process) write64(off, v uint64) {
+	if p.err != nil {
+		return
+	}
+	defer arm()()
+	defer p.guard(nil)
+	p.mem.put64(p.control+off, v)
+}
+
+func (p *Process) write32(off uint64, v uint32) {
+	if p.err != nil {
+		return
+	}
+	defer arm()()
+	defer p.guard(nil)
+	p.mem.put32(p.control+off, v)
+}
+
+// wake rouses the hook's side thread, which sleeps on the mode word. Without
+// it the hook notices within its heartbeat of 100 ms.
+func (p *Process) wake() {
+	if p.err != nil {
+		return
+	}
+	const futexWake, all = 1, 1 << 30
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p.mem.at32(p.control+ctlMode))), futexWake, all, 0, 0, 0)
+}

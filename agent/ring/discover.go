@@ -1,0 +1,130 @@
+package ring
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultDir is where the hook puts its files unless $FALCON_SHM_DIR says otherwise.
+const DefaultDir = "/dev/shm"
+
+const (
+	filePrefix  = "falcon."
+	clockHz     = 100 // USER_HZ of /proc, fixed by the kernel's ABI
+	startSlackS = 2   // rounding of boot time and start time
+)
+
+// Entry is one file found by Discover.
+type Entry struct {
+	Path string
+	Job  string
+	PID  int
+}
+
+// Discover lists the files of a job (all jobs when job is empty) in dir: live
+// ones, whose process runs, and stale ones, left by a crash. A file whose hook
+// has not finished its header yet is neither. A pid used again by a later
+// process makes its old file stale.
+func Discover(dir, job string) (live, stale []Entry, err error) {
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ring: cannot list %s: %w", dir, err)
+	}
+	for _, n := range names {
+		e, ok := parseName(dir, n.Name())
+		if !ok || (job != "" && e.Job != job) {
+			continue
+		}
+		switch running, ready := e.look(); {
+		case !running:
+			stale = append(stale, e)
+		case ready:
+			live = append(live, e)
+		}
+	}
+	return live, stale, nil
+}
+
+// Remove deletes a stale file; one that is gone already is fine.
+func (e Entry) Remove() error {
+	if err := os.Remove(e.Path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("ring: cannot remove the file of a dead process: %w", err)
+	}
+	return nil
+}
+
+func parseName(dir, file string) (Entry, bool) {
+	rest, ok := strings.CutPrefix(file, filePrefix)
+	i := strings.LastIndexByte(rest, '.')
+	if !ok || i < 1 {
+		return Entry{}, false
+	}
+	pid, err := strconv.Atoi(rest[i+1:])
+	if err != nil || pid < 1 || strings.ContainsFunc(rest[:i], func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return Entry{}, false
+	}
+	return Entry{Path: filepath.Join(dir, file), Job: rest[:i], PID: pid}, true
+}
+
+// look says whether the process runs and whether its file is complete.
+func (e Entry) look() (running, ready bool) {
+	if err := unix.Kill(e.PID, 0); err != nil && !errors.Is(err, unix.EPERM) {
+		return false, false
+	}
+	made, ready := startOf(e.Path)
+	if began, ok := processStart(e.PID); ready && ok && began > made+startSlackS {
+		return false, false
+	}
+	return true, ready
+}
+
+// startOf reads the Unix second at which the file was made.
+func startOf(path string) (sec int64, ready bool) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = f.Close() }()
+	var b [headerBytes]byte
+	if n, _ := f.ReadAt(b[:], 0); n < len(b) {
+		return 0, false
+	}
+	return int64(binary.LittleEndian.Uint64(b[hdrStartUnix:]) / 1e9), binary.LittleEndian.Uint64(b[hdrMagic:]) != 0
+}
+
+// processStart is the Unix second at which a process began, from field 22 of
+// its stat line (ticks since boot) and the kernel's boot time.
+func processStart(pid int) (sec int64, ok bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	i := bytes.LastIndexByte(stat, ')')
+	if err != nil || i < 0 {
+		return 0, false
+	}
+	fields := strings.Fields(string(stat[i+1:]))
+	if len(fields) < 20 {
+		return 0, false
+	}
+	ticks, err := strconv.ParseInt(fields[19], 10, 64)
+	boot, known := bootTime()
+	return boot + ticks/clockHz, err == nil && known
+}
+
+func bootTime() (sec int64, ok bool) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, false
+	}
+	_, rest, found := strings.Cut(string(text), "\nbtime ")
+	line, _, _ := strings.Cut(rest, "\n")
+	sec, err = strconv.ParseInt(line, 10, 64)
+	return sec, found && err == nil
+}

@@ -1,0 +1,57 @@
+package ring
+
+import (
+	"bytes"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+)
+
+// image is the mapped file. Every access is atomic, since another process
+// writes it, and checked against the length by the slice expression: offsets
+// come only from a validated header and bounded indexes, so that a failing
+// check is a defect here, not a hostile file.
+type image []byte
+
+func (m image) at64(off uint64) *uint64 {
+	b := m[off : off+8 : off+8]
+	return (*uint64)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+func (m image) at32(off uint64) *uint32 {
+	b := m[off : off+4 : off+4]
+	return (*uint32)(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+func (m image) u64(off uint64) uint64      { return atomic.LoadUint64(m.at64(off)) }
+func (m image) i64(off uint64) int64       { return int64(m.u64(off)) }
+func (m image) u32(off uint64) uint32      { return atomic.LoadUint32(m.at32(off)) }
+func (m image) i32(off uint64) int32       { return int32(m.u32(off)) }
+func (m image) put64(off uint64, v uint64) { atomic.StoreUint64(m.at64(off), v) }
+func (m image) put32(off uint64, v uint32) { atomic.StoreUint32(m.at32(off), v) }
+func (m image) copyName(off uint64) [8]uint64 {
+	var w [8]uint64
+	for i := range w {
+		w[i] = m.u64(off + 8*uint64(i))
+	}
+	return w
+}
+
+// name turns a copied, zero-terminated field into printable text: control
+// characters and broken UTF-8 never reach a terminal.
+func name(w [8]uint64) string {
+	var b [nameBytes]byte
+	for i, v := range w {
+		for j := range 8 {
+			b[8*i+j] = byte(v >> (8 * j))
+		}
+	}
+	text, _, _ := bytes.Cut(b[:], []byte{0})
+	clean := func(r rune) rune {
+		if r < ' ' || (r >= 0x7f && r < 0xa0) || r == '�' || (r >= 0x2028 && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069) {
+			return '?'
+		}
+		return r
+	}
+	return strings.Map(clean, strings.ToValidUTF8(string(text), "?"))
+}

@@ -1,0 +1,202 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors of this package.
+var (
+	// ErrCorrupt is wrapped when a file cannot be the hook's, or changed its size.
+	ErrCorrupt = errors.New("ring: corrupt shared-memory file")
+	// ErrNotReady is wrapped while the hook is still filling a new file: try again.
+	ErrNotReady = errors.New("ring: file not ready")
+	// ErrOrder is wrapped when an order cannot be put into the mailbox.
+	ErrOrder = errors.New("ring: bad order")
+)
+
+// Header says who a process is. Values are those it started with.
+type Header struct {
+	PID                    int
+	Rank, World, LocalRank int // of the torchrun variables; -1 when unset
+	Job, Device            string
+	StartUnixNs            int64
+}
+
+// Process is one training process's shared memory. Use it from one goroutine
+// at a time, and Close it.
+type Process struct {
+	path   string
+	mem    image
+	header Header
+	err    error
+
+	control, comms, timings, rings, stride uint64
+
+	tsc    bool
+	clock  clock
+	cursor [ringsMax]uint64
+	peeked [ringsMax]bool
+	peek   [ringsMax]Record
+}
+
+// Open maps the file at path. The error wraps ErrNotReady while the hook is
+// still creating it, ErrCorrupt when it is not the hook's, or fs.ErrNotExist.
+// Records written before Open are read from the oldest that is still there.
+func Open(path string) (*Process, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("ring: cannot open the shared memory of a training process: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("ring: cannot look at %s: %w", path, err)
+	}
+	if !info.Mode().IsRegular() || info.Size() < headerBytes || info.Size() > 1<<30 {
+		return nil, sizeError(path, info)
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("ring: cannot map %s: %w", path, err)
+	}
+	p, err := parse(path, mem)
+	if err != nil {
+		_ = unix.Munmap(mem)
+		return nil, err
+	}
+	return p, nil
+}
+
+func sizeError(path string, info os.FileInfo) error {
+	if info.Mode().IsRegular() && info.Size() == 0 {
+		return fmt.Errorf("%w: %s is still empty", ErrNotReady, path)
+	}
+	return fmt.Errorf("%w: %s has %d bytes, which no version of the hook writes; remove it", ErrCorrupt, path, info.Size())
+}
+
+// parse checks the header of an image and sets the cursors.
+func parse(path string, mem image) (p *Process, err error) {
+	p = &Process{path: path, mem: mem}
+	defer p.guard(&err)
+	if err = p.check(); err != nil {
+		return nil, err
+	}
+	p.header = Header{
+		PID: int(mem.u32(hdrPID)), Rank: int(mem.i32(hdrRank)), World: int(mem.i32(hdrWorld)),
+		LocalRank: int(mem.i32(hdrLocalRank)), StartUnixNs: mem.i64(hdrStartUnix),
+		Job: name(mem.copyName(hdrJob)), Device: name(mem.copyName(hdrDevice)),
+	}
+	p.tsc = mem.u32(hdrClock) == clockTSC
+	if err = p.readClock(); err != nil {
+		return nil, err
+	}
+	for i := range p.cursor {
+		if head := mem.u64(p.ring(i) + rngHead); head > ringSlots {
+			p.cursor[i] = head - ringSlots
+		}
+	}
+	return p, nil
+}
+
+// check compares what the header promises with what this reader expects and
+// with the size of the file. The layout of one version is fixed, so every
+// number has exactly one right value.
+func (p *Process) check() error {
+	m := p.mem
+	magic := m.u64(hdrMagic)
+	if magic == 0 {
+		return fmt.Errorf("%w: %s is still being filled", ErrNotReady, p.path)
+	}
+	if magic != shmMagic {
+		return fmt.Errorf("%w: %s does not start with the hook's magic number; remove it", ErrCorrupt, p.path)
+	}
+	if v := m.u32(hdrVersion); v != shmVersion {
+		return fmt.Errorf("%w: %s is of version %d, this agent reads version %d; install hook and agent of one release", ErrCorrupt, p.path, v, shmVersion)
+	}
+	p.control = pageUp(headerBytes)
+	p.comms = p.control + pageUp(controlBytes)
+	p.timings = p.comms + pageUp(commsMax*commBytes)
+	p.rings = p.timings + pageUp(timingSlots*timingBytes)
+	p.stride = pageBytes + ringSlots*recordBytes
+	return p.checkNumbers()
+}
+
+func (p *Process) checkNumbers() error {
+	m, total := p.mem, p.rings+ringsMax*p.stride
+	for _, f := range []struct {
+		name      string
+		got, want uint64
+	}{
+		{"header size", uint64(m.u32(hdrHeaderBytes)), headerBytes},
+		{"number of rings", uint64(m.u32(hdrRings)), ringsMax},
+		{"ring size", uint64(m.u32(hdrRingSlots)), ringSlots},
+		{"number of communicators", uint64(m.u32(hdrComms)), commsMax},
+		{"number of timings", uint64(m.u32(hdrTimingSlots)), timingSlots},
+		{"number of orders", uint64(m.u32(hdrOrderSlots)), orderSlots},
+		{"control offset", m.u64(hdrControlOffset), p.control},
+		{"communicator offset", m.u64(hdrCommsOffset), p.comms},
+		{"timing offset", m.u64(hdrTimingsOffset), p.timings},
+		{"ring offset", m.u64(hdrRingsOffset), p.rings},
+		{"ring stride", m.u64(hdrRingStride), p.stride},
+		{"stated size", m.u64(hdrFileBytes), total},
+		{"size of the file", uint64(len(m)), total},
+	} {
+		if f.got != f.want {
+			return fmt.Errorf("%w: %s of %s is %d instead of %d; remove the file if its process is gone", ErrCorrupt, f.name, p.path, f.got, f.want)
+		}
+	}
+	return nil
+}
+
+func pageUp(n uint64) uint64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
+
+func (p *Process) ring(i int) uint64 { return p.rings + uint64(i)*p.stride }
+
+// guard turns a fault on the mapping (the file was truncated) into an error.
+// Every exported method that touches the image defers it.
+func (p *Process) guard(err *error) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	if f, ok := r.(interface{ Addr() uintptr }); !ok || f.Addr() == 0 {
+		panic(r)
+	}
+	p.err = fmt.Errorf("%w: %s shrank while it was mapped", ErrCorrupt, p.path)
+	if err != nil {
+		*err = p.err
+	}
+}
+
+// arm makes this goroutine's faults recoverable; use as defer arm()().
+func arm() func() {
+	old := debug.SetPanicOnFault(true)
+	return func() { debug.SetPanicOnFault(old) }
+}
+
+// Header is what the process said about itself at its start.
+func (p *Process) Header() Header { return p.header }
+
+// Path is the file's.
+func (p *Process) Path() string { return p.path }
+
+// Err is the fault that made this Process useless, nil while it is fine.
+func (p *Process) Err() error { return p.err }
+
+// Close unmaps the file. Nothing may be called afterwards.
+func (p *Process) Close() error {
+	mem := p.mem
+	p.mem, p.err = nil, fmt.Errorf("ring: %s: %w", p.path, os.ErrClosed)
+	if mem == nil {
+		return nil
+	}
+	if err := unix.Munmap(mem); err != nil {
+		return fmt.Errorf("ring: cannot unmap %s: %w", p.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package ring
+
+// CommState is what became of a communicator.
+type CommState uint32
+
+// States of a communicator.
+const (
+	CommFree CommState = iota
+	CommLive
+	CommGone    // finalized or destroyed
+	CommAborted // aborted or revoked
+)
+
+// Comm is one entry of the communicator table.
+type Comm struct {
+	Slot       uint32
+	ID         uint64 // same on all its ranks; 0 when it was made out of the hook's sight
+	Parent     uint64 // id of the communicator it was split from, else 0
+	Calls      uint64 // collectives and sends/receives counted so far
+	Generation uint32 // of the slot: another generation is another communicator
+	State      CommState
+	Size, Rank int // -1 until NCCL says
+	Device     int // CUDA device, -1 until known
+	Name       string
+}
+
+// Comms appends the communicators of the table to out[:0], gone ones included
+// as long as their slot is not used again.
+func (p *Process) Comms(out []Comm) []Comm {
+	out = out[:0]
+	if p.err != nil {
+		return out
+	}
+	defer arm()()
+	defer p.guard(nil)
+	for slot := range uint32(commsMax) {
+		if c, ok := p.comm(slot); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (p *Process) comm(slot uint32) (c Comm, ok bool) {
+	at := p.comms + uint64(slot)*commBytes
+	w := p.mem[at : at+commBytes]
+	if w.u32(comState) == uint32(CommFree) {
+		return c, false
+	}
+	for range seqlockTries {
+		seq := w.u64(comSeq)
+		c = Comm{
+			Slot: slot, ID: w.u64(comID), Parent: w.u64(comParent), Calls: w.u64(comCalls),
+			Generation: w.u32(comGeneration), State: CommState(w.u32(comState)),
+			Size: int(w.i32(comSize)), Rank: int(w.i32(comRank)), Device: int(w.i32(comDevice)),
+		}
+		text := w.copyName(comName)
+		if seq%2 == 0 && w.u64(comSeq) == seq {
+			c.Name = name(text)
+			return c, c.State <= CommAborted
+		}
+	}
+	return c, false
+}

@@ -1,0 +1,57 @@
+package ring
+
+import falcon "github.com/failslow/falcon"
+
+// Timing is one call timed on the device in a profile window.
+type Timing struct {
+	Comm       uint32 // slot
+	Ordinal    uint64 // on its communicator
+	Op         falcon.Op
+	Dtype      uint8
+	Flags      uint8
+	Peer       int32
+	Bytes      uint64 // payload of this rank
+	StartNs    int64  // on the device, since the window's base event
+	DurationNs int64
+	QueueNs    int64 // device start − host enter
+	Window     uint32
+}
+
+// Timings appends those of one window to out[:0], in the order of their
+// writing; complete once Control().ProfileDone == window. A member of a group
+// has the group's start and duration and FlagGrouped.
+func (p *Process) Timings(window uint32, out []Timing) []Timing {
+	out = out[:0]
+	if p.err != nil {
+		return out
+	}
+	defer arm()()
+	defer p.guard(nil)
+	head := p.mem.u64(p.control + ctlTimingHead)
+	first := uint64(0)
+	if head > timingSlots {
+		first = head - timingSlots
+	}
+	for seq := first + 1; seq != 0 && seq <= head; seq++ {
+		if t, ok := p.timing(seq); ok && t.Window == window {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (p *Process) timing(seq uint64) (t Timing, ok bool) {
+	at := p.timings + (seq-1)%timingSlots*timingBytes
+	w := p.mem[at : at+timingBytes]
+	if w.u64(timSeq) != seq {
+		return t, false
+	}
+	kind := w.u32(timOp)
+	t = Timing{
+		Ordinal: w.u64(timOrdinal), Bytes: w.u64(timBytes), StartNs: w.i64(timStart),
+		DurationNs: w.i64(timDuration), QueueNs: w.i64(timQueue), Comm: w.u32(timComm),
+		Peer: w.i32(timPeer), Window: w.u32(timWindow),
+		Op: falcon.Op(kind), Dtype: uint8(kind >> 8), Flags: uint8(kind >> 16),
+	}
+	return t, w.u64(timSeq) == seq && t.Comm < commsMax
+}

@@ -1,0 +1,44 @@
+/* The recorded calls: one wrapper each, made from the list in api.h. */
+#include "ring.h"
+
+static inline void call_begin(falcon_tls *t, falcon_span *s, void *comm, uint32_t op, void *stream) {
+  s->enter = falcon_ticks();
+  s->comm = falcon_comm_find(comm);
+  s->ordinal = 0;
+  s->flags = t->depth ? FALCON_REC_GROUPED : 0;
+  s->timed = -1;
+  if (__builtin_expect(s->comm != FALCON_COMM_NONE, 1))
+    s->ordinal = __atomic_fetch_add(&falcon_hook.comms[s->comm].calls, 1, __ATOMIC_RELAXED);
+  falcon_cover(op >= FALCON_OP_SEND ? FALCON_COV_P2P : FALCON_COV_COLL);
+  if (FALCON_UNLIKELY(atomic_load_explicit(&falcon_hook.profile, memory_order_relaxed))) falcon_profile_begin(t, s, stream);
+}
+
+static inline void call_end(falcon_tls *t, falcon_span *s, uint32_t op, size_t count, int dtype, int peer, void *stream, int rc) {
+  bool ok = rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS;
+  falcon_record r = {
+    .enter = s->enter, .exit = falcon_ticks(), .count = count, .stream = (uint64_t)(uintptr_t)stream,
+    .ordinal = s->ordinal, .comm = s->comm, .peer = peer, .op = (uint8_t)op, .dtype = (uint8_t)dtype,
+    .depth = (uint8_t)(t->depth < 255 ? t->depth : 255), .flags = (uint8_t)(s->flags | (ok ? 0 : FALCON_REC_FAILED)),
+    .step = atomic_load_explicit(&falcon_hook.step, memory_order_relaxed),
+  };
+  if (FALCON_UNLIKELY(s->timed >= 0)) falcon_profile_end(t, s, &r, ok);
+  falcon_record_put(t, &r);
+}
+
+#define WRAP(name, params, args, opcode, count, dtype, peer_) WRAP_(name, params, args, opcode, count, dtype, peer_)
+#define WRAP_(name, params, args, opcode, count, dtype, peer_) \
+  FALCON_EXPORT int name params; \
+  int name params { \
+    FALCON_REAL(name, params); \
+    falcon_tls *me = &falcon_thread; \
+    if (FALCON_UNLIKELY(me->inside || !falcon_active())) return real args; \
+    falcon_span span; \
+    call_begin(me, &span, comm, FALCON_OP_##opcode, stream); \
+    me->inside = 1; \
+    int rc = real args; \
+    me->inside = 0; \
+    call_end(me, &span, FALCON_OP_##opcode, count, dtype, peer_, stream, rc); \
+    return rc; \
+  }
+
+FALCON_CALLS(WRAP)

@@ -1,0 +1,64 @@
+/*
+ * Groups: the depth is per thread, as NCCL keeps it, and is counted also while
+ * the hook is inert (a group may be open when the first communicator comes).
+ */
+#include "ring.h"
+
+static void mark(falcon_tls *t, uint32_t op, uint64_t enter, int rc) {
+  falcon_record r = {
+    .enter = enter, .exit = falcon_ticks(), .comm = FALCON_COMM_NONE, .peer = -1, .op = (uint8_t)op,
+    .depth = (uint8_t)(t->depth < 255 ? t->depth : 255),
+    .flags = (uint8_t)(rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS ? 0 : FALCON_REC_FAILED),
+    .step = atomic_load_explicit(&falcon_hook.step, memory_order_relaxed),
+  };
+  falcon_cover(FALCON_COV_GROUP);
+  falcon_record_put(t, &r);
+}
+
+FALCON_EXPORT int ncclGroupStart(void);
+int ncclGroupStart(void) {
+  FALCON_REAL(ncclGroupStart, (void));
+  falcon_tls *t = &falcon_thread;
+  if (t->inside) return real();
+  bool active = falcon_active();
+  uint64_t enter = active ? falcon_ticks() : 0;
+  t->inside = 1;
+  int rc = real();
+  t->inside = 0;
+  if (active) mark(t, FALCON_OP_GROUPSTART, enter, rc);
+  if (rc == NCCL_SUCCESS) t->depth++;
+  return rc;
+}
+
+/* The outermost end launches: the profile stamps go before the record. */
+FALCON_EXPORT int ncclGroupEnd(void);
+int ncclGroupEnd(void) {
+  FALCON_REAL(ncclGroupEnd, (void));
+  falcon_tls *t = &falcon_thread;
+  if (t->inside) return real();
+  bool active = falcon_active();
+  uint64_t enter = active ? falcon_ticks() : 0;
+  t->inside = 1;
+  int rc = real();
+  t->inside = 0;
+  if (t->depth) t->depth--;
+  if (!t->depth && FALCON_UNLIKELY(t->prof_group)) falcon_profile_group_end(t, rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS);
+  if (!t->depth && t->pending) falcon_comm_settle(t);
+  if (active) mark(t, FALCON_OP_GROUPEND, enter, rc);
+  return rc;
+}
+
+/* Ends the group without launching it. */
+FALCON_EXPORT int ncclGroupSimulateEnd(void *info);
+int ncclGroupSimulateEnd(void *info) {
+  FALCON_REAL(ncclGroupSimulateEnd, (void *));
+  falcon_tls *t = &falcon_thread;
+  if (t->inside) return real(info);
+  t->inside = 1;
+  int rc = real(info);
+  t->inside = 0;
+  if (t->depth) t->depth--;
+  if (!t->depth && t->prof_group) falcon_profile_group_end(t, false);
+  if (!t->depth && t->pending) falcon_comm_settle(t);
+  return rc;
+}

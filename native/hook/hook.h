@@ -1,0 +1,141 @@
+/*
+ * Inside of libfalcon_hook.so: the state of this process, and what the parts
+ * ask of each other.
+ *
+ * Threads: training threads run the wrappers (calls.c, comm.c, group.c,
+ * job.c); one side thread (side.c) beats, calibrates and polls events. Each
+ * ring has one writer, the thread that owns it. Registration of communicators
+ * takes a lock; recording a call never does.
+ *
+ * The rule of every failure path: behave as if the hook were absent.
+ */
+#ifndef FALCON_HOOK_H
+#define FALCON_HOOK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../include/falcon_shm.h"
+#include "api.h"
+#include "nccl_abi.h"
+
+#define FALCON_EXPORT __attribute__((visibility("default")))
+#define FALCON_COLD __attribute__((cold, noinline))
+#define FALCON_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define FALCON_BEAT_NS 100000000ull        /* between heartbeats */
+#define FALCON_BEAT_PROFILE_NS 10000000ull /* while a profile window is open */
+#define FALCON_DRAIN_NS 2000000000ull      /* after a window, for calls still on the device */
+
+enum falcon_life { LIFE_INERT = 0, LIFE_ACTIVE = 1, LIFE_OFF = 2 /* for good: refused, failed or forked */ };
+
+typedef struct falcon_state {
+  _Atomic uint32_t life;
+  uint32_t clock;            /* enum falcon_clock */
+  _Atomic uint32_t step;     /* iteration for the records */
+  _Atomic uint32_t coverage; /* private copy, so that the hot path only reads */
+  _Atomic uint64_t profile;  /* 0, or window id + 1 in the upper half | 1: calls are to be timed */
+  falcon_header *header;
+  falcon_control *control;
+  falcon_comm *comms;
+  falcon_timing *timings;
+  char *rings;
+  uint64_t load_ticks, load_mono_ns, load_unix_ns;
+  char path[1024];
+  char self[1024];           /* this library's path as loaded */
+} falcon_state;
+
+extern falcon_state falcon_hook __attribute__((visibility("hidden")));
+
+/* State of one calling thread. */
+typedef struct falcon_tls {
+  falcon_ring *ring;
+  falcon_record *slots;
+  uint64_t head;
+  uint32_t inside;     /* in a call of NCCL: what NCCL calls itself is not recorded */
+  uint32_t depth;      /* ncclGroupStart nesting */
+  uint32_t ring_index;
+  uint32_t misses;     /* calls without a ring */
+  uint32_t exiting;
+  uint32_t pending;    /* communicators created in the open group */
+  uint32_t prof_group; /* entries of the open group waiting in the profile queue */
+} falcon_tls;
+
+extern __thread falcon_tls falcon_thread __attribute__((visibility("hidden"), tls_model("initial-exec")));
+
+/* What one wrapper carries from enter to exit. */
+typedef struct falcon_span {
+  uint64_t enter, ordinal;
+  uint32_t comm;
+  uint32_t flags;
+  int32_t timed; /* entry in the profile queue, -1 = none */
+} falcon_span;
+
+/* resolve.c */
+extern _Atomic(void *) falcon_real[FN_COUNT] __attribute__((visibility("hidden")));
+void *falcon_resolve(int fn);              /* the real function, NULL where NCCL has none */
+void *falcon_symbol(void *handle, const char *name); /* the real dlsym */
+void *falcon_cuda(const char *name);
+bool falcon_nccl_mapped(void);
+int falcon_fn_index(const char *name);     /* of a hooked name, else -1 */
+bool falcon_is_mine(void *p);
+
+static inline void *falcon_fn(int fn) {
+  void *p = atomic_load_explicit(&falcon_real[fn], memory_order_acquire);
+  return FALCON_UNLIKELY(!p) ? falcon_resolve(fn) : p;
+}
+
+/* The real function of this name as a local variable `real`, or return. */
+#define FALCON_REAL(name, params) \
+  int(*real) params = (int(*) params)falcon_fn(FN_##name); \
+  if (FALCON_UNLIKELY(!real)) return NCCL_INVALID_USAGE
+
+/* shm.c */
+bool falcon_activate(void);                /* first use: create the file, start the side thread */
+void falcon_retire(void);                  /* remove the file */
+void falcon_strip_preload(void);           /* env.c */
+
+static inline bool falcon_active(void) {
+  return atomic_load_explicit(&falcon_hook.life, memory_order_acquire) == LIFE_ACTIVE;
+}
+
+FALCON_COLD void falcon_cover_slow(uint32_t bits);
+static inline void falcon_cover(uint32_t bits) {
+  if (FALCON_UNLIKELY((atomic_load_explicit(&falcon_hook.coverage, memory_order_relaxed) & bits) != bits)) falcon_cover_slow(bits);
+}
+
+/* ring.c */
+bool falcon_ring_claim(falcon_tls *t);
+void falcon_ring_setup(void);
+
+/* table.c: the communicators */
+typedef struct falcon_comm_spec {
+  void *handle;
+  uint64_t id, parent;
+  int size, rank; /* -1: ask NCCL */
+  const nccl_config *config;
+} falcon_comm_spec;
+uint32_t falcon_comm_add(const falcon_comm_spec *spec);
+uint32_t falcon_comm_slow(void *handle);   /* a handle the hot path did not find */
+uint32_t falcon_comm_find(void *handle);
+void falcon_comm_query(uint32_t slot, void *handle);
+void falcon_comm_end(void *handle, uint32_t state, bool forget);
+uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id);
+uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
+#define FALCON_FNV_START 14695981039346656037ull
+int falcon_comm_device(uint32_t slot);
+
+/* comm.c */
+void falcon_comm_settle(falcon_tls *t);    /* communicators created in a group, after its end */
+
+/* profile.c */
+FALCON_COLD void falcon_profile_begin(falcon_tls *t, falcon_span *s, void *stream);
+FALCON_COLD void falcon_profile_end(falcon_tls *t, falcon_span *s, const falcon_record *r, bool ok);
+FALCON_COLD void falcon_profile_group_end(falcon_tls *t, bool launched);
+bool falcon_profile_tick(uint64_t now_ns); /* side thread; true while a window needs it */
+
+/* side.c */
+bool falcon_side_start(void);
+
+#endif

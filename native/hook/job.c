@@ -1,0 +1,118 @@
+/*
+ * The job adapter: step marks out, orders in. Called from one thread of the
+ * framework; nothing here waits. Orders are copied out of the mailbox when they
+ * are first seen, so that a rank still holds what it voted for.
+ */
+#include "clock.h"
+#include "ring.h"
+
+#include <string.h>
+
+#include "../include/falcon_job.h"
+
+#define MARKS 64u
+#define READ_TRIES 8
+
+typedef uint64_t __attribute__((may_alias)) word;
+
+static falcon_shm_order held[FALCON_ORDER_SLOTS];
+static uint64_t newest_seen;
+
+_Static_assert(FALCON_JOB_VALUES_MAX == FALCON_ORDER_VALUES, "an order fits");
+
+static falcon_control *adapter(void) {
+  if (!falcon_activate()) return NULL;
+  falcon_cover(FALCON_COV_ADAPTER);
+  return falcon_hook.control;
+}
+
+FALCON_EXPORT void falcon_job_describe(int tp, int dp, int pp, int micro_batches) {
+  falcon_control *c = adapter();
+  if (!c) return;
+  __atomic_store_n(&c->tp, tp, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->dp, dp, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->pp, pp, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->micro_batches, (uint32_t)(micro_batches > 0 ? micro_batches : 0), __ATOMIC_RELAXED);
+  __atomic_fetch_add(&c->describe_seq, 1, __ATOMIC_RELEASE);
+}
+
+FALCON_EXPORT void falcon_job_begin_iteration(int64_t i) {
+  falcon_control *c = adapter();
+  if (!c) return;
+  uint64_t now = falcon_mono_ns(), k = __atomic_load_n(&c->iterations_done, __ATOMIC_RELAXED);
+  uint64_t *seq = &c->marks[k % MARKS].seq;
+  __atomic_store_n(seq, 0, __ATOMIC_RELAXED);
+  falcon_store_fence();
+  c->marks[k % MARKS].iteration = i;
+  c->marks[k % MARKS].start_ns = now;
+  c->marks[k % MARKS].paused_ns = __atomic_load_n(&c->paused_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(seq, k + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&c->iterations_done, k + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&c->iteration_start_ns, now, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->step_tag, i, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->iteration, i, __ATOMIC_RELEASE);
+  atomic_store_explicit(&falcon_hook.step, (uint32_t)i, memory_order_relaxed);
+}
+
+static void tag(int64_t step) {
+  falcon_control *c = adapter();
+  if (c) __atomic_store_n(&c->step_tag, step, __ATOMIC_RELEASE);
+}
+
+FALCON_EXPORT void falcon_job_begin_optimizer(int64_t i) {
+  (void)i;
+  tag(-1);
+}
+
+FALCON_EXPORT void falcon_job_end_optimizer(int64_t next) { tag(next); }
+
+/* Seqlock read of one mailbox slot; false when it is being written or absurd. */
+static bool read_order(const falcon_shm_order *from, falcon_shm_order *to) {
+  for (int i = 0; i < READ_TRIES; i++) {
+    uint64_t before = __atomic_load_n(&from->seq, __ATOMIC_ACQUIRE);
+    if (before & 1) continue;
+    for (size_t w = 0; w < sizeof *to / sizeof(uint64_t); w++)
+      ((word *)to)[w] = __atomic_load_n(&((const word *)from)[w], __ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&from->seq, __ATOMIC_RELAXED) == before) return to->id && to->n <= FALCON_ORDER_VALUES;
+  }
+  return false;
+}
+
+/* Everything in the mailbox that is newer than what this rank holds in its place. */
+static void collect(falcon_control *c) {
+  static falcon_shm_order order;
+  for (uint32_t i = 0; i < FALCON_ORDER_SLOTS; i++)
+    if (read_order(&c->orders[i], &order) && order.id % FALCON_ORDER_SLOTS == i && order.id > held[i].id) held[i] = order;
+}
+
+FALCON_EXPORT uint64_t falcon_job_poll(int64_t i) {
+  (void)i;
+  falcon_control *c = adapter();
+  if (!c) return 0;
+  uint64_t newest = __atomic_load_n(&c->newest_order, __ATOMIC_ACQUIRE);
+  if (newest <= newest_seen) return newest_seen;
+  collect(c);
+  if (held[newest % FALCON_ORDER_SLOTS].id == newest) newest_seen = newest;
+  return newest_seen;
+}
+
+FALCON_EXPORT int falcon_job_fetch(uint64_t id, falcon_job_order *out) {
+  falcon_control *c = adapter();
+  const falcon_shm_order *o = &held[id % FALCON_ORDER_SLOTS];
+  if (!c || !out || !id) return -1;
+  if (o->id != id) collect(c);
+  if (o->id != id) return -1;
+  *out = (falcon_job_order){.id = o->id, .epoch = o->epoch, .kind = o->kind, .n = o->n};
+  memcpy(out->values, o->values, o->n * sizeof *o->values);
+  return 0;
+}
+
+FALCON_EXPORT void falcon_job_ack(uint64_t id, int64_t i, int32_t status) {
+  falcon_control *c = adapter();
+  if (!c) return;
+  __atomic_store_n(&c->committed_iteration, i, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->committed_status, status, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->committed_order, id, __ATOMIC_RELEASE);
+}
+
+FALCON_EXPORT void falcon_job_finish(void) { falcon_retire(); }

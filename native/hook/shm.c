@@ -1,0 +1,189 @@
+/*
+ * Life of the hook in this process: inert until the first communicator (or the
+ * first word of the job adapter), then one shared-memory file until the normal
+ * end. A crash leaves the file for the agent to find.
+ */
+#include "clock.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RATE_BASE_NS 1000000ull /* the first conversion rate is taken over at least so long */
+
+_Static_assert(sizeof(falcon_record) == 64, "one cache line");
+_Static_assert(sizeof(falcon_comm) == 192, "three cache lines");
+_Static_assert(sizeof(falcon_timing) == 64, "one cache line");
+
+falcon_state falcon_hook;
+
+static pthread_mutex_t activation = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t page_up(uint64_t n) { return (n + FALCON_PAGE - 1) / FALCON_PAGE * FALCON_PAGE; }
+
+static void offsets(falcon_header *h) {
+  h->version = FALCON_SHM_VERSION;
+  h->header_bytes = sizeof(falcon_header);
+  h->rings = FALCON_RINGS_MAX;
+  h->ring_slots = FALCON_RING_SLOTS;
+  h->comms = FALCON_COMMS_MAX;
+  h->timing_slots = FALCON_TIMING_SLOTS;
+  h->order_slots = FALCON_ORDER_SLOTS;
+  h->control_offset = page_up(sizeof(falcon_header));
+  h->comms_offset = h->control_offset + page_up(sizeof(falcon_control));
+  h->timings_offset = h->comms_offset + page_up(FALCON_COMMS_MAX * sizeof(falcon_comm));
+  h->rings_offset = h->timings_offset + page_up(FALCON_TIMING_SLOTS * sizeof(falcon_timing));
+  h->ring_stride = FALCON_PAGE + FALCON_RING_SLOTS * sizeof(falcon_record);
+  h->file_bytes = h->rings_offset + FALCON_RINGS_MAX * h->ring_stride;
+}
+
+static int32_t env_int(const char *name) {
+  const char *s = getenv(name);
+  char *end = NULL;
+  long v = s && *s ? strtol(s, &end, 10) : -1;
+  return end && !*end && v >= 0 && v < INT32_MAX ? (int32_t)v : -1;
+}
+
+/* Letters, digits, '.', '_' and '-' stay; all else becomes '_'. */
+static void clean_name(char *out, size_t size, const char *in) {
+  size_t i = 0;
+  for (; in && in[i] && i + 1 < size; i++) {
+    char c = in[i];
+    bool fine = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    out[i] = fine ? c : '_';
+  }
+  out[i] = 0;
+}
+
+static void identity(falcon_header *h) {
+  const char *job = getenv("FALCON_JOB");
+  clean_name(h->job, sizeof h->job, job && *job ? job : "job");
+  clean_name(h->device, sizeof h->device, getenv("FALCON_DEVICE"));
+  h->pid = (uint32_t)getpid();
+  h->rank = env_int("RANK");
+  h->world = env_int("WORLD_SIZE");
+  h->local_rank = env_int("LOCAL_RANK");
+}
+
+static void clocks(falcon_header *h) {
+  h->clock = falcon_hook.clock;
+  h->start_ticks = falcon_hook.load_ticks;
+  h->start_mono_ns = falcon_hook.load_mono_ns;
+  h->start_unix_ns = falcon_hook.load_unix_ns;
+  while (falcon_mono_ns() < h->start_mono_ns + RATE_BASE_NS) usleep(200);
+  falcon_clock_pair(&h->calib_ticks, &h->calib_mono_ns);
+}
+
+/* A file of this name is left from a dead process that had our pid: replace it. */
+static int create_file(const char *path) {
+  int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  int fd = open(path, flags, 0600);
+  if (fd >= 0 || errno != EEXIST || unlink(path)) return fd;
+  return open(path, flags, 0600);
+}
+
+/* All pages are allocated at once: a full tmpfs is an error here, not a SIGBUS
+ * in a training thread later. */
+static void *map_file(const char *path, uint64_t bytes) {
+  int fd = create_file(path);
+  if (fd < 0) return NULL;
+  void *p = MAP_FAILED;
+  if (!posix_fallocate(fd, 0, (off_t)bytes)) p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (p != MAP_FAILED) return p;
+  unlink(path);
+  return NULL;
+}
+
+static void publish(char *base, const falcon_header *h) {
+  falcon_hook.header = (falcon_header *)base;
+  falcon_hook.control = (falcon_control *)(base + h->control_offset);
+  falcon_hook.comms = (falcon_comm *)(base + h->comms_offset);
+  falcon_hook.timings = (falcon_timing *)(base + h->timings_offset);
+  falcon_hook.rings = base + h->rings_offset;
+  falcon_hook.control->iteration = -1;
+  falcon_hook.control->step_tag = -1;
+  falcon_hook.control->committed_iteration = -1;
+  falcon_hook.control->heartbeat_ns = falcon_mono_ns();
+  memcpy(falcon_hook.header, h, sizeof *h);
+  __atomic_store_n(&falcon_hook.header->magic, FALCON_SHM_MAGIC, __ATOMIC_RELEASE);
+}
+
+static bool create(void) {
+  falcon_header h = {0};
+  offsets(&h);
+  identity(&h);
+  clocks(&h);
+  const char *dir = getenv("FALCON_SHM_DIR");
+  int n = snprintf(falcon_hook.path, sizeof falcon_hook.path, "%s/falcon.%s.%u", dir && *dir ? dir : "/dev/shm", h.job, h.pid);
+  if (n < 0 || (size_t)n >= sizeof falcon_hook.path) return false;
+  char *base = map_file(falcon_hook.path, h.file_bytes);
+  if (!base) return false;
+  publish(base, &h);
+  return true;
+}
+
+static void start(void) {
+  atomic_store(&falcon_hook.step, 0xffffffffu);
+  bool ok = create();
+  if (ok && !falcon_side_start()) {
+    unlink(falcon_hook.path);
+    ok = false;
+  }
+  if (ok) falcon_strip_preload();
+  atomic_store_explicit(&falcon_hook.life, ok ? LIFE_ACTIVE : LIFE_OFF, memory_order_release);
+}
+
+FALCON_COLD bool falcon_activate(void) {
+  if (falcon_active()) return true;
+  int saved = errno;
+  pthread_mutex_lock(&activation);
+  if (atomic_load(&falcon_hook.life) == LIFE_INERT) start();
+  pthread_mutex_unlock(&activation);
+  errno = saved;
+  return falcon_active();
+}
+
+/* Only the process that made the file removes it: a forked child is LIFE_OFF. */
+void falcon_retire(void) {
+  if (falcon_active()) unlink(falcon_hook.path);
+}
+
+FALCON_COLD void falcon_cover_slow(uint32_t bits) {
+  uint32_t all = atomic_fetch_or(&falcon_hook.coverage, bits) | bits;
+  if (falcon_active()) __atomic_fetch_or(&falcon_hook.control->coverage, all, __ATOMIC_RELAXED);
+}
+
+/* A forked child shares the mapping but must not write into its parent's
+ * rings. Where the parent was inert the child may become a rank of its own. */
+static void forked(void) {
+  uint32_t life = LIFE_ACTIVE;
+  atomic_compare_exchange_strong(&falcon_hook.life, &life, LIFE_OFF);
+  atomic_store(&falcon_hook.profile, 0);
+  falcon_thread.ring = NULL;
+  falcon_thread.prof_group = 0;
+}
+
+__attribute__((constructor)) static void load(void) {
+  Dl_info me;
+  if (dladdr((void *)falcon_activate, &me) && me.dli_fname && strlen(me.dli_fname) < sizeof falcon_hook.self)
+    strcpy(falcon_hook.self, me.dli_fname);
+  const char *off = getenv("FALCON_HOOK");
+  if (off && !strcmp(off, "off")) atomic_store(&falcon_hook.life, LIFE_OFF);
+  falcon_hook.clock = falcon_clock_pick();
+  struct timespec real;
+  clock_gettime(CLOCK_REALTIME, &real);
+  falcon_clock_pair(&falcon_hook.load_ticks, &falcon_hook.load_mono_ns);
+  falcon_hook.load_unix_ns = (uint64_t)real.tv_sec * 1000000000ull + (uint64_t)real.tv_nsec;
+  falcon_ring_setup();
+  pthread_atfork(NULL, NULL, forked);
+}
+
+__attribute__((destructor)) static void unload(void) { falcon_retire(); }

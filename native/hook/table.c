@@ -1,0 +1,200 @@
+/*
+ * The communicator table, and the way from a handle to its slot: open
+ * addressing, read without a lock on the hot path, written under one.
+ */
+#include "hook.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define INDEX_SLOTS 1024u /* power of two, 4 x the communicators */
+#define TOMBSTONE ((uintptr_t)1)
+#define QUERY_TRIES 64    /* a nonblocking communicator answers only once it is ready */
+
+typedef struct { _Atomic uintptr_t handle; _Atomic uint32_t slot; } index_entry;
+typedef struct { uint32_t children; _Atomic uint32_t to_query; } comm_private;
+
+static index_entry entries[INDEX_SLOTS];
+static comm_private privates[FALCON_COMMS_MAX];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t next_slot;
+
+uint64_t falcon_fnv(uint64_t h, const void *p, size_t n) {
+  const unsigned char *b = p;
+  for (size_t i = 0; i < n; i++) h = (h ^ b[i]) * 1099511628211ull;
+  return h;
+}
+
+static inline uint32_t home(uintptr_t h) {
+  return (uint32_t)((h * 0x9e3779b97f4a7c15ull) >> 54) & (INDEX_SLOTS - 1);
+}
+
+static index_entry *find(uintptr_t h) {
+  for (uint32_t i = 0, at = home(h); i < INDEX_SLOTS; i++, at = (at + 1) & (INDEX_SLOTS - 1)) {
+    uintptr_t key = atomic_load_explicit(&entries[at].handle, memory_order_acquire);
+    if (key == h) return &entries[at];
+    if (!key) return NULL;
+  }
+  return NULL;
+}
+
+uint32_t falcon_comm_find(void *handle) {
+  index_entry *e = find((uintptr_t)handle);
+  if (FALCON_UNLIKELY(!e)) return falcon_comm_slow(handle);
+  uint32_t slot = atomic_load_explicit(&e->slot, memory_order_relaxed);
+  if (FALCON_UNLIKELY(slot != FALCON_COMM_NONE && atomic_load_explicit(&privates[slot].to_query, memory_order_relaxed)))
+    falcon_comm_query(slot, handle);
+  return slot;
+}
+
+/* Under the lock. Tombstones at the end of a chain become empty again, so that
+ * a long life of many communicators does not fill the table with them. */
+static void index_remove(uintptr_t h) {
+  index_entry *e = find(h);
+  if (!e) return;
+  atomic_store_explicit(&e->handle, TOMBSTONE, memory_order_release);
+  uint32_t at = (uint32_t)(e - entries);
+  if (atomic_load(&entries[(at + 1) & (INDEX_SLOTS - 1)].handle)) return;
+  while (atomic_load(&entries[at].handle) == TOMBSTONE) {
+    atomic_store_explicit(&entries[at].handle, 0, memory_order_release);
+    at = (at - 1) & (INDEX_SLOTS - 1);
+  }
+}
+
+/* Under the lock. */
+static void index_put(uintptr_t h, uint32_t slot) {
+  index_remove(h);
+  for (uint32_t i = 0, at = home(h); i < INDEX_SLOTS; i++, at = (at + 1) & (INDEX_SLOTS - 1)) {
+    uintptr_t key = atomic_load(&entries[at].handle);
+    if (key && key != TOMBSTONE) continue;
+    atomic_store_explicit(&entries[at].slot, slot, memory_order_relaxed);
+    atomic_store_explicit(&entries[at].handle, h, memory_order_release);
+    return;
+  }
+}
+
+/* Under the lock: a slot never used, else the next one whose communicator is gone. */
+static uint32_t take_slot(void) {
+  for (uint32_t i = 0; i < FALCON_COMMS_MAX; i++) {
+    uint32_t at = (next_slot + i) % FALCON_COMMS_MAX;
+    if (falcon_hook.comms[at].state == FALCON_COMM_LIVE) continue;
+    next_slot = at + 1;
+    return at;
+  }
+  return FALCON_COMM_NONE;
+}
+
+static void write_begin(falcon_comm *c) {
+  __atomic_fetch_add(&c->seq, 1, __ATOMIC_ACQ_REL);
+}
+
+static void write_end(falcon_comm *c) { __atomic_fetch_add(&c->seq, 1, __ATOMIC_RELEASE); }
+
+static void copy_name(char *out, const nccl_config *config) {
+  const char *name = NULL;
+  if (config && config->size >= sizeof *config && config->magic == NCCL_CONFIG_MAGIC) name = config->commName;
+  for (size_t i = 0; i < FALCON_NAME_BYTES; i++) {
+    char c = name && i + 1 < FALCON_NAME_BYTES ? name[i] : 0;
+    out[i] = c && (c < ' ' || c == 127) ? '?' : c;
+    if (!c) name = NULL;
+  }
+}
+
+static void fill(falcon_comm *c, const falcon_comm_spec *s) {
+  write_begin(c);
+  c->id = s->id;
+  c->handle = (uint64_t)(uintptr_t)s->handle;
+  __atomic_store_n(&c->calls, 0, __ATOMIC_RELAXED);
+  c->generation++;
+  c->state = FALCON_COMM_LIVE;
+  c->size = s->size;
+  c->rank = s->rank;
+  c->device = -1;
+  c->parent = s->parent;
+  copy_name(c->name, s->config);
+  write_end(c);
+}
+
+uint32_t falcon_comm_add(const falcon_comm_spec *spec) {
+  pthread_mutex_lock(&lock);
+  uint32_t slot = take_slot();
+  if (slot != FALCON_COMM_NONE) {
+    fill(&falcon_hook.comms[slot], spec);
+    privates[slot].children = 0;
+    atomic_store(&privates[slot].to_query, QUERY_TRIES);
+  }
+  index_put((uintptr_t)spec->handle, slot);
+  pthread_mutex_unlock(&lock);
+  if (slot != FALCON_COMM_NONE) falcon_comm_query(slot, spec->handle);
+  return slot;
+}
+
+/* Size, rank and device from NCCL. Asked on the caller's thread at creation,
+ * and again at the next calls while NCCL says that it is not ready. */
+FALCON_COLD void falcon_comm_query(uint32_t slot, void *handle) {
+  int (*count)(void *, int *) = (int (*)(void *, int *))falcon_fn(FN_ncclCommCount);
+  int (*user)(void *, int *) = (int (*)(void *, int *))falcon_fn(FN_ncclCommUserRank);
+  int (*device)(void *, int *) = (int (*)(void *, int *))falcon_fn(FN_ncclCommCuDevice);
+  int n = -1, r = -1, d = -1;
+  bool ready = count && user && !count(handle, &n) && !user(handle, &r);
+  if (ready && device && device(handle, &d)) d = -1;
+  pthread_mutex_lock(&lock);
+  uint32_t left = atomic_load(&privates[slot].to_query);
+  atomic_store(&privates[slot].to_query, ready || !left ? 0 : left - 1);
+  falcon_comm *c = &falcon_hook.comms[slot];
+  if (ready && c->handle == (uint64_t)(uintptr_t)handle) {
+    write_begin(c);
+    c->size = n;
+    c->rank = r;
+    c->device = d;
+    write_end(c);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+int falcon_comm_device(uint32_t slot) {
+  pthread_mutex_lock(&lock);
+  int d = slot < FALCON_COMMS_MAX ? falcon_hook.comms[slot].device : -1;
+  pthread_mutex_unlock(&lock);
+  return d;
+}
+
+/* A communicator made out of our sight: recorded with id 0, which means that
+ * it cannot be joined with other ranks. */
+FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
+  if ((uintptr_t)handle <= TOMBSTONE) return FALCON_COMM_NONE;
+  falcon_cover(FALCON_COV_UNHOOKED);
+  falcon_comm_spec spec = {.handle = handle, .size = -1, .rank = -1};
+  return falcon_comm_add(&spec);
+}
+
+void falcon_comm_end(void *handle, uint32_t state, bool forget) {
+  if ((uintptr_t)handle <= TOMBSTONE) return;
+  pthread_mutex_lock(&lock);
+  index_entry *e = find((uintptr_t)handle);
+  uint32_t slot = e ? atomic_load(&e->slot) : FALCON_COMM_NONE;
+  if (slot != FALCON_COMM_NONE && falcon_hook.comms[slot].state == FALCON_COMM_LIVE) {
+    falcon_comm *c = &falcon_hook.comms[slot];
+    write_begin(c);
+    c->state = state;
+    write_end(c);
+  }
+  if (e && forget) index_remove((uintptr_t)handle);
+  pthread_mutex_unlock(&lock);
+}
+
+/* Splits are collective over the parent, so (parent, how many it had, color)
+ * is the same on all its ranks and differs between children. */
+uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id) {
+  uint32_t slot = falcon_comm_find(parent), ordinal = 0;
+  *parent_id = 0;
+  if (slot != FALCON_COMM_NONE) {
+    pthread_mutex_lock(&lock);
+    *parent_id = falcon_hook.comms[slot].id;
+    ordinal = privates[slot].children++;
+    pthread_mutex_unlock(&lock);
+  }
+  uint64_t h = falcon_fnv(FALCON_FNV_START, parent_id, sizeof *parent_id);
+  h = falcon_fnv(h, &ordinal, sizeof ordinal);
+  return falcon_fnv(h, &color, sizeof color);
+}

@@ -1,0 +1,55 @@
+/* A libnccl.so.2 that communicates nothing: it hands out communicators (the
+ * last one destroyed is the next one handed out, as a heap does) and counts
+ * what reached it. ncclBcast goes through the public ncclBroadcast, as NCCL's
+ * does. FAKE_ASYNC makes communicators answer "in progress" at first. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../nccl_abi.h"
+
+#define API __attribute__((visibility("default")))
+
+typedef struct { int n, rank, device, not_ready; } fake_comm;
+typedef struct { int colls, p2p, groups, inits; } fake_counts;
+API fake_counts fake_nccl_counts;
+
+API int ncclGroupStart(void);
+API int ncclGroupEnd(void);
+static _Thread_local int depth;
+
+static fake_comm *make(int n, int rank) {
+  fake_comm *c = malloc(sizeof *c);
+  c->n = n;
+  c->rank = rank;
+  c->device = 3;
+  c->not_ready = getenv("FAKE_ASYNC") ? 2 : 0;
+  __atomic_fetch_add(&fake_nccl_counts.inits, 1, __ATOMIC_RELAXED);
+  return c;
+}
+
+static int coll(void) { __atomic_fetch_add(&fake_nccl_counts.colls, 1, __ATOMIC_RELAXED); return 0; }
+static int p2p(void) { __atomic_fetch_add(&fake_nccl_counts.p2p, 1, __ATOMIC_RELAXED); return 0; }
+
+API int ncclCommCount(void *c, int *n) { fake_comm *f = c; if (f->not_ready && f->not_ready--) return 7; *n = f->n; return 0; }
+API int ncclCommUserRank(void *c, int *r) { *r = ((fake_comm *)c)->rank; return 0; }
+API int ncclCommCuDevice(void *c, int *d) { *d = ((fake_comm *)c)->device; return 0; }
+
+API int ncclCommInitRank(void **c, int n, nccl_unique_id id, int rank) { (void)id; *c = make(n, rank); return 0; }
+API int ncclCommInitRankConfig(void **c, int n, nccl_unique_id id, int rank, void *cfg) { (void)cfg; return ncclCommInitRank(c, n, id, rank) ? 1 : getenv("FAKE_ASYNC") ? 7 : 0; }
+API int ncclCommInitAll(void **c, int n, const int *d) { (void)d; for (int i = 0; i < n; i++) c[i] = make(n, i); return 0; }
+API int ncclCommInitRankScalable(void **c, int n, int rank, int k, nccl_unique_id *ids, void *cfg) { (void)k; (void)ids; (void)cfg; *c = make(n, rank); return 0; }
+API int ncclCommSplit(void *p, int color, int key, void **c, void *cfg) { (void)key; (void)cfg; *c = color < 0 ? NULL : make(((fake_comm *)p)->n / 2, ((fake_comm *)p)->rank / 2); return 0; }
+API int ncclCommDestroy(void *c) { free(c); return 0; }
+API int ncclCommAbort(void *c) { free(c); return 0; }
+API int ncclCommFinalize(void *c) { (void)c; return 0; }
+
+API int ncclGroupStart(void) { depth++; return 0; }
+API int ncclGroupEnd(void) { depth--; __atomic_fetch_add(&fake_nccl_counts.groups, 1, __ATOMIC_RELAXED); return 0; }
+
+API int ncclAllReduce(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)t; (void)o; (void)c; (void)st; coll(); return n == 666 ? 2 : 0; }
+API int ncclAllGather(const void *s, void *r, size_t n, int t, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)c; (void)st; return coll(); }
+API int ncclReduceScatter(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)o; (void)c; (void)st; return coll(); }
+API int ncclBroadcast(const void *s, void *r, size_t n, int t, int root, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)root; (void)c; (void)st; return coll(); }
+API int ncclBcast(void *b, size_t n, int t, int root, void *c, void *st) { return ncclBroadcast(b, b, n, t, root, c, st); }
+API int ncclSend(const void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; (void)st; return p2p(); }
+API int ncclRecv(void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; (void)st; return p2p(); }

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Runs the hook's tests: run.sh DIR LIB [PRELOAD-FIRST]. Each case is a process
+# of its own, with the hook preloaded and a directory of its own for the files.
+set -eu
+dir=$(cd "$1" && pwd)
+hook=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
+first=${3:-}
+shm=$(mktemp -d)
+trap 'rm -rf "$shm"' EXIT
+fail=0
+run() { # run PROGRAM CASE
+  if env LD_LIBRARY_PATH="$dir" LD_PRELOAD="${first:+$first:}$hook" FALCON_SHM_DIR="$shm" FALCON_JOB=t \
+    FALCON_DEVICE=n1.g0 RANK=2 WORLD_SIZE=8 TEST_DIR="$dir" TEST_HOOK="$hook" timeout 120 "$dir/$1" "$2"; then
+    echo "ok   $1 $2"
+  else
+    echo "FAIL $1 $2"; fail=1
+  fi
+}
+for p in t_linked t_open t_profile; do
+  [ -x "$dir/$p" ] || continue
+  for c in $(LD_LIBRARY_PATH="$dir" "$dir/$p"); do run $p "$c"; done
+done
+left=$(ls "$shm" | grep -v -e '\.crash' || true)
+if [ -n "$left" ]; then echo "FAIL files left behind: $left"; fail=1; fi
+exit $fail

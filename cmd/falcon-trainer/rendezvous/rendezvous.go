@@ -29,11 +29,15 @@ const pollEvery = 5 * time.Millisecond
 // Folder is the meeting place of one run.
 type Folder string
 
-// Publish writes the entry called name, readable by this user alone.
+// Publish writes the entry called name, readable by this user alone. The
+// folder is made when it is absent.
 func (f Folder) Publish(name string, data []byte) error {
+	if err := os.Mkdir(string(f), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("trainer: rendezvous folder: %w", err)
+	}
 	tmp, err := os.CreateTemp(string(f), "."+name+".*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("trainer: rendezvous folder %q can't be written; create it first: %w", string(f), err)
+		return fmt.Errorf("trainer: rendezvous folder can't be written: %w", err)
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }()
 	_, err = tmp.Write(data)

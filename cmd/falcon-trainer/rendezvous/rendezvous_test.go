@@ -53,8 +53,12 @@ func TestPublishRefusesAUsedFolder(t *testing.T) {
 	}
 }
 
-func TestPublishNamesAMissingFolder(t *testing.T) {
+func TestPublishMakesTheFolderButNotItsParents(t *testing.T) {
 	f := Folder(filepath.Join(t.TempDir(), "absent"))
+	if err := f.Publish("world", nil); err != nil {
+		t.Errorf("got %v", err)
+	}
+	f = Folder(filepath.Join(t.TempDir(), "absent", "too"))
 	if err := f.Publish("world", nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}

@@ -1,0 +1,109 @@
+// Package adapter is the trainer's side of falcon_job.h: it tells a preloaded
+// hook where the job stands and asks it for orders.
+//
+// The functions are looked up at run time, so that the trainer also runs
+// without the hook; each call is then empty and Poll answers 0. Nothing here
+// blocks, and it starts no goroutines. Calls belong to the training thread.
+package adapter
+
+/*
+#cgo CFLAGS: -D_GNU_SOURCE -I${SRCDIR}/../../../native/include
+#cgo LDFLAGS: -ldl
+#include "adapter.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/failslow/falcon"
+)
+
+// ErrGone says that an order is not, or no longer, in the mailbox.
+var ErrGone = errors.New("trainer: order is gone")
+
+// Statuses of Ack: 0 means applied, anything else refused on all ranks alike.
+const (
+	Applied       int32 = 0
+	RefusedStale  int32 = 1 // made for an earlier job epoch
+	RefusedValues int32 = 2 // can't be a split of the global batch
+	RefusedKind   int32 = 3 // this trainer can't do it
+	RefusedGone   int32 = 4 // some rank no longer held the voted order
+)
+
+// Hook is the adapter of one rank.
+type Hook struct {
+	marks bool
+}
+
+// Find looks the hook up. With marks off the iterations are not marked, and
+// the agent must infer them from the calls.
+func Find(marks bool) Hook {
+	C.trainer_job_find()
+	return Hook{marks: marks}
+}
+
+// Present says whether a hook answers.
+func (h Hook) Present() bool { return C.trainer_job_present() != 0 }
+
+// Describe declares the layout and the micro-batches per iteration of this rank.
+func (h Hook) Describe(l falcon.Layout, microBatches int) {
+	C.trainer_job_describe(C.int(l.TP), C.int(l.DP), C.int(l.PP), C.int(microBatches))
+}
+
+// BeginIteration marks the start of iteration i.
+func (h Hook) BeginIteration(i int64) {
+	if h.marks {
+		C.trainer_job_begin_iteration(C.int64_t(i))
+	}
+}
+
+// BeginOptimizer marks that all ranks have finished the gradients of i: a
+// world-wide reduction has been read by the host.
+func (h Hook) BeginOptimizer(i int64) {
+	if h.marks {
+		C.trainer_job_begin_optimizer(C.int64_t(i))
+	}
+}
+
+// EndOptimizer marks that the update is done on the device; next is i+1.
+func (h Hook) EndOptimizer(next int64) {
+	if h.marks {
+		C.trainer_job_end_optimizer(C.int64_t(next))
+	}
+}
+
+// Poll is the id of the newest order that this rank has prepared, 0 for none.
+func (h Hook) Poll(i int64) uint64 { return uint64(C.trainer_job_poll(C.int64_t(i))) }
+
+// Fetch copies the order with this id out of the mailbox.
+func (h Hook) Fetch(id uint64) (falcon.Order, error) {
+	var raw C.falcon_job_order
+	if C.trainer_job_fetch(C.uint64_t(id), &raw) != 0 {
+		return falcon.Order{}, fmt.Errorf("%w: %d", ErrGone, id)
+	}
+	n := min(int(raw.n), C.FALCON_JOB_VALUES_MAX)
+	values := unsafe.Slice((*int32)(unsafe.Pointer(&raw.values[0])), n)
+	return falcon.Order{
+		Epoch: uint64(raw.epoch), ID: uint64(raw.id), Kind: kindName(uint32(raw.kind)),
+		MicroBatches: append([]int32(nil), values...),
+	}, nil
+}
+
+// kindName maps enum falcon_order_kind.
+func kindName(kind uint32) string {
+	switch kind {
+	case C.FALCON_ORDER_MICROBATCHES:
+		return falcon.OrderMicroBatches
+	case C.FALCON_ORDER_STOP:
+		return falcon.OrderStop
+	}
+	return fmt.Sprintf("kind %d", kind)
+}
+
+// Ack reports the voted order as holding from iteration i on, or refused.
+func (h Hook) Ack(id uint64, i int64, status int32) {
+	C.trainer_job_ack(C.uint64_t(id), C.int64_t(i), C.int32_t(status))
+}

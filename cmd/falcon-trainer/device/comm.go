@@ -1,0 +1,120 @@
+package device
+
+/*
+#include <stdlib.h>
+#include "kernels.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// UniqueIDBytes is the size of an NCCL unique id.
+const UniqueIDBytes = C.NCCL_UNIQUE_ID_BYTES
+
+func ncclErr(call string, code C.ncclResult_t) error {
+	if code == C.ncclSuccess {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s", ErrComm, call, C.GoString(C.ncclGetErrorString(code)))
+}
+
+func (q *Queue) nccl(call string, code C.ncclResult_t) { q.fail(ncclErr(call, code)) }
+
+// UniqueID makes the id that the members of a new communicator share.
+func UniqueID() ([]byte, error) {
+	var id C.ncclUniqueId
+	err := ncclErr("ncclGetUniqueId", C.ncclGetUniqueId(&id))
+	return C.GoBytes(unsafe.Pointer(&id), UniqueIDBytes), err
+}
+
+// Comm is an NCCL communicator. A nil Comm stands for a group of one, where
+// collectives change nothing.
+type Comm struct {
+	c    C.ncclComm_t
+	Name string
+	Size int
+}
+
+// Connect joins the communicator called name as rank of size; it blocks until
+// all members have come. id has UniqueIDBytes.
+func Connect(name string, id []byte, size, rank int) (*Comm, error) {
+	label := C.CString(name)
+	defer C.free(unsafe.Pointer(label))
+	c := &Comm{Name: name, Size: size}
+	code := C.trainer_comm_init(&c.c, C.int(size), unsafe.Pointer(unsafe.SliceData(id)), C.int(rank), label)
+	return c, ncclErr("ncclCommInitRankConfig "+name, code)
+}
+
+// AsyncError reports what went wrong on the communicator in the background.
+func (c *Comm) AsyncError() error {
+	var state C.ncclResult_t
+	if err := ncclErr("ncclCommGetAsyncError", C.ncclCommGetAsyncError(c.c, &state)); err != nil {
+		return err
+	}
+	if state == C.ncclInProgress {
+		return nil
+	}
+	return ncclErr(c.Name+" communicator", state)
+}
+
+// Abort breaks off whatever runs on the communicator, from any thread.
+func (c *Comm) Abort() { C.ncclCommAbort(c.c) }
+
+// Close destroys the communicator after its work is done.
+func (c *Comm) Close() error { return ncclErr("ncclCommDestroy", C.ncclCommDestroy(c.c)) }
+
+// Group issues the communication of issue as one operation.
+func (q *Queue) Group(issue func()) {
+	if q.err != nil {
+		return
+	}
+	q.nccl("ncclGroupStart", C.ncclGroupStart())
+	issue()
+	q.nccl("ncclGroupEnd", C.ncclGroupEnd())
+}
+
+// SumFloats replaces x by its sum over the group.
+func (q *Queue) SumFloats(c *Comm, x Floats) {
+	q.allReduce(c, x.p, x.n, C.ncclFloat32, C.ncclSum)
+}
+
+// SumDoubles replaces n float64 at m by their sums over the group.
+func (q *Queue) SumDoubles(c *Comm, m Memory, n int) {
+	q.allReduce(c, m.p, n, C.ncclFloat64, C.ncclSum)
+}
+
+// MinUint64 replaces n uint64 at m by their least over the group.
+func (q *Queue) MinUint64(c *Comm, m Memory, n int) {
+	q.allReduce(c, m.p, n, C.ncclUint64, C.ncclMin)
+}
+
+func (q *Queue) allReduce(c *Comm, p unsafe.Pointer, n int, t C.ncclDataType_t, op C.ncclRedOp_t) {
+	if c != nil && q.err == nil {
+		q.nccl("ncclAllReduce "+c.Name, C.ncclAllReduce(p, p, C.size_t(n), t, op, c.c, q.stream))
+	}
+}
+
+// GatherBytes fills dst with the src of every member, in the order of their
+// ranks; dst has Size times the bytes of src.
+func (q *Queue) GatherBytes(c *Comm, dst, src Memory) {
+	if c != nil && q.err == nil {
+		q.nccl("ncclAllGather "+c.Name, C.ncclAllGather(src.p, dst.p, C.size_t(src.bytes), C.ncclUint8, c.c, q.stream))
+	}
+}
+
+// Send enqueues x for rank peer of c.
+func (q *Queue) Send(c *Comm, x Floats, peer int) {
+	if q.err == nil {
+		q.nccl("ncclSend "+c.Name, C.ncclSend(x.p, C.size_t(x.n), C.ncclFloat32, C.int(peer), c.c, q.stream))
+	}
+}
+
+// Recv enqueues the arrival of x from rank peer of c.
+func (q *Queue) Recv(c *Comm, x Floats, peer int) {
+	if q.err == nil {
+		q.nccl("ncclRecv "+c.Name, C.ncclRecv(x.p, C.size_t(x.n), C.ncclFloat32, C.int(peer), c.c, q.stream))
+	}
+}

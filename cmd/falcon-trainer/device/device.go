@@ -1,0 +1,279 @@
+// Package device calls the CUDA runtime, cuBLAS and NCCL through their C
+// interfaces, linked dynamically as any framework links them, so that a
+// preloaded hook sees every call.
+//
+// A Queue is one compute stream: calls return when the work is enqueued, the
+// first error sticks and is returned by Sync. A Queue and its communicators
+// belong to one thread, which must be locked (NCCL's group state is per
+// thread); only Comm.Abort and Comm.AsyncError may come from another. It
+// starts no goroutines. The elementwise kernels are those of the emulated GPU
+// (native/lab): on real silicon they would be CUDA code.
+package device
+
+/*
+#cgo CFLAGS: -O3 -I${SRCDIR}/../../../native/lab/include
+#cgo LDFLAGS: -L${SRCDIR}/../../../bin/lib -l:libnccl.so.2 -l:libcublas.so.12 -l:libcudart.so.12 -lm -Wl,-rpath,$ORIGIN/lib
+#include "kernels.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/failslow/falcon/cmd/falcon-trainer/model"
+)
+
+// Errors of this package.
+var (
+	ErrDevice = errors.New("trainer: GPU call failed")
+	ErrComm   = errors.New("trainer: communication failed")
+)
+
+func cudaErr(call string, code C.cudaError_t) error {
+	if code == C.cudaSuccess {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s", ErrDevice, call, C.GoString(C.cudaGetErrorString(code)))
+}
+
+// Queue is one device's compute stream with its cuBLAS handle.
+type Queue struct {
+	stream C.cudaStream_t
+	blas   C.cublasHandle_t
+	err    error
+}
+
+// Open makes GPU index the calling thread's device and gives it a stream.
+func Open(index int) (*Queue, error) {
+	var q Queue
+	q.cuda("cudaSetDevice", C.cudaSetDevice(C.int(index)))
+	if q.err == nil {
+		q.cuda("cudaStreamCreateWithFlags", C.cudaStreamCreateWithFlags(&q.stream, C.cudaStreamNonBlocking))
+	}
+	if q.err == nil {
+		q.cublas("cublasCreate", C.cublasCreate(&q.blas))
+	}
+	if q.err == nil {
+		q.cublas("cublasSetStream", C.cublasSetStream(q.blas, q.stream))
+	}
+	return &q, q.err
+}
+
+func (q *Queue) cuda(call string, code C.cudaError_t) { q.fail(cudaErr(call, code)) }
+
+func (q *Queue) cublas(call string, code C.cublasStatus_t) {
+	if code != C.CUBLAS_STATUS_SUCCESS {
+		q.fail(fmt.Errorf("%w: %s: %s", ErrDevice, call, C.GoString(C.cublasGetStatusString(code))))
+	}
+}
+
+func (q *Queue) fail(err error) {
+	if q.err == nil {
+		q.err = err
+	}
+}
+
+// Sync waits until all enqueued work is done; it returns the first error of
+// the queue's life.
+func (q *Queue) Sync() error {
+	if q.err == nil {
+		q.cuda("cudaStreamSynchronize", C.cudaStreamSynchronize(q.stream))
+	}
+	return q.err
+}
+
+// Memory is a range of device memory in bytes. It lives as long as the
+// process.
+type Memory struct {
+	p     unsafe.Pointer
+	bytes int
+}
+
+// At is the part of m of n bytes from byte off on.
+func (m Memory) At(off, n int) Memory {
+	if off < 0 || n < 0 || off+n > m.bytes {
+		panic(fmt.Sprintf("device: range %d+%d beyond %d bytes", off, n, m.bytes))
+	}
+	return Memory{unsafe.Add(m.p, off), n}
+}
+
+// Floats is a range of device memory in float32 elements.
+type Floats struct {
+	p unsafe.Pointer
+	n int
+}
+
+const floatBytes = 4
+
+// Alloc reserves bytes of zeroed device memory.
+func (q *Queue) Alloc(bytes int) Memory {
+	m := Memory{bytes: bytes}
+	q.cuda("cudaMalloc", C.cudaMalloc(&m.p, C.size_t(max(bytes, 1))))
+	q.Zero(m)
+	return m
+}
+
+// AllocFloats reserves n zeroed elements.
+func (q *Queue) AllocFloats(n int) Floats { return Floats{q.Alloc(n * floatBytes).p, n} }
+
+// AllocHost reserves n zeroed elements of pinned host memory, for copies that
+// run while the host goes on. It lives as long as the process.
+func AllocHost[T any](q *Queue, n int) []T {
+	var zero T
+	var p unsafe.Pointer
+	q.cuda("cudaMallocHost", C.cudaMallocHost(&p, C.size_t(uintptr(max(n, 1))*unsafe.Sizeof(zero))))
+	if q.err != nil {
+		return make([]T, n)
+	}
+	h := unsafe.Slice((*T)(p), n)
+	clear(h)
+	return h
+}
+
+// At is the part of f of n elements from element off on.
+func (f Floats) At(off, n int) Floats {
+	if off < 0 || n < 0 || off+n > f.n {
+		panic(fmt.Sprintf("device: range %d+%d beyond %d elements", off, n, f.n))
+	}
+	return Floats{unsafe.Add(f.p, off*floatBytes), n}
+}
+
+// Memory is the same range in bytes.
+func (f Floats) Memory() Memory { return Memory{f.p, f.n * floatBytes} }
+
+func (f Floats) c() *C.float { return (*C.float)(f.p) }
+
+// Zero clears m.
+func (q *Queue) Zero(m Memory) {
+	if q.err == nil && m.bytes > 0 {
+		q.cuda("cudaMemsetAsync", C.cudaMemsetAsync(m.p, 0, C.size_t(m.bytes), q.stream))
+	}
+}
+
+// CopyIn enqueues a copy of pinned host memory to the device; h must stay
+// untouched until the next Sync.
+func CopyIn[T any](q *Queue, dst Memory, h []T) {
+	q.copy(dst.p, unsafe.Pointer(unsafe.SliceData(h)), sized(dst, h), C.cudaMemcpyHostToDevice)
+}
+
+// CopyOut enqueues a copy of device memory to pinned host memory; h may be
+// read after the next Sync.
+func CopyOut[T any](q *Queue, h []T, src Memory) {
+	q.copy(unsafe.Pointer(unsafe.SliceData(h)), src.p, sized(src, h), C.cudaMemcpyDeviceToHost)
+}
+
+// sized is the bytes of h, which must be those of m.
+func sized[T any](m Memory, h []T) int {
+	var zero T
+	bytes := len(h) * int(unsafe.Sizeof(zero))
+	if bytes != m.bytes {
+		panic(fmt.Sprintf("device: copy of %d bytes to or from %d", bytes, m.bytes))
+	}
+	return bytes
+}
+
+func (q *Queue) copy(dst, src unsafe.Pointer, bytes int, kind uint32) {
+	if q.err == nil {
+		q.cuda("cudaMemcpyAsync", C.cudaMemcpyAsync(dst, src, C.size_t(bytes), kind, q.stream))
+	}
+}
+
+// Matrix is a column-major view of device memory, transposed on reading when
+// T is set. Rows and Cols are those after transposition.
+type Matrix struct {
+	Data       Floats
+	Rows, Cols int
+	T          bool
+}
+
+// Transpose is the same memory read the other way.
+func (m Matrix) Transpose() Matrix { return Matrix{m.Data, m.Cols, m.Rows, !m.T} }
+
+func (m Matrix) stride() C.int {
+	if m.T {
+		return C.int(m.Cols)
+	}
+	return C.int(m.Rows)
+}
+
+func flag(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Gemm enqueues dst = a·b, or dst += a·b when add is set; dst is not transposed.
+func (q *Queue) Gemm(dst, a, b Matrix, add bool) {
+	if a.Rows != dst.Rows || b.Cols != dst.Cols || a.Cols != b.Rows {
+		panic("device: shapes of a matrix product do not fit")
+	}
+	if q.err == nil {
+		q.cublas("cublasSgemm", C.trainer_gemm(q.blas, flag(a.T), flag(b.T),
+			C.int(dst.Rows), C.int(dst.Cols), C.int(a.Cols), a.Data.c(), a.stride(),
+			b.Data.c(), b.stride(), C.float(flag(add)), dst.Data.c(), dst.stride()))
+	}
+}
+
+// Activate enqueues unit = relu(pre + bias), square = unit²; width×batch.
+func (q *Queue) Activate(pre, bias, unit, square Floats, width, batch int) {
+	if q.err == nil {
+		q.cuda("activate", C.trainer_activate(q.stream, pre.c(), bias.c(), unit.c(), square.c(), C.int(width), C.int(batch)))
+	}
+}
+
+// Join enqueues y = x + branch + bias; hidden×batch.
+func (q *Queue) Join(y, x, branch, bias Floats, hidden, batch int) {
+	if q.err == nil {
+		q.cuda("join", C.trainer_join(q.stream, x.c(), branch.c(), bias.c(), y.c(), C.int(hidden), C.int(batch)))
+	}
+}
+
+// ActivateBack turns the gradient of the squares into that before activation,
+// in place, and adds both bias gradients; grad and unit are width×batch, out
+// (the gradient of the layer's answer) hidden×batch.
+func (q *Queue) ActivateBack(grad, unit, gradBias, out, gradOutBias Floats, width, hidden, batch int) {
+	if q.err == nil {
+		q.cuda("activate_back", C.trainer_activate_back(q.stream, grad.c(), unit.c(), gradBias.c(), C.int(width),
+			out.c(), gradOutBias.c(), C.int(hidden), C.int(batch)))
+	}
+}
+
+// Add enqueues x += y.
+func (q *Queue) Add(x, y Floats) {
+	if q.err == nil {
+		q.cuda("add", C.trainer_add(q.stream, x.c(), y.c(), C.int(x.n)))
+	}
+}
+
+// Loss enqueues loss (one float64) += Σ|y − target|²/hidden, and its gradient.
+func (q *Queue) Loss(y, target, grad Floats, loss Memory, hidden, batch int) {
+	if q.err == nil {
+		q.cuda("loss", C.trainer_loss(q.stream, y.c(), target.c(), grad.c(), (*C.double)(loss.p), C.int(hidden), C.int(batch)))
+	}
+}
+
+// Adam enqueues optimizer step number step (from 1) on the whole of weight;
+// the gradient is multiplied by scale first.
+func (q *Queue) Adam(a model.Adam, step int64, scale float64, weight, moment1, moment2, grad Floats) {
+	if q.err != nil {
+		return
+	}
+	c1, c2 := a.Corrections(step)
+	args := C.trainer_adam_args{
+		weight: weight.c(), moment1: moment1.c(), moment2: moment2.c(), grad: grad.c(),
+		n: C.int64_t(weight.n), scale: C.float(scale), rate: C.float(a.Rate),
+		beta1: C.float(a.Beta1), beta2: C.float(a.Beta2), epsilon: C.float(a.Epsilon),
+		correct1: C.float(c1), correct2: C.float(c2),
+	}
+	q.cuda("adam", C.trainer_adam(q.stream, &args))
+}
+
+// Spend enqueues nothing but modelled time for flops.
+func (q *Queue) Spend(flops float64) {
+	if q.err == nil && flops > 0 {
+		q.cuda("spend", C.trainer_spend(q.stream, C.double(flops)))
+	}
+}

@@ -1,0 +1,222 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// trainer is the binary under test, empty where it could not be built.
+var trainer, scratch, skipReason string
+
+const limit = 60 * time.Second // of any one run
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "falcon-trainer-e2e-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		scratch, skipReason = dir, build(dir)
+		return m.Run()
+	}())
+}
+
+// build makes the binary under test, or says why it can't.
+func build(dir string) string {
+	lib, err := filepath.Abs("../../../bin/lib")
+	if err != nil {
+		return err.Error()
+	}
+	for _, so := range []string{"libnccl.so.2", "libcudart.so.12", "libcublas.so.12"} {
+		if _, err := os.Stat(filepath.Join(lib, so)); err != nil {
+			return "the stand-in " + so + " is not built; run `make native`"
+		}
+	}
+	out := filepath.Join(dir, "falcon-trainer")
+	if msg, err := exec.Command("go", "build", "-o", out, "..").CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("go build: %v\n%s", err, msg))
+	}
+	// The binary looks for its libraries beside itself.
+	if err := os.Symlink(lib, filepath.Join(dir, "lib")); err != nil {
+		return err.Error()
+	}
+	trainer = out
+	return ""
+}
+
+func need(t *testing.T) {
+	t.Helper()
+	if trainer == "" {
+		t.Skip(skipReason)
+	}
+}
+
+// fakeJob builds the stand-in for the hook.
+func fakeJob(t *testing.T) string {
+	t.Helper()
+	so := filepath.Join(t.TempDir(), "libfakejob.so")
+	msg, err := exec.Command("gcc", "-shared", "-fPIC", "-I../../../native/include", "-o", so, "testdata/fakejob.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("gcc: %v\n%s", err, msg)
+	}
+	return so
+}
+
+// line is any line of a trainer's output.
+type line struct {
+	Iteration    *int64  `json:"iteration"`
+	Rank         int     `json:"rank"`
+	Ms           float64 `json:"ms"`
+	Loss         float64 `json:"loss"`
+	MicroBatches int32   `json:"micro_batches"`
+	Order        uint64  `json:"order"`
+	From         int64   `json:"from_iteration"`
+	Status       int32   `json:"status"`
+	Reason       string  `json:"reason"`
+	Weights      string  `json:"weights_sha256"`
+}
+
+type history struct {
+	losses  []float64
+	micro   []int32
+	orders  []line
+	weights string
+}
+
+func parse(t *testing.T, out []byte) history {
+	t.Helper()
+	var h history
+	for row := range strings.Lines(string(out)) {
+		var l line
+		if err := json.Unmarshal([]byte(row), &l); err != nil {
+			t.Fatalf("line %q: %v", row, err)
+		}
+		switch {
+		case l.Iteration != nil:
+			if *l.Iteration != int64(len(h.losses)) {
+				t.Fatalf("iteration %d follows %d others", *l.Iteration, len(h.losses))
+			}
+			h.losses, h.micro = append(h.losses, l.Loss), append(h.micro, l.MicroBatches)
+		case l.Weights != "":
+			h.weights = l.Weights
+		default:
+			h.orders = append(h.orders, l)
+		}
+	}
+	return h
+}
+
+// job is the arguments that most tests share: a model small enough for
+// seconds, and a layout.
+func job(tp, dp, pp, microBatches, iterations int, more ...string) []string {
+	args := []string{
+		"--hidden=32", "--ffn=48", "--layers=4", "--batch=4", "--seed=7", "--rate=0.002",
+		fmt.Sprintf("--tp=%d", tp), fmt.Sprintf("--dp=%d", dp), fmt.Sprintf("--pp=%d", pp),
+		fmt.Sprintf("--micro-batches=%d", microBatches), fmt.Sprintf("--iterations=%d", iterations),
+	}
+	return append(args, more...)
+}
+
+// local runs all ranks of a job and returns what rank 0 printed.
+func local(t *testing.T, env []string, args ...string) history {
+	t.Helper()
+	out, msg, code := execute(t, env, append([]string{"local"}, args...)...)
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, msg)
+	}
+	return parse(t, out)
+}
+
+func execute(t *testing.T, env []string, args ...string) (out, msg []byte, code int) {
+	t.Helper()
+	need(t)
+	cmd := exec.CommandContext(t.Context(), trainer, args...)
+	cmd.Env = append(clean(os.Environ()), env...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	stop := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
+	defer stop.Stop()
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return stdout.Bytes(), stderr.Bytes(), cmd.ProcessState.ExitCode()
+}
+
+// clean drops what a lab or a launcher around the tests may have set.
+func clean(env []string) []string {
+	var out []string
+	for _, e := range env {
+		switch name, _, _ := strings.Cut(e, "="); name {
+		case "RANK", "WORLD_SIZE", "LOCAL_RANK", "FALCON_LAB_STATE", "FALCON_LAB_NODE", "LD_PRELOAD":
+		default:
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// agree compares two series of losses, relative.
+func agree(t *testing.T, what string, got, want []float64, within float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d losses, want %d", what, len(got), len(want))
+	}
+	worst := 0.0
+	for i := range want {
+		d := math.Abs(got[i]-want[i]) / want[i]
+		if !(d <= within) {
+			t.Fatalf("%s: loss %v at iteration %d, want %v", what, got[i], i, want[i])
+		}
+		worst = max(worst, d)
+	}
+	t.Logf("%s: losses differ by at most %.1e", what, worst)
+}
+
+// ranks starts one process per rank, as a launcher would.
+func ranks(t *testing.T, world int, args ...string) []*exec.Cmd {
+	t.Helper()
+	need(t)
+	meet := t.TempDir()
+	var out []*exec.Cmd
+	for r := range world {
+		cmd := exec.CommandContext(t.Context(), trainer, append(args, "--rendezvous="+meet)...)
+		cmd.Env = append(clean(os.Environ()), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(world), "LOCAL_RANK="+strconv.Itoa(r%8))
+		cmd.Stderr = new(bytes.Buffer)
+		out = append(out, cmd)
+	}
+	return out
+}
+
+// start runs the ranks until the first has finished an iteration.
+func start(t *testing.T, cmds []*exec.Cmd) {
+	t.Helper()
+	first, err := cmds[0].StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cmds {
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Process.Kill() })
+	}
+	if _, err := first.Read(make([]byte, 16)); err != nil {
+		t.Fatalf("no first iteration: %v", err)
+	}
+	go func() { // until rank 0 ends, which the caller waits for
+		for b := make([]byte, 4096); err == nil; {
+			_, err = first.Read(b)
+		}
+	}()
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// rankMark stands for the rank in --log.
+const rankMark = "{rank}"
+
+// Bounds of a local run's end.
+const (
+	settleWithin = 5 * time.Second // for the ranks to end by themselves after one failed
+	killWithin   = 5 * time.Second // after SIGTERM
+)
+
+// rankError is the failure of one rank of a local run.
+type rankError struct {
+	rank, code int
+}
+
+func (e *rankError) Error() string { return fmt.Sprintf("rank %d ended with code %d", e.rank, e.code) }
+
+func localCommand(o *options) *cobra.Command {
+	var perNode int
+	c := &cobra.Command{
+		Use:     "local",
+		Short:   "Start all ranks of a job on this machine, and show what rank 0 prints",
+		Example: "  falcon-trainer local --dp 4 --pp 2 --iterations 20",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.runLocal(c.Context(), given(c.Flags()), perNode)
+		},
+	}
+	c.Flags().IntVar(&perNode, "gpus-per-node", 8, "ranks per emulated node")
+	return c
+}
+
+// given lists the flags to hand on, but for those that each rank gets anew.
+func given(f *pflag.FlagSet) []string {
+	var out []string
+	f.Visit(func(f *pflag.Flag) {
+		switch f.Name {
+		case "gpus-per-node", "rendezvous", "log":
+		default:
+			out = append(out, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return out
+}
+
+func (o *options) runLocal(ctx context.Context, flags []string, perNode int) error {
+	if _, err := o.config(); err != nil {
+		return err
+	}
+	if perNode < 1 {
+		return fmt.Errorf("%w: --gpus-per-node %d, give at least 1", errUsage, perNode)
+	}
+	dir, err := os.MkdirTemp("", "falcon-trainer-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	// The kernel ends the ranks when the thread that started them ends.
+	runtime.LockOSThread()
+	f := fleet{exits: make(chan exit, o.layout.World())}
+	for r := range o.layout.World() {
+		cmd := exec.Command(self, append([]string{"--rendezvous=" + dir, "--log=" + o.logOf(r)}, flags...)...)
+		cmd.Stderr = os.Stderr
+		if r == 0 {
+			cmd.Stdout = os.Stdout
+		}
+		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(o.layout.World()),
+			"LOCAL_RANK="+strconv.Itoa(r%perNode), "FALCON_LAB_NODE="+strconv.Itoa(r/perNode))
+		if err := f.start(cmd, r); err != nil {
+			f.signal(syscall.SIGKILL)
+			return errors.Join(err, f.wait(ctx))
+		}
+	}
+	return f.wait(ctx)
+}
+
+// logOf keeps the ranks' lines apart: rank 0's are shown, the others' are
+// dropped unless --log names a file for each.
+func (o *options) logOf(r int) string {
+	if r == 0 || strings.Contains(o.log, rankMark) {
+		return o.log
+	}
+	return os.DevNull
+}
+
+// exit is how a rank ended.
+type exit struct {
+	rank int
+	err  error
+}
+
+// fleet is the ranks of a local run. One goroutine per rank waits for its
+// process; wait returns when all have ended.
+type fleet struct {
+	ranks []*exec.Cmd
+	exits chan exit
+}
+
+func (f *fleet) start(cmd *exec.Cmd, rank int) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("trainer: can't start rank %d: %w", rank, err)
+	}
+	f.ranks = append(f.ranks, cmd)
+	go func() { f.exits <- exit{rank, cmd.Wait()} }()
+	return nil
+}
+
+// signal reaches every rank; one that has ended answers with an error, which
+// says nothing new.
+func (f *fleet) signal(s syscall.Signal) {
+	for _, c := range f.ranks {
+		_ = c.Process.Signal(s)
+	}
+}
+
+// wait returns the first failure, after all ranks have ended: by themselves,
+// or told to when one failed or ctx ended.
+func (f *fleet) wait(ctx context.Context) error {
+	var first error
+	var overdue <-chan time.Time
+	next := syscall.SIGTERM
+	told := ctx.Done()
+	for left := len(f.ranks); left > 0; {
+		select {
+		case e := <-f.exits:
+			left--
+			if first == nil && e.err != nil {
+				first, overdue = failure(e), time.After(settleWithin)
+			}
+		case <-told:
+			first, told = context.Cause(ctx), nil
+			f.signal(syscall.SIGTERM)
+			next, overdue = syscall.SIGKILL, time.After(killWithin)
+		case <-overdue:
+			f.signal(next)
+			next, overdue = syscall.SIGKILL, time.After(killWithin)
+		}
+	}
+	return first
+}
+
+func failure(e exit) error {
+	var ended *exec.ExitError
+	if !errors.As(e.err, &ended) {
+		return e.err
+	}
+	code := ended.ExitCode()
+	if s, ok := ended.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		code = exitSignal + int(s.Signal())
+	}
+	return &rankError{e.rank, code}
+}

@@ -1,0 +1,229 @@
+// Command falcon-trainer trains a small residual MLP with tensor, data and
+// pipeline parallelism through the NCCL, CUDA and cuBLAS interfaces: the job
+// that the lab and the tests watch.
+//
+// As `falcon-trainer` it is one rank, told which by RANK, WORLD_SIZE and
+// LOCAL_RANK; as `falcon-trainer local` it starts all ranks of a job on this
+// machine. It exits 0 when the job is done, 1 on a failure of the work, 2 on
+// wrong use, 3 when a peer died, 143 on SIGTERM.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/cmd/falcon-trainer/model"
+	"github.com/failslow/falcon/cmd/falcon-trainer/rendezvous"
+	"github.com/failslow/falcon/cmd/falcon-trainer/train"
+)
+
+// Exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+	exitPeer   = 3
+	exitSignal = 128 // plus the signal's number
+)
+
+// Errors that choose the exit code.
+var (
+	errUsage = errors.New("trainer: wrong use")
+	errTerm  = errors.New("trainer: ended by SIGTERM")
+	errInt   = errors.New("trainer: interrupted")
+)
+
+func main() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
+	go func() { // lives as long as the process
+		if <-signals == syscall.SIGTERM {
+			cancel(errTerm)
+		} else {
+			cancel(errInt)
+		}
+	}()
+	err := command().ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "falcon-trainer%s: %v\n", who(), err)
+	}
+	os.Exit(exitCode(err))
+}
+
+// who names the rank in messages, for many ranks may share one terminal.
+func who() string {
+	if r := os.Getenv("RANK"); r != "" {
+		return " rank " + r
+	}
+	return ""
+}
+
+func exitCode(err error) int {
+	var child *rankError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &child):
+		return child.code
+	case errors.Is(err, errTerm):
+		return exitSignal + int(syscall.SIGTERM)
+	case errors.Is(err, errInt):
+		return exitSignal + int(syscall.SIGINT)
+	case errors.Is(err, train.ErrPeer):
+		return exitPeer
+	case errors.Is(err, errUsage), errors.Is(err, train.ErrConfig), errors.Is(err, model.ErrShape), errors.Is(err, falcon.ErrLayout):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// options are the flags as given.
+type options struct {
+	layout       falcon.Layout
+	hidden, ffn  int
+	layers       int
+	batch        int
+	microBatches int
+	iterations   int64
+	seed         int64
+	rate         float64
+	forwardMs    float64
+	backwardMs   float64
+	rendezvous   string
+	marks        string
+	log          string
+	printPeak    bool
+}
+
+func command() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "falcon-trainer",
+		Short: "Train a small model with tensor, data and pipeline parallelism, as one rank of a job",
+		Long: "Train a small residual MLP with TP × DP × PP (1F1B) through the NCCL, CUDA and cuBLAS interfaces.\n" +
+			"One process is one rank, told which by RANK, WORLD_SIZE and LOCAL_RANK; `falcon-trainer local` starts them all.",
+		Example:       "  RANK=0 WORLD_SIZE=1 falcon-trainer --iterations 20",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(c *cobra.Command, _ []string) error { return o.runRank(c.Context()) },
+	}
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w; see --help", errUsage, err) })
+	o.declare(c)
+	c.AddCommand(localCommand(&o))
+	return c
+}
+
+func (o *options) declare(c *cobra.Command) {
+	f := c.PersistentFlags()
+	f.IntVar(&o.layout.TP, "tp", 1, "tensor-parallel ranks")
+	f.IntVar(&o.layout.DP, "dp", 1, "data-parallel replicas")
+	f.IntVar(&o.layout.PP, "pp", 1, "pipeline stages")
+	f.IntVar(&o.hidden, "hidden", 128, "width of the model")
+	f.IntVar(&o.ffn, "ffn", 0, "width inside a layer (default twice --hidden)")
+	f.IntVar(&o.layers, "layers", 0, "layers of the whole model (default 1 per stage)")
+	f.IntVar(&o.batch, "batch", 12, "samples per micro-batch")
+	f.IntVar(&o.microBatches, "micro-batches", 8, "micro-batches per replica and iteration at the start")
+	f.Int64Var(&o.iterations, "iterations", 100, "iterations to train")
+	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
+	f.Float64Var(&o.rate, "rate", 2e-3, "learning rate")
+	f.Float64Var(&o.forwardMs, "fwd-ms", 5, "modelled forward pass per micro-batch and stage, in ms")
+	f.Float64Var(&o.backwardMs, "bwd-ms", 0, "modelled backward pass, in ms (default twice --fwd-ms)")
+	f.StringVar(&o.rendezvous, "rendezvous", "", "empty folder through which the ranks meet")
+	f.StringVar(&o.marks, "marks", "on", "tell the hook where iterations begin and end: on or off")
+	f.StringVar(&o.log, "log", "", "file for the JSON lines, {rank} stands for the rank (default standard output)")
+	f.BoolVar(&o.printPeak, "print-peak", false, "print the FLOP/s at which --fwd-ms holds, and exit")
+}
+
+// config turns flags and environment into one rank's job, without its log.
+func (o *options) config() (train.Config, error) {
+	c := train.Config{
+		Layout: o.layout, MicroBatches: o.microBatches, Iterations: o.iterations, Seed: uint64(o.seed), Rate: o.rate,
+		ForwardMs: o.forwardMs, BackwardMs: or(o.backwardMs, 2*o.forwardMs), Marks: o.marks == "on",
+		Rendezvous: rendezvous.Folder(o.rendezvous),
+		Shape: model.Shape{
+			Hidden: o.hidden, FFN: or(o.ffn, 2*o.hidden), Layers: or(o.layers, o.layout.PP), Batch: o.batch,
+		},
+	}
+	if o.marks != "on" && o.marks != "off" {
+		return c, fmt.Errorf("%w: --marks is %q, give on or off", errUsage, o.marks)
+	}
+	return c, c.Validate()
+}
+
+func or[T int | float64](v, fallback T) T {
+	if v == 0 {
+		return fallback
+	}
+	return v
+}
+
+func (o *options) runRank(ctx context.Context) error {
+	c, err := o.config()
+	if err != nil {
+		return err
+	}
+	if o.printPeak {
+		_, err := fmt.Println(strconv.FormatFloat(c.PeakFlops(), 'f', 0, 64))
+		return err
+	}
+	if err := o.place(&c); err != nil {
+		return err
+	}
+	out, err := o.openLog(c.Rank)
+	if err != nil {
+		return err
+	}
+	c.Log = train.NewLog(out)
+	return errors.Join(train.Run(ctx, c), out.Close())
+}
+
+// place reads from the environment which rank this is.
+func (o *options) place(c *train.Config) error {
+	rank, err1 := number("RANK")
+	world, err2 := number("WORLD_SIZE")
+	local, err3 := number("LOCAL_RANK")
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	if want := o.layout.World(); max(world, 1) != want {
+		return fmt.Errorf("%w: WORLD_SIZE is %d, but tp %d × dp %d × pp %d is %d ranks; make them agree or use `falcon-trainer local`",
+			errUsage, max(world, 1), o.layout.TP, o.layout.DP, o.layout.PP, want)
+	}
+	if o.layout.World() > 1 && o.rendezvous == "" {
+		return fmt.Errorf("%w: %d ranks need --rendezvous, an empty folder to meet in", errUsage, o.layout.World())
+	}
+	c.Rank, c.LocalRank = falcon.Rank(rank), local
+	return c.Validate()
+}
+
+// number reads a variable of the launcher; 0 when it is unset.
+func number(name string) (int, error) {
+	s := os.Getenv(name)
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%w: %s is %q, a number from 0 on was wanted", errUsage, name, s)
+	}
+	return n, nil
+}
+
+func (o *options) openLog(r falcon.Rank) (*os.File, error) {
+	if o.log == "" {
+		return os.Stdout, nil
+	}
+	path := strings.ReplaceAll(o.log, rankMark, strconv.Itoa(int(r)))
+	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+}

@@ -1,0 +1,76 @@
+// Package train runs one rank of a hybrid-parallel training job: TP × DP × PP
+// with the 1F1B schedule, true gradients and Adam, and orders taken at
+// iteration boundaries.
+//
+// It guarantees that the loss and the update are those of the mean over the
+// global batch, however the micro-batches are split over the replicas; that
+// two runs of the same split give the same weights bit by bit; and that a
+// dead peer ends the run instead of hanging it. Run owns its one goroutine,
+// the training thread. Nothing here exits the process or reads the
+// environment.
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/cmd/falcon-trainer/model"
+	"github.com/failslow/falcon/cmd/falcon-trainer/rendezvous"
+)
+
+// Errors of a run.
+var (
+	ErrConfig = errors.New("trainer: bad configuration")
+	ErrPeer   = errors.New("trainer: a peer is gone")
+	ErrLate   = errors.New("trainer: the ranks did not meet")
+)
+
+// Config is one rank's job.
+type Config struct {
+	Layout       falcon.Layout
+	Shape        model.Shape
+	MicroBatches int // per replica at the start
+	Iterations   int64
+	Seed         uint64
+	Rate         float64 // of Adam
+	ForwardMs    float64 // modelled, per micro-batch and stage on a healthy GPU
+	BackwardMs   float64
+	Rendezvous   rendezvous.Folder
+	Marks        bool // tell the hook where iterations begin and end
+	Rank         falcon.Rank
+	LocalRank    int // GPU index on this node
+	Log          *Log
+}
+
+// Validate reports, in one sentence, why the job can't be run.
+func (c Config) Validate() error {
+	if err := c.Shape.Validate(c.Layout); err != nil {
+		return err
+	}
+	if c.MicroBatches < 1 || c.Iterations < 0 {
+		return fmt.Errorf("%w: %d micro-batches (at least 1), %d iterations (at least 0)", ErrConfig, c.MicroBatches, c.Iterations)
+	}
+	if c.ForwardMs <= 0 || c.BackwardMs < 2*c.ForwardMs {
+		return fmt.Errorf("%w: a backward pass of %g ms after a forward pass of %g ms; it has twice the work, so give at least %g",
+			ErrConfig, c.BackwardMs, c.ForwardMs, 2*c.ForwardMs)
+	}
+	if int(c.Rank) < 0 || int(c.Rank) >= c.Layout.World() {
+		return fmt.Errorf("%w: rank %d is outside the %d ranks of %v", ErrConfig, c.Rank, c.Layout.World(), c.Layout)
+	}
+	return nil
+}
+
+// PeakFlops is the modelled speed of one GPU, in FLOP/s, at which a forward
+// pass of one micro-batch takes ForwardMs: the emulated GPU's peak_flops. The
+// matrix products are small, so that a CPU can do them for real; the pace is
+// what is modelled.
+func (c Config) PeakFlops() float64 {
+	return model.NewShard(c.Shape, c.Layout, 0).ForwardFlops() / (c.ForwardMs / 1e3)
+}
+
+// extraBackwardFlops is what a backward pass is charged beyond its matrix
+// products, which take twice ForwardMs by themselves.
+func (c Config) extraBackwardFlops() float64 {
+	return (c.BackwardMs - 2*c.ForwardMs) / 1e3 * c.PeakFlops()
+}

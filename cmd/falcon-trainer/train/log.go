@@ -1,0 +1,50 @@
+package train
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// Log writes one JSON object per line, each with one write, so that readers
+// see whole lines at once.
+type Log struct{ w io.Writer }
+
+// NewLog writes to w.
+func NewLog(w io.Writer) *Log { return &Log{w} }
+
+// iterationLine is one iteration of this rank.
+type iterationLine struct {
+	Iteration    int64   `json:"iteration"`
+	Rank         int     `json:"rank"`
+	Ms           float64 `json:"ms"`   // from the end of the iteration before to the end of this one
+	Loss         float64 `json:"loss"` // mean over the global batch, the same on all ranks
+	MicroBatches int32   `json:"micro_batches"`
+}
+
+// orderLine is an order that the ranks agreed on.
+type orderLine struct {
+	Order        uint64  `json:"order"`
+	Rank         int     `json:"rank"`
+	Kind         string  `json:"kind"`
+	From         int64   `json:"from_iteration"`
+	Status       int32   `json:"status"` // 0 = applied
+	Reason       string  `json:"reason,omitempty"`
+	MicroBatches []int32 `json:"all_micro_batches,omitempty"`
+}
+
+// weightsLine is the end of the run, written by rank 0.
+type weightsLine struct {
+	Weights string `json:"weights_sha256"`
+}
+
+func (l *Log) line(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("trainer: log: %w", err)
+	}
+	if _, err = l.w.Write(append(b, '\n')); err != nil {
+		return fmt.Errorf("trainer: log: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/failslow/falcon/cmd/falcon-trainer/device"
+)
+
+// Bounds of waiting.
+const (
+	meetWithin  = 60 * time.Second      // for all ranks to connect
+	watchEvery  = 50 * time.Millisecond // look at the communicators' health
+	abortWithin = 2 * time.Second       // for the training thread to let go
+)
+
+// Run trains as one rank until the iterations are done, an order stops the
+// job, a peer dies (ErrPeer) or ctx ends (its cause). Where the training
+// thread does not let go within two seconds of an abort, Run returns without
+// it; the process should then exit.
+func Run(ctx context.Context, c Config) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	w := newWorker(c)
+	done, opened, quiet := make(chan error, 1), make(chan struct{}), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // NCCL's group state is per thread
+		done <- w.life(ctx, opened, quiet)
+	}()
+	select {
+	case err := <-done:
+		return blame(err)
+	case <-opened:
+		return w.watch(ctx, done, quiet)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(meetWithin + abortWithin):
+		return fmt.Errorf("%w within %v; check that all %d were started", ErrLate, meetWithin, c.Layout.World())
+	}
+}
+
+// life is the whole of the training thread. It hands over on quiet when the
+// watcher must look away.
+func (w *worker) life(ctx context.Context, opened, quiet chan struct{}) error {
+	meet, cancel := context.WithTimeout(ctx, meetWithin)
+	defer cancel()
+	if err := w.open(meet); err != nil {
+		return err
+	}
+	close(opened)
+	if err := w.train(); err != nil {
+		return err
+	}
+	select {
+	case quiet <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return w.leave()
+}
+
+// watch polls the communicators while the training thread works.
+func (w *worker) watch(ctx context.Context, done <-chan error, quiet <-chan struct{}) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			return blame(err)
+		case <-quiet:
+			quiet, tick.C = nil, nil
+		case <-ctx.Done():
+			w.abort(done)
+			return context.Cause(ctx)
+		case <-tick.C:
+			if err := w.groups.asyncError(); err != nil {
+				w.abort(done)
+				return fmt.Errorf("%w: %w", ErrPeer, err)
+			}
+		}
+	}
+}
+
+// abort breaks off all communication and gives the training thread a moment
+// to come back.
+func (w *worker) abort(done <-chan error) {
+	for give := time.Now().Add(abortWithin); !w.calls.TryLock(); time.Sleep(time.Millisecond) {
+		if time.Now().After(give) {
+			return
+		}
+	}
+	w.aborted = true
+	w.groups.abort()
+	w.calls.Unlock()
+	select {
+	case <-done:
+	case <-time.After(abortWithin):
+	}
+}
+
+// blame turns a failed communication into a peer's death: nothing else makes
+// the calls of a healthy rank fail.
+func blame(err error) error {
+	if errors.Is(err, device.ErrComm) && !errors.Is(err, ErrPeer) {
+		return fmt.Errorf("%w: %w", ErrPeer, err)
+	}
+	return err
+}

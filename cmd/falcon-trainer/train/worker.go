@@ -1,0 +1,222 @@
+package train
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/cmd/falcon-trainer/adapter"
+	"github.com/failslow/falcon/cmd/falcon-trainer/device"
+	"github.com/failslow/falcon/cmd/falcon-trainer/model"
+	"github.com/failslow/falcon/cmd/falcon-trainer/schedule"
+)
+
+// worker is the training thread of one rank. calls guards the use of the
+// communicators: held while work is enqueued, free while the thread waits for
+// the device, so that the watcher can abort them without pulling them away
+// from under a call.
+type worker struct {
+	cfg     Config
+	at      falcon.Coord
+	hook    adapter.Hook
+	calls   sync.Mutex
+	aborted bool // under calls
+	groups  groups
+	q       *device.Queue
+	stage   *stage
+	tally   tally
+	feed    feed
+	moments [2]device.Floats
+	adam    model.Adam
+	split   model.Split
+	orders  ledger
+	ended   time.Time
+}
+
+func newWorker(c Config) *worker {
+	return &worker{
+		cfg: c, at: c.Layout.Coord(c.Rank), adam: model.NewAdam(c.Rate),
+		split: model.Even(c.Layout.DP, c.MicroBatches),
+	}
+}
+
+// open takes the device, meets the peers and loads the first weights.
+func (w *worker) open(ctx context.Context) (err error) {
+	w.hook = adapter.Find(w.cfg.Marks)
+	if w.q, err = device.Open(w.cfg.LocalRank); err != nil {
+		return err
+	}
+	if w.groups, err = connect(ctx, w.cfg); err != nil {
+		return err
+	}
+	l, sh := w.cfg.Layout, model.NewShard(w.cfg.Shape, w.cfg.Layout, w.cfg.Rank)
+	inFlight := schedule.InFlightMax(w.at.PP, l.PP, w.split.Total())
+	w.stage = newStage(w.q, w.groups.tp, sh, inFlight, w.cfg.Seed)
+	w.stage.extraFlops = w.cfg.extraBackwardFlops()
+	w.moments = [2]device.Floats{w.q.AllocFloats(sh.Params()), w.q.AllocFloats(sh.Params())}
+	w.tally = newTally(w.q)
+	w.feed = newFeed(w.q, sh, w.cfg.Seed, w.split.Total()-l.DP+1)
+	w.hook.Describe(l, int(w.split[w.at.DP]))
+	return w.q.Sync()
+}
+
+// train runs the iterations. It holds w.calls but while it waits.
+func (w *worker) train() error {
+	w.calls.Lock()
+	defer w.calls.Unlock()
+	w.ended = time.Now()
+	for i := int64(0); i < w.cfg.Iterations && !w.orders.stop; i++ {
+		if err := w.iterate(i); err != nil {
+			return fmt.Errorf("iteration %d: %w", i, err)
+		}
+	}
+	return w.report()
+}
+
+// iterate runs one iteration. The host runs ahead of the device and waits
+// twice: for the world's loss and vote, and for the update.
+func (w *worker) iterate(i int64) error {
+	w.hook.BeginIteration(i)
+	w.q.Zero(w.stage.grad.Memory())
+	w.tally.begin(w.hook.Poll(i))
+	micro := int(w.split[w.at.DP])
+	for _, s := range schedule.OneFOneB(w.at.PP, w.cfg.Layout.PP, micro) {
+		w.step(i, s)
+	}
+	w.q.SumFloats(w.groups.dp, w.stage.grad)
+	w.tally.reduce(w.groups.world)
+	if err := w.wait(); err != nil {
+		return err
+	}
+	samples := float64(w.split.Total() * w.cfg.Shape.Batch)
+	loss, vote := w.tally.result()
+	if err := w.update(i, 1/samples); err != nil {
+		return err
+	}
+	now := time.Now()
+	line := iterationLine{i, int(w.cfg.Rank), now.Sub(w.ended).Seconds() * 1e3, loss / samples, int32(micro)}
+	w.ended = now
+	if err := w.cfg.Log.line(line); err != nil {
+		return err
+	}
+	return w.commit(i, vote)
+}
+
+// update applies the summed gradients of iteration i, scaled to a mean. All
+// ranks have finished them: the host has read the world's reduction.
+func (w *worker) update(i int64, scale float64) error {
+	w.hook.BeginOptimizer(i)
+	w.q.Adam(w.adam, i+1, scale, w.stage.weight, w.moments[0], w.moments[1], w.stage.grad)
+	if err := w.wait(); err != nil {
+		return err
+	}
+	w.hook.EndOptimizer(i + 1)
+	return nil
+}
+
+// step enqueues one step of the schedule.
+func (w *worker) step(i int64, s schedule.Step) {
+	st, q, pp := w.stage, w.q, w.groups.pp
+	before, behind := w.at.PP-1, w.at.PP+1
+	switch s.Kind {
+	case schedule.Forward:
+		w.forward(i, s.Work)
+	case schedule.Backward:
+		st.backward(s.Work)
+	case schedule.RecvForward:
+		q.Recv(pp, st.in(s.Recv), before)
+	case schedule.SendForward:
+		q.Send(pp, st.out(s.Send), behind)
+	case schedule.RecvBackward:
+		q.Recv(pp, st.back, behind)
+	case schedule.SendBackward:
+		q.Send(pp, st.back, before)
+	case schedule.SendForwardRecvBackward:
+		q.Group(func() {
+			q.Send(pp, st.out(s.Send), behind)
+			q.Recv(pp, st.back, behind)
+		})
+	case schedule.SendBackwardRecvForward:
+		q.Group(func() {
+			q.Send(pp, st.back, before)
+			q.Recv(pp, st.in(s.Recv), before)
+		})
+	}
+}
+
+// forward feeds the first stage, and takes the loss behind the last. Only one
+// of the tensor-parallel ranks counts it; all need its gradient.
+func (w *worker) forward(i int64, micro int) {
+	st, sh := w.stage, w.stage.shard
+	global := i*int64(w.split.Total()) + int64(w.split.First(w.at.DP)+micro)
+	if w.at.PP == 0 {
+		w.feed.input(st.in(micro), global, micro)
+	}
+	st.forward(micro)
+	if w.at.PP == w.cfg.Layout.PP-1 {
+		target := w.feed.target(global, micro)
+		w.q.Loss(st.out(micro), target, st.back, w.tally.loss(w.at.TP == 0), sh.Hidden, sh.Batch)
+	}
+}
+
+// wait lets the device finish. A peer's death is told from a failing device by
+// asking the communicators first.
+func (w *worker) wait() error {
+	w.calls.Unlock()
+	err := w.q.Sync()
+	w.calls.Lock()
+	if w.aborted {
+		return ErrPeer
+	}
+	if peer := w.groups.asyncError(); peer != nil {
+		return fmt.Errorf("%w: %w", ErrPeer, peer)
+	}
+	return err
+}
+
+// report has rank 0 write the hash of all ranks' weights in logical order: the
+// SHA-256 of the list of their SHA-256s.
+func (w *worker) report() error {
+	weights := device.AllocHost[byte](w.q, w.stage.shard.Params()*4)
+	device.CopyOut(w.q, weights, w.stage.weight.Memory())
+	if err := w.wait(); err != nil {
+		return err
+	}
+	own := sha256.Sum256(weights)
+	list, err := w.gather(own[:])
+	if err != nil || w.cfg.Rank != 0 {
+		return err
+	}
+	sum := sha256.Sum256(list)
+	return w.cfg.Log.line(weightsLine{hex.EncodeToString(sum[:])})
+}
+
+// gather joins the entries of all ranks in the order of their ranks.
+func (w *worker) gather(own []byte) ([]byte, error) {
+	world := w.groups.world
+	if world == nil {
+		return own, nil
+	}
+	mine, all := w.q.Alloc(len(own)), w.q.Alloc(len(own)*world.Size)
+	in, out := device.AllocHost[byte](w.q, len(own)), device.AllocHost[byte](w.q, len(own)*world.Size)
+	copy(in, own)
+	device.CopyIn(w.q, mine, in)
+	w.q.GatherBytes(world, all, mine)
+	device.CopyOut(w.q, out, all)
+	return out, w.wait()
+}
+
+// leave closes the communicators once all ranks have stopped watching theirs,
+// so that nobody takes an early leaver for a dead one.
+func (w *worker) leave() error {
+	w.tally.begin(0)
+	w.tally.reduce(w.groups.world)
+	if err := w.q.Sync(); err != nil {
+		return err
+	}
+	return w.groups.close()
+}

@@ -50,7 +50,8 @@ type Acted struct {
 	MicroBatches []int32 // per replica, from then on
 }
 
-// Restored gives back the incidents that were open when the engine stopped.
+// Restored gives back the incidents that were open when the engine stopped. It
+// is stepped before or after Job; Acted follows for every action that holds.
 type Restored struct {
 	Incidents []falcon.Incident
 	Baseline  float64 // ms, 0 when unknown

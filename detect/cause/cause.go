@@ -1,0 +1,155 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// Case is all that is known about one onset.
+type Case struct {
+	Layout    falcon.Layout
+	Placement falcon.Placement
+	Timing    peer.Result
+	Counters  Counters
+	HealthyMs float64 // iteration time, 0 when unknown (present from the start)
+	SlowMs    float64
+}
+
+// linesMost bounds the evidence of one verdict, for screens and journals.
+const linesMost = 16
+
+// opinion is one suspected cause with its proofs.
+type opinion struct {
+	cause    falcon.Cause
+	ranks    []falcon.Rank
+	links    []falcon.Link
+	allLinks bool
+	proofs   []float64
+	evidence []falcon.Evidence
+}
+
+func (o *opinion) add(kind falcon.EvidenceKind, weight float64, format string, args ...any) {
+	o.proofs = append(o.proofs, weight)
+	o.evidence = append(o.evidence, falcon.Evidence{Kind: kind, Text: fmt.Sprintf(format, args...)})
+}
+
+func (o *opinion) against(kind falcon.EvidenceKind, format string, args ...any) {
+	o.evidence = append(o.evidence, falcon.Evidence{Kind: kind, Text: fmt.Sprintf(format, args...), Against: true})
+}
+
+// Judge gives the verdict on a case.
+func Judge(c Case) falcon.Verdict {
+	var all []opinion
+	switch {
+	case c.Timing.AllSlow:
+		all = append(all, c.together())
+	case len(c.Timing.Slow) > 0:
+		all = c.computation()
+	case len(c.Timing.SlowStages) > 0:
+		all = append(all, c.stages())
+	}
+	if o, ok := c.network(); ok {
+		all = append(all, o)
+	}
+	if len(all) == 0 {
+		all = append(all, c.nothing())
+	}
+	return c.verdict(all)
+}
+
+// verdict puts the strongest opinion first; the others are told beside it.
+func (c *Case) verdict(all []opinion) falcon.Verdict {
+	slices.SortStableFunc(all, func(a, b opinion) int {
+		return cmpFloat(c.confidence(&b), c.confidence(&a))
+	})
+	v := falcon.Verdict{Cause: all[0].cause, Confidence: c.confidence(&all[0])}
+	slow, allLinks := 0, false
+	for _, o := range all {
+		if o.cause != v.Cause && !slices.Contains(v.Also, o.cause) {
+			v.Also = append(v.Also, o.cause)
+		}
+		v.Ranks = append(v.Ranks, o.ranks...)
+		v.Links = append(v.Links, o.links...)
+		v.Evidence = append(v.Evidence, o.evidence...)
+		allLinks = allLinks || o.allLinks
+		if o.cause != falcon.CauseNetwork {
+			slow += len(o.ranks)
+			v.Devices = append(v.Devices, c.devices(o.ranks)...)
+		}
+	}
+	slices.Sort(v.Ranks)
+	v.Ranks = slices.Compact(v.Ranks)
+	slices.Sort(v.Devices)
+	v.Devices = slices.Compact(v.Devices)
+	if c.Timing.Missing > 0 {
+		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Against: true, Text: fmt.Sprintf(
+			"%d of %d ranks sent no usable profile", c.Timing.Missing, len(c.Timing.Ranks))})
+	}
+	v.Evidence = v.Evidence[:min(len(v.Evidence), linesMost)]
+	v.Severity = Severity(c.delay(), len(v.Links), allLinks, slow)
+	return v
+}
+
+func (c *Case) confidence(o *opinion) float64 {
+	p := combine(o.proofs...)
+	for _, e := range o.evidence {
+		if e.Against {
+			p *= againstFactor
+		}
+	}
+	if n := len(c.Timing.Ranks); n > 0 {
+		p *= 1 - float64(c.Timing.Missing)/float64(n)
+	}
+	return p
+}
+
+// delay is the slowdown as a share of the healthy time; for a fault without a
+// healthy time, how much slower the culprits compute than their peers.
+func (c *Case) delay() float64 {
+	if c.HealthyMs > 0 && c.SlowMs > c.HealthyMs {
+		return c.SlowMs/c.HealthyMs - 1
+	}
+	worst := 0.0
+	for _, r := range c.Timing.Slow {
+		worst = max(worst, c.Timing.Ranks[r].Ratio-1)
+	}
+	return worst
+}
+
+func (c *Case) device(r falcon.Rank) falcon.Device {
+	if int(r) < len(c.Placement) {
+		return c.Placement[r]
+	}
+	return ""
+}
+
+func (c *Case) devices(ranks []falcon.Rank) []falcon.Device {
+	var out []falcon.Device
+	for _, r := range ranks {
+		if d := c.device(r); d != "" {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// name is how evidence calls a rank: by its device.
+func (c *Case) name(r falcon.Rank) string {
+	if d := c.device(r); d != "" {
+		return fmt.Sprintf("%s (rank %d)", d, r)
+	}
+	return fmt.Sprintf("rank %d", r)
+}
+
+func cmpFloat(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

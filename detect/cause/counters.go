@@ -1,0 +1,107 @@
+package cause
+
+import "github.com/failslow/falcon"
+
+func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.device(r)].Known }
+func (c *Case) hostKnown(r falcon.Rank) bool { return c.Counters.Hosts[c.device(r).Node()].Known }
+
+// gpuProofs adds what a rank's GPU counters prove, and says whether anything.
+func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
+	d := c.device(r)
+	g := c.Counters.GPUs[d]
+	if !g.Known {
+		return false
+	}
+	before := len(o.proofs)
+	clock := c.peerClock(d)
+	slow := g.Clock < clockGap*clock
+	switch {
+	case slow && g.ThrottleShare >= throttleShare:
+		o.add(falcon.EvidenceCounter, weightThrottle, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*clock, 100*g.ThrottleShare)
+	case slow && g.Before > 0 && g.Clock > clockGap*g.Before:
+		o.add(falcon.EvidenceCounter, weightClock/2, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, but it was so before", d, 100*g.Clock, 100*clock)
+	case slow:
+		o.add(falcon.EvidenceCounter, weightClock, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, no throttle time counted (power cap %.0f %% of the time)", d, 100*g.Clock, 100*clock, 100*g.CapShare)
+	}
+	if g.Fatal > 0 || g.Xids > 0 {
+		o.add(falcon.EvidenceCounter, weightXid, "%s: %d XID events (last %d) and %d uncorrectable ECC errors since the onset", d, g.Xids, g.LastXid, g.Fatal)
+	}
+	if usual := c.peerGPU(d, func(g GPU) float64 { return g.ProbeUs }); g.ProbeUs > stalledUs && g.ProbeUs > stalledRatio*usual {
+		o.add(falcon.EvidenceCounter, weightProbe, "%s: its probe takes %.1f ms, %.1f ms at its peers", d, g.ProbeUs/1e3, usual/1e3)
+	}
+	return len(o.proofs) > before
+}
+
+// hostProofs adds what the counters of a rank's node prove, and says whether
+// anything.
+func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
+	n := c.device(r).Node()
+	h := c.Counters.Hosts[n]
+	if !h.Known {
+		return false
+	}
+	usual := func(value func(Host) float64) float64 { return c.peerHost(n, value) }
+	if steal := usual(func(h Host) float64 { return h.StealShare }); h.StealShare > steal+stealGap {
+		how := ""
+		if h.Emulated {
+			how = " (emulated)"
+		}
+		o.add(falcon.EvidenceCounter, weightSteal, "%s: the host withholds %.0f %% of the CPU that the ranks want, %.0f %% at its peers%s", n, 100*h.StealShare, 100*steal, how)
+		return true
+	}
+	if throttled := usual(func(h Host) float64 { return h.ThrottledShare }); h.ThrottledShare > throttled+throttledGap {
+		o.add(falcon.EvidenceCounter, weightPressure, "%s: the ranks' CPU quota throttles them %.0f %% of the time, %.0f %% at its peers", n, 100*h.ThrottledShare, 100*throttled)
+		return true
+	}
+	if pressure := usual(func(h Host) float64 { return h.PressureShare }); h.PressureShare > pressure+pressureGap {
+		o.add(falcon.EvidenceCounter, weightPressure, "%s: ranks wait for a CPU %.0f %% of the time, %.0f %% at its peers", n, 100*h.PressureShare, 100*pressure)
+		return true
+	}
+	return false
+}
+
+// peerClock is the median share of the maximum clock over the other devices
+// of the job; 1 where there are none to compare with.
+func (c *Case) peerClock(d falcon.Device) float64 {
+	if v := c.peerGPU(d, func(g GPU) float64 { return g.Clock }); v > 0 {
+		return v
+	}
+	return 1
+}
+
+func (c *Case) peerGPU(d falcon.Device, value func(GPU) float64) float64 {
+	var out []float64
+	for _, q := range c.Placement {
+		if g := c.Counters.GPUs[q]; q != d && g.Known {
+			out = append(out, value(g))
+		}
+	}
+	return median(out)
+}
+
+func (c *Case) peerHost(n falcon.Node, value func(Host) float64) float64 {
+	var out []float64
+	for q, h := range c.Counters.Hosts {
+		if q != n && h.Known {
+			out = append(out, value(h))
+		}
+	}
+	return median(out)
+}
+
+// clocks counts the devices whose counters are known, and those among them
+// whose clock fell since the onset or was throttled.
+func (c *Case) clocks(ranks []falcon.Rank) (known int, reduced []falcon.Rank) {
+	for _, r := range ranks {
+		g := c.Counters.GPUs[c.device(r)]
+		if !g.Known {
+			continue
+		}
+		known++
+		fell := g.Before > 0 && g.Clock < clockGap*g.Before
+		if fell || (g.Clock < clockGap && g.ThrottleShare >= throttleShare) {
+			reduced = append(reduced, r)
+		}
+	}
+	return known, reduced
+}

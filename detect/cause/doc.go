@@ -1,0 +1,17 @@
+// Package cause joins what peers say (detect/peer) with what hardware counters
+// say into one verdict with a confidence.
+//
+// It guarantees: a verdict names only ranks that were measured slow, the links
+// of groups whose transfer was, or nobody. Counters explain a culprit, they
+// never make one. A software power cap alone is no cause, as it is the normal
+// state under load. Where timing and counters disagree or counters are missing
+// the confidence falls, and "unknown" with the evidence is an answer.
+//
+// How the confidence is composed: the proofs are taken as independent, so it
+// is 1 − Π(1 − p) over the weights of the proofs that hold (weights.go), times
+// againstFactor for each line of evidence against, times the share of ranks
+// that were measured; never above confidenceMost.
+//
+// Verdicts are pure functions of a Case. A History keeps the last counter
+// readings, bounded, for one goroutine; it reads no clock.
+package cause

@@ -1,0 +1,211 @@
+package cause
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// Bounds of a History: readings kept per GPU and per host. At one reading a
+// second the span limits; faster probes are thinned by the ring's size.
+const (
+	keepReadings = 256
+	keepSpan     = 2 * time.Minute
+)
+
+// GPU is how a device did since a moment, against the time before it.
+type GPU struct {
+	Known         bool    // a reading since the moment exists, with a clock in it
+	Clock         float64 // SM clock over its maximum, median since the moment
+	Before        float64 // the same before the moment, 0 when not seen
+	ThrottleShare float64 // share of the time slowed for heat or by the power brake
+	CapShare      float64 // share of the time at the software power cap
+	Fatal         uint64  // uncorrectable ECC errors since
+	Xids          uint64  // XID events since
+	LastXid       uint32
+	ProbeUs       float64 // median time a probe took
+	Reasons       uint64  // every clocks-event reason seen since
+}
+
+// Host is how a node's CPUs did since a moment.
+type Host struct {
+	Known          bool
+	StealShare     float64 // median since the moment
+	PressureShare  float64 // of the time, some rank waited for a CPU
+	ThrottledShare float64 // of the time, the ranks' cgroup was throttled
+	LoadPerCPU     float64
+	Emulated       bool
+}
+
+// Counters is the view of all devices and nodes since one moment.
+type Counters struct {
+	GPUs  map[falcon.Device]GPU
+	Hosts map[falcon.Node]Host
+}
+
+type stamped[T any] struct {
+	at time.Time
+	of T
+}
+
+// History keeps the last two minutes of readings. The zero value is empty.
+type History struct {
+	gpus  map[falcon.Device][]stamped[falcon.GPUReading]
+	hosts map[falcon.Node][]stamped[falcon.HostReading]
+}
+
+// AddGPU takes in a look at a GPU that arrived at the given time.
+func (h *History) AddGPU(at time.Time, r falcon.GPUReading) {
+	if h.gpus == nil {
+		h.gpus = map[falcon.Device][]stamped[falcon.GPUReading]{}
+	}
+	h.gpus[r.Device] = trim(append(h.gpus[r.Device], stamped[falcon.GPUReading]{at, r}), at)
+}
+
+// AddHost takes in a look at a node's CPU side that arrived at the given time.
+func (h *History) AddHost(at time.Time, r falcon.HostReading) {
+	if h.hosts == nil {
+		h.hosts = map[falcon.Node][]stamped[falcon.HostReading]{}
+	}
+	h.hosts[r.Node] = trim(append(h.hosts[r.Node], stamped[falcon.HostReading]{at, r}), at)
+}
+
+func trim[T any](v []stamped[T], now time.Time) []stamped[T] {
+	old := 0
+	for old < len(v)-1 && (len(v)-old > keepReadings || now.Sub(v[old].at) > keepSpan) {
+		old++
+	}
+	return slices.Delete(v, 0, old)
+}
+
+// Since sums up all devices and nodes since a moment.
+func (h *History) Since(moment time.Time) Counters {
+	c := Counters{GPUs: map[falcon.Device]GPU{}, Hosts: map[falcon.Node]Host{}}
+	for d, v := range h.gpus {
+		c.GPUs[d] = sumGPU(split(v, moment))
+	}
+	for n, v := range h.hosts {
+		c.Hosts[n] = sumHost(split(v, moment))
+	}
+	return c
+}
+
+// split parts readings at a moment; the last one before it opens the deltas.
+func split[T any](v []stamped[T], moment time.Time) (before, since []stamped[T]) {
+	i := slices.IndexFunc(v, func(s stamped[T]) bool { return !s.at.Before(moment) })
+	if i < 0 {
+		return v, nil
+	}
+	return v[:i], v[i:]
+}
+
+func sumGPU(before, since []stamped[falcon.GPUReading]) GPU {
+	clock := func(r falcon.GPUReading) (float64, bool) {
+		return float64(r.SMClockMHz) / float64(r.MaxSMClockMHz), r.MaxSMClockMHz > 0 && r.SMClockMHz > 0
+	}
+	var g GPU
+	var ok bool
+	if g.Clock, ok = medianOf(since, clock); !ok {
+		return GPU{}
+	}
+	g.Known = true
+	g.Before, _ = medianOf(before, clock)
+	g.ProbeUs, _ = medianOf(since, func(r falcon.GPUReading) (float64, bool) { return float64(r.ProbeUs), true })
+	for _, s := range since {
+		g.Reasons |= s.of.Reasons
+	}
+	first, last := since[0].of, since[len(since)-1].of
+	if len(before) > 0 {
+		first = before[len(before)-1].of
+	}
+	span := float64(last.AtNs - first.AtNs)
+	g.ThrottleShare = share(grown(first.ThermalNs, last.ThermalNs)+grown(first.PowerBrakeNs, last.PowerBrakeNs), span)
+	g.CapShare = share(grown(first.PowerCapNs, last.PowerCapNs), span)
+	g.Fatal, g.Xids, g.LastXid = grown(first.EccFatal, last.EccFatal), grown(first.XidCount, last.XidCount), last.LastXid
+	return g
+}
+
+func sumHost(before, since []stamped[falcon.HostReading]) Host {
+	var h Host
+	var ok bool
+	h.StealShare, ok = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.StealShare, r.Err == "" })
+	if !ok {
+		return Host{}
+	}
+	h.Known = true
+	h.LoadPerCPU, _ = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.LoadPerCPU, true })
+	first, last := since[0].of, since[len(since)-1].of
+	if len(before) > 0 {
+		first = before[len(before)-1].of
+	}
+	spanUs := float64(last.AtNs-first.AtNs) / 1e3
+	h.PressureShare = share(grown(first.PressureUs, last.PressureUs), spanUs)
+	h.ThrottledShare = share(grown(first.ThrottledUs, last.ThrottledUs), spanUs)
+	h.Emulated = last.Emulated
+	return h
+}
+
+// grown is a counter's growth; one that went back was reset and says nothing.
+func grown(first, last uint64) uint64 {
+	if last < first {
+		return 0
+	}
+	return last - first
+}
+
+func share(part uint64, span float64) float64 {
+	if span <= 0 {
+		return 0
+	}
+	return min(1, float64(part)/span)
+}
+
+func medianOf[T any](v []stamped[T], value func(T) (float64, bool)) (float64, bool) {
+	var out []float64
+	for _, s := range v {
+		if x, ok := value(s.of); ok {
+			out = append(out, x)
+		}
+	}
+	return median(out), len(out) > 0
+}
+
+// Normal says that the device's newest clock reads as its peers' do, and when
+// the first reading of that streak arrived.
+func (h *History) Normal(d falcon.Device) (since time.Time, ok bool) {
+	v := h.gpus[d]
+	reference := h.typicalClock()
+	for i := len(v) - 1; i >= 0; i-- {
+		r := v[i].of
+		if r.MaxSMClockMHz == 0 || float64(r.SMClockMHz) < clockGap*reference*float64(r.MaxSMClockMHz) {
+			break
+		}
+		since, ok = v[i].at, true
+	}
+	return since, ok
+}
+
+// typicalClock is the median over devices of the newest clock's share of its
+// maximum.
+func (h *History) typicalClock() float64 {
+	var out []float64
+	for _, v := range h.gpus {
+		if r := v[len(v)-1].of; r.MaxSMClockMHz > 0 {
+			out = append(out, float64(r.SMClockMHz)/float64(r.MaxSMClockMHz))
+		}
+	}
+	return median(out)
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.SortFunc(v, cmp.Compare[float64])
+	if n := len(v); n%2 == 1 {
+		return v[n/2]
+	}
+	return (v[len(v)/2-1] + v[len(v)/2]) / 2
+}

@@ -1,0 +1,86 @@
+package detect
+
+import (
+	"time"
+
+	"github.com/failslow/falcon/detect/bocd"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// Config holds the detector's thresholds. The zero value of each field means
+// the default that DefaultConfig gives.
+type Config struct {
+	Tracker bocd.TrackerConfig // change points of every rank's series and of the job's
+	Rules   peer.Rules         // comparison of ranks and groups
+
+	Quorum      float64 // share of the ranks whose own onsets open an incident without the job's series; 0.5
+	MergeWithin int64   // iterations: onsets this near are one; 8
+	History     int     // samples kept per rank; 1024
+	Settled     float64 // relief: the level is within this of the baseline; 0.05
+
+	ProfileIterations int           // window that seeks a culprit or learns the healthy state; 4
+	ProfileTries      int           // windows per onset before the verdict stays "unknown"; 3
+	ProfileSpacing    int64         // iterations between two tries; 5
+	ProfileDeadline   time.Duration // a window is judged with what is there after at least this long; 10 s
+
+	ReliefIterations int   // window that watches a culprit while an action holds; 2
+	ReliefEvery      int64 // iterations between two such windows; 20
+	ReliefConfirm    int64 // the same once a window was healthy or the counters are; 10
+	ReliefStreak     int   // healthy windows running that mean relief; 3
+
+	SettleBefore int64 // iterations before an action that belong to it; 2
+	SettleAfter  int64 // iterations from its first one on that belong to it; 8
+	CloseAfter   int64 // iterations from relief to close, for actions still on their way; 8
+}
+
+// DefaultConfig is the production setting.
+func DefaultConfig() Config {
+	return Config{
+		Tracker:           bocd.DefaultTrackerConfig(),
+		Quorum:            0.5,
+		MergeWithin:       8,
+		History:           1024,
+		Settled:           0.05,
+		ProfileIterations: 4,
+		ProfileTries:      3,
+		ProfileSpacing:    5,
+		ProfileDeadline:   10 * time.Second,
+		ReliefIterations:  2,
+		ReliefEvery:       20,
+		ReliefConfirm:     10,
+		ReliefStreak:      3,
+		SettleBefore:      2,
+		SettleAfter:       8,
+		CloseAfter:        8,
+	}
+}
+
+func (c Config) withDefaults() Config {
+	d := DefaultConfig()
+	if c.Tracker == (bocd.TrackerConfig{}) {
+		c.Tracker = d.Tracker
+	}
+	fill(&c.Tracker.Verify, d.Tracker.Verify)
+	fill(&c.Quorum, d.Quorum)
+	fill(&c.MergeWithin, d.MergeWithin)
+	fill(&c.History, d.History)
+	fill(&c.Settled, d.Settled)
+	fill(&c.ProfileIterations, d.ProfileIterations)
+	fill(&c.ProfileTries, d.ProfileTries)
+	fill(&c.ProfileSpacing, d.ProfileSpacing)
+	fill(&c.ProfileDeadline, d.ProfileDeadline)
+	fill(&c.ReliefIterations, d.ReliefIterations)
+	fill(&c.ReliefEvery, d.ReliefEvery)
+	fill(&c.ReliefConfirm, d.ReliefConfirm)
+	fill(&c.ReliefStreak, d.ReliefStreak)
+	fill(&c.SettleBefore, d.SettleBefore)
+	fill(&c.SettleAfter, d.SettleAfter)
+	fill(&c.CloseAfter, d.CloseAfter)
+	return c
+}
+
+func fill[T int | int64 | float64 | time.Duration](v *T, def T) {
+	if *v <= 0 {
+		*v = def
+	}
+}

@@ -1,0 +1,124 @@
+package rig
+
+import (
+	"math/rand/v2"
+
+	"github.com/failslow/falcon"
+)
+
+// Job is a synthetic job. Fields may be changed between iterations.
+type Job struct {
+	Layout       falcon.Layout
+	Placement    falcon.Placement
+	Comms        map[falcon.Rank][]falcon.Comm
+	MicroBatches []int // per replica
+
+	ForwardMs float64 // device time of one forward pass of a stage, healthy; backward is twice it
+	DPMs      float64 // transfer of one gradient all-reduce between nodes
+	PPMs      float64 // transfer of one activation
+	TPMs      float64 // transfer of one tensor-parallel all-reduce
+	LaunchMs  float64 // host time to enqueue one kernel
+	Noise     float64 // relative deviation of kernels and transfers
+
+	Clock map[falcon.Device]float64 // share of nominal; absent = 1
+	Share map[falcon.Node]float64   // of the CPU the hosts get; absent = 1
+	Link  map[falcon.Link]float64   // share of bandwidth; absent = 1
+	Load  []float64                 // factor on the work, per stage; nil = 1
+
+	rng   *rand.Rand
+	calls map[call]uint64
+	next  int64
+}
+
+type call struct {
+	rank falcon.Rank
+	comm uint64
+}
+
+// Kernels per compute pass, and payloads of the communication calls.
+const (
+	kernels = 8
+	dpBytes = 1 << 22
+	ppBytes = 1 << 18
+	tpBytes = 1 << 19
+	// WorldComm is the communicator over all ranks, on which they vote.
+	WorldComm = 1
+)
+
+// New makes a healthy job over nodes of equal size, ranks laid out in order.
+func New(l falcon.Layout, nodes, microBatches int, seed uint64) *Job {
+	j := &Job{
+		Layout: l, ForwardMs: 5, DPMs: 3, PPMs: 0.2, TPMs: 0.1, LaunchMs: 0.1, Noise: 0.01,
+		Clock: map[falcon.Device]float64{}, Share: map[falcon.Node]float64{}, Link: map[falcon.Link]float64{},
+		Comms: map[falcon.Rank][]falcon.Comm{}, calls: map[call]uint64{},
+		rng: rand.New(rand.NewPCG(seed, 1)),
+	}
+	per := max(1, l.World()/nodes)
+	for r := range l.World() {
+		node := falcon.Node("n" + itoa(r/per))
+		j.Placement = append(j.Placement, falcon.NewDevice(node, r%per))
+	}
+	for range l.DP {
+		j.MicroBatches = append(j.MicroBatches, microBatches)
+	}
+	id := uint64(100)
+	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP} {
+		for _, g := range l.Groups(d) {
+			id++
+			j.join(id, d, g.Ranks)
+		}
+	}
+	all := make([]falcon.Rank, l.World())
+	for r := range all {
+		all[r] = falcon.Rank(r)
+	}
+	j.join(WorldComm, falcon.DimWorld, all)
+	return j
+}
+
+func itoa(n int) string {
+	if n < 10 {
+		return string(rune('0' + n))
+	}
+	return itoa(n/10) + itoa(n%10)
+}
+
+func (j *Job) join(id uint64, d falcon.Dimension, ranks []falcon.Rank) {
+	if len(ranks) < 2 {
+		return
+	}
+	for i, r := range ranks {
+		j.Comms[r] = append(j.Comms[r], falcon.Comm{ID: id, Dimension: d, Size: len(ranks), RankInComm: i})
+	}
+}
+
+// Iteration plays n iterations and returns every rank's samples; with profile
+// set, also what the hook measured in them.
+func (j *Job) Iteration(n int, window uint64) ([]falcon.Sample, []falcon.RankProfile) {
+	var samples []falcon.Sample
+	profiles := make([]falcon.RankProfile, j.Layout.World())
+	offset := 0.0
+	for range n {
+		p := j.play()
+		for r := range profiles {
+			samples = append(samples, falcon.Sample{Rank: falcon.Rank(r), Iteration: j.next, Ms: p.end, Exact: true})
+			p.measure(&profiles[r], falcon.Rank(r), offset)
+		}
+		offset += p.end
+		j.next++
+	}
+	for r := range profiles {
+		q := &profiles[r]
+		q.Rank, q.Window, q.Iterations = falcon.Rank(r), window, n
+		q.MicroBatches = j.MicroBatches[j.Layout.Replica(q.Rank)]
+		q.SelfMs /= float64(n * q.MicroBatches)
+		q.QueueMs = medianQueue(q.Calls)
+	}
+	return samples, profiles
+}
+
+// Next is the number of the next iteration.
+func (j *Job) Next() int64 { return j.next }
+
+// Skip starts counting iterations at n, as after a restart of the observer.
+func (j *Job) Skip(n int64) { j.next = n }

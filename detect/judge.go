@@ -1,0 +1,288 @@
+package detect
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/cause"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// judge draws every conclusion from a window that ended: verdicts, relief, and
+// the healthy state.
+func (m *Machine) judge(w *window) {
+	res := peer.Judge(peer.Window{
+		Layout: m.job.Layout, Placement: m.job.Placement, Comms: m.job.Comms,
+		Profiles: sortedParts(w), Healthy: &m.healthy, Rules: m.cfg.Rules,
+	})
+	for _, r := range res.Ranks {
+		if r.Measured {
+			m.shown[r.Rank] = r
+		}
+	}
+	if res.Missing == 0 {
+		m.last, m.haveLast = res, true
+	} else {
+		m.note(m.slow.last(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
+	}
+	quiet := len(m.openStories()) == 0
+	for _, s := range slices.Clone(m.stories) {
+		switch {
+		case !s.Open():
+		case !s.judged() && w.id > s.after:
+			m.locate(s, res)
+		case s.located():
+			m.watch(s, w, res)
+		}
+	}
+	if quiet {
+		m.learned(w, res)
+	} else {
+		m.meetStrangers(w, res)
+	}
+}
+
+// meetStrangers opens incidents for ranks that two windows running show slow
+// although nobody named them: the onset of a fault can hide behind an action
+// or another fault.
+func (m *Machine) meetStrangers(w *window, res peer.Result) {
+	before := m.strangers
+	m.strangers = nil
+	for _, s := range m.stories {
+		if s.Open() && !s.judged() {
+			return
+		}
+	}
+	s := &story{Incident: falcon.Incident{
+		State: falcon.IncidentVerified, DetectedIteration: m.newest, RelievedIteration: falcon.NoIteration,
+		OnsetIteration: w.iteration, HealthyMs: m.baselineMs(), SlowMs: m.level(), Probability: m.slow.tracker.PRecent(),
+	}, after: w.id, inForce: map[falcon.Rung]bool{}}
+	timing := m.without(res, s)
+	v := cause.Judge(m.caseOf(s, timing))
+	if len(timing.Slow) == 0 || !convincing(v, timing) {
+		return
+	}
+	known := true
+	for _, r := range timing.Slow {
+		since, ok := before[r]
+		known = known && ok
+		if !ok {
+			since = w.iteration
+		}
+		if m.strangers == nil {
+			m.strangers = map[falcon.Rank]int64{}
+		}
+		m.strangers[r] = since
+		s.OnsetIteration = min(s.OnsetIteration, since)
+	}
+	if !known {
+		m.hurry()
+		return
+	}
+	m.strangers = nil
+	s.timing, s.judgedAt = &timing, m.now
+	m.stories = append(m.stories, s)
+	m.settleVerdict(s, v)
+	m.note(w.iteration, "onset", "%s: %s is slow too, without an onset of its own", s.ID, culprits(v))
+}
+
+func sortedParts(w *window) []falcon.RankProfile {
+	out := make([]falcon.RankProfile, 0, len(w.parts))
+	for _, r := range slices.Sorted(maps.Keys(w.parts)) {
+		out = append(out, w.parts[r])
+	}
+	return out
+}
+
+// locate gives a story its verdict, or asks for another window.
+func (m *Machine) locate(s *story, res peer.Result) {
+	timing := m.without(res, s)
+	v := cause.Judge(m.caseOf(s, timing))
+	s.timing, s.judgedAt, s.rejudged = &timing, m.now, 0
+	named := len(v.Devices)+len(v.Links)+len(v.Ranks) > 0
+	sure := v.Cause == falcon.CauseNotHardware || (named && (timing.Clear || len(timing.Slow) == 0))
+	if !sure {
+		if m.again(s, timing) {
+			return
+		}
+	}
+	if s.ID == "" && m.absorb(s, res, named) {
+		return
+	}
+	m.settleVerdict(s, v)
+}
+
+// again puts a story's verdict off to another window, while tries are left. A
+// story without any is told what little is known.
+func (m *Machine) again(s *story, timing peer.Result) bool {
+	s.tries++
+	s.notUntil = m.slow.last() + m.cfg.ProfileSpacing
+	s.after = m.windows
+	if s.tries < m.cfg.ProfileTries {
+		return true
+	}
+	if s.timing == nil {
+		if s.ID == "" && m.absorb(s, timing, false) {
+			return true
+		}
+		m.settleVerdict(s, cause.Judge(m.caseOf(s, timing)))
+	}
+	return false
+}
+
+// absorb ends an untold story that has no culprit of its own: the culprit of
+// an open incident got worse, or the new slowness went with it.
+func (m *Machine) absorb(s *story, res peer.Result, named bool) bool {
+	if named {
+		return false
+	}
+	for _, o := range m.stories {
+		if o != s && o.located() && o.Open() && o.touches(res.Slow...) {
+			o.SlowMs = max(o.SlowMs, s.SlowMs)
+			o.Verdict.Severity = max(o.Verdict.Severity, cause.Severity(o.SlowMs/max(o.HealthyMs, 1)-1, len(o.Verdict.Links), false, len(o.Verdict.Devices)))
+			m.note(s.OnsetIteration, "onset", "%s got worse: its culprit %s is still the only one", o.ID, culprits(o.Verdict))
+			m.emit(o)
+			m.drop(s)
+			return true
+		}
+	}
+	return false
+}
+
+func (m *Machine) drop(s *story) {
+	m.stories = slices.DeleteFunc(m.stories, func(o *story) bool { return o == s })
+}
+
+func (m *Machine) settleVerdict(s *story, v falcon.Verdict) {
+	s.Verdict, s.State = v, falcon.IncidentLocated
+	s.asked, s.badAt, s.healthyAt = m.slow.last(), m.slow.last(), falcon.NoIteration
+	if s.ID == "" {
+		m.tell(s)
+		return
+	}
+	m.emit(s)
+}
+
+// caseOf joins a window's timing with the counters since the onset.
+func (m *Machine) caseOf(s *story, timing peer.Result) cause.Case {
+	c := cause.Case{
+		Layout: m.job.Layout, Placement: m.job.Placement, Timing: timing,
+		HealthyMs: s.HealthyMs, SlowMs: s.SlowMs,
+	}
+	since := m.times.startOf(s.OnsetIteration)
+	if s.FromStart {
+		since = time.Time{}
+	}
+	c.Counters = m.history.Since(since)
+	return c
+}
+
+// without takes those out of a result whom other open incidents name already.
+func (m *Machine) without(res peer.Result, s *story) peer.Result {
+	taken := func(ranks ...falcon.Rank) bool {
+		return slices.ContainsFunc(m.stories, func(o *story) bool {
+			return o != s && o.located() && o.Open() && o.touches(ranks...)
+		})
+	}
+	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), func(r falcon.Rank) bool { return taken(r) })
+	res.Groups, res.Pairs = slices.Clone(res.Groups), slices.Clone(res.Pairs)
+	for i := range res.Groups {
+		res.Groups[i].Suspect = res.Groups[i].Suspect && !taken(res.Groups[i].Ranks...)
+	}
+	for i := range res.Pairs {
+		res.Pairs[i].Suspect = res.Pairs[i].Suspect && !taken(res.Pairs[i].From, res.Pairs[i].To)
+	}
+	return res
+}
+
+// Bounds on judging again: counters lag behind the profile by a reading or two.
+const (
+	rejudgeFor  = 10 * time.Second
+	rejudgeMost = 8
+	rejudgeGain = 0.05 // of confidence, worth telling
+)
+
+// rejudge looks at fresh verdicts again when counters come in.
+func (m *Machine) rejudge(in Readings) {
+	for _, s := range m.stories {
+		if s.timing == nil || !concerns(in, s) || !s.located() || !s.Open() || s.rejudged >= rejudgeMost || m.now.Sub(s.judgedAt) > rejudgeFor {
+			continue
+		}
+		s.rejudged++
+		v := cause.Judge(m.caseOf(s, *s.timing))
+		if v.Confidence >= s.Verdict.Confidence+rejudgeGain || (v.Cause != s.Verdict.Cause && v.Cause != falcon.CauseUnknown) {
+			s.Verdict = v
+			m.emit(s)
+		}
+	}
+}
+
+// concerns says that the readings are of one of the story's devices or nodes.
+func concerns(in Readings, s *story) bool {
+	return slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool {
+		return slices.ContainsFunc(in.GPUs, func(r falcon.GPUReading) bool { return r.Device == d }) ||
+			slices.ContainsFunc(in.Hosts, func(r falcon.HostReading) bool { return r.Node == d.Node() })
+	})
+}
+
+// learned takes a window of a job without open incidents as healthy, unless
+// peers or counters name somebody: then the fault was there from the start.
+func (m *Machine) learned(w *window, res peer.Result) {
+	s := &story{Incident: falcon.Incident{
+		State: falcon.IncidentVerified, FromStart: true, OnsetIteration: m.fold.first,
+		DetectedIteration: m.newest, RelievedIteration: falcon.NoIteration, SlowMs: m.level(), Probability: 1,
+	}, after: w.id, inForce: map[falcon.Rung]bool{}, watched: true}
+	v := cause.Judge(m.caseOf(s, res))
+	named := len(v.Devices)+len(v.Links) > 0
+	switch {
+	case named && m.learn.due && convincing(v, res):
+		m.learn.due = false
+		m.fromStart(s, v, res)
+	case named || len(res.Slow) > 0:
+		m.note(w.iteration, "profile", "%s looks slower than its peers, but neither waits nor counters confirm it", culprits(v))
+		m.learnAgain()
+	case res.Missing > 0 && !m.healthy.Known() && m.learn.tries+1 < m.cfg.ProfileTries:
+		m.learnAgain()
+	case !res.AllSlow && len(res.SlowStages) == 0:
+		m.healthy.Learn(res)
+		m.learn = learning{}
+		m.note(w.iteration, "profile", "Healthy profile of %d of %d ranks stored", len(res.Ranks)-res.Missing, len(res.Ranks))
+	default:
+		m.learn.due = false
+	}
+}
+
+// fromStart opens an incident that has no onset. What the job would take
+// without it is estimated from how much slower its culprit computes.
+func (m *Machine) fromStart(s *story, v falcon.Verdict, res peer.Result) {
+	worst := 1.0
+	for _, r := range res.Slow {
+		worst = max(worst, res.Ranks[r].Ratio)
+	}
+	s.HealthyMs = s.SlowMs / worst
+	s.timing, s.judgedAt = &res, m.now
+	m.stories = append(m.stories, s)
+	m.settleVerdict(s, v)
+	m.note(s.OnsetIteration, "onset", "%s: %s is slow since before the first iteration seen; healthy %.1f ms is an estimate", s.ID, culprits(v), s.HealthyMs)
+}
+
+// convincing asks for more than one proof where no onset speaks: trusted peers
+// with somebody waiting, or counters.
+func convincing(v falcon.Verdict, res peer.Result) bool {
+	for _, e := range v.Evidence {
+		if e.Kind == falcon.EvidenceCounter && !e.Against {
+			return true
+		}
+	}
+	if v.Cause == falcon.CauseNetwork {
+		return v.Confidence >= 0.7
+	}
+	for _, r := range res.Slow {
+		if q := res.Ranks[r]; !res.Clear || q.Basis != peer.ByPeers || !q.Awaited {
+			return false
+		}
+	}
+	return len(res.Slow) > 0
+}

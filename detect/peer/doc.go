@@ -1,0 +1,20 @@
+// Package peer compares the ranks and groups of one profile window by medians:
+// who is slower than those that do the same work, which communication group
+// takes longer than its kind, and whether all ranks slowed together (FALCON
+// §4.3).
+//
+// It guarantees: the same profiles in any order give the same result; no clock
+// of one node is compared with another node's, as members of a collective end
+// together (transfer = the least duration over the members, wait = own
+// duration − transfer) and calls are joined by (communicator, ordinal). A rank
+// that was not measured is never accused, and a value that is not a positive
+// finite number counts as not measured.
+//
+// The culprit of a computation fault is never "who waits least": under a
+// pipeline the slow replica's other stages are late too. Waits only tell that
+// a replica is waited for; the rank is found by self time against the ranks
+// with the same stage and tensor-parallel coordinate in other replicas.
+//
+// Everything here is a pure function; nothing is kept between calls except
+// what the caller holds in a Healthy.
+package peer

@@ -1,0 +1,226 @@
+package peer
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// class is one kind of collective call on one communicator.
+type class struct {
+	comm  uint64
+	op    falcon.Op
+	bytes int64
+}
+
+// joined is a class with its calls laid side by side, one row per call that
+// every member measured.
+type joined struct {
+	class
+	members []falcon.Rank // ascending
+	rows    [][]float64   // durations by member
+	calls   float64       // per iteration
+}
+
+// join lays the collective calls of all ranks side by side by (communicator,
+// ordinal). A call that a member did not measure has no row: without the last
+// arriver the least duration is not the transfer.
+func (w *Window) join(profiles []falcon.RankProfile) []joined {
+	type call struct {
+		class
+		ordinal uint64
+	}
+	durations := map[call]map[falcon.Rank]float64{}
+	members := map[uint64]map[falcon.Rank]bool{}
+	iterations := 1
+	for _, p := range profiles {
+		iterations = max(iterations, p.Iterations)
+		for _, c := range p.Calls {
+			if c.Op == falcon.OpSend || c.Op == falcon.OpRecv || !positive(c.DurationMs) {
+				continue
+			}
+			k := call{class{c.Comm, c.Op, c.Bytes}, c.Ordinal}
+			if durations[k] == nil {
+				durations[k] = map[falcon.Rank]float64{}
+			}
+			durations[k][p.Rank] = c.DurationMs
+			if members[c.Comm] == nil {
+				members[c.Comm] = map[falcon.Rank]bool{}
+			}
+			members[c.Comm][p.Rank] = true
+		}
+	}
+	groups := map[uint64][]falcon.Rank{}
+	for comm, seen := range members {
+		groups[comm] = w.membersOf(comm, seen)
+	}
+	byClass := map[class]*joined{}
+	for k, byRank := range durations {
+		ranks := groups[k.comm]
+		if len(ranks) < 2 || len(byRank) < len(ranks) {
+			continue
+		}
+		j := byClass[k.class]
+		if j == nil {
+			j = &joined{class: k.class, members: ranks}
+			byClass[k.class] = j
+		}
+		row := make([]float64, len(ranks))
+		for i, r := range ranks {
+			row[i] = byRank[r]
+		}
+		j.rows = append(j.rows, row)
+	}
+	out := make([]joined, 0, len(byClass))
+	for _, j := range byClass {
+		j.calls = float64(len(j.rows)) / float64(iterations)
+		out = append(out, *j)
+	}
+	slices.SortFunc(out, func(a, b joined) int {
+		return cmp.Or(slices.Compare(a.members, b.members), cmp.Compare(a.comm, b.comm),
+			cmp.Compare(a.op, b.op), cmp.Compare(a.bytes, b.bytes))
+	})
+	return out
+}
+
+// membersOf lists the communicator's ranks: as the job describes them, else
+// those that were seen calling on it.
+func (w *Window) membersOf(comm uint64, seen map[falcon.Rank]bool) []falcon.Rank {
+	for r := range seen {
+		for _, c := range w.Comms[r] {
+			if c.ID != comm {
+				continue
+			}
+			if c.Size != len(seen) {
+				return nil // somebody is missing
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// dimension is the communicator's dimension as the job says it, else by its
+// members.
+func (w *Window) dimension(comm uint64, ranks []falcon.Rank) falcon.Dimension {
+	for _, c := range w.Comms[ranks[0]] {
+		if c.ID == comm && c.Dimension != "" {
+			return c.Dimension
+		}
+	}
+	if len(ranks) == w.Layout.World() {
+		return falcon.DimWorld
+	}
+	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP} {
+		if slices.Equal(w.Layout.Peers(ranks[0], d), ranks) {
+			return d
+		}
+	}
+	return ""
+}
+
+func (w *Window) nodes(ranks []falcon.Rank) []falcon.Node {
+	var out []falcon.Node
+	for _, r := range ranks {
+		if int(r) < len(w.Placement) {
+			if n := w.Placement[r].Node(); !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+// judgeGroups finds groups whose transfer is long for their kind, and whom the
+// members of DP and TP groups wait for.
+func (w *Window) judgeGroups(res *Result, classes []joined) {
+	for i := range classes {
+		j := &classes[i]
+		g := Group{
+			Comm: j.comm, Op: j.op, Bytes: j.bytes, Ranks: j.members, CallsPerIt: j.calls,
+			Dimension: w.dimension(j.comm, j.members), Nodes: w.nodes(j.members),
+		}
+		g.Internode = len(g.Nodes) > 1
+		transfers := make([]float64, len(j.rows))
+		for k, row := range j.rows {
+			transfers[k] = slices.Min(row)
+		}
+		g.TransferMs = low(transfers, 0.25)
+		w.judgeWaits(res, &g, j)
+		res.Groups = append(res.Groups, g)
+	}
+	kinds := map[kind][]int{}
+	for i := range res.Groups {
+		k := kindOf(&res.Groups[i])
+		kinds[k] = append(kinds[k], i)
+	}
+	for i := range res.Groups {
+		w.compareGroup(res, i, kinds[kindOf(&res.Groups[i])])
+	}
+}
+
+// kind is what groups must share to be compared.
+type kind struct {
+	dimension falcon.Dimension
+	op        falcon.Op
+	bytes     int64
+	internode bool
+}
+
+func kindOf(g *Group) kind { return kind{g.Dimension, g.Op, g.Bytes, g.Internode} }
+
+// judgeWaits adds up each member's wait and marks who is waited for.
+func (w *Window) judgeWaits(res *Result, g *Group, j *joined) {
+	if g.Dimension != falcon.DimTP && g.Dimension != falcon.DimDP {
+		return
+	}
+	waits, transfer := make([]float64, len(j.members)), 0.0
+	for _, row := range j.rows {
+		least := slices.Min(row)
+		transfer += least
+		for i, d := range row {
+			waits[i] += d - least
+		}
+	}
+	iterations := float64(len(j.rows)) / g.CallsPerIt
+	for i, r := range j.members {
+		res.Ranks[r].WaitMs += waits[i] / iterations
+	}
+	longest := slices.Max(waits)
+	g.WaitMs = longest / iterations
+	g.Waiting = longest > w.Rules.WaitOver*transfer && g.WaitMs >= w.Rules.Matter*res.IterationMs
+	for i, r := range j.members {
+		if g.Waiting && waits[i] <= longest/2 {
+			res.Ranks[r].Awaited = true
+		}
+	}
+}
+
+// compareGroup judges a group's transfer by others of its kind, or by its own
+// past where there are too few of them.
+func (w *Window) compareGroup(res *Result, i int, alike []int) {
+	g := &res.Groups[i]
+	var others []float64
+	for _, k := range alike {
+		if k != i {
+			others = append(others, res.Groups[k].TransferMs)
+		}
+	}
+	g.Classmates = len(others)
+	own := w.Healthy.transfer(class{g.Comm, g.Op, g.Bytes})
+	switch {
+	case len(others) >= w.Rules.MinPeers:
+		g.BaseMs, g.Basis = Median(others), ByPeers
+	case own > 0:
+		g.BaseMs, g.Basis = own, ByOwn
+	case len(others) > 0:
+		g.BaseMs, g.Basis = Median(others), ByFew
+	default:
+		return
+	}
+	g.Ratio = g.TransferMs / g.BaseMs
+	excess := (g.TransferMs - g.BaseMs) * g.CallsPerIt
+	g.Suspect = g.Ratio > w.Rules.Suspect && excess > w.Rules.Matter*res.IterationMs && !math.IsInf(g.Ratio, 0)
+}

@@ -1,0 +1,230 @@
+package peer
+
+import (
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// Rules are the thresholds of the comparison. The zero value of each field
+// means its default.
+type Rules struct {
+	// Suspect is the ratio over the median of its kind above which a group's
+	// transfer or a rank's self time is suspicious; default 1.1 (FALCON §4.3).
+	Suspect float64
+	// WaitOver is how many transfers a wait must exceed to say that somebody is
+	// waited for; default 2.
+	WaitOver float64
+	// Margin is how much slower the least slow accused rank must be than the
+	// slowest rank that is not accused; default 1.03.
+	Margin float64
+	// MinPeers is how many peers make a median that can be trusted; with fewer
+	// the own healthy profile decides; default 3.
+	MinPeers int
+	// Matter is the share of the iteration that an excess of transfer must cost
+	// to be worth a name; default 0.02. Below it lie calls of a few bytes.
+	Matter float64
+}
+
+func (r Rules) withDefaults() Rules {
+	def := func(v *float64, d float64) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&r.Suspect, 1.1)
+	def(&r.WaitOver, 2)
+	def(&r.Margin, 1.03)
+	def(&r.Matter, 0.02)
+	if r.MinPeers <= 0 {
+		r.MinPeers = 3
+	}
+	return r
+}
+
+// Window is one profile window of a job.
+type Window struct {
+	Layout    falcon.Layout
+	Placement falcon.Placement
+	Comms     map[falcon.Rank][]falcon.Comm // may be nil: dimensions are then read from the members
+	Profiles  []falcon.RankProfile
+	Healthy   *Healthy // own past of each rank and group; nil when there is none
+	Rules     Rules
+
+	directory map[uint64]map[int]falcon.Rank // by communicator and rank in it
+}
+
+// Basis says what a rank or a group was compared with.
+type Basis string
+
+// The bases of comparison, from the best down.
+const (
+	ByPeers Basis = "peers" // at least MinPeers of its kind
+	ByOwn   Basis = "own"   // its own healthy profile, what all share taken out
+	ByFew   Basis = "few"   // fewer peers than MinPeers and no healthy profile
+	ByNone  Basis = ""      // nothing to compare with
+)
+
+// Rank is one rank's timing in the window.
+type Rank struct {
+	Rank     falcon.Rank
+	Measured bool
+	SelfMs   float64 // per micro-batch
+	PeerMs   float64 // median of its peers, 0 = none
+	Peers    int     // same stage and TP coordinate in other replicas, measured
+	OwnMs    float64 // own healthy self time, 0 = none
+	OwnRatio float64 // SelfMs / OwnMs, 0 = none
+	Ratio    float64 // what is judged: SelfMs over its basis, 0 = none
+	Basis    Basis
+	Slow     bool    // Ratio above the rule: the culprit of a computation fault
+	Awaited  bool    // others wait for it, or for its replica, over 2 × transfer
+	WaitMs   float64 // per iteration, in TP and DP collectives
+	RecvMs   float64 // per iteration, in pipeline receives
+	QueueMs  float64 // host lead over the device
+	LeadMs   float64 // the host lead it is compared with: own healthy one, else its peers', 0 = none
+}
+
+// Group is one class of collective calls of one communicator.
+type Group struct {
+	Comm       uint64
+	Dimension  falcon.Dimension
+	Op         falcon.Op
+	Bytes      int64
+	Ranks      []falcon.Rank // ascending
+	Nodes      []falcon.Node // in rank order, each once
+	Internode  bool
+	TransferMs float64 // lower quartile over the calls
+	WaitMs     float64 // largest member's wait per iteration
+	BaseMs     float64 // what TransferMs is compared with, 0 = nothing
+	Classmates int     // other groups of the same dimension, operation, bytes and reach
+	Ratio      float64
+	Basis      Basis
+	CallsPerIt float64
+	Suspect    bool // transfer above the rule
+	Waiting    bool // a member's wait is above 2 × transfer
+}
+
+// Pair is the receives of one rank from one other.
+type Pair struct {
+	From, To   falcon.Rank
+	Bytes      int64
+	RecvMs     float64 // first decile over the receives: bubbles left out
+	BaseMs     float64
+	Peers      int
+	Ratio      float64
+	Basis      Basis
+	CallsPerIt float64
+	Suspect    bool
+}
+
+// Result is what the window says.
+type Result struct {
+	Ranks       []Rank // one per rank of the layout
+	Groups      []Group
+	Pairs       []Pair
+	Missing     int     // ranks of the layout without a usable profile
+	Dropped     uint64  // timings lost
+	IterationMs float64 // longest span of a rank over its iterations, 0 = unknown
+	Slow        []falcon.Rank
+	Margin      float64 // least accused ratio over the greatest other, 0 = nobody accused or nobody else
+	Clear       bool    // Margin is above the rule, or there is nobody else
+	AllSlow     bool    // every rank slowed alike against its own past, none against its peers
+	AllRatio    float64 // median own ratio where AllSlow
+	SlowStages  []int   // stages that slowed alike as a whole, others did not
+}
+
+// Judge compares the ranks and groups of a window.
+func Judge(w Window) Result {
+	w.Rules = w.Rules.withDefaults()
+	w.index()
+	res := Result{Ranks: make([]Rank, w.Layout.World())}
+	profiles := w.usable()
+	res.Missing = len(res.Ranks) - len(profiles)
+	for _, p := range profiles {
+		res.Dropped += p.Dropped
+		res.IterationMs = math.Max(res.IterationMs, spanMs(p))
+	}
+	w.judgeSelf(&res, profiles)
+	joined := w.join(profiles)
+	w.judgeGroups(&res, joined)
+	w.judgePairs(&res, profiles)
+	w.judgeQueues(&res)
+	return res
+}
+
+// index turns the communicators around: who is rank i of each.
+func (w *Window) index() {
+	w.directory = map[uint64]map[int]falcon.Rank{}
+	for r, comms := range w.Comms {
+		for _, c := range comms {
+			if w.directory[c.ID] == nil {
+				w.directory[c.ID] = map[int]falcon.Rank{}
+			}
+			w.directory[c.ID][c.RankInComm] = r
+		}
+	}
+}
+
+// usable are the profiles of ranks of the layout with a sensible self time,
+// one per rank, by rank.
+func (w *Window) usable() []falcon.RankProfile {
+	seen := make([]*falcon.RankProfile, w.Layout.World())
+	n := 0
+	for i := range w.Profiles {
+		p := &w.Profiles[i]
+		if p.Rank < 0 || int(p.Rank) >= len(seen) || seen[p.Rank] != nil || !positive(p.SelfMs) {
+			continue
+		}
+		seen[p.Rank] = p
+		n++
+	}
+	out := make([]falcon.RankProfile, 0, n)
+	for _, p := range seen {
+		if p != nil {
+			out = append(out, *p)
+		}
+	}
+	return out
+}
+
+func spanMs(p falcon.RankProfile) float64 {
+	if p.Iterations < 1 {
+		return 0
+	}
+	first, last := math.Inf(1), 0.0
+	for _, c := range p.Calls {
+		first = math.Min(first, c.StartMs)
+		last = math.Max(last, c.StartMs+c.DurationMs)
+	}
+	if last <= first || math.IsInf(last, 0) {
+		return 0
+	}
+	return (last - first) / float64(p.Iterations)
+}
+
+func positive(v float64) bool { return v > 0 && !math.IsInf(v, 0) && !math.IsNaN(v) }
+
+// Median is the middle of v, or the mean of the middle two; 0 for none. It
+// sorts v.
+func Median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	n := len(v)
+	if n%2 == 1 {
+		return v[n/2]
+	}
+	return (v[n/2-1] + v[n/2]) / 2
+}
+
+// low is the value below which a share q of v lies, the lower of two; 0 for
+// none. It sorts v.
+func low(v []float64, q float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	slices.Sort(v)
+	return v[int(q*float64(len(v)-1))]
+}

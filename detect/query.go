@@ -1,0 +1,111 @@
+package detect
+
+import (
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/bocd"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// Rank is the present view of one rank; false when the job has no such rank.
+func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
+	if !m.has || r < 0 || int(r) >= len(m.ranks) {
+		return RankStatus{}, false
+	}
+	s, p := m.ranks[r], m.shown[r]
+	out := RankStatus{
+		Iteration: s.last(), Probability: s.tracker.PRecent(), BaselineMs: s.tracker.BaselineMs(),
+		SelfMs: p.SelfMs, SelfRatio: p.Ratio, WaitMs: p.WaitMs,
+	}
+	if m.baseline > 0 && (out.BaselineMs == 0 || out.BaselineMs > m.baseline*(1+m.cfg.Settled)) {
+		out.BaselineMs = m.baseline // learnt before a restart, while the job is slow
+	}
+	if s.seen > 0 {
+		out.Ms = s.value(s.seen - 1)
+	}
+	if out.BaselineMs > 0 && out.Ms > 0 {
+		out.Slowdown = out.Ms/out.BaselineMs - 1
+	}
+	for _, st := range m.stories {
+		out.Suspect = out.Suspect || (st.Open() && st.ID != "" && st.touches(r))
+	}
+	return out, true
+}
+
+// Series is the newest observations of one rank with the run-length posterior
+// after each, oldest first: at most columns of them, each posterior cut to
+// runLengths entries, the last of which holds the tail. It runs a filter over
+// the stored samples, so it costs about a microsecond a sample; nil for a rank
+// that the job does not have.
+func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
+	if !m.has || r < 0 || int(r) >= len(m.ranks) || columns < 1 || runLengths < 2 {
+		return nil
+	}
+	s := m.ranks[r]
+	values := s.tail(len(s.ms))
+	centre, scale := spread(values)
+	filter := bocd.New(m.cfg.Tracker.Filter)
+	first := s.seen - len(values)
+	show := max(0, len(values)-columns)
+	out := make([]Column, 0, len(values)-show)
+	for i, ms := range values {
+		step, err := filter.Observe((ms - centre) / scale)
+		if err != nil || i < show {
+			continue
+		}
+		c := Column{
+			Iteration: s.iteration(first + i), Ms: ms, Probability: step.PRecent, MAP: step.MAP,
+			Posterior: make([]float64, runLengths),
+		}
+		filter.Binned(c.Posterior)
+		out = append(out, c)
+	}
+	return out
+}
+
+// spread is the median of values, and a robust scale of them: that of the
+// steps from one to the next, so that a change of level does not count as
+// noise; never below 1 % of the level.
+func spread(values []float64) (centre, scale float64) {
+	steps := make([]float64, 0, len(values))
+	for i := 1; i < len(values); i++ {
+		steps = append(steps, max(values[i]-values[i-1], values[i-1]-values[i]))
+	}
+	centre = peer.Median(append([]float64(nil), values...))
+	const toSigma = 1.4826 / 1.4142 // of the median absolute difference of two draws
+	return centre, max(toSigma*peer.Median(steps), 0.01*centre, 1e-9)
+}
+
+// Steady is how the machine is doing as a whole.
+func (m *Machine) Steady() Steady {
+	if !m.has {
+		return Steady{Learning: true, BaselineMs: m.baseline, Iteration: -1}
+	}
+	return Steady{
+		Learning: m.slow.tracker.Learning(), BaselineMs: m.baselineMs(),
+		CurrentMs: m.level(), Iteration: m.slow.last(),
+	}
+}
+
+// Speeds are the self times of the last complete profile, ms per micro-batch
+// by rank; nil before the first.
+func (m *Machine) Speeds() []float64 {
+	if !m.haveLast {
+		return nil
+	}
+	out := make([]float64, len(m.last.Ranks))
+	for i, r := range m.last.Ranks {
+		out[i] = r.SelfMs
+	}
+	return out
+}
+
+// Open are the incidents whose fault lasts, in order of their onset.
+func (m *Machine) Open() []falcon.Incident {
+	var out []falcon.Incident
+	for _, s := range m.stories {
+		if s.Open() && s.ID != "" {
+			out = append(out, s.Incident)
+		}
+	}
+	return out
+}

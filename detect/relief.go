@@ -1,0 +1,191 @@
+package detect
+
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/bocd"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// faster is a verified downward change of the job. It relieves nobody by
+// itself: levelRelief does where the level is back, and where it is not the
+// culprit is looked at.
+func (m *Machine) faster(at int64, c bocd.Change) {
+	open := m.openStories()
+	if len(open) == 0 {
+		if c.AfterMs <= m.baselineMs()*(1+m.cfg.Settled) && !m.recently(at) {
+			m.baseline = min(m.baselineMs(), c.AfterMs)
+			m.learn = learning{due: true}
+			m.note(at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
+		}
+		return
+	}
+	for _, s := range open {
+		s.check, s.faster = s.located() && len(s.inForce) == 0, at
+	}
+	m.hurry()
+}
+
+// recently says that an incident was relieved around iteration at, so that the
+// job is faster because of it.
+func (m *Machine) recently(at int64) bool {
+	return slices.ContainsFunc(m.stories, func(s *story) bool {
+		return s.State == falcon.IncidentRelieved && at-s.RelievedIteration <= 2*m.cfg.MergeWithin
+	})
+}
+
+// hurry makes watched culprits due earlier, as something changed.
+func (m *Machine) hurry() {
+	for _, s := range m.openStories() {
+		s.urgent = s.urgent || s.watching()
+	}
+}
+
+// levelRelief ends incidents that show in the iteration time when its level is
+// back within the settled share of the healthy one.
+func (m *Machine) levelRelief(iteration int64) {
+	if m.slow.tracker.Learning() {
+		return
+	}
+	m.lookAtCounters()
+	tail := m.slow.tail(levelOver)
+	for _, s := range m.openStories() {
+		if s.blind || s.FromStart || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
+			continue
+		}
+		between := (s.HealthyMs + max(s.SlowMs, s.HealthyMs)) / 2
+		back := peer.Median(slices.Clone(tail)) <= s.HealthyMs*(1+m.cfg.Settled)
+		if back && slices.Max(tail) <= max(between, s.HealthyMs*(1+m.cfg.Settled)) {
+			m.relieve(s, m.backSince(between), "the iteration time is back within 5 % of healthy")
+		}
+	}
+}
+
+// backSince is the first iteration of the newest run below a level.
+func (m *Machine) backSince(ms float64) int64 {
+	i := m.slow.seen - 1
+	for i > m.slow.seen-len(m.slow.ms) && m.slow.value(i-1) <= ms {
+		i--
+	}
+	return m.slow.iteration(i)
+}
+
+// lookAtCounters makes a watched culprit due when its clock is back at its
+// peers' for the first time.
+func (m *Machine) lookAtCounters() {
+	for _, s := range m.openStories() {
+		if !s.watching() || s.streak > 0 || s.Verdict.Cause != falcon.CauseGPU || s.urgent {
+			continue
+		}
+		if at, ok := m.clockBack(s); ok && at > s.badAt {
+			s.urgent = true
+		}
+	}
+}
+
+// clockBack is the first iteration that began after the clocks of all culprits
+// read normal.
+func (m *Machine) clockBack(s *story) (int64, bool) {
+	newest := falcon.NoIteration
+	for _, d := range s.Verdict.Devices {
+		since, ok := m.history.Normal(d)
+		if !ok {
+			return 0, false
+		}
+		at, seen := m.times.first(since)
+		if !seen {
+			return 0, false
+		}
+		newest = max(newest, at)
+	}
+	return newest, newest != falcon.NoIteration
+}
+
+// watch judges a story's culprit by a window that was asked for after its
+// action took force.
+func (m *Machine) watch(s *story, w *window, res peer.Result) {
+	if w.iteration < s.since {
+		return
+	}
+	s.urgent = false
+	healthy, known := m.culpritHealthy(s, res)
+	checked := s.check
+	s.check = false
+	switch {
+	case !known:
+		return
+	case !healthy:
+		s.streak, s.badAt = 0, w.iteration
+		return
+	case checked && len(s.inForce) == 0:
+		m.relieve(s, s.faster, "the job got faster and the culprit computes as its peers do")
+		return
+	case !s.watching():
+		return
+	}
+	if s.streak == 0 {
+		s.healthyAt = w.iteration + 1
+	}
+	s.streak++
+	if s.streak < m.cfg.ReliefStreak {
+		return
+	}
+	at := s.healthyAt
+	if back, ok := m.clockBack(s); ok && s.Verdict.Cause == falcon.CauseGPU && back > s.badAt && back < at {
+		at = back
+	}
+	if m.dipAt > s.badAt && m.dipAt < at {
+		at = m.dipAt
+	}
+	m.relieve(s, at, "the culprit was as fast as its peers in three profiles running")
+}
+
+// culpritHealthy says whether everything that a story names is at or below the
+// rule again; known is false where something was not measured.
+func (m *Machine) culpritHealthy(s *story, res peer.Result) (healthy, known bool) {
+	if s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 {
+		suspect := slices.ContainsFunc(res.Groups, func(g peer.Group) bool { return g.Suspect && s.touches(g.Ranks...) }) ||
+			slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool { return p.Suspect && s.touches(p.From, p.To) })
+		return !suspect, res.Missing == 0
+	}
+	for _, d := range s.Verdict.Devices {
+		r, placed := m.job.Placement.Rank(d)
+		if !placed {
+			continue // carries no rank any more: it slows nobody
+		}
+		q := res.Ranks[r]
+		if q.Basis == peer.ByNone {
+			return false, false
+		}
+		if q.Ratio > m.suspectRatio() || res.AllSlow {
+			return false, true
+		}
+	}
+	return true, true
+}
+
+func (m *Machine) suspectRatio() float64 {
+	if m.cfg.Rules.Suspect > 0 {
+		return m.cfg.Rules.Suspect
+	}
+	return 1.1
+}
+
+// relieve ends a story.
+func (m *Machine) relieve(s *story, at int64, why string) {
+	at = max(at, s.OnsetIteration+1)
+	if s.ID == "" {
+		m.note(at, "relief", "The second slowdown went before anybody was named: %s", why)
+		m.drop(s)
+		return
+	}
+	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, m.slow.last()
+	m.slow.tracker.Rebase(m.slow.tracker.BaselineMs())
+	m.lastOnset, m.alarms = falcon.NoIteration, nil
+	m.emit(s)
+	m.note(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
+	if s.FromStart || !m.healthy.Known() {
+		m.learn = learning{due: true, after: m.slow.last() + m.cfg.SettleAfter}
+	}
+}

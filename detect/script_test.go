@@ -1,0 +1,172 @@
+package detect
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/failslow/falcon"
+)
+
+var update = flag.Bool("update", false, "write what the scripts print into testdata")
+
+// Each testdata/*.txt is a story: commands, and below each, after "----", what
+// the machine says. Run with -update to write the answers anew, and read them.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScript(t, file) })
+	}
+}
+
+func runScript(t *testing.T, file string) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	var s script
+	answer := false
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case line == "----":
+			answer = true
+		case line == "":
+			answer = false
+			got.WriteString("\n")
+		case answer:
+		case strings.HasPrefix(line, "#"):
+			got.WriteString(line + "\n")
+		default:
+			got.WriteString(line + "\n----\n" + s.do(t, strings.Fields(line)))
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(text), got.String()); diff != "" {
+		t.Errorf("%s tells another story (-want +got):\n%s", file, diff)
+	}
+}
+
+// script interprets commands against one world.
+type script struct{ w *world }
+
+func (s *script) do(t *testing.T, f []string) string {
+	t.Helper()
+	arg := func(i int) string {
+		if i >= len(f) {
+			t.Fatalf("%v: argument %d is missing", f, i)
+		}
+		return f[i]
+	}
+	switch f[0] {
+	case "job": // tp dp pp nodes micro
+		n := numbers(t, f[1:])
+		s.w = newWorld(falcon.Layout{TP: n[0], DP: n[1], PP: n[2]}, n[3], n[4], 7)
+	case "run":
+		s.w.run(numbers(t, f[1:])[0])
+	case "gpu":
+		s.w.job.Clock[falcon.Device(arg(1))] = ratio(t, arg(2))
+	case "clocks":
+		for _, d := range s.w.job.Placement {
+			s.w.job.Clock[d] = ratio(t, arg(1))
+		}
+	case "cpu":
+		s.w.job.Share[falcon.Node(arg(1))] = ratio(t, arg(2))
+	case "link":
+		l, err := falcon.ParseLink(arg(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.w.job.Link[l] = ratio(t, arg(2))
+	case "load": // factor per stage
+		s.w.job.Load = nil
+		for _, x := range f[1:] {
+			s.w.job.Load = append(s.w.job.Load, ratio(t, x))
+		}
+	case "clear":
+		s.w.clearFaults()
+	case "spike":
+		s.w.spike = ratio(t, arg(1))
+	case "counters":
+		s.w.counters = arg(1) == "on"
+	case "refuse":
+		s.w.refuse = numbers(t, f[1:])[0]
+	case "missing":
+		s.w.missing = falcon.Node(strings.TrimPrefix(arg(1), "none"))
+	case "acted":
+		s.w.act(arg(1), false, numbers(t, f[2:]))
+	case "reverted":
+		s.w.act(arg(1), true, numbers(t, f[2:]))
+	case "restart":
+		s.w.restart()
+	case "epoch":
+		s.w.epoch++
+		s.w.describe()
+	case "tick":
+		d, err := time.ParseDuration(arg(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.w.now = s.w.now.Add(d)
+		s.w.m.Tick(s.w.now)
+		s.w.drain()
+	case "status":
+		s.status()
+	default:
+		t.Fatalf("unknown command %q", f[0])
+	}
+	out := s.w.out.String()
+	s.w.out.Reset()
+	if out == "" {
+		return "ok\n"
+	}
+	return out
+}
+
+func (s *script) status() {
+	st := s.w.m.Steady()
+	fmt.Fprintf(&s.w.out, "learning %v, baseline %.0f ms, now %.0f ms, iteration %d, open %d\n",
+		st.Learning, st.BaselineMs, st.CurrentMs, st.Iteration, len(s.w.m.Open()))
+	for r := range s.w.job.Layout.World() {
+		q, _ := s.w.m.Rank(falcon.Rank(r))
+		fmt.Fprintf(&s.w.out, "rank %d: slowdown %.2f, self ratio %.2f, suspect %v\n", r, q.Slowdown, q.SelfRatio, q.Suspect)
+	}
+}
+
+func numbers(t *testing.T, f []string) []int {
+	t.Helper()
+	var out []int
+	for _, x := range f {
+		n, err := strconv.Atoi(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+func ratio(t *testing.T, s string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

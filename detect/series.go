@@ -1,0 +1,188 @@
+package detect
+
+import (
+	"math"
+	"time"
+
+	"github.com/failslow/falcon/detect/bocd"
+)
+
+// series is one stream of iteration times with its tracker: a bounded ring of
+// the newest values, and the iteration of each.
+type series struct {
+	tracker *bocd.Tracker
+	ms      []float32
+	at      []int32 // iteration, counted from origin
+	origin  int64
+	seen    int // values taken in; value i lies at i % cap
+	limit   int
+}
+
+func newSeries(cfg *Config) *series {
+	return &series{tracker: bocd.NewTracker(cfg.Tracker), limit: cfg.History}
+}
+
+// last is the newest iteration, origin-independent; -1 before the first.
+func (s *series) last() int64 {
+	if s.seen == 0 {
+		return -1
+	}
+	return s.iteration(s.seen - 1)
+}
+
+// observe takes in one value. Values that are no positive finite time are
+// dropped: they say nothing about the job's pace.
+func (s *series) observe(iteration int64, ms float64) []bocd.Change {
+	if math.IsNaN(ms) || math.IsInf(ms, 0) || ms <= 0 {
+		return nil
+	}
+	changes, err := s.tracker.Observe(ms)
+	if err != nil {
+		return nil
+	}
+	if s.seen == 0 {
+		s.origin = iteration
+	}
+	offset := int32(min(iteration-s.origin, math.MaxInt32))
+	if len(s.ms) < s.limit {
+		s.ms, s.at = append(s.ms, float32(ms)), append(s.at, offset)
+	} else {
+		s.ms[s.seen%s.limit], s.at[s.seen%s.limit] = float32(ms), offset
+	}
+	s.seen++
+	return changes
+}
+
+func (s *series) iteration(index int) int64 {
+	index = max(index, s.seen-len(s.ms), 0)
+	if index >= s.seen {
+		return s.iteration(s.seen-1) + int64(index-s.seen+1)
+	}
+	return s.origin + int64(s.at[index%s.limit])
+}
+
+func (s *series) value(index int) float64 { return float64(s.ms[index%s.limit]) }
+
+// indexOf is the index that iteration has or will have, if none is skipped.
+func (s *series) indexOf(iteration int64) int {
+	return max(0, s.seen+int(iteration-s.last()-1))
+}
+
+// tail are the newest n values, oldest first.
+func (s *series) tail(n int) []float64 {
+	n = min(n, len(s.ms))
+	out := make([]float64, 0, n)
+	for i := s.seen - n; i < s.seen; i++ {
+		out = append(out, s.value(i))
+	}
+	return out
+}
+
+// settle tells the tracker which iterations belong to an action.
+func (s *series) settle(from, to int64) {
+	if s.seen > 0 {
+		s.tracker.Settle(s.indexOf(from), int(to-from))
+	}
+}
+
+// foldKeep bounds how many iterations wait for their last rank, foldLag how
+// long: after it an iteration counts with the ranks that reported.
+const (
+	foldKeep = 64
+	foldLag  = 8
+)
+
+// fold joins the ranks' samples to the job's iteration: its slowest rank.
+type fold struct {
+	cells [foldKeep]cell
+	next  int64 // first iteration that is not done
+	open  bool
+	first int64 // first iteration of the epoch that was seen
+}
+
+type cell struct {
+	iteration int64
+	ranks     int
+	ms        float64
+}
+
+// add takes in one rank's sample.
+func (f *fold) add(iteration int64, ms float64) {
+	if !f.open {
+		f.open, f.next, f.first = true, iteration, iteration
+		for i := range f.cells {
+			f.cells[i].iteration = -1
+		}
+	}
+	if iteration < f.next {
+		return
+	}
+	if iteration-f.next >= foldKeep {
+		f.next = iteration - foldLag
+	}
+	c := &f.cells[iteration%foldKeep]
+	if c.iteration != iteration {
+		*c = cell{iteration: iteration}
+	}
+	c.ranks++
+	c.ms = math.Max(c.ms, ms)
+}
+
+// done hands out the next iteration that all ranks reported, or that waited
+// long enough; newest is the newest one seen from any rank.
+func (f *fold) done(world int, newest int64) (cell, bool) {
+	for f.open && f.next <= newest {
+		c := f.cells[f.next%foldKeep]
+		known := c.iteration == f.next
+		late := newest-f.next > foldLag
+		if !late && (!known || c.ranks < world) {
+			return cell{}, false
+		}
+		f.next++
+		if known {
+			return c, true
+		}
+	}
+	return cell{}, false
+}
+
+// times remembers when the newest iterations were seen, by the engine's clock.
+type times struct {
+	ring [1024]struct {
+		iteration int64
+		at        time.Time
+	}
+	n int
+}
+
+func (t *times) add(iteration int64, at time.Time) {
+	e := &t.ring[t.n%len(t.ring)]
+	e.iteration, e.at = iteration, at
+	t.n++
+}
+
+// startOf is when iteration began: when the one before it was seen. The zero
+// time where that is forgotten or was never seen.
+func (t *times) startOf(iteration int64) time.Time {
+	var at time.Time
+	for i := t.n - 1; i >= max(0, t.n-len(t.ring)); i-- {
+		e := t.ring[i%len(t.ring)]
+		at = e.at
+		if e.iteration < iteration {
+			return at
+		}
+	}
+	return at
+}
+
+// first is the first iteration seen after a moment, ok false where none was.
+func (t *times) first(after time.Time) (iteration int64, ok bool) {
+	for i := t.n - 1; i >= max(0, t.n-len(t.ring)); i-- {
+		e := t.ring[i%len(t.ring)]
+		if !e.at.After(after) {
+			break
+		}
+		iteration, ok = e.iteration, true
+	}
+	return iteration, ok
+}

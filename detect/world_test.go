@@ -1,0 +1,227 @@
+package detect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/internal/rig"
+)
+
+// world plays a synthetic job against a machine: samples of every iteration,
+// counters about once a second, answers to profile requests.
+type world struct {
+	job     *rig.Job
+	m       *Machine
+	now     time.Time
+	epoch   uint64
+	out     strings.Builder
+	request *ProfileRequest
+	all     []falcon.Incident // newest state of every incident, in order of id
+
+	counters bool
+	refuse   int         // windows still to be refused
+	missing  falcon.Node // sends no profile
+	spike    float64     // factor on the next iteration's time
+
+	read    time.Time
+	thermal map[falcon.Device]uint64
+}
+
+func newWorld(l falcon.Layout, nodes, micro int, seed uint64) *world {
+	w := &world{
+		job: rig.New(l, nodes, micro, seed), m: New(Config{}), now: time.Unix(1000, 0),
+		counters: true, thermal: map[falcon.Device]uint64{}, epoch: 1,
+	}
+	w.describe()
+	return w
+}
+
+func (w *world) describe() {
+	micro := make([]int32, len(w.job.MicroBatches))
+	for i, m := range w.job.MicroBatches {
+		micro[i] = int32(m)
+	}
+	w.step(Job{Epoch: w.epoch, Layout: w.job.Layout, Placement: w.job.Placement, Comms: w.job.Comms, MicroBatches: micro, Emulated: true})
+}
+
+// step feeds one input and takes in what it led to.
+func (w *world) step(in Input) {
+	w.m.Step(w.now, in)
+	w.drain()
+}
+
+func (w *world) drain() {
+	r := w.m.Ready()
+	for _, n := range r.Notes {
+		fmt.Fprintf(&w.out, "%d %s: %s\n", n.Iteration, n.Kind, n.Text)
+	}
+	for _, inc := range r.Incidents {
+		w.remember(inc)
+		w.tell(inc)
+	}
+	for _, q := range r.Requests {
+		fmt.Fprintf(&w.out, "request: %d iterations (%s)\n", q.Iterations, q.Why)
+		w.request = &q
+	}
+	w.m.Advance()
+}
+
+func (w *world) remember(inc falcon.Incident) {
+	i := slices.IndexFunc(w.all, func(o falcon.Incident) bool { return o.ID == inc.ID })
+	if i < 0 {
+		w.all = append(w.all, inc)
+		return
+	}
+	w.all[i] = inc
+}
+
+func (w *world) tell(inc falcon.Incident) {
+	v := inc.Verdict
+	fmt.Fprintf(&w.out, "%s %s: onset %d, detected %d, relieved %d, %s %v %v, ranks %v, severity %d, confidence %.2f\n",
+		inc.ID, inc.State, inc.OnsetIteration, inc.DetectedIteration, inc.RelievedIteration,
+		v.Cause, v.Devices, v.Links, v.Ranks, v.Severity, v.Confidence)
+	if inc.State == falcon.IncidentLocated {
+		for _, e := range v.Evidence {
+			sign := "+"
+			if e.Against {
+				sign = "-"
+			}
+			fmt.Fprintf(&w.out, "  %s %s: %s\n", sign, e.Kind, e.Text)
+		}
+	}
+}
+
+// run plays n iterations; a requested window takes its iterations out of them.
+func (w *world) run(n int) {
+	for n > 0 {
+		take, window := 1, uint64(0)
+		req := w.request
+		if req != nil {
+			take, window = req.Iterations, req.Window
+		}
+		w.request = nil
+		for range take {
+			n--
+		}
+		samples, profiles := w.job.Iteration(take, window)
+		w.deliver(samples)
+		if req != nil {
+			w.answer(window, profiles)
+		}
+	}
+}
+
+// deliver feeds samples iteration by iteration, time going on with them.
+func (w *world) deliver(samples []falcon.Sample) {
+	world := w.job.Layout.World()
+	for i := 0; i < len(samples); i += world {
+		batch := samples[i : i+world]
+		if w.spike > 0 {
+			for k := range batch {
+				batch[k].Ms *= w.spike
+			}
+			w.spike = 0
+		}
+		w.now = w.now.Add(time.Duration(batch[0].Ms * float64(time.Millisecond)))
+		w.probe(batch[0].Ms)
+		w.step(Samples{Samples: batch})
+	}
+	w.m.Tick(w.now)
+	w.drain()
+}
+
+// answer feeds the nodes' parts of a window.
+func (w *world) answer(window uint64, profiles []falcon.RankProfile) {
+	if w.refuse > 0 {
+		w.refuse--
+		w.step(Profiled{Window: window, Refused: "rank 0 captures a graph"})
+		w.now = w.now.Add(3 * time.Second)
+		w.m.Tick(w.now)
+		w.drain()
+		return
+	}
+	byNode := map[falcon.Node][]falcon.RankProfile{}
+	var nodes []falcon.Node
+	for _, p := range profiles {
+		n := w.job.Placement[p.Rank].Node()
+		if byNode[n] == nil {
+			nodes = append(nodes, n)
+		}
+		byNode[n] = append(byNode[n], p)
+	}
+	for _, n := range nodes {
+		if n != w.missing {
+			w.step(Profiled{Window: window, Profiles: byNode[n]})
+		}
+	}
+	if w.missing != "" {
+		w.now = w.now.Add(time.Minute)
+		w.m.Tick(w.now)
+		w.drain()
+	}
+}
+
+// probe reads counters about once a second; throttle time grows while a clock
+// is down.
+func (w *world) probe(ms float64) {
+	for d, c := range w.job.Clock {
+		if c < 1 {
+			w.thermal[d] += uint64(ms * 1e6)
+		}
+	}
+	if !w.counters || w.now.Sub(w.read) < time.Second {
+		return
+	}
+	w.read = w.now
+	var in Readings
+	hosts := map[falcon.Node]bool{}
+	for _, d := range w.job.Placement {
+		clock := uint32(1980)
+		if c := w.job.Clock[d]; c > 0 {
+			clock = uint32(1980 * c)
+		}
+		in.GPUs = append(in.GPUs, falcon.GPUReading{
+			Device: d, AtNs: w.now.UnixNano(), SMClockMHz: clock, MaxSMClockMHz: 1980,
+			ThermalNs: w.thermal[d], ProbeUs: 150,
+		})
+		if n := d.Node(); !hosts[n] {
+			hosts[n] = true
+			steal := 0.01
+			if s := w.job.Share[n]; s > 0 {
+				steal = 1 - s
+			}
+			in.Hosts = append(in.Hosts, falcon.HostReading{Node: n, AtNs: w.now.UnixNano(), StealShare: steal, Emulated: true})
+		}
+	}
+	w.step(in)
+}
+
+// act applies micro-batches from the next iteration on, as an action of an
+// incident.
+func (w *world) act(incident string, reverted bool, micro []int) {
+	w.job.MicroBatches = micro
+	in := Acted{Incident: incident, Rung: falcon.RungS2, Iteration: w.job.Next(), Reverted: reverted}
+	for _, m := range micro {
+		in.MicroBatches = append(in.MicroBatches, int32(m))
+	}
+	w.step(in)
+}
+
+// restart replaces the machine by a new one that is given what a journal
+// keeps.
+func (w *world) restart() {
+	in := Restored{Incidents: w.m.Open(), Baseline: w.m.Steady().BaselineMs, NextID: len(w.all) + 1}
+	w.m, w.request = New(Config{}), nil
+	w.step(in)
+	w.describe()
+}
+
+func (w *world) clearFaults() {
+	clear(w.job.Clock)
+	clear(w.job.Share)
+	clear(w.job.Link)
+	w.job.Load = nil
+}

@@ -30,8 +30,7 @@ const (
 	FramesMax      = 4096     // default spool, in frames
 	BytesMax       = 16 << 20 // default spool, in bytes
 	BackoffMin     = 200 * time.Millisecond
-	BackoffMax     = 5 * time.Second  // before jitter of ±25 %
-	SteadyMin      = 10 * time.Second // a stream that lived this long resets the backoff
+	BackoffMax     = 5 * time.Second  // before jitter of ±25 %; progress starts over
 	WelcomeMax     = 10 * time.Second // an engine that says nothing is left
 	FlushMax       = time.Second      // Close gives a live stream this long to empty the spool
 	KeepaliveEvery = 10 * time.Second // pings on a silent connection
@@ -74,6 +73,7 @@ type Shipper struct {
 	beat      *falconv1.Beat // newest one to send, nil when sent
 	connected bool
 	closing   bool
+	progress  bool          // the last stream had something acknowledged
 	wake      chan struct{} // holds one token when there may be something to send
 }
 
@@ -171,12 +171,11 @@ func (s *Shipper) nudge() {
 func (s *Shipper) run(ctx context.Context) {
 	backoff := BackoffMin
 	for ctx.Err() == nil && !s.ended() {
-		begun := time.Now()
 		err := s.attach(ctx)
 		if ctx.Err() != nil || s.ended() {
 			return
 		}
-		if time.Since(begun) >= SteadyMin {
+		if s.progressed() {
 			backoff = BackoffMin
 		}
 		wait := jitter(backoff)
@@ -192,6 +191,14 @@ func (s *Shipper) ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing
+}
+
+func (s *Shipper) progressed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.progress
+	s.progress = false
+	return was
 }
 
 // jitter spreads d by ±25 %, so that a fleet does not come back as one.

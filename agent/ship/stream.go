@@ -194,6 +194,7 @@ func (s *Shipper) receive(st stream) error {
 		case *falconv1.EngineFrame_Ack:
 			s.mu.Lock()
 			s.spool.ack(body.Ack.Seq)
+			s.progress = true
 			s.mu.Unlock()
 		case *falconv1.EngineFrame_Command:
 			if s.cfg.Command != nil {

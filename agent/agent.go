@@ -1,0 +1,303 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/act"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Bounds and periods of the loop.
+const (
+	scanEvery  = 200 * time.Millisecond // looks for new processes and changed states
+	batchEvery = 200 * time.Millisecond // samples wait at most this long for company
+	inboxMax   = 64                     // commands not yet taken up; the engine repeats what is lost
+	exitWait   = time.Second            // a dead process's exit status is asked for this long
+	staleMin   = 5 * time.Second        // a hook without a heartbeat for this long is dead
+)
+
+// shipper is the stream to the engine; *ship.Shipper is one.
+type shipper interface {
+	Send(f *falconv1.AgentFrame)
+	Beat(now time.Time)
+}
+
+// Agent is one node's daemon. Build it with New, feed it the engine's frames
+// with Command and Welcome, and let Run do the rest.
+type Agent struct {
+	node  falcon.Node
+	dir   Directory
+	ship  shipper
+	log   *slog.Logger
+	probe func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
+
+	drainEvery, beatEvery, telemetryEvery time.Duration
+
+	desk     *act.Desk
+	inbox    chan *falconv1.Command
+	welcomes chan *falconv1.Welcome
+
+	byPath  map[string]*process
+	ignored map[string]bool // files that are not this agent's, or unusable
+	buf     *buffers
+	samples []falcon.Sample
+
+	scanned, shipped, beaten time.Time
+
+	mu   sync.Mutex // guards pids, which the probe's goroutine reads
+	pids map[falcon.Rank]int
+}
+
+// Options are what New needs beside the configuration.
+type Options struct {
+	Directory Directory // nil = the configured shm_dir
+	// Probe takes one look at the node's hardware; nil for none. It is called
+	// from a goroutine of its own and may be slow.
+	Probe func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
+	Log   *slog.Logger
+}
+
+// New builds an agent. Bind gives it its stream before Run.
+func New(cfg Config, opt Options) *Agent {
+	a := &Agent{
+		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, probe: opt.Probe,
+		drainEvery: ms(cfg.DrainMs), beatEvery: ms(cfg.BeatMs), telemetryEvery: ms(cfg.TelemetryMs),
+		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1),
+		byPath: map[string]*process{}, ignored: map[string]bool{}, buf: newBuffers(),
+	}
+	if a.dir == nil {
+		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job}
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	a.desk = act.New(a.begin, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
+	return a
+}
+
+// Bind gives the agent its stream.
+func (a *Agent) Bind(s shipper) { a.ship = s }
+
+// Command queues a command; it never blocks. What does not fit is forgotten,
+// as the engine sends it again.
+func (a *Agent) Command(c *falconv1.Command) {
+	select {
+	case a.inbox <- c:
+	default:
+		a.log.Warn("too many commands at once, one was left for the engine to repeat", slog.Uint64("id", c.GetId()))
+	}
+}
+
+// Welcome tells the agent of a new stream; it never blocks.
+func (a *Agent) Welcome(w *falconv1.Welcome) {
+	select {
+	case <-a.welcomes:
+	default:
+	}
+	select {
+	case a.welcomes <- w:
+	default:
+	}
+}
+
+// Run follows the node's processes until ctx ends.
+func (a *Agent) Run(ctx context.Context) error {
+	var probing sync.WaitGroup
+	if a.probe != nil {
+		probing.Go(func() { a.probeLoop(ctx) })
+	}
+	defer probing.Wait()
+	defer a.closeAll()
+	ticker := time.NewTicker(a.drainEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			a.look(time.Now())
+		case w := <-a.welcomes:
+			a.welcome(w)
+		case c := <-a.inbox:
+			a.desk.Take(c, time.Now())
+		}
+	}
+}
+
+// begin is the desk's Starter.
+func (a *Agent) begin(cmd *falconv1.Command, now, deadline time.Time) (act.Task, error) {
+	switch body := cmd.Body.(type) {
+	case *falconv1.Command_Profile:
+		t, err := a.startProfile(body.Profile, now, deadline)
+		if err != nil {
+			a.ship.Send(profileFrame(&falconv1.Profile{Window: body.Profile.GetWindow(), Refused: err.Error()}))
+			return nil, err
+		}
+		return t, nil
+	case *falconv1.Command_Order:
+		t, err := a.startOrder(body.Order, deadline)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	return nil, errUnknown
+}
+
+// welcome repeats every rank's state: the engine may be a new one.
+func (a *Agent) welcome(w *falconv1.Welcome) {
+	a.desk.Fence(w.GetEpoch())
+	if n := w.GetBeatPeriodMs(); n >= 50 && n <= 60_000 {
+		a.beatEvery = ms(int(n))
+	}
+	for _, p := range a.processes() {
+		if p.sent != nil && !p.dead {
+			p.sent = nil
+		}
+	}
+	a.publish()
+}
+
+// look is one turn of the loop.
+func (a *Agent) look(now time.Time) {
+	if now.Sub(a.scanned) >= scanEvery {
+		a.scanned = now
+		a.scan()
+	}
+	for _, p := range a.processes() {
+		a.follow(p, now)
+	}
+	a.desk.Tick(now)
+	if len(a.samples) > 0 && now.Sub(a.shipped) >= batchEvery {
+		a.flush(now)
+	}
+	if now.Sub(a.beaten) >= a.beatEvery {
+		a.beaten = now
+		a.ship.Beat(now)
+	}
+}
+
+// follow drains one process and notices its end.
+func (a *Agent) follow(p *process, now time.Time) {
+	if p.dead {
+		a.bury(p, now)
+		return
+	}
+	gone := a.gone(p)
+	a.samples = p.drain(a.buf, a.samples)
+	p.seg.Beat()
+	p.publish()
+	switch err := p.seg.Err(); {
+	case err != nil:
+		a.log.Error("left a process whose memory can't be read", slog.String("process", p.String()), slog.Any("err", err))
+		a.die(p, now, "its shared memory became unreadable")
+	case gone:
+		a.die(p, now, "")
+	}
+}
+
+func (a *Agent) gone(p *process) bool {
+	select {
+	case <-p.exit.Gone():
+		return true
+	default:
+		return false
+	}
+}
+
+func (a *Agent) flush(now time.Time) {
+	if len(a.samples) > 0 {
+		a.ship.Send(samplesFrame(a.samples))
+		a.samples = a.samples[:0]
+	}
+	a.shipped = now
+}
+
+// die reports a process's end at once, with how it ended when that is known.
+func (a *Agent) die(p *process, now time.Time, how string) {
+	p.dead, p.deadline = true, now.Add(exitWait)
+	if how == "" {
+		how, _ = p.exit.How()
+	}
+	if how != "" {
+		p.deadline = now
+	}
+	a.flush(now) // its last iterations come before its end
+	if st := p.ended(a.node, how); st != nil {
+		a.ship.Send(rankFrame(st))
+	}
+	a.log.Info("a training process ended", slog.String("process", p.String()), slog.String("how", how))
+	a.setPids()
+}
+
+// bury asks how a process ended for a while, then lets go of it and its file.
+func (a *Agent) bury(p *process, now time.Time) {
+	if how, known := p.exit.How(); known && now.Before(p.deadline) {
+		if st := p.ended(a.node, how); st != nil {
+			a.ship.Send(rankFrame(st))
+		}
+		p.deadline = now
+	}
+	if now.Before(p.deadline) {
+		return
+	}
+	a.drop(p)
+}
+
+// processes is every process, in order of rank.
+func (a *Agent) processes() []*process {
+	return slices.SortedFunc(maps.Values(a.byPath), func(x, y *process) int {
+		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.path, y.path))
+	})
+}
+
+func (a *Agent) setPids() {
+	pids := map[falcon.Rank]int{}
+	for _, p := range a.byPath {
+		if p.rank >= 0 && !p.dead {
+			pids[p.rank] = p.header.PID
+		}
+	}
+	a.mu.Lock()
+	a.pids = pids
+	a.mu.Unlock()
+}
+
+func (a *Agent) closeAll() {
+	for _, p := range a.processes() {
+		a.samples = p.drain(a.buf, a.samples)
+	}
+	a.flush(time.Now())
+	for _, p := range a.processes() {
+		p.exit.Close()
+		if err := p.seg.Close(); err != nil {
+			a.log.Warn("closing shared memory", slog.Any("err", err))
+		}
+	}
+}
+
+// probeLoop looks at the hardware until ctx ends.
+func (a *Agent) probeLoop(ctx context.Context) {
+	ticker := time.NewTicker(a.telemetryEvery)
+	defer ticker.Stop()
+	for {
+		a.mu.Lock()
+		pids := maps.Clone(a.pids)
+		a.mu.Unlock()
+		if f := a.probe(time.Now(), pids); f != nil {
+			a.ship.Send(f)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

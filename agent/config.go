@@ -1,0 +1,165 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ErrConfig is wrapped by every error about the configuration file.
+var ErrConfig = errors.New("agent: bad configuration")
+
+// configBytesMax bounds the configuration file.
+const configBytesMax = 1 << 20
+
+// Config is the agent's configuration file (YAML; unknown keys are errors).
+type Config struct {
+	Node     string `yaml:"node"`        // name of this machine; ranks' devices are NODE.gINDEX
+	Job      string `yaml:"job"`         // only this job's processes; empty = every job's
+	Engine   string `yaml:"engine"`      // HOST:PORT
+	Server   string `yaml:"server_name"` // name in the engine's certificate; empty = HOST
+	Cert     string `yaml:"cert"`
+	Key      string `yaml:"key"`
+	CA       string `yaml:"ca"`
+	ShmDir   string `yaml:"shm_dir"`
+	LogLevel string `yaml:"log_level"` // debug, info, warn, error
+
+	BeatMs      int `yaml:"beat_ms"`
+	TelemetryMs int `yaml:"telemetry_ms"`
+	DrainMs     int `yaml:"drain_ms"`
+	SpoolFrames int `yaml:"spool_frames"`
+	SpoolMb     int `yaml:"spool_mb"`
+
+	NVML NVMLConfig `yaml:"nvml"`
+	Host HostConfig `yaml:"host"`
+	Lab  LabConfig  `yaml:"lab"`
+}
+
+// NVMLConfig is about the GPU probe.
+type NVMLConfig struct {
+	Enabled bool   `yaml:"enabled"`
+	Library string `yaml:"library"` // path or soname; empty = libnvidia-ml.so.1
+}
+
+// HostConfig is about the CPU probe.
+type HostConfig struct {
+	Proc   string `yaml:"proc"`
+	Cgroup string `yaml:"cgroup"` // the ranks' cgroup directory
+}
+
+// LabConfig is set on the emulated nodes of a lab only.
+type LabConfig struct {
+	State string `yaml:"state"` // the lab's state file
+	Node  int    `yaml:"node"`  // this node's index in it
+	GPUs  int    `yaml:"gpus"`  // GPUs of the node that ranks use, 0 = all
+}
+
+// Example is a configuration file with every key and its default.
+const Example = `node: n1                      # this machine; its GPUs are n1.g0, n1.g1, ...
+job: ""                       # only this job's processes; "" = every job's
+engine: console.example:7443  # HOST:PORT of falcon serve or falcon console
+server_name: ""               # name in the engine's certificate; "" = HOST
+cert: /etc/falcon/agent.pem   # "falcon certs issue" makes these three
+key: /etc/falcon/agent.key
+ca: /etc/falcon/ca.pem
+shm_dir: /dev/shm             # where the hook's files are
+log_level: info               # debug, info, warn, error
+beat_ms: 2000
+telemetry_ms: 1000
+drain_ms: 50                  # how often the rings are emptied
+spool_frames: 4096            # kept while the engine is away
+spool_mb: 16
+nvml:
+  enabled: true
+  library: ""                 # "" = libnvidia-ml.so.1
+host:
+  proc: /proc
+  cgroup: /sys/fs/cgroup      # the ranks' cgroup directory
+lab:                          # emulated nodes only
+  state: ""                   # the lab's state file; "" = a real node
+  node: 0
+  gpus: 0
+`
+
+// Defaults is the configuration before a file is read.
+func Defaults() Config {
+	return Config{
+		ShmDir: "/dev/shm", LogLevel: "info", BeatMs: 2000, TelemetryMs: 1000, DrainMs: 50,
+		SpoolFrames: 4096, SpoolMb: 16,
+		NVML: NVMLConfig{Enabled: true},
+		Host: HostConfig{Proc: "/proc", Cgroup: "/sys/fs/cgroup"},
+	}
+}
+
+// ReadConfig reads and checks a configuration file.
+func ReadConfig(path string) (Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, configBytesMax))
+	if err != nil {
+		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	cfg, err := ParseConfig(text)
+	if err != nil {
+		return Config{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return cfg, nil
+}
+
+// ParseConfig decodes over the defaults and checks the result.
+func ParseConfig(text []byte) (Config, error) {
+	cfg := Defaults()
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {
+		return Config{}, fmt.Errorf("%w: %s (falcon-agent --help shows every key)", ErrConfig, oneLine(err))
+	}
+	return cfg, cfg.check()
+}
+
+// oneLine makes the decoder's list of errors one sentence.
+func oneLine(err error) string {
+	s := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")
+	s = strings.TrimPrefix(s, "yaml: ")
+	s = strings.ReplaceAll(s, " in type agent.Config", "")
+	return strings.Join(strings.Fields(s), " ")
+}
+
+func (c Config) check() error {
+	for _, need := range []struct{ key, value string }{
+		{"node", c.Node}, {"engine", c.Engine}, {"cert", c.Cert}, {"key", c.Key}, {"ca", c.CA}, {"shm_dir", c.ShmDir},
+	} {
+		if need.value == "" {
+			return fmt.Errorf("%w: %s is missing (falcon-agent --help shows every key)", ErrConfig, need.key)
+		}
+	}
+	for _, bound := range []struct {
+		key         string
+		value       int
+		least, most int
+	}{
+		{"beat_ms", c.BeatMs, 50, 60_000},
+		{"telemetry_ms", c.TelemetryMs, 50, 60_000},
+		{"drain_ms", c.DrainMs, 1, 1000},
+		{"spool_frames", c.SpoolFrames, 16, 1 << 20},
+		{"spool_mb", c.SpoolMb, 1, 1024},
+		{"lab.node", c.Lab.Node, 0, 63},
+		{"lab.gpus", c.Lab.GPUs, 0, 8},
+	} {
+		if bound.value < bound.least || bound.value > bound.most {
+			return fmt.Errorf("%w: %s is %d, it must be from %d to %d", ErrConfig, bound.key, bound.value, bound.least, bound.most)
+		}
+	}
+	return nil
+}
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// exitWatch waits for one process's end by its pidfd. Its goroutine sleeps in
+// the runtime's poller; Close ends it and waits.
+type exitWatch struct {
+	fd   *os.File
+	gone chan struct{}
+	done sync.WaitGroup
+}
+
+// watchExit begins to watch; the error is ESRCH where there is no such
+// process.
+func watchExit(pid int) (Exit, error) {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("agent: can't watch process %d: %w", pid, err)
+	}
+	w := &exitWatch{fd: os.NewFile(uintptr(fd), "pidfd"), gone: make(chan struct{})}
+	w.done.Go(w.wait)
+	return w, nil
+}
+
+func (w *exitWatch) wait() {
+	raw, err := w.fd.SyscallConn()
+	if err != nil {
+		return
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, 0)
+		return err == nil && n == 1
+	})
+	if err == nil {
+		close(w.gone)
+	}
+}
+
+func (w *exitWatch) Gone() <-chan struct{} { return w.gone }
+
+func (w *exitWatch) Close() {
+	_ = w.fd.Close()
+	w.done.Wait()
+}
+
+// pidfdInfo is struct pidfd_info of linux/pidfd.h, first version (64 bytes).
+type pidfdInfo struct {
+	mask, cgroup             uint64
+	pid, tgid, ppid          uint32
+	ruid, rgid, euid, egid   uint32
+	suid, sgid, fsuid, fsgid uint32
+	exitCode                 int32
+}
+
+const (
+	pidfdGetInfo  = 0xC040FF0B // _IOWR(0xFF, 11, struct pidfd_info)
+	pidfdInfoExit = 1 << 3
+)
+
+// How asks the kernel (6.15 and later) how a process ended that is not the
+// agent's child; it knows once the parent has collected it.
+func (w *exitWatch) How() (string, bool) {
+	raw, err := w.fd.SyscallConn()
+	if err != nil {
+		return "", false
+	}
+	info := pidfdInfo{mask: pidfdInfoExit}
+	var errno unix.Errno
+	err = raw.Control(func(fd uintptr) {
+		_, _, errno = unix.Syscall(unix.SYS_IOCTL, fd, pidfdGetInfo, uintptr(unsafe.Pointer(&info)))
+	})
+	if err != nil || errno != 0 || info.mask&pidfdInfoExit == 0 {
+		return "", false
+	}
+	return describeExit(unix.WaitStatus(info.exitCode)), true
+}
+
+func describeExit(s unix.WaitStatus) string {
+	switch {
+	case s.Signaled():
+		return fmt.Sprintf("killed by signal %d (%s)", s.Signal(), unix.SignalName(s.Signal()))
+	case s.Exited() && s.ExitStatus() == 0:
+		return "exited normally"
+	case s.Exited():
+		return fmt.Sprintf("exited with status %d", s.ExitStatus())
+	}
+	return fmt.Sprintf("ended with wait status %#x", uint32(s))
+}

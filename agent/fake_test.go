@@ -1,0 +1,321 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/ring"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeSegment is a process's shared memory that the test writes by hand.
+type fakeSegment struct {
+	mu      sync.Mutex
+	header  ring.Header
+	control ring.Control
+	comms   []ring.Comm
+	records []ring.Record
+	marks   []ring.Mark
+	timings []ring.Timing
+	newest  uint64
+	orders  []falcon.Order
+	window  uint32
+	untilNs int64
+	open    bool // profile mode
+	period  uint32
+	closed  bool
+	err     error
+}
+
+func (s *fakeSegment) Header() ring.Header       { return s.header }
+func (s *fakeSegment) UnixNs(monoNs int64) int64 { return monoNs + 5e9 }
+func (s *fakeSegment) Beat()                     {}
+
+func (s *fakeSegment) Drain(buf []ring.Record) (int, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := copy(buf, s.records)
+	s.records = s.records[n:]
+	return n, 0
+}
+
+func (s *fakeSegment) Marks(next uint64, out []ring.Mark) ([]ring.Mark, uint64, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(out[:0], s.marks[next:]...), uint64(len(s.marks)), 0
+}
+
+func (s *fakeSegment) Timings(window uint32, out []ring.Timing) []ring.Timing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.timings {
+		if t.Window == window {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (s *fakeSegment) Control() ring.Control {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.control
+}
+
+func (s *fakeSegment) Comms(out []ring.Comm) []ring.Comm {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(out[:0], s.comms...)
+}
+
+func (s *fakeSegment) StartProfile(window uint32, untilNs int64, _ ring.CommMask) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.window, s.untilNs, s.open = window, untilNs, true
+}
+
+func (s *fakeSegment) StopProfile() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open, s.control.ProfileDone = false, s.window
+}
+
+func (s *fakeSegment) PutOrder(o falcon.Order) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.newest = o.ID
+	s.orders = append(s.orders, o)
+	return nil
+}
+
+func (s *fakeSegment) NewestOrder() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newest
+}
+
+func (s *fakeSegment) SetPeriod(calls, _ uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.period = calls
+}
+
+func (s *fakeSegment) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *fakeSegment) Close() error {
+	s.closed = true
+	return nil
+}
+
+func (s *fakeSegment) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// mark begins iteration i at ms on the monotonic clock.
+func (s *fakeSegment) mark(i int64, ms float64) {
+	s.set(func() {
+		s.marks = append(s.marks, ring.Mark{Iteration: i, StartNs: int64(ms * 1e6)})
+		s.control.Iteration = i
+		s.control.Coverage |= ring.CoverAdapter
+	})
+}
+
+// fakeExit is an exit that the test decides.
+type fakeExit struct {
+	gone chan struct{}
+	mu   sync.Mutex
+	how  string
+}
+
+func (e *fakeExit) Gone() <-chan struct{} { return e.gone }
+func (e *fakeExit) Close()                {}
+func (e *fakeExit) How() (string, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.how, e.how != ""
+}
+
+func (e *fakeExit) die(how string) {
+	e.mu.Lock()
+	e.how = how
+	e.mu.Unlock()
+	select {
+	case <-e.gone:
+	default:
+		close(e.gone)
+	}
+}
+
+// fakeDir is a node with the processes that the test puts there.
+type fakeDir struct {
+	t     *testing.T
+	path  string
+	mu    sync.Mutex
+	segs  map[string]*fakeSegment
+	exits map[int]*fakeExit
+	stale []ring.Entry
+
+	hidden []int // pids that Discover does not list as live
+}
+
+func newFakeDir(t *testing.T) *fakeDir {
+	return &fakeDir{t: t, path: t.TempDir(), segs: map[string]*fakeSegment{}, exits: map[int]*fakeExit{}}
+}
+
+// add puts a process there, with a file that the agent may remove.
+func (d *fakeDir) add(pid, rank int, device string) *fakeSegment {
+	s := &fakeSegment{
+		header:  ring.Header{PID: pid, Rank: rank, World: 4, LocalRank: 0, Job: "j", Device: device},
+		control: ring.Control{Iteration: -1},
+		comms:   []ring.Comm{{Slot: 0, ID: 77, State: ring.CommLive, Size: 4, Rank: rank}, {Slot: 1, ID: 88, State: ring.CommLive, Size: 2, Rank: rank % 2}},
+	}
+	e := d.entry(pid)
+	if err := os.WriteFile(e.Path, nil, 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.segs[e.Path] = s
+	d.exits[pid] = &fakeExit{gone: make(chan struct{})}
+	return s
+}
+
+func (d *fakeDir) entry(pid int) ring.Entry {
+	return ring.Entry{Path: filepath.Join(d.path, "falcon.j."+strconv.Itoa(pid)), Job: "j", PID: pid}
+}
+
+func (d *fakeDir) exists(pid int) bool {
+	_, err := os.Stat(d.entry(pid).Path)
+	return err == nil
+}
+
+func (d *fakeDir) Discover() (live, stale []ring.Entry, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for path, s := range d.segs {
+		if d.exists(s.header.PID) && !slices.Contains(d.hidden, s.header.PID) {
+			live = append(live, ring.Entry{Path: path, Job: "j", PID: s.header.PID})
+		}
+	}
+	return live, d.stale, nil
+}
+
+func (d *fakeDir) Open(path string) (Segment, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.segs[path]; s != nil {
+		return s, nil
+	}
+	return nil, fmt.Errorf("%w: test", ring.ErrCorrupt)
+}
+
+func (d *fakeDir) Exit(pid int) (Exit, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.exits[pid], nil
+}
+
+func (d *fakeDir) MonoNs() int64 { return time.Now().UnixNano() }
+
+// fakeShip keeps what the agent sends.
+type fakeShip struct {
+	mu     sync.Mutex
+	frames []*falconv1.AgentFrame
+	beats  int
+}
+
+func (s *fakeShip) Send(f *falconv1.AgentFrame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frames = append(s.frames, f)
+}
+
+func (s *fakeShip) Beat(time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beats++
+}
+
+func sent[T any](s *fakeShip, pick func(*falconv1.AgentFrame) T, is func(T) bool) []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []T
+	for _, f := range s.frames {
+		if v := pick(f); is(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+func (s *fakeShip) samples() []*falconv1.Sample {
+	var out []*falconv1.Sample
+	for _, b := range sent(s, (*falconv1.AgentFrame).GetSamples, func(b *falconv1.Samples) bool { return b != nil }) {
+		out = append(out, b.Samples...)
+	}
+	return out
+}
+
+func (s *fakeShip) states() []*falconv1.RankState {
+	return sent(s, (*falconv1.AgentFrame).GetRank, func(r *falconv1.RankState) bool { return r != nil })
+}
+
+func (s *fakeShip) results() []*falconv1.CommandResult {
+	return sent(s, (*falconv1.AgentFrame).GetResult, func(r *falconv1.CommandResult) bool { return r != nil })
+}
+
+func (s *fakeShip) profiles() []*falconv1.Profile {
+	return sent(s, (*falconv1.AgentFrame).GetProfile, func(p *falconv1.Profile) bool { return p != nil })
+}
+
+// node is an agent over fakes, running in a synctest bubble.
+type node struct {
+	*Agent
+	dir  *fakeDir
+	ship *fakeShip
+}
+
+// onNode runs test against a running agent, in virtual time.
+func onNode(t *testing.T, test func(t *testing.T, n *node)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Defaults()
+		cfg.Node = "n1"
+		n := &node{dir: newFakeDir(t), ship: &fakeShip{}}
+		n.Agent = New(cfg, Options{Directory: n.dir})
+		n.Bind(n.ship)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- n.Run(ctx) }()
+		test(t, n)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// wait lets the agent take several looks.
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

@@ -1,0 +1,109 @@
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/ring"
+)
+
+// scan takes up new processes, clears away what dead ones left, and reports
+// what changed.
+func (a *Agent) scan() {
+	live, stale, err := a.dir.Discover()
+	if err != nil {
+		a.log.Warn("can't look for training processes", slog.Any("err", err))
+		return
+	}
+	here := map[string]bool{}
+	for _, e := range live {
+		here[e.Path] = true
+		if a.byPath[e.Path] == nil && !a.ignored[e.Path] {
+			a.adopt(e)
+		}
+	}
+	for path := range a.ignored {
+		if !here[path] {
+			delete(a.ignored, path)
+		}
+	}
+	for _, e := range stale {
+		a.clear(e)
+	}
+	a.publish()
+}
+
+// adopt opens one new process's memory when it is this node's.
+func (a *Agent) adopt(e ring.Entry) {
+	seg, err := a.dir.Open(e.Path)
+	if errors.Is(err, ring.ErrNotReady) || errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		a.ignored[e.Path] = true
+		a.log.Warn("ignored a file", slog.Any("err", err))
+		return
+	}
+	if d := seg.Header().Device; d != "" && falcon.Device(d).Node() != a.node {
+		a.ignored[e.Path] = true // another node's, where several share a directory
+		_ = seg.Close()
+		return
+	}
+	exit, err := a.dir.Exit(e.PID)
+	if err != nil { // it ended between the listing and now
+		_ = seg.Close()
+		return
+	}
+	p := newProcess(e.Path, seg, exit)
+	a.byPath[e.Path] = p
+	a.log.Info("following a training process", slog.String("process", p.String()), slog.String("job", e.Job))
+}
+
+// clear removes a dead process's file, unless this agent still follows it or
+// its hook still beats: then the process lives where this agent can't see it,
+// as in another PID namespace.
+func (a *Agent) clear(e ring.Entry) {
+	if a.byPath[e.Path] != nil || a.ignored[e.Path] {
+		return
+	}
+	if seg, err := a.dir.Open(e.Path); err == nil {
+		silent := a.dir.MonoNs() - seg.Control().HeartbeatNs
+		d := seg.Header().Device
+		_ = seg.Close()
+		if silent < staleMin.Nanoseconds() || (d != "" && falcon.Device(d).Node() != a.node) {
+			return
+		}
+	}
+	a.remove(e)
+}
+
+func (a *Agent) remove(e ring.Entry) {
+	if err := e.Remove(); err != nil {
+		a.log.Warn("can't remove a dead process's file", slog.Any("err", err))
+		a.ignored[e.Path] = true
+	}
+}
+
+// drop lets go of a dead process and its file.
+func (a *Agent) drop(p *process) {
+	p.exit.Close()
+	_ = p.seg.Close()
+	delete(a.byPath, p.path)
+	a.remove(ring.Entry{Path: p.path, PID: p.header.PID})
+}
+
+// publish sends the state of every rank that changed.
+func (a *Agent) publish() {
+	for _, p := range a.processes() {
+		if p.dead {
+			continue
+		}
+		p.refresh()
+		if st := p.changed(a.node); st != nil {
+			a.ship.Send(rankFrame(st))
+		}
+	}
+	a.setPids()
+}

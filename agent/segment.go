@@ -1,0 +1,65 @@
+package agent
+
+import (
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/ring"
+)
+
+// Segment is one training process's shared memory; *ring.Process is one.
+type Segment interface {
+	Header() ring.Header
+	UnixNs(monoNs int64) int64
+	Drain(buf []ring.Record) (n int, lost uint64)
+	Marks(next uint64, out []ring.Mark) (marks []ring.Mark, following, lost uint64)
+	Timings(window uint32, out []ring.Timing) []ring.Timing
+	Control() ring.Control
+	Comms(out []ring.Comm) []ring.Comm
+
+	StartProfile(window uint32, untilNs int64, comms ring.CommMask)
+	StopProfile()
+	PutOrder(o falcon.Order) error
+	NewestOrder() uint64
+	SetPeriod(calls, anchor uint32)
+	Beat()
+	Err() error
+	Close() error
+}
+
+// Directory is where segments are found; the hook's directory on a real node.
+type Directory interface {
+	// Discover lists the files of live processes and those left by dead ones.
+	Discover() (live, stale []ring.Entry, err error)
+	Open(path string) (Segment, error)
+	// Exit begins to watch a process for its end. An error means that it can't
+	// be seen from here.
+	Exit(pid int) (Exit, error)
+	MonoNs() int64
+}
+
+// Exit is one process watched for its end.
+type Exit interface {
+	// Gone is closed when the process has ended.
+	Gone() <-chan struct{}
+	// How says how it ended; false while that is not known (its parent has not
+	// collected it yet, or the kernel does not tell).
+	How() (string, bool)
+	Close()
+}
+
+// shmDir is the real Directory.
+type shmDir struct {
+	path, job string
+}
+
+func (d shmDir) Discover() (live, stale []ring.Entry, err error) { return ring.Discover(d.path, d.job) }
+func (d shmDir) Open(path string) (Segment, error)               { return openSegment(path) }
+func (d shmDir) Exit(pid int) (Exit, error)                      { return watchExit(pid) }
+func (d shmDir) MonoNs() int64                                   { return ring.MonoNs() }
+
+func openSegment(path string) (Segment, error) {
+	p, err := ring.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}

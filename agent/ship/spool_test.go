@@ -1,0 +1,118 @@
+package ship
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+func resultFrame(id uint64) *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{Id: id}}}
+}
+
+func rankFrame(rank int32, alive bool, period uint32) *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: rank, Alive: alive, Period: period}}}
+}
+
+func profileFrame(window uint64, calls int) *falconv1.AgentFrame {
+	p := &falconv1.RankProfile{Calls: make([]*falconv1.CallTiming, calls)}
+	for i := range p.Calls {
+		p.Calls[i] = &falconv1.CallTiming{Comm: 1, Ordinal: uint64(i), DurationMs: 1}
+	}
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: window, Ranks: []*falconv1.RankProfile{p}}}}
+}
+
+func TestNewerRankStateReplacesTheWaitingOne(t *testing.T) {
+	s := newSpool(10, BytesMax)
+	s.add(rankFrame(1, true, 0))
+	s.add(rankFrame(2, true, 0))
+	s.add(rankFrame(1, true, 44))
+	s.add(rankFrame(1, false, 44)) // an end never replaces a life
+	if len(s.frames) != 3 || s.frames[1].frame.GetRank().Period != 44 {
+		t.Fatalf("spool holds %v", s.frames)
+	}
+}
+
+func TestFullOfProfilesRefusesTheOldest(t *testing.T) {
+	s := newSpool(100, 64<<10)
+	s.add(profileFrame(1, 1000))
+	s.add(profileFrame(2, 1000))
+	s.add(profileFrame(3, 1000))
+	first := s.frames[0].frame.GetProfile()
+	if first.Window != 1 || first.Refused == "" || s.lost == 0 {
+		t.Fatalf("the oldest profile is %v, lost %d", first, s.lost)
+	}
+	if last := s.frames[len(s.frames)-1].frame.GetProfile(); last.Window != 3 || len(last.Ranks) != 1 {
+		t.Fatalf("the newest profile is %v", last)
+	}
+}
+
+func TestFullOfResultsIsCounted(t *testing.T) {
+	s := newSpool(4, BytesMax)
+	for id := range uint64(7) {
+		s.add(resultFrame(id))
+	}
+	if len(s.frames) != 4 || s.lost != 3 || s.dropped != 0 {
+		t.Fatalf("frames %d, lost %d, dropped %d", len(s.frames), s.lost, s.dropped)
+	}
+}
+
+// An engine that claims more than was sent must not swallow what comes next.
+func TestResumeBehindAnUnknownClaim(t *testing.T) {
+	s := newSpool(10, BytesMax)
+	s.add(sampleFrame(0))
+	s.add(sampleFrame(1))
+	s.resume(500)
+	if f := s.after(500); f == nil || f.Seq != 501 || f.GetSamples().Samples[0].Iteration != 0 {
+		t.Fatalf("next frame is %v", f)
+	}
+	s.add(sampleFrame(2))
+	if s.frames[2].frame.Seq != 503 {
+		t.Fatalf("the newest has number %d", s.frames[2].frame.Seq)
+	}
+}
+
+// Whatever happens: numbers ascend, bounds hold, bytes add up, and nothing is
+// missing uncounted. (A profile may count twice: emptied, then let go.)
+func TestSpoolInvariants(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newSpool(rapid.IntRange(1, 12).Draw(t, "frames"), rapid.IntRange(50, 4000).Draw(t, "bytes"))
+		added, acked, profiles := uint64(0), uint64(0), uint64(0)
+		t.Repeat(map[string]func(*rapid.T){
+			"sample":  func(*rapid.T) { s.add(sampleFrame(1)); added++ },
+			"result":  func(*rapid.T) { s.add(resultFrame(9)); added++ },
+			"profile": func(t *rapid.T) { s.add(profileFrame(1, rapid.IntRange(1, 50).Draw(t, "calls"))); added++; profiles++ },
+			"ack": func(t *rapid.T) {
+				upTo := rapid.Uint64Range(0, s.next-1).Draw(t, "seq")
+				before := len(s.frames)
+				s.ack(upTo)
+				acked += uint64(before - len(s.frames))
+			},
+			"": func(t *rapid.T) { checkSpool(t, s, added-acked, profiles) },
+		})
+	})
+}
+
+func checkSpool(t *rapid.T, s *spool, kept, profiles uint64) {
+	bytes, last := 0, uint64(0)
+	for _, e := range s.frames {
+		if e.frame.Seq <= last || e.frame.Seq >= s.next {
+			t.Fatalf("number %d after %d, next %d", e.frame.Seq, last, s.next)
+		}
+		if e.bytes != proto.Size(e.frame) {
+			t.Fatalf("frame of %d bytes is counted as %d", proto.Size(e.frame), e.bytes)
+		}
+		last = e.frame.Seq
+		bytes += e.bytes
+	}
+	if bytes != s.bytes || (s.full() && len(s.frames) > 1) {
+		t.Fatalf("%d bytes are counted as %d; full: %v", bytes, s.bytes, s.full())
+	}
+	missing, counted := kept-uint64(len(s.frames)), s.dropped+s.lost
+	if missing > counted || counted > missing+profiles {
+		t.Fatalf("%d missing, %d dropped, %d lost, %d profiles", missing, s.dropped, s.lost, profiles)
+	}
+}

@@ -1,0 +1,187 @@
+package agent
+
+import (
+	"math"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/iterate"
+	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/detect/period"
+)
+
+// Bounds of a profile window.
+const (
+	windowCallsMax  = 1 << 15          // records remembered per rank, to know each timing's iteration
+	iterationsMax   = 64               // whole iterations of one window
+	profileMax      = 30 * time.Second // from the request to the window's end
+	timingsWait     = 2 * time.Second  // for the device to finish what was timed
+	frameCallsMax   = 24_000           // timings in one profile frame (about 2 MiB)
+	controlBytesMax = 4096             // a larger reduction over all ranks is no mere vote or loss
+)
+
+// callKey names a call the way all ranks name it, but by slot.
+type callKey struct {
+	comm    uint32
+	ordinal uint64
+}
+
+type callSeen struct {
+	iteration int64
+	enterNs   int64
+}
+
+// window is one rank's part of a profile: what the records and marks said
+// while the device timings were being written.
+type window struct {
+	id     uint32
+	seen   map[callKey]callSeen
+	begins map[int64]int64 // monotonic ns of step marks
+	first  int64           // first whole iteration by marks
+	newest int64           // newest iteration begun, by marks
+	lostAt uint64          // the process's loss counter at the start
+
+	closed     int      // iterations closed by the anchor since the start
+	boundaries []uint64 // ordinals of the anchor calls that closed them
+	overflow   uint64
+}
+
+func newWindow(id uint32, st ring.Control) *window {
+	return &window{
+		id: id, seen: map[callKey]callSeen{}, begins: map[int64]int64{},
+		first: st.Iteration + 1, newest: st.Iteration, lostAt: st.TimingsLost,
+	}
+}
+
+// record remembers which iteration issued a call.
+func (w *window) record(r *ring.Record) {
+	if len(w.seen) >= windowCallsMax {
+		w.overflow++
+		return
+	}
+	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{iteration: stepOf(r.Step, w.newest), enterNs: r.EnterNs}
+}
+
+// stepOf completes the low 32 bits of an iteration by the newest known one;
+// records come before or after the mark of their own iteration.
+func stepOf(low uint32, newest int64) int64 {
+	if low == math.MaxUint32 {
+		return iterate.UnknownIteration
+	}
+	return newest + int64(int32(low-uint32(newest)))
+}
+
+func (w *window) begin(m ring.Mark) {
+	if len(w.begins) >= 4*iterationsMax {
+		return
+	}
+	w.begins[m.Iteration] = m.StartNs
+	w.newest = max(w.newest, m.Iteration)
+}
+
+func (w *window) close(it period.Iteration) {
+	w.closed++
+	w.boundaries = append(w.boundaries, it.Ordinal)
+}
+
+// whole is how many whole iterations the window holds so far.
+func (w *window) whole(marked bool) int {
+	if marked {
+		return int(max(0, w.newest-w.first))
+	}
+	return max(0, w.closed-1) // the first one began before the window
+}
+
+// summarize joins timings with records. Timings of calls that are not in the
+// communicator table keep 0 as their communicator's id.
+func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile {
+	w := p.window
+	out := iterate.Window{
+		ID: id, Rank: p.rank, MicroBatches: p.status.MicroBatches,
+		Dropped: p.status.TimingsLost - min(w.lostAt, p.status.TimingsLost) + w.overflow,
+		First:   w.first, Last: w.newest - 1, BeginMs: map[int64]float64{},
+	}
+	for _, t := range timings {
+		out.Calls = append(out.Calls, p.timed(t))
+	}
+	if p.marked() {
+		w.place(timings, out.BeginMs)
+	} else {
+		out.First, out.Last = 1, int64(w.closed)-1
+		p.number(out.Calls)
+	}
+	return iterate.Summarize(out)
+}
+
+func (p *process) timed(t ring.Timing) iterate.Timed {
+	size, id := 0, uint64(0)
+	for _, c := range p.comms {
+		if c.Slot == t.Comm {
+			size, id = c.Size, c.ID
+		}
+	}
+	out := iterate.Timed{
+		Iteration: iterate.UnknownIteration,
+		Control:   size == p.world() && t.Bytes <= controlBytesMax && t.Op == falcon.OpAllReduce,
+		CallTiming: falcon.CallTiming{
+			Comm: id, Ordinal: t.Ordinal, Op: t.Op, Peer: int(t.Peer), Bytes: int64(min(t.Bytes, math.MaxInt64)),
+			StartMs: float64(t.StartNs) / 1e6, DurationMs: float64(t.DurationNs) / 1e6, QueueMs: float64(t.QueueNs) / 1e6,
+		},
+	}
+	if s, ok := p.window.seen[callKey{t.Comm, t.Ordinal}]; ok {
+		out.Iteration = s.iteration
+	}
+	return out
+}
+
+// place puts the step marks on the device's timeline: a call's device start is
+// its host enter plus its queueing, on both clocks the same instant.
+func (w *window) place(timings []ring.Timing, beginMs map[int64]float64) {
+	for _, t := range timings {
+		s, ok := w.seen[callKey{t.Comm, t.Ordinal}]
+		if !ok {
+			continue
+		}
+		zeroNs := s.enterNs + t.QueueNs - t.StartNs
+		for i, ns := range w.begins {
+			beginMs[i] = float64(ns-zeroNs) / 1e6
+		}
+		return
+	}
+}
+
+// number counts iterations of a job without marks: each boundary is an anchor
+// call; what was issued at it or after it belongs to the next iteration.
+func (p *process) number(calls []iterate.Timed) {
+	a, ok := p.infer.Anchor()
+	if !ok {
+		return
+	}
+	var bounds []int64
+	for _, ordinal := range p.window.boundaries {
+		if s, ok := p.window.seen[callKey{p.slot(a.Class.Comm), ordinal}]; ok {
+			bounds = append(bounds, s.enterNs)
+		}
+	}
+	for i := range calls {
+		s, ok := p.window.seen[callKey{p.slot(calls[i].Comm), calls[i].Ordinal}]
+		if !ok {
+			continue
+		}
+		calls[i].Iteration = 0
+		for _, ns := range bounds {
+			if s.enterNs >= ns {
+				calls[i].Iteration++
+			}
+		}
+	}
+}
+
+func (p *process) slot(id uint64) uint32 {
+	for _, c := range p.comms {
+		if c.ID == id {
+			return c.Slot
+		}
+	}
+	return ring.CommNone
+}

@@ -1,0 +1,99 @@
+// Command falcon-agent is the node daemon, and starts training processes with
+// the hook. It parses flags, wires parts and owns exit codes: 0 on success, 1
+// on a failure of the work, 2 on wrong use. It holds no logic of its own.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/failslow/falcon/agent"
+)
+
+// errUsage marks wrong use: exit code 2.
+var errUsage = errors.New("usage")
+
+const usage = `falcon-agent follows the training processes of one machine and speaks for
+them to the engine.
+
+Usage:
+  falcon-agent --config agent.yaml
+  falcon-agent run [--job NAME] [--hook PATH] -- CMD [ARGUMENT ...]
+
+"run" starts a training process with the hook. It becomes that process, so
+nothing stands between the launcher and the training.
+
+Examples:
+  falcon-agent --config /etc/falcon/agent.yaml
+  falcon-agent run --job gpt -- python pretrain_gpt.py --tensor-model-parallel-size 4
+
+Every key of the configuration file, with its default:
+
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, out, errs io.Writer) int {
+	err := dispatch(args, out)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(errs, "falcon-agent: %s\n", sentence(err))
+	if errors.Is(err, errUsage) || errors.Is(err, agent.ErrConfig) {
+		return 2
+	}
+	return 1
+}
+
+// sentence drops the usage marker, which is for the exit code only.
+func sentence(err error) string {
+	s := err.Error()
+	if cut := errUsage.Error() + ": "; len(s) > len(cut) && s[:len(cut)] == cut {
+		return s[len(cut):]
+	}
+	return s
+}
+
+func dispatch(args []string, out io.Writer) error {
+	if len(args) > 0 && args[0] == "run" {
+		return launch(args[1:], out)
+	}
+	flags := newFlags("falcon-agent")
+	path := flags.String("config", "", "configuration file (YAML)")
+	if help, err := parse(flags, args, out); help || err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("%w: unexpected argument %q: use --config FILE, or run -- CMD", errUsage, flags.Arg(0))
+	}
+	if *path == "" {
+		return fmt.Errorf("%w: --config FILE is missing; falcon-agent --help shows an example file", errUsage)
+	}
+	cfg, err := agent.ReadConfig(*path)
+	if err != nil {
+		return err
+	}
+	return serve(cfg)
+}
+
+func newFlags(name string) *flag.FlagSet {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	return flags
+}
+
+// parse prints the help when it is asked for.
+func parse(flags *flag.FlagSet, args []string, out io.Writer) (help bool, err error) {
+	err = flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(out, usage, agent.Example)
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("%w: %w; see falcon-agent --help", errUsage, err)
+	}
+	return false, nil
+}

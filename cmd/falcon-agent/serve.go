@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent"
+	"github.com/failslow/falcon/agent/host"
+	"github.com/failslow/falcon/agent/nvml"
+	"github.com/failslow/falcon/agent/ship"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// serve runs the daemon until SIGINT or SIGTERM.
+func serve(cfg agent.Config) error {
+	log, err := newLog(cfg.LogLevel)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+
+	gpus := openNVML(cfg)
+	if gpus != nil {
+		defer gpus.Close()
+		if why := gpus.Err(); why != "" {
+			log.Warn("no GPU telemetry", slog.String("why", why))
+		}
+	}
+	a := agent.New(cfg, agent.Options{Probe: probe(cfg, gpus), Log: log})
+	stream, err := ship.Open(ship.Config{
+		Address: cfg.Engine, ServerName: cfg.Server, CertFile: cfg.Cert, KeyFile: cfg.Key, CAFile: cfg.CA,
+		FramesMax: cfg.SpoolFrames, BytesMax: cfg.SpoolMb << 20, Log: log,
+		Hello: hello(cfg, gpus), Welcome: a.Welcome, Command: a.Command,
+	})
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	a.Bind(stream)
+	log.Info("agent started", slog.String("node", cfg.Node), slog.String("engine", cfg.Engine), slog.String("shm_dir", cfg.ShmDir))
+	return a.Run(ctx)
+}
+
+func newLog(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("%w: log_level %q is not debug, info, warn or error", agent.ErrConfig, level)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+// openNVML starts the GPU probe. On a lab's node the stand-in library finds
+// its node by the environment.
+func openNVML(cfg agent.Config) *nvml.Prober {
+	if cfg.Lab.State != "" {
+		_ = os.Setenv("FALCON_LAB_STATE", cfg.Lab.State)
+		_ = os.Setenv("FALCON_LAB_NODE", strconv.Itoa(cfg.Lab.Node))
+	}
+	if !cfg.NVML.Enabled {
+		return nil
+	}
+	return nvml.Open(nvml.Config{
+		Node: falcon.Node(cfg.Node), Library: cfg.NVML.Library, Period: time.Duration(cfg.TelemetryMs) * time.Millisecond,
+	})
+}
+
+// probe joins the looks at GPUs and host in one frame.
+func probe(cfg agent.Config, gpus *nvml.Prober) func(time.Time, map[falcon.Rank]int) *falconv1.AgentFrame {
+	cpu := host.New(host.Config{
+		Node: falcon.Node(cfg.Node), Proc: cfg.Host.Proc, Cgroup: cfg.Host.Cgroup,
+		LabState: cfg.Lab.State, LabNode: cfg.Lab.Node, LabGPUs: cfg.Lab.GPUs,
+	})
+	return func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame {
+		var readings []falcon.GPUReading
+		if gpus != nil {
+			readings = gpus.Latest(now)
+		}
+		return agent.TelemetryFrame(readings, cpu.Read(now, pids))
+	}
+}
+
+func hello(cfg agent.Config, gpus *nvml.Prober) *falconv1.Hello {
+	h := &falconv1.Hello{
+		Agent: cfg.Node, Node: cfg.Node, Boot: bootID(), Version: version(), Job: cfg.Job,
+		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup,
+	}
+	if gpus != nil {
+		h.Devices = gpus.Devices()
+	}
+	return h
+}
+
+// bootID is new for every start: the engine counts frames anew.
+func bootID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,10 +130,10 @@ func (o *options) declare(c *cobra.Command) {
 	f.IntVar(&o.layout.TP, "tp", 1, "tensor-parallel ranks")
 	f.IntVar(&o.layout.DP, "dp", 1, "data-parallel replicas")
 	f.IntVar(&o.layout.PP, "pp", 1, "pipeline stages")
-	f.IntVar(&o.hidden, "hidden", 128, "width of the model")
+	f.IntVar(&o.hidden, "hidden", 96, "width of the model")
 	f.IntVar(&o.ffn, "ffn", 0, "width inside a layer (default twice --hidden)")
 	f.IntVar(&o.layers, "layers", 0, "layers of the whole model (default 1 per stage)")
-	f.IntVar(&o.batch, "batch", 12, "samples per micro-batch")
+	f.IntVar(&o.batch, "batch", 8, "samples per micro-batch")
 	f.IntVar(&o.microBatches, "micro-batches", 8, "micro-batches per replica and iteration at the start")
 	f.Int64Var(&o.iterations, "iterations", 100, "iterations to train")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
@@ -185,6 +186,9 @@ func (o *options) runRank(ctx context.Context) error {
 		return err
 	}
 	c.Log = train.NewLog(out)
+	// One thread works and waits in C; a second processor would only keep the
+	// Go runtime looking for work, in every rank.
+	runtime.GOMAXPROCS(1)
 	return errors.Join(train.Run(ctx, c), out.Close())
 }
 

@@ -41,6 +41,7 @@ func cudaErr(call string, code C.cudaError_t) error {
 // Queue is one device's compute stream with its cuBLAS handle.
 type Queue struct {
 	stream C.cudaStream_t
+	end    C.cudaEvent_t // behind the last enqueued work
 	blas   C.cublasHandle_t
 	err    error
 }
@@ -51,6 +52,9 @@ func Open(index int) (*Queue, error) {
 	q.cuda("cudaSetDevice", C.cudaSetDevice(C.int(index)))
 	if q.err == nil {
 		q.cuda("cudaStreamCreateWithFlags", C.cudaStreamCreateWithFlags(&q.stream, C.cudaStreamNonBlocking))
+	}
+	if q.err == nil {
+		q.cuda("cudaEventCreateWithFlags", C.cudaEventCreateWithFlags(&q.end, C.cudaEventBlockingSync|C.cudaEventDisableTiming))
 	}
 	if q.err == nil {
 		q.cublas("cublasCreate", C.cublasCreate(&q.blas))
@@ -76,8 +80,15 @@ func (q *Queue) fail(err error) {
 }
 
 // Sync waits until all enqueued work is done; it returns the first error of
-// the queue's life.
+// the queue's life. The long wait is on an event, asleep; the stream is asked
+// behind it for what went wrong.
 func (q *Queue) Sync() error {
+	if q.err == nil {
+		q.cuda("cudaEventRecord", C.cudaEventRecord(q.end, q.stream))
+	}
+	if q.err == nil {
+		q.cuda("cudaEventSynchronize", C.cudaEventSynchronize(q.end))
+	}
 	if q.err == nil {
 		q.cuda("cudaStreamSynchronize", C.cudaStreamSynchronize(q.stream))
 	}

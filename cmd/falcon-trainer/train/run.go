@@ -12,9 +12,9 @@ import (
 
 // Bounds of waiting.
 const (
-	meetWithin  = 60 * time.Second      // for all ranks to connect
-	watchEvery  = 50 * time.Millisecond // look at the communicators' health
-	abortWithin = 2 * time.Second       // for the training thread to let go
+	meetWithin  = 60 * time.Second       // for all ranks to connect
+	watchEvery  = 100 * time.Millisecond // look at the communicators' health
+	abortWithin = 2 * time.Second        // for the training thread to let go
 )
 
 // Run trains as one rank until the iterations are done, an order stops the

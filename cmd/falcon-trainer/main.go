@@ -56,7 +56,9 @@ func main() {
 	}()
 	err := command().ExecuteContext(ctx)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "falcon-trainer%s: %v\n", who(), err)
+		// One prefix is enough for a sentence.
+		msg := strings.ReplaceAll(err.Error(), "trainer: ", "")
+		fmt.Fprintf(os.Stderr, "falcon-trainer%s: %s\n", who(), msg)
 	}
 	os.Exit(exitCode(err))
 }

@@ -220,6 +220,13 @@ func TestWrongUse(t *testing.T) {
 	}
 }
 
+func TestDivergenceIsSaid(t *testing.T) {
+	_, msg, code := execute(t, nil, job(1, 1, 1, 2, 100, "--rate=1e9")...)
+	if code != 1 || !strings.Contains(string(msg), "lower --rate") {
+		t.Errorf("exit code %d, %q", code, msg)
+	}
+}
+
 func TestUsedRendezvous(t *testing.T) {
 	need(t)
 	dir := t.TempDir()

@@ -21,9 +21,10 @@ import (
 
 // Errors of a run.
 var (
-	ErrConfig = errors.New("trainer: bad configuration")
-	ErrPeer   = errors.New("trainer: a peer is gone")
-	ErrLate   = errors.New("trainer: the ranks did not meet")
+	ErrConfig   = errors.New("trainer: bad configuration")
+	ErrPeer     = errors.New("trainer: a peer is gone")
+	ErrLate     = errors.New("trainer: the ranks did not meet")
+	ErrDiverged = errors.New("trainer: the loss is lost")
 )
 
 // Config is one rank's job.

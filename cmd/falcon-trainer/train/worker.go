@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -93,12 +94,16 @@ func (w *worker) iterate(i int64) error {
 		return err
 	}
 	samples := float64(w.split.Total() * w.cfg.Shape.Batch)
-	loss, vote := w.tally.result()
+	sum, vote := w.tally.result()
+	loss := sum / samples
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return fmt.Errorf("%w: it is %g; lower --rate", ErrDiverged, loss)
+	}
 	if err := w.update(i, 1/samples); err != nil {
 		return err
 	}
 	now := time.Now()
-	line := iterationLine{i, int(w.cfg.Rank), now.Sub(w.ended).Seconds() * 1e3, loss / samples, int32(micro)}
+	line := iterationLine{i, int(w.cfg.Rank), now.Sub(w.ended).Seconds() * 1e3, loss, int32(micro)}
 	w.ended = now
 	if err := w.cfg.Log.line(line); err != nil {
 		return err
@@ -213,10 +218,14 @@ func (w *worker) gather(own []byte) ([]byte, error) {
 // leave closes the communicators once all ranks have stopped watching theirs,
 // so that nobody takes an early leaver for a dead one.
 func (w *worker) leave() error {
+	w.calls.Lock()
+	defer w.calls.Unlock()
 	w.tally.begin(0)
 	w.tally.reduce(w.groups.world)
 	if err := w.q.Sync(); err != nil {
 		return err
 	}
-	return w.groups.close()
+	open := w.groups
+	w.groups = groups{}
+	return open.close()
 }

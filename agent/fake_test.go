@@ -40,9 +40,14 @@ type fakeSegment struct {
 	err     error
 }
 
-func (s *fakeSegment) Header() ring.Header       { return s.header }
 func (s *fakeSegment) UnixNs(monoNs int64) int64 { return monoNs + 5e9 }
 func (s *fakeSegment) Beat()                     {}
+
+func (s *fakeSegment) Header() ring.Header {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.header
+}
 
 func (s *fakeSegment) Drain(buf []ring.Record) (int, uint64) {
 	s.mu.Lock()
@@ -212,8 +217,8 @@ func (d *fakeDir) Discover() (live, stale []ring.Entry, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for path, s := range d.segs {
-		if d.exists(s.header.PID) && !slices.Contains(d.hidden, s.header.PID) {
-			live = append(live, ring.Entry{Path: path, Job: "j", PID: s.header.PID})
+		if pid := s.Header().PID; d.exists(pid) && !slices.Contains(d.hidden, pid) {
+			live = append(live, ring.Entry{Path: path, Job: "j", PID: pid})
 		}
 	}
 	return live, d.stale, nil

@@ -31,6 +31,14 @@ func TestFramesCountOnceOverReconnects(t *testing.T) {
 	if !take(first, 1) || !take(first, 2) || take(first, 2) || !take(first, 5) || !take(first, 0) {
 		t.Fatal("frames 1, 2, 5 and unnumbered ones count, 2 again does not")
 	}
+	early := session("n1", "b1")
+	if _, acked, _ := r.Attach(early, at); acked != 0 {
+		t.Fatalf("acked %d before anything was durable", acked)
+	}
+	if take(early, 5) {
+		t.Error("a frame that was taken but not yet acknowledged counted twice")
+	}
+	r.Acknowledge()
 	second := session("n1", "b1")
 	if _, acked, _ := r.Attach(second, at); acked != 5 {
 		t.Fatalf("same boot: acked %d, want 5", acked)

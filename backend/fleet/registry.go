@@ -29,7 +29,8 @@ type Node struct {
 
 	boot  string
 	taken uint64 // newest frame of this boot that the engine took
-	dirty bool   // taken has grown since the last acknowledgement
+	acked uint64 // newest one whose consequences are durable
+	dirty bool   // frames came since the last acknowledgement
 }
 
 // Connected says whether a stream is open.
@@ -48,7 +49,7 @@ type Registry struct {
 func NewRegistry() *Registry { return &Registry{nodes: map[falcon.Node]*Node{}} }
 
 // Attach enters a new stream, ends the node's older one, and says up to where
-// this agent's frames were taken: 0 for an agent that was started anew.
+// this agent's frames are done with: 0 for an agent that was started anew.
 func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 	name := falcon.Node(s.Hello.GetNode())
 	n := r.nodes[name]
@@ -63,10 +64,10 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 		n.Session.End(ErrSuperseded)
 	}
 	if boot := s.Hello.GetAgent() + "\x00" + s.Hello.GetBoot(); boot != n.boot {
-		n.boot, n.taken = boot, 0
+		n.boot, n.taken, n.acked = boot, 0, 0
 	}
 	n.Session, n.Hello, n.LastSeen = s, s.Hello, now
-	return n, n.taken, nil
+	return n, n.acked, nil
 }
 
 // Take says whether a frame counts: it comes from the node's present stream
@@ -96,7 +97,7 @@ func (r *Registry) Take(s *Session, seq uint64, now time.Time) (*Node, bool) {
 // calls it after the batch is durable.
 func (r *Registry) Acknowledge() {
 	for _, n := range r.dirty {
-		n.dirty = false
+		n.dirty, n.acked = false, n.taken
 		if n.Session != nil {
 			n.Session.Ack(n.taken)
 		}

@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// Actor is who asks, as proven by the transport.
+type Actor struct {
+	Name string
+	Role string
+	From string
+}
+
+// Latest is the newest published picture, built now when there is none or it
+// is older than a second. It may be called from any goroutine.
+func (e *Engine) Latest(ctx context.Context) (*State, error) {
+	now := e.cfg.Now()
+	e.asked.Store(now.UnixNano())
+	s := e.snapshot.Load()
+	if s != nil && now.UnixNano()-s.Reply.GetAtUnixNs() < int64(time.Second) {
+		return s, nil
+	}
+	err := e.do(ctx, func() { e.build(e.cfg.Now()) })
+	return e.snapshot.Load(), err
+}
+
+// Series is the chart of one rank; rank −1 is the one to look at.
+func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int) (*falconv1.Series, error) {
+	columns, rows = min(columns, ColumnsMax), min(max(rows, 0), RunLengthsMax)
+	var out *falconv1.Series
+	err := e.do(ctx, func() {
+		if rank >= 0 && int(rank) < e.mem.job.Layout.World() {
+			out = e.series(rank, columns, rows)
+		}
+	})
+	return out, err
+}
+
+// Decide takes an operator's word on a proposal. It answers once the decision
+// and what it led to are durable. A plan that is not what the operator saw, a
+// job that was restarted since, or a decision that was already taken is
+// refused (ErrStale, with the difference); the first decision wins.
+func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideRequest) (*falconv1.Action, error) {
+	var id string
+	var refused error
+	if err := e.do(ctx, func() { id, refused = e.decide(who, q) }); err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	var out *falconv1.Action
+	err := e.do(ctx, func() {
+		if i := e.mem.actionIndex(id); i >= 0 {
+			out = protoAction(e.mem.actions[i])
+		}
+	})
+	return out, err
+}
+
+func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
+	now := e.cfg.Now()
+	a, err := e.decidable(q)
+	if err != nil {
+		return "", err
+	}
+	d := mitigate.Decision{
+		Action: a.ID, PlanHash: a.PlanHash, Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
+	}
+	if err := e.plan.Check(d); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	e.extra = append(e.extra, record(now, kindDecision, DecisionRecord{
+		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: e.mem.job.Epoch,
+		Approve: d.Approve, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
+	}))
+	e.plan.Step(now, d)
+	return a.ID, nil
+}
+
+// decidable finds the action that is meant and checks that it is the one that
+// the operator saw.
+func (e *Engine) decidable(q *falconv1.DecideRequest) (falcon.Action, error) {
+	if epoch := q.GetJobEpoch(); epoch != 0 && epoch != e.mem.job.Epoch {
+		return falcon.Action{}, fmt.Errorf("%w: you saw job epoch %d and the job is in epoch %d now; look again", ErrStale, epoch, e.mem.job.Epoch)
+	}
+	if q.GetAction() == "" {
+		return e.proposal(q)
+	}
+	i := e.mem.actionIndex(q.GetAction())
+	if i < 0 || (q.GetIncident() != "" && e.mem.actions[i].Incident != q.GetIncident()) {
+		return falcon.Action{}, fmt.Errorf("%w: no action %q of incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetAction()), clean(q.GetIncident()))
+	}
+	a := e.mem.actions[i]
+	if a.State != falcon.ActionProposed {
+		return a, e.decided(a)
+	}
+	return a, samePlan(a, q.GetPlanHash())
+}
+
+func (e *Engine) proposal(q *falconv1.DecideRequest) (falcon.Action, error) {
+	id := q.GetIncident()
+	if _, known := e.mem.incident(id); !known {
+		return falcon.Action{}, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
+	}
+	l, _ := e.plan.Ladder(id)
+	if l.Proposal == nil || l.Proposal.State != falcon.ActionProposed {
+		if n := len(l.Actions); n > 0 {
+			return falcon.Action{}, e.decided(l.Actions[n-1])
+		}
+		return falcon.Action{}, fmt.Errorf("%w: nothing is proposed for %s at the moment", ErrStale, id)
+	}
+	if q.GetPlanHash() == "" {
+		return *l.Proposal, nil
+	}
+	return *l.Proposal, samePlan(*l.Proposal, q.GetPlanHash())
+}
+
+func samePlan(a falcon.Action, hash string) error {
+	if hash != a.PlanHash {
+		return fmt.Errorf("%w: you saw plan %q of %s and it is plan %q now (micro-batches %v); look again", ErrStale, clean(hash), a.ID, a.PlanHash, a.MicroBatches)
+	}
+	return nil
+}
+
+// decided tells the second one what the first one decided.
+func (e *Engine) decided(a falcon.Action) error {
+	d, ok := e.mem.decisions[a.ID]
+	if !ok {
+		return fmt.Errorf("%w: %s is %s (decided by %s)", ErrStale, a.ID, a.State, orNobody(a.DecidedBy))
+	}
+	word := "vetoed"
+	if d.Approve {
+		word = "approved"
+	}
+	at := time.Unix(0, e.mem.decidedNs[a.ID]).UTC().Format(time.TimeOnly)
+	return fmt.Errorf("%w: %s was %s by %s at %s UTC; it is %s now", ErrStale, a.ID, word, d.By, at, a.State)
+}
+
+func orNobody(name string) string {
+	if name == "" {
+		return "nobody"
+	}
+	return name
+}
+
+// SetPolicy replaces the policy that has the version named in p. mayLoosen is
+// for approvers: others may only freeze.
+func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
+	var out *falconv1.Policy
+	var refused error
+	err := e.do(ctx, func() { out, refused = e.setPolicy(who, mayLoosen, p) })
+	return out, errors.Join(err, refused)
+}
+
+func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
+	was := e.mem.policy
+	next := falcon.Policy{Mode: falcon.Mode(p.GetMode()), Cap: falcon.Rung(p.GetCap()), Frozen: p.GetFrozen(), Owner: clean(p.GetOwner())}
+	if err := CheckPolicy(next); err != nil {
+		return nil, err
+	}
+	if p.GetVersion() != was.Version {
+		return nil, fmt.Errorf("%w: you saw policy version %d and it is version %d now (mode %s, cap %s, frozen %v, set by %s); look again",
+			ErrStale, p.GetVersion(), was.Version, was.Policy.Mode, was.Policy.Cap, was.Policy.Frozen, was.By)
+	}
+	if freezing := was.Policy; !mayLoosen {
+		freezing.Frozen = true
+		if next != freezing {
+			return nil, fmt.Errorf("%w: an operator may freeze; anything else in the policy needs an approver", ErrDenied)
+		}
+	}
+	now := e.cfg.Now()
+	rec := policyRecord{Policy: next, Version: was.Version + 1, By: who.Name, Role: who.Role, From: who.From}
+	e.extra = append(e.extra, record(now, kindPolicy, rec))
+	e.tell("policy", 0, "policy: mode %s, cap %s, frozen %v (by %s)", next.Mode, next.Cap, next.Frozen, who.Name)
+	e.plan.Step(now, mitigate.SetPolicy{Policy: next})
+	return protoPolicy(next, rec.Version), nil
+}
+
+// CheckPolicy says what is wrong with a policy.
+func CheckPolicy(p falcon.Policy) error {
+	switch p.Mode {
+	case falcon.ModeObserve, falcon.ModeApprove, falcon.ModeAuto:
+	default:
+		return fmt.Errorf("%w: mode %q is none of observe, approve, auto", ErrInvalid, clean(string(p.Mode)))
+	}
+	if p.Cap != "" && p.Cap.Level() == 0 {
+		return fmt.Errorf("%w: cap %q is none of S1, S2, S3, S4", ErrInvalid, clean(string(p.Cap)))
+	}
+	return nil
+}
+
+// Incidents lists incidents with their ladders: all, or the one named.
+func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error) {
+	out := &falconv1.IncidentsReply{}
+	err := e.do(ctx, func() {
+		for _, v := range e.front() {
+			if id == "" || v.ID == id {
+				out.Incidents = append(out.Incidents, protoIncident(v))
+				out.Ladders = append(out.Ladders, e.ladder(v.ID))
+			}
+		}
+	})
+	if err == nil && id != "" && len(out.Incidents) == 0 {
+		return nil, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
+	}
+	return out, err
+}
+
+// For dresses the picture for one caller. Only the outer message is new; what
+// it points at is shared and stays as it is.
+func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply {
+	r := s.Reply
+	return &falconv1.SnapshotReply{
+		Version: r.Version, Job: r.Job, Policy: r.Policy, Role: who.Role, Actor: who.Name,
+		Ranks: r.Ranks, Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Events: r.Events,
+		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs,
+	}
+}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"strings"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Conversions between the wire and the vocabulary. What comes in is checked
+// for range only where an index is made of it; strings are cleaned of control
+// characters before they can reach a terminal or the journal.
+
+// textBytesMax bounds any text that another machine sends.
+const textBytesMax = 512
+
+// clean strips control characters and bounds the length.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	if len(s) > textBytesMax {
+		s = strings.ToValidUTF8(s[:textBytesMax], "")
+	}
+	return s
+}
+
+func sampleFrom(s *falconv1.Sample) falcon.Sample {
+	return falcon.Sample{
+		Rank: falcon.Rank(s.GetRank()), Iteration: s.GetIteration(), EndNs: s.GetEndUnixNs(),
+		Ms: s.GetMs(), PausedMs: s.GetPausedMs(), Exact: s.GetExact(),
+	}
+}
+
+func profileFrom(window uint64, p *falconv1.RankProfile) falcon.RankProfile {
+	out := falcon.RankProfile{
+		Rank: falcon.Rank(p.GetRank()), Window: window, Iterations: int(p.GetIterations()),
+		MicroBatches: int(p.GetMicroBatches()), SelfMs: p.GetSelfMs(), QueueMs: p.GetQueueMs(),
+		Dropped: p.GetDropped(), Calls: make([]falcon.CallTiming, len(p.GetCalls())),
+	}
+	for i, c := range p.GetCalls() {
+		out.Calls[i] = falcon.CallTiming{
+			Comm: c.GetComm(), Ordinal: c.GetOrdinal(), Op: falcon.Op(c.GetOp()), Peer: int(c.GetPeer()),
+			Bytes: c.GetBytes(), StartMs: c.GetStartMs(), DurationMs: c.GetDurationMs(), QueueMs: c.GetQueueMs(),
+		}
+	}
+	return out
+}
+
+func gpuFrom(node falcon.Node, g *falconv1.Gpu) falcon.GPUReading {
+	return falcon.GPUReading{
+		Device: deviceOn(node, g.GetDevice()), AtNs: g.GetAtUnixNs(),
+		SMClockMHz: g.GetSmClockMhz(), MaxSMClockMHz: g.GetMaxSmClockMhz(), TemperatureC: g.GetTemperatureC(),
+		PowerMw: g.GetPowerMw(), PowerLimitMw: g.GetPowerLimitMw(), Reasons: g.GetReasons(),
+		ThermalNs: g.GetThermalNs(), PowerBrakeNs: g.GetPowerBrakeNs(), PowerCapNs: g.GetPowerCapNs(),
+		EccCorrected: g.GetEccCorrected(), EccFatal: g.GetEccFatal(), XidCount: g.GetXidCount(),
+		LastXid: g.GetLastXid(), ProbeUs: g.GetProbeUs(), Err: clean(g.GetErr()),
+	}
+}
+
+func hostFrom(node falcon.Node, h *falconv1.Host) falcon.HostReading {
+	delay := make(map[falcon.Rank]uint64, len(h.GetRunDelayNs()))
+	for r, ns := range h.GetRunDelayNs() {
+		delay[falcon.Rank(r)] = ns
+	}
+	return falcon.HostReading{
+		Node: node, AtNs: h.GetAtUnixNs(), PressureUs: h.GetPressureUs(), ThrottledUs: h.GetThrottledUs(),
+		LoadPerCPU: h.GetLoadPerCpu(), RunDelayNs: delay, Emulated: h.GetEmulated(),
+		StealShare: h.GetStealShare(), Err: clean(h.GetErr()),
+	}
+}
+
+// deviceOn ties a device's name to the node that its agent's certificate
+// proves: an agent can't speak for another node's hardware.
+func deviceOn(node falcon.Node, name string) falcon.Device {
+	d, err := falcon.ParseDevice(clean(name))
+	if err != nil || d.Node() != node {
+		return falcon.NewDevice(node, max(falcon.Device(clean(name)).Index(), 0))
+	}
+	return d
+}
+
+func protoIncident(v falcon.Incident) *falconv1.Incident {
+	return &falconv1.Incident{
+		Id: v.ID, State: string(v.State), FromStart: v.FromStart, OnsetIteration: v.OnsetIteration,
+		DetectedIteration: v.DetectedIteration, RelievedIteration: v.RelievedIteration,
+		HealthyMs: v.HealthyMs, SlowMs: v.SlowMs, Probability: v.Probability, Verdict: protoVerdict(v.Verdict),
+	}
+}
+
+func protoVerdict(v falcon.Verdict) *falconv1.Verdict {
+	out := &falconv1.Verdict{
+		Cause: string(v.Cause), Also: texts(v.Also), Devices: texts(v.Devices),
+		Severity: int32(v.Severity), Confidence: v.Confidence,
+	}
+	for _, r := range v.Ranks {
+		out.Ranks = append(out.Ranks, int32(r))
+	}
+	for _, l := range v.Links {
+		out.Links = append(out.Links, l.String())
+	}
+	for _, e := range v.Evidence {
+		out.Evidence = append(out.Evidence, &falconv1.Evidence{Kind: string(e.Kind), Text: e.Text, Against: e.Against})
+	}
+	return out
+}
+
+func texts[T ~string](in []T) []string {
+	var out []string
+	for _, v := range in {
+		out = append(out, string(v))
+	}
+	return out
+}
+
+func protoAction(a falcon.Action) *falconv1.Action {
+	return &falconv1.Action{
+		Id: a.ID, Incident: a.Incident, Rung: string(a.Rung), State: string(a.State), PlanHash: a.PlanHash,
+		MicroBatches: a.MicroBatches, Previous: a.Previous, ProposedIteration: a.ProposedIteration,
+		DecidedBy: a.DecidedBy, Reason: a.Reason, AppliedIteration: a.AppliedIteration,
+		RevertedIteration: a.RevertedIteration, BeforeMs: a.BeforeMs, PredictedMs: a.PredictedMs,
+		MeasuredMs: a.MeasuredMs, OverheadMs: a.OverheadMs, Why: a.Why,
+	}
+}
+
+func protoLadder(l falcon.Ladder) *falconv1.Ladder {
+	out := &falconv1.Ladder{Incident: l.Incident, ImpactMs: l.ImpactMs, LostGpuHours: l.LostGPUh}
+	for _, r := range l.Rungs {
+		out.Rungs = append(out.Rungs, &falconv1.RungView{
+			Rung: string(r.Rung), Applicable: r.Applicable, Reason: r.Reason, OverheadMs: r.OverheadMs,
+			GainMs: r.GainMs, BreakEven: r.BreakEven, ImpactMs: r.ImpactMs, PredictedMs: r.PredictMs, Current: r.Current,
+		})
+	}
+	if l.Proposal != nil {
+		out.Proposal = protoAction(*l.Proposal)
+	}
+	for _, a := range l.Actions {
+		out.Actions = append(out.Actions, protoAction(a))
+	}
+	return out
+}
+
+func protoPolicy(p falcon.Policy, version uint64) *falconv1.Policy {
+	return &falconv1.Policy{Mode: string(p.Mode), Cap: string(p.Cap), Frozen: p.Frozen, Owner: p.Owner, Version: version}
+}

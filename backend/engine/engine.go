@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// Errors of this package.
+var (
+	ErrStopped  = errors.New("engine: stopped")
+	ErrNotFound = errors.New("engine: not found")
+	ErrStale    = errors.New("engine: stale")
+	ErrInvalid  = errors.New("engine: invalid")
+	ErrDenied   = errors.New("engine: denied")
+)
+
+// Bounds of the loop.
+const (
+	arrivalsMax  = 4096 // frames that wait for the engine; agents feel the rest
+	requestsMax  = 256  // console calls that wait
+	batchMax     = 512  // arrivals taken into one batch
+	settleMax    = 32   // rounds of Ready in one batch; more is a fault of a machine
+	tickPeriod   = 100 * time.Millisecond
+	earlySamples = 1 << 16 // kept while the job is not yet described
+	reserveBlock = 1024    // command ids promised in one record
+	// BeatPeriod is how often agents are asked to be heard.
+	BeatPeriod = 2 * time.Second
+)
+
+// Config are the engine's parts and settings.
+type Config struct {
+	JobName  string
+	Journal  *journal.Journal // opened by the caller, who closes it after Run
+	Detector Detector         // nil = detect.New(Detect)
+	Planner  Planner          // nil = mitigate.New(Mitigate)
+	Detect   detect.Config
+	Mitigate mitigate.Config
+	Policy   falcon.Policy // when the journal holds none
+	Now      func() time.Time
+	Log      *slog.Logger
+	Fault    func(point string) error // tests stop the engine here; see Points
+}
+
+// Points at which Config.Fault is asked; an error stops the engine as a kill
+// would: nothing more is written or sent.
+const (
+	PointBeforeWrite = "before write"
+	PointAfterWrite  = "after write, before send"
+	PointAfterSend   = "after send"
+)
+
+// arrival is one thing from the fleet.
+type arrival struct {
+	session *fleet.Session
+	what    arrivalKind
+	frame   frame
+}
+
+type arrivalKind uint8
+
+const (
+	arriveAttach arrivalKind = iota
+	arriveFrame
+	arriveDetach
+)
+
+// Engine is the loop and what it owns. Fields below the channels belong to
+// Run's goroutine.
+type Engine struct {
+	cfg      Config
+	log      *slog.Logger
+	id       string
+	arrivals chan arrival
+	requests chan func()
+	done     chan struct{} // closed when Run has ended
+	snapshot atomic.Pointer[State]
+	asked    atomic.Int64 // Unix ns of the last Snapshot call; the loop reads it
+	hub      *hub
+
+	det      Detector
+	plan     Planner
+	mem      *memory
+	nodes    *fleet.Registry
+	job      *job
+	pace     *pace
+	orders   *orderBook
+	windows  *windowBook
+	levels   map[falcon.Rank]int32
+	readings map[falcon.Device]falcon.GPUReading
+	early    []falcon.Sample
+	extra    []journal.Record // goes with the next batch
+	after    []func()         // runs once the batch is durable
+	nextCmd  uint64
+	stepped  bool   // the machines know the job
+	state    string // last Job.state that was told
+	alarm    string
+	lastData time.Time
+	dirty    bool // the snapshot is behind
+	version  uint64
+	built    time.Time
+	jitters  []mark
+}
+
+// New restores the engine from its journal. Run must be called to make it work.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Fault == nil {
+		cfg.Fault = func(string) error { return nil }
+	}
+	if cfg.Detector == nil {
+		cfg.Detector = detect.New(cfg.Detect)
+	}
+	if cfg.Planner == nil {
+		cfg.Planner = mitigate.New(cfg.Mitigate)
+	}
+	mem, err := restore(cfg.Journal)
+	if err != nil {
+		return nil, err
+	}
+	e := assemble(cfg, mem)
+	return e, e.begin()
+}
+
+func assemble(cfg Config, mem *memory) *Engine {
+	return &Engine{
+		cfg: cfg, log: cfg.Log, id: newID(),
+		arrivals: make(chan arrival, arrivalsMax),
+		requests: make(chan func(), requestsMax),
+		done:     make(chan struct{}),
+		hub:      newHub(mem.events, mem.eventSeq),
+		det:      cfg.Detector, plan: cfg.Planner, mem: mem,
+		nodes: fleet.NewRegistry(), job: newJob(), pace: newPace(),
+		orders: newOrderBook(mem.orders), windows: newWindowBook(),
+		levels: map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
+		nextCmd: mem.reserved, dirty: true,
+		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
+	}
+}
+
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// begin gives the machines back what the journal kept, in the order that they
+// ask for: job, incidents and actions, policy. What they decide on it is
+// settled by the first batch.
+func (e *Engine) begin() error {
+	now := e.cfg.Now()
+	if e.mem.epoch == 0 {
+		// Agents remember ids by epoch: a new journal must not repeat an old one's.
+		e.extra = append(e.extra, record(now, kindEpoch, epochRecord{Epoch: uint64(now.UnixNano())}))
+	}
+	e.nextCmd = max(e.nextCmd, 1)
+	e.reserve(now)
+	if e.mem.policy.Version == 0 {
+		e.extra = append(e.extra, record(now, kindPolicy, policyRecord{Policy: e.cfg.Policy, Version: 1, By: "configuration"}))
+		e.mem.policy.Policy = e.cfg.Policy
+	}
+	e.restoreMachines(now)
+	return e.settle(now)
+}
+
+func (e *Engine) restoreMachines(now time.Time) {
+	if e.mem.job.Epoch != 0 {
+		e.stepJob(now, e.mem.job, nil)
+	}
+	if open := e.mem.unfinished(); len(open) > 0 || e.mem.baseline.Ms > 0 || e.mem.incidentNext() > 1 {
+		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.mem.baseline.Ms, NextID: e.mem.incidentNext()})
+	}
+	if len(e.mem.actions) > 0 || e.mem.orderNext > 1 {
+		e.plan.Step(now, mitigate.Restored{Actions: e.mem.actions, NextOrder: e.mem.orderNext, OverheadsMs: e.mem.overheads})
+	}
+	for _, v := range e.mem.incidents {
+		e.plan.Step(now, mitigate.Incident{Incident: v})
+	}
+	for _, a := range e.mem.actions {
+		if inForce(a.State) {
+			e.det.Step(now, detect.Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.AppliedIteration, MicroBatches: a.MicroBatches})
+		}
+	}
+	e.plan.Step(now, mitigate.SetPolicy{Policy: e.mem.policy.Policy})
+}
+
+func inForce(s falcon.ActionState) bool {
+	return s == falcon.ActionApplied || s == falcon.ActionKept || s == falcon.ActionReverting
+}
+
+// Run is the loop; it ends with ctx (nil) or when something can't be made
+// durable (the error). It must be called once.
+func (e *Engine) Run(ctx context.Context) error {
+	defer close(e.done)
+	defer e.hub.close()
+	ticker := time.NewTicker(tickPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case f := <-e.requests:
+			f()
+		case a := <-e.arrivals:
+			e.take(a, e.cfg.Now())
+			e.drain()
+		case <-ticker.C:
+			e.tick(e.cfg.Now())
+		}
+		if err := e.settle(e.cfg.Now()); err != nil {
+			return err
+		}
+		e.refresh(e.cfg.Now())
+	}
+}
+
+// drain takes what else has arrived into the same batch: one fsync for all.
+func (e *Engine) drain() {
+	for range batchMax {
+		select {
+		case a := <-e.arrivals:
+			e.take(a, e.cfg.Now())
+		default:
+			return
+		}
+	}
+}
+
+func (e *Engine) tick(now time.Time) {
+	e.release(now)
+	e.det.Tick(now)
+	e.plan.Tick(now)
+	e.judgeOrders(now)
+}
+
+// do runs f in the loop and waits until what it led to is durable.
+func (e *Engine) do(ctx context.Context, f func()) error {
+	ready := make(chan struct{})
+	g := func() {
+		f()
+		e.after = append(e.after, func() { close(ready) })
+	}
+	select {
+	case e.requests <- g:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-e.done:
+		return ErrStopped
+	}
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-e.done:
+		return ErrStopped
+	}
+}
+
+// ID is new for every start of the engine.
+func (e *Engine) ID() string { return e.id }
+
+// Done is closed when Run has ended.
+func (e *Engine) Done() <-chan struct{} { return e.done }
+
+// reserve promises a block of command ids before one of them is used.
+func (e *Engine) reserve(now time.Time) {
+	e.extra = append(e.extra, record(now, kindReserve, reserveRecord{Below: e.nextCmd + reserveBlock}))
+}
+
+// commandID gives out the next id; the promise is renewed well ahead of need.
+func (e *Engine) commandID(now time.Time) uint64 {
+	id := e.nextCmd
+	e.nextCmd++
+	if id >= e.mem.reserved {
+		panic(fmt.Sprintf("engine: command %d was not reserved", id))
+	}
+	if e.nextCmd+reserveBlock/2 >= e.mem.reserved {
+		e.reserve(now)
+	}
+	return id
+}
+
+// threshold is the probability at which the detector raises an alarm, for the
+// line in consoles' charts.
+func (c Config) threshold() float64 {
+	if t := c.Detect.Tracker.Filter.Threshold; t > 0 {
+		return t
+	}
+	return detect.DefaultConfig().Tracker.Filter.Threshold
+}

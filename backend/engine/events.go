@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/detect"
+)
+
+// mark is a point on the iteration axis that is worth a line in the chart.
+type mark struct {
+	iteration int64
+	kind      string
+}
+
+// marksMax bounds the jitters remembered for charts.
+const marksMax = 256
+
+// tell writes one line for operators; it is published when it is durable.
+func (e *Engine) tell(kind string, severity int32, format string, args ...any) {
+	e.tellAt(e.det.Steady().Iteration, kind, severity, format, args...)
+}
+
+func (e *Engine) tellAt(iteration int64, kind string, severity int32, format string, args ...any) {
+	e.extra = append(e.extra, record(e.cfg.Now(), kindEvent, eventRecord{
+		Iteration: iteration, Kind: kind, Severity: severity, Text: clean(fmt.Sprintf(format, args...)),
+	}))
+}
+
+// planKind maps the planner's notes to the kinds that consoles know.
+func planKind(kind string) string {
+	if kind == "skip" {
+		return "action"
+	}
+	return kind
+}
+
+// noteDetected passes on what the detector judged to be nothing; onsets and
+// reliefs are told from the incident itself.
+func (e *Engine) noteDetected(n detect.Note) {
+	switch n.Kind {
+	case "onset", "relief":
+		return
+	case "jitter":
+		e.jitters = append(e.jitters, mark{n.Iteration, n.Kind})
+		if len(e.jitters) > marksMax {
+			e.jitters = e.jitters[len(e.jitters)-marksMax/2:]
+		}
+	}
+	e.tellAt(n.Iteration, n.Kind, 0, "%s", n.Text)
+}
+
+// tellIncident says what is new about an incident.
+func (e *Engine) tellIncident(old falcon.Incident, known bool, v falcon.Incident) {
+	severity := int32(max(v.Verdict.Severity, 1))
+	if !known {
+		e.tellAt(v.DetectedIteration, "incident", severity, "%s: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.OnsetIteration, v.SlowMs, v.HealthyMs)
+	}
+	if known && old.State == v.State {
+		return
+	}
+	switch v.State {
+	case falcon.IncidentLocated:
+		e.tell("verdict", severity, "%s: %s", v.ID, VerdictText(v.Verdict))
+	case falcon.IncidentRelieved:
+		e.tellAt(v.RelievedIteration, "incident", 0, "%s: the fault has cleared; healthy from iteration %d", v.ID, v.RelievedIteration)
+	case falcon.IncidentClosed:
+		e.tell("incident", 0, "%s is closed", v.ID)
+	case falcon.IncidentVerified:
+	}
+}
+
+// VerdictText is a verdict in one sentence.
+func VerdictText(v falcon.Verdict) string {
+	where := ""
+	for _, d := range v.Devices {
+		where += " " + string(d)
+	}
+	for _, l := range v.Links {
+		where += " " + l.String()
+	}
+	if where != "" {
+		where = " on" + where
+	}
+	if len(v.Ranks) > 0 {
+		where += fmt.Sprintf(" (rank %s)", ranksText(v.Ranks))
+	}
+	return fmt.Sprintf("%s%s, confidence %.2f", v.Cause, where, v.Confidence)
+}
+
+func ranksText(ranks []falcon.Rank) string {
+	s := ""
+	for i, r := range ranks {
+		if i > 0 {
+			s += ", "
+		}
+		s += fmt.Sprint(int(r))
+	}
+	return s
+}
+
+// Bounds of watching.
+const (
+	WatchersMax = 256
+	watchQueue  = 256 // lines that wait for one watcher
+)
+
+// hub hands event lines to watchers. A watcher that can't keep up loses lines
+// and is told to pull a snapshot; publishing never waits.
+type hub struct {
+	mu       sync.Mutex
+	recent   []*falconv1.EventLine
+	newest   uint64
+	watchers map[*Watcher]struct{}
+	closed   bool
+}
+
+// Watcher is one subscription.
+type Watcher struct {
+	hub    *hub
+	lines  chan *falconv1.EventLine
+	missed bool // guarded by hub.mu
+}
+
+func newHub(recent []*falconv1.EventLine, newest uint64) *hub {
+	return &hub{recent: append([]*falconv1.EventLine(nil), recent...), newest: newest, watchers: map[*Watcher]struct{}{}}
+}
+
+func (h *hub) publish(line *falconv1.EventLine) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.newest = line.GetSeq()
+	if len(h.recent) >= EventsMax {
+		h.recent = append(h.recent[:0:0], h.recent[len(h.recent)-EventsMax/2:]...)
+	}
+	h.recent = append(h.recent, line)
+	for w := range h.watchers {
+		select {
+		case w.lines <- line:
+		default:
+			w.missed = true
+		}
+	}
+}
+
+func (h *hub) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for w := range h.watchers {
+		close(w.lines)
+		delete(h.watchers, w)
+	}
+}
+
+// Watch subscribes to the lines after seq. It fails when the engine has
+// stopped or too many watch. The caller must Close the watcher.
+func (e *Engine) Watch(after uint64) (*Watcher, error) {
+	h := e.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, ErrStopped
+	}
+	if len(h.watchers) >= WatchersMax {
+		return nil, fmt.Errorf("%w: %d consoles watch already", ErrDenied, WatchersMax)
+	}
+	w := &Watcher{hub: h, lines: make(chan *falconv1.EventLine, watchQueue)}
+	w.missed = !h.replay(w, after)
+	h.watchers[w] = struct{}{}
+	return w, nil
+}
+
+// replay queues the lines after seq; false when some of them are gone, do not
+// fit, or were never given out by this engine.
+func (h *hub) replay(w *Watcher, after uint64) bool {
+	missing := h.newest - after
+	if after > h.newest || missing > uint64(len(h.recent)) || missing > watchQueue {
+		return false
+	}
+	for _, line := range h.recent[uint64(len(h.recent))-missing:] {
+		w.lines <- line
+	}
+	return true
+}
+
+// Next waits for the next line; resync says that lines before it were lost.
+func (w *Watcher) Next(ctx context.Context) (line *falconv1.EventLine, resync bool, err error) {
+	if w.takeMissed() {
+		return nil, true, nil
+	}
+	select {
+	case line, ok := <-w.lines:
+		if !ok {
+			return nil, false, ErrStopped
+		}
+		return line, false, nil
+	case <-ctx.Done():
+		return nil, false, context.Cause(ctx)
+	}
+}
+
+// takeMissed reports a loss once, and drops the lines queued before it: the
+// snapshot that the client pulls now is newer.
+func (w *Watcher) takeMissed() bool {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	if !w.missed {
+		return false
+	}
+	w.missed = false
+	for len(w.lines) > 0 {
+		<-w.lines
+	}
+	return true
+}
+
+// Close ends the subscription.
+func (w *Watcher) Close() {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	delete(w.hub.watchers, w)
+}

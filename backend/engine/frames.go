@@ -1,0 +1,270 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// frame is what an agent sent.
+type frame = *falconv1.AgentFrame
+
+// Attach, Frame and Detach make the engine a fleet.Sink. They block while the
+// engine is busy, which is what agents are to feel, and end with the session.
+func (e *Engine) Attach(s *fleet.Session) error {
+	return e.arrive(s, arrival{session: s, what: arriveAttach})
+}
+
+// Frame hands one frame on.
+func (e *Engine) Frame(s *fleet.Session, f *falconv1.AgentFrame) error {
+	return e.arrive(s, arrival{session: s, what: arriveFrame, frame: f})
+}
+
+// Detach says that the stream is over. It must reach the loop although the
+// session's own context has ended.
+func (e *Engine) Detach(s *fleet.Session) {
+	select {
+	case e.arrivals <- arrival{session: s, what: arriveDetach}:
+	case <-e.done:
+	}
+}
+
+func (e *Engine) arrive(s *fleet.Session, a arrival) error {
+	select {
+	case e.arrivals <- a:
+		return nil
+	case <-s.Context().Done():
+		return s.Context().Err()
+	case <-e.done:
+		return ErrStopped
+	}
+}
+
+func (e *Engine) take(a arrival, now time.Time) {
+	e.dirty = true
+	switch a.what {
+	case arriveAttach:
+		e.attach(a.session, now)
+	case arriveDetach:
+		if n := e.nodes.Detach(a.session); n != nil {
+			e.tell("agent", 2, "the agent of node %s is gone", clean(string(n.Name)))
+		}
+	case arriveFrame:
+		if n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now); fresh {
+			e.frame(n, a.frame, now)
+		}
+	}
+}
+
+// attach welcomes an agent and tells it again what it has not answered.
+func (e *Engine) attach(s *fleet.Session, now time.Time) {
+	n, acked, err := e.nodes.Attach(s, now)
+	if err != nil {
+		s.End(err)
+		return
+	}
+	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
+	e.tell("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
+	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
+		Epoch: e.mem.epoch, Acked: acked, BeatPeriodMs: BeatPeriod.Milliseconds(),
+	}}})
+	e.retell(n, now)
+}
+
+// retell sends what is still open to one node, under the same ids.
+func (e *Engine) retell(n *fleet.Node, now time.Time) {
+	for _, id := range sortedKeys(e.orders.open) {
+		n.Session.Send(e.orders.open[id].frame(e.mem.epoch))
+	}
+	for _, id := range e.windows.order {
+		w := e.windows.byCommand[id]
+		if !w.answered[n.Name] && now.Before(w.deadline) {
+			n.Session.Send(w.frame(e.mem.epoch))
+		}
+	}
+}
+
+func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
+	switch body := f.GetBody().(type) {
+	case *falconv1.AgentFrame_Beat:
+		n.Beat = body.Beat
+	case *falconv1.AgentFrame_Samples:
+		e.samples(n, body.Samples, now)
+	case *falconv1.AgentFrame_Profile:
+		e.profile(n, body.Profile, now)
+	case *falconv1.AgentFrame_Telemetry:
+		e.telemetry(n, body.Telemetry, now)
+	case *falconv1.AgentFrame_Result:
+		e.result(n, body.Result, now)
+	case *falconv1.AgentFrame_Rank:
+		e.rank(n, body.Rank, now)
+	}
+}
+
+// samples feeds the detector and the job's pace. Those of ranks that live on
+// another node are refused: a certificate speaks for its node alone.
+func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
+	out := make([]falcon.Sample, 0, len(in.GetSamples()))
+	for _, s := range in.GetSamples() {
+		p := e.job.ranks[falcon.Rank(s.GetRank())]
+		if p == nil || p.node != n.Name || !plausible(s) {
+			continue
+		}
+		p.sample, p.lastSeen = sampleFrom(s), now
+		out = append(out, p.sample)
+	}
+	if len(out) == 0 {
+		return
+	}
+	e.lastData = now
+	if !e.stepped {
+		e.keepEarly(out)
+		return
+	}
+	e.feed(out, now)
+}
+
+// plausible refuses what no training job does.
+func plausible(s *falconv1.Sample) bool {
+	ok := s.GetMs() >= 0 && s.GetMs() < 1e9 && s.GetPausedMs() >= 0 && s.GetPausedMs() <= s.GetMs()
+	return ok && s.GetIteration() >= 0
+}
+
+func (e *Engine) feed(samples []falcon.Sample, now time.Time) {
+	e.job.exact = samples[len(samples)-1].Exact
+	for _, s := range samples {
+		e.pace.add(s, now)
+	}
+	e.det.Step(now, detect.Samples{Samples: samples})
+	e.release(now)
+}
+
+// keepEarly holds samples that came before all ranks were known.
+func (e *Engine) keepEarly(samples []falcon.Sample) {
+	e.early = append(e.early, samples...)
+	if extra := len(e.early) - earlySamples; extra > 0 {
+		e.early = slices.Delete(e.early, 0, extra)
+	}
+}
+
+// release hands the job's complete iterations to the planner.
+func (e *Engine) release(now time.Time) {
+	for _, it := range e.pace.take(e.job.alive, now) {
+		e.plan.Step(now, it)
+	}
+}
+
+func (e *Engine) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {
+	w := e.windows.byCommand[in.GetWindow()]
+	if w == nil {
+		return // of an engine before this one, or long past
+	}
+	w.answered[n.Name] = true
+	out := detect.Profiled{Window: w.window, Refused: clean(in.GetRefused())}
+	for _, p := range in.GetRanks() {
+		if r := e.job.ranks[falcon.Rank(p.GetRank())]; r != nil && r.node == n.Name {
+			out.Profiles = append(out.Profiles, profileFrom(w.window, p))
+		}
+	}
+	e.det.Step(now, out)
+}
+
+func (e *Engine) telemetry(n *fleet.Node, in *falconv1.Telemetry, now time.Time) {
+	var out detect.Readings
+	for _, g := range in.GetGpus() {
+		reading := gpuFrom(n.Name, g)
+		out.GPUs = append(out.GPUs, reading)
+		e.readings[reading.Device] = reading
+	}
+	if h := in.GetHost(); h != nil {
+		out.Hosts = append(out.Hosts, hostFrom(n.Name, h))
+		n.Steal = h.GetStealShare()
+	}
+	e.det.Step(now, out)
+}
+
+// result takes the answer to a command.
+func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time) {
+	if in.GetEpoch() != e.mem.epoch {
+		return
+	}
+	if o := e.orders.open[in.GetId()]; o != nil {
+		o.result(n.Name, e.own(n, in))
+		e.judgeOrders(now)
+		return
+	}
+	w := e.windows.byCommand[in.GetId()]
+	failed := in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED || in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
+	if w != nil && failed && !w.answered[n.Name] {
+		w.answered[n.Name] = true
+		e.det.Step(now, detect.Profiled{Window: w.window, Refused: clean(string(n.Name) + ": " + in.GetDetail())})
+	}
+}
+
+// own leaves only acknowledgements of ranks that live on the node. A rank
+// whose process has ended since still counts: its vote was cast.
+func (e *Engine) own(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
+	in.Ranks = slices.DeleteFunc(in.Ranks, func(a *falconv1.RankAck) bool {
+		p := e.job.ranks[falcon.Rank(a.GetRank())]
+		return p == nil || p.node != n.Name
+	})
+	return in
+}
+
+// judgeOrders ends the orders whose outcome is known.
+func (e *Engine) judgeOrders(now time.Time) {
+	for _, id := range sortedKeys(e.orders.open) {
+		o := e.orders.open[id]
+		out, over := o.outcome(e.mem.job.Layout.World(), e.mem.job.Epoch, now)
+		if !over {
+			continue
+		}
+		delete(e.orders.open, id)
+		e.extra = append(e.extra, record(now, kindOutcome, out))
+		if out.Failed != "" {
+			e.tell("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
+			e.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
+			continue
+		}
+		e.committed(now, o, out)
+	}
+}
+
+func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
+	e.plan.Step(now, mitigate.Committed{Order: o.Order.ID, Iteration: out.Iteration, Status: out.Status})
+	if out.Status != 0 || o.Order.Kind != falcon.OrderMicroBatches {
+		return
+	}
+	rec := e.mem.job
+	rec.MicroBatches = slices.Clone(o.Order.MicroBatches)
+	e.commitJob(now, rec)
+}
+
+func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
+	old := e.job.ranks[falcon.Rank(in.GetRank())]
+	was := old != nil && old.state.GetAlive()
+	if !e.job.set(n.Name, in) {
+		return
+	}
+	if was && !in.GetAlive() {
+		severity := int32(3)
+		if endedWell(in.GetExit()) {
+			severity = 0
+		}
+		e.tell("rank", severity, "rank %d on node %s has ended%s", in.GetRank(), n.Name, how(in.GetExit()))
+	}
+	e.describe(now)
+}
+
+func how(exit string) string {
+	if exit = clean(exit); exit == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s)", exit)
+}

@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// Detector is what the engine needs of package detect's machine.
+type Detector interface {
+	Step(now time.Time, in detect.Input)
+	Tick(now time.Time)
+	Ready() detect.Ready
+	Advance()
+	Rank(r falcon.Rank) (status detect.RankStatus, known bool)
+	Series(r falcon.Rank, columns, rows int) []detect.Column
+	Steady() detect.Steady
+	Speeds() []float64 // by rank, ms per micro-batch, 0 = not measured
+}
+
+// Planner is what the engine needs of package mitigate's machine.
+type Planner interface {
+	Step(now time.Time, in mitigate.Input)
+	Tick(now time.Time)
+	Ready() mitigate.Ready
+	Advance()
+	Ladder(incident string) (ladder falcon.Ladder, known bool)
+	Policy() falcon.Policy
+	Check(d mitigate.Decision) error // why a decision would be refused
+	OverheadsMs() map[falcon.Rung]float64
+}

@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/journal"
+)
+
+// Kinds of records. Bodies are JSON; fields are only ever added.
+const (
+	kindEpoch    journal.Kind = "epoch"    // epochRecord
+	kindReserve  journal.Kind = "reserve"  // reserveRecord
+	kindJob      journal.Kind = "job"      // jobRecord
+	kindBaseline journal.Kind = "baseline" // baselineRecord
+	kindIncident journal.Kind = "incident" // falcon.Incident
+	kindAction   journal.Kind = "action"   // falcon.Action
+	kindOrder    journal.Kind = "order"    // orderRecord
+	kindOutcome  journal.Kind = "outcome"  // outcomeRecord
+	kindDecision journal.Kind = "decision" // DecisionRecord
+	kindPolicy   journal.Kind = "policy"   // policyRecord
+	kindEvent    journal.Kind = "event"    // eventRecord
+	kindOverhead journal.Kind = "overhead" // map of rung to ms
+)
+
+type epochRecord struct {
+	Epoch uint64 `json:"epoch"` // of commands, for the journal's whole life
+}
+
+// reserveRecord promises that no command id below Below is given out again.
+type reserveRecord struct {
+	Below uint64 `json:"below"`
+}
+
+type jobRecord struct {
+	Epoch        uint64           `json:"epoch"`
+	Processes    []string         `json:"processes"` // by rank: node/pid
+	Layout       falcon.Layout    `json:"layout"`
+	Placement    falcon.Placement `json:"placement"`
+	MicroBatches []int32          `json:"micro_batches,omitempty"`
+}
+
+type baselineRecord struct {
+	JobEpoch uint64  `json:"job_epoch"`
+	Ms       float64 `json:"ms"`
+}
+
+type orderRecord struct {
+	Order      falcon.Order `json:"order"`
+	Command    uint64       `json:"command"`
+	DeadlineNs int64        `json:"deadline_unix_ns"`
+}
+
+// outcomeRecord ends an order.
+type outcomeRecord struct {
+	Order     uint64 `json:"order"`
+	Iteration int64  `json:"iteration"`
+	Status    int32  `json:"status"`
+	Failed    string `json:"failed,omitempty"` // why it can't take effect any more
+}
+
+// DecisionRecord is the audit line of one decision: who, when (the record's
+// own time), from where, on which plan of which job epoch.
+type DecisionRecord struct {
+	Action   string `json:"action"`
+	Incident string `json:"incident"`
+	PlanHash string `json:"plan_hash"`
+	JobEpoch uint64 `json:"job_epoch"`
+	Approve  bool   `json:"approve"`
+	Reason   string `json:"reason,omitempty"`
+	By       string `json:"by"`
+	Role     string `json:"role"`
+	From     string `json:"from"`
+}
+
+type policyRecord struct {
+	Policy  falcon.Policy `json:"policy"`
+	Version uint64        `json:"version"`
+	By      string        `json:"by"`
+	Role    string        `json:"role"`
+	From    string        `json:"from"`
+}
+
+type eventRecord struct {
+	Iteration int64  `json:"iteration"`
+	Kind      string `json:"kind"`
+	Text      string `json:"text"`
+	Severity  int32  `json:"severity,omitempty"`
+}
+
+// memory is what the journal says, folded; the live engine and a restart go
+// through the same apply.
+type memory struct {
+	epoch     uint64
+	reserved  uint64 // command ids below were promised
+	job       jobRecord
+	baseline  baselineRecord
+	incidents []falcon.Incident // by first mention
+	actions   []falcon.Action   // by first mention
+	orders    []orderRecord     // without an outcome
+	orderNext uint64            // first order id never used
+	policy    policyRecord
+	decisions map[string]DecisionRecord // by action, the one that counted
+	decidedNs map[string]int64
+	events    []*falconv1.EventLine
+	eventSeq  uint64
+	overheads map[falcon.Rung]float64
+}
+
+func newMemory() *memory {
+	return &memory{orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}}
+}
+
+// record makes a journal record; v is one of the types above, which always
+// encode.
+func record(now time.Time, kind journal.Kind, v any) journal.Record {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("engine: encode %s: %v", kind, err))
+	}
+	return journal.Record{AtNs: now.UnixNano(), Kind: kind, Body: body}
+}
+
+// apply folds one record in. A kind it does not know was written by a newer
+// falcon and is left alone.
+func (m *memory) apply(r journal.Record) error {
+	var err error
+	switch r.Kind {
+	case kindEpoch:
+		err = fold(r, func(v epochRecord) { m.epoch = v.Epoch })
+	case kindReserve:
+		err = fold(r, func(v reserveRecord) { m.reserved = max(m.reserved, v.Below) })
+	case kindJob:
+		err = fold(r, func(v jobRecord) { m.job = v })
+	case kindBaseline:
+		err = fold(r, func(v baselineRecord) { m.baseline = v })
+	case kindIncident:
+		err = fold(r, m.setIncident)
+	case kindAction:
+		err = fold(r, m.setAction)
+	case kindOrder:
+		err = fold(r, m.addOrder)
+	case kindOutcome:
+		err = fold(r, m.endOrder)
+	case kindDecision:
+		err = fold(r, func(v DecisionRecord) { m.decisions[v.Action], m.decidedNs[v.Action] = v, r.AtNs })
+	case kindPolicy:
+		err = fold(r, func(v policyRecord) { m.policy = v })
+	case kindOverhead:
+		err = fold(r, func(v map[falcon.Rung]float64) { m.overheads = v })
+	case kindEvent:
+		err = fold(r, func(v eventRecord) { m.addEvent(v, r.AtNs) })
+	}
+	if err != nil {
+		return fmt.Errorf("engine: journal record %d (%s): %w", r.Seq, r.Kind, err)
+	}
+	return nil
+}
+
+func fold[T any](r journal.Record, use func(T)) error {
+	var v T
+	if err := json.Unmarshal(r.Body, &v); err != nil {
+		return err
+	}
+	use(v)
+	return nil
+}
+
+func (m *memory) setIncident(v falcon.Incident) {
+	if i := slices.IndexFunc(m.incidents, func(x falcon.Incident) bool { return x.ID == v.ID }); i >= 0 {
+		m.incidents[i] = v
+		return
+	}
+	m.incidents = append(m.incidents, v)
+}
+
+func (m *memory) setAction(v falcon.Action) {
+	if i := m.actionIndex(v.ID); i >= 0 {
+		m.actions[i] = v
+		return
+	}
+	m.actions = append(m.actions, v)
+}
+
+func (m *memory) actionIndex(id string) int {
+	return slices.IndexFunc(m.actions, func(x falcon.Action) bool { return x.ID == id })
+}
+
+func (m *memory) addOrder(v orderRecord) {
+	m.orders = append(m.orders, v)
+	m.orderNext = max(m.orderNext, v.Order.ID+1)
+}
+
+func (m *memory) endOrder(v outcomeRecord) {
+	m.orders = slices.DeleteFunc(m.orders, func(o orderRecord) bool { return o.Order.ID == v.Order })
+}
+
+// EventsMax bounds the lines that are kept for consoles.
+const EventsMax = 1024
+
+func (m *memory) addEvent(v eventRecord, atNs int64) {
+	m.eventSeq++
+	line := &falconv1.EventLine{
+		Seq: m.eventSeq, AtUnixNs: atNs, Iteration: v.Iteration,
+		Kind: v.Kind, Text: v.Text, Severity: v.Severity,
+	}
+	if len(m.events) >= EventsMax {
+		m.events = append(m.events[:0], m.events[len(m.events)-EventsMax/2:]...)
+	}
+	m.events = append(m.events, line)
+}
+
+func (m *memory) incident(id string) (falcon.Incident, bool) {
+	for _, v := range m.incidents {
+		if v.ID == id {
+			return v, true
+		}
+	}
+	return falcon.Incident{}, false
+}
+
+// unfinished lists the incidents that a restarted detector must know of.
+func (m *memory) unfinished() []falcon.Incident {
+	var out []falcon.Incident
+	for _, v := range m.incidents {
+		if v.State != falcon.IncidentClosed {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// incidentNext is the number of the next incident (INC-0001 has 1).
+func (m *memory) incidentNext() int {
+	next := 1
+	for _, v := range m.incidents {
+		if n, err := strconv.Atoi(strings.TrimPrefix(v.ID, "INC-")); err == nil {
+			next = max(next, n+1)
+		}
+	}
+	return next
+}
+
+// restore folds the whole journal.
+func restore(j *journal.Journal) (*memory, error) {
+	m := newMemory()
+	if err := j.Each(m.apply); err != nil {
+		return nil, err
+	}
+	return m, nil
+}

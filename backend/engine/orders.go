@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Lives of commands. An order must reach all agents within OrderLife; the vote
+// comes at the next iteration boundary, for which VoteWait is left on top.
+const (
+	OrderLife  = 30 * time.Second
+	VoteWait   = 30 * time.Second
+	WindowLife = 30 * time.Second
+	windowsMax = 64 // profile windows remembered
+)
+
+// order is one that waits for its ranks.
+type order struct {
+	orderRecord
+	acks    map[falcon.Rank]*falconv1.RankAck
+	refused map[falcon.Node]string // nodes that will not deliver it, and why
+}
+
+// orderBook holds the orders without an outcome, by command id.
+type orderBook struct {
+	open map[uint64]*order
+}
+
+func newOrderBook(pending []orderRecord) *orderBook {
+	b := &orderBook{open: map[uint64]*order{}}
+	for _, rec := range pending {
+		b.add(rec)
+	}
+	return b
+}
+
+func (b *orderBook) add(rec orderRecord) {
+	b.open[rec.Command] = &order{
+		orderRecord: rec, acks: map[falcon.Rank]*falconv1.RankAck{}, refused: map[falcon.Node]string{},
+	}
+}
+
+func (o *order) frame(epoch uint64) *falconv1.EngineFrame {
+	return command(&falconv1.Command{
+		Epoch: epoch, Id: o.Command, DeadlineUnixNs: o.DeadlineNs,
+		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
+			Order: o.Order.ID, Kind: o.Order.Kind, MicroBatches: o.Order.MicroBatches, JobEpoch: o.Order.Epoch,
+		}},
+	})
+}
+
+func command(c *falconv1.Command) *falconv1.EngineFrame {
+	return &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: c}}
+}
+
+// result takes an agent's word about an order.
+func (o *order) result(node falcon.Node, res *falconv1.CommandResult) {
+	for _, a := range res.GetRanks() {
+		if a.GetOrder() == o.Order.ID {
+			o.acks[falcon.Rank(a.GetRank())] = a
+		}
+	}
+	switch res.GetStatus() {
+	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
+		o.refused[node] = clean(res.GetDetail())
+	case falconv1.CommandStatus_COMMAND_STATUS_DONE, falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED:
+		delete(o.refused, node)
+	}
+}
+
+// outcome judges an order: the vote is the commit, so it holds when every rank
+// of the world says so with the same iteration. It can't take effect any more
+// when a node will not deliver it or time is up, and no rank has taken it; once
+// one rank has, all have voted for it, and only their word is missing.
+func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecord, bool) {
+	out := outcomeRecord{Order: o.Order.ID, Iteration: falcon.NoIteration}
+	switch {
+	case o.Order.Epoch != jobEpoch:
+		out.Failed = fmt.Sprintf("it was made for job epoch %d and this is epoch %d", o.Order.Epoch, jobEpoch)
+	case world > 0 && len(o.acks) >= world:
+		return o.agreed(out), true
+	case len(o.acks) > 0:
+		return out, false
+	case len(o.refused) > 0:
+		out.Failed = o.refusal()
+	case now.UnixNano() > o.DeadlineNs+int64(VoteWait):
+		out.Failed = fmt.Sprintf("no rank had taken it %s after its deadline", VoteWait)
+	}
+	return out, out.Failed != ""
+}
+
+func (o *order) agreed(out outcomeRecord) outcomeRecord {
+	for _, a := range o.acks {
+		if out.Iteration == falcon.NoIteration {
+			out.Iteration = a.GetIteration()
+		}
+		if a.GetIteration() != out.Iteration {
+			out.Failed = fmt.Sprintf("the ranks disagree: it holds from iteration %d on one and from %d on another", out.Iteration, a.GetIteration())
+		}
+		if a.GetStatus() != 0 {
+			out.Status = a.GetStatus()
+		}
+	}
+	return out
+}
+
+func (o *order) refusal() string {
+	first := falcon.Node("")
+	for n := range o.refused {
+		if first == "" || n < first {
+			first = n
+		}
+	}
+	return fmt.Sprintf("node %s does not deliver it: %s", first, o.refused[first])
+}
+
+// window is one profile request on its way. On the wire a window is named by
+// its command id, which no restart gives out twice.
+type window struct {
+	command    uint64
+	window     uint64 // the detector's id
+	iterations int
+	deadline   time.Time
+	answered   map[falcon.Node]bool
+}
+
+type windowBook struct {
+	byCommand map[uint64]*window
+	order     []uint64
+}
+
+func newWindowBook() *windowBook { return &windowBook{byCommand: map[uint64]*window{}} }
+
+func (b *windowBook) add(w *window) {
+	w.answered = map[falcon.Node]bool{}
+	b.byCommand[w.command] = w
+	b.order = append(b.order, w.command)
+	if len(b.order) > windowsMax {
+		delete(b.byCommand, b.order[0])
+		b.order = b.order[1:]
+	}
+}
+
+func (w *window) frame(epoch uint64) *falconv1.EngineFrame {
+	return command(&falconv1.Command{
+		Epoch: epoch, Id: w.command, DeadlineUnixNs: w.deadline.UnixNano(),
+		Body: &falconv1.Command_Profile{Profile: &falconv1.ProfileCommand{
+			Window: w.command, Iterations: int32(w.iterations),
+		}},
+	})
+}

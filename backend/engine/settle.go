@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// ErrRestless says that the machines never come to rest: a defect.
+var ErrRestless = errors.New("engine: the machines do not settle")
+
+// baselineStep is the relative change of the baseline that is worth a record.
+const baselineStep = 0.02
+
+// round is what one Ready of both machines leads to.
+type round struct {
+	records []journal.Record
+	orders  []orderRecord
+	windows []*window
+	steps   []func() // inputs that one machine has for the other
+}
+
+// settle does what the machines want until they want nothing more: persist the
+// whole batch, then send and publish, then Advance, then feed what one machine
+// has for the other. It ends by acknowledging the agents' frames.
+func (e *Engine) settle(now time.Time) error {
+	for range settleMax {
+		d, p := e.det.Ready(), e.plan.Ready()
+		if d.Empty() && p.Empty() && len(e.extra) == 0 {
+			return e.rest()
+		}
+		r := e.digest(now, d, p)
+		if err := e.persist(r.records); err != nil {
+			return err
+		}
+		e.send(r)
+		if err := e.cfg.Fault(PointAfterSend); err != nil {
+			return err
+		}
+		e.det.Advance()
+		e.plan.Advance()
+		for _, step := range r.steps {
+			step()
+		}
+		e.dirty = true
+	}
+	return fmt.Errorf("%w after %d rounds", ErrRestless, settleMax)
+}
+
+// rest tells those who wait that everything so far is durable.
+func (e *Engine) rest() error {
+	e.nodes.Acknowledge()
+	for _, f := range e.after {
+		f()
+	}
+	clear(e.after)
+	e.after = e.after[:0]
+	return nil
+}
+
+// persist writes the batch and folds it into memory. Events reach watchers
+// only from here.
+func (e *Engine) persist(batch []journal.Record) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := e.cfg.Fault(PointBeforeWrite); err != nil {
+		return err
+	}
+	if err := e.cfg.Journal.Append(batch); err != nil {
+		return err
+	}
+	if err := e.cfg.Fault(PointAfterWrite); err != nil {
+		return err
+	}
+	for _, r := range batch {
+		if err := e.mem.apply(r); err != nil {
+			return err
+		}
+		if r.Kind == kindEvent {
+			e.hub.publish(e.mem.events[len(e.mem.events)-1])
+		}
+	}
+	return nil
+}
+
+// digest turns both Readies into one batch of records and what follows them.
+func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready) round {
+	var r round
+	for _, v := range d.Incidents {
+		e.digestIncident(now, v, &r)
+	}
+	for _, q := range d.Requests {
+		r.windows = append(r.windows, &window{
+			command: e.commandID(now), window: q.Window, iterations: q.Iterations, deadline: now.Add(WindowLife),
+		})
+	}
+	for _, n := range d.Notes {
+		e.noteDetected(n)
+	}
+	for _, a := range p.Actions {
+		r.records = append(r.records, record(now, kindAction, a))
+	}
+	for _, o := range p.Orders {
+		rec := orderRecord{Order: o, Command: e.commandID(now), DeadlineNs: now.Add(OrderLife).UnixNano()}
+		r.orders = append(r.orders, rec)
+		r.records = append(r.records, record(now, kindOrder, rec))
+	}
+	for _, a := range p.Acted {
+		r.steps = append(r.steps, func() { e.det.Step(now, detect.Acted(a)) })
+	}
+	for _, n := range p.Notes {
+		e.tellAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
+	}
+	e.learned(now, len(p.Actions) > 0)
+	r.records = append(r.records, e.extra...)
+	e.extra = nil
+	return r
+}
+
+// digestIncident records an incident and has it for the planner, with the
+// speeds that S2 is solved with once a culprit is located.
+func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *round) {
+	r.records = append(r.records, record(now, kindIncident, v))
+	old, known := e.mem.incident(v.ID)
+	e.tellIncident(old, known, v)
+	r.steps = append(r.steps, func() {
+		e.plan.Step(now, mitigate.Incident{Incident: v})
+		if v.State == falcon.IncidentLocated {
+			e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: e.det.Speeds()})
+		}
+	})
+}
+
+// learned records what the machines have measured, where it changed.
+func (e *Engine) learned(now time.Time, acted bool) {
+	steady := e.det.Steady()
+	was := e.mem.baseline
+	if !steady.Learning && steady.BaselineMs > 0 &&
+		(was.JobEpoch != e.mem.job.Epoch || math.Abs(steady.BaselineMs-was.Ms) > baselineStep*was.Ms) {
+		e.extra = append(e.extra, record(now, kindBaseline, baselineRecord{JobEpoch: e.mem.job.Epoch, Ms: steady.BaselineMs}))
+	}
+	if over := e.plan.OverheadsMs(); acted && len(over) > 0 && !maps.Equal(over, e.mem.overheads) {
+		e.extra = append(e.extra, record(now, kindOverhead, over))
+	}
+}
+
+// send tells the agents of the job.
+func (e *Engine) send(r round) {
+	for _, rec := range r.orders {
+		e.orders.add(rec)
+		e.broadcast(e.orders.open[rec.Command].frame(e.mem.epoch))
+	}
+	for _, w := range r.windows {
+		e.windows.add(w)
+		e.broadcast(w.frame(e.mem.epoch))
+	}
+}
+
+// broadcast reaches every node with a live rank; those without a stream are
+// told when they come back.
+func (e *Engine) broadcast(f *falconv1.EngineFrame) {
+	for _, name := range e.job.nodes() {
+		if n := e.nodes.Node(name); n != nil && n.Connected() {
+			n.Session.Send(f)
+		}
+	}
+}

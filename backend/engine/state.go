@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/detect"
+)
+
+// Pace of snapshots, and what they hold.
+const (
+	buildPeriod    = 100 * time.Millisecond
+	askedWithin    = 3 * time.Second // nobody asked for longer: nothing is built
+	staleAfter     = 5 * time.Second
+	snapshotEvents = 64
+	incidentsMax   = 64
+	// ColumnsMax and RunLengthsMax bound one request for a series.
+	ColumnsMax    = 1024
+	RunLengthsMax = 256
+)
+
+// State is one published picture of the engine. It is immutable: consoles
+// share it, and must not change the message.
+type State struct {
+	Reply *falconv1.SnapshotReply // without role, actor and series
+	Worst falcon.Rank             // the rank to look at, -1 without ranks
+}
+
+// refresh publishes a new picture when something has changed, somebody looks,
+// and the last one is old enough.
+func (e *Engine) refresh(now time.Time) {
+	if !e.dirty || now.Sub(e.built) < buildPeriod || now.UnixNano()-e.asked.Load() > int64(askedWithin) {
+		return
+	}
+	e.build(now)
+}
+
+func (e *Engine) build(now time.Time) {
+	e.version++
+	e.built, e.dirty = now, false
+	ranks, worst := e.rankViews(now)
+	reply := &falconv1.SnapshotReply{
+		Version: e.version, EngineId: e.id, AtUnixNs: now.UnixNano(),
+		Job: e.jobView(now), Policy: protoPolicy(e.plan.Policy(), e.mem.policy.Version),
+		Ranks: ranks, Nodes: e.nodeViews(now),
+		Incidents: e.incidentViews(), Ladder: e.frontLadder(),
+		Events: slices.Clone(e.mem.events[max(0, len(e.mem.events)-snapshotEvents):]),
+	}
+	e.snapshot.Store(&State{Reply: reply, Worst: worst})
+}
+
+func (e *Engine) jobView(now time.Time) *falconv1.Job {
+	steady, l := e.det.Steady(), e.mem.job.Layout
+	v := &falconv1.Job{
+		Name: e.cfg.JobName, Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()),
+		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
+		Epoch: e.mem.job.Epoch, State: e.jobState(), Emulated: e.job.emulated,
+		MicroBatches: e.mem.job.MicroBatches, Exact: e.job.exact, Alarm: e.jobAlarm(), DataAgeMs: -1,
+	}
+	if steady.BaselineMs > 0 {
+		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
+	}
+	if !e.lastData.IsZero() {
+		v.DataAgeMs = now.Sub(e.lastData).Milliseconds()
+	}
+	return v
+}
+
+func (e *Engine) jobState() string {
+	switch {
+	case len(e.job.ranks) == 0:
+		return "waiting for agents"
+	case e.job.finishedWell():
+		return "finished"
+	case e.job.alive < e.mem.job.Layout.World():
+		if e.mem.job.Epoch == 0 || !e.job.someEnded() {
+			return "waiting for agents"
+		}
+		return "lost"
+	case e.openIncident():
+		return "slow"
+	case e.det.Steady().Learning:
+		return "learning"
+	}
+	return "steady"
+}
+
+func (e *Engine) openIncident() bool {
+	return slices.ContainsFunc(e.mem.incidents, falcon.Incident.Open)
+}
+
+// jobAlarm is the first thing that makes the picture itself doubtful.
+func (e *Engine) jobAlarm() string {
+	unhooked := 0
+	for _, p := range e.job.ranks {
+		if p.state.GetAlive() && p.state.GetUnhooked() {
+			unhooked++
+		}
+	}
+	if unhooked > 0 {
+		return fmt.Sprintf("%d ranks run NCCL without the hook", unhooked)
+	}
+	return e.alarm
+}
+
+// rankViews lists all ranks in order, and names the one to look at: a culprit,
+// else the highest level, else rank 0.
+func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
+	l := e.mem.job.Layout
+	world := l.World()
+	if world == 0 {
+		return nil, -1
+	}
+	culprits := e.culprits()
+	status, ms := e.statuses(world)
+	stages := stageMedians(l, ms)
+	views, block := make([]*falconv1.RankView, world), make([]falconv1.RankView, world)
+	best, bestScore := falcon.Rank(0), int32(-1)
+	for i := range world {
+		r, s := falcon.Rank(i), status[i]
+		lv := level(e.levels[r], worst(s.Slowdown, s.Ms, stages[l.Coord(r).PP], s.SelfRatio))
+		e.levels[r] = lv
+		v := &block[i]
+		views[i] = v
+		v.Rank, v.Level, v.Device = int32(i), lv, string(e.mem.job.Placement[i])
+		v.Ms, v.Slowdown, v.SelfMs, v.WaitMs = s.Ms, s.Slowdown, s.SelfMs, s.WaitMs
+		v.Probability, v.Iteration, v.SelfRatio = s.Probability, s.Iteration, s.SelfRatio
+		if g, ok := e.readings[e.mem.job.Placement[i]]; ok {
+			v.SmClockMhz, v.TemperatureC = g.SMClockMHz, g.TemperatureC
+		}
+		v.Health = e.health(r, s.Suspect, lv, culprits[r], now)
+		if score := score(v); score > bestScore {
+			best, bestScore = r, score
+		}
+	}
+	return views, best
+}
+
+func (e *Engine) statuses(world int) ([]detect.RankStatus, []float64) {
+	status, ms := make([]detect.RankStatus, world), make([]float64, world)
+	for r := range world {
+		status[r], _ = e.det.Rank(falcon.Rank(r))
+		ms[r] = status[r].Ms
+	}
+	return status, ms
+}
+
+func score(v *falconv1.RankView) int32 {
+	switch v.Health {
+	case falconv1.RankHealth_RANK_HEALTH_CULPRIT:
+		return 100 + v.Level
+	case falconv1.RankHealth_RANK_HEALTH_LOST:
+		return 50
+	}
+	return v.Level
+}
+
+func (e *Engine) culprits() map[falcon.Rank]bool {
+	out := map[falcon.Rank]bool{}
+	for _, v := range e.mem.incidents {
+		if v.Open() {
+			for _, r := range v.Verdict.Ranks {
+				out[r] = true
+			}
+		}
+	}
+	return out
+}
+
+func (e *Engine) health(r falcon.Rank, suspect bool, level int32, culprit bool, now time.Time) falconv1.RankHealth {
+	p := e.job.ranks[r]
+	switch {
+	case p != nil && !p.state.GetAlive():
+		return falconv1.RankHealth_RANK_HEALTH_LOST
+	case culprit:
+		return falconv1.RankHealth_RANK_HEALTH_CULPRIT
+	case p == nil || now.Sub(p.lastSeen) > staleAfter:
+		return falconv1.RankHealth_RANK_HEALTH_STALE
+	case suspect || level >= 2:
+		return falconv1.RankHealth_RANK_HEALTH_SLOW
+	}
+	return falconv1.RankHealth_RANK_HEALTH_OK
+}
+
+func (e *Engine) nodeViews(now time.Time) []*falconv1.NodeView {
+	var out []*falconv1.NodeView
+	for _, n := range e.nodes.Nodes() {
+		out = append(out, &falconv1.NodeView{
+			Node: string(n.Name), Connected: n.Connected(), AgeMs: n.Age(now).Milliseconds(),
+			Version: clean(n.Hello.GetVersion()), Dropped: n.Beat.GetDroppedFrames(), StealShare: n.Steal,
+		})
+	}
+	return out
+}
+
+// front lists incidents as consoles want them: open ones first, then newest.
+func (e *Engine) front() []falcon.Incident {
+	out := slices.Clone(e.mem.incidents)
+	slices.Reverse(out)
+	slices.SortStableFunc(out, func(a, b falcon.Incident) int {
+		switch {
+		case a.Open() == b.Open():
+			return 0
+		case a.Open():
+			return -1
+		}
+		return 1
+	})
+	return out
+}
+
+func (e *Engine) incidentViews() []*falconv1.Incident {
+	var out []*falconv1.Incident
+	for i, v := range e.front() {
+		if i == incidentsMax {
+			break
+		}
+		out = append(out, protoIncident(v))
+	}
+	return out
+}
+
+func (e *Engine) frontLadder() *falconv1.Ladder {
+	if front := e.front(); len(front) > 0 {
+		return e.ladder(front[0].ID)
+	}
+	return nil
+}
+
+// ladder is the planner's view; an incident that the planner has forgotten
+// still shows what the journal knows of its actions.
+func (e *Engine) ladder(incident string) *falconv1.Ladder {
+	if l, ok := e.plan.Ladder(incident); ok {
+		return protoLadder(l)
+	}
+	out := &falconv1.Ladder{Incident: incident}
+	for _, a := range e.mem.actions {
+		if a.Incident == incident {
+			out.Actions = append(out.Actions, protoAction(a))
+		}
+	}
+	return out
+}
+
+// series is drawn for one rank on request; a bounded piece of work.
+func (e *Engine) series(r falcon.Rank, columns, rows int) *falconv1.Series {
+	status, _ := e.det.Rank(r)
+	out := &falconv1.Series{
+		Rank: int32(r), RunLengths: int32(rows), Threshold: e.cfg.threshold(), BaselineMs: status.BaselineMs,
+	}
+	cols := unbroken(e.det.Series(r, columns, max(rows, rowsMin)))
+	if len(cols) == 0 {
+		return out
+	}
+	out.FirstIteration = cols[0].Iteration
+	for _, c := range cols {
+		out.Ms = append(out.Ms, float32(c.Ms))
+		out.Probability = append(out.Probability, float32(c.Probability))
+		out.MapRunLength = append(out.MapRunLength, int32(c.MAP))
+		out.Posterior = append(out.Posterior, column(c.Posterior, rows)...)
+	}
+	out.Marks = e.marks(out.FirstIteration)
+	return out
+}
+
+// rowsMin is the fewest rows that the detector draws.
+const rowsMin = 2
+
+func column(posterior []float64, rows int) []float32 {
+	out := make([]float32, rows)
+	for i := range min(rows, len(posterior)) {
+		out[i] = float32(posterior[i])
+	}
+	return out
+}
+
+// unbroken is the newest stretch without a missing iteration: on the wire a
+// column's place is its iteration.
+func unbroken(cols []detect.Column) []detect.Column {
+	for i := len(cols) - 1; i > 0; i-- {
+		if cols[i-1].Iteration+1 != cols[i].Iteration {
+			return cols[i:]
+		}
+	}
+	return cols
+}
+
+// marks lists what happened from an iteration on.
+func (e *Engine) marks(from int64) []*falconv1.Mark {
+	var out []*falconv1.Mark
+	add := func(iteration int64, kind string) {
+		if iteration >= from && iteration != falcon.NoIteration {
+			out = append(out, &falconv1.Mark{Iteration: iteration, Kind: kind})
+		}
+	}
+	for _, v := range e.mem.incidents {
+		add(v.OnsetIteration, "onset")
+		add(v.RelievedIteration, "relief")
+	}
+	for _, a := range e.mem.actions {
+		if a.State != falcon.ActionProposed && a.State != falcon.ActionVetoed {
+			add(a.AppliedIteration, "applied")
+			add(a.RevertedIteration, "reverted")
+		}
+	}
+	for _, m := range e.jitters {
+		add(m.iteration, m.kind)
+	}
+	slices.SortStableFunc(out, func(a, b *falconv1.Mark) int { return int(a.Iteration - b.Iteration) })
+	return out
+}

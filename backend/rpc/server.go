@@ -1,0 +1,202 @@
+package rpc
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/backend/engine"
+	"github.com/failslow/falcon/backend/fleet"
+)
+
+// Bounds of the servers.
+const (
+	FrameBytesMax   = 16 << 20 // one message from an agent: a profile window is the largest
+	RequestBytesMax = 64 << 10 // one request of a console
+	readBuffer      = 4 << 10  // per connection: 12,500 agents fit one process
+	writeBuffer     = 8 << 10
+	pingMin         = 2 * time.Second // clients may ping this often
+	pingAfter       = 10 * time.Second
+	pingWait        = 10 * time.Second
+	socketPathMax   = 107 // sun_path of Linux, less its final zero
+	stopWait        = 2 * time.Second
+)
+
+// ErrListen is wrapped by every error about an address that can't be had.
+var ErrListen = errors.New("rpc: can't listen")
+
+// Config says where to listen. Address "" leaves the network out; agents then
+// can't come.
+type Config struct {
+	Engine  *engine.Engine
+	Socket  string
+	Address string
+	TLS     *tls.Config // auth.ServerTLS; required with Address
+}
+
+// Server is the engine's two doors.
+type Server struct {
+	cfg     Config
+	local   *grpc.Server
+	remote  *grpc.Server
+	socket  net.Listener
+	network net.Listener
+	streams *fleet.Service
+	running sync.WaitGroup
+	once    sync.Once
+}
+
+// Listen takes the socket and the address and starts serving.
+func Listen(cfg Config) (*Server, error) {
+	s := &Server{cfg: cfg, streams: fleet.NewService(cfg.Engine)}
+	if err := s.listen(); err != nil {
+		s.closeListeners()
+		return nil, err
+	}
+	console := &consoleService{engine: cfg.Engine}
+	s.local = grpc.NewServer(options(auth.SocketCredentials(), RequestBytesMax)...)
+	falconv1.RegisterConsoleServer(s.local, console)
+	s.serve(s.local, s.socket)
+	if s.network != nil {
+		s.remote = grpc.NewServer(options(credentials.NewTLS(cfg.TLS), FrameBytesMax)...)
+		falconv1.RegisterConsoleServer(s.remote, console)
+		falconv1.RegisterFleetServer(s.remote, &fleetService{streams: s.streams})
+		s.serve(s.remote, s.network)
+	}
+	return s, nil
+}
+
+func (s *Server) listen() error {
+	var err error
+	if s.socket, err = listenSocket(s.cfg.Socket); err != nil {
+		return err
+	}
+	if s.cfg.Address == "" {
+		return nil
+	}
+	if s.cfg.TLS == nil {
+		return fmt.Errorf("%w on %s without certificates; there is no plaintext TCP", ErrListen, s.cfg.Address)
+	}
+	s.network, err = net.Listen("tcp", s.cfg.Address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w on %s: the port is in use; stop what uses it or set another listen address", ErrListen, s.cfg.Address)
+	case err != nil:
+		return fmt.Errorf("%w on %s: %w; set a listen address of the form HOST:PORT", ErrListen, s.cfg.Address, err)
+	}
+	return nil
+}
+
+// listenSocket makes the socket readable by its owner alone, from its first
+// moment on. A socket that a killed engine left behind is taken over.
+func listenSocket(path string) (net.Listener, error) {
+	if len(path) > socketPathMax {
+		return nil, fmt.Errorf("%w: the socket's path %s is longer than %d bytes; set a shorter one", ErrListen, path, socketPathMax)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrListen, err)
+	}
+	if err := clearSocket(path); err != nil {
+		return nil, err
+	}
+	old := syscall.Umask(0o177)
+	l, err := net.Listen("unix", path)
+	syscall.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("%w on %s: %w", ErrListen, path, err)
+	}
+	return l, nil
+}
+
+func clearSocket(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrListen, err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("%w: %s is there and is no socket; remove it or set another socket path", ErrListen, path)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = c.Close()
+		return fmt.Errorf("%w: another falcon answers on %s; stop it or set another socket path", ErrListen, path)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("%w: %w", ErrListen, err)
+	}
+	return nil
+}
+
+func options(creds credentials.TransportCredentials, bytesMax int) []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.Creds(creds),
+		grpc.UnaryInterceptor(unaryGate),
+		grpc.StreamInterceptor(streamGate),
+		grpc.MaxRecvMsgSize(bytesMax),
+		grpc.MaxHeaderListSize(16 << 10),
+		grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.WriteBufferSize(writeBuffer),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMin, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingAfter, Timeout: pingWait}),
+	}
+}
+
+func (s *Server) serve(g *grpc.Server, l net.Listener) {
+	s.running.Go(func() { _ = g.Serve(l) }) // it ends with Close, which needs no news of it
+}
+
+// Address is where agents find the engine; "" when they can't.
+func (s *Server) Address() string {
+	if s.network == nil {
+		return ""
+	}
+	return s.network.Addr().String()
+}
+
+// Socket is the path of the local socket.
+func (s *Server) Socket() string { return s.cfg.Socket }
+
+// Close ends all streams, lets short calls finish within stopWait, and waits.
+func (s *Server) Close() {
+	s.once.Do(func() {
+		s.streams.End()
+		for _, g := range []*grpc.Server{s.local, s.remote} {
+			if g != nil {
+				stop(g)
+			}
+		}
+		s.running.Wait()
+		s.streams.Close()
+		s.closeListeners()
+	})
+}
+
+func stop(g *grpc.Server) {
+	timer := time.AfterFunc(stopWait, g.Stop)
+	defer timer.Stop()
+	g.GracefulStop()
+}
+
+func (s *Server) closeListeners() {
+	for _, l := range []net.Listener{s.socket, s.network} {
+		if l != nil {
+			_ = l.Close() // the second time says so; nothing is lost
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/backend/engine"
+	"github.com/failslow/falcon/backend/fleet"
+)
+
+// helloWait is how long an agent may take to introduce itself.
+const helloWait = 10 * time.Second
+
+// fleetService serves agents.
+type fleetService struct {
+	falconv1.UnimplementedFleetServer
+	streams *fleet.Service
+}
+
+func (f *fleetService) Attach(stream grpc.BidiStreamingServer[falconv1.AgentFrame, falconv1.EngineFrame]) error {
+	hello, err := receiveHello(stream)
+	if err != nil {
+		return err
+	}
+	id := identity(stream.Context())
+	if hello.GetNode() != id.Name {
+		return status.Errorf(codes.PermissionDenied, "the certificate speaks for node %s, not for the node that was named", id.Name)
+	}
+	return wire(f.streams.Run(stream, hello))
+}
+
+// receiveHello bounds the wait for the first frame. The reader ends with the
+// stream: at the latest when the handler has returned.
+func receiveHello(stream grpc.BidiStreamingServer[falconv1.AgentFrame, falconv1.EngineFrame]) (*falconv1.Hello, error) {
+	type first struct {
+		frame *falconv1.AgentFrame
+		err   error
+	}
+	got := make(chan first, 1)
+	go func() {
+		f, err := stream.Recv()
+		got <- first{f, err}
+	}()
+	timer := time.NewTimer(helloWait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil, status.Errorf(codes.DeadlineExceeded, "no hello within %s", helloWait)
+	case f := <-got:
+		if f.err != nil {
+			return nil, f.err
+		}
+		if f.frame.GetHello() == nil {
+			return nil, status.Error(codes.InvalidArgument, "the first frame must be a hello")
+		}
+		return f.frame.GetHello(), nil
+	}
+}
+
+// consoleService serves operators.
+type consoleService struct {
+	falconv1.UnimplementedConsoleServer
+	engine *engine.Engine
+}
+
+func actor(ctx context.Context) engine.Actor {
+	id := identity(ctx)
+	return engine.Actor{Name: id.Name, Role: string(id.Role), From: id.From}
+}
+
+func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
+	s, err := c.engine.Latest(ctx)
+	if err != nil {
+		return nil, wire(err)
+	}
+	if v := s.Reply.GetVersion(); v == q.GetKnownVersion() {
+		return &falconv1.SnapshotReply{Version: v, Unchanged: true, EngineId: s.Reply.GetEngineId(), AtUnixNs: s.Reply.GetAtUnixNs()}, nil
+	}
+	var series *falconv1.Series
+	if q.GetColumns() > 0 {
+		series, err = c.engine.Series(ctx, chosen(q, s), int(q.GetColumns()), int(q.GetRunLengths()))
+		if err != nil {
+			return nil, wire(err)
+		}
+	}
+	return s.For(actor(ctx), series), nil
+}
+
+func chosen(q *falconv1.SnapshotRequest, s *engine.State) falcon.Rank {
+	if q.GetRank() < 0 {
+		return s.Worst
+	}
+	return falcon.Rank(q.GetRank())
+}
+
+func (c *consoleService) Watch(q *falconv1.WatchRequest, stream grpc.ServerStreamingServer[falconv1.Event]) error {
+	w, err := c.engine.Watch(q.GetAfterSeq())
+	if err != nil {
+		return wire(err)
+	}
+	defer w.Close()
+	for {
+		line, resync, err := w.Next(stream.Context())
+		if err != nil {
+			return wire(err)
+		}
+		event := &falconv1.Event{Body: &falconv1.Event_Line{Line: line}}
+		if resync {
+			event.Body = &falconv1.Event_Resync{Resync: true}
+		}
+		if err := stream.Send(event); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *consoleService) Decide(ctx context.Context, q *falconv1.DecideRequest) (*falconv1.DecideReply, error) {
+	a, err := c.engine.Decide(ctx, actor(ctx), q)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &falconv1.DecideReply{Action: a}, nil
+}
+
+func (c *consoleService) SetPolicy(ctx context.Context, q *falconv1.SetPolicyRequest) (*falconv1.SetPolicyReply, error) {
+	mayLoosen := identity(ctx).Role.Covers(auth.RoleApprover)
+	p, err := c.engine.SetPolicy(ctx, actor(ctx), mayLoosen, q.GetPolicy())
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &falconv1.SetPolicyReply{Policy: p}, nil
+}
+
+func (c *consoleService) Incidents(ctx context.Context, q *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
+	r, err := c.engine.Incidents(ctx, q.GetId())
+	return r, wire(err)
+}
+
+// wire gives an error the code that clients act on; the text stays.
+func wire(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	code := codes.Unknown
+	switch {
+	case errors.Is(err, engine.ErrNotFound):
+		code = codes.NotFound
+	case errors.Is(err, engine.ErrStale):
+		code = codes.FailedPrecondition
+	case errors.Is(err, engine.ErrInvalid):
+		code = codes.InvalidArgument
+	case errors.Is(err, engine.ErrDenied):
+		code = codes.PermissionDenied
+	case errors.Is(err, fleet.ErrFull), errors.Is(err, fleet.ErrSlow):
+		code = codes.ResourceExhausted
+	case errors.Is(err, fleet.ErrSuperseded):
+		code = codes.Aborted
+	case errors.Is(err, engine.ErrStopped), errors.Is(err, fleet.ErrClosed):
+		code = codes.Unavailable
+	case errors.Is(err, context.Canceled):
+		code = codes.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = codes.DeadlineExceeded
+	}
+	return status.Error(code, err.Error())
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+func decideCommand() *cobra.Command {
+	var target engineTarget
+	var approve, veto, asJSON bool
+	q := &falconv1.DecideRequest{}
+	c := &cobra.Command{
+		Use:     "decide INC",
+		Short:   "Approve or veto what is proposed for an incident",
+		Example: `  falcon decide INC-0001 --approve --reason "loss is fine, go on"`,
+		Args:    oneID,
+		RunE: func(c *cobra.Command, args []string) error {
+			if approve == veto {
+				return fmt.Errorf("%w: give one of --approve and --veto", errUsage)
+			}
+			if (q.Action == "") != (q.PlanHash == "") {
+				return fmt.Errorf("%w: --action and --plan go together", errUsage)
+			}
+			q.Incident, q.Approve = args[0], approve
+			return decideOn(c, &target, q, asJSON)
+		},
+	}
+	target.flags(c)
+	c.Flags().BoolVar(&approve, "approve", false, "let it happen")
+	c.Flags().BoolVar(&veto, "veto", false, "forbid it for this incident")
+	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&q.Action, "action", "", "the action that was seen (default: the present proposal)")
+	c.Flags().StringVar(&q.PlanHash, "plan", "", "the plan hash that was seen, with --action")
+	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	return c
+}
+
+func decideOn(c *cobra.Command, t *engineTarget, q *falconv1.DecideRequest, asJSON bool) error {
+	r, err := ask(c, t, func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.DecideReply, error) {
+		return cl.Decide(ctx, q)
+	})
+	if err != nil {
+		return err
+	}
+	a := actionOf(r.GetAction())
+	if asJSON {
+		return writeJSON(c.OutOrStdout(), a)
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s (decided by %s)\n", a.ID, a.State, orNobody(a.DecidedBy))
+	return err
+}

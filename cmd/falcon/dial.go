@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/auth"
+)
+
+// callTimeout bounds one call of a command that asks the engine.
+const callTimeout = 10 * time.Second
+
+// snapshotBytesMax bounds what a console takes: 100,000 ranks are about 15 MB.
+const snapshotBytesMax = 64 << 20
+
+func takesNothing(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%w: %s takes no arguments, got %q (see %s --help)", errUsage, c.CommandPath(), args[0], c.CommandPath())
+	}
+	return nil
+}
+
+// engineTarget says which engine a command talks to: a unix socket by its
+// path, or HOST:PORT with certificates.
+type engineTarget struct {
+	connect string
+	certs   auth.Files
+}
+
+func (t *engineTarget) flags(c *cobra.Command) {
+	c.PersistentFlags().StringVar(&t.connect, "connect", "", "engine's socket, or HOST:PORT with the three certificate flags (default $FALCON_SOCKET, then the state directory's socket)")
+	c.PersistentFlags().StringVar(&t.certs.CA, "ca", "", "authority's certificate, for HOST:PORT")
+	c.PersistentFlags().StringVar(&t.certs.Cert, "cert", "", "own certificate, for HOST:PORT")
+	c.PersistentFlags().StringVar(&t.certs.Key, "key", "", "own key, for HOST:PORT")
+}
+
+func (t *engineTarget) address() string {
+	if t.connect != "" {
+		return t.connect
+	}
+	if s := os.Getenv("FALCON_SOCKET"); s != "" {
+		return s
+	}
+	return filepath.Join(defaultStateDir(), socketName)
+}
+
+// dial makes a client; no call is made yet.
+func (t *engineTarget) dial() (*grpc.ClientConn, error) {
+	addr := t.address()
+	limit := grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(snapshotBytesMax))
+	if isSocket(addr) {
+		path := strings.TrimPrefix(addr, "unix:")
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("no engine at %s: start one with falcon serve, or name its socket with --connect", clean(path))
+		}
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return nil, err
+		}
+		return grpc.NewClient("unix://"+abs, grpc.WithTransportCredentials(insecure.NewCredentials()), limit)
+	}
+	if t.certs.Cert == "" || t.certs.Key == "" || t.certs.CA == "" {
+		return nil, fmt.Errorf("%w: %s is reached over TLS: give --ca, --cert and --key", errUsage, clean(addr))
+	}
+	conf, err := auth.ClientTLS(t.certs)
+	if err != nil {
+		return nil, err
+	}
+	return grpc.NewClient(addr, grpc.WithTransportCredentials(credentials.NewTLS(conf)), limit)
+}
+
+// isSocket tells a path from HOST:PORT.
+func isSocket(addr string) bool {
+	return strings.HasPrefix(addr, "unix:") || strings.ContainsRune(addr, '/') || !strings.ContainsRune(addr, ':')
+}
+
+// ask makes one call to the engine.
+func ask[T any](c *cobra.Command, t *engineTarget, call func(context.Context, falconv1.ConsoleClient) (T, error)) (T, error) {
+	var none T
+	conn, err := t.dial()
+	if err != nil {
+		return none, err
+	}
+	defer conn.Close() //nolint:errcheck // nothing is in flight
+	ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
+	defer cancel()
+	out, err := call(ctx, falconv1.NewConsoleClient(conn))
+	if err != nil {
+		return none, refusal(err, t.address())
+	}
+	return out, nil
+}
+
+// refusal turns a gRPC error into a sentence.
+func refusal(err error, addr string) error {
+	s := status.Convert(err)
+	msg := clean(s.Message())
+	switch s.Code() {
+	case codes.Unavailable:
+		return fmt.Errorf("no engine answers at %s: %s", clean(addr), msg)
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("the engine at %s did not answer within %s", clean(addr), callTimeout)
+	case codes.InvalidArgument:
+		return fmt.Errorf("%w: %s", errUsage, trimPackage(msg))
+	}
+	return errors.New(trimPackage(msg))
+}
+
+// trimPackage drops the package prefixes of a remote sentinel: they are for
+// programs.
+func trimPackage(msg string) string {
+	for _, p := range []string{"engine: not found: ", "engine: stale: ", "engine: invalid: ", "engine: denied: ", "auth: unknown caller: "} {
+		msg = strings.TrimPrefix(msg, p)
+	}
+	return msg
+}
+
+// clean strips control characters from what another machine sent, before it
+// reaches a terminal.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+}

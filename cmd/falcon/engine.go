@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	group "github.com/oklog/run"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/backend/engine"
+	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/rpc"
+	"github.com/failslow/falcon/detect"
+)
+
+// Names inside the state directory, and where agents look by default.
+const (
+	journalName   = "journal.db"
+	socketName    = "falcon.sock"
+	certsName     = "certs"
+	defaultListen = "127.0.0.1:7440"
+)
+
+// engineConfig is falcon.yaml.
+type engineConfig struct {
+	Job      string       `yaml:"job"`       // name shown to operators
+	StateDir string       `yaml:"state_dir"` // journal, socket and certificates; default: see defaultStateDir
+	Socket   string       `yaml:"socket"`    // default: falcon.sock in the state directory
+	Listen   string       `yaml:"listen"`    // HOST:PORT for agents and remote consoles; "none" = local only
+	Certs    auth.Files   `yaml:"certs"`     // default: ca and server in the state directory's certs
+	Policy   policyConfig `yaml:"policy"`
+	Detect   detectConfig `yaml:"detect"`
+}
+
+type policyConfig struct {
+	Mode  string `yaml:"mode"`
+	Cap   string `yaml:"cap"`
+	Owner string `yaml:"owner"`
+}
+
+// detectConfig are the few settings of the detector that sites change.
+type detectConfig struct {
+	RunLength float64 `yaml:"run_length"` // expected iterations between changes
+	Threshold float64 `yaml:"threshold"`  // alarm when P(r ≤ w) exceeds it
+	Verify    float64 `yaml:"verify"`     // relative change that makes an alarm an onset
+	WarmUp    int     `yaml:"warm_up"`    // iterations that give the first scale
+}
+
+// defaultStateDir follows the XDG base directories; FALCON_STATE_DIR wins.
+func defaultStateDir() string {
+	if d := os.Getenv("FALCON_STATE_DIR"); d != "" {
+		return d
+	}
+	if d := os.Getenv("XDG_STATE_HOME"); d != "" {
+		return filepath.Join(d, "falcon")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = os.TempDir()
+	}
+	return filepath.Join(home, ".local", "state", "falcon")
+}
+
+// loadEngineConfig reads falcon.yaml strictly; "" means the defaults.
+func loadEngineConfig(path string) (engineConfig, error) {
+	var cfg engineConfig
+	if path != "" {
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return cfg, fmt.Errorf("%w: no configuration file %s; give one with --config", errUsage, path)
+		}
+		if err != nil {
+			return cfg, fmt.Errorf("%w: %w", errUsage, err)
+		}
+		dec := yaml.NewDecoder(bytes.NewReader(b))
+		dec.KnownFields(true)
+		if err := dec.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {
+			return cfg, fmt.Errorf("%w: %s: %w", errUsage, path, err)
+		}
+	}
+	cfg.fill()
+	return cfg, cfg.check()
+}
+
+func (c *engineConfig) fill() {
+	setDefault(&c.StateDir, defaultStateDir())
+	setDefault(&c.Job, "job")
+	setDefault(&c.Listen, defaultListen)
+	setDefault(&c.Socket, filepath.Join(c.StateDir, socketName))
+	setDefault(&c.Policy.Mode, string(falcon.ModeApprove))
+	setDefault(&c.Policy.Cap, string(falcon.RungS1))
+	files := auth.FilesIn(filepath.Join(c.StateDir, certsName), string(auth.RoleServer))
+	setDefault(&c.Certs.CA, files.CA)
+	setDefault(&c.Certs.Cert, files.Cert)
+	setDefault(&c.Certs.Key, files.Key)
+}
+
+func setDefault(s *string, value string) {
+	if *s == "" {
+		*s = value
+	}
+}
+
+func (c *engineConfig) policy() falcon.Policy {
+	return falcon.Policy{Mode: falcon.Mode(c.Policy.Mode), Cap: falcon.Rung(c.Policy.Cap), Owner: c.Policy.Owner}
+}
+
+func (c *engineConfig) check() error {
+	if err := engine.CheckPolicy(c.policy()); err != nil {
+		return fmt.Errorf("%w: policy: %w", errUsage, err)
+	}
+	d := c.Detect
+	switch {
+	case d.Threshold < 0 || d.Threshold >= 1:
+		return fmt.Errorf("%w: detect.threshold is %v; set a probability between 0 and 1", errUsage, d.Threshold)
+	case d.RunLength < 0 || d.Verify < 0 || d.WarmUp < 0:
+		return fmt.Errorf("%w: detect.run_length, verify and warm_up can't be negative", errUsage)
+	}
+	return nil
+}
+
+func (c *engineConfig) detector() detect.Config {
+	out := detect.DefaultConfig()
+	if c.Detect.RunLength > 0 {
+		out.Tracker.Filter.RunLength = c.Detect.RunLength
+	}
+	if c.Detect.Threshold > 0 {
+		out.Tracker.Filter.Threshold = c.Detect.Threshold
+	}
+	if c.Detect.Verify > 0 {
+		out.Tracker.Verify = c.Detect.Verify
+	}
+	if c.Detect.WarmUp > 0 {
+		out.Tracker.WarmUp = c.Detect.WarmUp
+	}
+	return out
+}
+
+// engineHandle is a running engine with its doors open.
+type engineHandle struct {
+	Socket  string // path of the local socket
+	Address string // HOST:PORT for agents, "" when local only
+
+	stop  context.CancelFunc
+	ended chan struct{}
+	err   error // valid once ended is closed
+	once  sync.Once
+}
+
+// startEngine opens the journal, restores the engine, opens its doors and
+// returns. The engine runs until ctx ends, Close is called, or its journal
+// fails. It is what serve, console and lab share.
+func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return nil, fmt.Errorf("state_dir: %w", err)
+	}
+	j, err := journal.Open(filepath.Join(cfg.StateDir, journalName))
+	if err != nil {
+		return nil, err
+	}
+	h, err := startOn(ctx, j, cfg, log)
+	if err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	return h, nil
+}
+
+func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
+	e, err := engine.New(engine.Config{
+		JobName: cfg.Job, Journal: j, Detect: cfg.detector(), Policy: cfg.policy(), Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	server, err := openDoors(e, cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	h := &engineHandle{Socket: server.Socket(), Address: server.Address(), stop: cancel, ended: make(chan struct{})}
+	go h.run(ctx, e, server, j)
+	return h, nil
+}
+
+func openDoors(e *engine.Engine, cfg engineConfig) (*rpc.Server, error) {
+	rc := rpc.Config{Engine: e, Socket: cfg.Socket}
+	if cfg.Listen != "none" {
+		conf, err := auth.ServerTLS(cfg.Certs)
+		if err != nil {
+			return nil, fmt.Errorf("%w; or set listen: none", err)
+		}
+		rc.Address, rc.TLS = cfg.Listen, conf
+	}
+	return rpc.Listen(rc)
+}
+
+// run ends the parts in their order: the engine first, so that watchers and
+// agents are told; then the doors; the journal last.
+func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, j *journal.Journal) {
+	defer close(h.ended)
+	var g group.Group
+	engineCtx, cancel := context.WithCancel(ctx)
+	g.Add(func() error { return e.Run(engineCtx) }, func(error) { cancel() })
+	g.Add(func() error { <-e.Done(); server.Close(); return nil }, func(error) {})
+	h.err = errors.Join(g.Run(), j.Close())
+}
+
+// Wait returns when the engine has ended: nil after Close or the context's
+// end, else why it could not go on.
+func (h *engineHandle) Wait() error {
+	<-h.ended
+	return h.err
+}
+
+// Ended is closed when the engine has ended.
+func (h *engineHandle) Ended() <-chan struct{} { return h.ended }
+
+// Close stops the engine and waits until its journal is closed.
+func (h *engineHandle) Close() error {
+	h.once.Do(h.stop)
+	return h.Wait()
+}

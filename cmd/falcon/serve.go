@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func serveCommand() *cobra.Command {
+	var config string
+	c := &cobra.Command{
+		Use:     "serve",
+		Short:   "Run the engine without a screen",
+		Example: "  falcon serve --config falcon.yaml",
+		Args:    takesNothing,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := loadEngineConfig(config)
+			if err != nil {
+				return err
+			}
+			return serve(c, cfg)
+		},
+	}
+	c.Flags().StringVar(&config, "config", "", "configuration file (YAML); default: everything in the state directory "+defaultStateDir())
+	return c
+}
+
+// serve runs until the engine fails or a signal asks for a stop.
+func serve(c *cobra.Command, cfg engineConfig) error {
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	h, err := startEngine(ctx, cfg, logTo(c.ErrOrStderr()))
+	if err != nil {
+		return err
+	}
+	if h.Address != "" {
+		fmt.Fprintln(c.OutOrStdout(), "listening on", h.Address)
+	}
+	fmt.Fprintln(c.OutOrStdout(), "socket", h.Socket)
+	return h.Wait()
+}
+
+func logTo(w io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, nil))
+}

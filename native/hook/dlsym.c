@@ -15,26 +15,48 @@
 #include <dlfcn.h>
 #include <string.h>
 
+typedef void *(*dlsym_fn)(void *, const char *);
+void *falcon_real_dlsym __attribute__((visibility("hidden")));
+
+/* dlvsym is not stood before by anybody, so it reaches libc's dlsym past our own. */
+static dlsym_fn real_dlsym(void) {
+  static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+  void *p = __atomic_load_n(&falcon_real_dlsym, __ATOMIC_ACQUIRE);
+  for (size_t i = 0; !p && i < sizeof versions / sizeof *versions; i++) p = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+  __atomic_store_n(&falcon_real_dlsym, p, __ATOMIC_RELEASE);
+  return (dlsym_fn)p;
+}
+
+void *falcon_symbol(void *handle, const char *name) {
+  dlsym_fn f = real_dlsym();
+  return f ? f(handle, name) : NULL;
+}
+
 #if defined(__x86_64__)
 
 static void *const own[FN_HOOKED];
 
-/* NULL: let libc answer. */
-__attribute__((visibility("hidden"), used)) void *falcon_dlsym_pick(void *handle, const char *name);
-void *falcon_dlsym_pick(void *handle, const char *name) {
+typedef struct { void *symbol; uint64_t decided; /* 0: let libc answer */ } answer; /* in rax and rdx */
+
+__attribute__((visibility("hidden"), used)) answer falcon_dlsym_pick(void *handle, const char *name);
+answer falcon_dlsym_pick(void *handle, const char *name) {
+  const answer pass = {NULL, 0};
   if (!name || strncmp(name, "nccl", 4) || handle == RTLD_NEXT) {
     falcon_symbol(RTLD_NEXT, "dlsym"); /* so that the jump below has its target */
-    return NULL;
+    return pass;
   }
   int fn = falcon_fn_index(name);
   void *theirs = falcon_symbol(handle, name);
-  if (fn < 0 || !theirs || falcon_is_mine(theirs)) return NULL;
+  if (fn < 0 || !theirs) return pass;
+  /* Our stub for a function that this NCCL does not have is not to be found;
+   * the failing search leaves the right dlerror. */
+  if (falcon_is_mine(theirs)) return falcon_fn(fn) ? pass : (answer){falcon_symbol(RTLD_NEXT, name), 1};
   void *known = NULL;
   if (!atomic_compare_exchange_strong(&falcon_real[fn], &known, theirs) && known != theirs) {
     falcon_cover(FALCON_COV_UNHOOKED);
-    return NULL;
+    return pass;
   }
-  return own[fn];
+  return (answer){own[fn], 1};
 }
 
 #define X(name, ...) extern int name();
@@ -60,7 +82,7 @@ __asm__(
   "  addq $8, %rsp\n"
   "  popq %rsi\n"
   "  popq %rdi\n"
-  "  testq %rax, %rax\n"
+  "  testq %rdx, %rdx\n"
   "  jne 1f\n"
   "  jmp *falcon_real_dlsym(%rip)\n"
   "1: ret\n"

@@ -26,7 +26,7 @@
 #define FALCON_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define FALCON_BEAT_NS 100000000ull        /* between heartbeats */
 #define FALCON_BEAT_PROFILE_NS 10000000ull /* while a profile window is open */
-#define FALCON_DRAIN_NS 2000000000ull      /* after a window, for calls still on the device */
+#define FALCON_DRAIN_NS 5000000000ull      /* after a window, for calls still on the device */
 
 enum falcon_life { LIFE_INERT = 0, LIFE_ACTIVE = 1, LIFE_OFF = 2 /* for good: refused, failed or forked */ };
 
@@ -35,7 +35,7 @@ typedef struct falcon_state {
   uint32_t clock;            /* enum falcon_clock */
   _Atomic uint32_t step;     /* iteration for the records */
   _Atomic uint32_t coverage; /* private copy, so that the hot path only reads */
-  _Atomic uint64_t profile;  /* 0, or window id + 1 in the upper half | 1: calls are to be timed */
+  _Atomic uint64_t profile;  /* 0, or window id << 32 | 1: calls are to be timed */
   falcon_header *header;
   falcon_control *control;
   falcon_comm *comms;

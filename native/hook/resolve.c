@@ -19,23 +19,6 @@ static const char *const names[FN_COUNT] = {
 #undef X
 };
 
-typedef void *(*dlsym_fn)(void *, const char *);
-void *falcon_real_dlsym __attribute__((visibility("hidden")));
-
-/* dlvsym is not stood before by anybody, so it reaches libc's dlsym past our own. */
-static dlsym_fn real_dlsym(void) {
-  static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
-  void *p = __atomic_load_n(&falcon_real_dlsym, __ATOMIC_ACQUIRE);
-  for (size_t i = 0; !p && i < sizeof versions / sizeof *versions; i++) p = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
-  __atomic_store_n(&falcon_real_dlsym, p, __ATOMIC_RELEASE);
-  return (dlsym_fn)p;
-}
-
-void *falcon_symbol(void *handle, const char *name) {
-  dlsym_fn f = real_dlsym();
-  return f ? f(handle, name) : NULL;
-}
-
 bool falcon_is_mine(void *p) {
   Dl_info theirs, mine;
   return dladdr(p, &theirs) && dladdr((void *)falcon_resolve, &mine) && theirs.dli_fbase == mine.dli_fbase;

@@ -14,7 +14,7 @@
 
 #define STACK_BYTES (512u * 1024u) /* CUDA's event queries run on it */
 #define SPACING_NS 500000          /* least time between rounds, whatever the agent writes */
-#define LOOK_EVERY 50              /* beats between searches for an unhooked NCCL */
+#define LOOK_EVERY 20              /* beats between searches for an unhooked NCCL */
 
 static void beat(void) {
   falcon_header *h = falcon_hook.header;

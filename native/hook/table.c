@@ -100,16 +100,19 @@ static void copy_name(char *out, const nccl_config *config) {
   }
 }
 
+/* Fields that the profile reads outside the lock. */
+#define set32(where, v) __atomic_store_n(where, v, __ATOMIC_RELAXED)
+
 static void fill(falcon_comm *c, const falcon_comm_spec *s) {
   write_begin(c);
   c->id = s->id;
   c->handle = (uint64_t)(uintptr_t)s->handle;
   __atomic_store_n(&c->calls, 0, __ATOMIC_RELAXED);
   c->generation++;
-  c->state = FALCON_COMM_LIVE;
-  c->size = s->size;
-  c->rank = s->rank;
-  c->device = -1;
+  set32(&c->state, FALCON_COMM_LIVE);
+  set32(&c->size, s->size);
+  set32(&c->rank, s->rank);
+  set32(&c->device, -1);
   c->parent = s->parent;
   copy_name(c->name, s->config);
   write_end(c);
@@ -144,9 +147,9 @@ FALCON_COLD void falcon_comm_query(uint32_t slot, void *handle) {
   falcon_comm *c = &falcon_hook.comms[slot];
   if (ready && c->handle == (uint64_t)(uintptr_t)handle) {
     write_begin(c);
-    c->size = n;
-    c->rank = r;
-    c->device = d;
+    set32(&c->size, n);
+    set32(&c->rank, r);
+    set32(&c->device, d);
     write_end(c);
   }
   pthread_mutex_unlock(&lock);
@@ -176,7 +179,7 @@ void falcon_comm_end(void *handle, uint32_t state, bool forget) {
   if (slot != FALCON_COMM_NONE && falcon_hook.comms[slot].state == FALCON_COMM_LIVE) {
     falcon_comm *c = &falcon_hook.comms[slot];
     write_begin(c);
-    c->state = state;
+    set32(&c->state, state);
     write_end(c);
   }
   if (e && forget) index_remove((uintptr_t)handle);

@@ -16,6 +16,17 @@ API fake_counts fake_nccl_counts;
 API int ncclGroupStart(void);
 API int ncclGroupEnd(void);
 static _Thread_local int depth;
+static _Thread_local void *group_stream;
+
+/* With the fake CUDA runtime in the process a call takes 3 ms on its stream, a
+ * group 5 ms from its end on. */
+extern void fake_cuda_work(void *stream, unsigned long ns) __attribute__((weak));
+
+static void work(void *stream) {
+  if (!fake_cuda_work) return;
+  if (depth) group_stream = stream;
+  else fake_cuda_work(stream, 3000000);
+}
 
 static fake_comm *make(int n, int rank) {
   fake_comm *c = malloc(sizeof *c);
@@ -27,8 +38,8 @@ static fake_comm *make(int n, int rank) {
   return c;
 }
 
-static int coll(void) { __atomic_fetch_add(&fake_nccl_counts.colls, 1, __ATOMIC_RELAXED); return 0; }
-static int p2p(void) { __atomic_fetch_add(&fake_nccl_counts.p2p, 1, __ATOMIC_RELAXED); return 0; }
+static int coll(void *st) { work(st); __atomic_fetch_add(&fake_nccl_counts.colls, 1, __ATOMIC_RELAXED); return 0; }
+static int p2p(void *st) { work(st); __atomic_fetch_add(&fake_nccl_counts.p2p, 1, __ATOMIC_RELAXED); return 0; }
 
 API int ncclCommCount(void *c, int *n) { fake_comm *f = c; if (f->not_ready && f->not_ready--) return 7; *n = f->n; return 0; }
 API int ncclCommUserRank(void *c, int *r) { *r = ((fake_comm *)c)->rank; return 0; }
@@ -44,12 +55,19 @@ API int ncclCommAbort(void *c) { free(c); return 0; }
 API int ncclCommFinalize(void *c) { (void)c; return 0; }
 
 API int ncclGroupStart(void) { depth++; return 0; }
-API int ncclGroupEnd(void) { depth--; __atomic_fetch_add(&fake_nccl_counts.groups, 1, __ATOMIC_RELAXED); return 0; }
+API int ncclGroupEnd(void) {
+  if (!--depth && fake_cuda_work && group_stream) fake_cuda_work(group_stream, 5000000);
+  if (!depth) group_stream = NULL;
+  __atomic_fetch_add(&fake_nccl_counts.groups, 1, __ATOMIC_RELAXED); return 0; }
 
-API int ncclAllReduce(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)t; (void)o; (void)c; (void)st; coll(); return n == 666 ? 2 : 0; }
-API int ncclAllGather(const void *s, void *r, size_t n, int t, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)c; (void)st; return coll(); }
-API int ncclReduceScatter(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)o; (void)c; (void)st; return coll(); }
-API int ncclBroadcast(const void *s, void *r, size_t n, int t, int root, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)root; (void)c; (void)st; return coll(); }
+API int ncclAllReduce(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)t; (void)o; (void)c; coll(st); return n == 666 ? 2 : 0; }
+API int ncclAllGather(const void *s, void *r, size_t n, int t, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)c; return coll(st); }
+API int ncclReduceScatter(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)o; (void)c; return coll(st); }
+API int ncclBroadcast(const void *s, void *r, size_t n, int t, int root, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)root; (void)c; return coll(st); }
 API int ncclBcast(void *b, size_t n, int t, int root, void *c, void *st) { return ncclBroadcast(b, b, n, t, root, c, st); }
-API int ncclSend(const void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; (void)st; return p2p(); }
-API int ncclRecv(void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; (void)st; return p2p(); }
+API int ncclSend(const void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; return p2p(st); }
+API int ncclRecv(void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; return p2p(st); }
+
+#ifdef FAKE_NEWER
+API int ncclCommRevoke(void *c, int flags) { (void)c; (void)flags; return 0; }
+#endif

@@ -1,0 +1,91 @@
+/*
+ * What the hook adds to one call: the same loop of ncclAllReduce on a library
+ * that does nothing, in a process with the hook and in one without. Run by
+ * `make bench`, which starts this program as its own child with and without
+ * LD_PRELOAD, in turn, and compares the medians. One JSON line per thread count.
+ *
+ * Each thread has a communicator of its own, as training threads do. With more
+ * threads than cores the threads take turns on a core; what counts is the CPU
+ * time of a call (CLOCK_THREAD_CPUTIME_ID over a batch), not the wait for a core.
+ */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "test/nccl.h"
+
+#define BATCH 2000
+#define BATCHES 400
+#define PAIRS 7
+#define THREADS_MAX 4
+
+static double batch_ns[THREADS_MAX * BATCHES];
+static pthread_barrier_t barrier;
+
+static double cpu_ns(void) {
+  struct timespec ts;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+  return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static int up(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *v, int n) {
+  qsort(v, (size_t)n, sizeof *v, up);
+  return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static void *work(void *arg) {
+  int me = (int)(intptr_t)arg;
+  void *comm = NULL;
+  CHECK(ncclCommInitRank(&comm, 2, test_id(me), 0) == 0);
+  for (int i = 0; i < 2 * (int)FALCON_RING_SLOTS; i++) ncclAllReduce(NULL, NULL, 1, 7, 0, comm, NULL); /* once round the ring */
+  pthread_barrier_wait(&barrier);
+  for (int k = 0; k < BATCHES; k++) {
+    double t = cpu_ns();
+    for (int i = 0; i < BATCH; i++) ncclAllReduce(NULL, NULL, 1, 7, 0, comm, NULL);
+    batch_ns[me * BATCHES + k] = (cpu_ns() - t) / BATCH;
+  }
+  return NULL;
+}
+
+/* One process: prints the median ns of a call. */
+static int child(int threads) {
+  pthread_t id[THREADS_MAX];
+  CHECK(!pthread_barrier_init(&barrier, NULL, (unsigned)threads));
+  for (int i = 0; i < threads; i++) CHECK(!pthread_create(&id[i], NULL, work, (void *)(intptr_t)i));
+  for (int i = 0; i < threads; i++) CHECK(!pthread_join(id[i], NULL));
+  printf("%.3f\n", median(batch_ns, threads * BATCHES));
+  return 0;
+}
+
+static double run(const char *self, const char *hook, int threads) {
+  char cmd[4096], line[64] = "";
+  snprintf(cmd, sizeof cmd, "%s%s %s %d", *hook ? "LD_PRELOAD=" : "", hook, self, threads);
+  FILE *f = popen(cmd, "r");
+  CHECK(f && fgets(line, sizeof line, f));
+  CHECK(pclose(f) == 0);
+  return atof(line);
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2) return child(atoi(argv[1]));
+  CHECK(argc == 3); /* bench run HOOK */
+  for (int threads = 1; threads <= THREADS_MAX; threads += THREADS_MAX - 1) {
+    double off[PAIRS], on[PAIRS], added[PAIRS];
+    for (int i = 0; i < PAIRS; i++) {
+      off[i] = run(argv[0], "", threads);
+      on[i] = run(argv[0], argv[2], threads);
+      added[i] = on[i] - off[i];
+    }
+    double middle = median(added, PAIRS);
+    printf("{\"bench\":\"hook_call\",\"threads\":%d,\"pairs\":%d,\"calls_per_run\":%d,\"off_ns\":%.1f,\"on_ns\":%.1f,"
+           "\"added_ns\":%.1f,\"added_min_ns\":%.1f,\"added_max_ns\":%.1f}\n",
+           threads, PAIRS, threads * BATCH * BATCHES, median(off, PAIRS), median(on, PAIRS), middle, added[0], added[PAIRS - 1]);
+    fflush(stdout);
+  }
+  return 0;
+}

@@ -1,0 +1,57 @@
+/* A CUDA runtime whose streams are clocks: work moves a stream's end forward,
+ * an event takes the stream's end, and is complete when real time reaches it.
+ * Events and streams belong to device 3; the stream 0xCAFE captures; while
+ * fake_cuda_broken is set every record fails and leaves its error behind. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define API __attribute__((visibility("default")))
+
+typedef struct { _Atomic int64_t at; int device; } event;
+API _Atomic int fake_cuda_broken, fake_cuda_creates;
+static _Atomic int64_t ends[16];
+static _Thread_local int device, last_error;
+
+static int64_t now(void) {
+  struct timespec ts;
+  clock_gettime(CLOCK_MONOTONIC, &ts);
+  return ts.tv_sec * 1000000000ll + ts.tv_nsec;
+}
+
+static _Atomic int64_t *end_of(void *stream) { return &ends[((uintptr_t)stream >> 4) & 15]; }
+
+API void fake_cuda_work(void *stream, unsigned long ns) {
+  int64_t e = *end_of(stream), t = now();
+  *end_of(stream) = (e > t ? e : t) + (int64_t)ns;
+}
+
+API int cudaSetDevice(int d) { device = d; return 0; }
+API int cudaGetLastError(void) { int e = last_error; last_error = 0; return e; }
+API int cudaThreadExchangeStreamCaptureMode(int *m) { *m = 0; return 0; }
+
+API int cudaEventCreateWithFlags(void **e, unsigned flags) {
+  event *v = calloc(1, sizeof *v);
+  (void)flags;
+  v->device = device;
+  *e = v;
+  fake_cuda_creates++;
+  return 0;
+}
+
+API int cudaEventRecord(void *e, void *stream) {
+  event *v = e;
+  if (fake_cuda_broken || v->device != 3) return last_error = 400;
+  int64_t end = *end_of(stream), t = now();
+  v->at = end > t ? end : t;
+  return 0;
+}
+
+API int cudaEventQuery(void *e) { return now() >= ((event *)e)->at ? 0 : 600; }
+
+API int cudaEventElapsedTime(float *ms, void *a, void *b) {
+  *ms = (float)(((event *)b)->at - ((event *)a)->at) / 1e6f;
+  return 0;
+}
+
+API int cudaStreamIsCapturing(void *stream, int *status) { *status = stream == (void *)0xCAFE0; return 0; }

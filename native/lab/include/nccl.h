@@ -107,13 +107,6 @@ typedef enum {
   ncclNumTypes = 12
 } ncclDataType_t;
 
-typedef struct ncclSimInfo_v22200 {
-  size_t size;
-  unsigned int magic;
-  unsigned int version;
-  float estimatedTime;
-} ncclSimInfo_t;
-
 /* Library. */
 ncclResult_t ncclGetVersion(int *version);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId);
@@ -167,7 +160,6 @@ ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int
                       ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
-ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,9 @@ import (
 // fileBytesMax bounds what is read of one kernel file.
 const fileBytesMax = 64 << 10
 
+// loadMax is beyond any load: more is a broken file.
+const loadMax = 1e9
+
 // ErrFormat is wrapped where a kernel file does not look as documented.
 var ErrFormat = errors.New("host: unexpected format")
 
@@ -118,7 +121,7 @@ func (p *Prober) load() (float64, error) {
 	}
 	first, _, _ := strings.Cut(text, " ")
 	v, err := strconv.ParseFloat(first, 64)
-	if err != nil || v < 0 {
+	if err != nil || !(v >= 0 && v < loadMax) {
 		return 0, fmt.Errorf("%w: loadavg %q", ErrFormat, first)
 	}
 	return v / float64(p.cpus), nil

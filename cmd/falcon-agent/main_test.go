@@ -1,0 +1,64 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestWrongUse(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(bad, []byte("node: n1\nbeats: 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		say  string
+	}{
+		{nil, 2, "--config FILE is missing"},
+		{[]string{"--config", bad}, 2, "field beats not found"},
+		{[]string{"--config", filepath.Join(dir, "absent")}, 2, "no such file"},
+		{[]string{"--nonsense"}, 2, "falcon-agent --help"},
+		{[]string{"start"}, 2, "unexpected argument"},
+		{[]string{"run"}, 2, "no command to start"},
+		{[]string{"run", "--job", "a b", "--", "true"}, 2, "job"},
+		{[]string{"run", "--hook", filepath.Join(dir, "absent.so"), "--", "true"}, 1, "there is no hook at"},
+		{[]string{"run", "--hook", bad, "--", "no-such-command-at-all"}, 1, "no-such-command-at-all"},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(c.args, &out, &errs); code != c.code || !strings.Contains(errs.String(), c.say) || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("%v: exit %d, %q", c.args, code, errs.String())
+		}
+	}
+}
+
+func TestHelpShowsTheConfiguration(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}} {
+		var out, errs bytes.Buffer
+		if code := run(args, &out, &errs); code != 0 || !strings.Contains(out.String(), "shm_dir: /dev/shm") || errs.Len() > 0 {
+			t.Errorf("%v: exit %d, %q", args, code, errs.String())
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	for _, c := range []struct {
+		before []string
+		job    string
+		want   []string
+	}{
+		{[]string{"A=1"}, "", []string{"A=1", "LD_PRELOAD=/h.so"}},
+		{[]string{"LD_PRELOAD=/x.so", "FALCON_JOB=old"}, "new", []string{"FALCON_JOB=new", "LD_PRELOAD=/h.so:/x.so"}},
+		{[]string{"LD_PRELOAD=/h.so:/x.so", "FALCON_JOB=old"}, "", []string{"FALCON_JOB=old", "LD_PRELOAD=/h.so:/x.so"}},
+		{[]string{"LD_PRELOAD="}, "j", []string{"FALCON_JOB=j", "LD_PRELOAD=/h.so"}},
+	} {
+		if got := environment(c.before, "/h.so", c.job); !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.before, got, c.want)
+		}
+	}
+}

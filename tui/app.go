@@ -1,0 +1,268 @@
+// Package tui is Falcon's console: a router over pages, with fixed header,
+// proposal bar and footer, dialogs, and a prompt.
+//
+// It is a client of the engine's Console service and holds no truth: every
+// picture comes from the feed, and a decision is only submitted, with the
+// action, plan hash and job epoch that the operator saw. Update does no I/O
+// and never blocks; calls run in commands that belong to this program alone,
+// so that a stalled terminal holds nobody else up. View returns a cached
+// string until something has changed.
+package tui
+
+import (
+	"context"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/events"
+	"github.com/failslow/falcon/tui/page/grid"
+	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/page/overview"
+	"github.com/failslow/falcon/tui/page/posterior"
+	"github.com/failslow/falcon/tui/page/ranks"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// Source is what the console needs of a feed.
+type Source interface {
+	Latest() *feed.State
+	Changed() <-chan struct{}
+	Done() <-chan struct{}
+	Ask(feed.Want)
+	Blur(bool)
+	Decide(context.Context, *falconv1.DecideRequest) (*falconv1.Action, error)
+	SetPolicy(context.Context, *falconv1.Policy) (*falconv1.Policy, error)
+	Freeze(context.Context) (*falconv1.Policy, error)
+}
+
+// Options shape one console.
+type Options struct {
+	Theme    string           // "" = by the terminal's background
+	ASCII    bool             // draw with ASCII only
+	Profile  *themes.Profile  // nil = what the terminal can show
+	Now      func() time.Time // nil = the real clock
+	QuitNote string           // what else ends with the console; asks before leaving
+}
+
+// toastLife is how long a passing message stays.
+const toastLife = 6 * time.Second
+
+// tickPeriod renews clock and data age.
+const tickPeriod = time.Second
+
+// Model is the console's program.
+type Model struct {
+	src  Source
+	opts Options
+	now  func() time.Time
+
+	state    *page.State // what pages draw; behind live while paused
+	live     *page.State // what header, bar and dialogs draw
+	pausedAt time.Time   // zero while the display runs
+	pages    map[key.Scope]page.Page
+	current  key.Scope
+	previous key.Scope
+	w, h     int
+
+	theme  *themes.Theme
+	pal    *themes.Palette
+	dialog *dialog
+	prompt *prompt
+	help   *help
+	toast  toast
+	opened int // numbers dialogs, so that a late answer finds its own
+
+	cached  string
+	cursor  *tea.Cursor
+	dirty   bool
+	drawn   int // frames composed, for tests and benchmarks
+	leaving bool
+}
+
+type toast struct {
+	text string
+	role themes.Role
+	till time.Time
+}
+
+// New makes the program's model; the source stays the caller's to close.
+func New(src Source, opts Options) (*Model, error) {
+	m := &Model{src: src, opts: opts, now: opts.Now, current: key.Overview, previous: key.Overview, dirty: true}
+	if m.now == nil {
+		m.now = time.Now
+	}
+	name := opts.Theme
+	if name == "" {
+		name = themes.Default
+	}
+	theme, err := themes.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	m.theme = theme
+	profile := themes.TrueColor
+	if opts.Profile != nil {
+		profile = *opts.Profile
+	}
+	m.pal = theme.Palette(profile)
+	m.pages = map[key.Scope]page.Page{
+		key.Overview: overview.New(), key.Ranks: ranks.New(), key.Grid: grid.New(),
+		key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Events: events.New(),
+	}
+	m.live = page.NewState(src.Latest())
+	m.state = m.live
+	return m, nil
+}
+
+type (
+	updateMsg struct{ state *feed.State }
+	closedMsg struct{}
+	tickMsg   struct{}
+	armedMsg  struct{}
+)
+
+// Init starts waiting for the feed and for the clock.
+func (m *Model) Init() tea.Cmd {
+	cmds := []tea.Cmd{m.wait(), tick()}
+	if m.opts.Theme == "" {
+		cmds = append(cmds, tea.RequestBackgroundColor)
+	}
+	return tea.Batch(cmds...)
+}
+
+// wait blocks in a command of this program, never in the event loop.
+func (m *Model) wait() tea.Cmd {
+	return func() tea.Msg {
+		select {
+		case <-m.src.Changed():
+			return updateMsg{m.src.Latest()}
+		case <-m.src.Done():
+			return closedMsg{}
+		}
+	}
+}
+
+func tick() tea.Cmd {
+	return tea.Tick(tickPeriod, func(time.Time) tea.Msg { return tickMsg{} })
+}
+
+// Update handles one message; it does no I/O.
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case updateMsg:
+		m.update(msg.state)
+		return m, m.wait()
+	case tickMsg:
+		m.dirty = true
+		return m, tick()
+	case armedMsg:
+		m.dirty = true
+	case tea.KeyPressMsg:
+		m.dirty = true
+		return m, m.key(msg)
+	case tea.PasteMsg:
+		m.paste(msg.Content)
+	case tea.WindowSizeMsg:
+		m.w, m.h, m.dirty = msg.Width, msg.Height, true
+		m.ask()
+	case tea.ColorProfileMsg:
+		m.profile(msg.Profile)
+	case tea.BackgroundColorMsg:
+		m.background(msg.IsDark())
+	case tea.FocusMsg:
+		m.src.Blur(false)
+	case tea.BlurMsg:
+		m.src.Blur(true)
+	case decidedMsg:
+		m.decided(msg)
+	case policyMsg:
+		m.policySet(msg)
+	}
+	return m, nil
+}
+
+// update takes a new state over. Header, bar and dialogs always show it; the
+// pages only while the display runs.
+func (m *Model) update(s *feed.State) {
+	m.dirty = true
+	m.live.Update(s)
+	m.ask()
+}
+
+// ask tells the feed what the present page needs.
+func (m *Model) ask() {
+	if m.w == 0 {
+		return
+	}
+	columns, lengths := m.pages[m.current].Want(m.body())
+	m.src.Ask(feed.Want{Rank: m.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths)})
+}
+
+func (m *Model) profile(p colorprofile.Profile) {
+	if m.opts.Profile != nil {
+		return
+	}
+	to := map[colorprofile.Profile]themes.Profile{
+		colorprofile.TrueColor: themes.TrueColor, colorprofile.ANSI256: themes.ANSI256, colorprofile.ANSI: themes.ANSI16,
+	}[p] // anything else is no colour
+	m.pal, m.dirty = m.theme.Palette(to), true
+}
+
+func (m *Model) background(dark bool) {
+	if m.opts.Theme == "" && !dark && m.theme.Name == themes.Default {
+		m.setTheme("light")
+	}
+}
+
+func (m *Model) setTheme(name string) {
+	t, err := themes.Load(name)
+	if err != nil {
+		m.say(themes.Warn, err.Error())
+		return
+	}
+	m.theme, m.pal, m.dirty = t, t.Palette(m.pal.Profile), true
+}
+
+// say shows a passing message in the footer.
+func (m *Model) say(role themes.Role, text string) {
+	m.toast = toast{text, role, m.now().Add(toastLife)}
+	m.dirty = true
+}
+
+// View returns the composed screen; bubbletea asks after every message.
+func (m *Model) View() tea.View {
+	if m.dirty && m.w > 0 && m.h > 0 {
+		m.cached, m.cursor = m.compose()
+		m.dirty = false
+		m.drawn++
+	}
+	v := tea.NewView(m.cached)
+	v.AltScreen = true
+	v.ReportFocus = true
+	v.Cursor = m.cursor
+	v.WindowTitle = m.title()
+	return v
+}
+
+func (m *Model) title() string {
+	t := "falcon"
+	if name := m.live.Snap().GetJob().GetName(); name != "" {
+		t += " · " + name
+	}
+	if inc := m.live.Incident(); page.Open(inc) {
+		t = "! " + inc.Id + " · " + t
+	}
+	return t
+}
+
+// body is where the page is drawn.
+func (m *Model) body() widget.Rect {
+	return widget.Rect{X: 0, Y: headerRows, W: m.w, H: max(0, m.h-headerRows-barRows-footerRows)}
+}

@@ -1,0 +1,337 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/clean"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+)
+
+// guard is how long a dialog that has just opened ignores keys: what was
+// typed for the screen below must not press its buttons.
+const guard = 400 * time.Millisecond
+
+type kind int
+
+const (
+	kindApprove kind = iota
+	kindVeto
+	kindPolicy
+	kindUnfreeze
+	kindQuit
+)
+
+// unfreezeWord must be typed; it can't be pasted.
+const unfreezeWord = "unfreeze"
+
+// button 0 is always Cancel.
+const (
+	buttonCancel = iota
+	buttonDo
+)
+
+// dialog is one question. What it would send is fixed when it opens: the
+// operator decides on what was on screen then.
+type dialog struct {
+	id      int
+	kind    kind
+	opened  time.Time
+	focus   int
+	choice  int
+	text    string // reason, or the typed word
+	sending bool
+	err     string
+	scroll  int
+
+	action  *falconv1.Action   // approve, veto: as seen at opening
+	verdict *falconv1.Verdict  // approve
+	epoch   uint64             // job epoch as seen at opening
+	policy  *falconv1.Policy   // policy, unfreeze: as seen at opening
+	options []*falconv1.Policy // policy
+}
+
+type decidedMsg struct {
+	dialog  int
+	approve bool
+	action  *falconv1.Action
+	err     error
+}
+
+type policyMsg struct {
+	dialog int // 0 = not from a dialog
+	policy *falconv1.Policy
+	err    error
+}
+
+func (m *Model) open(d *dialog) tea.Cmd {
+	m.opened++
+	d.id, d.opened = m.opened, m.now()
+	m.dialog = d
+	return tea.Tick(guard+10*time.Millisecond, func(time.Time) tea.Msg { return armedMsg{} })
+}
+
+// roleLevel orders roles; each may do what lower ones may.
+var roleLevel = map[string]int{"viewer": 1, "operator": 2, "approver": 3, "admin": 4}
+
+// may says whether the operator's role reaches another; the engine checks
+// again, this only spares a refusal.
+func (m *Model) may(need string) bool {
+	return roleLevel[m.live.Snap().Role] >= roleLevel[need]
+}
+
+// lacks says why an action is not offered, or "".
+func (m *Model) lacks(need, what string) string {
+	if m.live.Feed.Conn != feedLive {
+		return what + " needs the engine, which is unreachable"
+	}
+	if !m.may(need) {
+		return fmt.Sprintf("%s needs the role %s; yours is %s", what, need, orNone(m.live.Snap().Role))
+	}
+	return ""
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+func (m *Model) openApprove() tea.Cmd {
+	return m.openDecision(kindApprove, buttonCancel, "approving")
+}
+
+// openVeto starts on Veto: it changes nothing in the job.
+func (m *Model) openVeto() tea.Cmd {
+	return m.openDecision(kindVeto, buttonDo, "a veto")
+}
+
+func (m *Model) openDecision(k kind, focus int, what string) tea.Cmd {
+	if why := m.lacks("approver", what); why != "" {
+		m.say(themes.Warn, why)
+		return nil
+	}
+	p := m.live.Proposal()
+	if p == nil {
+		m.say(themes.Dim, "nothing is proposed now")
+		return nil
+	}
+	d := &dialog{kind: k, focus: focus, action: p, epoch: m.live.Snap().GetJob().GetEpoch()}
+	if inc := m.live.Incident(); inc != nil {
+		d.verdict = inc.Verdict
+	}
+	return m.open(d)
+}
+
+func (m *Model) openPolicy() tea.Cmd {
+	if why := m.lacks("approver", "changing the mode"); why != "" {
+		m.say(themes.Warn, why)
+		return nil
+	}
+	p := m.live.Snap().GetPolicy()
+	if p == nil {
+		m.say(themes.Warn, "the engine has sent no policy yet")
+		return nil
+	}
+	d := &dialog{kind: kindPolicy, policy: p, options: modes(p)}
+	for i, o := range d.options {
+		if o.Mode == p.Mode && (o.Mode != "auto" || o.Cap == p.Cap) {
+			d.choice = i
+		}
+	}
+	return m.open(d)
+}
+
+// modes are the policies to choose from; only rungs that exist are offered.
+func modes(p *falconv1.Policy) []*falconv1.Policy {
+	with := func(mode, top string) *falconv1.Policy {
+		return &falconv1.Policy{Mode: mode, Cap: top, Frozen: p.Frozen, Owner: p.Owner, Version: p.Version}
+	}
+	return []*falconv1.Policy{with("observe", p.Cap), with("approve", p.Cap), with("auto", "S1"), with("auto", "S2")}
+}
+
+func (m *Model) openQuit() tea.Cmd { return m.open(&dialog{kind: kindQuit}) }
+
+// freeze acts at once; the way back needs the typed word.
+func (m *Model) freeze() tea.Cmd {
+	p := m.live.Snap().GetPolicy()
+	if p.GetFrozen() {
+		if why := m.lacks("approver", "unfreezing"); why != "" {
+			m.say(themes.Warn, why)
+			return nil
+		}
+		return m.open(&dialog{kind: kindUnfreeze, focus: buttonDo, policy: p})
+	}
+	if !m.may("operator") {
+		m.say(themes.Warn, m.lacks("operator", "freezing"))
+		return nil
+	}
+	m.say(themes.Accent, "freezing …")
+	return func() tea.Msg {
+		got, err := m.src.Freeze(context.Background())
+		return policyMsg{policy: got, err: err}
+	}
+}
+
+// dialogKey handles a key while a dialog is open. Cancelling always works;
+// everything else waits for the guard and for a call under way.
+func (m *Model) dialogKey(name, text string) tea.Cmd {
+	d := m.dialog
+	a := key.Lookup(name, key.Dialog)
+	if a == key.Cancel {
+		m.dialog = nil
+		return nil
+	}
+	if d.sending || m.now().Sub(d.opened) < guard {
+		return nil
+	}
+	switch a {
+	case key.Left, key.Right:
+		d.focus = 1 - d.focus
+	case key.Up:
+		d.move(-1)
+	case key.Down:
+		d.move(+1)
+	case key.Erase:
+		d.text = eraseLast(d.text)
+	case key.Confirm:
+		return m.press()
+	default:
+		if d.takesText() {
+			d.text = typed(d.text, text)
+		}
+	}
+	return nil
+}
+
+func (d *dialog) move(by int) {
+	if d.kind == kindPolicy {
+		d.choice = max(0, min(len(d.options)-1, d.choice+by))
+		return
+	}
+	d.scroll = max(0, d.scroll+by)
+}
+
+func (d *dialog) takesText() bool { return d.kind == kindVeto || d.kind == kindUnfreeze }
+
+// paste is taken as a reason, never as a confirmation.
+func (d *dialog) paste(text string) {
+	if d.kind == kindVeto && !d.sending {
+		d.text = typed(d.text, text)
+	}
+}
+
+// press presses the focused button.
+func (m *Model) press() tea.Cmd {
+	d := m.dialog
+	if d.focus == buttonCancel {
+		m.dialog = nil
+		return nil
+	}
+	if m.blocked(d) != "" {
+		return nil
+	}
+	switch d.kind {
+	case kindApprove, kindVeto:
+		return m.decide(d)
+	case kindPolicy:
+		return m.setPolicy(d, d.options[d.choice])
+	case kindUnfreeze:
+		p := d.policy
+		return m.setPolicy(d, &falconv1.Policy{Mode: p.Mode, Cap: p.Cap, Owner: p.Owner, Version: p.Version})
+	case kindQuit:
+		m.leaving = true
+		return tea.Quit
+	}
+	return nil
+}
+
+// blocked says why the dialog's action can't be pressed now, or "".
+func (m *Model) blocked(d *dialog) string {
+	switch d.kind {
+	case kindApprove, kindVeto:
+		now := m.live.Proposal()
+		if now == nil || now.Id != d.action.Id {
+			return "this proposal is no longer open; close and look again"
+		}
+		if now.PlanHash != d.action.PlanHash {
+			return "the plan has changed since this dialog opened; close and look again"
+		}
+	case kindUnfreeze:
+		if d.text != unfreezeWord {
+			return "type the word " + unfreezeWord
+		}
+	case kindPolicy, kindQuit:
+	}
+	if d.kind != kindQuit && m.live.Feed.Conn != feedLive {
+		return "the engine is unreachable"
+	}
+	return ""
+}
+
+func (m *Model) decide(d *dialog) tea.Cmd {
+	d.sending, d.err = true, ""
+	r := &falconv1.DecideRequest{
+		Incident: d.action.Incident, Action: d.action.Id, PlanHash: d.action.PlanHash,
+		Approve: d.kind == kindApprove, Reason: clean.String(d.text), JobEpoch: d.epoch,
+	}
+	id := d.id
+	return func() tea.Msg {
+		a, err := m.src.Decide(context.Background(), r)
+		return decidedMsg{id, r.Approve, a, err}
+	}
+}
+
+func (m *Model) setPolicy(d *dialog, p *falconv1.Policy) tea.Cmd {
+	d.sending, d.err = true, ""
+	id := d.id
+	return func() tea.Msg {
+		got, err := m.src.SetPolicy(context.Background(), p)
+		return policyMsg{id, got, err}
+	}
+}
+
+// decided shows the engine's answer: a refusal in the dialog, or in the
+// footer when the dialog has been closed meanwhile.
+func (m *Model) decided(msg decidedMsg) {
+	verb := map[bool]string{true: "approved", false: "vetoed"}[msg.approve]
+	if msg.err != nil {
+		m.failed(msg.dialog, "not "+verb+": "+msg.err.Error())
+		return
+	}
+	m.close(msg.dialog)
+	m.say(themes.Good, page.Action(msg.action))
+}
+
+func (m *Model) policySet(msg policyMsg) {
+	if msg.err != nil {
+		m.failed(msg.dialog, "mode not changed: "+msg.err.Error())
+		return
+	}
+	m.close(msg.dialog)
+	m.say(themes.Good, "mode is now "+phrase.Mode(msg.policy))
+}
+
+func (m *Model) failed(id int, text string) {
+	m.dirty = true
+	if m.dialog != nil && m.dialog.id == id {
+		m.dialog.sending, m.dialog.err = false, text
+		return
+	}
+	m.say(themes.Bad, text)
+}
+
+func (m *Model) close(id int) {
+	if m.dialog != nil && m.dialog.id == id {
+		m.dialog = nil
+	}
+	m.dirty = true
+}

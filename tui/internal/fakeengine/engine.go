@@ -1,0 +1,276 @@
+// Package fakeengine is a scripted stand-in for the engine's Console service,
+// for the console's own tests and for trying the screen by hand. It is never
+// linked into a shipped binary.
+//
+// The story is a GPU that throttles: healthy, onset, verdict, S2 proposed,
+// approved or vetoed by the console under test, applied, kept, relieved,
+// reverted. It is a pure function of the iteration and of the decisions made,
+// so tests are deterministic; Advance is the only thing that moves it.
+package fakeengine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// The story's iterations.
+const (
+	Onset    = 40
+	Detected = 43
+	Located  = 46
+	Proposed = 50
+	Cleared  = 160 // the fault itself goes
+	Relieved = 161
+	Seen     = 205 // relief is known, the revert is ordered
+	Reverted = 208
+	End      = 240
+	never    = -1
+)
+
+// Iteration times of the story, ms.
+const (
+	HealthyMs   = 210.0
+	SlowMs      = 400.0
+	MitigatedMs = 262.0
+)
+
+// Options shape the fake job.
+type Options struct {
+	TP, DP, PP int
+	Role       string // "approver" when empty
+	Start      time.Time
+}
+
+// Engine is the fake.
+type Engine struct {
+	falconv1.UnimplementedConsoleServer
+	opts Options
+
+	mu       sync.Mutex
+	iter     int64
+	approved int64 // iteration of the approval, never before
+	vetoed   bool
+	by       string
+	reason   string
+	policy   *falconv1.Policy
+	events   []*falconv1.EventLine
+	watchers map[chan *falconv1.Event]bool
+	decides  []*falconv1.DecideRequest
+	refuse   string
+	hostile  string
+}
+
+// New makes an engine at iteration 0.
+func New(o Options) *Engine {
+	if o.TP == 0 {
+		o.TP, o.DP, o.PP = 1, 4, 2
+	}
+	if o.Role == "" {
+		o.Role = "approver"
+	}
+	if o.Start.IsZero() {
+		o.Start = time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
+	}
+	e := &Engine{opts: o, approved: never, watchers: map[chan *falconv1.Event]bool{}}
+	e.policy = &falconv1.Policy{Mode: "approve", Cap: "S2", Version: 1}
+	e.log(0, "agent", "agent of node n0 to n3 attached", 0)
+	return e
+}
+
+// Advance moves the job on by n iterations.
+func (e *Engine) Advance(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for range n {
+		if e.iter >= End {
+			return
+		}
+		e.iter++
+		e.tell()
+	}
+}
+
+// AdvanceTo moves the job on to an iteration.
+func (e *Engine) AdvanceTo(iter int64) { e.Advance(int(iter - e.Iteration())) }
+
+// Iteration is where the job is.
+func (e *Engine) Iteration() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.iter
+}
+
+// Decides lists every decision that was received, refused ones included.
+func (e *Engine) Decides() []*falconv1.DecideRequest {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]*falconv1.DecideRequest(nil), e.decides...)
+}
+
+// Policy is the policy in force.
+func (e *Engine) Policy() *falconv1.Policy {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.policy
+}
+
+// Refuse makes the engine refuse decisions with a reason.
+func (e *Engine) Refuse(reason string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refuse = reason
+}
+
+// Hostile puts a text into every free string that the engine sends.
+func (e *Engine) Hostile(text string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.hostile = text
+}
+
+// tell logs what happened at the present iteration; the caller holds mu.
+func (e *Engine) tell() {
+	switch {
+	case e.iter == Detected:
+		e.log(e.iter, "incident", "INC-0001 opened: iteration time 210 to 400 ms since iteration 40", 3)
+	case e.iter == Located:
+		e.log(e.iter, "verdict", "INC-0001: gpu_degradation on n1.g0 (rank 2), confidence 0.97", 3)
+	case e.iter == Proposed:
+		e.log(e.iter, "proposal", "S2 proposed: micro-batches 8,8,8,8 to 9,9,5,9, 400 to 262 ms", 2)
+		if e.policy.Mode == "auto" && !e.policy.Frozen && e.policy.Cap >= "S2" {
+			e.decide(true, "policy", "")
+		}
+	case e.approved != never && e.iter == e.approved+2:
+		e.log(e.iter, "action", "S2 applied", 1)
+	case e.approved != never && e.iter == e.approved+8:
+		e.log(e.iter, "action", "S2 kept: 262.3 ms measured, 262.0 predicted", 0)
+	case e.iter == Seen:
+		e.log(e.iter, "incident", "INC-0001 relieved since iteration 161", 0)
+	case e.iter == Reverted && e.approved != never:
+		e.log(e.iter, "action", "S2 reverted: the fault has cleared", 0)
+	}
+}
+
+func (e *Engine) log(iter int64, kind, text string, severity int32) {
+	line := &falconv1.EventLine{
+		Seq: uint64(len(e.events) + 1), AtUnixNs: e.at(iter).UnixNano(),
+		Iteration: iter, Kind: kind, Text: text + e.hostile, Severity: severity,
+	}
+	e.events = append(e.events, line)
+	for w := range e.watchers {
+		select {
+		case w <- &falconv1.Event{Body: &falconv1.Event_Line{Line: line}}:
+		default:
+		}
+	}
+}
+
+func (e *Engine) at(iter int64) time.Time {
+	return e.opts.Start.Add(time.Duration(iter) * 300 * time.Millisecond)
+}
+
+func (e *Engine) decide(approve bool, by, reason string) {
+	e.by, e.reason = by, reason
+	if approve {
+		e.approved = e.iter
+	} else {
+		e.vetoed = true
+	}
+	verb := map[bool]string{true: "approved", false: "vetoed"}[approve]
+	e.log(e.iter, "decision", fmt.Sprintf("S2 %s by %s", verb, by), 1)
+}
+
+// Snapshot answers like the engine's.
+func (e *Engine) Snapshot(_ context.Context, r *falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	version := uint64(e.iter)*1000 + uint64(len(e.events)) + e.policy.Version*10 + 1
+	if r.KnownVersion == version {
+		return &falconv1.SnapshotReply{Version: version, Unchanged: true}, nil
+	}
+	return e.snapshot(version, r), nil
+}
+
+// Watch streams event lines.
+func (e *Engine) Watch(r *falconv1.WatchRequest, s falconv1.Console_WatchServer) error {
+	ch := make(chan *falconv1.Event, 64)
+	e.mu.Lock()
+	for _, line := range e.events {
+		if line.Seq > r.AfterSeq && len(ch) < cap(ch) {
+			ch <- &falconv1.Event{Body: &falconv1.Event_Line{Line: line}}
+		}
+	}
+	e.watchers[ch] = true
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.watchers, ch)
+	}()
+	for {
+		select {
+		case <-s.Context().Done():
+			return nil
+		case ev := <-ch:
+			if err := s.Send(ev); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Decide checks a decision as the engine does.
+func (e *Engine) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1.DecideReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.decides = append(e.decides, r)
+	a := e.action()
+	switch {
+	case e.opts.Role == "viewer":
+		return nil, status.Error(codes.PermissionDenied, "the role viewer may not decide")
+	case e.refuse != "":
+		return nil, status.Error(codes.FailedPrecondition, e.refuse)
+	case a == nil || a.State != "proposed" || a.Id != r.Action:
+		return nil, status.Error(codes.FailedPrecondition, "no such proposal is open")
+	case a.PlanHash != r.PlanHash:
+		return nil, status.Error(codes.FailedPrecondition, "the plan has changed since you saw it")
+	case r.JobEpoch != 0 && r.JobEpoch != 1:
+		return nil, status.Error(codes.FailedPrecondition, "the job epoch has changed since you saw it")
+	}
+	e.decide(r.Approve, "maria", r.Reason)
+	return &falconv1.DecideReply{Action: e.action()}, nil
+}
+
+// SetPolicy checks the version as the engine does.
+func (e *Engine) SetPolicy(_ context.Context, r *falconv1.SetPolicyRequest) (*falconv1.SetPolicyReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.opts.Role == "viewer" {
+		return nil, status.Error(codes.PermissionDenied, "the role viewer may not change the policy")
+	}
+	if r.Policy.Version != e.policy.Version {
+		return nil, status.Error(codes.FailedPrecondition, "the policy has changed since you read it")
+	}
+	p := &falconv1.Policy{Mode: r.Policy.Mode, Cap: r.Policy.Cap, Frozen: r.Policy.Frozen, Owner: "maria", Version: e.policy.Version + 1}
+	e.policy = p
+	e.log(e.iter, "policy", fmt.Sprintf("mode %s, cap %s, frozen %v, set by maria", p.Mode, p.Cap, p.Frozen), 1)
+	return &falconv1.SetPolicyReply{Policy: p}, nil
+}
+
+// Incidents lists the one incident.
+func (e *Engine) Incidents(context.Context, *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	inc := e.incident()
+	if inc == nil {
+		return &falconv1.IncidentsReply{}, nil
+	}
+	return &falconv1.IncidentsReply{Incidents: []*falconv1.Incident{inc}, Ladders: []*falconv1.Ladder{e.ladder()}}, nil
+}

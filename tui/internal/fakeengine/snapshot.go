@@ -1,0 +1,288 @@
+package fakeengine
+
+import (
+	"fmt"
+	"math"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// culprit is the slow rank: replica 2, stage 0, tp 0.
+func (e *Engine) culprit() int32 { return int32(e.opts.TP * min(2, e.opts.DP-1)) }
+
+func (e *Engine) world() int { return e.opts.TP * e.opts.DP * e.opts.PP }
+
+func (e *Engine) inForce(i int64) bool {
+	return e.approved != never && i >= e.approved+2 && i < Reverted
+}
+
+// ms is the job's time of iteration i; its noise is fixed by i.
+func (e *Engine) ms(i int64) float64 {
+	base := HealthyMs
+	switch {
+	case e.inForce(i) && i < Cleared:
+		base = MitigatedMs
+	case e.inForce(i):
+		base = 236 // uneven shares on healthy devices
+	case i >= Onset && i < Cleared:
+		base = SlowMs
+	}
+	return base * (1 + 0.008*math.Sin(float64(i)*2.399))
+}
+
+func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1.SnapshotReply {
+	s := &falconv1.SnapshotReply{
+		Version: version, Job: e.job(), Policy: e.policy, Role: e.opts.Role, Actor: "maria",
+		Ranks: e.ranks(), Series: e.series(r), Ladder: e.ladder(),
+		Events: e.events[max(0, len(e.events)-64):], EngineId: "fake-1", AtUnixNs: e.at(e.iter).UnixNano(),
+	}
+	if inc := e.incident(); inc != nil {
+		s.Incidents = []*falconv1.Incident{inc}
+	}
+	for n := range 4 {
+		s.Nodes = append(s.Nodes, &falconv1.NodeView{Node: fmt.Sprintf("n%d", n) + e.hostile, Connected: true, AgeMs: 40, Version: "0.1.0"})
+	}
+	return s
+}
+
+func (e *Engine) job() *falconv1.Job {
+	ms := e.ms(e.iter)
+	j := &falconv1.Job{
+		Name: "gpt-lab" + e.hostile, Tp: int32(e.opts.TP), Dp: int32(e.opts.DP), Pp: int32(e.opts.PP), World: int32(e.world()),
+		Iteration: e.iter, IterationMs: ms, BaselineMs: HealthyMs, Slowdown: ms/HealthyMs - 1, DataAgeMs: 120,
+		Epoch: 1, State: "steady", Emulated: true, Exact: true, MicroBatches: e.even(),
+	}
+	switch {
+	case e.iter < 20:
+		j.State = "learning"
+	case e.iter >= End:
+		j.State = "finished"
+	case j.Slowdown > 0.1:
+		j.State = "slow"
+	}
+	if e.inForce(e.iter) {
+		j.MicroBatches = e.plan()
+	}
+	return j
+}
+
+func (e *Engine) even() []int32 {
+	m := make([]int32, e.opts.DP)
+	for i := range m {
+		m[i] = 8
+	}
+	return m
+}
+
+func (e *Engine) plan() []int32 {
+	m := e.even()
+	slow := min(2, e.opts.DP-1)
+	m[slow] = 5
+	for i, given := 0, 0; given < 3 && e.opts.DP > 1; i = (i + 1) % e.opts.DP {
+		if i != slow {
+			m[i]++
+			given++
+		}
+	}
+	return m
+}
+
+func (e *Engine) ranks() []*falconv1.RankView {
+	out := make([]*falconv1.RankView, e.world())
+	slow := e.iter >= Onset && e.iter < Cleared
+	for r := range out {
+		out[r] = e.rank(int32(r), slow)
+	}
+	if n := len(out); n > 6 && e.iter > 100 {
+		out[n-1].Health = falconv1.RankHealth_RANK_HEALTH_STALE
+	}
+	return out
+}
+
+func (e *Engine) rank(r int32, slow bool) *falconv1.RankView {
+	ms := e.ms(e.iter)
+	v := &falconv1.RankView{
+		Rank: r, Device: fmt.Sprintf("n%d.g%d%s", r/2, r%2, e.hostile), Ms: ms, Slowdown: ms/HealthyMs - 1, Iteration: e.iter,
+		Health: falconv1.RankHealth_RANK_HEALTH_OK, Level: int32(min(6, max(0, (ms/HealthyMs-1)*7))),
+		SmClockMhz: 1980, TemperatureC: uint32(58 + r%5),
+	}
+	if e.iter >= Located {
+		v.SelfMs, v.SelfRatio, v.WaitMs = 10+0.02*float64(r%3), 1+0.004*float64(r%4), 42
+	}
+	if r != e.culprit() || !slow {
+		return v
+	}
+	v.SmClockMhz, v.TemperatureC, v.Probability = 990, 87, 0.98
+	v.Health = falconv1.RankHealth_RANK_HEALTH_SLOW
+	if e.iter >= Located {
+		v.Health, v.SelfMs, v.SelfRatio, v.WaitMs = falconv1.RankHealth_RANK_HEALTH_CULPRIT, 20.1, 2.01, 0.4
+	}
+	return v
+}
+
+func (e *Engine) series(r *falconv1.SnapshotRequest) *falconv1.Series {
+	rank := r.Rank
+	if rank < 0 {
+		rank = e.culprit()
+	}
+	n := min(int64(r.Columns), e.iter+1)
+	s := &falconv1.Series{Rank: rank, FirstIteration: e.iter + 1 - n, RunLengths: r.RunLengths, Threshold: 0.9, BaselineMs: HealthyMs}
+	for i := s.FirstIteration; i <= e.iter; i++ {
+		p := e.posterior(i, max(r.RunLengths, 16))
+		s.Ms = append(s.Ms, float32(e.ms(i)))
+		recent, best := float32(0), 0
+		for l, v := range p {
+			if l <= 5 {
+				recent += v
+			}
+			if v > p[best] {
+				best = l
+			}
+		}
+		s.Probability = append(s.Probability, recent)
+		s.MapRunLength = append(s.MapRunLength, int32(best))
+		s.Posterior = append(s.Posterior, p[:r.RunLengths]...)
+	}
+	s.Marks = e.marks()
+	return s
+}
+
+// posterior draws what a run-length posterior looks like after changes; it is
+// a picture for tests, not an inference.
+func (e *Engine) posterior(i int64, rows int32) []float32 {
+	p := make([]float32, rows)
+	old, last := int64(0), int64(0)
+	for _, c := range e.changes() {
+		if c <= i {
+			old, last = last, c
+		}
+	}
+	put := func(l int64, v float64) { p[min(l, int64(rows)-1)] += float32(v) }
+	age := i - last
+	w := 1 - math.Exp(-1.2*float64(age+1))
+	put(age, w*0.98)
+	put(max(0, age-1), w*0.015)
+	put(max(0, age-3), w*0.003)
+	put(i-old, 1-w)
+	put(0, 0.002)
+	return p
+}
+
+func (e *Engine) changes() []int64 {
+	c := []int64{Onset}
+	if e.approved != never {
+		c = append(c, e.approved+2)
+	}
+	return append(c, Cleared, Reverted)
+}
+
+func (e *Engine) marks() []*falconv1.Mark {
+	var m []*falconv1.Mark
+	add := func(at, known int64, kind string) {
+		if e.iter >= known {
+			m = append(m, &falconv1.Mark{Iteration: at, Kind: kind})
+		}
+	}
+	add(Onset, Detected, "onset")
+	if e.approved != never {
+		add(e.approved+2, e.approved+2, "applied")
+		add(Reverted, Reverted, "reverted")
+	}
+	add(Relieved, Seen, "relief")
+	return m
+}
+
+func (e *Engine) incident() *falconv1.Incident {
+	if e.iter < Detected {
+		return nil
+	}
+	inc := &falconv1.Incident{
+		Id: "INC-0001", State: "verified", OnsetIteration: Onset, DetectedIteration: Detected, RelievedIteration: never,
+		HealthyMs: HealthyMs, SlowMs: SlowMs, Probability: 0.98,
+	}
+	if e.iter >= Located {
+		inc.State, inc.Verdict = "located", e.verdict()
+	}
+	if e.iter >= Seen {
+		inc.State, inc.RelievedIteration = "relieved", Relieved
+	}
+	if e.iter >= Reverted {
+		inc.State = "closed"
+	}
+	return inc
+}
+
+func (e *Engine) verdict() *falconv1.Verdict {
+	return &falconv1.Verdict{
+		Cause: "gpu_degradation", Devices: []string{"n1.g0" + e.hostile}, Ranks: []int32{e.culprit()}, Severity: 3, Confidence: 0.97,
+		Evidence: []*falconv1.Evidence{
+			{Kind: "timing", Text: fmt.Sprintf("rank %d: self time 20.1 ms a micro-batch, 2.01 times the median of its peers%s", e.culprit(), e.hostile)},
+			{Kind: "timing", Text: "the data-parallel group of stage 0 waits for replica 2 in every iteration"},
+			{Kind: "counter", Text: "n1.g0: SM clock 990 of 1980 MHz, hardware thermal slowdown, 87 °C"},
+			{Kind: "counter", Text: "n1: CPU steal share 0.00, no host pressure", Against: false},
+		},
+	}
+}
+
+func (e *Engine) ladder() *falconv1.Ladder {
+	if e.iter < Detected {
+		return nil
+	}
+	end := min(e.iter, Cleared)
+	impact := 0.0
+	for i := int64(Onset); i < end; i++ {
+		impact += e.ms(i) - HealthyMs
+	}
+	l := &falconv1.Ladder{
+		Incident: "INC-0001", ImpactMs: impact, LostGpuHours: impact * float64(e.world()) / 3.6e6,
+		Rungs: []*falconv1.RungView{
+			{Rung: "S1", Applicable: true, Reason: "ignore: cheapest while the loss is below the price of acting", PredictedMs: SlowMs, ImpactMs: impact, Current: e.approved == never},
+			{Rung: "S2", Applicable: true, Reason: "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile, OverheadMs: 31, GainMs: SlowMs - MitigatedMs, BreakEven: Proposed, ImpactMs: impact, PredictedMs: MitigatedMs, Current: e.inForce(e.iter)},
+			{Rung: "S3", Reason: "one node holds one slow GPU of one stage: no swap shortens the longest stage", BreakEven: never},
+			{Rung: "S4", Reason: "no spare node is attached", BreakEven: never},
+		},
+	}
+	if a := e.action(); a != nil {
+		l.Actions = []*falconv1.Action{a}
+		if a.State == "proposed" {
+			l.Proposal = a
+		}
+	}
+	return l
+}
+
+func (e *Engine) action() *falconv1.Action {
+	if e.iter < Proposed {
+		return nil
+	}
+	a := &falconv1.Action{
+		Id: "INC-0001/S2/1", Incident: "INC-0001", Rung: "S2", State: "proposed", PlanHash: "9f2c41d0",
+		MicroBatches: e.plan(), Previous: e.even(), ProposedIteration: Proposed, AppliedIteration: never, RevertedIteration: never,
+		BeforeMs: SlowMs, PredictedMs: MitigatedMs, OverheadMs: 31, Why: "the accumulated loss has reached the overhead of S2",
+	}
+	switch {
+	case e.vetoed:
+		a.State, a.DecidedBy, a.Reason = "vetoed", e.by, e.reason
+	case e.approved == never && e.iter >= Seen:
+		a.State, a.Reason = "expired", "the fault cleared before a decision"
+	case e.approved != never:
+		e.progress(a)
+	}
+	return a
+}
+
+func (e *Engine) progress(a *falconv1.Action) {
+	a.DecidedBy, a.State = e.by, "dispatched"
+	if e.iter >= e.approved+2 {
+		a.State, a.AppliedIteration = "applied", e.approved+2
+	}
+	if e.iter >= e.approved+8 {
+		a.State, a.MeasuredMs = "kept", 262.3
+	}
+	if e.iter >= Seen {
+		a.State = "reverting"
+	}
+	if e.iter >= Reverted {
+		a.State, a.RevertedIteration = "reverted", Reverted
+	}
+}

@@ -1,0 +1,240 @@
+package tui
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/clean"
+	"github.com/failslow/falcon/tui/key"
+)
+
+// key gives a key to whoever owns the keyboard: help, dialog, prompt, page.
+func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
+	name := k.String()
+	switch {
+	case m.help != nil:
+		m.help.act(m, key.Lookup(name, key.Help))
+		return nil
+	case m.dialog != nil:
+		return m.dialogKey(name, k.Text)
+	case m.prompt != nil:
+		return m.promptKey(name, k.Text)
+	}
+	return m.act(key.Lookup(name, m.current, key.Global))
+}
+
+var shows = map[key.Action]key.Scope{
+	key.ShowOverview: key.Overview, key.ShowRanks: key.Ranks, key.ShowGrid: key.Grid,
+	key.ShowPosterior: key.Posterior, key.ShowLadder: key.Ladder, key.ShowEvents: key.Events, key.Why: key.Ladder,
+}
+
+func (m *Model) act(a key.Action) tea.Cmd {
+	if to, ok := shows[a]; ok {
+		m.show(to)
+		return nil
+	}
+	switch a {
+	case key.None:
+	case key.NextPage, key.PrevPage:
+		m.turn(a)
+	case key.Back:
+		m.back()
+	case key.Approve:
+		return m.openApprove()
+	case key.Veto:
+		return m.openVeto()
+	case key.Mode:
+		return m.openPolicy()
+	case key.Freeze:
+		return m.freeze()
+	case key.Command:
+		m.prompt = &prompt{sign: ":"}
+	case key.Filter:
+		m.prompt = &prompt{sign: "/", text: m.state.Filter}
+	case key.ShowHelp:
+		m.help = &help{scope: m.current}
+	case key.Pause:
+		m.pause()
+	case key.Follow:
+		m.follow()
+	case key.Theme:
+		m.nextTheme()
+	case key.Quit:
+		return m.quit()
+	default:
+		m.toPage(a)
+	}
+	return nil
+}
+
+// toPage gives an action to the page, and its choice of rank to the feed.
+func (m *Model) toPage(a key.Action) {
+	if to := m.pages[m.current].Act(a, m.state, m.body()); to != "" {
+		m.show(to)
+	}
+	m.shareChoice()
+}
+
+// shareChoice keeps the live state on the operator's rank while paused.
+func (m *Model) shareChoice() {
+	if m.live != m.state {
+		if m.state.Following() {
+			m.live.Follow()
+		} else {
+			m.live.Select(m.state.Rank())
+		}
+	}
+	m.ask()
+}
+
+func (m *Model) show(to key.Scope) {
+	if to != m.current {
+		m.previous, m.current = m.current, to
+	}
+	m.ask()
+}
+
+func (m *Model) turn(a key.Action) {
+	step := 1
+	if a == key.PrevPage {
+		step = len(key.Pages) - 1
+	}
+	m.show(key.Pages[(slices.Index(key.Pages, m.current)+step)%len(key.Pages)])
+}
+
+func (m *Model) back() {
+	if m.current == key.Events && m.state.Filter != "" {
+		m.state.Filter = ""
+		return
+	}
+	m.show(m.previous)
+}
+
+func (m *Model) follow() {
+	m.state.Follow()
+	m.shareChoice()
+}
+
+// pause holds the pages still on a copy of the present state.
+func (m *Model) pause() {
+	if !m.pausedAt.IsZero() {
+		m.live.Filter, m.live.Metric = m.state.Filter, m.state.Metric
+		m.state, m.pausedAt = m.live, time.Time{}
+		m.ask()
+		return
+	}
+	held := *m.live
+	m.state, m.pausedAt = &held, m.now()
+}
+
+func (m *Model) nextTheme() {
+	names := themes.Names()
+	m.setTheme(names[(slices.Index(names, m.theme.Name)+1)%len(names)])
+	m.say(themes.Accent, "theme "+m.theme.Name)
+}
+
+func (m *Model) quit() tea.Cmd {
+	if m.opts.QuitNote == "" {
+		m.leaving = true
+		return tea.Quit
+	}
+	return m.openQuit()
+}
+
+// prompt is the line at the bottom: ":" commands, "/" filters.
+type prompt struct {
+	sign string
+	text string
+}
+
+// maxPrompt bounds what can be typed.
+const maxPrompt = 120
+
+func (m *Model) promptKey(name, text string) tea.Cmd {
+	p := m.prompt
+	switch key.Lookup(name, key.Prompt) {
+	case key.Cancel:
+		m.prompt = nil
+	case key.Erase:
+		p.text = eraseLast(p.text)
+	case key.Confirm:
+		m.prompt = nil
+		if p.sign == "/" {
+			m.state.Filter = strings.TrimSpace(p.text)
+			return nil
+		}
+		return m.command(strings.Fields(p.text))
+	default:
+		p.text = typed(p.text, text)
+	}
+	return nil
+}
+
+// typed appends printable text within the bound.
+func typed(s, text string) string {
+	text = clean.String(text)
+	if len(s)+len(text) > maxPrompt {
+		return s
+	}
+	return s + text
+}
+
+func eraseLast(s string) string {
+	r := []rune(s)
+	return string(r[:max(0, len(r)-1)])
+}
+
+// paste reaches a prompt or a reason, never a confirmation.
+func (m *Model) paste(text string) {
+	switch {
+	case m.dialog != nil:
+		m.dialog.paste(text)
+	case m.prompt != nil:
+		m.prompt.text = typed(m.prompt.text, text)
+	}
+	m.dirty = true
+}
+
+// command runs what was typed after ":".
+func (m *Model) command(words []string) tea.Cmd {
+	if len(words) == 0 {
+		return nil
+	}
+	for _, p := range key.Pages {
+		if strings.HasPrefix(string(p), words[0]) {
+			m.show(p)
+			return nil
+		}
+	}
+	arg := strings.Join(words[1:], " ")
+	switch words[0] {
+	case "rank":
+		m.chooseRank(arg)
+	case "theme":
+		m.setTheme(arg)
+	case "help":
+		m.help = &help{scope: m.current}
+	case "q", "quit":
+		return m.quit()
+	default:
+		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, theme NAME, help, quit")
+	}
+	return nil
+}
+
+func (m *Model) chooseRank(arg string) {
+	n, err := strconv.Atoi(arg)
+	if err != nil || !m.state.Select(int32(min(n, 1<<30))) {
+		m.say(themes.Warn, "rank takes a number from 0 to "+strconv.Itoa(len(m.state.Ranks)-1))
+		return
+	}
+	m.shareChoice()
+	if m.current == key.Overview || m.current == key.Ladder || m.current == key.Events {
+		m.show(key.Ranks)
+	}
+}

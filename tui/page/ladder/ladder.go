@@ -1,0 +1,303 @@
+// Package ladder draws the mitigation ladder of the present incident: what
+// each rung costs and gains, why it is or is not taken, the evidence of the
+// verdict, and the actions so far with predicted against measured times.
+// Pure drawing; no I/O.
+package ladder
+
+import (
+	"fmt"
+	"slices"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// Page is the ladder page.
+type Page struct {
+	rung   int  // row under the cursor
+	moved  bool // the operator has moved; until then the cursor stays on what matters
+	scroll int
+}
+
+// New makes the page.
+func New() *Page { return &Page{} }
+
+// Want says that no series is needed.
+func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
+
+// Act steps through the rungs and scrolls.
+func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
+	n := len(s.Snap().GetLadder().GetRungs())
+	switch a {
+	case key.Up:
+		p.step(s, -1, n)
+	case key.Down:
+		p.step(s, +1, n)
+	case key.PageUp:
+		p.scroll = max(0, p.scroll-max(1, r.H/4))
+	case key.PageDown:
+		p.scroll += max(1, r.H/4)
+	}
+	return ""
+}
+
+func (p *Page) step(s *page.State, by, n int) {
+	if n == 0 {
+		return
+	}
+	p.rung = max(0, min(n-1, p.cursor(s)+by))
+	p.moved = true
+}
+
+// cursor is the row that the operator chose, else the proposal's, else the
+// rung in force.
+func (p *Page) cursor(s *page.State) int {
+	rungs := s.Snap().GetLadder().GetRungs()
+	if p.moved {
+		return max(0, min(len(rungs)-1, p.rung))
+	}
+	if prop := s.Proposal(); prop != nil {
+		if i := slices.IndexFunc(rungs, func(r *falconv1.RungView) bool { return r.Rung == prop.Rung }); i >= 0 {
+			return i
+		}
+	}
+	return max(0, slices.IndexFunc(rungs, func(r *falconv1.RungView) bool { return r.Current }))
+}
+
+// Draw draws rungs, the chosen rung's reason, evidence and actions.
+func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
+	l := s.Snap().GetLadder()
+	if l == nil || len(l.Rungs) == 0 {
+		body := c.Rule(r, "LADDER", "")
+		page.Empty(c, body, "no incident: nothing to mitigate")
+		return
+	}
+	rest := Rungs(c, r, s, p.cursor(s))
+	rest = p.reason(c, rest, s, l)
+	n := max(0, actionRows(l, rest.H))
+	evidence, actions := rest.Rows(rest.H - n)
+	p.evidence(c, evidence, s)
+	drawActions(c, actions, l)
+}
+
+// actionRows is the room for actions below the evidence.
+func actionRows(l *falconv1.Ladder, h int) int {
+	return min(h/2, 1+2*max(1, len(l.Actions)))
+}
+
+// Rungs draws title and table; cursor -1 marks none. It returns what is left.
+func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Rect {
+	l := s.Snap().GetLadder()
+	title := "LADDER"
+	if l.GetIncident() != "" {
+		title += " " + l.Incident
+	}
+	right := fmt.Sprintf("lost so far %s, %.4f GPU-h", phrase.Ms(l.GetImpactMs()), l.GetLostGpuHours())
+	body := c.Rule(r, title, right)
+	row, body := body.Rows(1)
+	cols := columns(r.W)
+	c.Pen(row).Put(themes.Dim, heading(cols))
+	for i, g := range l.GetRungs() {
+		row, body = body.Rows(1)
+		if !row.Empty() {
+			rung(c, row, s, g, cols, i == cursor)
+		}
+	}
+	return body
+}
+
+// columns is the width of the rung's name; narrow screens drop the words.
+func columns(w int) int {
+	if w < 70 {
+		return 4
+	}
+	return 24
+}
+
+func heading(name int) string {
+	return fmt.Sprintf("  %-*s%11s%11s%12s%11s", name, "rung", "overhead", "gain/iter", "break-even", "predicted")
+}
+
+func rung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, name int, cursor bool) {
+	pen := c.Pen(r)
+	role := themes.Text
+	if !g.Applicable {
+		role = themes.Dim
+	}
+	if cursor {
+		sel := c.Pal.Style(themes.Selected)
+		c.Fill(r, ' ', sel)
+		pen.Over(sel)
+		role = themes.Selected
+	}
+	mark := "  "
+	if cursor {
+		mark = "▸ "
+	}
+	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+phrase.Rung(g.Rung), name))
+	if name < 10 {
+		label = fmt.Sprintf("%-*s", name, g.Rung)
+	}
+	pen.Put(role, mark+label)
+	if g.Applicable {
+		even := "—"
+		if g.BreakEven >= 0 && g.OverheadMs > 0 {
+			even = "iter " + phrase.Count(g.BreakEven)
+		}
+		pen.Putf(role, "%11s%11s%12s%11s", cost(g.OverheadMs), phrase.Ms(g.GainMs), even, phrase.Ms(g.PredictedMs))
+	} else {
+		pen.Put(role, "  not applicable")
+	}
+	status(pen, s, g)
+}
+
+// cost says "none" where a price of zero is meant, unlike Ms.
+func cost(ms float64) string {
+	if ms == 0 {
+		return "none"
+	}
+	return phrase.Ms(ms)
+}
+
+func status(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
+	switch prop := s.Proposal(); {
+	case prop != nil && prop.Rung == g.Rung:
+		pen.Space(2).Put(themes.Urgent, " PROPOSED ")
+	case g.Current:
+		pen.Space(2).Put(themes.Accent, "in force")
+	}
+}
+
+func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv1.Ladder) widget.Rect {
+	g := l.Rungs[p.cursor(s)]
+	text := g.Rung + ": " + g.Reason
+	if g.Reason == "" {
+		text = g.Rung + ": " + phrase.Rung(g.Rung)
+	}
+	if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung {
+		text += ". Plan: micro-batches " + phrase.Plan(prop.Previous, prop.MicroBatches, 50) + ". Why now: " + prop.Why
+	}
+	box, _ := r.Rows(min(3, r.H))
+	used := c.Paragraph(widget.Rect{X: box.X + 2, Y: box.Y, W: box.W - 3, H: box.H}, text, c.Pal.Style(themes.Text))
+	_, rest := r.Rows(min(used, box.H))
+	return rest
+}
+
+func (p *Page) evidence(c *widget.Canvas, r widget.Rect, s *page.State) {
+	inc := s.Incident()
+	if inc == nil || r.Empty() {
+		return
+	}
+	v := inc.Verdict
+	right := ""
+	if v != nil {
+		right = fmt.Sprintf("confidence %.0f%%, severity %d of 4", 100*v.Confidence, v.Severity)
+	}
+	body := c.Rule(r, "EVIDENCE", right)
+	head, body := body.Rows(1)
+	c.Pen(head).Put(themes.Title, phrase.Verdict(v))
+	lines := EvidenceLines(v, body.W)
+	p.scroll = max(0, min(p.scroll, len(lines)-max(1, body.H)))
+	for i, l := range lines[min(p.scroll, len(lines)):] {
+		if i >= body.H {
+			break
+		}
+		c.Text(body.X, body.Y+i, body.W, l.Text, c.Pal.Style(l.Role))
+	}
+}
+
+// Line is one row of wrapped text with its role.
+type Line struct {
+	Text string
+	Role themes.Role
+}
+
+// EvidenceLines wraps a verdict's evidence for width w: + speaks for the
+// cause, − against it.
+func EvidenceLines(v *falconv1.Verdict, w int) []Line {
+	var out []Line
+	for _, e := range v.GetEvidence() {
+		sign, role := "+", themes.Text
+		if e.Against {
+			sign, role = "−", themes.Warn
+		}
+		head := fmt.Sprintf("%s %-8s", sign, e.Kind)
+		for i, l := range widget.Wrap(e.Text, max(10, w-len(head)-1)) {
+			if i > 0 {
+				head = fmt.Sprintf("%*s", 10, "")
+			}
+			out = append(out, Line{head + " " + l, role})
+		}
+	}
+	return out
+}
+
+func drawActions(c *widget.Canvas, r widget.Rect, l *falconv1.Ladder) {
+	if r.H < 2 {
+		return
+	}
+	body := c.Rule(r, "ACTIONS", "")
+	if len(l.Actions) == 0 {
+		c.Pen(body).Put(themes.Dim, "none taken or proposed")
+		return
+	}
+	y := body.Y
+	for i := len(l.Actions) - 1; i >= 0 && y < body.Y+body.H; i-- {
+		for _, line := range ActionLines(l.Actions[i], body.W) {
+			if y < body.Y+body.H {
+				c.Text(body.X, y, body.W, line.Text, c.Pal.Style(line.Role))
+			}
+			y++
+		}
+	}
+}
+
+// ActionLines tells an action in two lines.
+func ActionLines(a *falconv1.Action, w int) []Line {
+	head := fmt.Sprintf("%s %s", a.Rung, a.State)
+	if a.DecidedBy != "" {
+		head += " · decided by " + a.DecidedBy
+	}
+	head += " · proposed at " + phrase.Iteration(a.ProposedIteration)
+	if a.AppliedIteration > 0 {
+		head += ", in force from " + phrase.Iteration(a.AppliedIteration)
+	}
+	if a.RevertedIteration > 0 {
+		head += " to " + phrase.Iteration(a.RevertedIteration-1)
+	}
+	times := fmt.Sprintf("   %s, predicted %s", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs))
+	if a.MeasuredMs > 0 {
+		times += fmt.Sprintf(", measured %s (%s; prediction off by %s)", phrase.Ms(a.MeasuredMs),
+			phrase.Change(a.BeforeMs, a.MeasuredMs), offBy(a.PredictedMs, a.MeasuredMs))
+	}
+	if p := phrase.Plan(a.Previous, a.MicroBatches, max(20, w-len(times)-6)); p != "" {
+		times += " · " + p
+	}
+	if a.Reason != "" {
+		times += " · " + a.Reason
+	}
+	return []Line{{head, stateRole(a.State)}, {times, themes.Text}}
+}
+
+func offBy(predicted, measured float64) string {
+	if predicted <= 0 {
+		return "—"
+	}
+	return fmt.Sprintf("%.1f%%", 100*max(measured/predicted-1, 1-measured/predicted))
+}
+
+func stateRole(state string) themes.Role {
+	switch state {
+	case "kept", "applied":
+		return themes.Good
+	case "proposed":
+		return themes.Warn
+	case "failed", "vetoed", "expired":
+		return themes.Bad
+	}
+	return themes.Accent
+}

@@ -1,0 +1,208 @@
+package posterior
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// bars draws the iteration time from zero, coloured by its excess over the
+// baseline, with the baseline as a dashed line.
+func (v view) bars(c *widget.Canvas, r widget.Rect, hair int64) {
+	if r.Empty() {
+		return
+	}
+	_, plot := r.Columns(labelW)
+	values := v.values(v.s.Ms)
+	top := v.s.BaselineMs
+	for _, x := range values {
+		if !math.IsNaN(x) && !math.IsInf(x, 0) {
+			top = max(top, x)
+		}
+	}
+	top = widget.NiceTop(top)
+	c.Bars(plot, widget.Bars{
+		Values: values, Max: top, Line: v.s.BaselineMs, Cursor: v.column(hair),
+		Style: func(i int) themes.Style { return v.msStyle(c, values[i]) },
+	})
+	dim := c.Pal.Style(themes.Dim)
+	c.Right(r.X+labelW-1, r.Y, fmt.Sprintf("%.0f", top), dim)
+	if line := r.Y + r.H - 1 - min(r.H-1, int(v.s.BaselineMs/top*float64(r.H))); v.s.BaselineMs > 0 && line > r.Y {
+		c.Right(r.X+labelW-1, line, fmt.Sprintf("%.0f", v.s.BaselineMs), dim)
+	}
+	if r.H > 2 {
+		c.Right(r.X+labelW-1, r.Y+r.H-1, "0 ms", dim)
+	}
+}
+
+// slowSteps are the lower bounds of levels 1 to 6, relative to the baseline:
+// from jitter through FALCON's 10 % up to twice the time.
+var slowSteps = [...]float64{0.05, 0.1, 0.25, 0.5, 0.75, 1}
+
+func (v view) msStyle(c *widget.Canvas, ms float64) themes.Style {
+	if v.s.BaselineMs <= 0 || math.IsNaN(ms) {
+		return c.Pal.Style(themes.Text)
+	}
+	excess := ms/v.s.BaselineMs - 1
+	switch {
+	case excess >= slowSteps[3]:
+		return c.Pal.Style(themes.Bad)
+	case excess >= slowSteps[1]:
+		return c.Pal.Style(themes.Warn)
+	}
+	return c.Pal.Style(themes.Good)
+}
+
+var markGlyphs = map[string]rune{"onset": '▼', "relief": '✓', "applied": 'A', "reverted": 'R', "jitter": '·'}
+
+// marks draws the marks row, with the iterations at both ends.
+func (v view) marks(c *widget.Canvas, r widget.Rect) {
+	if r.Empty() {
+		return
+	}
+	dim := c.Pal.Style(themes.Dim)
+	c.Right(r.X+labelW-1, r.Y, "iter", dim)
+	left := fmt.Sprintf("%d", v.oldest())
+	c.Text(r.X+labelW+v.width-v.n, r.Y, v.n, left, dim)
+	if right := fmt.Sprintf("%d", v.newest()); v.n > len(left)+len(right)+2 {
+		c.Right(r.X+labelW+v.width, r.Y, right, dim)
+	}
+	for _, m := range v.s.Marks {
+		if x := v.column(m.Iteration); x >= 0 {
+			g, ok := markGlyphs[m.Kind]
+			if !ok {
+				g = '╎'
+			}
+			c.Set(r.X+labelW+x, r.Y, g, c.Pal.Style(themes.Accent).With(themes.Bold))
+		}
+	}
+}
+
+// strip draws P(r ≤ w) with the alarm's threshold as a line.
+func (v view) strip(c *widget.Canvas, r widget.Rect, hair int64) {
+	if r.Empty() {
+		return
+	}
+	_, plot := r.Columns(labelW)
+	values := v.values(v.s.Probability)
+	c.Bars(plot, widget.Bars{
+		Values: values, Max: 1, Line: v.threshold(), Cursor: v.column(hair),
+		Style: func(i int) themes.Style {
+			if values[i] > v.threshold() {
+				return c.Pal.Style(themes.Bad)
+			}
+			return c.Pal.Style(themes.Accent)
+		},
+	})
+	dim := c.Pal.Style(themes.Dim)
+	c.Right(r.X+labelW-1, r.Y, "1", dim)
+	if r.H > 1 {
+		c.Right(r.X+labelW-1, r.Y+r.H-1, "0", dim)
+	}
+}
+
+// bin is a row of the heat: run lengths from lo to hi, both included.
+type bin struct{ lo, hi int }
+
+// linearRuns are drawn one row each; above them rows grow by powers of 2^(1/2).
+const linearRuns = 16
+
+// bins cuts run lengths into at most rows rows, short runs at the bottom.
+func bins(rows, lengths int) []bin {
+	var out []bin
+	for r := 0; r < min(linearRuns, lengths) && len(out) < rows; r++ {
+		out = append(out, bin{r, r})
+	}
+	lo := linearRuns
+	for step := 1; lo < lengths && len(out) < rows; step++ {
+		hi := min(lengths-1, max(lo, int(linearRuns*math.Pow(2, float64(step)/2))-1))
+		out = append(out, bin{lo, hi})
+		lo = hi + 1
+	}
+	if len(out) > 0 {
+		out[len(out)-1].hi = lengths - 1
+	}
+	return out
+}
+
+// floor is the least log10 of probability that has a colour of its own.
+const floor = -6.0
+
+// Step is the ramp's step for a probability relative to its column's maximum:
+// 6 for the maximum, 0 below 1e-6.
+func Step(p float64) uint8 {
+	if p <= 0 || math.IsNaN(p) {
+		return 0
+	}
+	x := math.Log10(min(p, 1))
+	if x < floor {
+		return 0
+	}
+	return uint8(math.Round((x - floor) / -floor * (themes.Levels - 1)))
+}
+
+// heat draws the posterior: one row a bin, the shortest runs at the bottom.
+func (v view) heat(c *widget.Canvas, r widget.Rect, hair int64) {
+	lengths := int(v.s.RunLengths)
+	if r.Empty() || lengths <= 0 {
+		return
+	}
+	rows := bins(c.PixelRows(r.H), lengths)
+	pix := widget.NewRaster(v.width, c.PixelRows(r.H))
+	base := pix.H - 1
+	for col := range v.width {
+		i := v.index(col)
+		if i < 0 || (i+1)*lengths > len(v.s.Posterior) {
+			continue
+		}
+		v.fill(pix, col, base, rows, v.s.Posterior[i*lengths:(i+1)*lengths])
+		if i < len(v.s.MapRunLength) {
+			pix.Put(col, base-binOf(rows, int(v.s.MapRunLength[i])), widget.PixelMark)
+		}
+	}
+	_, plot := r.Columns(labelW)
+	c.Raster(plot, pix, &c.Pal.Posterior)
+	v.runLabels(c, r, rows)
+	if x := v.column(hair); x >= 0 {
+		c.Set(plot.X+x, plot.Y, '│', c.Pal.Style(themes.Accent).With(themes.Bold))
+	}
+}
+
+// fill fills one column: each bin holds the sum of its run lengths.
+func (v view) fill(pix *widget.Raster, col, base int, rows []bin, p []float32) {
+	sums := make([]float64, len(rows))
+	top := 0.0
+	for i, b := range rows {
+		for r := b.lo; r <= b.hi && r < len(p); r++ {
+			sums[i] += float64(p[r])
+		}
+		top = max(top, sums[i])
+	}
+	if top <= 0 {
+		return
+	}
+	for i, s := range sums {
+		pix.Put(col, base-i, Step(s/top))
+	}
+}
+
+func binOf(rows []bin, run int) int {
+	for i, b := range rows {
+		if run <= b.hi {
+			return i
+		}
+	}
+	return len(rows) - 1
+}
+
+func (v view) runLabels(c *widget.Canvas, r widget.Rect, rows []bin) {
+	per := c.PixelRows(1)
+	for y := 0; y < r.H; y += 2 {
+		i := (r.H - 1 - y) * per
+		if i < len(rows) {
+			c.Right(r.X+labelW-1, r.Y+y, fmt.Sprintf("%d", rows[i].lo), c.Pal.Style(themes.Dim))
+		}
+	}
+}

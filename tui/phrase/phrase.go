@@ -1,0 +1,232 @@
+// Package phrase puts values into the words that operators read, the same in
+// every page and in the plain stream. Pure functions only.
+package phrase
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Ms is a duration with as many digits as an operator can use.
+func Ms(ms float64) string {
+	switch {
+	case ms <= 0 || math.IsNaN(ms) || math.IsInf(ms, 0):
+		return "—"
+	case ms >= 60_000:
+		return fmt.Sprintf("%.1f min", ms/60_000)
+	case ms >= 10_000:
+		return fmt.Sprintf("%.1f s", ms/1000)
+	case ms >= 100:
+		return fmt.Sprintf("%.0f ms", ms)
+	default:
+		return fmt.Sprintf("%.1f ms", ms)
+	}
+}
+
+// Percent is a signed relative change, 0.5 for half more.
+func Percent(x float64) string {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return "—"
+	}
+	p := math.Round(x * 100)
+	if math.Abs(p) >= 1000 {
+		return fmt.Sprintf("%+.0fx", 1+x)
+	}
+	if p == 0 {
+		return "0%"
+	}
+	return fmt.Sprintf("%+.0f%%", p)
+}
+
+// Change is the relative change from before to after.
+func Change(before, after float64) string {
+	if before <= 0 {
+		return "—"
+	}
+	return Percent(after/before - 1)
+}
+
+// Count writes n with thousands separated by commas.
+func Count(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	start := 0
+	if n < 0 {
+		start = 1
+	}
+	for i := len(s) - 3; i > start; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Iteration writes an iteration, or a dash where it has not come.
+func Iteration(i int64) string {
+	if i < 0 {
+		return "—"
+	}
+	return Count(i)
+}
+
+// Cause is a cause in words.
+func Cause(c string) string {
+	switch c {
+	case "gpu_degradation":
+		return "GPU degradation"
+	case "cpu_contention":
+		return "CPU contention"
+	case "network_congestion":
+		return "network congestion"
+	case "facility":
+		return "facility fault (power or cooling)"
+	case "not_hardware":
+		return "not hardware"
+	case "", "unknown":
+		return "cause unknown"
+	}
+	return c
+}
+
+// CauseLetter is a cause in one character: C compute, L link, H host, F
+// facility, N not hardware, ? unknown.
+func CauseLetter(c string) rune {
+	switch c {
+	case "gpu_degradation":
+		return 'C'
+	case "cpu_contention":
+		return 'H'
+	case "network_congestion":
+		return 'L'
+	case "facility":
+		return 'F'
+	case "not_hardware":
+		return 'N'
+	}
+	return '?'
+}
+
+// Where names the devices and links of a verdict, and the ranks on them.
+func Where(v *falconv1.Verdict) string {
+	parts := list(v.GetDevices(), 3)
+	if l := list(v.GetLinks(), 3); l != "" {
+		parts = join(parts, "link "+l, ", ")
+	}
+	if r := v.GetRanks(); len(r) > 0 {
+		s := make([]string, len(r))
+		for i, x := range r {
+			s[i] = strconv.Itoa(int(x))
+		}
+		word := "rank "
+		if len(r) > 1 {
+			word = "ranks "
+		}
+		parts = join(parts, "("+word+list(s, 4)+")", " ")
+	}
+	return parts
+}
+
+func join(a, b, sep string) string {
+	if a == "" {
+		return b
+	}
+	return a + sep + b
+}
+
+func list(items []string, most int) string {
+	if len(items) <= most {
+		return strings.Join(items, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(items[:most], ", "), len(items)-most)
+}
+
+// Verdict is cause and place: "GPU degradation on n1.g0 (rank 2)".
+func Verdict(v *falconv1.Verdict) string {
+	if v == nil || v.Cause == "" {
+		return "looking for the culprit"
+	}
+	s := Cause(v.Cause)
+	for _, c := range v.Also {
+		s += " and " + Cause(c)
+	}
+	if w := Where(v); w != "" {
+		s += " on " + w
+	}
+	return s
+}
+
+// Plan is a change of micro-batches in at most w columns: the whole vectors
+// where they fit, else the replica that changes most and the range of the rest.
+func Plan(previous, next []int32, w int) string {
+	if len(next) == 0 {
+		return ""
+	}
+	if s := vector(previous) + " → " + vector(next); len(s)-2 <= w && len(previous) == len(next) {
+		return s
+	}
+	if len(previous) != len(next) {
+		return fmt.Sprintf("%d replicas", len(next))
+	}
+	most := 0
+	lo, hi := int32(math.MaxInt32), int32(0)
+	for i := range next {
+		if abs(next[i]-previous[i]) > abs(next[most]-previous[most]) {
+			most = i
+		}
+	}
+	for i := range next {
+		if i != most {
+			lo, hi = min(lo, next[i]), max(hi, next[i])
+		}
+	}
+	s := fmt.Sprintf("replica %d: %d → %d", most, previous[most], next[most])
+	if len(next) > 1 && len(s)+22 <= w {
+		s += fmt.Sprintf("; %d others: %d to %d", len(next)-1, lo, hi)
+	}
+	return s
+}
+
+func abs(x int32) int32 { return max(x, -x) }
+
+func vector(m []int32) string {
+	var b []byte
+	for i, x := range m {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(x), 10)
+	}
+	return string(b)
+}
+
+// Rung is what a rung does.
+func Rung(r string) string {
+	switch r {
+	case "S1":
+		return "ignore"
+	case "S2":
+		return "shift micro-batches"
+	case "S3":
+		return "change topology"
+	case "S4":
+		return "checkpoint, restart"
+	}
+	return ""
+}
+
+// Mode is the policy in the word that the header shows.
+func Mode(p *falconv1.Policy) string {
+	switch {
+	case p == nil:
+		return "—"
+	case p.Frozen:
+		return "FROZEN"
+	case p.Mode == "auto":
+		return "AUTO ≤ " + p.Cap
+	case p.Mode == "":
+		return "—"
+	}
+	return strings.ToUpper(p.Mode)
+}

@@ -1,0 +1,134 @@
+// Package plain is the console for places without a screen: append-only lines
+// in plain English, no cursor movement, one line a change and a summary now
+// and then.
+//
+// Run owns its feed and everything that it starts; it returns when the job
+// has finished or its context ends, after telling the story of every
+// incident. It writes nothing but printable text and newlines.
+package plain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
+	"github.com/failslow/falcon/tui/feed"
+)
+
+// ErrNoEngine is returned when no engine answered in Options.Patience.
+var ErrNoEngine = errors.New("plain: no engine answered; check the socket's path and that the engine runs")
+
+// Defaults of Options.
+const (
+	SummaryPeriod = 30 * time.Second
+	Patience      = 30 * time.Second
+)
+
+// storyTimeout bounds the last question for incidents.
+const storyTimeout = 3 * time.Second
+
+// Options shape the stream.
+type Options struct {
+	Now      func() time.Time // nil = the real clock
+	Summary  time.Duration    // between summaries; 0 = SummaryPeriod
+	Patience time.Duration    // until the first answer; 0 = Patience
+}
+
+func (o Options) filled() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Summary == 0 {
+		o.Summary = SummaryPeriod
+	}
+	if o.Patience == 0 {
+		o.Patience = Patience
+	}
+	return o
+}
+
+// Run writes the job's stream to out until the job has finished or ctx ends,
+// then the incidents' story. Ending by ctx is no error; a failed write is.
+func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts Options) error {
+	opts = opts.filled()
+	f := feed.New(client, opts.Now)
+	defer f.Close()
+	w := &writer{out: out}
+	err := follow(ctx, f, w, opts)
+	if err != nil {
+		return err
+	}
+	story(ctx, client, f.Latest(), w)
+	return w.err
+}
+
+// follow writes changes and summaries until the job has finished, ctx ends or
+// a write fails.
+func follow(ctx context.Context, f *feed.Feed, w *writer, opts Options) error {
+	summary := time.NewTicker(opts.Summary)
+	defer summary.Stop()
+	patience := time.NewTimer(opts.Patience)
+	defer patience.Stop()
+	d := newDiff()
+	for w.err == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-patience.C:
+			if f.Latest().Received.IsZero() {
+				return fmt.Errorf("%w (%s)", ErrNoEngine, f.Latest().Err)
+			}
+		case <-summary.C:
+			w.lines(Summary(f.Latest(), opts.Now()))
+		case <-f.Changed():
+			s := f.Latest()
+			w.lines(d.step(s)...)
+			if s.Snap.GetJob().GetState() == "finished" {
+				return nil
+			}
+		}
+	}
+	return w.err
+}
+
+// story asks for all incidents once more, as the snapshot holds one ladder
+// only; without an answer it tells what the last snapshot knew.
+func story(ctx context.Context, client falconv1.ConsoleClient, last *feed.State, w *writer) {
+	if last.Received.IsZero() {
+		return
+	}
+	// The stream may have ended because ctx did; the story still wants telling.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storyTimeout)
+	defer cancel()
+	r, err := client.Incidents(ctx, &falconv1.IncidentsRequest{})
+	if err != nil {
+		r = &falconv1.IncidentsReply{Incidents: last.Snap.Incidents}
+		for range last.Snap.Incidents {
+			r.Ladders = append(r.Ladders, nil)
+		}
+		if l := last.Snap.Ladder; l != nil && len(r.Ladders) > 0 {
+			r.Ladders[0] = l
+		}
+	} else {
+		clean.Message(r)
+	}
+	w.lines(Story(r)...)
+}
+
+// writer stops at the first failed write.
+type writer struct {
+	out io.Writer
+	err error
+}
+
+func (w *writer) lines(lines ...string) {
+	for _, l := range lines {
+		if w.err == nil && l != "" {
+			_, w.err = fmt.Fprintln(w.out, l)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package tui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// ErrTerminal is wrapped when the terminal can't be driven.
+var ErrTerminal = errors.New("tui: terminal")
+
+// Terminal is where a console runs.
+type Terminal struct {
+	In  io.Reader
+	Out io.Writer
+	Env []string // TERM, COLORTERM, NO_COLOR …; nil = the process's own
+}
+
+// framesPerSecond caps redraws; data comes at 5 Hz, so that this bounds only
+// how soon a key shows.
+const framesPerSecond = 60
+
+// Run runs a console until the operator leaves or ctx ends; the terminal is
+// restored either way, after a panic too. Ending by ctx is no error.
+func Run(ctx context.Context, src Source, t Terminal, opts Options) error {
+	m, err := New(src, opts)
+	if err != nil {
+		return err
+	}
+	_, err = newProgram(ctx, m, t).Run()
+	if err == nil || ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrTerminal, err)
+}
+
+func newProgram(ctx context.Context, m *Model, t Terminal, more ...tea.ProgramOption) *tea.Program {
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithInput(t.In), tea.WithOutput(t.Out)}
+	if t.Env != nil {
+		options = append(options, tea.WithEnvironment(t.Env))
+	}
+	return tea.NewProgram(m, append(options, more...)...)
+}

@@ -174,7 +174,7 @@ func (p *Prober) Close() {
 	select {
 	case <-ended:
 		if p.why == "" {
-			p.lib.Shutdown()
+			_ = p.lib.Shutdown()
 		}
 	case <-time.After(CloseMax): // a call that the driver holds ends with the process
 	}

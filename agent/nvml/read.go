@@ -112,7 +112,7 @@ func (r *reading) readReasons(d gonvml.Device) {
 	var ret gonvml.Return
 	if !r.calls["nvmlDeviceGetCurrentClocksEventReasons"] {
 		r.ask("nvmlDeviceGetCurrentClocksThrottleReasons", "clock reasons", func() gonvml.Return {
-			r.Reasons, ret = d.GetCurrentClocksThrottleReasons() //nolint:staticcheck // the only name that old drivers know
+			r.Reasons, ret = d.GetCurrentClocksThrottleReasons() // the only name that old drivers know
 			return ret
 		})
 		return

@@ -18,7 +18,7 @@ func (p *Prober) watchXids() {
 	if ret != gonvml.SUCCESS {
 		return
 	}
-	defer set.Free()
+	defer func() { _ = set.Free() }()
 	watched := 0
 	for _, g := range p.gpus {
 		if g.handle.RegisterEvents(gonvml.EventTypeXidCriticalError, set) == gonvml.SUCCESS {

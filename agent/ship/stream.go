@@ -19,7 +19,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// Small buffers: an agent sends a few KiB a second, and the engine holds
+// Small buffers, shared between streams (the default): an agent sends a few KiB a second, and the engine holds
 // thousands of such streams.
 const (
 	readBufferBytes  = 4 << 10
@@ -62,7 +62,6 @@ func (s *Shipper) options() ([]grpc.DialOption, error) {
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: KeepaliveEvery, Timeout: KeepaliveMax}),
-		grpc.WithSharedWriteBuffer(true),
 		grpc.WithReadBufferSize(readBufferBytes),
 		grpc.WithWriteBufferSize(writeBufferBytes),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: BackoffMax}),

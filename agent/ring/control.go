@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"runtime/debug"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +36,7 @@ func (p *Process) Control() (c Control) {
 	if p.err != nil {
 		return c
 	}
-	defer arm()()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(nil)
 	w := p.mem[p.control : p.control+controlBytes]
 	return Control{
@@ -72,7 +73,7 @@ func (p *Process) Marks(next uint64, out []Mark) (marks []Mark, following, lost 
 	if p.err != nil {
 		return out, next, 0
 	}
-	defer arm()()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(nil)
 	written := p.mem.u64(p.control + ctlIterationsDone)
 	if written <= next {
@@ -148,7 +149,7 @@ func (p *Process) PutOrder(o falcon.Order) (err error) {
 	if err != nil {
 		return err
 	}
-	defer arm()()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(&err)
 	at := p.control + ctlOrders + o.ID%orderSlots*orderBytes
 	w := p.mem[at : at+orderBytes]
@@ -194,7 +195,7 @@ func (p *Process) newestOrder() (id uint64) {
 	if p.err != nil {
 		return 0
 	}
-	defer arm()()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(nil)
 	return p.mem.u64(p.control + ctlNewestOrder)
 }
@@ -203,7 +204,7 @@ func (p *Process) write64(off, v uint64) {
 	if p.err != nil {
 		return
 	}
-	defer arm()()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(nil)
 	p.mem.put64(p.control+off, v)
 }
@@ -212,7 +213,7 @@ func (p *Process) write32(off uint64, v uint32) {
 	if p.err != nil {
 		return
 	}
-	defer arm()()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(nil)
 	p.mem.put32(p.control+off, v)
 }

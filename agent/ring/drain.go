@@ -1,6 +1,10 @@
 package ring
 
-import falcon "github.com/failslow/falcon"
+import (
+	"runtime/debug"
+
+	falcon "github.com/failslow/falcon"
+)
 
 // Record is one NCCL call of one rank. Times are CLOCK_MONOTONIC ns of the node.
 type Record struct {
@@ -27,16 +31,15 @@ func (p *Process) Drain(buf []Record) (n int, lost uint64) {
 	if p.err != nil {
 		return 0, 0
 	}
-	defer arm()()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(nil)
 	_ = p.readClock()
+	var active [ringsMax]int
 	var heads [ringsMax]uint64
-	for i := range heads {
-		heads[i] = p.mem.u64(p.ring(i) + rngHead)
-	}
+	rings := p.active(&active, &heads)
 	for n < len(buf) {
 		next := -1
-		for i := range heads {
+		for _, i := range rings {
 			lost += p.fillPeek(i, heads[i])
 			if p.peeked[i] && (next < 0 || p.peek[i].EnterNs < p.peek[next].EnterNs) {
 				next = i
@@ -50,6 +53,19 @@ func (p *Process) Drain(buf []Record) (n int, lost uint64) {
 		n++
 	}
 	return n, lost
+}
+
+// active lists the rings that have something to read, with their heads.
+func (p *Process) active(list *[ringsMax]int, heads *[ringsMax]uint64) []int {
+	n := 0
+	for i := range heads {
+		heads[i] = p.mem.u64(p.ring(i) + rngHead)
+		if p.peeked[i] || p.cursor[i] < heads[i] {
+			list[n] = i
+			n++
+		}
+	}
+	return list[:n]
 }
 
 // fillPeek makes ring i's next record available, and returns how many were

@@ -82,6 +82,7 @@ func sizeError(path string, info os.FileInfo) error {
 // parse checks the header of an image and sets the cursors.
 func parse(path string, mem image) (p *Process, err error) {
 	p = &Process{path: path, mem: mem}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(&err)
 	if err = p.check(); err != nil {
 		return nil, err
@@ -158,7 +159,8 @@ func pageUp(n uint64) uint64 { return (n + pageBytes - 1) / pageBytes * pageByte
 func (p *Process) ring(i int) uint64 { return p.rings + uint64(i)*p.stride }
 
 // guard turns a fault on the mapping (the file was truncated) into an error.
-// Every exported method that touches the image defers it.
+// Every exported method that touches the image defers it, under
+// debug.SetPanicOnFault, which makes such faults of this goroutine recoverable.
 func (p *Process) guard(err *error) {
 	r := recover()
 	if r == nil {
@@ -171,12 +173,6 @@ func (p *Process) guard(err *error) {
 	if err != nil {
 		*err = p.err
 	}
-}
-
-// arm makes this goroutine's faults recoverable; use as defer arm()().
-func arm() func() {
-	old := debug.SetPanicOnFault(true)
-	return func() { debug.SetPanicOnFault(old) }
 }
 
 // Header is what the process said about itself at its start.

@@ -1,5 +1,7 @@
 package ring
 
+import "runtime/debug"
+
 // CommState is what became of a communicator.
 type CommState uint32
 
@@ -31,7 +33,7 @@ func (p *Process) Comms(out []Comm) []Comm {
 	if p.err != nil {
 		return out
 	}
-	defer arm()()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(nil)
 	for slot := range uint32(commsMax) {
 		if c, ok := p.comm(slot); ok {

@@ -1,6 +1,10 @@
 package ring
 
-import falcon "github.com/failslow/falcon"
+import (
+	"runtime/debug"
+
+	falcon "github.com/failslow/falcon"
+)
 
 // Timing is one call timed on the device in a profile window.
 type Timing struct {
@@ -25,7 +29,7 @@ func (p *Process) Timings(window uint32, out []Timing) []Timing {
 	if p.err != nil {
 		return out
 	}
-	defer arm()()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(nil)
 	head := p.mem.u64(p.control + ctlTimingHead)
 	first := uint64(0)

@@ -1,0 +1,348 @@
+package ring
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"unsafe"
+
+	falcon "github.com/failslow/falcon"
+)
+
+// blank is a well-formed file in memory, aligned as a mapping is.
+func blank() image {
+	const bytes = 8192 + 28672 + 49152 + timingSlots*timingBytes + ringsMax*(pageBytes+ringSlots*recordBytes)
+	words := make([]uint64, bytes/8)
+	m := image(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), bytes))
+	p := Process{}
+	p.control = pageUp(headerBytes)
+	p.comms = p.control + pageUp(controlBytes)
+	p.timings = p.comms + pageUp(commsMax*commBytes)
+	p.rings = p.timings + pageUp(timingSlots*timingBytes)
+	m = m[:p.rings+ringsMax*(pageBytes+ringSlots*recordBytes)]
+	for off, v := range map[uint64]uint32{
+		hdrVersion: shmVersion, hdrHeaderBytes: headerBytes, hdrPID: 77, hdrRings: ringsMax, hdrRingSlots: ringSlots,
+		hdrComms: commsMax, hdrTimingSlots: timingSlots, hdrOrderSlots: orderSlots, hdrRank: 2, hdrWorld: 8, hdrClock: clockTSC,
+	} {
+		m.put32(off, v)
+	}
+	for off, v := range map[uint64]uint64{
+		hdrMagic: shmMagic, hdrFileBytes: uint64(len(m)), hdrControlOffset: p.control, hdrCommsOffset: p.comms,
+		hdrTimingsOffset: p.timings, hdrRingsOffset: p.rings, hdrRingStride: pageBytes + ringSlots*recordBytes,
+		hdrStartUnix: 5e18, hdrStartMono: 1_000_000, hdrStartTicks: 1_000_000, hdrCalibTicks: 3_000_000, hdrCalibMono: 2_000_000,
+	} {
+		m.put64(off, v)
+	}
+	return m
+}
+
+func open(t testing.TB, m image) *Process {
+	t.Helper()
+	p, err := parse("image", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// write appends a record to ring i as the hook does, entered at the tick given.
+func write(p *Process, i int, tick uint64) {
+	head := p.mem.u64(p.ring(i)+rngHead) + 1
+	at := p.ring(i) + pageBytes + (head-1)%ringSlots*recordBytes
+	w := p.mem[at : at+recordBytes]
+	w.put64(recSeq, 0)
+	w.put64(recEnter, tick)
+	w.put64(recExit, tick+10)
+	w.put64(recCount, head*3)
+	w.put64(recOrdinal, head-1)
+	w.put32(recComm, 4)
+	w.put32(recOp, uint32(falcon.OpSend)|7<<8|2<<16|FlagGrouped<<24)
+	w.put64(recSeq, head)
+	p.mem.put64(p.ring(i)+rngHead, head)
+}
+
+func TestDrainConvertsEveryField(t *testing.T) {
+	p := open(t, blank())
+	write(p, 0, 5_000_000)
+	var buf [4]Record
+	n, lost := p.Drain(buf[:])
+	want := Record{
+		EnterNs: 3_000_000, ExitNs: 3_000_005, Count: 3, Seq: 1, Comm: 4, Op: falcon.OpSend, Dtype: 7, Depth: 2, Flags: FlagGrouped,
+	} // two ticks are one nanosecond
+	if n != 1 || lost != 0 || buf[0] != want {
+		t.Errorf("Drain = %d, %d, %+v, want %+v", n, lost, buf[0], want)
+	}
+	if got := p.UnixNs(buf[0].EnterNs); got != 5e18+2_000_000 {
+		t.Errorf("UnixNs = %d", got)
+	}
+}
+
+// TestDrainMerges compares with a sort over everything that was written.
+func TestDrainMerges(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		p := open(t, blank())
+		var want []int64
+		tick := uint64(10_000_000)
+		for range rng.IntN(3000) {
+			tick += 2 + rng.Uint64N(100)*2
+			write(p, rng.IntN(ringsMax), tick)
+			want = append(want, p.clock.mono(tick))
+		}
+		var got []int64
+		buf := make([]Record, 1+rng.IntN(500))
+		for n, lost := p.Drain(buf); n > 0; n, lost = p.Drain(buf) {
+			if lost != 0 {
+				t.Fatalf("lost %d of rings that never wrapped", lost)
+			}
+			for _, r := range buf[:n] {
+				got = append(got, r.EnterNs)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%d records came out in another order than %d went in", len(got), len(want))
+		}
+	}
+}
+
+func TestDrainCountsLosses(t *testing.T) {
+	p := open(t, blank())
+	for i := range uint64(3*ringSlots + 100) {
+		write(p, 1, 10_000_000+i*2)
+	}
+	buf := make([]Record, 4*ringSlots)
+	n, lost := p.Drain(buf)
+	if n != ringSlots || lost != 2*ringSlots+100 || buf[0].Seq != 2*ringSlots+101 {
+		t.Errorf("Drain = %d, lost %d, first %d", n, lost, buf[0].Seq)
+	}
+	// A slot that is being rewritten while we come is lost, not misread.
+	write(p, 1, 20_000_000)
+	p.mem.put64(p.ring(1)+pageBytes+(3*ringSlots+100)%ringSlots*recordBytes, 0)
+	if n, lost = p.Drain(buf); n != 0 || lost != 1 {
+		t.Errorf("half-written record: %d, lost %d", n, lost)
+	}
+	// A head that goes backwards or to infinity neither panics nor loops.
+	p.mem.put64(p.ring(1), 5)
+	if n, _ = p.Drain(buf); n != 0 {
+		t.Errorf("head moved back: %d records", n)
+	}
+	p.mem.put64(p.ring(1), ^uint64(0))
+	if n, lost = p.Drain(buf); n > ringSlots || lost == 0 {
+		t.Errorf("head at infinity: %d records, lost %d", n, lost)
+	}
+}
+
+// TestOpenSkipsWhatIsGone: losses before the agent came are not its losses.
+func TestOpenSkipsWhatIsGone(t *testing.T) {
+	m := blank()
+	p := open(t, m)
+	for i := range uint64(ringSlots + 7) {
+		write(p, 0, 10_000_000+i)
+	}
+	buf := make([]Record, 2*ringSlots)
+	if n, lost := open(t, m).Drain(buf); n != ringSlots || lost != 0 {
+		t.Errorf("Drain = %d, lost %d", n, lost)
+	}
+}
+
+func TestDrainDoesNotAllocate(t *testing.T) {
+	p := open(t, blank())
+	buf := make([]Record, 1024)
+	tick := uint64(10_000_000)
+	allocs := testing.AllocsPerRun(20, func() {
+		for range 1000 {
+			tick += 3
+			write(p, int(tick)%4, tick)
+		}
+		if n, _ := p.Drain(buf); n != 1000 {
+			t.Fatalf("drained %d", n)
+		}
+	})
+	if allocs != 0 {
+		t.Errorf("a drain of 1000 records allocates %v times", allocs)
+	}
+}
+
+func BenchmarkDrain(b *testing.B) {
+	p := open(b, blank())
+	buf := make([]Record, 4096)
+	for i := range uint64(4 * 1024) {
+		write(p, int(i)%4, 10_000_000+i)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		p.cursor, p.peeked = [ringsMax]uint64{}, [ringsMax]bool{}
+		if n, _ := p.Drain(buf); n != 4096 {
+			b.Fatal(n)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/4096, "ns/record")
+}
+
+func TestCommsAreCheckedAndCleaned(t *testing.T) {
+	m := blank()
+	p := open(t, m)
+	at := p.comms + 3*commBytes
+	m.put64(at+comSeq, 4)
+	m.put64(at+comID, 99)
+	m.put32(at+comState, uint32(CommLive))
+	m.put32(at+comSize, 8)
+	copy(m[at+comName:], "dp\x1b[2J\xff\n")
+	busy := p.comms + 9*commBytes
+	m.put64(busy+comSeq, 5) // its writer died
+	m.put32(busy+comState, uint32(CommLive))
+	m.put32(p.comms+10*commBytes+comState, 77)
+	got := p.Comms(nil)
+	if len(got) != 1 || got[0].Slot != 3 || got[0].ID != 99 || got[0].Size != 8 || got[0].Name != "dp?[2J??" {
+		t.Errorf("Comms = %+v", got)
+	}
+}
+
+func TestMarks(t *testing.T) {
+	m := blank()
+	p := open(t, m)
+	for k := range uint64(100) {
+		at := p.control + ctlMarks + k%marksMax*markBytes
+		m.put64(at+markIteration, k+10)
+		m.put64(at+markStart, 1000*k)
+		m.put64(at+markSeq, k+1)
+		m.put64(p.control+ctlIterationsDone, k+1)
+	}
+	got, next, lost := p.Marks(0, nil)
+	if len(got) != 64 || next != 100 || lost != 36 || got[0] != (Mark{Iteration: 46, StartNs: 36000}) {
+		t.Errorf("Marks = %d of them, next %d, lost %d, first %+v", len(got), next, lost, got[0])
+	}
+	if got, next, lost = p.Marks(100, got); len(got) != 0 || next != 100 || lost != 0 {
+		t.Errorf("nothing new: %v %d %d", got, next, lost)
+	}
+	m.put64(p.control+ctlIterationsDone, ^uint64(0))
+	if got, next, _ = p.Marks(100, got); len(got) != 0 || next != ^uint64(0) {
+		t.Errorf("absurd count: %v %d", got, next)
+	}
+}
+
+func TestTimingsOfOneWindow(t *testing.T) {
+	m := blank()
+	p := open(t, m)
+	for seq := uint64(1); seq <= timingSlots+10; seq++ {
+		at := p.timings + (seq-1)%timingSlots*timingBytes
+		m.put64(at+timSeq, seq)
+		m.put64(at+timOrdinal, seq)
+		m.put64(at+timDuration, 7)
+		m.put32(at+timWindow, uint32(seq%2))
+		m.put32(at+timOp, uint32(falcon.OpRecv)|FlagTimed<<16)
+	}
+	m.put64(p.control+ctlTimingHead, timingSlots+10)
+	got := p.Timings(1, nil)
+	if len(got) != timingSlots/2 || got[0].Ordinal != 11 || got[0].Op != falcon.OpRecv || got[0].Flags != FlagTimed || got[0].DurationNs != 7 {
+		t.Errorf("Timings = %d, first %+v", len(got), got[0])
+	}
+}
+
+func TestOpenRefusesWithOneSentence(t *testing.T) {
+	good := blank()
+	for _, c := range []struct {
+		name  string
+		spoil func(image) image
+	}{
+		{"empty", func(image) image { return nil }},
+		{"short", func(m image) image { return m[:100] }},
+		{"magic", func(m image) image { m[1]++; return m }},
+		{"version", func(m image) image { m.put32(hdrVersion, 2); return m }},
+		{"rings", func(m image) image { m.put32(hdrRings, 1<<30); return m }},
+		{"offset", func(m image) image { m.put64(hdrRingsOffset, 1<<60); return m }},
+		{"stride", func(m image) image { m.put64(hdrRingStride, 0); return m }},
+		{"truncated", func(m image) image { return m[:len(m)-8] }},
+		{"clock", func(m image) image { m.put64(hdrCalibTicks, 0); return m }},
+		{"unready", func(m image) image { m.put64(hdrMagic, 0); return m }},
+	} {
+		path := filepath.Join(t.TempDir(), "falcon.j.1")
+		if err := os.WriteFile(path, c.spoil(slices.Clone(good)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Open(path)
+		if err == nil {
+			t.Errorf("%s: opened %v", c.name, p.Header())
+			continue
+		}
+		t.Log(err)
+	}
+}
+
+func FuzzImage(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 255, 40, 1, 9, 9, 0, 32, 16, 1})
+	f.Add(binary.LittleEndian.AppendUint64(nil, ^uint64(0)))
+	base := blank()
+	f.Fuzz(func(t *testing.T, edits []byte) {
+		m := slices.Clone(base)
+		spoil(m, edits)
+		p, err := parse("fuzz", m)
+		if err != nil {
+			return
+		}
+		exercise(p)
+	})
+}
+
+// spoil writes the fuzzer's bytes, three of address and eight of value at a
+// time, into the header, the control block, the tables and the ring heads.
+func spoil(m image, edits []byte) {
+	for len(edits) >= 11 {
+		where := uint64(edits[0]) | uint64(edits[1])<<8 | uint64(edits[2])<<16
+		copy(m[where%uint64(len(m)-8)&^7:], edits[3:11])
+		edits = edits[11:]
+	}
+}
+
+func exercise(p *Process) {
+	buf := make([]Record, 256)
+	for range 3 {
+		p.Drain(buf)
+	}
+	p.Comms(nil)
+	p.Control()
+	p.Marks(0, nil)
+	p.Timings(1, nil)
+	p.StartProfile(1, MonoNs(), CommMask{})
+	p.StopProfile()
+	p.SetPeriod(1, 2)
+	p.Beat()
+	_ = p.PutOrder(falcon.Order{ID: 3, Kind: falcon.OrderMicroBatches, MicroBatches: []int32{1, 2}})
+}
+
+// TestHostileImages runs the fuzz target's body on many random spoilings, so
+// that every test run covers it.
+func TestHostileImages(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	base := blank()
+	interesting := []uint64{0, 1, ^uint64(0), 1 << 63, 1 << 31, ringSlots, 7}
+	for range 300 {
+		m := slices.Clone(base)
+		for range 20 {
+			at := rng.Uint64N(uint64(len(m) / 8))
+			if rng.IntN(2) == 0 {
+				at = rng.Uint64N((8192 + 28672 + 49152) / 8)
+			}
+			if at < 32 { // the header's fixed numbers: refused at once, which is tested above
+				at += 32
+			}
+			m.put64(at*8, interesting[rng.IntN(len(interesting))])
+		}
+		for i := range ringsMax {
+			if rng.IntN(3) == 0 {
+				m.put64(base2ring(i), rng.Uint64())
+			}
+		}
+		if p, err := parse("hostile", m); err == nil {
+			exercise(p)
+		}
+	}
+}
+
+func base2ring(i int) uint64 {
+	p := Process{rings: pageUp(headerBytes) + pageUp(controlBytes) + pageUp(commsMax*commBytes) + pageUp(timingSlots*timingBytes), stride: pageBytes + ringSlots*recordBytes}
+	return p.ring(i)
+}

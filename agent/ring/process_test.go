@@ -1,0 +1,311 @@
+package ring
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	falcon "github.com/failslow/falcon"
+)
+
+// peer is a process under the real hook, driven over its standard input.
+type peer struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	answer *bufio.Reader
+	dir    string
+}
+
+// startPeer builds the hook, its fake NCCL and CUDA, and a program on strings.
+func startPeer(t *testing.T, env ...string) *peer {
+	t.Helper()
+	for _, tool := range []string{"gcc", "make"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed: the reader was not run against the real hook", tool)
+		}
+	}
+	bin, dir := buildPeer(t), t.TempDir()
+	cmd := exec.Command(filepath.Join(bin, "hook", "peer"))
+	cmd.Env = append([]string{
+		"LD_LIBRARY_PATH=" + filepath.Join(bin, "hook"), "LD_PRELOAD=" + filepath.Join(bin, "lib", "libfalcon_hook.so"),
+		"FALCON_SHM_DIR=" + dir, "FALCON_JOB=my job", "FALCON_DEVICE=n1.g0", "RANK=3", "WORLD_SIZE=8", "LOCAL_RANK=1",
+	}, env...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{t: t, cmd: cmd, in: in, answer: bufio.NewReader(out), dir: dir}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	return p
+}
+
+var built string
+
+func buildPeer(t *testing.T) string {
+	t.Helper()
+	if built != "" {
+		return built
+	}
+	make := exec.Command("make", "-s", "-C", "../../native/hook", "BIN="+buildDir, "peer")
+	if out, err := make.CombinedOutput(); err != nil {
+		t.Fatalf("build the hook: %v\n%s", err, out)
+	}
+	built = buildDir
+	return built
+}
+
+var buildDir string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "falcon-ring")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	buildDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+func (p *peer) do(verb string, arg int64) int64 {
+	p.t.Helper()
+	if _, err := fmt.Fprintf(p.in, "%s %d\n", verb, arg); err != nil {
+		p.t.Fatal(err)
+	}
+	line, err := p.answer.ReadString('\n')
+	if err != nil {
+		p.t.Fatalf("%s %d: %v", verb, arg, err)
+	}
+	v, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return v
+}
+
+func (p *peer) open() *Process {
+	p.t.Helper()
+	live, stale, err := Discover(p.dir, "my_job")
+	if err != nil || len(live) != 1 || len(stale) != 0 || live[0].PID != p.cmd.Process.Pid {
+		p.t.Fatalf("Discover = %v, %v, %v", live, stale, err)
+	}
+	r, err := Open(live[0].Path)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+func TestAgainstTheHook(t *testing.T) {
+	for _, clock := range []string{"FALCON_CLOCK=", "FALCON_CLOCK=mono"} {
+		t.Run(clock, func(t *testing.T) {
+			before := time.Now().UnixNano()
+			p := startPeer(t, clock)
+			p.do("init", 5)
+			r := p.open()
+			h := r.Header()
+			if h.Rank != 3 || h.World != 8 || h.LocalRank != 1 || h.Job != "my_job" || h.Device != "n1.g0" || h.PID != p.cmd.Process.Pid {
+				t.Errorf("header %+v", h)
+			}
+			if h.StartUnixNs < before-1e9 || h.StartUnixNs > time.Now().UnixNano() {
+				t.Errorf("start %d, now %d", h.StartUnixNs, before)
+			}
+			checkCalls(t, p, r)
+			checkMarks(t, p, r)
+			checkOrders(t, p, r)
+		})
+	}
+}
+
+func checkCalls(t *testing.T, p *peer, r *Process) {
+	t.Helper()
+	from := MonoNs()
+	p.do("calls", 100)
+	to := MonoNs()
+	buf := make([]Record, 200)
+	n, lost := r.Drain(buf)
+	if n != 100 || lost != 0 {
+		t.Fatalf("Drain = %d, %d", n, lost)
+	}
+	for i, c := range buf[:n] {
+		if c.Ordinal != uint64(i) || c.Op != falcon.OpAllReduce || c.Count != 256 || c.Stream != 16 || c.Comm != 0 {
+			t.Fatalf("record %d: %+v", i, c)
+		}
+		// The conversion from ticks is good to well under 0.1 ms.
+		if c.EnterNs < from-100_000 || c.ExitNs > to+100_000 || c.ExitNs < c.EnterNs {
+			t.Fatalf("record %d: entered %d, left %d, not within %d..%d", i, c.EnterNs, c.ExitNs, from, to)
+		}
+	}
+	comms := r.Comms(nil)
+	if len(comms) != 1 || comms[0].Size != 4 || comms[0].Rank != 1 || comms[0].Calls != 100 || comms[0].State != CommLive || comms[0].ID == 0 {
+		t.Errorf("Comms = %+v", comms)
+	}
+}
+
+func checkMarks(t *testing.T, p *peer, r *Process) {
+	t.Helper()
+	if c := r.Control(); c.Iteration != -1 || c.Coverage != CoverInit|CoverColl {
+		t.Errorf("Control = %+v", c)
+	}
+	for i := range int64(3) {
+		p.do("iteration", i)
+	}
+	p.do("calls", 1)
+	marks, next, lost := r.Marks(0, nil)
+	if len(marks) != 3 || next != 3 || lost != 0 || marks[2].Iteration != 2 || marks[2].StartNs < marks[1].StartNs {
+		t.Errorf("Marks = %+v, %d, %d", marks, next, lost)
+	}
+	var buf [2]Record
+	if n, _ := r.Drain(buf[:]); n != 1 || buf[0].Step != 2 {
+		t.Errorf("step of the call: %+v", buf[0])
+	}
+}
+
+func checkOrders(t *testing.T, p *peer, r *Process) {
+	t.Helper()
+	order := falcon.Order{ID: 1, Epoch: 4, Kind: falcon.OrderMicroBatches, MicroBatches: []int32{9, 9, 5, 7}}
+	if err := r.PutOrder(order); err != nil {
+		t.Fatal(err)
+	}
+	if id, last := p.do("poll", 3), p.do("fetch", 1); id != 1 || last != 7 {
+		t.Errorf("the rank polled %d and fetched %d", id, last)
+	}
+	p.do("ack", 12)
+	if c := r.Control(); c.CommittedOrder != 1 || c.CommittedIteration != 12 || c.CommittedStatus != 0 {
+		t.Errorf("acknowledged %+v", c)
+	}
+	for _, bad := range []falcon.Order{order, {ID: 2, Kind: "dance"}, {ID: 2, Kind: falcon.OrderMicroBatches, MicroBatches: make([]int32, 1025)}} {
+		if err := r.PutOrder(bad); !errors.Is(err, ErrOrder) {
+			t.Errorf("order %d %q was taken: %v", bad.ID, bad.Kind, err)
+		}
+	}
+}
+
+// TestProfileAgainstTheHook opens a window on the real hook with events of a
+// fake CUDA runtime, where each call takes 3 ms.
+func TestProfileAgainstTheHook(t *testing.T) {
+	p := startPeer(t)
+	p.do("init", 5)
+	p.do("calls", 1)
+	r := p.open()
+	var mask CommMask
+	mask.Add(0)
+	r.StartProfile(9, MonoNs()+int64(time.Minute), mask)
+	buf := make([]Record, 100)
+	timed := 0
+	for timed < 5 {
+		p.do("calls", 1)
+		n, _ := r.Drain(buf)
+		for _, c := range buf[:n] {
+			if c.Flags&FlagTimed != 0 {
+				timed++
+			}
+		}
+	}
+	r.StopProfile()
+	for r.Control().ProfileDone != 9 {
+		time.Sleep(time.Millisecond)
+	}
+	got := r.Timings(9, nil)
+	if len(got) != timed || r.Control().TimingsLost != 0 {
+		t.Fatalf("%d timings of %d timed calls, %d lost", len(got), timed, r.Control().TimingsLost)
+	}
+	for _, x := range got {
+		if x.Bytes != 1024 || x.DurationNs < 2_900_000 || x.DurationNs > 3_100_000 || x.Op != falcon.OpAllReduce {
+			t.Errorf("timing %+v", x)
+		}
+	}
+}
+
+func TestStaleAndGoneFiles(t *testing.T) {
+	p := startPeer(t)
+	p.do("init", 1)
+	r := p.open()
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.cmd.Wait()
+	live, stale, err := Discover(p.dir, "")
+	if err != nil || len(live) != 0 || len(stale) != 1 {
+		t.Fatalf("after a crash: live %v, stale %v, %v", live, stale, err)
+	}
+	if err := errors.Join(stale[0].Remove(), stale[0].Remove()); err != nil {
+		t.Error(err)
+	}
+	if n, _ := r.Drain(make([]Record, 8)); n != 0 || r.Err() != nil {
+		t.Errorf("the mapping of a removed file: %d records, %v", n, r.Err())
+	}
+}
+
+func TestNormalExitRemovesTheFile(t *testing.T) {
+	p := startPeer(t)
+	p.do("init", 1)
+	p.open()
+	_, _ = io.WriteString(p.in, "quit 0\n")
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if live, stale, _ := Discover(p.dir, ""); len(live)+len(stale) != 0 {
+		t.Errorf("left behind: %v %v", live, stale)
+	}
+}
+
+// A pid that a younger process has taken makes the old file stale.
+func TestRecycledPID(t *testing.T) {
+	dir, m := t.TempDir(), blank()
+	m.put64(hdrStartUnix, 1e18) // 2001
+	path := filepath.Join(dir, fmt.Sprintf("falcon.a.b.%d", os.Getpid()))
+	if err := os.WriteFile(path, m, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	live, stale, err := Discover(dir, "a.b")
+	if err != nil || len(live) != 0 || len(stale) != 1 || stale[0].Job != "a.b" {
+		t.Errorf("live %v, stale %v, %v", live, stale, err)
+	}
+}
+
+// TestShrinkingFile: a file that is cut under the mapping is an error, not a
+// crash of the agent.
+func TestShrinkingFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "falcon.j.1")
+	if err := os.WriteFile(path, blank(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	if err := os.Truncate(path, 4096); err != nil {
+		t.Fatal(err)
+	}
+	if n, _ := p.Drain(make([]Record, 8)); n != 0 || !errors.Is(p.Err(), ErrCorrupt) {
+		t.Errorf("drained %d, err %v", n, p.Err())
+	}
+	exercise(p)
+	if err := p.PutOrder(falcon.Order{ID: 1, Kind: falcon.OrderStop}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("PutOrder: %v", err)
+	}
+}

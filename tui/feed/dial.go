@@ -30,7 +30,7 @@ func Dial(addr string) (*grpc.ClientConn, error) {
 	switch {
 	case path == "":
 		return nil, fmt.Errorf("%w: it is empty; give the path of the engine's socket", ErrAddress)
-	case !strings.Contains(path, "/"):
+	case !strings.Contains(path, "/") && strings.Contains(path, ":"):
 		return nil, fmt.Errorf("%w: %q is no socket path; give unix:PATH, such as unix:./falcon.sock", ErrAddress, addr)
 	case len(path) > maxSocketPath:
 		return nil, fmt.Errorf("%w: the socket path is %d bytes long, more than the %d that the system allows", ErrAddress, len(path), maxSocketPath)

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	"google.golang.org/grpc"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/plain"
+)
+
+// consoleOptions say how a console is shown.
+type consoleOptions struct {
+	Plain    bool      // lines instead of a screen; also without a terminal
+	Theme    string    // "" = by the terminal's background
+	ASCII    bool      // draw with ASCII only
+	QuitNote string    // what else ends with the console; asks before leaving
+	Out      io.Writer // where plain lines go; nil = standard output
+}
+
+// ownEngineNote is shown before leaving a console that carries the engine.
+const ownEngineNote = "The engine runs inside this console and stops with it. Training goes on untouched, but nothing is watched until an engine starts again."
+
+func consoleCommand() *cobra.Command {
+	var opts consoleOptions
+	var target engineTarget
+	var config string
+	c := &cobra.Command{
+		Use:   "console",
+		Short: "Watch a job, and decide on what Falcon proposes",
+		Long: "Console runs the engine and its screen in one process; with --connect it is only the screen of an engine that runs elsewhere.\n" +
+			"Without a terminal, or with TERM=dumb, it prints lines and ends when the job has finished.",
+		Example: "  falcon console --config falcon.yaml\n  falcon console --connect unix:/run/falcon/falcon.sock",
+		Args:    takesNothing,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			if target.connect != "" {
+				if config != "" {
+					return fmt.Errorf("%w: --config starts an engine and --connect uses another: give one of them", errUsage)
+				}
+				return connectConsole(ctx, &target, opts)
+			}
+			return consoleWithEngine(ctx, config, opts)
+		},
+	}
+	target.flags(c)
+	c.PersistentFlags().Lookup("connect").Usage = "only the screen: the engine's socket, or HOST:PORT with the three certificate flags"
+	c.Flags().StringVar(&config, "config", "", "the engine's configuration file (YAML); default: everything in the state directory "+defaultStateDir())
+	consoleFlags(c, &opts)
+	return c
+}
+
+// connectConsole shows an engine that runs elsewhere.
+func connectConsole(ctx context.Context, target *engineTarget, opts consoleOptions) error {
+	if err := checkTheme(opts.Theme); err != nil {
+		return err
+	}
+	cc, err := target.dial()
+	if err != nil {
+		return err
+	}
+	if isSocket(target.connect) { // dial only checked that it is there
+		_ = cc.Close()
+		return runConsole(ctx, target.connect, opts)
+	}
+	defer cc.Close() //nolint:errcheck // nothing is in flight
+	return showConsole(ctx, cc, opts)
+}
+
+// consoleWithEngine carries the engine in the same process; its log goes to a
+// file, as the screen is the console's.
+func consoleWithEngine(ctx context.Context, config string, opts consoleOptions) error {
+	if err := checkTheme(opts.Theme); err != nil {
+		return err
+	}
+	cfg, err := loadEngineConfig(config)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return fmt.Errorf("state_dir: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(cfg.StateDir, "console.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close() //nolint:errcheck // every line was written unbuffered
+	h, err := startEngine(ctx, cfg, logTo(log))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, h.stop)
+	defer stop()
+	go func() { // ends with the engine, which Close below waits for
+		<-h.Ended()
+		cancel()
+	}()
+	opts.QuitNote = ownEngineNote
+	err = runConsole(ctx, h.Socket, opts)
+	return errors.Join(err, h.Close())
+}
+
+// consoleFlags are shared with other commands that open the console.
+func consoleFlags(c *cobra.Command, opts *consoleOptions) {
+	f := c.Flags()
+	f.BoolVar(&opts.Plain, "plain", false, "lines instead of a screen; used by itself without a terminal")
+	f.StringVar(&opts.Theme, "theme", "", "one of "+strings.Join(themes.Names(), ", ")+" (default: by the terminal's background)")
+	f.BoolVar(&opts.ASCII, "ascii", false, "draw with ASCII characters only")
+}
+
+func checkTheme(name string) error {
+	if name != "" && !slices.Contains(themes.Names(), name) {
+		return fmt.Errorf("%w: there is no theme %q; choose one of %s", errUsage, name, strings.Join(themes.Names(), ", "))
+	}
+	return nil
+}
+
+// runConsole shows the engine behind a socket until the operator leaves, ctx
+// ends, or, as plain lines, the job has finished. The terminal is restored
+// however it ends.
+func runConsole(ctx context.Context, socket string, opts consoleOptions) error {
+	cc, err := feed.Dial(socket)
+	if errors.Is(err, feed.ErrAddress) {
+		return fmt.Errorf("%w: --connect: %w", errUsage, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer cc.Close() //nolint:errcheck // nothing is in flight
+	return showConsole(ctx, cc, opts)
+}
+
+func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) error {
+	client := falconv1.NewConsoleClient(cc)
+	if opts.Plain || !hasScreen() {
+		out := opts.Out
+		if out == nil {
+			out = os.Stdout
+		}
+		return plain.Run(ctx, client, out, plain.Options{})
+	}
+	f := feed.New(client, nil)
+	defer f.Close()
+	return tui.Run(ctx, f, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
+		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote,
+	})
+}
+
+// hasScreen says whether there is a terminal that can be drawn on.
+func hasScreen() bool {
+	return term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
+}

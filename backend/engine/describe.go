@@ -17,8 +17,12 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps
 // again when something in it has changed. Other processes than before are
 // another job epoch: iterations count anew and older orders are void.
 func (e *Engine) describe(now time.Time) {
-	e.job.alive = e.job.live()
+	e.job.dirty = false
 	if !e.job.complete() {
+		return
+	}
+	processes := e.job.processes()
+	if e.stillChanging(processes, now) {
 		return
 	}
 	layout, why := e.job.layout()
@@ -29,7 +33,7 @@ func (e *Engine) describe(now time.Time) {
 		}
 	}
 	rec := jobRecord{
-		Epoch: e.mem.job.Epoch, Processes: e.job.processes(), Layout: layout,
+		Epoch: e.mem.job.Epoch, Processes: processes, Layout: layout,
 		Placement: e.job.placement(), MicroBatches: e.job.microBatches(layout),
 	}
 	switch {
@@ -41,6 +45,35 @@ func (e *Engine) describe(now time.Time) {
 		rec.MicroBatches = e.mem.job.MicroBatches // ranks change at different moments; the commit says
 	}
 	e.commitJob(now, rec)
+}
+
+// processesSettle is how long a job may take to replace its processes one by
+// one before the mixture counts as a job epoch of its own.
+const processesSettle = 2 * time.Second
+
+// stillChanging waits while some ranks have new processes and others don't: a
+// restarted job shows up rank by rank. The tick looks again.
+func (e *Engine) stillChanging(now []string, at time.Time) bool {
+	was, same, changed := e.mem.job.Processes, 0, 0
+	for r := range min(len(was), len(now)) {
+		if was[r] == now[r] {
+			same++
+		} else {
+			changed++
+		}
+	}
+	if same == 0 || changed == 0 {
+		e.changing = time.Time{}
+		return false
+	}
+	if changed != e.changed || e.changing.IsZero() {
+		e.changing, e.changed = at, changed
+	}
+	if at.Sub(e.changing) < processesSettle {
+		return true
+	}
+	e.changing = time.Time{}
+	return false
 }
 
 // orderOut says that an order is on its way.

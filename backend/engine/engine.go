@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -111,6 +110,8 @@ type Engine struct {
 	version  uint64
 	built    time.Time
 	jitters  []mark
+	changing time.Time // since when some ranks, not all, have new processes; zero when none
+	changed  int       // how many
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -191,17 +192,30 @@ func (e *Engine) restoreMachines(now time.Time) {
 	}
 	for _, v := range e.mem.incidents {
 		e.plan.Step(now, mitigate.Incident{Incident: v})
-	}
-	for _, a := range e.mem.actions {
-		if inForce(a.State) {
-			e.det.Step(now, detect.Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.AppliedIteration, MicroBatches: a.MicroBatches})
+		if speeds := e.mem.speeds[v.ID]; v.Open() && len(speeds) > 0 {
+			e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds})
 		}
 	}
 	e.plan.Step(now, mitigate.SetPolicy{Policy: e.mem.policy.Policy})
+	for _, a := range e.mem.actions {
+		e.retellAction(now, a)
+	}
 }
 
-func inForce(s falcon.ActionState) bool {
-	return s == falcon.ActionApplied || s == falcon.ActionKept || s == falcon.ActionReverting
+// retellAction tells the detector what the planner's actions did to the job:
+// the word may have been lost between the journal and the detector.
+func (e *Engine) retellAction(now time.Time, a falcon.Action) {
+	if v, known := e.mem.incident(a.Incident); !known || v.State == falcon.IncidentClosed {
+		return
+	}
+	acted := detect.Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.AppliedIteration, MicroBatches: a.MicroBatches}
+	switch a.State {
+	case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
+		e.det.Step(now, acted)
+	case falcon.ActionReverted:
+		acted.Iteration, acted.Reverted, acted.MicroBatches = a.RevertedIteration, true, e.mem.job.MicroBatches
+		e.det.Step(now, acted)
+	}
 }
 
 // Run is the loop; it ends with ctx (nil) or when something can't be made
@@ -222,6 +236,9 @@ func (e *Engine) Run(ctx context.Context) error {
 			e.drain()
 		case <-ticker.C:
 			e.tick(e.cfg.Now())
+		}
+		if e.job.dirty {
+			e.describe(e.cfg.Now())
 		}
 		if err := e.settle(e.cfg.Now()); err != nil {
 			return err
@@ -244,6 +261,9 @@ func (e *Engine) drain() {
 
 func (e *Engine) tick(now time.Time) {
 	e.release(now)
+	if !e.changing.IsZero() {
+		e.describe(now)
+	}
 	e.det.Tick(now)
 	e.plan.Tick(now)
 	e.judgeOrders(now)
@@ -279,19 +299,18 @@ func (e *Engine) ID() string { return e.id }
 // Done is closed when Run has ended.
 func (e *Engine) Done() <-chan struct{} { return e.done }
 
-// reserve promises a block of command ids before one of them is used.
+// reserve promises a block of command ids. The promise is in the same batch as
+// the first command that needs it, and so durable before that one is sent.
 func (e *Engine) reserve(now time.Time) {
-	e.extra = append(e.extra, record(now, kindReserve, reserveRecord{Below: e.nextCmd + reserveBlock}))
+	e.mem.reserved = e.nextCmd + reserveBlock
+	e.extra = append(e.extra, record(now, kindReserve, reserveRecord{Below: e.mem.reserved}))
 }
 
-// commandID gives out the next id; the promise is renewed well ahead of need.
+// commandID gives out the next id.
 func (e *Engine) commandID(now time.Time) uint64 {
 	id := e.nextCmd
 	e.nextCmd++
-	if id >= e.mem.reserved {
-		panic(fmt.Sprintf("engine: command %d was not reserved", id))
-	}
-	if e.nextCmd+reserveBlock/2 >= e.mem.reserved {
+	if e.nextCmd >= e.mem.reserved {
 		e.reserve(now)
 	}
 	return id

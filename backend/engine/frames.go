@@ -112,17 +112,21 @@ func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 	out := make([]falcon.Sample, 0, len(in.GetSamples()))
 	for _, s := range in.GetSamples() {
-		p := e.job.ranks[falcon.Rank(s.GetRank())]
-		if p == nil || p.node != n.Name || !plausible(s) {
+		if e.nodeOf(falcon.Rank(s.GetRank())) != n.Name || !plausible(s) {
 			continue
 		}
-		p.sample, p.lastSeen = sampleFrom(s), now
-		out = append(out, p.sample)
+		out = append(out, sampleFrom(s))
+		if p := e.job.ranks[falcon.Rank(s.GetRank())]; p != nil {
+			p.lastSeen = now
+		}
 	}
 	if len(out) == 0 {
 		return
 	}
 	e.lastData = now
+	if e.job.dirty {
+		e.describe(now) // a new process's samples must not count for the old one
+	}
 	if !e.stepped {
 		e.keepEarly(out)
 		return
@@ -168,7 +172,7 @@ func (e *Engine) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {
 	w.answered[n.Name] = true
 	out := detect.Profiled{Window: w.window, Refused: clean(in.GetRefused())}
 	for _, p := range in.GetRanks() {
-		if r := e.job.ranks[falcon.Rank(p.GetRank())]; r != nil && r.node == n.Name {
+		if e.nodeOf(falcon.Rank(p.GetRank())) == n.Name {
 			out.Profiles = append(out.Profiles, profileFrom(w.window, p))
 		}
 	}
@@ -211,10 +215,21 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 // whose process has ended since still counts: its vote was cast.
 func (e *Engine) own(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
 	in.Ranks = slices.DeleteFunc(in.Ranks, func(a *falconv1.RankAck) bool {
-		p := e.job.ranks[falcon.Rank(a.GetRank())]
-		return p == nil || p.node != n.Name
+		return e.nodeOf(falcon.Rank(a.GetRank())) != n.Name
 	})
 	return in
+}
+
+// nodeOf is where a rank lives: by its agent's word, or, before that has come
+// again after a restart, by the journal's.
+func (e *Engine) nodeOf(r falcon.Rank) falcon.Node {
+	if p := e.job.ranks[r]; p != nil {
+		return p.node
+	}
+	if r >= 0 && int(r) < len(e.mem.job.Placement) {
+		return e.mem.job.Placement[r].Node()
+	}
+	return ""
 }
 
 // judgeOrders ends the orders whose outcome is known.
@@ -259,7 +274,6 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		}
 		e.tell("rank", severity, "rank %d on node %s has ended%s", in.GetRank(), n.Name, how(in.GetExit()))
 	}
-	e.describe(now)
 }
 
 func how(exit string) string {

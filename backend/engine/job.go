@@ -3,8 +3,6 @@ package engine
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +19,6 @@ type process struct {
 	state    *falconv1.RankState
 	device   falcon.Device
 	lastSeen time.Time // last sample; zero before the first
-	sample   falcon.Sample
 }
 
 func (p *process) name() string { return fmt.Sprintf("%s/%d", p.node, p.state.GetPid()) }
@@ -31,7 +28,9 @@ type job struct {
 	ranks    map[falcon.Rank]*process
 	emulated bool
 	exact    bool // all samples of the newest batch came from step marks
-	alive    int  // live ranks, counted by describe
+	alive    int  // live ranks
+	claimed  int  // world size by the newest word of a live rank
+	dirty    bool // something that describe must look at has changed
 }
 
 func newJob() *job { return &job{ranks: map[falcon.Rank]*process{}} }
@@ -48,13 +47,20 @@ func (j *job) set(node falcon.Node, s *falconv1.RankState) bool {
 	}
 	p := &process{node: node, state: s, device: deviceOn(node, s.GetDevice())}
 	if old != nil && old.state.GetPid() == s.GetPid() && old.node == node {
-		p.lastSeen, p.sample = old.lastSeen, old.sample
+		p.lastSeen = old.lastSeen
 		if !s.GetAlive() { // an exit says little else
 			s = keepShape(s, old.state)
 			p.state = s
 		}
 	}
-	j.ranks[r] = p
+	if old != nil && old.state.GetAlive() {
+		j.alive--
+	}
+	if s.GetAlive() {
+		j.alive++
+		j.claimed = int(s.GetWorld())
+	}
+	j.ranks[r], j.dirty = p, true
 	return true
 }
 
@@ -68,35 +74,19 @@ func keepShape(s, old *falconv1.RankState) *falconv1.RankState {
 }
 
 // world is the claimed number of ranks, 0 while unknown.
-func (j *job) world() int {
-	world := 0
-	for _, p := range j.ranks {
-		if p.state.GetAlive() {
-			world = max(world, int(p.state.GetWorld()))
-		}
-	}
-	return world
-}
-
-func (j *job) live() int {
-	n := 0
-	for _, p := range j.ranks {
-		if p.state.GetAlive() {
-			n++
-		}
-	}
-	return n
-}
+func (j *job) world() int { return j.claimed }
 
 // complete says that every rank of the world is known and alive.
 func (j *job) complete() bool {
-	world := j.world()
-	for r := range world {
+	if j.claimed == 0 || j.alive != j.claimed {
+		return false
+	}
+	for r := range j.claimed {
 		if p := j.ranks[falcon.Rank(r)]; p == nil || !p.state.GetAlive() {
 			return false
 		}
 	}
-	return world > 0
+	return true
 }
 
 // processes names the process of every rank: what makes one job epoch.
@@ -224,7 +214,7 @@ func named(name string, found falcon.Dimension, l falcon.Layout) falcon.Dimensio
 
 // ended says how the job is when no rank lives: finished when all that are
 // gone ended well, else lost.
-func (j *job) ended() bool { return len(j.ranks) > 0 && j.live() == 0 }
+func (j *job) ended() bool { return len(j.ranks) > 0 && j.alive == 0 }
 
 func (j *job) someEnded() bool {
 	for _, p := range j.ranks {
@@ -251,15 +241,4 @@ func endedWell(exit string) bool {
 		return true
 	}
 	return false
-}
-
-// nodes lists, by name, the nodes that hold live ranks.
-func (j *job) nodes() []falcon.Node {
-	seen := map[falcon.Node]struct{}{}
-	for _, p := range j.ranks {
-		if p.state.GetAlive() {
-			seen[p.node] = struct{}{}
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
 }

@@ -27,6 +27,7 @@ const (
 	kindPolicy   journal.Kind = "policy"   // policyRecord
 	kindEvent    journal.Kind = "event"    // eventRecord
 	kindOverhead journal.Kind = "overhead" // map of rung to ms
+	kindSpeeds   journal.Kind = "speeds"   // speedsRecord
 )
 
 type epochRecord struct {
@@ -63,6 +64,13 @@ type outcomeRecord struct {
 	Iteration int64  `json:"iteration"`
 	Status    int32  `json:"status"`
 	Failed    string `json:"failed,omitempty"` // why it can't take effect any more
+}
+
+// speedsRecord keeps what a located incident's plans are solved with: a
+// restarted engine must not need another profile for it.
+type speedsRecord struct {
+	Incident string    `json:"incident"`
+	SelfMs   []float64 `json:"self_ms"`
 }
 
 // DecisionRecord is the audit line of one decision: who, when (the record's
@@ -111,10 +119,11 @@ type memory struct {
 	events    []*falconv1.EventLine
 	eventSeq  uint64
 	overheads map[falcon.Rung]float64
+	speeds    map[string][]float64 // by incident
 }
 
 func newMemory() *memory {
-	return &memory{orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}}
+	return &memory{orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string][]float64{}}
 }
 
 // record makes a journal record; v is one of the types above, which always
@@ -154,6 +163,8 @@ func (m *memory) apply(r journal.Record) error {
 		err = fold(r, func(v policyRecord) { m.policy = v })
 	case kindOverhead:
 		err = fold(r, func(v map[falcon.Rung]float64) { m.overheads = v })
+	case kindSpeeds:
+		err = fold(r, func(v speedsRecord) { m.speeds[v.Incident] = v.SelfMs })
 	case kindEvent:
 		err = fold(r, func(v eventRecord) { m.addEvent(v, r.AtNs) })
 	}
@@ -173,6 +184,9 @@ func fold[T any](r journal.Record, use func(T)) error {
 }
 
 func (m *memory) setIncident(v falcon.Incident) {
+	if !v.Open() {
+		delete(m.speeds, v.ID) // nothing is planned for it any more
+	}
 	if i := slices.IndexFunc(m.incidents, func(x falcon.Incident) bool { return x.ID == v.ID }); i >= 0 {
 		m.incidents[i] = v
 		return

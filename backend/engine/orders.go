@@ -77,16 +77,19 @@ func (o *order) result(node falcon.Node, res *falconv1.CommandResult) {
 // one rank has, all have voted for it, and only their word is missing.
 func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecord, bool) {
 	out := outcomeRecord{Order: o.Order.ID, Iteration: falcon.NoIteration}
+	late := now.UnixNano() > o.DeadlineNs+int64(VoteWait)
 	switch {
 	case o.Order.Epoch != jobEpoch:
 		out.Failed = fmt.Sprintf("it was made for job epoch %d and this is epoch %d", o.Order.Epoch, jobEpoch)
 	case world > 0 && len(o.acks) >= world:
 		return o.agreed(out), true
+	case len(o.acks) > 0 && late:
+		return o.agreed(out), true // the vote was cast by all; some agents are gone with their word
 	case len(o.acks) > 0:
 		return out, false
 	case len(o.refused) > 0:
 		out.Failed = o.refusal()
-	case now.UnixNano() > o.DeadlineNs+int64(VoteWait):
+	case late:
 		out.Failed = fmt.Sprintf("no rank had taken it %s after its deadline", VoteWait)
 	}
 	return out, out.Failed != ""

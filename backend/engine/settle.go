@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -132,12 +133,15 @@ func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *round) {
 	r.records = append(r.records, record(now, kindIncident, v))
 	old, known := e.mem.incident(v.ID)
 	e.tellIncident(old, known, v)
-	r.steps = append(r.steps, func() {
-		e.plan.Step(now, mitigate.Incident{Incident: v})
-		if v.State == falcon.IncidentLocated {
-			e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: e.det.Speeds()})
-		}
-	})
+	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Incident{Incident: v}) })
+	if v.State != falcon.IncidentLocated {
+		return
+	}
+	speeds := e.det.Speeds()
+	if !slices.Equal(speeds, e.mem.speeds[v.ID]) {
+		r.records = append(r.records, record(now, kindSpeeds, speedsRecord{Incident: v.ID, SelfMs: speeds}))
+	}
+	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds}) })
 }
 
 // learned records what the machines have measured, where it changed.
@@ -165,12 +169,15 @@ func (e *Engine) send(r round) {
 	}
 }
 
-// broadcast reaches every node with a live rank; those without a stream are
+// broadcast reaches every node that holds a rank; those without a stream are
 // told when they come back.
 func (e *Engine) broadcast(f *falconv1.EngineFrame) {
-	for _, name := range e.job.nodes() {
-		if n := e.nodes.Node(name); n != nil && n.Connected() {
+	told := map[falcon.Node]bool{}
+	for r := range e.mem.job.Layout.World() {
+		name := e.nodeOf(falcon.Rank(r))
+		if n := e.nodes.Node(name); n != nil && n.Connected() && !told[name] {
 			n.Session.Send(f)
 		}
+		told[name] = true
 	}
 }

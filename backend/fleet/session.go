@@ -132,10 +132,14 @@ func (v *Service) Run(stream Stream, hello *falconv1.Hello) error {
 	}
 	defer v.remove(s)
 	if err := v.sink.Attach(s); err != nil {
+		v.readers.Done()
 		return err
 	}
 	defer v.sink.Detach(s)
-	v.readers.Go(func() { s.End(v.read(s, stream)) })
+	go func() {
+		defer v.readers.Done()
+		s.End(v.read(s, stream))
+	}()
 	return s.pump(stream)
 }
 
@@ -153,13 +157,17 @@ func (v *Service) read(s *Session, stream Stream) error {
 	}
 }
 
+// add counts the reader that is about to start, unless the service has ended:
+// under the same lock as End, so that Close never misses one.
 func (v *Service) add(s *Session) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.closed {
-		v.live[s] = struct{}{}
+	if v.closed {
+		return false
 	}
-	return !v.closed
+	v.live[s] = struct{}{}
+	v.readers.Add(1)
+	return true
 }
 
 func (v *Service) remove(s *Session) {

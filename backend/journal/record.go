@@ -19,7 +19,7 @@ var (
 // Bounds of one record.
 const (
 	KindBytesMax = 32
-	BodyBytesMax = 1 << 20
+	BodyBytesMax = 32 << 20 // the description of a job of 262,144 ranks
 )
 
 // Hash is the chain's link: SHA-256 over the previous hash and the record.

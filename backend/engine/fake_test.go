@@ -1,0 +1,484 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/detect"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The fake job: DP 4 on two nodes of two ranks, 8 micro-batches a replica.
+// Rank 2 is slow from iteration slowFrom until slowUntil.
+const (
+	fakeRanks = 4
+	slowRank  = 2
+	slowFrom  = 10
+	slowUntil = 70
+	healthyMs = 100.0
+)
+
+// fakeDetector has an incident where the fake job is slow. It asks for one
+// profile and gives its verdict when both nodes have answered.
+type fakeDetector struct {
+	job      detect.Job
+	newest   int64
+	incident *falcon.Incident
+	parts    int
+	ready    detect.Ready
+	acted    []detect.Acted
+	log      []detect.Input
+}
+
+func (d *fakeDetector) emit() { d.ready.Incidents = append(d.ready.Incidents, *d.incident) }
+
+func (d *fakeDetector) Step(_ time.Time, in detect.Input) {
+	d.log = append(d.log, in)
+	switch in := in.(type) {
+	case detect.Job:
+		d.job = in
+	case detect.Restored:
+		if len(in.Incidents) > 0 {
+			v := in.Incidents[0]
+			d.incident = &v
+			d.request()
+		}
+	case detect.Samples:
+		for _, s := range in.Samples {
+			d.newest = max(d.newest, s.Iteration)
+		}
+		d.judge()
+	case detect.Profiled:
+		if in.Refused == "" {
+			d.parts++
+		}
+		d.locate()
+	case detect.Acted:
+		d.acted = append(d.acted, in)
+		if in.Reverted && d.incident != nil && d.incident.State == falcon.IncidentRelieved {
+			d.incident.State = falcon.IncidentClosed
+			d.emit()
+		}
+	}
+}
+
+func (d *fakeDetector) request() {
+	if d.incident.State == falcon.IncidentVerified {
+		d.parts = 0
+		d.ready.Requests = append(d.ready.Requests, detect.ProfileRequest{Window: 1, Iterations: 2, Why: "test"})
+	}
+}
+
+func (d *fakeDetector) judge() {
+	switch {
+	case d.incident == nil && d.newest >= slowFrom+3 && d.newest < slowUntil:
+		d.incident = &falcon.Incident{
+			ID: "INC-0001", State: falcon.IncidentVerified, OnsetIteration: slowFrom, DetectedIteration: d.newest,
+			RelievedIteration: falcon.NoIteration, HealthyMs: healthyMs, SlowMs: 2 * healthyMs,
+		}
+		d.emit()
+		d.request()
+	case d.incident != nil && d.incident.Open() && d.newest >= slowUntil+5:
+		d.incident.State, d.incident.RelievedIteration = falcon.IncidentRelieved, slowUntil
+		d.emit()
+	}
+}
+
+func (d *fakeDetector) locate() {
+	if d.incident == nil || d.incident.State != falcon.IncidentVerified || d.parts < 2 {
+		return
+	}
+	d.incident.State = falcon.IncidentLocated
+	d.incident.Verdict = falcon.Verdict{Cause: falcon.CauseGPU, Devices: []falcon.Device{"n1.g0"}, Ranks: []falcon.Rank{slowRank}, Severity: 3, Confidence: 0.9}
+	d.emit()
+}
+
+func (d *fakeDetector) Tick(time.Time)      {}
+func (d *fakeDetector) Ready() detect.Ready { return d.ready }
+func (d *fakeDetector) Advance()            { d.ready = detect.Ready{} }
+
+func (d *fakeDetector) Rank(r falcon.Rank) (detect.RankStatus, bool) {
+	return detect.RankStatus{Ms: healthyMs, BaselineMs: healthyMs, Iteration: d.newest}, int(r) < fakeRanks
+}
+
+func (d *fakeDetector) Series(_ falcon.Rank, columns, rows int) []detect.Column {
+	var out []detect.Column
+	for i := max(0, d.newest-int64(columns)+1); i <= d.newest; i++ {
+		out = append(out, detect.Column{Iteration: i, Ms: healthyMs, Posterior: make([]float64, rows)})
+	}
+	return out
+}
+
+func (d *fakeDetector) Steady() detect.Steady {
+	return detect.Steady{BaselineMs: healthyMs, CurrentMs: healthyMs, Iteration: d.newest}
+}
+
+func (d *fakeDetector) Speeds() []float64 {
+	return []float64{12, 12, 24, 12}
+}
+
+// fakeStream is an agent's stream whose two directions are channels.
+type fakeStream struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	in     chan *falconv1.AgentFrame
+	out    chan *falconv1.EngineFrame
+}
+
+func (f *fakeStream) Context() context.Context { return f.ctx }
+
+func (f *fakeStream) Send(e *falconv1.EngineFrame) error {
+	select {
+	case f.out <- e:
+		return nil
+	case <-f.ctx.Done():
+		return f.ctx.Err()
+	}
+}
+
+func (f *fakeStream) Recv() (*falconv1.AgentFrame, error) {
+	select {
+	case a := <-f.in:
+		return a, nil
+	case <-f.ctx.Done():
+		return nil, io.EOF
+	}
+}
+
+type cmdKey struct{ epoch, id uint64 }
+
+// fakeAgent executes each command once and answers repeats from memory.
+type fakeAgent struct {
+	t        *testing.T
+	node     string
+	ranks    []int32
+	stream   *fakeStream
+	seq      uint64
+	spool    []*falconv1.AgentFrame
+	answers  map[cmdKey]*falconv1.CommandResult
+	executed map[cmdKey]int
+	mailbox  map[uint64]*falconv1.OrderCommand
+	newest   uint64 // newest order prepared
+	profiled int
+}
+
+func (a *fakeAgent) send(f *falconv1.AgentFrame) {
+	a.seq++
+	f.Seq = a.seq
+	a.spool = append(a.spool, f)
+	if a.stream != nil {
+		a.stream.in <- f
+	}
+}
+
+// poll handles what the engine has sent.
+func (a *fakeAgent) poll(j *fakeJob) {
+	for a.stream != nil {
+		select {
+		case e := <-a.stream.out:
+			a.handle(e, j)
+		default:
+			return
+		}
+	}
+}
+
+func (a *fakeAgent) drop(upTo uint64) {
+	a.spool = slices.DeleteFunc(a.spool, func(f *falconv1.AgentFrame) bool { return f.Seq <= upTo })
+}
+
+func (a *fakeAgent) handle(e *falconv1.EngineFrame, j *fakeJob) {
+	switch b := e.GetBody().(type) {
+	case *falconv1.EngineFrame_Welcome:
+		a.drop(b.Welcome.GetAcked())
+		waiting := a.spool
+		for _, f := range waiting {
+			a.stream.in <- f
+		}
+		for _, r := range a.ranks {
+			a.send(j.rankState(a.node, r))
+		}
+	case *falconv1.EngineFrame_Ack:
+		a.drop(b.Ack.GetSeq())
+	case *falconv1.EngineFrame_Command:
+		a.command(b.Command)
+	}
+}
+
+func (a *fakeAgent) command(c *falconv1.Command) {
+	k := cmdKey{c.GetEpoch(), c.GetId()}
+	if old := a.answers[k]; old != nil {
+		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: old}})
+		return
+	}
+	a.executed[k]++
+	res := &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED}
+	if p := c.GetProfile(); p != nil {
+		a.profiled++
+		res.Status = falconv1.CommandStatus_COMMAND_STATUS_DONE
+		part := &falconv1.Profile{Window: p.GetWindow()}
+		for _, r := range a.ranks {
+			part.Ranks = append(part.Ranks, &falconv1.RankProfile{Rank: r, SelfMs: 12})
+		}
+		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Profile{Profile: part}})
+	}
+	if o := c.GetOrder(); o != nil {
+		if old := a.mailbox[o.GetOrder()]; old != nil && !slices.Equal(old.GetMicroBatches(), o.GetMicroBatches()) {
+			a.t.Errorf("order %d came with two contents: %v and %v", o.GetOrder(), old.GetMicroBatches(), o.GetMicroBatches())
+		}
+		a.mailbox[o.GetOrder()] = o
+		a.newest = max(a.newest, o.GetOrder())
+	}
+	a.answers[k] = res
+	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: res}})
+}
+
+// committed reports the vote for every command that carried this order.
+func (a *fakeAgent) committed(order uint64, iteration int64) {
+	for k, res := range a.answers {
+		if res.GetStatus() != falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED {
+			continue
+		}
+		done := &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+		for _, r := range a.ranks {
+			done.Ranks = append(done.Ranks, &falconv1.RankAck{Rank: r, Order: order, Iteration: iteration})
+		}
+		a.answers[k] = done
+		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: done}})
+	}
+}
+
+// fakeJob trains: one call of step is one iteration of all ranks.
+type fakeJob struct {
+	agents    []*fakeAgent
+	micro     []int32
+	committed uint64
+	commits   map[uint64]int64
+	iteration int64
+	pid       int32
+}
+
+func newFakeJob(t *testing.T) *fakeJob {
+	j := &fakeJob{micro: []int32{8, 8, 8, 8}, commits: map[uint64]int64{}, pid: 100}
+	for n := range 2 {
+		j.agents = append(j.agents, &fakeAgent{
+			t: t, node: fmt.Sprint("n", n), ranks: []int32{int32(2 * n), int32(2*n + 1)},
+			answers: map[cmdKey]*falconv1.CommandResult{}, executed: map[cmdKey]int{}, mailbox: map[uint64]*falconv1.OrderCommand{},
+		})
+	}
+	return j
+}
+
+func (j *fakeJob) rankState(node string, r int32) *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{
+		Rank: r, Device: fmt.Sprintf("%s.g%d", node, r%2), Pid: j.pid + r, Alive: true,
+		Tp: 1, Dp: fakeRanks, Pp: 1, World: fakeRanks, MicroBatches: j.micro[r],
+		Comms: []*falconv1.Comm{{Id: 77, Name: "dp", Size: fakeRanks, Rank: r}},
+	}}}
+}
+
+// vote is the MIN of what the ranks have prepared.
+func (j *fakeJob) vote() {
+	id := j.agents[0].newest
+	for _, a := range j.agents {
+		id = min(id, a.newest)
+	}
+	if id <= j.committed || j.agents[0].mailbox[id] == nil || j.agents[1].mailbox[id] == nil {
+		return
+	}
+	j.committed = id
+	j.commits[id] = j.iteration
+	j.micro = slices.Clone(j.agents[0].mailbox[id].GetMicroBatches())
+	for _, a := range j.agents {
+		a.committed(id, j.iteration)
+	}
+}
+
+func (j *fakeJob) ms() float64 {
+	slowest := 0.0
+	for r, m := range j.micro {
+		per := 12.0
+		if r == slowRank && j.iteration >= slowFrom && j.iteration < slowUntil {
+			per = 24
+		}
+		slowest = max(slowest, float64(m)*per)
+	}
+	return slowest
+}
+
+func (j *fakeJob) step() {
+	j.vote()
+	for _, a := range j.agents {
+		s := &falconv1.Samples{}
+		for _, r := range a.ranks {
+			s.Samples = append(s.Samples, &falconv1.Sample{Rank: r, Iteration: j.iteration, Ms: j.ms(), Exact: true})
+		}
+		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: s}})
+	}
+	j.iteration++
+}
+
+// bench is an engine with its agents, inside a synctest bubble.
+type bench struct {
+	t       *testing.T
+	path    string
+	job     *fakeJob
+	engine  *Engine
+	journal *journal.Journal
+	det     *fakeDetector
+	streams *fleet.Service
+	stop    context.CancelFunc
+	ended   chan error
+	fault   func(string) error
+	policy  falcon.Policy
+	halted  bool
+}
+
+func newBench(t *testing.T) *bench {
+	b := &bench{t: t, path: filepath.Join(t.TempDir(), "journal.db"), job: newFakeJob(t), policy: falcon.Policy{Mode: falcon.ModeApprove}}
+	t.Cleanup(func() { // also when a test gives up early
+		if b.stop != nil && !b.halted {
+			_ = b.halt()
+		}
+	})
+	return b
+}
+
+// start opens the journal and runs an engine on it; false when the fault
+// struck already while it was restoring.
+func (b *bench) start() bool {
+	b.t.Helper()
+	j, err := journal.Open(b.path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.journal, b.det = j, &fakeDetector{newest: -1}
+	e, err := New(Config{JobName: "test", Journal: j, Detector: b.det, Policy: b.policy, Fault: b.fault})
+	if err != nil {
+		if err := j.Close(); err != nil {
+			b.t.Fatal(err)
+		}
+		return false
+	}
+	b.engine, b.streams, b.ended = e, fleet.NewService(e), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	b.stop, b.halted = cancel, false
+	go func() { b.ended <- e.Run(ctx) }()
+	for _, a := range b.job.agents {
+		b.attach(a)
+	}
+	return true
+}
+
+func (b *bench) attach(a *fakeAgent) {
+	ctx, cancel := context.WithCancel(context.Background())
+	st := &fakeStream{ctx: ctx, cancel: cancel, in: make(chan *falconv1.AgentFrame, 1<<14), out: make(chan *falconv1.EngineFrame, 1<<12)}
+	a.stream = st
+	streams := b.streams
+	go func() {
+		_ = streams.Run(st, &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "b1", Version: "test"})
+		cancel()
+	}()
+}
+
+// halt ends the engine as a kill does and cuts the agents off.
+func (b *bench) halt() error {
+	b.halted = true
+	b.stop()
+	err := <-b.ended
+	for _, a := range b.job.agents {
+		if a.stream != nil {
+			a.stream.cancel()
+		}
+		a.stream = nil
+	}
+	b.streams.Close()
+	if err := b.journal.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+	return err
+}
+
+// turn lets one iteration pass and everything that follows from it.
+func (b *bench) turn() {
+	b.job.step()
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+	for range 3 {
+		for _, a := range b.job.agents {
+			a.poll(b.job)
+		}
+		synctest.Wait()
+	}
+}
+
+func (b *bench) dead() bool {
+	select {
+	case <-b.engine.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+var tester = Actor{Name: "tester", Role: "approver", From: "test"}
+
+func (b *bench) incidents() *falconv1.IncidentsReply {
+	r, err := b.engine.Incidents(context.Background(), "")
+	if err != nil {
+		return &falconv1.IncidentsReply{}
+	}
+	return r
+}
+
+func (b *bench) action() *falconv1.Action {
+	r := b.incidents()
+	if len(r.GetLadders()) == 0 || len(r.GetLadders()[0].GetActions()) == 0 {
+		return nil
+	}
+	actions := r.GetLadders()[0].GetActions()
+	return actions[len(actions)-1]
+}
+
+// onceEach fails for a command that an agent executed twice.
+func (b *bench) onceEach() {
+	b.t.Helper()
+	for _, a := range b.job.agents {
+		for k, n := range a.executed {
+			if n != 1 {
+				b.t.Errorf("agent %s executed command %v %d times", a.node, k, n)
+			}
+		}
+	}
+}
+
+// records reads the closed journal.
+func (b *bench) records() map[journal.Kind][]journal.Record {
+	b.t.Helper()
+	j, err := journal.Open(b.path)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer j.Close()
+	out := map[journal.Kind][]journal.Record{}
+	if err := j.Each(func(r journal.Record) error { out[r.Kind] = append(out[r.Kind], r); return nil }); err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+func kinds(m map[journal.Kind][]journal.Record) []journal.Kind { return slices.Sorted(maps.Keys(m)) }

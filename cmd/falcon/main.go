@@ -52,6 +52,8 @@ func newRoot() *cobra.Command {
 	// One line per command group; each lives in a file of its name.
 	root.AddCommand(detectCommand())
 	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), decideCommand(), journalCommand())
+	root.AddCommand(labCommand())
+	root.AddCommand(consoleCommand())
 	root.AddCommand(versionCommand())
 	return root
 }

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/failslow/falcon/agent/lab"
+)
+
+func labCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "lab",
+		Short:   "A training cluster without GPUs on this machine",
+		Long:    "A training cluster without GPUs on this machine: real processes, shared memory, agents and gRPC; only the pace of GPUs and links is emulated.",
+		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
+	}
+	c.AddCommand(labRunCommand(), labInjectCommand(), labStatusCommand(), labStopCommand())
+	return c
+}
+
+// labOptions are the flags of `falcon lab run`.
+type labOptions struct {
+	scenario   string
+	tp, dp, pp int
+	nodes      int
+	iterations int
+	headless   bool
+	approve    string
+	report     string
+	seed       int64
+	hook       string
+	marks      string
+	unpaced    bool
+	theme      string
+	ascii      bool
+	noRef      bool
+}
+
+func labRunCommand() *cobra.Command {
+	o := labOptions{}
+	c := &cobra.Command{
+		Use:     "run",
+		Short:   "Play a scenario: a console on a terminal, a plain story without one",
+		Long:    "Play a scenario: a console on a terminal, a plain story without one.\nShipped scenarios: " + strings.Join(lab.Names(), ", ") + ".",
+		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			return runLab(ctx, c, o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.scenario, "scenario", "gpu-throttle", "name of a shipped scenario, or a YAML file")
+	f.IntVar(&o.tp, "tp", 0, "tensor-parallel size (0 = the scenario's)")
+	f.IntVar(&o.dp, "dp", 0, "data-parallel size (0 = the scenario's)")
+	f.IntVar(&o.pp, "pp", 0, "pipeline stages (0 = the scenario's)")
+	f.IntVar(&o.nodes, "nodes", 0, "nodes (0 = the scenario's)")
+	f.IntVar(&o.iterations, "iterations", 0, "iterations (0 = the scenario's)")
+	f.BoolVar(&o.headless, "headless", false, "no console, also on a terminal")
+	f.StringVar(&o.approve, "approve", "", "what acts without a person: never, s2, s3 or all (default: never on a terminal, s2 without)")
+	f.StringVar(&o.report, "report", "", "write the report to this file (JSON)")
+	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
+	f.StringVar(&o.hook, "hook", "on", "on, or off to run the job without the hook")
+	f.StringVar(&o.marks, "marks", "on", "on, or off to let the agents infer iterations from the calls alone")
+	f.BoolVar(&o.unpaced, "unpaced", false, "no modelled time: as fast as this machine goes")
+	f.StringVar(&o.theme, "theme", "", "console theme")
+	f.BoolVar(&o.ascii, "ascii", false, "console without Unicode blocks")
+	f.BoolVar(&o.noRef, "no-reference", false, "skip the undisturbed reference run behind the report")
+	return c
+}
+
+// noArgs refuses stray words as wrong use.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%w: unexpected argument %q; see --help", errUsage, args[0])
+	}
+	return nil
+}
+
+// loadScenario applies the flags over the scenario and judges the result.
+func loadScenario(o labOptions) (lab.Scenario, error) {
+	sc, err := lab.Load(o.scenario)
+	if err != nil {
+		if errors.Is(err, lab.ErrScenario) {
+			return sc, fmt.Errorf("%w: %w", errUsage, err)
+		}
+		return sc, err
+	}
+	for _, set := range []struct {
+		from int
+		to   *int
+	}{{o.tp, &sc.Layout.TP}, {o.dp, &sc.Layout.DP}, {o.pp, &sc.Layout.PP}, {o.nodes, &sc.Nodes}, {o.iterations, &sc.Iterations}} {
+		if set.from != 0 {
+			*set.to = set.from
+		}
+	}
+	if err := sc.Validate(); err != nil {
+		return sc, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return sc, nil
+}
+
+func labInjectCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "inject",
+		Short:   "Inject a fault into the running lab",
+		Example: "  falcon lab inject gpu n1.g0 --clock 0.5 --for 60s",
+	}
+	c.AddCommand(
+		injectFault("gpu NODE.GPU", "Slow one GPU for heat", "clock", "  falcon lab inject gpu n1.g0 --clock 0.5 --for 60s",
+			func(target string, v float64) lab.Event { return lab.Event{GPU: target, Clock: v} }),
+		injectFault("link A-B", "Narrow the link between two nodes", "bandwidth", "  falcon lab inject link n1-n2 --bandwidth 0.2",
+			func(target string, v float64) lab.Event { return lab.Event{Link: target, Bandwidth: v} }),
+		injectFault("cpu NODE", "Starve the ranks of a node of CPU", "share", "  falcon lab inject cpu n2 --share 0.1",
+			func(target string, v float64) lab.Event { return lab.Event{CPU: target, Share: v} }),
+		injectSignal("kill RANK|NODE", "Kill a rank or a whole node", "kill"),
+		injectSignal("freeze RANK|NODE", "Stop a rank or a whole node without killing it", "freeze"),
+	)
+	return c
+}
+
+func injectFault(use, short, flag, example string, event func(string, float64) lab.Event) *cobra.Command {
+	var value float64
+	var span time.Duration
+	c := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: oneArg,
+		RunE: func(c *cobra.Command, args []string) error {
+			e := event(args[0], value)
+			return askLab(c, lab.Request{Op: "inject", Event: &e, For: span})
+		},
+	}
+	c.Flags().Float64Var(&value, flag, 0.5, "share of healthy, between 0 and 1")
+	c.Flags().DurationVar(&span, "for", 0, "take it back after this long (0 = never)")
+	return c
+}
+
+func injectSignal(use, short, op string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Example: "  falcon lab inject " + op + " 5", Args: oneArg,
+		RunE: func(c *cobra.Command, args []string) error {
+			return askLab(c, lab.Request{Op: op, Target: args[0]})
+		},
+	}
+}
+
+func oneArg(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%w: name exactly one target; see --help", errUsage)
+	}
+	return nil
+}
+
+func askLab(c *cobra.Command, req lab.Request) error {
+	reply, err := lab.Ask(req)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(c.OutOrStdout(), "done; the job is at iteration "+strconv.FormatInt(reply.Status.Iteration, 10))
+	return nil
+}
+
+func labStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show the running lab as JSON", Example: "  falcon lab status", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			reply, err := lab.Ask(lab.Request{Op: "status"})
+			if err != nil {
+				return err
+			}
+			e := json.NewEncoder(c.OutOrStdout())
+			e.SetIndent("", " ")
+			return e.Encode(reply.Status)
+		},
+	}
+}
+
+func labStopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "stop", Short: "End the running lab", Example: "  falcon lab stop", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return askLab(c, lab.Request{Op: "stop"}) },
+	}
+}

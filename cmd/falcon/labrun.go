@@ -1,0 +1,376 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/term"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent"
+	"github.com/failslow/falcon/agent/lab"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/plain"
+)
+
+// Bounds of waiting in a lab run.
+const (
+	engineWait    = 20 * time.Second // for a starting engine to answer
+	engineRestart = 500 * time.Millisecond
+	settleWait    = 3 * time.Second // for the engine to hear the job's end
+	referenceWait = 5 * time.Minute
+)
+
+// labPolicies says what --approve lets happen without a person.
+var labPolicies = map[string]policyConfig{
+	"never": {Mode: string(falcon.ModeApprove), Cap: string(falcon.RungS1), Owner: "lab"},
+	"s2":    {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS2), Owner: "lab"},
+	"s3":    {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS3), Owner: "lab"},
+	"all":   {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS4), Owner: "lab"},
+}
+
+// labRun is one lab with its engine.
+type labRun struct {
+	o       labOptions
+	sc      lab.Scenario
+	screen  bool // a console on the terminal
+	lab     *lab.Lab
+	config  string // falcon.yaml
+	socket  string
+	address string
+	out     io.Writer
+	opt     lab.Options
+
+	mu     sync.Mutex
+	engine *exec.Cmd // the present engine process
+}
+
+func runLab(ctx context.Context, c *cobra.Command, o labOptions) error {
+	r, err := newLabRun(c, o)
+	if err != nil {
+		return err
+	}
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	defer r.lab.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if r.screen {
+		return r.withConsole(ctx, stop)
+	}
+	return r.headless(ctx)
+}
+
+func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
+	sc, err := loadScenario(o)
+	if err != nil {
+		return nil, err
+	}
+	r := &labRun{o: o, sc: sc, out: c.OutOrStdout()}
+	r.screen = !o.headless && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
+	if r.o.approve == "" {
+		r.o.approve = "s2"
+		if r.screen {
+			r.o.approve = "never"
+		}
+	}
+	if _, ok := labPolicies[r.o.approve]; !ok {
+		return nil, fmt.Errorf("%w: --approve is %q, it must be never, s2, s3 or all", errUsage, o.approve)
+	}
+	for name, v := range map[string]string{"--hook": o.hook, "--marks": o.marks} {
+		if v != "on" && v != "off" {
+			return nil, fmt.Errorf("%w: %s is %q, it must be on or off", errUsage, name, v)
+		}
+	}
+	return r, nil
+}
+
+// prepare makes the lab, its certificates and the engine's configuration.
+func (r *labRun) prepare() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	r.opt = lab.Options{
+		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook == "on", Marks: r.o.marks == "on", Unpaced: r.o.unpaced,
+		AgentConfig: r.agentConfig,
+	}
+	if r.lab, err = lab.New(r.sc, r.opt); err != nil {
+		return err
+	}
+	if err := r.writeConfig(); err != nil {
+		r.lab.Close()
+		return err
+	}
+	return nil
+}
+
+func (r *labRun) writeConfig() error {
+	var err error
+	if r.address, err = freeAddress(); err != nil {
+		return err
+	}
+	if err := certsInit(r.certsDir(), nil, time.Now()); err != nil {
+		return err
+	}
+	r.socket = filepath.Join(r.lab.Dir(), socketName)
+	r.config = filepath.Join(r.lab.Dir(), "falcon.yaml")
+	return writeYAML(r.config, engineConfig{
+		Job: lab.Job, StateDir: r.lab.Dir(), Socket: r.socket, Listen: r.address,
+		Certs: auth.FilesIn(r.certsDir(), string(auth.RoleServer)), Policy: labPolicies[r.o.approve],
+	})
+}
+
+func (r *labRun) certsDir() string { return filepath.Join(r.lab.Dir(), certsName) }
+
+func writeYAML(path string, v any) error {
+	b, err := yaml.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o600)
+}
+
+// freeAddress picks a free port; the engine takes it a moment later, and again
+// whenever it is restarted.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("no free port on 127.0.0.1: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// agentConfig writes one node's agent.yaml with a certificate of its own.
+func (r *labRun) agentConfig(n lab.NodeSetup) (string, error) {
+	if err := certsIssue(r.certsDir(), auth.Request{Role: auth.RoleAgent, Name: string(n.Node), Life: auth.LeafLife}); err != nil {
+		return "", err
+	}
+	f := auth.FilesIn(r.certsDir(), string(n.Node))
+	cfg := agent.Defaults()
+	cfg.Node, cfg.Job, cfg.Engine = string(n.Node), lab.Job, r.address
+	cfg.Cert, cfg.Key, cfg.CA, cfg.ShmDir = f.Cert, f.Key, f.CA, n.ShmDir
+	cfg.NVML.Library = n.NvmlPath
+	cfg.Lab = agent.LabConfig{State: n.State, Node: n.Index, GPUs: len(n.Devices)}
+	file := filepath.Join(n.Dir, "agent-"+string(n.Node)+".yaml")
+	return file, writeYAML(file, cfg)
+}
+
+// client dials the engine's socket; it reconnects when the engine restarts.
+func (r *labRun) client() (falconv1.ConsoleClient, func(), error) {
+	conn, err := feed.Dial(r.socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	return falconv1.NewConsoleClient(conn), func() { _ = conn.Close() }, nil
+}
+
+// startEngineProcess starts the engine as a process of its own: killing it
+// must leave the job alone.
+func (r *labRun) startEngineProcess(args ...string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, args...)
+	return cmd, nil
+}
+
+// keepServing runs `falcon serve` until ctx ends, and starts it again when it
+// dies, as a service manager would.
+func (r *labRun) keepServing(ctx context.Context) error {
+	log, err := os.OpenFile(filepath.Join(r.lab.Dir(), "logs", "engine.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	for {
+		cmd, err := r.startEngineProcess("serve", "--config", r.config)
+		if err != nil {
+			return err
+		}
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := r.lab.Spawn(cmd, false); err != nil {
+			return fmt.Errorf("can't start the engine: %w", err)
+		}
+		r.lab.SetEngine(cmd.Process.Pid, r.socket)
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		select {
+		case <-ctx.Done():
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			if !endsWithin(ended, settleWait) {
+				_ = cmd.Process.Kill()
+				<-ended
+			}
+			return nil
+		case <-ended:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(engineRestart):
+		}
+	}
+}
+
+func endsWithin(ended <-chan error, d time.Duration) bool {
+	select {
+	case <-ended:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
+// awaitEngine returns once the engine answers a snapshot.
+func awaitEngine(ctx context.Context, client falconv1.ConsoleClient) error {
+	ctx, cancel := context.WithTimeout(ctx, engineWait)
+	defer cancel()
+	for {
+		_, err := client.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: -1})
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the engine did not answer within %s: %w", engineWait, err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// headless plays the scenario with a plain stream and ends with the story.
+func (r *labRun) headless(ctx context.Context) error {
+	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- r.keepServing(engineCtx) }()
+	defer func() { stopEngine(); <-served }()
+
+	client, hangUp, err := r.client()
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	if err := awaitEngine(ctx, client); err != nil {
+		return r.withEngineLog(err)
+	}
+	streamCtx, stopStream := context.WithCancel(ctx)
+	streamed := make(chan error, 1)
+	go func() { streamed <- plain.Run(streamCtx, client, r.out, plain.Options{}) }()
+	err = r.play(ctx)
+	endStream(streamed, stopStream)
+	return errors.Join(err, r.finish(ctx, client))
+}
+
+// endStream gives the plain stream time to tell the end of the story.
+func endStream(streamed <-chan error, stop context.CancelFunc) {
+	if !endsWithin(streamed, settleWait) {
+		stop()
+		<-streamed
+	}
+	stop()
+}
+
+// play starts the cluster and runs it to its end, or until it is stopped.
+func (r *labRun) play(ctx context.Context) error {
+	if err := r.lab.Start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stopped := false
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-r.lab.Stopped():
+			stopped = true
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := r.lab.Run(ctx)
+	cancel()
+	<-done
+	if stopped {
+		return nil
+	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("interrupted at iteration %d", r.lab.Iterations())
+	}
+	return err
+}
+
+// finish writes the report, after the reference run that it is compared with.
+func (r *labRun) finish(ctx context.Context, client falconv1.ConsoleClient) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	var ref lab.Reference
+	if !r.o.noRef {
+		refCtx, cancel := context.WithTimeout(ctx, referenceWait)
+		defer cancel()
+		var err error
+		if ref, err = lab.RunReference(refCtx, r.sc, r.opt); err != nil {
+			return err
+		}
+	}
+	rep, err := r.lab.Report(ctx, client, ref)
+	if err != nil {
+		return err
+	}
+	printSummary(r.out, rep)
+	if r.o.report == "" {
+		return nil
+	}
+	return lab.WriteReport(r.o.report, rep)
+}
+
+// printSummary says in plain lines what the run showed.
+func printSummary(w io.Writer, r lab.Report) {
+	fmt.Fprintf(w, "run: %d iterations of %s on %d emulated nodes; emulated: %v\n", len(r.Iterations), r.Layout, r.Nodes, r.Emulated)
+	line := func(name string, v *float64, unit string, scale float64) {
+		if v != nil {
+			fmt.Fprintf(w, "%s: %s %s\n", name, strconv.FormatFloat(*v*scale, 'f', 1, 64), unit)
+		}
+	}
+	line("healthy iteration", r.HealthyMs, "ms", 1)
+	line("slow iteration", r.SlowMs, "ms", 1)
+	line("mitigated iteration", r.MitigatedMs, "ms", 1)
+	line("iteration after relief and revert", r.AfterMs, "ms", 1)
+	line("slowdown removed", r.SlowdownRemoved, "%", 100)
+	line("the cost model's bound for it", r.SlowdownBound, "%", 100)
+	if r.ReferenceSha != "" {
+		fmt.Fprintf(w, "final loss: %.6f, undisturbed reference %.6f\n", r.FinalLoss, r.ReferenceLoss)
+	}
+}
+
+// withEngineLog adds the engine's last words to an error.
+func (r *labRun) withEngineLog(err error) error {
+	b, readErr := os.ReadFile(filepath.Join(r.lab.Dir(), "logs", "engine.log"))
+	if readErr != nil || len(b) == 0 {
+		return err
+	}
+	const most = 400
+	if len(b) > most {
+		b = b[len(b)-most:]
+	}
+	return fmt.Errorf("%w; the engine said: %s", err, b)
+}

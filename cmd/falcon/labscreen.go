@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// withConsole plays the scenario under a console that owns the terminal. The
+// console is a process of its own: when it is killed, the job goes on and the
+// console comes back with its journal. Leaving it ends the lab.
+func (r *labRun) withConsole(ctx context.Context, stop context.CancelFunc) error {
+	saved, err := term.GetState(int(os.Stdin.Fd()))
+	if err != nil {
+		return err
+	}
+	// The terminal's interrupt key belongs to the console.
+	signal.Ignore(syscall.SIGTTOU, syscall.SIGTTIN)
+	left := make(chan error, 1)
+	go func() {
+		left <- r.keepConsole(ctx, func() { _ = term.Restore(int(os.Stdin.Fd()), saved) })
+		stop()
+	}()
+	client, hangUp, err := r.client()
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	err = awaitEngine(ctx, client)
+	if err == nil {
+		err = r.play(ctx)
+	}
+	if ctx.Err() != nil {
+		return <-left // the operator left: that is how a session ends
+	}
+	if err == nil && r.o.report != "" {
+		err = r.finish(ctx, client)
+	}
+	// The job has ended; the operator may look on until they leave.
+	return errors.Join(err, <-left)
+}
+
+// keepConsole runs `falcon console` in the foreground until the operator
+// leaves; a console that was killed is started again.
+func (r *labRun) keepConsole(ctx context.Context, restore func()) error {
+	for {
+		cmd, err := r.startEngineProcess(r.consoleArgs()...)
+		if err != nil {
+			return err
+		}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+		if err := r.lab.Spawn(cmd, true); err != nil {
+			return err
+		}
+		r.lab.SetEngine(cmd.Process.Pid, r.socket)
+		err = waitOrStop(ctx, cmd)
+		restore()
+		if !killed(err) || ctx.Err() != nil {
+			return err
+		}
+		// Leave the alternate screen, show the cursor, mouse and paste modes off.
+		_, _ = os.Stdout.WriteString("\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[0m\r\nconsole killed; the job goes on, starting the console again\r\n")
+		time.Sleep(engineRestart)
+	}
+}
+
+// waitOrStop waits for the console, and asks it to leave when ctx ends.
+func waitOrStop(ctx context.Context, cmd *exec.Cmd) error {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+	}
+	select {
+	case <-ended:
+	case <-time.After(settleWait):
+		_ = cmd.Process.Kill()
+		<-ended
+	}
+	return nil
+}
+
+// killed says that the process died of a signal instead of leaving.
+func killed(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled()
+}
+
+func (r *labRun) consoleArgs() []string {
+	args := []string{"console", "--config", r.config}
+	if r.o.theme != "" {
+		args = append(args, "--theme", r.o.theme)
+	}
+	if r.o.ascii {
+		args = append(args, "--ascii")
+	}
+	return args
+}

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -67,6 +68,13 @@ void *shared(size_t n) {
   CHECK(p != MAP_FAILED);
   return p;
 }
+
+void gate_wait(void *gate) {
+  while (!atomic_load((atomic_int *)gate)) usleep(200);
+  usleep(3000); /* real time beyond the model's tolerance: the chain restarts now, after every enqueue */
+}
+
+void gate_open(void *gate) { atomic_store((atomic_int *)gate, 1); }
 
 static int64_t now_ms(void) {
   struct timespec ts;

@@ -44,6 +44,11 @@ void run_ranks(const char *name, int n, rank_fn fn, void *arg, int seconds);
 /* Runs fn() in one forked process, so that each test meets fresh libraries. */
 void run_alone(const char *name, void (*fn)(void), int seconds);
 
+/* A host function that holds a stream until the gate is opened: what a test
+ * compares is enqueued meanwhile, so that no launch is later than its turn. */
+void gate_wait(void *gate /* atomic_int */);
+void gate_open(void *gate);
+
 /* n bytes shared by this process and its children, zeroed. */
 void *shared(size_t n);
 

@@ -1,0 +1,241 @@
+/* Aborts, revokes, deaths and failed inits: everything returns, with the right
+ * error. How fast is for benchmarks; here only hanging fails (the runner's limit). */
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "world.h"
+
+static unsigned char *state;
+
+static cudaStream_t new_stream(void) {
+  cudaStream_t s;
+  OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
+  return s;
+}
+
+static int sum_of(ncclComm_t c, cudaStream_t s, int x) {
+  int y = 0;
+  OK(ncclAllReduce(&x, &y, 1, ncclInt, ncclSum, c, s));
+  OK(cudaStreamSynchronize(s));
+  return y;
+}
+
+static void *abort_soon(void *arg) {
+  usleep(30000);
+  OK(ncclCommAbort(arg));
+  return NULL;
+}
+
+static void *revoke_soon(void *arg) {
+  usleep(30000);
+  OK(ncclCommRevoke(arg, NCCL_REVOKE_DEFAULT));
+  return NULL;
+}
+
+/* Rank 0 waits for messages that never come; another of its threads gives up. */
+static void abort_blocked(int rank, int n, void *arg) {
+  ncclComm_t c = world(arg, rank, n);
+  cudaStream_t s = new_stream();
+  pthread_t t;
+  int x[2];
+  CHECK(sum_of(c, s, 1) == n);
+  if (rank == 0) {
+    OK(ncclRecv(&x[0], 1, ncclInt, 1, c, s));
+    OK(ncclAllReduce(&x[1], &x[1], 1, ncclInt, ncclSum, c, s)); /* queued behind */
+    OK(pthread_create(&t, NULL, abort_soon, c));
+    CHECK(cudaStreamSynchronize(s) == cudaErrorLaunchFailure);
+    OK(pthread_join(t, NULL));
+    CHECK(ncclSend(&x[0], 1, ncclInt, 1, c, s) == ncclInvalidArgument); /* the handle is gone */
+    CHECK(ncclCommAbort(c) == ncclInvalidArgument);
+    OK(cudaStreamSynchronize(s)); /* the stream is usable again */
+  } else { /* and the others, who wait for rank 0, are told */
+    OK(ncclAllReduce(x, x, 1, ncclInt, ncclSum, c, s));
+    CHECK(cudaStreamSynchronize(s) == cudaErrorLaunchFailure);
+    ncclResult_t async;
+    OK(ncclCommGetAsyncError(c, &async));
+    CHECK(async == ncclRemoteError);
+    OK(ncclCommAbort(c));
+  }
+}
+
+static void revoke_blocked(int rank, int n, void *arg) {
+  ncclComm_t c = world(arg, rank, n);
+  cudaStream_t s = new_stream();
+  pthread_t t;
+  int x = 1;
+  CHECK(sum_of(c, s, 1) == n);
+  meet_flag(arg, 0, n);
+  if (rank == n - 1) { /* never joins in, like a frozen rank */
+    meet_flag(arg, 1, n);
+    OK(ncclCommAbort(c));
+    return;
+  }
+  OK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, s));
+  OK(pthread_create(&t, NULL, revoke_soon, c));
+  CHECK(cudaStreamSynchronize(s) == cudaErrorLaunchFailure);
+  OK(pthread_join(t, NULL));
+  CHECK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, s) == ncclInvalidUsage);
+  CHECK(strstr(ncclGetLastError(c), "revoked") != NULL);
+  OK(ncclCommDestroy(c));
+  meet_flag(arg, 1, n);
+}
+
+/* A paced transfer of minutes is cut short too. */
+static void abort_paced(int rank, int n, void *arg) {
+  ncclComm_t c = world(arg, rank, n);
+  cudaStream_t s = new_stream();
+  pthread_t t;
+  static char x[1 << 17];
+  OK(ncclAllReduce(x, x, sizeof x, ncclInt8, ncclSum, c, s));
+  OK(pthread_create(&t, NULL, abort_soon, c));
+  CHECK(cudaStreamSynchronize(s) != cudaErrorNotReady);
+  OK(pthread_join(t, NULL));
+}
+
+typedef struct two {
+  board a, b;
+} two;
+
+/* A rank is killed inside a collective; the survivors see it, and go on as a
+ * smaller world. */
+static void death(int rank, int n, void *arg) {
+  two *w = arg;
+  ncclComm_t c = world(&w->a, rank, n);
+  cudaStream_t s = new_stream();
+  static float big[100000];
+  CHECK(sum_of(c, s, rank) == n * (n - 1) / 2);
+  meet_flag(&w->a, 0, n);
+  if (rank == 1) raise(SIGKILL);
+  ncclResult_t call = ncclAllReduce(big, big, 100000, ncclFloat, ncclSum, c, s);
+  CHECK(call == ncclSuccess || call == ncclRemoteError); /* the death may be known already */
+  ncclResult_t async = ncclSuccess;
+  while (async == ncclSuccess) OK(ncclCommGetAsyncError(c, &async));
+  CHECK(async == ncclRemoteError);
+  cudaStreamSynchronize(s); /* returns; an error unless the call was refused already */
+  CHECK(ncclAllReduce(big, big, 1, ncclFloat, ncclSum, c, s) == ncclRemoteError);
+  OK(ncclCommAbort(c));
+  int me = rank > 1 ? rank - 1 : rank;
+  c = world(&w->b, me, n - 1);
+  CHECK(sum_of(c, s, 1) == n - 1);
+  OK(ncclCommDestroy(c));
+}
+
+/* The victim dies while all others already wait for it. */
+static void death_inside(int rank, int n, void *arg) {
+  ncclComm_t c = world(arg, rank, n);
+  cudaStream_t s = new_stream();
+  static float big[100000];
+  CHECK(sum_of(c, s, 1) == n);
+  if (rank == n - 1) {
+    meet_flag(arg, 0, n);
+    usleep(50000);
+    raise(SIGKILL);
+  }
+  OK(ncclAllReduce(big, big, 100000, ncclFloat, ncclSum, c, s));
+  meet_flag(arg, 0, n);
+  CHECK(cudaStreamSynchronize(s) == cudaErrorLaunchFailure);
+  ncclResult_t async;
+  OK(ncclCommGetAsyncError(c, &async));
+  CHECK(async == ncclRemoteError);
+  OK(ncclCommDestroy(c)); /* also returns on a broken communicator */
+}
+
+/* What a peer sent before it left or died in good order still arrives. */
+static void last_words(int rank, int n, void *arg) {
+  ncclComm_t c = world(arg, rank, n);
+  cudaStream_t s = new_stream();
+  static char x[5 << 20];
+  if (rank == 0) {
+    memset(x, 9, sizeof x);
+    OK(ncclSend(x, sizeof x, ncclInt8, 1, c, s));
+    OK(cudaStreamSynchronize(s));
+    meet_flag(arg, 0, n);
+    OK(ncclCommDestroy(c));
+    return;
+  }
+  meet_flag(arg, 0, n);
+  usleep(100000);
+  OK(ncclRecv(x, sizeof x, ncclInt8, 0, c, s));
+  OK(cudaStreamSynchronize(s));
+  CHECK(x[0] == 9 && x[sizeof x - 1] == 9);
+  OK(ncclCommDestroy(c));
+}
+
+static void mismatch(int rank, int n, void *arg) {
+  ncclComm_t c = world(arg, rank, n);
+  cudaStream_t s = new_stream();
+  int x[4] = {0};
+  if (rank == 0) OK(ncclSend(x, 2, ncclInt, 1, c, s));
+  else OK(ncclRecv(x, 4, ncclInt, 0, c, s));
+  cudaError_t rc = cudaStreamSynchronize(s);
+  if (rank == 1) {
+    CHECK(rc == cudaErrorLaunchFailure);
+    CHECK(strstr(ncclGetLastError(c), "something else") != NULL);
+  }
+  meet_flag(arg, 0, n);
+  OK(ncclCommAbort(c));
+}
+
+/* ---- init ---- */
+
+static void rank_missing(int rank, int n, void *arg) {
+  board *b = arg;
+  ncclComm_t c;
+  setenv("FALCON_LAB_INIT_TIMEOUT_S", "0.3", 1);
+  if (rank == 0) {
+    OK(ncclGetUniqueId(&b->id));
+    atomic_store(&b->ready, 1);
+  }
+  while (!atomic_load(&b->ready)) usleep(200);
+  CHECK(ncclCommInitRank(&c, n + 1, b->id, rank) == ncclRemoteError);
+  CHECK(strstr(ncclGetLastError(NULL), "in time") != NULL);
+}
+
+static void sizes_differ(int rank, int n, void *arg) {
+  board *b = arg;
+  ncclComm_t c;
+  if (rank == 0) {
+    OK(ncclGetUniqueId(&b->id));
+    atomic_store(&b->ready, 1);
+  }
+  while (!atomic_load(&b->ready)) usleep(200);
+  CHECK(ncclCommInitRank(&c, n + rank, b->id, rank) != ncclSuccess);
+}
+
+static void root_dead(int rank, int n, void *arg) {
+  board *b = arg;
+  ncclComm_t c;
+  if (rank == 0) {
+    OK(ncclGetUniqueId(&b->id));
+    atomic_store(&b->ready, 1);
+    meet_flag(b, 0, n);
+    return; /* and with the process goes the listener */
+  }
+  while (!atomic_load(&b->ready)) usleep(200);
+  meet_flag(b, 0, n);
+  usleep(100000);
+  CHECK(ncclCommInitRank(&c, n, b->id, rank) == ncclRemoteError);
+  ncclUniqueId junk;
+  memset(&junk, 1, sizeof junk);
+  CHECK(ncclCommInitRank(&c, n, junk, rank) == ncclInvalidArgument);
+  CHECK(ncclCommInitRank(&c, 2, junk, 2) == ncclInvalidArgument);
+  CHECK(ncclCommInitRank(NULL, 2, junk, 0) == ncclInvalidArgument);
+}
+
+int main(void) {
+  unsetenv("FALCON_LAB_STATE");
+  run_ranks("abort releases a blocked rank", 3, abort_blocked, shared(sizeof(board)), 10);
+  run_ranks("revoke releases, then refuses", 3, revoke_blocked, shared(sizeof(board)), 10);
+  run_ranks("a killed rank, and a smaller world", 4, death, shared(sizeof(two)), 10);
+  run_ranks("a rank killed while awaited", 4, death_inside, shared(sizeof(board)), 10);
+  run_ranks("messages of a rank that left", 2, last_words, shared(sizeof(board)), 10);
+  run_ranks("mismatched send and receive", 2, mismatch, shared(sizeof(board)), 10);
+  run_ranks("a rank missing at init", 2, rank_missing, shared(sizeof(board)), 10);
+  run_ranks("ranks that disagree on the size", 2, sizes_differ, shared(sizeof(board)), 10);
+  run_ranks("a dead unique id", 2, root_dead, shared(sizeof(board)), 10);
+  state = state_create(2, 2);
+  state_set(&state_header(state)->intra_bytes_per_s, 1000); /* 128 KiB take 131 s */
+  run_ranks("abort cuts a paced transfer", 2, abort_paced, shared(sizeof(board)), 10);
+  return 0;
+}

@@ -203,9 +203,9 @@ func (p *process) inferred(it period.Iteration, out []falcon.Sample) []falcon.Sa
 	})
 }
 
-func (p *process) marked() bool {
-	return p.marks.Any() || p.status.Coverage&ring.CoverAdapter != 0
-}
+// marked says whether the job marks its steps. A job may describe itself
+// without doing so.
+func (p *process) marked() bool { return p.marks.Any() || p.status.Iteration >= 0 }
 
 func (p *process) mark(m ring.Mark, out []falcon.Sample) []falcon.Sample {
 	if p.window != nil {

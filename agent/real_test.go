@@ -1,0 +1,244 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+const (
+	realPatience = 90 * time.Second
+	realRanks    = 4 // DP 2 × PP 2
+)
+
+// realJob is a real training job: hooked processes, real shared memory, the
+// CPU stand-ins for NCCL, CUDA and cuBLAS, and an agent that follows it.
+type realJob struct {
+	dir   string
+	ship  *fakeShip
+	agent *Agent
+	ranks []*exec.Cmd
+}
+
+// startJob skips where the native parts are not built.
+func startJob(t *testing.T, args ...string) *realJob {
+	t.Helper()
+	bin, err := filepath.Abs("../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trainer, hook := filepath.Join(bin, "falcon-trainer"), filepath.Join(bin, "lib", "libfalcon_hook.so")
+	for _, need := range []string{trainer, hook, filepath.Join(bin, "lib", "libnccl.so.2")} {
+		if _, err := os.Stat(need); err != nil {
+			t.Skipf("%s is not built: run make build first", need)
+		}
+	}
+	j := &realJob{dir: t.TempDir(), ship: &fakeShip{}}
+	rendezvous := filepath.Join(j.dir, "rendezvous")
+	if err := os.Mkdir(rendezvous, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j.follow(t)
+	for r := range realRanks {
+		cmd := exec.Command(trainer, append([]string{"--dp", "2", "--pp", "2", "--micro-batches", "4", "--rendezvous", rendezvous}, args...)...)
+		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(realRanks), "LOCAL_RANK="+strconv.Itoa(r),
+			"LD_PRELOAD="+hook, "FALCON_JOB=real", "FALCON_SHM_DIR="+j.dir, fmt.Sprintf("FALCON_DEVICE=n1.g%d", r))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		j.ranks = append(j.ranks, cmd)
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	}
+	return j
+}
+
+// follow starts the agent on the job's directory.
+func (j *realJob) follow(t *testing.T) {
+	t.Helper()
+	cfg := Defaults()
+	cfg.Node, cfg.ShmDir, cfg.Job = "n1", j.dir, "real"
+	j.agent = New(cfg, Options{})
+	j.agent.Bind(j.ship)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- j.agent.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (j *realJob) until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(realPatience); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("gave up waiting for %s; states %v", what, j.ship.states())
+		}
+	}
+}
+
+// byRank splits the samples.
+func (j *realJob) byRank() map[int32][]*falconv1.Sample {
+	out := map[int32][]*falconv1.Sample{}
+	for _, s := range j.ship.samples() {
+		out[s.Rank] = append(out[s.Rank], s)
+	}
+	return out
+}
+
+func (j *realJob) iterations(n int) func() bool {
+	return func() bool {
+		got := j.byRank()
+		for r := range int32(realRanks) {
+			if len(got[r]) < n {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// result waits for the command's last word.
+func (j *realJob) result(t *testing.T, id uint64) *falconv1.CommandResult {
+	t.Helper()
+	var last *falconv1.CommandResult
+	j.until(t, "the command's end", func() bool {
+		for _, r := range j.ship.results() {
+			if r.Id == id && r.Status != accepted {
+				last = r
+			}
+		}
+		return last != nil
+	})
+	return last
+}
+
+// The whole path on real processes: exact samples, a profile, an order that
+// the ranks vote on, and their ends.
+func TestFollowsARealJob(t *testing.T) {
+	const iterations = 600
+	j := startJob(t, "--iterations", strconv.Itoa(iterations))
+	j.until(t, "the first iterations", j.iterations(5))
+
+	j.agent.Command(profileCommand(1, 3))
+	if r := j.result(t, 1); r.Status != done {
+		t.Fatalf("profile: %v", r)
+	}
+	checkRealProfile(t, j.ship.profiles()[0])
+
+	order := orderCommand(2, 1, 30*time.Second)
+	order.GetOrder().MicroBatches = []int32{3, 5}
+	j.agent.Command(order)
+	r := j.result(t, 2)
+	if r.Status != done || len(r.Ranks) != realRanks {
+		t.Fatalf("order: %v", r)
+	}
+	for _, a := range r.Ranks {
+		if a.Order != 1 || a.Status != 0 || a.Iteration != r.Ranks[0].Iteration {
+			t.Fatalf("the ranks disagree: %v", r.Ranks)
+		}
+	}
+	checkRealEnd(t, j, iterations)
+}
+
+func checkRealProfile(t *testing.T, p *falconv1.Profile) {
+	t.Helper()
+	if len(p.Ranks) != realRanks {
+		t.Fatalf("profile of %d ranks: %s", len(p.Ranks), p.Refused)
+	}
+	members := map[[2]uint64]int{}
+	for _, r := range p.Ranks {
+		if r.Iterations < 3 || r.SelfMs <= 0 || r.MicroBatches != 4 || len(r.Calls) == 0 || r.Dropped != 0 {
+			t.Fatalf("rank %d: %d iterations, self %v ms, %d micro-batches, %d calls, %d dropped", r.Rank, r.Iterations, r.SelfMs, r.MicroBatches, len(r.Calls), r.Dropped)
+		}
+		for _, c := range r.Calls {
+			members[[2]uint64{c.Comm, c.Ordinal}]++
+		}
+	}
+	world := 0
+	for _, n := range members {
+		if n == realRanks {
+			world++
+		}
+	}
+	if world < 2 {
+		t.Fatalf("only %d calls were seen by all ranks: they can't be joined", world)
+	}
+}
+
+func checkRealEnd(t *testing.T, j *realJob, iterations int) {
+	t.Helper()
+	ends := map[int32]*falconv1.RankState{}
+	j.until(t, "the ends", func() bool {
+		for _, st := range j.ship.states() {
+			if !st.Alive {
+				ends[st.Rank] = st
+			}
+		}
+		left, _ := filepath.Glob(filepath.Join(j.dir, "falcon.real.*"))
+		return len(ends) == realRanks && len(left) == 0
+	})
+	for r, got := range j.byRank() {
+		if len(got) < iterations-1 {
+			t.Errorf("rank %d: %d of %d iterations", r, len(got), iterations)
+		}
+		for i, s := range got {
+			if s.Iteration != int64(i) || !s.Exact || s.Ms <= 0 {
+				t.Fatalf("rank %d, sample %d: %v", r, i, s)
+			}
+		}
+	}
+	for r, st := range ends {
+		if st.Dp != 2 || st.Pp != 2 || st.Tp != 1 || st.World != realRanks || st.Device != fmt.Sprintf("n1.g%d", r) {
+			t.Errorf("rank %d: %v", r, st)
+		}
+	}
+}
+
+// Without step marks the iterations are inferred from the calls, and all ranks
+// number them alike.
+func TestInfersARealJobsIterations(t *testing.T) {
+	j := startJob(t, "--iterations", "400", "--marks", "off")
+	j.until(t, "inferred iterations", j.iterations(100))
+	newest := map[int32]int64{}
+	for r, got := range j.byRank() {
+		for i, s := range got {
+			if s.Exact || (i > 0 && s.Iteration != got[i-1].Iteration+1) {
+				t.Fatalf("rank %d, sample %d: %v", r, i, s)
+			}
+		}
+		newest[r] = got[99].Iteration - 99
+	}
+	for r, first := range newest {
+		if first != newest[0] {
+			t.Errorf("rank %d begins with iteration %d, rank 0 with %d", r, first, newest[0])
+		}
+	}
+}
+
+// A killed rank is known as such at once; the others are followed on.
+func TestSeesARealKill(t *testing.T) {
+	j := startJob(t, "--iterations", "100000")
+	j.until(t, "the first iterations", j.iterations(3))
+	if err := j.ranks[2].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = j.ranks[2].Wait()
+	j.until(t, "the end of rank 2", func() bool {
+		for _, st := range j.ship.states() {
+			if st.Rank == 2 && !st.Alive && (st.Exit == "killed by signal 9 (SIGKILL)" || st.Exit == "") {
+				return true
+			}
+		}
+		return false
+	})
+}

@@ -6,27 +6,28 @@
  */
 #include "ring.h"
 
-#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define PENDING_MAX 64u
 #define COLOR_SHRINK (-2)
 #define COLOR_GROW (-3)
 
-typedef struct { void **where; falcon_comm_spec spec; nccl_config config; } pending_comm;
+typedef struct { void **where; falcon_comm_spec spec; char name[FALCON_NAME_BYTES]; } pending_comm;
 static __thread pending_comm *pending __attribute__((tls_model("initial-exec")));
 
 static bool fine(int rc) { return rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS; }
 
+/* The name is copied now: NCCL asks for the config only until the call returns. */
 static void defer(falcon_tls *t, void **where, const falcon_comm_spec *spec) {
-  if (!pending) pending = __builtin_calloc(PENDING_MAX, sizeof *pending);
+  if (!pending) pending = calloc(PENDING_MAX, sizeof *pending);
   if (!pending || t->pending >= PENDING_MAX) return; /* found by its first call, with id 0 */
   pending_comm *p = &pending[t->pending++];
   p->where = where;
   p->spec = *spec;
-  p->config = (nccl_config){0};
-  if (spec->config && spec->config->size >= sizeof *spec->config) p->config = *spec->config;
-  p->spec.config = &p->config;
+  snprintf(p->name, sizeof p->name, "%s", spec->name ? spec->name : "");
+  p->spec.name = p->name;
 }
 
 static void add_at(void **where, falcon_comm_spec *spec) {
@@ -35,17 +36,23 @@ static void add_at(void **where, falcon_comm_spec *spec) {
   falcon_comm_add(spec);
 }
 
-static void created(void **where, falcon_comm_spec spec) {
+static void created(void **where, const nccl_config *config, int rc, falcon_comm_spec spec) {
   falcon_tls *t = &falcon_thread;
   falcon_cover(FALCON_COV_INIT);
+  if (config && config->size >= sizeof *config && config->magic == NCCL_CONFIG_MAGIC) spec.name = config->commName;
+  spec.in_progress = rc == NCCL_IN_PROGRESS;
   if (t->depth) defer(t, where, &spec);
   else add_at(where, &spec);
 }
 
-FALCON_COLD void falcon_comm_settle(falcon_tls *t) {
+FALCON_COLD void falcon_comm_settle(falcon_tls *t, int rc) {
   uint32_t n = t->pending;
   t->pending = 0;
-  for (uint32_t i = 0; falcon_active() && i < n; i++) add_at(pending[i].where, &pending[i].spec);
+  if (!fine(rc) || !falcon_active()) return;
+  for (uint32_t i = 0; i < n; i++) {
+    pending[i].spec.in_progress = rc == NCCL_IN_PROGRESS;
+    add_at(pending[i].where, &pending[i].spec);
+  }
 }
 
 /* Calls the real function once, with the guard up. */
@@ -62,7 +69,7 @@ FALCON_EXPORT int ncclCommInitRank(void **comm, int n, nccl_unique_id id, int ra
 int ncclCommInitRank(void **comm, int n, nccl_unique_id id, int rank) {
   OPEN(ncclCommInitRank, (void **, int, nccl_unique_id, int), (comm, n, id, rank));
   GUARDED(t, rc, real(comm, n, id, rank));
-  if (fine(rc)) created(comm, (falcon_comm_spec){.id = falcon_fnv(FALCON_FNV_START, &id, sizeof id), .size = n, .rank = rank});
+  if (fine(rc)) created(comm, NULL, rc, (falcon_comm_spec){.id = falcon_fnv(FALCON_FNV_START, &id, sizeof id), .size = n, .rank = rank});
   return rc;
 }
 
@@ -70,7 +77,7 @@ FALCON_EXPORT int ncclCommInitRankConfig(void **comm, int n, nccl_unique_id id, 
 int ncclCommInitRankConfig(void **comm, int n, nccl_unique_id id, int rank, nccl_config *config) {
   OPEN(ncclCommInitRankConfig, (void **, int, nccl_unique_id, int, nccl_config *), (comm, n, id, rank, config));
   GUARDED(t, rc, real(comm, n, id, rank, config));
-  if (fine(rc)) created(comm, (falcon_comm_spec){.id = falcon_fnv(FALCON_FNV_START, &id, sizeof id), .size = n, .rank = rank, .config = config});
+  if (fine(rc)) created(comm, config, rc, (falcon_comm_spec){.id = falcon_fnv(FALCON_FNV_START, &id, sizeof id), .size = n, .rank = rank});
   return rc;
 }
 
@@ -79,7 +86,7 @@ int ncclCommInitRankScalable(void **comm, int n, int rank, int nids, nccl_unique
   OPEN(ncclCommInitRankScalable, (void **, int, int, int, nccl_unique_id *, nccl_config *), (comm, n, rank, nids, ids, config));
   uint64_t id = ids && nids > 0 ? falcon_fnv(FALCON_FNV_START, ids, (size_t)nids * sizeof *ids) : 0;
   GUARDED(t, rc, real(comm, n, rank, nids, ids, config));
-  if (fine(rc)) created(comm, (falcon_comm_spec){.id = id, .size = n, .rank = rank, .config = config});
+  if (fine(rc)) created(comm, config, rc, (falcon_comm_spec){.id = id, .size = n, .rank = rank});
   return rc;
 }
 
@@ -91,7 +98,7 @@ int ncclCommInitAll(void **comms, int n, const int *devices) {
   uint32_t key[2] = {(uint32_t)getpid(), atomic_fetch_add(&count, 1)};
   GUARDED(t, rc, real(comms, n, devices));
   for (int i = 0; fine(rc) && i < n; i++)
-    created(&comms[i], (falcon_comm_spec){.id = falcon_fnv(FALCON_FNV_START, key, sizeof key), .size = n, .rank = i});
+    created(&comms[i], NULL, rc, (falcon_comm_spec){.id = falcon_fnv(FALCON_FNV_START, key, sizeof key), .size = n, .rank = i});
   return rc;
 }
 
@@ -100,7 +107,7 @@ int ncclCommSplit(void *comm, int color, int key, void **out, nccl_config *confi
   OPEN(ncclCommSplit, (void *, int, int, void **, nccl_config *), (comm, color, key, out, config));
   uint64_t parent, id = falcon_comm_child(comm, color, &parent);
   GUARDED(t, rc, real(comm, color, key, out, config));
-  if (fine(rc) && color >= 0) created(out, (falcon_comm_spec){.id = id, .parent = parent, .size = -1, .rank = -1, .config = config});
+  if (fine(rc) && color >= 0) created(out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .size = -1, .rank = -1});
   return rc;
 }
 
@@ -109,7 +116,7 @@ int ncclCommShrink(void *comm, int *exclude, int n, void **out, nccl_config *con
   OPEN(ncclCommShrink, (void *, int *, int, void **, nccl_config *, int), (comm, exclude, n, out, config, flags));
   uint64_t parent, id = falcon_comm_child(comm, COLOR_SHRINK, &parent);
   GUARDED(t, rc, real(comm, exclude, n, out, config, flags));
-  if (fine(rc)) created(out, (falcon_comm_spec){.id = id, .parent = parent, .size = -1, .rank = -1, .config = config});
+  if (fine(rc)) created(out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .size = -1, .rank = -1});
   return rc;
 }
 
@@ -122,7 +129,7 @@ int ncclCommGrow(void *comm, int n, const nccl_unique_id *uid, int rank, void **
   if (comm) id = falcon_comm_child(comm, COLOR_GROW, &parent);
   else if (uid) id = falcon_fnv(FALCON_FNV_START, uid, sizeof *uid);
   GUARDED(t, rc, real(comm, n, uid, rank, out, config));
-  if (fine(rc)) created(out, (falcon_comm_spec){.id = id, .parent = parent, .size = n, .rank = rank, .config = config});
+  if (fine(rc)) created(out, config, rc, (falcon_comm_spec){.id = id, .parent = parent, .size = n, .rank = rank});
   return rc;
 }
 

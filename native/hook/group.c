@@ -43,7 +43,7 @@ int ncclGroupEnd(void) {
   t->inside = 0;
   if (t->depth) t->depth--;
   if (!t->depth && FALCON_UNLIKELY(t->prof_group)) falcon_profile_group_end(t, rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS);
-  if (!t->depth && t->pending) falcon_comm_settle(t);
+  if (!t->depth && t->pending) falcon_comm_settle(t, rc);
   if (active) mark(t, FALCON_OP_GROUPEND, enter, rc);
   return rc;
 }
@@ -59,6 +59,6 @@ int ncclGroupSimulateEnd(void *info) {
   t->inside = 0;
   if (t->depth) t->depth--;
   if (!t->depth && t->prof_group) falcon_profile_group_end(t, false);
-  if (!t->depth && t->pending) falcon_comm_settle(t);
+  if (!t->depth && t->pending) falcon_comm_settle(t, rc);
   return rc;
 }

@@ -114,7 +114,8 @@ typedef struct falcon_comm_spec {
   void *handle;
   uint64_t id, parent;
   int size, rank; /* -1: ask NCCL */
-  const nccl_config *config;
+  const char *name; /* NULL when not given */
+  bool in_progress; /* not ready: NCCL is asked at its first call only */
 } falcon_comm_spec;
 uint32_t falcon_comm_add(const falcon_comm_spec *spec);
 uint32_t falcon_comm_slow(void *handle);   /* a handle the hot path did not find */
@@ -127,7 +128,7 @@ uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
 int falcon_comm_device(uint32_t slot);
 
 /* comm.c */
-void falcon_comm_settle(falcon_tls *t);    /* communicators created in a group, after its end */
+void falcon_comm_settle(falcon_tls *t, int rc);    /* communicators created in a group, after its end */
 
 /* profile.c */
 FALCON_COLD void falcon_profile_begin(falcon_tls *t, falcon_span *s, void *stream);

@@ -90,9 +90,7 @@ static void write_begin(falcon_comm *c) {
 
 static void write_end(falcon_comm *c) { __atomic_fetch_add(&c->seq, 1, __ATOMIC_RELEASE); }
 
-static void copy_name(char *out, const nccl_config *config) {
-  const char *name = NULL;
-  if (config && config->size >= sizeof *config && config->magic == NCCL_CONFIG_MAGIC) name = config->commName;
+static void copy_name(char *out, const char *name) {
   for (size_t i = 0; i < FALCON_NAME_BYTES; i++) {
     char c = name && i + 1 < FALCON_NAME_BYTES ? name[i] : 0;
     out[i] = c && (c < ' ' || c == 127) ? '?' : c;
@@ -114,12 +112,30 @@ static void fill(falcon_comm *c, const falcon_comm_spec *s) {
   set32(&c->rank, s->rank);
   set32(&c->device, -1);
   c->parent = s->parent;
-  copy_name(c->name, s->config);
+  copy_name(c->name, s->name);
+  write_end(c);
+}
+
+/* Under the lock. The slot counts only while its handle is this one: a
+ * finalized communicator keeps its handle after its slot was given away. */
+static falcon_comm *live(uintptr_t h) {
+  index_entry *e = find(h);
+  uint32_t slot = e ? atomic_load(&e->slot) : FALCON_COMM_NONE;
+  if (slot == FALCON_COMM_NONE) return NULL;
+  falcon_comm *c = &falcon_hook.comms[slot];
+  return c->state == FALCON_COMM_LIVE && c->handle == h ? c : NULL;
+}
+
+static void set_state(falcon_comm *c, uint32_t state) {
+  if (!c) return;
+  write_begin(c);
+  set32(&c->state, state);
   write_end(c);
 }
 
 uint32_t falcon_comm_add(const falcon_comm_spec *spec) {
   pthread_mutex_lock(&lock);
+  set_state(live((uintptr_t)spec->handle), FALCON_COMM_GONE); /* destroyed out of our sight */
   uint32_t slot = take_slot();
   if (slot != FALCON_COMM_NONE) {
     fill(&falcon_hook.comms[slot], spec);
@@ -128,7 +144,7 @@ uint32_t falcon_comm_add(const falcon_comm_spec *spec) {
   }
   index_put((uintptr_t)spec->handle, slot);
   pthread_mutex_unlock(&lock);
-  if (slot != FALCON_COMM_NONE) falcon_comm_query(slot, spec->handle);
+  if (slot != FALCON_COMM_NONE && !spec->in_progress) falcon_comm_query(slot, spec->handle);
   return slot;
 }
 
@@ -174,15 +190,8 @@ FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
 void falcon_comm_end(void *handle, uint32_t state, bool forget) {
   if ((uintptr_t)handle <= TOMBSTONE) return;
   pthread_mutex_lock(&lock);
-  index_entry *e = find((uintptr_t)handle);
-  uint32_t slot = e ? atomic_load(&e->slot) : FALCON_COMM_NONE;
-  if (slot != FALCON_COMM_NONE && falcon_hook.comms[slot].state == FALCON_COMM_LIVE) {
-    falcon_comm *c = &falcon_hook.comms[slot];
-    write_begin(c);
-    set32(&c->state, state);
-    write_end(c);
-  }
-  if (e && forget) index_remove((uintptr_t)handle);
+  set_state(live((uintptr_t)handle), state);
+  if (forget) index_remove((uintptr_t)handle);
   pthread_mutex_unlock(&lock);
 }
 

@@ -89,12 +89,16 @@ static void case_group(void) {
 /* Made in a group, a communicator exists from the group's end on. */
 static void case_group_init(void) {
   void *c[2] = {NULL, NULL};
+  char name[] = "PIPELINE";
+  nccl_config cfg = {.size = sizeof cfg, .magic = NCCL_CONFIG_MAGIC, .commName = name};
   CHECK(ncclGroupStart() == 0);
-  CHECK(ncclCommInitRank(&c[0], 2, test_id(1), 0) == 0 && ncclCommInitRank(&c[1], 2, test_id(2), 1) == 0);
+  CHECK(ncclCommInitRankConfig(&c[0], 2, test_id(1), 0, &cfg) == 0 && ncclCommInitRank(&c[1], 2, test_id(2), 1) == 0);
+  memset(name, 'x', sizeof name - 1); /* the program's string need not live longer */
   char *b = shm_map();
   CHECK(COMM(b, 0)->state == FALCON_COMM_FREE);
   CHECK(ncclGroupEnd() == 0);
   CHECK(COMM(b, 0)->state == FALCON_COMM_LIVE && COMM(b, 1)->state == FALCON_COMM_LIVE && COMM(b, 1)->rank == 1);
+  CHECK(!strcmp(COMM(b, 0)->name, "PIPELINE") && !COMM(b, 1)->name[0]);
   CHECK(ncclAllReduce(NULL, NULL, 1, 0, 0, c[1], NULL) == 0);
   CHECK(COMM(b, 1)->calls == 1 && COMM(b, 0)->calls == 0);
 }
@@ -141,6 +145,18 @@ static void case_reuse(void) {
   void *last = comm_of(1, 2, 0);
   ncclAllReduce(NULL, NULL, 1, 0, 0, last, NULL);
   CHECK(COMM(b, REC(b, 0, 2)->comm)->handle == (uint64_t)(uintptr_t)last);
+}
+
+/* A finalized communicator's slot goes to another before its destruction,
+ * which must not end the other. */
+static void case_finalize(void) {
+  void *old = comm_of(1, 2, 0), *c = NULL;
+  char *b = shm_map();
+  CHECK(ncclCommFinalize(old) == 0);
+  for (int i = 0; i < (int)FALCON_COMMS_MAX; i++) c = comm_of(2 + i, 2, 0);
+  CHECK(COMM(b, 0)->generation == 2 && COMM(b, 0)->handle == (uint64_t)(uintptr_t)c);
+  CHECK(ncclCommDestroy(old) == 0 && COMM(b, 0)->state == FALCON_COMM_LIVE);
+  CHECK(ncclCommDestroy(c) == 0 && COMM(b, 0)->state == FALCON_COMM_GONE);
 }
 
 /* 300 communicators at once do not fit: the calls of the last are still recorded. */
@@ -265,7 +281,7 @@ static void case_missing(void) {
 
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
-  C(inert), C(header), C(records), C(nested), C(group), C(group_init), C(split), C(others), C(reuse), C(too_many),
+  C(inert), C(header), C(records), C(nested), C(group), C(group_init), C(split), C(others), C(reuse), C(finalize), C(too_many),
   C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(marks), C(mailbox),
 };
 

@@ -99,6 +99,9 @@ func sortedParts(w *window) []falcon.RankProfile {
 // locate gives a story its verdict, or asks for another window.
 func (m *Machine) locate(s *story, res peer.Result) {
 	timing := m.without(res, s)
+	if !m.twice(s, &timing) && m.again(s, timing) {
+		return
+	}
 	v := cause.Judge(m.caseOf(s, timing))
 	s.timing, s.judgedAt, s.rejudged = &timing, m.now, 0
 	named := len(v.Devices)+len(v.Links)+len(v.Ranks) > 0
@@ -112,6 +115,20 @@ func (m *Machine) locate(s *story, res peer.Result) {
 		return
 	}
 	m.settleVerdict(s, v)
+}
+
+// twice says that every rank that timing accuses is accused by counters too, or
+// was accused by the window before; ranks that were not are let go. A hiccup
+// or two in a short window make anybody look slow.
+func (m *Machine) twice(s *story, timing *peer.Result) bool {
+	c, before := m.caseOf(s, *timing), s.accused
+	s.accused = timing.Slow
+	confirmed := func(r falcon.Rank) bool { return slices.Contains(before, r) || c.Confirmed(r) }
+	if !slices.ContainsFunc(timing.Slow, confirmed) {
+		return len(timing.Slow) == 0
+	}
+	timing.Slow = slices.DeleteFunc(slices.Clone(timing.Slow), func(r falcon.Rank) bool { return !confirmed(r) })
+	return true
 }
 
 // again puts a story's verdict off to another window, while tries are left. A
@@ -237,6 +254,9 @@ func (m *Machine) learned(w *window, res peer.Result) {
 	v := cause.Judge(m.caseOf(s, res))
 	named := len(v.Devices)+len(v.Links) > 0
 	switch {
+	case named && m.learn.due && convincing(v, res) && m.learn.seen != culprits(v):
+		m.learn.seen, m.learn.after = culprits(v), m.slow.last()+m.cfg.ProfileSpacing
+		m.note(w.iteration, "profile", "%s looks slower than its peers: a second profile will tell", culprits(v))
 	case named && m.learn.due && convincing(v, res):
 		m.learn.due = false
 		m.fromStart(s, v, res)

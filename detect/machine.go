@@ -28,6 +28,8 @@ type Machine struct {
 	baseline  float64 // restored, or lowest verified regime; 0 = unknown
 	rebase    bool    // take the level after the settle window as the baseline
 	settleTo  int64   // first iteration that no action owns
+	levelMs   float64 // level that the last verified change led to, 0 = unknown
+	levelAt   int64   // newest iteration when that was noted
 	jitterAt  int64   // newest jitter told
 	dipAt     int64   // newest small downward change
 	alarms    []alarm
@@ -166,6 +168,7 @@ func (m *Machine) startEpoch(j Job) {
 	}
 	m.slow, m.fold, m.times, m.newest = newSeries(&m.cfg), fold{}, times{}, -1
 	m.alarms, m.lastOnset, m.settleTo = nil, falcon.NoIteration, 0
+	m.levelMs, m.levelAt = 0, 0
 	m.jitterAt, m.dipAt, m.strangers = -m.cfg.MergeWithin-1, falcon.NoIteration, nil
 	m.healthy, m.window, m.learn = peer.Healthy{}, nil, learning{due: true}
 	m.haveLast, m.shown = false, make([]peer.Rank, j.Layout.World())
@@ -243,12 +246,14 @@ func (m *Machine) iterated(c cell) {
 	if m.rebase && c.iteration >= m.settleTo && !m.slow.tracker.Learning() {
 		m.rebase, m.baseline = false, 0
 		m.slow.tracker.Rebase(0)
+		m.leveled(m.level())
 		m.learn = learning{due: true}
 		m.note(c.iteration, "rebase", "New baseline %.1f ms", m.slow.tracker.BaselineMs())
 	}
 	if m.settleTo > 0 && c.iteration == m.settleTo+levelOver {
 		m.settled(c.iteration)
 	}
+	m.drift(c.iteration)
 	m.levelRelief(c.iteration)
 	m.closeRelieved(c.iteration)
 }
@@ -257,6 +262,7 @@ func (m *Machine) iterated(c cell) {
 // into the settle window raised no alarm of its own.
 func (m *Machine) settled(iteration int64) {
 	level, baseline := m.level(), m.baselineMs()
+	m.leveled(level)
 	if m.slow.tracker.Learning() || baseline <= 0 {
 		return
 	}
@@ -274,6 +280,7 @@ func (m *Machine) settled(iteration int64) {
 // warm is the end of the warm-up: a baseline that was handed over from before
 // a restart holds on, as the job may be slow right now.
 func (m *Machine) warm() {
+	m.leveled(m.slow.tracker.BaselineMs())
 	if m.baseline > 0 && m.baseline < m.slow.tracker.BaselineMs() {
 		m.slow.tracker.Rebase(m.baseline)
 		return

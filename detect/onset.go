@@ -79,6 +79,9 @@ func (m *Machine) settling(iteration int64) bool {
 // jobChange is a change of the slowest rank's series.
 func (m *Machine) jobChange(c bocd.Change) {
 	at := m.slow.iteration(c.Index)
+	if c.Kind != bocd.KindJitter {
+		m.leveled(c.AfterMs)
+	}
 	switch {
 	case c.Kind == bocd.KindJitter:
 		m.dip(at, c)
@@ -110,6 +113,17 @@ func (m *Machine) dip(at int64, c bocd.Change) {
 	}
 }
 
+// firstSlow moves a placement past a hiccup before the change: to the first
+// iteration that is slow together with the one after it.
+func (m *Machine) firstSlow(at int64, middle float64) int64 {
+	for i := max(m.slow.indexOf(at), m.slow.seen-len(m.slow.ms)); i+1 < m.slow.seen; i++ {
+		if m.slow.value(i) > middle && m.slow.value(i+1) > middle {
+			return m.slow.iteration(i)
+		}
+	}
+	return at
+}
+
 // peak is the largest value around a change that did not last.
 func (m *Machine) peak(c bocd.Change) float64 {
 	top := c.AfterMs
@@ -125,6 +139,7 @@ func (m *Machine) onset(alarms []alarm) {
 	slices.SortFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.iteration, b.iteration) })
 	at := m.median(alarms)
 	best := slices.MaxFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.afterMs, b.afterMs) })
+	at = m.firstSlow(at, (best.beforeMs+best.afterMs)/2)
 	m.lastOnset, m.alarms = at, nil
 	s := &story{Incident: falcon.Incident{
 		State: falcon.IncidentVerified, OnsetIteration: at, DetectedIteration: m.newest,

@@ -56,17 +56,36 @@ func (m *Machine) levelRelief(iteration int64) {
 		}
 		between := (s.HealthyMs + max(s.SlowMs, s.HealthyMs)) / 2
 		back := peer.Median(slices.Clone(tail)) <= s.HealthyMs*(1+m.cfg.Settled)
-		if back && slices.Max(tail) <= max(between, s.HealthyMs*(1+m.cfg.Settled)) {
+		if back && most(tail, max(between, s.HealthyMs*(1+m.cfg.Settled))) {
 			m.relieve(s, m.backSince(between), "the iteration time is back within 5 % of healthy")
 		}
 	}
 }
 
-// backSince is the first iteration of the newest run below a level.
+// most says that all of values but one are at or below a level.
+func most(values []float64, ms float64) bool {
+	above := 0
+	for _, v := range values {
+		if v > ms {
+			above++
+		}
+	}
+	return above <= 1
+}
+
+// backSince is the first iteration of the newest run below a level; a single
+// hiccup does not end the run.
 func (m *Machine) backSince(ms float64) int64 {
-	i := m.slow.seen - 1
-	for i > m.slow.seen-len(m.slow.ms) && m.slow.value(i-1) <= ms {
-		i--
+	i, oldest := m.slow.seen-1, m.slow.seen-len(m.slow.ms)
+	for i > oldest {
+		switch {
+		case m.slow.value(i-1) <= ms:
+			i--
+		case i-3 >= oldest && m.slow.value(i-2) <= ms && m.slow.value(i-3) <= ms:
+			i -= 2
+		default:
+			return m.slow.iteration(i)
+		}
 	}
 	return m.slow.iteration(i)
 }
@@ -182,6 +201,7 @@ func (m *Machine) relieve(s *story, at int64, why string) {
 	}
 	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, m.slow.last()
 	m.slow.tracker.Rebase(m.slow.tracker.BaselineMs())
+	m.leveled(m.level())
 	m.lastOnset, m.alarms = falcon.NoIteration, nil
 	m.emit(s)
 	m.note(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)

@@ -16,7 +16,8 @@ type story struct {
 	tries    int
 	notUntil int64 // iteration before which no further window is asked for
 
-	timing   *peer.Result // what the verdict was given on, to judge again when counters come
+	accused  []falcon.Rank // by the window before
+	timing   *peer.Result  // what the verdict was given on, to judge again when counters come
 	judgedAt time.Time
 	rejudged int
 

@@ -24,7 +24,8 @@ type window struct {
 type learning struct {
 	due   bool
 	tries int
-	after int64 // iteration before which it is not asked for
+	after int64  // iteration before which it is not asked for
+	seen  string // who looked slow in the window before
 }
 
 // Bounds on waiting for a window.

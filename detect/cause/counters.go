@@ -5,6 +5,13 @@ import "github.com/failslow/falcon"
 func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.device(r)].Known }
 func (c *Case) hostKnown(r falcon.Rank) bool { return c.Counters.Hosts[c.device(r).Node()].Known }
 
+// Confirmed says that the counters of rank r's GPU or node show trouble of
+// their own, so that one window of timing is enough to accuse it.
+func (c *Case) Confirmed(r falcon.Rank) bool {
+	var scratch opinion
+	return c.gpuProofs(&scratch, r) || c.hostProofs(&scratch, r)
+}
+
 // gpuProofs adds what a rank's GPU counters prove, and says whether anything.
 func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
 	d := c.device(r)
@@ -49,12 +56,19 @@ func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
 		o.add(falcon.EvidenceCounter, weightSteal, "%s: the host withholds %.0f %% of the CPU that the ranks want, %.0f %% at its peers%s", n, 100*h.StealShare, 100*steal, how)
 		return true
 	}
+	if h.Emulated {
+		return false
+	}
 	if throttled := usual(func(h Host) float64 { return h.ThrottledShare }); h.ThrottledShare > throttled+throttledGap {
 		o.add(falcon.EvidenceCounter, weightPressure, "%s: the ranks' CPU quota throttles them %.0f %% of the time, %.0f %% at its peers", n, 100*h.ThrottledShare, 100*throttled)
 		return true
 	}
 	if pressure := usual(func(h Host) float64 { return h.PressureShare }); h.PressureShare > pressure+pressureGap {
 		o.add(falcon.EvidenceCounter, weightPressure, "%s: ranks wait for a CPU %.0f %% of the time, %.0f %% at its peers", n, 100*h.PressureShare, 100*pressure)
+		return true
+	}
+	if delay := usual(func(h Host) float64 { return h.RunDelayShare }); h.RunDelayShare > delay+pressureGap {
+		o.add(falcon.EvidenceCounter, weightPressure, "%s: a rank is runnable without a CPU %.0f %% of the time, %.0f %% at its peers", n, 100*h.RunDelayShare, 100*delay)
 		return true
 	}
 	return false

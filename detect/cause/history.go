@@ -35,8 +35,9 @@ type Host struct {
 	StealShare     float64 // median since the moment
 	PressureShare  float64 // of the time, some rank waited for a CPU
 	ThrottledShare float64 // of the time, the ranks' cgroup was throttled
+	RunDelayShare  float64 // of the time, the worst rank was runnable and did not run
 	LoadPerCPU     float64
-	Emulated       bool
+	Emulated       bool // the lab's knob answered for StealShare; the kernel's figures are of the machine that all nodes share
 }
 
 // Counters is the view of all devices and nodes since one moment.
@@ -130,7 +131,7 @@ func sumGPU(before, since []stamped[falcon.GPUReading]) GPU {
 func sumHost(before, since []stamped[falcon.HostReading]) Host {
 	var h Host
 	var ok bool
-	h.StealShare, ok = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.StealShare, r.Err == "" })
+	h.StealShare, ok = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.StealShare, answered(r) })
 	if !ok {
 		return Host{}
 	}
@@ -143,8 +144,19 @@ func sumHost(before, since []stamped[falcon.HostReading]) Host {
 	spanUs := float64(last.AtNs-first.AtNs) / 1e3
 	h.PressureShare = share(grown(first.PressureUs, last.PressureUs), spanUs)
 	h.ThrottledShare = share(grown(first.ThrottledUs, last.ThrottledUs), spanUs)
+	for rank, delay := range last.RunDelayNs {
+		if start, ok := first.RunDelayNs[rank]; ok {
+			h.RunDelayShare = max(h.RunDelayShare, share(grown(start, delay), float64(last.AtNs-first.AtNs)))
+		}
+	}
 	h.Emulated = last.Emulated
 	return h
+}
+
+// answered says that a look brought anything: Err may name files that this
+// kernel lacks beside figures that are there.
+func answered(r falcon.HostReading) bool {
+	return r.Err == "" || r.Emulated || r.PressureUs > 0 || r.ThrottledUs > 0 || len(r.RunDelayNs) > 0
 }
 
 // grown is a counter's growth; one that went back was reset and says nothing.

@@ -70,6 +70,10 @@ func (j *Job) play() *playing {
 	for r := range p.ops {
 		p.ops[r] = j.program(falcon.Rank(r))
 	}
+	if j.Hiccup > 0 && j.rng.Float64() < j.Hiccup {
+		r := j.rng.IntN(world)
+		p.ops[r] = slices.Insert(p.ops[r], len(p.ops[r])/2, op{kind: compute, ms: 40})
+	}
 	for moved := true; moved; {
 		moved = false
 		for r := range p.ops {
@@ -203,8 +207,8 @@ func (j *Job) noisy(ms float64) float64 {
 }
 
 // measure adds an iteration to a rank's profile as the hook would: calls as
-// the device saw them, self time as the rest of the iteration.
-func (p *playing) measure(q *falcon.RankProfile, r falcon.Rank, offset float64) {
+// the device saw them. It returns the self time: the rest of the iteration.
+func (p *playing) measure(q *falcon.RankProfile, r falcon.Rank, offset float64) float64 {
 	self := p.device[r]
 	for _, t := range p.ran[r] {
 		self -= t.end - t.start
@@ -213,7 +217,7 @@ func (p *playing) measure(q *falcon.RankProfile, r falcon.Rank, offset float64) 
 			StartMs: offset + t.start, DurationMs: t.end - t.start, QueueMs: t.start - t.enter,
 		})
 	}
-	q.SelfMs += self
+	return self
 }
 
 func medianQueue(calls []falcon.CallTiming) float64 {
@@ -221,8 +225,12 @@ func medianQueue(calls []falcon.CallTiming) float64 {
 	for i, c := range calls {
 		q[i] = c.QueueMs
 	}
-	slices.Sort(q)
-	return q[len(q)/2]
+	return median(q)
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
 // program is a rank's stream for one iteration: 1F1B, then the gradient

@@ -19,6 +19,7 @@ type Job struct {
 	TPMs      float64 // transfer of one tensor-parallel all-reduce
 	LaunchMs  float64 // host time to enqueue one kernel
 	Noise     float64 // relative deviation of kernels and transfers
+	Hiccup    float64 // probability that an iteration has one rank stop for 40 ms
 
 	Clock map[falcon.Device]float64 // share of nominal; absent = 1
 	Share map[falcon.Node]float64   // of the CPU the hosts get; absent = 1
@@ -98,11 +99,13 @@ func (j *Job) Iteration(n int, window uint64) ([]falcon.Sample, []falcon.RankPro
 	var samples []falcon.Sample
 	profiles := make([]falcon.RankProfile, j.Layout.World())
 	offset := 0.0
+	selfs := make([][]float64, j.Layout.World())
 	for range n {
 		p := j.play()
 		for r := range profiles {
+
 			samples = append(samples, falcon.Sample{Rank: falcon.Rank(r), Iteration: j.next, Ms: p.end, Exact: true})
-			p.measure(&profiles[r], falcon.Rank(r), offset)
+			selfs[r] = append(selfs[r], p.measure(&profiles[r], falcon.Rank(r), offset))
 		}
 		offset += p.end
 		j.next++
@@ -111,7 +114,7 @@ func (j *Job) Iteration(n int, window uint64) ([]falcon.Sample, []falcon.RankPro
 		q := &profiles[r]
 		q.Rank, q.Window, q.Iterations = falcon.Rank(r), window, n
 		q.MicroBatches = j.MicroBatches[j.Layout.Replica(q.Rank)]
-		q.SelfMs /= float64(n * q.MicroBatches)
+		q.SelfMs = median(selfs[r]) / float64(q.MicroBatches)
 		q.QueueMs = medianQueue(q.Calls)
 	}
 	return samples, profiles

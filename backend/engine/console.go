@@ -67,6 +67,9 @@ func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideReques
 
 func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 	now := e.cfg.Now()
+	if q.GetRung() != "" && q.GetAction() == "" {
+		return e.stepUp(now, who, q)
+	}
 	a, err := e.decidable(q)
 	if err != nil {
 		return "", err
@@ -77,19 +80,56 @@ func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 	if err := e.plan.Check(d); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrStale, err)
 	}
+	e.decided(now, who, a, d)
+	e.plan.Step(now, d)
+	return a.ID, nil
+}
+
+// decided writes the decision down, in the batch that holds what it leads to.
+func (e *Engine) decided(now time.Time, who Actor, a falcon.Action, d mitigate.Decision) {
 	e.extra = append(e.extra, record(now, kindDecision, DecisionRecord{
 		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: e.mem.job.Epoch,
 		Approve: d.Approve, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
 	}))
+}
+
+// stepUp takes a rung that is not proposed yet. The planner makes the plan in
+// the same step, so that the record can name it.
+func (e *Engine) stepUp(now time.Time, who Actor, q *falconv1.DecideRequest) (string, error) {
+	if err := e.sameEpoch(q); err != nil {
+		return "", err
+	}
+	if _, known := e.mem.incident(q.GetIncident()); !known {
+		return "", fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetIncident()))
+	}
+	d := mitigate.Decision{
+		Incident: q.GetIncident(), Rung: falcon.Rung(q.GetRung()), Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
+	}
+	if err := e.plan.Check(d); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrStale, err)
+	}
 	e.plan.Step(now, d)
+	l, _ := e.plan.Ladder(d.Incident)
+	if len(l.Actions) == 0 {
+		return "", fmt.Errorf("%w: nothing came of rung %s for %s", ErrStale, d.Rung, d.Incident)
+	}
+	a := l.Actions[len(l.Actions)-1]
+	e.decided(now, who, a, d)
 	return a.ID, nil
+}
+
+func (e *Engine) sameEpoch(q *falconv1.DecideRequest) error {
+	if epoch := q.GetJobEpoch(); epoch != 0 && epoch != e.mem.job.Epoch {
+		return fmt.Errorf("%w: you saw job epoch %d and the job is in epoch %d now; look again", ErrStale, epoch, e.mem.job.Epoch)
+	}
+	return nil
 }
 
 // decidable finds the action that is meant and checks that it is the one that
 // the operator saw.
 func (e *Engine) decidable(q *falconv1.DecideRequest) (falcon.Action, error) {
-	if epoch := q.GetJobEpoch(); epoch != 0 && epoch != e.mem.job.Epoch {
-		return falcon.Action{}, fmt.Errorf("%w: you saw job epoch %d and the job is in epoch %d now; look again", ErrStale, epoch, e.mem.job.Epoch)
+	if err := e.sameEpoch(q); err != nil {
+		return falcon.Action{}, err
 	}
 	if q.GetAction() == "" {
 		return e.proposal(q)
@@ -100,7 +140,7 @@ func (e *Engine) decidable(q *falconv1.DecideRequest) (falcon.Action, error) {
 	}
 	a := e.mem.actions[i]
 	if a.State != falcon.ActionProposed {
-		return a, e.decided(a)
+		return a, e.tooLate(a)
 	}
 	return a, samePlan(a, q.GetPlanHash())
 }
@@ -113,7 +153,7 @@ func (e *Engine) proposal(q *falconv1.DecideRequest) (falcon.Action, error) {
 	l, _ := e.plan.Ladder(id)
 	if l.Proposal == nil || l.Proposal.State != falcon.ActionProposed {
 		if n := len(l.Actions); n > 0 {
-			return falcon.Action{}, e.decided(l.Actions[n-1])
+			return falcon.Action{}, e.tooLate(l.Actions[n-1])
 		}
 		return falcon.Action{}, fmt.Errorf("%w: nothing is proposed for %s at the moment", ErrStale, id)
 	}
@@ -130,8 +170,8 @@ func samePlan(a falcon.Action, hash string) error {
 	return nil
 }
 
-// decided tells the second one what the first one decided.
-func (e *Engine) decided(a falcon.Action) error {
+// tooLate tells the second one what the first one decided.
+func (e *Engine) tooLate(a falcon.Action) error {
 	d, ok := e.mem.decisions[a.ID]
 	if !ok {
 		return fmt.Errorf("%w: %s is %s (decided by %s)", ErrStale, a.ID, a.State, orNobody(a.DecidedBy))

@@ -13,67 +13,82 @@ import (
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
+// How long a description must hold still before it is believed. Ranks speak one
+// by one, so that what is seen in between is a mixture.
+const (
+	layoutWait       = 5 * time.Second // the adapter may still declare a layout
+	processesSettle  = 2 * time.Second // a restarted job shows up rank by rank
+	microBatchSettle = 3 * time.Second // ranks report a new split at different moments
+)
+
 // describe tells the machines about the job once all its ranks are known, and
 // again when something in it has changed. Other processes than before are
 // another job epoch: iterations count anew and older orders are void.
 func (e *Engine) describe(now time.Time) {
-	e.job.dirty = false
+	e.job.dirty, e.recheck = false, false
 	if !e.job.complete() {
 		return
 	}
-	processes := e.job.processes()
-	if e.stillChanging(processes, now) {
+	rec, wait, why := e.candidate()
+	if !rec.equal(e.seen) {
+		e.seen, e.seenAt = rec, now
+	}
+	if now.Sub(e.seenAt) < wait {
+		e.recheck = true // the tick looks again
 		return
 	}
-	layout, why := e.job.layout()
 	if why != e.alarm {
 		e.alarm = why
 		if why != "" {
 			e.tell("rank", 2, "%s", why)
 		}
 	}
-	rec := jobRecord{
-		Epoch: e.mem.job.Epoch, Processes: processes, Layout: layout,
-		Placement: e.job.placement(), MicroBatches: e.job.microBatches(layout),
-	}
-	switch {
-	case rec.Epoch == 0 || !slices.Equal(rec.Processes, e.mem.job.Processes) || rec.Layout != e.mem.job.Layout:
-		rec.Epoch++
+	if rec.Epoch != e.mem.job.Epoch {
 		e.pace = newPace()
-		e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, layout.World(), layout)
-	case rec.MicroBatches == nil || e.orderOut():
-		rec.MicroBatches = e.mem.job.MicroBatches // ranks change at different moments; the commit says
+		e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 	}
 	e.commitJob(now, rec)
 }
 
-// processesSettle is how long a job may take to replace its processes one by
-// one before the mixture counts as a job epoch of its own.
-const processesSettle = 2 * time.Second
+// candidate is the job as its ranks describe it now, how long that must hold
+// still, and what is doubtful about it.
+func (e *Engine) candidate() (rec jobRecord, wait time.Duration, why string) {
+	was := e.mem.job
+	layout, why := e.job.layout()
+	processes := e.job.processes()
+	same := countSame(was.Processes, processes)
+	if why != "" && same == len(processes) {
+		layout, why = was.Layout, "" // what was declared once holds for these processes
+	}
+	rec = jobRecord{
+		Epoch: was.Epoch, Processes: processes, Layout: layout,
+		Placement: e.job.placement(), MicroBatches: e.job.microBatches(layout),
+	}
+	switch {
+	case same != len(processes) || len(was.Processes) != same || layout != was.Layout:
+		rec.Epoch++
+		if same > 0 && same < len(processes) {
+			wait = processesSettle
+		}
+		if why != "" {
+			wait = max(wait, layoutWait)
+		}
+	case rec.MicroBatches == nil || e.orderOut():
+		rec.MicroBatches = was.MicroBatches // the commit says
+	case was.MicroBatches != nil && !slices.Equal(rec.MicroBatches, was.MicroBatches):
+		wait = microBatchSettle
+	}
+	return rec, wait, why
+}
 
-// stillChanging waits while some ranks have new processes and others don't: a
-// restarted job shows up rank by rank. The tick looks again.
-func (e *Engine) stillChanging(now []string, at time.Time) bool {
-	was, same, changed := e.mem.job.Processes, 0, 0
-	for r := range min(len(was), len(now)) {
-		if was[r] == now[r] {
-			same++
-		} else {
-			changed++
+func countSame(a, b []string) int {
+	n := 0
+	for i := range min(len(a), len(b)) {
+		if a[i] == b[i] {
+			n++
 		}
 	}
-	if same == 0 || changed == 0 {
-		e.changing = time.Time{}
-		return false
-	}
-	if changed != e.changed || e.changing.IsZero() {
-		e.changing, e.changed = at, changed
-	}
-	if at.Sub(e.changing) < processesSettle {
-		return true
-	}
-	e.changing = time.Time{}
-	return false
+	return n
 }
 
 // orderOut says that an order is on its way.

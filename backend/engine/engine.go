@@ -110,8 +110,9 @@ type Engine struct {
 	version  uint64
 	built    time.Time
 	jitters  []mark
-	changing time.Time // since when some ranks, not all, have new processes; zero when none
-	changed  int       // how many
+	seen     jobRecord // newest candidate for the job's description
+	seenAt   time.Time // since when
+	recheck  bool      // it must hold still for longer
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -261,7 +262,7 @@ func (e *Engine) drain() {
 
 func (e *Engine) tick(now time.Time) {
 	e.release(now)
-	if !e.changing.IsZero() {
+	if e.recheck {
 		e.describe(now)
 	}
 	e.det.Tick(now)

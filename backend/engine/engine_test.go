@@ -427,3 +427,39 @@ func TestSnapshotShowsTheJob(t *testing.T) {
 		}
 	})
 }
+
+// An operator may step up the ladder before the ski-rental clock says so.
+func TestStepUpWithoutAProposal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.plan.OverheadsMs = map[falcon.Rung]float64{falcon.RungS2: 1e9} // never proposed by itself
+		b.start()
+		ctx := context.Background()
+		step := &falconv1.DecideRequest{Incident: "INC-0001", Rung: "S2", Approve: true}
+		if _, err := b.engine.Decide(ctx, tester, step); !errors.Is(err, ErrNotFound) {
+			t.Errorf("before the incident: %v", err)
+		}
+		for len(b.incidents().GetIncidents()) == 0 || b.incidents().GetIncidents()[0].GetState() != string(falcon.IncidentLocated) {
+			b.turn()
+		}
+		if _, err := b.engine.Decide(ctx, tester, &falconv1.DecideRequest{Incident: "INC-0001", Rung: "S3", Approve: true}); !errors.Is(err, ErrStale) {
+			t.Errorf("a rung that can't be taken: %v", err)
+		}
+		a, err := b.engine.Decide(ctx, tester, step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			b.turn()
+		}
+		if len(b.job.commits) != 1 {
+			t.Errorf("commits %v", b.job.commits)
+		}
+		if err := b.halt(); err != nil {
+			t.Fatal(err)
+		}
+		if rec := b.records()[kindDecision]; len(rec) != 1 || !strings.Contains(string(rec[0].Body), a.GetPlanHash()) {
+			t.Errorf("decision records %v", rec)
+		}
+	})
+}

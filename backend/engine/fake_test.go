@@ -18,6 +18,7 @@ import (
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/mitigate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -346,6 +347,7 @@ type bench struct {
 	fault   func(string) error
 	policy  falcon.Policy
 	halted  bool
+	plan    mitigate.Config
 }
 
 func newBench(t *testing.T) *bench {
@@ -367,7 +369,7 @@ func (b *bench) start() bool {
 		b.t.Fatal(err)
 	}
 	b.journal, b.det = j, &fakeDetector{newest: -1}
-	e, err := New(Config{JobName: "test", Journal: j, Detector: b.det, Policy: b.policy, Fault: b.fault})
+	e, err := New(Config{JobName: "test", Journal: j, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault})
 	if err != nil {
 		if err := j.Close(); err != nil {
 			b.t.Fatal(err)

@@ -237,7 +237,7 @@ func (j *job) finishedWell() bool {
 // endedWell reads the agent's word about an exit.
 func endedWell(exit string) bool {
 	switch strings.TrimSpace(exit) {
-	case "0", "exit 0", "exit status 0", "finished", "done", "ok":
+	case "exited normally", "exit 0":
 		return true
 	}
 	return false

@@ -3696,6 +3696,7 @@ type DecideRequest struct {
 	Approve       bool                   `protobuf:"varint,4,opt,name=approve,proto3" json:"approve,omitempty"`
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	JobEpoch      uint64                 `protobuf:"varint,6,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"` // 0 = not checked
+	Rung          string                 `protobuf:"bytes,7,opt,name=rung,proto3" json:"rung,omitempty"`                          // with action empty and nothing proposed: take this rung now, ahead of the ski-rental clock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3770,6 +3771,13 @@ func (x *DecideRequest) GetJobEpoch() uint64 {
 		return x.JobEpoch
 	}
 	return 0
+}
+
+func (x *DecideRequest) GetRung() string {
+	if x != nil {
+		return x.Rung
+	}
+	return ""
 }
 
 type DecideReply struct {
@@ -4347,14 +4355,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05Event\x12*\n" +
 	"\x04line\x18\x01 \x01(\v2\x14.falcon.v1.EventLineH\x00R\x04line\x12\x18\n" +
 	"\x06resync\x18\x02 \x01(\bH\x00R\x06resyncB\x06\n" +
-	"\x04body\"\xaf\x01\n" +
+	"\x04body\"\xc3\x01\n" +
 	"\rDecideRequest\x12\x1a\n" +
 	"\bincident\x18\x01 \x01(\tR\bincident\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1b\n" +
 	"\tplan_hash\x18\x03 \x01(\tR\bplanHash\x12\x18\n" +
 	"\aapprove\x18\x04 \x01(\bR\aapprove\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1b\n" +
-	"\tjob_epoch\x18\x06 \x01(\x04R\bjobEpoch\"8\n" +
+	"\tjob_epoch\x18\x06 \x01(\x04R\bjobEpoch\x12\x12\n" +
+	"\x04rung\x18\a \x01(\tR\x04rung\"8\n" +
 	"\vDecideReply\x12)\n" +
 	"\x06action\x18\x01 \x01(\v2\x11.falcon.v1.ActionR\x06action\"=\n" +
 	"\x10SetPolicyRequest\x12)\n" +

@@ -100,6 +100,7 @@ type options struct {
 	iterations   int64
 	seed         int64
 	rate         float64
+	zero         int
 	forwardMs    float64
 	backwardMs   float64
 	rendezvous   string
@@ -140,6 +141,7 @@ func (o *options) declare(c *cobra.Command) {
 	f.Int64Var(&o.iterations, "iterations", 100, "iterations to train")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
 	f.Float64Var(&o.rate, "rate", 2e-3, "learning rate")
+	f.IntVar(&o.zero, "zero", 0, "ZeRO stage: 0 plain data parallelism, 1 a sharded optimizer")
 	f.Float64Var(&o.forwardMs, "fwd-ms", 5, "modelled forward pass per micro-batch and stage, in ms")
 	f.Float64Var(&o.backwardMs, "bwd-ms", 0, "modelled backward pass, in ms (default twice --fwd-ms)")
 	f.StringVar(&o.rendezvous, "rendezvous", "", "empty folder through which the ranks meet")
@@ -152,7 +154,7 @@ func (o *options) declare(c *cobra.Command) {
 func (o *options) config() (train.Config, error) {
 	c := train.Config{
 		Layout: o.layout, MicroBatches: o.microBatches, Iterations: o.iterations, Seed: uint64(o.seed), Rate: o.rate,
-		ForwardMs: o.forwardMs, BackwardMs: or(o.backwardMs, 2*o.forwardMs), Marks: o.marks == "on",
+		ForwardMs: o.forwardMs, BackwardMs: or(o.backwardMs, 2*o.forwardMs), Marks: o.marks == "on", Sharded: o.zero == 1,
 		Rendezvous: rendezvous.Folder(o.rendezvous),
 		Shape: model.Shape{
 			Hidden: o.hidden, FFN: or(o.ffn, 2*o.hidden), Layers: or(o.layers, o.layout.PP), Batch: o.batch,
@@ -160,6 +162,9 @@ func (o *options) config() (train.Config, error) {
 	}
 	if o.marks != "on" && o.marks != "off" {
 		return c, fmt.Errorf("%w: --marks is %q, give on or off", errUsage, o.marks)
+	}
+	if o.zero != 0 && o.zero != 1 {
+		return c, fmt.Errorf("%w: --zero is %d, give 0 or 1", errUsage, o.zero)
 	}
 	return c, c.Validate()
 }

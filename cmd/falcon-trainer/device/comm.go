@@ -97,6 +97,22 @@ func (q *Queue) allReduce(c *Comm, p unsafe.Pointer, n int, t C.ncclDataType_t, 
 	}
 }
 
+// ReduceScatterFloats leaves in dst this member's part of the sum of src over
+// the group; dst may be that part of src.
+func (q *Queue) ReduceScatterFloats(c *Comm, dst, src Floats) {
+	if q.err == nil {
+		q.nccl("ncclReduceScatter "+c.Name, C.ncclReduceScatter(src.p, dst.p, C.size_t(dst.n), C.ncclFloat32, C.ncclSum, c.c, q.stream))
+	}
+}
+
+// GatherFloats fills dst with the src of every member, in the order of their
+// ranks; src may be this member's part of dst.
+func (q *Queue) GatherFloats(c *Comm, dst, src Floats) {
+	if q.err == nil {
+		q.nccl("ncclAllGather "+c.Name, C.ncclAllGather(src.p, dst.p, C.size_t(src.n), C.ncclFloat32, c.c, q.stream))
+	}
+}
+
 // GatherBytes fills dst with the src of every member, in the order of their
 // ranks; dst has Size times the bytes of src.
 func (q *Queue) GatherBytes(c *Comm, dst, src Memory) {

@@ -151,6 +151,9 @@ func (f Floats) At(off, n int) Floats {
 	return Floats{unsafe.Add(f.p, off*floatBytes), n}
 }
 
+// Len is the number of elements.
+func (f Floats) Len() int { return f.n }
+
 // Memory is the same range in bytes.
 func (f Floats) Memory() Memory { return Memory{f.p, f.n * floatBytes} }
 

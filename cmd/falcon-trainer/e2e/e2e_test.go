@@ -41,6 +41,20 @@ func TestLayoutsAgree(t *testing.T) {
 	}
 }
 
+// A sharded optimizer takes the same steps. The last layout needs padding: its
+// parameters are no multiple of 3.
+func TestShardedOptimizerAgrees(t *testing.T) {
+	for _, l := range [][3]int{{1, 4, 2}, {2, 2, 2}, {1, 3, 1}} {
+		plain := local(t, nil, job(l[0], l[1], l[2], 2, 12)...)
+		args := job(l[0], l[1], l[2], 2, 12, "--zero=1")
+		sharded, again := local(t, nil, args...), local(t, nil, args...)
+		agree(t, fmt.Sprintf("tp%d dp%d pp%d", l[0], l[1], l[2]), sharded.losses, plain.losses, 1e-5)
+		if sharded.weights != again.weights {
+			t.Errorf("two runs gave the weights %q and %q", sharded.weights, again.weights)
+		}
+	}
+}
+
 func TestTwoRunsGiveTheSameWeights(t *testing.T) {
 	args := job(2, 2, 2, 3, 8)
 	a, b := local(t, nil, args...), local(t, nil, args...)
@@ -209,6 +223,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"--dp=2", "--rendezvous=x"}, []string{"WORLD_SIZE=2", "RANK=2"}, "outside the 2 ranks"},
 		{nil, []string{"RANK=x"}, `RANK is "x"`},
 		{[]string{"--bwd-ms=5"}, nil, "give at least 10"},
+		{[]string{"--zero=2"}, nil, "give 0 or 1"},
 		{[]string{"--marks=maybe"}, nil, "give on or off"},
 		{[]string{"--nonsense"}, nil, "see --help"},
 		{[]string{"local", "--gpus-per-node=0"}, nil, "at least 1"},

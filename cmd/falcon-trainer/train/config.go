@@ -35,6 +35,7 @@ type Config struct {
 	Iterations   int64
 	Seed         uint64
 	Rate         float64 // of Adam
+	Sharded      bool    // ZeRO stage 1: each replica keeps a slice of the optimizer's state
 	ForwardMs    float64 // modelled, per micro-batch and stage on a healthy GPU
 	BackwardMs   float64
 	Rendezvous   rendezvous.Folder

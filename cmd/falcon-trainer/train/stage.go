@@ -18,8 +18,8 @@ type stage struct {
 	q            *device.Queue
 	tp           *device.Comm
 	shard        model.Shard
-	extraFlops   float64 // charged to each backward pass
-	weight, grad device.Floats
+	extraFlops   float64       // charged to each backward pass
+	weight, grad device.Floats // Params elements, and zeros up to a multiple of the replicas
 	slots        []slot
 	back         device.Floats // Hidden×Batch: gradient arriving, and in place that leaving
 	branch       device.Floats // Hidden×Batch: a layer's branch before it joins
@@ -27,12 +27,13 @@ type stage struct {
 }
 
 // newStage reserves memory for inFlight micro-batches and loads the first
-// weights.
-func newStage(q *device.Queue, tp *device.Comm, sh model.Shard, inFlight int, seed uint64) *stage {
+// weights; parameter buffers can be cut into replicas equal parts.
+func newStage(q *device.Queue, tp *device.Comm, sh model.Shard, inFlight, replicas int, seed uint64) *stage {
 	act, width := sh.ActivationSize(), sh.Width*sh.Batch
+	params := (sh.Params() + replicas - 1) / replicas * replicas
 	s := &stage{
 		q: q, tp: tp, shard: sh,
-		weight: q.AllocFloats(sh.Params()), grad: q.AllocFloats(sh.Params()),
+		weight: q.AllocFloats(params), grad: q.AllocFloats(params),
 		back: q.AllocFloats(act), branch: q.AllocFloats(act), inner: q.AllocFloats(width),
 	}
 	for range inFlight {
@@ -45,7 +46,7 @@ func newStage(q *device.Queue, tp *device.Comm, sh model.Shard, inFlight int, se
 		one.xs = append(one.xs, q.AllocFloats(act))
 		s.slots = append(s.slots, one)
 	}
-	first := device.AllocHost[float32](q, sh.Params())
+	first := device.AllocHost[float32](q, params)
 	sh.Fill(first, seed)
 	device.CopyIn(q, s.weight.Memory(), first)
 	return s

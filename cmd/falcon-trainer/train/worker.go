@@ -31,8 +31,7 @@ type worker struct {
 	stage   *stage
 	tally   tally
 	feed    feed
-	moments [2]device.Floats
-	adam    model.Adam
+	optim   *optimizer
 	split   model.Split
 	orders  ledger
 	ended   time.Time
@@ -40,7 +39,7 @@ type worker struct {
 
 func newWorker(c Config) *worker {
 	return &worker{
-		cfg: c, at: c.Layout.Coord(c.Rank), adam: model.NewAdam(c.Rate),
+		cfg: c, at: c.Layout.Coord(c.Rank),
 		split: model.Even(c.Layout.DP, c.MicroBatches),
 	}
 }
@@ -56,9 +55,9 @@ func (w *worker) open(ctx context.Context) (err error) {
 	}
 	l, sh := w.cfg.Layout, model.NewShard(w.cfg.Shape, w.cfg.Layout, w.cfg.Rank)
 	inFlight := schedule.InFlightMax(w.at.PP, l.PP, w.split.Total())
-	w.stage = newStage(w.q, w.groups.tp, sh, inFlight, w.cfg.Seed)
+	w.stage = newStage(w.q, w.groups.tp, sh, inFlight, l.DP, w.cfg.Seed)
 	w.stage.extraFlops = w.cfg.extraBackwardFlops()
-	w.moments = [2]device.Floats{w.q.AllocFloats(sh.Params()), w.q.AllocFloats(sh.Params())}
+	w.optim = newOptimizer(w.stage, w.groups.dp, w.at.DP, model.NewAdam(w.cfg.Rate), w.cfg.Sharded)
 	w.tally = newTally(w.q)
 	w.feed = newFeed(w.q, sh, w.cfg.Seed, w.split.Total()-l.DP+1)
 	w.hook.Describe(l, int(w.split[w.at.DP]))
@@ -88,7 +87,7 @@ func (w *worker) iterate(i int64) error {
 	for _, s := range schedule.OneFOneB(w.at.PP, w.cfg.Layout.PP, micro) {
 		w.step(i, s)
 	}
-	w.q.SumFloats(w.groups.dp, w.stage.grad)
+	w.optim.reduce()
 	w.tally.reduce(w.groups.world)
 	if err := w.wait(); err != nil {
 		return err
@@ -112,14 +111,17 @@ func (w *worker) iterate(i int64) error {
 }
 
 // update applies the summed gradients of iteration i, scaled to a mean. All
-// ranks have finished them: the host has read the world's reduction.
+// ranks have finished them: the host has read the world's reduction. Slices
+// of the weights are gathered behind the mark: a rank that dies meanwhile has
+// finished its update.
 func (w *worker) update(i int64, scale float64) error {
 	w.hook.BeginOptimizer(i)
-	w.q.Adam(w.adam, i+1, scale, w.stage.weight, w.moments[0], w.moments[1], w.stage.grad)
+	w.optim.update(i+1, scale)
 	if err := w.wait(); err != nil {
 		return err
 	}
 	w.hook.EndOptimizer(i + 1)
+	w.optim.gather()
 	return nil
 }
 
@@ -186,8 +188,9 @@ func (w *worker) wait() error {
 // report has rank 0 write the hash of all ranks' weights in logical order: the
 // SHA-256 of the list of their SHA-256s.
 func (w *worker) report() error {
-	weights := device.AllocHost[byte](w.q, w.stage.shard.Params()*4)
-	device.CopyOut(w.q, weights, w.stage.weight.Memory())
+	params := w.stage.weight.At(0, w.stage.shard.Params())
+	weights := device.AllocHost[byte](w.q, params.Len()*4)
+	device.CopyOut(w.q, weights, params.Memory())
 	if err := w.wait(); err != nil {
 		return err
 	}

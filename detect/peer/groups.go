@@ -21,8 +21,14 @@ type class struct {
 type joined struct {
 	class
 	members []falcon.Rank // ascending
-	rows    [][]float64   // durations by member
+	rows    []row         // in order of the calls
 	calls   float64       // per iteration
+}
+
+// row is one call: its members' durations.
+type row struct {
+	ordinal uint64
+	ms      []float64 // by member
 }
 
 // join lays the collective calls of all ranks side by side by (communicator,
@@ -68,15 +74,17 @@ func (w *Window) join(profiles []falcon.RankProfile) []joined {
 			j = &joined{class: k.class, members: ranks}
 			byClass[k.class] = j
 		}
-		row := make([]float64, len(ranks))
+		ms := make([]float64, len(ranks))
 		for i, r := range ranks {
-			row[i] = byRank[r]
+			ms[i] = byRank[r]
 		}
-		j.rows = append(j.rows, row)
+		j.rows = append(j.rows, row{k.ordinal, ms})
 	}
 	out := make([]joined, 0, len(byClass))
 	for _, j := range byClass {
 		j.calls = float64(len(j.rows)) / float64(iterations)
+		// Sums of floats depend on their order, and maps have none.
+		slices.SortFunc(j.rows, func(a, b row) int { return cmp.Compare(a.ordinal, b.ordinal) })
 		out = append(out, *j)
 	}
 	slices.SortFunc(out, func(a, b joined) int {
@@ -144,8 +152,8 @@ func (w *Window) judgeGroups(res *Result, classes []joined) {
 		}
 		g.Internode = len(g.Nodes) > 1
 		transfers := make([]float64, len(j.rows))
-		for k, row := range j.rows {
-			transfers[k] = slices.Min(row)
+		for k, r := range j.rows {
+			transfers[k] = slices.Min(r.ms)
 		}
 		g.TransferMs = low(transfers, 0.25)
 		w.judgeWaits(res, &g, j)
@@ -177,10 +185,10 @@ func (w *Window) judgeWaits(res *Result, g *Group, j *joined) {
 		return
 	}
 	waits, transfer := make([]float64, len(j.members)), 0.0
-	for _, row := range j.rows {
-		least := slices.Min(row)
+	for _, r := range j.rows {
+		least := slices.Min(r.ms)
 		transfer += least
-		for i, d := range row {
+		for i, d := range r.ms {
 			waits[i] += d - least
 		}
 	}

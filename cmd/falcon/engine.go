@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	group "github.com/oklog/run"
@@ -85,11 +86,18 @@ func loadEngineConfig(path string) (engineConfig, error) {
 		dec := yaml.NewDecoder(bytes.NewReader(b))
 		dec.KnownFields(true)
 		if err := dec.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {
-			return cfg, fmt.Errorf("%w: %s: %w", errUsage, path, err)
+			return cfg, fmt.Errorf("%w: %s: %s", errUsage, path, yamlSentence(err))
 		}
 	}
 	cfg.fill()
 	return cfg, cfg.check()
+}
+
+// yamlSentence makes the decoder's list of errors one line without Go's types.
+func yamlSentence(err error) string {
+	s := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")
+	s, _, _ = strings.Cut(strings.TrimPrefix(s, "yaml: "), " in type ")
+	return strings.Join(strings.Fields(s), " ")
 }
 
 func (c *engineConfig) fill() {

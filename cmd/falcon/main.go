@@ -55,5 +55,24 @@ func newRoot() *cobra.Command {
 	root.AddCommand(labCommand())
 	root.AddCommand(consoleCommand())
 	root.AddCommand(versionCommand())
+	judgeGroups(root)
 	return root
+}
+
+// judgeGroups makes an unknown word behind a command group wrong use, where
+// cobra would print its help and succeed.
+func judgeGroups(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		judgeGroups(sub)
+	}
+	if c.Runnable() {
+		return
+	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("%w: %s has no command %q; see %s --help", errUsage, c.CommandPath(), args[0], c.CommandPath())
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 }

@@ -23,7 +23,7 @@ type Series struct {
 	Column string    // the CSV's column, or the log's mark
 }
 
-const sniffed = 100 // rows that decide which columns are numeric
+const sniffed = 100 // rows held in case the file turns out to be a log
 
 // Iterations reads iteration times in milliseconds: a training log when any
 // line holds Megatron's "elapsed time per iteration (ms):", else a CSV. Of a
@@ -123,8 +123,8 @@ func (d *iterations) decide() error {
 		if d.at < 0 {
 			return malformed(1, "no column %q; the header has %s", clip(d.want), clip(strings.Join(d.csv.header, ", ")))
 		}
-	} else if d.at = lastNumeric(d.held); d.at < 0 {
-		return malformed(d.held[0].line, "no column is numeric in every row; name one with --column")
+	} else if d.at = lastNumeric(d.held[0]); d.at < 0 {
+		return malformed(d.held[0].line, "the first row holds no number; name one with --column")
 	}
 	d.out.Column = strconv.Itoa(d.at + 1)
 	if d.at < len(d.csv.header) {
@@ -139,20 +139,11 @@ func (d *iterations) decide() error {
 	return nil
 }
 
-func lastNumeric(rows []row) int {
-	for at := len(rows[0].fields) - 1; at >= 0; at-- {
-		numeric := true
-		for _, r := range rows {
-			if at >= len(r.fields) {
-				numeric = false
-				break
-			}
-			if _, err := strconv.ParseFloat(r.fields[at], 64); err != nil {
-				numeric = false
-				break
-			}
-		}
-		if numeric {
+// lastNumeric judges by the first row: a column that starts with numbers and
+// goes on with words is a fault of the file, to be named with its line.
+func lastNumeric(first row) int {
+	for at := len(first.fields) - 1; at >= 0; at-- {
+		if _, err := strconv.ParseFloat(first.fields[at], 64); err == nil {
 			return at
 		}
 	}

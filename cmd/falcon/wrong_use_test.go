@@ -1,0 +1,64 @@
+package main
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Bad input gets one clear sentence on stderr and exit code 1 or 2.
+func TestWrongUse(t *testing.T) {
+	bin := binFalcon(t)
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if out, err := exec.Command(bin, "certs", "init", "--dir", filepath.Join(dir, "state", "certs")).CombinedOutput(); err != nil {
+		t.Fatalf("certs init: %v: %s", err, out)
+	}
+	inUse := file("inuse.yaml", "state_dir: "+filepath.Join(dir, "state")+"\nlisten: "+l.Addr().String()+"\n")
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"unknown scenario":     {[]string{"lab", "run", "--scenario", "nope"}, 2, "gpu-throttle"},
+		"unknown scenario key": {[]string{"lab", "run", "--scenario", file("key.yaml", "layout: {tp: 1, dp: 2, pp: 1}\nnodes: 2\nspeed: 3\n")}, 2, "speed"},
+		"wrong layout product": {[]string{"lab", "run", "--dp", "3", "--pp", "1", "--nodes", "2"}, 2, "spread evenly"},
+		"absent scenario file": {[]string{"lab", "run", "--scenario", "./absent.yaml"}, 1, "absent.yaml"},
+		"bad flag":             {[]string{"lab", "run", "--nope"}, 2, "nope"},
+		"bad approve":          {[]string{"lab", "run", "--approve", "maybe"}, 2, "never"},
+		"stray word":           {[]string{"lab", "status", "now"}, 2, "now"},
+		"unknown command":      {[]string{"frobnicate"}, 2, "frobnicate"},
+		"absent iterations":    {[]string{"detect", "iterations", filepath.Join(dir, "absent.csv")}, 1, "absent.csv"},
+		"malformed iterations": {[]string{"detect", "iterations", file("bad.csv", "step,ms\n1,100\n2,abc\n")}, 1, "line 3"},
+		"malformed calls":      {[]string{"detect", "calls", file("calls.csv", "t_us,op\nx,allreduce\n")}, 1, "line 2"},
+		"port in use":          {[]string{"serve", "--config", inUse}, 1, "in use"},
+		"absent config":        {[]string{"serve", "--config", filepath.Join(dir, "none.yaml")}, 2, "none.yaml"},
+		"unknown config key":   {[]string{"serve", "--config", file("cfg.yaml", "colour: red\n")}, 2, "colour"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(bin, c.args...)
+			cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+			var stdout, stderr strings.Builder
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			_ = cmd.Run() // the exit code is what is judged
+			text := strings.TrimSpace(stderr.String())
+			if cmd.ProcessState.ExitCode() != c.code || !strings.Contains(text, c.want) || strings.Contains(text, "\n") || stdout.Len() != 0 {
+				t.Errorf("exit %d, stderr %q, stdout %q; want exit %d and one line with %q", cmd.ProcessState.ExitCode(), text, stdout.String(), c.code, c.want)
+			}
+		})
+	}
+}

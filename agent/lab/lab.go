@@ -87,7 +87,8 @@ type event struct {
 	line   *line
 	exited bool
 	err    error
-	call   func() // a control request, run by the loop
+	cpu    time.Duration // of the rank that exited
+	call   func()        // a control request, run by the loop
 }
 
 type rankProcess struct {
@@ -96,6 +97,7 @@ type rankProcess struct {
 	cmd    *exec.Cmd
 	exited bool
 	err    error
+	cpu    time.Duration
 	log    string
 }
 
@@ -354,7 +356,8 @@ func (l *Lab) followRank(p *rankProcess, out io.Reader) {
 	defer l.wait.Done()
 	readLines(out, func(ln line) { l.post(event{rank: int(p.rank), line: &ln}) })
 	err := p.cmd.Wait()
-	l.post(event{rank: int(p.rank), exited: true, err: err})
+	used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+	l.post(event{rank: int(p.rank), exited: true, err: err, cpu: used})
 }
 
 // post hands an event to the loop; nothing blocks once the lab closes.

@@ -18,8 +18,8 @@ const (
 	DefaultRunLength = 250  // expected iterations between changes
 	DefaultWindow    = 5    // a change is recent while r ≤ DefaultWindow
 	DefaultThreshold = 0.9  // alarm when P(r ≤ w) exceeds it (FALCON §4.2)
-	DefaultPrune     = 1e-4 // run lengths less probable than this are dropped
-	DefaultMaxRuns   = 256  // run lengths kept at most, when pruning
+	DefaultPrune     = 1e-4 // run lengths less probable than this are merged into a neighbour
+	DefaultMaxRuns   = 48   // run lengths kept at most, when pruning
 
 	// Limit is the largest magnitude that is told apart: an observation
 	// beyond it counts as Limit, so that squares stay finite.
@@ -46,11 +46,11 @@ type Config struct {
 	Window    int     // w of P(r ≤ w)
 	Threshold float64 // alarm when P(r ≤ w) > Threshold
 	Prior     Prior
-	// Prune drops, after each observation, every run length r > Window whose
-	// posterior probability is below it; what is left is renormalised. The
-	// most probable run length always stays.
+	// Prune is the posterior probability below which, after each observation,
+	// a run length r > Window gives its mass to a neighbour where neighbours
+	// are dense enough (see prune). The most probable run length always stays.
 	Prune   float64
-	MaxRuns int // most run lengths kept when Prune > 0; the least probable go
+	MaxRuns int // most run lengths kept when Prune > 0: the bound rises until they fit
 }
 
 // DefaultConfig is the production setting: constant hazard 1/250, w = 5,
@@ -82,7 +82,7 @@ func (c Config) withDefaults() Config {
 	if c.MaxRuns == 0 {
 		c.MaxRuns = DefaultMaxRuns
 	}
-	c.MaxRuns = max(c.MaxRuns, c.Window+2)
+	c.MaxRuns = max(c.MaxRuns, c.Window+3+pruneEvery)
 	return c
 }
 
@@ -127,6 +127,7 @@ type Filter struct {
 	leave float64 // log hazard
 	seen  int
 	last  Step
+	top   int // entry of the most probable run length, the shortest of equals
 
 	// One entry per run length kept, oldest first; the last is r = 0.
 	run  []int     // observations in the run
@@ -155,7 +156,7 @@ func New(cfg Config) *Filter {
 func (f *Filter) Reset() {
 	f.run, f.mu, f.beta = f.run[:0], f.mu[:0], f.beta[:0]
 	f.logb, f.logw, f.prob = f.logb[:0], f.logw[:0], f.prob[:0]
-	f.seen = 0
+	f.seen, f.top = 0, 0
 	f.push(0, 1)
 	f.last = Step{PRecent: 1, PMAP: 1, Runs: 1}
 }
@@ -185,6 +186,9 @@ func (f *Filter) Observe(x float64) (Step, error) {
 	f.seen++
 	f.normalise(top)
 	f.push(f.leave, math.Exp(f.leave))
+	if last := len(f.prob) - 1; f.prob[last] >= f.prob[f.top] {
+		f.top = last
+	}
 	if f.cfg.Prune > 0 {
 		f.prune()
 	}
@@ -207,30 +211,59 @@ func (f *Filter) predict(x float64) float64 {
 		kappa, alpha := p.Kappa+float64(r), p.Alpha+0.5*float64(r)
 		d := x - mu[i]
 		step := d / (kappa + 1)
-		next := beta[i] + 0.5*kappa*step*d
-		logNext := math.Log(next)
-		w := logw[i] + f.terms.at(r) + alpha*(logb[i]-logNext) - 0.5*logNext
+		more := 0.5 * kappa * step * d
+		next := beta[i] + more
+		grown := 0.0
+		if r < seriesFrom || more > seriesMost*beta[i] {
+			grown = math.Log(next / beta[i])
+		} else {
+			grown = logGrowth(more / (next + beta[i]))
+		}
+		logNext := logb[i] + grown
+		w := logw[i] + f.terms.at(r) - alpha*grown - 0.5*logNext
 		mu[i] += step
 		beta[i], logb[i], logw[i] = next, logNext, w
 		run[i] = r + 1
-		top = max(top, w)
+		if w > top {
+			top = w
+		}
 	}
 	return top
+}
+
+// Where an observation adds little to β, which is nearly always so in runs of
+// some length, a short series stands for the logarithm. The first test is on
+// the run length because runs are in order and the processor foresees it.
+const (
+	seriesFrom = 24
+	seriesMost = 0.08
+)
+
+// logGrowth is log((1+s)/(1−s)) = 2(s + s³/3 + …) for s ≤ seriesMost/2; what
+// is left out is below 1e-17 of the result.
+func logGrowth(s float64) float64 {
+	q := s * s
+	return 2 * s * (1 + q*(1.0/3+q*(1.0/5+q*(1.0/7+q*(1.0/9+q*(1.0/11))))))
 }
 
 // normalise turns the weights into log probabilities that sum to 1 − hazard:
 // every run goes on with that chance.
 func (f *Filter) normalise(top float64) {
-	sum := 0.0
-	for i, w := range f.logw {
+	logw := f.logw
+	prob := f.prob[:len(logw)]
+	sum, best := 0.0, -1.0
+	for i, w := range logw {
 		e := math.Exp(w - top)
-		f.prob[i] = e
+		prob[i] = e
 		sum += e
+		if e >= best {
+			best, f.top = e, i
+		}
 	}
 	by, shift := math.Exp(f.stay)/sum, f.stay-top-math.Log(sum)
-	for i := range f.logw {
-		f.logw[i] += shift
-		f.prob[i] *= by
+	for i := range logw {
+		logw[i] += shift
+		prob[i] *= by
 	}
 }
 

@@ -2,24 +2,49 @@ package bocd
 
 import "math"
 
-// prune drops improbable run lengths longer than the window, then, while more
-// than MaxRuns are left, drops with a bound ten times higher. The loop ends:
-// the bound passes 1 after a few rounds and then only the newest Window+1 and
-// the most probable are left, which MaxRuns always admits.
+// Pruning keeps what could matter later. A run length that is improbable now
+// may explain the series best after a slow shift, so that plain dropping makes
+// P(r ≤ w) jump; therefore improbable run lengths are merged into a neighbour
+// only while their neighbours stay dense: no gap wider than 1/coverShare of
+// the run length, up to coverMost.
+const (
+	dust       = 1e-8 // probability at which a run length is dropped outright
+	coverShare = 5
+	coverMost  = 128
+	coverEnd   = 0.05 // bound from which the number of run lengths matters more
+	pruneEvery = 4    // observations between prunings, unless MaxRuns is passed
+)
+
+// prune merges improbable run lengths, then, while it does not leave room for
+// pruneEvery more below MaxRuns, goes on with twice the bound. The loop ends: beyond a bound of 1 only the
+// newest Window+1, the oldest and the most probable are left, which MaxRuns
+// always admits.
 func (f *Filter) prune() {
-	f.drop(f.cfg.Prune)
-	for bound := 10 * f.cfg.Prune; len(f.run) > f.cfg.MaxRuns; bound *= 10 {
-		f.drop(bound)
+	if f.seen%pruneEvery != 0 && len(f.run) <= f.cfg.MaxRuns {
+		return
+	}
+	f.merge(f.cfg.Prune)
+	room := f.cfg.MaxRuns - pruneEvery
+	for bound := 2 * f.cfg.Prune; len(f.run) > room && bound < 4; bound *= 2 {
+		f.merge(bound)
 	}
 }
 
-func (f *Filter) drop(bound float64) {
-	best := f.best()
+func (f *Filter) merge(bound float64) {
+	best := f.top
 	keep, lost := 0, 0.0
 	for i, r := range f.run {
-		if r > f.cfg.Window && i != best && f.prob[i] < bound {
-			lost += f.prob[i]
+		switch p := f.prob[i]; {
+		case r <= f.cfg.Window || i == best || p >= bound && bound <= 1:
+		case p < dust:
+			lost += p
 			continue
+		case keep > 0 && f.covered(keep-1, i, bound):
+			f.give(keep-1, i)
+			continue
+		}
+		if i == best {
+			f.top = keep
 		}
 		f.move(keep, i)
 		keep++
@@ -28,6 +53,25 @@ func (f *Filter) drop(bound float64) {
 	if lost > 0 {
 		f.scale(1 / (1 - lost))
 	}
+}
+
+// covered says that the neighbours of entry i are close enough without it.
+// The newest entries are never merged, so that there is one after i.
+func (f *Filter) covered(older, i int, bound float64) bool {
+	if f.run[i] > coverMost || bound > coverEnd {
+		return true
+	}
+	return coverShare*(f.run[older]-f.run[i+1]) <= f.run[i+1]
+}
+
+// give moves entry i's mass to the nearer neighbour.
+func (f *Filter) give(older, i int) {
+	to := older
+	if f.run[older]-f.run[i] > f.run[i]-f.run[i+1] {
+		to = i + 1
+	}
+	f.prob[to] += f.prob[i]
+	f.logw[to] = math.Log(f.prob[to])
 }
 
 func (f *Filter) move(to, from int) {
@@ -51,19 +95,8 @@ func (f *Filter) scale(by float64) {
 	}
 }
 
-// best is the entry of the most probable run length, the shortest of equals.
-func (f *Filter) best() int {
-	best := len(f.prob) - 1
-	for i := len(f.prob) - 2; i >= 0; i-- {
-		if f.prob[i] > f.prob[best] {
-			best = i
-		}
-	}
-	return best
-}
-
 func (f *Filter) summary() Step {
-	best := f.best()
+	best := f.top
 	s := Step{MAP: f.run[best], PMAP: f.prob[best], Runs: len(f.run)}
 	for i := len(f.run) - 1; i >= 0 && f.run[i] <= f.cfg.Window; i-- {
 		s.PRecent += f.prob[i]

@@ -203,6 +203,7 @@ func (t *Tracker) judge() []Change {
 	c := t.measure()
 	switch {
 	case t.verified(c):
+		c.Index = t.place(c)
 		return []Change{t.accept(c)}
 	case t.returned(c):
 		t.excise(c)
@@ -262,14 +263,37 @@ func (t *Tracker) verified(c Change) bool {
 	if size < t.cfg.Verify || n < pointsFor(size) {
 		return false
 	}
-	middle := c.BeforeMs/2 + c.AfterMs/2
 	beyond := 0
-	for _, ms := range t.slice(c.Index, t.next) {
-		if (ms > middle) == (c.AfterMs > c.BeforeMs) {
+	for i := c.Index; i < t.next; i++ {
+		if t.beyond(c, i) {
 			beyond++
 		}
 	}
 	return beyond >= n-n/5
+}
+
+// beyond says whether an observation lies on the new level's side of the
+// middle between the two.
+func (t *Tracker) beyond(c Change, index int) bool {
+	middle := c.BeforeMs/2 + c.AfterMs/2
+	return (t.past[index%history] > middle) == (c.AfterMs > c.BeforeMs)
+}
+
+// place moves a verified change to the first observation beyond the middle:
+// the most probable run length is at times off by a point or two.
+func (t *Tracker) place(c Change) int {
+	index := c.Index
+	for range sideMin {
+		if !t.beyond(c, index) && t.next-index > sideMin {
+			index++
+		}
+	}
+	for range sideMin {
+		if index-1 >= t.from+sideMin && t.beyond(c, index-1) {
+			index--
+		}
+	}
+	return index
 }
 
 // pointsFor is how many points a change of this size must last.

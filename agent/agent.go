@@ -151,18 +151,12 @@ func (a *Agent) begin(cmd *falconv1.Command, now, deadline time.Time) (act.Task,
 	return nil, errUnknown
 }
 
-// welcome repeats every rank's state: the engine may be a new one.
+// welcome takes over the engine's epoch and pace.
 func (a *Agent) welcome(w *falconv1.Welcome) {
 	a.desk.Fence(w.GetEpoch())
 	if n := w.GetBeatPeriodMs(); n >= 50 && n <= 60_000 {
 		a.beatEvery = ms(int(n))
 	}
-	for _, p := range a.processes() {
-		if p.sent != nil && !p.dead {
-			p.sent = nil
-		}
-	}
-	a.publish()
 }
 
 // look is one turn of the loop.

@@ -207,19 +207,17 @@ func TestRankComesFromTheLargestCommunicator(t *testing.T) {
 	})
 }
 
-func TestWelcomeRepeatsStates(t *testing.T) {
+func TestWelcomeFencesOldEpochs(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
-		n.dir.add(100, 0, "n1.g0")
-		wait(time.Second)
-		n.Welcome(&falconv1.Welcome{Epoch: 2})
-		wait(time.Second)
-		if got := n.ship.states(); len(got) != 2 {
-			t.Fatalf("%d states", len(got))
-		}
+		n.Welcome(&falconv1.Welcome{Epoch: 2, BeatPeriodMs: 100})
+		beats := n.ship.beats
 		n.Command(&falconv1.Command{Epoch: 1, Id: 9})
 		wait(time.Second)
 		if got := n.ship.results(); len(got) != 1 || got[0].Status != falconv1.CommandStatus_COMMAND_STATUS_REFUSED {
 			t.Fatalf("a command of an old epoch: %v", got)
+		}
+		if n.ship.beats-beats < 8 {
+			t.Fatalf("%d beats in a second, the engine asked for ten", n.ship.beats-beats)
 		}
 	})
 }

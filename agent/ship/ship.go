@@ -5,11 +5,13 @@
 // acknowledged it, in order, and that the spool that makes this possible is
 // bounded: samples and telemetry are let go oldest first and counted; results
 // and rank states last, and never silently. Send never blocks, so an absent
-// engine costs training nothing. One goroutine connects, one per live stream
+// engine costs training nothing. Every stream begins with the present state of
+// each rank, unnumbered, since the engine may be a new one that knows nothing
+// of the ranks whose samples wait in the spool. One goroutine connects, one per live stream
 // receives; both belong to the Shipper, and Close waits for them.
 //
-// It must not look into frames beyond their kind, and never speaks without
-// TLS 1.3 and a client certificate.
+// It looks into rank states alone, and never speaks without TLS 1.3 and a
+// client certificate.
 package ship
 
 import (
@@ -70,7 +72,8 @@ type Shipper struct {
 
 	mu        sync.Mutex
 	spool     *spool
-	beat      *falconv1.Beat // newest one to send, nil when sent
+	ranks     map[int32]*falconv1.RankState // living ones, newest state
+	beat      *falconv1.Beat                // newest one to send, nil when sent
 	connected bool
 	closing   bool
 	progress  bool          // the last stream had something acknowledged
@@ -103,7 +106,7 @@ func Open(cfg Config) (*Shipper, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Shipper{
 		cfg: cfg, log: cfg.Log, cancel: cancel,
-		spool: newSpool(cfg.FramesMax, cfg.BytesMax), wake: make(chan struct{}, 1),
+		spool: newSpool(cfg.FramesMax, cfg.BytesMax), ranks: map[int32]*falconv1.RankState{}, wake: make(chan struct{}, 1),
 	}
 	s.done.Go(func() { s.run(ctx) })
 	return s, nil
@@ -113,6 +116,7 @@ func Open(cfg Config) (*Shipper, error) {
 func (s *Shipper) Send(f *falconv1.AgentFrame) {
 	s.mu.Lock()
 	before := s.spool.lost
+	s.remember(f.GetRank())
 	s.spool.add(f)
 	lost := s.spool.lost - before
 	s.mu.Unlock()
@@ -120,6 +124,17 @@ func (s *Shipper) Send(f *falconv1.AgentFrame) {
 		s.log.Error("the spool is full and let go of more than telemetry: reconnect the engine", slog.Uint64("frames", lost))
 	}
 	s.nudge()
+}
+
+// remember keeps the newest state of each living rank.
+func (s *Shipper) remember(st *falconv1.RankState) {
+	switch {
+	case st == nil:
+	case st.Alive:
+		s.ranks[st.Rank] = st
+	case s.ranks[st.Rank].GetPid() == st.Pid:
+		delete(s.ranks, st.Rank)
+	}
 }
 
 // Beat sends an unnumbered heartbeat on a live stream; without one it is

@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,11 +88,11 @@ func (s *Shipper) attach(ctx context.Context) error {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer s.setConnected(false)
 	st, acked, err := s.greet(ctx, cancel, conn)
 	if err != nil {
 		return err
 	}
-	defer s.setConnected(false)
 
 	var receiving sync.WaitGroup
 	var recvErr error
@@ -137,7 +139,20 @@ func (s *Shipper) greet(ctx context.Context, cancel context.CancelFunc, conn *gr
 	if s.cfg.Welcome != nil {
 		s.cfg.Welcome(w)
 	}
-	return st, w.Acked, nil
+	return st, w.Acked, s.introduce(st)
+}
+
+// introduce sends the present state of every rank, unnumbered.
+func (s *Shipper) introduce(st stream) error {
+	s.mu.Lock()
+	ranks := slices.Collect(maps.Values(s.ranks))
+	s.mu.Unlock()
+	for _, r := range ranks {
+		if err := st.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: r}}); err != nil {
+			return fmt.Errorf("ship: send: %w", err)
+		}
+	}
+	return nil
 }
 
 func (s *Shipper) setConnected(on bool) {

@@ -1,4 +1,11 @@
-package ship
+// Package shiptest is an engine for tests: a Fleet server over mutual TLS on
+// loopback, with certificates of its own, that takes frames, acknowledges them,
+// sends commands, and can be cut, silenced and restarted at will.
+//
+// It guarantees that what it took survives its restarts, as a journal would.
+// Its goroutines end with the test that made it. It must not be linked into a
+// product.
+package shiptest
 
 import (
 	"crypto/ecdsa"
@@ -16,23 +23,25 @@ import (
 	"time"
 )
 
-// files are one side's certificate, key and CA as PEM files.
-type files struct{ cert, key, ca string }
+// Files are one side's certificate, key and CA as PEM files.
+type Files struct{ Cert, Key, CA string }
 
-type authority struct {
+// Authority issues certificates for loopback.
+type Authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	next int64
 }
 
-func newAuthority(t *testing.T) *authority {
+// NewAuthority makes a certificate authority of its own.
+func NewAuthority(t *testing.T) *Authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &authority{dir: t.TempDir(), key: key, next: 1}
+	a := &Authority{dir: t.TempDir(), key: key, next: 1}
 	tmpl := a.template("test ca")
 	tmpl.IsCA, tmpl.BasicConstraintsValid, tmpl.KeyUsage = true, true, x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
@@ -46,7 +55,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-func (a *authority) template(name string) *x509.Certificate {
+func (a *Authority) template(name string) *x509.Certificate {
 	a.next++
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(a.next), Subject: pkix.Name{CommonName: name},
@@ -56,7 +65,8 @@ func (a *authority) template(name string) *x509.Certificate {
 	}
 }
 
-func (a *authority) issue(t *testing.T, name string) files {
+// Issue makes a certificate that may serve and call.
+func (a *Authority) Issue(t *testing.T, name string) Files {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -70,9 +80,9 @@ func (a *authority) issue(t *testing.T, name string) files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := files{cert: filepath.Join(a.dir, name+".pem"), key: filepath.Join(a.dir, name+".key"), ca: filepath.Join(a.dir, "ca.pem")}
-	writePEM(t, f.cert, "CERTIFICATE", der)
-	writePEM(t, f.key, "EC PRIVATE KEY", raw)
+	f := Files{Cert: filepath.Join(a.dir, name+".pem"), Key: filepath.Join(a.dir, name+".key"), CA: filepath.Join(a.dir, "ca.pem")}
+	writePEM(t, f.Cert, "CERTIFICATE", der)
+	writePEM(t, f.Key, "EC PRIVATE KEY", raw)
 	return f
 }
 
@@ -83,9 +93,9 @@ func writePEM(t *testing.T, path, kind string, der []byte) {
 	}
 }
 
-func (a *authority) serverTLS(t *testing.T, f files) *tls.Config {
+func (a *Authority) serverTLS(t *testing.T, f Files) *tls.Config {
 	t.Helper()
-	cert, err := tls.LoadX509KeyPair(f.cert, f.key)
+	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
 		t.Fatal(err)
 	}

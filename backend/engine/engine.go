@@ -102,8 +102,7 @@ type Engine struct {
 	extra    []journal.Record // goes with the next batch
 	after    []func()         // runs once the batch is durable
 	nextCmd  uint64
-	stepped  bool   // the machines know the job
-	state    string // last Job.state that was told
+	stepped  bool // the machines know the job
 	alarm    string
 	lastData time.Time
 	dirty    bool // the snapshot is behind

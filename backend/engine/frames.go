@@ -15,8 +15,9 @@ import (
 // frame is what an agent sent.
 type frame = *falconv1.AgentFrame
 
-// Attach, Frame and Detach make the engine a fleet.Sink. They block while the
-// engine is busy, which is what agents are to feel, and end with the session.
+// Attach takes a new stream. With Frame and Detach it makes the engine a
+// fleet.Sink: they block while the engine is busy, which is what agents are to
+// feel, and end with the session.
 func (e *Engine) Attach(s *fleet.Session) error {
 	return e.arrive(s, arrival{session: s, what: arriveAttach})
 }

@@ -3,9 +3,8 @@ package engine
 import (
 	"time"
 
-	"github.com/failslow/falcon/mitigate"
-
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/mitigate"
 )
 
 // Bounds of the wait for ranks that are late with an iteration.

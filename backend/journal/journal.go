@@ -158,7 +158,7 @@ func Verify(path string) (Head, error) {
 	if err != nil {
 		return Head{}, err
 	}
-	defer db.Close() //nolint:errcheck // opened read-only
+	defer db.Close()
 	head, err := walk(db, nil)
 	if err != nil {
 		return head, corrupt(path, err)

@@ -149,7 +149,6 @@ func options(creds credentials.TransportCredentials, bytesMax int) []grpc.Server
 		grpc.StreamInterceptor(streamGate),
 		grpc.MaxRecvMsgSize(bytesMax),
 		grpc.MaxHeaderListSize(16 << 10),
-		grpc.SharedWriteBuffer(true),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(writeBuffer),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingMin, PermitWithoutStream: true}),

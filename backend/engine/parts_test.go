@@ -1,0 +1,261 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/mitigate"
+)
+
+var t0 = time.Unix(1_700_000_000, 0)
+
+func sampleOf(r falcon.Rank, i int64, ms float64) falcon.Sample {
+	return falcon.Sample{Rank: r, Iteration: i, Ms: ms}
+}
+
+func TestPaceWaitsForAllButNotForever(t *testing.T) {
+	p := newPace()
+	p.add(sampleOf(0, 3, 10), t0)
+	if got := p.take(2, t0); got != nil {
+		t.Fatalf("given out before rank 1 reported: %v", got)
+	}
+	p.add(falcon.Sample{Rank: 1, Iteration: 3, Ms: 30, PausedMs: 10}, t0)
+	if got := p.take(2, t0); !slices.Equal(got, []mitigate.Iteration{{Index: 3, Ms: 20}}) {
+		t.Fatalf("got %v, want iteration 3 at 20 ms", got)
+	}
+	p.add(sampleOf(1, 3, 99), t0) // again, after a reconnect
+	p.add(sampleOf(0, 4, 11), t0)
+	if got := p.take(2, t0.Add(laggardWait-1)); got != nil {
+		t.Fatalf("given out early: %v", got)
+	}
+	if got := p.take(2, t0.Add(laggardWait)); !slices.Equal(got, []mitigate.Iteration{{Index: 4, Ms: 11}}) {
+		t.Fatalf("after the wait: %v", got)
+	}
+	for i := int64(5); i < 5+laggardIterations+1; i++ {
+		p.add(sampleOf(0, i, 12), t0)
+	}
+	if got := p.take(2, t0); !slices.Equal(got, []mitigate.Iteration{{Index: 5, Ms: 12}}) {
+		t.Fatalf("a silent rank held back more than %d iterations: %v", laggardIterations, got)
+	}
+}
+
+// In any order of arrival every iteration comes out once, in order, with the
+// slowest rank's time: compared with sorting everything at the end.
+func TestPaceAgainstSorting(t *testing.T) {
+	for seed := range uint64(50) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		const ranks, iterations = 5, 40
+		next := make([]int64, ranks)
+		want := make([]float64, iterations)
+		var got []mitigate.Iteration
+		p := newPace()
+		p.next, p.newest = 0, 0
+		for len(got) < iterations {
+			r := rng.IntN(ranks)
+			slowest := slices.Min(next)
+			if next[r] == iterations || next[r] > slowest+laggardIterations-2 {
+				continue
+			}
+			ms := rng.Float64() * 100
+			want[next[r]] = max(want[next[r]], ms)
+			p.add(sampleOf(falcon.Rank(r), next[r], ms), t0)
+			next[r]++
+			got = append(got, p.take(ranks, t0)...)
+		}
+		for i, it := range got {
+			if it.Index != int64(i) || it.Ms != want[i] {
+				t.Fatalf("seed %d, place %d: %v, want %v ms", seed, i, it, want[i])
+			}
+		}
+	}
+}
+
+func TestLevelsRiseAtOnceAndFallWithHysteresis(t *testing.T) {
+	steps := []struct {
+		slowdown float64
+		want     int32
+	}{{0, 0}, {0.049, 0}, {0.05, 1}, {0.045, 1}, {0.039, 0}, {1.6, 6}, {1.3, 6}, {1.1, 5}, {0.41, 4}, {0.33, 4}, {0.31, 3}, {0, 0}}
+	was := int32(0)
+	for i, s := range steps {
+		if was = level(was, s.slowdown); was != s.want {
+			t.Errorf("step %d at %v: level %d, want %d", i, s.slowdown, was, s.want)
+		}
+	}
+}
+
+func TestWorstOfThreeWays(t *testing.T) {
+	for _, c := range []struct{ slowdown, ms, stage, ratio, want float64 }{
+		{-0.2, 100, 100, 0, 0}, {0.3, 100, 100, 0, 0.3}, {0, 150, 100, 0, 0.5}, {0, 100, 100, 2, 1}, {0.1, 0, 100, 0.5, 0.1},
+	} {
+		if got := worst(c.slowdown, c.ms, c.stage, c.ratio); got != c.want {
+			t.Errorf("worst(%v, %v, %v, %v) = %v, want %v", c.slowdown, c.ms, c.stage, c.ratio, got, c.want)
+		}
+	}
+}
+
+func TestCommunicatorsAreNamedByTheirRanks(t *testing.T) {
+	l := falcon.Layout{TP: 2, DP: 3, PP: 2}
+	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP} {
+		for _, g := range l.Groups(d) {
+			if got := dimensionOf(l, g.Ranks); got != d {
+				t.Errorf("ranks %v: %q, want %q", g.Ranks, got, d)
+			}
+		}
+	}
+	all := l.Groups(falcon.DimWorld)[0].Ranks
+	if got := dimensionOf(l, all); got != falcon.DimWorld {
+		t.Errorf("all ranks: %q", got)
+	}
+	for _, odd := range [][]falcon.Rank{{0, 3}, {0, 2}, {1}, {0, 1, 2}, {0, 11}} {
+		if got := dimensionOf(l, odd); got != "" {
+			t.Errorf("ranks %v: %q, want none", odd, got)
+		}
+	}
+	dp := falcon.Layout{TP: 1, DP: 4, PP: 1}
+	if got := named("world", dimensionOf(dp, []falcon.Rank{0, 1, 2, 3}), dp); got != falcon.DimWorld {
+		t.Errorf("a world communicator of a pure DP job: %q", got)
+	}
+}
+
+func TestLayoutNeedsOneWord(t *testing.T) {
+	j := newJob()
+	state := func(r, tp, dp, pp int32) *falconv1.RankState {
+		return &falconv1.RankState{Rank: r, Pid: 10 + r, Alive: true, World: 4, Tp: tp, Dp: dp, Pp: pp, MicroBatches: 2}
+	}
+	for r := range int32(4) {
+		j.set("n0", state(r, 1, 2, 2))
+	}
+	if l, why := j.layout(); !j.complete() || why != "" || l != (falcon.Layout{TP: 1, DP: 2, PP: 2}) {
+		t.Errorf("layout %v, %q", l, why)
+	}
+	if m := j.microBatches(falcon.Layout{TP: 1, DP: 2, PP: 2}); !slices.Equal(m, []int32{2, 2}) {
+		t.Errorf("micro-batches %v", m)
+	}
+	j.set("n0", state(3, 2, 2, 1))
+	if l, why := j.layout(); why == "" || l.DP != 4 {
+		t.Errorf("different words: %v, %q", l, why)
+	}
+	for r := range int32(4) {
+		j.set("n0", state(r, 1, 4, 4))
+	}
+	if _, why := j.layout(); why == "" {
+		t.Error("16 declared ranks in a job of 4 were believed")
+	}
+	if j.set("n0", state(-1, 1, 1, 1)) || j.set("n0", state(RanksMax, 1, 1, 1)) {
+		t.Error("a rank out of range was taken")
+	}
+	j.set("n0", &falconv1.RankState{Rank: 2, Pid: 999})
+	if !j.complete() {
+		t.Error("the end of an unknown earlier process counted as the rank's")
+	}
+	j.set("n0", &falconv1.RankState{Rank: 2, Pid: 12, Exit: "exited normally"})
+	if j.complete() || j.alive != 3 || j.ranks[2].state.GetDp() != 4 {
+		t.Errorf("after an end: alive %d, state %v", j.alive, j.ranks[2].state)
+	}
+}
+
+func TestOrderOutcomes(t *testing.T) {
+	ack := func(iteration int64, status int32) *falconv1.CommandResult {
+		res := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+		for r := range int32(2) {
+			res.Ranks = append(res.Ranks, &falconv1.RankAck{Rank: r, Order: 5, Iteration: iteration, Status: status})
+		}
+		return res
+	}
+	refuse := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: "no"}
+	after := t0.Add(OrderLife + VoteWait + 1)
+	for name, c := range map[string]struct {
+		results []*falconv1.CommandResult
+		world   int
+		epoch   uint64
+		at      time.Time
+		over    bool
+		want    outcomeRecord
+	}{
+		"all agree":            {[]*falconv1.CommandResult{ack(7, 0)}, 2, 1, t0, true, outcomeRecord{Order: 5, Iteration: 7}},
+		"all refuse alike":     {[]*falconv1.CommandResult{ack(7, 3)}, 2, 1, t0, true, outcomeRecord{Order: 5, Iteration: 7, Status: 3}},
+		"half are missing":     {[]*falconv1.CommandResult{ack(7, 0)}, 4, 1, t0, false, outcomeRecord{Order: 5, Iteration: -1}},
+		"half stay missing":    {[]*falconv1.CommandResult{ack(7, 0)}, 4, 1, after, true, outcomeRecord{Order: 5, Iteration: 7}},
+		"refused after a vote": {[]*falconv1.CommandResult{ack(7, 0), refuse}, 4, 1, t0, false, outcomeRecord{Order: 5, Iteration: -1}},
+		"refused":              {[]*falconv1.CommandResult{refuse}, 2, 1, t0, true, outcomeRecord{Order: 5, Iteration: -1, Failed: "node n does not deliver it: no"}},
+		"nobody":               {nil, 2, 1, t0, false, outcomeRecord{Order: 5, Iteration: -1}},
+	} {
+		b := newOrderBook([]orderRecord{{Order: falcon.Order{Epoch: 1, ID: 5}, Command: 9, DeadlineNs: t0.Add(OrderLife).UnixNano()}})
+		for _, r := range c.results {
+			b.open[9].result("n", r)
+		}
+		if got, over := b.open[9].outcome(c.world, c.epoch, c.at); over != c.over || got != c.want {
+			t.Errorf("%s: %+v, %v; want %+v, %v", name, got, over, c.want, c.over)
+		}
+	}
+}
+
+func TestCleanLeavesNoControlCharacter(t *testing.T) {
+	if got := clean("a\x1b[31mb\u009bc\nd\x00é\xff"); got != "a[31mbcdé" {
+		t.Errorf("clean = %q", got)
+	}
+	if got := clean(string(make([]rune, 0)) + string(slices.Repeat([]rune{'é'}, 400))); len(got) > textBytesMax {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// benchEngine is an engine with the real machines and a job of n ranks, 8 a
+// node, whose loop does not run.
+func benchEngine(b *testing.B, n int) *Engine {
+	b.Helper()
+	j, err := journal.Open(filepath.Join(b.TempDir(), "j.db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = j.Close() })
+	e, err := New(Config{Journal: j, Now: func() time.Time { return t0 }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for r := range n {
+		node := fmt.Sprint("n", r/8)
+		if r%8 == 0 {
+			e.attach(fleet.NewSession(context.Background(), &falconv1.Hello{Agent: node, Node: node}), t0)
+		}
+		e.job.set(falcon.Node(node), &falconv1.RankState{
+			Rank: int32(r), Device: fmt.Sprintf("%s.g%d", node, r%8), Pid: 1, Alive: true,
+			Tp: 8, Dp: int32(n / 32), Pp: 4, World: int32(n), MicroBatches: 8,
+		})
+	}
+	e.describe(t0)
+	if err := e.settle(t0); err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	for _, n := range []int{1024, 10240} {
+		b.Run(fmt.Sprint(n, "ranks"), func(b *testing.B) {
+			e := benchEngine(b, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				e.build(t0)
+			}
+			if got := len(e.snapshot.Load().Reply.GetRanks()); got != n {
+				b.Fatalf("%d ranks in the picture", got)
+			}
+		})
+	}
+}
+
+func BenchmarkDescribe(b *testing.B) {
+	e := benchEngine(b, 10240)
+	for b.Loop() {
+		e.describe(t0)
+	}
+}

@@ -124,3 +124,23 @@ func TestLinkStories(t *testing.T) {
 		}
 	}
 }
+
+// A rank a little over the rule beside a slowdown many times as large is not
+// accused, unless its counters accuse it.
+func TestACulpritMustExplainTheSlowdown(t *testing.T) {
+	tell := func(counters bool) *world {
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+		w.counters = counters
+		w.run(30)
+		w.job.Load = []float64{2, 2}
+		w.job.Clock["n1.g0"] = 0.87
+		w.run(60)
+		return w
+	}
+	if w := tell(false); len(w.all) != 1 || len(w.all[0].Verdict.Devices) > 0 {
+		t.Errorf("accused without counters: %+v\n%s", w.all, w.out.String())
+	}
+	if w := tell(true); len(w.all) != 1 || !slices.Equal(w.all[0].Verdict.Devices, []falcon.Device{"n1.g0"}) {
+		t.Errorf("not accused by counters: %+v\n%s", w.all, w.out.String())
+	}
+}

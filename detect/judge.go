@@ -99,54 +99,61 @@ func sortedParts(w *window) []falcon.RankProfile {
 // locate gives a story its verdict, or asks for another window.
 func (m *Machine) locate(s *story, res peer.Result) {
 	timing := m.without(res, s)
-	if !m.twice(s, &timing) && m.again(s, timing) {
-		return
-	}
+	sure := m.confirm(s, &timing)
 	v := cause.Judge(m.caseOf(s, timing))
-	s.timing, s.judgedAt, s.rejudged = &timing, m.now, 0
 	named := len(v.Devices)+len(v.Links)+len(v.Ranks) > 0
-	sure := v.Cause == falcon.CauseNotHardware || (named && (timing.Clear || len(timing.Slow) == 0))
-	if !sure {
-		if m.again(s, timing) {
-			return
-		}
+	sure = sure && (named || v.Cause == falcon.CauseNotHardware) && (timing.Clear || len(timing.Slow) == 0)
+	if !sure && m.again(s) {
+		return
 	}
 	if s.ID == "" && m.absorb(s, res, named) {
 		return
 	}
+	s.timing, s.judgedAt, s.rejudged = &timing, m.now, 0
 	m.settleVerdict(s, v)
 }
 
-// twice says that every rank that timing accuses is accused by counters too, or
-// was accused by the window before; ranks that were not are let go. A hiccup
-// or two in a short window make anybody look slow.
-func (m *Machine) twice(s *story, timing *peer.Result) bool {
+// confirm lets those ranks go that timing accuses alone: a rank stays if
+// counters accuse it too, or if the window before did and its excess explains
+// a fair part of the slowdown. A hiccup or two in a short window make anybody
+// look slow. It says whether nobody had to go.
+func (m *Machine) confirm(s *story, timing *peer.Result) bool {
 	c, before := m.caseOf(s, *timing), s.accused
 	s.accused = timing.Slow
-	confirmed := func(r falcon.Rank) bool { return slices.Contains(before, r) || c.Confirmed(r) }
-	if !slices.ContainsFunc(timing.Slow, confirmed) {
-		return len(timing.Slow) == 0
-	}
-	timing.Slow = slices.DeleteFunc(slices.Clone(timing.Slow), func(r falcon.Rank) bool { return !confirmed(r) })
-	return true
+	timing.Slow = slices.DeleteFunc(slices.Clone(timing.Slow), func(r falcon.Rank) bool {
+		return !c.Confirmed(r) && (!slices.Contains(before, r) || m.explains(s, timing.Ranks[r]) < explainLeast)
+	})
+	return len(timing.Slow) == len(s.accused)
 }
 
-// again puts a story's verdict off to another window, while tries are left. A
-// story without any is told what little is known.
-func (m *Machine) again(s *story, timing peer.Result) bool {
+// explainLeast is the share of the slowdown that a culprit without counters
+// must explain.
+const explainLeast = 1.0 / 3
+
+// explains is the share of the iteration's slowdown that a rank's excess of
+// self time accounts for, over its m + p − 1 passes (1F1B); 1 where it can't be
+// told.
+func (m *Machine) explains(s *story, r peer.Rank) float64 {
+	replica := m.job.Layout.Replica(r.Rank)
+	lost := s.SlowMs - s.beforeMs
+	if s.beforeMs <= 0 || lost <= 0 || r.Ratio <= 0 || replica >= len(m.job.MicroBatches) {
+		return 1
+	}
+	passes := float64(int(m.job.MicroBatches[replica]) + m.job.Layout.PP - 1)
+	return (r.SelfMs - r.SelfMs/r.Ratio) * passes / lost
+}
+
+// again puts a story's verdict off to another window, while tries are left.
+func (m *Machine) again(s *story) bool {
 	s.tries++
-	s.notUntil = m.slow.last() + m.cfg.ProfileSpacing
-	s.after = m.windows
-	if s.tries < m.cfg.ProfileTries {
-		return true
-	}
-	if s.timing == nil {
-		if s.ID == "" && m.absorb(s, timing, false) {
-			return true
-		}
-		m.settleVerdict(s, cause.Judge(m.caseOf(s, timing)))
-	}
-	return false
+	s.notUntil, s.after = m.slow.last()+m.cfg.ProfileSpacing, m.windows
+	return s.tries < m.cfg.ProfileTries
+}
+
+// giveUp tells a story that no window could be had for.
+func (m *Machine) giveUp(s *story) {
+	none := peer.Result{Ranks: make([]peer.Rank, len(m.ranks)), Missing: len(m.ranks)}
+	m.settleVerdict(s, cause.Judge(m.caseOf(s, none)))
 }
 
 // absorb ends an untold story that has no culprit of its own: the culprit of

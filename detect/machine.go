@@ -272,8 +272,8 @@ func (m *Machine) settled(iteration int64) {
 		m.baseline = min(m.baseline, level)
 		m.slow.tracker.Rebase(level)
 		m.note(iteration, "rebase", "New baseline %.1f ms instead of %.1f ms", level, baseline)
-	case !acting && level >= baseline*(1+m.cfg.Tracker.Verify):
-		m.onset([]alarm{{-1, m.settleTo - m.cfg.SettleAfter, baseline, level, m.slow.tracker.PRecent()}})
+	case !acting:
+		m.leveled(baseline) // drift compares with it from here on
 	}
 }
 

@@ -108,7 +108,8 @@ func (m *Machine) jobChange(c bocd.Change) {
 // dip remembers where the job last got a little faster: the sign of relief
 // while an action hides the fault.
 func (m *Machine) dip(at int64, c bocd.Change) {
-	if c.AfterMs < c.BeforeMs && !m.settling(at) {
+	_, noise := spread(m.slow.tail(dipOver))
+	if c.BeforeMs-c.AfterMs > 2*noise && !m.settling(at) {
 		m.dipAt = at
 	}
 }
@@ -123,6 +124,9 @@ func (m *Machine) firstSlow(at int64, middle float64) int64 {
 	}
 	return at
 }
+
+// dipOver is how many iterations tell the noise that a dip must exceed.
+const dipOver = 32
 
 // peak is the largest value around a change that did not last.
 func (m *Machine) peak(c bocd.Change) float64 {
@@ -145,7 +149,7 @@ func (m *Machine) onset(alarms []alarm) {
 		State: falcon.IncidentVerified, OnsetIteration: at, DetectedIteration: m.newest,
 		RelievedIteration: falcon.NoIteration, HealthyMs: m.baselineMs(), SlowMs: best.afterMs,
 		Probability: best.probability, Verdict: falcon.Verdict{Cause: falcon.CauseUnknown},
-	}, after: m.windows, inForce: map[falcon.Rung]bool{}}
+	}, beforeMs: best.beforeMs, after: m.windows, inForce: map[falcon.Rung]bool{}}
 	others := m.openStories()
 	m.stories = append(m.stories, s)
 	if len(others) == 0 {

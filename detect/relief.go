@@ -97,28 +97,28 @@ func (m *Machine) lookAtCounters() {
 		if !s.watching() || s.streak > 0 || s.Verdict.Cause != falcon.CauseGPU || s.urgent {
 			continue
 		}
-		if at, ok := m.clockBack(s); ok && at > s.badAt {
+		if at, _, ok := m.clockBack(s); ok && at > s.badAt {
 			s.urgent = true
 		}
 	}
 }
 
-// clockBack is the first iteration that began after the clocks of all culprits
-// read normal.
-func (m *Machine) clockBack(s *story) (int64, bool) {
-	newest := falcon.NoIteration
+// clockBack is the first iteration seen after the clocks of all culprits read
+// normal, and the newest one seen when they did not yet.
+func (m *Machine) clockBack(s *story) (at, bad int64, ok bool) {
+	at, bad = falcon.NoIteration, falcon.NoIteration
 	for _, d := range s.Verdict.Devices {
-		since, ok := m.history.Normal(d)
-		if !ok {
-			return 0, false
+		since, until, normal := m.history.Normal(d)
+		first, seen := m.times.first(since)
+		if !normal || !seen {
+			return 0, 0, false
 		}
-		at, seen := m.times.first(since)
-		if !seen {
-			return 0, false
+		at = max(at, first)
+		if last, seen := m.times.first(until); seen && !until.IsZero() {
+			bad = max(bad, last-1)
 		}
-		newest = max(newest, at)
 	}
-	return newest, newest != falcon.NoIteration
+	return at, bad, at != falcon.NoIteration
 }
 
 // watch judges a story's culprit by a window that was asked for after its
@@ -150,14 +150,23 @@ func (m *Machine) watch(s *story, w *window, res peer.Result) {
 	if s.streak < m.cfg.ReliefStreak {
 		return
 	}
-	at := s.healthyAt
-	if back, ok := m.clockBack(s); ok && s.Verdict.Cause == falcon.CauseGPU && back > s.badAt && back < at {
-		at = back
+	m.relieve(s, m.reliefOf(s), "the culprit was as fast as its peers in three profiles running")
+}
+
+// reliefOf places the relief of a watched culprit: at the first healthy window,
+// or earlier where its clock was back, or where the job got a little faster
+// while neither a window nor a reading says that it was still slow.
+func (m *Machine) reliefOf(s *story) int64 {
+	at, bad := s.healthyAt, s.badAt
+	if s.Verdict.Cause == falcon.CauseGPU {
+		if back, still, ok := m.clockBack(s); ok && back > bad {
+			at, bad = min(at, back), max(bad, still)
+		}
 	}
-	if m.dipAt > s.badAt && m.dipAt < at {
-		at = m.dipAt
+	if m.dipAt > bad && m.dipAt < at {
+		return m.dipAt
 	}
-	m.relieve(s, at, "the culprit was as fast as its peers in three profiles running")
+	return at
 }
 
 // culpritHealthy says whether everything that a story names is at or below the

@@ -12,7 +12,8 @@ import (
 type story struct {
 	falcon.Incident // ID empty: not told yet
 
-	after    uint64 // only windows with a greater id were asked for after the onset
+	beforeMs float64 // level right before the onset, 0 = unknown
+	after    uint64  // only windows with a greater id were asked for after the onset
 	tries    int
 	notUntil int64 // iteration before which no further window is asked for
 

@@ -176,9 +176,11 @@ func (m *Machine) failed(w *window) {
 		why = strings.Join(w.refused, "; ")
 	}
 	m.note(m.slow.last(), "profile", "Profile %d failed: %s", w.id, why)
-	for _, s := range m.stories {
+	for _, s := range slices.Clone(m.stories) {
 		if s.Open() && !s.judged() && w.id > s.after {
-			m.again(s, peer.Result{Ranks: make([]peer.Rank, len(m.ranks)), Missing: len(m.ranks)})
+			if !m.again(s) {
+				m.giveUp(s)
+			}
 		}
 		s.check = false
 	}

@@ -184,19 +184,20 @@ func medianOf[T any](v []stamped[T], value func(T) (float64, bool)) (float64, bo
 	return median(out), len(out) > 0
 }
 
-// Normal says that the device's newest clock reads as its peers' do, and when
-// the first reading of that streak arrived.
-func (h *History) Normal(d falcon.Device) (since time.Time, ok bool) {
+// Normal says that the device's newest clock reads as its peers' do, when the
+// first reading of that streak arrived, and when the last one before it did
+// (zero if none is remembered).
+func (h *History) Normal(d falcon.Device) (since, until time.Time, ok bool) {
 	v := h.gpus[d]
 	reference := h.typicalClock()
 	for i := len(v) - 1; i >= 0; i-- {
 		r := v[i].of
 		if r.MaxSMClockMHz == 0 || float64(r.SMClockMHz) < clockGap*reference*float64(r.MaxSMClockMHz) {
-			break
+			return since, v[i].at, ok
 		}
 		since, ok = v[i].at, true
 	}
-	return since, ok
+	return since, time.Time{}, ok
 }
 
 // typicalClock is the median over devices of the newest clock's share of its

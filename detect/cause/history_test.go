@@ -68,13 +68,13 @@ func TestNormalDatesTheReturnOfTheClock(t *testing.T) {
 		h.AddGPU(time.Unix(int64(s), 0), reading("n0.g0", s, clock, 0))
 		h.AddGPU(time.Unix(int64(s), 0), reading("n0.g1", s, 2000, 0))
 		h.AddGPU(time.Unix(int64(s), 0), reading("n1.g0", s, 2000, 0))
-		_, ok := h.Normal("n0.g0")
+		_, _, ok := h.Normal("n0.g0")
 		if ok != (clock == 2000) {
 			t.Errorf("second %d: normal %v at %d MHz", s, ok, clock)
 		}
 	}
-	if at, _ := h.Normal("n0.g0"); at.Unix() != 12 {
-		t.Errorf("normal since %v, want second 12", at.Unix())
+	if at, bad, _ := h.Normal("n0.g0"); at.Unix() != 12 || bad.Unix() != 11 {
+		t.Errorf("normal since %v, not at %v, want seconds 12 and 11", at.Unix(), bad.Unix())
 	}
 }
 

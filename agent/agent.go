@@ -117,6 +117,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.closeAll()
 	ticker := time.NewTicker(a.drainEvery)
 	defer ticker.Stop()
+	a.look(time.Now()) // before any command, which may be one that a killed predecessor left
 	for {
 		select {
 		case <-ctx.Done():

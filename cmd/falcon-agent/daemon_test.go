@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/failslow/falcon/agent/ship/shiptest"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// asAgent makes the test binary the agent's binary.
+const asAgent = "FALCON_AGENT_UNDER_TEST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asAgent) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+const (
+	jobRanks      = 2 // DP 2
+	jobIterations = 3000
+)
+
+// start runs the agent's binary as a process of its own.
+func start(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(append(os.Environ(), asAgent+"=1"), env...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd
+}
+
+// node is one machine with a real job, a real daemon and an engine.
+type node struct {
+	dir    string
+	config string
+	engine *shiptest.Engine
+	ranks  []*exec.Cmd
+}
+
+func newNode(t *testing.T) *node {
+	t.Helper()
+	bin, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	trainer, hook := filepath.Join(bin, "falcon-trainer"), filepath.Join(bin, "lib", hookName)
+	for _, need := range []string{trainer, hook, filepath.Join(bin, "lib", "libnccl.so.2")} {
+		if _, err := os.Stat(need); err != nil {
+			t.Skipf("%s is not built: run make build first", need)
+		}
+	}
+	n := &node{dir: t.TempDir(), engine: shiptest.NewEngine(t)}
+	n.config = filepath.Join(n.dir, "agent.yaml")
+	f := n.engine.Agent()
+	text := fmt.Sprintf("node: n1\njob: live\nengine: %s\ncert: %s\nkey: %s\nca: %s\nshm_dir: %s\nnvml: {enabled: false}\nlog_level: error\n",
+		n.engine.Address(), f.Cert, f.Key, f.CA, n.dir)
+	if err := os.WriteFile(n.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rendezvous := filepath.Join(n.dir, "rendezvous")
+	if err := os.Mkdir(rendezvous, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for r := range jobRanks {
+		n.ranks = append(n.ranks, start(t, []string{
+			"RANK=" + strconv.Itoa(r), "LOCAL_RANK=" + strconv.Itoa(r), "WORLD_SIZE=" + strconv.Itoa(jobRanks), "FALCON_SHM_DIR=" + n.dir,
+		}, "run", "--job", "live", "--hook", hook, "--", trainer,
+			"--dp", strconv.Itoa(jobRanks), "--iterations", strconv.Itoa(jobIterations), "--rendezvous", rendezvous))
+	}
+	return n
+}
+
+// newest is the newest iteration of each rank that the engine has.
+func (n *node) newest() map[int32]int64 {
+	out := map[int32]int64{}
+	for _, f := range n.engine.Frames() {
+		for _, s := range f.GetSamples().GetSamples() {
+			out[s.Rank] = max(out[s.Rank], s.Iteration)
+		}
+	}
+	return out
+}
+
+func (n *node) beyond(iteration int64) func() bool {
+	return func() bool {
+		got := n.newest()
+		for r := range int32(jobRanks) {
+			if got[r] < iteration {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// acks are the acknowledgements of an order, and how often it was reported as
+// done.
+func (n *node) acks(order uint64) (acks []*falconv1.RankAck, done int) {
+	for _, f := range n.engine.Frames() {
+		r := f.GetResult()
+		if r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_DONE && len(r.GetRanks()) == jobRanks && r.GetRanks()[0].GetOrder() == order {
+			acks = append(acks, r.GetRanks()...)
+			done++
+		}
+	}
+	return acks, done
+}
+
+// The daemon is killed with -9 and started again while a real job trains: the
+// job goes on, an order that the engine repeats to the new daemon holds once,
+// and what the engine's absence delayed arrives.
+func TestKilledDaemonComesBackToALiveJob(t *testing.T) {
+	n := newNode(t)
+	n.engine.Start()
+	first := start(t, nil, "--config", n.config)
+	shiptest.Until(t, "the first iterations", n.beyond(10))
+
+	n.engine.Command(&falconv1.Command{
+		Epoch: 1, Id: 1, DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
+		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: 1, Kind: "microbatches", MicroBatches: []int32{7, 9}, JobEpoch: 1}},
+	})
+	shiptest.Until(t, "the order", func() bool { _, done := n.acks(1); return done >= 1 })
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait()
+	n.engine.Stop()
+	second := start(t, nil, "--config", n.config) // finds the job, not the engine
+	n.engine.Start()
+	at := n.newest()[0]
+	shiptest.Until(t, "iterations by the second daemon", n.beyond(at+50))
+	shiptest.Until(t, "the order's repeat", func() bool { _, done := n.acks(1); return done >= 2 })
+	acks, _ := n.acks(1)
+	for _, a := range acks {
+		if a.Iteration != acks[0].Iteration || a.Status != 0 {
+			t.Fatalf("the order did not hold once for all: %v", acks)
+		}
+	}
+	hellos := n.engine.Hellos()
+	if len(hellos) < 2 || hellos[0].Boot == hellos[len(hellos)-1].Boot || hellos[0].Node != "n1" {
+		t.Fatalf("hellos %v", hellos)
+	}
+	for r, cmd := range n.ranks {
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("rank %d: %v", r, err)
+		}
+	}
+	shiptest.Until(t, "the last iterations", n.beyond(jobIterations-2))
+	shiptest.Until(t, "the ends", n.ended)
+	_ = second.Process.Signal(os.Interrupt)
+	if err := second.Wait(); err != nil {
+		t.Fatalf("the daemon did not end well on SIGINT: %v", err)
+	}
+}
+
+// ended says whether every rank's end is known and its file is gone.
+func (n *node) ended() bool {
+	dead := map[int32]bool{}
+	for _, f := range n.engine.Frames() {
+		if st := f.GetRank(); st != nil && !st.Alive {
+			dead[st.Rank] = true
+		}
+	}
+	left, _ := filepath.Glob(filepath.Join(n.dir, "falcon.live.*"))
+	return len(dead) == jobRanks && len(left) == 0
+}

@@ -21,6 +21,7 @@ type Config struct {
 	ProfileIterations int           // window that seeks a culprit or learns the healthy state; 4
 	ProfileTries      int           // windows per onset before the verdict stays "unknown"; 3
 	ProfileSpacing    int64         // iterations between two tries; 5
+	ProfileRetry      int64         // iterations after which an open incident that names nobody is tried again; 50
 	ProfileDeadline   time.Duration // a window is judged with what is there after at least this long; 10 s
 
 	ReliefIterations int   // window that watches a culprit while an action holds; 2
@@ -44,6 +45,7 @@ func DefaultConfig() Config {
 		ProfileIterations: 4,
 		ProfileTries:      3,
 		ProfileSpacing:    5,
+		ProfileRetry:      50,
 		ProfileDeadline:   10 * time.Second,
 		ReliefIterations:  2,
 		ReliefEvery:       20,
@@ -68,6 +70,7 @@ func (c Config) withDefaults() Config {
 	fill(&c.ProfileIterations, d.ProfileIterations)
 	fill(&c.ProfileTries, d.ProfileTries)
 	fill(&c.ProfileSpacing, d.ProfileSpacing)
+	fill(&c.ProfileRetry, d.ProfileRetry)
 	fill(&c.ProfileDeadline, d.ProfileDeadline)
 	fill(&c.ReliefIterations, d.ReliefIterations)
 	fill(&c.ReliefEvery, d.ReliefEvery)

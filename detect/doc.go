@@ -23,7 +23,7 @@
 // detect/cause explains; a rank that no counter accuses must be accused by two
 // windows. Refused and incomplete windows are asked for again, a bounded
 // number of times; then what is there is judged with less confidence, and
-// "unknown" is told where nothing stands out.
+// "unknown" is told where nothing stands out, and tried again every 50 iterations.
 //
 // After the warm-up one profile judges peers, so that a fault present from the
 // start is found too (FromStart, two windows), or else is kept as the healthy

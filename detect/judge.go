@@ -31,7 +31,7 @@ func (m *Machine) judge(w *window) {
 	for _, s := range slices.Clone(m.stories) {
 		switch {
 		case !s.Open():
-		case !s.judged() && w.id > s.after:
+		case (!s.judged() || s.puzzling()) && w.id > s.after:
 			m.locate(s, res)
 		case s.located():
 			m.watch(s, w, res)
@@ -110,6 +110,9 @@ func (m *Machine) locate(s *story, res peer.Result) {
 		return
 	}
 	s.timing, s.judgedAt, s.rejudged = &timing, m.now, 0
+	if s.puzzling() && !named && v.Cause == falcon.CauseUnknown {
+		return // as little as before
+	}
 	m.settleVerdict(s, v)
 }
 
@@ -147,11 +150,18 @@ func (m *Machine) explains(s *story, r peer.Rank) float64 {
 func (m *Machine) again(s *story) bool {
 	s.tries++
 	s.notUntil, s.after = m.slow.last()+m.cfg.ProfileSpacing, m.windows
-	return s.tries < m.cfg.ProfileTries
+	if s.tries < m.cfg.ProfileTries {
+		return true
+	}
+	s.notUntil = m.slow.last() + m.cfg.ProfileRetry
+	return false
 }
 
 // giveUp tells a story that no window could be had for.
 func (m *Machine) giveUp(s *story) {
+	if s.puzzling() {
+		return
+	}
 	none := peer.Result{Ranks: make([]peer.Rank, len(m.ranks)), Missing: len(m.ranks)}
 	m.settleVerdict(s, cause.Judge(m.caseOf(s, none)))
 }

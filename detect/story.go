@@ -50,6 +50,12 @@ func (s *story) located() bool {
 // judged says that the verdict stands, even if it names nobody.
 func (s *story) judged() bool { return s.State != falcon.IncidentVerified }
 
+// puzzling says that the verdict names nobody and no cause: worth another try
+// while the fault lasts.
+func (s *story) puzzling() bool {
+	return s.State == falcon.IncidentLocated && s.Verdict.Cause == falcon.CauseUnknown && !s.located()
+}
+
 // watching says that relief must be looked for on the culprit itself.
 func (s *story) watching() bool {
 	return s.Open() && s.located() && (s.watched || len(s.inForce) > 0)

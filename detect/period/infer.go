@@ -56,10 +56,9 @@ func (r Result) IterationsMs(calls []Call) []float64 {
 }
 
 // Infer finds the period of a whole sequence. It looks at classes with sizes,
-// then without sizes, then at operations alone, then at the times between
-// calls; each first over the whole sequence and then over its later parts,
-// because jobs begin with calls that never come again. The error wraps
-// ErrNone.
+// then without sizes, then at operations alone; each first over the whole sequence and then over its later parts,
+// because jobs begin with calls that never come again. Calls of one single
+// kind are told apart by the times between them. The error wraps ErrNone.
 func Infer(calls []Call) (Result, error) { return Config{}.Infer(calls) }
 
 // Infer is Infer with thresholds of one's own.
@@ -73,7 +72,7 @@ func (c Config) Infer(calls []Call) (Result, error) {
 		part := calls[skip:]
 		for level, coarse := range coarsenings {
 			seq := index(part, coarse)
-			if len(seq.classes) < 2 {
+			if len(seq.eligible()) < 2 || skip > 0 && seq.cutShort(calls[:skip], coarse) {
 				continue
 			}
 			single = false
@@ -83,11 +82,11 @@ func (c Config) Infer(calls []Call) (Result, error) {
 			}
 		}
 	}
-	if r, ok := c.byTime(calls); ok {
-		return r, nil
-	}
 	if single {
-		return Result{}, fmt.Errorf("%w: all %d calls are of one class and the times between them do not repeat", ErrNone, len(calls))
+		if r, ok := c.byTime(calls); ok {
+			return r, nil
+		}
+		return Result{}, fmt.Errorf("%w: all %d calls are of one kind and the times between them do not repeat", ErrNone, len(calls))
 	}
 	return Result{}, fmt.Errorf("%w: no lag up to %d of %d calls reaches an agreement of %.2f; "+
 		"at least three iterations are needed", ErrNone, longest(len(calls)), len(calls), c.Agreement)
@@ -109,6 +108,24 @@ var coarsenings = []func(Class) Class{
 	func(c Class) Class { return c },
 	func(c Class) Class { return Class{Op: c.Op, Comm: c.Comm} },
 	func(c Class) Class { return Class{Op: c.Op} },
+}
+
+// cutShort says that a part is too short to judge: a class comes in it once
+// only, but came before it too. Without this the part would hide the rarest
+// class, and pass a micro-batch for the iteration.
+func (s sequence) cutShort(before []Call, coarse func(Class) Class) bool {
+	once := make(map[Class]bool)
+	for id, at := range s.at {
+		if len(at) < eligibleCount {
+			once[s.classes[id]] = true
+		}
+	}
+	for _, c := range before {
+		if once[coarse(c.class())] {
+			return true
+		}
+	}
+	return false
 }
 
 // sequence is the calls as class numbers.

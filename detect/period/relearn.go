@@ -48,6 +48,24 @@ func (t *Tracker) forget(keep int) {
 	t.look = max(firstLook, n)
 }
 
+// doubtful says that a young job made a call of a kind not seen before: what
+// was taken for the iteration may be the micro-batch, and this the call that
+// ends the first iteration.
+func (t *Tracker) doubtful(c Call) bool {
+	if t.seen > youngCalls || t.result.ByTime {
+		return false
+	}
+	_, known := t.classes[coarsenings[t.result.coarse](c.class())]
+	return !known
+}
+
+// doubt goes back to learning with all calls kept, until so many have come
+// that the new call would have come again.
+func (t *Tracker) doubt() {
+	t.known, t.result = false, Result{}
+	t.look = min(int(repeatsNeeded*float64(len(t.calls)))+1, t.cfg.Window)
+}
+
 // recheck looks again after twice as many calls, until the window is full:
 // what repeated at first may have been the micro-batch of a first long
 // iteration.
@@ -57,7 +75,7 @@ func (t *Tracker) recheck() []Iteration {
 		t.recheckAt = int(^uint(0) >> 1)
 	}
 	r, err := t.cfg.Infer(t.calls)
-	if err != nil || r.Period <= t.result.Period || surePeriods*r.Period > len(t.calls) {
+	if err != nil || r.ByTime || r.Period <= t.result.Period || r.Anchor.Class == t.result.Anchor.Class || surePeriods*r.Period > len(t.calls) {
 		return nil
 	}
 	return t.take(r)

@@ -8,6 +8,7 @@ const (
 	strangerSlack = 64    // calls beyond two periods without an anchor: lost it
 	changedRuns   = 3     // equal new counts of calls that change the period
 	erraticRuns   = 8     // unequal counts that make it learn anew
+	youngCalls    = 1024  // calls of a job in which a class never seen casts doubt
 )
 
 // Tracker follows a live sequence: it learns the period, then reports each
@@ -37,6 +38,11 @@ type Tracker struct {
 	oddCount  int // their count, -1 when they differ
 	recheckAt int // calls since learning at which the period is checked again
 	total     int // calls since learning
+
+	classes  map[Class]struct{} // seen when the period was learned
+	seen     int                // calls in all
+	reported int64              // EndNs of the newest iteration reported
+	any      bool               // an iteration was reported
 }
 
 // NewTracker returns a tracker that has seen nothing.
@@ -65,18 +71,36 @@ func (t *Tracker) Reset() { *t = *NewTracker(t.cfg) }
 // remembered calls hold whole iterations.
 func (t *Tracker) Observe(c Call) []Iteration {
 	t.remember(c)
+	t.seen++
 	if !t.known {
-		return t.learn()
+		return t.report(t.learn())
 	}
 	t.total++
 	out := t.follow(c)
 	switch {
+	case t.doubtful(c):
+		t.doubt()
 	case t.since > 2*t.result.Period+strangerSlack:
 		t.forget(t.since)
 	case t.odd >= erraticRuns, t.odd >= changedRuns && !t.adopt():
 		t.forget(t.recentCalls())
 	case t.total >= t.recheckAt:
 		out = append(out, t.recheck()...)
+	}
+	return t.report(out)
+}
+
+// report leaves out iterations that reach back into what was reported before
+// the period was learned anew.
+func (t *Tracker) report(its []Iteration) []Iteration {
+	out := its[:0]
+	for _, it := range its {
+		if t.any && it.StartNs < t.reported {
+			continue
+		}
+		it.Fresh, t.fresh = t.fresh, false
+		t.any, t.reported = true, it.EndNs
+		out = append(out, it)
 	}
 	return out
 }
@@ -116,6 +140,10 @@ func (t *Tracker) take(r Result) []Iteration {
 	t.started, t.fresh = false, true
 	t.odd, t.total, t.recheckAt = 0, 0, len(t.calls)
 	t.since, t.hits = 0, 0
+	t.classes = make(map[Class]struct{})
+	for _, c := range t.calls {
+		t.classes[coarsenings[r.coarse](c.class())] = struct{}{}
+	}
 	if len(r.Starts) == 0 {
 		return nil
 	}
@@ -152,14 +180,13 @@ func (t *Tracker) follow(c Call) []Iteration {
 		return nil
 	}
 	it := t.last
-	it.EndNs, it.Calls, it.Fresh = c.TimeNs, t.since, t.fresh
+	it.EndNs, it.Calls = c.TimeNs, t.since
 	step := t.steps(c)
 	t.count(it.Calls)
 	t.begin(c, it.Number+step)
 	if step != 1 {
 		return nil // records were lost in between: this is no iteration's time
 	}
-	t.fresh = false
 	return []Iteration{it}
 }
 

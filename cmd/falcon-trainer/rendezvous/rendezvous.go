@@ -52,6 +52,14 @@ func (f Folder) Publish(name string, data []byte) error {
 	return err
 }
 
+// Withdraw removes the entry called name, once all who needed it have met.
+func (f Folder) Withdraw(name string) error {
+	if err := os.Remove(filepath.Join(string(f), name)); err != nil {
+		return fmt.Errorf("trainer: rendezvous: %w", err)
+	}
+	return nil
+}
+
 // Await waits for the entry called name, which must have size bytes.
 func (f Folder) Await(ctx context.Context, name string, size int) ([]byte, error) {
 	tick := time.NewTicker(pollEvery)

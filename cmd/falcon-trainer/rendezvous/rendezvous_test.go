@@ -53,6 +53,21 @@ func TestPublishRefusesAUsedFolder(t *testing.T) {
 	}
 }
 
+func TestWithdrawnEntriesCanBePublishedAgain(t *testing.T) {
+	f := Folder(t.TempDir())
+	for range 2 {
+		if err := f.Publish("world", []byte("abc")); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Withdraw("world"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Withdraw("world"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestPublishMakesTheFolderButNotItsParents(t *testing.T) {
 	f := Folder(filepath.Join(t.TempDir(), "absent"))
 	if err := f.Publish("world", nil); err != nil {

@@ -27,7 +27,8 @@ func connect(ctx context.Context, c Config) (g groups, err error) {
 	return g, nil
 }
 
-// join connects to the rank's peers along d; the first of them makes the id.
+// join connects to the rank's peers along d; the first of them makes the id,
+// and takes it back when all have come: it is a secret, and of no more use.
 func join(ctx context.Context, c Config, d falcon.Dimension) (*device.Comm, error) {
 	peers := c.Layout.Peers(c.Rank, d)
 	if len(peers) == 1 {
@@ -39,11 +40,16 @@ func join(ctx context.Context, c Config, d falcon.Dimension) (*device.Comm, erro
 			me = i
 		}
 	}
-	id, err := meet(ctx, c, fmt.Sprintf("%s-%d", d, peers[0]), me == 0)
+	name := fmt.Sprintf("%s-%d", d, peers[0])
+	id, err := meet(ctx, c, name, me == 0)
 	if err != nil {
 		return nil, err
 	}
-	return device.Connect(string(d), id, len(peers), me)
+	comm, err := device.Connect(string(d), id, len(peers), me)
+	if err == nil && me == 0 {
+		err = c.Rendezvous.Withdraw(name)
+	}
+	return comm, err
 }
 
 func meet(ctx context.Context, c Config, name string, first bool) ([]byte, error) {

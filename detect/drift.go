@@ -51,7 +51,7 @@ func (m *Machine) drifted(level, middle float64, up bool) {
 	}
 	c := bocd.Change{
 		Index: i, BeforeMs: m.levelMs, AfterMs: level, Change: level/m.levelMs - 1,
-		Probability: m.slow.tracker.PRecent(), DetectedAt: m.slow.seen - 1, Kind: bocd.KindRelief,
+		Probability: slices.Max(m.suspicion[:]), DetectedAt: m.slow.seen - 1, Kind: bocd.KindRelief,
 	}
 	if up {
 		c.Kind = bocd.KindOnset

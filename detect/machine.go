@@ -25,13 +25,14 @@ type Machine struct {
 	times  times
 	newest int64 // newest iteration seen from any rank, -1 before the first
 
-	baseline  float64 // restored, or lowest verified regime; 0 = unknown
-	rebase    bool    // take the level after the settle window as the baseline
-	settleTo  int64   // first iteration that no action owns
-	levelMs   float64 // level that the last verified change led to, 0 = unknown
-	levelAt   int64   // newest iteration when that was noted
-	jitterAt  int64   // newest jitter told
-	dipAt     int64   // newest small downward change
+	baseline  float64            // restored, or lowest verified regime; 0 = unknown
+	rebase    bool               // take the level after the settle window as the baseline
+	settleTo  int64              // first iteration that no action owns
+	suspicion [driftLate]float64 // P(r ≤ w) of the job's series after each of the newest iterations
+	levelMs   float64            // level that the last verified change led to, 0 = unknown
+	levelAt   int64              // newest iteration when that was noted
+	jitterAt  int64              // newest jitter told
+	dipAt     int64              // newest small downward change
 	alarms    []alarm
 	lastOnset int64 // placement of the newest onset, to merge late alarms
 
@@ -240,6 +241,7 @@ func (m *Machine) iterated(c cell) {
 	for _, change := range m.slow.observe(c.iteration, c.ms) {
 		m.jobChange(change)
 	}
+	m.suspicion[c.iteration%driftLate] = m.slow.tracker.PRecent()
 	if learnt && !m.slow.tracker.Learning() {
 		m.warm()
 	}

@@ -85,7 +85,7 @@ func (m *Machine) jobChange(c bocd.Change) {
 	switch {
 	case c.Kind == bocd.KindJitter:
 		m.dip(at, c)
-		if at-m.jitterAt > m.cfg.MergeWithin {
+		if at-m.jitterAt > m.cfg.MergeWithin && !m.merges(at) {
 			m.jitterAt = at
 			m.note(at, "jitter", "A change by %.0f %% did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", 100*c.Change, c.BeforeMs, c.AfterMs, m.peak(c))
 		}

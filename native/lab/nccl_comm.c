@@ -109,14 +109,15 @@ void comm_publish(ncclComm_t c) {
   pthread_mutex_unlock(&net_mu);
 }
 
-static void unpublish(ncclComm_t c) {
+/* 1 for the one caller that took it out: the handle's reference is its to drop. */
+static int unpublish(ncclComm_t c) {
   pthread_mutex_lock(&net_mu);
-  for (ncclComm_t *p = &registry; *p; p = &(*p)->next)
-    if (*p == c) {
-      *p = c->next;
-      break;
-    }
+  ncclComm_t *p = &registry;
+  while (*p && *p != c) p = &(*p)->next;
+  int found = *p == c;
+  if (found) *p = c->next;
   pthread_mutex_unlock(&net_mu);
+  return found;
 }
 
 ncclComm_t comm_acquire(ncclComm_t handle) {
@@ -237,14 +238,17 @@ static void stop(ncclComm_t c, int state) {
   pthread_mutex_unlock(&c->mu);
 }
 
+static void retire(ncclComm_t c) {
+  if (unpublish(c)) comm_release(c); /* the handle's */
+  comm_release(c);                   /* ours */
+}
+
 API ncclResult_t pncclCommAbort(ncclComm_t handle) {
   ncclComm_t c = comm_acquire(handle);
   if (!c) return ncclInvalidArgument;
   stop(c, COMM_ABORTED);
   drain(c, &c->running, net_deadline());
-  unpublish(c);
-  comm_release(c); /* ours */
-  comm_release(c); /* the handle's */
+  retire(c);
   return ncclSuccess;
 }
 
@@ -289,21 +293,25 @@ static void take_leave(ncclComm_t c) {
     }
 }
 
-/* Waits for what was enqueued, as the real one does, but not for ever. */
+static int is_broken(ncclComm_t c) {
+  pthread_mutex_lock(&c->mu);
+  int broken = c->broken || c->state >= COMM_REVOKED;
+  pthread_mutex_unlock(&c->mu);
+  return broken;
+}
+
+/* Waits for what was enqueued, as the real one does, but not for ever; and not
+ * at all on a broken communicator, whose queued calls may stand behind others. */
 API ncclResult_t pncclCommDestroy(ncclComm_t handle) {
   ncclComm_t c = comm_acquire(handle);
   if (!c) return ncclInvalidArgument;
   ncclResult_t rc = ncclSuccess;
-  if (drain(c, &c->pending, net_deadline())) {
-    stop(c, COMM_ABORTED);
-    drain(c, &c->running, net_deadline());
+  if (!is_broken(c) && drain(c, &c->pending, net_deadline()))
     rc = nccl_error(ncclSystemError, "operations never finished; the communicator was aborted");
-  } else if (c->state < COMM_REVOKED) {
-    take_leave(c);
-  }
-  unpublish(c);
-  comm_release(c);
-  comm_release(c);
+  if (rc == ncclSuccess && !is_broken(c)) take_leave(c);
+  else stop(c, COMM_ABORTED);
+  drain(c, &c->running, net_deadline());
+  retire(c);
   return rc;
 }
 

@@ -195,7 +195,10 @@ void net_forget(int fd, uint32_t gen) {
 static void greet_all(void) {
   for (;;) {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return;
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE) usleep(10000); /* the listener stays readable: no spinning */
+      return;
+    }
     tune(fd);
     entry *e = add_locked(fd, E_GREETING, EPOLLIN);
     if (!e) close(fd);

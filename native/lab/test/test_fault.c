@@ -21,6 +21,16 @@ static int sum_of(ncclComm_t c, cudaStream_t s, int x) {
   return y;
 }
 
+static void *abort_now(void *arg) {
+  ncclCommAbort(arg);
+  return NULL;
+}
+
+static void *revoke_now(void *arg) {
+  ncclCommRevoke(arg, NCCL_REVOKE_DEFAULT);
+  return NULL;
+}
+
 static void *abort_soon(void *arg) {
   usleep(30000);
   OK(ncclCommAbort(arg));
@@ -91,6 +101,24 @@ static void abort_paced(int rank, int n, void *arg) {
   OK(pthread_create(&t, NULL, abort_soon, c));
   CHECK(cudaStreamSynchronize(s) != cudaErrorNotReady);
   OK(pthread_join(t, NULL));
+}
+
+/* The hook's thread and the framework's give up the same communicator. */
+static void abort_race(int rank, int n, void *arg) {
+  for (int i = 0; i < 20; i++) {
+    board *b = (board *)arg + i;
+    ncclComm_t c = world(b, rank, n);
+    cudaStream_t s = new_stream();
+    pthread_t t;
+    int x = 1;
+    OK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, s));
+    OK(pthread_create(&t, NULL, rank ? abort_now : revoke_now, c));
+    ncclResult_t rc = i % 2 ? ncclCommAbort(c) : ncclCommDestroy(c);
+    CHECK(rc == ncclSuccess || rc == ncclInvalidArgument);
+    OK(pthread_join(t, NULL));
+    cudaStreamSynchronize(s); /* either outcome, but it returns */
+    OK(cudaStreamDestroy(s));
+  }
 }
 
 typedef struct two {
@@ -227,6 +255,7 @@ int main(void) {
   unsetenv("FALCON_LAB_STATE");
   run_ranks("abort releases a blocked rank", 3, abort_blocked, shared(sizeof(board)), 10);
   run_ranks("revoke releases, then refuses", 3, revoke_blocked, shared(sizeof(board)), 10);
+  run_ranks("two threads give up at once", 2, abort_race, shared(20 * sizeof(board)), 20);
   run_ranks("a killed rank, and a smaller world", 4, death, shared(sizeof(two)), 10);
   run_ranks("a rank killed while awaited", 4, death_inside, shared(sizeof(board)), 10);
   run_ranks("messages of a rank that left", 2, last_words, shared(sizeof(board)), 10);

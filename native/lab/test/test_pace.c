@@ -26,7 +26,7 @@ typedef struct rig {
 /* Rank r lives on node r. */
 static rig set_up(board *b, int rank, int n) {
   rig r = {.b = b};
-  char node[8];
+  char node[16];
   snprintf(node, sizeof node, "%d", rank);
   setenv("FALCON_LAB_NODE", node, 1);
   r.c = world(b, rank, n);

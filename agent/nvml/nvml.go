@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/NVIDIA/go-nvml/pkg/dl"
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/failslow/falcon"
@@ -29,6 +30,11 @@ const (
 	StallMin  = 5 * time.Second      // an unanswered look is reported after this long
 	CloseMax  = 2 * time.Second      // Close gives a held driver call this long
 	GPUsMax   = 64                   // per node
+)
+
+const (
+	libraryName = "libnvidia-ml.so.1"
+	remedy      = "install the driver's " + libraryName + ", or set nvml.enabled to false"
 )
 
 // Config says what to probe.
@@ -70,11 +76,27 @@ type xid struct {
 // Open loads the library and starts probing. It does not fail: without a
 // library the first Latest says why.
 func Open(cfg Config) *Prober {
-	var opts []gonvml.LibraryOption
-	if cfg.Library != "" {
-		opts = append(opts, gonvml.WithLibraryPath(cfg.Library))
+	if cfg.Library == "" {
+		cfg.Library = libraryName
 	}
-	return open(cfg, gonvml.New(opts...))
+	if err := loadable(cfg.Library); err != nil {
+		return &Prober{why: fmt.Sprintf("nvml can't be used (%v): %s", err, remedy), stop: make(chan struct{})}
+	}
+	return open(cfg, gonvml.New(gonvml.WithLibraryPath(cfg.Library)))
+}
+
+// loadable opens the library once by itself: go-nvml would end the process on
+// a file that is a library, but not NVML.
+func loadable(path string) error {
+	lib := dl.New(path, dl.RTLD_LAZY|dl.RTLD_LOCAL)
+	if err := lib.Open(); err != nil {
+		return err
+	}
+	defer func() { _ = lib.Close() }()
+	if lib.Lookup("nvmlInit_v2") != nil && lib.Lookup("nvmlInit") != nil {
+		return fmt.Errorf("%s is not NVML", path)
+	}
+	return nil
 }
 
 func open(cfg Config, lib gonvml.Interface) *Prober {
@@ -92,7 +114,7 @@ func open(cfg Config, lib gonvml.Interface) *Prober {
 // load finds the GPUs, or says why there are none.
 func (p *Prober) load() string {
 	if ret := p.lib.Init(); ret != gonvml.SUCCESS {
-		return fmt.Sprintf("nvml did not start (%s): install the driver's libnvidia-ml.so.1, or set nvml.enabled to false", reason(ret))
+		return fmt.Sprintf("nvml did not start (%s): %s", reason(ret), remedy)
 	}
 	p.calls = lookup(p.lib.Extensions())
 	if missing := p.calls.missing(required...); missing != "" {

@@ -143,10 +143,15 @@ func TestMissingSymbolsAreNamedNotCalled(t *testing.T) {
 }
 
 func TestNoLibraryIsSaid(t *testing.T) {
-	p := Open(Config{Node: "n1", Library: "/nonexistent/libnvidia-ml.so.1"})
-	defer p.Close()
-	if p.Err() == "" || len(p.Devices()) != 0 || p.Latest(time.Now()) != nil {
-		t.Fatalf("err %q, devices %v", p.Err(), p.Devices())
+	for library, say := range map[string]string{
+		"/nonexistent/libnvidia-ml.so.1": "No such file",
+		"libc.so.6":                      "is not NVML",
+	} {
+		p := Open(Config{Node: "n1", Library: library})
+		if why := p.Err(); !strings.Contains(why, say) || !strings.Contains(why, "nvml.enabled") || len(p.Devices()) != 0 || p.Latest(time.Now()) != nil {
+			t.Errorf("%s: err %q, devices %v", library, p.Err(), p.Devices())
+		}
+		p.Close()
 	}
 }
 

@@ -35,6 +35,9 @@ type Entry struct {
 // has not finished its header yet is neither. A pid used again by a later
 // process makes its old file stale.
 func Discover(dir, job string) (live, stale []Entry, err error) {
+	if job != "" {
+		job = FileJob(job)
+	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("ring: cannot list %s: %w", dir, err)
@@ -52,6 +55,22 @@ func Discover(dir, job string) (live, stale []Entry, err error) {
 		}
 	}
 	return live, stale, nil
+}
+
+// FileJob is a job's name as the hook writes it into file names and headers:
+// letters, digits, '.', '_' and '-' stay, every other byte becomes '_', at most
+// 63 bytes; "job" when there is none.
+func FileJob(job string) string {
+	if job == "" {
+		return "job"
+	}
+	b := []byte(job[:min(len(job), nameBytes-1)])
+	for i, c := range b {
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-') {
+			b[i] = '_'
+		}
+	}
+	return string(b)
 }
 
 // Remove deletes a stale file; one that is gone already is fine.

@@ -106,7 +106,7 @@ func (p *peer) do(verb string, arg int64) int64 {
 
 func (p *peer) open() *Process {
 	p.t.Helper()
-	live, stale, err := Discover(p.dir, "my_job")
+	live, stale, err := Discover(p.dir, "my job")
 	if err != nil || len(live) != 1 || len(stale) != 0 || live[0].PID != p.cmd.Process.Pid {
 		p.t.Fatalf("Discover = %v, %v, %v", live, stale, err)
 	}

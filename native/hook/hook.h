@@ -28,6 +28,8 @@
 #define FALCON_BEAT_PROFILE_NS 10000000ull /* while a profile window is open */
 #define FALCON_DRAIN_NS 5000000000ull      /* after a window, for calls still on the device */
 
+#define FALCON_COV_MAPPED (1u << 31)        /* private: NCCL is mapped and nobody came by us yet */
+
 enum falcon_life { LIFE_INERT = 0, LIFE_ACTIVE = 1, LIFE_OFF = 2 /* for good: refused, failed or forked */ };
 
 typedef struct falcon_state {

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,7 +123,9 @@ static bool create(void) {
   identity(&h);
   clocks(&h);
   const char *dir = getenv("FALCON_SHM_DIR");
-  int n = snprintf(falcon_hook.path, sizeof falcon_hook.path, "%s/falcon.%s.%u", dir && *dir ? dir : "/dev/shm", h.job, h.pid);
+  char whole[PATH_MAX]; /* the program may change its directory before the end */
+  if (!realpath(dir && *dir ? dir : "/dev/shm", whole)) return false;
+  int n = snprintf(falcon_hook.path, sizeof falcon_hook.path, "%s/falcon.%s.%u", whole, h.job, h.pid);
   if (n < 0 || (size_t)n >= sizeof falcon_hook.path) return false;
   char *base = map_file(falcon_hook.path, h.file_bytes);
   if (!base) return false;
@@ -130,7 +133,10 @@ static bool create(void) {
   return true;
 }
 
+static void load_once(void);
+
 static void start(void) {
+  load_once(); /* another library's constructor may come before ours */
   atomic_store(&falcon_hook.step, 0xffffffffu);
   bool ok = create();
   if (ok && !falcon_side_start()) {
@@ -139,6 +145,7 @@ static void start(void) {
   }
   if (ok) falcon_strip_preload();
   atomic_store_explicit(&falcon_hook.life, ok ? LIFE_ACTIVE : LIFE_OFF, memory_order_release);
+  falcon_cover_slow(0);
 }
 
 FALCON_COLD bool falcon_activate(void) {
@@ -156,9 +163,21 @@ void falcon_retire(void) {
   if (falcon_active()) unlink(falcon_hook.path);
 }
 
+/* NCCL found mapped is held against the job only until a communicator comes. */
+static uint32_t public_coverage(void) {
+  uint32_t all = atomic_load(&falcon_hook.coverage), out = all & ~(uint32_t)FALCON_COV_MAPPED;
+  return all & FALCON_COV_MAPPED && !(all & FALCON_COV_INIT) ? out | FALCON_COV_UNHOOKED : out;
+}
+
+/* Whoever stores a value that is out of date by then stores again. */
 FALCON_COLD void falcon_cover_slow(uint32_t bits) {
-  uint32_t all = atomic_fetch_or(&falcon_hook.coverage, bits) | bits;
-  if (falcon_active()) __atomic_fetch_or(&falcon_hook.control->coverage, all, __ATOMIC_RELAXED);
+  uint32_t seen;
+  atomic_fetch_or(&falcon_hook.coverage, bits);
+  if (!falcon_active()) return; /* start() publishes what came before */
+  do {
+    seen = public_coverage();
+    __atomic_store_n(&falcon_hook.control->coverage, seen, __ATOMIC_SEQ_CST);
+  } while (seen != public_coverage());
 }
 
 /* A forked child shares the mapping but must not write into its parent's
@@ -171,8 +190,11 @@ static void forked(void) {
   falcon_thread.prof_group = 0;
 }
 
-__attribute__((constructor)) static void load(void) {
+static void load_once(void) {
+  static bool loaded;
   Dl_info me;
+  if (loaded) return;
+  loaded = true;
   if (dladdr((void *)falcon_activate, &me) && me.dli_fname && strlen(me.dli_fname) < sizeof falcon_hook.self)
     strcpy(falcon_hook.self, me.dli_fname);
   const char *off = getenv("FALCON_HOOK");
@@ -185,5 +207,7 @@ __attribute__((constructor)) static void load(void) {
   falcon_ring_setup();
   pthread_atfork(NULL, NULL, forked);
 }
+
+__attribute__((constructor)) static void load(void) { load_once(); }
 
 __attribute__((destructor)) static void unload(void) { falcon_retire(); }

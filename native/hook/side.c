@@ -29,8 +29,8 @@ static void beat(void) {
 
 /* NCCL is in the process and yet nobody came by us. */
 static void look_for_unhooked(uint32_t round) {
-  if (round % LOOK_EVERY || atomic_load(&falcon_hook.coverage) & (FALCON_COV_INIT | FALCON_COV_UNHOOKED)) return;
-  if (falcon_nccl_mapped()) falcon_cover(FALCON_COV_UNHOOKED);
+  if (round % LOOK_EVERY || atomic_load(&falcon_hook.coverage) & (FALCON_COV_INIT | FALCON_COV_MAPPED)) return;
+  if (falcon_nccl_mapped()) falcon_cover(FALCON_COV_MAPPED);
 }
 
 static void nap(uint32_t *word, uint32_t seen, uint64_t ns) {

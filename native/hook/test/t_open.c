@@ -57,13 +57,16 @@ static void case_two_libraries(void) {
 
 /* NCCL that is only called past the hook shows as unhooked once the job speaks. */
 static void case_unhooked(void) {
-  open_lib("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  void *h = open_lib("libnccl.so.2", RTLD_NOW | RTLD_LOCAL), *c = NULL;
   void (*describe)(int, int, int, int) = (void (*)(int, int, int, int))dlsym(RTLD_DEFAULT, "falcon_job_describe");
   CHECK(describe);
   describe(1, 1, 1, 1);
   char *b = shm_map();
   for (int i = 0; i < 1000 && !(LOAD(CTL(b)->coverage) & FALCON_COV_UNHOOKED); i++) usleep(10000);
-  CHECK(LOAD(CTL(b)->coverage) & FALCON_COV_UNHOOKED);
+  CHECK(LOAD(CTL(b)->coverage) == (FALCON_COV_UNHOOKED | FALCON_COV_ADAPTER));
+  int (*init)(void **, int, nccl_unique_id, int) = (int (*)(void **, int, nccl_unique_id, int))dlsym(h, "ncclCommInitRank");
+  CHECK(init && init(&c, 2, test_id(1), 0) == 0); /* it was only late */
+  CHECK(LOAD(CTL(b)->coverage) == (FALCON_COV_INIT | FALCON_COV_ADAPTER));
 }
 
 /* A program without NCCL never notices the hook. */

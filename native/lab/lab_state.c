@@ -9,6 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+_Static_assert(sizeof(falcon_lab_header) <= FALCON_LAB_HEADER_BYTES, "header");
+_Static_assert(sizeof(falcon_lab_gpu) == 256 && sizeof(falcon_lab_link) == 32, "entries of the state file");
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const unsigned char *base;
 static int node;

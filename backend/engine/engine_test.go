@@ -417,6 +417,11 @@ func TestSnapshotShowsTheJob(t *testing.T) {
 		if c, err = b.engine.Series(ctx, 99, 8, 5); err != nil || c != nil {
 			t.Errorf("series of no rank: %v, %v", c, err)
 		}
+		b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: 3, Pid: b.job.pid + 3, Exit: "exited normally"}}})
+		b.turn()
+		if s, err = b.engine.Latest(ctx); err != nil || s.Reply.GetJob().GetState() != "slow" {
+			t.Errorf("a rank that ended well: %v, %v", s.Reply.GetJob(), err)
+		}
 		b.job.agents[0].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: 1, Pid: b.job.pid + 1, Exit: "signal: killed"}}})
 		b.turn()
 		if s, err = b.engine.Latest(ctx); err != nil || s.Reply.GetJob().GetState() != "lost" || s.Reply.GetRanks()[1].GetHealth() != falconv1.RankHealth_RANK_HEALTH_LOST {

@@ -225,6 +225,17 @@ func (j *job) someEnded() bool {
 	return false
 }
 
+// someLost says that a rank is gone that did not end well: ranks of a job that
+// finishes go one by one, and that is no loss.
+func (j *job) someLost() bool {
+	for _, p := range j.ranks {
+		if !p.state.GetAlive() && !endedWell(p.state.GetExit()) {
+			return true
+		}
+	}
+	return false
+}
+
 func (j *job) finishedWell() bool {
 	for _, p := range j.ranks {
 		if !endedWell(p.state.GetExit()) {

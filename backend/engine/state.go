@@ -75,11 +75,10 @@ func (e *Engine) jobState() string {
 		return "waiting for agents"
 	case e.job.finishedWell():
 		return "finished"
-	case e.job.alive < e.mem.job.Layout.World():
-		if e.mem.job.Epoch == 0 || !e.job.someEnded() {
-			return "waiting for agents"
-		}
+	case e.job.someLost():
 		return "lost"
+	case !e.job.complete() && !e.job.someEnded():
+		return "waiting for agents"
 	case e.openIncident():
 		return "slow"
 	case e.det.Steady().Learning:

@@ -203,9 +203,12 @@ func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slo
 func openDoors(e *engine.Engine, cfg engineConfig) (*rpc.Server, error) {
 	rc := rpc.Config{Engine: e, Socket: cfg.Socket}
 	if cfg.Listen != "none" {
+		if _, err := os.Stat(cfg.Certs.Cert); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("no server certificate %s: make one with falcon certs init, or set listen: none", cfg.Certs.Cert)
+		}
 		conf, err := auth.ServerTLS(cfg.Certs)
 		if err != nil {
-			return nil, fmt.Errorf("%w; or set listen: none", err)
+			return nil, err
 		}
 		rc.Address, rc.TLS = cfg.Listen, conf
 	}

@@ -52,19 +52,21 @@ static void *work(void *arg) {
   return NULL;
 }
 
-/* One process: prints the median ns of a call. */
-static int child(int threads) {
+/* One process: prints the median ns of a call. It refuses to measure a hook
+ * that is not there, or one that is and should not. */
+static int child(int threads, int hooked) {
   pthread_t id[THREADS_MAX];
   CHECK(!pthread_barrier_init(&barrier, NULL, (unsigned)threads));
   for (int i = 0; i < threads; i++) CHECK(!pthread_create(&id[i], NULL, work, (void *)(intptr_t)i));
   for (int i = 0; i < threads; i++) CHECK(!pthread_join(id[i], NULL));
+  CHECK(!hooked == !shm_map());
   printf("%.3f\n", median(batch_ns, threads * BATCHES));
   return 0;
 }
 
 static double run(const char *self, const char *hook, int threads) {
   char cmd[4096], line[64] = "";
-  snprintf(cmd, sizeof cmd, "%s%s %s %d", *hook ? "LD_PRELOAD=" : "", hook, self, threads);
+  snprintf(cmd, sizeof cmd, "%s%s %s %d %d", *hook ? "LD_PRELOAD=" : "", hook, self, threads, *hook != 0);
   FILE *f = popen(cmd, "r");
   CHECK(f && fgets(line, sizeof line, f));
   CHECK(pclose(f) == 0);
@@ -72,8 +74,8 @@ static double run(const char *self, const char *hook, int threads) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 2) return child(atoi(argv[1]));
-  CHECK(argc == 3); /* bench run HOOK */
+  CHECK(argc == 3); /* THREADS HOOKED for a child, or: run HOOK */
+  if (strcmp(argv[1], "run")) return child(atoi(argv[1]), atoi(argv[2]));
   for (int threads = 1; threads <= THREADS_MAX; threads += THREADS_MAX - 1) {
     double off[PAIRS], on[PAIRS], added[PAIRS];
     for (int i = 0; i < PAIRS; i++) {

@@ -8,6 +8,10 @@
  * takes a lock; recording a call never does.
  *
  * The rule of every failure path: behave as if the hook were absent.
+ *
+ * Environment: FALCON_SHM_DIR, FALCON_JOB, FALCON_DEVICE, RANK, WORLD_SIZE and
+ * LOCAL_RANK name the process (falcon_shm.h); FALCON_HOOK=off keeps the hook
+ * inert; FALCON_CLOCK=mono makes it leave the TSC alone.
  */
 #ifndef FALCON_HOOK_H
 #define FALCON_HOOK_H

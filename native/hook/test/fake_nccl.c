@@ -1,7 +1,6 @@
 /* A libnccl.so.2 that communicates nothing: it hands out communicators (the
- * last one destroyed is the next one handed out, as a heap does) and counts
- * what reached it. ncclBcast goes through the public ncclBroadcast, as NCCL's
- * does. FAKE_ASYNC makes communicators answer "in progress" at first. */
+ * last one destroyed is the next one handed out, as a heap does). ncclBcast goes
+ * through the public ncclBroadcast, as NCCL's does. FAKE_ASYNC makes communicators answer "in progress" at first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +9,6 @@
 #define API __attribute__((visibility("default")))
 
 typedef struct { int n, rank, device, not_ready; } fake_comm;
-typedef struct { int colls, p2p, groups, inits; } fake_counts;
-API fake_counts fake_nccl_counts;
 
 API int ncclGroupStart(void);
 API int ncclGroupEnd(void);
@@ -34,12 +31,11 @@ static fake_comm *make(int n, int rank) {
   c->rank = rank;
   c->device = 3;
   c->not_ready = getenv("FAKE_ASYNC") ? 2 : 0;
-  __atomic_fetch_add(&fake_nccl_counts.inits, 1, __ATOMIC_RELAXED);
   return c;
 }
 
-static int coll(void *st) { work(st); __atomic_fetch_add(&fake_nccl_counts.colls, 1, __ATOMIC_RELAXED); return 0; }
-static int p2p(void *st) { work(st); __atomic_fetch_add(&fake_nccl_counts.p2p, 1, __ATOMIC_RELAXED); return 0; }
+static int coll(void *st) { work(st); return 0; }
+static int p2p(void *st) { work(st); return 0; }
 
 API int ncclCommCount(void *c, int *n) { fake_comm *f = c; if (f->not_ready && f->not_ready--) return 7; *n = f->n; return 0; }
 API int ncclCommUserRank(void *c, int *r) { *r = ((fake_comm *)c)->rank; return 0; }
@@ -58,7 +54,8 @@ API int ncclGroupStart(void) { depth++; return 0; }
 API int ncclGroupEnd(void) {
   if (!--depth && fake_cuda_work && group_stream) fake_cuda_work(group_stream, 5000000);
   if (!depth) group_stream = NULL;
-  __atomic_fetch_add(&fake_nccl_counts.groups, 1, __ATOMIC_RELAXED); return 0; }
+  return 0;
+}
 
 API int ncclAllReduce(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)t; (void)o; (void)c; coll(st); return n == 666 ? 2 : 0; }
 API int ncclAllGather(const void *s, void *r, size_t n, int t, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)c; return coll(st); }

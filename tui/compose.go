@@ -59,6 +59,9 @@ func (m *Model) header(c *widget.Canvas) {
 	job := snap.GetJob()
 	p := c.Pen(widget.Rect{X: 1, Y: 0, W: end - 2, H: 1})
 	p.Style(base.With(themes.Bold), orDash(job.GetName()))
+	if job.GetEmulated() {
+		p.Style(base, " (emulated)")
+	}
 	p.Style(base, fmt.Sprintf("  iter %s  %d ranks  ", phrase.Count(job.GetIteration()), len(m.live.Ranks)))
 	p.Style(base.With(themes.Bold), phrase.Ms(job.GetIterationMs()))
 	if job.GetBaselineMs() > 0 {
@@ -148,11 +151,10 @@ func (m *Model) headerSecond(c *widget.Canvas) {
 	base := m.pal.Style(themes.Header)
 	snap := m.live.Snap()
 	right := m.now().UTC().Format("15:04:05Z") + " "
-	if snap.Actor != "" {
+	if snap.Actor != "" && m.w >= 100 {
 		right = fmt.Sprintf("%s (%s)  %s", snap.Actor, orNone(snap.Role), right)
-	}
-	if snap.GetJob().GetEmulated() {
-		right = "emulated  " + right
+	} else if snap.Actor != "" {
+		right = widget.Cut(snap.Actor, 12) + "  " + right
 	}
 	end := c.Right(m.w, 1, right, base)
 	p := c.Pen(widget.Rect{X: 1, Y: 1, W: end - 2, H: 1})
@@ -181,14 +183,10 @@ func (m *Model) bar(c *widget.Canvas, r widget.Rect) {
 	keys := m.decisionKeys()
 	end := c.Right(r.X+r.W-1, r.Y, keys, base)
 	p := c.Pen(widget.Rect{X: 1, Y: r.Y, W: end - 3, H: 1})
-	gain := fmt.Sprintf("%s → %s (%s)", phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs), phrase.Change(prop.BeforeMs, prop.PredictedMs))
-	p.Style(base, prop.Rung+" PROPOSED ")
-	room := p.Left() - widget.Width(gain) - 1
-	p.Style(base, phrase.Plan(prop.Previous, prop.MicroBatches, room)+" ")
-	if p.Fits(gain) {
-		p.Style(base, gain)
-	} else {
-		p.Style(base, phrase.Change(prop.BeforeMs, prop.PredictedMs))
+	p.Style(base, fmt.Sprintf("%s PROPOSED  %s → %s (%s)", prop.Rung, phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs),
+		phrase.Change(prop.BeforeMs, prop.PredictedMs)))
+	if plan := "  " + phrase.Plan(prop.Previous, prop.MicroBatches, p.Left()-2); p.Fits(plan) {
+		p.Style(base, plan)
 	}
 }
 

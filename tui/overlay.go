@@ -141,8 +141,8 @@ func wrapped(role themes.Role, text string, w int) []ladder.Line {
 func planLines(d *dialog, w int) []ladder.Line {
 	a := d.action
 	out := wrapped(themes.Title, fmt.Sprintf("%s for %s: %s", a.Rung, a.Incident, phrase.Rung(a.Rung)), w)
-	out = append(out, wrapped(themes.Text, "plan       micro-batches a replica: "+phrase.Plan(a.Previous, a.MicroBatches, w-34), w)...)
-	gain := fmt.Sprintf("predicted  %s → %s an iteration (%s), switch costs %s", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs),
+	out = append(out, wrapped(themes.Text, "Plan: micro-batches a replica "+phrase.Plan(a.Previous, a.MicroBatches, w-34), w)...)
+	gain := fmt.Sprintf("Predicted: %s → %s an iteration (%s), switch costs %s", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs),
 		phrase.Change(a.BeforeMs, a.PredictedMs), phrase.Ms(a.OverheadMs))
 	return append(out, wrapped(themes.Text, gain, w)...)
 }
@@ -150,15 +150,15 @@ func planLines(d *dialog, w int) []ladder.Line {
 func approveLines(d *dialog, w int) []ladder.Line {
 	out := planLines(d, w)
 	if d.action.Why != "" {
-		out = append(out, wrapped(themes.Text, "why now    "+d.action.Why, w)...)
+		out = append(out, wrapped(themes.Text, "Why now: "+d.action.Why, w)...)
 	}
 	conf := ""
 	if d.verdict != nil {
 		conf = fmt.Sprintf(", confidence %.0f%%", 100*d.verdict.Confidence)
 	}
-	out = append(out, wrapped(themes.Title, "evidence   "+phrase.Verdict(d.verdict)+conf, w)...)
+	out = append(out, wrapped(themes.Title, "Evidence: "+phrase.Verdict(d.verdict)+conf, w)...)
 	out = append(out, ladder.EvidenceLines(d.verdict, w)...)
-	return append(out, wrapped(themes.Text, "if wrong   the gain is measured; without one the plan is reverted by itself, and when the fault clears, too.", w)...)
+	return append(out, wrapped(themes.Text, "If wrong: the gain is measured; without one the plan is reverted by itself, and when the fault clears, too.", w)...)
 }
 
 func policyLines(d *dialog, w int) []ladder.Line {

@@ -46,7 +46,7 @@ var table = slices.Concat([]Binding{
 	{Dialog, Left, []string{"left", "shift+tab"}, "←", "other button", "Focus the previous button.", 0},
 	{Dialog, Right, []string{"right", "tab"}, "tab", "other button", "Focus the next button.", 1},
 	{Dialog, Up, []string{"up"}, "↑", "choice", "Previous choice.", 0},
-	{Dialog, Down, []string{"down"}, "↓", "choice", "Next choice, or scroll.", 3},
+	{Dialog, Down, []string{"down"}, "↓", "choose, scroll", "Next choice, or scroll.", 3},
 	{Dialog, Confirm, []string{"enter"}, "enter", "press it", "Press the focused button.", 2},
 	{Dialog, Erase, []string{"backspace", "ctrl+h"}, "backspace", "erase", "Erase a character where text is asked for.", 0},
 	{Dialog, Cancel, []string{"esc", "ctrl+c"}, "esc", "cancel", "Close without doing anything.", 4},

@@ -43,16 +43,21 @@ func Health(r *falconv1.RankView) (glyph rune, word string, role themes.Role) {
 const Legend = "● ok  ▲ slow  ✖ culprit  ? stale  † lost"
 
 // Tally counts ranks by health, worst first: "1 culprit, 2 stale".
-func (s *State) Tally() string {
-	count := map[string]int{}
+func (s *State) Tally() string { return s.tally }
+
+func (s *State) count() string {
+	var count [8]int
 	for _, r := range s.Ranks {
-		_, word, _ := Health(r)
-		count[word]++
+		count[r.GetHealth()&7]++
 	}
 	var parts []string
-	for _, w := range []string{"culprit", "lost", "slow", "stale", "unknown"} {
-		if count[w] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", count[w], w))
+	for _, h := range []falconv1.RankHealth{
+		falconv1.RankHealth_RANK_HEALTH_CULPRIT, falconv1.RankHealth_RANK_HEALTH_LOST, falconv1.RankHealth_RANK_HEALTH_SLOW,
+		falconv1.RankHealth_RANK_HEALTH_STALE, falconv1.RankHealth_RANK_HEALTH_UNSPECIFIED,
+	} {
+		if n := count[h]; n > 0 {
+			_, word, _ := Health(&falconv1.RankView{Health: h})
+			parts = append(parts, fmt.Sprintf("%d %s", n, word))
 		}
 	}
 	if len(parts) == 0 {

@@ -38,8 +38,12 @@ type State struct {
 
 	rank      int32
 	following bool
-	worst     int32 // computed once an update: drawing asks often
-	measured  bool  // some rank has a self time
+
+	// Computed once an update, as drawing asks often and ranks may be many.
+	worst     int32
+	measured  bool // some rank has a self time
+	anomalies []int32
+	tally     string
 }
 
 // maxRanks bounds what a broken snapshot can make the console allocate.
@@ -71,18 +75,24 @@ func (s *State) Update(f *feed.State) {
 		s.rank = 0
 	}
 	s.worst = s.findWorst()
+	s.anomalies = s.findAnomalies()
+	s.tally = s.count()
 	s.measured = slices.ContainsFunc(s.Ranks, func(r *falconv1.RankView) bool { return r.GetSelfRatio() > 0 })
 }
 
 // Snap is the snapshot; never nil.
 func (s *State) Snap() *falconv1.SnapshotReply { return s.Feed.Snap }
 
-// Rank is the chosen rank, or the worst one while following.
+// Rank is the chosen rank; while following, the one that the engine holds for
+// the worst, else the worst by what is known here.
 func (s *State) Rank() int32 {
-	if s.following {
-		return s.Worst()
+	if !s.following {
+		return s.rank
 	}
-	return s.rank
+	if e := s.Snap().GetSeries(); len(e.GetMs()) > 0 && e.Rank >= 0 && int(e.Rank) < len(s.Ranks) {
+		return e.Rank
+	}
+	return s.worst
 }
 
 // Following says whether the worst rank is followed.
@@ -108,10 +118,8 @@ func (s *State) Wanted() int32 {
 	return s.rank
 }
 
-// Worst is the rank that most needs a look: by health, then by self time,
+// findWorst is the rank that most needs a look: by health, then by self time,
 // then by slowdown; the lowest of equals, so that it doesn't jump.
-func (s *State) Worst() int32 { return s.worst }
-
 func (s *State) findWorst() int32 {
 	best := int32(0)
 	for i, r := range s.Ranks {
@@ -152,7 +160,9 @@ func gravity(r *falconv1.RankView) int {
 func Anomalous(r *falconv1.RankView) bool { return gravity(r) > 0 }
 
 // Anomalies lists the ranks that are not healthy, ascending.
-func (s *State) Anomalies() []int32 {
+func (s *State) Anomalies() []int32 { return s.anomalies }
+
+func (s *State) findAnomalies() []int32 {
 	var out []int32
 	for i, r := range s.Ranks {
 		if Anomalous(r) {

@@ -110,7 +110,7 @@ func draw(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine) {
 		line := widget.Rect{X: r.X, Y: r.Y + i, W: r.W, H: 1}
 		pen := c.Pen(line).Put(themes.Dim, time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"))
 		pen.Putf(themes.Dim, " %7s ", phrase.Iteration(e.Iteration))
-		if r.W >= 70 {
+		if r.W >= 100 {
 			pen.Putf(themes.Accent, "%-9s", widget.Cut(e.Kind, 9))
 		}
 		pen.Put(role(e), e.Text)

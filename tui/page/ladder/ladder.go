@@ -115,11 +115,11 @@ func columns(w int) int {
 	if w < 70 {
 		return 4
 	}
-	return 24
+	return 22
 }
 
 func heading(name int) string {
-	return fmt.Sprintf("  %-*s%11s%11s%12s%11s", name, "rung", "overhead", "gain/iter", "break-even", "predicted")
+	return fmt.Sprintf("  %-*s%10s%10s%12s%10s", name, "rung", "overhead", "gain/iter", "break-even", "predicted")
 }
 
 func rung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, name int, cursor bool) {
@@ -148,7 +148,7 @@ func rung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, 
 		if g.BreakEven >= 0 && g.OverheadMs > 0 {
 			even = "iter " + phrase.Count(g.BreakEven)
 		}
-		pen.Putf(role, "%11s%11s%12s%11s", cost(g.OverheadMs), phrase.Ms(g.GainMs), even, phrase.Ms(g.PredictedMs))
+		pen.Putf(role, "%10s%10s%12s%10s", cost(g.OverheadMs), phrase.Ms(g.GainMs), even, phrase.Ms(g.PredictedMs))
 	} else {
 		pen.Put(role, "  not applicable")
 	}

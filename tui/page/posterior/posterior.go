@@ -133,7 +133,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 		v.heat(c, body, p.hair)
 	}
 	strip, text := rest.Rows(stripRows + 1)
-	body := c.Rule(strip, "P(r ≤ 5)", fmt.Sprintf("alarm above %.2f", v.s.GetThreshold()))
+	body := c.Rule(strip, "P(r ≤ w)", fmt.Sprintf("alarm above %.2f", v.s.GetThreshold()))
 	v.strip(c, body, p.hair)
 	p.text(c, text, v, s)
 }
@@ -147,14 +147,14 @@ func Chart(c *widget.Canvas, r widget.Rect, s *page.State) {
 // Strip draws P(r ≤ w) for other pages.
 func Strip(c *widget.Canvas, r widget.Rect, s *page.State) {
 	v := newView(r, s.Snap().GetSeries())
-	body := c.Rule(r, "P(r ≤ 5)", fmt.Sprintf("alarm above %.2f", v.s.GetThreshold()))
+	body := c.Rule(r, "P(r ≤ w)", fmt.Sprintf("alarm above %.2f", v.s.GetThreshold()))
 	if v.n > 0 {
 		v.strip(c, body, -1)
 	}
 }
 
 func (p *Page) chart(c *widget.Canvas, r widget.Rect, v view, title string) {
-	right := "▼ onset  A applied  R reverted  ✓ relief  · jitter"
+	right := "▼ onset  A applied  R reverted  ✓ relief"
 	body := c.Rule(r, title, right)
 	if v.n == 0 {
 		page.Empty(c, body, "no iterations yet: the series starts when agents report samples")
@@ -179,7 +179,7 @@ func (p *Page) text(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
 	row, rest = rest.Rows(1)
 	pen = c.Pen(row)
 	if i < len(v.s.Probability) {
-		pen.Putf(alarmRole(v, i), "P(r ≤ 5) %.3f", v.s.Probability[i])
+		pen.Putf(alarmRole(v, i), "P(r ≤ w) %.3f", v.s.Probability[i])
 	}
 	if i < len(v.s.MapRunLength) {
 		pen.Putf(themes.Text, "  most probable run %d iterations", v.s.MapRunLength[i])

@@ -41,7 +41,7 @@ func layout(r widget.Rect, s *page.State, zoom, halves int) geometry {
 	if g.per == 0 {
 		g.sizeCells(r, n, stage)
 	} else {
-		g.columns = columns(max(1, r.W), (n+g.per-1)/g.per, stage/g.per)
+		g.columns = pixelColumns(max(1, r.W), (n+g.per-1)/g.per, stage/g.per, g.rows)
 	}
 	items := n
 	if g.per > 1 {
@@ -73,6 +73,16 @@ func columns(fit, items, stage int) int {
 	return max(1, min(fit, items))
 }
 
+// pixelColumns is how many pixels a row holds: one stage where all stages then
+// fit below each other, else as many whole stages as fit side by side.
+func pixelColumns(fit, items, stage, rows int) int {
+	one := columns(fit, items, stage)
+	if one != stage || (items+one-1)/one <= rows {
+		return one
+	}
+	return fit / stage * stage
+}
+
 // scroll keeps the cursor's row in view.
 func (g *geometry) scroll(row int) {
 	if g.total <= g.rows {
@@ -92,6 +102,12 @@ func closest(r widget.Rect, s *page.State, halves int) int {
 		}
 	}
 	return len(zooms) - 1
+}
+
+// Rows is how many text rows the map takes of a rectangle at its own zoom.
+func Rows(r widget.Rect, s *page.State) int {
+	g := layout(r, s, auto, 1)
+	return min(r.H, g.total*g.cellH)
 }
 
 // detailMost is how many ranks start as cells with numbers.

@@ -1,0 +1,229 @@
+package tui
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/key"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden views")
+
+// moment is a point of the story worth a picture.
+type moment struct {
+	name          string
+	iter, approve int64
+	options       fakeengine.Options
+}
+
+var moments = []moment{
+	{"healthy", 30, 0, fakeengine.Options{}},
+	{"proposed", fakeengine.Proposed + 4, 0, fakeengine.Options{}},
+	{"closed", 225, fakeengine.Proposed + 1, fakeengine.Options{}},
+	{"large", 120, 0, fakeengine.Options{TP: 8, DP: 32, PP: 8}},
+}
+
+var sizes = [][2]int{{80, 24}, {120, 40}, {200, 60}}
+
+func containsAll(s string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(s, p) {
+			return false
+		}
+	}
+	return true
+}
+
+func text(m *Model) string { return ansi.Strip(m.View().Content) }
+
+// screen composes one page of one moment.
+func screen(t testing.TB, mo moment, p key.Scope, w, h int, theme string, profile themes.Profile, ascii bool) *Model {
+	t.Helper()
+	src := &still{state: stateAt(t, mo.options, mo.iter, mo.approve, feed.Want{Rank: -1, Columns: int32(w), RunLengths: 128})}
+	m, err := New(src, Options{Theme: theme, Profile: &profile, Now: newClock().now, ASCII: ascii})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
+	m.show(p)
+	m.dirty = true
+	return m
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test ./tui -update rewrites it); got:\n%s", path, got)
+	}
+}
+
+// trimRows drops trailing blanks, so that the files stay readable.
+func trimRows(s string) string {
+	rows := strings.Split(s, "\n")
+	for i := range rows {
+		rows[i] = strings.TrimRight(rows[i], " ")
+	}
+	return strings.Join(rows, "\n") + "\n"
+}
+
+// Words and places of every page and moment, at the smallest size; larger
+// sizes at the moment that has most to show.
+func TestGoldenText(t *testing.T) {
+	for _, p := range key.Pages {
+		for _, mo := range moments {
+			m := screen(t, mo, p, 80, 24, "dark", themes.TrueColor, false)
+			golden(t, fmt.Sprintf("text/%s-%s-80x24.txt", p, mo.name), trimRows(text(m)))
+		}
+		for _, s := range sizes[1:] {
+			m := screen(t, moments[1], p, s[0], s[1], "dark", themes.TrueColor, false)
+			golden(t, fmt.Sprintf("text/%s-proposed-%dx%d.txt", p, s[0], s[1]), trimRows(text(m)))
+		}
+		m := screen(t, moments[1], p, 80, 24, "dark", themes.NoColor, true)
+		golden(t, fmt.Sprintf("text/%s-proposed-80x24-ascii.txt", p), trimRows(text(m)))
+	}
+}
+
+// Every page, moment, size, profile and theme: exact geometry, and a digest
+// of the styled bytes, so that any change of any of them is noticed.
+func TestGoldenStyled(t *testing.T) {
+	var digests strings.Builder
+	for _, p := range key.Pages {
+		for _, mo := range moments {
+			for _, s := range sizes {
+				for _, profile := range []themes.Profile{themes.NoColor, themes.ANSI16, themes.ANSI256, themes.TrueColor} {
+					for _, theme := range []string{"dark", "light"} {
+						m := screen(t, mo, p, s[0], s[1], theme, profile, false)
+						view := m.View().Content
+						checkGeometry(t, view, s[0], s[1])
+						checkColours(t, view, profile)
+						fmt.Fprintf(&digests, "%s %s %dx%d %s %s %x\n", p, mo.name, s[0], s[1], profile, theme, sha256.Sum256([]byte(view)))
+					}
+				}
+			}
+		}
+	}
+	golden(t, "styled.sums", digests.String())
+	for _, profile := range []themes.Profile{themes.NoColor, themes.ANSI16, themes.ANSI256, themes.TrueColor} {
+		m := screen(t, moments[1], key.Overview, 80, 24, "dark", profile, false)
+		golden(t, fmt.Sprintf("styled/overview-proposed-80x24-%s.ansi", profile), m.View().Content+"\n")
+	}
+}
+
+func checkGeometry(t *testing.T, view string, w, h int) {
+	t.Helper()
+	rows := strings.Split(ansi.Strip(view), "\n")
+	if len(rows) != h {
+		t.Fatalf("%d rows instead of %d", len(rows), h)
+	}
+	for _, r := range rows {
+		if got := ansi.StringWidth(r); got != w {
+			t.Fatalf("a row is %d wide instead of %d: %q", got, w, r)
+		}
+	}
+}
+
+// checkColours wants no colour that the profile can't show.
+func checkColours(t *testing.T, view string, p themes.Profile) {
+	t.Helper()
+	for _, bad := range map[themes.Profile][]string{
+		themes.NoColor: {"[0;3", "[0;4", ";38;", ";48;"},
+		themes.ANSI16:  {";38;", ";48;"},
+		themes.ANSI256: {"38;2;", "48;2;"},
+	}[p] {
+		if bad == "[0;4" {
+			continue // underline looks like this too
+		}
+		if strings.Contains(view, bad) {
+			t.Fatalf("profile %s: %q in the view", p, bad)
+		}
+	}
+}
+
+// Dialogs, help, prompt and the small summary.
+func TestGoldenOverlays(t *testing.T) {
+	for name, keys := range map[string][]string{
+		"approve": {"a"}, "veto": {"v"}, "mode": {"c"}, "help": {"?"}, "command": {":"},
+	} {
+		m := screen(t, moments[1], key.Overview, 80, 24, "dark", themes.TrueColor, false)
+		for _, k := range keys {
+			m.Update(keyMsg(k))
+		}
+		golden(t, "text/overlay-"+name+"-80x24.txt", trimRows(text(m)))
+	}
+	m := screen(t, moments[1], key.Overview, 50, 12, "dark", themes.TrueColor, false)
+	golden(t, "text/summary-50x12.txt", trimRows(text(m)))
+}
+
+// Any size, any moment, any page: never a panic, never a burst row.
+func TestEverySizeIsExact(t *testing.T) {
+	mo := moments[1]
+	for _, p := range key.Pages {
+		for w := 1; w < 140; w += 13 {
+			for h := 1; h < 50; h += 8 {
+				m := screen(t, mo, p, w, h, "dark", themes.ANSI256, false)
+				checkGeometry(t, m.View().Content, w, h)
+				for _, k := range []string{"a", "esc", "?", "esc", "j", "l", "n", "+", "-", "G", "g", "m"} {
+					m.Update(keyMsg(k))
+					m.View()
+				}
+			}
+		}
+	}
+}
+
+func TestViewIsCached(t *testing.T) {
+	m := screen(t, moments[1], key.Overview, 120, 40, "dark", themes.TrueColor, false)
+	m.View()
+	n := m.drawn
+	for range 100 {
+		m.View()
+	}
+	m.Update(tea.MouseMotionMsg{})
+	m.View()
+	if m.drawn != n {
+		t.Errorf("composed %d times more without a change", m.drawn-n)
+	}
+}
+
+func BenchmarkCompose120x40(b *testing.B) {
+	m := screen(b, moments[1], key.Overview, 120, 40, "dark", themes.TrueColor, false)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.dirty = true
+		m.View()
+	}
+}
+
+func BenchmarkComposeRanks200x60Of100k(b *testing.B) {
+	mo := moment{"huge", 120, 0, fakeengine.Options{TP: 8, DP: 781, PP: 16}}
+	m := screen(b, mo, key.Ranks, 200, 60, "dark", themes.TrueColor, false)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.dirty = true
+		m.View()
+	}
+}

@@ -1,0 +1,242 @@
+package page_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+	"pgregory.net/rapid"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/events"
+	"github.com/failslow/falcon/tui/page/grid"
+	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/page/overview"
+	"github.com/failslow/falcon/tui/page/posterior"
+	"github.com/failslow/falcon/tui/page/ranks"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+func state(snap *falconv1.SnapshotReply) *page.State {
+	return page.NewState(&feed.State{Snap: snap, Events: snap.Events, Conn: feed.Live})
+}
+
+// job is a job of n ranks in one stage, all healthy.
+func job(tp, dp, pp int) *falconv1.SnapshotReply {
+	s := &falconv1.SnapshotReply{Job: &falconv1.Job{Tp: int32(tp), Dp: int32(dp), Pp: int32(pp), World: int32(tp * dp * pp)}}
+	for r := range tp * dp * pp {
+		s.Ranks = append(s.Ranks, &falconv1.RankView{
+			Rank: int32(r), Device: fmt.Sprintf("n%d.g%d", r/8, r%8), Health: falconv1.RankHealth_RANK_HEALTH_OK, Ms: 100,
+		})
+	}
+	return s
+}
+
+func draw(p page.Page, s *page.State, w, h int, profile themes.Profile) string {
+	th, err := themes.Load("dark")
+	if err != nil {
+		panic(err)
+	}
+	c := widget.NewCanvas(w, h, th.Palette(profile), false)
+	p.Draw(c, c.Whole(), s)
+	return ansi.Strip(c.String())
+}
+
+func TestOneSlowRankNeverVanishes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		dp, pp := rapid.IntRange(1, 600).Draw(t, "dp"), rapid.IntRange(1, 8).Draw(t, "pp")
+		snap := job(4, dp, pp)
+		bad := rapid.IntRange(0, len(snap.Ranks)-1).Draw(t, "bad")
+		snap.Ranks[bad].Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
+		p := ranks.New()
+		s := state(snap)
+		for range rapid.IntRange(0, 12).Draw(t, "zooms") {
+			p.Act(key.ZoomOut, s, widget.Rect{W: 80, H: 19})
+		}
+		out := strings.Split(draw(p, s, 80, 19, themes.TrueColor), "CURSOR")[0]
+		if !strings.Contains(out, "✖") && !strings.Contains(out, "◆") {
+			t.Fatalf("rank %d of %d is invisible:\n%s", bad, len(snap.Ranks), out)
+		}
+	})
+}
+
+func TestStatesHaveGlyphs(t *testing.T) {
+	snap := job(1, 8, 1)
+	for i, h := range []falconv1.RankHealth{2, 3, 4, 5} {
+		snap.Ranks[i].Health = h
+	}
+	for _, p := range []page.Page{ranks.New(), grid.New()} {
+		for _, profile := range []themes.Profile{themes.NoColor, themes.TrueColor} {
+			out := strings.Split(draw(p, state(snap), 100, 24, profile), "CURSOR")[0]
+			for _, g := range []string{"▲", "✖", "?", "†", "●"} {
+				if !strings.Contains(out, g) {
+					t.Errorf("%T %s lacks %s:\n%s", p, profile, g, out)
+				}
+			}
+		}
+	}
+}
+
+func TestStepVisitsEveryAnomaly(t *testing.T) {
+	snap := job(1, 16, 1)
+	for _, r := range []int{3, 7, 12} {
+		snap.Ranks[r].Health = falconv1.RankHealth_RANK_HEALTH_SLOW
+	}
+	s := state(snap)
+	s.Select(5)
+	var seen []int32
+	for range 4 {
+		s.Step(+1)
+		seen = append(seen, s.Rank())
+	}
+	s.Step(-1)
+	seen = append(seen, s.Rank())
+	if got := fmt.Sprint(seen); got != "[7 12 3 7 3]" {
+		t.Errorf("visited %s", got)
+	}
+}
+
+func TestWorstPrefersTheCulprit(t *testing.T) {
+	snap := job(1, 8, 1)
+	snap.Ranks[1].Level = 6
+	snap.Ranks[2].Health = falconv1.RankHealth_RANK_HEALTH_SLOW
+	snap.Ranks[5].Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
+	snap.Ranks[6].Health = falconv1.RankHealth_RANK_HEALTH_LOST
+	if r := state(snap).Rank(); r != 5 {
+		t.Errorf("follows rank %d", r)
+	}
+}
+
+func TestGridBlamesTheRightCell(t *testing.T) {
+	snap := job(2, 4, 2)
+	bad := 2*2 + 1 + 8 // tp 1, replica 2, stage 1
+	snap.Ranks[bad].Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
+	snap.Incidents = []*falconv1.Incident{{State: "located", Verdict: &falconv1.Verdict{Cause: "network_congestion", Ranks: []int32{int32(bad)}}}}
+	out := strings.Split(draw(grid.New(), state(snap), 80, 19, themes.NoColor), "\n")
+	if !strings.Contains(out[3], "L") || strings.Contains(out[2], "L") || !strings.Contains(out[4], "L") {
+		t.Errorf("stage 1 and the column's margin must carry L:\n%s", strings.Join(out, "\n"))
+	}
+}
+
+func TestPosteriorSteps(t *testing.T) {
+	for p, want := range map[float64]uint8{1: 6, 0.1: 5, 1e-3: 3, 1e-6: 0, 1e-9: 0, 0: 0, 2: 6} {
+		if got := posterior.Step(p); got != want {
+			t.Errorf("Step(%g) = %d, want %d", p, got, want)
+		}
+	}
+	if posterior.Step(math.NaN()) != 0 {
+		t.Error("NaN has a colour")
+	}
+}
+
+func TestHairlineShowsExactNumbers(t *testing.T) {
+	snap := job(1, 2, 1)
+	snap.Series = &falconv1.Series{FirstIteration: 100, BaselineMs: 100, Threshold: 0.9, Marks: []*falconv1.Mark{{Iteration: 103, Kind: "onset"}}}
+	for i := range 10 {
+		snap.Series.Ms = append(snap.Series.Ms, float32(100+i))
+		snap.Series.Probability = append(snap.Series.Probability, float32(i)/10)
+		snap.Series.MapRunLength = append(snap.Series.MapRunLength, int32(i))
+	}
+	p, s := posterior.New(), state(snap)
+	r := widget.Rect{W: 80, H: 19}
+	p.Act(key.Prev, s, r) // the mark
+	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "iteration 103 (hairline)  103.0 ms") || !strings.Contains(out, "onset") {
+		t.Errorf("hairline on the mark:\n%s", out)
+	}
+	p.Act(key.Right, s, r)
+	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "iteration 104 (hairline)  104.0 ms  +4%") || !strings.Contains(out, "P(r ≤ w) 0.400  most probable run 4") {
+		t.Errorf("hairline moved:\n%s", out)
+	}
+	p.Act(key.Last, s, r)
+	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "iteration 109 (newest)") {
+		t.Errorf("newest:\n%s", out)
+	}
+}
+
+// Broken series and rank lists from the wire must not crash a page.
+func TestPagesSurviveAnyNumbers(t *testing.T) {
+	pages := []func() page.Page{
+		func() page.Page { return overview.New() }, func() page.Page { return ranks.New() }, func() page.Page { return grid.New() },
+		func() page.Page { return posterior.New() }, func() page.Page { return ladder.New() }, func() page.Page { return events.New() },
+	}
+	acts := []key.Action{
+		key.Up, key.Down, key.Left, key.Right, key.First, key.Last, key.PageUp, key.PageDown, key.Next, key.Prev,
+		key.ZoomIn, key.ZoomOut, key.Metric, key.Open,
+	}
+	odd := rapid.SampledFrom([]float64{0, 1, -1, math.NaN(), math.Inf(1), math.Inf(-1), 1e300, 1e-300, 210})
+	small := rapid.Int32Range(-3, 40)
+	rapid.Check(t, func(t *rapid.T) {
+		snap := &falconv1.SnapshotReply{
+			Job:    &falconv1.Job{Tp: small.Draw(t, "tp"), Dp: small.Draw(t, "dp"), Pp: small.Draw(t, "pp"), World: small.Draw(t, "world"), IterationMs: odd.Draw(t, "ms")},
+			Series: &falconv1.Series{RunLengths: small.Draw(t, "lengths"), BaselineMs: odd.Draw(t, "base"), Threshold: odd.Draw(t, "threshold"), FirstIteration: int64(small.Draw(t, "first"))},
+			Ladder: &falconv1.Ladder{Rungs: []*falconv1.RungView{{Rung: "S2", Applicable: true, GainMs: odd.Draw(t, "gain")}, {}}, ImpactMs: odd.Draw(t, "impact")},
+		}
+		for range rapid.IntRange(0, 30).Draw(t, "n") {
+			snap.Ranks = append(snap.Ranks, &falconv1.RankView{
+				Rank: small.Draw(t, "rank"), Health: falconv1.RankHealth(small.Draw(t, "health")), Level: small.Draw(t, "level"),
+				Slowdown: odd.Draw(t, "slow"), SelfRatio: odd.Draw(t, "self"), Ms: odd.Draw(t, "rms"),
+			})
+			snap.Series.Ms = append(snap.Series.Ms, float32(odd.Draw(t, "sms")))
+			snap.Series.Probability = append(snap.Series.Probability, float32(odd.Draw(t, "p")))
+			snap.Series.MapRunLength = append(snap.Series.MapRunLength, small.Draw(t, "map"))
+			snap.Series.Posterior = append(snap.Series.Posterior, float32(odd.Draw(t, "post")))
+			snap.Events = append(snap.Events, &falconv1.EventLine{Seq: uint64(len(snap.Events)) + 1, Text: "x"})
+		}
+		s := state(snap)
+		w, h := rapid.IntRange(1, 130).Draw(t, "w"), rapid.IntRange(1, 50).Draw(t, "h")
+		p := pages[rapid.IntRange(0, len(pages)-1).Draw(t, "page")]()
+		for range rapid.IntRange(0, 8).Draw(t, "acts") {
+			p.Act(rapid.SampledFrom(acts).Draw(t, "act"), s, widget.Rect{W: w, H: h})
+			draw(p, s, w, h, themes.ANSI256)
+		}
+		draw(p, s, w, h, themes.NoColor)
+	})
+}
+
+func TestEventsScrollAndFilter(t *testing.T) {
+	snap := job(1, 1, 1)
+	for i := range 50 {
+		kind := "action"
+		if i%10 == 0 {
+			kind = "agent"
+		}
+		snap.Events = append(snap.Events, &falconv1.EventLine{Seq: uint64(i + 1), Kind: kind, Text: fmt.Sprintf("line %d.", i)})
+	}
+	p, s := events.New(), state(snap)
+	r := widget.Rect{W: 80, H: 11}
+	if out := draw(p, s, 80, 11, themes.NoColor); !strings.Contains(out, "line 49.") || strings.Contains(out, "line 39.") {
+		t.Errorf("the newest ten:\n%s", out)
+	}
+	p.Act(key.First, s, r)
+	if out := draw(p, s, 80, 11, themes.NoColor); !strings.Contains(out, "line 0.") || !strings.Contains(out, "40 newer below") {
+		t.Errorf("the oldest ten:\n%s", out)
+	}
+	s.Filter = "agent"
+	p.Act(key.Last, s, r)
+	if out := draw(p, s, 80, 11, themes.NoColor); !strings.Contains(out, "5 of 50") || strings.Contains(out, "line 49.") {
+		t.Errorf("filtered:\n%s", out)
+	}
+}
+
+func TestLadderStepsAndExplains(t *testing.T) {
+	snap := job(1, 4, 2)
+	snap.Ladder = &falconv1.Ladder{Incident: "INC-0001", Rungs: []*falconv1.RungView{
+		{Rung: "S1", Applicable: true, Reason: "first reason", Current: true, BreakEven: -1},
+		{Rung: "S2", Reason: "second reason", BreakEven: -1},
+	}}
+	p, s := ladder.New(), state(snap)
+	r := widget.Rect{W: 80, H: 19}
+	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "first reason") {
+		t.Errorf("starts on the rung in force:\n%s", out)
+	}
+	p.Act(key.Down, s, r)
+	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "second reason") || !strings.Contains(out, "not applicable") {
+		t.Errorf("second rung:\n%s", out)
+	}
+}

@@ -1,0 +1,221 @@
+package tui
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"pgregory.net/rapid"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/key"
+)
+
+// still is a source without goroutines: it records what is submitted.
+type still struct {
+	state   *feed.State
+	decides []*falconv1.DecideRequest
+	freezes int
+}
+
+func (s *still) Latest() *feed.State      { return s.state }
+func (s *still) Changed() <-chan struct{} { return nil }
+func (s *still) Done() <-chan struct{}    { return nil }
+func (s *still) Ask(feed.Want)            {}
+func (s *still) Blur(bool)                {}
+
+func (s *still) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1.Action, error) {
+	s.decides = append(s.decides, r)
+	return &falconv1.Action{Rung: "S2", State: "dispatched"}, nil
+}
+
+func (s *still) SetPolicy(_ context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {
+	return p, nil
+}
+
+func (s *still) Freeze(context.Context) (*falconv1.Policy, error) {
+	s.freezes++
+	return &falconv1.Policy{Frozen: true}, nil
+}
+
+// stateAt is the scripted engine's picture at an iteration, approved at
+// approve (0 = not).
+func stateAt(t interface{ Fatal(...any) }, o fakeengine.Options, iter, approve int64, w feed.Want) *feed.State {
+	e := fakeengine.New(o)
+	if approve > 0 {
+		e.AdvanceTo(approve)
+		_, err := e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.AdvanceTo(iter)
+	snap, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := newClock().now()
+	return &feed.State{Snap: snap, Events: snap.Events, Conn: feed.Live, Since: at, Received: at}
+}
+
+// run runs a command's immediate part; ticks are not waited for.
+func run(m *Model, cmd tea.Cmd) {
+	if cmd == nil {
+		return
+	}
+	got := make(chan tea.Msg, 1)
+	go func() { got <- cmd() }()
+	select {
+	case msg := <-got:
+		switch msg.(type) {
+		case decidedMsg, policyMsg:
+			m.Update(msg)
+		}
+	case <-time.After(2 * time.Millisecond): // a tick: the injected clock stands in for it
+	}
+}
+
+// step is one event of a random session, as the model below sees it.
+type step struct {
+	key  string
+	pass time.Duration
+}
+
+// An approval leaves the console only after: a, with a dialog opened by it
+// that is older than the guard, its focus moved to Approve, and enter. A
+// second, much simpler model of the dialog says when that is the case.
+func TestNoApprovalWithoutTheFullPath(t *testing.T) {
+	state := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, feed.Want{Rank: -1, Columns: 70})
+	rapid.Check(t, func(t *rapid.T) {
+		src := &still{state: state}
+		clk := newClock()
+		m, err := New(src, Options{Theme: "dark", Now: clk.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+		for range rapid.IntRange(1, 60).Draw(t, "n") {
+			s := step{
+				key:  rapid.SampledFrom(sessionKeys).Draw(t, "key"),
+				pass: time.Duration(rapid.SampledFrom([]int{0, 0, 50, 390, 410}).Draw(t, "ms")) * time.Millisecond,
+			}
+			clk.pass(s.pass)
+			may := fullPath(m, s.key, clk.now())
+			before := len(src.decides)
+			send(m, s.key)
+			m.View()
+			if len(src.decides) == before {
+				continue
+			}
+			r := src.decides[len(src.decides)-1]
+			if r.Approve && !may {
+				t.Fatalf("%q approved without the full path", s.key)
+			}
+			if r.PlanHash != "9f2c41d0" || r.JobEpoch != 1 || r.Action == "" {
+				t.Fatalf("a decision lacks what was seen: %v", r)
+			}
+		}
+	})
+}
+
+// fullPath says whether this key, now, is the last step of the whole path.
+func fullPath(m *Model, k string, now time.Time) bool {
+	d := m.dialog
+	return m.help == nil && d != nil && d.kind == kindApprove && k == "enter" && d.focus == buttonDo &&
+		!d.sending && now.Sub(d.opened) >= guard
+}
+
+// sessionKeys are every key of the table, some text and a paste; the keys of
+// the path come often.
+var sessionKeys = func() []string {
+	list := []string{"x", "y", "Y", " ", "paste", "A"}
+	for _, b := range key.Table() {
+		if b.Action != key.Quit {
+			list = append(list, b.Keys...)
+		}
+	}
+	for range 12 {
+		list = append(list, "a", "tab", "enter")
+	}
+	return list
+}()
+
+func send(m *Model, k string) {
+	if k == "paste" {
+		m.Update(tea.PasteMsg{Content: "a\t\r\nunfreeze"})
+		return
+	}
+	_, cmd := m.Update(keyMsg(k))
+	run(m, cmd)
+}
+
+var named = map[string]tea.Key{
+	"tab": {Code: tea.KeyTab}, "shift+tab": {Code: tea.KeyTab, Mod: tea.ModShift}, "enter": {Code: tea.KeyEnter},
+	"esc": {Code: tea.KeyEscape}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown}, "left": {Code: tea.KeyLeft},
+	"right": {Code: tea.KeyRight}, "home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd}, "pgup": {Code: tea.KeyPgUp},
+	"pgdown": {Code: tea.KeyPgDown}, "backspace": {Code: tea.KeyBackspace}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl},
+	"ctrl+u": {Code: 'u', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl}, "ctrl+h": {Code: 'h', Mod: tea.ModCtrl},
+}
+
+func keyMsg(k string) tea.KeyPressMsg {
+	if n, ok := named[k]; ok {
+		return tea.KeyPressMsg(n)
+	}
+	return tea.KeyPressMsg{Code: []rune(k)[0], Text: k}
+}
+
+// The names in the key table are those that the library gives to keys.
+func TestKeyNamesAreTheLibrarys(t *testing.T) {
+	for _, b := range key.Table() {
+		for _, k := range b.Keys {
+			if got := keyMsg(k).String(); got != k {
+				t.Errorf("%s %q is called %q", b.Action, k, got)
+			}
+		}
+	}
+}
+
+func TestEveryKeyIsInHelp(t *testing.T) {
+	for _, p := range key.Pages {
+		h := &help{scope: p}
+		text := ""
+		for _, l := range h.lines(72) {
+			text += l.Text + "\n"
+		}
+		for _, s := range []key.Scope{p, key.Global, key.Dialog, key.Prompt, key.Help} {
+			for _, b := range key.In(s) {
+				if !containsAll(text, "  "+b.Show+" ") {
+					t.Errorf("help of %s lacks %q of %s", p, b.Show, s)
+				}
+			}
+		}
+	}
+}
+
+// A plan that changes while the dialog is open can't be approved there.
+func TestChangedPlanBlocksTheDialog(t *testing.T) {
+	state := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, feed.Want{Rank: -1, Columns: 70})
+	src := &still{state: state}
+	clk := newClock()
+	m, err := New(src, Options{Theme: "dark", Now: clk.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	send(m, "a")
+	clk.pass(guard)
+	changed := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+3, 0, feed.Want{Rank: -1, Columns: 70})
+	changed.Snap.Ladder.Proposal.PlanHash = "other"
+	m.Update(updateMsg{changed})
+	send(m, "tab")
+	send(m, "enter")
+	if len(src.decides) != 0 {
+		t.Errorf("approved a plan that was not the one seen: %v", src.decides)
+	}
+	if s := text(m); !containsAll(s, "the plan has changed") {
+		t.Errorf("the dialog does not say so:\n%s", s)
+	}
+}

@@ -16,10 +16,6 @@ func detectCommand() *cobra.Command {
 		Use:     "detect",
 		Short:   "Run the production detector on files",
 		Example: "  falcon detect iterations run.csv --column ms",
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return fmt.Errorf("%w: name what to detect: iterations or calls (see falcon detect --help)", errUsage)
-		},
 	}
 	c.AddCommand(detectIterationsCommand(), detectCallsCommand())
 	return c
@@ -69,7 +65,7 @@ type inputError struct {
 func (e *inputError) Error() string { return e.text }
 func (e *inputError) Unwrap() error { return e.cause }
 
-// writeJSON writes one indented document.
+// writeDocument writes one indented document.
 func writeDocument(w io.Writer, doc any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

@@ -40,6 +40,25 @@ func TestSecondFaultUnderAnAction(t *testing.T) {
 	}
 }
 
+// A slowdown that comes and goes while an action holds, with nobody to blame,
+// is no incident: the job is back where it was before anybody was named.
+func TestAPassingSlowdownUnderAnActionIsNotTold(t *testing.T) {
+	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+	w.run(30)
+	w.job.Clock["n1.g0"] = 0.5
+	w.run(14)
+	w.act("INC-0001", false, []int{9, 9, 5, 9})
+	w.run(30)
+	w.job.Load = []float64{1.4, 1.4}
+	w.refuse = 1
+	w.run(6)
+	w.job.Load = nil
+	w.run(40)
+	if open := w.m.Open(); len(w.all) != 1 || len(open) != 1 || open[0].ID != "INC-0001" {
+		t.Errorf("%d incidents, %d open\n%s", len(w.all), len(open), w.out.String())
+	}
+}
+
 // Two replicas only: no three peers, so the own healthy profile judges, under
 // the action too.
 func TestReliefWithTwoReplicas(t *testing.T) {

@@ -151,6 +151,9 @@ func (m *Machine) onset(alarms []alarm) {
 		Probability: best.probability, Verdict: falcon.Verdict{Cause: falcon.CauseUnknown},
 	}, beforeMs: best.beforeMs, after: m.windows, inForce: map[falcon.Rung]bool{}}
 	others := m.openStories()
+	if len(others) > 0 {
+		s.floorMs = s.beforeMs
+	}
 	m.stories = append(m.stories, s)
 	if len(others) == 0 {
 		m.tell(s)

@@ -54,10 +54,11 @@ func (m *Machine) levelRelief(iteration int64) {
 		if s.blind || s.FromStart || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
 			continue
 		}
-		between := (s.HealthyMs + max(s.SlowMs, s.HealthyMs)) / 2
-		back := peer.Median(slices.Clone(tail)) <= s.HealthyMs*(1+m.cfg.Settled)
-		if back && most(tail, max(between, s.HealthyMs*(1+m.cfg.Settled))) {
-			m.relieve(s, m.backSince(between), "the iteration time is back within 5 % of healthy")
+		healthy := max(s.HealthyMs, s.floorMs)
+		between := (healthy + max(s.SlowMs, healthy)) / 2
+		back := peer.Median(slices.Clone(tail)) <= healthy*(1+m.cfg.Settled)
+		if back && most(tail, max(between, healthy*(1+m.cfg.Settled))) {
+			m.relieve(s, m.backSince(between), "the iteration time is back within 5 % of what it was")
 		}
 	}
 }

@@ -13,6 +13,7 @@ type story struct {
 	falcon.Incident // ID empty: not told yet
 
 	beforeMs float64 // level right before the onset, 0 = unknown
+	floorMs  float64 // level that other incidents and their actions leave, 0 = none did at the onset
 	after    uint64  // only windows with a greater id were asked for after the onset
 	tries    int
 	notUntil int64 // iteration before which no further window is asked for

@@ -39,7 +39,7 @@ struct CUstream_st {
   int failed;        /* first error since the last synchronise */
   int64_t end_ns;    /* modelled end of the last operation */
   int64_t floor_ns;  /* earliest start of the next one after a late wake-up */
-  int fresh;         /* no event recorded since the last operation */
+  int exact;         /* the last item was a transfer: the next event carries its end */
 };
 
 #define EVENT_MAGIC 0x45564e54u

@@ -63,22 +63,21 @@ static int run_op(cudaStream_t s, item *it) {
   pthread_mutex_lock(&s->mu);
   s->end_ns = run.end_ns;
   s->floor_ns = now - run.end_ns > FALCON_LAB_LATE_NS ? now : run.end_ns;
-  s->fresh = 1;
+  s->exact = it->op.transfer;
   pthread_mutex_unlock(&s->mu);
   return rc;
 }
 
-/* The first event behind an operation carries its modelled end; a later one
- * also the lost time, so that host contention lands between operations and
- * not in the measured length of one. */
+/* The first event behind a transfer carries its modelled end; any other one
+ * also the lost time, which so lands outside the measured transfers. */
 static void run_record(cudaStream_t s, item *it) {
   int64_t t = falcon_lab_now_ns();
   pthread_mutex_lock(&s->mu);
   if (falcon_lab_paced()) {
     t = later(s->end_ns, it->enqueue_ns);
-    if (!s->fresh) t = later(t, s->floor_ns);
+    if (!s->exact) t = later(t, s->floor_ns);
   }
-  s->fresh = 0;
+  s->exact = 0;
   int failed = s->failed;
   pthread_mutex_unlock(&s->mu);
   event_fire(it->event, it->seq, t, failed);

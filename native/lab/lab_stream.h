@@ -8,7 +8,8 @@
  * modelled end, for which the stream sleeps once. Timer error does not add up
  * because the next start is the modelled end, not the wake-up. When a wake-up
  * is more than FALCON_LAB_LATE_NS late the host is truly short of CPU: the
- * chain restarts at the real time, so that contention shows.
+ * chain restarts at the real time, so that contention shows, and shows as time
+ * outside communication (where a starved host would delay a real GPU).
  */
 #ifndef FALCON_LAB_STREAM_H
 #define FALCON_LAB_STREAM_H
@@ -39,6 +40,7 @@ typedef struct falcon_lab_op {
   void (*release)(void *arg); /* called once after the run, or when the enqueue fails; may be NULL */
   double flops;               /* modelled cost on the stream's GPU, 0 = none */
   atomic_int *cancel;         /* non-zero cuts the modelled time short; may be NULL */
+  int transfer;               /* communication: an event behind it never carries lost host time */
 } falcon_lab_op;
 
 cudaError_t falcon_lab_enqueue(cudaStream_t stream, const falcon_lab_op *op);

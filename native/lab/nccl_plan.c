@@ -140,7 +140,7 @@ ncclResult_t plan_submit(call *calls) {
     c->comm->pending++;
     pthread_mutex_unlock(&c->comm->mu);
   }
-  falcon_lab_op op = {.fn = plan_run, .arg = p, .release = plan_release, .cancel = &p->cancel};
+  falcon_lab_op op = {.fn = plan_run, .arg = p, .release = plan_release, .cancel = &p->cancel, .transfer = 1};
   if (falcon_lab_enqueue(stream, &op) != cudaSuccess)
     return nccl_error(ncclUnhandledCudaError, "not a stream, or one that was destroyed");
   return ncclSuccess;

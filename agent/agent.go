@@ -46,6 +46,7 @@ type Agent struct {
 
 	byPath  map[string]*process
 	ignored map[string]bool // files that are not this agent's, or unusable
+	blind   bool            // the directory can't be listed, and that was said
 	buf     *buffers
 	samples []falcon.Sample
 

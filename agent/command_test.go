@@ -62,6 +62,7 @@ func run(s *fakeSegment, first, iterations int64, micro int, comp, bubble, opt f
 				r := ring.Record{EnterNs: int64((at - 3) * 1e6), Op: op, Comm: comm, Count: bytes / 4, Dtype: 7, Ordinal: ordinals[comm], Step: uint32(i), Flags: ring.FlagTimed}
 				s.records = append(s.records, r)
 				if s.open {
+					s.control.TimingsWritten++
 					s.timings = append(s.timings, ring.Timing{
 						Window: s.window, Comm: comm, Ordinal: r.Ordinal, Op: op, Bytes: bytes, Peer: -1,
 						StartNs: int64(at*1e6 - zero), DurationNs: int64(ms * 1e6), QueueNs: 3e6,
@@ -154,6 +155,28 @@ func TestProfileWithoutMarks(t *testing.T) {
 		got := n.ship.profiles()[0].Ranks[0]
 		if math.Abs(got.SelfMs-8*6.0/4) > 1e-6 || got.Iterations < 3 {
 			t.Fatalf("self %v over %d iterations", got.SelfMs, got.Iterations)
+		}
+	})
+}
+
+// A killed predecessor may have finished the window that is asked for again,
+// and a small buffer may have lost timings: neither passes unnoticed.
+func TestProfileAskedForAgain(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		s := n.dir.add(100, 0, "n1.g0")
+		s.set(func() { s.control.MicroBatches, s.control.ProfileDone, s.control.TimingsWritten = 4, 7, 100 })
+		run(s, 0, 2, 4, 15, 0, 1)
+		n.Command(profileCommand(7, 2))
+		wait(200 * time.Millisecond)
+		if s.window == 7 || s.window == 0 || !s.open {
+			t.Fatalf("window %d", s.window)
+		}
+		s.set(func() { s.control.TimingsWritten += 5; s.control.TimingsLost = 2 }) // five were overwritten
+		run(s, 2, 5, 4, 15, 0, 1)
+		wait(time.Second)
+		n.expect(t, accepted, done)
+		if p := n.ship.profiles()[0]; p.Window != 7 || p.Ranks[0].Dropped != 7 || math.Abs(p.Ranks[0].SelfMs-15) > 1e-6 {
+			t.Fatalf("window %d, %d dropped, self %v", p.Window, p.Ranks[0].Dropped, p.Ranks[0].SelfMs)
 		}
 	})
 }

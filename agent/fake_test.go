@@ -311,6 +311,7 @@ func onNode(t *testing.T, test func(t *testing.T, n *node)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- n.Run(ctx) }()
+		synctest.Wait() // it has looked at the empty node and sleeps until the test does
 		test(t, n)
 		cancel()
 		if err := <-ended; err != nil {

@@ -47,12 +47,11 @@ func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Ti
 	}
 	left := deadline.Sub(now)
 	t.windowBy = now.Add(min(profileMax, left-min(timingsWait, left/2)))
-	window := uint32(t.id)
 	until := a.dir.MonoNs() + t.windowBy.Sub(now).Nanoseconds()
 	for _, p := range ranks {
 		p.refresh()
-		p.window = newWindow(window, p.status)
-		p.seg.StartProfile(window, until, ring.CommMask{})
+		p.window = newWindow(t.id, p.status)
+		p.seg.StartProfile(p.window.id, until, ring.CommMask{})
 	}
 	return t, nil
 }

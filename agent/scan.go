@@ -14,10 +14,17 @@ import (
 func (a *Agent) scan() {
 	live, stale, err := a.dir.Discover()
 	if err != nil {
-		a.log.Warn("can't look for training processes", slog.Any("err", err))
+		if !a.blind { // once, not five times a second
+			a.log.Warn("can't look for training processes", slog.Any("err", err))
+		}
+		a.blind = true
 		return
 	}
+	a.blind = false
 	here := map[string]bool{}
+	for _, e := range stale {
+		here[e.Path] = true
+	}
 	for _, e := range live {
 		here[e.Path] = true
 		if a.byPath[e.Path] == nil && !a.ignored[e.Path] {

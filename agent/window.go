@@ -34,23 +34,39 @@ type callSeen struct {
 // window is one rank's part of a profile: what the records and marks said
 // while the device timings were being written.
 type window struct {
-	id     uint32
-	seen   map[callKey]callSeen
-	begins map[int64]int64 // monotonic ns of step marks
-	first  int64           // first whole iteration by marks
-	newest int64           // newest iteration begun, by marks
-	lostAt uint64          // the process's loss counter at the start
+	id      uint32
+	seen    map[callKey]callSeen
+	begins  map[int64]int64 // monotonic ns of step marks
+	first   int64           // first whole iteration by marks
+	newest  int64           // newest iteration begun, by marks
+	lostAt  uint64          // the process's counters at the start
+	wroteAt uint64
 
 	closed     int      // iterations closed by the anchor since the start
 	boundaries []uint64 // ordinals of the anchor calls that closed them
 	overflow   uint64
 }
 
-func newWindow(id uint32, st ring.Control) *window {
-	return &window{
-		id: id, seen: map[callKey]callSeen{}, begins: map[int64]int64{},
-		first: st.Iteration + 1, newest: st.Iteration, lostAt: st.TimingsLost,
+// newWindow opens a window. The hook knows it by the low half of its id, but
+// for 0 and for the window that it ended last, which a killed predecessor of
+// this agent may have asked for under the same id.
+func newWindow(id uint64, st ring.Control) *window {
+	low := uint32(id)
+	if low == 0 || low == st.ProfileDone {
+		low ^= 1 << 31
 	}
+	return &window{
+		id: low, seen: map[callKey]callSeen{}, begins: map[int64]int64{},
+		first: st.Iteration + 1, newest: st.Iteration, lostAt: st.TimingsLost, wroteAt: st.TimingsWritten,
+	}
+}
+
+// dropped is how many timings of the window did not come through: lost by the
+// hook, overwritten before they were read, or beyond what is remembered.
+func (w *window) dropped(st ring.Control, got int) uint64 {
+	lost := st.TimingsLost - min(w.lostAt, st.TimingsLost)
+	wrote := st.TimingsWritten - min(w.wroteAt, st.TimingsWritten)
+	return lost + wrote - min(uint64(got), wrote) + w.overflow
 }
 
 // record remembers which iteration issued a call.
@@ -98,7 +114,7 @@ func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile
 	w := p.window
 	out := iterate.Window{
 		ID: id, Rank: p.rank, MicroBatches: p.status.MicroBatches,
-		Dropped: p.status.TimingsLost - min(w.lostAt, p.status.TimingsLost) + w.overflow,
+		Dropped: w.dropped(p.status, len(timings)),
 		First:   w.first, Last: w.newest - 1, BeginMs: map[int64]float64{},
 	}
 	for _, t := range timings {

@@ -168,3 +168,28 @@ func FuzzHostFiles(f *testing.F) {
 		}
 	})
 }
+
+func FuzzLabSteal(f *testing.F) {
+	f.Add([]byte("short"), 0)
+	head := make([]byte, 64)
+	binary.LittleEndian.PutUint64(head, labMagic)
+	binary.LittleEndian.PutUint32(head[8:], labVersion)
+	binary.LittleEndian.PutUint32(head[12:], 64)
+	binary.LittleEndian.PutUint32(head[16:], 8)
+	f.Add(head, 63)
+	f.Fuzz(func(t *testing.T, head []byte, node int) {
+		b := make([]byte, labHeaderBytes+labNodesMax*labGPUsMax*labGPUBytes)
+		copy(b, head)
+		path := filepath.Join(t.TempDir(), "state")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := LabSteal(path, node, 0)
+		if err != nil && !errors.Is(err, ErrLab) {
+			t.Fatalf("error %v", err)
+		}
+		if err == nil && !(got >= 0 && got <= 1) {
+			t.Fatalf("steal %v", got)
+		}
+	})
+}

@@ -30,7 +30,7 @@ const (
 	arrivalsMax  = 4096 // frames that wait for the engine; agents feel the rest
 	requestsMax  = 256  // console calls that wait
 	batchMax     = 512  // arrivals taken into one batch
-	settleMax    = 32   // rounds of Ready in one batch; more is a fault of a machine
+	settleMax    = 32   // rounds of Ready in one turn of the loop; more is a defect of a machine
 	tickPeriod   = 100 * time.Millisecond
 	earlySamples = 1 << 16 // kept while the job is not yet described
 	reserveBlock = 1024    // command ids promised in one record

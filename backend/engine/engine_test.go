@@ -468,3 +468,40 @@ func TestStepUpWithoutAProposal(t *testing.T) {
 		}
 	})
 }
+
+// An agent that is away makes the picture doubtful; only when the job stands
+// still as well is a node lost. A rank can't be claimed by another node.
+func TestAwayAgentLostNodeAndStolenRank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.start()
+		b.turn()
+		b.turn()
+		b.job.agents[1].send(b.job.rankState("n1", 0))
+		b.turn()
+		view := func() *falconv1.SnapshotReply {
+			s, err := b.engine.Latest(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Reply
+		}
+		if v := view(); v.GetRanks()[0].GetDevice() != "n0.g0" || v.GetJob().GetEpoch() != 1 {
+			t.Errorf("a stolen rank: %v", v.GetRanks()[0])
+		}
+		b.job.agents[1].stream.cancel()
+		b.job.agents[1].stream = nil
+		for range 70 {
+			b.turn()
+		}
+		if j := view().GetJob(); !strings.Contains(j.GetAlarm(), "node n1 is gone") || j.GetState() == "lost" {
+			t.Errorf("with one agent away: %v", j)
+		}
+		b.job.agents[0].stream.cancel()
+		b.job.agents[0].stream = nil
+		time.Sleep(10 * time.Second)
+		if j := view().GetJob(); j.GetState() != "lost" {
+			t.Errorf("with all still: %v", j)
+		}
+	})
+}

@@ -265,6 +265,10 @@ func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
 func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	old := e.job.ranks[falcon.Rank(in.GetRank())]
 	was := old != nil && old.state.GetAlive()
+	if was && old.node != n.Name && e.connected(old.node) {
+		e.tell("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, in.GetRank(), old.node)
+		return
+	}
 	if !e.job.set(n.Name, in) {
 		return
 	}
@@ -275,6 +279,11 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		}
 		e.tell("rank", severity, "rank %d on node %s has ended%s", in.GetRank(), n.Name, how(in.GetExit()))
 	}
+}
+
+func (e *Engine) connected(name falcon.Node) bool {
+	n := e.nodes.Node(name)
+	return n != nil && n.Connected()
 }
 
 func how(exit string) string {

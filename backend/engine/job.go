@@ -111,7 +111,7 @@ func (j *job) layout() (falcon.Layout, string) {
 			return fallback, "the ranks declare different layouts"
 		}
 	}
-	if l.Validate() != nil {
+	if l.Validate() != nil || max(l.TP, l.DP, l.PP) > world {
 		return fallback, "the job declares no layout: all ranks are taken for replicas"
 	}
 	if l.World() != world {
@@ -215,6 +215,15 @@ func named(name string, found falcon.Dimension, l falcon.Layout) falcon.Dimensio
 // ended says how the job is when no rank lives: finished when all that are
 // gone ended well, else lost.
 func (j *job) ended() bool { return len(j.ranks) > 0 && j.alive == 0 }
+
+func (j *job) livesOn(node falcon.Node) bool {
+	for _, p := range j.ranks {
+		if p.node == node && p.state.GetAlive() {
+			return true
+		}
+	}
+	return false
+}
 
 func (j *job) someEnded() bool {
 	for _, p := range j.ranks {

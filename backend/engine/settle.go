@@ -1,8 +1,7 @@
 package engine
 
 import (
-	"errors"
-	"fmt"
+	"log/slog"
 	"maps"
 	"math"
 	"slices"
@@ -14,9 +13,6 @@ import (
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 )
-
-// ErrRestless says that the machines never come to rest: a defect.
-var ErrRestless = errors.New("engine: the machines do not settle")
 
 // baselineStep is the relative change of the baseline that is worth a record.
 const baselineStep = 0.02
@@ -53,7 +49,9 @@ func (e *Engine) settle(now time.Time) error {
 		}
 		e.dirty = true
 	}
-	return fmt.Errorf("%w after %d rounds", ErrRestless, settleMax)
+	// What was decided so far is durable and sent; the next turn goes on.
+	e.log.Error("the machines want ever more in one turn", slog.Int("rounds", settleMax))
+	return e.rest()
 }
 
 // rest tells those who wait that everything so far is durable.

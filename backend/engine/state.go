@@ -57,8 +57,8 @@ func (e *Engine) jobView(now time.Time) *falconv1.Job {
 	v := &falconv1.Job{
 		Name: e.cfg.JobName, Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()),
 		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
-		Epoch: e.mem.job.Epoch, State: e.jobState(), Emulated: e.job.emulated,
-		MicroBatches: e.mem.job.MicroBatches, Exact: e.job.exact, Alarm: e.jobAlarm(), DataAgeMs: -1,
+		Epoch: e.mem.job.Epoch, State: e.jobState(now), Emulated: e.job.emulated,
+		MicroBatches: e.mem.job.MicroBatches, Exact: e.job.exact, Alarm: e.jobAlarm(now), DataAgeMs: -1,
 	}
 	if steady.BaselineMs > 0 {
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
@@ -69,13 +69,15 @@ func (e *Engine) jobView(now time.Time) *falconv1.Job {
 	return v
 }
 
-func (e *Engine) jobState() string {
+func (e *Engine) jobState(now time.Time) string {
 	switch {
 	case len(e.job.ranks) == 0:
 		return "waiting for agents"
-	case e.job.finishedWell():
+	case e.job.finishedWell(): // a job that has ended needs no agents
 		return "finished"
 	case e.job.someLost():
+		return "lost"
+	case e.nodeLost(now):
 		return "lost"
 	case !e.job.complete() && !e.job.someEnded():
 		return "waiting for agents"
@@ -87,12 +89,33 @@ func (e *Engine) jobState() string {
 	return "steady"
 }
 
+// blindNode is a node with live ranks whose agent has been away for long; ""
+// when there is none.
+func (e *Engine) blindNode(now time.Time) falcon.Node {
+	if e.job.alive == 0 {
+		return ""
+	}
+	for _, n := range e.nodes.Nodes() {
+		if !n.Connected() && n.Age(now) > staleAfter && e.job.livesOn(n.Name) {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// nodeLost tells a lost node from a lost agent: with a node gone the whole job
+// stands still, with an agent gone it trains on and the others report.
+func (e *Engine) nodeLost(now time.Time) bool {
+	still := max(staleAfter, time.Duration(10*e.det.Steady().CurrentMs*float64(time.Millisecond)))
+	return !e.lastData.IsZero() && now.Sub(e.lastData) > still && e.blindNode(now) != ""
+}
+
 func (e *Engine) openIncident() bool {
 	return slices.ContainsFunc(e.mem.incidents, falcon.Incident.Open)
 }
 
 // jobAlarm is the first thing that makes the picture itself doubtful.
-func (e *Engine) jobAlarm() string {
+func (e *Engine) jobAlarm(now time.Time) string {
 	unhooked := 0
 	for _, p := range e.job.ranks {
 		if p.state.GetAlive() && p.state.GetUnhooked() {
@@ -101,6 +124,9 @@ func (e *Engine) jobAlarm() string {
 	}
 	if unhooked > 0 {
 		return fmt.Sprintf("%d ranks run NCCL without the hook", unhooked)
+	}
+	if name := e.blindNode(now); name != "" {
+		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}
 	return e.alarm
 }

@@ -95,7 +95,7 @@ func ask[T any](c *cobra.Command, t *engineTarget, call func(context.Context, fa
 	if err != nil {
 		return none, err
 	}
-	defer conn.Close() //nolint:errcheck // nothing is in flight
+	defer conn.Close()
 	ctx, cancel := context.WithTimeout(c.Context(), callTimeout)
 	defer cancel()
 	out, err := call(ctx, falconv1.NewConsoleClient(conn))

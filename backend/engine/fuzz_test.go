@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/journal"
+)
+
+// Whatever an agent sends, the engine with its real machines neither panics
+// nor stops, and still draws its picture.
+func FuzzAgentFrame(f *testing.F) {
+	j := newFakeJob(nil)
+	seeds := []*falconv1.AgentFrame{
+		j.rankState("n0", 1), hello("n0"),
+		{Seq: 4, Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{Samples: []*falconv1.Sample{{Rank: 1, Iteration: 3, Ms: 7}}}}},
+		{Seq: 5, Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{Gpus: []*falconv1.Gpu{{Device: "n0.g0"}}, Host: &falconv1.Host{StealShare: 0.5}}}},
+		{Seq: 6, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: 1, Ranks: []*falconv1.RankProfile{{Rank: 1, Calls: []*falconv1.CallTiming{{Op: 1}}}}}}},
+		{Seq: 7, Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{Epoch: 1, Id: 1, Ranks: []*falconv1.RankAck{{Rank: 1, Order: 1}}}}},
+	}
+	for _, s := range seeds {
+		b, err := proto.Marshal(s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var in falconv1.AgentFrame
+		if proto.Unmarshal(b, &in) != nil {
+			return
+		}
+		log, err := journal.Open(filepath.Join(t.TempDir(), "j.db")) // its own, so that a finding repeats
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer log.Close()
+		e, err := New(Config{Journal: log, Now: func() time.Time { return t0 }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := fleet.NewSession(context.Background(), hello("n0").GetHello())
+		e.take(arrival{session: s, what: arriveAttach}, t0)
+		for _, first := range []*falconv1.AgentFrame{j.rankState("n0", 0), &in, j.rankState("n0", 2), j.rankState("n0", 3), &in} {
+			first.Seq = 0
+			e.take(arrival{session: s, what: arriveFrame, frame: first}, t0)
+			if e.job.dirty {
+				e.describe(t0)
+			}
+			e.tick(t0.Add(time.Minute))
+			if err := e.settle(t0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.build(t0)
+		s.End(fleet.ErrClosed)
+	})
+}
+
+func hello(node string) *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Hello{Hello: &falconv1.Hello{Agent: node, Node: node, Boot: "1"}}}
+}

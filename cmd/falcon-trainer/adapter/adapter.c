@@ -11,6 +11,7 @@ static struct {
   uint64_t (*poll)(int64_t);
   int (*fetch)(uint64_t, falcon_job_order *);
   void (*ack)(uint64_t, int64_t, int32_t);
+  void (*finish)(void);
 } job;
 
 /* A void* from dlsym holds a function's address; C forbids only the cast. */
@@ -27,6 +28,7 @@ void trainer_job_find(void) {
   look_up("falcon_job_poll", &job.poll);
   look_up("falcon_job_fetch", &job.fetch);
   look_up("falcon_job_ack", &job.ack);
+  look_up("falcon_job_finish", &job.finish);
 }
 
 int trainer_job_present(void) { return job.begin_iteration != NULL; }
@@ -58,4 +60,8 @@ int trainer_job_fetch(uint64_t id, falcon_job_order *out) {
 
 void trainer_job_ack(uint64_t id, int64_t i, int32_t status) {
   if (orders()) job.ack(id, i, status);
+}
+
+void trainer_job_finish(void) {
+  if (job.finish) job.finish();
 }

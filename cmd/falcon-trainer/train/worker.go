@@ -230,5 +230,9 @@ func (w *worker) leave() error {
 	}
 	open := w.groups
 	w.groups = groups{}
-	return open.close()
+	if err := open.close(); err != nil {
+		return err
+	}
+	w.hook.Finish()
+	return nil
 }

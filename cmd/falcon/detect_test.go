@@ -159,3 +159,30 @@ func TestDetectFailures(t *testing.T) {
 		}
 	}
 }
+
+func TestDetectWorkers(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var b strings.Builder
+	b.WriteString("step,rank,ms\n")
+	for i := range 100 {
+		for rank := range 4 {
+			ms := 100.0
+			if rank == 2 && i >= 40 && i < 70 {
+				ms = 140
+			}
+			fmt.Fprintf(&b, "%d,%d,%.2f\n", i, rank, ms*(1+0.01*rng.NormFloat64()))
+		}
+	}
+	out, err := detectRun(b.String(), "workers", "-", "--json")
+	var doc workersReport
+	if err != nil || json.Unmarshal([]byte(out), &doc) != nil {
+		t.Fatal(err, out)
+	}
+	if doc.Workers != 4 || len(doc.Flagged) != 1 {
+		t.Fatalf("%s", out)
+	}
+	f := doc.Flagged[0]
+	if f.Worker != "2" || f.Onset != 40 || f.Relief == nil || *f.Relief != 70 || f.Kind != "transient" || f.Ratio < 1.35 {
+		t.Errorf("%s", out)
+	}
+}

@@ -71,6 +71,7 @@ type Tracker struct {
 	baseline      float64
 	slow          bool // an onset is open
 	alarm         alarm
+	jitter        int // index of the newest alarm turned down
 	settleFrom    int // changes in [settleFrom, settleTo) belong to an action
 	settleTo      int
 }
@@ -176,10 +177,13 @@ func (t *Tracker) feed(ms float64) {
 // raise notes an alarm, or moves the one that waits to where the most
 // probable run length now puts it.
 func (t *Tracker) raise() {
-	if !t.filter.Alarm() {
-		return
-	}
 	step := t.filter.Last()
+	probability := step.PRecent
+	if !t.filter.Alarm() {
+		if probability = t.late(step); probability <= t.filter.cfg.Threshold {
+			return
+		}
+	}
 	index := t.next - step.MAP
 	if index-t.from < sideMin {
 		return
@@ -188,7 +192,25 @@ func (t *Tracker) raise() {
 		t.alarm = alarm{raised: true}
 	}
 	t.alarm.index = index
-	t.alarm.probability = max(t.alarm.probability, step.PRecent)
+	t.alarm.probability = max(t.alarm.probability, probability)
+}
+
+// late catches a change that came as a ramp over a few points, so that
+// P(r ≤ w) never reached the threshold. It returns the probability of a run
+// that began no more than w points before the most probable one, when that one
+// began within the last patience points, else 0.
+func (t *Tracker) late(step Step) float64 {
+	w := t.filter.cfg.Window
+	if t.alarm.raised || step.MAP <= w || step.MAP > patience || t.next-step.MAP <= t.jitter+w {
+		return 0
+	}
+	near := 0.0
+	for r, p := range t.filter.Runs {
+		if r <= step.MAP+w {
+			near += p
+		}
+	}
+	return min(near, 1)
 }
 
 // judge verifies the alarm that waits, and ends an incident whose level is
@@ -210,7 +232,7 @@ func (t *Tracker) judge() []Change {
 	case t.next-t.alarm.index < patience:
 		return nil
 	}
-	t.alarm = alarm{}
+	t.alarm, t.jitter = alarm{}, c.Index
 	c.Kind = KindJitter
 	return []Change{c}
 }

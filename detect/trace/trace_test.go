@@ -2,6 +2,7 @@ package trace
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -140,4 +141,48 @@ func checkSentence(t *testing.T, err error) {
 	if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrTooLarge) || strings.ContainsAny(err.Error(), "\n\x1b") {
 		t.Fatalf("%q", err)
 	}
+}
+
+func readWorkers(in, worker, value string) (out []string, err error) {
+	err = Workers(strings.NewReader(in), worker, value, func(w string, v float64) error {
+		out = append(out, fmt.Sprintf("%s=%g", w, v))
+		return nil
+	})
+	return out, err
+}
+
+func TestWorkersReads(t *testing.T) {
+	for name, c := range map[string]struct {
+		in, worker, value string
+		want              []string
+	}{
+		"worker":  {"step,worker,ms\n0,a,5\n0,b,6\n", "", "", []string{"a=5", "b=6"}},
+		"rank":    {"rank,ms,note\n3,5,x\n", "", "", []string{"3=5"}},
+		"named":   {"who,ms,other\nx,5,6\n", "who", "ms", []string{"x=5"}},
+		"several": {"dp,pp,ms\n0,1,5\n", "dp,pp", "", []string{"0/1=5"}},
+	} {
+		got, err := readWorkers(c.in, c.worker, c.value)
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	for name, c := range map[string]struct{ in, worker, value, want string }{
+		"empty":     {"", "", "", "no rows"},
+		"no worker": {"a,b\n1,2\n", "", "", `no column "rank"`},
+		"no value":  {"rank,b\n1,2\n", "", "ms", `no column "ms"`},
+		"hole":      {"rank,ms\n1,2\n1,\n", "", "", "line 3: column ms is empty"},
+		"short":     {"rank,ms\n1,2\n1\n", "", "", "line 3: 1 columns"},
+	} {
+		if _, err := readWorkers(c.in, c.worker, c.value); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzWorkers(f *testing.F) {
+	f.Add("step,worker,ms\n0,a,5\n", "", "")
+	f.Fuzz(func(t *testing.T, in, worker, value string) {
+		_, err := readWorkers(in, worker, value)
+		checkSentence(t, err)
+	})
 }

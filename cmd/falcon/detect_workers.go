@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/failslow/falcon/detect/bocd"
+	"github.com/failslow/falcon/detect/trace"
+)
+
+const detectWorkersHelp = `Find workers that slow down against their own past and their peers.
+
+FILE is a CSV with one row per worker and step, in time order; - is standard
+input. A worker that is 1.5 times as slow as its peers from the start is flagged
+from 0; smaller lasting differences are not, and neither is a slowdown that most
+workers share. --worker-column takes several names with commas.`
+
+func detectWorkersCommand() *cobra.Command {
+	var workerColumn, valueColumn string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "workers FILE",
+		Short:   "Find slow workers in a table of per-worker times",
+		Long:    detectWorkersHelp,
+		Example: "  falcon detect workers times.csv --worker-column rank --value-column ms --json",
+		Args:    oneFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			report, err := detectWorkers(c, args[0], workerColumn, valueColumn)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeDocument(c.OutOrStdout(), report)
+			}
+			return report.print(c.OutOrStdout())
+		},
+	}
+	c.Flags().StringVar(&workerColumn, "worker-column", "", "column that names the worker (default worker or rank)")
+	c.Flags().StringVar(&valueColumn, "value-column", "", "column that holds the time (default the last numeric one)")
+	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	return c
+}
+
+// workersReport is the document of falcon detect workers.
+type workersReport struct {
+	Workers int          `json:"workers"`
+	Flagged []flagReport `json:"flagged"`
+}
+
+type flagReport struct {
+	Worker string  `json:"worker"`
+	Onset  int     `json:"onset"`
+	Relief *int    `json:"relief"`
+	Ratio  float64 `json:"ratio"`
+	Kind   string  `json:"kind"`
+}
+
+func detectWorkers(c *cobra.Command, path, workerColumn, valueColumn string) (workersReport, error) {
+	in, err := openInput(c, path)
+	if err != nil {
+		return workersReport{}, err
+	}
+	defer in.Close()
+	watch := bocd.NewWorkers(bocd.DefaultTrackerConfig())
+	if err := trace.Workers(in, workerColumn, valueColumn, watch.Observe); err != nil {
+		return workersReport{}, fileError(path, err)
+	}
+	report := workersReport{Workers: watch.Count(), Flagged: []flagReport{}}
+	for _, f := range watch.Flagged() {
+		one := flagReport{Worker: f.Worker, Onset: f.Onset, Ratio: f.Ratio, Kind: "persistent"}
+		if f.Relief >= 0 {
+			one.Relief, one.Kind = &f.Relief, "transient"
+		}
+		report.Flagged = append(report.Flagged, one)
+	}
+	return report, nil
+}
+
+func (r workersReport) print(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "%d workers, %d slow spells\n", r.Workers, len(r.Flagged))
+	for _, f := range r.Flagged {
+		if err != nil {
+			break
+		}
+		until := "and lasts"
+		if f.Relief != nil {
+			until = fmt.Sprintf("until %d", *f.Relief)
+		}
+		_, err = fmt.Fprintf(w, "worker %s: %.2f times as slow from %d %s (%s)\n", f.Worker, f.Ratio, f.Onset, until, f.Kind)
+	}
+	return err
+}

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -25,13 +26,15 @@ var shapes = []shape{
 	{falcon.Layout{TP: 1, DP: 8, PP: 1}, 4},
 }
 
+var stories = flag.Int("stories", 140, "random stories to tell")
+
 // A story has one fault, or none; the machine must name exactly it.
 func TestRandomStoriesNameExactlyTheFault(t *testing.T) {
-	stories := 140
+	n := *stories
 	if testing.Short() {
-		stories = 28
+		n /= 5
 	}
-	for seed := range stories {
+	for seed := range n {
 		rng := rand.New(rand.NewPCG(uint64(seed), 2))
 		sh := shapes[seed%len(shapes)]
 		kind := []string{"gpu", "weak", "blind", "cpu", "all", "none"}[rng.IntN(6)]

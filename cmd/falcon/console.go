@@ -78,7 +78,7 @@ func connectConsole(ctx context.Context, target *engineTarget, opts consoleOptio
 		_ = cc.Close()
 		return runConsole(ctx, target.connect, opts)
 	}
-	defer cc.Close() //nolint:errcheck // nothing is in flight
+	defer cc.Close()
 	return showConsole(ctx, cc, opts)
 }
 
@@ -99,7 +99,7 @@ func consoleWithEngine(ctx context.Context, config string, opts consoleOptions) 
 	if err != nil {
 		return err
 	}
-	defer log.Close() //nolint:errcheck // every line was written unbuffered
+	defer log.Close()
 	h, err := startEngine(ctx, cfg, logTo(log))
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func runConsole(ctx context.Context, socket string, opts consoleOptions) error {
 	if err != nil {
 		return err
 	}
-	defer cc.Close() //nolint:errcheck // nothing is in flight
+	defer cc.Close()
 	return showConsole(ctx, cc, opts)
 }
 

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"syscall"
 	"time"
 
@@ -54,9 +53,6 @@ type labRun struct {
 	address string
 	out     io.Writer
 	opt     lab.Options
-
-	mu     sync.Mutex
-	engine *exec.Cmd // the present engine process
 }
 
 func runLab(ctx context.Context, c *cobra.Command, o labOptions) error {

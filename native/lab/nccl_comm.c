@@ -232,6 +232,7 @@ static void stop(ncclComm_t c, int state) {
   pthread_mutex_lock(&c->mu);
   if (c->state < state) {
     c->state = state;
+    snprintf(c->error, sizeof c->error, "the communicator was %s", state == COMM_REVOKED ? "revoked" : "aborted");
     hang_up_locked(c);
     wake_all_locked(c, 1);
   }

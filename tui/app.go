@@ -71,12 +71,14 @@ type Model struct {
 	previous key.Scope
 	w, h     int
 
-	theme  *themes.Theme
-	pal    *themes.Palette
-	dialog *dialog
-	prompt *prompt
-	help   *help
-	toast  toast
+	theme       *themes.Theme
+	pal         *themes.Palette
+	dialog      *dialog
+	prompt      *prompt
+	help        *help
+	toast       toast
+	redrawAfter func(time.Duration) tea.Cmd // redraw; tests have no use for it
+
 	opened int // numbers dialogs, so that a late answer finds its own
 
 	cached  string
@@ -94,7 +96,7 @@ type toast struct {
 
 // New makes the program's model; the source stays the caller's to close.
 func New(src Source, opts Options) (*Model, error) {
-	m := &Model{src: src, opts: opts, now: opts.Now, current: key.Overview, previous: key.Overview, dirty: true}
+	m := &Model{src: src, opts: opts, now: opts.Now, current: key.Overview, previous: key.Overview, dirty: true, redrawAfter: redraw}
 	if m.now == nil {
 		m.now = time.Now
 	}

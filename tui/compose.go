@@ -133,6 +133,9 @@ func (m *Model) connection() (string, themes.Role) {
 		return " engine unreachable since " + since + ", retrying ", themes.Urgent
 	case feed.Live:
 	}
+	if m.live.Snap().GetJob().GetState() == finished {
+		return "job finished", themes.Header
+	}
 	age := f.Age(m.now())
 	text := fmt.Sprintf("data %.1fs", age.Seconds())
 	if age >= 10*time.Second {

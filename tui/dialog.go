@@ -29,6 +29,9 @@ const (
 	kindQuit
 )
 
+// interrupt leaves when it is pressed twice.
+const interrupt = "ctrl+c"
+
 // unfreezeWord must be typed; it can't be pasted.
 const unfreezeWord = "unfreeze"
 
@@ -75,7 +78,12 @@ func (m *Model) open(d *dialog) tea.Cmd {
 	m.opened++
 	d.id, d.opened = m.opened, m.now()
 	m.dialog = d
-	return tea.Tick(guard+10*time.Millisecond, func(time.Time) tea.Msg { return armedMsg{} })
+	return m.redrawAfter(guard + 10*time.Millisecond)
+}
+
+// redraw asks for a new picture after d, when a dialog's buttons come alive.
+func redraw(d time.Duration) tea.Cmd {
+	return tea.Tick(d, func(time.Time) tea.Msg { return armedMsg{} })
 }
 
 // roleLevel orders roles; each may do what lower ones may.
@@ -158,7 +166,8 @@ func modes(p *falconv1.Policy) []*falconv1.Policy {
 	return []*falconv1.Policy{with("observe", p.Cap), with("approve", p.Cap), with("auto", "S1"), with("auto", "S2")}
 }
 
-func (m *Model) openQuit() tea.Cmd { return m.open(&dialog{kind: kindQuit}) }
+// openQuit starts on Leave, which harms no job.
+func (m *Model) openQuit() tea.Cmd { return m.open(&dialog{kind: kindQuit, focus: buttonDo}) }
 
 // freeze acts at once; the way back needs the typed word.
 func (m *Model) freeze() tea.Cmd {
@@ -186,6 +195,10 @@ func (m *Model) freeze() tea.Cmd {
 func (m *Model) dialogKey(name, text string) tea.Cmd {
 	d := m.dialog
 	a := key.Lookup(name, key.Dialog)
+	if d.kind == kindQuit && name == interrupt {
+		m.leaving = true // asked for twice
+		return tea.Quit
+	}
 	if a == key.Cancel {
 		m.dialog = nil
 		return nil

@@ -182,8 +182,8 @@ func TestGoldenOverlays(t *testing.T) {
 func TestEverySizeIsExact(t *testing.T) {
 	mo := moments[1]
 	for _, p := range key.Pages {
-		for w := 1; w < 140; w += 13 {
-			for h := 1; h < 50; h += 8 {
+		for w := 1; w < 140; w += 23 {
+			for h := 1; h < 50; h += 11 {
 				m := screen(t, mo, p, w, h, "dark", themes.ANSI256, false)
 				checkGeometry(t, m.View().Content, w, h)
 				for _, k := range []string{"a", "esc", "?", "esc", "j", "l", "n", "+", "-", "G", "g", "m"} {

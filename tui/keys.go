@@ -139,12 +139,15 @@ func (m *Model) nextTheme() {
 }
 
 func (m *Model) quit() tea.Cmd {
-	if m.opts.QuitNote == "" {
+	if m.opts.QuitNote == "" || m.live.Snap().GetJob().GetState() == finished {
 		m.leaving = true
 		return tea.Quit
 	}
 	return m.openQuit()
 }
+
+// finished is the job state in which nothing is left to lose.
+const finished = "finished"
 
 // prompt is the line at the bottom: ":" commands, "/" filters.
 type prompt struct {

@@ -61,21 +61,26 @@ func stateAt(t interface{ Fatal(...any) }, o fakeengine.Options, iter, approve i
 	return &feed.State{Snap: snap, Events: snap.Events, Conn: feed.Live, Since: at, Received: at}
 }
 
-// run runs a command's immediate part; ticks are not waited for.
+// run runs a key's command to its end, and hands its answer back.
 func run(m *Model, cmd tea.Cmd) {
 	if cmd == nil {
 		return
 	}
-	got := make(chan tea.Msg, 1)
-	go func() { got <- cmd() }()
-	select {
-	case msg := <-got:
-		switch msg.(type) {
-		case decidedMsg, policyMsg:
-			m.Update(msg)
-		}
-	case <-time.After(2 * time.Millisecond): // a tick: the injected clock stands in for it
+	switch msg := cmd().(type) {
+	case decidedMsg, policyMsg:
+		m.Update(msg)
 	}
+}
+
+// quiet makes a model on a source that has no goroutines.
+func quiet(t interface{ Fatal(...any) }, src Source, opts Options, w, h int) *Model {
+	m, err := New(src, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.redrawAfter = func(time.Duration) tea.Cmd { return nil } // the injected clock stands in for it
+	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
+	return m
 }
 
 // step is one event of a random session, as the model below sees it.
@@ -93,11 +98,7 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		src := &still{state: state}
 		clk := newClock()
-		m, err := New(src, Options{Theme: "dark", Now: clk.now})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 		for range rapid.IntRange(1, 60).Draw(t, "n") {
 			s := step{
 				key:  rapid.SampledFrom(sessionKeys).Draw(t, "key"),
@@ -207,11 +208,7 @@ func TestChangedPlanBlocksTheDialog(t *testing.T) {
 	state := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, feed.Want{Rank: -1, Columns: 70})
 	src := &still{state: state}
 	clk := newClock()
-	m, err := New(src, Options{Theme: "dark", Now: clk.now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	send(m, "a")
 	clk.pass(guard)
 	changed := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+3, 0, feed.Want{Rank: -1, Columns: 70})
@@ -224,5 +221,28 @@ func TestChangedPlanBlocksTheDialog(t *testing.T) {
 	}
 	if s := text(m); !containsAll(s, "the plan has changed") {
 		t.Errorf("the dialog does not say so:\n%s", s)
+	}
+}
+
+func TestLeavingAsksWhenTheEngineWouldStop(t *testing.T) {
+	open := func(iter int64) *Model {
+		src := &still{state: stateAt(t, fakeengine.Options{}, iter, 0, feed.Want{Rank: -1, Columns: 70})}
+		return quiet(t, src, Options{Theme: "dark", Now: newClock().now, QuitNote: "the engine stops too"}, 80, 24)
+	}
+	m := open(30)
+	send(m, "q")
+	if m.leaving || !containsAll(text(m), "LEAVE?", "the engine stops too") {
+		t.Errorf("q must ask:\n%s", text(m))
+	}
+	send(m, "esc")
+	send(m, "ctrl+c")
+	send(m, "ctrl+c")
+	if !m.leaving {
+		t.Error("the second interrupt must leave")
+	}
+	m = open(fakeengine.End)
+	send(m, "q")
+	if !m.leaving {
+		t.Error("nothing is lost once the job has finished")
 	}
 }

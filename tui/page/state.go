@@ -297,6 +297,16 @@ func (s *State) Proposal() *falconv1.Action {
 	return p
 }
 
+// Explained says that an open incident has named ranks.
+func (s *State) Explained() bool {
+	for _, i := range s.Snap().Incidents {
+		if Open(i) && len(i.GetVerdict().GetRanks()) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Blamed is the cause that an open incident names for a rank, or "".
 func (s *State) Blamed(rank int32) string {
 	for _, i := range s.Snap().Incidents {

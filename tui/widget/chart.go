@@ -59,6 +59,8 @@ func (c *Canvas) bar(rect Rect, b Bars, x int, top float64, lineRow int) {
 		y := rect.Y + rect.H - 1 - row
 		fill := max(0, min(8, units-8*row))
 		switch {
+		case fill == 8 && row == lineRow:
+			c.Set(rect.X+x, y, '┄', c.inverse(style))
 		case fill > 0:
 			c.Set(rect.X+x, y, eighths[fill], style)
 		case x == b.Cursor:
@@ -70,6 +72,15 @@ func (c *Canvas) bar(rect Rect, b Bars, x int, top float64, lineRow int) {
 			c.Set(rect.X+x, y, eighths[fill], c.Pal.Style(themes.Accent).With(themes.Bold))
 		}
 	}
+}
+
+// inverse draws on a full cell of a style's colour, so that a line stays
+// visible across a bar.
+func (c *Canvas) inverse(s themes.Style) themes.Style {
+	if s.FG == 0 || c.Pal.Background == 0 {
+		return s.With(themes.Reverse)
+	}
+	return themes.Style{FG: c.Pal.Background, BG: s.FG}
 }
 
 // barUnits is the bar's height in eighths of a row. A value above zero shows

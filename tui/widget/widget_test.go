@@ -119,6 +119,14 @@ func TestBarsScaleFromZero(t *testing.T) {
 	}
 }
 
+func TestLineStaysVisibleAcrossBars(t *testing.T) {
+	c := NewCanvas(2, 2, palette(t, themes.NoColor), false)
+	c.Bars(c.Whole(), Bars{Values: []float64{16, 1}, Line: 6, Cursor: -1})
+	if got, want := plain(c), "█ \n┄▁"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestWrap(t *testing.T) {
 	got := strings.Join(Wrap("one two threefourfive six", 6), "|")
 	if want := "one|two|threef|ourfiv|e six"; got != want {

@@ -237,7 +237,7 @@ func (e *Engine) ladder() *falconv1.Ladder {
 		Incident: "INC-0001", ImpactMs: impact, LostGpuHours: impact * float64(e.world()) / 3.6e6,
 		Rungs: []*falconv1.RungView{
 			{Rung: "S1", Applicable: true, Reason: "ignore: cheapest while the loss is below the price of acting", PredictedMs: SlowMs, ImpactMs: impact, Current: e.approved == never},
-			{Rung: "S2", Applicable: true, Reason: "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile, OverheadMs: 31, GainMs: SlowMs - MitigatedMs, BreakEven: Proposed, ImpactMs: impact, PredictedMs: MitigatedMs, Current: e.inForce(e.iter)},
+			{Rung: "S2", Applicable: true, Reason: "give replica 2 fewer micro-batches; gradients stay weighted by samples" + e.hostile, OverheadMs: 31, GainMs: SlowMs - MitigatedMs, BreakEven: 1, ImpactMs: impact, PredictedMs: MitigatedMs, Current: e.inForce(e.iter)},
 			{Rung: "S3", Reason: "one node holds one slow GPU of one stage: no swap shortens the longest stage", BreakEven: never},
 			{Rung: "S4", Reason: "no spare node is attached", BreakEven: never},
 		},

@@ -212,6 +212,20 @@ func (t table) holds(col, stage int) bool {
 	return dp/t.per == col && pp == stage
 }
 
+// letter is the cause that an open incident names. An unhealthy rank that no
+// incident explains carries a question mark; one that only waits for a culprit
+// found elsewhere carries none.
+func (t table) letter(rank int32, v *falconv1.RankView) rune {
+	cause := t.s.Blamed(rank)
+	switch {
+	case !page.Anomalous(v):
+		return ' '
+	case cause == "" && v.Health == falconv1.RankHealth_RANK_HEALTH_SLOW && t.s.Explained():
+		return ' '
+	}
+	return phrase.CauseLetter(cause)
+}
+
 // cell shows the state's glyph, the excess where it fits, and the letter of
 // the cause.
 func (t table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
@@ -225,10 +239,7 @@ func (t table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
 		st = st.With(themes.Bold | themes.Underline)
 	}
 	c.Fill(r, ' ', st)
-	letter := ' '
-	if page.Anomalous(v) {
-		letter = phrase.CauseLetter(t.s.Blamed(rank))
-	}
+	letter := t.letter(rank, v)
 	mark := st
 	if s := c.Pal.Style(role); s.BG != 0 {
 		mark = s

@@ -146,7 +146,7 @@ func rung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, 
 	if g.Applicable {
 		even := "—"
 		if g.BreakEven >= 0 && g.OverheadMs > 0 {
-			even = "iter " + phrase.Count(g.BreakEven)
+			even = phrase.Count(g.BreakEven) + " iter"
 		}
 		pen.Putf(role, "%10s%10s%12s%10s", cost(g.OverheadMs), phrase.Ms(g.GainMs), even, phrase.Ms(g.PredictedMs))
 	} else {

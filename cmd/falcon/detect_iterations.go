@@ -26,7 +26,7 @@ the threshold and the medians on both sides differ by the verify share over at
 least 3 points each; bursts must last longer to count, the longer the smaller
 they are. Alarms that fail this are jitters. The series is standardised by a
 robust scale from its first 10 points, and run lengths less probable than 1e-4
-are dropped; --raw turns both off.`
+are merged into their neighbours, at most 48 being kept; --raw turns both off.`
 
 // iterationsFlags are the flags of falcon detect iterations.
 type iterationsFlags struct {

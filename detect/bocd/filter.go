@@ -54,7 +54,10 @@ type Config struct {
 }
 
 // DefaultConfig is the production setting: constant hazard 1/250, w = 5,
-// threshold 0.9, unit prior, pruning at 1e-4.
+// threshold 0.9, unit prior, pruning at 1e-4 and at most 48 run lengths. Against
+// the exact filter P(r ≤ w) is then off by at most 0.004 on stationary noise;
+// on real records it is off by more than 0.01 at about one point in 2,000, and
+// no decision of Tracker differs (prune_test.go).
 func DefaultConfig() Config {
 	return Config{
 		RunLength: DefaultRunLength,
@@ -125,6 +128,8 @@ type Filter struct {
 	terms *terms
 	stay  float64 // log(1 − hazard)
 	leave float64 // log hazard
+	pStay float64 // 1 − hazard
+	pGo   float64 // hazard
 	seen  int
 	last  Step
 	top   int // entry of the most probable run length, the shortest of equals
@@ -148,6 +153,7 @@ func New(cfg Config) *Filter {
 	f := &Filter{cfg: cfg, terms: termsFor(cfg.Prior)}
 	hazard := 1 / cfg.RunLength
 	f.stay, f.leave = math.Log1p(-hazard), math.Log(hazard)
+	f.pStay, f.pGo = 1-hazard, hazard
 	f.Reset()
 	return f
 }
@@ -185,7 +191,7 @@ func (f *Filter) Observe(x float64) (Step, error) {
 	top := f.predict(min(max(x, -Limit), Limit))
 	f.seen++
 	f.normalise(top)
-	f.push(f.leave, math.Exp(f.leave))
+	f.push(f.leave, f.pGo)
 	if last := len(f.prob) - 1; f.prob[last] >= f.prob[f.top] {
 		f.top = last
 	}
@@ -260,7 +266,7 @@ func (f *Filter) normalise(top float64) {
 			best, f.top = e, i
 		}
 	}
-	by, shift := math.Exp(f.stay)/sum, f.stay-top-math.Log(sum)
+	by, shift := f.pStay/sum, f.stay-top-math.Log(sum)
 	for i := range logw {
 		logw[i] += shift
 		prob[i] *= by

@@ -17,7 +17,7 @@ func TestPruningIsClose(t *testing.T) {
 	points, off, most := 0, 0, 0.0
 	for _, r := range readRecords(t) {
 		for _, ms := range durations(t, r) {
-			ms = ms[:min(len(ms), 700)]
+			ms = ms[:min(len(ms), 500)]
 			head := append([]float64(nil), ms[:beforeMost]...)
 			centre := median(head)
 			scale := spreadOf(head, centre)

@@ -62,7 +62,7 @@ func (m *Model) header(c *widget.Canvas) {
 	if job.GetEmulated() {
 		p.Style(base, " (emulated)")
 	}
-	p.Style(base, fmt.Sprintf("  iter %s  %d ranks  ", phrase.Count(job.GetIteration()), len(m.live.Ranks)))
+	p.Style(base, fmt.Sprintf("  iter %s  %d ranks  ", phrase.Iteration(job.GetIteration()), len(m.live.Ranks)))
 	p.Style(base.With(themes.Bold), phrase.Ms(job.GetIterationMs()))
 	if job.GetBaselineMs() > 0 {
 		m.onHeader(p, slowRole(job.GetSlowdown()), " "+phrase.Percent(job.GetSlowdown())+" vs base")
@@ -297,7 +297,7 @@ func (m *Model) summary(c *widget.Canvas) {
 	job := m.live.Snap().GetJob()
 	conn, _ := m.connection()
 	lines := []string{
-		fmt.Sprintf("%s iter %s", orDash(job.GetName()), phrase.Count(job.GetIteration())),
+		fmt.Sprintf("%s iter %s", orDash(job.GetName()), phrase.Iteration(job.GetIteration())),
 		fmt.Sprintf("%s %s vs base", phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown())),
 		conn + " " + phrase.Mode(m.live.Snap().GetPolicy()),
 	}

@@ -65,20 +65,13 @@ func Action(a *falconv1.Action) string {
 		return fmt.Sprintf("%s kept: %s → %s measured (%s), predicted %s", name, phrase.Ms(a.BeforeMs), phrase.Ms(a.MeasuredMs),
 			phrase.Change(a.BeforeMs, a.MeasuredMs), phrase.Ms(a.PredictedMs))
 	case "reverting":
-		return name + " is being reverted" + because(a)
+		return name + " is being reverted" + phrase.Because(a)
 	case "reverted":
-		return fmt.Sprintf("%s reverted at iteration %s%s", name, phrase.Iteration(a.RevertedIteration), because(a))
+		return fmt.Sprintf("%s reverted at iteration %s%s", name, phrase.Iteration(a.RevertedIteration), phrase.Because(a))
 	case "vetoed":
-		return name + " vetoed" + by + because(a)
+		return name + " vetoed" + by + phrase.Because(a)
 	case "expired":
 		return name + " expired: the fault cleared before a decision"
 	}
-	return name + " " + a.State + because(a)
-}
-
-func because(a *falconv1.Action) string {
-	if a.Reason == "" {
-		return ""
-	}
-	return ": " + a.Reason
+	return name + " " + a.State + phrase.Because(a)
 }

@@ -63,3 +63,15 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("no verdict: %q", got)
 	}
 }
+
+func TestBecause(t *testing.T) {
+	for want, a := range map[string]*falconv1.Action{
+		"":                      {State: "reverted", Reason: "automatic up to S2", BeforeMs: 400, PredictedMs: 260, MeasuredMs: 262},
+		": did not help enough": {State: "reverted", Reason: "did not help enough", BeforeMs: 400, PredictedMs: 260, MeasuredMs: 395},
+		": maintenance":         {State: "vetoed", Reason: "maintenance"},
+	} {
+		if got := Because(a); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

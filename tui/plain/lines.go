@@ -33,7 +33,7 @@ func (d *diff) step(s *feed.State) []string {
 		return out
 	}
 	job := s.Snap.GetJob()
-	at := fmt.Sprintf("[iteration %s] ", phrase.Count(job.GetIteration()))
+	at := stamp(job)
 	for _, l := range append(d.jobLines(s.Snap), d.eventLines(s)...) {
 		out = append(out, at+l)
 	}
@@ -48,6 +48,14 @@ func (d *diff) step(s *feed.State) []string {
 		}
 	}
 	return out
+}
+
+// stamp is where the job was when a line was written.
+func stamp(j *falconv1.Job) string {
+	if j.GetIteration() < 0 {
+		return "[start] "
+	}
+	return fmt.Sprintf("[iteration %s] ", phrase.Count(j.GetIteration()))
 }
 
 func (d *diff) connection(s *feed.State) string {
@@ -158,18 +166,11 @@ func (d *diff) action(a *falconv1.Action) string {
 	case "kept":
 		return name + " kept: " + measured(a)
 	case "reverted":
-		return fmt.Sprintf("%s reverted from iteration %s%s", name, phrase.Iteration(a.RevertedIteration), reason(a))
+		return fmt.Sprintf("%s reverted from iteration %s%s", name, phrase.Iteration(a.RevertedIteration), phrase.Because(a))
 	case "vetoed":
-		return fmt.Sprintf("%s vetoed by %s%s", name, a.DecidedBy, reason(a))
+		return fmt.Sprintf("%s vetoed by %s%s", name, a.DecidedBy, phrase.Because(a))
 	}
-	return name + " " + a.State + reason(a)
-}
-
-func reason(a *falconv1.Action) string {
-	if a.Reason == "" {
-		return ""
-	}
-	return ": " + a.Reason
+	return name + " " + a.State + phrase.Because(a)
 }
 
 func measured(a *falconv1.Action) string {
@@ -183,7 +184,7 @@ func Summary(s *feed.State, now time.Time) string {
 		return "no engine yet, retrying: " + s.Err
 	}
 	job := s.Snap.GetJob()
-	line := fmt.Sprintf("[iteration %s] %s, %s an iteration (%s vs baseline)", phrase.Count(job.GetIteration()), job.GetState(),
+	line := stamp(job) + fmt.Sprintf("%s, %s an iteration (%s vs baseline)", job.GetState(),
 		phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))
 	for _, i := range s.Snap.Incidents {
 		if i.State == "verified" || i.State == "located" {
@@ -243,7 +244,7 @@ func tell(i *falconv1.Incident, l *falconv1.Ladder) []string {
 	}
 	for _, a := range l.GetActions() {
 		if a.RevertedIteration > 0 {
-			out = append(out, fmt.Sprintf("revert    %s undone from iteration %s%s", a.Rung, phrase.Iteration(a.RevertedIteration), reason(a)))
+			out = append(out, fmt.Sprintf("revert    %s undone from iteration %s%s", a.Rung, phrase.Iteration(a.RevertedIteration), phrase.Because(a)))
 		}
 	}
 	if l != nil {

@@ -277,8 +277,8 @@ func ActionLines(a *falconv1.Action, w int) []Line {
 	if p := phrase.Plan(a.Previous, a.MicroBatches, max(20, w-len(times)-6)); p != "" {
 		times += " · " + p
 	}
-	if a.Reason != "" {
-		times += " · " + a.Reason
+	if because := phrase.Because(a); because != "" {
+		times += " · " + because[2:]
 	}
 	return []Line{{head, stateRole(a.State)}, {times, themes.Text}}
 }

@@ -159,7 +159,7 @@ func calm(c *widget.Canvas, r widget.Rect, s *page.State) {
 	case "":
 		c.Pen(row).Put(themes.Dim, "nothing received yet")
 	case "learning":
-		c.Pen(row).Put(themes.Accent, "learning the healthy iteration time").Putf(themes.Dim, "  iteration %s", phrase.Count(job.Iteration))
+		c.Pen(row).Put(themes.Accent, "learning the healthy iteration time").Putf(themes.Dim, "  iteration %s", phrase.Iteration(job.Iteration))
 	case "steady":
 		c.Pen(row).Put(themes.Good, "steady: ").Putf(themes.Text, "no incident so far; %s an iteration, baseline %s", phrase.Ms(job.IterationMs), phrase.Ms(job.BaselineMs))
 	default:

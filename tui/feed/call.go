@@ -53,6 +53,8 @@ func (f *Feed) SetPolicy(ctx context.Context, p *falconv1.Policy) (*falconv1.Pol
 // Freeze stops new actions whatever the policy's version is by now: the safe
 // direction must not lose a race.
 func (f *Feed) Freeze(ctx context.Context) (*falconv1.Policy, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
 	p := f.Latest().Snap.GetPolicy()
 	for try := 1; ; try++ {
 		got, err := f.SetPolicy(ctx, &falconv1.Policy{

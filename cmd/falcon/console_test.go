@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConsoleWrongUse(t *testing.T) {
+	none := filepath.Join(t.TempDir(), "none.sock")
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{[]string{"console", "--theme", "nope"}, 2},
+		{[]string{"console", "--connect", none, "--config", "x.yaml"}, 2},
+		{[]string{"console", "--connect", "host:7440"}, 2}, // TLS needs certificates
+		{[]string{"console", "--config", none}, 2},
+		{[]string{"console", "--connect", none}, 1},
+		{[]string{"console", "extra"}, 2},
+	} {
+		if got := run(c.args); got != c.code {
+			t.Errorf("falcon %s: exit code %d, want %d", strings.Join(c.args, " "), got, c.code)
+		}
+	}
+}
+
+// Without a terminal the console writes lines, and ends with its context.
+func TestConsoleWithoutATerminal(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	var out bytes.Buffer
+	err := runConsole(ctx, filepath.Join(t.TempDir(), "none.sock"), consoleOptions{Plain: true, Out: &out})
+	if err != nil || strings.Contains(out.String(), "\x1b") {
+		t.Errorf("got %v, %q", err, out.String())
+	}
+	if err := runConsole(ctx, "host:1", consoleOptions{Plain: true}); !errors.Is(err, errUsage) {
+		t.Errorf("a bad address is wrong use: %v", err)
+	}
+}

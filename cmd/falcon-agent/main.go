@@ -22,9 +22,11 @@ them to the engine.
 Usage:
   falcon-agent --config agent.yaml
   falcon-agent run [--job NAME] [--hook PATH] -- CMD [ARGUMENT ...]
+  falcon-agent inspect FILE
 
 "run" starts a training process with the hook. It becomes that process, so
-nothing stands between the launcher and the training.
+nothing stands between the launcher and the training. "inspect" prints what the
+hook of one process says, from its file in /dev/shm.
 
 Examples:
   falcon-agent --config /etc/falcon/agent.yaml
@@ -60,6 +62,9 @@ func sentence(err error) string {
 func dispatch(args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == "run" {
 		return launch(args[1:], out)
+	}
+	if len(args) > 0 && args[0] == "inspect" {
+		return inspect(args[1:], out)
 	}
 	flags := newFlags("falcon-agent")
 	path := flags.String("config", "", "configuration file (YAML)")

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon/agent/ring"
+)
+
+// inspect prints what the hook of one training process says: the first thing
+// to look at when a rank does not show in the console. It only reads.
+func inspect(args []string, out io.Writer) error {
+	flags := newFlags("falcon-agent inspect")
+	if help, err := parse(flags, args, out); help || err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return fmt.Errorf("%w: name one file, such as /dev/shm/falcon.gpt.4711", errUsage)
+	}
+	p, err := ring.Open(flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Close() }()
+	describe(out, p)
+	return p.Err()
+}
+
+func describe(out io.Writer, p *ring.Process) {
+	h, c := p.Header(), p.Control()
+	beat := "never"
+	if c.HeartbeatNs > 0 {
+		beat = time.Duration(ring.MonoNs() - c.HeartbeatNs).Round(time.Millisecond).String()
+	}
+	fmt.Fprintf(out, "job %s, process %d, rank %d of %d (local %d), device %q\n", h.Job, h.PID, h.Rank, h.World, h.LocalRank, h.Device)
+	fmt.Fprintf(out, "heartbeat %s ago, iteration %d, step tag %d, layout tp%d dp%d pp%d, %d micro-batches\n", beat, c.Iteration, c.StepTag, c.TP, c.DP, c.PP, c.MicroBatches)
+	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", coverage(c.Coverage), c.RecordsLost, c.TimingsLost)
+	fmt.Fprintf(out, "order %d committed from iteration %d, status %d\n", c.CommittedOrder, c.CommittedIteration, c.CommittedStatus)
+	for _, m := range p.Comms(nil) {
+		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, m.State)
+	}
+}
+
+// coverageBits are the names of enum falcon_coverage, by bit.
+var coverageBits = []string{"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED"}
+
+func coverage(bits uint32) string {
+	var names []string
+	for i, n := range coverageBits {
+		if bits>>i&1 == 1 {
+			names = append(names, n)
+		}
+	}
+	if len(names) == 0 {
+		return "no NCCL call yet"
+	}
+	return strings.Join(names, ", ")
+}

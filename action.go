@@ -69,16 +69,19 @@ type Action struct {
 	MicroBatches      []int32     `json:"micro_batches,omitempty"`
 	Previous          []int32     `json:"previous,omitempty"` // what a revert goes back to
 	ProposedIteration int64       `json:"proposed_iteration"`
-	DecidedBy         string      `json:"decided_by"` // "policy" or the operator's name
-	Reason            string      `json:"reason,omitempty"`
+	DecidedBy         string      `json:"decided_by"`       // "policy" or the operator's name
+	Reason            string      `json:"reason,omitempty"` // the decision's, or why it failed
 	AppliedIteration  int64       `json:"applied_iteration"`
 	RevertedIteration int64       `json:"reverted_iteration"`
 	BeforeMs          float64     `json:"before_ms"`
 	PredictedMs       float64     `json:"predicted_ms"`
 	MeasuredMs        float64     `json:"measured_ms"` // 0 until measured
 	OverheadMs        float64     `json:"overhead_ms"`
-	Why               string      `json:"why"`                // one sentence: why now, or why refused
-	OrderID           uint64      `json:"order_id,omitempty"` // newest order sent for it
+	Why               string      `json:"why"`                     // one sentence: why now, or why refused
+	OrderID           uint64      `json:"order_id,omitempty"`      // newest order sent for it
+	RevertReason      string      `json:"revert_reason,omitempty"` // why it is or was undone; set from the moment it has to go
+	JobEpoch          uint64      `json:"job_epoch,omitempty"`     // that it was planned for
+	Base              []int32     `json:"base,omitempty"`          // split before any action of the epoch: what reverts end at
 }
 
 // RungView is one line of the ladder as the operator sees it.

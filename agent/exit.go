@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
 // exitWatch waits for one process's end by its pidfd. Its goroutine sleeps in
@@ -88,7 +90,7 @@ func describeExit(s unix.WaitStatus) string {
 	case s.Signaled():
 		return fmt.Sprintf("killed by signal %d (%s)", s.Signal(), unix.SignalName(s.Signal()))
 	case s.Exited() && s.ExitStatus() == 0:
-		return "exited normally"
+		return falconv1.ExitedNormally
 	case s.Exited():
 		return fmt.Sprintf("exited with status %d", s.ExitStatus())
 	}

@@ -87,7 +87,6 @@ func (p *Planner) measure(s *story) {
 	p.note("action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms", a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
 	p.changed(*a)
 	if gain < max(p.cfg.KeepShare*wanted, p.cfg.MinGain*a.BeforeMs/2) && s.incident.Open() {
-		a.Reason = "did not help enough"
 		p.revert(s, "it saved less than its share of the prediction")
 	}
 }
@@ -118,7 +117,7 @@ func (p *Planner) revert(s *story, why string) {
 	}
 	s.reverts++
 	a := s.current()
-	a.State = falcon.ActionReverting
+	a.State, a.RevertReason = falcon.ActionReverting, why
 	p.note("action", "%s is being reverted: %s", a.ID, why)
 	p.send(s, len(s.actions)-1, p.revertTarget(s, a), true)
 }

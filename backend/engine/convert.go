@@ -122,7 +122,7 @@ func protoAction(a falcon.Action) *falconv1.Action {
 		MicroBatches: a.MicroBatches, Previous: a.Previous, ProposedIteration: a.ProposedIteration,
 		DecidedBy: a.DecidedBy, Reason: a.Reason, AppliedIteration: a.AppliedIteration,
 		RevertedIteration: a.RevertedIteration, BeforeMs: a.BeforeMs, PredictedMs: a.PredictedMs,
-		MeasuredMs: a.MeasuredMs, OverheadMs: a.OverheadMs, Why: a.Why,
+		MeasuredMs: a.MeasuredMs, OverheadMs: a.OverheadMs, Why: a.Why, RevertReason: a.RevertReason,
 	}
 }
 

@@ -255,10 +255,4 @@ func (j *job) finishedWell() bool {
 }
 
 // endedWell reads the agent's word about an exit.
-func endedWell(exit string) bool {
-	switch strings.TrimSpace(exit) {
-	case "exited normally", "exit 0":
-		return true
-	}
-	return false
-}
+func endedWell(exit string) bool { return exit == falconv1.ExitedNormally }

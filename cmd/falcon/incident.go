@@ -152,7 +152,7 @@ func writeText(w io.Writer, s incidentStory) error {
 	}
 	b.WriteString("\nactions\n")
 	for _, a := range s.Actions {
-		fmt.Fprintf(&b, "  %s  %s  plan %s, decided by %s, predicted %.1f ms, measured %.1f ms: %s\n", a.ID, a.State, a.PlanHash, orNobody(a.DecidedBy), a.PredictedMs, a.MeasuredMs, a.Why)
+		fmt.Fprintf(&b, "  %s  %s  plan %s, decided by %s, predicted %.1f ms, measured %.1f ms: %s%s\n", a.ID, a.State, a.PlanHash, orNobody(a.DecidedBy), a.PredictedMs, a.MeasuredMs, a.Why, undone(a.RevertReason))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -168,8 +168,8 @@ func writeMarkdown(w io.Writer, s incidentStory) error {
 	}
 	b.WriteString("\n## Actions\n\n")
 	for _, a := range s.Actions {
-		fmt.Fprintf(&b, "- **%s** %s; plan `%s`, micro-batches %v → %v, decided by %s%s; predicted %.1f ms, measured %.1f ms. %s\n",
-			a.ID, a.State, a.PlanHash, a.Previous, a.MicroBatches, orNobody(a.DecidedBy), markdown(because(a.Reason)), a.PredictedMs, a.MeasuredMs, markdown(a.Why))
+		fmt.Fprintf(&b, "- **%s** %s; plan `%s`, micro-batches %v → %v, decided by %s%s; predicted %.1f ms, measured %.1f ms. %s%s\n",
+			a.ID, a.State, a.PlanHash, a.Previous, a.MicroBatches, orNobody(a.DecidedBy), markdown(because(a.Reason)), a.PredictedMs, a.MeasuredMs, markdown(a.Why), markdown(undone(a.RevertReason)))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -187,6 +187,13 @@ func because(reason string) string {
 		return ""
 	}
 	return fmt.Sprintf(" (%q)", reason)
+}
+
+func undone(why string) string {
+	if why == "" {
+		return ""
+	}
+	return "; reverted: " + why
 }
 
 func orNobody(name string) string {

@@ -108,7 +108,7 @@ func actionOf(a *falconv1.Action) storyAction {
 		DecidedBy: clean(a.GetDecidedBy()), Reason: clean(a.GetReason()),
 		AppliedIteration: a.GetAppliedIteration(), RevertedIteration: a.GetRevertedIteration(),
 		BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(), MeasuredMs: a.GetMeasuredMs(),
-		OverheadMs: a.GetOverheadMs(), Why: clean(a.GetWhy()),
+		OverheadMs: a.GetOverheadMs(), Why: clean(a.GetWhy()), RevertReason: clean(a.GetRevertReason()),
 	}}
 }
 

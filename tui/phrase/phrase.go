@@ -231,14 +231,15 @@ func Mode(p *falconv1.Policy) string {
 	return strings.ToUpper(p.Mode)
 }
 
-// Because is ": REASON" where an action's reason explains its present state. A
-// reason is first that of the decision; on a revert the engine replaces it
-// only when the gain was missed, so after a good gain it explains nothing.
+// Because is ": REASON" where the action's state has one: why it was undone, or
+// else what the decision gave or the failure was.
 func Because(a *falconv1.Action) string {
-	missed := a.MeasuredMs > 0 && a.BeforeMs-a.MeasuredMs < 0.5*(a.BeforeMs-a.PredictedMs)
-	back := a.State == "reverting" || a.State == "reverted"
-	if a.Reason == "" || (back && !missed) {
+	reason := a.Reason
+	if a.State == "reverting" || a.State == "reverted" {
+		reason = a.RevertReason
+	}
+	if reason == "" {
 		return ""
 	}
-	return ": " + a.Reason
+	return ": " + reason
 }

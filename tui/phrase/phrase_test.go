@@ -66,9 +66,9 @@ func TestVerdict(t *testing.T) {
 
 func TestBecause(t *testing.T) {
 	for want, a := range map[string]*falconv1.Action{
-		"":                      {State: "reverted", Reason: "automatic up to S2", BeforeMs: 400, PredictedMs: 260, MeasuredMs: 262},
-		": did not help enough": {State: "reverted", Reason: "did not help enough", BeforeMs: 400, PredictedMs: 260, MeasuredMs: 395},
-		": maintenance":         {State: "vetoed", Reason: "maintenance"},
+		"":                        {State: "kept"},
+		": the fault has cleared": {State: "reverted", Reason: "automatic up to S2", RevertReason: "the fault has cleared"},
+		": maintenance":           {State: "vetoed", Reason: "maintenance"},
 	} {
 		if got := Because(a); got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -477,7 +477,7 @@ type RankState struct {
 	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
 	Pid           int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
 	Alive         bool                   `protobuf:"varint,4,opt,name=alive,proto3" json:"alive,omitempty"`
-	Exit          string                 `protobuf:"bytes,5,opt,name=exit,proto3" json:"exit,omitempty"` // how it ended, when known
+	Exit          string                 `protobuf:"bytes,5,opt,name=exit,proto3" json:"exit,omitempty"` // how it ended, when known; ExitedNormally (exit.go) for a clean end
 	Tp            int32                  `protobuf:"varint,6,opt,name=tp,proto3" json:"tp,omitempty"`
 	Dp            int32                  `protobuf:"varint,7,opt,name=dp,proto3" json:"dp,omitempty"`
 	Pp            int32                  `protobuf:"varint,8,opt,name=pp,proto3" json:"pp,omitempty"` // layout the adapter declares; 0 = unknown
@@ -3133,6 +3133,7 @@ type Action struct {
 	MeasuredMs        float64                `protobuf:"fixed64,15,opt,name=measured_ms,json=measuredMs,proto3" json:"measured_ms,omitempty"`
 	OverheadMs        float64                `protobuf:"fixed64,16,opt,name=overhead_ms,json=overheadMs,proto3" json:"overhead_ms,omitempty"`
 	Why               string                 `protobuf:"bytes,17,opt,name=why,proto3" json:"why,omitempty"`
+	RevertReason      string                 `protobuf:"bytes,18,opt,name=revert_reason,json=revertReason,proto3" json:"revert_reason,omitempty"` // why it is or was undone; empty otherwise
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -3282,6 +3283,13 @@ func (x *Action) GetOverheadMs() float64 {
 func (x *Action) GetWhy() string {
 	if x != nil {
 		return x.Why
+	}
+	return ""
+}
+
+func (x *Action) GetRevertReason() string {
+	if x != nil {
+		return x.RevertReason
 	}
 	return ""
 }
@@ -4298,7 +4306,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aslow_ms\x18\b \x01(\x01R\x06slowMs\x12 \n" +
 	"\vprobability\x18\t \x01(\x01R\vprobability\x12,\n" +
 	"\averdict\x18\n" +
-	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\x92\x04\n" +
+	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\xb7\x04\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +
@@ -4320,7 +4328,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"measuredMs\x12\x1f\n" +
 	"\voverhead_ms\x18\x10 \x01(\x01R\n" +
 	"overheadMs\x12\x10\n" +
-	"\x03why\x18\x11 \x01(\tR\x03why\"\x89\x02\n" +
+	"\x03why\x18\x11 \x01(\tR\x03why\x12#\n" +
+	"\rrevert_reason\x18\x12 \x01(\tR\frevertReason\"\x89\x02\n" +
 	"\bRungView\x12\x12\n" +
 	"\x04rung\x18\x01 \x01(\tR\x04rung\x12\x1e\n" +
 	"\n" +

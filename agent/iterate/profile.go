@@ -36,19 +36,15 @@ type Window struct {
 }
 
 // Summarize computes the rank's profile. Self time is the device time outside
-// communication per micro-batch: the gaps of the union of the communication
-// intervals inside an iteration, without the one that spans the boundary
-// (optimizer, data, host), divided by the micro-batches; the median over the
-// window's whole iterations (LAB-AND-HOOK.md, "Profiling"). Pipeline bubbles
-// lie inside receives and so count as communication.
-//
-// Where an iteration has fewer communication intervals than micro-batches, as
-// in a job that is data-parallel only, nothing inside it delimits the
-// computation; there the gap before its first call counts too, from the step
-// mark on where one is known.
+// communication per micro-batch: the gaps between the communication intervals
+// of an iteration, without what belongs to its end (optimizer, data, host),
+// divided by the micro-batches; the median over the window's whole iterations
+// (LAB-AND-HOOK.md, "Profiling"). Pipeline bubbles lie inside receives and so
+// count as communication.
 func Summarize(w Window) falcon.RankProfile {
 	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.StartMs, b.StartMs) })
 	inherit(w.Calls)
+	selfs := selfTimes(w)
 	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.Iteration, b.Iteration) })
 	p := falcon.RankProfile{
 		Rank: w.Rank, Window: w.ID, MicroBatches: w.MicroBatches, Dropped: w.Dropped,
@@ -60,7 +56,6 @@ func Summarize(w Window) falcon.RankProfile {
 		queues = append(queues, c.QueueMs)
 	}
 	p.QueueMs = Median(queues)
-	selfs := selfTimes(w)
 	p.Iterations = len(selfs)
 	p.SelfMs = Median(selfs) / float64(max(w.MicroBatches, 1))
 	return p
@@ -74,69 +69,6 @@ func inherit(calls []Timed) {
 		}
 	}
 }
-
-// selfTimes is the time outside communication of each whole iteration, ms.
-func selfTimes(w Window) []float64 {
-	var out []float64
-	for i := 0; i < len(w.Calls); {
-		j := i
-		for j < len(w.Calls) && w.Calls[j].Iteration == w.Calls[i].Iteration {
-			j++
-		}
-		if k := w.Calls[i].Iteration; k >= w.First && k <= w.Last {
-			out = append(out, iterationSelf(w, i, j))
-		}
-		i = j
-	}
-	return out
-}
-
-// iterationSelf sums the gaps inside the iteration of w.Calls[from:to].
-func iterationSelf(w Window, from, to int) float64 {
-	body := to
-	for body > from && w.Calls[body-1].Control {
-		body-- // the tail: optimizer and vote
-	}
-	gaps, intervals := union(w.Calls[from:body])
-	if intervals < max(w.MicroBatches, 2) {
-		gaps += headGap(w, from)
-	}
-	return gaps
-}
-
-// union walks intervals sorted by start and sums the gaps between them.
-func union(calls []Timed) (gapsMs float64, intervals int) {
-	end := math.Inf(-1)
-	for _, c := range calls {
-		if c.StartMs > end {
-			intervals++
-			if !math.IsInf(end, -1) {
-				gapsMs += c.StartMs - end
-			}
-		}
-		end = max(end, c.StartMs+c.DurationMs)
-	}
-	return gapsMs, intervals
-}
-
-// headGap is the time before the iteration's first call: from its step mark,
-// or from the end of the call before where there is no mark.
-func headGap(w Window, from int) float64 {
-	begin, marked := w.BeginMs[w.Calls[from].Iteration]
-	if !marked {
-		begin = math.Inf(-1)
-	}
-	for _, c := range w.Calls[max(0, from-overlapMax):from] {
-		begin = max(begin, c.StartMs+c.DurationMs)
-	}
-	if math.IsInf(begin, -1) {
-		return 0
-	}
-	return max(0, w.Calls[from].StartMs-begin)
-}
-
-// overlapMax is how many calls back one that still runs is looked for.
-const overlapMax = 64
 
 // Median is the middle of v, the mean of the middle two for even lengths, 0
 // for none. v is reordered.

@@ -266,11 +266,36 @@ func TestOrderExpires(t *testing.T) {
 		wait(time.Second)
 		commit(a, 3, 7, 0)
 		wait(5 * time.Second)
+		n.expect(t, accepted, accepted) // delivered in time: the vote may still come
+		wait(voteWait)
 		got := n.expect(t, accepted, accepted, expired)
 		if len(got[2].Ranks) != 1 || !strings.Contains(got[2].Detail, "1 of 2 ranks") {
 			t.Fatalf("result %v", got[2])
 		}
+		wait(2 * lateWait)
+		n.expect(t, accepted, accepted, expired)
 	})
+}
+
+// The vote is the commit: it counts whenever it comes.
+func TestLateCommitsAreReported(t *testing.T) {
+	for _, after := range []time.Duration{5 * time.Second, voteWait + 5*time.Second} {
+		onNode(t, func(t *testing.T, n *node) {
+			a, b := n.dir.add(100, 0, "n1.g0"), n.dir.add(101, 1, "n1.g1")
+			wait(time.Second)
+			n.Command(orderCommand(1, 3, 2*time.Second))
+			wait(2*time.Second + after)
+			before := len(n.ship.results())
+			commit(a, 3, 7, 0)
+			wait(time.Second)
+			commit(b, 3, 7, 0)
+			wait(time.Second)
+			got := n.ship.results()
+			if len(got) != before+2 || len(got[before].Ranks) != 1 || len(got[before+1].Ranks) != 2 || got[before+1].Status != done {
+				t.Fatalf("%v after the deadline: results %v", after, got)
+			}
+		})
+	}
 }
 
 func TestOrderRefusedByTheRanks(t *testing.T) {

@@ -8,13 +8,22 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
+// Bounds of watching an order. Its deadline bounds the delivery: from then on it
+// lies in every mailbox, and the ranks vote when they come to it.
+const (
+	voteWait = 40 * time.Second // beyond the deadline until an order counts as expired
+	lateWait = 10 * time.Minute // beyond the deadline for as long as late commits are reported
+)
+
 // orderTask watches one order until every local rank has committed to it. The
-// ranks commit by a vote among themselves; the agent only carries.
+// ranks commit by a vote among themselves; the agent only carries. As the vote
+// is the commit, it is reported whenever it comes.
 type orderTask struct {
 	order    uint64
 	ranks    []*process
 	acks     map[falcon.Rank]*falconv1.RankAck
 	deadline time.Time
+	expired  bool
 }
 
 func (a *Agent) startOrder(cmd *falconv1.OrderCommand, deadline time.Time) (*orderTask, error) {
@@ -34,10 +43,44 @@ func (a *Agent) startOrder(cmd *falconv1.OrderCommand, deadline time.Time) (*ord
 	return &orderTask{order: o.ID, ranks: ranks, acks: map[falcon.Rank]*falconv1.RankAck{}, deadline: deadline}, nil
 }
 
-// Step reports each change, and ends when all have committed or at the
-// deadline.
-func (t *orderTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
-	changed, open := false, 0
+// Step reports each change, and ends when all have committed.
+func (t *orderTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+	changed, open := t.look()
+	switch {
+	case open == 0:
+		return t.result(), true
+	case changed:
+		r := t.result()
+		r.Status = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED
+		return r, false
+	}
+	return nil, false
+}
+
+// Linger goes on after the deadline. An order that not all have taken voteWait
+// later is reported as expired; late commits follow until lateWait.
+func (t *orderTask) Linger(now time.Time) (*falconv1.CommandResult, bool) {
+	changed, open := t.look()
+	if open == 0 && (changed || !t.expired) {
+		return t.result(), true
+	}
+	late := now.Sub(t.deadline)
+	expires := late >= voteWait && !t.expired
+	if done := open == 0 || late >= lateWait; !changed && !expires {
+		return nil, done
+	}
+	t.expired = t.expired || expires
+	r := t.result()
+	r.Status = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED
+	if t.expired {
+		r.Status = falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
+		r.Detail = fmt.Sprintf("%d of %d ranks have not committed to order %d", open, len(t.ranks), t.order)
+	}
+	return r, late >= lateWait
+}
+
+// look takes in new acknowledgements, and counts the ranks that still owe one.
+func (t *orderTask) look() (changed bool, open int) {
 	for _, p := range t.ranks {
 		switch {
 		case t.acks[p.rank] != nil:
@@ -51,20 +94,7 @@ func (t *orderTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 			open++
 		}
 	}
-	switch {
-	case open == 0:
-		return t.result(), true
-	case !now.Before(t.deadline):
-		r := t.result()
-		r.Status = falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
-		r.Detail = fmt.Sprintf("%d of %d ranks have not committed to order %d", open, len(t.ranks), t.order)
-		return r, true
-	case changed:
-		r := t.result()
-		r.Status = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED
-		return r, false
-	}
-	return nil, false
+	return changed, open
 }
 
 // result lists the acknowledgements; its status is that of an ended order.

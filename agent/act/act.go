@@ -13,6 +13,7 @@ package act
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -23,6 +24,7 @@ const (
 	MemoryMax  = 1024             // answered commands remembered
 	RunningMax = 4                // commands in progress; one more is refused
 	LifeMax    = 60 * time.Second // a command without a deadline, or with a later one, ends here
+	LateMax    = 16               // commands watched beyond their deadline; the oldest is left for one more
 )
 
 // Task is one command in progress.
@@ -30,6 +32,14 @@ type Task interface {
 	// Step goes on with the work. A result is reported each time it is not
 	// nil; the last one comes with done. After the deadline Step must end.
 	Step(now time.Time) (result *falconv1.CommandResult, done bool)
+}
+
+// Lingerer is a Task whose effect can come after the deadline, where the desk
+// could only say that it did not come in time. Linger is called in place of
+// Step from then on, and ends by itself.
+type Lingerer interface {
+	Task
+	Linger(now time.Time) (result *falconv1.CommandResult, done bool)
 }
 
 // Starter begins a command's work; an error is a refusal, its text the reason.
@@ -53,6 +63,7 @@ type Desk struct {
 	order   []key  // of last, oldest first
 	floor   uint64 // ids of this epoch up to here are forgotten
 	running []running
+	late    []running // Lingerers past their deadline, oldest first
 }
 
 // New builds a desk that reports results through report.
@@ -115,14 +126,17 @@ func (d *Desk) begin(k key, cmd *falconv1.Command, now, deadline time.Time) {
 }
 
 // Tick steps what is in progress. A task that goes on past its deadline is
-// left and reported as expired.
+// left and reported as expired, but for a Lingerer, which is watched further
+// without counting as in progress.
 func (d *Desk) Tick(now time.Time) {
+	d.tickLate(now)
 	still := d.running[:0]
 	for _, r := range d.running {
 		res, done := r.task.Step(now)
-		if res != nil {
-			res.Epoch, res.Id = r.key.epoch, r.key.id
-			d.answer(r.key, res)
+		d.say(r, res)
+		if _, lingers := r.task.(Lingerer); lingers && !done && now.After(r.deadline) {
+			d.late = append(d.late[max(0, len(d.late)+1-LateMax):], r)
+			done = true
 		}
 		if !done && now.After(r.deadline) {
 			d.answer(r.key, result(r.key, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the deadline passed before the work was done"))
@@ -136,6 +150,21 @@ func (d *Desk) Tick(now time.Time) {
 	d.running = still
 }
 
+func (d *Desk) tickLate(now time.Time) {
+	d.late = slices.DeleteFunc(d.late, func(r running) bool {
+		res, done := r.task.(Lingerer).Linger(now)
+		d.say(r, res)
+		return done
+	})
+}
+
+func (d *Desk) say(r running, res *falconv1.CommandResult) {
+	if res != nil {
+		res.Epoch, res.Id = r.key.epoch, r.key.id
+		d.answer(r.key, res)
+	}
+}
+
 // answer remembers and reports.
 func (d *Desk) answer(k key, r *falconv1.CommandResult) {
 	if _, known := d.last[k]; !known {
@@ -146,8 +175,8 @@ func (d *Desk) answer(k key, r *falconv1.CommandResult) {
 	d.forget()
 }
 
-// forget keeps the memory bounded. Commands in progress are never forgotten:
-// there are fewer of them than the memory holds.
+// forget keeps the memory bounded. Commands in progress and late ones are never
+// forgotten: there are fewer of them than the memory holds.
 func (d *Desk) forget() {
 	for len(d.order) > MemoryMax {
 		i := 0
@@ -164,12 +193,8 @@ func (d *Desk) forget() {
 }
 
 func (d *Desk) busy(k key) bool {
-	for _, r := range d.running {
-		if r.key == k {
-			return true
-		}
-	}
-	return false
+	is := func(r running) bool { return r.key == k }
+	return slices.ContainsFunc(d.running, is) || slices.ContainsFunc(d.late, is)
 }
 
 func result(k key, status falconv1.CommandStatus, detail string) *falconv1.CommandResult {

@@ -149,3 +149,49 @@ func TestForgottenIdsAreNotExecutedAgain(t *testing.T) {
 		t.Fatalf("started %d", len(b.started))
 	}
 }
+
+// slow is a task whose effect comes late.
+type slow struct {
+	linger func() (*falconv1.CommandResult, bool)
+}
+
+func (slow) Step(time.Time) (*falconv1.CommandResult, bool)     { return nil, false }
+func (s slow) Linger(time.Time) (*falconv1.CommandResult, bool) { return s.linger() }
+
+// Late tasks neither count as in progress nor pile up.
+func TestLateTasksAreWatchedAndBounded(t *testing.T) {
+	now, watched := time.Unix(1000, 0), map[uint64]int{}
+	ends := false
+	var reports []*falconv1.CommandResult
+	d := New(func(cmd *falconv1.Command, _, _ time.Time) (Task, error) {
+		return slow{func() (*falconv1.CommandResult, bool) {
+			watched[cmd.Id]++
+			if ends {
+				return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}, true
+			}
+			return nil, false
+		}}, nil
+	}, func(r *falconv1.CommandResult) { reports = append(reports, r) })
+	for id := uint64(1); id <= LateMax+3; id++ {
+		d.Take(&falconv1.Command{Epoch: 1, Id: id, DeadlineUnixNs: now.Add(time.Second).UnixNano()}, now)
+		now = now.Add(2 * time.Second)
+		d.Tick(now)
+		if d.Running() {
+			t.Fatal("a late task counts as in progress")
+		}
+	}
+	clear(watched)
+	ends, reports = true, nil
+	d.Tick(now)
+	if len(watched) != LateMax || watched[3] != 0 || len(reports) != LateMax || reports[0].Id != 4 || reports[0].Epoch != 1 {
+		t.Fatalf("watched %v, reports %v", watched, reports)
+	}
+	d.Tick(now)
+	if len(reports) != LateMax {
+		t.Fatal("a task that ended was asked again")
+	}
+	d.Take(&falconv1.Command{Epoch: 1, Id: 9}, now)
+	if r := reports[len(reports)-1]; r.Id != 9 || r.Status != falconv1.CommandStatus_COMMAND_STATUS_DONE {
+		t.Fatalf("a repeat is answered with %v, not with the late result", r)
+	}
+}

@@ -1,8 +1,11 @@
 package themes
 
 import (
+	"image/color"
 	"math"
 	"strconv"
+
+	"github.com/charmbracelet/x/ansi"
 )
 
 // Color is one terminal colour: a kind in the top byte, a value below it.
@@ -46,68 +49,63 @@ func (c Color) AppendSGR(b []byte, background bool) []byte {
 	return b
 }
 
-// RGB is the colour as a common terminal shows it; ok is false for a zero
-// colour. The first 16 are xterm's defaults: terminals differ there.
-func (c Color) RGB() (r, g, b uint8, ok bool) {
-	v := int(c &^ kindMask)
+// AppendSGR appends the sequence that selects a style from scratch: shorter
+// than it looks, as most changes in a raster change both colours anyway.
+func (s Style) AppendSGR(b []byte) []byte {
+	b = append(b, "\x1b["...)
+	start := len(b)
+	b = append(b, '0')
+	for _, a := range [...]struct {
+		bit  Attr
+		code byte
+	}{{Bold, '1'}, {Faint, '2'}, {Underline, '4'}, {Reverse, '7'}} {
+		if s.Attr&a.bit != 0 {
+			b = append(b, ';', a.code)
+		}
+	}
+	if s.FG != 0 {
+		b = s.FG.AppendSGR(append(b, ';'), false)
+	}
+	if s.BG != 0 {
+		b = s.BG.AppendSGR(append(b, ';'), true)
+	}
+	if len(b) == start+1 {
+		b = b[:start]
+	}
+	return append(b, 'm')
+}
+
+// SGR is the sequence that selects a style from scratch.
+func (s Style) SGR() string { return string(s.AppendSGR(nil)) }
+
+// Terminal is the colour for the libraries, exactly as the theme names it;
+// nil for a zero colour.
+func (c Color) Terminal() color.Color {
+	v := uint32(c &^ kindMask)
 	switch c & kindMask {
+	case kind16:
+		return ansi.BasicColor(v)
+	case kind256:
+		return ansi.IndexedColor(v)
 	case kindRGB:
-		return uint8(v >> 16), uint8(v >> 8), uint8(v), true
-	case kind16, kind256:
-		r, g, b = indexed(v)
-		return r, g, b, true
+		return ansi.RGBColor{R: uint8(v >> 16), G: uint8(v >> 8), B: uint8(v)}
 	}
-	return 0, 0, 0, false
+	return nil
 }
 
-var basic = [16][3]uint8{
-	{0, 0, 0},
-	{205, 0, 0},
-	{0, 205, 0},
-	{205, 205, 0},
-	{0, 0, 238},
-	{205, 0, 205},
-	{0, 205, 205},
-	{229, 229, 229},
-	{127, 127, 127},
-	{255, 0, 0},
-	{0, 255, 0},
-	{255, 255, 0},
-	{92, 92, 255},
-	{255, 0, 255},
-	{0, 255, 255},
-	{255, 255, 255},
-}
-
-// indexed is xterm's 256-colour table: 16 basic, a 6×6×6 cube, 24 greys.
-func indexed(v int) (r, g, b uint8) {
-	switch {
-	case v < 16:
-		return basic[v][0], basic[v][1], basic[v][2]
-	case v < 232:
-		v -= 16
-		return cube(v / 36), cube(v / 6 % 6), cube(v % 6)
-	default:
-		grey := uint8(8 + 10*(v-232))
-		return grey, grey, grey
-	}
-}
-
-func cube(i int) uint8 {
-	if i == 0 {
+// Luminance is the relative luminance of WCAG 2, 0 to 1, of the colour as a
+// common terminal shows it; terminals differ in the first 16.
+func (c Color) Luminance() float64 {
+	at := c.Terminal()
+	if at == nil {
 		return 0
 	}
-	return uint8(55 + 40*i)
-}
-
-// Luminance is the relative luminance of WCAG 2, 0 to 1.
-func (c Color) Luminance() float64 {
-	r, g, b, _ := c.RGB()
+	r, g, b, _ := at.RGBA()
 	return 0.2126*linear(r) + 0.7152*linear(g) + 0.0722*linear(b)
 }
 
-func linear(v uint8) float64 {
-	x := float64(v) / 255
+func linear(v uint32) float64 {
+	x := float64(v) / 0xffff
 	if x <= 0.04045 {
 		return x / 12.92
 	}

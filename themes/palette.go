@@ -1,9 +1,11 @@
 package themes
 
+import "github.com/charmbracelet/colorprofile"
+
 // Palette is a theme resolved for one colour profile.
 type Palette struct {
 	Name       string
-	Profile    Profile
+	Profile    colorprofile.Profile
 	Background Color          // zero: the terminal's own
 	Heat       [Levels]Color  // slowdown, 0 healthy; zero without colour
 	Posterior  [Levels]Color  // log probability, 0 improbable; zero without colour
@@ -15,7 +17,7 @@ func (p *Palette) Style(r Role) Style { return p.roles[r] }
 
 // HalfBlocks says whether one cell can carry two levels by colour alone. With
 // 16 colours or none a level needs a glyph of its own.
-func (p *Palette) HalfBlocks() bool { return p.Profile >= ANSI256 }
+func (p *Palette) HalfBlocks() bool { return p.Profile >= colorprofile.ANSI256 }
 
 // Ink is the readable text style on a background colour of the palette:
 // black or white, whichever contrasts more.
@@ -25,11 +27,10 @@ func (p *Palette) Ink(bg Color) Style {
 	}
 	black, white := kindRGB, kindRGB|0xffffff
 	switch p.Profile {
-	case ANSI16:
+	case colorprofile.ANSI:
 		black, white = kind16, kind16|15
-	case ANSI256:
+	case colorprofile.ANSI256:
 		black, white = kind256|16, kind256|231
-	case NoColor, TrueColor:
 	}
 	if Contrast(black, bg) >= Contrast(white, bg) {
 		return Style{FG: black, BG: bg}

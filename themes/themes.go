@@ -2,7 +2,9 @@
 // one terminal's colour profile.
 //
 // Every role and ramp is written by hand for truecolor, 256, 16 and no
-// colour, because automatic down-sampling loses the order of a ramp. The
+// colour, because automatic down-sampling loses the order of a ramp. A style
+// comes in two forms: compact for the cells of a raster, which are compared
+// and written by the ten thousand, and as a lipgloss style for all else. The
 // package guarantees that a loaded theme names every role and that each ramp
 // has Levels steps. It owns no goroutines, does no I/O beyond its embedded
 // files, and must not know what the console draws.
@@ -17,7 +19,9 @@ import (
 	"strconv"
 	"strings"
 
+	"charm.land/lipgloss/v2"
 	"github.com/BurntSushi/toml"
+	"github.com/charmbracelet/colorprofile"
 )
 
 //go:embed *.toml
@@ -32,20 +36,11 @@ const Levels = 7
 // Default is the theme for a terminal whose background is unknown.
 const Default = "dark"
 
-// Profile is what colours a terminal can show.
-type Profile int
+// Profiles are the colour profiles that themes are written for, from poorest
+// to richest; a terminal of any other profile gets no colour.
+var Profiles = []colorprofile.Profile{colorprofile.ASCII, colorprofile.ANSI, colorprofile.ANSI256, colorprofile.TrueColor}
 
-// The colour profiles, from poorest to richest.
-const (
-	NoColor Profile = iota
-	ANSI16
-	ANSI256
-	TrueColor
-)
-
-func (p Profile) String() string {
-	return [...]string{"none", "16", "256", "truecolor"}[p]
-}
+func colours(p colorprofile.Profile) bool { return p >= colorprofile.ANSI }
 
 // Attr is a set of text attributes; they exist in every profile.
 type Attr uint8
@@ -68,6 +63,19 @@ type Style struct {
 func (s Style) On(bg Color) Style {
 	s.BG = bg
 	return s
+}
+
+// Lipgloss is the style for everything that is not a cell of a raster.
+func (s Style) Lipgloss() lipgloss.Style {
+	st := lipgloss.NewStyle().Bold(s.Attr&Bold != 0).Faint(s.Attr&Faint != 0).
+		Underline(s.Attr&Underline != 0).Reverse(s.Attr&Reverse != 0)
+	if s.FG != 0 {
+		st = st.Foreground(s.FG.Terminal())
+	}
+	if s.BG != 0 {
+		st = st.Background(s.BG.Terminal())
+	}
+	return st
 }
 
 // With returns the style with further attributes.
@@ -166,7 +174,7 @@ func Parse(data []byte) (*Theme, error) {
 		return nil, fmt.Errorf("%w: kind %q is neither dark nor light", ErrTheme, f.Kind)
 	}
 	t := &Theme{Name: f.Name, Kind: f.Kind, file: f}
-	for _, p := range []Profile{NoColor, ANSI16, ANSI256, TrueColor} {
+	for _, p := range Profiles {
 		if _, err := t.resolve(p); err != nil {
 			return nil, fmt.Errorf("%w %q: %w", ErrTheme, f.Name, err)
 		}
@@ -175,7 +183,7 @@ func Parse(data []byte) (*Theme, error) {
 }
 
 // Palette resolves the theme for one profile.
-func (t *Theme) Palette(p Profile) *Palette {
+func (t *Theme) Palette(p colorprofile.Profile) *Palette {
 	pal, err := t.resolve(p)
 	if err != nil {
 		panic("themes: a parsed theme resolves: " + err.Error())
@@ -183,7 +191,7 @@ func (t *Theme) Palette(p Profile) *Palette {
 	return pal
 }
 
-func (t *Theme) resolve(p Profile) (*Palette, error) {
+func (t *Theme) resolve(p colorprofile.Profile) (*Palette, error) {
 	pal := &Palette{Name: t.Name, Profile: p, roles: map[Role]Style{}}
 	bg, err := pick(t.file.Background, p)
 	if err != nil {
@@ -206,13 +214,15 @@ func (t *Theme) resolve(p Profile) (*Palette, error) {
 	return pal, err
 }
 
-func (t *Theme) ramp(name string, p Profile) ([Levels]Color, error) {
+func (t *Theme) ramp(name string, p colorprofile.Profile) ([Levels]Color, error) {
 	var out [Levels]Color
-	if p == NoColor {
+	if !colours(p) {
 		return out, nil
 	}
 	r := t.file.Ramps[name]
-	list := [][]string{nil, r.ANSI16, r.ANSI256, r.TrueColor}[p]
+	list := map[colorprofile.Profile][]string{
+		colorprofile.ANSI: r.ANSI16, colorprofile.ANSI256: r.ANSI256, colorprofile.TrueColor: r.TrueColor,
+	}[p]
 	if len(list) != Levels {
 		return out, fmt.Errorf("ramp %q has %d steps for %s instead of %d", name, len(list), p, Levels)
 	}
@@ -226,8 +236,8 @@ func (t *Theme) ramp(name string, p Profile) ([Levels]Color, error) {
 	return out, nil
 }
 
-func (s spec) style(p Profile) (Style, error) {
-	if p == NoColor {
+func (s spec) style(p colorprofile.Profile) (Style, error) {
+	if !colours(p) {
 		return Style{Attr: attrs(s.None)}, nil
 	}
 	fg, err := pick(s.FG, p)
@@ -239,21 +249,21 @@ func (s spec) style(p Profile) (Style, error) {
 }
 
 // pick takes the profile's entry of {truecolor, 256, 16}.
-func pick(list []string, p Profile) (Color, error) {
-	if len(list) == 0 || p == NoColor {
+func pick(list []string, p colorprofile.Profile) (Color, error) {
+	if len(list) == 0 || !colours(p) {
 		return 0, nil
 	}
 	if len(list) != 3 {
 		return 0, fmt.Errorf("%d colours instead of 3 (truecolor, 256, 16)", len(list))
 	}
-	return parseColor(list[TrueColor-p], p)
+	return parseColor(list[colorprofile.TrueColor-p], p)
 }
 
-func parseColor(s string, p Profile) (Color, error) {
+func parseColor(s string, p colorprofile.Profile) (Color, error) {
 	if s == "" || s == "default" {
 		return 0, nil
 	}
-	if p == TrueColor {
+	if p == colorprofile.TrueColor {
 		v, err := strconv.ParseUint(strings.TrimPrefix(s, "#"), 16, 24)
 		if err != nil || len(s) != 7 {
 			return 0, fmt.Errorf("colour %q is not of the form #rrggbb", s)
@@ -261,7 +271,7 @@ func parseColor(s string, p Profile) (Color, error) {
 		return kindRGB | Color(v), nil
 	}
 	limit, kind := uint64(15), kind16
-	if p == ANSI256 {
+	if p == colorprofile.ANSI256 {
 		limit, kind = 255, kind256
 	}
 	v, err := strconv.ParseUint(s, 10, 16)

@@ -3,11 +3,12 @@ package themes
 import (
 	"strings"
 	"testing"
+
+	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
 )
 
 const leastContrast = 4.5 // WCAG 2 AA for text
-
-func profiles() []Profile { return []Profile{NoColor, ANSI16, ANSI256, TrueColor} }
 
 func load(t *testing.T, name string) *Theme {
 	t.Helper()
@@ -35,7 +36,7 @@ func TestEveryThemeLoads(t *testing.T) {
 // Text must be readable where the theme decides on both colours.
 func TestContrast(t *testing.T) {
 	for _, n := range Names() {
-		for _, p := range []Profile{ANSI256, TrueColor} {
+		for _, p := range []colorprofile.Profile{colorprofile.ANSI256, colorprofile.TrueColor} {
 			pal := load(t, n).Palette(p)
 			for _, r := range Roles {
 				s := pal.Style(r)
@@ -62,7 +63,7 @@ func TestContrast(t *testing.T) {
 
 func TestBorderIsVisible(t *testing.T) {
 	for _, n := range Names() {
-		for _, p := range []Profile{ANSI256, TrueColor} {
+		for _, p := range []colorprofile.Profile{colorprofile.ANSI256, colorprofile.TrueColor} {
 			pal := load(t, n).Palette(p)
 			if c := Contrast(pal.Style(Border).FG, pal.Background); c < 3 {
 				t.Errorf("%s %s: border contrast %.2f", n, p, c)
@@ -73,7 +74,7 @@ func TestBorderIsVisible(t *testing.T) {
 
 func TestRampsAreOrderedAndDistinct(t *testing.T) {
 	for _, n := range Names() {
-		for _, p := range []Profile{ANSI16, ANSI256, TrueColor} {
+		for _, p := range []colorprofile.Profile{colorprofile.ANSI, colorprofile.ANSI256, colorprofile.TrueColor} {
 			pal := load(t, n).Palette(p)
 			checkRamp(t, n+" "+p.String()+" heat", pal.Heat, p)
 			checkRamp(t, n+" "+p.String()+" posterior", pal.Posterior, p)
@@ -83,7 +84,7 @@ func TestRampsAreOrderedAndDistinct(t *testing.T) {
 
 // checkRamp wants luminance to run one way. With 16 colours neighbours may
 // share a colour, as glyphs tell levels apart there, but at least 3 differ.
-func checkRamp(t *testing.T, name string, ramp [Levels]Color, p Profile) {
+func checkRamp(t *testing.T, name string, ramp [Levels]Color, p colorprofile.Profile) {
 	t.Helper()
 	up := ramp[Levels-1].Luminance() > ramp[0].Luminance()
 	seen := map[Color]bool{ramp[0]: true}
@@ -95,7 +96,7 @@ func checkRamp(t *testing.T, name string, ramp [Levels]Color, p Profile) {
 		seen[ramp[i]] = true
 	}
 	want := Levels
-	if p == ANSI16 {
+	if p == colorprofile.ANSI {
 		want = 3
 	}
 	if len(seen) < want {
@@ -105,7 +106,7 @@ func checkRamp(t *testing.T, name string, ramp [Levels]Color, p Profile) {
 
 func TestInkIsReadableOnEveryLevel(t *testing.T) {
 	for _, n := range Names() {
-		for _, p := range []Profile{ANSI256, TrueColor} {
+		for _, p := range []colorprofile.Profile{colorprofile.ANSI256, colorprofile.TrueColor} {
 			pal := load(t, n).Palette(p)
 			for i, bg := range pal.Heat {
 				if s := pal.Ink(bg); Contrast(s.FG, s.BG) < leastContrast {
@@ -118,7 +119,7 @@ func TestInkIsReadableOnEveryLevel(t *testing.T) {
 
 func TestNoColorHasNone(t *testing.T) {
 	for _, n := range Names() {
-		pal := load(t, n).Palette(NoColor)
+		pal := load(t, n).Palette(colorprofile.ASCII)
 		for _, r := range Roles {
 			if s := pal.Style(r); s.FG != 0 || s.BG != 0 {
 				t.Errorf("%s %s carries a colour", n, r)
@@ -133,7 +134,7 @@ func TestNoColorHasNone(t *testing.T) {
 }
 
 func TestProfilesResolve(t *testing.T) {
-	for _, p := range profiles() {
+	for _, p := range Profiles {
 		if load(t, Default).Palette(p).Profile != p {
 			t.Errorf("profile %s is lost", p)
 		}
@@ -157,5 +158,29 @@ func TestBadThemesAreRefusedInOneSentence(t *testing.T) {
 	}
 	if _, err := Load("nope"); err == nil || !strings.Contains(err.Error(), "choose one of dark") {
 		t.Errorf("unknown theme: %v", err)
+	}
+}
+
+// Both forms of a style must look the same.
+func TestLipglossFormIsTheSameStyle(t *testing.T) {
+	for _, n := range Names() {
+		for _, p := range Profiles {
+			pal := load(t, n).Palette(p)
+			for _, r := range Roles {
+				s := pal.Style(r)
+				st := s.Lipgloss()
+				for _, is := range []struct {
+					bit Attr
+					got bool
+				}{{Bold, st.GetBold()}, {Faint, st.GetFaint()}, {Underline, st.GetUnderline()}, {Reverse, st.GetReverse()}} {
+					if (s.Attr&is.bit != 0) != is.got {
+						t.Errorf("%s %s %s: attribute %d is lost", n, p, r, is.bit)
+					}
+				}
+				if got, want := ansi.Style(nil).ForegroundColor(s.FG.Terminal()).String(), "\x1b["+string(s.FG.AppendSGR(nil, false))+"m"; s.FG != 0 && got != want {
+					t.Errorf("%s %s %s: foreground %q, want %q", n, p, r, got, want)
+				}
+			}
+		}
 	}
 }

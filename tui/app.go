@@ -44,11 +44,11 @@ type Source interface {
 
 // Options shape one console.
 type Options struct {
-	Theme    string           // "" = by the terminal's background
-	ASCII    bool             // draw with ASCII only
-	Profile  *themes.Profile  // nil = what the terminal can show
-	Now      func() time.Time // nil = the real clock
-	QuitNote string           // what else ends with the console; asks before leaving
+	Theme    string                // "" = by the terminal's background
+	ASCII    bool                  // draw with ASCII only
+	Profile  *colorprofile.Profile // nil = what the terminal can show
+	Now      func() time.Time      // nil = the real clock
+	QuitNote string                // what else ends with the console; asks before leaving
 }
 
 // toastLife is how long a passing message stays.
@@ -75,7 +75,7 @@ type Model struct {
 	pal         *themes.Palette
 	dialog      *dialog
 	prompt      *prompt
-	help        *help
+	help        *helpBox
 	toast       toast
 	redrawAfter func(time.Duration) tea.Cmd // redraw; tests have no use for it
 
@@ -109,7 +109,7 @@ func New(src Source, opts Options) (*Model, error) {
 		return nil, err
 	}
 	m.theme = theme
-	profile := themes.TrueColor
+	profile := colorprofile.TrueColor
 	if opts.Profile != nil {
 		profile = *opts.Profile
 	}
@@ -170,7 +170,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.dirty = true
 		return m, m.key(msg)
 	case tea.PasteMsg:
-		m.paste(msg.Content)
+		m.paste(msg)
 	case tea.WindowSizeMsg:
 		m.w, m.h, m.dirty = msg.Width, msg.Height, true
 		m.ask()
@@ -208,13 +208,9 @@ func (m *Model) ask() {
 }
 
 func (m *Model) profile(p colorprofile.Profile) {
-	if m.opts.Profile != nil {
-		return
+	if m.opts.Profile == nil {
+		m.pal, m.dirty = m.theme.Palette(p), true
 	}
-	to := map[colorprofile.Profile]themes.Profile{
-		colorprofile.TrueColor: themes.TrueColor, colorprofile.ANSI256: themes.ANSI256, colorprofile.ANSI: themes.ANSI16,
-	}[p] // anything else is no colour
-	m.pal, m.dirty = m.theme.Palette(to), true
 }
 
 func (m *Model) background(dark bool) {

@@ -2,9 +2,12 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	"charm.land/bubbles/v2/help"
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/feed"
@@ -29,55 +32,49 @@ const (
 
 const feedLive = feed.Live
 
-// compose draws the whole screen.
+// compose draws the whole screen: the page on a canvas of cells, all around
+// and over it with lipgloss.
 func (m *Model) compose() (string, *tea.Cursor) {
-	c := widget.NewCanvas(m.w, m.h, m.pal, m.opts.ASCII)
 	if m.w < minWidth || m.h < minHeight {
-		m.summary(c)
-		return c.String(), nil
+		return m.ascii(m.summary()), nil
 	}
-	m.header(c)
 	body := m.body()
-	m.pages[m.current].Draw(c, body, m.state)
-	m.bar(c, widget.Rect{X: 0, Y: body.Y + body.H, W: m.w, H: barRows})
-	cursor := m.footer(c, widget.Rect{X: 0, Y: body.Y + body.H + barRows, W: m.w, H: footerRows})
+	c := widget.NewCanvas(body.W, body.H, m.pal, m.opts.ASCII)
+	m.pages[m.current].Draw(c, c.Whole(), m.state)
+	last, cursor := m.lastRow(m.h - 1)
+	screen := strings.Join([]string{m.header(), c.String(), m.bar(), m.tabs(), last}, "\n")
 	switch {
 	case m.help != nil:
-		m.help.draw(c, body)
+		screen = overlay(screen, m.drawHelp(body))
 	case m.dialog != nil:
-		cursor = m.drawDialog(c, body)
+		var box *lipgloss.Layer
+		box, cursor = m.drawDialog(body)
+		screen = overlay(screen, box)
 	}
-	return c.String(), cursor
+	return m.ascii(screen), cursor
+}
+
+func (m *Model) ascii(screen string) string {
+	if !m.opts.ASCII {
+		return screen
+	}
+	return strings.Map(widget.ASCII, screen)
 }
 
 // header draws the two lines that never change their meaning.
-func (m *Model) header(c *widget.Canvas) {
+func (m *Model) header() string {
 	base := m.pal.Style(themes.Header)
-	c.Fill(widget.Rect{X: 0, Y: 0, W: m.w, H: headerRows}, ' ', base)
-	end := m.headerRight(c, 0)
-	snap := m.live.Snap()
-	job := snap.GetJob()
-	p := c.Pen(widget.Rect{X: 1, Y: 0, W: end - 2, H: 1})
-	p.Style(base.With(themes.Bold), orDash(job.GetName()))
+	bold := base.With(themes.Bold).Lipgloss()
+	job := m.live.Snap().GetJob()
+	left := " " + bold.Render(orDash(job.GetName()))
 	if job.GetEmulated() {
-		p.Style(base, " (emulated)")
+		left += " (emulated)"
 	}
-	p.Style(base, fmt.Sprintf("  iter %s  %d ranks  ", phrase.Iteration(job.GetIteration()), len(m.live.Ranks)))
-	p.Style(base.With(themes.Bold), phrase.Ms(job.GetIterationMs()))
+	left += fmt.Sprintf("  iter %s  %d ranks  ", phrase.Iteration(job.GetIteration()), len(m.live.Ranks)) + bold.Render(phrase.Ms(job.GetIterationMs()))
 	if job.GetBaselineMs() > 0 {
-		m.onHeader(p, slowRole(job.GetSlowdown()), " "+phrase.Percent(job.GetSlowdown())+" vs base")
+		left += m.put(slowRole(job.GetSlowdown()), " "+phrase.Percent(job.GetSlowdown())+" vs base")
 	}
-	m.headerSecond(c)
-}
-
-// onHeader writes a role's colour on the header's background.
-func (m *Model) onHeader(p *widget.Pen, role themes.Role, s string) {
-	st := m.pal.Style(role)
-	if st.BG == 0 {
-		st.BG = m.pal.Style(themes.Header).BG
-		st.Attr |= m.pal.Style(themes.Header).Attr
-	}
-	p.Style(st, s)
+	return row(base, m.w, left, m.headerRight(), 1) + "\n" + m.headerSecond()
 }
 
 func slowRole(x float64) themes.Role {
@@ -97,24 +94,17 @@ func orDash(s string) string {
 	return s
 }
 
-// headerRight draws connection, data age and mode; it returns where it starts.
-func (m *Model) headerRight(c *widget.Canvas, y int) int {
-	base := m.pal.Style(themes.Header)
-	mode := " " + phrase.Mode(m.live.Snap().GetPolicy()) + " "
-	st := base.With(themes.Bold)
+// headerRight is connection, data age and mode.
+func (m *Model) headerRight() string {
+	mode := m.pal.Style(themes.Header).With(themes.Bold)
 	switch p := m.live.Snap().GetPolicy(); {
 	case p.GetFrozen():
-		st = m.pal.Style(themes.Lost)
+		mode = m.pal.Style(themes.Lost)
 	case p.GetMode() == "auto":
-		st = m.pal.Style(themes.Auto)
+		mode = m.pal.Style(themes.Auto)
 	}
-	x := c.Right(m.w, y, mode, st)
 	text, role := m.connection()
-	st = m.pal.Style(role)
-	if st.BG == 0 {
-		st.BG, st.Attr = base.BG, st.Attr|base.Attr
-	}
-	return c.Right(x-1, y, text, st)
+	return m.put(role, text) + " " + mode.Lipgloss().Render(" "+phrase.Mode(m.live.Snap().GetPolicy())+" ")
 }
 
 // staleAfter is the data age that is worth a warning.
@@ -133,7 +123,7 @@ func (m *Model) connection() (string, themes.Role) {
 		return " engine unreachable since " + since + ", retrying ", themes.Urgent
 	case feed.Live:
 	}
-	if m.live.Snap().GetJob().GetState() == finished {
+	if m.live.Snap().GetJob().GetState() == page.Finished {
 		return "job finished", themes.Header
 	}
 	age := f.Age(m.now())
@@ -150,8 +140,7 @@ func (m *Model) connection() (string, themes.Role) {
 	return text, themes.Header
 }
 
-func (m *Model) headerSecond(c *widget.Canvas) {
-	base := m.pal.Style(themes.Header)
+func (m *Model) headerSecond() string {
 	snap := m.live.Snap()
 	right := m.now().UTC().Format("15:04:05Z") + " "
 	if snap.Actor != "" && m.w >= 100 {
@@ -159,38 +148,33 @@ func (m *Model) headerSecond(c *widget.Canvas) {
 	} else if snap.Actor != "" {
 		right = widget.Cut(snap.Actor, 12) + "  " + right
 	}
-	end := c.Right(m.w, 1, right, base)
-	p := c.Pen(widget.Rect{X: 1, Y: 1, W: end - 2, H: 1})
+	left := " "
 	inc := m.live.Incident()
 	switch {
 	case inc == nil:
-		p.Style(base, "no incident  "+snap.GetJob().GetState())
+		left += "no incident  " + snap.GetJob().GetState()
 	case page.Open(inc):
-		m.onHeader(p, themes.Bad, inc.Id)
-		p.Style(base, fmt.Sprintf(" %s since %s  %s", inc.State, phrase.Iteration(inc.OnsetIteration), phrase.Verdict(inc.Verdict)))
+		left += m.put(themes.Bad, inc.Id) + fmt.Sprintf(" %s since %s  %s", inc.State, phrase.Iteration(inc.OnsetIteration), phrase.Verdict(inc.Verdict))
 	default:
-		m.onHeader(p, themes.Good, inc.Id)
-		p.Style(base, " "+inc.State+"  "+phrase.Verdict(inc.Verdict))
+		left += m.put(themes.Good, inc.Id) + " " + inc.State + "  " + phrase.Verdict(inc.Verdict)
 	}
+	return row(m.pal.Style(themes.Header), m.w, left, right, 1)
 }
 
 // bar draws what waits for a decision, else what is being done.
-func (m *Model) bar(c *widget.Canvas, r widget.Rect) {
+func (m *Model) bar() string {
 	prop := m.live.Proposal()
 	if prop == nil {
-		m.quietBar(c, r)
-		return
+		return row(m.blank(), m.w, m.quietBar(), "", 0)
 	}
-	base := m.pal.Style(themes.Urgent)
-	c.Fill(r, ' ', base)
-	keys := m.decisionKeys()
-	end := c.Right(r.X+r.W-1, r.Y, keys, base)
-	p := c.Pen(widget.Rect{X: 1, Y: r.Y, W: end - 3, H: 1})
-	p.Style(base, fmt.Sprintf("%s PROPOSED  %s → %s (%s)", prop.Rung, phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs),
-		phrase.Change(prop.BeforeMs, prop.PredictedMs)))
-	if plan := "  " + phrase.Plan(prop.Previous, prop.MicroBatches, p.Left()-2); p.Fits(plan) {
-		p.Style(base, plan)
+	keys := m.decisionKeys() + " "
+	text := fmt.Sprintf(" %s PROPOSED  %s → %s (%s)", prop.Rung, phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs),
+		phrase.Change(prop.BeforeMs, prop.PredictedMs))
+	room := m.w - lipgloss.Width(text+keys) - 2
+	if plan := "  " + phrase.Plan(prop.Previous, prop.MicroBatches, room-2); lipgloss.Width(plan) <= room {
+		text += plan
 	}
+	return row(m.pal.Style(themes.Urgent), m.w, widget.Arrows(text, m.opts.ASCII), keys, 2)
 }
 
 // decisionKeys names the keys, or why they don't work.
@@ -204,24 +188,23 @@ func (m *Model) decisionKeys() string {
 	return "a approve  v veto  i why"
 }
 
-func (m *Model) quietBar(c *widget.Canvas, r widget.Rect) {
-	p := c.Pen(r).Space(1)
+func (m *Model) quietBar() string {
+	left := " "
 	inc := m.live.Incident()
 	switch {
 	case m.live.Snap().GetPolicy().GetFrozen():
-		p.Put(themes.Lost, " FROZEN ").Put(themes.Text, " nothing new is dispatched; F unfreezes. ")
+		left += m.put(themes.Lost, " FROZEN ") + m.put(themes.Text, " nothing new is dispatched; F unfreezes. ")
 	case m.live.Feed.Conn == feed.Lost:
-		p.Put(themes.Warn, "the last picture is shown: "+m.live.Feed.Err+"  ")
+		left += m.put(themes.Warn, "the last picture is shown: "+m.live.Feed.Err+"  ")
 	}
 	if inc == nil {
-		p.Put(themes.Good, "● ").Put(themes.Text, orState(m.live.Snap().GetJob().GetState()))
-		return
+		return left + m.put(themes.Good, "● ") + m.put(themes.Text, orState(m.live.Snap().GetJob().GetState()))
 	}
 	role := themes.Accent
 	if page.Open(inc) {
 		role = themes.Warn
 	}
-	p.Put(role, inc.Id+" ").Put(themes.Text, page.Doing(m.live))
+	return left + m.put(role, inc.Id+" ") + m.put(themes.Text, page.Doing(m.live))
 }
 
 func orState(s string) string {
@@ -231,23 +214,21 @@ func orState(s string) string {
 	return s
 }
 
-// footer draws the pages, and the keys that work here; a prompt or a message
-// takes the place of the keys.
-func (m *Model) footer(c *widget.Canvas, r widget.Rect) *tea.Cursor {
-	row, rest := r.Rows(1)
-	p := c.Pen(row).Space(1)
+// tabs draws the pages.
+func (m *Model) tabs() string {
+	left, right := " ", ""
 	for _, s := range key.Pages {
-		b := pageKey(s)
+		b := pageKey(s).Help()
 		if s == m.current {
-			p.Put(themes.Selected, " "+b.Show+" "+b.Short+" ").Space(1)
+			left += m.put(themes.Selected, " "+b.Key+" "+b.Desc+" ") + " "
 			continue
 		}
-		p.Put(themes.Key, b.Show).Put(themes.Dim, " "+b.Short).Space(2)
+		left += m.put(themes.Key, b.Key) + m.put(themes.Dim, " "+b.Desc) + "  "
 	}
 	if !m.pausedAt.IsZero() {
-		c.Right(r.X+r.W-1, row.Y, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.pausedAt).Seconds())), m.pal.Style(themes.Urgent))
+		right = m.put(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.pausedAt).Seconds()))) + " "
 	}
-	return m.lastRow(c, rest)
+	return row(m.blank(), m.w, left, right, 0)
 }
 
 func pageKey(s key.Scope) key.Binding {
@@ -259,41 +240,47 @@ func pageKey(s key.Scope) key.Binding {
 	return key.Binding{}
 }
 
-func (m *Model) lastRow(c *widget.Canvas, r widget.Rect) *tea.Cursor {
+// lastRow draws the keys that work here; a prompt or a message takes their
+// place.
+func (m *Model) lastRow(y int) (string, *tea.Cursor) {
 	if m.prompt != nil {
-		p := c.Pen(r).Space(1).Put(themes.Key, m.prompt.sign).Put(themes.Text, m.prompt.text)
-		at := tea.NewCursor(p.X, r.Y)
-		p.Space(3)
-		footerKeys(p, key.Prompt)
-		return at
+		return m.promptRow(y)
 	}
-	if m.toast.text != "" && m.now().Before(m.toast.till) {
-		c.Pen(r).Space(1).Put(m.toast.role, m.toast.text)
-		return nil
-	}
-	p := c.Pen(r).Space(1)
+	left := " "
 	switch {
+	case m.toast.text != "" && m.now().Before(m.toast.till):
+		left += m.put(m.toast.role, m.toast.text)
 	case m.help != nil:
-		footerKeys(p, key.Help)
+		left += m.keys(m.w-1, key.Help)
 	case m.dialog != nil:
-		footerKeys(p, key.Dialog)
+		left += m.keys(m.w-1, key.Dialog)
 	default:
-		footerKeys(p, m.current, key.Global)
+		left += m.keys(m.w-1, m.current, key.Global)
 	}
-	return nil
+	return row(m.blank(), m.w, left, "", 0), nil
 }
 
-func footerKeys(p *widget.Pen, scopes ...key.Scope) {
-	for _, b := range key.Footer(scopes...) {
-		if !p.Fits(b.Show + " " + b.Short) {
-			return
-		}
-		p.Put(themes.Key, b.Show).Put(themes.Dim, " "+b.Short).Space(2)
-	}
+// promptKeysW is the room that a prompt leaves for its keys.
+const promptKeysW = 24
+
+func (m *Model) promptRow(y int) (string, *tea.Cursor) {
+	sign := " " + m.put(themes.Key, m.prompt.sign)
+	text, cursor := showInput(&m.prompt.input, m.w-promptKeysW-lipgloss.Width(sign), lipgloss.Width(sign), y)
+	return row(m.blank(), m.w, sign+text, m.keys(promptKeysW-1, key.Prompt)+" ", 1), cursor
+}
+
+// keys lists the keys that work in the scopes, as many as fit in w columns.
+func (m *Model) keys(w int, scopes ...key.Scope) string {
+	dim := m.pal.Style(themes.Dim).Lipgloss()
+	h := help.Model{ShortSeparator: "  ", Ellipsis: "…", Styles: help.Styles{
+		ShortKey: m.pal.Style(themes.Key).Lipgloss(), ShortDesc: dim, ShortSeparator: dim, Ellipsis: dim,
+	}}
+	h.SetWidth(w)
+	return h.ShortHelpView(key.Footer(scopes...))
 }
 
 // summary says the essentials where the screen is too small to draw.
-func (m *Model) summary(c *widget.Canvas) {
+func (m *Model) summary() string {
 	job := m.live.Snap().GetJob()
 	conn, _ := m.connection()
 	lines := []string{
@@ -308,8 +295,6 @@ func (m *Model) summary(c *widget.Canvas) {
 		lines = append(lines, p.Rung+" PROPOSED "+phrase.Change(p.BeforeMs, p.PredictedMs))
 	}
 	lines = append(lines, fmt.Sprintf("enlarge to %d×%d; q quits", minWidth, minHeight))
-	y := 0
-	for _, l := range lines {
-		y += c.Paragraph(widget.Rect{X: 0, Y: y, W: m.w, H: m.h - y}, l, m.pal.Style(themes.Text))
-	}
+	return m.blank().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).
+		Render(widget.Arrows(strings.Join(lines, "\n"), m.opts.ASCII))
 }

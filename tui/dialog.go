@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"time"
 
+	"charm.land/bubbles/v2/textinput"
+	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
-	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
@@ -49,10 +50,10 @@ type dialog struct {
 	opened  time.Time
 	focus   int
 	choice  int
-	text    string // reason, or the typed word
+	input   textinput.Model // reason, or the typed word
+	pane    viewport.Model  // what is asked
 	sending bool
 	err     string
-	scroll  int
 
 	action  *falconv1.Action   // approve, veto: as seen at opening
 	verdict *falconv1.Verdict  // approve
@@ -77,6 +78,10 @@ type policyMsg struct {
 func (m *Model) open(d *dialog) tea.Cmd {
 	m.opened++
 	d.id, d.opened = m.opened, m.now()
+	d.pane = viewport.New()
+	if d.takesText() {
+		d.input = newInput(key.Dialog, "")
+	}
 	m.dialog = d
 	return m.redrawAfter(guard + 10*time.Millisecond)
 }
@@ -192,10 +197,10 @@ func (m *Model) freeze() tea.Cmd {
 
 // dialogKey handles a key while a dialog is open. Cancelling always works;
 // everything else waits for the guard and for a call under way.
-func (m *Model) dialogKey(name, text string) tea.Cmd {
+func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 	d := m.dialog
-	a := key.Lookup(name, key.Dialog)
-	if d.kind == kindQuit && name == interrupt {
+	a := key.Lookup(k, key.Dialog)
+	if d.kind == kindQuit && k.String() == interrupt {
 		m.leaving = true // asked for twice
 		return tea.Quit
 	}
@@ -213,13 +218,11 @@ func (m *Model) dialogKey(name, text string) tea.Cmd {
 		d.move(-1)
 	case key.Down:
 		d.move(+1)
-	case key.Erase:
-		d.text = eraseLast(d.text)
 	case key.Confirm:
 		return m.press()
 	default:
 		if d.takesText() {
-			d.text = typed(d.text, text)
+			d.input = enter(d.input, k)
 		}
 	}
 	return nil
@@ -230,15 +233,19 @@ func (d *dialog) move(by int) {
 		d.choice = max(0, min(len(d.options)-1, d.choice+by))
 		return
 	}
-	d.scroll = max(0, d.scroll+by)
+	if by < 0 {
+		d.pane.ScrollUp(1)
+	} else {
+		d.pane.ScrollDown(1)
+	}
 }
 
 func (d *dialog) takesText() bool { return d.kind == kindVeto || d.kind == kindUnfreeze }
 
 // paste is taken as a reason, never as a confirmation.
-func (d *dialog) paste(text string) {
+func (d *dialog) paste(msg tea.PasteMsg) {
 	if d.kind == kindVeto && !d.sending {
-		d.text = typed(d.text, text)
+		d.input = enter(d.input, msg)
 	}
 }
 
@@ -279,7 +286,7 @@ func (m *Model) blocked(d *dialog) string {
 			return "the plan has changed since this dialog opened; close and look again"
 		}
 	case kindUnfreeze:
-		if d.text != unfreezeWord {
+		if d.input.Value() != unfreezeWord {
 			return "type the word " + unfreezeWord
 		}
 	case kindPolicy, kindQuit:
@@ -294,7 +301,7 @@ func (m *Model) decide(d *dialog) tea.Cmd {
 	d.sending, d.err = true, ""
 	r := &falconv1.DecideRequest{
 		Incident: d.action.Incident, Action: d.action.Id, PlanHash: d.action.PlanHash,
-		Approve: d.kind == kindApprove, Reason: clean.String(d.text), JobEpoch: d.epoch,
+		Approve: d.kind == kindApprove, Reason: d.input.Value(), JobEpoch: d.epoch,
 	}
 	id := d.id
 	return func() tea.Msg {

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/failslow/falcon/themes"
@@ -48,7 +51,7 @@ func containsAll(s string, parts ...string) bool {
 func text(m *Model) string { return ansi.Strip(m.View().Content) }
 
 // screen composes one page of one moment.
-func screen(t testing.TB, mo moment, p key.Scope, w, h int, theme string, profile themes.Profile, ascii bool) *Model {
+func screen(t testing.TB, mo moment, p key.Scope, w, h int, theme string, profile colorprofile.Profile, ascii bool) *Model {
 	t.Helper()
 	src := &still{state: stateAt(t, mo.options, mo.iter, mo.approve, feed.Want{Rank: -1, Columns: int32(w), RunLengths: 128})}
 	m, err := New(src, Options{Theme: theme, Profile: &profile, Now: newClock().now, ASCII: ascii})
@@ -95,14 +98,14 @@ func trimRows(s string) string {
 func TestGoldenText(t *testing.T) {
 	for _, p := range key.Pages {
 		for _, mo := range moments {
-			m := screen(t, mo, p, 80, 24, "dark", themes.TrueColor, false)
+			m := screen(t, mo, p, 80, 24, "dark", colorprofile.TrueColor, false)
 			golden(t, fmt.Sprintf("text/%s-%s-80x24.txt", p, mo.name), trimRows(text(m)))
 		}
 		for _, s := range sizes[1:] {
-			m := screen(t, moments[1], p, s[0], s[1], "dark", themes.TrueColor, false)
+			m := screen(t, moments[1], p, s[0], s[1], "dark", colorprofile.TrueColor, false)
 			golden(t, fmt.Sprintf("text/%s-proposed-%dx%d.txt", p, s[0], s[1]), trimRows(text(m)))
 		}
-		m := screen(t, moments[1], p, 80, 24, "dark", themes.NoColor, true)
+		m := screen(t, moments[1], p, 80, 24, "dark", colorprofile.ASCII, true)
 		golden(t, fmt.Sprintf("text/%s-proposed-80x24-ascii.txt", p), trimRows(text(m)))
 	}
 }
@@ -114,7 +117,7 @@ func TestGoldenStyled(t *testing.T) {
 	for _, p := range key.Pages {
 		for _, mo := range moments {
 			for _, s := range sizes {
-				for _, profile := range []themes.Profile{themes.NoColor, themes.ANSI16, themes.ANSI256, themes.TrueColor} {
+				for _, profile := range themes.Profiles {
 					for _, theme := range []string{"dark", "light"} {
 						m := screen(t, mo, p, s[0], s[1], theme, profile, false)
 						view := m.View().Content
@@ -127,9 +130,9 @@ func TestGoldenStyled(t *testing.T) {
 		}
 	}
 	golden(t, "styled.sums", digests.String())
-	for _, profile := range []themes.Profile{themes.NoColor, themes.ANSI16, themes.ANSI256, themes.TrueColor} {
+	for _, profile := range themes.Profiles {
 		m := screen(t, moments[1], key.Overview, 80, 24, "dark", profile, false)
-		golden(t, fmt.Sprintf("styled/overview-proposed-80x24-%s.ansi", profile), m.View().Content+"\n")
+		golden(t, fmt.Sprintf("styled/overview-proposed-80x24-%s.ansi", strings.ToLower(profile.String())), m.View().Content+"\n")
 	}
 }
 
@@ -146,35 +149,74 @@ func checkGeometry(t *testing.T, view string, w, h int) {
 	}
 }
 
+// sgr is a sequence that selects a style.
+var sgr = regexp.MustCompile("\x1b\\[([0-9;:]*)m")
+
 // checkColours wants no colour that the profile can't show.
-func checkColours(t *testing.T, view string, p themes.Profile) {
+func checkColours(t *testing.T, view string, p colorprofile.Profile) {
 	t.Helper()
-	for _, bad := range map[themes.Profile][]string{
-		themes.NoColor: {"[0;3", "[0;4", ";38;", ";48;"},
-		themes.ANSI16:  {";38;", ";48;"},
-		themes.ANSI256: {"38;2;", "48;2;"},
-	}[p] {
-		if bad == "[0;4" {
-			continue // underline looks like this too
-		}
-		if strings.Contains(view, bad) {
-			t.Fatalf("profile %s: %q in the view", p, bad)
+	for _, seq := range sgr.FindAllStringSubmatch(view, -1) {
+		if got := richness(strings.Split(seq[1], ";")); got > p {
+			t.Fatalf("profile %s: %q in the view", p, seq[0])
 		}
 	}
 }
 
+// richness is the poorest profile that can show a sequence.
+func richness(params []string) colorprofile.Profile {
+	most := colorprofile.ASCII
+	for i := 0; i < len(params); i++ {
+		n, _ := strconv.Atoi(params[i])
+		switch {
+		case (n == 38 || n == 48) && i+1 < len(params) && params[i+1] == "2":
+			return colorprofile.TrueColor
+		case n == 38 || n == 48:
+			most, i = max(most, colorprofile.ANSI256), i+2
+		case n >= 30 && n <= 47 || n >= 90 && n <= 107:
+			most = max(most, colorprofile.ANSI)
+		}
+	}
+	return most
+}
+
+// overlays are what lies over a page, and the keys that open it.
+var overlays = []struct {
+	name string
+	keys []string
+}{
+	{"approve", []string{"a"}},
+	{"veto", []string{"v"}},
+	{"mode", []string{"c"}},
+	{"help", []string{"?"}},
+	{"command", []string{":"}},
+}
+
 // Dialogs, help, prompt and the small summary.
 func TestGoldenOverlays(t *testing.T) {
-	for name, keys := range map[string][]string{
-		"approve": {"a"}, "veto": {"v"}, "mode": {"c"}, "help": {"?"}, "command": {":"},
-	} {
-		m := screen(t, moments[1], key.Overview, 80, 24, "dark", themes.TrueColor, false)
-		for _, k := range keys {
+	var digests strings.Builder
+	for _, o := range overlays {
+		for _, s := range sizes {
+			for _, profile := range themes.Profiles {
+				m := screen(t, moments[1], key.Overview, s[0], s[1], "dark", profile, false)
+				for _, k := range o.keys {
+					m.Update(keyMsg(k))
+				}
+				view := m.View().Content
+				checkColours(t, view, profile)
+				fmt.Fprintf(&digests, "%s %dx%d %s %x\n", o.name, s[0], s[1], profile, sha256.Sum256([]byte(view)))
+				if profile == colorprofile.TrueColor && s[0] < 200 {
+					golden(t, fmt.Sprintf("text/overlay-%s-%dx%d.txt", o.name, s[0], s[1]), trimRows(text(m)))
+				}
+			}
+		}
+		m := screen(t, moments[1], key.Overview, 80, 24, "dark", colorprofile.ASCII, true)
+		for _, k := range o.keys {
 			m.Update(keyMsg(k))
 		}
-		golden(t, "text/overlay-"+name+"-80x24.txt", trimRows(text(m)))
+		golden(t, "text/overlay-"+o.name+"-80x24-ascii.txt", trimRows(text(m)))
 	}
-	m := screen(t, moments[1], key.Overview, 50, 12, "dark", themes.TrueColor, false)
+	golden(t, "overlays.sums", digests.String())
+	m := screen(t, moments[1], key.Overview, 50, 12, "dark", colorprofile.TrueColor, false)
 	golden(t, "text/summary-50x12.txt", trimRows(text(m)))
 }
 
@@ -184,7 +226,7 @@ func TestEverySizeIsExact(t *testing.T) {
 	for _, p := range key.Pages {
 		for w := 1; w < 140; w += 23 {
 			for h := 1; h < 50; h += 11 {
-				m := screen(t, mo, p, w, h, "dark", themes.ANSI256, false)
+				m := screen(t, mo, p, w, h, "dark", colorprofile.ANSI256, false)
 				checkGeometry(t, m.View().Content, w, h)
 				for _, k := range []string{"a", "esc", "?", "esc", "j", "l", "n", "+", "-", "G", "g", "m"} {
 					m.Update(keyMsg(k))
@@ -196,7 +238,7 @@ func TestEverySizeIsExact(t *testing.T) {
 }
 
 func TestViewIsCached(t *testing.T) {
-	m := screen(t, moments[1], key.Overview, 120, 40, "dark", themes.TrueColor, false)
+	m := screen(t, moments[1], key.Overview, 120, 40, "dark", colorprofile.TrueColor, false)
 	m.View()
 	n := m.drawn
 	for range 100 {
@@ -210,7 +252,17 @@ func TestViewIsCached(t *testing.T) {
 }
 
 func BenchmarkCompose120x40(b *testing.B) {
-	m := screen(b, moments[1], key.Overview, 120, 40, "dark", themes.TrueColor, false)
+	m := screen(b, moments[1], key.Overview, 120, 40, "dark", colorprofile.TrueColor, false)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.dirty = true
+		m.View()
+	}
+}
+
+func BenchmarkComposeDialog120x40(b *testing.B) {
+	m := screen(b, moments[1], key.Overview, 120, 40, "dark", colorprofile.TrueColor, false)
+	m.Update(keyMsg("a"))
 	b.ReportAllocs()
 	for b.Loop() {
 		m.dirty = true
@@ -220,7 +272,7 @@ func BenchmarkCompose120x40(b *testing.B) {
 
 func BenchmarkComposeRanks200x60Of100k(b *testing.B) {
 	mo := moment{"huge", 120, 0, fakeengine.Options{TP: 8, DP: 781, PP: 16}}
-	m := screen(b, mo, key.Ranks, 200, 60, "dark", themes.TrueColor, false)
+	m := screen(b, mo, key.Ranks, 200, 60, "dark", colorprofile.TrueColor, false)
 	b.ReportAllocs()
 	for b.Loop() {
 		m.dirty = true

@@ -6,26 +6,26 @@ import (
 	"strings"
 	"time"
 
+	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/failslow/falcon/themes"
-	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
 )
 
 // key gives a key to whoever owns the keyboard: help, dialog, prompt, page.
 func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
-	name := k.String()
 	switch {
 	case m.help != nil:
-		m.help.act(m, key.Lookup(name, key.Help))
+		m.help.act(m, key.Lookup(k, key.Help))
 		return nil
 	case m.dialog != nil:
-		return m.dialogKey(name, k.Text)
+		return m.dialogKey(k)
 	case m.prompt != nil:
-		return m.promptKey(name, k.Text)
+		return m.promptKey(k)
 	}
-	return m.act(key.Lookup(name, m.current, key.Global))
+	return m.act(key.Lookup(k, m.current, key.Global))
 }
 
 var shows = map[key.Action]key.Scope{
@@ -53,11 +53,11 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.Freeze:
 		return m.freeze()
 	case key.Command:
-		m.prompt = &prompt{sign: ":"}
+		m.prompt = &prompt{":", newInput(key.Prompt, "")}
 	case key.Filter:
-		m.prompt = &prompt{sign: "/", text: m.state.Filter}
+		m.prompt = &prompt{"/", newInput(key.Prompt, m.state.Filter)}
 	case key.ShowHelp:
-		m.help = &help{scope: m.current}
+		m.help = newHelp(m.current)
 	case key.Pause:
 		m.pause()
 	case key.Follow:
@@ -139,66 +139,44 @@ func (m *Model) nextTheme() {
 }
 
 func (m *Model) quit() tea.Cmd {
-	if m.opts.QuitNote == "" || m.live.Snap().GetJob().GetState() == finished {
+	if m.opts.QuitNote == "" || m.live.Snap().GetJob().GetState() == page.Finished {
 		m.leaving = true
 		return tea.Quit
 	}
 	return m.openQuit()
 }
 
-// finished is the job state in which nothing is left to lose.
-const finished = "finished"
-
 // prompt is the line at the bottom: ":" commands, "/" filters.
 type prompt struct {
-	sign string
-	text string
+	sign  string
+	input textinput.Model
 }
 
-// maxPrompt bounds what can be typed.
-const maxPrompt = 120
-
-func (m *Model) promptKey(name, text string) tea.Cmd {
+func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	p := m.prompt
-	switch key.Lookup(name, key.Prompt) {
+	switch key.Lookup(k, key.Prompt) {
 	case key.Cancel:
 		m.prompt = nil
-	case key.Erase:
-		p.text = eraseLast(p.text)
 	case key.Confirm:
 		m.prompt = nil
 		if p.sign == "/" {
-			m.state.Filter = strings.TrimSpace(p.text)
+			m.state.Filter = strings.TrimSpace(p.input.Value())
 			return nil
 		}
-		return m.command(strings.Fields(p.text))
+		return m.command(strings.Fields(p.input.Value()))
 	default:
-		p.text = typed(p.text, text)
+		p.input = enter(p.input, k)
 	}
 	return nil
 }
 
-// typed appends printable text within the bound.
-func typed(s, text string) string {
-	text = clean.String(text)
-	if len(s)+len(text) > maxPrompt {
-		return s
-	}
-	return s + text
-}
-
-func eraseLast(s string) string {
-	r := []rune(s)
-	return string(r[:max(0, len(r)-1)])
-}
-
 // paste reaches a prompt or a reason, never a confirmation.
-func (m *Model) paste(text string) {
+func (m *Model) paste(msg tea.PasteMsg) {
 	switch {
 	case m.dialog != nil:
-		m.dialog.paste(text)
+		m.dialog.paste(msg)
 	case m.prompt != nil:
-		m.prompt.text = typed(m.prompt.text, text)
+		m.prompt.input = enter(m.prompt.input, msg)
 	}
 	m.dirty = true
 }
@@ -221,7 +199,7 @@ func (m *Model) command(words []string) tea.Cmd {
 	case "theme":
 		m.setTheme(arg)
 	case "help":
-		m.help = &help{scope: m.current}
+		m.help = newHelp(m.current)
 	case "q", "quit":
 		return m.quit()
 	default:

@@ -2,8 +2,12 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 
+	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -17,36 +21,42 @@ import (
 const dialogW = 76
 
 // drawDialog draws the open dialog over the page.
-func (m *Model) drawDialog(c *widget.Canvas, over widget.Rect) *tea.Cursor {
+func (m *Model) drawDialog(over widget.Rect) (*lipgloss.Layer, *tea.Cursor) {
 	d := m.dialog
 	title, do := d.titles()
 	w := min(dialogW, over.W-2)
 	lines := m.dialogLines(d, w-4)
-	rows := len(lines) + 5 // frame, message, gap, buttons
+	fixed := 5 // frame, message, gap, buttons
 	if d.takesText() {
-		rows++
+		fixed++
 	}
-	box := widget.Centre(over, w, rows)
-	in := c.Box(box, title, themes.Urgent)
-	content, foot := in.Rows(in.H - (rows - len(lines) - 2))
-	d.scroll = max(0, min(d.scroll, len(lines)-content.H))
-	for i, l := range lines[d.scroll:] {
-		if i < content.H {
-			c.Text(content.X, content.Y+i, content.W, l.Text, m.pal.Style(l.Role))
-		}
-	}
+	box := widget.Centre(over, w, len(lines)+fixed)
+	rows := m.scrolled(&d.pane, lines, w-4, box.H-fixed)
 	var cursor *tea.Cursor
 	if d.takesText() {
-		var row widget.Rect
-		row, foot = foot.Rows(1)
-		p := c.Pen(row).Put(themes.Key, d.question()).Put(themes.Text, d.text)
-		cursor = tea.NewCursor(p.X, row.Y)
+		ask := m.put(themes.Key, d.question())
+		var text string
+		text, cursor = showInput(&d.input, w-4-lipgloss.Width(ask), box.X+2+lipgloss.Width(ask), box.Y+1+len(rows))
+		rows = append(rows, ask+text)
 	}
-	message, foot := foot.Rows(1)
-	m.dialogMessage(c, message, d)
-	_, buttons := foot.Rows(foot.H - 1)
-	m.buttons(c, buttons, d, do)
-	return cursor
+	rows = append(rows, m.dialogMessage(d), "", m.buttons(d, do))
+	for i, r := range rows {
+		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
+	}
+	return m.frame(box, title, themes.Urgent, rows), cursor
+}
+
+// scrolled is what a pane of w × h shows of the lines.
+func (m *Model) scrolled(pane *viewport.Model, lines []ladder.Line, w, h int) []string {
+	text := make([]string, len(lines))
+	for i, l := range lines {
+		text[i] = widget.Cut(widget.Arrows(l.Text, m.opts.ASCII), w)
+	}
+	pane.SetWidth(w)
+	pane.SetHeight(max(1, h))
+	pane.StyleLineFunc = func(i int) lipgloss.Style { return m.pal.Style(lines[i].Role).Lipgloss() }
+	pane.SetContentLines(text)
+	return strings.Split(pane.View(), "\n")
 }
 
 func (d *dialog) titles() (title, do string) {
@@ -72,38 +82,36 @@ func (d *dialog) question() string {
 	return "type " + unfreezeWord + ": "
 }
 
-func (m *Model) dialogMessage(c *widget.Canvas, r widget.Rect, d *dialog) {
-	p := c.Pen(r)
+func (m *Model) dialogMessage(d *dialog) string {
 	switch why := m.blocked(d); {
 	case d.sending:
-		p.Put(themes.Accent, "sending …")
+		return m.put(themes.Accent, "sending …")
 	case d.err != "":
-		p.Put(themes.Bad, d.err)
+		return m.put(themes.Bad, d.err)
 	case why != "":
-		p.Put(themes.Warn, why)
+		return m.put(themes.Warn, why)
 	}
+	return ""
 }
 
 // buttons draws Cancel and the action; they look pressable once the guard is
 // over and nothing stands against it.
-func (m *Model) buttons(c *widget.Canvas, r widget.Rect, d *dialog, do string) {
-	p := c.Pen(r)
+func (m *Model) buttons(d *dialog, do string) string {
+	out := ""
 	for i, label := range []string{"Cancel", do} {
 		role := themes.Button
 		if i == d.focus {
 			role = themes.Focus
 		}
-		off := i == buttonDo && m.blocked(d) != ""
-		if off || m.now().Sub(d.opened) < guard || d.sending {
-			p.Style(m.pal.Style(themes.Dim), mark(i == d.focus, label))
-		} else {
-			p.Put(role, mark(i == d.focus, label))
+		if m.now().Sub(d.opened) < guard || d.sending || i == buttonDo && m.blocked(d) != "" {
+			role = themes.Dim
 		}
-		p.Space(2)
+		out += m.put(role, mark(i == d.focus, label)) + "  "
 	}
 	if d.kind == kindApprove {
-		p.Put(themes.Dim, "tab, then enter, approves; esc cancels")
+		out += m.put(themes.Dim, "tab, then enter, approves; esc cancels")
 	}
+	return out
 }
 
 // mark shows the focus without colour too.
@@ -188,18 +196,20 @@ func unfrozen(p *falconv1.Policy) *falconv1.Policy {
 	return &falconv1.Policy{Mode: p.Mode, Cap: p.Cap}
 }
 
-// help lists the keys of the present page, then those that work everywhere.
-type help struct {
-	scope  key.Scope
-	scroll int
+// helpBox lists the keys of the present page, then those that work everywhere.
+type helpBox struct {
+	scope key.Scope
+	pane  viewport.Model
 }
 
-func (h *help) act(m *Model, a key.Action) {
+func newHelp(s key.Scope) *helpBox { return &helpBox{s, viewport.New()} }
+
+func (h *helpBox) act(m *Model, a key.Action) {
 	switch a {
 	case key.Up:
-		h.scroll = max(0, h.scroll-1)
+		h.pane.ScrollUp(1)
 	case key.Down:
-		h.scroll++
+		h.pane.ScrollDown(1)
 	case key.Cancel:
 		m.help = nil
 	}
@@ -208,7 +218,7 @@ func (h *help) act(m *Model, a key.Action) {
 // helpKeyW is the room for a key's name.
 const helpKeyW = 11
 
-func (h *help) lines(w int) []ladder.Line {
+func (h *helpBox) lines(w int) []ladder.Line {
 	var out []ladder.Line
 	for _, s := range []key.Scope{h.scope, key.Global, key.Dialog, key.Prompt, key.Help} {
 		list := key.In(s)
@@ -217,10 +227,10 @@ func (h *help) lines(w int) []ladder.Line {
 		}
 		out = append(out, ladder.Line{Text: string(s), Role: themes.Title})
 		for _, b := range list {
-			for i, l := range widget.Wrap(b.Help, max(10, w-helpKeyW-2)) {
+			for i, l := range widget.Wrap(b.Sentence, max(10, w-helpKeyW-2)) {
 				name := ""
 				if i == 0 {
-					name = b.Show
+					name = b.Help().Key
 				}
 				out = append(out, ladder.Line{Text: "  " + name + spaces(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
 			}
@@ -231,18 +241,16 @@ func (h *help) lines(w int) []ladder.Line {
 
 func spaces(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
 
-func (h *help) draw(c *widget.Canvas, over widget.Rect) {
+// drawHelp draws the help over the page; its bottom edge says how much more
+// there is.
+func (m *Model) drawHelp(over widget.Rect) *lipgloss.Layer {
 	box := widget.Centre(over, min(dialogW, over.W-2), over.H)
-	in := c.Box(box, "KEYS", themes.Accent)
-	lines := h.lines(in.W)
-	h.scroll = max(0, min(h.scroll, len(lines)-in.H))
-	for i, l := range lines[h.scroll:] {
-		if i >= in.H {
-			break
-		}
-		c.Text(in.X, in.Y+i, in.W, l.Text, c.Pal.Style(l.Role))
+	lines := m.help.lines(box.W - 4)
+	rows := m.scrolled(&m.help.pane, lines, box.W-4, box.H-2)
+	layer := m.frame(box, "KEYS", themes.Accent, rows)
+	if rest := len(lines) - m.help.pane.YOffset() - len(rows); rest > 0 {
+		more := ground(m.pal.Style(themes.Dialog), m.put(themes.Key, fmt.Sprintf(" %d more, j ↓ ", rest)))
+		layer.AddLayers(lipgloss.NewLayer(more).X(box.W - 2 - lipgloss.Width(more)).Y(box.H - 1).Z(3))
 	}
-	if rest := len(lines) - h.scroll - in.H; rest > 0 {
-		c.Right(box.X+box.W-2, box.Y+box.H-1, fmt.Sprintf(" %d more, j ↓ ", rest), c.Pal.Style(themes.Key))
-	}
+	return layer
 }

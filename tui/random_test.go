@@ -83,6 +83,9 @@ func quiet(t interface{ Fatal(...any) }, src Source, opts Options, w, h int) *Mo
 	return m
 }
 
+// wide asks for what an 80-column screen shows.
+var wide = feed.Want{Rank: -1, Columns: 70}
+
 // step is one event of a random session, as the model below sees it.
 type step struct {
 	key  string
@@ -93,7 +96,7 @@ type step struct {
 // that is older than the guard, its focus moved to Approve, and enter. A
 // second, much simpler model of the dialog says when that is the case.
 func TestNoApprovalWithoutTheFullPath(t *testing.T) {
-	state := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, feed.Want{Rank: -1, Columns: 70})
+	state := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)
 	approvals := 0
 	rapid.Check(t, func(t *rapid.T) {
 		src := &still{state: state}
@@ -139,10 +142,10 @@ func fullPath(m *Model, k string, now time.Time) bool {
 // sessionKeys are every key of the table, some text and a paste; the keys of
 // the path come often.
 var sessionKeys = func() []string {
-	list := []string{"x", "y", "Y", " ", "paste", "A"}
+	list := []string{"x", "y", "Y", " ", "paste", "ctrl+v", "A"}
 	for _, b := range key.Table() {
 		if b.Action != key.Quit {
-			list = append(list, b.Keys...)
+			list = append(list, b.Keys()...)
 		}
 	}
 	for range 40 {
@@ -166,6 +169,8 @@ var named = map[string]tea.Key{
 	"right": {Code: tea.KeyRight}, "home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd}, "pgup": {Code: tea.KeyPgUp},
 	"pgdown": {Code: tea.KeyPgDown}, "backspace": {Code: tea.KeyBackspace}, "ctrl+c": {Code: 'c', Mod: tea.ModCtrl},
 	"ctrl+u": {Code: 'u', Mod: tea.ModCtrl}, "ctrl+d": {Code: 'd', Mod: tea.ModCtrl}, "ctrl+h": {Code: 'h', Mod: tea.ModCtrl},
+	"ctrl+w": {Code: 'w', Mod: tea.ModCtrl}, "ctrl+a": {Code: 'a', Mod: tea.ModCtrl}, "ctrl+e": {Code: 'e', Mod: tea.ModCtrl},
+	"ctrl+v": {Code: 'v', Mod: tea.ModCtrl},
 }
 
 func keyMsg(k string) tea.KeyPressMsg {
@@ -178,7 +183,7 @@ func keyMsg(k string) tea.KeyPressMsg {
 // The names in the key table are those that the library gives to keys.
 func TestKeyNamesAreTheLibrarys(t *testing.T) {
 	for _, b := range key.Table() {
-		for _, k := range b.Keys {
+		for _, k := range b.Keys() {
 			if got := keyMsg(k).String(); got != k {
 				t.Errorf("%s %q is called %q", b.Action, k, got)
 			}
@@ -188,15 +193,15 @@ func TestKeyNamesAreTheLibrarys(t *testing.T) {
 
 func TestEveryKeyIsInHelp(t *testing.T) {
 	for _, p := range key.Pages {
-		h := &help{scope: p}
+		h := newHelp(p)
 		text := ""
 		for _, l := range h.lines(72) {
 			text += l.Text + "\n"
 		}
 		for _, s := range []key.Scope{p, key.Global, key.Dialog, key.Prompt, key.Help} {
 			for _, b := range key.In(s) {
-				if !containsAll(text, "  "+b.Show+" ") {
-					t.Errorf("help of %s lacks %q of %s", p, b.Show, s)
+				if !containsAll(text, "  "+b.Help().Key+" ") {
+					t.Errorf("help of %s lacks %q of %s", p, b.Help().Key, s)
 				}
 			}
 		}
@@ -205,13 +210,13 @@ func TestEveryKeyIsInHelp(t *testing.T) {
 
 // A plan that changes while the dialog is open can't be approved there.
 func TestChangedPlanBlocksTheDialog(t *testing.T) {
-	state := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, feed.Want{Rank: -1, Columns: 70})
+	state := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)
 	src := &still{state: state}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	send(m, "a")
 	clk.pass(guard)
-	changed := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+3, 0, feed.Want{Rank: -1, Columns: 70})
+	changed := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+3, 0, wide)
 	changed.Snap.Ladder.Proposal.PlanHash = "other"
 	m.Update(updateMsg{changed})
 	send(m, "tab")
@@ -226,7 +231,7 @@ func TestChangedPlanBlocksTheDialog(t *testing.T) {
 
 func TestLeavingAsksWhenTheEngineWouldStop(t *testing.T) {
 	open := func(iter int64) *Model {
-		src := &still{state: stateAt(t, fakeengine.Options{}, iter, 0, feed.Want{Rank: -1, Columns: 70})}
+		src := &still{state: stateAt(t, fakeengine.Options{}, iter, 0, wide)}
 		return quiet(t, src, Options{Theme: "dark", Now: newClock().now, QuitNote: "the engine stops too"}, 80, 24)
 	}
 	m := open(30)

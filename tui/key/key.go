@@ -1,5 +1,7 @@
-// Package key is the console's one table of keys. Dispatch, footer, help and
-// the documentation all read it, so that they can't disagree.
+// Package key is the console's one table of keys. Dispatch, text entry,
+// footer, help and the documentation all read it, so that they can't disagree.
+// A line of it is a binding of the bubbles library, with what that doesn't
+// know: scope, action, and a sentence for the help.
 //
 // It guarantees (by test) that no key means two things where both could be
 // meant. It holds data and pure look-ups only.
@@ -9,6 +11,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	bubbles "charm.land/bubbles/v2/key"
 )
 
 // Scope is where a binding holds. Page scopes add to Global; Dialog, Prompt
@@ -76,38 +80,35 @@ const (
 	Confirm       Action = "confirm"
 	Cancel        Action = "cancel"
 	Erase         Action = "erase"
+	EraseWord     Action = "erase-word"
+	EraseAll      Action = "erase-all"
 )
 
-// Binding is one line of the table.
+// Binding is one line of the table: the library's binding holds the keys as
+// the terminal names them, and as help the key as the operator reads it with
+// the footer's word.
 type Binding struct {
-	Scope  Scope
-	Action Action
-	Keys   []string // as the terminal library names them
-	Show   string   // as the operator reads them
-	Short  string   // for the footer
-	Help   string   // one sentence
-	Footer int      // rank in the footer, lower first; 0 = not shown there
+	bubbles.Binding
+	Scope    Scope
+	Action   Action
+	Sentence string // what help says
+	Footer   int    // rank in the footer, lower first; 0 = not shown there
+}
+
+func bind(s Scope, a Action, keys []string, show, word, sentence string, footer int) Binding {
+	return Binding{bubbles.NewBinding(bubbles.WithKeys(keys...), bubbles.WithHelp(show, word)), s, a, sentence, footer}
 }
 
 // Table lists every binding, in the order in which help shows them.
 func Table() []Binding { return slices.Clone(table) }
 
-// index is scope and key to action; built once from the table.
-var index = func() map[string]Action {
-	m := map[string]Action{}
-	for _, b := range table {
-		for _, k := range b.Keys {
-			m[string(b.Scope)+" "+k] = b.Action
-		}
-	}
-	return m
-}()
-
 // Lookup finds what a key does in the first of the scopes that binds it.
-func Lookup(k string, scopes ...Scope) Action {
+func Lookup(k fmt.Stringer, scopes ...Scope) Action {
 	for _, s := range scopes {
-		if a, ok := index[string(s)+" "+k]; ok {
-			return a
+		for _, b := range table {
+			if b.Scope == s && bubbles.Matches(k, b.Binding) {
+				return b.Action
+			}
 		}
 	}
 	return None
@@ -126,17 +127,20 @@ func In(s Scope) []Binding {
 
 // Footer lists the bindings that the footer shows: scope by scope as given,
 // most useful first.
-func Footer(scopes ...Scope) []Binding {
-	var out []Binding
+func Footer(scopes ...Scope) []bubbles.Binding {
+	var out []bubbles.Binding
 	for _, s := range scopes {
 		part := slices.DeleteFunc(In(s), func(b Binding) bool { return b.Footer == 0 })
 		slices.SortStableFunc(part, func(x, y Binding) int { return x.Footer - y.Footer })
-		out = append(out, part...)
+		for _, b := range part {
+			out = append(out, b.Binding)
+		}
 	}
 	return out
 }
 
-// ForAction is the binding of an action in a scope, for texts that name keys.
+// ForAction is the binding of an action in a scope; one that no key matches
+// where there is none.
 func ForAction(s Scope, a Action) Binding {
 	for _, b := range table {
 		if b.Scope == s && b.Action == a {
@@ -156,7 +160,7 @@ func Markdown() string {
 		}
 		fmt.Fprintf(&b, "### %s%s\n\n| Key | What it does |\n|---|---|\n", strings.ToUpper(string(s[:1])), s[1:])
 		for _, x := range list {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", x.Show, x.Help)
+			fmt.Fprintf(&b, "| `%s` | %s |\n", x.Help().Key, x.Sentence)
 		}
 		b.WriteByte('\n')
 	}

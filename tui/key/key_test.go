@@ -5,6 +5,11 @@ import (
 	"testing"
 )
 
+// name is a key as the terminal library names it.
+type name string
+
+func (n name) String() string { return string(n) }
+
 // A key may mean one thing only wherever it is looked up: alone in the modal
 // scopes, page and global together on a page.
 func TestNoKeyMeansTwoThings(t *testing.T) {
@@ -16,7 +21,7 @@ func TestNoKeyMeansTwoThings(t *testing.T) {
 		seen := map[string]Binding{}
 		for _, s := range set {
 			for _, b := range In(s) {
-				for _, k := range b.Keys {
+				for _, k := range b.Keys() {
 					if old, dup := seen[k]; dup {
 						t.Errorf("%v: %q means %s and %s", set, k, old.Action, b.Action)
 					}
@@ -29,11 +34,11 @@ func TestNoKeyMeansTwoThings(t *testing.T) {
 
 func TestEveryBindingIsWhole(t *testing.T) {
 	for _, b := range Table() {
-		if b.Action == None || len(b.Keys) == 0 || b.Show == "" || b.Short == "" || !strings.HasSuffix(b.Help, ".") {
+		if b.Action == None || len(b.Keys()) == 0 || b.Help().Key == "" || b.Help().Desc == "" || !strings.HasSuffix(b.Sentence, ".") {
 			t.Errorf("binding %+v lacks something", b)
 		}
-		for _, k := range b.Keys {
-			if Lookup(k, b.Scope) != b.Action {
+		for _, k := range b.Keys() {
+			if Lookup(name(k), b.Scope) != b.Action {
 				t.Errorf("%s %q is not found again", b.Scope, k)
 			}
 		}
@@ -43,7 +48,7 @@ func TestEveryBindingIsWhole(t *testing.T) {
 // Nothing that changes the job may hang on one key beside the movement keys.
 func TestDangerIsNotNextToMovement(t *testing.T) {
 	for _, k := range []string{"h", "j", "k", "l", "left", "right", "up", "down", "enter", " "} {
-		switch a := Lookup(k, Global); a {
+		switch a := Lookup(name(k), Global); a {
 		case Approve, Veto, Freeze, Mode, Quit:
 			t.Errorf("%q does %s", k, a)
 		}
@@ -52,38 +57,36 @@ func TestDangerIsNotNextToMovement(t *testing.T) {
 
 func TestReservedKeysAreSilent(t *testing.T) {
 	for _, k := range []string{"6", "7"} {
-		if a := Lookup(k, Overview, Global); a != None {
+		if a := Lookup(name(k), Overview, Global); a != None {
 			t.Errorf("%q does %s before its page exists", k, a)
 		}
 	}
 }
 
 func TestLookupPrefersTheFirstScope(t *testing.T) {
-	if a := Lookup("n", Posterior, Global); a != Next {
+	if a := Lookup(name("n"), Posterior, Global); a != Next {
 		t.Errorf("n on the posterior is %q", a)
 	}
-	if a := Lookup("a", Dialog); a != None {
+	if a := Lookup(name("a"), Dialog); a != None {
 		t.Errorf("a inside a dialog is %q", a)
 	}
 }
 
 func TestFooterOrder(t *testing.T) {
-	list := Footer(Ranks, Global)
-	if len(list) == 0 || list[0].Scope != Ranks || list[len(list)-1].Scope != Global {
-		t.Fatalf("page keys must come first: %v", list)
+	var words []string
+	for _, b := range Footer(Ranks, Global) {
+		words = append(words, b.Help().Desc)
 	}
-	for i := 1; i < len(list); i++ {
-		if list[i].Scope == list[i-1].Scope && list[i].Footer < list[i-1].Footer {
-			t.Errorf("%s before %s", list[i-1].Short, list[i].Short)
-		}
+	if got, want := strings.Join(words, " "), "anomaly zoom metric posterior help command mode freeze quit"; got != want {
+		t.Errorf("the footer reads %q, want the page's keys first, most useful first: %q", got, want)
 	}
 }
 
 func TestMarkdownHoldsEveryBinding(t *testing.T) {
 	md := Markdown()
 	for _, b := range Table() {
-		if !strings.Contains(md, b.Help) {
-			t.Errorf("the guide lacks %q", b.Help)
+		if !strings.Contains(md, b.Sentence) {
+			t.Errorf("the guide lacks %q", b.Sentence)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
@@ -38,7 +39,7 @@ func job(tp, dp, pp int) *falconv1.SnapshotReply {
 	return s
 }
 
-func draw(p page.Page, s *page.State, w, h int, profile themes.Profile) string {
+func draw(p page.Page, s *page.State, w, h int, profile colorprofile.Profile) string {
 	th, err := themes.Load("dark")
 	if err != nil {
 		panic(err)
@@ -59,7 +60,7 @@ func TestOneSlowRankNeverVanishes(t *testing.T) {
 		for range rapid.IntRange(0, 12).Draw(t, "zooms") {
 			p.Act(key.ZoomOut, s, widget.Rect{W: 80, H: 19})
 		}
-		out := strings.Split(draw(p, s, 80, 19, themes.TrueColor), "CURSOR")[0]
+		out := strings.Split(draw(p, s, 80, 19, colorprofile.TrueColor), "CURSOR")[0]
 		if !strings.Contains(out, "✖") && !strings.Contains(out, "◆") {
 			t.Fatalf("rank %d of %d is invisible:\n%s", bad, len(snap.Ranks), out)
 		}
@@ -72,7 +73,7 @@ func TestStatesHaveGlyphs(t *testing.T) {
 		snap.Ranks[i].Health = h
 	}
 	for _, p := range []page.Page{ranks.New(), grid.New()} {
-		for _, profile := range []themes.Profile{themes.NoColor, themes.TrueColor} {
+		for _, profile := range []colorprofile.Profile{colorprofile.ASCII, colorprofile.TrueColor} {
 			out := strings.Split(draw(p, state(snap), 100, 24, profile), "CURSOR")[0]
 			for _, g := range []string{"▲", "✖", "?", "†", "●"} {
 				if !strings.Contains(out, g) {
@@ -118,7 +119,7 @@ func TestGridBlamesTheRightCell(t *testing.T) {
 	bad := 2*2 + 1 + 8 // tp 1, replica 2, stage 1
 	snap.Ranks[bad].Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
 	snap.Incidents = []*falconv1.Incident{{State: "located", Verdict: &falconv1.Verdict{Cause: "network_congestion", Ranks: []int32{int32(bad)}}}}
-	out := strings.Split(draw(grid.New(), state(snap), 80, 19, themes.NoColor), "\n")
+	out := strings.Split(draw(grid.New(), state(snap), 80, 19, colorprofile.ASCII), "\n")
 	if !strings.Contains(out[3], "L") || strings.Contains(out[2], "L") || !strings.Contains(out[4], "L") {
 		t.Errorf("stage 1 and the column's margin must carry L:\n%s", strings.Join(out, "\n"))
 	}
@@ -146,15 +147,15 @@ func TestHairlineShowsExactNumbers(t *testing.T) {
 	p, s := posterior.New(), state(snap)
 	r := widget.Rect{W: 80, H: 19}
 	p.Act(key.Prev, s, r) // the mark
-	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "iteration 103 (hairline)  103.0 ms") || !strings.Contains(out, "onset") {
+	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 103 (hairline)  103.0 ms") || !strings.Contains(out, "onset") {
 		t.Errorf("hairline on the mark:\n%s", out)
 	}
 	p.Act(key.Right, s, r)
-	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "iteration 104 (hairline)  104.0 ms  +4%") || !strings.Contains(out, "P(r ≤ w) 0.400  most probable run 4") {
+	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 104 (hairline)  104.0 ms  +4%") || !strings.Contains(out, "P(r ≤ w) 0.400  most probable run 4") {
 		t.Errorf("hairline moved:\n%s", out)
 	}
 	p.Act(key.Last, s, r)
-	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "iteration 109 (newest)") {
+	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 109 (newest)") {
 		t.Errorf("newest:\n%s", out)
 	}
 }
@@ -193,9 +194,9 @@ func TestPagesSurviveAnyNumbers(t *testing.T) {
 		p := pages[rapid.IntRange(0, len(pages)-1).Draw(t, "page")]()
 		for range rapid.IntRange(0, 8).Draw(t, "acts") {
 			p.Act(rapid.SampledFrom(acts).Draw(t, "act"), s, widget.Rect{W: w, H: h})
-			draw(p, s, w, h, themes.ANSI256)
+			draw(p, s, w, h, colorprofile.ANSI256)
 		}
-		draw(p, s, w, h, themes.NoColor)
+		draw(p, s, w, h, colorprofile.ASCII)
 	})
 }
 
@@ -210,16 +211,16 @@ func TestEventsScrollAndFilter(t *testing.T) {
 	}
 	p, s := events.New(), state(snap)
 	r := widget.Rect{W: 80, H: 11}
-	if out := draw(p, s, 80, 11, themes.NoColor); !strings.Contains(out, "line 49.") || strings.Contains(out, "line 39.") {
+	if out := draw(p, s, 80, 11, colorprofile.ASCII); !strings.Contains(out, "line 49.") || strings.Contains(out, "line 39.") {
 		t.Errorf("the newest ten:\n%s", out)
 	}
 	p.Act(key.First, s, r)
-	if out := draw(p, s, 80, 11, themes.NoColor); !strings.Contains(out, "line 0.") || !strings.Contains(out, "40 newer below") {
+	if out := draw(p, s, 80, 11, colorprofile.ASCII); !strings.Contains(out, "line 0.") || !strings.Contains(out, "40 newer below") {
 		t.Errorf("the oldest ten:\n%s", out)
 	}
 	s.Filter = "agent"
 	p.Act(key.Last, s, r)
-	if out := draw(p, s, 80, 11, themes.NoColor); !strings.Contains(out, "5 of 50") || strings.Contains(out, "line 49.") {
+	if out := draw(p, s, 80, 11, colorprofile.ASCII); !strings.Contains(out, "5 of 50") || strings.Contains(out, "line 49.") {
 		t.Errorf("filtered:\n%s", out)
 	}
 }
@@ -232,11 +233,11 @@ func TestLadderStepsAndExplains(t *testing.T) {
 	}}
 	p, s := ladder.New(), state(snap)
 	r := widget.Rect{W: 80, H: 19}
-	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "first reason") {
+	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "first reason") {
 		t.Errorf("starts on the rung in force:\n%s", out)
 	}
 	p.Act(key.Down, s, r)
-	if out := draw(p, s, 80, 19, themes.NoColor); !strings.Contains(out, "second reason") || !strings.Contains(out, "not applicable") {
+	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "second reason") || !strings.Contains(out, "not applicable") {
 		t.Errorf("second rung:\n%s", out)
 	}
 }

@@ -275,6 +275,9 @@ func (s *State) Coord(rank int32) (tp, dp, pp int) {
 // At is the rank at a place.
 func (s *State) At(tp, dp, pp int) int32 { return int32(tp + s.TP*(dp+s.DP*pp)) }
 
+// Finished is the state of a job that has ended as it should.
+const Finished = "finished"
+
 // Incident is the one that matters now: the first open one, else the newest.
 func (s *State) Incident() *falconv1.Incident {
 	if list := s.Snap().Incidents; len(list) > 0 {

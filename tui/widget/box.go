@@ -3,6 +3,8 @@ package widget
 import (
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/failslow/falcon/themes"
 )
 
@@ -28,26 +30,11 @@ func (c *Canvas) Rule(r Rect, title, right string) Rect {
 }
 
 // Cut shortens s to w columns with an ellipsis.
-func Cut(s string, w int) string {
-	if Width(s) <= w {
-		return s
-	}
-	used := 0
-	for i, r := range s {
-		n := runeWidth(r)
-		if used+n > w-1 {
-			if w < 1 {
-				return ""
-			}
-			return s[:i] + "…"
-		}
-		used += n
-	}
-	return s
-}
+func Cut(s string, w int) string { return ansi.Truncate(s, w, "…") }
 
 // Wrap breaks text at spaces into lines of at most w columns. A word that is
-// longer than a line is cut into pieces.
+// longer than a line is cut into pieces. The library's Wrap also breaks after
+// every hyphen, which would part "-34%" and "INC-0001".
 func Wrap(s string, w int) []string {
 	if w < 1 {
 		return nil
@@ -91,7 +78,7 @@ func prefix(s string, w int) string {
 
 // Paragraph writes wrapped text in r and returns the rows used.
 func (c *Canvas) Paragraph(r Rect, s string, st themes.Style) int {
-	lines := Wrap(s, r.W)
+	lines := Wrap(Arrows(s, c.ASCII), r.W)
 	for i, l := range lines {
 		if i >= r.H {
 			return r.H
@@ -102,31 +89,6 @@ func (c *Canvas) Paragraph(r Rect, s string, st themes.Style) int {
 		c.Text(r.X, r.Y+i, r.W, l, st)
 	}
 	return len(lines)
-}
-
-// Box clears r, frames it and returns the room inside; dialogs lie on it.
-func (c *Canvas) Box(r Rect, title string, frame themes.Role) Rect {
-	if r.W < 4 || r.H < 3 {
-		return Rect{}
-	}
-	surface := c.Pal.Style(themes.Dialog)
-	c.Fill(r, ' ', surface)
-	line := c.Pal.Style(frame)
-	if line.BG != 0 {
-		line = themes.Style{FG: line.BG, Attr: line.Attr}
-	}
-	line = line.On(surface.BG)
-	x, y := r.X+r.W-1, r.Y+r.H-1
-	c.Fill(Rect{r.X, r.Y, r.W, 1}, '─', line)
-	c.Fill(Rect{r.X, y, r.W, 1}, '─', line)
-	c.Fill(Rect{r.X, r.Y, 1, r.H}, '│', line)
-	c.Fill(Rect{x, r.Y, 1, r.H}, '│', line)
-	c.Set(r.X, r.Y, '┌', line)
-	c.Set(x, r.Y, '┐', line)
-	c.Set(r.X, y, '└', line)
-	c.Set(x, y, '┘', line)
-	c.Text(r.X+2, r.Y, r.W-4, " "+title+" ", c.Pal.Style(themes.Title).On(surface.BG))
-	return r.Inset(2, 1)
 }
 
 // Centre is a rectangle of at most w × h in the middle of r.

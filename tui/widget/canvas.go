@@ -1,5 +1,5 @@
-// Package widget draws: a grid of cells, the half-block raster, charts, bars
-// and boxes.
+// Package widget draws the inside of pages: a grid of cells, the half-block
+// raster and column charts.
 //
 // Everything here is a pure function of its arguments onto a Canvas; drawing
 // outside a rectangle or the canvas is clipped, never an error. Text must
@@ -8,6 +8,7 @@
 package widget
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
@@ -114,6 +115,7 @@ func (c *Canvas) Fill(r Rect, ch rune, s themes.Style) {
 // Text draws s in at most w columns from x and returns the columns used. What
 // doesn't fit is cut, with an ellipsis in the last column.
 func (c *Canvas) Text(x, y, w int, s string, st themes.Style) int {
+	s = Arrows(s, c.ASCII)
 	w = min(w, c.W-x)
 	if w <= 0 {
 		return 0
@@ -158,6 +160,7 @@ func (c *Canvas) put(x, y int, r rune, n int, st themes.Style) {
 
 // Right draws s so that it ends before column x and returns its start.
 func (c *Canvas) Right(x, y int, s string, st themes.Style) int {
+	s = Arrows(s, c.ASCII)
 	start := max(0, x-Width(s))
 	c.Text(start, y, x-start, s, st)
 	return start
@@ -218,7 +221,7 @@ func (c *Canvas) row(b []byte, cells []Cell) []byte {
 			continue
 		}
 		if cell.S != now {
-			b = appendSGR(b, cell.S)
+			b = cell.S.AppendSGR(b)
 			now, styled = cell.S, cell.S != themes.Style{}
 		}
 		b = utf8.AppendRune(b, c.glyph(cell.R))
@@ -230,7 +233,15 @@ func (c *Canvas) row(b []byte, cells []Cell) []byte {
 }
 
 func (c *Canvas) glyph(r rune) rune {
-	if !c.ASCII || r < utf8.RuneSelf {
+	if c.ASCII {
+		return ASCII(r)
+	}
+	return r
+}
+
+// ASCII stands in for a character where only ASCII may be drawn.
+func ASCII(r rune) rune {
+	if r < utf8.RuneSelf {
 		return r
 	}
 	if a, ok := asciiFor[r]; ok {
@@ -239,30 +250,13 @@ func (c *Canvas) glyph(r rune) rune {
 	return '?'
 }
 
-// appendSGR selects a style from scratch: shorter than it looks, as most
-// changes in a raster change both colours anyway.
-func appendSGR(b []byte, s themes.Style) []byte {
-	b = append(b, "\x1b["...)
-	start := len(b)
-	b = append(b, '0')
-	for _, a := range []struct {
-		bit  themes.Attr
-		code byte
-	}{{themes.Bold, '1'}, {themes.Faint, '2'}, {themes.Underline, '4'}, {themes.Reverse, '7'}} {
-		if s.Attr&a.bit != 0 {
-			b = append(b, ';', a.code)
-		}
+// Arrows writes every arrow between two values alike, whoever wrote the text:
+// as one character, or with ASCII as two, because ">" alone reads "greater".
+func Arrows(s string, ascii bool) string {
+	if ascii {
+		return strings.ReplaceAll(s, "→", "->")
 	}
-	if s.FG != 0 {
-		b = s.FG.AppendSGR(append(b, ';'), false)
-	}
-	if s.BG != 0 {
-		b = s.BG.AppendSGR(append(b, ';'), true)
-	}
-	if len(b) == start+1 {
-		b = b[:start]
-	}
-	return append(b, 'm')
+	return strings.ReplaceAll(s, "->", "→")
 }
 
 // asciiFor stands in for what the console draws when --ascii is set.

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
 	"github.com/failslow/falcon/themes"
 )
 
-func palette(t testing.TB, p themes.Profile) *themes.Palette {
+func palette(t testing.TB, p colorprofile.Profile) *themes.Palette {
 	t.Helper()
 	th, err := themes.Load("dark")
 	if err != nil {
@@ -23,7 +24,7 @@ func palette(t testing.TB, p themes.Profile) *themes.Palette {
 func plain(c *Canvas) string { return ansi.Strip(c.String()) }
 
 func TestTextIsClippedAndWideCharactersTakeTwoColumns(t *testing.T) {
-	c := NewCanvas(8, 2, palette(t, themes.TrueColor), false)
+	c := NewCanvas(8, 2, palette(t, colorprofile.TrueColor), false)
 	c.Text(0, 0, 99, "abcdefghij", themes.Style{})
 	c.Text(0, 1, 5, "日本語です", themes.Style{})
 	if got, want := plain(c), "abcdefg…\n日本…   "; got != want {
@@ -33,7 +34,7 @@ func TestTextIsClippedAndWideCharactersTakeTwoColumns(t *testing.T) {
 
 // Whatever is drawn wherever, every row keeps its exact width.
 func TestCanvasNeverBursts(t *testing.T) {
-	pal := palette(t, themes.ANSI256)
+	pal := palette(t, colorprofile.ANSI256)
 	rapid.Check(t, func(t *rapid.T) {
 		w, h := rapid.IntRange(0, 40).Draw(t, "w"), rapid.IntRange(0, 10).Draw(t, "h")
 		c := NewCanvas(w, h, pal, false)
@@ -45,7 +46,6 @@ func TestCanvasNeverBursts(t *testing.T) {
 			text := rapid.StringMatching(`[a-z日語 ✖]{0,30}`).Draw(t, "text")
 			c.Text(r.X, r.Y, r.W, text, themes.Style{})
 			c.Rule(r, text, text)
-			c.Box(r, text, themes.Border)
 			c.Paragraph(r, text, themes.Style{})
 			c.Bars(r, Bars{Values: []float64{1, math.NaN(), 3, -1, math.Inf(1)}, Line: 2, Cursor: 1})
 			c.Raster(r, NewRaster(r.W, r.H), &pal.Heat)
@@ -66,7 +66,7 @@ func TestCanvasNeverBursts(t *testing.T) {
 }
 
 func TestRasterPairsAndStates(t *testing.T) {
-	c := NewCanvas(4, 1, palette(t, themes.TrueColor), false)
+	c := NewCanvas(4, 1, palette(t, colorprofile.TrueColor), false)
 	r := NewRaster(4, 2)
 	r.Pix = []uint8{0, 3, PixelCulprit, PixelStale, 6, 3, 0, PixelLost}
 	c.Raster(c.Whole(), r, &c.Pal.Heat)
@@ -81,9 +81,9 @@ func TestRasterPairsAndStates(t *testing.T) {
 
 func TestRasterWithoutColourTellsAllLevelsApart(t *testing.T) {
 	for _, mode := range []struct {
-		profile themes.Profile
+		profile colorprofile.Profile
 		ascii   bool
-	}{{themes.NoColor, false}, {themes.ANSI16, false}, {themes.TrueColor, true}} {
+	}{{colorprofile.ASCII, false}, {colorprofile.ANSI, false}, {colorprofile.TrueColor, true}} {
 		c := NewCanvas(11, 1, palette(t, mode.profile), mode.ascii)
 		r := NewRaster(11, 1)
 		for i := range r.Pix {
@@ -101,8 +101,8 @@ func TestRasterWithoutColourTellsAllLevelsApart(t *testing.T) {
 }
 
 func TestASCIIWritesASCIIOnly(t *testing.T) {
-	c := NewCanvas(40, 3, palette(t, themes.TrueColor), true)
-	c.Box(c.Whole(), "→ ✖ 日", themes.Border)
+	c := NewCanvas(40, 3, palette(t, colorprofile.TrueColor), true)
+	c.Rule(c.Whole(), "→ ✖ 日", "262 ms → 400 ms")
 	c.Bars(Rect{2, 1, 9, 1}, Bars{Values: []float64{1, 2, 3, 4, 5, 6, 7, 8}, Cursor: -1})
 	for _, r := range c.String() {
 		if r > 126 {
@@ -112,7 +112,7 @@ func TestASCIIWritesASCIIOnly(t *testing.T) {
 }
 
 func TestBarsScaleFromZero(t *testing.T) {
-	c := NewCanvas(4, 2, palette(t, themes.NoColor), false)
+	c := NewCanvas(4, 2, palette(t, colorprofile.ASCII), false)
 	c.Bars(c.Whole(), Bars{Values: []float64{16, 8, 1, math.NaN()}, Cursor: -1})
 	if got, want := plain(c), "█   \n██▁ "; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -120,7 +120,7 @@ func TestBarsScaleFromZero(t *testing.T) {
 }
 
 func TestLineStaysVisibleAcrossBars(t *testing.T) {
-	c := NewCanvas(2, 2, palette(t, themes.NoColor), false)
+	c := NewCanvas(2, 2, palette(t, colorprofile.ASCII), false)
 	c.Bars(c.Whole(), Bars{Values: []float64{16, 1}, Line: 6, Cursor: -1})
 	if got, want := plain(c), "█ \n┄▁"; got != want {
 		t.Errorf("got %q, want %q", got, want)
@@ -143,7 +143,7 @@ func TestNiceTop(t *testing.T) {
 }
 
 func BenchmarkRaster200x60(b *testing.B) {
-	pal := palette(b, themes.TrueColor)
+	pal := palette(b, colorprofile.TrueColor)
 	r := NewRaster(200, 120)
 	for i := range r.Pix {
 		r.Pix[i] = 0

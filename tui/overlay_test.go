@@ -1,0 +1,111 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/colorprofile"
+
+	"github.com/failslow/falcon/tui/key"
+)
+
+// The libraries leave parts of what they draw unstyled; none of it may show
+// through as the terminal's own background.
+func TestNoHolesInTheBackground(t *testing.T) {
+	open := [][]string{nil, {"tab"}, {"p"}, {"?"}, {":", "r"}, {"a"}, {"v", "x"}, {"c"}}
+	for _, keys := range open {
+		for _, mo := range moments {
+			m := screen(t, mo, key.Overview, 100, 30, "dark", colorprofile.TrueColor, false)
+			for _, k := range keys {
+				m.Update(keyMsg(k))
+			}
+			cells := lipgloss.NewCanvas(100, 30).Compose(lipgloss.NewLayer(m.View().Content))
+			for y := range 30 {
+				for x := range 100 {
+					if c := cells.CellAt(x, y); c == nil || c.Style.Bg == nil && c.Width > 0 {
+						t.Fatalf("%s after %v: no background at %d, %d in row\n%s", mo.name, keys, x, y, strings.Split(text(m), "\n")[y])
+					}
+				}
+			}
+		}
+	}
+}
+
+// veto opens the veto dialog past its guard.
+func veto(t *testing.T) (*Model, *clock) {
+	t.Helper()
+	clk := newClock()
+	src := &still{state: stateAt(t, moments[1].options, moments[1].iter, 0, wide)}
+	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
+	send(m, "v")
+	clk.pass(guard)
+	return m, clk
+}
+
+func TestReasonIsEditedAndTheCursorFollows(t *testing.T) {
+	m, _ := veto(t)
+	for _, r := range "later now" {
+		send(m, string(r))
+	}
+	send(m, "ctrl+w")
+	m.Update(tea.PasteMsg{Content: "at\x1b[2J\nten\u202e"})
+	v := m.View()
+	if got := m.dialog.input.Value(); got != "later at ten" {
+		t.Errorf("the reason is %q", got)
+	}
+	row := []rune(strings.Split(text(m), "\n")[v.Cursor.Y])
+	if got := string(row[:v.Cursor.X]); !strings.HasSuffix(got, "later at ten") {
+		t.Errorf("the cursor stands after %q", got)
+	}
+	send(m, "ctrl+u")
+	if got := m.dialog.input.Value(); got != "" {
+		t.Errorf("left after erasing all: %q", got)
+	}
+}
+
+// Only typing unfreezes: neither a paste by the terminal nor the text entry's
+// own clipboard key may reach the confirmation.
+func TestNoPasteIntoTheConfirmation(t *testing.T) {
+	in := newInput(key.Dialog, "")
+	if _, cmd := in.Update(keyMsg("ctrl+v")); cmd != nil {
+		if msg := cmd(); msg != nil {
+			t.Errorf("ctrl+v reads the clipboard: %T", msg)
+		}
+	}
+	clk := newClock()
+	state := stateAt(t, moments[0].options, moments[0].iter, 0, wide)
+	state.Snap.Policy.Frozen = true
+	m := quiet(t, &still{state: state}, Options{Theme: "dark", Now: clk.now}, 80, 24)
+	send(m, "F")
+	clk.pass(guard)
+	m.Update(tea.PasteMsg{Content: unfreezeWord})
+	if got := m.dialog.input.Value(); got != "" {
+		t.Errorf("pasted into the confirmation: %q", got)
+	}
+}
+
+func TestPromptMovesAndScrolls(t *testing.T) {
+	m := screen(t, moments[1], key.Events, 80, 24, "dark", colorprofile.TrueColor, false)
+	for _, k := range []string{"/", "b", "left", "a", "end", "c"} {
+		send(m, k)
+	}
+	if got := m.prompt.input.Value(); got != "abc" {
+		t.Errorf("the prompt holds %q", got)
+	}
+	for range 2 * maxInput {
+		send(m, "x")
+	}
+	if got := len(m.prompt.input.Value()); got != maxInput {
+		t.Errorf("%d characters typed, the bound is %d", got, maxInput)
+	}
+	checkGeometry(t, m.View().Content, 80, 24)
+	if x := m.View().Cursor.X; x >= 80 {
+		t.Errorf("the cursor is outside, at %d", x)
+	}
+	send(m, "enter")
+	if !strings.HasPrefix(m.state.Filter, "abc") {
+		t.Errorf("the filter is %q", m.state.Filter)
+	}
+}

@@ -36,6 +36,7 @@ type fakeSegment struct {
 	untilNs int64
 	open    bool // profile mode
 	period  uint32
+	slow    bool // the hook still waits for the device
 	closed  bool
 	err     error
 }
@@ -95,7 +96,9 @@ func (s *fakeSegment) StartProfile(window uint32, untilNs int64, _ ring.CommMask
 func (s *fakeSegment) StopProfile() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open, s.control.ProfileDone = false, s.window
+	if s.open = false; !s.slow {
+		s.control.ProfileDone = s.window
+	}
 }
 
 func (s *fakeSegment) PutOrder(o falcon.Order) error {

@@ -26,6 +26,7 @@ type inferrer interface {
 	Observe(c period.Call) []period.Iteration
 	Period() int
 	Anchor() (period.Anchor, bool)
+	Expect(calls int)
 }
 
 // buffers are shared by all looks of the loop, so that a look allocates
@@ -52,6 +53,7 @@ type process struct {
 	commID  []uint64 // by slot, 0 = unknown
 	largest int      // size of the largest communicator seen
 	status  ring.Control
+	warned  bool // of an NCCL newer than the hook
 	looked  bool // the communicator table was read in this look
 
 	marks    *iterate.Marks
@@ -60,6 +62,8 @@ type process struct {
 	shift    int64 // added to inferred numbers so that they only grow
 	lastNum  int64
 	period   int
+	census   *iterate.Census
+	micro    int    // micro-batches per iteration, as last seen
 	lost     uint64 // records and marks overwritten before they were read
 
 	window *window // profile in progress
@@ -73,6 +77,7 @@ func newProcess(path string, seg Segment, exit Exit) *process {
 	p := &process{
 		path: path, seg: seg, header: seg.Header(), rank: -1, exit: exit,
 		infer: period.NewTracker(period.Config{}), lastNum: math.MinInt64,
+		census: iterate.NewCensus(),
 	}
 	p.marks = iterate.NewMarks(p.rank)
 	p.refresh()
@@ -126,6 +131,7 @@ func (p *process) world() int {
 func (p *process) drain(buf *buffers, out []falcon.Sample) []falcon.Sample {
 	p.looked = false
 	p.status = p.seg.Control()
+	p.expect()
 	for range batchesMax {
 		n, lost := p.seg.Drain(buf.records)
 		p.lost += lost
@@ -149,6 +155,17 @@ func (p *process) drainMarks(buf *buffers, out []falcon.Sample) []falcon.Sample 
 	return out
 }
 
+// expect announces the period that other micro-batches will bring.
+func (p *process) expect() {
+	from, to := p.micro, p.status.MicroBatches
+	if p.micro = to; from == to || p.infer.Period() == 0 {
+		return
+	}
+	if n := p.census.Predict(from, to); n > 0 {
+		p.infer.Expect(n)
+	}
+}
+
 // call feeds one record to the period's inference.
 func (p *process) call(r *ring.Record, out []falcon.Sample) []falcon.Sample {
 	if r.Comm == ring.CommNone {
@@ -157,7 +174,13 @@ func (p *process) call(r *ring.Record, out []falcon.Sample) []falcon.Sample {
 	if p.window != nil {
 		p.window.record(r)
 	}
-	for _, it := range p.infer.Observe(p.periodCall(r)) {
+	c := p.periodCall(r)
+	p.census.Add(iterate.Kind{Op: c.Op, Comm: c.Comm, Bytes: c.Bytes})
+	its := p.infer.Observe(c)
+	if len(its) > 0 {
+		p.census.Close()
+	}
+	for _, it := range its {
 		out = p.inferred(it, out)
 	}
 	return out

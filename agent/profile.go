@@ -88,7 +88,7 @@ func (t *profileTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 }
 
 func (t *profileTask) enough() bool {
-	return !slices.ContainsFunc(t.ranks, func(p *process) bool { return p.window.whole(p.marked()) < t.want })
+	return !slices.ContainsFunc(t.ranks, func(p *process) bool { return p.window.whole(p.marked(), p.status) < t.want })
 }
 
 func (t *profileTask) written() bool {

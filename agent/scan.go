@@ -42,6 +42,16 @@ func (a *Agent) scan() {
 	a.publish()
 }
 
+// warnUnknown says once that a process's NCCL has functions that pass by the
+// hook: calls of them are missing in everything that is said of this rank.
+func (a *Agent) warnUnknown(p *process) {
+	if p.warned || p.status.Coverage&ring.CoverUnknown == 0 {
+		return
+	}
+	p.warned = true
+	a.log.Warn("this NCCL has functions that the hook does not know: update Falcon", slog.String("process", p.String()))
+}
+
 // adopt opens one new process's memory when it is this node's.
 func (a *Agent) adopt(e ring.Entry) {
 	seg, err := a.dir.Open(e.Path)
@@ -108,6 +118,7 @@ func (a *Agent) publish() {
 			continue
 		}
 		p.refresh()
+		a.warnUnknown(p)
 		if st := p.changed(a.node); st != nil {
 			a.ship.Send(rankFrame(st))
 		}

@@ -12,12 +12,12 @@ import (
 
 // Bounds of a profile window.
 const (
-	windowCallsMax  = 1 << 15          // records remembered per rank, to know each timing's iteration
-	iterationsMax   = 64               // whole iterations of one window
-	profileMax      = 30 * time.Second // from the request to the window's end
-	timingsWait     = 2 * time.Second  // for the device to finish what was timed
-	frameCallsMax   = 24_000           // timings in one profile frame (about 2 MiB)
-	controlBytesMax = 4096             // a larger reduction over all ranks is no mere vote or loss
+	windowCallsMax  = 1 << 15                              // records remembered per rank, to know each timing's iteration
+	iterationsMax   = 64                                   // whole iterations of one window
+	profileMax      = 30 * time.Second                     // from the request to the window's end
+	timingsWait     = ring.DrainMax + 500*time.Millisecond // for the device to finish what was timed, and the hook to write it
+	frameCallsMax   = 24_000                               // timings in one profile frame (about 2 MiB)
+	controlBytesMax = 4096                                 // a larger reduction over all ranks is no mere vote or loss
 )
 
 // callKey names a call the way all ranks name it, but by slot.
@@ -39,6 +39,7 @@ type window struct {
 	begins  map[int64]int64 // monotonic ns of step marks
 	first   int64           // first whole iteration by marks
 	newest  int64           // newest iteration begun, by marks
+	order   uint64          // committed to before the start
 	lostAt  uint64          // the process's counters at the start
 	wroteAt uint64
 
@@ -57,7 +58,7 @@ func newWindow(id uint64, st ring.Control) *window {
 	}
 	return &window{
 		id: low, seen: map[callKey]callSeen{}, begins: map[int64]int64{},
-		first: st.Iteration + 1, newest: st.Iteration, lostAt: st.TimingsLost, wroteAt: st.TimingsWritten,
+		first: st.Iteration + 1, newest: st.Iteration, order: st.CommittedOrder, lostAt: st.TimingsLost, wroteAt: st.TimingsWritten,
 	}
 }
 
@@ -100,10 +101,24 @@ func (w *window) close(it period.Iteration) {
 	w.boundaries = append(w.boundaries, it.Ordinal)
 }
 
+// from is the first iteration that counts, by marks. An order that was applied
+// meanwhile may have changed the micro-batches: what came before it would be
+// divided by the wrong number.
+func (w *window) from(st ring.Control) int64 {
+	if w.reordered(st) {
+		return max(w.first, st.CommittedIteration)
+	}
+	return w.first
+}
+
+func (w *window) reordered(st ring.Control) bool {
+	return st.CommittedOrder != w.order && st.CommittedStatus == 0
+}
+
 // whole is how many whole iterations the window holds so far.
-func (w *window) whole(marked bool) int {
+func (w *window) whole(marked bool, st ring.Control) int {
 	if marked {
-		return int(max(0, w.newest-w.first))
+		return int(min(max(0, w.newest-w.from(st)), iterationsMax))
 	}
 	return max(0, w.closed-1) // the first one began before the window
 }
@@ -115,14 +130,17 @@ func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile
 	out := iterate.Window{
 		ID: id, Rank: p.rank, MicroBatches: p.status.MicroBatches,
 		Dropped: w.dropped(p.status, len(timings)),
-		First:   w.first, Last: w.newest - 1, BeginMs: map[int64]float64{},
+		First:   w.from(p.status), Last: w.newest - 1, BeginMs: map[int64]float64{},
 	}
 	for _, t := range timings {
 		out.Calls = append(out.Calls, p.timed(t))
 	}
-	if p.marked() {
+	switch {
+	case p.marked():
 		w.place(timings, out.BeginMs)
-	} else {
+	case w.reordered(p.status): // from which call on is not known
+		out.First, out.Last = 1, 0
+	default:
 		out.First, out.Last = 1, int64(w.closed)-1
 		p.number(out.Calls)
 	}

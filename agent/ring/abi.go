@@ -1,5 +1,7 @@
 package ring
 
+import "time"
+
 // Sizes and offsets of native/include/falcon_shm.h. abi_test.go compares each
 // of them with what the C compiler says.
 const (
@@ -14,6 +16,7 @@ const (
 	orderValues = 1024
 	nameBytes   = 64
 	marksMax    = 64
+	drainMs     = 5000
 
 	recordBytes  = 64
 	headerBytes  = 280
@@ -144,6 +147,10 @@ const (
 // CommNone is the communicator slot of records that have none (group marks).
 const CommNone = 0xffffffff
 
+// DrainMax is how long after the end of a profile window its timings may come:
+// so long the hook waits for calls that are still on the device.
+const DrainMax = drainMs * time.Millisecond
+
 // Flags of a Record or a Timing.
 const (
 	FlagGrouped   = 1 << 0 // inside ncclGroupStart/End
@@ -160,4 +167,5 @@ const (
 	CoverGroup    = 1 << 3
 	CoverAdapter  = 1 << 4
 	CoverUnhooked = 1 << 5 // NCCL is loaded and at least part of it passes by the hook
+	CoverUnknown  = 1 << 6 // this NCCL has entry points that the hook does not know
 )

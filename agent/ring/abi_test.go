@@ -13,7 +13,7 @@ var abi = map[string]uint64{
 	"FALCON_SHM_MAGIC": shmMagic, "FALCON_SHM_VERSION": shmVersion, "FALCON_PAGE": pageBytes,
 	"FALCON_RINGS_MAX": ringsMax, "FALCON_RING_SLOTS": ringSlots, "FALCON_COMMS_MAX": commsMax,
 	"FALCON_TIMING_SLOTS": timingSlots, "FALCON_ORDER_SLOTS": orderSlots, "FALCON_ORDER_VALUES": orderValues,
-	"FALCON_NAME_BYTES": nameBytes, "FALCON_COMM_NONE": CommNone,
+	"FALCON_NAME_BYTES": nameBytes, "FALCON_COMM_NONE": CommNone, "FALCON_DRAIN_MS": drainMs,
 	"FALCON_OP_NONE": 0, "FALCON_OP_ALLREDUCE": 1, "FALCON_OP_REDUCE": 2, "FALCON_OP_REDUCESCATTER": 3,
 	"FALCON_OP_ALLGATHER": 4, "FALCON_OP_BROADCAST": 5, "FALCON_OP_ALLTOALL": 6, "FALCON_OP_GATHER": 7,
 	"FALCON_OP_SCATTER": 8, "FALCON_OP_SEND": 9, "FALCON_OP_RECV": 10, "FALCON_OP_GROUPSTART": 11,
@@ -23,7 +23,7 @@ var abi = map[string]uint64{
 	"FALCON_COMM_FREE": uint64(CommFree), "FALCON_COMM_LIVE": uint64(CommLive), "FALCON_COMM_GONE": uint64(CommGone), "FALCON_COMM_ABORTED": uint64(CommAborted),
 	"FALCON_MODE_MONITOR": modeMonitor, "FALCON_MODE_PROFILE": modeProfile, "FALCON_MODE_PAUSE": 2,
 	"FALCON_ORDER_NONE": 0, "FALCON_ORDER_MICROBATCHES": orderMicroBatches, "FALCON_ORDER_PLACEMENT": 2, "FALCON_ORDER_CHECKPOINT": 3, "FALCON_ORDER_STOP": orderStop,
-	"FALCON_COV_INIT": CoverInit, "FALCON_COV_COLL": CoverColl, "FALCON_COV_P2P": CoverP2P, "FALCON_COV_GROUP": CoverGroup, "FALCON_COV_ADAPTER": CoverAdapter, "FALCON_COV_UNHOOKED": CoverUnhooked,
+	"FALCON_COV_INIT": CoverInit, "FALCON_COV_COLL": CoverColl, "FALCON_COV_P2P": CoverP2P, "FALCON_COV_GROUP": CoverGroup, "FALCON_COV_ADAPTER": CoverAdapter, "FALCON_COV_UNHOOKED": CoverUnhooked, "FALCON_COV_UNKNOWN": CoverUnknown,
 
 	"sizeof.falcon_record": recordBytes, "falcon_record.seq": recSeq, "falcon_record.enter": recEnter, "falcon_record.exit": recExit,
 	"falcon_record.count": recCount, "falcon_record.stream": recStream, "falcon_record.ordinal": recOrdinal, "falcon_record.comm": recComm,

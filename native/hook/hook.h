@@ -30,7 +30,7 @@
 #define FALCON_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define FALCON_BEAT_NS 100000000ull        /* between heartbeats */
 #define FALCON_BEAT_PROFILE_NS 10000000ull /* while a profile window is open */
-#define FALCON_DRAIN_NS 5000000000ull      /* after a window, for calls still on the device */
+#define FALCON_DRAIN_NS (FALCON_DRAIN_MS * 1000000ull) /* after a window, for calls still on the device */
 
 #define FALCON_COV_MAPPED (1u << 31)        /* private: NCCL is mapped and nobody came by us yet */
 

@@ -28,6 +28,7 @@
 #define FALCON_ORDER_VALUES 1024u /* micro-batch counts, one per replica */
 #define FALCON_NAME_BYTES  64u
 #define FALCON_COMM_NONE   0xffffffffu
+#define FALCON_DRAIN_MS    5000u  /* after a profile window ends, its timings are written within this time */
 
 /* Operations: the values of falcon.Op. */
 enum falcon_op {
@@ -149,7 +150,8 @@ typedef struct falcon_shm_order {
 
 /* Coverage bits: what the hook saw. */
 enum falcon_coverage { FALCON_COV_INIT = 1u << 0, FALCON_COV_COLL = 1u << 1, FALCON_COV_P2P = 1u << 2,
-  FALCON_COV_GROUP = 1u << 3, FALCON_COV_ADAPTER = 1u << 4, FALCON_COV_UNHOOKED = 1u << 5 /* NCCL mapped, never called through us */ };
+  FALCON_COV_GROUP = 1u << 3, FALCON_COV_ADAPTER = 1u << 4, FALCON_COV_UNHOOKED = 1u << 5, /* NCCL mapped, never called through us */
+  FALCON_COV_UNKNOWN = 1u << 6 /* this NCCL has entry points that the hook does not know */ };
 
 /* Control block. The two halves lie on separate pages by writer. */
 typedef struct falcon_control {

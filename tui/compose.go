@@ -123,8 +123,8 @@ func (m *Model) connection() (string, themes.Role) {
 		return " engine unreachable since " + since + ", retrying ", themes.Urgent
 	case feed.Live:
 	}
-	if m.live.Snap().GetJob().GetState() == page.Finished {
-		return "job finished", themes.Header
+	if m.live.Over() {
+		return "finished", themes.Header
 	}
 	age := f.Age(m.now())
 	text := fmt.Sprintf("data %.1fs", age.Seconds())

@@ -34,6 +34,7 @@ var moments = []moment{
 	{"healthy", 30, 0, fakeengine.Options{}},
 	{"proposed", fakeengine.Proposed + 4, 0, fakeengine.Options{}},
 	{"closed", 225, fakeengine.Proposed + 1, fakeengine.Options{}},
+	{"finished", fakeengine.End, fakeengine.Proposed + 1, fakeengine.Options{Stray: 230}},
 	{"large", 120, 0, fakeengine.Options{TP: 8, DP: 32, PP: 8}},
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
-	"github.com/failslow/falcon/tui/page"
 )
 
 // key gives a key to whoever owns the keyboard: help, dialog, prompt, page.
@@ -55,7 +54,7 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.Command:
 		m.prompt = &prompt{":", newInput(key.Prompt, "")}
 	case key.Filter:
-		m.prompt = &prompt{"/", newInput(key.Prompt, m.state.Filter)}
+		m.prompt = &prompt{"/", newInput(key.Prompt, m.filter())}
 	case key.ShowHelp:
 		m.help = newHelp(m.current)
 	case key.Pause:
@@ -108,11 +107,36 @@ func (m *Model) turn(a key.Action) {
 }
 
 func (m *Model) back() {
-	if m.current == key.Events && m.state.Filter != "" {
-		m.state.Filter = ""
+	if m.filter() != "" {
+		m.setFilter("")
 		return
 	}
 	m.show(m.previous)
+}
+
+// filter is the text that filters the present page, or "".
+func (m *Model) filter() string {
+	switch m.current {
+	case key.Events:
+		return m.state.Filter
+	case key.Ranks:
+		return m.state.RankFilter()
+	}
+	return ""
+}
+
+// setFilter filters the present page; among ranks the cursor goes to one that
+// is left.
+func (m *Model) setFilter(text string) {
+	if m.current == key.Events {
+		m.state.Filter = text
+		return
+	}
+	m.state.FilterRanks(text)
+	if !m.state.Shown(m.state.Rank()) {
+		m.state.StepShown(+1)
+		m.shareChoice()
+	}
 }
 
 func (m *Model) follow() {
@@ -124,6 +148,7 @@ func (m *Model) follow() {
 func (m *Model) pause() {
 	if !m.pausedAt.IsZero() {
 		m.live.Filter, m.live.Metric = m.state.Filter, m.state.Metric
+		m.live.FilterRanks(m.state.RankFilter())
 		m.state, m.pausedAt = m.live, time.Time{}
 		m.ask()
 		return
@@ -139,7 +164,7 @@ func (m *Model) nextTheme() {
 }
 
 func (m *Model) quit() tea.Cmd {
-	if m.opts.QuitNote == "" || m.live.Snap().GetJob().GetState() == page.Finished {
+	if m.opts.QuitNote == "" || m.live.Over() {
 		m.leaving = true
 		return tea.Quit
 	}
@@ -160,7 +185,7 @@ func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	case key.Confirm:
 		m.prompt = nil
 		if p.sign == "/" {
-			m.state.Filter = strings.TrimSpace(p.input.Value())
+			m.setFilter(strings.TrimSpace(p.input.Value()))
 			return nil
 		}
 		return m.command(strings.Fields(p.input.Value()))

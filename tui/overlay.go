@@ -210,6 +210,10 @@ func (h *helpBox) act(m *Model, a key.Action) {
 		h.pane.ScrollUp(1)
 	case key.Down:
 		h.pane.ScrollDown(1)
+	case key.PageUp:
+		h.pane.PageUp()
+	case key.PageDown:
+		h.pane.PageDown()
 	case key.Cancel:
 		m.help = nil
 	}

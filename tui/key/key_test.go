@@ -77,7 +77,7 @@ func TestFooterOrder(t *testing.T) {
 	for _, b := range Footer(Ranks, Global) {
 		words = append(words, b.Help().Desc)
 	}
-	if got, want := strings.Join(words, " "), "anomaly zoom metric posterior help command mode freeze quit"; got != want {
+	if got, want := strings.Join(words, " "), "anomaly zoom metric posterior filter help command mode freeze quit"; got != want {
 		t.Errorf("the footer reads %q, want the page's keys first, most useful first: %q", got, want)
 	}
 }

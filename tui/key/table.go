@@ -63,7 +63,9 @@ var table = slices.Concat([]Binding{
 	bind(Prompt, Cancel, []string{"esc", "ctrl+c"}, "esc", "cancel", "Leave the prompt.", 2),
 	bind(Help, Up, []string{"k", "up"}, "k ↑", "scroll", "Scroll back.", 0),
 	bind(Help, Down, []string{"j", "down"}, "j ↓", "scroll", "Scroll on.", 1),
-	bind(Help, Cancel, []string{"esc", "?", "q", "enter", "ctrl+c"}, "esc", "close", "Close the help.", 2),
+	bind(Help, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "A page back.", 0),
+	bind(Help, PageDown, []string{"ctrl+d", "pgdown", "space"}, "ctrl-d", "page", "A page on.", 2),
+	bind(Help, Cancel, []string{"esc", "?", "q", "enter", "ctrl+c"}, "esc", "close", "Close the help.", 3),
 })
 
 // mapKeys are the keys of the two maps, which move alike.
@@ -86,6 +88,7 @@ func mapKeys(s Scope) []Binding {
 			bind(s, ZoomOut, []string{"-", "_"}, "-", "zoom", "Zoom out: the worst of several ranks a pixel.", 0),
 			bind(s, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "Half a page up.", 0),
 			bind(s, PageDown, []string{"ctrl+d", "pgdown"}, "ctrl-d", "page", "Half a page down.", 0),
+			bind(s, Filter, []string{"/"}, "/", "filter", "Show only ranks whose device, state or number holds a text; n and N step through them, esc shows all.", 14),
 		)
 	}
 	return b

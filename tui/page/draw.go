@@ -23,8 +23,15 @@ type Page interface {
 }
 
 // Health is a rank's state as glyph, word and role.
-func Health(r *falconv1.RankView) (glyph rune, word string, role themes.Role) {
-	switch r.GetHealth() {
+func (s *State) Health(r *falconv1.RankView) (glyph rune, word string, role themes.Role) {
+	if s.Ended(r) {
+		return '○', "finished", themes.Dim
+	}
+	return health(r.GetHealth())
+}
+
+func health(h falconv1.RankHealth) (glyph rune, word string, role themes.Role) {
+	switch h {
 	case falconv1.RankHealth_RANK_HEALTH_CULPRIT:
 		return '✖', "culprit", themes.Culprit
 	case falconv1.RankHealth_RANK_HEALTH_SLOW:
@@ -40,14 +47,24 @@ func Health(r *falconv1.RankView) (glyph rune, word string, role themes.Role) {
 }
 
 // Legend explains the glyphs.
-const Legend = "● ok  ▲ slow  ✖ culprit  ? stale  † lost"
+func (s *State) Legend() string {
+	if s.Over() {
+		return "○ finished"
+	}
+	return "● ok  ▲ slow  ✖ culprit  ? stale  † lost"
+}
 
 // Tally counts ranks by health, worst first: "1 culprit, 2 stale".
 func (s *State) Tally() string { return s.tally }
 
 func (s *State) count() string {
 	var count [8]int
+	ended := 0
 	for _, r := range s.Ranks {
+		if s.Ended(r) {
+			ended++
+			continue
+		}
 		count[r.GetHealth()&7]++
 	}
 	var parts []string
@@ -56,9 +73,12 @@ func (s *State) count() string {
 		falconv1.RankHealth_RANK_HEALTH_STALE, falconv1.RankHealth_RANK_HEALTH_UNSPECIFIED,
 	} {
 		if n := count[h]; n > 0 {
-			_, word, _ := Health(&falconv1.RankView{Health: h})
+			_, word, _ := health(h)
 			parts = append(parts, fmt.Sprintf("%d %s", n, word))
 		}
+	}
+	if ended > 0 {
+		parts = append(parts, fmt.Sprintf("%d finished", ended))
 	}
 	if len(parts) == 0 {
 		return fmt.Sprintf("all %d ok", len(s.Ranks))
@@ -73,7 +93,7 @@ func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
 	}
 	v := s.Ranks[rank]
 	tp, dp, pp := s.Coord(rank)
-	glyph, word, role := Health(v)
+	glyph, word, role := s.Health(v)
 	row, rest := r.Rows(1)
 	p := c.Pen(row).Putf(themes.Title, "rank %d ", rank).Put(role, string(glyph)+" "+word)
 	p.Putf(themes.Text, "  %s  stage %d, replica %d, tp %d", device(v), pp, dp, tp)

@@ -196,8 +196,113 @@ func TestPagesSurviveAnyNumbers(t *testing.T) {
 			p.Act(rapid.SampledFrom(acts).Draw(t, "act"), s, widget.Rect{W: w, H: h})
 			draw(p, s, w, h, colorprofile.ANSI256)
 		}
+		s.FilterRanks("rank 1")
 		draw(p, s, w, h, colorprofile.ASCII)
 	})
+}
+
+// series is a job of two ranks whose iterations took ms, baseline 100 ms.
+func series(ms ...float32) *page.State {
+	snap := job(1, 2, 1)
+	snap.Series = &falconv1.Series{BaselineMs: 100, Ms: ms}
+	return state(snap)
+}
+
+func steadyWith(n int, at map[int]float32) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = 100
+		if v, ok := at[i]; ok {
+			out[i] = v
+		}
+	}
+	return out
+}
+
+// A stray iteration must not flatten the others, a lasting change must show.
+func TestScaleOfTheIterationTimes(t *testing.T) {
+	for name, x := range map[string]struct {
+		ms      []float32
+		top     string
+		clipped int
+	}{
+		"steady":          {steadyWith(60, nil), "100 ", 0},
+		"one stray":       {steadyWith(60, map[int]float32{20: 1500}), "150 ", 1},
+		"two strays":      {steadyWith(60, map[int]float32{20: 1500, 41: 900}), "150 ", 2},
+		"newest stray":    {steadyWith(60, map[int]float32{59: 1500}), "150 ", 1},
+		"short history":   {steadyWith(9, map[int]float32{4: 1500}), "150 ", 1},
+		"just turned bad": {steadyWith(60, map[int]float32{57: 390, 58: 390, 59: 390}), "400 ", 0},
+		"below baseline":  {[]float32{40, 40, 40}, "100 ", 0},
+	} {
+		out := strings.Split(draw(posterior.New(), series(x.ms...), 80, 19, colorprofile.ASCII), "ALARM")[0]
+		rows := strings.Split(out, "\n")
+		if !strings.Contains(rows[1][:7], x.top) {
+			t.Errorf("%s: the axis ends at %q, want %s", name, rows[1][:7], x.top)
+		}
+		if got := strings.Count(rows[1], "↑"); got != x.clipped {
+			t.Errorf("%s: %d columns are marked as cut, want %d\n%s", name, got, x.clipped, out)
+		}
+		if got := strings.Contains(rows[0], "↑ up to"); got != (x.clipped > 0) {
+			t.Errorf("%s: the title is %q", name, rows[0])
+		}
+	}
+}
+
+// The ranks of a job that has finished are gone, and nothing is wrong.
+func TestAFinishedJobHasNoLostRanks(t *testing.T) {
+	snap := job(1, 8, 1)
+	for _, r := range snap.Ranks {
+		r.Health = falconv1.RankHealth_RANK_HEALTH_LOST
+	}
+	for now, want := range map[string]string{"lost": "8 lost", page.Finished: "8 finished"} {
+		snap.Job.State = now
+		s := state(snap)
+		if s.Tally() != want || len(s.Anomalies()) != map[string]int{"lost": 8, page.Finished: 0}[now] {
+			t.Errorf("%s: tally %q, %d anomalies", now, s.Tally(), len(s.Anomalies()))
+		}
+		for _, p := range []page.Page{ranks.New(), grid.New()} {
+			for _, profile := range []colorprofile.Profile{colorprofile.ASCII, colorprofile.TrueColor} {
+				body := strings.Split(draw(p, s, 100, 24, profile), "CURSOR")[0]
+				if got := strings.Contains(body, "†"); got != (now == "lost") {
+					t.Errorf("%s %T: † drawn: %v\n%s", now, p, got, body)
+				}
+			}
+		}
+	}
+}
+
+func TestRankFilter(t *testing.T) {
+	snap := job(1, 24, 1) // n0 to n2 with eight GPUs each
+	snap.Ranks[20].Health = falconv1.RankHealth_RANK_HEALTH_SLOW
+	s := state(snap)
+	for text, want := range map[string]string{
+		"N1.": "[8 9 10 11 12 13 14 15]", "slow": "[20]", "rank 23": "[23]", "n9": "[]", "g3": "[3 11 19]",
+	} {
+		s.FilterRanks(text)
+		if got := fmt.Sprint(s.Matched()); got != want {
+			t.Errorf("%q matches %s, want %s", text, got, want)
+		}
+	}
+	s.FilterRanks("g3")
+	s.Select(0)
+	p := ranks.New()
+	p.Act(key.Next, s, widget.Rect{W: 80, H: 19})
+	p.Act(key.Next, s, widget.Rect{W: 80, H: 19})
+	if s.Rank() != 11 {
+		t.Errorf("n steps to rank %d", s.Rank())
+	}
+	s.Update(s.Feed)
+	out := draw(p, s, 80, 19, colorprofile.TrueColor)
+	if !strings.Contains(out, `filter "g3": 3 of 24`) || !strings.Contains(out, "1 slow") || strings.Contains(out, "▲20") {
+		t.Errorf("the filtered map must say what it hides:\n%s", out)
+	}
+	if out := draw(overview.New(), s, 80, 19, colorprofile.TrueColor); !strings.Contains(out, "▲20") {
+		t.Errorf("other pages are not filtered:\n%s", out)
+	}
+	s.FilterRanks("")
+	if out := draw(p, s, 80, 19, colorprofile.TrueColor); !strings.Contains(out, "▲20") {
+		t.Errorf("the filter remains:\n%s", out)
+	}
 }
 
 func TestEventsScrollAndFilter(t *testing.T) {

@@ -36,6 +36,9 @@ type State struct {
 	Metric Metric
 	Filter string // of the events page
 
+	rankFilter string  // of the ranks page
+	matched    []int32 // ranks that match it, ascending
+
 	rank      int32
 	following bool
 
@@ -77,6 +80,7 @@ func (s *State) Update(f *feed.State) {
 	s.worst = s.findWorst()
 	s.anomalies = s.findAnomalies()
 	s.tally = s.count()
+	s.FilterRanks(s.rankFilter)
 	s.measured = slices.ContainsFunc(s.Ranks, func(r *falconv1.RankView) bool { return r.GetSelfRatio() > 0 })
 }
 
@@ -123,26 +127,29 @@ func (s *State) Wanted() int32 {
 func (s *State) findWorst() int32 {
 	best := int32(0)
 	for i, r := range s.Ranks {
-		if r != nil && worse(r, s.Ranks[best]) {
+		if r != nil && s.worse(r, s.Ranks[best]) {
 			best = int32(i)
 		}
 	}
 	return best
 }
 
-func worse(a, b *falconv1.RankView) bool {
+func (s *State) worse(a, b *falconv1.RankView) bool {
 	if b == nil {
 		return true
 	}
 	return cmp.Or(
-		cmp.Compare(gravity(a), gravity(b)),
+		cmp.Compare(s.gravity(a), s.gravity(b)),
 		cmp.Compare(SelfLevel(a.SelfRatio), SelfLevel(b.SelfRatio)),
 		cmp.Compare(a.Level, b.Level),
 	) > 0
 }
 
 // gravity orders healths by how much they must be seen.
-func gravity(r *falconv1.RankView) int {
+func (s *State) gravity(r *falconv1.RankView) int {
+	if s.Ended(r) {
+		return 0
+	}
 	switch r.GetHealth() {
 	case falconv1.RankHealth_RANK_HEALTH_CULPRIT:
 		return 4
@@ -157,7 +164,7 @@ func gravity(r *falconv1.RankView) int {
 }
 
 // Anomalous says that a rank is not simply healthy.
-func Anomalous(r *falconv1.RankView) bool { return gravity(r) > 0 }
+func (s *State) Anomalous(r *falconv1.RankView) bool { return s.gravity(r) > 0 }
 
 // Anomalies lists the ranks that are not healthy, ascending.
 func (s *State) Anomalies() []int32 { return s.anomalies }
@@ -165,7 +172,7 @@ func (s *State) Anomalies() []int32 { return s.anomalies }
 func (s *State) findAnomalies() []int32 {
 	var out []int32
 	for i, r := range s.Ranks {
-		if Anomalous(r) {
+		if s.Anomalous(r) {
 			out = append(out, int32(i))
 		}
 	}
@@ -173,8 +180,9 @@ func (s *State) findAnomalies() []int32 {
 }
 
 // Step selects the next (+1) or previous (-1) rank that is not healthy.
-func (s *State) Step(direction int) {
-	list := s.Anomalies()
+func (s *State) Step(direction int) { s.stepIn(s.anomalies, direction) }
+
+func (s *State) stepIn(list []int32, direction int) {
 	if len(list) == 0 {
 		return
 	}
@@ -251,6 +259,9 @@ func SelfLevel(ratio float64) int {
 
 // Pixel is a rank's value in a raster.
 func (s *State) Pixel(r *falconv1.RankView) uint8 {
+	if s.Ended(r) {
+		return 0
+	}
 	switch r.GetHealth() {
 	case falconv1.RankHealth_RANK_HEALTH_CULPRIT:
 		return widget.PixelCulprit
@@ -277,6 +288,19 @@ func (s *State) At(tp, dp, pp int) int32 { return int32(tp + s.TP*(dp+s.DP*pp)) 
 
 // Finished is the state of a job that has ended as it should.
 const Finished = "finished"
+
+// Over says that the job has finished.
+func (s *State) Over() bool { return s.Snap().GetJob().GetState() == Finished }
+
+// Ended says that nothing comes from a rank because the job has finished,
+// which is no trouble.
+func (s *State) Ended(r *falconv1.RankView) bool {
+	switch r.GetHealth() {
+	case falconv1.RankHealth_RANK_HEALTH_OK, falconv1.RankHealth_RANK_HEALTH_SLOW, falconv1.RankHealth_RANK_HEALTH_CULPRIT:
+		return false
+	}
+	return s.Over()
+}
 
 // Incident is the one that matters now: the first open one, else the newest.
 func (s *State) Incident() *falconv1.Incident {

@@ -7,7 +7,8 @@ import (
 )
 
 // Bars is a column chart: one value a column, from zero up, so that heights
-// compare honestly. Values that are NaN leave a gap.
+// compare honestly. Values that are NaN leave a gap; those beyond the top edge
+// end in an arrow there, so that a cut column is not taken for a measured one.
 type Bars struct {
 	Values []float64
 	Max    float64                  // value at the top edge; 0 = the largest value
@@ -49,7 +50,9 @@ func (b Bars) top() float64 {
 func (c *Canvas) bar(rect Rect, b Bars, x int, top float64, lineRow int) {
 	units := -1
 	style := c.Pal.Style(themes.Text)
+	clipped := false
 	if x < len(b.Values) && !math.IsNaN(b.Values[x]) {
+		clipped = b.Values[x] > top
 		units = barUnits(b.Values[x], top, rect.H)
 		if b.Style != nil {
 			style = b.Style(x)
@@ -59,6 +62,9 @@ func (c *Canvas) bar(rect Rect, b Bars, x int, top float64, lineRow int) {
 		y := rect.Y + rect.H - 1 - row
 		fill := max(0, min(8, units-8*row))
 		switch {
+		case clipped && row == rect.H-1:
+			c.Set(rect.X+x, y, '↑', c.inverse(style))
+			continue // under the hairline too
 		case fill == 8 && row == lineRow:
 			c.Set(rect.X+x, y, '┄', c.inverse(style))
 		case fill > 0:

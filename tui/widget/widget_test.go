@@ -127,6 +127,26 @@ func TestLineStaysVisibleAcrossBars(t *testing.T) {
 	}
 }
 
+func TestValuesOffTheScaleAreMarked(t *testing.T) {
+	c := NewCanvas(3, 2, palette(t, colorprofile.ASCII), false)
+	c.Bars(c.Whole(), Bars{Values: []float64{16, 17, 8}, Max: 16, Cursor: -1})
+	if got, want := plain(c), "█↑ \n███"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestArrowsAreWrittenAlike(t *testing.T) {
+	for _, text := range []string{"8,8 -> 9,7", "8,8 → 9,7"} {
+		for ascii, want := range map[bool]string{false: "8,8 → 9,7 ", true: "8,8 -> 9,7"} {
+			c := NewCanvas(10, 1, palette(t, colorprofile.ASCII), ascii)
+			c.Text(0, 0, 10, text, themes.Style{})
+			if got := plain(c); got != want {
+				t.Errorf("%q drawn as %q, want %q", text, got, want)
+			}
+		}
+	}
+}
+
 func TestWrap(t *testing.T) {
 	got := strings.Join(Wrap("one two threefourfive six", 6), "|")
 	if want := "one|two|threef|ourfiv|e six"; got != want {

@@ -39,6 +39,7 @@ const (
 	HealthyMs   = 210.0
 	SlowMs      = 400.0
 	MitigatedMs = 262.0
+	StrayMs     = 1500.0
 )
 
 // Options shape the fake job.
@@ -46,6 +47,7 @@ type Options struct {
 	TP, DP, PP int
 	Role       string // "approver" when empty
 	Start      time.Time
+	Stray      int64 // an iteration that takes StrayMs, 0 = none
 }
 
 // Engine is the fake.

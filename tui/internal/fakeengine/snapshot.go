@@ -20,6 +20,8 @@ func (e *Engine) inForce(i int64) bool {
 func (e *Engine) ms(i int64) float64 {
 	base := HealthyMs
 	switch {
+	case i == e.opts.Stray && i > 0:
+		return StrayMs
 	case e.inForce(i) && i < Cleared:
 		base = MitigatedMs
 	case e.inForce(i):
@@ -95,6 +97,11 @@ func (e *Engine) ranks() []*falconv1.RankView {
 	}
 	if n := len(out); n > 6 && e.iter > 100 {
 		out[n-1].Health = falconv1.RankHealth_RANK_HEALTH_STALE
+	}
+	if e.iter >= End { // the processes have gone, as after a real job
+		for _, r := range out {
+			r.Health = falconv1.RankHealth_RANK_HEALTH_LOST
+		}
 	}
 	return out
 }

@@ -218,7 +218,7 @@ func (t table) holds(col, stage int) bool {
 func (t table) letter(rank int32, v *falconv1.RankView) rune {
 	cause := t.s.Blamed(rank)
 	switch {
-	case !page.Anomalous(v):
+	case !t.s.Anomalous(v):
 		return ' '
 	case cause == "" && v.Health == falconv1.RankHealth_RANK_HEALTH_SLOW && t.s.Explained():
 		return ' '
@@ -230,9 +230,9 @@ func (t table) letter(rank int32, v *falconv1.RankView) rune {
 // the cause.
 func (t table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
 	v := view(t.s, rank)
-	glyph, _, role := page.Health(v)
+	glyph, _, role := t.s.Health(v)
 	st := c.Pal.Style(role)
-	if c.Pal.HalfBlocks() && v != nil && t.s.Pixel(v) != widget.PixelLost && t.s.Pixel(v) != widget.PixelStale {
+	if c.Pal.HalfBlocks() && v != nil && t.s.Pixel(v) != widget.PixelLost && t.s.Pixel(v) != widget.PixelStale && !t.s.Ended(v) {
 		st = c.Pal.Ink(c.Pal.Heat[t.s.Level(v)])
 	}
 	if cursor {

@@ -3,6 +3,7 @@ package posterior
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/widget"
@@ -16,13 +17,7 @@ func (v view) bars(c *widget.Canvas, r widget.Rect, hair int64) {
 	}
 	_, plot := r.Columns(labelW)
 	values := v.values(v.s.Ms)
-	top := v.s.BaselineMs
-	for _, x := range values {
-		if !math.IsNaN(x) && !math.IsInf(x, 0) {
-			top = max(top, x)
-		}
-	}
-	top = widget.NiceTop(top)
+	top, _ := v.scale()
 	c.Bars(plot, widget.Bars{
 		Values: values, Max: top, Line: v.s.BaselineMs, Cursor: v.column(hair),
 		Style: func(i int) themes.Style { return v.msStyle(c, values[i]) },
@@ -35,6 +30,38 @@ func (v view) bars(c *widget.Canvas, r widget.Rect, hair int64) {
 	if r.H > 2 {
 		c.Right(r.X+labelW-1, r.Y+r.H-1, "0 ms", dim)
 	}
+}
+
+const (
+	usual    = 0.98 // share of the iterations on screen that must fit the chart
+	headroom = 1.1  // above them
+	recent   = 5    // iterations whose median is the present level
+)
+
+// scale is the chart's top edge in ms, and the largest value on screen where
+// that lies above the edge, else 0. A few stray iterations don't set the
+// scale: it holds the usual ones, the baseline, and the present level even
+// when that has just risen.
+func (v view) scale() (top, beyond float64) {
+	var known []float64
+	for _, x := range v.s.Ms[len(v.s.Ms)-v.n:] {
+		if y := float64(x); !math.IsNaN(y) && !math.IsInf(y, 0) {
+			known = append(known, y)
+		}
+	}
+	n := len(known)
+	if n == 0 {
+		return widget.NiceTop(v.s.BaselineMs), 0
+	}
+	last := slices.Sorted(slices.Values(known[max(0, n-recent):]))
+	slices.Sort(known)
+	most := known[n-1]
+	robust := max(v.s.BaselineMs, last[len(last)/2], known[int(usual*float64(n-1))])
+	top = min(widget.NiceTop(headroom*robust), widget.NiceTop(max(most, v.s.BaselineMs)))
+	if most > top {
+		beyond = most
+	}
+	return top, beyond
 }
 
 // slowSteps are the lower bounds of levels 1 to 6, relative to the baseline:
@@ -87,6 +114,9 @@ func (v view) strip(c *widget.Canvas, r widget.Rect, hair int64) {
 	}
 	_, plot := r.Columns(labelW)
 	values := v.values(v.s.Probability)
+	for i, p := range values {
+		values[i] = min(p, 1) // rounding must not look like a value off the scale
+	}
 	c.Bars(plot, widget.Bars{
 		Values: values, Max: 1, Line: v.threshold(), Cursor: v.column(hair),
 		Style: func(i int) themes.Style {

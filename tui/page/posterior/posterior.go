@@ -155,6 +155,9 @@ func Strip(c *widget.Canvas, r widget.Rect, s *page.State) {
 
 func (p *Page) chart(c *widget.Canvas, r widget.Rect, v view, title string) {
 	right := "▼ onset  A applied  R reverted  ✓ relief"
+	if _, beyond := v.scale(); beyond > 0 {
+		right = "↑ up to " + phrase.Ms(beyond) + "  " + right
+	}
 	body := c.Rule(r, title, right)
 	if v.n == 0 {
 		page.Empty(c, body, "no iterations yet: the series starts when agents report samples")

@@ -21,6 +21,8 @@ type geometry struct {
 	total   int // rows in all
 	cellW   int
 	cellH   int
+
+	filtered bool // draw only what the filter shows
 }
 
 const (
@@ -128,7 +130,8 @@ func (g geometry) hidden(s *page.State) int {
 	return n
 }
 
-// cells draws one cell with numbers a rank.
+// cells draws one cell with numbers a rank, and of ranks that the filter hides
+// the number alone.
 func (g geometry) cells(c *widget.Canvas, r widget.Rect, s *page.State) {
 	for i := range s.Ranks {
 		row, col := i/g.columns-g.first, i%g.columns
@@ -136,13 +139,17 @@ func (g geometry) cells(c *widget.Canvas, r widget.Rect, s *page.State) {
 			continue
 		}
 		cell := widget.Rect{X: r.X + col*g.cellW, Y: r.Y + row*g.cellH, W: g.cellW - 1, H: min(g.cellH, 2)}
+		if g.filtered && !s.Shown(int32(i)) {
+			c.Text(cell.X, cell.Y, cell.W, fmt.Sprintf("·%*d", digits(len(s.Ranks)), i), c.Pal.Style(themes.Dim))
+			continue
+		}
 		g.cell(c, cell, s, int32(i))
 	}
 }
 
 func (g geometry) cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	v := s.Ranks[rank]
-	glyph, _, role := page.Health(v)
+	glyph, _, role := s.Health(v)
 	st := cellStyle(c, s, rank)
 	if rank == s.Rank() {
 		st = st.With(themes.Bold | themes.Underline)
@@ -176,12 +183,12 @@ func (g geometry) cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int3
 // cellStyle is readable text on the level's colour.
 func cellStyle(c *widget.Canvas, s *page.State, rank int32) themes.Style {
 	v := s.Ranks[rank]
-	if v == nil || s.Pixel(v) == widget.PixelLost || s.Pixel(v) == widget.PixelStale {
-		_, _, role := page.Health(v)
+	if v == nil || s.Ended(v) || s.Pixel(v) == widget.PixelLost || s.Pixel(v) == widget.PixelStale {
+		_, _, role := s.Health(v)
 		return c.Pal.Style(role)
 	}
 	if !c.Pal.HalfBlocks() {
-		_, _, role := page.Health(v)
+		_, _, role := s.Health(v)
 		return c.Pal.Style(role)
 	}
 	return c.Pal.Ink(c.Pal.Heat[s.Level(v)])
@@ -191,6 +198,9 @@ func cellStyle(c *widget.Canvas, s *page.State, rank int32) themes.Style {
 func (g geometry) raster(c *widget.Canvas, r widget.Rect, s *page.State) {
 	pix := widget.NewRaster(g.columns, min(g.rows, g.total))
 	for i, v := range s.Ranks {
+		if g.filtered && !s.Shown(int32(i)) {
+			continue
+		}
 		at := i / g.per
 		x, y := at%g.columns, at/g.columns-g.first
 		if y < 0 || y >= pix.H {

@@ -55,9 +55,9 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.Last:
 		s.Select(int32(len(s.Ranks)) - 1)
 	case key.Next:
-		s.Step(+1)
+		s.StepShown(+1)
 	case key.Prev:
-		s.Step(-1)
+		s.StepShown(-1)
 	case key.Metric:
 		s.ToggleMetric()
 	case key.ZoomIn:
@@ -79,16 +79,21 @@ func mapRect(r widget.Rect) widget.Rect {
 
 // Draw draws the map, and below it the cursor's rank.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	body := Map(c, widget.Rect{X: r.X, Y: r.Y, W: r.W, H: r.H - detailRows - 1}, s, p.zoom)
+	body := drawMap(c, widget.Rect{X: r.X, Y: r.Y, W: r.W, H: r.H - detailRows - 1}, s, p.zoom, s.RankFilter() != "")
 	rest := widget.Rect{X: r.X, Y: body.Y + body.H, W: r.W, H: detailRows + 1}
-	s.Details(c, c.Rule(rest, "CURSOR", page.Legend), s.Rank())
+	s.Details(c, c.Rule(rest, "CURSOR", s.Legend()), s.Rank())
 }
 
 // Map draws title and map in r for other pages too; zoom is auto (-1) or an
 // index of the zoom levels. It returns the room that the map took.
 func Map(c *widget.Canvas, r widget.Rect, s *page.State, zoom int) widget.Rect {
+	return drawMap(c, r, s, zoom, false)
+}
+
+func drawMap(c *widget.Canvas, r widget.Rect, s *page.State, zoom int, filtered bool) widget.Rect {
 	_, body := r.Rows(1)
 	g := layout(body, s, zoom, c.PixelRows(1))
+	g.filtered = filtered
 	c.Rule(r, "RANKS", g.title(s))
 	switch {
 	case len(s.Ranks) == 0:
@@ -105,6 +110,9 @@ func (g geometry) title(s *page.State) string {
 	t := s.Tally()
 	if hidden := g.hidden(s); hidden > 0 {
 		t += fmt.Sprintf(" (%d of them outside)", hidden)
+	}
+	if g.filtered {
+		return fmt.Sprintf("filter %q: %d of %d, esc shows all  ·  ", s.RankFilter(), len(s.Matched()), len(s.Ranks)) + t
 	}
 	t += "  ·  " + s.MetricName()
 	if g.per > 1 {

@@ -47,6 +47,7 @@ typedef struct falcon_state {
   falcon_comm *comms;
   falcon_timing *timings;
   char *rings;
+  bool reserved;             /* every page of the file is allocated */
   uint64_t load_ticks, load_mono_ns, load_unix_ns;
   char path[1024];
   char self[1024];           /* this library's path as loaded */
@@ -99,6 +100,7 @@ static inline void *falcon_fn(int fn) {
 
 /* shm.c */
 bool falcon_activate(void);                /* first use: create the file, start the side thread */
+bool falcon_reserve(void *from, size_t bytes); /* false: the memory must not be written */
 void falcon_retire(void);                  /* remove the file */
 void falcon_strip_preload(void);           /* env.c */
 

@@ -41,6 +41,7 @@ typedef struct profile_state {
   void *base_event;
   int device;                                    /* the events belong to it, -1 = any */
   int (*create)(void **, unsigned);
+  int (*destroy)(void *);                        /* may be NULL */
   int (*record)(void *, void *);
   int (*query)(void *);
   int (*elapsed)(float *, void *, void *);

@@ -21,7 +21,7 @@ static void thread_exit(void *p) {
 
 void falcon_ring_setup(void) { have_key = !pthread_key_create(&exit_key, thread_exit); }
 
-/* The file's pages are allocated but not mapped yet: touch them here, not call by call. */
+/* Maps the pages here, not call by call. */
 static void touch(falcon_tls *t) {
   for (uint32_t i = 0; i < FALCON_RING_SLOTS; i += FALCON_PAGE / sizeof(falcon_record))
     __atomic_fetch_or(&t->slots[i].seq, 0, __ATOMIC_RELAXED);
@@ -32,8 +32,12 @@ static bool take(falcon_tls *t, uint32_t i) {
   falcon_ring *ring = (falcon_ring *)base;
   uint32_t nobody = 0, me = (uint32_t)syscall(SYS_gettid);
   if (!__atomic_compare_exchange_n(&ring->tid, &nobody, me, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return false;
-  t->ring = ring;
   t->slots = (falcon_record *)(base + FALCON_PAGE);
+  if (!falcon_reserve(t->slots, FALCON_RING_SLOTS * sizeof(falcon_record))) {
+    __atomic_store_n(&ring->tid, 0, __ATOMIC_RELEASE);
+    return false;
+  }
+  t->ring = ring;
   t->head = __atomic_load_n(&ring->head, __ATOMIC_RELAXED);
   t->ring_index = i;
   touch(t);

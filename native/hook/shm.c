@@ -27,6 +27,11 @@ falcon_state falcon_hook;
 
 static pthread_mutex_t activation = PTHREAD_MUTEX_INITIALIZER;
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+#define SIGNALS_MAX 100 /* interruptions of one reservation by signals */
+
 static uint64_t page_up(uint64_t n) { return (n + FALCON_PAGE - 1) / FALCON_PAGE * FALCON_PAGE; }
 
 static void offsets(falcon_header *h) {
@@ -90,15 +95,42 @@ static int create_file(const char *path) {
   return open(path, flags, 0600);
 }
 
-/* All pages are allocated at once: a full tmpfs is an error here, not a SIGBUS
- * in a training thread later. */
-static void *map_file(const char *path, uint64_t bytes) {
+static bool populate(void *from, size_t bytes) {
+  int rc = -1;
+  for (int i = 0; rc && i < SIGNALS_MAX; i++)
+    if ((rc = madvise(from, bytes, MADV_POPULATE_WRITE)) && errno != EINTR && errno != EAGAIN) break;
+  return !rc;
+}
+
+/* Pages are allocated before they are written: a full tmpfs is an error here,
+ * not a SIGBUS in a training thread later. */
+FALCON_COLD bool falcon_reserve(void *from, size_t bytes) {
+  return falcon_hook.reserved || populate(from, bytes);
+}
+
+/* Rings and timings are large and mostly never used: they are reserved by their
+ * first user, but for the heads of the rings, which the agent reads. */
+static bool reserve_first(char *base, const falcon_header *h) {
+  bool ok = populate(base, h->timings_offset);
+  for (uint32_t i = 0; ok && i < h->rings; i++) ok = populate(base + h->rings_offset + i * h->ring_stride, FALCON_PAGE);
+  return ok;
+}
+
+static bool reserve_all(int fd, uint64_t bytes) {
+  int rc = EINTR;
+  for (int i = 0; rc == EINTR && i < SIGNALS_MAX; i++) rc = posix_fallocate(fd, 0, (off_t)bytes);
+  return falcon_hook.reserved = !rc;
+}
+
+static void *map_file(const char *path, const falcon_header *h) {
   int fd = create_file(path);
   if (fd < 0) return NULL;
   void *p = MAP_FAILED;
-  if (!posix_fallocate(fd, 0, (off_t)bytes)) p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (!ftruncate(fd, (off_t)h->file_bytes)) p = mmap(NULL, h->file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  bool ok = p != MAP_FAILED && (reserve_first(p, h) || (errno == EINVAL && reserve_all(fd, h->file_bytes)));
   close(fd);
-  if (p != MAP_FAILED) return p;
+  if (ok) return p;
+  if (p != MAP_FAILED) munmap(p, h->file_bytes);
   unlink(path);
   return NULL;
 }
@@ -127,7 +159,7 @@ static bool create(void) {
   if (!realpath(dir && *dir ? dir : "/dev/shm", whole)) return false;
   int n = snprintf(falcon_hook.path, sizeof falcon_hook.path, "%s/falcon.%s.%u", whole, h.job, h.pid);
   if (n < 0 || (size_t)n >= sizeof falcon_hook.path) return false;
-  char *base = map_file(falcon_hook.path, h.file_bytes);
+  char *base = map_file(falcon_hook.path, &h);
   if (!base) return false;
   publish(base, &h);
   return true;
@@ -188,6 +220,7 @@ static void forked(void) {
   atomic_store(&falcon_hook.profile, 0);
   falcon_thread.ring = NULL;
   falcon_thread.prof_group = 0;
+  pthread_mutex_init(&activation, NULL); /* another thread of the parent may have held it */
 }
 
 static void load_once(void) {

@@ -6,14 +6,17 @@
  */
 #include "clock.h"
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define STACK_BYTES (512u * 1024u) /* CUDA's event queries run on it */
 #define SPACING_NS 500000          /* least time between rounds, whatever the agent writes */
+#define SLACK_NS 1000000ul         /* the kernel may join our wake-ups with others */
 #define LOOK_EVERY 20              /* beats between searches for an unhooked NCCL */
 
 static void beat(void) {
@@ -35,13 +38,14 @@ static void look_for_unhooked(uint32_t round) {
 
 static void nap(uint32_t *word, uint32_t seen, uint64_t ns) {
   struct timespec timeout = {(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
-  syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0);
+  if (syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0) && errno == ETIMEDOUT) return;
   nanosleep(&(struct timespec){0, SPACING_NS}, NULL);
 }
 
 static void *side(void *unused) {
   (void)unused;
   falcon_thread.inside = 1; /* nothing that this thread calls is recorded */
+  prctl(PR_SET_TIMERSLACK, SLACK_NS);
   uint32_t *mode = &falcon_hook.control->mode;
   for (uint32_t round = 1;; round++) {
     uint32_t seen = __atomic_load_n(mode, __ATOMIC_ACQUIRE);

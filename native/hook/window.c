@@ -38,6 +38,7 @@ static struct {
 static bool resolve(void) {
   profile_state *p = &falcon_profile;
   p->create = (int (*)(void **, unsigned))falcon_cuda("cudaEventCreateWithFlags");
+  p->destroy = (int (*)(void *))falcon_cuda("cudaEventDestroy");
   p->record = (int (*)(void *, void *))falcon_cuda("cudaEventRecord");
   p->query = (int (*)(void *))falcon_cuda("cudaEventQuery");
   p->elapsed = (int (*)(float *, void *, void *))falcon_cuda("cudaEventElapsedTime");
@@ -46,8 +47,10 @@ static bool resolve(void) {
   return p->create && p->record && p->query && p->elapsed && p->capturing;
 }
 
-/* Events are made on the device of the training's communicators; a query while
- * another thread captures is allowed only in relaxed mode. */
+/* Events are made on the device of the training's communicators, and not before
+ * it is known: on any other GPU they would make a context, and take hundreds of
+ * megabytes of its memory. A query while another thread captures is allowed only
+ * in relaxed mode. */
 static bool enter_device(void) {
   int (*set)(int) = (int (*)(int))falcon_cuda("cudaSetDevice");
   int (*exchange)(int *) = (int (*)(int *))falcon_cuda("cudaThreadExchangeStreamCaptureMode");
@@ -56,27 +59,43 @@ static bool enter_device(void) {
   falcon_profile.device = -1;
   for (uint32_t i = 0; i < FALCON_COMMS_MAX && falcon_profile.device < 0; i++)
     if (__atomic_load_n(&falcon_hook.comms[i].state, __ATOMIC_RELAXED) == FALCON_COMM_LIVE) falcon_profile.device = falcon_comm_device(i);
-  return falcon_profile.device < 0 || !set || !set(falcon_profile.device);
+  return falcon_profile.device >= 0 && (!set || !set(falcon_profile.device));
 }
 
+/* What fails here is tried again by the next window. */
 static bool prepare(void) {
   if (win.prepared) return true;
   if (!resolve() || !enter_device()) return false;
-  win.results = calloc(FALCON_TIMING_SLOTS, sizeof *win.results);
+  if (!falcon_reserve(falcon_hook.timings, FALCON_TIMING_SLOTS * sizeof(falcon_timing))) return false;
+  if (!win.results) win.results = calloc(FALCON_TIMING_SLOTS, sizeof *win.results);
   win.prepared = win.results && !falcon_profile.create(&falcon_profile.base_event, 0);
   return win.prepared;
 }
 
+/* All events of a queue, or none: a GPU that has no room for them is asked once
+ * per ring, not at every look. */
+static profile_entry *make_entries(void) {
+  profile_entry *e = calloc(QUEUE_SLOTS, sizeof *e);
+  bool ok = e != NULL;
+  for (uint32_t k = 0; ok && k < QUEUE_SLOTS; k++) ok = !falcon_profile.create(&e[k].start, 0) && !falcon_profile.create(&e[k].end, 0);
+  if (ok || !e) return e;
+  for (uint32_t k = 0; falcon_profile.destroy && k < QUEUE_SLOTS; k++) {
+    if (e[k].start) falcon_profile.destroy(e[k].start);
+    if (e[k].end) falcon_profile.destroy(e[k].end);
+  }
+  free(e);
+  return NULL;
+}
+
 /* Events for every thread that has a ring by now. */
 static void reserve(void) {
+  static bool asked[FALCON_RINGS_MAX];
   for (uint32_t i = 0; i < FALCON_RINGS_MAX; i++) {
     profile_queue *q = &falcon_profile.queue[i];
     falcon_ring *ring = (falcon_ring *)(falcon_hook.rings + i * falcon_hook.header->ring_stride);
-    if (atomic_load(&q->entries) || !__atomic_load_n(&ring->tid, __ATOMIC_ACQUIRE)) continue;
-    profile_entry *e = calloc(QUEUE_SLOTS, sizeof *e);
-    for (uint32_t k = 0; e && k < QUEUE_SLOTS; k++)
-      if (falcon_profile.create(&e[k].start, 0) || falcon_profile.create(&e[k].end, 0)) return; /* out of memory: leave it */
-    atomic_store_explicit(&q->entries, e, memory_order_release);
+    if (asked[i] || !__atomic_load_n(&ring->tid, __ATOMIC_ACQUIRE)) continue;
+    asked[i] = true;
+    atomic_store_explicit(&q->entries, make_entries(), memory_order_release);
   }
 }
 

@@ -1,7 +1,8 @@
 /* A CUDA runtime whose streams are clocks: work moves a stream's end forward,
  * an event takes the stream's end, and is complete when real time reaches it.
  * Events and streams belong to device 3; the stream 0xCAFE captures; while
- * fake_cuda_broken is set every record fails and leaves its error behind. */
+ * fake_cuda_broken is set every record fails and leaves its error behind; at
+ * most fake_cuda_room events exist at a time. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
@@ -9,7 +10,8 @@
 #define API __attribute__((visibility("default")))
 
 typedef struct { _Atomic int64_t at; int device; } event;
-API _Atomic int fake_cuda_broken, fake_cuda_creates;
+API _Atomic int fake_cuda_broken, fake_cuda_creates, fake_cuda_events, fake_cuda_room = 1 << 20;
+API _Atomic int fake_cuda_elsewhere; /* events made on another device than 3 */
 static _Atomic int64_t ends[16];
 static _Thread_local int device, last_error;
 
@@ -31,13 +33,18 @@ API int cudaGetLastError(void) { int e = last_error; last_error = 0; return e; }
 API int cudaThreadExchangeStreamCaptureMode(int *m) { *m = 0; return 0; }
 
 API int cudaEventCreateWithFlags(void **e, unsigned flags) {
-  event *v = calloc(1, sizeof *v);
   (void)flags;
+  if (fake_cuda_events >= fake_cuda_room) return last_error = 2;
+  event *v = calloc(1, sizeof *v);
+  fake_cuda_events++;
+  if (device != 3) fake_cuda_elsewhere++;
   v->device = device;
   *e = v;
   fake_cuda_creates++;
   return 0;
 }
+
+API int cudaEventDestroy(void *e) { free(e); fake_cuda_events--; return 0; }
 
 API int cudaEventRecord(void *e, void *stream) {
   event *v = e;

@@ -4,7 +4,7 @@
 
 #include "nccl.h"
 
-extern _Atomic int fake_cuda_broken, fake_cuda_creates;
+extern _Atomic int fake_cuda_broken, fake_cuda_creates, fake_cuda_events, fake_cuda_room, fake_cuda_elsewhere;
 int cudaGetLastError(void);
 void fake_cuda_work(void *stream, unsigned long ns);
 
@@ -195,9 +195,39 @@ static void case_quiet(void) {
   CHECK(fake_cuda_creates == 0);
 }
 
+/* A GPU without room for the events: calls go on, the window ends with losses,
+ * and the events that could be made are given back, not piled up. */
+static void case_no_room(void) {
+  setup();
+  fake_cuda_room = 100;
+  ask(13, 300);
+  for (int i = 0; i < 100; i++, usleep(2000)) reduce(S1);
+  await_done(13);
+  CHECK(fake_cuda_events <= 1 && fake_cuda_creates <= 101);
+  CHECK(LOAD(CTL(b)->timing_head) == 0 && LOAD(CTL(b)->timing_lost) > 0);
+}
+
+/* While the training's GPU is not known no other one is touched. */
+static void case_no_device(void) {
+  setenv("FAKE_ASYNC", "1", 1);
+  nccl_config config = {sizeof config, NCCL_CONFIG_MAGIC, 22700, 0, 0, 0, 0, NULL, 0, 0, NULL};
+  CHECK(ncclCommInitRankConfig(&comm, 4, test_id(1), 0, &config) == 7);
+  b = shm_map();
+  CHECK(b);
+  ask(14, 60000);
+  await_done(14);
+  CHECK(fake_cuda_creates == 0 && fake_cuda_elsewhere == 0 && LOAD(CTL(b)->timing_lost) == 1);
+  for (int i = 0; i < 5; i++) reduce(S1); /* ready by now */
+  ask(15, 60000);
+  await_open(S1);
+  stop();
+  await_done(15);
+  CHECK(fake_cuda_elsewhere == 0 && LOAD(CTL(b)->timing_head) > 0);
+}
+
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
-  C(window), C(group_window), C(deadline), C(capture), C(mask), C(full), C(broken), C(quiet),
+  C(window), C(group_window), C(deadline), C(capture), C(mask), C(full), C(broken), C(quiet), C(no_room), C(no_device),
 };
 
 int main(int argc, char **argv) {

@@ -7,6 +7,11 @@
 // and never blocks; calls run in commands that belong to this program alone,
 // so that a stalled terminal holds nobody else up. View returns a cached
 // string until something has changed.
+//
+// Pages draw on a canvas of cells (package widget says why). All else is the
+// libraries': rows and frames are lipgloss styles, what lies over a page is a
+// layer that lipgloss composes, panes that scroll are viewports, text entries
+// are textinputs, and the footer is the help bubble, fed by the key table.
 package tui
 
 import (

@@ -104,7 +104,7 @@ func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
 		return
 	}
 	row, rest = rest.Rows(1)
-	p = c.Pen(row).Putf(themes.Text, "iteration %s  %s %s vs own baseline", phrase.Iteration(v.Iteration), phrase.Ms(v.Ms), phrase.Percent(v.Slowdown))
+	p = c.Pen(row).Putf(themes.Text, "iteration %s  %s %s vs own base", phrase.Iteration(v.Iteration), phrase.Ms(v.Ms), phrase.Percent(v.Slowdown))
 	if v.SelfRatio > 0 {
 		p.Putf(themes.Text, "  self %s/micro-batch, %.2f× peers", phrase.Ms(v.SelfMs), v.SelfRatio)
 	}

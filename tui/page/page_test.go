@@ -330,6 +330,40 @@ func TestEventsScrollAndFilter(t *testing.T) {
 	}
 }
 
+// Long events wrap; paging and both ends still show every one of them.
+func TestLongEventsAreReadInFull(t *testing.T) {
+	snap := job(1, 1, 1)
+	for i := range 12 {
+		snap.Events = append(snap.Events, &falconv1.EventLine{Seq: uint64(i + 1), Text: fmt.Sprintf("first%d. ", i) + strings.Repeat("word ", i*4) + fmt.Sprintf("last%d.", i)})
+	}
+	p, s := events.New(), state(snap)
+	r := widget.Rect{W: 80, H: 11}
+	seen := ""
+	p.Act(key.First, s, r)
+	for range 8 {
+		out := draw(p, s, r.W, r.H, colorprofile.ASCII)
+		if strings.Contains(out, "…") {
+			t.Errorf("an event is cut:\n%s", out)
+		}
+		seen += out
+		p.Act(key.PageDown, s, r)
+	}
+	for i := range 12 {
+		if !strings.Contains(seen, fmt.Sprintf("first%d.", i)) || !strings.Contains(seen, fmt.Sprintf("last%d.", i)) {
+			t.Errorf("event %d was never shown whole", i)
+		}
+	}
+	if !strings.Contains(draw(p, s, r.W, r.H, colorprofile.ASCII), "last11.") {
+		t.Error("paging on does not reach the newest")
+	}
+	for range 12 {
+		p.Act(key.PageUp, s, r)
+	}
+	if out := draw(p, s, r.W, r.H, colorprofile.ASCII); !strings.Contains(out, "first0.") {
+		t.Errorf("paging back does not reach the oldest:\n%s", out)
+	}
+}
+
 func TestLadderStepsAndExplains(t *testing.T) {
 	snap := job(1, 4, 2)
 	snap.Ladder = &falconv1.Ladder{Incident: "INC-0001", Rungs: []*falconv1.RungView{

@@ -1,6 +1,13 @@
 // Package widget draws the inside of pages: a grid of cells, the half-block
 // raster and column charts.
 //
+// These few are our own for their redraw cost, as every new picture draws them
+// again. A chart of 113 × 12 cells takes 0.04 ms and 45 KB here, and 3 to 4 ms
+// and 2.2 MB with the bar chart or sparkline of ntcharts, whose line charts
+// have no columns at all; a map of 200 × 60 cells takes 0.34 ms here and
+// 2.5 ms on a lipgloss canvas. What surrounds a page or lies over it is drawn
+// by lipgloss and bubbles, in package tui.
+//
 // Everything here is a pure function of its arguments onto a Canvas; drawing
 // outside a rectangle or the canvas is clipped, never an error. Text must
 // have been cleaned (package clean) before it comes here. No goroutines, no

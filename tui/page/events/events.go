@@ -1,5 +1,6 @@
-// Package events draws the engine's event lines, newest at the bottom. Pure
-// drawing; no I/O.
+// Package events draws the engine's event lines, newest at the bottom. The
+// list loses its oldest lines while it grows, so the scroll holds on to a
+// sequence number, not to an offset as a viewport does. Pure drawing; no I/O.
 package events
 
 import (
@@ -26,28 +27,29 @@ func New() *Page { return &Page{} }
 // Want says that no series is needed.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
-// Act scrolls.
+// Act scrolls by lines, or by what the page shows at once.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	list := filtered(s)
 	bottom := p.bottom(list)
 	rows := max(1, r.H-1)
+	lowest := reach(list, 0, +1, r.W, rows)
 	switch a {
 	case key.Up:
 		bottom--
 	case key.Down:
 		bottom++
 	case key.PageUp:
-		bottom -= rows
+		bottom = reach(list, bottom, -1, r.W, rows) - 1
 	case key.PageDown:
-		bottom += rows
+		bottom = reach(list, bottom+1, +1, r.W, rows)
 	case key.First:
-		bottom = min(rows, len(list)) - 1
+		bottom = lowest
 	case key.Last:
 		bottom = len(list) - 1
 	}
 	p.anchor = 0
 	if bottom < len(list)-1 && len(list) > 0 {
-		p.anchor = list[max(min(rows, len(list))-1, bottom)].Seq
+		p.anchor = list[max(lowest, bottom)].Seq
 	}
 	return ""
 }
@@ -62,6 +64,28 @@ func (p *Page) bottom(list []*falconv1.EventLine) int {
 		}
 	}
 	return len(list) - 1
+}
+
+// reach is the last event that is seen from one on, in a direction, where
+// wrapped events of width w fill rows; at least that one.
+func reach(list []*falconv1.EventLine, from, step, w, rows int) int {
+	at := max(0, min(from, len(list)-1))
+	for next := at; next >= 0 && next < len(list); next += step {
+		rows -= len(wrap(list[next], w))
+		if rows < 0 {
+			break
+		}
+		at = next
+	}
+	return at
+}
+
+// wrap is an event's text in the lines that it takes at width w.
+func wrap(e *falconv1.EventLine, w int) []string {
+	if lines := widget.Wrap(e.Text, max(1, w-textAt(w))); len(lines) > 0 {
+		return lines
+	}
+	return []string{""}
 }
 
 func filtered(s *page.State) []*falconv1.EventLine {
@@ -94,27 +118,51 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 		page.Empty(c, body, "nothing has happened yet")
 		return
 	}
-	draw(c, body, list[:bottom+1])
+	for i := reach(list, bottom, -1, body.W, body.H); i <= bottom; i++ {
+		for n, l := range wrap(list[i], body.W) {
+			var row widget.Rect
+			row, body = body.Rows(1)
+			switch {
+			case row.Empty():
+			case n == 0:
+				head(c, row, list[i]).Put(role(list[i]), l)
+			default:
+				c.Pen(row).Space(textAt(r.W)).Put(role(list[i]), l)
+			}
+		}
+	}
 }
 
-// Tail draws title and newest lines for other pages.
+// Tail draws title and newest lines for other pages, one row each.
 func Tail(c *widget.Canvas, r widget.Rect, s *page.State) {
 	body := c.Rule(r, "EVENTS", "")
-	draw(c, body, s.Feed.Events)
+	list := s.Feed.Events
+	for _, e := range list[max(0, len(list)-max(0, body.H)):] {
+		var row widget.Rect
+		row, body = body.Rows(1)
+		head(c, row, e).Put(role(e), e.Text)
+	}
 }
 
-// draw fills r with the last lines of the list, oldest on top.
-func draw(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine) {
-	list = list[max(0, len(list)-max(0, r.H)):]
-	for i, e := range list {
-		line := widget.Rect{X: r.X, Y: r.Y + i, W: r.W, H: 1}
-		pen := c.Pen(line).Put(themes.Dim, time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"))
-		pen.Putf(themes.Dim, " %7s ", phrase.Iteration(e.Iteration))
-		if r.W >= 100 {
-			pen.Putf(themes.Accent, "%-9s", widget.Cut(e.Kind, 9))
-		}
-		pen.Put(role(e), e.Text)
+// wide is the width from which on the kind of an event has a column.
+const wide = 100
+
+// textAt is the column of the text.
+func textAt(w int) int {
+	if w >= wide {
+		return 26
 	}
+	return 17
+}
+
+// head writes what stands before an event's text.
+func head(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine) *widget.Pen {
+	pen := c.Pen(r).Put(themes.Dim, time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"))
+	pen.Putf(themes.Dim, " %7s ", phrase.Iteration(e.Iteration))
+	if r.W >= wide {
+		pen.Putf(themes.Accent, "%-9s", widget.Cut(e.Kind, 9))
+	}
+	return pen
 }
 
 func role(e *falconv1.EventLine) themes.Role {

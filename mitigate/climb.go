@@ -23,38 +23,41 @@ func (p *Planner) propose(s *story) {
 	if !s.incident.Open() || s.vetoed || p.busy() || s.current() != nil || p.policy.Mode == falcon.ModeObserve {
 		return
 	}
-	if s.triedInVain() {
-		return
-	}
-	if s.incident.State != falcon.IncidentLocated || s.impactMs < p.overheadMs(falcon.RungS2, s) {
+	if s.incident.State != falcon.IncidentLocated || s.cost.ImpactMs < p.overheadMs(falcon.RungS2, s) || p.triedInVain(s) {
 		return
 	}
 	plan, err := p.planS2(s)
+	if err == nil {
+		err = p.tooSoon(s)
+	}
 	if err != nil {
 		p.skipOnce(s, err)
 		return
 	}
-	p.offer(s, plan, fmt.Sprintf("%.0f ms lost so far, switching costs about %.0f ms", s.impactMs, p.overheadMs(falcon.RungS2, s)))
+	p.offer(s, plan, fmt.Sprintf("%.0f ms lost so far, switching costs about %.0f ms", s.cost.ImpactMs, p.overheadMs(falcon.RungS2, s)))
+}
+
+// approveByPolicy takes what is proposed where no person is needed, also when
+// that came to be only after the proposal.
+func (p *Planner) approveByPolicy(s *story) {
+	a := s.current()
+	if a == nil || a.State != falcon.ActionProposed || !p.policy.Automatic(a.Rung) {
+		return
+	}
+	p.decide(s, Decision{Approve: true, By: "policy", Reason: "automatic up to " + string(p.policy.Cap)})
 }
 
 // busy says that an order is out or a gain is being measured: one plan per job.
-func (p *Planner) busy() bool {
-	if p.flight != nil {
-		return true
-	}
+func (p *Planner) busy() bool { return p.flight != nil || p.underWay() != nil }
+
+// underWay is the action that keeps others waiting, if any.
+func (p *Planner) underWay() *falcon.Action {
 	for _, s := range p.stories {
 		if a := s.current(); a != nil && a.State != falcon.ActionKept {
-			return true
+			return a
 		}
 	}
-	return false
-}
-
-// triedInVain keeps the ladder from flapping: an action that failed or did
-// not help is not offered again for the same incident.
-func (s *story) triedInVain() bool {
-	n := len(s.actions)
-	return n > 0 && (s.actions[n-1].State == falcon.ActionFailed || s.actions[n-1].State == falcon.ActionReverted)
+	return nil
 }
 
 func (p *Planner) skipOnce(s *story, err error) {
@@ -80,13 +83,11 @@ func (p *Planner) offer(s *story, plan s2Plan, why string) {
 		BeforeMs:          plan.beforeMs,
 		PredictedMs:       plan.predictedMs,
 		Why:               why,
+		JobEpoch:          p.job.Epoch,
+		Base:              slices.Clone(p.base),
 	}
-	s.actions = append(s.actions, a)
+	s.actions, s.reverts = append(s.actions, a), 0
 	p.note("proposal", "S2 proposed for %s: micro-batches %v -> %v, %.1f ms -> %.1f ms predicted; %s", a.Incident, a.Previous, a.MicroBatches, a.BeforeMs, a.PredictedMs, why)
-	if p.policy.Automatic(falcon.RungS2) {
-		p.decide(s, Decision{Approve: true, By: "policy", Reason: "automatic up to " + string(p.policy.Cap)})
-		return
-	}
 	p.changed(a)
 }
 
@@ -133,14 +134,18 @@ func (p *Planner) checkStep(d Decision) error {
 	if a := s.current(); a != nil {
 		return fmt.Errorf("%w: %s is %s", ErrDecided, a.ID, a.State)
 	}
-	if p.busy() {
-		return fmt.Errorf("%w: another action is under way, wait for it", ErrPolicy)
+	if o := p.underWay(); o != nil {
+		return fmt.Errorf("%w: %s is %s, that comes first", ErrPolicy, o.ID, o.State)
 	}
 	if err := p.checkApproval(s, d); err != nil {
 		return err
 	}
-	if _, err := p.planS2(s); err != nil {
+	plan, err := p.planS2(s)
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotUseful, err)
+	}
+	if hash := planHash(s.incident.ID, d.Rung, p.job.Epoch, plan.counts); d.PlanHash != "" && d.PlanHash != hash {
+		return fmt.Errorf("%w: %s for %s is now plan %s (micro-batches %v), you decided on plan %s; look again", ErrStalePlan, d.Rung, d.Incident, hash, plan.counts, d.PlanHash)
 	}
 	return nil
 }
@@ -167,10 +172,7 @@ func (p *Planner) onDecision(d Decision) {
 		if err != nil {
 			return // Check has just passed; nothing changed since
 		}
-		mode := p.policy.Mode
-		p.policy.Mode = falcon.ModeApprove // the person's word counts, not the policy's
 		p.offer(s, plan, "stepped up by "+d.By)
-		p.policy.Mode = mode
 		p.decide(s, d)
 	} else {
 		s, _ := p.action(d.Action)
@@ -204,10 +206,11 @@ func because(reason string) string {
 // dispatch orders what is approved, one order at a time.
 func (p *Planner) dispatch(s *story) {
 	a := s.current()
-	if a == nil || a.State != falcon.ActionApproved || p.flight != nil || p.policy.Frozen {
+	if a == nil || a.State != falcon.ActionApproved || p.flight != nil || p.policy.Frozen || p.policy.Mode == falcon.ModeObserve {
 		return
 	}
 	a.State = falcon.ActionDispatched
+	p.switching(a, p.newest())
 	p.send(s, len(s.actions)-1, a.MicroBatches, false)
 }
 
@@ -223,12 +226,16 @@ func (p *Planner) send(s *story, action int, counts []int32, reverting bool) {
 // expire drops a proposal or an approval whose fault is gone.
 func (p *Planner) expire(s *story) {
 	a := s.current()
-	if a == nil || s.incident.Open() {
+	if a == nil || !s.over() {
 		return
 	}
+	p.expireFor(a, "the fault has cleared by itself")
+}
+
+func (p *Planner) expireFor(a *falcon.Action, why string) {
 	if a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
 		a.State = falcon.ActionExpired
 		p.changed(*a)
-		p.note("action", "%s expired: the fault has cleared by itself", a.ID)
+		p.note("action", "%s expired: %s", a.ID, why)
 	}
 }

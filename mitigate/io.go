@@ -50,9 +50,10 @@ type Decision struct {
 
 // Committed says that the ranks agreed on an order: the vote is the commit.
 type Committed struct {
-	Order     uint64
-	Iteration int64 // first iteration it holds for
-	Status    int32 // 0 = applied, else the framework's refusal
+	Order        uint64
+	Iteration    int64   // first iteration it holds for
+	Status       int32   // 0 = applied, else the framework's refusal
+	MicroBatches []int32 // what was ordered; empty = as the planner remembers
 }
 
 // Undeliverable says that an order can't take effect any more.
@@ -71,6 +72,19 @@ type Restored struct {
 	Actions     []falcon.Action // newest state of each, in order of proposal
 	NextOrder   uint64          // ids below it were used
 	OverheadsMs map[falcon.Rung]float64
+	Impacts     []Impact // newest of each incident
+}
+
+// Impact is what an incident has cost so far. It is kept over restarts, so that
+// a loss never shrinks.
+type Impact struct {
+	Incident       string  `json:"incident"`
+	JobEpoch       uint64  `json:"job_epoch"`
+	From           int64   `json:"from"`    // first slow iteration of that epoch
+	Counted        int64   `json:"counted"` // iterations of the epoch up to here are in the sums
+	ImpactMs       float64 `json:"impact_ms"`
+	LostGPUMs      float64 `json:"lost_gpu_ms"`
+	PerIterationMs float64 `json:"per_iteration_ms"` // what the newest iteration lost
 }
 
 func (Job) input()           {}
@@ -106,11 +120,12 @@ type Ready struct {
 	Orders  []falcon.Order
 	Acted   []Acted
 	Notes   []Note
+	Impacts []Impact // to be persisted with the rest
 }
 
 // Empty says that there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0
+	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0 && len(r.Impacts) == 0
 }
 
 // Clock is when an input happened, by the engine's clock.

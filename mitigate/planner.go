@@ -16,10 +16,12 @@ const (
 )
 
 const (
-	historyLimit  = 1024 // iterations kept to price an incident from its onset
-	storyLimit    = 64   // incidents kept; the oldest closed ones go first
-	revertLimit   = 5    // orders tried to undo one action
-	curveCapTimes = 4    // a replica is never given more than this times its even share
+	historyLimit  = 1024    // iterations kept to price an incident from its onset
+	storyLimit    = 64      // incidents kept; the oldest closed ones go first
+	revertLimit   = 5       // orders tried at once to undo one action
+	revertAgain   = 100     // iterations between further tries
+	curveCapTimes = 4       // a replica is never given more than this times its even share
+	totalMost     = 1 << 16 // micro-batches in a batch that is still priced
 )
 
 // Config are the planner's settings; zero values mean the defaults.
@@ -41,6 +43,7 @@ type Planner struct {
 	stories   []*story
 	history   []Iteration // ascending, at most historyLimit
 	flight    *flight     // the one order that is out
+	switched  []int64     // iterations at which the newest actions of this epoch were ordered
 	nextOrder uint64
 	overheads map[falcon.Rung]mean
 	ready     Ready
@@ -50,13 +53,18 @@ type Planner struct {
 // story is what the planner keeps of one incident.
 type story struct {
 	incident falcon.Incident
-	impactMs float64
-	counted  int64 // iterations up to here are in impactMs
+	cost     Impact
+	kept     Impact // what was last handed out to be persisted
+	entered  bool   // cost has begun
+	resumed  bool   // iterations may have gone by unseen since cost.Counted
 	speeds   []float64
+	split    split // newest one solved from speeds
 	actions  []falcon.Action
 	vetoed   bool   // a person said no: nothing more is proposed by itself
 	skip     string // last reason why nothing was proposed, to say it once
-	reverts  int
+	reverts  int    // orders sent to undo the newest action
+	revertAt int64  // newest iteration when the last of them was sent
+	failedAt int64  // newest iteration when an order last failed
 }
 
 type flight struct {
@@ -106,8 +114,8 @@ func (p *Planner) Step(_ Clock, in Input) {
 	case Incident:
 		p.onIncident(in.Incident)
 	case Speeds:
-		if s := p.story(in.Incident); s != nil {
-			s.speeds = in.SelfMs
+		if s := p.story(in.Incident); s != nil && len(in.SelfMs) > 0 {
+			s.speeds, s.split = in.SelfMs, split{}
 			p.advance()
 		}
 	case Iteration:
@@ -127,7 +135,7 @@ func (p *Planner) Tick(_ Clock) { p.advance() }
 
 // Ready is everything that steps have led to since the last Advance.
 func (p *Planner) Ready() Ready {
-	p.taken = true
+	p.taken = !p.ready.Empty()
 	return p.ready
 }
 
@@ -140,42 +148,6 @@ func (p *Planner) Advance() {
 
 // Policy is the policy in force.
 func (p *Planner) Policy() falcon.Policy { return p.policy }
-
-func (p *Planner) onJob(in Job) {
-	if in.Epoch != p.job.Epoch || p.base == nil {
-		p.base = slices.Clone(in.MicroBatches)
-		p.history = nil
-	}
-	if p.flight != nil && in.Epoch == p.job.Epoch {
-		in.MicroBatches = p.job.MicroBatches // the commit will say
-	}
-	p.job = in
-}
-
-// onRestored takes back the actions of the journal. Orders that were out are
-// sent again by the engine under their old id; the planner waits for them.
-func (p *Planner) onRestored(in Restored) {
-	p.nextOrder = max(p.nextOrder, in.NextOrder)
-	for r, ms := range in.OverheadsMs {
-		p.overheads[r] = mean{ms, 1}
-	}
-	for _, a := range in.Actions {
-		s := p.ensure(a.Incident)
-		s.actions = append(s.actions, a)
-		if a.State == falcon.ActionVetoed {
-			s.vetoed = true
-		}
-		if a.State == falcon.ActionDispatched || a.State == falcon.ActionReverting {
-			p.flight = &flight{story: s, action: len(s.actions) - 1, order: a.OrderID, reverting: a.State == falcon.ActionReverting, target: a.MicroBatches}
-			if p.flight.reverting {
-				p.flight.target = a.Previous
-			}
-		}
-		if len(a.Previous) > 0 && inForce(a.State) {
-			p.base = slices.Clone(a.Previous)
-		}
-	}
-}
 
 func (p *Planner) story(id string) *story {
 	for _, s := range p.stories {
@@ -193,14 +165,14 @@ func (p *Planner) ensure(id string) *story {
 	if len(p.stories) >= storyLimit {
 		p.dropOldest()
 	}
-	s := &story{incident: falcon.Incident{ID: id, RelievedIteration: falcon.NoIteration}, counted: falcon.NoIteration}
+	s := &story{incident: falcon.Incident{ID: id, RelievedIteration: falcon.NoIteration}, cost: Impact{Incident: id}}
 	p.stories = append(p.stories, s)
 	return s
 }
 
 func (p *Planner) dropOldest() {
 	for i, s := range p.stories {
-		if !s.incident.Open() && s.current() == nil {
+		if s.over() && s.current() == nil {
 			p.stories = slices.Delete(p.stories, i, i+1)
 			return
 		}
@@ -214,6 +186,10 @@ func (s *story) current() *falcon.Action {
 	}
 	return nil
 }
+
+// over says that the fault has cleared. A story whose incident was not told yet
+// (its action is back from the journal first) is not over.
+func (s *story) over() bool { return s.incident.State != "" && !s.incident.Open() }
 
 func ended(s falcon.ActionState) bool {
 	switch s {
@@ -229,29 +205,15 @@ func inForce(s falcon.ActionState) bool {
 
 func (p *Planner) onIncident(in falcon.Incident) {
 	s := p.ensure(in.ID)
-	first := s.counted == falcon.NoIteration
+	was := s.incident.State
 	s.incident = in
-	if first {
-		s.counted = in.OnsetIteration - 1
-		for _, it := range p.history {
-			s.charge(it)
-		}
+	if !s.entered {
+		p.enter(s)
+	}
+	if was != in.State {
+		p.keepCost(s)
 	}
 	p.advance()
-}
-
-// charge adds what one iteration lost. Impact counts while the fault lasts,
-// whatever is in force: that is what waiting has cost (FALCON algorithm 1).
-func (s *story) charge(it Iteration) {
-	if it.Index <= s.counted || s.incident.HealthyMs <= 0 {
-		return
-	}
-	relieved := s.incident.RelievedIteration
-	if !s.incident.Open() && (relieved == falcon.NoIteration || it.Index >= relieved) {
-		return
-	}
-	s.counted = it.Index
-	s.impactMs += max(0, it.Ms-s.incident.HealthyMs)
 }
 
 func (p *Planner) onIteration(in Iteration) {
@@ -263,7 +225,7 @@ func (p *Planner) onIteration(in Iteration) {
 	}
 	p.history = append(p.history, in)
 	for _, s := range p.stories {
-		s.charge(in)
+		p.charge(s, in)
 	}
 	p.advance()
 }
@@ -274,10 +236,11 @@ func (p *Planner) advance() {
 	for _, s := range p.stories {
 		p.expire(s)
 		p.measure(s)
-		p.revertIfRelieved(s)
+		p.revertIfDue(s)
 	}
 	for _, s := range p.stories {
 		p.propose(s)
+		p.approveByPolicy(s)
 		p.dispatch(s)
 	}
 }
@@ -289,7 +252,7 @@ func (p *Planner) note(kind, format string, args ...any) {
 // changed queues the action's whole present state, replacing an older one.
 func (p *Planner) changed(a falcon.Action) {
 	for i := range p.ready.Actions {
-		if p.ready.Actions[i].ID == a.ID && !p.taken {
+		if p.ready.Actions[i].ID == a.ID {
 			p.ready.Actions[i] = a
 			return
 		}

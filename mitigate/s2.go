@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -19,6 +20,7 @@ var (
 	errNoSpeeds   = errors.New("the ranks' speeds are not measured yet")
 	errOneReplica = errors.New("there is one replica only: nowhere to move work")
 	errNoCounts   = errors.New("the job does not say how many micro-batches it runs")
+	errTooMany    = fmt.Errorf("the batch has more than %d micro-batches", totalMost)
 	errNotHW      = errors.New("all replicas are equally slow, no split is better")
 	errNetwork    = errors.New("it moves computation, not traffic: a slow link stays slow")
 	errUnknown    = errors.New("the cause is unknown: moving work on a guess can make it worse")
@@ -38,26 +40,52 @@ func (p *Planner) planS2(s *story) (s2Plan, error) {
 	if err := p.s2Applies(s); err != nil {
 		return s2Plan{}, err
 	}
-	now := toInts(p.job.MicroBatches)
-	total := sum(now)
-	curves := p.curves(s.speeds, total)
-	counts, makespan, err := microbatch.SolveCurves(curves, total)
+	best, err := p.bestSplit(s)
 	if err != nil {
 		return s2Plan{}, err
 	}
-	present := 0.0
-	for i, m := range now {
-		if m >= len(curves[i]) {
-			return s2Plan{}, fmt.Errorf("replica %d runs %d micro-batches, beyond what was priced", i, m)
-		}
-		present = max(present, curves[i][m])
-	}
 	before := p.slowMs(s)
-	plan := s2Plan{counts: toInt32s(counts), beforeMs: before, predictedMs: max(before-(present-makespan), makespan)}
+	plan := s2Plan{counts: slices.Clone(best.counts), beforeMs: before, predictedMs: max(before-(best.presentMs-best.makespanMs), best.makespanMs)}
 	if gain := before - plan.predictedMs; gain < p.cfg.MinGain*before {
 		return s2Plan{}, fmt.Errorf("no split gains %.0f %%: the best saves %.1f ms of %.1f ms", 100*p.cfg.MinGain, max(gain, 0), before)
 	}
 	return plan, nil
+}
+
+// split is the best split for some speeds, and what the present one takes by
+// the same model. It is solved once: consoles ask for it many times a second.
+type split struct {
+	now                   []int32 // the present split it was compared with
+	counts                []int32
+	presentMs, makespanMs float64
+	err                   error
+}
+
+func (p *Planner) bestSplit(s *story) (split, error) {
+	if s.split.now == nil || !slices.Equal(s.split.now, p.job.MicroBatches) {
+		s.split = p.solve(s.speeds)
+	}
+	return s.split, s.split.err
+}
+
+func (p *Planner) solve(speeds []float64) split {
+	out := split{now: slices.Clone(p.job.MicroBatches)}
+	now := toInts(p.job.MicroBatches)
+	curves := p.curves(speeds, sum(now))
+	counts, makespan, err := microbatch.SolveCurves(curves, sum(now))
+	if err != nil {
+		out.err = err
+		return out
+	}
+	out.counts, out.makespanMs = toInt32s(counts), makespan
+	for i, m := range now {
+		if m >= len(curves[i]) {
+			out.err = fmt.Errorf("replica %d runs %d micro-batches, beyond what was priced", i, m)
+			return out
+		}
+		out.presentMs = max(out.presentMs, curves[i][m])
+	}
+	return out
 }
 
 func (p *Planner) s2Applies(s *story) error {
@@ -78,12 +106,20 @@ func (p *Planner) s2Applies(s *story) error {
 	switch {
 	case p.job.Layout.DP < 2:
 		return errOneReplica
-	case len(p.job.MicroBatches) != p.job.Layout.DP || slices.Contains(p.job.MicroBatches, 0):
+	case len(p.job.MicroBatches) != p.job.Layout.DP || slices.Min(p.job.MicroBatches) < 1:
 		return errNoCounts
-	case len(s.speeds) != p.job.Layout.World() || slices.Contains(s.speeds, 0):
+	case total(p.job.MicroBatches) > totalMost:
+		return errTooMany
+	case !p.usable(s.speeds):
 		return errNoSpeeds
 	}
 	return nil
+}
+
+// usable says that every rank's speed was measured.
+func (p *Planner) usable(speeds []float64) bool {
+	bad := func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }
+	return len(speeds) == p.job.Layout.World() && !slices.ContainsFunc(speeds, bad)
 }
 
 // curves is T_i(m) of every replica: its stages' self times through the 1F1B
@@ -109,7 +145,7 @@ func (p *Planner) curves(speeds []float64, total int) [][]float64 {
 func (p *Planner) slowMs(s *story) float64 {
 	var recent []float64
 	for i := len(p.history) - 1; i >= 0 && len(recent) < p.cfg.MeasureIterations; i-- {
-		if p.history[i].Index < s.incident.OnsetIteration {
+		if p.history[i].Index < s.cost.From {
 			break
 		}
 		recent = append(recent, p.history[i].Ms)

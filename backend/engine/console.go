@@ -27,7 +27,11 @@ func (e *Engine) Latest(ctx context.Context) (*State, error) {
 	if s != nil && now.UnixNano()-s.Reply.GetAtUnixNs() < int64(time.Second) {
 		return s, nil
 	}
-	err := e.do(ctx, func() { e.build(e.cfg.Now()) })
+	err := e.do(ctx, func() { // others may have asked just before
+		if now := e.cfg.Now(); e.snapshot.Load() == nil || now.Sub(e.built) >= buildPeriod {
+			e.build(now)
+		}
+	})
 	return e.snapshot.Load(), err
 }
 
@@ -67,7 +71,7 @@ func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideReques
 
 func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 	now := e.cfg.Now()
-	if q.GetRung() != "" && q.GetAction() == "" {
+	if q.GetRung() != "" && q.GetAction() == "" && !e.proposes(q.GetIncident(), falcon.Rung(q.GetRung())) {
 		return e.stepUp(now, who, q)
 	}
 	a, err := e.decidable(q)
@@ -83,6 +87,13 @@ func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 	e.decided(now, who, a, d)
 	e.plan.Step(now, d)
 	return a.ID, nil
+}
+
+// proposes says that this very rung waits for a decision: naming it decides on
+// that proposal.
+func (e *Engine) proposes(incident string, r falcon.Rung) bool {
+	l, _ := e.plan.Ladder(incident)
+	return l.Proposal != nil && l.Proposal.Rung == r
 }
 
 // decided writes the decision down, in the batch that holds what it leads to.
@@ -103,7 +114,8 @@ func (e *Engine) stepUp(now time.Time, who Actor, q *falconv1.DecideRequest) (st
 		return "", fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetIncident()))
 	}
 	d := mitigate.Decision{
-		Incident: q.GetIncident(), Rung: falcon.Rung(q.GetRung()), Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
+		Incident: q.GetIncident(), Rung: falcon.Rung(q.GetRung()), PlanHash: q.GetPlanHash(),
+		Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
 	}
 	if err := e.plan.Check(d); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrStale, err)

@@ -35,16 +35,39 @@ func sampleFrom(s *falconv1.Sample) falcon.Sample {
 	}
 }
 
+// Bounds of numbers from other machines: beyond them one is a fault of the
+// sender, and would spoil every sum that it enters.
+const (
+	msMost        = 1e9     // 11 days
+	countMost     = 1 << 20 // micro-batches, iterations of a window
+	iterationMost = 1 << 40
+	gpusMax       = 64 // per node
+)
+
+// finite is v where it is a number within [0, most], else 0.
+func finite(v, most float64) float64 {
+	if v >= 0 && v <= most {
+		return v
+	}
+	return 0 // also for NaN
+}
+
+// plausibleProfile refuses what no profile can hold.
+func plausibleProfile(p *falconv1.RankProfile) bool {
+	counts := p.GetIterations() >= 0 && p.GetIterations() <= countMost && p.GetMicroBatches() >= 0 && p.GetMicroBatches() <= countMost
+	return counts && p.GetSelfMs() >= 0 && p.GetSelfMs() < msMost
+}
+
 func profileFrom(window uint64, p *falconv1.RankProfile) falcon.RankProfile {
 	out := falcon.RankProfile{
 		Rank: falcon.Rank(p.GetRank()), Window: window, Iterations: int(p.GetIterations()),
-		MicroBatches: int(p.GetMicroBatches()), SelfMs: p.GetSelfMs(), QueueMs: p.GetQueueMs(),
+		MicroBatches: int(p.GetMicroBatches()), SelfMs: p.GetSelfMs(), QueueMs: finite(p.GetQueueMs(), msMost),
 		Dropped: p.GetDropped(), Calls: make([]falcon.CallTiming, len(p.GetCalls())),
 	}
 	for i, c := range p.GetCalls() {
 		out.Calls[i] = falcon.CallTiming{
 			Comm: c.GetComm(), Ordinal: c.GetOrdinal(), Op: falcon.Op(c.GetOp()), Peer: int(c.GetPeer()),
-			Bytes: c.GetBytes(), StartMs: c.GetStartMs(), DurationMs: c.GetDurationMs(), QueueMs: c.GetQueueMs(),
+			Bytes: max(c.GetBytes(), 0), StartMs: finite(c.GetStartMs(), msMost), DurationMs: finite(c.GetDurationMs(), msMost), QueueMs: finite(c.GetQueueMs(), msMost),
 		}
 	}
 	return out
@@ -68,8 +91,8 @@ func hostFrom(node falcon.Node, h *falconv1.Host) falcon.HostReading {
 	}
 	return falcon.HostReading{
 		Node: node, AtNs: h.GetAtUnixNs(), PressureUs: h.GetPressureUs(), ThrottledUs: h.GetThrottledUs(),
-		LoadPerCPU: h.GetLoadPerCpu(), RunDelayNs: delay, Emulated: h.GetEmulated(),
-		StealShare: h.GetStealShare(), Err: clean(h.GetErr()),
+		LoadPerCPU: finite(h.GetLoadPerCpu(), 1e6), RunDelayNs: delay, Emulated: h.GetEmulated(),
+		StealShare: min(finite(h.GetStealShare(), msMost), 1), Err: clean(h.GetErr()),
 	}
 }
 

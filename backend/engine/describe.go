@@ -44,7 +44,7 @@ func (e *Engine) describe(now time.Time) {
 		}
 	}
 	if rec.Epoch != e.mem.job.Epoch {
-		e.pace = newPace()
+		e.pace, e.leads = newPace(), leads{}
 		e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 	}
 	e.commitJob(now, rec)

@@ -96,6 +96,9 @@ type Engine struct {
 	pace     *pace
 	orders   *orderBook
 	windows  *windowBook
+	leads    leads
+	budgets  map[string]*budget // of event lines, by kind
+	profiled bool               // the detector's speeds may be new
 	levels   map[falcon.Rank]int32
 	readings map[falcon.Device]falcon.GPUReading
 	early    []falcon.Sample
@@ -149,7 +152,8 @@ func assemble(cfg Config, mem *memory) *Engine {
 		det:      cfg.Detector, plan: cfg.Planner, mem: mem,
 		nodes: fleet.NewRegistry(), job: newJob(), pace: newPace(),
 		orders: newOrderBook(mem.orders), windows: newWindowBook(),
-		levels: map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
+		budgets: map[string]*budget{},
+		levels:  map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
 		nextCmd: mem.reserved, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
 	}
@@ -184,11 +188,14 @@ func (e *Engine) restoreMachines(now time.Time) {
 	if e.mem.job.Epoch != 0 {
 		e.stepJob(now, e.mem.job, nil)
 	}
-	if open := e.mem.unfinished(); len(open) > 0 || e.mem.baseline.Ms > 0 || e.mem.incidentNext() > 1 {
-		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.mem.baseline.Ms, NextID: e.mem.incidentNext()})
+	if open := e.mem.unfinished(); len(open) > 0 || e.mem.baseline.Ms > 0 || e.mem.nextNo > 1 {
+		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.mem.baseline.Ms, NextID: e.mem.nextNo})
 	}
-	if len(e.mem.actions) > 0 || e.mem.orderNext > 1 {
-		e.plan.Step(now, mitigate.Restored{Actions: e.mem.actions, NextOrder: e.mem.orderNext, OverheadsMs: e.mem.overheads})
+	e.plan.Step(now, mitigate.SetPolicy{Policy: e.mem.policy.Policy}) // first: nothing below may act against it
+	if len(e.mem.actions) > 0 || e.mem.orderNext > 1 || len(e.mem.impacts) > 0 {
+		e.plan.Step(now, mitigate.Restored{
+			Actions: e.mem.actions, NextOrder: e.mem.orderNext, OverheadsMs: e.mem.overheads, Impacts: e.mem.impactList(),
+		})
 	}
 	for _, v := range e.mem.incidents {
 		e.plan.Step(now, mitigate.Incident{Incident: v})
@@ -196,7 +203,6 @@ func (e *Engine) restoreMachines(now time.Time) {
 			e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds})
 		}
 	}
-	e.plan.Step(now, mitigate.SetPolicy{Policy: e.mem.policy.Policy})
 	for _, a := range e.mem.actions {
 		e.retellAction(now, a)
 	}
@@ -265,6 +271,7 @@ func (e *Engine) tick(now time.Time) {
 		e.describe(now)
 	}
 	e.det.Tick(now)
+	e.profiled = true // a late window ends with the tick
 	e.plan.Tick(now)
 	e.judgeOrders(now)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -25,6 +26,51 @@ func (e *Engine) tell(kind string, severity int32, format string, args ...any) {
 }
 
 func (e *Engine) tellAt(iteration int64, kind string, severity int32, format string, args ...any) {
+	switch kind {
+	case "agent", "rank", "jitter", "profile", "rebase", "settled":
+		if !e.affords(kind) {
+			return
+		}
+	}
+	e.write(iteration, kind, severity, format, args...)
+}
+
+// Bounds of lines that agents can cause: each is written to the journal, for
+// ever.
+const (
+	linesBurst  = 256
+	linesPeriod = 10 * time.Second
+)
+
+// budget counts the lines of one kind in the present period.
+type budget struct {
+	since         time.Time
+	told, leftOut int
+}
+
+// affords says whether one more line of a kind may be told now. What was left
+// out is told as a number when the next period begins.
+func (e *Engine) affords(kind string) bool {
+	now, b := e.cfg.Now(), e.budgets[kind]
+	if b == nil {
+		b = &budget{since: now}
+		e.budgets[kind] = b
+	}
+	if now.Sub(b.since) >= linesPeriod || now.Before(b.since) {
+		if b.leftOut > 0 {
+			e.write(e.det.Steady().Iteration, kind, 1, "%d further lines of this kind were left out", b.leftOut)
+		}
+		*b = budget{since: now}
+	}
+	if b.told >= linesBurst {
+		b.leftOut++
+		return false
+	}
+	b.told++
+	return true
+}
+
+func (e *Engine) write(iteration int64, kind string, severity int32, format string, args ...any) {
 	e.extra = append(e.extra, record(e.cfg.Now(), kindEvent, eventRecord{
 		Iteration: iteration, Kind: kind, Severity: severity, Text: clean(fmt.Sprintf(format, args...)),
 	}))

@@ -137,11 +137,14 @@ func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 
 // plausible refuses what no training job does.
 func plausible(s *falconv1.Sample) bool {
-	ok := s.GetMs() >= 0 && s.GetMs() < 1e9 && s.GetPausedMs() >= 0 && s.GetPausedMs() <= s.GetMs()
-	return ok && s.GetIteration() >= 0
+	ok := s.GetMs() >= 0 && s.GetMs() < msMost && s.GetPausedMs() >= 0 && s.GetPausedMs() <= s.GetMs()
+	return ok && s.GetIteration() >= 0 && s.GetIteration() < iterationMost
 }
 
 func (e *Engine) feed(samples []falcon.Sample, now time.Time) {
+	if samples = e.inStep(samples, now); len(samples) == 0 {
+		return
+	}
 	e.job.exact = samples[len(samples)-1].Exact
 	for _, s := range samples {
 		e.pace.add(s, now)
@@ -171,9 +174,10 @@ func (e *Engine) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {
 		return // of an engine before this one, or long past
 	}
 	w.answered[n.Name] = true
+	e.profiled = true
 	out := detect.Profiled{Window: w.window, Refused: clean(in.GetRefused())}
 	for _, p := range in.GetRanks() {
-		if e.nodeOf(falcon.Rank(p.GetRank())) == n.Name {
+		if e.nodeOf(falcon.Rank(p.GetRank())) == n.Name && plausibleProfile(p) {
 			out.Profiles = append(out.Profiles, profileFrom(w.window, p))
 		}
 	}
@@ -182,14 +186,17 @@ func (e *Engine) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {
 
 func (e *Engine) telemetry(n *fleet.Node, in *falconv1.Telemetry, now time.Time) {
 	var out detect.Readings
-	for _, g := range in.GetGpus() {
+	for _, g := range in.GetGpus()[:min(len(in.GetGpus()), gpusMax)] {
 		reading := gpuFrom(n.Name, g)
+		if reading.Device.Index() >= gpusMax {
+			continue
+		}
 		out.GPUs = append(out.GPUs, reading)
 		e.readings[reading.Device] = reading
 	}
 	if h := in.GetHost(); h != nil {
 		out.Hosts = append(out.Hosts, hostFrom(n.Name, h))
-		n.Steal = h.GetStealShare()
+		n.Steal = out.Hosts[0].StealShare
 	}
 	e.det.Step(now, out)
 }
@@ -202,6 +209,14 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 	if o := e.orders.open[in.GetId()]; o != nil {
 		o.result(n.Name, e.own(n, in))
 		e.judgeOrders(now)
+		return
+	}
+	if o, out, agreed := e.orders.late(n.Name, e.own(n, in), e.mem.job.Layout.World(), e.mem.job.Epoch); o != nil {
+		if agreed {
+			e.extra = append(e.extra, record(now, kindOutcome, out))
+			e.tell("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
+			e.committed(now, o, out)
+		}
 		return
 	}
 	w := e.windows.byCommand[in.GetId()]
@@ -237,6 +252,7 @@ func (e *Engine) nodeOf(r falcon.Rank) falcon.Node {
 func (e *Engine) judgeOrders(now time.Time) {
 	for _, id := range sortedKeys(e.orders.open) {
 		o := e.orders.open[id]
+		o.patience = votesAfter * time.Duration(min(e.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond))
 		out, over := o.outcome(e.mem.job.Layout.World(), e.mem.job.Epoch, now)
 		if !over {
 			continue
@@ -244,6 +260,7 @@ func (e *Engine) judgeOrders(now time.Time) {
 		delete(e.orders.open, id)
 		e.extra = append(e.extra, record(now, kindOutcome, out))
 		if out.Failed != "" {
+			e.orders.giveUp(o)
 			e.tell("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
 			e.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
 			continue
@@ -252,8 +269,11 @@ func (e *Engine) judgeOrders(now time.Time) {
 	}
 }
 
+// votesAfter is how many iterations an order's vote may take to come.
+const votesAfter = 10
+
 func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
-	e.plan.Step(now, mitigate.Committed{Order: o.Order.ID, Iteration: out.Iteration, Status: out.Status})
+	e.plan.Step(now, mitigate.Committed{Order: o.Order.ID, Iteration: out.Iteration, Status: out.Status, MicroBatches: o.Order.MicroBatches})
 	if out.Status != 0 || o.Order.Kind != falcon.OrderMicroBatches {
 		return
 	}

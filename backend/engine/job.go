@@ -133,7 +133,7 @@ func (j *job) microBatches(l falcon.Layout) []int32 {
 	out := make([]int32, l.DP)
 	for r := range l.World() {
 		m := j.ranks[falcon.Rank(r)].state.GetMicroBatches()
-		if m <= 0 {
+		if m <= 0 || m > countMost {
 			return nil
 		}
 		out[l.Replica(falcon.Rank(r))] = m

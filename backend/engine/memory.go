@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/mitigate"
 )
 
 // Kinds of records. Bodies are JSON; fields are only ever added.
@@ -28,6 +29,7 @@ const (
 	kindEvent    journal.Kind = "event"    // eventRecord
 	kindOverhead journal.Kind = "overhead" // map of rung to ms
 	kindSpeeds   journal.Kind = "speeds"   // speedsRecord
+	kindImpact   journal.Kind = "impact"   // mitigate.Impact
 )
 
 type epochRecord struct {
@@ -119,11 +121,14 @@ type memory struct {
 	events    []*falconv1.EventLine
 	eventSeq  uint64
 	overheads map[falcon.Rung]float64
-	speeds    map[string][]float64 // by incident
+	speeds    map[string][]float64       // by incident
+	impacts   map[string]mitigate.Impact // by incident
+	speedsOf  uint64                     // job epoch of speeds
+	nextNo    int                        // number of the next incident (INC-0001 has 1)
 }
 
 func newMemory() *memory {
-	return &memory{orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string][]float64{}}
+	return &memory{orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string][]float64{}, impacts: map[string]mitigate.Impact{}, nextNo: 1}
 }
 
 // record makes a journal record; v is one of the types above, which always
@@ -146,7 +151,7 @@ func (m *memory) apply(r journal.Record) error {
 	case kindReserve:
 		err = fold(r, func(v reserveRecord) { m.reserved = max(m.reserved, v.Below) })
 	case kindJob:
-		err = fold(r, func(v jobRecord) { m.job = v })
+		err = fold(r, m.setJob)
 	case kindBaseline:
 		err = fold(r, func(v baselineRecord) { m.baseline = v })
 	case kindIncident:
@@ -165,6 +170,8 @@ func (m *memory) apply(r journal.Record) error {
 		err = fold(r, func(v map[falcon.Rung]float64) { m.overheads = v })
 	case kindSpeeds:
 		err = fold(r, func(v speedsRecord) { m.speeds[v.Incident] = v.SelfMs })
+	case kindImpact:
+		err = fold(r, func(v mitigate.Impact) { m.impacts[v.Incident] = v })
 	case kindEvent:
 		err = fold(r, func(v eventRecord) { m.addEvent(v, r.AtNs) })
 	}
@@ -183,6 +190,15 @@ func fold[T any](r journal.Record, use func(T)) error {
 	return nil
 }
 
+// setJob also drops speeds that other processes had: they are told by rank.
+func (m *memory) setJob(v jobRecord) {
+	m.job = v
+	if v.Epoch != m.speedsOf {
+		clear(m.speeds)
+		m.speedsOf = v.Epoch
+	}
+}
+
 func (m *memory) setIncident(v falcon.Incident) {
 	if !v.Open() {
 		delete(m.speeds, v.ID) // nothing is planned for it any more
@@ -191,7 +207,46 @@ func (m *memory) setIncident(v falcon.Incident) {
 		m.incidents[i] = v
 		return
 	}
+	if n, err := strconv.Atoi(strings.TrimPrefix(v.ID, "INC-")); err == nil {
+		m.nextNo = max(m.nextNo, n+1)
+	}
 	m.incidents = append(m.incidents, v)
+	if len(m.incidents) > incidentsKept {
+		m.forgetOldest()
+	}
+}
+
+// incidentsKept bounds the incidents in memory; the journal keeps them all.
+const incidentsKept = 512
+
+// forgetOldest drops the oldest closed incident with everything about it. An
+// incident closes when its actions are undone.
+func (m *memory) forgetOldest() {
+	i := slices.IndexFunc(m.incidents, func(v falcon.Incident) bool { return v.State == falcon.IncidentClosed })
+	if i < 0 {
+		return
+	}
+	id := m.incidents[i].ID
+	m.incidents = slices.Delete(m.incidents, i, i+1)
+	m.actions = slices.DeleteFunc(m.actions, func(a falcon.Action) bool {
+		if a.Incident == id {
+			delete(m.decisions, a.ID)
+			delete(m.decidedNs, a.ID)
+		}
+		return a.Incident == id
+	})
+	delete(m.impacts, id)
+	delete(m.speeds, id)
+}
+
+func (m *memory) impactList() []mitigate.Impact {
+	out := make([]mitigate.Impact, 0, len(m.impacts))
+	for _, v := range m.incidents {
+		if cost, ok := m.impacts[v.ID]; ok {
+			out = append(out, cost)
+		}
+	}
+	return out
 }
 
 func (m *memory) setAction(v falcon.Action) {
@@ -248,17 +303,6 @@ func (m *memory) unfinished() []falcon.Incident {
 		}
 	}
 	return out
-}
-
-// incidentNext is the number of the next incident (INC-0001 has 1).
-func (m *memory) incidentNext() int {
-	next := 1
-	for _, v := range m.incidents {
-		if n, err := strconv.Atoi(strings.TrimPrefix(v.ID, "INC-")); err == nil {
-			next = max(next, n+1)
-		}
-	}
-	return next
 }
 
 // restore folds the whole journal.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -20,13 +21,42 @@ const (
 // order is one that waits for its ranks.
 type order struct {
 	orderRecord
-	acks    map[falcon.Rank]*falconv1.RankAck
-	refused map[falcon.Node]string // nodes that will not deliver it, and why
+	acks     map[falcon.Rank]*falconv1.RankAck
+	patience time.Duration          // beyond the deadline, at least VoteWait: slow jobs vote late
+	refused  map[falcon.Node]string // nodes that will not deliver it, and why
 }
 
 // orderBook holds the orders without an outcome, by command id.
 type orderBook struct {
 	open map[uint64]*order
+	lost []*order // given up on, newest last; the ranks may still agree on one
+}
+
+// lostMax bounds the orders remembered that were given up on.
+const lostMax = 64
+
+func (b *orderBook) giveUp(o *order) {
+	delete(b.open, o.Command)
+	b.lost = append(b.lost, o)
+	b.lost = b.lost[max(0, len(b.lost)-lostMax):]
+}
+
+// late takes an agent's word about an order that was given up on; it says
+// whether all ranks of the world have agreed on it after all.
+func (b *orderBook) late(node falcon.Node, res *falconv1.CommandResult, world int, jobEpoch uint64) (*order, outcomeRecord, bool) {
+	for i, o := range b.lost {
+		if o.Command != res.GetId() || o.Order.Epoch != jobEpoch {
+			continue
+		}
+		o.result(node, res)
+		out := o.agreed(outcomeRecord{Order: o.Order.ID, Iteration: falcon.NoIteration})
+		if world == 0 || len(o.acks) < world || out.Failed != "" {
+			return o, out, false
+		}
+		b.lost = slices.Delete(b.lost, i, i+1)
+		return o, out, true
+	}
+	return nil, outcomeRecord{}, false
 }
 
 func newOrderBook(pending []orderRecord) *orderBook {
@@ -77,7 +107,8 @@ func (o *order) result(node falcon.Node, res *falconv1.CommandResult) {
 // one rank has, all have voted for it, and only their word is missing.
 func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecord, bool) {
 	out := outcomeRecord{Order: o.Order.ID, Iteration: falcon.NoIteration}
-	late := now.UnixNano() > o.DeadlineNs+int64(VoteWait)
+	wait := max(VoteWait, o.patience)
+	late := now.UnixNano() > o.DeadlineNs+int64(wait)
 	switch {
 	case o.Order.Epoch != jobEpoch:
 		out.Failed = fmt.Sprintf("it was made for job epoch %d and this is epoch %d", o.Order.Epoch, jobEpoch)
@@ -90,7 +121,7 @@ func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecor
 	case len(o.refused) > 0:
 		out.Failed = o.refusal()
 	case late:
-		out.Failed = fmt.Sprintf("no rank had taken it %s after its deadline", VoteWait)
+		out.Failed = fmt.Sprintf("no rank had taken it %s after its deadline", wait)
 	}
 	return out, out.Failed != ""
 }

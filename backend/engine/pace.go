@@ -34,7 +34,7 @@ func newPace() *pace {
 }
 
 func (p *pace) add(s falcon.Sample, now time.Time) {
-	if p.next == falcon.NoIteration || s.Iteration > p.newest+gapIterationsMax {
+	if p.next == falcon.NoIteration || s.Iteration > p.newest+gapIterationsMax || s.Iteration < p.next-gapIterationsMax {
 		clear(p.open)
 		p.next, p.newest = s.Iteration, s.Iteration
 	}

@@ -32,7 +32,10 @@ func (e *Engine) settle(now time.Time) error {
 	for range settleMax {
 		d, p := e.det.Ready(), e.plan.Ready()
 		if d.Empty() && p.Empty() && len(e.extra) == 0 {
-			return e.rest()
+			if !e.tellSpeeds(now) {
+				return e.rest()
+			}
+			continue
 		}
 		r := e.digest(now, d, p)
 		if err := e.persist(r.records); err != nil {
@@ -116,6 +119,9 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready) round {
 	for _, a := range p.Acted {
 		r.steps = append(r.steps, func() { e.det.Step(now, detect.Acted(a)) })
 	}
+	for _, v := range p.Impacts {
+		r.records = append(r.records, record(now, kindImpact, v))
+	}
 	for _, n := range p.Notes {
 		e.tellAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
 	}
@@ -132,14 +138,36 @@ func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *round) {
 	old, known := e.mem.incident(v.ID)
 	e.tellIncident(old, known, v)
 	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Incident{Incident: v}) })
-	if v.State != falcon.IncidentLocated {
-		return
-	}
 	speeds := e.det.Speeds()
+	if v.State != falcon.IncidentLocated || len(speeds) == 0 {
+		return // after a restart the journal's speeds hold until there are new ones
+	}
 	if !slices.Equal(speeds, e.mem.speeds[v.ID]) {
 		r.records = append(r.records, record(now, kindSpeeds, speedsRecord{Incident: v.ID, SelfMs: speeds}))
 	}
 	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds}) })
+}
+
+// tellSpeeds has the speeds of a profile for the planner, for those located
+// incidents whose own are of another job epoch; false where there is nothing
+// to tell.
+func (e *Engine) tellSpeeds(now time.Time) bool {
+	if !e.profiled {
+		return false
+	}
+	e.profiled = false
+	told := false
+	for _, v := range e.mem.incidents {
+		if v.State != falcon.IncidentLocated || len(e.mem.speeds[v.ID]) > 0 {
+			continue
+		}
+		if speeds := e.det.Speeds(); len(speeds) > 0 {
+			e.extra = append(e.extra, record(now, kindSpeeds, speedsRecord{Incident: v.ID, SelfMs: speeds}))
+			e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds})
+			told = true
+		}
+	}
+	return told
 }
 
 // learned records what the machines have measured, where it changed.

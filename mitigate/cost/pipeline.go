@@ -137,11 +137,24 @@ func (r *run) done(s int, o op) bool {
 	return false
 }
 
-// Curve is T(m) for m = 0..most, in ms; T(0) is 0 and T never decreases.
+// exactMost is the number of micro-batches up to which Curve simulates.
+const exactMost = 64
+
+// Curve is T(m) for m = 0..most, in ms; T(0) is 0 and T never decreases. Beyond
+// exactMost (or four times the stages) each micro-batch costs what its slowest
+// stage takes: the cycle time of 1F1B in the long run, without hops.
 func Curve(stages []Stage, most int, hopMs float64) []float64 {
 	out := make([]float64, most+1)
-	for m := 1; m <= most; m++ {
+	exact := min(most, max(exactMost, 4*len(stages)))
+	for m := 1; m <= exact; m++ {
 		out[m] = max(out[m-1], PipelineMs(stages, m, hopMs))
+	}
+	slowest := 0.0
+	for _, s := range stages {
+		slowest = max(slowest, s.ForwardMs+s.BackwardMs)
+	}
+	for m := exact + 1; m <= most; m++ {
+		out[m] = out[m-1] + slowest
 	}
 	return out
 }

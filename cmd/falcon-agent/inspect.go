@@ -44,7 +44,7 @@ func describe(out io.Writer, p *ring.Process) {
 }
 
 // coverageBits are the names of enum falcon_coverage, by bit.
-var coverageBits = []string{"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED"}
+var coverageBits = []string{"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED", "NCCL HAS UNKNOWN FUNCTIONS"}
 
 func coverage(bits uint32) string {
 	var names []string

@@ -39,6 +39,7 @@ static void add_at(void **where, falcon_comm_spec *spec) {
 static void created(void **where, const nccl_config *config, int rc, falcon_comm_spec spec) {
   falcon_tls *t = &falcon_thread;
   falcon_cover(FALCON_COV_INIT);
+  falcon_exports_look(falcon_fn(FN_ncclCommCount));
   if (config && config->size >= sizeof *config && config->magic == NCCL_CONFIG_MAGIC) spec.name = config->commName;
   spec.in_progress = rc == NCCL_IN_PROGRESS;
   if (t->depth) defer(t, where, &spec);

@@ -135,6 +135,9 @@ uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
 #define FALCON_FNV_START 14695981039346656037ull
 int falcon_comm_device(uint32_t slot);
 
+/* exports.c */
+void falcon_exports_look(void *real);      /* once: any function of the NCCL that is used */
+
 /* comm.c */
 void falcon_comm_settle(falcon_tls *t, int rc);    /* communicators created in a group, after its end */
 

@@ -133,8 +133,8 @@ static void set_state(falcon_comm *c, uint32_t state) {
   write_end(c);
 }
 
-uint32_t falcon_comm_add(const falcon_comm_spec *spec) {
-  pthread_mutex_lock(&lock);
+/* Under the lock. */
+static uint32_t enter(const falcon_comm_spec *spec) {
   set_state(live((uintptr_t)spec->handle), FALCON_COMM_GONE); /* destroyed out of our sight */
   uint32_t slot = take_slot();
   if (slot != FALCON_COMM_NONE) {
@@ -143,6 +143,12 @@ uint32_t falcon_comm_add(const falcon_comm_spec *spec) {
     atomic_store(&privates[slot].to_query, QUERY_TRIES);
   }
   index_put((uintptr_t)spec->handle, slot);
+  return slot;
+}
+
+uint32_t falcon_comm_add(const falcon_comm_spec *spec) {
+  pthread_mutex_lock(&lock);
+  uint32_t slot = enter(spec);
   pthread_mutex_unlock(&lock);
   if (slot != FALCON_COMM_NONE && !spec->in_progress) falcon_comm_query(slot, spec->handle);
   return slot;
@@ -184,7 +190,12 @@ FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
   if ((uintptr_t)handle <= TOMBSTONE) return FALCON_COMM_NONE;
   falcon_cover(FALCON_COV_UNHOOKED);
   falcon_comm_spec spec = {.handle = handle, .size = -1, .rank = -1};
-  return falcon_comm_add(&spec);
+  pthread_mutex_lock(&lock);
+  index_entry *e = find((uintptr_t)handle); /* another thread may just have entered it */
+  uint32_t slot = e ? atomic_load(&e->slot) : enter(&spec);
+  pthread_mutex_unlock(&lock);
+  if (!e && slot != FALCON_COMM_NONE) falcon_comm_query(slot, handle);
+  return slot;
 }
 
 void falcon_comm_end(void *handle, uint32_t state, bool forget) {

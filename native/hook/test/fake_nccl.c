@@ -65,6 +65,13 @@ API int ncclBcast(void *b, size_t n, int t, int root, void *c, void *st) { retur
 API int ncclSend(const void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; return p2p(st); }
 API int ncclRecv(void *s, size_t n, int t, int peer, void *c, void *st) { (void)s; (void)n; (void)t; (void)peer; (void)c; return p2p(st); }
 
+API int ncclGetVersion(int *v) { *v = 22700; return 0; }
+API int ncclRedOpDestroy(int op, void *c) { (void)op; (void)c; return 0; }
+
+#ifdef FAKE_STRANGE
+API int ncclFoldLeft(const void *s, void *c, void *st) { (void)s; (void)c; (void)st; return 0; }
+#endif
+
 #ifdef FAKE_NEWER
 API int ncclCommRevoke(void *c, int flags) { (void)c; (void)flags; return 0; }
 #endif

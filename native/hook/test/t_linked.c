@@ -277,12 +277,30 @@ static void case_missing(void) {
   CHECK(ncclCommRevoke(NULL, 0) == NCCL_INVALID_USAGE);
 }
 
+/* An NCCL that can more than the hook knows is told, any other is not. */
+static void case_stranger(void) {
+  int strange = getenv("TEST_STRANGE") != NULL;
+  void *c = comm_of(1, 2, 0);
+  CHECK(!dlsym(RTLD_DEFAULT, "ncclFoldLeft") == !strange);
+  CHECK(!(CTL(shm_map())->coverage & FALCON_COV_UNKNOWN) == !strange);
+  CHECK(ncclCommDestroy(c) == 0);
+  if (strange) return;
+  char path[4096], hook[4096];
+  snprintf(path, sizeof path, "%s/strange:%s", getenv("TEST_DIR"), getenv("TEST_DIR"));
+  snprintf(hook, sizeof hook, "%s%s%s", getenv("LD_PRELOAD"), *getenv("LD_PRELOAD") ? ":" : "", getenv("TEST_HOOK"));
+  setenv("LD_LIBRARY_PATH", path, 1);
+  setenv("LD_PRELOAD", hook, 1);
+  setenv("TEST_STRANGE", "1", 1);
+  execl("/proc/self/exe", "t_linked", "stranger", NULL);
+  CHECK(!"exec failed");
+}
+
 #include "t_adapter.h"
 
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(inert), C(header), C(records), C(nested), C(group), C(group_init), C(split), C(others), C(reuse), C(finalize), C(too_many),
-  C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(marks), C(mailbox),
+  C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(stranger), C(marks), C(mailbox),
 };
 
 int main(int argc, char **argv) {

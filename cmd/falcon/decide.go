@@ -14,16 +14,20 @@ func decideCommand() *cobra.Command {
 	var approve, veto, asJSON bool
 	q := &falconv1.DecideRequest{}
 	c := &cobra.Command{
-		Use:     "decide INC",
-		Short:   "Approve or veto what is proposed for an incident",
-		Example: `  falcon decide INC-0001 --approve --reason "loss is fine, go on"`,
-		Args:    oneID,
+		Use:   "decide INC",
+		Short: "Approve or veto what is proposed for an incident",
+		Example: `  falcon decide INC-0001 --approve --reason "loss is fine, go on"
+  falcon decide INC-0001 --approve --rung S2`,
+		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if approve == veto {
 				return fmt.Errorf("%w: give one of --approve and --veto", errUsage)
 			}
-			if (q.Action == "") != (q.PlanHash == "") {
+			if (q.Action == "" && q.Rung == "" && q.PlanHash != "") || (q.Action != "" && q.PlanHash == "") {
 				return fmt.Errorf("%w: --action and --plan go together", errUsage)
+			}
+			if q.Action != "" && q.Rung != "" {
+				return fmt.Errorf("%w: give --action or --rung, not both", errUsage)
 			}
 			q.Incident, q.Approve = args[0], approve
 			return decideOn(c, &target, q, asJSON)
@@ -34,6 +38,7 @@ func decideCommand() *cobra.Command {
 	c.Flags().BoolVar(&veto, "veto", false, "forbid it for this incident")
 	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record")
 	c.Flags().StringVar(&q.Action, "action", "", "the action that was seen (default: the present proposal)")
+	c.Flags().StringVar(&q.Rung, "rung", "", "take this rung now, also when it is not proposed yet, such as S2")
 	c.Flags().StringVar(&q.PlanHash, "plan", "", "the plan hash that was seen, with --action")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
@@ -50,6 +55,7 @@ func decideOn(c *cobra.Command, t *engineTarget, q *falconv1.DecideRequest, asJS
 	if asJSON {
 		return writeJSON(c.OutOrStdout(), a)
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s (decided by %s)\n", a.ID, a.State, orNobody(a.DecidedBy))
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s (decided by %s): plan %s, micro-batches %v → %v, %.1f ms → %.1f ms predicted\n",
+		a.ID, a.State, orNobody(a.DecidedBy), a.PlanHash, a.Previous, a.MicroBatches, a.BeforeMs, a.PredictedMs)
 	return err
 }

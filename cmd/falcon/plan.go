@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/failslow/falcon/mitigate/microbatch"
+)
+
+// planInputMax bounds what is read: a problem of a million replicas fits.
+const planInputMax = 64 << 20
+
+// planCommand is the production planner on files.
+func planCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "plan",
+		Short:   "Run the production planner on files (JSON in, JSON out)",
+		Example: "  falcon plan microbatch problem.json",
+	}
+	c.AddCommand(planMicrobatchCommand())
+	return c
+}
+
+func planMicrobatchCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "microbatch FILE",
+		Short: "Split a batch over replicas of different speed (S2); - reads standard input",
+		Example: `  echo '{"micro_batch_ms":[1,1,2,1],"total":32,"stages":1}' | falcon plan microbatch -
+  {"micro_batches":[9,9,5,9],"iteration_ms":10,"even_iteration_ms":16,"optimal":true}`,
+		Args: oneFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			in, err := openInput(c, args[0])
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			out, err := planMicrobatch(in)
+			if err != nil {
+				return fileError(args[0], err)
+			}
+			if err := json.NewEncoder(c.OutOrStdout()).Encode(out); err != nil {
+				return fmt.Errorf("can't write the result: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// microbatchProblem is the input; pointers tell what is missing.
+type microbatchProblem struct {
+	MicroBatchMs []float64 `json:"micro_batch_ms"`
+	Total        *int      `json:"total"`
+	Stages       *int      `json:"stages"` // default 1
+	FillMs       []float64 `json:"fill_ms"`
+	Min          []int     `json:"min"`
+	Max          []int     `json:"max"`
+	MultipleOf   []int     `json:"multiple_of"`
+}
+
+type microbatchPlan struct {
+	MicroBatches    []int   `json:"micro_batches"`
+	IterationMs     float64 `json:"iteration_ms"`
+	EvenIterationMs float64 `json:"even_iteration_ms"`
+	Optimal         bool    `json:"optimal"` // the solver is exact: true
+}
+
+func planMicrobatch(r io.Reader) (microbatchPlan, error) {
+	var in microbatchProblem
+	if err := decodeOne(r, &in); err != nil {
+		return microbatchPlan{}, err
+	}
+	if in.Total == nil {
+		return microbatchPlan{}, errors.New("total is missing: give the number of micro-batches in a global batch")
+	}
+	stages := 1
+	if in.Stages != nil {
+		stages = *in.Stages
+	}
+	s, err := microbatch.Solve(microbatch.Problem{
+		MicroBatchMs: in.MicroBatchMs, Total: *in.Total, Stages: stages, FillMs: in.FillMs,
+		Min: in.Min, Max: in.Max, MultipleOf: in.MultipleOf,
+	})
+	if err != nil {
+		return microbatchPlan{}, &inputError{text: strings.TrimPrefix(err.Error(), "microbatch: "), cause: err}
+	}
+	return microbatchPlan{s.MicroBatches, s.IterationMs, s.EvenIterationMs, true}, nil
+}
+
+// decodeOne reads exactly one JSON object, strictly.
+func decodeOne(r io.Reader, v any) error {
+	limited := &io.LimitedReader{R: r, N: planInputMax + 1}
+	dec := json.NewDecoder(limited)
+	dec.DisallowUnknownFields()
+	err := dec.Decode(v)
+	if err == nil {
+		if _, more := dec.Token(); errors.Is(more, io.EOF) {
+			return nil
+		}
+		return errors.New("more follows after the JSON object; give exactly one")
+	}
+	var kind *json.UnmarshalTypeError
+	switch {
+	case limited.N <= 0:
+		return fmt.Errorf("the input is over the limit of %d bytes", planInputMax)
+	case errors.Is(err, io.EOF):
+		return errors.New("the input is empty; give one JSON object")
+	case errors.As(err, &kind):
+		return fmt.Errorf("%s can't be a %s; see --help for an example", kind.Field, kind.Value)
+	case strings.HasPrefix(err.Error(), "json: unknown field "):
+		return fmt.Errorf("there is no field %s; see --help for an example", clean(strings.TrimPrefix(err.Error(), "json: unknown field ")))
+	}
+	return fmt.Errorf("this is no JSON object: %s", clean(strings.TrimPrefix(err.Error(), "json: ")))
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,9 +19,9 @@ import (
 const DefaultDir = "/dev/shm"
 
 const (
-	filePrefix  = "falcon."
-	clockHz     = 100 // USER_HZ of /proc, fixed by the kernel's ABI
-	startSlackS = 2   // rounding of boot time and start time
+	filePrefix = "falcon."
+	clockHz    = 100             // USER_HZ of /proc, fixed by the kernel's ABI
+	startSlack = 2 * time.Second // rounding of start times
 )
 
 // Entry is one file found by Discover.
@@ -100,15 +101,16 @@ func (e Entry) look() (running, ready bool) {
 		return false, false
 	}
 	made, ready := startOf(e.Path)
-	if began, ok := processStart(e.PID); ready && ok && began > made+startSlackS {
-		return false, false
+	if began, ok := processStart(e.PID); ready && ok && (began > made+startSlack || made > sinceBoot()+startSlack) {
+		return false, false // of a process before it, or of an earlier boot
 	}
 	return true, ready
 }
 
-// startOf reads the Unix second at which the file was made.
-func startOf(path string) (sec int64, ready bool) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+// startOf reads when the file was made, since boot. Monotonic clocks are
+// compared, as the wall clock may have been set since.
+func startOf(path string) (made time.Duration, ready bool) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, false
 	}
@@ -117,12 +119,18 @@ func startOf(path string) (sec int64, ready bool) {
 	if n, _ := f.ReadAt(b[:], 0); n < len(b) {
 		return 0, false
 	}
-	return int64(binary.LittleEndian.Uint64(b[hdrStartUnix:]) / 1e9), binary.LittleEndian.Uint64(b[hdrMagic:]) != 0
+	asleep := sinceBoot() - time.Duration(MonoNs()) // CLOCK_MONOTONIC stands still in a suspended machine
+	return time.Duration(binary.LittleEndian.Uint64(b[hdrStartMono:])) + asleep, binary.LittleEndian.Uint64(b[hdrMagic:]) != 0
 }
 
-// processStart is the Unix second at which a process began, from field 22 of
-// its stat line (ticks since boot) and the kernel's boot time.
-func processStart(pid int) (sec int64, ok bool) {
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return time.Duration(ts.Nano())
+}
+
+// processStart is when a process began, since boot: field 22 of its stat line.
+func processStart(pid int) (began time.Duration, ok bool) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	i := bytes.LastIndexByte(stat, ')')
 	if err != nil || i < 0 {
@@ -133,17 +141,5 @@ func processStart(pid int) (sec int64, ok bool) {
 		return 0, false
 	}
 	ticks, err := strconv.ParseInt(fields[19], 10, 64)
-	boot, known := bootTime()
-	return boot + ticks/clockHz, err == nil && known
-}
-
-func bootTime() (sec int64, ok bool) {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, false
-	}
-	_, rest, found := strings.Cut(string(text), "\nbtime ")
-	line, _, _ := strings.Cut(rest, "\n")
-	sec, err = strconv.ParseInt(line, 10, 64)
-	return sec, found && err == nil
+	return time.Duration(ticks) * (time.Second / clockHz), err == nil
 }

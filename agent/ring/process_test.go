@@ -275,7 +275,7 @@ func TestNormalExitRemovesTheFile(t *testing.T) {
 // A pid that a younger process has taken makes the old file stale.
 func TestRecycledPID(t *testing.T) {
 	dir, m := t.TempDir(), blank()
-	m.put64(hdrStartUnix, 1e18) // 2001
+	m.put64(hdrStartUnix, uint64(time.Now().UnixNano())) // says nothing: the wall clock may have been set
 	path := filepath.Join(dir, fmt.Sprintf("falcon.a.b.%d", os.Getpid()))
 	if err := os.WriteFile(path, m, 0o600); err != nil {
 		t.Fatal(err)
@@ -283,6 +283,26 @@ func TestRecycledPID(t *testing.T) {
 	live, stale, err := Discover(dir, "a.b")
 	if err != nil || len(live) != 0 || len(stale) != 1 || stale[0].Job != "a.b" {
 		t.Errorf("live %v, stale %v, %v", live, stale, err)
+	}
+}
+
+// The wall clock is set by a year after a process's start: it lives on. A file
+// of an earlier boot has a start that is yet to come.
+func TestStartIsComparedByTheMonotonicClock(t *testing.T) {
+	for _, c := range []struct {
+		ahead time.Duration
+		live  int
+	}{{0, 1}, {time.Hour, 0}} {
+		dir, m := t.TempDir(), blank()
+		m.put64(hdrStartUnix, uint64(time.Now().AddDate(-1, 0, 0).UnixNano()))
+		m.put64(hdrStartMono, uint64(MonoNs()+c.ahead.Nanoseconds()))
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("falcon.j.%d", os.Getpid())), m, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		live, stale, err := Discover(dir, "j")
+		if err != nil || len(live) != c.live || len(stale) != 1-c.live {
+			t.Errorf("made %v ahead: live %v, stale %v, %v", c.ahead, live, stale, err)
+		}
 	}
 }
 

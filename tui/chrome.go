@@ -38,8 +38,8 @@ func row(base themes.Style, w int, left, right string, gap int) string {
 }
 
 // frame makes a layer of rows, each already w-4 columns wide, in a border with
-// a title in its top edge.
-func (m *Model) frame(at widget.Rect, title string, role themes.Role, rows []string) *lipgloss.Layer {
+// a title in its top edge and, where there is one, a hint in its bottom edge.
+func (m *Model) frame(at widget.Rect, title, hint string, role themes.Role, rows []string) *lipgloss.Layer {
 	surface, edge := m.pal.Style(themes.Dialog), m.pal.Style(role)
 	if edge.BG != 0 {
 		edge.FG = edge.BG
@@ -54,8 +54,13 @@ func (m *Model) frame(at widget.Rect, title string, role themes.Role, rows []str
 	for i, r := range rows {
 		rows[i] = ground(surface, r)
 	}
-	return lipgloss.NewLayer(box.Render(strings.Join(rows, "\n"))).X(at.X).Y(at.Y).Z(1).AddLayers(
+	layer := lipgloss.NewLayer(box.Render(strings.Join(rows, "\n"))).X(at.X).Y(at.Y).Z(1).AddLayers(
 		lipgloss.NewLayer(ground(surface, m.put(themes.Title, " "+title+" "))).X(2).Z(2))
+	if hint != "" {
+		hint = ground(surface, m.put(themes.Key, " "+hint+" "))
+		layer.AddLayers(lipgloss.NewLayer(hint).X(at.W - 2 - lipgloss.Width(hint)).Y(at.H - 1).Z(3))
+	}
+	return layer
 }
 
 // overlay lays a layer over the screen.

@@ -35,7 +35,7 @@ const feedLive = feed.Live
 // compose draws the whole screen: the page on a canvas of cells, all around
 // and over it with lipgloss.
 func (m *Model) compose() (string, *tea.Cursor) {
-	if m.w < minWidth || m.h < minHeight {
+	if m.small() {
 		return m.ascii(m.summary()), nil
 	}
 	body := m.body()
@@ -53,6 +53,8 @@ func (m *Model) compose() (string, *tea.Cursor) {
 	}
 	return m.ascii(screen), cursor
 }
+
+func (m *Model) small() bool { return m.w < minWidth || m.h < minHeight }
 
 func (m *Model) ascii(screen string) string {
 	if !m.opts.ASCII {
@@ -294,7 +296,15 @@ func (m *Model) summary() string {
 	if p := m.live.Proposal(); p != nil {
 		lines = append(lines, p.Rung+" PROPOSED "+phrase.Change(p.BeforeMs, p.PredictedMs))
 	}
-	lines = append(lines, fmt.Sprintf("enlarge to %d×%d; q quits", minWidth, minHeight))
+	last := fmt.Sprintf("enlarge to %d×%d; q quits", minWidth, minHeight)
+	if m.dialog != nil {
+		title, _ := m.dialog.titles()
+		last = fmt.Sprintf("%s enlarge to %d×%d to decide; esc cancels", title, minWidth, minHeight)
+		if m.dialog.kind == kindQuit {
+			last = title + " enter leaves, esc stays"
+		}
+	}
+	lines = append(lines, last)
 	return m.blank().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).
 		Render(widget.Arrows(strings.Join(lines, "\n"), m.opts.ASCII))
 }

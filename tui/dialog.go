@@ -80,7 +80,7 @@ func (m *Model) open(d *dialog) tea.Cmd {
 	d.id, d.opened = m.opened, m.now()
 	d.pane = viewport.New()
 	if d.takesText() {
-		d.input = newInput(key.Dialog, "")
+		d.input = newInput(key.Dialog, "", maxInput)
 	}
 	m.dialog = d
 	return m.redrawAfter(guard + 10*time.Millisecond)

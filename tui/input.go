@@ -3,20 +3,21 @@ package tui
 import (
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/key"
 )
 
-// maxInput bounds what can be typed, in characters.
+// maxInput bounds a reason, in characters; a prompt is bounded by its row.
 const maxInput = 120
 
 // newInput is a text entry with the keys that the table gives a scope and no
 // others. Above all it has no key to paste the clipboard: what is pasted comes
 // through Model.paste, where the safety rules are.
-func newInput(s key.Scope, text string) textinput.Model {
+func newInput(s key.Scope, text string, most int) textinput.Model {
 	in := textinput.New()
-	in.Prompt, in.CharLimit = "", maxInput
+	in.Prompt, in.CharLimit = "", most
 	in.SetVirtualCursor(false)
 	in.SetStyles(textinput.Styles{}) // the row that it stands in has the style
 	in.KeyMap = textinput.KeyMap{
@@ -49,12 +50,16 @@ func enter(in textinput.Model, msg tea.Msg) textinput.Model {
 }
 
 // showInput draws a text entry in w columns, with the terminal's cursor at
-// x, y plus where it stands in the text.
+// x, y plus where it stands in the text. The library counts characters there;
+// columns are meant, as some characters take two. Text that is longer than the
+// row scrolls, and is right as long as the cursor is at its end, where a
+// dialog's always is.
 func showInput(in *textinput.Model, w, x, y int) (string, *tea.Cursor) {
-	in.SetWidth(max(1, w-1))
+	w = max(2, w)
+	in.SetWidth(w - 1)
 	in.SetCursor(in.Position()) // lays the text out for the width
+	before := lipgloss.Width(string([]rune(in.Value())[:in.Position()]))
 	at := in.Cursor()
-	at.X += x
-	at.Y += y
+	at.X, at.Y = x+min(before, w-1), y
 	return in.View(), at
 }

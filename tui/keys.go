@@ -16,6 +16,8 @@ import (
 // key gives a key to whoever owns the keyboard: help, dialog, prompt, page.
 func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 	switch {
+	case m.small():
+		return m.smallKey(k)
 	case m.help != nil:
 		m.help.act(m, key.Lookup(k, key.Help))
 		return nil
@@ -25,6 +27,21 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 		return m.promptKey(k)
 	}
 	return m.act(key.Lookup(k, m.current, key.Global))
+}
+
+// smallKey cancels and leaves, and nothing else: where a dialog can't be seen,
+// nothing can be decided.
+func (m *Model) smallKey(k tea.KeyPressMsg) tea.Cmd {
+	switch cancel := key.Lookup(k, key.Dialog) == key.Cancel; {
+	case m.dialog != nil && (cancel || m.dialog.kind == kindQuit):
+		return m.dialogKey(k)
+	case m.dialog != nil:
+	case cancel && (m.help != nil || m.prompt != nil):
+		m.help, m.prompt = nil, nil
+	case key.Lookup(k, key.Global) == key.Quit:
+		return m.quit()
+	}
+	return nil
 }
 
 var shows = map[key.Action]key.Scope{
@@ -52,9 +69,9 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.Freeze:
 		return m.freeze()
 	case key.Command:
-		m.prompt = &prompt{":", newInput(key.Prompt, "")}
+		m.prompt = m.newPrompt(":", "")
 	case key.Filter:
-		m.prompt = &prompt{"/", newInput(key.Prompt, m.filter())}
+		m.prompt = m.newPrompt("/", m.filter())
 	case key.ShowHelp:
 		m.help = newHelp(m.current)
 	case key.Pause:
@@ -175,6 +192,11 @@ func (m *Model) quit() tea.Cmd {
 type prompt struct {
 	sign  string
 	input textinput.Model
+}
+
+// newPrompt takes as much as its row shows, so that it never scrolls.
+func (m *Model) newPrompt(sign, text string) *prompt {
+	return &prompt{sign, newInput(key.Prompt, text, max(1, m.w-promptKeysW-len(sign)-3))}
 }
 
 func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {

@@ -43,7 +43,7 @@ func (m *Model) drawDialog(over widget.Rect) (*lipgloss.Layer, *tea.Cursor) {
 	for i, r := range rows {
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
 	}
-	return m.frame(box, title, themes.Urgent, rows), cursor
+	return m.frame(box, title, below(&d.pane, "↓"), themes.Urgent, rows), cursor
 }
 
 // scrolled is what a pane of w × h shows of the lines.
@@ -57,6 +57,15 @@ func (m *Model) scrolled(pane *viewport.Model, lines []ladder.Line, w, h int) []
 	pane.StyleLineFunc = func(i int) lipgloss.Style { return m.pal.Style(lines[i].Role).Lipgloss() }
 	pane.SetContentLines(text)
 	return strings.Split(pane.View(), "\n")
+}
+
+// below says how many lines a pane has under those it shows, and the key that
+// goes there.
+func below(pane *viewport.Model, key string) string {
+	if rest := pane.TotalLineCount() - pane.YOffset() - pane.VisibleLineCount(); rest > 0 {
+		return fmt.Sprintf("%d more, %s", rest, key)
+	}
+	return ""
 }
 
 func (d *dialog) titles() (title, do string) {
@@ -251,10 +260,5 @@ func (m *Model) drawHelp(over widget.Rect) *lipgloss.Layer {
 	box := widget.Centre(over, min(dialogW, over.W-2), over.H)
 	lines := m.help.lines(box.W - 4)
 	rows := m.scrolled(&m.help.pane, lines, box.W-4, box.H-2)
-	layer := m.frame(box, "KEYS", themes.Accent, rows)
-	if rest := len(lines) - m.help.pane.YOffset() - len(rows); rest > 0 {
-		more := ground(m.pal.Style(themes.Dialog), m.put(themes.Key, fmt.Sprintf(" %d more, j ↓ ", rest)))
-		layer.AddLayers(lipgloss.NewLayer(more).X(box.W - 2 - lipgloss.Width(more)).Y(box.H - 1).Z(3))
-	}
-	return layer
+	return m.frame(box, "KEYS", below(&m.help.pane, "j ↓"), themes.Accent, rows)
 }

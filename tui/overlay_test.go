@@ -68,7 +68,7 @@ func TestReasonIsEditedAndTheCursorFollows(t *testing.T) {
 // Only typing unfreezes: neither a paste by the terminal nor the text entry's
 // own clipboard key may reach the confirmation.
 func TestNoPasteIntoTheConfirmation(t *testing.T) {
-	in := newInput(key.Dialog, "")
+	in := newInput(key.Dialog, "", maxInput)
 	if _, cmd := in.Update(keyMsg("ctrl+v")); cmd != nil {
 		if msg := cmd(); msg != nil {
 			t.Errorf("ctrl+v reads the clipboard: %T", msg)
@@ -86,26 +86,46 @@ func TestNoPasteIntoTheConfirmation(t *testing.T) {
 	}
 }
 
-func TestPromptMovesAndScrolls(t *testing.T) {
+func TestPromptIsEditedWithinItsRow(t *testing.T) {
 	m := screen(t, moments[1], key.Events, 80, 24, "dark", colorprofile.TrueColor, false)
-	for _, k := range []string{"/", "b", "left", "a", "end", "c"} {
+	for _, k := range []string{"/", "b", "left", "日", "end", "c"} {
 		send(m, k)
 	}
-	if got := m.prompt.input.Value(); got != "abc" {
+	if got := m.prompt.input.Value(); got != "日bc" {
 		t.Errorf("the prompt holds %q", got)
+	}
+	send(m, "left")
+	if x := m.View().Cursor.X; x != len(" /")+3 {
+		t.Errorf("the cursor is in column %d, not after two columns and one", x)
 	}
 	for range 2 * maxInput {
 		send(m, "x")
 	}
-	if got := len(m.prompt.input.Value()); got != maxInput {
-		t.Errorf("%d characters typed, the bound is %d", got, maxInput)
-	}
 	checkGeometry(t, m.View().Content, 80, 24)
-	if x := m.View().Cursor.X; x >= 80 {
-		t.Errorf("the cursor is outside, at %d", x)
+	last := strings.Split(text(m), "\n")[23]
+	if !strings.Contains(last, " /"+m.prompt.input.Value()) || !strings.Contains(last, "esc cancel") {
+		t.Errorf("not all that is typed is seen, or not the way out: %q", last)
 	}
 	send(m, "enter")
-	if !strings.HasPrefix(m.state.Filter, "abc") {
+	if !strings.HasPrefix(m.state.Filter, "日bx") {
 		t.Errorf("the filter is %q", m.state.Filter)
+	}
+}
+
+// However small the screen, a dialog shows its buttons and that there is more
+// to read above them.
+func TestDialogScrollsOnASmallScreen(t *testing.T) {
+	m := screen(t, moments[1], key.Overview, minWidth, minHeight, "dark", colorprofile.TrueColor, false)
+	m.now = newClock().now
+	send(m, "a")
+	if s := text(m); !containsAll(s, "▸ Cancel", "Approve", "more, ↓") || strings.Contains(s, "by itself, and") {
+		t.Fatalf("the dialog at %d × %d:\n%s", minWidth, minHeight, s)
+	}
+	m.dialog.opened = m.dialog.opened.Add(-guard)
+	for range 30 {
+		send(m, "down")
+	}
+	if s := text(m); !containsAll(s, "▸ Cancel", "the fault clears") || strings.Contains(s, "more, ↓") {
+		t.Errorf("scrolled to its end:\n%s", s)
 	}
 }

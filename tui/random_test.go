@@ -251,3 +251,29 @@ func TestLeavingAsksWhenTheEngineWouldStop(t *testing.T) {
 		t.Error("nothing is lost once the job has finished")
 	}
 }
+
+// What can't be seen can't be decided: a screen too small for the dialog takes
+// no approval, and still lets the operator leave.
+func TestSmallScreenDecidesNothing(t *testing.T) {
+	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	clk := newClock()
+	m := quiet(t, src, Options{Theme: "dark", Now: clk.now, QuitNote: "the engine stops too"}, 80, 24)
+	send(m, "a")
+	m.Update(tea.WindowSizeMsg{Width: 40, Height: 10})
+	for _, k := range []string{"tab", "enter", "F", "esc", "a", "v", "c"} {
+		clk.pass(guard)
+		send(m, k)
+	}
+	if len(src.decides)+src.freezes > 0 || m.dialog != nil {
+		t.Errorf("decided blindly: %v, %d freezes, dialog %v", src.decides, src.freezes, m.dialog)
+	}
+	send(m, "q")
+	clk.pass(guard)
+	if s := text(m); !containsAll(s, "LEAVE?", "enter leaves") {
+		t.Errorf("q on a small screen:\n%s", s)
+	}
+	send(m, "enter")
+	if !m.leaving {
+		t.Error("enter does not leave")
+	}
+}

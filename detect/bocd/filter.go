@@ -15,11 +15,11 @@ var ErrConfig = errors.New("bocd: configuration")
 // Defaults of a Filter. The hazard is the one the golden posteriors of
 // training jobs were made with.
 const (
-	DefaultRunLength = 250  // expected iterations between changes
-	DefaultWindow    = 5    // a change is recent while r ≤ DefaultWindow
-	DefaultThreshold = 0.9  // alarm when P(r ≤ w) exceeds it (FALCON §4.2)
-	DefaultPrune     = 1e-4 // run lengths less probable than this are merged into a neighbour
-	DefaultMaxRuns   = 48   // run lengths kept at most, when pruning
+	DefaultRunLength = 250 // expected iterations between changes
+	DefaultWindow    = 5   // a change is recent while r ≤ DefaultWindow
+	DefaultThreshold = 0.9 // alarm when P(r ≤ w) exceeds it (FALCON §4.2)
+	DefaultPrune     = 1   // times the tolerance at which run lengths are merged
+	DefaultMaxRuns   = 256 // run lengths kept at most, when pruning
 
 	// Limit is the largest magnitude that is told apart: an observation
 	// beyond it counts as Limit, so that squares stay finite.
@@ -46,18 +46,17 @@ type Config struct {
 	Window    int     // w of P(r ≤ w)
 	Threshold float64 // alarm when P(r ≤ w) > Threshold
 	Prior     Prior
-	// Prune is the posterior probability below which, after each observation,
-	// a run length r > Window gives its mass to a neighbour where neighbours
-	// are dense enough (see prune). The most probable run length always stays.
+	// Prune scales the tolerance at which run lengths that predict alike are
+	// merged (see tolerance). The shortest and the most probable always stay.
 	Prune   float64
 	MaxRuns int // most run lengths kept when Prune > 0: the bound rises until they fit
 }
 
 // DefaultConfig is the production setting: constant hazard 1/250, w = 5,
-// threshold 0.9, unit prior, pruning at 1e-4 and at most 48 run lengths. Against
-// the exact filter P(r ≤ w) is then off by at most 0.004 on stationary noise;
-// on real records it is off by more than 0.01 at about one point in 2,000, and
-// no decision of Tracker differs (prune_test.go).
+// threshold 0.9, unit prior, pruning at its standard tolerance and at most 256
+// run lengths, of which noise needs some 40. Against the exact filter P(r ≤ w)
+// is off by less than 0.01 on stationary noise and at every point of the real
+// records, and no decision of Tracker differs (prune_test.go).
 func DefaultConfig() Config {
 	return Config{
 		RunLength: DefaultRunLength,
@@ -85,7 +84,7 @@ func (c Config) withDefaults() Config {
 	if c.MaxRuns == 0 {
 		c.MaxRuns = DefaultMaxRuns
 	}
-	c.MaxRuns = max(c.MaxRuns, c.Window+3+pruneEvery)
+	c.MaxRuns = max(c.MaxRuns, exactBelow(c.Window)+3+pruneEvery)
 	return c
 }
 
@@ -100,8 +99,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: window %d must not be negative", ErrConfig, c.Window)
 	case !(c.Threshold > 0 && c.Threshold < 1):
 		return fmt.Errorf("%w: threshold %g must lie between 0 and 1", ErrConfig, c.Threshold)
-	case !(c.Prune >= 0 && c.Prune < 0.1):
-		return fmt.Errorf("%w: pruning bound %g must be at least 0 and below 0.1", ErrConfig, c.Prune)
+	case !(c.Prune >= 0 && c.Prune <= 100):
+		return fmt.Errorf("%w: pruning %g must be from 0, which is none, to 100", ErrConfig, c.Prune)
 	case !(math.Abs(p.Mu) <= Limit):
 		return fmt.Errorf("%w: prior mu %g must be finite and at most 1e140 in size", ErrConfig, p.Mu)
 	case !inRange(p.Kappa) || !inRange(p.Alpha) || !inRange(p.Beta):
@@ -124,15 +123,17 @@ type Step struct {
 // change right after the newest observation, so P(r = 0) is the hazard at
 // every step and says nothing; alarms are put on P(r ≤ w).
 type Filter struct {
-	cfg   Config
-	terms *terms
-	stay  float64 // log(1 − hazard)
-	leave float64 // log hazard
-	pStay float64 // 1 − hazard
-	pGo   float64 // hazard
-	seen  int
-	last  Step
-	top   int // entry of the most probable run length, the shortest of equals
+	cfg     Config
+	terms   *terms
+	stay    float64 // log(1 − hazard)
+	leave   float64 // log hazard
+	logBeta float64 // log of the prior's beta
+	pStay   float64 // 1 − hazard
+	pGo     float64 // hazard
+	seen    int
+	last    Step
+	mood    mood
+	top     int // entry of the most probable run length, the shortest of equals
 
 	// One entry per run length kept, oldest first; the last is r = 0.
 	run  []int     // observations in the run
@@ -153,6 +154,7 @@ func New(cfg Config) *Filter {
 	f := &Filter{cfg: cfg, terms: termsFor(cfg.Prior)}
 	hazard := 1 / cfg.RunLength
 	f.stay, f.leave = math.Log1p(-hazard), math.Log(hazard)
+	f.logBeta = math.Log(cfg.Prior.Beta)
 	f.pStay, f.pGo = 1-hazard, hazard
 	f.Reset()
 	return f
@@ -162,7 +164,7 @@ func New(cfg Config) *Filter {
 func (f *Filter) Reset() {
 	f.run, f.mu, f.beta = f.run[:0], f.mu[:0], f.beta[:0]
 	f.logb, f.logw, f.prob = f.logb[:0], f.logw[:0], f.prob[:0]
-	f.seen, f.top = 0, 0
+	f.seen, f.top, f.mood = 0, 0, mood{}
 	f.push(0, 1)
 	f.last = Step{PRecent: 1, PMAP: 1, Runs: 1}
 }
@@ -188,7 +190,11 @@ func (f *Filter) Observe(x float64) (Step, error) {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return f.last, fmt.Errorf("%w: %v", ErrNotFinite, x)
 	}
-	top := f.predict(min(max(x, -Limit), Limit))
+	x = min(max(x, -Limit), Limit)
+	if f.cfg.Prune > 0 {
+		f.watch(x)
+	}
+	top := f.predict(x)
 	f.seen++
 	f.normalise(top)
 	f.push(f.leave, f.pGo)
@@ -211,7 +217,7 @@ func (f *Filter) Observe(x float64) (Step, error) {
 func (f *Filter) predict(x float64) float64 {
 	n := len(f.run)
 	run, mu, beta, logb, logw := f.run[:n], f.mu[:n], f.beta[:n], f.logb[:n], f.logw[:n]
-	p := f.cfg.Prior
+	p, t := f.cfg.Prior, f.terms
 	top := math.Inf(-1)
 	for i, r := range run {
 		kappa, alpha := p.Kappa+float64(r), p.Alpha+0.5*float64(r)
@@ -221,12 +227,12 @@ func (f *Filter) predict(x float64) float64 {
 		next := beta[i] + more
 		grown := 0.0
 		if r < seriesFrom || more > seriesMost*beta[i] {
-			grown = math.Log(next / beta[i])
+			grown = logFrom1(next / beta[i])
 		} else {
 			grown = logGrowth(more / (next + beta[i]))
 		}
 		logNext := logb[i] + grown
-		w := logw[i] + f.terms.at(r) - alpha*grown - 0.5*logNext
+		w := logw[i] + t.at(r) - alpha*grown - 0.5*logNext
 		mu[i] += step
 		beta[i], logb[i], logw[i] = next, logNext, w
 		run[i] = r + 1
@@ -241,12 +247,12 @@ func (f *Filter) predict(x float64) float64 {
 // some length, a short series stands for the logarithm. The first test is on
 // the run length because runs are in order and the processor foresees it.
 const (
-	seriesFrom = 24
-	seriesMost = 0.08
+	seriesFrom = 64
+	seriesMost = 0.1
 )
 
 // logGrowth is log((1+s)/(1−s)) = 2(s + s³/3 + …) for s ≤ seriesMost/2; what
-// is left out is below 1e-17 of the result.
+// is left out is below 2e-17 of the result.
 func logGrowth(s float64) float64 {
 	q := s * s
 	return 2 * s * (1 + q*(1.0/3+q*(1.0/5+q*(1.0/7+q*(1.0/9+q*(1.0/11))))))
@@ -259,14 +265,14 @@ func (f *Filter) normalise(top float64) {
 	prob := f.prob[:len(logw)]
 	sum, best := 0.0, -1.0
 	for i, w := range logw {
-		e := math.Exp(w - top)
+		e := expTo0(w - top)
 		prob[i] = e
 		sum += e
 		if e >= best {
 			best, f.top = e, i
 		}
 	}
-	by, shift := f.pStay/sum, f.stay-top-math.Log(sum)
+	by, shift := f.pStay/sum, f.stay-top-logFrom1(sum) // the largest term is 1
 	for i := range logw {
 		logw[i] += shift
 		prob[i] *= by
@@ -279,7 +285,7 @@ func (f *Filter) push(logw, prob float64) {
 	f.run = append(f.run, 0)
 	f.mu = append(f.mu, p.Mu)
 	f.beta = append(f.beta, p.Beta)
-	f.logb = append(f.logb, math.Log(p.Beta))
+	f.logb = append(f.logb, f.logBeta)
 	f.logw = append(f.logw, logw)
 	f.prob = append(f.prob, prob)
 }

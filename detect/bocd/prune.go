@@ -3,43 +3,93 @@ package bocd
 import "math"
 
 // Pruning keeps what could matter later. A run length that is improbable now
-// may explain the series best after a slow shift, so that plain dropping makes
-// P(r ≤ w) jump; therefore improbable run lengths are merged into a neighbour
-// only while their neighbours stay dense: no gap wider than 1/coverShare of
-// the run length, up to coverMost.
+// may explain the series best after a slow shift, so mass is no measure of what
+// may go: run lengths are merged where their neighbours predict alike. How much
+// alike depends on what the series does (see tolerance).
 const (
-	dust       = 1e-8 // probability at which a run length is dropped outright
-	coverShare = 5
-	coverMost  = 128
-	coverEnd   = 0.05 // bound from which the number of run lengths matters more
-	pruneEvery = 4    // observations between prunings, unless MaxRuns is passed
+	dust       = 1e-12 // probability at which a run length is dropped outright
+	weighty    = 0.01  // probability from which a run length is left alone
+	exactFor   = 8     // run lengths kept as they are, at least
+	pruneEvery = 4     // observations between prunings, unless MaxRuns is passed
+	forced     = 1e3   // tolerance from which the number of run lengths matters more
+
+	tolStirred = 3e-4 // while a change may be under way
+	tolCalm    = 5e-3 // else
+	tolSteady  = 0.2  // on noise that is as the model has it
+
+	stirredAt  = 0.1 // P(r ≤ w) that may be a change under way
+	stirredFor = 64  // observations for which it may be
+	oddAt      = 4.5 // standard deviations that normal noise does not reach
+	oddFor     = 256 // observations for which one beyond speaks against it
+	steadyFrom = 128 // most probable run length that can be steady
+	steadyCorr = 0.2 // correlation of neighbours that independent noise does not reach
+	corrOver   = 128 // observations over which it is averaged
 )
 
-// prune merges improbable run lengths, then, while it does not leave room for
-// pruneEvery more below MaxRuns, goes on with twice the bound. The loop ends: beyond a bound of 1 only the
-// newest Window+1, the oldest and the most probable are left, which MaxRuns
-// always admits.
+// mood is what the series was like of late, which says how freely run lengths
+// are merged. It is kept only when pruning.
+type mood struct {
+	stirred int     // observation after which a change may be under way
+	odd     int     // newest observation that was no normal noise
+	z       float64 // the newest, in standard deviations of the most probable run
+	corr    float64 // mean of the product of neighbouring z
+}
+
+// watch notes how an observation fits the most probable run before it joins.
+func (f *Filter) watch(x float64) {
+	i := f.top
+	alpha := f.cfg.Prior.Alpha + 0.5*float64(f.run[i])
+	z := (x - f.mu[i]) * math.Sqrt(alpha/f.beta[i])
+	if !(math.Abs(z) < oddAt) {
+		f.mood.odd, z = f.seen, 0
+	}
+	f.mood.corr += (z*f.mood.z - f.mood.corr) / corrOver
+	f.mood.z = z
+}
+
+// tolerance is how unlike run lengths may be that are merged. On independent
+// normal noise next to nothing is lost by few of them; drifts, heavy tails and
+// changes, which real series have, are what the many are for.
+func (f *Filter) tolerance() float64 {
+	m := f.mood
+	switch {
+	case f.seen-m.odd > oddFor && math.Abs(m.corr) < steadyCorr && f.run[f.top] > steadyFrom:
+		return tolSteady * f.cfg.Prune
+	case f.seen-m.stirred > stirredFor:
+		return tolCalm * f.cfg.Prune
+	}
+	return tolStirred * f.cfg.Prune
+}
+
+// prune merges run lengths that predict alike, then, while it does not leave
+// room for pruneEvery more below MaxRuns, goes on with twice the tolerance.
+// The loop ends: from forced on only the newest, the oldest and the most
+// probable are left, which MaxRuns always admits.
 func (f *Filter) prune() {
+	if f.last.PRecent > stirredAt {
+		f.mood.stirred = f.seen
+	}
 	if f.seen%pruneEvery != 0 && len(f.run) <= f.cfg.MaxRuns {
 		return
 	}
-	f.merge(f.cfg.Prune)
-	room := f.cfg.MaxRuns - pruneEvery
-	for bound := 2 * f.cfg.Prune; len(f.run) > room && bound < 4; bound *= 2 {
-		f.merge(bound)
+	tolerance := f.tolerance()
+	f.merge(tolerance)
+	for len(f.run) > f.cfg.MaxRuns-pruneEvery && tolerance < 4*forced {
+		tolerance = max(2*tolerance, tolStirred)
+		f.merge(tolerance)
 	}
 }
 
-func (f *Filter) merge(bound float64) {
-	best := f.top
+func (f *Filter) merge(tolerance float64) {
+	best, short := f.top, exactBelow(f.cfg.Window)
 	keep, lost := 0, 0.0
 	for i, r := range f.run {
 		switch p := f.prob[i]; {
-		case r <= f.cfg.Window || i == best || p >= bound && bound <= 1:
+		case r <= short || i == best:
 		case p < dust:
 			lost += p
 			continue
-		case keep > 0 && f.covered(keep-1, i, bound):
+		case keep > 0 && (tolerance >= forced || p < weighty && f.alike(keep-1, i, tolerance)):
 			f.give(keep-1, i)
 			continue
 		}
@@ -55,23 +105,36 @@ func (f *Filter) merge(bound float64) {
 	}
 }
 
-// covered says that the neighbours of entry i are close enough without it.
-// The newest entries are never merged, so that there is one after i.
-func (f *Filter) covered(older, i int, bound float64) bool {
-	if f.run[i] > coverMost || bound > coverEnd {
-		return true
+// exactBelow is the run length up to which all are kept.
+func exactBelow(window int) int { return max(exactFor, window+3) }
+
+// alike says whether entry i and its neighbours agree in age, mean and
+// variance. The newest entries are never merged, so that there is one after i.
+func (f *Filter) alike(older, i int, tolerance float64) bool {
+	newer := i + 1
+	a, r := float64(f.run[older]), float64(f.run[newer])
+	gap := (a - r) * (a - r)
+	if gap > tolerance*r*r {
+		return false
 	}
-	return coverShare*(f.run[older]-f.run[i+1]) <= f.run[i+1]
+	alpha := f.cfg.Prior.Alpha
+	va, v, vr := f.beta[older]/(alpha+0.5*a), f.beta[i]/(alpha+0.5*float64(f.run[i])), f.beta[newer]/(alpha+0.5*r)
+	least := min(va, v, vr)
+	spread := (max(va, v, vr) - least) / least
+	far := max(math.Abs(f.mu[older]-f.mu[i]), math.Abs(f.mu[older]-f.mu[newer]))
+	return gap/(r*r)+far*far/least+4*spread*spread < tolerance
 }
 
-// give moves entry i's mass to the nearer neighbour.
+// give moves entry i's mass to both neighbours so that the mean run length
+// stays what it is.
 func (f *Filter) give(older, i int) {
-	to := older
-	if f.run[older]-f.run[i] > f.run[i]-f.run[i+1] {
-		to = i + 1
-	}
-	f.prob[to] += f.prob[i]
-	f.logw[to] = math.Log(f.prob[to])
+	newer := i + 1
+	part := float64(f.run[i]-f.run[newer]) / float64(f.run[older]-f.run[newer])
+	p := f.prob[i]
+	f.prob[older] += p * part
+	f.prob[newer] += p * (1 - part)
+	f.logw[older] = math.Log(f.prob[older])
+	f.logw[newer] = math.Log(f.prob[newer])
 }
 
 func (f *Filter) move(to, from int) {

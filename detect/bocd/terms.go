@@ -4,7 +4,7 @@ import "math"
 
 // tabled is how many run lengths have their constant looked up; longer ones
 // use the asymptotic series, exact to 1e-13 there.
-const tabled = 1024
+const tabled = 2048
 
 // terms holds, per run length, the part of the log predictive that does not
 // depend on the data: log Γ(α+½) − log Γ(α) + ½ log(κ/(2π(κ+1))).
@@ -46,8 +46,9 @@ func (t *terms) at(r int) float64 {
 // far is the constant for a long run, by
 // log Γ(α+½) − log Γ(α) = ½ log α − 1/(8α) + 1/(192α³) − …
 func (t *terms) far(r int) float64 {
-	alpha := t.prior.Alpha + 0.5*float64(r)
-	return 0.5*math.Log(alpha) - 1/(8*alpha) + 1/(192*alpha*alpha*alpha) + spread(t.prior.Kappa+float64(r))
+	alpha, kappa := t.prior.Alpha+0.5*float64(r), t.prior.Kappa+float64(r)
+	by := 1 / alpha
+	return 0.5*logFrom1(alpha*kappa/(2*math.Pi*(kappa+1))) - by*(1.0/8-by*by*(1.0/192))
 }
 
 func spread(kappa float64) float64 {

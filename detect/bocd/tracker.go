@@ -71,6 +71,7 @@ type Tracker struct {
 	baseline      float64
 	slow          bool // an onset is open
 	alarm         alarm
+	restarts      int // how often the filter was started over
 	jitter        int // index of the newest alarm turned down
 	settleFrom    int // changes in [settleFrom, settleTo) belong to an action
 	settleTo      int
@@ -142,6 +143,7 @@ func (t *Tracker) refilter() {
 		return
 	}
 	t.filter.Reset()
+	t.restarts++
 	for _, ms := range t.slice(t.from, t.next) {
 		t.feed(ms)
 	}
@@ -165,13 +167,16 @@ func (t *Tracker) refine() {
 }
 
 func (t *Tracker) feed(ms float64) {
-	x := ms
-	if !t.cfg.Raw {
-		x = ms/t.scale - t.centre/t.scale
+	_, _ = t.filter.Observe(t.standard(ms)) // finite: standard sees to it
+}
+
+// standard is an observation as the filter gets it.
+func (t *Tracker) standard(ms float64) float64 {
+	if t.cfg.Raw {
+		return ms
 	}
 	// A finite ms over a floored scale overflows only beyond Limit.
-	x = min(max(x, -Limit), Limit)
-	_, _ = t.filter.Observe(x) // finite by the line above
+	return min(max(ms/t.scale-t.centre/t.scale, -Limit), Limit)
 }
 
 // raise notes an alarm, or moves the one that waits to where the most

@@ -1,0 +1,47 @@
+package bocd
+
+import "math"
+
+// The filter takes a logarithm and an exponential per run length and
+// observation, of arguments in known ranges; these two are made for them.
+// logexp_test.go holds both against package math.
+const (
+	logBits  = 8
+	expSteps = 64
+)
+
+var (
+	logParts [1 << logBits]struct{ inverse, log float64 }
+	expParts [expSteps]uint64
+)
+
+func init() {
+	for i := range logParts {
+		inverse := 1 / (1 + (float64(i)+0.5)/(1<<logBits))
+		logParts[i].inverse, logParts[i].log = inverse, -math.Log(inverse)
+	}
+	for i := range expParts {
+		expParts[i] = math.Float64bits(math.Exp2(float64(i) / expSteps))
+	}
+}
+
+// logFrom1 is log x for finite x ≥ 1, off by less than 1e-15 of it or 3e-16.
+func logFrom1(x float64) float64 {
+	bits := math.Float64bits(x)
+	part := &logParts[bits>>(52-logBits)&(1<<logBits-1)]
+	r := math.Float64frombits(bits&(1<<52-1)|1023<<52)*part.inverse - 1
+	tail := r * r * (-1.0/2 + r*(1.0/3+r*(-1.0/4+r*(1.0/5))))
+	return float64(int(bits>>52)-1023)*math.Ln2 + part.log + (r + tail)
+}
+
+// expTo0 is exp x for x ≤ 0, off by less than 1e-13 of it, and 0 for x below
+// the exponent's range.
+func expTo0(x float64) float64 {
+	if !(x > -700) {
+		return 0
+	}
+	k := int(x*(expSteps/math.Ln2) - 0.5)
+	t := x - float64(k)*(math.Ln2/expSteps)
+	e := 1 + t*(1+t*(1.0/2+t*(1.0/6+t*(1.0/24+t*(1.0/120)))))
+	return e * math.Float64frombits(expParts[k&(expSteps-1)]+uint64(k>>6)<<52)
+}

@@ -4,7 +4,13 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
+
+// labNice is the niceness of a lab's processes; without the right to it they
+// stay ordinary.
+const labNice = -10
 
 // spawner starts processes from one OS thread that lives as long as the lab:
 // the kernel's parent-death signal is tied to the thread that forked, so that
@@ -22,6 +28,9 @@ func newSpawner() *spawner {
 
 func (s *spawner) run() {
 	runtime.LockOSThread() // never unlocked: the thread must outlive its children
+	// Children inherit the thread's niceness. Where permitted, a lab goes before
+	// ordinary work on the machine, so that a build beside it is no slow node.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), labNice)
 	defer close(s.done)
 	for f := range s.work {
 		f()

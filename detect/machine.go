@@ -221,7 +221,7 @@ func (m *Machine) stepSamples(in Samples) {
 			m.rankChange(s.Rank, r, c)
 		}
 		if ms > 0 && !math.IsInf(ms, 0) {
-			m.fold.add(s.Iteration, ms)
+			m.fold.add(s.Iteration, ms, s.EndNs)
 		}
 	}
 	m.quorum()
@@ -236,7 +236,7 @@ func (m *Machine) stepSamples(in Samples) {
 
 // iterated takes in one iteration of the whole job.
 func (m *Machine) iterated(c cell) {
-	m.times.add(c.iteration, m.now)
+	m.times.add(c, m.now)
 	learnt := m.slow.tracker.Learning()
 	for _, change := range m.slow.observe(c.iteration, c.ms) {
 		m.jobChange(change)

@@ -110,7 +110,7 @@ func (m *Machine) jobChange(c bocd.Change) {
 func (m *Machine) dip(at int64, c bocd.Change) {
 	_, noise := spread(m.slow.tail(dipOver))
 	if c.BeforeMs-c.AfterMs > 2*noise && !m.settling(at) {
-		m.dipAt = at
+		m.dipAt = m.firstFast(at, (c.BeforeMs+c.AfterMs)/2)
 	}
 }
 

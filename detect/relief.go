@@ -21,10 +21,22 @@ func (m *Machine) faster(at int64, c bocd.Change) {
 		}
 		return
 	}
+	at = m.firstFast(at, (c.BeforeMs+c.AfterMs)/2)
 	for _, s := range open {
 		s.check, s.faster = s.located() && len(s.inForce) == 0, at
 	}
 	m.hurry()
+}
+
+// firstFast moves a placement past what is still slow: to the first iteration
+// that is fast together with the one after it.
+func (m *Machine) firstFast(at int64, middle float64) int64 {
+	for i := max(m.slow.indexOf(at), m.slow.seen-len(m.slow.ms)); i+1 < m.slow.seen; i++ {
+		if m.slow.value(i) <= middle && m.slow.value(i+1) <= middle {
+			return m.slow.iteration(i)
+		}
+	}
+	return at
 }
 
 // recently says that an incident was relieved around iteration at, so that the
@@ -110,12 +122,12 @@ func (m *Machine) clockBack(s *story) (at, bad int64, ok bool) {
 	at, bad = falcon.NoIteration, falcon.NoIteration
 	for _, d := range s.Verdict.Devices {
 		since, until, normal := m.history.Normal(d)
-		first, seen := m.times.first(since)
+		first, seen := m.times.first(since.At, since.Ns)
 		if !normal || !seen {
 			return 0, 0, false
 		}
 		at = max(at, first)
-		if last, seen := m.times.first(until); seen && !until.IsZero() {
+		if last, seen := m.times.first(until.At, until.Ns); seen && !until.At.IsZero() {
 			bad = max(bad, last-1)
 		}
 	}
@@ -151,7 +163,7 @@ func (m *Machine) watch(s *story, w *window, res peer.Result) {
 	if s.streak < m.cfg.ReliefStreak {
 		return
 	}
-	m.relieve(s, m.reliefOf(s), "the culprit was as fast as its peers in three profiles running")
+	m.relieve(s, max(m.reliefOf(s), s.badAt+1), "the culprit was as fast as its peers in three profiles running")
 }
 
 // reliefOf places the relief of a watched culprit: at the first healthy window,
@@ -201,6 +213,10 @@ func (m *Machine) suspectRatio() float64 {
 	return 1.1
 }
 
+// passedUnseen is told of a burst that a profile came too late for: it names
+// nobody, and nothing is done about it.
+const passedUnseen = "the slowdown passed before anybody could be profiled: nobody is named"
+
 // relieve ends a story.
 func (m *Machine) relieve(s *story, at int64, why string) {
 	at = max(at, s.OnsetIteration+1)
@@ -208,6 +224,11 @@ func (m *Machine) relieve(s *story, at int64, why string) {
 		m.note(at, "relief", "The second slowdown went before anybody was named: %s", why)
 		m.drop(s)
 		return
+	}
+	if !s.judged() {
+		s.Verdict.Severity = 1
+		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: passedUnseen})
+		why = passedUnseen
 	}
 	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, m.slow.last()
 	m.slow.tracker.Rebase(m.slow.tracker.BaselineMs())

@@ -104,10 +104,11 @@ type cell struct {
 	iteration int64
 	ranks     int
 	ms        float64
+	endNs     int64 // by the clock of the node that ended last, 0 = unknown
 }
 
 // add takes in one rank's sample.
-func (f *fold) add(iteration int64, ms float64) {
+func (f *fold) add(iteration int64, ms float64, endNs int64) {
 	if !f.open {
 		f.open, f.next, f.first = true, iteration, iteration
 		for i := range f.cells {
@@ -126,6 +127,7 @@ func (f *fold) add(iteration int64, ms float64) {
 	}
 	c.ranks++
 	c.ms = math.Max(c.ms, ms)
+	c.endNs = max(c.endNs, endNs)
 }
 
 // done hands out the next iteration that all ranks reported, or that waited
@@ -151,13 +153,14 @@ type times struct {
 	ring [1024]struct {
 		iteration int64
 		at        time.Time
+		endNs     int64
 	}
 	n int
 }
 
-func (t *times) add(iteration int64, at time.Time) {
+func (t *times) add(c cell, at time.Time) {
 	e := &t.ring[t.n%len(t.ring)]
-	e.iteration, e.at = iteration, at
+	e.iteration, e.at, e.endNs = c.iteration, at, c.endNs
 	t.n++
 }
 
@@ -175,14 +178,30 @@ func (t *times) startOf(iteration int64) time.Time {
 	return at
 }
 
-// first is the first iteration seen after a moment, ok false where none was.
-func (t *times) first(after time.Time) (iteration int64, ok bool) {
-	for i := t.n - 1; i >= max(0, t.n-len(t.ring)); i-- {
-		e := t.ring[i%len(t.ring)]
-		if !e.at.After(after) {
+// shippedLate bounds how many iterations may have ended before a moment and
+// been seen after it: agents ship samples in batches, and nodes' clocks differ.
+const shippedLate = 16
+
+// first is the first iteration that ended after a moment, ok false where none
+// did. The moment is given by the engine's clock, and by a node's as Unix ns
+// (0 = unknown): what was seen before it had ended before it, what was seen
+// after it may have.
+func (t *times) first(after time.Time, afterNs int64) (iteration int64, ok bool) {
+	i := t.n
+	for i > max(0, t.n-len(t.ring)) && t.ring[(i-1)%len(t.ring)].at.After(after) {
+		i--
+	}
+	for range shippedLate {
+		if i >= t.n {
 			break
 		}
-		iteration, ok = e.iteration, true
+		if e := &t.ring[i%len(t.ring)]; afterNs == 0 || e.endNs == 0 || e.endNs > afterNs {
+			break
+		}
+		i++
 	}
-	return iteration, ok
+	if i >= t.n {
+		return 0, false
+	}
+	return t.ring[i%len(t.ring)].iteration, true
 }

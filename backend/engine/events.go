@@ -112,6 +112,10 @@ func (e *Engine) tellIncident(old falcon.Incident, known bool, v falcon.Incident
 	case falcon.IncidentLocated:
 		e.tell("verdict", severity, "%s: %s", v.ID, VerdictText(v.Verdict))
 	case falcon.IncidentRelieved:
+		if old.State == falcon.IncidentVerified {
+			e.tellAt(v.RelievedIteration, "incident", 0, "%s: the slowdown passed at iteration %d before anybody could be profiled: nobody is named", v.ID, v.RelievedIteration)
+			return
+		}
 		e.tellAt(v.RelievedIteration, "incident", 0, "%s: the fault has cleared; healthy from iteration %d", v.ID, v.RelievedIteration)
 	case falcon.IncidentClosed:
 		e.tell("incident", 0, "%s is closed", v.ID)

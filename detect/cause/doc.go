@@ -12,6 +12,13 @@
 // againstFactor for each line of evidence against, times the share of ranks
 // that were measured; never above confidenceMost.
 //
+// How the severity is formed: three columns are graded 1 to 4 each, and the
+// worst counts. The delay as a share of the healthy time: below 15, 30 and
+// 60 %, or more. The congested links: up to one, two
+// or three, four or more, all. The slow
+// GPUs: none, one, two or three, four or more. So one GPU at half clock that
+// slows the job by 90 % has severity 4 for its delay, not 2 for its number.
+//
 // Verdicts are pure functions of a Case. A History keeps the last counter
 // readings, bounded, for one goroutine; it reads no clock.
 package cause

@@ -184,20 +184,28 @@ func medianOf[T any](v []stamped[T], value func(T) (float64, bool)) (float64, bo
 	return median(out), len(out) > 0
 }
 
+// Moment is when a reading arrived, and when it was taken.
+type Moment struct {
+	At time.Time // by the engine's clock
+	Ns int64     // Unix ns by the node's, 0 = unknown
+}
+
+func momentOf(s stamped[falcon.GPUReading]) Moment { return Moment{s.at, s.of.AtNs} }
+
 // Normal says that the device's newest clock reads as its peers' do, when the
-// first reading of that streak arrived, and when the last one before it did
-// (zero if none is remembered).
-func (h *History) Normal(d falcon.Device) (since, until time.Time, ok bool) {
+// first reading of that streak was, and when the last one before it was (zero
+// if none is remembered).
+func (h *History) Normal(d falcon.Device) (since, until Moment, ok bool) {
 	v := h.gpus[d]
 	reference := h.typicalClock()
 	for i := len(v) - 1; i >= 0; i-- {
 		r := v[i].of
 		if r.MaxSMClockMHz == 0 || float64(r.SMClockMHz) < clockGap*reference*float64(r.MaxSMClockMHz) {
-			return since, v[i].at, ok
+			return since, momentOf(v[i]), ok
 		}
-		since, ok = v[i].at, true
+		since, ok = momentOf(v[i]), true
 	}
-	return since, time.Time{}, ok
+	return since, Moment{}, ok
 }
 
 // typicalClock is the median over devices of the newest clock's share of its

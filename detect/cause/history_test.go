@@ -73,8 +73,8 @@ func TestNormalDatesTheReturnOfTheClock(t *testing.T) {
 			t.Errorf("second %d: normal %v at %d MHz", s, ok, clock)
 		}
 	}
-	if at, bad, _ := h.Normal("n0.g0"); at.Unix() != 12 || bad.Unix() != 11 {
-		t.Errorf("normal since %v, not at %v, want seconds 12 and 11", at.Unix(), bad.Unix())
+	if at, bad, _ := h.Normal("n0.g0"); at.At.Unix() != 12 || bad.At.Unix() != 11 {
+		t.Errorf("normal since %v, not at %v, want seconds 12 and 11", at.At.Unix(), bad.At.Unix())
 	}
 }
 

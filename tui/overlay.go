@@ -159,8 +159,10 @@ func planLines(d *dialog, w int) []ladder.Line {
 	a := d.action
 	out := wrapped(themes.Title, fmt.Sprintf("%s for %s: %s", a.Rung, a.Incident, phrase.Rung(a.Rung)), w)
 	out = append(out, wrapped(themes.Text, "Plan: micro-batches a replica "+phrase.Plan(a.Previous, a.MicroBatches, w-34), w)...)
-	gain := fmt.Sprintf("Predicted: %s → %s an iteration (%s), switch costs %s", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs),
-		phrase.Change(a.BeforeMs, a.PredictedMs), phrase.Ms(a.OverheadMs))
+	gain := fmt.Sprintf("Predicted: %s → %s an iteration (%s)", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs), phrase.Change(a.BeforeMs, a.PredictedMs))
+	if a.OverheadMs > 0 { // else the reason below says what is known of it
+		gain += ", switch costs " + phrase.Ms(a.OverheadMs)
+	}
 	return append(out, wrapped(themes.Text, gain, w)...)
 }
 

@@ -232,6 +232,7 @@ func TestScaleOfTheIterationTimes(t *testing.T) {
 		"newest stray":    {steadyWith(60, map[int]float32{59: 1500}), "150 ", 1},
 		"short history":   {steadyWith(9, map[int]float32{4: 1500}), "150 ", 1},
 		"just turned bad": {steadyWith(60, map[int]float32{57: 390, 58: 390, 59: 390}), "400 ", 0},
+		"mild stray":      {steadyWith(60, map[int]float32{20: 190}), "200 ", 0},
 		"below baseline":  {[]float32{40, 40, 40}, "100 ", 0},
 	} {
 		out := strings.Split(draw(posterior.New(), series(x.ms...), 80, 19, colorprofile.ASCII), "ALARM")[0]

@@ -35,6 +35,7 @@ func (v view) bars(c *widget.Canvas, r widget.Rect, hair int64) {
 const (
 	usual    = 0.98 // share of the iterations on screen that must fit the chart
 	headroom = 1.1  // above them
+	stretch  = 1.5  // how much higher the edge goes rather than cut a column
 	recent   = 5    // iterations whose median is the present level
 )
 
@@ -57,11 +58,11 @@ func (v view) scale() (top, beyond float64) {
 	slices.Sort(known)
 	most := known[n-1]
 	robust := max(v.s.BaselineMs, last[len(last)/2], known[int(usual*float64(n-1))])
-	top = min(widget.NiceTop(headroom*robust), widget.NiceTop(max(most, v.s.BaselineMs)))
-	if most > top {
-		beyond = most
+	top = widget.NiceTop(headroom * robust)
+	if all := widget.NiceTop(max(most, v.s.BaselineMs)); all <= stretch*top {
+		return all, 0
 	}
-	return top, beyond
+	return top, most
 }
 
 // slowSteps are the lower bounds of levels 1 to 6, relative to the baseline:

@@ -306,3 +306,25 @@ func TestHugeBatchIsNotPriced(t *testing.T) {
 		t.Errorf("actions %v, notes %v", r.newest, r.notes)
 	}
 }
+
+// A burst that passed, or whose cause nobody knows, never leads to an action,
+// whatever the policy, also not by hand.
+func TestUnknownCauseNeverActs(t *testing.T) {
+	r := newRig(Config{})
+	r.step(fourReplicas(1, 8, 8, 8, 8), autoS2)
+	r.iterations(40, 60, 160)
+	v := gpuIncident("INC-0001", 2, 40)
+	v.Verdict = falcon.Verdict{Cause: falcon.CauseUnknown}
+	for _, state := range []falcon.IncidentState{falcon.IncidentVerified, falcon.IncidentLocated} {
+		v.State = state
+		r.step(Incident{v}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+		r.iterations(r.p.newest()+1, r.p.newest()+40, 160)
+		if err := r.p.Check(Decision{Incident: "INC-0001", Rung: falcon.RungS2, Approve: true}); err == nil {
+			t.Errorf("%s: stepping up was allowed", state)
+		}
+	}
+	r.step(relieved(v, r.p.newest()))
+	if len(r.newest) != 0 || len(r.orders) != 0 {
+		t.Errorf("actions %v", r.newest)
+	}
+}

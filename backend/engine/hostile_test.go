@@ -191,3 +191,24 @@ func TestMemoryOfIncidentsIsBounded(t *testing.T) {
 		t.Errorf("the next incident would be number %d", m.nextNo)
 	}
 }
+
+// One rank that is wrong about the size of the world does not hide the job.
+func TestOneWrongClaimAboutTheWorld(t *testing.T) {
+	j := newJob()
+	for r := range int32(4) {
+		j.set("n0", &falconv1.RankState{Rank: r, Pid: 10 + r, Alive: true, World: 4})
+	}
+	j.set("n0", &falconv1.RankState{Rank: 3, Pid: 13, Alive: true, World: 1})
+	if j.world() != 4 {
+		t.Errorf("world %d after one wrong claim", j.world())
+	}
+	for r := range int32(4) { // a smaller job follows
+		j.set("n0", &falconv1.RankState{Rank: r, Pid: 10 + r, World: 4})
+	}
+	for r := range int32(2) {
+		j.set("n0", &falconv1.RankState{Rank: r, Pid: 30 + r, Alive: true, World: 2})
+	}
+	if j.world() != 2 || !j.complete() {
+		t.Errorf("world %d, complete %v", j.world(), j.complete())
+	}
+}

@@ -29,11 +29,12 @@ type job struct {
 	emulated bool
 	exact    bool // all samples of the newest batch came from step marks
 	alive    int  // live ranks
-	claimed  int  // world size by the newest word of a live rank
+	claimed  int  // world size that most live ranks claim
+	claims   map[int]int
 	dirty    bool // something that describe must look at has changed
 }
 
-func newJob() *job { return &job{ranks: map[falcon.Rank]*process{}} }
+func newJob() *job { return &job{ranks: map[falcon.Rank]*process{}, claims: map[int]int{}} }
 
 // set takes a rank's state; false when nothing in it can be used.
 func (j *job) set(node falcon.Node, s *falconv1.RankState) bool {
@@ -55,13 +56,30 @@ func (j *job) set(node falcon.Node, s *falconv1.RankState) bool {
 	}
 	if old != nil && old.state.GetAlive() {
 		j.alive--
+		j.claim(int(old.state.GetWorld()), -1)
 	}
 	if s.GetAlive() {
 		j.alive++
-		j.claimed = int(s.GetWorld())
+		j.claim(int(s.GetWorld()), 1)
 	}
 	j.ranks[r], j.dirty = p, true
 	return true
+}
+
+// claim counts the ranks that say how large the world is: one that is wrong
+// does not stop the others' job from being known.
+func (j *job) claim(world, by int) {
+	if j.claims[world] += by; j.claims[world] <= 0 {
+		delete(j.claims, world)
+	}
+	if n := j.claims[j.claimed]; n == 0 || j.claims[world] > n {
+		most := 0
+		for _, w := range sortedKeys(j.claims) {
+			if j.claims[w] > most {
+				j.claimed, most = w, j.claims[w]
+			}
+		}
+	}
 }
 
 func keepShape(s, old *falconv1.RankState) *falconv1.RankState {

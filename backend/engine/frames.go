@@ -292,10 +292,19 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	if !e.job.set(n.Name, in) {
 		return
 	}
+	if p := e.job.ranks[falcon.Rank(in.GetRank())]; !in.GetAlive() {
+		p.endedAt = now
+		if old != nil && !was && !old.endedAt.IsZero() {
+			p.endedAt = old.endedAt
+		}
+	}
 	if was && !in.GetAlive() {
 		severity := int32(3)
-		if endedWell(in.GetExit()) {
+		switch {
+		case endedWell(in.GetExit()):
 			severity = 0
+		case in.GetExit() == "": // how will follow
+			severity = 1
 		}
 		e.tell("rank", severity, "rank %d on node %s has ended%s", in.GetRank(), n.Name, how(in.GetExit()))
 	}

@@ -212,3 +212,33 @@ func TestOneWrongClaimAboutTheWorld(t *testing.T) {
 		t.Errorf("world %d, complete %v", j.world(), j.complete())
 	}
 }
+
+// A process that is gone counts as lost once its agent says how it ended, or
+// has had the time to find out: the end of a job is no loss.
+func TestUnknownEndIsNotYetALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.start()
+		b.turn()
+		b.turn()
+		state := func() string {
+			s, err := b.engine.Latest(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Reply.GetJob().GetState()
+		}
+		b.job.agents[1].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: 3, Pid: b.job.pid + 3}}})
+		b.turn()
+		if got := state(); got == "lost" {
+			t.Error("lost before anybody can know how it ended")
+		}
+		time.Sleep(exitWait + time.Second)
+		if got := state(); got != "lost" {
+			t.Errorf("state %q although nobody knows how rank 3 ended", got)
+		}
+		if err := b.halt(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -19,6 +19,7 @@ type process struct {
 	state    *falconv1.RankState
 	device   falcon.Device
 	lastSeen time.Time // last sample; zero before the first
+	endedAt  time.Time // when its end was told; zero while it lives
 }
 
 func (p *process) name() string { return fmt.Sprintf("%s/%d", p.node, p.state.GetPid()) }
@@ -254,14 +255,19 @@ func (j *job) someEnded() bool {
 
 // someLost says that a rank is gone that did not end well: ranks of a job that
 // finishes go one by one, and that is no loss.
-func (j *job) someLost() bool {
+// An agent can see that a process is gone before it knows how.
+func (j *job) someLost(now time.Time) bool {
 	for _, p := range j.ranks {
-		if !p.state.GetAlive() && !endedWell(p.state.GetExit()) {
+		unknown := p.state.GetExit() == "" && now.Sub(p.endedAt) < exitWait
+		if !p.state.GetAlive() && !endedWell(p.state.GetExit()) && !unknown {
 			return true
 		}
 	}
 	return false
 }
+
+// exitWait is how long an agent may take to learn how a process has ended.
+const exitWait = 3 * time.Second
 
 func (j *job) finishedWell() bool {
 	for _, p := range j.ranks {

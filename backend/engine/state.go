@@ -75,7 +75,7 @@ func (e *Engine) jobState(now time.Time) string {
 		return "waiting for agents"
 	case e.job.finishedWell(): // a job that has ended needs no agents
 		return "finished"
-	case e.job.someLost():
+	case e.job.someLost(now):
 		return "lost"
 	case e.nodeLost(now):
 		return "lost"

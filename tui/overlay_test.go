@@ -8,6 +8,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/colorprofile"
 
+	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -16,8 +17,8 @@ import (
 func TestNoHolesInTheBackground(t *testing.T) {
 	open := [][]string{nil, {"tab"}, {"p"}, {"?"}, {":", "r"}, {"a"}, {"v", "x"}, {"c"}}
 	for _, keys := range open {
-		for _, mo := range moments {
-			m := screen(t, mo, key.Overview, 100, 30, "dark", colorprofile.TrueColor, false)
+		for _, theme := range themes.Names() {
+			m := screen(t, moments[1], key.Overview, 100, 30, theme, colorprofile.TrueColor, false)
 			for _, k := range keys {
 				m.Update(keyMsg(k))
 			}
@@ -25,7 +26,7 @@ func TestNoHolesInTheBackground(t *testing.T) {
 			for y := range 30 {
 				for x := range 100 {
 					if c := cells.CellAt(x, y); c == nil || c.Style.Bg == nil && c.Width > 0 {
-						t.Fatalf("%s after %v: no background at %d, %d in row\n%s", mo.name, keys, x, y, strings.Split(text(m), "\n")[y])
+						t.Fatalf("%s after %v: no background at %d, %d in row\n%s", theme, keys, x, y, strings.Split(text(m), "\n")[y])
 					}
 				}
 			}

@@ -127,7 +127,8 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 			}
 		}
 	})
-	if approvals == 0 {
+	t.Logf("%d approvals", approvals)
+	if approvals == 0 && !testing.Short() {
 		t.Error("no random session came as far as an approval: the test proves nothing")
 	}
 }
@@ -148,7 +149,7 @@ var sessionKeys = func() []string {
 			list = append(list, b.Keys()...)
 		}
 	}
-	for range 40 {
+	for range 100 {
 		list = append(list, "a", "tab", "enter")
 	}
 	return list

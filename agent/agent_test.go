@@ -117,6 +117,28 @@ func TestExitIsReportedAndCleared(t *testing.T) {
 	})
 }
 
+// A rank that starts itself anew by exec keeps its pid, and its hook makes a new
+// file in the place of the old one: the agent must not go on with the old memory.
+func TestExecIsFollowed(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		old := n.dir.add(100, 3, "n1.g1")
+		wait(time.Second)
+		s := n.dir.add(100, 3, "n1.g1")
+		s.set(func() { s.header.StartMonoNs = 7 })
+		wait(time.Second)
+		states := n.ship.states()
+		if len(states) != 3 || states[1].Alive || states[1].Exit == "" || !states[2].Alive || !old.closed || !n.dir.exists(100) {
+			t.Fatalf("states %v, closed %v", states, old.closed)
+		}
+		s.mark(0, 1000)
+		s.mark(1, 1250)
+		wait(time.Second)
+		if got := n.ship.samples(); len(got) != 1 {
+			t.Fatalf("samples %v", got)
+		}
+	})
+}
+
 // The kernel knows the exit status only once the parent has collected it.
 func TestLateExitStatusFollows(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {

@@ -221,7 +221,7 @@ func (d *fakeDir) Discover() (live, stale []ring.Entry, err error) {
 	defer d.mu.Unlock()
 	for path, s := range d.segs {
 		if pid := s.Header().PID; d.exists(pid) && !slices.Contains(d.hidden, pid) {
-			live = append(live, ring.Entry{Path: path, Job: "j", PID: pid})
+			live = append(live, ring.Entry{Path: path, Job: "j", PID: pid, StartMonoNs: s.Header().StartMonoNs})
 		}
 	}
 	return live, d.stale, nil

@@ -27,6 +27,9 @@ func (a *Agent) scan() {
 	}
 	for _, e := range live {
 		here[e.Path] = true
+		if p := a.byPath[e.Path]; p != nil && !p.dead && e.StartMonoNs != p.header.StartMonoNs {
+			a.supersede(p)
+		}
 		if a.byPath[e.Path] == nil && !a.ignored[e.Path] {
 			a.adopt(e)
 		}
@@ -109,6 +112,19 @@ func (a *Agent) drop(p *process) {
 	_ = p.seg.Close()
 	delete(a.byPath, p.path)
 	a.remove(ring.Entry{Path: p.path, PID: p.header.PID})
+}
+
+// supersede lets go of a process that started another program (exec), which has
+// made a file of its own in the place of the old one.
+func (a *Agent) supersede(p *process) {
+	p.dead = true
+	if st := p.ended(a.node, "started another program"); st != nil {
+		a.ship.Send(rankFrame(st))
+	}
+	a.log.Info("a training process started another program", slog.String("process", p.String()))
+	p.exit.Close()
+	_ = p.seg.Close()
+	delete(a.byPath, p.path)
 }
 
 // publish sends the state of every rank that changed.

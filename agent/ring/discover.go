@@ -29,6 +29,9 @@ type Entry struct {
 	Path string
 	Job  string
 	PID  int
+	// StartMonoNs is Header.StartMonoNs of a live file as it lies there now: a
+	// process that starts another program (exec) makes a new file in its place.
+	StartMonoNs int64
 }
 
 // Discover lists the files of a job (all jobs when job is empty) in dir: live
@@ -48,7 +51,7 @@ func Discover(dir, job string) (live, stale []Entry, err error) {
 		if !ok || (job != "" && e.Job != job) {
 			continue
 		}
-		switch running, ready := e.look(); {
+		switch running, ready := (&e).look(); {
 		case !running:
 			stale = append(stale, e)
 		case ready:
@@ -96,19 +99,21 @@ func parseName(dir, file string) (Entry, bool) {
 }
 
 // look says whether the process runs and whether its file is complete.
-func (e Entry) look() (running, ready bool) {
+func (e *Entry) look() (running, ready bool) {
 	if err := unix.Kill(e.PID, 0); err != nil && !errors.Is(err, unix.EPERM) {
 		return false, false
 	}
-	made, ready := startOf(e.Path)
+	start, ready := startOf(e.Path)
+	made := start + asleep()
 	if began, ok := processStart(e.PID); ready && ok && (began > made+startSlack || made > sinceBoot()+startSlack) {
 		return false, false // of a process before it, or of an earlier boot
 	}
+	e.StartMonoNs = int64(start)
 	return true, ready
 }
 
-// startOf reads when the file was made, since boot. Monotonic clocks are
-// compared, as the wall clock may have been set since.
+// startOf reads when the file was made, by CLOCK_MONOTONIC: the wall clock may
+// have been set since.
 func startOf(path string) (made time.Duration, ready bool) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -119,9 +124,12 @@ func startOf(path string) (made time.Duration, ready bool) {
 	if n, _ := f.ReadAt(b[:], 0); n < len(b) {
 		return 0, false
 	}
-	asleep := sinceBoot() - time.Duration(MonoNs()) // CLOCK_MONOTONIC stands still in a suspended machine
-	return time.Duration(binary.LittleEndian.Uint64(b[hdrStartMono:])) + asleep, binary.LittleEndian.Uint64(b[hdrMagic:]) != 0
+	return time.Duration(binary.LittleEndian.Uint64(b[hdrStartMono:])), binary.LittleEndian.Uint64(b[hdrMagic:]) != 0
 }
+
+// asleep is by how much CLOCK_MONOTONIC lags: it stands still in a suspended
+// machine.
+func asleep() time.Duration { return sinceBoot() - time.Duration(MonoNs()) }
 
 func sinceBoot() time.Duration {
 	var ts unix.Timespec

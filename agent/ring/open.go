@@ -25,6 +25,7 @@ type Header struct {
 	Rank, World, LocalRank int // of the torchrun variables; -1 when unset
 	Job, Device            string
 	StartUnixNs            int64
+	StartMonoNs            int64 // the same instant by CLOCK_MONOTONIC
 }
 
 // Process is one training process's shared memory. Use it from one goroutine
@@ -89,7 +90,7 @@ func parse(path string, mem image) (p *Process, err error) {
 	}
 	p.header = Header{
 		PID: int(mem.u32(hdrPID)), Rank: int(mem.i32(hdrRank)), World: int(mem.i32(hdrWorld)),
-		LocalRank: int(mem.i32(hdrLocalRank)), StartUnixNs: mem.i64(hdrStartUnix),
+		LocalRank: int(mem.i32(hdrLocalRank)), StartUnixNs: mem.i64(hdrStartUnix), StartMonoNs: mem.i64(hdrStartMono),
 		Job: name(mem.copyName(hdrJob)), Device: name(mem.copyName(hdrDevice)),
 	}
 	p.tsc = mem.u32(hdrClock) == clockTSC

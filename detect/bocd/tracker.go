@@ -53,7 +53,8 @@ const (
 	sideMin       = 3  // points on each side of a change, at least
 	beforeMost    = 32 // points before a change that give its median
 	patience      = 8  // points after which an alarm that was not verified is jitter
-	history       = 64 // observations kept: beforeMost + patience, rounded up
+	lastPatience  = 24 // points after which it is even where the newest are off the level
+	history       = 64 // observations kept: beforeMost + lastPatience, rounded up
 	recent        = 5  // points whose median is the present level
 	scaleFloor    = 0.01
 )
@@ -222,6 +223,9 @@ func (t *Tracker) late(step Step) float64 {
 // back at the baseline.
 func (t *Tracker) judge() []Change {
 	if !t.alarm.raised {
+		if c, unlike := t.unlike(); unlike {
+			return []Change{t.accept(c)}
+		}
 		return t.back()
 	}
 	if t.next-t.alarm.index < sideMin {
@@ -234,12 +238,49 @@ func (t *Tracker) judge() []Change {
 		return []Change{t.accept(c)}
 	case t.returned(c):
 		t.excise(c)
-	case t.next-t.alarm.index < patience:
-		return nil
+	default:
+		if later, lasts := t.lasting(c); lasts {
+			return []Change{t.accept(later)}
+		}
+		if n := t.next - t.alarm.index; n < patience || n < lastPatience && t.off(c) {
+			return nil
+		}
 	}
 	t.alarm, t.jitter = alarm{}, c.Index
 	c.Kind = KindJitter
 	return []Change{c}
+}
+
+// lasting looks for a change that lasts behind an alarm that does not hold: one
+// raised by a hiccup a few points before it, say. It must hold one point more
+// than one that the alarm found by itself.
+func (t *Tracker) lasting(c Change) (Change, bool) {
+	for i := c.Index + 1; t.next-i > sideMin+1; i++ {
+		later := c
+		later.Index, later.AfterMs = i, median(t.slice(i, t.next))
+		later.Change = ratio(c.BeforeMs, later.AfterMs)
+		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) && t.beyond(later, i) && t.verified(later) {
+			return later, true
+		}
+	}
+	return c, false
+}
+
+// unlike corrects a young level that its own points turn out not to be on: a
+// burst right before a step gives the step the burst's level, and the two are
+// too close for an alarm of their own. What is off by less, refine puts right.
+func (t *Tracker) unlike() (Change, bool) {
+	c := Change{Index: t.from, BeforeMs: t.centre, Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1}
+	if t.refined || t.next-t.from <= patience || !t.off(c) {
+		return c, false
+	}
+	c, lasts := t.lasting(c)
+	return c, lasts && t.next-c.Index > patience && relative(c.BeforeMs, c.AfterMs) >= 2*t.cfg.Verify
+}
+
+// off says that the newest points are not where the level was.
+func (t *Tracker) off(c Change) bool {
+	return relative(c.BeforeMs, median(t.slice(t.next-recent, t.next))) >= t.cfg.Verify
 }
 
 // returned says that the newest two points are back where the level was.

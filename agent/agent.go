@@ -229,7 +229,7 @@ func (a *Agent) die(p *process, now time.Time, how string) {
 	if st := p.ended(a.node, how); st != nil {
 		a.ship.Send(rankFrame(st))
 	}
-	a.log.Info("a training process ended", slog.String("process", p.String()), slog.String("how", how))
+	a.log.Info("a training process ended", slog.String("process", p.String()), slog.String("how", how), slog.Uint64("overwritten_unread", p.lost))
 	a.setPids()
 }
 

@@ -9,6 +9,7 @@ import "math"
 const (
 	dust       = 1e-12 // probability at which a run length is dropped outright
 	weighty    = 0.01  // probability from which a run length is left alone
+	farOff     = 512   // run length from which neighbours may be twice as far apart
 	exactFor   = 8     // run lengths kept as they are, at least
 	pruneEvery = 4     // observations between prunings, unless MaxRuns is passed
 	forced     = 1e3   // tolerance from which the number of run lengths matters more
@@ -114,6 +115,9 @@ func (f *Filter) alike(older, i int, tolerance float64) bool {
 	newer := i + 1
 	a, r := float64(f.run[older]), float64(f.run[newer])
 	gap := (a - r) * (a - r)
+	if r >= farOff {
+		gap /= 4
+	}
 	if gap > tolerance*r*r {
 		return false
 	}

@@ -126,17 +126,24 @@ func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecor
 	return out, out.Failed != ""
 }
 
+// agreed takes the iteration that most ranks name: all of them voted for one,
+// so a rank that names another one is wrong about itself.
 func (o *order) agreed(out outcomeRecord) outcomeRecord {
+	named := map[int64]int{}
 	for _, a := range o.acks {
-		if out.Iteration == falcon.NoIteration {
-			out.Iteration = a.GetIteration()
-		}
-		if a.GetIteration() != out.Iteration {
-			out.Failed = fmt.Sprintf("the ranks disagree: it holds from iteration %d on one and from %d on another", out.Iteration, a.GetIteration())
-		}
+		named[a.GetIteration()]++
 		if a.GetStatus() != 0 {
 			out.Status = a.GetStatus()
 		}
+	}
+	for _, iteration := range sortedKeys(named) {
+		if named[iteration] > named[out.Iteration] {
+			out.Iteration = iteration
+		}
+	}
+	if len(o.acks) > 0 && 2*named[out.Iteration] <= len(o.acks) {
+		keys := sortedKeys(named)
+		out.Failed = fmt.Sprintf("the ranks disagree: it holds from iteration %d on one and from %d on another", keys[0], keys[len(keys)-1])
 	}
 	return out
 }

@@ -146,7 +146,11 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 	best, bestScore := falcon.Rank(0), int32(-1)
 	for i := range world {
 		r, s := falcon.Rank(i), status[i]
-		lv := level(e.levels[r], worst(s.Slowdown, s.Ms, stages[l.Coord(r).PP], s.SelfRatio))
+		past := s.Slowdown
+		if len(culprits) > 0 && !culprits[r] {
+			past = 0 // it waits for a culprit that is named: its own past says nothing
+		}
+		lv := level(e.levels[r], worst(past, s.Ms, stages[l.Coord(r).PP], s.SelfRatio))
 		e.levels[r] = lv
 		v := &block[i]
 		views[i] = v

@@ -34,8 +34,7 @@ type s2Plan struct {
 }
 
 // planS2 prices the best split of the present speeds, or says why there is
-// none. The prediction is the simulated pipeline plus what the simulation
-// misses now (reductions, optimizer), measured as the present difference.
+// none.
 func (p *Planner) planS2(s *story) (s2Plan, error) {
 	if err := p.s2Applies(s); err != nil {
 		return s2Plan{}, err
@@ -45,7 +44,7 @@ func (p *Planner) planS2(s *story) (s2Plan, error) {
 		return s2Plan{}, err
 	}
 	before := p.slowMs(s)
-	plan := s2Plan{counts: slices.Clone(best.counts), beforeMs: before, predictedMs: max(before-(best.presentMs-best.makespanMs), best.makespanMs)}
+	plan := s2Plan{counts: slices.Clone(best.counts), beforeMs: before, predictedMs: best.predictMs(before, s.incident.HealthyMs)}
 	if gain := before - plan.predictedMs; gain < p.cfg.MinGain*before {
 		return s2Plan{}, fmt.Errorf("no split gains %.0f %%: the best saves %.1f ms of %.1f ms", 100*p.cfg.MinGain, max(gain, 0), before)
 	}
@@ -58,7 +57,35 @@ type split struct {
 	now                   []int32 // the present split it was compared with
 	counts                []int32
 	presentMs, makespanMs float64
+	replicas              []replicaMs
 	err                   error
+}
+
+// replicaMs is what one replica's pipeline takes by the model: with the split
+// of a job without actions, the present one and the best one.
+type replicaMs struct {
+	base, now, best float64
+}
+
+// nearSlowest is the share of the slowest replica's time from which on a
+// replica counts as one that the job waits for.
+const nearSlowest = 0.95
+
+// predictMs is the simulated pipeline plus what the simulation misses
+// (reductions, optimizer, a starved host's launches). Replicas that the job
+// waits for now miss what is missing now; the others miss what was missing
+// when all was well: a slow node's extra does not move with its work.
+func (b split) predictMs(beforeMs, healthyMs float64) float64 {
+	missing := max(0, beforeMs-b.presentMs)
+	out := b.makespanMs
+	for _, r := range b.replicas {
+		own := missing
+		if r.now < nearSlowest*b.presentMs && healthyMs > 0 && r.base > 0 {
+			own = min(missing, max(0, healthyMs-r.base))
+		}
+		out = max(out, r.best+own)
+	}
+	return out
 }
 
 func (p *Planner) bestSplit(s *story) (split, error) {
@@ -84,8 +111,17 @@ func (p *Planner) solve(speeds []float64) split {
 			return out
 		}
 		out.presentMs = max(out.presentMs, curves[i][m])
+		out.replicas = append(out.replicas, replicaMs{base: p.baseMs(curves[i], i), now: curves[i][m], best: curves[i][counts[i]]})
 	}
 	return out
+}
+
+// baseMs is replica i's time with the base split, 0 when it was not priced.
+func (p *Planner) baseMs(curve []float64, i int) float64 {
+	if i >= len(p.base) || int(p.base[i]) >= len(curve) {
+		return 0
+	}
+	return curve[p.base[i]]
 }
 
 func (p *Planner) s2Applies(s *story) error {

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Writes docs/benchmarks.md: every figure with the command that gave it.
+# Usage: docs/bench.sh [PAIRS]   (pairs of lab runs for the hook's cost; default 5)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+pairs=${1:-5}
+out=docs/benchmarks.md
+tmp=$(mktemp)
+trap 'rm -f "$tmp"' EXIT
+export CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations"
+
+# section TITLE COMMAND... : the command's own lines, as they came.
+section() {
+  local title=$1; shift
+  echo "bench: $title" >&2
+  printf '\n## %s\n\n`%s`\n\n```\n' "$title" "$*" >>"$tmp"
+  "$@" 2>&1 | grep -vE '^(=== RUN|goos|goarch|pkg:|PASS|make|--- PASS|    --- PASS|testing:)' >>"$tmp"
+  printf '```\n' >>"$tmp"
+}
+gobench() { # TITLE PACKAGE PATTERN
+  section "$1" go test -run '^$' -bench "$3" -benchmem "$2"
+}
+
+{
+  echo "# Benchmarks"
+  echo
+  echo "Written by \`make bench\`; nothing here is typed by hand. Machine: $(nproc) cores of $(grep -m1 'model name' /proc/cpuinfo | sed 's/.*: //'), $(free -g | awk '/^Mem:/{print $2}') GiB, Linux $(uname -r), $(go version | cut -d' ' -f3), $(gcc -dumpfullversion | sed 's/^/gcc /'). Date: $(date -u +%F). Commit: $(git describe --always --dirty 2>/dev/null || echo none)."
+  echo
+  echo "The machine is shared and noisy: compare figures of one run, not of two. GPUs and links are emulated; the hook's cost is measured on the real call path of the emulated NCCL."
+} >"$tmp"
+
+section "Hook: nanoseconds added per NCCL call" make -s -C native/hook bench BIN="$PWD/bin"
+section "Hook: on against off, pairs of whole lab runs" go test ./cmd/falcon -count=1 -timeout 60m -run HookPairs -lab-pairs "$pairs" -v
+gobench "Ring drain" ./agent/... 'Drain'
+gobench "BOCD" ./detect/bocd '.'
+gobench "Period inference" ./detect/period '.'
+gobench "Detector: one iteration of all ranks" ./detect '.'
+gobench "S2 solver" ./mitigate/microbatch '.'
+gobench "1F1B simulation" ./mitigate/cost '.'
+gobench "Engine and journal" ./backend/... '.'
+gobench "Console" ./tui/... '.'
+mv "$tmp" "$out"
+trap - EXIT
+echo "wrote $out" >&2

@@ -242,3 +242,17 @@ func TestClaimClearsTheDead(t *testing.T) {
 		}
 	}
 }
+
+// A folder of our name that others can enter is refused, not used.
+func TestClaimRefusesAnOpenFolder(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	if err := os.Mkdir(baseDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(baseDir(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := claim(); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
+		t.Errorf("claimed %v, %v", p, err)
+	}
+}

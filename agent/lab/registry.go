@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +37,9 @@ func claim() (*place, error) {
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return nil, fmt.Errorf("lab: can't make %s: %w", base, err)
 	}
+	if err := checkOwn(base); err != nil {
+		return nil, err
+	}
 	clearDead(base)
 	dir, err := os.MkdirTemp(base, "run-")
 	if err != nil {
@@ -50,6 +54,20 @@ func claim() (*place, error) {
 		return nil, fmt.Errorf("lab: can't make %s: %w", p.shm, err)
 	}
 	return p, nil
+}
+
+// checkOwn refuses a folder that somebody else made under the name of ours:
+// keys and sockets will lie below it.
+func checkOwn(base string) error {
+	info, err := os.Lstat(base)
+	if err != nil {
+		return fmt.Errorf("lab: %w", err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || int(stat.Uid) != os.Getuid() || info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("lab: %s is not a folder of this user alone; remove it or set TMPDIR to another folder", base)
+	}
+	return nil
 }
 
 func shmOf(dir string) string {

@@ -122,14 +122,19 @@ func (s *screen) falcon(args ...string) string {
 
 // The operator sees the incident, approves S2 with the keyboard, sees the gain.
 func TestScreenApprove(t *testing.T) {
-	s := newScreen(t, 120, 40, "lab", "run")
+	t.Run("80x24", func(t *testing.T) { approve(t, 80, 24) })
+	t.Run("120x40", func(t *testing.T) { approve(t, 120, 40) })
+}
+
+func approve(t *testing.T, width, height int) {
+	s := newScreen(t, width, height, "lab", "run")
 	s.wait(60*time.Second, "INC-0001", "n1.g0", "S2 PROPOSED")
 	s.keys("a")
 	s.wait(5*time.Second, "Cancel", "Approve")
 	time.Sleep(500 * time.Millisecond) // the dialog ignores keys for 400 ms, against type-ahead
 	s.keys("Tab")
 	s.keys("Enter")
-	s.wait(60*time.Second, "S2", "kept")
+	s.wait(60*time.Second, "kept", "measured")
 	if got := s.falcon("incident", "show", "INC-0001"); !strings.Contains(got, "kept") {
 		t.Errorf("the engine does not know the action as kept:\n%s", got)
 	}

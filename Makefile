@@ -19,7 +19,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench e2e check clean
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench e2e seeds check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -80,6 +80,11 @@ bench: build ## benchmarks; writes docs/benchmarks.md
 
 e2e: build ## one lab run end to end, without a terminal, judged by its report
 	go test -count=1 -timeout 20m -v -run LabScenarios ./cmd/falcon
+
+SEEDS ?= 20
+seeds: build ## the lab's scenarios on SEEDS seeds each, every report judged; goes on where it was interrupted
+	@mkdir -p $(BIN)/reports
+	go test -count=1 -timeout 3h -v -run LabScenarios ./cmd/falcon -lab-seeds $(SEEDS) -lab-out $(BIN)/reports
 
 check: lint proto-check native-asan native-tsan test race fuzz ## what CI runs
 

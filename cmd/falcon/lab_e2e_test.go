@@ -69,11 +69,18 @@ func readReport(path string) (lab.Report, error) {
 	return r, json.Unmarshal(b, &r)
 }
 
-// judges hold what each scenario must show; they list what a report lacks.
-var judges = map[string]func(lab.Report) []string{
-	"gpu-throttle":   judgeGPU,
-	"cpu-contention": judgeCPU,
-	"all-slow":       judgeAllSlow,
+// stories are the runs to judge: a scenario, its flags, and what its report
+// must show. Judges list what a report lacks.
+var stories = []struct {
+	name, scenario string
+	args           []string
+	judge          func(lab.Report) []string
+}{
+	{"gpu-throttle", "gpu-throttle", nil, judgeGPU},
+	{"all-slow", "all-slow", nil, judgeAllSlow},
+	{"cpu-contention", "cpu-contention", nil, judgeCPU},
+	// Iterations inferred from the NCCL calls alone, without the job's marks.
+	{"gpu-throttle-by-calls", "gpu-throttle", []string{"--marks", "off"}, judgeGPU},
 }
 
 func judgeGPU(r lab.Report) []string {
@@ -174,39 +181,44 @@ func TestLabScenarios(t *testing.T) {
 	binFalcon(t)
 	slots := make(chan struct{}, *labParallel)
 	var wait sync.WaitGroup
-	for _, name := range []string{"gpu-throttle", "all-slow", "cpu-contention"} {
+	for _, story := range stories {
 		for seed := 1; seed <= *labSeeds; seed++ {
 			wait.Add(1)
 			slots <- struct{}{}
 			go func() {
 				defer wait.Done()
 				defer func() { <-slots }()
-				judgeRun(t, name, seed)
+				file := filepath.Join(reportDir(t), fmt.Sprintf("%s-%d.json", story.name, seed))
+				args := append([]string{"--scenario", story.scenario, "--approve", "s2", "--seed", strconv.Itoa(seed)}, story.args...)
+				judgeRun(t, fmt.Sprintf("%s seed %d", story.name, seed), file, args, story.judge)
 			}()
 		}
 	}
 	wait.Wait()
 }
 
-func judgeRun(t *testing.T, name string, seed int) {
-	dir := *labOut
-	if dir == "" {
-		dir = t.TempDir()
+func reportDir(t *testing.T) string {
+	if *labOut != "" {
+		return *labOut
 	}
-	file := filepath.Join(dir, fmt.Sprintf("%s-%d.json", name, seed))
+	return t.TempDir()
+}
+
+// judgeRun plays one run, unless its report is there already, and judges it.
+func judgeRun(t *testing.T, what, file string, args []string, judge func(lab.Report) []string) {
 	r, err := readReport(file)
 	out := ""
 	if err != nil {
-		r, out, err = playLab(t, file, "--scenario", name, "--approve", "s2", "--seed", strconv.Itoa(seed))
+		r, out, err = playLab(t, file, args...)
 	}
 	if err != nil {
-		t.Errorf("%s seed %d: %v\n%s", name, seed, err, out)
+		t.Errorf("%s: %v\n%s", what, err, out)
 		return
 	}
-	if bad := judges[name](r); len(bad) > 0 {
-		t.Errorf("%s seed %d: %s\n%s", name, seed, strings.Join(bad, "; "), out)
+	if bad := judge(r); len(bad) > 0 {
+		t.Errorf("%s: %s\n%s", what, strings.Join(bad, "; "), out)
 		return
 	}
-	t.Logf("%s seed %d: healthy %s slow %s mitigated %s ms, removed %s of bound %s", name, seed,
+	t.Logf("%s: healthy %s slow %s mitigated %s ms, removed %s of bound %s", what,
 		showMs(r.HealthyMs), showMs(r.SlowMs), showMs(r.MitigatedMs), showMs(r.SlowdownRemoved), showMs(r.SlowdownBound))
 }

@@ -87,8 +87,7 @@ type event struct {
 	line   *line
 	exited bool
 	err    error
-	cpu    time.Duration // of the rank that exited
-	call   func()        // a control request, run by the loop
+	call   func() // a control request, run by the loop
 }
 
 type rankProcess struct {
@@ -97,7 +96,6 @@ type rankProcess struct {
 	cmd    *exec.Cmd
 	exited bool
 	err    error
-	cpu    time.Duration
 	log    string
 }
 
@@ -356,8 +354,7 @@ func (l *Lab) followRank(p *rankProcess, out io.Reader) {
 	defer l.wait.Done()
 	readLines(out, func(ln line) { l.post(event{rank: int(p.rank), line: &ln}) })
 	err := p.cmd.Wait()
-	used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-	l.post(event{rank: int(p.rank), exited: true, err: err, cpu: used})
+	l.post(event{rank: int(p.rank), exited: true, err: err})
 }
 
 // post hands an event to the loop; nothing blocks once the lab closes.

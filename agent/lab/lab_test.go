@@ -256,3 +256,17 @@ func TestClaimRefusesAnOpenFolder(t *testing.T) {
 		t.Errorf("claimed %v, %v", p, err)
 	}
 }
+
+// The cost per iteration leaves out what starting up took.
+func TestCPUPerIteration(t *testing.T) {
+	r := newRecords(1)
+	for i := range int64(21) {
+		r.add(0, line{Iteration: &i, CPUMs: 500 + 3*float64(i)})
+	}
+	if got := r.cpuPerIteration(); got != 3 {
+		t.Errorf("got %v ms, want 3", got)
+	}
+	if got := newRecords(1).cpuPerIteration(); got != 0 {
+		t.Errorf("nothing recorded, got %v", got)
+	}
+}

@@ -17,6 +17,7 @@ type line struct {
 	PausedMs  float64  `json:"paused_ms"`
 	Loss      *float64 `json:"loss"`
 	Sha       string   `json:"weights_sha256"`
+	CPUMs     float64  `json:"cpu_ms"`
 }
 
 // readLines hands every JSON line of r to f until r ends. Other lines are
@@ -46,8 +47,9 @@ type Iteration struct {
 type records struct {
 	world int
 	rows  []Iteration
-	seen  []int // ranks that reported row i
-	done  int64 // iterations that all ranks have finished
+	seen  []int     // ranks that reported row i
+	cpuMs []float64 // CPU of all ranks up to the end of row i
+	done  int64     // iterations that all ranks have finished
 	sha   string
 }
 
@@ -64,7 +66,9 @@ func (r *records) add(rank int, l line) bool {
 	for int64(len(r.rows)) <= *l.Iteration {
 		r.rows = append(r.rows, Iteration{Index: int64(len(r.rows))})
 		r.seen = append(r.seen, 0)
+		r.cpuMs = append(r.cpuMs, 0)
 	}
+	r.cpuMs[*l.Iteration] += l.CPUMs
 	row := &r.rows[*l.Iteration]
 	row.Ms = max(row.Ms, l.Ms-l.PausedMs)
 	row.PausedMs = max(row.PausedMs, l.PausedMs)
@@ -77,4 +81,15 @@ func (r *records) add(rank int, l line) bool {
 		r.done++
 	}
 	return r.done > before
+}
+
+// cpuPerIteration is what all ranks' processes used per iteration, in ms, after
+// the first ones: starting up is not the job's steady cost.
+func (r *records) cpuPerIteration() float64 {
+	const skip = 10
+	first, last := int64(skip), r.done-1
+	if last <= first {
+		return 0
+	}
+	return (r.cpuMs[last] - r.cpuMs[first]) / float64(last-first)
 }

@@ -38,7 +38,7 @@ type Report struct {
 	WeightsSha      string          `json:"weights_sha256"`
 	ReferenceSha    string          `json:"reference_weights_sha256"`
 	Emulated        []string        `json:"emulated"`
-	RankCPUMs       float64         `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, start and end included
+	RankCPUMs       float64         `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, without the first iterations
 	Error           string          `json:"error,omitempty"`
 }
 
@@ -127,9 +127,7 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 	}
 	if n := len(r.Iterations); n > 0 {
 		r.FinalLoss = r.Iterations[n-1].Loss
-		for _, p := range l.ranks {
-			r.RankCPUMs += p.cpu.Seconds() * 1e3 / float64(n)
-		}
+		r.RankCPUMs = l.records.cpuPerIteration()
 	}
 	reply, err := client.Incidents(ctx, &falconv1.IncidentsRequest{})
 	if err != nil {

@@ -52,7 +52,7 @@ func (l *Lab) handle(e event) bool {
 		}
 	case e.exited:
 		p := l.rankOf(falcon.Rank(e.rank))
-		p.exited, p.err, p.cpu = true, e.err, e.cpu
+		p.exited, p.err = true, e.err
 		return true
 	}
 	return false

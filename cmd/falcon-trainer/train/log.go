@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"syscall"
 )
 
 // Log writes one JSON object per line, each with one write, so that readers
@@ -20,6 +21,16 @@ type iterationLine struct {
 	Ms           float64 `json:"ms"`   // from the end of the iteration before to the end of this one
 	Loss         float64 `json:"loss"` // mean over the global batch, the same on all ranks
 	MicroBatches int32   `json:"micro_batches"`
+	CPUMs        float64 `json:"cpu_ms"` // of this process so far, user and system
+}
+
+// cpuMs is the CPU time of this process so far.
+func cpuMs() float64 {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
 }
 
 // orderLine is an order that the ranks agreed on.

@@ -102,7 +102,7 @@ func (w *worker) iterate(i int64) error {
 		return err
 	}
 	now := time.Now()
-	line := iterationLine{i, int(w.cfg.Rank), now.Sub(w.ended).Seconds() * 1e3, loss, int32(micro)}
+	line := iterationLine{i, int(w.cfg.Rank), now.Sub(w.ended).Seconds() * 1e3, loss, int32(micro), cpuMs()}
 	w.ended = now
 	if err := w.cfg.Log.line(line); err != nil {
 		return err

@@ -14,7 +14,7 @@ section() {
   local title=$1; shift
   echo "bench: $title" >&2
   printf '\n## %s\n\n`%s`\n\n```\n' "$title" "$*" >>"$tmp"
-  "$@" 2>&1 | grep -vE '^(=== RUN|goos|goarch|pkg:|PASS|make|--- PASS|    --- PASS|testing:)' >>"$tmp"
+  "$@" 2>&1 | grep -vE '^(=== RUN|goos|goarch|pkg:|PASS|make|--- PASS|    --- PASS|testing:|ok )|no test files' >>"$tmp"
   printf '```\n' >>"$tmp"
 }
 gobench() { # TITLE PACKAGE PATTERN
@@ -29,8 +29,8 @@ gobench() { # TITLE PACKAGE PATTERN
   echo "The machine is shared and noisy: compare figures of one run, not of two. GPUs and links are emulated; the hook's cost is measured on the real call path of the emulated NCCL."
 } >"$tmp"
 
-section "Hook: nanoseconds added per NCCL call" make -s -C native/hook bench BIN="$PWD/bin"
-section "Hook: on against off, pairs of whole lab runs" go test ./cmd/falcon -count=1 -timeout 60m -run HookPairs -lab-pairs "$pairs" -v
+section "Hook: nanoseconds added per NCCL call" make -s -C native/hook bench
+section "Hook: on against off, pairs of whole lab runs" go test ./cmd/falcon -count=1 -timeout 60m -run Hook -lab-pairs "$pairs" -v
 gobench "Ring drain" ./agent/... 'Drain'
 gobench "BOCD" ./detect/bocd '.'
 gobench "Period inference" ./detect/period '.'

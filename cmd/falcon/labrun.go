@@ -177,15 +177,14 @@ func (r *labRun) client() (falconv1.ConsoleClient, func(), error) {
 	return falconv1.NewConsoleClient(conn), func() { _ = conn.Close() }, nil
 }
 
-// startEngineProcess starts the engine as a process of its own: killing it
-// must leave the job alone.
-func (r *labRun) startEngineProcess(args ...string) (*exec.Cmd, error) {
+// engineCommand is this binary again, for an engine in a process of its own:
+// killing it must leave the job alone.
+func engineCommand(args ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, args...)
-	return cmd, nil
+	return exec.Command(self, args...), nil
 }
 
 // keepServing runs `falcon serve` until ctx ends, and starts it again when it
@@ -197,7 +196,7 @@ func (r *labRun) keepServing(ctx context.Context) error {
 	}
 	defer log.Close()
 	for {
-		cmd, err := r.startEngineProcess("serve", "--config", r.config)
+		cmd, err := engineCommand("serve", "--config", r.config)
 		if err != nil {
 			return err
 		}

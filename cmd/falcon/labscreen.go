@@ -50,7 +50,7 @@ func (r *labRun) withConsole(ctx context.Context, stop context.CancelFunc) error
 // leaves; a console that was killed is started again.
 func (r *labRun) keepConsole(ctx context.Context, restore func()) error {
 	for {
-		cmd, err := r.startEngineProcess(r.consoleArgs()...)
+		cmd, err := engineCommand(r.consoleArgs()...)
 		if err != nil {
 			return err
 		}

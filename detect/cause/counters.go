@@ -1,6 +1,9 @@
 package cause
 
-import "github.com/failslow/falcon"
+import (
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
+)
 
 func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.device(r)].Known }
 func (c *Case) hostKnown(r falcon.Rank) bool { return c.Counters.Hosts[c.device(r).Node()].Known }
@@ -90,7 +93,7 @@ func (c *Case) peerGPU(d falcon.Device, value func(GPU) float64) float64 {
 			out = append(out, value(g))
 		}
 	}
-	return median(out)
+	return peer.Median(out)
 }
 
 func (c *Case) peerHost(n falcon.Node, value func(Host) float64) float64 {
@@ -100,7 +103,7 @@ func (c *Case) peerHost(n falcon.Node, value func(Host) float64) float64 {
 			out = append(out, value(h))
 		}
 	}
-	return median(out)
+	return peer.Median(out)
 }
 
 // clocks counts the devices whose counters are known, and those among them

@@ -1,11 +1,11 @@
 package cause
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
 )
 
 // Bounds of a History: readings kept per GPU and per host. At one reading a
@@ -181,7 +181,7 @@ func medianOf[T any](v []stamped[T], value func(T) (float64, bool)) (float64, bo
 			out = append(out, x)
 		}
 	}
-	return median(out), len(out) > 0
+	return peer.Median(out), len(out) > 0
 }
 
 // Moment is when a reading arrived, and when it was taken.
@@ -217,16 +217,5 @@ func (h *History) typicalClock() float64 {
 			out = append(out, float64(r.SMClockMHz)/float64(r.MaxSMClockMHz))
 		}
 	}
-	return median(out)
-}
-
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	slices.SortFunc(v, cmp.Compare[float64])
-	if n := len(v); n%2 == 1 {
-		return v[n/2]
-	}
-	return (v[len(v)/2-1] + v[len(v)/2]) / 2
+	return peer.Median(out)
 }

@@ -127,6 +127,7 @@ func (c *control) inject(req Request) error {
 		return err
 	}
 	c.lab.post(event{call: func() {
+		e := e // the loop's own: takeBack reads the other
 		e.AtIteration = c.lab.records.done + 1
 		c.lab.faults.add(e)
 	}})
@@ -158,7 +159,7 @@ func (c *control) signal(target string, sig unix.Signal) error {
 			return unix.Kill(-a.group(), sig)
 		}
 	}
-	return fmt.Errorf("%q is neither a rank (0 to %d) nor a node (n0 to n%d)", target, len(c.lab.ranks)-1, c.lab.sc.Nodes-1)
+	return fmt.Errorf("%q is neither a rank (0 to %d) nor a node (n0 to n%d)", target, c.lab.sc.Layout.Layout().World()-1, c.lab.sc.Nodes-1)
 }
 
 func (c *control) close() {

@@ -8,10 +8,11 @@ import (
 type faults struct {
 	sc       Scenario
 	hw       *silicon
-	on       []bool
 	injected []Injected
-	active   []int // index into injected, by event; -1 while off
+	active   []int // index into injected, by event; off while it is not in force
 }
+
+const off = -1
 
 // Injected is the truth about one fault, for the report.
 type Injected struct {
@@ -25,7 +26,7 @@ type Injected struct {
 func newFaults(sc Scenario, hw *silicon) *faults {
 	f := &faults{sc: sc, hw: hw}
 	for range sc.Events {
-		f.on, f.active = append(f.on, false), append(f.active, -1)
+		f.active = append(f.active, off)
 	}
 	return f
 }
@@ -33,23 +34,23 @@ func newFaults(sc Scenario, hw *silicon) *faults {
 // add appends an injected event, which starts at the next iteration.
 func (f *faults) add(e Event) {
 	f.sc.Events = append(f.sc.Events, e)
-	f.on, f.active = append(f.on, false), append(f.active, -1)
+	f.active = append(f.active, off)
 }
 
 // before makes the silicon fit iteration next, the one about to run.
 func (f *faults) before(next int64) {
 	for i, e := range f.sc.Events {
 		want := next >= e.AtIteration && (e.UntilIteration == 0 || next < e.UntilIteration)
-		if want == f.on[i] {
+		if want == (f.active[i] != off) {
 			continue
 		}
-		f.on[i] = want
 		f.apply(e, want)
 		if want {
 			f.active[i] = len(f.injected)
 			f.injected = append(f.injected, f.truth(e, next))
-		} else if k := f.active[i]; k >= 0 {
-			f.injected[k].LastIteration = next - 1
+		} else {
+			f.injected[f.active[i]].LastIteration = next - 1
+			f.active[i] = off
 		}
 	}
 }

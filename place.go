@@ -55,6 +55,15 @@ func (d Device) Index() int {
 	return n
 }
 
+// NIC is a network port by node and index: "n1.nic0".
+type NIC string
+
+// Node is the machine that holds the port; empty when the name has no node.
+func (n NIC) Node() Node {
+	node, _, _ := strings.Cut(string(n), ".nic")
+	return Node(node)
+}
+
 // Link is an unordered pair of nodes, kept sorted ("n1-n3").
 type Link struct {
 	A, B Node

@@ -128,3 +128,24 @@ type HostReading struct {
 	StealShare  float64 // share of CPU time that the ranks wanted and did not get, 0..1
 	Err         string
 }
+
+// NICReading is one look at one network port. Counters only grow and are the
+// sum over the driver's counters of that meaning; readers take deltas.
+type NICReading struct {
+	NIC           NIC
+	AtNs          int64  // Unix ns
+	RateMbps      uint64 // link rate now, 0 = down or unknown
+	Active        bool
+	XmitWait      uint64 // port_xmit_wait: ticks with data to send and no credit
+	CNPSent       uint64 // np_cnp_sent: it saw marked packets and told the sender
+	CNPHandled    uint64 // rp_cnp_handled: it was told to slow down
+	ECNMarked     uint64 // np_ecn_marked_roce_packets
+	Retransmits   uint64 // timeouts and NAKs that made it send again
+	OutOfSequence uint64
+	LinkDowned    uint64
+	SymbolErrors  uint64
+	XmitBytes     uint64
+	RcvBytes      uint64
+	Emulated      bool
+	Err           string // why fields are missing, empty when none are
+}

@@ -37,6 +37,28 @@ type Profiled struct {
 type Readings struct {
 	GPUs  []falcon.GPUReading
 	Hosts []falcon.HostReading
+	NICs  []falcon.NICReading
+}
+
+// Validated is a validation that is over, whoever asked for it, or a refusal.
+type Validated struct {
+	Validation falcon.Validation
+}
+
+// Culprits are the devices and links named by incidents of the past, of this
+// job and others, newest last: what is named again and again is worth a line.
+type Culprits struct {
+	Past []Named
+}
+
+// Named is one culprit of one past incident.
+type Named struct {
+	Job      string
+	Incident string
+	At       time.Time
+	Device   falcon.Device // empty for links
+	Link     falcon.Link   // zero for devices
+	Cause    falcon.Cause
 }
 
 // Acted tells the machine that an action took force or was undone: a change
@@ -58,12 +80,14 @@ type Restored struct {
 	NextID    int     // number of the next incident
 }
 
-func (Job) input()      {}
-func (Samples) input()  {}
-func (Profiled) input() {}
-func (Readings) input() {}
-func (Acted) input()    {}
-func (Restored) input() {}
+func (Job) input()       {}
+func (Samples) input()   {}
+func (Profiled) input()  {}
+func (Readings) input()  {}
+func (Acted) input()     {}
+func (Restored) input()  {}
+func (Validated) input() {}
+func (Culprits) input()  {}
 
 // ProfileRequest asks for a profile window on all ranks.
 type ProfileRequest struct {
@@ -85,12 +109,13 @@ type Note struct {
 type Ready struct {
 	Incidents []falcon.Incident // whole, each changed one once
 	Requests  []ProfileRequest
+	Asks      []falcon.ValidationAsk // tests wanted; the engine's policy decides
 	Notes     []Note
 }
 
 // Empty says that there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Incidents) == 0 && len(r.Requests) == 0 && len(r.Notes) == 0
+	return len(r.Incidents) == 0 && len(r.Requests) == 0 && len(r.Asks) == 0 && len(r.Notes) == 0
 }
 
 // RankStatus is the detector's present view of one rank, for consoles.

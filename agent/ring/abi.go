@@ -6,7 +6,7 @@ import "time"
 // of them with what the C compiler says.
 const (
 	shmMagic    = 0x3130004e434c4146
-	shmVersion  = 1
+	shmVersion  = 2
 	pageBytes   = 4096
 	ringsMax    = 8
 	ringSlots   = 8192
@@ -23,7 +23,10 @@ const (
 	commBytes    = 192
 	timingBytes  = 64
 	orderBytes   = 4128
-	controlBytes = 24704
+	controlBytes = 32896
+	testBytes    = 304
+	resultBytes  = 320
+	uniqueBytes  = 128
 	markBytes    = 32
 
 	hdrMagic          = 0
@@ -71,7 +74,7 @@ const (
 	comSeq            = 0
 	comID             = 8
 	comHandle         = 16
-	comCalls          = 24
+	comGate           = 24
 	comGeneration     = 32
 	comState          = 36
 	comSize           = 40
@@ -126,11 +129,51 @@ const (
 	ctlPaused         = 4208
 	ctlMarks          = 4280
 	ctlOrders         = 8192
+	ctlPauseOrder     = 72
+	ctlPauseUntil     = 80
+	ctlPauseWord      = 88
+	ctlPauseSeen      = 4216
+	ctlTrapped        = 4224
+	ctlQuiet          = 4232
+	ctlReleased       = 4240
+	ctlPauseState     = 4248
+	ctlPauseReason    = 4252
+	ctlTestWorkspace  = 4256
+	ctlTest           = 24704
+	ctlResult         = 28800
+	tstSeq            = 0
+	tstID             = 8
+	tstUntilNs        = 16
+	tstBytes          = 24
+	tstKind           = 32
+	tstRepeats        = 36
+	tstN              = 40
+	tstSide           = 44
+	tstIDs            = 48
+	resSeq            = 0
+	resID             = 8
+	resKind           = 16
+	resStatus         = 20
+	resReason         = 24
+	resRepeats        = 28
+	resMedianNs       = 32
+	resBestNs         = 40
+	resSetupNs        = 48
+	resBytes          = 56
+	resIDs            = 64
 
 	markIteration = 0
 	markStart     = 8
 	markPaused    = 16
 	markSeq       = 24
+)
+
+// The gate of a communicator (falcon_shm.h, FALCON_GATE_*).
+const (
+	gateCountMask = 1<<40 - 1
+	gateCutShift  = 40
+	gateCutMask   = 1<<23 - 1
+	gateArmed     = 1 << 63
 )
 
 const (

@@ -41,7 +41,7 @@ var abi = map[string]uint64{
 
 	"sizeof.falcon_ring": 16, "falcon_ring.head": rngHead, "falcon_ring.tid": rngTID,
 
-	"sizeof.falcon_comm": commBytes, "falcon_comm.seq": comSeq, "falcon_comm.id": comID, "falcon_comm.handle": comHandle, "falcon_comm.calls": comCalls,
+	"sizeof.falcon_comm": commBytes, "falcon_comm.seq": comSeq, "falcon_comm.id": comID, "falcon_comm.handle": comHandle, "falcon_comm.gate": comGate,
 	"falcon_comm.generation": comGeneration, "falcon_comm.state": comState, "falcon_comm.size": comSize, "falcon_comm.rank": comRank,
 	"falcon_comm.device": comDevice, "falcon_comm.parent": comParent, "falcon_comm.name": comName,
 
@@ -62,6 +62,9 @@ var abi = map[string]uint64{
 	"falcon_control.timing_lost": ctlTimingLost, "falcon_control.records_lost": ctlRecordsLost, "falcon_control.coverage": ctlCoverage,
 	"falcon_control.profile_done": ctlProfileDone, "falcon_control.tp": ctlTP, "falcon_control.dp": ctlDP, "falcon_control.pp": ctlPP,
 	"falcon_control.describe_seq": ctlDescribeSeq, "falcon_control.paused_ns": ctlPaused, "falcon_control.marks": ctlMarks, "falcon_control.orders": ctlOrders,
+	"falcon_control.pause_order": ctlPauseOrder, "falcon_control.pause_until_ns": ctlPauseUntil, "falcon_control.pause_word": ctlPauseWord, "falcon_control.pause_seen": ctlPauseSeen, "falcon_control.trapped_ns": ctlTrapped, "falcon_control.quiet_ns": ctlQuiet, "falcon_control.released_ns": ctlReleased, "falcon_control.pause_state": ctlPauseState, "falcon_control.pause_reason": ctlPauseReason, "falcon_control.test_workspace": ctlTestWorkspace, "falcon_control.test": ctlTest, "falcon_control.result": ctlResult,
+	"sizeof.falcon_test": testBytes, "falcon_test.seq": tstSeq, "falcon_test.id": tstID, "falcon_test.until_ns": tstUntilNs, "falcon_test.bytes": tstBytes, "falcon_test.kind": tstKind, "falcon_test.repeats": tstRepeats, "falcon_test.n": tstN, "falcon_test.side": tstSide, "falcon_test.ids": tstIDs,
+	"sizeof.falcon_test_result": resultBytes, "falcon_test_result.seq": resSeq, "falcon_test_result.id": resID, "falcon_test_result.kind": resKind, "falcon_test_result.status": resStatus, "falcon_test_result.reason": resReason, "falcon_test_result.repeats": resRepeats, "falcon_test_result.median_ns": resMedianNs, "falcon_test_result.best_ns": resBestNs, "falcon_test_result.setup_ns": resSetupNs, "falcon_test_result.bytes": resBytes, "falcon_test_result.ids": resIDs,
 	"falcon_mark.iteration": markIteration, "falcon_mark.start_ns": markStart, "falcon_mark.paused_ns": markPaused, "falcon_mark.seq": markSeq,
 	"sizeof.falcon_mark": markBytes, "marks": marksMax,
 }

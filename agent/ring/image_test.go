@@ -14,7 +14,7 @@ import (
 
 // blank is a well-formed file in memory, aligned as a mapping is.
 func blank() image {
-	const bytes = 8192 + 28672 + 49152 + timingSlots*timingBytes + ringsMax*(pageBytes+ringSlots*recordBytes)
+	const bytes = 8192 + 36864 + 49152 + timingSlots*timingBytes + ringsMax*(pageBytes+ringSlots*recordBytes)
 	words := make([]uint64, bytes/8)
 	m := image(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), bytes))
 	p := Process{}
@@ -251,7 +251,7 @@ func TestOpenRefusesWithOneSentence(t *testing.T) {
 		{"empty", func(image) image { return nil }},
 		{"short", func(m image) image { return m[:100] }},
 		{"magic", func(m image) image { m[1]++; return m }},
-		{"version", func(m image) image { m.put32(hdrVersion, 2); return m }},
+		{"version", func(m image) image { m.put32(hdrVersion, shmVersion+1); return m }},
 		{"rings", func(m image) image { m.put32(hdrRings, 1<<30); return m }},
 		{"offset", func(m image) image { m.put64(hdrRingsOffset, 1<<60); return m }},
 		{"stride", func(m image) image { m.put64(hdrRingStride, 0); return m }},

@@ -52,7 +52,7 @@ func (p *Process) comm(slot uint32) (c Comm, ok bool) {
 	for range seqlockTries {
 		seq := w.u64(comSeq)
 		c = Comm{
-			Slot: slot, ID: w.u64(comID), Parent: w.u64(comParent), Calls: w.u64(comCalls),
+			Slot: slot, ID: w.u64(comID), Parent: w.u64(comParent), Calls: w.u64(comGate) & gateCountMask,
 			Generation: w.u32(comGeneration), State: CommState(w.u32(comState)),
 			Size: int(w.i32(comSize)), Rank: int(w.i32(comRank)), Device: int(w.i32(comDevice)),
 		}

@@ -8,7 +8,7 @@ static inline void call_begin(falcon_tls *t, falcon_span *s, void *comm, uint32_
   s->flags = t->depth ? FALCON_REC_GROUPED : 0;
   s->timed = -1;
   if (__builtin_expect(s->comm != FALCON_COMM_NONE, 1))
-    s->ordinal = __atomic_fetch_add(&falcon_hook.comms[s->comm].calls, 1, __ATOMIC_RELAXED);
+    s->ordinal = __atomic_fetch_add(&falcon_hook.comms[s->comm].gate, 1, __ATOMIC_RELAXED) & FALCON_GATE_COUNT_MASK;
   falcon_cover(op >= FALCON_OP_SEND ? FALCON_COV_P2P : FALCON_COV_COLL);
   if (FALCON_UNLIKELY(atomic_load_explicit(&falcon_hook.profile, memory_order_relaxed))) falcon_profile_begin(t, s, stream);
 }

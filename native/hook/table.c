@@ -105,7 +105,7 @@ static void fill(falcon_comm *c, const falcon_comm_spec *s) {
   write_begin(c);
   c->id = s->id;
   c->handle = (uint64_t)(uintptr_t)s->handle;
-  __atomic_store_n(&c->calls, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->gate, 0, __ATOMIC_RELAXED);
   c->generation++;
   set32(&c->state, FALCON_COMM_LIVE);
   set32(&c->size, s->size);

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define FALCON_SHM_MAGIC   0x3130004e434c4146ull /* "FALCN\0" "01", little endian */
-#define FALCON_SHM_VERSION 1u
+#define FALCON_SHM_VERSION 2u
 #define FALCON_PAGE        4096u
 
 #define FALCON_RINGS_MAX   8u     /* calling threads that get a ring of their own */
@@ -102,12 +102,27 @@ typedef struct falcon_ring {
 
 enum falcon_comm_state { FALCON_COMM_FREE = 0, FALCON_COMM_LIVE = 1, FALCON_COMM_GONE = 2, FALCON_COMM_ABORTED = 3 };
 
+/* The gate of a communicator: one word, so that "the cut was missed" is known
+ * when it is written (LAB-AND-HOOK.md, "Pausing"). Bits 0-39: calls let through
+ * so far, which is the ordinal of the next one. Bits 40-62: the cut, a number
+ * of calls modulo 2^23. Bit 63: the cut holds. The hook lets a call through by
+ * compare-and-swap (count + 1); the agent writes a cut the same way, and only
+ * one that is ahead of the count. An armed gate whose count has reached the cut
+ * (modulo 2^23) traps the next call at group depth 0. A gate that is armed while
+ * no pause order is in force is cleared by whoever meets it. */
+#define FALCON_GATE_COUNT_MASK ((1ull << 40) - 1)
+#define FALCON_GATE_CUT_SHIFT  40
+#define FALCON_GATE_CUT_MASK   ((1ull << 23) - 1) /* after the shift */
+#define FALCON_GATE_ARMED      (1ull << 63)
+#define FALCON_GATE_COUNT(g)   ((g) & FALCON_GATE_COUNT_MASK)
+#define FALCON_GATE_CUT(g)     (((g) >> FALCON_GATE_CUT_SHIFT) & FALCON_GATE_CUT_MASK)
+
 /* One communicator. 192 bytes. seq: odd while being written. */
 typedef struct falcon_comm {
   uint64_t seq;
   uint64_t id;         /* FNV-1a 64 of the unique id's bytes; of (parent id, child ordinal, color) for splits */
   uint64_t handle;     /* pointer, for messages only: reused after destroy */
-  uint64_t calls;      /* counted calls so far; the ordinal of the next one */
+  uint64_t gate;       /* counted calls so far, and how many are allowed: see FALCON_GATE_* */
   uint32_t generation; /* of this slot */
   uint32_t state;      /* enum falcon_comm_state */
   int32_t  size, rank;
@@ -132,6 +147,7 @@ typedef struct falcon_timing {
   uint32_t window;       /* low 32 bits of the profile request */
 } falcon_timing;
 
+/* The display of what the hook is asked for; a pause is ordered by the fields of its own. */
 enum falcon_mode { FALCON_MODE_MONITOR = 0, FALCON_MODE_PROFILE = 1, FALCON_MODE_PAUSE = 2 };
 
 enum falcon_order_kind { FALCON_ORDER_NONE = 0, FALCON_ORDER_MICROBATCHES = 1,
@@ -147,6 +163,68 @@ typedef struct falcon_shm_order {
   uint32_t n;         /* values used */
   int32_t  values[FALCON_ORDER_VALUES];
 } falcon_shm_order;
+
+/* How long a pause may last, whatever the agent writes. */
+#define FALCON_PAUSE_MAX_MS 60000u
+
+/* Where this process stands with the newest pause order. */
+enum falcon_pause_state { FALCON_PAUSE_NONE = 0,
+  FALCON_PAUSE_ARMED = 1,    /* taken up; calls before the cut still pass */
+  FALCON_PAUSE_REACHED = 2,  /* all armed communicators have reached their cut; the streams still run */
+  FALCON_PAUSE_QUIET = 3,    /* and all streams used for communication have drained: tests may run */
+  FALCON_PAUSE_RELEASED = 4, /* the agent took the order back */
+  FALCON_PAUSE_EXPIRED = 5,  /* the deadline passed: let go by itself */
+  FALCON_PAUSE_REFUSED = 6   /* see falcon_pause_reason; nothing is held any more */
+};
+enum falcon_pause_reason { FALCON_REASON_NONE = 0,
+  FALCON_REASON_CAPTURE = 1, /* a stream captures a graph, or calls are replayed from one */
+  FALCON_REASON_GROUP = 2,   /* a group reaches across the cut: no consistent boundary */
+  FALCON_REASON_ABORTED = 3, /* a communicator was aborted, revoked or destroyed meanwhile */
+  FALCON_REASON_NO_CUDA = 4, /* streams can't be asked whether they have drained */
+  FALCON_REASON_LATE = 5,    /* the order was over when it was seen, or lives too long */
+  FALCON_REASON_NO_WORKSPACE = 6, /* tests: nothing was reserved, or too little */
+  FALCON_REASON_NO_LIBRARY = 7,   /* tests: libcublas or an NCCL function is missing */
+  FALCON_REASON_NOT_QUIET = 8,    /* tests: the job is not held */
+  FALCON_REASON_FAILED = 9        /* tests: a call returned an error */
+};
+
+/* Active tests (FALCON 4.4), executed by a thread of the hook while the process
+ * is QUIET, on streams and communicators of their own and in memory reserved at
+ * the first communicator init ($FALCON_TEST_MB, default 64; 0 = none, tests are
+ * refused). No test outlives its deadline or the pause: it is aborted. */
+enum falcon_test_kind { FALCON_TEST_NONE = 0,
+  FALCON_TEST_GEMM = 1, /* n x n x n single precision, `repeats` times, each timed by events */
+  FALCON_TEST_ID = 2,   /* mint two unique ids for a LINK test */
+  FALCON_TEST_LINK = 3  /* one exchange with one peer: each direction on a communicator and a stream
+                         * of its own, both at once; `repeats` timed receives after one untimed */
+};
+enum falcon_test_status { FALCON_TEST_IDLE = 0, FALCON_TEST_RUNNING = 1, FALCON_TEST_DONE = 2,
+  FALCON_TEST_REFUSED = 3, FALCON_TEST_FAILED = 4, FALCON_TEST_LATE = 5 };
+
+/* agent -> hook. seq: odd while being written; id last but seq. */
+typedef struct falcon_test {
+  uint64_t seq;
+  uint64_t id;        /* grows; 0 = none */
+  uint64_t until_ns;  /* CLOCK_MONOTONIC */
+  uint64_t bytes;     /* LINK: message size */
+  uint32_t kind;      /* enum falcon_test_kind */
+  uint32_t repeats;   /* 1 to 64 */
+  uint32_t n;         /* GEMM: side of the matrices */
+  int32_t  side;      /* LINK: 0 = sends on ids[0] and receives on ids[1], 1 = the other way */
+  uint8_t  ids[2][128];
+} falcon_test;
+
+/* hook -> agent. seq: odd while being written. */
+typedef struct falcon_test_result {
+  uint64_t seq;
+  uint64_t id;
+  uint32_t kind, status, reason; /* enums above */
+  uint32_t repeats;              /* timed */
+  int64_t  median_ns, best_ns;   /* device time of one multiplication, or of one receive */
+  int64_t  setup_ns;             /* host time before the first timed repeat */
+  uint64_t bytes;
+  uint8_t  ids[2][128];          /* FALCON_TEST_ID */
+} falcon_test_result;
 
 /* Coverage bits: what the hook saw. */
 enum falcon_coverage { FALCON_COV_INIT = 1u << 0, FALCON_COV_COLL = 1u << 1, FALCON_COV_P2P = 1u << 2,
@@ -164,7 +242,13 @@ typedef struct falcon_control {
   uint32_t period;              /* inferred calls per iteration, 0 = unknown */
   uint32_t anchor;              /* FNV-1a 32 of the anchor call's class, for the record */
   uint64_t newest_order;        /* id of the newest order in the mailbox; stored last, release */
-  uint8_t  pad_agent[FALCON_PAGE - 72];
+  /* A pause: the agent writes pause_until_ns, then pause_order, then the gates,
+   * then adds 1 to pause_word and wakes it (futex); to end it, pause_order = 0
+   * and the same. Trapped threads wait on pause_word, never past the deadline. */
+  uint64_t pause_order;         /* id of the pause that is wanted, 0 = none */
+  uint64_t pause_until_ns;      /* CLOCK_MONOTONIC, at most FALCON_PAUSE_MAX_MS ahead */
+  uint32_t pause_word;
+  uint8_t  pad_agent[FALCON_PAGE - 92];
   /* hook -> agent */
   uint64_t heartbeat_ns;        /* CLOCK_MONOTONIC of the side thread's last beat (every 100 ms) */
   int64_t  iteration;           /* begin_iteration's argument, -1 before the first */
@@ -183,11 +267,22 @@ typedef struct falcon_control {
   int32_t  tp, dp, pp;          /* layout the adapter declares, 0 = unknown */
   uint32_t describe_seq;        /* grows when the adapter describes the job */
   uint64_t paused_ns;           /* total time this rank was held by the hook */
-  uint64_t reserved_hook[8];
+  uint64_t pause_seen;          /* newest pause order taken up */
+  uint64_t trapped_ns;          /* when its first call was trapped, 0 = none yet */
+  uint64_t quiet_ns;            /* when QUIET was reached, 0 = not yet */
+  uint64_t released_ns;         /* when it ended, 0 = not yet */
+  uint32_t pause_state;         /* enum falcon_pause_state; stored after the four above */
+  uint32_t pause_reason;        /* enum falcon_pause_reason */
+  uint64_t test_workspace;      /* bytes reserved for tests, 0 = none */
+  uint64_t reserved_hook[2];
   /* Exact marks: mark k (iteration number, start, paused total) at slot k % 64. */
   struct { int64_t iteration; uint64_t start_ns; uint64_t paused_ns; uint64_t seq; } marks[64];
   uint8_t  pad_hook[FALCON_PAGE - 184 - 2048];
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
+  falcon_test test;             /* agent -> hook */
+  uint8_t  pad_test[FALCON_PAGE - 304];
+  falcon_test_result result;    /* hook -> agent */
+  uint8_t  pad_result[FALCON_PAGE - 320];
 } falcon_control;
 
 #endif

@@ -56,7 +56,7 @@ static void case_records(void) {
   r = REC(b, 0, 1);
   CHECK(r->op == FALCON_OP_BROADCAST && r->peer == 3 && r->ordinal == 1 && r->enter >= REC(b, 0, 0)->exit);
   CHECK(REC(b, 0, 2)->flags == FALCON_REC_FAILED && REC(b, 0, 2)->ordinal == 2);
-  CHECK(COMM(b, 0)->calls == 3);
+  CHECK(COMM(b, 0)->gate == 3);
   CHECK(CTL(b)->coverage == (FALCON_COV_INIT | FALCON_COV_COLL));
 }
 
@@ -100,7 +100,7 @@ static void case_group_init(void) {
   CHECK(COMM(b, 0)->state == FALCON_COMM_LIVE && COMM(b, 1)->state == FALCON_COMM_LIVE && COMM(b, 1)->rank == 1);
   CHECK(!strcmp(COMM(b, 0)->name, "PIPELINE") && !COMM(b, 1)->name[0]);
   CHECK(ncclAllReduce(NULL, NULL, 1, 0, 0, c[1], NULL) == 0);
-  CHECK(COMM(b, 1)->calls == 1 && COMM(b, 0)->calls == 0);
+  CHECK(COMM(b, 1)->gate == 1 && COMM(b, 0)->gate == 0);
 }
 
 static void case_split(void) {
@@ -136,12 +136,12 @@ static void case_reuse(void) {
   CHECK(ncclCommFinalize(c) == 0 && COMM(b, 0)->state == FALCON_COMM_GONE);
   CHECK(ncclCommDestroy(c) == 0);
   void *d = comm_of(2, 4, 3);
-  CHECK(COMM(b, 1)->state == FALCON_COMM_LIVE && COMM(b, 0)->calls == 1 && COMM(b, 1)->calls == 0);
+  CHECK(COMM(b, 1)->state == FALCON_COMM_LIVE && COMM(b, 0)->gate == 1 && COMM(b, 1)->gate == 0);
   ncclAllReduce(NULL, NULL, 1, 0, 0, d, NULL);
-  CHECK(COMM(b, 1)->calls == 1 && REC(b, 0, 1)->comm == 1);
+  CHECK(COMM(b, 1)->gate == 1 && REC(b, 0, 1)->comm == 1);
   CHECK(ncclCommAbort(d) == 0 && COMM(b, 1)->state == FALCON_COMM_ABORTED);
   for (int i = 0; i < 5000; i++) CHECK(ncclCommDestroy(comm_of(3 + i, 2, 0)) == 0);
-  CHECK(COMM(b, 0)->generation > 10 && COMM(b, 0)->calls == 0);
+  CHECK(COMM(b, 0)->generation > 10 && COMM(b, 0)->gate == 0);
   void *last = comm_of(1, 2, 0);
   ncclAllReduce(NULL, NULL, 1, 0, 0, last, NULL);
   CHECK(COMM(b, REC(b, 0, 2)->comm)->handle == (uint64_t)(uintptr_t)last);
@@ -176,7 +176,7 @@ static void case_async(void) {
   char *b = shm_map();
   CHECK(COMM(b, 0)->size == 4 && COMM(b, 0)->device == -1);
   for (int i = 0; i < 3; i++) ncclAllReduce(NULL, NULL, 1, 0, 0, c, NULL);
-  CHECK(COMM(b, 0)->size == 4 && COMM(b, 0)->device == 3 && COMM(b, 0)->calls == 3);
+  CHECK(COMM(b, 0)->size == 4 && COMM(b, 0)->device == 3 && COMM(b, 0)->gate == 3);
 }
 
 static void case_overwrite(void) {
@@ -213,7 +213,7 @@ static void case_threads(void) {
     for (int i = 0; i < N; i++) CHECK(!pthread_join(id[i], NULL));
     for (uint32_t i = 0; i < FALCON_RINGS_MAX; i++) CHECK(!LOAD(RING(b, i)->tid));
   }
-  CHECK(COMM(b, 0)->calls == 3u * N * 100);
+  CHECK(COMM(b, 0)->gate == 3u * N * 100);
 }
 
 static void case_fork(void) {
@@ -227,7 +227,7 @@ static void case_fork(void) {
   }
   int status;
   CHECK(waitpid(child, &status, 0) == child && status == 0);
-  CHECK(LOAD(RING(b, 0)->head) == 1 && COMM(b, 0)->calls == 1 && COMM(b, 0)->state == FALCON_COMM_LIVE);
+  CHECK(LOAD(RING(b, 0)->head) == 1 && COMM(b, 0)->gate == 1 && COMM(b, 0)->state == FALCON_COMM_LIVE);
   CHECK(!access(shm_path(), F_OK));
 }
 

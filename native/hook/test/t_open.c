@@ -19,7 +19,7 @@ static void case_local(void) {
   int (*train)(int) = (int (*)(int))dlsym(h, "fw_train");
   CHECK(train && train(5) == 0);
   char *b = shm_map();
-  CHECK(b && LOAD(RING(b, 0)->head) == 5 && COMM(b, 0)->calls == 5 && COMM(b, 0)->size == 4);
+  CHECK(b && LOAD(RING(b, 0)->head) == 5 && COMM(b, 0)->gate == 5 && COMM(b, 0)->size == 4);
   CHECK(CTL(b)->coverage == (FALCON_COV_INIT | FALCON_COV_COLL));
 }
 

@@ -99,7 +99,7 @@ static void case_group_window(void) {
   CHECK(ncclGroupEnd() == 0);
   CHECK(ncclRecv(NULL, 30, 8, 3, comm, S2) == 0);
   CHECK(ncclGroupEnd() == 0);
-  uint64_t send = COMM(b, 0)->calls - 3;
+  uint64_t send = COMM(b, 0)->gate - 3;
   stop();
   await_done(6);
   for (uint64_t i = 0; i < 3; i++) {

@@ -82,6 +82,229 @@ func (CommandStatus) EnumDescriptor() ([]byte, []int) {
 	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{0}
 }
 
+type PausePhase int32
+
+const (
+	PausePhase_PAUSE_PHASE_UNSPECIFIED PausePhase = 0
+	PausePhase_PAUSE_PHASE_SURVEY      PausePhase = 1
+	PausePhase_PAUSE_PHASE_ARM         PausePhase = 2
+	PausePhase_PAUSE_PHASE_RESUME      PausePhase = 3
+)
+
+// Enum value maps for PausePhase.
+var (
+	PausePhase_name = map[int32]string{
+		0: "PAUSE_PHASE_UNSPECIFIED",
+		1: "PAUSE_PHASE_SURVEY",
+		2: "PAUSE_PHASE_ARM",
+		3: "PAUSE_PHASE_RESUME",
+	}
+	PausePhase_value = map[string]int32{
+		"PAUSE_PHASE_UNSPECIFIED": 0,
+		"PAUSE_PHASE_SURVEY":      1,
+		"PAUSE_PHASE_ARM":         2,
+		"PAUSE_PHASE_RESUME":      3,
+	}
+)
+
+func (x PausePhase) Enum() *PausePhase {
+	p := new(PausePhase)
+	*p = x
+	return p
+}
+
+func (x PausePhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PausePhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_falcon_v1_falcon_proto_enumTypes[1].Descriptor()
+}
+
+func (PausePhase) Type() protoreflect.EnumType {
+	return &file_falcon_v1_falcon_proto_enumTypes[1]
+}
+
+func (x PausePhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PausePhase.Descriptor instead.
+func (PausePhase) EnumDescriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{1}
+}
+
+type PauseState int32
+
+const (
+	PauseState_PAUSE_STATE_UNSPECIFIED PauseState = 0
+	PauseState_PAUSE_STATE_RUNNING     PauseState = 1 // surveyed, nothing is held
+	PauseState_PAUSE_STATE_ARMED       PauseState = 2
+	PauseState_PAUSE_STATE_REACHED     PauseState = 3 // at the cut, streams still run
+	PauseState_PAUSE_STATE_QUIET       PauseState = 4 // at the cut and drained
+	PauseState_PAUSE_STATE_RELEASED    PauseState = 5 // taken back
+	PauseState_PAUSE_STATE_EXPIRED     PauseState = 6 // let go at the deadline
+	PauseState_PAUSE_STATE_REFUSED     PauseState = 7 // see reason; holds nothing
+)
+
+// Enum value maps for PauseState.
+var (
+	PauseState_name = map[int32]string{
+		0: "PAUSE_STATE_UNSPECIFIED",
+		1: "PAUSE_STATE_RUNNING",
+		2: "PAUSE_STATE_ARMED",
+		3: "PAUSE_STATE_REACHED",
+		4: "PAUSE_STATE_QUIET",
+		5: "PAUSE_STATE_RELEASED",
+		6: "PAUSE_STATE_EXPIRED",
+		7: "PAUSE_STATE_REFUSED",
+	}
+	PauseState_value = map[string]int32{
+		"PAUSE_STATE_UNSPECIFIED": 0,
+		"PAUSE_STATE_RUNNING":     1,
+		"PAUSE_STATE_ARMED":       2,
+		"PAUSE_STATE_REACHED":     3,
+		"PAUSE_STATE_QUIET":       4,
+		"PAUSE_STATE_RELEASED":    5,
+		"PAUSE_STATE_EXPIRED":     6,
+		"PAUSE_STATE_REFUSED":     7,
+	}
+)
+
+func (x PauseState) Enum() *PauseState {
+	p := new(PauseState)
+	*p = x
+	return p
+}
+
+func (x PauseState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PauseState) Descriptor() protoreflect.EnumDescriptor {
+	return file_falcon_v1_falcon_proto_enumTypes[2].Descriptor()
+}
+
+func (PauseState) Type() protoreflect.EnumType {
+	return &file_falcon_v1_falcon_proto_enumTypes[2]
+}
+
+func (x PauseState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PauseState.Descriptor instead.
+func (PauseState) EnumDescriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{2}
+}
+
+type TestKind int32
+
+const (
+	TestKind_TEST_KIND_UNSPECIFIED TestKind = 0
+	TestKind_TEST_KIND_GEMM        TestKind = 1
+	TestKind_TEST_KIND_ID          TestKind = 2 // mint the unique ids of a link test
+	TestKind_TEST_KIND_LINK        TestKind = 3
+)
+
+// Enum value maps for TestKind.
+var (
+	TestKind_name = map[int32]string{
+		0: "TEST_KIND_UNSPECIFIED",
+		1: "TEST_KIND_GEMM",
+		2: "TEST_KIND_ID",
+		3: "TEST_KIND_LINK",
+	}
+	TestKind_value = map[string]int32{
+		"TEST_KIND_UNSPECIFIED": 0,
+		"TEST_KIND_GEMM":        1,
+		"TEST_KIND_ID":          2,
+		"TEST_KIND_LINK":        3,
+	}
+)
+
+func (x TestKind) Enum() *TestKind {
+	p := new(TestKind)
+	*p = x
+	return p
+}
+
+func (x TestKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TestKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_falcon_v1_falcon_proto_enumTypes[3].Descriptor()
+}
+
+func (TestKind) Type() protoreflect.EnumType {
+	return &file_falcon_v1_falcon_proto_enumTypes[3]
+}
+
+func (x TestKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TestKind.Descriptor instead.
+func (TestKind) EnumDescriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+}
+
+type TestStatus int32
+
+const (
+	TestStatus_TEST_STATUS_UNSPECIFIED TestStatus = 0
+	TestStatus_TEST_STATUS_DONE        TestStatus = 1
+	TestStatus_TEST_STATUS_REFUSED     TestStatus = 2
+	TestStatus_TEST_STATUS_FAILED      TestStatus = 3
+	TestStatus_TEST_STATUS_LATE        TestStatus = 4
+)
+
+// Enum value maps for TestStatus.
+var (
+	TestStatus_name = map[int32]string{
+		0: "TEST_STATUS_UNSPECIFIED",
+		1: "TEST_STATUS_DONE",
+		2: "TEST_STATUS_REFUSED",
+		3: "TEST_STATUS_FAILED",
+		4: "TEST_STATUS_LATE",
+	}
+	TestStatus_value = map[string]int32{
+		"TEST_STATUS_UNSPECIFIED": 0,
+		"TEST_STATUS_DONE":        1,
+		"TEST_STATUS_REFUSED":     2,
+		"TEST_STATUS_FAILED":      3,
+		"TEST_STATUS_LATE":        4,
+	}
+)
+
+func (x TestStatus) Enum() *TestStatus {
+	p := new(TestStatus)
+	*p = x
+	return p
+}
+
+func (x TestStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TestStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_falcon_v1_falcon_proto_enumTypes[4].Descriptor()
+}
+
+func (TestStatus) Type() protoreflect.EnumType {
+	return &file_falcon_v1_falcon_proto_enumTypes[4]
+}
+
+func (x TestStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TestStatus.Descriptor instead.
+func (TestStatus) EnumDescriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
+}
+
 type RankHealth int32
 
 const (
@@ -124,11 +347,11 @@ func (x RankHealth) String() string {
 }
 
 func (RankHealth) Descriptor() protoreflect.EnumDescriptor {
-	return file_falcon_v1_falcon_proto_enumTypes[1].Descriptor()
+	return file_falcon_v1_falcon_proto_enumTypes[5].Descriptor()
 }
 
 func (RankHealth) Type() protoreflect.EnumType {
-	return &file_falcon_v1_falcon_proto_enumTypes[1]
+	return &file_falcon_v1_falcon_proto_enumTypes[5]
 }
 
 func (x RankHealth) Number() protoreflect.EnumNumber {
@@ -137,7 +360,7 @@ func (x RankHealth) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RankHealth.Descriptor instead.
 func (RankHealth) EnumDescriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{1}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
 }
 
 type AgentFrame struct {
@@ -488,6 +711,8 @@ type RankState struct {
 	World         int32                  `protobuf:"varint,13,opt,name=world,proto3" json:"world,omitempty"`
 	Period        uint32                 `protobuf:"varint,14,opt,name=period,proto3" json:"period,omitempty"` // inferred calls per iteration, 0 = unknown
 	PeriodReason  string                 `protobuf:"bytes,15,opt,name=period_reason,json=periodReason,proto3" json:"period_reason,omitempty"`
+	Nic           string                 `protobuf:"bytes,16,opt,name=nic,proto3" json:"nic,omitempty"`                                           // the NIC that its device's traffic leaves by, "n1.nic0"; empty = unknown
+	TestWorkspace uint64                 `protobuf:"varint,17,opt,name=test_workspace,json=testWorkspace,proto3" json:"test_workspace,omitempty"` // bytes that the hook reserved for tests, 0 = none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -625,6 +850,20 @@ func (x *RankState) GetPeriodReason() string {
 		return x.PeriodReason
 	}
 	return ""
+}
+
+func (x *RankState) GetNic() string {
+	if x != nil {
+		return x.Nic
+	}
+	return ""
+}
+
+func (x *RankState) GetTestWorkspace() uint64 {
+	if x != nil {
+		return x.TestWorkspace
+	}
+	return 0
 }
 
 type Comm struct {
@@ -1087,6 +1326,7 @@ type Telemetry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gpus          []*Gpu                 `protobuf:"bytes,1,rep,name=gpus,proto3" json:"gpus,omitempty"`
 	Host          *Host                  `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	Nics          []*Nic                 `protobuf:"bytes,3,rep,name=nics,proto3" json:"nics,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1135,6 +1375,178 @@ func (x *Telemetry) GetHost() *Host {
 	return nil
 }
 
+func (x *Telemetry) GetNics() []*Nic {
+	if x != nil {
+		return x.Nics
+	}
+	return nil
+}
+
+// Nic is one look at one port. Counters only grow; see falcon.NICReading.
+type Nic struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // "n1.nic0"
+	AtUnixNs      int64                  `protobuf:"varint,2,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
+	RateMbps      uint64                 `protobuf:"varint,3,opt,name=rate_mbps,json=rateMbps,proto3" json:"rate_mbps,omitempty"` // link rate now, 0 = down or unknown
+	Active        bool                   `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
+	XmitWait      uint64                 `protobuf:"varint,5,opt,name=xmit_wait,json=xmitWait,proto3" json:"xmit_wait,omitempty"`
+	CnpSent       uint64                 `protobuf:"varint,6,opt,name=cnp_sent,json=cnpSent,proto3" json:"cnp_sent,omitempty"`
+	CnpHandled    uint64                 `protobuf:"varint,7,opt,name=cnp_handled,json=cnpHandled,proto3" json:"cnp_handled,omitempty"`
+	EcnMarked     uint64                 `protobuf:"varint,8,opt,name=ecn_marked,json=ecnMarked,proto3" json:"ecn_marked,omitempty"`
+	Retransmits   uint64                 `protobuf:"varint,9,opt,name=retransmits,proto3" json:"retransmits,omitempty"`
+	OutOfSequence uint64                 `protobuf:"varint,10,opt,name=out_of_sequence,json=outOfSequence,proto3" json:"out_of_sequence,omitempty"`
+	LinkDowned    uint64                 `protobuf:"varint,11,opt,name=link_downed,json=linkDowned,proto3" json:"link_downed,omitempty"`
+	SymbolErrors  uint64                 `protobuf:"varint,12,opt,name=symbol_errors,json=symbolErrors,proto3" json:"symbol_errors,omitempty"`
+	XmitBytes     uint64                 `protobuf:"varint,13,opt,name=xmit_bytes,json=xmitBytes,proto3" json:"xmit_bytes,omitempty"`
+	RcvBytes      uint64                 `protobuf:"varint,14,opt,name=rcv_bytes,json=rcvBytes,proto3" json:"rcv_bytes,omitempty"`
+	Emulated      bool                   `protobuf:"varint,15,opt,name=emulated,proto3" json:"emulated,omitempty"`
+	Err           string                 `protobuf:"bytes,16,opt,name=err,proto3" json:"err,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Nic) Reset() {
+	*x = Nic{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Nic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Nic) ProtoMessage() {}
+
+func (x *Nic) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Nic.ProtoReflect.Descriptor instead.
+func (*Nic) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Nic) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Nic) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
+func (x *Nic) GetRateMbps() uint64 {
+	if x != nil {
+		return x.RateMbps
+	}
+	return 0
+}
+
+func (x *Nic) GetActive() bool {
+	if x != nil {
+		return x.Active
+	}
+	return false
+}
+
+func (x *Nic) GetXmitWait() uint64 {
+	if x != nil {
+		return x.XmitWait
+	}
+	return 0
+}
+
+func (x *Nic) GetCnpSent() uint64 {
+	if x != nil {
+		return x.CnpSent
+	}
+	return 0
+}
+
+func (x *Nic) GetCnpHandled() uint64 {
+	if x != nil {
+		return x.CnpHandled
+	}
+	return 0
+}
+
+func (x *Nic) GetEcnMarked() uint64 {
+	if x != nil {
+		return x.EcnMarked
+	}
+	return 0
+}
+
+func (x *Nic) GetRetransmits() uint64 {
+	if x != nil {
+		return x.Retransmits
+	}
+	return 0
+}
+
+func (x *Nic) GetOutOfSequence() uint64 {
+	if x != nil {
+		return x.OutOfSequence
+	}
+	return 0
+}
+
+func (x *Nic) GetLinkDowned() uint64 {
+	if x != nil {
+		return x.LinkDowned
+	}
+	return 0
+}
+
+func (x *Nic) GetSymbolErrors() uint64 {
+	if x != nil {
+		return x.SymbolErrors
+	}
+	return 0
+}
+
+func (x *Nic) GetXmitBytes() uint64 {
+	if x != nil {
+		return x.XmitBytes
+	}
+	return 0
+}
+
+func (x *Nic) GetRcvBytes() uint64 {
+	if x != nil {
+		return x.RcvBytes
+	}
+	return 0
+}
+
+func (x *Nic) GetEmulated() bool {
+	if x != nil {
+		return x.Emulated
+	}
+	return false
+}
+
+func (x *Nic) GetErr() string {
+	if x != nil {
+		return x.Err
+	}
+	return ""
+}
+
 type Gpu struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
@@ -1160,7 +1572,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1584,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1597,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -1323,7 +1735,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1747,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1760,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -1413,14 +1825,16 @@ type CommandResult struct {
 	Id            uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	Status        CommandStatus          `protobuf:"varint,3,opt,name=status,proto3,enum=falcon.v1.CommandStatus" json:"status,omitempty"`
 	Detail        string                 `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	Ranks         []*RankAck             `protobuf:"bytes,5,rep,name=ranks,proto3" json:"ranks,omitempty"` // orders: which ranks committed, and from when
+	Ranks         []*RankAck             `protobuf:"bytes,5,rep,name=ranks,proto3" json:"ranks,omitempty"`   // orders: which ranks committed, and from when
+	Pauses        []*RankPause           `protobuf:"bytes,6,rep,name=pauses,proto3" json:"pauses,omitempty"` // pauses: where each rank of the node stands; the newest word counts
+	Tests         []*TestResult          `protobuf:"bytes,7,rep,name=tests,proto3" json:"tests,omitempty"`   // tests: one per rank asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1846,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1859,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -1483,6 +1897,20 @@ func (x *CommandResult) GetRanks() []*RankAck {
 	return nil
 }
 
+func (x *CommandResult) GetPauses() []*RankPause {
+	if x != nil {
+		return x.Pauses
+	}
+	return nil
+}
+
+func (x *CommandResult) GetTests() []*TestResult {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
 type RankAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -1495,7 +1923,7 @@ type RankAck struct {
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1935,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1948,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -1565,7 +1993,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1577,7 +2005,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1590,7 +2018,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -1660,7 +2088,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +2100,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +2113,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -1718,7 +2146,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +2158,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +2171,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -1764,6 +2192,8 @@ type Command struct {
 	//
 	//	*Command_Profile
 	//	*Command_Order
+	//	*Command_Pause
+	//	*Command_Test
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1771,7 +2201,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1783,7 +2213,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1796,7 +2226,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -1845,6 +2275,24 @@ func (x *Command) GetOrder() *OrderCommand {
 	return nil
 }
 
+func (x *Command) GetPause() *PauseCommand {
+	if x != nil {
+		if x, ok := x.Body.(*Command_Pause); ok {
+			return x.Pause
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetTest() *TestCommand {
+	if x != nil {
+		if x, ok := x.Body.(*Command_Test); ok {
+			return x.Test
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -1857,9 +2305,814 @@ type Command_Order struct {
 	Order *OrderCommand `protobuf:"bytes,5,opt,name=order,proto3,oneof"`
 }
 
+type Command_Pause struct {
+	Pause *PauseCommand `protobuf:"bytes,6,opt,name=pause,proto3,oneof"`
+}
+
+type Command_Test struct {
+	Test *TestCommand `protobuf:"bytes,7,opt,name=test,proto3,oneof"`
+}
+
 func (*Command_Profile) isCommand_Body() {}
 
 func (*Command_Order) isCommand_Body() {}
+
+func (*Command_Pause) isCommand_Body() {}
+
+func (*Command_Test) isCommand_Body() {}
+
+// PauseCommand is one step of a pause (LAB-AND-HOOK.md, "Pausing").
+//
+//	SURVEY: report each rank's boundary and counts; holds nothing. DONE at once.
+//	ARM:    write the cuts, a missed one refuses the whole node. ACCEPTED again
+//	        each time a rank's state changes; DONE once no rank is held any
+//	        more, with held_ms. The hooks let go by themselves life_ms after the
+//	        command's arrival, and the agent when it ends.
+//	RESUME: let go; DONE when every rank has been released.
+//
+// A pause is known by its id; SURVEY, ARM and RESUME of one pause share it.
+type PauseCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pause         uint64                 `protobuf:"varint,1,opt,name=pause,proto3" json:"pause,omitempty"`
+	Phase         PausePhase             `protobuf:"varint,2,opt,name=phase,proto3,enum=falcon.v1.PausePhase" json:"phase,omitempty"`
+	Cuts          []*RankCut             `protobuf:"bytes,3,rep,name=cuts,proto3" json:"cuts,omitempty"`                    // ARM, all ranks of the node
+	LifeMs        int64                  `protobuf:"varint,4,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"` // ARM
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseCommand) Reset() {
+	*x = PauseCommand{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseCommand) ProtoMessage() {}
+
+func (x *PauseCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
+func (*PauseCommand) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *PauseCommand) GetPause() uint64 {
+	if x != nil {
+		return x.Pause
+	}
+	return 0
+}
+
+func (x *PauseCommand) GetPhase() PausePhase {
+	if x != nil {
+		return x.Phase
+	}
+	return PausePhase_PAUSE_PHASE_UNSPECIFIED
+}
+
+func (x *PauseCommand) GetCuts() []*RankCut {
+	if x != nil {
+		return x.Cuts
+	}
+	return nil
+}
+
+func (x *PauseCommand) GetLifeMs() int64 {
+	if x != nil {
+		return x.LifeMs
+	}
+	return 0
+}
+
+type RankCut struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Iteration     int64                  `protobuf:"varint,2,opt,name=iteration,proto3" json:"iteration,omitempty"` // the first that must not begin to communicate
+	Limits        []*CommLimit           `protobuf:"bytes,3,rep,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankCut) Reset() {
+	*x = RankCut{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankCut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankCut) ProtoMessage() {}
+
+func (x *RankCut) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
+func (*RankCut) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RankCut) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankCut) GetIteration() int64 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *RankCut) GetLimits() []*CommLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+type CommLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Comm          uint64                 `protobuf:"fixed64,1,opt,name=comm,proto3" json:"comm,omitempty"`
+	Calls         uint64                 `protobuf:"varint,2,opt,name=calls,proto3" json:"calls,omitempty"` // let through, counted since the communicator's creation
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CommLimit) Reset() {
+	*x = CommLimit{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommLimit) ProtoMessage() {}
+
+func (x *CommLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
+func (*CommLimit) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *CommLimit) GetComm() uint64 {
+	if x != nil {
+		return x.Comm
+	}
+	return 0
+}
+
+func (x *CommLimit) GetCalls() uint64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+type RankPause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	State         PauseState             `protobuf:"varint,2,opt,name=state,proto3,enum=falcon.v1.PauseState" json:"state,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`      // REFUSED: one sentence
+	Newest        int64                  `protobuf:"varint,4,opt,name=newest,proto3" json:"newest,omitempty"`     // newest iteration begun
+	Boundary      int64                  `protobuf:"varint,5,opt,name=boundary,proto3" json:"boundary,omitempty"` // the counts below stood at the start of this iteration
+	Exact         bool                   `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`       // boundaries are step marks, not inferred
+	Counts        []*CommCount           `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty"`
+	HeldMs        float64                `protobuf:"fixed64,8,opt,name=held_ms,json=heldMs,proto3" json:"held_ms,omitempty"`    // how long this rank was held
+	QuietMs       float64                `protobuf:"fixed64,9,opt,name=quiet_ms,json=quietMs,proto3" json:"quiet_ms,omitempty"` // from ARM's arrival to QUIET
+	IterationMs   float64                `protobuf:"fixed64,10,opt,name=iteration_ms,json=iterationMs,proto3" json:"iteration_ms,omitempty"`
+	RunAhead      int64                  `protobuf:"varint,11,opt,name=run_ahead,json=runAhead,proto3" json:"run_ahead,omitempty"` // iterations that the host is ahead of the device, when known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankPause) Reset() {
+	*x = RankPause{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankPause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankPause) ProtoMessage() {}
+
+func (x *RankPause) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
+func (*RankPause) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RankPause) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankPause) GetState() PauseState {
+	if x != nil {
+		return x.State
+	}
+	return PauseState_PAUSE_STATE_UNSPECIFIED
+}
+
+func (x *RankPause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RankPause) GetNewest() int64 {
+	if x != nil {
+		return x.Newest
+	}
+	return 0
+}
+
+func (x *RankPause) GetBoundary() int64 {
+	if x != nil {
+		return x.Boundary
+	}
+	return 0
+}
+
+func (x *RankPause) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *RankPause) GetCounts() []*CommCount {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *RankPause) GetHeldMs() float64 {
+	if x != nil {
+		return x.HeldMs
+	}
+	return 0
+}
+
+func (x *RankPause) GetQuietMs() float64 {
+	if x != nil {
+		return x.QuietMs
+	}
+	return 0
+}
+
+func (x *RankPause) GetIterationMs() float64 {
+	if x != nil {
+		return x.IterationMs
+	}
+	return 0
+}
+
+func (x *RankPause) GetRunAhead() int64 {
+	if x != nil {
+		return x.RunAhead
+	}
+	return 0
+}
+
+// CommCount is how often one rank calls on one communicator.
+type CommCount struct {
+	state                   protoimpl.MessageState `protogen:"open.v1"`
+	Comm                    uint64                 `protobuf:"fixed64,1,opt,name=comm,proto3" json:"comm,omitempty"`
+	Calls                   uint64                 `protobuf:"varint,2,opt,name=calls,proto3" json:"calls,omitempty"`                                   // let through at the boundary
+	PerIteration            uint64                 `protobuf:"varint,3,opt,name=per_iteration,json=perIteration,proto3" json:"per_iteration,omitempty"` // equal over the last three iterations; 0 with steady = false
+	Steady                  bool                   `protobuf:"varint,4,opt,name=steady,proto3" json:"steady,omitempty"`
+	CollectivesPerIteration uint64                 `protobuf:"varint,5,opt,name=collectives_per_iteration,json=collectivesPerIteration,proto3" json:"collectives_per_iteration,omitempty"`
+	Peers                   []*PeerCount           `protobuf:"bytes,6,rep,name=peers,proto3" json:"peers,omitempty"`              // send/recv in one iteration, by rank in the communicator
+	Collectives             uint64                 `protobuf:"varint,7,opt,name=collectives,proto3" json:"collectives,omitempty"` // at the boundary; only with whole = true
+	Whole                   bool                   `protobuf:"varint,8,opt,name=whole,proto3" json:"whole,omitempty"`             // every call since the communicator's creation was seen
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
+}
+
+func (x *CommCount) Reset() {
+	*x = CommCount{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommCount) ProtoMessage() {}
+
+func (x *CommCount) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
+func (*CommCount) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CommCount) GetComm() uint64 {
+	if x != nil {
+		return x.Comm
+	}
+	return 0
+}
+
+func (x *CommCount) GetCalls() uint64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *CommCount) GetPerIteration() uint64 {
+	if x != nil {
+		return x.PerIteration
+	}
+	return 0
+}
+
+func (x *CommCount) GetSteady() bool {
+	if x != nil {
+		return x.Steady
+	}
+	return false
+}
+
+func (x *CommCount) GetCollectivesPerIteration() uint64 {
+	if x != nil {
+		return x.CollectivesPerIteration
+	}
+	return 0
+}
+
+func (x *CommCount) GetPeers() []*PeerCount {
+	if x != nil {
+		return x.Peers
+	}
+	return nil
+}
+
+func (x *CommCount) GetCollectives() uint64 {
+	if x != nil {
+		return x.Collectives
+	}
+	return 0
+}
+
+func (x *CommCount) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+type PeerCount struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Peer              int32                  `protobuf:"varint,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	SendsPerIteration uint64                 `protobuf:"varint,2,opt,name=sends_per_iteration,json=sendsPerIteration,proto3" json:"sends_per_iteration,omitempty"`
+	RecvsPerIteration uint64                 `protobuf:"varint,3,opt,name=recvs_per_iteration,json=recvsPerIteration,proto3" json:"recvs_per_iteration,omitempty"`
+	Sends             uint64                 `protobuf:"varint,4,opt,name=sends,proto3" json:"sends,omitempty"` // at the boundary; only with CommCount.whole
+	Recvs             uint64                 `protobuf:"varint,5,opt,name=recvs,proto3" json:"recvs,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *PeerCount) Reset() {
+	*x = PeerCount{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PeerCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PeerCount) ProtoMessage() {}
+
+func (x *PeerCount) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
+func (*PeerCount) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PeerCount) GetPeer() int32 {
+	if x != nil {
+		return x.Peer
+	}
+	return 0
+}
+
+func (x *PeerCount) GetSendsPerIteration() uint64 {
+	if x != nil {
+		return x.SendsPerIteration
+	}
+	return 0
+}
+
+func (x *PeerCount) GetRecvsPerIteration() uint64 {
+	if x != nil {
+		return x.RecvsPerIteration
+	}
+	return 0
+}
+
+func (x *PeerCount) GetSends() uint64 {
+	if x != nil {
+		return x.Sends
+	}
+	return 0
+}
+
+func (x *PeerCount) GetRecvs() uint64 {
+	if x != nil {
+		return x.Recvs
+	}
+	return 0
+}
+
+// TestCommand runs one test on each rank named, at once; all must be QUIET in
+// the pause. DONE with a result per rank, also for refused and failed ones.
+type TestCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pause         uint64                 `protobuf:"varint,1,opt,name=pause,proto3" json:"pause,omitempty"`
+	Test          uint64                 `protobuf:"varint,2,opt,name=test,proto3" json:"test,omitempty"` // grows over the job's life
+	Tests         []*RankTest            `protobuf:"bytes,3,rep,name=tests,proto3" json:"tests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestCommand) Reset() {
+	*x = TestCommand{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestCommand) ProtoMessage() {}
+
+func (x *TestCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
+func (*TestCommand) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *TestCommand) GetPause() uint64 {
+	if x != nil {
+		return x.Pause
+	}
+	return 0
+}
+
+func (x *TestCommand) GetTest() uint64 {
+	if x != nil {
+		return x.Test
+	}
+	return 0
+}
+
+func (x *TestCommand) GetTests() []*RankTest {
+	if x != nil {
+		return x.Tests
+	}
+	return nil
+}
+
+type RankTest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Kind          TestKind               `protobuf:"varint,2,opt,name=kind,proto3,enum=falcon.v1.TestKind" json:"kind,omitempty"`
+	Repeats       int32                  `protobuf:"varint,3,opt,name=repeats,proto3" json:"repeats,omitempty"`
+	N             int32                  `protobuf:"varint,4,opt,name=n,proto3" json:"n,omitempty"`         // GEMM
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"` // LINK
+	Side          int32                  `protobuf:"varint,6,opt,name=side,proto3" json:"side,omitempty"`   // LINK: falcon_test.side
+	ForwardId     []byte                 `protobuf:"bytes,7,opt,name=forward_id,json=forwardId,proto3" json:"forward_id,omitempty"`
+	BackwardId    []byte                 `protobuf:"bytes,8,opt,name=backward_id,json=backwardId,proto3" json:"backward_id,omitempty"`
+	LifeMs        int64                  `protobuf:"varint,9,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankTest) Reset() {
+	*x = RankTest{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankTest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankTest) ProtoMessage() {}
+
+func (x *RankTest) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
+func (*RankTest) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RankTest) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankTest) GetKind() TestKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TestKind_TEST_KIND_UNSPECIFIED
+}
+
+func (x *RankTest) GetRepeats() int32 {
+	if x != nil {
+		return x.Repeats
+	}
+	return 0
+}
+
+func (x *RankTest) GetN() int32 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *RankTest) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *RankTest) GetSide() int32 {
+	if x != nil {
+		return x.Side
+	}
+	return 0
+}
+
+func (x *RankTest) GetForwardId() []byte {
+	if x != nil {
+		return x.ForwardId
+	}
+	return nil
+}
+
+func (x *RankTest) GetBackwardId() []byte {
+	if x != nil {
+		return x.BackwardId
+	}
+	return nil
+}
+
+func (x *RankTest) GetLifeMs() int64 {
+	if x != nil {
+		return x.LifeMs
+	}
+	return 0
+}
+
+type TestResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Test          uint64                 `protobuf:"varint,1,opt,name=test,proto3" json:"test,omitempty"`
+	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
+	Kind          TestKind               `protobuf:"varint,3,opt,name=kind,proto3,enum=falcon.v1.TestKind" json:"kind,omitempty"`
+	Status        TestStatus             `protobuf:"varint,4,opt,name=status,proto3,enum=falcon.v1.TestStatus" json:"status,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	MedianMs      float64                `protobuf:"fixed64,6,opt,name=median_ms,json=medianMs,proto3" json:"median_ms,omitempty"`
+	BestMs        float64                `protobuf:"fixed64,7,opt,name=best_ms,json=bestMs,proto3" json:"best_ms,omitempty"`
+	SetupMs       float64                `protobuf:"fixed64,8,opt,name=setup_ms,json=setupMs,proto3" json:"setup_ms,omitempty"`
+	Bytes         int64                  `protobuf:"varint,9,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Repeats       int32                  `protobuf:"varint,10,opt,name=repeats,proto3" json:"repeats,omitempty"`
+	ForwardId     []byte                 `protobuf:"bytes,11,opt,name=forward_id,json=forwardId,proto3" json:"forward_id,omitempty"`
+	BackwardId    []byte                 `protobuf:"bytes,12,opt,name=backward_id,json=backwardId,proto3" json:"backward_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TestResult) Reset() {
+	*x = TestResult{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TestResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TestResult) ProtoMessage() {}
+
+func (x *TestResult) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
+func (*TestResult) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *TestResult) GetTest() uint64 {
+	if x != nil {
+		return x.Test
+	}
+	return 0
+}
+
+func (x *TestResult) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *TestResult) GetKind() TestKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TestKind_TEST_KIND_UNSPECIFIED
+}
+
+func (x *TestResult) GetStatus() TestStatus {
+	if x != nil {
+		return x.Status
+	}
+	return TestStatus_TEST_STATUS_UNSPECIFIED
+}
+
+func (x *TestResult) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TestResult) GetMedianMs() float64 {
+	if x != nil {
+		return x.MedianMs
+	}
+	return 0
+}
+
+func (x *TestResult) GetBestMs() float64 {
+	if x != nil {
+		return x.BestMs
+	}
+	return 0
+}
+
+func (x *TestResult) GetSetupMs() float64 {
+	if x != nil {
+		return x.SetupMs
+	}
+	return 0
+}
+
+func (x *TestResult) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *TestResult) GetRepeats() int32 {
+	if x != nil {
+		return x.Repeats
+	}
+	return 0
+}
+
+func (x *TestResult) GetForwardId() []byte {
+	if x != nil {
+		return x.ForwardId
+	}
+	return nil
+}
+
+func (x *TestResult) GetBackwardId() []byte {
+	if x != nil {
+		return x.BackwardId
+	}
+	return nil
+}
 
 type ProfileCommand struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1872,7 +3125,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +3137,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +3150,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -1933,7 +3186,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +3198,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +3211,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -2002,7 +3255,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +3267,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +3280,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -2074,13 +3327,15 @@ type SnapshotReply struct {
 	Nodes         []*NodeView            `protobuf:"bytes,12,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	EngineId      string                 `protobuf:"bytes,13,opt,name=engine_id,json=engineId,proto3" json:"engine_id,omitempty"`
 	AtUnixNs      int64                  `protobuf:"varint,14,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
+	Validation    *Validation            `protobuf:"bytes,15,opt,name=validation,proto3" json:"validation,omitempty"` // in progress, else the newest
+	Nics          []*Nic                 `protobuf:"bytes,16,rep,name=nics,proto3" json:"nics,omitempty"`             // newest look at each
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2092,7 +3347,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2105,7 +3360,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -2206,6 +3461,20 @@ func (x *SnapshotReply) GetAtUnixNs() int64 {
 	return 0
 }
 
+func (x *SnapshotReply) GetValidation() *Validation {
+	if x != nil {
+		return x.Validation
+	}
+	return nil
+}
+
+func (x *SnapshotReply) GetNics() []*Nic {
+	if x != nil {
+		return x.Nics
+	}
+	return nil
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2230,7 +3499,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +3511,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +3524,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Job) GetName() string {
@@ -2383,7 +3652,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +3664,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +3677,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Policy) GetMode() string {
@@ -2467,7 +3736,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +3748,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +3761,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -2600,7 +3869,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2612,7 +3881,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2625,7 +3894,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *NodeView) GetNode() string {
@@ -2688,7 +3957,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2700,7 +3969,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2713,7 +3982,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Series) GetRank() int32 {
@@ -2796,7 +4065,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +4077,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2821,7 +4090,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -2849,7 +4118,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +4130,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +4143,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Evidence) GetKind() string {
@@ -2914,7 +4183,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2926,7 +4195,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2939,7 +4208,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Verdict) GetCause() string {
@@ -3016,7 +4285,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3028,7 +4297,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3041,7 +4310,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Incident) GetId() string {
@@ -3140,7 +4409,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +4421,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +4434,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Action) GetId() string {
@@ -3311,7 +4580,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3323,7 +4592,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3336,7 +4605,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RungView) GetRung() string {
@@ -3416,7 +4685,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +4697,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +4710,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -3500,7 +4769,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +4781,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +4794,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -3579,7 +4848,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3591,7 +4860,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3604,7 +4873,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -3627,7 +4896,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3639,7 +4908,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3652,7 +4921,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -3711,7 +4980,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +4992,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +5005,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -3797,7 +5066,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +5078,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +5091,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -3841,7 +5110,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3853,7 +5122,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3866,7 +5135,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -3885,7 +5154,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3897,7 +5166,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3910,7 +5179,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -3929,7 +5198,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +5210,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +5223,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -3964,17 +5233,600 @@ func (x *IncidentsRequest) GetId() string {
 	return ""
 }
 
+// Validation is one pause of the job and the tests run in it; see
+// falcon.Validation.
+type Validation struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Incident      string                 `protobuf:"bytes,2,opt,name=incident,proto3" json:"incident,omitempty"` // empty = on demand
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`             // "engine" or the operator
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`          // falcon.ValidationState
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`        // refused or failed: one sentence
+	Iteration     int64                  `protobuf:"varint,7,opt,name=iteration,proto3" json:"iteration,omitempty"` // boundary at which the job was held
+	Passes        int32                  `protobuf:"varint,8,opt,name=passes,proto3" json:"passes,omitempty"`
+	ExtraPasses   int32                  `protobuf:"varint,9,opt,name=extra_passes,json=extraPasses,proto3" json:"extra_passes,omitempty"`
+	PassesDone    int32                  `protobuf:"varint,10,opt,name=passes_done,json=passesDone,proto3" json:"passes_done,omitempty"`
+	PausedMs      float64                `protobuf:"fixed64,11,opt,name=paused_ms,json=pausedMs,proto3" json:"paused_ms,omitempty"` // longest any rank was held
+	QuietMs       float64                `protobuf:"fixed64,12,opt,name=quiet_ms,json=quietMs,proto3" json:"quiet_ms,omitempty"`    // from the order to all ranks quiet
+	Attempts      int32                  `protobuf:"varint,13,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Gemm          []*GemmResult          `protobuf:"bytes,14,rep,name=gemm,proto3" json:"gemm,omitempty"`
+	Links         []*LinkResult          `protobuf:"bytes,15,rep,name=links,proto3" json:"links,omitempty"`
+	Emulated      bool                   `protobuf:"varint,16,opt,name=emulated,proto3" json:"emulated,omitempty"`
+	AtUnixNs      int64                  `protobuf:"varint,17,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
+	GemmN         int32                  `protobuf:"varint,18,opt,name=gemm_n,json=gemmN,proto3" json:"gemm_n,omitempty"`
+	MessageBytes  int64                  `protobuf:"varint,19,opt,name=message_bytes,json=messageBytes,proto3" json:"message_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Validation) Reset() {
+	*x = Validation{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Validation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Validation) ProtoMessage() {}
+
+func (x *Validation) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Validation.ProtoReflect.Descriptor instead.
+func (*Validation) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Validation) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Validation) GetIncident() string {
+	if x != nil {
+		return x.Incident
+	}
+	return ""
+}
+
+func (x *Validation) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Validation) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Validation) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Validation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Validation) GetIteration() int64 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *Validation) GetPasses() int32 {
+	if x != nil {
+		return x.Passes
+	}
+	return 0
+}
+
+func (x *Validation) GetExtraPasses() int32 {
+	if x != nil {
+		return x.ExtraPasses
+	}
+	return 0
+}
+
+func (x *Validation) GetPassesDone() int32 {
+	if x != nil {
+		return x.PassesDone
+	}
+	return 0
+}
+
+func (x *Validation) GetPausedMs() float64 {
+	if x != nil {
+		return x.PausedMs
+	}
+	return 0
+}
+
+func (x *Validation) GetQuietMs() float64 {
+	if x != nil {
+		return x.QuietMs
+	}
+	return 0
+}
+
+func (x *Validation) GetAttempts() int32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Validation) GetGemm() []*GemmResult {
+	if x != nil {
+		return x.Gemm
+	}
+	return nil
+}
+
+func (x *Validation) GetLinks() []*LinkResult {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *Validation) GetEmulated() bool {
+	if x != nil {
+		return x.Emulated
+	}
+	return false
+}
+
+func (x *Validation) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
+func (x *Validation) GetGemmN() int32 {
+	if x != nil {
+		return x.GemmN
+	}
+	return 0
+}
+
+func (x *Validation) GetMessageBytes() int64 {
+	if x != nil {
+		return x.MessageBytes
+	}
+	return 0
+}
+
+type GemmResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Ms            float64                `protobuf:"fixed64,3,opt,name=ms,proto3" json:"ms,omitempty"`
+	MedianMs      float64                `protobuf:"fixed64,4,opt,name=median_ms,json=medianMs,proto3" json:"median_ms,omitempty"`
+	Ratio         float64                `protobuf:"fixed64,5,opt,name=ratio,proto3" json:"ratio,omitempty"`
+	Slow          bool                   `protobuf:"varint,6,opt,name=slow,proto3" json:"slow,omitempty"`
+	Err           string                 `protobuf:"bytes,7,opt,name=err,proto3" json:"err,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GemmResult) Reset() {
+	*x = GemmResult{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GemmResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GemmResult) ProtoMessage() {}
+
+func (x *GemmResult) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
+func (*GemmResult) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *GemmResult) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *GemmResult) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *GemmResult) GetMs() float64 {
+	if x != nil {
+		return x.Ms
+	}
+	return 0
+}
+
+func (x *GemmResult) GetMedianMs() float64 {
+	if x != nil {
+		return x.MedianMs
+	}
+	return 0
+}
+
+func (x *GemmResult) GetRatio() float64 {
+	if x != nil {
+		return x.Ratio
+	}
+	return 0
+}
+
+func (x *GemmResult) GetSlow() bool {
+	if x != nil {
+		return x.Slow
+	}
+	return false
+}
+
+func (x *GemmResult) GetErr() string {
+	if x != nil {
+		return x.Err
+	}
+	return ""
+}
+
+type LinkResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          int32                  `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            int32                  `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	FromDevice    string                 `protobuf:"bytes,3,opt,name=from_device,json=fromDevice,proto3" json:"from_device,omitempty"`
+	ToDevice      string                 `protobuf:"bytes,4,opt,name=to_device,json=toDevice,proto3" json:"to_device,omitempty"`
+	Link          string                 `protobuf:"bytes,5,opt,name=link,proto3" json:"link,omitempty"` // node pair, empty within a node
+	Class         string                 `protobuf:"bytes,6,opt,name=class,proto3" json:"class,omitempty"`
+	Pass          int32                  `protobuf:"varint,7,opt,name=pass,proto3" json:"pass,omitempty"`
+	Bytes         int64                  `protobuf:"varint,8,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Ms            float64                `protobuf:"fixed64,9,opt,name=ms,proto3" json:"ms,omitempty"`
+	BaseMs        float64                `protobuf:"fixed64,10,opt,name=base_ms,json=baseMs,proto3" json:"base_ms,omitempty"`
+	Ratio         float64                `protobuf:"fixed64,11,opt,name=ratio,proto3" json:"ratio,omitempty"`
+	Slow          bool                   `protobuf:"varint,12,opt,name=slow,proto3" json:"slow,omitempty"`
+	Err           string                 `protobuf:"bytes,13,opt,name=err,proto3" json:"err,omitempty"`
+	Basis         string                 `protobuf:"bytes,14,opt,name=basis,proto3" json:"basis,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinkResult) Reset() {
+	*x = LinkResult{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinkResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinkResult) ProtoMessage() {}
+
+func (x *LinkResult) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
+func (*LinkResult) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *LinkResult) GetFrom() int32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *LinkResult) GetTo() int32 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *LinkResult) GetFromDevice() string {
+	if x != nil {
+		return x.FromDevice
+	}
+	return ""
+}
+
+func (x *LinkResult) GetToDevice() string {
+	if x != nil {
+		return x.ToDevice
+	}
+	return ""
+}
+
+func (x *LinkResult) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *LinkResult) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *LinkResult) GetPass() int32 {
+	if x != nil {
+		return x.Pass
+	}
+	return 0
+}
+
+func (x *LinkResult) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *LinkResult) GetMs() float64 {
+	if x != nil {
+		return x.Ms
+	}
+	return 0
+}
+
+func (x *LinkResult) GetBaseMs() float64 {
+	if x != nil {
+		return x.BaseMs
+	}
+	return 0
+}
+
+func (x *LinkResult) GetRatio() float64 {
+	if x != nil {
+		return x.Ratio
+	}
+	return 0
+}
+
+func (x *LinkResult) GetSlow() bool {
+	if x != nil {
+		return x.Slow
+	}
+	return false
+}
+
+func (x *LinkResult) GetErr() string {
+	if x != nil {
+		return x.Err
+	}
+	return ""
+}
+
+func (x *LinkResult) GetBasis() string {
+	if x != nil {
+		return x.Basis
+	}
+	return ""
+}
+
+type ValidateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ranks         []int32                `protobuf:"varint,1,rep,packed,name=ranks,proto3" json:"ranks,omitempty"` // empty with links empty = all ranks
+	Links         []string               `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`         // node pairs
+	Gemm          bool                   `protobuf:"varint,3,opt,name=gemm,proto3" json:"gemm,omitempty"`
+	LinkTest      bool                   `protobuf:"varint,4,opt,name=link_test,json=linkTest,proto3" json:"link_test,omitempty"`
+	GemmN         int32                  `protobuf:"varint,5,opt,name=gemm_n,json=gemmN,proto3" json:"gemm_n,omitempty"`                      // 0 = default
+	MessageBytes  int64                  `protobuf:"varint,6,opt,name=message_bytes,json=messageBytes,proto3" json:"message_bytes,omitempty"` // 0 = default
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	Incident      string                 `protobuf:"bytes,8,opt,name=incident,proto3" json:"incident,omitempty"`
+	Cancel        string                 `protobuf:"bytes,9,opt,name=cancel,proto3" json:"cancel,omitempty"` // id of a validation to end now; the rest is ignored
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateRequest) Reset() {
+	*x = ValidateRequest{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateRequest) ProtoMessage() {}
+
+func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
+func (*ValidateRequest) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *ValidateRequest) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *ValidateRequest) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *ValidateRequest) GetGemm() bool {
+	if x != nil {
+		return x.Gemm
+	}
+	return false
+}
+
+func (x *ValidateRequest) GetLinkTest() bool {
+	if x != nil {
+		return x.LinkTest
+	}
+	return false
+}
+
+func (x *ValidateRequest) GetGemmN() int32 {
+	if x != nil {
+		return x.GemmN
+	}
+	return 0
+}
+
+func (x *ValidateRequest) GetMessageBytes() int64 {
+	if x != nil {
+		return x.MessageBytes
+	}
+	return 0
+}
+
+func (x *ValidateRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ValidateRequest) GetIncident() string {
+	if x != nil {
+		return x.Incident
+	}
+	return ""
+}
+
+func (x *ValidateRequest) GetCancel() string {
+	if x != nil {
+		return x.Cancel
+	}
+	return ""
+}
+
+type ValidateReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Validation    *Validation            `protobuf:"bytes,1,opt,name=validation,proto3" json:"validation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ValidateReply) Reset() {
+	*x = ValidateReply{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidateReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidateReply) ProtoMessage() {}
+
+func (x *ValidateReply) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
+func (*ValidateReply) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *ValidateReply) GetValidation() *Validation {
+	if x != nil {
+		return x.Validation
+	}
+	return nil
+}
+
 type IncidentsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incidents     []*Incident            `protobuf:"bytes,1,rep,name=incidents,proto3" json:"incidents,omitempty"`
-	Ladders       []*Ladder              `protobuf:"bytes,2,rep,name=ladders,proto3" json:"ladders,omitempty"` // aligned with incidents
+	Validations   []*Validation          `protobuf:"bytes,3,rep,name=validations,proto3" json:"validations,omitempty"` // newest first
+	Ladders       []*Ladder              `protobuf:"bytes,2,rep,name=ladders,proto3" json:"ladders,omitempty"`         // aligned with incidents
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3986,7 +5838,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3999,12 +5851,19 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
 	if x != nil {
 		return x.Incidents
+	}
+	return nil
+}
+
+func (x *IncidentsReply) GetValidations() []*Validation {
+	if x != nil {
+		return x.Validations
 	}
 	return nil
 }
@@ -4045,7 +5904,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12!\n" +
 	"\fspool_frames\x18\x02 \x01(\x04R\vspoolFrames\x12%\n" +
-	"\x0edropped_frames\x18\x03 \x01(\x04R\rdroppedFrames\"\xfa\x02\n" +
+	"\x0edropped_frames\x18\x03 \x01(\x04R\rdroppedFrames\"\xb3\x03\n" +
 	"\tRankState\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x10\n" +
@@ -4062,7 +5921,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bunhooked\x18\f \x01(\bR\bunhooked\x12\x14\n" +
 	"\x05world\x18\r \x01(\x05R\x05world\x12\x16\n" +
 	"\x06period\x18\x0e \x01(\rR\x06period\x12#\n" +
-	"\rperiod_reason\x18\x0f \x01(\tR\fperiodReason\"r\n" +
+	"\rperiod_reason\x18\x0f \x01(\tR\fperiodReason\x12\x10\n" +
+	"\x03nic\x18\x10 \x01(\tR\x03nic\x12%\n" +
+	"\x0etest_workspace\x18\x11 \x01(\x04R\rtestWorkspace\"r\n" +
 	"\x04Comm\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -4104,10 +5965,34 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bstart_ms\x18\x06 \x01(\x01R\astartMs\x12\x1f\n" +
 	"\vduration_ms\x18\a \x01(\x01R\n" +
 	"durationMs\x12\x19\n" +
-	"\bqueue_ms\x18\b \x01(\x01R\aqueueMs\"T\n" +
+	"\bqueue_ms\x18\b \x01(\x01R\aqueueMs\"x\n" +
 	"\tTelemetry\x12\"\n" +
 	"\x04gpus\x18\x01 \x03(\v2\x0e.falcon.v1.GpuR\x04gpus\x12#\n" +
-	"\x04host\x18\x02 \x01(\v2\x0f.falcon.v1.HostR\x04host\"\x94\x04\n" +
+	"\x04host\x18\x02 \x01(\v2\x0f.falcon.v1.HostR\x04host\x12\"\n" +
+	"\x04nics\x18\x03 \x03(\v2\x0e.falcon.v1.NicR\x04nics\"\xde\x03\n" +
+	"\x03Nic\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\x02 \x01(\x03R\batUnixNs\x12\x1b\n" +
+	"\trate_mbps\x18\x03 \x01(\x04R\brateMbps\x12\x16\n" +
+	"\x06active\x18\x04 \x01(\bR\x06active\x12\x1b\n" +
+	"\txmit_wait\x18\x05 \x01(\x04R\bxmitWait\x12\x19\n" +
+	"\bcnp_sent\x18\x06 \x01(\x04R\acnpSent\x12\x1f\n" +
+	"\vcnp_handled\x18\a \x01(\x04R\n" +
+	"cnpHandled\x12\x1d\n" +
+	"\n" +
+	"ecn_marked\x18\b \x01(\x04R\tecnMarked\x12 \n" +
+	"\vretransmits\x18\t \x01(\x04R\vretransmits\x12&\n" +
+	"\x0fout_of_sequence\x18\n" +
+	" \x01(\x04R\routOfSequence\x12\x1f\n" +
+	"\vlink_downed\x18\v \x01(\x04R\n" +
+	"linkDowned\x12#\n" +
+	"\rsymbol_errors\x18\f \x01(\x04R\fsymbolErrors\x12\x1d\n" +
+	"\n" +
+	"xmit_bytes\x18\r \x01(\x04R\txmitBytes\x12\x1b\n" +
+	"\trcv_bytes\x18\x0e \x01(\x04R\brcvBytes\x12\x1a\n" +
+	"\bemulated\x18\x0f \x01(\bR\bemulated\x12\x10\n" +
+	"\x03err\x18\x10 \x01(\tR\x03err\"\x94\x04\n" +
 	"\x03Gpu\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1c\n" +
 	"\n" +
@@ -4147,13 +6032,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x03err\x18\b \x01(\tR\x03err\x1a=\n" +
 	"\x0fRunDelayNsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xa9\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x84\x02\n" +
 	"\rCommandResult\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x120\n" +
 	"\x06status\x18\x03 \x01(\x0e2\x18.falcon.v1.CommandStatusR\x06status\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12(\n" +
-	"\x05ranks\x18\x05 \x03(\v2\x12.falcon.v1.RankAckR\x05ranks\"i\n" +
+	"\x05ranks\x18\x05 \x03(\v2\x12.falcon.v1.RankAckR\x05ranks\x12,\n" +
+	"\x06pauses\x18\x06 \x03(\v2\x14.falcon.v1.RankPauseR\x06pauses\x12+\n" +
+	"\x05tests\x18\a \x03(\v2\x15.falcon.v1.TestResultR\x05tests\"i\n" +
 	"\aRankAck\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x14\n" +
 	"\x05order\x18\x02 \x01(\x04R\x05order\x12\x1c\n" +
@@ -4169,14 +6056,89 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12$\n" +
 	"\x0ebeat_period_ms\x18\x03 \x01(\x03R\fbeatPeriodMs\"\x17\n" +
 	"\x03Ack\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xc9\x01\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xa8\x02\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12(\n" +
 	"\x10deadline_unix_ns\x18\x03 \x01(\x03R\x0edeadlineUnixNs\x125\n" +
 	"\aprofile\x18\x04 \x01(\v2\x19.falcon.v1.ProfileCommandH\x00R\aprofile\x12/\n" +
-	"\x05order\x18\x05 \x01(\v2\x17.falcon.v1.OrderCommandH\x00R\x05orderB\x06\n" +
-	"\x04body\"^\n" +
+	"\x05order\x18\x05 \x01(\v2\x17.falcon.v1.OrderCommandH\x00R\x05order\x12/\n" +
+	"\x05pause\x18\x06 \x01(\v2\x17.falcon.v1.PauseCommandH\x00R\x05pause\x12,\n" +
+	"\x04test\x18\a \x01(\v2\x16.falcon.v1.TestCommandH\x00R\x04testB\x06\n" +
+	"\x04body\"\x92\x01\n" +
+	"\fPauseCommand\x12\x14\n" +
+	"\x05pause\x18\x01 \x01(\x04R\x05pause\x12+\n" +
+	"\x05phase\x18\x02 \x01(\x0e2\x15.falcon.v1.PausePhaseR\x05phase\x12&\n" +
+	"\x04cuts\x18\x03 \x03(\v2\x12.falcon.v1.RankCutR\x04cuts\x12\x17\n" +
+	"\alife_ms\x18\x04 \x01(\x03R\x06lifeMs\"i\n" +
+	"\aRankCut\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x1c\n" +
+	"\titeration\x18\x02 \x01(\x03R\titeration\x12,\n" +
+	"\x06limits\x18\x03 \x03(\v2\x14.falcon.v1.CommLimitR\x06limits\"5\n" +
+	"\tCommLimit\x12\x12\n" +
+	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12\x14\n" +
+	"\x05calls\x18\x02 \x01(\x04R\x05calls\"\xd0\x02\n" +
+	"\tRankPause\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12+\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x15.falcon.v1.PauseStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06newest\x18\x04 \x01(\x03R\x06newest\x12\x1a\n" +
+	"\bboundary\x18\x05 \x01(\x03R\bboundary\x12\x14\n" +
+	"\x05exact\x18\x06 \x01(\bR\x05exact\x12,\n" +
+	"\x06counts\x18\a \x03(\v2\x14.falcon.v1.CommCountR\x06counts\x12\x17\n" +
+	"\aheld_ms\x18\b \x01(\x01R\x06heldMs\x12\x19\n" +
+	"\bquiet_ms\x18\t \x01(\x01R\aquietMs\x12!\n" +
+	"\fiteration_ms\x18\n" +
+	" \x01(\x01R\viterationMs\x12\x1b\n" +
+	"\trun_ahead\x18\v \x01(\x03R\brunAhead\"\x92\x02\n" +
+	"\tCommCount\x12\x12\n" +
+	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12\x14\n" +
+	"\x05calls\x18\x02 \x01(\x04R\x05calls\x12#\n" +
+	"\rper_iteration\x18\x03 \x01(\x04R\fperIteration\x12\x16\n" +
+	"\x06steady\x18\x04 \x01(\bR\x06steady\x12:\n" +
+	"\x19collectives_per_iteration\x18\x05 \x01(\x04R\x17collectivesPerIteration\x12*\n" +
+	"\x05peers\x18\x06 \x03(\v2\x14.falcon.v1.PeerCountR\x05peers\x12 \n" +
+	"\vcollectives\x18\a \x01(\x04R\vcollectives\x12\x14\n" +
+	"\x05whole\x18\b \x01(\bR\x05whole\"\xab\x01\n" +
+	"\tPeerCount\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\x05R\x04peer\x12.\n" +
+	"\x13sends_per_iteration\x18\x02 \x01(\x04R\x11sendsPerIteration\x12.\n" +
+	"\x13recvs_per_iteration\x18\x03 \x01(\x04R\x11recvsPerIteration\x12\x14\n" +
+	"\x05sends\x18\x04 \x01(\x04R\x05sends\x12\x14\n" +
+	"\x05recvs\x18\x05 \x01(\x04R\x05recvs\"b\n" +
+	"\vTestCommand\x12\x14\n" +
+	"\x05pause\x18\x01 \x01(\x04R\x05pause\x12\x12\n" +
+	"\x04test\x18\x02 \x01(\x04R\x04test\x12)\n" +
+	"\x05tests\x18\x03 \x03(\v2\x13.falcon.v1.RankTestR\x05tests\"\xf2\x01\n" +
+	"\bRankTest\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12'\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x13.falcon.v1.TestKindR\x04kind\x12\x18\n" +
+	"\arepeats\x18\x03 \x01(\x05R\arepeats\x12\f\n" +
+	"\x01n\x18\x04 \x01(\x05R\x01n\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04side\x18\x06 \x01(\x05R\x04side\x12\x1d\n" +
+	"\n" +
+	"forward_id\x18\a \x01(\fR\tforwardId\x12\x1f\n" +
+	"\vbackward_id\x18\b \x01(\fR\n" +
+	"backwardId\x12\x17\n" +
+	"\alife_ms\x18\t \x01(\x03R\x06lifeMs\"\xe5\x02\n" +
+	"\n" +
+	"TestResult\x12\x12\n" +
+	"\x04test\x18\x01 \x01(\x04R\x04test\x12\x12\n" +
+	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12'\n" +
+	"\x04kind\x18\x03 \x01(\x0e2\x13.falcon.v1.TestKindR\x04kind\x12-\n" +
+	"\x06status\x18\x04 \x01(\x0e2\x15.falcon.v1.TestStatusR\x06status\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1b\n" +
+	"\tmedian_ms\x18\x06 \x01(\x01R\bmedianMs\x12\x17\n" +
+	"\abest_ms\x18\a \x01(\x01R\x06bestMs\x12\x19\n" +
+	"\bsetup_ms\x18\b \x01(\x01R\asetupMs\x12\x14\n" +
+	"\x05bytes\x18\t \x01(\x03R\x05bytes\x12\x18\n" +
+	"\arepeats\x18\n" +
+	" \x01(\x05R\arepeats\x12\x1d\n" +
+	"\n" +
+	"forward_id\x18\v \x01(\fR\tforwardId\x12\x1f\n" +
+	"\vbackward_id\x18\f \x01(\fR\n" +
+	"backwardId\"^\n" +
 	"\x0eProfileCommand\x12\x16\n" +
 	"\x06window\x18\x01 \x01(\x04R\x06window\x12\x1e\n" +
 	"\n" +
@@ -4193,7 +6155,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12#\n" +
 	"\rknown_version\x18\x03 \x01(\x04R\fknownVersion\x12\x1f\n" +
 	"\vrun_lengths\x18\x04 \x01(\x05R\n" +
-	"runLengths\"\x86\x04\n" +
+	"runLengths\"\xe1\x04\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -4210,7 +6172,11 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05nodes\x18\f \x03(\v2\x13.falcon.v1.NodeViewR\x05nodes\x12\x1b\n" +
 	"\tengine_id\x18\r \x01(\tR\bengineId\x12\x1c\n" +
 	"\n" +
-	"at_unix_ns\x18\x0e \x01(\x03R\batUnixNs\"\x96\x03\n" +
+	"at_unix_ns\x18\x0e \x01(\x03R\batUnixNs\x125\n" +
+	"\n" +
+	"validation\x18\x0f \x01(\v2\x15.falcon.v1.ValidationR\n" +
+	"validation\x12\"\n" +
+	"\x04nics\x18\x10 \x03(\v2\x0e.falcon.v1.NicR\x04nics\"\x96\x03\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02tp\x18\x02 \x01(\x05R\x02tp\x12\x0e\n" +
@@ -4380,16 +6346,110 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x0eSetPolicyReply\x12)\n" +
 	"\x06policy\x18\x01 \x01(\v2\x11.falcon.v1.PolicyR\x06policy\"\"\n" +
 	"\x10IncidentsRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"p\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xa4\x04\n" +
+	"\n" +
+	"Validation\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
+	"\bincident\x18\x02 \x01(\tR\bincident\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x1c\n" +
+	"\titeration\x18\a \x01(\x03R\titeration\x12\x16\n" +
+	"\x06passes\x18\b \x01(\x05R\x06passes\x12!\n" +
+	"\fextra_passes\x18\t \x01(\x05R\vextraPasses\x12\x1f\n" +
+	"\vpasses_done\x18\n" +
+	" \x01(\x05R\n" +
+	"passesDone\x12\x1b\n" +
+	"\tpaused_ms\x18\v \x01(\x01R\bpausedMs\x12\x19\n" +
+	"\bquiet_ms\x18\f \x01(\x01R\aquietMs\x12\x1a\n" +
+	"\battempts\x18\r \x01(\x05R\battempts\x12)\n" +
+	"\x04gemm\x18\x0e \x03(\v2\x15.falcon.v1.GemmResultR\x04gemm\x12+\n" +
+	"\x05links\x18\x0f \x03(\v2\x15.falcon.v1.LinkResultR\x05links\x12\x1a\n" +
+	"\bemulated\x18\x10 \x01(\bR\bemulated\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\x11 \x01(\x03R\batUnixNs\x12\x15\n" +
+	"\x06gemm_n\x18\x12 \x01(\x05R\x05gemmN\x12#\n" +
+	"\rmessage_bytes\x18\x13 \x01(\x03R\fmessageBytes\"\xa1\x01\n" +
+	"\n" +
+	"GemmResult\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device\x12\x0e\n" +
+	"\x02ms\x18\x03 \x01(\x01R\x02ms\x12\x1b\n" +
+	"\tmedian_ms\x18\x04 \x01(\x01R\bmedianMs\x12\x14\n" +
+	"\x05ratio\x18\x05 \x01(\x01R\x05ratio\x12\x12\n" +
+	"\x04slow\x18\x06 \x01(\bR\x04slow\x12\x10\n" +
+	"\x03err\x18\a \x01(\tR\x03err\"\xbd\x02\n" +
+	"\n" +
+	"LinkResult\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x05R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x05R\x02to\x12\x1f\n" +
+	"\vfrom_device\x18\x03 \x01(\tR\n" +
+	"fromDevice\x12\x1b\n" +
+	"\tto_device\x18\x04 \x01(\tR\btoDevice\x12\x12\n" +
+	"\x04link\x18\x05 \x01(\tR\x04link\x12\x14\n" +
+	"\x05class\x18\x06 \x01(\tR\x05class\x12\x12\n" +
+	"\x04pass\x18\a \x01(\x05R\x04pass\x12\x14\n" +
+	"\x05bytes\x18\b \x01(\x03R\x05bytes\x12\x0e\n" +
+	"\x02ms\x18\t \x01(\x01R\x02ms\x12\x17\n" +
+	"\abase_ms\x18\n" +
+	" \x01(\x01R\x06baseMs\x12\x14\n" +
+	"\x05ratio\x18\v \x01(\x01R\x05ratio\x12\x12\n" +
+	"\x04slow\x18\f \x01(\bR\x04slow\x12\x10\n" +
+	"\x03err\x18\r \x01(\tR\x03err\x12\x14\n" +
+	"\x05basis\x18\x0e \x01(\tR\x05basis\"\xf6\x01\n" +
+	"\x0fValidateRequest\x12\x14\n" +
+	"\x05ranks\x18\x01 \x03(\x05R\x05ranks\x12\x14\n" +
+	"\x05links\x18\x02 \x03(\tR\x05links\x12\x12\n" +
+	"\x04gemm\x18\x03 \x01(\bR\x04gemm\x12\x1b\n" +
+	"\tlink_test\x18\x04 \x01(\bR\blinkTest\x12\x15\n" +
+	"\x06gemm_n\x18\x05 \x01(\x05R\x05gemmN\x12#\n" +
+	"\rmessage_bytes\x18\x06 \x01(\x03R\fmessageBytes\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x1a\n" +
+	"\bincident\x18\b \x01(\tR\bincident\x12\x16\n" +
+	"\x06cancel\x18\t \x01(\tR\x06cancel\"F\n" +
+	"\rValidateReply\x125\n" +
+	"\n" +
+	"validation\x18\x01 \x01(\v2\x15.falcon.v1.ValidationR\n" +
+	"validation\"\xa9\x01\n" +
 	"\x0eIncidentsReply\x121\n" +
-	"\tincidents\x18\x01 \x03(\v2\x13.falcon.v1.IncidentR\tincidents\x12+\n" +
+	"\tincidents\x18\x01 \x03(\v2\x13.falcon.v1.IncidentR\tincidents\x127\n" +
+	"\vvalidations\x18\x03 \x03(\v2\x15.falcon.v1.ValidationR\vvalidations\x12+\n" +
 	"\aladders\x18\x02 \x03(\v2\x11.falcon.v1.LadderR\aladders*\x9d\x01\n" +
 	"\rCommandStatus\x12\x1e\n" +
 	"\x1aCOMMAND_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17COMMAND_STATUS_ACCEPTED\x10\x01\x12\x17\n" +
 	"\x13COMMAND_STATUS_DONE\x10\x02\x12\x1a\n" +
 	"\x16COMMAND_STATUS_REFUSED\x10\x03\x12\x1a\n" +
-	"\x16COMMAND_STATUS_EXPIRED\x10\x04*\x99\x01\n" +
+	"\x16COMMAND_STATUS_EXPIRED\x10\x04*n\n" +
+	"\n" +
+	"PausePhase\x12\x1b\n" +
+	"\x17PAUSE_PHASE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12PAUSE_PHASE_SURVEY\x10\x01\x12\x13\n" +
+	"\x0fPAUSE_PHASE_ARM\x10\x02\x12\x16\n" +
+	"\x12PAUSE_PHASE_RESUME\x10\x03*\xd5\x01\n" +
+	"\n" +
+	"PauseState\x12\x1b\n" +
+	"\x17PAUSE_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13PAUSE_STATE_RUNNING\x10\x01\x12\x15\n" +
+	"\x11PAUSE_STATE_ARMED\x10\x02\x12\x17\n" +
+	"\x13PAUSE_STATE_REACHED\x10\x03\x12\x15\n" +
+	"\x11PAUSE_STATE_QUIET\x10\x04\x12\x18\n" +
+	"\x14PAUSE_STATE_RELEASED\x10\x05\x12\x17\n" +
+	"\x13PAUSE_STATE_EXPIRED\x10\x06\x12\x17\n" +
+	"\x13PAUSE_STATE_REFUSED\x10\a*_\n" +
+	"\bTestKind\x12\x19\n" +
+	"\x15TEST_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eTEST_KIND_GEMM\x10\x01\x12\x10\n" +
+	"\fTEST_KIND_ID\x10\x02\x12\x12\n" +
+	"\x0eTEST_KIND_LINK\x10\x03*\x86\x01\n" +
+	"\n" +
+	"TestStatus\x12\x1b\n" +
+	"\x17TEST_STATUS_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10TEST_STATUS_DONE\x10\x01\x12\x17\n" +
+	"\x13TEST_STATUS_REFUSED\x10\x02\x12\x16\n" +
+	"\x12TEST_STATUS_FAILED\x10\x03\x12\x14\n" +
+	"\x10TEST_STATUS_LATE\x10\x04*\x99\x01\n" +
 	"\n" +
 	"RankHealth\x12\x1b\n" +
 	"\x17RANK_HEALTH_UNSPECIFIED\x10\x00\x12\x12\n" +
@@ -4399,12 +6459,13 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x11RANK_HEALTH_STALE\x10\x04\x12\x14\n" +
 	"\x10RANK_HEALTH_LOST\x10\x052D\n" +
 	"\x05Fleet\x12;\n" +
-	"\x06Attach\x12\x15.falcon.v1.AgentFrame\x1a\x16.falcon.v1.EngineFrame(\x010\x012\xc7\x02\n" +
+	"\x06Attach\x12\x15.falcon.v1.AgentFrame\x1a\x16.falcon.v1.EngineFrame(\x010\x012\x89\x03\n" +
 	"\aConsole\x12@\n" +
 	"\bSnapshot\x12\x1a.falcon.v1.SnapshotRequest\x1a\x18.falcon.v1.SnapshotReply\x124\n" +
 	"\x05Watch\x12\x17.falcon.v1.WatchRequest\x1a\x10.falcon.v1.Event0\x01\x12:\n" +
 	"\x06Decide\x12\x18.falcon.v1.DecideRequest\x1a\x16.falcon.v1.DecideReply\x12C\n" +
-	"\tSetPolicy\x12\x1b.falcon.v1.SetPolicyRequest\x1a\x19.falcon.v1.SetPolicyReply\x12C\n" +
+	"\tSetPolicy\x12\x1b.falcon.v1.SetPolicyRequest\x1a\x19.falcon.v1.SetPolicyReply\x12@\n" +
+	"\bValidate\x12\x1a.falcon.v1.ValidateRequest\x1a\x18.falcon.v1.ValidateReply\x12C\n" +
 	"\tIncidents\x12\x1b.falcon.v1.IncidentsRequest\x1a\x19.falcon.v1.IncidentsReplyB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
 
 var (
@@ -4419,117 +6480,159 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 	return file_falcon_v1_falcon_proto_rawDescData
 }
 
-var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),       // 0: falcon.v1.CommandStatus
-	(RankHealth)(0),          // 1: falcon.v1.RankHealth
-	(*AgentFrame)(nil),       // 2: falcon.v1.AgentFrame
-	(*Hello)(nil),            // 3: falcon.v1.Hello
-	(*Beat)(nil),             // 4: falcon.v1.Beat
-	(*RankState)(nil),        // 5: falcon.v1.RankState
-	(*Comm)(nil),             // 6: falcon.v1.Comm
-	(*Samples)(nil),          // 7: falcon.v1.Samples
-	(*Sample)(nil),           // 8: falcon.v1.Sample
-	(*Profile)(nil),          // 9: falcon.v1.Profile
-	(*RankProfile)(nil),      // 10: falcon.v1.RankProfile
-	(*CallTiming)(nil),       // 11: falcon.v1.CallTiming
-	(*Telemetry)(nil),        // 12: falcon.v1.Telemetry
-	(*Gpu)(nil),              // 13: falcon.v1.Gpu
-	(*Host)(nil),             // 14: falcon.v1.Host
-	(*CommandResult)(nil),    // 15: falcon.v1.CommandResult
-	(*RankAck)(nil),          // 16: falcon.v1.RankAck
-	(*EngineFrame)(nil),      // 17: falcon.v1.EngineFrame
-	(*Welcome)(nil),          // 18: falcon.v1.Welcome
-	(*Ack)(nil),              // 19: falcon.v1.Ack
-	(*Command)(nil),          // 20: falcon.v1.Command
-	(*ProfileCommand)(nil),   // 21: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),     // 22: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),  // 23: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),    // 24: falcon.v1.SnapshotReply
-	(*Job)(nil),              // 25: falcon.v1.Job
-	(*Policy)(nil),           // 26: falcon.v1.Policy
-	(*RankView)(nil),         // 27: falcon.v1.RankView
-	(*NodeView)(nil),         // 28: falcon.v1.NodeView
-	(*Series)(nil),           // 29: falcon.v1.Series
-	(*Mark)(nil),             // 30: falcon.v1.Mark
-	(*Evidence)(nil),         // 31: falcon.v1.Evidence
-	(*Verdict)(nil),          // 32: falcon.v1.Verdict
-	(*Incident)(nil),         // 33: falcon.v1.Incident
-	(*Action)(nil),           // 34: falcon.v1.Action
-	(*RungView)(nil),         // 35: falcon.v1.RungView
-	(*Ladder)(nil),           // 36: falcon.v1.Ladder
-	(*EventLine)(nil),        // 37: falcon.v1.EventLine
-	(*WatchRequest)(nil),     // 38: falcon.v1.WatchRequest
-	(*Event)(nil),            // 39: falcon.v1.Event
-	(*DecideRequest)(nil),    // 40: falcon.v1.DecideRequest
-	(*DecideReply)(nil),      // 41: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil), // 42: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),   // 43: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil), // 44: falcon.v1.IncidentsRequest
-	(*IncidentsReply)(nil),   // 45: falcon.v1.IncidentsReply
-	nil,                      // 46: falcon.v1.Host.RunDelayNsEntry
+	(PausePhase)(0),          // 1: falcon.v1.PausePhase
+	(PauseState)(0),          // 2: falcon.v1.PauseState
+	(TestKind)(0),            // 3: falcon.v1.TestKind
+	(TestStatus)(0),          // 4: falcon.v1.TestStatus
+	(RankHealth)(0),          // 5: falcon.v1.RankHealth
+	(*AgentFrame)(nil),       // 6: falcon.v1.AgentFrame
+	(*Hello)(nil),            // 7: falcon.v1.Hello
+	(*Beat)(nil),             // 8: falcon.v1.Beat
+	(*RankState)(nil),        // 9: falcon.v1.RankState
+	(*Comm)(nil),             // 10: falcon.v1.Comm
+	(*Samples)(nil),          // 11: falcon.v1.Samples
+	(*Sample)(nil),           // 12: falcon.v1.Sample
+	(*Profile)(nil),          // 13: falcon.v1.Profile
+	(*RankProfile)(nil),      // 14: falcon.v1.RankProfile
+	(*CallTiming)(nil),       // 15: falcon.v1.CallTiming
+	(*Telemetry)(nil),        // 16: falcon.v1.Telemetry
+	(*Nic)(nil),              // 17: falcon.v1.Nic
+	(*Gpu)(nil),              // 18: falcon.v1.Gpu
+	(*Host)(nil),             // 19: falcon.v1.Host
+	(*CommandResult)(nil),    // 20: falcon.v1.CommandResult
+	(*RankAck)(nil),          // 21: falcon.v1.RankAck
+	(*EngineFrame)(nil),      // 22: falcon.v1.EngineFrame
+	(*Welcome)(nil),          // 23: falcon.v1.Welcome
+	(*Ack)(nil),              // 24: falcon.v1.Ack
+	(*Command)(nil),          // 25: falcon.v1.Command
+	(*PauseCommand)(nil),     // 26: falcon.v1.PauseCommand
+	(*RankCut)(nil),          // 27: falcon.v1.RankCut
+	(*CommLimit)(nil),        // 28: falcon.v1.CommLimit
+	(*RankPause)(nil),        // 29: falcon.v1.RankPause
+	(*CommCount)(nil),        // 30: falcon.v1.CommCount
+	(*PeerCount)(nil),        // 31: falcon.v1.PeerCount
+	(*TestCommand)(nil),      // 32: falcon.v1.TestCommand
+	(*RankTest)(nil),         // 33: falcon.v1.RankTest
+	(*TestResult)(nil),       // 34: falcon.v1.TestResult
+	(*ProfileCommand)(nil),   // 35: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),     // 36: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),  // 37: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),    // 38: falcon.v1.SnapshotReply
+	(*Job)(nil),              // 39: falcon.v1.Job
+	(*Policy)(nil),           // 40: falcon.v1.Policy
+	(*RankView)(nil),         // 41: falcon.v1.RankView
+	(*NodeView)(nil),         // 42: falcon.v1.NodeView
+	(*Series)(nil),           // 43: falcon.v1.Series
+	(*Mark)(nil),             // 44: falcon.v1.Mark
+	(*Evidence)(nil),         // 45: falcon.v1.Evidence
+	(*Verdict)(nil),          // 46: falcon.v1.Verdict
+	(*Incident)(nil),         // 47: falcon.v1.Incident
+	(*Action)(nil),           // 48: falcon.v1.Action
+	(*RungView)(nil),         // 49: falcon.v1.RungView
+	(*Ladder)(nil),           // 50: falcon.v1.Ladder
+	(*EventLine)(nil),        // 51: falcon.v1.EventLine
+	(*WatchRequest)(nil),     // 52: falcon.v1.WatchRequest
+	(*Event)(nil),            // 53: falcon.v1.Event
+	(*DecideRequest)(nil),    // 54: falcon.v1.DecideRequest
+	(*DecideReply)(nil),      // 55: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil), // 56: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),   // 57: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil), // 58: falcon.v1.IncidentsRequest
+	(*Validation)(nil),       // 59: falcon.v1.Validation
+	(*GemmResult)(nil),       // 60: falcon.v1.GemmResult
+	(*LinkResult)(nil),       // 61: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),  // 62: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),    // 63: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),   // 64: falcon.v1.IncidentsReply
+	nil,                      // 65: falcon.v1.Host.RunDelayNsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
-	3,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
-	4,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	7,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	9,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	12, // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	15, // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
-	5,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
-	6,  // 7: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	8,  // 8: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	10, // 9: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	11, // 10: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	13, // 11: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	14, // 12: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	46, // 13: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,  // 14: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	16, // 15: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	18, // 16: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	19, // 17: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	20, // 18: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	21, // 19: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	22, // 20: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	25, // 21: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	26, // 22: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	27, // 23: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	29, // 24: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	33, // 25: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	36, // 26: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	37, // 27: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	28, // 28: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	1,  // 29: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	30, // 30: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	31, // 31: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	32, // 32: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	35, // 33: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	34, // 34: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	34, // 35: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	37, // 36: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	34, // 37: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	26, // 38: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	26, // 39: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	33, // 40: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	36, // 41: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	2,  // 42: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	23, // 43: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	38, // 44: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	40, // 45: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	42, // 46: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	44, // 47: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	17, // 48: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	24, // 49: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	39, // 50: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	41, // 51: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	43, // 52: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	45, // 53: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	48, // [48:54] is the sub-list for method output_type
-	42, // [42:48] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	7,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
+	8,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
+	11, // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	13, // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	16, // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	20, // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	9,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
+	10, // 7: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	12, // 8: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	14, // 9: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	15, // 10: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	18, // 11: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	19, // 12: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	17, // 13: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	65, // 14: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,  // 15: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	21, // 16: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	29, // 17: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	34, // 18: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	23, // 19: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	24, // 20: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	25, // 21: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	35, // 22: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	36, // 23: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	26, // 24: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	32, // 25: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	1,  // 26: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	27, // 27: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	28, // 28: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,  // 29: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	30, // 30: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	31, // 31: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	33, // 32: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	3,  // 33: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	3,  // 34: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	4,  // 35: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	39, // 36: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	40, // 37: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	41, // 38: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	43, // 39: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	47, // 40: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	50, // 41: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	51, // 42: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	42, // 43: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	59, // 44: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	17, // 45: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	5,  // 46: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	44, // 47: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	45, // 48: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	46, // 49: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	49, // 50: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	48, // 51: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	48, // 52: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	51, // 53: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	48, // 54: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	40, // 55: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	40, // 56: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	60, // 57: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	61, // 58: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	59, // 59: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	47, // 60: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	59, // 61: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	50, // 62: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	6,  // 63: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	37, // 64: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	52, // 65: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	54, // 66: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	56, // 67: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	62, // 68: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	58, // 69: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	22, // 70: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	38, // 71: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	53, // 72: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	55, // 73: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	57, // 74: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	63, // 75: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	64, // 76: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	70, // [70:77] is the sub-list for method output_type
+	63, // [63:70] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -4546,16 +6649,18 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Result)(nil),
 		(*AgentFrame_Rank)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[15].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[16].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[18].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[19].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
+		(*Command_Pause)(nil),
+		(*Command_Test)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[37].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[47].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -4564,8 +6669,8 @@ func file_falcon_v1_falcon_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   45,
+			NumEnums:      6,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

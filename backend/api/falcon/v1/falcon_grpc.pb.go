@@ -137,6 +137,7 @@ const (
 	Console_Watch_FullMethodName     = "/falcon.v1.Console/Watch"
 	Console_Decide_FullMethodName    = "/falcon.v1.Console/Decide"
 	Console_SetPolicy_FullMethodName = "/falcon.v1.Console/SetPolicy"
+	Console_Validate_FullMethodName  = "/falcon.v1.Console/Validate"
 	Console_Incidents_FullMethodName = "/falcon.v1.Console/Incidents"
 )
 
@@ -156,6 +157,10 @@ type ConsoleClient interface {
 	Decide(ctx context.Context, in *DecideRequest, opts ...grpc.CallOption) (*DecideReply, error)
 	// SetPolicy changes mode, cap or freeze. Role approver (freezing: operator).
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyReply, error)
+	// Validate holds the job at an iteration boundary, tests what is asked for,
+	// and lets it go on; or cancels a validation in progress. It answers at
+	// once; the validation's progress is in the snapshot. Role approver.
+	Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateReply, error)
 	// Incidents lists full incidents with ladders. Role viewer.
 	Incidents(ctx context.Context, in *IncidentsRequest, opts ...grpc.CallOption) (*IncidentsReply, error)
 }
@@ -217,6 +222,16 @@ func (c *consoleClient) SetPolicy(ctx context.Context, in *SetPolicyRequest, opt
 	return out, nil
 }
 
+func (c *consoleClient) Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ValidateReply)
+	err := c.cc.Invoke(ctx, Console_Validate_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *consoleClient) Incidents(ctx context.Context, in *IncidentsRequest, opts ...grpc.CallOption) (*IncidentsReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(IncidentsReply)
@@ -243,6 +258,10 @@ type ConsoleServer interface {
 	Decide(context.Context, *DecideRequest) (*DecideReply, error)
 	// SetPolicy changes mode, cap or freeze. Role approver (freezing: operator).
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyReply, error)
+	// Validate holds the job at an iteration boundary, tests what is asked for,
+	// and lets it go on; or cancels a validation in progress. It answers at
+	// once; the validation's progress is in the snapshot. Role approver.
+	Validate(context.Context, *ValidateRequest) (*ValidateReply, error)
 	// Incidents lists full incidents with ladders. Role viewer.
 	Incidents(context.Context, *IncidentsRequest) (*IncidentsReply, error)
 	mustEmbedUnimplementedConsoleServer()
@@ -266,6 +285,9 @@ func (UnimplementedConsoleServer) Decide(context.Context, *DecideRequest) (*Deci
 }
 func (UnimplementedConsoleServer) SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetPolicy not implemented")
+}
+func (UnimplementedConsoleServer) Validate(context.Context, *ValidateRequest) (*ValidateReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Validate not implemented")
 }
 func (UnimplementedConsoleServer) Incidents(context.Context, *IncidentsRequest) (*IncidentsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Incidents not implemented")
@@ -356,6 +378,24 @@ func _Console_SetPolicy_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Console_Validate_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ValidateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConsoleServer).Validate(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Console_Validate_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConsoleServer).Validate(ctx, req.(*ValidateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Console_Incidents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(IncidentsRequest)
 	if err := dec(in); err != nil {
@@ -392,6 +432,10 @@ var Console_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetPolicy",
 			Handler:    _Console_SetPolicy_Handler,
+		},
+		{
+			MethodName: "Validate",
+			Handler:    _Console_Validate_Handler,
 		},
 		{
 			MethodName: "Incidents",

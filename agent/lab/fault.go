@@ -1,6 +1,8 @@
 package lab
 
 import (
+	"strconv"
+
 	"github.com/failslow/falcon"
 )
 
@@ -16,7 +18,8 @@ const off = -1
 
 // Injected is the truth about one fault, for the report.
 type Injected struct {
-	Kind           string   `json:"kind"` // gpu, link, cpu, work
+	Kind           string   `json:"kind"`            // gpu, link, cpu, work
+	Stage          *int     `json:"stage,omitempty"` // whose work changed; absent: all
 	Devices        []string `json:"devices"`
 	Links          []string `json:"links"`
 	FirstIteration int64    `json:"first_iteration"`
@@ -37,20 +40,39 @@ func (f *faults) add(e Event) {
 	f.active = append(f.active, off)
 }
 
-// before makes the silicon fit iteration next, the one about to run.
+// before makes the silicon fit iteration next, the one about to run. What ends
+// is taken back first, so that a fault which takes over from another on the
+// same part is not undone with it; of two at once the later in the list wins.
 func (f *faults) before(next int64) {
+	changed := false
 	for i, e := range f.sc.Events {
-		want := next >= e.AtIteration && (e.UntilIteration == 0 || next < e.UntilIteration)
-		if want == (f.active[i] != off) {
-			continue
-		}
-		f.apply(e, want)
-		if want {
-			f.active[i] = len(f.injected)
-			f.injected = append(f.injected, f.truth(e, next))
-		} else {
+		if f.active[i] != off && !e.holds(next) {
+			f.apply(e, false)
 			f.injected[f.active[i]].LastIteration = next - 1
 			f.active[i] = off
+			changed = true
+		}
+	}
+	for i, e := range f.sc.Events {
+		if f.active[i] == off && e.holds(next) {
+			f.active[i] = len(f.injected)
+			f.injected = append(f.injected, f.truth(e, next))
+			changed = true
+		}
+	}
+	if changed {
+		f.enforce()
+	}
+}
+
+func (e Event) holds(iteration int64) bool {
+	return iteration >= e.AtIteration && (e.UntilIteration == 0 || iteration < e.UntilIteration)
+}
+
+func (f *faults) enforce() {
+	for i, e := range f.sc.Events {
+		if f.active[i] != off {
+			f.apply(e, true)
 		}
 	}
 }
@@ -68,25 +90,42 @@ func (f *faults) apply(e Event, on bool) {
 		n, _ := f.sc.nodeIndex(d.Node())
 		f.hw.throttle(n, d.Index(), val(e.Clock))
 	case e.Link != "":
-		l, err := falcon.ParseLink(e.Link)
-		if err != nil {
-			return // checked when the scenario was read
+		a, b, ok := f.sc.ends(e.Link)
+		if ok { // checked when the scenario was read
+			f.hw.setBandwidth(a, b, val(e.Bandwidth))
 		}
-		a, _ := f.sc.nodeIndex(l.A)
-		b, _ := f.sc.nodeIndex(l.B)
-		f.hw.setBandwidth(a, b, val(e.Bandwidth))
 	case e.CPU != "":
 		n, _ := f.sc.nodeIndex(falcon.Node(e.CPU))
 		for g := range f.sc.gpusPerNode() {
 			f.hw.setHostShare(n, g, val(e.Share))
 		}
+	case e.Stage != nil:
+		f.setWork(func(c falcon.Coord) bool { return c.PP == *e.Stage }, val(e.Load))
 	default:
-		for n := range f.sc.Nodes {
-			for g := range f.sc.gpusPerNode() {
-				f.hw.setLoad(n, g, val(e.All))
-			}
+		f.setWork(func(falcon.Coord) bool { return true }, val(e.All))
+	}
+}
+
+// setWork makes the job's own work v times the usual on the ranks chosen.
+func (f *faults) setWork(chosen func(falcon.Coord) bool, v float64) {
+	l := f.sc.Layout.Layout()
+	for r, d := range f.sc.Placement() {
+		if chosen(l.Coord(falcon.Rank(r))) {
+			n, _ := f.sc.nodeIndex(d.Node())
+			f.hw.setLoad(n, d.Index(), v)
 		}
 	}
+}
+
+// ends are the indexes of a link's nodes.
+func (s Scenario) ends(link string) (a, b int, ok bool) {
+	l, err := falcon.ParseLink(link)
+	if err != nil {
+		return 0, 0, false
+	}
+	a, okA := s.nodeIndex(l.A)
+	b, okB := s.nodeIndex(l.B)
+	return a, b, okA && okB
 }
 
 func (f *faults) truth(e Event, first int64) Injected {
@@ -101,6 +140,8 @@ func (f *faults) truth(e Event, first int64) Injected {
 		for g := range f.sc.gpusPerNode() {
 			in.Devices = append(in.Devices, string(falcon.NewDevice(falcon.Node(e.CPU), g)))
 		}
+	case e.Stage != nil:
+		in.Kind, in.Stage = "work", e.Stage
 	default:
 		in.Kind = "work"
 	}
@@ -111,9 +152,17 @@ func (f *faults) truth(e Event, first int64) Injected {
 func (f *faults) end(e Event, until int64) {
 	for i := len(f.sc.Events) - 1; i >= 0; i-- {
 		have := f.sc.Events[i]
-		if have.UntilIteration == 0 && have.GPU == e.GPU && have.Link == e.Link && have.CPU == e.CPU && have.All == e.All {
+		if have.UntilIteration == 0 && have.target() == e.target() {
 			f.sc.Events[i].UntilIteration = max(until, have.AtIteration+1)
 			return
 		}
 	}
+}
+
+// target names what an event hits.
+func (e Event) target() string {
+	if e.Stage != nil {
+		return "stage " + strconv.Itoa(*e.Stage)
+	}
+	return e.GPU + e.Link + e.CPU
 }

@@ -27,6 +27,10 @@ const (
 	agentRestart  = time.Second      // as a service manager would
 )
 
+// testWorkspaceMB is what the hook reserves for tests on an emulated GPU: the
+// lab's tests are small, and all GPUs share one machine's memory.
+const testWorkspaceMB = 8
+
 // NodeSetup is what an agent's configuration is made from.
 type NodeSetup struct {
 	Node     falcon.Node
@@ -35,7 +39,9 @@ type NodeSetup struct {
 	ShmDir   string
 	State    string // the emulated silicon
 	NvmlPath string
-	Dir      string // of the lab
+	Sysfs    string            // the node's emulated NICs
+	NICs     map[string]string // GPU to NIC, such as n1.g0 to n1.nic0
+	Dir      string            // of the lab
 }
 
 // Options are how to play a scenario.
@@ -61,6 +67,7 @@ type Lab struct {
 	control *control
 	records *records
 	faults  *faults
+	network *network
 
 	closing context.Context // done when Close begins
 	stop    context.CancelFunc
@@ -143,13 +150,14 @@ func (l *Lab) prepare() error {
 	if err != nil {
 		return err
 	}
-	if l.hw, err = createSilicon(l.statePath(), l.sc.Nodes, l.sc.gpusPerNode(), peak); err != nil {
+	if l.hw, err = createSilicon(l.statePath(), l.sc.Nodes, l.sc.gpusPerNode(), peak, l.sc.LinkMBs*1e6); err != nil {
 		return err
 	}
 	if l.opt.Unpaced {
 		l.hw.u32(offUnpaced, 1)
 	}
 	l.faults = newFaults(l.sc, l.hw)
+	l.network = newNetwork(l.sc, l.hw, l.opt.Seed)
 	for i := range l.sc.Nodes {
 		if err := l.prepareNode(i); err != nil {
 			return err
@@ -172,6 +180,9 @@ func (l *Lab) prepareNode(i int) error {
 	}
 	if err := os.Mkdir(n.ShmDir, 0o700); err != nil {
 		return fmt.Errorf("lab: %w", err)
+	}
+	if err := l.network.create(&n); err != nil {
+		return err
 	}
 	l.agents = append(l.agents, &agentNode{setup: n})
 	return nil
@@ -237,6 +248,8 @@ func (l *Lab) Start() error {
 		}
 	}
 	l.faults.before(0)
+	l.wait.Add(1)
+	go l.countNetwork()
 	for r, d := range l.sc.Placement() {
 		if err := l.startRank(falcon.Rank(r), d); err != nil {
 			return err
@@ -346,7 +359,7 @@ func (l *Lab) rankEnv(n *agentNode, r falcon.Rank, d falcon.Device) []string {
 		"RANK=" + strconv.Itoa(int(r)), "WORLD_SIZE=" + strconv.Itoa(l.sc.Layout.Layout().World()), "LOCAL_RANK=" + strconv.Itoa(d.Index()),
 		"FALCON_DEVICE=" + string(d), "FALCON_SHM_DIR=" + n.setup.ShmDir, "FALCON_JOB=" + Job,
 		"FALCON_LAB_STATE=" + n.setup.State, "FALCON_LAB_NODE=" + strconv.Itoa(n.setup.Index),
-		"LD_LIBRARY_PATH=" + filepath.Join(l.opt.Bin, "lib"),
+		"LD_LIBRARY_PATH=" + filepath.Join(l.opt.Bin, "lib"), "FALCON_TEST_MB=" + strconv.Itoa(testWorkspaceMB),
 	}
 }
 

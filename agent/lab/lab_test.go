@@ -137,7 +137,7 @@ func TestFaultsFollowIterations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hw, err := createSilicon(filepath.Join(t.TempDir(), "state"), sc.Nodes, sc.gpusPerNode(), 1e9)
+	hw, err := createSilicon(filepath.Join(t.TempDir(), "state"), sc.Nodes, sc.gpusPerNode(), 1e9, 1e9)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,8 @@ type Scenario struct {
 	MicroBatches int     `yaml:"micro_batches"` // per replica
 	ForwardMs    float64 `yaml:"forward_ms"`    // per micro-batch and stage at clock 1.0
 	WarmUp       int     `yaml:"warm_up"`       // iterations left out of healthy_ms
+	LinkMBs      float64 `yaml:"link_mb_s"`     // healthy bandwidth between nodes, MB/s: the model is small, so links must be narrow to matter
+	NICs         int     `yaml:"nics"`          // per node; GPU i uses NIC i mod nics
 	Events       []Event `yaml:"events"`
 }
 
@@ -54,7 +56,7 @@ func (s Shape) Layout() falcon.Layout { return falcon.Layout{TP: s.TP, DP: s.DP,
 
 // Event is one fault: at_iteration is the first affected iteration,
 // until_iteration the first unaffected one (0: to the end). Exactly one of GPU,
-// Link, CPU and All names what is hit.
+// Link, CPU, All and Stage names what is hit.
 type Event struct {
 	AtIteration    int64   `yaml:"at_iteration"`
 	UntilIteration int64   `yaml:"until_iteration"`
@@ -65,6 +67,8 @@ type Event struct {
 	CPU            string  `yaml:"cpu"`       // node, with Share
 	Share          float64 `yaml:"share"`     // of the CPU that its ranks ask for, 0 < share < 1
 	All            float64 `yaml:"all"`       // the job's own work times this, on all ranks
+	Stage          *int    `yaml:"stage"`     // with Load
+	Load           float64 `yaml:"load"`      // the work of one pipeline stage times this
 }
 
 // Load reads a shipped scenario by name or a file by path.
@@ -107,7 +111,7 @@ func Names() []string {
 }
 
 func parse(b []byte, name string) (Scenario, error) {
-	s := Scenario{Name: name, MicroBatches: 8, ForwardMs: 5, WarmUp: 10, Iterations: 100}
+	s := Scenario{Name: name, MicroBatches: 8, ForwardMs: 5, WarmUp: 10, Iterations: 100, LinkMBs: 1000, NICs: 1}
 	d := yaml.NewDecoder(strings.NewReader(string(b)))
 	d.KnownFields(true)
 	if err := d.Decode(&s); err != nil {
@@ -145,6 +149,10 @@ func (s Scenario) Validate() error {
 		return fmt.Errorf("%w: micro_batches is %d, it must be 1 to 1024 per replica", ErrScenario, s.MicroBatches)
 	case s.ForwardMs < 1 || s.ForwardMs > 10_000:
 		return fmt.Errorf("%w: forward_ms is %v, it must be 1 to 10000", ErrScenario, s.ForwardMs)
+	case !(s.LinkMBs >= 1 && s.LinkMBs <= 100_000):
+		return fmt.Errorf("%w: link_mb_s is %v, it must be 1 to 100000", ErrScenario, s.LinkMBs)
+	case s.NICs < 1 || s.NICs > gpusMax:
+		return fmt.Errorf("%w: nics is %d, it must be 1 to %d per node", ErrScenario, s.NICs, gpusMax)
 	case len(s.Events) > maxEvents:
 		return fmt.Errorf("%w: %d events are more than %d", ErrScenario, len(s.Events), maxEvents)
 	}
@@ -166,13 +174,13 @@ func (s Scenario) checkEvent(e Event) error {
 // checkFault checks what an event hits, for scenarios and injections alike.
 func (s Scenario) checkFault(e Event) error {
 	kinds := 0
-	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0} {
+	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return errors.New("name exactly one of gpu, link, cpu and all")
+		return errors.New("name exactly one of gpu, link, cpu, all and stage")
 	}
 	switch {
 	case e.GPU != "":
@@ -184,9 +192,18 @@ func (s Scenario) checkFault(e Event) error {
 			return fmt.Errorf("there is no node %q, nodes are n0 to n%d", e.CPU, s.Nodes-1)
 		}
 		return share("share", e.Share)
+	case e.Stage != nil:
+		if *e.Stage < 0 || *e.Stage >= s.Layout.PP {
+			return fmt.Errorf("there is no stage %d, stages are 0 to %d", *e.Stage, s.Layout.PP-1)
+		}
+		return work("load", e.Load)
 	}
-	if e.All < 0.1 || e.All > 10 {
-		return fmt.Errorf("all is %v, the job's work can change 0.1 to 10 times", e.All)
+	return work("all", e.All)
+}
+
+func work(name string, v float64) error {
+	if !(v >= 0.1 && v <= 10) {
+		return fmt.Errorf("%s is %v, the job's work can change 0.1 to 10 times", name, v)
 	}
 	return nil
 }

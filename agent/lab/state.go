@@ -61,7 +61,9 @@ type silicon struct {
 	mem []byte
 }
 
-func createSilicon(path string, nodes, gpus int, peakFlops float64) (*silicon, error) {
+// createSilicon makes the state file of healthy hardware: peakFlops per GPU in
+// FLOP/s, linkBytes per second between nodes.
+func createSilicon(path string, nodes, gpus int, peakFlops, linkBytes float64) (*silicon, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lab: can't create the state file: %w", err)
@@ -75,18 +77,18 @@ func createSilicon(path string, nodes, gpus int, peakFlops float64) (*silicon, e
 		return nil, fmt.Errorf("lab: can't map the state file: %w", err)
 	}
 	s := &silicon{mem: mem}
-	s.init(nodes, gpus, peakFlops)
+	s.init(nodes, gpus, peakFlops, linkBytes)
 	return s, nil
 }
 
-func (s *silicon) init(nodes, gpus int, peakFlops float64) {
+func (s *silicon) init(nodes, gpus int, peakFlops, linkBytes float64) {
 	binary.LittleEndian.PutUint32(s.mem[8:], stateVersion)
 	s.u32(offNodes, uint32(nodes))
 	s.u32(offGPUs, uint32(gpus))
 	s.f64(offPeak, peakFlops)
 	s.f64(offIntraBw, 20e9)
 	s.f64(offIntraLat, 10e-6)
-	s.f64(offInterBw, 1e9)
+	s.f64(offInterBw, linkBytes)
 	s.f64(offInterLat, 50e-6)
 	for n := range nodesMax {
 		for g := range gpusMax {
@@ -137,11 +139,17 @@ func (s *silicon) throttle(n, g int, clock float64) {
 func (s *silicon) setLoad(n, g int, factor float64)     { s.f64(gpuAt(n, g)+gpuLoad, factor) }
 func (s *silicon) setHostShare(n, g int, share float64) { s.f64(gpuAt(n, g)+gpuHostShare, share) }
 func (s *silicon) setBandwidth(a, b int, share float64) { s.f64(linkAt(min(a, b), max(a, b)), share) }
-func (s *silicon) f64(at int, v float64)                { s.u64(at, math.Float64bits(v)) }
-func (s *silicon) u64(at int, v uint64)                 { atomic.StoreUint64((*uint64)(s.at(at)), v) }
-func (s *silicon) u32(at int, v uint32)                 { atomic.StoreUint32((*uint32)(s.at(at)), v) }
-func (s *silicon) load64(at int) uint64                 { return atomic.LoadUint64((*uint64)(s.at(at))) }
-func (s *silicon) at(off int) unsafe.Pointer            { return unsafe.Pointer(&s.mem[off]) }
+
+// bandwidth is the link's present share of healthy; safe from any goroutine.
+func (s *silicon) bandwidth(a, b int) float64 {
+	return math.Float64frombits(s.load64(linkAt(min(a, b), max(a, b)) + linkBandwidth))
+}
+
+func (s *silicon) f64(at int, v float64)     { s.u64(at, math.Float64bits(v)) }
+func (s *silicon) u64(at int, v uint64)      { atomic.StoreUint64((*uint64)(s.at(at)), v) }
+func (s *silicon) u32(at int, v uint32)      { atomic.StoreUint32((*uint32)(s.at(at)), v) }
+func (s *silicon) load64(at int) uint64      { return atomic.LoadUint64((*uint64)(s.at(at))) }
+func (s *silicon) at(off int) unsafe.Pointer { return unsafe.Pointer(&s.mem[off]) }
 
 func (s *silicon) close() error { return unix.Munmap(s.mem) }
 

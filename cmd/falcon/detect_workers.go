@@ -15,7 +15,21 @@ const detectWorkersHelp = `Find workers that slow down against their own past an
 FILE is a CSV with one row per worker and step, in time order; - is standard
 input. A worker that is 1.5 times as slow as its peers from the start is flagged
 from 0; smaller lasting differences are not, and neither is a slowdown that most
-workers share. --worker-column takes several names with commas.`
+workers share.
+
+The worker is in the column worker or rank; a table that has coordinates (dp,
+pp, tp) in their place names its workers by those that differ, as dp0/pp0. The
+value is the last numeric column; with coordinates, the sum of the columns whose
+names say "compute", where any do, as steps last equally long for all who wait
+for each other. Both flags take several names with commas: workers' are joined,
+values are added up.
+
+  step,dp,pp,fwd_compute_ms,bwd_compute_ms,dp_comm_ms
+  0,0,0,17.5,27.3,0.7
+  0,1,0,7.0,12.2,0.7
+
+--json writes
+  {"workers":16,"flagged":[{"worker":"dp0/pp0","onset":0,"relief":null,"ratio":2.35,"kind":"persistent"}]}`
 
 func detectWorkersCommand() *cobra.Command {
 	var workerColumn, valueColumn string
@@ -37,8 +51,8 @@ func detectWorkersCommand() *cobra.Command {
 			return report.print(c.OutOrStdout())
 		},
 	}
-	c.Flags().StringVar(&workerColumn, "worker-column", "", "column that names the worker (default worker or rank)")
-	c.Flags().StringVar(&valueColumn, "value-column", "", "column that holds the time (default the last numeric one)")
+	c.Flags().StringVar(&workerColumn, "worker-column", "", "column that names the worker (default worker or rank, else the coordinates)")
+	c.Flags().StringVar(&valueColumn, "value-column", "", "column that holds the time (default the last numeric one; see above)")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
 }

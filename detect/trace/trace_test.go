@@ -156,10 +156,14 @@ func TestWorkersReads(t *testing.T) {
 		in, worker, value string
 		want              []string
 	}{
-		"worker":  {"step,worker,ms\n0,a,5\n0,b,6\n", "", "", []string{"a=5", "b=6"}},
-		"rank":    {"rank,ms,note\n3,5,x\n", "", "", []string{"3=5"}},
-		"named":   {"who,ms,other\nx,5,6\n", "who", "ms", []string{"x=5"}},
-		"several": {"dp,pp,ms\n0,1,5\n", "dp,pp", "", []string{"0/1=5"}},
+		"worker":      {"step,worker,ms\n0,a,5\n0,b,6\n", "", "", []string{"a=5", "b=6"}},
+		"rank":        {"rank,ms,note\n3,5,x\n", "", "", []string{"3=5"}},
+		"named":       {"who,ms,other\nx,5,6\n", "who", "ms", []string{"x=5"}},
+		"several":     {"dp,pp,ms\n0,1,5\n", "dp,pp", "", []string{"0/1=5"}},
+		"coordinates": {"step,dp,pp,tp,step_ms,fwd_compute_ms,bwd_compute_ms,dp_ms\n0,0,0,0,50,1,2,9\n0,1,0,0,50,3,4,9\n0,1,1,0,50,5,6,9\n", "", "", []string{"dp0/pp0=3", "dp1/pp0=7", "dp1/pp1=11"}},
+		"no compute":  {"dp,ms\n0,5\n1,6\n", "", "", []string{"dp0=5", "dp1=6"}},
+		"one place":   {"dp_rank,pp_rank,ms\n2,3,5\n", "", "", []string{"dp2/pp3=5"}},
+		"summed":      {"rank,a,b,c\n0,1,2,4\n", "", "a, c", []string{"0=5"}},
 	} {
 		got, err := readWorkers(c.in, c.worker, c.value)
 		if err != nil || !slices.Equal(got, c.want) {
@@ -172,6 +176,7 @@ func TestWorkersReads(t *testing.T) {
 		"no value":  {"rank,b\n1,2\n", "", "ms", `no column "ms"`},
 		"hole":      {"rank,ms\n1,2\n1,\n", "", "", "line 3: column ms is empty"},
 		"short":     {"rank,ms\n1,2\n1\n", "", "", "line 3: 1 columns"},
+		"overflow":  {"rank,a,b\n1,1e308,1e308\n", "", "a,b", "line 2: the sum of the value columns"},
 	} {
 		if _, err := readWorkers(c.in, c.worker, c.value); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -181,6 +186,7 @@ func TestWorkersReads(t *testing.T) {
 
 func FuzzWorkers(f *testing.F) {
 	f.Add("step,worker,ms\n0,a,5\n", "", "")
+	f.Add("step,dp,pp,compute_ms\n0,0,0,5\n0,0,1,6\n", "", "")
 	f.Fuzz(func(t *testing.T, in, worker, value string) {
 		_, err := readWorkers(in, worker, value)
 		checkSentence(t, err)

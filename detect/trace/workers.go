@@ -1,16 +1,33 @@
 package trace
 
 import (
+	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 )
 
+// coordinates are the columns that place a worker in its job, in the order in
+// which its name tells them.
+var coordinates = []string{"dp", "pp", "stage", "tp", "cp", "ep", "dp_rank", "pp_rank", "tp_rank"}
+
+// computes marks a column as a worker's own computing time. Where all workers
+// wait for each other in each step their step times are alike, and only this
+// tells who keeps them.
+const computes = "compute"
+
 // Workers reads a CSV with one row per worker and step, in time order, and
-// calls each with the worker's name and its value. Column names may be empty:
-// then the worker is in the column "worker" or "rank", and the value in the
-// last column that is numeric in the first row. Several worker columns may be
-// named with commas; their fields are joined by slashes. It stops at the first
-// error that each returns.
+// calls each with the worker's name and its value. It stops at the first error
+// that each returns.
+//
+// Column names may be empty. The worker is then in the column "worker" or
+// "rank"; where there is neither, in the columns of its coordinates (dp, pp, …),
+// and its name is those that differ between workers, as "dp0/pp0". The value is
+// then the last column that is numeric in the first row; of a table with
+// coordinates, the sum of the columns whose names say "compute", where any do.
+// Several columns may be named with commas: the fields of workers are joined by
+// slashes, values are added up.
 func Workers(r io.Reader, workerColumn, valueColumn string, each func(worker string, value float64) error) error {
 	d := workers{worker: workerColumn, value: valueColumn, each: each}
 	if err := lines(r, d.line); err != nil {
@@ -19,7 +36,7 @@ func Workers(r io.Reader, workerColumn, valueColumn string, each func(worker str
 	if d.rows == 0 {
 		return malformed(0, "no rows of data; give a CSV whose header names the columns")
 	}
-	return nil
+	return d.placed.finish(each)
 }
 
 type workers struct {
@@ -28,8 +45,9 @@ type workers struct {
 	begun         bool
 	csv           table
 	names         []int
-	at            int
+	values        []int
 	rows          int
+	placed        placed // workers named by coordinates; used when columns is set
 }
 
 func (d *workers) line(n int, line string) error {
@@ -41,10 +59,12 @@ func (d *workers) line(n int, line string) error {
 	if err != nil {
 		return err
 	}
-	if d.rows == 0 && d.value == "" {
-		if d.at = lastNumeric(row{n, fields}); d.at < 0 {
+	if d.rows == 0 && len(d.values) == 0 {
+		at := lastNumeric(row{n, fields})
+		if at < 0 {
 			return malformed(n, "the first row holds no number; name one with --value-column")
 		}
+		d.values = []int{at}
 	}
 	d.rows++
 	return d.take(n, fields)
@@ -54,45 +74,154 @@ func (d *workers) head(n int, line string) error {
 	if err := d.csv.begin(line); err != nil {
 		return err
 	}
-	wanted := strings.Split(d.worker, ",")
-	if d.worker == "" {
-		wanted = []string{"worker"}
-		if d.csv.column("worker") < 0 {
-			wanted = []string{"rank"}
+	var err error
+	if d.names, err = d.columns(n, d.workerColumns()); err != nil {
+		return err
+	}
+	wanted := strings.Split(d.value, ",")
+	if d.value == "" {
+		wanted = d.computing()
+	}
+	d.values, err = d.columns(n, wanted)
+	return err
+}
+
+// workerColumns are the columns that name the worker.
+func (d *workers) workerColumns() []string {
+	if d.worker != "" {
+		return strings.Split(d.worker, ",")
+	}
+	for _, name := range []string{"worker", "rank"} {
+		if d.csv.column(name) >= 0 {
+			return []string{name}
 		}
 	}
-	for _, name := range append(wanted, d.value) {
-		if name == "" {
-			continue
+	for _, name := range coordinates {
+		if d.csv.column(name) >= 0 {
+			d.placed.columns = append(d.placed.columns, name)
 		}
+	}
+	if len(d.placed.columns) > 0 {
+		return d.placed.columns
+	}
+	return []string{"rank"} // which is not there: the error says what is
+}
+
+// computing are the columns of computing time in a table with coordinates.
+func (d *workers) computing() []string {
+	var out []string
+	for _, h := range d.csv.header {
+		if len(d.placed.columns) > 0 && strings.Contains(strings.ToLower(h), computes) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+func (d *workers) columns(n int, names []string) ([]int, error) {
+	var out []int
+	for _, name := range names {
 		at := d.csv.column(strings.TrimSpace(name))
 		if at < 0 {
-			return malformed(n, "no column %q; the header has %s", clip(name), clip(strings.Join(d.csv.header, ", ")))
+			return nil, malformed(n, "no column %q; the header has %s", clip(name), clip(strings.Join(d.csv.header, ", ")))
 		}
-		d.names, d.at = append(d.names, at), at
+		out = append(out, at)
 	}
-	if d.value != "" {
-		d.names = d.names[:len(d.names)-1]
-	}
-	return nil
+	return out, nil
 }
 
 func (d *workers) take(n int, fields []string) error {
 	parts := make([]string, 0, len(d.names))
-	for _, at := range append(d.names, d.at) {
+	for _, at := range d.names {
 		if at >= len(fields) {
 			return malformed(n, "%d columns, but column number %d is needed", len(fields), at+1)
 		}
 		parts = append(parts, fields[at])
 	}
-	last := len(parts) - 1
-	column := "number " + d.value
-	if d.at < len(d.csv.header) {
-		column = d.csv.header[d.at]
-	}
-	v, err := number(n, column, parts[last])
+	value, err := d.sum(n, fields)
 	if err != nil {
 		return err
 	}
-	return d.each(clip(strings.Join(parts[:last], "/")), v)
+	if len(d.placed.columns) > 0 {
+		return d.placed.take(n, parts, value)
+	}
+	return d.each(clip(strings.Join(parts, "/")), value)
+}
+
+func (d *workers) sum(n int, fields []string) (float64, error) {
+	total := 0.0
+	for _, at := range d.values {
+		if at >= len(fields) {
+			return 0, malformed(n, "%d columns, but column number %d is needed", len(fields), at+1)
+		}
+		column := "number " + fmt.Sprint(at+1)
+		if at < len(d.csv.header) {
+			column = d.csv.header[at]
+		}
+		v, err := number(n, clip(column), fields[at])
+		if err != nil {
+			return 0, err
+		}
+		if total += v; math.IsInf(total, 0) {
+			return 0, malformed(n, "the sum of the value columns is not a finite number")
+		}
+	}
+	return total, nil
+}
+
+// MaxWorkers bounds the workers of one table of coordinates.
+const MaxWorkers = 1 << 20
+
+// placed holds the rows of workers that are named by coordinates: which of
+// them differ is known at the end only.
+type placed struct {
+	columns []string
+	byKey   map[string]int
+	places  [][]string // by worker, its fields
+	who     []int32    // by row
+	values  []float64  // by row
+}
+
+func (p *placed) take(n int, parts []string, value float64) error {
+	for i := range parts {
+		parts[i] = clip(parts[i])
+	}
+	key := strings.Join(parts, "\x00")
+	id, known := p.byKey[key]
+	if !known {
+		if id = len(p.places); id >= MaxWorkers {
+			return fmt.Errorf("%w: line %d: more than %d workers; split the file", ErrTooLarge, n, MaxWorkers)
+		}
+		if p.byKey == nil {
+			p.byKey = map[string]int{}
+		}
+		p.byKey[key] = id
+		p.places = append(p.places, slices.Clone(parts))
+	}
+	p.who, p.values = append(p.who, int32(id)), append(p.values, value)
+	return nil
+}
+
+// finish names the workers and hands their rows out.
+func (p *placed) finish(each func(string, float64) error) error {
+	names := make([]string, len(p.places))
+	for i, place := range p.places {
+		var parts []string
+		for c, name := range p.columns {
+			if p.differs(c) || len(p.places) == 1 {
+				parts = append(parts, strings.TrimSuffix(name, "_rank")+place[c])
+			}
+		}
+		names[i] = strings.Join(parts, "/")
+	}
+	for row, id := range p.who {
+		if err := each(names[id], p.values[row]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *placed) differs(column int) bool {
+	return slices.ContainsFunc(p.places, func(place []string) bool { return place[column] != p.places[0][column] })
 }

@@ -17,6 +17,7 @@ const (
 	nameBytes   = 64
 	marksMax    = 64
 	drainMs     = 5000
+	pauseMaxMs  = 60000
 
 	recordBytes  = 64
 	headerBytes  = 280
@@ -179,6 +180,8 @@ const (
 const (
 	modeMonitor = 0
 	modeProfile = 1
+
+	reasonFailed = 9
 
 	clockMono = 0
 	clockTSC  = 1

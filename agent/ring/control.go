@@ -3,9 +3,6 @@ package ring
 import (
 	"fmt"
 	"runtime/debug"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	falcon "github.com/failslow/falcon"
 )
@@ -29,6 +26,7 @@ type Control struct {
 	Coverage           uint32
 	ProfileDone        uint32 // window whose timings are all written
 	PausedNs           int64
+	TestWorkspace      uint64 // bytes reserved for tests, 0 = none
 }
 
 // Control reads the hook's half of the control block.
@@ -47,7 +45,7 @@ func (p *Process) Control() (c Control) {
 		TP: bounded(w.i32(ctlTP)), DP: bounded(w.i32(ctlDP)), PP: bounded(w.i32(ctlPP)),
 		Described: w.u32(ctlDescribeSeq), TimingsWritten: w.u64(ctlTimingHead), TimingsLost: w.u64(ctlTimingLost),
 		RecordsLost: w.u64(ctlRecordsLost), Coverage: w.u32(ctlCoverage), ProfileDone: w.u32(ctlProfileDone),
-		PausedNs: w.i64(ctlPaused),
+		PausedNs: w.i64(ctlPaused), TestWorkspace: w.u64(ctlTestWorkspace),
 	}
 }
 
@@ -224,6 +222,5 @@ func (p *Process) wake() {
 	if p.err != nil {
 		return
 	}
-	const futexWake, all = 1, 1 << 30
-	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(p.mem.at32(p.control+ctlMode))), futexWake, all, 0, 0, 0)
+	futexWake(p.mem.at32(p.control + ctlMode))
 }

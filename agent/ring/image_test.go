@@ -313,6 +313,13 @@ func exercise(p *Process) {
 	p.SetPeriod(1, 2)
 	p.Beat()
 	_ = p.PutOrder(falcon.Order{ID: 3, Kind: falcon.OrderMicroBatches, MicroBatches: []int32{1, 2}})
+	for _, c := range p.Comms(nil) {
+		_ = p.Arm(2, soon(), []Cut{{Comm: c.ID, Calls: c.Calls + 1}})
+	}
+	p.Pause()
+	p.Release()
+	_ = p.PutTest(link(9))
+	p.TestResult()
 }
 
 // TestHostileImages runs the fuzz target's body on many random spoilings, so

@@ -18,7 +18,9 @@ type Comm struct {
 	Slot       uint32
 	ID         uint64 // same on all its ranks; 0 when it was made out of the hook's sight
 	Parent     uint64 // id of the communicator it was split from, else 0
-	Calls      uint64 // collectives and sends/receives counted so far
+	Calls      uint64 // collectives and sends/receives let through so far
+	Cut        uint64 // the calls that its gate lets through, when Armed
+	Armed      bool   // the gate holds what comes behind the cut
 	Generation uint32 // of the slot: another generation is another communicator
 	State      CommState
 	Size, Rank int // -1 until NCCL says
@@ -58,9 +60,21 @@ func (p *Process) comm(slot uint32) (c Comm, ok bool) {
 		}
 		text := w.copyName(comName)
 		if seq%2 == 0 && w.u64(comSeq) == seq {
+			c.Armed, c.Cut = w.cut(comGate)
 			c.Name = name(text)
 			return c, c.State <= CommAborted
 		}
 	}
 	return c, false
+}
+
+// cut completes a gate's cut, which is a number modulo 2^23, by its count: a
+// cut lies at most half of that ahead, or has been reached.
+func (m image) cut(off uint64) (armed bool, calls uint64) {
+	g := m.u64(off)
+	if g&gateArmed == 0 {
+		return false, 0
+	}
+	count := g & gateCountMask
+	return true, count + (g>>gateCutShift-count)&gateCutMask
 }

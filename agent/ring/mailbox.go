@@ -1,0 +1,168 @@
+package ring
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime/debug"
+)
+
+// ErrTest is wrapped when a test can't be put into the mailbox.
+var ErrTest = errors.New("ring: bad test")
+
+// Bounds of a test.
+const (
+	TestRepeatsMax = 64
+	TestSideMax    = 1 << 15 // of the matrices
+	TestBytesMax   = 1 << 32 // of one message
+	UniqueIDBytes  = uniqueBytes
+)
+
+// TestKind is what a test does; the values are those of enum falcon_test_kind.
+type TestKind uint32
+
+// Kinds of tests.
+const (
+	TestGEMM TestKind = 1 // multiply matrices
+	TestMint TestKind = 2 // mint the two unique ids of a link test
+	TestLink TestKind = 3 // exchange messages with one peer
+)
+
+// TestStatus is how a test stands; the values are those of enum
+// falcon_test_status.
+type TestStatus uint32
+
+// Statuses of tests.
+const (
+	TestIdle TestStatus = iota
+	TestRunning
+	TestDone
+	TestRefused
+	TestFailed
+	TestLate
+)
+
+// Test is one test on one rank.
+type Test struct {
+	ID      uint64 // larger than all before it
+	UntilNs int64  // CLOCK_MONOTONIC
+	Kind    TestKind
+	Repeats int
+	N       int   // GEMM: side of the matrices
+	Bytes   int64 // link: message size
+	Side    int   // link: 0 sends on IDs[0], 1 on IDs[1]
+	IDs     [2][]byte
+}
+
+// TestResult is what the hook says of its newest test.
+type TestResult struct {
+	ID                        uint64
+	Kind                      TestKind
+	Status                    TestStatus
+	Reason                    PauseReason
+	Repeats                   int
+	MedianNs, BestNs, SetupNs int64
+	Bytes                     int64
+	IDs                       [2][]byte // minted; nil for other kinds
+}
+
+// PutTest gives the process a test. The error wraps ErrTest.
+func (p *Process) PutTest(t Test) (err error) {
+	if p.err != nil {
+		return p.err
+	}
+	if err := t.check(); err != nil {
+		return err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer p.guard(&err)
+	at := p.control + ctlTest
+	w := p.mem[at : at+testBytes]
+	if newest := w.u64(tstID); t.ID <= newest {
+		return fmt.Errorf("%w: number %d is not above %d, the newest in the mailbox", ErrTest, t.ID, newest)
+	}
+	seq := w.u64(tstSeq) | 1
+	w.put64(tstSeq, seq)
+	w.put64(tstUntilNs, uint64(t.UntilNs))
+	w.put64(tstBytes, uint64(t.Bytes))
+	w.put32(tstKind, uint32(t.Kind))
+	w.put32(tstRepeats, uint32(t.Repeats))
+	w.put32(tstN, uint32(t.N))
+	w.put32(tstSide, uint32(t.Side))
+	for i, id := range t.IDs {
+		for word := range len(id) / 8 {
+			w.put64(tstIDs+uint64(i*uniqueBytes+8*word), binary.LittleEndian.Uint64(id[8*word:]))
+		}
+	}
+	w.put64(tstID, t.ID)
+	w.put64(tstSeq, seq+1)
+	p.rouse()
+	return nil
+}
+
+func (t Test) check() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrTest}, args...)...)
+	}
+	switch {
+	case t.Repeats < 1 || t.Repeats > TestRepeatsMax:
+		return bad("%d repeats, from 1 to %d are possible", t.Repeats, TestRepeatsMax)
+	case t.Kind == TestGEMM && (t.N < 1 || t.N > TestSideMax):
+		return bad("matrices of side %d, from 1 to %d are possible", t.N, TestSideMax)
+	case t.Kind == TestLink && (t.Bytes < 1 || t.Bytes > TestBytesMax):
+		return bad("messages of %d bytes, from 1 to %d are possible", t.Bytes, int64(TestBytesMax))
+	case t.Kind == TestLink && (t.Side < 0 || t.Side > 1):
+		return bad("side %d of a link, which has 0 and 1", t.Side)
+	case t.Kind == TestLink && (len(t.IDs[0]) != uniqueBytes || len(t.IDs[1]) != uniqueBytes):
+		return bad("unique ids of %d and %d bytes, both have %d", len(t.IDs[0]), len(t.IDs[1]), uniqueBytes)
+	case t.Kind < TestGEMM || t.Kind > TestLink:
+		return bad("kind %d is not known", t.Kind)
+	case t.Kind != TestLink && len(t.IDs[0])+len(t.IDs[1]) > 0:
+		return bad("unique ids belong to link tests only")
+	}
+	return nil
+}
+
+// TestResult copies the newest result; false while there is none, or while the
+// hook writes one. Values that no test can have read as a failed one.
+func (p *Process) TestResult() (r TestResult, ok bool) {
+	if p.err != nil {
+		return r, false
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer p.guard(nil)
+	at := p.control + ctlResult
+	w := p.mem[at : at+resultBytes]
+	var ids [2 * uniqueBytes]byte
+	for range seqlockTries {
+		seq := w.u64(resSeq)
+		r = TestResult{
+			ID: w.u64(resID), Kind: TestKind(w.u32(resKind)), Status: TestStatus(w.u32(resStatus)), Reason: PauseReason(w.u32(resReason)),
+			Repeats: int(w.u32(resRepeats)), MedianNs: w.i64(resMedianNs), BestNs: w.i64(resBestNs), SetupNs: w.i64(resSetupNs), Bytes: w.i64(resBytes),
+		}
+		for word := range len(ids) / 8 {
+			binary.LittleEndian.PutUint64(ids[8*word:], w.u64(resIDs+uint64(8*word)))
+		}
+		if seq%2 == 0 && w.u64(resSeq) == seq {
+			if r.Kind == TestMint && r.Status == TestDone {
+				r.IDs = [2][]byte{ids[:uniqueBytes], ids[uniqueBytes:]}
+			}
+			return r.checked(), r.ID != 0
+		}
+	}
+	return TestResult{}, false
+}
+
+// checked makes a failure of what can't be.
+func (r TestResult) checked() TestResult {
+	sane := func(ns int64) bool { return ns >= 0 && ns <= int64(PauseMax) }
+	ok := r.Kind >= TestGEMM && r.Kind <= TestLink && r.Status <= TestLate && r.Repeats >= 0 && r.Repeats <= TestRepeatsMax &&
+		sane(r.MedianNs) && sane(r.BestNs) && sane(r.SetupNs) && r.BestNs <= r.MedianNs && r.Bytes >= 0
+	if ok && r.Status == TestDone && r.Kind != TestMint {
+		ok = r.Repeats > 0 && r.BestNs > 0
+	}
+	if !ok {
+		return TestResult{ID: r.ID, Status: TestFailed, Reason: reasonFailed}
+	}
+	return r
+}

@@ -1,0 +1,260 @@
+package ring
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrPause is wrapped when a pause can't be ordered; nothing is held then.
+var ErrPause = errors.New("ring: no pause")
+
+// PauseMax is how long a pause may last; the hook refuses a longer one.
+const PauseMax = pauseMaxMs * time.Millisecond
+
+const gateTries = 1 << 12 // a training thread changes a gate once a call: this is many calls
+
+// PauseState is where a process stands with its newest pause order.
+type PauseState uint32
+
+// States of a pause, in the order in which they can come.
+const (
+	PauseNone     PauseState = iota
+	PauseArmed               // taken up; calls before the cut still pass
+	PauseReached             // at the cut; the streams still run
+	PauseQuiet               // at the cut and drained
+	PauseReleased            // the agent took the order back
+	PauseExpired             // let go at the deadline
+	PauseRefused             // holds nothing; see the reason
+)
+
+var pauseStateNames = [...]string{"none", "armed", "reached", "quiet", "released", "expired", "refused"}
+
+func (s PauseState) String() string {
+	if int(s) < len(pauseStateNames) {
+		return pauseStateNames[s]
+	}
+	return "unknown"
+}
+
+// Over says that the order holds nothing any more.
+func (s PauseState) Over() bool { return s >= PauseReleased }
+
+// PauseReason is why a pause or a test was refused.
+type PauseReason uint32
+
+// reasonTexts are one clause each, by enum falcon_pause_reason.
+var reasonTexts = [...]string{
+	"", "a stream captures a CUDA graph or replays one", "a group of calls reaches across the cut",
+	"a communicator was aborted, revoked or destroyed meanwhile", "the CUDA runtime can't be asked whether the streams have drained",
+	"the order came too late or lives too long", "no test workspace is reserved, or too little: set FALCON_TEST_MB for the job",
+	"cuBLAS or an NCCL function is missing", "the job is not held", "a call returned an error",
+}
+
+func (r PauseReason) String() string {
+	if int(r) < len(reasonTexts) {
+		return reasonTexts[r]
+	}
+	return "the hook gives a reason that this agent does not know: update it"
+}
+
+// Pause is what the hook says of its newest pause order. Times are
+// CLOCK_MONOTONIC ns, 0 where it has not come so far.
+type Pause struct {
+	Wanted                         uint64 // order in force by the agent's word, 0 = none
+	UntilNs                        int64  // its deadline
+	Seen                           uint64 // order that the rest is about
+	State                          PauseState
+	Reason                         PauseReason
+	TrappedNs, QuietNs, ReleasedNs int64
+}
+
+// HeldNs is how long the first trapped call was held by nowNs, at most
+// PauseMax whatever the process claims.
+func (s Pause) HeldNs(nowNs int64) int64 {
+	end := s.ReleasedNs
+	if end == 0 {
+		end = nowNs
+	}
+	if s.TrappedNs <= 0 || end <= s.TrappedNs {
+		return 0
+	}
+	return min(end-s.TrappedNs, int64(PauseMax))
+}
+
+// Pause reads where the process stands. A state beyond the known ones reads as
+// refused: nothing may rely on it.
+func (p *Process) Pause() (s Pause) {
+	if p.err != nil {
+		return s
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer p.guard(nil)
+	w := p.mem[p.control : p.control+controlBytes]
+	for range seqlockTries { // the state is stored last: equal before and after, it goes with the times
+		state, seen := w.u32(ctlPauseState), w.u64(ctlPauseSeen)
+		s = Pause{
+			Wanted: w.u64(ctlPauseOrder), UntilNs: w.i64(ctlPauseUntil), Seen: seen, State: PauseState(state), Reason: PauseReason(w.u32(ctlPauseReason)),
+			TrappedNs: w.i64(ctlTrapped), QuietNs: w.i64(ctlQuiet), ReleasedNs: w.i64(ctlReleased),
+		}
+		if w.u32(ctlPauseState) == state && w.u64(ctlPauseSeen) == seen {
+			break
+		}
+	}
+	if s.State > PauseRefused {
+		s.State = PauseRefused
+	}
+	return s
+}
+
+// Cut is how many calls one communicator lets through in a pause, counted
+// since its creation.
+type Cut struct {
+	Comm  uint64 // id
+	Calls uint64
+}
+
+// Arm orders a pause: each communicator named traps the first call beyond its
+// cut, until untilNs (CLOCK_MONOTONIC) at the latest. A cut equal to the count
+// holds the next call; one behind it is missed, and then nothing is held. order
+// must not have been used on this process. The error wraps ErrPause, or is the
+// fault that made this Process useless.
+func (p *Process) Arm(order uint64, untilNs int64, cuts []Cut) (err error) {
+	if p.err != nil {
+		return p.err
+	}
+	gates, err := p.gates(cuts)
+	if err != nil {
+		return err
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer p.guard(&err)
+	if err := p.checkPause(order, untilNs); err != nil {
+		return err
+	}
+	p.mem.put64(p.control+ctlPauseUntil, uint64(untilNs))
+	p.mem.put64(p.control+ctlPauseOrder, order)
+	for i, g := range gates {
+		if err := p.armGate(g, cuts[i]); err != nil {
+			p.release()
+			return err
+		}
+	}
+	p.rouse()
+	return nil
+}
+
+func (p *Process) checkPause(order uint64, untilNs int64) error {
+	left := untilNs - MonoNs()
+	switch wanted := p.mem.u64(p.control + ctlPauseOrder); {
+	case order == 0:
+		return fmt.Errorf("%w: an order needs a number", ErrPause)
+	case wanted != 0:
+		return fmt.Errorf("%w: pause %d is in force already", ErrPause, wanted)
+	case left <= 0 || left > int64(PauseMax):
+		return fmt.Errorf("%w: it would end in %v, which is not within %v", ErrPause, time.Duration(left), PauseMax)
+	}
+	return nil
+}
+
+// gate is where a communicator's gate lies, and which life of the slot it is.
+type gate struct {
+	at         uint64
+	generation uint32
+}
+
+// gates finds the live communicators that the cuts name.
+func (p *Process) gates(cuts []Cut) ([]gate, error) {
+	if len(cuts) == 0 {
+		return nil, fmt.Errorf("%w: no communicator is named", ErrPause)
+	}
+	byID := map[uint64]gate{}
+	for _, c := range p.Comms(nil) {
+		if _, twice := byID[c.ID]; c.State != CommLive || twice {
+			continue
+		}
+		byID[c.ID] = gate{at: p.comms + uint64(c.Slot)*commBytes, generation: c.Generation}
+	}
+	out := make([]gate, len(cuts))
+	for i, c := range cuts {
+		g, ok := byID[c.Comm]
+		if !ok || c.Comm == 0 {
+			return nil, fmt.Errorf("%w: communicator %016x is not alive here", ErrPause, c.Comm)
+		}
+		out[i] = g
+	}
+	return out, nil
+}
+
+// armGate writes a cut that is not behind the count, in one step with looking
+// at the count, so that "missed" is known here and now.
+func (p *Process) armGate(g gate, c Cut) error {
+	at := p.mem.at64(g.at + comGate)
+	for range gateTries {
+		old := atomic.LoadUint64(at)
+		count := old & gateCountMask
+		if c.Calls < count {
+			return fmt.Errorf("%w: the cut was missed: communicator %016x has let %d calls through, the cut is at %d", ErrPause, c.Comm, count, c.Calls)
+		}
+		if c.Calls-count > gateCutMask/2 {
+			return fmt.Errorf("%w: the cut of communicator %016x is %d calls ahead, at most %d can be told", ErrPause, c.Comm, c.Calls-count, uint64(gateCutMask/2))
+		}
+		if !atomic.CompareAndSwapUint64(at, old, gateArmed|(c.Calls&gateCutMask)<<gateCutShift|count) {
+			continue
+		}
+		if p.mem.u32(g.at+comGeneration) != g.generation {
+			return fmt.Errorf("%w: communicator %016x was destroyed meanwhile", ErrPause, c.Comm)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: communicator %016x changes too fast to be cut", ErrPause, c.Comm)
+}
+
+// Release takes the pause back: trapped calls go on at once. It may be called
+// at any time, and does nothing where nothing is held.
+func (p *Process) Release() {
+	if p.err != nil {
+		return
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer p.guard(nil)
+	p.release()
+}
+
+func (p *Process) release() {
+	p.mem.put64(p.control+ctlPauseOrder, 0)
+	p.rouse()
+	for slot := range uint64(commsMax) {
+		disarm(p.mem.at64(p.comms + slot*commBytes + comGate))
+	}
+}
+
+// disarm clears one gate; where that does not succeed, the hook does it, as no
+// order is in force.
+func disarm(at *uint64) {
+	for range gateTries {
+		old := atomic.LoadUint64(at)
+		if old&gateArmed == 0 || atomic.CompareAndSwapUint64(at, old, old&gateCountMask) {
+			return
+		}
+	}
+}
+
+// rouse wakes the trapped threads and the hook's side thread. The word changes
+// first, so that a thread on its way to sleep does not miss it.
+func (p *Process) rouse() {
+	word := p.mem.at32(p.control + ctlPauseWord)
+	atomic.AddUint32(word, 1)
+	futexWake(word)
+	futexWake(p.mem.at32(p.control + ctlMode))
+}
+
+func futexWake(word *uint32) {
+	const wake, all = 1, 1 << 30
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), wake, all, 0, 0, 0)
+}

@@ -1,0 +1,257 @@
+package ring
+
+import (
+	"bytes"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// alive puts a live communicator with so many calls into a slot.
+func alive(p *Process, slot, id, calls uint64) *uint64 {
+	at := p.comms + slot*commBytes
+	p.mem.put64(at+comID, id)
+	p.mem.put64(at+comGate, calls)
+	p.mem.put32(at+comState, uint32(CommLive))
+	p.mem.put64(at+comSeq, p.mem.u64(at+comSeq)+2)
+	return p.mem.at64(at + comGate)
+}
+
+func soon() int64 { return MonoNs() + int64(5*time.Second) }
+
+func TestArmWritesGatesAndOrder(t *testing.T) {
+	p := open(t, blank())
+	gate, other, left := alive(p, 3, 70, 1000), alive(p, 4, 71, 5), alive(p, 5, 72, 9)
+	until := soon()
+	if err := p.Arm(8, until, []Cut{{70, 1010}, {71, 5}}); err != nil {
+		t.Fatal(err)
+	}
+	if *gate != gateArmed|1010<<gateCutShift|1000 || *other != gateArmed|5<<gateCutShift|5 || *left != 9 {
+		t.Errorf("gates %#x %#x %#x", *gate, *other, *left)
+	}
+	if s := p.Pause(); s.Wanted != 8 || s.UntilNs != until || p.mem.u32(p.control+ctlPauseWord) != 1 {
+		t.Errorf("order %+v, word %d", s, p.mem.u32(p.control+ctlPauseWord))
+	}
+	if c := p.Comms(nil); !c[0].Armed || c[0].Cut != 1010 || c[0].Calls != 1000 || c[2].Armed {
+		t.Errorf("table %+v", c)
+	}
+	p.Release()
+	if s := p.Pause(); s.Wanted != 0 || *gate != 1000 || *other != 5 || p.mem.u32(p.control+ctlPauseWord) != 2 {
+		t.Errorf("after the release: %+v, gates %#x %#x", s, *gate, *other)
+	}
+}
+
+// A cut beyond 2^23 calls is told by its low bits, and read back whole.
+func TestCutsOfOldCommunicators(t *testing.T) {
+	p := open(t, blank())
+	const calls = 5<<30 - 3
+	gate := alive(p, 0, 70, calls)
+	if err := p.Arm(1, soon(), []Cut{{70, calls + 10}}); err != nil {
+		t.Fatal(err)
+	}
+	if c := p.Comms(nil)[0]; c.Cut != calls+10 || c.Calls != calls || *gate>>gateCutShift&gateCutMask != 7 {
+		t.Errorf("%+v, gate %#x", c, *gate)
+	}
+}
+
+func TestArmRefusesAndHoldsNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		order uint64
+		until int64
+		cuts  []Cut
+		say   string
+	}{
+		"missed":       {1, soon(), []Cut{{70, 1001}, {71, 4}}, "missed"},
+		"unknown":      {1, soon(), []Cut{{70, 1001}, {99, 4}}, "0000000000000063 is not alive"},
+		"out of sight": {1, soon(), []Cut{{0, 4}}, "not alive"},
+		"too far":      {1, soon(), []Cut{{70, 1000 + 1<<23}}, "calls ahead"},
+		"no cut":       {1, soon(), nil, "no communicator"},
+		"no number":    {0, soon(), []Cut{{70, 1001}}, "number"},
+		"past":         {1, MonoNs() - 1, []Cut{{70, 1001}}, "not within"},
+		"too long":     {1, MonoNs() + int64(2*PauseMax), []Cut{{70, 1001}}, "not within"},
+	} {
+		p := open(t, blank())
+		gate, other := alive(p, 3, 70, 1000), alive(p, 4, 71, 5)
+		alive(p, 6, 0, 3)
+		err := p.Arm(c.order, c.until, c.cuts)
+		if !errors.Is(err, ErrPause) || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if *gate != 1000 || *other != 5 || p.Pause().Wanted != 0 {
+			t.Errorf("%s: something is held: %#x %#x %+v", name, *gate, *other, p.Pause())
+		}
+	}
+	p := open(t, blank())
+	alive(p, 3, 70, 1000)
+	if err := errors.Join(p.Arm(1, soon(), []Cut{{70, 1001}}), p.Arm(2, soon(), []Cut{{70, 1002}})); !errors.Is(err, ErrPause) || p.Pause().Wanted != 1 {
+		t.Errorf("a second pause: %v, in force %d", err, p.Pause().Wanted)
+	}
+}
+
+// The gate's promise, under a training thread that calls all the time: either
+// the cut is missed, and then nothing is held, or exactly the calls up to the
+// cut pass.
+func TestArmAgainstACallingThread(t *testing.T) {
+	missed, held := 0, 0
+	for round := range 200 {
+		p := open(t, blank())
+		gate := alive(p, 0, 70, 0)
+		var trapped atomic.Bool
+		var thread sync.WaitGroup
+		thread.Go(func() { callUntilTrapped(gate, &trapped) })
+		ahead := uint64(round % 40)
+		cut := atomic.LoadUint64(gate)&gateCountMask + ahead
+		err := p.Arm(1, soon(), []Cut{{70, cut}})
+		if err != nil {
+			missed++
+			for from := atomic.LoadUint64(gate) & gateCountMask; atomic.LoadUint64(gate)&gateCountMask < from+10; {
+				runtime.Gosched() // it goes on
+			}
+			trapped.Store(true)
+			thread.Wait()
+			continue
+		}
+		held++
+		thread.Wait()
+		if count := atomic.LoadUint64(gate) & gateCountMask; count != cut {
+			t.Fatalf("%d calls passed a cut at %d", count, cut)
+		}
+	}
+	t.Logf("%d missed, %d held", missed, held)
+	if held == 0 {
+		t.Error("no cut ever held")
+	}
+}
+
+// callUntilTrapped does what the hook does with a gate.
+func callUntilTrapped(gate *uint64, trapped *atomic.Bool) {
+	for !trapped.Load() {
+		old := atomic.LoadUint64(gate)
+		if old&gateArmed != 0 && old>>gateCutShift&gateCutMask == old&gateCountMask&gateCutMask {
+			return
+		}
+		atomic.CompareAndSwapUint64(gate, old, old+1)
+		runtime.Gosched()
+	}
+}
+
+func TestPauseIsReadAndChecked(t *testing.T) {
+	p := open(t, blank())
+	for off, v := range map[uint64]uint64{ctlPauseSeen: 8, ctlTrapped: 100, ctlQuiet: 150, ctlReleased: 400} {
+		p.mem.put64(p.control+off, v)
+	}
+	p.mem.put32(p.control+ctlPauseState, uint32(PauseReleased))
+	p.mem.put32(p.control+ctlPauseReason, 2)
+	want := Pause{Seen: 8, State: PauseReleased, Reason: 2, TrappedNs: 100, QuietNs: 150, ReleasedNs: 400}
+	if got := p.Pause(); got != want || !got.State.Over() || got.HeldNs(1e9) != 300 {
+		t.Errorf("got %+v, held %d", got, got.HeldNs(1e9))
+	}
+	p.mem.put32(p.control+ctlPauseState, 99)
+	p.mem.put32(p.control+ctlPauseReason, 99)
+	if got := p.Pause(); got.State != PauseRefused || got.Reason.String() == "" {
+		t.Errorf("unknown state reads as %v (%v)", got.State, got.Reason)
+	}
+	for _, s := range []Pause{{TrappedNs: -5, ReleasedNs: 1 << 62}, {TrappedNs: 50, ReleasedNs: 40}, {}} {
+		if held := s.HeldNs(60); held != 0 {
+			t.Errorf("%+v was held for %d ns", s, held)
+		}
+	}
+	if held := (Pause{TrappedNs: 1, ReleasedNs: 1 << 62}).HeldNs(0); held != int64(PauseMax) {
+		t.Errorf("held %d", held)
+	}
+}
+
+func link(id uint64) Test {
+	return Test{
+		ID: id, UntilNs: 77, Kind: TestLink, Repeats: 3, Bytes: 1 << 20, Side: 1,
+		IDs: [2][]byte{bytes.Repeat([]byte{1, 2}, 64), bytes.Repeat([]byte{3, 4}, 64)},
+	}
+}
+
+func TestPutTestFillsTheMailbox(t *testing.T) {
+	p := open(t, blank())
+	if err := p.PutTest(link(5)); err != nil {
+		t.Fatal(err)
+	}
+	w := p.mem[p.control+ctlTest:]
+	if w.u64(tstID) != 5 || w.u64(tstUntilNs) != 77 || w.u64(tstBytes) != 1<<20 || w.u32(tstKind) != 3 || w.u32(tstRepeats) != 3 || w.u32(tstSide) != 1 || w.u64(tstSeq) != 2 {
+		t.Errorf("mailbox % x", []byte(w[:64]))
+	}
+	ids := append(bytes.Repeat([]byte{1, 2}, 64), bytes.Repeat([]byte{3, 4}, 64)...)
+	if !bytes.Equal(w[tstIDs:tstIDs+256], ids) || p.mem.u32(p.control+ctlPauseWord) != 1 {
+		t.Errorf("ids % x, word %d", []byte(w[tstIDs:tstIDs+256]), p.mem.u32(p.control+ctlPauseWord))
+	}
+}
+
+func TestPutTestRefuses(t *testing.T) {
+	p := open(t, blank())
+	if err := p.PutTest(link(5)); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Test){
+		"old number": func(x *Test) { x.ID = 5 }, "no repeats": func(x *Test) { x.Repeats = 0 }, "many": func(x *Test) { x.Repeats = 65 },
+		"no bytes": func(x *Test) { x.Bytes = 0 }, "side": func(x *Test) { x.Side = 2 }, "short id": func(x *Test) { x.IDs[1] = x.IDs[1][:127] },
+		"kind": func(x *Test) { x.Kind = 4 }, "no side": func(x *Test) { x.Kind = TestGEMM }, "ids of none": func(x *Test) { x.Kind = TestMint },
+	} {
+		x := link(6)
+		spoil(&x)
+		if err := p.PutTest(x); !errors.Is(err, ErrTest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if p.mem.u64(p.control+ctlTest+tstID) != 5 {
+		t.Error("a refused test reached the mailbox")
+	}
+}
+
+// result writes one as the hook does.
+func result(p *Process, id uint64, kind TestKind, status TestStatus, repeats uint32, median, best uint64) {
+	w := p.mem[p.control+ctlResult : p.control+ctlResult+resultBytes]
+	w.put64(resSeq, w.u64(resSeq)|1)
+	w.put32(resKind, uint32(kind))
+	w.put32(resStatus, uint32(status))
+	w.put32(resRepeats, repeats)
+	w.put64(resMedianNs, median)
+	w.put64(resBestNs, best)
+	w.put64(resSetupNs, 9)
+	copy(w[resIDs:], bytes.Repeat([]byte{7}, 256))
+	w.put64(resID, id)
+	w.put64(resSeq, w.u64(resSeq)+1)
+}
+
+func TestResultsAreCopiedAndChecked(t *testing.T) {
+	p := open(t, blank())
+	if _, ok := p.TestResult(); ok {
+		t.Error("a result before any")
+	}
+	result(p, 5, TestGEMM, TestDone, 8, 2000, 1000)
+	if r, ok := p.TestResult(); !ok || r.ID != 5 || r.Status != TestDone || r.MedianNs != 2000 || r.BestNs != 1000 || r.SetupNs != 9 || r.Repeats != 8 || r.IDs[0] != nil {
+		t.Errorf("%+v %v", r, ok)
+	}
+	result(p, 6, TestMint, TestDone, 0, 0, 0)
+	if r, _ := p.TestResult(); r.Status != TestDone || len(r.IDs[0]) != UniqueIDBytes || r.IDs[1][127] != 7 {
+		t.Errorf("%+v", r)
+	}
+	for name, write := range map[string]func(){
+		"kind":     func() { result(p, 7, 9, TestDone, 8, 2000, 1000) },
+		"status":   func() { result(p, 7, TestGEMM, 9, 8, 2000, 1000) },
+		"repeats":  func() { result(p, 7, TestGEMM, TestDone, 1<<31, 2000, 1000) },
+		"forever":  func() { result(p, 7, TestGEMM, TestDone, 8, 1<<62, 1000) },
+		"negative": func() { result(p, 7, TestGEMM, TestDone, 8, 2000, 1<<63) },
+		"reversed": func() { result(p, 7, TestGEMM, TestDone, 8, 1000, 2000) },
+		"no time":  func() { result(p, 7, TestLink, TestDone, 0, 0, 0) },
+	} {
+		write()
+		if r, ok := p.TestResult(); !ok || r.Status != TestFailed || r.Reason.String() == "" || r.MedianNs != 0 {
+			t.Errorf("%s: %+v %v", name, r, ok)
+		}
+	}
+	p.mem.put64(p.control+ctlResult+resSeq, 3) // its writer died
+	if r, ok := p.TestResult(); ok {
+		t.Errorf("half-written: %+v", r)
+	}
+}

@@ -32,6 +32,7 @@ import (
 	"github.com/failslow/falcon/tui/page/overview"
 	"github.com/failslow/falcon/tui/page/posterior"
 	"github.com/failslow/falcon/tui/page/ranks"
+	"github.com/failslow/falcon/tui/page/validate"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -43,6 +44,7 @@ type Source interface {
 	Ask(feed.Want)
 	Blur(bool)
 	Decide(context.Context, *falconv1.DecideRequest) (*falconv1.Action, error)
+	Validate(context.Context, *falconv1.ValidateRequest) (*falconv1.Validation, error)
 	SetPolicy(context.Context, *falconv1.Policy) (*falconv1.Policy, error)
 	Freeze(context.Context) (*falconv1.Policy, error)
 }
@@ -121,7 +123,7 @@ func New(src Source, opts Options) (*Model, error) {
 	m.pal = theme.Palette(profile)
 	m.pages = map[key.Scope]page.Page{
 		key.Overview: overview.New(), key.Ranks: ranks.New(), key.Grid: grid.New(),
-		key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Events: events.New(),
+		key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Validate: validate.New(), key.Events: events.New(),
 	}
 	m.live = page.NewState(src.Latest())
 	m.state = m.live
@@ -191,6 +193,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.decided(msg)
 	case policyMsg:
 		m.policySet(msg)
+	case validatedMsg:
+		m.validated(msg)
 	}
 	return m, nil
 }

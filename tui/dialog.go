@@ -27,6 +27,7 @@ const (
 	kindVeto
 	kindPolicy
 	kindUnfreeze
+	kindValidate
 	kindQuit
 )
 
@@ -55,11 +56,12 @@ type dialog struct {
 	sending bool
 	err     string
 
-	action  *falconv1.Action   // approve, veto: as seen at opening
-	verdict *falconv1.Verdict  // approve
-	epoch   uint64             // job epoch as seen at opening
-	policy  *falconv1.Policy   // policy, unfreeze: as seen at opening
-	options []*falconv1.Policy // policy
+	action  *falconv1.Action          // approve, veto: as seen at opening
+	verdict *falconv1.Verdict         // approve
+	epoch   uint64                    // job epoch as seen at opening
+	policy  *falconv1.Policy          // policy, unfreeze: as seen at opening
+	options []*falconv1.Policy        // policy
+	test    *falconv1.ValidateRequest // validate
 }
 
 type decidedMsg struct {
@@ -267,6 +269,8 @@ func (m *Model) press() tea.Cmd {
 	case kindUnfreeze:
 		p := d.policy
 		return m.setPolicy(d, &falconv1.Policy{Mode: p.Mode, Cap: p.Cap, Owner: p.Owner, Version: p.Version})
+	case kindValidate:
+		return m.validate(d)
 	case kindQuit:
 		m.leaving = true
 		return tea.Quit
@@ -288,6 +292,10 @@ func (m *Model) blocked(d *dialog) string {
 	case kindUnfreeze:
 		if d.input.Value() != unfreezeWord {
 			return "type the word " + unfreezeWord
+		}
+	case kindValidate:
+		if v := m.live.Snap().GetValidation(); underway(v) {
+			return v.Id + " is in progress"
 		}
 	case kindPolicy, kindQuit:
 	}

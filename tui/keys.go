@@ -46,7 +46,7 @@ func (m *Model) smallKey(k tea.KeyPressMsg) tea.Cmd {
 
 var shows = map[key.Action]key.Scope{
 	key.ShowOverview: key.Overview, key.ShowRanks: key.Ranks, key.ShowGrid: key.Grid,
-	key.ShowPosterior: key.Posterior, key.ShowLadder: key.Ladder, key.ShowEvents: key.Events, key.Why: key.Ladder,
+	key.ShowPosterior: key.Posterior, key.ShowLadder: key.Ladder, key.ShowValidate: key.Validate, key.ShowEvents: key.Events, key.Why: key.Ladder,
 }
 
 func (m *Model) act(a key.Action) tea.Cmd {
@@ -68,6 +68,10 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return m.openPolicy()
 	case key.Freeze:
 		return m.freeze()
+	case key.RunTest:
+		return m.openValidate(nil)
+	case key.StopTest:
+		return m.stopValidation()
 	case key.Command:
 		m.prompt = m.newPrompt(":", "")
 	case key.Filter:
@@ -241,6 +245,8 @@ func (m *Model) command(words []string) tea.Cmd {
 	}
 	arg := strings.Join(words[1:], " ")
 	switch words[0] {
+	case "test":
+		return m.openValidate(words[1:])
 	case "rank":
 		m.chooseRank(arg)
 	case "theme":
@@ -250,7 +256,7 @@ func (m *Model) command(words []string) tea.Cmd {
 	case "q", "quit":
 		return m.quit()
 	default:
-		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, theme NAME, help, quit")
+		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, test [N1-N2 …], theme NAME, help, quit")
 	}
 	return nil
 }

@@ -78,6 +78,8 @@ func (d *dialog) titles() (title, do string) {
 		return "WHO MAY ACT?", "Set"
 	case kindUnfreeze:
 		return "UNFREEZE?", "Unfreeze"
+	case kindValidate:
+		return "HOLD THE JOB AND TEST?", "Test"
 	case kindQuit:
 		return "LEAVE?", "Leave"
 	}
@@ -141,6 +143,8 @@ func (m *Model) dialogLines(d *dialog, w int) []ladder.Line {
 		return policyLines(d, w)
 	case kindUnfreeze:
 		return wrapped(themes.Text, "The engine may propose and dispatch actions again, in mode "+phrase.Mode(unfrozen(d.policy))+".", w)
+	case kindValidate:
+		return testLines(d.test, len(m.live.Ranks), w)
 	case kindQuit:
 		return wrapped(themes.Text, m.opts.QuitNote, w)
 	}

@@ -19,6 +19,7 @@ type still struct {
 	state   *feed.State
 	decides []*falconv1.DecideRequest
 	freezes int
+	tests   []*falconv1.ValidateRequest
 }
 
 func (s *still) Latest() *feed.State      { return s.state }
@@ -30,6 +31,11 @@ func (s *still) Blur(bool)                {}
 func (s *still) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1.Action, error) {
 	s.decides = append(s.decides, r)
 	return &falconv1.Action{Rung: "S2", State: "dispatched"}, nil
+}
+
+func (s *still) Validate(_ context.Context, r *falconv1.ValidateRequest) (*falconv1.Validation, error) {
+	s.tests = append(s.tests, r)
+	return &falconv1.Validation{Id: "VAL-0001", State: "surveying"}, nil
 }
 
 func (s *still) SetPolicy(_ context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {

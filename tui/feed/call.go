@@ -50,6 +50,20 @@ func (f *Feed) SetPolicy(ctx context.Context, p *falconv1.Policy) (*falconv1.Pol
 	return reply.Policy, nil
 }
 
+// Validate asks for a test of ranks or links, or ends one; the engine checks
+// the caller's role and whether the job can be held now.
+func (f *Feed) Validate(ctx context.Context, r *falconv1.ValidateRequest) (*falconv1.Validation, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	reply, err := f.client.Validate(ctx, r)
+	f.pullNow()
+	if err != nil {
+		return nil, explain(err)
+	}
+	clean.Message(reply)
+	return reply.Validation, nil
+}
+
 // Freeze stops new actions whatever the policy's version is by now: the safe
 // direction must not lose a race.
 func (f *Feed) Freeze(ctx context.Context) (*falconv1.Policy, error) {

@@ -27,6 +27,7 @@ const (
 	Grid      Scope = "grid"
 	Posterior Scope = "posterior"
 	Ladder    Scope = "ladder"
+	Validate  Scope = "validate"
 	Events    Scope = "events"
 	Dialog    Scope = "dialog"
 	Prompt    Scope = "prompt"
@@ -34,7 +35,7 @@ const (
 )
 
 // Pages lists the page scopes in the order of their keys.
-var Pages = []Scope{Overview, Ranks, Grid, Posterior, Ladder, Events}
+var Pages = []Scope{Overview, Ranks, Grid, Posterior, Ladder, Validate, Events}
 
 // Action is what a key does.
 type Action string
@@ -47,6 +48,7 @@ const (
 	ShowGrid      Action = "show-grid"
 	ShowPosterior Action = "show-posterior"
 	ShowLadder    Action = "show-ladder"
+	ShowValidate  Action = "show-validate"
 	ShowEvents    Action = "show-events"
 	NextPage      Action = "next-page"
 	PrevPage      Action = "previous-page"
@@ -77,6 +79,13 @@ const (
 	ZoomOut       Action = "zoom-out"
 	Metric        Action = "metric"
 	Open          Action = "open"
+	Pick          Action = "pick"
+	PickReplicas  Action = "pick-replicas"
+	PickPipeline  Action = "pick-pipeline"
+	Unpick        Action = "unpick"
+	TestKind      Action = "test-kind"
+	RunTest       Action = "run-test"
+	StopTest      Action = "stop-test"
 	Confirm       Action = "confirm"
 	Cancel        Action = "cancel"
 	Erase         Action = "erase"

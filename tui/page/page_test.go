@@ -21,6 +21,7 @@ import (
 	"github.com/failslow/falcon/tui/page/overview"
 	"github.com/failslow/falcon/tui/page/posterior"
 	"github.com/failslow/falcon/tui/page/ranks"
+	"github.com/failslow/falcon/tui/page/validate"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -165,10 +166,11 @@ func TestPagesSurviveAnyNumbers(t *testing.T) {
 	pages := []func() page.Page{
 		func() page.Page { return overview.New() }, func() page.Page { return ranks.New() }, func() page.Page { return grid.New() },
 		func() page.Page { return posterior.New() }, func() page.Page { return ladder.New() }, func() page.Page { return events.New() },
+		func() page.Page { return validate.New() },
 	}
 	acts := []key.Action{
 		key.Up, key.Down, key.Left, key.Right, key.First, key.Last, key.PageUp, key.PageDown, key.Next, key.Prev,
-		key.ZoomIn, key.ZoomOut, key.Metric, key.Open,
+		key.ZoomIn, key.ZoomOut, key.Metric, key.Open, key.Pick, key.PickReplicas, key.PickPipeline, key.Unpick, key.TestKind,
 	}
 	odd := rapid.SampledFrom([]float64{0, 1, -1, math.NaN(), math.Inf(1), math.Inf(-1), 1e300, 1e-300, 210})
 	small := rapid.Int32Range(-3, 40)
@@ -178,7 +180,10 @@ func TestPagesSurviveAnyNumbers(t *testing.T) {
 			Series: &falconv1.Series{RunLengths: small.Draw(t, "lengths"), BaselineMs: odd.Draw(t, "base"), Threshold: odd.Draw(t, "threshold"), FirstIteration: int64(small.Draw(t, "first"))},
 			Ladder: &falconv1.Ladder{Rungs: []*falconv1.RungView{{Rung: "S2", Applicable: true, GainMs: odd.Draw(t, "gain")}, {}}, ImpactMs: odd.Draw(t, "impact")},
 		}
+		snap.Validation = &falconv1.Validation{Id: "VAL-0001", State: "done", Passes: small.Draw(t, "passes"), PausedMs: odd.Draw(t, "held")}
 		for range rapid.IntRange(0, 30).Draw(t, "n") {
+			snap.Validation.Gemm = append(snap.Validation.Gemm, &falconv1.GemmResult{Device: "n0.g0", Ms: odd.Draw(t, "gemm"), Ratio: odd.Draw(t, "ratio")})
+			snap.Validation.Links = append(snap.Validation.Links, &falconv1.LinkResult{Ms: odd.Draw(t, "link"), Pass: small.Draw(t, "pass")})
 			snap.Ranks = append(snap.Ranks, &falconv1.RankView{
 				Rank: small.Draw(t, "rank"), Health: falconv1.RankHealth(small.Draw(t, "health")), Level: small.Draw(t, "level"),
 				Slowdown: odd.Draw(t, "slow"), SelfRatio: odd.Draw(t, "self"), Ms: odd.Draw(t, "rms"),

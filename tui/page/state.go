@@ -8,6 +8,7 @@ package page
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -41,6 +42,7 @@ type State struct {
 
 	rank      int32
 	following bool
+	picks     *Picks
 
 	// Computed once an update, as drawing asks often and ranks may be many.
 	worst     int32
@@ -54,7 +56,7 @@ const maxRanks = 1 << 20
 
 // NewState starts with nothing known, following the worst rank.
 func NewState(f *feed.State) *State {
-	s := &State{following: true}
+	s := &State{following: true, picks: &Picks{ranks: map[int32]bool{}}}
 	s.Update(f)
 	return s
 }
@@ -77,6 +79,7 @@ func (s *State) Update(f *feed.State) {
 	if int(s.rank) >= world {
 		s.rank = 0
 	}
+	maps.DeleteFunc(s.picks.ranks, func(r int32, _ bool) bool { return int(r) >= world })
 	s.worst = s.findWorst()
 	s.anomalies = s.findAnomalies()
 	s.tally = s.count()

@@ -55,18 +55,20 @@ type Engine struct {
 	falconv1.UnimplementedConsoleServer
 	opts Options
 
-	mu       sync.Mutex
-	iter     int64
-	approved int64 // iteration of the approval, never before
-	vetoed   bool
-	by       string
-	reason   string
-	policy   *falconv1.Policy
-	events   []*falconv1.EventLine
-	watchers map[chan *falconv1.Event]bool
-	decides  []*falconv1.DecideRequest
-	refuse   string
-	hostile  string
+	mu        sync.Mutex
+	iter      int64
+	approved  int64 // iteration of the approval, never before
+	vetoed    bool
+	by        string
+	reason    string
+	policy    *falconv1.Policy
+	events    []*falconv1.EventLine
+	watchers  map[chan *falconv1.Event]bool
+	decides   []*falconv1.DecideRequest
+	validates []*falconv1.ValidateRequest
+	test      *held // nil = none asked for
+	refuse    string
+	hostile   string
 }
 
 // New makes an engine at iteration 0.

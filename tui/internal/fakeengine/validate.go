@@ -1,0 +1,114 @@
+package fakeengine
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// TestIterations is how long a validation asked for by a console is shown as
+// held, in iterations of the story.
+const TestIterations = 3
+
+// held is a validation asked for by a console.
+type held struct {
+	request *falconv1.ValidateRequest
+	at      int64
+	stopped bool
+}
+
+// Validates lists every request to test, refused ones included.
+func (e *Engine) Validates() []*falconv1.ValidateRequest {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]*falconv1.ValidateRequest(nil), e.validates...)
+}
+
+// Validate takes a request as the engine does.
+func (e *Engine) Validate(_ context.Context, r *falconv1.ValidateRequest) (*falconv1.ValidateReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.validates = append(e.validates, r)
+	switch {
+	case e.opts.Role == "viewer":
+		return nil, status.Error(codes.PermissionDenied, "the role viewer may not test")
+	case e.refuse != "":
+		return nil, status.Error(codes.FailedPrecondition, e.refuse)
+	case r.Cancel != "" && (e.test == nil || e.iter >= e.test.at+TestIterations):
+		return nil, status.Error(codes.FailedPrecondition, r.Cancel+" is not in progress")
+	case r.Cancel != "":
+		e.test.stopped = true
+	default:
+		e.test = &held{request: r, at: e.iter}
+	}
+	e.log(e.iter, "validation", "VAL-0002 asked for by maria", 0)
+	return &falconv1.ValidateReply{Validation: e.validation()}, nil
+}
+
+// validation is the newest one: the engine's own once the culprit is located,
+// then the console's.
+func (e *Engine) validation() *falconv1.Validation {
+	switch {
+	case e.test != nil:
+		return e.asked()
+	case e.iter >= Located+2:
+		v := &falconv1.Validation{
+			Id: "VAL-0001", Incident: "INC-0001", By: "engine", Why: "the self time of n1.g0 is 2.00 x its peers'", State: "done",
+			Iteration: Located, PausedMs: 84, QuietMs: 410, Attempts: 1, Emulated: true, GemmN: 128,
+		}
+		e.results(v, true, false)
+		return v
+	}
+	return nil
+}
+
+func (e *Engine) asked() *falconv1.Validation {
+	r := e.test.request
+	v := &falconv1.Validation{
+		Id: "VAL-0002", By: "maria" + e.hostile, Why: r.Reason, State: "testing", Iteration: e.test.at + 2,
+		QuietMs: 400, Attempts: 1, Emulated: true, GemmN: 128, MessageBytes: 1 << 20,
+	}
+	if r.LinkTest {
+		v.Passes, v.ExtraPasses, v.PassesDone = 3, 1, 1
+	}
+	switch {
+	case e.test.stopped:
+		v.State, v.Reason, v.PausedMs = "failed", "ended by maria"+e.hostile, 120
+	case e.iter >= e.test.at+TestIterations:
+		v.State, v.PassesDone, v.PausedMs = "done", v.Passes, 182
+		e.results(v, r.Gemm, r.LinkTest)
+	}
+	return v
+}
+
+// results are those of the story: the culprit multiplies at half speed, the
+// links are healthy.
+func (e *Engine) results(v *falconv1.Validation, gemm, links bool) {
+	device := func(r int32) string { return fmt.Sprintf("n%d.g%d%s", r/2, r%2, e.hostile) }
+	world := int32(min(16, e.world()))
+	for r := range world {
+		if gemm {
+			g := &falconv1.GemmResult{Rank: r, Device: device(r), Ms: 6.2 + 0.01*float64(r%3), MedianMs: 6.21, Ratio: 1}
+			if r == e.culprit() && e.iter >= Onset && e.iter < Cleared {
+				g.Ms, g.Ratio, g.Slow = 12.4, 2, true
+			}
+			v.Gemm = append(v.Gemm, g)
+		}
+		if next := (r + 1) % world; links {
+			l := &falconv1.LinkResult{
+				From: r, To: next, FromDevice: device(r), ToDevice: device(next), Class: "same rail", Pass: r % 2,
+				Bytes: 1 << 20, Ms: 2.1 + 0.01*float64(r%5), BaseMs: 2.1, Ratio: 1, Basis: "class",
+			}
+			if r/2 == next/2 {
+				l.Class, l.Ms = "intra-node", 0.2
+			} else {
+				l.Link = fmt.Sprintf("n%d-n%d", min(r, next)/2, max(r, next)/2)
+			}
+			v.Links = append(v.Links, l)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package validate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// line draws one row of results where it is told to.
+type line func(widget.Rect)
+
+// resultLines are the rows of a validation's results, the slowest of each kind
+// first.
+func resultLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
+	var out []line
+	gemm := slices.Clone(v.Gemm)
+	slices.SortStableFunc(gemm, func(a, b *falconv1.GemmResult) int { return cmp.Compare(b.Ratio, a.Ratio) })
+	top := 0.0
+	for _, g := range gemm {
+		top = max(top, g.Ms)
+	}
+	for _, g := range gemm {
+		out = append(out, func(r widget.Rect) { drawGEMM(c, r, g, top) })
+	}
+	links := slices.Clone(v.Links)
+	slices.SortStableFunc(links, func(a, b *falconv1.LinkResult) int { return cmp.Compare(b.Ratio, a.Ratio) })
+	for _, l := range links {
+		out = append(out, func(r widget.Rect) { drawLink(c, r, l, w) })
+	}
+	return out
+}
+
+func drawGEMM(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult, top float64) {
+	pen := c.Pen(r).Putf(themes.Text, "%-10s rank %-5d", widget.Cut(g.Device, 10), g.Rank)
+	if g.Err != "" {
+		pen.Put(themes.Warn, g.Err)
+		return
+	}
+	role := verdictRole(g.Slow)
+	room := max(4, pen.Left()-24)
+	pen.Put(role, Bar(g.Ms, top, room, c.ASCII)).Putf(role, "%9s %5.2f×%s", phrase.Ms(g.Ms), g.Ratio, slowWord(g.Slow))
+}
+
+func drawLink(c *widget.Canvas, r widget.Rect, l *falconv1.LinkResult, w int) {
+	pen := c.Pen(r).Put(themes.Text, fmt.Sprintf("%-20s ", widget.Cut(widget.Arrows(l.FromDevice+" → "+l.ToDevice, c.ASCII), 20)))
+	if w >= 70 {
+		pen.Putf(themes.Dim, "%-10s %-10s pass %-2d ", widget.Cut(l.Link, 10), l.Class, l.Pass+1)
+	}
+	if l.Err != "" {
+		pen.Put(themes.Warn, l.Err)
+		return
+	}
+	role := verdictRole(l.Slow)
+	pen.Putf(role, "%9s", phrase.Ms(l.Ms))
+	if l.Ratio > 0 {
+		pen.Putf(role, " %5.2f×", l.Ratio)
+	} else {
+		pen.Put(themes.Dim, "  no peer")
+	}
+	pen.Put(role, slowWord(l.Slow))
+}
+
+func verdictRole(slow bool) themes.Role {
+	if slow {
+		return themes.Bad
+	}
+	return themes.Text
+}
+
+func slowWord(slow bool) string {
+	if slow {
+		return " SLOW"
+	}
+	return ""
+}
+
+var eighths = [...]string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
+
+// Bar is a bar of at most w columns for v of top, from zero, padded to w.
+func Bar(v, top float64, w int, ascii bool) string {
+	if top <= 0 || w <= 0 || v < 0 || v > top {
+		v, top = 0, 1
+	}
+	units := int(v/top*float64(w)*8 + 0.5)
+	full, part := "█", eighths[units%8]
+	if ascii {
+		full, part = "#", ""
+	}
+	out := ""
+	for range units / 8 {
+		out += full
+	}
+	return fmt.Sprintf("%s%*s", out+part, w-widget.Width(out+part), "")
+}

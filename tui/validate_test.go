@@ -1,0 +1,124 @@
+package tui
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"pgregory.net/rapid"
+
+	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/key"
+)
+
+func TestValidatePath(t *testing.T) {
+	e := fakeengine.New(fakeengine.Options{})
+	e.AdvanceTo(fakeengine.Located + 4)
+	x := openTerm(t, e, 120, 40)
+	x.shows("gpt-lab")
+	x.press('6')
+	x.shows("VAL-0001 done")
+	x.shows("Slow: n1.g0.")
+	x.press('d')
+	x.shows("4 of 8 picked")
+	x.press('x')
+	s := x.shows("HOLD THE JOB AND TEST?")
+	if !strings.Contains(s, "Test GPUs and the links of ranks 0, 1, 2, 3") {
+		t.Errorf("the dialog does not say what is tested:\n%s", s)
+	}
+	x.armed()
+	x.press(tea.KeyTab)
+	x.shows("▸ Test")
+	x.press(tea.KeyEnter)
+	x.shows("VAL-0002 testing")
+	e.Advance(fakeengine.TestIterations)
+	x.shows("VAL-0002 done")
+	x.shows("job held 182 ms")
+	v := e.Validates()
+	if len(v) != 1 || !slices.Equal(v[0].Ranks, []int32{0, 1, 2, 3}) || !v[0].Gemm || !v[0].LinkTest {
+		t.Errorf("requests: %v", v)
+	}
+}
+
+func TestATestIsEndedWithOneKey(t *testing.T) {
+	e := fakeengine.New(fakeengine.Options{})
+	e.AdvanceTo(fakeengine.Located + 4)
+	x := openTerm(t, e, 80, 24)
+	x.shows("gpt-lab")
+	x.press('6')
+	x.shows("VAL-0001")
+	x.types(":test n0-n1")
+	x.press(tea.KeyEnter)
+	x.shows("Test links n0-n1")
+	x.armed()
+	x.press(tea.KeyTab)
+	x.press(tea.KeyEnter)
+	x.shows("VAL-0002 testing")
+	x.press('X')
+	x.shows("ended by maria")
+	if v := e.Validates(); len(v) != 2 || v[1].Cancel != "VAL-0002" || !slices.Equal(v[0].Links, []string{"n0-n1"}) {
+		t.Errorf("requests: %v", v)
+	}
+}
+
+func TestARefusedTestIsExplained(t *testing.T) {
+	e := fakeengine.New(fakeengine.Options{})
+	e.AdvanceTo(30)
+	e.Refuse("no consistent boundary: rank 3 makes 20 calls an iteration on pp0 and rank 1 makes 21")
+	x := openTerm(t, e, 80, 24)
+	x.shows("gpt-lab")
+	x.press('6')
+	x.shows("nothing has been tested yet")
+	x.press('x')
+	x.shows("HOLD THE JOB AND TEST?")
+	x.armed()
+	x.press(tea.KeyTab)
+	x.press(tea.KeyEnter)
+	x.shows("no consistent boundary")
+}
+
+func TestAViewerCannotTest(t *testing.T) {
+	e := fakeengine.New(fakeengine.Options{Role: "viewer"})
+	e.AdvanceTo(30)
+	x := openTerm(t, e, 80, 24)
+	x.shows("gpt-lab")
+	x.press('6')
+	x.shows("RESULTS")
+	x.press('x')
+	x.shows("a test needs the role approver")
+}
+
+// As for approvals: the job is held only after x, a dialog older than the
+// guard, its focus moved, and enter.
+func TestNoTestWithoutTheFullPath(t *testing.T) {
+	state := stateAt(t, fakeengine.Options{}, fakeengine.Located+4, 0, wide)
+	keys := append(slices.Clone(sessionKeys), slices.Repeat([]string{"6", "x", "x", "tab", "enter"}, 60)...)
+	held := 0
+	rapid.Check(t, func(t *rapid.T) {
+		src := &still{state: state}
+		clk := newClock()
+		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
+		m.show(key.Validate)
+		for range rapid.IntRange(1, 60).Draw(t, "n") {
+			k := rapid.SampledFrom(keys).Draw(t, "key")
+			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 50, 390, 410, 1000}).Draw(t, "ms")) * time.Millisecond)
+			d := m.dialog
+			may := m.help == nil && d != nil && d.kind == kindValidate && k == "enter" && d.focus == buttonDo &&
+				!d.sending && clk.now().Sub(d.opened) >= guard
+			before := len(src.tests)
+			send(m, k)
+			m.View()
+			if len(src.tests) > before {
+				held++
+				if !may {
+					t.Fatalf("%q held the job without the full path", k)
+				}
+			}
+		}
+	})
+	if held == 0 && !testing.Short() {
+		t.Error("no random session came as far as a test: this proves nothing")
+	}
+}

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/failslow/falcon"
 )
 
 // ErrConfig is wrapped by every error about the configuration file.
@@ -36,15 +39,22 @@ type Config struct {
 	SpoolFrames int `yaml:"spool_frames"`
 	SpoolMb     int `yaml:"spool_mb"`
 
-	NVML NVMLConfig `yaml:"nvml"`
-	Host HostConfig `yaml:"host"`
-	Lab  LabConfig  `yaml:"lab"`
+	NVML NVMLConfig        `yaml:"nvml"`
+	NIC  NICConfig         `yaml:"nic"`
+	NICs map[string]string `yaml:"nics"` // NIC by device, "n1.g0": "n1.nic0"; the rest is told by PCI distance
+	Host HostConfig        `yaml:"host"`
+	Lab  LabConfig         `yaml:"lab"`
 }
 
 // NVMLConfig is about the GPU probe.
 type NVMLConfig struct {
 	Enabled bool   `yaml:"enabled"`
 	Library string `yaml:"library"` // path or soname; empty = libnvidia-ml.so.1
+}
+
+// NICConfig is about the network probe.
+type NICConfig struct {
+	Sysfs string `yaml:"sysfs"` // root of sysfs; empty = no network probe
 }
 
 // HostConfig is about the CPU probe.
@@ -78,6 +88,9 @@ spool_mb: 16
 nvml:
   enabled: true
   library: ""                 # "" = libnvidia-ml.so.1
+nic:
+  sysfs: /sys                 # "" = don't look at the network ports
+nics: {}                      # {n1.g0: n1.nic0}: which port a GPU's traffic takes, where PCI does not tell
 host:
   proc: /proc
   cgroup: /sys/fs/cgroup      # the ranks' cgroup directory
@@ -93,6 +106,7 @@ func Defaults() Config {
 		ShmDir: "/dev/shm", LogLevel: "info", BeatMs: 2000, TelemetryMs: 1000, DrainMs: 50,
 		SpoolFrames: 4096, SpoolMb: 16,
 		NVML: NVMLConfig{Enabled: true},
+		NIC:  NICConfig{Sysfs: "/sys"},
 		Host: HostConfig{Proc: "/proc", Cgroup: "/sys/fs/cgroup"},
 	}
 }
@@ -157,6 +171,26 @@ func (c Config) check() error {
 	} {
 		if bound.value < bound.least || bound.value > bound.most {
 			return fmt.Errorf("%w: %s is %d, it must be from %d to %d", ErrConfig, bound.key, bound.value, bound.least, bound.most)
+		}
+	}
+	return c.checkNICs()
+}
+
+// nicsMax bounds the map from devices to network ports.
+const nicsMax = 256
+
+func (c Config) checkNICs() error {
+	if len(c.NICs) > nicsMax {
+		return fmt.Errorf("%w: nics has %d devices, at most %d are possible", ErrConfig, len(c.NICs), nicsMax)
+	}
+	for device, nic := range c.NICs {
+		d, err := falcon.ParseDevice(device)
+		if err != nil {
+			return fmt.Errorf("%w: nics: %w", ErrConfig, err)
+		}
+		index, ok := strings.CutPrefix(nic, c.Node+".nic")
+		if n, err := strconv.Atoi(index); !ok || err != nil || n < 0 || string(d.Node()) != c.Node {
+			return fmt.Errorf("%w: nics: %q and %q are not a GPU and a port of node %s, such as %[4]s.g0 and %[4]s.nic0", ErrConfig, device, nic, c.Node)
 		}
 	}
 	return nil

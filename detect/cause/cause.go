@@ -14,6 +14,7 @@ type Case struct {
 	Placement falcon.Placement
 	Timing    peer.Result
 	Counters  Counters
+	Tests     *Tests  // active tests since the onset, nil = none
 	HealthyMs float64 // iteration time, 0 when unknown (present from the start)
 	SlowMs    float64
 }
@@ -42,6 +43,7 @@ func (o *opinion) against(kind falcon.EvidenceKind, format string, args ...any) 
 
 // Judge gives the verdict on a case.
 func Judge(c Case) falcon.Verdict {
+	c.adopt()
 	var all []opinion
 	switch {
 	case c.Timing.AllSlow:
@@ -65,6 +67,9 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 	slices.SortStableFunc(all, func(a, b opinion) int {
 		return cmpFloat(c.confidence(&b), c.confidence(&a))
 	})
+	if c.Tests != nil && c.Tests.Refused != "" {
+		all[0].against(falcon.EvidenceTest, "No complete active test confirms it: %s", c.Tests.Refused)
+	}
 	v := falcon.Verdict{Cause: all[0].cause, Confidence: c.confidence(&all[0])}
 	slow, allLinks := 0, false
 	for _, o := range all {

@@ -172,7 +172,8 @@ func TestSeverity(t *testing.T) {
 		{0.30, 0, false, 1, 3},
 		{0.10, 4, false, 0, 3},
 		{0.10, 0, false, 3, 3},
-		{0.60, 0, false, 0, 4},
+		{0.60, 0, false, 0, 3}, // "above 60 %"
+		{0.601, 0, false, 0, 4},
 		{0.10, 0, false, 4, 4},
 		{0.10, 6, true, 0, 4},
 		{0, 0, false, 0, 1},

@@ -40,14 +40,16 @@ func (c *Case) explain(r falcon.Rank) opinion {
 	host := c.hostProofs(&cpu, r)
 	ahead, behind := c.lead(r)
 	rank := c.Timing.Ranks[r]
+	tested, fine := c.gemmProofs(&gpu, &cpu, r, behind)
 	if ahead {
 		gpu.add(falcon.EvidenceTiming, weightAhead, "%s: the host runs %.1f ms ahead of the device (healthy %.1f ms), so the device itself is slow", c.name(r), rank.QueueMs, rank.LeadMs)
 	}
 	if behind {
 		cpu.add(falcon.EvidenceTiming, weightBehind, "%s: the host is only %.1f ms ahead of the device (healthy %.1f ms), so the device waits for launches", c.name(r), rank.QueueMs, rank.LeadMs)
 	}
-	isGPU := hardware || (!counters && ahead && !host)
-	isCPU := behind && (host || !c.hostKnown(r)) || (host && !ahead && !hardware)
+	isGPU := hardware || tested || (!counters && ahead && !host && !fine)
+	isCPU := behind && (host || fine || !c.hostKnown(r)) || (host && !ahead && !hardware && !tested) ||
+		(fine && !ahead && !c.hostKnown(r))
 	switch {
 	case isGPU && (!isCPU || c.confidence(&gpu) >= c.confidence(&cpu)):
 		if !counters {
@@ -122,6 +124,9 @@ func (c *Case) neighbours(o *opinion, r falcon.Rank) {
 // tell.
 func (c *Case) unexplained(o opinion, r falcon.Rank) opinion {
 	o.cause = falcon.CauseUnknown
+	if g, ok := c.gemm(c.device(r)); ok {
+		o.against(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x the median of all tested GPUs", g.Device, g.Ms, g.Ratio)
+	}
 	gpu, host := c.Counters.GPUs[c.device(r)], c.Counters.Hosts[c.device(r).Node()]
 	if gpu.Known {
 		o.against(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum, as its peers", c.device(r), 100*gpu.Clock)

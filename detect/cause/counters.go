@@ -9,10 +9,12 @@ func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.device(r
 func (c *Case) hostKnown(r falcon.Rank) bool { return c.Counters.Hosts[c.device(r).Node()].Known }
 
 // Confirmed says that the counters of rank r's GPU or node show trouble of
-// their own, so that one window of timing is enough to accuse it.
+// their own, or that its GPU failed a test, so that one window of timing is
+// enough to accuse it.
 func (c *Case) Confirmed(r falcon.Rank) bool {
 	var scratch opinion
-	return c.gpuProofs(&scratch, r) || c.hostProofs(&scratch, r)
+	g, tested := c.gemm(c.device(r))
+	return tested && g.Slow || c.gpuProofs(&scratch, r) || c.hostProofs(&scratch, r)
 }
 
 // gpuProofs adds what a rank's GPU counters prove, and says whether anything.

@@ -40,10 +40,11 @@ type Host struct {
 	Emulated       bool // the lab's knob answered for StealShare; the kernel's figures are of the machine that all nodes share
 }
 
-// Counters is the view of all devices and nodes since one moment.
+// Counters is the view of all devices, nodes and ports since one moment.
 type Counters struct {
 	GPUs  map[falcon.Device]GPU
 	Hosts map[falcon.Node]Host
+	NICs  map[falcon.NIC]NIC
 }
 
 type stamped[T any] struct {
@@ -55,6 +56,7 @@ type stamped[T any] struct {
 type History struct {
 	gpus  map[falcon.Device][]stamped[falcon.GPUReading]
 	hosts map[falcon.Node][]stamped[falcon.HostReading]
+	nics  map[falcon.NIC][]stamped[falcon.NICReading]
 }
 
 // AddGPU takes in a look at a GPU that arrived at the given time.
@@ -81,14 +83,17 @@ func trim[T any](v []stamped[T], now time.Time) []stamped[T] {
 	return slices.Delete(v, 0, old)
 }
 
-// Since sums up all devices and nodes since a moment.
+// Since sums up all devices, nodes and ports since a moment.
 func (h *History) Since(moment time.Time) Counters {
-	c := Counters{GPUs: map[falcon.Device]GPU{}, Hosts: map[falcon.Node]Host{}}
+	c := Counters{GPUs: map[falcon.Device]GPU{}, Hosts: map[falcon.Node]Host{}, NICs: map[falcon.NIC]NIC{}}
 	for d, v := range h.gpus {
 		c.GPUs[d] = sumGPU(split(v, moment))
 	}
 	for n, v := range h.hosts {
 		c.Hosts[n] = sumHost(split(v, moment))
+	}
+	for n, v := range h.nics {
+		c.NICs[n] = sumNIC(split(v, moment))
 	}
 	return c
 }

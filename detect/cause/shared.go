@@ -1,11 +1,9 @@
 package cause
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 // together explains a job that slowed as a whole: a facility fault where all
@@ -64,141 +62,6 @@ func (c *Case) stages() opinion {
 	return o
 }
 
-// network explains long transfers by a link, where peers leave one, else by
-// the group. Groups that hold a slow rank are left out: its host serves the
-// network late too.
-func (c *Case) network() (opinion, bool) {
-	o := opinion{cause: falcon.CauseNetwork}
-	best := 0.0
-	for _, g := range c.Timing.Groups {
-		if g.Suspect && !c.holdsSlow(g.Ranks) {
-			o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-				"%s group of ranks %v: %s of %d bytes takes %.2f ms, %.2f x the usual %.2f ms", g.Dimension, g.Ranks, g.Op, g.Bytes, g.TransferMs, g.Ratio, g.BaseMs)})
-			o.ranks = append(o.ranks, g.Ranks...)
-			best = max(best, weightOf(g.Basis))
-		}
-	}
-	for _, p := range c.worstPairs() {
-		o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-			"%s to %s: a receive of %d bytes takes at least %.2f ms, %.2f ms usually", c.name(p.From), c.name(p.To), p.Bytes, p.RecvMs, p.BaseMs)})
-		o.ranks = append(o.ranks, p.From, p.To)
-		best = max(best, weightOf(p.Basis))
-	}
-	if best == 0 {
-		return opinion{}, false
-	}
-	o.proofs = append(o.proofs, best)
-	if len(c.Timing.Slow) == 0 && !c.Timing.AllSlow && len(c.Timing.SlowStages) == 0 {
-		o.add(falcon.EvidenceTiming, weightSelf, "No rank computes longer than its peers or its own past")
-	}
-	c.nameLinks(&o)
-	return o, true
-}
-
-func (c *Case) holdsSlow(ranks []falcon.Rank) bool {
-	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(c.Timing.Slow, r) })
-}
-
-// worstPairs are the suspect pairs with the greatest excess: a slow link
-// throttles its whole pipeline, so lesser excesses in the same replica follow
-// from it.
-func (c *Case) worstPairs() []peer.Pair {
-	worst := map[int]float64{}
-	for _, p := range c.Timing.Pairs {
-		if p.Suspect {
-			d := c.Layout.Replica(p.To)
-			worst[d] = max(worst[d], p.RecvMs-p.BaseMs)
-		}
-	}
-	var out []peer.Pair
-	for _, p := range c.Timing.Pairs {
-		if p.Suspect && p.RecvMs-p.BaseMs >= 0.8*worst[c.Layout.Replica(p.To)] {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// nameLinks subtracts the links that healthy groups and pairs use from those
-// that suspects use; what is left is named if it is one, or if pairs point at
-// each.
-func (c *Case) nameLinks(o *opinion) {
-	suspect, healthy := map[falcon.Link]bool{}, map[falcon.Link]bool{}
-	total := map[falcon.Link]bool{}
-	for _, g := range c.Timing.Groups {
-		into := healthy
-		if g.Suspect {
-			into = suspect
-		}
-		for _, l := range c.ring(g.Ranks) {
-			total[l] = true
-			if g.Basis != peer.ByNone && g.Dimension != falcon.DimWorld {
-				into[l] = true
-			}
-		}
-	}
-	worst := c.worstPairs()
-	for _, p := range c.Timing.Pairs {
-		l, ok := c.link(p.From, p.To)
-		if !ok {
-			continue
-		}
-		total[l] = true
-		switch {
-		case slices.ContainsFunc(worst, func(q peer.Pair) bool { return q.From == p.From && q.To == p.To }):
-			suspect[l] = true
-		case !p.Suspect && p.Basis != peer.ByNone:
-			healthy[l] = true
-		}
-	}
-	for l := range suspect {
-		if !healthy[l] {
-			o.links = append(o.links, l)
-		}
-	}
-	slices.SortFunc(o.links, func(a, b falcon.Link) int { return slices.Compare([]falcon.Node{a.A, a.B}, []falcon.Node{b.A, b.B}) })
-	o.allLinks = len(o.links) == len(total)
-	switch {
-	case len(o.links) == 1:
-		o.add(falcon.EvidenceTiming, weightLinkNamed, "%s is the only link that slow groups use and healthy ones do not", o.links[0])
-	case len(o.links) > 1 && len(worst) == 0:
-		o.against(falcon.EvidenceTiming, "Timing alone does not tell which of %v it is", o.links)
-		o.links = nil
-	}
-}
-
-// ring are the links that a ring over the ranks uses: neighbours on different
-// nodes.
-func (c *Case) ring(ranks []falcon.Rank) []falcon.Link {
-	var out []falcon.Link
-	for i := range ranks {
-		if l, ok := c.link(ranks[i], ranks[(i+1)%len(ranks)]); ok && !slices.Contains(out, l) {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-func (c *Case) link(a, b falcon.Rank) (falcon.Link, bool) {
-	x, y := c.device(a), c.device(b)
-	if x == "" || y == "" || x.Node() == y.Node() {
-		return falcon.Link{}, false
-	}
-	return falcon.NewLink(x.Node(), y.Node()), true
-}
-
-func weightOf(b peer.Basis) float64 {
-	switch b {
-	case peer.ByPeers:
-		return weightPeers
-	case peer.ByOwn:
-		return weightOwn
-	case peer.ByFew:
-		return weightFew
-	}
-	return 0
-}
-
 // nothing is the case in which the profile names nobody.
 func (c *Case) nothing() opinion {
 	o := opinion{cause: falcon.CauseUnknown}
@@ -208,6 +71,7 @@ func (c *Case) nothing() opinion {
 			top, at = r.Ratio, r.Rank
 		}
 	}
+	defer c.cleared(&o)
 	if top == 0 {
 		o.against(falcon.EvidenceTiming, "No rank could be compared with a peer or with its own past")
 		return o

@@ -1,5 +1,7 @@
 package cause
 
+import "math"
+
 // Weights of proofs: how likely each alone makes the verdict right. They are
 // judgement, ordered by how directly a proof shows the fault; docs and tests
 // rely on the order, not on the second digit.
@@ -21,6 +23,13 @@ const (
 	weightSelf      = 0.30 // network: nobody computes slowly
 	weightLinkNamed = 0.20 // network: one link is left after the healthy ones
 
+	weightGEMM        = 0.85 // the device multiplies matrices slowly
+	weightGEMMBehind  = 0.50 // the same where its host launches late: that may be why
+	weightGEMMHealthy = 0.40 // for the host: the device multiplies as fast as others
+	weightLinkTest    = 0.85 // the link is slow in a test
+	weightNIC         = 0.60 // the ports at both ends of a link are congested
+	weightPort        = 0.40 // a port of the group runs below its peers' rate, or lost its link
+
 	thinMargin     = 0.7 // factor on the timing weight without a clear margin
 	againstFactor  = 0.8
 	confidenceMost = 0.99
@@ -37,6 +46,13 @@ const (
 	behindRatio   = 0.50 // not ahead any more
 	stalledUs     = 5000 // a probe this slow, and
 	stalledRatio  = 20.0 // this much slower than the peers' median, has stalled
+	nicTimes      = 5.0  // a congestion counter's rate over its own past and the peers' median
+	marksLeast    = 5.0  // per second
+	resentLeast   = 1.0
+	waitLeast     = 1000.0 // ticks per second
+	rateGap       = 0.90   // of the peers' median link rate
+	adoptRatio    = 1.05   // self time from which a slow test confirms a rank
+	excessLeast   = 0.25   // of the worst tested link's excess
 )
 
 // combine joins independent proofs.
@@ -49,8 +65,8 @@ func combine(weights ...float64) float64 {
 }
 
 // Severity grades an incident 1 to 4 as the worst of three columns: the delay
-// as a share of the healthy time (15, 30, 60 %), the congested links (more
-// than 1, more than 3, all) and the slow GPUs (1, 2, 4).
+// as a share of the healthy time (from 15 %, from 30 %, above 60 %), the
+// congested links (from 2, from 4, all) and the slow GPUs (1, 2, 4).
 func Severity(delay float64, links int, allLinks bool, slowGPUs int) int {
 	grade := func(v float64, second, third, fourth float64) int {
 		switch {
@@ -63,7 +79,7 @@ func Severity(delay float64, links int, allLinks bool, slowGPUs int) int {
 		}
 		return 1
 	}
-	worst := max(grade(delay, 0.15, 0.30, 0.60), grade(float64(slowGPUs), 1, 2, 4))
+	worst := max(grade(delay, 0.15, 0.30, math.Nextafter(0.60, 1)), grade(float64(slowGPUs), 1, 2, 4))
 	if allLinks && links > 1 {
 		return 4
 	}

@@ -1,0 +1,207 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// network explains long transfers by a link, where peers leave one, else by
+// the group. Groups that hold a slow rank are left out: its host serves the
+// network late too.
+func (c *Case) network() (opinion, bool) {
+	o := opinion{cause: falcon.CauseNetwork}
+	best := 0.0
+	for _, g := range c.Timing.Groups {
+		if g.Suspect && !c.holdsSlow(g.Ranks) {
+			o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
+				"%s group of ranks %v: %s of %d bytes takes %.2f ms, %.2f x the usual %.2f ms", g.Dimension, g.Ranks, g.Op, g.Bytes, g.TransferMs, g.Ratio, g.BaseMs)})
+			o.ranks = append(o.ranks, g.Ranks...)
+			best = max(best, weightOf(g.Basis))
+		}
+	}
+	for _, p := range c.worstPairs() {
+		o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
+			"%s to %s: a receive of %d bytes takes at least %.2f ms, %.2f ms usually", c.name(p.From), c.name(p.To), p.Bytes, p.RecvMs, p.BaseMs)})
+		o.ranks = append(o.ranks, p.From, p.To)
+		best = max(best, weightOf(p.Basis))
+	}
+	if best == 0 {
+		return opinion{}, false
+	}
+	o.proofs = append(o.proofs, best)
+	if len(c.Timing.Slow) == 0 && !c.Timing.AllSlow && len(c.Timing.SlowStages) == 0 {
+		o.add(falcon.EvidenceTiming, weightSelf, "No rank computes longer than its peers or its own past")
+	}
+	c.nameLinks(&o)
+	c.tellPorts(&o)
+	return o, true
+}
+
+func (c *Case) holdsSlow(ranks []falcon.Rank) bool {
+	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(c.Timing.Slow, r) })
+}
+
+// worstPairs are the suspect pairs with the greatest excess: a slow link
+// throttles its whole pipeline, so lesser excesses in the same replica follow
+// from it.
+func (c *Case) worstPairs() []peer.Pair {
+	worst := map[int]float64{}
+	for _, p := range c.Timing.Pairs {
+		if p.Suspect {
+			d := c.Layout.Replica(p.To)
+			worst[d] = max(worst[d], p.RecvMs-p.BaseMs)
+		}
+	}
+	var out []peer.Pair
+	for _, p := range c.Timing.Pairs {
+		if p.Suspect && p.RecvMs-p.BaseMs >= 0.8*worst[c.Layout.Replica(p.To)] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// nameLinks names links where it can, by the most direct proof: tests of the
+// suspects' links; what is left of them once those of healthy groups and pairs
+// are subtracted, if it is one or if pairs point at each; the congestion
+// counters of both ends.
+func (c *Case) nameLinks(o *opinion) {
+	u := c.usage()
+	o.links = u.left()
+	defer func() { o.allLinks = len(o.links) > 0 && len(o.links) == len(u.total) }()
+	if c.nameByTest(o, u) {
+		return
+	}
+	hot := c.congestedLinks(o.links)
+	switch {
+	case len(o.links) == 1:
+		o.add(falcon.EvidenceTiming, weightLinkNamed, "%s is the only link that slow groups use and healthy ones do not", o.links[0])
+		c.tellCongestion(o, hot)
+	case len(hot) > 0 && len(hot) < len(o.links):
+		o.links = hot
+		c.tellCongestion(o, hot)
+	case len(o.links) > 1 && !u.pairs:
+		o.against(falcon.EvidenceTiming, "Timing alone does not tell which of %v it is", o.links)
+		o.links = nil
+	}
+}
+
+// nameByTest names the slow links among the suspects' that were tested, and
+// takes the healthy ones out of those that timing leaves. It says whether it
+// named any.
+func (c *Case) nameByTest(o *opinion, u usage) bool {
+	tests := c.linkTests()
+	slow := slowLinks(tests, u.suspect)
+	judged := 0
+	for l := range u.suspect {
+		if tests[l].judged > 0 {
+			judged++
+		}
+	}
+	if len(slow) == 0 {
+		o.links = slices.DeleteFunc(o.links, func(l falcon.Link) bool { return tests[l].judged > 0 })
+		if judged > 0 {
+			o.against(falcon.EvidenceTest, "%d of the %d links that the slow groups use were tested, and none is slow", judged, len(u.suspect))
+		}
+		return false
+	}
+	for _, l := range slow {
+		o.evidence = append(o.evidence, c.tellLinkTest(l, tests[l]))
+		if u.healthy[l] {
+			o.against(falcon.EvidenceTiming, "%s: groups that use it too are as fast as ever", l)
+		}
+	}
+	o.proofs = append(o.proofs, weightLinkTest)
+	if judged > len(slow) {
+		o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTest, Text: fmt.Sprintf(
+			"%d other tested links of the slow groups are healthy", judged-len(slow))})
+	}
+	o.links = slow
+	c.tellCongestion(o, c.congestedLinks(slow))
+	return true
+}
+
+// usage is which links the measured groups and pairs use.
+type usage struct {
+	suspect, healthy, total map[falcon.Link]bool
+	pairs                   bool // suspect pairs point at each link
+}
+
+// left are the links that suspects use and healthy groups and pairs do not.
+func (u usage) left() []falcon.Link {
+	var out []falcon.Link
+	for l := range u.suspect {
+		if !u.healthy[l] {
+			out = append(out, l)
+		}
+	}
+	sortLinks(out)
+	return out
+}
+
+func (c *Case) usage() usage {
+	u := usage{suspect: map[falcon.Link]bool{}, healthy: map[falcon.Link]bool{}, total: map[falcon.Link]bool{}}
+	for _, g := range c.Timing.Groups {
+		into := u.healthy
+		if g.Suspect {
+			into = u.suspect
+		}
+		for _, l := range c.ring(g.Ranks) {
+			u.total[l] = true
+			if g.Basis != peer.ByNone && g.Dimension != falcon.DimWorld {
+				into[l] = true
+			}
+		}
+	}
+	worst := c.worstPairs()
+	u.pairs = len(worst) > 0
+	for _, p := range c.Timing.Pairs {
+		l, ok := c.link(p.From, p.To)
+		if !ok {
+			continue
+		}
+		u.total[l] = true
+		switch {
+		case slices.ContainsFunc(worst, func(q peer.Pair) bool { return q.From == p.From && q.To == p.To }):
+			u.suspect[l] = true
+		case !p.Suspect && p.Basis != peer.ByNone:
+			u.healthy[l] = true
+		}
+	}
+	return u
+}
+
+// ring are the links that a ring over the ranks uses: neighbours on different
+// nodes.
+func (c *Case) ring(ranks []falcon.Rank) []falcon.Link {
+	var out []falcon.Link
+	for i := range ranks {
+		if l, ok := c.link(ranks[i], ranks[(i+1)%len(ranks)]); ok && !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func (c *Case) link(a, b falcon.Rank) (falcon.Link, bool) {
+	x, y := c.device(a), c.device(b)
+	if x == "" || y == "" || x.Node() == y.Node() {
+		return falcon.Link{}, false
+	}
+	return falcon.NewLink(x.Node(), y.Node()), true
+}
+
+func weightOf(b peer.Basis) float64 {
+	switch b {
+	case peer.ByPeers:
+		return weightPeers
+	case peer.ByOwn:
+		return weightOwn
+	case peer.ByFew:
+		return weightFew
+	}
+	return 0
+}

@@ -1,0 +1,179 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// NIC is how a network port did since a moment, against the time before it.
+// Rates are per second.
+type NIC struct {
+	Known        bool    // two readings that span a rate exist
+	Marks        float64 // congestion notifications sent and handled, and marked packets
+	MarksBefore  float64
+	Resent       float64 // retransmits and packets out of sequence
+	ResentBefore float64
+	Wait         float64 // ticks with data to send and no credit (port_xmit_wait)
+	WaitBefore   float64
+	RateMbps     uint64 // link rate at the newest reading, 0 = unknown
+	Down         bool   // not active at the newest reading
+	Downed       uint64 // how often the link went down since
+	Emulated     bool
+}
+
+// AddNIC takes in a look at a network port that arrived at the given time.
+func (h *History) AddNIC(at time.Time, r falcon.NICReading) {
+	if h.nics == nil {
+		h.nics = map[falcon.NIC][]stamped[falcon.NICReading]{}
+	}
+	h.nics[r.NIC] = trim(append(h.nics[r.NIC], stamped[falcon.NICReading]{at, r}), at)
+}
+
+func sumNIC(before, since []stamped[falcon.NICReading]) NIC {
+	if len(since) == 0 {
+		return NIC{}
+	}
+	first, last := since[0].of, since[len(since)-1].of
+	if len(before) > 0 {
+		first = before[len(before)-1].of
+	}
+	n := NIC{RateMbps: last.RateMbps, Down: !last.Active && last.Err == "", Emulated: last.Emulated}
+	n.Downed = grown(first.LinkDowned, last.LinkDowned)
+	n.Marks, n.Resent, n.Wait, n.Known = rates(first, last)
+	if len(before) > 1 {
+		n.MarksBefore, n.ResentBefore, n.WaitBefore, _ = rates(before[0].of, before[len(before)-1].of)
+	}
+	return n
+}
+
+// rates are the growths between two readings per second; ok false where they
+// span no time.
+func rates(first, last falcon.NICReading) (marks, resent, wait float64, ok bool) {
+	seconds := float64(last.AtNs-first.AtNs) / 1e9
+	if seconds <= 0 {
+		return 0, 0, 0, false
+	}
+	marked := grown(first.CNPSent, last.CNPSent) + grown(first.CNPHandled, last.CNPHandled) + grown(first.ECNMarked, last.ECNMarked)
+	again := grown(first.Retransmits, last.Retransmits) + grown(first.OutOfSequence, last.OutOfSequence)
+	return float64(marked) / seconds, float64(again) / seconds, float64(grown(first.XmitWait, last.XmitWait)) / seconds, true
+}
+
+// congestion says what of a port's counters grows much faster than before and
+// than at the other ports; empty when nothing does.
+func (c *Case) congestion(id falcon.NIC) string {
+	n := c.Counters.NICs[id]
+	if !n.Known {
+		return ""
+	}
+	var said []string
+	far := func(what string, now, before, floor float64, of func(NIC) float64) {
+		usual := max(before, c.peerNIC(id, of))
+		if now > nicTimes*usual && now > floor {
+			said = append(said, fmt.Sprintf("%s %.0f/s instead of %.1f/s", what, now, usual))
+		}
+	}
+	far("congestion marks", n.Marks, n.MarksBefore, marksLeast, func(n NIC) float64 { return n.Marks })
+	far("retransmits", n.Resent, n.ResentBefore, resentLeast, func(n NIC) float64 { return n.Resent })
+	far("transmit-wait ticks", n.Wait, n.WaitBefore, waitLeast, func(n NIC) float64 { return n.Wait })
+	if len(said) > 0 && n.Emulated {
+		said = append(said, "emulated")
+	}
+	return strings.Join(said, ", ")
+}
+
+// degraded says what is wrong with a port's link as such; empty when nothing.
+func (c *Case) degraded(id falcon.NIC) string {
+	n := c.Counters.NICs[id]
+	usual := c.peerNIC(id, func(n NIC) float64 { return float64(n.RateMbps) })
+	switch {
+	case n.Down:
+		return "its link is down"
+	case n.Downed > 0:
+		return fmt.Sprintf("its link went down %d times since the onset", n.Downed)
+	case n.RateMbps > 0 && float64(n.RateMbps) < rateGap*usual:
+		return fmt.Sprintf("its link runs at %.0f Gb/s, at its peers at %.0f Gb/s", float64(n.RateMbps)/1e3, usual/1e3)
+	}
+	return ""
+}
+
+func (c *Case) peerNIC(id falcon.NIC, value func(NIC) float64) float64 {
+	var out []float64
+	for q, n := range c.Counters.NICs {
+		if q != id && (n.Known || n.RateMbps > 0) {
+			out = append(out, value(n))
+		}
+	}
+	return peer.Median(out)
+}
+
+// ports are the ports of a node, sorted.
+func (c *Case) ports(n falcon.Node) []falcon.NIC {
+	var out []falcon.NIC
+	for id := range c.Counters.NICs {
+		if id.Node() == n {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// hotPort is the first port of a node that is congested, with what its
+// counters say.
+func (c *Case) hotPort(n falcon.Node) (falcon.NIC, string) {
+	for _, id := range c.ports(n) {
+		if said := c.congestion(id); said != "" {
+			return id, said
+		}
+	}
+	return "", ""
+}
+
+// congestedLinks are the links whose both ends have a congested port.
+func (c *Case) congestedLinks(links []falcon.Link) []falcon.Link {
+	var out []falcon.Link
+	for _, l := range links {
+		a, _ := c.hotPort(l.A)
+		b, _ := c.hotPort(l.B)
+		if a != "" && b != "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// tellCongestion adds the counters of both ends of each link as one proof.
+func (c *Case) tellCongestion(o *opinion, links []falcon.Link) {
+	for _, l := range links {
+		for _, n := range []falcon.Node{l.A, l.B} {
+			id, said := c.hotPort(n)
+			o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceCounter, Text: fmt.Sprintf("%s, an end of %s: %s", id, l, said)})
+		}
+	}
+	if len(links) > 0 {
+		o.proofs = append(o.proofs, weightNIC)
+	}
+}
+
+// tellPorts adds ports of the slow groups' nodes whose link itself is
+// degraded, as a proof that does not tell which of their links it is.
+func (c *Case) tellPorts(o *opinion) {
+	var seen []falcon.Node
+	for _, r := range o.ranks {
+		n := c.device(r).Node()
+		if n == "" || slices.Contains(seen, n) {
+			continue
+		}
+		seen = append(seen, n)
+		for _, id := range c.ports(n) {
+			if said := c.degraded(id); said != "" {
+				o.add(falcon.EvidenceCounter, weightPort, "%s: %s", id, said)
+			}
+		}
+	}
+}

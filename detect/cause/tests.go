@@ -1,0 +1,176 @@
+package cause
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// Tests is what active tests measured since the onset. Which of them are slow
+// was judged where they were made (FALCON §4.4); nothing is compared again
+// here.
+type Tests struct {
+	GEMM    []falcon.GEMMResult
+	Links   []falcon.LinkResult
+	Refused string // why there are none, or not all; empty when all came
+}
+
+// gemm is the matrix multiplication of a device, ok false where it was not
+// tested or failed.
+func (c *Case) gemm(d falcon.Device) (falcon.GEMMResult, bool) {
+	if c.Tests == nil || d == "" {
+		return falcon.GEMMResult{}, false
+	}
+	i := slices.IndexFunc(c.Tests.GEMM, func(g falcon.GEMMResult) bool { return g.Device == d && g.Err == "" && g.Ms > 0 })
+	if i < 0 {
+		return falcon.GEMMResult{}, false
+	}
+	return c.Tests.GEMM[i], true
+}
+
+// gemmProofs adds what the matrix multiplication says about a slow rank: a
+// slow one accuses its GPU, a healthy one clears it and accuses its host.
+func (c *Case) gemmProofs(gpu, cpu *opinion, r falcon.Rank, behind bool) (slow, healthy bool) {
+	g, ok := c.gemm(c.device(r))
+	switch {
+	case !ok:
+		return false, false
+	case !g.Slow:
+		gpu.against(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x the median of all tested GPUs: the device itself is healthy", g.Device, g.Ms, g.Ratio)
+		cpu.add(falcon.EvidenceTest, weightGEMMHealthy, "%s: a matrix multiplication takes %.2f ms, %.2f x the median of all tested GPUs: what slows it lies outside the device", g.Device, g.Ms, g.Ratio)
+		return false, true
+	}
+	weight := weightGEMM
+	if behind {
+		weight = weightGEMMBehind
+	}
+	gpu.add(falcon.EvidenceTest, weight, "%s: a matrix multiplication takes %.2f ms, %.2f x the median %.2f ms of all tested GPUs", g.Device, g.Ms, g.Ratio, g.MedianMs)
+	return true, false
+}
+
+// adopt takes ranks whose multiplication is slow among the slow ones where
+// timing leaves room for it: the rule of the profile is 1.1, a test may
+// confirm what lies right below it. A test alone makes no culprit.
+func (c *Case) adopt() {
+	if c.Tests == nil || c.Timing.AllSlow {
+		return
+	}
+	for r, t := range c.Timing.Ranks {
+		g, ok := c.gemm(c.device(falcon.Rank(r)))
+		if ok && g.Slow && t.Ratio >= adoptRatio && !slices.Contains(c.Timing.Slow, falcon.Rank(r)) {
+			c.Timing.Slow = append(slices.Clone(c.Timing.Slow), falcon.Rank(r))
+		}
+	}
+	slices.Sort(c.Timing.Slow)
+}
+
+// linkTest sums up the tests of one node pair.
+type linkTest struct {
+	judged, slow int
+	worst        falcon.LinkResult // the judged one with the greatest ratio
+}
+
+// isSlow asks for half of the pair's exchanges: one of two directions.
+func (t linkTest) isSlow() bool { return t.slow > 0 && 2*t.slow >= t.judged }
+
+// linkTests sums up the tests that were judged, by node pair.
+func (c *Case) linkTests() map[falcon.Link]linkTest {
+	out := map[falcon.Link]linkTest{}
+	if c.Tests == nil {
+		return out
+	}
+	for _, r := range c.Tests.Links {
+		a, b := r.FromDevice.Node(), r.ToDevice.Node()
+		if r.Err != "" || r.BaseMs <= 0 || a == b || a == "" || b == "" {
+			continue
+		}
+		l := falcon.NewLink(a, b)
+		t := out[l]
+		t.judged++
+		if r.Slow {
+			t.slow++
+		}
+		if r.Ratio > t.worst.Ratio {
+			t.worst = r
+		}
+		out[l] = t
+	}
+	return out
+}
+
+// slowLinks are the tested links among candidates that are slow, the greatest
+// excess first. One whose excess is a small part of the greatest is noise of
+// the test, or no matter beside it.
+func slowLinks(tests map[falcon.Link]linkTest, candidates map[falcon.Link]bool) []falcon.Link {
+	worst := 0.0
+	for l := range candidates {
+		if t := tests[l]; t.isSlow() {
+			worst = max(worst, t.worst.Ratio-1)
+		}
+	}
+	var out []falcon.Link
+	for l := range candidates {
+		if t := tests[l]; t.isSlow() && t.worst.Ratio-1 >= excessLeast*worst {
+			out = append(out, l)
+		}
+	}
+	sortLinks(out)
+	return out
+}
+
+func (c *Case) tellLinkTest(l falcon.Link, t linkTest) falcon.Evidence {
+	return falcon.Evidence{Kind: falcon.EvidenceTest, Text: fmt.Sprintf(
+		"%s: %d bytes from %s to %s take %.2f ms, %.2f x the median %.2f ms of its class (%s)",
+		l, t.worst.Bytes, t.worst.FromDevice, t.worst.ToDevice, t.worst.Ms, t.worst.Ratio, t.worst.BaseMs, t.worst.Class)}
+}
+
+// cleared tells, for a case in which timing names nobody, what tests found.
+func (c *Case) cleared(o *opinion) {
+	if c.Tests == nil {
+		return
+	}
+	devices := 0
+	for _, g := range c.Tests.GEMM {
+		switch {
+		case g.Err != "":
+		case g.Slow:
+			o.against(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f x the median, but its rank computes as fast as its peers", g.Device, g.Ratio)
+		default:
+			devices++
+		}
+	}
+	if devices > 0 {
+		o.against(falcon.EvidenceTest, "%d tested GPUs multiply matrices as fast as each other", devices)
+	}
+	healthy, tests := 0, c.linkTests()
+	for l, t := range tests {
+		if !t.isSlow() {
+			healthy++
+			delete(tests, l)
+		}
+	}
+	for _, l := range sortedLinks(tests) {
+		e := c.tellLinkTest(l, tests[l])
+		e.Against = true
+		o.evidence = append(o.evidence, e)
+	}
+	if healthy > 0 {
+		o.against(falcon.EvidenceTest, "%d tested links are as fast as others of their class", healthy)
+	}
+}
+
+func sortedLinks[T any](m map[falcon.Link]T) []falcon.Link {
+	out := make([]falcon.Link, 0, len(m))
+	for l := range m {
+		out = append(out, l)
+	}
+	sortLinks(out)
+	return out
+}
+
+func sortLinks(v []falcon.Link) {
+	slices.SortFunc(v, func(a, b falcon.Link) int {
+		return slices.Compare([]falcon.Node{a.A, a.B}, []falcon.Node{b.A, b.B})
+	})
+}

@@ -151,15 +151,17 @@ func number(line int, column, field string) (float64, error) {
 }
 
 // clip shortens and cleans a field for a message on a terminal.
-func clip(s string) string {
+func clip(s string) string { return clipTo(s, 40) }
+
+func clipTo(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return '?'
 	}, s)
-	if runes := []rune(s); len(runes) > 40 {
-		return string(runes[:40]) + "…"
+	if runes := []rune(s); len(runes) > most {
+		return string(runes[:most]) + "…"
 	}
 	return s
 }

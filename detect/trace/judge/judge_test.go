@@ -1,0 +1,23 @@
+package judge
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// checkNumbers wants a report that JSON can hold, which NaN and infinity are
+// not, or an error of one line.
+func checkNumbers(t *testing.T, judge func() (any, error)) {
+	t.Helper()
+	report, err := judge()
+	if err != nil {
+		if strings.ContainsAny(err.Error(), "\n\x1b") {
+			t.Fatalf("%q", err)
+		}
+		return
+	}
+	if _, err := json.Marshal(report); err != nil {
+		t.Fatal(err)
+	}
+}

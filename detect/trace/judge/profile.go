@@ -1,0 +1,334 @@
+package judge
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
+	"github.com/failslow/falcon/detect/trace"
+)
+
+// ProfileReport is what a profile tells: the suspicious groups, links and
+// ranks, each with its rule and numbers.
+type ProfileReport struct {
+	Groups     []GroupFinding `json:"groups"`
+	Pairs      []PairFinding  `json:"pairs"`
+	Ranks      []RankFinding  `json:"ranks"`
+	AllSlow    bool           `json:"all_slow"`    // every rank slowed alike against the healthy profile
+	SlowStages []int          `json:"slow_stages"` // stages that slowed alike as a whole
+	Checked    Checked        `json:"checked"`
+	Rules      RulesReport    `json:"rules"`
+}
+
+// Checked counts what was compared.
+type Checked struct {
+	Groups int `json:"groups"`
+	Pairs  int `json:"pairs"`
+	Ranks  int `json:"ranks"` // with a self time
+}
+
+// RulesReport are the thresholds that were used.
+type RulesReport struct {
+	Suspect  float64 `json:"suspect"`
+	WaitOver float64 `json:"wait_over"`
+	MinPeers int     `json:"min_peers"`
+}
+
+// GroupFinding is one suspicious class of calls of one group.
+type GroupFinding struct {
+	Dimension     falcon.Dimension `json:"dimension"`
+	Ranks         []falcon.Rank    `json:"ranks"`
+	Op            string           `json:"op"`
+	Bytes         int64            `json:"bytes"`
+	Internode     bool             `json:"internode"`
+	TransferMs    float64          `json:"transfer_ms"`
+	BaseMs        float64          `json:"base_ms"` // what the transfer is compared with, 0 = nothing
+	Ratio         float64          `json:"ratio"`
+	Basis         peer.Basis       `json:"basis"`
+	Compared      int              `json:"compared"` // other groups of its class
+	WaitMs        float64          `json:"wait_ms"`  // longest member's
+	Communication bool             `json:"communication"`
+	Computation   bool             `json:"computation"`
+	Awaited       []falcon.Rank    `json:"awaited"` // members that the others wait for
+	Rule          string           `json:"rule"`
+}
+
+// PairFinding is one suspicious direction between two ranks.
+type PairFinding struct {
+	From   falcon.Rank `json:"from"`
+	To     falcon.Rank `json:"to"`
+	Bytes  int64       `json:"bytes"`
+	RecvMs float64     `json:"recv_ms"`
+	BaseMs float64     `json:"base_ms"`
+	Ratio  float64     `json:"ratio"`
+	Basis  peer.Basis  `json:"basis"`
+	Rule   string      `json:"rule"`
+}
+
+// RankFinding is one rank that computes slower than its peers.
+type RankFinding struct {
+	Rank    falcon.Rank `json:"rank"`
+	DP      int         `json:"dp"`
+	PP      int         `json:"pp"`
+	TP      int         `json:"tp"`
+	SelfMs  float64     `json:"self_ms"`
+	BaseMs  float64     `json:"base_ms"`
+	Ratio   float64     `json:"ratio"`
+	Basis   peer.Basis  `json:"basis"`
+	Peers   int         `json:"peers"`
+	Awaited bool        `json:"awaited"`
+	Rule    string      `json:"rule"`
+}
+
+// everyExcess makes the rules hold for excesses of any size: the file says
+// what is worth looking at, and knows no iteration to compare with.
+const everyExcess = 1e-12
+
+// Profile judges one profile by the rules (zero fields mean the defaults).
+func Profile(p trace.Profile, rules peer.Rules) (ProfileReport, error) {
+	w, err := newWindow(p)
+	if err != nil {
+		return ProfileReport{}, err
+	}
+	rules = filled(rules)
+	w.win.Rules = rules
+	if p.Healthy != nil {
+		before, err := newWindow(*p.Healthy)
+		if err != nil {
+			return ProfileReport{}, err
+		}
+		w.renumber(before)
+		before.win.Rules = rules
+		w.win.Healthy = &peer.Healthy{}
+		w.win.Healthy.Learn(peer.Judge(before.win))
+	}
+	return w.report(peer.Judge(w.win), len(p.SelfMs) > 0), nil
+}
+
+func filled(r peer.Rules) peer.Rules {
+	if r.Suspect <= 0 {
+		r.Suspect = 1.1
+	}
+	if r.WaitOver <= 0 {
+		r.WaitOver = 2
+	}
+	if r.MinPeers <= 0 {
+		r.MinPeers = 3
+	}
+	if r.Matter <= 0 {
+		r.Matter = everyExcess
+	}
+	return r
+}
+
+// window is a profile as the live detector would have got it.
+type window struct {
+	win   peer.Window
+	comms map[string]uint64
+}
+
+// unmeasured stands for the self time of every rank where a profile has none.
+// One value for all accuses nobody.
+const unmeasured = 1
+
+func newWindow(p trace.Profile) (*window, error) {
+	w := &window{comms: map[string]uint64{}, win: peer.Window{
+		Layout: p.Layout, Comms: map[falcon.Rank][]falcon.Comm{}, Profiles: make([]falcon.RankProfile, p.Layout.World()),
+	}}
+	for r := range w.win.Profiles {
+		w.win.Profiles[r] = falcon.RankProfile{Rank: falcon.Rank(r), Iterations: 1, SelfMs: unmeasured}
+		if len(p.SelfMs) > 0 {
+			w.win.Profiles[r].SelfMs = p.SelfMs[r]
+		}
+	}
+	var err error
+	if w.win.Placement, err = place(p); err != nil {
+		return nil, err
+	}
+	ordinals := map[uint64]uint64{}
+	for _, g := range p.Groups {
+		id := w.comm(g)
+		for _, call := range g.Calls {
+			w.call(g, id, ordinals[id], call)
+			ordinals[id]++
+		}
+	}
+	return w, nil
+}
+
+// comm numbers the groups by dimension and members; one group may have calls
+// of several kinds.
+func (w *window) comm(g trace.ProfileGroup) uint64 {
+	key := fmt.Sprint(g.Dimension, g.Ranks)
+	id, known := w.comms[key]
+	if known {
+		return id
+	}
+	id = uint64(len(w.comms) + 1)
+	w.comms[key] = id
+	for i, r := range g.Ranks {
+		w.win.Comms[r] = append(w.win.Comms[r], falcon.Comm{ID: id, Dimension: g.Dimension, Size: len(g.Ranks), RankInComm: i})
+	}
+	return id
+}
+
+func (w *window) call(g trace.ProfileGroup, id, ordinal uint64, ms []float64) {
+	for i, r := range g.Ranks {
+		if isPair(g.Op) && i == 0 {
+			continue // eager sends finish early: the receive tells
+		}
+		c := falcon.CallTiming{Comm: id, Ordinal: ordinal, Op: g.Op, Peer: -1, Bytes: g.Bytes, DurationMs: ms[i]}
+		if isPair(g.Op) {
+			c.Op, c.Peer = falcon.OpRecv, 0
+		}
+		w.win.Profiles[r].Calls = append(w.win.Profiles[r].Calls, c)
+	}
+}
+
+func isPair(op falcon.Op) bool { return op == falcon.OpSend || op == falcon.OpRecv }
+
+// renumber gives the groups of an earlier window the numbers that they have in
+// this one; groups that this one lacks get numbers beyond.
+func (w *window) renumber(before *window) {
+	to := map[uint64]uint64{}
+	next := uint64(len(w.comms) + 1)
+	for key, id := range before.comms {
+		if now, known := w.comms[key]; known {
+			to[id] = now
+			continue
+		}
+		to[id] = next
+		next++
+	}
+	for r := range before.win.Profiles {
+		for i := range before.win.Profiles[r].Calls {
+			c := &before.win.Profiles[r].Calls[i]
+			c.Comm = to[c.Comm]
+		}
+	}
+	for r := range before.win.Comms {
+		for i := range before.win.Comms[r] {
+			c := &before.win.Comms[r][i]
+			c.ID = to[c.ID]
+		}
+	}
+}
+
+// place puts the ranks on nodes so that groups cross nodes as the file says:
+// members of a group within a node share one, all others stand alone.
+func place(p trace.Profile) (falcon.Placement, error) {
+	node := make([]int, p.Layout.World())
+	for i := range node {
+		node[i] = i
+	}
+	find := func(r falcon.Rank) int {
+		i := int(r)
+		for node[i] != i {
+			node[i] = node[node[i]]
+			i = node[i]
+		}
+		return i
+	}
+	for _, g := range p.Groups {
+		for _, r := range g.Ranks[1:] {
+			if !g.Internode {
+				node[find(r)] = find(g.Ranks[0])
+			}
+		}
+	}
+	for i, g := range p.Groups {
+		first := find(g.Ranks[0])
+		if g.Internode && !slices.ContainsFunc(g.Ranks, func(r falcon.Rank) bool { return find(r) != first }) {
+			return nil, fmt.Errorf("%w: group %d is said to cross nodes, and other groups within a node join all its ranks; check internode", trace.ErrMalformed, i)
+		}
+	}
+	out := make(falcon.Placement, len(node))
+	for r := range out {
+		out[r] = falcon.NewDevice(falcon.Node(fmt.Sprint("n", find(falcon.Rank(r)))), r)
+	}
+	return out, nil
+}
+
+func (w *window) report(res peer.Result, selfKnown bool) ProfileReport {
+	rules := w.win.Rules
+	out := ProfileReport{
+		Groups: []GroupFinding{}, Pairs: []PairFinding{}, Ranks: []RankFinding{},
+		AllSlow: res.AllSlow, SlowStages: append([]int{}, res.SlowStages...),
+		Checked: Checked{Groups: len(res.Groups), Pairs: len(res.Pairs)},
+		Rules:   RulesReport{rules.Suspect, rules.WaitOver, rules.MinPeers},
+	}
+	for _, g := range res.Groups {
+		if g.Suspect || g.Waiting {
+			out.Groups = append(out.Groups, groupFinding(g, res, rules))
+		}
+	}
+	for _, p := range res.Pairs {
+		if p.Suspect {
+			out.Pairs = append(out.Pairs, pairFinding(p, rules))
+		}
+	}
+	if selfKnown {
+		out.Checked.Ranks = len(res.Ranks)
+		for _, r := range res.Slow {
+			out.Ranks = append(out.Ranks, w.rankFinding(res.Ranks[r]))
+		}
+	}
+	return out
+}
+
+func groupFinding(g peer.Group, res peer.Result, rules peer.Rules) GroupFinding {
+	f := GroupFinding{
+		Dimension: g.Dimension, Ranks: g.Ranks, Op: g.Op.String(), Bytes: g.Bytes, Internode: g.Internode,
+		TransferMs: g.TransferMs, BaseMs: g.BaseMs, Ratio: g.Ratio, Basis: g.Basis, Compared: g.Classmates,
+		WaitMs: g.WaitMs, Communication: g.Suspect, Computation: g.Waiting, Awaited: []falcon.Rank{},
+	}
+	if g.Suspect {
+		f.Rule = fmt.Sprintf("transfer %.4g ms is %.3g x the %s %.4g ms, over %.3g: slow communication", g.TransferMs, g.Ratio, usual(g.Basis), g.BaseMs, rules.Suspect)
+	}
+	if g.Waiting {
+		if f.Rule != "" {
+			f.Rule += "; "
+		}
+		f.Rule += fmt.Sprintf("a member waits over %.3g x the transfer: slow computation elsewhere in the group", rules.WaitOver)
+		for _, r := range g.Ranks {
+			if res.Ranks[r].Awaited {
+				f.Awaited = append(f.Awaited, r)
+			}
+		}
+	}
+	return f
+}
+
+func usual(b peer.Basis) string {
+	switch b {
+	case peer.ByPeers:
+		return "median of its class,"
+	case peer.ByOwn:
+		return "own healthy"
+	case peer.ByFew:
+		return "median of the few others of its class,"
+	}
+	return "unknown"
+}
+
+func pairFinding(p peer.Pair, rules peer.Rules) PairFinding {
+	return PairFinding{
+		From: p.From, To: p.To, Bytes: p.Bytes, RecvMs: p.RecvMs, BaseMs: p.BaseMs, Ratio: p.Ratio, Basis: p.Basis,
+		Rule: fmt.Sprintf("a receive takes at least %.4g ms, %.3g x the %s %.4g ms, over %.3g: slow link", p.RecvMs, p.Ratio, usual(p.Basis), p.BaseMs, rules.Suspect),
+	}
+}
+
+func (w *window) rankFinding(r peer.Rank) RankFinding {
+	at := w.win.Layout.Coord(r.Rank)
+	f := RankFinding{
+		Rank: r.Rank, DP: at.DP, PP: at.PP, TP: at.TP, SelfMs: r.SelfMs, BaseMs: r.PeerMs,
+		Ratio: r.Ratio, Basis: r.Basis, Peers: r.Peers, Awaited: r.Awaited,
+	}
+	against := fmt.Sprintf("median %.4g ms of %d same-stage peers", r.PeerMs, r.Peers)
+	if r.Basis == peer.ByOwn {
+		f.BaseMs, against = r.OwnMs, fmt.Sprintf("own healthy %.4g ms", r.OwnMs)
+	}
+	f.Rule = fmt.Sprintf("self time %.4g ms is %.3g x the %s, over %.3g: slow computation", r.SelfMs, r.Ratio, against, w.win.Rules.Suspect)
+	return f
+}

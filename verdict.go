@@ -21,6 +21,7 @@ const (
 	EvidenceTiming  EvidenceKind = "timing"  // change point and peers
 	EvidenceTest    EvidenceKind = "test"    // active validation
 	EvidenceCounter EvidenceKind = "counter" // hardware counters
+	EvidenceHistory EvidenceKind = "history" // what was named before; a remark, no proof
 )
 
 // Evidence is one line that led to a verdict, fit to be shown as it is.

@@ -24,6 +24,9 @@ type Config struct {
 	ProfileRetry      int64         // iterations after which an open incident that names nobody is tried again; 50
 	ProfileDeadline   time.Duration // a window is judged with what is there after at least this long; 10 s
 
+	ValidateTries   int   // validations asked for per incident, negative = none; 2
+	ValidateSpacing int64 // iterations between two; 20
+
 	ReliefIterations int   // window that watches a culprit while an action holds; 2
 	ReliefEvery      int64 // iterations between two such windows; 20
 	ReliefConfirm    int64 // the same once a window was healthy or the counters are; 10
@@ -47,6 +50,8 @@ func DefaultConfig() Config {
 		ProfileSpacing:    5,
 		ProfileRetry:      50,
 		ProfileDeadline:   10 * time.Second,
+		ValidateTries:     2,
+		ValidateSpacing:   20,
 		ReliefIterations:  2,
 		ReliefEvery:       20,
 		ReliefConfirm:     10,
@@ -72,6 +77,10 @@ func (c Config) withDefaults() Config {
 	fill(&c.ProfileSpacing, d.ProfileSpacing)
 	fill(&c.ProfileRetry, d.ProfileRetry)
 	fill(&c.ProfileDeadline, d.ProfileDeadline)
+	if c.ValidateTries == 0 {
+		c.ValidateTries = d.ValidateTries
+	}
+	fill(&c.ValidateSpacing, d.ValidateSpacing)
 	fill(&c.ReliefIterations, d.ReliefIterations)
 	fill(&c.ReliefEvery, d.ReliefEvery)
 	fill(&c.ReliefConfirm, d.ReliefConfirm)

@@ -190,7 +190,8 @@ func (m *Machine) drop(s *story) {
 }
 
 func (m *Machine) settleVerdict(s *story, v falcon.Verdict) {
-	s.Verdict, s.State = v, falcon.IncidentLocated
+	m.conclude(s, v)
+	s.State = falcon.IncidentLocated
 	s.asked, s.badAt, s.healthyAt = m.slow.last(), m.slow.last(), falcon.NoIteration
 	if s.ID == "" {
 		m.tell(s)
@@ -209,7 +210,7 @@ func (m *Machine) caseOf(s *story, timing peer.Result) cause.Case {
 	if s.FromStart {
 		since = time.Time{}
 	}
-	c.Counters = m.history.Since(since)
+	c.Counters, c.Tests = m.history.Since(since), s.tests
 	return c
 }
 
@@ -246,19 +247,21 @@ func (m *Machine) rejudge(in Readings) {
 		}
 		s.rejudged++
 		v := cause.Judge(m.caseOf(s, *s.timing))
-		if v.Confidence >= s.Verdict.Confidence+rejudgeGain || (v.Cause != s.Verdict.Cause && v.Cause != falcon.CauseUnknown) {
-			s.Verdict = v
+		if v.Confidence >= s.Verdict.Confidence+rejudgeGain || (v.Cause != s.Verdict.Cause && v.Cause != falcon.CauseUnknown) || len(v.Links) > 0 && len(s.Verdict.Links) == 0 {
+			m.conclude(s, v)
 			m.emit(s)
 		}
 	}
 }
 
-// concerns says that the readings are of one of the story's devices or nodes.
+// concerns says that the readings are of one of the story's devices or nodes,
+// or of ports where it has a network suspicion.
 func concerns(in Readings, s *story) bool {
-	return slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool {
-		return slices.ContainsFunc(in.GPUs, func(r falcon.GPUReading) bool { return r.Device == d }) ||
-			slices.ContainsFunc(in.Hosts, func(r falcon.HostReading) bool { return r.Node == d.Node() })
-	})
+	return len(in.NICs) > 0 && (s.Verdict.Cause == falcon.CauseNetwork || slices.Contains(s.Verdict.Also, falcon.CauseNetwork)) ||
+		slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool {
+			return slices.ContainsFunc(in.GPUs, func(r falcon.GPUReading) bool { return r.Device == d }) ||
+				slices.ContainsFunc(in.Hosts, func(r falcon.HostReading) bool { return r.Node == d.Node() })
+		})
 }
 
 // learned takes a window of a job without open incidents as healthy, unless

@@ -44,10 +44,12 @@ type Machine struct {
 	window   *window
 	windows  uint64 // id of the newest window
 	learn    learning
+	asking   *asking     // validation asked for and not answered
 	last     peer.Result // newest complete profile
 	haveLast bool
 	shown    []peer.Rank // newest timing per rank, from any profile
 
+	past      []Named               // culprits of incidents that are over, newest last
 	strangers map[falcon.Rank]int64 // slow without an onset of their own, since which iteration
 
 	changed map[string]falcon.Incident
@@ -89,6 +91,10 @@ func (m *Machine) Step(now time.Time, in Input) {
 		m.stepActed(in)
 	case Restored:
 		m.stepRestored(in)
+	case Validated:
+		m.stepValidated(in)
+	case Culprits:
+		m.stepCulprits(in)
 	}
 	m.plan()
 }
@@ -171,7 +177,7 @@ func (m *Machine) startEpoch(j Job) {
 	m.alarms, m.lastOnset, m.settleTo = nil, falcon.NoIteration, 0
 	m.levelMs, m.levelAt = 0, 0
 	m.jitterAt, m.dipAt, m.strangers = -m.cfg.MergeWithin-1, falcon.NoIteration, nil
-	m.healthy, m.window, m.learn = peer.Healthy{}, nil, learning{due: true}
+	m.healthy, m.window, m.learn, m.asking = peer.Healthy{}, nil, learning{due: true}, nil
 	m.haveLast, m.shown = false, make([]peer.Rank, j.Layout.World())
 	if again {
 		m.baseline, m.rebase = 0, false
@@ -212,16 +218,20 @@ func (m *Machine) stepSamples(in Samples) {
 			continue
 		}
 		r := m.ranks[s.Rank]
-		if s.Iteration <= r.last() {
+		if s.Iteration <= r.newest {
 			continue // sent again after a reconnect
 		}
 		m.newest = max(m.newest, s.Iteration)
 		ms := s.RunMs()
-		for _, c := range r.observe(s.Iteration, ms) {
-			m.rankChange(s.Rank, r, c)
+		if s.PausedMs > 0 {
+			r.skip(s.Iteration)
+		} else {
+			for _, c := range r.observe(s.Iteration, ms) {
+				m.rankChange(s.Rank, r, c)
+			}
 		}
 		if ms > 0 && !math.IsInf(ms, 0) {
-			m.fold.add(s.Iteration, ms, s.EndNs)
+			m.fold.add(s.Iteration, ms, s.EndNs, s.PausedMs > 0)
 		}
 	}
 	m.quorum()
@@ -237,6 +247,9 @@ func (m *Machine) stepSamples(in Samples) {
 // iterated takes in one iteration of the whole job.
 func (m *Machine) iterated(c cell) {
 	m.times.add(c, m.now)
+	if c.paused {
+		return
+	}
 	learnt := m.slow.tracker.Learning()
 	for _, change := range m.slow.observe(c.iteration, c.ms) {
 		m.jobChange(change)
@@ -308,6 +321,9 @@ func (m *Machine) stepReadings(in Readings) {
 	}
 	for _, r := range in.Hosts {
 		m.history.AddHost(m.now, r)
+	}
+	for _, r := range in.NICs {
+		m.history.AddNIC(m.now, r)
 	}
 	m.rejudge(in)
 }

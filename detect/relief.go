@@ -231,6 +231,7 @@ func (m *Machine) relieve(s *story, at int64, why string) {
 		why = passedUnseen
 	}
 	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, m.slow.last()
+	m.recall(s)
 	m.slow.tracker.Rebase(m.slow.tracker.BaselineMs())
 	m.leveled(m.level())
 	m.lastOnset, m.alarms = falcon.NoIteration, nil

@@ -105,6 +105,22 @@ func (s *script) do(t *testing.T, f []string) string {
 		s.w.spike = ratio(t, arg(1))
 	case "counters":
 		s.w.counters = arg(1) == "on"
+	case "nics":
+		s.w.nics = arg(1) == "on"
+	case "tests":
+		s.w.tests = arg(1)
+	case "lengths":
+		s.w.job.Lengths = ratio(t, arg(1))
+	case "validated": // by an operator: ranks that multiply
+		var ranks []falcon.Rank
+		for _, n := range numbers(t, f[1:]) {
+			ranks = append(ranks, falcon.Rank(n))
+		}
+		v := s.w.job.Validate(falcon.ValidationAsk{By: "alice", GEMM: ranks})
+		v.ID = "VAL-0100"
+		s.w.step(Validated{Validation: v})
+	case "named": // job incident device
+		s.w.step(Culprits{Past: []Named{{Job: arg(1), Incident: arg(2), At: s.w.now.Add(-90 * time.Minute), Device: falcon.Device(arg(3)), Cause: falcon.CauseGPU}}})
 	case "refuse":
 		s.w.refuse = numbers(t, f[1:])[0]
 	case "missing":

@@ -16,10 +16,11 @@ type series struct {
 	origin  int64
 	seen    int // values taken in; value i lies at i % cap
 	limit   int
+	newest  int64 // newest iteration heard of, left out or not; -1 before the first
 }
 
 func newSeries(cfg *Config) *series {
-	return &series{tracker: bocd.NewTracker(cfg.Tracker), limit: cfg.History}
+	return &series{tracker: bocd.NewTracker(cfg.Tracker), limit: cfg.History, newest: -1}
 }
 
 // last is the newest iteration, origin-independent; -1 before the first.
@@ -30,9 +31,13 @@ func (s *series) last() int64 {
 	return s.iteration(s.seen - 1)
 }
 
+// skip notes an iteration that is left out, as Falcon held the job in it.
+func (s *series) skip(iteration int64) { s.newest = max(s.newest, iteration) }
+
 // observe takes in one value. Values that are no positive finite time are
 // dropped: they say nothing about the job's pace.
 func (s *series) observe(iteration int64, ms float64) []bocd.Change {
+	s.newest = max(s.newest, iteration)
 	if math.IsNaN(ms) || math.IsInf(ms, 0) || ms <= 0 {
 		return nil
 	}
@@ -105,10 +110,11 @@ type cell struct {
 	ranks     int
 	ms        float64
 	endNs     int64 // by the clock of the node that ended last, 0 = unknown
+	paused    bool  // Falcon held a rank in it
 }
 
 // add takes in one rank's sample.
-func (f *fold) add(iteration int64, ms float64, endNs int64) {
+func (f *fold) add(iteration int64, ms float64, endNs int64, paused bool) {
 	if !f.open {
 		f.open, f.next, f.first = true, iteration, iteration
 		for i := range f.cells {
@@ -128,6 +134,7 @@ func (f *fold) add(iteration int64, ms float64, endNs int64) {
 	c.ranks++
 	c.ms = math.Max(c.ms, ms)
 	c.endNs = max(c.endNs, endNs)
+	c.paused = c.paused || paused
 }
 
 // done hands out the next iteration that all ranks reported, or that waited

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/cause"
 	"github.com/failslow/falcon/detect/peer"
 )
 
@@ -22,6 +23,11 @@ type story struct {
 	timing   *peer.Result  // what the verdict was given on, to judge again when counters come
 	judgedAt time.Time
 	rejudged int
+
+	tests   *cause.Tests // newest active tests, nil = none
+	tested  bool         // a validation was completed
+	asks    int          // validations asked for
+	askFrom int64        // iteration before which no further one is
 
 	inForce   map[falcon.Rung]bool // actions that hold
 	since     int64                // first iteration of the newest action
@@ -65,6 +71,7 @@ func (s *story) watching() bool {
 // restart forgets what a new job epoch makes meaningless.
 func (s *story) restart() {
 	s.streak, s.asked, s.badAt, s.healthyAt, s.since = 0, 0, falcon.NoIteration, falcon.NoIteration, 0
+	s.tests, s.tested, s.asks, s.askFrom = nil, false, 0, 0
 	s.watched, s.timing, s.check, s.urgent, s.notUntil = true, nil, false, false, 0
 }
 

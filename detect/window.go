@@ -49,6 +49,9 @@ func (m *Machine) plan() {
 			return
 		}
 	}
+	if m.validate(at) || m.held() {
+		return
+	}
 	for _, s := range m.stories {
 		if m.due(s, at) {
 			m.request(m.cfg.ReliefIterations, fmt.Sprintf("%s: is %s healthy again?", s.ID, culprits(s.Verdict)))

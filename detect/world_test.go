@@ -19,21 +19,26 @@ type world struct {
 	epoch   uint64
 	out     strings.Builder
 	request *ProfileRequest
+	ask     *falcon.ValidationAsk
 	all     []falcon.Incident // newest state of every incident, in order of id
 
 	counters bool
+	nics     bool
 	refuse   int         // windows still to be refused
+	tests    string      // answer to asks: "on", "off" (none comes), "refused"
+	tested   int         // validations answered
 	missing  falcon.Node // sends no profile
 	spike    float64     // factor on the next iteration's time
 
 	read    time.Time
+	congest map[falcon.Node]uint64
 	thermal map[falcon.Device]uint64
 }
 
 func newWorld(l falcon.Layout, nodes, micro int, seed uint64) *world {
 	w := &world{
 		job: rig.New(l, nodes, micro, seed), m: New(Config{}), now: time.Unix(1000, 0),
-		counters: true, thermal: map[falcon.Device]uint64{}, epoch: 1,
+		counters: true, thermal: map[falcon.Device]uint64{}, congest: map[falcon.Node]uint64{}, epoch: 1, tests: "on",
 	}
 	w.describe()
 	return w
@@ -65,6 +70,10 @@ func (w *world) drain() {
 	for _, q := range r.Requests {
 		fmt.Fprintf(&w.out, "request: %d iterations (%s)\n", q.Iterations, q.Why)
 		w.request = &q
+	}
+	for _, a := range r.Asks {
+		fmt.Fprintf(&w.out, "ask: gemm %v, rings %v, pairs %v (%s)\n", a.GEMM, a.Rings, a.Pairs, a.Why)
+		w.ask = &a
 	}
 	w.m.Advance()
 }
@@ -103,15 +112,39 @@ func (w *world) run(n int) {
 			take, window = req.Iterations, req.Window
 		}
 		w.request = nil
-		for range take {
-			n--
-		}
+		n -= take
+		held := w.validate()
 		samples, profiles := w.job.Iteration(take, window)
+		for i := range w.job.Layout.World() {
+			samples[i].Ms += held
+			samples[i].PausedMs += held
+		}
 		w.deliver(samples)
 		if req != nil {
 			w.answer(window, profiles)
 		}
 	}
+}
+
+// validate answers an ask at the iteration boundary and says how long the job
+// was held, ms.
+func (w *world) validate() float64 {
+	ask := w.ask
+	w.ask = nil
+	if ask == nil || w.tests == "off" {
+		return 0
+	}
+	w.tested++
+	v := w.job.Validate(*ask)
+	held := 350.0
+	if w.tests == "refused" {
+		v = falcon.Validation{Ask: *ask, State: falcon.ValidationRefused, Reason: "no consistent boundary: rank 3 is not hooked"}
+		held = 0
+	}
+	v.ID = fmt.Sprintf("VAL-%04d", w.tested)
+	w.now = w.now.Add(time.Duration(held * float64(time.Millisecond)))
+	w.step(Validated{Validation: v})
+	return held
 }
 
 // deliver feeds samples iteration by iteration, time going on with them.
@@ -176,7 +209,7 @@ func (w *world) probe(ms float64) {
 		return
 	}
 	w.read = w.now
-	var in Readings
+	in := Readings{NICs: w.ports()}
 	hosts := map[falcon.Node]bool{}
 	for _, d := range w.job.Placement {
 		clock := uint32(1980)
@@ -197,6 +230,31 @@ func (w *world) probe(ms float64) {
 		}
 	}
 	w.step(in)
+}
+
+// ports reads one port per node; marks grow at both ends of a slow link.
+func (w *world) ports() []falcon.NICReading {
+	for l, f := range w.job.Link {
+		if f < 1 {
+			w.congest[l.A] += 300
+			w.congest[l.B] += 300
+		}
+	}
+	var out []falcon.NICReading
+	seen := map[falcon.Node]bool{}
+	for _, d := range w.job.Placement {
+		n := d.Node()
+		if seen[n] || !w.nics {
+			continue
+		}
+		seen[n] = true
+		w.congest[n]++
+		out = append(out, falcon.NICReading{
+			NIC: falcon.NIC(string(n) + ".nic0"), AtNs: w.now.UnixNano(), RateMbps: 400_000, Active: true,
+			CNPHandled: w.congest[n], Emulated: true,
+		})
+	}
+	return out
 }
 
 // act applies micro-batches from the next iteration on, as an action of an
@@ -223,5 +281,5 @@ func (w *world) clearFaults() {
 	clear(w.job.Clock)
 	clear(w.job.Share)
 	clear(w.job.Link)
-	w.job.Load = nil
+	w.job.Load, w.job.Lengths = nil, 0
 }

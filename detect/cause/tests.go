@@ -74,18 +74,19 @@ type linkTest struct {
 // isSlow asks for half of the pair's exchanges: one of two directions.
 func (t linkTest) isSlow() bool { return t.slow > 0 && 2*t.slow >= t.judged }
 
-// linkTests sums up the tests that were judged, by node pair.
+// linkTests sums up the tests that were judged, by node pair. A class whose
+// members share one or two links has no independent median: it clears nobody.
 func (c *Case) linkTests() map[falcon.Link]linkTest {
 	out := map[falcon.Link]linkTest{}
 	if c.Tests == nil {
 		return out
 	}
+	classes := c.Tests.classes()
 	for _, r := range c.Tests.Links {
-		a, b := r.FromDevice.Node(), r.ToDevice.Node()
-		if r.Err != "" || r.BaseMs <= 0 || a == b || a == "" || b == "" {
+		l, ok := linkOf(r)
+		if !ok || (!r.Slow && r.Basis == basisClass && len(classes[r.Class]) < classLeast) {
 			continue
 		}
-		l := falcon.NewLink(a, b)
 		t := out[l]
 		t.judged++
 		if r.Slow {
@@ -97,6 +98,36 @@ func (c *Case) linkTests() map[falcon.Link]linkTest {
 		out[l] = t
 	}
 	return out
+}
+
+// basisClass is the basis of a result that was compared with its class
+// (falcon.LinkResult), classLeast how many links make one that clears.
+const (
+	basisClass = "class"
+	classLeast = 3
+)
+
+// classes are the links of each class that were tested.
+func (t *Tests) classes() map[falcon.LinkClass]map[falcon.Link]bool {
+	out := map[falcon.LinkClass]map[falcon.Link]bool{}
+	for _, r := range t.Links {
+		if l, ok := linkOf(r); ok {
+			if out[r.Class] == nil {
+				out[r.Class] = map[falcon.Link]bool{}
+			}
+			out[r.Class][l] = true
+		}
+	}
+	return out
+}
+
+// linkOf is the node pair of a result that was judged.
+func linkOf(r falcon.LinkResult) (falcon.Link, bool) {
+	a, b := r.FromDevice.Node(), r.ToDevice.Node()
+	if r.Err != "" || r.BaseMs <= 0 || a == b || a == "" || b == "" {
+		return falcon.Link{}, false
+	}
+	return falcon.NewLink(a, b), true
 }
 
 // slowLinks are the tested links among candidates that are slow, the greatest

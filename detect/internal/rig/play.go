@@ -62,6 +62,7 @@ type message struct {
 // play runs one iteration: streams advance until all are done.
 func (j *Job) play() *playing {
 	world := j.Layout.World()
+	j.draw()
 	p := &playing{
 		job: j, ops: make([][]op, world), at: make([]int, world),
 		host: make([]float64, world), device: make([]float64, world), ran: make([][]timed, world),
@@ -263,14 +264,36 @@ func (j *Job) program(r falcon.Rank) []op {
 
 func (j *Job) forward(ops []op, r falcon.Rank, mb int) []op {
 	ops = j.message(ops, recv, r, -1, mb+1)
-	ops = j.pass(ops, r, j.ForwardMs)
+	ops = j.pass(ops, r, j.ForwardMs*j.lengthOf(r, mb))
 	return j.message(ops, send, r, +1, mb+1)
 }
 
 func (j *Job) backward(ops []op, r falcon.Rank, mb int) []op {
 	ops = j.message(ops, recv, r, +1, -mb-1)
-	ops = j.pass(ops, r, 2*j.ForwardMs)
+	ops = j.pass(ops, r, 2*j.ForwardMs*j.lengthOf(r, mb))
 	return j.message(ops, send, r, -1, -mb-1)
+}
+
+// draw gives the micro-batches of an iteration their lengths.
+func (j *Job) draw() {
+	j.work = nil
+	if j.Lengths <= 0 {
+		return
+	}
+	for _, m := range j.MicroBatches {
+		of := make([]float64, m)
+		for i := range of {
+			of[i] = max(0.2, 1+j.Lengths*j.rng.NormFloat64())
+		}
+		j.work = append(j.work, of)
+	}
+}
+
+func (j *Job) lengthOf(r falcon.Rank, mb int) float64 {
+	if replica := j.Layout.Replica(r); replica < len(j.work) {
+		return j.work[replica][mb]
+	}
+	return 1
 }
 
 // pass is compute on the rank's device, then the tensor-parallel all-reduce.

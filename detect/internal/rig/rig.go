@@ -25,10 +25,15 @@ type Job struct {
 	Share map[falcon.Node]float64   // of the CPU the hosts get; absent = 1
 	Link  map[falcon.Link]float64   // share of bandwidth; absent = 1
 	Load  []float64                 // factor on the work, per stage; nil = 1
+	// Lengths is the relative deviation of the micro-batches' work, as of
+	// sequences of different length: drawn anew for each, the same in all
+	// stages of its replica; 0 = all alike.
+	Lengths float64
 
 	rng   *rand.Rand
 	calls map[call]uint64
 	next  int64
+	work  [][]float64 // of this iteration's micro-batches, per replica
 }
 
 type call struct {

@@ -1,0 +1,78 @@
+package rig
+
+import "github.com/failslow/falcon"
+
+// Healthy times of the active tests, ms, and the ratio over the median that is
+// slow (FALCON §4.4).
+const (
+	gemmMs     = 4
+	exchangeMs = 2
+	slowOver   = 1.2
+)
+
+// Validate runs the tests of an ask on the job as it is now, with the noise of
+// everything else.
+func (j *Job) Validate(ask falcon.ValidationAsk) falcon.Validation {
+	v := falcon.Validation{Ask: ask, State: falcon.ValidationDone, Iteration: j.next, Emulated: true}
+	for _, r := range ask.GEMM {
+		d, clock := j.Placement[r], 1.0
+		if c := j.Clock[d]; c > 0 {
+			clock = c
+		}
+		v.GEMM = append(v.GEMM, falcon.GEMMResult{Rank: r, Device: d, Ms: j.noisy(gemmMs / clock)})
+	}
+	for _, ring := range ask.Rings {
+		for i := range ring {
+			if len(ring) > 2 || i == 0 {
+				v.Links = append(v.Links, j.exchange(ring[i], ring[(i+1)%len(ring)])...)
+			}
+		}
+	}
+	for _, p := range ask.Pairs {
+		v.Links = append(v.Links, j.exchange(p[0], p[1])...)
+	}
+	compare(&v)
+	return v
+}
+
+// exchange times both directions between two ranks.
+func (j *Job) exchange(a, b falcon.Rank) []falcon.LinkResult {
+	one := func(a, b falcon.Rank) falcon.LinkResult {
+		x, y := j.Placement[a], j.Placement[b]
+		r := falcon.LinkResult{From: a, To: b, FromDevice: x, ToDevice: y, Class: falcon.LinkIntraNode, Bytes: 1 << 20, Basis: "class"}
+		r.Ms = j.noisy(exchangeMs * j.slowest(a, b))
+		if x.Node() != y.Node() {
+			r.Class, r.Link = falcon.LinkSameRail, falcon.NewLink(x.Node(), y.Node()).String()
+		}
+		return r
+	}
+	return []falcon.LinkResult{one(a, b), one(b, a)}
+}
+
+// compare judges each result against the median of its class.
+func compare(v *falcon.Validation) {
+	var gemms []float64
+	for _, g := range v.GEMM {
+		gemms = append(gemms, g.Ms)
+	}
+	for i := range v.GEMM {
+		g := &v.GEMM[i]
+		g.MedianMs = median(gemms)
+		g.Ratio = g.Ms / g.MedianMs
+		g.Slow = g.Ratio > slowOver
+	}
+	classes := map[falcon.LinkClass][]float64{}
+	for _, l := range v.Links {
+		classes[l.Class] = append(classes[l.Class], l.Ms)
+	}
+	for i := range v.Links {
+		l := &v.Links[i]
+		if len(classes[l.Class]) < 3 {
+			l.Basis = ""
+			continue
+		}
+		l.BaseMs = median(classes[l.Class])
+		l.Ratio = l.Ms / l.BaseMs
+		l.Slow = l.Ratio > slowOver
+	}
+}

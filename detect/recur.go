@@ -1,0 +1,151 @@
+package detect
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// pastMost bounds the culprits of past incidents that are remembered.
+const pastMost = 1024
+
+// Recurrence is how often a device or a link was named before.
+type Recurrence struct {
+	Device falcon.Device // empty for links
+	Link   falcon.Link   // zero for devices
+	Times  int           // incidents that named it, open ones included
+	Jobs   int           // different jobs among them
+	First  time.Time
+	Last   time.Time
+}
+
+// stepCulprits takes over whom incidents of the past named, of this job and of
+// others; the newest count where there are too many.
+func (m *Machine) stepCulprits(in Culprits) {
+	for _, n := range in.Past[max(0, len(in.Past)-pastMost):] {
+		m.remember(n)
+	}
+}
+
+// remember adds a named culprit, once per incident.
+func (m *Machine) remember(n Named) {
+	same := func(o Named) bool {
+		return o.Job == n.Job && o.Incident == n.Incident && o.Device == n.Device && o.Link == n.Link
+	}
+	if (n.Device == "") == (n.Link == falcon.Link{}) || slices.ContainsFunc(m.past, same) {
+		return
+	}
+	m.past = append(m.past, n)
+	m.past = slices.Delete(m.past, 0, max(0, len(m.past)-pastMost))
+}
+
+// conclude gives a story its verdict, with a line for each culprit that was
+// named before. Severity and confidence stay as they are: both speak of this
+// slowdown alone.
+func (m *Machine) conclude(s *story, v falcon.Verdict) {
+	for _, d := range v.Devices {
+		m.tellRecurrence(&v, string(d), m.before(s, func(n Named) bool { return n.Device == d }))
+	}
+	for _, l := range v.Links {
+		m.tellRecurrence(&v, l.String(), m.before(s, func(n Named) bool { return n.Link == l }))
+	}
+	s.Verdict = v
+}
+
+// before are the past incidents that match, without the story's own.
+func (m *Machine) before(s *story, match func(Named) bool) []Named {
+	var out []Named
+	for _, n := range m.past {
+		if match(n) && (n.Incident != s.ID || n.Job != "" || s.ID == "") {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (m *Machine) tellRecurrence(v *falcon.Verdict, name string, past []Named) {
+	if len(past) == 0 {
+		return
+	}
+	first := slices.MinFunc(past, func(a, b Named) int { return a.At.Compare(b.At) })
+	times := "once"
+	if len(past) > 1 {
+		times = fmt.Sprintf("%d times", len(past))
+	}
+	v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: fmt.Sprintf(
+		"%s was named %s before in the last %s, last by %s", name, times, span(m.now.Sub(first.At)), past[len(past)-1].name())})
+}
+
+func (n Named) name() string {
+	if n.Job == "" {
+		return n.Incident
+	}
+	return n.Incident + " of job " + n.Job
+}
+
+// span says a length of time in its largest whole unit, rounded up.
+func span(d time.Duration) string {
+	for _, u := range []struct {
+		of   time.Duration
+		name string
+	}{{24 * time.Hour, "days"}, {time.Hour, "hours"}, {time.Minute, "minutes"}} {
+		if d >= u.of {
+			return fmt.Sprintf("%d %s", int((d+u.of-1)/u.of), u.name)
+		}
+	}
+	return "minute"
+}
+
+// recall notes whom a story named, once it is over.
+func (m *Machine) recall(s *story) {
+	for _, d := range s.Verdict.Devices {
+		m.remember(Named{Incident: s.ID, At: m.now, Device: d, Cause: s.Verdict.Cause})
+	}
+	for _, l := range s.Verdict.Links {
+		m.remember(Named{Incident: s.ID, At: m.now, Link: l, Cause: s.Verdict.Cause})
+	}
+}
+
+// Recurring are the devices and links that at least two incidents named, of
+// this job and of those handed over, the most often named first.
+func (m *Machine) Recurring() []Recurrence {
+	all := slices.Clone(m.past)
+	for _, s := range m.openStories() {
+		for _, d := range s.Verdict.Devices {
+			all = append(all, Named{Incident: s.ID, At: m.now, Device: d})
+		}
+		for _, l := range s.Verdict.Links {
+			all = append(all, Named{Incident: s.ID, At: m.now, Link: l})
+		}
+	}
+	type culprit struct {
+		device falcon.Device
+		link   falcon.Link
+	}
+	found, jobs := map[culprit]*Recurrence{}, map[culprit]map[string]bool{}
+	for _, n := range all {
+		k := culprit{n.Device, n.Link}
+		r := found[k]
+		if r == nil {
+			r = &Recurrence{Device: n.Device, Link: n.Link, First: n.At}
+			found[k], jobs[k] = r, map[string]bool{}
+		}
+		jobs[k][n.Job] = true
+		r.Times, r.Jobs, r.Last = r.Times+1, len(jobs[k]), n.At
+	}
+	var out []Recurrence
+	for _, r := range found {
+		if r.Times > 1 {
+			out = append(out, *r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Recurrence) int {
+		if a.Times != b.Times {
+			return b.Times - a.Times
+		}
+		return slices.Compare([]string{string(a.Device), a.Link.String()}, []string{string(b.Device), b.Link.String()})
+	})
+	return out
+}

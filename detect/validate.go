@@ -1,0 +1,327 @@
+package detect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/cause"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// asking is a validation that was asked for and is not answered yet.
+type asking struct {
+	incident string
+	at       time.Time
+}
+
+// Bounds of what one validation asks for, and of the waiting for its answer:
+// profile windows that can wait do so meanwhile, as a job that is held can't
+// be profiled.
+const (
+	askHold      = 15 * time.Second
+	askRanks     = 64
+	askRings     = 8
+	askPairs     = 16
+	askClass     = 3    // links or GPUs beside the suspects that make a median
+	provenEnough = 0.90 // confidence above which a test adds nothing
+)
+
+// held says that a validation is on its way.
+func (m *Machine) held() bool { return m.asking != nil && m.now.Sub(m.asking.at) < askHold }
+
+// validate asks for the tests that a fresh verdict lacks, one story at a time.
+// It says whether it did.
+func (m *Machine) validate(at int64) bool {
+	if m.held() || m.cfg.ValidateTries < 0 || m.settling(at) {
+		return false
+	}
+	for _, s := range m.stories {
+		if !m.unproven(s, at) {
+			continue
+		}
+		ask := m.askOf(s)
+		if len(ask.GEMM)+len(ask.Rings)+len(ask.Pairs) == 0 {
+			continue
+		}
+		s.asks++
+		s.askFrom = at + m.cfg.ValidateSpacing
+		m.asking = &asking{s.ID, m.now}
+		m.ready.Asks = append(m.ready.Asks, ask)
+		return true
+	}
+	return false
+}
+
+// unproven says that a test can add to a story's verdict: no counter proves
+// it, the margin is thin, no link is named, or the confidence is low. While an
+// action holds its gain is measured, and the job is left alone.
+func (m *Machine) unproven(s *story, at int64) bool {
+	v := &s.Verdict
+	switch {
+	case !s.Open() || s.ID == "" || !s.judged() || s.timing == nil || s.timing.AllSlow || len(s.inForce) > 0:
+		return false
+	case s.tested || s.asks >= m.cfg.ValidateTries || at < s.askFrom:
+		return false
+	case v.Cause == falcon.CauseNotHardware || v.Cause == falcon.CauseFacility:
+		return false
+	}
+	counters := slices.ContainsFunc(v.Evidence, func(e falcon.Evidence) bool { return e.Kind == falcon.EvidenceCounter && !e.Against })
+	thin := len(s.timing.Slow) > 0 && !s.timing.Clear
+	nameless := v.Cause == falcon.CauseNetwork && len(v.Links) == 0
+	return !counters || thin || nameless || v.Confidence < provenEnough
+}
+
+// askOf is what would prove or clear a story's suspects (FALCON §4.4): a
+// multiplication on slow ranks and on those with the same work, and the links
+// of slow groups and pairs. Where timing decides nothing all ranks multiply,
+// and the data-parallel rings are tested.
+func (m *Machine) askOf(s *story) falcon.ValidationAsk {
+	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine"}
+	ask.GEMM = m.askGEMM(s)
+	ask.Rings, ask.Pairs = m.askRings(s.timing), m.askPairs(s.timing)
+	switch {
+	case len(ask.GEMM) > 0 && len(ask.Rings)+len(ask.Pairs) > 0:
+		ask.Why = fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culprits(s.Verdict))
+	case len(ask.GEMM) > 0:
+		ask.Why = fmt.Sprintf("%s: is it the GPU that makes %s slow?", s.ID, culprits(s.Verdict))
+	case len(ask.Rings)+len(ask.Pairs) > 0:
+		ask.Why = fmt.Sprintf("%s: which link makes %s slow?", s.ID, culprits(s.Verdict))
+	default:
+		ask.Why = s.ID + ": timing names nobody: is any GPU or link slow?"
+		ask.GEMM, ask.Rings = m.everybody(), m.rings(falcon.DimDP, askRings)
+	}
+	return ask
+}
+
+// askGEMM are the suspects and enough others for a median.
+func (m *Machine) askGEMM(s *story) []falcon.Rank {
+	var out []falcon.Rank
+	add := func(r falcon.Rank) {
+		if len(out) < askRanks && !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	for _, r := range s.timing.Slow {
+		add(r)
+	}
+	if s.Verdict.Cause != falcon.CauseNetwork {
+		for _, r := range s.Verdict.Ranks {
+			add(r)
+		}
+	}
+	suspects := len(out)
+	if suspects == 0 {
+		return nil
+	}
+	for _, r := range slices.Clone(out) {
+		at := m.job.Layout.Coord(r)
+		for d := range m.job.Layout.DP {
+			add(m.job.Layout.RankOf(falcon.Coord{TP: at.TP, DP: d, PP: at.PP}))
+		}
+	}
+	for r := falcon.Rank(0); int(r) < len(m.ranks) && len(out) < 2*suspects+askClass; r++ {
+		add(r)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (m *Machine) everybody() []falcon.Rank {
+	out := make([]falcon.Rank, min(len(m.ranks), askRanks))
+	for i := range out {
+		out[i] = falcon.Rank(i)
+	}
+	return out
+}
+
+// askRings are the slow groups in ring order; where they use too few links for
+// a median, groups of other members too.
+func (m *Machine) askRings(res *peer.Result) [][]falcon.Rank {
+	var out [][]falcon.Rank
+	links := map[falcon.Link]bool{}
+	add := func(ring []falcon.Rank) {
+		if len(out) < askRings && !contains(out, ring) {
+			out = append(out, ring)
+			for i := range ring {
+				m.crosses(links, ring[i], ring[(i+1)%len(ring)])
+			}
+		}
+	}
+	for _, g := range res.Groups {
+		if g.Suspect && g.Dimension != falcon.DimWorld {
+			add(m.ringOf(g))
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimPP, falcon.DimTP} {
+		for _, ring := range m.rings(d, askRings) {
+			if len(links) < askClass {
+				add(ring)
+			}
+		}
+	}
+	return out
+}
+
+// crosses adds the node pair of two ranks, if they are on different nodes.
+func (m *Machine) crosses(links map[falcon.Link]bool, a, b falcon.Rank) {
+	if int(max(a, b)) >= len(m.job.Placement) {
+		return
+	}
+	if x, y := m.job.Placement[a].Node(), m.job.Placement[b].Node(); x != y {
+		links[falcon.NewLink(x, y)] = true
+	}
+}
+
+func contains(rings [][]falcon.Rank, ring []falcon.Rank) bool {
+	same := slices.Sorted(slices.Values(ring))
+	return slices.ContainsFunc(rings, func(r []falcon.Rank) bool { return slices.Equal(slices.Sorted(slices.Values(r)), same) })
+}
+
+// ringOf orders a group's members by their rank in the communicator, which is
+// the order of its ring.
+func (m *Machine) ringOf(g peer.Group) []falcon.Rank {
+	place := func(r falcon.Rank) int {
+		for _, c := range m.job.Comms[r] {
+			if c.ID == g.Comm {
+				return c.RankInComm
+			}
+		}
+		return int(r)
+	}
+	return slices.SortedStableFunc(slices.Values(g.Ranks), func(a, b falcon.Rank) int { return place(a) - place(b) })
+}
+
+// rings are the groups of a dimension, at most so many.
+func (m *Machine) rings(d falcon.Dimension, most int) [][]falcon.Rank {
+	var out [][]falcon.Rank
+	for _, g := range m.job.Layout.Groups(d) {
+		if len(g.Ranks) > 1 && len(out) < most {
+			out = append(out, g.Ranks)
+		}
+	}
+	return out
+}
+
+// askPairs are the slow pipeline links, and the same links of other replicas.
+func (m *Machine) askPairs(res *peer.Result) [][2]falcon.Rank {
+	var out [][2]falcon.Rank
+	add := func(a, b falcon.Rank) {
+		p := [2]falcon.Rank{min(a, b), max(a, b)}
+		if len(out) < askPairs && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	for _, p := range res.Pairs {
+		if p.Suspect {
+			add(p.From, p.To)
+		}
+	}
+	for _, p := range slices.Clone(out) {
+		from, to := m.job.Layout.Coord(p[0]), m.job.Layout.Coord(p[1])
+		for d := range m.job.Layout.DP {
+			from.DP, to.DP = d, d
+			add(m.job.Layout.RankOf(from), m.job.Layout.RankOf(to))
+		}
+	}
+	return out
+}
+
+// stepValidated takes in a validation that is over: its results are evidence
+// for the incident that asked, or for those open ones that it concerns.
+func (m *Machine) stepValidated(in Validated) {
+	v := in.Validation
+	if !m.has || !v.State.Over() {
+		return
+	}
+	if m.asking != nil && m.asking.incident == v.Ask.Incident {
+		m.asking = nil
+	}
+	m.note(m.newest, "validation", "%s", summary(v))
+	for _, s := range slices.Clone(m.stories) {
+		if s.Open() && s.judged() && s.ID != "" && (s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.concerned(s, v)) {
+			m.prove(s, v)
+		}
+	}
+}
+
+// concerned says that a validation that nobody's incident asked for tested
+// something that a story names, since its onset.
+func (m *Machine) concerned(s *story, v falcon.Validation) bool {
+	if v.Iteration < s.OnsetIteration {
+		return false
+	}
+	return slices.ContainsFunc(v.GEMM, func(g falcon.GEMMResult) bool { return slices.Contains(s.Verdict.Devices, g.Device) }) ||
+		s.Verdict.Cause == falcon.CauseNetwork && slices.ContainsFunc(v.Links, func(l falcon.LinkResult) bool { return s.touches(l.From) && s.touches(l.To) })
+}
+
+// prove judges a story again with what was measured. A refusal leaves the
+// verdict with less confidence.
+func (m *Machine) prove(s *story, v falcon.Validation) {
+	t := &cause.Tests{Refused: v.Reason}
+	if v.State == falcon.ValidationDone {
+		t.Refused, s.tested = "", true
+	}
+	measured := len(v.GEMM)+len(v.Links) > 0
+	switch {
+	case measured:
+		t.GEMM, t.Links = slices.Clone(v.GEMM), slices.Clone(v.Links)
+	case s.tests != nil:
+		return // an earlier one brought more
+	}
+	if !measured && t.Refused == "" {
+		return
+	}
+	s.tests = t
+	if s.timing == nil {
+		return
+	}
+	was := s.located()
+	verdict := cause.Judge(m.caseOf(s, *s.timing))
+	if !was && len(verdict.Devices)+len(verdict.Links)+len(verdict.Ranks) > 0 {
+		m.settleVerdict(s, verdict)
+		return
+	}
+	m.conclude(s, verdict)
+	m.emit(s)
+}
+
+// summary is one sentence on a validation for the event log.
+func summary(v falcon.Validation) string {
+	id := v.ID
+	if id == "" {
+		id = "The validation"
+	}
+	if len(v.GEMM)+len(v.Links) == 0 && v.State != falcon.ValidationDone {
+		return fmt.Sprintf("%s was %s: %s", id, v.State, v.Reason)
+	}
+	var slow []string
+	add := func(name string) {
+		if !slices.Contains(slow, name) {
+			slow = append(slow, name)
+		}
+	}
+	for _, g := range v.GEMM {
+		if g.Slow {
+			add(string(g.Device))
+		}
+	}
+	for _, l := range v.Links {
+		if l.Slow {
+			add(fmt.Sprintf("%s to %s", l.FromDevice, l.ToDevice))
+		}
+	}
+	text := fmt.Sprintf("%s tested %d GPUs and %d link directions: none is slow", id, len(v.GEMM), len(v.Links))
+	if len(slow) > 0 {
+		text = fmt.Sprintf("%s tested %d GPUs and %d link directions: slow are %s", id, len(v.GEMM), len(v.Links), strings.Join(slow, ", "))
+	}
+	if v.State != falcon.ValidationDone && v.Reason != "" {
+		text += " (incomplete: " + v.Reason + ")"
+	}
+	return text
+}

@@ -1,0 +1,245 @@
+package validate
+
+import (
+	"fmt"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// holdPlan is a consistent boundary: where every rank stops.
+type holdPlan struct {
+	boundary int64
+	waitMs   float64 // until the last rank is there, at its present pace
+	cuts     []*falconv1.RankCut
+}
+
+// cuts finds the boundary `margin` iterations after the newest one and counts
+// for every rank and communicator the calls before it. The answer is a reason
+// instead where the counts of the ranks do not fit together: a rank that is
+// missing or unsteady, a communicator whose members call it unequally often, a
+// message that is sent and not received.
+func cuts(members []Member, survey map[falcon.Rank]*falconv1.RankPause, margin int64) (holdPlan, string) {
+	plan := holdPlan{boundary: -1}
+	exact := true
+	for r := range members {
+		p := survey[falcon.Rank(r)]
+		if why := usable(r, p); why != "" {
+			return plan, why
+		}
+		plan.boundary = max(plan.boundary, p.GetNewest()+margin)
+		exact = exact && p.GetExact()
+	}
+	t := table{members: members, survey: survey, boundary: plan.boundary, exact: exact, counts: map[place]*falconv1.CommCount{}}
+	if why := t.fill(); why != "" {
+		return plan, why
+	}
+	if why := t.check(); why != "" {
+		return plan, why
+	}
+	for r := range members {
+		p := survey[falcon.Rank(r)]
+		plan.cuts = append(plan.cuts, t.cut(r, p))
+		plan.waitMs = max(plan.waitMs, float64(plan.boundary-p.GetNewest())*p.GetIterationMs())
+	}
+	return plan, ""
+}
+
+// usable says why a rank alone can't be held.
+func usable(r int, p *falconv1.RankPause) string {
+	switch {
+	case p == nil:
+		return fmt.Sprintf("rank %d is missing in its node's answer", r)
+	case p.GetState() != falconv1.PauseState_PAUSE_STATE_RUNNING:
+		reason := p.GetReason()
+		if reason == "" {
+			reason = "it is held already"
+		}
+		return fmt.Sprintf("rank %d: %s", r, reason)
+	case p.GetBoundary() < 0 || p.GetNewest() < p.GetBoundary():
+		return fmt.Sprintf("rank %d has not begun an iteration that can be counted", r)
+	}
+	for _, c := range p.GetCounts() {
+		if !c.GetSteady() {
+			return fmt.Sprintf("rank %d calls communicator %016x unequally often over its last three iterations", r, c.GetComm())
+		}
+	}
+	return ""
+}
+
+// place is a seat in a communicator.
+type place struct {
+	comm uint64
+	seat int
+}
+
+// group is a communicator with the ranks in its seats.
+type group struct {
+	size  int
+	ranks map[int]int // seat to rank
+}
+
+// table is the survey by communicator and seat.
+type table struct {
+	members  []Member
+	survey   map[falcon.Rank]*falconv1.RankPause
+	boundary int64
+	exact    bool
+	groups   map[uint64]*group
+	ids      []uint64 // in the order in which ranks name them
+	counts   map[place]*falconv1.CommCount
+}
+
+// fill seats the ranks; a communicator that counts calls and that no agent has
+// described can't be checked.
+func (t *table) fill() string {
+	t.groups = map[uint64]*group{}
+	for r, m := range t.members {
+		seats := map[uint64]int{}
+		for _, c := range m.Comms {
+			t.seat(r, c)
+			seats[c.ID] = c.RankInComm
+		}
+		for _, c := range t.survey[falcon.Rank(r)].GetCounts() {
+			seat, known := seats[c.GetComm()]
+			if !known {
+				return fmt.Sprintf("rank %d has a communicator (%016x) that its agent has not described yet", r, c.GetComm())
+			}
+			t.counts[place{c.GetComm(), seat}] = c
+		}
+	}
+	return ""
+}
+
+func (t *table) seat(r int, c falcon.Comm) {
+	g := t.groups[c.ID]
+	if g == nil {
+		g = &group{size: c.Size, ranks: map[int]int{}}
+		t.groups[c.ID] = g
+		t.ids = append(t.ids, c.ID)
+	}
+	g.ranks[c.RankInComm] = r
+}
+
+// check compares all members of every communicator.
+func (t *table) check() string {
+	for _, id := range t.ids {
+		g := t.groups[id]
+		if why := t.seated(id, g); why != "" {
+			return why
+		}
+		for seat := range g.size {
+			if why := t.sameCollectives(id, g, seat); why != "" {
+				return why
+			}
+			if why := t.matched(id, g, seat); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+func (t *table) seated(id uint64, g *group) string {
+	for seat := range g.size {
+		if _, known := g.ranks[seat]; !known {
+			return fmt.Sprintf("member %d of communicator %016x is no rank of this job", seat, id)
+		}
+	}
+	return ""
+}
+
+// sameCollectives compares a seat with seat 0: as many collectives in an
+// iteration, and where all calls were seen, as many up to the boundary. Ranks
+// whose boundaries are inferred may mean different points of the iteration by
+// them, and only equal counts from the start prove that they don't.
+func (t *table) sameCollectives(id uint64, g *group, seat int) string {
+	a, b := t.counts[place{id, 0}], t.counts[place{id, seat}]
+	ra, rb := g.ranks[0], g.ranks[seat]
+	if x, y := a.GetCollectivesPerIteration(), b.GetCollectivesPerIteration(); x != y {
+		return fmt.Sprintf("rank %d does %d collectives an iteration on communicator %016x and rank %d does %d", ra, x, id, rb, y)
+	}
+	if !a.GetWhole() || !b.GetWhole() {
+		if why := t.blind(id, g, seat, b); why != "" {
+			return why
+		}
+		return t.blind(id, g, 0, a)
+	}
+	x := t.at(ra, a.GetCollectives(), a.GetCollectivesPerIteration())
+	y := t.at(rb, b.GetCollectives(), b.GetCollectivesPerIteration())
+	if x != y {
+		return fmt.Sprintf("at iteration %d rank %d will have done %d collectives on communicator %016x and rank %d %d", t.boundary, ra, x, id, rb, y)
+	}
+	return ""
+}
+
+// blind refuses a member whose boundary is inferred and whose calls were not
+// all seen; with exact marks on all ranks iterations alone are proof enough.
+func (t *table) blind(id uint64, g *group, seat int, c *falconv1.CommCount) string {
+	if t.exact || c.GetWhole() || c.GetPerIteration() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("rank %d marks no steps, and its calls on communicator %016x were not seen from the start", g.ranks[seat], id)
+}
+
+// matched compares what a seat sends with what its peers receive from it, and
+// the other way.
+func (t *table) matched(id uint64, g *group, seat int) string {
+	c := t.counts[place{id, seat}]
+	for _, p := range c.GetPeers() {
+		peer := int(p.GetPeer())
+		if peer < 0 || peer >= g.size {
+			return fmt.Sprintf("rank %d names member %d of communicator %016x, which has %d", g.ranks[seat], peer, id, g.size)
+		}
+		other := t.counts[place{id, peer}]
+		back := peerOf(other, seat)
+		from, to := g.ranks[seat], g.ranks[peer]
+		if why := t.flow(from, to, c, other, p.GetSendsPerIteration(), back.GetRecvsPerIteration(), p.GetSends(), back.GetRecvs()); why != "" {
+			return why
+		}
+		if why := t.flow(to, from, other, c, back.GetSendsPerIteration(), p.GetRecvsPerIteration(), back.GetSends(), p.GetRecvs()); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
+// flow compares one direction: sends of one rank and receives of the other.
+func (t *table) flow(from, to int, out, in *falconv1.CommCount, sends, recvs, sent, received uint64) string {
+	if sends != recvs {
+		return fmt.Sprintf("rank %d sends %d messages an iteration to rank %d, which receives %d", from, sends, to, recvs)
+	}
+	if !out.GetWhole() || !in.GetWhole() {
+		return ""
+	}
+	if x, y := t.at(from, sent, sends), t.at(to, received, recvs); x != y {
+		return fmt.Sprintf("at iteration %d rank %d will have sent %d messages to rank %d, which will have received %d", t.boundary, from, x, to, y)
+	}
+	return ""
+}
+
+func peerOf(c *falconv1.CommCount, seat int) *falconv1.PeerCount {
+	for _, p := range c.GetPeers() {
+		if int(p.GetPeer()) == seat {
+			return p
+		}
+	}
+	return nil
+}
+
+// at is a count carried on from the rank's own boundary to the common one.
+func (t *table) at(r int, count, perIteration uint64) uint64 {
+	return count + perIteration*t.ahead(r)
+}
+
+func (t *table) ahead(r int) uint64 {
+	return uint64(t.boundary - t.survey[falcon.Rank(r)].GetBoundary())
+}
+
+func (t *table) cut(r int, p *falconv1.RankPause) *falconv1.RankCut {
+	out := &falconv1.RankCut{Rank: int32(r), Iteration: t.boundary}
+	for _, c := range p.GetCounts() {
+		out.Limits = append(out.Limits, &falconv1.CommLimit{Comm: c.GetComm(), Calls: t.at(r, c.GetCalls(), c.GetPerIteration())})
+	}
+	return out
+}

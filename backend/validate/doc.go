@@ -1,0 +1,18 @@
+// Package validate is one validation of one job as a pure machine: it holds
+// the job at a consistent boundary, has the suspects tested, and lets the job
+// go on (LAB-AND-HOOK.md, "Pausing without a restart"; FALCON §4.4).
+//
+// It guarantees that nothing is held before every rank's counts agree; that a
+// missed cut is taken back everywhere before the next attempt, of which there
+// are at most AttemptsMost; that every way out of a pause (done, failed,
+// cancelled, a deadline, an agent or a process lost) orders all nodes to let
+// go; that an order lives no longer than LifeMost and a quarter of the job's
+// collective timeout; and that what was measured before a failure is kept.
+// What must survive a restart is in Ready.Persist before the command that it is
+// about: a restarted engine hands it to Recover, which lets go everywhere.
+//
+// Time is an argument, commands and answers are values; there is no I/O and no
+// goroutine. Answers must be cleaned by the caller: ranks that do not live on
+// the node that answers have no business here. It must not decide whether a
+// validation is wanted or allowed.
+package validate

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -107,6 +108,12 @@ type options struct {
 	marks        string
 	log          string
 	printPeak    bool
+	virtual      int
+	evalEvery    int64
+	evalMicro    int
+	saveEvery    int64
+	saveFolder   string
+	saveMs       float64
 }
 
 func command() *cobra.Command {
@@ -114,7 +121,7 @@ func command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "falcon-trainer",
 		Short: "Train a small model with tensor, data and pipeline parallelism, as one rank of a job",
-		Long: "Train a small residual MLP with TP × DP × PP (1F1B) through the NCCL, CUDA and cuBLAS interfaces.\n" +
+		Long: "Train a small residual MLP with TP × DP × PP (1F1B, plain or interleaved) through the NCCL, CUDA and cuBLAS interfaces.\n" +
 			"One process is one rank, told which by RANK, WORLD_SIZE and LOCAL_RANK; `falcon-trainer local` starts them all.",
 		Example:       "  RANK=0 WORLD_SIZE=1 falcon-trainer --iterations 20",
 		Args:          cobra.NoArgs,
@@ -135,13 +142,19 @@ func (o *options) declare(c *cobra.Command) {
 	f.IntVar(&o.layout.PP, "pp", 1, "pipeline stages")
 	f.IntVar(&o.hidden, "hidden", 96, "width of the model")
 	f.IntVar(&o.ffn, "ffn", 0, "width inside a layer (default twice --hidden)")
-	f.IntVar(&o.layers, "layers", 0, "layers of the whole model (default 1 per stage)")
+	f.IntVar(&o.layers, "layers", 0, "layers of the whole model (default 1 per stage, or per virtual stage)")
 	f.IntVar(&o.batch, "batch", 8, "samples per micro-batch")
 	f.IntVar(&o.microBatches, "micro-batches", 8, "micro-batches per replica and iteration at the start")
 	f.Int64Var(&o.iterations, "iterations", 100, "iterations to train")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
 	f.Float64Var(&o.rate, "rate", 2e-3, "learning rate")
 	f.IntVar(&o.zero, "zero", 0, "ZeRO stage: 0 plain data parallelism, 1 a sharded optimizer")
+	f.IntVar(&o.virtual, "virtual-stages", 1, "model chunks per pipeline stage, run interleaved; --micro-batches must then be a multiple of --pp")
+	f.Int64Var(&o.evalEvery, "eval-every", 0, "iterations from one evaluation on a held-out batch to the next (0 = none)")
+	f.IntVar(&o.evalMicro, "eval-micro-batches", 0, "micro-batches per replica of an evaluation (default as --micro-batches)")
+	f.Int64Var(&o.saveEvery, "checkpoint-every", 0, "iterations from one checkpoint to the next (0 = none)")
+	f.StringVar(&o.saveFolder, "checkpoint-dir", "", "folder for checkpoints, one file per rank, always the newest")
+	f.Float64Var(&o.saveMs, "checkpoint-ms", 0, "emulated storage: writing a checkpoint takes at least this long, in ms")
 	f.Float64Var(&o.forwardMs, "fwd-ms", 5, "modelled forward pass per micro-batch and stage, in ms")
 	f.Float64Var(&o.backwardMs, "bwd-ms", 0, "modelled backward pass, in ms (default twice --fwd-ms)")
 	f.StringVar(&o.rendezvous, "rendezvous", "", "empty folder through which the ranks meet")
@@ -157,8 +170,16 @@ func (o *options) config() (train.Config, error) {
 		ForwardMs: o.forwardMs, BackwardMs: or(o.backwardMs, 2*o.forwardMs), Marks: o.marks == "on", Sharded: o.zero == 1,
 		Rendezvous: rendezvous.Folder(o.rendezvous),
 		Shape: model.Shape{
-			Hidden: o.hidden, FFN: or(o.ffn, 2*o.hidden), Layers: or(o.layers, o.layout.PP), Batch: o.batch,
+			Hidden: o.hidden, FFN: or(o.ffn, 2*o.hidden), Layers: or(o.layers, o.layout.PP*o.virtual), Batch: o.batch,
+			Chunks: o.virtual,
 		},
+		Evaluation: train.Evaluation{Every: o.evalEvery, MicroBatches: or(o.evalMicro, o.microBatches)},
+		Checkpoint: train.Checkpoint{
+			Every: o.saveEvery, Folder: o.saveFolder, Least: time.Duration(o.saveMs * float64(time.Millisecond)),
+		},
+	}
+	if o.virtual < 1 {
+		return c, fmt.Errorf("%w: --virtual-stages is %d, give at least 1", errUsage, o.virtual)
 	}
 	if o.marks != "on" && o.marks != "off" {
 		return c, fmt.Errorf("%w: --marks is %q, give on or off", errUsage, o.marks)

@@ -96,6 +96,12 @@ type line struct {
 	Status       int32   `json:"status"`
 	Reason       string  `json:"reason"`
 	Weights      string  `json:"weights_sha256"`
+	EndUnixNs    int64   `json:"end_unix_ns"`
+	Evaluation   *int64  `json:"evaluation"`
+	HeldOut      float64 `json:"held_out_loss"`
+	Checkpoint   *int64  `json:"checkpoint"`
+	File         string  `json:"file"`
+	Bytes        int     `json:"bytes"`
 }
 
 type history struct {
@@ -103,6 +109,9 @@ type history struct {
 	micro   []int32
 	orders  []line
 	weights string
+	trained []line // iterations
+	judged  []line // evaluations
+	saved   []line // checkpoints
 }
 
 func parse(t *testing.T, out []byte) history {
@@ -118,7 +127,11 @@ func parse(t *testing.T, out []byte) history {
 			if *l.Iteration != int64(len(h.losses)) {
 				t.Fatalf("iteration %d follows %d others", *l.Iteration, len(h.losses))
 			}
-			h.losses, h.micro = append(h.losses, l.Loss), append(h.micro, l.MicroBatches)
+			h.losses, h.micro, h.trained = append(h.losses, l.Loss), append(h.micro, l.MicroBatches), append(h.trained, l)
+		case l.Evaluation != nil:
+			h.judged = append(h.judged, l)
+		case l.Checkpoint != nil:
+			h.saved = append(h.saved, l)
 		case l.Weights != "":
 			h.weights = l.Weights
 		default:

@@ -25,7 +25,12 @@ type Shape struct {
 	FFN    int // width between the two matrices
 	Layers int // of the whole model
 	Batch  int // samples per micro-batch
+	Chunks int // virtual stages on each pipeline stage; 0 and 1 are one
 }
+
+// VirtualStages is how many parts of the model each pipeline stage holds, at
+// least 1.
+func (s Shape) VirtualStages() int { return max(s.Chunks, 1) }
 
 // Validate reports why the shape can't be split over l.
 func (s Shape) Validate(l falcon.Layout) error {
@@ -39,19 +44,27 @@ func (s Shape) Validate(l falcon.Layout) error {
 	if s.FFN%l.TP != 0 {
 		return fmt.Errorf("%w: ffn %d can't be split over tp %d; choose a multiple of it", ErrShape, s.FFN, l.TP)
 	}
-	if s.Layers%l.PP != 0 {
-		return fmt.Errorf("%w: %d layers can't be split over pp %d; choose a multiple of it", ErrShape, s.Layers, l.PP)
+	if s.Chunks < 0 || s.Chunks > 1 && l.PP < 2 {
+		return fmt.Errorf("%w: %d virtual stages with pp %d; interleaving needs a pipeline of at least 2 stages", ErrShape, s.Chunks, l.PP)
+	}
+	if n := l.PP * s.VirtualStages(); s.Layers%n != 0 {
+		return fmt.Errorf("%w: %d layers can't be split over pp %d with %d virtual stages each; choose a multiple of %d",
+			ErrShape, s.Layers, l.PP, s.VirtualStages(), n)
 	}
 	return nil
 }
 
-// Shard is the part of the model that one rank holds: consecutive layers of
-// its stage, and of each its slice of FFN (Megatron's split: W1 by rows of
-// output, W2 by columns of input; biases of W2 are held by all).
+// Shard is the part of the model that one rank holds: the layers of its
+// stage, and of each its slice of FFN (Megatron's split: W1 by rows of
+// output, W2 by columns of input; biases of W2 are held by all). With virtual
+// stages the layers lie in VirtualStages runs of PerChunk each, one stage's
+// after those of all stages before it, round after round (Narayanan et al.
+// 2021, §2.2).
 type Shard struct {
 	Shape
-	First int // first layer
+	First int // first layer of the first run
 	Count int // layers held
+	Step  int // from a run's first layer to the next run's
 	Slice int // which slice of FFN
 	Width int // FFN units per slice
 }
@@ -60,7 +73,18 @@ type Shard struct {
 func NewShard(s Shape, l falcon.Layout, r falcon.Rank) Shard {
 	c := l.Coord(r)
 	count := s.Layers / l.PP
-	return Shard{Shape: s, First: c.PP * count, Count: count, Slice: c.TP, Width: s.FFN / l.TP}
+	run := count / s.VirtualStages()
+	return Shard{Shape: s, First: c.PP * run, Count: count, Step: l.PP * run, Slice: c.TP, Width: s.FFN / l.TP}
+}
+
+// PerChunk is the number of layers in each run.
+func (s Shard) PerChunk() int { return s.Count / s.VirtualStages() }
+
+// Global is where the shard's layer i, counted from 0 within the shard, stands
+// in the whole model.
+func (s Shard) Global(i int) int {
+	run := s.PerChunk()
+	return s.First + i/run*s.Step + i%run
 }
 
 // Offsets locates one layer's tensors in the flat parameter buffer, in
@@ -99,7 +123,7 @@ func (s Shard) ForwardFlops() float64 {
 func (s Shard) Fill(dst []float32, seed uint64) {
 	clear(dst[:s.Params()])
 	for i := range s.Count {
-		s.fillLayer(dst, s.Layer(i), newSource(seed, streamWeights, uint64(s.First+i)))
+		s.fillLayer(dst, s.Layer(i), newSource(seed, streamWeights, uint64(s.Global(i))))
 	}
 }
 

@@ -27,7 +27,11 @@ func TestShardsAreSlicesOfTheSameModel(t *testing.T) {
 			DP: rapid.IntRange(1, 3).Draw(t, "dp"),
 			PP: rapid.IntRange(1, 3).Draw(t, "pp"),
 		}
-		s := Shape{Hidden: 5, FFN: 4 * l.TP, Layers: 2 * l.PP, Batch: 1}
+		s := Shape{Hidden: 5, FFN: 4 * l.TP, Batch: 1}
+		if l.PP > 1 {
+			s.Chunks = rapid.IntRange(1, 3).Draw(t, "chunks")
+		}
+		s.Layers = 2 * l.PP * s.VirtualStages()
 		seed := rapid.Uint64().Draw(t, "seed")
 		full, want := whole(s, seed)
 		for r := range l.World() {
@@ -35,7 +39,7 @@ func TestShardsAreSlicesOfTheSameModel(t *testing.T) {
 			got := make([]float32, sh.Params())
 			sh.Fill(got, seed)
 			for i := range sh.Count {
-				a, b := sh.Layer(i), full.Layer(sh.First+i)
+				a, b := sh.Layer(i), full.Layer(sh.Global(i))
 				for w := range sh.Width {
 					for h := range s.Hidden {
 						unit := sh.Slice*sh.Width + w
@@ -46,6 +50,31 @@ func TestShardsAreSlicesOfTheSameModel(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// Each layer of the model is on exactly one stage, and in the order in which
+// a micro-batch passes the virtual stages.
+func TestVirtualStagesCoverTheModelOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := falcon.Layout{TP: 1, DP: 1, PP: rapid.IntRange(2, 4).Draw(t, "pp")}
+		s := Shape{Hidden: 4, FFN: 4, Batch: 1, Chunks: rapid.IntRange(1, 4).Draw(t, "chunks")}
+		s.Layers = l.PP * s.Chunks * rapid.IntRange(1, 3).Draw(t, "run")
+		next := 0
+		for c := range s.Chunks {
+			for r := range l.PP {
+				sh := NewShard(s, l, falcon.Rank(r))
+				for i := range sh.PerChunk() {
+					if got := sh.Global(c*sh.PerChunk() + i); got != next {
+						t.Fatalf("stage %d, run %d, layer %d is %d of the model, want %d", r, c, i, got, next)
+					}
+					next++
+				}
+			}
+		}
+		if next != s.Layers {
+			t.Fatalf("%d of %d layers", next, s.Layers)
 		}
 	})
 }
@@ -106,13 +135,23 @@ func TestSplitsCoverTheGlobalBatchOnce(t *testing.T) {
 
 func TestSplitCheck(t *testing.T) {
 	base := Even(3, 4)
-	if err := base.Check(Split{6, 5, 1}); err != nil {
+	if err := base.Check(Split{6, 5, 1}, 1); err != nil {
 		t.Errorf("a good split was refused: %v", err)
 	}
 	for _, bad := range []Split{{6, 6}, {12, 0, 0}, {5, 5, 3}, {-1, 12, 1}, nil} {
-		if err := base.Check(bad); !errors.Is(err, ErrSplit) {
+		if err := base.Check(bad, 1); !errors.Is(err, ErrSplit) {
 			t.Errorf("%v was not refused: %v", bad, err)
 		}
+	}
+}
+
+func TestSplitCheckInterleaved(t *testing.T) {
+	base := Even(3, 4)
+	if err := base.Check(Split{6, 4, 2}, 2); err != nil {
+		t.Errorf("a good split was refused: %v", err)
+	}
+	if err := base.Check(Split{5, 5, 2}, 2); !errors.Is(err, ErrSplit) {
+		t.Errorf("an odd count was not refused: %v", err)
 	}
 }
 
@@ -127,6 +166,8 @@ func TestShapeValidate(t *testing.T) {
 		{Hidden: 8, FFN: 15, Layers: 6, Batch: 2},
 		{Hidden: 8, FFN: 16, Layers: 5, Batch: 2},
 		{Hidden: 8, FFN: 16, Layers: 6},
+		{Hidden: 8, FFN: 16, Layers: 9, Batch: 2, Chunks: 2},
+		{Hidden: 8, FFN: 16, Layers: 6, Batch: 2, Chunks: -1},
 	} {
 		if err := bad.Validate(l); !errors.Is(err, ErrShape) {
 			t.Errorf("%+v was not refused: %v", bad, err)

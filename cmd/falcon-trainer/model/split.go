@@ -31,15 +31,18 @@ func (s Split) Total() int {
 // replicas take consecutive ones.
 func (s Split) First(replica int) int { return s[:replica].Total() }
 
-// Check reports why next can't replace s. It depends on the two alone, so
-// that all ranks refuse alike.
-func (s Split) Check(next Split) error {
+// Check reports why next can't replace s where every count must be a multiple
+// of unit. It depends on its arguments alone, so that all ranks refuse alike.
+func (s Split) Check(next Split, unit int) error {
 	if len(next) != len(s) {
 		return fmt.Errorf("%w: %d counts for %d replicas", ErrSplit, len(next), len(s))
 	}
 	for i, m := range next {
 		if m < 1 {
 			return fmt.Errorf("%w: replica %d would get %d, the least is 1", ErrSplit, i, m)
+		}
+		if int(m)%unit != 0 {
+			return fmt.Errorf("%w: replica %d would get %d, interleaved stages need a multiple of %d", ErrSplit, i, m, unit)
 		}
 	}
 	if next.Total() != s.Total() {

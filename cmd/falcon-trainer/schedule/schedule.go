@@ -1,10 +1,11 @@
 // Package schedule orders the work of one pipeline stage in one iteration.
 //
-// It guarantees the non-interleaved 1F1B order of Megatron-LM (Narayanan et
-// al. 2021, §2.2): at most `stages − stage` micro-batches are in flight on a
-// stage, and a paired exchange is issued as one group, so that stages that
-// wait for each other never deadlock. It is pure: no goroutines, no clocks,
-// no I/O, and it must not know what a step computes.
+// It guarantees the 1F1B orders of Megatron-LM (Narayanan et al. 2021, §2.2),
+// plain and interleaved: in the plain one at most `stages − stage`
+// micro-batches are in flight on a stage; in both a paired exchange is issued
+// as one group, so that stages that wait for each other never deadlock. It is
+// pure: no goroutines, no clocks, no I/O, and it must not know what a step
+// computes.
 package schedule
 
 import "fmt"
@@ -22,11 +23,12 @@ const (
 	SendBackwardRecvForward             // both with the stage before
 	Forward                             // compute micro-batch Work
 	Backward                            // compute micro-batch Work
+	Exchange                            // Swap with both neighbours in the ring of stages
 )
 
 var kindNames = [...]string{
 	"recv_forward", "send_forward", "recv_backward", "send_backward",
-	"send_forward_recv_backward", "send_backward_recv_forward", "forward", "backward",
+	"send_forward_recv_backward", "send_backward_recv_forward", "forward", "backward", "exchange",
 }
 
 func (k Kind) String() string { return kindNames[k] }
@@ -38,11 +40,19 @@ type Step struct {
 	Work int // micro-batch that is computed
 	Send int // micro-batch whose tensor leaves
 	Recv int // micro-batch whose tensor arrives
+
+	Chunk int  // model chunk of Work, 0 where a stage holds one only
+	Swap  Swap // of an Exchange
 }
 
 func (s Step) String() string {
 	switch s.Kind {
+	case Exchange:
+		return s.Swap.String()
 	case Forward, Backward:
+		if s.Chunk > 0 {
+			return fmt.Sprintf("%s %d.%d", s.Kind, s.Chunk, s.Work)
+		}
 		return fmt.Sprintf("%s %d", s.Kind, s.Work)
 	case SendForward, SendBackward:
 		return fmt.Sprintf("%s %d", s.Kind, s.Send)
@@ -53,9 +63,17 @@ func (s Step) String() string {
 }
 
 // InFlightMax is the most micro-batches whose activations a stage holds at
-// once, hence the number of activation slots it needs.
+// once under OneFOneB, hence the number of activation slots it needs.
 func InFlightMax(stage, stages, microBatches int) int {
 	return min(stages-stage, microBatches)
+}
+
+// Iteration is OneFOneB where a stage holds one model chunk, else Interleaved.
+func Iteration(stage, stages, chunks, microBatches int) []Step {
+	if chunks == 1 {
+		return OneFOneB(stage, stages, microBatches)
+	}
+	return Interleaved(stage, stages, chunks, microBatches)
 }
 
 // OneFOneB lists the steps of one stage for one iteration: warm-up forwards,

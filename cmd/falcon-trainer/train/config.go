@@ -39,10 +39,20 @@ type Config struct {
 	ForwardMs    float64 // modelled, per micro-batch and stage on a healthy GPU
 	BackwardMs   float64
 	Rendezvous   rendezvous.Folder
+	Evaluation   Evaluation
+	Checkpoint   Checkpoint
 	Marks        bool // tell the hook where iterations begin and end
 	Rank         falcon.Rank
 	LocalRank    int // GPU index on this node
 	Log          *Log
+}
+
+// unit is what every replica's number of micro-batches must be a multiple of.
+func (c Config) unit() int {
+	if c.Shape.VirtualStages() > 1 {
+		return c.Layout.PP
+	}
+	return 1
 }
 
 // Validate reports, in one sentence, why the job can't be run.
@@ -52,6 +62,12 @@ func (c Config) Validate() error {
 	}
 	if c.MicroBatches < 1 || c.Iterations < 0 {
 		return fmt.Errorf("%w: %d micro-batches (at least 1), %d iterations (at least 0)", ErrConfig, c.MicroBatches, c.Iterations)
+	}
+	if c.MicroBatches%c.unit() != 0 {
+		return fmt.Errorf("%w: %d micro-batches over %d interleaved stages; give a multiple of %d", ErrConfig, c.MicroBatches, c.unit(), c.unit())
+	}
+	if err := errors.Join(c.Evaluation.validate(c.unit()), c.Checkpoint.validate()); err != nil {
+		return err
 	}
 	if c.ForwardMs <= 0 || c.BackwardMs < 2*c.ForwardMs {
 		return fmt.Errorf("%w: a backward pass of %g ms after a forward pass of %g ms; it has twice the work, so give at least %g",
@@ -71,8 +87,8 @@ func (c Config) PeakFlops() float64 {
 	return model.NewShard(c.Shape, c.Layout, 0).ForwardFlops() / (c.ForwardMs / 1e3)
 }
 
-// extraBackwardFlops is what a backward pass is charged beyond its matrix
-// products, which take twice ForwardMs by themselves.
+// extraBackwardFlops is what the backward pass of one model chunk is charged
+// beyond its matrix products, which take twice ForwardMs by themselves.
 func (c Config) extraBackwardFlops() float64 {
-	return (c.BackwardMs - 2*c.ForwardMs) / 1e3 * c.PeakFlops()
+	return (c.BackwardMs - 2*c.ForwardMs) / 1e3 * c.PeakFlops() / float64(c.Shape.VirtualStages())
 }

@@ -22,6 +22,7 @@ type iterationLine struct {
 	Loss         float64 `json:"loss"` // mean over the global batch, the same on all ranks
 	MicroBatches int32   `json:"micro_batches"`
 	CPUMs        float64 `json:"cpu_ms"` // of this process so far, user and system
+	EndUnixNs    int64   `json:"end_unix_ns"`
 }
 
 // cpuMs is the CPU time of this process so far.
@@ -42,6 +43,23 @@ type orderLine struct {
 	Status       int32   `json:"status"` // 0 = applied
 	Reason       string  `json:"reason,omitempty"`
 	MicroBatches []int32 `json:"all_micro_batches,omitempty"`
+}
+
+// evaluationLine is an evaluation step, part of the iteration that it names.
+type evaluationLine struct {
+	Evaluation int64   `json:"evaluation"` // the iteration whose weights were judged
+	Rank       int     `json:"rank"`
+	Loss       float64 `json:"held_out_loss"` // mean over the held-out batch, the same on all ranks
+	Ms         float64 `json:"ms"`
+}
+
+// checkpointLine is a checkpoint step, part of the iteration that it names.
+type checkpointLine struct {
+	Checkpoint int64   `json:"checkpoint"`
+	Rank       int     `json:"rank"`
+	File       string  `json:"file"`
+	Bytes      int     `json:"bytes"`
+	Ms         float64 `json:"ms"` // until all ranks had written theirs
 }
 
 // weightsLine is the end of the run, written by rank 0.

@@ -18,7 +18,7 @@ type ledger struct {
 
 // judge decides on an order from what all ranks know alike, so that all come
 // to the same answer.
-func (l ledger) judge(o falcon.Order, split model.Split) (int32, error) {
+func (l ledger) judge(o falcon.Order, split model.Split, unit int) (int32, error) {
 	if o.Epoch < l.epoch {
 		return adapter.RefusedStale, fmt.Errorf("made for job epoch %d, now is %d", o.Epoch, l.epoch)
 	}
@@ -26,7 +26,7 @@ func (l ledger) judge(o falcon.Order, split model.Split) (int32, error) {
 	case falcon.OrderStop:
 		return adapter.Applied, nil
 	case falcon.OrderMicroBatches:
-		if err := split.Check(o.MicroBatches); err != nil {
+		if err := split.Check(o.MicroBatches, unit); err != nil {
 			return adapter.RefusedValues, err
 		}
 		return adapter.Applied, nil
@@ -46,7 +46,7 @@ func (w *worker) commit(i int64, vote uint64) error {
 	}
 	status, why := adapter.RefusedGone, adapter.ErrGone
 	if held {
-		status, why = w.orders.judge(o, w.split)
+		status, why = w.orders.judge(o, w.split, w.cfg.unit())
 	}
 	w.orders.newest = vote
 	if status == adapter.Applied {

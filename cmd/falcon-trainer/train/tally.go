@@ -50,6 +50,12 @@ func (t tally) reduce(world *device.Comm) {
 	device.CopyOut(t.q, t.out, t.dev.At(0, 8*t.words))
 }
 
+// reduceLoss enqueues the sum alone: an evaluation votes on nothing.
+func (t tally) reduceLoss(world *device.Comm) {
+	t.q.SumDoubles(world, t.dev.At(0, 8), 1)
+	device.CopyOut(t.q, t.out, t.dev.At(0, 8*t.words))
+}
+
 // result is valid after the queue was waited for.
 func (t tally) result() (loss float64, vote uint64) {
 	return math.Float64frombits(t.out[0]), t.out[1]

@@ -35,6 +35,8 @@ type worker struct {
 	split   model.Split
 	orders  ledger
 	ended   time.Time
+	gate    device.Floats // one element, for barriers
+	dump    []byte        // pinned: a checkpoint on its way to the file, made when first needed
 }
 
 func newWorker(c Config) *worker {
@@ -54,12 +56,13 @@ func (w *worker) open(ctx context.Context) (err error) {
 		return err
 	}
 	l, sh := w.cfg.Layout, model.NewShard(w.cfg.Shape, w.cfg.Layout, w.cfg.Rank)
-	inFlight := schedule.InFlightMax(w.at.PP, l.PP, w.split.Total())
+	inFlight := schedule.Slots(w.schedule(w.split.Total()), w.cfg.Shape.VirtualStages())
 	w.stage = newStage(w.q, w.groups.tp, sh, inFlight, l.DP, w.cfg.Seed)
 	w.stage.extraFlops = w.cfg.extraBackwardFlops()
 	w.optim = newOptimizer(w.stage, w.groups.dp, w.at.DP, model.NewAdam(w.cfg.Rate), w.cfg.Sharded)
 	w.tally = newTally(w.q)
-	w.feed = newFeed(w.q, sh, w.cfg.Seed, w.split.Total()-l.DP+1)
+	w.gate = w.q.AllocFloats(1)
+	w.feed = newFeed(w.q, sh, w.cfg.Seed, max(w.split.Total()-l.DP+1, w.cfg.Evaluation.MicroBatches))
 	w.hook.Describe(l, int(w.split[w.at.DP]))
 	return w.q.Sync()
 }
@@ -84,9 +87,7 @@ func (w *worker) iterate(i int64) error {
 	w.q.Zero(w.stage.grad.Memory())
 	w.tally.begin(w.hook.Poll(i))
 	micro := int(w.split[w.at.DP])
-	for _, s := range schedule.OneFOneB(w.at.PP, w.cfg.Layout.PP, micro) {
-		w.step(i, s)
-	}
+	w.pass(w.trainingBatch(i), w.schedule(micro))
 	w.optim.reduce()
 	w.tally.reduce(w.groups.world)
 	if err := w.wait(); err != nil {
@@ -101,8 +102,11 @@ func (w *worker) iterate(i int64) error {
 	if err := w.update(i, 1/samples); err != nil {
 		return err
 	}
+	if err := w.extras(i); err != nil {
+		return err
+	}
 	now := time.Now()
-	line := iterationLine{i, int(w.cfg.Rank), now.Sub(w.ended).Seconds() * 1e3, loss, int32(micro), cpuMs()}
+	line := iterationLine{i, int(w.cfg.Rank), ms(now.Sub(w.ended)), loss, int32(micro), cpuMs(), now.UnixNano()}
 	w.ended = now
 	if err := w.cfg.Log.line(line); err != nil {
 		return err
@@ -123,51 +127,6 @@ func (w *worker) update(i int64, scale float64) error {
 	w.hook.EndOptimizer(i + 1)
 	w.optim.gather()
 	return nil
-}
-
-// step enqueues one step of the schedule.
-func (w *worker) step(i int64, s schedule.Step) {
-	st, q, pp := w.stage, w.q, w.groups.pp
-	before, behind := w.at.PP-1, w.at.PP+1
-	switch s.Kind {
-	case schedule.Forward:
-		w.forward(i, s.Work)
-	case schedule.Backward:
-		st.backward(s.Work)
-	case schedule.RecvForward:
-		q.Recv(pp, st.in(s.Recv), before)
-	case schedule.SendForward:
-		q.Send(pp, st.out(s.Send), behind)
-	case schedule.RecvBackward:
-		q.Recv(pp, st.back, behind)
-	case schedule.SendBackward:
-		q.Send(pp, st.back, before)
-	case schedule.SendForwardRecvBackward:
-		q.Group(func() {
-			q.Send(pp, st.out(s.Send), behind)
-			q.Recv(pp, st.back, behind)
-		})
-	case schedule.SendBackwardRecvForward:
-		q.Group(func() {
-			q.Send(pp, st.back, before)
-			q.Recv(pp, st.in(s.Recv), before)
-		})
-	}
-}
-
-// forward feeds the first stage, and takes the loss behind the last. Only one
-// of the tensor-parallel ranks counts it; all need its gradient.
-func (w *worker) forward(i int64, micro int) {
-	st, sh := w.stage, w.stage.shard
-	global := i*int64(w.split.Total()) + int64(w.split.First(w.at.DP)+micro)
-	if w.at.PP == 0 {
-		w.feed.input(st.in(micro), global, micro)
-	}
-	st.forward(micro)
-	if w.at.PP == w.cfg.Layout.PP-1 {
-		target := w.feed.target(global, micro)
-		w.q.Loss(st.out(micro), target, st.back, w.tally.loss(w.at.TP == 0), sh.Hidden, sh.Batch)
-	}
 }
 
 // wait lets the device finish. A peer's death is told from a failing device by

@@ -115,4 +115,9 @@ FALCON_EXPORT void falcon_job_ack(uint64_t id, int64_t i, int32_t status) {
   __atomic_store_n(&c->committed_order, id, __ATOMIC_RELEASE);
 }
 
+FALCON_EXPORT uint64_t falcon_job_paused_ns(void) {
+  falcon_control *c = adapter();
+  return c ? __atomic_load_n(&c->paused_ns, __ATOMIC_ACQUIRE) : 0;
+}
+
 FALCON_EXPORT void falcon_job_finish(void) { falcon_retire(); }

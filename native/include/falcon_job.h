@@ -44,6 +44,10 @@ int falcon_job_fetch(uint64_t id, falcon_job_order *out);
  * by the framework on all ranks alike (for a reason the ranks agree on). */
 void falcon_job_ack(uint64_t id, int64_t i, int32_t status);
 
+/* How long this process's calls have been held by Falcon so far, in ns: to be
+ * kept out of the job's own iteration times. */
+uint64_t falcon_job_paused_ns(void);
+
 /* The training is over: removes the shared-memory file, as a normal exit() of
  * the process does. For runtimes that end without exit() (Go), so that the
  * agent can tell an end from a crash. */

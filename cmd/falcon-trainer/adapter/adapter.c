@@ -11,6 +11,7 @@ static struct {
   uint64_t (*poll)(int64_t);
   int (*fetch)(uint64_t, falcon_job_order *);
   void (*ack)(uint64_t, int64_t, int32_t);
+  uint64_t (*paused_ns)(void);
   void (*finish)(void);
 } job;
 
@@ -28,6 +29,7 @@ void trainer_job_find(void) {
   look_up("falcon_job_poll", &job.poll);
   look_up("falcon_job_fetch", &job.fetch);
   look_up("falcon_job_ack", &job.ack);
+  look_up("falcon_job_paused_ns", &job.paused_ns);
   look_up("falcon_job_finish", &job.finish);
 }
 
@@ -65,3 +67,5 @@ void trainer_job_ack(uint64_t id, int64_t i, int32_t status) {
 void trainer_job_finish(void) {
   if (job.finish) job.finish();
 }
+
+uint64_t trainer_job_paused_ns(void) { return job.paused_ns ? job.paused_ns() : 0; }

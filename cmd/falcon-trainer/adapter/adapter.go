@@ -16,6 +16,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/failslow/falcon"
@@ -78,6 +79,9 @@ func (h Hook) EndOptimizer(next int64) {
 // Finish says that the job has ended well, so that the hook takes its file
 // back: Go's exit runs none of its destructors.
 func (h Hook) Finish() { C.trainer_job_finish() }
+
+// Paused is how long the hook has held this process's calls so far.
+func (h Hook) Paused() time.Duration { return time.Duration(C.trainer_job_paused_ns()) }
 
 // Poll is the id of the newest order that this rank has prepared, 0 for none.
 func (h Hook) Poll(i int64) uint64 { return uint64(C.trainer_job_poll(C.int64_t(i))) }

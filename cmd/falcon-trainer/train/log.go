@@ -18,8 +18,9 @@ func NewLog(w io.Writer) *Log { return &Log{w} }
 type iterationLine struct {
 	Iteration    int64   `json:"iteration"`
 	Rank         int     `json:"rank"`
-	Ms           float64 `json:"ms"`   // from the end of the iteration before to the end of this one
-	Loss         float64 `json:"loss"` // mean over the global batch, the same on all ranks
+	Ms           float64 `json:"ms"`        // from the end of the iteration before to the end of this one
+	PausedMs     float64 `json:"paused_ms"` // of which the hook held this rank's calls
+	Loss         float64 `json:"loss"`      // mean over the global batch, the same on all ranks
 	MicroBatches int32   `json:"micro_batches"`
 	CPUMs        float64 `json:"cpu_ms"` // of this process so far, user and system
 	EndUnixNs    int64   `json:"end_unix_ns"`

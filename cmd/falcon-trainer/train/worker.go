@@ -35,6 +35,7 @@ type worker struct {
 	split   model.Split
 	orders  ledger
 	ended   time.Time
+	paused  time.Duration // up to then
 	gate    device.Floats // one element, for barriers
 	dump    []byte        // pinned: a checkpoint on its way to the file, made when first needed
 }
@@ -105,9 +106,9 @@ func (w *worker) iterate(i int64) error {
 	if err := w.extras(i); err != nil {
 		return err
 	}
-	now := time.Now()
-	line := iterationLine{i, int(w.cfg.Rank), ms(now.Sub(w.ended)), loss, int32(micro), cpuMs(), now.UnixNano()}
-	w.ended = now
+	now, paused := time.Now(), w.hook.Paused()
+	line := iterationLine{i, int(w.cfg.Rank), ms(now.Sub(w.ended)), ms(paused - w.paused), loss, int32(micro), cpuMs(), now.UnixNano()}
+	w.ended, w.paused = now, paused
 	if err := w.cfg.Log.line(line); err != nil {
 		return err
 	}

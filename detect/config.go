@@ -32,6 +32,14 @@ type Config struct {
 	ReliefConfirm    int64 // the same once a window was healthy or the counters are; 10
 	ReliefStreak     int   // healthy windows running that mean relief; 3
 
+	WatchEvery      int64   // iterations between two looks at the ranks of a quiet job, negative = none; 200
+	WatchIterations int     // steps of such a look; 2
+	WatchOver       float64 // self time over the peers' median that is slow for the watch; 1.5
+	WatchSteps      int     // slow steps running that make a rank failing; 3
+
+	Throughput      float64 // share of the best, or of the peak, below which the job is looked at; 0.8
+	PeakIterationMs float64 // iteration time that the job should reach, 0 = its own best
+
 	SettleBefore int64 // iterations before an action that belong to it; 2
 	SettleAfter  int64 // iterations from its first one on that belong to it; 8
 	CloseAfter   int64 // iterations from relief to close, for actions still on their way; 8
@@ -56,6 +64,11 @@ func DefaultConfig() Config {
 		ReliefEvery:       20,
 		ReliefConfirm:     10,
 		ReliefStreak:      3,
+		WatchEvery:        200,
+		WatchIterations:   2,
+		WatchOver:         1.5,
+		WatchSteps:        3,
+		Throughput:        0.8,
 		SettleBefore:      2,
 		SettleAfter:       8,
 		CloseAfter:        8,
@@ -85,6 +98,13 @@ func (c Config) withDefaults() Config {
 	fill(&c.ReliefEvery, d.ReliefEvery)
 	fill(&c.ReliefConfirm, d.ReliefConfirm)
 	fill(&c.ReliefStreak, d.ReliefStreak)
+	if c.WatchEvery == 0 {
+		c.WatchEvery = d.WatchEvery
+	}
+	fill(&c.WatchIterations, d.WatchIterations)
+	fill(&c.WatchOver, d.WatchOver)
+	fill(&c.WatchSteps, d.WatchSteps)
+	fill(&c.Throughput, d.Throughput)
 	fill(&c.SettleBefore, d.SettleBefore)
 	fill(&c.SettleAfter, d.SettleAfter)
 	fill(&c.CloseAfter, d.CloseAfter)

@@ -100,7 +100,7 @@ type ProfileRequest struct {
 // (a jitter, a change point that belongs to an action, a new baseline).
 type Note struct {
 	Iteration int64
-	Kind      string // "jitter", "rebase", "settled", "profile", "onset", "relief"
+	Kind      string // "jitter", "rebase", "settled", "profile", "onset", "relief", "validation", "watch", "throughput"
 	Text      string
 }
 
@@ -129,6 +129,8 @@ type RankStatus struct {
 	SelfRatio   float64 // SelfMs over the median of its peers, 0 = none
 	WaitMs      float64 // last profile, per iteration
 	Suspect     bool
+	SlowSteps   int  // steps running that the rank-level watch saw it slow
+	Failing     bool // so many that it calls the rank failing
 }
 
 // Column is the posterior after one observation, for drawing.

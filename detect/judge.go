@@ -27,6 +27,7 @@ func (m *Machine) judge(w *window) {
 	} else {
 		m.note(m.slow.last(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
 	}
+	m.lookAtRanks(w, &res)
 	quiet := len(m.openStories()) == 0
 	for _, s := range slices.Clone(m.stories) {
 		switch {
@@ -37,17 +38,18 @@ func (m *Machine) judge(w *window) {
 			m.watch(s, w, res)
 		}
 	}
-	if quiet {
+	if quiet && (m.learn.due || !m.healthy.Known()) {
 		m.learned(w, res)
-	} else {
-		m.meetStrangers(w, res)
+		return
 	}
+	m.meetStrangers(w, res, quiet)
 }
 
 // meetStrangers opens incidents for ranks that two windows running show slow
 // although nobody named them: the onset of a fault can hide behind an action
-// or another fault.
-func (m *Machine) meetStrangers(w *window, res peer.Result) {
+// or another fault. Where no incident is open, only those count that the watch
+// calls failing: a little slowness that slows no iteration is nobody's.
+func (m *Machine) meetStrangers(w *window, res peer.Result, quiet bool) {
 	before := m.strangers
 	m.strangers = nil
 	for _, s := range m.stories {
@@ -60,6 +62,10 @@ func (m *Machine) meetStrangers(w *window, res peer.Result) {
 		OnsetIteration: w.iteration, HealthyMs: m.baselineMs(), SlowMs: m.level(), Probability: m.slow.tracker.PRecent(),
 	}, after: w.id, inForce: map[falcon.Rung]bool{}}
 	timing := m.without(res, s)
+	if quiet {
+		timing.Slow, s.watched = m.failing(timing.Slow), true
+		s.hidden = m.level() <= s.HealthyMs*(1+m.cfg.Settled)
+	}
 	v := cause.Judge(m.caseOf(s, timing))
 	if len(timing.Slow) == 0 || !convincing(v, timing) {
 		return
@@ -79,6 +85,7 @@ func (m *Machine) meetStrangers(w *window, res peer.Result) {
 	}
 	if !known {
 		m.hurry()
+		m.watchAt = m.slow.last() + m.cfg.ProfileSpacing
 		return
 	}
 	m.strangers = nil

@@ -39,18 +39,21 @@ type Machine struct {
 	stories []*story
 	nextID  int
 
-	history  cause.History
-	healthy  peer.Healthy
-	window   *window
-	windows  uint64 // id of the newest window
-	learn    learning
-	asking   *asking     // validation asked for and not answered
-	last     peer.Result // newest complete profile
-	haveLast bool
-	shown    []peer.Rank // newest timing per rank, from any profile
+	history   cause.History
+	healthy   peer.Healthy
+	window    *window
+	windows   uint64 // id of the newest window
+	learn     learning
+	rankWatch *peer.Watch
+	watchAt   int64       // iteration from which the ranks of a quiet job are looked at
+	asking    *asking     // validation asked for and not answered
+	last      peer.Result // newest complete profile
+	haveLast  bool
+	shown     []peer.Rank // newest timing per rank, from any profile
 
-	past      []Named               // culprits of incidents that are over, newest last
-	strangers map[falcon.Rank]int64 // slow without an onset of their own, since which iteration
+	throughputTold bool                  // the job is below its best, and that was told
+	past           []Named               // culprits of incidents that are over, newest last
+	strangers      map[falcon.Rank]int64 // slow without an onset of their own, since which iteration
 
 	changed map[string]falcon.Incident
 	order   []string
@@ -178,6 +181,8 @@ func (m *Machine) startEpoch(j Job) {
 	m.levelMs, m.levelAt = 0, 0
 	m.jitterAt, m.dipAt, m.strangers = -m.cfg.MergeWithin-1, falcon.NoIteration, nil
 	m.healthy, m.window, m.learn, m.asking = peer.Healthy{}, nil, learning{due: true}, nil
+	m.rankWatch = peer.NewWatch(j.Layout.World(), m.cfg.WatchOver, m.cfg.WatchSteps)
+	m.watchAt, m.throughputTold = 0, false
 	m.haveLast, m.shown = false, make([]peer.Rank, j.Layout.World())
 	if again {
 		m.baseline, m.rebase = 0, false
@@ -270,6 +275,7 @@ func (m *Machine) iterated(c cell) {
 	}
 	m.drift(c.iteration)
 	m.levelRelief(c.iteration)
+	m.throughput(c.iteration)
 	m.closeRelieved(c.iteration)
 }
 

@@ -16,6 +16,7 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 		Iteration: s.last(), Probability: s.tracker.PRecent(), BaselineMs: s.tracker.BaselineMs(),
 		SelfMs: p.SelfMs, SelfRatio: p.Ratio, WaitMs: p.WaitMs,
 	}
+	out.SlowSteps, out.Failing = m.rankWatch.Steps(r)
 	if m.baseline > 0 && (out.BaselineMs == 0 || out.BaselineMs > m.baseline*(1+m.cfg.Settled)) {
 		out.BaselineMs = m.baseline // learnt before a restart, while the job is slow
 	}

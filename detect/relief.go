@@ -63,7 +63,7 @@ func (m *Machine) levelRelief(iteration int64) {
 	m.lookAtCounters()
 	tail := m.slow.tail(levelOver)
 	for _, s := range m.openStories() {
-		if s.blind || s.FromStart || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
+		if s.blind || s.hidden || s.FromStart || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
 			continue
 		}
 		healthy := max(s.HealthyMs, s.floorMs)

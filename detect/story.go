@@ -32,6 +32,7 @@ type story struct {
 	inForce   map[falcon.Rung]bool // actions that hold
 	since     int64                // first iteration of the newest action
 	watched   bool                 // relief can't be seen in the iteration time
+	hidden    bool                 // it never showed in the iteration time
 	blind     bool                 // its healthy iteration time is of another job epoch
 	asked     int64                // iteration of the newest window that watched it
 	urgent    bool                 // the counters or the pace say to look early

@@ -60,6 +60,10 @@ func (m *Machine) plan() {
 	}
 	if m.learn.due && at >= m.learn.after && !m.settling(at) && len(m.openStories()) == 0 {
 		m.request(m.cfg.ProfileIterations, "How does the job compute now?")
+		return
+	}
+	if m.watchDue(at) {
+		m.request(m.cfg.WatchIterations, "How do the ranks compute?")
 	}
 }
 

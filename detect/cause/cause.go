@@ -52,6 +52,8 @@ func Judge(c Case) falcon.Verdict {
 		all = c.computation()
 	case len(c.Timing.SlowStages) > 0:
 		all = append(all, c.stages())
+	case c.Timing.Uneven && !c.hostsLate():
+		all = append(all, c.uneven())
 	}
 	if o, ok := c.network(); ok {
 		all = append(all, o)

@@ -62,6 +62,39 @@ func (c *Case) stages() opinion {
 	return o
 }
 
+// uneven explains a job whose ranks' work differs from iteration to iteration
+// while none of them is slow in all of them: sequences of different length, or
+// another imbalance of the job's own.
+func (c *Case) uneven() opinion {
+	o := opinion{cause: falcon.CauseNotHardware}
+	o.add(falcon.EvidenceTiming, weightTogether, "The same passes of all %d measured ranks differ by %.0f %% from iteration to iteration (healthy %.0f %%), and who is slowest changes: the work differs, as with sequences of different length", len(c.Timing.Ranks)-c.Timing.Missing, 100*c.Timing.Spread, 100*c.Timing.HealthySpread)
+	ranks := make([]falcon.Rank, len(c.Timing.Ranks))
+	for i := range ranks {
+		ranks[i] = falcon.Rank(i)
+	}
+	switch known, reduced := c.clocks(ranks); {
+	case known == 0:
+		o.against(falcon.EvidenceCounter, "No GPU counters since the onset tell whether the clocks are steady")
+	case len(reduced) > 0:
+		o.against(falcon.EvidenceCounter, "The SM clocks of %d of %d GPUs fell", len(reduced), known)
+	default:
+		o.add(falcon.EvidenceCounter, weightNormal, "The SM clocks of all %d GPUs are as before", known)
+	}
+	return o
+}
+
+// hostsLate says that most hosts launch late: then their noise makes the work
+// look uneven.
+func (c *Case) hostsLate() bool {
+	late := 0
+	for r := range c.Timing.Ranks {
+		if _, behind := c.lead(falcon.Rank(r)); behind {
+			late++
+		}
+	}
+	return 2*late > len(c.Timing.Ranks)
+}
+
 // nothing is the case in which the profile names nobody.
 func (c *Case) nothing() opinion {
 	o := opinion{cause: falcon.CauseUnknown}

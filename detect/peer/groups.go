@@ -192,6 +192,7 @@ func (w *Window) judgeWaits(res *Result, g *Group, j *joined) {
 			waits[i] += d - least
 		}
 	}
+	j.stepWaits(res)
 	iterations := float64(len(j.rows)) / g.CallsPerIt
 	for i, r := range j.members {
 		res.Ranks[r].WaitMs += waits[i] / iterations
@@ -202,6 +203,25 @@ func (w *Window) judgeWaits(res *Result, g *Group, j *joined) {
 	for i, r := range j.members {
 		if g.Waiting && waits[i] <= longest/2 {
 			res.Ranks[r].Awaited = true
+		}
+	}
+}
+
+// stepWaits adds each member's wait to the iteration of the window that the
+// call belongs to; every iteration has as many.
+func (j *joined) stepWaits(res *Result) {
+	n := int(float64(len(j.rows))/j.calls + 0.5)
+	if n < 1 || len(j.rows)%n != 0 {
+		return
+	}
+	for k, row := range j.rows {
+		least := slices.Min(row.ms)
+		for i, r := range j.members {
+			q := &res.Ranks[r]
+			if len(q.StepWaits) < n {
+				q.StepWaits = append(q.StepWaits, make([]float64, n-len(q.StepWaits))...)
+			}
+			q.StepWaits[k*n/len(j.rows)] += row.ms[i] - least
 		}
 	}
 }

@@ -7,6 +7,7 @@ import "github.com/failslow/falcon"
 // know nothing. One goroutine owns it.
 type Healthy struct {
 	selfMs, queueMs map[falcon.Rank]float64
+	spreads         map[falcon.Rank]float64
 	transferMs      map[class]float64
 	recvMs          map[way]float64
 }
@@ -16,11 +17,13 @@ type Healthy struct {
 func (h *Healthy) Learn(res Result) {
 	if h.selfMs == nil {
 		h.selfMs, h.queueMs = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
+		h.spreads = map[falcon.Rank]float64{}
 		h.transferMs, h.recvMs = map[class]float64{}, map[way]float64{}
 	}
 	for _, r := range res.Ranks {
 		if r.Measured {
 			h.selfMs[r.Rank], h.queueMs[r.Rank] = r.SelfMs, r.QueueMs
+			h.spreads[r.Rank] = r.Spread
 		}
 	}
 	for _, g := range res.Groups {
@@ -49,6 +52,13 @@ func (h *Healthy) queue(r falcon.Rank) float64 {
 		return 0
 	}
 	return h.queueMs[r]
+}
+
+func (h *Healthy) spread(r falcon.Rank) float64 {
+	if h == nil {
+		return 0
+	}
+	return h.spreads[r]
 }
 
 func (h *Healthy) transfer(c class) float64 {

@@ -83,6 +83,10 @@ type Rank struct {
 	RecvMs   float64 // per iteration, in pipeline receives
 	QueueMs  float64 // host lead over the device
 	LeadMs   float64 // the host lead it is compared with: own healthy one, else its peers', 0 = none
+	Spread   float64 // by how much its passes differ from iteration to iteration, as a share
+
+	Steps     []float64 // self time of each iteration of the window, per micro-batch; nil = not told apart
+	StepWaits []float64 // wait of each iteration, in TP and DP collectives
 }
 
 // Group is one class of collective calls of one communicator.
@@ -131,7 +135,11 @@ type Result struct {
 	Clear       bool    // Margin is above the rule, or there is nobody else
 	AllSlow     bool    // every rank slowed alike against its own past, none against its peers
 	AllRatio    float64 // median own ratio where AllSlow
-	SlowStages  []int   // stages that slowed alike as a whole, others did not
+	Uneven      bool    // all ranks' work differs from iteration to iteration
+	Spread      float64 // median of the ranks' spreads
+	// HealthySpread is the same of the healthy profile, 0 = unknown.
+	HealthySpread float64
+	SlowStages    []int // stages that slowed alike as a whole, others did not
 }
 
 // Judge compares the ranks and groups of a window.
@@ -150,6 +158,7 @@ func Judge(w Window) Result {
 	w.judgeGroups(&res, joined)
 	w.judgePairs(&res, profiles)
 	w.judgeQueues(&res)
+	w.judgeSteps(&res, profiles)
 	return res
 }
 

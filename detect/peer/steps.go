@@ -1,0 +1,162 @@
+package peer
+
+import (
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// Dispersion rules: how much the same pass of a rank must take longer in one
+// iteration than in another to say that the work itself differs.
+const (
+	unevenLeast = 0.15 // median over the ranks of their spread
+	unevenEach  = 0.08 // that at least three quarters of the ranks have
+	unevenTimes = 3.0  // over the healthy spread
+	passShare   = 0.2  // of the longest gap between calls: shorter ones are no pass
+)
+
+// gapsOf are the times between a rank's communication calls, one row per
+// iteration of the window; nil where the calls do not repeat. The first gap of
+// the first iteration began before the window: it is 0.
+func gapsOf(p *falcon.RankProfile) [][]float64 {
+	n := p.Iterations
+	if n < 1 || len(p.Calls) < n || len(p.Calls)%n != 0 {
+		return nil
+	}
+	per := len(p.Calls) / n
+	out, end := make([][]float64, n), 0.0
+	for i, c := range p.Calls {
+		if c.Op != p.Calls[i%per].Op || !(c.DurationMs >= 0) || math.IsInf(c.StartMs+c.DurationMs, 0) {
+			return nil
+		}
+		gap := 0.0
+		if i > 0 {
+			gap = math.Max(0, c.StartMs-end)
+		}
+		out[i/per] = append(out[i/per], gap)
+		end = math.Max(end, c.StartMs+c.DurationMs)
+	}
+	return out
+}
+
+// stepsOf are a rank's self times iteration by iteration, per micro-batch. The
+// first gap of the first iteration is taken as that of the others.
+func stepsOf(p *falcon.RankProfile, gaps [][]float64) []float64 {
+	out := make([]float64, len(gaps))
+	var first []float64
+	for k, row := range gaps {
+		for _, g := range row {
+			out[k] += g
+		}
+		if k > 0 {
+			first = append(first, row[0])
+		}
+	}
+	if len(out) > 0 {
+		out[0] += Median(first)
+	}
+	for k := range out {
+		out[k] /= float64(max(1, p.MicroBatches))
+	}
+	return out
+}
+
+// spreadOf is by how much the same pass differs from iteration to iteration:
+// the median over the passes of their range over their median.
+func spreadOf(gaps [][]float64) float64 {
+	if len(gaps) < 2 {
+		return 0
+	}
+	longest := 0.0
+	for _, row := range gaps {
+		longest = max(longest, slices.Max(row))
+	}
+	var spreads []float64
+	for i := range gaps[0] {
+		var same []float64
+		for k, row := range gaps {
+			if k > 0 || i > 0 {
+				same = append(same, row[i])
+			}
+		}
+		if middle := Median(same); len(same) > 1 && middle >= passShare*longest {
+			spreads = append(spreads, (slices.Max(same)-slices.Min(same))/middle)
+		}
+	}
+	return Median(spreads)
+}
+
+// judgeSteps looks at the iterations of the window one by one: whose self time
+// is above the rule in each, and whether the work of all ranks differs from
+// one to the next, as with sequences of different length.
+func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
+	var spreads, healthy []float64
+	uneven := 0
+	for i := range profiles {
+		p := &profiles[i]
+		r := &res.Ranks[p.Rank]
+		gaps := gapsOf(p)
+		r.Steps, r.Spread = stepsOf(p, gaps), spreadOf(gaps)
+		spreads = append(spreads, r.Spread)
+		if own := w.Healthy.spread(p.Rank); own > 0 {
+			healthy = append(healthy, own)
+		}
+		if r.Spread >= unevenEach {
+			uneven++
+		}
+	}
+	res.Spread, res.HealthySpread = Median(spreads), Median(healthy)
+	varied := len(profiles) > 1 && res.Spread >= unevenLeast && 4*uneven >= 3*len(profiles)
+	res.Uneven = varied && res.Spread >= unevenTimes*res.HealthySpread
+	if varied {
+		w.letGo(res)
+	}
+}
+
+// letGo takes those ranks off the slow ones who are not slow in every
+// iteration of a window in which all ranks' work differs.
+func (w *Window) letGo(res *Result) {
+	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), func(r falcon.Rank) bool {
+		over, of := w.stepsOver(res, r, w.Rules.Suspect)
+		res.Ranks[r].Slow = of > 0 && over == of
+		return !res.Ranks[r].Slow
+	})
+	res.Clear = res.Clear && len(res.Slow) > 0
+}
+
+// stepsOver counts the iterations in which a rank's self time is above a ratio
+// of the median of its same-stage peers', and those in which it was compared.
+func (w *Window) stepsOver(res *Result, r falcon.Rank, ratio float64) (over, of int) {
+	for k := range res.Ranks[r].Steps {
+		if x := res.StepRatio(w.Layout, r, k); x > 0 {
+			of++
+			if x > ratio {
+				over++
+			}
+		}
+	}
+	return over, of
+}
+
+// StepRatio is a rank's self time in iteration k of the window over the median
+// of its same-stage peers' in it; 0 where there is nothing to compare.
+func (res *Result) StepRatio(l falcon.Layout, r falcon.Rank, k int) float64 {
+	at := func(r falcon.Rank) float64 {
+		if s := res.Ranks[r].Steps; k < len(s) {
+			return s[k]
+		}
+		return 0
+	}
+	var others []float64
+	c := l.Coord(r)
+	for d := range l.DP {
+		if q := at(l.RankOf(falcon.Coord{TP: c.TP, DP: d, PP: c.PP})); d != c.DP && positive(q) {
+			others = append(others, q)
+		}
+	}
+	if own, usual := at(r), Median(others); positive(own) && usual > 0 {
+		return own / usual
+	}
+	return 0
+}

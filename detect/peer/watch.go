@@ -1,0 +1,93 @@
+package peer
+
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// Watch follows the ranks of a job step by step: a rank whose self time
+// exceeds a multiple of its peers' median for a number of steps running is
+// failing; one that is back before is a passing trouble. The median is that of
+// the ranks with the same work, and of the same step, as one slow step is noise
+// and one slow rank moves no median. Steps come from profile windows: those of
+// two windows count as running. One goroutine owns it.
+type Watch struct {
+	over float64
+	need int
+	run  []int
+	top  []float64 // greatest ratio of the run
+}
+
+// Sighting is what one step told about a rank.
+type Sighting struct {
+	Rank    falcon.Rank
+	Failing bool    // the run reached the number; else a run ended
+	Steps   int     // length of the run
+	Ratio   float64 // greatest of the run
+	Waits   float64 // ms that the rank itself waited in collectives in the window's last step
+}
+
+// NewWatch watches a number of ranks for ratios above over, steps long.
+func NewWatch(ranks int, over float64, steps int) *Watch {
+	return &Watch{over: over, need: max(1, steps), run: make([]int, ranks), top: make([]float64, ranks)}
+}
+
+// Look takes in the steps of a window, in order.
+func (w *Watch) Look(l falcon.Layout, res *Result) []Sighting {
+	var out []Sighting
+	for i := range min(len(w.run), len(res.Ranks)) {
+		r := &res.Ranks[i]
+		for k := range r.Steps {
+			if s, ok := w.step(i, w.ratio(l, res, r, k)); ok {
+				if n := len(r.StepWaits); n > 0 {
+					s.Waits = r.StepWaits[n-1]
+				}
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// ratio is the rank's self time in a step over its peers', over its own
+// healthy one where it has no peers; 0 where it can't be told.
+func (w *Watch) ratio(l falcon.Layout, res *Result, r *Rank, k int) float64 {
+	if x := res.StepRatio(l, r.Rank, k); x > 0 || r.Peers > 0 || r.OwnMs <= 0 || res.AllSlow {
+		return x
+	}
+	return r.Steps[k] / r.OwnMs
+}
+
+func (w *Watch) step(i int, ratio float64) (Sighting, bool) {
+	switch {
+	case ratio > w.over:
+		w.run[i]++
+		w.top[i] = max(w.top[i], ratio)
+		return w.sighting(i, true), w.run[i] == w.need
+	case ratio == 0 || w.run[i] == 0:
+		return Sighting{}, false
+	}
+	s := w.sighting(i, false)
+	w.run[i], w.top[i] = 0, 0
+	return s, true
+}
+
+func (w *Watch) sighting(i int, failing bool) Sighting {
+	return Sighting{Rank: falcon.Rank(i), Failing: failing, Steps: w.run[i], Ratio: w.top[i]}
+}
+
+// Steps is for how many steps running a rank has been above the rule, and
+// whether they are enough to call it failing.
+func (w *Watch) Steps(r falcon.Rank) (steps int, failing bool) {
+	if w == nil || r < 0 || int(r) >= len(w.run) {
+		return 0, false
+	}
+	return w.run[r], w.run[r] >= w.need
+}
+
+// Any says that some rank is above the rule and not failing yet: worth another
+// look soon.
+func (w *Watch) Any() bool {
+	return slices.ContainsFunc(w.run, func(n int) bool { return n > 0 && n < w.need })
+}

@@ -259,6 +259,7 @@ func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsR
 				out.Ladders = append(out.Ladders, e.ladder(v.ID))
 			}
 		}
+		out.Validations = e.validationViews(id)
 	})
 	if err == nil && id != "" && len(out.Incidents) == 0 {
 		return nil, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
@@ -273,6 +274,6 @@ func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 	return &falconv1.SnapshotReply{
 		Version: r.Version, Job: r.Job, Policy: r.Policy, Role: who.Role, Actor: who.Name,
 		Ranks: r.Ranks, Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Events: r.Events,
-		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs,
+		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Validation: r.Validation, Nics: r.Nics,
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 )
@@ -45,6 +46,7 @@ func (e *Engine) describe(now time.Time) {
 	}
 	if rec.Epoch != e.mem.job.Epoch {
 		e.pace, e.leads = newPace(), leads{}
+		e.val.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 		e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 	}
 	e.commitJob(now, rec)

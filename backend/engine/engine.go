@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 )
@@ -23,6 +24,7 @@ var (
 	ErrStale    = errors.New("engine: stale")
 	ErrInvalid  = errors.New("engine: invalid")
 	ErrDenied   = errors.New("engine: denied")
+	ErrRefused  = errors.New("engine: refused")
 )
 
 // Bounds of the loop.
@@ -40,16 +42,17 @@ const (
 
 // Config are the engine's parts and settings.
 type Config struct {
-	JobName  string
-	Journal  *journal.Journal // opened by the caller, who closes it after Run
-	Detector Detector         // nil = detect.New(Detect)
-	Planner  Planner          // nil = mitigate.New(Mitigate)
-	Detect   detect.Config
-	Mitigate mitigate.Config
-	Policy   falcon.Policy // when the journal holds none
-	Now      func() time.Time
-	Log      *slog.Logger
-	Fault    func(point string) error // tests stop the engine here; see Points
+	JobName    string
+	Journal    *journal.Journal // opened by the caller, who closes it after Run
+	Detector   Detector         // nil = detect.New(Detect)
+	Planner    Planner          // nil = mitigate.New(Mitigate)
+	Detect     detect.Config
+	Mitigate   mitigate.Config
+	Policy     falcon.Policy // when the journal holds none
+	Validation Validation
+	Now        func() time.Time
+	Log        *slog.Logger
+	Fault      func(point string) error // tests stop the engine here; see Points
 }
 
 // Points at which Config.Fault is asked; an error stops the engine as a kill
@@ -97,6 +100,11 @@ type Engine struct {
 	orders   *orderBook
 	windows  *windowBook
 	leads    leads
+	val      *validate.Machine
+	asks     []pendingAsk // of the detector, waiting for their moment
+	asking   asking       // who asked for the one in progress
+	waiting  []*window    // profile windows that wait until the job goes on
+	nics     map[falcon.NIC]falcon.NICReading
 	budgets  map[string]*budget // of event lines, by kind
 	profiled bool               // the detector's speeds may be new
 	levels   map[falcon.Rank]int32
@@ -143,7 +151,7 @@ func New(cfg Config) (*Engine, error) {
 }
 
 func assemble(cfg Config, mem *memory) *Engine {
-	return &Engine{
+	e := &Engine{
 		cfg: cfg, log: cfg.Log, id: newID(),
 		arrivals: make(chan arrival, arrivalsMax),
 		requests: make(chan func(), requestsMax),
@@ -154,9 +162,12 @@ func assemble(cfg Config, mem *memory) *Engine {
 		orders: newOrderBook(mem.orders), windows: newWindowBook(),
 		budgets: map[string]*budget{},
 		levels:  map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
+		nics:    map[falcon.NIC]falcon.NICReading{},
 		nextCmd: mem.reserved, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
 	}
+	e.val = validate.New(cfg.Validation.machine(), func() uint64 { return e.commandID(e.cfg.Now()) })
+	return e
 }
 
 func newID() string {
@@ -206,6 +217,8 @@ func (e *Engine) restoreMachines(now time.Time) {
 	for _, a := range e.mem.actions {
 		e.retellAction(now, a)
 	}
+	e.det.Step(now, detect.Culprits{Past: e.mem.named()})
+	e.recoverValidation(now)
 }
 
 // retellAction tells the detector what the planner's actions did to the job:
@@ -273,6 +286,8 @@ func (e *Engine) tick(now time.Time) {
 	e.det.Tick(now)
 	e.profiled = true // a late window ends with the tick
 	e.plan.Tick(now)
+	e.val.Tick(now)
+	e.tryAsks(now)
 	e.judgeOrders(now)
 }
 

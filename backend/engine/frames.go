@@ -8,6 +8,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 )
@@ -55,6 +56,7 @@ func (e *Engine) take(a arrival, now time.Time) {
 	case arriveDetach:
 		if n := e.nodes.Detach(a.session); n != nil {
 			e.tell("agent", 2, "the agent of node %s is gone", clean(string(n.Name)))
+			e.val.Step(now, validate.Lost{Node: n.Name})
 		}
 	case arriveFrame:
 		if n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now); fresh {
@@ -65,10 +67,15 @@ func (e *Engine) take(a arrival, now time.Time) {
 
 // attach welcomes an agent and tells it again what it has not answered.
 func (e *Engine) attach(s *fleet.Session, now time.Time) {
+	was := e.nodes.Node(falcon.Node(s.Hello.GetNode()))
+	renewed := was != nil && was.Connected()
 	n, acked, err := e.nodes.Attach(s, now)
 	if err != nil {
 		s.End(err)
 		return
+	}
+	if renewed { // what was sent on the older stream may not have arrived
+		e.val.Step(now, validate.Lost{Node: n.Name})
 	}
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
 	e.tell("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
@@ -80,6 +87,12 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 
 // retell sends what is still open to one node, under the same ids.
 func (e *Engine) retell(n *fleet.Node, now time.Time) {
+	for _, c := range e.val.Open(n.Name) {
+		n.Session.Send(validationFrame(e.mem.epoch, c))
+	}
+	if e.val.Active() {
+		return // what else is open is told once the job goes on
+	}
 	for _, id := range sortedKeys(e.orders.open) {
 		n.Session.Send(e.orders.open[id].frame(e.mem.epoch))
 	}
@@ -198,12 +211,22 @@ func (e *Engine) telemetry(n *fleet.Node, in *falconv1.Telemetry, now time.Time)
 		out.Hosts = append(out.Hosts, hostFrom(n.Name, h))
 		n.Steal = out.Hosts[0].StealShare
 	}
+	for _, x := range in.GetNics()[:min(len(in.GetNics()), nicsMax)] {
+		if reading, ok := nicFrom(n.Name, x); ok {
+			out.NICs = append(out.NICs, reading)
+			e.nics[reading.NIC] = reading
+		}
+	}
 	e.det.Step(now, out)
 }
 
 // result takes the answer to a command.
 func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time) {
 	if in.GetEpoch() != e.mem.epoch {
+		return
+	}
+	if e.val.Awaits(in.GetId()) {
+		e.val.Step(now, validate.Answer{Node: n.Name, Result: e.cleanResult(n, in)})
 		return
 	}
 	if o := e.orders.open[in.GetId()]; o != nil {
@@ -299,6 +322,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		}
 	}
 	if was && !in.GetAlive() {
+		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s has ended", in.GetRank(), n.Name)})
 		severity := int32(3)
 		switch {
 		case endedWell(in.GetExit()):

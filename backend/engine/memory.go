@@ -16,20 +16,21 @@ import (
 
 // Kinds of records. Bodies are JSON; fields are only ever added.
 const (
-	kindEpoch    journal.Kind = "epoch"    // epochRecord
-	kindReserve  journal.Kind = "reserve"  // reserveRecord
-	kindJob      journal.Kind = "job"      // jobRecord
-	kindBaseline journal.Kind = "baseline" // baselineRecord
-	kindIncident journal.Kind = "incident" // falcon.Incident
-	kindAction   journal.Kind = "action"   // falcon.Action
-	kindOrder    journal.Kind = "order"    // orderRecord
-	kindOutcome  journal.Kind = "outcome"  // outcomeRecord
-	kindDecision journal.Kind = "decision" // DecisionRecord
-	kindPolicy   journal.Kind = "policy"   // policyRecord
-	kindEvent    journal.Kind = "event"    // eventRecord
-	kindOverhead journal.Kind = "overhead" // map of rung to ms
-	kindSpeeds   journal.Kind = "speeds"   // speedsRecord
-	kindImpact   journal.Kind = "impact"   // mitigate.Impact
+	kindEpoch      journal.Kind = "epoch"      // epochRecord
+	kindReserve    journal.Kind = "reserve"    // reserveRecord
+	kindJob        journal.Kind = "job"        // jobRecord
+	kindBaseline   journal.Kind = "baseline"   // baselineRecord
+	kindIncident   journal.Kind = "incident"   // falcon.Incident
+	kindAction     journal.Kind = "action"     // falcon.Action
+	kindOrder      journal.Kind = "order"      // orderRecord
+	kindOutcome    journal.Kind = "outcome"    // outcomeRecord
+	kindDecision   journal.Kind = "decision"   // DecisionRecord
+	kindPolicy     journal.Kind = "policy"     // policyRecord
+	kindEvent      journal.Kind = "event"      // eventRecord
+	kindOverhead   journal.Kind = "overhead"   // map of rung to ms
+	kindSpeeds     journal.Kind = "speeds"     // speedsRecord
+	kindImpact     journal.Kind = "impact"     // mitigate.Impact
+	kindValidation journal.Kind = "validation" // validationRecord
 )
 
 type epochRecord struct {
@@ -125,10 +126,16 @@ type memory struct {
 	impacts   map[string]mitigate.Impact // by incident
 	speedsOf  uint64                     // job epoch of speeds
 	nextNo    int                        // number of the next incident (INC-0001 has 1)
+	opened    map[string]opening         // by incident
+	tests     []validationRecord         // by first mention
+	nextTest  int                        // number of the next validation (VAL-0001 has 1)
 }
 
 func newMemory() *memory {
-	return &memory{orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string][]float64{}, impacts: map[string]mitigate.Impact{}, nextNo: 1}
+	return &memory{
+		orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string][]float64{}, impacts: map[string]mitigate.Impact{}, nextNo: 1,
+		opened: map[string]opening{}, nextTest: 1,
+	}
 }
 
 // record makes a journal record; v is one of the types above, which always
@@ -155,7 +162,7 @@ func (m *memory) apply(r journal.Record) error {
 	case kindBaseline:
 		err = fold(r, func(v baselineRecord) { m.baseline = v })
 	case kindIncident:
-		err = fold(r, m.setIncident)
+		err = fold(r, func(v falcon.Incident) { m.setIncident(v, r.AtNs) })
 	case kindAction:
 		err = fold(r, m.setAction)
 	case kindOrder:
@@ -174,6 +181,8 @@ func (m *memory) apply(r journal.Record) error {
 		err = fold(r, func(v mitigate.Impact) { m.impacts[v.Incident] = v })
 	case kindEvent:
 		err = fold(r, func(v eventRecord) { m.addEvent(v, r.AtNs) })
+	case kindValidation:
+		err = fold(r, m.setValidation)
 	}
 	if err != nil {
 		return fmt.Errorf("engine: journal record %d (%s): %w", r.Seq, r.Kind, err)
@@ -199,7 +208,7 @@ func (m *memory) setJob(v jobRecord) {
 	}
 }
 
-func (m *memory) setIncident(v falcon.Incident) {
+func (m *memory) setIncident(v falcon.Incident, atNs int64) {
 	if !v.Open() {
 		delete(m.speeds, v.ID) // nothing is planned for it any more
 	}
@@ -210,6 +219,7 @@ func (m *memory) setIncident(v falcon.Incident) {
 	if n, err := strconv.Atoi(strings.TrimPrefix(v.ID, "INC-")); err == nil {
 		m.nextNo = max(m.nextNo, n+1)
 	}
+	m.opened[v.ID] = opening{atNs, m.job.Epoch}
 	m.incidents = append(m.incidents, v)
 	if len(m.incidents) > incidentsKept {
 		m.forgetOldest()
@@ -237,6 +247,7 @@ func (m *memory) forgetOldest() {
 	})
 	delete(m.impacts, id)
 	delete(m.speeds, id)
+	delete(m.opened, id)
 }
 
 func (m *memory) impactList() []mitigate.Impact {

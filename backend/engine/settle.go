@@ -10,6 +10,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
 )
@@ -17,11 +18,12 @@ import (
 // baselineStep is the relative change of the baseline that is worth a record.
 const baselineStep = 0.02
 
-// round is what one Ready of both machines leads to.
+// round is what one Ready of all machines leads to.
 type round struct {
 	records []journal.Record
 	orders  []orderRecord
 	windows []*window
+	tests   []validate.Command
 	steps   []func() // inputs that one machine has for the other
 }
 
@@ -30,14 +32,14 @@ type round struct {
 // has for the other. It ends by acknowledging the agents' frames.
 func (e *Engine) settle(now time.Time) error {
 	for range settleMax {
-		d, p := e.det.Ready(), e.plan.Ready()
-		if d.Empty() && p.Empty() && len(e.extra) == 0 {
+		d, p, v := e.det.Ready(), e.plan.Ready(), e.val.Ready()
+		if d.Empty() && p.Empty() && v.Empty() && len(e.extra) == 0 {
 			if !e.tellSpeeds(now) {
 				return e.rest()
 			}
 			continue
 		}
-		r := e.digest(now, d, p)
+		r := e.digest(now, d, p, v)
 		if err := e.persist(r.records); err != nil {
 			return err
 		}
@@ -47,6 +49,7 @@ func (e *Engine) settle(now time.Time) error {
 		}
 		e.det.Advance()
 		e.plan.Advance()
+		e.val.Advance()
 		for _, step := range r.steps {
 			step()
 		}
@@ -94,9 +97,10 @@ func (e *Engine) persist(batch []journal.Record) error {
 	return nil
 }
 
-// digest turns both Readies into one batch of records and what follows them.
-func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready) round {
+// digest turns all Readies into one batch of records and what follows them.
+func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v validate.Ready) round {
 	var r round
+	e.digestValidation(now, v, &r)
 	for _, v := range d.Incidents {
 		e.digestIncident(now, v, &r)
 	}
@@ -112,9 +116,12 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready) round {
 		r.records = append(r.records, record(now, kindAction, a))
 	}
 	for _, o := range p.Orders {
-		rec := orderRecord{Order: o, Command: e.commandID(now), DeadlineNs: now.Add(OrderLife).UnixNano()}
+		rec := orderRecord{Order: o, Command: e.commandID(now), DeadlineNs: e.afterHold(now).Add(OrderLife).UnixNano()}
 		r.orders = append(r.orders, rec)
 		r.records = append(r.records, record(now, kindOrder, rec))
+	}
+	for _, ask := range d.Asks {
+		e.advised(now, ask, &r)
 	}
 	for _, a := range p.Acted {
 		r.steps = append(r.steps, func() { e.det.Step(now, detect.Acted(a)) })
@@ -183,15 +190,31 @@ func (e *Engine) learned(now time.Time, acted bool) {
 	}
 }
 
-// send tells the agents of the job.
+// send tells the agents of the job. While a validation is in progress, orders
+// and windows wait: one plan at a time.
 func (e *Engine) send(r round) {
+	for _, c := range r.tests {
+		e.tellNode(c.Node, validationFrame(e.mem.epoch, c))
+	}
 	for _, rec := range r.orders {
 		e.orders.add(rec)
-		e.broadcast(e.orders.open[rec.Command].frame(e.mem.epoch))
+		if !e.val.Active() {
+			e.broadcast(e.orders.open[rec.Command].frame(e.mem.epoch))
+		}
 	}
 	for _, w := range r.windows {
+		if e.val.Active() {
+			e.waiting = append(e.waiting, w)
+			continue
+		}
 		e.windows.add(w)
 		e.broadcast(w.frame(e.mem.epoch))
+	}
+}
+
+func (e *Engine) tellNode(name falcon.Node, f *falconv1.EngineFrame) {
+	if n := e.nodes.Node(name); n != nil && n.Connected() {
+		n.Session.Send(f)
 	}
 }
 

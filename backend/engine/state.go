@@ -47,6 +47,7 @@ func (e *Engine) build(now time.Time) {
 		Job: e.jobView(now), Policy: protoPolicy(e.plan.Policy(), e.mem.policy.Version),
 		Ranks: ranks, Nodes: e.nodeViews(now),
 		Incidents: e.incidentViews(), Ladder: e.frontLadder(),
+		Validation: e.validationView(), Nics: e.nicViews(),
 		Events: slices.Clone(e.mem.events[max(0, len(e.mem.events)-snapshotEvents):]),
 	}
 	e.snapshot.Store(&State{Reply: reply, Worst: worst})
@@ -106,8 +107,12 @@ func (e *Engine) blindNode(now time.Time) falcon.Node {
 // nodeLost tells a lost node from a lost agent: with a node gone the whole job
 // stands still, with an agent gone it trains on and the others report.
 func (e *Engine) nodeLost(now time.Time) bool {
-	still := max(staleAfter, time.Duration(10*e.det.Steady().CurrentMs*float64(time.Millisecond)))
-	return !e.lastData.IsZero() && now.Sub(e.lastData) > still && e.blindNode(now) != ""
+	return !e.lastData.IsZero() && now.Sub(e.lastData) > e.standstill() && e.blindNode(now) != ""
+}
+
+// standstill is how long a job that goes on is silent at most.
+func (e *Engine) standstill() time.Duration {
+	return max(staleAfter, time.Duration(min(10*e.det.Steady().CurrentMs, msMost)*float64(time.Millisecond)))
 }
 
 func (e *Engine) openIncident() bool {

@@ -19,6 +19,7 @@ var needs = map[string]auth.Role{
 	falconv1.Console_Watch_FullMethodName:     auth.RoleViewer,
 	falconv1.Console_Incidents_FullMethodName: auth.RoleViewer,
 	falconv1.Console_Decide_FullMethodName:    auth.RoleApprover,
+	falconv1.Console_Validate_FullMethodName:  auth.RoleApprover,
 	// Freezing needs an operator; the engine refuses anything looser to one.
 	falconv1.Console_SetPolicy_FullMethodName: auth.RoleOperator,
 }

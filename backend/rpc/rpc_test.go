@@ -160,6 +160,13 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 		}
 		return err
 	},
+	falconv1.Console_Validate_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
+		_, err := falconv1.NewConsoleClient(cc).Validate(ctx, &falconv1.ValidateRequest{Cancel: "VAL-0001"})
+		if status.Code(err) == codes.NotFound {
+			return nil // admitted, and there is no such validation
+		}
+		return err
+	},
 	falconv1.Console_SetPolicy_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
 		_, err := falconv1.NewConsoleClient(cc).SetPolicy(ctx, &falconv1.SetPolicyRequest{Policy: &falconv1.Policy{Mode: "approve", Frozen: true, Version: 99}})
 		if status.Code(err) == codes.FailedPrecondition {
@@ -176,6 +183,7 @@ var admitted = map[string]string{
 	falconv1.Console_Watch_FullMethodName:     "viewer operator approver admin",
 	falconv1.Console_Incidents_FullMethodName: "viewer operator approver admin",
 	falconv1.Console_Decide_FullMethodName:    "approver admin",
+	falconv1.Console_Validate_FullMethodName:  "approver admin",
 	falconv1.Console_SetPolicy_FullMethodName: "operator approver admin",
 }
 

@@ -139,6 +139,14 @@ func (c *consoleService) SetPolicy(ctx context.Context, q *falconv1.SetPolicyReq
 	return &falconv1.SetPolicyReply{Policy: p}, nil
 }
 
+func (c *consoleService) Validate(ctx context.Context, q *falconv1.ValidateRequest) (*falconv1.ValidateReply, error) {
+	v, err := c.engine.Validate(ctx, actor(ctx), q)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &falconv1.ValidateReply{Validation: v}, nil
+}
+
 func (c *consoleService) Incidents(ctx context.Context, q *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
 	r, err := c.engine.Incidents(ctx, q.GetId())
 	return r, wire(err)
@@ -156,7 +164,7 @@ func wire(err error) error {
 	switch {
 	case errors.Is(err, engine.ErrNotFound):
 		code = codes.NotFound
-	case errors.Is(err, engine.ErrStale):
+	case errors.Is(err, engine.ErrStale), errors.Is(err, engine.ErrRefused):
 		code = codes.FailedPrecondition
 	case errors.Is(err, engine.ErrInvalid):
 		code = codes.InvalidArgument

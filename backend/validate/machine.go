@@ -138,6 +138,7 @@ func (m *Machine) start(now time.Time, b Begin) {
 		ID: b.ID, Ask: b.Ask, State: falcon.ValidationSurveying, Iteration: falcon.NoIteration, Emulated: b.Emulated, AtNs: now.UnixNano(),
 		Passes: len(m.schedule), ExtraPasses: passes.Extra(m.schedule),
 	}
+	m.v.Ask.GEMMSide, m.v.Ask.MessageBytes = int(m.gemmSide()), m.bytes()
 	m.persist()
 	m.note(0, "%s: asked for by %s (%s): %s", b.ID, b.Ask.By, b.Ask.Why, m.wanted())
 	m.flush()
@@ -346,42 +347,17 @@ func (m *Machine) measurePause() {
 	}
 }
 
-// summarize says in one sentence each what was found and how it ended.
+// summarize says how it ended; what was slow is for the detector to say.
 func (m *Machine) summarize() {
-	if len(m.v.GEMM)+len(m.v.Links) > 0 {
-		m.note(0, "%s: %s", m.v.ID, m.found())
-	}
 	switch m.v.State {
 	case falcon.ValidationDone:
-		m.note(0, "%s: done; the job was held for %.0f ms", m.v.ID, m.v.PausedMs)
+		m.note(0, "%s: done: %d devices multiplied, %d directions of links timed in %d passes; the job was held for %.0f ms",
+			m.v.ID, len(m.v.GEMM), len(m.v.Links), m.v.PassesDone, m.v.PausedMs)
 	case falcon.ValidationFailed:
-		m.note(2, "%s: failed: %s; the job was let go after %.0f ms", m.v.ID, m.failure, m.v.PausedMs)
+		m.note(2, "%s: failed after %d of %d passes: %s; the job was let go after %.0f ms", m.v.ID, m.v.PassesDone, m.v.Passes, m.failure, m.v.PausedMs)
 	default:
-		m.note(1, "%s: refused: %s", m.v.ID, m.failure)
+		m.note(1, "%s: refused, nothing was held: %s", m.v.ID, m.failure)
 	}
-}
-
-func (m *Machine) found() string {
-	slowLinks, slowDevices := "", ""
-	for _, l := range m.v.Links {
-		if l.Slow {
-			slowLinks += fmt.Sprintf(" %s→%s %.2f×", l.FromDevice, l.ToDevice, l.Ratio)
-		}
-	}
-	for _, g := range m.v.GEMM {
-		if g.Slow {
-			slowDevices += fmt.Sprintf(" %s %.2f×", g.Device, g.Ratio)
-		}
-	}
-	return fmt.Sprintf("slow of %d devices:%s; slow of %d directions in %d of %d passes:%s",
-		len(m.v.GEMM), orNone(slowDevices), len(m.v.Links), m.v.PassesDone, m.v.Passes, orNone(slowLinks))
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return " none"
-	}
-	return s
 }
 
 func (m *Machine) nic(r falcon.Rank) falcon.NIC {

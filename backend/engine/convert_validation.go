@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+)
+
+// Bounds of numbers in a pause's and a test's answers.
+const (
+	nicsMax     = 64      // per node
+	commsMost   = 256     // FALCON_COMMS_MAX: communicators of one process
+	peersMost   = 4096    // of one communicator
+	callsMost   = 1 << 40 // FALCON_GATE_COUNT_MASK + 1
+	perIterMost = 1 << 22 // half of what a cut can be ahead
+	uniqueID    = 128     // bytes
+)
+
+// cleanResult leaves of a pause's or test's answer what its node may say: of
+// its own ranks, once each, with counts in range. What can't be true of a rank
+// is turned into a refusal of that rank, so that it is named.
+func (e *Engine) cleanResult(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
+	out := &falconv1.CommandResult{Epoch: in.GetEpoch(), Id: in.GetId(), Status: in.GetStatus(), Detail: clean(in.GetDetail())}
+	seen := map[int32]bool{}
+	for _, p := range in.GetPauses() {
+		if e.nodeOf(falcon.Rank(p.GetRank())) == n.Name && !seen[p.GetRank()] {
+			seen[p.GetRank()] = true
+			out.Pauses = append(out.Pauses, cleanPause(p))
+		}
+	}
+	clear(seen)
+	for _, t := range in.GetTests() {
+		if e.nodeOf(falcon.Rank(t.GetRank())) == n.Name && !seen[t.GetRank()] {
+			seen[t.GetRank()] = true
+			out.Tests = append(out.Tests, cleanTest(t))
+		}
+	}
+	return out
+}
+
+func cleanPause(p *falconv1.RankPause) *falconv1.RankPause {
+	out := &falconv1.RankPause{
+		Rank: p.GetRank(), State: p.GetState(), Reason: clean(p.GetReason()), Newest: p.GetNewest(), Boundary: p.GetBoundary(),
+		Exact: p.GetExact(), HeldMs: finite(p.GetHeldMs(), msMost), QuietMs: finite(p.GetQuietMs(), msMost),
+		IterationMs: finite(p.GetIterationMs(), msMost), RunAhead: min(max(p.GetRunAhead(), 0), countMost),
+	}
+	if why := impossible(p); why != "" {
+		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_REFUSED, why
+		return out
+	}
+	out.Counts = p.GetCounts()
+	return out
+}
+
+// impossible says what no process can have counted.
+func impossible(p *falconv1.RankPause) string {
+	if p.GetNewest() < -1 || p.GetNewest() >= iterationMost || p.GetBoundary() < -1 || p.GetNewest()-p.GetBoundary() > countMost {
+		return "its agent names iterations that can't be"
+	}
+	if len(p.GetCounts()) > commsMost {
+		return "its agent counts more communicators than a process can have"
+	}
+	for _, c := range p.GetCounts() {
+		if !plausibleCount(c) {
+			return "its agent counts calls that can't be"
+		}
+	}
+	return ""
+}
+
+func plausibleCount(c *falconv1.CommCount) bool {
+	ok := c.GetCalls() < callsMost && c.GetCollectives() <= c.GetCalls() && c.GetPerIteration() <= perIterMost &&
+		c.GetCollectivesPerIteration() <= c.GetPerIteration() && len(c.GetPeers()) <= peersMost
+	return ok && !slices.ContainsFunc(c.GetPeers(), func(p *falconv1.PeerCount) bool {
+		return p.GetSends() >= callsMost || p.GetRecvs() >= callsMost || p.GetSendsPerIteration() > perIterMost || p.GetRecvsPerIteration() > perIterMost
+	})
+}
+
+func cleanTest(t *falconv1.TestResult) *falconv1.TestResult {
+	out := &falconv1.TestResult{
+		Test: t.GetTest(), Rank: t.GetRank(), Kind: t.GetKind(), Status: t.GetStatus(), Reason: clean(t.GetReason()),
+		MedianMs: finite(t.GetMedianMs(), msMost), BestMs: finite(t.GetBestMs(), msMost), SetupMs: finite(t.GetSetupMs(), msMost),
+		Bytes: max(t.GetBytes(), 0), Repeats: max(t.GetRepeats(), 0),
+	}
+	if len(t.GetForwardId()) == uniqueID && len(t.GetBackwardId()) == uniqueID {
+		out.ForwardId, out.BackwardId = t.GetForwardId(), t.GetBackwardId()
+	}
+	return out
+}
+
+// nicOn ties a port's name to the node that its agent's certificate proves.
+func nicOn(node falcon.Node, name string) (falcon.NIC, bool) {
+	index, ok := strings.CutPrefix(name, string(node)+".nic")
+	if n, err := strconv.Atoi(index); !ok || err != nil || n < 0 || n >= nicsMax {
+		return "", false
+	}
+	return falcon.NIC(name), true
+}
+
+func nicFrom(node falcon.Node, x *falconv1.Nic) (falcon.NICReading, bool) {
+	name, ok := nicOn(node, x.GetName())
+	return falcon.NICReading{
+		NIC: name, AtNs: x.GetAtUnixNs(), RateMbps: x.GetRateMbps(), Active: x.GetActive(), XmitWait: x.GetXmitWait(),
+		CNPSent: x.GetCnpSent(), CNPHandled: x.GetCnpHandled(), ECNMarked: x.GetEcnMarked(), Retransmits: x.GetRetransmits(),
+		OutOfSequence: x.GetOutOfSequence(), LinkDowned: x.GetLinkDowned(), SymbolErrors: x.GetSymbolErrors(),
+		XmitBytes: x.GetXmitBytes(), RcvBytes: x.GetRcvBytes(), Emulated: x.GetEmulated(), Err: clean(x.GetErr()),
+	}, ok
+}
+
+func protoNIC(x falcon.NICReading) *falconv1.Nic {
+	return &falconv1.Nic{
+		Name: string(x.NIC), AtUnixNs: x.AtNs, RateMbps: x.RateMbps, Active: x.Active, XmitWait: x.XmitWait,
+		CnpSent: x.CNPSent, CnpHandled: x.CNPHandled, EcnMarked: x.ECNMarked, Retransmits: x.Retransmits,
+		OutOfSequence: x.OutOfSequence, LinkDowned: x.LinkDowned, SymbolErrors: x.SymbolErrors,
+		XmitBytes: x.XmitBytes, RcvBytes: x.RcvBytes, Emulated: x.Emulated, Err: x.Err,
+	}
+}
+
+func protoValidation(v falcon.Validation) *falconv1.Validation {
+	out := &falconv1.Validation{
+		Id: v.ID, Incident: v.Ask.Incident, By: v.Ask.By, Why: v.Ask.Why, State: string(v.State), Reason: v.Reason,
+		Iteration: v.Iteration, Passes: int32(v.Passes), ExtraPasses: int32(v.ExtraPasses), PassesDone: int32(v.PassesDone),
+		PausedMs: v.PausedMs, QuietMs: v.QuietMs, Attempts: int32(v.Attempts), Emulated: v.Emulated, AtUnixNs: v.AtNs,
+		GemmN: int32(v.Ask.GEMMSide), MessageBytes: v.Ask.MessageBytes,
+	}
+	for _, g := range v.GEMM {
+		out.Gemm = append(out.Gemm, &falconv1.GemmResult{
+			Rank: int32(g.Rank), Device: string(g.Device), Ms: g.Ms, MedianMs: g.MedianMs, Ratio: g.Ratio, Slow: g.Slow, Err: g.Err,
+		})
+	}
+	for _, l := range v.Links {
+		out.Links = append(out.Links, &falconv1.LinkResult{
+			From: int32(l.From), To: int32(l.To), FromDevice: string(l.FromDevice), ToDevice: string(l.ToDevice), Link: l.Link,
+			Class: string(l.Class), Pass: int32(l.Pass), Bytes: l.Bytes, Ms: l.Ms, BaseMs: l.BaseMs, Ratio: l.Ratio, Slow: l.Slow,
+			Err: l.Err, Basis: l.Basis,
+		})
+	}
+	return out
+}

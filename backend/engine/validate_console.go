@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/validate"
+)
+
+// Bounds of one request for tests.
+const (
+	testedRanksMax  = 4096
+	testedLinksMax  = 256
+	gemmSideMost    = 16384
+	messageMost     = 1 << 30
+	validationsMost = 64 // in one reply
+)
+
+// Validate holds the job for the tests asked for, or lets go of it again. It
+// answers once the validation has begun or is refused (ErrRefused, with the
+// reason); how it goes on is in the snapshot.
+func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRequest) (*falconv1.Validation, error) {
+	var id string
+	var refused error
+	if err := e.do(ctx, func() {
+		if q.GetCancel() != "" {
+			id, refused = e.cancelValidation(who, q)
+			return
+		}
+		id, refused = e.validate(who, q)
+	}); err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	var out *falconv1.Validation
+	err := e.do(ctx, func() {
+		for _, v := range e.validationViews("") {
+			if v.GetId() == id {
+				out = v
+			}
+		}
+	})
+	return out, err
+}
+
+func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (string, error) {
+	v, _ := e.val.View()
+	if !e.val.Active() || v.ID != q.GetCancel() {
+		known := slices.ContainsFunc(e.mem.tests, func(t validationRecord) bool { return t.Validation.ID == q.GetCancel() })
+		if known {
+			return "", fmt.Errorf("%w: %s is over already", ErrStale, clean(q.GetCancel()))
+		}
+		return "", fmt.Errorf("%w: no validation %q is in progress", ErrNotFound, clean(q.GetCancel()))
+	}
+	e.tell("validation", 1, "%s: ended by %s", v.ID, who.Name)
+	e.val.Step(e.cfg.Now(), validate.Stop{Why: "ended by " + who.Name})
+	return v.ID, nil
+}
+
+func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error) {
+	now := e.cfg.Now()
+	if why, _ := e.unready(now); why != "" {
+		return "", fmt.Errorf("%w: %s", ErrRefused, why)
+	}
+	ask, err := e.askFrom(who, q)
+	if err != nil {
+		return "", err
+	}
+	if why, _ := e.obstacle(now, ask); why != "" {
+		return "", fmt.Errorf("%w: %s", ErrRefused, why)
+	}
+	return e.startValidation(now, ask, who), nil
+}
+
+// askFrom checks a request and finds the ranks that it means: those named,
+// those at the ends of the links named, or all.
+func (e *Engine) askFrom(who Actor, q *falconv1.ValidateRequest) (falcon.ValidationAsk, error) {
+	ask := falcon.ValidationAsk{
+		Incident: clean(q.GetIncident()), By: who.Name, Why: clean(q.GetReason()),
+		GEMMSide: int(q.GetGemmN()), MessageBytes: q.GetMessageBytes(),
+	}
+	if ask.Why == "" {
+		ask.Why = "asked for by hand"
+	}
+	if err := checkSizes(q); err != nil {
+		return ask, err
+	}
+	if _, known := e.mem.incident(ask.Incident); ask.Incident != "" && !known {
+		return ask, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, ask.Incident)
+	}
+	ranks, err := e.ranksFrom(q.GetRanks())
+	if err != nil {
+		return ask, err
+	}
+	for _, name := range q.GetLinks() {
+		pairs, err := e.pairsOf(name)
+		if err != nil {
+			return ask, err
+		}
+		ask.Pairs = append(ask.Pairs, pairs...)
+	}
+	if q.GetGemm() {
+		ask.GEMM = e.gemmRanks(ranks, ask.Pairs)
+	}
+	if q.GetLinkTest() && (len(q.GetRanks()) > 0 || len(ask.Pairs) == 0) {
+		if len(ranks) < 2 {
+			return ask, fmt.Errorf("%w: a link has two ends: name at least two ranks, or the pair of nodes", ErrInvalid)
+		}
+		ask.Rings = [][]falcon.Rank{ranks}
+	}
+	return ask, nil
+}
+
+// gemmRanks are the ranks at the links' ends where only links are named.
+func (e *Engine) gemmRanks(ranks []falcon.Rank, pairs [][2]falcon.Rank) []falcon.Rank {
+	if len(pairs) == 0 || len(ranks) < e.job.world() {
+		return ranks
+	}
+	var out []falcon.Rank
+	for _, p := range pairs {
+		out = append(out, p[:]...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(out)))
+}
+
+func checkSizes(q *falconv1.ValidateRequest) error {
+	switch {
+	case !q.GetGemm() && !q.GetLinkTest() && len(q.GetLinks()) == 0:
+		return fmt.Errorf("%w: nothing to test: ask for gemm, for links, or for both", ErrInvalid)
+	case len(q.GetRanks()) > testedRanksMax:
+		return fmt.Errorf("%w: %d ranks are more than the %d that one validation tests; name a group", ErrInvalid, len(q.GetRanks()), testedRanksMax)
+	case len(q.GetLinks()) > testedLinksMax:
+		return fmt.Errorf("%w: %d links are more than the %d that one validation tests", ErrInvalid, len(q.GetLinks()), testedLinksMax)
+	case q.GetGemmN() < 0 || q.GetGemmN() > gemmSideMost:
+		return fmt.Errorf("%w: a matrix side of %d is not between 1 and %d", ErrInvalid, q.GetGemmN(), gemmSideMost)
+	case q.GetMessageBytes() < 0 || q.GetMessageBytes() > messageMost:
+		return fmt.Errorf("%w: messages of %d bytes are not between 1 and %d", ErrInvalid, q.GetMessageBytes(), messageMost)
+	}
+	return nil
+}
+
+func (e *Engine) ranksFrom(in []int32) ([]falcon.Rank, error) {
+	world := e.job.world()
+	out := make([]falcon.Rank, 0, len(in))
+	for _, r := range in {
+		if r < 0 || int(r) >= world {
+			return nil, fmt.Errorf("%w: rank %d is none of the job's %d", ErrInvalid, r, world)
+		}
+		if !slices.Contains(out, falcon.Rank(r)) {
+			out = append(out, falcon.Rank(r))
+		}
+	}
+	if len(out) > 0 {
+		return out, nil
+	}
+	if world > testedRanksMax {
+		return nil, fmt.Errorf("%w: the job's %d ranks are more than the %d that one validation tests; name ranks", ErrInvalid, world, testedRanksMax)
+	}
+	for r := range world {
+		out = append(out, falcon.Rank(r))
+	}
+	return out, nil
+}
+
+// pairsOf joins the ranks of two nodes one by one, in the order of devices:
+// every rail of the link.
+func (e *Engine) pairsOf(name string) ([][2]falcon.Rank, error) {
+	l, err := falcon.ParseLink(clean(name))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	a, b := e.ranksOn(l.A), e.ranksOn(l.B)
+	for node, ranks := range map[falcon.Node][]falcon.Rank{l.A: a, l.B: b} {
+		if len(ranks) == 0 {
+			return nil, fmt.Errorf("%w: no rank of the job lives on node %s", ErrInvalid, node)
+		}
+	}
+	var out [][2]falcon.Rank
+	for i := range min(len(a), len(b)) {
+		out = append(out, [2]falcon.Rank{a[i], b[i]})
+	}
+	return out, nil
+}
+
+// ranksOn lists a node's ranks in the order of their devices.
+func (e *Engine) ranksOn(node falcon.Node) []falcon.Rank {
+	var out []falcon.Rank
+	for r := range e.job.world() {
+		if e.job.ranks[falcon.Rank(r)].node == node {
+			out = append(out, falcon.Rank(r))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b falcon.Rank) int {
+		return e.job.ranks[a].device.Index() - e.job.ranks[b].device.Index()
+	})
+	return out
+}
+
+// validationView is the one in progress, else the newest.
+func (e *Engine) validationView() *falconv1.Validation {
+	if v, known := e.val.View(); known {
+		return protoValidation(v)
+	}
+	if n := len(e.mem.tests); n > 0 {
+		return protoValidation(e.mem.tests[n-1].Validation)
+	}
+	return nil
+}
+
+// validationViews lists them newest first: all, or those of one incident.
+func (e *Engine) validationViews(incident string) []*falconv1.Validation {
+	var out []*falconv1.Validation
+	for _, t := range slices.Backward(e.mem.tests) {
+		if v := t.Validation; (incident == "" || v.Ask.Incident == incident) && len(out) < validationsMost {
+			if now, _ := e.val.View(); now.ID == v.ID {
+				v = now
+			}
+			out = append(out, protoValidation(v))
+		}
+	}
+	return out
+}
+
+// nicViews lists the newest look at every port, by name.
+func (e *Engine) nicViews() []*falconv1.Nic {
+	var out []*falconv1.Nic
+	for _, name := range sortedKeys(e.nics) {
+		out = append(out, protoNIC(e.nics[name]))
+	}
+	return out
+}

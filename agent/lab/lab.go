@@ -50,6 +50,7 @@ type Options struct {
 	Seed        int64
 	Hook        bool
 	Marks       bool                                     // the trainer gives step marks
+	Build       string                                   // version, for the report
 	Unpaced     bool                                     // no modelled time: as fast as the host goes
 	AgentConfig func(NodeSetup) (file string, err error) // writes it, names it
 }

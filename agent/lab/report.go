@@ -18,28 +18,30 @@ import (
 // Report is what a run showed: the injected truth, the trainers' own clocks
 // and Falcon's word, side by side. Its fields are a promise to users.
 type Report struct {
-	Scenario        string          `json:"scenario"`
-	Seed            int64           `json:"seed"`
-	Layout          falcon.Layout   `json:"layout"`
-	Ranks           int             `json:"ranks"`
-	Nodes           int             `json:"nodes"`
-	Injected        []Injected      `json:"injected"`
-	Iterations      []Iteration     `json:"iterations"`
-	HealthyMs       *float64        `json:"healthy_ms"`
-	SlowMs          *float64        `json:"slow_ms"`
-	MitigatedMs     *float64        `json:"mitigated_ms"`
-	AfterMs         *float64        `json:"after_ms"` // median after the last revert
-	SlowdownRemoved *float64        `json:"slowdown_removed"`
-	SlowdownBound   *float64        `json:"slowdown_removed_bound"` // what the cost model says is possible
-	Incidents       []IncidentStory `json:"incidents"`
-	Recoveries      []struct{}      `json:"recoveries"`
-	FinalLoss       float64         `json:"final_loss"`
-	ReferenceLoss   float64         `json:"reference_loss"`
-	WeightsSha      string          `json:"weights_sha256"`
-	ReferenceSha    string          `json:"reference_weights_sha256"`
-	Emulated        []string        `json:"emulated"`
-	RankCPUMs       float64         `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, without the first iterations
-	Error           string          `json:"error,omitempty"`
+	Scenario        string              `json:"scenario"`
+	Build           string              `json:"build"` // version of the binary that played it
+	Seed            int64               `json:"seed"`
+	Layout          falcon.Layout       `json:"layout"`
+	Ranks           int                 `json:"ranks"`
+	Nodes           int                 `json:"nodes"`
+	Injected        []Injected          `json:"injected"`
+	Iterations      []Iteration         `json:"iterations"`
+	HealthyMs       *float64            `json:"healthy_ms"`
+	SlowMs          *float64            `json:"slow_ms"`
+	MitigatedMs     *float64            `json:"mitigated_ms"`
+	AfterMs         *float64            `json:"after_ms"` // median after the last revert
+	SlowdownRemoved *float64            `json:"slowdown_removed"`
+	SlowdownBound   *float64            `json:"slowdown_removed_bound"` // what the cost model says is possible
+	Incidents       []IncidentStory     `json:"incidents"`
+	Validations     []falcon.Validation `json:"validations"` // pauses of the job and what was measured in them, oldest first
+	Recoveries      []struct{}          `json:"recoveries"`
+	FinalLoss       float64             `json:"final_loss"`
+	ReferenceLoss   float64             `json:"reference_loss"`
+	WeightsSha      string              `json:"weights_sha256"`
+	ReferenceSha    string              `json:"reference_weights_sha256"`
+	Emulated        []string            `json:"emulated"`
+	RankCPUMs       float64             `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, without the first iterations
+	Error           string              `json:"error,omitempty"`
 }
 
 // IncidentStory is one incident with what was done about it.
@@ -57,6 +59,7 @@ type IncidentStory struct {
 // VerdictStory is a verdict as reports show it.
 type VerdictStory struct {
 	Cause      string   `json:"cause"`
+	Also       []string `json:"also,omitempty"`
 	Devices    []string `json:"devices"`
 	Ranks      []int32  `json:"ranks"`
 	Links      []string `json:"links"`
@@ -117,10 +120,10 @@ func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, err
 // Run, while the engine still answers.
 func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Reference) (Report, error) {
 	r := Report{
-		Scenario: l.sc.Name, Seed: l.opt.Seed, Layout: l.sc.Layout.Layout(), Ranks: len(l.ranks), Nodes: l.sc.Nodes,
+		Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: l.sc.Layout.Layout(), Ranks: len(l.ranks), Nodes: l.sc.Nodes,
 		Injected: l.faults.injected, Iterations: l.records.rows[:l.records.done], Recoveries: []struct{}{},
 		WeightsSha: l.records.sha, ReferenceLoss: ref.Loss, ReferenceSha: ref.Sha,
-		Emulated: []string{"gpu pace", "link pace", "nvml counters"},
+		Emulated: []string{"gpu pace", "link pace", "nvml counters", "nic counters"},
 	}
 	if slices.ContainsFunc(l.sc.Events, func(e Event) bool { return e.CPU != "" }) {
 		r.Emulated = append(r.Emulated, "cpu contention")
@@ -133,7 +136,7 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 	if err != nil {
 		return r, fmt.Errorf("lab: the engine gave no incidents: %w", err)
 	}
-	r.Incidents = stories(reply)
+	r.Incidents, r.Validations = stories(reply), validations(reply)
 	r.summarise(l.sc)
 	return r, nil
 }
@@ -169,7 +172,7 @@ func known(i int64) *int64 {
 
 func verdictStory(v *falconv1.Verdict) VerdictStory {
 	out := VerdictStory{
-		Cause: v.GetCause(), Devices: orEmpty(v.GetDevices()), Ranks: orEmpty(v.GetRanks()), Links: orEmpty(v.GetLinks()),
+		Cause: v.GetCause(), Also: v.GetAlso(), Devices: orEmpty(v.GetDevices()), Ranks: orEmpty(v.GetRanks()), Links: orEmpty(v.GetLinks()),
 		Severity: v.GetSeverity(), Confidence: v.GetConfidence(), Evidence: []string{},
 	}
 	for _, e := range v.GetEvidence() {

@@ -123,6 +123,8 @@ func labInjectCommand() *cobra.Command {
 			func(target string, v float64) lab.Event { return lab.Event{Link: target, Bandwidth: v} }),
 		injectFault("cpu NODE", "Starve the ranks of a node of CPU", "share", "  falcon lab inject cpu n2 --share 0.1",
 			func(target string, v float64) lab.Event { return lab.Event{CPU: target, Share: v} }),
+		injectWork("stage STAGE", "Change the job's own work on one pipeline stage; no hardware is at fault", "  falcon lab inject stage 1 --load 2 --for 60s", oneArg),
+		injectWork("work", "Change the job's own work on all ranks; no hardware is at fault", "  falcon lab inject work --load 2", noArgs),
 		injectSignal("kill RANK|NODE", "Kill a rank or a whole node", "kill"),
 		injectSignal("freeze RANK|NODE", "Stop a rank or a whole node without killing it", "freeze"),
 	)
@@ -140,6 +142,29 @@ func injectFault(use, short, flag, example string, event func(string, float64) l
 		},
 	}
 	c.Flags().Float64Var(&value, flag, 0.5, "share of healthy, between 0 and 1")
+	c.Flags().DurationVar(&span, "for", 0, "take it back after this long (0 = never)")
+	return c
+}
+
+// injectWork changes the work of one stage, or of all ranks without an argument.
+func injectWork(use, short, example string, args cobra.PositionalArgs) *cobra.Command {
+	var load float64
+	var span time.Duration
+	c := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: args,
+		RunE: func(c *cobra.Command, args []string) error {
+			e := lab.Event{All: load}
+			if len(args) == 1 {
+				stage, err := strconv.Atoi(args[0])
+				if err != nil {
+					return fmt.Errorf("%w: %q is no stage, give a number from 0", errUsage, args[0])
+				}
+				e = lab.Event{Stage: &stage, Load: load}
+			}
+			return askLab(c, lab.Request{Op: "inject", Event: &e, For: span})
+		},
+	}
+	c.Flags().Float64Var(&load, "load", 2, "times the usual work, 0.1 to 10")
 	c.Flags().DurationVar(&span, "for", 0, "take it back after this long (0 = never)")
 	return c
 }

@@ -104,7 +104,7 @@ func (r *labRun) prepare() error {
 	}
 	r.opt = lab.Options{
 		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook == "on", Marks: r.o.marks == "on", Unpaced: r.o.unpaced,
-		AgentConfig: r.agentConfig,
+		Build: version(), AgentConfig: r.agentConfig,
 	}
 	if r.lab, err = lab.New(r.sc, r.opt); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (r *labRun) agentConfig(n lab.NodeSetup) (string, error) {
 	cfg := agent.Defaults()
 	cfg.Node, cfg.Job, cfg.Engine = string(n.Node), lab.Job, r.address
 	cfg.Cert, cfg.Key, cfg.CA, cfg.ShmDir = f.Cert, f.Key, f.CA, n.ShmDir
-	cfg.NVML.Library = n.NvmlPath
+	cfg.NVML.Library, cfg.NIC.Sysfs, cfg.NICs = n.NvmlPath, n.Sysfs, n.NICs
 	cfg.Lab = agent.LabConfig{State: n.State, Node: n.Index, GPUs: len(n.Devices)}
 	file := filepath.Join(n.Dir, "agent-"+string(n.Node)+".yaml")
 	return file, writeYAML(file, cfg)

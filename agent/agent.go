@@ -41,6 +41,7 @@ type Agent struct {
 	drainEvery, beatEvery, telemetryEvery time.Duration
 
 	desk     *act.Desk
+	held     *hold // the pause in force, nil when none is
 	inbox    chan *falconv1.Command
 	welcomes chan *falconv1.Welcome
 
@@ -50,7 +51,7 @@ type Agent struct {
 	buf     *buffers
 	samples []falcon.Sample
 
-	scanned, shipped, beaten time.Time
+	scanned, looked, shipped, beaten time.Time
 
 	mu   sync.Mutex // guards pids, which the probe's goroutine reads
 	pids map[falcon.Rank]int
@@ -116,21 +117,50 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer probing.Wait()
 	defer a.closeAll()
-	ticker := time.NewTicker(a.drainEvery)
-	defer ticker.Stop()
 	a.look(time.Now()) // before any command, which may be one that a killed predecessor left
+	timer := time.NewTimer(a.drainEvery)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
-			a.look(time.Now())
+		case <-timer.C:
+			a.turn(time.Now())
 		case w := <-a.welcomes:
 			a.welcome(w)
+			continue
 		case c := <-a.inbox:
 			a.desk.Take(c, time.Now())
+			a.look(time.Now()) // a survey is answered, a test begins at once
 		}
+		timer.Reset(a.pace())
 	}
+}
+
+// pace is the time to the next turn.
+func (a *Agent) pace() time.Duration {
+	if a.held != nil {
+		return min(hurryEvery, a.drainEvery)
+	}
+	return a.drainEvery
+}
+
+// turn looks at everything once every drainEvery, and in between, while the job
+// is held, at the hold and the tests alone.
+func (a *Agent) turn(now time.Time) {
+	if now.Sub(a.looked) >= a.drainEvery {
+		a.look(now)
+		return
+	}
+	a.attend(now)
+}
+
+// attend steps what the engine ordered.
+func (a *Agent) attend(now time.Time) {
+	if a.held != nil {
+		a.held.step(now)
+	}
+	a.desk.Tick(now)
 }
 
 // begin is the desk's Starter.
@@ -149,6 +179,14 @@ func (a *Agent) begin(cmd *falconv1.Command, now, deadline time.Time) (act.Task,
 			return nil, err
 		}
 		return t, nil
+	case *falconv1.Command_Pause:
+		return a.startPause(body.Pause, now)
+	case *falconv1.Command_Test:
+		t, err := a.startTest(body.Test)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
 	}
 	return nil, errUnknown
 }
@@ -161,8 +199,9 @@ func (a *Agent) welcome(w *falconv1.Welcome) {
 	}
 }
 
-// look is one turn of the loop.
+// look is one full turn of the loop.
 func (a *Agent) look(now time.Time) {
+	a.looked = now
 	if now.Sub(a.scanned) >= scanEvery {
 		a.scanned = now
 		a.scan()
@@ -170,7 +209,7 @@ func (a *Agent) look(now time.Time) {
 	for _, p := range a.processes() {
 		a.follow(p, now)
 	}
-	a.desk.Tick(now)
+	a.attend(now)
 	if len(a.samples) > 0 && now.Sub(a.shipped) >= batchEvery {
 		a.flush(now)
 	}
@@ -267,6 +306,9 @@ func (a *Agent) setPids() {
 }
 
 func (a *Agent) closeAll() {
+	if a.held != nil {
+		a.held.letGo(time.Now()) // nobody will be here to do it
+	}
 	for _, p := range a.processes() {
 		a.samples = p.drain(a.buf, a.samples)
 	}

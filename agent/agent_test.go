@@ -261,7 +261,7 @@ func TestConfig(t *testing.T) {
 		"node: n1\nengine: a:1\ncert: c\nkey: k":               "ca is missing",
 		strings.Replace(Example, "2000", "1", 1):               "beat_ms is 1",
 		"beat_ms: [":                                           "line 1",
-		strings.Replace(Example, "{} ", "{n1.x: n1.nic0}", 1):  "ends in no GPU index",
+		strings.Replace(Example, "{} ", "{n1.x: n1.nic0}", 1):  "not of the form NODE.gINDEX",
 		strings.Replace(Example, "{} ", "{n1.g0: n1.eth0}", 1): "n1.nic0",
 		strings.Replace(Example, "{} ", "{n1.g0: n2.nic0}", 1): "not a GPU and a port of node n1",
 	} {

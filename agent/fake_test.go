@@ -39,6 +39,76 @@ type fakeSegment struct {
 	slow    bool // the hook still waits for the device
 	closed  bool
 	err     error
+
+	workspace uint64
+	pause     ring.Pause // as the hook of this process says it
+	armErr    error
+	deaf      bool // the hook does not say that it let go
+	cuts      []ring.Cut
+	tests     []ring.Test
+	result    ring.TestResult
+}
+
+func (s *fakeSegment) Pause() ring.Pause {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pause
+}
+
+func (s *fakeSegment) Arm(order uint64, untilNs int64, cuts []ring.Cut) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.armErr != nil {
+		return s.armErr
+	}
+	s.pause.Wanted, s.pause.UntilNs, s.cuts = order, untilNs, cuts
+	return nil
+}
+
+func (s *fakeSegment) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pause.Wanted == s.pause.Seen && !s.deaf && !s.pause.State.Over() {
+		s.pause.State, s.pause.ReleasedNs = ring.PauseReleased, time.Now().UnixNano()
+	}
+	s.pause.Wanted, s.cuts = 0, nil
+}
+
+func (s *fakeSegment) PutTest(t ring.Test) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.tests) > 0 && s.tests[len(s.tests)-1].ID >= t.ID {
+		return ring.ErrTest
+	}
+	s.tests = append(s.tests, t)
+	return nil
+}
+
+func (s *fakeSegment) TestResult() (ring.TestResult, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.result, s.result.ID != 0
+}
+
+// hold is what the hook does with the order in force: it comes to the state
+// now, and traps its first call at reaching the cut.
+func (s *fakeSegment) hold(state ring.PauseState) {
+	s.set(func() {
+		now := time.Now().UnixNano()
+		if s.pause.Seen != s.pause.Wanted && s.pause.Wanted != 0 {
+			s.pause = ring.Pause{Wanted: s.pause.Wanted, UntilNs: s.pause.UntilNs, Seen: s.pause.Wanted}
+		}
+		s.pause.State = state
+		if state >= ring.PauseReached && s.pause.TrappedNs == 0 {
+			s.pause.TrappedNs = now
+		}
+		if state == ring.PauseQuiet {
+			s.pause.QuietNs = now
+		}
+		if state.Over() {
+			s.pause.ReleasedNs = now
+		}
+	})
 }
 
 func (s *fakeSegment) UnixNs(monoNs int64) int64 { return monoNs + 5e9 }

@@ -66,6 +66,11 @@ type process struct {
 	micro    int    // micro-batches per iteration, as last seen
 	lost     uint64 // records and marks overwritten before they were read
 
+	survey      survey
+	pauses      []span  // newest last
+	iterationMs float64 // of the newest iteration, without pauses
+	queueMs     float64 // how far the host ran ahead in the last profile
+
 	window *window // profile in progress
 	sent   *falconv1.RankState
 
@@ -138,11 +143,23 @@ func (p *process) drain(buf *buffers, out []falcon.Sample) []falcon.Sample {
 		for i := range buf.records[:n] {
 			out = p.call(&buf.records[i], out)
 		}
+		if lost > 0 {
+			p.survey.lost()
+		}
 		if n < len(buf.records) {
+			p.begun()
 			break
 		}
 	}
 	return p.drainMarks(buf, out)
+}
+
+// begun tells the survey of an iteration without calls so far. The status was
+// read before the records: those of the iterations before it are all counted.
+func (p *process) begun() {
+	if p.status.Iteration >= 0 {
+		p.survey.at(p.status.Iteration)
+	}
 }
 
 func (p *process) drainMarks(buf *buffers, out []falcon.Sample) []falcon.Sample {
@@ -183,6 +200,10 @@ func (p *process) call(r *ring.Record, out []falcon.Sample) []falcon.Sample {
 	for _, it := range its {
 		out = p.inferred(it, out)
 	}
+	if n := len(its); n > 0 && its[n-1].EndNs == c.TimeNs && !p.marked() {
+		p.survey.begin(p.lastNum + 1) // with this call
+	}
+	p.survey.add(r, stepOf(r.Step, p.survey.newest))
 	return out
 }
 
@@ -221,9 +242,15 @@ func (p *process) inferred(it period.Iteration, out []falcon.Sample) []falcon.Sa
 		p.shift = p.lastNum + 1 - it.Number
 	}
 	p.lastNum = it.Number + p.shift
-	return append(out, falcon.Sample{
-		Rank: p.rank, Iteration: p.lastNum, EndNs: p.seg.UnixNs(it.EndNs), Ms: it.Ms(),
-	})
+	return append(out, p.newest(falcon.Sample{
+		Rank: p.rank, Iteration: p.lastNum, EndNs: p.seg.UnixNs(it.EndNs), Ms: it.Ms(), PausedMs: p.pausedMs(it.StartNs, it.EndNs),
+	}))
+}
+
+// newest remembers how long the newest iteration took.
+func (p *process) newest(s falcon.Sample) falcon.Sample {
+	p.iterationMs = s.RunMs()
+	return s
 }
 
 // marked says whether the job marks its steps. A job may describe itself
@@ -239,7 +266,7 @@ func (p *process) mark(m ring.Mark, out []falcon.Sample) []falcon.Sample {
 		return out
 	}
 	s.EndNs = p.seg.UnixNs(s.EndNs)
-	return append(out, s)
+	return append(out, p.newest(s))
 }
 
 // publish tells the process its period, for the record, when it changes.
@@ -262,6 +289,7 @@ func (p *process) state(node falcon.Node) *falconv1.RankState {
 		MicroBatches: int32(p.status.MicroBatches),
 		Coverage:     p.status.Coverage, Unhooked: p.status.Coverage&ring.CoverUnhooked != 0,
 		Period: uint32(p.infer.Period()), PeriodReason: p.reason(),
+		TestWorkspace: p.status.TestWorkspace,
 	}
 	for _, c := range p.comms {
 		if c.State == ring.CommLive {

@@ -35,6 +35,9 @@ func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Ti
 	if len(ranks) == 0 {
 		return nil, errNoRank
 	}
+	if a.held != nil {
+		return nil, errHeld
+	}
 	for _, p := range ranks {
 		if p.window != nil {
 			return nil, errWindow
@@ -88,7 +91,7 @@ func (t *profileTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 }
 
 func (t *profileTask) enough() bool {
-	return !slices.ContainsFunc(t.ranks, func(p *process) bool { return p.window.whole(p.marked(), p.status) < t.want })
+	return !slices.ContainsFunc(t.ranks, func(p *process) bool { return !p.window.cut && p.window.whole(p.marked(), p.status) < t.want })
 }
 
 func (t *profileTask) written() bool {
@@ -102,6 +105,7 @@ func (t *profileTask) finish() *falconv1.CommandResult {
 		p.refresh()
 		got := p.summarize(t.id, p.seg.Timings(p.window.id, nil))
 		p.window = nil
+		p.queueMs = got.QueueMs
 		if got.Iterations == 0 {
 			thin = append(thin, p.String())
 		}

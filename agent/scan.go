@@ -77,6 +77,7 @@ func (a *Agent) adopt(e ring.Entry) {
 		return
 	}
 	p := newProcess(e.Path, seg, exit)
+	a.takeBack(p)
 	a.byPath[e.Path] = p
 	a.log.Info("following a training process", slog.String("process", p.String()), slog.String("job", e.Job))
 }

@@ -20,6 +20,11 @@ type Segment interface {
 	PutOrder(o falcon.Order) error
 	NewestOrder() uint64
 	SetPeriod(calls, anchor uint32)
+	Pause() ring.Pause
+	Arm(order uint64, untilNs int64, cuts []ring.Cut) error
+	Release()
+	PutTest(t ring.Test) error
+	TestResult() (r ring.TestResult, ok bool)
 	Beat()
 	Err() error
 	Close() error

@@ -43,6 +43,7 @@ type window struct {
 	lostAt  uint64          // the process's counters at the start
 	wroteAt uint64
 
+	cut        bool     // ends now, with what it has: the job is to be held
 	closed     int      // iterations closed by the anchor since the start
 	boundaries []uint64 // ordinals of the anchor calls that closed them
 	overflow   uint64

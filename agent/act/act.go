@@ -22,7 +22,7 @@ import (
 // Bounds of the desk.
 const (
 	MemoryMax  = 1024             // answered commands remembered
-	RunningMax = 4                // commands in progress; one more is refused
+	RunningMax = 8                // commands in progress; one more is refused
 	LifeMax    = 60 * time.Second // a command without a deadline, or with a later one, ends here
 	LateMax    = 16               // commands watched beyond their deadline; the oldest is left for one more
 )

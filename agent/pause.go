@@ -1,0 +1,390 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon/agent/act"
+	"github.com/failslow/falcon/agent/ring"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Bounds of a pause.
+const (
+	hurryEvery  = time.Millisecond        // looks while the job is held
+	releaseWait = 500 * time.Millisecond  // for a hook to say that it let go
+	overdueWait = 1500 * time.Millisecond // beyond the deadline, for a hook that says nothing
+)
+
+var (
+	errHeld     = errors.New("a pause is in force already")
+	errSurprise = errors.New("this agent does not know the phase of the pause: update it")
+)
+
+// hold is the pause in force on this node. The loop steps it until no rank is
+// held any more, whether or not the engine is still there; the hooks let go by
+// themselves at untilNs in any case.
+type hold struct {
+	agent   *Agent
+	pause   uint64
+	untilNs int64
+	ranks   []*heldRank
+	reason  string    // why it was taken back, "" unless a rank refused
+	freed   time.Time // when the agent took it back, zero before
+	over    bool
+	version int // grows with every change of a rank's state
+}
+
+// heldRank is one rank's part of a hold.
+type heldRank struct {
+	*process
+	order   uint64 // number of the pause on this process
+	armedNs int64
+	now     *falconv1.RankPause
+}
+
+// startPause begins one step of a pause.
+func (a *Agent) startPause(cmd *falconv1.PauseCommand, now time.Time) (act.Task, error) {
+	switch cmd.GetPhase() {
+	case falconv1.PausePhase_PAUSE_PHASE_SURVEY:
+		if len(a.local(nil)) == 0 {
+			return nil, errNoRank
+		}
+		return surveyTask{a}, nil
+	case falconv1.PausePhase_PAUSE_PHASE_ARM:
+		h, err := a.arm(cmd)
+		if err != nil {
+			return nil, err
+		}
+		return &armTask{hold: h}, nil
+	case falconv1.PausePhase_PAUSE_PHASE_RESUME:
+		return a.resume(cmd.GetPause(), now)
+	}
+	return nil, errSurprise
+}
+
+// arm writes the cuts of all ranks of the node, or none.
+func (a *Agent) arm(cmd *falconv1.PauseCommand) (*hold, error) {
+	if a.held != nil {
+		return nil, fmt.Errorf("%w: number %d", errHeld, a.held.pause)
+	}
+	ranks, err := a.cutRanks(cmd.GetCuts())
+	if err != nil {
+		return nil, err
+	}
+	mono := a.dir.MonoNs()
+	h := &hold{agent: a, pause: cmd.GetPause(), untilNs: mono + min(ms64(cmd.GetLifeMs()), ring.PauseMax).Nanoseconds()}
+	for _, p := range ranks {
+		if p.window != nil {
+			p.window.cut = true // a pause inside an iteration would count as its computation
+		}
+		r := &heldRank{process: p, order: nextOrder(cmd.GetPause(), p.seg.Pause()), armedNs: mono}
+		if err := p.seg.Arm(r.order, h.untilNs, cutsOf(cmd.GetCuts(), p)); err != nil {
+			h.release()
+			return nil, fmt.Errorf("%s: %w", p, err)
+		}
+		h.ranks = append(h.ranks, r)
+	}
+	a.held = h
+	a.log.Info("the job's pause was ordered", slog.Uint64("pause", h.pause), slog.Int("ranks", len(h.ranks)))
+	return h, nil
+}
+
+func ms64(n int64) time.Duration { return time.Duration(min(max(n, 0), 1<<32)) * time.Millisecond }
+
+// nextOrder is the pause's own number where the process has not had it, so that
+// a second try of one pause is another order to the hook.
+func nextOrder(pause uint64, s ring.Pause) uint64 { return max(pause, s.Seen+1, 1) }
+
+// cutRanks wants one cut for each of the node's living ranks.
+func (a *Agent) cutRanks(cuts []*falconv1.RankCut) ([]*process, error) {
+	ranks := a.local(nil)
+	if len(ranks) == 0 {
+		return nil, errNoRank
+	}
+	for _, p := range ranks {
+		n := 0
+		for _, c := range cuts {
+			if c.GetRank() == int32(p.rank) {
+				n++
+			}
+		}
+		if n != 1 {
+			return nil, fmt.Errorf("%s has %d cuts in the order instead of one", p, n)
+		}
+	}
+	if len(cuts) != len(ranks) {
+		return nil, fmt.Errorf("the order has cuts for %d ranks, %d are here", len(cuts), len(ranks))
+	}
+	return ranks, nil
+}
+
+func cutsOf(cuts []*falconv1.RankCut, p *process) []ring.Cut {
+	var out []ring.Cut
+	for _, c := range cuts {
+		if c.GetRank() != int32(p.rank) {
+			continue
+		}
+		for _, l := range c.GetLimits() {
+			out = append(out, ring.Cut{Comm: l.GetComm(), Calls: l.GetCalls()})
+		}
+	}
+	return out
+}
+
+// release takes the order back on every rank.
+func (h *hold) release() {
+	for _, r := range h.ranks {
+		if !r.dead {
+			r.seg.Release()
+		}
+	}
+}
+
+// letGo takes the pause back, once.
+func (h *hold) letGo(now time.Time) {
+	if h.freed.IsZero() {
+		h.freed = now
+		h.release()
+	}
+}
+
+// step looks at every rank, takes all back where one refused, and ends when
+// none is held any more.
+func (h *hold) step(now time.Time) {
+	mono, open := h.agent.dir.MonoNs(), 0
+	for _, r := range h.ranks {
+		was := r.now
+		r.now = h.look(r, mono, now)
+		if was == nil || was.State != r.now.State || was.Reason != r.now.Reason {
+			h.version++
+		}
+		if r.now.State == falconv1.PauseState_PAUSE_STATE_REFUSED && h.reason == "" {
+			h.reason = fmt.Sprintf("%s: %s", r.process, r.now.Reason)
+			h.letGo(now)
+		}
+		switch {
+		case !ended(r.now.State):
+			open++
+		case was == nil || !ended(was.State):
+			r.notePause() // before another order takes its place
+		}
+	}
+	if h.over = open == 0; h.over {
+		h.letGo(now) // clears the order, so that the next one finds none in force
+		h.agent.held = nil
+	}
+}
+
+func ended(s falconv1.PauseState) bool { return s >= falconv1.PauseState_PAUSE_STATE_RELEASED }
+
+// look says where one rank stands. A hook that says nothing of an order that
+// was taken back, or long past its deadline, counts as having let go: gates
+// without an order hold nobody.
+func (h *hold) look(r *heldRank, mono int64, now time.Time) *falconv1.RankPause {
+	out := &falconv1.RankPause{Rank: int32(r.rank), State: falconv1.PauseState_PAUSE_STATE_ARMED}
+	if r.now != nil && (r.dead || ended(r.now.State)) {
+		out.HeldMs, out.QuietMs = r.now.HeldMs, r.now.QuietMs
+		out.State, out.Reason = r.now.State, r.now.Reason
+	}
+	if ended(out.State) {
+		return out
+	}
+	if r.dead {
+		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_RELEASED, "the process ended"
+		return out
+	}
+	s := r.seg.Pause()
+	if s.Seen == r.order && s.State != ring.PauseNone {
+		h.fill(out, r, s, mono)
+	}
+	overdue := mono > h.untilNs+overdueWait.Nanoseconds()
+	if !ended(out.State) && (overdue || !h.freed.IsZero() && now.Sub(h.freed) >= releaseWait) {
+		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_RELEASED, "the hook has not confirmed it"
+	}
+	return out
+}
+
+// pauseStates are the contract's names of the hook's states.
+var pauseStates = map[ring.PauseState]falconv1.PauseState{
+	ring.PauseArmed:    falconv1.PauseState_PAUSE_STATE_ARMED,
+	ring.PauseReached:  falconv1.PauseState_PAUSE_STATE_REACHED,
+	ring.PauseQuiet:    falconv1.PauseState_PAUSE_STATE_QUIET,
+	ring.PauseReleased: falconv1.PauseState_PAUSE_STATE_RELEASED,
+	ring.PauseExpired:  falconv1.PauseState_PAUSE_STATE_EXPIRED,
+	ring.PauseRefused:  falconv1.PauseState_PAUSE_STATE_REFUSED,
+}
+
+func (h *hold) fill(out *falconv1.RankPause, r *heldRank, s ring.Pause, mono int64) {
+	out.State = pauseStates[s.State]
+	out.HeldMs = float64(s.HeldNs(mono)) / 1e6
+	if q := s.QuietNs - r.armedNs; s.QuietNs > 0 && q >= 0 && q <= int64(ring.PauseMax) {
+		out.QuietMs = float64(q) / 1e6
+	}
+	if s.State == ring.PauseRefused {
+		if out.Reason = s.Reason.String(); out.Reason == "" {
+			out.Reason = "the hook gives no reason"
+		}
+	}
+}
+
+// quiet says that tests may run on this rank.
+func (r *heldRank) quiet() bool {
+	return r.now != nil && r.now.State == falconv1.PauseState_PAUSE_STATE_QUIET
+}
+
+func (h *hold) result(status falconv1.CommandStatus) *falconv1.CommandResult {
+	out := &falconv1.CommandResult{Status: status}
+	for _, r := range h.ranks {
+		if r.now != nil {
+			out.Pauses = append(out.Pauses, r.now)
+		}
+	}
+	return out
+}
+
+// armTask reports a hold: accepted at each change, done when it is over.
+type armTask struct {
+	hold *hold
+	told int
+}
+
+// Step reports what changed.
+func (t *armTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+	switch {
+	case t.hold.over && t.hold.reason != "":
+		r := t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_REFUSED)
+		r.Detail = t.hold.reason
+		return r, true
+	case t.hold.over:
+		return t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_DONE), true
+	case t.told != t.hold.version:
+		t.told = t.hold.version
+		return t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED), false
+	}
+	return nil, false
+}
+
+// Linger goes on beyond the command's deadline, which bounds the delivery; the
+// hold has a deadline of its own.
+func (t *armTask) Linger(now time.Time) (*falconv1.CommandResult, bool) { return t.Step(now) }
+
+// resumeTask waits for the hold's end.
+type resumeTask struct{ hold *hold }
+
+// Step is done when every rank has been let go.
+func (t resumeTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+	if !t.hold.over {
+		return nil, false
+	}
+	return t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_DONE), true
+}
+
+// Linger goes on: the hold ends by itself.
+func (t resumeTask) Linger(now time.Time) (*falconv1.CommandResult, bool) { return t.Step(now) }
+
+// resume lets go. A pause that is not in force here holds nobody: done.
+func (a *Agent) resume(pause uint64, now time.Time) (act.Task, error) {
+	switch {
+	case a.held == nil:
+		return resumeTask{&hold{over: true}}, nil
+	case a.held.pause != pause:
+		return nil, fmt.Errorf("pause %d is not in force here, %d is", pause, a.held.pause)
+	}
+	a.held.letGo(now)
+	return resumeTask{a.held}, nil
+}
+
+// takeBack lets go of what a killed predecessor of this agent has left in
+// force: nobody here knows any more what it was for.
+func (a *Agent) takeBack(p *process) {
+	if s := p.seg.Pause(); s.Wanted != 0 {
+		p.seg.Release()
+		a.log.Warn("took back a pause that an earlier agent has ordered", slog.String("process", p.String()), slog.Uint64("order", s.Wanted))
+	}
+}
+
+// surveyTask tells where the node's ranks stand. The loop has drained them just
+// before.
+type surveyTask struct{ agent *Agent }
+
+// Step answers at once.
+func (t surveyTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+	out := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+	for _, p := range t.agent.local(nil) {
+		p.refresh()
+		out.Pauses = append(out.Pauses, p.surveyed())
+	}
+	return out, true
+}
+
+// surveyed is one rank's counts at the start of its newest iteration.
+func (p *process) surveyed() *falconv1.RankPause {
+	out := &falconv1.RankPause{
+		Rank: int32(p.rank), State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: -1,
+		Exact: p.marked(), IterationMs: p.iterationMs, RunAhead: p.runAhead(),
+	}
+	if p.survey.some {
+		out.Newest = p.survey.newest
+	}
+	var known bool
+	if out.Boundary, out.Counts, known = p.survey.report(p.comms); !known {
+		out.State = falconv1.PauseState_PAUSE_STATE_REFUSED
+		out.Reason = "the start of no iteration of this rank is known yet: wait for an iteration"
+		if !p.marked() && p.infer.Period() == 0 {
+			out.Reason = p.reason()
+		}
+	}
+	return out
+}
+
+// runAhead is how many iterations the host was ahead of the device in the last
+// profile, rounded up; 0 when that is not known.
+func (p *process) runAhead() int64 {
+	if p.iterationMs <= 0 || p.queueMs <= 0 {
+		return 0
+	}
+	const most = 1 << 20
+	return int64(min(p.queueMs/p.iterationMs, most) + 0.5)
+}
+
+// span is a stretch of time in which the hook held a rank, CLOCK_MONOTONIC ns.
+type span struct {
+	order    uint64
+	from, to int64 // to is 0 while it goes on
+}
+
+// spansMax is how many pauses are remembered, to be taken out of the iterations
+// that they fell into.
+const spansMax = 8
+
+// notePause remembers the newest pause of the process.
+func (p *process) notePause() {
+	s := p.seg.Pause()
+	if s.TrappedNs <= 0 || s.State == ring.PauseNone {
+		return
+	}
+	now := span{order: s.Seen, from: s.TrappedNs, to: s.ReleasedNs}
+	if i := slices.IndexFunc(p.pauses, func(o span) bool { return o.order == s.Seen }); i >= 0 {
+		p.pauses[i] = now
+		return
+	}
+	p.pauses = append(p.pauses[max(0, len(p.pauses)+1-spansMax):], now)
+}
+
+// pausedMs is how much of a stretch of time the hook held the rank.
+func (p *process) pausedMs(fromNs, toNs int64) float64 {
+	p.notePause()
+	var held int64
+	for _, s := range p.pauses {
+		end := toNs
+		if s.to > 0 {
+			end = min(s.to, toNs)
+		}
+		held += max(0, end-max(s.from, fromNs))
+	}
+	return float64(min(held, toNs-fromNs)) / 1e6
+}

@@ -1,0 +1,253 @@
+package agent
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/ring"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Bounds of a survey's memory.
+const (
+	surveyIterations = 3                    // that must be alike for a count to be steady
+	surveyBounds     = surveyIterations + 1 // starts of iterations remembered
+	surveyPeersMax   = 8192                 // peers of a process, over all its communicators
+)
+
+// survey counts one process's calls by communicator and peer, and what the
+// counts were at the start of its newest iterations: what a consistent cut is
+// made of (LAB-AND-HOOK.md, "Pausing"). Boundaries come from the step in each
+// record (exact), else from begin, which tells the inferred ones.
+//
+// A record that comes late, from another thread, is still counted to the
+// iteration that it names. After a loss nothing is said of boundaries before it.
+type survey struct {
+	comms  [256]*commCounts // by slot
+	peers  int              // over all comms
+	starts []int64          // iterations whose start is known, newest first
+	newest int64            // iteration begun last
+	some   bool             // newest is known
+}
+
+// counts are those of one communicator; ordinals tell calls even where records
+// were lost, the rest was seen one by one.
+type counts struct{ calls, seen, collectives uint64 }
+
+// commCounts holds the counts now at 0, at the start of the newest iteration at
+// 1, and so on.
+type commCounts struct {
+	at      [1 + surveyBounds]counts
+	peers   []peerCounts // by peer
+	crowded bool         // a peer found no room: those counts are of no use
+}
+
+type peerCounts struct {
+	peer int32
+	at   [1 + surveyBounds]struct{ sends, recvs uint64 }
+}
+
+// add counts one record. Its step is math.MinInt64 in a job without marks.
+func (s *survey) add(r *ring.Record, step int64) {
+	if int(r.Comm) >= len(s.comms) {
+		return
+	}
+	if step > s.newest || (!s.some && step != math.MinInt64) {
+		s.begin(step)
+	}
+	c := s.comms[r.Comm]
+	if c == nil || (r.Ordinal == 0 && c.at[0].calls > 0) { // a new life of the slot
+		c = s.open(r)
+	}
+	s.count(c, r, 0)
+	for i, start := range s.starts {
+		if step != math.MinInt64 && step < start {
+			s.count(c, r, i+1)
+		}
+	}
+}
+
+// open begins to count a communicator. The calls before the first one seen came
+// before every start that is remembered, as none was lost since.
+func (s *survey) open(r *ring.Record) *commCounts {
+	c := &commCounts{}
+	if old := s.comms[r.Comm]; old != nil {
+		s.peers -= len(old.peers)
+	}
+	for i := range 1 + len(s.starts) {
+		c.at[i].calls = r.Ordinal
+	}
+	s.comms[r.Comm] = c
+	return c
+}
+
+func (s *survey) count(c *commCounts, r *ring.Record, i int) {
+	n := &c.at[i]
+	n.calls = max(n.calls, r.Ordinal+1)
+	n.seen++
+	switch r.Op {
+	case falcon.OpSend:
+		if p := s.peer(c, r.Peer); p != nil {
+			p.at[i].sends++
+		}
+	case falcon.OpRecv:
+		if p := s.peer(c, r.Peer); p != nil {
+			p.at[i].recvs++
+		}
+	default:
+		if r.Op >= falcon.OpAllReduce && r.Op <= falcon.OpScatter {
+			n.collectives++
+		}
+	}
+}
+
+func (s *survey) peer(c *commCounts, peer int32) *peerCounts {
+	i, ok := slices.BinarySearchFunc(c.peers, peer, func(p peerCounts, peer int32) int { return cmp.Compare(p.peer, peer) })
+	if !ok {
+		if s.peers >= surveyPeersMax {
+			c.crowded = true
+			return nil
+		}
+		s.peers++
+		c.peers = slices.Insert(c.peers, i, peerCounts{peer: peer})
+	}
+	return &c.peers[i]
+}
+
+// begin notes that an iteration has begun: what was counted so far came before
+// it. The first one known and one after a jump have no start that could be
+// known.
+func (s *survey) begin(iteration int64) {
+	next := s.some && iteration == s.newest+1
+	if !next {
+		s.starts = s.starts[:0]
+	}
+	s.newest, s.some = iteration, true
+	if !next {
+		return
+	}
+	if s.starts = slices.Insert(s.starts, 0, iteration); len(s.starts) > surveyBounds {
+		s.starts = s.starts[:surveyBounds]
+	}
+	for _, c := range s.comms {
+		if c == nil {
+			continue
+		}
+		copy(c.at[1:], c.at[:surveyBounds])
+		for i := range c.peers {
+			p := &c.peers[i]
+			copy(p.at[1:], p.at[:surveyBounds])
+		}
+	}
+}
+
+// lost forgets the boundaries: a call that was not seen may have come before
+// any of them.
+func (s *survey) lost() {
+	s.starts, s.some = s.starts[:0], false
+}
+
+// at looks at an iteration that has begun by the adapter's word, once all
+// records before it are counted. One that goes back (the job resumed) starts
+// anew.
+func (s *survey) at(iteration int64) {
+	switch {
+	case s.some && iteration < s.newest:
+		s.lost()
+		s.begin(iteration)
+	case !s.some || iteration > s.newest:
+		s.begin(iteration)
+	}
+}
+
+// report tells the counts of the live communicators at the start of the newest
+// iteration; false where no start is known.
+func (s *survey) report(comms []ring.Comm) (boundary int64, out []*falconv1.CommCount, ok bool) {
+	if len(s.starts) == 0 {
+		return -1, nil, false
+	}
+	for _, c := range comms {
+		if c.State == ring.CommLive {
+			out = append(out, s.comm(c))
+		}
+	}
+	return s.starts[0], out, true
+}
+
+func (s *survey) comm(c ring.Comm) *falconv1.CommCount {
+	out := &falconv1.CommCount{Comm: c.ID}
+	var have *commCounts
+	if int(c.Slot) < len(s.comms) {
+		have = s.comms[c.Slot]
+	}
+	switch {
+	case c.Calls == 0: // nobody has called on it yet
+		out.Steady, out.Whole = true, true
+		return out
+	case have == nil || have.at[0].calls > c.Calls: // seen by nobody, or of the slot's last life
+		out.Calls = c.Calls
+		return out
+	}
+	at := &have.at
+	out.Calls = at[1].calls
+	out.Whole = at[1].seen == at[1].calls && !have.crowded
+	out.Steady = len(s.starts) == surveyBounds && have.steady()
+	if out.Whole {
+		out.Collectives = at[1].collectives
+	}
+	if out.Steady {
+		out.PerIteration = at[1].calls - at[2].calls
+		out.CollectivesPerIteration = at[1].collectives - at[2].collectives
+	}
+	out.Peers = have.peerCounts(out.Steady, out.Whole)
+	return out
+}
+
+// steady says that the last iterations were alike in every count, and that all
+// their calls were seen.
+func (c *commCounts) steady() bool {
+	first := c.at[1].minus(c.at[2])
+	if c.crowded || first.seen != first.calls {
+		return false
+	}
+	for i := 2; i <= surveyIterations; i++ {
+		if c.at[i].minus(c.at[i+1]) != first {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(c.peers, func(p peerCounts) bool { return !p.steady() })
+}
+
+func (p *peerCounts) steady() bool {
+	sends, recvs := p.at[1].sends-p.at[2].sends, p.at[1].recvs-p.at[2].recvs
+	for i := 2; i <= surveyIterations; i++ {
+		if p.at[i].sends-p.at[i+1].sends != sends || p.at[i].recvs-p.at[i+1].recvs != recvs {
+			return false
+		}
+	}
+	return true
+}
+
+func (c counts) minus(b counts) counts {
+	return counts{calls: c.calls - b.calls, seen: c.seen - b.seen, collectives: c.collectives - b.collectives}
+}
+
+func (c *commCounts) peerCounts(steady, whole bool) []*falconv1.PeerCount {
+	if !steady && !whole {
+		return nil
+	}
+	out := make([]*falconv1.PeerCount, 0, len(c.peers))
+	for _, p := range c.peers {
+		o := &falconv1.PeerCount{Peer: p.peer}
+		if steady {
+			o.SendsPerIteration, o.RecvsPerIteration = p.at[1].sends-p.at[2].sends, p.at[1].recvs-p.at[2].recvs
+		}
+		if whole {
+			o.Sends, o.Recvs = p.at[1].sends, p.at[1].recvs
+		}
+		out = append(out, o)
+	}
+	return out
+}

@@ -186,7 +186,10 @@ func (s *survey) comm(c ring.Comm) *falconv1.CommCount {
 	case c.Calls == 0: // nobody has called on it yet
 		out.Steady, out.Whole = true, true
 		return out
-	case have == nil || have.at[0].calls > c.Calls: // seen by nobody, or of the slot's last life
+	case have == nil: // not called on since the first start that is known
+		out.Calls, out.Steady = c.Calls, len(s.starts) == surveyBounds
+		return out
+	case have.at[0].calls > c.Calls: // of the slot's last life
 		out.Calls = c.Calls
 		return out
 	}

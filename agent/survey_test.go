@@ -188,6 +188,10 @@ func TestSurveyOfALateAgent(t *testing.T) {
 		t.Fatal("the start of an iteration that had begun before is no boundary")
 	}
 	regular(s, 51, 56)
+	idle := ring.Comm{Slot: 7, ID: 107, State: ring.CommLive, Calls: 3} // called on at the job's start alone
+	if _, got, _ := s.report([]ring.Comm{idle}); got[0].Calls != 3 || !got[0].Steady || got[0].PerIteration != 0 || got[0].Whole {
+		t.Fatalf("an idle communicator: %v", got)
+	}
 	boundary, got, _ := s.report(regularTable(56))
 	want := &falconv1.CommCount{
 		Comm: 101, Calls: 110, PerIteration: 2, Steady: true,

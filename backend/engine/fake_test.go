@@ -43,6 +43,9 @@ type fakeDetector struct {
 	ready    detect.Ready
 	acted    []detect.Acted
 	log      []detect.Input
+	ask      *falcon.ValidationAsk // asked for at iteration askAt
+	askAt    int64
+	tests    []falcon.Validation
 }
 
 func (d *fakeDetector) emit() { d.ready.Incidents = append(d.ready.Incidents, *d.incident) }
@@ -63,6 +66,11 @@ func (d *fakeDetector) Step(_ time.Time, in detect.Input) {
 			d.newest = max(d.newest, s.Iteration)
 		}
 		d.judge()
+		if d.ask != nil && d.newest >= d.askAt {
+			d.ready.Asks, d.ask = append(d.ready.Asks, *d.ask), nil
+		}
+	case detect.Validated:
+		d.tests = append(d.tests, in.Validation)
 	case detect.Profiled:
 		if in.Refused == "" {
 			d.parts++
@@ -175,6 +183,7 @@ type fakeAgent struct {
 	mailbox  map[uint64]*falconv1.OrderCommand
 	newest   uint64 // newest order prepared
 	profiled int
+	hold     fakeHold
 }
 
 func (a *fakeAgent) send(f *falconv1.AgentFrame) {
@@ -216,11 +225,11 @@ func (a *fakeAgent) handle(e *falconv1.EngineFrame, j *fakeJob) {
 	case *falconv1.EngineFrame_Ack:
 		a.drop(b.Ack.GetSeq())
 	case *falconv1.EngineFrame_Command:
-		a.command(b.Command)
+		a.command(b.Command, j)
 	}
 }
 
-func (a *fakeAgent) command(c *falconv1.Command) {
+func (a *fakeAgent) command(c *falconv1.Command, j *fakeJob) {
 	k := cmdKey{c.GetEpoch(), c.GetId()}
 	if old := a.answers[k]; old != nil {
 		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: old}})
@@ -236,6 +245,9 @@ func (a *fakeAgent) command(c *falconv1.Command) {
 			part.Ranks = append(part.Ranks, &falconv1.RankProfile{Rank: r, SelfMs: 12})
 		}
 		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Profile{Profile: part}})
+	}
+	if a.validates(c, j) {
+		return
 	}
 	if o := c.GetOrder(); o != nil {
 		if old := a.mailbox[o.GetOrder()]; old != nil && !slices.Equal(old.GetMicroBatches(), o.GetMicroBatches()) {
@@ -288,7 +300,8 @@ func (j *fakeJob) rankState(node string, r int32) *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{
 		Rank: r, Device: fmt.Sprintf("%s.g%d", node, r%2), Pid: j.pid + r, Alive: true,
 		Tp: 1, Dp: fakeRanks, Pp: 1, World: fakeRanks, MicroBatches: j.micro[r],
-		Comms: []*falconv1.Comm{{Id: 77, Name: "dp", Size: fakeRanks, Rank: r}},
+		Comms:         []*falconv1.Comm{{Id: 77, Name: "dp", Size: fakeRanks, Rank: r}},
+		TestWorkspace: 64 << 20, Nic: node + ".nic0",
 	}}}
 }
 
@@ -322,6 +335,9 @@ func (j *fakeJob) ms() float64 {
 }
 
 func (j *fakeJob) step() {
+	if j.held() {
+		return
+	}
 	j.vote()
 	for _, a := range j.agents {
 		s := &falconv1.Samples{}
@@ -348,6 +364,8 @@ type bench struct {
 	policy  falcon.Policy
 	halted  bool
 	plan    mitigate.Config
+	tests   Validation
+	ask     *falcon.ValidationAsk
 }
 
 func newBench(t *testing.T) *bench {
@@ -368,8 +386,8 @@ func (b *bench) start() bool {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	b.journal, b.det = j, &fakeDetector{newest: -1}
-	e, err := New(Config{JobName: "test", Journal: j, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault})
+	b.journal, b.det = j, &fakeDetector{newest: -1, ask: b.ask, askAt: 6}
+	e, err := New(Config{JobName: "test", Journal: j, Validation: b.tests, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault})
 	if err != nil {
 		if err := j.Close(); err != nil {
 			b.t.Fatal(err)

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -319,6 +320,8 @@ func (m *Machine) released(now time.Time) {
 // finish judges what was measured and ends.
 func (m *Machine) finish(now time.Time) {
 	m.measurePause()
+	slices.SortStableFunc(m.v.GEMM, func(a, b falcon.GEMMResult) int { return int(a.Rank - b.Rank) })
+	slices.SortStableFunc(m.v.Links, byPass)
 	passes.Judge(m.v.Links, m.begin.Own)
 	passes.JudgeGEMM(m.v.GEMM)
 	if m.failure == "" && m.nothingMeasured() {
@@ -338,6 +341,10 @@ func (m *Machine) finish(now time.Time) {
 	m.flush()
 	m.persist()
 	m.ready.Over = true
+}
+
+func byPass(a, b falcon.LinkResult) int {
+	return cmp.Or(a.Pass-b.Pass, int(min(a.From, a.To)-min(b.From, b.To)), int(a.From-b.From))
 }
 
 func (m *Machine) measurePause() {

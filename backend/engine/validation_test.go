@@ -1,0 +1,622 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/detect"
+)
+
+// inBubble plays a story on a fresh bench and stops the engine behind it.
+func inBubble(t *testing.T, story func(b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		story(b)
+		if !b.halted {
+			if err := b.halt(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func (b *bench) until(iteration int64) {
+	for b.job.iteration < iteration {
+		b.turn()
+	}
+}
+
+func (b *bench) validate(q *falconv1.ValidateRequest) (*falconv1.Validation, error) {
+	return b.engine.Validate(context.Background(), tester, q)
+}
+
+// newest is the validation that consoles are shown.
+func (b *bench) newest() *falconv1.Validation {
+	time.Sleep(time.Second) // older pictures may be shown for so long
+	s, err := b.engine.Latest(context.Background())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s.For(tester, nil).GetValidation()
+}
+
+// settleTests lets the validation in progress come to its end.
+func (b *bench) settleTests() *falconv1.Validation {
+	for range 20 {
+		b.turn()
+	}
+	return b.newest()
+}
+
+// free fails while anything is held.
+func (b *bench) free() {
+	b.t.Helper()
+	at := b.job.iteration
+	b.turn()
+	if b.job.iteration == at {
+		b.t.Error("the job stands")
+	}
+	for _, a := range b.job.agents {
+		if a.hold.arm != nil {
+			b.t.Errorf("agent %s still holds", a.node)
+		}
+	}
+}
+
+var allTests = &falconv1.ValidateRequest{Gemm: true, LinkTest: true, Reason: "try"}
+
+func TestValidationOnDemand(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.start()
+		b.job.agents[1].hold.slow = map[int32]float64{2: 3}
+		b.until(6)
+		v, err := b.validate(allTests)
+		if err != nil || v.GetId() != "VAL-0001" || v.GetBy() != "tester" || v.GetState() != string(falcon.ValidationSurveying) {
+			t.Fatalf("%v, %v", v, err)
+		}
+		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "VAL-0001 is in progress") {
+			t.Errorf("a second one: %v", err)
+		}
+		v = b.settleTests()
+		if v.GetState() != string(falcon.ValidationDone) || v.GetPasses() != 3 || v.GetExtraPasses() != 1 || v.GetPassesDone() != 3 || v.GetPausedMs() < healthyMs || v.GetQuietMs() != 12 {
+			t.Fatalf("%v", v)
+		}
+		if len(v.GetGemm()) != 4 || len(v.GetLinks()) != 8 {
+			t.Fatalf("%d devices and %d directions", len(v.GetGemm()), len(v.GetLinks()))
+		}
+		for _, g := range v.GetGemm() {
+			if g.GetSlow() != (g.GetRank() == 2) {
+				t.Errorf("device %v", g)
+			}
+		}
+		b.free()
+		if n := len(b.det.tests); n != 1 || b.det.tests[0].ID != "VAL-0001" {
+			t.Errorf("the detector was told %v", b.det.tests)
+		}
+		b.onceEach()
+		if err := b.halt(); err != nil {
+			t.Fatal(err)
+		}
+		rec := b.records()[kindValidation]
+		if len(rec) != 3 { // begun, about to hold, over
+			t.Errorf("%d records", len(rec))
+		}
+		if body := string(rec[len(rec)-1].Body); !strings.Contains(body, `"by":"tester"`) || !strings.Contains(body, `"role":"approver"`) || !strings.Contains(body, `"slow":true`) {
+			t.Errorf("the last record is %s", body)
+		}
+	})
+}
+
+// Within one node there is no port to share, and a link's two ends are both
+// directions.
+func TestValidationOfALink(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.start()
+		b.until(6)
+		if _, err := b.validate(&falconv1.ValidateRequest{Links: []string{"n1-n0"}, LinkTest: true}); err != nil {
+			t.Fatal(err)
+		}
+		v := b.settleTests()
+		if v.GetState() != string(falcon.ValidationDone) || len(v.GetLinks()) != 4 || v.GetExtraPasses() != 1 {
+			t.Fatalf("%v", v)
+		}
+		for _, l := range v.GetLinks() {
+			if l.GetLink() != "n0-n1" || l.GetClass() != string(falcon.LinkSameRail) || l.GetBasis() != "" || l.GetMs() != 2 {
+				t.Errorf("%v", l)
+			}
+		}
+		b.job.agents[0].hold.slow = map[int32]float64{0: 2}
+		if _, err := b.validate(&falconv1.ValidateRequest{Links: []string{"n0-n1"}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range b.settleTests().GetLinks() {
+			if l.GetBasis() != "own" || l.GetSlow() != (l.GetTo() == 0) {
+				t.Errorf("the second time: %v", l)
+			}
+		}
+	})
+}
+
+func gemmAsk() *falcon.ValidationAsk {
+	return &falcon.ValidationAsk{By: "engine", Why: "which one?", GEMM: []falcon.Rank{0, 1, 2}}
+}
+
+func TestValidationByItself(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.tests, b.ask = Validation{Auto: true, GEMMSide: 128, CoolDown: 1000}, gemmAsk()
+		b.start()
+		b.until(12)
+		if len(b.det.tests) != 1 || b.det.tests[0].State != falcon.ValidationDone || len(b.det.tests[0].GEMM) != 3 || b.det.tests[0].Ask.GEMMSide != 128 {
+			t.Fatalf("the detector was told %+v", b.det.tests)
+		}
+		for _, a := range b.job.agents {
+			if slices.Contains(a.hold.tests, falconv1.TestKind_TEST_KIND_LINK) {
+				t.Error("links were tested that nobody asked for")
+			}
+		}
+		// Too soon for another: it waits a while and is then declined.
+		b.det.ask = gemmAsk()
+		b.until(b.job.iteration + int64(askPatience/(100*time.Millisecond)) + 2)
+		if n := len(b.det.tests); n != 2 || b.det.tests[1].State != falcon.ValidationRefused || !strings.Contains(b.det.tests[1].Reason, "must lie between") {
+			t.Errorf("the second: %+v", b.det.tests)
+		}
+	})
+}
+
+func TestAtMostSoManyByThemselvesAnHour(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.tests = Validation{Auto: true, PerHour: 2, CoolDown: 1}
+		b.start()
+		b.until(6)
+		for range 3 {
+			b.det.ask = gemmAsk()
+			b.until(b.job.iteration + 12)
+		}
+		if n := len(b.det.tests); n != 3 || b.det.tests[1].State != falcon.ValidationDone || !strings.Contains(b.det.tests[2].Reason, "in the last hour") {
+			t.Errorf("%+v", b.det.tests)
+		}
+	})
+}
+
+func TestManualValidationIsOnlyAdvised(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.ask = gemmAsk()
+		b.start()
+		b.until(12)
+		if n := len(b.det.tests); n != 1 || b.det.tests[0].State != falcon.ValidationRefused {
+			t.Errorf("the detector was told %v", b.det.tests)
+		}
+		if len(b.job.agents[0].hold.phases) != 0 {
+			t.Errorf("the agents were told %v", b.job.agents[0].hold.phases)
+		}
+		if _, err := b.engine.Latest(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		s, _ := b.engine.Latest(context.Background())
+		if !slices.ContainsFunc(s.Reply.GetEvents(), func(e *falconv1.EventLine) bool {
+			return e.GetKind() == "validation" && strings.Contains(e.GetText(), "falcon validate --ranks 0,1,2 --gemm")
+		}) {
+			t.Errorf("no advice in %v", s.Reply.GetEvents())
+		}
+	})
+}
+
+func TestRefusedRequests(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.start()
+		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no ranks") {
+			t.Errorf("before the job: %v", err)
+		}
+		b.until(2)
+		if _, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "not steady") {
+			t.Errorf("too early: %v", err)
+		}
+		b.until(6)
+		for name, c := range map[string]struct {
+			q    *falconv1.ValidateRequest
+			want error
+			say  string
+		}{
+			"nothing":        {&falconv1.ValidateRequest{Ranks: []int32{1}}, ErrInvalid, "nothing to test"},
+			"one end":        {&falconv1.ValidateRequest{Ranks: []int32{1}, LinkTest: true}, ErrInvalid, "two ends"},
+			"no such rank":   {&falconv1.ValidateRequest{Ranks: []int32{9}, Gemm: true}, ErrInvalid, "rank 9 is none of the job's 4"},
+			"no such node":   {&falconv1.ValidateRequest{Links: []string{"n0-n7"}}, ErrInvalid, "no rank of the job lives on node n7"},
+			"no link":        {&falconv1.ValidateRequest{Links: []string{"n0\x1b"}}, ErrInvalid, "joined by a dash"},
+			"huge matrix":    {&falconv1.ValidateRequest{Gemm: true, GemmN: 1 << 30}, ErrInvalid, "matrix side"},
+			"huge message":   {&falconv1.ValidateRequest{LinkTest: true, MessageBytes: -1}, ErrInvalid, "bytes"},
+			"no incident":    {&falconv1.ValidateRequest{Gemm: true, Incident: "INC-0009"}, ErrNotFound, "INC-0009"},
+			"nothing to end": {&falconv1.ValidateRequest{Cancel: "VAL-0001"}, ErrNotFound, "VAL-0001"},
+		} {
+			if _, err := b.validate(c.q); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) {
+				t.Errorf("%s: %v, want %v with %q", name, err, c.want, c.say)
+			}
+		}
+	})
+}
+
+func TestObstaclesOfTheMoment(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(b *bench)
+		say   string
+	}{
+		"frozen": {func(b *bench) {
+			_, err := b.engine.SetPolicy(context.Background(), tester, true, &falconv1.Policy{Mode: "approve", Frozen: true, Version: 1})
+			if err != nil {
+				b.t.Fatal(err)
+			}
+		}, "frozen"},
+		"unhooked":     {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.Unhooked = true }) }, "rank 3 runs NCCL without the hook"},
+		"no workspace": {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.TestWorkspace = 0 }) }, "FALCON_TEST_MB"},
+		"agent away": {func(b *bench) {
+			b.job.agents[1].stream.cancel()
+			b.job.agents[1].stream = nil
+			synctest.Wait()
+		}, "agent of node n1 is away"},
+		"rank gone": {func(b *bench) { b.rankWith(func(s *falconv1.RankState) { s.Alive, s.Exit = false, "killed" }) }, "lost"},
+		"standstill": {func(*bench) {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}, "no iteration has ended for 1m0s"},
+		"window": {func(b *bench) {
+			b.det.ready.Requests = append(b.det.ready.Requests, detect.ProfileRequest{Window: 9, Iterations: 2})
+			time.Sleep(150 * time.Millisecond)
+			synctest.Wait()
+		}, "profile window"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bench) {
+				b.start()
+				b.until(6)
+				c.spoil(b)
+				if v, err := b.validate(allTests); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.say) {
+					t.Errorf("%v, %v", v, err)
+				}
+			})
+		})
+	}
+}
+
+// rankWith has rank 3's agent say something else about it.
+func (b *bench) rankWith(change func(*falconv1.RankState)) {
+	f := b.job.rankState("n1", 3)
+	change(f.GetRank())
+	b.job.agents[1].send(f)
+	synctest.Wait()
+}
+
+func TestNoConsistentBoundary(t *testing.T) {
+	for name, c := range map[string]struct {
+		wrong func(*falconv1.RankPause)
+		say   string
+	}{
+		"unsteady":   {func(p *falconv1.RankPause) { p.Counts[0].Steady = false }, "unequally often"},
+		"more calls": {func(p *falconv1.RankPause) { p.Counts[0].CollectivesPerIteration, p.Counts[0].PerIteration = 21, 21 }, "does 1 collectives an iteration on communicator 000000000000004d and rank"},
+		"shifted":    {func(p *falconv1.RankPause) { p.Counts[0].Collectives, p.Counts[0].Calls = 3, 3 }, "will have done"},
+		"refused": {func(p *falconv1.RankPause) {
+			p.State, p.Reason = falconv1.PauseState_PAUSE_STATE_REFUSED, "it captures a graph\x1b"
+		}, "it captures a graph"},
+		"hostile":  {func(p *falconv1.RankPause) { p.Counts[0].Calls = 1 << 60 }, "can't be"},
+		"unknown":  {func(p *falconv1.RankPause) { p.Counts[0].Comm = 5 }, "not described"},
+		"inferred": {func(p *falconv1.RankPause) { p.Exact, p.Counts[0].Whole = false, false }, "not seen from the start"},
+		"not its own": {func(p *falconv1.RankPause) {
+			if p.Rank == 3 {
+				p.Rank = 0
+			}
+		}, "rank 3 is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(b *bench) {
+				b.start()
+				b.until(6)
+				b.job.agents[1].hold.survey = c.wrong
+				if _, err := b.validate(allTests); err != nil {
+					t.Fatal(err)
+				}
+				v := b.settleTests()
+				if v.GetState() != string(falcon.ValidationRefused) || !strings.HasPrefix(v.GetReason(), "no consistent boundary: ") || !strings.Contains(v.GetReason(), c.say) || strings.Contains(v.GetReason(), "\x1b") {
+					t.Errorf("%s: %s", v.GetState(), v.GetReason())
+				}
+				if slices.Contains(b.job.agents[0].hold.phases, falconv1.PausePhase_PAUSE_PHASE_ARM) {
+					t.Error("ranks were held all the same")
+				}
+				b.free()
+			})
+		})
+	}
+}
+
+// A missed cut is taken back everywhere and tried again, three times at most.
+func TestMissedCuts(t *testing.T) {
+	for late, want := range map[int]falcon.ValidationState{1: falcon.ValidationDone, 2: falcon.ValidationDone, 3: falcon.ValidationRefused} {
+		inBubble(t, func(b *bench) {
+			b.start()
+			b.until(6)
+			b.job.agents[1].hold.late = late
+			if _, err := b.validate(allTests); err != nil {
+				t.Fatal(err)
+			}
+			v := b.settleTests()
+			if v.GetState() != string(want) && !(want == falcon.ValidationRefused && v.GetState() == string(falcon.ValidationFailed)) {
+				t.Errorf("%d late: %v", late, v)
+			}
+			if v.GetAttempts() != int32(min(late+1, 3)) || b.job.agents[0].hold.letGo != min(late+1, 3) {
+				t.Errorf("%d late: %d attempts, let go %d times", late, v.GetAttempts(), b.job.agents[0].hold.letGo)
+			}
+			b.free()
+		})
+	}
+}
+
+// states are the moments at which something goes wrong below: what keeps the
+// validation there.
+var states = map[falcon.ValidationState]func(h *fakeHold){
+	falcon.ValidationSurveying: func(h *fakeHold) { h.mute = map[falconv1.PausePhase]bool{falconv1.PausePhase_PAUSE_PHASE_SURVEY: true} },
+	falcon.ValidationArming:    func(h *fakeHold) { h.mute = map[falconv1.PausePhase]bool{falconv1.PausePhase_PAUSE_PHASE_ARM: true} },
+	falcon.ValidationWaiting:   func(h *fakeHold) { h.stuck = true },
+	falcon.ValidationTesting:   func(h *fakeHold) { h.silent = falconv1.TestKind_TEST_KIND_LINK },
+	falcon.ValidationResuming: func(h *fakeHold) {
+		h.mute = map[falconv1.PausePhase]bool{falconv1.PausePhase_PAUSE_PHASE_RESUME: true}
+	},
+}
+
+// inEach plays a story in each state; node n1 keeps the validation there.
+func inEach(t *testing.T, story func(b *bench, at falcon.ValidationState, id string)) {
+	for at, keep := range states {
+		t.Run(string(at), func(t *testing.T) {
+			inBubble(t, func(b *bench) {
+				b.start()
+				b.until(6)
+				keep(&b.job.agents[1].hold)
+				v, err := b.validate(allTests)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 12 {
+					b.turn()
+				}
+				if now := b.newest(); now.GetState() != string(at) {
+					t.Errorf("it is %s (%s)", now.GetState(), now.GetReason())
+					return
+				}
+				story(b, at, v.GetId())
+			})
+		})
+	}
+}
+
+// over fails unless the validation ended as it must where something went wrong
+// in a state: what was measured is kept.
+func over(t *testing.T, v *falconv1.Validation, at falcon.ValidationState, say string) {
+	t.Helper()
+	state, ok := falcon.ValidationState(v.GetState()), false
+	switch at {
+	case falcon.ValidationSurveying, falcon.ValidationArming:
+		ok = state == falcon.ValidationRefused || state == falcon.ValidationFailed && at == falcon.ValidationArming
+	case falcon.ValidationWaiting:
+		ok = state == falcon.ValidationFailed || state == falcon.ValidationRefused
+	case falcon.ValidationTesting:
+		ok = state == falcon.ValidationFailed && len(v.GetGemm()) == 4
+	case falcon.ValidationResuming: // everything was measured
+		ok = state == falcon.ValidationDone && len(v.GetLinks()) == 8 && v.GetReason() == ""
+		say = ""
+	}
+	if !ok || !strings.Contains(v.GetReason(), say) {
+		t.Errorf("in %s: %s with reason %q, %d devices", at, v.GetState(), v.GetReason(), len(v.GetGemm()))
+	}
+}
+
+func (h *fakeHold) obey() { h.mute, h.stuck, h.silent = nil, false, 0 }
+
+func TestAgentDiesInEachState(t *testing.T) {
+	inEach(t, func(b *bench, at falcon.ValidationState, _ string) {
+		b.job.agents[1].stream.cancel()
+		b.job.agents[1].stream = nil
+		b.settleTests()
+		b.job.agents[1].expire() // its hooks let go by themselves
+		over(b.t, b.newest(), at, "the agent of node n1 is gone")
+		if h := b.job.agents[0].hold; h.arm != nil {
+			b.t.Error("node n0 still holds")
+		}
+		b.job.agents[1].hold.obey()
+		b.attach(b.job.agents[1])
+		b.settleTests()
+		b.free()
+		b.onceEach()
+	})
+}
+
+func TestProcessDiesInEachState(t *testing.T) {
+	inEach(t, func(b *bench, at falcon.ValidationState, _ string) {
+		b.job.agents[1].hold.obey()
+		b.rankWith(func(s *falconv1.RankState) { s.Alive, s.Exit = false, "signal: killed" })
+		if at == falcon.ValidationResuming {
+			b.job.agents[1].expire()
+			time.Sleep(15 * time.Second)
+		}
+		v := b.settleTests()
+		over(b.t, v, at, "rank 3 on node n1 has ended")
+		b.free()
+	})
+}
+
+func TestCancelInEachState(t *testing.T) {
+	inEach(t, func(b *bench, at falcon.ValidationState, id string) {
+		b.job.agents[1].hold.obey()
+		v, err := b.validate(&falconv1.ValidateRequest{Cancel: id})
+		if err != nil || v.GetId() != id {
+			b.t.Fatalf("%v, %v", v, err)
+		}
+		if at == falcon.ValidationResuming {
+			b.job.agents[1].expire()
+			time.Sleep(15 * time.Second)
+		}
+		over(b.t, b.settleTests(), at, "ended by tester")
+		b.free()
+		if _, err := b.validate(&falconv1.ValidateRequest{Cancel: id}); !errors.Is(err, ErrStale) {
+			b.t.Errorf("ended twice: %v", err)
+		}
+	})
+}
+
+// Nobody helps: every state has an end.
+func TestDeadlineOfEachState(t *testing.T) {
+	inEach(t, func(b *bench, at falcon.ValidationState, _ string) {
+		if at == falcon.ValidationResuming || at == falcon.ValidationTesting {
+			time.Sleep(10 * time.Second)
+		}
+		for range 150 {
+			b.turn()
+		}
+		b.job.agents[1].expire()
+		for range 20 {
+			b.turn()
+		}
+		say := map[falcon.ValidationState]string{
+			falcon.ValidationSurveying: "node n1 did not answer the survey within 3s",
+			falcon.ValidationArming:    "node n1 did not answer the order within 10s",
+			falcon.ValidationWaiting:   "rank 2 had not come to the boundary after 10s (2 ranks were late)",
+			falcon.ValidationTesting:   "on node n1 did not answer a test in time",
+		}[at]
+		over(b.t, b.newest(), at, say)
+		b.free()
+	})
+}
+
+// A restarted engine lets go of what the one before it held, and says so.
+func TestEngineRestartsInEachState(t *testing.T) {
+	inEach(t, func(b *bench, at falcon.ValidationState, id string) {
+		if err := b.halt(); err != nil {
+			b.t.Fatal(err)
+		}
+		b.job.agents[1].hold.obey()
+		b.start()
+		v := b.settleTests()
+		want := falcon.ValidationFailed
+		if at == falcon.ValidationSurveying {
+			want = falcon.ValidationRefused
+		}
+		if v.GetId() != id || v.GetState() != string(want) || !strings.Contains(v.GetReason(), "started again") {
+			b.t.Errorf("%v", v)
+		}
+		b.free()
+		b.onceEach()
+		next, err := b.validate(allTests)
+		if err != nil || next.GetId() != "VAL-0002" {
+			b.t.Fatalf("the next one: %v, %v", next, err)
+		}
+		if v := b.settleTests(); v.GetState() != string(falcon.ValidationDone) {
+			b.t.Errorf("the next one: %v", v)
+		}
+	})
+}
+
+// An order waits until the job goes on, and a validation until an order is
+// agreed on.
+func TestOnePlanAtATime(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.start()
+		for b.job.iteration < 60 {
+			b.turn()
+			if a := b.action(); a != nil && a.GetState() == string(falcon.ActionProposed) {
+				break
+			}
+		}
+		b.job.agents[1].hold.silent = falconv1.TestKind_TEST_KIND_GEMM
+		if _, err := b.validate(allTests); err != nil {
+			t.Fatal(err)
+		}
+		if !approveIfProposed(b) {
+			t.Fatal("nothing to approve")
+		}
+		for range 6 {
+			b.turn()
+		}
+		if len(b.job.agents[0].mailbox)+len(b.job.agents[1].mailbox) != 0 {
+			t.Error("an order was sent into a validation")
+		}
+		b.job.agents[1].hold.obey()
+		if _, err := b.validate(&falconv1.ValidateRequest{Cancel: "VAL-0001"}); err != nil {
+			t.Fatal(err)
+		}
+		held := false
+		for range 10 {
+			b.job.step()
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			for _, a := range b.job.agents {
+				a.poll(b.job)
+			}
+			synctest.Wait()
+			if len(b.engine.orders.open) > 0 && len(b.job.commits) == 0 {
+				if _, err := b.validate(allTests); err != nil && strings.Contains(err.Error(), "being agreed on") {
+					held = true
+				}
+			}
+		}
+		if !held || len(b.job.commits) != 1 {
+			t.Errorf("a validation was refused: %v; commits %v", held, b.job.commits)
+		}
+	})
+}
+
+// A long story of samples, telemetry and a validation leaves in the journal
+// what was decided, and nothing per iteration.
+func TestJournalHoldsNoTelemetry(t *testing.T) {
+	size := func(iterations int64) (n int) {
+		inBubble(t, func(b *bench) {
+			b.start()
+			b.until(6)
+			if _, err := b.validate(allTests); err != nil {
+				t.Fatal(err)
+			}
+			for b.job.iteration < iterations {
+				for _, a := range b.job.agents {
+					a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{
+						Nics: []*falconv1.Nic{{Name: a.node + ".nic0", XmitWait: uint64(b.job.iteration)}},
+					}}})
+				}
+				b.turn()
+			}
+			if s := b.newest(); s.GetState() != string(falcon.ValidationDone) {
+				t.Errorf("%v", s)
+			}
+			if err := b.halt(); err != nil {
+				t.Fatal(err)
+			}
+			for _, rs := range b.records() {
+				n += len(rs)
+			}
+		})
+		return n
+	}
+	if a, b := size(40), size(58); a == 0 || b > a+2 {
+		t.Errorf("%d records after few iterations and %d after more", a, b)
+	}
+}
+
+func TestPortsOfOtherNodesAreNotBelieved(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.start()
+		b.until(3)
+		b.job.agents[0].send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: &falconv1.Telemetry{
+			Nics: []*falconv1.Nic{{Name: "n0.nic0", CnpSent: 5, Err: "x\x1b[31m"}, {Name: "n1.nic0"}, {Name: "n0.nic99"}, {Name: "n0.nic"}},
+		}}})
+		b.turn()
+		time.Sleep(time.Second)
+		s, err := b.engine.Latest(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		nics := s.For(tester, nil).GetNics()
+		if len(nics) != 1 || nics[0].GetName() != "n0.nic0" || nics[0].GetCnpSent() != 5 || nics[0].GetErr() != "x[31m" {
+			t.Errorf("ports %v", nics)
+		}
+	})
+}

@@ -64,6 +64,10 @@ func (m *Machine) meetStrangers(w *window, res peer.Result, quiet bool) {
 	timing := m.without(res, s)
 	if quiet {
 		timing.Slow, s.watched = m.failing(timing.Slow), true
+		for _, r := range timing.Slow {
+			since, _ := m.rankWatch.Since(r)
+			s.OnsetIteration = min(s.OnsetIteration, since)
+		}
 		s.hidden = m.level() <= s.HealthyMs*(1+m.cfg.Settled)
 	}
 	v := cause.Judge(m.caseOf(s, timing))
@@ -73,6 +77,9 @@ func (m *Machine) meetStrangers(w *window, res peer.Result, quiet bool) {
 	known := true
 	for _, r := range timing.Slow {
 		since, ok := before[r]
+		if quiet {
+			since, ok = m.rankWatch.Since(r)
+		}
 		known = known && ok
 		if !ok {
 			since = w.iteration
@@ -173,25 +180,6 @@ func (m *Machine) giveUp(s *story) {
 	m.settleVerdict(s, cause.Judge(m.caseOf(s, none)))
 }
 
-// absorb ends an untold story that has no culprit of its own: the culprit of
-// an open incident got worse, or the new slowness went with it.
-func (m *Machine) absorb(s *story, res peer.Result, named bool) bool {
-	if named {
-		return false
-	}
-	for _, o := range m.stories {
-		if o != s && o.located() && o.Open() && o.touches(res.Slow...) {
-			o.SlowMs = max(o.SlowMs, s.SlowMs)
-			o.Verdict.Severity = max(o.Verdict.Severity, cause.Severity(o.SlowMs/max(o.HealthyMs, 1)-1, len(o.Verdict.Links), false, len(o.Verdict.Devices)))
-			m.note(s.OnsetIteration, "onset", "%s got worse: its culprit %s is still the only one", o.ID, culprits(o.Verdict))
-			m.emit(o)
-			m.drop(s)
-			return true
-		}
-	}
-	return false
-}
-
 func (m *Machine) drop(s *story) {
 	m.stories = slices.DeleteFunc(m.stories, func(o *story) bool { return o == s })
 }
@@ -221,22 +209,40 @@ func (m *Machine) caseOf(s *story, timing peer.Result) cause.Case {
 	return c
 }
 
-// without takes those out of a result whom other open incidents name already.
+// without takes those out of a result whom other open incidents explain
+// already: the ranks they name, the groups and pairs of a slow link, and those
+// of a rank whose host is slow, as it serves the network late too. A slow GPU
+// makes no transfer longer.
 func (m *Machine) without(res peer.Result, s *story) peer.Result {
-	taken := func(ranks ...falcon.Rank) bool {
-		return slices.ContainsFunc(m.stories, func(o *story) bool {
-			return o != s && o.located() && o.Open() && o.touches(ranks...)
+	others := slices.DeleteFunc(m.openStories(), func(o *story) bool { return o == s || !o.located() })
+	named := func(r falcon.Rank) bool {
+		return slices.ContainsFunc(others, func(o *story) bool { return m.computes(o) && o.touches(r) && m.holds(o, r) })
+	}
+	explained := func(ranks ...falcon.Rank) bool {
+		return slices.ContainsFunc(others, func(o *story) bool {
+			return o.touches(ranks...) && (o.has(falcon.CauseNetwork) || !o.has(falcon.CauseGPU) || o.has(falcon.CauseCPU))
 		})
 	}
-	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), func(r falcon.Rank) bool { return taken(r) })
+	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), named)
 	res.Groups, res.Pairs = slices.Clone(res.Groups), slices.Clone(res.Pairs)
 	for i := range res.Groups {
-		res.Groups[i].Suspect = res.Groups[i].Suspect && !taken(res.Groups[i].Ranks...)
+		res.Groups[i].Suspect = res.Groups[i].Suspect && !explained(res.Groups[i].Ranks...)
 	}
 	for i := range res.Pairs {
-		res.Pairs[i].Suspect = res.Pairs[i].Suspect && !taken(res.Pairs[i].From, res.Pairs[i].To)
+		res.Pairs[i].Suspect = res.Pairs[i].Suspect && !explained(res.Pairs[i].From, res.Pairs[i].To)
 	}
 	return res
+}
+
+// computes says that a story is about ranks that compute slowly, not only
+// about a link.
+func (m *Machine) computes(s *story) bool {
+	return len(s.Verdict.Devices) > 0 || !s.has(falcon.CauseNetwork)
+}
+
+// holds says that a story names the device of a rank, or knows no devices.
+func (m *Machine) holds(s *story, r falcon.Rank) bool {
+	return len(s.Verdict.Devices) == 0 || int(r) < len(m.job.Placement) && slices.Contains(s.Verdict.Devices, m.job.Placement[r])
 }
 
 // Bounds on judging again: counters lag behind the profile by a reading or two.

@@ -45,6 +45,9 @@ func (m *Machine) remember(n Named) {
 // named before. Severity and confidence stay as they are: both speak of this
 // slowdown alone.
 func (m *Machine) conclude(s *story, v falcon.Verdict) {
+	if len(s.only) > 0 {
+		v.Links = slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool { return !slices.Contains(s.only, l) })
+	}
 	for _, d := range v.Devices {
 		m.tellRecurrence(&v, string(d), m.before(s, func(n Named) bool { return n.Device == d }))
 	}

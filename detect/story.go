@@ -24,10 +24,12 @@ type story struct {
 	judgedAt time.Time
 	rejudged int
 
-	tests   *cause.Tests // newest active tests, nil = none
-	tested  bool         // a validation was completed
-	asks    int          // validations asked for
-	askFrom int64        // iteration before which no further one is
+	tests   *cause.Tests  // newest active tests, nil = none
+	tested  bool          // a validation was completed
+	asks    int           // validations asked for
+	askFrom int64         // iteration before which no further one is
+	grew    int64         // onset that made its links worse and is to be told apart by a test, 0 = none
+	only    []falcon.Link // of the tested links of its groups, those that are its own; nil = all
 
 	inForce   map[falcon.Rung]bool // actions that hold
 	since     int64                // first iteration of the newest action
@@ -67,6 +69,11 @@ func (s *story) puzzling() bool {
 // watching says that relief must be looked for on the culprit itself.
 func (s *story) watching() bool {
 	return s.Open() && s.located() && (s.watched || len(s.inForce) > 0)
+}
+
+// has says that a cause is among those of the verdict.
+func (s *story) has(c falcon.Cause) bool {
+	return s.Verdict.Cause == c || slices.Contains(s.Verdict.Also, c)
 }
 
 // restart forgets what a new job epoch makes meaningless.

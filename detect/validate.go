@@ -68,6 +68,9 @@ func (m *Machine) unproven(s *story, at int64) bool {
 	case v.Cause == falcon.CauseNotHardware || v.Cause == falcon.CauseFacility:
 		return false
 	}
+	if s.grew > 0 {
+		return true
+	}
 	counters := slices.ContainsFunc(v.Evidence, func(e falcon.Evidence) bool { return e.Kind == falcon.EvidenceCounter && !e.Against })
 	thin := len(s.timing.Slow) > 0 && !s.timing.Clear
 	nameless := v.Cause == falcon.CauseNetwork && len(v.Links) == 0
@@ -287,7 +290,7 @@ func (m *Machine) prove(s *story, v falcon.Validation) {
 		m.settleVerdict(s, verdict)
 		return
 	}
-	m.conclude(s, verdict)
+	m.conclude(s, m.divide(s, verdict))
 	m.emit(s)
 }
 

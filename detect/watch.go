@@ -11,7 +11,7 @@ import (
 // watchDue says that it is time to look at the ranks although nothing calls
 // for it: a rank's slowness need not show in the iteration time.
 func (m *Machine) watchDue(at int64) bool {
-	return m.cfg.WatchEvery > 0 && m.healthy.Known() && at >= m.watchAt && !m.settling(at)
+	return m.cfg.WatchEvery > 0 && len(m.openStories()) == 0 && m.healthy.Known() && at >= m.watchAt && !m.settling(at)
 }
 
 // lookAtRanks feeds a window's iterations to the rank-level watch
@@ -19,7 +19,7 @@ func (m *Machine) watchDue(at int64) bool {
 // names.
 func (m *Machine) lookAtRanks(w *window, res *peer.Result) {
 	m.watchAt = m.slow.last() + m.cfg.WatchEvery
-	for _, s := range m.rankWatch.Look(m.job.Layout, res) {
+	for _, s := range m.rankWatch.Look(m.job.Layout, res, w.iteration) {
 		if m.named(s.Rank) {
 			continue
 		}
@@ -56,11 +56,13 @@ func (m *Machine) device(r falcon.Rank) string {
 	return fmt.Sprintf("rank %d", r)
 }
 
-// failing keeps of a list the ranks that the watch calls failing.
+// failing keeps of a list the ranks that the watch calls failing, seen by more
+// than one window.
 func (m *Machine) failing(ranks []falcon.Rank) []falcon.Rank {
 	return slices.DeleteFunc(slices.Clone(ranks), func(r falcon.Rank) bool {
 		_, failing := m.rankWatch.Steps(r)
-		return !failing
+		_, twice := m.rankWatch.Since(r)
+		return !failing || !twice
 	})
 }
 
@@ -86,7 +88,7 @@ func (m *Machine) throughput(iteration int64) {
 		m.throughputTold = false
 		return
 	}
-	if m.throughputTold || len(m.openStories()) > 0 {
+	if m.throughputTold || len(m.stories) > 0 { // open, or an action of theirs may still hold
 		return
 	}
 	m.throughputTold = true

@@ -17,6 +17,8 @@ type Watch struct {
 	need int
 	run  []int
 	top  []float64 // greatest ratio of the run
+	from []int64   // window in which the run began
+	last int64     // newest window
 }
 
 // Sighting is what one step told about a rank.
@@ -30,12 +32,14 @@ type Sighting struct {
 
 // NewWatch watches a number of ranks for ratios above over, steps long.
 func NewWatch(ranks int, over float64, steps int) *Watch {
-	return &Watch{over: over, need: max(1, steps), run: make([]int, ranks), top: make([]float64, ranks)}
+	return &Watch{over: over, need: max(1, steps), run: make([]int, ranks), top: make([]float64, ranks), from: make([]int64, ranks)}
 }
 
-// Look takes in the steps of a window, in order.
-func (w *Watch) Look(l falcon.Layout, res *Result) []Sighting {
+// Look takes in the steps of a window, in order; at is the iteration at which
+// the window was asked for.
+func (w *Watch) Look(l falcon.Layout, res *Result, at int64) []Sighting {
 	var out []Sighting
+	w.last = at
 	for i := range min(len(w.run), len(res.Ranks)) {
 		r := &res.Ranks[i]
 		for k := range r.Steps {
@@ -62,7 +66,9 @@ func (w *Watch) ratio(l falcon.Layout, res *Result, r *Rank, k int) float64 {
 func (w *Watch) step(i int, ratio float64) (Sighting, bool) {
 	switch {
 	case ratio > w.over:
-		w.run[i]++
+		if w.run[i]++; w.run[i] == 1 {
+			w.from[i] = w.last
+		}
 		w.top[i] = max(w.top[i], ratio)
 		return w.sighting(i, true), w.run[i] == w.need
 	case ratio == 0 || w.run[i] == 0:
@@ -84,6 +90,15 @@ func (w *Watch) Steps(r falcon.Rank) (steps int, failing bool) {
 		return 0, false
 	}
 	return w.run[r], w.run[r] >= w.need
+}
+
+// Since is the window in which a rank's present run began; ok is false where
+// it has none or where no later window saw it too.
+func (w *Watch) Since(r falcon.Rank) (at int64, ok bool) {
+	if n, _ := w.Steps(r); n == 0 {
+		return 0, false
+	}
+	return w.from[r], w.from[r] < w.last
 }
 
 // Any says that some rank is above the rule and not failing yet: worth another

@@ -1,0 +1,125 @@
+package detect
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/bocd"
+)
+
+// A rank that computes slowly without slowing the iteration, as its replica
+// has less to do, is found by the watch and told with its GPU.
+func TestWatchFindsAHiddenFailingRank(t *testing.T) {
+	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+	w.job.MicroBatches = []int{9, 9, 5, 9}
+	w.describe()
+	w.run(60)
+	w.job.Clock["n1.g0"] = 0.62
+	w.run(240)
+	wantOpen(t, w, gpu("n1.g0"))
+	if q, _ := w.m.Rank(2); !q.Failing || q.SlowSteps < 3 {
+		t.Errorf("rank 2: %+v", q)
+	}
+	if !strings.Contains(w.out.String(), "watch: n1.g0 (rank 2) computed up to") {
+		t.Errorf("nothing told by the watch\n%s", w.out.String())
+	}
+	w.clearFaults()
+	w.run(80)
+	wantOpen(t, w)
+}
+
+// One slow window is transient: a note, no incident.
+func TestWatchCallsAShortTroubleTransient(t *testing.T) {
+	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+	w.job.MicroBatches = []int{9, 9, 5, 9}
+	w.describe()
+	for w.request == nil || w.request.Why != "How do the ranks compute?" {
+		w.run(1)
+	}
+	w.job.Clock["n1.g0"] = 0.62
+	w.run(2)
+	w.clearFaults()
+	w.run(20)
+	if len(w.all) > 0 || !strings.Contains(w.out.String(), "for 2 steps, then no longer: transient") {
+		t.Errorf("incidents %v\n%s", w.all, w.out.String())
+	}
+}
+
+func TestWatchIsPeriodicAndCanBeOff(t *testing.T) {
+	for _, tt := range []struct{ every, want int64 }{{0, 3}, {100, 6}, {-1, 0}} {
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+		w.m = New(Config{WatchEvery: tt.every})
+		w.describe()
+		w.run(700)
+		if got := strings.Count(w.out.String(), "How do the ranks compute?"); int64(got) != tt.want {
+			t.Errorf("every %d: %d looks in 700 iterations, want %d", tt.every, got, tt.want)
+		}
+		if len(w.all) > 0 {
+			t.Errorf("incidents of a healthy job: %v", w.all)
+		}
+	}
+}
+
+// Below 80 % of the best throughput without an onset an incident opens; below
+// a peak that the operator knows the ranks are looked at.
+func TestThroughputAlarm(t *testing.T) {
+	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+	w.m = New(Config{Tracker: deaf()})
+	w.describe()
+	w.run(40)
+	w.job.Clock["n1.g0"] = 0.6
+	w.run(60)
+	wantOpen(t, w, gpu("n1.g0"))
+	if at := w.all[0].OnsetIteration; at != 40 {
+		t.Errorf("onset %d, want 40\n%s", at, w.out.String())
+	}
+
+	w = newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+	w.m = New(Config{PeakIterationMs: 100})
+	w.describe()
+	w.run(80)
+	if out := w.out.String(); len(w.all) > 0 || !strings.Contains(out, "of the peak throughput (100.0 ms)") || strings.Count(out, "throughput:") != 1 {
+		t.Errorf("incidents %v\n%s", w.all, out)
+	}
+}
+
+// deaf verifies no change: what is left is the alarm.
+func deaf() bocd.TrackerConfig {
+	cfg := bocd.DefaultTrackerConfig()
+	cfg.Verify = 50
+	return cfg
+}
+
+// Whom past incidents named is told on a new verdict and to consoles.
+func TestRecurringCulprits(t *testing.T) {
+	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+	w.step(Culprits{Past: []Named{
+		{Job: "a", Incident: "INC-0004", At: w.now.Add(-50 * time.Hour), Device: "n1.g0", Cause: falcon.CauseGPU},
+		{Job: "b", Incident: "INC-0001", At: w.now.Add(-5 * time.Hour), Device: "n1.g0", Cause: falcon.CauseGPU},
+		{Job: "b", Incident: "INC-0001", At: w.now.Add(-5 * time.Hour), Device: "n1.g0", Cause: falcon.CauseGPU},
+		{Job: "b", Incident: "INC-0002", At: w.now.Add(-5 * time.Hour), Link: falcon.NewLink("n0", "n1")},
+		{},
+	}})
+	w.run(40)
+	w.job.Clock["n1.g0"] = 0.5
+	w.run(20)
+	if out := w.out.String(); !strings.Contains(out, "n1.g0 was named 2 times before in the last 3 days, last by INC-0001 of job b") {
+		t.Errorf("recurrence not told\n%s", out)
+	}
+	got := w.m.Recurring()
+	if len(got) != 1 || got[0].Device != "n1.g0" || got[0].Times != 3 || got[0].Jobs != 3 {
+		t.Errorf("recurring %+v, want n1.g0 three times in three jobs", got)
+	}
+}
+
+func TestPastCulpritsAreBounded(t *testing.T) {
+	m := New(Config{})
+	for i := range 3 * pastMost {
+		m.Step(time.Unix(int64(i), 0), Culprits{Past: []Named{{Job: "a", Incident: time.Unix(int64(i), 0).String(), Device: "n0.g0"}}})
+	}
+	if len(m.past) != pastMost {
+		t.Errorf("%d kept, want %d", len(m.past), pastMost)
+	}
+}

@@ -41,6 +41,8 @@ type engineConfig struct {
 	Certs    auth.Files   `yaml:"certs"`     // default: ca and server in the state directory's certs
 	Policy   policyConfig `yaml:"policy"`
 	Detect   detectConfig `yaml:"detect"`
+
+	Validation validationConfig `yaml:"validation"`
 }
 
 type policyConfig struct {
@@ -107,6 +109,7 @@ func (c *engineConfig) fill() {
 	setDefault(&c.Socket, filepath.Join(c.StateDir, socketName))
 	setDefault(&c.Policy.Mode, string(falcon.ModeApprove))
 	setDefault(&c.Policy.Cap, string(falcon.RungS1))
+	setDefault(&c.Validation.Mode, validationManual)
 	files := auth.FilesIn(filepath.Join(c.StateDir, certsName), string(auth.RoleServer))
 	setDefault(&c.Certs.CA, files.CA)
 	setDefault(&c.Certs.Cert, files.Cert)
@@ -126,6 +129,9 @@ func (c *engineConfig) policy() falcon.Policy {
 func (c *engineConfig) check() error {
 	if err := engine.CheckPolicy(c.policy()); err != nil {
 		return fmt.Errorf("%w: policy: %w", errUsage, err)
+	}
+	if err := c.Validation.check(); err != nil {
+		return err
 	}
 	d := c.Detect
 	switch {
@@ -185,7 +191,7 @@ func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engi
 
 func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	e, err := engine.New(engine.Config{
-		JobName: cfg.Job, Journal: j, Detect: cfg.detector(), Policy: cfg.policy(), Log: log,
+		JobName: cfg.Job, Journal: j, Detect: cfg.detector(), Policy: cfg.policy(), Validation: cfg.Validation.engine(), Log: log,
 	})
 	if err != nil {
 		return nil, err

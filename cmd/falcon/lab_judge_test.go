@@ -227,7 +227,7 @@ func TestJudge(t *testing.T) {
 		t.Errorf("a right report: %v", bad)
 	}
 	for want, spoil := range map[string]func(*lab.Report){
-		"1 incidents, want 2": func(r *lab.Report) { r.Incidents = r.Incidents[:1] },
+		"1 incidents, want 2":                      func(r *lab.Report) { r.Incidents = r.Incidents[:1] },
 		"no incident says gpu_degradation [n6.g0]": func(r *lab.Report) { r.Incidents[1].Verdict.Devices = []string{"n5.g0"} },
 		"no incident says network_congestion":      func(r *lab.Report) { r.Incidents[0].Verdict.Links = []string{"n1-n2", "n2-n3"} },
 		"known at 60":                              func(r *lab.Report) { r.Incidents[0].DetectedIteration = 60 },

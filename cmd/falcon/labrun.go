@@ -42,6 +42,13 @@ var labPolicies = map[string]policyConfig{
 	"all":   {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS4), Owner: "lab"},
 }
 
+// labValidation lets the detector test what it suspects. The tests are small:
+// the emulated links are narrow, the matrix products done for real. A lab plays
+// in a minute what a cluster does in days, so the hourly limit is out of the way.
+var labValidation = validationConfig{
+	Mode: validationAuto, GEMMSide: 128, Repeats: 3, MessageBytes: 256 << 10, PerHour: 1000,
+}
+
 // labRun is one lab with its engine.
 type labRun struct {
 	o       labOptions
@@ -129,6 +136,7 @@ func (r *labRun) writeConfig() error {
 	return writeYAML(r.config, engineConfig{
 		Job: lab.Job, StateDir: r.lab.Dir(), Socket: r.socket, Listen: r.address,
 		Certs: auth.FilesIn(r.certsDir(), string(auth.RoleServer)), Policy: labPolicies[r.o.approve],
+		Validation: labValidation,
 	})
 }
 

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon/backend/engine"
+)
+
+// Validation modes of falcon.yaml.
+const (
+	validationAuto   = "auto"   // the detector's tests hold the job without asking
+	validationManual = "manual" // a test is advised; an approver asks for it
+)
+
+// validationConfig says when the job may be held for tests, and what they are.
+// Zero values are the engine's defaults.
+type validationConfig struct {
+	Mode              string        `yaml:"mode"`               // auto or manual
+	Life              time.Duration `yaml:"life"`               // how long one hold may last at most
+	CollectiveTimeout time.Duration `yaml:"collective_timeout"` // of the job's framework: a hold lasts at most a quarter of it
+	GEMMSide          int           `yaml:"gemm_n"`
+	Repeats           int           `yaml:"repeats"`
+	MessageBytes      int64         `yaml:"message_bytes"`
+	PerHour           int           `yaml:"per_hour"`  // automatic ones
+	CoolDown          int64         `yaml:"cool_down"` // iterations between automatic ones
+}
+
+const lifeMax = time.Minute // the hook lets go then, whatever is asked
+
+func (v validationConfig) check() error {
+	switch {
+	case v.Mode != validationAuto && v.Mode != validationManual:
+		return fmt.Errorf("%w: validation.mode is %q; set auto or manual", errUsage, v.Mode)
+	case v.Life < 0 || v.Life > lifeMax:
+		return fmt.Errorf("%w: validation.life is %s; a job can be held for %s at most", errUsage, v.Life, lifeMax)
+	case v.CollectiveTimeout < 0 || v.GEMMSide < 0 || v.Repeats < 0 || v.MessageBytes < 0 || v.PerHour < 0 || v.CoolDown < 0:
+		return fmt.Errorf("%w: no value of validation can be negative", errUsage)
+	}
+	return nil
+}
+
+func (v validationConfig) engine() engine.Validation {
+	return engine.Validation{
+		Auto: v.Mode == validationAuto, Life: v.Life, CollectiveTimeout: v.CollectiveTimeout, GEMMSide: v.GEMMSide,
+		Repeats: v.Repeats, MessageBytes: v.MessageBytes, PerHour: v.PerHour, CoolDown: v.CoolDown,
+	}
+}

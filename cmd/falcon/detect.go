@@ -17,7 +17,7 @@ func detectCommand() *cobra.Command {
 		Short:   "Run the production detector on files",
 		Example: "  falcon detect iterations run.csv --column ms",
 	}
-	c.AddCommand(detectIterationsCommand(), detectCallsCommand(), detectWorkersCommand(), detectProfileCommand())
+	c.AddCommand(detectIterationsCommand(), detectCallsCommand(), detectWorkersCommand(), detectProfileCommand(), detectTraceCommand())
 	return c
 }
 

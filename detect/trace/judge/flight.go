@@ -1,0 +1,420 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/cause"
+	"github.com/failslow/falcon/detect/peer"
+	"github.com/failslow/falcon/detect/trace"
+)
+
+// Stuck is a collective that some members of its group never reached, or that
+// all entered and none finished.
+type Stuck struct {
+	Group   string        `json:"group"`
+	Members []falcon.Rank `json:"members"`
+	Seq     int64         `json:"seq"`
+	Op      string        `json:"op"`
+	Late    []falcon.Rank `json:"late"` // members with older calls only; empty where all are in it
+	Waiting []falcon.Rank `json:"waiting"`
+}
+
+// Mismatch is a collective that members of one group call differently.
+type Mismatch struct {
+	Group string            `json:"group"`
+	Seq   int64             `json:"seq"`
+	Calls map[string]string `json:"calls"` // by rank
+	Odd   []falcon.Rank     `json:"odd"`   // the ranks with the rarer call; empty where there is no majority
+}
+
+// Weights of what dumps tell.
+const (
+	weightLate     = 0.80 // others are in a collective that a rank never reached
+	weightMismatch = 0.85 // members call different collectives: the program's fault
+	weightLeast    = 0.50 // a rank waits least in every group, and others wait for it
+	weightSeen     = 0.50 // factor: durations are what a polling watchdog saw
+)
+
+// watchdogMs is how often PyTorch's watchdog looks whether a call has started
+// or ended, so how coarse times are that it saw.
+const watchdogMs = 100
+
+// group is one process group over all dumps.
+type group struct {
+	name    string
+	members []falcon.Rank
+	calls   map[falcon.Rank]map[int64]trace.Entry // by rank and number
+	oldest  map[falcon.Rank]int64
+	newest  map[falcon.Rank]int64
+}
+
+// flights is what all dumps together hold.
+type flights struct {
+	groups  []*group
+	missing []falcon.Rank
+	waits   map[falcon.Rank]*rankWait
+	coarse  bool // durations are what the watchdog saw
+	timed   int  // collectives with the durations of all members
+}
+
+// rankWait adds up one rank's share over its collectives.
+type rankWait struct {
+	waitMs, transferMs float64
+	awaited, waiting   bool
+}
+
+// Dumps judges flight-recorder dumps, one per rank: who is late to a
+// collective that others are in, who calls another one, and who is waited for
+// by durations. Rules' zero fields mean the defaults.
+func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport {
+	rules = filled(rules)
+	f := gather(dumps)
+	r := TraceReport{Source: "flight_recorder", Missing: f.missing}
+	for _, g := range f.groups {
+		f.time(g, rules)
+		if s, ok := g.stuck(); ok {
+			r.Stuck = append(r.Stuck, s)
+		}
+		r.Mismatched = append(r.Mismatched, g.mismatches()...)
+	}
+	for _, rank := range slices.Sorted(maps.Keys(f.waits)) {
+		w := f.waits[rank]
+		r.Workers = append(r.Workers, WorkerReport{
+			Worker: fmt.Sprintf("rank%d", rank), Rank: rank, TransferMs: w.transferMs, WaitMs: w.waitMs, Awaited: w.awaited,
+		})
+	}
+	f.verdict(&r)
+	if len(f.missing) > 0 {
+		r.note(falcon.EvidenceTiming, true, "%d ranks of these groups have no dump: %v", len(f.missing), firstFew(f.missing))
+		r.Confidence *= noCounters
+	}
+	r.note(falcon.EvidenceCounter, true, noCountersText)
+	r.tidy()
+	return r
+}
+
+// gather lays the dumps' calls together by process group and number.
+func gather(dumps []trace.Dump) *flights {
+	f := &flights{waits: map[falcon.Rank]*rankWait{}}
+	byKey := map[string]*group{}
+	have := map[falcon.Rank]bool{}
+	for _, d := range dumps {
+		rank := falcon.Rank(d.Rank)
+		have[rank] = true
+		f.waits[rank] = &rankWait{}
+		for _, e := range d.Entries {
+			if e.PointToPnt {
+				continue // numbered by pair, and eager sends finish early
+			}
+			key := e.Group + fmt.Sprint(d.Groups[e.Group].Ranks)
+			g := byKey[key]
+			if g == nil {
+				g = newGroup(e.Group, d.Groups[e.Group])
+				byKey[key] = g
+			}
+			g.take(rank, e)
+		}
+	}
+	missing := map[falcon.Rank]bool{}
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		g := byKey[key]
+		if len(g.members) == 0 {
+			g.members = slices.Sorted(maps.Keys(g.calls))
+		}
+		for _, m := range g.members {
+			if !have[m] {
+				missing[m] = true
+			}
+		}
+		f.groups = append(f.groups, g)
+	}
+	f.missing = slices.Sorted(maps.Keys(missing))
+	return f
+}
+
+func newGroup(name string, told trace.DumpGroup) *group {
+	g := &group{name: name, calls: map[falcon.Rank]map[int64]trace.Entry{}, oldest: map[falcon.Rank]int64{}, newest: map[falcon.Rank]int64{}}
+	if told.Desc != "" && told.Desc != "undefined" {
+		g.name += " (" + told.Desc + ")"
+	}
+	for _, m := range told.Ranks {
+		g.members = append(g.members, falcon.Rank(m))
+	}
+	slices.Sort(g.members)
+	g.members = slices.Compact(g.members)
+	return g
+}
+
+func (g *group) take(rank falcon.Rank, e trace.Entry) {
+	if g.calls[rank] == nil {
+		g.calls[rank] = map[int64]trace.Entry{}
+		g.oldest[rank], g.newest[rank] = e.Seq, e.Seq
+	}
+	// Coalesced calls share a number; the group's end, recorded last, stands
+	// for them.
+	g.calls[rank][e.Seq] = e
+	g.oldest[rank], g.newest[rank] = min(g.oldest[rank], e.Seq), max(g.newest[rank], e.Seq)
+}
+
+// numbers are those of calls that any rank recorded, ascending.
+func (g *group) numbers() []int64 {
+	all := map[int64]bool{}
+	for _, calls := range g.calls {
+		for seq := range calls {
+			all[seq] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// stuck finds the first collective that is not over: the later ones are
+// behind it.
+func (g *group) stuck() (Stuck, bool) {
+	for _, seq := range g.numbers() {
+		s := Stuck{Group: g.name, Members: g.members, Seq: seq, Late: []falcon.Rank{}, Waiting: []falcon.Rank{}}
+		over := 0
+		for _, m := range g.members {
+			e, in := g.calls[m][seq]
+			switch {
+			case in && e.State == trace.EntryCompleted:
+				over++
+			case in:
+				s.Waiting, s.Op = append(s.Waiting, m), e.Name
+			case g.calls[m] != nil && g.newest[m] < seq:
+				s.Late = append(s.Late, m)
+			}
+		}
+		if len(s.Waiting) > 0 && over == 0 {
+			return s, true
+		}
+	}
+	return Stuck{}, false
+}
+
+// mismatches are the collectives that members call differently; the first few
+// tell enough.
+func (g *group) mismatches() []Mismatch {
+	const most = 8
+	var out []Mismatch
+	for _, seq := range g.numbers() {
+		calls := map[falcon.Rank]string{}
+		count := map[string]int{}
+		for m, byCall := range g.calls {
+			if e, in := byCall[seq]; in {
+				calls[m] = describe(e)
+				count[calls[m]]++
+			}
+		}
+		if len(count) < 2 {
+			continue
+		}
+		out = append(out, newMismatch(g.name, seq, calls, count))
+		if len(out) == most {
+			break
+		}
+	}
+	return out
+}
+
+func newMismatch(name string, seq int64, calls map[falcon.Rank]string, count map[string]int) Mismatch {
+	m := Mismatch{Group: name, Seq: seq, Calls: map[string]string{}, Odd: []falcon.Rank{}}
+	top := ""
+	for _, what := range slices.Sorted(maps.Keys(count)) {
+		if top == "" || count[what] > count[top] {
+			top = what
+		}
+	}
+	for _, r := range slices.Sorted(maps.Keys(calls)) {
+		m.Calls[fmt.Sprint(r)] = calls[r]
+		if 2*count[top] > len(calls) && calls[r] != top {
+			m.Odd = append(m.Odd, r)
+		}
+	}
+	return m
+}
+
+// describe is what must be the same on all members of a call: the operation,
+// and for those that move equal shares, how much of what.
+func describe(e trace.Entry) string {
+	switch e.Op {
+	case falcon.OpAllReduce, falcon.OpBroadcast, falcon.OpReduce:
+		return fmt.Sprintf("%s of %d %s", e.Op, e.Elements, e.Dtype)
+	case falcon.OpNone:
+		return e.Name
+	}
+	return e.Op.String()
+}
+
+// durationMs is how long a call took on its rank: as timed on the device, else
+// as the watchdog saw it, which is coarse.
+func durationMs(e trace.Entry) (ms float64, coarse bool) {
+	if e.DurationMs > 0 {
+		return e.DurationMs, false
+	}
+	if e.State == trace.EntryCompleted && e.StartedNs > 0 && e.EndedNs >= e.StartedNs {
+		return float64(e.EndedNs-e.StartedNs)/1e6 + watchdogMs/1e3, true
+	}
+	return 0, false
+}
+
+// time attributes waits: members end together, so the least duration is the
+// transfer and the rest of each member's is waiting.
+func (f *flights) time(g *group, rules peer.Rules) {
+	waits, transfer := make([]float64, len(g.members)), 0.0
+	calls, coarse := 0, false
+	for _, seq := range g.numbers() {
+		ms, seen, ok := g.durations(seq)
+		if !ok {
+			continue
+		}
+		least := slices.Min(ms)
+		transfer += least
+		calls++
+		coarse = coarse || seen
+		for i := range ms {
+			waits[i] += ms[i] - least
+		}
+	}
+	if calls == 0 {
+		return
+	}
+	f.timed, f.coarse = f.timed+calls, f.coarse || coarse
+	longest := slices.Max(waits)
+	waited := longest > rules.WaitOver*transfer && (!coarse || longest/float64(calls) > watchdogMs)
+	for i, m := range g.members {
+		w := f.waits[m]
+		w.waitMs, w.transferMs = w.waitMs+waits[i], w.transferMs+transfer
+		switch {
+		case waited && waits[i] <= longest/2:
+			w.awaited = true
+		case waited:
+			w.waiting = true
+		}
+	}
+}
+
+// durations are the members' in one collective; not ok unless all are known.
+func (g *group) durations(seq int64) (ms []float64, coarse, ok bool) {
+	if len(g.members) < 2 {
+		return nil, false, false
+	}
+	for _, m := range g.members {
+		e, in := g.calls[m][seq]
+		d, seen := durationMs(e)
+		if !in || d <= 0 {
+			return nil, false, false
+		}
+		ms, coarse = append(ms, d), coarse || seen
+	}
+	return ms, coarse, true
+}
+
+// verdict joins what the groups tell: a program that calls different
+// collectives, ranks that never came, or ranks that are waited for.
+func (f *flights) verdict(r *TraceReport) {
+	r.Cause = falcon.CauseUnknown
+	switch {
+	case len(r.Mismatched) > 0:
+		f.tellMismatch(r)
+	case f.tellLate(r):
+	default:
+		f.tellWaits(r)
+	}
+}
+
+func (f *flights) tellMismatch(r *TraceReport) {
+	r.Cause, r.Severity, r.Confidence = falcon.CauseNotHardware, 4, weightMismatch
+	for _, m := range r.Mismatched {
+		r.Ranks = append(r.Ranks, m.Odd...)
+		text := fmt.Sprintf("Collective %d of group %s is not the same on all members", m.Seq, m.Group)
+		for _, rank := range firstFew(m.Odd) {
+			text += fmt.Sprintf("; rank %d calls %s", rank, m.Calls[fmt.Sprint(rank)])
+		}
+		r.note(falcon.EvidenceTiming, false, "%s: the program's ranks disagree", text)
+	}
+	slices.Sort(r.Ranks)
+	r.Ranks = slices.Compact(r.Ranks)
+}
+
+// tellLate names the ranks that others wait for in a collective that they
+// never reached. A rank that is itself stuck elsewhere is not the origin.
+func (f *flights) tellLate(r *TraceReport) bool {
+	late, stuck := map[falcon.Rank]bool{}, map[falcon.Rank]bool{}
+	for _, s := range r.Stuck {
+		for _, m := range s.Waiting {
+			stuck[m] = true
+		}
+	}
+	for _, s := range r.Stuck {
+		for _, m := range s.Late {
+			late[m] = true
+		}
+		if len(s.Late) > 0 {
+			r.note(falcon.EvidenceTiming, false, "%s %d of group %s: ranks %v are in it, ranks %v never reached it", s.Op, s.Seq, s.Group, firstFew(s.Waiting), firstFew(s.Late))
+		} else {
+			r.note(falcon.EvidenceTiming, false, "%s %d of group %s: all members with a dump are in it and none has finished", s.Op, s.Seq, s.Group)
+		}
+	}
+	if len(late) == 0 {
+		return false
+	}
+	for _, m := range slices.Sorted(maps.Keys(late)) {
+		if !stuck[m] {
+			r.Ranks = append(r.Ranks, m)
+		}
+	}
+	r.Severity, r.Confidence = 4, weightLate*noCounters
+	if len(r.Ranks) == 0 {
+		r.Confidence *= noCounters
+		r.note(falcon.EvidenceTiming, true, "Every late rank waits in another collective itself: a circle, or the origin has no dump")
+	}
+	return true
+}
+
+// tellWaits names the one rank that waits least in all its groups. Several are
+// told, not named: under a pipeline the slow replica's other stages are late
+// too, and a dump does not hold the time that a rank computes.
+func (f *flights) tellWaits(r *TraceReport) {
+	var awaited []falcon.Rank
+	delay := 0.0
+	for _, rank := range slices.Sorted(maps.Keys(f.waits)) {
+		w := f.waits[rank]
+		if w.awaited && !w.waiting {
+			awaited = append(awaited, rank)
+		}
+		if w.transferMs > 0 {
+			delay = max(delay, w.waitMs/w.transferMs)
+		}
+	}
+	switch {
+	case f.timed == 0 && len(r.Stuck) == 0:
+		r.note(falcon.EvidenceTiming, true, "No collective has durations of all its members; record with TORCH_NCCL_ENABLE_TIMING=1, and dump every rank")
+	case len(awaited) == 0:
+		r.note(falcon.EvidenceTiming, true, "In %d timed collectives no member waits over twice the transfer", f.timed)
+	default:
+		r.Confidence, r.Severity = weightLeast*noCounters, max(1, cause.Severity(min(delay, 1), 0, false, 1))
+		if f.coarse {
+			r.Confidence *= weightSeen
+			r.note(falcon.EvidenceTiming, true, "Durations are what the watchdog saw every %d ms; TORCH_NCCL_ENABLE_TIMING=1 records the device's own", watchdogMs)
+		}
+		r.note(falcon.EvidenceTiming, false, "Over %d timed collectives the others wait for %v: longest wait %.2f x the transfer", f.timed, firstFew(awaited), delay)
+		if len(awaited) > 1 {
+			r.Confidence *= noCounters
+			r.note(falcon.EvidenceTiming, true, "%d ranks are waited for and dumps hold no computing time, so none of them is named alone", len(awaited))
+			return
+		}
+		r.Ranks = awaited
+	}
+}
+
+// firstFew keeps a list of ranks readable.
+func firstFew(ranks []falcon.Rank) []falcon.Rank {
+	const most = 16
+	out := slices.Clone(ranks[:min(len(ranks), most)])
+	slices.SortFunc(out, func(a, b falcon.Rank) int { return cmp.Compare(a, b) })
+	return out
+}

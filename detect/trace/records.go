@@ -1,0 +1,161 @@
+package trace
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+)
+
+// MaxFiles bounds the files of one set.
+const MaxFiles = 1 << 17
+
+// Records are the traces or flight-recorder dumps of one job, file by file.
+// The zero value is empty. One goroutine owns it.
+type Records struct {
+	files  int
+	chrome chrome
+	dumps  []Dump
+	bytes  int64 // rough size of the dumps that are held
+}
+
+// Add reads one file: a Chrome or Kineto trace (an array of events, or an
+// object with "traceEvents"), or a flight-recorder dump (an object with
+// "entries"), plain or gzip. name is used for the rank when the file itself
+// does not tell it ("trace_rank3.json").
+func (rec *Records) Add(name string, r io.Reader) error {
+	if rec.files++; rec.files > MaxFiles {
+		return fmt.Errorf("%w: more than %d files", ErrTooLarge, MaxFiles)
+	}
+	s, err := newStream(r)
+	if err != nil {
+		return err
+	}
+	t, err := s.token()
+	if err != nil {
+		return err
+	}
+	f := file{rec: rec, stream: s, rank: rankIn(name), name: clip(name)}
+	rec.chrome.file, rec.chrome.fileRank = rec.files, unknown
+	switch t {
+	case json.Delim('['):
+		f.traced = true
+		err = s.array(f.event)
+	case json.Delim('{'):
+		err = s.object(f.member)
+	default:
+		return malformed(0, "this is neither a list of events nor an object with traceEvents or entries")
+	}
+	if err == nil {
+		err = s.end()
+	}
+	if err != nil {
+		return err
+	}
+	return f.finish()
+}
+
+// Timeline is what the traces hold; ok is false where there was none.
+func (rec *Records) Timeline(want Shape) (t Timeline, ok bool, err error) {
+	if len(rec.chrome.lanes) == 0 {
+		return Timeline{}, false, nil
+	}
+	t, err = rec.chrome.timeline(want)
+	return t, true, err
+}
+
+// Dumps are the flight-recorder dumps, by rank.
+func (rec *Records) Dumps() []Dump { return rec.dumps }
+
+// file is one file being read.
+type file struct {
+	rec    *Records
+	stream *stream
+	name   string
+	rank   int // by the file's name or its own word, unknown = -1
+	traced bool
+	dumped bool
+	dump   Dump
+}
+
+const unknown = -1
+
+func (f *file) member(name string) error {
+	switch name {
+	case "traceEvents":
+		f.traced = true
+		return f.stream.list(name, f.event)
+	case "distributedInfo":
+		var info struct {
+			Rank  loose `json:"rank"`
+			World loose `json:"world_size"`
+		}
+		if err := f.stream.value(&info); err != nil {
+			return err
+		}
+		if info.Rank.set {
+			f.rank = int(info.Rank.n)
+			f.rec.chrome.fileRank = f.rank
+		}
+		if info.World.set {
+			f.rec.chrome.world = max(f.rec.chrome.world, int(info.World.n))
+		}
+		return nil
+	case "entries":
+		f.dumped = true
+		return f.stream.list(name, f.entry)
+	case "pg_config":
+		f.dumped = true
+		return f.stream.value(&f.dump.Groups)
+	case "rank":
+		var r loose
+		if err := f.stream.value(&r); err != nil {
+			return err
+		}
+		if r.set {
+			f.rank = int(r.n)
+		}
+		return nil
+	}
+	return f.stream.value(nil)
+}
+
+func (f *file) finish() error {
+	switch {
+	case f.traced:
+		f.rec.chrome.close(f.rank) // the file's own word has been noted
+		return nil
+	case f.dumped:
+		return f.keep()
+	}
+	return malformed(0, "neither traceEvents (a Chrome trace) nor entries (a flight-recorder dump) is in it")
+}
+
+func (f *file) event() error {
+	var e event
+	if err := f.stream.value(&e); err != nil {
+		return err
+	}
+	return f.rec.chrome.take(&e)
+}
+
+var rankInName = regexp.MustCompile(`(?i)(?:rank|trace|worker)?[_.-]*(\d+)(?:\.[a-z.]+)?$`)
+var rankByWord = regexp.MustCompile(`(?i)rank[_.-]*(\d+)`)
+
+// rankIn reads the rank off a file's name: behind "rank", else the digits at
+// its end.
+func rankIn(name string) int {
+	m := rankByWord.FindStringSubmatch(name)
+	if m == nil {
+		m = rankInName.FindStringSubmatch(name)
+	}
+	if m == nil {
+		return unknown
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil || n >= MaxWorld {
+		return unknown
+	}
+	return n
+}

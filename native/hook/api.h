@@ -68,7 +68,8 @@
   X(ncclCommFinalize) X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommRevoke)
 
 /* Called by the hook, never stood before. */
-#define FALCON_QUERIES(X) X(ncclCommCount) X(ncclCommUserRank) X(ncclCommCuDevice)
+#define FALCON_QUERIES(X) X(ncclCommCount) X(ncclCommUserRank) X(ncclCommCuDevice) \
+  X(ncclGetUniqueId) X(ncclCommGetAsyncError)
 
 enum falcon_fn {
 #define X(name, ...) FN_##name,

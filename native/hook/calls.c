@@ -1,16 +1,33 @@
 /* The recorded calls: one wrapper each, made from the list in api.h. */
+#include "pause.h"
 #include "ring.h"
 
-static inline void call_begin(falcon_tls *t, falcon_span *s, void *comm, uint32_t op, void *stream) {
+/* Counts the call at its communicator's gate, and is held there by a pause.
+ * False: the communicator is gone, NCCL must not be called. */
+static inline bool gate_pass(falcon_tls *t, falcon_span *s, void *comm, void *stream) {
+  uint64_t *gate = &falcon_hook.comms[s->comm].gate, g = __atomic_load_n(gate, __ATOMIC_RELAXED);
+  do {
+    if (FALCON_UNLIKELY(g & FALCON_GATE_ARMED)) return falcon_gate_slow(t, s, comm, stream);
+  } while (FALCON_UNLIKELY(!__atomic_compare_exchange_n(gate, &g, FALCON_GATE_COUNT(g + 1), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)));
+  s->ordinal = FALCON_GATE_COUNT(g);
+  return true;
+}
+
+static inline bool call_begin(falcon_tls *t, falcon_span *s, void *comm, uint32_t op, void *stream) {
   s->enter = falcon_ticks();
   s->comm = falcon_comm_find(comm);
   s->ordinal = 0;
   s->flags = t->depth ? FALCON_REC_GROUPED : 0;
   s->timed = -1;
-  if (__builtin_expect(s->comm != FALCON_COMM_NONE, 1))
-    s->ordinal = __atomic_fetch_add(&falcon_hook.comms[s->comm].gate, 1, __ATOMIC_RELAXED) & FALCON_GATE_COUNT_MASK;
+  s->order = 0;
+  if (__builtin_expect(s->comm < FALCON_COMMS_MAX, 1)) {
+    if (FALCON_UNLIKELY(!gate_pass(t, s, comm, stream))) return false;
+  } else if (s->comm == FALCON_COMM_ENDED) {
+    return false;
+  }
   falcon_cover(op >= FALCON_OP_SEND ? FALCON_COV_P2P : FALCON_COV_COLL);
   if (FALCON_UNLIKELY(atomic_load_explicit(&falcon_hook.profile, memory_order_relaxed))) falcon_profile_begin(t, s, stream);
+  return true;
 }
 
 static inline void call_end(falcon_tls *t, falcon_span *s, uint32_t op, size_t count, int dtype, int peer, void *stream, int rc) {
@@ -22,6 +39,7 @@ static inline void call_end(falcon_tls *t, falcon_span *s, uint32_t op, size_t c
     .step = atomic_load_explicit(&falcon_hook.step, memory_order_relaxed),
   };
   if (FALCON_UNLIKELY(s->timed >= 0)) falcon_profile_end(t, s, &r, ok);
+  if (FALCON_UNLIKELY(s->order)) falcon_gate_leave(t, s, stream);
   falcon_record_put(t, &r);
 }
 
@@ -33,7 +51,7 @@ static inline void call_end(falcon_tls *t, falcon_span *s, uint32_t op, size_t c
     falcon_tls *me = &falcon_thread; \
     if (FALCON_UNLIKELY(me->inside || !falcon_active())) return real args; \
     falcon_span span; \
-    call_begin(me, &span, comm, FALCON_OP_##opcode, stream); \
+    if (FALCON_UNLIKELY(!call_begin(me, &span, comm, FALCON_OP_##opcode, stream))) return NCCL_INVALID_USAGE; \
     me->inside = 1; \
     int rc = real args; \
     me->inside = 0; \

@@ -42,8 +42,12 @@ static void created(void **where, const nccl_config *config, int rc, falcon_comm
   falcon_exports_look(falcon_fn(FN_ncclCommCount));
   if (config && config->size >= sizeof *config && config->magic == NCCL_CONFIG_MAGIC) spec.name = config->commName;
   spec.in_progress = rc == NCCL_IN_PROGRESS;
-  if (t->depth) defer(t, where, &spec);
-  else add_at(where, &spec);
+  if (t->depth) {
+    defer(t, where, &spec);
+    return;
+  }
+  add_at(where, &spec);
+  falcon_reserve_tests();
 }
 
 FALCON_COLD void falcon_comm_settle(falcon_tls *t, int rc) {
@@ -54,6 +58,7 @@ FALCON_COLD void falcon_comm_settle(falcon_tls *t, int rc) {
     pending[i].spec.in_progress = rc == NCCL_IN_PROGRESS;
     add_at(pending[i].where, &pending[i].spec);
   }
+  falcon_reserve_tests();
 }
 
 /* Calls the real function once, with the guard up. */

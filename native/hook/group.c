@@ -2,6 +2,7 @@
  * Groups: the depth is per thread, as NCCL keeps it, and is counted also while
  * the hook is inert (a group may be open when the first communicator comes).
  */
+#include "pause.h"
 #include "ring.h"
 
 static void mark(falcon_tls *t, uint32_t op, uint64_t enter, int rc) {
@@ -21,6 +22,7 @@ int ncclGroupStart(void) {
   falcon_tls *t = &falcon_thread;
   if (t->inside) return real();
   bool active = falcon_active();
+  if (active && !t->depth && FALCON_UNLIKELY(__atomic_load_n(&falcon_hook.control->pause_order, __ATOMIC_RELAXED))) falcon_gate_group_start();
   uint64_t enter = active ? falcon_ticks() : 0;
   t->inside = 1;
   int rc = real();
@@ -43,6 +45,7 @@ int ncclGroupEnd(void) {
   t->inside = 0;
   if (t->depth) t->depth--;
   if (!t->depth && FALCON_UNLIKELY(t->prof_group)) falcon_profile_group_end(t, rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS);
+  if (!t->depth && FALCON_UNLIKELY(t->passed_count)) falcon_gate_group_end(t);
   if (!t->depth && t->pending) falcon_comm_settle(t, rc);
   if (active) mark(t, FALCON_OP_GROUPEND, enter, rc);
   return rc;
@@ -59,6 +62,7 @@ int ncclGroupSimulateEnd(void *info) {
   t->inside = 0;
   if (t->depth) t->depth--;
   if (!t->depth && t->prof_group) falcon_profile_group_end(t, false);
+  if (!t->depth && t->passed_count) falcon_gate_group_end(t);
   if (!t->depth && t->pending) falcon_comm_settle(t, rc);
   return rc;
 }

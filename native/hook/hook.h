@@ -9,7 +9,8 @@
  *
  * The rule of every failure path: behave as if the hook were absent.
  *
- * Environment: FALCON_SHM_DIR, FALCON_JOB, FALCON_DEVICE, RANK, WORLD_SIZE and
+ * Environment: FALCON_PAUSE_MAX_MS lowers the longest hold of a pause;
+ * FALCON_TEST_MB is the workspace of active tests; FALCON_SHM_DIR, FALCON_JOB, FALCON_DEVICE, RANK, WORLD_SIZE and
  * LOCAL_RANK name the process (falcon_shm.h); FALCON_HOOK=off keeps the hook
  * inert; FALCON_CLOCK=mono makes it leave the TSC alone.
  */
@@ -55,6 +56,15 @@ typedef struct falcon_state {
 
 extern falcon_state falcon_hook __attribute__((visibility("hidden")));
 
+#define FALCON_PASSED_MAX 8u /* streams of one group that pass armed gates; with more the pause is refused */
+
+/* Calls of an open group that passed armed gates, by stream. */
+typedef struct falcon_passed {
+  uint64_t order;
+  void *stream;
+  uint32_t comm, calls;
+} falcon_passed;
+
 /* State of one calling thread. */
 typedef struct falcon_tls {
   falcon_ring *ring;
@@ -67,6 +77,8 @@ typedef struct falcon_tls {
   uint32_t exiting;
   uint32_t pending;    /* communicators created in the open group */
   uint32_t prof_group; /* entries of the open group waiting in the profile queue */
+  uint32_t passed_count;
+  falcon_passed passed[FALCON_PASSED_MAX]; /* what passed armed gates in the open group */
 } falcon_tls;
 
 extern __thread falcon_tls falcon_thread __attribute__((visibility("hidden"), tls_model("initial-exec")));
@@ -77,6 +89,7 @@ typedef struct falcon_span {
   uint32_t comm;
   uint32_t flags;
   int32_t timed; /* entry in the profile queue, -1 = none */
+  uint64_t order; /* pause under which the call passed an armed gate, 0 = none */
 } falcon_span;
 
 /* resolve.c */
@@ -84,6 +97,7 @@ extern _Atomic(void *) falcon_real[FN_COUNT] __attribute__((visibility("hidden")
 void *falcon_resolve(int fn);              /* the real function, NULL where NCCL has none */
 void *falcon_symbol(void *handle, const char *name); /* the real dlsym */
 void *falcon_cuda(const char *name);
+void *falcon_cublas(const char *name);     /* of a libcublas that is loaded */
 bool falcon_nccl_mapped(void);
 int falcon_fn_index(const char *name);     /* of a hooked name, else -1 */
 bool falcon_is_mine(void *p);
@@ -130,6 +144,8 @@ uint32_t falcon_comm_slow(void *handle);   /* a handle the hot path did not find
 uint32_t falcon_comm_find(void *handle);
 void falcon_comm_query(uint32_t slot, void *handle);
 void falcon_comm_end(void *handle, uint32_t state, bool forget);
+/* In place of a slot: a communicator that ended while a pause held calls. */
+#define FALCON_COMM_ENDED 0xfffffffeu
 uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id);
 uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
 #define FALCON_FNV_START 14695981039346656037ull
@@ -149,5 +165,11 @@ bool falcon_profile_tick(uint64_t now_ns); /* side thread; true while a window n
 
 /* side.c */
 bool falcon_side_start(void);
+
+/* reserve.c: once, at the first communicator */
+FALCON_COLD void falcon_reserve_tests(void);
+
+/* probe.c: active tests */
+void falcon_probe_tick(uint64_t now_ns);   /* side thread */
 
 #endif

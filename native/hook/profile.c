@@ -8,6 +8,7 @@
  * program's next look does not find it.
  */
 #include "profile.h"
+#include "pause.h"
 #include "clock.h"
 
 #define GROUP_STREAMS 4u /* streams of one group that get events; calls on more are not timed */
@@ -67,6 +68,7 @@ void falcon_profile_begin(falcon_tls *t, falcon_span *s, void *stream) {
   if (!cuda_fine(falcon_profile.capturing(stream, &capture))) return;
   if (capture) {
     s->flags |= FALCON_REC_CAPTURING;
+    falcon_pause_captured();
     return;
   }
   profile_queue *q = queue_of(t);

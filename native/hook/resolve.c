@@ -72,6 +72,13 @@ void *falcon_resolve(int fn) {
   return none ? none : p;
 }
 
+void *falcon_cublas(const char *name) {
+  static const char *const sonames[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"};
+  void *p = NULL;
+  for (size_t i = 0; !p && i < sizeof sonames / sizeof *sonames; i++) p = loaded_symbol(sonames[i], "libcublas.so", name);
+  return p;
+}
+
 void *falcon_cuda(const char *name) {
   void *p = falcon_symbol(RTLD_DEFAULT, name);
   if (p) return p;

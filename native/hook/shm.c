@@ -4,6 +4,7 @@
  * end. A crash leaves the file for the agent to find.
  */
 #include "clock.h"
+#include "pause.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -192,6 +193,7 @@ FALCON_COLD bool falcon_activate(void) {
 
 /* Only the process that made the file removes it: a forked child is LIFE_OFF. */
 void falcon_retire(void) {
+  falcon_pause_close();
   if (falcon_active()) unlink(falcon_hook.path);
 }
 
@@ -219,7 +221,8 @@ static void forked(void) {
   atomic_compare_exchange_strong(&falcon_hook.life, &life, LIFE_OFF);
   atomic_store(&falcon_hook.profile, 0);
   falcon_thread.ring = NULL;
-  falcon_thread.prof_group = 0;
+  falcon_thread.prof_group = falcon_thread.passed_count = 0;
+  falcon_pause_forked();
   pthread_mutex_init(&activation, NULL); /* another thread of the parent may have held it */
 }
 
@@ -238,6 +241,7 @@ static void load_once(void) {
   falcon_clock_pair(&falcon_hook.load_ticks, &falcon_hook.load_mono_ns);
   falcon_hook.load_unix_ns = (uint64_t)real.tv_sec * 1000000000ull + (uint64_t)real.tv_nsec;
   falcon_ring_setup();
+  falcon_pause_load();
   pthread_atfork(NULL, NULL, forked);
 }
 

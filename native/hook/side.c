@@ -1,10 +1,12 @@
 /*
- * The side thread: heartbeat, calibration, coverage, and the profile window. It
- * sleeps on the mode word of the control block (the agent wakes it with a
- * futex call), is detached, lives as long as the process and blocks all
+ * The side thread: heartbeat, calibration, coverage, the profile window, and the
+ * progress of a pause. It sleeps on the control block's mode and pause_word (the
+ * agent wakes them with a futex call; on kernels before 5.16 on mode alone, so
+ * the agent always wakes both), is detached, lives as long as the process and blocks all
  * signals, so that none of the program's handlers ever runs on it.
  */
 #include "clock.h"
+#include "pause.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -17,6 +19,7 @@
 #define STACK_BYTES (512u * 1024u) /* CUDA's event queries run on it */
 #define SPACING_NS 500000          /* least time between rounds, whatever the agent writes */
 #define SLACK_NS 1000000ul         /* the kernel may join our wake-ups with others */
+#define SLACK_PAUSE_NS 50000ul     /* a pause is short, and every round counts */
 #define LOOK_EVERY 20              /* beats between searches for an unhooked NCCL */
 
 static void beat(void) {
@@ -36,23 +39,54 @@ static void look_for_unhooked(uint32_t round) {
   if (falcon_nccl_mapped()) falcon_cover(FALCON_COV_MAPPED);
 }
 
-static void nap(uint32_t *word, uint32_t seen, uint64_t ns) {
-  struct timespec timeout = {(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
-  if (syscall(SYS_futex, word, FUTEX_WAIT, seen, &timeout, NULL, 0) && errno == ETIMEDOUT) return;
-  nanosleep(&(struct timespec){0, SPACING_NS}, NULL);
+typedef struct words { uint32_t mode, pause; } words;
+
+static words read_words(void) {
+  const falcon_control *c = falcon_hook.control;
+  return (words){__atomic_load_n(&c->mode, __ATOMIC_ACQUIRE), __atomic_load_n(&c->pause_word, __ATOMIC_ACQUIRE)};
+}
+
+static struct timespec spec(uint64_t ns) { return (struct timespec){(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)}; }
+
+#define SYS_FUTEX_WAITV 449
+#define WAITV_32 2 /* 32 bits, shared between processes */
+
+/* One of struct futex_waitv, which older kernel headers lack. */
+typedef struct waitv { uint64_t value, address; uint32_t flags, reserved; } waitv;
+
+/* Sleeps until a word differs from what was seen, a wake-up, or `until`. */
+static void sleep_on(const words *seen, uint64_t until_ns) {
+  static bool no_waitv;
+  falcon_control *c = falcon_hook.control;
+  struct timespec until = spec(until_ns);
+  waitv w[2] = {{seen->mode, (uint64_t)(uintptr_t)&c->mode, WAITV_32, 0}, {seen->pause, (uint64_t)(uintptr_t)&c->pause_word, WAITV_32, 0}};
+  if (!no_waitv && syscall(SYS_FUTEX_WAITV, w, 2, 0, &until, CLOCK_MONOTONIC) < 0)
+    no_waitv = errno != ETIMEDOUT && errno != EAGAIN && errno != EINTR;
+  if (no_waitv) syscall(SYS_futex, &c->mode, FUTEX_WAIT_BITSET, seen->mode, &until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+/* The next round begins SPACING_NS after this one at the earliest, whatever the
+ * agent writes; a wake-up after a longer sleep is followed at once. */
+static void nap(const words *seen, uint64_t round_ns, uint64_t ns) {
+  sleep_on(seen, round_ns + ns);
+  struct timespec least = spec(round_ns + SPACING_NS);
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &least, NULL);
 }
 
 static void *side(void *unused) {
   (void)unused;
   falcon_thread.inside = 1; /* nothing that this thread calls is recorded */
-  prctl(PR_SET_TIMERSLACK, SLACK_NS);
-  uint32_t *mode = &falcon_hook.control->mode;
+  bool pausing = true;
   for (uint32_t round = 1;; round++) {
-    uint32_t seen = __atomic_load_n(mode, __ATOMIC_ACQUIRE);
+    uint64_t now = falcon_mono_ns();
+    words seen = read_words();
     beat();
     look_for_unhooked(round);
-    bool busy = falcon_profile_tick(falcon_mono_ns());
-    nap(mode, seen, busy ? FALCON_BEAT_PROFILE_NS : FALCON_BEAT_NS);
+    bool busy = falcon_profile_tick(now), was = pausing;
+    pausing = falcon_pause_tick(now);
+    falcon_probe_tick(now);
+    if (pausing != was) prctl(PR_SET_TIMERSLACK, pausing ? SLACK_PAUSE_NS : SLACK_NS);
+    nap(&seen, now, pausing ? FALCON_PAUSE_BEAT_NS : busy ? FALCON_BEAT_PROFILE_NS : FALCON_BEAT_NS);
   }
   return NULL;
 }

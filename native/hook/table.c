@@ -2,7 +2,7 @@
  * The communicator table, and the way from a handle to its slot: open
  * addressing, read without a lock on the hot path, written under one.
  */
-#include "hook.h"
+#include "pause.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -188,6 +188,7 @@ int falcon_comm_device(uint32_t slot) {
  * it cannot be joined with other ranks. */
 FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
   if ((uintptr_t)handle <= TOMBSTONE) return FALCON_COMM_NONE;
+  if (falcon_pause_gone(handle)) return FALCON_COMM_ENDED;
   falcon_cover(FALCON_COV_UNHOOKED);
   falcon_comm_spec spec = {.handle = handle, .size = -1, .rank = -1};
   pthread_mutex_lock(&lock);
@@ -201,7 +202,9 @@ FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
 void falcon_comm_end(void *handle, uint32_t state, bool forget) {
   if ((uintptr_t)handle <= TOMBSTONE) return;
   pthread_mutex_lock(&lock);
-  set_state(live((uintptr_t)handle), state);
+  falcon_comm *c = live((uintptr_t)handle);
+  falcon_pause_comm_ended(handle, c, forget);
+  set_state(c, state);
   if (forget) index_remove((uintptr_t)handle);
   pthread_mutex_unlock(&lock);
 }
@@ -211,7 +214,7 @@ void falcon_comm_end(void *handle, uint32_t state, bool forget) {
 uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id) {
   uint32_t slot = falcon_comm_find(parent), ordinal = 0;
   *parent_id = 0;
-  if (slot != FALCON_COMM_NONE) {
+  if (slot < FALCON_COMMS_MAX) {
     pthread_mutex_lock(&lock);
     *parent_id = falcon_hook.comms[slot].id;
     ordinal = privates[slot].children++;

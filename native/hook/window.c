@@ -13,6 +13,7 @@
  * of the window, so that all of them have the final H0.
  */
 #include "profile.h"
+#include "pause.h"
 #include "clock.h"
 #include "ring.h"
 
@@ -240,13 +241,13 @@ static void look_for_request(uint64_t now_ns) {
   const falcon_control *c = falcon_hook.control;
   uint32_t window = __atomic_load_n(&c->profile_window, __ATOMIC_ACQUIRE);
   uint64_t until = __atomic_load_n(&c->profile_until_ns, __ATOMIC_RELAXED);
-  if (__atomic_load_n(&c->mode, __ATOMIC_ACQUIRE) == FALCON_MODE_PROFILE && window && window != win.last && now_ns < until)
+  if (__atomic_load_n(&c->mode, __ATOMIC_ACQUIRE) == FALCON_MODE_PROFILE && window && window != win.last && now_ns < until && !falcon_pause_held())
     open_window(window, until, now_ns);
 }
 
 static bool over(uint64_t now_ns) {
   const falcon_control *c = falcon_hook.control;
-  return now_ns >= win.until_ns || __atomic_load_n(&c->mode, __ATOMIC_RELAXED) != FALCON_MODE_PROFILE ||
+  return now_ns >= win.until_ns || falcon_pause_held() || __atomic_load_n(&c->mode, __ATOMIC_RELAXED) != FALCON_MODE_PROFILE ||
          __atomic_load_n(&c->profile_window, __ATOMIC_RELAXED) != win.window;
 }
 

@@ -52,7 +52,7 @@ enum falcon_record_flags {
  * unequal or unexpected means overwritten. */
 typedef struct falcon_record {
   uint64_t seq;      /* 1-based in this ring; slot = (seq-1) % slots */
-  uint64_t enter;    /* ticks (header clock) when the caller entered */
+  uint64_t enter;    /* ticks (header clock) when the caller entered; of a call that a pause held, when it went on */
   uint64_t exit;     /* ticks when the real call returned */
   uint64_t count;    /* elements */
   uint64_t stream;   /* opaque stream handle */
@@ -164,24 +164,28 @@ typedef struct falcon_shm_order {
   int32_t  values[FALCON_ORDER_VALUES];
 } falcon_shm_order;
 
-/* How long a pause may last, whatever the agent writes. */
+/* How long a call may be held, whatever the agent writes: a later deadline is cut
+ * down to so long after the order was first seen ($FALCON_PAUSE_MAX_MS lowers it). */
 #define FALCON_PAUSE_MAX_MS 60000u
 
-/* Where this process stands with the newest pause order. */
+/* Where this process stands with the newest pause order. Read pause_seen first:
+ * the state goes with it, and is NONE while the fields are replaced. An order
+ * that is over is never taken up again; another id while one is in force ends
+ * the first (RELEASED). ARMED and REACHED may alternate until QUIET. */
 enum falcon_pause_state { FALCON_PAUSE_NONE = 0,
   FALCON_PAUSE_ARMED = 1,    /* taken up; calls before the cut still pass */
-  FALCON_PAUSE_REACHED = 2,  /* all armed communicators have reached their cut; the streams still run */
-  FALCON_PAUSE_QUIET = 3,    /* and all streams used for communication have drained: tests may run */
+  FALCON_PAUSE_REACHED = 2,  /* all armed communicators (one at least) have reached their cut; the streams still run */
+  FALCON_PAUSE_QUIET = 3,    /* and all streams that carried a call since ARMED, or on which a call is held, have drained: tests may run */
   FALCON_PAUSE_RELEASED = 4, /* the agent took the order back */
   FALCON_PAUSE_EXPIRED = 5,  /* the deadline passed: let go by itself */
   FALCON_PAUSE_REFUSED = 6   /* see falcon_pause_reason; nothing is held any more */
 };
 enum falcon_pause_reason { FALCON_REASON_NONE = 0,
-  FALCON_REASON_CAPTURE = 1, /* a stream captures a graph, or calls are replayed from one */
+  FALCON_REASON_CAPTURE = 1, /* a call was seen to be captured into a graph, now or earlier: it may be replayed */
   FALCON_REASON_GROUP = 2,   /* a group reaches across the cut: no consistent boundary */
   FALCON_REASON_ABORTED = 3, /* a communicator was aborted, revoked or destroyed meanwhile */
   FALCON_REASON_NO_CUDA = 4, /* streams can't be asked whether they have drained */
-  FALCON_REASON_LATE = 5,    /* the order was over when it was seen, or lives too long */
+  FALCON_REASON_LATE = 5,    /* the order was over when it was seen; tests: the deadline or the pause ended */
   FALCON_REASON_NO_WORKSPACE = 6, /* tests: nothing was reserved, or too little */
   FALCON_REASON_NO_LIBRARY = 7,   /* tests: libcublas or an NCCL function is missing */
   FALCON_REASON_NOT_QUIET = 8,    /* tests: the job is not held */
@@ -243,8 +247,11 @@ typedef struct falcon_control {
   uint32_t anchor;              /* FNV-1a 32 of the anchor call's class, for the record */
   uint64_t newest_order;        /* id of the newest order in the mailbox; stored last, release */
   /* A pause: the agent writes pause_until_ns, then pause_order, then the gates,
-   * then adds 1 to pause_word and wakes it (futex); to end it, pause_order = 0
-   * and the same. Trapped threads wait on pause_word, never past the deadline. */
+   * then adds 1 to pause_word and wakes it and mode (futex; the side thread of
+   * an older kernel sleeps on mode alone); to end it, pause_order = 0 and the
+   * same. The changed word is what says that all gates are armed: before it
+   * nothing is REACHED. Trapped threads wait on pause_word, never past the
+   * deadline. A new test is announced by the same word. */
   uint64_t pause_order;         /* id of the pause that is wanted, 0 = none */
   uint64_t pause_until_ns;      /* CLOCK_MONOTONIC, at most FALCON_PAUSE_MAX_MS ahead */
   uint32_t pause_word;

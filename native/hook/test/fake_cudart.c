@@ -5,6 +5,7 @@
  * most fake_cuda_room events exist at a time. */
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define API __attribute__((visibility("default")))
@@ -12,6 +13,7 @@
 typedef struct { _Atomic int64_t at; int device; } event;
 API _Atomic int fake_cuda_broken, fake_cuda_creates, fake_cuda_events, fake_cuda_room = 1 << 20;
 API _Atomic int fake_cuda_elsewhere; /* events made on another device than 3 */
+API _Atomic size_t fake_cuda_free = (size_t)1 << 33; /* what cudaMemGetInfo answers */
 static _Atomic int64_t ends[16];
 static _Thread_local int device, last_error;
 
@@ -29,6 +31,13 @@ API void fake_cuda_work(void *stream, unsigned long ns) {
 }
 
 API int cudaSetDevice(int d) { device = d; return 0; }
+API int cudaGetDevice(int *d) { *d = device; return 0; }
+API int cudaMalloc(void **p, size_t n) { return (*p = malloc(n)) ? 0 : 2; }
+API int cudaMemGetInfo(size_t *f, size_t *t) { *f = *t = fake_cuda_free; return 0; }
+API int cudaMemsetAsync(void *p, int v, size_t n, void *stream) { (void)stream; memset(p, v, n); return 0; }
+API int cudaStreamCreateWithFlags(void **s, unsigned flags) { static uintptr_t next = 0xA0; (void)flags; *s = (void *)(next += 0x10); return 0; }
+API int cudaStreamQuery(void *stream) { return now() >= *end_of(stream) ? 0 : 600; }
+API int cudaStreamSynchronize(void *stream) { (void)stream; return 0; }
 API int cudaGetLastError(void) { int e = last_error; last_error = 0; return e; }
 API int cudaThreadExchangeStreamCaptureMode(int *m) { *m = 0; return 0; }
 

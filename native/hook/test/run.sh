@@ -9,14 +9,16 @@ shm=$(mktemp -d)
 trap 'rm -rf "$shm"' EXIT
 fail=0
 run() { # run PROGRAM CASE
-  if env LD_LIBRARY_PATH="$dir" LD_PRELOAD="${first:+$first:}$hook" FALCON_SHM_DIR="$shm" FALCON_JOB=t \
+  max=60000 # a longest hold that a test can wait for
+  case "$2" in clamp|fuzz) max=200;; esac
+  if env FALCON_PAUSE_MAX_MS=$max LD_LIBRARY_PATH="$dir" LD_PRELOAD="${first:+$first:}$hook" FALCON_SHM_DIR="$shm" FALCON_JOB=t FALCON_TEST_MB=${TEST_MB:-0} \
     FALCON_DEVICE=n1.g0 RANK=2 WORLD_SIZE=8 TEST_DIR="$dir" TEST_HOOK="$hook" timeout 120 "$dir/$1" "$2"; then
     echo "ok   $1 $2"
   else
     echo "FAIL $1 $2"; fail=1
   fi
 }
-for p in t_linked t_open t_profile; do
+for p in t_linked t_open t_profile t_pause; do
   [ -x "$dir/$p" ] || continue
   for c in $(LD_LIBRARY_PATH="$dir" "$dir/$p"); do run $p "$c"; done
 done

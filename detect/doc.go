@@ -16,8 +16,8 @@
 // has a bocd.Tracker; time paused by Falcon never counts. Under lockstep all
 // ranks slow together, so a verified onset of the job's series, or of half of
 // the ranks within a few iterations, is one incident. Its onset is the median
-// placement, moved past a hiccup before it. A net of level medians (drift.go)
-// lies below the change points.
+// placement, moved past a hiccup before it. The tracker itself tells slow drift
+// and ladders of small steps.
 //
 // A verified onset asks for a profile of 4 iterations. detect/peer compares,
 // detect/cause explains; a rank that no counter accuses must be accused by two

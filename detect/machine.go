@@ -25,14 +25,11 @@ type Machine struct {
 	times  times
 	newest int64 // newest iteration seen from any rank, -1 before the first
 
-	baseline  float64            // restored, or lowest verified regime; 0 = unknown
-	rebase    bool               // take the level after the settle window as the baseline
-	settleTo  int64              // first iteration that no action owns
-	suspicion [driftLate]float64 // P(r ≤ w) of the job's series after each of the newest iterations
-	levelMs   float64            // level that the last verified change led to, 0 = unknown
-	levelAt   int64              // newest iteration when that was noted
-	jitterAt  int64              // newest jitter told
-	dipAt     int64              // newest small downward change
+	baseline  float64 // restored, or lowest verified regime; 0 = unknown
+	rebase    bool    // take the level after the settle window as the baseline
+	settleTo  int64   // first iteration that no action owns
+	jitterAt  int64   // newest jitter told
+	dipAt     int64   // newest small downward change
 	alarms    []alarm
 	lastOnset int64 // placement of the newest onset, to merge late alarms
 
@@ -178,7 +175,6 @@ func (m *Machine) startEpoch(j Job) {
 	}
 	m.slow, m.fold, m.times, m.newest = newSeries(&m.cfg), fold{}, times{}, -1
 	m.alarms, m.lastOnset, m.settleTo = nil, falcon.NoIteration, 0
-	m.levelMs, m.levelAt = 0, 0
 	m.jitterAt, m.dipAt, m.strangers = -m.cfg.MergeWithin-1, falcon.NoIteration, nil
 	m.healthy, m.window, m.learn, m.asking = peer.Healthy{}, nil, learning{due: true}, nil
 	m.rankWatch = peer.NewWatch(j.Layout.World(), m.cfg.WatchOver, m.cfg.WatchSteps)
@@ -259,21 +255,19 @@ func (m *Machine) iterated(c cell) {
 	for _, change := range m.slow.observe(c.iteration, c.ms) {
 		m.jobChange(change)
 	}
-	m.suspicion[c.iteration%driftLate] = m.slow.tracker.PRecent()
 	if learnt && !m.slow.tracker.Learning() {
 		m.warm()
 	}
 	if m.rebase && c.iteration >= m.settleTo && !m.slow.tracker.Learning() {
 		m.rebase, m.baseline = false, 0
 		m.slow.tracker.Rebase(0)
-		m.leveled(m.level())
+		m.slow.tracker.Compare(m.level())
 		m.learn = learning{due: true}
 		m.note(c.iteration, "rebase", "New baseline %.1f ms", m.slow.tracker.BaselineMs())
 	}
 	if m.settleTo > 0 && c.iteration == m.settleTo+levelOver {
 		m.settled(c.iteration)
 	}
-	m.drift(c.iteration)
 	m.levelRelief(c.iteration)
 	m.throughput(c.iteration)
 	m.closeRelieved(c.iteration)
@@ -283,7 +277,7 @@ func (m *Machine) iterated(c cell) {
 // into the settle window raised no alarm of its own.
 func (m *Machine) settled(iteration int64) {
 	level, baseline := m.level(), m.baselineMs()
-	m.leveled(level)
+	m.slow.tracker.Compare(level)
 	if m.slow.tracker.Learning() || baseline <= 0 {
 		return
 	}
@@ -294,14 +288,13 @@ func (m *Machine) settled(iteration int64) {
 		m.slow.tracker.Rebase(level)
 		m.note(iteration, "rebase", "New baseline %.1f ms instead of %.1f ms", level, baseline)
 	case !acting:
-		m.leveled(baseline) // drift compares with it from here on
+		m.slow.tracker.Compare(baseline)
 	}
 }
 
 // warm is the end of the warm-up: a baseline that was handed over from before
 // a restart holds on, as the job may be slow right now.
 func (m *Machine) warm() {
-	m.leveled(m.slow.tracker.BaselineMs())
 	if m.baseline > 0 && m.baseline < m.slow.tracker.BaselineMs() {
 		m.slow.tracker.Rebase(m.baseline)
 		return

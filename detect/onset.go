@@ -79,9 +79,6 @@ func (m *Machine) settling(iteration int64) bool {
 // jobChange is a change of the slowest rank's series.
 func (m *Machine) jobChange(c bocd.Change) {
 	at := m.slow.iteration(c.Index)
-	if c.Kind != bocd.KindJitter {
-		m.leveled(c.AfterMs)
-	}
 	switch {
 	case c.Kind == bocd.KindJitter:
 		m.dip(at, c)

@@ -233,7 +233,7 @@ func (m *Machine) relieve(s *story, at int64, why string) {
 	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, m.slow.last()
 	m.recall(s)
 	m.slow.tracker.Rebase(m.slow.tracker.BaselineMs())
-	m.leveled(m.level())
+	m.slow.tracker.Compare(m.level())
 	m.lastOnset, m.alarms = falcon.NoIteration, nil
 	m.emit(s)
 	m.note(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)

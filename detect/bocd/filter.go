@@ -191,9 +191,7 @@ func (f *Filter) Observe(x float64) (Step, error) {
 		return f.last, fmt.Errorf("%w: %v", ErrNotFinite, x)
 	}
 	x = min(max(x, -Limit), Limit)
-	if f.cfg.Prune > 0 {
-		f.watch(x)
-	}
+	f.watch(x)
 	top := f.predict(x)
 	f.seen++
 	f.normalise(top)

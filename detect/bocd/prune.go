@@ -28,7 +28,7 @@ const (
 )
 
 // mood is what the series was like of late, which says how freely run lengths
-// are merged. It is kept only when pruning.
+// are merged and, to Tracker, how much a median is worth.
 type mood struct {
 	stirred int     // observation after which a change may be under way
 	odd     int     // newest observation that was no normal noise

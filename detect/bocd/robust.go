@@ -21,12 +21,16 @@ func median(values []float64) float64 {
 // spreadOf is the robust standard deviation 1.4826·MAD around centre, never
 // below scaleFloor of the level, so that a constant series has a scale too.
 func spreadOf(values []float64, centre float64) float64 {
+	return max(noiseOf(values, centre), scaleFloor*math.Abs(centre), math.SmallestNonzeroFloat64)
+}
+
+// noiseOf is the same without a floor.
+func noiseOf(values []float64, centre float64) float64 {
 	off := make([]float64, len(values))
 	for i, v := range values {
 		off[i] = math.Abs(v/2 - centre/2) // halves, so that the difference stays finite
 	}
-	mad := min(2*1.4826*median(off), math.MaxFloat64)
-	return max(mad, scaleFloor*math.Abs(centre), math.SmallestNonzeroFloat64)
+	return min(2*1.4826*median(off), math.MaxFloat64)
 }
 
 // relative is |after − before| / min(|before|, |after|), finite: the largest

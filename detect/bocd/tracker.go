@@ -50,12 +50,14 @@ func DefaultTrackerConfig() TrackerConfig {
 
 const (
 	defaultWarmUp = 10
-	sideMin       = 3  // points on each side of a change, at least
-	beforeMost    = 32 // points before a change that give its median
-	patience      = 8  // points after which an alarm that was not verified is jitter
-	lastPatience  = 24 // points after which it is even where the newest are off the level
-	history       = 64 // observations kept: beforeMost + lastPatience, rounded up
-	recent        = 5  // points whose median is the present level
+	sideMin       = 3         // points on each side of a change, at least
+	beforeMost    = 32        // points before a change that give its median
+	patience      = 8         // points after which an alarm that was not verified is jitter
+	lastPatience  = 24        // points after which it is even where the newest are off the level
+	manyPoints    = 16        // points of which one in five may lie off a new level; of fewer, one in eight
+	refeed        = 64        // newest observations of a level that start the filter over
+	history       = driftMost // observations kept: also beforeMost + lastPatience
+	recent        = 5         // points whose median is the present level
 	scaleFloor    = 0.01
 )
 
@@ -67,11 +69,13 @@ type Tracker struct {
 	next   int              // index of the next observation
 
 	centre, scale float64 // of standardisation
+	noise         float64 // share of the level that its noise is, without scale's floor
 	from          int     // first index of the present level
 	refined       bool    // centre and scale come from beforeMost points of it
 	baseline      float64
 	slow          bool // an onset is open
 	alarm         alarm
+	drift         drift
 	restarts      int // how often the filter was started over
 	jitter        int // index of the newest alarm turned down
 	settleFrom    int // changes in [settleFrom, settleTo) belong to an action
@@ -82,6 +86,7 @@ type Tracker struct {
 type alarm struct {
 	raised      bool
 	index       int
+	first       int // earliest place it had: a hiccup's, when index moved past it
 	probability float64
 }
 
@@ -124,7 +129,9 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 		t.feed(ms)
 	}
 	t.raise()
+	t.drift.watch(ms, t.cfg.Verify)
 	t.refine()
+	t.refer()
 	return t.judge(), nil
 }
 
@@ -133,7 +140,8 @@ func (t *Tracker) learn() {
 	window := t.slice(0, t.next)
 	t.centre = median(window)
 	t.scale = spreadOf(window, t.centre)
-	t.baseline = t.centre
+	t.noise = finite(noiseOf(window, t.centre) / math.Abs(t.centre))
+	t.baseline, t.drift.reference = t.centre, t.centre
 	t.refilter()
 }
 
@@ -145,7 +153,7 @@ func (t *Tracker) refilter() {
 	}
 	t.filter.Reset()
 	t.restarts++
-	for _, ms := range t.slice(t.from, t.next) {
+	for _, ms := range t.slice(max(t.from, t.next-refeed), t.next) {
 		t.feed(ms)
 	}
 }
@@ -161,6 +169,7 @@ func (t *Tracker) refine() {
 	window := t.slice(t.from, t.next)
 	t.centre = median(window)
 	t.scale = spreadOf(window, t.centre)
+	t.noise = finite(noiseOf(window, t.centre) / math.Abs(t.centre))
 	if t.from == 0 {
 		t.baseline = t.centre
 	}
@@ -195,9 +204,9 @@ func (t *Tracker) raise() {
 		return
 	}
 	if !t.alarm.raised {
-		t.alarm = alarm{raised: true}
+		t.alarm = alarm{raised: true, first: index}
 	}
-	t.alarm.index = index
+	t.alarm.index, t.alarm.first = index, min(index, t.alarm.first)
 	t.alarm.probability = max(t.alarm.probability, probability)
 }
 
@@ -217,162 +226,6 @@ func (t *Tracker) late(step Step) float64 {
 		}
 	}
 	return min(near, 1)
-}
-
-// judge verifies the alarm that waits, and ends an incident whose level is
-// back at the baseline.
-func (t *Tracker) judge() []Change {
-	if !t.alarm.raised {
-		if c, unlike := t.unlike(); unlike {
-			return []Change{t.accept(c)}
-		}
-		return t.back()
-	}
-	if t.next-t.alarm.index < sideMin {
-		return nil
-	}
-	c := t.measure()
-	switch {
-	case t.verified(c):
-		c.Index = t.place(c)
-		return []Change{t.accept(c)}
-	case t.returned(c):
-		t.excise(c)
-	default:
-		if later, lasts := t.lasting(c); lasts {
-			return []Change{t.accept(later)}
-		}
-		if n := t.next - t.alarm.index; n < patience || n < lastPatience && t.off(c) {
-			return nil
-		}
-	}
-	t.alarm, t.jitter = alarm{}, c.Index
-	c.Kind = KindJitter
-	return []Change{c}
-}
-
-// lasting looks for a change that lasts behind an alarm that does not hold: one
-// raised by a hiccup a few points before it, say. It must hold one point more
-// than one that the alarm found by itself.
-func (t *Tracker) lasting(c Change) (Change, bool) {
-	for i := c.Index + 1; t.next-i > sideMin+1; i++ {
-		later := c
-		later.Index, later.AfterMs = i, median(t.slice(i, t.next))
-		later.Change = ratio(c.BeforeMs, later.AfterMs)
-		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) && t.beyond(later, i) && t.verified(later) {
-			return later, true
-		}
-	}
-	return c, false
-}
-
-// unlike corrects a young level that its own points turn out not to be on: a
-// burst right before a step gives the step the burst's level, and the two are
-// too close for an alarm of their own. What is off by less, refine puts right.
-func (t *Tracker) unlike() (Change, bool) {
-	c := Change{Index: t.from, BeforeMs: t.centre, Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1}
-	if t.refined || t.next-t.from <= patience || !t.off(c) {
-		return c, false
-	}
-	c, lasts := t.lasting(c)
-	return c, lasts && t.next-c.Index > patience && relative(c.BeforeMs, c.AfterMs) >= 2*t.cfg.Verify
-}
-
-// off says that the newest points are not where the level was.
-func (t *Tracker) off(c Change) bool {
-	return relative(c.BeforeMs, median(t.slice(t.next-recent, t.next))) >= t.cfg.Verify
-}
-
-// returned says that the newest two points are back where the level was.
-func (t *Tracker) returned(c Change) bool {
-	for _, ms := range t.slice(t.next-2, t.next) {
-		if relative(c.BeforeMs, ms) > t.slack() {
-			return false
-		}
-	}
-	return true
-}
-
-// slack is how far from the level a point counts as being on it.
-func (t *Tracker) slack() float64 {
-	return max(t.cfg.Verify/2, 1.5*finite(t.scale/math.Abs(t.centre)))
-}
-
-// excise replaces a burst that is over by the level it left and starts the
-// filter over without it. Otherwise the newest run would begin with the burst,
-// its variance would swallow a real change a few points later, and that is how
-// a plain filter misses changes in published logs.
-func (t *Tracker) excise(c Change) {
-	for i := max(c.Index, t.next-history); i < t.next; i++ {
-		if ms := &t.past[i%history]; relative(c.BeforeMs, *ms) > t.slack() {
-			*ms = c.BeforeMs
-		}
-	}
-	t.refilter()
-}
-
-func (t *Tracker) measure() Change {
-	i := t.alarm.index
-	before := median(t.slice(max(t.from, i-beforeMost), i))
-	after := median(t.slice(i, t.next))
-	return Change{
-		Index: i, BeforeMs: before, AfterMs: after, Change: ratio(before, after),
-		Probability: t.alarm.probability, DetectedAt: t.next - 1,
-	}
-}
-
-// verified says whether the medians differ enough, over enough points, nearly
-// all of which lie beyond the middle between the two levels. The last two
-// keep the short bursts of validation, recompilation and stragglers out, which
-// published logs are full of: the smaller a change, the longer it must last.
-func (t *Tracker) verified(c Change) bool {
-	size := relative(c.BeforeMs, c.AfterMs)
-	n := t.next - c.Index
-	if size < t.cfg.Verify || n < pointsFor(size) {
-		return false
-	}
-	beyond := 0
-	for i := c.Index; i < t.next; i++ {
-		if t.beyond(c, i) {
-			beyond++
-		}
-	}
-	return beyond >= n-n/5
-}
-
-// beyond says whether an observation lies on the new level's side of the
-// middle between the two.
-func (t *Tracker) beyond(c Change, index int) bool {
-	middle := c.BeforeMs/2 + c.AfterMs/2
-	return (t.past[index%history] > middle) == (c.AfterMs > c.BeforeMs)
-}
-
-// place moves a verified change to the first observation beyond the middle:
-// the most probable run length is at times off by a point or two.
-func (t *Tracker) place(c Change) int {
-	index := c.Index
-	for range sideMin {
-		if !t.beyond(c, index) && t.next-index > sideMin {
-			index++
-		}
-	}
-	for range sideMin {
-		if index-1 >= t.from+sideMin && t.beyond(c, index-1) {
-			index--
-		}
-	}
-	return index
-}
-
-// pointsFor is how many points a change of this size must last.
-func pointsFor(size float64) int {
-	switch {
-	case size >= 0.30:
-		return sideMin + 1
-	case size >= 0.15:
-		return sideMin + 2
-	}
-	return sideMin + 5
 }
 
 // accept makes a verified change the present level.
@@ -399,7 +252,7 @@ func (t *Tracker) relevel(index int, ms float64) {
 	}
 	t.scale = max(t.scale, scaleFloor*math.Abs(ms), math.SmallestNonzeroFloat64)
 	t.centre = ms
-	t.alarm = alarm{}
+	t.alarm, t.drift = alarm{}, drift{}
 	t.from, t.refined = index, false
 	t.refilter()
 }
@@ -436,6 +289,10 @@ func (t *Tracker) Rebase(ms float64) {
 	}
 	t.baseline, t.slow = ms, false
 }
+
+// Compare makes ms what the present level is held against, instead of what it
+// was when it began: a level that is lastingly off it by Verify is a change.
+func (t *Tracker) Compare(ms float64) { t.drift = drift{reference: ms, settled: true, given: true} }
 
 // Learning says that the warm-up is not over.
 func (t *Tracker) Learning() bool { return t.next < t.cfg.WarmUp }
@@ -478,7 +335,7 @@ func (t *Tracker) Binned(dst []float64) { t.filter.Binned(dst) }
 // holds are left out.
 func (t *Tracker) slice(from, to int) []float64 {
 	from = max(from, t.next-history, 0)
-	out := make([]float64, 0, history)
+	out := make([]float64, 0, max(0, to-from))
 	for i := from; i < to; i++ {
 		out = append(out, t.past[i%history])
 	}

@@ -1,0 +1,174 @@
+package bocd
+
+import "math"
+
+// judge verifies the alarm that waits, and ends an incident whose level is
+// back at the baseline.
+func (t *Tracker) judge() []Change {
+	if !t.alarm.raised {
+		if c, unlike := t.unlike(); unlike {
+			return []Change{t.accept(c)}
+		}
+		if c, drifted := t.drifted(); drifted {
+			return []Change{t.accept(c)}
+		}
+		return t.back()
+	}
+	if t.next-t.alarm.index < sideMin {
+		return nil
+	}
+	c := t.measure()
+	switch {
+	case t.verified(c):
+		c.Index = t.place(c)
+		return []Change{t.accept(c)}
+	case t.rung(&c):
+		return []Change{t.accept(c)}
+	case t.returned(c):
+		t.excise(c)
+	default:
+		if later, lasts := t.lasting(c); lasts {
+			return []Change{t.accept(later)}
+		}
+		if n := t.next - t.alarm.index; n < patience || n < lastPatience && t.off(c) {
+			return nil
+		}
+	}
+	t.alarm, t.jitter = alarm{}, c.Index
+	c.Kind = KindJitter
+	return []Change{c}
+}
+
+// lasting looks for a change that lasts behind an alarm that does not hold: one
+// raised by a hiccup a few points before it, say. It must hold one point more
+// than one that the alarm found by itself.
+func (t *Tracker) lasting(c Change) (Change, bool) {
+	for i := c.Index + 1; t.next-i > sideMin+1; i++ {
+		later := c
+		later.Index, later.AfterMs = i, median(t.slice(i, t.next))
+		later.Change = ratio(c.BeforeMs, later.AfterMs)
+		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) && t.beyond(later, i) && t.verified(later) {
+			return later, true
+		}
+	}
+	return c, false
+}
+
+// unlike corrects a young level that its own points turn out not to be on: a
+// burst right before a step gives the step the burst's level, and the two are
+// too close for an alarm of their own. What is off by less, refine puts right.
+func (t *Tracker) unlike() (Change, bool) {
+	c := Change{Index: t.from, BeforeMs: t.centre, Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1}
+	if t.refined || t.next-t.from <= patience || !t.off(c) {
+		return c, false
+	}
+	c, lasts := t.lasting(c)
+	return c, lasts && t.next-c.Index > patience && relative(c.BeforeMs, c.AfterMs) >= 2*t.cfg.Verify
+}
+
+// off says that the newest points are not where the level was.
+func (t *Tracker) off(c Change) bool {
+	return relative(c.BeforeMs, median(t.slice(t.next-recent, t.next))) >= t.cfg.Verify
+}
+
+// returned says that the newest two points are back where the level was.
+func (t *Tracker) returned(c Change) bool {
+	for _, ms := range t.slice(t.next-2, t.next) {
+		if relative(c.BeforeMs, ms) > t.slack() {
+			return false
+		}
+	}
+	return true
+}
+
+// slack is how far from the level a point counts as being on it.
+func (t *Tracker) slack() float64 {
+	return max(t.cfg.Verify/2, 1.5*finite(t.scale/math.Abs(t.centre)))
+}
+
+// excise replaces a burst that is over by the level it left and starts the
+// filter over without it. Otherwise the newest run would begin with the burst,
+// its variance would swallow a real change a few points later, and that is how
+// a plain filter misses changes in published logs.
+func (t *Tracker) excise(c Change) {
+	for i := max(min(c.Index, t.alarm.first), t.next-history, 0); i < t.next; i++ {
+		if ms := &t.past[i%history]; relative(c.BeforeMs, *ms) > t.slack() {
+			*ms = c.BeforeMs
+		}
+	}
+	t.refilter()
+}
+
+func (t *Tracker) measure() Change {
+	i := t.alarm.index
+	before := median(t.slice(max(t.from, i-beforeMost), i))
+	after := median(t.slice(i, t.next))
+	return Change{
+		Index: i, BeforeMs: before, AfterMs: after, Change: ratio(before, after),
+		Probability: t.alarm.probability, DetectedAt: t.next - 1,
+	}
+}
+
+// verified says whether the medians differ enough, over enough points, nearly
+// all of which lie beyond the middle between the two levels. The last two
+// keep the short bursts of validation, recompilation and stragglers out, which
+// published logs are full of: the smaller a change, the longer it must last.
+func (t *Tracker) verified(c Change) bool {
+	n := t.next - c.Index
+	return n >= pointsFor(relative(c.BeforeMs, c.AfterMs)) && t.certain(c) && t.lasts(c)
+}
+
+// lasts says that nearly all points from a change on lie beyond the middle, all
+// of them where there are few. Where it is faster, pauses and other hiccups say
+// nothing: only points that are no slower than before count.
+func (t *Tracker) lasts(c Change) bool {
+	n, beyond := 0, 0
+	for i := c.Index; i < t.next; i++ {
+		if c.AfterMs < c.BeforeMs && relative(c.BeforeMs, t.past[i%history]) >= t.cfg.Verify && t.past[i%history] > c.BeforeMs {
+			continue
+		}
+		n++
+		if t.beyond(c, i) {
+			beyond++
+		}
+	}
+	if n < manyPoints {
+		return n > sideMin && beyond >= n-n/8
+	}
+	return beyond >= n-n/5
+}
+
+// beyond says whether an observation lies on the new level's side of the
+// middle between the two.
+func (t *Tracker) beyond(c Change, index int) bool {
+	middle := c.BeforeMs/2 + c.AfterMs/2
+	return (t.past[index%history] > middle) == (c.AfterMs > c.BeforeMs)
+}
+
+// place moves a verified change to the first observation beyond the middle:
+// the most probable run length is at times off by a point or two.
+func (t *Tracker) place(c Change) int {
+	index := c.Index
+	for range sideMin {
+		if !t.beyond(c, index) && t.next-index > sideMin {
+			index++
+		}
+	}
+	for range sideMin {
+		if index-1 >= t.from+sideMin && t.beyond(c, index-1) {
+			index--
+		}
+	}
+	return index
+}
+
+// pointsFor is how many points a change of this size must last.
+func pointsFor(size float64) int {
+	switch {
+	case size >= 0.30:
+		return sideMin + 1
+	case size >= 0.15:
+		return sideMin + 2
+	}
+	return sideMin + 5
+}

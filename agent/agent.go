@@ -37,6 +37,7 @@ type Agent struct {
 	ship  shipper
 	log   *slog.Logger
 	probe func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
+	nicOf func(falcon.Device) falcon.NIC
 
 	drainEvery, beatEvery, telemetryEvery time.Duration
 
@@ -63,19 +64,25 @@ type Options struct {
 	// Probe takes one look at the node's hardware; nil for none. It is called
 	// from a goroutine of its own and may be slow.
 	Probe func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
-	Log   *slog.Logger
+	// NIC tells the port that a device's traffic leaves by, "" while unknown;
+	// nil for never. It must not block.
+	NIC func(falcon.Device) falcon.NIC
+	Log *slog.Logger
 }
 
 // New builds an agent. Bind gives it its stream before Run.
 func New(cfg Config, opt Options) *Agent {
 	a := &Agent{
-		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, probe: opt.Probe,
+		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, probe: opt.Probe, nicOf: opt.NIC,
 		drainEvery: ms(cfg.DrainMs), beatEvery: ms(cfg.BeatMs), telemetryEvery: ms(cfg.TelemetryMs),
 		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1),
 		byPath: map[string]*process{}, ignored: map[string]bool{}, buf: newBuffers(),
 	}
 	if a.dir == nil {
 		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job}
+	}
+	if a.nicOf == nil {
+		a.nicOf = func(falcon.Device) falcon.NIC { return "" }
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)

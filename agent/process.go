@@ -327,8 +327,11 @@ func (p *process) device(node falcon.Node) string {
 }
 
 // changed is the state to send when it differs from the one sent last.
-func (p *process) changed(node falcon.Node) *falconv1.RankState {
+func (p *process) changed(node falcon.Node, nicOf func(falcon.Device) falcon.NIC) *falconv1.RankState {
 	st := p.state(node)
+	if st != nil {
+		st.Nic = string(nicOf(falcon.Device(st.Device)))
+	}
 	if st == nil || (p.sent != nil && proto.Equal(st, p.sent)) {
 		return nil
 	}
@@ -341,6 +344,7 @@ func (p *process) ended(node falcon.Node, how string) *falconv1.RankState {
 	st := p.state(node)
 	if st != nil {
 		st.Alive, st.Exit = false, how
+		st.Nic = p.sent.GetNic()
 		p.sent = st
 	}
 	return st

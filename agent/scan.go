@@ -136,7 +136,7 @@ func (a *Agent) publish() {
 		}
 		p.refresh()
 		a.warnUnknown(p)
-		if st := p.changed(a.node); st != nil {
+		if st := p.changed(a.node, a.nicOf); st != nil {
 			a.ship.Send(rankFrame(st))
 		}
 	}

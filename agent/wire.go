@@ -71,8 +71,15 @@ func rankProfile(p falcon.RankProfile) *falconv1.RankProfile {
 }
 
 // TelemetryFrame is one look at the node's hardware as it goes to the engine.
-func TelemetryFrame(gpus []falcon.GPUReading, host falcon.HostReading) *falconv1.AgentFrame {
+func TelemetryFrame(gpus []falcon.GPUReading, nics []falcon.NICReading, host falcon.HostReading) *falconv1.AgentFrame {
 	out := &falconv1.Telemetry{Host: hostReading(host)}
+	for _, n := range nics {
+		out.Nics = append(out.Nics, &falconv1.Nic{
+			Name: string(n.NIC), AtUnixNs: n.AtNs, RateMbps: n.RateMbps, Active: n.Active, XmitWait: n.XmitWait,
+			CnpSent: n.CNPSent, CnpHandled: n.CNPHandled, EcnMarked: n.ECNMarked, Retransmits: n.Retransmits, OutOfSequence: n.OutOfSequence,
+			LinkDowned: n.LinkDowned, SymbolErrors: n.SymbolErrors, XmitBytes: n.XmitBytes, RcvBytes: n.RcvBytes, Emulated: n.Emulated, Err: n.Err,
+		})
+	}
 	for _, g := range gpus {
 		out.Gpus = append(out.Gpus, &falconv1.Gpu{
 			Device: string(g.Device), AtUnixNs: g.AtNs, SmClockMhz: g.SMClockMHz, MaxSmClockMhz: g.MaxSMClockMHz,

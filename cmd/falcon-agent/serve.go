@@ -16,6 +16,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent"
 	"github.com/failslow/falcon/agent/host"
+	"github.com/failslow/falcon/agent/nic"
 	"github.com/failslow/falcon/agent/nvml"
 	"github.com/failslow/falcon/agent/ship"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -37,7 +38,13 @@ func serve(cfg agent.Config) error {
 			log.Warn("no GPU telemetry", slog.String("why", why))
 		}
 	}
-	a := agent.New(cfg, agent.Options{Probe: probe(cfg, gpus), Log: log})
+	ports := openNIC(cfg)
+	opt := agent.Options{Probe: probe(cfg, gpus, ports), Log: log}
+	if ports != nil {
+		defer ports.Close()
+		opt.NIC = ports.Of
+	}
+	a := agent.New(cfg, opt)
 	stream, err := ship.Open(ship.Config{
 		Address: cfg.Engine, ServerName: cfg.Server, CertFile: cfg.Cert, KeyFile: cfg.Key, CAFile: cfg.CA,
 		FramesMax: cfg.SpoolFrames, BytesMax: cfg.SpoolMb << 20, Log: log,
@@ -75,8 +82,22 @@ func openNVML(cfg agent.Config) *nvml.Prober {
 	})
 }
 
-// probe joins the looks at GPUs and host in one frame.
-func probe(cfg agent.Config, gpus *nvml.Prober) func(time.Time, map[falcon.Rank]int) *falconv1.AgentFrame {
+// openNIC starts the network probe; nil where none is wanted.
+func openNIC(cfg agent.Config) *nic.Prober {
+	if cfg.NIC.Sysfs == "" {
+		return nil
+	}
+	of := map[falcon.Device]falcon.NIC{}
+	for device, port := range cfg.NICs {
+		of[falcon.Device(device)] = falcon.NIC(port)
+	}
+	return nic.Open(nic.Config{
+		Node: falcon.Node(cfg.Node), Sysfs: cfg.NIC.Sysfs, Of: of, Period: time.Duration(cfg.TelemetryMs) * time.Millisecond,
+	})
+}
+
+// probe joins the looks at GPUs, ports and host in one frame.
+func probe(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(time.Time, map[falcon.Rank]int) *falconv1.AgentFrame {
 	cpu := host.New(host.Config{
 		Node: falcon.Node(cfg.Node), Proc: cfg.Host.Proc, Cgroup: cfg.Host.Cgroup,
 		LabState: cfg.Lab.State, LabNode: cfg.Lab.Node, LabGPUs: cfg.Lab.GPUs,
@@ -86,7 +107,11 @@ func probe(cfg agent.Config, gpus *nvml.Prober) func(time.Time, map[falcon.Rank]
 		if gpus != nil {
 			readings = gpus.Latest(now)
 		}
-		return agent.TelemetryFrame(readings, cpu.Read(now, pids))
+		var nics []falcon.NICReading
+		if ports != nil {
+			nics = ports.Latest(now)
+		}
+		return agent.TelemetryFrame(readings, nics, cpu.Read(now, pids))
 	}
 }
 

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// Every field of a port's reading goes to the engine.
+func TestTelemetryCarriesPorts(t *testing.T) {
+	f := TelemetryFrame(nil, []falcon.NICReading{{
+		NIC: "n1.nic0", AtNs: 1, RateMbps: 2, Active: true, XmitWait: 3, CNPSent: 4, CNPHandled: 5, ECNMarked: 6, Retransmits: 7,
+		OutOfSequence: 8, LinkDowned: 9, SymbolErrors: 10, XmitBytes: 11, RcvBytes: 12, Emulated: true, Err: "e",
+	}}, falcon.HostReading{})
+	n := f.GetTelemetry().GetNics()[0]
+	fields := n.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		if !n.ProtoReflect().Has(fields.Get(i)) {
+			t.Errorf("%s is missing", fields.Get(i).Name())
+		}
+	}
+	if n.GetXmitWait() != 3 || n.GetCnpSent() != 4 || n.GetCnpHandled() != 5 || n.GetEcnMarked() != 6 || n.GetRetransmits() != 7 || n.GetRcvBytes() != 12 {
+		t.Errorf("%v", n)
+	}
+}
+
+func TestStateNamesPortAndWorkspace(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		n.nicOf = func(d falcon.Device) falcon.NIC { return falcon.NIC("nic of " + string(d)) }
+		s := n.dir.add(100, 3, "n1.g1")
+		s.set(func() { s.control.TestWorkspace = 64 << 20 })
+		wait(time.Second)
+		if st := n.ship.states()[0]; st.Nic != "nic of n1.g1" || st.TestWorkspace != 64<<20 {
+			t.Fatalf("state %v", st)
+		}
+		n.dir.exits[100].die("exited normally")
+		wait(time.Second)
+		if states := n.ship.states(); len(states) != 2 || states[1].Alive || states[1].Nic != "nic of n1.g1" {
+			t.Fatalf("states %v", states)
+		}
+	})
+}

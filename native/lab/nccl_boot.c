@@ -186,7 +186,7 @@ static ncclResult_t dial_control(ncclComm_t c, int to, int64_t deadline) {
 
 static ncclResult_t await_control(ncclComm_t c, int from, int64_t deadline) {
   pthread_mutex_lock(&c->mu);
-  while (c->peers[from].control < 0 && falcon_lab_now_ns() < deadline) {
+  while (c->peers[from].control < 0 && !__atomic_load_n(&c->cancel, __ATOMIC_RELAXED) && falcon_lab_now_ns() < deadline) {
     struct timespec ts;
     clock_gettime(CLOCK_REALTIME, &ts);
     ts.tv_sec++;
@@ -206,24 +206,94 @@ ncclResult_t boot_mesh(ncclComm_t c) {
   return rc;
 }
 
-ncclResult_t boot_init(ncclComm_t *out, int n, const ncclUniqueId *id, int rank, int device) {
-  address self, *table = calloc((size_t)n, sizeof *table);
+/* A communicator that is known here, and not yet to its peers. */
+static ncclResult_t found(ncclComm_t *out, int n, const ncclUniqueId *id, int rank, int device, address *self) {
   id_words w;
   memcpy(&w, id->internal, sizeof w);
-  ncclResult_t rc = table ? net_start(&self) : nccl_error(ncclSystemError, "out of memory");
+  ncclResult_t rc = net_start(self);
   if (rc == ncclSuccess && w.magic != ID_MAGIC) rc = nccl_error(ncclInvalidArgument, "not a unique id of this library");
-  self.device = device;
-  self.rank = rank;
-  if (rc == ncclSuccess) rc = meet(&w, n, rank, &self, table);
-  ncclComm_t c = rc == ncclSuccess ? comm_new(fnv64(FNV_START, id, sizeof *id), n, rank, device) : NULL;
-  if (rc == ncclSuccess && !c) rc = nccl_error(ncclSystemError, "out of memory");
-  if (c) {
-    for (int i = 0; i < n; i++) c->peers[i].at = table[i];
-    comm_publish(c);
-    rc = boot_mesh(c);
-    if (rc != ncclSuccess) pncclCommAbort(c);
-  }
+  self->device = device;
+  self->rank = rank;
+  *out = rc == ncclSuccess ? comm_new(fnv64(FNV_START, id, sizeof *id), n, rank, device) : NULL;
+  if (rc == ncclSuccess && !*out) rc = nccl_error(ncclSystemError, "out of memory");
+  if (*out) comm_publish(*out);
+  return rc;
+}
+
+static ncclResult_t gather(ncclComm_t c, const ncclUniqueId *id, const address *self) {
+  address *table = calloc((size_t)c->n, sizeof *table);
+  id_words w;
+  memcpy(&w, id->internal, sizeof w);
+  ncclResult_t rc = table ? meet(&w, c->n, c->rank, self, table) : nccl_error(ncclSystemError, "out of memory");
+  pthread_mutex_lock(&c->mu);
+  for (int i = 0; i < c->n && rc == ncclSuccess; i++) c->peers[i].at = table[i];
+  pthread_mutex_unlock(&c->mu);
   free(table);
+  return rc == ncclSuccess ? boot_mesh(c) : rc;
+}
+
+ncclResult_t boot_init(ncclComm_t *out, int n, const ncclUniqueId *id, int rank, int device) {
+  address self;
+  ncclComm_t c;
+  ncclResult_t rc = found(&c, n, id, rank, device, &self);
+  if (rc == ncclSuccess && (rc = gather(c, id, &self)) != ncclSuccess) pncclCommAbort(c);
   if (rc == ncclSuccess) *out = c;
   return rc;
+}
+
+/* ---- blocking = 0: the same on a thread of its own, which holds a reference ---- */
+
+typedef struct making {
+  ncclComm_t comm;
+  ncclUniqueId id;
+  address self;
+} making;
+
+static void *make_aside(void *arg) {
+  making *m = arg;
+  net_cancel = &m->comm->cancel;
+  ncclResult_t rc = gather(m->comm, &m->id, &m->self);
+  if (rc != ncclSuccess) comm_fail(m->comm, rc, "%s", pncclGetLastError(NULL));
+  pthread_mutex_lock(&m->comm->mu);
+  m->comm->making = 0;
+  pthread_cond_broadcast(&m->comm->cv);
+  pthread_mutex_unlock(&m->comm->mu);
+  comm_release(m->comm);
+  free(m);
+  return NULL;
+}
+
+static int start_making(making *m) {
+  sigset_t all, old;
+  pthread_t t;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  int rc = pthread_create(&t, NULL, make_aside, m);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  if (rc == 0) pthread_detach(t);
+  return rc;
+}
+
+/* The handle is valid at once; ncclCommGetAsyncError says when it may be used. */
+ncclResult_t boot_start(ncclComm_t *out, int n, const ncclUniqueId *id, int rank, int device) {
+  making *m = calloc(1, sizeof *m);
+  ncclResult_t rc = m ? found(&m->comm, n, id, rank, device, &m->self) : nccl_error(ncclSystemError, "out of memory");
+  if (rc != ncclSuccess) {
+    free(m);
+    return rc;
+  }
+  m->id = *id;
+  ncclComm_t c = m->comm;
+  pthread_mutex_lock(&c->mu);
+  c->making = 1;
+  pthread_mutex_unlock(&c->mu);
+  comm_hold(c);
+  if (start_making(m)) {
+    comm_release(c);
+    pncclCommAbort(c);
+    free(m);
+    return nccl_error(ncclSystemError, "can't start a thread");
+  }
+  *out = c;
+  return ncclInProgress;
 }

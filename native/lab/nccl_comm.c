@@ -69,9 +69,10 @@ ncclResult_t comm_fail(ncclComm_t c, ncclResult_t why, const char *fmt, ...) {
 /* May a new call use it? */
 ncclResult_t comm_usable(ncclComm_t c) {
   pthread_mutex_lock(&c->mu);
-  int state = c->state;
+  int state = c->state, making = c->making;
   ncclResult_t async = c->async;
   pthread_mutex_unlock(&c->mu);
+  if (making) return nccl_error(ncclInvalidUsage, "the communicator is not ready: wait until ncclCommGetAsyncError says so");
   if (state == COMM_LIVE && async == ncclSuccess) return ncclSuccess;
   if (state == COMM_FINALIZED) return nccl_error(ncclInvalidUsage, "the communicator was finalized");
   if (state == COMM_REVOKED) return nccl_error(ncclInvalidUsage, "the communicator was revoked");
@@ -232,6 +233,7 @@ static void stop(ncclComm_t c, int state) {
   pthread_mutex_lock(&c->mu);
   if (c->state < state) {
     c->state = state;
+    __atomic_store_n(&c->cancel, 1, __ATOMIC_RELEASE);
     snprintf(c->error, sizeof c->error, "the communicator was %s", state == COMM_REVOKED ? "revoked" : "aborted");
     hang_up_locked(c);
     wake_all_locked(c, 1);
@@ -296,7 +298,7 @@ static void take_leave(ncclComm_t c) {
 
 static int is_broken(ncclComm_t c) {
   pthread_mutex_lock(&c->mu);
-  int broken = c->broken || c->state >= COMM_REVOKED;
+  int broken = c->broken || c->making || c->state >= COMM_REVOKED;
   pthread_mutex_unlock(&c->mu);
   return broken;
 }
@@ -320,7 +322,7 @@ API ncclResult_t pncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *result)
   ncclComm_t c = result ? comm_acquire(handle) : NULL;
   if (!c) return ncclInvalidArgument;
   pthread_mutex_lock(&c->mu);
-  *result = c->async;
+  *result = c->making ? ncclInProgress : c->async;
   pthread_mutex_unlock(&c->mu);
   comm_release(c);
   return ncclSuccess;

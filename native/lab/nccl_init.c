@@ -10,12 +10,15 @@ API ncclResult_t pncclGetUniqueId(ncclUniqueId *id) {
   return id ? boot_unique_id(id) : nccl_error(ncclInvalidArgument, "null unique id");
 }
 
-/* A configuration is checked and otherwise without effect: init always blocks,
- * which the interface allows even with blocking = 0. */
+/* A configuration is checked, and only its blocking has an effect. */
 static ncclResult_t check_config(const ncclConfig_t *config) {
   if (config && config->magic != NCCL_CONFIG_MAGIC)
     return nccl_error(ncclInvalidArgument, "configuration without NCCL_CONFIG_INITIALIZER");
   return ncclSuccess;
+}
+
+static int in_background(const ncclConfig_t *config) {
+  return config && config->size >= offsetof(ncclConfig_t, blocking) + sizeof config->blocking && config->blocking == 0;
 }
 
 static ncclResult_t make(ncclComm_t *comm, int n, const ncclUniqueId *id, int rank, const ncclConfig_t *config) {
@@ -26,7 +29,8 @@ static ncclResult_t make(ncclComm_t *comm, int n, const ncclUniqueId *id, int ra
   if (rc != ncclSuccess) return rc;
   *comm = NULL;
   if (cudaGetDevice(&device) != cudaSuccess) return nccl_error(ncclUnhandledCudaError, "no current device");
-  if (group_open()) return group_defer_init(comm, n, id, rank, device);
+  if (group_open()) return group_defer_init(comm, n, id, rank, device); /* the group's end blocks */
+  if (in_background(config)) return boot_start(comm, n, id, rank, device);
   return boot_init(comm, n, id, rank, device);
 }
 

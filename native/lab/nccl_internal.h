@@ -71,6 +71,8 @@ struct ncclComm {
   pthread_cond_t cv;
   int state;
   ncclResult_t async;
+  int making; /* init still runs in the background (blocking = 0) */
+  int cancel; /* aborted or revoked: that init gives up; atomic */
   int broken; /* an operation failed here: the others in flight give up too */
   int pending, running; /* plans enqueued, plans inside fn or their paced end */
   uint64_t coll_next, coll_turn;
@@ -143,6 +145,7 @@ int  net_dial(uint32_t ip, uint16_t port, int64_t deadline_ns);
 int  net_read_all(int fd, void *to, size_t n, int64_t deadline_ns);
 int  net_write_all(int fd, const void *from, size_t n, int64_t deadline_ns);
 int64_t net_deadline(void);
+extern __thread const int *net_cancel; /* not NULL: blocking helpers of this thread give up once it is set */
 uint32_t net_watch_control(ncclComm_t c, int rank, int fd);
 uint32_t net_add_conn(conn *k);
 void net_want_write(conn *k);
@@ -161,6 +164,7 @@ conn *conn_in(ncclComm_t c, int channel, int from);
 /* nccl_boot.c */
 ncclResult_t boot_unique_id(ncclUniqueId *id);
 ncclResult_t boot_init(ncclComm_t *out, int n, const ncclUniqueId *id, int rank, int device);
+ncclResult_t boot_start(ncclComm_t *out, int n, const ncclUniqueId *id, int rank, int device);
 ncclResult_t boot_mesh(ncclComm_t c);
 
 /* nccl_comm.c */
@@ -209,6 +213,7 @@ void reduce_finish(void *acc, size_t count, ncclDataType_t t, ncclRedOp_t op, in
 
 /* The names that nothing interposes: for calls from inside. */
 ncclResult_t pncclCommAbort(ncclComm_t handle);
+const char *pncclGetLastError(ncclComm_t handle);
 ncclResult_t pncclGroupStart(void);
 ncclResult_t pncclGroupEnd(void);
 

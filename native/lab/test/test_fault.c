@@ -252,6 +252,62 @@ static void root_dead(int rank, int n, void *arg) {
   CHECK(ncclCommInitRank(NULL, 2, junk, 0) == ncclInvalidArgument);
 }
 
+static ncclResult_t init_aside(board *b, ncclComm_t *c, int n, int rank) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  if (rank == 0) {
+    OK(ncclGetUniqueId(&b->id));
+    atomic_store(&b->ready, 1);
+  }
+  while (!atomic_load(&b->ready)) usleep(200);
+  return ncclCommInitRankConfig(c, n, b->id, rank, &config);
+}
+
+static void in_background(int rank, int n, void *arg) {
+  ncclComm_t c = NULL;
+  ncclResult_t async = ncclInProgress;
+  int size = 0, x = 0;
+  CHECK(init_aside(arg, &c, n, rank) == ncclInProgress && c);
+  if (rank == 0) { /* the others come later */
+    OK(ncclCommGetAsyncError(c, &async));
+    CHECK(async == ncclInProgress);
+    CHECK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, NULL) == ncclInvalidUsage);
+    atomic_store(&((board *)arg)->flag[0], 1);
+  } else {
+    while (!atomic_load(&((board *)arg)->flag[0])) usleep(200);
+  }
+  meet_flag(arg, 1, n);
+  for (async = ncclInProgress; async == ncclInProgress; usleep(200)) OK(ncclCommGetAsyncError(c, &async));
+  OK(async);
+  OK(ncclCommCount(c, &size));
+  CHECK(size == n && sum_of(c, new_stream(), 1) == n);
+  OK(ncclCommDestroy(c));
+}
+
+/* The peer never comes; giving up does not take as long as waiting for it. */
+static void background_alone(int rank, int n, void *arg) {
+  ncclComm_t c = NULL;
+  ncclResult_t async;
+  setenv("FALCON_LAB_INIT_TIMEOUT_S", "1000", 1);
+  CHECK(init_aside(arg, &c, n + 1, rank) == ncclInProgress && c);
+  usleep(20000);
+  OK(ncclCommGetAsyncError(c, &async));
+  CHECK(async == ncclInProgress);
+  if (rank) OK(ncclCommAbort(c));
+  else OK(ncclCommDestroy(c));
+  CHECK(ncclCommGetAsyncError(c, &async) == ncclInvalidArgument);
+}
+
+static void background_fails(int rank, int n, void *arg) {
+  ncclComm_t c = NULL;
+  ncclResult_t async = ncclInProgress;
+  setenv("FALCON_LAB_INIT_TIMEOUT_S", "0.3", 1);
+  CHECK(init_aside(arg, &c, n + 1, rank) == ncclInProgress);
+  while (async == ncclInProgress) OK(ncclCommGetAsyncError(c, &async));
+  CHECK(async == ncclRemoteError && strstr(ncclGetLastError(c), "in time"));
+  OK(ncclCommAbort(c));
+}
+
 int main(void) {
   unsetenv("FALCON_LAB_STATE");
   run_ranks("abort releases a blocked rank", 3, abort_blocked, shared(sizeof(board)), 10);
@@ -262,6 +318,9 @@ int main(void) {
   run_ranks("messages of a rank that left", 2, last_words, shared(sizeof(board)), 10);
   run_ranks("mismatched send and receive", 2, mismatch, shared(sizeof(board)), 10);
   run_ranks("a rank missing at init", 2, rank_missing, shared(sizeof(board)), 10);
+  run_ranks("init in the background", 3, in_background, shared(sizeof(board)), 10);
+  run_ranks("background init given up", 2, background_alone, shared(sizeof(board)), 10);
+  run_ranks("background init that fails", 2, background_fails, shared(sizeof(board)), 10);
   run_ranks("ranks that disagree on the size", 2, sizes_differ, shared(sizeof(board)), 10);
   run_ranks("a dead unique id", 2, root_dead, shared(sizeof(board)), 10);
   state = state_create(2, 2);

@@ -14,12 +14,23 @@ func (c Config) byClass(s sequence, calls []Call) (Result, bool) {
 		}
 		if a := s.agreement(eligible, lag); a >= c.Agreement {
 			r := Result{Period: lag, Agreement: a}
-			if s.anchor(eligible, lag, calls, &r) {
+			if s.anchor(s.steady(eligible, lag), lag, calls, &r) {
 				return r, true
 			}
 		}
 	}
 	return Result{}, false
+}
+
+// steady are the classes that come back after the lag.
+func (s sequence) steady(eligible []int32, lag int) []int32 {
+	var out []int32
+	for _, id := range eligible {
+		if s.classAgreement(id, lag) >= DefaultAgreement {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // eligible lists the classes that come often enough to speak, rarest first.
@@ -95,66 +106,4 @@ func (s sequence) classAgreement(id int32, lag int) float64 {
 		return 0
 	}
 	return float64(hit) / float64(max(head, tail))
-}
-
-// anchor picks the rarest class that comes a whole number of times in each
-// period, and marks where iterations start. It fails when no class does.
-func (s sequence) anchor(eligible []int32, lag int, calls []Call, r *Result) bool {
-	for _, id := range eligible {
-		at := s.at[id]
-		if s.classAgreement(id, lag) < DefaultAgreement {
-			continue
-		}
-		per := s.perPeriod(at, lag)
-		if per == 0 {
-			continue
-		}
-		r.Anchor = Anchor{Class: s.classes[id], PerPeriod: per}
-		for i := 0; i < len(at); i += per {
-			r.Starts = append(r.Starts, int(at[i]))
-		}
-		r.Anchor.OrdinalStep = ordinalStep(calls, r.Starts)
-		return true
-	}
-	return false
-}
-
-// perPeriod is how many of the positions fall into the last whole period, 0
-// where stepping by that many does not step by the lag in most cases.
-func (s sequence) perPeriod(at []int32, lag int) int {
-	n := int32(len(s.ids))
-	per := 0
-	for _, p := range at {
-		if p >= n-int32(lag) {
-			per++
-		}
-	}
-	if per == 0 || len(at) <= per {
-		return 0
-	}
-	good := 0
-	for i := per; i < len(at); i++ {
-		if int(at[i]-at[i-per]) == lag {
-			good++
-		}
-	}
-	if 2*good <= len(at)-per {
-		return 0
-	}
-	return per
-}
-
-// ordinalStep is the usual growth of the anchor's ordinal, 0 where it varies.
-func ordinalStep(calls []Call, starts []int) uint64 {
-	if len(starts) < 2 {
-		return 0
-	}
-	last := len(starts) - 1
-	step := calls[starts[last]].Ordinal - calls[starts[last-1]].Ordinal
-	for i := max(1, last-3); i <= last; i++ {
-		if calls[starts[i]].Ordinal-calls[starts[i-1]].Ordinal != step {
-			return 0
-		}
-	}
-	return step
 }

@@ -13,6 +13,7 @@ const (
 	rareClasses      = 8   // classes whose gaps propose lags
 	maxCandidates    = 4096
 	eligibleCount    = 2 // a class must come this often to speak
+	sizesVary        = 2 // size classes to a kind of call, on average, from which on sizes tell nothing
 )
 
 // ErrNone says that a sequence has no period; the error text says why.
@@ -43,7 +44,8 @@ type Result struct {
 	Anchor    Anchor
 	Starts    []int // indexes of the anchor calls
 
-	coarse int // how many parts of the class were left out, see coarsenings
+	coarse  int     // how many parts of the class were left out, see coarsenings
+	context []Class // of the anchor: the calls before it, newest first
 }
 
 // IterationsMs are the times from each anchor call to the next.
@@ -56,9 +58,10 @@ func (r Result) IterationsMs(calls []Call) []float64 {
 }
 
 // Infer finds the period of a whole sequence. It looks at classes with sizes,
-// then without sizes, then at operations alone; each first over the whole sequence and then over its later parts,
-// because jobs begin with calls that never come again. Calls of one single
-// kind are told apart by the times between them. The error wraps ErrNone.
+// then without; each first over the whole sequence and then over its later parts, because jobs begin with calls that
+// never come again. Extra steps between iterations do not hide them. Calls of
+// one single kind are told apart by the times between them. The error wraps
+// ErrNone.
 func Infer(calls []Call) (Result, error) { return Config{}.Infer(calls) }
 
 // Infer is Infer with thresholds of one's own.
@@ -70,13 +73,19 @@ func (c Config) Infer(calls []Call) (Result, error) {
 	single := true
 	for _, skip := range []int{0, len(calls) / 4, len(calls) / 2} {
 		part := calls[skip:]
+		kinds := 0
 		for level, coarse := range coarsenings {
 			seq := index(part, coarse)
+			if level == 0 {
+				kinds = len(seq.classes)
+			} else if kinds < sizesVary*len(seq.classes) {
+				continue
+			}
 			if len(seq.eligible()) < 2 || skip > 0 && seq.cutShort(calls[:skip], coarse) {
 				continue
 			}
 			single = false
-			if r, ok := c.byClass(seq, part); ok {
+			if r, ok := c.bySequence(seq, part); ok {
 				r.coarse = level
 				return shift(r, skip), nil
 			}
@@ -92,6 +101,20 @@ func (c Config) Infer(calls []Call) (Result, error) {
 		"at least three iterations are needed", ErrNone, longest(len(calls)), len(calls), c.Agreement)
 }
 
+// bySequence takes the period of blocks where it is shorter than that of the
+// whole sequence.
+func (c Config) bySequence(seq sequence, calls []Call) (Result, bool) {
+	whole, ok := c.byClass(seq, calls)
+	most := longest(len(calls)) + 1
+	if ok {
+		most = whole.Period
+	}
+	if r, interrupted := seq.byBlocks(seq.eligible(), most, calls); interrupted {
+		return r, true
+	}
+	return whole, ok
+}
+
 func shift(r Result, by int) Result {
 	for i := range r.Starts {
 		r.Starts[i] += by
@@ -102,28 +125,30 @@ func shift(r Result, by int) Result {
 // longest is the largest lag that n calls can vouch for.
 func longest(n int) int { return int(float64(n) / repeatsNeeded) }
 
-// coarsenings turn a call's class into ever less: all of it, without the
-// size, the operation alone.
+// coarsenings turn a call's class into less: all of it, without the size.
+// The communicator always counts: without it the reductions that end an
+// iteration would pass for those of a micro-batch.
 var coarsenings = []func(Class) Class{
 	func(c Class) Class { return c },
 	func(c Class) Class { return Class{Op: c.Op, Comm: c.Comm} },
-	func(c Class) Class { return Class{Op: c.Op} },
 }
 
-// cutShort says that a part is too short to judge: a class comes in it once
-// only, but came before it too. Without this the part would hide the rarest
-// class, and pass a micro-batch for the iteration.
+// cutShort says that a part is too short to judge: a class came before it,
+// among those that the part repeats, but comes in it once at most. Without
+// this the part would hide the rarest class, and pass a micro-batch for the
+// iteration.
 func (s sequence) cutShort(before []Call, coarse func(Class) Class) bool {
-	once := make(map[Class]bool)
+	often := make(map[Class]bool)
 	for id, at := range s.at {
-		if len(at) < eligibleCount {
-			once[s.classes[id]] = true
-		}
+		often[s.classes[id]] = len(at) >= eligibleCount
 	}
+	running := false
 	for _, c := range before {
-		if once[coarse(c.class())] {
+		repeated, known := often[coarse(c.class())]
+		if !repeated && (known || running) {
 			return true
 		}
+		running = running || repeated
 	}
 	return false
 }

@@ -55,8 +55,21 @@ func (t *Tracker) doubtful(c Call) bool {
 	if t.seen > youngCalls || t.result.ByTime {
 		return false
 	}
-	_, known := t.classes[coarsenings[t.result.coarse](c.class())]
-	return !known
+	class := coarsenings[t.result.coarse](c.class())
+	_, known := t.classes[class]
+	return !known && !t.sibling(class)
+}
+
+// sibling says that calls of another size but the same operation and
+// communicator belong to every iteration: such a call alone does not make what
+// was taken for the iteration a micro-batch.
+func (t *Tracker) sibling(c Class) bool {
+	for known := range t.classes {
+		if known.Op == c.Op && known.Comm == c.Comm {
+			return true
+		}
+	}
+	return false
 }
 
 // doubt goes back to learning with all calls kept, until so many have come

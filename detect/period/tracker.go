@@ -39,6 +39,10 @@ type Tracker struct {
 	recheckAt int // calls since learning at which the period is checked again
 	total     int // calls since learning
 
+	behind [contextMax]Class // the calls before the next one, newest first
+	next   uint64            // ordinal that the anchor's communicator shows next, where it counts
+	gap    bool              // ordinals were left out since the last anchor: records were lost
+
 	classes  map[Class]struct{} // seen when the period was learned
 	seen     int                // calls in all
 	reported int64              // EndNs of the newest iteration reported
@@ -148,12 +152,17 @@ func (t *Tracker) take(r Result) []Iteration {
 		return nil
 	}
 	var out []Iteration
-	for i, c := range t.calls[r.Starts[0]:] {
-		if i == 0 {
+	t.next = 0
+	for i, c := range t.calls[max(r.Starts[0]-contextMax, 0):] {
+		switch at := max(r.Starts[0]-contextMax, 0) + i; {
+		case at == r.Starts[0]:
 			t.begin(c, t.firstNumber(c))
-			continue
+			t.pass(c)
+		case at > r.Starts[0]:
+			out = append(out, t.follow(c)...)
+		default:
+			t.pass(c)
 		}
-		out = append(out, t.follow(c)...)
 	}
 	t.odd = 0
 	return out
@@ -170,45 +179,69 @@ func (t *Tracker) firstNumber(c Call) int64 {
 func (t *Tracker) begin(c Call, number int64) {
 	t.started = true
 	t.last = Iteration{Number: number, StartNs: c.TimeNs, Ordinal: c.Ordinal}
-	t.since, t.hits = 0, 0
+	t.since, t.hits, t.gap = 0, 0, false
 }
 
 // follow closes the running iteration when the call is its anchor.
 func (t *Tracker) follow(c Call) []Iteration {
 	t.since++
-	if !t.closes(c) {
+	closes := t.closes(c)
+	t.pass(c)
+	if !closes {
 		return nil
 	}
 	it := t.last
 	it.EndNs, it.Calls = c.TimeNs, t.since
+	lost := t.gap
 	step := t.steps(c)
 	t.count(it.Calls)
 	t.begin(c, it.Number+step)
-	if step != 1 {
+	if lost {
 		return nil // records were lost in between: this is no iteration's time
 	}
 	return []Iteration{it}
+}
+
+// pass puts the call behind, and sees whether records of its communicator were
+// lost before it.
+func (t *Tracker) pass(c Call) {
+	copy(t.behind[1:], t.behind[:])
+	t.behind[0] = coarsenings[t.result.coarse](c.class())
+	if c.Comm != t.result.Anchor.Class.Comm {
+		return
+	}
+	if t.next > 0 && c.Ordinal > t.next {
+		t.gap = true
+	}
+	t.next = c.Ordinal + 1
 }
 
 func (t *Tracker) closes(c Call) bool {
 	if t.result.ByTime {
 		return t.since >= t.result.Period
 	}
-	if coarsenings[t.result.coarse](c.class()) == t.result.Anchor.Class {
+	if coarsenings[t.result.coarse](c.class()) == t.result.Anchor.Class && t.inContext() {
 		t.hits++
 	}
 	return t.hits >= t.result.Anchor.PerPeriod
 }
 
-// steps is how many iterations lie between the last anchor and this one.
+func (t *Tracker) inContext() bool {
+	for i, c := range t.result.context {
+		if t.behind[i] != c {
+			return false
+		}
+	}
+	return true
+}
+
+// steps is how many iterations lie between the last anchor and this one: one,
+// but where records were lost. An extra step's calls on the communicator are
+// no lost records.
 func (t *Tracker) steps(c Call) int64 {
 	step := t.result.Anchor.OrdinalStep
-	if step == 0 || c.Ordinal <= t.last.Ordinal {
+	if step == 0 || !t.gap || c.Ordinal <= t.last.Ordinal {
 		return 1
 	}
-	grown := c.Ordinal - t.last.Ordinal
-	if grown%step != 0 {
-		return 1
-	}
-	return int64(grown / step)
+	return max(1, int64((c.Ordinal-t.last.Ordinal+step/2)/step))
 }

@@ -1,0 +1,201 @@
+package period
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Bounds of the search for an anchor.
+const (
+	contextMax  = 4   // calls before an anchor that may tell it from others of its class
+	anchorShare = 0.6 // of the iterations that a sequence could hold, at least so many have the anchor
+	edgeSlack   = 2   // iterations cut off at a sequence's ends count for nothing
+
+	countedShare = 0.9 // of the steps by a whole number of calls must be the period
+)
+
+// place is a class in a context: the classes of the calls before it, newest
+// first, the rest −1.
+type place [contextMax]int32
+
+// spot is a kind of call that may be the anchor: where calls of one class come
+// behind the same few others.
+type spot struct {
+	id    int32
+	at    []int32
+	ctx   []int32 // newest first
+	cost  int     // steps that are not the period, less those that are
+	burst bool    // the call before it is of the same class
+}
+
+// anchor picks the call that iterations are counted on: of the rarest class
+// that comes once a period in some context. It fails when none does.
+//
+// The context keeps an extra step apart that ends with a call of the same
+// class, as the loss of an evaluation does. The shorter it is, the less it is
+// disturbed by a change of the schedule; the last of several such calls in a
+// row is preferred, because it takes more to imitate.
+func (s sequence) anchor(classes []int32, lag int, calls []Call, r *Result) bool {
+	classes = s.rarest(classes, s.longestBlock(s.stretches(lag), lag))
+	for _, id := range classes[:min(len(classes), rareClasses)] {
+		if best, ok := s.best(id, lag); ok {
+			s.settle(best, 1, calls, r)
+			return true
+		}
+	}
+	return s.counted(classes, lag, calls, r)
+}
+
+// rarest are the classes on the communicators that a block uses least: the ones
+// that are most likely used once an iteration, and least by an evaluation. Tiny
+// ones come first, then rare ones.
+func (s sequence) rarest(classes []int32, block []int) []int32 {
+	onComm := make(map[uint64]int)
+	for id, n := range block {
+		onComm[s.classes[id].Comm] += n
+	}
+	least := math.MaxInt
+	for _, id := range classes {
+		least = min(least, onComm[s.classes[id].Comm])
+	}
+	out := slices.DeleteFunc(slices.Clone(classes), func(id int32) bool { return onComm[s.classes[id].Comm] > least })
+	slices.SortStableFunc(out, func(a, b int32) int {
+		return cmp.Or(-boolean(s.classes[a].tiny(), s.classes[b].tiny()), cmp.Compare(block[a], block[b]))
+	})
+	return out
+}
+
+// settle makes a spot the result's anchor, each per-th of its calls.
+func (s sequence) settle(p spot, per int, calls []Call, r *Result) {
+	r.Anchor = Anchor{Class: s.classes[p.id], PerPeriod: per}
+	r.context = nil
+	for _, id := range p.ctx {
+		r.context = append(r.context, s.classes[id])
+	}
+	for i := 0; i < len(p.at); i += per {
+		r.Starts = append(r.Starts, int(p.at[i]))
+	}
+	r.Anchor.OrdinalStep = ordinalStep(calls, r.Starts)
+}
+
+// best is the class's best spot: of those that step by the lag about equally
+// often one in a row of its kind, with the least context.
+func (s sequence) best(id int32, lag int) (spot, bool) {
+	var found []spot
+	for long := range contextMax + 1 {
+		for _, p := range s.spots(id, long) {
+			steps, good := len(p.at)-1, 0
+			for i := range steps {
+				if int(p.at[i+1]-p.at[i]) == lag {
+					good++
+				}
+			}
+			p.cost = steps - 2*good
+			if p.cost < 0 && float64((len(p.at)+1)*lag) >= anchorShare*float64(len(s.ids)) {
+				found = append(found, p)
+			}
+		}
+		if long == 0 && len(found) > 0 && found[0].cost == 1-len(found[0].at) {
+			break // every step is the period: context tells no more
+		}
+	}
+	if len(found) == 0 {
+		return spot{}, false
+	}
+	least := slices.MinFunc(found, func(a, b spot) int { return cmp.Compare(a.cost, b.cost) }).cost
+	found = slices.DeleteFunc(found, func(p spot) bool { return p.cost > least+edgeSlack })
+	return slices.MinFunc(found, func(a, b spot) int {
+		return cmp.Or(-boolean(a.burst, b.burst), cmp.Compare(len(a.ctx), len(b.ctx)), cmp.Compare(a.cost, b.cost))
+	}), true
+}
+
+func boolean(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// spots parts the calls of a class by the long calls before them, in order of
+// their first.
+func (s sequence) spots(id int32, long int) []spot {
+	index := make(map[place]int)
+	var out []spot
+	for _, at := range s.at[id] {
+		if int(at) < long {
+			continue
+		}
+		p := place{-1, -1, -1, -1}
+		for i := range long {
+			p[i] = s.ids[int(at)-1-i]
+		}
+		n, known := index[p]
+		if !known {
+			n = len(out)
+			index[p] = n
+			out = append(out, spot{id: id, ctx: slices.Clone(p[:long]), burst: p[0] == id})
+		}
+		out[n].at = append(out[n].at, at)
+	}
+	return out
+}
+
+// counted falls back on each so many-th call of the rarest class that comes a
+// whole number of times in each period, where hardly anything disturbs that.
+func (s sequence) counted(classes []int32, lag int, calls []Call, r *Result) bool {
+	for _, id := range classes {
+		at := s.at[id]
+		if s.classAgreement(id, lag) < DefaultAgreement {
+			continue
+		}
+		if per := s.perPeriod(at, lag); per > 0 {
+			s.settle(spot{id: id, at: at}, per, calls, r)
+			return true
+		}
+	}
+	return false
+}
+
+// perPeriod is how many of the positions fall into the last whole period, 0
+// where stepping by that many does not step by the lag.
+func (s sequence) perPeriod(at []int32, lag int) int {
+	n := int32(len(s.ids))
+	per := 0
+	for _, p := range at {
+		if p >= n-int32(lag) {
+			per++
+		}
+	}
+	if per == 0 || len(at) <= per {
+		return 0
+	}
+	good := 0
+	for i := per; i < len(at); i++ {
+		if int(at[i]-at[i-per]) == lag {
+			good++
+		}
+	}
+	if float64(good) < countedShare*float64(len(at)-per) {
+		return 0
+	}
+	return per
+}
+
+// ordinalStep is the usual growth of the anchor's ordinal, 0 where no growth
+// is that of most iterations.
+func ordinalStep(calls []Call, starts []int) uint64 {
+	count := make(map[uint64]int)
+	for i := 1; i < len(starts); i++ {
+		count[calls[starts[i]].Ordinal-calls[starts[i-1]].Ordinal]++
+	}
+	for step, n := range count {
+		if 2*n > len(starts)-1 {
+			return step
+		}
+	}
+	return 0
+}

@@ -255,3 +255,107 @@ func TestResultsAreCopiedAndChecked(t *testing.T) {
 		t.Errorf("half-written: %+v", r)
 	}
 }
+
+// start gives the peer a command whose answer comes later.
+func (p *peer) start(verb string, arg int64) <-chan int64 {
+	out := make(chan int64, 1)
+	go func() { out <- p.do(verb, arg) }()
+	return out
+}
+
+func awaitPause(t *testing.T, r *Process, want PauseState) Pause {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		s := r.Pause()
+		if s.State == want {
+			return s
+		}
+		if time.Now().After(end) || s.State == PauseRefused {
+			t.Fatalf("the hook is at %v (%v), not at %v", s.State, s.Reason, want)
+		}
+	}
+}
+
+// TestPauseAgainstTheHook: a real process runs up to the cut and no further,
+// answers a test, and goes on at the release; it lets go by itself at the
+// deadline; and what it was held is told by its marks.
+func TestPauseAgainstTheHook(t *testing.T) {
+	p := startPeer(t)
+	p.do("init", 5)
+	p.do("iteration", 0)
+	p.do("calls", 10)
+	r := p.open()
+	id := r.Comms(nil)[0].ID
+	if err := r.Arm(1, MonoNs()+int64(20*time.Second), []Cut{{id, 9}}); !errors.Is(err, ErrPause) || !strings.Contains(err.Error(), "missed") {
+		t.Fatalf("a cut behind the count: %v", err)
+	}
+	if err := r.Arm(2, MonoNs()+int64(20*time.Second), []Cut{{id, 15}}); err != nil {
+		t.Fatal(err)
+	}
+	answer := p.start("calls", 20)
+	s := awaitPause(t, r, PauseQuiet)
+	if c := r.Comms(nil)[0]; c.Calls != 15 || !c.Armed || c.Cut != 15 || s.Seen != 2 || s.TrappedNs == 0 || s.QuietNs < s.TrappedNs {
+		t.Fatalf("held at %+v, %+v", c, s)
+	}
+	if err := r.PutTest(Test{ID: 3, UntilNs: MonoNs() + int64(10*time.Second), Kind: TestMint, Repeats: 1}); err != nil {
+		t.Fatal(err)
+	}
+	checkAnswer(t, r, 3)
+	r.Release()
+	if n := <-answer; n != 20 {
+		t.Fatalf("the peer made %d calls", n)
+	}
+	s = awaitPause(t, r, PauseReleased)
+	if c := r.Comms(nil)[0]; c.Calls != 30 || c.Armed {
+		t.Fatalf("after the release: %+v", c)
+	}
+	checkHeld(t, p, r, s)
+	checkExpiry(t, p, r, id)
+}
+
+// checkAnswer wants a result; without an NCCL that mints ids it is a refusal.
+func checkAnswer(t *testing.T, r *Process, id uint64) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		got, ok := r.TestResult()
+		if ok && got.ID == id && got.Status > TestRunning {
+			if got.Status == TestDone && len(got.IDs[0]) != UniqueIDBytes || got.Status != TestDone && got.Reason.String() == "" {
+				t.Fatalf("result %+v", got)
+			}
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no result but %+v", got)
+		}
+	}
+}
+
+// checkHeld compares the hold by the order with the one by the marks.
+func checkHeld(t *testing.T, p *peer, r *Process, s Pause) {
+	t.Helper()
+	p.do("iteration", 1)
+	marks, _, _ := r.Marks(0, nil)
+	held, told := s.HeldNs(0), marks[len(marks)-1].PausedNs
+	if held <= 0 || told <= 0 || max(held-told, told-held) > int64(50*time.Millisecond) || told != r.Control().PausedNs {
+		t.Fatalf("held %d ns, the mark says %d, in all %d", held, told, r.Control().PausedNs)
+	}
+}
+
+func checkExpiry(t *testing.T, p *peer, r *Process, id uint64) {
+	t.Helper()
+	if err := r.Arm(3, MonoNs()+int64(200*time.Millisecond), []Cut{{id, 30}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.do("calls", 5); n != 5 { // held, and then let go by itself
+		t.Fatal(n)
+	}
+	if s := awaitPause(t, r, PauseExpired); s.Seen != 3 || s.Wanted != 3 {
+		t.Fatalf("%+v", s)
+	}
+	r.Release()
+	if err := r.Arm(4, MonoNs()+int64(20*time.Second), []Cut{{id, 40}}); err != nil {
+		t.Fatalf("after an expired pause: %v", err)
+	}
+	r.Release()
+	p.do("calls", 50)
+}

@@ -146,6 +146,10 @@ func writeText(w io.Writer, s incidentStory) error {
 	for _, e := range s.Verdict.Evidence {
 		fmt.Fprintf(&b, "  %s %-7s %s\n", forOrAgainst(e.Against), e.Kind, e.Text)
 	}
+	b.WriteString("\ntests\n")
+	for _, v := range s.Validations {
+		fmt.Fprintf(&b, "  %s%s\n", headOf(v), slowOf(v))
+	}
 	b.WriteString("\nladder\n")
 	for _, r := range s.Ladder.Rungs {
 		fmt.Fprintf(&b, "  %s  overhead %.0f ms, gain %.1f ms per iteration: %s\n", r.Rung, r.OverheadMs, r.GainMs, r.Reason)
@@ -165,6 +169,10 @@ func writeMarkdown(w io.Writer, s incidentStory) error {
 	fmt.Fprintf(&b, "| Healthy | %.1f ms |\n| Slow | %.1f ms (%s) |\n| Lost | %.4f GPU hours |\n| Confidence | %.2f |\n\n## Evidence\n\n", s.HealthyMs, s.SlowMs, s.slowdown(), s.Cost.LostGPUHours, s.Verdict.Confidence)
 	for _, e := range s.Verdict.Evidence {
 		fmt.Fprintf(&b, "- %s %s: %s\n", forOrAgainst(e.Against), e.Kind, markdown(e.Text))
+	}
+	b.WriteString("\n## Tests\n\n")
+	for _, v := range s.Validations {
+		fmt.Fprintf(&b, "- %s%s\n", markdown(headOf(v)), markdown(slowOf(v)))
 	}
 	b.WriteString("\n## Actions\n\n")
 	for _, a := range s.Actions {

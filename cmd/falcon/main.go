@@ -52,7 +52,7 @@ func newRoot() *cobra.Command {
 	// One line per command group; each lives in a file of its name.
 	root.AddCommand(detectCommand())
 	root.AddCommand(planCommand())
-	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), decideCommand(), journalCommand())
+	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), decideCommand(), validateCommand(), journalCommand())
 	root.AddCommand(labCommand())
 	root.AddCommand(consoleCommand())
 	root.AddCommand(versionCommand())

@@ -24,6 +24,8 @@ type incidentStory struct {
 	Ladder            storyLadder   `json:"ladder"`
 	Actions           []storyAction `json:"actions"`
 	Cost              storyCost     `json:"cost"`
+	// Validations are the tests made for it, newest first.
+	Validations []falcon.Validation `json:"validations"`
 }
 
 type storyVerdict struct {
@@ -59,7 +61,13 @@ func storiesOf(r *falconv1.IncidentsReply) []incidentStory {
 		if i < len(r.GetLadders()) {
 			l = r.GetLadders()[i]
 		}
-		out = append(out, storyOf(v, l))
+		s := storyOf(v, l)
+		for _, t := range r.GetValidations() {
+			if t.GetIncident() == v.GetId() {
+				s.Validations = append(s.Validations, validationOf(t))
+			}
+		}
+		out = append(out, s)
 	}
 	return out
 }
@@ -69,7 +77,7 @@ func storyOf(v *falconv1.Incident, l *falconv1.Ladder) incidentStory {
 		ID: clean(v.GetId()), State: clean(v.GetState()), FromStart: v.GetFromStart(),
 		OnsetIteration: v.GetOnsetIteration(), DetectedIteration: v.GetDetectedIteration(),
 		HealthyMs: v.GetHealthyMs(), SlowMs: v.GetSlowMs(), Probability: v.GetProbability(),
-		Verdict: verdictOf(v.GetVerdict()), Actions: []storyAction{},
+		Verdict: verdictOf(v.GetVerdict()), Actions: []storyAction{}, Validations: []falcon.Validation{},
 		Cost: storyCost{l.GetLostGpuHours()}, Ladder: storyLadder{ImpactMs: l.GetImpactMs(), Rungs: []falcon.RungView{}},
 	}
 	if r := v.GetRelievedIteration(); r != falcon.NoIteration {

@@ -9,9 +9,23 @@ import (
 	"testing"
 )
 
+// asFalcon makes this test binary act as falcon: what is judged is the present
+// code, built or not.
+const asFalcon = "FALCON_TEST_AS_FALCON"
+
+func init() {
+	if os.Getenv(asFalcon) != "" {
+		os.Exit(run(os.Args[1:]))
+	}
+}
+
 // Bad input gets one clear sentence on stderr and exit code 1 or 2.
 func TestWrongUse(t *testing.T) {
-	bin := binFalcon(t)
+	bin, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(asFalcon, "1")
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -45,6 +59,14 @@ func TestWrongUse(t *testing.T) {
 		"absent iterations":    {[]string{"detect", "iterations", filepath.Join(dir, "absent.csv")}, 1, "absent.csv"},
 		"malformed iterations": {[]string{"detect", "iterations", file("bad.csv", "step,ms\n1,100\n2,abc\n")}, 1, "line 3"},
 		"malformed calls":      {[]string{"detect", "calls", file("calls.csv", "t_us,op\nx,allreduce\n")}, 1, "line 2"},
+		"malformed profile":    {[]string{"detect", "profile", file("profile.json", `{"layout":{"tp":1,"dp":2,"pp":1},"groups":[{}]}`)}, 1, "group 0"},
+		"truncated trace":      {[]string{"detect", "trace", file("trace.json", `{"traceEvents":[{"ph":"X"`)}, 1, "breaks off"},
+		"pickled dump":         {[]string{"detect", "trace", file("dump_0", "\x80\x02}q")}, 1, "pickle"},
+		"deeply nested trace":  {[]string{"detect", "trace", file("deep.json", `{"a":`+strings.Repeat("[", 1<<20))}, 1, "no JSON"},
+		"absent trace":         {[]string{"detect", "trace", filepath.Join(dir, "absent.json")}, 1, "absent.json"},
+		"no number anywhere":   {[]string{"detect", "workers", file("w.csv", "step,worker\n")}, 1, "no rows"},
+		"nothing to validate":  {[]string{"validate", "--ranks", "1"}, 2, "--gemm"},
+		"validate no engine":   {[]string{"validate", "--gemm", "--connect", filepath.Join(dir, "none.sock")}, 1, "no engine"},
 		"port in use":          {[]string{"serve", "--config", inUse}, 1, "in use"},
 		"absent config":        {[]string{"serve", "--config", filepath.Join(dir, "none.yaml")}, 2, "none.yaml"},
 		"unknown config key":   {[]string{"serve", "--config", file("cfg.yaml", "colour: red\n")}, 2, "colour"},

@@ -1,26 +1,30 @@
 #!/bin/sh
 # Runs the hook's tests: run.sh DIR LIB [PRELOAD-FIRST]. Each case is a process
 # of its own, with the hook preloaded and a directory of its own for the files.
+# LAB_LIB: the lab's stand-ins, which t_probe runs on.
 set -eu
 dir=$(cd "$1" && pwd)
 hook=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
 first=${3:-}
+lab=$(cd "$LAB_LIB" && pwd)
 shm=$(mktemp -d)
 trap 'rm -rf "$shm"' EXIT
 fail=0
 run() { # run PROGRAM CASE
-  max=60000 # a longest hold that a test can wait for
-  case "$2" in clamp|fuzz) max=200;; esac
-  if env FALCON_PAUSE_MAX_MS=$max LD_LIBRARY_PATH="$dir" LD_PRELOAD="${first:+$first:}$hook" FALCON_SHM_DIR="$shm" FALCON_JOB=t FALCON_TEST_MB=${TEST_MB:-0} \
+  max=60000
+  case "$2" in clamp|fuzz) max=200;; esac # a longest hold that a test can wait for
+  if env FALCON_PAUSE_MAX_MS=$max LD_LIBRARY_PATH="$lib" LD_PRELOAD="${first:+$first:}$hook" FALCON_SHM_DIR="$shm" FALCON_JOB=t FALCON_TEST_MB=$mb \
     FALCON_DEVICE=n1.g0 RANK=2 WORLD_SIZE=8 TEST_DIR="$dir" TEST_HOOK="$hook" timeout 120 "$dir/$1" "$2"; then
     echo "ok   $1 $2"
   else
     echo "FAIL $1 $2"; fail=1
   fi
 }
-for p in t_linked t_open t_profile t_pause; do
+for p in t_linked t_open t_profile t_pause t_probe; do
   [ -x "$dir/$p" ] || continue
-  for c in $(LD_LIBRARY_PATH="$dir" "$dir/$p"); do run $p "$c"; done
+  lib=$dir mb=0 # the fakes, and nothing reserved for active tests
+  [ $p != t_probe ] || { lib=$lab; mb=64; }
+  for c in $(LD_LIBRARY_PATH="$lib" "$dir/$p"); do run $p "$c"; done
 done
 left=$(ls "$shm" | grep -v -e '\.crash' || true)
 if [ -n "$left" ]; then echo "FAIL files left behind: $left"; fail=1; fi

@@ -2,12 +2,10 @@
  * plays the agent as well. */
 #include <dlfcn.h>
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 
+#include "agent.h"
 #include "nccl.h"
 
 unsigned long fake_nccl_calls(void *c);
@@ -18,15 +16,6 @@ int cudaStreamQuery(void *stream);
 #define S1 ((void *)0x10)
 #define S2 ((void *)0x20)
 #define CAPTURING ((void *)0xCAFE0)
-#define MS 1000000ull
-
-static char *b;
-
-static uint64_t now_ns(void) {
-  struct timespec ts;
-  clock_gettime(CLOCK_MONOTONIC, &ts);
-  return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
-}
 
 static void *comm_of(int id) {
   void *c = NULL;
@@ -37,44 +26,6 @@ static void *comm_of(int id) {
 }
 
 static int reduce(void *comm, void *stream) { return ncclAllReduce(NULL, NULL, 8, 7, 0, comm, stream); }
-static uint64_t count(int slot) { return FALCON_GATE_COUNT(LOAD(COMM(b, slot)->gate)); }
-
-/* ---- the agent ---- */
-
-static void rouse(void) {
-  __atomic_fetch_add(&CTL(b)->pause_word, 1, __ATOMIC_ACQ_REL);
-  syscall(SYS_futex, &CTL(b)->pause_word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-  syscall(SYS_futex, &CTL(b)->mode, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-}
-
-static void order(uint64_t id, uint64_t ms) {
-  __atomic_store_n(&CTL(b)->pause_until_ns, now_ns() + ms * MS, __ATOMIC_RELEASE);
-  __atomic_store_n(&CTL(b)->pause_order, id, __ATOMIC_RELEASE);
-}
-
-/* 0 when the cut was missed. */
-static int arm(int slot, uint64_t cut) {
-  uint64_t *gate = &COMM(b, slot)->gate, g = LOAD(*gate);
-  do {
-    if (cut < FALCON_GATE_COUNT(g)) return 0;
-  } while (!__atomic_compare_exchange_n(gate, &g, FALCON_GATE_ARMED | (cut & FALCON_GATE_CUT_MASK) << FALCON_GATE_CUT_SHIFT | FALCON_GATE_COUNT(g),
-                                        0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
-  return 1;
-}
-
-static void release(void) {
-  __atomic_store_n(&CTL(b)->pause_order, 0, __ATOMIC_RELEASE);
-  rouse();
-}
-
-static int await_state(uint64_t id, uint32_t state, uint64_t ms) {
-  for (uint64_t end = now_ns() + ms * MS; now_ns() < end; usleep(100))
-    if (LOAD(CTL(b)->pause_seen) == id && LOAD(CTL(b)->pause_state) == state) return 1;
-  fprintf(stderr, "order %lu: state %u, reason %u\n", (unsigned long)LOAD(CTL(b)->pause_seen), LOAD(CTL(b)->pause_state), LOAD(CTL(b)->pause_reason));
-  return 0;
-}
-
-#define REASON (LOAD(CTL(b)->pause_reason))
 
 /* ---- the job: threads with communicators of their own, in iterations ---- */
 

@@ -1,0 +1,94 @@
+/*
+ * The agent's side of a pause and of a test, played by the test program on its
+ * own file: by the order of writes that falcon_shm.h asks for.
+ */
+#ifndef FALCON_TEST_AGENT_H
+#define FALCON_TEST_AGENT_H
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "shm.h"
+
+#define MS 1000000ull
+
+static char *b; /* the file */
+
+static inline uint64_t now_ns(void) {
+  struct timespec ts;
+  clock_gettime(CLOCK_MONOTONIC, &ts);
+  return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t count(int slot) { return FALCON_GATE_COUNT(LOAD(COMM(b, slot)->gate)); }
+
+static inline void rouse(void) {
+  __atomic_fetch_add(&CTL(b)->pause_word, 1, __ATOMIC_ACQ_REL);
+  syscall(SYS_futex, &CTL(b)->pause_word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+  syscall(SYS_futex, &CTL(b)->mode, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static inline void order(uint64_t id, uint64_t ms) {
+  __atomic_store_n(&CTL(b)->pause_until_ns, now_ns() + ms * MS, __ATOMIC_RELEASE);
+  __atomic_store_n(&CTL(b)->pause_order, id, __ATOMIC_RELEASE);
+}
+
+/* 0 when the cut was missed. */
+static inline int arm(int slot, uint64_t cut) {
+  uint64_t *gate = &COMM(b, slot)->gate, g = LOAD(*gate);
+  do {
+    if (cut < FALCON_GATE_COUNT(g)) return 0;
+  } while (!__atomic_compare_exchange_n(gate, &g, FALCON_GATE_ARMED | (cut & FALCON_GATE_CUT_MASK) << FALCON_GATE_CUT_SHIFT | FALCON_GATE_COUNT(g),
+                                        0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+  return 1;
+}
+
+static inline void release(void) {
+  __atomic_store_n(&CTL(b)->pause_order, 0, __ATOMIC_RELEASE);
+  rouse();
+}
+
+static inline int await_state(uint64_t id, uint32_t state, uint64_t ms) {
+  for (uint64_t end = now_ns() + ms * MS; now_ns() < end; usleep(100))
+    if (LOAD(CTL(b)->pause_seen) == id && LOAD(CTL(b)->pause_state) == state) return 1;
+  fprintf(stderr, "order %lu: state %u, reason %u\n", (unsigned long)LOAD(CTL(b)->pause_seen), LOAD(CTL(b)->pause_state), LOAD(CTL(b)->pause_reason));
+  return 0;
+}
+
+#define REASON (LOAD(CTL(b)->pause_reason))
+
+/* Orders a test; id, until_ns and seq are filled in here. Returns its id. */
+static inline uint64_t put_test(falcon_test test, uint64_t ms) {
+  falcon_test *to = &CTL(b)->test;
+  uint64_t seq = LOAD(to->seq) | 1, id = LOAD(to->id) + 1;
+  __atomic_store_n(&to->seq, seq, __ATOMIC_RELEASE);
+  test.seq = seq;
+  test.id = id;
+  test.until_ns = now_ns() + ms * MS;
+  for (size_t w = 1; w < sizeof test / 8; w++) {
+    uint64_t v;
+    memcpy(&v, (const char *)&test + 8 * w, sizeof v);
+    __atomic_store_n((uint64_t *)(void *)to + w, v, __ATOMIC_RELEASE);
+  }
+  __atomic_store_n(&to->seq, seq + 1, __ATOMIC_RELEASE);
+  rouse();
+  return id;
+}
+
+/* The result of test id, once it has one. */
+static inline falcon_test_result await_result(uint64_t id, uint64_t ms) {
+  falcon_test_result r, *from = &CTL(b)->result;
+  for (uint64_t end = now_ns() + ms * MS; now_ns() < end; usleep(100)) {
+    uint64_t seq = LOAD(from->seq);
+    for (size_t w = 0; w < sizeof r / 8; w++) {
+      uint64_t v = __atomic_load_n((uint64_t *)(void *)from + w, __ATOMIC_ACQUIRE);
+      memcpy((char *)&r + 8 * w, &v, sizeof v);
+    }
+    if (!(seq & 1) && LOAD(from->seq) == seq && r.id == id && r.status != FALCON_TEST_RUNNING) return r;
+  }
+  CHECK(!"the test has no result");
+  exit(1);
+}
+
+#endif

@@ -30,7 +30,11 @@ type realJob struct {
 // startJob skips where the native parts are not built.
 func startJob(t *testing.T, args ...string) *realJob {
 	t.Helper()
-	bin, err := filepath.Abs("../bin")
+	bin := os.Getenv("FALCON_TEST_BIN") // of another build
+	if bin == "" {
+		bin = "../bin"
+	}
+	bin, err := filepath.Abs(bin)
 	if err != nil {
 		t.Fatal(err)
 	}

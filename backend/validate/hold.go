@@ -12,6 +12,8 @@ import (
 // takeSurvey asks every node where its ranks stand. Each attempt is a pause of
 // its own: hooks know pauses by their ids.
 func (m *Machine) takeSurvey(now time.Time) {
+	m.measurePause() // of the attempt before
+	m.v.QuietMs = 0
 	m.v.State = falcon.ValidationSurveying
 	m.v.Attempts++
 	m.pause, m.armed, m.failure = m.newID(), false, ""

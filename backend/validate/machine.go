@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -141,7 +142,7 @@ func (m *Machine) start(now time.Time, b Begin) {
 	}
 	m.v.Ask.GEMMSide, m.v.Ask.MessageBytes = int(m.gemmSide()), m.bytes()
 	m.persist()
-	m.note(0, "%s: asked for by %s (%s): %s", b.ID, b.Ask.By, b.Ask.Why, m.wanted())
+	m.note(0, "%s: %s wants the job held to test %s (%s)", b.ID, b.Ask.By, m.wanted(), b.Ask.Why)
 	m.flush()
 	m.takeSurvey(now)
 }
@@ -152,11 +153,33 @@ func (m *Machine) wanted() string {
 	for _, p := range m.schedule {
 		links += len(p.Pairs)
 	}
-	s := fmt.Sprintf("matrix multiplication on %d devices, %d links in %d passes", len(m.gemmRanks), links, len(m.schedule))
+	s := both(count(len(m.gemmRanks), "device"), count(links, "link")+" in "+count(len(m.schedule), "pass"), len(m.gemmRanks), links)
 	if m.v.ExtraPasses > 0 {
 		s += fmt.Sprintf(" (%d of them because pairs would share a port)", m.v.ExtraPasses)
 	}
 	return s
+}
+
+// both names two kinds of tests, of which one may be left out.
+func both(devices, links string, nDevices, nLinks int) string {
+	switch {
+	case nLinks == 0:
+		return devices
+	case nDevices == 0:
+		return links
+	}
+	return devices + " and " + links
+}
+
+// count is a number with its noun.
+func count(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "s"):
+		return fmt.Sprintf("%d %ses", n, noun)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // recover lets go of what may be held, and ends as failed.
@@ -358,10 +381,11 @@ func (m *Machine) measurePause() {
 func (m *Machine) summarize() {
 	switch m.v.State {
 	case falcon.ValidationDone:
-		m.note(0, "%s: done: %d devices multiplied, %d directions of links timed in %d passes; the job was held for %.0f ms",
-			m.v.ID, len(m.v.GEMM), len(m.v.Links), m.v.PassesDone, m.v.PausedMs)
+		devices, ways := len(m.v.GEMM), len(m.v.Links)
+		what := both(count(devices, "device"), count(ways, "direction")+" of links in "+count(m.v.PassesDone, "pass"), devices, ways)
+		m.note(0, "%s: done, %s tested; the job was held for %.0f ms", m.v.ID, what, m.v.PausedMs)
 	case falcon.ValidationFailed:
-		m.note(2, "%s: failed after %d of %d passes: %s; the job was let go after %.0f ms", m.v.ID, m.v.PassesDone, m.v.Passes, m.failure, m.v.PausedMs)
+		m.note(2, "%s: failed: %s; the job was let go after %.0f ms", m.v.ID, m.failure, m.v.PausedMs)
 	default:
 		m.note(1, "%s: refused, nothing was held: %s", m.v.ID, m.failure)
 	}

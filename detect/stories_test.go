@@ -37,7 +37,7 @@ func TestRandomStoriesNameExactlyTheFault(t *testing.T) {
 	for seed := range n {
 		rng := rand.New(rand.NewPCG(uint64(seed), 2))
 		sh := shapes[seed%len(shapes)]
-		kind := []string{"gpu", "weak", "blind", "cpu", "all", "none"}[rng.IntN(6)]
+		kind := []string{"gpu", "weak", "blind", "cpu", "all", "none", "lengths"}[rng.IntN(7)]
 		t.Run(fmt.Sprintf("%d-%s-%v", seed, kind, sh.layout), func(t *testing.T) {
 			tellStory(t, sh, kind, uint64(seed), rng)
 		})
@@ -62,6 +62,14 @@ func tellStory(t *testing.T, sh shape, kind string, seed uint64, rng *rand.Rand)
 	if kind == "none" {
 		if len(w.all) > 0 {
 			t.Fatalf("a healthy job has incidents: %+v\n%s", w.all, w.out.String())
+		}
+		return
+	}
+	if kind == "lengths" { // fast stretches among slow ones may part it, and blur its onset
+		for _, inc := range w.all {
+			if inc.Verdict.Cause != cause || len(inc.Verdict.Devices)+len(inc.Verdict.Links) > 0 {
+				t.Errorf("named %s %v %v\n%s", inc.Verdict.Cause, inc.Verdict.Devices, inc.Verdict.Links, w.out.String())
+			}
 		}
 		return
 	}
@@ -103,6 +111,9 @@ func inject(w *world, kind string, rng *rand.Rand) ([]falcon.Device, falcon.Caus
 		}
 		slices.Sort(all)
 		return all, falcon.CauseCPU
+	case "lengths": // sequences of different length
+		w.job.Lengths = 0.5
+		return nil, falcon.CauseNotHardware
 	case "all":
 		f := 1.3 + rng.Float64()
 		for range w.job.Layout.PP {

@@ -20,7 +20,7 @@ func (m *Machine) watchDue(at int64) bool {
 func (m *Machine) lookAtRanks(w *window, res *peer.Result) {
 	m.watchAt = m.slow.last() + m.cfg.WatchEvery
 	for _, s := range m.rankWatch.Look(m.job.Layout, res, w.iteration) {
-		if m.named(s.Rank) {
+		if m.named(s.Rank) || res.Uneven && !s.Failing {
 			continue
 		}
 		switch {

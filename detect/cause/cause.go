@@ -69,10 +69,11 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 	slices.SortStableFunc(all, func(a, b opinion) int {
 		return cmpFloat(c.confidence(&b), c.confidence(&a))
 	})
+	v := falcon.Verdict{Cause: all[0].cause, Confidence: c.confidence(&all[0])}
 	if c.Tests != nil && c.Tests.Refused != "" {
+		v.Confidence *= refusedFactor
 		all[0].against(falcon.EvidenceTest, "No complete active test confirms it: %s", c.Tests.Refused)
 	}
-	v := falcon.Verdict{Cause: all[0].cause, Confidence: c.confidence(&all[0])}
 	slow, allLinks := 0, false
 	for _, o := range all {
 		if o.cause != v.Cause && !slices.Contains(v.Also, o.cause) {

@@ -2,8 +2,8 @@
 // say into one verdict with a confidence.
 //
 // It guarantees: a verdict names only ranks that were measured slow, the links
-// of groups whose transfer was, or nobody. Counters explain a culprit, they
-// never make one. A software power cap alone is no cause, as it is the normal
+// of groups whose transfer was, or nobody. Counters and tests explain a culprit,
+// they never make one; of the links of a slow group a test names the slow one. A software power cap alone is no cause, as it is the normal
 // state under load. Where timing and counters disagree or counters are missing
 // the confidence falls, and "unknown" with the evidence is an answer.
 //
@@ -12,10 +12,16 @@
 // againstFactor for each line of evidence against, times the share of ranks
 // that were measured; never above confidenceMost.
 //
-// How the severity is formed: three columns are graded 1 to 4 each, and the
-// worst counts. The delay as a share of the healthy time: below 15, 30 and
-// 60 %, or more. The congested links: up to one, two
-// or three, four or more, all. The slow
+// How links are named, by the most direct proof: those that a test of a slow
+// group's links found slow; else the one that is left when the links of healthy
+// groups are subtracted; else those whose two ends both have a port with
+// congestion counters far over its own past and over the median port. A test
+// that finds no link slow takes the names back and lowers the confidence.
+//
+// How the severity is formed, by the table in the notes on FALCON: three columns
+// are graded 1 to 4 each, and the worst counts. The delay as a share of the
+// healthy time: below 15 %, from 15 %, from 30 %, above 60 %. The congested
+// links: up to one, two or three, four or more, all of several. The slow
 // GPUs: none, one, two or three, four or more. So one GPU at half clock that
 // slows the job by 90 % has severity 4 for its delay, not 2 for its number.
 //

@@ -32,6 +32,7 @@ const (
 
 	thinMargin     = 0.7 // factor on the timing weight without a clear margin
 	againstFactor  = 0.8
+	refusedFactor  = 0.9 // a test that was wanted did not come, or not whole
 	confidenceMost = 0.99
 )
 

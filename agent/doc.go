@@ -8,7 +8,17 @@
 // its communication calls; what the agent can't know it says (RankState's
 // period reason, a reading's Err).
 //
-// One goroutine, that of Run, owns the processes, the command desk and every
-// segment; a second one runs the probes, and one per process waits for its
-// exit. Run ends them all before it returns. Nothing here judges what is slow.
+// It holds the job only by the engine's order, all ranks of the node or none,
+// never beyond the order's life, and lets go when it ends itself; a pause that
+// a killed agent left in force is taken back by the next one. Whether the
+// engine is reachable meanwhile changes nothing of that. Iterations tell how
+// long they were held (Sample.PausedMs), so that nobody takes it for slowness.
+// What a survey says of a rank's calls is exact, or marked as not steady or not
+// whole.
+//
+// One goroutine, that of Run, owns the processes, the command desk, the pause
+// in force and every segment; it looks every drain_ms, and every millisecond
+// while the job is held. A second one runs the probes, and one per process
+// waits for its exit. Run ends them all before it returns. Nothing here judges
+// what is slow.
 package agent

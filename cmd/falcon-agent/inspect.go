@@ -38,9 +38,54 @@ func describe(out io.Writer, p *ring.Process) {
 	fmt.Fprintf(out, "heartbeat %s ago, iteration %d, step tag %d, layout tp%d dp%d pp%d, %d micro-batches\n", beat, c.Iteration, c.StepTag, c.TP, c.DP, c.PP, c.MicroBatches)
 	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", coverage(c.Coverage), c.RecordsLost, c.TimingsLost)
 	fmt.Fprintf(out, "order %d committed from iteration %d, status %d\n", c.CommittedOrder, c.CommittedIteration, c.CommittedStatus)
+	fmt.Fprintln(out, pause(p.Pause(), c, ring.MonoNs()))
 	for _, m := range p.Comms(nil) {
-		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, m.State)
+		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, %s, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, gate(m), m.State)
 	}
+}
+
+// pause says where the process stands with its newest pause, and what it has
+// for active tests.
+func pause(s ring.Pause, c ring.Control, now int64) string {
+	var parts []string
+	switch {
+	case s.Wanted != 0:
+		parts = append(parts, fmt.Sprintf("pause %d in force, ends in %v at the latest", s.Wanted, left(s.UntilNs, now)))
+	case s.Seen != 0:
+		parts = append(parts, "no pause in force")
+	default:
+		parts = append(parts, "never paused")
+	}
+	if s.Seen != 0 {
+		text := fmt.Sprintf("pause %d is %s, held %v", s.Seen, s.State, time.Duration(s.HeldNs(now)).Round(time.Millisecond))
+		if why := s.Reason.String(); why != "" {
+			text += " (" + why + ")"
+		}
+		parts = append(parts, text)
+	}
+	parts = append(parts, fmt.Sprintf("held %v in all", time.Duration(c.PausedNs).Round(time.Millisecond)))
+	if c.TestWorkspace == 0 {
+		parts = append(parts, "no memory for tests")
+	} else {
+		parts = append(parts, fmt.Sprintf("%d MiB for tests", c.TestWorkspace>>20))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// left is the time to a deadline, which another process wrote: none is longer
+// than a pause may be.
+func left(untilNs, now int64) time.Duration {
+	if untilNs <= now {
+		return 0
+	}
+	return min(time.Duration(untilNs-now), ring.PauseMax).Round(time.Millisecond)
+}
+
+func gate(m ring.Comm) string {
+	if !m.Armed {
+		return "gate open"
+	}
+	return fmt.Sprintf("gate lets %d more through", m.Cut-m.Calls)
 }
 
 // coverageBits are the names of enum falcon_coverage, by bit.

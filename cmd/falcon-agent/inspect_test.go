@@ -6,7 +6,42 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/failslow/falcon/agent/ring"
 )
+
+func TestInspectTellsOfPauses(t *testing.T) {
+	const now = 10e9
+	for _, c := range []struct {
+		pause     ring.Pause
+		workspace uint64
+		want      string
+	}{
+		{ring.Pause{}, 0, "never paused; held 0s in all; no memory for tests"},
+		{
+			ring.Pause{Wanted: 7, UntilNs: 12e9, Seen: 7, State: ring.PauseQuiet, TrappedNs: 9.5e9}, 64 << 20,
+			"pause 7 in force, ends in 2s at the latest; pause 7 is quiet, held 500ms; held 0s in all; 64 MiB for tests",
+		},
+		{
+			ring.Pause{Seen: 7, State: ring.PauseRefused, Reason: 2, ReleasedNs: 9e9}, 1 << 20,
+			"no pause in force; pause 7 is refused, held 0s (a group of calls reaches across the cut); held 0s in all; 1 MiB for tests",
+		},
+		{
+			ring.Pause{Wanted: 1, UntilNs: 1 << 62}, 0,
+			"pause 1 in force, ends in 1m0s at the latest; held 0s in all; no memory for tests",
+		},
+	} {
+		if got := pause(c.pause, ring.Control{TestWorkspace: c.workspace}, now); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+	if got := gate(ring.Comm{Calls: 5, Cut: 9, Armed: true}); got != "gate lets 4 more through" {
+		t.Error(got)
+	}
+	if got := gate(ring.Comm{Calls: 5}); got != "gate open" {
+		t.Error(got)
+	}
+}
 
 // A corrupt, half-made or absent file gets one clear sentence and a non-zero
 // exit; the file's content never reaches the terminal.

@@ -26,7 +26,8 @@ Usage:
 
 "run" starts a training process with the hook. It becomes that process, so
 nothing stands between the launcher and the training. "inspect" prints what the
-hook of one process says, from its file in /dev/shm.
+hook of one process says, from its file in /dev/shm: among it, whether the
+process is held at a cut, and how many calls its gates still let through.
 
 Examples:
   falcon-agent --config /etc/falcon/agent.yaml

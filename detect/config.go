@@ -42,6 +42,7 @@ type Config struct {
 
 	SettleBefore int64 // iterations before an action that belong to it; 2
 	SettleAfter  int64 // iterations from its first one on that belong to it; 8
+	AcceptAfter  int64 // iterations after which work that grew by itself is the job's normal pace; 500
 	CloseAfter   int64 // iterations from relief to close, for actions still on their way; 8
 }
 
@@ -71,6 +72,7 @@ func DefaultConfig() Config {
 		Throughput:        0.8,
 		SettleBefore:      2,
 		SettleAfter:       8,
+		AcceptAfter:       500,
 		CloseAfter:        8,
 	}
 }
@@ -107,6 +109,7 @@ func (c Config) withDefaults() Config {
 	fill(&c.Throughput, d.Throughput)
 	fill(&c.SettleBefore, d.SettleBefore)
 	fill(&c.SettleAfter, d.SettleAfter)
+	fill(&c.AcceptAfter, d.AcceptAfter)
 	fill(&c.CloseAfter, d.CloseAfter)
 	return c
 }

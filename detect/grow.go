@@ -9,16 +9,14 @@ import (
 )
 
 // absorb ends an untold story that has no culprit of its own: the culprit of
-// an open incident got worse, or the new slowness went with it.
-func (m *Machine) absorb(s *story, res peer.Result, named bool) bool {
-	if named {
-		return false
-	}
+// an open incident got worse, or, in the last window, the new slowness went with
+// it.
+func (m *Machine) absorb(s *story, res peer.Result, last bool) bool {
 	for _, o := range m.stories {
 		if o == s || !o.located() || !o.Open() {
 			continue
 		}
-		computes, transfers := m.computes(o) && o.touches(res.Slow...), m.longer(o, res)
+		computes, transfers := m.computes(o) && (m.slower(o, res) || last && o.touches(res.Slow...)), m.longer(o, res)
 		if !computes && !transfers {
 			continue
 		}
@@ -37,20 +35,30 @@ func (m *Machine) absorb(s *story, res peer.Result, named bool) bool {
 func (m *Machine) grow(o, s *story, res peer.Result) {
 	o.SlowMs = max(o.SlowMs, s.SlowMs)
 	timing := m.without(res, o)
-	v := cause.Judge(m.caseOf(o, timing))
+	c := m.caseOf(o, timing)
+	c.Counters = m.caseOf(s, timing).Counters // since it got worse
+	v := cause.Judge(c)
 	if v.Cause == o.Verdict.Cause && slices.Equal(v.Devices, o.Verdict.Devices) && slices.Equal(v.Links, o.Verdict.Links) {
 		v.Severity = max(v.Severity, o.Verdict.Severity)
 		o.timing = &timing
 		m.conclude(o, v)
 	}
 	o.Verdict.Severity = max(o.Verdict.Severity, cause.Severity(o.SlowMs/max(o.HealthyMs, 1)-1, len(o.Verdict.Links), false, len(o.Verdict.Devices)))
-	m.note(s.OnsetIteration, "onset", "%s got worse: its culprit %s is still the only one", o.ID, culprits(o.Verdict))
+	m.note(s.OnsetIteration, "onset", "%s got worse: nobody but %s is slow", o.ID, culprits(o.Verdict))
 	m.emit(o)
 }
 
-// longerBy is how much longer a transfer must take than when its group was
-// accused, to say that the group got worse.
+// longerBy is how much longer a rank must compute, or a transfer take, than when
+// it was accused, to say that it got worse.
 const longerBy = 1.1
+
+// slower says that a rank of an incident computes even longer than when it was
+// judged.
+func (m *Machine) slower(o *story, res peer.Result) bool {
+	return o.timing != nil && slices.ContainsFunc(res.Slow, func(r falcon.Rank) bool {
+		return o.touches(r) && m.holds(o, r) && int(r) < len(o.timing.Ranks) && res.Ranks[r].Ratio > longerBy*o.timing.Ranks[r].Ratio
+	})
+}
 
 // longer says that the slow groups or pairs of a network incident take longer
 // than when it was judged.

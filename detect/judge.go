@@ -117,10 +117,13 @@ func (m *Machine) locate(s *story, res peer.Result) {
 	v := cause.Judge(m.caseOf(s, timing))
 	named := len(v.Devices)+len(v.Links)+len(v.Ranks) > 0
 	sure = sure && (named || v.Cause == falcon.CauseNotHardware) && (timing.Clear || len(timing.Slow) == 0)
+	if s.ID == "" && !named && m.absorb(s, res, false) {
+		return
+	}
 	if !sure && m.again(s) {
 		return
 	}
-	if s.ID == "" && m.absorb(s, res, named) {
+	if s.ID == "" && !named && m.absorb(s, res, true) {
 		return
 	}
 	s.timing, s.judgedAt, s.rejudged = &timing, m.now, 0

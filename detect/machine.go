@@ -269,6 +269,7 @@ func (m *Machine) iterated(c cell) {
 		m.settled(c.iteration)
 	}
 	m.levelRelief(c.iteration)
+	m.accept(c.iteration)
 	m.throughput(c.iteration)
 	m.closeRelieved(c.iteration)
 }

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -73,6 +74,19 @@ func (m *Machine) levelRelief(iteration int64) {
 			m.relieve(s, m.backSince(between), "the iteration time is back within 5 % of what it was")
 		}
 	}
+}
+
+// accept takes work of the job's own that grew (a longer sequence, a larger
+// batch) as its normal pace once it has lasted, so that what comes on top of it
+// is measured against it.
+func (m *Machine) accept(iteration int64) {
+	open := m.openStories()
+	if len(open) != 1 || !open[0].judged() || open[0].Verdict.Cause != falcon.CauseNotHardware || len(open[0].inForce) > 0 ||
+		iteration < open[0].OnsetIteration+m.cfg.AcceptAfter || m.settling(iteration) {
+		return
+	}
+	m.relieve(open[0], iteration, fmt.Sprintf("the job has worked like this for %d iterations: that is its pace now", m.cfg.AcceptAfter))
+	m.rebase, m.healthy = true, peer.Healthy{}
 }
 
 // most says that all of values but one are at or below a level.

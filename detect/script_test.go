@@ -99,6 +99,16 @@ func (s *script) do(t *testing.T, f []string) string {
 		for _, x := range f[1:] {
 			s.w.job.Load = append(s.w.job.Load, ratio(t, x))
 		}
+	case "micro": // per replica, told by the job itself
+		s.w.job.MicroBatches = numbers(t, f[1:])
+		s.w.describe()
+	case "every": // n factor times: a long iteration every n
+		n, times := numbers(t, f[1:2])[0], numbers(t, f[3:])[0]
+		for range times {
+			s.w.run(n - 1)
+			s.w.spike = ratio(t, arg(2))
+			s.w.run(1)
+		}
 	case "clear":
 		s.w.clearFaults()
 	case "spike":

@@ -1,6 +1,6 @@
 // Package detect is the fail-slow detector of one job as a pure machine
 // (FALCON §4): iteration samples, profiles and telemetry go in; incidents and
-// requests for profile windows come out.
+// requests for profile windows and tests come out.
 //
 // It guarantees: same inputs in the same order, same outputs. Time comes in as
 // an argument. It starts no goroutine, does no I/O and holds no lock; the
@@ -13,7 +13,7 @@
 // # From a slow iteration to an incident
 //
 // Every rank's series, and the job's (the slowest rank of each iteration),
-// has a bocd.Tracker; time paused by Falcon never counts. Under lockstep all
+// has a bocd.Tracker; iterations in which Falcon held a rank are in none. Under lockstep all
 // ranks slow together, so a verified onset of the job's series, or of half of
 // the ranks within a few iterations, is one incident. Its onset is the median
 // placement, moved past a hiccup before it. The tracker itself tells slow drift
@@ -29,6 +29,29 @@
 // start is found too (FromStart, two windows), or else is kept as the healthy
 // state.
 //
+// # Tests
+//
+// A verdict that no counter proves, with a thin margin, without its link, or
+// below 0.9 asks for a validation (Ready.Asks): the suspects and those with the
+// same work multiply, the links of slow groups and pairs are exchanged over,
+// with others where they are too few for a median; where timing decides nothing
+// all ranks and rings. Twice at most per incident, never while an action
+// settles or holds. The results (Validated) judge again what the window showed:
+// a test names the link of a slow group and clears or accuses a slow rank's
+// GPU; it never makes a culprit that timing clears. A refusal costs a tenth of
+// the confidence. Relief windows wait for the answer, at most 15 s.
+//
+// # The watch, throughput, recurrence
+//
+// A quiet job is profiled for 2 iterations every 200. Every iteration of any
+// window is a step of the rank-level watch (straggler-chapter §2): self time
+// over 1.5 x the peers' median for 3 steps running is failing, told, and an
+// incident where waits or counters confirm it; fewer are transient, and noted.
+// A job 24 iterations below 80 % of its best throughput without an onset opens
+// an incident; below a given peak it is noted and looked at. Devices and links
+// that were named before are told on a verdict and by Recurring; that changes
+// neither severity nor confidence.
+//
 // # Actions, relief, identity
 //
 // Changes placed from 2 iterations before to 8 after an action's first
@@ -41,7 +64,13 @@
 //
 // A second slowdown while incidents are open stays untold until a profile says
 // whether somebody new is slow. Ranks that two windows running show slow
-// without an onset of their own (it hid behind an action) are told too.
+// without an onset of their own (it hid behind an action) are told too. A slow
+// GPU hides no slow link and the other way round. A culprit that gets worse is
+// the same incident; a second link of one ring looks like that in timing, so
+// the ring is tested again, and a link found then is an incident of its own.
+//
+// Work of the job's own that grew (all ranks, a stage, uneven sequences) is an
+// incident that blames no hardware; after 500 iterations it is the job's pace.
 //
 // Incidents name devices and links; their ranks follow the placement. A new
 // job epoch forgets series, baseline and healthy profile, not incidents.

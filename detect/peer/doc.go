@@ -16,5 +16,5 @@
 // with the same stage and tensor-parallel coordinate in other replicas.
 //
 // Everything here is a pure function; nothing is kept between calls except
-// what the caller holds in a Healthy.
+// what the caller holds in a Healthy or a Watch.
 package peer

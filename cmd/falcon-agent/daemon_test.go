@@ -49,9 +49,13 @@ type node struct {
 	ranks  []*exec.Cmd
 }
 
-func newNode(t *testing.T) *node {
+func newNode(t *testing.T, iterations int) *node {
 	t.Helper()
-	bin, err := filepath.Abs("../../bin")
+	bin := os.Getenv("FALCON_TEST_BIN") // of another build
+	if bin == "" {
+		bin = "../../bin"
+	}
+	bin, err := filepath.Abs(bin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +81,7 @@ func newNode(t *testing.T) *node {
 		n.ranks = append(n.ranks, start(t, []string{
 			"RANK=" + strconv.Itoa(r), "LOCAL_RANK=" + strconv.Itoa(r), "WORLD_SIZE=" + strconv.Itoa(jobRanks), "FALCON_SHM_DIR=" + n.dir,
 		}, "run", "--job", "live", "--hook", hook, "--", trainer,
-			"--dp", strconv.Itoa(jobRanks), "--iterations", strconv.Itoa(jobIterations), "--rendezvous", rendezvous))
+			"--dp", strconv.Itoa(jobRanks), "--iterations", strconv.Itoa(iterations), "--rendezvous", rendezvous))
 	}
 	return n
 }
@@ -122,7 +126,7 @@ func (n *node) acks(order uint64) (acks []*falconv1.RankAck, done int) {
 // job goes on, an order that the engine repeats to the new daemon holds once,
 // and what the engine's absence delayed arrives.
 func TestKilledDaemonComesBackToALiveJob(t *testing.T) {
-	n := newNode(t)
+	n := newNode(t, jobIterations)
 	n.engine.Start()
 	first := start(t, nil, "--config", n.config)
 	shiptest.Until(t, "the first iterations", n.beyond(10))

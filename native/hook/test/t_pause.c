@@ -27,6 +27,11 @@ static void *comm_of(int id) {
 
 static int reduce(void *comm, void *stream) { return ncclAllReduce(NULL, NULL, 8, 7, 0, comm, stream); }
 
+static void await_trapped(void) {
+  for (int i = 0; i < 10000 && !LOAD(CTL(b)->trapped_ns); i++) usleep(500);
+  CHECK(LOAD(CTL(b)->trapped_ns));
+}
+
 /* ---- the job: threads with communicators of their own, in iterations ---- */
 
 #define THREADS 4
@@ -113,14 +118,15 @@ static void case_cut(void) {
     check_cut(k);
     usleep(3000);
     check_cut(k);
-    CHECK(LOAD(CTL(b)->pause_state) == FALCON_PAUSE_QUIET && LOAD(CTL(b)->quiet_ns) >= LOAD(CTL(b)->trapped_ns));
+    CHECK(LOAD(CTL(b)->pause_state) == FALCON_PAUSE_QUIET);
+    await_trapped();
     release();
     CHECK(await_state(id, FALCON_PAUSE_RELEASED, 10000) && LOAD(CTL(b)->released_ns) >= LOAD(CTL(b)->quiet_ns));
     for (int i = 0; i < 10000 && farthest() <= k; i++) usleep(500);
     CHECK(farthest() > k);
     held++;
     for (int i = 0; i < 10000 && LOAD(CTL(b)->paused_ns) == paused; i++) usleep(500);
-    CHECK(LOAD(CTL(b)->paused_ns) >= paused + 3 * MS);
+    CHECK(LOAD(CTL(b)->paused_ns) > paused);
     paused = LOAD(CTL(b)->paused_ns);
   }
   CHECK(held >= 10);
@@ -144,11 +150,6 @@ static pthread_t call_aside(void) {
   pthread_t id;
   CHECK(!pthread_create(&id, NULL, call_once, NULL));
   return id;
-}
-
-static void await_trapped(void) {
-  for (int i = 0; i < 10000 && !LOAD(CTL(b)->trapped_ns); i++) usleep(500);
-  CHECK(LOAD(CTL(b)->trapped_ns));
 }
 
 /* One communicator at its cut of n calls more; the caller has none of them left. */
@@ -360,6 +361,20 @@ static void case_exit(void) {
   exit(0);
 }
 
+/* Neither cuBLAS nor all of NCCL is here, and the memory that was reserved helps nothing. */
+static void case_library(void) {
+  setenv("FALCON_TEST_MB", "8", 1);
+  comm = comm_of(1);
+  CHECK(LOAD(CTL(b)->test_workspace) == 8u << 20);
+  armed(1, 20000, 0);
+  CHECK(await_state(1, FALCON_PAUSE_QUIET, 5000));
+  for (uint32_t kind = FALCON_TEST_GEMM; kind <= FALCON_TEST_LINK; kind++) {
+    falcon_test_result r = await_result(put_test((falcon_test){.kind = kind, .n = 8, .repeats = 3, .bytes = 4096}, 5000), 10000);
+    CHECK(r.kind == kind && r.status == FALCON_TEST_REFUSED && r.reason == FALCON_REASON_NO_LIBRARY);
+  }
+  release();
+}
+
 static void case_fork(void) {
   comm = comm_of(1);
   armed(1, 20000, 0);
@@ -428,7 +443,7 @@ static void case_fuzz(void) {
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(cut), C(held), C(drained), C(group), C(overrun), C(expiry), C(clamp), C(late), C(word), C(abort), C(capture), C(replaced),
-  C(finish), C(exit), C(fork), C(fuzz),
+  C(finish), C(exit), C(fork), C(library), C(fuzz),
 };
 
 int main(int argc, char **argv) {

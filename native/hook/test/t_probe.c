@@ -6,7 +6,7 @@
 #include "agent.h"
 
 static unsigned char *state;
-static size_t free_bytes = (size_t)1 << 36;
+static _Atomic size_t free_bytes = (size_t)1 << 36;
 
 /* In the place of the lab's, whose GPU is never full. */
 cudaError_t cudaMemGetInfo(size_t *f, size_t *total) {
@@ -34,24 +34,36 @@ static ncclComm_t quiet_rank(board *bd, int rank, int n) {
   return c;
 }
 
-static int about(int64_t ns, double want) { return ns > want * 0.995 && ns < want * 1.005; }
+/* A busy machine makes a repeat longer than modelled, never shorter: so the best
+ * of them is looked at, and a test tried again where none was in time. */
+#define TRIES 20
+static int too_long(int64_t ns, double want) {
+  CHECK(ns > want * 0.995);
+  return ns > want * 1.005;
+}
 
 static falcon_test_result gemm(uint32_t n, uint32_t repeats) {
   return await_result(put_test((falcon_test){.kind = FALCON_TEST_GEMM, .n = n, .repeats = repeats}, 20000), 25000);
 }
 
-/* 1 GFLOP/s at clock 1. The best of the repeats is the modelled time, whatever
- * this machine does meanwhile. */
+static void check_gemm(double want) {
+  falcon_test_result r;
+  int tries = 0;
+  do {
+    r = gemm(128, 7);
+    CHECK(r.status == FALCON_TEST_DONE && r.repeats == 7 && r.kind == FALCON_TEST_GEMM && r.setup_ns > 0 && r.median_ns >= r.best_ns);
+  } while (too_long(r.best_ns, want) && ++tries < TRIES);
+  CHECK(tries < TRIES);
+}
+
+/* 1 GFLOP/s at clock 1. */
 static void gemm_times(int rank, int n, void *arg) {
   ncclComm_t c = quiet_rank(arg, rank, n);
   double flops = 2.0 * 128 * 128 * 128;
   CHECK(LOAD(CTL(b)->test_workspace) == 64u << 20);
-  falcon_test_result r = gemm(128, 7);
-  CHECK(r.status == FALCON_TEST_DONE && r.repeats == 7 && r.kind == FALCON_TEST_GEMM && r.setup_ns > 0);
-  CHECK(about(r.best_ns, flops) && r.median_ns >= r.best_ns);
+  check_gemm(flops);
   state_set(&state_gpu(state, 0, 0)->clock, 0.5);
-  r = gemm(128, 5);
-  CHECK(r.status == FALCON_TEST_DONE && about(r.best_ns, 2 * flops));
+  check_gemm(2 * flops);
   state_set(&state_gpu(state, 0, 0)->clock, 1);
   CHECK(gemm(1, 64).status == FALCON_TEST_DONE);
   CHECK(count(0) == 0 && COMM(b, 1)->state == FALCON_COMM_FREE && LOAD(RING(b, 0)->head) == 0);
@@ -103,14 +115,20 @@ static void no_workspace(int rank, int n, void *arg) {
 /* Where the ids of the pair lie, and which round it is. */
 typedef struct { board bd; uint8_t ids[2][128]; } pair;
 
+/* Both sides; any number of times. */
+static void meet(pair *p) {
+  static int times;
+  meet_flag(&p->bd, 0, 2 * ++times);
+}
+
 /* Side 0 mints the ids, as the lower rank of a pair does. */
-static void share_ids(pair *p, int rank, int flag) {
+static void share_ids(pair *p, int rank) {
   if (rank == 0) {
     falcon_test_result r = await_result(put_test((falcon_test){.kind = FALCON_TEST_ID}, 5000), 10000);
     CHECK(r.status == FALCON_TEST_DONE && memcmp(r.ids[0], r.ids[1], 128));
     memcpy(p->ids, r.ids, sizeof p->ids);
   }
-  meet_flag(&p->bd, flag, 2);
+  meet(p);
 }
 
 static uint64_t start_link(const pair *p, int rank, uint64_t bytes, uint64_t ms) {
@@ -119,22 +137,33 @@ static uint64_t start_link(const pair *p, int rank, uint64_t bytes, uint64_t ms)
   return put_test(t, ms);
 }
 
-static double link_ns(double share) { return 1e9 * ((1 << 20) / (1e9 * share) + 10e-6); }
+#define LINK_BYTES 65536
+static double link_ns(double bytes_per_s) { return 1e9 * (LINK_BYTES / bytes_per_s + 10e-6); }
+
+/* Both sides measure their own direction, and try again together. */
+static void check_link(pair *p, int rank, double want) {
+  for (int tries = 0; tries < TRIES; tries++) {
+    share_ids(p, rank);
+    falcon_test_result r = await_result(start_link(p, rank, LINK_BYTES, 20000), 25000);
+    CHECK(r.status == FALCON_TEST_DONE && r.repeats == 5 && r.bytes == LINK_BYTES);
+    p->bd.word[rank] = too_long(r.best_ns, want);
+    meet(p);
+    int again = p->bd.word[0] || p->bd.word[1];
+    meet(p);
+    if (!again) return;
+  }
+  CHECK(!"no repeat was in time");
+}
 
 static void link_times(int rank, int n, void *arg) {
   pair *p = arg;
   ncclComm_t c = quiet_rank(&p->bd, rank, n);
-  for (int round = 0; round < 2; round++) {
-    double share = round ? 0.25 : 1;
-    state_set(&state_link(state, 0, 1)->bandwidth, share);
-    share_ids(p, rank, 1 + round);
-    falcon_test_result r = await_result(start_link(p, rank, 1 << 20, 20000), 25000);
-    CHECK(r.status == FALCON_TEST_DONE && r.repeats == 5 && r.bytes == 1 << 20);
-    if (!about(r.best_ns, link_ns(share))) fprintf(stderr, "best %ld ns, median %ld, expected %.0f\n", (long)r.best_ns, (long)r.median_ns, link_ns(share));
-    CHECK(about(r.best_ns, link_ns(share)));
-  }
+  state_set(&state_header(state)->inter_bytes_per_s, 1e7);
+  check_link(p, rank, link_ns(1e7));
+  state_set(&state_link(state, 0, 1)->bandwidth, 0.25);
+  check_link(p, rank, link_ns(0.25e7));
   CHECK(count(0) == 0 && COMM(b, 1)->state == FALCON_COMM_FREE && LOAD(RING(b, 0)->head) == 0);
-  meet_flag(&p->bd, 4, 2);
+  meet(p);
   release();
   OK(ncclCommDestroy(c));
 }
@@ -143,14 +172,14 @@ static void link_times(int rank, int n, void *arg) {
 static void link_alone(int rank, int n, void *arg) {
   pair *p = arg;
   ncclComm_t c = quiet_rank(&p->bd, rank, n);
-  share_ids(p, rank, 1);
+  share_ids(p, rank);
   if (rank == 0) {
     uint64_t begun = now_ns();
     falcon_test_result r = await_result(start_link(p, rank, 1 << 20, 300), 20000);
     CHECK(r.status == FALCON_TEST_LATE && now_ns() - begun >= 299 * MS);
     CHECK(gemm(64, 3).status == FALCON_TEST_DONE);
   }
-  meet_flag(&p->bd, 2, 2);
+  meet(p);
   release();
   OK(ncclCommDestroy(c));
 }
@@ -163,7 +192,7 @@ static void link_cut_short(int rank, int n, void *arg) {
   cudaStream_t s;
   OK(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking));
   state_set(&state_link(state, 0, 1)->bandwidth, 0.001);
-  share_ids(p, rank, 1);
+  share_ids(p, rank);
   uint64_t id = start_link(p, rank, 1 << 20, 20000);
   usleep(200000);
   CHECK(LOAD(CTL(b)->result.status) == FALCON_TEST_RUNNING);
@@ -178,9 +207,9 @@ static void link_cut_short(int rank, int n, void *arg) {
   CHECK(arm(0, 1));
   rouse();
   CHECK(await_state(2, FALCON_PAUSE_QUIET, 5000));
-  share_ids(p, rank, 2);
+  share_ids(p, rank);
   CHECK(await_result(start_link(p, rank, 1 << 16, 20000), 25000).status == FALCON_TEST_DONE);
-  meet_flag(&p->bd, 3, 2);
+  meet(p);
   release();
   OK(ncclCommDestroy(c));
 }

@@ -12,6 +12,7 @@ const (
 	anchorShare = 0.6 // of the iterations that a sequence could hold, at least so many have the anchor
 	edgeSlack   = 2   // iterations cut off at a sequence's ends count for nothing
 
+	burstSlack   = 3   // of so many steps one may be worse with the last of several in a row
 	countedShare = 0.9 // of the steps by a whole number of calls must be the period
 )
 
@@ -104,7 +105,13 @@ func (s sequence) best(id int32, lag int) (spot, bool) {
 		return spot{}, false
 	}
 	least := slices.MinFunc(found, func(a, b spot) int { return cmp.Compare(a.cost, b.cost) }).cost
-	found = slices.DeleteFunc(found, func(p spot) bool { return p.cost > least+edgeSlack })
+	found = slices.DeleteFunc(found, func(p spot) bool {
+		slack := edgeSlack
+		if p.burst { // that an evaluation takes as long as an iteration may look better
+			slack = max(slack, len(p.at)/burstSlack)
+		}
+		return p.cost > least+slack
+	})
 	return slices.MinFunc(found, func(a, b spot) int {
 		return cmp.Or(-boolean(a.burst, b.burst), cmp.Compare(len(a.ctx), len(b.ctx)), cmp.Compare(a.cost, b.cost))
 	}), true

@@ -103,13 +103,16 @@ func shapes() []shape {
 		{tp: true, first: true}, {dp: true, last: true}, {tp: true, dp: true},
 		{tp: true, dp: true, first: true, last: true},
 	} {
-		for _, extra := range [][2]int{{0, 0}, {5, 0}, {0, 4}, {5, 4}, {10, 10}, {7, 3}, {25, 0}, {0, 30}} {
+		for _, extra := range [][2]int{{0, 0}, {5, 0}, {0, 4}, {5, 4}, {10, 10}, {7, 3}, {25, 0}, {0, 30}, {20, 0}} {
 			for _, micro := range [][2]int{{8, 6}, {4, 8}, {2, 1}, {1, 4}} {
 				s := place
 				s.every, s.save, s.micro, s.evals, s.votes = extra[0], extra[1], micro[0], micro[1], 2
 				out = append(out, s)
 			}
 		}
+		long := place // an evaluation of many iterations' length
+		long.every, long.micro, long.evals, long.votes = 25, 4, 60, 2
+		out = append(out, long)
 	}
 	return out
 }
@@ -159,9 +162,12 @@ func TestTrackerCountsThroughExtraSteps(t *testing.T) {
 	}
 }
 
-// An agent that comes late finds the same.
+// An agent that comes late finds the same; where an extra step disturbs nearly
+// every iteration that it sees first, it may take a few more to find the right
+// call.
 func TestTrackerComesLate(t *testing.T) {
 	const iterations = 120
+	const settled = 24
 	rng := rand.New(rand.NewPCG(3, 1))
 	for _, s := range shapes() {
 		j := newJob(s, iterations, 2)
@@ -171,10 +177,43 @@ func TestTrackerComesLate(t *testing.T) {
 		for _, c := range j.calls[from:] {
 			got = append(got, tr.Observe(c)...)
 		}
-		if err := j.judge(got); err != nil {
+		if err := j.judge(got[min(settled, len(got)):]); err != nil {
 			t.Errorf("%+v from call %d on: %v (period %d, anchor %+v behind %v)", s, from, err, tr.Period(), tr.result.Anchor, tr.result.context)
 		} else if len(got) < iterations*2/3-5 {
 			t.Errorf("%+v from call %d on: %d iterations (period %d)", s, from, len(got), tr.Period())
+		}
+	}
+}
+
+// Other micro-batches and extra steps in one job: numbers and iterations go on.
+func TestTrackerFollowsMicroBatchesThroughExtraSteps(t *testing.T) {
+	for _, s := range shapes() {
+		if s.micro != 8 || s.every != 5 {
+			continue
+		}
+		for _, announced := range []bool{true, false} {
+			j := newJob(s, 60, 3)
+			tr := NewTracker(Config{})
+			var got []Iteration
+			for _, c := range j.calls {
+				got = append(got, tr.Observe(c)...)
+			}
+			change, fewer := len(j.calls), s
+			fewer.micro = 5
+			for k := range 60 {
+				j.iterate(60+k, fewer)
+			}
+			if announced {
+				plain := fewer
+				plain.every, plain.save = 0, 0
+				tr.Expect(len(newJob(plain, 1, 1).calls))
+			}
+			for _, c := range j.calls[change:] {
+				got = append(got, tr.Observe(c)...)
+			}
+			if err := j.judge(got); err != nil || len(got) < 116 {
+				t.Errorf("%+v, announced %v: %d iterations, %v", s, announced, len(got), err)
+			}
 		}
 	}
 }

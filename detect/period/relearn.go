@@ -1,20 +1,22 @@
 package period
 
+import "slices"
+
 // count compares an iteration's calls with the period.
 func (t *Tracker) count(calls int) {
+	if calls < t.result.Period {
+		t.short++
+	}
 	switch {
 	case calls == t.result.Period:
 		t.odd = 0
 	case calls == t.expected && t.whole():
 		t.result.Period, t.expected, t.odd = calls, 0, 0
 		t.result.Anchor.OrdinalStep = 0
-	case t.odd == 0:
-		t.odd, t.oddCount = 1, calls
+	case t.odd == 0 || calls != t.oddCount:
+		t.odd, t.oddCount, t.oddRun = t.odd+1, calls, 1
 	default:
-		t.odd++
-		if calls != t.oddCount {
-			t.oddCount = -1
-		}
+		t.odd, t.oddRun = t.odd+1, t.oddRun+1
 	}
 }
 
@@ -28,9 +30,7 @@ func (t *Tracker) adopt() bool {
 	if !t.whole() {
 		return false
 	}
-	if t.oddCount > 0 {
-		t.result.Period, t.odd = t.oddCount, 0
-	}
+	t.result.Period, t.odd, t.short = t.oddCount, 0, 0
 	return true
 }
 
@@ -55,9 +55,27 @@ func (t *Tracker) doubtful(c Call) bool {
 	if t.seen > youngCalls || t.result.ByTime {
 		return false
 	}
-	class := coarsenings[t.result.coarse](c.class())
+	class := t.class(c)
+	return !t.familiar(class) && !t.sibling(class)
+}
+
+func (t *Tracker) familiar(class Class) bool {
 	_, known := t.classes[class]
-	return !known && !t.sibling(class)
+	return known
+}
+
+// strange says that since the last anchor calls came of a kind not seen when
+// the period was learned: at first of all of them, then of the newest.
+func (t *Tracker) strange(c Call) bool {
+	if t.since > strangerRuns*t.result.Period+strangerSlack+1 {
+		return !t.familiar(t.class(c))
+	}
+	for _, old := range t.calls[len(t.calls)-min(t.since, len(t.calls)):] {
+		if !t.familiar(t.class(old)) {
+			return true
+		}
+	}
+	return false
 }
 
 // sibling says that calls of another size but the same operation and
@@ -81,15 +99,26 @@ func (t *Tracker) doubt() {
 
 // recheck looks again after twice as many calls, until the window is full:
 // what repeated at first may have been the micro-batch of a first long
-// iteration.
+// iteration. An anchor that makes iterations too short comes in extra steps
+// too, and gives way to another.
 func (t *Tracker) recheck() []Iteration {
 	t.recheckAt = 2 * t.total
 	if len(t.calls) >= t.cfg.Window-1 || t.recheckAt > t.cfg.Window {
 		t.recheckAt = int(^uint(0) >> 1)
 	}
 	r, err := t.cfg.Infer(t.calls)
-	if err != nil || r.ByTime || r.Period <= t.result.Period || r.Anchor.Class == t.result.Anchor.Class || surePeriods*r.Period > len(t.calls) {
+	if err != nil || r.ByTime || surePeriods*r.Period > len(t.calls) {
+		return nil
+	}
+	longer := r.Period > t.result.Period && r.Anchor.Class != t.result.Anchor.Class
+	better := r.Period == t.result.Period && t.short >= shortRuns && !r.sameAnchor(t.result)
+	if !longer && !better {
 		return nil
 	}
 	return t.take(r)
+}
+
+func (r Result) sameAnchor(o Result) bool {
+	return r.coarse == o.coarse && r.Anchor.Class == o.Anchor.Class && r.Anchor.PerPeriod == o.Anchor.PerPeriod &&
+		slices.Equal(r.context, o.context)
 }

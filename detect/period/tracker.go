@@ -5,8 +5,11 @@ const (
 	defaultWindow = 32768 // calls remembered: periods up to window/2.5 are found
 	firstLook     = 64    // calls before the first attempt
 	surePeriods   = 4     // periods seen before iterations are reported
-	strangerSlack = 64    // calls beyond two periods without an anchor: lost it
+	strangerSlack = 64    // calls beyond so many periods without an anchor: lost it
+	strangerRuns  = 2     // periods, with calls of kinds not seen before
+	extraRuns     = 20    // periods, with calls of known kinds alone: a long evaluation
 	changedRuns   = 3     // equal new counts of calls that change the period
+	shortRuns     = 2     // iterations of too few calls that cast doubt on the anchor
 	erraticRuns   = 8     // unequal counts that make it learn anew
 	youngCalls    = 1024  // calls of a job in which a class never seen casts doubt
 )
@@ -15,8 +18,10 @@ const (
 // iteration as its closing anchor call comes in. A change of the number of
 // calls between anchors (other micro-batch counts) does not disturb the
 // iterations; the period follows after changedRuns of them, or at once when
-// Expect announced it. When the anchor stays away for two periods, or the
-// count stays erratic, the period is learned anew from recent calls.
+// Expect announced it. When the anchor stays away for strangerRuns periods, or
+// the count stays erratic, the period is learned anew from recent calls; but
+// calls of known kinds alone may be a long evaluation, so that extraRuns
+// periods of them are waited for.
 //
 // Memory is bounded by Config.Window calls. Attempts at learning are spaced
 // geometrically, so that the work per call is bounded on average.
@@ -35,7 +40,9 @@ type Tracker struct {
 	since     int // calls since the last anchor
 	hits      int // calls of the anchor's class since the last anchor
 	odd       int // iterations in a row whose count was not the period
-	oddCount  int // their count, -1 when they differ
+	oddCount  int // calls of the newest of them
+	oddRun    int // how many of them in a row had as many
+	short     int // iterations of fewer calls than the period, since it was learned or changed
 	recheckAt int // calls since learning at which the period is checked again
 	total     int // calls since learning
 
@@ -45,8 +52,10 @@ type Tracker struct {
 
 	classes  map[Class]struct{} // seen when the period was learned
 	seen     int                // calls in all
-	reported int64              // EndNs of the newest iteration reported
-	any      bool               // an iteration was reported
+	any      bool               // an iteration was reported; of the newest such:
+	reported int64              // EndNs
+	newest   int64              // Number
+	counted  Class              // the anchor's
 }
 
 // NewTracker returns a tracker that has seen nothing.
@@ -84,9 +93,12 @@ func (t *Tracker) Observe(c Call) []Iteration {
 	switch {
 	case t.doubtful(c):
 		t.doubt()
-	case t.since > 2*t.result.Period+strangerSlack:
+	case t.since > strangerRuns*t.result.Period+strangerSlack && t.strange(c):
 		t.forget(t.since)
-	case t.odd >= erraticRuns, t.odd >= changedRuns && !t.adopt():
+	case t.since > extraRuns*t.result.Period+strangerSlack:
+		t.forget(len(t.calls))
+	case t.odd > 0 && t.oddRun >= changedRuns && t.adopt():
+	case t.odd >= erraticRuns, t.odd >= changedRuns && !t.whole():
 		t.forget(t.recentCalls())
 	case t.total >= t.recheckAt:
 		out = append(out, t.recheck()...)
@@ -95,18 +107,32 @@ func (t *Tracker) Observe(c Call) []Iteration {
 }
 
 // report leaves out iterations that reach back into what was reported before
-// the period was learned anew.
+// the period was learned anew. On the same anchor numbers go on; another one's
+// ordinals have another origin.
 func (t *Tracker) report(its []Iteration) []Iteration {
 	out := its[:0]
+	shift := int64(0)
 	for _, it := range its {
 		if t.any && it.StartNs < t.reported {
 			continue
 		}
+		if t.fresh && t.any && t.counted == t.result.Anchor.Class {
+			shift = t.newest + 1 + missed(it, t.reported) - it.Number
+		}
+		it.Number += shift
 		it.Fresh, t.fresh = t.fresh, false
-		t.any, t.reported = true, it.EndNs
+		t.any, t.reported, t.newest, t.counted = true, it.EndNs, it.Number, t.result.Anchor.Class
 		out = append(out, it)
 	}
+	t.last.Number += shift
 	return out
+}
+
+// missed is how many iterations like this one would fit between what was
+// reported before and it.
+func missed(it Iteration, reported int64) int64 {
+	took := max(it.EndNs-it.StartNs, 1)
+	return (it.StartNs - reported + took/2) / took
 }
 
 // remember keeps the call; when the window is full its older half goes.
@@ -143,26 +169,24 @@ func (t *Tracker) take(r Result) []Iteration {
 	t.known, t.result = true, r
 	t.started, t.fresh = false, true
 	t.odd, t.total, t.recheckAt = 0, 0, len(t.calls)
-	t.since, t.hits = 0, 0
+	t.since, t.hits, t.short = 0, 0, 0
 	t.classes = make(map[Class]struct{})
 	for _, c := range t.calls {
-		t.classes[coarsenings[r.coarse](c.class())] = struct{}{}
+		t.classes[t.class(c)] = struct{}{}
 	}
 	if len(r.Starts) == 0 {
 		return nil
 	}
 	var out []Iteration
 	t.next = 0
-	for i, c := range t.calls[max(r.Starts[0]-contextMax, 0):] {
-		switch at := max(r.Starts[0]-contextMax, 0) + i; {
-		case at == r.Starts[0]:
-			t.begin(c, t.firstNumber(c))
-			t.pass(c)
-		case at > r.Starts[0]:
-			out = append(out, t.follow(c)...)
-		default:
-			t.pass(c)
-		}
+	first := r.Starts[0]
+	for _, c := range t.calls[max(first-contextMax, 0):first] {
+		t.pass(c, t.class(c))
+	}
+	t.begin(t.calls[first], t.firstNumber(t.calls[first]))
+	t.pass(t.calls[first], t.class(t.calls[first]))
+	for _, c := range t.calls[first+1:] {
+		out = append(out, t.follow(c)...)
 	}
 	t.odd = 0
 	return out
@@ -185,8 +209,9 @@ func (t *Tracker) begin(c Call, number int64) {
 // follow closes the running iteration when the call is its anchor.
 func (t *Tracker) follow(c Call) []Iteration {
 	t.since++
-	closes := t.closes(c)
-	t.pass(c)
+	class := t.class(c)
+	closes := t.closes(class)
+	t.pass(c, class)
 	if !closes {
 		return nil
 	}
@@ -204,9 +229,13 @@ func (t *Tracker) follow(c Call) []Iteration {
 
 // pass puts the call behind, and sees whether records of its communicator were
 // lost before it.
-func (t *Tracker) pass(c Call) {
-	copy(t.behind[1:], t.behind[:])
-	t.behind[0] = coarsenings[t.result.coarse](c.class())
+func (t *Tracker) pass(c Call, class Class) {
+	if n := len(t.result.context); n > 0 {
+		for i := n - 1; i > 0; i-- {
+			t.behind[i] = t.behind[i-1]
+		}
+		t.behind[0] = class
+	}
 	if c.Comm != t.result.Anchor.Class.Comm {
 		return
 	}
@@ -216,11 +245,19 @@ func (t *Tracker) pass(c Call) {
 	t.next = c.Ordinal + 1
 }
 
-func (t *Tracker) closes(c Call) bool {
+// class is the call's class as the period's inference saw it.
+func (t *Tracker) class(c Call) Class {
+	if t.result.coarse == 0 {
+		return c.class()
+	}
+	return coarsenings[t.result.coarse](c.class())
+}
+
+func (t *Tracker) closes(class Class) bool {
 	if t.result.ByTime {
 		return t.since >= t.result.Period
 	}
-	if coarsenings[t.result.coarse](c.class()) == t.result.Anchor.Class && t.inContext() {
+	if class == t.result.Anchor.Class && t.inContext() {
 		t.hits++
 	}
 	return t.hits >= t.result.Anchor.PerPeriod

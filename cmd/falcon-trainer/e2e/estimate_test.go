@@ -205,7 +205,7 @@ func first(t *testing.T, start func()) {
 // the warm-up is found once and in order, and by how much its time is off.
 type errors3 struct {
 	mean, ofMean, worst float64 // shares
-	from, n             int
+	from, n, worstAt    int
 }
 
 func compare(samples []*falconv1.Sample, truth []line) (errors3, error) {
@@ -226,7 +226,9 @@ func compare(samples []*falconv1.Sample, truth []line) (errors3, error) {
 		}
 		next = i + 1
 		off := math.Abs(s.Ms-truth[i].Ms) / truth[i].Ms
-		out.mean, out.worst, out.n = out.mean+off, max(out.worst, off), out.n+1
+		if out.mean, out.n = out.mean+off, out.n+1; off > out.worst {
+			out.worst, out.worstAt = off, i
+		}
 		est, real = est+s.Ms, real+truth[i].Ms
 	}
 	if out.n == 0 {
@@ -268,7 +270,7 @@ func (e estimate) check(t *testing.T, iterations int) string {
 		if got.from > warmIterations+1 || got.n < iterations-warmIterations-2 {
 			t.Errorf("rank %d: only %d iterations were found, from %d on", r, got.n, got.from)
 		}
-		t.Logf("rank %d: mean size of the error %.3f %%, worst %.2f %%, period %d", r, 100*got.mean, 100*got.worst, caught.states[int32(r)].GetPeriod())
+		t.Logf("rank %d: mean size of the error %.3f %%, worst %.2f %% in iteration %d, period %d", r, 100*got.mean, 100*got.worst, got.worstAt, caught.states[int32(r)].GetPeriod())
 		worst.mean, worst.ofMean = max(worst.mean, got.mean), max(worst.ofMean, got.ofMean)
 		worst.worst, worst.n = max(worst.worst, got.worst), min(worst.n, got.n)
 		ms = h.trained[len(h.trained)-1].Ms

@@ -19,7 +19,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench e2e seeds check clean
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench e2e seeds pauses check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -78,13 +78,17 @@ fuzz: ## every fuzz target for FUZZTIME (default 5s)
 bench: build ## benchmarks; writes docs/benchmarks.md
 	./docs/bench.sh
 
-e2e: build ## one lab run end to end, without a terminal, judged by its report
+e2e: build ## the lab's scenarios once each, without a terminal, judged by their reports
 	go test -count=1 -timeout 20m -v -run LabScenarios ./cmd/falcon
 
 SEEDS ?= 20
-seeds: build ## the lab's scenarios on SEEDS seeds each, every report judged; goes on where it was interrupted
+seeds: build ## the lab's scenarios on SEEDS seeds each, every report judged, with a table; goes on where it was interrupted (make clean starts over)
 	@mkdir -p $(BIN)/reports
 	go test -count=1 -timeout 3h -v -run LabScenarios ./cmd/falcon -lab-seeds $(SEEDS) -lab-out $(BIN)/reports
+
+PAUSES ?= 200
+pauses: build ## hold and let go of a 16-rank job PAUSES times at random moments; kill agents, engine and ranks while it is held
+	go test -count=1 -timeout 60m -v -run 'PausesAtRandomMoments|WhileHeld' ./cmd/falcon -lab-pauses $(PAUSES)
 
 check: lint proto-check native-asan native-tsan test race fuzz ## what CI runs
 

@@ -282,7 +282,7 @@ func (c *cluster) goesOn(what string, pids map[string]int) {
 // the validation is told as failed, the next one succeeds, and the weights are
 // the reference's.
 func TestKillsWhileHeld(t *testing.T) {
-	c := newCluster(t, falcon.Layout{TP: 1, DP: 4, PP: 4}, 4, 320)
+	c := newCluster(t, falcon.Layout{TP: 1, DP: 4, PP: 4}, 4, 200)
 	pids := c.status().RankPids
 	for _, victim := range []struct {
 		what string

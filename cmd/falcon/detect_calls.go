@@ -18,7 +18,15 @@ FILE is a CSV in the order of the calls; its header names t_us (microseconds)
 and op, and where known group and bytes. - is standard input. The period is the
 smallest lag at which calls agree, averaged over kinds of call, so that an
 iteration is found and not its micro-batches; calls of one single kind are told
-apart by the times between them.`
+apart by the times between them.
+
+  t_us,op,group,bytes
+  0,all_gather,dp0,1048576
+  812,send,pp0,65536
+
+--json writes the period, null with a reason where there is none:
+  {"calls":3036,"period":69,"acf":1,"by":"classes","anchor":"all_gather","iterations_ms":[46632.6,…]}
+  {"calls":12,"period":null,"acf":0,"reason":"…","iterations_ms":[]}`
 
 func detectCallsCommand() *cobra.Command {
 	var asJSON bool

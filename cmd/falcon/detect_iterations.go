@@ -26,7 +26,13 @@ the threshold and the medians on both sides differ by the verify share over at
 least 3 points each; bursts must last longer to count, the longer the smaller
 they are. Alarms that fail this are jitters. The series is standardised by a
 robust scale from its first 10 points, and run lengths less probable than 1e-4
-are merged into their neighbours, at most 48 being kept; --raw turns both off.`
+are merged into their neighbours, at most 48 being kept; --raw turns both off.
+
+--json writes the changes and what was no change; indexes count from 0:
+  {"points":260,"column":"ms","baseline_ms":210.1,"level_ms":210.3,
+   "changes":[{"index":40,"kind":"onset","before_ms":210,"after_ms":400,"change":0.9,
+     "probability":0.98,"detected_at":43}],
+   "jitters":[{"index":12,"probability":0.95,"change":0.02,"detected_at":14}]}`
 
 // iterationsFlags are the flags of falcon detect iterations.
 type iterationsFlags struct {

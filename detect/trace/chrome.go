@@ -19,12 +19,12 @@ const (
 // event is one entry of a trace; times are microseconds.
 type event struct {
 	Ph   string          `json:"ph"`
-	Name word            `json:"name"`
-	Cat  word            `json:"cat"`
+	Name string          `json:"name"`
+	Cat  string          `json:"cat"`
 	Ts   json.Number     `json:"ts"`
 	Dur  json.Number     `json:"dur"`
-	Pid  word            `json:"pid"`
-	Tid  word            `json:"tid"`
+	Pid  json.RawMessage `json:"pid"` // a number or a text
+	Tid  json.RawMessage `json:"tid"`
 	Args json.RawMessage `json:"args"`
 }
 
@@ -122,7 +122,7 @@ func (c *chrome) take(e *event) error {
 	if e.Ph != "X" {
 		return nil
 	}
-	name, cat := strings.ToLower(string(e.Name)), strings.ToLower(string(e.Cat))
+	name, cat := strings.ToLower(e.Name), strings.ToLower(e.Cat)
 	if strings.HasPrefix(name, "profilerstep#") {
 		c.step(name)
 		return nil
@@ -134,7 +134,7 @@ func (c *chrome) take(e *event) error {
 	var args eventArgs
 	if what != isKernel && len(e.Args) > 0 && e.Args[0] == '{' {
 		if err := json.Unmarshal(e.Args, &args); err != nil {
-			return malformed(0, "the args of event %q: %s", clip(string(e.Name)), jsonSentence(err))
+			return malformed(0, "the args of event %q: %s", clip(e.Name), jsonSentence(err))
 		}
 	}
 	l, err := c.lane(e)
@@ -167,13 +167,16 @@ func (e *event) times() (ms, start float64, err error) {
 		at, atErr = 0, nil
 	}
 	if err != nil || atErr != nil || math.Abs(us) > MaxMs || math.Abs(at) > 1e21 {
-		return 0, 0, malformed(0, "event %q: ts or dur is out of range", clip(string(e.Name)))
+		return 0, 0, malformed(0, "event %q: ts or dur is out of range", clip(e.Name))
 	}
 	return us / 1e3, at / 1e3, nil
 }
 
+// id is a process or thread, told by a number or a text.
+func id(raw json.RawMessage) string { return clip(strings.Trim(string(raw), `"`)) }
+
 func (c *chrome) lane(e *event) (*lane, error) {
-	k := laneKey{c.file, clip(string(e.Pid)), clip(string(e.Tid))}
+	k := laneKey{c.file, id(e.Pid), id(e.Tid)}
 	l := c.lanes[k]
 	if l == nil {
 		if len(c.lanes) >= MaxLanes {
@@ -258,7 +261,7 @@ func (c *chrome) step(name string) {
 
 // meta keeps the names of processes and threads: they may say who is who.
 func (c *chrome) meta(e *event) error {
-	k := laneKey{c.file, clip(string(e.Pid)), clip(string(e.Tid))}
+	k := laneKey{c.file, id(e.Pid), id(e.Tid)}
 	switch e.Name {
 	case "process_name", "process_labels":
 		k.tid = ""

@@ -19,7 +19,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench e2e seeds pauses check clean
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval e2e seeds pauses check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -77,6 +77,11 @@ fuzz: ## every fuzz target for FUZZTIME (default 5s)
 
 bench: build ## benchmarks; writes docs/benchmarks.md
 	./docs/bench.sh
+
+EVAL_JOBS ?= 10000
+EVAL_ITERATIONS ?= 1000
+eval: ## quality of detection on generated jobs, beside the paper's; writes its part of docs/benchmarks.md
+	go test ./detect/eval -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(CURDIR)/docs/benchmarks.md
 
 e2e: build ## the lab's scenarios once each, without a terminal, judged by their reports
 	go test -count=1 -timeout 20m -v -run LabScenarios ./cmd/falcon

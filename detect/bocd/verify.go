@@ -165,7 +165,7 @@ func (t *Tracker) place(c Change) int {
 // pointsFor is how many points a change of this size must last.
 func pointsFor(size float64) int {
 	switch {
-	case size >= 0.30:
+	case size >= 0.18:
 		return sideMin + 1
 	case size >= 0.15:
 		return sideMin + 2

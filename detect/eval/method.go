@@ -1,0 +1,120 @@
+package eval
+
+import (
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon/detect/bocd"
+)
+
+// Report is one alarm of a method. Indexes count iterations from 0.
+type Report struct {
+	At   int // first iteration of the new level, as the method places it
+	Seen int // newest iteration when it was reported
+}
+
+// Methods that are compared, in the order of the tables.
+const (
+	SlidePoint = iota
+	SlideMean
+	PlainBOCD
+	VerifiedBOCD
+	Ours
+	methods
+)
+
+// Names of the methods, by index.
+func Names() []string {
+	return []string{"slide window, each iteration", "slide window, mean", "BOCD", "BOCD+V, as defined", "Falcon"}
+}
+
+// Reports runs all methods on one series and returns their reports by method.
+// The series is finite, as Generate's are.
+func Reports(ms []float64) [][]Report {
+	out := make([][]Report, methods)
+	point, mean, plain := &bocd.SlideWindow{}, &bocd.SlideMean{}, bocd.NewPlain(bocd.DefaultConfig())
+	for i, x := range ms {
+		if at, found, _ := point.Observe(x); found {
+			out[SlidePoint] = append(out[SlidePoint], Report{at, i})
+		}
+		if at, found, _ := mean.Observe(x); found {
+			out[SlideMean] = append(out[SlideMean], Report{at, i})
+		}
+		if at, found, _ := plain.Observe(x); found {
+			out[PlainBOCD] = append(out[PlainBOCD], Report{at, i})
+		}
+	}
+	out[VerifiedBOCD] = verify(ms, out[PlainBOCD])
+	out[Ours] = Falcon(ms)
+	return out
+}
+
+// Falcon is what the production tracker reports of a series: onsets and
+// reliefs, as either says that a job was slow.
+func Falcon(ms []float64) []Report {
+	var out []Report
+	tracker := bocd.NewTracker(bocd.DefaultTrackerConfig())
+	for i, x := range ms {
+		changes, _ := tracker.Observe(x)
+		for _, c := range changes {
+			if c.Kind != bocd.KindJitter {
+				out = append(out, Report{c.Index, i})
+			}
+		}
+	}
+	return out
+}
+
+// verifyOver is how many iterations on each side FALCON's verification
+// averages here; §4.2 does not say.
+const verifyOver = 10
+
+// verify is the paper's rule (§4.2, change-point verification): an alarm whose
+// mean iteration times before and after differ by less than 10 % is jitter.
+func verify(ms []float64, alarms []Report) []Report {
+	var out []Report
+	for _, a := range alarms {
+		end := min(a.At+verifyOver, len(ms))
+		if a.At == 0 || end <= a.At {
+			continue
+		}
+		before, after := mean(ms[max(0, a.At-verifyOver):a.At]), mean(ms[a.At:end])
+		if math.Abs(after-before)/before > 0.10 {
+			out = append(out, Report{a.At, max(a.Seen, end-1)})
+		}
+	}
+	return out
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}
+
+// How far from a spell a report may be placed and still mean it. Where a spell
+// came by small steps, noise decides where a series first is 10 % up.
+const (
+	near       = 16
+	nearLadder = 64
+)
+
+// first is the first report that means a spell, by its placement: within it, or
+// at its end, where a relief lies.
+func (s Spell) first(reports []Report) (Report, bool) {
+	i := slices.IndexFunc(reports, s.means)
+	if i < 0 {
+		return Report{}, false
+	}
+	return reports[i], true
+}
+
+func (s Spell) means(r Report) bool {
+	off := near
+	if s.Ladder {
+		off = nearLadder
+	}
+	return r.At >= s.From-off && r.At <= s.To+near && r.Seen >= s.From-off
+}

@@ -205,6 +205,11 @@ func timelineVerdict(t trace.Timeline, res peer.Result, suspect float64) falcon.
 	if u, ok := unevenSteps(t, suspect); ok {
 		return u
 	}
+	if late, ok := turned(t); ok {
+		late.Evidence = append(late.Evidence, v.Evidence...)
+		late.Severity = max(late.Severity, v.Severity)
+		return late
+	}
 	return v
 }
 
@@ -240,6 +245,8 @@ func unevenStages(t trace.Timeline, res peer.Result, suspect float64) (falcon.Ve
 	return notHardware(ratio-1, weightStages, "All %d workers of stage %d compute %.2f x as long as the other stages, and alike: the stage has more work", len(stages[worst]), worst, ratio), true
 }
 
+const unknownRank = -1
+
 // unevenSteps finds work that differs from step to step and from replica to
 // replica, as sequences of different lengths make it.
 func unevenSteps(t trace.Timeline, suspect float64) (falcon.Verdict, bool) {
@@ -250,24 +257,28 @@ func unevenSteps(t trace.Timeline, suspect float64) (falcon.Verdict, bool) {
 		byPlace[at] = append(byPlace[at], w)
 	}
 	var spreads []float64
-	slowest := map[falcon.Rank]int{}
+	uneven, changed := 0, 0
 	for _, alike := range byPlace {
+		before := falcon.Rank(unknownRank)
 		for step := range t.Steps {
-			if spread, who, ok := spreadOf(alike, step); ok {
-				spreads = append(spreads, spread)
-				slowest[who]++
+			spread, who, ok := spreadOf(alike, step)
+			if !ok {
+				continue
 			}
+			spreads = append(spreads, spread)
+			if spread <= suspect {
+				continue
+			}
+			if uneven++; who != before {
+				changed++
+			}
+			before = who
 		}
 	}
 	const stepsLeast = 5
 	typicalSpread := peer.Median(spreads)
-	if len(spreads) < stepsLeast || typicalSpread <= suspect {
-		return falcon.Verdict{}, false
-	}
-	for _, n := range slowest {
-		if 2*n > len(t.Steps) {
-			return falcon.Verdict{}, false // one worker keeps the others in most steps
-		}
+	if uneven < stepsLeast || typicalSpread <= suspect || 2*changed < uneven {
+		return falcon.Verdict{}, false // even work, or one worker keeps the others step after step
 	}
 	return notHardware(typicalSpread-1, weightSequence, "In a step the slowest replica computes %.2f x as long as the median, and it is another one from step to step: the work differs, as sequences of different lengths make it", typicalSpread), true
 }

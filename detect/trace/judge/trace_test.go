@@ -62,6 +62,30 @@ func TestTimelineVerdicts(t *testing.T) {
 	}
 }
 
+// A fault in the last third of a trace leaves the medians as they were.
+func TestTimelineSeesAnOnsetInTheMiddle(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	line := trace.Timeline{Layout: falcon.Layout{TP: 1, DP: 4, PP: 1}}
+	for r := range 4 {
+		w := trace.Worker{Name: fmt.Sprintf("dp%d/pp0", r), Rank: falcon.Rank(r), Count: 60}
+		for step := range 60 {
+			ms := 100 * (1 + 0.01*rng.NormFloat64())
+			if r == 3 && step >= 42 || r == 1 && step >= 20 && step < 32 {
+				ms *= 1.5
+			}
+			w.ComputeMs = append(w.ComputeMs, ms)
+		}
+		line.Workers = append(line.Workers, w)
+	}
+	for step := range 60 {
+		line.Steps = append(line.Steps, int64(step))
+	}
+	r := Timeline(line, peer.Rules{})
+	if !slices.Equal(r.Ranks, []falcon.Rank{3}) || !says(r, "from its step 42 on, and stays so") || !says(r, "Worker dp1/pp0 (rank 1)") {
+		t.Errorf("%+v", r.Verdict)
+	}
+}
+
 func says(r TraceReport, part string) bool {
 	return slices.ContainsFunc(r.Evidence, func(e falcon.Evidence) bool { return strings.Contains(e.Text, part) })
 }

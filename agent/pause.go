@@ -15,6 +15,7 @@ import (
 // Bounds of a pause.
 const (
 	hurryEvery  = time.Millisecond        // looks while the job is held
+	takeUpWait  = 2 * time.Second         // for a hook to take up an order; its side thread looks every 100 ms
 	releaseWait = 500 * time.Millisecond  // for a hook to say that it let go
 	overdueWait = 1500 * time.Millisecond // beyond the deadline, for a hook that says nothing
 )
@@ -198,8 +199,11 @@ func (h *hold) look(r *heldRank, mono int64, now time.Time) *falconv1.RankPause 
 		return out
 	}
 	s := r.seg.Pause()
-	if s.Seen == r.order && s.State != ring.PauseNone {
+	switch {
+	case s.Seen == r.order && s.State != ring.PauseNone:
 		h.fill(out, r, s, mono)
+	case h.freed.IsZero() && mono > r.armedNs+takeUpWait.Nanoseconds():
+		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_REFUSED, "its hook does not take up the order"
 	}
 	overdue := mono > h.untilNs+overdueWait.Nanoseconds()
 	if !ended(out.State) && (overdue || !h.freed.IsZero() && now.Sub(h.freed) >= releaseWait) {

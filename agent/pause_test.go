@@ -181,6 +181,22 @@ func TestRefusalOfAHookTakesAllBack(t *testing.T) {
 	})
 }
 
+// A hook that does not even take up the order holds nobody, and nobody waits
+// for it to the deadline.
+func TestDeafHookRefuses(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		a, b := n.two()
+		n.Command(pauseCommand(1, 5, arm1, 0, 1))
+		wait(time.Millisecond)
+		a.hold(ring.PauseQuiet)
+		wait(takeUpWait + 100*time.Millisecond)
+		r := n.last(t, 1, refused)
+		if !strings.Contains(r.Detail, "rank 1") || !strings.Contains(r.Detail, "does not take up") || a.pause.Wanted != 0 || b.pause.Wanted != 0 {
+			t.Fatalf("%v", r)
+		}
+	})
+}
+
 func TestPauseRefusals(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		n.Command(pauseCommand(1, 5, arm1, 0))
@@ -228,6 +244,7 @@ func TestPauseExpires(t *testing.T) {
 		n.Command(pauseCommand(1, 5, arm1, 0, 1))
 		wait(time.Millisecond)
 		a.hold(ring.PauseQuiet)
+		b.hold(ring.PauseArmed)
 		wait(4 * time.Second)
 		a.hold(ring.PauseExpired)
 		wait(overdueWait + 100*time.Millisecond)

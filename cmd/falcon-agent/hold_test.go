@@ -63,8 +63,12 @@ func (n *node) hold(t *testing.T, id uint64) {
 		return true
 	})
 	n.pause(id+1, id, falconv1.PausePhase_PAUSE_PHASE_ARM, cuts...)
+	began := time.Now()
 	shiptest.Until(t, "all ranks quiet", func() bool {
 		r := n.last(id + 1)
+		if time.Since(began) > holdLife/2 {
+			t.Fatalf("not quiet: %v, of the survey %v", r, n.last(id))
+		}
 		if r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED {
 			t.Fatalf("refused: %v", r)
 		}

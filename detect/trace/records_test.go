@@ -111,6 +111,37 @@ func TestTimelineOfKineto(t *testing.T) {
 	}
 }
 
+// The process groups that Megatron describes tell the layout.
+func TestTimelineReadsTheLayoutOffGroups(t *testing.T) {
+	l := falcon.Layout{TP: 2, DP: 2, PP: 2}
+	var docs []string
+	for r := range 8 {
+		events := `{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1,"dur":9}`
+		for i, g := range []struct {
+			desc string
+			dim  falcon.Dimension
+		}{{"TENSOR_MODEL_PARALLEL_GROUP", falcon.DimTP}, {"DATA_PARALLEL_GROUP_WITH_CP", falcon.DimDP}, {"PIPELINE_MODEL_PARALLEL_GROUP", falcon.DimPP}, {"TENSOR_AND_DATA_PARALLEL_GROUP", falcon.DimWorld}} {
+			ranks := strings.ReplaceAll(fmt.Sprint(l.Peers(falcon.Rank(r), g.dim)), " ", ", ")
+			call, op := "allreduce", "AllReduce"
+			if g.dim == falcon.DimPP {
+				call, op = "recv", "SendRecv"
+			}
+			events += fmt.Sprintf(`,{"ph":"X","cat":"kernel","name":"ncclDevKernel_%s","pid":0,"tid":9,"ts":%d,"dur":5,"args":{"Collective name":%q,"In msg nelems":8,"Process Group Name":"%d","Process Group Description":%q,"Process Group Ranks":%q}}`,
+				op, 10+i, call, i, g.desc, ranks)
+		}
+		docs = append(docs, fmt.Sprintf(`{"distributedInfo":{"rank":%d,"world_size":8},"traceEvents":[%s]}`, r, events))
+	}
+	line := timelineOf(t, Shape{}, docs...)
+	if line.Layout != l || line.Assumed != "" || len(line.Workers) != 8 {
+		t.Fatalf("%+v", line)
+	}
+	for _, w := range line.Workers {
+		if len(w.Calls) != 3 || w.Calls[0].Dimension != falcon.DimTP || w.Calls[1].Dimension != falcon.DimDP || w.Calls[0].Comm == w.Calls[1].Comm || w.Calls[2].Dimension != "" {
+			t.Errorf("%+v", w)
+		}
+	}
+}
+
 func packed(text string) string {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)

@@ -275,6 +275,11 @@ func (c *chrome) groupSize(words ...string) int {
 
 // dimension reads a process group's description, as Megatron writes it.
 func (g *commGroup) dimension() falcon.Dimension {
+	for _, w := range []string{"_and_", "expert", "embedding", "partial"} {
+		if strings.Contains(g.desc, w) {
+			return "" // groups along several dimensions, or parts of one
+		}
+	}
 	for _, d := range []struct {
 		dim   falcon.Dimension
 		words []string

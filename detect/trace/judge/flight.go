@@ -50,6 +50,7 @@ type group struct {
 	calls   map[falcon.Rank]map[int64]trace.Entry // by rank and number
 	oldest  map[falcon.Rank]int64
 	newest  map[falcon.Rank]int64
+	whole   map[falcon.Rank]bool // dumps that lost nothing: what they lack was never called
 }
 
 // flights is what all dumps together hold.
@@ -101,10 +102,10 @@ func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport {
 func gather(dumps []trace.Dump) *flights {
 	f := &flights{waits: map[falcon.Rank]*rankWait{}}
 	byKey := map[string]*group{}
-	have := map[falcon.Rank]bool{}
+	have, whole := map[falcon.Rank]bool{}, map[falcon.Rank]bool{}
 	for _, d := range dumps {
 		rank := falcon.Rank(d.Rank)
-		have[rank] = true
+		have[rank], whole[rank] = true, lostNothing(d)
 		f.waits[rank] = &rankWait{}
 		for _, e := range d.Entries {
 			if e.PointToPnt {
@@ -114,6 +115,7 @@ func gather(dumps []trace.Dump) *flights {
 			g := byKey[key]
 			if g == nil {
 				g = newGroup(e.Group, d.Groups[e.Group])
+				g.whole = whole
 				byKey[key] = g
 			}
 			g.take(rank, e)
@@ -134,6 +136,11 @@ func gather(dumps []trace.Dump) *flights {
 	}
 	f.missing = slices.Sorted(maps.Keys(missing))
 	return f
+}
+
+// lostNothing says that a dump still holds the rank's first call.
+func lostNothing(d trace.Dump) bool {
+	return len(d.Entries) == 0 || slices.ContainsFunc(d.Entries, func(e trace.Entry) bool { return e.Record == 0 })
 }
 
 func newGroup(name string, told trace.DumpGroup) *group {
@@ -184,7 +191,7 @@ func (g *group) stuck() (Stuck, bool) {
 				over++
 			case in:
 				s.Waiting, s.Op = append(s.Waiting, m), e.Name
-			case g.calls[m] != nil && g.newest[m] < seq:
+			case g.calls[m] != nil && g.newest[m] < seq, g.calls[m] == nil && g.whole[m]:
 				s.Late = append(s.Late, m)
 			}
 		}

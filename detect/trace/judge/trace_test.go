@@ -199,6 +199,21 @@ func TestDumpsFindTheOrigin(t *testing.T) {
 	}
 }
 
+// A rank whose dump lost nothing and holds no call of a group never reached it.
+func TestDumpsNameARankThatNeverCalled(t *testing.T) {
+	groups := map[string]trace.DumpGroup{"a": {Ranks: []int{0, 1}}}
+	waiting := trace.Entry{Group: "a", Seq: 1, Op: falcon.OpAllReduce, Name: "nccl:all_reduce", State: trace.EntryScheduled}
+	other := trace.Entry{Group: "b", Seq: 9, Op: falcon.OpAllReduce, State: trace.EntryCompleted}
+	overwritten := other
+	overwritten.Record = 5000
+	for want, entries := range map[int][]trace.Entry{1: {other}, 0: {overwritten}} {
+		r := Dumps([]trace.Dump{{Rank: 0, Groups: groups, Entries: []trace.Entry{waiting}}, {Rank: 1, Groups: groups, Entries: entries}}, peer.Rules{})
+		if len(r.Ranks) != want || want == 1 && r.Ranks[0] != 1 {
+			t.Errorf("%v: %+v", entries, r)
+		}
+	}
+}
+
 // TestWaitsAgreeWithTheDefinition checks random dumps against the definition
 // written out: a member's wait is its duration less the least.
 func TestWaitsAgreeWithTheDefinition(t *testing.T) {

@@ -3,10 +3,14 @@
 // them emulated silicon through a shared state file, injects faults at given
 // iterations and writes down what happened.
 //
+// Every node has network ports of its own too, as a sysfs tree whose counters
+// follow the state of the node's links.
+//
 // It guarantees: real processes, real shared memory, real agents and real
-// gRPC; only the pace of GPUs and links is emulated, and the report says so.
-// Faults are applied between iterations. Close ends every process that the lab
-// started and waits for its own goroutines; leftovers of a lab that was killed
-// are cleaned up by the next one. It must not hold engine state: incidents and
-// actions are asked for through the engine's API.
+// gRPC; only the pace of GPUs and links and what their counters say is
+// emulated, and the report says so. Faults are applied between iterations.
+// Close ends every process that the lab started and waits for its own
+// goroutines; leftovers of a lab that was killed are cleaned up by the next
+// one. It must not hold engine state: incidents, actions and validations are
+// asked for through the engine's API.
 package lab

@@ -38,6 +38,10 @@ func TestBadScenarios(t *testing.T) {
 		"no such link":  {ok + "events: [{at_iteration: 3, link: n0-n7, bandwidth: 0.5}]\n", "n7"},
 		"malformed":     {"layout: [", "line"},
 		"too many":      {"layout: {tp: 8, dp: 64, pp: 64}\nnodes: 1\n", "more than"},
+		"no such stage": {ok + "events: [{at_iteration: 3, stage: 2, load: 2}]\n", "no stage 2"},
+		"no load":       {ok + "events: [{at_iteration: 3, stage: 0}]\n", "load is 0"},
+		"narrow links":  {ok + "link_mb_s: 0.5\n", "link_mb_s"},
+		"no nics":       {ok + "nics: 0\n", "nics is 0"},
 		"cpu elsewhere": {ok + "events: [{at_iteration: 3, cpu: x, share: 0.5}]\n", `no node "x"`},
 	} {
 		_, err := parse([]byte(c.text), "t")

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/failslow/falcon"
@@ -157,6 +158,33 @@ func (f *faults) end(e Event, until int64) {
 			return
 		}
 	}
+}
+
+// inForce names the faults that hold now; a new slice each time, for it is
+// handed to other goroutines.
+func (f *faults) inForce() []string {
+	out := []string{}
+	for i, e := range f.sc.Events {
+		if f.active[i] != off {
+			out = append(out, e.String())
+		}
+	}
+	return out
+}
+
+// String is the fault in a few words.
+func (e Event) String() string {
+	switch {
+	case e.GPU != "":
+		return fmt.Sprintf("gpu %s clock %g", e.GPU, e.Clock)
+	case e.Link != "":
+		return fmt.Sprintf("link %s bandwidth %g", e.Link, e.Bandwidth)
+	case e.CPU != "":
+		return fmt.Sprintf("cpu %s share %g", e.CPU, e.Share)
+	case e.Stage != nil:
+		return fmt.Sprintf("stage %d load %g", *e.Stage, e.Load)
+	}
+	return fmt.Sprintf("work of all ranks times %g", e.All)
 }
 
 // target names what an event hits.

@@ -88,6 +88,7 @@ type Status struct {
 	RankPids   map[string]int `json:"rank_pids"`
 	AgentPids  map[string]int `json:"agent_pids"`
 	EnginePid  int            `json:"engine_pid"`
+	Faults     []string       `json:"faults"` // in force now, such as "link n1-n2 bandwidth 0.12"
 }
 
 type event struct {
@@ -129,7 +130,7 @@ func New(sc Scenario, opt Options) (*Lab, error) {
 	}
 	l := &Lab{sc: sc, opt: opt, place: p, spawn: newSpawner(), events: make(chan event, 256), records: newRecords(sc.Layout.Layout().World())}
 	l.closing, l.stop = context.WithCancel(context.Background())
-	l.status = Status{Scenario: sc.Name, Dir: p.dir, Iterations: sc.Iterations, RankPids: map[string]int{}, AgentPids: map[string]int{}}
+	l.status = Status{Scenario: sc.Name, Dir: p.dir, Iterations: sc.Iterations, RankPids: map[string]int{}, AgentPids: map[string]int{}, Faults: []string{}}
 	if err := l.prepare(); err != nil {
 		l.Close()
 		return nil, err

@@ -96,6 +96,9 @@ events:
 	for i := range int64(40) {
 		f.before(i)
 		seen[clock()]++
+		if got := strings.Join(f.inForce(), ", "); i == 12 && got != "gpu n1.g0 clock 0.9, stage 1 load 2" {
+			t.Errorf("in force: %s", got)
+		}
 		if heavy := load(2, 0) != load(0, 0); heavy != (i >= 5 && i < 15) || load(2, 0) != load(3, 1) {
 			t.Errorf("iteration %d: stage 1 is heavy: %v", i, heavy)
 		}

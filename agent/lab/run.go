@@ -48,7 +48,7 @@ func (l *Lab) handle(e event) bool {
 	case e.line != nil:
 		if l.records.add(e.rank, *e.line) {
 			l.faults.before(l.records.done)
-			l.setPid(func(s *Status) { s.Iteration = l.records.done })
+			l.setPid(func(s *Status) { s.Iteration, s.Faults = l.records.done, l.faults.inForce() })
 		}
 	case e.exited:
 		p := l.rankOf(falcon.Rank(e.rank))

@@ -77,6 +77,7 @@ type file struct {
 	traced bool
 	dumped bool
 	dump   Dump
+	seen   event // the present one; its buffers serve the next
 }
 
 const unknown = -1
@@ -133,11 +134,11 @@ func (f *file) finish() error {
 }
 
 func (f *file) event() error {
-	var e event
-	if err := f.stream.value(&e); err != nil {
+	f.seen = event{Pid: f.seen.Pid[:0], Tid: f.seen.Tid[:0], Args: f.seen.Args[:0]}
+	if err := f.stream.value(&f.seen); err != nil {
 		return err
 	}
-	return f.rec.chrome.take(&e)
+	return f.rec.chrome.take(&f.seen)
 }
 
 var rankInName = regexp.MustCompile(`(?i)(?:rank|trace|worker)?[_.-]*(\d+)(?:\.[a-z.]+)?$`)

@@ -181,6 +181,7 @@ func (c *cluster) validate(q *falconv1.ValidateRequest) *falconv1.Validation {
 // succeeds or is refused with a reason, no rank is lost, the weights are those
 // of the undisturbed job, and the iterations' own time does not change.
 func TestPausesAtRandomMoments(t *testing.T) {
+	t.Parallel()
 	const perPause = 14 // iterations: the moment, two more to the boundary, the order's way
 	l := falcon.Layout{TP: 1, DP: 4, PP: 4}
 	c := newCluster(t, l, 4, 40+perPause**pauseCount)
@@ -282,6 +283,7 @@ func (c *cluster) goesOn(what string, pids map[string]int) {
 // the validation is told as failed, the next one succeeds, and the weights are
 // the reference's.
 func TestKillsWhileHeld(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, falcon.Layout{TP: 1, DP: 4, PP: 4}, 4, 200)
 	pids := c.status().RankPids
 	for _, victim := range []struct {
@@ -325,6 +327,7 @@ func (c *cluster) recovered(what string) {
 // kill -9 of a rank while the job is held: the job ends as it does without a
 // hold, in one sentence that names the rank; nothing hangs.
 func TestKilledRankWhileHeld(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, falcon.Layout{TP: 1, DP: 4, PP: 4}, 4, 10_000, "--no-reference")
 	c.held()
 	if err := syscall.Kill(c.status().RankPids["5"], syscall.SIGKILL); err != nil {

@@ -127,6 +127,7 @@ func TestScreenApprove(t *testing.T) {
 }
 
 func approve(t *testing.T, width, height int) {
+	t.Parallel()
 	s := newScreen(t, width, height, "lab", "run")
 	s.wait(60*time.Second, "INC-0001", "n1.g0", "S2 PROPOSED")
 	s.keys("a")
@@ -143,6 +144,7 @@ func approve(t *testing.T, width, height int) {
 
 // A veto at 80x24: nothing is applied, and the job stays as it was.
 func TestScreenVeto(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t, 80, 24, "lab", "run")
 	s.wait(60*time.Second, "INC-0001", "S2 PROPOSED")
 	s.keys("v")
@@ -164,6 +166,7 @@ func TestScreenVeto(t *testing.T) {
 // kill -9 of the console: the ranks live on, the console comes back and shows
 // the same incident from its journal; kill -9 of an agent: likewise.
 func TestScreenSurvivesKills(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t, 120, 40, "lab", "run")
 	s.wait(60*time.Second, "INC-0001", "S2 PROPOSED")
 	first := s.status()
@@ -195,6 +198,7 @@ func TestScreenSurvivesKills(t *testing.T) {
 
 // kill -9 of a trainer: the lab says which rank died and ends; nothing hangs.
 func TestKilledTrainerEndsTheLab(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t, 100, 30, "lab", "run", "--headless")
 	waitFor(t, 30*time.Second, "a running job", func() bool {
 		out, err := s.tryStatus()

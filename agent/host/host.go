@@ -1,6 +1,13 @@
 // Package host looks at the CPU side of one node: pressure and throttling of
 // the ranks' cgroup, the run delay of each rank, and the load.
 //
+// All are totals that only grow, in units of time, so that a reader's
+// difference over a stretch is a share of it: PSI "some" (waiting for a CPU, at
+// least one task), throttled_usec (held by the cgroup's quota; the number of
+// throttled periods beside it says nothing of their length), and the time that
+// a rank's main thread was runnable and did not run. The load is the exception:
+// the kernel's average over a minute.
+//
 // It guarantees that what a kernel does not offer is named in
 // HostReading.Err and never passed off as zero trouble. In a lab the node's
 // emulated host share is read from the lab's state file instead of being

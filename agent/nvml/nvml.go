@@ -6,7 +6,8 @@
 // in GPUReading.Err. NVML calls take a lock of the driver that training needs
 // too, so a probe keeps to a budget and backs off when it is dear. Open starts
 // two goroutines (the probe, and XID events where they exist); Close ends them
-// and waits, at most CloseMax for one that the driver holds.
+// and waits, at most CloseMax for one that the driver holds. A look that the
+// driver does not answer is a reading of the GPU that it hangs at (ProbeUs, Err).
 //
 // It must not list processes or fan speeds (milliseconds under the lock), and
 // must not judge: a power cap or a low clock is reported, not explained.
@@ -29,6 +30,7 @@ const (
 	PeriodMax = 30 * time.Second     // the period never grows beyond this
 	StallMin  = 5 * time.Second      // an unanswered look is reported after this long
 	CloseMax  = 2 * time.Second      // Close gives a held driver call this long
+	OpenMax   = 10 * time.Second     // Open gives the library this long to start; it may come later
 	GPUsMax   = 64                   // per node
 )
 
@@ -48,13 +50,14 @@ type Config struct {
 type Prober struct {
 	node  falcon.Node
 	lib   gonvml.Interface
-	calls symbols
-	gpus  []gpu
-	why   string // why nothing can be read, empty when something can
+	calls symbols // the goroutine's own, as the library is loaded there
 
 	mu      sync.Mutex
+	gpus    []gpu  // set once
+	why     string // why nothing can be read, empty when something can
 	pace    pace
-	started time.Time // of the look in flight, zero when none is
+	started time.Time // of the look at one GPU in flight, zero when none is
+	at      int       // which one
 	fresh   []falcon.GPUReading
 	xids    []xid
 
@@ -101,50 +104,71 @@ func loadable(path string) error {
 
 func open(cfg Config, lib gonvml.Interface) *Prober {
 	p := &Prober{node: cfg.Node, lib: lib, pace: newPace(cfg.Period), stop: make(chan struct{})}
-	if p.why = p.load(); p.why != "" {
-		return p
-	}
-	p.done.Go(p.probe)
-	if p.calls.events() {
-		p.done.Go(p.watchXids)
+	p.why = fmt.Sprintf("nvml has not answered for %.0f s: the driver hangs", OpenMax.Seconds())
+	loaded := make(chan struct{})
+	p.done.Go(func() { p.run(loaded) })
+	late := time.NewTimer(OpenMax)
+	defer late.Stop()
+	select {
+	case <-loaded:
+	case <-late.C: // the agent must not wait for a driver that hangs
 	}
 	return p
 }
 
+// run loads the library, and probes where that finds GPUs.
+func (p *Prober) run(loaded chan<- struct{}) {
+	gpus, why := p.load()
+	p.mu.Lock()
+	p.gpus, p.why, p.xids = gpus, why, make([]xid, len(gpus))
+	p.mu.Unlock()
+	close(loaded)
+	if why != "" {
+		return
+	}
+	if p.calls.events() {
+		p.done.Go(p.watchXids)
+	}
+	p.probe()
+}
+
 // load finds the GPUs, or says why there are none.
-func (p *Prober) load() string {
+func (p *Prober) load() (gpus []gpu, why string) {
 	if ret := p.lib.Init(); ret != gonvml.SUCCESS {
-		return fmt.Sprintf("nvml did not start (%s): %s", reason(ret), remedy)
+		return nil, fmt.Sprintf("nvml did not start (%s): %s", reason(ret), remedy)
 	}
 	p.calls = lookup(p.lib.Extensions())
 	if missing := p.calls.missing(required...); missing != "" {
-		return "nvml lacks " + missing + ": update the driver, or set nvml.enabled to false"
+		return nil, "nvml lacks " + missing + ": update the driver, or set nvml.enabled to false"
 	}
 	n, ret := p.lib.DeviceGetCount()
 	if ret != gonvml.SUCCESS {
-		return "nvml can't count the GPUs: " + reason(ret)
+		return nil, "nvml can't count the GPUs: " + reason(ret)
 	}
 	for i := range min(n, GPUsMax) {
-		p.add(i)
+		if g, ok := p.gpu(i); ok {
+			gpus = append(gpus, g)
+		}
 	}
-	p.xids = make([]xid, len(p.gpus))
-	return ""
+	return gpus, ""
 }
 
-func (p *Prober) add(i int) {
+func (p *Prober) gpu(i int) (g gpu, ok bool) {
 	d, ret := p.lib.DeviceGetHandleByIndex(i)
 	if ret != gonvml.SUCCESS {
-		return
+		return g, false
 	}
-	g := gpu{name: falcon.NewDevice(p.node, i), handle: d}
+	g = gpu{name: falcon.NewDevice(p.node, i), handle: d}
 	if p.calls["nvmlDeviceGetMaxClockInfo"] {
 		g.maxMHz, _ = d.GetMaxClockInfo(gonvml.CLOCK_SM)
 	}
-	p.gpus = append(p.gpus, g)
+	return g, true
 }
 
 // Devices names the GPUs that were found.
 func (p *Prober) Devices() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var out []string
 	for _, g := range p.gpus {
 		out = append(out, string(g.name))
@@ -153,11 +177,16 @@ func (p *Prober) Devices() []string {
 }
 
 // Err says why nothing can be read, "" when something can.
-func (p *Prober) Err() string { return p.why }
+func (p *Prober) Err() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.why
+}
 
 // Latest hands over the readings that came since the last call, each once. A
 // look that the driver has not answered for StallMin is reported in their
-// place, as a stalled probe is evidence itself. nil means nothing new.
+// place, as a stalled probe is evidence itself: against the GPU that it hangs
+// at, not against those that wait behind it. nil means nothing new.
 func (p *Prober) Latest(now time.Time) []falcon.GPUReading {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,11 +201,12 @@ func (p *Prober) Latest(now time.Time) []falcon.GPUReading {
 func (p *Prober) stalled(now time.Time) []falcon.GPUReading {
 	held := now.Sub(p.started)
 	var out []falcon.GPUReading
-	for _, g := range p.gpus {
-		out = append(out, falcon.GPUReading{
-			Device: g.name, AtNs: now.UnixNano(), ProbeUs: uint64(held.Microseconds()),
-			Err: fmt.Sprintf("nvml has not answered for %.0f s", held.Seconds()),
-		})
+	for i, g := range p.gpus {
+		r := falcon.GPUReading{Device: g.name, AtNs: now.UnixNano(), Err: fmt.Sprintf("not read: nvml hangs at %s", p.gpus[p.at].name)}
+		if i == p.at {
+			r.ProbeUs, r.Err = uint64(held.Microseconds()), fmt.Sprintf("nvml has not answered for %.0f s", held.Seconds())
+		}
+		out = append(out, r)
 	}
 	return out
 }
@@ -195,7 +225,7 @@ func (p *Prober) Close() {
 	go func() { p.done.Wait(); close(ended) }()
 	select {
 	case <-ended:
-		if p.why == "" {
+		if p.Err() == "" {
 			_ = p.lib.Shutdown()
 		}
 	case <-time.After(CloseMax): // a call that the driver holds ends with the process
@@ -215,16 +245,22 @@ func (p *Prober) probe() {
 	}
 }
 
+func (p *Prober) reach(i int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.at, p.started = i, time.Now()
+}
+
 // look reads every GPU once and returns when to look again.
 func (p *Prober) look() time.Duration {
 	p.mu.Lock()
-	p.started = time.Now()
 	xids := append([]xid(nil), p.xids...)
 	p.mu.Unlock()
 
 	readings := make([]falcon.GPUReading, 0, len(p.gpus))
 	var dearest time.Duration
 	for i, g := range p.gpus {
+		p.reach(i)
 		r, took := p.read(g)
 		r.XidCount, r.LastXid = xids[i].count, xids[i].last
 		dearest = max(dearest, took)

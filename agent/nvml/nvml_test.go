@@ -181,6 +181,46 @@ func TestBacksOffWhenLooksAreDear(t *testing.T) {
 	})
 }
 
+// The GPU that the driver hangs at is told from those that wait behind it.
+func TestStallNamesTheGPU(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSilicon()
+		s.stall, s.once = 45*time.Second, true
+		p := open(Config{Node: "n1"}, library([]*mock.Device{newSilicon().device(), s.device(), newSilicon().device()}))
+		defer p.Close()
+		time.Sleep(12 * time.Second)
+		got := p.Latest(time.Now())
+		if len(got) != 3 || got[1].ProbeUs < 11_000_000 || got[0].ProbeUs != 0 || got[2].ProbeUs != 0 || got[0].Err != "not read: nvml hangs at n1.g1" {
+			t.Fatalf("readings %+v", got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+	})
+}
+
+// A driver that hangs from the start keeps nobody waiting, and counts once it
+// answers.
+func TestHangingStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lib := library([]*mock.Device{newSilicon().device()})
+		lib.InitFunc = func() gonvml.Return {
+			time.Sleep(time.Minute)
+			return gonvml.SUCCESS
+		}
+		began := time.Now()
+		p := open(Config{Node: "n1"}, lib)
+		defer p.Close()
+		if took := time.Since(began); took != OpenMax || !strings.Contains(p.Err(), "has not answered for 10 s") || p.Devices() != nil || p.Latest(time.Now()) != nil {
+			t.Fatalf("took %v, %q", took, p.Err())
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if p.Err() != "" || len(p.Latest(time.Now())) != 1 {
+			t.Fatalf("after it answered: %q", p.Err())
+		}
+	})
+}
+
 func TestStalledProbeIsEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSilicon()

@@ -13,7 +13,7 @@
 
 #define MS 1000000ull
 
-static char *b; /* the file */
+static char *b __attribute__((unused)); /* the file */
 
 static inline uint64_t now_ns(void) {
   struct timespec ts;

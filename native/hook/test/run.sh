@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the hook's tests: run.sh DIR LIB [PRELOAD-FIRST]. Each case is a process
 # of its own, with the hook preloaded and a directory of its own for the files.
-# LAB_LIB: the lab's stand-ins, which t_probe runs on.
+# LAB_LIB: the lab's stand-ins, which some tests run on.
 set -eu
 dir=$(cd "$1" && pwd)
 hook=$(cd "$(dirname "$2")" && pwd)/$(basename "$2")
@@ -20,10 +20,10 @@ run() { # run PROGRAM CASE
     echo "FAIL $1 $2"; fail=1
   fi
 }
-for p in t_linked t_open t_profile t_pause t_probe; do
+for p in t_linked t_open t_profile t_pause t_probe t_world; do
   [ -x "$dir/$p" ] || continue
   lib=$dir mb=0 # the fakes, and nothing reserved for active tests
-  [ $p != t_probe ] || { lib=$lab; mb=64; }
+  case $p in t_probe|t_world) lib=$lab mb=64;; esac
   for c in $(LD_LIBRARY_PATH="$lib" "$dir/$p"); do run $p "$c"; done
 done
 left=$(ls "$shm" | grep -v -e '\.crash' || true)

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "agent.h"
 #include "nccl.h"
 
 static void *comm_of(int id, int n, int rank) {
@@ -295,12 +296,24 @@ static void case_stranger(void) {
   CHECK(!"exec failed");
 }
 
+/* Without CUDA nobody can say whether the streams have drained: no pause. */
+static void case_no_cuda(void) {
+  void *c = comm_of(1, 2, 0);
+  b = shm_map();
+  order(1, 20000);
+  CHECK(arm(0, 0));
+  rouse();
+  CHECK(await_state(1, FALCON_PAUSE_REFUSED, 10000) && LOAD(CTL(b)->pause_reason) == FALCON_REASON_NO_CUDA);
+  CHECK(ncclAllReduce(NULL, NULL, 1, 0, 0, c, NULL) == 0);
+  CHECK(!LOAD(CTL(b)->test_workspace));
+}
+
 #include "t_adapter.h"
 
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(inert), C(header), C(records), C(nested), C(group), C(group_init), C(split), C(others), C(reuse), C(finalize), C(too_many),
-  C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(stranger), C(marks), C(mailbox),
+  C(async), C(overwrite), C(threads), C(fork), C(children), C(crash), C(no_shm), C(missing), C(stranger), C(no_cuda), C(marks), C(mailbox),
 };
 
 int main(int argc, char **argv) {

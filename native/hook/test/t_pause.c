@@ -361,6 +361,21 @@ static void case_exit(void) {
   exit(0);
 }
 
+/* A profile window is over at the cut, its timings written, though nobody ends it. */
+static void case_profile(void) {
+  comm = comm_of(1);
+  CHECK(reduce(comm, S1) == 0);
+  CTL(b)->profile_until_ns = now_ns() + 60000 * MS;
+  CTL(b)->profile_window = 9;
+  __atomic_store_n(&CTL(b)->mode, FALCON_MODE_PROFILE, __ATOMIC_RELEASE);
+  for (int i = 0; i < 5000 && !(REC(b, 0, LOAD(RING(b, 0)->head) - 1)->flags & FALCON_REC_TIMED); i++, usleep(2000)) CHECK(reduce(comm, S1) == 0);
+  armed(1, 20000, 1);
+  CHECK(await_state(1, FALCON_PAUSE_ARMED, 5000) && reduce(comm, S1) == 0 && await_state(1, FALCON_PAUSE_QUIET, 20000));
+  for (int i = 0; i < 5000 && LOAD(CTL(b)->profile_done) != 9; i++) usleep(2000);
+  CHECK(LOAD(CTL(b)->profile_done) == 9 && LOAD(CTL(b)->timing_head) > 0 && LOAD(CTL(b)->pause_state) == FALCON_PAUSE_QUIET);
+  release();
+}
+
 /* Neither cuBLAS nor all of NCCL is here, and the memory that was reserved helps nothing. */
 static void case_library(void) {
   setenv("FALCON_TEST_MB", "8", 1);
@@ -443,7 +458,7 @@ static void case_fuzz(void) {
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(cut), C(held), C(drained), C(group), C(overrun), C(expiry), C(clamp), C(late), C(word), C(abort), C(capture), C(replaced),
-  C(finish), C(exit), C(fork), C(library), C(fuzz),
+  C(finish), C(exit), C(fork), C(profile), C(library), C(fuzz),
 };
 
 int main(int argc, char **argv) {

@@ -15,6 +15,7 @@ import (
 // Bounds of a pause.
 const (
 	hurryEvery  = time.Millisecond        // looks while the job is held
+	tellEvery   = 5 * time.Millisecond    // reports of changes, which may come and go before the cut
 	takeUpWait  = 2 * time.Second         // for a hook to take up an order; its side thread looks every 100 ms
 	releaseWait = 500 * time.Millisecond  // for a hook to say that it let go
 	overdueWait = 1500 * time.Millisecond // beyond the deadline, for a hook that says nothing
@@ -252,12 +253,13 @@ func (h *hold) result(status falconv1.CommandStatus) *falconv1.CommandResult {
 
 // armTask reports a hold: accepted at each change, done when it is over.
 type armTask struct {
-	hold *hold
-	told int
+	hold   *hold
+	told   int
+	toldAt time.Time
 }
 
 // Step reports what changed.
-func (t *armTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+func (t *armTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 	switch {
 	case t.hold.over && t.hold.reason != "":
 		r := t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_REFUSED)
@@ -265,8 +267,8 @@ func (t *armTask) Step(time.Time) (*falconv1.CommandResult, bool) {
 		return r, true
 	case t.hold.over:
 		return t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_DONE), true
-	case t.told != t.hold.version:
-		t.told = t.hold.version
+	case t.told != t.hold.version && now.Sub(t.toldAt) >= tellEvery:
+		t.told, t.toldAt = t.hold.version, now
 		return t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED), false
 	}
 	return nil, false

@@ -147,6 +147,27 @@ func TestPauseAndResume(t *testing.T) {
 	})
 }
 
+// A rank that comes and goes at its cut does not flood the engine.
+func TestReportsAreBounded(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		s := n.dir.add(100, 0, "n1.g0")
+		wait(time.Second)
+		n.Command(pauseCommand(1, 5, arm1, 0))
+		wait(time.Millisecond)
+		for range 100 {
+			s.hold(ring.PauseReached)
+			wait(time.Millisecond)
+			s.hold(ring.PauseArmed)
+			wait(time.Millisecond)
+		}
+		s.hold(ring.PauseQuiet)
+		wait(tellEvery + hurryEvery)
+		if got := n.of(1); len(got) > 50 || n.last(t, 1, accepted).Pauses[0].State != falconv1.PauseState_PAUSE_STATE_QUIET {
+			t.Fatalf("%d results, the last %v", len(got), got[len(got)-1])
+		}
+	})
+}
+
 // One missed cut, and nothing on this node is held.
 func TestMissedCutTakesAllBack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {

@@ -182,7 +182,7 @@ func (c *cluster) validate(q *falconv1.ValidateRequest) *falconv1.Validation {
 // of the undisturbed job, and the iterations' own time does not change.
 func TestPausesAtRandomMoments(t *testing.T) {
 	t.Parallel()
-	const perPause = 14 // iterations: the moment, two more to the boundary, the order's way
+	const perPause = 10 // iterations: the moment, two more to the boundary, the order's way
 	l := falcon.Layout{TP: 1, DP: 4, PP: 4}
 	c := newCluster(t, l, 4, 40+perPause**pauseCount)
 	pids := c.status().RankPids

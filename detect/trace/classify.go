@@ -95,9 +95,17 @@ var marksOfOps = []struct {
 	mark string
 	op   falcon.Op
 }{
-	{"sendrecv", falcon.OpRecv}, {"reducescatter", falcon.OpReduceScatter}, {"allreduce", falcon.OpAllReduce},
-	{"allgather", falcon.OpAllGather}, {"alltoall", falcon.OpAlltoAll}, {"broadcast", falcon.OpBroadcast},
-	{"recv", falcon.OpRecv}, {"send", falcon.OpSend}, {"scatter", falcon.OpScatter}, {"gather", falcon.OpGather}, {"reduce", falcon.OpReduce},
+	{"sendrecv", falcon.OpRecv},
+	{"reducescatter", falcon.OpReduceScatter},
+	{"allreduce", falcon.OpAllReduce},
+	{"allgather", falcon.OpAllGather},
+	{"alltoall", falcon.OpAlltoAll},
+	{"broadcast", falcon.OpBroadcast},
+	{"recv", falcon.OpRecv},
+	{"send", falcon.OpSend},
+	{"scatter", falcon.OpScatter},
+	{"gather", falcon.OpGather},
+	{"reduce", falcon.OpReduce},
 }
 
 // opIn finds the call in a name such as ncclDevKernel_AllReduce_Sum_f32_RING_LL

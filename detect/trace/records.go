@@ -141,8 +141,10 @@ func (f *file) event() error {
 	return f.rec.chrome.take(&f.seen)
 }
 
-var rankInName = regexp.MustCompile(`(?i)(?:rank|trace|worker)?[_.-]*(\d+)(?:\.[a-z.]+)?$`)
-var rankByWord = regexp.MustCompile(`(?i)rank[_.-]*(\d+)`)
+var (
+	rankInName = regexp.MustCompile(`(?i)(?:rank|trace|worker)?[_.-]*(\d+)(?:\.[a-z.]+)?$`)
+	rankByWord = regexp.MustCompile(`(?i)rank[_.-]*(\d+)`)
+)
 
 // rankIn reads the rank off a file's name: behind "rank", else the digits at
 // its end.

@@ -46,8 +46,12 @@ func TestTimelineVerdicts(t *testing.T) {
 			return 100 * noise()
 		}, falcon.CauseUnknown, []falcon.Rank{6}, "Rank 6 is worker dp2/pp1"},
 		"steady": {func(int, int, int) float64 { return 100 * noise() }, falcon.CauseUnknown, []falcon.Rank{}, "No rank or group stands out"},
-		"long last stage": {func(_, pp, _ int) float64 { return 100 * (1 + 0.4*float64(pp)) * noise() },
-			falcon.CauseNotHardware, []falcon.Rank{}, "the stage has more work"},
+		"long last stage": {
+			func(_, pp, _ int) float64 { return 100 * (1 + 0.4*float64(pp)) * noise() },
+			falcon.CauseNotHardware,
+			[]falcon.Rank{},
+			"the stage has more work",
+		},
 		"sequences": {func(dp, _, step int) float64 {
 			if (step*7+step/4)%4 == dp {
 				return 180 * noise()

@@ -40,13 +40,12 @@ type fakeSegment struct {
 	closed  bool
 	err     error
 
-	workspace uint64
-	pause     ring.Pause // as the hook of this process says it
-	armErr    error
-	deaf      bool // the hook does not say that it let go
-	cuts      []ring.Cut
-	tests     []ring.Test
-	result    ring.TestResult
+	pause  ring.Pause // as the hook of this process says it
+	armErr error
+	deaf   bool // the hook does not say that it let go
+	cuts   []ring.Cut
+	tests  []ring.Test
+	result ring.TestResult
 }
 
 func (s *fakeSegment) Pause() ring.Pause {

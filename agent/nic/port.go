@@ -158,8 +158,11 @@ var infiniband = []field{
 	{"rp_cnp_handled", []source{{"hw_counters/rp_cnp_handled", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.CNPHandled }, true},
 	{"np_ecn_marked_roce_packets", []source{{"hw_counters/np_ecn_marked_roce_packets", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.ECNMarked }, true},
 	{"retransmits", []source{
-		{"hw_counters/packet_seq_err", true, 1}, {"hw_counters/local_ack_timeout_err", true, 1}, {"hw_counters/implied_nak_seq_err", true, 1},
-		{"hw_counters/rnr_nak_retry_err", true, 1}, {"hw_counters/roce_adp_retrans", true, 1},
+		{"hw_counters/packet_seq_err", true, 1},
+		{"hw_counters/local_ack_timeout_err", true, 1},
+		{"hw_counters/implied_nak_seq_err", true, 1},
+		{"hw_counters/rnr_nak_retry_err", true, 1},
+		{"hw_counters/roce_adp_retrans", true, 1},
 	}, func(r *falcon.NICReading) *uint64 { return &r.Retransmits }, false},
 	{"out_of_sequence", []source{{"hw_counters/out_of_sequence", true, 1}}, func(r *falcon.NICReading) *uint64 { return &r.OutOfSequence }, false},
 	{"link_downed", []source{{"counters/link_downed", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.LinkDowned }, false},

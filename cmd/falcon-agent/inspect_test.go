@@ -19,15 +19,18 @@ func TestInspectTellsOfPauses(t *testing.T) {
 	}{
 		{ring.Pause{}, 0, "never paused; held 0s in all; no memory for tests"},
 		{
-			ring.Pause{Wanted: 7, UntilNs: 12e9, Seen: 7, State: ring.PauseQuiet, TrappedNs: 9.5e9}, 64 << 20,
+			ring.Pause{Wanted: 7, UntilNs: 12e9, Seen: 7, State: ring.PauseQuiet, TrappedNs: 9.5e9},
+			64 << 20,
 			"pause 7 in force, ends in 2s at the latest; pause 7 is quiet, held 500ms; held 0s in all; 64 MiB for tests",
 		},
 		{
-			ring.Pause{Seen: 7, State: ring.PauseRefused, Reason: 2, ReleasedNs: 9e9}, 1 << 20,
+			ring.Pause{Seen: 7, State: ring.PauseRefused, Reason: 2, ReleasedNs: 9e9},
+			1 << 20,
 			"no pause in force; pause 7 is refused, held 0s (a group of calls reaches across the cut); held 0s in all; 1 MiB for tests",
 		},
 		{
-			ring.Pause{Wanted: 1, UntilNs: 1 << 62}, 0,
+			ring.Pause{Wanted: 1, UntilNs: 1 << 62},
+			0,
 			"pause 1 in force, ends in 1m0s at the latest; held 0s in all; no memory for tests",
 		},
 	} {

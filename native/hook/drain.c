@@ -9,6 +9,10 @@
 
 #include <pthread.h>
 
+/* cudaErrorStreamCaptureUnsupported and those that follow it. */
+#define CUDA_CAPTURE_ERRORS 900
+#define CUDA_CAPTURE_ERRORS_END 910
+
 #define STREAMS 32u /* of one order; a job with more can't be asked */
 
 static struct {
@@ -72,7 +76,12 @@ uint32_t falcon_drain_note(uint32_t comm, void *stream) {
   const falcon_cuda_api *cuda = falcon_cuda_find();
   int capture = 0;
   if (!cuda || !falcon_drain_ready()) return FALCON_REASON_NONE;
-  if (!falcon_cuda_fine(cuda->capturing(stream, &capture)) || capture) return FALCON_REASON_CAPTURE;
+  int rc = cuda->capturing(stream, &capture);
+  if (capture || (rc >= CUDA_CAPTURE_ERRORS && rc < CUDA_CAPTURE_ERRORS_END)) {
+    falcon_cuda_fine(rc);
+    return FALCON_REASON_CAPTURE;
+  }
+  if (!falcon_cuda_fine(rc)) return FALCON_REASON_NO_CUDA;
   void *event = on_device(comm) ? event_of(stream) : NULL;
   return event && falcon_cuda_fine(cuda->event_record(event, stream)) ? FALCON_REASON_NONE : FALCON_REASON_NO_CUDA;
 }

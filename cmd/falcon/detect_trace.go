@@ -93,7 +93,7 @@ func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Ru
 	case len(dumps) > 0:
 		return judge.Dumps(dumps, rules), nil
 	}
-	return judge.TraceReport{}, fmt.Errorf("%s: no event that tells of computing or communication; record the device, or spans named forward and backward", path)
+	return judge.TraceReport{}, fmt.Errorf("%s: no event that tells of computing or communication; record the device, or spans named forward and backward as complete events (ph X)", path)
 }
 
 // readRecords reads one file, or the files of a folder in the order of their

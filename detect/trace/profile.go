@@ -223,7 +223,7 @@ func jsonSentence(err error) string {
 	case errors.As(err, &syntax) && strings.Contains(err.Error(), "unexpected end"):
 		return "the JSON breaks off in the middle; is the file complete?"
 	case errors.As(err, &syntax):
-		return fmt.Sprintf("this is no JSON at byte %d: %s", syntax.Offset, clip(syntax.Error()))
+		return fmt.Sprintf("this is no JSON at byte %d: %s", syntax.Offset, clipTo(syntax.Error(), 120))
 	}
 	return clipTo(err.Error(), 200)
 }

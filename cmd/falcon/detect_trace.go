@@ -20,7 +20,7 @@ FILE is a Chrome or Kineto trace with one lane per (DP, PP) worker; DIR holds on
 trace per rank, or one flight-recorder dump per rank. JSON, plain or .gz; of a
 folder the files named *.json and *.json.gz are read, and of dumps all others.
 
-Traces: complete events (ph "X") named forward… and backward…, or Kineto's
+Traces: spans (ph "X", or "B" and "E") named forward… and backward…, or Kineto's
 kernels, are computing; ncclDevKernel…, recv, all-reduce and the like are
 communication. Who is who is read from args (rank, dp_rank, stage), from
 distributedInfo, or from process and thread names ("DP rank 3", "PP rank 1"),
@@ -93,7 +93,7 @@ func detectTrace(c *cobra.Command, path string, shape trace.Shape, rules peer.Ru
 	case len(dumps) > 0:
 		return judge.Dumps(dumps, rules), nil
 	}
-	return judge.TraceReport{}, fmt.Errorf("%s: no event that tells of computing or communication; record the device, or spans named forward and backward as complete events (ph X)", path)
+	return judge.TraceReport{}, fmt.Errorf("%s: no event that tells of computing or communication; record the device, or spans named forward and backward", path)
 }
 
 // readRecords reads one file, or the files of a folder in the order of their

@@ -63,6 +63,8 @@ type chrome struct {
 	calls    int
 	dropped  int
 	groups   map[string]*commGroup
+	open     map[laneKey][]openSpan
+	opened   int
 }
 
 type laneKey struct {
@@ -116,10 +118,15 @@ const (
 )
 
 func (c *chrome) take(e *event) error {
-	if e.Ph == "M" {
+	switch e.Ph {
+	case "X":
+	case "M":
 		return c.meta(e)
-	}
-	if e.Ph != "X" {
+	case "B":
+		return c.begin(e)
+	case "E":
+		return c.end(e)
+	default:
 		return nil
 	}
 	name, cat := strings.ToLower(e.Name), strings.ToLower(e.Cat)

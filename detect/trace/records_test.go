@@ -80,6 +80,22 @@ func TestTimelineOfSpans(t *testing.T) {
 	}
 }
 
+// Spans may come as their beginnings and ends, nested.
+func TestTimelineOfBeginningsAndEnds(t *testing.T) {
+	line := timelineOf(t, Shape{}, `[{"ph":"E","pid":0,"tid":0,"ts":1},
+		{"ph":"B","name":"step","pid":0,"tid":0,"ts":10},{"ph":"B","name":"forward","pid":0,"tid":0,"ts":1000,"args":{"dp_rank":0,"stage":0,"step":3}},
+		{"ph":"B","name":"forward","pid":0,"tid":1,"ts":1500,"args":{"dp_rank":0,"stage":1,"step":3}},
+		{"ph":"E","pid":0,"tid":0,"ts":5000},{"ph":"E","pid":0,"tid":0,"ts":6000},{"ph":"E","pid":0,"tid":1,"ts":2500}]`)
+	if len(line.Workers) != 2 || line.Workers[0].ComputeMs[0] != 4 || line.Workers[1].ComputeMs[0] != 1 {
+		t.Fatalf("%+v", line)
+	}
+	var rec Records
+	deep := "[" + strings.Repeat(`{"ph":"B","name":"forward","ts":1},`, 100) + `{}]`
+	if err := rec.Add("x.json", strings.NewReader(deep)); !errors.Is(err, ErrTooLarge) {
+		t.Error(err)
+	}
+}
+
 // kineto is one rank's device trace of two steps.
 func kineto(rank int, gemmUs, callUs float64) string {
 	return fmt.Sprintf(`{"schemaVersion":1,"distributedInfo":{"backend":"nccl","rank":%d,"world_size":2},"traceEvents":[
@@ -236,6 +252,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add([]byte(spans(true)), []byte(kineto(0, 5, 5)), 0, 0)
 	f.Add([]byte(dump(oneEntry)), []byte(dump(oneEntry)), 1, 2)
 	f.Add([]byte(packed(spans(false))), []byte(`[]`), 0, 0)
+	f.Add([]byte(`[{"ph":"B","name":"forward","pid":0,"tid":0,"ts":1},{"ph":"E","pid":0,"tid":0,"ts":9}]`), []byte(`[]`), 0, 0)
 	f.Fuzz(func(t *testing.T, first, second []byte, tp, pp int) {
 		var rec Records
 		checkSentence(t, rec.Add("rank0.json", bytes.NewReader(first)))

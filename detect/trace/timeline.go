@@ -77,7 +77,7 @@ func (c *chrome) timeline(want Shape) (Timeline, error) {
 		}
 	}
 	if len(t.Workers) == 0 {
-		return t, malformed(0, "no forward, backward or kernel event is in it; record the device, or spans named forward and backward as complete events (ph X)")
+		return t, malformed(0, "no forward, backward or kernel event is in it; record the device, or spans named forward and backward")
 	}
 	return t, nil
 }

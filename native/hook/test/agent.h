@@ -91,4 +91,30 @@ static inline falcon_test_result await_result(uint64_t id, uint64_t ms) {
   exit(1);
 }
 
+/* Random bytes, orders, gates and tests: an agent gone mad. */
+static inline void scribble(void *to, size_t n, unsigned *seed) {
+  for (size_t i = 0; i < n; i++) __atomic_store_n((char *)to + i, (char)rand_r(seed), __ATOMIC_RELAXED);
+}
+
+static inline void mad_agent(unsigned *seed, int comms) {
+  uint64_t word = (uint64_t)rand_r(seed) << 33 ^ (uint64_t)rand_r(seed) << 11;
+  switch (rand_r(seed) % 8) {
+    case 0: scribble(CTL(b), 92, seed); break;
+    case 1: scribble(&CTL(b)->test, sizeof CTL(b)->test, seed); break;
+    case 2: __atomic_store_n(&COMM(b, rand_r(seed) % comms)->gate, word | FALCON_GATE_ARMED, __ATOMIC_RELEASE); break;
+    case 3: order(word, (uint64_t)rand_r(seed) % 1000); break;
+    case 4: arm(rand_r(seed) % comms, count(0) + 1); break;
+    case 5: /* one that may well be tested under */
+      order(word, 1000);
+      arm(0, count(0) + 1);
+      break;
+    case 6:
+      put_test((falcon_test){.kind = (uint32_t)rand_r(seed) % 5, .n = (uint32_t)rand_r(seed) % 100, .repeats = (uint32_t)rand_r(seed) % 70,
+                             .bytes = word >> rand_r(seed) % 64, .side = rand_r(seed) % 3}, (uint64_t)rand_r(seed) % 200);
+      break;
+    default: CTL(b)->mode = (uint32_t)rand_r(seed) % 4;
+  }
+  rouse();
+}
+
 #endif

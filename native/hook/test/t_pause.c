@@ -425,29 +425,12 @@ static void *timed_calls(void *c) {
   return NULL;
 }
 
-static void scribble(void *to, size_t n, unsigned *seed) {
-  for (size_t i = 0; i < n; i++) __atomic_store_n((char *)to + i, (char)rand_r(seed), __ATOMIC_RELAXED);
-}
-
-static void mad_agent(unsigned *seed) {
-  uint64_t word = (uint64_t)rand_r(seed) << 33 ^ (uint64_t)rand_r(seed) << 11;
-  switch (rand_r(seed) % 6) {
-    case 0: scribble(CTL(b), 92, seed); break;
-    case 1: scribble(&CTL(b)->test, sizeof CTL(b)->test, seed); break;
-    case 2: __atomic_store_n(&COMM(b, rand_r(seed) % 3)->gate, word | FALCON_GATE_ARMED, __ATOMIC_RELEASE); break;
-    case 3: order(word, (uint64_t)rand_r(seed) % 1000); break;
-    case 4: arm(rand_r(seed) % 3, count(0) + 1); break;
-    default: CTL(b)->mode = (uint32_t)rand_r(seed) % 4;
-  }
-  rouse();
-}
-
 static void case_fuzz(void) {
   unsigned seed = 11;
   void *c[3] = {comm_of(1), comm_of(2), comm_of(3)};
   pthread_t id[3];
   for (int i = 0; i < 3; i++) CHECK(!pthread_create(&id[i], NULL, timed_calls, c[i]));
-  for (uint64_t end = now_ns() + 4000 * MS; now_ns() < end; usleep((unsigned)rand_r(&seed) % 2000)) mad_agent(&seed);
+  for (uint64_t end = now_ns() + 4000 * MS; now_ns() < end; usleep((unsigned)rand_r(&seed) % 2000)) mad_agent(&seed, 3);
   stopping = 1;
   uint64_t begun = now_ns();
   for (int i = 0; i < 3; i++) CHECK(!pthread_join(id[i], NULL));

@@ -2,6 +2,9 @@
  * The active tests, on the lab's stand-ins: paced, so that what they measure is
  * known. Each rank is a process that plays its own agent.
  */
+#include <pthread.h>
+#include <unistd.h>
+
 #include "../../lab/test/world.h"
 #include "agent.h"
 
@@ -112,6 +115,45 @@ static void no_workspace(int rank, int n, void *arg) {
   CHECK(!CTL(b)->test_workspace && r.status == FALCON_TEST_REFUSED && r.reason == FALCON_REASON_NO_WORKSPACE);
 }
 
+/* The calls of one rank, under an agent gone mad that also orders tests. */
+typedef struct { ncclComm_t comm; cudaStream_t s; _Atomic int over; int64_t calls; uint64_t longest; } caller;
+static void *keep_calling(void *arg) {
+  caller *c = arg;
+  int x = 0;
+  while (!c->over) {
+    uint64_t t = now_ns();
+    OK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c->comm, c->s));
+    OK(cudaStreamSynchronize(c->s));
+    t = now_ns() - t;
+    if (t > c->longest) c->longest = t;
+    c->calls++;
+  }
+  return NULL;
+}
+
+static void fuzz(int rank, int n, void *arg) {
+  static caller c;
+  unsigned seed = 21;
+  pthread_t id;
+  c.comm = world(arg, rank, n);
+  b = shm_map();
+  OK(cudaStreamCreateWithFlags(&c.s, cudaStreamNonBlocking));
+  OK(pthread_create(&id, NULL, keep_calling, &c));
+  uint64_t tests = 0, last = 0;
+  for (uint64_t end = now_ns() + 5000 * MS; now_ns() < end; usleep((unsigned)rand_r(&seed) % 4000)) {
+    mad_agent(&seed, 1);
+    if (LOAD(CTL(b)->result.id) != last && LOAD(CTL(b)->result.status) == FALCON_TEST_DONE) tests++;
+    last = LOAD(CTL(b)->result.id);
+  }
+  c.over = 1;
+  OK(pthread_join(id, NULL));
+  CHECK(c.calls > 20 && c.longest < 2000 * MS); /* the bound is 200 ms here; the rest is this machine's */
+  printf("     %ld calls, %lu tests done, longest call %lu ms\n", (long)c.calls, (unsigned long)tests, (unsigned long)(c.longest / MS));
+  CHECK(unlink(shm_path()) == 0);
+  fflush(stdout);
+  _exit(0); /* whatever test runs is cut off */
+}
+
 /* ---- links ---- */
 
 /* Where the ids of the pair lie, and which round it is. */
@@ -218,7 +260,7 @@ static void link_cut_short(int rank, int n, void *arg) {
 
 int main(int argc, char **argv) {
   static const struct { const char *name; int ranks; rank_fn run; } cases[] = {
-    {"gemm", 1, gemm_times}, {"hostile", 1, hostile}, {"no_workspace", 1, no_workspace},
+    {"gemm", 1, gemm_times}, {"hostile", 1, hostile}, {"no_workspace", 1, no_workspace}, {"fuzz", 1, fuzz},
     {"link", 2, link_times}, {"link_alone", 2, link_alone}, {"link_cut_short", 2, link_cut_short},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

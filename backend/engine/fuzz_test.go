@@ -8,9 +8,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/backend/validate"
 )
 
 // Whatever an agent sends, the engine with its real machines neither panics
@@ -60,6 +62,51 @@ func FuzzAgentFrame(f *testing.F) {
 		}
 		e.build(t0)
 		s.End(fleet.ErrClosed)
+	})
+}
+
+// Whatever a node answers to a survey, the boundary is found or refused: the
+// cuts that come of it are ahead of the counts and within what a gate can tell.
+func FuzzSurveyAnswer(f *testing.F) {
+	good := &falconv1.RankPause{
+		Rank: 0, State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: 9, Boundary: 9, Exact: true, IterationMs: 5,
+		Counts: []*falconv1.CommCount{{Comm: 77, Calls: 9, PerIteration: 1, Steady: true, CollectivesPerIteration: 1, Collectives: 9, Whole: true}},
+	}
+	b, err := proto.Marshal(&falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Pauses: []*falconv1.RankPause{good}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var in falconv1.CommandResult
+		if proto.Unmarshal(b, &in) != nil {
+			return
+		}
+		id := uint64(0)
+		m := validate.New(validate.Config{}, func() uint64 { id++; return id })
+		m.Step(t0, validate.Begin{ID: "VAL-0001", Ask: *gemmAsk(), Members: []validate.Member{
+			{Device: "n0.g0", Comms: []falcon.Comm{{ID: 77, Size: 1}}},
+		}})
+		in.Id = m.Ready().Commands[0].ID
+		m.Advance()
+		counts := map[uint64]uint64{}
+		for i, p := range in.GetPauses() {
+			in.Pauses[i] = cleanPause(p)
+			for _, c := range in.GetPauses()[i].GetCounts() {
+				counts[c.GetComm()] = c.GetCalls()
+			}
+		}
+		m.Step(t0, validate.Answer{Node: "n0", Result: &in})
+		for _, c := range m.Ready().Commands {
+			for _, cut := range c.Pause.GetCuts() {
+				for _, l := range cut.GetLimits() {
+					if ahead := l.GetCalls() - counts[l.GetComm()]; ahead >= 1<<23 {
+						t.Errorf("a cut is %d calls ahead of its count", ahead)
+					}
+				}
+			}
+		}
+		m.Tick(t0.Add(time.Hour))
 	})
 }
 

@@ -118,6 +118,9 @@ func (t *table) seat(r int, c falcon.Comm) {
 		t.groups[c.ID] = g
 		t.ids = append(t.ids, c.ID)
 	}
+	if g.size != c.Size {
+		g.size = 0 // its members disagree: no number of seats is right
+	}
 	g.ranks[c.RankInComm] = r
 }
 
@@ -140,7 +143,12 @@ func (t *table) check() string {
 	return ""
 }
 
+// seated wants every seat taken: a member that is no rank of this job, or that
+// is described wrongly, can't be checked.
 func (t *table) seated(id uint64, g *group) string {
+	if g.size < len(g.ranks) {
+		return fmt.Sprintf("the members of communicator %016x disagree about its size", id)
+	}
 	for seat := range g.size {
 		if _, known := g.ranks[seat]; !known {
 			return fmt.Sprintf("member %d of communicator %016x is no rank of this job", seat, id)

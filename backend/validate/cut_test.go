@@ -267,6 +267,27 @@ func TestMessagesThatNobodyReceives(t *testing.T) {
 	}
 }
 
+// What agents say about communicators is theirs to get wrong.
+func TestCommunicatorsDescribedWrongly(t *testing.T) {
+	p := program{world: 2, comms: [][]int{{0, 1}}, calls: []call{{0, -1, -1}}}
+	for name, c := range map[string]struct {
+		wrong func(*falcon.Comm)
+		say   string
+	}{
+		"no size":   {func(c *falcon.Comm) { c.Size = 0 }, "disagree about its size"},
+		"huge":      {func(c *falcon.Comm) { c.Size = 1 << 40 }, "disagree about its size"},
+		"same seat": {func(c *falcon.Comm) { c.RankInComm = 0 }, "member 1 of communicator"},
+		"no seat":   {func(c *falcon.Comm) { c.RankInComm = -1 }, "member 1 of communicator"},
+	} {
+		members := p.members()
+		c.wrong(&members[1].Comms[0])
+		survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
+		if _, why := cuts(members, survey, 2); !strings.Contains(why, c.say) {
+			t.Errorf("%s: %q, want %q", name, why, c.say)
+		}
+	}
+}
+
 func TestLifeOfAnOrder(t *testing.T) {
 	for _, c := range []struct {
 		cfg  Config

@@ -31,13 +31,18 @@ var (
 	ringCount  = flag.Int("lab-rings", 0, "validations of each ring of 4, 8 and 16 ranks; 0 = skip, it measures and judges only the passes")
 )
 
-// pauseScenario has no faults; %d are the layout, nodes and iterations.
+// pauseScenario has no faults; %d are the layout, nodes, bandwidth and iterations.
 const pauseScenario = `about: No faults; the job is held by hand.
 layout: {tp: %d, dp: %d, pp: %d}
 nodes: %d
 micro_batches: 4
+link_mb_s: %d
 iterations: %d
 `
+
+// linkMBs makes a message of 1 MiB take 52 ms: a test's time is the network's,
+// as on a cluster, and not that of two cores which play all nodes.
+const linkMBs = 20
 
 // cluster is a headless lab in a process of its own, driven through its
 // engine's socket as an operator's console would.
@@ -63,7 +68,7 @@ func newCluster(t *testing.T, l falcon.Layout, nodes, iterations int, args ...st
 	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
 	c := &cluster{t: t, tmp: tmp, report: filepath.Join(tmp, "report.json"), ended: make(chan error, 1)}
 	scenario := filepath.Join(tmp, "calm.yaml")
-	writeFile(t, scenario, fmt.Sprintf(pauseScenario, l.TP, l.DP, l.PP, nodes, iterations))
+	writeFile(t, scenario, fmt.Sprintf(pauseScenario, l.TP, l.DP, l.PP, nodes, linkMBs, iterations))
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, bin, append([]string{"lab", "run", "--headless", "--approve", "never", "--scenario", scenario, "--report", c.report}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -76,7 +81,7 @@ func newCluster(t *testing.T, l falcon.Layout, nodes, iterations int, args ...st
 	gone := make(chan struct{})
 	go func() { defer close(gone); c.ended <- cmd.Wait() }()
 	t.Cleanup(func() { cancel(); <-gone })
-	c.awaitIteration(15) // past the engine's warm-up
+	c.awaitIteration(25) // past the engine's warm-up and the profile behind it
 	conn, err := feed.Dial(c.status().Socket)
 	if err != nil {
 		t.Fatal(err)
@@ -169,6 +174,20 @@ func (c *cluster) follow(v *falconv1.Validation, done func(*falconv1.Validation)
 	return v
 }
 
+// insist asks until it is not refused at once: a profile window that is under
+// way is a reason to ask again a moment later. It counts refusals by reason.
+func (c *cluster) insist(q *falconv1.ValidateRequest, refused map[string]int) *falconv1.Validation {
+	c.t.Helper()
+	var v *falconv1.Validation
+	waitFor(c.t, 30*time.Second, "a validation that is not refused at once", func() bool {
+		if v = c.begin(q); v.GetState() == string(falcon.ValidationRefused) {
+			refused[v.GetReason()]++
+		}
+		return v.GetState() != string(falcon.ValidationRefused)
+	})
+	return v
+}
+
 func over(v *falconv1.Validation) bool { return falcon.ValidationState(v.GetState()).Over() }
 
 // validate runs one validation to its end.
@@ -182,25 +201,22 @@ func (c *cluster) validate(q *falconv1.ValidateRequest) *falconv1.Validation {
 // of the undisturbed job, and the iterations' own time does not change.
 func TestPausesAtRandomMoments(t *testing.T) {
 	t.Parallel()
-	const perPause = 10 // iterations: the moment, two more to the boundary, the order's way
+	const perPause = 14 // iterations: the moment, two more to the boundary, the order's way
 	l := falcon.Layout{TP: 1, DP: 4, PP: 4}
 	c := newCluster(t, l, 4, 40+perPause**pauseCount)
 	pids := c.status().RankPids
 	rng := rand.New(rand.NewPCG(*pauseSeed, 0x7061757365))
 	var quiet, held []float64
-	refused := 0
+	refused := map[string]int{}
 	for k := range *pauseCount {
 		time.Sleep(time.Duration(rng.Int64N(int64(300 * time.Millisecond)))) // the random moment: two to three iterations
-		v := c.validate(&falconv1.ValidateRequest{Ranks: []int32{rng.Int32N(16)}, Gemm: true, GemmN: 16, Reason: "a pause at a random moment"})
+		q := &falconv1.ValidateRequest{Ranks: []int32{rng.Int32N(16)}, Gemm: true, GemmN: 16, Reason: "a pause at a random moment"}
+		v := c.follow(c.insist(q, refused), over)
 		switch falcon.ValidationState(v.GetState()) {
 		case falcon.ValidationDone:
 			quiet, held = append(quiet, v.GetQuietMs()), append(held, v.GetPausedMs())
 		case falcon.ValidationRefused:
-			refused++
-			t.Logf("pause %d refused: %s", k, v.GetReason())
-			if v.GetReason() == "" {
-				t.Errorf("pause %d was refused without a reason", k)
-			}
+			refused[v.GetReason()]++
 		default:
 			t.Errorf("pause %d: %s: %s", k, v.GetState(), v.GetReason())
 		}
@@ -211,10 +227,13 @@ func TestPausesAtRandomMoments(t *testing.T) {
 	}
 	r := c.finish()
 	judgePauses(t, r, len(held))
-	if len(held) == 0 || refused > *pauseCount/10 {
-		t.Fatalf("%d of %d pauses succeeded, %d were refused", len(held), *pauseCount, refused)
+	if len(held) == 0 {
+		t.Fatalf("no pause succeeded; refused: %v", refused)
 	}
-	t.Logf("%d pauses: %d done, %d refused; held for %.1f ms (%.1f to %.1f), quiet after %.1f ms (to %.1f)", *pauseCount, len(held), refused,
+	if refused[""] > 0 || len(held) < *pauseCount*9/10 {
+		t.Errorf("%d of %d pauses succeeded; refused: %v", len(held), *pauseCount, refused)
+	}
+	t.Logf("%d pauses: %d done, refused, by reason: %v; held for %.1f ms (%.1f to %.1f), quiet after %.1f ms (to %.1f)", *pauseCount, len(held), refused,
 		middle(held), slices.Min(held), slices.Max(held), middle(quiet), slices.Max(quiet))
 }
 
@@ -258,7 +277,7 @@ func longTest() *falconv1.ValidateRequest {
 // held starts the long test and returns once the ranks are held.
 func (c *cluster) held() *falconv1.Validation {
 	c.t.Helper()
-	v := c.begin(longTest())
+	v := c.insist(longTest(), map[string]int{})
 	return c.follow(v, func(v *falconv1.Validation) bool {
 		if over(v) {
 			c.t.Fatalf("%s was to be held: %s %s", v.GetId(), v.GetState(), v.GetReason())
@@ -355,7 +374,7 @@ func TestRingPauses(t *testing.T) {
 		c := newCluster(t, falcon.Layout{TP: 1, DP: n, PP: 1}, n, 60+25**ringCount, "--no-reference")
 		var paused, quiet []float64
 		for range *ringCount {
-			v := c.validate(&falconv1.ValidateRequest{LinkTest: true, MessageBytes: 1 << 20, Reason: "what a ring costs"})
+			v := c.follow(c.insist(&falconv1.ValidateRequest{LinkTest: true, MessageBytes: 1 << 20, Reason: "what a ring costs"}, map[string]int{}), over)
 			if v.GetState() != string(falcon.ValidationDone) {
 				t.Errorf("ring of %d: %s: %s", n, v.GetState(), v.GetReason())
 				continue

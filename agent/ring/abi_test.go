@@ -22,6 +22,12 @@ var abi = map[string]uint64{
 	"FALCON_CLOCK_MONO_NS": clockMono, "FALCON_CLOCK_TSC": clockTSC,
 	"FALCON_COMM_FREE": uint64(CommFree), "FALCON_COMM_LIVE": uint64(CommLive), "FALCON_COMM_GONE": uint64(CommGone), "FALCON_COMM_ABORTED": uint64(CommAborted),
 	"FALCON_MODE_MONITOR": modeMonitor, "FALCON_MODE_PROFILE": modeProfile, "FALCON_MODE_PAUSE": 2,
+	"FALCON_PAUSE_MAX_MS": pauseMaxMs, "FALCON_GATE_COUNT_MASK": gateCountMask, "FALCON_GATE_CUT_SHIFT": gateCutShift, "FALCON_GATE_CUT_MASK": gateCutMask, "FALCON_GATE_ARMED": gateArmed,
+	"FALCON_PAUSE_NONE": uint64(PauseNone), "FALCON_PAUSE_ARMED": uint64(PauseArmed), "FALCON_PAUSE_REACHED": uint64(PauseReached), "FALCON_PAUSE_QUIET": uint64(PauseQuiet),
+	"FALCON_PAUSE_RELEASED": uint64(PauseReleased), "FALCON_PAUSE_EXPIRED": uint64(PauseExpired), "FALCON_PAUSE_REFUSED": uint64(PauseRefused),
+	"FALCON_REASON_CAPTURE": 1, "FALCON_REASON_FAILED": reasonFailed,
+	"FALCON_TEST_GEMM": uint64(TestGEMM), "FALCON_TEST_ID": uint64(TestMint), "FALCON_TEST_LINK": uint64(TestLink),
+	"FALCON_TEST_IDLE": uint64(TestIdle), "FALCON_TEST_RUNNING": uint64(TestRunning), "FALCON_TEST_DONE": uint64(TestDone), "FALCON_TEST_REFUSED": uint64(TestRefused), "FALCON_TEST_FAILED": uint64(TestFailed), "FALCON_TEST_LATE": uint64(TestLate),
 	"FALCON_ORDER_NONE": 0, "FALCON_ORDER_MICROBATCHES": orderMicroBatches, "FALCON_ORDER_PLACEMENT": 2, "FALCON_ORDER_CHECKPOINT": 3, "FALCON_ORDER_STOP": orderStop,
 	"FALCON_COV_INIT": CoverInit, "FALCON_COV_COLL": CoverColl, "FALCON_COV_P2P": CoverP2P, "FALCON_COV_GROUP": CoverGroup, "FALCON_COV_ADAPTER": CoverAdapter, "FALCON_COV_UNHOOKED": CoverUnhooked, "FALCON_COV_UNKNOWN": CoverUnknown,
 

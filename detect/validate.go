@@ -256,7 +256,7 @@ func (m *Machine) stepValidated(in Validated) {
 // concerned says that a validation that nobody's incident asked for tested
 // something that a story names, since its onset.
 func (m *Machine) concerned(s *story, v falcon.Validation) bool {
-	if v.Iteration < s.OnsetIteration {
+	if v.Iteration <= s.OnsetIteration { // the boundary lies before that iteration
 		return false
 	}
 	return slices.ContainsFunc(v.GEMM, func(g falcon.GEMMResult) bool { return slices.Contains(s.Verdict.Devices, g.Device) }) ||

@@ -19,7 +19,7 @@ func (t *Tracker) judge() []Change {
 	}
 	c := t.measure()
 	switch {
-	case t.verified(c):
+	case t.verified(c) && t.stood(c):
 		c.Index = t.place(c)
 		return []Change{t.accept(c)}
 	case t.rung(&c):
@@ -47,7 +47,7 @@ func (t *Tracker) lasting(c Change) (Change, bool) {
 		later := c
 		later.Index, later.AfterMs = i, median(t.slice(i, t.next))
 		later.Change = ratio(c.BeforeMs, later.AfterMs)
-		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) && t.beyond(later, i) && t.verified(later) {
+		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) && t.beyond(later, i) && t.verified(later) && t.stood(later) {
 			return later, true
 		}
 	}
@@ -116,6 +116,20 @@ func (t *Tracker) measure() Change {
 func (t *Tracker) verified(c Change) bool {
 	n := t.next - c.Index
 	return n >= pointsFor(relative(c.BeforeMs, c.AfterMs)) && t.certain(c) && t.lasts(c)
+}
+
+// stood says that two in three points before a change lay on their side of the
+// middle: a burst among the first few of a series makes a median that nothing
+// ever was at.
+func (t *Tracker) stood(c Change) bool {
+	n, off := 0, 0
+	for i := max(t.from, c.Index-beforeMost); i < c.Index; i++ {
+		n++
+		if t.beyond(c, i) {
+			off++
+		}
+	}
+	return 3*off <= n
 }
 
 // lasts says that nearly all points from a change on lie beyond the middle, all

@@ -8,6 +8,10 @@
 // acknowledged to its agent only after what it led to is durable; and that no
 // slow agent or console delays the loop.
 //
+// One plan is in progress at a time: while a validation holds the job, orders
+// and profile windows wait for its end, and none begins while an order is being
+// agreed on. What a stopped engine may have held is let go by the next one.
+//
 // Run's caller owns the goroutine; everything else goes through channels of
 // named bounds. Samples are never persisted. It must not judge: what is slow
 // and what to do about it is for packages detect and mitigate.

@@ -195,7 +195,7 @@ func (e *Engine) tooOften(now time.Time) (string, bool) {
 	if apart <= 0 {
 		apart = CoolDownDefault
 	}
-	recent, newest := 0, int64(falcon.NoIteration)
+	recent, newest := 0, falcon.NoIteration
 	for _, t := range e.mem.tests {
 		if t.Validation.Ask.By != "engine" || now.UnixNano()-t.Validation.AtNs > int64(time.Hour) {
 			continue

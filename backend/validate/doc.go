@@ -6,7 +6,9 @@
 // missed cut is taken back everywhere before the next attempt, of which there
 // are at most AttemptsMost; that every way out of a pause (done, failed,
 // cancelled, a deadline, an agent or a process lost) orders all nodes to let
-// go; that an order lives no longer than LifeMost and a quarter of the job's
+// go; that a pass in which a direction was slow is run again in the same hold,
+// twice at most, and the lesser time counts, because a busy host makes slow what
+// a slow link makes slow each time; that an order lives no longer than LifeMost and a quarter of the job's
 // collective timeout; and that what was measured before a failure is kept.
 // What must survive a restart is in Ready.Persist before the command that it is
 // about: a restarted engine hands it to Recover, which lets go everywhere.

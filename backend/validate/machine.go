@@ -41,6 +41,7 @@ type Machine struct {
 	letGo     map[falcon.Node]bool
 	schedule  []passes.Pass
 	steps     []step
+	confirms  int                  // rounds in which slow passes were run again
 	awaited   map[falcon.Rank]bool // results of the present step
 	ids       map[passes.Pair]ids
 	gemmRanks []falcon.Rank

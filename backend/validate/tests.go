@@ -13,9 +13,14 @@ import (
 // step is one round of tests: all of it at once, the next after the last
 // result.
 type step struct {
-	kind falconv1.TestKind
-	pass int // index into schedule; not for GEMM
+	kind  falconv1.TestKind
+	pass  int  // index into schedule; not for GEMM
+	again bool // a slow direction was found in it: the lesser time counts
 }
+
+// confirmMost is how often the passes with slow directions are run again: what
+// is slow by the host's scheduling alone is not slow each time.
+const confirmMost = 2
 
 // ids are the unique ids of one exchange.
 type ids struct{ forward, backward []byte }
@@ -30,7 +35,7 @@ func (m *Machine) beginTests(now time.Time) {
 		m.steps = append(m.steps, step{kind: falconv1.TestKind_TEST_KIND_GEMM})
 	}
 	for i := range m.schedule {
-		m.steps = append(m.steps, step{falconv1.TestKind_TEST_KIND_ID, i}, step{falconv1.TestKind_TEST_KIND_LINK, i})
+		m.steps = append(m.steps, step{falconv1.TestKind_TEST_KIND_ID, i, false}, step{falconv1.TestKind_TEST_KIND_LINK, i, false})
 	}
 	m.ids = map[passes.Pair]ids{}
 	m.nextStep(now)
@@ -38,9 +43,12 @@ func (m *Machine) beginTests(now time.Time) {
 
 // nextStep sends the next round that has something to do, or lets go.
 func (m *Machine) nextStep(now time.Time) {
-	for len(m.steps) > 0 {
+	for len(m.steps) > 0 || m.confirm() {
 		s := m.steps[0]
 		left := m.lifeEnds.Sub(now) - reserveLife
+		if left <= 0 && s.again {
+			break // everything was measured once
+		}
 		if left <= 0 {
 			m.fail(now, fmt.Sprintf("the order's %s were over after %d of %d passes: raise validation.life or test less", m.cfg.OrderLife(), m.v.PassesDone, m.v.Passes))
 			return
@@ -58,6 +66,23 @@ func (m *Machine) nextStep(now time.Time) {
 		m.endStep()
 	}
 	m.release(now)
+}
+
+// confirm adds the passes in which a direction was slow once more; false when
+// there is nothing to confirm.
+func (m *Machine) confirm() bool {
+	if m.confirms >= confirmMost {
+		return false
+	}
+	m.confirms++
+	links := slices.Clone(m.v.Links)
+	passes.Judge(links, m.begin.Own)
+	for i := range m.schedule {
+		if slices.ContainsFunc(links, func(l falcon.LinkResult) bool { return l.Pass == i && l.Slow }) {
+			m.steps = append(m.steps, step{falconv1.TestKind_TEST_KIND_ID, i, true}, step{falconv1.TestKind_TEST_KIND_LINK, i, true})
+		}
+	}
+	return len(m.steps) > 0
 }
 
 // round lists the tests of one step by rank.
@@ -158,7 +183,7 @@ func (m *Machine) tested(now time.Time, c Command, r *falconv1.CommandResult) {
 func (m *Machine) endStep() {
 	s := m.steps[0]
 	m.steps = m.steps[1:]
-	if s.kind == falconv1.TestKind_TEST_KIND_LINK {
+	if s.kind == falconv1.TestKind_TEST_KIND_LINK && !s.again {
 		m.v.PassesDone++
 	}
 }
@@ -176,18 +201,32 @@ func (m *Machine) record(t *falconv1.RankTest, got *falconv1.TestResult, detail 
 		m.v.GEMM = append(m.v.GEMM, g)
 	case falconv1.TestKind_TEST_KIND_ID:
 		pair := m.pairOf(rank)
+		delete(m.ids, pair)
 		if trouble == "" {
 			m.ids[pair] = ids{got.GetForwardId(), got.GetBackwardId()}
 			return
 		}
-		m.v.Links = append(m.v.Links, m.direction(pair[0], pair[1], 0, trouble), m.direction(pair[1], pair[0], 0, trouble))
+		m.keep(m.direction(pair[0], pair[1], 0, trouble))
+		m.keep(m.direction(pair[1], pair[0], 0, trouble))
 	case falconv1.TestKind_TEST_KIND_LINK:
 		pair := m.pairOf(rank)
 		from := pair[0]
 		if from == rank {
 			from = pair[1]
 		}
-		m.v.Links = append(m.v.Links, m.direction(from, rank, got.GetMedianMs(), trouble))
+		m.keep(m.direction(from, rank, got.GetMedianMs(), trouble))
+	}
+}
+
+// keep takes a direction's first time, and after that a lesser one.
+func (m *Machine) keep(l falcon.LinkResult) {
+	same := func(x falcon.LinkResult) bool { return x.Pass == l.Pass && x.From == l.From && x.To == l.To }
+	i := slices.IndexFunc(m.v.Links, same)
+	switch {
+	case i < 0:
+		m.v.Links = append(m.v.Links, l)
+	case l.Err == "" && m.v.Links[i].Err == "":
+		m.v.Links[i].Ms = min(m.v.Links[i].Ms, l.Ms)
 	}
 }
 

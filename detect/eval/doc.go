@@ -25,7 +25,7 @@
 //     (+39 % and +84 %; top +100 %), 80–90 % lost at scale (top +900 %). The
 //     paper gives no distribution: log-uniform is an assumption that favours
 //     shallow, hard spells. Between 8 % and 12 % nothing sustained is generated,
-//     since a person labels by eye and not at 10.0 %; Depths shows that band.
+//     since a person labels by eye and not at 10.0 %; Steps shows that band.
 //   - Up to two spells in a job follow case 1 and §3.3, three and one on top of
 //     another fig. 6. One slow single-node job in six (fig. 3) and one in five at
 //     scale (fig. 5) is slow from its first iteration, to recover later.

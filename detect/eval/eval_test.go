@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	jobsFlag = flag.Int("eval-jobs", 200, "generated jobs of each of the two mixes with a target")
+	jobsFlag = flag.Int("eval-jobs", 150, "generated jobs of each of the two mixes with a target")
 	baseFlag = flag.Int("eval-baselines", 2000, "of which the baselines see the first so many")
 	nFlag    = flag.Int("eval-iterations", 1000, "iterations per generated job")
 	seedFlag = flag.Uint64("eval-seed", 1, "seed of everything generated")
@@ -78,7 +78,7 @@ func TestEval(t *testing.T) {
 
 // tryShapes holds single steps and ladders to the targets.
 func tryShapes(t *testing.T) string {
-	jobs := max(40, *jobsFlag/50)
+	jobs := max(20, *jobsFlag/50)
 	steps := Steps(0.05, 0.08, 0.10, 0.11, 0.12, 0.15, 0.20, 0.30, 0.50, 1)
 	single, ladders := make([]Trial, len(steps)), make([]Trial, len(Ladders()))
 	inParallel(len(steps), func(i int) { single[i] = steps[i].Try(0.02, *seedFlag, jobs) })
@@ -104,7 +104,7 @@ func sweep() string {
 	cells := make([][]Blips, len(ps))
 	for i, p := range ps {
 		cells[i] = make([]Blips, len(cs))
-		inParallel(len(cs), func(k int) { cells[i][k] = Sweep(p, cs[k], max(50, *jobsFlag/50), 1000, *seedFlag) })
+		inParallel(len(cs), func(k int) { cells[i][k] = Sweep(p, cs[k], max(25, *jobsFlag/50), 1000, *seedFlag) })
 	}
 	return SweepTable(cells)
 }

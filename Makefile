@@ -19,7 +19,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval e2e seeds pauses check clean
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval e2e seeds pauses estimates check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -94,6 +94,9 @@ seeds: build ## the lab's scenarios on SEEDS seeds each, every report judged, wi
 PAUSES ?= 200
 pauses: build ## hold and let go of a 16-rank job PAUSES times at random moments; kill agents, engine and ranks while it is held
 	go test -count=1 -timeout 60m -v -run 'PausesAtRandomMoments|WhileHeld' ./cmd/falcon -lab-pauses $(PAUSES)
+
+estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout (some minutes)
+	@go test -count=1 -timeout 20m -run EstimatedIterations ./cmd/falcon-trainer/e2e -estimates -v | grep -vE '^(=== |    --- PASS|    estimate_test.*rank )'; exit $${PIPESTATUS[0]}
 
 check: lint proto-check native-asan native-tsan test race fuzz ## what CI runs
 

@@ -36,6 +36,7 @@ section "Validation pause: rings of 4, 8 and 16 ranks" go test ./cmd/falcon -cou
 gobench "Ring drain" ./agent/... 'Drain'
 gobench "BOCD" ./detect/bocd '.'
 gobench "Period inference" ./detect/period '.'
+section "Iteration time from the calls alone, against the trainer's own clock" make -s estimates
 gobench "Detector: one iteration of all ranks" ./detect '.'
 gobench "S2 solver" ./mitigate/microbatch '.'
 gobench "1F1B simulation" ./mitigate/cost '.'

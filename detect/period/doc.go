@@ -8,6 +8,13 @@
 // of at least Config.Agreement. A sequence of one single class has no order to
 // compare; there the times between calls are compared instead.
 //
+// Extra steps between iterations (evaluations, checkpoints) are no part of the
+// period, and no iterations: what is learned is the block of calls that comes
+// over and over between them, and an extra step counts to the iteration in
+// which its calls fall. That can be told only where such steps bring no kind of
+// call (operation, communicator) of their own, come at most every third
+// iteration or so, and where an iteration has a message of at most 64 bytes.
+//
 // Infer works on a whole sequence, Tracker on a live one with bounded memory
 // and bounded work per call. Nothing here reads a clock, starts a goroutine or
 // takes a lock; a Tracker is used by one goroutine at a time.

@@ -99,8 +99,12 @@ func shapes() []shape {
 	for _, place := range []shape{
 		{tp: true, first: true, last: true},
 		{dp: true, first: true, last: true},
-		{first: true}, {last: true}, {},
-		{tp: true, first: true}, {dp: true, last: true}, {tp: true, dp: true},
+		{first: true},
+		{last: true},
+		{},
+		{tp: true, first: true},
+		{dp: true, last: true},
+		{tp: true, dp: true},
 		{tp: true, dp: true, first: true, last: true},
 	} {
 		for _, extra := range [][2]int{{0, 0}, {5, 0}, {0, 4}, {5, 4}, {10, 10}, {7, 3}, {25, 0}, {0, 30}, {20, 0}} {

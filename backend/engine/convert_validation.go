@@ -141,3 +141,21 @@ func protoValidation(v falcon.Validation) *falconv1.Validation {
 	}
 	return out
 }
+
+// recurrenceViews lists who was named again and again, most often first.
+func (e *Engine) recurrenceViews() []*falconv1.Recurrence {
+	var out []*falconv1.Recurrence
+	for i, r := range e.det.Recurring() {
+		if i == recurringMax {
+			break
+		}
+		v := &falconv1.Recurrence{
+			Device: string(r.Device), Times: int32(r.Times), Jobs: int32(r.Jobs), FirstUnixNs: r.First.UnixNano(), LastUnixNs: r.Last.UnixNano(),
+		}
+		if r.Device == "" {
+			v.Link = r.Link.String()
+		}
+		out = append(out, v)
+	}
+	return out
+}

@@ -46,6 +46,8 @@ type fakeDetector struct {
 	ask      *falcon.ValidationAsk // asked for at iteration askAt
 	askAt    int64
 	tests    []falcon.Validation
+	again    []detect.Recurrence
+	steps    map[falcon.Rank]int // running that the watch saw a rank slow
 }
 
 func (d *fakeDetector) emit() { d.ready.Incidents = append(d.ready.Incidents, *d.incident) }
@@ -121,7 +123,8 @@ func (d *fakeDetector) Ready() detect.Ready { return d.ready }
 func (d *fakeDetector) Advance()            { d.ready = detect.Ready{} }
 
 func (d *fakeDetector) Rank(r falcon.Rank) (detect.RankStatus, bool) {
-	return detect.RankStatus{Ms: healthyMs, BaselineMs: healthyMs, Iteration: d.newest}, int(r) < fakeRanks
+	steps := d.steps[r]
+	return detect.RankStatus{Ms: healthyMs, BaselineMs: healthyMs, Iteration: d.newest, SlowSteps: steps, Failing: steps > 10}, int(r) < fakeRanks
 }
 
 func (d *fakeDetector) Series(_ falcon.Rank, columns, rows int) []detect.Column {
@@ -135,6 +138,8 @@ func (d *fakeDetector) Series(_ falcon.Rank, columns, rows int) []detect.Column 
 func (d *fakeDetector) Steady() detect.Steady {
 	return detect.Steady{BaselineMs: healthyMs, CurrentMs: healthyMs, Iteration: d.newest}
 }
+
+func (d *fakeDetector) Recurring() []detect.Recurrence { return d.again }
 
 func (d *fakeDetector) Speeds() []float64 {
 	return []float64{12, 12, 24, 12}

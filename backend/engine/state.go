@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ const (
 	staleAfter     = 5 * time.Second
 	snapshotEvents = 64
 	incidentsMax   = 64
+	recurringMax   = 64
 	// ColumnsMax and RunLengthsMax bound one request for a series.
 	ColumnsMax    = 1024
 	RunLengthsMax = 256
@@ -47,7 +49,7 @@ func (e *Engine) build(now time.Time) {
 		Job: e.jobView(now), Policy: protoPolicy(e.plan.Policy(), e.mem.policy.Version),
 		Ranks: ranks, Nodes: e.nodeViews(now),
 		Incidents: e.incidentViews(), Ladder: e.frontLadder(),
-		Validation: e.validationView(), Nics: e.nicViews(),
+		Validation: e.validationView(), Nics: e.nicViews(), Recurring: e.recurrenceViews(),
 		Events: slices.Clone(e.mem.events[max(0, len(e.mem.events)-snapshotEvents):]),
 	}
 	e.snapshot.Store(&State{Reply: reply, Worst: worst})
@@ -162,6 +164,7 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 		v.Rank, v.Level, v.Device = int32(i), lv, string(e.mem.job.Placement[i])
 		v.Ms, v.Slowdown, v.SelfMs, v.WaitMs = s.Ms, s.Slowdown, s.SelfMs, s.WaitMs
 		v.Probability, v.Iteration, v.SelfRatio = s.Probability, s.Iteration, s.SelfRatio
+		v.SlowSteps, v.Failing = int32(min(s.SlowSteps, math.MaxInt32)), s.Failing
 		if g, ok := e.readings[e.mem.job.Placement[i]]; ok {
 			v.SmClockMhz, v.TemperatureC = g.SMClockMHz, g.TemperatureC
 		}

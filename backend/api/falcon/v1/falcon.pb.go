@@ -198,6 +198,84 @@ func (PauseState) EnumDescriptor() ([]byte, []int) {
 	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{2}
 }
 
+// PauseReason is why a rank is not held: enum falcon_pause_reason of the hook,
+// and from 16 on what its agent knows before the hook does.
+type PauseReason int32
+
+const (
+	PauseReason_PAUSE_REASON_UNSPECIFIED  PauseReason = 0  // not refused, or for a reason without a name
+	PauseReason_PAUSE_REASON_CAPTURE      PauseReason = 1  // a CUDA graph is captured or was
+	PauseReason_PAUSE_REASON_GROUP        PauseReason = 2  // a group of calls reaches across the cut
+	PauseReason_PAUSE_REASON_ABORTED      PauseReason = 3  // a communicator has ended meanwhile
+	PauseReason_PAUSE_REASON_NO_CUDA      PauseReason = 4  // streams can't be asked whether they have drained
+	PauseReason_PAUSE_REASON_LATE         PauseReason = 5  // the order was over when the hook saw it
+	PauseReason_PAUSE_REASON_NO_WORKSPACE PauseReason = 6  // tests: no memory was reserved, or too little
+	PauseReason_PAUSE_REASON_NO_LIBRARY   PauseReason = 7  // tests: cuBLAS or an NCCL function is missing
+	PauseReason_PAUSE_REASON_NOT_QUIET    PauseReason = 8  // tests: the job is not held
+	PauseReason_PAUSE_REASON_FAILED       PauseReason = 9  // tests: a call returned an error
+	PauseReason_PAUSE_REASON_MISSED       PauseReason = 16 // the rank was past its cut when the order came
+	PauseReason_PAUSE_REASON_NOT_TAKEN_UP PauseReason = 17 // its hook does not look at orders
+)
+
+// Enum value maps for PauseReason.
+var (
+	PauseReason_name = map[int32]string{
+		0:  "PAUSE_REASON_UNSPECIFIED",
+		1:  "PAUSE_REASON_CAPTURE",
+		2:  "PAUSE_REASON_GROUP",
+		3:  "PAUSE_REASON_ABORTED",
+		4:  "PAUSE_REASON_NO_CUDA",
+		5:  "PAUSE_REASON_LATE",
+		6:  "PAUSE_REASON_NO_WORKSPACE",
+		7:  "PAUSE_REASON_NO_LIBRARY",
+		8:  "PAUSE_REASON_NOT_QUIET",
+		9:  "PAUSE_REASON_FAILED",
+		16: "PAUSE_REASON_MISSED",
+		17: "PAUSE_REASON_NOT_TAKEN_UP",
+	}
+	PauseReason_value = map[string]int32{
+		"PAUSE_REASON_UNSPECIFIED":  0,
+		"PAUSE_REASON_CAPTURE":      1,
+		"PAUSE_REASON_GROUP":        2,
+		"PAUSE_REASON_ABORTED":      3,
+		"PAUSE_REASON_NO_CUDA":      4,
+		"PAUSE_REASON_LATE":         5,
+		"PAUSE_REASON_NO_WORKSPACE": 6,
+		"PAUSE_REASON_NO_LIBRARY":   7,
+		"PAUSE_REASON_NOT_QUIET":    8,
+		"PAUSE_REASON_FAILED":       9,
+		"PAUSE_REASON_MISSED":       16,
+		"PAUSE_REASON_NOT_TAKEN_UP": 17,
+	}
+)
+
+func (x PauseReason) Enum() *PauseReason {
+	p := new(PauseReason)
+	*p = x
+	return p
+}
+
+func (x PauseReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PauseReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_falcon_v1_falcon_proto_enumTypes[3].Descriptor()
+}
+
+func (PauseReason) Type() protoreflect.EnumType {
+	return &file_falcon_v1_falcon_proto_enumTypes[3]
+}
+
+func (x PauseReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PauseReason.Descriptor instead.
+func (PauseReason) EnumDescriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+}
+
 type TestKind int32
 
 const (
@@ -234,11 +312,11 @@ func (x TestKind) String() string {
 }
 
 func (TestKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_falcon_v1_falcon_proto_enumTypes[3].Descriptor()
+	return file_falcon_v1_falcon_proto_enumTypes[4].Descriptor()
 }
 
 func (TestKind) Type() protoreflect.EnumType {
-	return &file_falcon_v1_falcon_proto_enumTypes[3]
+	return &file_falcon_v1_falcon_proto_enumTypes[4]
 }
 
 func (x TestKind) Number() protoreflect.EnumNumber {
@@ -247,7 +325,7 @@ func (x TestKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TestKind.Descriptor instead.
 func (TestKind) EnumDescriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
 }
 
 type TestStatus int32
@@ -289,11 +367,11 @@ func (x TestStatus) String() string {
 }
 
 func (TestStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_falcon_v1_falcon_proto_enumTypes[4].Descriptor()
+	return file_falcon_v1_falcon_proto_enumTypes[5].Descriptor()
 }
 
 func (TestStatus) Type() protoreflect.EnumType {
-	return &file_falcon_v1_falcon_proto_enumTypes[4]
+	return &file_falcon_v1_falcon_proto_enumTypes[5]
 }
 
 func (x TestStatus) Number() protoreflect.EnumNumber {
@@ -302,7 +380,7 @@ func (x TestStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TestStatus.Descriptor instead.
 func (TestStatus) EnumDescriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
 }
 
 type RankHealth int32
@@ -347,11 +425,11 @@ func (x RankHealth) String() string {
 }
 
 func (RankHealth) Descriptor() protoreflect.EnumDescriptor {
-	return file_falcon_v1_falcon_proto_enumTypes[5].Descriptor()
+	return file_falcon_v1_falcon_proto_enumTypes[6].Descriptor()
 }
 
 func (RankHealth) Type() protoreflect.EnumType {
-	return &file_falcon_v1_falcon_proto_enumTypes[5]
+	return &file_falcon_v1_falcon_proto_enumTypes[6]
 }
 
 func (x RankHealth) Number() protoreflect.EnumNumber {
@@ -360,7 +438,7 @@ func (x RankHealth) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RankHealth.Descriptor instead.
 func (RankHealth) EnumDescriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
 }
 
 type AgentFrame struct {
@@ -2523,7 +2601,8 @@ type RankPause struct {
 	HeldMs        float64                `protobuf:"fixed64,8,opt,name=held_ms,json=heldMs,proto3" json:"held_ms,omitempty"`    // how long this rank was held
 	QuietMs       float64                `protobuf:"fixed64,9,opt,name=quiet_ms,json=quietMs,proto3" json:"quiet_ms,omitempty"` // from ARM's arrival to QUIET
 	IterationMs   float64                `protobuf:"fixed64,10,opt,name=iteration_ms,json=iterationMs,proto3" json:"iteration_ms,omitempty"`
-	RunAhead      int64                  `protobuf:"varint,11,opt,name=run_ahead,json=runAhead,proto3" json:"run_ahead,omitempty"` // iterations that the host is ahead of the device, when known
+	RunAhead      int64                  `protobuf:"varint,11,opt,name=run_ahead,json=runAhead,proto3" json:"run_ahead,omitempty"`                                  // iterations that the host is ahead of the device, when known
+	ReasonCode    PauseReason            `protobuf:"varint,12,opt,name=reason_code,json=reasonCode,proto3,enum=falcon.v1.PauseReason" json:"reason_code,omitempty"` // REFUSED: what kind of reason, for whoever decides on another try
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2633,6 +2712,13 @@ func (x *RankPause) GetRunAhead() int64 {
 		return x.RunAhead
 	}
 	return 0
+}
+
+func (x *RankPause) GetReasonCode() PauseReason {
+	if x != nil {
+		return x.ReasonCode
+	}
+	return PauseReason_PAUSE_REASON_UNSPECIFIED
 }
 
 // CommCount is how often one rank calls on one communicator.
@@ -3329,6 +3415,7 @@ type SnapshotReply struct {
 	AtUnixNs      int64                  `protobuf:"varint,14,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
 	Validation    *Validation            `protobuf:"bytes,15,opt,name=validation,proto3" json:"validation,omitempty"` // in progress, else the newest
 	Nics          []*Nic                 `protobuf:"bytes,16,rep,name=nics,proto3" json:"nics,omitempty"`             // newest look at each
+	Recurring     []*Recurrence          `protobuf:"bytes,17,rep,name=recurring,proto3" json:"recurring,omitempty"`   // named by two incidents or more, most often named first, at most 64
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3475,6 +3562,99 @@ func (x *SnapshotReply) GetNics() []*Nic {
 	return nil
 }
 
+func (x *SnapshotReply) GetRecurring() []*Recurrence {
+	if x != nil {
+		return x.Recurring
+	}
+	return nil
+}
+
+// Recurrence is a device or link that several incidents named, of this job and
+// of earlier ones in the engine's memory.
+type Recurrence struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"` // one of the two is empty
+	Link          string                 `protobuf:"bytes,2,opt,name=link,proto3" json:"link,omitempty"`
+	Times         int32                  `protobuf:"varint,3,opt,name=times,proto3" json:"times,omitempty"`
+	Jobs          int32                  `protobuf:"varint,4,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	FirstUnixNs   int64                  `protobuf:"varint,5,opt,name=first_unix_ns,json=firstUnixNs,proto3" json:"first_unix_ns,omitempty"`
+	LastUnixNs    int64                  `protobuf:"varint,6,opt,name=last_unix_ns,json=lastUnixNs,proto3" json:"last_unix_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recurrence) Reset() {
+	*x = Recurrence{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recurrence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recurrence) ProtoMessage() {}
+
+func (x *Recurrence) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
+func (*Recurrence) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Recurrence) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Recurrence) GetLink() string {
+	if x != nil {
+		return x.Link
+	}
+	return ""
+}
+
+func (x *Recurrence) GetTimes() int32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *Recurrence) GetJobs() int32 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *Recurrence) GetFirstUnixNs() int64 {
+	if x != nil {
+		return x.FirstUnixNs
+	}
+	return 0
+}
+
+func (x *Recurrence) GetLastUnixNs() int64 {
+	if x != nil {
+		return x.LastUnixNs
+	}
+	return 0
+}
+
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -3499,7 +3679,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3511,7 +3691,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3524,7 +3704,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Job) GetName() string {
@@ -3652,7 +3832,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3844,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3857,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Policy) GetMode() string {
@@ -3730,13 +3910,15 @@ type RankView struct {
 	TemperatureC  uint32                 `protobuf:"varint,11,opt,name=temperature_c,json=temperatureC,proto3" json:"temperature_c,omitempty"`
 	Iteration     int64                  `protobuf:"varint,12,opt,name=iteration,proto3" json:"iteration,omitempty"`
 	SelfRatio     float64                `protobuf:"fixed64,13,opt,name=self_ratio,json=selfRatio,proto3" json:"self_ratio,omitempty"` // self_ms / median of same-stage peers; 0 = none
+	SlowSteps     int32                  `protobuf:"varint,14,opt,name=slow_steps,json=slowSteps,proto3" json:"slow_steps,omitempty"`  // steps running that the rank-level watch saw it slow
+	Failing       bool                   `protobuf:"varint,15,opt,name=failing,proto3" json:"failing,omitempty"`                       // so many that the watch calls the rank failing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3930,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +3943,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -3855,6 +4037,20 @@ func (x *RankView) GetSelfRatio() float64 {
 	return 0
 }
 
+func (x *RankView) GetSlowSteps() int32 {
+	if x != nil {
+		return x.SlowSteps
+	}
+	return 0
+}
+
+func (x *RankView) GetFailing() bool {
+	if x != nil {
+		return x.Failing
+	}
+	return false
+}
+
 type NodeView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -3869,7 +4065,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +4077,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +4090,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *NodeView) GetNode() string {
@@ -3957,7 +4153,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3969,7 +4165,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3982,7 +4178,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Series) GetRank() int32 {
@@ -4065,7 +4261,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4077,7 +4273,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +4286,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -4118,7 +4314,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4130,7 +4326,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4143,7 +4339,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Evidence) GetKind() string {
@@ -4183,7 +4379,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4195,7 +4391,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4208,7 +4404,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Verdict) GetCause() string {
@@ -4285,7 +4481,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4297,7 +4493,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4310,7 +4506,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Incident) GetId() string {
@@ -4409,7 +4605,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +4617,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +4630,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Action) GetId() string {
@@ -4580,7 +4776,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4592,7 +4788,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4605,7 +4801,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RungView) GetRung() string {
@@ -4685,7 +4881,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4697,7 +4893,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4710,7 +4906,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -4760,7 +4956,7 @@ type EventLine struct {
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	AtUnixNs      int64                  `protobuf:"varint,2,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
 	Iteration     int64                  `protobuf:"varint,3,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"` // "incident", "verdict", "proposal", "decision", "action", "agent", "rank", "policy"
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"` // "incident", "verdict", "proposal", "decision", "action", "agent", "rank", "policy", "validation"; the detector's notes by their own kind
 	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"` // one sentence
 	Severity      int32                  `protobuf:"varint,6,opt,name=severity,proto3" json:"severity,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4769,7 +4965,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4781,7 +4977,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4794,7 +4990,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -4848,7 +5044,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4860,7 +5056,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4873,7 +5069,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -4896,7 +5092,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5104,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5117,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -4980,7 +5176,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4992,7 +5188,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5005,7 +5201,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -5066,7 +5262,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5078,7 +5274,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5091,7 +5287,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -5110,7 +5306,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5122,7 +5318,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5135,7 +5331,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -5154,7 +5350,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5166,7 +5362,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5179,7 +5375,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -5198,7 +5394,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5210,7 +5406,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5223,7 +5419,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -5262,7 +5458,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5274,7 +5470,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5287,7 +5483,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Validation) GetId() string {
@@ -5438,7 +5634,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5450,7 +5646,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5463,7 +5659,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -5537,7 +5733,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5549,7 +5745,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5562,7 +5758,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -5680,7 +5876,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5692,7 +5888,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5705,7 +5901,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -5780,7 +5976,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5792,7 +5988,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5805,7 +6001,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -5826,7 +6022,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5838,7 +6034,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5851,7 +6047,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -6077,7 +6273,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06limits\x18\x03 \x03(\v2\x14.falcon.v1.CommLimitR\x06limits\"5\n" +
 	"\tCommLimit\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12\x14\n" +
-	"\x05calls\x18\x02 \x01(\x04R\x05calls\"\xd0\x02\n" +
+	"\x05calls\x18\x02 \x01(\x04R\x05calls\"\x89\x03\n" +
 	"\tRankPause\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.falcon.v1.PauseStateR\x05state\x12\x16\n" +
@@ -6090,7 +6286,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bquiet_ms\x18\t \x01(\x01R\aquietMs\x12!\n" +
 	"\fiteration_ms\x18\n" +
 	" \x01(\x01R\viterationMs\x12\x1b\n" +
-	"\trun_ahead\x18\v \x01(\x03R\brunAhead\"\x92\x02\n" +
+	"\trun_ahead\x18\v \x01(\x03R\brunAhead\x127\n" +
+	"\vreason_code\x18\f \x01(\x0e2\x16.falcon.v1.PauseReasonR\n" +
+	"reasonCode\"\x92\x02\n" +
 	"\tCommCount\x12\x12\n" +
 	"\x04comm\x18\x01 \x01(\x06R\x04comm\x12\x14\n" +
 	"\x05calls\x18\x02 \x01(\x04R\x05calls\x12#\n" +
@@ -6155,7 +6353,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12#\n" +
 	"\rknown_version\x18\x03 \x01(\x04R\fknownVersion\x12\x1f\n" +
 	"\vrun_lengths\x18\x04 \x01(\x05R\n" +
-	"runLengths\"\xe1\x04\n" +
+	"runLengths\"\x96\x05\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -6176,7 +6374,17 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"validation\x18\x0f \x01(\v2\x15.falcon.v1.ValidationR\n" +
 	"validation\x12\"\n" +
-	"\x04nics\x18\x10 \x03(\v2\x0e.falcon.v1.NicR\x04nics\"\x96\x03\n" +
+	"\x04nics\x18\x10 \x03(\v2\x0e.falcon.v1.NicR\x04nics\x123\n" +
+	"\trecurring\x18\x11 \x03(\v2\x15.falcon.v1.RecurrenceR\trecurring\"\xa8\x01\n" +
+	"\n" +
+	"Recurrence\x12\x16\n" +
+	"\x06device\x18\x01 \x01(\tR\x06device\x12\x12\n" +
+	"\x04link\x18\x02 \x01(\tR\x04link\x12\x14\n" +
+	"\x05times\x18\x03 \x01(\x05R\x05times\x12\x12\n" +
+	"\x04jobs\x18\x04 \x01(\x05R\x04jobs\x12\"\n" +
+	"\rfirst_unix_ns\x18\x05 \x01(\x03R\vfirstUnixNs\x12 \n" +
+	"\flast_unix_ns\x18\x06 \x01(\x03R\n" +
+	"lastUnixNs\"\x96\x03\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02tp\x18\x02 \x01(\x05R\x02tp\x12\x0e\n" +
@@ -6201,7 +6409,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x03cap\x18\x02 \x01(\tR\x03cap\x12\x16\n" +
 	"\x06frozen\x18\x03 \x01(\bR\x06frozen\x12\x14\n" +
 	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\x04R\aversion\"\xff\x02\n" +
+	"\aversion\x18\x05 \x01(\x04R\aversion\"\xb8\x03\n" +
 	"\bRankView\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12-\n" +
@@ -6218,7 +6426,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rtemperature_c\x18\v \x01(\rR\ftemperatureC\x12\x1c\n" +
 	"\titeration\x18\f \x01(\x03R\titeration\x12\x1d\n" +
 	"\n" +
-	"self_ratio\x18\r \x01(\x01R\tselfRatio\"\xa8\x01\n" +
+	"self_ratio\x18\r \x01(\x01R\tselfRatio\x12\x1d\n" +
+	"\n" +
+	"slow_steps\x18\x0e \x01(\x05R\tslowSteps\x12\x18\n" +
+	"\afailing\x18\x0f \x01(\bR\afailing\"\xa8\x01\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x15\n" +
@@ -6437,7 +6648,20 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x11PAUSE_STATE_QUIET\x10\x04\x12\x18\n" +
 	"\x14PAUSE_STATE_RELEASED\x10\x05\x12\x17\n" +
 	"\x13PAUSE_STATE_EXPIRED\x10\x06\x12\x17\n" +
-	"\x13PAUSE_STATE_REFUSED\x10\a*_\n" +
+	"\x13PAUSE_STATE_REFUSED\x10\a*\xd1\x02\n" +
+	"\vPauseReason\x12\x1c\n" +
+	"\x18PAUSE_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14PAUSE_REASON_CAPTURE\x10\x01\x12\x16\n" +
+	"\x12PAUSE_REASON_GROUP\x10\x02\x12\x18\n" +
+	"\x14PAUSE_REASON_ABORTED\x10\x03\x12\x18\n" +
+	"\x14PAUSE_REASON_NO_CUDA\x10\x04\x12\x15\n" +
+	"\x11PAUSE_REASON_LATE\x10\x05\x12\x1d\n" +
+	"\x19PAUSE_REASON_NO_WORKSPACE\x10\x06\x12\x1b\n" +
+	"\x17PAUSE_REASON_NO_LIBRARY\x10\a\x12\x1a\n" +
+	"\x16PAUSE_REASON_NOT_QUIET\x10\b\x12\x17\n" +
+	"\x13PAUSE_REASON_FAILED\x10\t\x12\x17\n" +
+	"\x13PAUSE_REASON_MISSED\x10\x10\x12\x1d\n" +
+	"\x19PAUSE_REASON_NOT_TAKEN_UP\x10\x11*_\n" +
 	"\bTestKind\x12\x19\n" +
 	"\x15TEST_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eTEST_KIND_GEMM\x10\x01\x12\x10\n" +
@@ -6480,159 +6704,163 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 	return file_falcon_v1_falcon_proto_rawDescData
 }
 
-var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),       // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),          // 1: falcon.v1.PausePhase
 	(PauseState)(0),          // 2: falcon.v1.PauseState
-	(TestKind)(0),            // 3: falcon.v1.TestKind
-	(TestStatus)(0),          // 4: falcon.v1.TestStatus
-	(RankHealth)(0),          // 5: falcon.v1.RankHealth
-	(*AgentFrame)(nil),       // 6: falcon.v1.AgentFrame
-	(*Hello)(nil),            // 7: falcon.v1.Hello
-	(*Beat)(nil),             // 8: falcon.v1.Beat
-	(*RankState)(nil),        // 9: falcon.v1.RankState
-	(*Comm)(nil),             // 10: falcon.v1.Comm
-	(*Samples)(nil),          // 11: falcon.v1.Samples
-	(*Sample)(nil),           // 12: falcon.v1.Sample
-	(*Profile)(nil),          // 13: falcon.v1.Profile
-	(*RankProfile)(nil),      // 14: falcon.v1.RankProfile
-	(*CallTiming)(nil),       // 15: falcon.v1.CallTiming
-	(*Telemetry)(nil),        // 16: falcon.v1.Telemetry
-	(*Nic)(nil),              // 17: falcon.v1.Nic
-	(*Gpu)(nil),              // 18: falcon.v1.Gpu
-	(*Host)(nil),             // 19: falcon.v1.Host
-	(*CommandResult)(nil),    // 20: falcon.v1.CommandResult
-	(*RankAck)(nil),          // 21: falcon.v1.RankAck
-	(*EngineFrame)(nil),      // 22: falcon.v1.EngineFrame
-	(*Welcome)(nil),          // 23: falcon.v1.Welcome
-	(*Ack)(nil),              // 24: falcon.v1.Ack
-	(*Command)(nil),          // 25: falcon.v1.Command
-	(*PauseCommand)(nil),     // 26: falcon.v1.PauseCommand
-	(*RankCut)(nil),          // 27: falcon.v1.RankCut
-	(*CommLimit)(nil),        // 28: falcon.v1.CommLimit
-	(*RankPause)(nil),        // 29: falcon.v1.RankPause
-	(*CommCount)(nil),        // 30: falcon.v1.CommCount
-	(*PeerCount)(nil),        // 31: falcon.v1.PeerCount
-	(*TestCommand)(nil),      // 32: falcon.v1.TestCommand
-	(*RankTest)(nil),         // 33: falcon.v1.RankTest
-	(*TestResult)(nil),       // 34: falcon.v1.TestResult
-	(*ProfileCommand)(nil),   // 35: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),     // 36: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),  // 37: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),    // 38: falcon.v1.SnapshotReply
-	(*Job)(nil),              // 39: falcon.v1.Job
-	(*Policy)(nil),           // 40: falcon.v1.Policy
-	(*RankView)(nil),         // 41: falcon.v1.RankView
-	(*NodeView)(nil),         // 42: falcon.v1.NodeView
-	(*Series)(nil),           // 43: falcon.v1.Series
-	(*Mark)(nil),             // 44: falcon.v1.Mark
-	(*Evidence)(nil),         // 45: falcon.v1.Evidence
-	(*Verdict)(nil),          // 46: falcon.v1.Verdict
-	(*Incident)(nil),         // 47: falcon.v1.Incident
-	(*Action)(nil),           // 48: falcon.v1.Action
-	(*RungView)(nil),         // 49: falcon.v1.RungView
-	(*Ladder)(nil),           // 50: falcon.v1.Ladder
-	(*EventLine)(nil),        // 51: falcon.v1.EventLine
-	(*WatchRequest)(nil),     // 52: falcon.v1.WatchRequest
-	(*Event)(nil),            // 53: falcon.v1.Event
-	(*DecideRequest)(nil),    // 54: falcon.v1.DecideRequest
-	(*DecideReply)(nil),      // 55: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil), // 56: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),   // 57: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil), // 58: falcon.v1.IncidentsRequest
-	(*Validation)(nil),       // 59: falcon.v1.Validation
-	(*GemmResult)(nil),       // 60: falcon.v1.GemmResult
-	(*LinkResult)(nil),       // 61: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),  // 62: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),    // 63: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),   // 64: falcon.v1.IncidentsReply
-	nil,                      // 65: falcon.v1.Host.RunDelayNsEntry
+	(PauseReason)(0),         // 3: falcon.v1.PauseReason
+	(TestKind)(0),            // 4: falcon.v1.TestKind
+	(TestStatus)(0),          // 5: falcon.v1.TestStatus
+	(RankHealth)(0),          // 6: falcon.v1.RankHealth
+	(*AgentFrame)(nil),       // 7: falcon.v1.AgentFrame
+	(*Hello)(nil),            // 8: falcon.v1.Hello
+	(*Beat)(nil),             // 9: falcon.v1.Beat
+	(*RankState)(nil),        // 10: falcon.v1.RankState
+	(*Comm)(nil),             // 11: falcon.v1.Comm
+	(*Samples)(nil),          // 12: falcon.v1.Samples
+	(*Sample)(nil),           // 13: falcon.v1.Sample
+	(*Profile)(nil),          // 14: falcon.v1.Profile
+	(*RankProfile)(nil),      // 15: falcon.v1.RankProfile
+	(*CallTiming)(nil),       // 16: falcon.v1.CallTiming
+	(*Telemetry)(nil),        // 17: falcon.v1.Telemetry
+	(*Nic)(nil),              // 18: falcon.v1.Nic
+	(*Gpu)(nil),              // 19: falcon.v1.Gpu
+	(*Host)(nil),             // 20: falcon.v1.Host
+	(*CommandResult)(nil),    // 21: falcon.v1.CommandResult
+	(*RankAck)(nil),          // 22: falcon.v1.RankAck
+	(*EngineFrame)(nil),      // 23: falcon.v1.EngineFrame
+	(*Welcome)(nil),          // 24: falcon.v1.Welcome
+	(*Ack)(nil),              // 25: falcon.v1.Ack
+	(*Command)(nil),          // 26: falcon.v1.Command
+	(*PauseCommand)(nil),     // 27: falcon.v1.PauseCommand
+	(*RankCut)(nil),          // 28: falcon.v1.RankCut
+	(*CommLimit)(nil),        // 29: falcon.v1.CommLimit
+	(*RankPause)(nil),        // 30: falcon.v1.RankPause
+	(*CommCount)(nil),        // 31: falcon.v1.CommCount
+	(*PeerCount)(nil),        // 32: falcon.v1.PeerCount
+	(*TestCommand)(nil),      // 33: falcon.v1.TestCommand
+	(*RankTest)(nil),         // 34: falcon.v1.RankTest
+	(*TestResult)(nil),       // 35: falcon.v1.TestResult
+	(*ProfileCommand)(nil),   // 36: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),     // 37: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),  // 38: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),    // 39: falcon.v1.SnapshotReply
+	(*Recurrence)(nil),       // 40: falcon.v1.Recurrence
+	(*Job)(nil),              // 41: falcon.v1.Job
+	(*Policy)(nil),           // 42: falcon.v1.Policy
+	(*RankView)(nil),         // 43: falcon.v1.RankView
+	(*NodeView)(nil),         // 44: falcon.v1.NodeView
+	(*Series)(nil),           // 45: falcon.v1.Series
+	(*Mark)(nil),             // 46: falcon.v1.Mark
+	(*Evidence)(nil),         // 47: falcon.v1.Evidence
+	(*Verdict)(nil),          // 48: falcon.v1.Verdict
+	(*Incident)(nil),         // 49: falcon.v1.Incident
+	(*Action)(nil),           // 50: falcon.v1.Action
+	(*RungView)(nil),         // 51: falcon.v1.RungView
+	(*Ladder)(nil),           // 52: falcon.v1.Ladder
+	(*EventLine)(nil),        // 53: falcon.v1.EventLine
+	(*WatchRequest)(nil),     // 54: falcon.v1.WatchRequest
+	(*Event)(nil),            // 55: falcon.v1.Event
+	(*DecideRequest)(nil),    // 56: falcon.v1.DecideRequest
+	(*DecideReply)(nil),      // 57: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil), // 58: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),   // 59: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil), // 60: falcon.v1.IncidentsRequest
+	(*Validation)(nil),       // 61: falcon.v1.Validation
+	(*GemmResult)(nil),       // 62: falcon.v1.GemmResult
+	(*LinkResult)(nil),       // 63: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),  // 64: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),    // 65: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),   // 66: falcon.v1.IncidentsReply
+	nil,                      // 67: falcon.v1.Host.RunDelayNsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
-	7,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
-	8,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	11, // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	13, // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	16, // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	20, // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
-	9,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
-	10, // 7: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	12, // 8: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	14, // 9: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	15, // 10: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	18, // 11: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	19, // 12: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	17, // 13: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	65, // 14: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	8,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
+	9,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
+	12, // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	14, // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	17, // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	21, // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	10, // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
+	11, // 7: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	13, // 8: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	15, // 9: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	16, // 10: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	19, // 11: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	20, // 12: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	18, // 13: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	67, // 14: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,  // 15: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	21, // 16: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	29, // 17: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	34, // 18: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	23, // 19: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	24, // 20: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	25, // 21: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	35, // 22: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	36, // 23: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	26, // 24: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	32, // 25: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	22, // 16: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	30, // 17: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	35, // 18: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	24, // 19: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	25, // 20: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	26, // 21: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	36, // 22: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	37, // 23: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	27, // 24: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	33, // 25: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
 	1,  // 26: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	27, // 27: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	28, // 28: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	28, // 27: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	29, // 28: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
 	2,  // 29: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	30, // 30: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	31, // 31: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	33, // 32: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	3,  // 33: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	3,  // 34: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	4,  // 35: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	39, // 36: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	40, // 37: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	41, // 38: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	43, // 39: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	47, // 40: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	50, // 41: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	51, // 42: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	42, // 43: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	59, // 44: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	17, // 45: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	5,  // 46: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	44, // 47: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	45, // 48: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	46, // 49: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	49, // 50: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	48, // 51: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	48, // 52: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	51, // 53: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	48, // 54: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	40, // 55: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	40, // 56: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	60, // 57: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	61, // 58: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	59, // 59: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	47, // 60: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	59, // 61: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	50, // 62: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	6,  // 63: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	37, // 64: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	52, // 65: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	54, // 66: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	56, // 67: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	62, // 68: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	58, // 69: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	22, // 70: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	38, // 71: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	53, // 72: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	55, // 73: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	57, // 74: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	63, // 75: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	64, // 76: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	70, // [70:77] is the sub-list for method output_type
-	63, // [63:70] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	31, // 30: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,  // 31: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	32, // 32: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	34, // 33: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,  // 34: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,  // 35: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,  // 36: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	41, // 37: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	42, // 38: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	43, // 39: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	45, // 40: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	49, // 41: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	52, // 42: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	53, // 43: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	44, // 44: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	61, // 45: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	18, // 46: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	40, // 47: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	6,  // 48: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	46, // 49: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	47, // 50: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	48, // 51: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	51, // 52: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	50, // 53: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	50, // 54: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	53, // 55: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	50, // 56: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	42, // 57: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	42, // 58: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	62, // 59: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	63, // 60: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	61, // 61: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	49, // 62: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	61, // 63: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	52, // 64: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	7,  // 65: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	38, // 66: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	54, // 67: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	56, // 68: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	58, // 69: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	64, // 70: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	60, // 71: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	23, // 72: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	39, // 73: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	55, // 74: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	57, // 75: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	59, // 76: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	65, // 77: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	66, // 78: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	72, // [72:79] is the sub-list for method output_type
+	65, // [65:72] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -6660,7 +6888,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Pause)(nil),
 		(*Command_Test)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[47].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[48].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -6669,8 +6897,8 @@ func file_falcon_v1_falcon_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   60,
+			NumEnums:      7,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -150,7 +150,7 @@ const wide = 100
 // textAt is the column of the text.
 func textAt(w int) int {
 	if w >= wide {
-		return 26
+		return 28
 	}
 	return 17
 }
@@ -160,7 +160,7 @@ func head(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine) *widget.Pen {
 	pen := c.Pen(r).Put(themes.Dim, time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"))
 	pen.Putf(themes.Dim, " %7s ", phrase.Iteration(e.Iteration))
 	if r.W >= wide {
-		pen.Putf(themes.Accent, "%-9s", widget.Cut(e.Kind, 9))
+		pen.Putf(themes.Accent, "%-11s", widget.Cut(e.Kind, 10))
 	}
 	return pen
 }

@@ -221,11 +221,14 @@ func Story(v *falconv1.Validation) string {
 		by = "the engine"
 	}
 	t := "Asked by " + by
-	if v.Incident != "" {
+	why := strings.TrimRight(v.Why, ".?! ")
+	switch {
+	case why != "" && strings.Contains(why, v.Incident):
+		t += ": " + why
+	case why != "":
+		t += " for " + v.Incident + ": " + why
+	case v.Incident != "":
 		t += " for " + v.Incident
-	}
-	if v.Why != "" {
-		t += ": " + v.Why
 	}
 	switch v.State {
 	case "surveying":

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"time"
 
@@ -58,7 +59,11 @@ func (a *Agent) startPause(cmd *falconv1.PauseCommand, now time.Time) (act.Task,
 		return surveyTask{a}, nil
 	case falconv1.PausePhase_PAUSE_PHASE_ARM:
 		h, err := a.arm(cmd)
-		if err != nil {
+		var no *noHold
+		switch {
+		case errors.As(err, &no):
+			return no, nil
+		case err != nil:
 			return nil, err
 		}
 		return &armTask{hold: h}, nil
@@ -86,7 +91,7 @@ func (a *Agent) arm(cmd *falconv1.PauseCommand) (*hold, error) {
 		r := &heldRank{process: p, order: nextOrder(cmd.GetPause(), p.seg.Pause()), armedNs: mono}
 		if err := p.seg.Arm(r.order, h.untilNs, cutsOf(cmd.GetCuts(), p)); err != nil {
 			h.release()
-			return nil, fmt.Errorf("%s: %w", p, err)
+			return nil, &noHold{rank: p, err: err}
 		}
 		h.ranks = append(h.ranks, r)
 	}
@@ -96,6 +101,29 @@ func (a *Agent) arm(cmd *falconv1.PauseCommand) (*hold, error) {
 }
 
 func ms64(n int64) time.Duration { return time.Duration(min(max(n, 0), 1<<32)) * time.Millisecond }
+
+// noHold refuses to hold the node, for one rank that can't be: its answer says
+// which, and whether a later cut could do.
+type noHold struct {
+	rank *process
+	err  error
+}
+
+func (n *noHold) Error() string { return fmt.Sprintf("%s: %v", n.rank, n.err) }
+
+// Step answers at once.
+func (n *noHold) Step(time.Time) (*falconv1.CommandResult, bool) {
+	code := falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED
+	if errors.Is(n.err, ring.ErrMissed) {
+		code = falconv1.PauseReason_PAUSE_REASON_MISSED
+	}
+	return &falconv1.CommandResult{
+		Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: n.Error(),
+		Pauses: []*falconv1.RankPause{{
+			Rank: int32(n.rank.rank), State: falconv1.PauseState_PAUSE_STATE_REFUSED, Reason: n.err.Error(), ReasonCode: code,
+		}},
+	}, true
+}
 
 // nextOrder is the pause's own number where the process has not had it, so that
 // a second try of one pause is another order to the hook.
@@ -190,7 +218,7 @@ func (h *hold) look(r *heldRank, mono int64, now time.Time) *falconv1.RankPause 
 	out := &falconv1.RankPause{Rank: int32(r.rank), State: falconv1.PauseState_PAUSE_STATE_ARMED}
 	if r.now != nil && (r.dead || ended(r.now.State)) {
 		out.HeldMs, out.QuietMs = r.now.HeldMs, r.now.QuietMs
-		out.State, out.Reason = r.now.State, r.now.Reason
+		out.State, out.Reason, out.ReasonCode = r.now.State, r.now.Reason, r.now.ReasonCode
 	}
 	if ended(out.State) {
 		return out
@@ -205,6 +233,7 @@ func (h *hold) look(r *heldRank, mono int64, now time.Time) *falconv1.RankPause 
 		h.fill(out, r, s, mono)
 	case h.freed.IsZero() && mono > r.armedNs+takeUpWait.Nanoseconds():
 		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_REFUSED, "its hook does not take up the order"
+		out.ReasonCode = falconv1.PauseReason_PAUSE_REASON_NOT_TAKEN_UP
 	}
 	overdue := mono > h.untilNs+overdueWait.Nanoseconds()
 	if !ended(out.State) && (overdue || !h.freed.IsZero() && now.Sub(h.freed) >= releaseWait) {
@@ -233,7 +262,18 @@ func (h *hold) fill(out *falconv1.RankPause, r *heldRank, s ring.Pause, mono int
 		if out.Reason = s.Reason.String(); out.Reason == "" {
 			out.Reason = "the hook gives no reason"
 		}
+		out.ReasonCode = reasonCode(s.Reason)
 	}
+}
+
+// reasonCode is the contract's name of the hook's reason; those of the agent
+// itself are not the hook's to give.
+func reasonCode(r ring.PauseReason) falconv1.PauseReason {
+	code := falconv1.PauseReason(min(r, math.MaxInt32))
+	if _, known := falconv1.PauseReason_name[int32(code)]; !known || code >= falconv1.PauseReason_PAUSE_REASON_MISSED {
+		return falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED
+	}
+	return code
 }
 
 // quiet says that tests may run on this rank.

@@ -172,11 +172,13 @@ func TestReportsAreBounded(t *testing.T) {
 func TestMissedCutTakesAllBack(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		a, b := n.two()
-		b.set(func() { b.armErr = errors.Join(ring.ErrPause, errors.New("the cut was missed")) })
+		b.set(func() { b.armErr = errors.Join(ring.ErrPause, ring.ErrMissed) })
 		n.Command(pauseCommand(1, 5, arm1, 0, 1))
 		wait(time.Millisecond)
 		if r := n.last(t, 1, refused); !strings.Contains(r.Detail, "rank 1") || !strings.Contains(r.Detail, "missed") || a.pause.Wanted != 0 {
 			t.Fatalf("%v, rank 0's order %d", r, a.pause.Wanted)
+		} else if p := r.Pauses; len(p) != 1 || p[0].Rank != 1 || p[0].ReasonCode != falconv1.PauseReason_PAUSE_REASON_MISSED {
+			t.Errorf("the refusal says %v", p)
 		}
 		b.set(func() { b.armErr = nil })
 		n.Command(pauseCommand(2, 5, arm1, 0, 1))
@@ -199,6 +201,9 @@ func TestRefusalOfAHookTakesAllBack(t *testing.T) {
 		if !strings.Contains(r.Detail, "graph") || len(r.Pauses) != 2 || r.Pauses[0].State != falconv1.PauseState_PAUSE_STATE_RELEASED || a.pause.Wanted != 0 {
 			t.Fatalf("%v", r)
 		}
+		if r.Pauses[1].ReasonCode != falconv1.PauseReason_PAUSE_REASON_CAPTURE || r.Pauses[0].ReasonCode != 0 {
+			t.Errorf("codes %v", r.Pauses)
+		}
 	})
 }
 
@@ -212,7 +217,7 @@ func TestDeafHookRefuses(t *testing.T) {
 		a.hold(ring.PauseQuiet)
 		wait(takeUpWait + 100*time.Millisecond)
 		r := n.last(t, 1, refused)
-		if !strings.Contains(r.Detail, "rank 1") || !strings.Contains(r.Detail, "does not take up") || a.pause.Wanted != 0 || b.pause.Wanted != 0 {
+		if !strings.Contains(r.Detail, "rank 1") || !strings.Contains(r.Detail, "does not take up") || a.pause.Wanted != 0 || b.pause.Wanted != 0 || r.Pauses[1].ReasonCode != falconv1.PauseReason_PAUSE_REASON_NOT_TAKEN_UP {
 			t.Fatalf("%v", r)
 		}
 	})
@@ -475,4 +480,19 @@ func TestPauseEndsAProfileWindow(t *testing.T) {
 			t.Fatalf("self %v", got.SelfMs)
 		}
 	})
+}
+
+// The hook's reasons keep their numbers on the wire; what it has no name for,
+// and what only agents say, is no reason that a decision may rest on.
+func TestReasonCodes(t *testing.T) {
+	for in, want := range map[ring.PauseReason]falconv1.PauseReason{
+		0: falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED, 1: falconv1.PauseReason_PAUSE_REASON_CAPTURE,
+		2: falconv1.PauseReason_PAUSE_REASON_GROUP, 3: falconv1.PauseReason_PAUSE_REASON_ABORTED,
+		4: falconv1.PauseReason_PAUSE_REASON_NO_CUDA, 5: falconv1.PauseReason_PAUSE_REASON_LATE,
+		9: falconv1.PauseReason_PAUSE_REASON_FAILED, 10: 0, 16: 0, 17: 0, math.MaxUint32: 0,
+	} {
+		if got := reasonCode(in); got != want {
+			t.Errorf("reason %d is told as %v, want %v", in, got, want)
+		}
+	}
 }

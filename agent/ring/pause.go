@@ -12,7 +12,11 @@ import (
 )
 
 // ErrPause is wrapped when a pause can't be ordered; nothing is held then.
-var ErrPause = errors.New("ring: no pause")
+// ErrMissed is wrapped beside it where a cut farther ahead could be.
+var (
+	ErrPause  = errors.New("ring: no pause")
+	ErrMissed = errors.New("the cut was missed")
+)
 
 // PauseMax is how long a pause may last; the hook refuses a longer one.
 const PauseMax = pauseMaxMs * time.Millisecond
@@ -122,8 +126,8 @@ type Cut struct {
 // Arm orders a pause: each communicator named traps the first call beyond its
 // cut, until untilNs (CLOCK_MONOTONIC) at the latest. A cut equal to the count
 // holds the next call; one behind it is missed, and then nothing is held. order
-// must not have been used on this process. The error wraps ErrPause, or is the
-// fault that made this Process useless.
+// must not have been used on this process. The error wraps ErrPause, and
+// ErrMissed where a cut is behind, or is the fault that made this Process useless.
 func (p *Process) Arm(order uint64, untilNs int64, cuts []Cut) (err error) {
 	if p.err != nil {
 		return p.err
@@ -199,7 +203,7 @@ func (p *Process) armGate(g gate, c Cut) error {
 		old := atomic.LoadUint64(at)
 		count := old & gateCountMask
 		if c.Calls < count {
-			return fmt.Errorf("%w: the cut was missed: communicator %016x has let %d calls through, the cut is at %d", ErrPause, c.Comm, count, c.Calls)
+			return fmt.Errorf("%w: %w: communicator %016x has let %d calls through, the cut is at %d", ErrPause, ErrMissed, c.Comm, count, c.Calls)
 		}
 		if c.Calls-count > gateCutMask/2 {
 			return fmt.Errorf("%w: the cut of communicator %016x is %d calls ahead, at most %d can be told", ErrPause, c.Comm, c.Calls-count, uint64(gateCutMask/2))
@@ -212,7 +216,7 @@ func (p *Process) armGate(g gate, c Cut) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%w: communicator %016x changes too fast to be cut", ErrPause, c.Comm)
+	return fmt.Errorf("%w: %w: communicator %016x changes too fast to be cut", ErrPause, ErrMissed, c.Comm)
 }
 
 // Release takes the pause back: trapped calls go on at once. It may be called

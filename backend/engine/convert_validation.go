@@ -47,9 +47,10 @@ func cleanPause(p *falconv1.RankPause) *falconv1.RankPause {
 		Rank: p.GetRank(), State: p.GetState(), Reason: clean(p.GetReason()), Newest: p.GetNewest(), Boundary: p.GetBoundary(),
 		Exact: p.GetExact(), HeldMs: finite(p.GetHeldMs(), msMost), QuietMs: finite(p.GetQuietMs(), msMost),
 		IterationMs: finite(p.GetIterationMs(), msMost), RunAhead: min(max(p.GetRunAhead(), 0), countMost),
+		ReasonCode: p.GetReasonCode(),
 	}
 	if why := impossible(p); why != "" {
-		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_REFUSED, why
+		out.State, out.Reason, out.ReasonCode = falconv1.PauseState_PAUSE_STATE_REFUSED, why, falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED
 		return out
 	}
 	out.Counts = p.GetCounts()

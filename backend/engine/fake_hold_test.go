@@ -16,7 +16,8 @@ type fakeHold struct {
 	heldMs float64
 	phases []falconv1.PausePhase // as they came
 	tests  []falconv1.TestKind
-	late   int                          // so many orders come too late
+	late   int                          // so many orders are refused
+	code   falconv1.PauseReason         // why, else missed
 	mute   map[falconv1.PausePhase]bool // never answered
 	silent falconv1.TestKind            // test that is never answered
 	survey func(*falconv1.RankPause)    // what is wrong in the survey
@@ -91,7 +92,15 @@ func (a *fakeAgent) armHold(c *falconv1.Command, j *fakeJob) {
 	}
 	if a.hold.late > 0 || cuts[0].GetIteration() < j.iteration {
 		a.hold.late--
-		a.reply(c, &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: "the cut was missed"})
+		res := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: "the cut was missed"}
+		for _, p := range a.pauses(falconv1.PauseState_PAUSE_STATE_REFUSED)[:1] {
+			p.ReasonCode = falconv1.PauseReason_PAUSE_REASON_MISSED
+			if a.hold.code != 0 {
+				p.ReasonCode = a.hold.code
+			}
+			res.Pauses = append(res.Pauses, p)
+		}
+		a.reply(c, res)
 		return
 	}
 	a.hold.arm, a.hold.pause, a.hold.quiet, a.hold.heldMs = c, c.GetPause().GetPause(), false, 0

@@ -6,7 +6,8 @@
 // missed cut is taken back everywhere before the next attempt, of which there
 // are at most AttemptsMost; that every way out of a pause (done, failed,
 // cancelled, a deadline, an agent or a process lost) orders all nodes to let
-// go; that a pass in which a direction was slow is run again in the same hold,
+// go; that a rank that can't be held at all (a captured graph, no CUDA) is not
+// tried again; that a pass in which a direction was slow is run again in the same hold,
 // twice at most, and the lesser time counts, because a busy host makes slow what
 // a slow link makes slow each time; that an order lives no longer than LifeMost and a quarter of the job's
 // collective timeout; and that what was measured before a failure is kept.

@@ -123,12 +123,13 @@ func (m *Machine) armAnswer(now time.Time, node falcon.Node, r *falconv1.Command
 	switch {
 	case m.v.State == falcon.ValidationResuming:
 		if r.GetStatus() != falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED {
+			m.secondThought(node, r)
 			m.markArmDone(node)
 			m.released(now)
 		}
 	case refusedOrExpired(r):
 		m.armDone[node] = true
-		m.missed(now, fmt.Sprintf("node %s can't hold: %s", node, m.refusal(node, r)))
+		m.missed(now, node, m.cannot(node, r))
 	case done(r):
 		m.armDone[node] = true
 		m.fail(now, m.letGoEarly(node))
@@ -163,9 +164,41 @@ func (m *Machine) letGoEarly(node falcon.Node) string {
 	return fmt.Sprintf("node %s let go", node)
 }
 
-// missed takes everything back and tries again farther ahead.
-func (m *Machine) missed(now time.Time, why string) {
-	if m.v.Attempts >= AttemptsMost || m.v.State == falcon.ValidationTesting {
+func (m *Machine) cannot(node falcon.Node, r *falconv1.CommandResult) string {
+	return fmt.Sprintf("node %s can't hold: %s", node, m.refusal(node, r))
+}
+
+// hopeful says that a cut farther ahead may do where the node refused this one:
+// every rank that it names was late, or in the middle of a group.
+func (m *Machine) hopeful(node falcon.Node) bool {
+	some := false
+	for _, rank := range m.ranksOf[node] {
+		p := m.standing[rank]
+		if p.GetState() != falconv1.PauseState_PAUSE_STATE_REFUSED {
+			continue
+		}
+		switch p.GetReasonCode() {
+		case falconv1.PauseReason_PAUSE_REASON_MISSED, falconv1.PauseReason_PAUSE_REASON_GROUP, falconv1.PauseReason_PAUSE_REASON_LATE:
+			some = true
+		default:
+			return false
+		}
+	}
+	return some
+}
+
+// secondThought gives up the next attempt where another node turns out not to
+// be able to hold at all.
+func (m *Machine) secondThought(node falcon.Node, r *falconv1.CommandResult) {
+	if m.retry && r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED && !m.hopeful(node) {
+		m.retry, m.failure = false, fmt.Sprintf("%s (attempt %d)", m.cannot(node, r), m.v.Attempts)
+	}
+}
+
+// missed takes everything back and, where that can help, tries again farther
+// ahead.
+func (m *Machine) missed(now time.Time, node falcon.Node, why string) {
+	if m.v.Attempts >= AttemptsMost || m.v.State == falcon.ValidationTesting || !m.hopeful(node) {
 		m.fail(now, fmt.Sprintf("%s (attempt %d)", why, m.v.Attempts))
 		return
 	}
@@ -182,7 +215,7 @@ func (m *Machine) progress(now time.Time, node falcon.Node) {
 			m.fail(now, m.letGoEarly(node))
 			return
 		case falconv1.PauseState_PAUSE_STATE_REFUSED:
-			m.missed(now, m.letGoEarly(node))
+			m.missed(now, node, m.letGoEarly(node))
 			return
 		case falconv1.PauseState_PAUSE_STATE_QUIET:
 		default:

@@ -10,7 +10,7 @@ import (
 
 // Bounds of one validation.
 const (
-	AttemptsMost = 3                // of arming, each with twice the margin
+	AttemptsMost = 3                // of arming, each with twice the margin, where ranks were late
 	LifeDefault  = 10 * time.Second // of an order
 	LifeMost     = 60 * time.Second
 	surveyWait   = 3 * time.Second // for all answers to a survey
@@ -32,9 +32,11 @@ type Config struct {
 	MessageBytes      int64         // of a link test
 }
 
-// Defaults of the tests.
+// Defaults of the tests. They fit into the memory that a hook reserves by
+// default (FALCON_TEST_MB, 64), of which an eighth is cuBLAS' own: three square
+// matrices of single precision are 48 MiB, two messages 32 MiB.
 const (
-	GEMMSideDefault     = 4096
+	GEMMSideDefault     = 2048
 	RepeatsDefault      = 5
 	MessageBytesDefault = 16 << 20
 	RepeatsMost         = 64

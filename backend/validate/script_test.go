@@ -209,7 +209,12 @@ func (s *script) survey(node falcon.Node, f []string) {
 	s.reply(node, phaseOf(falconv1.PausePhase_PAUSE_PHASE_SURVEY), r)
 }
 
+// arm's text may begin with the code of a refusal, "capture: ...".
 func (s *script) arm(node falcon.Node, state, text string) {
+	code := falconv1.PauseReason_PAUSE_REASON_MISSED
+	if name, rest, coded := strings.Cut(text, ": "); coded {
+		code, text = falconv1.PauseReason(falconv1.PauseReason_value["PAUSE_REASON_"+strings.ToUpper(name)]), rest
+	}
 	r := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Detail: text}
 	p := falconv1.PauseState(falconv1.PauseState_value["PAUSE_STATE_"+strings.ToUpper(state)])
 	switch p {
@@ -220,6 +225,9 @@ func (s *script) arm(node falcon.Node, state, text string) {
 	}
 	for _, rank := range s.ranksOn(node) {
 		out := &falconv1.RankPause{Rank: rank, State: p, Reason: text, QuietMs: 210}
+		if p == falconv1.PauseState_PAUSE_STATE_REFUSED {
+			out.ReasonCode = code
+		}
 		if r.Status == falconv1.CommandStatus_COMMAND_STATUS_DONE {
 			out.HeldMs = 90 + float64(rank)
 		}

@@ -21,7 +21,6 @@ import (
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/rpc"
-	"github.com/failslow/falcon/detect"
 )
 
 // Names inside the state directory, and where agents look by default.
@@ -49,14 +48,6 @@ type policyConfig struct {
 	Mode  string `yaml:"mode"`
 	Cap   string `yaml:"cap"`
 	Owner string `yaml:"owner"`
-}
-
-// detectConfig are the few settings of the detector that sites change.
-type detectConfig struct {
-	RunLength float64 `yaml:"run_length"` // expected iterations between changes
-	Threshold float64 `yaml:"threshold"`  // alarm when P(r ≤ w) exceeds it
-	Verify    float64 `yaml:"verify"`     // relative change that makes an alarm an onset
-	WarmUp    int     `yaml:"warm_up"`    // iterations that give the first scale
 }
 
 // defaultStateDir follows the XDG base directories; FALCON_STATE_DIR wins.
@@ -133,31 +124,7 @@ func (c *engineConfig) check() error {
 	if err := c.Validation.check(); err != nil {
 		return err
 	}
-	d := c.Detect
-	switch {
-	case d.Threshold < 0 || d.Threshold >= 1:
-		return fmt.Errorf("%w: detect.threshold is %v; set a probability between 0 and 1", errUsage, d.Threshold)
-	case d.RunLength < 0 || d.Verify < 0 || d.WarmUp < 0:
-		return fmt.Errorf("%w: detect.run_length, verify and warm_up can't be negative", errUsage)
-	}
-	return nil
-}
-
-func (c *engineConfig) detector() detect.Config {
-	out := detect.DefaultConfig()
-	if c.Detect.RunLength > 0 {
-		out.Tracker.Filter.RunLength = c.Detect.RunLength
-	}
-	if c.Detect.Threshold > 0 {
-		out.Tracker.Filter.Threshold = c.Detect.Threshold
-	}
-	if c.Detect.Verify > 0 {
-		out.Tracker.Verify = c.Detect.Verify
-	}
-	if c.Detect.WarmUp > 0 {
-		out.Tracker.WarmUp = c.Detect.WarmUp
-	}
-	return out
+	return c.Detect.check()
 }
 
 // engineHandle is a running engine with its doors open.
@@ -191,7 +158,7 @@ func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engi
 
 func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	e, err := engine.New(engine.Config{
-		JobName: cfg.Job, Journal: j, Detect: cfg.detector(), Policy: cfg.policy(), Validation: cfg.Validation.engine(), Log: log,
+		JobName: cfg.Job, Journal: j, Detect: cfg.Detect.detector(), Policy: cfg.policy(), Validation: cfg.Validation.engine(), Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/failslow/falcon/backend/engine"
+	tests "github.com/failslow/falcon/backend/validate"
+	"github.com/failslow/falcon/detect"
+)
+
+// Values that the detector could only panic on, or that mean nothing, are
+// refused with their key and what to set instead.
+func TestDetectSettingsAreChecked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "falcon.yaml")
+	for set, say := range map[string]string{
+		"run_length: 0.5":         "from 1 to 1e12",
+		"run_length: .nan":        "from 1 to 1e12",
+		"threshold: 3":            "between 0 and 1",
+		"threshold: .nan":         "between 0 and 1",
+		"verify: -0.1":            "0.1 for a change of 10 %",
+		"warm_up: 2":              "from 3 to 256",
+		"suspect: 0.9":            "above 1",
+		"validate_tries: -2":      "-1 for none",
+		"peak_iteration_ms: .inf": "milliseconds",
+		"peak_iteration_ms: -1":   "milliseconds",
+		"throughput: 1.2":         "between 0 and 1",
+		"watch_every: -5":         "-1 for never",
+		"watch_over: 1":           "above 1",
+		"watch_steps: -1":         "from 1 to 1000",
+		"watch_often: 3":          "watch_often",
+	} {
+		if err := os.WriteFile(path, []byte("detect: {"+set+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		key, _, _ := strings.Cut(set, ":")
+		code, _, errs := command(t, "serve", "--config", path)
+		if code != 2 || !strings.Contains(errs, say) || !strings.Contains(errs, key) || strings.Contains(errs, "\n") {
+			t.Errorf("%s: exit %d %q, want 2 with %q", set, code, errs, say)
+		}
+	}
+}
+
+func TestDetectSettingsReachTheDetector(t *testing.T) {
+	if got := (detectConfig{}).detector(); !reflect.DeepEqual(got, detect.DefaultConfig()) {
+		t.Errorf("nothing set: %+v", got)
+	}
+	want := detect.DefaultConfig()
+	want.Tracker.Filter.RunLength, want.Tracker.Filter.Threshold = 100, 0.8
+	want.Tracker.Verify, want.Tracker.WarmUp, want.Rules.Suspect = 0.2, 20, 1.3
+	want.ValidateTries, want.PeakIterationMs, want.Throughput = none, 900, 0.7
+	want.WatchEvery, want.WatchOver, want.WatchSteps = none, 2, 5
+	cfg := loadText(t, `detect: {run_length: 100, threshold: 0.8, verify: 0.2, warm_up: 20, suspect: 1.3, validate_tries: -1,
+  peak_iteration_ms: 900, throughput: 0.7, watch_every: -1, watch_over: 2, watch_steps: 5}`)
+	if got := cfg.Detect.detector(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// docs/cluster.md shows every key of falcon.yaml with its default, and none that
+// there is not.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "cluster.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, found := strings.Cut(string(text), "```yaml\njob:")
+	block, _, ends := strings.Cut("job:"+block, "```")
+	if !found || !ends {
+		t.Fatal("docs/cluster.md shows no falcon.yaml")
+	}
+	cfg := loadText(t, block)
+	want := detect.DefaultConfig()
+	want.Rules.Suspect = 1.1 // unset it means that (peer.Rules)
+	if got := cfg.Detect.detector(); !reflect.DeepEqual(got, want) {
+		t.Errorf("what docs/cluster.md shows of detect are not the defaults: %+v", got)
+	}
+	defaults := engine.Validation{
+		Life: tests.LifeDefault, GEMMSide: tests.GEMMSideDefault, Repeats: tests.RepeatsDefault,
+		MessageBytes: tests.MessageBytesDefault, PerHour: engine.PerHourDefault, CoolDown: engine.CoolDownDefault,
+	}
+	if got := cfg.Validation.engine(); got != defaults {
+		t.Errorf("what docs/cluster.md shows of validation are not the defaults: %+v", got)
+	}
+	for _, key := range yamlKeys(reflect.TypeFor[engineConfig]()) {
+		if !strings.Contains(block, key+":") {
+			t.Errorf("docs/cluster.md does not show the key %s", key)
+		}
+	}
+}
+
+func yamlKeys(t reflect.Type) []string {
+	var out []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		out = append(out, f.Tag.Get("yaml"))
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, yamlKeys(f.Type)...)
+		}
+	}
+	return out
+}
+
+func loadText(t *testing.T, text string) engineConfig {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "falcon.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := loadEngineConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}

@@ -377,9 +377,10 @@ func (p *process) surveyed() *falconv1.RankPause {
 		out.Newest = p.survey.newest
 	}
 	var known bool
-	if out.Boundary, out.Counts, known = p.survey.report(p.comms); !known {
+	out.Boundary, out.Counts, known = p.survey.report(p.comms)
+	if missing := p.survey.missing(); !known || missing > 0 {
 		out.State = falconv1.PauseState_PAUSE_STATE_REFUSED
-		out.Reason = "the start of no iteration of this rank is known yet: wait for an iteration"
+		out.Reason = fmt.Sprintf("three whole iterations of this rank are not known yet: wait for %d more", missing)
 		if !p.marked() && p.infer.Period() == 0 {
 			out.Reason = p.reason()
 		}

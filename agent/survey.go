@@ -30,6 +30,7 @@ type survey struct {
 	starts []int64          // iterations whose start is known, newest first
 	newest int64            // iteration begun last
 	some   bool             // newest is known
+	said   int64            // the adapter's newest word, which may be older than the records
 }
 
 // counts are those of one communicator; ordinals tell calls even where records
@@ -150,17 +151,24 @@ func (s *survey) lost() {
 }
 
 // at looks at an iteration that has begun by the adapter's word, once all
-// records before it are counted. One that goes back (the job resumed) starts
-// anew.
+// records before it are counted. The word is older than the records: one that
+// is behind them says nothing, only one that is behind the word before it says
+// that the job went back (it resumed), and all starts anew.
 func (s *survey) at(iteration int64) {
+	back := iteration < s.said
+	s.said = iteration
 	switch {
-	case s.some && iteration < s.newest:
+	case s.some && back:
 		s.lost()
 		s.begin(iteration)
 	case !s.some || iteration > s.newest:
 		s.begin(iteration)
 	}
 }
+
+// missing is how many more iterations must begin before three whole ones can be
+// compared.
+func (s *survey) missing() int { return surveyBounds - len(s.starts) }
 
 // report tells the counts of the live communicators at the start of the newest
 // iteration; false where no start is known.

@@ -235,6 +235,7 @@ func TestSurveyOfLateRecords(t *testing.T) {
 func TestSurveyOfAResumedJobAndNewCommunicators(t *testing.T) {
 	s := &survey{}
 	regular(s, 0, 10)
+	s.at(9)
 	s.at(4) // back to a checkpoint
 	if _, _, ok := s.report(regularTable(10)); ok {
 		t.Fatal("boundaries of the job's last life were kept")
@@ -248,6 +249,23 @@ func TestSurveyOfAResumedJobAndNewCommunicators(t *testing.T) {
 	}
 	if _, got, _ := s.report([]ring.Comm{{Slot: 0, ID: 9, State: ring.CommLive, Calls: 3}}); got[0].Steady || got[0].Whole || got[0].Calls != 3 {
 		t.Fatalf("a slot used again was mistaken for its last life: %v", got)
+	}
+}
+
+// The process begins an iteration between the agent's look at its word and at
+// its records: the word is behind, and nothing is forgotten for it.
+func TestSurveyOfAWordOlderThanTheRecords(t *testing.T) {
+	s := &survey{}
+	for i := int64(1); i < 12; i++ {
+		regular(s, i-1, i)
+		s.at(i - 1 - i%3/2) // the iteration of the newest record, or the one before
+	}
+	if s.missing() != 0 {
+		t.Fatalf("%d starts are missing", s.missing())
+	}
+	boundary, got, ok := s.report(regularTable(11))
+	if !ok || boundary != 10 || !got[0].Steady || !got[1].Steady || got[1].Calls != 20 {
+		t.Fatalf("at %d: %v", boundary, got)
 	}
 }
 

@@ -69,10 +69,11 @@ native-tsan: ## C tests under ThreadSanitizer
 	$(MAKE) -s -C native/lab tsan BIN=$(BIN)
 	$(MAKE) -s -C native/hook tsan BIN=$(BIN)
 
+# Minimising an interesting input may take longer than the fuzzing itself.
 fuzz: ## every fuzz target for FUZZTIME (default 5s)
 	@set -e; for pkg in $$(grep -rlE '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \
 	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | sed 's/func //'); do \
-	    echo "fuzz $$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg >/tmp/falcon-fuzz.$$$$ 2>&1 || { cat /tmp/falcon-fuzz.$$$$; rm -f /tmp/falcon-fuzz.$$$$; exit 1; }; rm -f /tmp/falcon-fuzz.$$$$; \
+	    echo "fuzz $$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$pkg >/tmp/falcon-fuzz.$$$$ 2>&1 || { cat /tmp/falcon-fuzz.$$$$; rm -f /tmp/falcon-fuzz.$$$$; exit 1; }; rm -f /tmp/falcon-fuzz.$$$$; \
 	  done; done
 
 bench: build ## benchmarks; writes docs/benchmarks.md
@@ -80,22 +81,22 @@ bench: build ## benchmarks; writes docs/benchmarks.md
 
 EVAL_JOBS ?= 10000
 EVAL_ITERATIONS ?= 1000
-eval: ## quality of detection on generated jobs, beside the paper's; writes its part of docs/benchmarks.md
+eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
 	go test ./detect/eval -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(CURDIR)/docs/benchmarks.md
 
 e2e: build ## the lab's scenarios once each, without a terminal, judged by their reports
 	go test -count=1 -timeout 20m -v -run LabScenarios ./cmd/falcon
 
 SEEDS ?= 20
-seeds: build ## the lab's scenarios on SEEDS seeds each, every report judged, with a table; goes on where it was interrupted (make clean starts over)
+seeds: build ## the lab's scenarios on SEEDS seeds each (default 20), judged, with a table; goes on where it stopped
 	@mkdir -p $(BIN)/reports
 	go test -count=1 -timeout 3h -v -run LabScenarios ./cmd/falcon -lab-seeds $(SEEDS) -lab-out $(BIN)/reports
 
 PAUSES ?= 200
-pauses: build ## hold and let go of a 16-rank job PAUSES times at random moments; kill agents, engine and ranks while it is held
+pauses: build ## hold and let go of a 16-rank job PAUSES times (default 200); kill agent, engine and rank meanwhile
 	go test -count=1 -timeout 60m -v -run 'PausesAtRandomMoments|WhileHeld' ./cmd/falcon -lab-pauses $(PAUSES)
 
-estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout (some minutes)
+estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout
 	@go test -count=1 -timeout 20m -run EstimatedIterations ./cmd/falcon-trainer/e2e -estimates -v | grep -vE '^(=== |    --- PASS|    estimate_test.*rank )'; exit $${PIPESTATUS[0]}
 
 check: lint proto-check native-asan native-tsan test race fuzz ## what CI runs

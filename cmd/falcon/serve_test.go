@@ -200,6 +200,19 @@ func TestWrongUseOfEngineCommands(t *testing.T) {
 	}
 }
 
+// What an operator reads names no package.
+func TestRefusalsAreSentences(t *testing.T) {
+	for remote, want := range map[string]string{
+		"engine: stale: mitigate: no such proposal: incident INC-0001 is not open": "no such proposal: incident INC-0001 is not open",
+		"engine: refused: a profile window is in progress":                         "a profile window is in progress",
+		"the engine: stale: is left alone":                                         "the engine: stale: is left alone",
+	} {
+		if got := trimPackage(remote); got != want {
+			t.Errorf("%q is told as %q, want %q", remote, got, want)
+		}
+	}
+}
+
 func TestStoriesAreCleanedAndComplete(t *testing.T) {
 	bad := "a\x1b[2Jb\u009b"
 	r := &falconv1.IncidentsReply{

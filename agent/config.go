@@ -73,11 +73,11 @@ type LabConfig struct {
 // Example is a configuration file with every key and its default.
 const Example = `node: n1                      # this machine; its GPUs are n1.g0, n1.g1, ...
 job: ""                       # only this job's processes; "" = every job's
-engine: console.example:7443  # HOST:PORT of falcon serve or falcon console
+engine: console.example:7440  # HOST:PORT of falcon serve or falcon console
 server_name: ""               # name in the engine's certificate; "" = HOST
-cert: /etc/falcon/agent.pem   # "falcon certs issue" makes these three
-key: /etc/falcon/agent.key
-ca: /etc/falcon/ca.pem
+cert: /etc/falcon/n1.crt      # "falcon certs issue --role agent --name n1" makes these two
+key: /etc/falcon/n1.key
+ca: /etc/falcon/ca.crt        # "falcon certs init" made it
 shm_dir: /dev/shm             # where the hook's files are
 log_level: info               # debug, info, warn, error
 beat_ms: 2000

@@ -15,6 +15,9 @@ type Config struct {
 
 	Quorum      float64 // share of the ranks whose own onsets open an incident without the job's series; 0.5
 	MergeWithin int64   // iterations: onsets this near are one; 8
+	TellAfter   int64   // iterations that a slowdown lasts before it is told although nobody is named; 8
+	Bursts      int     // slowdowns that passed unexplained, the present one included, that are one intermittent fault; 3
+	BurstWithin int64   // iterations in which they lie, and without one that end it; 100
 	History     int     // samples kept per rank; 1024
 	Settled     float64 // relief: the level is within this of the baseline; 0.05
 
@@ -52,6 +55,9 @@ func DefaultConfig() Config {
 		Tracker:           bocd.DefaultTrackerConfig(),
 		Quorum:            0.5,
 		MergeWithin:       8,
+		TellAfter:         8,
+		Bursts:            3,
+		BurstWithin:       100,
 		History:           1024,
 		Settled:           0.05,
 		ProfileIterations: 4,
@@ -85,6 +91,9 @@ func (c Config) withDefaults() Config {
 	fill(&c.Tracker.Verify, d.Tracker.Verify)
 	fill(&c.Quorum, d.Quorum)
 	fill(&c.MergeWithin, d.MergeWithin)
+	fill(&c.TellAfter, d.TellAfter)
+	fill(&c.Bursts, d.Bursts)
+	fill(&c.BurstWithin, d.BurstWithin)
 	fill(&c.History, d.History)
 	fill(&c.Settled, d.Settled)
 	fill(&c.ProfileIterations, d.ProfileIterations)

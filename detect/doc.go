@@ -19,6 +19,13 @@
 // placement, moved past a hiccup before it. The tracker itself tells slow drift
 // and ladders of small steps.
 //
+// A slowdown is told as an incident once somebody is named for it, or once it
+// has lasted 8 iterations; its iteration of detection is that of verification
+// in either case. One that is over before is a line in the log and takes no id.
+// The third of about the same level within 100 iterations is told at once, as
+// intermittent, and stays open between its bursts until 100 iterations went
+// without one.
+//
 // A verified onset asks for a profile of 4 iterations. detect/peer compares,
 // detect/cause explains; a rank that no counter accuses must be accused by two
 // windows. Refused and incomplete windows are asked for again, a bounded

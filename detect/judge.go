@@ -117,6 +117,9 @@ func (m *Machine) locate(s *story, res peer.Result) {
 	v := cause.Judge(m.caseOf(s, timing))
 	named := len(v.Devices)+len(v.Links)+len(v.Ranks) > 0
 	sure = sure && (named || v.Cause == falcon.CauseNotHardware) && (timing.Clear || len(timing.Slow) == 0)
+	if s.between && !named { // a window of healthy iterations: no try
+		return
+	}
 	if s.ID == "" && !named && m.absorb(s, res, false) {
 		return
 	}

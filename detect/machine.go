@@ -35,6 +35,7 @@ type Machine struct {
 
 	stories []*story
 	nextID  int
+	bursts  []burst // slowdowns that passed before they were told, newest last
 
 	history   cause.History
 	healthy   peer.Healthy
@@ -175,7 +176,7 @@ func (m *Machine) startEpoch(j Job) {
 	}
 	m.slow, m.fold, m.times, m.newest = newSeries(&m.cfg), fold{}, times{}, -1
 	m.alarms, m.lastOnset, m.settleTo = nil, falcon.NoIteration, 0
-	m.jitterAt, m.dipAt, m.strangers = -m.cfg.MergeWithin-1, falcon.NoIteration, nil
+	m.jitterAt, m.dipAt, m.strangers, m.bursts = -m.cfg.MergeWithin-1, falcon.NoIteration, nil, nil
 	m.healthy, m.window, m.learn, m.asking = peer.Healthy{}, nil, learning{due: true}, nil
 	m.rankWatch = peer.NewWatch(j.Layout.World(), m.cfg.WatchOver, m.cfg.WatchSteps)
 	m.watchAt, m.throughputTold = 0, false
@@ -268,6 +269,7 @@ func (m *Machine) iterated(c cell) {
 	if m.settleTo > 0 && c.iteration == m.settleTo+levelOver {
 		m.settled(c.iteration)
 	}
+	m.tellLasting(c.iteration)
 	m.levelRelief(c.iteration)
 	m.accept(c.iteration)
 	m.throughput(c.iteration)

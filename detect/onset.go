@@ -134,14 +134,18 @@ func (m *Machine) peak(c bocd.Change) float64 {
 	return top
 }
 
-// onset opens one story for alarms that mean the same. While other incidents
-// are open it stays untold until a profile says whether somebody new is slow.
+// onset opens one story for alarms that mean the same. It stays untold until it
+// has lasted or somebody is named (bursts.go); while other incidents are open,
+// until a profile says whether somebody new is slow.
 func (m *Machine) onset(alarms []alarm) {
 	slices.SortFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.iteration, b.iteration) })
 	at := m.median(alarms)
 	best := slices.MaxFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.afterMs, b.afterMs) })
 	at = m.firstSlow(at, (best.beforeMs+best.afterMs)/2)
 	m.lastOnset, m.alarms = at, nil
+	if m.burstAgain(at, best.afterMs) {
+		return
+	}
 	s := &story{Incident: falcon.Incident{
 		State: falcon.IncidentVerified, OnsetIteration: at, DetectedIteration: m.newest,
 		RelievedIteration: falcon.NoIteration, HealthyMs: m.baselineMs(), SlowMs: best.afterMs,
@@ -153,7 +157,7 @@ func (m *Machine) onset(alarms []alarm) {
 	}
 	m.stories = append(m.stories, s)
 	if len(others) == 0 {
-		m.tell(s)
+		m.introduce(s)
 	}
 	m.note(at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.name(), at, best.afterMs, best.beforeMs, best.probability)
 }

@@ -48,6 +48,9 @@ func (m *Machine) conclude(s *story, v falcon.Verdict) {
 	if len(s.only) > 0 {
 		v.Links = slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool { return !slices.Contains(s.only, l) })
 	}
+	if s.recurs != "" {
+		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: s.recurs})
+	}
 	for _, d := range v.Devices {
 		m.tellRecurrence(&v, string(d), m.before(s, func(n Named) bool { return n.Device == d }))
 	}

@@ -70,8 +70,13 @@ func (m *Machine) levelRelief(iteration int64) {
 		healthy := max(s.HealthyMs, s.floorMs)
 		between := (healthy + max(s.SlowMs, healthy)) / 2
 		back := peer.Median(slices.Clone(tail)) <= healthy*(1+m.cfg.Settled)
-		if back && most(tail, max(between, healthy*(1+m.cfg.Settled))) {
-			m.relieve(s, m.backSince(between), "the iteration time is back within 5 % of what it was")
+		if !back || !most(tail, max(between, healthy*(1+m.cfg.Settled))) || m.pausing(s, iteration) {
+			continue
+		}
+		if since := m.backSince(between); s.ID == "" && s.floorMs == 0 {
+			m.pass(s, since)
+		} else {
+			m.relieve(s, since, "the iteration time is back within 5 % of what it was")
 		}
 	}
 }
@@ -164,6 +169,8 @@ func (m *Machine) watch(s *story, w *window, res peer.Result) {
 	case !healthy:
 		s.streak, s.badAt = 0, w.iteration
 		return
+	case s.burstAt > 0 && w.iteration < s.burstAt+m.cfg.BurstWithin:
+		return // it comes and goes
 	case checked && len(s.inForce) == 0:
 		m.relieve(s, s.faster, "the job got faster and the culprit computes as its peers do")
 		return
@@ -231,6 +238,13 @@ func (m *Machine) suspectRatio() float64 {
 // nobody, and nothing is done about it.
 const passedUnseen = "the slowdown passed before anybody could be profiled: nobody is named"
 
+// rearm makes the job's tracker ready for another onset at the level of now.
+func (m *Machine) rearm() {
+	m.slow.tracker.Rebase(m.slow.tracker.BaselineMs())
+	m.slow.tracker.Compare(m.level())
+	m.lastOnset, m.alarms = falcon.NoIteration, nil
+}
+
 // relieve ends a story.
 func (m *Machine) relieve(s *story, at int64, why string) {
 	at = max(at, s.OnsetIteration+1)
@@ -246,9 +260,7 @@ func (m *Machine) relieve(s *story, at int64, why string) {
 	}
 	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, m.slow.last()
 	m.recall(s)
-	m.slow.tracker.Rebase(m.slow.tracker.BaselineMs())
-	m.slow.tracker.Compare(m.level())
-	m.lastOnset, m.alarms = falcon.NoIteration, nil
+	m.rearm()
 	m.emit(s)
 	m.note(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
 	if s.FromStart || !m.healthy.Known() {

@@ -31,6 +31,10 @@ type story struct {
 	grew    int64         // onset that made its links worse and is to be told apart by a test, 0 = none
 	only    []falcon.Link // of the tested links of its groups, those that are its own; nil = all
 
+	burstAt int64  // onset of the newest burst of an intermittent slowdown, 0 = it is none
+	between bool   // that burst is over
+	recurs  string // what makes it intermittent, for its evidence
+
 	inForce   map[falcon.Rung]bool // actions that hold
 	since     int64                // first iteration of the newest action
 	watched   bool                 // relief can't be seen in the iteration time

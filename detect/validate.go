@@ -61,7 +61,7 @@ func (m *Machine) validate(at int64) bool {
 func (m *Machine) unproven(s *story, at int64) bool {
 	v := &s.Verdict
 	switch {
-	case !s.Open() || s.ID == "" || !s.judged() || s.timing == nil || s.timing.AllSlow || len(s.inForce) > 0:
+	case !s.Open() || s.between || s.ID == "" || !s.judged() || s.timing == nil || s.timing.AllSlow || len(s.inForce) > 0:
 		return false
 	case s.tested || s.asks >= m.cfg.ValidateTries || at < s.askFrom:
 		return false

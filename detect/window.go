@@ -44,7 +44,7 @@ func (m *Machine) plan() {
 	}
 	at := m.slow.last()
 	for _, s := range m.stories {
-		if s.Open() && (!s.judged() || s.puzzling()) && at >= s.notUntil {
+		if s.Open() && !s.between && (!s.judged() || s.puzzling()) && at >= s.notUntil {
 			m.request(m.cfg.ProfileIterations, fmt.Sprintf("%s slower since iteration %d: who is it?", s.name(), s.OnsetIteration))
 			return
 		}

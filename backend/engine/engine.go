@@ -102,6 +102,7 @@ type Engine struct {
 	leads    leads
 	val      *validate.Machine
 	asks     []pendingAsk // of the detector, waiting for their moment
+	request  *request     // of an operator, waiting for its moment; nil = none
 	asking   asking       // who asked for the one in progress
 	waiting  []*window    // profile windows that wait until the job goes on
 	nics     map[falcon.NIC]falcon.NICReading

@@ -188,6 +188,7 @@ type fakeAgent struct {
 	mailbox  map[uint64]*falconv1.OrderCommand
 	newest   uint64 // newest order prepared
 	profiled int
+	noWindow bool // profile windows are never answered
 	hold     fakeHold
 }
 
@@ -242,6 +243,10 @@ func (a *fakeAgent) command(c *falconv1.Command, j *fakeJob) {
 	}
 	a.executed[k]++
 	res := &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED}
+	if c.GetProfile() != nil && a.noWindow {
+		delete(a.executed, k)
+		return
+	}
 	if p := c.GetProfile(); p != nil {
 		a.profiled++
 		res.Status = falconv1.CommandStatus_COMMAND_STATUS_DONE

@@ -203,8 +203,8 @@ func (e *Engine) send(r round) {
 		}
 	}
 	for _, w := range r.windows {
-		if e.val.Active() {
-			e.waiting = append(e.waiting, w)
+		if e.val.Active() || e.request != nil {
+			e.waiting = append(e.waiting[max(0, len(e.waiting)+1-windowsMax):], w)
 			continue
 		}
 		e.windows.add(w)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,7 +21,8 @@ const (
 )
 
 // Validate holds the job for the tests asked for, or lets go of it again. It
-// answers once the validation has begun or is refused (ErrRefused, with the
+// answers once the validation has begun, or is promised and waits for something
+// that passes (at most askPatience), or is refused (ErrRefused, with the
 // reason); how it goes on is in the snapshot.
 func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRequest) (*falconv1.Validation, error) {
 	var id string
@@ -49,6 +51,10 @@ func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRe
 }
 
 func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (string, error) {
+	if e.request != nil && e.request.id == q.GetCancel() {
+		e.endRequest(e.cfg.Now(), "ended by "+who.Name)
+		return q.GetCancel(), nil
+	}
 	v, _ := e.val.View()
 	if !e.val.Active() || v.ID != q.GetCancel() {
 		known := slices.ContainsFunc(e.mem.tests, func(t validationRecord) bool { return t.Validation.ID == q.GetCancel() })
@@ -64,6 +70,9 @@ func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (strin
 
 func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error) {
 	now := e.cfg.Now()
+	if why := e.taken(); why != "" {
+		return "", fmt.Errorf("%w: %s", ErrRefused, why)
+	}
 	if why, _ := e.unready(now); why != "" {
 		return "", fmt.Errorf("%w: %s", ErrRefused, why)
 	}
@@ -71,10 +80,27 @@ func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error
 	if err != nil {
 		return "", err
 	}
-	if why, _ := e.obstacle(now, ask); why != "" {
+	if why := cmp.Or(e.forbidden(), e.unfit(ask)); why != "" {
 		return "", fmt.Errorf("%w: %s", ErrRefused, why)
 	}
-	return e.startValidation(now, ask, who), nil
+	if why := e.busy(now); why != "" {
+		return e.takeRequest(now, ask, who, why), nil
+	}
+	id := e.nextValidation()
+	e.startValidation(now, id, ask, who)
+	return id, nil
+}
+
+// taken says that a person's validation waits or is in progress already: two
+// who look at the same trouble must not hold the job twice.
+func (e *Engine) taken() string {
+	if q := e.request; q != nil {
+		return fmt.Sprintf("%s, which %s asked for, waits already (%s)", q.id, q.who.Name, q.why)
+	}
+	if v, _ := e.val.View(); e.val.Active() && e.asking.who.Role != itself.Role {
+		return fmt.Sprintf("%s is in progress (%s), asked for by %s", v.ID, v.State, e.asking.who.Name)
+	}
+	return ""
 }
 
 // askFrom checks a request and finds the ranks that it means: those named,
@@ -201,15 +227,26 @@ func (e *Engine) ranksOn(node falcon.Node) []falcon.Rank {
 	return out
 }
 
-// validationView is the one in progress, else the newest.
+// validationView is the one in progress, else the newest, which may wait still.
 func (e *Engine) validationView() *falconv1.Validation {
-	if v, known := e.val.View(); known {
+	if v, _ := e.val.View(); e.val.Active() {
 		return protoValidation(v)
 	}
 	if n := len(e.mem.tests); n > 0 {
-		return protoValidation(e.mem.tests[n-1].Validation)
+		return protoValidation(e.asItStands(e.mem.tests[n-1].Validation))
 	}
 	return nil
+}
+
+// asItStands is a validation of the record, newer where it goes on.
+func (e *Engine) asItStands(v falcon.Validation) falcon.Validation {
+	if now, _ := e.val.View(); now.ID == v.ID {
+		return now
+	}
+	if q := e.request; q != nil && q.id == v.ID {
+		return e.requestView(q)
+	}
+	return v
 }
 
 // validationViews lists them newest first: all, or those of one incident.
@@ -217,10 +254,7 @@ func (e *Engine) validationViews(incident string) []*falconv1.Validation {
 	var out []*falconv1.Validation
 	for _, t := range slices.Backward(e.mem.tests) {
 		if v := t.Validation; (incident == "" || v.Ask.Incident == incident) && len(out) < validationsMost {
-			if now, _ := e.val.View(); now.ID == v.ID {
-				v = now
-			}
-			out = append(out, protoValidation(v))
+			out = append(out, protoValidation(e.asItStands(v)))
 		}
 	}
 	return out

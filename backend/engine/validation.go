@@ -30,8 +30,8 @@ type Validation struct {
 const (
 	PerHourDefault  = 6
 	CoolDownDefault = 20
-	askPatience     = 10 * time.Second // the detector waits 15 s for an answer
-	asksMax         = 4                // requests that wait
+	askPatience     = 10 * time.Second // of a request whose moment has not come; the detector waits 15 s for an answer
+	asksMax         = 4                // requests of the detector that wait; of operators one
 	testsKept       = 128              // validations in memory; the journal keeps them all
 	ripeIterations  = 4                // counts are compared over three whole ones
 )
@@ -42,182 +42,8 @@ func (v Validation) machine() validate.Config {
 	}
 }
 
-// pendingAsk is a request of the detector that waits for its moment.
-type pendingAsk struct {
-	ask   falcon.ValidationAsk
-	since time.Time
-}
-
-// advised takes a request of the detector: policy decides whether it is
-// carried out or only told.
-func (e *Engine) advised(now time.Time, ask falcon.ValidationAsk, r *round) {
-	ask.By = "engine"
-	if !e.cfg.Validation.Auto {
-		e.tell("validation", 1, "a test is advised (%s); to hold the job for it: %s", ask.Why, commandFor(ask))
-		r.steps = append(r.steps, func() { e.declined(now, ask, "validations wait for an operator (validation mode manual)") })
-		return
-	}
-	if len(e.asks) >= asksMax {
-		r.steps = append(r.steps, func() { e.declined(now, ask, "other validations wait already") })
-		return
-	}
-	e.asks = append(e.asks, pendingAsk{ask, now})
-	r.steps = append(r.steps, func() { e.tryAsks(now) })
-}
-
-// commandFor is what an operator types to have a request carried out.
-func commandFor(ask falcon.ValidationAsk) string {
-	var ranks []falcon.Rank
-	ranks = append(ranks, ask.GEMM...)
-	for _, g := range slices.Concat(ask.Rings, ask.Trees) {
-		ranks = append(ranks, g...)
-	}
-	for _, p := range ask.Pairs {
-		ranks = append(ranks, p[:]...)
-	}
-	s := "falcon validate --ranks " + strings.ReplaceAll(ranksText(slices.Compact(slices.Sorted(slices.Values(ranks)))), " ", "")
-	if len(ask.GEMM) > 0 {
-		s += " --gemm"
-	}
-	if len(ask.Rings)+len(ask.Trees)+len(ask.Pairs) > 0 {
-		s += " --links"
-	}
-	return s
-}
-
-// declined tells the detector that a test will not come. Nothing was held, and
-// nothing is kept but the line in the log.
-func (e *Engine) declined(now time.Time, ask falcon.ValidationAsk, why string) {
-	e.det.Step(now, detect.Validated{Validation: falcon.Validation{
-		Ask: ask, State: falcon.ValidationRefused, Reason: why, Iteration: falcon.NoIteration, AtNs: now.UnixNano(),
-	}})
-}
-
-// tryAsks starts the first request whose moment has come, and lets go of those
-// that have none.
-func (e *Engine) tryAsks(now time.Time) {
-	for len(e.asks) > 0 && !e.val.Active() {
-		p := e.asks[0]
-		why, passing := e.obstacle(now, p.ask)
-		if why == "" {
-			why, passing = e.tooOften(now)
-		}
-		if why != "" && passing && now.Sub(p.since) < askPatience {
-			return
-		}
-		e.asks = e.asks[1:]
-		if why != "" {
-			e.declined(now, p.ask, why)
-			continue
-		}
-		e.startValidation(now, p.ask, Actor{Name: "engine", Role: "policy"})
-	}
-}
-
-// obstacle says why the job can't be held for a test now, and whether that may
-// pass by itself; "" when it can.
-func (e *Engine) obstacle(now time.Time, ask falcon.ValidationAsk) (why string, passing bool) {
-	if v, _ := e.val.View(); e.val.Active() {
-		return fmt.Sprintf("%s is in progress (%s)", v.ID, v.State), true
-	}
-	if e.mem.policy.Policy.Frozen {
-		return "the policy is frozen: thaw it first", false
-	}
-	if why, passing = e.unready(now); why != "" {
-		return why, passing
-	}
-	for _, id := range sortedKeys(e.orders.open) {
-		return fmt.Sprintf("order %d is being agreed on", e.orders.open[id].Order.ID), true
-	}
-	if e.windows.inFlight(now, e.jobNodes()) {
-		return "a profile window is in progress", true
-	}
-	return e.unfit(ask), false
-}
-
-// unready says what is missing for any hold at all.
-func (e *Engine) unready(now time.Time) (string, bool) {
-	switch state := e.jobState(now); state {
-	case "waiting for agents":
-		return "no ranks are known, or not all of them", true
-	case "finished", "lost":
-		return "the job is " + state, false
-	}
-	if !e.stepped || !e.job.complete() || e.job.dirty || e.recheck {
-		return "the job's description still changes", true
-	}
-	for _, n := range e.jobNodes() {
-		if !e.connected(n) {
-			return fmt.Sprintf("the agent of node %s is away", n), true
-		}
-	}
-	if at := e.det.Steady().Iteration; at < ripeIterations {
-		return "the job is not steady: it has not done four iterations yet", true
-	}
-	if still := e.standstill(); !e.lastData.IsZero() && now.Sub(e.lastData) > still {
-		return fmt.Sprintf("the job is not steady: no iteration has ended for %s", now.Sub(e.lastData).Round(time.Second)), true
-	}
-	return "", false
-}
-
-// unfit names the first rank that can't be held, or tested.
-func (e *Engine) unfit(ask falcon.ValidationAsk) string {
-	for r := range e.job.world() {
-		if e.job.ranks[falcon.Rank(r)].state.GetUnhooked() {
-			return fmt.Sprintf("rank %d runs NCCL without the hook: start it with falcon-agent run", r)
-		}
-	}
-	for _, r := range testedRanks(ask) {
-		if int(r) < 0 || int(r) >= e.job.world() {
-			return fmt.Sprintf("rank %d is none of the job's %d", r, e.job.world())
-		}
-		if e.job.ranks[r].state.GetTestWorkspace() == 0 {
-			return fmt.Sprintf("rank %d has reserved no memory for tests: set FALCON_TEST_MB for its process", r)
-		}
-	}
-	return ""
-}
-
-func testedRanks(ask falcon.ValidationAsk) []falcon.Rank {
-	out := slices.Concat(ask.GEMM, slices.Concat(ask.Rings...), slices.Concat(ask.Trees...))
-	for _, p := range ask.Pairs {
-		out = append(out, p[:]...)
-	}
-	return out
-}
-
-// tooOften bounds what happens without a person.
-func (e *Engine) tooOften(now time.Time) (string, bool) {
-	most, apart := e.cfg.Validation.PerHour, e.cfg.Validation.CoolDown
-	if most <= 0 {
-		most = PerHourDefault
-	}
-	if apart <= 0 {
-		apart = CoolDownDefault
-	}
-	recent, newest := 0, falcon.NoIteration
-	for _, t := range e.mem.tests {
-		if t.Validation.Ask.By != "engine" || now.UnixNano()-t.Validation.AtNs > int64(time.Hour) {
-			continue
-		}
-		recent++
-		if t.JobEpoch == e.mem.job.Epoch {
-			newest = max(newest, t.Asked)
-		}
-	}
-	if recent >= most {
-		return fmt.Sprintf("%d validations were done by themselves in the last hour, and more need an operator", recent), false
-	}
-	if at := e.det.Steady().Iteration; newest != falcon.NoIteration && at < newest+apart {
-		return fmt.Sprintf("the last one was %d iterations ago and %d must lie between", at-newest, apart), true
-	}
-	return "", false
-}
-
 // startValidation begins; obstacle has found nothing.
-func (e *Engine) startValidation(now time.Time, ask falcon.ValidationAsk, who Actor) string {
-	id := fmt.Sprintf("VAL-%04d", e.mem.nextTest)
-	e.mem.nextTest++ // the record of its beginning says the same
+func (e *Engine) startValidation(now time.Time, id string, ask falcon.ValidationAsk, who Actor) {
 	comms := e.job.comms(e.mem.job.Layout)
 	members := make([]validate.Member, e.job.world())
 	for r := range members {
@@ -227,13 +53,24 @@ func (e *Engine) startValidation(now time.Time, ask falcon.ValidationAsk, who Ac
 	}
 	e.asking = asking{who: who, at: e.det.Steady().Iteration, epoch: e.mem.job.Epoch}
 	e.val.Step(now, validate.Begin{ID: id, Ask: ask, Members: members, Emulated: e.job.emulated, Own: e.mem.ownTimes()})
+}
+
+// nextValidation names a validation; the record of its beginning says the same.
+func (e *Engine) nextValidation() string {
+	id := fmt.Sprintf("VAL-%04d", e.mem.nextTest)
+	e.mem.nextTest++
 	return id
 }
 
-// recoverValidation lets go of what an engine before this one held.
+// recoverValidation lets go of what an engine before this one held, and ends
+// what had not come so far.
 func (e *Engine) recoverValidation(now time.Time) {
 	for _, t := range e.mem.tests {
-		if t.Validation.State.Over() || e.val.Active() {
+		if t.Validation.State.Over() {
+			continue
+		}
+		if t.Pause == 0 || e.val.Active() {
+			e.refused(now, t, "the engine was started again before the job was held")
 			continue
 		}
 		e.asking = asking{who: Actor{Name: t.By, Role: t.Role, From: t.From}, at: t.Asked, epoch: t.JobEpoch}
@@ -262,15 +99,21 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *round) {
 	if v.Over {
 		r.steps = append(r.steps, func() {
 			e.det.Step(now, detect.Validated{Validation: *v.Persist})
-			e.resumePlans(now)
+			if e.tryRequest(now); !e.val.Active() {
+				e.resumePlans(now)
+			}
 		})
 	}
 }
 
-// resumePlans sends what has waited for the validation's end.
+// resumePlans sends what has waited for the validation's end; windows make way
+// for a validation that an operator waits for.
 func (e *Engine) resumePlans(now time.Time) {
 	for _, id := range sortedKeys(e.orders.open) {
 		e.broadcast(e.orders.open[id].frame(e.mem.epoch))
+	}
+	if e.request != nil {
+		return
 	}
 	for _, w := range e.waiting {
 		w.deadline = now.Add(WindowLife)

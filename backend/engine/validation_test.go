@@ -11,7 +11,6 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/detect"
 )
 
 // inBubble plays a story on a fresh bench and stops the engine behind it.
@@ -264,11 +263,6 @@ func TestObstaclesOfTheMoment(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}, "no iteration has ended for 1m0s"},
-		"window": {func(b *bench) {
-			b.det.ready.Requests = append(b.det.ready.Requests, detect.ProfileRequest{Window: 9, Iterations: 2})
-			time.Sleep(150 * time.Millisecond)
-			synctest.Wait()
-		}, "profile window"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(b *bench) {
@@ -554,14 +548,16 @@ func TestOnePlanAtATime(t *testing.T) {
 				a.poll(b.job)
 			}
 			synctest.Wait()
-			if len(b.engine.orders.open) > 0 && len(b.job.commits) == 0 {
-				if _, err := b.validate(allTests); err != nil && strings.Contains(err.Error(), "being agreed on") {
-					held = true
-				}
+			if len(b.engine.orders.open) > 0 && len(b.job.commits) == 0 && !held {
+				v, err := b.validate(allTests)
+				held = err == nil && strings.Contains(v.GetReason(), "being agreed on")
 			}
 		}
 		if !held || len(b.job.commits) != 1 {
-			t.Errorf("a validation was refused: %v; commits %v", held, b.job.commits)
+			t.Errorf("a validation waited: %v; commits %v", held, b.job.commits)
+		}
+		if v := b.settleTests(); v.GetId() != "VAL-0002" || v.GetState() != string(falcon.ValidationDone) {
+			t.Errorf("after the order: %v", v)
 		}
 	})
 }

@@ -16,14 +16,16 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 		b.start()
 		b.until(3)
 		first := time.Now().Add(-time.Hour)
-		b.det.steps = map[falcon.Rank]int{1: 3, 2: 12}
-		b.det.again = []detect.Recurrence{
-			{Device: "n1.g0", Times: 3, Jobs: 2, First: first, Last: first.Add(time.Minute)},
-			{Link: falcon.NewLink("n0", "n1"), Times: 2, Jobs: 1, First: first, Last: first},
-		}
-		for range recurringMax {
-			b.det.again = append(b.det.again, detect.Recurrence{Device: "n0.g0", Times: 2})
-		}
+		b.inLoop(func() {
+			b.det.steps = map[falcon.Rank]int{1: 3, 2: 12}
+			b.det.again = []detect.Recurrence{
+				{Device: "n1.g0", Times: 3, Jobs: 2, First: first, Last: first.Add(time.Minute)},
+				{Link: falcon.NewLink("n0", "n1"), Times: 2, Jobs: 1, First: first, Last: first},
+			}
+			for range recurringMax {
+				b.det.again = append(b.det.again, detect.Recurrence{Device: "n0.g0", Times: 2})
+			}
+		})
 		b.turn()
 		time.Sleep(time.Second) // older pictures may be shown for so long
 		s, err := b.engine.Latest(context.Background())

@@ -52,3 +52,36 @@ func followed(t *testing.T, tr *Tracker, xs []float64, at, lasting int, size flo
 	}
 	return ""
 }
+
+// A job that starts beside other work: a burst among the first points makes the
+// level that the warm-up learns high and wide. What follows is no return to it.
+func TestBurstInTheWarmUpHidesNoOnset(t *testing.T) {
+	series := []float64{228, 176, 177, 162, 171, 315, 234, 499, 460, 158}
+	for i := range 30 {
+		series = append(series, 160+float64(i*7%11)-5)
+	}
+	series[27] = 178
+	onset := len(series)
+	for i := range 30 {
+		series = append(series, 240+float64(i*5%13)-6)
+	}
+	tr := NewTracker(DefaultTrackerConfig())
+	var onsets []Change
+	for _, ms := range series {
+		changes, err := tr.Observe(ms)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			if c.Kind == KindOnset {
+				onsets = append(onsets, c)
+			}
+		}
+	}
+	if len(onsets) != 1 || onsets[0].Index != onset || onsets[0].DetectedAt > onset+4 {
+		t.Fatalf("onsets: %+v", onsets)
+	}
+	if b := tr.BaselineMs(); b < 155 || b > 170 {
+		t.Errorf("baseline %.0f ms, not 160", b)
+	}
+}

@@ -71,10 +71,12 @@ func (t *Tracker) off(c Change) bool {
 	return relative(c.BeforeMs, median(t.slice(t.next-recent, t.next))) >= t.cfg.Verify
 }
 
-// returned says that the newest two points are back where the level was.
+// returned says that the newest two points are back where the level was: near
+// it, and on its side of the middle. Near alone says little where the level was
+// learnt from a burst, and is wide.
 func (t *Tracker) returned(c Change) bool {
-	for _, ms := range t.slice(t.next-2, t.next) {
-		if relative(c.BeforeMs, ms) > t.slack() {
+	for i := t.next - 2; i < t.next; i++ {
+		if t.beyond(c, i) || relative(c.BeforeMs, t.past[i%history]) > t.slack() {
 			return false
 		}
 	}

@@ -56,14 +56,11 @@ func followed(t *testing.T, tr *Tracker, xs []float64, at, lasting int, size flo
 // A job that starts beside other work: a burst among the first points makes the
 // level that the warm-up learns high and wide. What follows is no return to it.
 func TestBurstInTheWarmUpHidesNoOnset(t *testing.T) {
-	series := []float64{228, 176, 177, 162, 171, 315, 234, 499, 460, 158}
-	for i := range 30 {
-		series = append(series, 160+float64(i*7%11)-5)
-	}
-	series[27] = 178
-	onset := len(series)
-	for i := range 30 {
-		series = append(series, 240+float64(i*5%13)-6)
+	const onset = 40
+	series := []float64{
+		228, 176, 177, 162, 171, 315, 234, 499, 460, 158, 164, 169, 167, 156, 157, 159, 159, 162, 167, 161,
+		156, 159, 156, 160, 160, 162, 164, 178, 163, 164, 172, 169, 164, 158, 160, 163, 166, 162, 172, 158,
+		241, 252, 250, 254, 291, 348, 243, 244, 264, 261, 262, 246, 239, 238, 246, 243, 237, 238, 240, 245,
 	}
 	tr := NewTracker(DefaultTrackerConfig())
 	var onsets []Change

@@ -20,7 +20,7 @@ func labCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "lab",
 		Short:   "A training cluster without GPUs on this machine",
-		Long:    "A training cluster without GPUs on this machine: real processes, shared memory, agents and gRPC; only the pace of GPUs and links is emulated.",
+		Long:    "A training cluster without GPUs on this machine: real processes, shared memory, agents and gRPC; emulated are the pace of GPUs and links, CPU contention, and what the counters of GPUs and network ports say.",
 		Example: "  falcon lab run --scenario gpu-throttle --headless --approve s2 --report r.json",
 	}
 	c.AddCommand(labRunCommand(), labInjectCommand(), labStatusCommand(), labStopCommand())

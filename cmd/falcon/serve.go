@@ -15,6 +15,7 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "serve",
 		Short:   "Run the engine without a screen",
+		Long:    "Run the engine without a screen. It keeps its journal, and serves agents and consoles until it is told to stop.\n\nEvery key of falcon.yaml, with its default:\n\n" + engineExample,
 		Example: "  falcon serve --config falcon.yaml",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {

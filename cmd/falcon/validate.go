@@ -32,8 +32,9 @@ decided. An interrupt ends the validation and lets training go on.
 
 --gemm multiplies matrices on the ranks at once; over 1.2 x the median is slow.
 --links sends messages round the ranks in a few passes, both ways; over 1.2 x the
-median of the link's class (within a node, same rail, cross rail) is slow. Without
---ranks and --pairs all ranks are tested.
+median of the link's class (within a node, same rail, cross rail) is slow; a class
+of fewer than three links is compared with their own earlier tests. Without --ranks
+and --pairs all ranks are tested.
 
 --json writes the validation:
   {"id":"VAL-0001","ask":{"by":"ann","why":"…"},"state":"done","iteration":120,"passes":2,

@@ -1,0 +1,35 @@
+package main
+
+// engineExample is falcon.yaml with every key and, but for names and addresses,
+// its default. docs/cluster.md shows the same.
+const engineExample = `job: gpt-70b                      # the name shown
+state_dir: /var/lib/falcon        # journal, socket, certs; default $FALCON_STATE_DIR, else ~/.local/state/falcon
+socket: /var/lib/falcon/falcon.sock
+listen: 0.0.0.0:7440              # agents and remote consoles; default 127.0.0.1:7440, "none" = local only
+certs: {ca: /var/lib/falcon/certs/ca.crt, cert: /var/lib/falcon/certs/server.crt, key: /var/lib/falcon/certs/server.key}
+policy:
+  mode: approve                   # observe | approve | auto
+  cap: S1                         # the highest rung that acts by itself in auto
+  owner: ""                       # told with the policy
+validation:
+  mode: manual                    # manual: a test is advised, an approver asks for it | auto: it is carried out
+  life: 10s                       # of one hold, at most 60s
+  collective_timeout: 0s          # the framework's (600s in PyTorch): a hold lasts at most a quarter of it; 0s = unknown
+  gemm_n: 2048                    # side of the matrices; 12 n² bytes must fit in 7/8 of FALCON_TEST_MB
+  repeats: 5                      # timed ones of each test, at most 64
+  message_bytes: 16777216         # of a link test; two must fit in 7/8 of FALCON_TEST_MB
+  per_hour: 6                     # automatic ones
+  cool_down: 20                   # iterations between automatic ones
+detect:
+  run_length: 250                 # iterations expected between changes; the hazard is 1/run_length
+  threshold: 0.9                  # alarm when P(run length ≤ 5) exceeds it
+  verify: 0.1                     # change of the median that makes an alarm an onset
+  warm_up: 10                     # iterations that give the first scale
+  suspect: 1.1                    # ratio over peers that makes a rank or a group suspicious
+  validate_tries: 2               # tests asked for per incident, -1 = none
+  peak_iteration_ms: 0            # what an iteration should take, 0 = the job's own best
+  throughput: 0.8                 # share of the best, or of the peak, below which the job is looked at
+  watch_every: 200                # iterations between two looks at a quiet job's ranks, -1 = never
+  watch_over: 1.5                 # self time over the peers' median that is slow for the watch
+  watch_steps: 3                  # slow steps running that make a rank failing
+`

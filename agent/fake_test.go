@@ -54,7 +54,7 @@ func (s *fakeSegment) Pause() ring.Pause {
 	return s.pause
 }
 
-func (s *fakeSegment) Arm(order uint64, untilNs int64, cuts []ring.Cut) error {
+func (s *fakeSegment) Arm(order uint64, untilNs, _ int64, cuts []ring.Cut) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.armErr != nil {

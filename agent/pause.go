@@ -89,7 +89,7 @@ func (a *Agent) arm(cmd *falconv1.PauseCommand) (*hold, error) {
 			p.window.cut = true // a pause inside an iteration would count as its computation
 		}
 		r := &heldRank{process: p, order: nextOrder(cmd.GetPause(), p.seg.Pause()), armedNs: mono}
-		if err := p.seg.Arm(r.order, h.untilNs, cutsOf(cmd.GetCuts(), p)); err != nil {
+		if err := p.seg.Arm(r.order, h.untilNs, boundaryOf(cmd.GetCuts(), p), cutsOf(cmd.GetCuts(), p)); err != nil {
 			h.release()
 			return nil, &noHold{rank: p, err: err}
 		}
@@ -150,6 +150,17 @@ func (a *Agent) cutRanks(cuts []*falconv1.RankCut) ([]*process, error) {
 		return nil, fmt.Errorf("the order has cuts for %d ranks, %d are here", len(cuts), len(ranks))
 	}
 	return ranks, nil
+}
+
+// boundaryOf is the iteration that begins behind the cuts, -1 where the process
+// does not mark its steps.
+func boundaryOf(cuts []*falconv1.RankCut, p *process) int64 {
+	for _, c := range cuts {
+		if c.GetRank() == int32(p.rank) && p.marked() {
+			return c.GetIteration()
+		}
+	}
+	return -1
 }
 
 func cutsOf(cuts []*falconv1.RankCut, p *process) []ring.Cut {

@@ -489,7 +489,8 @@ func TestReasonCodes(t *testing.T) {
 		0: falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED, 1: falconv1.PauseReason_PAUSE_REASON_CAPTURE,
 		2: falconv1.PauseReason_PAUSE_REASON_GROUP, 3: falconv1.PauseReason_PAUSE_REASON_ABORTED,
 		4: falconv1.PauseReason_PAUSE_REASON_NO_CUDA, 5: falconv1.PauseReason_PAUSE_REASON_LATE,
-		9: falconv1.PauseReason_PAUSE_REASON_FAILED, 10: 0, 16: 0, 17: 0, math.MaxUint32: 0,
+		9: falconv1.PauseReason_PAUSE_REASON_FAILED, 10: falconv1.PauseReason_PAUSE_REASON_UNEVEN,
+		11: falconv1.PauseReason_PAUSE_REASON_ENVIRONMENT, 12: 0, 16: 0, 17: 0, math.MaxUint32: 0,
 	} {
 		if got := reasonCode(in); got != want {
 			t.Errorf("reason %d is told as %v, want %v", in, got, want)

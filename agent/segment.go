@@ -21,7 +21,7 @@ type Segment interface {
 	NewestOrder() uint64
 	SetPeriod(calls, anchor uint32)
 	Pause() ring.Pause
-	Arm(order uint64, untilNs int64, cuts []ring.Cut) error
+	Arm(order uint64, untilNs, boundary int64, cuts []ring.Cut) error
 	Release()
 	PutTest(t ring.Test) error
 	TestResult() (r ring.TestResult, ok bool)

@@ -6,7 +6,7 @@ import "time"
 // of them with what the C compiler says.
 const (
 	shmMagic    = 0x3130004e434c4146
-	shmVersion  = 2
+	shmVersion  = 3
 	pageBytes   = 4096
 	ringsMax    = 8
 	ringSlots   = 8192
@@ -133,6 +133,8 @@ const (
 	ctlPauseOrder     = 72
 	ctlPauseUntil     = 80
 	ctlPauseWord      = 88
+	ctlPauseArmed     = 96
+	ctlPauseBoundary  = 104
 	ctlPauseSeen      = 4216
 	ctlTrapped        = 4224
 	ctlQuiet          = 4232

@@ -314,7 +314,7 @@ func exercise(p *Process) {
 	p.Beat()
 	_ = p.PutOrder(falcon.Order{ID: 3, Kind: falcon.OrderMicroBatches, MicroBatches: []int32{1, 2}})
 	for _, c := range p.Comms(nil) {
-		_ = p.Arm(2, soon(), []Cut{{Comm: c.ID, Calls: c.Calls + 1}})
+		_ = p.Arm(2, soon(), -1, []Cut{{Comm: c.ID, Calls: c.Calls + 1}})
 	}
 	p.Pause()
 	p.Release()

@@ -58,6 +58,7 @@ var reasonTexts = [...]string{
 	"a communicator was aborted, revoked or destroyed meanwhile", "the CUDA runtime can't be asked whether the streams have drained",
 	"the order came too late or lives too long", "no test workspace is reserved, or too little: set FALCON_TEST_MB for the job",
 	"cuBLAS or an NCCL function is missing", "the job is not held", "a call returned an error",
+	"an iteration made other calls than those before it", "NCCL_COMM_ID or NCCL_COMM_BLOCKING=1 is set for the job, so that no communicator can be made aside",
 }
 
 func (r PauseReason) String() string {
@@ -126,9 +127,12 @@ type Cut struct {
 // Arm orders a pause: each communicator named traps the first call beyond its
 // cut, until untilNs (CLOCK_MONOTONIC) at the latest. A cut equal to the count
 // holds the next call; one behind it is missed, and then nothing is held. order
-// must not have been used on this process. The error wraps ErrPause, and
-// ErrMissed where a cut is behind, or is the fault that made this Process useless.
-func (p *Process) Arm(order uint64, untilNs int64, cuts []Cut) (err error) {
+// must not have been used on this process. boundary is the iteration that begins
+// behind the cuts by the process's own marks, negative where it marks none: a
+// call that then contradicts the cuts ends the pause. Every live communicator
+// needs a cut. The error wraps ErrPause, and ErrMissed where a cut is behind or
+// a communicator is new, or is the fault that made this Process useless.
+func (p *Process) Arm(order uint64, untilNs, boundary int64, cuts []Cut) (err error) {
 	if p.err != nil {
 		return p.err
 	}
@@ -142,6 +146,7 @@ func (p *Process) Arm(order uint64, untilNs int64, cuts []Cut) (err error) {
 		return err
 	}
 	p.mem.put64(p.control+ctlPauseUntil, uint64(untilNs))
+	p.mem.put64(p.control+ctlPauseBoundary, uint64(max(boundary, -1)+1))
 	p.mem.put64(p.control+ctlPauseOrder, order)
 	for i, g := range gates {
 		if err := p.armGate(g, cuts[i]); err != nil {
@@ -149,17 +154,20 @@ func (p *Process) Arm(order uint64, untilNs int64, cuts []Cut) (err error) {
 			return err
 		}
 	}
+	p.mem.put64(p.control+ctlPauseArmed, order)
 	p.rouse()
 	return nil
 }
 
 func (p *Process) checkPause(order uint64, untilNs int64) error {
-	left := untilNs - MonoNs()
+	left, s := untilNs-MonoNs(), p.Pause()
 	switch wanted := p.mem.u64(p.control + ctlPauseOrder); {
 	case order == 0:
 		return fmt.Errorf("%w: an order needs a number", ErrPause)
 	case wanted != 0:
 		return fmt.Errorf("%w: pause %d is in force already", ErrPause, wanted)
+	case s.State != PauseNone && !s.State.Over(): // its end would clear the gates of this one as well
+		return fmt.Errorf("%w: %w: the hook has not let go of order %d yet", ErrPause, ErrMissed, s.Seen)
 	case left <= 0 || left > int64(PauseMax):
 		return fmt.Errorf("%w: it would end in %v, which is not within %v", ErrPause, time.Duration(left), PauseMax)
 	}
@@ -172,7 +180,8 @@ type gate struct {
 	generation uint32
 }
 
-// gates finds the live communicators that the cuts name.
+// gates finds the live communicators that the cuts name, which must be all:
+// calls on another one would go on while the job is held.
 func (p *Process) gates(cuts []Cut) ([]gate, error) {
 	if len(cuts) == 0 {
 		return nil, fmt.Errorf("%w: no communicator is named", ErrPause)
@@ -191,6 +200,12 @@ func (p *Process) gates(cuts []Cut) ([]gate, error) {
 			return nil, fmt.Errorf("%w: communicator %016x is not alive here", ErrPause, c.Comm)
 		}
 		out[i] = g
+	}
+	for _, c := range cuts {
+		delete(byID, c.Comm)
+	}
+	for id := range byID {
+		return nil, fmt.Errorf("%w: %w: communicator %016x was made since the calls were counted", ErrPause, ErrMissed, id)
 	}
 	return out, nil
 }

@@ -26,8 +26,9 @@ func soon() int64 { return MonoNs() + int64(5*time.Second) }
 func TestArmWritesGatesAndOrder(t *testing.T) {
 	p := open(t, blank())
 	gate, other, left := alive(p, 3, 70, 1000), alive(p, 4, 71, 5), alive(p, 5, 72, 9)
+	p.mem.put32(p.comms+5*commBytes+comState, uint32(CommGone))
 	until := soon()
-	if err := p.Arm(8, until, []Cut{{70, 1010}, {71, 5}}); err != nil {
+	if err := p.Arm(8, until, 41, []Cut{{70, 1010}, {71, 5}}); err != nil {
 		t.Fatal(err)
 	}
 	if *gate != gateArmed|1010<<gateCutShift|1000 || *other != gateArmed|5<<gateCutShift|5 || *left != 9 {
@@ -35,6 +36,9 @@ func TestArmWritesGatesAndOrder(t *testing.T) {
 	}
 	if s := p.Pause(); s.Wanted != 8 || s.UntilNs != until || p.mem.u32(p.control+ctlPauseWord) != 1 {
 		t.Errorf("order %+v, word %d", s, p.mem.u32(p.control+ctlPauseWord))
+	}
+	if armed, begins := p.mem.u64(p.control+ctlPauseArmed), p.mem.u64(p.control+ctlPauseBoundary); armed != 8 || begins != 42 {
+		t.Errorf("armed %d, the boundary is told as %d", armed, begins)
 	}
 	if c := p.Comms(nil); !c[0].Armed || c[0].Cut != 1010 || c[0].Calls != 1000 || c[2].Armed {
 		t.Errorf("table %+v", c)
@@ -50,7 +54,7 @@ func TestCutsOfOldCommunicators(t *testing.T) {
 	p := open(t, blank())
 	const calls = 5<<30 - 3
 	gate := alive(p, 0, 70, calls)
-	if err := p.Arm(1, soon(), []Cut{{70, calls + 10}}); err != nil {
+	if err := p.Arm(1, soon(), -1, []Cut{{70, calls + 10}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := p.Comms(nil)[0]; c.Cut != calls+10 || c.Calls != calls || *gate>>gateCutShift&gateCutMask != 7 {
@@ -68,16 +72,19 @@ func TestArmRefusesAndHoldsNothing(t *testing.T) {
 		"missed":       {1, soon(), []Cut{{70, 1001}, {71, 4}}, "missed"},
 		"unknown":      {1, soon(), []Cut{{70, 1001}, {99, 4}}, "0000000000000063 is not alive"},
 		"out of sight": {1, soon(), []Cut{{0, 4}}, "not alive"},
-		"too far":      {1, soon(), []Cut{{70, 1000 + 1<<23}}, "calls ahead"},
+		"too far":      {1, soon(), []Cut{{70, 1000 + 1<<23}, {71, 5}}, "calls ahead"},
+		"new":          {1, soon(), []Cut{{70, 1001}}, "0000000000000047 was made since"},
 		"no cut":       {1, soon(), nil, "no communicator"},
-		"no number":    {0, soon(), []Cut{{70, 1001}}, "number"},
-		"past":         {1, MonoNs() - 1, []Cut{{70, 1001}}, "not within"},
-		"too long":     {1, MonoNs() + int64(2*PauseMax), []Cut{{70, 1001}}, "not within"},
+		"no number":    {0, soon(), []Cut{{70, 1001}, {71, 5}}, "number"},
+		"past":         {1, MonoNs() - 1, []Cut{{70, 1001}, {71, 5}}, "not within"},
+		"too long":     {1, MonoNs() + int64(2*PauseMax), []Cut{{70, 1001}, {71, 5}}, "not within"},
 	} {
 		p := open(t, blank())
 		gate, other := alive(p, 3, 70, 1000), alive(p, 4, 71, 5)
-		alive(p, 6, 0, 3)
-		err := p.Arm(c.order, c.until, c.cuts)
+		if name == "out of sight" {
+			alive(p, 6, 0, 3)
+		}
+		err := p.Arm(c.order, c.until, -1, c.cuts)
 		if !errors.Is(err, ErrPause) || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -87,8 +94,28 @@ func TestArmRefusesAndHoldsNothing(t *testing.T) {
 	}
 	p := open(t, blank())
 	alive(p, 3, 70, 1000)
-	if err := errors.Join(p.Arm(1, soon(), []Cut{{70, 1001}}), p.Arm(2, soon(), []Cut{{70, 1002}})); !errors.Is(err, ErrPause) || p.Pause().Wanted != 1 {
+	if err := errors.Join(p.Arm(1, soon(), -1, []Cut{{70, 1001}}), p.Arm(2, soon(), -1, []Cut{{70, 1002}})); !errors.Is(err, ErrPause) || p.Pause().Wanted != 1 {
 		t.Errorf("a second pause: %v, in force %d", err, p.Pause().Wanted)
+	}
+}
+
+// An order that the hook has not let go of would take the next one's gates with
+// it.
+func TestArmWaitsForTheEndOfTheLastOrder(t *testing.T) {
+	p := open(t, blank())
+	gate := alive(p, 3, 70, 1000)
+	for state := PauseArmed; state <= PauseQuiet; state++ {
+		p.mem.put32(p.control+ctlPauseState, uint32(state))
+		if err := p.Arm(2, soon(), -1, []Cut{{70, 1001}}); !errors.Is(err, ErrMissed) || *gate != 1000 || p.Pause().Wanted != 0 {
+			t.Errorf("while the last one is %s: %v, gate %#x", state, err, *gate)
+		}
+	}
+	for state := PauseReleased; state <= PauseRefused; state++ {
+		p.mem.put32(p.control+ctlPauseState, uint32(state))
+		if err := p.Arm(2, soon(), -1, []Cut{{70, 1001}}); err != nil {
+			t.Errorf("when the last one is %s: %v", state, err)
+		}
+		p.Release()
 	}
 }
 
@@ -105,7 +132,7 @@ func TestArmAgainstACallingThread(t *testing.T) {
 		thread.Go(func() { callUntilTrapped(gate, &trapped) })
 		ahead := uint64(round % 40)
 		cut := atomic.LoadUint64(gate)&gateCountMask + ahead
-		err := p.Arm(1, soon(), []Cut{{70, cut}})
+		err := p.Arm(1, soon(), -1, []Cut{{70, cut}})
 		if err != nil {
 			missed++
 			for from := atomic.LoadUint64(gate) & gateCountMask; atomic.LoadUint64(gate)&gateCountMask < from+10; {
@@ -286,10 +313,10 @@ func TestPauseAgainstTheHook(t *testing.T) {
 	p.do("calls", 10)
 	r := p.open()
 	id := r.Comms(nil)[0].ID
-	if err := r.Arm(1, MonoNs()+int64(20*time.Second), []Cut{{id, 9}}); !errors.Is(err, ErrPause) || !strings.Contains(err.Error(), "missed") {
+	if err := r.Arm(1, MonoNs()+int64(20*time.Second), -1, []Cut{{id, 9}}); !errors.Is(err, ErrPause) || !strings.Contains(err.Error(), "missed") {
 		t.Fatalf("a cut behind the count: %v", err)
 	}
-	if err := r.Arm(2, MonoNs()+int64(20*time.Second), []Cut{{id, 15}}); err != nil {
+	if err := r.Arm(2, MonoNs()+int64(20*time.Second), -1, []Cut{{id, 15}}); err != nil {
 		t.Fatal(err)
 	}
 	answer := p.start("calls", 20)
@@ -343,7 +370,7 @@ func checkHeld(t *testing.T, p *peer, r *Process, s Pause) {
 
 func checkExpiry(t *testing.T, p *peer, r *Process, id uint64) {
 	t.Helper()
-	if err := r.Arm(3, MonoNs()+int64(200*time.Millisecond), []Cut{{id, 30}}); err != nil {
+	if err := r.Arm(3, MonoNs()+int64(200*time.Millisecond), -1, []Cut{{id, 30}}); err != nil {
 		t.Fatal(err)
 	}
 	if n := p.do("calls", 5); n != 5 { // held, and then let go by itself
@@ -353,7 +380,7 @@ func checkExpiry(t *testing.T, p *peer, r *Process, id uint64) {
 		t.Fatalf("%+v", s)
 	}
 	r.Release()
-	if err := r.Arm(4, MonoNs()+int64(20*time.Second), []Cut{{id, 40}}); err != nil {
+	if err := r.Arm(4, MonoNs()+int64(20*time.Second), -1, []Cut{{id, 40}}); err != nil {
 		t.Fatalf("after an expired pause: %v", err)
 	}
 	r.Release()

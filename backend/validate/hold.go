@@ -169,7 +169,8 @@ func (m *Machine) cannot(node falcon.Node, r *falconv1.CommandResult) string {
 }
 
 // hopeful says that a cut farther ahead may do where the node refused this one:
-// every rank that it names was late, or in the middle of a group.
+// every rank that it names was late, in the middle of a group, or made other
+// calls in one iteration (an evaluation, a log line) than in those before it.
 func (m *Machine) hopeful(node falcon.Node) bool {
 	some := false
 	for _, rank := range m.ranksOf[node] {
@@ -178,7 +179,8 @@ func (m *Machine) hopeful(node falcon.Node) bool {
 			continue
 		}
 		switch p.GetReasonCode() {
-		case falconv1.PauseReason_PAUSE_REASON_MISSED, falconv1.PauseReason_PAUSE_REASON_GROUP, falconv1.PauseReason_PAUSE_REASON_LATE:
+		case falconv1.PauseReason_PAUSE_REASON_MISSED, falconv1.PauseReason_PAUSE_REASON_GROUP, falconv1.PauseReason_PAUSE_REASON_LATE,
+			falconv1.PauseReason_PAUSE_REASON_UNEVEN:
 			some = true
 		default:
 			return false

@@ -17,6 +17,7 @@ static inline bool call_begin(falcon_tls *t, falcon_span *s, void *comm, uint32_
   s->enter = falcon_ticks();
   s->comm = falcon_comm_find(comm);
   s->ordinal = 0;
+  s->step = atomic_load_explicit(&falcon_hook.step, memory_order_relaxed);
   s->flags = t->depth ? FALCON_REC_GROUPED : 0;
   s->timed = -1;
   s->order = 0;
@@ -36,7 +37,7 @@ static inline void call_end(falcon_tls *t, falcon_span *s, uint32_t op, size_t c
     .enter = s->enter, .exit = falcon_ticks(), .count = count, .stream = (uint64_t)(uintptr_t)stream,
     .ordinal = s->ordinal, .comm = s->comm, .peer = peer, .op = (uint8_t)op, .dtype = (uint8_t)dtype,
     .depth = (uint8_t)(t->depth < 255 ? t->depth : 255), .flags = (uint8_t)(s->flags | (ok ? 0 : FALCON_REC_FAILED)),
-    .step = atomic_load_explicit(&falcon_hook.step, memory_order_relaxed),
+    .step = s->step,
   };
   if (FALCON_UNLIKELY(s->timed >= 0)) falcon_profile_end(t, s, &r, ok);
   if (FALCON_UNLIKELY(s->order)) falcon_gate_leave(t, s, stream);

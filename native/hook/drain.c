@@ -70,6 +70,12 @@ static bool on_device(uint32_t comm) {
   return d < 0 || d == drain.device;
 }
 
+bool falcon_drain_here(void) {
+  const falcon_cuda_api *cuda = falcon_cuda_find();
+  int device = -1;
+  return cuda && falcon_drain_ready() && falcon_cuda_fine(cuda->get_device(&device)) && device == drain.device;
+}
+
 /* Before the events exist nothing is noted: the calls of the iterations that
  * pass before the cut come by on the same streams again. */
 uint32_t falcon_drain_note(uint32_t comm, void *stream) {

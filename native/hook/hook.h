@@ -88,6 +88,7 @@ typedef struct falcon_span {
   uint64_t enter, ordinal;
   uint32_t comm;
   uint32_t flags;
+  uint32_t step; /* as the call came: of a call that takes long the step may end */
   int32_t timed; /* entry in the profile queue, -1 = none */
   uint64_t order; /* pause under which the call passed an armed gate, 0 = none */
 } falcon_span;
@@ -146,6 +147,7 @@ void falcon_comm_query(uint32_t slot, void *handle);
 void falcon_comm_end(void *handle, uint32_t state, bool forget);
 /* In place of a slot: a communicator that ended while a pause held calls. */
 #define FALCON_COMM_ENDED 0xfffffffeu
+bool falcon_comm_stands(void *handle, uint32_t slot, uint32_t generation); /* may NCCL be given it still? */
 uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id);
 uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
 #define FALCON_FNV_START 14695981039346656037ull

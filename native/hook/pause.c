@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define SLICE_NS 20000000ull /* a held thread looks again, should a wake-up within this process be missed */
+#define ALONE_NS 250000000ull /* so long a process at its cut is waited for to come to its next call */
 #define GONE_MAX 64u         /* communicators that may end during one hold and be remembered */
 
 static struct {
@@ -24,10 +25,11 @@ static struct {
   _Atomic uint64_t last;    /* newest that was ever taken up: it is never taken up again */
   _Atomic uint32_t state;   /* enum falcon_pause_state of last */
   uint64_t until_ns;        /* its deadline as we hold to it, whatever the agent writes later */
-  uint32_t word;            /* the agent's word at the last look without an order in force */
+  uint64_t boundary;        /* of this order, as the agent wrote it */
   uint32_t on_their_way;    /* armed calls between their gate and the return of NCCL */
   uint32_t held;            /* threads */
   uint64_t held_since_ns;
+  uint64_t reached_ns;      /* since when the state is REACHED */
   uint64_t max_ns;
   bool closed;
   _Atomic bool captured;
@@ -79,6 +81,7 @@ static void begin(uint64_t order, uint64_t until_ns, uint64_t now_ns) {
   atomic_store(&pause_.last, order);
   atomic_store(&pause_.gone_count, 0);
   pause_.on_their_way = 0;
+  pause_.boundary = __atomic_load_n(&falcon_hook.control->pause_boundary, __ATOMIC_ACQUIRE);
   pause_.until_ns = until_ns < now_ns + pause_.max_ns ? until_ns : now_ns + pause_.max_ns;
   falcon_drain_reset();
   if (until_ns <= now_ns) {
@@ -91,19 +94,15 @@ static void begin(uint64_t order, uint64_t until_ns, uint64_t now_ns) {
   }
 }
 
-/* What the agent wants, and what time it is. The word is read first: a word
- * that has changed since the last look without this order was changed after the
- * gates were armed. */
+/* What the agent wants, and what time it is. */
 static void look(void) {
   const falcon_control *c = falcon_hook.control;
   uint64_t now = falcon_mono_ns(), order = atomic_load(&pause_.order);
-  uint32_t word = __atomic_load_n(&c->pause_word, __ATOMIC_ACQUIRE);
   uint64_t wanted = __atomic_load_n(&c->pause_order, __ATOMIC_ACQUIRE);
   if (order && wanted != order) end(FALCON_PAUSE_RELEASED, FALCON_REASON_NONE);
   else if (order && now >= pause_.until_ns) end(FALCON_PAUSE_EXPIRED, FALCON_REASON_NONE);
   if (wanted && wanted != atomic_load(&pause_.last) && !pause_.closed)
     begin(wanted, __atomic_load_n(&c->pause_until_ns, __ATOMIC_ACQUIRE), now);
-  if (!atomic_load(&pause_.order)) pause_.word = word;
 }
 
 static bool in_force(uint64_t order) { return order && atomic_load(&pause_.order) == order; }
@@ -120,10 +119,23 @@ static bool all_closed(void) {
   return any;
 }
 
-static bool reached(void) {
-  bool all_armed = __atomic_load_n(&falcon_hook.control->pause_word, __ATOMIC_ACQUIRE) != pause_.word;
-  return all_armed && !pause_.on_their_way && all_closed();
+static bool all_armed(void) {
+  return __atomic_load_n(&falcon_hook.control->pause_armed, __ATOMIC_ACQUIRE) == atomic_load(&pause_.order);
 }
+
+static bool reached(void) { return all_armed() && !pause_.on_their_way && all_closed(); }
+
+/* Where this process stands by its own marks: -1 before the boundary's
+ * iteration, 1 in it or behind it, 0 where either is not marked. */
+static int side_of_boundary(void) {
+  uint32_t step = atomic_load_explicit(&falcon_hook.step, memory_order_relaxed);
+  if (!pause_.boundary || step == UINT32_MAX) return 0;
+  return (int32_t)(step - (uint32_t)(pause_.boundary - 1)) < 0 ? -1 : 1;
+}
+
+/* At a closed gate: has this iteration made more calls here than those that were
+ * surveyed? Where all gates are closed nonetheless, the cut holds as it is. */
+static bool too_soon(void) { return side_of_boundary() < 0 && !(all_armed() && all_closed()); }
 
 /* Without the lock from here on. */
 
@@ -199,6 +211,12 @@ static void note(uint64_t order, uint32_t comm, void *stream) {
   if (reason) refuse(order, reason);
 }
 
+/* The default stream carries the computation of most frameworks; the
+ * communication of a held group would have been ordered behind it. */
+static void note_default(uint64_t order) {
+  if (falcon_drain_here()) note(order, FALCON_COMM_NONE, NULL);
+}
+
 enum verdict { PASSED, CLOSED, AGAIN };
 
 /* One step through the gate. A gate that is armed without an order is cleared.
@@ -213,19 +231,41 @@ static enum verdict step(falcon_span *s, uint64_t order, bool was_held) {
   return PASSED;
 }
 
-/* At a closed gate: outside a group the call waits; inside one it is too late
- * to hold it, since what it waits for may stand in the same group. */
+/* Why a call at a closed gate can't be held, if so. Inside a group it is too
+ * late, since what the call waits for may stand in the same group. Long before
+ * the boundary, others would be held at other places, or wait inside NCCL for
+ * those that are: the order is of no use to anybody, and another one may be. */
+static uint32_t not_to_be_held(const falcon_tls *t, uint64_t order) {
+  lock();
+  bool soon = in_force(order) && too_soon();
+  unlock();
+  if (soon) return FALCON_REASON_UNEVEN;
+  return t->depth ? FALCON_REASON_GROUP : FALCON_REASON_NONE;
+}
+
+/* At a closed gate: the call waits, where it may. */
 static bool closed(falcon_tls *t, falcon_span *s, uint64_t order, void *handle, void *stream) {
-  if (t->depth) {
+  uint32_t reason = not_to_be_held(t, order);
+  if (reason) {
     arrived(order, 1);
-    refuse(order, FALCON_REASON_GROUP);
+    refuse(order, reason);
     return true;
   }
+  uint32_t generation = __atomic_load_n(&falcon_hook.comms[s->comm].generation, __ATOMIC_RELAXED);
   note(order, s->comm, stream); /* what the program put on the stream before this call is to drain too */
   arrived(order, 1);
   hold(order);
   s->enter = falcon_ticks(); /* the time held is not the call's */
-  return !falcon_pause_gone(handle);
+  return falcon_comm_stands(handle, s->comm, generation);
+}
+
+/* A call of the boundary's iteration passed before the cut: those before it made
+ * fewer than the ones that were surveyed. */
+static void passed_boundary(uint64_t order) {
+  lock();
+  bool past = in_force(order) && side_of_boundary() > 0;
+  unlock();
+  if (past) refuse(order, FALCON_REASON_UNEVEN);
 }
 
 bool falcon_gate_slow(falcon_tls *t, falcon_span *s, void *handle, void *stream) {
@@ -235,11 +275,12 @@ bool falcon_gate_slow(falcon_tls *t, falcon_span *s, void *handle, void *stream)
     enum verdict v = step(s, order, was_held);
     if (v == PASSED) {
       s->order = order;
+      if (order) passed_boundary(order);
       return true;
     }
     if (v == AGAIN) arrived(order, 1);
     else if (!closed(t, s, order, handle, stream)) return false;
-    else was_held = !t->depth;
+    else was_held = true;
   }
 }
 
@@ -272,16 +313,21 @@ void falcon_gate_group_end(falcon_tls *t) {
 }
 
 /* Which communicators the group will use is not known yet, so it is held only
- * where all have reached their cut. */
+ * where all have reached their cut. Neither is its stream: what the program has
+ * put on the default stream is to drain. */
 void falcon_gate_group_start(void) {
   uint64_t wanted = __atomic_load_n(&falcon_hook.control->pause_order, __ATOMIC_ACQUIRE);
   if (wanted == atomic_load(&pause_.last) && !atomic_load(&pause_.order)) return; /* over long ago */
   lock();
   look();
   uint64_t order = atomic_load(&pause_.order);
-  bool stop = order && all_closed();
+  bool stop = order && all_armed() && all_closed();
   unlock();
-  if (stop) hold(order);
+  if (!stop) return;
+  int saved = errno;
+  note_default(order);
+  errno = saved;
+  hold(order);
 }
 
 void falcon_pause_comm_ended(void *handle, const falcon_comm *c, bool forget) {
@@ -306,6 +352,14 @@ bool falcon_pause_gone(void *handle) {
 
 void falcon_pause_captured(void) { atomic_store(&pause_.captured, true); }
 
+/* Behind its cut the program goes on to compute, up to its next call: the tests
+ * would run beside that. So the call is awaited, whose stream then says when
+ * the computation is done; but not for long, as there may be none (a rank that
+ * writes a checkpoint). */
+static bool settled(void) {
+  return __atomic_load_n(&falcon_hook.control->trapped_ns, __ATOMIC_RELAXED) || falcon_mono_ns() >= pause_.reached_ns + ALONE_NS;
+}
+
 /* ARMED and REACHED follow the gates both ways; returns the order whose streams
  * are to be asked. */
 static uint64_t advance(void) {
@@ -315,11 +369,15 @@ static uint64_t advance(void) {
   uint32_t state = atomic_load(&pause_.state);
   if (order && state != FALCON_PAUSE_QUIET) {
     uint32_t now = reached() ? FALCON_PAUSE_REACHED : FALCON_PAUSE_ARMED;
-    if (now != state) set_state(now);
+    if (now != state) {
+      pause_.reached_ns = falcon_mono_ns();
+      set_state(now);
+    }
     state = now;
   }
+  bool ask = state == FALCON_PAUSE_REACHED && settled();
   unlock();
-  return state == FALCON_PAUSE_REACHED ? order : 0;
+  return ask ? order : 0;
 }
 
 static void quiet(uint64_t order) {
@@ -331,10 +389,19 @@ static void quiet(uint64_t order) {
   unlock();
 }
 
+/* The side thread's first query would make a context on another device, and in
+ * CUDA's default mode it spoils a capture of another thread: so the device comes
+ * first, and the relaxed mode. */
+static bool prepared(void) {
+  static int device = -1;
+  if (device < 0) device = falcon_cuda_enter();
+  return device >= 0 && (falcon_drain_ready() || falcon_drain_prepare(device));
+}
+
 bool falcon_pause_tick(uint64_t now_ns) {
   (void)now_ns;
   uint64_t ask = advance(), order = atomic_load(&pause_.order);
-  if (order && !falcon_drain_ready() && !falcon_drain_prepare(falcon_cuda_enter())) refuse(order, FALCON_REASON_NO_CUDA);
+  if (order && !prepared()) refuse(order, FALCON_REASON_NO_CUDA);
   if (ask) {
     enum falcon_drain d = falcon_drain_ask();
     if (d == DRAIN_DONE) quiet(ask);

@@ -12,7 +12,8 @@
  *
  * QUIET means: all armed communicators are at their cut, no call is on its way
  * into NCCL, and every stream that carried a call since the order was taken up
- * has drained, the held calls' streams up to where they are held. Asked are
+ * has drained, the held calls' streams up to where they are held; where a group
+ * is held, whose streams are not known yet, the default stream. Asked are
  * events of our own, never a stream of the program: it may be gone.
  */
 #ifndef FALCON_PAUSE_H
@@ -46,6 +47,7 @@ enum falcon_drain { DRAIN_DONE = 0, DRAIN_RUNNING = 1, DRAIN_BROKEN = 2 };
 bool falcon_drain_prepare(int device);     /* on that device's thread */
 bool falcon_drain_ready(void);
 void falcon_drain_reset(void);
+bool falcon_drain_here(void); /* is the caller on the device of the events? */
 uint32_t falcon_drain_note(uint32_t comm, void *stream); /* enum falcon_pause_reason, 0 = noted */
 enum falcon_drain falcon_drain_ask(void);
 void falcon_drain_forked(void);

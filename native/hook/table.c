@@ -209,6 +209,15 @@ void falcon_comm_end(void *handle, uint32_t state, bool forget) {
   pthread_mutex_unlock(&lock);
 }
 
+/* A pointer that was freed may be another communicator's by now. */
+bool falcon_comm_stands(void *handle, uint32_t slot, uint32_t generation) {
+  pthread_mutex_lock(&lock);
+  index_entry *e = find((uintptr_t)handle);
+  bool same = e && atomic_load(&e->slot) == slot && falcon_hook.comms[slot].generation == generation;
+  pthread_mutex_unlock(&lock);
+  return same;
+}
+
 /* Splits are collective over the parent, so (parent, how many it had, color)
  * is the same on all its ranks and differs between children. */
 uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id) {

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define FALCON_SHM_MAGIC   0x3130004e434c4146ull /* "FALCN\0" "01", little endian */
-#define FALCON_SHM_VERSION 2u
+#define FALCON_SHM_VERSION 3u
 #define FALCON_PAGE        4096u
 
 #define FALCON_RINGS_MAX   8u     /* calling threads that get a ring of their own */
@@ -171,7 +171,8 @@ typedef struct falcon_shm_order {
 /* Where this process stands with the newest pause order. Read pause_seen first:
  * the state goes with it, and is NONE while the fields are replaced. An order
  * that is over is never taken up again; another id while one is in force ends
- * the first (RELEASED). ARMED and REACHED may alternate until QUIET. */
+ * the first (RELEASED) and clears all gates, those of the second too: so the
+ * agent waits for the end of the first. ARMED and REACHED may alternate until QUIET. */
 enum falcon_pause_state { FALCON_PAUSE_NONE = 0,
   FALCON_PAUSE_ARMED = 1,    /* taken up; calls before the cut still pass */
   FALCON_PAUSE_REACHED = 2,  /* all armed communicators (one at least) have reached their cut; the streams still run */
@@ -189,7 +190,9 @@ enum falcon_pause_reason { FALCON_REASON_NONE = 0,
   FALCON_REASON_NO_WORKSPACE = 6, /* tests: nothing was reserved, or too little */
   FALCON_REASON_NO_LIBRARY = 7,   /* tests: libcublas or an NCCL function is missing */
   FALCON_REASON_NOT_QUIET = 8,    /* tests: the job is not held */
-  FALCON_REASON_FAILED = 9        /* tests: a call returned an error */
+  FALCON_REASON_FAILED = 9,       /* tests: a call returned an error */
+  FALCON_REASON_UNEVEN = 10,      /* an iteration before the boundary made other calls than those that were surveyed */
+  FALCON_REASON_ENVIRONMENT = 11  /* tests: NCCL_COMM_ID or NCCL_COMM_BLOCKING=1 is set, so that communicators can't be made aside */
 };
 
 /* Active tests (FALCON 4.4), executed by a thread of the hook while the process
@@ -246,16 +249,20 @@ typedef struct falcon_control {
   uint32_t period;              /* inferred calls per iteration, 0 = unknown */
   uint32_t anchor;              /* FNV-1a 32 of the anchor call's class, for the record */
   uint64_t newest_order;        /* id of the newest order in the mailbox; stored last, release */
-  /* A pause: the agent writes pause_until_ns, then pause_order, then the gates,
-   * then adds 1 to pause_word and wakes it and mode (futex; the side thread of
-   * an older kernel sleeps on mode alone); to end it, pause_order = 0 and the
-   * same. The changed word is what says that all gates are armed: before it
-   * nothing is REACHED. Trapped threads wait on pause_word, never past the
-   * deadline. A new test is announced by the same word. */
+  /* A pause: the agent writes pause_until_ns and pause_boundary, then
+   * pause_order, then the gates, then pause_armed, then adds 1 to pause_word and
+   * wakes it and mode (futex; the side thread of an older kernel sleeps on mode
+   * alone); to end it, pause_order = 0, and the word and the wakes again.
+   * pause_armed is what says that all gates are armed: before it nothing is
+   * REACHED. Trapped threads wait on pause_word, never past the deadline. A new
+   * test is announced by the same word. */
   uint64_t pause_order;         /* id of the pause that is wanted, 0 = none */
   uint64_t pause_until_ns;      /* CLOCK_MONOTONIC, at most FALCON_PAUSE_MAX_MS ahead */
   uint32_t pause_word;
-  uint8_t  pad_agent[FALCON_PAGE - 92];
+  uint32_t reserved_agent;
+  uint64_t pause_armed;         /* id of the order whose gates are all armed */
+  uint64_t pause_boundary;      /* iteration that begins at the cut, plus 1; 0 = its start is not marked */
+  uint8_t  pad_agent[FALCON_PAGE - 112];
   /* hook -> agent */
   uint64_t heartbeat_ns;        /* CLOCK_MONOTONIC of the side thread's last beat (every 100 ms) */
   int64_t  iteration;           /* begin_iteration's argument, -1 before the first */

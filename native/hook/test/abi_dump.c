@@ -178,6 +178,8 @@ int main(void) {
   O(falcon_control, pause_order)
   O(falcon_control, pause_until_ns)
   O(falcon_control, pause_word)
+  O(falcon_control, pause_armed)
+  O(falcon_control, pause_boundary)
   O(falcon_control, pause_seen)
   O(falcon_control, trapped_ns)
   O(falcon_control, quiet_ns)

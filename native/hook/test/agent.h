@@ -24,15 +24,20 @@ static inline uint64_t now_ns(void) {
 static inline uint64_t count(int slot) { return FALCON_GATE_COUNT(LOAD(COMM(b, slot)->gate)); }
 
 static inline void rouse(void) {
+  __atomic_store_n(&CTL(b)->pause_armed, LOAD(CTL(b)->pause_order), __ATOMIC_RELEASE); /* all that are to be */
   __atomic_fetch_add(&CTL(b)->pause_word, 1, __ATOMIC_ACQ_REL);
   syscall(SYS_futex, &CTL(b)->pause_word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
   syscall(SYS_futex, &CTL(b)->mode, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-static inline void order(uint64_t id, uint64_t ms) {
+/* boundary: the iteration that begins at the cut, plus 1; 0 = not told. */
+static inline void order_at(uint64_t id, uint64_t ms, uint64_t boundary) {
   __atomic_store_n(&CTL(b)->pause_until_ns, now_ns() + ms * MS, __ATOMIC_RELEASE);
+  __atomic_store_n(&CTL(b)->pause_boundary, boundary, __ATOMIC_RELEASE);
   __atomic_store_n(&CTL(b)->pause_order, id, __ATOMIC_RELEASE);
 }
+
+static inline void order(uint64_t id, uint64_t ms) { order_at(id, ms, 0); }
 
 /* 0 when the cut was missed. */
 static inline int arm(int slot, uint64_t cut) {
@@ -99,7 +104,7 @@ static inline void scribble(void *to, size_t n, unsigned *seed) {
 static inline void mad_agent(unsigned *seed, int comms) {
   uint64_t word = (uint64_t)rand_r(seed) << 33 ^ (uint64_t)rand_r(seed) << 11;
   switch (rand_r(seed) % 8) {
-    case 0: scribble(CTL(b), 92, seed); break;
+    case 0: scribble(CTL(b), 112, seed); break;
     case 1: scribble(&CTL(b)->test, sizeof CTL(b)->test, seed); break;
     case 2: __atomic_store_n(&COMM(b, rand_r(seed) % comms)->gate, word | FALCON_GATE_ARMED, __ATOMIC_RELEASE); break;
     case 3: order(word, (uint64_t)rand_r(seed) % 1000); break;

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
+#include "../../include/falcon_job.h"
 #include "agent.h"
 #include "nccl.h"
 
@@ -282,7 +283,7 @@ static void case_late(void) {
   CHECK(!(LOAD(COMM(b, 0)->gate) & FALCON_GATE_ARMED));
 }
 
-/* The word, not a gate alone, says that all gates are armed. */
+/* A gate alone does not say that all are armed. */
 static void case_word(void) {
   comm = comm_of(1);
   comm_of(2);
@@ -305,12 +306,91 @@ static void case_abort(void) {
   pthread_t id = call_aside();
   await_trapped();
   uint64_t begun = now_ns();
-  CHECK(ncclCommAbort(comm) == 0 && !pthread_join(id, NULL));
+  CHECK(ncclCommAbort(comm) == 0);
+  order(2, 20000); /* at once: the held thread may not have looked yet */
+  rouse();
+  CHECK(!pthread_join(id, NULL));
   CHECK(last_rc == NCCL_INVALID_USAGE && now_ns() - begun < 5000 * MS);
-  CHECK(LOAD(CTL(b)->pause_state) == FALCON_PAUSE_REFUSED && REASON == FALCON_REASON_ABORTED && COMM(b, 0)->state == FALCON_COMM_ABORTED);
+  CHECK(COMM(b, 0)->state == FALCON_COMM_ABORTED && await_state(2, FALCON_PAUSE_ARMED, 5000));
+  release();
+  CHECK(await_state(2, FALCON_PAUSE_RELEASED, 5000));
+  void *next = comm_of(3);
+  order(3, 20000);
+  CHECK(arm(1, 0));
+  rouse();
+  CHECK(await_state(3, FALCON_PAUSE_QUIET, 5000) && ncclCommAbort(next) == 0);
+  CHECK(LOAD(CTL(b)->pause_state) == FALCON_PAUSE_REFUSED && REASON == FALCON_REASON_ABORTED);
+  comm = next;
   CHECK(reduce(comm, S1) == NCCL_INVALID_USAGE); /* in a group it would come like this */
   void *again = comm_of(2); /* the heap hands out the same pointer */
   CHECK(reduce(again, S1) == 0);
+}
+
+/* Before the boundary's iteration has begun a call is not held where another
+ * gate is open yet; and one of that iteration does not pass without a word. */
+static void case_uneven(void) {
+  __typeof__(&falcon_job_begin_iteration) begin = (__typeof__(&falcon_job_begin_iteration))dlsym(RTLD_DEFAULT, "falcon_job_begin_iteration");
+  comm = comm_of(1);
+  void *other = comm_of(2);
+  begin(4);
+  order_at(1, 20000, 7);
+  CHECK(arm(0, 1) && arm(1, 1));
+  rouse();
+  uint64_t begun = now_ns();
+  for (int i = 0; i < 3; i++) CHECK(reduce(comm, S1) == 0);
+  CHECK(now_ns() - begun < 5000 * MS && LOAD(CTL(b)->pause_state) == FALCON_PAUSE_REFUSED && REASON == FALCON_REASON_UNEVEN);
+  CHECK(!LOAD(CTL(b)->trapped_ns) && reduce(other, S1) == 0);
+  order_at(2, 20000, 7); /* one call more as well, but nothing else is to come: the cut holds */
+  CHECK(arm(0, count(0)) && arm(1, count(1)));
+  rouse();
+  pthread_t id = call_aside();
+  await_trapped();
+  CHECK(await_state(2, FALCON_PAUSE_QUIET, 5000));
+  release();
+  CHECK(!pthread_join(id, NULL));
+  begin(6);
+  order_at(3, 20000, 7);
+  CHECK(arm(0, count(0) + 2) && arm(1, count(1)));
+  rouse();
+  CHECK(reduce(comm, S1) == 0 && LOAD(CTL(b)->pause_state) == FALCON_PAUSE_REFUSED && REASON == FALCON_REASON_UNEVEN);
+  order_at(4, 20000, 0); /* not told: the counts alone decide */
+  CHECK(arm(0, count(0) + 1) && arm(1, count(1)));
+  rouse();
+  CHECK(reduce(comm, S1) == 0);
+  id = call_aside();
+  CHECK(await_state(4, FALCON_PAUSE_QUIET, 5000));
+  release();
+  CHECK(!pthread_join(id, NULL));
+}
+
+/* A process at its cut is given time to come to its next call. */
+static void case_alone(void) {
+  comm = comm_of(1);
+  uint64_t begun = now_ns();
+  armed(1, 20000, 0);
+  CHECK(await_state(1, FALCON_PAUSE_QUIET, 5000) && LOAD(CTL(b)->quiet_ns) - begun >= 245 * MS);
+  release();
+}
+
+/* A held group's streams are not known; what is on the default stream drains. */
+static void *group_on_device(void *unused) {
+  CHECK(cudaSetDevice(3) == 0);
+  return group(unused);
+}
+
+static void case_default_stream(void) {
+  comm = comm_of(1);
+  armed(1, 20000, 1);
+  CHECK(await_state(1, FALCON_PAUSE_ARMED, 5000));
+  usleep(20000); /* the events are made by then */
+  CHECK(reduce(comm, S1) == 0);
+  uint64_t begun = now_ns();
+  fake_cuda_work(NULL, 400 * MS);
+  pthread_t id;
+  CHECK(!pthread_create(&id, NULL, group_on_device, NULL));
+  CHECK(await_state(1, FALCON_PAUSE_QUIET, 5000) && LOAD(CTL(b)->trapped_ns) && LOAD(CTL(b)->quiet_ns) - begun >= 395 * MS);
+  release();
+  CHECK(!pthread_join(id, NULL));
 }
 
 static void case_capture(void) {
@@ -441,6 +521,7 @@ static void case_fuzz(void) {
 static const struct { const char *name; void (*run)(void); } cases[] = {
 #define C(n) {#n, case_##n}
   C(cut), C(held), C(drained), C(group), C(overrun), C(expiry), C(clamp), C(late), C(word), C(abort), C(capture), C(replaced),
+  C(uneven), C(alone), C(default_stream),
   C(finish), C(exit), C(fork), C(profile), C(library), C(fuzz),
 };
 

@@ -213,6 +213,8 @@ const (
 	PauseReason_PAUSE_REASON_NO_LIBRARY   PauseReason = 7  // tests: cuBLAS or an NCCL function is missing
 	PauseReason_PAUSE_REASON_NOT_QUIET    PauseReason = 8  // tests: the job is not held
 	PauseReason_PAUSE_REASON_FAILED       PauseReason = 9  // tests: a call returned an error
+	PauseReason_PAUSE_REASON_UNEVEN       PauseReason = 10 // an iteration before the boundary made other calls than the surveyed ones
+	PauseReason_PAUSE_REASON_ENVIRONMENT  PauseReason = 11 // tests: NCCL_COMM_ID or NCCL_COMM_BLOCKING=1 is set for the job
 	PauseReason_PAUSE_REASON_MISSED       PauseReason = 16 // the rank was past its cut when the order came
 	PauseReason_PAUSE_REASON_NOT_TAKEN_UP PauseReason = 17 // its hook does not look at orders
 )
@@ -230,6 +232,8 @@ var (
 		7:  "PAUSE_REASON_NO_LIBRARY",
 		8:  "PAUSE_REASON_NOT_QUIET",
 		9:  "PAUSE_REASON_FAILED",
+		10: "PAUSE_REASON_UNEVEN",
+		11: "PAUSE_REASON_ENVIRONMENT",
 		16: "PAUSE_REASON_MISSED",
 		17: "PAUSE_REASON_NOT_TAKEN_UP",
 	}
@@ -244,6 +248,8 @@ var (
 		"PAUSE_REASON_NO_LIBRARY":   7,
 		"PAUSE_REASON_NOT_QUIET":    8,
 		"PAUSE_REASON_FAILED":       9,
+		"PAUSE_REASON_UNEVEN":       10,
+		"PAUSE_REASON_ENVIRONMENT":  11,
 		"PAUSE_REASON_MISSED":       16,
 		"PAUSE_REASON_NOT_TAKEN_UP": 17,
 	}
@@ -6648,7 +6654,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x11PAUSE_STATE_QUIET\x10\x04\x12\x18\n" +
 	"\x14PAUSE_STATE_RELEASED\x10\x05\x12\x17\n" +
 	"\x13PAUSE_STATE_EXPIRED\x10\x06\x12\x17\n" +
-	"\x13PAUSE_STATE_REFUSED\x10\a*\xd1\x02\n" +
+	"\x13PAUSE_STATE_REFUSED\x10\a*\x88\x03\n" +
 	"\vPauseReason\x12\x1c\n" +
 	"\x18PAUSE_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14PAUSE_REASON_CAPTURE\x10\x01\x12\x16\n" +
@@ -6660,6 +6666,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x17PAUSE_REASON_NO_LIBRARY\x10\a\x12\x1a\n" +
 	"\x16PAUSE_REASON_NOT_QUIET\x10\b\x12\x17\n" +
 	"\x13PAUSE_REASON_FAILED\x10\t\x12\x17\n" +
+	"\x13PAUSE_REASON_UNEVEN\x10\n" +
+	"\x12\x1c\n" +
+	"\x18PAUSE_REASON_ENVIRONMENT\x10\v\x12\x17\n" +
 	"\x13PAUSE_REASON_MISSED\x10\x10\x12\x1d\n" +
 	"\x19PAUSE_REASON_NOT_TAKEN_UP\x10\x11*_\n" +
 	"\bTestKind\x12\x19\n" +

@@ -14,9 +14,14 @@ import (
 // result.
 type step struct {
 	kind  falconv1.TestKind
-	pass  int  // index into schedule; not for GEMM
+	pass  int  // LINK: index into schedule
 	again bool // a slow direction was found in it: the lesser time counts
+	mints minters
 }
+
+// minters says which rank mints the unique ids of which pair. Either end can:
+// an id only names where the two meet.
+type minters map[falcon.Rank]passes.Pair
 
 // confirmMost is how often the passes with slow directions are run again: what
 // is slow by the host's scheduling alone is not slow each time.
@@ -34,11 +39,50 @@ func (m *Machine) beginTests(now time.Time) {
 	if len(m.gemmRanks) > 0 {
 		m.steps = append(m.steps, step{kind: falconv1.TestKind_TEST_KIND_GEMM})
 	}
-	for i := range m.schedule {
-		m.steps = append(m.steps, step{falconv1.TestKind_TEST_KIND_ID, i, false}, step{falconv1.TestKind_TEST_KIND_LINK, i, false})
+	all := make([]int, len(m.schedule))
+	for i := range all {
+		all[i] = i
 	}
 	m.ids = map[passes.Pair]ids{}
+	m.addPasses(all, false)
 	m.nextStep(now)
+}
+
+// addPasses queues passes. The ids of all of them are minted first, as many at
+// once as there are ranks to do it: the job stands while an order travels.
+func (m *Machine) addPasses(list []int, again bool) {
+	for _, mints := range mintRounds(m.schedule, list) {
+		m.steps = append(m.steps, step{kind: falconv1.TestKind_TEST_KIND_ID, again: again, mints: mints})
+	}
+	for _, i := range list {
+		m.steps = append(m.steps, step{kind: falconv1.TestKind_TEST_KIND_LINK, pass: i, again: again})
+	}
+}
+
+// mintRounds gives every pair of the passes listed one of its ends as minter,
+// in the first round in which one is free. A ring, whose ranks are in two pairs
+// each, takes one round; any schedule takes no more than it has passes, since
+// a rank is in a pass once.
+func mintRounds(schedule []passes.Pass, list []int) []minters {
+	var out []minters
+	for _, i := range list {
+		for _, p := range schedule[i].Pairs {
+			out = mint(out, p)
+		}
+	}
+	return out
+}
+
+func mint(rounds []minters, p passes.Pair) []minters {
+	for _, round := range rounds {
+		for _, r := range p {
+			if _, taken := round[r]; !taken {
+				round[r] = p
+				return rounds
+			}
+		}
+	}
+	return append(rounds, minters{p[0]: p})
 }
 
 // nextStep sends the next round that has something to do, or lets go.
@@ -77,11 +121,13 @@ func (m *Machine) confirm() bool {
 	m.confirms++
 	links := slices.Clone(m.v.Links)
 	passes.Judge(links, m.begin.Own)
+	var slow []int
 	for i := range m.schedule {
 		if slices.ContainsFunc(links, func(l falcon.LinkResult) bool { return l.Pass == i && l.Slow }) {
-			m.steps = append(m.steps, step{falconv1.TestKind_TEST_KIND_ID, i, true}, step{falconv1.TestKind_TEST_KIND_LINK, i, true})
+			slow = append(slow, i)
 		}
 	}
+	m.addPasses(slow, true)
 	return len(m.steps) > 0
 }
 
@@ -98,8 +144,8 @@ func (m *Machine) round(s step, life time.Duration) []*falconv1.RankTest {
 			add(r, &falconv1.RankTest{N: m.gemmSide()})
 		}
 	case falconv1.TestKind_TEST_KIND_ID:
-		for _, p := range m.schedule[s.pass].Pairs {
-			add(p[0], &falconv1.RankTest{})
+		for r := range s.mints {
+			add(r, &falconv1.RankTest{})
 		}
 	case falconv1.TestKind_TEST_KIND_LINK:
 		for _, p := range m.schedule[s.pass].Pairs {
@@ -200,21 +246,18 @@ func (m *Machine) record(t *falconv1.RankTest, got *falconv1.TestResult, detail 
 		}
 		m.v.GEMM = append(m.v.GEMM, g)
 	case falconv1.TestKind_TEST_KIND_ID:
-		pair := m.pairOf(rank)
-		delete(m.ids, pair)
+		pair := m.steps[0].mints[rank]
+		delete(m.ids, pair) // those of an earlier exchange
 		if trouble == "" {
 			m.ids[pair] = ids{got.GetForwardId(), got.GetBackwardId()}
 			return
 		}
-		m.keep(m.direction(pair[0], pair[1], 0, trouble))
-		m.keep(m.direction(pair[1], pair[0], 0, trouble))
+		pass := m.passOf(pair)
+		m.keep(m.direction(pass, pair[0], pair[1], 0, trouble))
+		m.keep(m.direction(pass, pair[1], pair[0], 0, trouble))
 	case falconv1.TestKind_TEST_KIND_LINK:
-		pair := m.pairOf(rank)
-		from := pair[0]
-		if from == rank {
-			from = pair[1]
-		}
-		m.keep(m.direction(from, rank, got.GetMedianMs(), trouble))
+		pass := m.steps[0].pass
+		m.keep(m.direction(pass, m.partner(pass, rank), rank, got.GetMedianMs(), trouble))
 	}
 }
 
@@ -252,21 +295,30 @@ func problem(t *falconv1.RankTest, got *falconv1.TestResult, detail string) stri
 	return ""
 }
 
-func (m *Machine) pairOf(r falcon.Rank) passes.Pair {
-	for _, p := range m.schedule[m.steps[0].pass].Pairs {
-		if p[0] == r || p[1] == r {
-			return p
+// partner is the rank with which one exchanges messages in a pass.
+func (m *Machine) partner(pass int, r falcon.Rank) falcon.Rank {
+	for _, p := range m.schedule[pass].Pairs {
+		switch r {
+		case p[0]:
+			return p[1]
+		case p[1]:
+			return p[0]
 		}
 	}
-	panic(fmt.Sprintf("validate: rank %d is in no pair of its pass", r))
+	panic(fmt.Sprintf("validate: rank %d is in no pair of pass %d", r, pass))
+}
+
+// passOf is where a pair is tested; every pair is in one pass.
+func (m *Machine) passOf(p passes.Pair) int {
+	return slices.IndexFunc(m.schedule, func(x passes.Pass) bool { return slices.Contains(x.Pairs, p) })
 }
 
 // direction is one half of an exchange, timed by its receiver.
-func (m *Machine) direction(from, to falcon.Rank, ms float64, trouble string) falcon.LinkResult {
+func (m *Machine) direction(pass int, from, to falcon.Rank, ms float64, trouble string) falcon.LinkResult {
 	a, b := m.begin.Members[from], m.begin.Members[to]
 	out := falcon.LinkResult{
 		From: from, To: to, FromDevice: a.Device, ToDevice: b.Device, Class: passes.Class(a.Device, b.Device, a.NIC, b.NIC),
-		Pass: m.steps[0].pass, Bytes: m.bytes(), Ms: ms, Err: trouble,
+		Pass: pass, Bytes: m.bytes(), Ms: ms, Err: trouble,
 	}
 	if trouble != "" {
 		out.Ms = 0

@@ -26,7 +26,13 @@ type validationConfig struct {
 	CoolDown          int64         `yaml:"cool_down"` // iterations between automatic ones
 }
 
-const lifeMax = time.Minute // the hook lets go then, whatever is asked
+// Bounds of the settings, as those of a request by hand.
+const (
+	lifeMax     = time.Minute // the hook lets go then, whatever is asked
+	gemmSideMax = 16384
+	messageMax  = 1 << 30
+	repeatsMax  = 64
+)
 
 func (v validationConfig) check() error {
 	switch {
@@ -36,6 +42,8 @@ func (v validationConfig) check() error {
 		return fmt.Errorf("%w: validation.life is %s; a job can be held for %s at most", errUsage, v.Life, lifeMax)
 	case v.CollectiveTimeout < 0 || v.GEMMSide < 0 || v.Repeats < 0 || v.MessageBytes < 0 || v.PerHour < 0 || v.CoolDown < 0:
 		return fmt.Errorf("%w: no value of validation can be negative", errUsage)
+	case v.GEMMSide > gemmSideMax || v.MessageBytes > messageMax || v.Repeats > repeatsMax:
+		return fmt.Errorf("%w: validation: gemm_n may be %d, message_bytes %d and repeats %d at most", errUsage, gemmSideMax, messageMax, repeatsMax)
 	}
 	return nil
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// Input is one thing that happened: Job, Samples, Profiled, Readings or Acted.
+// Input is one thing that happened: Job, Samples, Profiled, Readings, Acted,
+// Restored, Validated or Culprits.
 type Input interface{ input() }
 
 // Job describes the job epoch. It is stepped before the first sample and

@@ -17,6 +17,7 @@ import (
 // Reasons why S2 can't help; each is shown to the operator as it is.
 var (
 	errNotLocated = errors.New("the culprit is not located yet")
+	errOver       = errors.New("the fault has cleared")
 	errNoSpeeds   = errors.New("the ranks' speeds are not measured yet")
 	errOneReplica = errors.New("there is one replica only: nowhere to move work")
 	errNoCounts   = errors.New("the job does not say how many micro-batches it runs")
@@ -125,7 +126,10 @@ func (p *Planner) baseMs(curve []float64, i int) float64 {
 }
 
 func (p *Planner) s2Applies(s *story) error {
-	if s.incident.State != falcon.IncidentLocated {
+	switch {
+	case !s.incident.Open():
+		return errOver
+	case s.incident.State != falcon.IncidentLocated:
 		return errNotLocated
 	}
 	switch c := s.incident.Verdict.Cause; {

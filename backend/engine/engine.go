@@ -114,7 +114,8 @@ type Engine struct {
 	extra    []journal.Record // goes with the next batch
 	after    []func()         // runs once the batch is durable
 	nextCmd  uint64
-	stepped  bool // the machines know the job
+	durable  uint64 // mem.reserved as the journal has it
+	stepped  bool   // the machines know the job
 	alarm    string
 	lastData time.Time
 	dirty    bool // the snapshot is behind

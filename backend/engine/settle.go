@@ -40,6 +40,11 @@ func (e *Engine) settle(now time.Time) error {
 			continue
 		}
 		r := e.digest(now, d, p, v)
+		if v.Persist == nil && e.promised(r.tests) {
+			// The job may stand: it does not wait for records of something else.
+			e.sendTests(r.tests)
+			r.tests = nil
+		}
 		if err := e.persist(r.records); err != nil {
 			return err
 		}
@@ -94,6 +99,7 @@ func (e *Engine) persist(batch []journal.Record) error {
 			e.hub.publish(e.mem.events[len(e.mem.events)-1])
 		}
 	}
+	e.durable = e.mem.reserved // its record went with this batch or an earlier one
 	return nil
 }
 
@@ -193,9 +199,7 @@ func (e *Engine) learned(now time.Time, acted bool) {
 // send tells the agents of the job. While a validation is in progress, orders
 // and windows wait: one plan at a time.
 func (e *Engine) send(r round) {
-	for _, c := range r.tests {
-		e.tellNode(c.Node, validationFrame(e.mem.epoch, c))
-	}
+	e.sendTests(r.tests)
 	for _, rec := range r.orders {
 		e.orders.add(rec)
 		if !e.val.Active() {
@@ -210,6 +214,18 @@ func (e *Engine) send(r round) {
 		e.windows.add(w)
 		e.broadcast(w.frame(e.mem.epoch))
 	}
+}
+
+func (e *Engine) sendTests(list []validate.Command) {
+	for _, c := range list {
+		e.tellNode(c.Node, validationFrame(e.mem.epoch, c))
+	}
+}
+
+// promised says that the ids of all commands are below one that is durable: no
+// restart gives them out again.
+func (e *Engine) promised(list []validate.Command) bool {
+	return !slices.ContainsFunc(list, func(c validate.Command) bool { return c.ID >= e.durable })
 }
 
 func (e *Engine) tellNode(name falcon.Node, f *falconv1.EngineFrame) {

@@ -12,6 +12,7 @@
 
 #define FREE_BYTES_MIN (256ull << 20) /* new communicators allocate */
 #define BYE_BYTES 4u
+#define GREET_BYTES 65536u /* of the untimed exchange, at most: the job stands meanwhile */
 #define BYE_NS 500000000ull  /* for the peer's last word, after the measurement */
 #define LINGER_NS 2000000l   /* for our own to leave */
 #define IDLE_NS 1000000000ull /* for our streams to become idle after an abort */
@@ -91,9 +92,11 @@ static bool mark(falcon_trial *t, uint32_t i) {
 }
 
 /* One exchange that is not timed: it makes the connections, and the two sides
- * start together. */
+ * start together. NCCL connects all channels of a peer at the first message of
+ * any size. */
 static bool measure(falcon_trial *t, void *const comm[2]) {
-  bool ok = exchange(t, comm, t->order.bytes) && mark(t, 0);
+  size_t greeting = t->order.bytes < GREET_BYTES ? t->order.bytes : GREET_BYTES;
+  bool ok = exchange(t, comm, greeting) && mark(t, 0);
   t->out.setup_ns = (int64_t)(falcon_mono_ns() - t->start_ns);
   for (uint32_t i = 1; ok && i <= t->order.repeats; i++) ok = exchange(t, comm, t->order.bytes) && mark(t, i);
   return ok && falcon_trial_await(t, falcon_work.event[t->order.repeats]) && falcon_trial_times(t);

@@ -28,6 +28,7 @@ typedef struct falcon_workspace {
   void *event[PROBE_REPEATS_MAX + 1];
   void *cublas;           /* handle, NULL without the library */
   size_t cublas_bytes;    /* at the end of memory, for cuBLAS itself */
+  bool bound;             /* the environment forbids communicators of our own */
 } falcon_workspace;
 
 /* One test as it runs. */

@@ -18,6 +18,7 @@
 #define IDLE_NS 1000000000ull /* for our streams to become idle after an abort */
 #define TYPE_INT8 0
 #define CONFIG_VERSION 22700 /* which fields nccl_config has */
+#define UNUSED_IDS_MAX 64u   /* minted and never used: each keeps a thread and a socket of NCCL's until the end */
 
 static struct {
   int (*unique_id)(nccl_unique_id *);
@@ -30,7 +31,23 @@ static struct {
 
 #define FIND(field, name) nccl.field = (__typeof__(nccl.field))falcon_fn(FN_##name)
 
+/* Ids that were minted here and whose two ranks have not met. An id that is used
+ * is used once, and in the tests that follow. */
+static struct { uint64_t id[UNUSED_IDS_MAX]; uint32_t n; } unused;
+
+static uint64_t brief(const void *id) { return falcon_fnv(FALCON_FNV_START, id, sizeof(nccl_unique_id)); }
+
+static void used(const void *id) {
+  uint64_t h = brief(id);
+  for (uint32_t i = 0; i < unused.n; i++)
+    if (unused.id[i] == h) {
+      unused.id[i] = unused.id[--unused.n];
+      return;
+    }
+}
+
 static bool find_all(falcon_trial *t) {
+  if (falcon_work.bound) return falcon_trial_end(t, FALCON_TEST_REFUSED, FALCON_REASON_ENVIRONMENT);
   FIND(unique_id, ncclGetUniqueId);
   FIND(init, ncclCommInitRankConfig);
   FIND(error, ncclCommGetAsyncError);
@@ -45,10 +62,11 @@ void falcon_probe_id(falcon_trial *t) {
   nccl_unique_id id;
   if (!find_all(t)) return;
   for (int i = 0; i < 2; i++) {
-    if (nccl.unique_id(&id)) {
+    if (unused.n == UNUSED_IDS_MAX || nccl.unique_id(&id)) {
       falcon_trial_end(t, FALCON_TEST_FAILED, FALCON_REASON_FAILED);
       return;
     }
+    unused.id[unused.n++] = brief(&id);
     memcpy(t->out.ids[i], &id, sizeof id);
   }
   t->out.setup_ns = (int64_t)(falcon_mono_ns() - t->start_ns);
@@ -71,7 +89,10 @@ static bool make(falcon_trial *t, void **comm, int i) {
   memcpy(&id, t->order.ids[i], sizeof id);
   int rc = nccl.init(comm, 2, id, t->order.side, &config);
   if (rc == NCCL_SUCCESS) rc = NCCL_IN_PROGRESS; /* accepted: is it made, too? */
-  return *comm ? settle(t, *comm, rc) : falcon_trial_end(t, FALCON_TEST_FAILED, FALCON_REASON_FAILED);
+  if (!*comm) return falcon_trial_end(t, FALCON_TEST_FAILED, FALCON_REASON_FAILED);
+  if (!settle(t, *comm, rc)) return false;
+  used(&id);
+  return true;
 }
 
 /* One message in each direction, enqueued. */

@@ -62,10 +62,19 @@ static bool reserve(const falcon_cuda_api *cuda, size_t bytes) {
   return true;
 }
 
+/* With NCCL_COMM_ID every unique id leads to the one root that it names, and with
+ * NCCL_COMM_BLOCKING=1 nothing could end an init whose peer never comes. Read
+ * here, on a thread of the program's that uses NCCL anyway. */
+static bool bound(void) {
+  const char *id = getenv("NCCL_COMM_ID"), *blocking = getenv("NCCL_COMM_BLOCKING");
+  return (id && *id) || (blocking && strtol(blocking, NULL, 0) == 1);
+}
+
 /* In relaxed capture mode: another thread may capture a graph meanwhile. */
 FALCON_COLD void falcon_reserve_tests(void) {
   static _Atomic bool once;
   if (atomic_exchange(&once, true)) return;
+  falcon_work.bound = bound();
   size_t bytes = wanted_bytes();
   const falcon_cuda_api *cuda = bytes ? falcon_cuda_find() : NULL;
   int mode = CUDA_CAPTURE_RELAXED;

@@ -258,10 +258,29 @@ static void link_cut_short(int rank, int n, void *arg) {
   OK(ncclCommDestroy(c));
 }
 
+static falcon_test_result mint(void) { return await_result(put_test((falcon_test){.kind = FALCON_TEST_ID}, 5000), 10000); }
+
+/* Ids that nobody uses keep a thread each in NCCL: there is an end to them. */
+static void ids_unused(int rank, int n, void *arg) {
+  quiet_rank(arg, rank, n);
+  int minted = 0;
+  while (minted < 100 && mint().status == FALCON_TEST_DONE) minted++;
+  CHECK(minted == 32 && mint().status == FALCON_TEST_FAILED && gemm(8, 3).status == FALCON_TEST_DONE);
+}
+
+static void environment(int rank, int n, void *arg) {
+  setenv("NCCL_COMM_BLOCKING", "1", 1);
+  quiet_rank(arg, rank, n);
+  falcon_test_result r = mint(), l = await_result(put_test((falcon_test){.kind = FALCON_TEST_LINK, .bytes = 4096, .repeats = 3}, 5000), 10000);
+  CHECK(r.status == FALCON_TEST_REFUSED && r.reason == FALCON_REASON_ENVIRONMENT);
+  CHECK(l.status == FALCON_TEST_REFUSED && l.reason == FALCON_REASON_ENVIRONMENT && gemm(8, 3).status == FALCON_TEST_DONE);
+}
+
 int main(int argc, char **argv) {
   static const struct { const char *name; int ranks; rank_fn run; } cases[] = {
     {"gemm", 1, gemm_times}, {"hostile", 1, hostile}, {"no_workspace", 1, no_workspace}, {"fuzz", 1, fuzz},
     {"link", 2, link_times}, {"link_alone", 2, link_alone}, {"link_cut_short", 2, link_cut_short},
+    {"ids_unused", 1, ids_unused}, {"environment", 1, environment},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     if (argc < 2) puts(cases[i].name);

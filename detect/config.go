@@ -35,10 +35,11 @@ type Config struct {
 	ReliefConfirm    int64 // the same once a window was healthy or the counters are; 10
 	ReliefStreak     int   // healthy windows running that mean relief; 3
 
-	WatchEvery      int64   // iterations between two looks at the ranks of a quiet job, negative = none; 200
-	WatchIterations int     // steps of such a look; 2
-	WatchOver       float64 // self time over the peers' median that is slow for the watch; 1.5
-	WatchSteps      int     // slow steps running that make a rank failing; 3
+	WatchEvery      int64         // iterations between two looks at the ranks of a quiet job, negative = none; 200
+	WatchIterations int           // steps of such a look; 2
+	WatchSpacing    time.Duration // least time between two such looks, negative = none; 60 s
+	WatchOver       float64       // self time over the peers' median that is slow for the watch; 1.5
+	WatchSteps      int           // slow steps running that make a rank failing; 3
 
 	Throughput      float64 // share of the best, or of the peak, below which the job is looked at; 0.8
 	PeakIterationMs float64 // iteration time that the job should reach, 0 = its own best
@@ -73,6 +74,7 @@ func DefaultConfig() Config {
 		ReliefStreak:      3,
 		WatchEvery:        200,
 		WatchIterations:   2,
+		WatchSpacing:      time.Minute,
 		WatchOver:         1.5,
 		WatchSteps:        3,
 		Throughput:        0.8,
@@ -113,6 +115,9 @@ func (c Config) withDefaults() Config {
 		c.WatchEvery = d.WatchEvery
 	}
 	fill(&c.WatchIterations, d.WatchIterations)
+	if c.WatchSpacing == 0 {
+		c.WatchSpacing = d.WatchSpacing
+	}
 	fill(&c.WatchOver, d.WatchOver)
 	fill(&c.WatchSteps, d.WatchSteps)
 	fill(&c.Throughput, d.Throughput)

@@ -44,6 +44,7 @@ type Machine struct {
 	learn     learning
 	rankWatch *peer.Watch
 	watchAt   int64       // iteration from which the ranks of a quiet job are looked at
+	watchFrom time.Time   // time from which they are
 	asking    *asking     // validation asked for and not answered
 	last      peer.Result // newest complete profile
 	haveLast  bool

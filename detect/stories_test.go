@@ -163,6 +163,23 @@ func rankOf(w *world, d falcon.Device) falcon.Rank {
 	return r
 }
 
+// A ring that takes a little longer than ever is not what made the job slower
+// by half: where nothing explains a slowdown nobody is named for it.
+func TestALinkMustExplainTheSlowdown(t *testing.T) {
+	for seed := range uint64(6) {
+		w := rings(seed)
+		w.job.Hiccup = 0
+		w.job.Link[ringLink(w, rand.New(rand.NewPCG(seed, 1)), 0)] = 0.4 // 4.5 ms more
+		for range 60 {
+			w.spike = 1.6
+			w.run(1)
+		}
+		if len(w.all) != 1 || w.all[0].Verdict.Cause != falcon.CauseUnknown || len(w.all[0].Verdict.Links) > 0 {
+			t.Errorf("seed %d: %+v\n%s", seed, w.all, w.out.String())
+		}
+	}
+}
+
 // Same inputs, same outputs.
 func TestTheSameStoryTwice(t *testing.T) {
 	tell := func() string {

@@ -11,14 +11,14 @@ import (
 // watchDue says that it is time to look at the ranks although nothing calls
 // for it: a rank's slowness need not show in the iteration time.
 func (m *Machine) watchDue(at int64) bool {
-	return m.cfg.WatchEvery > 0 && len(m.openStories()) == 0 && m.healthy.Known() && at >= m.watchAt && !m.settling(at)
+	return m.cfg.WatchEvery > 0 && len(m.openStories()) == 0 && m.healthy.Known() && at >= m.watchAt && !m.now.Before(m.watchFrom) && !m.settling(at)
 }
 
 // lookAtRanks feeds a window's iterations to the rank-level watch
 // (straggler-chapter §2) and tells what it saw of ranks that no incident
 // names.
 func (m *Machine) lookAtRanks(w *window, res *peer.Result) {
-	m.watchAt = m.slow.last() + m.cfg.WatchEvery
+	m.watchAt, m.watchFrom = m.slow.last()+m.cfg.WatchEvery, m.now.Add(m.cfg.WatchSpacing)
 	for _, s := range m.rankWatch.Look(m.job.Layout, res, w.iteration) {
 		if m.named(s.Rank) || res.Uneven && !s.Failing {
 			continue
@@ -33,8 +33,13 @@ func (m *Machine) lookAtRanks(w *window, res *peer.Result) {
 		}
 	}
 	if m.rankWatch.Any() {
-		m.watchAt = m.slow.last() + m.cfg.ProfileSpacing
+		m.lookSoon()
 	}
+}
+
+// lookSoon has the ranks looked at again shortly.
+func (m *Machine) lookSoon() {
+	m.watchAt, m.watchFrom = m.slow.last()+m.cfg.ProfileSpacing, m.now
 }
 
 func steps(n int) string {
@@ -94,7 +99,7 @@ func (m *Machine) throughput(iteration int64) {
 	m.throughputTold = true
 	if line <= best || m.learn.due {
 		m.note(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are looked at", level, 100*peak/level, peak)
-		m.watchAt = iteration
+		m.watchAt, m.watchFrom = iteration, m.now
 		return
 	}
 	m.note(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)

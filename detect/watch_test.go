@@ -17,7 +17,7 @@ func TestWatchFindsAHiddenFailingRank(t *testing.T) {
 	w.describe()
 	w.run(60)
 	w.job.Clock["n1.g0"] = 0.62
-	w.run(240)
+	w.run(400) // a minute after the healthy profile
 	wantOpen(t, w, gpu("n1.g0"))
 	if q, _ := w.m.Rank(2); !q.Failing || q.SlowSteps < 3 {
 		t.Errorf("rank 2: %+v", q)
@@ -48,13 +48,17 @@ func TestWatchCallsAShortTroubleTransient(t *testing.T) {
 }
 
 func TestWatchIsPeriodicAndCanBeOff(t *testing.T) {
-	for _, tt := range []struct{ every, want int64 }{{0, 3}, {100, 6}, {-1, 0}} {
+	for _, tt := range []struct {
+		every   int64
+		spacing time.Duration
+		want    int64
+	}{{0, -1, 3}, {100, -1, 6}, {-1, -1, 0}, {0, 0, 1}, {0, 40 * time.Second, 2}} { // 700 iterations take 98 s
 		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
-		w.m = New(Config{WatchEvery: tt.every})
+		w.m = New(Config{WatchEvery: tt.every, WatchSpacing: tt.spacing})
 		w.describe()
 		w.run(700)
 		if got := strings.Count(w.out.String(), "How do the ranks compute?"); int64(got) != tt.want {
-			t.Errorf("every %d: %d looks in 700 iterations, want %d", tt.every, got, tt.want)
+			t.Errorf("every %d, %s: %d looks in 700 iterations, want %d", tt.every, tt.spacing, got, tt.want)
 		}
 		if len(w.all) > 0 {
 			t.Errorf("incidents of a healthy job: %v", w.all)

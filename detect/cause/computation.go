@@ -99,7 +99,7 @@ func (c *Case) timing(o *opinion, r falcon.Rank) {
 // lead compares the host's lead over the device with the healthy one.
 func (c *Case) lead(r falcon.Rank) (ahead, behind bool) {
 	rank := c.Timing.Ranks[r]
-	if rank.LeadMs <= 0 {
+	if rank.LeadMs < leadLeast {
 		return false, false
 	}
 	ratio := rank.QueueMs / rank.LeadMs
@@ -132,6 +132,9 @@ func (c *Case) unexplained(o opinion, r falcon.Rank) opinion {
 		o.against(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum, as its peers", c.device(r), 100*gpu.Clock)
 	} else {
 		o.against(falcon.EvidenceCounter, "%s: no GPU counters since the onset", c.device(r))
+	}
+	if c.Timing.Ranks[r].Peers == 0 {
+		o.against(falcon.EvidenceTiming, "%s: no other rank has its work, which may have grown by itself", c.name(r))
 	}
 	if host.Known {
 		o.against(falcon.EvidenceCounter, "%s: the host withholds %.0f %% of the CPU, as its peers", c.device(r).Node(), 100*host.StealShare)

@@ -31,7 +31,7 @@ func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
 	case slow && g.ThrottleShare >= throttleShare:
 		o.add(falcon.EvidenceCounter, weightThrottle, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*clock, 100*g.ThrottleShare)
 	case slow && g.Before > 0 && g.Clock > clockGap*g.Before:
-		o.add(falcon.EvidenceCounter, weightClock/2, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, but it was so before", d, 100*g.Clock, 100*clock)
+		o.against(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, but it was so before", d, 100*g.Clock, 100*clock)
 	case slow:
 		o.add(falcon.EvidenceCounter, weightClock, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, no throttle time counted (power cap %.0f %% of the time)", d, 100*g.Clock, 100*clock, 100*g.CapShare)
 	}
@@ -52,29 +52,39 @@ func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
 	if !h.Known {
 		return false
 	}
-	usual := func(value func(Host) float64) float64 { return c.peerHost(n, value) }
-	if steal := usual(func(h Host) float64 { return h.StealShare }); h.StealShare > steal+stealGap {
+	// over says by how much a share is above that of the other hosts and above
+	// its own before the onset; without either there is nothing to compare with.
+	over := func(value func(Host) float64, gap float64) (usual float64, ok bool) {
+		usual, known := c.peerHost(n, value)
+		if h.Before != nil {
+			usual, known = max(usual, value(*h.Before)), true
+		}
+		return usual, known && value(h) > usual+gap
+	}
+	if steal, ok := over(func(h Host) float64 { return h.StealShare }, stealGap); ok {
 		how := ""
 		if h.Emulated {
 			how = " (emulated)"
 		}
-		o.add(falcon.EvidenceCounter, weightSteal, "%s: the host withholds %.0f %% of the CPU that the ranks want, %.0f %% at its peers%s", n, 100*h.StealShare, 100*steal, how)
+		o.add(falcon.EvidenceCounter, weightSteal, "%s: the host withholds %.0f %% of the CPU that the ranks want, usual is %.0f %%%s", n, 100*h.StealShare, 100*steal, how)
 		return true
 	}
 	if h.Emulated {
 		return false
 	}
-	if throttled := usual(func(h Host) float64 { return h.ThrottledShare }); h.ThrottledShare > throttled+throttledGap {
-		o.add(falcon.EvidenceCounter, weightPressure, "%s: the ranks' CPU quota throttles them %.0f %% of the time, %.0f %% at its peers", n, 100*h.ThrottledShare, 100*throttled)
-		return true
-	}
-	if pressure := usual(func(h Host) float64 { return h.PressureShare }); h.PressureShare > pressure+pressureGap {
-		o.add(falcon.EvidenceCounter, weightPressure, "%s: ranks wait for a CPU %.0f %% of the time, %.0f %% at its peers", n, 100*h.PressureShare, 100*pressure)
-		return true
-	}
-	if delay := usual(func(h Host) float64 { return h.RunDelayShare }); h.RunDelayShare > delay+pressureGap {
-		o.add(falcon.EvidenceCounter, weightPressure, "%s: a rank is runnable without a CPU %.0f %% of the time, %.0f %% at its peers", n, 100*h.RunDelayShare, 100*delay)
-		return true
+	for _, kind := range []struct {
+		text string
+		of   func(Host) float64
+		gap  float64
+	}{
+		{"the ranks' CPU quota throttles them", func(h Host) float64 { return h.ThrottledShare }, throttledGap},
+		{"ranks wait for a CPU", func(h Host) float64 { return h.PressureShare }, pressureGap},
+		{"a rank is runnable without a CPU", func(h Host) float64 { return h.RunDelayShare }, pressureGap},
+	} {
+		if usual, ok := over(kind.of, kind.gap); ok {
+			o.add(falcon.EvidenceCounter, weightPressure, "%s: %s %.0f %% of the time, usual is %.0f %%", n, kind.text, 100*kind.of(h), 100*usual)
+			return true
+		}
 	}
 	return false
 }
@@ -98,14 +108,15 @@ func (c *Case) peerGPU(d falcon.Device, value func(GPU) float64) float64 {
 	return peer.Median(out)
 }
 
-func (c *Case) peerHost(n falcon.Node, value func(Host) float64) float64 {
+// peerHost is the median over the other hosts; ok false where none is known.
+func (c *Case) peerHost(n falcon.Node, value func(Host) float64) (usual float64, ok bool) {
 	var out []float64
 	for q, h := range c.Counters.Hosts {
 		if q != n && h.Known {
 			out = append(out, value(h))
 		}
 	}
-	return peer.Median(out)
+	return peer.Median(out), len(out) > 0
 }
 
 // clocks counts the devices whose counters are known, and those among them

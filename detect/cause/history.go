@@ -37,7 +37,8 @@ type Host struct {
 	ThrottledShare float64 // of the time, the ranks' cgroup was throttled
 	RunDelayShare  float64 // of the time, the worst rank was runnable and did not run
 	LoadPerCPU     float64
-	Emulated       bool // the lab's knob answered for StealShare; the kernel's figures are of the machine that all nodes share
+	Emulated       bool  // the lab's knob answered for StealShare; the kernel's figures are of the machine that all nodes share
+	Before         *Host // the same before the moment, nil when not seen
 }
 
 // Counters is the view of all devices, nodes and ports since one moment.
@@ -98,6 +99,28 @@ func (h *History) Since(moment time.Time) Counters {
 	return c
 }
 
+// ends are the two readings that counters are compared between: the newest that
+// brought anything, and the newest before the moment that lacks the same fields
+// as it, else the oldest since. A field that a look could not read is zero: a
+// difference to it would take the counter's whole past for its growth.
+func ends[T any](before, since []stamped[T], brought func(T) bool, lacks func(T) string) (first, last T, ok bool) {
+	i := len(since) - 1
+	for i >= 0 && !brought(since[i].of) {
+		i--
+	}
+	if i < 0 {
+		return first, last, false
+	}
+	last = since[i].of
+	like := func(s stamped[T]) bool { return brought(s.of) && lacks(s.of) == lacks(last) }
+	for k := len(before) - 1; k >= 0; k-- {
+		if like(before[k]) {
+			return before[k].of, last, true
+		}
+	}
+	return since[slices.IndexFunc(since, like)].of, last, true
+}
+
 // split parts readings at a moment; the last one before it opens the deltas.
 func split[T any](v []stamped[T], moment time.Time) (before, since []stamped[T]) {
 	i := slices.IndexFunc(v, func(s stamped[T]) bool { return !s.at.Before(moment) })
@@ -107,25 +130,28 @@ func split[T any](v []stamped[T], moment time.Time) (before, since []stamped[T])
 	return v[:i], v[i:]
 }
 
+// clockOf is a reading's SM clock as a share of its maximum. The clock of a GPU
+// that nothing runs on says nothing: it drops by itself, as while the job is
+// held, saves a checkpoint, or launches late.
+func clockOf(r falcon.GPUReading) (float64, bool) {
+	return float64(r.SMClockMHz) / float64(r.MaxSMClockMHz), r.MaxSMClockMHz > 0 && r.SMClockMHz > 0 && r.Reasons&reasonIdle == 0
+}
+
+// reasonIdle is NVML's clocks-event reason of a GPU that nothing runs on.
+const reasonIdle = 0x1
+
 func sumGPU(before, since []stamped[falcon.GPUReading]) GPU {
-	clock := func(r falcon.GPUReading) (float64, bool) {
-		return float64(r.SMClockMHz) / float64(r.MaxSMClockMHz), r.MaxSMClockMHz > 0 && r.SMClockMHz > 0
-	}
 	var g GPU
-	var ok bool
-	if g.Clock, ok = medianOf(since, clock); !ok {
+	if g.Clock, g.Known = medianOf(since, clockOf); !g.Known {
 		return GPU{}
 	}
-	g.Known = true
-	g.Before, _ = medianOf(before, clock)
+	g.Before, _ = medianOf(before, clockOf)
 	g.ProbeUs, _ = medianOf(since, func(r falcon.GPUReading) (float64, bool) { return float64(r.ProbeUs), true })
 	for _, s := range since {
 		g.Reasons |= s.of.Reasons
 	}
-	first, last := since[0].of, since[len(since)-1].of
-	if len(before) > 0 {
-		first = before[len(before)-1].of
-	}
+	read := func(r falcon.GPUReading) bool { return r.SMClockMHz > 0 }
+	first, last, _ := ends(before, since, read, func(r falcon.GPUReading) string { return r.Err })
 	span := float64(last.AtNs - first.AtNs)
 	g.ThrottleShare = share(grown(first.ThermalNs, last.ThermalNs)+grown(first.PowerBrakeNs, last.PowerBrakeNs), span)
 	g.CapShare = share(grown(first.PowerCapNs, last.PowerCapNs), span)
@@ -133,19 +159,24 @@ func sumGPU(before, since []stamped[falcon.GPUReading]) GPU {
 	return g
 }
 
+// sumHost sums up the looks since a moment; Before is the same of those before
+// it.
 func sumHost(before, since []stamped[falcon.HostReading]) Host {
+	h := shares(before, since)
+	if past := shares(nil, before); h.Known && past.Known {
+		h.Before = &past
+	}
+	return h
+}
+
+func shares(before, since []stamped[falcon.HostReading]) Host {
 	var h Host
-	var ok bool
-	h.StealShare, ok = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.StealShare, answered(r) })
-	if !ok {
+	h.StealShare, h.Known = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.StealShare, answered(r) })
+	if !h.Known {
 		return Host{}
 	}
-	h.Known = true
-	h.LoadPerCPU, _ = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.LoadPerCPU, true })
-	first, last := since[0].of, since[len(since)-1].of
-	if len(before) > 0 {
-		first = before[len(before)-1].of
-	}
+	h.LoadPerCPU, _ = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.LoadPerCPU, answered(r) })
+	first, last, _ := ends(before, since, answered, func(r falcon.HostReading) string { return r.Err })
 	spanUs := float64(last.AtNs-first.AtNs) / 1e3
 	h.PressureShare = share(grown(first.PressureUs, last.PressureUs), spanUs)
 	h.ThrottledShare = share(grown(first.ThrottledUs, last.ThrottledUs), spanUs)
@@ -205,6 +236,9 @@ func (h *History) Normal(d falcon.Device) (since, until Moment, ok bool) {
 	reference := h.typicalClock()
 	for i := len(v) - 1; i >= 0; i-- {
 		r := v[i].of
+		if r.SMClockMHz > 0 && r.Reasons&reasonIdle != 0 {
+			continue
+		}
 		if r.MaxSMClockMHz == 0 || float64(r.SMClockMHz) < clockGap*reference*float64(r.MaxSMClockMHz) {
 			return since, momentOf(v[i]), ok
 		}
@@ -213,13 +247,16 @@ func (h *History) Normal(d falcon.Device) (since, until Moment, ok bool) {
 	return since, Moment{}, ok
 }
 
-// typicalClock is the median over devices of the newest clock's share of its
-// maximum.
+// typicalClock is the median over devices of the newest busy clock's share of
+// its maximum.
 func (h *History) typicalClock() float64 {
 	var out []float64
 	for _, v := range h.gpus {
-		if r := v[len(v)-1].of; r.MaxSMClockMHz > 0 {
-			out = append(out, float64(r.SMClockMHz)/float64(r.MaxSMClockMHz))
+		for i := len(v) - 1; i >= 0; i-- {
+			if x, ok := clockOf(v[i].of); ok {
+				out = append(out, x)
+				break
+			}
 		}
 	}
 	return peer.Median(out)

@@ -21,7 +21,8 @@ type NIC struct {
 	Wait         float64 // ticks with data to send and no credit (port_xmit_wait)
 	WaitBefore   float64
 	RateMbps     uint64 // link rate at the newest reading, 0 = unknown
-	Down         bool   // not active at the newest reading
+	RateBefore   uint64 // the greatest before the moment, 0 = unknown
+	Down         bool   // was active, and was not in the newest two readings
 	Downed       uint64 // how often the link went down since
 	Emulated     bool
 }
@@ -38,17 +39,46 @@ func sumNIC(before, since []stamped[falcon.NICReading]) NIC {
 	if len(since) == 0 {
 		return NIC{}
 	}
-	first, last := since[0].of, since[len(since)-1].of
-	if len(before) > 0 {
-		first = before[len(before)-1].of
+	lacks := func(r falcon.NICReading) string { return r.Err }
+	first, last, ok := ends(before, since, looked, lacks)
+	if !ok {
+		return NIC{}
 	}
-	n := NIC{RateMbps: last.RateMbps, Down: !last.Active && last.Err == "", Emulated: last.Emulated}
+	n := NIC{RateMbps: last.RateMbps, Down: lost(before, since), Emulated: last.Emulated}
+	for _, s := range before {
+		n.RateBefore = max(n.RateBefore, s.of.RateMbps)
+	}
 	n.Downed = grown(first.LinkDowned, last.LinkDowned)
 	n.Marks, n.Resent, n.Wait, n.Known = rates(first, last)
-	if len(before) > 1 {
-		n.MarksBefore, n.ResentBefore, n.WaitBefore, _ = rates(before[0].of, before[len(before)-1].of)
+	if from, to, ok := ends(nil, before, looked, lacks); ok {
+		n.MarksBefore, n.ResentBefore, n.WaitBefore, _ = rates(from, to)
 	}
 	return n
+}
+
+// looked says that a look brought anything: Err may name counters that the
+// driver does not offer beside those that it does.
+func looked(r falcon.NICReading) bool {
+	some := r.XmitWait | r.CNPSent | r.CNPHandled | r.ECNMarked | r.Retransmits | r.OutOfSequence |
+		r.LinkDowned | r.SymbolErrors | r.XmitBytes | r.RcvBytes | r.RateMbps
+	return r.Err == "" || r.Active || some > 0
+}
+
+// lost says that a port that was active is not any more, two looks running. A
+// port without a cable was never active and has lost nothing; a look that
+// brought nothing tells nothing.
+func lost(before, since []stamped[falcon.NICReading]) bool {
+	down, active := 0, false
+	for _, s := range slices.Concat(before, since) {
+		switch {
+		case !looked(s.of):
+		case s.of.Active:
+			down, active = 0, true
+		default:
+			down++
+		}
+	}
+	return active && down > 1
 }
 
 // rates are the growths between two readings per second; ok false where they
@@ -87,18 +117,39 @@ func (c *Case) congestion(id falcon.NIC) string {
 }
 
 // degraded says what is wrong with a port's link as such; empty when nothing.
+// Its rate is compared with its own before, else with that of the port of the
+// same number on the other nodes: a node has ports of several kinds.
 func (c *Case) degraded(id falcon.NIC) string {
 	n := c.Counters.NICs[id]
-	usual := c.peerNIC(id, func(n NIC) float64 { return float64(n.RateMbps) })
+	usual, of := n.RateBefore, "before"
+	if usual == 0 {
+		usual, of = c.railRate(id), "at its peers"
+	}
 	switch {
 	case n.Down:
 		return "its link is down"
 	case n.Downed > 0:
 		return fmt.Sprintf("its link went down %d times since the onset", n.Downed)
-	case n.RateMbps > 0 && float64(n.RateMbps) < rateGap*usual:
-		return fmt.Sprintf("its link runs at %.0f Gb/s, at its peers at %.0f Gb/s", float64(n.RateMbps)/1e3, usual/1e3)
+	case n.RateMbps > 0 && float64(n.RateMbps) < rateGap*float64(usual):
+		return fmt.Sprintf("its link runs at %.0f Gb/s, %s at %.0f Gb/s", float64(n.RateMbps)/1e3, of, float64(usual)/1e3)
 	}
 	return ""
+}
+
+// railRate is the median rate of the ports with the same number on the other
+// nodes, 0 where fewer than two are known.
+func (c *Case) railRate(id falcon.NIC) uint64 {
+	_, number, _ := strings.Cut(string(id), ".nic")
+	var out []float64
+	for q, n := range c.Counters.NICs {
+		if _, other, _ := strings.Cut(string(q), ".nic"); q != id && other == number && n.RateMbps > 0 {
+			out = append(out, float64(n.RateMbps))
+		}
+	}
+	if len(out) < 2 {
+		return 0
+	}
+	return uint64(peer.Median(out))
 }
 
 func (c *Case) peerNIC(id falcon.NIC, value func(NIC) float64) float64 {

@@ -45,6 +45,7 @@ const (
 	throttledGap  = 0.05
 	aheadRatio    = 0.75 // host lead over the healthy one: still ahead
 	behindRatio   = 0.50 // not ahead any more
+	leadLeast     = 0.1  // ms: a host that never ran further ahead can't be told to have lost its lead
 	stalledUs     = 5000 // a probe this slow, and
 	stalledRatio  = 20.0 // this much slower than the peers' median, has stalled
 	nicTimes      = 5.0  // a congestion counter's rate over its own past and the peers' median

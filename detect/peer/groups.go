@@ -159,13 +159,17 @@ func (w *Window) judgeGroups(res *Result, classes []joined) {
 		w.judgeWaits(res, &g, j)
 		res.Groups = append(res.Groups, g)
 	}
-	kinds := map[kind][]int{}
+	kinds := map[kind][]float64{}
 	for i := range res.Groups {
 		k := kindOf(&res.Groups[i])
-		kinds[k] = append(kinds[k], i)
+		kinds[k] = append(kinds[k], res.Groups[i].TransferMs)
+	}
+	alike := map[kind]others{}
+	for k, v := range kinds {
+		alike[k] = othersOf(v)
 	}
 	for i := range res.Groups {
-		w.compareGroup(res, i, kinds[kindOf(&res.Groups[i])])
+		w.compareGroup(res, i, alike[kindOf(&res.Groups[i])])
 	}
 }
 
@@ -228,23 +232,17 @@ func (j *joined) stepWaits(res *Result) {
 
 // compareGroup judges a group's transfer by others of its kind, or by its own
 // past where there are too few of them.
-func (w *Window) compareGroup(res *Result, i int, alike []int) {
+func (w *Window) compareGroup(res *Result, i int, alike others) {
 	g := &res.Groups[i]
-	var others []float64
-	for _, k := range alike {
-		if k != i {
-			others = append(others, res.Groups[k].TransferMs)
-		}
-	}
-	g.Classmates = len(others)
+	g.Classmates = alike.n()
 	own := w.Healthy.transfer(class{g.Comm, g.Op, g.Bytes})
 	switch {
-	case len(others) >= w.Rules.MinPeers:
-		g.BaseMs, g.Basis = Median(others), ByPeers
+	case g.Classmates >= w.Rules.MinPeers:
+		g.BaseMs, g.Basis = alike.median(g.TransferMs), ByPeers
 	case own > 0:
 		g.BaseMs, g.Basis = own, ByOwn
-	case len(others) > 0:
-		g.BaseMs, g.Basis = Median(others), ByFew
+	case g.Classmates > 0:
+		g.BaseMs, g.Basis = alike.median(g.TransferMs), ByFew
 	default:
 		return
 	}

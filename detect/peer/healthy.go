@@ -8,6 +8,7 @@ import "github.com/failslow/falcon"
 type Healthy struct {
 	selfMs, queueMs map[falcon.Rank]float64
 	spreads         map[falcon.Rank]float64
+	microBatches    map[falcon.Rank]float64
 	transferMs      map[class]float64
 	recvMs          map[way]float64
 }
@@ -17,13 +18,13 @@ type Healthy struct {
 func (h *Healthy) Learn(res Result) {
 	if h.selfMs == nil {
 		h.selfMs, h.queueMs = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
-		h.spreads = map[falcon.Rank]float64{}
+		h.spreads, h.microBatches = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
 		h.transferMs, h.recvMs = map[class]float64{}, map[way]float64{}
 	}
 	for _, r := range res.Ranks {
 		if r.Measured {
 			h.selfMs[r.Rank], h.queueMs[r.Rank] = r.SelfMs, r.QueueMs
-			h.spreads[r.Rank] = r.Spread
+			h.spreads[r.Rank], h.microBatches[r.Rank] = r.Spread, float64(r.MicroBatches)
 		}
 	}
 	for _, g := range res.Groups {
@@ -45,6 +46,13 @@ func (h *Healthy) self(r falcon.Rank) float64 {
 		return 0
 	}
 	return h.selfMs[r]
+}
+
+func (h *Healthy) micro(r falcon.Rank) float64 {
+	if h == nil {
+		return 0
+	}
+	return h.microBatches[r]
 }
 
 func (h *Healthy) queue(r falcon.Rank) float64 {

@@ -42,14 +42,33 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 			RecvMs: low(v, 0.1), CallsPerIt: float64(len(v)) / float64(iterations),
 		})
 	}
-	alike := map[position][]int{}
+	places := map[position][]float64{}
 	for i := range res.Pairs {
 		k := w.positionOf(&res.Pairs[i])
-		alike[k] = append(alike[k], i)
+		places[k] = append(places[k], res.Pairs[i].RecvMs)
 	}
+	alike := map[position]others{}
+	for k, v := range places {
+		alike[k] = othersOf(v)
+	}
+	troubled := w.troubled(res)
 	for i := range res.Pairs {
-		w.comparePair(res, i, alike[w.positionOf(&res.Pairs[i])])
+		p := &res.Pairs[i]
+		w.comparePair(res, p, alike[w.positionOf(p)])
+		p.Suspect = p.Suspect && !troubled[w.Layout.Replica(p.To)]
 	}
+}
+
+// troubled are the replicas that have a slow rank, or one that was not measured
+// and may be: its lateness would look like that of the links around it.
+func (w *Window) troubled(res *Result) []bool {
+	out := make([]bool, w.Layout.DP)
+	for i := range res.Ranks {
+		if r := &res.Ranks[i]; r.Slow || !r.Measured {
+			out[w.Layout.Replica(r.Rank)] = true
+		}
+	}
+	return out
 }
 
 // position is what pairs must share to be compared: stages, tensor-parallel
@@ -75,28 +94,20 @@ func (w *Window) sender(to falcon.Rank, c falcon.CallTiming) (falcon.Rank, bool)
 		r, ok := ranks[c.Peer]
 		return r, ok
 	}
-	line := w.Layout.Peers(to, falcon.DimPP)
-	if c.Peer >= len(line) {
+	at := w.Layout.Coord(to) // an unknown communicator: taken as the pipeline's
+	if at.PP = c.Peer; c.Peer >= w.Layout.PP {
 		return 0, false
 	}
-	return line[c.Peer], true
+	return w.Layout.RankOf(at), true
 }
 
-// comparePair judges one way by the same way in other replicas. A replica
-// whose own ranks compute slowly delays its messages without any link's fault.
-func (w *Window) comparePair(res *Result, i int, alike []int) {
-	p := &res.Pairs[i]
-	var others []float64
-	for _, k := range alike {
-		if k != i {
-			others = append(others, res.Pairs[k].RecvMs)
-		}
-	}
-	p.Peers = len(others)
+// comparePair judges one way by the same way in other replicas.
+func (w *Window) comparePair(res *Result, p *Pair, alike others) {
+	p.Peers = alike.n()
 	own := w.Healthy.receive(way{p.From, p.To, p.Bytes})
 	switch {
 	case p.Peers >= w.Rules.MinPeers:
-		p.BaseMs, p.Basis = Median(others), ByPeers
+		p.BaseMs, p.Basis = alike.median(p.RecvMs), ByPeers
 	case own > 0:
 		p.BaseMs, p.Basis = own, ByOwn
 	default:
@@ -104,12 +115,7 @@ func (w *Window) comparePair(res *Result, i int, alike []int) {
 	}
 	p.Ratio = p.RecvMs / p.BaseMs
 	excess := (p.RecvMs - p.BaseMs) * p.CallsPerIt
-	p.Suspect = p.Ratio > w.Rules.Suspect && excess > w.Rules.Matter*res.IterationMs &&
-		!w.slowReplica(res, w.Layout.Replica(p.To)) && !res.AllSlow && len(res.SlowStages) == 0
-}
-
-func (w *Window) slowReplica(res *Result, replica int) bool {
-	return slices.ContainsFunc(res.Slow, func(r falcon.Rank) bool { return w.Layout.Replica(r) == replica })
+	p.Suspect = p.Ratio > w.Rules.Suspect && excess > w.Rules.Matter*res.IterationMs && !res.AllSlow && len(res.SlowStages) == 0
 }
 
 func (w *Window) internode(a, b falcon.Rank) bool {

@@ -71,9 +71,9 @@ type Rank struct {
 	Rank     falcon.Rank
 	Measured bool
 	SelfMs   float64 // per micro-batch
-	PeerMs   float64 // median of its peers, 0 = none
+	PeerMs   float64 // median of its peers, or more (expected) where it has fewer micro-batches; 0 = none
 	Peers    int     // same stage and TP coordinate in other replicas, measured
-	OwnMs    float64 // own healthy self time, 0 = none
+	OwnMs    float64 // own healthy self time, or more (expected) where it had more micro-batches; 0 = none
 	OwnRatio float64 // SelfMs / OwnMs, 0 = none
 	Ratio    float64 // what is judged: SelfMs over its basis, 0 = none
 	Basis    Basis
@@ -85,7 +85,10 @@ type Rank struct {
 	LeadMs   float64 // the host lead it is compared with: own healthy one, else its peers', 0 = none
 	Spread   float64 // by how much its passes differ from iteration to iteration, as a share
 
+	MicroBatches int // per iteration, 0 = unknown
+
 	Steps     []float64 // self time of each iteration of the window, per micro-batch; nil = not told apart
+	StepRatio []float64 // each over the median of its same-stage peers' in that iteration, 0 = nothing to compare
 	StepWaits []float64 // wait of each iteration, in TP and DP collectives
 }
 

@@ -14,8 +14,9 @@ func (w *Window) judgeSelf(res *Result, profiles []falcon.RankProfile) {
 	}
 	for _, p := range profiles {
 		r := &res.Ranks[p.Rank]
-		r.Measured, r.SelfMs, r.QueueMs = true, p.SelfMs, p.QueueMs
+		r.Measured, r.SelfMs, r.QueueMs, r.MicroBatches = true, p.SelfMs, p.QueueMs, p.MicroBatches
 		if own := w.Healthy.self(p.Rank); own > 0 {
+			own = expected(p.SelfMs, own, w.Healthy.micro(p.Rank), p.MicroBatches)
 			r.OwnMs, r.OwnRatio = own, p.SelfMs/own
 		}
 	}
@@ -28,25 +29,53 @@ func (w *Window) judgeSelf(res *Result, profiles []falcon.RankProfile) {
 // comparePeers fills in the medians over same-stage peers. Ranks of one
 // (stage, TP coordinate) differ only in their replica.
 func (w *Window) comparePeers(res *Result) {
-	others := make([]float64, 0, w.Layout.DP)
-	for i := range res.Ranks {
-		r := &res.Ranks[i]
-		if !r.Measured {
-			continue
-		}
-		others = others[:0]
-		at := w.Layout.Coord(r.Rank)
-		for d := range w.Layout.DP {
-			q := &res.Ranks[w.Layout.RankOf(falcon.Coord{TP: at.TP, DP: d, PP: at.PP})]
-			if d != at.DP && q.Measured {
-				others = append(others, q.SelfMs)
+	columns(w.Layout, func(column []falcon.Rank) {
+		var selves, micro []float64
+		for _, i := range column {
+			if r := &res.Ranks[i]; r.Measured {
+				selves, micro = append(selves, r.SelfMs), append(micro, float64(r.MicroBatches))
 			}
 		}
-		r.Peers, r.PeerMs = len(others), Median(others)
-		if r.Peers >= w.Rules.MinPeers {
-			r.Ratio, r.Basis = r.SelfMs/r.PeerMs, ByPeers
+		all, usual := othersOf(selves), Median(micro)
+		for _, i := range column {
+			r := &res.Ranks[i]
+			if !r.Measured {
+				continue
+			}
+			r.Peers, r.PeerMs = all.n(), expected(r.SelfMs, all.median(r.SelfMs), usual, r.MicroBatches)
+			if r.Peers >= w.Rules.MinPeers {
+				r.Ratio, r.Basis = r.SelfMs/r.PeerMs, ByPeers
+			}
+		}
+	})
+}
+
+// columns calls f with the ranks of each (stage, TP coordinate), by replica.
+func columns(l falcon.Layout, f func([]falcon.Rank)) {
+	column := make([]falcon.Rank, l.DP)
+	for pp := range l.PP {
+		for tp := range l.TP {
+			for dp := range column {
+				column[dp] = l.RankOf(falcon.Coord{TP: tp, DP: dp, PP: pp})
+			}
+			f(column)
 		}
 	}
+}
+
+// stepShare is how much of a rank's self time may be work that is done once an
+// iteration, whatever its micro-batches: the optimizer's step above all.
+const stepShare = 0.15
+
+// expected is the self time per micro-batch that a rank is compared with. One
+// with fewer micro-batches than usual spreads the work of once an iteration over
+// fewer, so it may take that much longer than the base for each without being
+// slow.
+func expected(self, base, usual float64, micro int) float64 {
+	if micro < 1 || usual <= float64(micro) {
+		return base
+	}
+	return min(max(self, base), base*(1+stepShare*(usual/float64(micro)-1)))
 }
 
 // judgeTogether looks for slowness that all ranks, or all ranks of a stage,
@@ -68,7 +97,7 @@ func (w *Window) judgeTogether(res *Result) {
 		return
 	}
 	for stage, own := range stages {
-		if w.Layout.DP > 1 && len(own) == perStage && w.alike(own) {
+		if perStage > 1 && len(own) == perStage && w.alike(own) {
 			res.SlowStages = append(res.SlowStages, stage)
 		}
 	}
@@ -129,22 +158,31 @@ func (w *Window) accuse(res *Result) {
 	res.Clear = len(res.Slow) > 0 && (next == 0 || res.Margin >= w.Rules.Margin)
 }
 
-// judgeQueues sets the host lead that each rank is compared with.
+// judgeQueues sets the host lead that each rank is compared with: its own
+// healthy one, else the median of its stage's healthy ranks.
 func (w *Window) judgeQueues(res *Result) {
+	stages := make([][]float64, w.Layout.PP)
+	counts := func(r *Rank) bool { return r.Measured && !r.Slow && r.QueueMs > 0 }
+	for i := range res.Ranks {
+		if r := &res.Ranks[i]; counts(r) {
+			stage := w.Layout.Coord(r.Rank).PP
+			stages[stage] = append(stages[stage], r.QueueMs)
+		}
+	}
+	leads := make([]others, len(stages))
+	for i := range stages {
+		leads[i] = othersOf(stages[i])
+	}
 	for i := range res.Ranks {
 		r := &res.Ranks[i]
-		if own := w.Healthy.queue(r.Rank); own > 0 {
-			r.LeadMs = own
-			continue
-		}
-		var leads []float64
 		stage := w.Layout.Coord(r.Rank).PP
-		for j := range res.Ranks {
-			q := &res.Ranks[j]
-			if j != i && q.Measured && !q.Slow && q.QueueMs > 0 && w.Layout.Coord(q.Rank).PP == stage {
-				leads = append(leads, q.QueueMs)
-			}
+		switch own := w.Healthy.queue(r.Rank); {
+		case own > 0:
+			r.LeadMs = own
+		case counts(r):
+			r.LeadMs = leads[stage].median(r.QueueMs)
+		default:
+			r.LeadMs = Median(leads[stage].sorted)
 		}
-		r.LeadMs = Median(leads)
 	}
 }

@@ -106,6 +106,7 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 			uneven++
 		}
 	}
+	compareSteps(w.Layout, res)
 	res.Spread, res.HealthySpread = Median(spreads), Median(healthy)
 	varied := len(profiles) > 1 && res.Spread >= unevenLeast && 4*uneven >= 3*len(profiles)
 	res.Uneven = varied && res.Spread >= unevenTimes*res.HealthySpread
@@ -118,7 +119,7 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 // iteration of a window in which all ranks' work differs.
 func (w *Window) letGo(res *Result) {
 	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), func(r falcon.Rank) bool {
-		over, of := w.stepsOver(res, r, w.Rules.Suspect)
+		over, of := res.Ranks[r].stepsOver(w.Rules.Suspect)
 		res.Ranks[r].Slow = of > 0 && over == of
 		return !res.Ranks[r].Slow
 	})
@@ -127,9 +128,9 @@ func (w *Window) letGo(res *Result) {
 
 // stepsOver counts the iterations in which a rank's self time is above a ratio
 // of the median of its same-stage peers', and those in which it was compared.
-func (w *Window) stepsOver(res *Result, r falcon.Rank, ratio float64) (over, of int) {
-	for k := range res.Ranks[r].Steps {
-		if x := res.StepRatio(w.Layout, r, k); x > 0 {
+func (r *Rank) stepsOver(ratio float64) (over, of int) {
+	for _, x := range r.StepRatio {
+		if x > 0 {
 			of++
 			if x > ratio {
 				over++
@@ -139,24 +140,32 @@ func (w *Window) stepsOver(res *Result, r falcon.Rank, ratio float64) (over, of 
 	return over, of
 }
 
-// StepRatio is a rank's self time in iteration k of the window over the median
-// of its same-stage peers' in it; 0 where there is nothing to compare.
-func (res *Result) StepRatio(l falcon.Layout, r falcon.Rank, k int) float64 {
-	at := func(r falcon.Rank) float64 {
-		if s := res.Ranks[r].Steps; k < len(s) {
-			return s[k]
+// compareSteps fills in the ratios of the iterations one by one.
+func compareSteps(l falcon.Layout, res *Result) {
+	columns(l, func(column []falcon.Rank) {
+		most := 0
+		for _, i := range column {
+			r := &res.Ranks[i]
+			r.StepRatio = make([]float64, len(r.Steps))
+			most = max(most, len(r.Steps))
 		}
-		return 0
-	}
-	var others []float64
-	c := l.Coord(r)
-	for d := range l.DP {
-		if q := at(l.RankOf(falcon.Coord{TP: c.TP, DP: d, PP: c.PP})); d != c.DP && positive(q) {
-			others = append(others, q)
+		for k := range most {
+			var steps []float64
+			for _, i := range column {
+				if s := res.Ranks[i].Steps; k < len(s) && positive(s[k]) {
+					steps = append(steps, s[k])
+				}
+			}
+			all := othersOf(steps)
+			for _, i := range column {
+				r := &res.Ranks[i]
+				if k >= len(r.Steps) || !positive(r.Steps[k]) {
+					continue
+				}
+				if usual := all.median(r.Steps[k]); usual > 0 {
+					r.StepRatio[k] = r.Steps[k] / usual
+				}
+			}
 		}
-	}
-	if own, usual := at(r), Median(others); positive(own) && usual > 0 {
-		return own / usual
-	}
-	return 0
+	})
 }

@@ -39,11 +39,14 @@ func NewWatch(ranks int, over float64, steps int) *Watch {
 // the window was asked for.
 func (w *Watch) Look(l falcon.Layout, res *Result, at int64) []Sighting {
 	var out []Sighting
+	if slices.ContainsFunc(res.Ranks, func(r Rank) bool { return len(r.StepRatio) != len(r.Steps) }) {
+		compareSteps(l, res) // no window was judged: the steps come from elsewhere
+	}
 	w.last = at
 	for i := range min(len(w.run), len(res.Ranks)) {
 		r := &res.Ranks[i]
 		for k := range r.Steps {
-			if s, ok := w.step(i, w.ratio(l, res, r, k)); ok {
+			if s, ok := w.step(i, ratio(res, r, k)); ok {
 				if n := len(r.StepWaits); n > 0 {
 					s.Waits = r.StepWaits[n-1]
 				}
@@ -56,8 +59,8 @@ func (w *Watch) Look(l falcon.Layout, res *Result, at int64) []Sighting {
 
 // ratio is the rank's self time in a step over its peers', over its own
 // healthy one where it has no peers; 0 where it can't be told.
-func (w *Watch) ratio(l falcon.Layout, res *Result, r *Rank, k int) float64 {
-	if x := res.StepRatio(l, r.Rank, k); x > 0 || r.Peers > 0 || r.OwnMs <= 0 || res.AllSlow {
+func ratio(res *Result, r *Rank, k int) float64 {
+	if x := r.StepRatio[k]; x > 0 || r.Peers > 0 || r.OwnMs <= 0 || res.AllSlow {
 		return x
 	}
 	return r.Steps[k] / r.OwnMs

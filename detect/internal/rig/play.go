@@ -259,6 +259,9 @@ func (j *Job) program(r falcon.Rank) []op {
 			ops = append(ops, op{kind: collective, comm: c.ID, op: falcon.OpAllReduce, bytes: dpBytes, peer: -1})
 		}
 	}
+	if j.StepMs > 0 {
+		ops = append(ops, op{kind: compute, ms: j.StepMs / j.clockOf(r)})
+	}
 	return append(ops, op{kind: collective, comm: WorldComm, op: falcon.OpAllReduce, bytes: 64, peer: -1})
 }
 
@@ -298,9 +301,7 @@ func (j *Job) lengthOf(r falcon.Rank, mb int) float64 {
 
 // pass is compute on the rank's device, then the tensor-parallel all-reduce.
 func (j *Job) pass(ops []op, r falcon.Rank, ms float64) []op {
-	if c := j.Clock[j.Placement[r]]; c > 0 {
-		ms /= c
-	}
+	ms /= j.clockOf(r)
 	if stage := j.Layout.Coord(r).PP; stage < len(j.Load) {
 		ms *= j.Load[stage]
 	}
@@ -311,6 +312,14 @@ func (j *Job) pass(ops []op, r falcon.Rank, ms float64) []op {
 		}
 	}
 	return ops
+}
+
+// clockOf is the share of its nominal clock that a rank's device runs at.
+func (j *Job) clockOf(r falcon.Rank) float64 {
+	if c := j.Clock[j.Placement[r]]; c > 0 {
+		return c
+	}
+	return 1
 }
 
 // message is a send to, or a receive from, the neighbour stage, if there is

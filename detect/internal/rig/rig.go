@@ -17,6 +17,7 @@ type Job struct {
 	DPMs      float64 // transfer of one gradient all-reduce between nodes
 	PPMs      float64 // transfer of one activation
 	TPMs      float64 // transfer of one tensor-parallel all-reduce
+	StepMs    float64 // device time of the optimizer's step, once an iteration; 0 = none
 	LaunchMs  float64 // host time to enqueue one kernel
 	Noise     float64 // relative deviation of kernels and transfers
 	Hiccup    float64 // probability that an iteration has one rank stop for 40 ms

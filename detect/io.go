@@ -60,6 +60,8 @@ type Named struct {
 	Device   falcon.Device // empty for links
 	Link     falcon.Link   // zero for devices
 	Cause    falcon.Cause
+
+	epoch uint64 // of the job that Job = "" meant when it was told
 }
 
 // Acted tells the machine that an action took force or was undone: a change

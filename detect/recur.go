@@ -25,8 +25,17 @@ type Recurrence struct {
 // others; the newest count where there are too many.
 func (m *Machine) stepCulprits(in Culprits) {
 	for _, n := range in.Past[max(0, len(in.Past)-pastMost):] {
+		n.epoch = m.job.Epoch
 		m.remember(n)
 	}
+}
+
+// jobOf names the job in which a culprit was named; "" is the present one.
+func (m *Machine) jobOf(n Named) string {
+	if n.Job == "" && n.epoch != m.job.Epoch {
+		return fmt.Sprintf("epoch %d", n.epoch)
+	}
+	return n.Job
 }
 
 // remember adds a named culprit, once per incident.
@@ -64,7 +73,7 @@ func (m *Machine) conclude(s *story, v falcon.Verdict) {
 func (m *Machine) before(s *story, match func(Named) bool) []Named {
 	var out []Named
 	for _, n := range m.past {
-		if match(n) && (n.Incident != s.ID || n.Job != "" || s.ID == "") {
+		if match(n) && (n.Incident != s.ID || m.jobOf(n) != "" || s.ID == "") {
 			out = append(out, n)
 		}
 	}
@@ -81,14 +90,15 @@ func (m *Machine) tellRecurrence(v *falcon.Verdict, name string, past []Named) {
 		times = fmt.Sprintf("%d times", len(past))
 	}
 	v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: fmt.Sprintf(
-		"%s was named %s before in the last %s, last by %s", name, times, span(m.now.Sub(first.At)), past[len(past)-1].name())})
+		"%s was named %s before in the last %s, last by %s", name, times, span(m.now.Sub(first.At)), m.nameOf(past[len(past)-1]))})
 }
 
-func (n Named) name() string {
-	if n.Job == "" {
+func (m *Machine) nameOf(n Named) string {
+	job := m.jobOf(n)
+	if job == "" {
 		return n.Incident
 	}
-	return n.Incident + " of job " + n.Job
+	return n.Incident + " of job " + job
 }
 
 // span says a length of time in its largest whole unit, rounded up.
@@ -107,10 +117,10 @@ func span(d time.Duration) string {
 // recall notes whom a story named, once it is over.
 func (m *Machine) recall(s *story) {
 	for _, d := range s.Verdict.Devices {
-		m.remember(Named{Incident: s.ID, At: m.now, Device: d, Cause: s.Verdict.Cause})
+		m.remember(Named{Incident: s.ID, At: m.now, Device: d, Cause: s.Verdict.Cause, epoch: m.job.Epoch})
 	}
 	for _, l := range s.Verdict.Links {
-		m.remember(Named{Incident: s.ID, At: m.now, Link: l, Cause: s.Verdict.Cause})
+		m.remember(Named{Incident: s.ID, At: m.now, Link: l, Cause: s.Verdict.Cause, epoch: m.job.Epoch})
 	}
 }
 
@@ -120,10 +130,10 @@ func (m *Machine) Recurring() []Recurrence {
 	all := slices.Clone(m.past)
 	for _, s := range m.openStories() {
 		for _, d := range s.Verdict.Devices {
-			all = append(all, Named{Incident: s.ID, At: m.now, Device: d})
+			all = append(all, Named{Incident: s.ID, At: m.now, Device: d, epoch: m.job.Epoch})
 		}
 		for _, l := range s.Verdict.Links {
-			all = append(all, Named{Incident: s.ID, At: m.now, Link: l})
+			all = append(all, Named{Incident: s.ID, At: m.now, Link: l, epoch: m.job.Epoch})
 		}
 	}
 	type culprit struct {
@@ -138,7 +148,7 @@ func (m *Machine) Recurring() []Recurrence {
 			r = &Recurrence{Device: n.Device, Link: n.Link, First: n.At}
 			found[k], jobs[k] = r, map[string]bool{}
 		}
-		jobs[k][n.Job] = true
+		jobs[k][m.jobOf(n)] = true
 		r.Times, r.Jobs, r.Last = r.Times+1, len(jobs[k]), n.At
 	}
 	var out []Recurrence

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -115,6 +116,32 @@ func TestRecurringCulprits(t *testing.T) {
 	got := w.m.Recurring()
 	if len(got) != 1 || got[0].Device != "n1.g0" || got[0].Times != 3 || got[0].Jobs != 3 {
 		t.Errorf("recurring %+v, want n1.g0 three times in three jobs", got)
+	}
+}
+
+// The job that was the present one when a culprit was named is an earlier one
+// after a restart of the job.
+func TestCulpritsOfAnEarlierEpoch(t *testing.T) {
+	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+	w.step(Culprits{Past: []Named{{Incident: "INC-0001", At: w.now.Add(-time.Hour), Device: "n1.g0"}}})
+	twice := func(jobs int) {
+		t.Helper()
+		got := w.m.Recurring()
+		if len(got) != 1 || got[0].Times != 2 || got[0].Jobs != jobs {
+			t.Errorf("recurring %+v, want n1.g0 twice in %d jobs", got, jobs)
+		}
+	}
+	w.step(Culprits{Past: []Named{{Incident: "INC-0002", At: w.now, Device: "n1.g0"}}})
+	twice(1)
+	w.epoch++
+	w.describe()
+	twice(1)
+	if job := w.m.jobOf(w.m.past[0]); job != fmt.Sprintf("epoch %d", w.epoch-1) {
+		t.Errorf("INC-0001 was named in job %q", job)
+	}
+	w.step(Culprits{Past: []Named{{Incident: "INC-0003", At: w.now, Device: "n1.g0"}}})
+	if got := w.m.Recurring(); len(got) != 1 || got[0].Times != 3 || got[0].Jobs != 2 {
+		t.Errorf("recurring %+v, want n1.g0 three times in two jobs", got)
 	}
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,4 +50,34 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 			t.Errorf("the link: %v", l)
 		}
 	})
+}
+
+// A restarted detector hears whom the incidents that are over have named, of
+// earlier jobs too; one that goes on comes back as itself, and is not counted
+// twice.
+func TestCulpritsOfIncidentsThatAreOver(t *testing.T) {
+	m := newMemory()
+	write := func(id string, state falcon.IncidentState, v falcon.Verdict) {
+		if err := m.apply(record(time.Unix(int64(len(m.incidents)), 0), kindIncident, falcon.Incident{ID: id, State: state, Verdict: v})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gpu := falcon.Verdict{Cause: falcon.CauseGPU, Devices: []falcon.Device{"n1.g0", "n1.g1"}}
+	link := falcon.Verdict{Cause: falcon.CauseNetwork, Links: []falcon.Link{falcon.NewLink("n0", "n1")}}
+	m.setJob(jobRecord{Epoch: 1})
+	write("INC-0001", falcon.IncidentLocated, gpu)
+	m.setJob(jobRecord{Epoch: 2})
+	write("INC-0001", falcon.IncidentClosed, gpu) // closed in the next job, opened in the last
+	write("INC-0002", falcon.IncidentClosed, link)
+	write("INC-0003", falcon.IncidentRelieved, gpu)
+	write("INC-0004", falcon.IncidentLocated, link)
+	write("INC-0005", falcon.IncidentClosed, falcon.Verdict{Cause: falcon.CauseUnknown})
+	want := []detect.Named{
+		{Job: "epoch 1", Incident: "INC-0001", At: time.Unix(0, 0), Device: "n1.g0", Cause: falcon.CauseGPU},
+		{Job: "epoch 1", Incident: "INC-0001", At: time.Unix(0, 0), Device: "n1.g1", Cause: falcon.CauseGPU},
+		{Incident: "INC-0002", At: time.Unix(1, 0), Link: falcon.NewLink("n0", "n1"), Cause: falcon.CauseNetwork},
+	}
+	if got := m.named(); !slices.Equal(got, want) {
+		t.Errorf("named\n%v, want\n%v", got, want)
+	}
 }

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define SLICE_NS 20000000ull /* a held thread looks again, should a wake-up within this process be missed */
-#define ALONE_NS 250000000ull /* so long a process at its cut is waited for to come to its next call */
+#define ALONE_NS 1000000000ull /* so long a process at its cut is waited for to come to its next call */
 #define GONE_MAX 64u         /* communicators that may end during one hold and be remembered */
 
 static struct {

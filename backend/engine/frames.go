@@ -321,6 +321,10 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 			p.endedAt = old.endedAt
 		}
 	}
+	if was && in.GetAlive() && (old.node != n.Name || old.state.GetPid() != in.GetPid()) {
+		// Its end will be told late or never; the new process is not held.
+		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s was started again", in.GetRank(), n.Name)})
+	}
 	if was && !in.GetAlive() {
 		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s has ended", in.GetRank(), n.Name)})
 		severity := int32(3)

@@ -143,3 +143,41 @@ func killedTesting(t *testing.T, point string, nth int) (struck bool) {
 	})
 	return struck
 }
+
+// A rank that is started again is another process, which nobody holds: the
+// others are let go although nobody has told of the first one's end.
+func TestRankStartedAgainEndsTheHold(t *testing.T) {
+	inEach(t, func(b *bench, at falcon.ValidationState, _ string) {
+		b.job.agents[1].hold.obey()
+		b.rankWith(func(s *falconv1.RankState) { s.Pid += 1000 })
+		if at == falcon.ValidationResuming {
+			b.job.agents[1].expire()
+			time.Sleep(15 * time.Second)
+		}
+		v := b.settleTests()
+		over(b.t, v, at, "rank 3 on node n1 was started again")
+		b.free()
+	})
+}
+
+// Validations that a clock dates into the future, or long ago, do not count as
+// done in the last hour.
+func TestClockThatWasWrong(t *testing.T) {
+	for _, years := range []time.Duration{-1, 1} {
+		inBubble(t, func(b *bench) {
+			b.tests = Validation{Auto: true, PerHour: 1, CoolDown: 1}
+			b.start()
+			b.until(6)
+			at := time.Now().Add(years * 365 * 24 * time.Hour)
+			b.inLoop(func() {
+				v := falcon.Validation{ID: "VAL-0001", State: falcon.ValidationDone, AtNs: at.UnixNano()}
+				b.engine.extra = append(b.engine.extra, record(at, kindValidation, validationRecord{Validation: v, Role: itself.Role}))
+			})
+			b.inLoop(func() { b.det.ready.Asks = append(b.det.ready.Asks, *gemmAsk()) })
+			b.until(b.job.iteration + 15)
+			if n := len(b.det.tests); n != 1 || b.det.tests[0].State != falcon.ValidationDone || b.det.tests[0].ID != "VAL-0002" {
+				t.Errorf("%d years off: %+v", years, b.det.tests)
+			}
+		})
+	}
+}

@@ -30,6 +30,9 @@ func cuts(members []Member, survey map[falcon.Rank]*falconv1.RankPause, margin i
 		plan.boundary = max(plan.boundary, p.GetNewest()+margin)
 		exact = exact && p.GetExact()
 	}
+	if why := together(members, survey); why != "" {
+		return plan, why
+	}
 	t := table{members: members, survey: survey, boundary: plan.boundary, exact: exact, counts: map[place]*falconv1.CommCount{}}
 	if why := t.fill(); why != "" {
 		return plan, why
@@ -39,6 +42,9 @@ func cuts(members []Member, survey map[falcon.Rank]*falconv1.RankPause, margin i
 	}
 	for r := range members {
 		p := survey[falcon.Rank(r)]
+		if why := t.near(r, p); why != "" {
+			return plan, why
+		}
 		plan.cuts = append(plan.cuts, t.cut(r, p))
 		plan.waitMs = max(plan.waitMs, float64(plan.boundary-p.GetNewest())*p.GetIterationMs())
 	}
@@ -62,6 +68,35 @@ func usable(r int, p *falconv1.RankPause) string {
 	for _, c := range p.GetCounts() {
 		if !c.GetSteady() {
 			return fmt.Sprintf("rank %d calls communicator %016x unequally often over its last three iterations", r, c.GetComm())
+		}
+	}
+	return ""
+}
+
+// together wants all ranks near one iteration, as they are in training that is
+// in step: a word that is far off would put the boundary where nobody comes.
+func together(members []Member, survey map[falcon.Rank]*falconv1.RankPause) string {
+	first, last := 0, 0
+	at := func(r int) int64 { return survey[falcon.Rank(r)].GetNewest() }
+	for r := range members {
+		if at(r) < at(first) {
+			first = r
+		}
+		if at(r) > at(last) {
+			last = r
+		}
+	}
+	if at(last)-at(first) > apartMost {
+		return fmt.Sprintf("rank %d says that it is in iteration %d and rank %d in iteration %d", first, at(first), last, at(last))
+	}
+	return ""
+}
+
+// near refuses a cut that a gate can't tell from one of its last lap.
+func (t *table) near(r int, p *falconv1.RankPause) string {
+	for _, c := range p.GetCounts() {
+		if n := c.GetPerIteration() * t.ahead(r); n > aheadMost {
+			return fmt.Sprintf("the cut of rank %d on communicator %016x is %d calls ahead of what it counted, at most %d can be told", r, c.GetComm(), n, aheadMost)
 		}
 	}
 	return ""

@@ -210,6 +210,31 @@ func TestEveryRankReachesItsCut(t *testing.T) {
 	})
 }
 
+// One rank that lies about where it is does not send the others to a boundary
+// that nobody comes to, and counts that no gate can tell are refused.
+func TestRanksFarApart(t *testing.T) {
+	p := program{world: 4, comms: [][]int{{0, 1, 2, 3}}, calls: []call{{comm: 0, from: -1, to: -1}}}
+	for name, c := range map[string]struct {
+		lie  func(*falconv1.RankPause)
+		want string
+	}{
+		"ahead": {func(p *falconv1.RankPause) { p.Newest, p.Boundary = 1<<39, 1<<39 }, "rank 0 says that it is in iteration 5 and rank 2 in iteration 549755813888"},
+		"behind": {func(p *falconv1.RankPause) {
+			p.Newest, p.Boundary = 5+apartMost+1, 5+apartMost+1
+		}, "rank 0 says that it is in iteration 5 and rank 2 in iteration 1030"},
+		"too many calls": {func(p *falconv1.RankPause) { p.Counts[0].PerIteration = 1 << 22 }, "the cut of rank 2 on communicator 0000000000000000 is 8388608 calls ahead"},
+		"refused": {func(p *falconv1.RankPause) {
+			p.State, p.Reason, p.Newest, p.Boundary = falconv1.PauseState_PAUSE_STATE_REFUSED, "nothing is known yet", -1, -1
+		}, "rank 2: nothing is known yet"},
+	} {
+		survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
+		c.lie(survey[2])
+		if _, why := cuts(p.members(), survey, 2); !strings.Contains(why, c.want) {
+			t.Errorf("%s: %q, want %q", name, why, c.want)
+		}
+	}
+}
+
 // Boundaries that are inferred may lie at different points of the iteration.
 // Those that would hang are refused; those that are taken don't.
 func TestNoCutThatHangs(t *testing.T) {

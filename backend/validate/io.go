@@ -19,6 +19,7 @@ const (
 	goWait       = time.Second // beyond the order's deadline, for the word that all were let go
 	marginLeast  = 2           // iterations
 	marginMost   = 1024
+	apartMost    = 1024    // iterations between the ranks of one job
 	aheadMost    = 1 << 22 // calls from a count to its cut: a gate's cut is known modulo 2^23
 	idBytes      = 128     // of a unique id
 )

@@ -92,27 +92,57 @@ func depth(i, n int) int {
 // than Δ pairs. Repeated pairs, and pairs of a rank with itself, are left out.
 func Pairs(list []Pair) []Pass {
 	seen := map[Pair]bool{}
-	var out []Pass
+	var out []*room
 	for _, p := range list {
 		p = NewPair(p[0], p[1])
-		if p[0] == p[1] || seen[p] {
-			continue
+		if p[0] != p[1] && !seen[p] {
+			seen[p] = true
+			out = place(out, p, nil, false)
 		}
-		seen[p] = true
-		i := slices.IndexFunc(out, func(q Pass) bool { return q.free(p) })
-		if i < 0 {
-			i = len(out)
-			out = append(out, Pass{})
-		}
-		out[i].Pairs = append(out[i].Pairs, p)
 	}
-	return out
+	return passesOf(out)
 }
 
-func (p Pass) free(q Pair) bool {
-	return !slices.ContainsFunc(p.Pairs, func(x Pair) bool {
-		return x[0] == q[0] || x[0] == q[1] || x[1] == q[0] || x[1] == q[1]
-	})
+// room is a pass in the making, with who and what takes part in it already.
+type room struct {
+	pass  Pass
+	ranks map[falcon.Rank]bool
+	ports map[string]bool
+}
+
+func newRoom(extra bool) *room {
+	return &room{pass: Pass{Extra: extra}, ranks: map[falcon.Rank]bool{}, ports: map[string]bool{}}
+}
+
+func (x *room) fits(p Pair, ports []string) bool {
+	return !x.ranks[p[0]] && !x.ranks[p[1]] && !slices.ContainsFunc(ports, func(n string) bool { return x.ports[n] })
+}
+
+func (x *room) add(p Pair, ports []string) {
+	x.pass.Pairs = append(x.pass.Pairs, p)
+	x.ranks[p[0]], x.ranks[p[1]] = true, true
+	for _, n := range ports {
+		x.ports[n] = true
+	}
+}
+
+// place puts a pair into the first pass with room for it, or a new one.
+func place(list []*room, p Pair, ports []string, extra bool) []*room {
+	i := slices.IndexFunc(list, func(x *room) bool { return x.fits(p, ports) })
+	if i < 0 {
+		i = len(list)
+		list = append(list, newRoom(extra))
+	}
+	list[i].add(p, ports)
+	return list
+}
+
+func passesOf(list []*room) []Pass {
+	var out []Pass
+	for _, x := range list {
+		out = append(out, x.pass)
+	}
+	return out
 }
 
 // Plan is the schedule of a whole request. Groups that share no rank run in
@@ -226,38 +256,19 @@ func distinct(members []falcon.Rank) []falcon.Rank {
 // rank's traffic leaves by ("n1.nic0"); a pair within one node needs none, and
 // ranks with an empty name are taken to share nothing.
 func Split(in []Pass, nic func(falcon.Rank) string) []Pass {
-	var out, extra []Pass
+	var keep, extra []*room
 	for _, p := range in {
-		keep := Pass{Extra: p.Extra}
-		for _, x := range p.Pairs {
-			if keep.shares(x, nic) {
-				extra = place(extra, x, nic)
-				continue
+		x := newRoom(p.Extra)
+		keep = append(keep, x)
+		for _, q := range p.Pairs {
+			if wants := ports(q, nic); x.fits(q, wants) {
+				x.add(q, wants)
+			} else {
+				extra = place(extra, q, wants, true)
 			}
-			keep.Pairs = append(keep.Pairs, x)
 		}
-		out = append(out, keep)
 	}
-	return append(out, extra...)
-}
-
-// place puts a pair into the first extra pass with room for it.
-func place(extra []Pass, x Pair, nic func(falcon.Rank) string) []Pass {
-	i := slices.IndexFunc(extra, func(p Pass) bool { return p.free(x) && !p.shares(x, nic) })
-	if i < 0 {
-		i = len(extra)
-		extra = append(extra, Pass{Extra: true})
-	}
-	extra[i].Pairs = append(extra[i].Pairs, x)
-	return extra
-}
-
-func (p Pass) shares(x Pair, nic func(falcon.Rank) string) bool {
-	want := ports(x, nic)
-	return slices.ContainsFunc(p.Pairs, func(q Pair) bool {
-		have := ports(q, nic)
-		return slices.ContainsFunc(want, func(n string) bool { return slices.Contains(have, n) })
-	})
+	return passesOf(append(keep, extra...))
 }
 
 // ports are the network ports that a pair's exchange goes through.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -236,5 +237,23 @@ func TestSplitOnUnknownPorts(t *testing.T) {
 	got := Split(Ring([]falcon.Rank{0, 1, 2, 3}), func(falcon.Rank) string { return "" })
 	if len(got) != 2 || Extra(got) != 0 {
 		t.Errorf("got %v", got)
+	}
+}
+
+// The largest request is planned in a moment: the engine's loop waits for it.
+// Quadratic work, seconds at this size, is what this tells from it.
+func TestLargestPlanIsQuick(t *testing.T) {
+	ring := make([]falcon.Rank, 4096)
+	for i := range ring {
+		ring[i] = falcon.Rank(i)
+	}
+	nics := make([]string, len(ring))
+	for i := range nics {
+		nics[i] = fmt.Sprintf("n%d.nic%d", i/8, i%8)
+	}
+	begun := time.Now()
+	got := Split(Plan(falcon.ValidationAsk{Rings: [][]falcon.Rank{ring}}), func(r falcon.Rank) string { return nics[r] })
+	if took := time.Since(begun); len(got) != 2 || took > time.Second {
+		t.Errorf("%d passes after %s", len(got), took)
 	}
 }

@@ -43,13 +43,15 @@ bool falcon_cuda_fine(int rc) {
 }
 
 /* On any other device than the training's we would make a context, and take
- * hundreds of megabytes of its memory: so nothing is touched before it is known. */
+ * hundreds of megabytes of its memory: so nothing is touched before it is known,
+ * and the device comes before the mode, whose change alone makes a context. */
 int falcon_cuda_enter(void) {
   const falcon_cuda_api *cuda = falcon_cuda_find();
   int device = -1, mode = CUDA_CAPTURE_RELAXED;
   if (!cuda) return -1;
-  if (cuda->exchange_mode) falcon_cuda_fine(cuda->exchange_mode(&mode));
   for (uint32_t i = 0; i < FALCON_COMMS_MAX && device < 0; i++)
     if (__atomic_load_n(&falcon_hook.comms[i].state, __ATOMIC_RELAXED) == FALCON_COMM_LIVE) device = falcon_comm_device(i);
-  return device >= 0 && falcon_cuda_fine(cuda->set_device(device)) ? device : -1;
+  if (device < 0 || !falcon_cuda_fine(cuda->set_device(device))) return -1;
+  if (cuda->exchange_mode) falcon_cuda_fine(cuda->exchange_mode(&mode));
+  return device;
 }

@@ -50,17 +50,18 @@ static bool resolve(void) {
 
 /* Events are made on the device of the training's communicators, and not before
  * it is known: on any other GPU they would make a context, and take hundreds of
- * megabytes of its memory. A query while another thread captures is allowed only
+ * megabytes of its memory; so would the change of mode alone. A query while another thread captures is allowed only
  * in relaxed mode. */
 static bool enter_device(void) {
   int (*set)(int) = (int (*)(int))falcon_cuda("cudaSetDevice");
   int (*exchange)(int *) = (int (*)(int *))falcon_cuda("cudaThreadExchangeStreamCaptureMode");
   int mode = CAPTURE_RELAXED;
-  if (exchange) exchange(&mode);
   falcon_profile.device = -1;
   for (uint32_t i = 0; i < FALCON_COMMS_MAX && falcon_profile.device < 0; i++)
     if (__atomic_load_n(&falcon_hook.comms[i].state, __ATOMIC_RELAXED) == FALCON_COMM_LIVE) falcon_profile.device = falcon_comm_device(i);
-  return falcon_profile.device >= 0 && (!set || !set(falcon_profile.device));
+  if (falcon_profile.device < 0 || (set && set(falcon_profile.device))) return false;
+  if (exchange) exchange(&mode);
+  return true;
 }
 
 /* What fails here is tried again by the next window. */

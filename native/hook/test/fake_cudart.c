@@ -12,10 +12,11 @@
 
 typedef struct { _Atomic int64_t at; int device; } event;
 API _Atomic int fake_cuda_broken, fake_cuda_creates, fake_cuda_events, fake_cuda_room = 1 << 20;
-API _Atomic int fake_cuda_elsewhere; /* events made on another device than 3 */
+API _Atomic int fake_cuda_elsewhere; /* events and contexts made on another device than 3 */
+API _Atomic int fake_cuda_spoils;    /* queries that would spoil another thread's capture */
 API _Atomic size_t fake_cuda_free = (size_t)1 << 33; /* what cudaMemGetInfo answers */
 static _Atomic int64_t ends[16];
-static _Thread_local int device, last_error;
+static _Thread_local int device, mode, last_error;
 
 static int64_t now(void) {
   struct timespec ts;
@@ -39,7 +40,14 @@ API int cudaStreamCreateWithFlags(void **s, unsigned flags) { static uintptr_t n
 API int cudaStreamQuery(void *stream) { return now() >= *end_of(stream) ? 0 : 600; }
 API int cudaStreamSynchronize(void *stream) { (void)stream; return 0; }
 API int cudaGetLastError(void) { int e = last_error; last_error = 0; return e; }
-API int cudaThreadExchangeStreamCaptureMode(int *m) { *m = 0; return 0; }
+/* It makes a context on the thread's device, as the real one does. */
+API int cudaThreadExchangeStreamCaptureMode(int *m) {
+  int was = mode;
+  if (device != 3) fake_cuda_elsewhere++;
+  mode = *m;
+  *m = was;
+  return 0;
+}
 
 API int cudaEventCreateWithFlags(void **e, unsigned flags) {
   (void)flags;
@@ -63,7 +71,10 @@ API int cudaEventRecord(void *e, void *stream) {
   return 0;
 }
 
-API int cudaEventQuery(void *e) { return now() >= ((event *)e)->at ? 0 : 600; }
+API int cudaEventQuery(void *e) {
+  if (mode != 2) fake_cuda_spoils++;
+  return now() >= ((event *)e)->at ? 0 : 600;
+}
 
 API int cudaEventElapsedTime(float *ms, void *a, void *b) {
   *ms = (float)(((event *)b)->at - ((event *)a)->at) / 1e6f;

@@ -11,6 +11,7 @@
 
 unsigned long fake_nccl_calls(void *c);
 void fake_cuda_work(void *stream, unsigned long ns);
+extern _Atomic int fake_cuda_spoils, fake_cuda_elsewhere;
 int cudaSetDevice(int device);
 int cudaStreamQuery(void *stream);
 
@@ -467,6 +468,7 @@ static void case_library(void) {
     falcon_test_result r = await_result(put_test((falcon_test){.kind = kind, .n = 8, .repeats = 3, .bytes = 4096}, 5000), 10000);
     CHECK(r.kind == kind && r.status == FALCON_TEST_REFUSED && r.reason == FALCON_REASON_NO_LIBRARY);
   }
+  CHECK(!fake_cuda_spoils && !fake_cuda_elsewhere); /* the events were made here, and are asked elsewhere */
   release();
 }
 

@@ -10,7 +10,9 @@
 //
 // One plan is in progress at a time: while a validation holds the job, orders
 // and profile windows wait for its end, and none begins while an order is being
-// agreed on. What a stopped engine may have held is let go by the next one.
+// agreed on. What an operator asks for meanwhile is promised, comes first, and
+// begins within askPatience or is refused with the reason. An order to a held
+// job waits for no record but its own. What a stopped engine may have held is let go by the next one.
 //
 // Run's caller owns the goroutine; everything else goes through channels of
 // named bounds. Samples are never persisted. It must not judge: what is slow

@@ -251,3 +251,11 @@ func TestIncidentsShowTheirTests(t *testing.T) {
 		t.Errorf("%s", js.String())
 	}
 }
+
+// A request that was taken says what it waits for.
+func TestProgressOfAWait(t *testing.T) {
+	v := falcon.Validation{ID: "VAL-0002", State: falcon.ValidationSurveying, Reason: "waits: a profile window is in progress"}
+	if got := progress(v); got != "VAL-0002: surveying, waits: a profile window is in progress" {
+		t.Errorf("%q", got)
+	}
+}

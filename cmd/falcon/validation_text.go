@@ -62,6 +62,9 @@ func progress(v falcon.Validation) string {
 		if v.Attempts > 1 {
 			s += fmt.Sprintf(", attempt %d", v.Attempts)
 		}
+		if v.Reason != "" { // it waits for its moment
+			s += ", " + v.Reason
+		}
 	}
 	return s
 }

@@ -232,6 +232,9 @@ func Story(v *falconv1.Validation) string {
 	}
 	switch v.State {
 	case "surveying":
+		if v.Reason != "" { // it waits for its moment
+			return t + ". It " + v.Reason + "; X calls it off."
+		}
 		return t + ". Seeking a boundary at which all ranks have made equal calls."
 	case "arming", "waiting":
 		return t + fmt.Sprintf(". The ranks run up to iteration %s and stop there; X calls it off.", phrase.Iteration(v.Iteration))

@@ -463,6 +463,7 @@ static void case_library(void) {
   comm = comm_of(1);
   CHECK(LOAD(CTL(b)->test_workspace) == 8u << 20);
   armed(1, 20000, 0);
+  pthread_t id = call_aside();
   CHECK(await_state(1, FALCON_PAUSE_QUIET, 5000));
   for (uint32_t kind = FALCON_TEST_GEMM; kind <= FALCON_TEST_LINK; kind++) {
     falcon_test_result r = await_result(put_test((falcon_test){.kind = kind, .n = 8, .repeats = 3, .bytes = 4096}, 5000), 10000);
@@ -470,6 +471,7 @@ static void case_library(void) {
   }
   CHECK(!fake_cuda_spoils && !fake_cuda_elsewhere); /* the events were made here, and are asked elsewhere */
   release();
+  CHECK(!pthread_join(id, NULL));
 }
 
 static void case_fork(void) {

@@ -60,6 +60,35 @@ func TestAPassingSlowdownUnderAnActionIsNotTold(t *testing.T) {
 	}
 }
 
+// Hosts that stop a rank for a moment now and then make no second incident:
+// not while an action holds, when its windows are short, and not after it is
+// undone.
+func TestHiccupsAroundAnActionAccuseNobody(t *testing.T) {
+	for seed := 40; seed < 56; seed++ {
+		rng := rand.New(rand.NewPCG(uint64(seed), 3))
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, uint64(seed))
+		w.job.Noise, w.job.Hiccup = 0.03, 0.10
+		w.run(60)
+		d := w.job.Placement[rng.IntN(8)]
+		w.job.Clock[d] = 0.5
+		w.run(14)
+		micro := []int{9, 9, 9, 9}
+		micro[w.job.Layout.Replica(rankOf(w, d))] = 5
+		w.act("INC-0001", false, micro)
+		w.run(80 + rng.IntN(20))
+		w.clearFaults()
+		for i := 0; i < 120 && len(w.m.Open()) > 0; i++ {
+			w.run(1)
+		}
+		w.run(rng.IntN(6))
+		w.act("INC-0001", true, []int{8, 8, 8, 8})
+		w.run(80)
+		if len(w.all) != 1 || w.all[0].State != falcon.IncidentClosed || !slices.Equal(w.all[0].Verdict.Devices, []falcon.Device{d}) {
+			t.Errorf("seed %d: %+v\n%s", seed, w.all, w.out.String())
+		}
+	}
+}
+
 // Two replicas only: no three peers, so the own healthy profile judges, under
 // the action too.
 func TestReliefWithTwoReplicas(t *testing.T) {

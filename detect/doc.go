@@ -28,7 +28,8 @@
 //
 // A verified onset asks for a profile of 4 iterations. detect/peer compares,
 // detect/cause explains; a rank that no counter accuses must be accused by two
-// windows. Refused and incomplete windows are asked for again, a bounded
+// windows, slow in nearly all their iterations, and explain a third of the
+// slowdown; groups and links alone must explain an eighth. Refused and incomplete windows are asked for again, a bounded
 // number of times; then what is there is judged with less confidence, and
 // "unknown" is told where nothing stands out, and tried again every 50 iterations.
 //

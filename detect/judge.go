@@ -71,7 +71,7 @@ func (m *Machine) meetStrangers(w *window, res peer.Result, quiet bool) {
 		s.hidden = m.level() <= s.HealthyMs*(1+m.cfg.Settled)
 	}
 	v := cause.Judge(m.caseOf(s, timing))
-	if len(timing.Slow) == 0 || !convincing(v, timing) {
+	if len(timing.Slow) == 0 || !m.convincing(v, timing) {
 		return
 	}
 	known := true
@@ -144,7 +144,7 @@ func (m *Machine) confirm(s *story, timing *peer.Result) bool {
 	c, before := m.caseOf(s, *timing), s.accused
 	s.accused = timing.Slow
 	timing.Slow = slices.DeleteFunc(slices.Clone(timing.Slow), func(r falcon.Rank) bool {
-		return !c.Confirmed(r) && (!slices.Contains(before, r) || m.explains(s, timing.Ranks[r]) < explainLeast)
+		return !c.Confirmed(r) && (!slices.Contains(before, r) || m.explains(s, timing.Ranks[r]) < explainLeast || !m.steadily(&timing.Ranks[r]))
 	})
 	ranks := len(timing.Slow) == len(s.accused)
 	return m.letLinksGo(s, timing) && ranks
@@ -189,6 +189,13 @@ func (m *Machine) letLinksGo(s *story, timing *peer.Result) bool {
 // linkLeast is the share of the slowdown that the slowest groups or links must
 // explain. A transfer's least time hides much of it where computation overlaps.
 const linkLeast = 1.0 / 8
+
+// steadily says that a rank is slow in nearly all iterations of a window, not
+// by a hiccup in one of two; true where they can't be told apart.
+func (m *Machine) steadily(r *peer.Rank) bool {
+	over, of := r.StepsOver(m.suspectRatio())
+	return over >= (3*of+3)/4
+}
 
 // explainLeast is the share of the slowdown that a culprit without counters
 // must explain.
@@ -334,10 +341,10 @@ func (m *Machine) learned(w *window, res peer.Result) {
 	v := cause.Judge(m.caseOf(s, res))
 	named := len(v.Devices)+len(v.Links) > 0
 	switch {
-	case named && m.learn.due && convincing(v, res) && m.learn.seen != culprits(v):
+	case named && m.learn.due && m.convincing(v, res) && m.learn.seen != culprits(v):
 		m.learn.seen, m.learn.after = culprits(v), m.slow.last()+m.cfg.ProfileSpacing
 		m.note(w.iteration, "profile", "%s looks slower than its peers: a second profile will tell", culprits(v))
-	case named && m.learn.due && convincing(v, res):
+	case named && m.learn.due && m.convincing(v, res):
 		m.learn.due = false
 		m.fromStart(s, v, res)
 	case named || len(res.Slow) > 0:
@@ -370,7 +377,7 @@ func (m *Machine) fromStart(s *story, v falcon.Verdict, res peer.Result) {
 
 // convincing asks for more than one proof where no onset speaks: trusted peers
 // with somebody waiting, or counters.
-func convincing(v falcon.Verdict, res peer.Result) bool {
+func (m *Machine) convincing(v falcon.Verdict, res peer.Result) bool {
 	for _, e := range v.Evidence {
 		if e.Kind == falcon.EvidenceCounter && !e.Against {
 			return true
@@ -380,7 +387,7 @@ func convincing(v falcon.Verdict, res peer.Result) bool {
 		return v.Confidence >= 0.7
 	}
 	for _, r := range res.Slow {
-		if q := res.Ranks[r]; !res.Clear || q.Basis != peer.ByPeers || !q.Awaited {
+		if q := &res.Ranks[r]; !res.Clear || q.Basis != peer.ByPeers || !q.Awaited || !m.steadily(q) {
 			return false
 		}
 	}

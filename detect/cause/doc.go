@@ -3,9 +3,16 @@
 //
 // It guarantees: a verdict names only ranks that were measured slow, the links
 // of groups whose transfer was, or nobody. Counters and tests explain a culprit,
-// they never make one; of the links of a slow group a test names the slow one. A software power cap alone is no cause, as it is the normal
-// state under load. Where timing and counters disagree or counters are missing
-// the confidence falls, and "unknown" with the evidence is an answer.
+// they never make one; of the links of a slow group a test names the slow one.
+// A software power cap alone is no cause, as it is the normal state under load.
+// Where timing and counters disagree or counters are missing the confidence
+// falls, and "unknown" with the evidence is an answer.
+//
+// A counter proves only what changed or what its peers do not have: hosts are
+// compared with the others and with their own past, ports with their own past
+// or the same port of other nodes; a clock that was as low before, one of an
+// idle GPU, and a port that never had a link prove nothing. Differences are
+// taken between looks that could read the same fields.
 //
 // How the confidence is composed: the proofs are taken as independent, so it
 // is 1 − Π(1 − p) over the weights of the proofs that hold (weights.go), times

@@ -15,6 +15,14 @@
 // a replica is waited for; the rank is found by self time against the ranks
 // with the same stage and tensor-parallel coordinate in other replicas.
 //
+// Two kinds of lateness that are nobody's fault are known: a rank with fewer
+// micro-batches spreads the work of once an iteration over fewer of them, and
+// the links of a replica of which a rank is slow, or was not measured, wait for
+// that rank.
+//
+// A window costs time in proportion to its calls: about 22 µs a rank of eight
+// micro-batches over two iterations (BenchmarkJudgeWide).
+//
 // Everything here is a pure function; nothing is kept between calls except
 // what the caller holds in a Healthy or a Watch.
 package peer

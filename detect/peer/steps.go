@@ -119,16 +119,16 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 // iteration of a window in which all ranks' work differs.
 func (w *Window) letGo(res *Result) {
 	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), func(r falcon.Rank) bool {
-		over, of := res.Ranks[r].stepsOver(w.Rules.Suspect)
+		over, of := res.Ranks[r].StepsOver(w.Rules.Suspect)
 		res.Ranks[r].Slow = of > 0 && over == of
 		return !res.Ranks[r].Slow
 	})
 	res.Clear = res.Clear && len(res.Slow) > 0
 }
 
-// stepsOver counts the iterations in which a rank's self time is above a ratio
+// StepsOver counts the iterations in which a rank's self time is above a ratio
 // of the median of its same-stage peers', and those in which it was compared.
-func (r *Rank) stepsOver(ratio float64) (over, of int) {
+func (r *Rank) StepsOver(ratio float64) (over, of int) {
 	for _, x := range r.StepRatio {
 		if x > 0 {
 			of++

@@ -40,12 +40,13 @@ type fakeSegment struct {
 	closed  bool
 	err     error
 
-	pause  ring.Pause // as the hook of this process says it
-	armErr error
-	deaf   bool // the hook does not say that it let go
-	cuts   []ring.Cut
-	tests  []ring.Test
-	result ring.TestResult
+	pause    ring.Pause // as the hook of this process says it
+	armErr   error
+	deaf     bool // the hook does not say that it let go
+	boundary int64
+	cuts     []ring.Cut
+	tests    []ring.Test
+	result   ring.TestResult
 }
 
 func (s *fakeSegment) Pause() ring.Pause {
@@ -54,13 +55,13 @@ func (s *fakeSegment) Pause() ring.Pause {
 	return s.pause
 }
 
-func (s *fakeSegment) Arm(order uint64, untilNs, _ int64, cuts []ring.Cut) error {
+func (s *fakeSegment) Arm(order uint64, untilNs, boundary int64, cuts []ring.Cut) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.armErr != nil {
 		return s.armErr
 	}
-	s.pause.Wanted, s.pause.UntilNs, s.cuts = order, untilNs, cuts
+	s.pause.Wanted, s.pause.UntilNs, s.boundary, s.cuts = order, untilNs, boundary, cuts
 	return nil
 }
 

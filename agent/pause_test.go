@@ -106,6 +106,20 @@ func TestSurveyOfInferredIterations(t *testing.T) {
 	})
 }
 
+// Only a rank that marks its steps can hold its hook to the boundary.
+func TestArmTellsTheBoundaryToMarkedRanks(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		a, b := n.two()
+		b.mark(7, 2000)
+		wait(time.Second)
+		n.Command(pauseCommand(1, 5, arm1, 0, 1))
+		wait(time.Millisecond)
+		if a.pause.Wanted != 5 || b.pause.Wanted != 5 || a.boundary != -1 || b.boundary != 9 {
+			t.Fatalf("orders %d %d, boundaries %d %d", a.pause.Wanted, b.pause.Wanted, a.boundary, b.boundary)
+		}
+	})
+}
+
 func TestPauseAndResume(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		a, b := n.two()

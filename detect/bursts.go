@@ -2,6 +2,7 @@ package detect
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/failslow/falcon"
@@ -63,19 +64,37 @@ func (m *Machine) stillSlow(s *story) bool {
 const lastOver = 3
 
 // recurring says which bursts before a story make it intermittent; empty where
-// they are too few, too old or of another level.
+// they are too few, too old, of another level, or the job's own rhythm.
 func (m *Machine) recurring(s *story) string {
 	var spans []string
+	var onsets []int64
 	for _, b := range m.bursts {
 		if b.from >= s.OnsetIteration-m.cfg.BurstWithin && b.alike(s.SlowMs) {
-			spans = append(spans, fmt.Sprintf("%d–%d", b.from, b.to-1))
+			spans, onsets = append(spans, fmt.Sprintf("%d–%d", b.from, b.to-1)), append(onsets, b.from)
 		}
 	}
 	if len(spans)+1 < m.cfg.Bursts {
 		return ""
 	}
+	if every, ok := regular(append(onsets, s.OnsetIteration)); ok {
+		m.note(s.OnsetIteration, "jitter", "Slow again %d iterations after the last time, as every time before: the job's own rhythm, such as checkpoints", every)
+		return ""
+	}
 	return fmt.Sprintf("Intermittent: the job was about as slow in iterations %s, and is again from %d on", strings.Join(spans, ", "), s.OnsetIteration)
 }
+
+// regular says that iterations follow each other at one distance, give or take
+// what the placement of an onset is off by. Checkpoints and evaluations do;
+// faults do not count iterations.
+func regular(at []int64) (every int64, ok bool) {
+	least, most := int64(math.MaxInt64), int64(0)
+	for i := 1; i < len(at); i++ {
+		least, most = min(least, at[i]-at[i-1]), max(most, at[i]-at[i-1])
+	}
+	return most, len(at) > 2 && most-least <= regularOff
+}
+
+const regularOff = 2
 
 // burstAgain takes an onset as the next burst of an intermittent slowdown that
 // is open, and has it profiled at once if nobody is named yet.

@@ -72,22 +72,24 @@ func TestWhatMakesBurstsIntermittent(t *testing.T) {
 	for _, tt := range []struct {
 		factors []float64
 		gap     int
+		longer  int // each gap than the one before
 		want    int
 	}{
-		{[]float64{2, 2, 2}, 30, 1},
-		{[]float64{2, 2.2, 1.9, 2, 2}, 30, 1},
-		{[]float64{2, 2}, 30, 0},
-		{[]float64{2, 2, 2}, 60, 0},
-		{[]float64{1.3, 2.6, 1.8}, 30, 0},
+		{[]float64{2, 2, 2}, 25, 7, 1},
+		{[]float64{2, 2.2, 1.9, 2, 2}, 20, 9, 1},
+		{[]float64{2, 2}, 30, 7, 0},
+		{[]float64{2, 2, 2}, 60, 7, 0},
+		{[]float64{1.3, 2.6, 1.8}, 25, 7, 0},
+		{[]float64{2, 2, 2, 2, 2, 2, 2, 2}, 30, 0, 0}, // a checkpoint every 35 iterations
 	} {
 		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
 		w.counters = false
 		play(w, 40, 1)
-		for _, f := range tt.factors {
+		for i, f := range tt.factors {
 			w.refuse = 5
 			play(w, 5, f)
 			w.refuse = 0
-			play(w, tt.gap, 1)
+			play(w, tt.gap+i*tt.longer, 1)
 		}
 		play(w, 120, 1)
 		if len(w.all) != tt.want || len(w.m.Open()) > 0 {

@@ -24,7 +24,7 @@
 // in either case. One that is over before is a line in the log and takes no id.
 // The third of about the same level within 100 iterations is told at once, as
 // intermittent, and stays open between its bursts until 100 iterations went
-// without one.
+// without one; bursts at one distance are the job's own rhythm and no incident.
 //
 // A verified onset asks for a profile of 4 iterations. detect/peer compares,
 // detect/cause explains; a rank that no counter accuses must be accused by two

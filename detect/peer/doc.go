@@ -20,8 +20,8 @@
 // the links of a replica of which a rank is slow, or was not measured, wait for
 // that rank.
 //
-// A window costs time in proportion to its calls: about 22 µs a rank of eight
-// micro-batches over two iterations (BenchmarkJudgeWide).
+// A window costs time in proportion to its calls, not to the square of the ranks
+// (BenchmarkJudgeWide).
 //
 // Everything here is a pure function; nothing is kept between calls except
 // what the caller holds in a Healthy or a Watch.

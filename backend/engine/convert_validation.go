@@ -18,6 +18,7 @@ const (
 	callsMost   = 1 << 40 // FALCON_GATE_COUNT_MASK + 1
 	perIterMost = 1 << 22 // half of what a cut can be ahead
 	uniqueID    = 128     // bytes
+	heldMost    = 60_500  // ms: the longest hold, and a hook's delay in ending it
 )
 
 // cleanResult leaves of a pause's or test's answer what its node may say: of
@@ -45,7 +46,7 @@ func (e *Engine) cleanResult(n *fleet.Node, in *falconv1.CommandResult) *falconv
 func cleanPause(p *falconv1.RankPause) *falconv1.RankPause {
 	out := &falconv1.RankPause{
 		Rank: p.GetRank(), State: p.GetState(), Reason: clean(p.GetReason()), Newest: p.GetNewest(), Boundary: p.GetBoundary(),
-		Exact: p.GetExact(), HeldMs: finite(p.GetHeldMs(), msMost), QuietMs: finite(p.GetQuietMs(), msMost),
+		Exact: p.GetExact(), HeldMs: finite(p.GetHeldMs(), heldMost), QuietMs: finite(p.GetQuietMs(), heldMost),
 		IterationMs: finite(p.GetIterationMs(), msMost), RunAhead: min(max(p.GetRunAhead(), 0), countMost),
 		ReasonCode: p.GetReasonCode(),
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -179,5 +180,15 @@ func TestClockThatWasWrong(t *testing.T) {
 				t.Errorf("%d years off: %+v", years, b.det.tests)
 			}
 		})
+	}
+}
+
+// No hook holds longer than a minute, whatever its agent says.
+func TestHoldsThatCannotBe(t *testing.T) {
+	for in, want := range map[float64]float64{480: 480, 60_000: 60_000, 1e8: 0, -1: 0, math.Inf(1): 0} {
+		p := cleanPause(&falconv1.RankPause{HeldMs: in, QuietMs: in, Newest: 5, Boundary: 5})
+		if p.GetHeldMs() != want || p.GetQuietMs() != want {
+			t.Errorf("held %v and quiet after %v count as %v and %v", in, in, p.GetHeldMs(), p.GetQuietMs())
+		}
 	}
 }

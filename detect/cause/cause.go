@@ -52,11 +52,11 @@ func Judge(c Case) falcon.Verdict {
 		all = c.computation()
 	case len(c.Timing.SlowStages) > 0:
 		all = append(all, c.stages())
-	case c.Timing.Uneven && !c.hostsLate():
-		all = append(all, c.uneven())
 	}
 	if o, ok := c.network(); ok {
 		all = append(all, o)
+	} else if len(all) == 0 && c.Timing.Uneven && !c.hostsLate() {
+		all = append(all, c.uneven()) // a slow link is slow whatever the work is
 	}
 	if len(all) == 0 {
 		all = append(all, c.nothing())

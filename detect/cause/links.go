@@ -36,8 +36,21 @@ func (c *Case) network() (opinion, bool) {
 		o.add(falcon.EvidenceTiming, weightSelf, "No rank computes longer than its peers or its own past")
 	}
 	c.nameLinks(&o)
+	c.narrow(&o)
 	c.tellPorts(&o)
 	return o, true
+}
+
+// narrow leaves the ranks at the ends of the named links: the others of their
+// group wait like everybody else.
+func (c *Case) narrow(o *opinion) {
+	if len(o.links) == 0 {
+		return
+	}
+	o.ranks = slices.DeleteFunc(o.ranks, func(r falcon.Rank) bool {
+		node := c.device(r).Node()
+		return !slices.ContainsFunc(o.links, func(l falcon.Link) bool { return l.A == node || l.B == node })
+	})
 }
 
 func (c *Case) holdsSlow(ranks []falcon.Rank) bool {

@@ -27,6 +27,10 @@ type minters map[falcon.Rank]passes.Pair
 // is slow by the host's scheduling alone is not slow each time.
 const confirmMost = 2
 
+// clearly is the ratio that one more run is enough to confirm: the job stands
+// while a slow link is timed.
+const clearly = 2.0
+
 // ids are the unique ids of one exchange.
 type ids struct{ forward, backward []byte }
 
@@ -112,18 +116,19 @@ func (m *Machine) nextStep(now time.Time) {
 	m.release(now)
 }
 
-// confirm adds the passes in which a direction was slow once more; false when
-// there is nothing to confirm.
+// confirm adds the passes in which a direction was slow once more, those with
+// clearly slow ones only once; false when there is nothing to confirm.
 func (m *Machine) confirm() bool {
 	if m.confirms >= confirmMost {
 		return false
 	}
+	first := m.confirms == 0
 	m.confirms++
 	links := slices.Clone(m.v.Links)
 	passes.Judge(links, m.begin.Own)
 	var slow []int
 	for i := range m.schedule {
-		if slices.ContainsFunc(links, func(l falcon.LinkResult) bool { return l.Pass == i && l.Slow }) {
+		if slices.ContainsFunc(links, func(l falcon.LinkResult) bool { return l.Pass == i && l.Slow && (first || l.Ratio < clearly) }) {
 			slow = append(slow, i)
 		}
 	}

@@ -38,7 +38,8 @@ demo: build ## play the default scenario: a console on a terminal, a plain story
 test: build ## all tests that need no GPU, no root and no network beyond the registries
 	$(MAKE) -s -C native/lab test BIN=$(BIN)
 	$(MAKE) -s -C native/hook test BIN=$(BIN)
-	go test ./...
+	go test $$(go list ./... | grep -v '/cmd/falcon$$')
+	go test ./cmd/falcon # whole labs: alone, as they take what the machine can give
 
 race: native ## Go tests under the race detector (short: without whole lab runs)
 	go test -race -short ./...
@@ -85,7 +86,7 @@ eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; i
 	go test ./detect/eval -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(CURDIR)/docs/benchmarks.md
 
 e2e: build ## the lab's scenarios once each, without a terminal, judged by their reports
-	go test -count=1 -timeout 20m -v -run LabScenarios ./cmd/falcon
+	go test -count=1 -timeout 20m -v -run LabScenarios ./cmd/falcon -lab-seeds 1
 
 SEEDS ?= 20
 seeds: build ## the lab's scenarios on SEEDS seeds each (default 20), judged, with a table; goes on where it stopped
@@ -99,7 +100,7 @@ pauses: build ## hold and let go of a 16-rank job PAUSES times (default 200); ki
 estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout
 	@go test -count=1 -timeout 20m -run EstimatedIterations ./cmd/falcon-trainer/e2e -estimates -v | grep -vE '^(=== |    --- PASS|    estimate_test.*rank )'; exit $${PIPESTATUS[0]}
 
-check: lint proto-check native-asan native-tsan test race fuzz ## what CI runs
+check: lint proto-check native-asan native-tsan test e2e race fuzz ## what CI runs
 
 clean: ## remove what was built
 	rm -rf $(BIN)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
 )
 
 // Rules of FALCON §4.4: what counts as slow, and how many links make a class
@@ -115,8 +116,5 @@ func JudgeGEMM(results []falcon.GEMMResult) {
 	}
 }
 
-// median of a list that is not empty; it is not changed.
-func median(in []float64) float64 {
-	s := slices.Sorted(slices.Values(in))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
+// median is the peers', of a list that is not changed.
+func median(in []float64) float64 { return peer.Median(slices.Clone(in)) }

@@ -131,7 +131,11 @@ func (w *worker) state(next int64) ([]byte, error) {
 		device.CopyOut(w.q, rest[:4*part.Len()], part.Memory())
 		rest = rest[4*part.Len():]
 	}
-	return bytes.Join([][]byte{head, w.dump}, []byte("\n")), w.wait()
+	// The copies run on the stream: what they bring may be read only after them.
+	if err := w.wait(); err != nil {
+		return nil, err
+	}
+	return bytes.Join([][]byte{head, w.dump}, []byte("\n")), nil
 }
 
 // barrier waits for all ranks as frameworks do: by a sum of one float.

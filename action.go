@@ -51,12 +51,45 @@ type Order struct {
 	ID           uint64  `json:"id"`
 	Kind         string  `json:"kind"`                    // OrderMicroBatches, …
 	MicroBatches []int32 `json:"micro_batches,omitempty"` // per data-parallel replica
+	// Blocks is a placement (S3): the ranks fall into len(Blocks) blocks of equal
+	// size, and the processes that hold block b take block Blocks[b] over, each
+	// keeping its place in the block. A node holds one block.
+	Blocks []int32 `json:"blocks,omitempty"`
+	Leave  bool    `json:"leave,omitempty"` // checkpoint (S4): end the processes once it is written
 }
 
 // Kinds of orders.
 const (
 	OrderMicroBatches = "microbatches"
+	OrderPlacement    = "placement"
+	OrderCheckpoint   = "checkpoint"
 	OrderStop         = "stop"
+)
+
+// SwapSteps are the steps of a placement, in their order (FALCON §5.3).
+var SwapSteps = [4]string{"pause", "dump", "swap", "restore"}
+
+// Swap is how a placement went on the slowest rank.
+type Swap struct {
+	StepMs  [4]float64 `json:"step_ms"`  // pause, dump, swap, restore
+	MovedMB float64    `json:"moved_mb"` // over all ranks, in 10⁶ bytes
+}
+
+// Launch is processes to be started: an S4 restart, or the replacement of a node.
+type Launch struct {
+	Generation uint64    `json:"generation"` // grows with each launch of the job
+	Placement  Placement `json:"placement"`  // device by rank
+	Resume     bool      `json:"resume"`     // from the newest checkpoint
+}
+
+// Variant is how rung S4 is taken (straggler-chapter §3).
+type Variant string
+
+// The variants of S4.
+const (
+	VariantRestart Variant = "restart" // checkpoint, and all ranks again on healthy nodes
+	VariantReplace Variant = "replace" // one node fenced, a spare in its place
+	VariantDrop    Variant = "drop"    // a replica given up, the batch rescaled
 )
 
 // Action is one rung taken, proposed or refused for one incident.
@@ -82,19 +115,49 @@ type Action struct {
 	RevertReason      string      `json:"revert_reason,omitempty"` // why it is or was undone; set from the moment it has to go
 	JobEpoch          uint64      `json:"job_epoch,omitempty"`     // that it was planned for
 	Base              []int32     `json:"base,omitempty"`          // split before any action of the epoch: what reverts end at
+	Variant           Variant     `json:"variant,omitempty"`       // of S4
+	Placement         Placement   `json:"placement,omitempty"`     // S3, S4: device by rank, once in force
+	Home              Placement   `json:"home,omitempty"`          // S3: device by rank before, what a revert goes back to
+	Preview           *Preview    `json:"preview,omitempty"`       // S3: what would change
+	Swap              *Swap       `json:"swap,omitempty"`          // S3: how it went
+	DecidedFrom       string      `json:"decided_from,omitempty"`  // where the decision came from: "policy", "unix:UID", "HOST" of the client
+	DecidedUnixNs     int64       `json:"decided_unix_ns,omitempty"`
+	DeadlineUnixNs    int64       `json:"deadline_unix_ns,omitempty"` // of the countdown: then policy decides; 0 = a person must
+	ErrorShare        float64     `json:"error_share,omitempty"`      // measured over predicted − 1, once measured
+}
+
+// Preview is what a placement would change, for people.
+type Preview struct {
+	Swaps    [][2]Node             `json:"swaps"` // nodes that change places, in order
+	Left     map[Dimension][]Link  `json:"left"`  // links that no group of the dimension uses any more
+	Joined   map[Dimension][]Link  `json:"joined"`
+	MovedMB  float64               `json:"moved_mb"`
+	CopyMs   float64               `json:"copy_ms"`              // predicted dump + swap + restore
+	Stages   []int                 `json:"stages,omitempty"`     // pipeline stages that hold a slow device afterwards
+	Replicas []int                 `json:"replicas,omitempty"`   // replicas that hold one
+	Splits   []int32               `json:"splits,omitempty"`     // micro-batches that would be best there (a later S2)
+	Traffic  map[Dimension]float64 `json:"traffic_mb,omitempty"` // per iteration over inter-node links, afterwards
 }
 
 // RungView is one line of the ladder as the operator sees it.
 type RungView struct {
-	Rung       Rung    `json:"rung"`
-	Applicable bool    `json:"applicable"`
-	Reason     string  `json:"reason"` // why not, or what it does
-	OverheadMs float64 `json:"overhead_ms"`
-	GainMs     float64 `json:"gain_ms"`      // predicted, per iteration
-	BreakEven  int64   `json:"break_even"`   // iterations since onset at which impact equals overhead; NoIteration if never
-	ImpactMs   float64 `json:"impact_ms"`    // accumulated so far
-	PredictMs  float64 `json:"predicted_ms"` // iteration time with it
-	Current    bool    `json:"current"`
+	Rung         Rung     `json:"rung"`
+	Applicable   bool     `json:"applicable"`
+	Reason       string   `json:"reason"` // why not, or what it does
+	OverheadMs   float64  `json:"overhead_ms"`
+	GainMs       float64  `json:"gain_ms"`      // predicted, per iteration
+	BreakEven    int64    `json:"break_even"`   // iterations since onset at which impact equals overhead; NoIteration if never
+	ImpactMs     float64  `json:"impact_ms"`    // accumulated so far
+	PredictMs    float64  `json:"predicted_ms"` // iteration time with it
+	Current      bool     `json:"current"`
+	PlanHash     string   `json:"plan_hash,omitempty"` // of the plan that taking it now would carry out
+	Variant      Variant  `json:"variant,omitempty"`
+	ClockMs      float64  `json:"clock_ms"`           // impact still to come until it is proposed (ski-rental), 0 = due
+	Approval     string   `json:"approval"`           // what policy says: ApprovalAuto, ApprovalPerson, ApprovalNever
+	Next         bool     `json:"next,omitempty"`     // the rung that the clock runs for
+	IfWrong      string   `json:"if_wrong,omitempty"` // what happens when it does not help
+	Preview      *Preview `json:"preview,omitempty"`
+	MicroBatches []int32  `json:"micro_batches,omitempty"`
 }
 
 // Ladder is the state of mitigation for one incident.
@@ -105,27 +168,7 @@ type Ladder struct {
 	Rungs    []RungView `json:"rungs"`
 	Proposal *Action    `json:"proposal,omitempty"`
 	Actions  []Action   `json:"actions"`
-}
 
-// Mode is who may act.
-type Mode string
-
-// Modes of the engine.
-const (
-	ModeObserve Mode = "observe" // nothing is proposed for execution
-	ModeApprove Mode = "approve" // every rung waits for a person
-	ModeAuto    Mode = "auto"    // rungs up to the cap act by themselves
-)
-
-// Policy bounds what happens without a person.
-type Policy struct {
-	Mode   Mode   `json:"mode"`
-	Cap    Rung   `json:"cap"`    // highest automatic rung in ModeAuto
-	Frozen bool   `json:"frozen"` // the operator's stop: nothing new is dispatched
-	Owner  string `json:"owner,omitempty"`
-}
-
-// Automatic says whether rung r may act without a person.
-func (p Policy) Automatic(r Rung) bool {
-	return !p.Frozen && p.Mode == ModeAuto && r.Level() <= p.Cap.Level()
+	LossPerMinuteGPUh float64 `json:"loss_per_minute_gpu_hours"` // at the present pace
+	Model             string  `json:"model,omitempty"`           // one sentence: what the prices rest on, and how well it predicted so far
 }

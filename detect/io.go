@@ -73,6 +73,10 @@ type Acted struct {
 	Iteration    int64 // first iteration it holds for
 	Reverted     bool
 	MicroBatches []int32 // per replica, from then on
+	// Placement is the device of each rank from then on (S3); empty = as before.
+	// Faults belong to hardware: open incidents go on under the ranks that their
+	// devices and links carry then.
+	Placement falcon.Placement
 }
 
 // Restored gives back the incidents that were open when the engine stopped. It

@@ -15,6 +15,11 @@ type Job struct {
 	Layout       falcon.Layout
 	MicroBatches []int32 // per replica, now
 	GPUs         int     // for lost GPU-hours
+
+	Placement falcon.Placement // device by rank, now; empty = unknown: S3 and S4 can't be planned
+	Spares    []falcon.Node    // connected nodes with room for a node's ranks and without any
+	CanLaunch bool             // every node in use and every spare can start processes: S4 can be carried out
+	Adapter   bool             // the framework takes orders (falcon_job.h)
 }
 
 // Incident is the detector's newest word on an incident.
@@ -32,7 +37,8 @@ type Iteration struct {
 // rank; what S2 is solved with.
 type Speeds struct {
 	Incident string
-	SelfMs   []float64 // indexed by rank; 0 = not measured
+	SelfMs   []float64         // indexed by rank; 0 = not measured
+	Profile  falcon.JobProfile // of the same window; Groups empty = only speeds are known
 }
 
 // Decision is an operator's word on a proposal. With Action empty and Rung
@@ -46,6 +52,9 @@ type Decision struct {
 	Reason   string
 	Incident string
 	Rung     falcon.Rung
+	Variant  falcon.Variant // of S4; empty = policy's first that can be taken
+	From     string         // where it came from: "unix:UID", "HOST"
+	AtUnixNs int64
 }
 
 // Committed says that the ranks agreed on an order: the vote is the commit.
@@ -54,6 +63,23 @@ type Committed struct {
 	Iteration    int64   // first iteration it holds for
 	Status       int32   // 0 = applied, else the framework's refusal
 	MicroBatches []int32 // what was ordered; empty = as the planner remembers
+
+	Swap   *falcon.Swap // placements: how it went
+	Resume int64        // checkpoints: the iteration that a restart begins with
+}
+
+// Left says that all processes have ended after a checkpoint that they were to
+// leave with, or that they did not (Reason).
+type Left struct {
+	Order  uint64
+	Reason string
+}
+
+// Launched says that all ranks of a launch run as a new job epoch, or why they
+// don't. Job comes before it.
+type Launched struct {
+	Generation uint64
+	Failed     string
 }
 
 // Undeliverable says that an order can't take effect any more.
@@ -96,6 +122,8 @@ func (Decision) input()      {}
 func (Committed) input()     {}
 func (Undeliverable) input() {}
 func (SetPolicy) input()     {}
+func (Left) input()          {}
+func (Launched) input()      {}
 
 // Acted tells the detector that an action took force or was undone.
 type Acted struct {
@@ -104,6 +132,7 @@ type Acted struct {
 	Iteration    int64
 	Reverted     bool
 	MicroBatches []int32
+	Placement    falcon.Placement // S3, S4: device by rank, from then on; empty = as before
 }
 
 // Note is a line for the event log.
@@ -118,6 +147,7 @@ type Note struct {
 type Ready struct {
 	Actions []falcon.Action // whole, each changed one once
 	Orders  []falcon.Order
+	Launch  *falcon.Launch // processes to be started, once Actions are persisted
 	Acted   []Acted
 	Notes   []Note
 	Impacts []Impact // to be persisted with the rest
@@ -125,7 +155,7 @@ type Ready struct {
 
 // Empty says that there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0 && len(r.Impacts) == 0
+	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0 && len(r.Impacts) == 0 && r.Launch == nil
 }
 
 // Clock is when an input happened, by the engine's clock.

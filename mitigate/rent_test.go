@@ -29,7 +29,7 @@ func TestSkiRentalIsTwoCompetitive(t *testing.T) {
 		r.step(fourReplicas(1, even...), autoS2)
 		v := gpuIncident("INC-0001", 2, 0)
 		v.SlowMs = time(even)
-		r.step(Incident{v}, Speeds{"INC-0001", self})
+		r.step(Incident{v}, Speeds{Incident: "INC-0001", SelfMs: self})
 		m, paid, sent := even, 0.0, 0
 		for i := range last {
 			if sent < len(r.orders) { // the ranks agree at the boundary
@@ -76,7 +76,7 @@ func TestFlappingFaultSwitchesTheJobRarely(t *testing.T) {
 					id++
 					v := gpuIncident("INC-"+string(rune('A'+id%26))+string(rune('A'+id/26)), 2, i)
 					open = &v
-					r.step(Incident{v}, Speeds{v.ID, []float64{10, 10, 20, 10}})
+					r.step(Incident{v}, Speeds{Incident: v.ID, SelfMs: []float64{10, 10, 20, 10}})
 				} else {
 					r.step(relieved(*open, i))
 				}

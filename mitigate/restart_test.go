@@ -88,7 +88,7 @@ func inForceRig(t *testing.T) *rig {
 	r.step(fourReplicas(1, 8, 8, 8, 8), autoS2)
 	r.iterations(30, 39, 80)
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	if len(r.orders) != 1 {
 		t.Fatalf("orders %v, notes %v", r.orders, r.notes)
 	}
@@ -146,7 +146,7 @@ func TestRestartedJobEndsWhatWasInForce(t *testing.T) {
 		t.Fatalf("action %+v, told %v", a, r.acted)
 	}
 	r.iterations(0, 9, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	r.iterations(10, 40, 160)
 	if len(r.orders) != 2 || r.orders[1].Epoch != 2 {
 		t.Errorf("orders %v: the fault lasts, S2 is due again in the new epoch", r.orders)
@@ -161,7 +161,7 @@ func TestPlanOfAnotherBatchIsDropped(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, 8, 8, 8, 8))
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	first := r.newest["INC-0001/S2/1"]
 	r.step(fourReplicas(1, 16, 16, 16, 16))
 	r.iterations(45, 50, 320)
@@ -180,7 +180,7 @@ func TestRevertLeavesTheSplitForTheOtherFault(t *testing.T) {
 	r.iterations(46, 60, 90)
 	second := gpuIncident("INC-0002", 0, 61)
 	r.iterations(61, 65, 180)
-	r.step(Incident{second}, Speeds{"INC-0002", []float64{20, 10, 20, 10}})
+	r.step(Incident{second}, Speeds{Incident: "INC-0002", SelfMs: []float64{20, 10, 20, 10}})
 	r.iterations(66, 68, 180)
 	if len(r.orders) != 2 {
 		t.Fatalf("orders %v, notes %v", r.orders, r.notes)
@@ -223,7 +223,7 @@ func TestLateCommitCounts(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, 8, 8, 8, 8), autoS2)
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	r.step(Undeliverable{Order: 1, Reason: "deadline"})
 	if a := r.newest["INC-0001/S2/1"]; a.State != falcon.ActionFailed {
 		t.Fatalf("%+v", a)
@@ -242,7 +242,7 @@ func TestFailedOrderIsOfferedAgainAFewTimes(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, 8, 8, 8, 8), autoS2)
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	for i := range int64(20) {
 		r.step(Undeliverable{Order: uint64(len(r.orders)), Reason: "no agent"})
 		r.iterations(45+30*i, 45+30*i+29, 160)
@@ -256,7 +256,7 @@ func TestProposalBecomesAutomaticWithThePolicy(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, 8, 8, 8, 8))
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	if len(r.orders) != 0 {
 		t.Fatal("ordered without a decision")
 	}
@@ -272,7 +272,7 @@ func TestObserveOrdersNothing(t *testing.T) {
 	frozen := SetPolicy{falcon.Policy{Mode: falcon.ModeApprove}}
 	r.step(fourReplicas(1, 8, 8, 8, 8), frozen)
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	a := r.newest["INC-0001/S2/1"]
 	r.p.story("INC-0001").current().State = falcon.ActionApproved
 	r.step(SetPolicy{falcon.Policy{Mode: falcon.ModeObserve}})
@@ -286,7 +286,7 @@ func TestStepUpOnAnOlderPlanIsRefused(t *testing.T) {
 	r := newRig(Config{OverheadsMs: map[falcon.Rung]float64{falcon.RungS2: 1e9}})
 	r.step(fourReplicas(1, 8, 8, 8, 8))
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	d := Decision{Incident: "INC-0001", Rung: falcon.RungS2, Approve: true, By: "jon", PlanHash: "0000"}
 	if err := r.p.Check(d); err == nil || !strings.Contains(err.Error(), "look again") {
 		t.Errorf("stale plan: %v", err)
@@ -301,7 +301,7 @@ func TestHugeBatchIsNotPriced(t *testing.T) {
 	r := newRig(Config{})
 	r.step(fourReplicas(1, math.MaxInt32, math.MaxInt32, math.MaxInt32, math.MaxInt32))
 	r.iterations(40, 44, 160)
-	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{"INC-0001", []float64{10, 10, math.Inf(1), 10}})
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, math.Inf(1), 10}})
 	if len(r.newest) != 0 || !strings.Contains(fmt.Sprint(r.notes), "more than") {
 		t.Errorf("actions %v, notes %v", r.newest, r.notes)
 	}
@@ -317,7 +317,7 @@ func TestUnknownCauseNeverActs(t *testing.T) {
 	v.Verdict = falcon.Verdict{Cause: falcon.CauseUnknown}
 	for _, state := range []falcon.IncidentState{falcon.IncidentVerified, falcon.IncidentLocated} {
 		v.State = state
-		r.step(Incident{v}, Speeds{"INC-0001", []float64{10, 10, 20, 10}})
+		r.step(Incident{v}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 		r.iterations(r.p.newest()+1, r.p.newest()+40, 160)
 		if err := r.p.Check(Decision{Incident: "INC-0001", Rung: falcon.RungS2, Approve: true}); err == nil {
 			t.Errorf("%s: stepping up was allowed", state)

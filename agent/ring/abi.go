@@ -6,7 +6,7 @@ import "time"
 // of them with what the C compiler says.
 const (
 	shmMagic    = 0x3130004e434c4146
-	shmVersion  = 3
+	shmVersion  = 4
 	pageBytes   = 4096
 	ringsMax    = 8
 	ringSlots   = 8192
@@ -128,7 +128,7 @@ const (
 	ctlPP             = 4200
 	ctlDescribeSeq    = 4204
 	ctlPaused         = 4208
-	ctlMarks          = 4280
+	ctlMarks          = 4352
 	ctlOrders         = 8192
 	ctlPauseOrder     = 72
 	ctlPauseUntil     = 80
@@ -142,6 +142,14 @@ const (
 	ctlPauseState     = 4248
 	ctlPauseReason    = 4252
 	ctlTestWorkspace  = 4256
+	ctlResumeIter     = 4264
+	ctlGeneration     = 4272
+	ctlPlaceSeq       = 4280
+	ctlPlaceOrder     = 4288
+	ctlPlaceIter      = 4296
+	ctlPlaceSteps     = 4304
+	ctlPlaceBytes     = 4336
+	ctlPlaceRank      = 4344
 	ctlTest           = 24704
 	ctlResult         = 28800
 	tstSeq            = 0

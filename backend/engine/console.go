@@ -224,7 +224,7 @@ func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falc
 	}
 	if freezing := was.Policy; !mayLoosen {
 		freezing.Frozen = true
-		if next != freezing {
+		if !next.Equal(freezing) {
 			return nil, fmt.Errorf("%w: an operator may freeze; anything else in the policy needs an approver", ErrDenied)
 		}
 	}

@@ -20,6 +20,10 @@ typedef struct falcon_job_order {
   uint64_t epoch;
   uint32_t kind; /* enum falcon_order_kind */
   uint32_t n;
+  /* MICROBATCHES: n counts, one per replica. PLACEMENT: n blocks of world / n
+   * ranks; the processes of block b take block values[b] over, each keeping its
+   * place in the block. CHECKPOINT: n = 1, values[0] = 1 to leave once it is
+   * written, 0 to go on. STOP: n = 0. */
   int32_t  values[FALCON_JOB_VALUES_MAX];
 } falcon_job_order;
 
@@ -43,6 +47,12 @@ int falcon_job_fetch(uint64_t id, falcon_job_order *out);
 /* The voted order holds from iteration i on; status 0 = applied, else refused
  * by the framework on all ranks alike (for a reason the ranks agree on). */
 void falcon_job_ack(uint64_t id, int64_t i, int32_t status);
+
+/* A placement order was carried out: from iteration i on this process holds
+ * `rank`, in new communicators. Called after the vote that made the placement
+ * final and before falcon_job_ack of the order. step_ns: pause, dump, swap,
+ * restore as this process saw them; bytes: state that it received. */
+void falcon_job_place(uint64_t id, int64_t i, int rank, const uint64_t step_ns[4], uint64_t bytes);
 
 /* How long this process's calls have been held by Falcon so far, in ns: to be
  * kept out of the job's own iteration times. */

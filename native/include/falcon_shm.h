@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define FALCON_SHM_MAGIC   0x3130004e434c4146ull /* "FALCN\0" "01", little endian */
-#define FALCON_SHM_VERSION 3u
+#define FALCON_SHM_VERSION 4u
 #define FALCON_PAGE        4096u
 
 #define FALCON_RINGS_MAX   8u     /* calling threads that get a ring of their own */
@@ -288,10 +288,20 @@ typedef struct falcon_control {
   uint32_t pause_state;         /* enum falcon_pause_state; stored after the four above */
   uint32_t pause_reason;        /* enum falcon_pause_reason */
   uint64_t test_workspace;      /* bytes reserved for tests, 0 = none */
-  uint64_t reserved_hook[2];
+  uint64_t resume_iteration;    /* of the newest checkpoint that an order asked for, as acknowledged; 0 = none */
+  uint64_t generation;          /* FALCON_GENERATION: the launch that started the process, 0 = not by a launch */
+  /* The newest placement that was carried out; place_seq: odd while being
+   * written. place_order 0 = none: the rank is the header's. */
+  uint64_t place_seq;
+  uint64_t place_order;
+  int64_t  place_iteration;     /* first iteration that the rank holds for */
+  uint64_t place_step_ns[4];    /* pause, dump, swap, restore */
+  uint64_t place_bytes;
+  int32_t  place_rank;
+  uint32_t reserved_place;
   /* Exact marks: mark k (iteration number, start, paused total) at slot k % 64. */
   struct { int64_t iteration; uint64_t start_ns; uint64_t paused_ns; uint64_t seq; } marks[64];
-  uint8_t  pad_hook[FALCON_PAGE - 184 - 2048];
+  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048];
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
   falcon_test test;             /* agent -> hook */
   uint8_t  pad_test[FALCON_PAGE - 304];

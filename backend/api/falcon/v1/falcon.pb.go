@@ -779,26 +779,29 @@ func (x *Beat) GetDroppedFrames() uint64 {
 
 // RankState says that a training process appeared, changed or went.
 type RankState struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
-	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
-	Pid           int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
-	Alive         bool                   `protobuf:"varint,4,opt,name=alive,proto3" json:"alive,omitempty"`
-	Exit          string                 `protobuf:"bytes,5,opt,name=exit,proto3" json:"exit,omitempty"` // how it ended, when known; ExitedNormally (exit.go) for a clean end
-	Tp            int32                  `protobuf:"varint,6,opt,name=tp,proto3" json:"tp,omitempty"`
-	Dp            int32                  `protobuf:"varint,7,opt,name=dp,proto3" json:"dp,omitempty"`
-	Pp            int32                  `protobuf:"varint,8,opt,name=pp,proto3" json:"pp,omitempty"` // layout the adapter declares; 0 = unknown
-	MicroBatches  int32                  `protobuf:"varint,9,opt,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"`
-	Comms         []*Comm                `protobuf:"bytes,10,rep,name=comms,proto3" json:"comms,omitempty"`
-	Coverage      uint32                 `protobuf:"varint,11,opt,name=coverage,proto3" json:"coverage,omitempty"` // bit mask of native/include/falcon_shm.h
-	Unhooked      bool                   `protobuf:"varint,12,opt,name=unhooked,proto3" json:"unhooked,omitempty"` // NCCL is loaded and not called through the hook
-	World         int32                  `protobuf:"varint,13,opt,name=world,proto3" json:"world,omitempty"`
-	Period        uint32                 `protobuf:"varint,14,opt,name=period,proto3" json:"period,omitempty"` // inferred calls per iteration, 0 = unknown
-	PeriodReason  string                 `protobuf:"bytes,15,opt,name=period_reason,json=periodReason,proto3" json:"period_reason,omitempty"`
-	Nic           string                 `protobuf:"bytes,16,opt,name=nic,proto3" json:"nic,omitempty"`                                           // the NIC that its device's traffic leaves by, "n1.nic0"; empty = unknown
-	TestWorkspace uint64                 `protobuf:"varint,17,opt,name=test_workspace,json=testWorkspace,proto3" json:"test_workspace,omitempty"` // bytes that the hook reserved for tests, 0 = none
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Rank               int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Device             string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Pid                int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
+	Alive              bool                   `protobuf:"varint,4,opt,name=alive,proto3" json:"alive,omitempty"`
+	Exit               string                 `protobuf:"bytes,5,opt,name=exit,proto3" json:"exit,omitempty"` // how it ended, when known; ExitedNormally (exit.go) for a clean end
+	Tp                 int32                  `protobuf:"varint,6,opt,name=tp,proto3" json:"tp,omitempty"`
+	Dp                 int32                  `protobuf:"varint,7,opt,name=dp,proto3" json:"dp,omitempty"`
+	Pp                 int32                  `protobuf:"varint,8,opt,name=pp,proto3" json:"pp,omitempty"` // layout the adapter declares; 0 = unknown
+	MicroBatches       int32                  `protobuf:"varint,9,opt,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"`
+	Comms              []*Comm                `protobuf:"bytes,10,rep,name=comms,proto3" json:"comms,omitempty"`
+	Coverage           uint32                 `protobuf:"varint,11,opt,name=coverage,proto3" json:"coverage,omitempty"` // bit mask of native/include/falcon_shm.h
+	Unhooked           bool                   `protobuf:"varint,12,opt,name=unhooked,proto3" json:"unhooked,omitempty"` // NCCL is loaded and not called through the hook
+	World              int32                  `protobuf:"varint,13,opt,name=world,proto3" json:"world,omitempty"`
+	Period             uint32                 `protobuf:"varint,14,opt,name=period,proto3" json:"period,omitempty"` // inferred calls per iteration, 0 = unknown
+	PeriodReason       string                 `protobuf:"bytes,15,opt,name=period_reason,json=periodReason,proto3" json:"period_reason,omitempty"`
+	Nic                string                 `protobuf:"bytes,16,opt,name=nic,proto3" json:"nic,omitempty"`                                                          // the NIC that its device's traffic leaves by, "n1.nic0"; empty = unknown
+	TestWorkspace      uint64                 `protobuf:"varint,17,opt,name=test_workspace,json=testWorkspace,proto3" json:"test_workspace,omitempty"`                // bytes that the hook reserved for tests, 0 = none
+	PlacementOrder     uint64                 `protobuf:"varint,18,opt,name=placement_order,json=placementOrder,proto3" json:"placement_order,omitempty"`             // newest placement order this process has applied, 0 = none: rank is what it holds since
+	PlacementIteration int64                  `protobuf:"varint,19,opt,name=placement_iteration,json=placementIteration,proto3" json:"placement_iteration,omitempty"` // first iteration that it holds this rank for
+	Generation         uint64                 `protobuf:"varint,20,opt,name=generation,proto3" json:"generation,omitempty"`                                           // of the launch that started it, 0 = not by a launch
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *RankState) Reset() {
@@ -946,6 +949,27 @@ func (x *RankState) GetNic() string {
 func (x *RankState) GetTestWorkspace() uint64 {
 	if x != nil {
 		return x.TestWorkspace
+	}
+	return 0
+}
+
+func (x *RankState) GetPlacementOrder() uint64 {
+	if x != nil {
+		return x.PlacementOrder
+	}
+	return 0
+}
+
+func (x *RankState) GetPlacementIteration() int64 {
+	if x != nil {
+		return x.PlacementIteration
+	}
+	return 0
+}
+
+func (x *RankState) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
 	}
 	return 0
 }
@@ -1996,13 +2020,17 @@ func (x *CommandResult) GetTests() []*TestResult {
 }
 
 type RankAck struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
-	Order         uint64                 `protobuf:"varint,2,opt,name=order,proto3" json:"order,omitempty"`
-	Iteration     int64                  `protobuf:"varint,3,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	Status        int32                  `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Rank            int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"` // the one it held when it voted
+	Order           uint64                 `protobuf:"varint,2,opt,name=order,proto3" json:"order,omitempty"`
+	Iteration       int64                  `protobuf:"varint,3,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	Status          int32                  `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"`
+	NowRank         int32                  `protobuf:"varint,5,opt,name=now_rank,json=nowRank,proto3" json:"now_rank,omitempty"`                         // placements: the rank it holds since; else as rank
+	StepMs          []float64              `protobuf:"fixed64,6,rep,packed,name=step_ms,json=stepMs,proto3" json:"step_ms,omitempty"`                    // placements: pause, dump, swap, restore
+	MovedBytes      uint64                 `protobuf:"varint,7,opt,name=moved_bytes,json=movedBytes,proto3" json:"moved_bytes,omitempty"`                // placements: what this process received
+	ResumeIteration int64                  `protobuf:"varint,8,opt,name=resume_iteration,json=resumeIteration,proto3" json:"resume_iteration,omitempty"` // checkpoints: the iteration that a restart begins with
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RankAck) Reset() {
@@ -2059,6 +2087,34 @@ func (x *RankAck) GetIteration() int64 {
 func (x *RankAck) GetStatus() int32 {
 	if x != nil {
 		return x.Status
+	}
+	return 0
+}
+
+func (x *RankAck) GetNowRank() int32 {
+	if x != nil {
+		return x.NowRank
+	}
+	return 0
+}
+
+func (x *RankAck) GetStepMs() []float64 {
+	if x != nil {
+		return x.StepMs
+	}
+	return nil
+}
+
+func (x *RankAck) GetMovedBytes() uint64 {
+	if x != nil {
+		return x.MovedBytes
+	}
+	return 0
+}
+
+func (x *RankAck) GetResumeIteration() int64 {
+	if x != nil {
+		return x.ResumeIteration
 	}
 	return 0
 }
@@ -2278,6 +2334,7 @@ type Command struct {
 	//	*Command_Order
 	//	*Command_Pause
 	//	*Command_Test
+	//	*Command_Launch
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2377,6 +2434,15 @@ func (x *Command) GetTest() *TestCommand {
 	return nil
 }
 
+func (x *Command) GetLaunch() *LaunchCommand {
+	if x != nil {
+		if x, ok := x.Body.(*Command_Launch); ok {
+			return x.Launch
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -2397,6 +2463,10 @@ type Command_Test struct {
 	Test *TestCommand `protobuf:"bytes,7,opt,name=test,proto3,oneof"`
 }
 
+type Command_Launch struct {
+	Launch *LaunchCommand `protobuf:"bytes,8,opt,name=launch,proto3,oneof"`
+}
+
 func (*Command_Profile) isCommand_Body() {}
 
 func (*Command_Order) isCommand_Body() {}
@@ -2404,6 +2474,140 @@ func (*Command_Order) isCommand_Body() {}
 func (*Command_Pause) isCommand_Body() {}
 
 func (*Command_Test) isCommand_Body() {}
+
+func (*Command_Launch) isCommand_Body() {}
+
+// LaunchCommand has the agent start training processes by the command of its
+// own configuration: the wire never says what is executed. DONE with a RankAck
+// per rank once each has made its communicators known (RankState); REFUSED when
+// the node can't launch, or still runs a process of an earlier generation.
+type LaunchCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Ranks         []*RankLaunch          `protobuf:"bytes,2,rep,name=ranks,proto3" json:"ranks,omitempty"` // of this node
+	World         int32                  `protobuf:"varint,3,opt,name=world,proto3" json:"world,omitempty"`
+	Resume        bool                   `protobuf:"varint,4,opt,name=resume,proto3" json:"resume,omitempty"` // from the newest checkpoint
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaunchCommand) Reset() {
+	*x = LaunchCommand{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaunchCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaunchCommand) ProtoMessage() {}
+
+func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
+func (*LaunchCommand) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *LaunchCommand) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *LaunchCommand) GetRanks() []*RankLaunch {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *LaunchCommand) GetWorld() int32 {
+	if x != nil {
+		return x.World
+	}
+	return 0
+}
+
+func (x *LaunchCommand) GetResume() bool {
+	if x != nil {
+		return x.Resume
+	}
+	return false
+}
+
+type RankLaunch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	LocalRank     int32                  `protobuf:"varint,2,opt,name=local_rank,json=localRank,proto3" json:"local_rank,omitempty"`
+	Device        string                 `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankLaunch) Reset() {
+	*x = RankLaunch{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankLaunch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankLaunch) ProtoMessage() {}
+
+func (x *RankLaunch) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
+func (*RankLaunch) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RankLaunch) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankLaunch) GetLocalRank() int32 {
+	if x != nil {
+		return x.LocalRank
+	}
+	return 0
+}
+
+func (x *RankLaunch) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
 
 // PauseCommand is one step of a pause (LAB-AND-HOOK.md, "Pausing").
 //
@@ -2427,7 +2631,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2643,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2452,7 +2656,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -2494,7 +2698,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2506,7 +2710,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2519,7 +2723,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -2553,7 +2757,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2565,7 +2769,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2578,7 +2782,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -2615,7 +2819,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2627,7 +2831,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2640,7 +2844,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -2744,7 +2948,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2756,7 +2960,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2769,7 +2973,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -2841,7 +3045,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +3057,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +3070,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -2917,7 +3121,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2929,7 +3133,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2942,7 +3146,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -2983,7 +3187,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2995,7 +3199,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3008,7 +3212,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -3094,7 +3298,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3106,7 +3310,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3119,7 +3323,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -3217,7 +3421,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3433,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3446,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -3272,13 +3476,15 @@ type OrderCommand struct {
 	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	MicroBatches  []int32                `protobuf:"varint,3,rep,packed,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"`
 	JobEpoch      uint64                 `protobuf:"varint,4,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Blocks        []int32                `protobuf:"varint,5,rep,packed,name=blocks,proto3" json:"blocks,omitempty"` // placements: falcon.Order.Blocks
+	Leave         bool                   `protobuf:"varint,6,opt,name=leave,proto3" json:"leave,omitempty"`          // checkpoints: falcon.Order.Leave
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3496,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3509,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -3334,6 +3540,20 @@ func (x *OrderCommand) GetJobEpoch() uint64 {
 	return 0
 }
 
+func (x *OrderCommand) GetBlocks() []int32 {
+	if x != nil {
+		return x.Blocks
+	}
+	return nil
+}
+
+func (x *OrderCommand) GetLeave() bool {
+	if x != nil {
+		return x.Leave
+	}
+	return false
+}
+
 type SnapshotRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Series and posterior are sent for this rank only; -1 = the worst rank now.
@@ -3347,7 +3567,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3579,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3592,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -3428,7 +3648,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3660,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3453,7 +3673,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -3591,7 +3811,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3823,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3836,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -3662,30 +3882,33 @@ func (x *Recurrence) GetLastUnixNs() int64 {
 }
 
 type Job struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Tp            int32                  `protobuf:"varint,2,opt,name=tp,proto3" json:"tp,omitempty"`
-	Dp            int32                  `protobuf:"varint,3,opt,name=dp,proto3" json:"dp,omitempty"`
-	Pp            int32                  `protobuf:"varint,4,opt,name=pp,proto3" json:"pp,omitempty"`
-	World         int32                  `protobuf:"varint,5,opt,name=world,proto3" json:"world,omitempty"`
-	Iteration     int64                  `protobuf:"varint,6,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	IterationMs   float64                `protobuf:"fixed64,7,opt,name=iteration_ms,json=iterationMs,proto3" json:"iteration_ms,omitempty"`
-	BaselineMs    float64                `protobuf:"fixed64,8,opt,name=baseline_ms,json=baselineMs,proto3" json:"baseline_ms,omitempty"`
-	Slowdown      float64                `protobuf:"fixed64,9,opt,name=slowdown,proto3" json:"slowdown,omitempty"` // iteration_ms / baseline_ms − 1
-	DataAgeMs     int64                  `protobuf:"varint,10,opt,name=data_age_ms,json=dataAgeMs,proto3" json:"data_age_ms,omitempty"`
-	Epoch         uint64                 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	State         string                 `protobuf:"bytes,12,opt,name=state,proto3" json:"state,omitempty"` // "waiting for agents", "learning", "steady", "slow", "lost", "finished"
-	Emulated      bool                   `protobuf:"varint,13,opt,name=emulated,proto3" json:"emulated,omitempty"`
-	MicroBatches  []int32                `protobuf:"varint,14,rep,packed,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"` // per replica, now
-	Exact         bool                   `protobuf:"varint,15,opt,name=exact,proto3" json:"exact,omitempty"`                                          // iterations from step marks
-	Alarm         string                 `protobuf:"bytes,16,opt,name=alarm,proto3" json:"alarm,omitempty"`                                           // for example "2 ranks run NCCL without the hook"
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Tp             int32                  `protobuf:"varint,2,opt,name=tp,proto3" json:"tp,omitempty"`
+	Dp             int32                  `protobuf:"varint,3,opt,name=dp,proto3" json:"dp,omitempty"`
+	Pp             int32                  `protobuf:"varint,4,opt,name=pp,proto3" json:"pp,omitempty"`
+	World          int32                  `protobuf:"varint,5,opt,name=world,proto3" json:"world,omitempty"`
+	Iteration      int64                  `protobuf:"varint,6,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	IterationMs    float64                `protobuf:"fixed64,7,opt,name=iteration_ms,json=iterationMs,proto3" json:"iteration_ms,omitempty"`
+	BaselineMs     float64                `protobuf:"fixed64,8,opt,name=baseline_ms,json=baselineMs,proto3" json:"baseline_ms,omitempty"`
+	Slowdown       float64                `protobuf:"fixed64,9,opt,name=slowdown,proto3" json:"slowdown,omitempty"` // iteration_ms / baseline_ms − 1
+	DataAgeMs      int64                  `protobuf:"varint,10,opt,name=data_age_ms,json=dataAgeMs,proto3" json:"data_age_ms,omitempty"`
+	Epoch          uint64                 `protobuf:"varint,11,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	State          string                 `protobuf:"bytes,12,opt,name=state,proto3" json:"state,omitempty"` // "waiting for agents", "learning", "steady", "slow", "lost", "finished"
+	Emulated       bool                   `protobuf:"varint,13,opt,name=emulated,proto3" json:"emulated,omitempty"`
+	MicroBatches   []int32                `protobuf:"varint,14,rep,packed,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"` // per replica, now
+	Exact          bool                   `protobuf:"varint,15,opt,name=exact,proto3" json:"exact,omitempty"`                                          // iterations from step marks
+	Alarm          string                 `protobuf:"bytes,16,opt,name=alarm,proto3" json:"alarm,omitempty"`                                           // for example "2 ranks run NCCL without the hook"
+	PlacementOrder uint64                 `protobuf:"varint,17,opt,name=placement_order,json=placementOrder,proto3" json:"placement_order,omitempty"`  // placement in force, 0 = as launched
+	Generation     uint64                 `protobuf:"varint,18,opt,name=generation,proto3" json:"generation,omitempty"`                                // of the launch in force, 0 = as found
+	Restart        string                 `protobuf:"bytes,19,opt,name=restart,proto3" json:"restart,omitempty"`                                       // a restart in progress: which step it is at; empty = none
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3697,7 +3920,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3710,7 +3933,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Job) GetName() string {
@@ -3825,6 +4048,27 @@ func (x *Job) GetAlarm() string {
 	return ""
 }
 
+func (x *Job) GetPlacementOrder() uint64 {
+	if x != nil {
+		return x.PlacementOrder
+	}
+	return 0
+}
+
+func (x *Job) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Job) GetRestart() string {
+	if x != nil {
+		return x.Restart
+	}
+	return ""
+}
+
 type Policy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          string                 `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
@@ -3832,13 +4076,17 @@ type Policy struct {
 	Frozen        bool                   `protobuf:"varint,3,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	Owner         string                 `protobuf:"bytes,4,opt,name=owner,proto3" json:"owner,omitempty"`
 	Version       uint64                 `protobuf:"varint,5,opt,name=version,proto3" json:"version,omitempty"`
+	Rungs         map[string]*RungPolicy `protobuf:"bytes,6,rep,name=rungs,proto3" json:"rungs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Hours         string                 `protobuf:"bytes,7,opt,name=hours,proto3" json:"hours,omitempty"`
+	AllowDrop     bool                   `protobuf:"varint,8,opt,name=allow_drop,json=allowDrop,proto3" json:"allow_drop,omitempty"`
+	Variants      []string               `protobuf:"bytes,9,rep,name=variants,proto3" json:"variants,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +4098,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +4111,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Policy) GetMode() string {
@@ -3901,6 +4149,94 @@ func (x *Policy) GetVersion() uint64 {
 	return 0
 }
 
+func (x *Policy) GetRungs() map[string]*RungPolicy {
+	if x != nil {
+		return x.Rungs
+	}
+	return nil
+}
+
+func (x *Policy) GetHours() string {
+	if x != nil {
+		return x.Hours
+	}
+	return ""
+}
+
+func (x *Policy) GetAllowDrop() bool {
+	if x != nil {
+		return x.AllowDrop
+	}
+	return false
+}
+
+func (x *Policy) GetVariants() []string {
+	if x != nil {
+		return x.Variants
+	}
+	return nil
+}
+
+type RungPolicy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Approval      string                 `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"` // "auto", "person", "never"; empty = by mode and cap
+	CountdownS    float64                `protobuf:"fixed64,2,opt,name=countdown_s,json=countdownS,proto3" json:"countdown_s,omitempty"`
+	PerHour       int32                  `protobuf:"varint,3,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RungPolicy) Reset() {
+	*x = RungPolicy{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RungPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RungPolicy) ProtoMessage() {}
+
+func (x *RungPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
+func (*RungPolicy) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *RungPolicy) GetApproval() string {
+	if x != nil {
+		return x.Approval
+	}
+	return ""
+}
+
+func (x *RungPolicy) GetCountdownS() float64 {
+	if x != nil {
+		return x.CountdownS
+	}
+	return 0
+}
+
+func (x *RungPolicy) GetPerHour() int32 {
+	if x != nil {
+		return x.PerHour
+	}
+	return 0
+}
+
 type RankView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -3924,7 +4260,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4272,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3949,7 +4285,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -4071,7 +4407,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +4419,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4432,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *NodeView) GetNode() string {
@@ -4159,7 +4495,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4171,7 +4507,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4184,7 +4520,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Series) GetRank() int32 {
@@ -4267,7 +4603,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4279,7 +4615,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4292,7 +4628,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -4320,7 +4656,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4668,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4681,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Evidence) GetKind() string {
@@ -4385,7 +4721,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4733,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4746,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Verdict) GetCause() string {
@@ -4487,7 +4823,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4499,7 +4835,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4512,7 +4848,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Incident) GetId() string {
@@ -4605,13 +4941,23 @@ type Action struct {
 	OverheadMs        float64                `protobuf:"fixed64,16,opt,name=overhead_ms,json=overheadMs,proto3" json:"overhead_ms,omitempty"`
 	Why               string                 `protobuf:"bytes,17,opt,name=why,proto3" json:"why,omitempty"`
 	RevertReason      string                 `protobuf:"bytes,18,opt,name=revert_reason,json=revertReason,proto3" json:"revert_reason,omitempty"` // why it is or was undone; empty otherwise
+	Variant           string                 `protobuf:"bytes,19,opt,name=variant,proto3" json:"variant,omitempty"`                               // of S4: "restart", "replace", "drop"
+	Placement         []string               `protobuf:"bytes,20,rep,name=placement,proto3" json:"placement,omitempty"`                           // S3, S4: device by rank once in force
+	Preview           *Preview               `protobuf:"bytes,21,opt,name=preview,proto3" json:"preview,omitempty"`
+	StepMs            []float64              `protobuf:"fixed64,22,rep,packed,name=step_ms,json=stepMs,proto3" json:"step_ms,omitempty"` // S3: pause, dump, swap, restore on the slowest rank
+	MovedMb           float64                `protobuf:"fixed64,23,opt,name=moved_mb,json=movedMb,proto3" json:"moved_mb,omitempty"`
+	DecidedFrom       string                 `protobuf:"bytes,24,opt,name=decided_from,json=decidedFrom,proto3" json:"decided_from,omitempty"`
+	DecidedUnixNs     int64                  `protobuf:"varint,25,opt,name=decided_unix_ns,json=decidedUnixNs,proto3" json:"decided_unix_ns,omitempty"`
+	DeadlineUnixNs    int64                  `protobuf:"varint,26,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // of the countdown to automatic approval; 0 = a person must
+	ErrorShare        float64                `protobuf:"fixed64,27,opt,name=error_share,json=errorShare,proto3" json:"error_share,omitempty"`              // measured over predicted − 1
+	JobEpoch          uint64                 `protobuf:"varint,28,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +4969,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +4982,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Action) GetId() string {
@@ -4765,6 +5111,289 @@ func (x *Action) GetRevertReason() string {
 	return ""
 }
 
+func (x *Action) GetVariant() string {
+	if x != nil {
+		return x.Variant
+	}
+	return ""
+}
+
+func (x *Action) GetPlacement() []string {
+	if x != nil {
+		return x.Placement
+	}
+	return nil
+}
+
+func (x *Action) GetPreview() *Preview {
+	if x != nil {
+		return x.Preview
+	}
+	return nil
+}
+
+func (x *Action) GetStepMs() []float64 {
+	if x != nil {
+		return x.StepMs
+	}
+	return nil
+}
+
+func (x *Action) GetMovedMb() float64 {
+	if x != nil {
+		return x.MovedMb
+	}
+	return 0
+}
+
+func (x *Action) GetDecidedFrom() string {
+	if x != nil {
+		return x.DecidedFrom
+	}
+	return ""
+}
+
+func (x *Action) GetDecidedUnixNs() int64 {
+	if x != nil {
+		return x.DecidedUnixNs
+	}
+	return 0
+}
+
+func (x *Action) GetDeadlineUnixNs() int64 {
+	if x != nil {
+		return x.DeadlineUnixNs
+	}
+	return 0
+}
+
+func (x *Action) GetErrorShare() float64 {
+	if x != nil {
+		return x.ErrorShare
+	}
+	return 0
+}
+
+func (x *Action) GetJobEpoch() uint64 {
+	if x != nil {
+		return x.JobEpoch
+	}
+	return 0
+}
+
+// Preview is what a placement would change; see falcon.Preview.
+type Preview struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Swaps         []*NodeSwap            `protobuf:"bytes,1,rep,name=swaps,proto3" json:"swaps,omitempty"`
+	Left          []*LinksOf             `protobuf:"bytes,2,rep,name=left,proto3" json:"left,omitempty"`
+	Joined        []*LinksOf             `protobuf:"bytes,3,rep,name=joined,proto3" json:"joined,omitempty"`
+	MovedMb       float64                `protobuf:"fixed64,4,opt,name=moved_mb,json=movedMb,proto3" json:"moved_mb,omitempty"`
+	CopyMs        float64                `protobuf:"fixed64,5,opt,name=copy_ms,json=copyMs,proto3" json:"copy_ms,omitempty"`
+	Stages        []int32                `protobuf:"varint,6,rep,packed,name=stages,proto3" json:"stages,omitempty"`
+	Replicas      []int32                `protobuf:"varint,7,rep,packed,name=replicas,proto3" json:"replicas,omitempty"`
+	Splits        []int32                `protobuf:"varint,8,rep,packed,name=splits,proto3" json:"splits,omitempty"`
+	TrafficMb     map[string]float64     `protobuf:"bytes,9,rep,name=traffic_mb,json=trafficMb,proto3" json:"traffic_mb,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Preview) Reset() {
+	*x = Preview{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Preview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Preview) ProtoMessage() {}
+
+func (x *Preview) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Preview.ProtoReflect.Descriptor instead.
+func (*Preview) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Preview) GetSwaps() []*NodeSwap {
+	if x != nil {
+		return x.Swaps
+	}
+	return nil
+}
+
+func (x *Preview) GetLeft() []*LinksOf {
+	if x != nil {
+		return x.Left
+	}
+	return nil
+}
+
+func (x *Preview) GetJoined() []*LinksOf {
+	if x != nil {
+		return x.Joined
+	}
+	return nil
+}
+
+func (x *Preview) GetMovedMb() float64 {
+	if x != nil {
+		return x.MovedMb
+	}
+	return 0
+}
+
+func (x *Preview) GetCopyMs() float64 {
+	if x != nil {
+		return x.CopyMs
+	}
+	return 0
+}
+
+func (x *Preview) GetStages() []int32 {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+func (x *Preview) GetReplicas() []int32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return nil
+}
+
+func (x *Preview) GetSplits() []int32 {
+	if x != nil {
+		return x.Splits
+	}
+	return nil
+}
+
+func (x *Preview) GetTrafficMb() map[string]float64 {
+	if x != nil {
+		return x.TrafficMb
+	}
+	return nil
+}
+
+type NodeSwap struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	A             string                 `protobuf:"bytes,1,opt,name=a,proto3" json:"a,omitempty"`
+	B             string                 `protobuf:"bytes,2,opt,name=b,proto3" json:"b,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeSwap) Reset() {
+	*x = NodeSwap{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeSwap) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeSwap) ProtoMessage() {}
+
+func (x *NodeSwap) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
+func (*NodeSwap) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *NodeSwap) GetA() string {
+	if x != nil {
+		return x.A
+	}
+	return ""
+}
+
+func (x *NodeSwap) GetB() string {
+	if x != nil {
+		return x.B
+	}
+	return ""
+}
+
+type LinksOf struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dimension     string                 `protobuf:"bytes,1,opt,name=dimension,proto3" json:"dimension,omitempty"`
+	Links         []string               `protobuf:"bytes,2,rep,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LinksOf) Reset() {
+	*x = LinksOf{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LinksOf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LinksOf) ProtoMessage() {}
+
+func (x *LinksOf) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
+func (*LinksOf) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *LinksOf) GetDimension() string {
+	if x != nil {
+		return x.Dimension
+	}
+	return ""
+}
+
+func (x *LinksOf) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
 type RungView struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rung          string                 `protobuf:"bytes,1,opt,name=rung,proto3" json:"rung,omitempty"`
@@ -4776,13 +5405,21 @@ type RungView struct {
 	ImpactMs      float64                `protobuf:"fixed64,7,opt,name=impact_ms,json=impactMs,proto3" json:"impact_ms,omitempty"`
 	PredictedMs   float64                `protobuf:"fixed64,8,opt,name=predicted_ms,json=predictedMs,proto3" json:"predicted_ms,omitempty"`
 	Current       bool                   `protobuf:"varint,9,opt,name=current,proto3" json:"current,omitempty"`
+	PlanHash      string                 `protobuf:"bytes,10,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"`
+	Variant       string                 `protobuf:"bytes,11,opt,name=variant,proto3" json:"variant,omitempty"`
+	ClockMs       float64                `protobuf:"fixed64,12,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // impact still to come until it is proposed, 0 = due
+	Approval      string                 `protobuf:"bytes,13,opt,name=approval,proto3" json:"approval,omitempty"`                // "auto", "person", "never"
+	Next          bool                   `protobuf:"varint,14,opt,name=next,proto3" json:"next,omitempty"`                       // the rung that the clock runs for
+	IfWrong       string                 `protobuf:"bytes,15,opt,name=if_wrong,json=ifWrong,proto3" json:"if_wrong,omitempty"`
+	Preview       *Preview               `protobuf:"bytes,16,opt,name=preview,proto3" json:"preview,omitempty"`
+	MicroBatches  []int32                `protobuf:"varint,17,rep,packed,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +5431,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +5444,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RungView) GetRung() string {
@@ -4873,21 +5510,79 @@ func (x *RungView) GetCurrent() bool {
 	return false
 }
 
+func (x *RungView) GetPlanHash() string {
+	if x != nil {
+		return x.PlanHash
+	}
+	return ""
+}
+
+func (x *RungView) GetVariant() string {
+	if x != nil {
+		return x.Variant
+	}
+	return ""
+}
+
+func (x *RungView) GetClockMs() float64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
+}
+
+func (x *RungView) GetApproval() string {
+	if x != nil {
+		return x.Approval
+	}
+	return ""
+}
+
+func (x *RungView) GetNext() bool {
+	if x != nil {
+		return x.Next
+	}
+	return false
+}
+
+func (x *RungView) GetIfWrong() string {
+	if x != nil {
+		return x.IfWrong
+	}
+	return ""
+}
+
+func (x *RungView) GetPreview() *Preview {
+	if x != nil {
+		return x.Preview
+	}
+	return nil
+}
+
+func (x *RungView) GetMicroBatches() []int32 {
+	if x != nil {
+		return x.MicroBatches
+	}
+	return nil
+}
+
 type Ladder struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Incident      string                 `protobuf:"bytes,1,opt,name=incident,proto3" json:"incident,omitempty"`
-	ImpactMs      float64                `protobuf:"fixed64,2,opt,name=impact_ms,json=impactMs,proto3" json:"impact_ms,omitempty"`
-	LostGpuHours  float64                `protobuf:"fixed64,3,opt,name=lost_gpu_hours,json=lostGpuHours,proto3" json:"lost_gpu_hours,omitempty"`
-	Rungs         []*RungView            `protobuf:"bytes,4,rep,name=rungs,proto3" json:"rungs,omitempty"`
-	Proposal      *Action                `protobuf:"bytes,5,opt,name=proposal,proto3" json:"proposal,omitempty"`
-	Actions       []*Action              `protobuf:"bytes,6,rep,name=actions,proto3" json:"actions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	Incident              string                 `protobuf:"bytes,1,opt,name=incident,proto3" json:"incident,omitempty"`
+	ImpactMs              float64                `protobuf:"fixed64,2,opt,name=impact_ms,json=impactMs,proto3" json:"impact_ms,omitempty"`
+	LostGpuHours          float64                `protobuf:"fixed64,3,opt,name=lost_gpu_hours,json=lostGpuHours,proto3" json:"lost_gpu_hours,omitempty"`
+	Rungs                 []*RungView            `protobuf:"bytes,4,rep,name=rungs,proto3" json:"rungs,omitempty"`
+	Proposal              *Action                `protobuf:"bytes,5,opt,name=proposal,proto3" json:"proposal,omitempty"`
+	Actions               []*Action              `protobuf:"bytes,6,rep,name=actions,proto3" json:"actions,omitempty"`
+	LossPerMinuteGpuHours float64                `protobuf:"fixed64,7,opt,name=loss_per_minute_gpu_hours,json=lossPerMinuteGpuHours,proto3" json:"loss_per_minute_gpu_hours,omitempty"`
+	Model                 string                 `protobuf:"bytes,8,opt,name=model,proto3" json:"model,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4899,7 +5594,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4912,7 +5607,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -4957,6 +5652,20 @@ func (x *Ladder) GetActions() []*Action {
 	return nil
 }
 
+func (x *Ladder) GetLossPerMinuteGpuHours() float64 {
+	if x != nil {
+		return x.LossPerMinuteGpuHours
+	}
+	return 0
+}
+
+func (x *Ladder) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
 type EventLine struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -4971,7 +5680,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5692,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5705,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -5050,7 +5759,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +5771,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +5784,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -5098,7 +5807,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5110,7 +5819,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5123,7 +5832,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -5176,13 +5885,14 @@ type DecideRequest struct {
 	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	JobEpoch      uint64                 `protobuf:"varint,6,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"` // 0 = not checked
 	Rung          string                 `protobuf:"bytes,7,opt,name=rung,proto3" json:"rung,omitempty"`                          // with action empty and nothing proposed: take this rung now, ahead of the ski-rental clock
+	Variant       string                 `protobuf:"bytes,8,opt,name=variant,proto3" json:"variant,omitempty"`                    // of S4; empty = policy's first that can be taken
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5194,7 +5904,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5207,7 +5917,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -5259,6 +5969,13 @@ func (x *DecideRequest) GetRung() string {
 	return ""
 }
 
+func (x *DecideRequest) GetVariant() string {
+	if x != nil {
+		return x.Variant
+	}
+	return ""
+}
+
 type DecideReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Action        *Action                `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"`
@@ -5268,7 +5985,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5280,7 +5997,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5293,7 +6010,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -5312,7 +6029,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5324,7 +6041,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5337,7 +6054,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -5356,7 +6073,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5368,7 +6085,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5381,7 +6098,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -5400,7 +6117,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +6129,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +6142,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -5464,7 +6181,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5476,7 +6193,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5489,7 +6206,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Validation) GetId() string {
@@ -5640,7 +6357,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5652,7 +6369,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5665,7 +6382,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -5739,7 +6456,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5751,7 +6468,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5764,7 +6481,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -5882,7 +6599,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5894,7 +6611,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5907,7 +6624,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -5982,7 +6699,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5994,7 +6711,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6007,7 +6724,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -6028,7 +6745,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6040,7 +6757,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6053,7 +6770,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -6106,7 +6823,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12!\n" +
 	"\fspool_frames\x18\x02 \x01(\x04R\vspoolFrames\x12%\n" +
-	"\x0edropped_frames\x18\x03 \x01(\x04R\rdroppedFrames\"\xb3\x03\n" +
+	"\x0edropped_frames\x18\x03 \x01(\x04R\rdroppedFrames\"\xad\x04\n" +
 	"\tRankState\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x10\n" +
@@ -6125,7 +6842,12 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06period\x18\x0e \x01(\rR\x06period\x12#\n" +
 	"\rperiod_reason\x18\x0f \x01(\tR\fperiodReason\x12\x10\n" +
 	"\x03nic\x18\x10 \x01(\tR\x03nic\x12%\n" +
-	"\x0etest_workspace\x18\x11 \x01(\x04R\rtestWorkspace\"r\n" +
+	"\x0etest_workspace\x18\x11 \x01(\x04R\rtestWorkspace\x12'\n" +
+	"\x0fplacement_order\x18\x12 \x01(\x04R\x0eplacementOrder\x12/\n" +
+	"\x13placement_iteration\x18\x13 \x01(\x03R\x12placementIteration\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x14 \x01(\x04R\n" +
+	"generation\"r\n" +
 	"\x04Comm\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -6242,12 +6964,17 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12(\n" +
 	"\x05ranks\x18\x05 \x03(\v2\x12.falcon.v1.RankAckR\x05ranks\x12,\n" +
 	"\x06pauses\x18\x06 \x03(\v2\x14.falcon.v1.RankPauseR\x06pauses\x12+\n" +
-	"\x05tests\x18\a \x03(\v2\x15.falcon.v1.TestResultR\x05tests\"i\n" +
+	"\x05tests\x18\a \x03(\v2\x15.falcon.v1.TestResultR\x05tests\"\xe9\x01\n" +
 	"\aRankAck\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x14\n" +
 	"\x05order\x18\x02 \x01(\x04R\x05order\x12\x1c\n" +
 	"\titeration\x18\x03 \x01(\x03R\titeration\x12\x16\n" +
-	"\x06status\x18\x04 \x01(\x05R\x06status\"\x99\x01\n" +
+	"\x06status\x18\x04 \x01(\x05R\x06status\x12\x19\n" +
+	"\bnow_rank\x18\x05 \x01(\x05R\anowRank\x12\x17\n" +
+	"\astep_ms\x18\x06 \x03(\x01R\x06stepMs\x12\x1f\n" +
+	"\vmoved_bytes\x18\a \x01(\x04R\n" +
+	"movedBytes\x12)\n" +
+	"\x10resume_iteration\x18\b \x01(\x03R\x0fresumeIteration\"\x99\x01\n" +
 	"\vEngineFrame\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.falcon.v1.WelcomeH\x00R\awelcome\x12\"\n" +
 	"\x03ack\x18\x02 \x01(\v2\x0e.falcon.v1.AckH\x00R\x03ack\x12.\n" +
@@ -6258,7 +6985,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12$\n" +
 	"\x0ebeat_period_ms\x18\x03 \x01(\x03R\fbeatPeriodMs\"\x17\n" +
 	"\x03Ack\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xa8\x02\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xdc\x02\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12(\n" +
@@ -6266,8 +6993,22 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aprofile\x18\x04 \x01(\v2\x19.falcon.v1.ProfileCommandH\x00R\aprofile\x12/\n" +
 	"\x05order\x18\x05 \x01(\v2\x17.falcon.v1.OrderCommandH\x00R\x05order\x12/\n" +
 	"\x05pause\x18\x06 \x01(\v2\x17.falcon.v1.PauseCommandH\x00R\x05pause\x12,\n" +
-	"\x04test\x18\a \x01(\v2\x16.falcon.v1.TestCommandH\x00R\x04testB\x06\n" +
-	"\x04body\"\x92\x01\n" +
+	"\x04test\x18\a \x01(\v2\x16.falcon.v1.TestCommandH\x00R\x04test\x122\n" +
+	"\x06launch\x18\b \x01(\v2\x18.falcon.v1.LaunchCommandH\x00R\x06launchB\x06\n" +
+	"\x04body\"\x8a\x01\n" +
+	"\rLaunchCommand\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12+\n" +
+	"\x05ranks\x18\x02 \x03(\v2\x15.falcon.v1.RankLaunchR\x05ranks\x12\x14\n" +
+	"\x05world\x18\x03 \x01(\x05R\x05world\x12\x16\n" +
+	"\x06resume\x18\x04 \x01(\bR\x06resume\"W\n" +
+	"\n" +
+	"RankLaunch\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x1d\n" +
+	"\n" +
+	"local_rank\x18\x02 \x01(\x05R\tlocalRank\x12\x16\n" +
+	"\x06device\x18\x03 \x01(\tR\x06device\"\x92\x01\n" +
 	"\fPauseCommand\x12\x14\n" +
 	"\x05pause\x18\x01 \x01(\x04R\x05pause\x12+\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x15.falcon.v1.PausePhaseR\x05phase\x12&\n" +
@@ -6348,12 +7089,14 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"iterations\x18\x02 \x01(\x05R\n" +
 	"iterations\x12\x14\n" +
-	"\x05ranks\x18\x03 \x03(\x05R\x05ranks\"z\n" +
+	"\x05ranks\x18\x03 \x03(\x05R\x05ranks\"\xa8\x01\n" +
 	"\fOrderCommand\x12\x14\n" +
 	"\x05order\x18\x01 \x01(\x04R\x05order\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12#\n" +
 	"\rmicro_batches\x18\x03 \x03(\x05R\fmicroBatches\x12\x1b\n" +
-	"\tjob_epoch\x18\x04 \x01(\x04R\bjobEpoch\"\x85\x01\n" +
+	"\tjob_epoch\x18\x04 \x01(\x04R\bjobEpoch\x12\x16\n" +
+	"\x06blocks\x18\x05 \x03(\x05R\x06blocks\x12\x14\n" +
+	"\x05leave\x18\x06 \x01(\bR\x05leave\"\x85\x01\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12#\n" +
@@ -6390,7 +7133,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04jobs\x18\x04 \x01(\x05R\x04jobs\x12\"\n" +
 	"\rfirst_unix_ns\x18\x05 \x01(\x03R\vfirstUnixNs\x12 \n" +
 	"\flast_unix_ns\x18\x06 \x01(\x03R\n" +
-	"lastUnixNs\"\x96\x03\n" +
+	"lastUnixNs\"\xf9\x03\n" +
 	"\x03Job\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02tp\x18\x02 \x01(\x05R\x02tp\x12\x0e\n" +
@@ -6409,13 +7152,33 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bemulated\x18\r \x01(\bR\bemulated\x12#\n" +
 	"\rmicro_batches\x18\x0e \x03(\x05R\fmicroBatches\x12\x14\n" +
 	"\x05exact\x18\x0f \x01(\bR\x05exact\x12\x14\n" +
-	"\x05alarm\x18\x10 \x01(\tR\x05alarm\"v\n" +
+	"\x05alarm\x18\x10 \x01(\tR\x05alarm\x12'\n" +
+	"\x0fplacement_order\x18\x11 \x01(\x04R\x0eplacementOrder\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x12 \x01(\x04R\n" +
+	"generation\x12\x18\n" +
+	"\arestart\x18\x13 \x01(\tR\arestart\"\xcc\x02\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x10\n" +
 	"\x03cap\x18\x02 \x01(\tR\x03cap\x12\x16\n" +
 	"\x06frozen\x18\x03 \x01(\bR\x06frozen\x12\x14\n" +
 	"\x05owner\x18\x04 \x01(\tR\x05owner\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\x04R\aversion\"\xb8\x03\n" +
+	"\aversion\x18\x05 \x01(\x04R\aversion\x122\n" +
+	"\x05rungs\x18\x06 \x03(\v2\x1c.falcon.v1.Policy.RungsEntryR\x05rungs\x12\x14\n" +
+	"\x05hours\x18\a \x01(\tR\x05hours\x12\x1d\n" +
+	"\n" +
+	"allow_drop\x18\b \x01(\bR\tallowDrop\x12\x1a\n" +
+	"\bvariants\x18\t \x03(\tR\bvariants\x1aO\n" +
+	"\n" +
+	"RungsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.falcon.v1.RungPolicyR\x05value:\x028\x01\"d\n" +
+	"\n" +
+	"RungPolicy\x12\x1a\n" +
+	"\bapproval\x18\x01 \x01(\tR\bapproval\x12\x1f\n" +
+	"\vcountdown_s\x18\x02 \x01(\x01R\n" +
+	"countdownS\x12\x19\n" +
+	"\bper_hour\x18\x03 \x01(\x05R\aperHour\"\xb8\x03\n" +
 	"\bRankView\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12-\n" +
@@ -6489,7 +7252,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aslow_ms\x18\b \x01(\x01R\x06slowMs\x12 \n" +
 	"\vprobability\x18\t \x01(\x01R\vprobability\x12,\n" +
 	"\averdict\x18\n" +
-	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\xb7\x04\n" +
+	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\x84\a\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +
@@ -6512,7 +7275,38 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\voverhead_ms\x18\x10 \x01(\x01R\n" +
 	"overheadMs\x12\x10\n" +
 	"\x03why\x18\x11 \x01(\tR\x03why\x12#\n" +
-	"\rrevert_reason\x18\x12 \x01(\tR\frevertReason\"\x89\x02\n" +
+	"\rrevert_reason\x18\x12 \x01(\tR\frevertReason\x12\x18\n" +
+	"\avariant\x18\x13 \x01(\tR\avariant\x12\x1c\n" +
+	"\tplacement\x18\x14 \x03(\tR\tplacement\x12,\n" +
+	"\apreview\x18\x15 \x01(\v2\x12.falcon.v1.PreviewR\apreview\x12\x17\n" +
+	"\astep_ms\x18\x16 \x03(\x01R\x06stepMs\x12\x19\n" +
+	"\bmoved_mb\x18\x17 \x01(\x01R\amovedMb\x12!\n" +
+	"\fdecided_from\x18\x18 \x01(\tR\vdecidedFrom\x12&\n" +
+	"\x0fdecided_unix_ns\x18\x19 \x01(\x03R\rdecidedUnixNs\x12(\n" +
+	"\x10deadline_unix_ns\x18\x1a \x01(\x03R\x0edeadlineUnixNs\x12\x1f\n" +
+	"\verror_share\x18\x1b \x01(\x01R\n" +
+	"errorShare\x12\x1b\n" +
+	"\tjob_epoch\x18\x1c \x01(\x04R\bjobEpoch\"\x88\x03\n" +
+	"\aPreview\x12)\n" +
+	"\x05swaps\x18\x01 \x03(\v2\x13.falcon.v1.NodeSwapR\x05swaps\x12&\n" +
+	"\x04left\x18\x02 \x03(\v2\x12.falcon.v1.LinksOfR\x04left\x12*\n" +
+	"\x06joined\x18\x03 \x03(\v2\x12.falcon.v1.LinksOfR\x06joined\x12\x19\n" +
+	"\bmoved_mb\x18\x04 \x01(\x01R\amovedMb\x12\x17\n" +
+	"\acopy_ms\x18\x05 \x01(\x01R\x06copyMs\x12\x16\n" +
+	"\x06stages\x18\x06 \x03(\x05R\x06stages\x12\x1a\n" +
+	"\breplicas\x18\a \x03(\x05R\breplicas\x12\x16\n" +
+	"\x06splits\x18\b \x03(\x05R\x06splits\x12@\n" +
+	"\n" +
+	"traffic_mb\x18\t \x03(\v2!.falcon.v1.Preview.TrafficMbEntryR\ttrafficMb\x1a<\n" +
+	"\x0eTrafficMbEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"&\n" +
+	"\bNodeSwap\x12\f\n" +
+	"\x01a\x18\x01 \x01(\tR\x01a\x12\f\n" +
+	"\x01b\x18\x02 \x01(\tR\x01b\"=\n" +
+	"\aLinksOf\x12\x1c\n" +
+	"\tdimension\x18\x01 \x01(\tR\tdimension\x12\x14\n" +
+	"\x05links\x18\x02 \x03(\tR\x05links\"\xf9\x03\n" +
 	"\bRungView\x12\x12\n" +
 	"\x04rung\x18\x01 \x01(\tR\x04rung\x12\x1e\n" +
 	"\n" +
@@ -6526,14 +7320,25 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"break_even\x18\x06 \x01(\x03R\tbreakEven\x12\x1b\n" +
 	"\timpact_ms\x18\a \x01(\x01R\bimpactMs\x12!\n" +
 	"\fpredicted_ms\x18\b \x01(\x01R\vpredictedMs\x12\x18\n" +
-	"\acurrent\x18\t \x01(\bR\acurrent\"\xee\x01\n" +
+	"\acurrent\x18\t \x01(\bR\acurrent\x12\x1b\n" +
+	"\tplan_hash\x18\n" +
+	" \x01(\tR\bplanHash\x12\x18\n" +
+	"\avariant\x18\v \x01(\tR\avariant\x12\x19\n" +
+	"\bclock_ms\x18\f \x01(\x01R\aclockMs\x12\x1a\n" +
+	"\bapproval\x18\r \x01(\tR\bapproval\x12\x12\n" +
+	"\x04next\x18\x0e \x01(\bR\x04next\x12\x19\n" +
+	"\bif_wrong\x18\x0f \x01(\tR\aifWrong\x12,\n" +
+	"\apreview\x18\x10 \x01(\v2\x12.falcon.v1.PreviewR\apreview\x12#\n" +
+	"\rmicro_batches\x18\x11 \x03(\x05R\fmicroBatches\"\xbe\x02\n" +
 	"\x06Ladder\x12\x1a\n" +
 	"\bincident\x18\x01 \x01(\tR\bincident\x12\x1b\n" +
 	"\timpact_ms\x18\x02 \x01(\x01R\bimpactMs\x12$\n" +
 	"\x0elost_gpu_hours\x18\x03 \x01(\x01R\flostGpuHours\x12)\n" +
 	"\x05rungs\x18\x04 \x03(\v2\x13.falcon.v1.RungViewR\x05rungs\x12-\n" +
 	"\bproposal\x18\x05 \x01(\v2\x11.falcon.v1.ActionR\bproposal\x12+\n" +
-	"\aactions\x18\x06 \x03(\v2\x11.falcon.v1.ActionR\aactions\"\x9d\x01\n" +
+	"\aactions\x18\x06 \x03(\v2\x11.falcon.v1.ActionR\aactions\x128\n" +
+	"\x19loss_per_minute_gpu_hours\x18\a \x01(\x01R\x15lossPerMinuteGpuHours\x12\x14\n" +
+	"\x05model\x18\b \x01(\tR\x05model\"\x9d\x01\n" +
 	"\tEventLine\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\n" +
@@ -6547,7 +7352,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05Event\x12*\n" +
 	"\x04line\x18\x01 \x01(\v2\x14.falcon.v1.EventLineH\x00R\x04line\x12\x18\n" +
 	"\x06resync\x18\x02 \x01(\bH\x00R\x06resyncB\x06\n" +
-	"\x04body\"\xc3\x01\n" +
+	"\x04body\"\xdd\x01\n" +
 	"\rDecideRequest\x12\x1a\n" +
 	"\bincident\x18\x01 \x01(\tR\bincident\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x1b\n" +
@@ -6555,7 +7360,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aapprove\x18\x04 \x01(\bR\aapprove\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1b\n" +
 	"\tjob_epoch\x18\x06 \x01(\x04R\bjobEpoch\x12\x12\n" +
-	"\x04rung\x18\a \x01(\tR\x04rung\"8\n" +
+	"\x04rung\x18\a \x01(\tR\x04rung\x12\x18\n" +
+	"\avariant\x18\b \x01(\tR\avariant\"8\n" +
 	"\vDecideReply\x12)\n" +
 	"\x06action\x18\x01 \x01(\v2\x11.falcon.v1.ActionR\x06action\"=\n" +
 	"\x10SetPolicyRequest\x12)\n" +
@@ -6714,7 +7520,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),       // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),          // 1: falcon.v1.PausePhase
@@ -6743,47 +7549,55 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*Welcome)(nil),          // 24: falcon.v1.Welcome
 	(*Ack)(nil),              // 25: falcon.v1.Ack
 	(*Command)(nil),          // 26: falcon.v1.Command
-	(*PauseCommand)(nil),     // 27: falcon.v1.PauseCommand
-	(*RankCut)(nil),          // 28: falcon.v1.RankCut
-	(*CommLimit)(nil),        // 29: falcon.v1.CommLimit
-	(*RankPause)(nil),        // 30: falcon.v1.RankPause
-	(*CommCount)(nil),        // 31: falcon.v1.CommCount
-	(*PeerCount)(nil),        // 32: falcon.v1.PeerCount
-	(*TestCommand)(nil),      // 33: falcon.v1.TestCommand
-	(*RankTest)(nil),         // 34: falcon.v1.RankTest
-	(*TestResult)(nil),       // 35: falcon.v1.TestResult
-	(*ProfileCommand)(nil),   // 36: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),     // 37: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),  // 38: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),    // 39: falcon.v1.SnapshotReply
-	(*Recurrence)(nil),       // 40: falcon.v1.Recurrence
-	(*Job)(nil),              // 41: falcon.v1.Job
-	(*Policy)(nil),           // 42: falcon.v1.Policy
-	(*RankView)(nil),         // 43: falcon.v1.RankView
-	(*NodeView)(nil),         // 44: falcon.v1.NodeView
-	(*Series)(nil),           // 45: falcon.v1.Series
-	(*Mark)(nil),             // 46: falcon.v1.Mark
-	(*Evidence)(nil),         // 47: falcon.v1.Evidence
-	(*Verdict)(nil),          // 48: falcon.v1.Verdict
-	(*Incident)(nil),         // 49: falcon.v1.Incident
-	(*Action)(nil),           // 50: falcon.v1.Action
-	(*RungView)(nil),         // 51: falcon.v1.RungView
-	(*Ladder)(nil),           // 52: falcon.v1.Ladder
-	(*EventLine)(nil),        // 53: falcon.v1.EventLine
-	(*WatchRequest)(nil),     // 54: falcon.v1.WatchRequest
-	(*Event)(nil),            // 55: falcon.v1.Event
-	(*DecideRequest)(nil),    // 56: falcon.v1.DecideRequest
-	(*DecideReply)(nil),      // 57: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil), // 58: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),   // 59: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil), // 60: falcon.v1.IncidentsRequest
-	(*Validation)(nil),       // 61: falcon.v1.Validation
-	(*GemmResult)(nil),       // 62: falcon.v1.GemmResult
-	(*LinkResult)(nil),       // 63: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),  // 64: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),    // 65: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),   // 66: falcon.v1.IncidentsReply
-	nil,                      // 67: falcon.v1.Host.RunDelayNsEntry
+	(*LaunchCommand)(nil),    // 27: falcon.v1.LaunchCommand
+	(*RankLaunch)(nil),       // 28: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),     // 29: falcon.v1.PauseCommand
+	(*RankCut)(nil),          // 30: falcon.v1.RankCut
+	(*CommLimit)(nil),        // 31: falcon.v1.CommLimit
+	(*RankPause)(nil),        // 32: falcon.v1.RankPause
+	(*CommCount)(nil),        // 33: falcon.v1.CommCount
+	(*PeerCount)(nil),        // 34: falcon.v1.PeerCount
+	(*TestCommand)(nil),      // 35: falcon.v1.TestCommand
+	(*RankTest)(nil),         // 36: falcon.v1.RankTest
+	(*TestResult)(nil),       // 37: falcon.v1.TestResult
+	(*ProfileCommand)(nil),   // 38: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),     // 39: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),  // 40: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),    // 41: falcon.v1.SnapshotReply
+	(*Recurrence)(nil),       // 42: falcon.v1.Recurrence
+	(*Job)(nil),              // 43: falcon.v1.Job
+	(*Policy)(nil),           // 44: falcon.v1.Policy
+	(*RungPolicy)(nil),       // 45: falcon.v1.RungPolicy
+	(*RankView)(nil),         // 46: falcon.v1.RankView
+	(*NodeView)(nil),         // 47: falcon.v1.NodeView
+	(*Series)(nil),           // 48: falcon.v1.Series
+	(*Mark)(nil),             // 49: falcon.v1.Mark
+	(*Evidence)(nil),         // 50: falcon.v1.Evidence
+	(*Verdict)(nil),          // 51: falcon.v1.Verdict
+	(*Incident)(nil),         // 52: falcon.v1.Incident
+	(*Action)(nil),           // 53: falcon.v1.Action
+	(*Preview)(nil),          // 54: falcon.v1.Preview
+	(*NodeSwap)(nil),         // 55: falcon.v1.NodeSwap
+	(*LinksOf)(nil),          // 56: falcon.v1.LinksOf
+	(*RungView)(nil),         // 57: falcon.v1.RungView
+	(*Ladder)(nil),           // 58: falcon.v1.Ladder
+	(*EventLine)(nil),        // 59: falcon.v1.EventLine
+	(*WatchRequest)(nil),     // 60: falcon.v1.WatchRequest
+	(*Event)(nil),            // 61: falcon.v1.Event
+	(*DecideRequest)(nil),    // 62: falcon.v1.DecideRequest
+	(*DecideReply)(nil),      // 63: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil), // 64: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),   // 65: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil), // 66: falcon.v1.IncidentsRequest
+	(*Validation)(nil),       // 67: falcon.v1.Validation
+	(*GemmResult)(nil),       // 68: falcon.v1.GemmResult
+	(*LinkResult)(nil),       // 69: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),  // 70: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),    // 71: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),   // 72: falcon.v1.IncidentsReply
+	nil,                      // 73: falcon.v1.Host.RunDelayNsEntry
+	nil,                      // 74: falcon.v1.Policy.RungsEntry
+	nil,                      // 75: falcon.v1.Preview.TrafficMbEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	8,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -6800,76 +7614,86 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	19, // 11: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	20, // 12: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	18, // 13: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	67, // 14: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	73, // 14: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,  // 15: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	22, // 16: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	30, // 17: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	35, // 18: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	32, // 17: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	37, // 18: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
 	24, // 19: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
 	25, // 20: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
 	26, // 21: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	36, // 22: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	37, // 23: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	27, // 24: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	33, // 25: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	1,  // 26: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	28, // 27: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	29, // 28: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,  // 29: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	31, // 30: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,  // 31: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	32, // 32: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	34, // 33: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,  // 34: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,  // 35: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,  // 36: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	41, // 37: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	42, // 38: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	43, // 39: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	45, // 40: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	49, // 41: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	52, // 42: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	53, // 43: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	44, // 44: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	61, // 45: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	18, // 46: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	40, // 47: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	6,  // 48: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	46, // 49: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	47, // 50: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	48, // 51: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	51, // 52: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	50, // 53: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	50, // 54: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	53, // 55: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	50, // 56: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	42, // 57: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	42, // 58: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	62, // 59: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	63, // 60: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	61, // 61: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	49, // 62: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	61, // 63: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	52, // 64: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	7,  // 65: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	38, // 66: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	54, // 67: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	56, // 68: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	58, // 69: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	64, // 70: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	60, // 71: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	23, // 72: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	39, // 73: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	55, // 74: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	57, // 75: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	59, // 76: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	65, // 77: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	66, // 78: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	72, // [72:79] is the sub-list for method output_type
-	65, // [65:72] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	38, // 22: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	39, // 23: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	29, // 24: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	35, // 25: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	27, // 26: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	28, // 27: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	1,  // 28: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	30, // 29: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	31, // 30: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,  // 31: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	33, // 32: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,  // 33: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	34, // 34: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	36, // 35: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,  // 36: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,  // 37: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,  // 38: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	43, // 39: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	44, // 40: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	46, // 41: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	48, // 42: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	52, // 43: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	58, // 44: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	59, // 45: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	47, // 46: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	67, // 47: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	18, // 48: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	42, // 49: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	74, // 50: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	6,  // 51: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	49, // 52: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	50, // 53: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	51, // 54: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	54, // 55: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	55, // 56: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	56, // 57: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	56, // 58: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	75, // 59: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	54, // 60: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	57, // 61: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	53, // 62: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	53, // 63: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	59, // 64: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	53, // 65: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	44, // 66: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	44, // 67: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	68, // 68: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	69, // 69: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	67, // 70: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	52, // 71: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	67, // 72: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	58, // 73: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	45, // 74: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,  // 75: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	40, // 76: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	60, // 77: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	62, // 78: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	64, // 79: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	70, // 80: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	66, // 81: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	23, // 82: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	41, // 83: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	61, // 84: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	63, // 85: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	65, // 86: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	71, // 87: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	72, // 88: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	82, // [82:89] is the sub-list for method output_type
+	75, // [75:82] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -6896,8 +7720,9 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
 		(*Command_Test)(nil),
+		(*Command_Launch)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[48].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[54].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -6907,7 +7732,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   61,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,48 @@
+package falcon
+
+import "reflect"
+
+// Mode is who may act.
+type Mode string
+
+// Modes of the engine.
+const (
+	ModeObserve Mode = "observe" // nothing is proposed for execution
+	ModeApprove Mode = "approve" // every rung waits for a person
+	ModeAuto    Mode = "auto"    // rungs up to the cap act by themselves
+)
+
+// What policy wants before a rung is taken.
+const (
+	ApprovalAuto   = "auto"   // acts by itself, after its countdown
+	ApprovalPerson = "person" // waits for somebody
+	ApprovalNever  = "never"
+)
+
+// RungPolicy is what policy says of one rung.
+type RungPolicy struct {
+	Approval  string  `json:"approval,omitempty" yaml:"approval"`       // ApprovalAuto, …; empty = by mode and cap
+	Countdown float64 `json:"countdown_s,omitempty" yaml:"countdown_s"` // from proposal to automatic approval, so that people can veto
+	PerHour   int     `json:"per_hour,omitempty" yaml:"per_hour"`       // taken at most so often; 0 = no limit of its own
+}
+
+// Policy bounds what happens without a person.
+type Policy struct {
+	Mode   Mode   `json:"mode"`
+	Cap    Rung   `json:"cap"`    // highest automatic rung in ModeAuto
+	Frozen bool   `json:"frozen"` // the operator's stop: nothing new is dispatched
+	Owner  string `json:"owner,omitempty"`
+
+	Rungs     map[Rung]RungPolicy `json:"rungs,omitempty"`
+	Hours     string              `json:"hours,omitempty"`      // when rungs may act by themselves, "22:00-06:00" in UTC; empty = always
+	AllowDrop bool                `json:"allow_drop,omitempty"` // S4 may give up a replica and rescale the batch
+	Variants  []Variant           `json:"variants,omitempty"`   // of S4, in order of preference; empty = replace, restart
+}
+
+// Automatic says whether rung r may act without a person.
+func (p Policy) Automatic(r Rung) bool {
+	return !p.Frozen && p.Mode == ModeAuto && r.Level() <= p.Cap.Level()
+}
+
+// Equal says that two policies are the same.
+func (p Policy) Equal(q Policy) bool { return reflect.DeepEqual(p, q) }

@@ -22,26 +22,27 @@ func planCommand() *cobra.Command {
 		Short:   "Run the production planner on files (JSON in, JSON out)",
 		Example: "  falcon plan microbatch problem.json",
 	}
-	c.AddCommand(planMicrobatchCommand())
+	c.AddCommand(planMicrobatchCommand(), planReplaceCommand())
 	return c
 }
 
-func planMicrobatchCommand() *cobra.Command {
+// planOn is a command that reads one JSON problem and writes one JSON plan. A
+// problem that can't be one is wrong use; one that has no solution is not.
+func planOn(use, short, example string, solve func(io.Reader) (any, error)) *cobra.Command {
 	return &cobra.Command{
-		Use:   "microbatch FILE",
-		Short: "Split a batch over replicas of different speed (S2); - reads standard input",
-		Example: `  echo '{"micro_batch_ms":[1,1,2,1],"total":32,"stages":1}' | falcon plan microbatch -
-  {"micro_batches":[9,9,5,9],"iteration_ms":10,"even_iteration_ms":16,"optimal":true}`,
-		Args: oneFile,
+		Use: use, Short: short, Example: example, Args: oneFile,
 		RunE: func(c *cobra.Command, args []string) error {
 			in, err := openInput(c, args[0])
 			if err != nil {
 				return err
 			}
 			defer in.Close()
-			out, err := planMicrobatch(in)
-			if err != nil {
+			out, err := solve(in)
+			switch {
+			case errors.Is(err, microbatch.ErrInfeasible):
 				return fileError(args[0], err)
+			case err != nil:
+				return fmt.Errorf("%w: %w", errUsage, fileError(args[0], err))
 			}
 			if err := json.NewEncoder(c.OutOrStdout()).Encode(out); err != nil {
 				return fmt.Errorf("can't write the result: %w", err)
@@ -49,6 +50,13 @@ func planMicrobatchCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+func planMicrobatchCommand() *cobra.Command {
+	return planOn("microbatch FILE", "Split a batch over replicas of different speed (S2); - reads standard input",
+		`  echo '{"micro_batch_ms":[1,1,2,1],"total":32,"stages":1}' | falcon plan microbatch -
+  {"micro_batches":[9,9,5,9],"iteration_ms":10,"even_iteration_ms":16,"optimal":true}`,
+		func(r io.Reader) (any, error) { return planMicrobatch(r) })
 }
 
 // microbatchProblem is the input; pointers tell what is missing.

@@ -6,10 +6,12 @@ import (
 	"testing"
 )
 
-func plan(in string) (string, error) {
+func plan(in string) (string, error) { return planWith("microbatch", in) }
+
+func planWith(command, in string) (string, error) {
 	root := newRoot()
 	var out bytes.Buffer
-	root.SetArgs([]string{"plan", "microbatch", "-"})
+	root.SetArgs([]string{"plan", command, "-"})
 	root.SetIn(strings.NewReader(in))
 	root.SetOut(&out)
 	err := root.Execute()

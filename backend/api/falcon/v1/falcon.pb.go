@@ -625,8 +625,9 @@ type Hello struct {
 	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	Job           string                 `protobuf:"bytes,5,opt,name=job,proto3" json:"job,omitempty"`
 	Devices       []string               `protobuf:"bytes,6,rep,name=devices,proto3" json:"devices,omitempty"`
-	Emulated      bool                   `protobuf:"varint,7,opt,name=emulated,proto3" json:"emulated,omitempty"` // the node's silicon is the lab's
-	Sysfs         string                 `protobuf:"bytes,8,opt,name=sysfs,proto3" json:"sysfs,omitempty"`        // what the host probe reads, for the record
+	Emulated      bool                   `protobuf:"varint,7,opt,name=emulated,proto3" json:"emulated,omitempty"`                          // the node's silicon is the lab's
+	Sysfs         string                 `protobuf:"bytes,8,opt,name=sysfs,proto3" json:"sysfs,omitempty"`                                 // what the host probe reads, for the record
+	LaunchRanks   int32                  `protobuf:"varint,9,opt,name=launch_ranks,json=launchRanks,proto3" json:"launch_ranks,omitempty"` // training processes that the node can start by its own configuration, 0 = none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -715,6 +716,13 @@ func (x *Hello) GetSysfs() string {
 		return x.Sysfs
 	}
 	return ""
+}
+
+func (x *Hello) GetLaunchRanks() int32 {
+	if x != nil {
+		return x.LaunchRanks
+	}
+	return 0
 }
 
 type Beat struct {
@@ -6809,7 +6817,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\ttelemetry\x18\x06 \x01(\v2\x14.falcon.v1.TelemetryH\x00R\ttelemetry\x122\n" +
 	"\x06result\x18\a \x01(\v2\x18.falcon.v1.CommandResultH\x00R\x06result\x12*\n" +
 	"\x04rank\x18\b \x01(\v2\x14.falcon.v1.RankStateH\x00R\x04rankB\x06\n" +
-	"\x04body\"\xbd\x01\n" +
+	"\x04body\"\xe0\x01\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -6818,7 +6826,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x03job\x18\x05 \x01(\tR\x03job\x12\x18\n" +
 	"\adevices\x18\x06 \x03(\tR\adevices\x12\x1a\n" +
 	"\bemulated\x18\a \x01(\bR\bemulated\x12\x14\n" +
-	"\x05sysfs\x18\b \x01(\tR\x05sysfs\"n\n" +
+	"\x05sysfs\x18\b \x01(\tR\x05sysfs\x12!\n" +
+	"\flaunch_ranks\x18\t \x01(\x05R\vlaunchRanks\"n\n" +
 	"\x04Beat\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12!\n" +

@@ -197,6 +197,8 @@ const (
 	clockTSC  = 1
 
 	orderMicroBatches = 1
+	orderPlacement    = 2
+	orderCheckpoint   = 3
 	orderStop         = 4
 )
 

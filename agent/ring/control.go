@@ -1,7 +1,6 @@
 package ring
 
 import (
-	"fmt"
 	"runtime/debug"
 
 	falcon "github.com/failslow/falcon"
@@ -27,6 +26,8 @@ type Control struct {
 	ProfileDone        uint32 // window whose timings are all written
 	PausedNs           int64
 	TestWorkspace      uint64 // bytes reserved for tests, 0 = none
+	ResumeIteration    int64  // of the newest checkpoint that an order asked for, 0 = none
+	Generation         uint64 // of the launch that started the process, 0 = not by a launch
 }
 
 // Control reads the hook's half of the control block.
@@ -46,6 +47,7 @@ func (p *Process) Control() (c Control) {
 		Described: w.u32(ctlDescribeSeq), TimingsWritten: w.u64(ctlTimingHead), TimingsLost: w.u64(ctlTimingLost),
 		RecordsLost: w.u64(ctlRecordsLost), Coverage: w.u32(ctlCoverage), ProfileDone: w.u32(ctlProfileDone),
 		PausedNs: w.i64(ctlPaused), TestWorkspace: w.u64(ctlTestWorkspace),
+		ResumeIteration: max(w.i64(ctlResumeIter), 0), Generation: w.u64(ctlGeneration),
 	}
 }
 
@@ -143,7 +145,7 @@ func (p *Process) StopProfile() {
 // PutOrder places an order in the mailbox and announces it. Its id must be
 // larger than all before it. The error wraps ErrOrder.
 func (p *Process) PutOrder(o falcon.Order) (err error) {
-	kind, err := p.checkOrder(o)
+	kind, values, err := p.checkOrder(o)
 	if err != nil {
 		return err
 	}
@@ -156,34 +158,13 @@ func (p *Process) PutOrder(o falcon.Order) (err error) {
 	w.put64(ordID, o.ID)
 	w.put64(ordEpoch, o.Epoch)
 	w.put32(ordKind, kind)
-	w.put32(ordN, uint32(len(o.MicroBatches)))
-	for i, v := range o.MicroBatches {
+	w.put32(ordN, uint32(len(values)))
+	for i, v := range values {
 		w.put32(ordValues+4*uint64(i), uint32(v))
 	}
 	w.put64(ordSeq, seq+1)
 	p.mem.put64(p.control+ctlNewestOrder, o.ID)
 	return nil
-}
-
-func (p *Process) checkOrder(o falcon.Order) (kind uint32, err error) {
-	if p.err != nil {
-		return 0, p.err
-	}
-	switch o.Kind {
-	case falcon.OrderMicroBatches:
-		kind = orderMicroBatches
-	case falcon.OrderStop:
-		kind = orderStop
-	default:
-		return 0, fmt.Errorf("%w: kind %q is not known to the hook", ErrOrder, o.Kind)
-	}
-	if len(o.MicroBatches) > orderValues {
-		return 0, fmt.Errorf("%w: %d replicas do not fit, at most %d do", ErrOrder, len(o.MicroBatches), orderValues)
-	}
-	if newest := p.newestOrder(); o.ID <= newest {
-		return 0, fmt.Errorf("%w: id %d is not above %d, the newest in the mailbox", ErrOrder, o.ID, newest)
-	}
-	return kind, nil
 }
 
 // NewestOrder is the id of the newest order in the mailbox, 0 for none.

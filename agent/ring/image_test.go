@@ -316,6 +316,10 @@ func exercise(p *Process) {
 	for _, c := range p.Comms(nil) {
 		_ = p.Arm(2, soon(), -1, []Cut{{Comm: c.ID, Calls: c.Calls + 1}})
 	}
+	_ = p.PutOrder(falcon.Order{ID: 4, Kind: falcon.OrderPlacement, Blocks: []int32{1, 0}})
+	if place, ok := p.Place(); ok && (place.Rank < -1 || place.Spent() < 0 || place.Iteration < 0) {
+		panic(place)
+	}
 	p.Pause()
 	p.Release()
 	_ = p.PutTest(link(9))

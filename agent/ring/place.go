@@ -1,0 +1,78 @@
+package ring
+
+import (
+	"math"
+	"runtime/debug"
+	"time"
+)
+
+// Bounds of what a placement can claim.
+const (
+	placeStepMax  = time.Hour
+	placeBytesMax = 1 << 50
+	ranksMax      = 1 << 20
+)
+
+// Place is the newest placement that a process has carried out. Order 0 means
+// none: its rank is the header's.
+type Place struct {
+	Order     uint64
+	Iteration int64    // first one that it holds Rank for
+	Rank      int      // -1 where the process names one that no job has
+	StepNs    [4]int64 // pause, dump, swap, restore; all 0 where one of them can't be
+	Bytes     uint64   // state that it received
+}
+
+// Spent is how long the four steps took together, in ns.
+func (p Place) Spent() int64 {
+	var sum int64
+	for _, ns := range p.StepNs {
+		sum += ns
+	}
+	return sum
+}
+
+// Place reads the newest placement; false while the hook writes one. What was
+// read with a mark of the placement's first iteration, or with its
+// acknowledgement, is not older than they: the hook writes it before both.
+func (p *Process) Place() (out Place, ok bool) {
+	if p.err != nil {
+		return out, false
+	}
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer p.guard(nil)
+	w := p.mem[p.control : p.control+controlBytes]
+	for range seqlockTries {
+		seq := w.u64(ctlPlaceSeq)
+		out = Place{
+			Order: w.u64(ctlPlaceOrder), Iteration: w.i64(ctlPlaceIter), Rank: int(w.i32(ctlPlaceRank)), Bytes: w.u64(ctlPlaceBytes),
+		}
+		for i := range out.StepNs {
+			out.StepNs[i] = w.i64(ctlPlaceSteps + 8*uint64(i))
+		}
+		if seq%2 == 0 && w.u64(ctlPlaceSeq) == seq {
+			return out.checked(), true
+		}
+	}
+	return Place{}, false
+}
+
+// checked takes out what no placement can be.
+func (p Place) checked() Place {
+	if p.Order == 0 {
+		return Place{}
+	}
+	if p.Rank < 0 || p.Rank >= ranksMax {
+		p.Rank = -1
+	}
+	if p.Bytes > placeBytesMax {
+		p.Bytes = 0
+	}
+	p.Iteration = min(max(p.Iteration, 0), math.MaxInt64/2)
+	for _, ns := range p.StepNs {
+		if ns < 0 || ns > int64(placeStepMax) {
+			p.StepNs = [4]int64{}
+		}
+	}
+	return p
+}

@@ -10,8 +10,8 @@
  * The rule of every failure path: behave as if the hook were absent.
  *
  * Environment: FALCON_PAUSE_MAX_MS lowers the longest hold of a pause;
- * FALCON_TEST_MB is the workspace of active tests; FALCON_SHM_DIR, FALCON_JOB, FALCON_DEVICE, RANK, WORLD_SIZE and
- * LOCAL_RANK name the process (falcon_shm.h); FALCON_HOOK=off keeps the hook
+ * FALCON_TEST_MB is the workspace of active tests; FALCON_SHM_DIR, FALCON_JOB,
+ * FALCON_DEVICE, FALCON_GENERATION, RANK, WORLD_SIZE and LOCAL_RANK name the process (falcon_shm.h); FALCON_HOOK=off keeps the hook
  * inert; FALCON_CLOCK=mono makes it leave the TSC alone.
  */
 #ifndef FALCON_HOOK_H

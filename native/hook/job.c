@@ -107,12 +107,35 @@ FALCON_EXPORT int falcon_job_fetch(uint64_t id, falcon_job_order *out) {
   return 0;
 }
 
+/* A checkpoint was ordered and is on disk: a restart begins where the ack says. */
+static bool wrote(uint64_t id, int32_t status) {
+  const falcon_shm_order *o = &held[id % FALCON_ORDER_SLOTS];
+  return !status && o->id == id && o->kind == FALCON_ORDER_CHECKPOINT;
+}
+
 FALCON_EXPORT void falcon_job_ack(uint64_t id, int64_t i, int32_t status) {
   falcon_control *c = adapter();
   if (!c) return;
+  if (wrote(id, status) && i > 0) __atomic_store_n(&c->resume_iteration, (uint64_t)i, __ATOMIC_RELAXED);
   __atomic_store_n(&c->committed_iteration, i, __ATOMIC_RELAXED);
   __atomic_store_n(&c->committed_status, status, __ATOMIC_RELAXED);
   __atomic_store_n(&c->committed_order, id, __ATOMIC_RELEASE);
+}
+
+/* The reader takes the whole under place_seq; the header's rank stays as it was,
+ * so that iterations before i still have their own. */
+FALCON_EXPORT void falcon_job_place(uint64_t id, int64_t i, int rank, const uint64_t step_ns[4], uint64_t bytes) {
+  falcon_control *c = adapter();
+  if (!c || !step_ns) return;
+  uint64_t seq = __atomic_load_n(&c->place_seq, __ATOMIC_RELAXED) | 1;
+  __atomic_store_n(&c->place_seq, seq, __ATOMIC_RELAXED);
+  falcon_store_fence();
+  __atomic_store_n(&c->place_order, id, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->place_iteration, i, __ATOMIC_RELAXED);
+  for (int k = 0; k < 4; k++) __atomic_store_n(&c->place_step_ns[k], step_ns[k], __ATOMIC_RELAXED);
+  __atomic_store_n(&c->place_bytes, bytes, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->place_rank, rank, __ATOMIC_RELAXED);
+  __atomic_store_n(&c->place_seq, seq + 1, __ATOMIC_RELEASE);
 }
 
 FALCON_EXPORT uint64_t falcon_job_paused_ns(void) {

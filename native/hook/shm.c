@@ -58,6 +58,15 @@ static int32_t env_int(const char *name) {
   return end && !*end && v >= 0 && v < INT32_MAX ? (int32_t)v : -1;
 }
 
+/* Which launch of the job started this process, 0 when it does not say. */
+static uint64_t generation(void) {
+  const char *s = getenv("FALCON_GENERATION");
+  char *end = NULL;
+  errno = 0;
+  uint64_t v = s && *s >= '0' && *s <= '9' ? strtoull(s, &end, 10) : 0;
+  return end && !*end && !errno ? v : 0;
+}
+
 /* Letters, digits, '.', '_' and '-' stay; all else becomes '_'. */
 static void clean_name(char *out, size_t size, const char *in) {
   size_t i = 0;
@@ -145,6 +154,7 @@ static void publish(char *base, const falcon_header *h) {
   falcon_hook.control->iteration = -1;
   falcon_hook.control->step_tag = -1;
   falcon_hook.control->committed_iteration = -1;
+  falcon_hook.control->generation = generation();
   falcon_hook.control->heartbeat_ns = falcon_mono_ns();
   memcpy(falcon_hook.header, h, sizeof *h);
   __atomic_store_n(&falcon_hook.header->magic, FALCON_SHM_MAGIC, __ATOMIC_RELEASE);

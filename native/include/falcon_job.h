@@ -45,7 +45,8 @@ uint64_t falcon_job_poll(int64_t i);
 int falcon_job_fetch(uint64_t id, falcon_job_order *out);
 
 /* The voted order holds from iteration i on; status 0 = applied, else refused
- * by the framework on all ranks alike (for a reason the ranks agree on). */
+ * by the framework on all ranks alike (for a reason the ranks agree on). Of a
+ * checkpoint that was written, i is the iteration with which a restart begins. */
 void falcon_job_ack(uint64_t id, int64_t i, int32_t status);
 
 /* A placement order was carried out: from iteration i on this process holds

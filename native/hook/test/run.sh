@@ -14,7 +14,7 @@ run() { # run PROGRAM CASE
   max=60000
   case "$2" in clamp|fuzz) max=200;; esac # a longest hold that a test can wait for
   if env FALCON_PAUSE_MAX_MS=$max LD_LIBRARY_PATH="$lib" LD_PRELOAD="${first:+$first:}$hook" FALCON_SHM_DIR="$shm" FALCON_JOB=t FALCON_TEST_MB=$mb \
-    FALCON_DEVICE=n1.g0 RANK=2 WORLD_SIZE=8 TEST_DIR="$dir" TEST_HOOK="$hook" timeout 120 "$dir/$1" "$2"; then
+    FALCON_DEVICE=n1.g0 FALCON_GENERATION=3 RANK=2 WORLD_SIZE=8 TEST_DIR="$dir" TEST_HOOK="$hook" timeout 120 "$dir/$1" "$2"; then
     echo "ok   $1 $2"
   else
     echo "FAIL $1 $2"; fail=1

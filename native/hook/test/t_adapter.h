@@ -30,17 +30,19 @@ static void case_marks(void) {
   CHECK(access(shm_path(), F_OK));
 }
 
-static void put_order(char *b, uint64_t id, int32_t first) {
+static void put_kind(char *b, uint64_t id, uint32_t kind, int32_t first) {
   falcon_shm_order *o = &CTL(b)->orders[id % FALCON_ORDER_SLOTS];
   __atomic_store_n(&o->seq, o->seq | 1, __ATOMIC_RELEASE);
   o->id = id;
   o->epoch = 9;
-  o->kind = FALCON_ORDER_MICROBATCHES;
+  o->kind = kind;
   o->n = 4;
   for (int i = 0; i < 4; i++) o->values[i] = first + i;
   __atomic_store_n(&o->seq, o->seq + 1, __ATOMIC_RELEASE);
   __atomic_store_n(&CTL(b)->newest_order, id, __ATOMIC_RELEASE);
 }
+
+static void put_order(char *b, uint64_t id, int32_t first) { put_kind(b, id, FALCON_ORDER_MICROBATCHES, first); }
 
 static void case_mailbox(void) {
   FIND(falcon_job_poll);
@@ -69,4 +71,66 @@ static void case_mailbox(void) {
   CHECK(f_falcon_job_poll(3) == 6 && f_falcon_job_fetch(8, &o) == -1);
   f_falcon_job_ack(6, 44, 0);
   CHECK(CTL(b)->committed_order == 6 && CTL(b)->committed_iteration == 44 && CTL(b)->committed_status == 0);
+}
+
+/* The iteration of a restart is that of the ack of a checkpoint order that was
+ * carried out, and of no other ack. */
+static void case_checkpoint(void) {
+  FIND(falcon_job_poll);
+  FIND(falcon_job_fetch);
+  FIND(falcon_job_ack);
+  static falcon_job_order o;
+  CHECK(f_falcon_job_poll(0) == 0);
+  char *b = shm_map();
+  CHECK(b && CTL(b)->resume_iteration == 0 && CTL(b)->generation == 3);
+  put_kind(b, 4, FALCON_ORDER_CHECKPOINT, 1);
+  CHECK(f_falcon_job_poll(10) == 4 && f_falcon_job_fetch(4, &o) == 0 && o.kind == FALCON_ORDER_CHECKPOINT && o.values[0] == 1);
+  f_falcon_job_ack(4, 11, 6);
+  CHECK(CTL(b)->committed_status == 6 && CTL(b)->resume_iteration == 0);
+  put_kind(b, 5, FALCON_ORDER_CHECKPOINT, 0);
+  CHECK(f_falcon_job_poll(20) == 5);
+  f_falcon_job_ack(5, 21, 0);
+  CHECK(CTL(b)->committed_order == 5 && CTL(b)->resume_iteration == 21);
+  put_order(b, 6, 100);
+  CHECK(f_falcon_job_poll(30) == 6);
+  f_falcon_job_ack(6, 31, 0);
+  CHECK(CTL(b)->committed_iteration == 31 && CTL(b)->resume_iteration == 21);
+  f_falcon_job_ack(5 + FALCON_ORDER_SLOTS, 40, 0); /* never held: says nothing of a checkpoint */
+  CHECK(CTL(b)->resume_iteration == 21);
+}
+
+static void *placements(void *arg) {
+  falcon_control *c = CTL((char *)arg);
+  uint64_t last = 0;
+  do {
+    uint64_t before = LOAD(c->place_seq);
+    if (before & 1) continue;
+    uint64_t id = LOAD(c->place_order), bytes = LOAD(c->place_bytes), step = LOAD(c->place_step_ns[3]);
+    int64_t i = LOAD(c->place_iteration);
+    int32_t rank = LOAD(c->place_rank);
+    if (LOAD(c->place_seq) != before) continue;
+    CHECK(i == (int64_t)(10 * id) && rank == (int32_t)(id % 8) && bytes == 1000 * id && step == 4 * id && id >= last);
+    last = id;
+  } while (last < 20000);
+  return NULL;
+}
+
+/* A reader at any moment sees a whole placement or knows that it does not. */
+static void case_place(void) {
+  FIND(falcon_job_place);
+  FIND(falcon_job_poll);
+  CHECK(f_falcon_job_poll(0) == 0);
+  char *b = shm_map();
+  CHECK(b && CTL(b)->place_order == 0 && CTL(b)->place_seq == 0);
+  f_falcon_job_place(1, 10, 1, NULL, 0);
+  CHECK(CTL(b)->place_order == 0);
+  pthread_t reader;
+  CHECK(!pthread_create(&reader, NULL, placements, b));
+  for (uint64_t id = 1; id <= 20000; id++) {
+    uint64_t steps[4] = {id, 2 * id, 3 * id, 4 * id};
+    f_falcon_job_place(id, (int64_t)(10 * id), (int)(id % 8), steps, 1000 * id);
+  }
+  CHECK(!pthread_join(reader, NULL));
+  CHECK(CTL(b)->place_step_ns[0] == 20000 && CTL(b)->place_step_ns[1] == 40000 && CTL(b)->place_step_ns[2] == 60000);
+  CHECK(HDR(b)->rank == 2 && !(CTL(b)->place_seq & 1));
 }

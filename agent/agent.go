@@ -236,6 +236,7 @@ func (a *Agent) follow(p *process, now time.Time) {
 	a.samples = p.drain(a.buf, a.samples)
 	p.seg.Beat()
 	p.publish()
+	a.announce(p)
 	switch err := p.seg.Err(); {
 	case err != nil:
 		a.log.Error("left a process whose memory can't be read", slog.String("process", p.String()), slog.Any("err", err))
@@ -243,6 +244,18 @@ func (a *Agent) follow(p *process, now time.Time) {
 	case gone:
 		a.die(p, now, "")
 	}
+}
+
+// announce tells of a new rank at once: its samples and its acknowledgement
+// come behind.
+func (a *Agent) announce(p *process) {
+	if !p.moved {
+		return
+	}
+	p.moved = false
+	a.log.Info("a training process took another rank", slog.String("process", p.String()), slog.Uint64("order", p.place.Order))
+	a.tell(p)
+	a.setPids()
 }
 
 func (a *Agent) gone(p *process) bool {
@@ -301,11 +314,12 @@ func (a *Agent) processes() []*process {
 }
 
 func (a *Agent) setPids() {
-	pids := map[falcon.Rank]int{}
+	pids, order := map[falcon.Rank]int{}, map[falcon.Rank]uint64{}
 	for _, p := range a.byPath {
-		if p.rank >= 0 && !p.dead {
-			pids[p.rank] = p.header.PID
+		if _, twice := pids[p.rank]; p.rank < 0 || p.dead || (twice && order[p.rank] > p.place.Order) {
+			continue
 		}
+		pids[p.rank], order[p.rank] = p.header.PID, p.place.Order
 	}
 	a.mu.Lock()
 	a.pids = pids

@@ -27,6 +27,7 @@ type fakeSegment struct {
 	header  ring.Header
 	control ring.Control
 	comms   []ring.Comm
+	place   ring.Place
 	records []ring.Record
 	marks   []ring.Mark
 	timings []ring.Timing
@@ -149,6 +150,12 @@ func (s *fakeSegment) Control() ring.Control {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.control
+}
+
+func (s *fakeSegment) Place() (ring.Place, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.place, true
 }
 
 func (s *fakeSegment) Comms(out []ring.Comm) []ring.Comm {

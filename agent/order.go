@@ -19,9 +19,9 @@ const (
 // ranks commit by a vote among themselves; the agent only carries. As the vote
 // is the commit, it is reported whenever it comes.
 type orderTask struct {
-	order    uint64
+	order    falcon.Order
 	ranks    []*process
-	acks     map[falcon.Rank]*falconv1.RankAck
+	acks     map[*process]*falconv1.RankAck // a rank's number may change hands
 	deadline time.Time
 	expired  bool
 }
@@ -31,7 +31,10 @@ func (a *Agent) startOrder(cmd *falconv1.OrderCommand, deadline time.Time) (*ord
 	if len(ranks) == 0 {
 		return nil, errNoRank
 	}
-	o := falcon.Order{Epoch: cmd.GetJobEpoch(), ID: cmd.GetOrder(), Kind: cmd.GetKind(), MicroBatches: cmd.GetMicroBatches()}
+	o := falcon.Order{
+		Epoch: cmd.GetJobEpoch(), ID: cmd.GetOrder(), Kind: cmd.GetKind(), MicroBatches: cmd.GetMicroBatches(),
+		Blocks: cmd.GetBlocks(), Leave: cmd.GetLeave(),
+	}
 	for _, p := range ranks {
 		if p.seg.NewestOrder() >= o.ID {
 			continue // an earlier life of this agent has put it there
@@ -40,7 +43,7 @@ func (a *Agent) startOrder(cmd *falconv1.OrderCommand, deadline time.Time) (*ord
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
 	}
-	return &orderTask{order: o.ID, ranks: ranks, acks: map[falcon.Rank]*falconv1.RankAck{}, deadline: deadline}, nil
+	return &orderTask{order: o, ranks: ranks, acks: map[*process]*falconv1.RankAck{}, deadline: deadline}, nil
 }
 
 // Step reports each change, and ends when all have committed.
@@ -74,7 +77,7 @@ func (t *orderTask) Linger(now time.Time) (*falconv1.CommandResult, bool) {
 	r.Status = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED
 	if t.expired {
 		r.Status = falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
-		r.Detail = fmt.Sprintf("%d of %d ranks have not committed to order %d", open, len(t.ranks), t.order)
+		r.Detail = fmt.Sprintf("%d of %d ranks have not committed to order %d", open, len(t.ranks), t.order.ID)
 	}
 	return r, late >= lateWait
 }
@@ -83,12 +86,9 @@ func (t *orderTask) Linger(now time.Time) (*falconv1.CommandResult, bool) {
 func (t *orderTask) look() (changed bool, open int) {
 	for _, p := range t.ranks {
 		switch {
-		case t.acks[p.rank] != nil:
-		case p.status.CommittedOrder >= t.order:
-			t.acks[p.rank] = &falconv1.RankAck{
-				Rank: int32(p.rank), Order: p.status.CommittedOrder,
-				Iteration: p.status.CommittedIteration, Status: p.status.CommittedStatus,
-			}
+		case t.acks[p] != nil:
+		case p.status.CommittedOrder >= t.order.ID:
+			t.acks[p] = t.ack(p)
 			changed = true
 		case !p.dead:
 			open++
@@ -97,11 +97,46 @@ func (t *orderTask) look() (changed bool, open int) {
 	return changed, open
 }
 
+// ack is a process's acknowledgement, under the rank that it voted with.
+func (t *orderTask) ack(p *process) *falconv1.RankAck {
+	out := &falconv1.RankAck{
+		Rank: int32(p.rank), NowRank: int32(p.rank), Order: p.status.CommittedOrder,
+		Iteration: p.status.CommittedIteration, Status: p.status.CommittedStatus,
+	}
+	if out.Order != t.order.ID || out.Status != 0 {
+		return out
+	}
+	switch {
+	case t.order.Kind == falcon.OrderCheckpoint:
+		out.ResumeIteration = p.status.ResumeIteration
+	case t.order.Kind == falcon.OrderPlacement && p.place.Order == t.order.ID:
+		if out.Rank = int32(p.rankAt(p.place.Iteration - 1)); out.Rank < 0 {
+			out.Rank = int32(before(p.rank, t.order.Blocks, p.world()))
+		}
+		out.MovedBytes = p.place.Bytes
+		for _, ns := range p.place.StepNs {
+			out.StepMs = append(out.StepMs, float64(ns)/1e6)
+		}
+	}
+	return out
+}
+
+// unplaced is a process that has committed to a placement and did not say which
+// rank it holds; nil for none.
+func (t *orderTask) unplaced() *process {
+	for _, p := range t.ranks {
+		if ack := t.acks[p]; ack != nil && t.order.Kind == falcon.OrderPlacement && ack.Order == t.order.ID && ack.Status == 0 && p.place.Order != t.order.ID {
+			return p
+		}
+	}
+	return nil
+}
+
 // result lists the acknowledgements; its status is that of an ended order.
 func (t *orderTask) result() *falconv1.CommandResult {
 	r := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
 	for _, p := range t.ranks {
-		ack := t.acks[p.rank]
+		ack := t.acks[p]
 		if ack == nil {
 			continue
 		}
@@ -110,6 +145,9 @@ func (t *orderTask) result() *falconv1.CommandResult {
 			r.Status = falconv1.CommandStatus_COMMAND_STATUS_REFUSED
 			r.Detail = fmt.Sprintf("rank %d refused order %d with status %d", ack.Rank, ack.Order, ack.Status)
 		}
+	}
+	if p := t.unplaced(); p != nil {
+		r.Detail = fmt.Sprintf("%s has committed to placement %d without saying which rank it holds now", p, t.order.ID)
 	}
 	if len(r.Ranks) == 0 {
 		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, "every rank of this node ended before it committed"

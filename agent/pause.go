@@ -56,6 +56,9 @@ func (a *Agent) startPause(cmd *falconv1.PauseCommand, now time.Time) (act.Task,
 		if len(a.local(nil)) == 0 {
 			return nil, errNoRank
 		}
+		if moving(a.local(nil)) {
+			return nil, errMoving
+		}
 		return surveyTask{a}, nil
 	case falconv1.PausePhase_PAUSE_PHASE_ARM:
 		h, err := a.arm(cmd)
@@ -134,6 +137,9 @@ func (a *Agent) cutRanks(cuts []*falconv1.RankCut) ([]*process, error) {
 	ranks := a.local(nil)
 	if len(ranks) == 0 {
 		return nil, errNoRank
+	}
+	if moving(ranks) {
+		return nil, errMoving
 	}
 	for _, p := range ranks {
 		n := 0

@@ -27,6 +27,7 @@ type inferrer interface {
 	Period() int
 	Anchor() (period.Anchor, bool)
 	Expect(calls int)
+	Reset()
 }
 
 // buffers are shared by all looks of the loop, so that a look allocates
@@ -46,7 +47,7 @@ type process struct {
 	path   string
 	seg    Segment
 	header ring.Header
-	rank   falcon.Rank // -1 while unknown
+	rank   falcon.Rank // held now, -1 while unknown; not unique while a placement is carried out
 	exit   Exit
 
 	comms   []ring.Comm
@@ -70,6 +71,10 @@ type process struct {
 	pauses      []span  // newest last
 	iterationMs float64 // of the newest iteration, without pauses
 	queueMs     float64 // how far the host ran ahead in the last profile
+
+	tenures []tenure   // ranks held, newest last
+	place   ring.Place // the newest placement
+	moved   bool       // by one that was not published so far
 
 	window *window // profile in progress
 	sent   *falconv1.RankState
@@ -102,12 +107,8 @@ func (p *process) refresh() {
 		p.commID[c.Slot] = c.ID
 		p.largest = max(p.largest, c.Size)
 	}
-	if p.rank >= 0 {
-		return
-	}
-	if p.rank = p.findRank(); p.rank >= 0 {
-		p.marks = iterate.NewMarks(p.rank)
-		p.nextMark = 0
+	if p.rank < 0 {
+		p.settle()
 	}
 }
 
@@ -166,6 +167,7 @@ func (p *process) drainMarks(buf *buffers, out []falcon.Sample) []falcon.Sample 
 	var lost uint64
 	buf.marks, p.nextMark, lost = p.seg.Marks(p.nextMark, buf.marks)
 	p.lost += lost
+	p.move()
 	for _, m := range buf.marks {
 		out = p.mark(m, out)
 	}
@@ -262,11 +264,12 @@ func (p *process) mark(m ring.Mark, out []falcon.Sample) []falcon.Sample {
 		p.window.begin(m)
 	}
 	s, ok := p.marks.Add(iterate.Mark{Iteration: m.Iteration, StartNs: uint64(max(m.StartNs, 0)), PausedNs: uint64(max(m.PausedNs, 0))})
-	if !ok || p.rank < 0 {
+	s.Rank = p.rankAt(s.Iteration)
+	if !ok || s.Rank < 0 {
 		return out
 	}
 	s.EndNs = p.seg.UnixNs(s.EndNs)
-	return append(out, p.newest(s))
+	return append(out, p.newest(p.heldUp(s)))
 }
 
 // publish tells the process its period, for the record, when it changes.
@@ -289,7 +292,10 @@ func (p *process) state(node falcon.Node) *falconv1.RankState {
 		MicroBatches: int32(p.status.MicroBatches),
 		Coverage:     p.status.Coverage, Unhooked: p.status.Coverage&ring.CoverUnhooked != 0,
 		Period: uint32(p.infer.Period()), PeriodReason: p.reason(),
-		TestWorkspace: p.status.TestWorkspace,
+		TestWorkspace: p.status.TestWorkspace, Generation: p.status.Generation,
+	}
+	if p.place.Order != 0 {
+		st.PlacementOrder, st.PlacementIteration = p.place.Order, p.place.Iteration
 	}
 	for _, c := range p.comms {
 		if c.State == ring.CommLive {

@@ -16,6 +16,7 @@ import (
 var (
 	errNoRank  = errors.New("no training process of this job is known here")
 	errWindow  = errors.New("a profile window is open already")
+	errMoving  = errors.New("the ranks are changing places: ask again")
 	errUnknown = errors.New("this agent does not know the command: update it")
 )
 
@@ -37,6 +38,9 @@ func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Ti
 	}
 	if a.held != nil {
 		return nil, errHeld
+	}
+	if moving(ranks) {
+		return nil, errMoving
 	}
 	for _, p := range ranks {
 		if p.window != nil {
@@ -101,7 +105,9 @@ func (t *profileTask) written() bool {
 func (t *profileTask) finish() *falconv1.CommandResult {
 	out := &falconv1.Profile{Window: t.id}
 	var thin []string
+	moved := false
 	for _, p := range t.ranks {
+		moved = moved || p.window.moved
 		p.refresh()
 		got := p.summarize(t.id, p.seg.Timings(p.window.id, nil))
 		p.window = nil
@@ -116,6 +122,8 @@ func (t *profileTask) finish() *falconv1.CommandResult {
 	switch {
 	case len(t.ranks) == 0:
 		out.Refused = "every rank of the window ended before it did"
+	case moved:
+		out.Refused = "the ranks changed places while the window was open: ask again"
 	case len(thin) == len(t.ranks):
 		out.Refused = fmt.Sprintf("no whole iteration was timed within %.0f s", profileMax.Seconds())
 	case len(thin) > 0:

@@ -134,11 +134,16 @@ func (a *Agent) publish() {
 		if p.dead {
 			continue
 		}
-		p.refresh()
-		a.warnUnknown(p)
-		if st := p.changed(a.node, a.nicOf); st != nil {
-			a.ship.Send(rankFrame(st))
-		}
+		a.tell(p)
 	}
 	a.setPids()
+}
+
+// tell sends a process's state when it changed.
+func (a *Agent) tell(p *process) {
+	p.refresh()
+	a.warnUnknown(p)
+	if st := p.changed(a.node, a.nicOf); st != nil {
+		a.ship.Send(rankFrame(st))
+	}
 }

@@ -14,6 +14,7 @@ type Segment interface {
 	Timings(window uint32, out []ring.Timing) []ring.Timing
 	Control() ring.Control
 	Comms(out []ring.Comm) []ring.Comm
+	Place() (p ring.Place, ok bool)
 
 	StartProfile(window uint32, untilNs int64, comms ring.CommMask)
 	StopProfile()

@@ -150,6 +150,12 @@ func (s *survey) lost() {
 	s.starts, s.some = s.starts[:0], false
 }
 
+// since forgets what lies before an iteration: it was counted on communicators
+// that have gone, or with none of those that have come.
+func (s *survey) since(iteration int64) {
+	s.starts = slices.DeleteFunc(s.starts, func(i int64) bool { return i < iteration })
+}
+
 // at looks at an iteration that has begun by the adapter's word, once all
 // records before it are counted. The word is older than the records: one that
 // is behind them says nothing, only one that is behind the word before it says

@@ -44,6 +44,7 @@ type window struct {
 	wroteAt uint64
 
 	cut        bool     // ends now, with what it has: the job is to be held
+	moved      bool     // the rank changed while it was open
 	closed     int      // iterations closed by the anchor since the start
 	boundaries []uint64 // ordinals of the anchor calls that closed them
 	overflow   uint64

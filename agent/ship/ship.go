@@ -6,7 +6,7 @@
 // bounded: samples and telemetry are let go oldest first and counted; results
 // and rank states last, and never silently. Send never blocks, so an absent
 // engine costs training nothing. Every stream begins with the present state of
-// each rank, unnumbered, since the engine may be a new one that knows nothing
+// each process, unnumbered, since the engine may be a new one that knows nothing
 // of the ranks whose samples wait in the spool. One goroutine connects, one per live stream
 // receives; both belong to the Shipper, and Close waits for them.
 //
@@ -72,7 +72,7 @@ type Shipper struct {
 
 	mu        sync.Mutex
 	spool     *spool
-	ranks     map[int32]*falconv1.RankState // living ones, newest state
+	ranks     map[int32]*falconv1.RankState // living ones, newest state by pid
 	beat      *falconv1.Beat                // newest one to send, nil when sent
 	connected bool
 	closing   bool
@@ -126,14 +126,15 @@ func (s *Shipper) Send(f *falconv1.AgentFrame) {
 	s.nudge()
 }
 
-// remember keeps the newest state of each living rank.
+// remember keeps the newest state of each living process, by its pid: a rank
+// changes hands in a placement.
 func (s *Shipper) remember(st *falconv1.RankState) {
 	switch {
 	case st == nil:
 	case st.Alive:
-		s.ranks[st.Rank] = st
-	case s.ranks[st.Rank].GetPid() == st.Pid:
-		delete(s.ranks, st.Rank)
+		s.ranks[st.Pid] = st
+	default:
+		delete(s.ranks, st.Pid)
 	}
 }
 

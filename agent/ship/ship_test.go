@@ -124,6 +124,33 @@ func TestStreamsBeginWithThePresentRanks(t *testing.T) {
 	}
 }
 
+// A rank changes hands between processes of one node, or leaves it: what a new
+// stream begins with are the ranks that they hold now.
+func TestStreamsBeginWithTheRanksHeldNow(t *testing.T) {
+	e := shiptest.NewEngine(t)
+	e.Start()
+	s := open(t, e, nil)
+	s.Send(stateFrame(11, 1, true, 0))
+	s.Send(stateFrame(12, 2, true, 0))
+	s.Send(stateFrame(11, 2, true, 0))
+	s.Send(stateFrame(12, 7, true, 0))
+	shiptest.Until(t, "the states", empty(s))
+	e.Stop()
+	s.Send(sampleFrame(7))
+	before := len(e.Frames())
+	e.Start()
+	shiptest.Until(t, "the sample", empty(s))
+	ranks := map[int32]int32{}
+	for _, f := range e.Frames()[before:] {
+		if st := f.GetRank(); st != nil {
+			ranks[st.Pid] = st.Rank
+		}
+	}
+	if len(ranks) != 2 || ranks[11] != 2 || ranks[12] != 7 {
+		t.Fatalf("the second stream began with %v by pid", ranks)
+	}
+}
+
 func TestCommandsAndWelcomeReachTheAgent(t *testing.T) {
 	e := shiptest.NewEngine(t)
 	e.Start()

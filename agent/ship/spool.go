@@ -31,8 +31,8 @@ func newSpool(framesMax, bytesMax int) *spool {
 	return &spool{next: 1, framesMax: framesMax, bytesMax: bytesMax}
 }
 
-// add numbers the frame and keeps it. A newer state of a rank's process
-// replaces the one that still waits.
+// add numbers the frame and keeps it. A newer state of a process replaces the
+// one that still waits.
 func (s *spool) add(f *falconv1.AgentFrame) {
 	s.supersede(f.GetRank())
 	f.Seq = s.next
@@ -99,7 +99,7 @@ func (s *spool) supersede(r *falconv1.RankState) {
 	}
 	i := s.oldest(func(f *falconv1.AgentFrame) bool {
 		old := f.GetRank()
-		return old != nil && old.Rank == r.Rank && old.Pid == r.Pid && old.Alive == r.Alive
+		return old != nil && old.Pid == r.Pid && old.Alive == r.Alive
 	})
 	if i >= 0 {
 		s.cut(i)

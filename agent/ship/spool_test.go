@@ -14,7 +14,11 @@ func resultFrame(id uint64) *falconv1.AgentFrame {
 }
 
 func rankFrame(rank int32, alive bool, period uint32) *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Rank: rank, Alive: alive, Period: period}}}
+	return stateFrame(rank+100, rank, alive, period)
+}
+
+func stateFrame(pid, rank int32, alive bool, period uint32) *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Pid: pid, Rank: rank, Alive: alive, Period: period}}}
 }
 
 func profileFrame(window uint64, calls int) *falconv1.AgentFrame {
@@ -32,6 +36,10 @@ func TestNewerRankStateReplacesTheWaitingOne(t *testing.T) {
 	s.add(rankFrame(1, true, 44))
 	s.add(rankFrame(1, false, 44)) // an end never replaces a life
 	if len(s.frames) != 3 || s.frames[1].frame.GetRank().Period != 44 {
+		t.Fatalf("spool holds %v", s.frames)
+	}
+	s.add(stateFrame(102, 1, true, 0)) // the process of rank 2 takes rank 1
+	if len(s.frames) != 3 || s.frames[0].frame.GetRank().Pid != 101 || s.frames[2].frame.GetRank().Rank != 1 {
 		t.Fatalf("spool holds %v", s.frames)
 	}
 }

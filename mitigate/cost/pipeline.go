@@ -1,8 +1,17 @@
 package cost
 
+import "math"
+
 // Stage is what one pipeline stage spends on one micro-batch, in ms.
 type Stage struct {
 	ForwardMs, BackwardMs float64
+}
+
+// Ms is forward and backward together.
+func (s Stage) Ms() float64 { return s.ForwardMs + s.BackwardMs }
+
+func (s Stage) times(factor float64) Stage {
+	return Stage{s.ForwardMs * factor, s.BackwardMs * factor}
 }
 
 // StagesFromSelf splits measured self times (forward + backward per
@@ -16,145 +25,234 @@ func StagesFromSelf(selfMs []float64) []Stage {
 	return out
 }
 
-// op is one forward or backward of one stage.
-type op struct {
-	micro    int
-	backward bool
+// Pipeline is one replica: its stages and what a message takes between them.
+type Pipeline struct {
+	Stages []Stage
+	// HopMs[b] is one activation or gradient between stage b and b+1; with
+	// several chunks the entry behind those is the way from the last stage back
+	// to the first. Entries that are missing are 0.
+	HopMs  []float64
+	Chunks int // model chunks of a stage (interleaving); 0 means 1
 }
 
-// PipelineMs is the makespan of the 1F1B schedule (PipeDream-flush, as in
-// Megatron) over the stages for m micro-batches, with hopMs added to every
-// transfer between stages. Stages run their ops in the schedule's order; an op
-// starts when its stage is free and its input has arrived. O(stages · m).
-func PipelineMs(stages []Stage, m int, hopMs float64) float64 {
-	p := len(stages)
-	if p == 0 || m < 1 {
-		return 0
+// A Simulator plays pipelines. It keeps schedules and memory between runs; the
+// zero value is ready, and must not be used by two goroutines at once.
+type Simulator struct {
+	schedules map[[3]int]*schedule
+	sent      []float64 // when each message's transfer could begin, by slot
+	clock     []float64 // by stage
+	next      []int     // steps done, by stage
+	begun     []bool    // the step's sends are on their way, by stage
+}
+
+// Ends is when each stage of p has done all it has to do for m micro-batches,
+// appended to to. A message occupies both its ends: the sender from when it
+// comes to it, the receiver from when both are there (Megatron-LM waits for
+// both halves of a paired exchange, and so does the lab's trainer), so a
+// link slower than its stages is the bottleneck. O(stages · m).
+func (u *Simulator) Ends(to []float64, p Pipeline, m int) []float64 {
+	if len(p.Stages) == 0 || m < 1 {
+		return append(to, make([]float64, len(p.Stages))...)
 	}
-	run := newRun(stages, m, hopMs)
-	for left := 2 * m * p; left > 0; {
-		before := left
-		for s := range stages {
-			for run.advance(s) {
+	c := u.schedule(len(p.Stages), max(p.Chunks, 1), m)
+	u.reset(c)
+	for left := c.stages; left > 0; {
+		before, moved := left, false
+		for s := range c.stages {
+			n := u.next[s]
+			if n < len(c.steps[s]) && u.play(c, p, s) {
 				left--
 			}
+			moved = moved || u.next[s] > n
 		}
-		if left == before {
+		if left == before && !moved {
 			panic("cost: the 1F1B schedule blocked itself")
 		}
 	}
+	return append(to, u.clock...)
+}
+
+func (u *Simulator) schedule(stages, chunks, m int) *schedule {
+	key := [3]int{stages, chunks, m}
+	c := u.schedules[key]
+	if c == nil {
+		if u.schedules == nil || len(u.schedules) >= scheduleMost {
+			u.schedules = map[[3]int]*schedule{}
+		}
+		c = newSchedule(stages, chunks, m)
+		u.schedules[key] = c
+	}
+	return c
+}
+
+// scheduleMost bounds the schedules that are kept.
+const scheduleMost = 1024
+
+func (u *Simulator) reset(c *schedule) {
+	u.sent = grown(u.sent, c.slots())
+	for i := range u.sent {
+		u.sent[i] = -1
+	}
+	u.clock, u.next = grown(u.clock, c.stages), grown(u.next, c.stages)
+	u.begun = grown(u.begun, c.stages)
+	clear(u.clock)
+	clear(u.next)
+	clear(u.begun)
+}
+
+func grown[T any](v []T, n int) []T {
+	if cap(v) < n {
+		return make([]T, n)
+	}
+	return v[:n]
+}
+
+// play runs stage s until it waits for a message, and says whether it is done.
+func (u *Simulator) play(c *schedule, p Pipeline, s int) bool {
+	work := p.Stages[s].times(1 / float64(c.chunks))
+	for u.next[s] < len(c.steps[s]) {
+		switch step := &c.steps[s][u.next[s]]; step.kind {
+		case forward:
+			u.clock[s] += work.ForwardMs
+		case backward:
+			u.clock[s] += work.BackwardMs
+		default:
+			if !u.exchange(c, p, s, step) {
+				return false
+			}
+		}
+		u.next[s]++
+	}
+	return true
+}
+
+// exchange sends and receives; false while a message that it waits for has not
+// begun. Its own sends begin at once all the same. Where both go to one rank,
+// as between two stages, the second begins when the first is through.
+func (u *Simulator) exchange(c *schedule, p Pipeline, s int, step *instr) bool {
+	from := u.clock[s]
+	if !u.begun[s] {
+		at := from
+		for _, slot := range step.send {
+			if slot == nothing {
+				continue
+			}
+			u.sent[slot] = at
+			if c.stages == 2 {
+				at += p.hopMs(c.boundary(slot))
+			}
+		}
+		u.begun[s] = true
+	}
+	for _, slot := range step.recv {
+		if slot != nothing && u.sent[slot] < 0 {
+			return false
+		}
+	}
+	end := from
+	for i := range step.send {
+		if slot := step.send[i]; slot != nothing {
+			end = max(end, u.sent[slot]+p.hopMs(c.boundary(slot)))
+		}
+		if slot := step.recv[i]; slot != nothing {
+			end = max(end, max(from, u.sent[slot])+p.hopMs(c.boundary(slot)))
+		}
+	}
+	u.clock[s], u.begun[s] = end, false
+	return true
+}
+
+func (p Pipeline) hopMs(boundary int) float64 {
+	if boundary >= len(p.HopMs) {
+		return 0
+	}
+	return p.HopMs[boundary]
+}
+
+// PipelineMs is the makespan of the 1F1B schedule over the stages for m
+// micro-batches, with every message between them taking hopMs.
+func PipelineMs(stages []Stage, m int, hopMs float64) float64 {
+	var u Simulator
 	worst := 0.0
-	for _, t := range run.free {
-		worst = max(worst, t)
+	for _, end := range u.Ends(nil, uniform(stages, hopMs), m) {
+		worst = max(worst, end)
 	}
 	return worst
 }
 
-// run is the state of one simulated pipeline.
-type run struct {
-	stages  []Stage
-	m       int
-	hopMs   float64
-	free    []float64   // when each stage is free
-	next    []int       // ops done per stage
-	forward [][]float64 // end of forward k on stage s, 0 while not done
-	back    [][]float64
-}
-
-func newRun(stages []Stage, m int, hopMs float64) *run {
-	r := &run{stages: stages, m: m, hopMs: hopMs, free: make([]float64, len(stages)), next: make([]int, len(stages))}
-	for range stages {
-		r.forward = append(r.forward, make([]float64, m))
-		r.back = append(r.back, make([]float64, m))
-	}
-	return r
-}
-
-// opAt is the k-th op of stage s under 1F1B: p−s−1 forwards to warm up, then
-// forward and backward in turn, then the remaining backwards.
-func (r *run) opAt(s, k int) op {
-	warm := min(len(r.stages)-s-1, r.m)
-	steady := r.m - warm
-	switch {
-	case k < warm:
-		return op{micro: k}
-	case k < warm+2*steady:
-		j := k - warm
-		if j%2 == 0 {
-			return op{micro: warm + j/2}
-		}
-		return op{micro: j / 2, backward: true}
-	default:
-		return op{micro: k - r.m, backward: true}
-	}
-}
-
-// advance runs the next op of stage s if its input is there.
-func (r *run) advance(s int) bool {
-	if r.next[s] == 2*r.m {
-		return false
-	}
-	o := r.opAt(s, r.next[s])
-	ready, ok := r.inputAt(s, o)
-	if !ok {
-		return false
-	}
-	start := max(r.free[s], ready)
-	if o.backward {
-		r.free[s] = start + r.stages[s].BackwardMs
-		r.back[s][o.micro] = r.free[s]
-	} else {
-		r.free[s] = start + r.stages[s].ForwardMs
-		r.forward[s][o.micro] = r.free[s]
-	}
-	r.next[s]++
-	return true
-}
-
-// inputAt is when o's input reaches stage s; false while its producer has not
-// run. Done-ness is read off the producer's progress, as times may be 0.
-func (r *run) inputAt(s int, o op) (float64, bool) {
-	from, ends := s-1, r.forward
-	if o.backward {
-		from, ends = s+1, r.back
-	}
-	if from < 0 || from == len(r.stages) {
-		return 0, true
-	}
-	if !r.done(from, o) {
-		return 0, false
-	}
-	return ends[from][o.micro] + r.hopMs, true
-}
-
-func (r *run) done(s int, o op) bool {
-	for k := r.next[s] - 1; k >= 0; k-- {
-		d := r.opAt(s, k)
-		if d.backward == o.backward {
-			return d.micro >= o.micro
+func uniform(stages []Stage, hopMs float64) Pipeline {
+	p := Pipeline{Stages: stages}
+	if hopMs > 0 {
+		for range stages {
+			p.HopMs = append(p.HopMs, hopMs)
 		}
 	}
-	return false
+	return p
 }
 
-// exactMost is the number of micro-batches up to which Curve simulates.
+// Curve is T(m) for m = 0..most, in ms; T(0) is 0 and T never decreases. See
+// Simulator.Curve.
+func Curve(stages []Stage, most int, hopMs float64) []float64 {
+	var u Simulator
+	return u.Curve(uniform(stages, hopMs), nil, most)
+}
+
+// exactMost is the number of micro-batches up to which every one is simulated.
 const exactMost = 64
 
-// Curve is T(m) for m = 0..most, in ms; T(0) is 0 and T never decreases. Beyond
-// exactMost (or four times the stages) each micro-batch costs what its slowest
-// stage takes: the cycle time of 1F1B in the long run, without hops.
-func Curve(stages []Stage, most int, hopMs float64) []float64 {
-	out := make([]float64, most+1)
-	exact := min(most, max(exactMost, 4*len(stages)))
-	for m := 1; m <= exact; m++ {
-		out[m] = max(out[m-1], PipelineMs(stages, m, hopMs))
+// EndsUpTo lists Ends for m = 0..most. Beyond exactMost (or four times the
+// stages) only powers of two times that are simulated, and most itself; those
+// between lie on the straight line, as in the long run each micro-batch costs
+// one cycle of the slowest stage or link.
+func (u *Simulator) EndsUpTo(p Pipeline, most int) [][]float64 {
+	out := make([][]float64, most+1)
+	exact := min(most, max(exactMost, 4*len(p.Stages)))
+	for m := 0; m <= exact; m++ {
+		out[m] = u.Ends(nil, p, m)
 	}
-	slowest := 0.0
-	for _, s := range stages {
-		slowest = max(slowest, s.ForwardMs+s.BackwardMs)
-	}
-	for m := exact + 1; m <= most; m++ {
-		out[m] = out[m-1] + slowest
+	for low := exact; low < most; {
+		high := min(2*low, most)
+		out[high] = u.Ends(nil, p, high)
+		for m := low + 1; m < high; m++ {
+			out[m] = between(out[low], out[high], float64(m-low)/float64(high-low))
+		}
+		low = high
 	}
 	return out
+}
+
+func between(a, b []float64, share float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = a[i] + share*(b[i]-a[i])
+	}
+	return out
+}
+
+// Curve is T(m) for m = 0..most: when the last stage has ended, and what
+// follows at the end of each stage (tailMs, by stage; nil = nothing) too. T(0)
+// is 0 and T never decreases.
+func (u *Simulator) Curve(p Pipeline, tailMs []float64, most int) []float64 {
+	return CurveOf(u.EndsUpTo(p, most), tailMs)
+}
+
+// CurveOf is Curve for the ends that EndsUpTo found.
+func CurveOf(ends [][]float64, tailMs []float64) []float64 {
+	out := make([]float64, len(ends))
+	for m := 1; m < len(ends); m++ {
+		out[m] = max(out[m-1], last(ends[m], tailMs))
+	}
+	return out
+}
+
+// last is the latest of the stages' ends with what follows them.
+func last(ends, tailMs []float64) float64 {
+	worst := math.Inf(-1)
+	for s, end := range ends {
+		if tailMs != nil {
+			end += tailMs[s]
+		}
+		worst = max(worst, end)
+	}
+	return worst
 }

@@ -1,0 +1,229 @@
+package cost
+
+// What an instruction does.
+const (
+	forward  = iota // one micro-batch of one chunk
+	backward        // the same
+	exchange        // with the neighbours: all sends begin together
+)
+
+// nothing is a slot that is not used.
+const nothing = -1
+
+// instr is one step of a stage. A slot names one message of the iteration:
+// see schedule.slot.
+type instr struct {
+	kind       uint8
+	send, recv [2]int32
+}
+
+// schedule is the order in which the stages of a pipeline work, for one number
+// of micro-batches.
+type schedule struct {
+	stages, chunks, micro int
+	steps                 [][]instr // by stage
+}
+
+// newSchedule is 1F1B (PipeDream-flush, as in Megatron-LM: Narayanan et al.
+// 2021, §2.2), interleaved where a stage holds several chunks of the model.
+// There micro must be a multiple of stages; others are rounded up.
+func newSchedule(stages, chunks, micro int) *schedule {
+	if stages == 1 {
+		chunks = 1
+	}
+	if chunks > 1 {
+		micro = (micro + stages - 1) / stages * stages
+	}
+	c := &schedule{stages: stages, chunks: chunks, micro: micro, steps: make([][]instr, stages)}
+	for s := range stages {
+		if chunks > 1 {
+			c.interleave(s)
+		} else {
+			c.plain(s)
+		}
+	}
+	return c
+}
+
+// slots is the number of messages that have a place.
+func (c *schedule) slots() int { return 2 * c.stages * c.chunks * c.micro }
+
+// slot is the message of a micro-batch on a chunk that crosses boundary b,
+// between stage b and the next one (the first follows the last); back is the
+// gradient's way.
+func (c *schedule) slot(b, chunk, micro int, back bool) int32 {
+	if back {
+		b += c.stages
+	}
+	return int32((b*c.chunks+chunk)*c.micro + micro)
+}
+
+// boundary is the one that a slot's message crosses.
+func (c *schedule) boundary(slot int32) int {
+	return int(slot) / (c.chunks * c.micro) % c.stages
+}
+
+func (c *schedule) add(s int, kind uint8, send, recv [2]int32) {
+	c.steps[s] = append(c.steps[s], instr{kind, send, recv})
+}
+
+var none = [2]int32{nothing, nothing}
+
+func (c *schedule) work(s int, kind uint8) { c.add(s, kind, none, none) }
+
+// swap is an exchange of at most one message either way; one that the end of
+// the pipeline does not have is nothing.
+func (c *schedule) swap(s int, send, recv int32) {
+	if send != nothing || recv != nothing {
+		c.add(s, exchange, [2]int32{send, nothing}, [2]int32{recv, nothing})
+	}
+}
+
+// in, out, gradIn and gradOut are the messages of micro-batch k at stage s.
+func (c *schedule) in(s, k int) int32 {
+	if s == 0 {
+		return nothing
+	}
+	return c.slot(s-1, 0, k, false)
+}
+
+func (c *schedule) out(s, k int) int32 {
+	if s == c.stages-1 {
+		return nothing
+	}
+	return c.slot(s, 0, k, false)
+}
+
+func (c *schedule) gradIn(s, k int) int32 {
+	if s == c.stages-1 {
+		return nothing
+	}
+	return c.slot(s, 0, k, true)
+}
+
+func (c *schedule) gradOut(s, k int) int32 {
+	if s == 0 {
+		return nothing
+	}
+	return c.slot(s-1, 0, k, true)
+}
+
+// plain is one stage's order with one chunk: forwards to warm up, then one
+// forward and one backward in turn, with paired exchanges, then the remaining
+// backwards.
+func (c *schedule) plain(s int) {
+	warm := min(c.stages-s-1, c.micro)
+	for k := range warm {
+		c.swap(s, nothing, c.in(s, k))
+		c.work(s, forward)
+		c.swap(s, c.out(s, k), nothing)
+	}
+	if warm < c.micro {
+		c.swap(s, nothing, c.in(s, warm))
+	}
+	for k := range c.micro - warm {
+		c.work(s, forward)
+		c.swap(s, c.out(s, warm+k), c.gradIn(s, k))
+		c.work(s, backward)
+		next := int32(nothing)
+		if warm+k+1 < c.micro {
+			next = c.in(s, warm+k+1)
+		}
+		c.swap(s, c.gradOut(s, k), next)
+	}
+	for k := c.micro - warm; k < c.micro; k++ {
+		c.swap(s, nothing, c.gradIn(s, k))
+		c.work(s, backward)
+		c.swap(s, c.gradOut(s, k), nothing)
+	}
+}
+
+// interleave is one stage's order with several chunks: after each pass, all
+// that leaves and all that the next one needs is exchanged at once.
+func (c *schedule) interleave(s int) {
+	total := c.micro * c.chunks
+	warm := min(total, 2*(c.stages-s-1)+(c.chunks-1)*c.stages)
+	c.trade(s, nothing, c.arrives(s, 0), nothing, nothing)
+	for k := range warm {
+		c.work(s, forward)
+		grad := int32(nothing)
+		if k == warm-1 {
+			grad = c.gradArrives(s, 0)
+		}
+		c.trade(s, c.leaves(s, k), c.arrives(s, k+1), nothing, grad)
+	}
+	for b := range total - warm {
+		f := warm + b
+		c.work(s, forward)
+		c.work(s, backward)
+		c.trade(s, c.leaves(s, f), c.arrives(s, f+1), c.gradLeaves(s, b), c.gradArrives(s, b+1))
+	}
+	for b := total - warm; b < total; b++ {
+		c.work(s, backward)
+		c.trade(s, nothing, nothing, c.gradLeaves(s, b), c.gradArrives(s, b+1))
+	}
+}
+
+func (c *schedule) trade(s int, out, in, gradOut, gradIn int32) {
+	c.add(s, exchange, [2]int32{out, gradOut}, [2]int32{in, gradIn})
+}
+
+// pass is the k-th forward pass: as many micro-batches as there are stages on
+// the first chunk, the same ones on the next, and so on.
+func (c *schedule) pass(k int) (chunk, micro int) {
+	group := c.stages * c.chunks
+	return k % group / c.stages, k/group*c.stages + k%c.stages
+}
+
+// leaves is what the k-th forward pass sends; the last chunk of the last stage
+// sends nothing. The message is named by the chunk that sends it.
+func (c *schedule) leaves(s, k int) int32 {
+	chunk, micro := c.pass(k)
+	if s == c.stages-1 && chunk == c.chunks-1 {
+		return nothing
+	}
+	return c.slot(s, chunk, micro, false)
+}
+
+// arrives is what the k-th forward pass needs: from the stage before, or from
+// the last stage's chunk before.
+func (c *schedule) arrives(s, k int) int32 {
+	if k >= c.micro*c.chunks {
+		return nothing
+	}
+	chunk, micro := c.pass(k)
+	switch {
+	case s > 0:
+		return c.slot(s-1, chunk, micro, false)
+	case chunk > 0:
+		return c.slot(c.stages-1, chunk-1, micro, false)
+	}
+	return nothing
+}
+
+// gradLeaves and gradArrives are the same for the k-th backward pass, which
+// begins at the last chunk. The boundary of a gradient is the one that its
+// activation crossed, and so is its chunk.
+func (c *schedule) gradLeaves(s, k int) int32 {
+	chunk, micro := c.pass(k)
+	chunk = c.chunks - 1 - chunk
+	switch {
+	case s > 0:
+		return c.slot(s-1, chunk, micro, true)
+	case chunk > 0:
+		return c.slot(c.stages-1, chunk-1, micro, true)
+	}
+	return nothing
+}
+
+func (c *schedule) gradArrives(s, k int) int32 {
+	if k >= c.micro*c.chunks {
+		return nothing
+	}
+	chunk, micro := c.pass(k)
+	chunk = c.chunks - 1 - chunk
+	if s == c.stages-1 && chunk == c.chunks-1 {
+		return nothing
+	}
+	return c.slot(s, chunk, micro, true)
+}

@@ -1,0 +1,134 @@
+package topology
+
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// plan spells out the places that the search found.
+func (g *grid) plan(s *search) Plan {
+	order := g.arrange(s.best)
+	out := Plan{
+		Placement: g.placement(order), Blocks: make([]int32, g.n), MicroBatches: s.split(s.best),
+		Exact: s.exact, Evaluated: s.counted,
+	}
+	for b, node := range order {
+		out.Blocks[node] = int32(b)
+		out.Order = append(out.Order, g.nodes[node])
+	}
+	m := g.p.Model
+	out.BeforeMs = m.Iteration(g.p.Now, g.p.MicroBatches).IterationMs
+	out.AfterMs = m.Iteration(out.Placement, g.p.MicroBatches).IterationMs
+	out.AfterSplitMs = m.Iteration(out.Placement, out.MicroBatches).IterationMs
+	out.Preview = g.preview(order, out)
+	return out
+}
+
+func (g *grid) preview(order []int, p Plan) falcon.Preview {
+	out := falcon.Preview{
+		Swaps: g.swaps(order), Splits: p.MicroBatches,
+		Left: map[falcon.Dimension][]falcon.Link{}, Joined: map[falcon.Dimension][]falcon.Link{},
+		Traffic: g.p.Model.Volumes(p.Placement, g.p.MicroBatches),
+	}
+	if g.p.StateMB != nil {
+		for b, node := range order {
+			if b != node {
+				out.MovedMB += g.stateMB[b]
+			}
+		}
+		out.CopyMs = g.copyMs(order)
+	}
+	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimPP} {
+		before, after := g.links(g.p.Now, d), g.links(p.Placement, d)
+		out.Left[d], out.Joined[d] = without(before, after), without(after, before)
+	}
+	out.Stages, out.Replicas = g.slowPlaces(p.Placement)
+	return out
+}
+
+// copyMs is dump, swap and restore of the slowest rank that moves: each copies
+// its state to the host, exchanges it with the node that takes its block over,
+// and copies the new one to the device.
+func (g *grid) copyMs(order []int) float64 {
+	dump, swap := 0.0, 0.0
+	for b, node := range order {
+		if b == node {
+			continue
+		}
+		for _, mb := range g.p.StateMB[b*g.size : (b+1)*g.size] {
+			if g.p.CopyMBs > 0 {
+				dump = max(dump, mb/g.p.CopyMBs*1e3)
+			}
+			swap = max(swap, g.p.Model.Links.TransferMs(g.nodes[b], g.nodes[node], mb))
+		}
+	}
+	return 2*dump + swap
+}
+
+// links are the pairs of nodes between neighbours in the dimension's rings
+// (pipelines), ascending.
+func (g *grid) links(p falcon.Placement, d falcon.Dimension) []falcon.Link {
+	l := g.p.Model.Layout
+	set := map[falcon.Link]bool{}
+	for r := range falcon.Rank(l.World()) {
+		c := l.Coord(r)
+		switch {
+		case d == falcon.DimDP:
+			c.DP = (c.DP + 1) % l.DP
+		case c.PP+1 < l.PP:
+			c.PP++
+		case g.p.Model.Chunks > 1:
+			c.PP = 0
+		}
+		if a, b := p[r].Node(), p[l.RankOf(c)].Node(); a != b {
+			set[falcon.NewLink(a, b)] = true
+		}
+	}
+	out := make([]falcon.Link, 0, len(set))
+	for k := range set {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, func(a, b falcon.Link) int { return compareLinks(a, b) })
+	return out
+}
+
+func compareLinks(a, b falcon.Link) int {
+	if a.A != b.A {
+		if a.A < b.A {
+			return -1
+		}
+		return 1
+	}
+	switch {
+	case a.B < b.B:
+		return -1
+	case a.B > b.B:
+		return 1
+	}
+	return 0
+}
+
+// without lists what only a has; both ascend.
+func without(a, b []falcon.Link) []falcon.Link {
+	out := []falcon.Link{}
+	for _, l := range a {
+		if _, ok := slices.BinarySearchFunc(b, l, compareLinks); !ok {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// slowPlaces are the stages and replicas that hold a slow device.
+func (g *grid) slowPlaces(p falcon.Placement) (stages, replicas []int) {
+	for r, d := range p {
+		if g.p.Model.Slow[d] > 1 {
+			c := g.p.Model.Layout.Coord(falcon.Rank(r))
+			stages, replicas = joined(stages, c.PP), joined(replicas, c.DP)
+		}
+	}
+	slices.Sort(stages)
+	slices.Sort(replicas)
+	return stages, replicas
+}

@@ -1,0 +1,222 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Bounds of the search.
+const (
+	exactMost  = 20_000 // placements of the odd nodes up to which all are priced
+	startMost  = 64     // consolidations that are priced as starts
+	climbMost  = 6      // starts that are improved
+	priceMost  = 30_000 // placements priced in all
+	roundMost  = 32     // sweeps over the odd nodes from one start
+	targetMost = 256    // blocks that are tried for one node in one sweep
+)
+
+// search looks for the best places of the odd nodes.
+type search struct {
+	*pricer
+	exact  bool
+	best   []int
+	bestAt value
+}
+
+func newSearch(g *grid) *search { return &search{pricer: newPricer(g)} }
+
+// run searches from home.
+func (s *search) run() {
+	s.try(s.g.home())
+	if s.placements() <= exactMost {
+		s.exact = true
+		s.all(s.g.home(), 0, make([]bool, s.g.n))
+		return
+	}
+	type start struct {
+		at []int
+		v  value
+	}
+	var starts []start
+	for _, at := range s.starts() {
+		starts = append(starts, start{at, s.try(at)})
+	}
+	slices.SortStableFunc(starts, func(a, b start) int { return steer(a.v, b.v) })
+	for _, st := range starts[:min(climbMost, len(starts))] {
+		s.climb(st.at, st.v)
+	}
+	s.goHome()
+}
+
+// placements is n·(n−1)·… over the odd nodes, capped.
+func (s *search) placements() int {
+	out := 1
+	for i := range s.g.odd {
+		out *= s.g.n - i
+		if out > exactMost {
+			return exactMost + 1
+		}
+	}
+	return out
+}
+
+// all prices every placement of the odd nodes from i on.
+func (s *search) all(at []int, i int, held []bool) {
+	if i == len(at) {
+		s.try(at)
+		return
+	}
+	for b := range s.g.n {
+		if !held[b] {
+			held[b], at[i] = true, b
+			s.all(at, i+1, held)
+			held[b] = false
+		}
+	}
+}
+
+// try prices a placement and keeps the best.
+func (s *search) try(at []int) value {
+	v := s.price(at)
+	if s.best == nil || s.better(v, at) {
+		s.best, s.bestAt = slices.Clone(at), v
+	}
+	return v
+}
+
+// better compares by time, bytes, swaps, and the order of nodes.
+func (s *search) better(v value, at []int) bool {
+	w := s.bestAt
+	switch c := about(v.ms, w.ms); {
+	case c != 0:
+		return c < 0
+	case about(v.movedMB, w.movedMB) != 0:
+		return v.movedMB < w.movedMB
+	case v.swaps != w.swaps:
+		return v.swaps < w.swaps
+	}
+	return slices.Compare(s.g.arrange(at), s.g.arrange(s.best)) < 0
+}
+
+// about compares with relTol.
+func about(a, b float64) int {
+	if d := a - b; d > relTol*max(a, b) || -d > relTol*max(a, b) {
+		return cmp.Compare(a, b)
+	}
+	return 0
+}
+
+// steer is what a climb goes by: smaller steps than better sees.
+func steer(a, b value) int {
+	return cmp.Or(about(a.smooth, b.smooth), about(a.ms, b.ms), about(a.unrest, b.unrest), about(a.movedMB, b.movedMB))
+}
+
+// climb moves one odd node at a time to its best place until none gains.
+func (s *search) climb(at []int, v value) {
+	at = slices.Clone(at)
+	for range roundMost {
+		moved := false
+		for i := range at {
+			to, w := s.bestMove(at, i, v)
+			if to >= 0 {
+				s.move(at, i, to)
+				v, moved = w, true
+			}
+			if s.counted >= priceMost {
+				return
+			}
+		}
+		if !moved {
+			return
+		}
+	}
+}
+
+func (s *search) bestMove(at []int, i int, v value) (int, value) {
+	best, from := -1, at[i]
+	for _, to := range s.targets(at, i) {
+		other := s.move(at, i, to)
+		if w := s.try(at); steer(w, v) < 0 {
+			best, v = to, w
+		}
+		at[i] = from
+		if other >= 0 {
+			at[other] = to
+		}
+	}
+	return best, v
+}
+
+// move puts odd node i on block to; an odd node there takes i's, and is returned.
+func (s *search) move(at []int, i, to int) int {
+	other := slices.Index(at, to)
+	if other >= 0 {
+		at[other] = at[i]
+	}
+	at[i] = to
+	return other
+}
+
+// targets are the blocks worth trying for node i: of those that are alike the
+// first one, and its home.
+func (s *search) targets(at []int, i int) []int {
+	held := make([]int, s.g.n)
+	for b := range held {
+		held[b] = -1
+	}
+	touched := map[int]bool{}
+	for j, b := range at {
+		held[b] = j
+		for _, d := range s.g.members[b] {
+			touched[d] = true
+		}
+	}
+	seen := map[string]bool{}
+	var out []int
+	for b := range s.g.n {
+		key := s.likeness(b, held, touched)
+		if b != at[i] && (!seen[key] || b == s.g.odd[i] || held[b] >= 0) && len(out) < targetMost {
+			seen[key] = true
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// likeness is the same for blocks that a node may as well be put on: the same
+// stages of replicas without odd nodes, with no odd neighbour in any ring.
+func (s *search) likeness(b int, held []int, touched map[int]bool) string {
+	key := make([]byte, 0, 16)
+	for _, st := range s.g.stages[b] {
+		key = append(key, byte(st), byte(st>>8))
+	}
+	dp := s.g.p.Model.Layout.DP
+	for _, d := range s.g.members[b] {
+		if touched[d] {
+			key = append(key, 1, byte(d), byte(d>>8), byte(d>>16))
+		}
+		for _, near := range []int{(d + 1) % dp, (d + dp - 1) % dp} {
+			for _, st := range s.g.stages[b] {
+				if j := held[s.g.slotOf(st, near).block]; j >= 0 && dp > 1 {
+					key = append(key, 2, byte(j), byte(j>>8))
+				}
+			}
+		}
+	}
+	return string(key)
+}
+
+// goHome takes back what the best placement does not need.
+func (s *search) goHome() {
+	for changed := true; changed; {
+		changed = false
+		for i, home := range s.g.odd {
+			if at := slices.Clone(s.best); at[i] != home {
+				s.move(at, i, home)
+				was := s.bestAt
+				s.try(at)
+				changed = changed || was != s.bestAt
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+)
+
+// starts are placements with a purpose, from which the search climbs: the
+// stragglers together in as few stages as hold them (FALCON §5.3), together in
+// as few replicas, and slow links out of all rings.
+func (s *search) starts() [][]int {
+	out := [][]int{s.g.home()}
+	slow := s.slowNodes()
+	l := s.g.p.Model.Layout
+	if len(slow) > 0 {
+		for _, first := range s.interiorFirst() {
+			out = append(out, s.together(slow, s.blocksFrom(first, l.PP, s.g.stages)))
+		}
+		for _, d := range s.replicasBySlow(slow) {
+			out = append(out, s.together(slow, s.blocksFrom(d, l.DP, s.g.members)))
+		}
+	}
+	if linked := s.linked(); len(linked) > 0 {
+		for _, d := range s.replicasBySlow(linked) {
+			out = append(out, s.together(linked, s.blocksFrom(d, l.DP, s.g.members)))
+		}
+		for _, first := range s.interiorFirst() {
+			out = append(out, s.together(linked, s.blocksFrom(first, l.PP, s.g.stages)))
+		}
+	}
+	return out[:min(len(out), startMost)]
+}
+
+// slowNodes lists odd nodes with a slow device, worst first.
+func (s *search) slowNodes() []int {
+	var out []int
+	for i := range s.g.odd {
+		if s.g.slow(i) {
+			out = append(out, i)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b int) int {
+		return cmp.Compare(slices.Max(s.g.factor[b]), slices.Max(s.g.factor[a]))
+	})
+	return out
+}
+
+// linked lists odd nodes at the ends of slow links.
+func (s *search) linked() []int {
+	var out []int
+	for i := range s.g.odd {
+		if slices.Max(s.g.ratio[i]) > 1 {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// interiorFirst lists the stages, the first and last behind the others: they
+// have more to do.
+func (s *search) interiorFirst() []int {
+	pp := s.g.p.Model.Layout.PP
+	var out []int
+	for st := 1; st < pp-1; st++ {
+		out = append(out, st)
+	}
+	out = append(out, 0)
+	if pp > 1 {
+		out = append(out, pp-1)
+	}
+	return out[:min(len(out), startMost/4)]
+}
+
+// replicasBySlow lists replicas, those with most of the nodes first.
+func (s *search) replicasBySlow(nodes []int) []int {
+	dp := s.g.p.Model.Layout.DP
+	has := make([]int, dp)
+	for _, i := range nodes {
+		for _, d := range s.g.members[s.g.odd[i]] {
+			has[d]++
+		}
+	}
+	out := make([]int, dp)
+	for d := range out {
+		out[d] = d
+	}
+	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(has[b], has[a]) })
+	return out[:min(dp, startMost/4)]
+}
+
+// blocksFrom lists the blocks that touch part first of n (a stage or a
+// replica), then those of the next part, and so on.
+func (s *search) blocksFrom(first, n int, parts [][]int) []int {
+	touch := make([][]int, n)
+	for b, p := range parts {
+		for _, x := range p {
+			touch[x] = append(touch[x], b)
+		}
+	}
+	var out []int
+	seen := make([]bool, s.g.n)
+	for k := range n {
+		for _, b := range touch[(first+k)%n] {
+			if !seen[b] {
+				seen[b] = true
+				out = append(out, b)
+			}
+		}
+	}
+	return out
+}
+
+// together puts the nodes on the first blocks of the list. Those that are on
+// one of them stay; odd nodes that are displaced go to where room is left.
+func (s *search) together(nodes, blocks []int) []int {
+	at := s.g.home()
+	want := blocks[:len(nodes)]
+	var free, come []int
+	for _, b := range want {
+		if i := s.g.oddAt[b]; i < 0 || !slices.Contains(nodes, i) {
+			free = append(free, b)
+		}
+	}
+	for _, i := range nodes {
+		if !slices.Contains(want, at[i]) {
+			come = append(come, i)
+		}
+	}
+	for k, i := range come {
+		s.move(at, i, free[k])
+	}
+	return at
+}

@@ -1,0 +1,156 @@
+package topology
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/mitigate/cost"
+)
+
+// Sentinel errors; each is wrapped with the reason.
+var (
+	ErrNoGain  = errors.New("topology: no other placement is worth it")
+	ErrShape   = errors.New("topology: the nodes don't hold equal blocks of ranks")
+	ErrProblem = errors.New("topology: bad problem")
+)
+
+// relTol is the share below which two times are the same.
+const relTol = 1e-9
+
+// Bounds are what a replica's number of micro-batches must keep to: memory
+// limits, and multiples of the stages where they are interleaved.
+type Bounds struct {
+	Min, Max []int32 // by replica; nil = 1 and no limit
+	Multiple int32   // of all; 0 = 1
+}
+
+// Problem is one job, and where its ranks are now.
+type Problem struct {
+	Model        cost.Model
+	Now          falcon.Placement // device by rank
+	MicroBatches []int32          // by replica, now
+	Bounds       Bounds           // on splits behind the swap
+	StateMB      []float64        // by rank: parameters, optimizer, 10⁶ bytes; nil = unknown, blocks count alike
+	CopyMBs      float64          // device to host and back, 10⁶ bytes/s; 0 = no time
+	MinGain      float64          // share of the present time; plans that gain less are refused
+}
+
+// Plan is a placement that is worth it.
+type Plan struct {
+	Placement    falcon.Placement // device by rank, afterwards
+	Blocks       []int32          // the processes that hold block b take Blocks[b] over
+	MicroBatches []int32          // the best split there, by replica
+	Order        []falcon.Node    // node by block, afterwards
+
+	BeforeMs      float64 // now, with the present split
+	BeforeSplitMs float64 // now, with the best split: what S2 alone would bring
+	AfterMs       float64 // afterwards, with the present split
+	AfterSplitMs  float64 // afterwards, with MicroBatches
+
+	Preview   falcon.Preview
+	Exact     bool // no placement is better by the model
+	Evaluated int  // placements that were priced
+}
+
+// GainMs is what the plan saves over the better of waiting and S2 alone, with
+// the best split behind it.
+func (p Plan) GainMs() float64 { return min(p.BeforeMs, p.BeforeSplitMs) - p.AfterSplitMs }
+
+// Search finds the best placement, or says why the present one stays:
+// ErrNoGain, ErrShape where nodes hold unequal blocks or a tensor-parallel
+// group leaves its node, ErrProblem for numbers that make no sense.
+func Search(p Problem) (Plan, error) {
+	if err := p.check(); err != nil {
+		return Plan{}, err
+	}
+	g, err := newGrid(p)
+	if err != nil {
+		return Plan{}, err
+	}
+	if g.n < 2 {
+		return Plan{}, fmt.Errorf("%w: the job runs on one node", ErrNoGain)
+	}
+	if len(g.odd) == 0 {
+		return Plan{}, fmt.Errorf("%w: no node and no link is slow", ErrNoGain)
+	}
+	s := newSearch(g)
+	s.run()
+	plan := g.plan(s)
+	plan.BeforeSplitMs = s.price(g.home()).ms + p.Model.RestMs
+	if gain := plan.GainMs(); gain < max(p.MinGain, relTol)*plan.BeforeMs {
+		return Plan{}, fmt.Errorf("%w: the best saves %.1f ms of %.1f ms", ErrNoGain, max(gain, 0), plan.BeforeMs)
+	}
+	return plan, nil
+}
+
+func (p Problem) check() error {
+	l := p.Model.Layout
+	if err := l.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrProblem, err)
+	}
+	switch {
+	case len(p.Now) != l.World():
+		return fmt.Errorf("%w: %d ranks are placed, %v has %d", ErrProblem, len(p.Now), l, l.World())
+	case len(p.Model.Work) != l.PP || len(p.Model.DPMB) != l.PP:
+		return fmt.Errorf("%w: the model has %d stages' work and %d stages' payload, %v has %d stages", ErrProblem, len(p.Model.Work), len(p.Model.DPMB), l, l.PP)
+	case len(p.MicroBatches) != l.DP || slices.Min(p.MicroBatches) < 1:
+		return fmt.Errorf("%w: micro-batches %v for %d replicas; give at least 1 for each", ErrProblem, p.MicroBatches, l.DP)
+	case p.StateMB != nil && len(p.StateMB) != l.World():
+		return fmt.Errorf("%w: the state of %d ranks is given, there are %d", ErrProblem, len(p.StateMB), l.World())
+	case p.total() > totalMost:
+		return fmt.Errorf("%w: the batch has more than %d micro-batches", ErrProblem, totalMost)
+	}
+	for s, w := range p.Model.Work {
+		if !finite(w.ForwardMs) || !finite(w.BackwardMs) || !finite(p.Model.DPMB[s]) {
+			return fmt.Errorf("%w: stage %d takes %v and %v ms and reduces %v MB; give numbers that are not negative", ErrProblem, s, w.ForwardMs, w.BackwardMs, p.Model.DPMB[s])
+		}
+	}
+	return p.Bounds.check(l.DP, p.total())
+}
+
+// totalMost bounds the micro-batches in a batch, so that curves stay small.
+const totalMost = 1 << 16
+
+func (p Problem) total() int {
+	t := 0
+	for _, m := range p.MicroBatches {
+		t += int(m)
+	}
+	return t
+}
+
+func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
+
+func (b Bounds) check(replicas, total int) error {
+	least, most := 0, 0
+	for d := range replicas {
+		lo, hi := b.of(d, total)
+		if lo > hi {
+			return fmt.Errorf("%w: replica %d has no number of micro-batches within its bounds", ErrProblem, d)
+		}
+		least, most = least+lo, most+hi
+	}
+	switch q := max(int(b.Multiple), 1); {
+	case b.Min != nil && len(b.Min) != replicas, b.Max != nil && len(b.Max) != replicas:
+		return fmt.Errorf("%w: bounds of %d and %d replicas, there are %d", ErrProblem, len(b.Min), len(b.Max), replicas)
+	case least > total || most < total || total%q != 0:
+		return fmt.Errorf("%w: the bounds allow %d to %d micro-batches in steps of %d, the batch has %d", ErrProblem, least, most, q, total)
+	}
+	return nil
+}
+
+// of is the range of replica d, rounded inwards to multiples.
+func (b Bounds) of(d, total int) (lo, hi int) {
+	q := max(int(b.Multiple), 1)
+	lo, hi = 1, total
+	if d < len(b.Min) {
+		lo = max(lo, int(b.Min[d]))
+	}
+	if d < len(b.Max) {
+		hi = min(hi, int(b.Max[d]))
+	}
+	return (lo + q - 1) / q * q, hi / q * q
+}

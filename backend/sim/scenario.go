@@ -1,0 +1,67 @@
+package sim
+
+import "github.com/failslow/falcon"
+
+// Scenario is a published run at scale, as far as it is published.
+type Scenario struct {
+	Shape Shape
+	Mix   Mix
+	Costs Costs
+	// Published: iterations a minute healthy, slow and mitigated; 0 = not given.
+	Healthy, Slow, Mitigated float64
+}
+
+// The paper's figures of table 7.
+const (
+	paperHealthy   = 17.1 // iterations a minute
+	paperSlow      = 14.8
+	paperMitigated = 16.2
+)
+
+// Figure20 is the run of FALCON §7.5: GPT2-13B on 64 GPUs, 16DP × 4PP, with two
+// communication and eight computation fail-slows. The healthy iteration and the
+// unmitigated throughput are the paper's (table 7), the slow links begin about
+// when its figure shows them. The rest is chosen: 32 micro-batches of one
+// 2,048-token sequence per replica, ports of 400 Gbit/s, gradients in bf16.
+func Figure20() Scenario {
+	const params = 13e9
+	s := Shape{
+		Name: "FALCON fig. 20: 64 GPUs, 16DP x 4PP", Layout: falcon.Layout{TP: 1, DP: 16, PP: 4}, GPUsPerNode: 8, Micro: 32,
+		EndsExtra: 0.04, GradientMB: 2 * params / 4 / 1e6, ActivationMB: 2 * 2048 * 5120 / 1e6,
+		NICMBs: 45_000, NVLinkMBs: 150_000, LatencyMs: 0.02, StepMs: 60,
+		OpCoV: 0.02, RankCoV: 0.01, JobCoV: 0.01,
+	}
+	return Scenario{
+		Shape: s.ScaledTo(60_000 / paperHealthy), Mix: mixed(), Costs: costs(params / 4),
+		Healthy: paperHealthy, Slow: paperSlow, Mitigated: paperMitigated,
+	}
+}
+
+// Greyhound256 is the 256-GPU run of the Greyhound slides: GPT2-40B, 8TP × 16DP
+// × 2PP, two communication and eight computation stragglers. They give no
+// figures; pace and unmitigated throughput are taken from table 7.
+func Greyhound256() Scenario {
+	const params = 40e9
+	s := Shape{
+		Name: "Greyhound: 256 GPUs, 8TP x 16DP x 2PP", Layout: falcon.Layout{TP: 8, DP: 16, PP: 2}, GPUsPerNode: 8, Micro: 32,
+		EndsExtra: 0.04, GradientMB: 2 * params / 16 / 1e6, ActivationMB: 2 * 2048 * 8192 / 8 / 1e6,
+		NICMBs: 45_000, NVLinkMBs: 150_000, LatencyMs: 0.02, StepMs: 60,
+		OpCoV: 0.02, RankCoV: 0.01, JobCoV: 0.01,
+	}
+	return Scenario{Shape: s.ScaledTo(60_000 / paperHealthy), Mix: mixed(), Costs: costs(params / 16)}
+}
+
+// mixed is two slow links and eight slow GPUs in an hour.
+func mixed() Mix {
+	return Mix{
+		RunS: 3600, Links: []float64{600, 2100}, LinksApartS: 60, LinkForS: [2]float64{300, 600}, LinkTimes: [2]float64{4, 12},
+		Devices: 8, DeviceForS: [2]float64{120, 420}, DeviceTimes: [2]float64{1.3, 2.2},
+		ThroughputNow: paperSlow / paperHealthy,
+	}
+}
+
+// costs of a job with so many parameters on one GPU: 14 bytes of each move
+// (bf16 weights, fp32 master copy and two Adam moments).
+func costs(params float64) Costs {
+	return Costs{CommitAfter: 2, SplitMs: 200, HoldMs: 1500, ControlMs: 1000, StateMB: 14 * params / 1e6, CopyMBs: 20_000}
+}

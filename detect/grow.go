@@ -55,23 +55,25 @@ const longerBy = 1.1
 // slower says that a rank of an incident computes even longer than when it was
 // judged.
 func (m *Machine) slower(o *story, res peer.Result) bool {
-	return o.timing != nil && slices.ContainsFunc(res.Slow, func(r falcon.Rank) bool {
-		return o.touches(r) && m.holds(o, r) && int(r) < len(o.timing.Ranks) && res.Ranks[r].Ratio > longerBy*o.timing.Ranks[r].Ratio
+	was := o.compared()
+	return was != nil && slices.ContainsFunc(res.Slow, func(r falcon.Rank) bool {
+		return o.touches(r) && m.holds(o, r) && int(r) < len(was.Ranks) && res.Ranks[r].Ratio > longerBy*was.Ranks[r].Ratio
 	})
 }
 
 // longer says that the slow groups or pairs of a network incident take longer
 // than when it was judged.
 func (m *Machine) longer(o *story, res peer.Result) bool {
-	if o.timing == nil || !o.has(falcon.CauseNetwork) {
+	was := o.compared()
+	if was == nil || !o.has(falcon.CauseNetwork) {
 		return false
 	}
 	return slices.ContainsFunc(res.Groups, func(g peer.Group) bool {
-		return g.Suspect && slices.ContainsFunc(o.timing.Groups, func(b peer.Group) bool {
+		return g.Suspect && slices.ContainsFunc(was.Groups, func(b peer.Group) bool {
 			return b.Suspect && b.Comm == g.Comm && b.Op == g.Op && b.Bytes == g.Bytes && g.TransferMs > longerBy*b.TransferMs
 		})
 	}) || slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool {
-		return p.Suspect && slices.ContainsFunc(o.timing.Pairs, func(b peer.Pair) bool {
+		return p.Suspect && slices.ContainsFunc(was.Pairs, func(b peer.Pair) bool {
 			return b.Suspect && b.From == p.From && b.To == p.To && b.Bytes == p.Bytes && p.RecvMs > longerBy*b.RecvMs
 		})
 	})

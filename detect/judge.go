@@ -23,7 +23,7 @@ func (m *Machine) judge(w *window) {
 		}
 	}
 	if res.Missing == 0 {
-		m.last, m.haveLast = res, true
+		m.last, m.haveLast, m.lastWindow = res, true, w.id
 	} else {
 		m.note(m.slow.last(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
 	}
@@ -36,8 +36,10 @@ func (m *Machine) judge(w *window) {
 			m.locate(s, res)
 		case s.located():
 			m.watch(s, w, res)
+			m.refer(s, w, &res)
 		}
 	}
+	m.seeTransfers(&res)
 	if quiet && (m.learn.due || !m.healthy.Known()) {
 		m.learned(w, res)
 		return
@@ -272,20 +274,36 @@ func (m *Machine) without(res peer.Result, s *story) peer.Result {
 	named := func(r falcon.Rank) bool {
 		return slices.ContainsFunc(others, func(o *story) bool { return m.computes(o) && o.touches(r) && m.holds(o, r) })
 	}
+	m.shareOut(&res, named)
+	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), named)
+	m.excuse(&res, others)
+	return res
+}
+
+// excuse takes the suspicion off the groups and pairs that incidents explain.
+// The links of a displaced one explain what goes over them now, and the other
+// messages of a pipeline that they throttle.
+func (m *Machine) excuse(res *peer.Result, others []*story) {
+	stay := slices.DeleteFunc(slices.Clone(others), (*story).lines)
+	lines := slices.DeleteFunc(slices.Clone(others), func(o *story) bool { return !o.lines() })
 	explained := func(ranks ...falcon.Rank) bool {
-		return slices.ContainsFunc(others, func(o *story) bool {
+		return slices.ContainsFunc(stay, func(o *story) bool {
 			return o.touches(ranks...) && (o.has(falcon.CauseNetwork) || !o.has(falcon.CauseGPU) || o.has(falcon.CauseCPU))
 		})
 	}
-	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), named)
+	throttled := map[int]bool{}
+	for _, o := range lines {
+		maps.Copy(throttled, m.throttled(o, res))
+	}
 	res.Groups, res.Pairs = slices.Clone(res.Groups), slices.Clone(res.Pairs)
 	for i := range res.Groups {
-		res.Groups[i].Suspect = res.Groups[i].Suspect && !explained(res.Groups[i].Ranks...)
+		g := &res.Groups[i]
+		g.Suspect = g.Suspect && !explained(g.Ranks...) && !slices.ContainsFunc(lines, func(o *story) bool { return m.linksExplain(o, g) })
 	}
 	for i := range res.Pairs {
-		res.Pairs[i].Suspect = res.Pairs[i].Suspect && !explained(res.Pairs[i].From, res.Pairs[i].To)
+		p := &res.Pairs[i]
+		p.Suspect = p.Suspect && !explained(p.From, p.To) && !throttled[m.job.Layout.Replica(p.To)]
 	}
-	return res
 }
 
 // computes says that a story is about ranks that compute slowly, not only

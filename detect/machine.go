@@ -50,6 +50,11 @@ type Machine struct {
 	haveLast  bool
 	shown     []peer.Rank // newest timing per rank, from any profile
 
+	lookAt     int64                    // iteration from which the ranks' new devices are profiled, 0 = no need
+	lastWindow uint64                   // that last comes from
+	links      map[falcon.Link]linkSeen // judged lately
+	departures bool                     // the epoch is new: incidents may have lost their culprits
+
 	throughputTold bool                  // the job is below its best, and that was told
 	past           []Named               // culprits of incidents that are over, newest last
 	strangers      map[falcon.Rank]int64 // slow without an onset of their own, since which iteration
@@ -155,7 +160,11 @@ func (m *Machine) stepJob(j Job) {
 		m.rebase = true
 		m.note(m.newest+1, "rebase", "The job now has %d micro-batches an iteration instead of %d: a new baseline follows", after, before)
 	}
+	now := j.Placement
+	j.Placement = m.job.Placement
 	m.job = j
+	m.move(now, m.newest+1)
+	m.job.Placement = now
 	m.replace()
 }
 
@@ -169,7 +178,7 @@ func sum(v []int32) (total int64) {
 // startEpoch forgets everything that belongs to ranks; what belongs to
 // hardware, open incidents and counters, stays.
 func (m *Machine) startEpoch(j Job) {
-	again := m.has
+	again, was := m.has, m.job.Placement
 	m.job, m.has = j, true
 	m.ranks = make([]*series, j.Layout.World())
 	for i := range m.ranks {
@@ -182,10 +191,15 @@ func (m *Machine) startEpoch(j Job) {
 	m.rankWatch = peer.NewWatch(j.Layout.World(), m.cfg.WatchOver, m.cfg.WatchSteps)
 	m.watchAt, m.throughputTold = 0, false
 	m.haveLast, m.shown = false, make([]peer.Rank, j.Layout.World())
+	m.lookAt, m.departures = 0, true
 	if again {
 		m.baseline, m.rebase = 0, false
 	}
 	for _, s := range m.stories {
+		if again {
+			m.carry(s, was)
+			delete(s.inForce, falcon.RungS3) // the launcher placed these processes
+		}
 		s.restart()
 		s.blind = s.blind || again
 	}
@@ -250,6 +264,9 @@ func (m *Machine) stepSamples(in Samples) {
 // iterated takes in one iteration of the whole job.
 func (m *Machine) iterated(c cell) {
 	m.times.add(c, m.now)
+	if m.departures {
+		m.depart(c.iteration)
+	}
 	if c.paused {
 		return
 	}

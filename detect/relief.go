@@ -64,7 +64,7 @@ func (m *Machine) levelRelief(iteration int64) {
 	m.lookAtCounters()
 	tail := m.slow.tail(levelOver)
 	for _, s := range m.openStories() {
-		if s.blind || s.hidden || s.FromStart || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
+		if s.blind || s.hidden || s.FromStart || s.moved && s.located() && m.away() || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
 			continue
 		}
 		healthy := max(s.HealthyMs, s.floorMs)
@@ -159,6 +159,10 @@ func (m *Machine) watch(s *story, w *window, res peer.Result) {
 	if w.iteration < s.since {
 		return
 	}
+	if s.lines() {
+		m.watchLines(s, w, &res)
+		return
+	}
 	s.urgent = false
 	healthy, known := m.culpritHealthy(s, res)
 	checked := s.check
@@ -220,7 +224,7 @@ func (m *Machine) culpritHealthy(s *story, res peer.Result) (healthy, known bool
 		if q.Basis == peer.ByNone {
 			return false, false
 		}
-		if q.Ratio > m.suspectRatio() || res.AllSlow {
+		if q.Ratio > m.suspectRatio() || res.AllSlow || slices.Contains(res.SlowStages, m.job.Layout.Coord(r).PP) {
 			return false, true
 		}
 	}
@@ -260,7 +264,10 @@ func (m *Machine) relieve(s *story, at int64, why string) {
 	}
 	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, m.slow.last()
 	m.recall(s)
-	m.rearm()
+	m.healLinks(s)
+	if !m.slow.tracker.Learning() {
+		m.rearm()
+	}
 	m.emit(s)
 	m.note(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
 	if s.FromStart || !m.healthy.Known() {

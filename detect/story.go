@@ -35,6 +35,10 @@ type story struct {
 	between bool   // that burst is over
 	recurs  string // what makes it intermittent, for its evidence
 
+	moved     bool         // a placement gave its culprits other work than when they were named
+	reference *peer.Result // displaced: what "worse" is told against while timing is nil
+	line      line         // displaced: how its links are watched
+
 	inForce   map[falcon.Rung]bool // actions that hold
 	since     int64                // first iteration of the newest action
 	watched   bool                 // relief can't be seen in the iteration time
@@ -122,13 +126,18 @@ func (m *Machine) stepActed(in Acted) {
 	if len(in.MicroBatches) > 0 {
 		m.job.MicroBatches = slices.Clone(in.MicroBatches)
 	}
+	if in.Rung == falcon.RungS3 {
+		m.swapped(in)
+	}
 	for _, s := range m.stories {
 		if s.ID == "" || s.ID != in.Incident {
 			continue
 		}
-		if in.Reverted {
+		switch {
+		case in.Rung == falcon.RungS4: // nothing to undo: the epoch that it began says what holds
+		case in.Reverted:
 			delete(s.inForce, in.Rung)
-		} else {
+		default:
 			s.inForce[in.Rung] = true
 			s.since, s.asked, s.streak = in.Iteration, in.Iteration, 0
 		}

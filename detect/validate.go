@@ -61,7 +61,7 @@ func (m *Machine) validate(at int64) bool {
 func (m *Machine) unproven(s *story, at int64) bool {
 	v := &s.Verdict
 	switch {
-	case !s.Open() || s.between || s.ID == "" || !s.judged() || s.timing == nil || s.timing.AllSlow || len(s.inForce) > 0:
+	case !s.Open() || s.between || s.ID == "" || !s.judged() || s.timing == nil || s.timing.AllSlow || len(s.inForce) > 0 && s.grew == 0:
 		return false
 	case s.tested || s.asks >= m.cfg.ValidateTries || at < s.askFrom:
 		return false
@@ -246,8 +246,9 @@ func (m *Machine) stepValidated(in Validated) {
 		m.asking = nil
 	}
 	m.note(m.newest, "validation", "%s", summary(v))
+	m.seeTests(v)
 	for _, s := range slices.Clone(m.stories) {
-		if s.Open() && s.judged() && s.ID != "" && (s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.concerned(s, v)) {
+		if s.Open() && s.judged() && s.ID != "" && (s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.concerned(s, v)) && !m.lineTested(s, v) {
 			m.prove(s, v)
 		}
 	}

@@ -49,7 +49,12 @@ func (m *Machine) plan() {
 			return
 		}
 	}
-	if m.validate(at) || m.held() {
+	if m.lookAt > 0 && at >= m.lookAt && !m.held() {
+		m.lookAt = 0
+		m.request(m.cfg.ProfileIterations, "How do the ranks compute on their new devices?")
+		return
+	}
+	if m.validate(at) || m.askLine(at) || m.held() {
 		return
 	}
 	for _, s := range m.stories {

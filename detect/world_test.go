@@ -268,6 +268,32 @@ func (w *world) act(incident string, reverted bool, micro []int) {
 	w.step(in)
 }
 
+// place swaps blocks of ranks from the next iteration on, as an action of an
+// incident; the iteration before takes as long as the swap. The engine tells the
+// new communicators after the action.
+func (w *world) place(incident string, reverted bool, blocks []int32) {
+	w.spike = 6
+	w.run(1)
+	w.job.Place(blocks)
+	w.step(Acted{Incident: incident, Rung: falcon.RungS3, Iteration: w.job.Next(), Reverted: reverted, Placement: w.job.Placement})
+	w.describe()
+}
+
+// relaunch starts the job again with a node in another's place, a few iterations
+// back, as a new job epoch.
+func (w *world) relaunch(out, in falcon.Node, back int64) {
+	p := slices.Clone(w.job.Placement)
+	for r, d := range p {
+		if d.Node() == out {
+			p[r] = falcon.NewDevice(in, d.Index())
+		}
+	}
+	w.job.Relaunch(p, w.job.Next()-back)
+	w.epoch++
+	w.request, w.ask = nil, nil
+	w.describe()
+}
+
 // restart replaces the machine by a new one that is given what a journal
 // keeps.
 func (w *world) restart() {

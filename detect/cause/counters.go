@@ -32,6 +32,12 @@ func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
 		o.add(falcon.EvidenceCounter, weightThrottle, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*clock, 100*g.ThrottleShare)
 	case slow && g.Before > 0 && g.Clock > clockGap*g.Before:
 		o.against(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, but it was so before", d, 100*g.Clock, 100*clock)
+	case !slow && c.crowded(r) && g.Before > 0 && g.Clock < clockGap*g.Before:
+		weight := weightClock
+		if g.ThrottleShare >= throttleShare {
+			weight = weightThrottle
+		}
+		o.add(falcon.EvidenceCounter, weight, "%s: SM clock %.0f %% of its maximum against %.0f %% before, as at most of its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*g.Before, 100*g.ThrottleShare)
 	case slow:
 		o.add(falcon.EvidenceCounter, weightClock, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, no throttle time counted (power cap %.0f %% of the time)", d, 100*g.Clock, 100*clock, 100*g.CapShare)
 	}
@@ -42,6 +48,12 @@ func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
 		o.add(falcon.EvidenceCounter, weightProbe, "%s: its probe takes %.1f ms, %.1f ms at its peers", d, g.ProbeUs/1e3, usual/1e3)
 	}
 	return len(o.proofs) > before
+}
+
+// crowded says that a rank was compared with its own past as most of its peers
+// are slow: they clear it of nothing.
+func (c *Case) crowded(r falcon.Rank) bool {
+	return int(r) < len(c.Timing.Ranks) && c.Timing.Ranks[r].Crowded(crowdLeast)
 }
 
 // hostProofs adds what the counters of a rank's node prove, and says whether

@@ -116,6 +116,34 @@ func (c *Case) congestion(id falcon.NIC) string {
 	return strings.Join(said, ", ")
 }
 
+// Busy says whether a port of a node sees congestion since a moment: a counter
+// grows far faster than at the ports of nodes that are not set apart. Known is
+// false where no port of the node was read twice since.
+func (h *History) Busy(n falcon.Node, apart []falcon.Node, since time.Time) (busy, known bool) {
+	var here, there []NIC
+	for id, v := range h.nics {
+		nic := sumNIC(split(v, since))
+		switch {
+		case !nic.Known:
+		case id.Node() == n:
+			here = append(here, nic)
+		case !slices.Contains(apart, id.Node()):
+			there = append(there, nic)
+		}
+	}
+	far := func(floor float64, of func(NIC) float64) bool {
+		all := make([]float64, len(there))
+		for i, q := range there {
+			all[i] = of(q)
+		}
+		usual := peer.Median(all)
+		return slices.ContainsFunc(here, func(q NIC) bool { return of(q) > nicTimes*usual && of(q) > floor })
+	}
+	busy = far(marksLeast, func(q NIC) float64 { return q.Marks }) ||
+		far(resentLeast, func(q NIC) float64 { return q.Resent }) || far(waitLeast, func(q NIC) float64 { return q.Wait })
+	return busy, len(here) > 0
+}
+
 // degraded says what is wrong with a port's link as such; empty when nothing.
 // Its rate is compared with its own before, else with that of the port of the
 // same number on the other nodes: a node has ports of several kinds.

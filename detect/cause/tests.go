@@ -33,20 +33,38 @@ func (c *Case) gemm(d falcon.Device) (falcon.GEMMResult, bool) {
 // slow one accuses its GPU, a healthy one clears it and accuses its host.
 func (c *Case) gemmProofs(gpu, cpu *opinion, r falcon.Rank, behind bool) (slow, healthy bool) {
 	g, ok := c.gemm(c.device(r))
+	base := "the median"
+	if ok && c.crowded(r) {
+		g, base = c.againstFastest(g), "the fastest"
+	}
 	switch {
 	case !ok:
 		return false, false
 	case !g.Slow:
-		gpu.against(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x the median of all tested GPUs: the device itself is healthy", g.Device, g.Ms, g.Ratio)
-		cpu.add(falcon.EvidenceTest, weightGEMMHealthy, "%s: a matrix multiplication takes %.2f ms, %.2f x the median of all tested GPUs: what slows it lies outside the device", g.Device, g.Ms, g.Ratio)
+		gpu.against(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: the device itself is healthy", g.Device, g.Ms, g.Ratio, base)
+		cpu.add(falcon.EvidenceTest, weightGEMMHealthy, "%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: what slows it lies outside the device", g.Device, g.Ms, g.Ratio, base)
 		return false, true
 	}
 	weight := weightGEMM
 	if behind {
 		weight = weightGEMMBehind
 	}
-	gpu.add(falcon.EvidenceTest, weight, "%s: a matrix multiplication takes %.2f ms, %.2f x the median %.2f ms of all tested GPUs", g.Device, g.Ms, g.Ratio, g.MedianMs)
+	gpu.add(falcon.EvidenceTest, weight, "%s: a matrix multiplication takes %.2f ms, %.2f x %s %.2f ms of all tested GPUs", g.Device, g.Ms, g.Ratio, base, g.MedianMs)
 	return true, false
+}
+
+// againstFastest judges a multiplication by the fastest tested GPU instead of
+// the median, which is slow where most are.
+func (c *Case) againstFastest(g falcon.GEMMResult) falcon.GEMMResult {
+	fastest := g.Ms
+	for _, q := range c.Tests.GEMM {
+		if q.Err == "" && q.Ms > 0 {
+			fastest = min(fastest, q.Ms)
+		}
+	}
+	g.MedianMs, g.Ratio = fastest, g.Ms/fastest
+	g.Slow = g.Ratio > gemmOver
+	return g
 }
 
 // adopt takes ranks whose multiplication is slow among the slow ones where

@@ -55,6 +55,8 @@ const (
 	rateGap       = 0.90   // of the peers' median link rate
 	adoptRatio    = 1.05   // self time from which a slow test confirms a rank
 	excessLeast   = 0.25   // of the worst tested link's excess
+	crowdLeast    = 3      // peers that would do for a median, were most of them not slow
+	gemmOver      = 1.2    // over the fastest tested GPU, where most of a rank's peers are slow (FALCON §4.4)
 )
 
 // combine joins independent proofs.

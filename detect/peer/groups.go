@@ -155,22 +155,45 @@ func (w *Window) judgeGroups(res *Result, classes []joined) {
 		for k, r := range j.rows {
 			transfers[k] = slices.Min(r.ms)
 		}
+		g.TotalMs = perIteration(transfers, g.CallsPerIt)
 		g.TransferMs = low(transfers, 0.25)
 		w.judgeWaits(res, &g, j)
 		res.Groups = append(res.Groups, g)
 	}
-	kinds := map[kind][]float64{}
+	kinds, own := map[kind][]float64{}, map[kind][]float64{}
 	for i := range res.Groups {
-		k := kindOf(&res.Groups[i])
-		kinds[k] = append(kinds[k], res.Groups[i].TransferMs)
+		g := &res.Groups[i]
+		k := kindOf(g)
+		kinds[k] = append(kinds[k], g.TransferMs)
+		g.OwnMs = w.Healthy.transfer(class{g.Comm, g.Op, g.Bytes}, g.Ranks)
+		own[k] = append(own[k], over(g.TransferMs, g.OwnMs))
 	}
 	alike := map[kind]others{}
 	for k, v := range kinds {
 		alike[k] = othersOf(v)
 	}
 	for i := range res.Groups {
-		w.compareGroup(res, i, alike[kindOf(&res.Groups[i])])
+		k := kindOf(&res.Groups[i])
+		w.compareGroup(res, i, alike[k], own[k])
 	}
+}
+
+// perIteration is the sum of the transfers of one iteration, of those of all
+// calls in order: the median over the iterations, as a hiccup is in one of them.
+func perIteration(transfers []float64, calls float64) float64 {
+	n := int(float64(len(transfers))/calls + 0.5)
+	total := 0.0
+	for _, ms := range transfers {
+		total += ms
+	}
+	if n < 1 || len(transfers)%n != 0 {
+		return total / math.Max(1, float64(n))
+	}
+	sums := make([]float64, n)
+	for k, ms := range transfers {
+		sums[k*n/len(transfers)] += ms
+	}
+	return Median(sums)
 }
 
 // kind is what groups must share to be compared.
@@ -231,16 +254,22 @@ func (j *joined) stepWaits(res *Result) {
 }
 
 // compareGroup judges a group's transfer by others of its kind, or by its own
-// past where there are too few of them.
-func (w *Window) compareGroup(res *Result, i int, alike others) {
+// past where there are too few of them, or where most of them are slow and their
+// median with them.
+func (w *Window) compareGroup(res *Result, i int, alike others, owns []float64) {
 	g := &res.Groups[i]
 	g.Classmates = alike.n()
-	own := w.Healthy.transfer(class{g.Comm, g.Op, g.Bytes})
+	common, most := 1.0, false
+	if g.Internode && g.Dimension != falcon.DimWorld && g.Classmates >= w.Rules.MinPeers {
+		common, most = crowd(owns, w.Rules.Suspect)
+	}
 	switch {
+	case most && over(g.TransferMs, g.OwnMs)/common > w.Rules.Suspect:
+		g.BaseMs, g.Basis = g.OwnMs*common, ByOwn
 	case g.Classmates >= w.Rules.MinPeers:
 		g.BaseMs, g.Basis = alike.median(g.TransferMs), ByPeers
-	case own > 0:
-		g.BaseMs, g.Basis = own, ByOwn
+	case g.OwnMs > 0:
+		g.BaseMs, g.Basis = g.OwnMs, ByOwn
 	case g.Classmates > 0:
 		g.BaseMs, g.Basis = alike.median(g.TransferMs), ByFew
 	default:
@@ -249,4 +278,12 @@ func (w *Window) compareGroup(res *Result, i int, alike others) {
 	g.Ratio = g.TransferMs / g.BaseMs
 	excess := (g.TransferMs - g.BaseMs) * g.CallsPerIt
 	g.Suspect = g.Ratio > w.Rules.Suspect && excess > w.Rules.Matter*res.IterationMs && !math.IsInf(g.Ratio, 0)
+}
+
+// over is a ratio, 0 where its base is unknown.
+func over(ms, base float64) float64 {
+	if base <= 0 {
+		return 0
+	}
+	return ms / base
 }

@@ -1,6 +1,11 @@
 package peer
 
-import "github.com/failslow/falcon"
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
 
 // Healthy is what a job looked like when nothing was wrong: self time and host
 // lead per rank, transfer per group, receives per pair. The zero value and nil
@@ -10,7 +15,28 @@ type Healthy struct {
 	spreads         map[falcon.Rank]float64
 	microBatches    map[falcon.Rank]float64
 	transferMs      map[class]float64
+	logical         map[logical]learnt // the same by members: new communicators have new ids
 	recvMs          map[way]float64
+}
+
+// logical is a class of calls by who takes part, whatever communicator it is.
+type logical struct {
+	members string
+	op      falcon.Op
+	bytes   int64
+}
+
+type learnt struct {
+	ranks []falcon.Rank
+	ms    float64
+}
+
+func logicalOf(ranks []falcon.Rank, op falcon.Op, bytes int64) logical {
+	key := make([]byte, 0, 4*len(ranks))
+	for _, r := range ranks {
+		key = binary.AppendUvarint(key, uint64(max(r, 0)))
+	}
+	return logical{string(key), op, bytes}
 }
 
 // Learn takes a window in as healthy, over what was known. The caller says
@@ -20,6 +46,7 @@ func (h *Healthy) Learn(res Result) {
 		h.selfMs, h.queueMs = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
 		h.spreads, h.microBatches = map[falcon.Rank]float64{}, map[falcon.Rank]float64{}
 		h.transferMs, h.recvMs = map[class]float64{}, map[way]float64{}
+		h.logical = map[logical]learnt{}
 	}
 	for _, r := range res.Ranks {
 		if r.Measured {
@@ -29,6 +56,9 @@ func (h *Healthy) Learn(res Result) {
 	}
 	for _, g := range res.Groups {
 		h.transferMs[class{g.Comm, g.Op, g.Bytes}] = g.TransferMs
+		if g.Dimension != falcon.DimWorld { // of a few bytes, and its key would be as long as the job is wide
+			h.logical[logicalOf(g.Ranks, g.Op, g.Bytes)] = learnt{g.Ranks, g.TransferMs}
+		}
 	}
 	for _, p := range res.Pairs {
 		h.recvMs[way{p.From, p.To, p.Bytes}] = p.RecvMs
@@ -69,11 +99,16 @@ func (h *Healthy) spread(r falcon.Rank) float64 {
 	return h.spreads[r]
 }
 
-func (h *Healthy) transfer(c class) float64 {
+// transfer is a group's healthy transfer: that of its communicator, else of one
+// with the same members.
+func (h *Healthy) transfer(c class, ranks []falcon.Rank) float64 {
 	if h == nil {
 		return 0
 	}
-	return h.transferMs[c]
+	if ms := h.transferMs[c]; ms > 0 || len(h.logical) == 0 {
+		return ms
+	}
+	return h.logical[logicalOf(ranks, c.op, c.bytes)].ms
 }
 
 func (h *Healthy) receive(w way) float64 {
@@ -81,4 +116,86 @@ func (h *Healthy) receive(w way) float64 {
 		return 0
 	}
 	return h.recvMs[w]
+}
+
+// Move says that ranks sit on other devices from now on. What belongs to the
+// device follows it: its pace is its healthy self time over the median of those
+// with its work, and at its new place it is expected to take that much of the
+// median there. What belongs to a group or a pair stays with its ranks, as long
+// as they are still on one node, or still on several.
+func (h *Healthy) Move(l falcon.Layout, was, now falcon.Placement) {
+	if !h.Known() || len(was) != l.World() || len(now) != l.World() {
+		return
+	}
+	from := origins(was, now)
+	h.selfMs, h.queueMs = paced(l, h.selfMs, from), paced(l, h.queueMs, from)
+	spreads := map[falcon.Rank]float64{}
+	for r, q := range from {
+		if v, known := h.spreads[q]; known {
+			spreads[falcon.Rank(r)] = v
+		}
+	}
+	h.spreads = spreads
+	h.transferMs = map[class]float64{} // the communicators are others
+	for k, v := range h.logical {
+		if spans(was, v.ranks) != spans(now, v.ranks) {
+			delete(h.logical, k)
+		}
+	}
+	for k := range h.recvMs {
+		if ends := []falcon.Rank{k.from, k.to}; spans(was, ends) != spans(now, ends) {
+			delete(h.recvMs, k)
+		}
+	}
+}
+
+// origins are the ranks that held each rank's device before, -1 where none did.
+func origins(was, now falcon.Placement) []falcon.Rank {
+	held := make(map[falcon.Device]falcon.Rank, len(was))
+	for r, d := range was {
+		held[d] = falcon.Rank(r)
+	}
+	from := make([]falcon.Rank, len(now))
+	for r, d := range now {
+		q, known := held[d]
+		if from[r] = q; !known || d == "" {
+			from[r] = -1
+		}
+	}
+	return from
+}
+
+// paced moves a value per rank with the devices.
+func paced(l falcon.Layout, v map[falcon.Rank]float64, from []falcon.Rank) map[falcon.Rank]float64 {
+	usual := make([]float64, len(from))
+	columns(l, func(column []falcon.Rank) {
+		var all []float64
+		for _, r := range column {
+			if x := v[r]; x > 0 {
+				all = append(all, x)
+			}
+		}
+		middle := Median(all)
+		for _, r := range column {
+			usual[r] = middle
+		}
+	})
+	out := map[falcon.Rank]float64{}
+	for r, q := range from {
+		ms := usual[r]
+		if q >= 0 && v[q] > 0 && usual[q] > 0 {
+			ms *= v[q] / usual[q]
+		}
+		if ms > 0 {
+			out[falcon.Rank(r)] = ms
+		}
+	}
+	return out
+}
+
+// spans says that ranks are on more than one node.
+func spans(p falcon.Placement, ranks []falcon.Rank) bool {
+	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
+		return int(max(r, ranks[0])) < len(p) && r >= 0 && p[r].Node() != p[ranks[0]].Node()
+	})
 }

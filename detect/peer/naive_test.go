@@ -25,7 +25,8 @@ func naiveMedian(v []float64) float64 {
 
 // naiveSlow are the ranks over 1.1 × the median of the ranks with the same
 // stage and TP coordinate in other replicas, where at least three of them
-// were measured; else over 1.1 × their own healthy time.
+// were measured, or over 1.1 × their own healthy time where more than half of
+// them are; else over 1.1 × their own healthy time.
 func naiveSlow(l falcon.Layout, profiles []falcon.RankProfile, healthy map[falcon.Rank]float64) []falcon.Rank {
 	lowest := math.Inf(1)
 	for _, p := range profiles {
@@ -48,6 +49,8 @@ func naiveSlow(l falcon.Layout, profiles []falcon.RankProfile, healthy map[falco
 		base := naiveMedian(peers)
 		if h, ok := healthy[p.Rank]; len(peers) < 3 && ok {
 			base = h * lowest
+		} else if own := naiveCrowd(l, p.Rank, profiles, healthy); len(peers) >= 3 && own > 0 {
+			base = min(base, own)
 		}
 		if base > 0 && p.SelfMs/base > 1.1 {
 			out = append(out, p.Rank)
@@ -55,6 +58,33 @@ func naiveSlow(l falcon.Layout, profiles []falcon.RankProfile, healthy map[falco
 	}
 	slices.Sort(out)
 	return out
+}
+
+// naiveCrowd is the healthy time of a rank, what its column shares put on top,
+// where more than half of the column are over 1.1 × theirs; else 0.
+func naiveCrowd(l falcon.Layout, rank falcon.Rank, profiles []falcon.RankProfile, healthy map[falcon.Rank]float64) float64 {
+	var ratios []float64
+	for _, p := range profiles {
+		a, b := l.Coord(rank), l.Coord(p.Rank)
+		if a.PP == b.PP && a.TP == b.TP {
+			h, ok := healthy[p.Rank]
+			if !ok {
+				return 0
+			}
+			ratios = append(ratios, p.SelfMs/h)
+		}
+	}
+	sort.Float64s(ratios)
+	shared, slow := max(1, ratios[0]), 0
+	for _, x := range ratios {
+		if x/shared > 1.1 {
+			slow++
+		}
+	}
+	if slow <= len(ratios)-slow {
+		return 0
+	}
+	return healthy[rank] * shared
 }
 
 // naiveTransfers is, per communicator and size, the lower quartile over its

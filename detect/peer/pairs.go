@@ -42,10 +42,13 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 			RecvMs: low(v, 0.1), CallsPerIt: float64(len(v)) / float64(iterations),
 		})
 	}
-	places := map[position][]float64{}
+	places, own := map[position][]float64{}, map[position][]float64{}
 	for i := range res.Pairs {
-		k := w.positionOf(&res.Pairs[i])
-		places[k] = append(places[k], res.Pairs[i].RecvMs)
+		p := &res.Pairs[i]
+		k := w.positionOf(p)
+		places[k] = append(places[k], p.RecvMs)
+		p.OwnMs = w.Healthy.receive(way{p.From, p.To, p.Bytes})
+		own[k] = append(own[k], over(p.RecvMs, p.OwnMs))
 	}
 	alike := map[position]others{}
 	for k, v := range places {
@@ -54,7 +57,10 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 	troubled := w.troubled(res)
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
-		w.comparePair(res, p, alike[w.positionOf(p)])
+		k := w.positionOf(p)
+		w.comparePair(res, p, alike[k])
+		common, most := crowd(own[k], w.Rules.Suspect)
+		p.Crowded = most && over(p.RecvMs, p.OwnMs)/common > w.Rules.Suspect
 		p.Suspect = p.Suspect && !troubled[w.Layout.Replica(p.To)]
 	}
 }
@@ -104,12 +110,11 @@ func (w *Window) sender(to falcon.Rank, c falcon.CallTiming) (falcon.Rank, bool)
 // comparePair judges one way by the same way in other replicas.
 func (w *Window) comparePair(res *Result, p *Pair, alike others) {
 	p.Peers = alike.n()
-	own := w.Healthy.receive(way{p.From, p.To, p.Bytes})
 	switch {
 	case p.Peers >= w.Rules.MinPeers:
 		p.BaseMs, p.Basis = alike.median(p.RecvMs), ByPeers
-	case own > 0:
-		p.BaseMs, p.Basis = own, ByOwn
+	case p.OwnMs > 0:
+		p.BaseMs, p.Basis = p.OwnMs, ByOwn
 	default:
 		return
 	}

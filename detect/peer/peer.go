@@ -102,9 +102,11 @@ type Group struct {
 	Nodes      []falcon.Node // in rank order, each once
 	Internode  bool
 	TransferMs float64 // lower quartile over the calls
+	TotalMs    float64 // transfers of one iteration, summed: median over the iterations
 	WaitMs     float64 // largest member's wait per iteration
 	BaseMs     float64 // what TransferMs is compared with, 0 = nothing
 	Classmates int     // other groups of the same dimension, operation, bytes and reach
+	OwnMs      float64 // its own healthy TransferMs, 0 = unknown
 	Ratio      float64
 	Basis      Basis
 	CallsPerIt float64
@@ -120,6 +122,8 @@ type Pair struct {
 	BaseMs     float64
 	Peers      int
 	Ratio      float64
+	OwnMs      float64 // its own healthy RecvMs, 0 = unknown
+	Crowded    bool    // most of its kind, itself among them, are slow against their own past
 	Basis      Basis
 	CallsPerIt float64
 	Suspect    bool

@@ -22,6 +22,7 @@ func (w *Window) judgeSelf(res *Result, profiles []falcon.RankProfile) {
 	}
 	w.comparePeers(res)
 	w.judgeTogether(res)
+	w.compareCrowds(res)
 	w.compareOwn(res)
 	w.accuse(res)
 }
@@ -109,6 +110,54 @@ func (w *Window) alike(ratios []float64) bool {
 	return lo > w.Rules.Suspect && hi <= lo*w.Rules.Suspect
 }
 
+// compareCrowds judges the ranks of columns in which most are slow: their median
+// is slow itself and would clear them. They are then compared with their own
+// healthy time. What all of a column share is taken out first: work that grew
+// grew for each of them.
+func (w *Window) compareCrowds(res *Result) {
+	if res.AllSlow {
+		return
+	}
+	columns(w.Layout, func(column []falcon.Rank) {
+		own := make([]float64, 0, len(column))
+		for _, i := range column {
+			if r := &res.Ranks[i]; r.Measured && r.Basis == ByPeers {
+				own = append(own, r.OwnRatio)
+			}
+		}
+		common, most := crowd(own, w.Rules.Suspect)
+		if !most || slices.Contains(res.SlowStages, w.Layout.Coord(column[0]).PP) {
+			return
+		}
+		for _, i := range column {
+			if r := &res.Ranks[i]; r.Measured && r.OwnRatio/common > w.Rules.Suspect {
+				r.Ratio, r.Basis = r.OwnRatio/common, ByOwn
+			}
+		}
+	})
+}
+
+// crowd says whether most of what does the same work is slow against its own
+// healthy past, given each one's ratio to it, and what all of them share. Where
+// one of them has no past nothing is said.
+func crowd(own []float64, suspect float64) (common float64, most bool) {
+	if len(own) == 0 || slices.Min(own) <= 0 {
+		return 1, false
+	}
+	common = max(1, slices.Min(own))
+	slow := 0
+	for _, x := range own {
+		if x/common > suspect {
+			slow++
+		}
+	}
+	return common, 2*slow > len(own)
+}
+
+// crowded says that a rank has peers enough and was compared with its own past
+// all the same, as most of them are slow.
+func (r *Rank) Crowded(minPeers int) bool { return r.Basis == ByOwn && r.Peers >= minPeers }
+
 // compareOwn judges ranks with too few peers by their own past. What every
 // rank shares is taken out first, so that a job that slowed as a whole accuses
 // nobody.
@@ -125,7 +174,7 @@ func (w *Window) compareOwn(res *Result) {
 	for i := range res.Ranks {
 		r := &res.Ranks[i]
 		switch {
-		case !r.Measured || r.Basis == ByPeers:
+		case !r.Measured || r.Basis != ByNone:
 		case r.OwnRatio > 0:
 			r.Ratio, r.Basis = r.OwnRatio/common, ByOwn
 		case r.Peers > 0:

@@ -107,11 +107,28 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 		}
 	}
 	compareSteps(w.Layout, res)
+	w.compareCrowdedSteps(res)
 	res.Spread, res.HealthySpread = Median(spreads), Median(healthy)
 	varied := len(profiles) > 1 && res.Spread >= unevenLeast && 4*uneven >= 3*len(profiles)
 	res.Uneven = varied && res.Spread >= unevenTimes*res.HealthySpread
 	if varied {
 		w.letGo(res)
+	}
+}
+
+// compareCrowdedSteps holds the steps of ranks most of whose peers are slow
+// against what the rank itself was held against.
+func (w *Window) compareCrowdedSteps(res *Result) {
+	for i := range res.Ranks {
+		r := &res.Ranks[i]
+		if !r.Crowded(w.Rules.MinPeers) || r.Ratio <= 0 {
+			continue
+		}
+		for k, ms := range r.Steps {
+			if positive(ms) {
+				r.StepRatio[k] = ms * r.Ratio / r.SelfMs
+			}
+		}
 	}
 }
 

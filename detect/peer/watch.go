@@ -109,3 +109,18 @@ func (w *Watch) Since(r falcon.Rank) (at int64, ok bool) {
 func (w *Watch) Any() bool {
 	return slices.ContainsFunc(w.run, func(n int) bool { return n > 0 && n < w.need })
 }
+
+// Move says that ranks sit on other devices from now on: a run follows the
+// device.
+func (w *Watch) Move(was, now falcon.Placement) {
+	if len(was) != len(w.run) || len(now) != len(w.run) {
+		return
+	}
+	run, top, from := make([]int, len(w.run)), make([]float64, len(w.run)), make([]int64, len(w.run))
+	for r, q := range origins(was, now) {
+		if q >= 0 {
+			run[r], top[r], from[r] = w.run[q], w.top[q], w.from[q]
+		}
+	}
+	w.run, w.top, w.from = run, top, from
+}

@@ -34,7 +34,9 @@ type Job struct {
 	rng   *rand.Rand
 	calls map[call]uint64
 	next  int64
-	work  [][]float64 // of this iteration's micro-batches, per replica
+	// generation counts the sets of communicators.
+	generation uint64
+	work       [][]float64 // of this iteration's micro-batches, per replica
 }
 
 type call struct {
@@ -57,8 +59,8 @@ func New(l falcon.Layout, nodes, microBatches int, seed uint64) *Job {
 	j := &Job{
 		Layout: l, ForwardMs: 5, DPMs: 3, PPMs: 0.2, TPMs: 0.1, LaunchMs: 0.1, Noise: 0.01,
 		Clock: map[falcon.Device]float64{}, Share: map[falcon.Node]float64{}, Link: map[falcon.Link]float64{},
-		Comms: map[falcon.Rank][]falcon.Comm{}, calls: map[call]uint64{},
-		rng: rand.New(rand.NewPCG(seed, 1)),
+		calls: map[call]uint64{},
+		rng:   rand.New(rand.NewPCG(seed, 1)),
 	}
 	per := max(1, l.World()/nodes)
 	for r := range l.World() {
@@ -68,7 +70,16 @@ func New(l falcon.Layout, nodes, microBatches int, seed uint64) *Job {
 	for range l.DP {
 		j.MicroBatches = append(j.MicroBatches, microBatches)
 	}
-	id := uint64(100)
+	j.connect()
+	return j
+}
+
+// connect makes the communicators, with ids that no earlier ones had.
+func (j *Job) connect() {
+	l := j.Layout
+	j.Comms = map[falcon.Rank][]falcon.Comm{}
+	j.generation++
+	id := 100 + (j.generation-1)*(100+3*uint64(l.World()))
 	for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP} {
 		for _, g := range l.Groups(d) {
 			id++
@@ -80,7 +91,24 @@ func New(l falcon.Layout, nodes, microBatches int, seed uint64) *Job {
 		all[r] = falcon.Rank(r)
 	}
 	j.join(WorldComm, falcon.DimWorld, all)
-	return j
+}
+
+// Place has the processes of block b take block blocks[b] over (S3): each keeps
+// its device and its place in the block, and all communicators are new.
+func (j *Job) Place(blocks []int32) {
+	per := len(j.Placement) / len(blocks)
+	now := make(falcon.Placement, len(j.Placement))
+	for b, to := range blocks {
+		copy(now[int(to)*per:(int(to)+1)*per], j.Placement[b*per:(b+1)*per])
+	}
+	j.Placement = now
+	j.connect()
+}
+
+// Relaunch starts the job again on other devices, from an iteration on (S4).
+func (j *Job) Relaunch(p falcon.Placement, next int64) {
+	j.Placement, j.next, j.calls = p, next, map[call]uint64{}
+	j.connect()
 }
 
 func itoa(n int) string {

@@ -1,0 +1,336 @@
+package detect
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// line is how the links of a displaced incident are watched: a placement took
+// the traffic that accused them to other links.
+type line struct {
+	shown  []falcon.Link // those that transfers showed slow at their new place: transfers can clear them too
+	gap    int64         // iterations from one test to the next
+	testAt int64         // iteration before which none is asked for
+	asked  bool          // one is on its way
+	barred string        // why the newest brought nothing, empty when it did
+}
+
+// Bounds of the watch of a link that carries little or nothing. A test holds the
+// job, so the distance between two of them doubles each time the link turns out
+// slow still, up to testMost: at most 6 tests in the first 1,260 iterations, then
+// one in 640. Where no test can be had, quietLooks healthy looks and ports at
+// rest at both ends do.
+const (
+	testGap    = 20
+	testMost   = 640
+	quietLooks = 9
+	restSpan   = 5 * time.Second // over which ports must be at rest
+)
+
+// sign is what one look says about a link.
+type sign int
+
+const (
+	unseen sign = iota // nothing was measured
+	quiet              // nothing speaks against it, and nothing proves it
+	proven             // what accused it, or would, is healthy
+	slow
+)
+
+// lines says that the links of a story must be watched as such: it names nothing
+// else, and a placement changed what they carry.
+func (s *story) lines() bool {
+	return s.moved && s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 && len(s.Verdict.Links) > 0
+}
+
+// watchLines judges a displaced story's links by a window.
+func (m *Machine) watchLines(s *story, w *window, res *peer.Result) {
+	faster := s.check && len(s.inForce) == 0
+	s.urgent, s.check = false, false
+	if res.Missing > 0 {
+		return
+	}
+	worst := proven
+	for _, l := range s.Verdict.Links {
+		worst = worse(worst, m.signOf(s, l, res))
+	}
+	switch worst {
+	case unseen:
+		return
+	case slow:
+		s.streak, s.badAt = 0, w.iteration
+		return
+	case quiet, proven:
+	}
+	if faster && worst == proven {
+		m.relieve(s, s.faster, "the job got faster and transfers over it take as long as their class's")
+		return
+	}
+	if s.streak == 0 {
+		s.healthyAt = w.iteration + 1
+	}
+	s.streak++
+	switch {
+	case s.streak < m.cfg.ReliefStreak:
+	case worst == proven:
+		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("transfers over %s took as long as their class's in %d profiles running", culprits(s.Verdict), s.streak))
+	case s.line.barred != "" && s.streak >= quietLooks && m.portsAtRest(s):
+		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf(
+			"the ports at the ends of %s were at rest in %d looks running, while it carried little; no test confirms it (%s)", culprits(s.Verdict), s.streak, s.line.barred))
+	}
+}
+
+// worse is the sign of a story whose links have two: one slow link is enough,
+// and one that is not proven.
+func worse(a, b sign) sign {
+	switch {
+	case a == slow || b == slow:
+		return slow
+	case a == unseen || b == unseen:
+		return unseen
+	case a == quiet || b == quiet:
+		return quiet
+	}
+	return proven
+}
+
+// signOf is what a window says about a link at its present use: the transfers of
+// the rings that go over it, else those of pairs, else the ports at its ends.
+func (m *Machine) signOf(s *story, l falcon.Link, res *peer.Result) sign {
+	if in := m.ringSign(l, res); in != unseen {
+		return in
+	}
+	pairs := m.pairSign(l, res)
+	if pairs == slow {
+		if !slices.Contains(s.line.shown, l) {
+			s.line.shown = append(s.line.shown, l)
+		}
+		return slow
+	}
+	if pairs == proven && slices.Contains(s.line.shown, l) {
+		return proven
+	}
+	if hot, known := m.hot(l); known && hot {
+		return slow
+	}
+	return quiet
+}
+
+// ringSign judges a link by the collectives whose ring goes over it; unseen where
+// there is none, or none that could be compared.
+func (m *Machine) ringSign(l falcon.Link, res *peer.Result) sign {
+	out := unseen
+	for i := range res.Groups {
+		g := &res.Groups[i]
+		if !g.Internode || g.Dimension == falcon.DimWorld || g.Basis == peer.ByNone || !slices.Contains(m.ringLinks(*g), l) {
+			continue
+		}
+		if g.Suspect {
+			return slow
+		}
+		out = proven
+	}
+	return out
+}
+
+// pairSign judges a link by the messages of pipeline neighbours over it, each
+// against its class. Whether they weigh on the iteration does not matter here.
+func (m *Machine) pairSign(l falcon.Link, res *peer.Result) sign {
+	out := unseen
+	for i := range res.Pairs {
+		p := &res.Pairs[i]
+		if over, ok := m.linkOf(p.From, p.To); !ok || over != l || p.Basis == peer.ByNone {
+			continue
+		}
+		if p.Ratio > m.suspectRatio() || p.Crowded {
+			return slow
+		}
+		out = proven
+	}
+	return out
+}
+
+// hot says whether the ports at both ends of a link see congestion now. An end
+// that another open incident's link shares tells nothing.
+func (m *Machine) hot(l falcon.Link) (hot, known bool) {
+	for _, n := range []falcon.Node{l.A, l.B} {
+		for _, o := range m.openStories() {
+			for _, other := range o.Verdict.Links {
+				if other != l && (other.A == n || other.B == n) {
+					return false, false
+				}
+			}
+		}
+		busy, seen := m.history.Busy(n, []falcon.Node{l.A, l.B}, m.now.Add(-restSpan))
+		if !seen {
+			return false, false
+		}
+		hot = hot || busy
+	}
+	return hot, true
+}
+
+// portsAtRest says that the ports at the ends of all of a story's links are
+// known and see no congestion.
+func (m *Machine) portsAtRest(s *story) bool {
+	return !slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool {
+		hot, known := m.hot(l)
+		return hot || !known
+	})
+}
+
+// askLine asks for a test of a link that has looked at rest for long enough, one
+// story at a time. It says whether it did.
+func (m *Machine) askLine(at int64) bool {
+	if m.held() || m.settling(at) {
+		return false
+	}
+	for _, s := range m.stories {
+		if !s.Open() || !s.lines() || s.streak < m.cfg.ReliefStreak || at < s.line.testAt {
+			continue
+		}
+		ask := m.lineTest(s)
+		s.line.gap = min(max(2*s.line.gap, testGap), testMost)
+		s.line.testAt = at + s.line.gap
+		if m.cfg.ValidateTries < 0 {
+			s.line.barred = "tests are switched off"
+			continue
+		}
+		if len(ask.Pairs) == 0 {
+			s.line.barred = "no ranks are at both of its ends"
+			continue
+		}
+		s.line.asked = true
+		m.asking = &asking{s.ID, m.now}
+		m.ready.Asks = append(m.ready.Asks, ask)
+		return true
+	}
+	return false
+}
+
+// lineTest asks for a story's links and for enough others of their class for a
+// median that the slow ones don't move.
+func (m *Machine) lineTest(s *story) falcon.ValidationAsk {
+	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culprits(s.Verdict), s.healthyAt)}
+	at := m.ranksByNode()
+	avoid := map[falcon.Link]bool{}
+	for _, o := range m.openStories() {
+		for _, l := range o.Verdict.Links {
+			avoid[l] = true
+		}
+	}
+	for _, l := range s.Verdict.Links {
+		if p, ok := m.across(at, l.A, l.B); ok {
+			ask.Pairs = append(ask.Pairs, p)
+		}
+	}
+	if len(ask.Pairs) < len(s.Verdict.Links) {
+		ask.Pairs = nil
+		return ask
+	}
+	nodes, need := m.job.nodes(), min(2*len(ask.Pairs)+askClass, askPairs)
+	for i, a := range nodes {
+		for _, b := range nodes[i+1:] {
+			if p, ok := m.across(at, a, b); ok && len(ask.Pairs) < need && !avoid[falcon.NewLink(a, b)] {
+				ask.Pairs = append(ask.Pairs, p)
+			}
+		}
+	}
+	return ask
+}
+
+func (m *Machine) ranksByNode() map[falcon.Node][]falcon.Rank {
+	out := map[falcon.Node][]falcon.Rank{}
+	for r, d := range m.job.Placement {
+		out[d.Node()] = append(out[d.Node()], falcon.Rank(r))
+	}
+	return out
+}
+
+// across is a rank on each of two nodes, on the first device of both: those
+// share a rail.
+func (m *Machine) across(at map[falcon.Node][]falcon.Rank, a, b falcon.Node) ([2]falcon.Rank, bool) {
+	first := func(n falcon.Node) (out falcon.Rank) {
+		out = -1
+		for _, r := range at[n] {
+			if out < 0 || m.job.Placement[r].Index() < m.job.Placement[out].Index() {
+				out = r
+			}
+		}
+		return out
+	}
+	x, y := first(a), first(b)
+	return [2]falcon.Rank{min(x, y), max(x, y)}, x >= 0 && y >= 0 && x != y
+}
+
+// lineTested takes in a test of a displaced story's links. It proves nothing
+// about who slowed the job, so the verdict stays as it is. It says whether the
+// test was about them.
+func (m *Machine) lineTested(s *story, v falcon.Validation) bool {
+	if !s.lines() || v.Ask.Incident != "" && !s.line.asked {
+		return false
+	}
+	at := m.slow.last()
+	ratio, slowest, judged := 0.0, falcon.Link{}, 0
+	isSlow := false
+	for _, l := range s.Verdict.Links {
+		t, ok := testOf(v.Links, l)
+		if !ok {
+			continue
+		}
+		judged++
+		isSlow = isSlow || t.slow
+		if t.ratio > ratio {
+			ratio, slowest = t.ratio, l
+		}
+	}
+	if v.Ask.Incident != "" {
+		s.line.asked = false
+	} else if judged == 0 {
+		return false
+	}
+	switch {
+	case isSlow:
+		s.streak, s.badAt, s.line.barred = 0, at, ""
+		m.note(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.line.gap)
+	case judged == len(s.Verdict.Links) && (s.streak >= m.cfg.ReliefStreak || v.Ask.Incident == ""):
+		if s.streak == 0 {
+			s.healthyAt = at
+		}
+		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("%s takes %.2f x the median of its class in a test", culprits(s.Verdict), ratio))
+	default:
+		s.line.barred = v.Reason
+		if s.line.barred == "" {
+			s.line.barred = "a test could not judge it"
+		}
+	}
+	return true
+}
+
+// tested is what exchanges over one node pair showed.
+type tested struct {
+	slow  bool    // half of them at least
+	ratio float64 // the greatest
+}
+
+// testOf sums up the judged exchanges over a link, ok false where there is none.
+func testOf(results []falcon.LinkResult, l falcon.Link) (out tested, ok bool) {
+	judged, slow := 0, 0
+	for _, r := range results {
+		a, b := r.FromDevice.Node(), r.ToDevice.Node()
+		if r.Err != "" || !(r.BaseMs > 0) || !(r.Ratio > 0) || falcon.NewLink(a, b) != l {
+			continue
+		}
+		judged++
+		if r.Slow {
+			slow++
+		}
+		out.ratio = max(out.ratio, r.Ratio)
+	}
+	out.slow = slow > 0 && 2*slow >= judged
+	return out, judged > 0
+}

@@ -1,0 +1,235 @@
+package detect
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// linkSeen is the newest judgement of a link.
+type linkSeen struct {
+	ratio  float64
+	at     time.Time
+	tested bool
+}
+
+// Bounds on the links that are remembered: a judgement is good for linkFor,
+// unless an open incident names the link.
+const (
+	linkFor  = 30 * time.Minute
+	linkMost = 1024
+)
+
+// Profile is what the newest complete window says about the job's cost, by the
+// ranks of now, with the links judged in the last half hour. Only Links before
+// the first complete window, and after a placement until the next one.
+//
+// SelfMs is device time outside communication per micro-batch of that rank's
+// replica; what is done once an iteration (the optimizer's step) is spread over
+// its micro-batches. A group's Calls, Bytes and TransferMs are those of one
+// iteration: of a call the least duration over its members, summed over the
+// iteration's calls, the median iteration of the window. Of a pair, Calls are
+// its messages in both directions, Bytes their sum, and each message takes the
+// first decile of the receives of its size, of the direction in which that is
+// shorter: the rest is waiting for the sender (bubbles). It is an upper bound
+// where a pipeline never has a message ready. A link's Ratio comes from its
+// newest test, else from transfers: of a ring whose slow link is named, or of
+// pairs; 1 = judged and healthy.
+func (m *Machine) Profile() falcon.JobProfile {
+	out := falcon.JobProfile{Links: m.linkSpeeds()}
+	if m.haveLast {
+		out.SelfMs = m.Speeds()
+		out.Groups = append(collectives(m.last.Groups), pairs(m.last.Pairs)...)
+	}
+	return out
+}
+
+// Profiled numbers the window that Profile comes from, 0 for none.
+func (m *Machine) Profiled() uint64 {
+	if !m.haveLast {
+		return 0
+	}
+	return m.lastWindow
+}
+
+// collectives sums up the classes of calls of each group.
+func collectives(classes []peer.Group) []falcon.GroupTransfer {
+	var out []falcon.GroupTransfer
+	most := 0.0 // calls of the most frequent kind of the group in hand
+	classes = slices.Clone(classes)
+	slices.SortStableFunc(classes, func(a, b peer.Group) int {
+		return cmp.Or(cmp.Compare(order(a.Dimension), order(b.Dimension)), slices.Compare(a.Ranks, b.Ranks))
+	})
+	for _, c := range classes {
+		if order(c.Dimension) < 0 || !finite(c.TotalMs) {
+			continue
+		}
+		n := len(out) - 1
+		if n < 0 || out[n].Dimension != c.Dimension || !slices.Equal(out[n].Ranks, c.Ranks) {
+			out = append(out, falcon.GroupTransfer{Dimension: c.Dimension, Ranks: slices.Clone(c.Ranks)})
+			n, most = n+1, 0
+		}
+		g := &out[n]
+		if c.CallsPerIt > most {
+			most, g.Op = c.CallsPerIt, c.Op
+		}
+		g.Calls += int(math.Round(c.CallsPerIt))
+		g.Bytes += int64(math.Round(float64(c.Bytes) * c.CallsPerIt))
+		g.TransferMs += c.TotalMs
+	}
+	return out
+}
+
+func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
+
+// order is how groups are listed: dimension by dimension; -1 for those of none.
+func order(d falcon.Dimension) int {
+	return slices.Index([]falcon.Dimension{falcon.DimDP, falcon.DimTP, falcon.DimPP, falcon.DimWorld}, d)
+}
+
+// pairs joins both directions of the messages between two ranks.
+func pairs(ways []peer.Pair) []falcon.GroupTransfer {
+	type message struct {
+		a, b  falcon.Rank
+		bytes int64
+	}
+	least := map[message]float64{}
+	of := func(p *peer.Pair) message { return message{min(p.From, p.To), max(p.From, p.To), p.Bytes} }
+	for i := range ways {
+		k := of(&ways[i])
+		if ms, seen := least[k]; !seen || ways[i].RecvMs < ms {
+			least[k] = ways[i].RecvMs
+		}
+	}
+	ways = slices.Clone(ways)
+	slices.SortStableFunc(ways, func(p, q peer.Pair) int {
+		x, y := of(&p), of(&q)
+		return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b))
+	})
+	var out []falcon.GroupTransfer
+	for i := range ways {
+		k := of(&ways[i])
+		n := len(out) - 1
+		if n < 0 || out[n].Ranks[0] != k.a || out[n].Ranks[1] != k.b {
+			out = append(out, falcon.GroupTransfer{Dimension: falcon.DimPP, Ranks: []falcon.Rank{k.a, k.b}, Op: falcon.OpRecv})
+			n++
+		}
+		g, calls := &out[n], ways[i].CallsPerIt
+		g.Calls += int(math.Round(calls))
+		g.Bytes += int64(math.Round(float64(k.bytes) * calls))
+		g.TransferMs += least[k] * calls
+	}
+	return out
+}
+
+// linkSpeeds lists the links between nodes of the job that were judged lately,
+// slow ones first.
+func (m *Machine) linkSpeeds() []falcon.LinkSpeed {
+	nodes := map[falcon.Node]bool{}
+	for _, d := range m.job.Placement {
+		nodes[d.Node()] = true
+	}
+	named := m.namedLinks()
+	var out []falcon.LinkSpeed
+	for l, seen := range m.links {
+		if nodes[l.A] && nodes[l.B] && (named[l] || m.now.Sub(seen.at) <= linkFor) {
+			out = append(out, falcon.LinkSpeed{Link: l, Ratio: seen.ratio})
+		}
+	}
+	slices.SortFunc(out, func(a, b falcon.LinkSpeed) int {
+		return cmp.Or(cmp.Compare(b.Ratio, a.Ratio), cmp.Compare(a.Link.A, b.Link.A), cmp.Compare(a.Link.B, b.Link.B))
+	})
+	return out
+}
+
+// namedLinks are the links of open incidents.
+func (m *Machine) namedLinks() map[falcon.Link]bool {
+	out := map[falcon.Link]bool{}
+	for _, s := range m.openStories() {
+		for _, l := range s.Verdict.Links {
+			out[l] = true
+		}
+	}
+	return out
+}
+
+// seeTests remembers what a validation says about links, whoever asked for it.
+func (m *Machine) seeTests(v falcon.Validation) {
+	for _, r := range v.Links {
+		l := falcon.NewLink(r.FromDevice.Node(), r.ToDevice.Node())
+		if l.A == l.B || l.A == "" {
+			continue
+		}
+		t, ok := testOf(v.Links, l)
+		switch {
+		case !ok || math.IsInf(t.ratio, 0):
+		case t.slow:
+			m.seeLink(l, linkSeen{t.ratio, m.now, true})
+		default:
+			m.seeLink(l, linkSeen{1, m.now, true})
+		}
+	}
+}
+
+// seeTransfers remembers what a window says about links that no test has judged:
+// pairs against their class, and rings whose slow link an incident names.
+func (m *Machine) seeTransfers(res *peer.Result) {
+	named, ratios := m.namedLinks(), map[falcon.Link]float64{}
+	for i := range res.Pairs {
+		p := &res.Pairs[i]
+		l, ok := m.linkOf(p.From, p.To)
+		switch {
+		case !ok || p.Basis == peer.ByNone:
+		case p.Suspect:
+			ratios[l] = max(ratios[l], p.Ratio)
+		case p.Ratio <= m.suspectRatio() && !p.Crowded && !named[l]:
+			ratios[l] = max(ratios[l], 1)
+		}
+	}
+	for l, ratio := range ratios {
+		if old := m.links[l]; !old.tested || m.now.Sub(old.at) > linkFor || ratio > 1 && old.ratio == 1 {
+			m.seeLink(l, linkSeen{ratio, m.now, false})
+		}
+	}
+	for i := range res.Groups {
+		g := &res.Groups[i]
+		if !g.Suspect || !g.Internode || g.Dimension == falcon.DimWorld || len(named) == 0 {
+			continue
+		}
+		for _, l := range m.ringLinks(*g) {
+			if named[l] && !m.links[l].tested {
+				m.seeLink(l, linkSeen{max(g.Ratio, 1), m.now, false})
+			}
+		}
+	}
+}
+
+func (m *Machine) seeLink(l falcon.Link, seen linkSeen) {
+	if m.links == nil {
+		m.links = map[falcon.Link]linkSeen{}
+	}
+	m.links[l] = seen
+	if len(m.links) <= linkMost {
+		return
+	}
+	oldest := l
+	for k, v := range m.links {
+		if o := m.links[oldest]; v.at.Before(o.at) || v.at.Equal(o.at) && k.String() < oldest.String() {
+			oldest = k
+		}
+	}
+	delete(m.links, oldest)
+}
+
+// healLinks remembers that a relieved incident's links are healthy.
+func (m *Machine) healLinks(s *story) {
+	for _, l := range s.Verdict.Links {
+		if _, known := m.links[l]; known {
+			m.seeLink(l, linkSeen{1, m.now, false})
+		}
+	}
+}

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/failslow/falcon"
 )
 
 // ErrNoLab says that there is no lab to talk to.
@@ -109,9 +107,9 @@ func (c *control) do(req Request) error {
 	case "inject":
 		return c.inject(req)
 	case "kill":
-		return c.signal(req.Target, unix.SIGKILL)
+		return c.lab.signal(req.Target, unix.SIGKILL)
 	case "freeze":
-		return c.signal(req.Target, unix.SIGSTOP)
+		return c.lab.signal(req.Target, unix.SIGSTOP)
 	}
 	return fmt.Errorf("unknown request %q", req.Op)
 }
@@ -125,6 +123,9 @@ func (c *control) inject(req Request) error {
 	e := *req.Event
 	if err := c.lab.sc.checkFault(e); err != nil {
 		return err
+	}
+	if e.Kill != "" {
+		return errors.New("inject takes faults; for deaths there is kill")
 	}
 	c.lab.post(event{call: func() {
 		e := e // the loop's own: takeBack reads the other
@@ -146,20 +147,6 @@ func (c *control) takeBack(e Event, after time.Duration) {
 		return
 	}
 	c.lab.post(event{call: func() { c.lab.faults.end(e, c.lab.records.done+1) }})
-}
-
-// signal reaches one rank, or a node with all that runs on it.
-func (c *control) signal(target string, sig unix.Signal) error {
-	s := c.lab.Status()
-	if pid, ok := s.RankPids[target]; ok {
-		return unix.Kill(pid, sig)
-	}
-	for _, a := range c.lab.agents {
-		if a.setup.Node == falcon.Node(target) {
-			return unix.Kill(-a.group(), sig)
-		}
-	}
-	return fmt.Errorf("%q is neither a rank (0 to %d) nor a node (n0 to n%d)", target, c.lab.sc.Layout.Layout().World()-1, c.lab.sc.Nodes-1)
 }
 
 func (c *control) close() {

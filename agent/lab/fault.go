@@ -1,8 +1,7 @@
 package lab
 
 import (
-	"fmt"
-	"strconv"
+	"slices"
 
 	"github.com/failslow/falcon"
 )
@@ -11,8 +10,19 @@ import (
 type faults struct {
 	sc       Scenario
 	hw       *silicon
+	place    falcon.Placement // device of each rank, now
+	events   []*occurrence
 	injected []Injected
-	active   []int // index into injected, by event; off while it is not in force
+}
+
+// occurrence is one event on its way: from and until are its iterations as
+// known by now, until 0 = to the end.
+type occurrence struct {
+	Event
+	from, until int64
+	waits       bool // for an action of its rung
+	done        bool // a death that has been dealt
+	truth       int  // index into injected while in force, else off
 }
 
 const off = -1
@@ -25,20 +35,24 @@ type Injected struct {
 	Links          []string `json:"links"`
 	FirstIteration int64    `json:"first_iteration"`
 	LastIteration  int64    `json:"last_iteration"`
+	OnAction       string   `json:"on_action,omitempty"` // it held while an action of this rung did
 }
 
 func newFaults(sc Scenario, hw *silicon) *faults {
-	f := &faults{sc: sc, hw: hw}
-	for range sc.Events {
-		f.active = append(f.active, off)
+	f := &faults{sc: sc, hw: hw, place: sc.Placement()}
+	for _, e := range sc.Events {
+		f.add(e)
 	}
 	return f
 }
 
-// add appends an injected event, which starts at the next iteration.
+// add takes an event over; an injected one starts at the next iteration.
 func (f *faults) add(e Event) {
-	f.sc.Events = append(f.sc.Events, e)
-	f.active = append(f.active, off)
+	f.events = append(f.events, &occurrence{Event: e, from: e.AtIteration, until: e.UntilIteration, waits: e.OnAction != "", truth: off})
+}
+
+func (o *occurrence) holds(iteration int64) bool {
+	return o.Kill == "" && !o.waits && iteration >= o.from && (o.until == 0 || iteration < o.until)
 }
 
 // before makes the silicon fit iteration next, the one about to run. What ends
@@ -46,18 +60,18 @@ func (f *faults) add(e Event) {
 // same part is not undone with it; of two at once the later in the list wins.
 func (f *faults) before(next int64) {
 	changed := false
-	for i, e := range f.sc.Events {
-		if f.active[i] != off && !e.holds(next) {
-			f.apply(e, false)
-			f.injected[f.active[i]].LastIteration = next - 1
-			f.active[i] = off
+	for _, o := range f.events {
+		if o.truth != off && !o.holds(next) {
+			f.apply(o.Event, false)
+			f.injected[o.truth].LastIteration = next - 1
+			o.truth = off
 			changed = true
 		}
 	}
-	for i, e := range f.sc.Events {
-		if f.active[i] == off && e.holds(next) {
-			f.active[i] = len(f.injected)
-			f.injected = append(f.injected, f.truth(e, next))
+	for _, o := range f.events {
+		if o.truth == off && o.holds(next) {
+			o.truth = len(f.injected)
+			f.injected = append(f.injected, f.truth(o.Event, next))
 			changed = true
 		}
 	}
@@ -66,17 +80,42 @@ func (f *faults) before(next int64) {
 	}
 }
 
-func (e Event) holds(iteration int64) bool {
-	return iteration >= e.AtIteration && (e.UntilIteration == 0 || iteration < e.UntilIteration)
-}
-
-func (f *faults) enforce() {
-	for i, e := range f.sc.Events {
-		if f.active[i] != off {
-			f.apply(e, true)
+// acted tells of an order of this kind that holds from iteration from on: it
+// begins what waits for such an action, and ends what held with the one before.
+func (f *faults) acted(kind string, from int64) {
+	for _, o := range f.events {
+		switch {
+		case rungOrder(falcon.Rung(o.OnAction)) != kind || kind == "":
+		case !o.waits:
+			if o.from < from && (o.until == 0 || o.until > from) {
+				o.until = from
+			}
+		case from >= o.AtIteration:
+			o.waits, o.from = false, from
 		}
 	}
 }
+
+// moved tells where the ranks are: the work of a stage goes with its ranks.
+func (f *faults) moved(p falcon.Placement) {
+	if slices.Equal(p, f.place) {
+		return
+	}
+	f.each(func(o *occurrence) { f.apply(o.Event, false) })
+	f.place = p
+	f.enforce()
+}
+
+// each calls do for what is in force.
+func (f *faults) each(do func(*occurrence)) {
+	for _, o := range f.events {
+		if o.truth != off {
+			do(o)
+		}
+	}
+}
+
+func (f *faults) enforce() { f.each(func(o *occurrence) { f.apply(o.Event, true) }) }
 
 func (f *faults) apply(e Event, on bool) {
 	val := func(v float64) float64 {
@@ -90,6 +129,8 @@ func (f *faults) apply(e Event, on bool) {
 		d := falcon.Device(e.GPU)
 		n, _ := f.sc.nodeIndex(d.Node())
 		f.hw.throttle(n, d.Index(), val(e.Clock))
+	case e.Link == everyLink:
+		f.everyLink(val(e.Bandwidth))
 	case e.Link != "":
 		a, b, ok := f.sc.ends(e.Link)
 		if ok { // checked when the scenario was read
@@ -101,19 +142,36 @@ func (f *faults) apply(e Event, on bool) {
 			f.hw.setHostShare(n, g, val(e.Share))
 		}
 	case e.Stage != nil:
-		f.setWork(func(c falcon.Coord) bool { return c.PP == *e.Stage }, val(e.Load))
+		f.stageWork(*e.Stage, val(e.Load))
 	default:
-		f.setWork(func(falcon.Coord) bool { return true }, val(e.All))
+		f.everyWork(val(e.All))
 	}
 }
 
-// setWork makes the job's own work v times the usual on the ranks chosen.
-func (f *faults) setWork(chosen func(falcon.Coord) bool, v float64) {
+func (f *faults) everyLink(share float64) {
+	for a := range f.sc.allNodes() {
+		for b := range a {
+			f.hw.setBandwidth(a, b, share)
+		}
+	}
+}
+
+// stageWork makes the job's own work on one stage v times the usual.
+func (f *faults) stageWork(stage int, v float64) {
 	l := f.sc.Layout.Layout()
-	for r, d := range f.sc.Placement() {
-		if chosen(l.Coord(falcon.Rank(r))) {
+	for r, d := range f.place {
+		if l.Coord(falcon.Rank(r)).PP == stage {
 			n, _ := f.sc.nodeIndex(d.Node())
 			f.hw.setLoad(n, d.Index(), v)
+		}
+	}
+}
+
+// everyWork makes all of the job's work v times the usual, wherever it runs.
+func (f *faults) everyWork(v float64) {
+	for n := range f.sc.allNodes() {
+		for g := range f.sc.gpusPerNode() {
+			f.hw.setLoad(n, g, v)
 		}
 	}
 }
@@ -130,7 +188,7 @@ func (s Scenario) ends(link string) (a, b int, ok bool) {
 }
 
 func (f *faults) truth(e Event, first int64) Injected {
-	in := Injected{Devices: []string{}, Links: []string{}, FirstIteration: first, LastIteration: int64(f.sc.Iterations) - 1}
+	in := Injected{Devices: []string{}, Links: []string{}, FirstIteration: first, LastIteration: int64(f.sc.Iterations) - 1, OnAction: e.OnAction}
 	switch {
 	case e.GPU != "":
 		in.Kind, in.Devices = "gpu", []string{e.GPU}
@@ -151,10 +209,9 @@ func (f *faults) truth(e Event, first int64) Injected {
 
 // end gives the newest event like e its last iteration.
 func (f *faults) end(e Event, until int64) {
-	for i := len(f.sc.Events) - 1; i >= 0; i-- {
-		have := f.sc.Events[i]
-		if have.UntilIteration == 0 && have.target() == e.target() {
-			f.sc.Events[i].UntilIteration = max(until, have.AtIteration+1)
+	for _, o := range slices.Backward(f.events) {
+		if o.until == 0 && o.target() == e.target() {
+			o.until = max(until, o.from+1)
 			return
 		}
 	}
@@ -164,33 +221,23 @@ func (f *faults) end(e Event, until int64) {
 // handed to other goroutines.
 func (f *faults) inForce() []string {
 	out := []string{}
-	for i, e := range f.sc.Events {
-		if f.active[i] != off {
-			out = append(out, e.String())
-		}
-	}
+	f.each(func(o *occurrence) { out = append(out, o.String()) })
 	return out
 }
 
-// String is the fault in a few words.
-func (e Event) String() string {
-	switch {
-	case e.GPU != "":
-		return fmt.Sprintf("gpu %s clock %g", e.GPU, e.Clock)
-	case e.Link != "":
-		return fmt.Sprintf("link %s bandwidth %g", e.Link, e.Bandwidth)
-	case e.CPU != "":
-		return fmt.Sprintf("cpu %s share %g", e.CPU, e.Share)
-	case e.Stage != nil:
-		return fmt.Sprintf("stage %d load %g", *e.Stage, e.Load)
+// deaths are the kills due before iteration next, or when rank r of a
+// placement has begun a step; each is handed out once.
+func (f *faults) deaths(next int64, step string, r falcon.Rank) []Event {
+	var out []Event
+	for _, o := range f.events {
+		if o.Kill == "" || o.done || next < o.AtIteration || o.OnStep != step {
+			continue
+		}
+		if rank, ok := killedRank(o.Kill); ok && step != "" && rank != r {
+			continue // its own step is what it shall die in
+		}
+		o.done = true
+		out = append(out, o.Event)
 	}
-	return fmt.Sprintf("work of all ranks times %g", e.All)
-}
-
-// target names what an event hits.
-func (e Event) target() string {
-	if e.Stage != nil {
-		return "stage " + strconv.Itoa(*e.Stage)
-	}
-	return e.GPU + e.Link + e.CPU
+	return out
 }

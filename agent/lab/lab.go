@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,7 +21,8 @@ const Job = "lab"
 
 // Bounds of waiting for processes.
 const (
-	stragglerWait = 20 * time.Second // after the first rank ended, for the others
+	stragglerWait = 20 * time.Second // after the last rank that ended, for the others
+	launchWait    = 2 * time.Minute  // for a job that was left to be started again
 	stopWait      = 5 * time.Second  // between asking and killing
 	agentRestart  = time.Second      // as a service manager would
 )
@@ -42,6 +42,16 @@ type NodeSetup struct {
 	Sysfs    string            // the node's emulated NICs
 	NICs     map[string]string // GPU to NIC, such as n1.g0 to n1.nic0
 	Dir      string            // of the lab
+	Launch   NodeLaunch
+}
+
+// NodeLaunch is how the node's agent starts ranks for a launch order: the
+// command with its words in braces still open, and what its environment adds.
+// Command is empty where the lab can't follow such ranks.
+type NodeLaunch struct {
+	Command []string
+	Env     map[string]string
+	Ranks   int // that the node has room for
 }
 
 // Options are how to play a scenario.
@@ -66,9 +76,11 @@ type Lab struct {
 	ranks   []*rankProcess
 	events  chan event
 	control *control
+	logs    *rankLogs
 	records *records
 	faults  *faults
 	network *network
+	kills   []Kill
 
 	closing context.Context // done when Close begins
 	stop    context.CancelFunc
@@ -92,20 +104,12 @@ type Status struct {
 }
 
 type event struct {
-	rank   int
+	proc   *rankProcess
 	line   *line
+	joined bool // proc was started by an agent, and is here
 	exited bool
 	err    error
 	call   func() // a control request, run by the loop
-}
-
-type rankProcess struct {
-	rank   falcon.Rank
-	device falcon.Device
-	cmd    *exec.Cmd
-	exited bool
-	err    error
-	log    string
 }
 
 type agentNode struct {
@@ -152,7 +156,7 @@ func (l *Lab) prepare() error {
 	if err != nil {
 		return err
 	}
-	if l.hw, err = createSilicon(l.statePath(), l.sc.Nodes, l.sc.gpusPerNode(), peak, l.sc.LinkMBs*1e6); err != nil {
+	if l.hw, err = createSilicon(l.statePath(), l.sc.allNodes(), l.sc.gpusPerNode(), peak, l.sc.LinkMBs*1e6); err != nil {
 		return err
 	}
 	if l.opt.Unpaced {
@@ -160,13 +164,16 @@ func (l *Lab) prepare() error {
 	}
 	l.faults = newFaults(l.sc, l.hw)
 	l.network = newNetwork(l.sc, l.hw, l.opt.Seed)
-	for i := range l.sc.Nodes {
+	for i := range l.sc.allNodes() {
 		if err := l.prepareNode(i); err != nil {
 			return err
 		}
 	}
 	if err := os.Mkdir(filepath.Join(l.place.dir, "logs"), 0o700); err != nil {
 		return fmt.Errorf("lab: %w", err)
+	}
+	if l.logs, err = listenRanks(l); err != nil {
+		return err
 	}
 	l.control, err = listen(l)
 	return err
@@ -186,6 +193,7 @@ func (l *Lab) prepareNode(i int) error {
 	if err := l.network.create(&n); err != nil {
 		return err
 	}
+	n.Launch = l.nodeLaunch(n)
 	l.agents = append(l.agents, &agentNode{setup: n})
 	return nil
 }
@@ -210,6 +218,22 @@ func (l *Lab) peakFlops() (float64, error) {
 	return v, nil
 }
 
+// nodeLaunch is how this node's agent would start ranks: as the lab does, with
+// their lines to the lab's socket.
+func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
+	if !l.opt.Hook {
+		return NodeLaunch{} // nobody would see them come
+	}
+	env := map[string]string{}
+	for _, v := range l.nodeEnv(n) {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	trainer := append(l.trainerArgs("{generation}"), "--log", "unix:"+l.rankSocket(), "{resume}")
+	command := append([]string{filepath.Join(l.opt.Bin, "falcon-agent")}, l.hooked(trainer)...)
+	return NodeLaunch{Command: command, Env: env, Ranks: l.sc.gpusPerNode()}
+}
+
 func explain(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
@@ -229,13 +253,16 @@ func (l *Lab) shapeArgs() []string {
 // Spawn starts a process that dies with the lab: the engine. Its standard
 // files are the caller's; it gets the lab's mark in its environment.
 func (l *Lab) Spawn(cmd *exec.Cmd, sameGroup bool) error {
-	cmd.Env = append(os.Environ(), envDir+"="+l.place.dir)
+	cmd.Env = l.environ()
 	pgid := 0
 	if sameGroup {
 		pgid = -1
 	}
 	return l.spawn.start(cmd, pgid)
 }
+
+// environ is the lab's own environment with its mark.
+func (l *Lab) environ() []string { return append(os.Environ(), envDir+"="+l.place.dir) }
 
 // Start starts agents, then ranks.
 func (l *Lab) Start() error {
@@ -249,7 +276,7 @@ func (l *Lab) Start() error {
 			return err
 		}
 	}
-	l.faults.before(0)
+	l.turn()
 	l.wait.Add(1)
 	go l.countNetwork()
 	for r, d := range l.sc.Placement() {
@@ -276,7 +303,7 @@ func (l *Lab) startAgent(a *agentNode) error {
 	defer log.Close() // the child has its own copy
 	a.cmd = exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), "--config", a.config)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
-	a.cmd.Env = append(os.Environ(), envDir+"="+l.place.dir, "FALCON_LAB_STATE="+a.setup.State, "FALCON_LAB_NODE="+strconv.Itoa(a.setup.Index))
+	a.cmd.Env = append(l.environ(), "FALCON_LAB_STATE="+a.setup.State, envNode+"="+strconv.Itoa(a.setup.Index))
 	cmd := a.cmd
 	if err := l.spawn.start(cmd, a.group()); err != nil {
 		return fmt.Errorf("lab: can't start the agent of %s: %w", a.setup.Node, err)
@@ -312,64 +339,6 @@ func (l *Lab) keepAgent(a *agentNode, cmd *exec.Cmd) {
 		a.lead(0)
 		_ = l.startAgent(a)
 	}
-}
-
-func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
-	node := l.agents[int(r)/l.sc.gpusPerNode()]
-	log, err := l.logFile(fmt.Sprintf("rank-%d.log", r))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), l.rankArgs()...)
-	if !l.opt.Hook {
-		cmd = exec.Command(filepath.Join(l.opt.Bin, "falcon-trainer"), l.trainerArgs()...)
-	}
-	cmd.Stderr = log
-	cmd.Env = append(os.Environ(), l.rankEnv(node, r, d)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return fmt.Errorf("lab: %w", err)
-	}
-	if err := l.spawn.start(cmd, node.group()); err != nil {
-		return fmt.Errorf("lab: can't start rank %d: %w", r, err)
-	}
-	p := &rankProcess{rank: r, device: d, cmd: cmd, log: log.Name()}
-	l.ranks = append(l.ranks, p)
-	l.setPid(func(s *Status) { s.RankPids[strconv.Itoa(int(r))] = cmd.Process.Pid })
-	l.wait.Add(1)
-	go l.followRank(p, out)
-	return nil
-}
-
-func (l *Lab) rankArgs() []string {
-	args := []string{"run", "--job", Job, "--hook", filepath.Join(l.opt.Bin, "lib", "libfalcon_hook.so"), "--", filepath.Join(l.opt.Bin, "falcon-trainer")}
-	return append(args, l.trainerArgs()...)
-}
-
-func (l *Lab) trainerArgs() []string {
-	args := append(l.shapeArgs(), "--rendezvous", filepath.Join(l.place.dir, "rendezvous"))
-	if !l.opt.Marks {
-		args = append(args, "--marks=off")
-	}
-	return args
-}
-
-func (l *Lab) rankEnv(n *agentNode, r falcon.Rank, d falcon.Device) []string {
-	return []string{
-		envDir + "=" + l.place.dir,
-		"RANK=" + strconv.Itoa(int(r)), "WORLD_SIZE=" + strconv.Itoa(l.sc.Layout.Layout().World()), "LOCAL_RANK=" + strconv.Itoa(d.Index()),
-		"FALCON_DEVICE=" + string(d), "FALCON_SHM_DIR=" + n.setup.ShmDir, "FALCON_JOB=" + Job,
-		"FALCON_LAB_STATE=" + n.setup.State, "FALCON_LAB_NODE=" + strconv.Itoa(n.setup.Index),
-		"LD_LIBRARY_PATH=" + filepath.Join(l.opt.Bin, "lib"), "FALCON_TEST_MB=" + strconv.Itoa(testWorkspaceMB),
-	}
-}
-
-func (l *Lab) followRank(p *rankProcess, out io.Reader) {
-	defer l.wait.Done()
-	readLines(out, func(ln line) { l.post(event{rank: int(p.rank), line: &ln}) })
-	err := p.cmd.Wait()
-	l.post(event{rank: int(p.rank), exited: true, err: err})
 }
 
 // post hands an event to the loop; nothing blocks once the lab closes.

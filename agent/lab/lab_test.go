@@ -42,6 +42,14 @@ func TestBadScenarios(t *testing.T) {
 		"no load":       {ok + "events: [{at_iteration: 3, stage: 0}]\n", "load is 0"},
 		"narrow links":  {ok + "link_mb_s: 0.5\n", "link_mb_s"},
 		"no nics":       {ok + "nics: 0\n", "nics is 0"},
+		"no such rung":  {ok + "events: [{on_action: S4, gpu: n0.g0, clock: 0.5}]\n", "on_action"},
+		"no such step":  {ok + "events: [{kill: console, on_step: nap}]\n", "on_step"},
+		"step of fault": {ok + "events: [{gpu: n0.g0, clock: 0.5, on_step: dump}]\n", "goes with kill"},
+		"no such rank":  {ok + "events: [{kill: rank 8}]\n", "ranks are 0 to 7"},
+		"kill what":     {ok + "events: [{kill: everyone}]\n", "kill is"},
+		"spares":        {ok + "spares: -1\n", "spares"},
+		"state":         {ok + "state_mb: -3\n", "state_mb"},
+		"overheads":     {ok + "overheads_ms: {S1: 4}\n", "overheads_ms"},
 		"cpu elsewhere": {ok + "events: [{at_iteration: 3, cpu: x, share: 0.5}]\n", `no node "x"`},
 	} {
 		_, err := parse([]byte(c.text), "t")
@@ -171,7 +179,8 @@ func TestRecordsCompleteWhenAllRanksReported(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
 			t.Fatal(err)
 		}
-		return r.add(rank, l)
+		l.Rank = rank
+		return r.add(0, l)
 	}
 	if add(0, `{"iteration":0,"ms":10,"loss":2.5}`) {
 		t.Error("complete with one of two ranks")

@@ -131,7 +131,7 @@ func (w *network) advance(dt float64) error {
 // congestion is the share of bandwidth that the node's worst link has lost.
 func (w *network) congestion(node int) float64 {
 	lost := 0.0
-	for other := range w.sc.Nodes {
+	for other := range w.sc.allNodes() {
 		if other != node {
 			lost = max(lost, 1-w.hw.bandwidth(node, other))
 		}

@@ -4,20 +4,38 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+
+	"github.com/failslow/falcon"
 )
 
 // maxLine bounds a line of trainer output.
 const maxLine = 1 << 20
 
-// line is what a trainer prints: one per iteration, one at the end.
+// line is what a trainer prints: one per iteration, one for each order and
+// each step of a placement, one at the end.
 type line struct {
-	Rank      int      `json:"rank"`
+	Rank      int      `json:"rank"` // that it holds
 	Iteration *int64   `json:"iteration"`
 	Ms        float64  `json:"ms"`
 	PausedMs  float64  `json:"paused_ms"`
 	Loss      *float64 `json:"loss"`
 	Sha       string   `json:"weights_sha256"`
 	CPUMs     float64  `json:"cpu_ms"`
+	EndNs     int64    `json:"end_unix_ns"`
+
+	OrderMs float64 `json:"order_ms"`
+
+	orderLine
+	swapLine
+	storageLine
+
+	Bytes int64  `json:"bytes"`
+	End   string `json:"end"`
+}
+
+// tells says that the line is one of those that the lab reads.
+func (l line) tells() bool {
+	return l.Iteration != nil || l.Sha != "" || l.Kind != "" || l.Swap != 0 || l.Checkpoint != nil || l.Resume != nil || l.End != ""
 }
 
 // readLines hands every JSON line of r to f until r ends. Other lines are
@@ -27,7 +45,7 @@ func readLines(r io.Reader, f func(line)) {
 	sc.Buffer(make([]byte, 0, 4096), maxLine)
 	for sc.Scan() {
 		var l line
-		if json.Unmarshal(sc.Bytes(), &l) == nil && (l.Iteration != nil || l.Sha != "") {
+		if json.Unmarshal(sc.Bytes(), &l) == nil && l.tells() {
 			f(l)
 		}
 	}
@@ -36,59 +54,107 @@ func readLines(r io.Reader, f func(line)) {
 
 // Iteration is one row of the report.
 type Iteration struct {
-	Index    int64   `json:"index"`
-	Ms       float64 `json:"ms"` // slowest rank, pauses taken out
-	Loss     float64 `json:"loss"`
-	PausedMs float64 `json:"paused_ms"`
+	Index      int64   `json:"index"`
+	Ms         float64 `json:"ms"` // slowest rank, pauses taken out
+	Loss       float64 `json:"loss"`
+	PausedMs   float64 `json:"paused_ms"`
+	OrderMs    float64 `json:"order_ms,omitempty"`   // of ms, what a placement or a checkpoint that was ordered took
+	Generation uint64  `json:"generation,omitempty"` // of the launch that ran it
 }
 
 // records gathers the trainers' own clocks, the truth that Falcon is scored
-// against. Owned by the lab's loop.
+// against: iterations go on over generations of processes, and a rank is who
+// holds its place. Owned by the lab's loop.
 type records struct {
-	world int
-	rows  []Iteration
-	seen  []int     // ranks that reported row i
-	cpuMs []float64 // CPU of all ranks up to the end of row i
-	done  int64     // iterations that all ranks have finished
-	sha   string
+	world      int
+	rows       []Iteration
+	seen       []int     // ranks that reported row i
+	cpuMs      []float64 // CPU of all ranks up to the end of row i
+	endNs      []int64   // of row i on the slowest rank, wall clock
+	done       int64     // iterations that all ranks have finished
+	first      int64     // end of the first generation's rows, while it runs: none
+	generation uint64
+	uneven     bool // an S2 split was in force: sums were taken in another order
+	sha        string
+	orders     orders
+	restarts   []Restart
+	stored     stored
 }
 
-func newRecords(world int) *records { return &records{world: world} }
+func newRecords(world int) *records {
+	return &records{world: world, first: falcon.NoIteration, stored: stored{behind: falcon.NoIteration}}
+}
 
-// add takes one line and says whether another iteration is complete.
-func (r *records) add(rank int, l line) bool {
+// ran says whether a generation has finished an iteration on some rank.
+func (r *records) ran(generation uint64) bool { return r.generation >= generation && len(r.rows) > 0 }
+
+// add takes one line of a process and says whether another iteration is
+// complete.
+func (r *records) add(generation uint64, l line) bool {
 	if l.Sha != "" {
 		r.sha = l.Sha
 	}
-	if l.Iteration == nil || *l.Iteration < 0 || *l.Iteration > maxIterations {
+	r.orders.add(l)
+	r.noteStorage(generation, l)
+	if l.Kind == falcon.OrderMicroBatches && l.Status == 0 {
+		r.uneven = true
+	}
+	if l.Iteration == nil || *l.Iteration < 0 || *l.Iteration > maxIterations || generation < r.generation {
 		return false
 	}
-	for int64(len(r.rows)) <= *l.Iteration {
-		r.rows = append(r.rows, Iteration{Index: int64(len(r.rows))})
-		r.seen = append(r.seen, 0)
-		r.cpuMs = append(r.cpuMs, 0)
+	if generation > r.generation {
+		r.begin(generation, *l.Iteration)
 	}
-	r.cpuMs[*l.Iteration] += l.CPUMs
-	row := &r.rows[*l.Iteration]
+	return r.count(l)
+}
+
+// begin opens a generation that goes on with iteration from: what an earlier
+// one ran beyond it is run again.
+func (r *records) begin(generation uint64, from int64) {
+	if r.first == falcon.NoIteration {
+		r.first = r.done
+	}
+	from = min(from, int64(len(r.rows)))
+	r.rows, r.seen, r.cpuMs, r.endNs = r.rows[:from], r.seen[:from], r.cpuMs[:from], r.endNs[:from]
+	r.done = min(r.done, from)
+	r.generation = generation
+}
+
+// count adds a rank's iteration to its row.
+func (r *records) count(l line) bool {
+	i := *l.Iteration
+	for int64(len(r.rows)) <= i {
+		r.rows = append(r.rows, Iteration{Index: int64(len(r.rows)), Generation: r.generation})
+		r.seen, r.cpuMs, r.endNs = append(r.seen, 0), append(r.cpuMs, 0), append(r.endNs, 0)
+	}
+	r.cpuMs[i] += l.CPUMs
+	r.endNs[i] = max(r.endNs[i], l.EndNs)
+	row := &r.rows[i]
 	row.Ms = max(row.Ms, l.Ms-l.PausedMs)
 	row.PausedMs = max(row.PausedMs, l.PausedMs)
-	if rank == 0 && l.Loss != nil {
+	row.OrderMs = max(row.OrderMs, l.OrderMs)
+	if l.Rank == 0 && l.Loss != nil {
 		row.Loss = *l.Loss
 	}
-	r.seen[*l.Iteration]++
+	r.seen[i]++
 	before := r.done
 	for r.done < int64(len(r.seen)) && r.seen[r.done] >= r.world {
 		r.done++
+		r.started()
 	}
 	return r.done > before
 }
 
 // cpuPerIteration is what all ranks' processes used per iteration, in ms, after
-// the first ones: starting up is not the job's steady cost.
+// the first ones: starting up is not the job's steady cost. Later generations
+// start their clocks anew, and are left out.
 func (r *records) cpuPerIteration() float64 {
 	const skip = 10
 	first, last := int64(skip), r.done-1
-	if last <= first {
+	if r.first != falcon.NoIteration {
+		last = r.first - 1
+	}
+	if last <= first || last >= int64(len(r.cpuMs)) {
 		return 0
 	}
 	return (r.cpuMs[last] - r.cpuMs[first]) / float64(last-first)

@@ -1,12 +1,13 @@
 package lab
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 // envDir marks every process of a lab, so that leftovers can be told from
 // other processes without trusting process ids.
 const envDir = "FALCON_LAB_DIR"
+
+// envNode is the node that a process of the lab lives on, by its index.
+const envNode = "FALCON_LAB_NODE"
 
 // place is where one lab keeps its files; the lock says that it lives.
 type place struct {
@@ -123,9 +127,9 @@ func (p *place) remove() {
 	_ = p.lock.Close()
 }
 
-// processesOf finds living processes that carry the place's mark.
-func processesOf(dir string) []int {
-	mark := []byte(envDir + "=" + dir + "\x00")
+// processesOf finds living processes that carry the place's mark and others.
+func processesOf(dir string, marks ...string) []int {
+	marks = append(marks, envDir+"="+dir)
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -137,11 +141,36 @@ func processesOf(dir string) []int {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && bytes.Contains(append(env, 0), mark) {
+		if err == nil && carries(env, marks) {
 			out = append(out, pid)
 		}
 	}
 	return out
+}
+
+// carries says whether an environment holds all of the variables.
+func carries(env []byte, variables []string) bool {
+	have := strings.Split(string(env), "\x00")
+	for _, v := range variables {
+		if !slices.Contains(have, v) {
+			return false
+		}
+	}
+	return true
+}
+
+// variableOf is a variable of a process's environment, "" where there is none.
+func variableOf(pid int, name string) string {
+	env, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	if err != nil {
+		return ""
+	}
+	for _, v := range strings.Split(string(env), "\x00") {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
 }
 
 // Running lists the folders of living labs, newest last.

@@ -23,7 +23,8 @@ type Report struct {
 	Seed            int64               `json:"seed"`
 	Layout          falcon.Layout       `json:"layout"`
 	Ranks           int                 `json:"ranks"`
-	Nodes           int                 `json:"nodes"`
+	Nodes           int                 `json:"nodes"`  // in use at the start
+	Spares          int                 `json:"spares"` // beyond them
 	Injected        []Injected          `json:"injected"`
 	Iterations      []Iteration         `json:"iterations"`
 	HealthyMs       *float64            `json:"healthy_ms"`
@@ -34,54 +35,19 @@ type Report struct {
 	SlowdownBound   *float64            `json:"slowdown_removed_bound"` // what the cost model says is possible
 	Incidents       []IncidentStory     `json:"incidents"`
 	Validations     []falcon.Validation `json:"validations"` // pauses of the job and what was measured in them, oldest first
+	Swaps           []SwapStory         `json:"swaps"`       // placements, as the ranks tell them
+	Restarts        []Restart           `json:"restarts"`    // generations started from a checkpoint
+	Kills           []Kill              `json:"kills"`       // deaths that the scenario dealt
+	Phases          []Phase             `json:"phases"`      // between one change of faults or actions and the next
 	Recoveries      []struct{}          `json:"recoveries"`
 	FinalLoss       float64             `json:"final_loss"`
 	ReferenceLoss   float64             `json:"reference_loss"`
 	WeightsSha      string              `json:"weights_sha256"`
 	ReferenceSha    string              `json:"reference_weights_sha256"`
+	WeightsNote     string              `json:"weights_note"` // whether the two hashes must be equal, and why not
 	Emulated        []string            `json:"emulated"`
 	RankCPUMs       float64             `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, without the first iterations
 	Error           string              `json:"error,omitempty"`
-}
-
-// IncidentStory is one incident with what was done about it.
-type IncidentStory struct {
-	ID                string         `json:"id"`
-	State             string         `json:"state"`
-	OnsetIteration    int64          `json:"onset_iteration"`
-	DetectedIteration int64          `json:"detected_iteration"`
-	RelievedIteration *int64         `json:"relieved_iteration"`
-	Verdict           VerdictStory   `json:"verdict"`
-	Actions           []ActionStory  `json:"actions"`
-	Cost              map[string]any `json:"cost"`
-}
-
-// VerdictStory is a verdict as reports show it.
-type VerdictStory struct {
-	Cause      string   `json:"cause"`
-	Also       []string `json:"also,omitempty"`
-	Devices    []string `json:"devices"`
-	Ranks      []int32  `json:"ranks"`
-	Links      []string `json:"links"`
-	Severity   int32    `json:"severity"`
-	Confidence float64  `json:"confidence"`
-	Evidence   []string `json:"evidence"`
-}
-
-// ActionStory is an action as reports show it.
-type ActionStory struct {
-	Rung              string  `json:"rung"`
-	ProposedIteration int64   `json:"proposed_iteration"`
-	DecidedBy         string  `json:"decided_by"`
-	AppliedIteration  *int64  `json:"applied_iteration"`
-	RevertedIteration *int64  `json:"reverted_iteration"`
-	MicroBatches      []int32 `json:"micro_batches"`
-	BeforeMs          float64 `json:"before_ms"`
-	PredictedMs       float64 `json:"predicted_ms"`
-	MeasuredMs        float64 `json:"measured_ms"`
-	OverheadMs        float64 `json:"overhead_ms"`
-	State             string  `json:"state"`   // where it ended, as the console shows it
-	Outcome           string  `json:"outcome"` // "kept" when its gain was verified, also if it was undone after relief
 }
 
 const outcomeKept = "kept"
@@ -120,14 +86,13 @@ func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, err
 // Run, while the engine still answers.
 func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Reference) (Report, error) {
 	r := Report{
-		Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: l.sc.Layout.Layout(), Ranks: len(l.ranks), Nodes: l.sc.Nodes,
+		Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: l.sc.Layout.Layout(), Ranks: l.sc.Layout.Layout().World(), Nodes: l.sc.Nodes, Spares: l.sc.Spares,
 		Injected: l.faults.injected, Iterations: l.records.rows[:l.records.done], Recoveries: []struct{}{},
+		Swaps: l.records.orders.stories(), Restarts: orEmpty(l.records.restarts), Kills: orEmpty(l.kills), WeightsNote: l.records.weightsNote(ref),
 		WeightsSha: l.records.sha, ReferenceLoss: ref.Loss, ReferenceSha: ref.Sha,
 		Emulated: []string{"gpu pace", "link pace", "nvml counters", "nic counters"},
 	}
-	if slices.ContainsFunc(l.sc.Events, func(e Event) bool { return e.CPU != "" }) {
-		r.Emulated = append(r.Emulated, "cpu contention")
-	}
+	r.Emulated = append(r.Emulated, l.sc.emulated()...)
 	if n := len(r.Iterations); n > 0 {
 		r.FinalLoss = r.Iterations[n-1].Loss
 		r.RankCPUMs = l.records.cpuPerIteration()
@@ -141,74 +106,41 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 	return r, nil
 }
 
-func stories(reply *falconv1.IncidentsReply) []IncidentStory {
-	out := []IncidentStory{}
-	for i, in := range reply.GetIncidents() {
-		s := IncidentStory{
-			ID: in.GetId(), State: in.GetState(), OnsetIteration: in.GetOnsetIteration(), DetectedIteration: in.GetDetectedIteration(),
-			RelievedIteration: known(in.GetRelievedIteration()), Verdict: verdictStory(in.GetVerdict()),
-			Actions: []ActionStory{}, Cost: map[string]any{},
-		}
-		if i < len(reply.GetLadders()) {
-			ladder := reply.GetLadders()[i]
-			s.Cost["lost_gpu_hours"], s.Cost["lost_ms"] = ladder.GetLostGpuHours(), ladder.GetImpactMs()
-			for _, a := range ladder.GetActions() {
-				s.Actions = append(s.Actions, actionStory(a, s.RelievedIteration))
-			}
-		}
-		out = append(out, s)
+// emulated names what the scenario models beyond every lab's silicon.
+func (s Scenario) emulated() []string {
+	var out []string
+	if slices.ContainsFunc(s.Events, func(e Event) bool { return e.CPU != "" }) {
+		out = append(out, "cpu contention")
 	}
-	slices.SortFunc(out, func(a, b IncidentStory) int { return int(a.OnsetIteration - b.OnsetIteration) })
-	return out
-}
-
-// known turns the wire's −1 into null.
-func known(i int64) *int64 {
-	if i == falcon.NoIteration {
-		return nil
+	if s.StateMB > 0 {
+		out = append(out, "size of a GPU's state", "pace of its copies")
 	}
-	return &i
-}
-
-func verdictStory(v *falconv1.Verdict) VerdictStory {
-	out := VerdictStory{
-		Cause: v.GetCause(), Also: v.GetAlso(), Devices: orEmpty(v.GetDevices()), Ranks: orEmpty(v.GetRanks()), Links: orEmpty(v.GetLinks()),
-		Severity: v.GetSeverity(), Confidence: v.GetConfidence(), Evidence: []string{},
+	if s.DiskMBs > 0 {
+		out = append(out, "pace of the checkpoints' storage")
 	}
-	for _, e := range v.GetEvidence() {
-		text := e.GetText()
-		if e.GetAgainst() {
-			text = "against: " + text
-		}
-		out.Evidence = append(out.Evidence, text)
+	if slices.ContainsFunc(s.Events, func(e Event) bool { return e.OnAction != "" }) {
+		out = append(out, "a fault that an action brings")
 	}
 	return out
 }
 
-func orEmpty[T any](v []T) []T {
-	if v == nil {
-		return []T{}
+// weightsNote says what the two hashes of the weights can show.
+func (r *records) weightsNote(ref Reference) string {
+	switch {
+	case ref.Sha == "":
+		return "no reference was run"
+	case r.sha == "":
+		return "the job did not come to its end"
+	case r.uneven:
+		return "an S2 split was in force: sums were taken in another order, the losses agree and the hashes need not"
 	}
-	return v
-}
-
-func actionStory(a *falconv1.Action, relieved *int64) ActionStory {
-	s := ActionStory{
-		Rung: a.GetRung(), ProposedIteration: a.GetProposedIteration(), DecidedBy: a.GetDecidedBy(),
-		AppliedIteration: known(a.GetAppliedIteration()), RevertedIteration: known(a.GetRevertedIteration()),
-		MicroBatches: orEmpty(a.GetMicroBatches()), BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(),
-		MeasuredMs: a.GetMeasuredMs(), OverheadMs: a.GetOverheadMs(), State: a.GetState(), Outcome: a.GetState(),
-	}
-	undoneEarly := s.RevertedIteration != nil && (relieved == nil || *s.RevertedIteration < *relieved)
-	if s.MeasuredMs > 0 && !undoneEarly {
-		s.Outcome = outcomeKept
-	}
-	return s
+	return "must be equal: no S2 split was in force"
 }
 
 // summarise fills the medians that INTERFACES promises; null where a window
 // holds no iteration.
 func (r *Report) summarise(sc Scenario) {
+	r.Phases = r.phases()
 	if len(r.Injected) == 0 {
 		r.HealthyMs = r.medianMs(int64(sc.WarmUp), math.MaxInt64)
 		return
@@ -240,52 +172,65 @@ func (r *Report) summarise(sc Scenario) {
 	}
 }
 
-// bound is the share that the planner's own prediction would have removed.
+// bound is the share that the planner's own prediction for the last action that
+// was kept would have removed, or for the last at all.
 func (r *Report) bound() {
-	for _, in := range r.Incidents {
-		for _, a := range in.Actions {
-			if a.AppliedIteration != nil && a.PredictedMs > 0 {
-				v := (*r.SlowMs - a.PredictedMs) / (*r.SlowMs - *r.HealthyMs)
-				r.SlowdownBound = &v
-			}
+	var last *ActionStory
+	for _, a := range r.actions() {
+		better := last == nil || (a.Outcome == outcomeKept) == (last.Outcome == outcomeKept) && *a.AppliedIteration > *last.AppliedIteration ||
+			a.Outcome == outcomeKept && last.Outcome != outcomeKept
+		if a.PredictedMs > 0 && better {
+			last = &a
 		}
+	}
+	if last != nil {
+		v := (*r.SlowMs - last.PredictedMs) / (*r.SlowMs - *r.HealthyMs)
+		r.SlowdownBound = &v
 	}
 }
 
+// actionTimes are the first iteration of any action, of the last one that was
+// kept, and of the last that was undone.
 func (r *Report) actionTimes() (applied, kept, reverted *int64) {
-	for _, in := range r.Incidents {
-		for _, a := range in.Actions {
-			if a.AppliedIteration == nil {
-				continue
-			}
-			if applied == nil || *a.AppliedIteration < *applied {
-				applied = a.AppliedIteration
-			}
-			if a.Outcome == outcomeKept {
-				kept = a.AppliedIteration
-			}
-			if a.RevertedIteration != nil {
-				reverted = a.RevertedIteration
-			}
+	later := func(have, v *int64) *int64 {
+		if v == nil || have != nil && *have >= *v {
+			return have
 		}
+		return v
+	}
+	for _, a := range r.actions() {
+		if applied == nil || *a.AppliedIteration < *applied {
+			applied = a.AppliedIteration
+		}
+		if a.Outcome == outcomeKept {
+			kept = later(kept, a.AppliedIteration)
+		}
+		reverted = later(reverted, a.RevertedIteration)
 	}
 	return applied, kept, reverted
 }
 
-// medianMs is the median over unpaused iterations from..to−1.
-func (r *Report) medianMs(from, to int64) *float64 {
-	var v []float64
-	for _, it := range r.Iterations {
-		if it.Index >= from && it.Index < to && it.PausedMs == 0 {
-			v = append(v, it.Ms)
+// actions are those that took force, of all incidents.
+func (r *Report) actions() []ActionStory {
+	var out []ActionStory
+	for _, in := range r.Incidents {
+		for _, a := range in.Actions {
+			if a.AppliedIteration != nil {
+				out = append(out, a)
+			}
 		}
 	}
-	if len(v) == 0 {
+	return out
+}
+
+// medianMs is the median over unpaused iterations from..to−1, nil where there
+// are none.
+func (r *Report) medianMs(from, to int64) *float64 {
+	ms, n := r.medianOf(from, to)
+	if n == 0 {
 		return nil
 	}
-	slices.Sort(v)
-	m := (v[(len(v)-1)/2] + v[len(v)/2]) / 2
-	return &m
+	return &ms
 }
 
 // WriteReport writes the report as JSON, 0600, whole or not at all.

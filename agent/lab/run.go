@@ -5,88 +5,100 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/failslow/falcon"
 )
 
 // ErrRanks is wrapped by errors about ranks that ended badly.
 var ErrRanks = errors.New("lab: the job failed")
 
-// Run plays the scenario until every rank has ended or ctx is done. It is the
-// loop that owns records and faults; call it once, after Start.
+// Run plays the scenario until the job is over or ctx is done: when the newest
+// generation of ranks has ended, and not to be started again from a checkpoint.
+// It is the loop that owns records, ranks and faults; call it once, after Start.
 func (l *Lab) Run(ctx context.Context) error {
-	left := len(l.ranks)
-	var giveUp <-chan time.Time
-	for left > 0 {
+	var patience <-chan time.Time
+	for {
 		select {
 		case e := <-l.events:
-			if l.handle(e) {
-				left--
-				if giveUp == nil {
-					giveUp = time.After(stragglerWait)
-				}
+			if changed := l.handle(e); !changed {
+				continue
 			}
-		case <-giveUp:
+		case <-patience:
+			if len(l.live()) == 0 {
+				return l.neverLaunched()
+			}
 			l.killRanks()
-			giveUp = nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		if l.over() {
+			return l.outcome()
+		}
+		patience = l.patience()
 	}
-	return l.outcome()
 }
 
-// handle takes one event and says whether a rank has ended.
+// over says that the job has ended for good: nobody lives, and it was neither
+// left for a restart nor did a launch fail before its first iteration.
+func (l *Lab) over() bool { return len(l.live()) == 0 && !l.mayReturn() }
+
+func (l *Lab) mayReturn() bool {
+	generation, members := l.newest()
+	left, failed := 0, 0
+	for _, p := range members {
+		if p.end == endCheckpointed {
+			left++
+		} else if !p.ok() {
+			failed++
+		}
+	}
+	return left > 0 && failed == 0 || failed > 0 && generation > 0 && !l.records.ran(generation)
+}
+
+// patience is how long the loop waits from now on for the job to go on: for
+// the others once one rank has ended, for a launch once all have.
+func (l *Lab) patience() <-chan time.Time {
+	live := l.live()
+	_, members := l.newest()
+	switch {
+	case len(live) == 0:
+		return time.After(launchWait)
+	case len(live) < len(members) && l.endedOne(members):
+		return time.After(stragglerWait)
+	}
+	return nil
+}
+
+func (l *Lab) endedOne(members []*rankProcess) bool {
+	return slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited })
+}
+
+func (l *Lab) neverLaunched() error {
+	generation, _ := l.newest()
+	return fmt.Errorf("%w: generation %d has ended after iteration %d and was not started again within %s",
+		ErrRanks, generation, l.records.done-1, launchWait)
+}
+
+// handle takes one event and says whether a rank has come or gone.
 func (l *Lab) handle(e event) bool {
 	switch {
 	case e.call != nil:
 		e.call()
+	case e.joined:
+		l.ranks = append(l.ranks, e.proc)
+		l.setPid(func(s *Status) { s.RankPids[strconv.Itoa(int(e.proc.rank))] = e.proc.pid })
+		return true
 	case e.line != nil:
-		if l.records.add(e.rank, *e.line) {
-			l.faults.before(l.records.done)
-			l.setPid(func(s *Status) { s.Iteration, s.Faults = l.records.done, l.faults.inForce() })
-		}
+		l.hear(e.proc, *e.line)
 	case e.exited:
-		p := l.rankOf(falcon.Rank(e.rank))
-		p.exited, p.err = true, e.err
+		e.proc.exited, e.proc.err = true, e.err
 		return true
 	}
 	return false
-}
-
-func (l *Lab) rankOf(r falcon.Rank) *rankProcess {
-	for _, p := range l.ranks {
-		if p.rank == r {
-			return p
-		}
-	}
-	panic(fmt.Sprintf("lab: rank %d was never started", r))
-}
-
-func (l *Lab) killRanks() {
-	for _, p := range l.ranks {
-		if !p.exited {
-			_ = p.cmd.Process.Kill() // gone already is as good
-		}
-	}
-}
-
-// outcome says in one sentence which ranks ended badly and why.
-func (l *Lab) outcome() error {
-	var bad []string
-	for _, p := range l.ranks {
-		if p.err != nil {
-			bad = append(bad, fmt.Sprintf("rank %d (%s) %s%s", p.rank, p.device, p.err, lastWords(p.log)))
-		}
-	}
-	if len(bad) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %s", ErrRanks, strings.Join(bad, "; "))
 }
 
 // lastWords is the last line that a process left in its log.
@@ -129,6 +141,9 @@ func (l *Lab) Close() {
 		if l.control != nil {
 			l.control.close()
 		}
+		if l.logs != nil {
+			l.logs.close()
+		}
 		l.signalAll(unix.SIGTERM)
 		done := make(chan struct{})
 		go func() {
@@ -156,7 +171,7 @@ func (l *Lab) signalAll(sig unix.Signal) {
 			_ = unix.Kill(-g, sig)
 		}
 	}
-	for _, p := range l.ranks {
-		_ = p.cmd.Process.Signal(sig)
+	for _, p := range l.live() {
+		p.signal(sig)
 	}
 }

@@ -41,7 +41,17 @@ type Scenario struct {
 	WarmUp       int     `yaml:"warm_up"`       // iterations left out of healthy_ms
 	LinkMBs      float64 `yaml:"link_mb_s"`     // healthy bandwidth between nodes, MB/s: the model is small, so links must be narrow to matter
 	NICs         int     `yaml:"nics"`          // per node; GPU i uses NIC i mod nics
+	Spares       int     `yaml:"spares"`        // nodes whose agent runs and whose ranks don't
+	StateMB      float64 `yaml:"state_mb"`      // emulated state of a GPU beyond the model's own, in 10^6 bytes: what a swap moves and a checkpoint writes
+	CopyGBs      float64 `yaml:"copy_gb_s"`     // between a GPU and its host's memory, 10^9 bytes/s
+	DiskMBs      float64 `yaml:"disk_mb_s"`     // between a GPU's host and the storage of checkpoints, 10^6 bytes/s
 	Events       []Event `yaml:"events"`
+
+	// Policy is the engine's, with the keys of falcon.yaml; it holds unless the
+	// caller asks for another. Overheads are the rungs' costs in ms before any
+	// was measured.
+	Policy    map[string]any          `yaml:"policy,omitempty"`
+	Overheads map[falcon.Rung]float64 `yaml:"overheads_ms,omitempty"`
 }
 
 // Shape is the layout as scenarios write it.
@@ -53,23 +63,6 @@ type Shape struct {
 
 // Layout is the shape in the shared vocabulary.
 func (s Shape) Layout() falcon.Layout { return falcon.Layout{TP: s.TP, DP: s.DP, PP: s.PP} }
-
-// Event is one fault: at_iteration is the first affected iteration,
-// until_iteration the first unaffected one (0: to the end). Exactly one of GPU,
-// Link, CPU, All and Stage names what is hit.
-type Event struct {
-	AtIteration    int64   `yaml:"at_iteration"`
-	UntilIteration int64   `yaml:"until_iteration"`
-	GPU            string  `yaml:"gpu"`       // with Clock
-	Clock          float64 `yaml:"clock"`     // share of nominal, 0 < clock < 1
-	Link           string  `yaml:"link"`      // with Bandwidth
-	Bandwidth      float64 `yaml:"bandwidth"` // share of healthy, 0 < bandwidth < 1
-	CPU            string  `yaml:"cpu"`       // node, with Share
-	Share          float64 `yaml:"share"`     // of the CPU that its ranks ask for, 0 < share < 1
-	All            float64 `yaml:"all"`       // the job's own work times this, on all ranks
-	Stage          *int    `yaml:"stage"`     // with Load
-	Load           float64 `yaml:"load"`      // the work of one pipeline stage times this
-}
 
 // Load reads a shipped scenario by name or a file by path.
 func Load(nameOrPath string) (Scenario, error) {
@@ -141,8 +134,8 @@ func (s Scenario) Validate() error {
 		return fmt.Errorf("%w: %d ranks are more than the %d that one machine can emulate", ErrScenario, l.World(), maxRanks)
 	case s.Nodes < 1 || l.World()%s.Nodes != 0:
 		return fmt.Errorf("%w: %d ranks (tp %d x dp %d x pp %d) can't be spread evenly over %d nodes", ErrScenario, l.World(), l.TP, l.DP, l.PP, s.Nodes)
-	case l.World()/s.Nodes > gpusMax || s.Nodes > nodesMax:
-		return fmt.Errorf("%w: at most %d nodes of %d GPUs, this asks for %d of %d", ErrScenario, nodesMax, gpusMax, s.Nodes, l.World()/s.Nodes)
+	case l.World()/s.Nodes > gpusMax || s.Spares < 0 || s.Spares > nodesMax || s.allNodes() > nodesMax:
+		return fmt.Errorf("%w: at most %d nodes of %d GPUs with the spares, this asks for %d and %d spares of %d", ErrScenario, nodesMax, gpusMax, s.Nodes, s.Spares, l.World()/s.Nodes)
 	case s.Iterations < 1 || s.Iterations > maxIterations:
 		return fmt.Errorf("%w: iterations is %d, it must be 1 to %d", ErrScenario, s.Iterations, maxIterations)
 	case s.MicroBatches < 1 || s.MicroBatches > 1024:
@@ -156,9 +149,31 @@ func (s Scenario) Validate() error {
 	case len(s.Events) > maxEvents:
 		return fmt.Errorf("%w: %d events are more than %d", ErrScenario, len(s.Events), maxEvents)
 	}
+	if err := s.checkState(); err != nil {
+		return fmt.Errorf("%w: %w", ErrScenario, err)
+	}
 	for i, e := range s.Events {
 		if err := s.checkEvent(e); err != nil {
 			return fmt.Errorf("%w: event %d: %w", ErrScenario, i, err)
+		}
+	}
+	return nil
+}
+
+// checkState bounds what is emulated of a GPU's state, so that no copy takes
+// longer than a run.
+func (s Scenario) checkState() error {
+	for _, v := range []struct {
+		name       string
+		value, top float64
+	}{{"state_mb", s.StateMB, 1e6}, {"copy_gb_s", s.CopyGBs, 1e6}, {"disk_mb_s", s.DiskMBs, 1e6}} {
+		if !(v.value >= 0 && v.value <= v.top) {
+			return fmt.Errorf("%s is %v, it must be 0 (not emulated) to %g", v.name, v.value, v.top)
+		}
+	}
+	for r, ms := range s.Overheads {
+		if r.Level() < 2 || !(ms > 0 && ms <= 1e9) {
+			return fmt.Errorf("overheads_ms gives %s %v ms, it must give S2, S3 or S4 a positive number", r, ms)
 		}
 	}
 	return nil
@@ -169,74 +184,6 @@ func (s Scenario) checkEvent(e Event) error {
 		return fmt.Errorf("until_iteration %d must lie behind at_iteration %d, which must not be negative", e.UntilIteration, e.AtIteration)
 	}
 	return s.checkFault(e)
-}
-
-// checkFault checks what an event hits, for scenarios and injections alike.
-func (s Scenario) checkFault(e Event) error {
-	kinds := 0
-	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil} {
-		if set {
-			kinds++
-		}
-	}
-	if kinds != 1 {
-		return errors.New("name exactly one of gpu, link, cpu, all and stage")
-	}
-	switch {
-	case e.GPU != "":
-		return s.checkGPU(e)
-	case e.Link != "":
-		return s.checkLink(e)
-	case e.CPU != "":
-		if _, ok := s.nodeIndex(falcon.Node(e.CPU)); !ok {
-			return fmt.Errorf("there is no node %q, nodes are n0 to n%d", e.CPU, s.Nodes-1)
-		}
-		return share("share", e.Share)
-	case e.Stage != nil:
-		if *e.Stage < 0 || *e.Stage >= s.Layout.PP {
-			return fmt.Errorf("there is no stage %d, stages are 0 to %d", *e.Stage, s.Layout.PP-1)
-		}
-		return work("load", e.Load)
-	}
-	return work("all", e.All)
-}
-
-func work(name string, v float64) error {
-	if !(v >= 0.1 && v <= 10) {
-		return fmt.Errorf("%s is %v, the job's work can change 0.1 to 10 times", name, v)
-	}
-	return nil
-}
-
-func (s Scenario) checkGPU(e Event) error {
-	d, err := falcon.ParseDevice(e.GPU)
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(s.Placement(), d) {
-		return fmt.Errorf("there is no GPU %s, the last one is %s", d, s.Placement()[s.Layout.Layout().World()-1])
-	}
-	return share("clock", e.Clock)
-}
-
-func (s Scenario) checkLink(e Event) error {
-	l, err := falcon.ParseLink(e.Link)
-	if err != nil {
-		return err
-	}
-	for _, n := range []falcon.Node{l.A, l.B} {
-		if _, ok := s.nodeIndex(n); !ok {
-			return fmt.Errorf("there is no node %q, nodes are n0 to n%d", n, s.Nodes-1)
-		}
-	}
-	return share("bandwidth", e.Bandwidth)
-}
-
-func share(name string, v float64) error {
-	if !(v > 0 && v < 1) {
-		return fmt.Errorf("%s is %v, it must lie between 0 and 1, such as 0.5", name, v)
-	}
-	return nil
 }
 
 // Placement puts consecutive ranks on consecutive GPUs.
@@ -251,10 +198,13 @@ func (s Scenario) Placement() falcon.Placement {
 
 func (s Scenario) gpusPerNode() int { return s.Layout.Layout().World() / s.Nodes }
 
+// allNodes counts the spares too; they come behind the nodes in use.
+func (s Scenario) allNodes() int { return s.Nodes + s.Spares }
+
 func nodeName(i int) falcon.Node { return falcon.Node(fmt.Sprintf("n%d", i)) }
 
 func (s Scenario) nodeIndex(n falcon.Node) (int, bool) {
-	for i := range s.Nodes {
+	for i := range s.allNodes() {
 		if nodeName(i) == n {
 			return i, true
 		}

@@ -32,6 +32,7 @@ type labOptions struct {
 	scenario   string
 	tp, dp, pp int
 	nodes      int
+	spares     int
 	iterations int
 	headless   bool
 	approve    string
@@ -65,9 +66,10 @@ func labRunCommand() *cobra.Command {
 	f.IntVar(&o.dp, "dp", 0, "data-parallel size (0 = the scenario's)")
 	f.IntVar(&o.pp, "pp", 0, "pipeline stages (0 = the scenario's)")
 	f.IntVar(&o.nodes, "nodes", 0, "nodes (0 = the scenario's)")
+	f.IntVar(&o.spares, "spares", -1, "nodes without ranks, for restarts (-1 = the scenario's)")
 	f.IntVar(&o.iterations, "iterations", 0, "iterations (0 = the scenario's)")
 	f.BoolVar(&o.headless, "headless", false, "no console, also on a terminal")
-	f.StringVar(&o.approve, "approve", "", "what acts without a person: never, s2, s3 or all (default: never on a terminal, s2 without)")
+	f.StringVar(&o.approve, "approve", "", "what acts without a person: never, s2, s3 or all (default: the scenario's policy, else never on a terminal, s2 without)")
 	f.StringVar(&o.report, "report", "", "write the report to this file (JSON)")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
 	f.StringVar(&o.hook, "hook", "on", "on, or off to run the job without the hook")
@@ -103,6 +105,9 @@ func loadScenario(o labOptions) (lab.Scenario, error) {
 		if set.from != 0 {
 			*set.to = set.from
 		}
+	}
+	if o.spares >= 0 {
+		sc.Spares = o.spares
 	}
 	if err := sc.Validate(); err != nil {
 		return sc, fmt.Errorf("%w: %w", errUsage, err)

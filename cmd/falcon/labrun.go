@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -53,6 +54,7 @@ var labValidation = validationConfig{
 type labRun struct {
 	o       labOptions
 	sc      lab.Scenario
+	policy  policyConfig
 	screen  bool // a console on the terminal
 	lab     *lab.Lab
 	config  string // falcon.yaml
@@ -86,14 +88,8 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 	}
 	r := &labRun{o: o, sc: sc, out: c.OutOrStdout()}
 	r.screen = !o.headless && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
-	if r.o.approve == "" {
-		r.o.approve = "s2"
-		if r.screen {
-			r.o.approve = "never"
-		}
-	}
-	if _, ok := labPolicies[r.o.approve]; !ok {
-		return nil, fmt.Errorf("%w: --approve is %q, it must be never, s2, s3 or all", errUsage, o.approve)
+	if r.policy, err = labPolicy(sc, o.approve, r.screen); err != nil {
+		return nil, err
 	}
 	for name, v := range map[string]string{"--hook": o.hook, "--marks": o.marks} {
 		if v != "on" && v != "off" {
@@ -101,6 +97,44 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 		}
 	}
 	return r, nil
+}
+
+// labPolicy is what --approve asks for, else what the scenario says, else what
+// fits the place: on a terminal a person decides.
+func labPolicy(sc lab.Scenario, approve string, screen bool) (policyConfig, error) {
+	if approve == "" && sc.Policy != nil {
+		return scenarioPolicy(sc)
+	}
+	if approve == "" && screen {
+		approve = "never"
+	} else if approve == "" {
+		approve = "s2"
+	}
+	p, ok := labPolicies[approve]
+	if !ok {
+		return p, fmt.Errorf("%w: --approve is %q, it must be never, s2, s3 or all", errUsage, approve)
+	}
+	return p, nil
+}
+
+// scenarioPolicy reads the scenario's policy as falcon.yaml's.
+func scenarioPolicy(sc lab.Scenario) (policyConfig, error) {
+	p := policyConfig{}
+	b, err := yaml.Marshal(sc.Policy)
+	if err != nil {
+		return p, err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(b))
+	d.KnownFields(true)
+	if err := d.Decode(&p); err != nil {
+		return p, fmt.Errorf("%w: the scenario's policy: %s", errUsage, yamlSentence(err))
+	}
+	c := engineConfig{Policy: p}
+	c.fill()
+	if err := c.check(); err != nil {
+		return p, fmt.Errorf("the scenario's %w", err)
+	}
+	return p, nil
 }
 
 // prepare makes the lab, its certificates and the engine's configuration.
@@ -135,7 +169,7 @@ func (r *labRun) writeConfig() error {
 	r.config = filepath.Join(r.lab.Dir(), "falcon.yaml")
 	return writeYAML(r.config, engineConfig{
 		Job: lab.Job, StateDir: r.lab.Dir(), Socket: r.socket, Listen: r.address,
-		Certs: auth.FilesIn(r.certsDir(), string(auth.RoleServer)), Policy: labPolicies[r.o.approve],
+		Certs: auth.FilesIn(r.certsDir(), string(auth.RoleServer)), Policy: r.policy,
 		Validation: labValidation,
 	})
 }
@@ -358,7 +392,13 @@ func printSummary(w io.Writer, r lab.Report) {
 	line("slow iteration", r.SlowMs, "ms", 1)
 	line("mitigated iteration", r.MitigatedMs, "ms", 1)
 	line("iteration after relief and revert", r.AfterMs, "ms", 1)
+	for _, s := range r.Swaps {
+		fmt.Fprintf(w, "placement %d: %d ranks took it, %d went on without, %.0f ms\n", s.Order, len(s.Applied), len(s.Refused), s.TotalMs)
+	}
 	line("slowdown removed", r.SlowdownRemoved, "%", 100)
+	for _, s := range r.Restarts {
+		fmt.Fprintf(w, "restart %d: went on with iteration %d after %.0f ms\n", s.Generation, s.FirstIteration, s.DownMs)
+	}
 	line("the cost model's bound for it", r.SlowdownBound, "%", 100)
 	if r.ReferenceSha != "" {
 		fmt.Fprintf(w, "final loss: %.6f, undisturbed reference %.6f\n", r.FinalLoss, r.ReferenceLoss)

@@ -1,0 +1,189 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/failslow/falcon"
+)
+
+// everyLink stands for all links between nodes.
+const everyLink = "all"
+
+// Event is one fault, or one death. at_iteration is the first affected
+// iteration, until_iteration the first unaffected one (0: to the end). Exactly
+// one of GPU, Link, CPU, All, Stage and Kill names what is hit.
+type Event struct {
+	AtIteration    int64   `yaml:"at_iteration"`
+	UntilIteration int64   `yaml:"until_iteration"`
+	GPU            string  `yaml:"gpu"`       // with Clock
+	Clock          float64 `yaml:"clock"`     // share of nominal, 0 < clock < 1
+	Link           string  `yaml:"link"`      // a pair of nodes, or all of them; with Bandwidth
+	Bandwidth      float64 `yaml:"bandwidth"` // share of healthy, 0 < bandwidth < 1
+	CPU            string  `yaml:"cpu"`       // node, with Share
+	Share          float64 `yaml:"share"`     // of the CPU that its ranks ask for, 0 < share < 1
+	All            float64 `yaml:"all"`       // the job's own work times this, on all ranks
+	Stage          *int    `yaml:"stage"`     // with Load
+	Load           float64 `yaml:"load"`      // the work of one pipeline stage times this
+
+	// OnAction makes the fault hold while an action of the rung does: from the
+	// first iteration of the next S2 or S3 that begins at or after AtIteration to
+	// the one that undoes or replaces it. A mitigation that makes things worse.
+	OnAction string `yaml:"on_action"`
+
+	// Kill ends "console", "agent NODE", "rank RANK" or "node NODE", without a
+	// word and once: at AtIteration, or when a placement reaches OnStep.
+	Kill   string `yaml:"kill"`
+	OnStep string `yaml:"on_step"`
+}
+
+// checkFault checks what an event hits, for scenarios and injections alike.
+func (s Scenario) checkFault(e Event) error {
+	kinds := 0
+	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil, e.Kill != ""} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return errors.New("name exactly one of gpu, link, cpu, all, stage and kill")
+	}
+	if err := e.checkTrigger(); err != nil {
+		return err
+	}
+	switch {
+	case e.GPU != "":
+		return s.checkGPU(e)
+	case e.Link != "":
+		return s.checkLink(e)
+	case e.CPU != "":
+		return errors.Join(s.checkNode(e.CPU), share("share", e.Share))
+	case e.Stage != nil:
+		if *e.Stage < 0 || *e.Stage >= s.Layout.PP {
+			return fmt.Errorf("there is no stage %d, stages are 0 to %d", *e.Stage, s.Layout.PP-1)
+		}
+		return work("load", e.Load)
+	case e.Kill != "":
+		return s.checkKill(e)
+	}
+	return work("all", e.All)
+}
+
+func (e Event) checkTrigger() error {
+	switch {
+	case e.OnAction != "" && rungOrder(falcon.Rung(e.OnAction)) == "":
+		return fmt.Errorf("on_action is %q, it must be S2 or S3", e.OnAction)
+	case e.OnAction != "" && e.Kill != "":
+		return errors.New("on_action goes with a fault; a death waits for on_step")
+	case e.OnStep != "" && e.Kill == "":
+		return errors.New("on_step goes with kill; a fault waits for on_action")
+	case e.OnStep != "" && !slices.Contains(falcon.SwapSteps[:], e.OnStep):
+		return fmt.Errorf("on_step is %q, it must be one of %s", e.OnStep, strings.Join(falcon.SwapSteps[:], ", "))
+	}
+	return nil
+}
+
+// rungOrder is the order that carries a rung out and holds from an iteration
+// on; "" for other rungs.
+func rungOrder(r falcon.Rung) string {
+	switch r {
+	case falcon.RungS2:
+		return falcon.OrderMicroBatches
+	case falcon.RungS3:
+		return falcon.OrderPlacement
+	}
+	return ""
+}
+
+func (s Scenario) checkKill(e Event) error {
+	what, which, _ := strings.Cut(e.Kill, " ")
+	switch what {
+	case "console":
+		if which == "" {
+			return nil
+		}
+	case "agent", "node":
+		return s.checkNode(which)
+	case "rank":
+		r, err := strconv.Atoi(which)
+		if world := s.Layout.Layout().World(); err != nil || r < 0 || r >= world {
+			return fmt.Errorf("kill names rank %q, ranks are 0 to %d", which, world-1)
+		}
+		return nil
+	}
+	return fmt.Errorf("kill is %q, it must be console, agent NODE, rank RANK or node NODE", e.Kill)
+}
+
+func work(name string, v float64) error {
+	if !(v >= 0.1 && v <= 10) {
+		return fmt.Errorf("%s is %v, the job's work can change 0.1 to 10 times", name, v)
+	}
+	return nil
+}
+
+func (s Scenario) checkGPU(e Event) error {
+	d, err := falcon.ParseDevice(e.GPU)
+	if err != nil {
+		return err
+	}
+	if _, ok := s.nodeIndex(d.Node()); !ok || d.Index() >= s.gpusPerNode() {
+		return fmt.Errorf("there is no GPU %s, the last one is %s", d, falcon.NewDevice(nodeName(s.allNodes()-1), s.gpusPerNode()-1))
+	}
+	return share("clock", e.Clock)
+}
+
+func (s Scenario) checkLink(e Event) error {
+	if e.Link == everyLink {
+		return share("bandwidth", e.Bandwidth)
+	}
+	l, err := falcon.ParseLink(e.Link)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(s.checkNode(string(l.A)), s.checkNode(string(l.B))); err != nil {
+		return err
+	}
+	return share("bandwidth", e.Bandwidth)
+}
+
+func (s Scenario) checkNode(name string) error {
+	if _, ok := s.nodeIndex(falcon.Node(name)); !ok {
+		return fmt.Errorf("there is no node %q, nodes are n0 to n%d", name, s.allNodes()-1)
+	}
+	return nil
+}
+
+func share(name string, v float64) error {
+	if !(v > 0 && v < 1) {
+		return fmt.Errorf("%s is %v, it must lie between 0 and 1, such as 0.5", name, v)
+	}
+	return nil
+}
+
+// String is the event in a few words.
+func (e Event) String() string {
+	switch {
+	case e.GPU != "":
+		return fmt.Sprintf("gpu %s clock %g", e.GPU, e.Clock)
+	case e.Link != "":
+		return fmt.Sprintf("link %s bandwidth %g", e.Link, e.Bandwidth)
+	case e.CPU != "":
+		return fmt.Sprintf("cpu %s share %g", e.CPU, e.Share)
+	case e.Stage != nil:
+		return fmt.Sprintf("stage %d load %g", *e.Stage, e.Load)
+	case e.Kill != "":
+		return "kill " + e.Kill
+	}
+	return fmt.Sprintf("work of all ranks times %g", e.All)
+}
+
+// target names what an event hits.
+func (e Event) target() string {
+	if e.Stage != nil {
+		return "stage " + strconv.Itoa(*e.Stage)
+	}
+	return e.GPU + e.Link + e.CPU + e.Kill
+}

@@ -1,0 +1,183 @@
+package lab
+
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// ordersMost bounds what is kept of the orders of one run.
+const ordersMost = 1024
+
+// orderLine is what a rank says of an order that the ranks agreed on.
+type orderLine struct {
+	Order  uint64 `json:"order"`
+	Kind   string `json:"kind"`
+	From   int64  `json:"from_iteration"`
+	Status int32  `json:"status"` // 0 = applied
+}
+
+// swapLine is what a rank says of a placement: the beginning and the end of
+// each step, and how it was over.
+type swapLine struct {
+	Swap       uint64             `json:"swap"` // order
+	Step       string             `json:"step"` // falcon.SwapSteps
+	State      string             `json:"state"`
+	Committed  bool               `json:"committed"`
+	StepMs     map[string]float64 `json:"step_ms"`
+	EmulatedMs float64            `json:"emulated_ms"` // of all steps, copying and sending state
+	Reason     string             `json:"reason"`      // why it was undone
+}
+
+// States of a placement's lines.
+const (
+	stepBegins = "begin"
+	swapOver   = "over"
+)
+
+// begins is the step that the line says has begun.
+func (l line) begins() (string, bool) { return l.Step, l.Swap != 0 && l.State == stepBegins }
+
+// SwapStory is one placement order as the ranks tell it, for the report.
+type SwapStory struct {
+	Order      uint64             `json:"order"`
+	Iteration  int64              `json:"iteration"`   // first that it holds for, or that the ranks went on with
+	StepMs     map[string]float64 `json:"step_ms"`     // slowest rank
+	TotalMs    float64            `json:"total_ms"`    // slowest rank
+	EmulatedMs float64            `json:"emulated_ms"` // of which copying and sending the emulated state took
+	ControlMs  float64            `json:"control_ms"`  // the rest
+	MovedMB    float64            `json:"moved_mb"`    // over all ranks, 10^6 bytes
+	Applied    []int32            `json:"applied"`     // ranks, as before the swap, that took the new placement
+	Refused    []int32            `json:"refused"`     // ranks that it ended for unswapped
+	LastStep   string             `json:"last_step"`   // that any rank began
+	Reason     string             `json:"reason,omitempty"`
+}
+
+// orders gathers what ranks say of placements. Owned by the lab's loop.
+type orders struct{ swaps []*SwapStory }
+
+func (o *orders) add(l line) {
+	switch {
+	case l.Swap == 0:
+	case l.State == swapOver:
+		o.swap(l.Swap).over(l)
+	default:
+		s := o.swap(l.Swap)
+		if slices.Index(falcon.SwapSteps[:], l.Step) > slices.Index(falcon.SwapSteps[:], s.LastStep) {
+			s.LastStep = l.Step
+		}
+	}
+}
+
+// stories are the placements with their ranks in order.
+func (o *orders) stories() []SwapStory {
+	out := []SwapStory{}
+	for _, s := range o.swaps {
+		slices.Sort(s.Applied)
+		slices.Sort(s.Refused)
+		out = append(out, *s)
+	}
+	return out
+}
+
+func (o *orders) swap(id uint64) *SwapStory {
+	i := slices.IndexFunc(o.swaps, func(s *SwapStory) bool { return s.Order == id })
+	if i >= 0 {
+		return o.swaps[i]
+	}
+	s := &SwapStory{Order: id, Iteration: falcon.NoIteration, StepMs: map[string]float64{}, Applied: []int32{}, Refused: []int32{}}
+	if len(o.swaps) < ordersMost {
+		o.swaps = append(o.swaps, s)
+	}
+	return s
+}
+
+// over takes one rank's account of the whole.
+func (s *SwapStory) over(l line) {
+	s.Iteration = max(s.Iteration, l.From)
+	total := 0.0
+	for _, step := range falcon.SwapSteps {
+		total += l.StepMs[step]
+		if ms, ok := l.StepMs[step]; ok {
+			s.StepMs[step] = max(s.StepMs[step], ms)
+		}
+	}
+	if total > s.TotalMs {
+		s.TotalMs, s.EmulatedMs, s.ControlMs = total, l.EmulatedMs, total-l.EmulatedMs
+	}
+	s.MovedMB += float64(l.Bytes) / 1e6
+	list := &s.Refused
+	if l.Committed {
+		list = &s.Applied
+	}
+	*list = append(*list, int32(l.Rank))
+	if l.Reason != "" {
+		s.Reason = l.Reason
+	}
+}
+
+// Restart is the job started again from a checkpoint, for the report. Its parts
+// are each the slowest rank's.
+type Restart struct {
+	Generation     uint64  `json:"generation"`
+	FirstIteration int64   `json:"first_iteration"` // that it ran
+	DumpMs         float64 `json:"dump_ms"`         // copying the state to the host's memory
+	StoreMs        float64 `json:"store_ms"`        // writing it to storage, until all had
+	LaunchMs       float64 `json:"launch_ms"`       // the rest: ending and starting processes, making communicators
+	LoadMs         float64 `json:"load_ms"`         // reading from storage
+	RestoreMs      float64 `json:"restore_ms"`      // to the device, until all had
+	DownMs         float64 `json:"down_ms"`         // from the end of the last iteration before to the start of the first after
+}
+
+// storageLine is what a rank says of a checkpoint that it wrote or read.
+type storageLine struct {
+	Checkpoint *int64  `json:"checkpoint"` // the iteration that it was written behind
+	Resume     *int64  `json:"resume"`     // the first iteration to run after one was read
+	DumpMs     float64 `json:"dump_ms"`
+	StoreMs    float64 `json:"store_ms"`
+	LoadMs     float64 `json:"load_ms"`
+	RestoreMs  float64 `json:"restore_ms"`
+}
+
+// noteStorage follows the checkpoints, and the reading of them.
+func (r *records) noteStorage(generation uint64, l line) {
+	switch {
+	case l.Checkpoint != nil:
+		if *l.Checkpoint != r.stored.behind {
+			r.stored = stored{behind: *l.Checkpoint}
+		}
+		r.stored.dumpMs, r.stored.storeMs = max(r.stored.dumpMs, l.DumpMs), max(r.stored.storeMs, l.StoreMs)
+	case l.Resume != nil && generation > 0:
+		s := r.restart(generation)
+		s.LoadMs, s.RestoreMs = max(s.LoadMs, l.LoadMs), max(s.RestoreMs, l.RestoreMs)
+	}
+}
+
+// stored is the newest checkpoint's time on the slowest rank.
+type stored struct {
+	behind          int64
+	dumpMs, storeMs float64
+}
+
+func (r *records) restart(generation uint64) *Restart {
+	i := slices.IndexFunc(r.restarts, func(s Restart) bool { return s.Generation == generation })
+	if i < 0 {
+		i = len(r.restarts)
+		r.restarts = append(r.restarts, Restart{
+			Generation: generation, FirstIteration: falcon.NoIteration, DumpMs: r.stored.dumpMs, StoreMs: r.stored.storeMs,
+		})
+	}
+	return &r.restarts[i]
+}
+
+// started dates the first iteration of a later generation, once all have run it.
+func (r *records) started() {
+	i := r.done - 1
+	if i < 1 || r.rows[i].Generation == r.rows[i-1].Generation {
+		return
+	}
+	s := r.restart(r.rows[i].Generation)
+	s.FirstIteration = i
+	s.DownMs = float64(r.endNs[i]-r.endNs[i-1])/1e6 - r.rows[i].Ms
+	s.LaunchMs = max(0, s.DownMs-s.DumpMs-s.StoreMs-s.LoadMs-s.RestoreMs)
+}

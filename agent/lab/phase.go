@@ -1,0 +1,103 @@
+package lab
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// phaseLeast is how many unpaused iterations a phase needs to have a median.
+const phaseLeast = 3
+
+// Phase is a stretch of iterations in which neither the injected faults nor
+// Falcon's actions changed.
+type Phase struct {
+	From     int64    `json:"from"`
+	To       int64    `json:"to"` // first iteration behind it
+	MedianMs float64  `json:"median_ms"`
+	Faults   []string `json:"faults"`
+	Actions  []string `json:"actions"`
+}
+
+// span is what holds from one iteration to before another.
+type span struct {
+	name     string
+	from, to int64
+}
+
+func (s span) over(from, to int64) bool { return s.from <= from && s.to >= to }
+
+// phases cuts the run wherever a fault or an action begins or ends.
+func (r *Report) phases() []Phase {
+	faults, actions := r.faultSpans(), r.actionSpans()
+	last := int64(len(r.Iterations))
+	cuts := []int64{0, last}
+	for _, s := range append(slices.Clone(faults), actions...) {
+		cuts = append(cuts, min(s.from, last), min(s.to, last))
+	}
+	slices.Sort(cuts)
+	cuts = slices.Compact(cuts)
+	out := []Phase{}
+	for i := range len(cuts) - 1 {
+		from, to := cuts[i], cuts[i+1]
+		// The iteration of a change is neither of before nor of after.
+		ms, n := r.medianOf(from+1, to)
+		if n >= phaseLeast {
+			out = append(out, Phase{from, to, ms, covering(faults, from, to), covering(actions, from, to)})
+		}
+	}
+	return out
+}
+
+func covering(spans []span, from, to int64) []string {
+	out := []string{}
+	for _, s := range spans {
+		if s.over(from, to) {
+			out = append(out, s.name)
+		}
+	}
+	return out
+}
+
+func (r *Report) faultSpans() []span {
+	var out []span
+	for _, in := range r.Injected {
+		name := in.Kind
+		for _, part := range append(slices.Clone(in.Devices), in.Links...) {
+			name += " " + part
+		}
+		if in.Stage != nil {
+			name += fmt.Sprint(" stage ", *in.Stage)
+		}
+		out = append(out, span{name, in.FirstIteration, in.LastIteration + 1})
+	}
+	return out
+}
+
+func (r *Report) actionSpans() []span {
+	var out []span
+	for _, a := range r.actions() {
+		s := span{a.ID, *a.AppliedIteration, math.MaxInt64}
+		if a.RevertedIteration != nil {
+			s.to = *a.RevertedIteration
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// medianOf is the median over the iterations from..to−1 in which neither a pause
+// nor an order's own work fell, and how many there are.
+func (r *Report) medianOf(from, to int64) (ms float64, n int) {
+	var v []float64
+	for _, it := range r.Iterations {
+		if it.Index >= from && it.Index < to && it.PausedMs == 0 && it.OrderMs == 0 {
+			v = append(v, it.Ms)
+		}
+	}
+	if len(v) == 0 {
+		return 0, 0
+	}
+	slices.Sort(v)
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, len(v)
+}

@@ -1,0 +1,106 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// Bounds of a rank's first line on the socket.
+const (
+	helloWithin = 10 * time.Second // for it to come
+	helloBytes  = 4096
+)
+
+// rankLogs listens for the ranks that agents start: they write the lines that
+// the lab's own ranks print to a socket in the lab's folder, which only its
+// user can reach. One goroutine accepts, one more per rank reads; close ends
+// them.
+type rankLogs struct {
+	lab  *Lab
+	ln   net.Listener
+	wait sync.WaitGroup
+}
+
+// hello is the first line of a rank on the socket.
+type hello struct {
+	Rank       *int   `json:"rank"`
+	Pid        int    `json:"pid"`
+	Generation uint64 `json:"generation"`
+}
+
+func (l *Lab) rankSocket() string { return filepath.Join(l.place.dir, "ranks.sock") }
+
+func listenRanks(l *Lab) (*rankLogs, error) {
+	ln, err := net.Listen("unix", l.rankSocket())
+	if err != nil {
+		return nil, fmt.Errorf("lab: can't listen on %s: %w", l.rankSocket(), err)
+	}
+	if err := os.Chmod(l.rankSocket(), 0o600); err != nil {
+		ln.Close()
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	s := &rankLogs{lab: l, ln: ln}
+	s.wait.Add(1)
+	go s.serve()
+	return s, nil
+}
+
+func (s *rankLogs) serve() {
+	defer s.wait.Done()
+	for {
+		conn, err := s.ln.Accept()
+		if err != nil {
+			return
+		}
+		s.wait.Add(1)
+		go s.follow(conn)
+	}
+}
+
+// follow hands on what one rank says until it ends.
+func (s *rankLogs) follow(conn net.Conn) {
+	defer s.wait.Done()
+	defer conn.Close()
+	defer context.AfterFunc(s.lab.closing, func() { conn.Close() })()
+	_ = conn.SetReadDeadline(time.Now().Add(helloWithin))
+	r := bufio.NewReaderSize(conn, helloBytes)
+	p, err := readHello(r, s.lab.sc.Layout.Layout().World())
+	if err != nil {
+		return // not a rank
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	s.lab.post(event{proc: p, joined: true})
+	readLines(r, func(ln line) { s.lab.post(event{proc: p, line: &ln}) })
+	s.lab.post(event{proc: p, exited: true})
+}
+
+func readHello(r *bufio.Reader, world int) (*rankProcess, error) {
+	text, err := r.ReadSlice('\n') // at most the reader's size
+	if err != nil {
+		return nil, fmt.Errorf("lab: a rank's first line: %w", err)
+	}
+	var h hello
+	if err := json.Unmarshal(text, &h); err != nil {
+		return nil, fmt.Errorf("lab: a rank's first line: %w", err)
+	}
+	if h.Rank == nil || *h.Rank < 0 || *h.Rank >= world || h.Pid < 1 {
+		return nil, fmt.Errorf("lab: no rank says of itself %q", text)
+	}
+	return &rankProcess{
+		rank: falcon.Rank(*h.Rank), device: falcon.Device(variableOf(h.Pid, "FALCON_DEVICE")), generation: h.Generation, pid: h.Pid,
+	}, nil
+}
+
+func (s *rankLogs) close() {
+	_ = s.ln.Close()
+	s.wait.Wait()
+}

@@ -1,0 +1,169 @@
+package lab
+
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// IncidentStory is one incident with what was done about it.
+type IncidentStory struct {
+	ID                string         `json:"id"`
+	State             string         `json:"state"`
+	OnsetIteration    int64          `json:"onset_iteration"`
+	DetectedIteration int64          `json:"detected_iteration"`
+	RelievedIteration *int64         `json:"relieved_iteration"`
+	Verdict           VerdictStory   `json:"verdict"`
+	Actions           []ActionStory  `json:"actions"`
+	Cost              map[string]any `json:"cost"`
+}
+
+// VerdictStory is a verdict as reports show it.
+type VerdictStory struct {
+	Cause      string   `json:"cause"`
+	Also       []string `json:"also,omitempty"`
+	Devices    []string `json:"devices"`
+	Ranks      []int32  `json:"ranks"`
+	Links      []string `json:"links"`
+	Severity   int32    `json:"severity"`
+	Confidence float64  `json:"confidence"`
+	Evidence   []string `json:"evidence"`
+}
+
+// ActionStory is an action as reports show it.
+type ActionStory struct {
+	ID                string  `json:"id"`
+	Rung              string  `json:"rung"`
+	Variant           string  `json:"variant,omitempty"` // of S4
+	ProposedIteration int64   `json:"proposed_iteration"`
+	DecidedBy         string  `json:"decided_by"`
+	AppliedIteration  *int64  `json:"applied_iteration"`
+	RevertedIteration *int64  `json:"reverted_iteration"`
+	MicroBatches      []int32 `json:"micro_batches"`
+	BeforeMs          float64 `json:"before_ms"`
+	PredictedMs       float64 `json:"predicted_ms"`
+	MeasuredMs        float64 `json:"measured_ms"`
+	OverheadMs        float64 `json:"overhead_ms"`
+	State             string  `json:"state"`   // where it ended, as the console shows it
+	Outcome           string  `json:"outcome"` // "kept" when its gain was verified, also if it was undone after relief
+
+	ErrorShare   float64            `json:"prediction_error"` // measured over predicted − 1, 0 before it was measured
+	StepMs       map[string]float64 `json:"step_ms,omitempty"`
+	MovedMB      float64            `json:"moved_mb,omitempty"`
+	Placement    []string           `json:"placement,omitempty"`
+	Preview      *PreviewStory      `json:"preview,omitempty"`
+	Why          string             `json:"why"`
+	RevertReason string             `json:"revert_reason,omitempty"`
+}
+
+// PreviewStory is what a placement was to change, as reports show it.
+type PreviewStory struct {
+	Swaps    [][2]string         `json:"swaps"`
+	Left     map[string][]string `json:"left"`   // links by the dimension that they left
+	Joined   map[string][]string `json:"joined"` // and joined
+	MovedMB  float64             `json:"moved_mb"`
+	CopyMs   float64             `json:"copy_ms"`
+	Stages   []int32             `json:"stages"`
+	Replicas []int32             `json:"replicas"`
+	Splits   []int32             `json:"splits"`
+	Traffic  map[string]float64  `json:"traffic_mb"`
+}
+
+func stories(reply *falconv1.IncidentsReply) []IncidentStory {
+	out := []IncidentStory{}
+	for i, in := range reply.GetIncidents() {
+		s := IncidentStory{
+			ID: in.GetId(), State: in.GetState(), OnsetIteration: in.GetOnsetIteration(), DetectedIteration: in.GetDetectedIteration(),
+			RelievedIteration: known(in.GetRelievedIteration()), Verdict: verdictStory(in.GetVerdict()),
+			Actions: []ActionStory{}, Cost: map[string]any{},
+		}
+		if i < len(reply.GetLadders()) {
+			ladder := reply.GetLadders()[i]
+			s.Cost["lost_gpu_hours"], s.Cost["lost_ms"] = ladder.GetLostGpuHours(), ladder.GetImpactMs()
+			for _, a := range ladder.GetActions() {
+				s.Actions = append(s.Actions, actionStory(a, s.RelievedIteration))
+			}
+		}
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b IncidentStory) int { return int(a.OnsetIteration - b.OnsetIteration) })
+	return out
+}
+
+// known turns the wire's −1 into null.
+func known(i int64) *int64 {
+	if i == falcon.NoIteration {
+		return nil
+	}
+	return &i
+}
+
+func verdictStory(v *falconv1.Verdict) VerdictStory {
+	out := VerdictStory{
+		Cause: v.GetCause(), Also: v.GetAlso(), Devices: orEmpty(v.GetDevices()), Ranks: orEmpty(v.GetRanks()), Links: orEmpty(v.GetLinks()),
+		Severity: v.GetSeverity(), Confidence: v.GetConfidence(), Evidence: []string{},
+	}
+	for _, e := range v.GetEvidence() {
+		text := e.GetText()
+		if e.GetAgainst() {
+			text = "against: " + text
+		}
+		out.Evidence = append(out.Evidence, text)
+	}
+	return out
+}
+
+func orEmpty[T any](v []T) []T {
+	if v == nil {
+		return []T{}
+	}
+	return v
+}
+
+func actionStory(a *falconv1.Action, relieved *int64) ActionStory {
+	s := ActionStory{
+		ID: a.GetId(), Variant: a.GetVariant(), ErrorShare: a.GetErrorShare(), MovedMB: a.GetMovedMb(),
+		Placement: a.GetPlacement(), Preview: previewStory(a.GetPreview()), Why: a.GetWhy(), RevertReason: a.GetRevertReason(),
+		Rung: a.GetRung(), ProposedIteration: a.GetProposedIteration(), DecidedBy: a.GetDecidedBy(),
+		AppliedIteration: known(a.GetAppliedIteration()), RevertedIteration: known(a.GetRevertedIteration()),
+		MicroBatches: orEmpty(a.GetMicroBatches()), BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(),
+		MeasuredMs: a.GetMeasuredMs(), OverheadMs: a.GetOverheadMs(), State: a.GetState(), Outcome: a.GetState(),
+	}
+	for i, ms := range a.GetStepMs() {
+		if i < len(falcon.SwapSteps) {
+			if s.StepMs == nil {
+				s.StepMs = map[string]float64{}
+			}
+			s.StepMs[falcon.SwapSteps[i]] = ms
+		}
+	}
+	undoneEarly := s.RevertedIteration != nil && (relieved == nil || *s.RevertedIteration < *relieved)
+	if s.MeasuredMs > 0 && !undoneEarly {
+		s.Outcome = outcomeKept
+	}
+	return s
+}
+
+func previewStory(p *falconv1.Preview) *PreviewStory {
+	if p == nil {
+		return nil
+	}
+	out := &PreviewStory{
+		Swaps: [][2]string{}, Left: linksByDimension(p.GetLeft()), Joined: linksByDimension(p.GetJoined()),
+		MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(), Stages: orEmpty(p.GetStages()), Replicas: orEmpty(p.GetReplicas()),
+		Splits: orEmpty(p.GetSplits()), Traffic: p.GetTrafficMb(),
+	}
+	for _, w := range p.GetSwaps() {
+		out.Swaps = append(out.Swaps, [2]string{w.GetA(), w.GetB()})
+	}
+	return out
+}
+
+func linksByDimension(list []*falconv1.LinksOf) map[string][]string {
+	out := map[string][]string{}
+	for _, l := range list {
+		out[l.GetDimension()] = l.GetLinks()
+	}
+	return out
+}

@@ -138,6 +138,8 @@ func (e *Engine) busy(now time.Time) string {
 // unready says what is missing for any hold at all.
 func (e *Engine) unready(now time.Time) (string, bool) {
 	switch state := e.jobState(now); state {
+	case "restarting":
+		return "the job is restarting", true
 	case "waiting for agents":
 		return "no ranks are known, or not all of them", true
 	case "finished", "lost":
@@ -145,6 +147,9 @@ func (e *Engine) unready(now time.Time) (string, bool) {
 	}
 	if !e.stepped || !e.job.complete() || e.job.dirty || e.recheck {
 		return "the job's description still changes", true
+	}
+	if r := e.unsettled(); r >= 0 {
+		return fmt.Sprintf("rank %d has not told yet what it uses in its new place", r), true
 	}
 	for _, n := range e.jobNodes() {
 		if !e.connected(n) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -80,6 +79,7 @@ func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 	}
 	d := mitigate.Decision{
 		Action: a.ID, PlanHash: a.PlanHash, Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
+		From: who.From, AtUnixNs: now.UnixNano(),
 	}
 	if err := e.plan.Check(d); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrStale, err)
@@ -101,7 +101,21 @@ func (e *Engine) decided(now time.Time, who Actor, a falcon.Action, d mitigate.D
 	e.extra = append(e.extra, record(now, kindDecision, DecisionRecord{
 		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: e.mem.job.Epoch,
 		Approve: d.Approve, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
+		Rung: a.Rung, Variant: a.Variant,
 	}))
+}
+
+// byPolicy is who decides where no person does.
+const byPolicy = "policy"
+
+// noteDecision writes down what policy has decided by itself: the same line as
+// a person's.
+func (e *Engine) noteDecision(now time.Time, a falcon.Action) {
+	if _, known := e.mem.decisions[a.ID]; known || a.DecidedBy != byPolicy {
+		return
+	}
+	who := Actor{Name: byPolicy, Role: itself.Role, From: e.mem.policy.source()}
+	e.decided(now, who, a, mitigate.Decision{Approve: a.State != falcon.ActionVetoed, Reason: a.Reason})
 }
 
 // stepUp takes a rung that is not proposed yet. The planner makes the plan in
@@ -116,6 +130,7 @@ func (e *Engine) stepUp(now time.Time, who Actor, q *falconv1.DecideRequest) (st
 	d := mitigate.Decision{
 		Incident: q.GetIncident(), Rung: falcon.Rung(q.GetRung()), PlanHash: q.GetPlanHash(),
 		Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
+		Variant: falcon.Variant(q.GetVariant()), From: who.From, AtUnixNs: now.UnixNano(),
 	}
 	if err := e.plan.Check(d); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrStale, err)
@@ -201,52 +216,6 @@ func orNobody(name string) string {
 		return "nobody"
 	}
 	return name
-}
-
-// SetPolicy replaces the policy that has the version named in p. mayLoosen is
-// for approvers: others may only freeze.
-func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
-	var out *falconv1.Policy
-	var refused error
-	err := e.do(ctx, func() { out, refused = e.setPolicy(who, mayLoosen, p) })
-	return out, errors.Join(err, refused)
-}
-
-func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
-	was := e.mem.policy
-	next := falcon.Policy{Mode: falcon.Mode(p.GetMode()), Cap: falcon.Rung(p.GetCap()), Frozen: p.GetFrozen(), Owner: clean(p.GetOwner())}
-	if err := CheckPolicy(next); err != nil {
-		return nil, err
-	}
-	if p.GetVersion() != was.Version {
-		return nil, fmt.Errorf("%w: you saw policy version %d and it is version %d now (mode %s, cap %s, frozen %v, set by %s); look again",
-			ErrStale, p.GetVersion(), was.Version, was.Policy.Mode, was.Policy.Cap, was.Policy.Frozen, was.By)
-	}
-	if freezing := was.Policy; !mayLoosen {
-		freezing.Frozen = true
-		if !next.Equal(freezing) {
-			return nil, fmt.Errorf("%w: an operator may freeze; anything else in the policy needs an approver", ErrDenied)
-		}
-	}
-	now := e.cfg.Now()
-	rec := policyRecord{Policy: next, Version: was.Version + 1, By: who.Name, Role: who.Role, From: who.From}
-	e.extra = append(e.extra, record(now, kindPolicy, rec))
-	e.tell("policy", 0, "policy: mode %s, cap %s, frozen %v (by %s)", next.Mode, next.Cap, next.Frozen, who.Name)
-	e.plan.Step(now, mitigate.SetPolicy{Policy: next})
-	return protoPolicy(next, rec.Version), nil
-}
-
-// CheckPolicy says what is wrong with a policy.
-func CheckPolicy(p falcon.Policy) error {
-	switch p.Mode {
-	case falcon.ModeObserve, falcon.ModeApprove, falcon.ModeAuto:
-	default:
-		return fmt.Errorf("%w: mode %q is none of observe, approve, auto", ErrInvalid, clean(string(p.Mode)))
-	}
-	if p.Cap != "" && p.Cap.Level() == 0 {
-		return fmt.Errorf("%w: cap %q is none of S1, S2, S3, S4", ErrInvalid, clean(string(p.Cap)))
-	}
-	return nil
 }
 
 // Incidents lists incidents with their ladders: all, or the one named.

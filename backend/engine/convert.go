@@ -138,34 +138,3 @@ func texts[T ~string](in []T) []string {
 	}
 	return out
 }
-
-func protoAction(a falcon.Action) *falconv1.Action {
-	return &falconv1.Action{
-		Id: a.ID, Incident: a.Incident, Rung: string(a.Rung), State: string(a.State), PlanHash: a.PlanHash,
-		MicroBatches: a.MicroBatches, Previous: a.Previous, ProposedIteration: a.ProposedIteration,
-		DecidedBy: a.DecidedBy, Reason: a.Reason, AppliedIteration: a.AppliedIteration,
-		RevertedIteration: a.RevertedIteration, BeforeMs: a.BeforeMs, PredictedMs: a.PredictedMs,
-		MeasuredMs: a.MeasuredMs, OverheadMs: a.OverheadMs, Why: a.Why, RevertReason: a.RevertReason,
-	}
-}
-
-func protoLadder(l falcon.Ladder) *falconv1.Ladder {
-	out := &falconv1.Ladder{Incident: l.Incident, ImpactMs: l.ImpactMs, LostGpuHours: l.LostGPUh}
-	for _, r := range l.Rungs {
-		out.Rungs = append(out.Rungs, &falconv1.RungView{
-			Rung: string(r.Rung), Applicable: r.Applicable, Reason: r.Reason, OverheadMs: r.OverheadMs,
-			GainMs: r.GainMs, BreakEven: r.BreakEven, ImpactMs: r.ImpactMs, PredictedMs: r.PredictMs, Current: r.Current,
-		})
-	}
-	if l.Proposal != nil {
-		out.Proposal = protoAction(*l.Proposal)
-	}
-	for _, a := range l.Actions {
-		out.Actions = append(out.Actions, protoAction(a))
-	}
-	return out
-}
-
-func protoPolicy(p falcon.Policy, version uint64) *falconv1.Policy {
-	return &falconv1.Policy{Mode: string(p.Mode), Cap: string(p.Cap), Frozen: p.Frozen, Owner: p.Owner, Version: version}
-}

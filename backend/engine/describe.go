@@ -45,11 +45,16 @@ func (e *Engine) describe(now time.Time) {
 		}
 	}
 	if rec.Epoch != e.mem.job.Epoch {
-		e.pace, e.leads = newPace(), leads{}
+		e.pace, e.leads, e.ahead = newPace(), leads{}, nil
 		e.val.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 		e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 	}
+	e.reconcile(now)
+	if rec.PlacementOrder != e.mem.job.PlacementOrder && rec.Epoch == e.mem.job.Epoch {
+		return // it has just changed; the next look tells
+	}
 	e.commitJob(now, rec)
+	e.settleLaunch(now)
 }
 
 // candidate is the job as its ranks describe it now, how long that must hold
@@ -65,17 +70,20 @@ func (e *Engine) candidate() (rec jobRecord, wait time.Duration, why string) {
 	rec = jobRecord{
 		Epoch: was.Epoch, Processes: processes, Layout: layout,
 		Placement: e.job.placement(), MicroBatches: e.job.microBatches(layout),
+		PlacementOrder: was.PlacementOrder, PlacedIteration: was.PlacedIteration, Before: was.Before,
+		Generation: e.job.generation(), Adapter: e.job.adapter(),
 	}
 	switch {
 	case same != len(processes) || len(was.Processes) != same || layout != was.Layout:
 		rec.Epoch++
+		rec.PlacementOrder, rec.PlacedIteration, rec.Before = e.job.order(), 0, nil
 		if same > 0 && same < len(processes) {
 			wait = processesSettle
 		}
 		if why != "" {
 			wait = max(wait, layoutWait)
 		}
-	case rec.MicroBatches == nil || e.orderOut():
+	case rec.MicroBatches == nil || e.orderOut() || e.unsettled() >= 0:
 		rec.MicroBatches = was.MicroBatches // the commit says
 	case was.MicroBatches != nil && !slices.Equal(rec.MicroBatches, was.MicroBatches):
 		wait = microBatchSettle
@@ -98,33 +106,110 @@ func (e *Engine) orderOut() bool { return len(e.orders.open) > 0 }
 
 // commitJob makes a changed description durable and steps it.
 func (e *Engine) commitJob(now time.Time, rec jobRecord) {
-	if !rec.equal(e.mem.job) {
-		e.extra = append(e.extra, record(now, kindJob, rec))
-		e.mem.job = rec // the record is folded in again when it is durable: the same value
-	}
-	var comms map[falcon.Rank][]falcon.Comm
-	if e.job.complete() {
-		comms = e.job.comms(rec.Layout)
-	}
-	e.stepJob(now, rec, comms)
+	e.holdJob(now, rec)
+	e.stepJob(now, rec)
+	e.takeEarly(now)
+}
+
+// takeEarly feeds what came before the job was described.
+func (e *Engine) takeEarly(now time.Time) {
 	if early := e.early; len(early) > 0 {
 		e.early = nil
 		e.feed(early, now)
 	}
 }
 
-func (r jobRecord) equal(o jobRecord) bool {
-	return r.Epoch == o.Epoch && r.Layout == o.Layout && slices.Equal(r.Processes, o.Processes) &&
-		slices.Equal(r.Placement, o.Placement) && slices.Equal(r.MicroBatches, o.MicroBatches)
+// holdJob makes a changed description durable.
+func (e *Engine) holdJob(now time.Time, rec jobRecord) {
+	if !rec.equal(e.mem.job) {
+		e.extra = append(e.extra, record(now, kindJob, rec))
+		e.mem.setJob(rec) // the record is folded in again when it is durable: the same value
+		e.job.remember(rec)
+	}
 }
 
-func (e *Engine) stepJob(now time.Time, rec jobRecord, comms map[falcon.Rank][]falcon.Comm) {
+func (r jobRecord) equal(o jobRecord) bool {
+	return r.Epoch == o.Epoch && r.Layout == o.Layout && slices.Equal(r.Processes, o.Processes) &&
+		slices.Equal(r.Placement, o.Placement) && slices.Equal(r.MicroBatches, o.MicroBatches) &&
+		r.PlacementOrder == o.PlacementOrder && r.PlacedIteration == o.PlacedIteration && slices.Equal(r.Before, o.Before) &&
+		r.Generation == o.Generation && r.Adapter == o.Adapter
+}
+
+// stepJob tells both machines.
+func (e *Engine) stepJob(now time.Time, rec jobRecord) {
 	e.stepped = true
+	if !e.rejob { // else it hears of the action first
+		e.stepDetectorJob(now, rec)
+	}
+	e.stepPlannerJob(now)
+}
+
+// stepDetectorJob keeps the communicators that were told last while some
+// process has not told those of its new place.
+func (e *Engine) stepDetectorJob(now time.Time, rec jobRecord) {
+	if e.job.complete() && (e.comms == nil || e.unsettled() < 0) {
+		e.comms = e.job.comms(rec.Layout)
+	}
 	e.det.Step(now, detect.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, Placement: rec.Placement, Comms: comms,
+		Epoch: rec.Epoch, Layout: rec.Layout, Placement: rec.Placement, Comms: e.comms,
 		MicroBatches: slices.Clone(rec.MicroBatches), Emulated: e.job.emulated,
 	})
+}
+
+// tellDetectorJob follows an action that has changed who holds a rank.
+func (e *Engine) tellDetectorJob(now time.Time) {
+	e.stepDetectorJob(now, e.mem.job)
+	e.takeAhead(now)
+}
+
+func (e *Engine) stepPlannerJob(now time.Time) {
+	rec := e.mem.job
+	e.means = e.meansNow()
 	e.plan.Step(now, mitigate.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
+		Placement: slices.Clone(rec.Placement), Spares: e.means.spares, CanLaunch: e.means.launch, Adapter: rec.Adapter,
 	})
+}
+
+// means are what a restart of the job can be carried out with.
+type means struct {
+	spares []falcon.Node
+	launch bool
+}
+
+func (m means) equal(o means) bool { return m.launch == o.launch && slices.Equal(m.spares, o.spares) }
+
+// meansNow looks at the agents: a spare is here, can start as many processes as
+// a node of the job holds, and holds none.
+func (e *Engine) meansNow() means {
+	held, most := map[falcon.Node]int{}, 0
+	for _, d := range e.mem.job.Placement {
+		held[d.Node()]++
+		most = max(most, held[d.Node()])
+	}
+	out := means{launch: len(held) > 0}
+	for name, n := range held {
+		out.launch = out.launch && e.starts(name) >= n
+	}
+	for _, n := range e.nodes.Nodes() {
+		if held[n.Name] == 0 && most > 0 && e.starts(n.Name) >= most && !e.job.livesOn(n.Name) {
+			out.spares = append(out.spares, n.Name)
+		}
+	}
+	return out
+}
+
+// starts is how many processes a node can start now.
+func (e *Engine) starts(name falcon.Node) int {
+	if n := e.nodes.Node(name); n != nil && n.Connected() {
+		return int(n.Hello.GetLaunchRanks())
+	}
+	return 0
+}
+
+// tellMeans has the planner know when nodes come and go.
+func (e *Engine) tellMeans(now time.Time) {
+	if e.stepped && !e.meansNow().equal(e.means) {
+		e.stepPlannerJob(now)
+	}
 }

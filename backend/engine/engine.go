@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,7 @@ type Config struct {
 	Mitigate   mitigate.Config
 	Policy     falcon.Policy // when the journal holds none
 	Validation Validation
+	Restart    Restart
 	Now        func() time.Time
 	Log        *slog.Logger
 	Fault      func(point string) error // tests stop the engine here; see Points
@@ -111,8 +113,14 @@ type Engine struct {
 	levels   map[falcon.Rank]int32
 	readings map[falcon.Device]falcon.GPUReading
 	early    []falcon.Sample
-	extra    []journal.Record // goes with the next batch
-	after    []func()         // runs once the batch is durable
+	ahead    []aheadSample // of ranks whose placement's outcome is not known yet
+	rejob    bool          // the detector is to hear of the job once it has heard of the action
+	comms    map[falcon.Rank][]falcon.Comm
+	launched map[falcon.Node]bool      // nodes that have done their part of the launch
+	attached map[falcon.Node]time.Time // since when each agent's stream is open
+	means    means                     // what the planner was told it can restart with
+	extra    []journal.Record          // goes with the next batch
+	after    []func()                  // runs once the batch is durable
 	nextCmd  uint64
 	durable  uint64 // mem.reserved as the journal has it
 	stepped  bool   // the machines know the job
@@ -164,10 +172,12 @@ func assemble(cfg Config, mem *memory) *Engine {
 		orders: newOrderBook(mem.orders), windows: newWindowBook(),
 		budgets: map[string]*budget{},
 		levels:  map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
-		nics:    map[falcon.NIC]falcon.NICReading{},
+		nics:     map[falcon.NIC]falcon.NICReading{},
+		launched: map[falcon.Node]bool{}, attached: map[falcon.Node]time.Time{},
 		nextCmd: mem.reserved, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
 	}
+	e.job.remember(mem.job)
 	e.val = validate.New(cfg.Validation.machine(), func() uint64 { return e.commandID(e.cfg.Now()) })
 	return e
 }
@@ -189,17 +199,14 @@ func (e *Engine) begin() error {
 	}
 	e.nextCmd = max(e.nextCmd, 1)
 	e.reserve(now)
-	if e.mem.policy.Version == 0 {
-		e.extra = append(e.extra, record(now, kindPolicy, policyRecord{Policy: e.cfg.Policy, Version: 1, By: "configuration"}))
-		e.mem.policy.Policy = e.cfg.Policy
-	}
+	e.adoptPolicy(now)
 	e.restoreMachines(now)
 	return e.settle(now)
 }
 
 func (e *Engine) restoreMachines(now time.Time) {
 	if e.mem.job.Epoch != 0 {
-		e.stepJob(now, e.mem.job, nil)
+		e.stepJob(now, e.mem.job)
 	}
 	if open := e.mem.unfinished(); len(open) > 0 || e.mem.baseline.Ms > 0 || e.mem.nextNo > 1 {
 		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.mem.baseline.Ms, NextID: e.mem.nextNo})
@@ -212,13 +219,14 @@ func (e *Engine) restoreMachines(now time.Time) {
 	}
 	for _, v := range e.mem.incidents {
 		e.plan.Step(now, mitigate.Incident{Incident: v})
-		if speeds := e.mem.speeds[v.ID]; v.Open() && len(speeds) > 0 {
-			e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds})
+		if speeds := e.mem.speeds[v.ID]; v.Open() && len(speeds.SelfMs) > 0 {
+			e.plan.Step(now, mitigate.Speeds(speeds))
 		}
 	}
 	for _, a := range e.mem.actions {
 		e.retellAction(now, a)
 	}
+	e.recoverRestart(now)
 	e.det.Step(now, detect.Culprits{Past: e.mem.named()})
 	e.recoverValidation(now)
 }
@@ -230,6 +238,9 @@ func (e *Engine) retellAction(now time.Time, a falcon.Action) {
 		return
 	}
 	acted := detect.Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.AppliedIteration, MicroBatches: a.MicroBatches}
+	if a.Rung == falcon.RungS3 {
+		acted.Placement = slices.Clone(e.mem.job.Placement) // the newest: older ones are superseded
+	}
 	switch a.State {
 	case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
 		e.det.Step(now, acted)
@@ -291,6 +302,9 @@ func (e *Engine) tick(now time.Time) {
 	e.val.Tick(now)
 	e.tryAsks(now)
 	e.judgeOrders(now)
+	e.letGo(now)
+	e.watchRestart(now)
+	e.tellMeans(now)
 }
 
 // do runs f in the loop and waits until what it led to is durable.

@@ -77,6 +77,7 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 	if renewed { // what was sent on the older stream may not have arrived
 		e.val.Step(now, validate.Lost{Node: n.Name})
 	}
+	e.attached[n.Name] = now
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
 	e.tell("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
@@ -93,8 +94,12 @@ func (e *Engine) retell(n *fleet.Node, now time.Time) {
 	if e.val.Active() {
 		return // what else is open is told once the job goes on
 	}
+	e.sendLaunch(n.Name)
 	for _, id := range sortedKeys(e.orders.open) {
-		n.Session.Send(e.orders.open[id].frame(e.mem.epoch))
+		if o := e.orders.open[id]; o.sent || e.mayGo(o, now) {
+			o.sent = true
+			n.Session.Send(o.frame(e.mem.epoch))
+		}
 	}
 	for _, id := range e.windows.order {
 		w := e.windows.byCommand[id]
@@ -124,28 +129,49 @@ func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 // samples feeds the detector and the job's pace. Those of ranks that live on
 // another node are refused: a certificate speaks for its node alone.
 func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
-	out := make([]falcon.Sample, 0, len(in.GetSamples()))
-	for _, s := range in.GetSamples() {
-		if e.nodeOf(falcon.Rank(s.GetRank())) != n.Name || !plausible(s) {
-			continue
-		}
-		out = append(out, sampleFrom(s))
-		if p := e.job.ranks[falcon.Rank(s.GetRank())]; p != nil {
-			p.lastSeen = now
-		}
+	if e.job.dirty {
+		e.describe(now) // a new process's samples must not count for the old one
 	}
+	out := e.attribute(n, in.GetSamples(), now)
 	if len(out) == 0 {
 		return
 	}
 	e.lastData = now
-	if e.job.dirty {
-		e.describe(now) // a new process's samples must not count for the old one
-	}
-	if !e.stepped {
+	switch r := e.mem.restart; {
+	case r.Phase == phaseLaunching: // of the job epoch that is about to begin, but for the old one's last
+		e.keepEarly(slices.DeleteFunc(out, func(s falcon.Sample) bool { return s.Iteration < r.Resume }))
+	case !e.stepped:
 		e.keepEarly(out)
-		return
+	default:
+		e.feed(out, now)
 	}
-	e.feed(out, now)
+}
+
+// attribute keeps the samples of ranks that lived on the node at the time, and
+// holds those of ranks that a placement is about to bring there.
+func (e *Engine) attribute(n *fleet.Node, in []*falconv1.Sample, now time.Time) []falcon.Sample {
+	out := make([]falcon.Sample, 0, len(in))
+	var coming map[falcon.Rank]bool
+	for _, s := range in {
+		r := falcon.Rank(s.GetRank())
+		if !plausible(s) {
+			continue
+		}
+		if e.nodeAt(r, s.GetIteration()) != n.Name {
+			if coming == nil {
+				coming = e.coming(n.Name)
+			}
+			if coming[r] {
+				e.keepAhead(n.Name, sampleFrom(s))
+			}
+			continue
+		}
+		out = append(out, sampleFrom(s))
+		if p := e.job.ranks[r]; p != nil {
+			p.lastSeen = now
+		}
+	}
+	return out
 }
 
 // plausible refuses what no training job does.
@@ -229,6 +255,9 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		e.val.Step(now, validate.Answer{Node: n.Name, Result: e.cleanResult(n, in)})
 		return
 	}
+	if e.launchResult(now, n.Name, in) {
+		return
+	}
 	if o := e.orders.open[in.GetId()]; o != nil {
 		o.result(n.Name, e.own(n, in))
 		e.judgeOrders(now)
@@ -275,6 +304,8 @@ func (e *Engine) nodeOf(r falcon.Rank) falcon.Node {
 func (e *Engine) judgeOrders(now time.Time) {
 	for _, id := range sortedKeys(e.orders.open) {
 		o := e.orders.open[id]
+		e.witnesses(o, now)
+		o.gone = e.goneRank(now)
 		o.patience = votesAfter * time.Duration(min(e.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond))
 		out, over := o.outcome(e.mem.job.Layout.World(), e.mem.job.Epoch, now)
 		if !over {
@@ -286,47 +317,88 @@ func (e *Engine) judgeOrders(now time.Time) {
 			e.orders.giveUp(o)
 			e.tell("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
 			e.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
-			continue
+		} else {
+			e.committed(now, o, out)
 		}
-		e.committed(now, o, out)
+		e.letGo(now)
 	}
+}
+
+// goneAfter is how long the word of ranks that took an order before one of them
+// ended may take to come.
+const goneAfter = 15 * time.Second
+
+// goneRank says which rank has ended, so that no order can take effect any
+// more; "" while all live.
+func (e *Engine) goneRank(now time.Time) string {
+	for r := range e.mem.job.Layout.World() {
+		p := e.job.ranks[falcon.Rank(r)]
+		if p != nil && !p.state.GetAlive() && now.Sub(p.endedAt) > goneAfter {
+			return fmt.Sprintf("rank %d on %s has ended", r, p.node)
+		}
+	}
+	return ""
 }
 
 // votesAfter is how many iterations an order's vote may take to come.
 const votesAfter = 10
 
 func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
-	e.plan.Step(now, mitigate.Committed{Order: o.Order.ID, Iteration: out.Iteration, Status: out.Status, MicroBatches: o.Order.MicroBatches})
-	if out.Status != 0 || o.Order.Kind != falcon.OrderMicroBatches {
+	e.plan.Step(now, mitigate.Committed{
+		Order: o.Order.ID, Iteration: out.Iteration, Status: out.Status, MicroBatches: o.Order.MicroBatches,
+		Swap: out.Swap, Resume: out.Resume,
+	})
+	if out.Status != 0 {
+		e.tell("action", 2, "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
 		return
 	}
-	rec := e.mem.job
-	rec.MicroBatches = slices.Clone(o.Order.MicroBatches)
-	e.commitJob(now, rec)
+	switch rec := e.mem.job; o.Order.Kind {
+	case falcon.OrderMicroBatches:
+		rec.MicroBatches = slices.Clone(o.Order.MicroBatches)
+		e.commitJob(now, rec)
+	case falcon.OrderPlacement:
+		if !e.place(now, o.Order.ID, out.Iteration, moves(o.Order.Blocks, len(rec.Processes))) {
+			e.tell("action", 3, "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
+			return
+		}
+		e.tell("action", 1, "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
+		e.stepPlannerJob(now)
+	case falcon.OrderCheckpoint:
+		if o.Order.Leave {
+			e.leaves(now, o, out.Resume)
+		}
+	}
+}
+
+func stepsText(s *falcon.Swap) string {
+	text := ""
+	for i, name := range falcon.SwapSteps {
+		text += fmt.Sprintf("%s %.1f ms, ", name, s.StepMs[i])
+	}
+	return fmt.Sprintf("%s%.1f MB moved", text, s.MovedMB)
 }
 
 func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
-	old := e.job.ranks[falcon.Rank(in.GetRank())]
+	rank := e.job.seat(n.Name, in).rank
+	old := e.job.ranks[rank]
 	was := old != nil && old.state.GetAlive()
 	if was && old.node != n.Name && e.connected(old.node) {
-		e.tell("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, in.GetRank(), old.node)
+		e.tell("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		return
 	}
 	if !e.job.set(n.Name, in) {
 		return
 	}
-	if p := e.job.ranks[falcon.Rank(in.GetRank())]; !in.GetAlive() {
+	p := e.job.ranks[rank]
+	if !in.GetAlive() && p.endedAt.IsZero() {
 		p.endedAt = now
-		if old != nil && !was && !old.endedAt.IsZero() {
-			p.endedAt = old.endedAt
-		}
 	}
-	if was && in.GetAlive() && (old.node != n.Name || old.state.GetPid() != in.GetPid()) {
+	if was && in.GetAlive() && old != p {
 		// Its end will be told late or never; the new process is not held.
-		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s was started again", in.GetRank(), n.Name)})
+		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s was started again", rank, n.Name)})
 	}
 	if was && !in.GetAlive() {
-		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s has ended", in.GetRank(), n.Name)})
+		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s has ended", rank, n.Name)})
 		severity := int32(3)
 		switch {
 		case endedWell(in.GetExit()):
@@ -334,7 +406,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		case in.GetExit() == "": // how will follow
 			severity = 1
 		}
-		e.tell("rank", severity, "rank %d on node %s has ended%s", in.GetRank(), n.Name, how(in.GetExit()))
+		e.tell("rank", severity, "rank %d on node %s has ended%s", rank, n.Name, how(in.GetExit()))
 	}
 }
 

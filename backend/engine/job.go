@@ -13,20 +13,40 @@ import (
 // RanksMax bounds the world size that agents can claim.
 const RanksMax = 1 << 18
 
-// process is one training process as its agent describes it.
+// process is one training process as its agent describes it. Its identity is
+// its node, its pid and its launch: the rank is what it holds, and changes with
+// a placement.
 type process struct {
+	name     string
 	node     falcon.Node
+	rank     falcon.Rank // in the engine's picture, under placement order
+	order    uint64      // the placement that rank belongs to, 0 = as launched
 	state    *falconv1.RankState
+	next     *falconv1.RankState // told under a placement whose outcome is not known yet
 	device   falcon.Device
 	lastSeen time.Time // last sample; zero before the first
 	endedAt  time.Time // when its end was told; zero while it lives
 }
 
-func (p *process) name() string { return fmt.Sprintf("%s/%d", p.node, p.state.GetPid()) }
+// processName tells processes apart: pids come again, with another launch.
+func processName(node falcon.Node, s *falconv1.RankState) string {
+	if g := s.GetGeneration(); g != 0 {
+		return fmt.Sprintf("%s/%d/g%d", node, s.GetPid(), g)
+	}
+	return fmt.Sprintf("%s/%d", node, s.GetPid())
+}
+
+// settled says that the state is of the placement in force: its communicators
+// are those that the process uses now.
+func (p *process) settled() bool { return p.state.GetPlacementOrder() == p.order }
 
 // job gathers what agents say about the ranks into one description.
 type job struct {
-	ranks    map[falcon.Rank]*process
+	ranks    map[falcon.Rank]*process // who holds a rank
+	named    map[string]*process      // the same by name
+	known    map[string]falcon.Rank   // of the journal: what agents tell anew is no change
+	placed   uint64                   // placement order that known is of
+	floor    uint64                   // dead processes of earlier launches count no more
 	emulated bool
 	exact    bool // all samples of the newest batch came from step marks
 	alive    int  // live ranks
@@ -35,36 +55,132 @@ type job struct {
 	dirty    bool // something that describe must look at has changed
 }
 
-func newJob() *job { return &job{ranks: map[falcon.Rank]*process{}, claims: map[int]int{}} }
+func newJob() *job {
+	return &job{ranks: map[falcon.Rank]*process{}, named: map[string]*process{}, claims: map[int]int{}}
+}
+
+// remember takes over what the journal says of the processes.
+func (j *job) remember(rec jobRecord) {
+	j.known, j.placed = make(map[string]falcon.Rank, len(rec.Processes)), rec.PlacementOrder
+	for r, name := range rec.Processes {
+		j.known[name] = falcon.Rank(r)
+	}
+	j.floor = max(j.floor, rec.Generation)
+}
+
+// seat is where a state belongs in the picture.
+type seat struct {
+	p     *process // nil = not heard of
+	rank  falcon.Rank
+	order uint64 // placement that rank belongs to
+	ahead bool   // the state is of a later placement: only held
+	stale bool   // of an earlier one: nothing new in it
+}
+
+// seat finds the rank that a state speaks for. A process that is known keeps
+// the rank of the picture until the outcome of a placement is known.
+func (j *job) seat(node falcon.Node, s *falconv1.RankState) seat {
+	name := processName(node, s)
+	at := seat{p: j.named[name], rank: falcon.Rank(s.GetRank()), order: s.GetPlacementOrder()}
+	var rank falcon.Rank
+	switch r, known := j.known[name]; {
+	case at.p != nil:
+		rank, at.order = at.p.rank, at.p.order
+	case known:
+		rank, at.order = r, j.placed
+	default:
+		return at
+	}
+	at.ahead = s.GetPlacementOrder() > at.order
+	at.stale = s.GetPlacementOrder() < at.order
+	if at.ahead || at.stale || !s.GetAlive() {
+		at.rank = rank
+	}
+	return at
+}
 
 // set takes a rank's state; false when nothing in it can be used.
 func (j *job) set(node falcon.Node, s *falconv1.RankState) bool {
-	r := falcon.Rank(s.GetRank())
-	if r < 0 || int(r) >= RanksMax || s.GetWorld() < 0 || s.GetWorld() > RanksMax {
+	if s.GetRank() < 0 || int(s.GetRank()) >= RanksMax || s.GetWorld() < 0 || s.GetWorld() > RanksMax {
 		return false
 	}
-	old := j.ranks[r]
-	if old != nil && !s.GetAlive() && old.state.GetPid() != s.GetPid() {
+	at := j.seat(node, s)
+	switch {
+	case at.p == nil:
+		return j.enter(node, s, at)
+	case !s.GetAlive():
+		s = keepShape(s, at.p.state) // an exit says little else
+		s.PlacementOrder = at.p.state.GetPlacementOrder()
+		j.put(at.p, s)
+	case at.stale:
+		return false
+	case at.ahead:
+		at.p.next, j.dirty = s, true
+	default:
+		j.leave(at.p)
+		at.p.rank = at.rank
+		at.p.device = deviceOn(node, s.GetDevice())
+		j.displace(at.p)
+		j.put(at.p, s)
+	}
+	return true
+}
+
+// enter takes a process that was not heard of.
+func (j *job) enter(node falcon.Node, s *falconv1.RankState, at seat) bool {
+	if old := j.ranks[at.rank]; !s.GetAlive() && (old != nil || s.GetGeneration() < j.floor) {
 		return false // the end of an earlier process of a rank that lives again
 	}
-	p := &process{node: node, state: s, device: deviceOn(node, s.GetDevice())}
-	if old != nil && old.state.GetPid() == s.GetPid() && old.node == node {
-		p.lastSeen = old.lastSeen
-		if !s.GetAlive() { // an exit says little else
-			s = keepShape(s, old.state)
-			p.state = s
+	p := &process{name: processName(node, s), node: node, rank: at.rank, order: at.order, device: deviceOn(node, s.GetDevice())}
+	if at.ahead {
+		p.next = s
+	}
+	j.displace(p)
+	j.put(p, s)
+	return true
+}
+
+// displace has whoever else holds p's rank leave.
+func (j *job) displace(p *process) {
+	if old := j.ranks[p.rank]; old != nil && old != p {
+		j.leave(old)
+	}
+}
+
+// leave takes a process out of the picture.
+func (j *job) leave(p *process) {
+	if j.ranks[p.rank] != p {
+		return
+	}
+	j.count(p.state, -1)
+	delete(j.ranks, p.rank)
+	delete(j.named, p.name)
+}
+
+// put sets a process's state, at its rank.
+func (j *job) put(p *process, s *falconv1.RankState) {
+	if j.ranks[p.rank] == p {
+		j.count(p.state, -1)
+	}
+	p.state = s
+	j.count(s, 1)
+	j.ranks[p.rank], j.named[p.name], j.dirty = p, p, true
+}
+
+func (j *job) count(s *falconv1.RankState, by int) {
+	if s.GetAlive() {
+		j.alive += by
+		j.claim(int(s.GetWorld()), by)
+	}
+}
+
+// forgetEnded drops the processes that have ended before a launch.
+func (j *job) forgetEnded() {
+	for _, r := range sortedKeys(j.ranks) {
+		if p := j.ranks[r]; !p.state.GetAlive() {
+			j.leave(p)
 		}
 	}
-	if old != nil && old.state.GetAlive() {
-		j.alive--
-		j.claim(int(old.state.GetWorld()), -1)
-	}
-	if s.GetAlive() {
-		j.alive++
-		j.claim(int(s.GetWorld()), 1)
-	}
-	j.ranks[r], j.dirty = p, true
-	return true
 }
 
 // claim counts the ranks that say how large the world is: one that is wrong
@@ -112,7 +228,7 @@ func (j *job) complete() bool {
 func (j *job) processes() []string {
 	out := make([]string, j.world())
 	for r := range out {
-		out[r] = j.ranks[falcon.Rank(r)].name()
+		out[r] = j.ranks[falcon.Rank(r)].name
 	}
 	return out
 }
@@ -137,6 +253,39 @@ func (j *job) layout() (falcon.Layout, string) {
 		return fallback, fmt.Sprintf("the declared layout %s has %d ranks and the job %d", l, l.World(), world)
 	}
 	return l, ""
+}
+
+// order is the newest placement that a process of the picture has carried out.
+func (j *job) order() uint64 {
+	newest := uint64(0)
+	for _, p := range j.ranks {
+		newest = max(newest, p.order)
+	}
+	return newest
+}
+
+// generation is the launch that all ranks are of, 0 for a mixture.
+func (j *job) generation() uint64 {
+	first := j.ranks[0].state.GetGeneration()
+	for _, p := range j.ranks {
+		if p.state.GetGeneration() != first {
+			return 0
+		}
+	}
+	return first
+}
+
+// coverageAdapter is FALCON_COV_ADAPTER of native/include/falcon_shm.h.
+const coverageAdapter = 1 << 4
+
+// adapter says that the framework of every rank takes orders.
+func (j *job) adapter() bool {
+	for _, p := range j.ranks {
+		if p.state.GetCoverage()&coverageAdapter == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (j *job) placement() falcon.Placement {

@@ -31,6 +31,7 @@ const (
 	kindSpeeds     journal.Kind = "speeds"     // speedsRecord
 	kindImpact     journal.Kind = "impact"     // mitigate.Impact
 	kindValidation journal.Kind = "validation" // validationRecord
+	kindRestart    journal.Kind = "restart"    // restartRecord
 )
 
 type epochRecord struct {
@@ -44,10 +45,16 @@ type reserveRecord struct {
 
 type jobRecord struct {
 	Epoch        uint64           `json:"epoch"`
-	Processes    []string         `json:"processes"` // by rank: node/pid
+	Processes    []string         `json:"processes"` // by rank: node/pid, and the launch if it was one
 	Layout       falcon.Layout    `json:"layout"`
 	Placement    falcon.Placement `json:"placement"`
 	MicroBatches []int32          `json:"micro_batches,omitempty"`
+
+	PlacementOrder  uint64           `json:"placement_order,omitempty"`     // in force, 0 = as launched
+	PlacedIteration int64            `json:"placement_iteration,omitempty"` // first one of Placement
+	Before          falcon.Placement `json:"placement_before,omitempty"`    // until then
+	Generation      uint64           `json:"generation,omitempty"`          // launch of the processes, 0 = none of ours
+	Adapter         bool             `json:"adapter,omitempty"`             // the framework takes orders
 }
 
 type baselineRecord struct {
@@ -67,32 +74,40 @@ type outcomeRecord struct {
 	Iteration int64  `json:"iteration"`
 	Status    int32  `json:"status"`
 	Failed    string `json:"failed,omitempty"` // why it can't take effect any more
+
+	Kind   string       `json:"kind,omitempty"`
+	Swap   *falcon.Swap `json:"swap,omitempty"`             // placements
+	Resume int64        `json:"resume_iteration,omitempty"` // checkpoints
 }
 
 // speedsRecord keeps what a located incident's plans are solved with: a
 // restarted engine must not need another profile for it.
 type speedsRecord struct {
-	Incident string    `json:"incident"`
-	SelfMs   []float64 `json:"self_ms"`
+	Incident string            `json:"incident"`
+	SelfMs   []float64         `json:"self_ms"`
+	Profile  falcon.JobProfile `json:"profile"`
 }
 
 // DecisionRecord is the audit line of one decision: who, when (the record's
 // own time), from where, on which plan of which job epoch.
 type DecisionRecord struct {
-	Action   string `json:"action"`
-	Incident string `json:"incident"`
-	PlanHash string `json:"plan_hash"`
-	JobEpoch uint64 `json:"job_epoch"`
-	Approve  bool   `json:"approve"`
-	Reason   string `json:"reason,omitempty"`
-	By       string `json:"by"`
-	Role     string `json:"role"`
-	From     string `json:"from"`
+	Action   string         `json:"action"`
+	Incident string         `json:"incident"`
+	PlanHash string         `json:"plan_hash"`
+	JobEpoch uint64         `json:"job_epoch"`
+	Approve  bool           `json:"approve"`
+	Rung     falcon.Rung    `json:"rung,omitempty"`
+	Variant  falcon.Variant `json:"variant,omitempty"`
+	Reason   string         `json:"reason,omitempty"`
+	By       string         `json:"by"`
+	Role     string         `json:"role"`
+	From     string         `json:"from"`
 }
 
 type policyRecord struct {
 	Policy  falcon.Policy `json:"policy"`
 	Version uint64        `json:"version"`
+	File    string        `json:"file,omitempty"` // hash of the configured policy at that time
 	By      string        `json:"by"`
 	Role    string        `json:"role"`
 	From    string        `json:"from"`
@@ -122,18 +137,19 @@ type memory struct {
 	events    []*falconv1.EventLine
 	eventSeq  uint64
 	overheads map[falcon.Rung]float64
-	speeds    map[string][]float64       // by incident
+	speeds    map[string]speedsRecord    // by incident
 	impacts   map[string]mitigate.Impact // by incident
 	speedsOf  uint64                     // job epoch of speeds
 	nextNo    int                        // number of the next incident (INC-0001 has 1)
 	opened    map[string]opening         // by incident
 	tests     []validationRecord         // by first mention
 	nextTest  int                        // number of the next validation (VAL-0001 has 1)
+	restart   restartRecord
 }
 
 func newMemory() *memory {
 	return &memory{
-		orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string][]float64{}, impacts: map[string]mitigate.Impact{}, nextNo: 1,
+		orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{}, nextNo: 1,
 		opened: map[string]opening{}, nextTest: 1,
 	}
 }
@@ -176,13 +192,15 @@ func (m *memory) apply(r journal.Record) error {
 	case kindOverhead:
 		err = fold(r, func(v map[falcon.Rung]float64) { m.overheads = v })
 	case kindSpeeds:
-		err = fold(r, func(v speedsRecord) { m.speeds[v.Incident] = v.SelfMs })
+		err = fold(r, func(v speedsRecord) { m.speeds[v.Incident] = v })
 	case kindImpact:
 		err = fold(r, func(v mitigate.Impact) { m.impacts[v.Incident] = v })
 	case kindEvent:
 		err = fold(r, func(v eventRecord) { m.addEvent(v, r.AtNs) })
 	case kindValidation:
 		err = fold(r, m.setValidation)
+	case kindRestart:
+		err = fold(r, m.setRestart)
 	}
 	if err != nil {
 		return fmt.Errorf("engine: journal record %d (%s): %w", r.Seq, r.Kind, err)

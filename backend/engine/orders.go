@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,8 +24,12 @@ const (
 type order struct {
 	orderRecord
 	acks     map[falcon.Rank]*falconv1.RankAck
-	patience time.Duration          // beyond the deadline, at least VoteWait: slow jobs vote late
-	refused  map[falcon.Node]string // nodes that will not deliver it, and why
+	seen     map[falcon.Rank]*falconv1.RankAck // placements: what processes announce themselves; see witness
+	seenAt   time.Time                         // newest of them
+	sent     bool                              // it has gone out; false while something holds it back
+	gone     string                            // a rank that has ended before anybody took the order
+	patience time.Duration                     // beyond the deadline, at least VoteWait: slow jobs vote late
+	refused  map[falcon.Node]string            // nodes that will not deliver it, and why
 }
 
 // orderBook holds the orders without an outcome, by command id.
@@ -49,7 +55,7 @@ func (b *orderBook) late(node falcon.Node, res *falconv1.CommandResult, world in
 			continue
 		}
 		o.result(node, res)
-		out := o.agreed(outcomeRecord{Order: o.Order.ID, Iteration: falcon.NoIteration})
+		out := o.agreed(outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration})
 		if world == 0 || len(o.acks) < world || out.Failed != "" {
 			return o, out, false
 		}
@@ -69,7 +75,7 @@ func newOrderBook(pending []orderRecord) *orderBook {
 
 func (b *orderBook) add(rec orderRecord) {
 	b.open[rec.Command] = &order{
-		orderRecord: rec, acks: map[falcon.Rank]*falconv1.RankAck{}, refused: map[falcon.Node]string{},
+		orderRecord: rec, acks: map[falcon.Rank]*falconv1.RankAck{}, seen: map[falcon.Rank]*falconv1.RankAck{}, refused: map[falcon.Node]string{},
 	}
 }
 
@@ -78,8 +84,52 @@ func (o *order) frame(epoch uint64) *falconv1.EngineFrame {
 		Epoch: epoch, Id: o.Command, DeadlineUnixNs: o.DeadlineNs,
 		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
 			Order: o.Order.ID, Kind: o.Order.Kind, MicroBatches: o.Order.MicroBatches, JobEpoch: o.Order.Epoch,
+			Blocks: o.Order.Blocks, Leave: o.Order.Leave,
 		}},
 	})
+}
+
+// mayGo says whether an order can go out now: nothing else is being done with
+// the job that it would overlap.
+func (e *Engine) mayGo(o *order, now time.Time) bool {
+	return !e.val.Active() && !(o.heavy() && e.windows.inFlight(now, e.jobNodes()))
+}
+
+// sendOrders lets orders go out that nothing holds back any more.
+func (e *Engine) sendOrders(now time.Time) {
+	for _, id := range sortedKeys(e.orders.open) {
+		if o := e.orders.open[id]; !o.sent && e.mayGo(o, now) {
+			o.sent = true
+			e.broadcast(o.frame(e.mem.epoch))
+		}
+	}
+}
+
+// letGo sends what has waited for something else to end.
+func (e *Engine) letGo(now time.Time) {
+	e.sendOrders(now)
+	if len(e.waiting) > 0 && !e.val.Active() && e.request == nil && !e.orders.heavy() {
+		e.sendWindows(now)
+	}
+}
+
+// sendWindows sends the profile windows that have waited.
+func (e *Engine) sendWindows(now time.Time) {
+	for _, w := range e.waiting {
+		w.deadline = now.Add(WindowLife)
+		e.windows.add(w)
+		e.broadcast(w.frame(e.mem.epoch))
+	}
+	e.waiting = nil
+}
+
+// orderDeadline leaves an order its life beyond what holds it back.
+func (e *Engine) orderDeadline(now time.Time, o falcon.Order) time.Time {
+	at := e.afterHold(now)
+	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && e.windows.inFlight(now, e.jobNodes()) {
+		at = at.Add(WindowLife)
+	}
+	return at.Add(OrderLife)
 }
 
 func command(c *falconv1.Command) *falconv1.EngineFrame {
@@ -106,7 +156,7 @@ func (o *order) result(node falcon.Node, res *falconv1.CommandResult) {
 // when a node will not deliver it or time is up, and no rank has taken it; once
 // one rank has, all have voted for it, and only their word is missing.
 func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecord, bool) {
-	out := outcomeRecord{Order: o.Order.ID, Iteration: falcon.NoIteration}
+	out := outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration}
 	wait := max(VoteWait, o.patience)
 	late := now.UnixNano() > o.DeadlineNs+int64(wait)
 	switch {
@@ -114,38 +164,112 @@ func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecor
 		out.Failed = fmt.Sprintf("it was made for job epoch %d and this is epoch %d", o.Order.Epoch, jobEpoch)
 	case world > 0 && len(o.acks) >= world:
 		return o.agreed(out), true
-	case len(o.acks) > 0 && late:
+	case world > 0 && o.words() >= world && now.Sub(o.seenAt) >= placedWait:
+		return o.agreed(out), true // all announce what the order leads to
+	case o.words() > 0 && late:
 		return o.agreed(out), true // the vote was cast by all; some agents are gone with their word
-	case len(o.acks) > 0:
+	case o.words() > 0:
 		return out, false
 	case len(o.refused) > 0:
 		out.Failed = o.refusal()
+	case o.gone != "":
+		out.Failed = o.gone
 	case late:
 		out.Failed = fmt.Sprintf("no rank had taken it %s after its deadline", wait)
 	}
 	return out, out.Failed != ""
 }
 
-// agreed takes the iteration that most ranks name: all of them voted for one,
-// so a rank that names another one is wrong about itself.
+// words counts the ranks that have taken the order, by their acknowledgement or
+// by what they announce.
+func (o *order) words() int {
+	n := len(o.acks)
+	for r := range o.seen {
+		if o.acks[r] == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// heard are all those words; an acknowledgement says more than a new rank.
+func (o *order) heard() map[falcon.Rank]*falconv1.RankAck {
+	out := make(map[falcon.Rank]*falconv1.RankAck, o.words())
+	maps.Copy(out, o.seen)
+	maps.Copy(out, o.acks)
+	return out
+}
+
+// agreed takes what most ranks name: all of them voted for one iteration and
+// one status, so a rank that names another one is wrong about itself.
 func (o *order) agreed(out outcomeRecord) outcomeRecord {
-	named := map[int64]int{}
-	for _, a := range o.acks {
-		named[a.GetIteration()]++
-		if a.GetStatus() != 0 {
-			out.Status = a.GetStatus()
-		}
+	iterations, statuses, resumes := map[int64]int{}, map[int32]int{}, map[int64]int{}
+	heard := o.heard()
+	for _, a := range heard {
+		iterations[a.GetIteration()]++
+		statuses[a.GetStatus()]++
+		resumes[a.GetResumeIteration()]++
 	}
-	for _, iteration := range sortedKeys(named) {
-		if named[iteration] > named[out.Iteration] {
-			out.Iteration = iteration
-		}
-	}
-	if len(o.acks) > 0 && 2*named[out.Iteration] <= len(o.acks) {
-		keys := sortedKeys(named)
+	out.Iteration, out.Status, out.Resume = most(iterations, falcon.NoIteration), most(statuses, 0), most(resumes, 0)
+	if keys := sortedKeys(iterations); len(heard) > 0 && 2*iterations[out.Iteration] <= len(heard) {
 		out.Failed = fmt.Sprintf("the ranks disagree: it holds from iteration %d on one and from %d on another", keys[0], keys[len(keys)-1])
 	}
+	if o.Order.Kind == falcon.OrderPlacement && out.Status == 0 && out.Failed == "" {
+		out.Swap = o.swap()
+	}
 	return out
+}
+
+// most is the key with the largest count, the smallest of several.
+func most[K cmp.Ordered](count map[K]int, none K) K {
+	best := none
+	for _, k := range sortedKeys(count) {
+		if count[k] > count[best] {
+			best = k
+		}
+	}
+	return best
+}
+
+// heavy orders change which process does what: nothing else may look at the
+// job meanwhile.
+func (o *order) heavy() bool {
+	return o.Order.Kind == falcon.OrderPlacement || o.Order.Kind == falcon.OrderCheckpoint
+}
+
+// leaving is the open order after which the processes end; nil without one.
+func (b *orderBook) leaving() *order {
+	for _, id := range sortedKeys(b.open) {
+		if b.open[id].Order.Leave {
+			return b.open[id]
+		}
+	}
+	return nil
+}
+
+// heavy says that an order is out that nothing else may overlap.
+func (b *orderBook) heavy() bool {
+	for _, o := range b.open {
+		if o.heavy() {
+			return true
+		}
+	}
+	return false
+}
+
+// byOrder finds an open one by the order's own id.
+func (b *orderBook) byOrder(id uint64) *order {
+	for _, o := range b.open {
+		if o.Order.ID == id {
+			return o
+		}
+	}
+	return nil
+}
+
+// forget drops an order that was given up on.
+func (b *orderBook) forget(id uint64) {
+	b.lost = slices.DeleteFunc(b.lost, func(o *order) bool { return o.Order.ID == id })
 }
 
 func (o *order) refusal() string {

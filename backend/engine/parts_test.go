@@ -227,7 +227,7 @@ func benchEngine(b *testing.B, n int) *Engine {
 			e.attach(fleet.NewSession(context.Background(), &falconv1.Hello{Agent: node, Node: node}), t0)
 		}
 		e.job.set(falcon.Node(node), &falconv1.RankState{
-			Rank: int32(r), Device: fmt.Sprintf("%s.g%d", node, r%8), Pid: 1, Alive: true,
+			Rank: int32(r), Device: fmt.Sprintf("%s.g%d", node, r%8), Pid: int32(1 + r), Alive: true,
 			Tp: 8, Dp: int32(n / 32), Pp: 4, World: int32(n), MicroBatches: 8,
 		})
 	}

@@ -24,6 +24,7 @@ type round struct {
 	orders  []orderRecord
 	windows []*window
 	tests   []validate.Command
+	launch  bool     // the nodes are to start processes
 	steps   []func() // inputs that one machine has for the other
 }
 
@@ -120,9 +121,10 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 	}
 	for _, a := range p.Actions {
 		r.records = append(r.records, record(now, kindAction, a))
+		e.noteDecision(now, a)
 	}
 	for _, o := range p.Orders {
-		rec := orderRecord{Order: o, Command: e.commandID(now), DeadlineNs: e.afterHold(now).Add(OrderLife).UnixNano()}
+		rec := orderRecord{Order: o, Command: e.commandID(now), DeadlineNs: e.orderDeadline(now, o).UnixNano()}
 		r.orders = append(r.orders, rec)
 		r.records = append(r.records, record(now, kindOrder, rec))
 	}
@@ -131,6 +133,13 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 	}
 	for _, a := range p.Acted {
 		r.steps = append(r.steps, func() { e.det.Step(now, detect.Acted(a)) })
+	}
+	if e.rejob {
+		e.rejob = false
+		r.steps = append(r.steps, func() { e.tellDetectorJob(now) })
+	}
+	if p.Launch != nil {
+		e.digestLaunch(now, p.Launch, &r)
 	}
 	for _, v := range p.Impacts {
 		r.records = append(r.records, record(now, kindImpact, v))
@@ -151,18 +160,19 @@ func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *round) {
 	old, known := e.mem.incident(v.ID)
 	e.tellIncident(old, known, v)
 	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Incident{Incident: v}) })
-	speeds := e.det.Speeds()
-	if v.State != falcon.IncidentLocated || len(speeds) == 0 {
-		return // after a restart the journal's speeds hold until there are new ones
+	if v.State != falcon.IncidentLocated {
+		return
 	}
-	if !slices.Equal(speeds, e.mem.speeds[v.ID]) {
-		r.records = append(r.records, record(now, kindSpeeds, speedsRecord{Incident: v.ID, SelfMs: speeds}))
+	if next := e.speedsOf(v.ID); len(next.SelfMs) > 0 { // after a restart the journal's hold until there are new ones
+		if !next.like(e.mem.speeds[v.ID]) {
+			r.records = append(r.records, record(now, kindSpeeds, next))
+		}
+		r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Speeds(next)) })
 	}
-	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds}) })
 }
 
-// tellSpeeds has the speeds of a profile for the planner, for those located
-// incidents whose own are of another job epoch; false where there is nothing
+// tellSpeeds has the speeds of a profile for the planner, where they differ
+// from what a located incident was planned with; false where there is nothing
 // to tell.
 func (e *Engine) tellSpeeds(now time.Time) bool {
 	if !e.profiled {
@@ -171,12 +181,12 @@ func (e *Engine) tellSpeeds(now time.Time) bool {
 	e.profiled = false
 	told := false
 	for _, v := range e.mem.incidents {
-		if v.State != falcon.IncidentLocated || len(e.mem.speeds[v.ID]) > 0 {
+		if v.State != falcon.IncidentLocated {
 			continue
 		}
-		if speeds := e.det.Speeds(); len(speeds) > 0 {
-			e.extra = append(e.extra, record(now, kindSpeeds, speedsRecord{Incident: v.ID, SelfMs: speeds}))
-			e.plan.Step(now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds})
+		if next := e.speedsOf(v.ID); len(next.SelfMs) > 0 && !next.like(e.mem.speeds[v.ID]) {
+			e.extra = append(e.extra, record(now, kindSpeeds, next))
+			e.plan.Step(now, mitigate.Speeds(next))
 			told = true
 		}
 	}
@@ -200,14 +210,15 @@ func (e *Engine) learned(now time.Time, acted bool) {
 // and windows wait: one plan at a time.
 func (e *Engine) send(r round) {
 	e.sendTests(r.tests)
+	if r.launch {
+		e.sendLaunch("")
+	}
 	for _, rec := range r.orders {
 		e.orders.add(rec)
-		if !e.val.Active() {
-			e.broadcast(e.orders.open[rec.Command].frame(e.mem.epoch))
-		}
 	}
+	e.sendOrders(e.cfg.Now())
 	for _, w := range r.windows {
-		if e.val.Active() || e.request != nil {
+		if e.val.Active() || e.request != nil || e.orders.heavy() {
 			e.waiting = append(e.waiting[max(0, len(e.waiting)+1-windowsMax):], w)
 			continue
 		}

@@ -62,6 +62,7 @@ func (e *Engine) jobView(now time.Time) *falconv1.Job {
 		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
 		Epoch: e.mem.job.Epoch, State: e.jobState(now), Emulated: e.job.emulated,
 		MicroBatches: e.mem.job.MicroBatches, Exact: e.job.exact, Alarm: e.jobAlarm(now), DataAgeMs: -1,
+		PlacementOrder: e.mem.job.PlacementOrder, Generation: e.mem.job.Generation, Restart: e.restarting(now),
 	}
 	if steady.BaselineMs > 0 {
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
@@ -74,6 +75,8 @@ func (e *Engine) jobView(now time.Time) *falconv1.Job {
 
 func (e *Engine) jobState(now time.Time) string {
 	switch {
+	case e.restarting(now) != "":
+		return "restarting"
 	case len(e.job.ranks) == 0:
 		return "waiting for agents"
 	case e.job.finishedWell(): // a job that has ended needs no agents

@@ -107,20 +107,12 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *round) {
 }
 
 // resumePlans sends what has waited for the validation's end; windows make way
-// for a validation that an operator waits for.
+// for a validation that an operator waits for, and for a change of places.
 func (e *Engine) resumePlans(now time.Time) {
 	for _, id := range sortedKeys(e.orders.open) {
-		e.broadcast(e.orders.open[id].frame(e.mem.epoch))
+		e.orders.open[id].sent = false // sent again: agents that lost it meanwhile take it, the others answer from memory
 	}
-	if e.request != nil {
-		return
-	}
-	for _, w := range e.waiting {
-		w.deadline = now.Add(WindowLife)
-		e.windows.add(w)
-		e.broadcast(w.frame(e.mem.epoch))
-	}
-	e.waiting = nil
+	e.letGo(now)
 }
 
 // afterHold is when an order that is made now can go out at the latest.

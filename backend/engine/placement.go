@@ -1,0 +1,253 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// A placement moves ranks between processes. The picture of who holds a rank
+// changes in one piece, when the order's outcome is known: what agents say of
+// their new ranks before is kept beside it, whatever the order in which their
+// words arrive. The job epoch stays, as the processes do.
+
+// placedWait is how long the acknowledgements of a placement may be missing
+// after every process has announced its new rank: they carry the steps' times.
+const placedWait = 3 * time.Second
+
+// moves is the rank that each rank's process holds after a placement; nil
+// where the blocks are no permutation that fits the world.
+func moves(blocks []int32, world int) []falcon.Rank {
+	n := len(blocks)
+	if n == 0 || world == 0 || world%n != 0 {
+		return nil
+	}
+	size, seen, out := world/n, make([]bool, n), make([]falcon.Rank, world)
+	for b, to := range blocks {
+		if to < 0 || int(to) >= n || seen[to] {
+			return nil
+		}
+		seen[to] = true
+		for i := range size {
+			out[b*size+i] = falcon.Rank(int(to)*size + i)
+		}
+	}
+	return out
+}
+
+// moved permutes what is told by rank.
+func moved[T any](in []T, now []falcon.Rank) []T {
+	if len(in) != len(now) {
+		return nil
+	}
+	out := make([]T, len(in))
+	for old, r := range now {
+		out[r] = in[old]
+	}
+	return out
+}
+
+// witness takes a new rank that a process announces for its word on the order:
+// it speaks of one only after the vote. The acknowledgement says more and wins.
+func (o *order) witness(p *process, now time.Time) {
+	s := p.next
+	if o.Order.Kind != falcon.OrderPlacement || s == nil || s.GetPlacementOrder() != o.Order.ID || o.seen[p.rank] != nil {
+		return
+	}
+	o.seen[p.rank] = &falconv1.RankAck{
+		Rank: int32(p.rank), Order: o.Order.ID, Iteration: s.GetPlacementIteration(), NowRank: s.GetRank(),
+	}
+	o.seenAt = now
+}
+
+// witnesses gathers what the processes have announced about an order.
+func (e *Engine) witnesses(o *order, now time.Time) {
+	if o.Order.Kind != falcon.OrderPlacement {
+		return
+	}
+	for _, r := range sortedKeys(e.job.ranks) {
+		o.witness(e.job.ranks[r], now)
+	}
+}
+
+// swap sums a placement up: the steps of the slowest rank, the bytes of all.
+func (o *order) swap() *falcon.Swap {
+	out, slowest := &falcon.Swap{}, -1.0
+	for _, r := range sortedKeys(o.acks) {
+		a := o.acks[r]
+		out.MovedMB += float64(a.GetMovedBytes()) / 1e6
+		var steps [4]float64
+		total := 0.0
+		for i, ms := range a.GetStepMs()[:min(len(a.GetStepMs()), len(steps))] {
+			steps[i] = finite(ms, msMost)
+			total += steps[i]
+		}
+		if total > slowest {
+			out.StepMs, slowest = steps, total
+		}
+	}
+	return out
+}
+
+// place makes a placement the picture: processes, devices and the journal's
+// record of both. It says false for one that does not fit the job.
+func (e *Engine) place(now time.Time, id uint64, iteration int64, perm []falcon.Rank) bool {
+	rec := e.mem.job
+	if len(perm) != len(rec.Processes) || len(perm) != len(rec.Placement) || id <= rec.PlacementOrder {
+		return false
+	}
+	rec.Before, rec.PlacedIteration, rec.PlacementOrder = rec.Placement, iteration, id
+	rec.Processes, rec.Placement = moved(rec.Processes, perm), moved(rec.Placement, perm)
+	e.job.move(perm, id)
+	e.rejob = true // the detector hears of the action first
+	e.holdJob(now, rec)
+	e.extra = append(e.extra, e.followSpeeds(now, perm)...)
+	return true
+}
+
+// move gives every process its new rank at once.
+func (j *job) move(perm []falcon.Rank, id uint64) {
+	held := j.ranks
+	j.ranks = make(map[falcon.Rank]*process, len(held))
+	for old, p := range held {
+		if int(old) < len(perm) {
+			p.rank, p.order = perm[old], id
+		}
+		if p.next != nil && p.next.GetPlacementOrder() <= id {
+			alive := p.state.GetAlive()
+			j.count(p.state, -1)
+			p.state, p.next = p.next, nil
+			p.state.Alive = alive
+			j.count(p.state, 1)
+		}
+		j.ranks[p.rank] = p
+	}
+	j.dirty = true
+}
+
+// announced finds a placement that all processes say they have carried out and
+// that no open order stands for: its order was given up on, or its journal is
+// lost. The processes are right.
+func (e *Engine) announced() (id uint64, iteration int64, perm []falcon.Rank) {
+	world := len(e.mem.job.Processes)
+	perm = make([]falcon.Rank, world)
+	taken := make([]bool, world)
+	for r := range world {
+		p := e.job.ranks[falcon.Rank(r)]
+		if p == nil || p.next == nil || (id != 0 && p.next.GetPlacementOrder() != id) {
+			return 0, 0, nil
+		}
+		id, iteration = p.next.GetPlacementOrder(), p.next.GetPlacementIteration()
+		to := int(p.next.GetRank())
+		if to < 0 || to >= world || taken[to] {
+			return 0, 0, nil
+		}
+		taken[to], perm[r] = true, falcon.Rank(to)
+	}
+	return id, iteration, perm
+}
+
+// reconcile takes a placement from the processes' own word.
+func (e *Engine) reconcile(now time.Time) {
+	id, iteration, perm := e.announced()
+	if id == 0 || e.orders.byOrder(id) != nil || !e.place(now, id, iteration, perm) {
+		return
+	}
+	e.orders.forget(id)
+	e.tell("action", 1, "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
+	e.plan.Step(now, mitigate.Committed{Order: id, Iteration: iteration})
+	e.stepPlannerJob(now)
+}
+
+// unsettled is a rank whose process has not told yet which communicators it
+// uses since the newest placement; -1 when there is none.
+func (e *Engine) unsettled() falcon.Rank {
+	for r := range e.job.world() {
+		if p := e.job.ranks[falcon.Rank(r)]; p == nil || !p.settled() || p.next != nil {
+			return falcon.Rank(r)
+		}
+	}
+	return -1
+}
+
+// aheadSample came before the outcome of the placement that it belongs to.
+type aheadSample struct {
+	node   falcon.Node
+	sample falcon.Sample
+}
+
+// nodeAt is where a rank lived at an iteration, under the newest placement or
+// the one before.
+func (e *Engine) nodeAt(r falcon.Rank, iteration int64) falcon.Node {
+	job := &e.mem.job
+	if iteration < job.PlacedIteration && r >= 0 && int(r) < len(job.Before) {
+		return job.Before[r].Node()
+	}
+	return e.nodeOf(r)
+}
+
+// coming are the ranks that a placement on its way brings to a node.
+func (e *Engine) coming(node falcon.Node) map[falcon.Rank]bool {
+	out := map[falcon.Rank]bool{}
+	for _, o := range e.orders.open {
+		for old, now := range moves(o.Order.Blocks, len(e.mem.job.Processes)) {
+			if e.nodeOf(falcon.Rank(old)) == node {
+				out[now] = true
+			}
+		}
+	}
+	for _, p := range e.job.named {
+		if p.next != nil && p.node == node {
+			out[falcon.Rank(p.next.GetRank())] = true
+		}
+	}
+	return out
+}
+
+// keepAhead holds samples of ranks that the picture gives to other nodes still.
+func (e *Engine) keepAhead(node falcon.Node, s falcon.Sample) {
+	e.ahead = append(e.ahead, aheadSample{node, s})
+	if extra := len(e.ahead) - earlySamples; extra > 0 {
+		e.ahead = slices.Delete(e.ahead, 0, extra)
+	}
+}
+
+// takeAhead feeds what has waited for the picture that holds now, and drops
+// what does not fit it.
+func (e *Engine) takeAhead(now time.Time) {
+	waiting := e.ahead
+	e.ahead = nil
+	var out []falcon.Sample
+	for _, a := range waiting {
+		if e.nodeAt(a.sample.Rank, a.sample.Iteration) == a.node {
+			out = append(out, a.sample)
+		}
+	}
+	if len(out) > 0 && e.stepped {
+		e.feed(out, now)
+	}
+}
+
+// follow permutes the speeds that plans are solved with: how fast a device is
+// goes with it. What groups of ranks moved is not known in the new places.
+func (v speedsRecord) follow(perm []falcon.Rank) speedsRecord {
+	v.SelfMs = moved(v.SelfMs, perm)
+	v.Profile.SelfMs = moved(v.Profile.SelfMs, perm)
+	v.Profile.Groups = nil
+	return v
+}
+
+// followSpeeds has the journal's speeds follow a placement.
+func (e *Engine) followSpeeds(now time.Time, perm []falcon.Rank) []journal.Record {
+	var out []journal.Record
+	for _, id := range sortedKeys(e.mem.speeds) {
+		if v := e.mem.speeds[id].follow(perm); v.SelfMs != nil {
+			out = append(out, record(now, kindSpeeds, v))
+		}
+	}
+	return out
+}

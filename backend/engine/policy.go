@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// The policy comes from the configuration and from approvers. What an approver
+// sets is in the journal and holds over restarts, until the configuration says
+// something else than when it was set: then the configuration is the newer
+// word. Only a freeze is never lifted by a configuration.
+
+// configured names the configuration as the source of a policy.
+const configured = "configuration"
+
+// policyHash tells configured policies apart.
+func policyHash(p falcon.Policy) string {
+	p.Frozen = false
+	b, err := json.Marshal(p)
+	if err != nil {
+		panic(fmt.Sprintf("engine: encode policy: %v", err))
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// adoptPolicy takes the configured policy where it is the newer word.
+func (e *Engine) adoptPolicy(now time.Time) {
+	was, hash := e.mem.policy, policyHash(e.cfg.Policy)
+	next := policyRecord{Policy: e.cfg.Policy, Version: was.Version + 1, File: hash, By: configured}
+	switch {
+	case was.Version == 0:
+	case was.File == hash:
+		return
+	case was.File == "" && was.By != configured: // of a journal that did not note the configuration
+		next.Policy, next.By, next.Role, next.From = was.Policy, was.By, was.Role, was.From
+	default:
+		next.Policy.Frozen = was.Policy.Frozen
+	}
+	if was.Version != 0 && !next.Policy.Equal(was.Policy) {
+		e.tell("policy", 1, "the configured policy has changed and holds now: %s", policyText(next.Policy))
+	}
+	e.extra = append(e.extra, record(now, kindPolicy, next))
+	e.mem.policy = next // folded in again when durable: the same value
+}
+
+// source says where a policy came from.
+func (r policyRecord) source() string {
+	if r.From != "" {
+		return r.From
+	}
+	return r.By
+}
+
+// policyText is a policy on one line.
+func policyText(p falcon.Policy) string {
+	parts := []string{fmt.Sprintf("mode %s, cap %s, frozen %v", p.Mode, p.Cap, p.Frozen)}
+	for _, r := range sortedKeys(p.Rungs) {
+		v := p.Rungs[r]
+		text := string(r)
+		if v.Approval != "" {
+			text += " " + v.Approval
+		}
+		if v.Countdown > 0 {
+			text += fmt.Sprintf(" after %g s", v.Countdown)
+		}
+		if v.PerHour > 0 {
+			text += fmt.Sprintf(" %d an hour", v.PerHour)
+		}
+		parts = append(parts, text)
+	}
+	if p.Hours != "" {
+		parts = append(parts, "by itself "+p.Hours+" UTC")
+	}
+	if len(p.Variants) > 0 {
+		parts = append(parts, "S4 by "+strings.Join(texts(p.Variants), ", "))
+	}
+	if p.AllowDrop {
+		parts = append(parts, "replicas may be dropped")
+	}
+	if p.Owner != "" {
+		parts = append(parts, "owner "+p.Owner)
+	}
+	return strings.Join(parts, "; ")
+}
+
+func policyFrom(p *falconv1.Policy) falcon.Policy {
+	out := falcon.Policy{
+		Mode: falcon.Mode(p.GetMode()), Cap: falcon.Rung(p.GetCap()), Frozen: p.GetFrozen(), Owner: clean(p.GetOwner()),
+		Hours: clean(p.GetHours()), AllowDrop: p.GetAllowDrop(),
+	}
+	for name, r := range p.GetRungs() {
+		if out.Rungs == nil {
+			out.Rungs = map[falcon.Rung]falcon.RungPolicy{}
+		}
+		out.Rungs[falcon.Rung(clean(name))] = falcon.RungPolicy{Approval: clean(r.GetApproval()), Countdown: r.GetCountdownS(), PerHour: int(r.GetPerHour())}
+	}
+	for _, v := range p.GetVariants() {
+		out.Variants = append(out.Variants, falcon.Variant(clean(v)))
+	}
+	return out
+}
+
+func protoPolicy(p falcon.Policy, version uint64) *falconv1.Policy {
+	out := &falconv1.Policy{
+		Mode: string(p.Mode), Cap: string(p.Cap), Frozen: p.Frozen, Owner: p.Owner, Version: version,
+		Hours: p.Hours, AllowDrop: p.AllowDrop, Variants: texts(p.Variants),
+	}
+	for r, v := range p.Rungs {
+		if out.Rungs == nil {
+			out.Rungs = map[string]*falconv1.RungPolicy{}
+		}
+		out.Rungs[string(r)] = &falconv1.RungPolicy{Approval: v.Approval, CountdownS: v.Countdown, PerHour: int32(v.PerHour)}
+	}
+	return out
+}
+
+// SetPolicy replaces the policy that has the version named in p. mayLoosen is
+// for approvers: others may only freeze.
+func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
+	var out *falconv1.Policy
+	var refused error
+	err := e.do(ctx, func() { out, refused = e.setPolicy(who, mayLoosen, p) })
+	return out, errors.Join(err, refused)
+}
+
+func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
+	was := e.mem.policy
+	next := policyFrom(p)
+	if err := CheckPolicy(next); err != nil {
+		return nil, err
+	}
+	if p.GetVersion() != was.Version {
+		return nil, fmt.Errorf("%w: you saw policy version %d and it is version %d now (mode %s, cap %s, frozen %v, set by %s); look again",
+			ErrStale, p.GetVersion(), was.Version, was.Policy.Mode, was.Policy.Cap, was.Policy.Frozen, was.By)
+	}
+	if freezing := was.Policy; !mayLoosen {
+		freezing.Frozen = true
+		if !next.Equal(freezing) {
+			return nil, fmt.Errorf("%w: an operator may freeze; anything else in the policy needs an approver", ErrDenied)
+		}
+	}
+	now := e.cfg.Now()
+	rec := policyRecord{Policy: next, Version: was.Version + 1, File: was.File, By: who.Name, Role: who.Role, From: who.From}
+	e.extra = append(e.extra, record(now, kindPolicy, rec))
+	e.tell("policy", 0, "policy: %s (by %s)", policyText(next), who.Name)
+	e.plan.Step(now, mitigate.SetPolicy{Policy: next})
+	return protoPolicy(next, rec.Version), nil
+}
+
+// CheckPolicy says what is wrong with a policy.
+func CheckPolicy(p falcon.Policy) error {
+	if err := mitigate.ValidatePolicy(p); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}

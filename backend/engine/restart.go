@@ -1,0 +1,285 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// A restart (rung S4) goes through these phases; each is durable before
+// anything is sent for it, so that a console that dies goes on where it was.
+const (
+	phaseLeaving   = "leaving"   // the checkpoint is written; the processes are to end
+	phaseLeft      = "left"      // all have ended; the planner is to say what is launched
+	phaseLaunching = "launching" // nodes were told to start processes
+	phaseClearing  = "clearing"  // the launch has failed; what it started is to end
+	phaseOver      = "over"
+)
+
+// Bounds of the phases, where Config.Restart names none.
+const (
+	LeaveWait  = 2 * time.Minute  // from the checkpoint's outcome to the last process's end
+	LaunchWait = 10 * time.Minute // from the launch to all ranks of the new job epoch
+	LeftWait   = 5 * time.Minute  // for a plan, before the job counts as ended
+	retellWait = 3 * time.Second  // an agent that is back tells its processes within
+)
+
+// Restart bounds the phases of a restart; zero values mean the defaults.
+type Restart struct {
+	LeaveWait  time.Duration // LeaveWait
+	LaunchWait time.Duration // LaunchWait
+}
+
+// restartRecord is how far a restart has come.
+type restartRecord struct {
+	Phase    string           `json:"phase"`
+	Order    uint64           `json:"order,omitempty"` // the checkpoint, 0 = none
+	Resume   int64            `json:"resume_iteration,omitempty"`
+	SinceNs  int64            `json:"since_unix_ns"` // of the phase
+	Launch   *falcon.Launch   `json:"launch,omitempty"`
+	Commands []nodeLaunch     `json:"commands,omitempty"`
+	Deadline int64            `json:"deadline_unix_ns,omitempty"`
+	Failed   string           `json:"failed,omitempty"`
+	Home     falcon.Placement `json:"home,omitempty"` // where the processes ran that leave
+}
+
+// nodeLaunch is the command that one node gets.
+type nodeLaunch struct {
+	Node    falcon.Node `json:"node"`
+	Command uint64      `json:"command"`
+}
+
+func (r restartRecord) going() bool { return r.Phase != "" && r.Phase != phaseOver }
+
+func (m *memory) setRestart(v restartRecord) { m.restart = v }
+
+// turnTo makes a phase the present one, in the batch that holds what it leads to.
+func (e *Engine) turnTo(now time.Time, rec restartRecord, phase string) {
+	rec.Phase, rec.SinceNs = phase, now.UnixNano()
+	e.mem.restart = rec // folded in again when durable: the same value
+	e.extra = append(e.extra, record(now, kindRestart, rec))
+	e.dirty = true
+}
+
+// leaves begins to wait for the processes' end after their checkpoint.
+func (e *Engine) leaves(now time.Time, o *order, resume int64) {
+	e.turnTo(now, restartRecord{Order: o.Order.ID, Resume: resume, Home: slices.Clone(e.mem.job.Placement)}, phaseLeaving)
+	e.tell("action", 1, "checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving", o.Order.ID, resume)
+}
+
+// watchRestart makes the moves of a restart that are due.
+func (e *Engine) watchRestart(now time.Time) {
+	r := e.mem.restart
+	waited := time.Duration(now.UnixNano() - r.SinceNs)
+	switch r.Phase {
+	case phaseLeaving:
+		rank, still := e.stillThere(now, r)
+		if !still {
+			e.turnTo(now, r, phaseLeft)
+			e.plan.Step(now, mitigate.Left{Order: r.Order})
+		} else if waited > e.cfg.Restart.leave() {
+			e.stays(now, r, fmt.Sprintf("%s has not ended %s after the checkpoint", e.rankText(rank), e.cfg.Restart.leave()))
+		}
+	case phaseLeft:
+		if waited > LeftWait {
+			e.stays(now, r, fmt.Sprintf("no launch was planned within %s of the processes' end: start the job by hand", LeftWait))
+		}
+	case phaseLaunching:
+		if now.UnixNano() > r.Deadline {
+			e.launchFails(now, e.launchText())
+		}
+	case phaseClearing:
+		if e.job.alive == 0 || waited > e.cfg.Restart.leave() {
+			e.turnTo(now, r, phaseOver)
+			e.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation, Failed: r.Failed})
+		}
+	}
+}
+
+// stays ends a restart that can't come to a launch.
+func (e *Engine) stays(now time.Time, r restartRecord, why string) {
+	r.Failed = why
+	e.turnTo(now, r, phaseOver)
+	e.tell("action", 3, "the restart ends here: %s", why)
+	e.plan.Step(now, mitigate.Left{Order: r.Order, Reason: why})
+}
+
+// stillThere finds a rank whose process is not known to have ended. One that
+// its agent does not tell of any more, although it is here and had the time,
+// has ended.
+func (e *Engine) stillThere(now time.Time, r restartRecord) (falcon.Rank, bool) {
+	for i, device := range r.Home {
+		rank := falcon.Rank(i)
+		if p := e.job.ranks[rank]; p != nil {
+			if p.state.GetAlive() {
+				return rank, true
+			}
+			continue
+		}
+		n := e.nodes.Node(device.Node())
+		if n == nil || !n.Connected() || now.Sub(e.attached[n.Name]) < retellWait {
+			return rank, true
+		}
+	}
+	return 0, false
+}
+
+// digestLaunch makes a launch durable, with a command for every node.
+func (e *Engine) digestLaunch(now time.Time, l *falcon.Launch, r *round) {
+	rec := e.mem.restart
+	rec.Launch, rec.Commands, rec.Failed = l, nil, ""
+	rec.Deadline = now.Add(e.cfg.Restart.launch()).UnixNano()
+	byNode := map[falcon.Node]bool{}
+	for _, d := range l.Placement {
+		byNode[d.Node()] = true
+	}
+	for _, n := range sortedKeys(byNode) {
+		rec.Commands = append(rec.Commands, nodeLaunch{n, e.commandID(now)})
+	}
+	e.turnTo(now, rec, phaseLaunching)
+	e.launched = map[falcon.Node]bool{}
+	e.tell("action", 1, "launch %d: %d ranks on %s", l.Generation, len(l.Placement), nodesText(sortedKeys(byNode)))
+	r.steps = append(r.steps, func() { // what has ended makes room for what comes
+		e.job.floor = max(e.job.floor, l.Generation)
+		e.job.forgetEnded()
+	})
+	r.launch = true
+}
+
+// sendLaunch tells the nodes that have not answered, or one of them.
+func (e *Engine) sendLaunch(only falcon.Node) {
+	r := e.mem.restart
+	if r.Phase != phaseLaunching {
+		return
+	}
+	for _, c := range r.Commands {
+		if (only == "" || c.Node == only) && !e.launched[c.Node] {
+			e.tellNode(c.Node, launchFrame(e.mem.epoch, r, c))
+		}
+	}
+}
+
+func launchFrame(epoch uint64, r restartRecord, c nodeLaunch) *falconv1.EngineFrame {
+	l := &falconv1.LaunchCommand{Generation: r.Launch.Generation, World: int32(len(r.Launch.Placement)), Resume: r.Launch.Resume}
+	for rank, d := range r.Launch.Placement {
+		if d.Node() == c.Node {
+			l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(rank), LocalRank: int32(len(l.Ranks)), Device: string(d)})
+		}
+	}
+	return command(&falconv1.Command{
+		Epoch: epoch, Id: c.Command, DeadlineUnixNs: r.Deadline, Body: &falconv1.Command_Launch{Launch: l},
+	})
+}
+
+// launchResult takes a node's word; false for one about something else.
+func (e *Engine) launchResult(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
+	r := e.mem.restart
+	if !slices.Contains(r.Commands, nodeLaunch{node, in.GetId()}) {
+		return false
+	}
+	switch in.GetStatus() {
+	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
+		e.launched[node] = true
+	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
+		if r.Phase == phaseLaunching {
+			e.launchFails(now, fmt.Sprintf("node %s: %s", node, clean(in.GetDetail())))
+		}
+	}
+	return true
+}
+
+// launchFails waits for what the launch has started to end, before another one
+// can be tried on the same nodes.
+func (e *Engine) launchFails(now time.Time, why string) {
+	r := e.mem.restart
+	r.Failed = why
+	e.tell("action", 3, "launch %d has failed: %s", r.Launch.Generation, why)
+	e.turnTo(now, r, phaseClearing)
+}
+
+// settleLaunch ends a restart once its launch is the job.
+func (e *Engine) settleLaunch(now time.Time) {
+	r := e.mem.restart
+	if r.Phase != phaseLaunching || e.mem.job.Generation != r.Launch.Generation || !e.job.complete() {
+		return
+	}
+	e.turnTo(now, r, phaseOver)
+	e.tell("action", 1, "launch %d runs: %d ranks in job epoch %d", r.Launch.Generation, len(e.mem.job.Processes), e.mem.job.Epoch)
+	e.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation})
+}
+
+// recoverRestart gives the planner back what it may not have heard.
+func (e *Engine) recoverRestart(now time.Time) {
+	r := e.mem.restart
+	if r.Launch != nil {
+		e.job.floor = max(e.job.floor, r.Launch.Generation)
+	}
+	if r.Phase == phaseLeft {
+		e.plan.Step(now, mitigate.Left{Order: r.Order})
+	}
+}
+
+// restarting is what a restart waits for, for people; "" when there is none.
+func (e *Engine) restarting(now time.Time) string {
+	r := e.mem.restart
+	switch r.Phase {
+	case phaseLeaving:
+		rank, _ := e.stillThere(now, r)
+		return fmt.Sprintf("restarting from iteration %d: waiting for %s to end", r.Resume, e.rankText(rank))
+	case phaseLeft:
+		return "restarting: all processes have ended, the launch is being planned"
+	case phaseLaunching:
+		return "restarting: " + e.launchText()
+	case phaseClearing:
+		return fmt.Sprintf("restarting: launch %d has failed (%s), what it started is to end", r.Launch.Generation, r.Failed)
+	}
+	if o := e.orders.leaving(); o != nil && (o.words() > 0 || e.job.ended()) {
+		return fmt.Sprintf("restarting: order %d has the processes write a checkpoint and leave", o.Order.ID)
+	}
+	return ""
+}
+
+// launchText names the first rank that a launch waits for.
+func (e *Engine) launchText() string {
+	l := e.mem.restart.Launch
+	for i, d := range l.Placement {
+		p := e.job.ranks[falcon.Rank(i)]
+		if p == nil || !p.state.GetAlive() || p.state.GetGeneration() != l.Generation {
+			return fmt.Sprintf("launch %d waits for rank %d on %s", l.Generation, i, d.Node())
+		}
+	}
+	return fmt.Sprintf("launch %d waits for the ranks to tell their layout", l.Generation)
+}
+
+func (e *Engine) rankText(r falcon.Rank) string {
+	return fmt.Sprintf("rank %d on %s", r, e.nodeOf(r))
+}
+
+func nodesText(nodes []falcon.Node) string {
+	const most = 8
+	s := ""
+	for i, n := range nodes[:min(len(nodes), most)] {
+		if i > 0 {
+			s += ", "
+		}
+		s += string(n)
+	}
+	if len(nodes) > most {
+		s += fmt.Sprintf(" and %d more", len(nodes)-most)
+	}
+	return s
+}
+
+func (r Restart) leave() time.Duration  { return orElse(r.LeaveWait, LeaveWait) }
+func (r Restart) launch() time.Duration { return orElse(r.LaunchWait, LaunchWait) }
+
+func orElse(v, otherwise time.Duration) time.Duration {
+	if v > 0 {
+		return v
+	}
+	return otherwise
+}

@@ -42,6 +42,7 @@ type engineConfig struct {
 	Detect   detectConfig `yaml:"detect"`
 
 	Validation validationConfig `yaml:"validation"`
+	Mitigate   mitigateConfig   `yaml:"mitigate"`
 }
 
 type policyConfig struct {
@@ -124,6 +125,9 @@ func (c *engineConfig) check() error {
 	if err := c.Validation.check(); err != nil {
 		return err
 	}
+	if err := c.Mitigate.check(); err != nil {
+		return err
+	}
 	return c.Detect.check()
 }
 
@@ -158,7 +162,7 @@ func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engi
 
 func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	e, err := engine.New(engine.Config{
-		JobName: cfg.Job, Journal: j, Detect: cfg.Detect.detector(), Policy: cfg.policy(), Validation: cfg.Validation.engine(), Log: log,
+		JobName: cfg.Job, Journal: j, Detect: cfg.Detect.detector(), Mitigate: cfg.Mitigate.planner(), Policy: cfg.policy(), Validation: cfg.Validation.engine(), Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -20,6 +20,8 @@ validation:
   message_bytes: 16777216         # of a link test; two must fit in 7/8 of FALCON_TEST_MB
   per_hour: 6                     # automatic ones
   cool_down: 20                   # iterations between automatic ones
+mitigate:
+  overheads_ms: {S3: 60000, S4: 600000}  # what a rung is expected to cost until it was measured; S3: default by its preview
 detect:
   run_length: 250                 # iterations expected between changes; the hazard is 1/run_length
   threshold: 0.9                  # alarm when P(run length ≤ 5) exceeds it

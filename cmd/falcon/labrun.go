@@ -170,7 +170,7 @@ func (r *labRun) writeConfig() error {
 	return writeYAML(r.config, engineConfig{
 		Job: lab.Job, StateDir: r.lab.Dir(), Socket: r.socket, Listen: r.address,
 		Certs: auth.FilesIn(r.certsDir(), string(auth.RoleServer)), Policy: r.policy,
-		Validation: labValidation,
+		Validation: labValidation, Mitigate: mitigateConfig{OverheadsMs: r.sc.Overheads},
 	})
 }
 

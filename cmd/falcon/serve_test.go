@@ -155,6 +155,7 @@ func TestServeSaysWhatIsWrong(t *testing.T) {
 		"long hold":      {"validation: {life: 2m}\n", 2, "held for 1m0s at most"},
 		"negative test":  {"validation: {per_hour: -1}\n", 2, "no value of validation can be negative"},
 		"large matrices": {"validation: {gemm_n: 20000}\n", 2, "gemm_n may be 16384"},
+		"free rung":      {"mitigate: {overheads_ms: {S3: 0}}\n", 2, "expected cost in ms"},
 		"no certs":       {"state_dir: " + filepath.Join(dir, "new") + "\n", 1, "falcon certs init"},
 		"port in use":    {"state_dir: " + dir + "\nlisten: " + busy.Addr().String() + "\n", 1, "port is in use"},
 		"journal held":   {"state_dir: " + held + "\nlisten: none\n", 1, "held by another process"},

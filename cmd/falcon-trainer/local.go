@@ -96,9 +96,9 @@ func (o *options) runLocal(ctx context.Context, flags []string, perNode int) err
 }
 
 // logOf keeps the ranks' lines apart: rank 0's are shown, the others' are
-// dropped unless --log names a file for each.
+// dropped unless --log names a file for each, or a socket for all.
 func (o *options) logOf(r int) string {
-	if r == 0 || strings.Contains(o.log, rankMark) {
+	if r == 0 || strings.Contains(o.log, rankMark) || strings.HasPrefix(o.log, unixMark) {
 		return o.log
 	}
 	return os.DevNull

@@ -12,6 +12,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -114,6 +116,12 @@ type options struct {
 	saveEvery    int64
 	saveFolder   string
 	saveMs       float64
+	resume       bool
+	stateMB      float64
+	copyGBs      float64
+	diskMBs      float64
+	failStep     string
+	dieStep      string
 }
 
 func command() *cobra.Command {
@@ -153,13 +161,19 @@ func (o *options) declare(c *cobra.Command) {
 	f.Int64Var(&o.evalEvery, "eval-every", 0, "iterations from one evaluation on a held-out batch to the next (0 = none)")
 	f.IntVar(&o.evalMicro, "eval-micro-batches", 0, "micro-batches per replica of an evaluation (default as --micro-batches)")
 	f.Int64Var(&o.saveEvery, "checkpoint-every", 0, "iterations from one checkpoint to the next (0 = none)")
-	f.StringVar(&o.saveFolder, "checkpoint-dir", "", "folder for checkpoints, one file per rank, always the newest")
+	f.StringVar(&o.saveFolder, "checkpoint-dir", "", "folder for checkpoints; the newest two are kept")
+	f.BoolVar(&o.resume, "resume", false, "go on from the newest complete checkpoint in --checkpoint-dir; plain data parallelism takes as many replicas as WORLD_SIZE makes")
+	f.Float64Var(&o.stateMB, "state-mb", 0, "emulated state of each GPU, in MB: what dumping, swapping, storing and loading it take (default the real one's size)")
+	f.Float64Var(&o.copyGBs, "copy-gb-s", 0, "emulated copies between device and host, in GB/s (0 = they take no time)")
+	f.Float64Var(&o.diskMBs, "disk-mb-s", 0, "emulated storage for each rank, in MB/s (0 = as fast as the real one)")
+	f.StringVar(&o.failStep, "fail-step", "", "injected failure: the step (pause, dump, swap, restore) of this process's first placement that fails once it is done")
+	f.StringVar(&o.dieStep, "die-step", "", "injected death: the step of a placement at whose beginning this process kills itself; or vote, commit")
 	f.Float64Var(&o.saveMs, "checkpoint-ms", 0, "emulated storage: writing a checkpoint takes at least this long, in ms")
 	f.Float64Var(&o.forwardMs, "fwd-ms", 5, "modelled forward pass per micro-batch and stage, in ms")
 	f.Float64Var(&o.backwardMs, "bwd-ms", 0, "modelled backward pass, in ms (default twice --fwd-ms)")
 	f.StringVar(&o.rendezvous, "rendezvous", "", "empty folder through which the ranks meet")
 	f.StringVar(&o.marks, "marks", "on", "tell the hook where iterations begin and end: on or off")
-	f.StringVar(&o.log, "log", "", "file for the JSON lines, {rank} stands for the rank (default standard output)")
+	f.StringVar(&o.log, "log", "", "where the JSON lines go: a file, with {rank} for the rank, or unix:PATH for a listening socket (default standard output)")
 	f.BoolVar(&o.printPeak, "print-peak", false, "print the FLOP/s at which --fwd-ms holds, and exit")
 }
 
@@ -176,7 +190,10 @@ func (o *options) config() (train.Config, error) {
 		Evaluation: train.Evaluation{Every: o.evalEvery, MicroBatches: or(o.evalMicro, o.microBatches)},
 		Checkpoint: train.Checkpoint{
 			Every: o.saveEvery, Folder: o.saveFolder, Least: time.Duration(o.saveMs * float64(time.Millisecond)),
+			Resume: o.resume,
 		},
+		State:  train.State{Bytes: o.stateMB * 1e6, Copy: o.copyGBs * 1e9, Disk: o.diskMBs * 1e6},
+		Faults: train.Faults{Fail: o.failStep, Die: o.dieStep},
 	}
 	if o.virtual < 1 {
 		return c, fmt.Errorf("%w: --virtual-stages is %d, give at least 1", errUsage, o.virtual)
@@ -228,6 +245,10 @@ func (o *options) place(c *train.Config) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
+	if n := o.layout.TP * o.layout.PP; o.resume && o.zero == 0 && world > 0 && world%n == 0 {
+		o.layout.DP = world / n // a replica may have been dropped, or added
+		c.Layout.DP = o.layout.DP
+	}
 	if want := o.layout.World(); max(world, 1) != want {
 		return fmt.Errorf("%w: WORLD_SIZE is %d, but tp %d × dp %d × pp %d is %d ranks; make them agree or use `falcon-trainer local`",
 			errUsage, max(world, 1), o.layout.TP, o.layout.DP, o.layout.PP, want)
@@ -235,8 +256,9 @@ func (o *options) place(c *train.Config) error {
 	if o.layout.World() > 1 && o.rendezvous == "" {
 		return fmt.Errorf("%w: %d ranks need --rendezvous, an empty folder to meet in", errUsage, o.layout.World())
 	}
-	c.Rank, c.LocalRank = falcon.Rank(rank), local
-	return c.Validate()
+	generation, err := number("FALCON_GENERATION")
+	c.Rank, c.LocalRank, c.Generation = falcon.Rank(rank), local, uint64(generation)
+	return errors.Join(err, c.Validate())
 }
 
 // number reads a variable of the launcher; 0 when it is unset.
@@ -252,10 +274,35 @@ func number(name string) (int, error) {
 	return n, nil
 }
 
-func (o *options) openLog(r falcon.Rank) (*os.File, error) {
+// openLog opens where the lines go. A socket gives way after a while to a
+// reader that does not read: then the run ends, rather than hang unseen.
+func (o *options) openLog(r falcon.Rank) (io.WriteCloser, error) {
 	if o.log == "" {
 		return os.Stdout, nil
 	}
+	if path, socket := strings.CutPrefix(o.log, unixMark); socket {
+		conn, err := net.DialTimeout("unix", path, logWithin)
+		if err != nil {
+			return nil, fmt.Errorf("trainer: --log: nobody listens: %w", err)
+		}
+		return patient{conn}, nil
+	}
 	path := strings.ReplaceAll(o.log, rankMark, strconv.Itoa(int(r)))
 	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+}
+
+// unixMark starts a --log that is a socket.
+const unixMark = "unix:"
+
+// logWithin bounds the wait for a socket's other end.
+const logWithin = 10 * time.Second
+
+// patient is a connection whose reader may be slow, but not for ever.
+type patient struct{ net.Conn }
+
+func (p patient) Write(b []byte) (int, error) {
+	if err := p.SetWriteDeadline(time.Now().Add(logWithin)); err != nil {
+		return 0, err
+	}
+	return p.Conn.Write(b)
 }

@@ -74,6 +74,7 @@ struct ncclComm {
   int making; /* init still runs in the background (blocking = 0) */
   int cancel; /* aborted or revoked: that init gives up; atomic */
   int broken; /* an operation failed here: the others in flight give up too */
+  double scale;         /* of the bytes that a send or receive is modelled with, under mu; 0 = 1 */
   int pending, running; /* plans enqueued, plans inside fn or their paced end */
   uint64_t coll_next, coll_turn;
   struct link *links; /* plans to wake */

@@ -1,5 +1,6 @@
 /* Modelled transfer times, from the lab's state: what an ideal ring (or the
  * links of a root) would take on links of the given bandwidth and latency. */
+#include "include/falcon_lab_comm.h"
 #include "nccl_internal.h"
 
 typedef struct path {
@@ -67,8 +68,25 @@ int64_t model_coll_ns(const call *c) {
   return (int64_t)(s * 1e9 + 0.5);
 }
 
+static double scale_of(ncclComm_t c) {
+  pthread_mutex_lock(&c->mu);
+  double scale = c->scale;
+  pthread_mutex_unlock(&c->mu);
+  return scale > 0 ? scale : 1;
+}
+
 int64_t model_link_ns(ncclComm_t c, int to, size_t bytes, int with_latency) {
   if (to == c->rank || !falcon_lab_paced()) return 0;
   path p = link_of(c, c->rank, to);
-  return (int64_t)(((double)bytes / p.bytes_per_s + (with_latency ? p.latency_s : 0)) * 1e9 + 0.5);
+  return (int64_t)((scale_of(c) * (double)bytes / p.bytes_per_s + (with_latency ? p.latency_s : 0)) * 1e9 + 0.5);
+}
+
+__attribute__((visibility("default"))) ncclResult_t falcon_lab_comm_scale(ncclComm_t handle, double factor) {
+  ncclComm_t c = factor > 0 && factor < 1e15 ? comm_acquire(handle) : NULL;
+  if (!c) return ncclInvalidArgument;
+  pthread_mutex_lock(&c->mu);
+  c->scale = factor;
+  pthread_mutex_unlock(&c->mu);
+  comm_release(c);
+  return ncclSuccess;
 }

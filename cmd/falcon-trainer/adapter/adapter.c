@@ -11,6 +11,7 @@ static struct {
   uint64_t (*poll)(int64_t);
   int (*fetch)(uint64_t, falcon_job_order *);
   void (*ack)(uint64_t, int64_t, int32_t);
+  void (*place)(uint64_t, int64_t, int, const uint64_t *, uint64_t);
   uint64_t (*paused_ns)(void);
   void (*finish)(void);
 } job;
@@ -29,6 +30,7 @@ void trainer_job_find(void) {
   look_up("falcon_job_poll", &job.poll);
   look_up("falcon_job_fetch", &job.fetch);
   look_up("falcon_job_ack", &job.ack);
+  look_up("falcon_job_place", &job.place);
   look_up("falcon_job_paused_ns", &job.paused_ns);
   look_up("falcon_job_finish", &job.finish);
 }
@@ -62,6 +64,10 @@ int trainer_job_fetch(uint64_t id, falcon_job_order *out) {
 
 void trainer_job_ack(uint64_t id, int64_t i, int32_t status) {
   if (orders()) job.ack(id, i, status);
+}
+
+void trainer_job_place(uint64_t id, int64_t i, int rank, const uint64_t step_ns[4], uint64_t bytes) {
+  if (orders() && job.place) job.place(id, i, rank, step_ns, bytes);
 }
 
 void trainer_job_finish(void) {

@@ -32,6 +32,8 @@ const (
 	RefusedValues int32 = 2 // can't be a split of the global batch
 	RefusedKind   int32 = 3 // this trainer can't do it
 	RefusedGone   int32 = 4 // some rank no longer held the voted order
+	RolledBack    int32 = 5 // a placement failed on some rank and was undone on all
+	NotWritten    int32 = 6 // some rank could not write its part of a checkpoint
 )
 
 // Hook is the adapter of one rank.
@@ -93,11 +95,17 @@ func (h Hook) Fetch(id uint64) (falcon.Order, error) {
 		return falcon.Order{}, fmt.Errorf("%w: %d", ErrGone, id)
 	}
 	n := min(int(raw.n), C.FALCON_JOB_VALUES_MAX)
-	values := unsafe.Slice((*int32)(unsafe.Pointer(&raw.values[0])), n)
-	return falcon.Order{
-		Epoch: uint64(raw.epoch), ID: uint64(raw.id), Kind: kindName(uint32(raw.kind)),
-		MicroBatches: append([]int32(nil), values...),
-	}, nil
+	values := append([]int32(nil), unsafe.Slice((*int32)(unsafe.Pointer(&raw.values[0])), n)...)
+	o := falcon.Order{Epoch: uint64(raw.epoch), ID: uint64(raw.id), Kind: kindName(uint32(raw.kind))}
+	switch o.Kind {
+	case falcon.OrderPlacement:
+		o.Blocks = values
+	case falcon.OrderCheckpoint:
+		o.Leave = len(values) > 0 && values[0] != 0
+	default:
+		o.MicroBatches = values
+	}
+	return o, nil
 }
 
 // kindName maps enum falcon_order_kind.
@@ -105,13 +113,29 @@ func kindName(kind uint32) string {
 	switch kind {
 	case C.FALCON_ORDER_MICROBATCHES:
 		return falcon.OrderMicroBatches
+	case C.FALCON_ORDER_PLACEMENT:
+		return falcon.OrderPlacement
+	case C.FALCON_ORDER_CHECKPOINT:
+		return falcon.OrderCheckpoint
 	case C.FALCON_ORDER_STOP:
 		return falcon.OrderStop
 	}
 	return fmt.Sprintf("kind %d", kind)
 }
 
-// Ack reports the voted order as holding from iteration i on, or refused.
+// Place reports that from iteration i on this process holds rank: a placement
+// was carried out, in these times (pause, dump, swap, restore), and brought it
+// so many bytes. It comes before the order's Ack.
+func (h Hook) Place(id uint64, i int64, rank falcon.Rank, steps [4]time.Duration, bytes int64) {
+	var ns [4]C.uint64_t
+	for k, d := range steps {
+		ns[k] = C.uint64_t(d.Nanoseconds())
+	}
+	C.trainer_job_place(C.uint64_t(id), C.int64_t(i), C.int(rank), &ns[0], C.uint64_t(bytes))
+}
+
+// Ack reports the voted order as holding from iteration i on, or refused. Of a
+// checkpoint, i is the iteration with which a restart begins.
 func (h Hook) Ack(id uint64, i int64, status int32) {
 	C.trainer_job_ack(C.uint64_t(id), C.int64_t(i), C.int32_t(status))
 }

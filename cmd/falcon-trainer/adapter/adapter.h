@@ -14,6 +14,7 @@ void trainer_job_end_optimizer(int64_t next);
 uint64_t trainer_job_poll(int64_t i);
 int trainer_job_fetch(uint64_t id, falcon_job_order *out);
 void trainer_job_ack(uint64_t id, int64_t i, int32_t status);
+void trainer_job_place(uint64_t id, int64_t i, int rank, const uint64_t step_ns[4], uint64_t bytes);
 uint64_t trainer_job_paused_ns(void);
 void trainer_job_finish(void);
 

@@ -41,12 +41,44 @@ type Comm struct {
 // Connect joins the communicator called name as rank of size; it blocks until
 // all members have come. id has UniqueIDBytes.
 func Connect(name string, id []byte, size, rank int) (*Comm, error) {
+	c, code := initComm(name, id, size, rank, 1)
+	return c, ncclErr("ncclCommInitRankConfig "+name, code)
+}
+
+// Begin is Connect without waiting: the communicator may be used once Ready
+// says so, and aborted at any time.
+func Begin(name string, id []byte, size, rank int) (*Comm, error) {
+	c, code := initComm(name, id, size, rank, 0)
+	if code == C.ncclInProgress {
+		return c, nil
+	}
+	return c, ncclErr("ncclCommInitRankConfig "+name, code)
+}
+
+func initComm(name string, id []byte, size, rank, blocking int) (*Comm, C.ncclResult_t) {
 	label := C.CString(name)
 	defer C.free(unsafe.Pointer(label))
 	c := &Comm{Name: name, Size: size}
-	code := C.trainer_comm_init(&c.c, C.int(size), unsafe.Pointer(unsafe.SliceData(id)), C.int(rank), label)
-	return c, ncclErr("ncclCommInitRankConfig "+name, code)
+	code := C.trainer_comm_init(&c.c, C.int(size), unsafe.Pointer(unsafe.SliceData(id)), C.int(rank), label, C.int(blocking))
+	return c, code
 }
+
+// Ready says whether all members have come to a communicator from Begin.
+func (c *Comm) Ready() (bool, error) {
+	var state C.ncclResult_t
+	if err := ncclErr("ncclCommGetAsyncError", C.ncclCommGetAsyncError(c.c, &state)); err != nil {
+		return false, err
+	}
+	if state == C.ncclInProgress {
+		return false, nil
+	}
+	return true, ncclErr(c.Name+" communicator", state)
+}
+
+// Emulate makes sends and receives on c take as long as factor times their
+// bytes would: the state of an emulated GPU is larger than what is moved. Both
+// sides must do so. On real hardware it does nothing.
+func (c *Comm) Emulate(factor float64) { C.trainer_comm_scale(c.c, C.double(factor)) }
 
 // AsyncError reports what went wrong on the communicator in the background.
 func (c *Comm) AsyncError() error {
@@ -125,6 +157,20 @@ func (q *Queue) GatherBytes(c *Comm, dst, src Memory) {
 func (q *Queue) Send(c *Comm, x Floats, peer int) {
 	if q.err == nil {
 		q.nccl("ncclSend "+c.Name, C.ncclSend(x.p, C.size_t(x.n), C.ncclFloat32, C.int(peer), c.c, q.stream))
+	}
+}
+
+// SendBytes enqueues m for rank peer of c.
+func (q *Queue) SendBytes(c *Comm, m Memory, peer int) {
+	if q.err == nil {
+		q.nccl("ncclSend "+c.Name, C.ncclSend(m.p, C.size_t(m.bytes), C.ncclUint8, C.int(peer), c.c, q.stream))
+	}
+}
+
+// RecvBytes enqueues the arrival of m from rank peer of c.
+func (q *Queue) RecvBytes(c *Comm, m Memory, peer int) {
+	if q.err == nil {
+		q.nccl("ncclRecv "+c.Name, C.ncclRecv(m.p, C.size_t(m.bytes), C.ncclUint8, C.int(peer), c.c, q.stream))
 	}
 }
 

@@ -11,8 +11,8 @@
 package device
 
 /*
-#cgo CFLAGS: -O3 -I${SRCDIR}/../../../native/lab/include
-#cgo LDFLAGS: -L${SRCDIR}/../../../bin/lib -l:libnccl.so.2 -l:libcublas.so.12 -l:libcudart.so.12 -lm -Wl,-rpath,$ORIGIN/lib
+#cgo CFLAGS: -O3 -D_GNU_SOURCE -I${SRCDIR}/../../../native/lab/include
+#cgo LDFLAGS: -L${SRCDIR}/../../../bin/lib -l:libnccl.so.2 -l:libcublas.so.12 -l:libcudart.so.12 -lm -ldl -Wl,-rpath,$ORIGIN/lib
 #include "kernels.h"
 */
 import "C"
@@ -38,7 +38,7 @@ func cudaErr(call string, code C.cudaError_t) error {
 	return fmt.Errorf("%w: %s: %s", ErrDevice, call, C.GoString(C.cudaGetErrorString(code)))
 }
 
-// Queue is one device's compute stream with its cuBLAS handle.
+// Queue is a stream of one device, with a cuBLAS handle where it computes.
 type Queue struct {
 	stream C.cudaStream_t
 	end    C.cudaEvent_t // behind the last enqueued work
@@ -48,22 +48,77 @@ type Queue struct {
 
 // Open makes GPU index the calling thread's device and gives it a stream.
 func Open(index int) (*Queue, error) {
-	var q Queue
-	q.cuda("cudaSetDevice", C.cudaSetDevice(C.int(index)))
-	if q.err == nil {
-		q.cuda("cudaStreamCreateWithFlags", C.cudaStreamCreateWithFlags(&q.stream, C.cudaStreamNonBlocking))
+	if err := cudaErr("cudaSetDevice", C.cudaSetDevice(C.int(index))); err != nil {
+		return &Queue{err: err}, err
 	}
-	if q.err == nil {
-		q.cuda("cudaEventCreateWithFlags", C.cudaEventCreateWithFlags(&q.end, C.cudaEventBlockingSync|C.cudaEventDisableTiming))
-	}
+	q := stream()
 	if q.err == nil {
 		q.cublas("cublasCreate", C.cublasCreate(&q.blas))
 	}
 	if q.err == nil {
 		q.cublas("cublasSetStream", C.cublasSetStream(q.blas, q.stream))
 	}
-	return &q, q.err
+	return q, q.err
 }
+
+// Fork is another stream of q's device, for copies and communication only: it
+// has no cuBLAS, its errors are its own, and so is its order. Close ends it.
+func (q *Queue) Fork() *Queue { return stream() }
+
+func stream() *Queue {
+	var q Queue
+	q.cuda("cudaStreamCreateWithFlags", C.cudaStreamCreateWithFlags(&q.stream, C.cudaStreamNonBlocking))
+	if q.err == nil {
+		q.cuda("cudaEventCreateWithFlags", C.cudaEventCreateWithFlags(&q.end, C.cudaEventBlockingSync|C.cudaEventDisableTiming))
+	}
+	return &q
+}
+
+// Close gives a forked queue back when what is enqueued has ended, well or not.
+func (q *Queue) Close() error {
+	var err error
+	if q.stream != nil {
+		C.cudaStreamSynchronize(q.stream) // an error of the work was for Done
+	}
+	if q.end != nil {
+		err = cudaErr("cudaEventDestroy", C.cudaEventDestroy(q.end))
+	}
+	if q.stream != nil {
+		err = errors.Join(err, cudaErr("cudaStreamDestroy", C.cudaStreamDestroy(q.stream)))
+	}
+	q.stream, q.end = nil, nil
+	return err
+}
+
+// Err is the first error of the queue's life that is known by now.
+func (q *Queue) Err() error { return q.err }
+
+// Mark sets the point that Done asks about: behind all enqueued so far.
+func (q *Queue) Mark() {
+	if q.err == nil {
+		q.cuda("cudaEventRecord", C.cudaEventRecord(q.end, q.stream))
+	}
+}
+
+// Done says, without waiting, whether the work before Mark is done; the error
+// is the first of the queue's life.
+func (q *Queue) Done() (bool, error) {
+	if q.err != nil {
+		return false, q.err
+	}
+	code := C.cudaEventQuery(q.end)
+	if code == C.cudaErrorNotReady {
+		return false, nil
+	}
+	q.cuda("cudaEventQuery", code)
+	if q.err == nil {
+		q.cuda("cudaStreamSynchronize", C.cudaStreamSynchronize(q.stream))
+	}
+	return true, q.err
+}
+
+// Paced says whether the GPU is emulated at a modelled pace.
+func Paced() bool { return C.trainer_paced() != 0 }
 
 func (q *Queue) cuda(call string, code C.cudaError_t) { q.fail(cudaErr(call, code)) }
 

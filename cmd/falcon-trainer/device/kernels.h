@@ -51,8 +51,16 @@ cudaError_t trainer_adam(cudaStream_t s, const trainer_adam_args *args);
 /* Nothing but modelled time. */
 cudaError_t trainer_spend(cudaStream_t s, double flops);
 
-/* ncclCommInitRankConfig with a name, id by pointer. */
+/* ncclCommInitRankConfig with a name, id by pointer; blocking = 0 returns at
+ * once, and ncclCommGetAsyncError says when the communicator is ready. */
 ncclResult_t trainer_comm_init(ncclComm_t *comm, int size, const void *id, int rank,
-                               const char *name);
+                               const char *name, int blocking);
+
+/* Whether the emulated hardware is paced; what is real needs no emulation: 0. */
+int trainer_paced(void);
+
+/* Sends and receives on comm take as long as factor times their bytes; nothing
+ * on a library that is not the lab's. */
+void trainer_comm_scale(ncclComm_t comm, double factor);
 
 #endif

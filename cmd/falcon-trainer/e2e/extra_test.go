@@ -119,7 +119,7 @@ func TestCheckpoints(t *testing.T) {
 
 func readCheckpoint(t *testing.T, dir, folder string, rank int) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, folder, fmt.Sprintf("rank-%05d.ckpt", rank)))
+	b, err := os.ReadFile(filepath.Join(dir, folder, "step-000000000008-g000000", fmt.Sprintf("rank-%05d.ckpt", rank)))
 	if err != nil {
 		t.Fatal(err)
 	}

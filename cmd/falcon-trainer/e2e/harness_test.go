@@ -102,6 +102,16 @@ type line struct {
 	Checkpoint   *int64  `json:"checkpoint"`
 	File         string  `json:"file"`
 	Bytes        int     `json:"bytes"`
+	Swap         uint64  `json:"swap"`
+	Step         string  `json:"step"`
+	State        string  `json:"state"`
+	Committed    bool    `json:"committed"`
+	NewRank      int     `json:"new_rank"`
+	Resume       *int64  `json:"resume"`
+	PID          int     `json:"pid"`
+	Generation   uint64  `json:"generation"`
+	End          string  `json:"end"`
+	Next         int64   `json:"next_iteration"`
 }
 
 type history struct {
@@ -112,6 +122,10 @@ type history struct {
 	trained []line // iterations
 	judged  []line // evaluations
 	saved   []line // checkpoints
+	swaps   []line // steps of placements
+	resumed []line
+	start   line
+	end     line
 }
 
 func parse(t *testing.T, out []byte) history {
@@ -124,8 +138,8 @@ func parse(t *testing.T, out []byte) history {
 		}
 		switch {
 		case l.Iteration != nil:
-			if *l.Iteration != int64(len(h.losses)) {
-				t.Fatalf("iteration %d follows %d others", *l.Iteration, len(h.losses))
+			if n := len(h.trained); n > 0 && *l.Iteration != *h.trained[n-1].Iteration+1 {
+				t.Fatalf("iteration %d follows %d", *l.Iteration, *h.trained[n-1].Iteration)
 			}
 			h.losses, h.micro, h.trained = append(h.losses, l.Loss), append(h.micro, l.MicroBatches), append(h.trained, l)
 		case l.Evaluation != nil:
@@ -134,6 +148,14 @@ func parse(t *testing.T, out []byte) history {
 			h.saved = append(h.saved, l)
 		case l.Weights != "":
 			h.weights = l.Weights
+		case l.Swap != 0:
+			h.swaps = append(h.swaps, l)
+		case l.Resume != nil:
+			h.resumed = append(h.resumed, l)
+		case l.PID != 0:
+			h.start = l
+		case l.End != "":
+			h.end = l
 		default:
 			h.orders = append(h.orders, l)
 		}
@@ -236,8 +258,12 @@ func start(t *testing.T, cmds []*exec.Cmd) {
 		}
 		t.Cleanup(func() { _ = c.Process.Kill() })
 	}
-	if _, err := first.Read(make([]byte, 16)); err != nil {
-		t.Fatalf("no first iteration: %v", err)
+	for seen, b := "", make([]byte, 4096); !strings.Contains(seen, `"iteration"`); {
+		n, err := first.Read(b)
+		if err != nil {
+			t.Fatalf("no first iteration: %v", err)
+		}
+		seen += string(b[:n])
 	}
 	go func() { // until rank 0 ends, which the caller waits for
 		for b := make([]byte, 4096); err == nil; {

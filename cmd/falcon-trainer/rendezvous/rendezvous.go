@@ -52,6 +52,21 @@ func (f Folder) Publish(name string, data []byte) error {
 	return err
 }
 
+// Decide makes word the decision called name, unless another one stands
+// already; either way it answers the one that stands, the same for all who
+// ask. So ranks agree even if some of them die between a vote and its end.
+func (f Folder) Decide(name, word string) (string, error) {
+	err := f.Publish(name, []byte(word))
+	if !errors.Is(err, ErrUsed) {
+		return word, err
+	}
+	stands, err := os.ReadFile(filepath.Join(string(f), name))
+	if err != nil {
+		return "", fmt.Errorf("trainer: rendezvous: decision %s: %w", name, err)
+	}
+	return string(stands), nil
+}
+
 // Withdraw removes the entry called name, once all who needed it have met.
 func (f Folder) Withdraw(name string) error {
 	if err := os.Remove(filepath.Join(string(f), name)); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -94,5 +95,30 @@ func TestAwaitRefusesAWrongSize(t *testing.T) {
 	}
 	if _, err := f.Await(t.Context(), "world", 128); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// However many ask at once for different decisions, one stands for all.
+func TestOneDecisionStands(t *testing.T) {
+	const asking, rounds = 16, 20
+	f := Folder(t.TempDir())
+	for round := range rounds {
+		name := "swap-" + strconv.Itoa(round)
+		got := make(chan string, asking)
+		for i := range asking {
+			go func() {
+				word, err := f.Decide(name, []string{"committed", "undone"}[i%2])
+				if err != nil {
+					t.Error(err)
+				}
+				got <- word
+			}()
+		}
+		first := <-got
+		for range asking - 1 {
+			if word := <-got; word != first {
+				t.Fatalf("round %d: %q and %q both stand", round, first, word)
+			}
+		}
 	}
 }

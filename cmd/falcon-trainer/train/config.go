@@ -5,8 +5,10 @@
 // It guarantees that the loss and the update are those of the mean over the
 // global batch, however the micro-batches are split over the replicas; that
 // two runs of the same split give the same weights bit by bit; and that a
-// dead peer ends the run instead of hanging it. Run owns its one goroutine,
-// the training thread. Nothing here exits the process or reads the
+// dead peer ends the run instead of hanging it. Ranks may change places between
+// processes, or go on later from a checkpoint, and the weights come out the
+// same; a placement is carried out by all ranks or by none, whoever dies in it.
+// Run owns its one goroutine, the training thread. Nothing here exits the process or reads the
 // environment.
 package train
 
@@ -41,9 +43,12 @@ type Config struct {
 	Rendezvous   rendezvous.Folder
 	Evaluation   Evaluation
 	Checkpoint   Checkpoint
-	Marks        bool // tell the hook where iterations begin and end
-	Rank         falcon.Rank
-	LocalRank    int // GPU index on this node
+	State        State
+	Faults       Faults      // injected, for tests
+	Generation   uint64      // of the launch that started this process, 0 = by none
+	Marks        bool        // tell the hook where iterations begin and end
+	Rank         falcon.Rank // at the start
+	LocalRank    int         // GPU index on this node
 	Log          *Log
 }
 
@@ -66,7 +71,7 @@ func (c Config) Validate() error {
 	if c.MicroBatches%c.unit() != 0 {
 		return fmt.Errorf("%w: %d micro-batches over %d interleaved stages; give a multiple of %d", ErrConfig, c.MicroBatches, c.unit(), c.unit())
 	}
-	if err := errors.Join(c.Evaluation.validate(c.unit()), c.Checkpoint.validate()); err != nil {
+	if err := errors.Join(c.Evaluation.validate(c.unit()), c.Checkpoint.validate(), c.State.validate(), c.Faults.validate()); err != nil {
 		return err
 	}
 	if c.ForwardMs <= 0 || c.BackwardMs < 2*c.ForwardMs {

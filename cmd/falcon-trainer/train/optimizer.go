@@ -14,26 +14,40 @@ type optimizer struct {
 	q            *device.Queue
 	adam         model.Adam
 	dp           *device.Comm
+	replica      int // in dp
 	sharded      bool
 	weight, grad device.Floats
-	own          func(device.Floats) device.Floats
+	params       int // of weight; the rest is padding
 	moments      [2]device.Floats
 }
 
 func newOptimizer(st *stage, dp *device.Comm, replica int, adam model.Adam, sharded bool) *optimizer {
 	o := &optimizer{
-		q: st.q, adam: adam, dp: dp, sharded: sharded && dp != nil, weight: st.weight, grad: st.grad,
-		own: func(f device.Floats) device.Floats { return f },
-	}
-	if o.sharded {
-		o.own = func(f device.Floats) device.Floats {
-			n := f.Len() / dp.Size
-			return f.At(replica*n, n)
-		}
+		q: st.q, adam: adam, dp: dp, replica: replica, sharded: sharded && dp != nil,
+		weight: st.weight, grad: st.grad, params: st.shard.Params(),
 	}
 	n := o.own(st.weight).Len()
 	o.moments = [2]device.Floats{st.q.AllocFloats(n), st.q.AllocFloats(n)}
 	return o
+}
+
+// own is this replica's part of a buffer of the stage.
+func (o *optimizer) own(f device.Floats) device.Floats {
+	if !o.sharded {
+		return f
+	}
+	n := f.Len() / o.dp.Size
+	return f.At(o.replica*n, n)
+}
+
+// state is what the rank's next step depends on: the weights and the two
+// moments, without the padding of what is not sharded.
+func (o *optimizer) state() []device.Floats {
+	n := o.params
+	if o.sharded {
+		n = o.moments[0].Len()
+	}
+	return []device.Floats{o.weight.At(0, o.params), o.moments[0].At(0, n), o.moments[1].At(0, n)}
 }
 
 // reduce enqueues the sum of the gradients over the replicas.

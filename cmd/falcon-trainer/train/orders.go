@@ -1,8 +1,10 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/adapter"
@@ -13,47 +15,63 @@ import (
 type ledger struct {
 	newest uint64 // id
 	epoch  uint64
-	stop   bool
+	end    string // EndDone until an order ends the run in another way
 }
 
 // judge decides on an order from what all ranks know alike, so that all come
 // to the same answer.
-func (l ledger) judge(o falcon.Order, split model.Split, unit int) (int32, error) {
+func (c Config) judge(l ledger, o falcon.Order, split model.Split) (int32, error) {
 	if o.Epoch < l.epoch {
 		return adapter.RefusedStale, fmt.Errorf("made for job epoch %d, now is %d", o.Epoch, l.epoch)
 	}
+	var why error
 	switch o.Kind {
 	case falcon.OrderStop:
-		return adapter.Applied, nil
 	case falcon.OrderMicroBatches:
-		if err := split.Check(o.MicroBatches, unit); err != nil {
-			return adapter.RefusedValues, err
+		why = split.Check(o.MicroBatches, c.unit())
+	case falcon.OrderPlacement:
+		why = model.Blocks(o.Blocks).Check(c.Layout)
+	case falcon.OrderCheckpoint:
+		if c.Checkpoint.Folder == "" {
+			why = fmt.Errorf("%w: it has no folder; start the job with --checkpoint-dir", ErrCheckpoint)
 		}
-		return adapter.Applied, nil
+	default:
+		return adapter.RefusedKind, errors.New("this trainer knows no such order")
 	}
-	return adapter.RefusedKind, errors.New("this trainer knows no such order")
+	if why != nil {
+		return adapter.RefusedValues, why
+	}
+	return adapter.Applied, nil
 }
 
 // commit acts on the world's vote of iteration i: the vote is the commit, and
-// the order holds from i+1 on. Votes repeat until a newer order comes.
-func (w *worker) commit(i int64, vote uint64) error {
+// the order holds from i+1 on; but a placement and a checkpoint may still fail,
+// on all ranks alike. Votes repeat until a newer order comes.
+func (w *worker) commit(ctx context.Context, i int64, vote uint64) error {
 	if vote <= w.orders.newest {
 		return nil
 	}
+	began, rank := time.Now(), w.rank
 	o, held, err := w.fetch(vote)
 	if err != nil {
 		return err
 	}
 	status, why := adapter.RefusedGone, adapter.ErrGone
 	if held {
-		status, why = w.orders.judge(o, w.split, w.cfg.unit())
+		status, why = w.cfg.judge(w.orders, o, w.split)
 	}
 	w.orders.newest = vote
 	if status == adapter.Applied {
-		w.apply(o)
+		if status, why, err = w.apply(ctx, i, o); err != nil {
+			return err
+		}
 	}
 	w.hook.Ack(vote, i+1, status)
-	line := orderLine{Order: vote, Rank: int(w.cfg.Rank), Kind: o.Kind, From: i + 1, Status: status, MicroBatches: o.MicroBatches}
+	w.ordered = time.Since(began)
+	line := orderLine{
+		Order: vote, Rank: int(rank), Kind: o.Kind, From: i + 1, Status: status,
+		MicroBatches: o.MicroBatches, Blocks: o.Blocks, Leave: o.Leave,
+	}
 	if why != nil {
 		line.Reason = why.Error()
 	}
@@ -69,21 +87,24 @@ func (w *worker) fetch(id uint64) (falcon.Order, bool, error) {
 	if err != nil {
 		mine = 0
 	}
-	w.tally.begin(mine)
-	w.tally.reduce(w.groups.world)
-	if err := w.wait(); err != nil {
-		return o, false, err
-	}
-	_, all := w.tally.result()
-	return o, all == 1, nil
+	all, err := w.least(mine)
+	return o, all == 1, err
 }
 
-func (w *worker) apply(o falcon.Order) {
+// apply carries out an order that was found good. why says that it failed on
+// some rank and changed nothing on any; err ends the run.
+func (w *worker) apply(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
 	w.orders.epoch = o.Epoch
-	if o.Kind == falcon.OrderStop {
-		w.orders.stop = true
-		return
+	switch o.Kind {
+	case falcon.OrderStop:
+		w.orders.end = EndStopped
+	case falcon.OrderPlacement:
+		return w.place(ctx, i, o)
+	case falcon.OrderCheckpoint:
+		return w.obey(i, o)
+	default:
+		w.split = o.MicroBatches
+		w.hook.Describe(w.cfg.Layout, int(w.split[w.at.DP]))
 	}
-	w.split = o.MicroBatches
-	w.hook.Describe(w.cfg.Layout, int(w.split[w.at.DP]))
+	return adapter.Applied, nil, nil
 }

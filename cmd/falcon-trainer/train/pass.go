@@ -9,8 +9,12 @@ import (
 // of this replica is number first of the job's life.
 type batch struct{ first int64 }
 
+// cursor is where in the data an iteration begins: the micro-batches of the
+// job's life before it. They are counted, as a restart may change the batch.
+type cursor struct{ iteration, consumed int64 }
+
 func (w *worker) trainingBatch(i int64) batch {
-	return batch{i*int64(w.split.Total()) + int64(w.split.First(w.at.DP))}
+	return batch{w.base.consumed + (i-w.base.iteration)*int64(w.split.Total()) + int64(w.split.First(w.at.DP))}
 }
 
 // schedule is this stage's order of an iteration of microBatches.

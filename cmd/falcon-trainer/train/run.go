@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 
@@ -17,7 +18,16 @@ const (
 	abortWithin = 2 * time.Second        // for the training thread to let go
 )
 
-// Run trains as one rank until the iterations are done, an order stops the
+// How a run ended, in the log's last line.
+const (
+	EndDone         = "done"         // all iterations
+	EndStopped      = "stopped"      // by an order
+	EndCheckpointed = "checkpointed" // by an order, to be resumed
+	EndPeer         = "peer"         // a peer died
+	EndError        = "error"
+)
+
+// Run trains as one rank until the iterations are done, an order ends the
 // job, a peer dies (ErrPeer) or ctx ends (its cause). Where the training
 // thread does not let go within two seconds of an abort, Run returns without
 // it; the process should then exit.
@@ -25,7 +35,18 @@ func Run(ctx context.Context, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
+	if err := c.Log.line(startLine{Rank: int(c.Rank), PID: os.Getpid(), Generation: c.Generation}); err != nil {
+		return err
+	}
 	w := newWorker(c)
+	err := w.run(ctx)
+	return errors.Join(err, w.lastWords(err))
+}
+
+func (w *worker) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w.cut, w.breakOff = ctx.Done(), cancel
 	done, opened, quiet := make(chan error, 1), make(chan struct{}), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // NCCL's group state is per thread
@@ -39,7 +60,7 @@ func Run(ctx context.Context, c Config) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(meetWithin + abortWithin):
-		return fmt.Errorf("%w within %v; check that all %d were started", ErrLate, meetWithin, c.Layout.World())
+		return fmt.Errorf("%w within %v; check that all %d were started", ErrLate, meetWithin, w.cfg.Layout.World())
 	}
 }
 
@@ -52,7 +73,7 @@ func (w *worker) life(ctx context.Context, opened, quiet chan struct{}) error {
 		return err
 	}
 	close(opened)
-	if err := w.train(); err != nil {
+	if err := w.train(ctx); err != nil {
 		return err
 	}
 	select {
@@ -77,12 +98,27 @@ func (w *worker) watch(ctx context.Context, done <-chan error, quiet <-chan stru
 			w.abort(done)
 			return context.Cause(ctx)
 		case <-tick.C:
-			if err := w.groups.asyncError(); err != nil {
+			if err := w.sick(); err != nil {
+				w.breakOff(ErrPeer)
 				w.abort(done)
 				return fmt.Errorf("%w: %w", ErrPeer, err)
 			}
 		}
 	}
+}
+
+// watchOver makes g the groups whose failure ends the run. They must be so
+// before others are closed, which the watcher would take for broken.
+func (w *worker) watchOver(g groups) {
+	w.watched.Lock()
+	w.watched.groups = g
+	w.watched.Unlock()
+}
+
+func (w *worker) sick() error {
+	w.watched.Lock()
+	defer w.watched.Unlock()
+	return w.watched.groups.asyncError()
 }
 
 // abort breaks off all communication and gives the training thread a moment
@@ -94,7 +130,9 @@ func (w *worker) abort(done <-chan error) {
 		}
 	}
 	w.aborted = true
-	w.groups.abort()
+	for _, g := range []groups{w.groups, w.next, w.old} {
+		g.abort()
+	}
 	w.calls.Unlock()
 	select {
 	case <-done:

@@ -31,24 +31,33 @@ type stage struct {
 // newStage reserves memory for inFlight micro-batches on each chunk and loads
 // the first weights; parameter buffers can be cut into replicas equal parts.
 func newStage(q *device.Queue, tp *device.Comm, sh model.Shard, inFlight, replicas int, seed uint64) *stage {
-	act, width := sh.ActivationSize(), sh.Width*sh.Batch
 	params := (sh.Params() + replicas - 1) / replicas * replicas
 	s := &stage{
 		q: q, tp: tp, shard: sh,
 		weight: q.AllocFloats(params), grad: q.AllocFloats(params),
-		branch: q.AllocFloats(act), inner: q.AllocFloats(width),
+		branch: q.AllocFloats(sh.ActivationSize()), inner: q.AllocFloats(sh.Width * sh.Batch),
+		slots: make([][]slot, sh.VirtualStages()),
 	}
-	for range sh.VirtualStages() {
-		var chunk []slot
-		for range inFlight {
-			chunk = append(chunk, newSlot(q, sh.PerChunk(), act, width))
-		}
-		s.slots = append(s.slots, chunk)
-	}
+	s.reserve(q, inFlight)
 	first := device.AllocHost[float32](q, params)
 	sh.Fill(first, seed)
 	device.CopyIn(q, s.weight.Memory(), first)
 	return s
+}
+
+// reserve sees to it that inFlight micro-batches have room on each chunk; more
+// room than needed harms nothing. New memory is ready when q is.
+func (s *stage) reserve(q *device.Queue, inFlight int) {
+	act, width := s.shard.ActivationSize(), s.shard.Width*s.shard.Batch
+	for i := range s.slots {
+		for len(s.slots[i]) < inFlight {
+			one := newSlot(q, s.shard.PerChunk(), act, width)
+			if q.Err() != nil {
+				return // no slot without memory
+			}
+			s.slots[i] = append(s.slots[i], one)
+		}
+	}
 }
 
 func newSlot(q *device.Queue, layers, act, width int) slot {

@@ -4,16 +4,17 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/adapter"
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
-	"github.com/failslow/falcon/cmd/falcon-trainer/schedule"
 )
 
 // worker is the training thread of one rank. calls guards the use of the
@@ -21,28 +22,44 @@ import (
 // the device, so that the watcher can abort them without pulling them away
 // from under a call.
 type worker struct {
-	cfg     Config
-	at      falcon.Coord
-	hook    adapter.Hook
-	calls   sync.Mutex
-	aborted bool // under calls
-	groups  groups
-	q       *device.Queue
-	stage   *stage
-	tally   tally
-	feed    feed
-	optim   *optimizer
-	split   model.Split
-	orders  ledger
-	ended   time.Time
-	paused  time.Duration // up to then
-	gate    device.Floats // one element, for barriers
-	dump    []byte        // pinned: a checkpoint on its way to the file, made when first needed
+	cfg      Config
+	rank     falcon.Rank // held now; a placement changes it
+	at       falcon.Coord
+	hook     adapter.Hook
+	calls    sync.Mutex
+	aborted  bool            // under calls
+	cut      <-chan struct{} // closed when the run is broken off, which breakOff does
+	breakOff context.CancelCauseFunc
+	groups   groups
+	next     groups // of a placement that is not final yet; under calls, as groups
+	old      groups // of the one before, until the next vote
+	watched  struct {
+		sync.Mutex
+		groups groups // whose failure ends the run
+	}
+	q        *device.Queue
+	stage    *stage
+	tally    tally
+	feed     feed
+	optim    *optimizer
+	split    model.Split
+	base     cursor // where this run began
+	orders   ledger
+	ended    time.Time
+	paused   time.Duration // up to then
+	ordered  time.Duration // what the order behind the iteration before took
+	reached  atomic.Int64  // next iteration
+	gate     device.Floats // one element, for barriers
+	word     []float32     // pinned: its value
+	out, in  image         // the own state and another one's, made when first needed
+	staged   [2]device.Memory
+	swapping atomic.Pointer[openSwap]
+	decided  string // entry of the last placement's decision, until the next vote
 }
 
 func newWorker(c Config) *worker {
 	return &worker{
-		cfg: c, at: c.Layout.Coord(c.Rank),
+		cfg: c, rank: c.Rank, at: c.Layout.Coord(c.Rank), orders: ledger{end: EndDone},
 		split: model.Even(c.Layout.DP, c.MicroBatches),
 	}
 }
@@ -56,34 +73,44 @@ func (w *worker) open(ctx context.Context) (err error) {
 	if w.groups, err = connect(ctx, w.cfg); err != nil {
 		return err
 	}
-	l, sh := w.cfg.Layout, model.NewShard(w.cfg.Shape, w.cfg.Layout, w.cfg.Rank)
-	inFlight := schedule.Slots(w.schedule(w.split.Total()), w.cfg.Shape.VirtualStages())
-	w.stage = newStage(w.q, w.groups.tp, sh, inFlight, l.DP, w.cfg.Seed)
+	w.watchOver(w.groups)
+	l, sh := w.cfg.Layout, model.NewShard(w.cfg.Shape, w.cfg.Layout, w.rank)
+	w.stage = newStage(w.q, w.groups.tp, sh, w.slotsOf(w.rank), l.DP, w.cfg.Seed)
 	w.stage.extraFlops = w.cfg.extraBackwardFlops()
 	w.optim = newOptimizer(w.stage, w.groups.dp, w.at.DP, model.NewAdam(w.cfg.Rate), w.cfg.Sharded)
 	w.tally = newTally(w.q)
-	w.gate = w.q.AllocFloats(1)
+	w.gate, w.word = w.q.AllocFloats(1), device.AllocHost[float32](w.q, 1)
 	w.feed = newFeed(w.q, sh, w.cfg.Seed, max(w.split.Total()-l.DP+1, w.cfg.Evaluation.MicroBatches))
 	w.hook.Describe(l, int(w.split[w.at.DP]))
 	return w.q.Sync()
 }
 
 // train runs the iterations. It holds w.calls but while it waits.
-func (w *worker) train() error {
+func (w *worker) train(ctx context.Context) error {
 	w.calls.Lock()
 	defer w.calls.Unlock()
+	if w.cfg.Checkpoint.Resume {
+		if err := w.resume(); err != nil {
+			return err
+		}
+	}
 	w.ended = time.Now()
-	for i := int64(0); i < w.cfg.Iterations && !w.orders.stop; i++ {
-		if err := w.iterate(i); err != nil {
+	for i := w.base.iteration; i < w.cfg.Iterations && w.orders.end == EndDone; i++ {
+		w.reached.Store(i)
+		if err := w.iterate(ctx, i); err != nil {
 			return fmt.Errorf("iteration %d: %w", i, err)
 		}
+		w.reached.Store(i + 1)
+	}
+	if w.orders.end == EndCheckpointed {
+		return nil // the weights are not final
 	}
 	return w.report()
 }
 
 // iterate runs one iteration. The host runs ahead of the device and waits
 // twice: for the world's loss and vote, and for the update.
-func (w *worker) iterate(i int64) error {
+func (w *worker) iterate(ctx context.Context, i int64) error {
 	w.hook.BeginIteration(i)
 	w.q.Zero(w.stage.grad.Memory())
 	w.tally.begin(w.hook.Poll(i))
@@ -92,6 +119,9 @@ func (w *worker) iterate(i int64) error {
 	w.optim.reduce()
 	w.tally.reduce(w.groups.world)
 	if err := w.wait(); err != nil {
+		return err
+	}
+	if err := w.release(); err != nil {
 		return err
 	}
 	samples := float64(w.split.Total() * w.cfg.Shape.Batch)
@@ -106,13 +136,20 @@ func (w *worker) iterate(i int64) error {
 	if err := w.extras(i); err != nil {
 		return err
 	}
-	now, paused := time.Now(), w.hook.Paused()
-	line := iterationLine{i, int(w.cfg.Rank), ms(now.Sub(w.ended)), ms(paused - w.paused), loss, int32(micro), cpuMs(), now.UnixNano()}
-	w.ended, w.paused = now, paused
-	if err := w.cfg.Log.line(line); err != nil {
+	if err := w.logIteration(i, loss, micro); err != nil {
 		return err
 	}
-	return w.commit(i, vote)
+	return w.commit(ctx, i, vote)
+}
+
+func (w *worker) logIteration(i int64, loss float64, micro int) error {
+	now, paused := time.Now(), w.hook.Paused()
+	line := iterationLine{
+		Iteration: i, Rank: int(w.rank), Ms: ms(now.Sub(w.ended)), PausedMs: ms(paused - w.paused), Loss: loss,
+		MicroBatches: int32(micro), CPUMs: cpuMs(), EndUnixNs: now.UnixNano(), OrderMs: ms(w.ordered),
+	}
+	w.ended, w.paused, w.ordered = now, paused, 0
+	return w.cfg.Log.line(line)
 }
 
 // update applies the summed gradients of iteration i, scaled to a mean. All
@@ -156,7 +193,7 @@ func (w *worker) report() error {
 	}
 	own := sha256.Sum256(weights)
 	list, err := w.gather(own[:])
-	if err != nil || w.cfg.Rank != 0 {
+	if err != nil || w.rank != 0 {
 		return err
 	}
 	sum := sha256.Sum256(list)
@@ -188,9 +225,10 @@ func (w *worker) leave() error {
 	if err := w.q.Sync(); err != nil {
 		return err
 	}
+	w.watchOver(groups{})
 	open := w.groups
 	w.groups = groups{}
-	if err := open.close(); err != nil {
+	if err := errors.Join(w.release(), open.close()); err != nil {
 		return err
 	}
 	w.hook.Finish()

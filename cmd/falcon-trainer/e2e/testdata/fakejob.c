@@ -51,6 +51,9 @@ void falcon_job_describe(int tp, int dp, int pp, int m) { note("describe", tp * 
 void falcon_job_begin_iteration(int64_t i) { note("begin_iteration", i, 0, 0); }
 void falcon_job_begin_optimizer(int64_t i) { note("begin_optimizer", i, 0, 0); }
 void falcon_job_end_optimizer(int64_t i) { note("end_optimizer", i, 0, 0); }
+void falcon_job_place(uint64_t id, int64_t i, int r, const uint64_t step_ns[4], uint64_t bytes) {
+  note(step_ns[2] && bytes ? "place" : "place without state", (long long)id, i, r);
+}
 void falcon_job_ack(uint64_t id, int64_t i, int32_t status) { note("ack", (long long)id, i, status); }
 
 uint64_t falcon_job_poll(int64_t i) {

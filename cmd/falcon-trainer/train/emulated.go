@@ -1,0 +1,100 @@
+package train
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/cmd/falcon-trainer/device"
+)
+
+// State is what the emulated GPU's state costs to move: the trainer's own is
+// small. It counts only where the hardware is emulated at a pace.
+type State struct {
+	Bytes float64 // of one GPU; 0 = those that are really there
+	Copy  float64 // bytes/s between device and host; 0 = no time
+	Disk  float64 // bytes/s of each rank's storage, both ways; 0 = no time
+}
+
+func (s State) validate() error {
+	if s.Bytes < 0 || s.Copy < 0 || s.Disk < 0 {
+		return fmt.Errorf("%w: a state of %g bytes, copied at %g and stored at %g bytes/s; give no negative numbers", ErrConfig, s.Bytes, s.Copy, s.Disk)
+	}
+	return nil
+}
+
+// bytes is the emulated size of real bytes of state.
+func (s State) bytes(real int) float64 {
+	if s.Bytes > 0 {
+		return s.Bytes
+	}
+	return float64(real)
+}
+
+// copying and storing are how long real bytes of state take.
+func (s State) copying(real int) time.Duration { return lasting(s.bytes(real), s.Copy) }
+func (s State) storing(real int) time.Duration { return lasting(s.bytes(real), s.Disk) }
+
+func lasting(bytes, rate float64) time.Duration {
+	if rate <= 0 || !device.Paced() {
+		return 0
+	}
+	return time.Duration(bytes / rate * float64(time.Second))
+}
+
+// nap waits for d, or until the watcher breaks the run off.
+func (w *worker) nap(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-w.cut:
+		return ErrPeer
+	}
+}
+
+// Faults are failures that tests inject into this process's placements.
+type Faults struct {
+	Fail string // step that is done and then reported as failed, once
+	Die  string // step at whose beginning the process is killed; "vote" and "commit" come behind the last one
+}
+
+// Moments of a placement at which only Die can strike.
+const (
+	momentVote   = "vote"   // at any time while the last vote is taken
+	momentCommit = "commit" // this rank knows that all hold their state, and has told nobody
+)
+
+func (f Faults) validate() error {
+	steps := falcon.SwapSteps[:]
+	if f.Fail != "" && !slices.Contains(steps, f.Fail) {
+		return fmt.Errorf("%w: no step of a placement is called %q; give one of %v", ErrConfig, f.Fail, steps)
+	}
+	if moments := append(slices.Clone(steps), momentVote, momentCommit); f.Die != "" && !slices.Contains(moments, f.Die) {
+		return fmt.Errorf("%w: no moment of a placement is called %q; give one of %v", ErrConfig, f.Die, moments)
+	}
+	return nil
+}
+
+// strike kills the process where Die says so, as a machine dies: without a word.
+func (f Faults) strike(moment string) {
+	const spread = 400 * time.Microsecond // of a vote in an unpaced run
+	switch {
+	case f.Die != moment:
+	case moment == momentVote:
+		time.AfterFunc(time.Duration(rand.Int64N(int64(spread))), kill)
+	default:
+		kill()
+	}
+}
+
+func kill() {
+	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL) // can't fail for oneself
+}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/act"
+	"github.com/failslow/falcon/agent/launch"
+	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -32,12 +34,13 @@ type shipper interface {
 // Agent is one node's daemon. Build it with New, feed it the engine's frames
 // with Command and Welcome, and let Run do the rest.
 type Agent struct {
-	node  falcon.Node
-	dir   Directory
-	ship  shipper
-	log   *slog.Logger
-	probe func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
-	nicOf func(falcon.Device) falcon.NIC
+	node     falcon.Node
+	dir      Directory
+	ship     shipper
+	log      *slog.Logger
+	probe    func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
+	nicOf    func(falcon.Device) falcon.NIC
+	launcher *launch.Launcher
 
 	drainEvery, beatEvery, telemetryEvery time.Duration
 
@@ -68,6 +71,8 @@ type Options struct {
 	// nil for never. It must not block.
 	NIC func(falcon.Device) falcon.NIC
 	Log *slog.Logger
+	// Launch replaces the machine that processes are started on, in tests.
+	Launch launch.System
 }
 
 // New builds an agent. Bind gives it its stream before Run.
@@ -87,6 +92,8 @@ func New(cfg Config, opt Options) *Agent {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
+	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
+	a.launcher = launch.New(cfg.Launch, at, recordName(cfg.Job, cfg.Node), opt.Launch, a.log)
 	a.desk = act.New(a.begin, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
 	return a
 }
@@ -188,6 +195,12 @@ func (a *Agent) begin(cmd *falconv1.Command, now, deadline time.Time) (act.Task,
 		return t, nil
 	case *falconv1.Command_Pause:
 		return a.startPause(body.Pause, now)
+	case *falconv1.Command_Launch:
+		t, err := a.startLaunch(body.Launch, now)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
 	case *falconv1.Command_Test:
 		t, err := a.startTest(body.Test)
 		if err != nil {
@@ -279,7 +292,7 @@ func (a *Agent) flush(now time.Time) {
 func (a *Agent) die(p *process, now time.Time, how string) {
 	p.dead, p.deadline = true, now.Add(exitWait)
 	if how == "" {
-		how, _ = p.exit.How()
+		how, _ = a.howEnded(p)
 	}
 	if how != "" {
 		p.deadline = now
@@ -292,9 +305,24 @@ func (a *Agent) die(p *process, now time.Time, how string) {
 	a.setPids()
 }
 
+// howEnded is how a process ended: by this agent's own word where it started it,
+// else by the kernel's.
+func (a *Agent) howEnded(p *process) (string, bool) {
+	if how, known := a.launcher.How(p.header.PID, p.status.Generation); known {
+		return how, true
+	}
+	return p.exit.How()
+}
+
+// recordName is the file that says what this agent has started: one of its own
+// for each job and node that share a directory.
+func recordName(job, node string) string {
+	return "falcon-launch." + ring.FileJob(job) + "." + ring.FileJob(node)
+}
+
 // bury asks how a process ended for a while, then lets go of it and its file.
 func (a *Agent) bury(p *process, now time.Time) {
-	if how, known := p.exit.How(); known && now.Before(p.deadline) {
+	if how, known := a.howEnded(p); known && now.Before(p.deadline) {
 		if st := p.ended(a.node, how); st != nil {
 			a.ship.Send(rankFrame(st))
 		}

@@ -253,14 +253,19 @@ func TestConfig(t *testing.T) {
 	want.Node, want.Engine = example.Node, example.Engine
 	want.Cert, want.Key, want.CA = example.Cert, example.Key, example.CA
 	want.NICs = map[string]string{}
+	want.Launch.Command, want.Launch.Env = []string{}, map[string]string{}
 	if !reflect.DeepEqual(example, want) {
 		t.Fatalf("the example shows other defaults:\n%+v\n%+v", example, want)
 	}
 	for text, say := range map[string]string{
-		"node: n1\nnodes: 4":                                   "nodes",
-		"node: n1\nengine: a:1\ncert: c\nkey: k":               "ca is missing",
-		strings.Replace(Example, "2000", "1", 1):               "beat_ms is 1",
-		"beat_ms: [":                                           "line 1",
+		"node: n1\nnodes: 4":                                                                "nodes",
+		"node: n1\nengine: a:1\ncert: c\nkey: k":                                            "ca is missing",
+		strings.Replace(Example, "2000", "1", 1):                                            "beat_ms is 1",
+		strings.Replace(Example, "command: []", "command: [/bin/true]", 1):                  "node_ranks is 0",
+		strings.Replace(Example, "command: []", "command: [/bin/true]\n  node_ranks: 1", 1): "already defined",
+		Example + "launch2: 1":                                                              "launch2",
+		strings.NewReplacer("command: []", "command: [/bin/true]", "node_ranks: 0", "node_ranks: 1").Replace(Example): "job is missing",
+		"beat_ms: [": "line 1",
 		strings.Replace(Example, "{} ", "{n1.x: n1.nic0}", 1):  "not of the form NODE.gINDEX",
 		strings.Replace(Example, "{} ", "{n1.g0: n1.eth0}", 1): "n1.nic0",
 		strings.Replace(Example, "{} ", "{n1.g0: n2.nic0}", 1): "not a GPU and a port of node n1",

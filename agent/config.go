@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/launch"
 )
 
 // ErrConfig is wrapped by every error about the configuration file.
@@ -43,7 +44,10 @@ type Config struct {
 	NIC  NICConfig         `yaml:"nic"`
 	NICs map[string]string `yaml:"nics"` // NIC by device, "n1.g0": "n1.nic0"; the rest is told by PCI distance
 	Host HostConfig        `yaml:"host"`
-	Lab  LabConfig         `yaml:"lab"`
+
+	Launch launch.Config `yaml:"launch"`
+
+	Lab LabConfig `yaml:"lab"`
 }
 
 // NVMLConfig is about the GPU probe.
@@ -94,6 +98,12 @@ nics: {}                      # {n1.g0: n1.nic0}: which port a GPU's traffic tak
 host:
   proc: /proc
   cgroup: /sys/fs/cgroup      # the ranks' cgroup directory
+launch:                       # how this node starts the job's processes when the engine asks (see docs/cluster.md)
+  command: []                 # [/usr/bin/falcon-agent, run, --, python, train.py, "{resume}"]; [] = this node starts nothing
+  env: {}                     # added to the agent's own; {rank} and the other words are replaced here too
+  node_ranks: 0               # processes that fit on this node
+  dir: ""                     # working directory; "" = /
+  log_dir: ""                 # for what they print, one file a process; "" = nowhere
 lab:                          # emulated nodes only
   state: ""                   # the lab's state file; "" = a real node
   node: 0
@@ -172,6 +182,12 @@ func (c Config) check() error {
 		if bound.value < bound.least || bound.value > bound.most {
 			return fmt.Errorf("%w: %s is %d, it must be from %d to %d", ErrConfig, bound.key, bound.value, bound.least, bound.most)
 		}
+	}
+	if err := c.Launch.Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if c.Launch.Ranks() > 0 && c.Job == "" {
+		return fmt.Errorf("%w: job is missing: a node that starts processes must know which job's", ErrConfig)
 	}
 	return c.checkNICs()
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/agent/launch"
 )
 
 // exitWatch waits for one process's end by its pidfd. Its goroutine sleeps in
@@ -82,17 +82,5 @@ func (w *exitWatch) How() (string, bool) {
 	if err != nil || errno != 0 || info.mask&pidfdInfoExit == 0 {
 		return "", false
 	}
-	return describeExit(unix.WaitStatus(info.exitCode)), true
-}
-
-func describeExit(s unix.WaitStatus) string {
-	switch {
-	case s.Signaled():
-		return fmt.Sprintf("killed by signal %d (%s)", s.Signal(), unix.SignalName(s.Signal()))
-	case s.Exited() && s.ExitStatus() == 0:
-		return falconv1.ExitedNormally
-	case s.Exited():
-		return fmt.Sprintf("exited with status %d", s.ExitStatus())
-	}
-	return fmt.Sprintf("ended with wait status %#x", uint32(s))
+	return launch.DescribeExit(unix.WaitStatus(info.exitCode)), true
 }

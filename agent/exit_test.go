@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon/agent/launch"
 )
 
 // child starts a real process that sleeps until it is told otherwise.
@@ -90,7 +92,7 @@ func TestDescribeExit(t *testing.T) {
 		9:      "killed by signal 9 (SIGKILL)",
 		0x86:   "killed by signal 6 (SIGABRT)", // with a core dump
 	} {
-		if got := describeExit(status); got != want {
+		if got := launch.DescribeExit(status); got != want {
 			t.Errorf("%#x: %q, want %q", uint32(status), got, want)
 		}
 	}

@@ -382,11 +382,16 @@ type node struct {
 // onNode runs test against a running agent, in virtual time.
 func onNode(t *testing.T, test func(t *testing.T, n *node)) {
 	t.Helper()
+	onNodeWith(t, Defaults(), Options{}, test)
+}
+
+func onNodeWith(t *testing.T, cfg Config, opt Options, test func(t *testing.T, n *node)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := Defaults()
 		cfg.Node = "n1"
 		n := &node{dir: newFakeDir(t), ship: &fakeShip{}}
-		n.Agent = New(cfg, Options{Directory: n.dir})
+		cfg.ShmDir, opt.Directory = n.dir.path, n.dir
+		n.Agent = New(cfg, opt)
 		n.Bind(n.ship)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)

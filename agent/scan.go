@@ -12,6 +12,7 @@ import (
 // scan takes up new processes, clears away what dead ones left, and reports
 // what changed.
 func (a *Agent) scan() {
+	a.launcher.Collect()
 	live, stale, err := a.dir.Discover()
 	if err != nil {
 		if !a.blind { // once, not five times a second

@@ -118,7 +118,7 @@ func probe(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(time.Tim
 func hello(cfg agent.Config, gpus *nvml.Prober) *falconv1.Hello {
 	h := &falconv1.Hello{
 		Agent: cfg.Node, Node: cfg.Node, Boot: bootID(), Version: version(), Job: cfg.Job,
-		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup,
+		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup, LaunchRanks: int32(cfg.Launch.Ranks()),
 	}
 	if gpus != nil {
 		h.Devices = gpus.Devices()

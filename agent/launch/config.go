@@ -1,0 +1,206 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/failslow/falcon"
+)
+
+// Bounds of a node's command.
+const (
+	RanksMax    = 64 // of one node
+	argsMax     = 256
+	argBytesMax = 4096
+	envMax      = 256
+	worldMax    = 1 << 20
+)
+
+// Config is the section "launch" of the agent's configuration.
+type Config struct {
+	Command   []string          `yaml:"command"`    // program and arguments; empty = this node starts nothing
+	Env       map[string]string `yaml:"env"`        // added to the agent's own environment
+	NodeRanks int               `yaml:"node_ranks"` // training processes that fit, one per GPU
+	Dir       string            `yaml:"dir"`        // working directory; empty = /
+	LogDir    string            `yaml:"log_dir"`    // for what the processes print; empty = nowhere
+}
+
+// resumeWord stands for "--resume", or for no argument at all.
+const resumeWord = "{resume}"
+
+// ownVariables are set by a launch; the configuration may not set them.
+var ownVariables = []string{
+	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "FALCON_DEVICE", "FALCON_GENERATION", "FALCON_JOB",
+	"FALCON_NODE", "FALCON_RESUME", "FALCON_SHM_DIR", markVariable,
+}
+
+// markVariable marks the processes of one launch, for an agent that was killed
+// before it could write their numbers down.
+const markVariable = "FALCON_LAUNCH"
+
+// serviceVariables are those by which a service manager speaks to the agent
+// alone.
+var serviceVariables = []string{"NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC", "LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}
+
+// Ranks is how many training processes the node can start, 0 for none.
+func (c Config) Ranks() int {
+	if len(c.Command) == 0 {
+		return 0
+	}
+	return c.NodeRanks
+}
+
+// Check says in one sentence what can't be used.
+func (c Config) Check() error {
+	if len(c.Command) == 0 {
+		if c.NodeRanks != 0 || len(c.Env) > 0 || c.LogDir != "" || c.Dir != "" {
+			return errors.New("launch has settings but no command")
+		}
+		return nil
+	}
+	if c.NodeRanks < 1 || c.NodeRanks > RanksMax {
+		return fmt.Errorf("launch.node_ranks is %d, it must be from 1 to %d", c.NodeRanks, RanksMax)
+	}
+	for key, path := range map[string]string{"command": c.Command[0], "dir": c.Dir, "log_dir": c.LogDir} {
+		if path != "" && !filepath.IsAbs(path) || key == "command" && path == "" {
+			return fmt.Errorf("launch.%s: %q is no absolute path", key, path)
+		}
+	}
+	return c.checkWords()
+}
+
+func (c Config) checkWords() error {
+	if len(c.Command) > argsMax || len(c.Env) > envMax {
+		return fmt.Errorf("launch has %d arguments and %d variables, at most %d and %d are possible", len(c.Command), len(c.Env), argsMax, envMax)
+	}
+	for _, a := range c.Command {
+		if len(a) > argBytesMax || strings.ContainsRune(a, 0) {
+			return fmt.Errorf("launch.command: an argument has %d bytes or a zero byte, at most %d are possible", len(a), argBytesMax)
+		}
+	}
+	for key, value := range c.Env {
+		switch {
+		case key == "" || strings.ContainsAny(key, "=\x00") || strings.ContainsRune(value, 0):
+			return fmt.Errorf("launch.env: %q is no name of a variable", key)
+		case slices.Contains(ownVariables, key):
+			return fmt.Errorf("launch.env: %s is set by the launch itself, leave it out", key)
+		}
+	}
+	return nil
+}
+
+// Rank is one process to be started.
+type Rank struct {
+	Rank      int           `json:"rank"`
+	LocalRank int           `json:"local_rank"`
+	Device    falcon.Device `json:"device"`
+}
+
+// Plan is what one launch starts on this node.
+type Plan struct {
+	Generation uint64 `json:"generation"`
+	World      int    `json:"world"`
+	Resume     bool   `json:"resume"`
+	Ranks      []Rank `json:"ranks"`
+}
+
+func (p Plan) equal(q Plan) bool {
+	return p.Generation == q.Generation && p.World == q.World && p.Resume == q.Resume && slices.Equal(p.Ranks, q.Ranks)
+}
+
+// check wants a plan that this node can carry out.
+func (p Plan) check(c Config, node falcon.Node) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrPlan}, args...)...)
+	}
+	switch n := len(p.Ranks); {
+	case c.Ranks() == 0:
+		return bad("this node can't start processes: set launch.command in its agent.yaml")
+	case p.Generation == 0:
+		return bad("a launch needs a generation above 0")
+	case p.World < 1 || p.World > worldMax:
+		return bad("a world of %d ranks", p.World)
+	case n < 1 || n > c.NodeRanks:
+		return bad("%d ranks are wanted here, launch.node_ranks allows 1 to %d", n, c.NodeRanks)
+	}
+	ranks, locals, devices := map[int]bool{}, map[int]bool{}, map[falcon.Device]bool{}
+	for _, r := range p.Ranks {
+		d, err := falcon.ParseDevice(string(r.Device))
+		switch {
+		case err != nil || d.Node() != node:
+			return bad("device %q is not one of node %s", r.Device, node)
+		case r.Rank < 0 || r.Rank >= p.World || ranks[r.Rank]:
+			return bad("rank %d is named twice or lies outside of a world of %d", r.Rank, p.World)
+		case r.LocalRank < 0 || r.LocalRank >= c.NodeRanks || locals[r.LocalRank]:
+			return bad("local rank %d is named twice or is not below launch.node_ranks, %d", r.LocalRank, c.NodeRanks)
+		case devices[d]:
+			return bad("device %s is given to two ranks", d)
+		}
+		ranks[r.Rank], locals[r.LocalRank], devices[d] = true, true, true
+	}
+	return nil
+}
+
+// words replaces what stands for a rank in arguments and variables.
+func (p Plan) words(r Rank) *strings.Replacer {
+	resume := ""
+	if p.Resume {
+		resume = "--resume"
+	}
+	return strings.NewReplacer(
+		"{rank}", strconv.Itoa(r.Rank), "{local_rank}", strconv.Itoa(r.LocalRank), "{world}", strconv.Itoa(p.World),
+		"{generation}", strconv.FormatUint(p.Generation, 10), "{device}", string(r.Device), resumeWord, resume,
+	)
+}
+
+// argv is the command of one rank.
+func (c Config) argv(p Plan, r Rank) []string {
+	words := p.words(r)
+	var out []string
+	for _, a := range c.Command {
+		if a != resumeWord || p.Resume {
+			out = append(out, words.Replace(a))
+		}
+	}
+	return out
+}
+
+// environ is the environment of one rank: the agent's, the configuration's, and
+// last what says who it is.
+func (l *Launcher) environ(base []string, p Plan, r Rank) []string {
+	own := map[string]string{
+		"RANK": strconv.Itoa(r.Rank), "WORLD_SIZE": strconv.Itoa(p.World), "LOCAL_RANK": strconv.Itoa(r.LocalRank),
+		"LOCAL_WORLD_SIZE": strconv.Itoa(len(p.Ranks)), "FALCON_DEVICE": string(r.Device), "FALCON_NODE": string(l.at.Node),
+		"FALCON_GENERATION": strconv.FormatUint(p.Generation, 10), "FALCON_JOB": l.at.Job, "FALCON_SHM_DIR": l.at.ShmDir,
+		"FALCON_RESUME": "0", markVariable: l.mark(p, r),
+	}
+	if p.Resume {
+		own["FALCON_RESUME"] = "1"
+	}
+	var out []string
+	for _, kv := range base {
+		key, _, _ := strings.Cut(kv, "=")
+		_, mine := own[key]
+		if _, set := l.cfg.Env[key]; !mine && !set && !slices.Contains(serviceVariables, key) {
+			out = append(out, kv)
+		}
+	}
+	words := p.words(r)
+	for _, key := range slices.Sorted(maps.Keys(l.cfg.Env)) {
+		out = append(out, key+"="+words.Replace(l.cfg.Env[key]))
+	}
+	for _, key := range slices.Sorted(maps.Keys(own)) {
+		out = append(out, key+"="+own[key])
+	}
+	return out
+}
+
+// mark names one process of one launch, on all of the machine.
+func (l *Launcher) mark(p Plan, r Rank) string {
+	return fmt.Sprintf("%s#%d.%d", l.path, p.Generation, r.Rank)
+}

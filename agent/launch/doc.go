@@ -1,0 +1,18 @@
+// Package launch starts the training processes of one node, by the command of
+// the node's own configuration.
+//
+// It guarantees that nothing from outside of the node names what is executed: a
+// plan says which ranks, on which devices, of which generation, and the words of
+// the command that stand for them are replaced inside arguments, never by a
+// shell. A rank is started at most once per generation, across restarts of the
+// agent too: what is about to be started and what was is written down first, in
+// a file of the agent's own, and a process that a killed agent had no time to
+// write down is found by its environment. There is one generation on a node at a
+// time: while an older process runs, a new launch is refused, but for one that
+// never came as far as a communicator, which is ended.
+//
+// Processes lead sessions of their own and outlive the agent; while it lives it
+// collects them. The package starts no goroutines and takes no locks: a Launcher
+// belongs to one goroutine. It must not decide when a job is started, and ends
+// only processes that it started itself.
+package launch

@@ -1,0 +1,214 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// Errors of this package; texts are one sentence for the operator.
+var (
+	// ErrPlan is wrapped where a plan can't be carried out on this node.
+	ErrPlan = errors.New("launch: refused")
+	// ErrStart is wrapped where a process could not be started.
+	ErrStart = errors.New("launch: can't start a training process")
+)
+
+// At says where a Launcher works.
+type At struct {
+	Node   falcon.Node
+	Job    string
+	ShmDir string // where the hook's files are; the record lies beside them
+}
+
+// Launcher starts and collects the training processes of one node.
+type Launcher struct {
+	cfg  Config
+	at   At
+	path string // of the record
+	sys  System
+	log  *slog.Logger
+
+	rec    record
+	loaded bool
+	ended  map[int]string // how, by process number; of the record's generation
+}
+
+// New builds a Launcher. name is the record's file name, of this job and node
+// alone. sys nil means the machine itself.
+func New(cfg Config, at At, name string, sys System, log *slog.Logger) *Launcher {
+	if sys == nil {
+		sys = machine{proc: "/proc"}
+	}
+	return &Launcher{cfg: cfg, at: at, path: filepath.Join(at.ShmDir, name), sys: sys, log: log, ended: map[int]string{}}
+}
+
+// Running is a process of the job that the agent follows.
+type Running struct {
+	PID        int
+	Generation uint64
+	Text       string // "rank 3 (pid 77)"
+}
+
+// Begin starts what the plan names and does not run yet. The same plan again,
+// of this life or an earlier one, starts nothing twice. An error is a refusal
+// (ErrPlan, ErrRecord), or a failed start (ErrStart), after which nothing of the
+// generation runs here.
+func (l *Launcher) Begin(p Plan, running []Running) error {
+	if err := p.check(l.cfg, l.at.Node); err != nil {
+		return err
+	}
+	if err := l.recall(); err != nil {
+		return err
+	}
+	switch old := l.rec.Plan; {
+	case p.Generation < old.Generation:
+		return fmt.Errorf("%w: generation %d is over, generation %d was launched here", ErrPlan, p.Generation, old.Generation)
+	case p.Generation == old.Generation && (!p.equal(old) || l.rec.Ended):
+		return fmt.Errorf("%w: generation %d was launched here as something else, or has failed: a new launch needs a new one", ErrPlan, p.Generation)
+	}
+	for _, r := range running {
+		if r.Generation != p.Generation {
+			return fmt.Errorf("%w: %s of generation %d still runs here", ErrPlan, r.Text, r.Generation)
+		}
+	}
+	if p.Generation > l.rec.Plan.Generation {
+		l.stop() // what never made a communicator
+		l.rec = record{Plan: p, Procs: make([]Proc, len(p.Ranks))}
+		clear(l.ended)
+		if err := save(l.path, l.rec); err != nil {
+			return err
+		}
+	}
+	return l.start()
+}
+
+// recall reads the record of earlier lives, once.
+func (l *Launcher) recall() error {
+	if l.loaded {
+		return nil
+	}
+	rec, err := load(l.path)
+	if err != nil {
+		return err
+	}
+	l.rec, l.loaded = rec, true
+	return nil
+}
+
+// start starts the ranks of the record that were not started so far. Each is
+// written down before and after.
+func (l *Launcher) start() error {
+	for i, r := range l.rec.Plan.Ranks {
+		if l.rec.Procs[i].PID > 0 {
+			continue
+		}
+		got, err := l.one(i, r)
+		if err != nil {
+			l.End()
+			return fmt.Errorf("%w: rank %d: %w", ErrStart, r.Rank, err)
+		}
+		l.rec.Procs[i] = got
+		if err := save(l.path, l.rec); err != nil {
+			l.End()
+			return err
+		}
+		l.log.Info("started a training process", slog.Int("rank", r.Rank), slog.Int("pid", got.PID), slog.Uint64("generation", l.rec.Plan.Generation))
+	}
+	return nil
+}
+
+// one starts a rank, or finds it started by an agent that was killed meanwhile.
+func (l *Launcher) one(i int, r Rank) (Proc, error) {
+	mark := markVariable + "=" + l.mark(l.rec.Plan, r)
+	if l.rec.Procs[i].PID == beingStarted {
+		if found, ok := l.sys.Find(mark); ok {
+			return found, nil
+		}
+	}
+	l.rec.Procs[i] = Proc{PID: beingStarted}
+	if err := save(l.path, l.rec); err != nil {
+		return Proc{}, err
+	}
+	dir := l.cfg.Dir
+	if dir == "" {
+		dir = "/"
+	}
+	return l.sys.Start(Spec{
+		Argv: l.cfg.argv(l.rec.Plan, r), Env: l.environ(os.Environ(), l.rec.Plan, r), Dir: dir,
+		Log: l.logFile(r),
+	})
+}
+
+func (l *Launcher) logFile(r Rank) string {
+	if l.cfg.LogDir == "" {
+		return os.DevNull
+	}
+	return filepath.Join(l.cfg.LogDir, fmt.Sprintf("%s.g%d.rank%d.log", filepath.Base(l.at.Job), l.rec.Plan.Generation, r.Rank))
+}
+
+// Collect notices processes that have ended.
+func (l *Launcher) Collect() {
+	for _, p := range l.rec.Procs {
+		if _, known := l.ended[p.PID]; known || p.PID <= 0 {
+			continue
+		}
+		if how, ended := l.sys.Ended(p); ended {
+			l.ended[p.PID] = how
+		}
+	}
+}
+
+// State is where one rank of the newest launch stands.
+type State struct {
+	PID   int // 0 = not of the launch
+	Ended bool
+	How   string // empty while it runs, or where the kernel does not tell
+	Log   string // of what it printed
+}
+
+// State looks at one rank.
+func (l *Launcher) State(rank int) State {
+	i := slices.IndexFunc(l.rec.Plan.Ranks, func(r Rank) bool { return r.Rank == rank })
+	if i < 0 {
+		return State{}
+	}
+	how, ended := l.ended[l.rec.Procs[i].PID]
+	return State{PID: l.rec.Procs[i].PID, Ended: ended, How: how, Log: l.logFile(l.rec.Plan.Ranks[i])}
+}
+
+// How is how a process of the newest launch ended; false while that is not
+// known, or it is of another generation.
+func (l *Launcher) How(pid int, generation uint64) (string, bool) {
+	how := l.ended[pid]
+	return how, how != "" && generation == l.rec.Plan.Generation
+}
+
+// End ends what runs of the newest launch, which has failed: it can't be begun
+// again.
+func (l *Launcher) End() {
+	l.stop()
+	l.rec.Ended = true
+	if err := save(l.path, l.rec); err != nil {
+		l.log.Error("can't write down that a launch has failed", slog.Any("err", err))
+	}
+}
+
+func (l *Launcher) stop() {
+	for _, p := range l.rec.Procs {
+		if _, gone := l.ended[p.PID]; gone || p.PID <= 0 {
+			continue
+		}
+		if how, ended := l.sys.Ended(p); ended {
+			l.ended[p.PID] = how
+			continue
+		}
+		l.log.Warn("ended a process of a launch that failed", slog.Int("pid", p.PID))
+		l.sys.Kill(p)
+	}
+}

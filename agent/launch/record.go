@@ -1,0 +1,109 @@
+package launch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrRecord is wrapped where the file that says what was started can't be used:
+// then nothing is started.
+var ErrRecord = errors.New("launch: bad record of earlier launches")
+
+const (
+	recordVersion  = 1
+	recordBytesMax = 64 << 10
+	beingStarted   = -1 // in place of a process's number: it may or may not run
+)
+
+// record is what this node has started last.
+type record struct {
+	Version int    `json:"version"`
+	Plan    Plan   `json:"plan"`
+	Procs   []Proc `json:"procs"` // by index into Plan.Ranks
+	Ended   bool   `json:"ended"` // by the agent: it failed, and is not taken up again
+}
+
+// Proc is a process for certain: numbers are used again, but not at one start.
+type Proc struct {
+	PID   int    `json:"pid"`   // 0 = not started, -1 = about to be
+	Start uint64 `json:"start"` // clock ticks since boot
+}
+
+// load reads the record; an absent one is empty.
+func load(path string) (record, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return record{}, nil
+	}
+	if err != nil {
+		return record{}, fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return record{}, fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
+		return record{}, fmt.Errorf("%w: %s is not a file of this agent's alone; remove it once no process of the job runs here", ErrRecord, path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, recordBytesMax))
+	if err != nil {
+		return record{}, fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	r, err := decode(text)
+	if err != nil {
+		return record{}, fmt.Errorf("%w: %s: %w; remove it once no process of the job runs here", ErrRecord, path, err)
+	}
+	return r, nil
+}
+
+// decode checks a record.
+func decode(text []byte) (record, error) {
+	var r record
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return record{}, err
+	}
+	switch {
+	case r.Version != recordVersion:
+		return record{}, fmt.Errorf("version %d, this agent writes %d", r.Version, recordVersion)
+	case r.Plan.Generation == 0 || len(r.Procs) != len(r.Plan.Ranks) || len(r.Procs) > RanksMax:
+		return record{}, fmt.Errorf("%d processes of %d ranks in generation %d", len(r.Procs), len(r.Plan.Ranks), r.Plan.Generation)
+	}
+	for _, p := range r.Procs {
+		if p.PID < beingStarted || p.PID == 1 || p.PID > pidMax {
+			return record{}, fmt.Errorf("no process has number %d", p.PID)
+		}
+	}
+	return r, nil
+}
+
+// save replaces the record at once: a reader sees the old one or the new one.
+func save(path string, r record) error {
+	r.Version = recordVersion
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	_, err = f.Write(text)
+	if err := errors.Join(err, f.Sync(), f.Close(), os.Rename(next, path)); err != nil {
+		return fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	return nil
+}

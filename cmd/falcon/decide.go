@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -17,7 +18,8 @@ func decideCommand() *cobra.Command {
 		Use:   "decide INC",
 		Short: "Approve or veto what is proposed for an incident",
 		Example: `  falcon decide INC-0001 --approve --reason "loss is fine, go on"
-  falcon decide INC-0001 --approve --rung S2`,
+  falcon decide INC-0001 --approve --rung S2
+  falcon decide INC-0001 --approve --rung S4 --variant replace`,
 		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if approve == veto {
@@ -29,6 +31,9 @@ func decideCommand() *cobra.Command {
 			if q.Action != "" && q.Rung != "" {
 				return fmt.Errorf("%w: give --action or --rung, not both", errUsage)
 			}
+			if q.Variant != "" && q.Rung != string(falcon.RungS4) {
+				return fmt.Errorf("%w: --variant says how rung S4 is taken: give --rung S4 with it", errUsage)
+			}
 			q.Incident, q.Approve = args[0], approve
 			return decideOn(c, &target, q, asJSON)
 		},
@@ -39,6 +44,7 @@ func decideCommand() *cobra.Command {
 	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record")
 	c.Flags().StringVar(&q.Action, "action", "", "the action that was seen (default: the present proposal)")
 	c.Flags().StringVar(&q.Rung, "rung", "", "take this rung now, also when it is not proposed yet, such as S2")
+	c.Flags().StringVar(&q.Variant, "variant", "", "how S4 is taken: restart, replace or drop (default: the policy's first that can be)")
 	c.Flags().StringVar(&q.PlanHash, "plan", "", "the plan hash that was seen, with --action")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
@@ -55,7 +61,7 @@ func decideOn(c *cobra.Command, t *engineTarget, q *falconv1.DecideRequest, asJS
 	if asJSON {
 		return writeJSON(c.OutOrStdout(), a)
 	}
-	_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s (decided by %s): plan %s, micro-batches %v → %v, %.1f ms → %.1f ms predicted\n",
-		a.ID, a.State, orNobody(a.DecidedBy), a.PlanHash, a.Previous, a.MicroBatches, a.BeforeMs, a.PredictedMs)
+	_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s (decided by %s): plan %s, %s, %.1f ms → %.1f ms predicted\n",
+		a.ID, a.State, orNobody(a.DecidedBy), a.PlanHash, a.change(), a.BeforeMs, a.PredictedMs)
 	return err
 }

@@ -33,22 +33,18 @@ const (
 
 // engineConfig is falcon.yaml.
 type engineConfig struct {
-	Job      string       `yaml:"job"`       // name shown to operators
-	StateDir string       `yaml:"state_dir"` // journal, socket and certificates; default: see defaultStateDir
-	Socket   string       `yaml:"socket"`    // default: falcon.sock in the state directory
-	Listen   string       `yaml:"listen"`    // HOST:PORT for agents and remote consoles; "none" = local only
-	Certs    auth.Files   `yaml:"certs"`     // default: ca and server in the state directory's certs
-	Policy   policyConfig `yaml:"policy"`
-	Detect   detectConfig `yaml:"detect"`
+	Job        string        `yaml:"job"`       // name shown to operators
+	StateDir   string        `yaml:"state_dir"` // journal, socket and certificates; default: see defaultStateDir
+	Socket     string        `yaml:"socket"`    // default: falcon.sock in the state directory
+	Listen     string        `yaml:"listen"`    // HOST:PORT for agents and remote consoles; "none" = local only
+	Certs      auth.Files    `yaml:"certs"`     // default: ca and server in the state directory's certs
+	Policy     policyConfig  `yaml:"policy"`
+	PolicyFile string        `yaml:"policy_file"` // instead of policy: the same keys in a file of their own
+	Restart    restartConfig `yaml:"restart"`
+	Detect     detectConfig  `yaml:"detect"`
 
 	Validation validationConfig `yaml:"validation"`
 	Mitigate   mitigateConfig   `yaml:"mitigate"`
-}
-
-type policyConfig struct {
-	Mode  string `yaml:"mode"`
-	Cap   string `yaml:"cap"`
-	Owner string `yaml:"owner"`
 }
 
 // defaultStateDir follows the XDG base directories; FALCON_STATE_DIR wins.
@@ -83,6 +79,9 @@ func loadEngineConfig(path string) (engineConfig, error) {
 			return cfg, fmt.Errorf("%w: %s: %s", errUsage, path, yamlSentence(err))
 		}
 	}
+	if err := cfg.loadPolicy(filepath.Dir(path)); err != nil {
+		return cfg, err
+	}
 	cfg.fill()
 	return cfg, cfg.check()
 }
@@ -114,15 +113,14 @@ func setDefault(s *string, value string) {
 	}
 }
 
-func (c *engineConfig) policy() falcon.Policy {
-	return falcon.Policy{Mode: falcon.Mode(c.Policy.Mode), Cap: falcon.Rung(c.Policy.Cap), Owner: c.Policy.Owner}
-}
-
 func (c *engineConfig) check() error {
 	if err := engine.CheckPolicy(c.policy()); err != nil {
 		return fmt.Errorf("%w: policy: %w", errUsage, err)
 	}
 	if err := c.Validation.check(); err != nil {
+		return err
+	}
+	if err := c.Restart.check(); err != nil {
 		return err
 	}
 	if err := c.Mitigate.check(); err != nil {
@@ -162,7 +160,8 @@ func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engi
 
 func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	e, err := engine.New(engine.Config{
-		JobName: cfg.Job, Journal: j, Detect: cfg.Detect.detector(), Mitigate: cfg.Mitigate.planner(), Policy: cfg.policy(), Validation: cfg.Validation.engine(), Log: log,
+		JobName: cfg.Job, Journal: j, Detect: cfg.Detect.detector(), Mitigate: cfg.Mitigate.planner(), Policy: cfg.policy(), Validation: cfg.Validation.engine(),
+		Restart: cfg.Restart.engine(), Log: log,
 	})
 	if err != nil {
 		return nil, err

@@ -10,7 +10,15 @@ certs: {ca: /var/lib/falcon/certs/ca.crt, cert: /var/lib/falcon/certs/server.crt
 policy:
   mode: approve                   # observe | approve | auto
   cap: S1                         # the highest rung that acts by itself in auto
-  owner: ""                       # told with the policy
+  owner: ""                       # who answers for what acts by itself; S4 needs one
+  rungs: {}                       # {S3: {approval: auto, countdown_s: 30, per_hour: 2}}; auto | person | never, 0 = no limit
+  hours: ""                       # in UTC, when rungs may act by themselves, such as 22:00-06:00; "" = always
+  allow_drop: false               # S4 may give up a replica and rescale the batch
+  variants: []                    # of S4, best first: replace, restart, drop; [] = replace, restart
+policy_file: ""                   # instead of policy: the same keys in a file of their own
+restart:
+  leave: 2m                       # S4: for the processes to end after their checkpoint
+  launch: 10m                     # for all ranks to be at work again
 validation:
   mode: manual                    # manual: a test is advised, an approver asks for it | auto: it is carried out
   life: 10s                       # of one hold, at most 60s

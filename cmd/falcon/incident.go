@@ -157,6 +157,9 @@ func writeText(w io.Writer, s incidentStory) error {
 	b.WriteString("\nactions\n")
 	for _, a := range s.Actions {
 		fmt.Fprintf(&b, "  %s  %s  plan %s, decided by %s, predicted %.1f ms, measured %.1f ms: %s%s\n", a.ID, a.State, a.PlanHash, orNobody(a.DecidedBy), a.PredictedMs, a.MeasuredMs, a.Why, undone(a.RevertReason))
+		for _, line := range a.details() {
+			fmt.Fprintf(&b, "      %s\n", line)
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -176,8 +179,11 @@ func writeMarkdown(w io.Writer, s incidentStory) error {
 	}
 	b.WriteString("\n## Actions\n\n")
 	for _, a := range s.Actions {
-		fmt.Fprintf(&b, "- **%s** %s; plan `%s`, micro-batches %v → %v, decided by %s%s; predicted %.1f ms, measured %.1f ms. %s%s\n",
-			a.ID, a.State, a.PlanHash, a.Previous, a.MicroBatches, orNobody(a.DecidedBy), markdown(because(a.Reason)), a.PredictedMs, a.MeasuredMs, markdown(a.Why), markdown(undone(a.RevertReason)))
+		fmt.Fprintf(&b, "- **%s** %s; plan `%s`, %s, decided by %s%s; predicted %.1f ms, measured %.1f ms. %s%s\n",
+			a.ID, a.State, a.PlanHash, markdown(a.change()), orNobody(a.DecidedBy), markdown(because(a.Reason)), a.PredictedMs, a.MeasuredMs, markdown(a.Why), markdown(undone(a.RevertReason)))
+		for _, line := range a.details() {
+			fmt.Fprintf(&b, "  - %s\n", markdown(line))
+		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

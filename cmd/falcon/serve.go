@@ -12,6 +12,7 @@ import (
 
 func serveCommand() *cobra.Command {
 	var config string
+	var example bool
 	c := &cobra.Command{
 		Use:     "serve",
 		Short:   "Run the engine without a screen",
@@ -19,6 +20,10 @@ func serveCommand() *cobra.Command {
 		Example: "  falcon serve --config falcon.yaml",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if example {
+				_, err := io.WriteString(c.OutOrStdout(), engineExample)
+				return err
+			}
 			cfg, err := loadEngineConfig(config)
 			if err != nil {
 				return err
@@ -27,6 +32,7 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&config, "config", "", "configuration file (YAML); default: everything in the state directory "+defaultStateDir())
+	c.Flags().BoolVar(&example, "example", false, "write a configuration file with every key and its default, and end")
 	return c
 }
 

@@ -42,6 +42,9 @@ type storyVerdict struct {
 type storyLadder struct {
 	ImpactMs float64           `json:"impact_ms"`
 	Rungs    []falcon.RungView `json:"rungs"`
+
+	LossPerMinuteGPUh float64 `json:"loss_per_minute_gpu_hours"`
+	Model             string  `json:"model,omitempty"` // what the prices rest on
 }
 
 // storyAction adds the names of the lab's report to the action.
@@ -78,7 +81,9 @@ func storyOf(v *falconv1.Incident, l *falconv1.Ladder) incidentStory {
 		OnsetIteration: v.GetOnsetIteration(), DetectedIteration: v.GetDetectedIteration(),
 		HealthyMs: v.GetHealthyMs(), SlowMs: v.GetSlowMs(), Probability: v.GetProbability(),
 		Verdict: verdictOf(v.GetVerdict()), Actions: []storyAction{}, Validations: []falcon.Validation{},
-		Cost: storyCost{l.GetLostGpuHours()}, Ladder: storyLadder{ImpactMs: l.GetImpactMs(), Rungs: []falcon.RungView{}},
+		Cost: storyCost{l.GetLostGpuHours()}, Ladder: storyLadder{
+			ImpactMs: l.GetImpactMs(), Rungs: []falcon.RungView{}, LossPerMinuteGPUh: l.GetLossPerMinuteGpuHours(), Model: clean(l.GetModel()),
+		},
 	}
 	if r := v.GetRelievedIteration(); r != falcon.NoIteration {
 		s.RelievedIteration = &r
@@ -87,11 +92,7 @@ func storyOf(v *falconv1.Incident, l *falconv1.Ladder) incidentStory {
 		s.Actions = append(s.Actions, actionOf(a))
 	}
 	for _, r := range l.GetRungs() {
-		s.Ladder.Rungs = append(s.Ladder.Rungs, falcon.RungView{
-			Rung: falcon.Rung(clean(r.GetRung())), Applicable: r.GetApplicable(), Reason: clean(r.GetReason()),
-			OverheadMs: r.GetOverheadMs(), GainMs: r.GetGainMs(), BreakEven: r.GetBreakEven(),
-			ImpactMs: r.GetImpactMs(), PredictMs: r.GetPredictedMs(), Current: r.GetCurrent(),
-		})
+		s.Ladder.Rungs = append(s.Ladder.Rungs, rungOf(r))
 	}
 	return s
 }
@@ -106,18 +107,6 @@ func verdictOf(v *falconv1.Verdict) storyVerdict {
 		out.Evidence = append(out.Evidence, falcon.Evidence{Kind: falcon.EvidenceKind(clean(e.GetKind())), Text: clean(e.GetText()), Against: e.GetAgainst()})
 	}
 	return out
-}
-
-func actionOf(a *falconv1.Action) storyAction {
-	return storyAction{Outcome: clean(a.GetState()), Action: falcon.Action{
-		ID: clean(a.GetId()), Incident: clean(a.GetIncident()), Rung: falcon.Rung(clean(a.GetRung())),
-		State: falcon.ActionState(clean(a.GetState())), PlanHash: clean(a.GetPlanHash()),
-		MicroBatches: a.GetMicroBatches(), Previous: a.GetPrevious(), ProposedIteration: a.GetProposedIteration(),
-		DecidedBy: clean(a.GetDecidedBy()), Reason: clean(a.GetReason()),
-		AppliedIteration: a.GetAppliedIteration(), RevertedIteration: a.GetRevertedIteration(),
-		BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(), MeasuredMs: a.GetMeasuredMs(),
-		OverheadMs: a.GetOverheadMs(), Why: clean(a.GetWhy()), RevertReason: clean(a.GetRevertReason()),
-	}}
 }
 
 func cleanAll(in []string) []string {

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+func rungOf(r *falconv1.RungView) falcon.RungView {
+	return falcon.RungView{
+		Rung: falcon.Rung(clean(r.GetRung())), Applicable: r.GetApplicable(), Reason: clean(r.GetReason()),
+		OverheadMs: r.GetOverheadMs(), GainMs: r.GetGainMs(), BreakEven: r.GetBreakEven(),
+		ImpactMs: r.GetImpactMs(), PredictMs: r.GetPredictedMs(), Current: r.GetCurrent(),
+		PlanHash: clean(r.GetPlanHash()), Variant: falcon.Variant(clean(r.GetVariant())), ClockMs: r.GetClockMs(),
+		Approval: clean(r.GetApproval()), Next: r.GetNext(), IfWrong: clean(r.GetIfWrong()),
+		Preview: previewOf(r.GetPreview()), MicroBatches: r.GetMicroBatches(),
+	}
+}
+
+func actionOf(a *falconv1.Action) storyAction {
+	out := storyAction{Outcome: clean(a.GetState()), Action: falcon.Action{
+		ID: clean(a.GetId()), Incident: clean(a.GetIncident()), Rung: falcon.Rung(clean(a.GetRung())),
+		State: falcon.ActionState(clean(a.GetState())), PlanHash: clean(a.GetPlanHash()),
+		MicroBatches: a.GetMicroBatches(), Previous: a.GetPrevious(), ProposedIteration: a.GetProposedIteration(),
+		DecidedBy: clean(a.GetDecidedBy()), Reason: clean(a.GetReason()),
+		AppliedIteration: a.GetAppliedIteration(), RevertedIteration: a.GetRevertedIteration(),
+		BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(), MeasuredMs: a.GetMeasuredMs(),
+		OverheadMs: a.GetOverheadMs(), Why: clean(a.GetWhy()), RevertReason: clean(a.GetRevertReason()),
+		Variant: falcon.Variant(clean(a.GetVariant())), Preview: previewOf(a.GetPreview()),
+		DecidedFrom: clean(a.GetDecidedFrom()), DecidedUnixNs: a.GetDecidedUnixNs(), DeadlineUnixNs: a.GetDeadlineUnixNs(),
+		ErrorShare: a.GetErrorShare(), JobEpoch: a.GetJobEpoch(),
+	}}
+	for _, d := range a.GetPlacement() {
+		out.Placement = append(out.Placement, falcon.Device(clean(d)))
+	}
+	if steps := a.GetStepMs(); len(steps) > 0 {
+		out.Swap = &falcon.Swap{MovedMB: a.GetMovedMb()}
+		copy(out.Swap.StepMs[:], steps)
+	}
+	return out
+}
+
+func previewOf(p *falconv1.Preview) *falcon.Preview {
+	if p == nil {
+		return nil
+	}
+	out := &falcon.Preview{
+		Left: linksOf(p.GetLeft()), Joined: linksOf(p.GetJoined()), MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(),
+		Splits: p.GetSplits(),
+	}
+	for _, s := range p.GetSwaps() {
+		out.Swaps = append(out.Swaps, [2]falcon.Node{falcon.Node(clean(s.GetA())), falcon.Node(clean(s.GetB()))})
+	}
+	for _, v := range p.GetStages() {
+		out.Stages = append(out.Stages, int(v))
+	}
+	for _, v := range p.GetReplicas() {
+		out.Replicas = append(out.Replicas, int(v))
+	}
+	for d, mb := range p.GetTrafficMb() {
+		if out.Traffic == nil {
+			out.Traffic = map[falcon.Dimension]float64{}
+		}
+		out.Traffic[falcon.Dimension(clean(d))] = mb
+	}
+	return out
+}
+
+// linksOf leaves out names that are no links: a file must be readable again.
+func linksOf(in []*falconv1.LinksOf) map[falcon.Dimension][]falcon.Link {
+	out := map[falcon.Dimension][]falcon.Link{}
+	for _, of := range in {
+		for _, name := range of.GetLinks() {
+			if l, err := falcon.ParseLink(clean(name)); err == nil {
+				d := falcon.Dimension(clean(of.GetDimension()))
+				out[d] = append(out[d], l)
+			}
+		}
+	}
+	return out
+}
+
+// change says what an action does to the job.
+func (a storyAction) change() string {
+	var parts []string
+	if p := a.Preview; p != nil && len(p.Swaps) > 0 {
+		parts = append(parts, swapsText(p.Swaps))
+	}
+	if a.Variant != "" {
+		parts = append(parts, string(a.Variant))
+	}
+	if len(a.MicroBatches) > 0 || len(parts) == 0 {
+		parts = append(parts, fmt.Sprintf("micro-batches %v → %v", a.Previous, a.MicroBatches))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func swapsText(swaps [][2]falcon.Node) string {
+	var names []string
+	for _, s := range swaps {
+		names = append(names, string(s[0])+" ⇄ "+string(s[1]))
+	}
+	return "nodes " + strings.Join(names, ", ")
+}
+
+// details are the lines below an action: how it was decided, what was foreseen
+// and what came.
+func (a storyAction) details() []string {
+	var out []string
+	if a.DecidedUnixNs != 0 {
+		at := time.Unix(0, a.DecidedUnixNs).UTC().Format(time.DateTime)
+		out = append(out, fmt.Sprintf("decided by %s from %s at %s UTC for job epoch %d", orNobody(a.DecidedBy), orNobody(a.DecidedFrom), at, a.JobEpoch))
+	}
+	if p := a.Preview; p != nil {
+		out = append(out, previewLines(p)...)
+	}
+	if s := a.Swap; s != nil {
+		steps, total := make([]string, len(s.StepMs)), 0.0
+		for i, ms := range s.StepMs {
+			steps[i] = fmt.Sprintf("%s %.1f ms", falcon.SwapSteps[i], ms)
+			total += ms
+		}
+		out = append(out, fmt.Sprintf("carried out in %.1f ms on the slowest rank (%s), %.1f MB moved", total, strings.Join(steps, ", "), s.MovedMB))
+	}
+	if len(a.Placement) > 0 {
+		var devices []string
+		for r, d := range a.Placement {
+			devices = append(devices, fmt.Sprintf("%d on %s", r, d))
+		}
+		out = append(out, "ranks: "+strings.Join(devices, ", "))
+	}
+	if a.MeasuredMs > 0 && a.PredictedMs > 0 {
+		out = append(out, fmt.Sprintf("predicted %.1f ms, measured %.1f ms: the model was wrong by %+.1f %%", a.PredictedMs, a.MeasuredMs, 100*a.ErrorShare))
+	}
+	return out
+}
+
+func previewLines(p *falcon.Preview) []string {
+	out := []string{fmt.Sprintf("foreseen: %.1f MB in about %.0f ms", p.MovedMB, p.CopyMs)}
+	for _, side := range []struct {
+		what  string
+		links map[falcon.Dimension][]falcon.Link
+	}{{"leave", p.Left}, {"join", p.Joined}} {
+		for _, d := range []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimWorld} {
+			if links := side.links[d]; len(links) > 0 {
+				out = append(out, fmt.Sprintf("links that %s %s: %s", side.what, d, linksText(links)))
+			}
+		}
+	}
+	if len(p.Splits) > 0 {
+		out = append(out, fmt.Sprintf("best split there: %v", p.Splits))
+	}
+	return out
+}
+
+func linksText(links []falcon.Link) string {
+	var names []string
+	for _, l := range links {
+		names = append(names, l.String())
+	}
+	return strings.Join(names, ", ")
+}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -183,13 +184,17 @@ func (c Config) check() error {
 			return fmt.Errorf("%w: %s is %d, it must be from %d to %d", ErrConfig, bound.key, bound.value, bound.least, bound.most)
 		}
 	}
-	if err := c.Launch.Check(); err != nil {
+	if err := c.checkLaunch(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	if c.Launch.Ranks() > 0 && c.Job == "" {
-		return fmt.Errorf("%w: job is missing: a node that starts processes must know which job's", ErrConfig)
-	}
 	return c.checkNICs()
+}
+
+func (c Config) checkLaunch() error {
+	if c.Launch.Ranks() > 0 && c.Job == "" {
+		return errors.New("job is missing: a node that starts processes must know which job's")
+	}
+	return cmp.Or(c.Launch.Check(), c.Launch.CheckSame("FALCON_JOB", c.Job), c.Launch.CheckSame("FALCON_SHM_DIR", c.ShmDir))
 }
 
 // nicsMax bounds the map from devices to network ports.

@@ -11,8 +11,9 @@
 // It guarantees that what a kernel does not offer is named in
 // HostReading.Err and never passed off as zero trouble. In a lab the node's
 // emulated host share is read from the lab's state file instead of being
-// inferred, and the reading says so. It starts no goroutines, keeps no state
-// between looks but its settings, and must not judge.
+// inferred, and the reading says so. A rank's total goes on where another
+// process takes the rank over: only what was added since the last look counts.
+// It starts no goroutines, belongs to one, and must not judge.
 package host
 
 import (
@@ -53,10 +54,15 @@ type Config struct {
 type Prober struct {
 	cfg  Config
 	cpus int
+
+	delays map[int]uint64         // run delay by process at the last look
+	totals map[falcon.Rank]uint64 // run delay by rank
 }
 
 // New remembers where to look.
-func New(cfg Config) *Prober { return &Prober{cfg: cfg, cpus: runtime.NumCPU()} }
+func New(cfg Config) *Prober {
+	return &Prober{cfg: cfg, cpus: runtime.NumCPU(), delays: map[int]uint64{}, totals: map[falcon.Rank]uint64{}}
+}
 
 // Read takes one look. pids are the node's training processes by rank.
 func (p *Prober) Read(now time.Time, pids map[falcon.Rank]int) falcon.HostReading {
@@ -137,16 +143,30 @@ func (p *Prober) load() (float64, error) {
 // runDelays is, per rank, how long its main thread was runnable and did not
 // run, in ns. A rank whose file is gone is left out.
 func (p *Prober) runDelays(pids map[falcon.Rank]int) (map[falcon.Rank]uint64, error) {
-	out := make(map[falcon.Rank]uint64, len(pids))
+	out, delays := make(map[falcon.Rank]uint64, len(pids)), make(map[int]uint64, len(pids))
 	for rank, pid := range pids {
 		if ns, err := p.runDelay(pid); err == nil {
-			out[rank] = ns
+			out[rank] = p.total(rank, pid, ns)
+			delays[pid] = ns
 		}
 	}
+	p.delays, p.totals = delays, out
 	if len(out) == 0 && len(pids) > 0 {
 		return nil, errors.New("run delay: no rank's schedstat can be read")
 	}
 	return out, nil
+}
+
+// total adds what a process was delayed since the last look to its rank's.
+func (p *Prober) total(rank falcon.Rank, pid int, ns uint64) uint64 {
+	sum, known := p.totals[rank]
+	if !known {
+		return ns
+	}
+	if was, seen := p.delays[pid]; seen && ns >= was {
+		sum += ns - was
+	}
+	return sum
 }
 
 func (p *Prober) runDelay(pid int) (uint64, error) {

@@ -47,6 +47,27 @@ func TestReadsTheKernelsFiles(t *testing.T) {
 	}
 }
 
+// Two processes exchange their ranks: each rank's total goes on from where it
+// was, whatever the other process had gathered.
+func TestRunDelayGoesOnWithTheRank(t *testing.T) {
+	dir := t.TempDir()
+	p := New(Config{Proc: dir})
+	look := func(a, b string, pids map[falcon.Rank]int, want0, want1 uint64) {
+		t.Helper()
+		write(t, dir, "7/schedstat", "1 "+a+" 3\n")
+		write(t, dir, "8/schedstat", "1 "+b+" 3\n")
+		got, err := p.runDelays(pids)
+		if err != nil || got[0] != want0 || got[1] != want1 {
+			t.Fatalf("run delays %v, %v", got, err)
+		}
+	}
+	look("1000", "5", map[falcon.Rank]int{0: 7, 1: 8}, 1000, 5)
+	look("1010", "6", map[falcon.Rank]int{0: 7, 1: 8}, 1010, 6)
+	look("1040", "9", map[falcon.Rank]int{0: 8, 1: 7}, 1013, 36)
+	look("40", "10", map[falcon.Rank]int{0: 8, 1: 7}, 1014, 36) // the number was used again
+	look("50", "10", map[falcon.Rank]int{0: 8, 1: 7}, 1014, 46)
+}
+
 func TestOldHierarchyCountsNanoseconds(t *testing.T) {
 	group := t.TempDir()
 	write(t, group, "cpu.stat", "nr_periods 7\nnr_throttled 3\nthrottled_time 4567000\n")

@@ -34,9 +34,11 @@ type Config struct {
 const resumeWord = "{resume}"
 
 // ownVariables are set by a launch; the configuration may not set them.
+// FALCON_JOB and FALCON_SHM_DIR are too, but a configuration that says the same
+// is none that says otherwise (CheckSame).
 var ownVariables = []string{
-	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "FALCON_DEVICE", "FALCON_GENERATION", "FALCON_JOB",
-	"FALCON_NODE", "FALCON_RESUME", "FALCON_SHM_DIR", markVariable,
+	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "FALCON_DEVICE", "FALCON_GENERATION",
+	"FALCON_NODE", "FALCON_RESUME", markVariable,
 }
 
 // markVariable marks the processes of one launch, for an agent that was killed
@@ -90,6 +92,15 @@ func (c Config) checkWords() error {
 		case slices.Contains(ownVariables, key):
 			return fmt.Errorf("launch.env: %s is set by the launch itself, leave it out", key)
 		}
+	}
+	return nil
+}
+
+// CheckSame wants a variable that the launch sets to have the launch's value
+// where the configuration sets it too.
+func (c Config) CheckSame(key, value string) error {
+	if have, set := c.Env[key]; set && have != value {
+		return fmt.Errorf("launch.env: %s is %q, but is set to %q by the launch: leave it out", key, have, value)
 	}
 	return nil
 }
@@ -192,7 +203,9 @@ func (l *Launcher) environ(base []string, p Plan, r Rank) []string {
 	}
 	words := p.words(r)
 	for _, key := range slices.Sorted(maps.Keys(l.cfg.Env)) {
-		out = append(out, key+"="+words.Replace(l.cfg.Env[key]))
+		if _, mine := own[key]; !mine { // the first of two would count
+			out = append(out, key+"="+words.Replace(l.cfg.Env[key]))
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(own)) {
 		out = append(out, key+"="+own[key])

@@ -56,7 +56,7 @@ func (s *fakeSystem) Find(assignment string) (Proc, bool) {
 
 var example = Config{
 	Command:   []string{"/bin/train", "--rank={rank}", "{local_rank}", "{resume}", "--of", "{world}", "g{generation}", "{device}", `{"json": 1}`},
-	Env:       map[string]string{"MASTER_PORT": "29{generation}0", "PATH": "/bin"},
+	Env:       map[string]string{"MASTER_PORT": "29{generation}0", "PATH": "/bin", "FALCON_JOB": "gpt"},
 	NodeRanks: 4,
 }
 
@@ -291,6 +291,9 @@ func FuzzDecode(f *testing.F) {
 }
 
 func TestConfigurations(t *testing.T) {
+	if err := example.CheckSame("FALCON_JOB", "other"); err == nil || example.CheckSame("FALCON_JOB", "gpt") != nil || example.CheckSame("X", "") != nil {
+		t.Errorf("another job: %v", err)
+	}
 	if err := errors.Join(example.Check(), Config{}.Check()); err != nil {
 		t.Fatal(err)
 	}

@@ -38,10 +38,31 @@ func describe(out io.Writer, p *ring.Process) {
 	fmt.Fprintf(out, "heartbeat %s ago, iteration %d, step tag %d, layout tp%d dp%d pp%d, %d micro-batches\n", beat, c.Iteration, c.StepTag, c.TP, c.DP, c.PP, c.MicroBatches)
 	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", coverage(c.Coverage), c.RecordsLost, c.TimingsLost)
 	fmt.Fprintf(out, "order %d committed from iteration %d, status %d\n", c.CommittedOrder, c.CommittedIteration, c.CommittedStatus)
+	fmt.Fprintln(out, placed(p.Place, c))
 	fmt.Fprintln(out, pause(p.Pause(), c, ring.MonoNs()))
 	for _, m := range p.Comms(nil) {
 		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, %s, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, gate(m), m.State)
 	}
+}
+
+// placed says which rank the process holds by a placement, which launch started
+// it, and where a restart would begin.
+func placed(place func() (ring.Place, bool), c ring.Control) string {
+	parts := []string{"holds the rank that it was started with"}
+	switch at, ok := place(); {
+	case !ok:
+		parts[0] = "is being placed"
+	case at.Order != 0:
+		parts[0] = fmt.Sprintf("holds rank %d from iteration %d on by placement %d (%v, %d MB received)",
+			at.Rank, at.Iteration, at.Order, time.Duration(at.Spent()).Round(time.Millisecond), at.Bytes/1e6)
+	}
+	if c.Generation != 0 {
+		parts = append(parts, fmt.Sprintf("started by launch %d", c.Generation))
+	}
+	if c.ResumeIteration != 0 {
+		parts = append(parts, fmt.Sprintf("its newest ordered checkpoint resumes with iteration %d", c.ResumeIteration))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // pause says where the process stands with its newest pause, and what it has

@@ -46,6 +46,27 @@ func TestInspectTellsOfPauses(t *testing.T) {
 	}
 }
 
+func TestInspectTellsOfPlacements(t *testing.T) {
+	at := ring.Place{Order: 3, Iteration: 41, Rank: 5, StepNs: [4]int64{1e6, 2e6, 3e6, 4e6}, Bytes: 12e6}
+	for _, c := range []struct {
+		place   ring.Place
+		ok      bool
+		control ring.Control
+		want    string
+	}{
+		{ring.Place{}, true, ring.Control{}, "holds the rank that it was started with"},
+		{ring.Place{}, false, ring.Control{}, "is being placed"},
+		{
+			at, true, ring.Control{Generation: 2, ResumeIteration: 60},
+			"holds rank 5 from iteration 41 on by placement 3 (10ms, 12 MB received); started by launch 2; its newest ordered checkpoint resumes with iteration 60",
+		},
+	} {
+		if got := placed(func() (ring.Place, bool) { return c.place, c.ok }, c.control); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
 // A corrupt, half-made or absent file gets one clear sentence and a non-zero
 // exit; the file's content never reaches the terminal.
 func TestInspectRefuses(t *testing.T) {

@@ -124,7 +124,22 @@ type Action struct {
 	DecidedUnixNs     int64       `json:"decided_unix_ns,omitempty"`
 	DeadlineUnixNs    int64       `json:"deadline_unix_ns,omitempty"` // of the countdown: then policy decides; 0 = a person must
 	ErrorShare        float64     `json:"error_share,omitempty"`      // measured over predicted − 1, once measured
+	Phase             string      `json:"phase,omitempty"`            // of an action under way that takes several steps: PhasePlacement, …
+	Resume            int64       `json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
+	Generation        uint64      `json:"generation,omitempty"`       // S4: newest launch made for it
+	Launches          int         `json:"launches,omitempty"`         // S4: launches made for it
+	StoppedUnixNs     int64       `json:"stopped_unix_ns,omitempty"`  // S4: when the job's last iteration before it was seen
 }
+
+// Phases of actions that take several steps.
+const (
+	PhasePlacement  = "placement"  // S3: the ranks were told to change places
+	PhaseSplit      = "split"      // S3: they did; now the split that suits the new places
+	PhaseCheckpoint = "checkpoint" // S4: the ranks were told to write a checkpoint and end
+	PhaseLeaving    = "leaving"    // S4: it is written; the processes are ending
+	PhaseLaunching  = "launching"  // S4: processes are being started on the new nodes
+	PhaseRelaunch   = "relaunch"   // S4: that failed; they are being started on the old nodes
+)
 
 // Preview is what a placement would change, for people.
 type Preview struct {

@@ -4,193 +4,151 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 )
 
-// Reasons why a decision is refused; Check wraps them with the details.
-var (
-	ErrNoProposal = errors.New("mitigate: no such proposal")
-	ErrStalePlan  = errors.New("mitigate: the plan has changed")
-	ErrDecided    = errors.New("mitigate: already decided")
-	ErrPolicy     = errors.New("mitigate: policy forbids it")
-	ErrNotUseful  = errors.New("mitigate: the rung can't help")
-)
-
-// propose offers S2 once waiting has cost as much as switching: the ski-rental
-// rule between S1 (ignore) and S2 (FALCON §5.2, algorithm 1).
+// propose offers the cheapest rung that can help once waiting has cost as much
+// as taking it: the ski-rental rule of FALCON §5.2, algorithm 1, for every
+// rung of the ladder. What can't help is passed over with the reason said.
 func (p *Planner) propose(s *story) {
-	if !s.incident.Open() || s.vetoed || p.busy() || s.current() != nil || p.policy.Mode == falcon.ModeObserve {
+	if !s.located() || s.proposal() != nil || p.flight != nil || p.busy() != nil || p.policy.Mode == falcon.ModeObserve {
 		return
 	}
-	if s.incident.State != falcon.IncidentLocated || s.cost.ImpactMs < p.overheadMs(falcon.RungS2, s) || p.triedInVain(s) {
-		return
-	}
-	plan, err := p.planS2(s)
-	if err == nil {
-		err = p.tooSoon(s)
-	}
-	if err != nil {
-		p.skipOnce(s, err)
-		return
-	}
-	p.offer(s, plan, fmt.Sprintf("%.0f ms lost so far, switching costs about %.0f ms", s.cost.ImpactMs, p.overheadMs(falcon.RungS2, s)))
-}
-
-// approveByPolicy takes what is proposed where no person is needed, also when
-// that came to be only after the proposal.
-func (p *Planner) approveByPolicy(s *story) {
-	a := s.current()
-	if a == nil || a.State != falcon.ActionProposed || !p.policy.Automatic(a.Rung) {
-		return
-	}
-	p.decide(s, Decision{Approve: true, By: "policy", Reason: "automatic up to " + string(p.policy.Cap)})
-}
-
-// busy says that an order is out or a gain is being measured: one plan per job.
-func (p *Planner) busy() bool { return p.flight != nil || p.underWay() != nil }
-
-// underWay is the action that keeps others waiting, if any.
-func (p *Planner) underWay() *falcon.Action {
-	for _, s := range p.stories {
-		if a := s.current(); a != nil && a.State != falcon.ActionKept {
-			return a
+	for _, c := range p.strategies(s) {
+		clock := p.clockMs(s, c.rung)
+		if clock < c.overheadMs || p.others(s, c.rung) {
+			continue
 		}
-	}
-	return nil
-}
-
-func (p *Planner) skipOnce(s *story, err error) {
-	if s.skip == err.Error() || errors.Is(err, errNoSpeeds) {
+		if c.err == nil {
+			c.err = p.withheld(s, c.rung)
+		}
+		if c.err != nil {
+			p.skipOnce(s, c)
+			continue
+		}
+		p.offer(s, c.plan, p.whyNow(s, c, clock))
 		return
 	}
-	s.skip = err.Error()
-	p.note("skip", "S2 is skipped for %s: %s", s.incident.ID, err)
 }
 
-func (p *Planner) offer(s *story, plan s2Plan, why string) {
+// others says that the rung is in force for s already, and not yet for another
+// fault that it helps: the next one is that one's, and goes when that clears.
+func (p *Planner) others(s *story, r falcon.Rung) bool {
+	return s.holds(r) && slices.ContainsFunc(p.stories, func(o *story) bool {
+		return o != s && o.located() && o.measured && causeHelped(o, r) == nil && !o.holds(r) && p.withheld(o, r) == nil
+	})
+}
+
+func (p *Planner) whyNow(s *story, c candidate, clock float64) string {
+	verb := map[falcon.Rung]string{falcon.RungS2: "switching", falcon.RungS3: "exchanging", falcon.RungS4: "restarting"}[c.rung]
+	if more := clock - s.cost.ImpactMs; more > 1 {
+		return fmt.Sprintf("%.0f ms lost so far, %.0f ms of them to other faults that it helps, %s costs about %.0f ms", clock, more, verb, c.overheadMs)
+	}
+	return fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms", clock, verb, c.overheadMs)
+}
+
+func (p *Planner) skipOnce(s *story, c candidate) {
+	key := string(c.rung) + string(c.variant)
+	if s.holds(c.rung) || s.skip[key] == c.err.Error() || errors.Is(c.err, errNoSpeeds) || errors.Is(c.err, errVetoed) || errors.Is(c.err, errTried) {
+		return
+	}
+	s.skip[key] = c.err.Error()
+	p.note("skip", "%s is skipped for %s: %s", rungName(c.rung, c.variant), s.incident.ID, c.err)
+}
+
+func rungName(r falcon.Rung, v falcon.Variant) string {
+	if v == "" {
+		return string(r)
+	}
+	return fmt.Sprintf("%s (%s)", r, v)
+}
+
+func (p *Planner) offer(s *story, w plan, why string) {
 	a := falcon.Action{
-		ID:                fmt.Sprintf("%s/S2/%d", s.incident.ID, len(s.actions)+1),
+		ID:                fmt.Sprintf("%s/%s/%d", s.incident.ID, w.rung, len(s.actions)+1),
 		Incident:          s.incident.ID,
-		Rung:              falcon.RungS2,
+		Rung:              w.rung,
+		Variant:           w.variant,
 		State:             falcon.ActionProposed,
-		PlanHash:          planHash(s.incident.ID, falcon.RungS2, p.job.Epoch, plan.counts),
-		MicroBatches:      plan.counts,
+		PlanHash:          w.hash(s.incident.ID, p.job.Epoch),
+		MicroBatches:      w.counts,
 		Previous:          slices.Clone(p.job.MicroBatches),
+		Placement:         w.placement,
+		Preview:           w.preview,
 		ProposedIteration: p.newest(),
 		AppliedIteration:  falcon.NoIteration,
 		RevertedIteration: falcon.NoIteration,
-		BeforeMs:          plan.beforeMs,
-		PredictedMs:       plan.predictedMs,
+		BeforeMs:          w.beforeMs,
+		PredictedMs:       w.predictedMs,
 		Why:               why,
 		JobEpoch:          p.job.Epoch,
 		Base:              slices.Clone(p.base),
 	}
+	if w.placement != nil {
+		a.Home = slices.Clone(p.job.Placement)
+	}
 	s.actions, s.reverts = append(s.actions, a), 0
-	p.note("proposal", "S2 proposed for %s: micro-batches %v -> %v, %.1f ms -> %.1f ms predicted; %s", a.Incident, a.Previous, a.MicroBatches, a.BeforeMs, a.PredictedMs, why)
+	p.note("proposal", "%s proposed for %s: %s, %.1f ms -> %.1f ms predicted; %s", rungName(a.Rung, a.Variant), a.Incident, changeText(a, w), a.BeforeMs, a.PredictedMs, why)
 	p.changed(a)
 }
 
-// Check says whether a decision would be taken, and why not.
-func (p *Planner) Check(d Decision) error {
-	if d.Action == "" {
-		return p.checkStep(d)
-	}
-	s, a := p.action(d.Action)
+func changeText(a falcon.Action, w plan) string {
+	split := fmt.Sprintf("micro-batches %v -> %v", a.Previous, a.MicroBatches)
 	switch {
-	case a == nil:
-		return fmt.Errorf("%w: %s", ErrNoProposal, d.Action)
-	case a.State != falcon.ActionProposed:
-		return fmt.Errorf("%w: %s is %s, decided by %s", ErrDecided, a.ID, a.State, a.DecidedBy)
-	case d.PlanHash != a.PlanHash:
-		return fmt.Errorf("%w: %s is now plan %s (micro-batches %v), you decided on plan %s; look again", ErrStalePlan, a.ID, a.PlanHash, a.MicroBatches, d.PlanHash)
+	case a.Rung == falcon.RungS2:
+		return split
+	case len(a.MicroBatches) > 0:
+		return w.what + ", then " + split
 	}
-	return p.checkApproval(s, d)
+	return w.what
 }
 
-func (p *Planner) checkApproval(_ *story, d Decision) error {
-	switch {
-	case !d.Approve:
-		return nil
-	case p.policy.Frozen:
-		return fmt.Errorf("%w: actions are frozen, unfreeze first", ErrPolicy)
-	case p.policy.Mode == falcon.ModeObserve:
-		return fmt.Errorf("%w: the mode is observe, set approve or auto first", ErrPolicy)
-	}
-	return nil
-}
-
-// checkStep judges a step up the ladder without a proposal.
-func (p *Planner) checkStep(d Decision) error {
-	s := p.story(d.Incident)
-	switch {
-	case s == nil || !s.incident.Open():
-		return fmt.Errorf("%w: incident %s is not open", ErrNoProposal, d.Incident)
-	case d.Rung != falcon.RungS2:
-		return fmt.Errorf("%w: rung %q can't be taken from here, only S2", ErrNotUseful, d.Rung)
-	case !d.Approve:
-		return fmt.Errorf("%w: nothing is proposed for %s that could be vetoed", ErrNoProposal, d.Incident)
-	}
-	if a := s.current(); a != nil {
-		return fmt.Errorf("%w: %s is %s", ErrDecided, a.ID, a.State)
-	}
-	if o := p.underWay(); o != nil {
-		return fmt.Errorf("%w: %s is %s, that comes first", ErrPolicy, o.ID, o.State)
-	}
-	if err := p.checkApproval(s, d); err != nil {
-		return err
-	}
-	plan, err := p.planS2(s)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotUseful, err)
-	}
-	if hash := planHash(s.incident.ID, d.Rung, p.job.Epoch, plan.counts); d.PlanHash != "" && d.PlanHash != hash {
-		return fmt.Errorf("%w: %s for %s is now plan %s (micro-batches %v), you decided on plan %s; look again", ErrStalePlan, d.Rung, d.Incident, hash, plan.counts, d.PlanHash)
-	}
-	return nil
-}
-
-func (p *Planner) action(id string) (*story, *falcon.Action) {
-	for _, s := range p.stories {
-		for i := range s.actions {
-			if s.actions[i].ID == id {
-				return s, &s.actions[i]
-			}
-		}
-	}
-	return nil, nil
-}
-
-func (p *Planner) onDecision(d Decision) {
-	if err := p.Check(d); err != nil {
-		p.note("decision", "decision of %s refused: %s", d.By, err)
+// approveByPolicy takes what is proposed where no person is needed, also when
+// that came to be only after the proposal, and once its countdown has ended.
+func (p *Planner) approveByPolicy(s *story) {
+	a := s.proposal()
+	if a == nil || p.busy() != nil {
 		return
 	}
-	if d.Action == "" {
-		s := p.story(d.Incident)
-		plan, err := p.planS2(s)
-		if err != nil {
-			return // Check has just passed; nothing changed since
+	if !p.automatic(s, a.Rung) {
+		if a.DeadlineUnixNs != 0 {
+			a.DeadlineUnixNs = 0
+			p.changed(*a)
 		}
-		p.offer(s, plan, "stepped up by "+d.By)
-		p.decide(s, d)
-	} else {
-		s, _ := p.action(d.Action)
-		p.decide(s, d)
+		return
 	}
-	p.advance()
+	if wait := p.policy.Rungs[a.Rung].Countdown; wait > 0 && a.DeadlineUnixNs == 0 {
+		a.DeadlineUnixNs = p.now.Add(time.Duration(wait * float64(time.Second))).UnixNano()
+		p.note("proposal", "%s acts by itself in %.0f s unless somebody vetoes it", a.ID, wait)
+		p.changed(*a)
+	}
+	if a.DeadlineUnixNs != 0 && p.now.UnixNano() < a.DeadlineUnixNs {
+		return
+	}
+	p.decide(s, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.policy.Cap)})
 }
 
-// decide records the word on the story's current proposal.
+// automatic says that rung r may act now without a person. After a veto every
+// rung of the incident waits for one.
+func (p *Planner) automatic(s *story, r falcon.Rung) bool {
+	return approval(p.policy, r) == falcon.ApprovalAuto && !p.policy.Frozen && len(s.vetoed) == 0 && within(p.policy.Hours, p.now)
+}
+
+// decide records the word on the story's proposal.
 func (p *Planner) decide(s *story, d Decision) {
-	a := s.current()
-	a.DecidedBy, a.Reason = d.By, d.Reason
+	a := s.proposal()
+	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs = d.By, d.Reason, d.From, 0
+	if a.DecidedUnixNs = d.AtUnixNs; d.AtUnixNs == 0 && !p.now.IsZero() {
+		a.DecidedUnixNs = p.now.UnixNano()
+	}
 	if d.Approve {
 		a.State = falcon.ActionApproved
 		p.note("decision", "%s approved by %s", a.ID, d.By)
 	} else {
 		a.State = falcon.ActionVetoed
-		s.vetoed = true
+		s.vetoed[a.Rung] = true
 		p.note("decision", "%s vetoed by %s%s", a.ID, d.By, because(d.Reason))
 	}
 	p.changed(*a)
@@ -203,38 +161,19 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// dispatch orders what is approved, one order at a time.
-func (p *Planner) dispatch(s *story) {
-	a := s.current()
-	if a == nil || a.State != falcon.ActionApproved || p.flight != nil || p.policy.Frozen || p.policy.Mode == falcon.ModeObserve {
-		return
-	}
-	a.State = falcon.ActionDispatched
-	p.switching(a, p.newest())
-	p.send(s, len(s.actions)-1, a.MicroBatches, false)
-}
-
-func (p *Planner) send(s *story, action int, counts []int32, reverting bool) {
-	o := falcon.Order{Epoch: p.job.Epoch, ID: p.nextOrder, Kind: falcon.OrderMicroBatches, MicroBatches: slices.Clone(counts)}
-	p.nextOrder++
-	s.actions[action].OrderID = o.ID
-	p.flight = &flight{story: s, action: action, order: o.ID, reverting: reverting, target: o.MicroBatches}
-	p.ready.Orders = append(p.ready.Orders, o)
-	p.changed(s.actions[action])
-}
-
 // expire drops a proposal or an approval whose fault is gone.
 func (p *Planner) expire(s *story) {
-	a := s.current()
-	if a == nil || !s.over() {
+	if !s.over() {
 		return
 	}
-	p.expireFor(a, "the fault has cleared by itself")
+	for i := range s.actions {
+		p.expireFor(&s.actions[i], "the fault has cleared by itself")
+	}
 }
 
 func (p *Planner) expireFor(a *falcon.Action, why string) {
 	if a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
-		a.State = falcon.ActionExpired
+		a.State, a.DeadlineUnixNs = falcon.ActionExpired, 0
 		p.changed(*a)
 		p.note("action", "%s expired: %s", a.ID, why)
 	}

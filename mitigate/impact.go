@@ -1,6 +1,11 @@
 package mitigate
 
-import "github.com/failslow/falcon"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
 
 // Bounds of what an incident is charged and how often that is persisted.
 const (
@@ -9,24 +14,132 @@ const (
 	unseenMax = 1 << 16 // iterations charged that nobody saw
 )
 
-// enter begins an incident's cost at its onset.
+// enter begins an incident's cost at its onset. What earlier incidents were
+// charged since then beyond their own level moves to it: a slowdown that
+// several incidents share is charged once.
 func (p *Planner) enter(s *story) {
+	for _, o := range p.stories {
+		p.fixLevel(o, s)
+	}
 	s.entered = true
 	s.cost.JobEpoch, s.cost.From, s.cost.Counted = p.job.Epoch, s.incident.OnsetIteration, s.incident.OnsetIteration-1
 	for _, it := range p.history {
-		p.charge(s, it)
+		if it.Index <= s.cost.Counted {
+			continue
+		}
+		for _, o := range p.stories {
+			if o != s && it.Index <= o.cost.Counted && o.charges(it.Index) {
+				p.lose(o, min(0, p.shares(it)[o]-p.sharesBut(it, s)[o]))
+			}
+		}
+		p.charge(s, it, p.shares(it)[s])
 	}
 }
 
-// charge adds what one iteration lost. Impact counts while the fault lasts,
-// whatever is in force: that is what waiting has cost (FALCON algorithm 1).
-// Iterations that went by while the engine was down are charged like the last
-// one before.
-func (p *Planner) charge(s *story, it Iteration) {
-	if !s.entered || it.Index <= s.cost.Counted || s.incident.HealthyMs <= 0 {
+// fixLevel remembers what an iteration lost to o before s began, where o began
+// earlier and is the newest so far.
+func (p *Planner) fixLevel(o, s *story) {
+	if o == s || !o.entered || !o.incident.Open() || !before(o, s) {
 		return
 	}
-	if relieved := s.incident.RelievedIteration; !s.incident.Open() && (relieved == falcon.NoIteration || it.Index >= relieved) {
+	later := func(t *story) bool { return t != s && t != o && t.entered && t.incident.Open() && before(o, t) }
+	if o.cost.LevelMs > 0 && slices.ContainsFunc(p.stories, later) {
+		return
+	}
+	var lost []float64
+	for i := len(p.history) - 1; i >= 0 && len(lost) < p.cfg.MeasureIterations; i-- {
+		if it := p.history[i]; it.Index < s.incident.OnsetIteration && it.Index >= o.cost.From {
+			lost = append(lost, p.sharesBut(it, s)[o])
+		}
+	}
+	o.cost.LevelMs = median(lost)
+}
+
+func before(a, b *story) bool {
+	return cmp.Or(cmp.Compare(a.incident.OnsetIteration, b.incident.OnsetIteration), cmp.Compare(a.incident.ID, b.incident.ID)) < 0
+}
+
+func (p *Planner) chargeAll(it Iteration) {
+	shares := p.shares(it)
+	for _, s := range p.stories {
+		p.charge(s, it, shares[s])
+	}
+}
+
+func (p *Planner) shares(it Iteration) map[*story]float64 { return p.sharesBut(it, nil) }
+
+// sharesBut says what an iteration lost to each incident, without regard to one
+// of them: in the order of their onsets each takes what it took before the next
+// one began (an even part while that is unknown), the last one takes the rest.
+func (p *Planner) sharesBut(it Iteration, but *story) map[*story]float64 {
+	var at []*story
+	for _, s := range p.stories {
+		if s != but && s.entered && s.charges(it.Index) && (s.cost.JobEpoch != p.job.Epoch || it.Index >= s.cost.From) {
+			at = append(at, s)
+		}
+	}
+	slices.SortFunc(at, func(a, b *story) int {
+		return cmp.Or(cmp.Compare(a.incident.OnsetIteration, b.incident.OnsetIteration), cmp.Compare(a.incident.ID, b.incident.ID))
+	})
+	out := make(map[*story]float64, len(at))
+	rest := 0.0
+	for _, s := range at {
+		rest = max(rest, p.lostMs(s, it))
+	}
+	for i, s := range at {
+		take := min(rest, p.lostMs(s, it))
+		switch left := len(at) - i; {
+		case left == 1:
+		case s.cost.LevelMs > 0:
+			take = min(take, s.cost.LevelMs)
+		default:
+			take = min(take, rest/float64(left))
+		}
+		out[s] = take
+		rest -= take
+	}
+	return out
+}
+
+// lostMs is what an iteration took beyond the healthy time. One that carried a
+// swap out is charged like those before it: the rest is the action's price.
+func (p *Planner) lostMs(s *story, it Iteration) float64 {
+	ms := it.Ms
+	if a := p.swapping(it.Index); a != nil && a.BeforeMs > 0 {
+		ms = min(ms, a.BeforeMs)
+	}
+	return max(0, ms-s.incident.HealthyMs)
+}
+
+// swapping is the S3 that iteration i carried out, or may have.
+func (p *Planner) swapping(i int64) *falcon.Action {
+	if f := p.flight; f != nil && f.kind == falcon.OrderPlacement {
+		return &f.story.actions[f.action]
+	}
+	for _, s := range p.stories {
+		if a := s.newest(falcon.RungS3); a != nil && p.thisEpoch(a) && a.Swap != nil {
+			for _, at := range []int64{a.AppliedIteration, a.RevertedIteration} {
+				if at != falcon.NoIteration && i >= at-1 && i <= at {
+					return a
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// charges says that the incident lasted in iteration i.
+func (s *story) charges(i int64) bool {
+	relieved := s.incident.RelievedIteration
+	return s.incident.HealthyMs > 0 && (s.incident.Open() || (relieved != falcon.NoIteration && i < relieved))
+}
+
+// charge adds what one iteration lost to the incident. Impact counts while the
+// fault lasts, whatever is in force: that is what waiting has cost (FALCON
+// algorithm 1). Iterations that went by while the engine was down are charged
+// like the last one before.
+func (p *Planner) charge(s *story, it Iteration, lost float64) {
+	if !s.entered || it.Index <= s.cost.Counted || !s.charges(it.Index) {
 		return
 	}
 	if unseen := it.Index - s.cost.Counted - 1; s.resumed && unseen > 0 {
@@ -34,16 +147,16 @@ func (p *Planner) charge(s *story, it Iteration) {
 	}
 	s.resumed = false
 	s.cost.Counted = it.Index
-	s.cost.PerIterationMs = max(0, it.Ms-s.incident.HealthyMs)
-	p.lose(s, s.cost.PerIterationMs)
+	s.cost.PerIterationMs = lost
+	p.lose(s, lost)
 	if s.cost.Counted-s.kept.Counted >= keepEvery && s.cost.ImpactMs > s.kept.ImpactMs*(1+keepStep) {
 		p.keepCost(s)
 	}
 }
 
 func (p *Planner) lose(s *story, ms float64) {
-	s.cost.ImpactMs += ms
-	s.cost.LostGPUMs += ms * float64(p.job.GPUs)
+	s.cost.ImpactMs = max(0, s.cost.ImpactMs+ms)
+	s.cost.LostGPUMs = max(0, s.cost.LostGPUMs+ms*float64(p.job.GPUs))
 }
 
 // keepCost hands the cost out to be persisted.
@@ -70,8 +183,38 @@ func (p *Planner) resume(in Impact) {
 	}
 }
 
-// renumber lets the cost go on in a job epoch whose iterations count anew.
+// renumber lets the cost go on in another job epoch.
 func (p *Planner) renumber(s *story) {
 	s.cost.JobEpoch, s.cost.From, s.cost.Counted = p.job.Epoch, 0, falcon.NoIteration
 	s.resumed = false
+}
+
+// clockMs is the impact that counts towards taking rung r for incident s:
+// everything lost since onset to the open incidents that the rung can help, as
+// one action helps them all, less what was lost before it was last taken.
+//
+// It counts from the onset and not from the rung below: with O the dearest rung
+// taken, the loss until then is O, what came before is paid once more at most,
+// and rungs further up cost more than has been lost; so the whole stays within
+// twice the best choice in hindsight plus the lower rungs' overheads
+// (TestLadderIsTwoCompetitive). Counted from the rung below, two rungs of about
+// the same overhead would break that bound.
+func (p *Planner) clockMs(s *story, r falcon.Rung) float64 {
+	out := 0.0
+	for _, o := range p.stories {
+		if o == s || (o.located() && causeHelped(o, r) == nil) {
+			out += o.cost.ImpactMs - o.cost.PaidMs[r.Level()]
+		}
+	}
+	return out
+}
+
+// paid starts the clock of a rung that took force again.
+func (p *Planner) paid(r falcon.Rung) {
+	for _, o := range p.stories {
+		if o.located() && causeHelped(o, r) == nil {
+			o.cost.PaidMs[r.Level()] = o.cost.ImpactMs
+			p.keepCost(o)
+		}
+	}
 }

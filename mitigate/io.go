@@ -20,6 +20,12 @@ type Job struct {
 	Spares    []falcon.Node    // connected nodes with room for a node's ranks and without any
 	CanLaunch bool             // every node in use and every spare can start processes: S4 can be carried out
 	Adapter   bool             // the framework takes orders (falcon_job.h)
+
+	// What a replica may be given, by replica: memory bounds the count,
+	// interleaved schedules want multiples of the stages. Empty = 1, no limit, 1.
+	MicroMin, MicroMax, MicroMultiple []int32
+	StateMB                           []float64 // by rank, what moves with it (parameters, optimizer), 10⁶ bytes; empty = thrice what it reduces
+	CopyMBs                           float64   // between device and host memory, 10⁶ B/s; 0 = unknown
 }
 
 // Incident is the detector's newest word on an incident.
@@ -111,6 +117,12 @@ type Impact struct {
 	ImpactMs       float64 `json:"impact_ms"`
 	LostGPUMs      float64 `json:"lost_gpu_ms"`
 	PerIterationMs float64 `json:"per_iteration_ms"` // what the newest iteration lost
+	// LevelMs is what an iteration lost to this incident when a later one began:
+	// more than that is the later one's. 0 = no later one, or unknown.
+	LevelMs float64 `json:"level_ms,omitempty"`
+	// PaidMs is ImpactMs when the rung of that level was last taken: the
+	// ski-rental clock of a rung counts from there.
+	PaidMs [5]float64 `json:"paid_ms"`
 }
 
 func (Job) input()           {}

@@ -1,8 +1,11 @@
 package mitigate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -13,21 +16,69 @@ const (
 	ActionsMost   = 6    // actions ordered within ActionsWithin
 	ActionsWithin = 1000 // iterations
 	CoolDown      = 20   // iterations after a revert before its culprit is offered a rung again
-	FailuresMost  = 3    // orders of one incident that failed before it is left alone
+	FailuresMost  = 3    // orders of one incident and rung that failed before the rung is left alone
 )
+
+var (
+	errVetoed = errors.New("somebody vetoed it for this incident")
+	errTried  = errors.New("it was tried for this incident and did not work out")
+	errNever  = errors.New("policy says that it is never taken")
+)
+
+// replacedBy begins the reason of actions that a newer one of the same incident
+// took the place of: nothing was undone.
+const replacedBy = "replaced by "
+
+func replaced(a *falcon.Action) bool { return strings.HasPrefix(a.RevertReason, replacedBy) }
+
+// withheld says why a rung that could help is not proposed now.
+func (p *Planner) withheld(s *story, r falcon.Rung) error {
+	switch {
+	case approval(p.policy, r) == falcon.ApprovalNever:
+		return errNever
+	case s.vetoed[r]:
+		return errVetoed
+	case p.triedInVain(s, r):
+		return errTried
+	}
+	if err := p.tooSoon(s); err != nil {
+		return err
+	}
+	return p.tooOften(r)
+}
 
 // tooSoon says why hysteresis forbids a proposal now.
 func (p *Planner) tooSoon(s *story) error {
 	for _, o := range p.stories {
 		for i := range o.actions {
 			a := &o.actions[i]
-			if p.thisEpoch(a) && a.State == falcon.ActionReverted && a.RevertedIteration > p.newest()-CoolDown && sameCulprit(o, s) {
+			if p.thisEpoch(a) && a.State == falcon.ActionReverted && !replaced(a) && a.RevertedIteration > p.newest()-CoolDown && sameCulprit(o, s) {
 				return fmt.Errorf("%s was reverted at iteration %d: %d iterations have to pass first", a.ID, a.RevertedIteration, CoolDown)
 			}
 		}
 	}
 	if n := len(p.switched); n >= ActionsMost && p.switched[n-ActionsMost] > p.newest()-ActionsWithin {
 		return fmt.Errorf("%d actions within %d iterations are enough for now", ActionsMost, ActionsWithin)
+	}
+	return nil
+}
+
+// tooOften keeps to the policy's limit per hour, by the engine's clock.
+func (p *Planner) tooOften(r falcon.Rung) error {
+	most := p.policy.Rungs[r].PerHour
+	if most == 0 {
+		return nil
+	}
+	taken, since := 0, p.now.Add(-time.Hour).UnixNano()
+	for _, s := range p.stories {
+		for i := range s.actions {
+			if a := &s.actions[i]; a.Rung == r && a.OrderID != 0 && a.DecidedUnixNs > since {
+				taken++
+			}
+		}
+	}
+	if taken >= most {
+		return fmt.Errorf("policy allows %d of %s within an hour", most, r)
 	}
 	return nil
 }
@@ -58,20 +109,19 @@ func sameCulprit(a, b *story) bool {
 // triedInVain keeps the ladder from climbing the same rung again: one that did
 // not help is not offered again for the same incident, one whose order failed
 // only a few times, and not at once.
-func (p *Planner) triedInVain(s *story) bool {
-	n := len(s.actions)
-	if n == 0 {
+func (p *Planner) triedInVain(s *story, r falcon.Rung) bool {
+	last, failures := s.newest(r), 0
+	if last == nil {
 		return false
 	}
-	last, failures := &s.actions[n-1], 0
 	for i := range s.actions {
-		if s.actions[i].State == falcon.ActionFailed {
+		if s.actions[i].Rung == r && s.actions[i].State == falcon.ActionFailed {
 			failures++
 		}
 	}
 	switch last.State {
 	case falcon.ActionReverted:
-		return p.thisEpoch(last)
+		return p.thisEpoch(last) && !replaced(last)
 	case falcon.ActionFailed:
 		return failures >= FailuresMost || p.newest() < max(s.failedAt, last.ProposedIteration)+CoolDown
 	}

@@ -9,10 +9,12 @@ import (
 
 // Defaults of Config.
 const (
-	DefaultSettleIterations  = 2    // after a switch, before the gain is measured
-	DefaultMeasureIterations = 8    // whose median is the measured time
-	DefaultMinGain           = 0.03 // of the slow iteration time: less is not worth an action
-	DefaultKeepShare         = 0.3  // of the predicted gain: less is reverted
+	DefaultSettleIterations  = 2       // after a switch, before the gain is measured
+	DefaultMeasureIterations = 8       // whose median is the measured time
+	DefaultMinGain           = 0.03    // of the slow iteration time: less is not worth an action
+	DefaultKeepShare         = 0.3     // of the predicted gain: less is reverted
+	DefaultOverheadS3Ms      = 60_000  // FALCON §5.3: "typically within one minute"
+	DefaultOverheadS4Ms      = 600_000 // FALCON §7.5: a typical restart takes tens of minutes
 )
 
 const (
@@ -30,24 +32,29 @@ type Config struct {
 	MeasureIterations int
 	MinGain           float64
 	KeepShare         float64
-	OverheadsMs       map[falcon.Rung]float64 // measured before, by rung
+	OverheadsMs       map[falcon.Rung]float64 // expected, by rung, until the rung was measured
 }
 
 // Planner climbs the ladder for the incidents of one job. See the package
 // documentation for its guarantees; it is not safe for concurrent use.
 type Planner struct {
-	cfg       Config
-	job       Job
-	base      []int32 // micro-batches before any action of this epoch
-	policy    falcon.Policy
-	stories   []*story
-	history   []Iteration // ascending, at most historyLimit
-	flight    *flight     // the one order that is out
-	switched  []int64     // iterations at which the newest actions of this epoch were ordered
-	nextOrder uint64
-	overheads map[falcon.Rung]mean
-	ready     Ready
-	taken     bool
+	cfg        Config
+	job        Job
+	base       []int32 // micro-batches before any action of this epoch
+	policy     falcon.Policy
+	stories    []*story
+	history    []Iteration // ascending, at most historyLimit
+	flight     *flight     // the one order that is out
+	switched   []int64     // iterations at which the newest actions of this epoch were ordered
+	nextOrder  uint64
+	generation uint64 // of the newest launch
+	overheads  map[falcon.Rung]mean
+	gauge      *gauge // newest measurement of the job
+	version    int    // grows with whatever a plan rests on
+	now        Clock  // newest clock that came in
+	trained    Clock  // when the newest iteration came in
+	ready      Ready
+	taken      bool
 }
 
 // story is what the planner keeps of one incident.
@@ -57,22 +64,26 @@ type story struct {
 	kept     Impact // what was last handed out to be persisted
 	entered  bool   // cost has begun
 	resumed  bool   // iterations may have gone by unseen since cost.Counted
-	speeds   []float64
-	split    split // newest one solved from speeds
+	measured bool   // the job was measured since the incident is known, in this epoch
+	plans    map[string]worked
 	actions  []falcon.Action
-	vetoed   bool   // a person said no: nothing more is proposed by itself
-	skip     string // last reason why nothing was proposed, to say it once
-	reverts  int    // orders sent to undo the newest action
-	revertAt int64  // newest iteration when the last of them was sent
-	failedAt int64  // newest iteration when an order last failed
+	vetoed   map[falcon.Rung]bool // a person said no: these are not proposed again, the others wait for a person
+	skip     map[string]string    // by plan: last reason why it was not proposed, to say it once
+	reverts  int                  // orders sent to undo the newest action that goes
+	revertAt int64                // newest iteration when the last of them was sent
+	failedAt int64                // newest iteration when an order last failed
+	held     string               // last reason why a revert waits, to say it once
 }
 
+// flight is the order that is out, and what it does to the job.
 type flight struct {
 	story     *story
 	action    int
 	order     uint64
+	kind      string
 	reverting bool
-	target    []int32
+	counts    []int32          // OrderMicroBatches
+	placement falcon.Placement // OrderPlacement
 }
 
 type mean struct {
@@ -94,15 +105,12 @@ func New(cfg Config) *Planner {
 	if cfg.KeepShare == 0 {
 		cfg.KeepShare = DefaultKeepShare
 	}
-	p := &Planner{cfg: cfg, nextOrder: 1, overheads: map[falcon.Rung]mean{}, policy: falcon.Policy{Mode: falcon.ModeApprove}}
-	for r, ms := range cfg.OverheadsMs {
-		p.overheads[r] = mean{ms, 1}
-	}
-	return p
+	return &Planner{cfg: cfg, nextOrder: 1, overheads: map[falcon.Rung]mean{}, policy: falcon.Policy{Mode: falcon.ModeApprove}}
 }
 
 // Step takes one input.
-func (p *Planner) Step(_ Clock, in Input) {
+func (p *Planner) Step(now Clock, in Input) {
+	p.tell(now)
 	switch in := in.(type) {
 	case Job:
 		p.onJob(in)
@@ -110,28 +118,42 @@ func (p *Planner) Step(_ Clock, in Input) {
 		p.onRestored(in)
 	case SetPolicy:
 		p.policy = in.Policy
-		p.advance()
+		p.version++ // it says which variants of S4 there are
 	case Incident:
 		p.onIncident(in.Incident)
 	case Speeds:
-		if s := p.story(in.Incident); s != nil && len(in.SelfMs) > 0 {
-			s.speeds, s.split = in.SelfMs, split{}
-			p.advance()
-		}
+		p.onSpeeds(in)
 	case Iteration:
-		p.onIteration(in)
+		if !p.onIteration(in) {
+			return
+		}
 	case Decision:
 		p.onDecision(in)
 	case Committed:
 		p.onCommitted(in)
 	case Undeliverable:
 		p.onUndeliverable(in)
+	case Left:
+		p.onLeft(in)
+	case Launched:
+		p.onLaunched(in)
 	}
+	p.advance()
 }
 
-// Tick lets time pass; the planner's clock is the iteration, so it only
-// retries what an earlier step could not order.
-func (p *Planner) Tick(_ Clock) { p.advance() }
+// Tick lets time pass: countdowns end, hours begin, and what an earlier step
+// could not order is tried again.
+func (p *Planner) Tick(now Clock) {
+	p.tell(now)
+	p.advance()
+}
+
+// tell moves the clock, never back.
+func (p *Planner) tell(now Clock) {
+	if now.After(p.now) {
+		p.now = now
+	}
+}
 
 // Ready is everything that steps have led to since the last Advance.
 func (p *Planner) Ready() Ready {
@@ -165,31 +187,62 @@ func (p *Planner) ensure(id string) *story {
 	if len(p.stories) >= storyLimit {
 		p.dropOldest()
 	}
-	s := &story{incident: falcon.Incident{ID: id, RelievedIteration: falcon.NoIteration}, cost: Impact{Incident: id}}
+	s := &story{
+		incident: falcon.Incident{ID: id, RelievedIteration: falcon.NoIteration}, cost: Impact{Incident: id},
+		plans: map[string]worked{}, vetoed: map[falcon.Rung]bool{}, skip: map[string]string{},
+	}
 	p.stories = append(p.stories, s)
 	return s
 }
 
+// dropOldest forgets the oldest incident that is over and done with.
 func (p *Planner) dropOldest() {
+	done := func(a falcon.Action) bool {
+		return ended(a.State) || (a.Rung == falcon.RungS4 && a.State == falcon.ActionKept)
+	}
 	for i, s := range p.stories {
-		if s.over() && s.current() == nil {
+		if s.over() && !slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return !done(a) }) {
 			p.stories = slices.Delete(p.stories, i, i+1)
 			return
 		}
 	}
 }
 
-// current is the action that is proposed, under way or in force, if any.
-func (s *story) current() *falcon.Action {
-	if n := len(s.actions); n > 0 && !ended(s.actions[n-1].State) {
+// proposal is the action that waits for a decision, if any.
+func (s *story) proposal() *falcon.Action {
+	if n := len(s.actions); n > 0 && s.actions[n-1].State == falcon.ActionProposed {
 		return &s.actions[n-1]
 	}
 	return nil
 }
 
+// atWork is the index of the action that is decided, ordered, being measured
+// or undone, −1 for none. There is at most one in the whole job.
+func (s *story) atWork() int {
+	return slices.IndexFunc(s.actions, func(a falcon.Action) bool { return underWay(a.State) })
+}
+
+// newest is the newest action of a rung, if any.
+func (s *story) newest(r falcon.Rung) *falcon.Action {
+	for i := len(s.actions) - 1; i >= 0; i-- {
+		if s.actions[i].Rung == r {
+			return &s.actions[i]
+		}
+	}
+	return nil
+}
+
+// holds says that an action of the rung is in force for the incident.
+func (s *story) holds(r falcon.Rung) bool {
+	return slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return a.Rung == r && inForce(&a) })
+}
+
 // over says that the fault has cleared. A story whose incident was not told yet
 // (its action is back from the journal first) is not over.
 func (s *story) over() bool { return s.incident.State != "" && !s.incident.Open() }
+
+// located says that the fault lasts and its culprit is known.
+func (s *story) located() bool { return s.incident.State == falcon.IncidentLocated }
 
 func ended(s falcon.ActionState) bool {
 	switch s {
@@ -199,50 +252,78 @@ func ended(s falcon.ActionState) bool {
 	return false
 }
 
-func inForce(s falcon.ActionState) bool {
-	return s == falcon.ActionApplied || s == falcon.ActionKept || s == falcon.ActionReverting
+func underWay(s falcon.ActionState) bool {
+	switch s {
+	case falcon.ActionApproved, falcon.ActionDispatched, falcon.ActionApplied, falcon.ActionReverting:
+		return true
+	}
+	return false
+}
+
+// inForce says that the job runs with what the action changed.
+func inForce(a *falcon.Action) bool {
+	switch a.State {
+	case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
+		return true
+	case falcon.ActionDispatched:
+		return a.Phase == falcon.PhaseSplit
+	}
+	return false
 }
 
 func (p *Planner) onIncident(in falcon.Incident) {
 	s := p.ensure(in.ID)
-	was := s.incident.State
+	was := s.incident
 	s.incident = in
 	if !s.entered {
 		p.enter(s)
 	}
-	if was != in.State {
+	if was.State != in.State {
 		p.keepCost(s)
 	}
-	p.advance()
+	if was.State != in.State || was.Verdict.Cause != in.Verdict.Cause ||
+		!slices.Equal(was.Verdict.Devices, in.Verdict.Devices) || !slices.Equal(was.Verdict.Links, in.Verdict.Links) {
+		p.version++
+	}
 }
 
-func (p *Planner) onIteration(in Iteration) {
+// onIteration says whether the iteration is news.
+func (p *Planner) onIteration(in Iteration) bool {
 	if n := len(p.history); n > 0 && in.Index <= p.history[n-1].Index {
-		return // late news of an iteration that is already priced
+		return false // it is already priced
 	}
 	if len(p.history) >= historyLimit {
 		p.history = slices.Delete(p.history, 0, historyLimit/4)
 	}
 	p.history = append(p.history, in)
-	for _, s := range p.stories {
-		p.charge(s, in)
-	}
-	p.advance()
+	p.trained = p.now
+	p.chargeAll(in)
+	return true
 }
 
-// advance makes every move that is due: first reverts (the safe direction),
-// then gain verification, then one new proposal or dispatch.
+// advance makes every move that is due: first verification, then one revert
+// (the safe direction), then proposals and one dispatch.
 func (p *Planner) advance() {
 	for _, s := range p.stories {
 		p.expire(s)
 		p.measure(s)
-		p.revertIfDue(s)
 	}
+	p.revertDue()
 	for _, s := range p.stories {
 		p.propose(s)
 		p.approveByPolicy(s)
 		p.dispatch(s)
 	}
+}
+
+// busy is the action that keeps others waiting, if any: one plan per job.
+func (p *Planner) busy() *falcon.Action {
+	for _, s := range p.stories {
+		if i := s.atWork(); i >= 0 {
+			return &s.actions[i]
+		}
+	}
+	return nil
 }
 
 func (p *Planner) note(kind, format string, args ...any) {

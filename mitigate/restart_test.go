@@ -189,7 +189,7 @@ func TestRevertLeavesTheSplitForTheOtherFault(t *testing.T) {
 	r.iterations(70, 85, 110)
 	r.step(relieved(gpuIncident("INC-0001", 2, 40), 86))
 	if len(r.orders) != 3 || !slices.Equal(r.orders[2].MicroBatches, []int32{5, 9, 9, 9}) {
-		t.Fatalf("orders %v", r.orders)
+		t.Fatalf("orders %v, notes %q", r.orders, r.notes)
 	}
 	r.step(Committed{Order: 3, Iteration: 90})
 	q := newRig(Config{})
@@ -274,7 +274,7 @@ func TestObserveOrdersNothing(t *testing.T) {
 	r.iterations(40, 44, 160)
 	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	a := r.newest["INC-0001/S2/1"]
-	r.p.story("INC-0001").current().State = falcon.ActionApproved
+	r.p.story("INC-0001").proposal().State = falcon.ActionApproved
 	r.step(SetPolicy{falcon.Policy{Mode: falcon.ModeObserve}})
 	r.iterations(45, 50, 160)
 	if len(r.orders) != 0 {
@@ -291,7 +291,7 @@ func TestStepUpOnAnOlderPlanIsRefused(t *testing.T) {
 	if err := r.p.Check(d); err == nil || !strings.Contains(err.Error(), "look again") {
 		t.Errorf("stale plan: %v", err)
 	}
-	d.PlanHash = planHash("INC-0001", falcon.RungS2, 1, []int32{9, 9, 5, 9})
+	d.PlanHash = planHash("INC-0001", falcon.RungS2, 1, []int32{9, 9, 5, 9}, "", nil)
 	if err := r.p.Check(d); err != nil {
 		t.Errorf("the present plan: %v", err)
 	}

@@ -1,12 +1,8 @@
 package mitigate
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -14,42 +10,41 @@ import (
 	"github.com/failslow/falcon/mitigate/microbatch"
 )
 
-// Reasons why S2 can't help; each is shown to the operator as it is.
+// Reasons why a rung can't help; each is shown to the operator as it is.
 var (
-	errNotLocated = errors.New("the culprit is not located yet")
-	errOver       = errors.New("the fault has cleared")
-	errNoSpeeds   = errors.New("the ranks' speeds are not measured yet")
-	errOneReplica = errors.New("there is one replica only: nowhere to move work")
-	errNoCounts   = errors.New("the job does not say how many micro-batches it runs")
-	errTooMany    = fmt.Errorf("the batch has more than %d micro-batches", totalMost)
-	errNotHW      = errors.New("all replicas are equally slow, no split is better")
-	errNetwork    = errors.New("it moves computation, not traffic: a slow link stays slow")
-	errUnknown    = errors.New("the cause is unknown: moving work on a guess can make it worse")
+	errNotLocated  = errors.New("the culprit is not located yet")
+	errOver        = errors.New("the fault has cleared")
+	errNoSpeeds    = errors.New("the ranks' speeds are not measured yet")
+	errOneReplica  = errors.New("there is one replica only: nowhere to move work")
+	errNoCounts    = errors.New("the job does not say how many micro-batches it runs")
+	errTooMany     = fmt.Errorf("the batch has more than %d micro-batches", totalMost)
+	errNotHW       = errors.New("all replicas are equally slow, no split is better")
+	errAllSlow     = errors.New("all ranks are equally slow: other places are no faster")
+	errFacility    = errors.New("the whole facility is slow: other places are no faster")
+	errNetwork     = errors.New("it moves computation, not traffic: a slow link stays slow")
+	errUnknown     = errors.New("the cause is unknown: moving work on a guess can make it worse")
+	errNoPlacement = errors.New("where the ranks run is not known")
 )
-
-// s2Plan is a priced split.
-type s2Plan struct {
-	counts      []int32
-	beforeMs    float64
-	predictedMs float64
-}
 
 // planS2 prices the best split of the present speeds, or says why there is
 // none.
-func (p *Planner) planS2(s *story) (s2Plan, error) {
+func (p *Planner) planS2(s *story) (plan, error) {
+	out := plan{rung: falcon.RungS2, what: "moves micro-batches to faster replicas"}
 	if err := p.s2Applies(s); err != nil {
-		return s2Plan{}, err
+		return out, err
 	}
-	best, err := p.bestSplit(s)
-	if err != nil {
-		return s2Plan{}, err
+	best := p.work(s, "S2", func() worked {
+		b := p.solve(p.curves(p.gauge.speeds, p.gauge.model))
+		return worked{split: b, err: b.err}
+	})
+	if best.err != nil {
+		return out, best.err
 	}
-	before := p.slowMs(s)
-	plan := s2Plan{counts: slices.Clone(best.counts), beforeMs: before, predictedMs: best.predictMs(before, s.incident.HealthyMs)}
-	if gain := before - plan.predictedMs; gain < p.cfg.MinGain*before {
-		return s2Plan{}, fmt.Errorf("no split gains %.0f %%: the best saves %.1f ms of %.1f ms", 100*p.cfg.MinGain, max(gain, 0), before)
-	}
-	return plan, nil
+	out.beforeMs = p.slowMs(s)
+	out.counts = slices.Clone(best.split.counts)
+	out.predictedMs = best.split.predictMs(out.beforeMs, s.incident.HealthyMs)
+	out.gainMs = out.beforeMs - out.predictedMs
+	return p.worth(out, "split")
 }
 
 // split is the best split for some speeds, and what the present one takes by
@@ -89,18 +84,11 @@ func (b split) predictMs(beforeMs, healthyMs float64) float64 {
 	return out
 }
 
-func (p *Planner) bestSplit(s *story) (split, error) {
-	if s.split.now == nil || !slices.Equal(s.split.now, p.job.MicroBatches) {
-		s.split = p.solve(s.speeds)
-	}
-	return s.split, s.split.err
-}
-
-func (p *Planner) solve(speeds []float64) split {
+// solve finds the best split for T_i(m) of every replica at its present place.
+func (p *Planner) solve(curves [][]float64) split {
 	out := split{now: slices.Clone(p.job.MicroBatches)}
 	now := toInts(p.job.MicroBatches)
-	curves := p.curves(speeds, sum(now))
-	counts, makespan, err := microbatch.SolveCurves(curves, sum(now))
+	counts, makespan, err := microbatch.SolveCurvesWithin(curves, sum(now), p.bounds())
 	if err != nil {
 		out.err = err
 		return out
@@ -117,6 +105,27 @@ func (p *Planner) solve(speeds []float64) split {
 	return out
 }
 
+// bounds are what the job says of its replicas. An interleaved schedule whose
+// job says nothing gets multiples of its stages, which it always takes.
+func (p *Planner) bounds() microbatch.Bounds {
+	ints := func(v []int32) []int {
+		if len(v) != p.job.Layout.DP {
+			return nil
+		}
+		return toInts(v)
+	}
+	b := microbatch.Bounds{Min: ints(p.job.MicroMin), Max: ints(p.job.MicroMax), MultipleOf: ints(p.job.MicroMultiple)}
+	for i, v := range b.Max {
+		if v <= 0 {
+			b.Max[i] = totalMost
+		}
+	}
+	if g := p.gauge; b.MultipleOf == nil && g != nil && g.model != nil && g.model.Chunks > 1 {
+		b.MultipleOf = slices.Repeat([]int{p.job.Layout.PP}, p.job.Layout.DP)
+	}
+	return b
+}
+
 // baseMs is replica i's time with the base split, 0 when it was not priced.
 func (p *Planner) baseMs(curve []float64, i int) float64 {
 	if i >= len(p.base) || int(p.base[i]) >= len(curve) {
@@ -126,23 +135,23 @@ func (p *Planner) baseMs(curve []float64, i int) float64 {
 }
 
 func (p *Planner) s2Applies(s *story) error {
+	if err := causeHelped(s, falcon.RungS2); err != nil {
+		return err
+	}
+	if err := p.splittable(); err != nil {
+		return err
+	}
 	switch {
-	case !s.incident.Open():
-		return errOver
-	case s.incident.State != falcon.IncidentLocated:
-		return errNotLocated
+	case !s.measured || p.gauge == nil || !p.usable(p.gauge.speeds):
+		return errNoSpeeds
+	case p.gauge.model == nil && !slices.Equal(p.gauge.placement, p.job.Placement):
+		return errNoSpeeds // they are of other places
 	}
-	switch c := s.incident.Verdict.Cause; {
-	case c == falcon.CauseNotHardware || c == falcon.CauseFacility:
-		return errNotHW
-	case c == falcon.CauseGPU || c == falcon.CauseCPU,
-		slices.Contains(s.incident.Verdict.Also, falcon.CauseGPU),
-		slices.Contains(s.incident.Verdict.Also, falcon.CauseCPU):
-	case c == falcon.CauseNetwork:
-		return errNetwork
-	default:
-		return errUnknown
-	}
+	return nil
+}
+
+// splittable says why work can't be moved between replicas, whatever their speed.
+func (p *Planner) splittable() error {
 	switch {
 	case p.job.Layout.DP < 2:
 		return errOneReplica
@@ -150,23 +159,20 @@ func (p *Planner) s2Applies(s *story) error {
 		return errNoCounts
 	case total(p.job.MicroBatches) > totalMost:
 		return errTooMany
-	case !p.usable(s.speeds):
-		return errNoSpeeds
 	}
 	return nil
 }
 
-// usable says that every rank's speed was measured.
-func (p *Planner) usable(speeds []float64) bool {
-	bad := func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }
-	return len(speeds) == p.job.Layout.World() && !slices.ContainsFunc(speeds, bad)
-}
-
-// curves is T_i(m) of every replica: its stages' self times through the 1F1B
-// simulation. A stage is as slow as the slowest of its tensor-parallel ranks.
-func (p *Planner) curves(speeds []float64, total int) [][]float64 {
+// curves is T_i(m) of every replica: from the cost model at the present places
+// where there is one, else from the stages' self times alone, a stage being as
+// slow as the slowest of its tensor-parallel ranks.
+func (p *Planner) curves(speeds []float64, m *cost.Model) [][]float64 {
 	l := p.job.Layout
-	most := min(total-(l.DP-1), curveCapTimes*((total+l.DP-1)/l.DP))
+	total := int(total(p.job.MicroBatches))
+	most := min(total-(l.DP-1), max(curveCapTimes*((total+l.DP-1)/l.DP), int(slices.Max(p.job.MicroBatches))))
+	if m != nil && len(p.job.Placement) == l.World() {
+		return m.Curves(p.job.Placement, most)
+	}
 	out := make([][]float64, l.DP)
 	for d := range out {
 		self := make([]float64, l.PP)
@@ -178,38 +184,6 @@ func (p *Planner) curves(speeds []float64, total int) [][]float64 {
 		out[d] = cost.Curve(cost.StagesFromSelf(self), most, 0)
 	}
 	return out
-}
-
-// slowMs is the present iteration time: the median of the newest iterations
-// since onset, the detector's own figure before there are enough.
-func (p *Planner) slowMs(s *story) float64 {
-	var recent []float64
-	for i := len(p.history) - 1; i >= 0 && len(recent) < p.cfg.MeasureIterations; i-- {
-		if p.history[i].Index < s.cost.From {
-			break
-		}
-		recent = append(recent, p.history[i].Ms)
-	}
-	if len(recent) < 3 {
-		return s.incident.SlowMs
-	}
-	return median(recent)
-}
-
-// planHash names a plan: a decision must quote it, so that nobody approves
-// what they did not see.
-func planHash(incident string, r falcon.Rung, epoch uint64, counts []int32) string {
-	b, err := json.Marshal(struct {
-		Incident string
-		Rung     falcon.Rung
-		Epoch    uint64
-		Counts   []int32
-	}{incident, r, epoch, counts})
-	if err != nil {
-		panic("mitigate: a plan of plain values did not marshal: " + err.Error())
-	}
-	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:6])
 }
 
 func median(v []float64) float64 {

@@ -1,0 +1,107 @@
+package mitigate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/failslow/falcon"
+)
+
+// Reasons why a decision is refused; Check wraps them with the details.
+var (
+	ErrNoProposal = errors.New("mitigate: no such proposal")
+	ErrStalePlan  = errors.New("mitigate: the plan has changed")
+	ErrDecided    = errors.New("mitigate: already decided")
+	ErrPolicy     = errors.New("mitigate: policy forbids it")
+	ErrNotUseful  = errors.New("mitigate: the rung can't help")
+)
+
+// Check says whether a decision would be taken, and why not.
+func (p *Planner) Check(d Decision) error {
+	if d.Action == "" {
+		return p.checkStep(d)
+	}
+	_, a := p.find(func(a *falcon.Action) bool { return a.ID == d.Action })
+	switch {
+	case a == nil:
+		return fmt.Errorf("%w: %s", ErrNoProposal, d.Action)
+	case a.State != falcon.ActionProposed:
+		return fmt.Errorf("%w: %s is %s, decided by %s", ErrDecided, a.ID, a.State, a.DecidedBy)
+	case d.PlanHash != a.PlanHash:
+		return fmt.Errorf("%w: %s is now plan %s (%s), you decided on plan %s; look again", ErrStalePlan, a.ID, a.PlanHash, planText(a.Rung, a.MicroBatches, a.Preview, a.Placement), d.PlanHash)
+	}
+	return p.checkApproval(d, a.Rung)
+}
+
+func planText(r falcon.Rung, counts []int32, v *falcon.Preview, to falcon.Placement) string {
+	switch {
+	case r == falcon.RungS3 && v != nil:
+		return "exchanges " + swapText(v.Swaps)
+	case r == falcon.RungS4:
+		return "on " + names(nodesOf(to))
+	}
+	return fmt.Sprintf("micro-batches %v", counts)
+}
+
+func (p *Planner) checkApproval(d Decision, r falcon.Rung) error {
+	if !d.Approve {
+		return nil
+	}
+	switch o := p.busy(); {
+	case p.policy.Frozen:
+		return fmt.Errorf("%w: actions are frozen, unfreeze first", ErrPolicy)
+	case p.policy.Mode == falcon.ModeObserve:
+		return fmt.Errorf("%w: the mode is observe, set approve or auto first", ErrPolicy)
+	case approval(p.policy, r) == falcon.ApprovalNever:
+		return fmt.Errorf("%w: %s is never to be taken, change its approval first", ErrPolicy, r)
+	case o != nil:
+		return fmt.Errorf("%w: %s is %s, that comes first", ErrPolicy, o.ID, o.State)
+	}
+	return nil
+}
+
+// checkStep judges a step up the ladder without a proposal.
+func (p *Planner) checkStep(d Decision) error {
+	s := p.story(d.Incident)
+	switch {
+	case s == nil || !s.incident.Open():
+		return fmt.Errorf("%w: incident %s is not open", ErrNoProposal, d.Incident)
+	case d.Rung.Level() < 2:
+		return fmt.Errorf("%w: rung %q can't be taken, only S2, S3 and S4", ErrNotUseful, d.Rung)
+	case !d.Approve:
+		return fmt.Errorf("%w: nothing is proposed for %s that could be vetoed", ErrNoProposal, d.Incident)
+	}
+	if err := p.checkApproval(d, d.Rung); err != nil {
+		return err
+	}
+	w, err := p.plan(s, d.Rung, d.Variant)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNotUseful, err)
+	}
+	if hash := w.hash(s.incident.ID, p.job.Epoch); d.PlanHash != "" && d.PlanHash != hash {
+		return fmt.Errorf("%w: %s for %s is now plan %s (%s), you decided on plan %s; look again", ErrStalePlan, d.Rung, d.Incident, hash, planText(w.rung, w.counts, w.preview, w.placement), d.PlanHash)
+	}
+	return nil
+}
+
+func (p *Planner) onDecision(d Decision) {
+	if err := p.Check(d); err != nil {
+		p.note("decision", "decision of %s refused: %s", d.By, err)
+		return
+	}
+	if d.Action != "" {
+		s, _ := p.find(func(a *falcon.Action) bool { return a.ID == d.Action })
+		p.decide(s, d)
+		return
+	}
+	s := p.story(d.Incident)
+	w, err := p.plan(s, d.Rung, d.Variant)
+	if err != nil {
+		return // Check has just passed; nothing changed since
+	}
+	if a := s.proposal(); a != nil {
+		p.expireFor(a, d.By+" took "+rungName(w.rung, w.variant)+" instead")
+	}
+	p.offer(s, w, "stepped up by "+d.By)
+	p.decide(s, d)
+}

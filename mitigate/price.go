@@ -1,0 +1,415 @@
+package mitigate
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/mitigate/cost"
+	"github.com/failslow/falcon/mitigate/topology"
+)
+
+// Shares by which a measurement must differ from the one that plans rest on
+// before they are made anew: plans whose hash changes with every profile could
+// not be decided on.
+const (
+	speedStep = 0.05
+	linkStep  = 0.2
+)
+
+// What links are taken to be at most when their slowness has to be inferred.
+const (
+	ratioMost  = 1024.0
+	ratioSteps = 40 // halvings of the search
+)
+
+var errNoProfile = errors.New("the traffic of the job's groups is not measured yet")
+
+// gauge is one measurement of the whole job, and the cost model made of it.
+type gauge struct {
+	speeds    []float64 // by rank under placement, ms per micro-batch
+	profile   falcon.JobProfile
+	placement falcon.Placement
+	split     []int32
+	model     *cost.Model
+	err       error // why there is no model
+}
+
+func (p *Planner) onSpeeds(in Speeds) {
+	s := p.story(in.Incident)
+	speeds := in.SelfMs
+	if len(speeds) == 0 {
+		speeds = in.Profile.SelfMs
+	}
+	if s == nil || len(speeds) == 0 {
+		return
+	}
+	s.measured = true
+	g := &gauge{speeds: speeds, profile: in.Profile, placement: p.job.Placement, split: slices.Clone(p.job.MicroBatches)}
+	if p.gauge.like(g) {
+		return
+	}
+	p.model(g, s)
+	p.gauge = g
+	p.version++
+}
+
+// like says that two measurements don't differ enough to plan anew.
+func (g *gauge) like(o *gauge) bool {
+	if g == nil || len(g.speeds) != len(o.speeds) || !slices.Equal(g.placement, o.placement) || len(g.profile.Groups) == 0 && len(o.profile.Groups) > 0 {
+		return false
+	}
+	for i, v := range g.speeds {
+		if math.Abs(o.speeds[i]-v) > speedStep*v {
+			return false
+		}
+	}
+	a, b := ratios(g.profile.Links), ratios(o.profile.Links)
+	differ := func(x, y map[falcon.Link]float64) bool {
+		for l, r := range x {
+			if math.Abs(max(1, y[l])-r) > linkStep*r {
+				return true
+			}
+		}
+		return false
+	}
+	return !differ(a, b) && !differ(b, a)
+}
+
+func ratios(links []falcon.LinkSpeed) map[falcon.Link]float64 {
+	out := map[falcon.Link]float64{}
+	for _, l := range links {
+		out[l.Link] = max(1, l.Ratio)
+	}
+	return out
+}
+
+// model calibrates the measurement's cost model. Healthy work, volumes and
+// bandwidths come from an earlier model where this profile did not see the
+// traffic.
+func (p *Planner) model(g *gauge, s *story) {
+	if len(g.placement) == 0 {
+		g.err = errNoPlacement
+		return
+	}
+	profile := g.profile
+	if len(profile.SelfMs) == 0 {
+		profile.SelfMs = g.speeds
+	}
+	in := cost.Calibration{
+		Layout: p.job.Layout, Placement: g.placement, Profile: profile, MicroBatches: g.split,
+		HealthyMs: s.incident.HealthyMs, HealthyMicroBatches: p.base, NowMs: p.slowMs(s),
+	}
+	if len(profile.Groups) == 0 {
+		if p.gauge == nil || p.gauge.model == nil {
+			g.err = errNoProfile
+			return
+		}
+		in.Base = p.gauge.model
+	}
+	m, err := cost.Calibrate(in)
+	if err != nil {
+		g.err = err
+		return
+	}
+	p.inferLinks(&m, in)
+	g.model = &m
+}
+
+// inferLinks gives links that a verdict names and that no test measured the
+// one ratio that explains the present iteration time: the model grows with it,
+// so halving finds it.
+func (p *Planner) inferLinks(m *cost.Model, in cost.Calibration) {
+	var unmeasured []falcon.Link
+	for _, s := range p.stories {
+		if s.located() {
+			for _, l := range s.incident.Verdict.Links {
+				if m.Links.Ratio[l] == 0 {
+					unmeasured = append(unmeasured, l)
+				}
+			}
+		}
+	}
+	if len(unmeasured) == 0 {
+		return
+	}
+	at := func(ratio float64) float64 {
+		for _, l := range unmeasured {
+			m.Links.Ratio[l] = ratio
+		}
+		return m.Iteration(in.Placement, in.MicroBatches).IterationMs
+	}
+	lo, hi := 1.0, ratioMost
+	for range ratioSteps {
+		if mid := math.Sqrt(lo * hi); at(mid) < in.NowMs {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	m.ErrorShare = at(lo)/in.NowMs - 1
+}
+
+// healed is a model without the faults of one incident, as far as no other
+// located one shares them.
+func (p *Planner) healed(m cost.Model, gone *story) cost.Model {
+	shared := func(f func(falcon.Verdict) bool) bool {
+		return slices.ContainsFunc(p.stories, func(o *story) bool { return o != gone && o.located() && f(o.incident.Verdict) })
+	}
+	m.Slow, m.Links.Ratio = maps.Clone(m.Slow), maps.Clone(m.Links.Ratio)
+	for _, d := range gone.incident.Verdict.Devices {
+		if !shared(func(v falcon.Verdict) bool { return slices.Contains(v.Devices, d) }) {
+			delete(m.Slow, d)
+		}
+	}
+	for _, l := range gone.incident.Verdict.Links {
+		if !shared(func(v falcon.Verdict) bool { return slices.Contains(v.Links, l) }) {
+			delete(m.Links.Ratio, l)
+		}
+	}
+	return m
+}
+
+// healedSpeeds are the measured speeds, with the culprits of an incident that
+// goes taken for as fast as the other ranks of their stage.
+func (p *Planner) healedSpeeds(gone *story) []float64 {
+	out := slices.Clone(p.gauge.speeds)
+	if !p.usable(out) {
+		return nil
+	}
+	named := map[falcon.Rank]bool{}
+	still := map[falcon.Rank]bool{}
+	for _, o := range p.stories {
+		for _, r := range o.incident.Verdict.Ranks {
+			named[r] = named[r] || o == gone || o.incident.Open()
+			still[r] = still[r] || (o != gone && o.incident.Open())
+		}
+	}
+	for _, r := range gone.incident.Verdict.Ranks {
+		if r < 0 || int(r) >= len(out) || still[r] {
+			continue
+		}
+		var peers []float64
+		for q, v := range p.gauge.speeds {
+			if !named[falcon.Rank(q)] && p.job.Layout.Coord(falcon.Rank(q)).PP == p.job.Layout.Coord(r).PP {
+				peers = append(peers, v)
+			}
+		}
+		if len(peers) > 0 {
+			out[r] = min(out[r], median(peers))
+		}
+	}
+	return out
+}
+
+// usable says that every rank's speed was measured.
+func (p *Planner) usable(speeds []float64) bool {
+	bad := func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }
+	return len(speeds) == p.job.Layout.World() && !slices.ContainsFunc(speeds, bad)
+}
+
+// slowMs is the present iteration time: the median of the newest iterations
+// since onset, the detector's own figure before there are enough.
+func (p *Planner) slowMs(s *story) float64 {
+	var recent []float64
+	for i := len(p.history) - 1; i >= 0 && len(recent) < p.cfg.MeasureIterations; i-- {
+		if p.history[i].Index < s.cost.From {
+			break
+		}
+		recent = append(recent, p.history[i].Ms)
+	}
+	if len(recent) < 3 {
+		return s.incident.SlowMs
+	}
+	return median(recent)
+}
+
+// overheadMs is what taking a rung costs: the mean of what was measured, else
+// what the operator expects, else what the plan itself says, else the
+// literature.
+func (p *Planner) overheadMs(r falcon.Rung, s *story, w plan) float64 {
+	if m := p.overheads[r]; m.n > 0 {
+		return m.sum / float64(m.n)
+	}
+	if ms, ok := p.cfg.OverheadsMs[r]; ok {
+		return ms
+	}
+	switch {
+	case r == falcon.RungS2:
+		return s.incident.HealthyMs
+	case r == falcon.RungS3 && w.preview != nil && w.preview.CopyMs > 0:
+		return w.preview.CopyMs + s.incident.HealthyMs
+	case r == falcon.RungS3:
+		return DefaultOverheadS3Ms
+	case r == falcon.RungS4:
+		return DefaultOverheadS4Ms
+	}
+	return 0
+}
+
+func (p *Planner) learn(r falcon.Rung, ms float64) {
+	m := p.overheads[r]
+	p.overheads[r] = mean{m.sum + ms, m.n + 1}
+	p.version++
+}
+
+// OverheadsMs are the learned overheads, for the journal.
+func (p *Planner) OverheadsMs() map[falcon.Rung]float64 {
+	out := map[falcon.Rung]float64{}
+	for r, m := range p.overheads {
+		if m.n > 0 {
+			out[r] = m.sum / float64(m.n)
+		}
+	}
+	return out
+}
+
+// plan is one rung worked out for one incident: what would be carried out, and
+// what it would bring.
+type plan struct {
+	rung        falcon.Rung
+	variant     falcon.Variant
+	counts      []int32          // split afterwards; nil = as it is
+	placement   falcon.Placement // S3, S4: device by rank afterwards
+	preview     *falcon.Preview
+	beforeMs    float64
+	predictedMs float64
+	gainMs      float64 // per iteration of the present batch
+	what        string  // one clause: what it does
+}
+
+// hash names the plan: a decision must quote it, so that nobody approves what
+// they did not see.
+func (w plan) hash(incident string, epoch uint64) string {
+	return planHash(incident, w.rung, epoch, w.counts, w.variant, w.placement)
+}
+
+func planHash(incident string, r falcon.Rung, epoch uint64, counts []int32, v falcon.Variant, to falcon.Placement) string {
+	b, err := json.Marshal(struct {
+		Incident string
+		Rung     falcon.Rung
+		Epoch    uint64
+		Counts   []int32
+		Variant  falcon.Variant   `json:",omitempty"`
+		To       falcon.Placement `json:",omitempty"`
+	}{incident, r, epoch, counts, v, to})
+	if err != nil {
+		panic("mitigate: a plan of plain values did not marshal: " + err.Error())
+	}
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:6])
+}
+
+// worked is a plan kept until something that it rests on changes: consoles ask
+// for it many times a second.
+type worked struct {
+	version int
+	split   split // S2
+	place   topology.Plan
+	swap    swapNodes // S4
+	err     error
+}
+
+// work makes a plan's costly part, once per version of what it rests on.
+func (p *Planner) work(s *story, name string, make func() worked) worked {
+	w, ok := s.plans[name]
+	if !ok || w.version != p.version {
+		w = make()
+		w.version = p.version
+		s.plans[name] = w
+	}
+	return w
+}
+
+// worth refuses plans that gain too little.
+func (p *Planner) worth(w plan, what string) (plan, error) {
+	if !(w.gainMs >= p.cfg.MinGain*w.beforeMs) {
+		return w, fmt.Errorf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*p.cfg.MinGain, max(w.gainMs, 0), w.beforeMs)
+	}
+	return w, nil
+}
+
+// candidate is a rung as algorithm 1 (FALCON §5.2) sees it.
+type candidate struct {
+	plan
+	overheadMs float64
+	err        error // why it can't help
+}
+
+// strategies lists S2, S3 and the variants of S4 by their overhead
+// (FindStrategies of FALCON algorithm 1), those that can't help with the reason.
+func (p *Planner) strategies(s *story) []candidate {
+	var out []candidate
+	add := func(w plan, err error) {
+		out = append(out, candidate{plan: w, overheadMs: p.overheadMs(w.rung, s, w), err: err})
+	}
+	add(p.planS2(s))
+	add(p.planS3(s))
+	for _, v := range s4Variants(p.policy) {
+		add(p.planS4(s, v))
+	}
+	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.overheadMs, b.overheadMs) })
+	return out
+}
+
+// plan makes the plan of one rung; with no variant S4 is the first that can be
+// taken.
+func (p *Planner) plan(s *story, r falcon.Rung, v falcon.Variant) (plan, error) {
+	switch r {
+	case falcon.RungS2:
+		return p.planS2(s)
+	case falcon.RungS3:
+		return p.planS3(s)
+	case falcon.RungS4:
+		if v != "" && !slices.Contains(s4Variants(p.policy), v) {
+			return plan{}, fmt.Errorf("policy does not list the variant %q of S4", v)
+		}
+		var first error
+		for _, o := range s4Variants(p.policy) {
+			if v != "" && v != o {
+				continue
+			}
+			w, err := p.planS4(s, o)
+			if err == nil {
+				return w, nil
+			}
+			first = cmp.Or(first, err)
+		}
+		return plan{}, first
+	}
+	return plan{}, fmt.Errorf("rung %q is none of S2, S3, S4", r)
+}
+
+// causeHelped says why rung r can't help the incident's cause, nil if it can
+// (FALCON table 3).
+func causeHelped(s *story, r falcon.Rung) error {
+	switch {
+	case s.incident.State != "" && !s.incident.Open():
+		return errOver
+	case !s.located():
+		return errNotLocated
+	}
+	v := s.incident.Verdict
+	has := func(c falcon.Cause) bool { return v.Cause == c || slices.Contains(v.Also, c) }
+	compute, network := has(falcon.CauseGPU) || has(falcon.CauseCPU), has(falcon.CauseNetwork)
+	switch {
+	case (v.Cause == falcon.CauseNotHardware || v.Cause == falcon.CauseFacility) && r == falcon.RungS2:
+		return errNotHW
+	case v.Cause == falcon.CauseNotHardware:
+		return errAllSlow
+	case v.Cause == falcon.CauseFacility:
+		return errFacility
+	case compute, network && r != falcon.RungS2:
+		return nil
+	case network:
+		return errNetwork
+	}
+	return errUnknown
+}

@@ -1,0 +1,156 @@
+package mitigate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/mitigate/cost"
+	"github.com/failslow/falcon/mitigate/topology"
+)
+
+// stateTimes is a rank's state over what it reduces, where the job does not
+// say: parameters and two moments beside gradients of the same width.
+const stateTimes = 3
+
+var (
+	errNoAdapter  = errors.New("the framework takes no orders: it has no adapter")
+	errOneNode    = errors.New("the job runs on one node: there is no other place")
+	errNoSwap     = errors.New("the present places can't be exchanged node by node for those")
+	errMixedSteps = errors.New("the replicas' micro-batches have different multiples")
+)
+
+// planS3 prices the best placement, with the split that suits it where that is
+// what makes it worth while, or says why there is none.
+func (p *Planner) planS3(s *story) (plan, error) {
+	out := plan{rung: falcon.RungS3, what: "exchanges nodes' places so that slow parts hurt least"}
+	if err := p.s3Applies(s); err != nil {
+		return out, err
+	}
+	w := p.work(s, "S3", func() worked {
+		found, err := topology.Search(p.problem(*p.gauge.model))
+		return worked{place: found, err: err}
+	})
+	if w.err != nil {
+		return out, plainly(w.err)
+	}
+	t := w.place
+	out.beforeMs, out.placement = p.slowMs(s), t.Placement
+	preview := t.Preview
+	out.preview = &preview
+	after := t.AfterMs
+	if t.AfterSplitMs < t.AfterMs-p.cfg.MinGain*out.beforeMs && approval(p.policy, falcon.RungS2) != falcon.ApprovalNever {
+		after, out.counts = t.AfterSplitMs, slices.Clone(t.MicroBatches)
+	}
+	// The model's gain, as a difference or as a share, whichever promises less.
+	out.predictedMs = max(out.beforeMs-(t.BeforeMs-after), out.beforeMs*after/t.BeforeMs)
+	out.gainMs = out.beforeMs - out.predictedMs
+	out.what = "exchanges " + swapText(t.Preview.Swaps)
+	return p.worth(out, "placement")
+}
+
+// plainly takes a package's prefix off an error that is shown to people.
+func plainly(err error) error {
+	return errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "topology: "), "cost: "))
+}
+
+func swapText(swaps [][2]falcon.Node) string {
+	const most = 4
+	var out []string
+	for i, s := range swaps {
+		if i == most {
+			out = append(out, fmt.Sprintf("%d more pairs", len(swaps)-most))
+			break
+		}
+		out = append(out, fmt.Sprintf("%s with %s", s[0], s[1]))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (p *Planner) s3Applies(s *story) error {
+	if err := causeHelped(s, falcon.RungS3); err != nil {
+		return err
+	}
+	switch {
+	case len(p.job.Placement) != p.job.Layout.World() || p.job.Layout.World() == 0:
+		return errNoPlacement
+	case len(nodesOf(p.job.Placement)) < 2:
+		return errOneNode
+	case !p.job.Adapter:
+		return errNoAdapter
+	}
+	if err := p.splittable(); err != nil && !errors.Is(err, errOneReplica) {
+		return err
+	}
+	switch {
+	case !s.measured || p.gauge == nil:
+		return errNoSpeeds
+	case p.gauge.model == nil:
+		return plainly(p.gauge.err)
+	case len(p.job.MicroMultiple) > 0 && slices.Min(p.job.MicroMultiple) != slices.Max(p.job.MicroMultiple):
+		return errMixedSteps
+	}
+	return nil
+}
+
+func (p *Planner) problem(m cost.Model) topology.Problem {
+	out := topology.Problem{
+		Model: m, Now: p.job.Placement, MicroBatches: p.job.MicroBatches,
+		StateMB: p.job.StateMB, CopyMBs: p.job.CopyMBs, MinGain: p.cfg.MinGain,
+	}
+	b := p.bounds()
+	out.Bounds.Min, out.Bounds.Max = toInt32s(b.Min), toInt32s(b.Max)
+	if len(b.MultipleOf) > 0 {
+		out.Bounds.Multiple = int32(b.MultipleOf[0]) //#nosec G115 -- it came as an int32
+	}
+	if len(out.StateMB) != m.Layout.World() {
+		out.StateMB = make([]float64, m.Layout.World())
+		for r := range out.StateMB {
+			out.StateMB[r] = stateTimes * m.DPMB[m.Layout.Coord(falcon.Rank(r)).PP]
+		}
+	}
+	return out
+}
+
+// nodesOf lists the nodes of a placement in the order of their first ranks.
+func nodesOf(p falcon.Placement) []falcon.Node {
+	var out []falcon.Node
+	seen := map[falcon.Node]bool{}
+	for _, d := range p {
+		if n := d.Node(); !seen[n] {
+			seen[n] = true
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// blocksTo is the order that brings the job from one placement to another over
+// the same nodes: entry b is the block that the processes of block b take over.
+func blocksTo(now, then falcon.Placement) ([]int32, error) {
+	nodes := nodesOf(now)
+	if len(nodes) == 0 || len(now) != len(then) || len(now)%len(nodes) != 0 {
+		return nil, errNoSwap
+	}
+	size := len(now) / len(nodes)
+	at := map[falcon.Device]int{}
+	for r, d := range then {
+		at[d] = r
+	}
+	out := make([]int32, len(nodes))
+	for b := range out {
+		first, ok := at[now[b*size]]
+		if !ok || first%size != 0 {
+			return nil, errNoSwap
+		}
+		for i := range size {
+			if r, ok := at[now[b*size+i]]; !ok || r != first+i || now[b*size+i].Node() != now[b*size].Node() {
+				return nil, errNoSwap
+			}
+		}
+		out[b] = int32(first / size) //#nosec G115 -- fewer blocks than ranks
+	}
+	return out, nil
+}

@@ -1,0 +1,216 @@
+package mitigate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon"
+)
+
+var (
+	errNoLaunch   = errors.New("the nodes can't start processes: give their agents a launch command")
+	errNoSpare    = errors.New("no spare node is connected")
+	errNoCulprit  = errors.New("the culprit's node is not known")
+	errOneDropped = errors.New("there is one replica only: nothing could be dropped")
+)
+
+// swapNodes is S4 worked out: the devices by rank of the next generation.
+type swapNodes struct {
+	to  falcon.Placement
+	out []falcon.Node // nodes that are left
+	in  []falcon.Node // spares that take their places
+}
+
+// planS4 prices one variant of checkpoint and restart (FALCON §5.1, S4;
+// straggler-chapter §3), or says why it can't be taken.
+func (p *Planner) planS4(s *story, v falcon.Variant) (plan, error) {
+	out := plan{rung: falcon.RungS4, variant: v}
+	if err := p.s4Applies(s); err != nil {
+		return out, err
+	}
+	w := p.work(s, "S4 "+string(v), func() worked {
+		swap, err := p.nextNodes(v)
+		return worked{swap: swap, err: err}
+	})
+	if w.err != nil {
+		return out, w.err
+	}
+	out.placement, out.beforeMs = w.swap.to, p.slowMs(s)
+	out.predictedMs = p.healthyMs(s)
+	rescaled := 1.0
+	switch dp := float64(p.job.Layout.DP); v {
+	case falcon.VariantDrop:
+		rescaled = dp / (dp - 1) // as many samples take so many more iterations
+		out.what = fmt.Sprintf("gives the replica on %s up: checkpoint, restart with %d of %d replicas, a smaller batch", names(w.swap.out), p.job.Layout.DP-1, p.job.Layout.DP)
+	default:
+		out.what = fmt.Sprintf("checkpoint, restart with %s in place of %s", names(w.swap.in), names(w.swap.out))
+	}
+	out.gainMs = out.beforeMs - out.predictedMs*rescaled
+	return p.worth(out, "restart")
+}
+
+func names(nodes []falcon.Node) string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = string(n)
+	}
+	return strings.Join(out, ", ")
+}
+
+// healthyMs is the iteration time without any of the open incidents' faults:
+// that of the earliest.
+func (p *Planner) healthyMs(s *story) float64 {
+	first := s
+	for _, o := range p.stories {
+		if o.located() && o.incident.HealthyMs > 0 && before(o, first) {
+			first = o
+		}
+	}
+	return first.incident.HealthyMs
+}
+
+func (p *Planner) s4Applies(s *story) error {
+	if err := causeHelped(s, falcon.RungS4); err != nil {
+		return err
+	}
+	switch {
+	case len(p.job.Placement) != p.job.Layout.World() || p.job.Layout.World() == 0:
+		return errNoPlacement
+	case !p.job.Adapter:
+		return errNoAdapter
+	case !p.job.CanLaunch:
+		return errNoLaunch
+	}
+	return nil
+}
+
+// nextNodes picks the devices of the next generation: without the culprits of
+// every located incident that a restart can help.
+func (p *Planner) nextNodes(v falcon.Variant) (swapNodes, error) {
+	bad := p.badNodes()
+	if len(bad) == 0 {
+		return swapNodes{}, errNoCulprit
+	}
+	spares := slices.Clone(p.job.Spares)
+	slices.Sort(spares)
+	spares = slices.DeleteFunc(spares, func(n falcon.Node) bool { return slices.Contains(bad, n) })
+	switch {
+	case v == falcon.VariantDrop:
+		return p.dropReplica(bad)
+	case v == falcon.VariantReplace && len(bad) > 1:
+		return swapNodes{}, fmt.Errorf("%d nodes are slow (%s): replacing one is not enough", len(bad), names(bad))
+	case len(spares) == 0:
+		return swapNodes{}, errNoSpare
+	case len(spares) < len(bad):
+		return swapNodes{}, fmt.Errorf("%d nodes are slow (%s) and %d spare is connected", len(bad), names(bad), len(spares))
+	}
+	out := swapNodes{to: slices.Clone(p.job.Placement), out: bad, in: spares[:len(bad)]}
+	for r, d := range out.to {
+		if i := slices.Index(bad, d.Node()); i >= 0 {
+			out.to[r] = falcon.NewDevice(spares[i], d.Index())
+		}
+	}
+	return out, nil
+}
+
+// badNodes are the nodes whose absence takes every known culprit out of the
+// job: those of slow devices, and one end of every slow link, the end that
+// touches most of them first.
+func (p *Planner) badNodes() []falcon.Node {
+	used := nodesOf(p.job.Placement)
+	var bad []falcon.Node
+	var links []falcon.Link
+	for _, s := range p.stories {
+		if causeHelped(s, falcon.RungS4) != nil {
+			continue
+		}
+		for _, d := range s.incident.Verdict.Devices {
+			if n := d.Node(); slices.Contains(used, n) && !slices.Contains(bad, n) {
+				bad = append(bad, n)
+			}
+		}
+		for _, l := range s.incident.Verdict.Links {
+			if slices.Contains(used, l.A) && slices.Contains(used, l.B) {
+				links = append(links, l)
+			}
+		}
+	}
+	for {
+		links = slices.DeleteFunc(links, func(l falcon.Link) bool { return slices.Contains(bad, l.A) || slices.Contains(bad, l.B) })
+		if len(links) == 0 {
+			break
+		}
+		bad = append(bad, busiest(links))
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+// busiest is the node with most links; of several the last by name, so that
+// the first nodes, which often hold more than ranks, stay.
+func busiest(links []falcon.Link) falcon.Node {
+	count := map[falcon.Node]int{}
+	for _, l := range links {
+		count[l.A]++
+		count[l.B]++
+	}
+	var best falcon.Node
+	for n, k := range count {
+		if c := cmp.Compare(k, count[best]); c > 0 || (c == 0 && n > best) {
+			best = n
+		}
+	}
+	return best
+}
+
+// dropReplica gives the one replica up that runs on the bad nodes; the others
+// keep their devices, and their ranks move up.
+func (p *Planner) dropReplica(bad []falcon.Node) (swapNodes, error) {
+	l := p.job.Layout
+	if l.DP < 2 {
+		return swapNodes{}, errOneDropped
+	}
+	gone := -1
+	for r, d := range p.job.Placement {
+		if !p.culprit(d, bad) {
+			continue
+		}
+		if at := l.Replica(falcon.Rank(r)); gone < 0 {
+			gone = at
+		} else if gone != at {
+			return swapNodes{}, fmt.Errorf("replicas %d and %d both run on slow parts (%s): one can be dropped", min(gone, at), max(gone, at), names(bad))
+		}
+	}
+	if gone < 0 {
+		return swapNodes{}, errNoCulprit
+	}
+	out := swapNodes{out: bad}
+	for r, d := range p.job.Placement {
+		if l.Replica(falcon.Rank(r)) != gone {
+			out.to = append(out.to, d)
+		}
+	}
+	return out, nil
+}
+
+// culprit says that a device has to go: it is named, or it hangs on the end of
+// a slow link that goes.
+func (p *Planner) culprit(d falcon.Device, bad []falcon.Node) bool {
+	if !slices.Contains(bad, d.Node()) {
+		return false
+	}
+	named := false
+	for _, s := range p.stories {
+		if causeHelped(s, falcon.RungS4) != nil {
+			continue
+		}
+		if slices.Contains(s.incident.Verdict.Devices, d) {
+			return true
+		}
+		named = named || slices.ContainsFunc(s.incident.Verdict.Devices, func(o falcon.Device) bool { return o.Node() == d.Node() })
+	}
+	return !named
+}

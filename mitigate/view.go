@@ -1,0 +1,143 @@
+package mitigate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// Ladder is the operator's view of one incident; ok is false for an unknown id.
+// S4 has one line for each variant that policy lists, best first.
+func (p *Planner) Ladder(incident string) (falcon.Ladder, bool) {
+	s := p.story(incident)
+	if s == nil {
+		return falcon.Ladder{}, false
+	}
+	out := falcon.Ladder{
+		Incident: incident, ImpactMs: s.cost.ImpactMs,
+		LostGPUh: s.cost.LostGPUMs / 3.6e6,
+		Actions:  slices.Clone(s.actions),
+		Rungs:    []falcon.RungView{p.viewS1(s)},
+		Model:    p.modelText(),
+	}
+	if ms := p.slowMs(s); s.incident.Open() && ms > 0 {
+		out.LossPerMinuteGPUh = min(1, s.cost.PerIterationMs/ms) * float64(p.job.GPUs) / 60
+	}
+	out.Rungs = append(out.Rungs, p.views(s)...)
+	if a := s.proposal(); a != nil {
+		proposal := *a
+		out.Proposal = &proposal
+	}
+	return out, true
+}
+
+func (p *Planner) viewS1(s *story) falcon.RungView {
+	held := slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return inForce(&a) })
+	return falcon.RungView{
+		Rung: falcon.RungS1, Applicable: true, Reason: "ignore and wait: free, gains nothing",
+		BreakEven: 0, ImpactMs: s.cost.ImpactMs, PredictMs: p.slowMs(s), Approval: falcon.ApprovalAuto,
+		Current: s.incident.Open() && !held,
+	}
+}
+
+func (p *Planner) views(s *story) []falcon.RungView {
+	strategies := p.strategies(s)
+	next := slices.IndexFunc(strategies, func(c candidate) bool { return c.err == nil && p.withheld(s, c.rung) == nil })
+	if s.proposal() != nil {
+		next = -1
+	}
+	var out []falcon.RungView
+	for i, c := range strategies {
+		v := p.view(s, c)
+		v.Next = i == next
+		out = append(out, v)
+	}
+	slices.SortStableFunc(out, func(a, b falcon.RungView) int { return a.Rung.Level() - b.Rung.Level() })
+	return out
+}
+
+func (p *Planner) view(s *story, c candidate) falcon.RungView {
+	v := falcon.RungView{
+		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: approval(p.policy, c.rung), IfWrong: p.ifWrong(c.rung),
+		BreakEven: falcon.NoIteration, ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.clockMs(s, c.rung)),
+	}
+	if per := s.incident.SlowMs - s.incident.HealthyMs; per > 0 {
+		v.BreakEven = int64(min(v.OverheadMs/per, 1e15)) + 1
+	}
+	if a := s.shown(c); a != nil {
+		v.Applicable, v.PredictMs, v.GainMs = true, a.PredictedMs, a.BeforeMs-a.PredictedMs
+		v.Current, v.PlanHash, v.Preview, v.MicroBatches = inForce(a), a.PlanHash, a.Preview, a.MicroBatches
+		v.Reason = actionText(a) + ": " + string(a.State)
+		return v
+	}
+	if c.err != nil {
+		v.Reason = c.err.Error()
+		return v
+	}
+	v.Applicable, v.PredictMs, v.GainMs, v.Reason = true, c.predictedMs, c.gainMs, c.what
+	v.PlanHash, v.Preview, v.MicroBatches = c.hash(s.incident.ID, p.job.Epoch), c.preview, c.counts
+	if err := p.withheld(s, c.rung); err != nil {
+		v.Reason += "; not proposed by itself: " + err.Error()
+	}
+	return v
+}
+
+// shown is the action that a rung's line is about: one that has not ended, a
+// verified one only while no better plan is known.
+func (s *story) shown(c candidate) *falcon.Action {
+	a := s.newest(c.rung)
+	if a == nil || ended(a.State) || a.Variant != c.variant || (a.State == falcon.ActionKept && c.err == nil) {
+		return nil
+	}
+	return a
+}
+
+func actionText(a *falcon.Action) string {
+	switch {
+	case a.Rung == falcon.RungS2:
+		return "moves micro-batches to faster replicas"
+	case a.Rung == falcon.RungS3 && a.Preview != nil:
+		return "exchanges " + swapText(a.Preview.Swaps)
+	}
+	return "checkpoint, restart on " + names(nodesOf(a.Placement))
+}
+
+func (p *Planner) ifWrong(r falcon.Rung) string {
+	measured := fmt.Sprintf("measured over %d iterations; put back when it brings less than %.0f %% of what it promised", p.cfg.MeasureIterations, 100*p.cfg.KeepShare)
+	switch r {
+	case falcon.RungS2:
+		return measured
+	case falcon.RungS3:
+		return "a failure before the ranks' second vote leaves the job as it was; afterwards " + measured
+	case falcon.RungS4:
+		return "can't be undone; when the new nodes don't come up, the job is started on its old ones from the same checkpoint"
+	}
+	return ""
+}
+
+// modelText says what the prices rest on, and how well they predicted so far.
+func (p *Planner) modelText() string {
+	text := "no profile of the job yet: S1 only"
+	switch g := p.gauge; {
+	case g != nil && g.model != nil:
+		text = fmt.Sprintf("cost model of %d ranks from their own profile, %.1f %% off the iteration time it was taken at", p.job.Layout.World(), 100*math.Abs(g.model.ErrorShare))
+	case g != nil:
+		text = "the ranks' self times alone"
+	}
+	n, sum, worst := 0, 0.0, 0.0
+	for _, s := range p.stories {
+		for i := range s.actions {
+			if a := &s.actions[i]; a.MeasuredMs > 0 && a.PredictedMs > 0 {
+				n++
+				sum += math.Abs(a.ErrorShare)
+				worst = max(worst, math.Abs(a.ErrorShare))
+			}
+		}
+	}
+	if n == 0 {
+		return text + "; no action measured yet"
+	}
+	return fmt.Sprintf("%s; %d actions measured, %.1f %% off their prediction on average, %.1f %% at worst", text, n, 100*sum/float64(n), 100*worst)
+}

@@ -6,10 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/failslow/falcon/agent/launch"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -25,6 +27,7 @@ type realJob struct {
 	ship  *fakeShip
 	agent *Agent
 	ranks []*exec.Cmd
+	again launch.Config // how the agent starts the same ranks
 }
 
 // startJob skips where the native parts are not built.
@@ -39,7 +42,7 @@ func startJob(t *testing.T, args ...string) *realJob {
 		t.Fatal(err)
 	}
 	trainer, hook := filepath.Join(bin, "falcon-trainer"), filepath.Join(bin, "lib", "libfalcon_hook.so")
-	for _, need := range []string{trainer, hook, filepath.Join(bin, "lib", "libnccl.so.2")} {
+	for _, need := range []string{trainer, hook, filepath.Join(bin, "falcon-agent"), filepath.Join(bin, "lib", "libnccl.so.2")} {
 		if _, err := os.Stat(need); err != nil {
 			t.Skipf("%s is not built: run make build first", need)
 		}
@@ -49,9 +52,14 @@ func startJob(t *testing.T, args ...string) *realJob {
 	if err := os.Mkdir(rendezvous, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	args = append([]string{"--dp", "2", "--pp", "2", "--micro-batches", "4", "--rendezvous", rendezvous}, args...)
+	j.again = launch.Config{NodeRanks: realRanks, LogDir: j.dir, Command: slices.Concat(
+		[]string{filepath.Join(bin, "falcon-agent"), "run", "--job", "real", "--hook", hook, "--", trainer}, args,
+		[]string{"--rendezvous", rendezvous + "-{generation}", "{resume}"},
+	)}
 	j.follow(t)
 	for r := range realRanks {
-		cmd := exec.Command(trainer, append([]string{"--dp", "2", "--pp", "2", "--micro-batches", "4", "--rendezvous", rendezvous}, args...)...)
+		cmd := exec.Command(trainer, args...)
 		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(realRanks), "LOCAL_RANK="+strconv.Itoa(r),
 			"LD_PRELOAD="+hook, "FALCON_JOB=real", "FALCON_SHM_DIR="+j.dir, fmt.Sprintf("FALCON_DEVICE=n1.g%d", r))
 		if err := cmd.Start(); err != nil {
@@ -67,7 +75,7 @@ func startJob(t *testing.T, args ...string) *realJob {
 func (j *realJob) follow(t *testing.T) {
 	t.Helper()
 	cfg := Defaults()
-	cfg.Node, cfg.ShmDir, cfg.Job = "n1", j.dir, "real"
+	cfg.Node, cfg.ShmDir, cfg.Job, cfg.Launch = "n1", j.dir, "real", j.again
 	j.agent = New(cfg, Options{})
 	j.agent.Bind(j.ship)
 	ctx, cancel := context.WithCancel(t.Context())

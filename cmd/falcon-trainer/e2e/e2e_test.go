@@ -112,7 +112,7 @@ func TestUnevenSplitTrainsAlike(t *testing.T) {
 
 // What can't be done is refused on all ranks alike; a stop ends all at once.
 func TestRefusalsAndStop(t *testing.T) {
-	orders := "3 1 5 2 2 3 3 ; 4 1 5 5 2 4 1 ; 5 1 4 8 2 2 4 ; 6 2 5 11 0 ; 7 4 5 14 0"
+	orders := "3 1 5 2 2 3 3 ; 4 1 5 5 2 4 1 ; 5 1 4 8 2 2 4 ; 6 9 5 11 0 ; 7 4 5 14 0"
 	byRank, _ := ordered(t, orders, 4, nil, job(1, 2, 2, 3, 40)...)
 	want := []struct {
 		id     uint64
@@ -230,6 +230,11 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"--pp=2", "--virtual-stages=2", "--eval-every=2", "--eval-micro-batches=3"}, nil, "give a positive multiple of 2"},
 		{[]string{"--eval-every=-1"}, nil, "every -1 iterations"},
 		{[]string{"--checkpoint-every=2"}, nil, "name one"},
+		{[]string{"--resume"}, nil, "name one"},
+		{[]string{"--state-mb=-1"}, nil, "no negative numbers"},
+		{[]string{"--fail-step=swop"}, nil, "give one of [pause dump swap restore]"},
+		{[]string{"--die-step=swop"}, nil, "vote commit]"},
+		{nil, []string{"FALCON_GENERATION=one"}, `FALCON_GENERATION is "one"`},
 		{[]string{"--zero=2"}, nil, "give 0 or 1"},
 		{[]string{"--marks=maybe"}, nil, "give on or off"},
 		{[]string{"--nonsense"}, nil, "see --help"},

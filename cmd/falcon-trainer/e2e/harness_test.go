@@ -73,16 +73,25 @@ func need(t *testing.T) {
 	}
 }
 
-// fakeJob builds the stand-in for the hook.
+// fakeJob builds the stand-in for the hook, once.
 func fakeJob(t *testing.T) string {
 	t.Helper()
-	so := filepath.Join(t.TempDir(), "libfakejob.so")
-	msg, err := exec.Command("gcc", "-shared", "-fPIC", "-I../../../native/include", "-o", so, "testdata/fakejob.c").CombinedOutput()
+	need(t)
+	so, err := fake()
 	if err != nil {
-		t.Fatalf("gcc: %v\n%s", err, msg)
+		t.Fatal(err)
 	}
 	return so
 }
+
+var fake = sync.OnceValues(func() (string, error) {
+	so := filepath.Join(scratch, "libfakejob.so")
+	msg, err := exec.Command("gcc", "-shared", "-fPIC", "-I../../../native/include", "-o", so, "testdata/fakejob.c").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("gcc: %w\n%s", err, msg)
+	}
+	return so, nil
+})
 
 // line is any line of a trainer's output.
 type line struct {

@@ -121,3 +121,53 @@ func TestCommunicatorsAreNamed(t *testing.T) {
 	}
 	wait()
 }
+
+// A placement and a checkpoint through the real hook: the agent reads what
+// became of them, and the communicators of the new ranks stand beside no old
+// ones.
+func TestPlacementThroughTheRealHook(t *testing.T) {
+	need(t)
+	const world = 4
+	wait, rings := hooked(t, world, job(1, 2, 2, 2, 1_000_000, "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...)
+	order := func(o falcon.Order) {
+		for _, p := range rings {
+			if err := p.PutOrder(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	order(falcon.Order{Epoch: 1, ID: 1, Kind: falcon.OrderPlacement, Blocks: []int32{1, 2, 0, 3}})
+	ranks := []int{1, 2, 0, 3}
+	for r, p := range rings {
+		until(t, "the commit", func() bool { return p.Control().CommittedOrder == 1 })
+		c := p.Control()
+		place, ok := p.Place()
+		if !ok || c.CommittedStatus != 0 || place.Order != 1 || place.Rank != ranks[r] || place.Iteration != c.CommittedIteration {
+			t.Errorf("process %d: %+v, %+v", r, c, place)
+		}
+		if moved := ranks[r] != r; (place.Bytes > 0) != moved || place.StepNs[2] <= 0 {
+			t.Errorf("process %d: %+v", r, place)
+		}
+		live := func() (out []ring.Comm) {
+			for _, c := range p.Comms(nil) {
+				if c.State == ring.CommLive {
+					out = append(out, c)
+				}
+			}
+			return out
+		}
+		until(t, "the old communicators' end", func() bool { return len(live()) == 3 })
+		for _, comm := range live() {
+			if comm.Name == "world" && (comm.Rank != ranks[r] || comm.Size != world) {
+				t.Errorf("process %d: %+v", r, comm)
+			}
+		}
+	}
+	order(falcon.Order{Epoch: 1, ID: 2, Kind: falcon.OrderCheckpoint, Leave: true})
+	wait()
+	for r, p := range rings {
+		if c := p.Control(); c.CommittedOrder != 2 || c.CommittedStatus != 0 || c.ResumeIteration != c.CommittedIteration || c.ResumeIteration != c.Iteration+1 {
+			t.Errorf("process %d ended with %+v", r, c)
+		}
+	}
+}

@@ -18,7 +18,8 @@ type reference struct {
 	w, g    []float64
 	m, v    []float64
 	step    int64
-	samples int // per iteration
+	samples int    // per iteration
+	next    uint64 // sample
 }
 
 func newReference(s model.Shape, seed uint64, rate float64, samples int) *reference {
@@ -115,8 +116,9 @@ func (r *reference) sample(index uint64) (x, y []float64) {
 func (r *reference) iterate() float64 {
 	clear(r.g)
 	total := 0.0
-	for k := range r.samples {
-		x, y := r.sample(uint64(r.step)*uint64(r.samples) + uint64(k))
+	for range r.samples {
+		x, y := r.sample(r.next)
+		r.next++
 		xs, units := r.forward(x)
 		total += r.loss(xs[len(units)], y)
 		r.backward(xs, units, y)

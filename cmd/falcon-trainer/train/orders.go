@@ -9,6 +9,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/adapter"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
+	"github.com/failslow/falcon/cmd/falcon-trainer/snapshot"
 )
 
 // ledger is what a rank remembers of the orders it has agreed to.
@@ -33,7 +34,7 @@ func (c Config) judge(l ledger, o falcon.Order, split model.Split) (int32, error
 		why = model.Blocks(o.Blocks).Check(c.Layout)
 	case falcon.OrderCheckpoint:
 		if c.Checkpoint.Folder == "" {
-			why = fmt.Errorf("%w: it has no folder; start the job with --checkpoint-dir", ErrCheckpoint)
+			why = fmt.Errorf("%w: it has no folder; start the job with --checkpoint-dir", snapshot.ErrCheckpoint)
 		}
 	default:
 		return adapter.RefusedKind, errors.New("this trainer knows no such order")

@@ -129,7 +129,7 @@ func (w *worker) pause(context.Context, *swap) error { return nil }
 // dump copies the state of a rank that goes elsewhere to the host.
 func (w *worker) dump(_ context.Context, s *swap) (err error) {
 	if s.moves {
-		s.emulated[stepDump], err = w.capture(&w.out, s.from)
+		s.emulated[stepDump], err = w.capture(s.from)
 	}
 	return err
 }
@@ -180,17 +180,8 @@ func (w *worker) enqueueTrade(s *swap) {
 
 // received checks what came: whole, of the right rank, at the same iteration.
 func (w *worker) received(s *swap) error {
-	h, err := w.in.open()
-	if err != nil {
-		return err
-	}
-	want := w.head(s.rank, s.from)
-	want.SHA256 = h.SHA256
-	if h != want {
-		return fmt.Errorf("%w: %+v came instead of %+v", errImage, h, want)
-	}
 	s.bytes = int64(len(w.in))
-	return nil
+	return w.in.Expect(w.head(s.rank, s.from))
 }
 
 // restore copies the new state onto the device, over the old one.

@@ -15,6 +15,7 @@ import (
 	"github.com/failslow/falcon/cmd/falcon-trainer/adapter"
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
+	"github.com/failslow/falcon/cmd/falcon-trainer/snapshot"
 )
 
 // worker is the training thread of one rank. calls guards the use of the
@@ -46,12 +47,12 @@ type worker struct {
 	base     cursor // where this run began
 	orders   ledger
 	ended    time.Time
-	paused   time.Duration // up to then
-	ordered  time.Duration // what the order behind the iteration before took
-	reached  atomic.Int64  // next iteration
-	gate     device.Floats // one element, for barriers
-	word     []float32     // pinned: its value
-	out, in  image         // the own state and another one's, made when first needed
+	paused   time.Duration  // up to then
+	ordered  time.Duration  // what the order behind the iteration before took
+	reached  atomic.Int64   // next iteration
+	gate     device.Floats  // one element, for barriers
+	word     []float32      // pinned: its value
+	out, in  snapshot.Image // the own state and another one's, made when first needed
 	staged   [2]device.Memory
 	swapping atomic.Pointer[openSwap]
 	decided  string // entry of the last placement's decision, until the next vote

@@ -169,6 +169,68 @@ func TestKilledDaemonComesBackToALiveJob(t *testing.T) {
 	}
 }
 
+// The daemon is killed with -9 once it has delivered a placement, and once more
+// when it has told of it: whatever step the ranks are at then, they swap, and the
+// next daemon tells who held which rank before and who holds it now.
+func TestKilledDaemonTellsOfTheSwap(t *testing.T) {
+	n := newNode(t, 100_000)
+	n.engine.Start()
+	daemon := start(t, nil, "--config", n.config)
+	shiptest.Until(t, "the first iterations", n.beyond(10))
+	n.engine.Command(&falconv1.Command{
+		Epoch: 1, Id: 1, DeadlineUnixNs: time.Now().Add(time.Minute).UnixNano(),
+		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{Order: 1, Kind: "placement", Blocks: []int32{1, 0}, JobEpoch: 1}},
+	})
+	shiptest.Until(t, "the delivery", func() bool { return len(n.results()) > 0 })
+	for again := 1; again <= 2; again++ {
+		if err := daemon.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = daemon.Wait()
+		_, before := n.acks(1)
+		daemon = start(t, nil, "--config", n.config)
+		shiptest.Until(t, "the acknowledgements of the next daemon", func() bool { _, done := n.acks(1); return done > before })
+		acks, _ := n.acks(1)
+		for _, a := range acks[len(acks)-jobRanks:] {
+			if a.Rank+a.NowRank != 1 || a.Iteration != acks[0].Iteration || a.Status != 0 || len(a.StepMs) != 4 {
+				t.Fatalf("ack %v", a)
+			}
+		}
+	}
+	at := n.newest()[0]
+	shiptest.Until(t, "iterations after the swap", n.beyond(at+20))
+	held := n.held()
+	if held[0] != n.pid(1) || held[1] != n.pid(0) {
+		t.Fatalf("ranks are held by %v", held)
+	}
+}
+
+func (n *node) pid(rank int) int32 { return int32(n.ranks[rank].Process.Pid) }
+
+func (n *node) results() []*falconv1.CommandResult {
+	var out []*falconv1.CommandResult
+	for _, f := range n.engine.Frames() {
+		if r := f.GetResult(); r != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// held is the process of each rank by the newest states.
+func (n *node) held() map[int32]int32 {
+	rank, out := map[int32]int32{}, map[int32]int32{}
+	for _, f := range n.engine.Frames() {
+		if st := f.GetRank(); st != nil {
+			rank[st.Pid] = st.Rank
+		}
+	}
+	for pid, r := range rank {
+		out[r] = pid
+	}
+	return out
+}
+
 // ended says whether every rank's end is known and its file is gone.
 func (n *node) ended() bool {
 	dead := map[int32]bool{}

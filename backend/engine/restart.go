@@ -167,7 +167,7 @@ func launchFrame(epoch uint64, r restartRecord, c nodeLaunch) *falconv1.EngineFr
 	l := &falconv1.LaunchCommand{Generation: r.Launch.Generation, World: int32(len(r.Launch.Placement)), Resume: r.Launch.Resume}
 	for rank, d := range r.Launch.Placement {
 		if d.Node() == c.Node {
-			l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(rank), LocalRank: int32(len(l.Ranks)), Device: string(d)})
+			l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(rank), LocalRank: int32(d.Index()), Device: string(d)})
 		}
 	}
 	return command(&falconv1.Command{

@@ -19,7 +19,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval e2e seeds pauses estimates check clean
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval e2e seeds pauses swaps figures estimates check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -96,6 +96,14 @@ seeds: build ## the lab's scenarios on SEEDS seeds each (default 20), judged, wi
 PAUSES ?= 200
 pauses: build ## hold and let go of a 16-rank job PAUSES times (default 200); kill agent, engine and rank meanwhile
 	go test -count=1 -timeout 60m -v -run 'PausesAtRandomMoments|WhileHeld' ./cmd/falcon -lab-pauses $(PAUSES)
+
+swaps: build ## kill the console, an agent and a rank at each step of a swap; undo mitigations that make things worse
+	go test -count=1 -timeout 60m -v -run 'DeathsInASwap|WorseIsReverted' ./cmd/falcon -lab-kills
+
+FIGURES ?=
+figures: build ## the paper's mitigation figures in the lab (FIGURES=fig13 plays some); writes docs/figures.md, goes on where it stopped
+	@mkdir -p $(BIN)/figures
+	go test -count=1 -timeout 3h -v -run TestFigures ./cmd/falcon -lab-figures $(CURDIR)/docs/figures.md -lab-out $(BIN)/figures -lab-figure '$(FIGURES)'
 
 estimates: build ## iteration times from the calls alone against the trainer's own clock, in every layout
 	@go test -count=1 -timeout 20m -run EstimatedIterations ./cmd/falcon-trainer/e2e -estimates -v | grep -vE '^(=== |    --- PASS|    estimate_test.*rank )'; exit $${PIPESTATUS[0]}

@@ -51,7 +51,8 @@ type NodeSetup struct {
 type NodeLaunch struct {
 	Command []string
 	Env     map[string]string
-	Ranks   int // that the node has room for
+	Ranks   int    // that the node has room for
+	Logs    string // folder for what they print
 }
 
 // Options are how to play a scenario.
@@ -231,7 +232,7 @@ func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
 	}
 	trainer := append(l.trainerArgs("{generation}"), "--log", "unix:"+l.rankSocket(), "{resume}")
 	command := append([]string{filepath.Join(l.opt.Bin, "falcon-agent")}, l.hooked(trainer)...)
-	return NodeLaunch{Command: command, Env: env, Ranks: l.sc.gpusPerNode()}
+	return NodeLaunch{Command: command, Env: env, Ranks: l.sc.gpusPerNode(), Logs: filepath.Join(l.place.dir, "logs")}
 }
 
 func explain(err error) error {

@@ -77,6 +77,7 @@ func (s *rankLogs) follow(conn net.Conn) {
 	if err != nil {
 		return // not a rank
 	}
+	p.log = filepath.Join(s.lab.place.dir, "logs", fmt.Sprintf("%s.g%d.rank%d.log", Job, p.generation, p.rank))
 	_ = conn.SetReadDeadline(time.Time{})
 	s.lab.post(event{proc: p, joined: true})
 	readLines(r, func(ln line) { s.lab.post(event{proc: p, line: &ln}) })

@@ -58,7 +58,7 @@ func (p *rankProcess) why() string {
 
 func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 	node := l.agents[int(r)/l.sc.gpusPerNode()]
-	log, err := l.logFile(rankLog(r, 0))
+	log, err := l.logFile(fmt.Sprintf("rank-%d.log", r))
 	if err != nil {
 		return err
 	}
@@ -82,13 +82,6 @@ func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 	l.wait.Add(1)
 	go l.followRank(p, out)
 	return nil
-}
-
-func rankLog(r falcon.Rank, generation uint64) string {
-	if generation == 0 {
-		return fmt.Sprintf("rank-%d.log", r)
-	}
-	return fmt.Sprintf("rank-%d.%d.log", r, generation)
 }
 
 // hooked is the command line that runs the trainer under the hook.

@@ -37,6 +37,7 @@ type labOptions struct {
 	headless   bool
 	approve    string
 	report     string
+	journal    string
 	seed       int64
 	hook       string
 	marks      string
@@ -71,6 +72,7 @@ func labRunCommand() *cobra.Command {
 	f.BoolVar(&o.headless, "headless", false, "no console, also on a terminal")
 	f.StringVar(&o.approve, "approve", "", "what acts without a person: never, s2, s3 or all (default: the scenario's policy, else never on a terminal, s2 without)")
 	f.StringVar(&o.report, "report", "", "write the report to this file (JSON)")
+	f.StringVar(&o.journal, "journal", "", "without a console: copy the engine's journal to this file at the end")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
 	f.StringVar(&o.hook, "hook", "on", "on, or off to run the job without the hook")
 	f.StringVar(&o.marks, "marks", "on", "on, or off to let the agents infer iterations from the calls alone")

@@ -41,10 +41,13 @@ func binFalcon(t testing.TB) string {
 	return path
 }
 
+// labWithin bounds one run of a lab.
+const labWithin = 12 * time.Minute
+
 // playLab runs one scenario headless and returns its report and output.
 func playLab(t testing.TB, report string, args ...string) (lab.Report, string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), labWithin)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binFalcon(t), append([]string{"lab", "run", "--headless", "--report", report}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -162,3 +162,35 @@ func shares(events []lab.Event) []string {
 	}
 	return out
 }
+
+// A mix is as slow without Falcon as the paper says, and the climb's faults are
+// as deep as figure 17's.
+func TestCalibrationOfLongRuns(t *testing.T) {
+	for _, m := range mixes() {
+		sc := m.scenario(false)
+		if err := sc.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		sum, healthy := 0.0, truth(sc).Iteration(sc.Placement(), even(sc)).IterationMs
+		for i := range int64(sc.Iterations) {
+			sum += truth(sc, slot{events: sc.Events}.at(i)...).Iteration(sc.Placement(), even(sc)).IterationMs
+		}
+		if got := sum / float64(sc.Iterations) / healthy; got < m.slowdown-0.01 || got > m.slowdown+0.01 {
+			t.Errorf("%s: mean slowdown %.3f, want %.3f", m.name, got, m.slowdown)
+		}
+		t.Logf("%s: %d iterations of %.1f ms, %.0f s without Falcon", m.name, sc.Iterations, healthy, sum/1e3)
+	}
+	sc, err := lab.Load("climb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, gpu := slowdownOf(sc, sc.Events[0]), slowdownOf(sc, sc.Events[1])
+	if math.Abs(link-1.7) > 0.03 || math.Abs(gpu-2.6) > 0.05 {
+		t.Errorf("climb: the link %.2f, want 1.7; the GPU %.2f, want 2.6 (1.3 to 0.5 iterations/s)", link, gpu)
+	}
+	b, err := bestBy(sc, "S2", sc.Events[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("climb: link %.2f, GPU %.2f, after S2 %.2f", link, gpu, b.BestMs/b.HealthyMs)
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent"
 	"github.com/failslow/falcon/agent/lab"
+	"github.com/failslow/falcon/agent/launch"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/tui/feed"
@@ -205,6 +206,9 @@ func (r *labRun) agentConfig(n lab.NodeSetup) (string, error) {
 	cfg.Node, cfg.Job, cfg.Engine = string(n.Node), lab.Job, r.address
 	cfg.Cert, cfg.Key, cfg.CA, cfg.ShmDir = f.Cert, f.Key, f.CA, n.ShmDir
 	cfg.NVML.Library, cfg.NIC.Sysfs, cfg.NICs = n.NvmlPath, n.Sysfs, n.NICs
+	if len(n.Launch.Command) > 0 {
+		cfg.Launch = launch.Config{Command: n.Launch.Command, Env: n.Launch.Env, NodeRanks: n.Launch.Ranks, LogDir: n.Launch.Logs}
+	}
 	cfg.Lab = agent.LabConfig{State: n.State, Node: n.Index, GPUs: len(n.Devices)}
 	file := filepath.Join(n.Dir, "agent-"+string(n.Node)+".yaml")
 	return file, writeYAML(file, cfg)
@@ -295,10 +299,14 @@ func awaitEngine(ctx context.Context, client falconv1.ConsoleClient) error {
 
 // headless plays the scenario with a plain stream and ends with the story.
 func (r *labRun) headless(ctx context.Context) error {
-	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
-	served := make(chan error, 1)
-	go func() { served <- r.keepServing(engineCtx) }()
-	defer func() { stopEngine(); <-served }()
+	engineCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = r.keepServing(engineCtx) // its log says why; without it nothing answers
+	}()
+	stopEngine := func() { cancel(); <-served }
+	defer stopEngine()
 
 	client, hangUp, err := r.client()
 	if err != nil {
@@ -313,7 +321,25 @@ func (r *labRun) headless(ctx context.Context) error {
 	go func() { streamed <- plain.Run(streamCtx, client, r.out, plain.Options{}) }()
 	err = r.play(ctx)
 	endStream(streamed, stopStream)
-	return errors.Join(err, r.finish(ctx, client))
+	err = errors.Join(err, r.finish(ctx, client))
+	stopEngine()
+	return errors.Join(err, r.keepJournal())
+}
+
+// keepJournal copies the journal out of the lab's folder, once its engine has
+// ended.
+func (r *labRun) keepJournal() error {
+	if r.o.journal == "" {
+		return nil
+	}
+	b, err := os.ReadFile(filepath.Join(r.lab.Dir(), journalName))
+	if err == nil {
+		err = os.WriteFile(r.o.journal, b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("--journal: %w", err)
+	}
+	return nil
 }
 
 // endStream gives the plain stream time to tell the end of the story.

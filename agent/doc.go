@@ -16,6 +16,14 @@
 // What a survey says of a rank's calls is exact, or marked as not steady or not
 // whole.
 //
+// A process that carries a placement out takes another rank: its samples,
+// profiles, pauses and acknowledgements carry the one that it held at the time,
+// told by iteration, and where that can't be known (before a placement that an
+// agent finds when it starts) nothing is said. Rank numbers are not unique while
+// ranks move, so processes are told apart by themselves. Training processes are
+// started for a launch by the node's own configuration alone (package launch),
+// and outlive the agent.
+//
 // One goroutine, that of Run, owns the processes, the command desk, the pause
 // in force and every segment; it looks every drain_ms, and every millisecond
 // while the job is held. A second one runs the probes, and one per process

@@ -64,13 +64,14 @@ func (m *Machine) meetStrangers(w *window, res peer.Result, quiet bool) {
 		OnsetIteration: w.iteration, HealthyMs: m.baselineMs(), SlowMs: m.level(), Probability: m.slow.tracker.PRecent(),
 	}, after: w.id, inForce: map[falcon.Rung]bool{}}
 	timing := m.without(res, s)
+	s.hidden = m.level() <= s.HealthyMs*(1+m.cfg.Settled)
+	s.watched = quiet || s.hidden
 	if quiet {
-		timing.Slow, s.watched = m.failing(timing.Slow), true
+		timing.Slow = m.failing(timing.Slow)
 		for _, r := range timing.Slow {
 			since, _ := m.rankWatch.Since(r)
 			s.OnsetIteration = min(s.OnsetIteration, since)
 		}
-		s.hidden = m.level() <= s.HealthyMs*(1+m.cfg.Settled)
 	}
 	v := cause.Judge(m.caseOf(s, timing))
 	if len(timing.Slow) == 0 || !m.convincing(v, timing) {

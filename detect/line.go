@@ -129,7 +129,7 @@ func (m *Machine) ringSign(l falcon.Link, res *peer.Result) sign {
 		if !g.Internode || g.Dimension == falcon.DimWorld || g.Basis == peer.ByNone || !slices.Contains(m.ringLinks(*g), l) {
 			continue
 		}
-		if g.Suspect {
+		if g.Suspect || g.Crowded {
 			return slow
 		}
 		out = proven
@@ -298,7 +298,7 @@ func (m *Machine) lineTested(s *story, v falcon.Validation) bool {
 		s.streak, s.badAt, s.line.barred = 0, at, ""
 		m.note(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.line.gap)
 	case judged == len(s.Verdict.Links) && (s.streak >= m.cfg.ReliefStreak || v.Ask.Incident == ""):
-		if s.streak == 0 {
+		if s.streak == 0 || !m.portsAtRest(s) { // looks that see nothing don't say since when
 			s.healthyAt = at
 		}
 		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("%s takes %.2f x the median of its class in a test", culprits(s.Verdict), ratio))

@@ -53,7 +53,7 @@ func (m *Machine) swapped(in Acted) {
 	m.disown()
 	m.lookAt = in.Iteration + m.cfg.SettleAfter
 	for _, s := range m.openStories() {
-		if !in.Reverted {
+		if s.backAt = in.Iteration; !in.Reverted {
 			s.displaced()
 		}
 	}

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -80,4 +81,117 @@ func TestASlowGPUGoesOnUnderItsNewRank(t *testing.T) {
 			t.Errorf("seed %d: %+v\n%s", seed, w.all, w.out.String())
 		}
 	}
+}
+
+// The word of a swap may come some iterations after it, before or after the
+// job's new description, while a window is on its way, and while a fault makes
+// the new placement slower: nobody is blamed for that but the culprit.
+func TestTheWordOfASwapComesLate(t *testing.T) {
+	for seed := range uint64(28) {
+		late, slower, first := int(seed)%7, seed%2 == 0, seed%3 == 0
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, seed)
+		w.job.Noise, w.counters = 0.01, seed%4 < 2
+		w.run(35)
+		w.job.Clock["n1.g0"] = 0.5
+		w.run(25 + int(seed)%20) // the last window may be in flight
+		wantOpen(t, w, gpu("n1.g0"))
+		w.spike = 5
+		w.run(1)
+		at := w.job.Next()
+		w.job.Place(swap(8, w.block("n1"), 6))
+		if slower {
+			w.job.Load = []float64{1.5, 1.5}
+		}
+		w.run(late)
+		if first {
+			w.describe()
+		}
+		w.step(Acted{Incident: "INC-0001", Rung: falcon.RungS3, Iteration: at, Placement: w.job.Placement})
+		w.describe()
+		w.job.Load = nil
+		w.run(70)
+		wantOpen(t, w, gpu("n1.g0"))
+		if len(w.all) != 1 {
+			t.Errorf("seed %d: %d incidents\n%s", seed, len(w.all), w.out.String())
+		}
+		if q, _ := w.m.Rank(6); !q.Suspect || q.SelfRatio < 1.9 {
+			t.Errorf("seed %d: rank 6 %+v", seed, q)
+		}
+	}
+}
+
+// A node whose CPUs are contended is named with its devices wherever its ranks
+// go.
+func TestASlowHostGoesOnUnderItsNewRanks(t *testing.T) {
+	for seed := range uint64(6) {
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 4}, 8, 8, seed)
+		w.run(35)
+		w.job.Share["n3"] = 0.05
+		w.run(25)
+		want := fmt.Sprint(falcon.CauseCPU, []falcon.Device{"n3.g0", "n3.g1"}, []falcon.Link(nil))
+		wantOpen(t, w, want)
+		w.place("INC-0001", false, swap(8, 3, int(seed+4)%8))
+		w.run(80)
+		wantOpen(t, w, want)
+		w.clearFaults()
+		w.run(70)
+		wantOpen(t, w)
+	}
+}
+
+// After a restart on other nodes (S4) iterations go on from the checkpoint. A
+// culprit that is in the job still is looked for again; one in a node that came
+// in its place is found though it is slow from the start.
+func TestARestartGoesOnFromItsCheckpoint(t *testing.T) {
+	for seed := range uint64(8) {
+		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, seed)
+		w.job.Noise = 0.02
+		w.run(1000)
+		w.job.Clock["n1.g0"], w.job.Clock["n6.g0"] = 0.5, 0.6
+		w.run(30)
+		wantOpen(t, w, gpus("n1.g0", "n6.g0"))
+		at := w.job.Next() - 9
+		w.exchange("n6", "s6")
+		w.relaunch(9)
+		if seed%2 == 1 {
+			w.job.Clock["s6.g0"] = 0.6
+		}
+		w.step(Acted{Incident: "INC-0001", Rung: falcon.RungS4, Iteration: at, Placement: w.job.Placement})
+		w.run(70)
+		if seed%2 == 1 {
+			wantOpen(t, w, gpus("n1.g0", "n6.g0"), gpu("s6.g0"))
+			if inc := w.all[1]; inc.OnsetIteration < at || inc.OnsetIteration > at+60 {
+				t.Errorf("seed %d: onset %d, the epoch began with %d\n%s", seed, inc.OnsetIteration, at, w.out.String())
+			}
+		} else {
+			wantOpen(t, w, gpus("n1.g0", "n6.g0"))
+		}
+		cleared := w.job.Next()
+		w.clearFaults()
+		w.run(60)
+		wantOpen(t, w)
+		if inc := w.all[0]; inc.RelievedIteration < cleared-1 || inc.State != falcon.IncidentClosed {
+			t.Errorf("seed %d: %+v, cleared at %d\n%s", seed, inc, cleared, w.out.String())
+		}
+		if r := w.m.Recurring(); len(r) > 0 {
+			t.Errorf("seed %d: recurring %+v", seed, r)
+		}
+	}
+}
+
+// An incident that names nobody ends with a restart that runs as fast as the job
+// did before it.
+func TestARestartEndsAnIncidentWithoutCulprit(t *testing.T) {
+	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 3)
+	w.run(35)
+	for range 40 {
+		w.spike = 1.5
+		w.run(1)
+	}
+	if open := w.m.Open(); len(open) != 1 || open[0].Verdict.Cause != falcon.CauseUnknown {
+		t.Fatalf("open %+v", open)
+	}
+	w.relaunch(5)
+	w.run(40)
+	wantOpen(t, w)
 }

@@ -64,7 +64,7 @@ func (m *Machine) levelRelief(iteration int64) {
 	m.lookAtCounters()
 	tail := m.slow.tail(levelOver)
 	for _, s := range m.openStories() {
-		if s.blind || s.hidden || s.FromStart || s.moved && s.located() && m.away() || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
+		if s.blind && s.located() || s.hidden || s.FromStart || s.moved && s.located() && (m.away() || iteration < s.backAt+m.cfg.SettleAfter) || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
 			continue
 		}
 		healthy := max(s.HealthyMs, s.floorMs)
@@ -73,7 +73,7 @@ func (m *Machine) levelRelief(iteration int64) {
 		if !back || !most(tail, max(between, healthy*(1+m.cfg.Settled))) || m.pausing(s, iteration) {
 			continue
 		}
-		if since := m.backSince(between); s.ID == "" && s.floorMs == 0 {
+		if since := max(m.backSince(between), s.backAt); s.ID == "" && s.floorMs == 0 {
 			m.pass(s, since)
 		} else {
 			m.relieve(s, since, "the iteration time is back within 5 % of what it was")
@@ -211,7 +211,7 @@ func (m *Machine) reliefOf(s *story) int64 {
 // rule again; known is false where something was not measured.
 func (m *Machine) culpritHealthy(s *story, res peer.Result) (healthy, known bool) {
 	if s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 {
-		suspect := slices.ContainsFunc(res.Groups, func(g peer.Group) bool { return g.Suspect && s.touches(g.Ranks...) }) ||
+		suspect := slices.ContainsFunc(res.Groups, func(g peer.Group) bool { return (g.Suspect || g.Crowded) && s.touches(g.Ranks...) }) ||
 			slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool { return p.Suspect && s.touches(p.From, p.To) })
 		return !suspect, res.Missing == 0
 	}

@@ -139,6 +139,16 @@ func (s *script) do(t *testing.T, f []string) string {
 		s.w.act(arg(1), false, numbers(t, f[2:]))
 	case "reverted":
 		s.w.act(arg(1), true, numbers(t, f[2:]))
+	case "swap", "back": // incident node node
+		a, b := s.w.block(falcon.Node(arg(2))), s.w.block(falcon.Node(arg(3)))
+		s.w.place(arg(1), f[0] == "back", swap(len(s.w.m.job.nodes()), a, b))
+	case "told": // incident: its S3 again, after a restart
+		s.w.step(Acted{Incident: arg(1), Rung: falcon.RungS3, Iteration: s.w.job.Next() - 10, Placement: s.w.job.Placement})
+	case "relaunch": // iterations back, then a node and the one in its place, …
+		for i := 2; i < len(f); i += 2 {
+			s.w.exchange(falcon.Node(arg(i)), falcon.Node(arg(i+1)))
+		}
+		s.w.relaunch(int64(numbers(t, f[1:2])[0]))
 	case "restart":
 		s.w.restart()
 	case "epoch":

@@ -38,6 +38,7 @@ type story struct {
 	moved     bool         // a placement gave its culprits other work than when they were named
 	reference *peer.Result // displaced: what "worse" is told against while timing is nil
 	line      line         // displaced: how its links are watched
+	backAt    int64        // iteration from which the ranks are where they were, and the iteration time shows it again
 
 	inForce   map[falcon.Rung]bool // actions that hold
 	since     int64                // first iteration of the newest action

@@ -279,16 +279,33 @@ func (w *world) place(incident string, reverted bool, blocks []int32) {
 	w.describe()
 }
 
-// relaunch starts the job again with a node in another's place, a few iterations
-// back, as a new job epoch.
-func (w *world) relaunch(out, in falcon.Node, back int64) {
-	p := slices.Clone(w.job.Placement)
-	for r, d := range p {
+// block is the block of ranks that a node holds.
+func (w *world) block(n falcon.Node) int {
+	at := slices.IndexFunc(w.job.Placement, func(d falcon.Device) bool { return d.Node() == n })
+	return at / (len(w.job.Placement) / len(w.m.job.nodes()))
+}
+
+// exchange puts a node in another's place, to be launched there.
+func (w *world) exchange(out, in falcon.Node) {
+	w.job.Placement = slices.Clone(w.job.Placement)
+	for r, d := range w.job.Placement {
 		if d.Node() == out {
-			p[r] = falcon.NewDevice(in, d.Index())
+			w.job.Placement[r] = falcon.NewDevice(in, d.Index())
 		}
 	}
-	w.job.Relaunch(p, w.job.Next()-back)
+}
+
+// relaunch starts the job again on the devices that it is to have now, a few
+// iterations back, as a new job epoch with even micro-batches.
+func (w *world) relaunch(back int64) {
+	total := 0
+	for _, n := range w.job.MicroBatches {
+		total += n
+	}
+	for i := range w.job.MicroBatches {
+		w.job.MicroBatches[i] = total / len(w.job.MicroBatches)
+	}
+	w.job.Relaunch(w.job.Placement, w.job.Next()-back)
 	w.epoch++
 	w.request, w.ask = nil, nil
 	w.describe()

@@ -259,12 +259,11 @@ func (j *joined) stepWaits(res *Result) {
 func (w *Window) compareGroup(res *Result, i int, alike others, owns []float64) {
 	g := &res.Groups[i]
 	g.Classmates = alike.n()
-	common, most := 1.0, false
-	if g.Internode && g.Dimension != falcon.DimWorld && g.Classmates >= w.Rules.MinPeers {
-		common, most = crowd(owns, w.Rules.Suspect)
-	}
+	common := shared(owns)
+	crowd := g.Internode && g.Dimension != falcon.DimWorld && g.Classmates >= w.Rules.MinPeers
+	g.Crowded = crowd && most(owns, 1, w.Rules.Suspect) && over(g.TransferMs, g.OwnMs) > w.Rules.Suspect
 	switch {
-	case most && over(g.TransferMs, g.OwnMs)/common > w.Rules.Suspect:
+	case crowd && most(owns, common, w.Rules.Suspect) && over(g.TransferMs, g.OwnMs)/common > w.Rules.Suspect:
 		g.BaseMs, g.Basis = g.OwnMs*common, ByOwn
 	case g.Classmates >= w.Rules.MinPeers:
 		g.BaseMs, g.Basis = alike.median(g.TransferMs), ByPeers

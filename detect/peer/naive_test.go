@@ -63,19 +63,23 @@ func naiveSlow(l falcon.Layout, profiles []falcon.RankProfile, healthy map[falco
 // naiveCrowd is the healthy time of a rank, what its column shares put on top,
 // where more than half of the column are over 1.1 × theirs; else 0.
 func naiveCrowd(l falcon.Layout, rank falcon.Rank, profiles []falcon.RankProfile, healthy map[falcon.Rank]float64) float64 {
-	var ratios []float64
+	var ratios, stage []float64
 	for _, p := range profiles {
 		a, b := l.Coord(rank), l.Coord(p.Rank)
-		if a.PP == b.PP && a.TP == b.TP {
-			h, ok := healthy[p.Rank]
-			if !ok {
-				return 0
-			}
+		if a.PP != b.PP {
+			continue
+		}
+		h, ok := healthy[p.Rank]
+		if !ok {
+			return 0
+		}
+		stage = append(stage, p.SelfMs/h)
+		if a.TP == b.TP {
 			ratios = append(ratios, p.SelfMs/h)
 		}
 	}
-	sort.Float64s(ratios)
-	shared, slow := max(1, ratios[0]), 0
+	sort.Float64s(stage)
+	shared, slow := max(1, stage[0]), 0
 	for _, x := range ratios {
 		if x/shared > 1.1 {
 			slow++

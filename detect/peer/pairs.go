@@ -59,8 +59,8 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		p := &res.Pairs[i]
 		k := w.positionOf(p)
 		w.comparePair(res, p, alike[k])
-		common, most := crowd(own[k], w.Rules.Suspect)
-		p.Crowded = most && over(p.RecvMs, p.OwnMs)/common > w.Rules.Suspect
+		common := shared(own[k])
+		p.Crowded = most(own[k], common, w.Rules.Suspect) && over(p.RecvMs, p.OwnMs)/common > w.Rules.Suspect
 		p.Suspect = p.Suspect && !troubled[w.Layout.Replica(p.To)]
 	}
 }

@@ -107,6 +107,7 @@ type Group struct {
 	BaseMs     float64 // what TransferMs is compared with, 0 = nothing
 	Classmates int     // other groups of the same dimension, operation, bytes and reach
 	OwnMs      float64 // its own healthy TransferMs, 0 = unknown
+	Crowded    bool    // most of its kind, itself among them, are slow against their own past: they clear nobody
 	Ratio      float64
 	Basis      Basis
 	CallsPerIt float64

@@ -112,11 +112,20 @@ func (w *Window) alike(ratios []float64) bool {
 
 // compareCrowds judges the ranks of columns in which most are slow: their median
 // is slow itself and would clear them. They are then compared with their own
-// healthy time. What all of a column share is taken out first: work that grew
+// healthy time. What all of their stage share is taken out first: work that grew
 // grew for each of them.
 func (w *Window) compareCrowds(res *Result) {
 	if res.AllSlow {
 		return
+	}
+	least := make([]float64, w.Layout.PP)
+	for i := range res.Ranks {
+		if r := &res.Ranks[i]; r.Measured {
+			stage := w.Layout.Coord(r.Rank).PP
+			if least[stage] == 0 || r.OwnRatio < least[stage] {
+				least[stage] = r.OwnRatio
+			}
+		}
 	}
 	columns(w.Layout, func(column []falcon.Rank) {
 		own := make([]float64, 0, len(column))
@@ -125,8 +134,8 @@ func (w *Window) compareCrowds(res *Result) {
 				own = append(own, r.OwnRatio)
 			}
 		}
-		common, most := crowd(own, w.Rules.Suspect)
-		if !most || slices.Contains(res.SlowStages, w.Layout.Coord(column[0]).PP) {
+		common := max(1, least[w.Layout.Coord(column[0]).PP])
+		if !most(own, common, w.Rules.Suspect) || slices.Contains(res.SlowStages, w.Layout.Coord(column[0]).PP) {
 			return
 		}
 		for _, i := range column {
@@ -137,21 +146,28 @@ func (w *Window) compareCrowds(res *Result) {
 	})
 }
 
-// crowd says whether most of what does the same work is slow against its own
-// healthy past, given each one's ratio to it, and what all of them share. Where
+// most says whether most of what does the same work is slow against its own
+// healthy past, given each one's ratio to it and what they have in common. Where
 // one of them has no past nothing is said.
-func crowd(own []float64, suspect float64) (common float64, most bool) {
-	if len(own) == 0 || slices.Min(own) <= 0 {
-		return 1, false
-	}
-	common = max(1, slices.Min(own))
+func most(own []float64, common, suspect float64) bool {
 	slow := 0
 	for _, x := range own {
+		if x <= 0 {
+			return false
+		}
 		if x/common > suspect {
 			slow++
 		}
 	}
-	return common, 2*slow > len(own)
+	return 2*slow > len(own)
+}
+
+// shared is what all ratios have in common, at least 1.
+func shared(own []float64) float64 {
+	if len(own) == 0 {
+		return 1
+	}
+	return max(1, slices.Min(own))
 }
 
 // crowded says that a rank has peers enough and was compared with its own past

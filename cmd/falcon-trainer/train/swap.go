@@ -17,7 +17,8 @@ import (
 const (
 	connectWithin  = 30 * time.Second // all new communicators, all ranks
 	exchangeWithin = 2 * time.Minute  // the states
-	glance         = time.Millisecond // between two looks at what is on its way
+	glance         = time.Millisecond // between two looks at what is on its way, at first
+	glanceMax      = 5 * time.Millisecond
 )
 
 // Steps of a placement, as falcon.SwapSteps has them.
@@ -261,15 +262,17 @@ func (w *worker) slotsOf(rank falcon.Rank) int {
 // await waits for what is enqueued on a forked queue, for so long at most.
 func (w *worker) await(q *device.Queue, within time.Duration) error {
 	q.Mark()
-	for give := time.Now().Add(within); ; {
+	for began := time.Now(); ; {
 		done, err := q.Done()
 		if done || err != nil {
 			return err
 		}
-		if time.Now().After(give) {
+		spent := time.Since(began)
+		if spent > within {
 			return fmt.Errorf("%w: the exchange of states, more than %v", errTooLate, within)
 		}
-		if err := w.unlocked(func() error { return w.nap(glance) }); err != nil {
+		// What takes long is looked at less often.
+		if err := w.unlocked(func() error { return w.nap(max(glance, min(spent/50, glanceMax))) }); err != nil {
 			return err
 		}
 	}

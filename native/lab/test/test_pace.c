@@ -2,6 +2,7 @@
  * times are modelled ones, compared to the nanosecond (or to rounding). */
 #include <unistd.h>
 
+#include "../include/falcon_lab_comm.h"
 #include "../include/falcon_lab_launch.h"
 #include "world.h"
 
@@ -141,6 +142,33 @@ static void group_time(int rank, int n, void *arg) {
   tear_down(&r);
 }
 
+/* A scaled communicator's messages take as long as larger ones, both ways and
+ * until it is told otherwise; its collectives take what they always did. */
+static void scaled_time(int rank, int n, void *arg) {
+  rig r = set_up(arg, rank, n);
+  static char x[500000];
+  const double factors[] = {4, 1, 0.5};
+  const int64_t want_ns[] = {2010000, 510000, 260000};
+  CHECK(falcon_lab_comm_scale(r.c, 0) == ncclInvalidArgument && falcon_lab_comm_scale(r.c, -1) == ncclInvalidArgument);
+  CHECK(falcon_lab_comm_scale(NULL, 2) == ncclInvalidArgument);
+  for (int k = 0; k < 3; k++) {
+    OK(falcon_lab_comm_scale(r.c, factors[k]));
+    delay(&r, 1);
+    if (rank == 0) OK(ncclSend(x, sizeof x, ncclInt8, 1, r.c, r.s));
+    else OK(ncclRecv(x, sizeof x, ncclInt8, 0, r.c, r.s));
+    publish(&r, rank, n, 3 * k);
+    CHECK(r.b->word[1] - r.b->word[0] == want_ns[k]);
+    CHECK(r.b->word[3] - last_start(r.b, n) == want_ns[k]);
+    meet_flag(r.b, 3 * k + 1, n);
+  }
+  int64_t word = rank;
+  delay(&r, 1);
+  OK(ncclAllReduce(&word, &word, 1, ncclInt64, ncclMin, r.c, r.s));
+  publish(&r, rank, n, 2);
+  check_ends(&r, n, 2 * 10e3 + 2.0 * (n - 1) / n * 8);
+  tear_down(&r);
+}
+
 /* The same sums with and without pacing. */
 static void sums(int rank, int n, void *arg) {
   rig r = set_up(arg, rank, n);
@@ -161,6 +189,7 @@ int main(void) {
   run_ranks("small all-reduce costs latency", 4, barrier_time, shared(sizeof(board)), 10);
   run_ranks("send and receive times", 2, send_time, shared(sizeof(board)), 10);
   run_ranks("grouped sends share a link", 2, group_time, shared(sizeof(board)), 10);
+  run_ranks("scaled sends take longer", 2, scaled_time, shared(sizeof(board)), 10);
   board *a = shared(sizeof *a), *b = shared(sizeof *b);
   run_ranks("sums, paced", 3, sums, a, 10);
   state_header(state)->unpaced = 1;

@@ -238,7 +238,7 @@ func (e *Engine) retellAction(now time.Time, a falcon.Action) {
 		return
 	}
 	acted := detect.Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.AppliedIteration, MicroBatches: a.MicroBatches}
-	if a.Rung == falcon.RungS3 {
+	if a.Rung == falcon.RungS3 || a.Rung == falcon.RungS4 {
 		acted.Placement = slices.Clone(e.mem.job.Placement) // the newest: older ones are superseded
 	}
 	switch a.State {

@@ -140,6 +140,8 @@ func (d *fakeDetector) Steady() detect.Steady {
 
 func (d *fakeDetector) Recurring() []detect.Recurrence { return d.again }
 
+func (d *fakeDetector) Profile() falcon.JobProfile { return falcon.JobProfile{SelfMs: d.Speeds()} }
+
 func (d *fakeDetector) Speeds() []float64 {
 	return []float64{12, 12, 24, 12}
 }
@@ -188,6 +190,7 @@ type fakeAgent struct {
 	newest   uint64 // newest order prepared
 	profiled int
 	noWindow bool // profile windows are never answered
+	place    fakePlace
 	hold     fakeHold
 }
 
@@ -258,6 +261,10 @@ func (a *fakeAgent) command(c *falconv1.Command, j *fakeJob) {
 	if a.validates(c, j) {
 		return
 	}
+	if c.GetLaunch() != nil {
+		a.launch(c, j)
+		return
+	}
 	if o := c.GetOrder(); o != nil {
 		if old := a.mailbox[o.GetOrder()]; old != nil && !slices.Equal(old.GetMicroBatches(), o.GetMicroBatches()) {
 			a.t.Errorf("order %d came with two contents: %v and %v", o.GetOrder(), old.GetMicroBatches(), o.GetMicroBatches())
@@ -277,7 +284,7 @@ func (a *fakeAgent) committed(order uint64, iteration int64) {
 		}
 		done := &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
 		for _, r := range a.ranks {
-			done.Ranks = append(done.Ranks, &falconv1.RankAck{Rank: r, Order: order, Iteration: iteration})
+			done.Ranks = append(done.Ranks, a.ack(r, order, iteration))
 		}
 		a.answers[k] = done
 		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: done}})
@@ -292,6 +299,8 @@ type fakeJob struct {
 	commits   map[uint64]int64
 	iteration int64
 	pid       int32
+	kept      fakeHistory
+	waits     bool // for the launch of its ranks
 }
 
 func newFakeJob(t *testing.T) *fakeJob {
@@ -307,24 +316,28 @@ func newFakeJob(t *testing.T) *fakeJob {
 
 func (j *fakeJob) rankState(node string, r int32) *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{
-		Rank: r, Device: fmt.Sprintf("%s.g%d", node, r%2), Pid: j.pid + r, Alive: true,
+		Rank: r, Device: fmt.Sprintf("%s.g%d", node, r%2), Pid: j.pidOf(node, r), Alive: true,
 		Tp: 1, Dp: fakeRanks, Pp: 1, World: fakeRanks, MicroBatches: j.micro[r],
 		Comms:         []*falconv1.Comm{{Id: 77, Name: "dp", Size: fakeRanks, Rank: r}},
-		TestWorkspace: 64 << 20, Nic: node + ".nic0",
+		TestWorkspace: 64 << 20, Nic: node + ".nic0", Coverage: coverageAdapter,
+		PlacementOrder: j.kept.order, PlacementIteration: j.kept.from, Generation: j.kept.generation,
 	}}}
 }
 
 // vote is the MIN of what the ranks have prepared.
 func (j *fakeJob) vote() {
 	id := j.agents[0].newest
-	for _, a := range j.agents {
+	for _, a := range j.holders() {
 		id = min(id, a.newest)
 	}
-	if id <= j.committed || j.agents[0].mailbox[id] == nil || j.agents[1].mailbox[id] == nil {
+	if id <= j.committed || slices.ContainsFunc(j.holders(), func(a *fakeAgent) bool { return a.mailbox[id] == nil }) {
 		return
 	}
 	j.committed = id
 	j.commits[id] = j.iteration
+	if j.votes(id) {
+		return
+	}
 	j.micro = slices.Clone(j.agents[0].mailbox[id].GetMicroBatches())
 	for _, a := range j.agents {
 		a.committed(id, j.iteration)
@@ -344,14 +357,17 @@ func (j *fakeJob) ms() float64 {
 }
 
 func (j *fakeJob) step() {
-	if j.held() {
+	if j.waits || j.held() {
 		return
 	}
-	j.vote()
-	for _, a := range j.agents {
+	if j.vote(); j.waits {
+		return
+	}
+	for _, a := range j.holders() {
 		s := &falconv1.Samples{}
 		for _, r := range a.ranks {
-			s.Samples = append(s.Samples, &falconv1.Sample{Rank: r, Iteration: j.iteration, Ms: j.ms(), Exact: true})
+			j.kept.note(r, j.iteration, j.pidOf(a.node, r))
+			s.Samples = append(s.Samples, &falconv1.Sample{Rank: r, Iteration: j.iteration, Ms: j.ms(), Exact: true, EndUnixNs: int64(j.pidOf(a.node, r))})
 		}
 		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: s}})
 	}
@@ -375,6 +391,7 @@ type bench struct {
 	plan    mitigate.Config
 	tests   Validation
 	ask     *falcon.ValidationAsk
+	script  *fakePlanner // instead of the planner
 }
 
 func newBench(t *testing.T) *bench {
@@ -396,7 +413,12 @@ func (b *bench) start() bool {
 		b.t.Fatal(err)
 	}
 	b.journal, b.det = j, &fakeDetector{newest: -1, ask: b.ask, askAt: 6}
-	e, err := New(Config{JobName: "test", Journal: j, Validation: b.tests, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault})
+	conf := Config{JobName: "test", Journal: j, Validation: b.tests, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault}
+	if b.script != nil {
+		b.script = b.script.again()
+		conf.Planner = b.script
+	}
+	e, err := New(conf)
 	if err != nil {
 		if err := j.Close(); err != nil {
 			b.t.Fatal(err)
@@ -419,7 +441,7 @@ func (b *bench) attach(a *fakeAgent) {
 	a.stream = st
 	streams := b.streams
 	go func() {
-		_ = streams.Run(st, &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "b1", Version: "test"})
+		_ = streams.Run(st, &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "b1", Version: "test", LaunchRanks: a.place.launches})
 		cancel()
 	}()
 }

@@ -18,7 +18,8 @@ type Detector interface {
 	Series(r falcon.Rank, columns, rows int) []detect.Column
 	Steady() detect.Steady
 	Recurring() []detect.Recurrence
-	Speeds() []float64 // by rank, ms per micro-batch, 0 = not measured
+	Speeds() []float64          // by rank, ms per micro-batch, 0 = not measured
+	Profile() falcon.JobProfile // of the same window; empty before the first
 }
 
 // Planner is what the engine needs of package mitigate's machine.

@@ -12,15 +12,8 @@ const speedsStep = 0.02
 
 // speedsOf is what the newest profile window says, for one incident.
 func (e *Engine) speedsOf(incident string) speedsRecord {
-	out := speedsRecord{Incident: incident, SelfMs: e.det.Speeds()}
-	if p, ok := e.det.(profiler); ok {
-		out.Profile = p.Profile()
-	}
-	return out
+	return speedsRecord{Incident: incident, SelfMs: e.det.Speeds(), Profile: e.det.Profile()}
 }
-
-// profiler is a detector that also measures what groups and links move.
-type profiler interface{ Profile() falcon.JobProfile }
 
 // like says that a plan made with o holds for v too.
 func (v speedsRecord) like(o speedsRecord) bool {

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// restartBench is a job that leaves node n1 for the spare n2 from iteration 20 on.
+func restartBench(t *testing.T) *bench {
+	b := newBench(t)
+	b.job.spare()
+	b.script = &fakePlanner{
+		kind: falcon.OrderCheckpoint, at: 20, to: falcon.Placement{"n0.g0", "n0.g1", "n2.g0", "n2.g1"},
+	}
+	return b
+}
+
+func checkRestarted(b *bench) {
+	b.t.Helper()
+	checkPicture(b)
+	if a := b.script.action; a == nil || a.State != falcon.ActionKept {
+		b.t.Errorf("action %+v", a)
+	}
+	for _, a := range b.job.agents {
+		if want := map[string]int{"n0": 1, "n2": 1}[a.node]; a.place.started != want {
+			b.t.Errorf("node %s started processes %d times, want %d", a.node, a.place.started, want)
+		}
+	}
+	b.inLoop(func() {
+		if e := b.engine; e.mem.job.Epoch != 2 || e.mem.restart.Phase != phaseOver || e.jobState(time.Now()) == "restarting" {
+			b.t.Errorf("job epoch %d, phase %q, state %q", e.mem.job.Epoch, e.mem.restart.Phase, e.jobState(time.Now()))
+		}
+	})
+}
+
+func TestJobIsRestartedOnASpare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := restartBench(t)
+		b.start()
+		states, spare := map[string]bool{}, b.job.agents[2]
+		for b.job.iteration < 60 {
+			if b.turn(); b.job.iteration == 18 { // away while the launch is told
+				spare.stream.cancel()
+				spare.stream = nil
+			}
+			if b.job.waits && spare.stream == nil && states["restarting"] {
+				b.attach(spare)
+			}
+			b.inLoop(func() {
+				v := b.engine.jobView(time.Now())
+				if states[v.GetState()] = true; (v.GetRestart() != "") != (v.GetState() == "restarting") {
+					t.Errorf("state %q with restart %q", v.GetState(), v.GetRestart())
+				}
+			})
+		}
+		checkRestarted(b)
+		if states["finished"] || states["lost"] || !states["restarting"] {
+			t.Errorf("states on the way: %v", states)
+		}
+		var job mitigate.Job
+		for _, in := range b.script.heard {
+			switch in := in.(type) {
+			case mitigate.Job:
+				job = in
+			case mitigate.Committed:
+				if in.Resume != in.Iteration {
+					t.Errorf("resumes at %d, the checkpoint is of %d", in.Resume, in.Iteration)
+				}
+			}
+		}
+		if len(job.Spares) != 1 || job.Spares[0] != "n1" || !job.CanLaunch || !job.Adapter {
+			t.Errorf("the planner knows %+v", job)
+		}
+		if err := b.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestKilledInARestart(t *testing.T) {
+	killEverywhere(t, restartBench, checkRestarted)
+}
+
+// A node that will not start processes ends the launch with its reason, once
+// what others have started is gone.
+func TestLaunchThatANodeRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := restartBench(t)
+		b.job.agents[2].place.refuse = "no command is configured"
+		b.start()
+		for range 40 {
+			b.turn()
+		}
+		if v := b.restartView(); v.GetState() != "restarting" || !strings.Contains(v.GetRestart(), "launch 1 has failed (node n2: no command is configured)") {
+			t.Errorf("state %q, %q", v.GetState(), v.GetRestart())
+		}
+		n0 := b.job.agents[0]
+		for _, r := range n0.ranks {
+			s := b.job.rankState("n0", r)
+			s.GetRank().Alive = false
+			n0.send(s)
+		}
+		for range 5 {
+			b.turn()
+		}
+		if a := b.script.action; a.State != falcon.ActionFailed || a.Reason != "node n2: no command is configured" {
+			t.Errorf("action %+v", a)
+		}
+		if err := b.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (b *bench) restartView() (v *falconv1.Job) {
+	b.inLoop(func() { v = b.engine.jobView(time.Now()) })
+	return v
+}
+
+// A process that does not end keeps the job from being launched twice.
+func TestProcessThatStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := restartBench(t)
+		b.job.kept.stays = 1
+		b.start()
+		for range 60 {
+			b.turn()
+		}
+		if v := b.restartView(); !strings.Contains(v.GetRestart(), "waiting for rank 3 on n1 to end") {
+			t.Errorf("restart %q", v.GetRestart())
+		}
+		time.Sleep(LeaveWait)
+		b.turn()
+		if a := b.script.action; a.State != falcon.ActionFailed || !strings.Contains(a.Reason, "rank 3 on n1 has not ended 2m0s after the checkpoint") {
+			t.Errorf("action %+v", a)
+		}
+		for _, a := range b.job.agents {
+			if a.place.started != 0 {
+				t.Errorf("node %s started processes", a.node)
+			}
+		}
+		if err := b.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"charm.land/bubbles/v2/textinput"
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
+	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -25,6 +26,7 @@ type kind int
 const (
 	kindApprove kind = iota
 	kindVeto
+	kindTake
 	kindPolicy
 	kindUnfreeze
 	kindValidate
@@ -57,7 +59,9 @@ type dialog struct {
 	err     string
 
 	action  *falconv1.Action          // approve, veto: as seen at opening
-	verdict *falconv1.Verdict         // approve
+	rung    *falconv1.RungView        // take: as seen at opening
+	inc     string                    // take: the incident
+	verdict *falconv1.Verdict         // approve, take
 	epoch   uint64                    // job epoch as seen at opening
 	policy  *falconv1.Policy          // policy, unfreeze: as seen at opening
 	options []*falconv1.Policy        // policy
@@ -165,12 +169,15 @@ func (m *Model) openPolicy() tea.Cmd {
 	return m.open(d)
 }
 
-// modes are the policies to choose from; only rungs that exist are offered.
+// modes are the policies to choose from; all else of the policy stays. S4 acts
+// by itself only where the policy file says so and names an owner.
 func modes(p *falconv1.Policy) []*falconv1.Policy {
 	with := func(mode, top string) *falconv1.Policy {
-		return &falconv1.Policy{Mode: mode, Cap: top, Frozen: p.Frozen, Owner: p.Owner, Version: p.Version}
+		q := proto.CloneOf(p)
+		q.Mode, q.Cap = mode, top
+		return q
 	}
-	return []*falconv1.Policy{with("observe", p.Cap), with("approve", p.Cap), with("auto", "S1"), with("auto", "S2")}
+	return []*falconv1.Policy{with("observe", p.Cap), with("approve", p.Cap), with("auto", "S1"), with("auto", "S2"), with("auto", "S3")}
 }
 
 // openQuit starts on Leave, which harms no job.
@@ -242,7 +249,9 @@ func (d *dialog) move(by int) {
 	}
 }
 
-func (d *dialog) takesText() bool { return d.kind == kindVeto || d.kind == kindUnfreeze }
+func (d *dialog) takesText() bool {
+	return d.kind == kindVeto || d.kind == kindUnfreeze || d.mustType() != ""
+}
 
 // paste is taken as a reason, never as a confirmation.
 func (d *dialog) paste(msg tea.PasteMsg) {
@@ -264,11 +273,14 @@ func (m *Model) press() tea.Cmd {
 	switch d.kind {
 	case kindApprove, kindVeto:
 		return m.decide(d)
+	case kindTake:
+		return m.take(d)
 	case kindPolicy:
 		return m.setPolicy(d, d.options[d.choice])
 	case kindUnfreeze:
-		p := d.policy
-		return m.setPolicy(d, &falconv1.Policy{Mode: p.Mode, Cap: p.Cap, Owner: p.Owner, Version: p.Version})
+		p := proto.CloneOf(d.policy)
+		p.Frozen = false
+		return m.setPolicy(d, p)
 	case kindValidate:
 		return m.validate(d)
 	case kindQuit:
@@ -289,6 +301,10 @@ func (m *Model) blocked(d *dialog) string {
 		if now.PlanHash != d.action.PlanHash {
 			return "the plan has changed since this dialog opened; close and look again"
 		}
+	case kindTake:
+		if why := m.outdated(d); why != "" {
+			return why
+		}
 	case kindUnfreeze:
 		if d.input.Value() != unfreezeWord {
 			return "type the word " + unfreezeWord
@@ -302,6 +318,9 @@ func (m *Model) blocked(d *dialog) string {
 	if d.kind != kindQuit && m.live.Feed.Conn != feedLive {
 		return "the engine is unreachable"
 	}
+	if word := d.mustType(); word != "" && d.input.Value() != word {
+		return "type the incident's id, " + word
+	}
 	return ""
 }
 
@@ -309,7 +328,10 @@ func (m *Model) decide(d *dialog) tea.Cmd {
 	d.sending, d.err = true, ""
 	r := &falconv1.DecideRequest{
 		Incident: d.action.Incident, Action: d.action.Id, PlanHash: d.action.PlanHash,
-		Approve: d.kind == kindApprove, Reason: d.input.Value(), JobEpoch: d.epoch,
+		Approve: d.kind == kindApprove, JobEpoch: d.epoch,
+	}
+	if d.kind == kindVeto {
+		r.Reason = d.input.Value()
 	}
 	id := d.id
 	return func() tea.Msg {

@@ -64,6 +64,8 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return m.openApprove()
 	case key.Veto:
 		return m.openVeto()
+	case key.TakeRung:
+		return m.openTake()
 	case key.Mode:
 		return m.openPolicy()
 	case key.Freeze:

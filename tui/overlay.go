@@ -74,6 +74,8 @@ func (d *dialog) titles() (title, do string) {
 		return "APPROVE " + d.action.Rung + "?", "Approve"
 	case kindVeto:
 		return "VETO " + d.action.Rung + "?", "Veto"
+	case kindTake:
+		return "TAKE " + ladder.Name(d.rung) + " NOW?", "Take it"
 	case kindPolicy:
 		return "WHO MAY ACT?", "Set"
 	case kindUnfreeze:
@@ -87,8 +89,11 @@ func (d *dialog) titles() (title, do string) {
 }
 
 func (d *dialog) question() string {
-	if d.kind == kindVeto {
+	switch {
+	case d.kind == kindVeto:
 		return "reason (optional): "
+	case d.mustType() != "":
+		return "type " + d.mustType() + ": "
 	}
 	return "type " + unfreezeWord + ": "
 }
@@ -119,7 +124,10 @@ func (m *Model) buttons(d *dialog, do string) string {
 		}
 		out += m.put(role, mark(i == d.focus, label)) + "  "
 	}
-	if d.kind == kindApprove {
+	switch d.kind {
+	case kindTake:
+		out += m.put(themes.Dim, "tab, then enter, takes it; esc cancels")
+	case kindApprove:
 		out += m.put(themes.Dim, "tab, then enter, approves; esc cancels")
 	}
 	return out
@@ -139,6 +147,8 @@ func (m *Model) dialogLines(d *dialog, w int) []ladder.Line {
 		return approveLines(d, w)
 	case kindVeto:
 		return append(planLines(d, w), wrapped(themes.Text, "Nothing is changed in the job. The plan is not proposed again for this incident unless it changes.", w)...)
+	case kindTake:
+		return takeLines(d, w)
 	case kindPolicy:
 		return policyLines(d, w)
 	case kindUnfreeze:
@@ -162,7 +172,12 @@ func wrapped(role themes.Role, text string, w int) []ladder.Line {
 func planLines(d *dialog, w int) []ladder.Line {
 	a := d.action
 	out := wrapped(themes.Title, fmt.Sprintf("%s for %s: %s", a.Rung, a.Incident, phrase.Rung(a.Rung)), w)
-	out = append(out, wrapped(themes.Text, "Plan: micro-batches a replica "+phrase.Plan(a.Previous, a.MicroBatches, w-34), w)...)
+	if plan := phrase.Plan(a.Previous, a.MicroBatches, w-34); plan != "" {
+		out = append(out, wrapped(themes.Text, "Plan: micro-batches a replica "+plan, w)...)
+	}
+	for _, l := range ladder.Preview(a.Preview) {
+		out = append(out, wrapped(themes.Text, l, w)...)
+	}
 	gain := fmt.Sprintf("Predicted: %s → %s an iteration (%s)", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs), phrase.Change(a.BeforeMs, a.PredictedMs))
 	if a.OverheadMs > 0 { // else the reason below says what is known of it
 		gain += ", switch costs " + phrase.Ms(a.OverheadMs)
@@ -190,6 +205,7 @@ func policyLines(d *dialog, w int) []ladder.Line {
 		"every rung waits for a person",
 		"S1 (ignore) acts by itself, S2 waits for a person",
 		"S1 and S2 act by themselves, higher rungs wait",
+		"S1 to S3 act by themselves, a restart (S4) waits",
 	}
 	var out []ladder.Line
 	for i, o := range d.options {

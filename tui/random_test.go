@@ -128,7 +128,7 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 			if r.Approve && !may {
 				t.Fatalf("%q approved without the full path", s.key)
 			}
-			if r.PlanHash != "9f2c41d0" || r.JobEpoch != 1 || r.Action == "" {
+			if r.PlanHash != "9f2c41d0" || r.JobEpoch != 1 || (r.Action == "") == (r.Rung == "") {
 				t.Fatalf("a decision lacks what was seen: %v", r)
 			}
 		}
@@ -142,7 +142,7 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 // fullPath says whether this key, now, is the last step of the whole path.
 func fullPath(m *Model, k string, now time.Time) bool {
 	d := m.dialog
-	return m.help == nil && d != nil && d.kind == kindApprove && k == "enter" && d.focus == buttonDo &&
+	return m.help == nil && d != nil && (d.kind == kindApprove || d.kind == kindTake) && k == "enter" && d.focus == buttonDo &&
 		!d.sending && now.Sub(d.opened) >= guard
 }
 

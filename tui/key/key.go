@@ -86,6 +86,7 @@ const (
 	TestKind      Action = "test-kind"
 	RunTest       Action = "run-test"
 	StopTest      Action = "stop-test"
+	TakeRung      Action = "take-rung"
 	Confirm       Action = "confirm"
 	Cancel        Action = "cancel"
 	Erase         Action = "erase"

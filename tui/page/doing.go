@@ -62,6 +62,9 @@ func Action(a *falconv1.Action) string {
 	case "applied":
 		return fmt.Sprintf("%s in force since iteration %s; the gain is being measured", name, phrase.Iteration(a.AppliedIteration))
 	case "kept":
+		if a.MeasuredMs <= 0 {
+			return name + " kept"
+		}
 		return fmt.Sprintf("%s kept: %s → %s measured (%s), predicted %s", name, phrase.Ms(a.BeforeMs), phrase.Ms(a.MeasuredMs),
 			phrase.Change(a.BeforeMs, a.MeasuredMs), phrase.Ms(a.PredictedMs))
 	case "reverting":

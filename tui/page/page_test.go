@@ -394,3 +394,28 @@ func TestValidationThatWaits(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A placement is told before it is taken: who changes places, which links
+// leave which rings, when it is due, who decides.
+func TestLadderTellsThePlacement(t *testing.T) {
+	snap := job(1, 4, 2)
+	snap.Ladder = &falconv1.Ladder{Incident: "INC-0001", Rungs: []*falconv1.RungView{
+		{Rung: "S1", Applicable: true, BreakEven: -1},
+		{
+			Rung: "S3", Applicable: true, Reason: "moves 2 nodes", OverheadMs: 2000, GainMs: 80, BreakEven: 25, PredictedMs: 220, ClockMs: 700,
+			Approval: "person", Next: true, IfWrong: "moved back",
+			Preview: &falconv1.Preview{
+				Swaps: []*falconv1.NodeSwap{{A: "n2", B: "n3"}}, Left: []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n2-n3"}}},
+				Joined: []*falconv1.LinksOf{{Dimension: "pp", Links: []string{"n2-n3"}}}, MovedMb: 1200, CopyMs: 900, Stages: []int32{1}, Replicas: []int32{2}, Splits: []int32{9, 5, 9, 9},
+			},
+		},
+	}, Proposal: nil, Actions: []*falconv1.Action{{Rung: "S3", State: "kept", BeforeMs: 300, PredictedMs: 220, MeasuredMs: 222, StepMs: []float64{12, 300, 200, 310}, MovedMb: 1200}}}
+	p, s := ladder.New(), state(snap)
+	p.Act(key.Down, s, widget.Rect{W: 120, H: 34})
+	out := draw(p, s, 120, 34, colorprofile.ASCII)
+	for _, want := range []string{"n2 with n3", "n2-n3 leave DP", "n2-n3 join PP", "1.2 GB", "Due once", "It waits for a person", "If wrong: moved back", "9 5 9 9", "pause 12", "restore 310"} {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			t.Errorf("lacks %q:\n%s", want, out)
+		}
+	}
+}

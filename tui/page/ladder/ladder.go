@@ -61,7 +61,7 @@ func (p *Page) cursor(s *page.State) int {
 		return max(0, min(len(rungs)-1, p.rung))
 	}
 	if prop := s.Proposal(); prop != nil {
-		if i := slices.IndexFunc(rungs, func(r *falconv1.RungView) bool { return r.Rung == prop.Rung }); i >= 0 {
+		if i := slices.IndexFunc(rungs, func(r *falconv1.RungView) bool { return r.Rung == prop.Rung && r.Variant == prop.Variant }); i >= 0 {
 			return i
 		}
 	}
@@ -86,7 +86,11 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 
 // actionRows is the room for actions below the evidence.
 func actionRows(l *falconv1.Ladder, h int) int {
-	return min(h/2, 1+2*max(1, len(l.Actions)))
+	rows := 0
+	for _, a := range l.Actions {
+		rows += len(ActionLines(a, 80))
+	}
+	return min(h/2, 1+max(2, rows))
 }
 
 // Rungs draws title and table; cursor -1 marks none. It returns what is left.
@@ -97,6 +101,9 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 		title += " " + l.Incident
 	}
 	right := fmt.Sprintf("lost so far %s, %.4f GPU-h", phrase.Ms(l.GetImpactMs()), l.GetLostGpuHours())
+	if rate := l.GetLossPerMinuteGpuHours(); rate > 0 && r.W >= wideW {
+		right += fmt.Sprintf(", %.4f more a minute", rate)
+	}
 	body := c.Rule(r, title, right)
 	row, body := body.Rows(1)
 	cols := columns(r.W)
@@ -109,6 +116,9 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 	}
 	return body
 }
+
+// wideW is the width from which on the head line tells the present loss too.
+const wideW = 100
 
 // columns is the width of the rung's name; narrow screens drop the words.
 func columns(w int) int {
@@ -138,7 +148,7 @@ func rung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, 
 	if cursor {
 		mark = "▸ "
 	}
-	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+phrase.Rung(g.Rung), name))
+	label := fmt.Sprintf("%-*s", name, widget.Cut(g.Rung+" "+doing(g), name))
 	if name < 10 {
 		label = fmt.Sprintf("%-*s", name, g.Rung)
 	}
@@ -155,6 +165,14 @@ func rung(c *widget.Canvas, r widget.Rect, s *page.State, g *falconv1.RungView, 
 	status(pen, s, g)
 }
 
+// doing is what a rung does: the variant's name says it best.
+func doing(g *falconv1.RungView) string {
+	if g.Variant != "" {
+		return g.Variant
+	}
+	return phrase.Rung(g.Rung)
+}
+
 // cost says "none" where a price of zero is meant, unlike Ms.
 func cost(ms float64) string {
 	if ms == 0 {
@@ -165,23 +183,35 @@ func cost(ms float64) string {
 
 func status(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 	switch prop := s.Proposal(); {
-	case prop != nil && prop.Rung == g.Rung:
+	case prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant:
 		pen.Space(2).Put(themes.Urgent, " PROPOSED ")
 	case g.Current:
 		pen.Space(2).Put(themes.Accent, "in force")
+	case g.Applicable && g.Approval == "never":
+		pen.Space(2).Put(themes.Dim, "forbidden")
+	case g.Applicable && g.Next && g.ClockMs > 0:
+		pen.Space(2).Putf(themes.Dim, "in %s", phrase.Ms(g.ClockMs))
+	case g.Applicable && g.Next:
+		pen.Space(2).Put(themes.Warn, "due")
 	}
 }
 
+// reasonRows is the most that the chosen rung's explanation takes.
+const reasonRows = 7
+
 func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv1.Ladder) widget.Rect {
 	g := l.Rungs[p.cursor(s)]
-	text := g.Rung + ": " + g.Reason
-	if g.Reason == "" {
+	text := Explain(g, 50)
+	if g.Reason == "" && !g.Applicable {
 		text = g.Rung + ": " + phrase.Rung(g.Rung)
 	}
-	if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung {
-		text += ". Plan: micro-batches " + phrase.Plan(prop.Previous, prop.MicroBatches, 50) + ". Why now: " + prop.Why
+	if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant {
+		if plan := phrase.Plan(prop.Previous, prop.MicroBatches, 50); plan != "" {
+			text += ". Plan: micro-batches " + plan
+		}
+		text += ". Why now: " + prop.Why
 	}
-	box, _ := r.Rows(min(3, r.H))
+	box, _ := r.Rows(min(reasonRows, max(3, r.H/3), r.H))
 	used := c.Paragraph(widget.Rect{X: box.X + 2, Y: box.Y, W: box.W - 3, H: box.H}, text, c.Pal.Style(themes.Text))
 	_, rest := r.Rows(min(used, box.H))
 	return rest
@@ -240,7 +270,7 @@ func drawActions(c *widget.Canvas, r widget.Rect, l *falconv1.Ladder) {
 	if r.H < 2 {
 		return
 	}
-	body := c.Rule(r, "ACTIONS", "")
+	body := c.Rule(r, "ACTIONS", widget.Cut(l.Model, max(0, r.W-14)))
 	if len(l.Actions) == 0 {
 		c.Pen(body).Put(themes.Dim, "none taken or proposed")
 		return
@@ -256,9 +286,12 @@ func drawActions(c *widget.Canvas, r widget.Rect, l *falconv1.Ladder) {
 	}
 }
 
-// ActionLines tells an action in two lines.
+// ActionLines tells an action in two lines, a placement's steps in a third.
 func ActionLines(a *falconv1.Action, w int) []Line {
 	head := fmt.Sprintf("%s %s", a.Rung, a.State)
+	if a.Variant != "" {
+		head = fmt.Sprintf("%s %s %s", a.Rung, a.Variant, a.State)
+	}
 	if a.DecidedBy != "" {
 		head += " · decided by " + a.DecidedBy
 	}
@@ -280,7 +313,11 @@ func ActionLines(a *falconv1.Action, w int) []Line {
 	if because := phrase.Because(a); because != "" {
 		times += " · " + because[2:]
 	}
-	return []Line{{head, stateRole(a.State)}, {times, themes.Text}}
+	out := []Line{{head, stateRole(a.State)}, {times, themes.Text}}
+	if steps := SwapSteps(a); steps != "" {
+		out = append(out, Line{"   " + steps, themes.Dim})
+	}
+	return out
 }
 
 func offBy(predicted, measured float64) string {

@@ -1,0 +1,168 @@
+package ladder
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+)
+
+// Chosen is the rung under the cursor, or nil.
+func (p *Page) Chosen(s *page.State) *falconv1.RungView {
+	rungs := s.Snap().GetLadder().GetRungs()
+	if len(rungs) == 0 {
+		return nil
+	}
+	return rungs[p.cursor(s)]
+}
+
+// Explain says of a rung what it would do, when it is due, who decides and
+// what happens when it does not help.
+func Explain(g *falconv1.RungView, w int) string {
+	parts := []string{sentence(Name(g), g.Reason)}
+	if g.Applicable {
+		if len(g.MicroBatches) > 0 {
+			parts = append(parts, "Micro-batches then "+split(g.MicroBatches, w))
+		}
+		parts = append(parts, Preview(g.Preview)...)
+		if c := clock(g); c != "" {
+			parts = append(parts, c)
+		}
+		if who := approvals[g.Approval]; who != "" {
+			parts = append(parts, who)
+		}
+		if g.IfWrong != "" {
+			parts = append(parts, "If wrong: "+g.IfWrong)
+		}
+	}
+	return strings.Join(parts, ". ")
+}
+
+func sentence(name, reason string) string {
+	if reason == "" {
+		return name
+	}
+	return name + ": " + reason
+}
+
+// Name is a rung with its variant: "S4 replace".
+func Name(g *falconv1.RungView) string {
+	if g.Variant != "" {
+		return g.Rung + " " + g.Variant
+	}
+	return g.Rung
+}
+
+var approvals = map[string]string{
+	"auto":   "Policy lets it act by itself",
+	"person": "It waits for a person",
+	"never":  "Policy forbids it",
+}
+
+func clock(g *falconv1.RungView) string {
+	switch {
+	case !g.Next:
+		return ""
+	case g.ClockMs <= 0:
+		return "It is due"
+	}
+	return "Due once " + phrase.Ms(g.ClockMs) + " more are lost"
+}
+
+// Preview tells what a placement would change, in sentences.
+func Preview(v *falconv1.Preview) []string {
+	if v == nil {
+		return nil
+	}
+	var out []string
+	if swaps := swaps(v); swaps != "" {
+		out = append(out, "Changes places: "+swaps)
+	}
+	for _, side := range []struct {
+		of   []*falconv1.LinksOf
+		what string
+	}{{v.Left, "leave"}, {v.Joined, "join"}} {
+		for _, l := range side.of {
+			if len(l.Links) > 0 {
+				out = append(out, fmt.Sprintf("%s %s %s", few(l.Links), side.what, strings.ToUpper(l.Dimension)))
+			}
+		}
+	}
+	if v.MovedMb > 0 || v.CopyMs > 0 {
+		out = append(out, fmt.Sprintf("Moves %s, about %s", size(v.MovedMb), phrase.Ms(v.CopyMs)))
+	}
+	if len(v.Stages) > 0 {
+		out = append(out, fmt.Sprintf("Slow devices then in stages %s of replicas %s", numbers(v.Stages), numbers(v.Replicas)))
+	}
+	if len(v.Splits) > 0 {
+		out = append(out, "Best split there: "+split(v.Splits, previewW))
+	}
+	return out
+}
+
+// previewW is the room for a split in a preview.
+const previewW = 50
+
+// split tells micro-batches by replica in about w columns, else their range.
+func split(m []int32, w int) string {
+	names := make([]string, len(m))
+	for i, n := range m {
+		names[i] = fmt.Sprint(n)
+	}
+	if s := strings.Join(names, " "); len(s) <= w || len(m) == 0 {
+		return s
+	}
+	return fmt.Sprintf("%d to %d in %d replicas", slices.Min(m), slices.Max(m), len(m))
+}
+
+func swaps(v *falconv1.Preview) string {
+	var pairs []string
+	for _, s := range v.Swaps {
+		pairs = append(pairs, s.A+" with "+s.B)
+	}
+	return few(pairs)
+}
+
+// listMost is how many names of a list are told before it is cut short.
+const listMost = 4
+
+func few(names []string) string {
+	if len(names) <= listMost {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:listMost], ", "), len(names)-listMost)
+}
+
+func numbers(v []int32) string {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	names := make([]string, len(v))
+	for i, n := range v {
+		names[i] = fmt.Sprint(n)
+	}
+	return few(names)
+}
+
+func size(mb float64) string {
+	if mb >= 1000 {
+		return fmt.Sprintf("%.1f GB", mb/1000)
+	}
+	return fmt.Sprintf("%.0f MB", mb)
+}
+
+// SwapSteps tells how a placement went, or "".
+func SwapSteps(a *falconv1.Action) string {
+	if len(a.StepMs) != len(stepNames) {
+		return ""
+	}
+	parts := make([]string, len(stepNames))
+	for i, name := range stepNames {
+		parts[i] = name + " " + phrase.Ms(a.StepMs[i])
+	}
+	return strings.Join(parts, ", ") + "; " + size(a.MovedMb) + " moved"
+}
+
+var stepNames = [...]string{"pause", "dump", "swap", "restore"}

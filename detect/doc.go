@@ -77,6 +77,31 @@
 // the same incident; a second link of one ring looks like that in timing, so
 // the ring is tested again, and a link found then is an incident of its own.
 //
+// Where most replicas are slow their median is slow too: a rank, or a group
+// between nodes, is then held against its own healthy past, less what all of its
+// stage, or of its kind, share. Replicas that get slow one after the other are an
+// incident each.
+//
+// # Placements, restarts
+//
+// An action may move ranks to other devices within a job epoch (Acted.Placement,
+// S3). Series go on by rank. What belongs to devices follows them: pace, healthy
+// profile, the watch of the ranks, counters, incidents, whose ranks are told anew.
+// Groups keep their healthy transfers by their members, as communicators are new.
+// The baseline stays, see move. Eight iterations later the ranks are profiled;
+// until then Speeds and Profile tell none. A window asked for before is dropped.
+//
+// A slow link off its ring is never relieved for being unused. What it carries
+// now is judged (a ring, or messages that showed it slow there); else, once it
+// looked at rest in three windows, ports included, a test decides (line.go).
+// Tests of one link are 20, 40, 80 … at most 640 iterations apart. Where none can
+// be had, nine looks and ports at rest at both ends relieve it, and the log says
+// so; without readings of ports it stays open.
+//
+// A restart from a checkpoint (S4) is a new job epoch whose iterations go on.
+// Incidents whose devices and links are all gone are relieved with its first
+// iteration; others are watched from its first window on.
+//
 // Work of the job's own that grew (all ranks, a stage, uneven sequences) is an
 // incident that blames no hardware; after 500 iterations it is the job's pace.
 //

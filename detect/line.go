@@ -20,14 +20,14 @@ type line struct {
 }
 
 // Bounds of the watch of a link that carries little or nothing. A test holds the
-// job, so the distance between two of them doubles each time the link turns out
-// slow still, up to testMost: at most 6 tests in the first 1,260 iterations, then
-// one in 640. Where no test can be had, quietLooks healthy looks and ports at
-// rest at both ends do.
+// job, so the distance between two of them doubles from one to the next up to
+// testMost: at most 7 tests in 1,260 iterations, then one in 640. Where no test
+// can be had, quietLooks healthy looks and ports at rest at both ends do.
 const (
 	testGap    = 20
 	testMost   = 640
 	quietLooks = 9
+	pairSlow   = 1.5             // over its class: a message that takes this long is slow however little it weighs
 	restSpan   = 5 * time.Second // over which ports must be at rest
 )
 
@@ -138,7 +138,8 @@ func (m *Machine) ringSign(l falcon.Link, res *peer.Result) sign {
 }
 
 // pairSign judges a link by the messages of pipeline neighbours over it, each
-// against its class. Whether they weigh on the iteration does not matter here.
+// against its class. A little longer than that, of messages that weigh nothing,
+// is neither: a test must tell.
 func (m *Machine) pairSign(l falcon.Link, res *peer.Result) sign {
 	out := unseen
 	for i := range res.Pairs {
@@ -146,10 +147,14 @@ func (m *Machine) pairSign(l falcon.Link, res *peer.Result) sign {
 		if over, ok := m.linkOf(p.From, p.To); !ok || over != l || p.Basis == peer.ByNone {
 			continue
 		}
-		if p.Ratio > m.suspectRatio() || p.Crowded {
+		switch {
+		case p.Suspect || p.Crowded || p.Ratio > pairSlow:
 			return slow
+		case p.Ratio > m.suspectRatio():
+			out = quiet
+		case out == unseen:
+			out = proven
 		}
-		out = proven
 	}
 	return out
 }

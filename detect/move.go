@@ -175,11 +175,12 @@ func (m *Machine) linkOf(a, b falcon.Rank) (falcon.Link, bool) {
 // was started again without them. The history of whom they named stays.
 func (m *Machine) depart(iteration int64) {
 	m.departures = false
-	if len(m.job.Placement) != len(m.ranks) || slices.Contains(m.job.Placement, "") {
+	open := m.openStories()
+	if len(open) == 0 || len(m.job.Placement) != len(m.ranks) || slices.Contains(m.job.Placement, "") {
 		return
 	}
 	nodes := m.job.nodes()
-	for _, s := range m.openStories() {
+	for _, s := range open {
 		if len(s.Verdict.Devices)+len(s.Verdict.Links) == 0 {
 			continue
 		}

@@ -195,3 +195,50 @@ func TestARestartEndsAnIncidentWithoutCulprit(t *testing.T) {
 	w.run(40)
 	wantOpen(t, w)
 }
+
+// Whatever the fault, where it sits and however often ranks move under it, it
+// alone is named, and it is over when it has cleared.
+func TestRandomPlacementsUnderAFault(t *testing.T) {
+	n := 24
+	if testing.Short() {
+		n = 6
+	}
+	for seed := range uint64(n) {
+		rng := rand.New(rand.NewPCG(seed, 33))
+		sh := []shape{
+			{falcon.Layout{TP: 1, DP: 4, PP: 4}, 8},
+			{falcon.Layout{TP: 2, DP: 4, PP: 2}, 8},
+			{falcon.Layout{TP: 1, DP: 2, PP: 4}, 4},
+			{falcon.Layout{TP: 2, DP: 2, PP: 4}, 4},
+			{falcon.Layout{TP: 1, DP: 8, PP: 2}, 8},
+			{falcon.Layout{TP: 1, DP: 4, PP: 1}, 4},
+		}[rng.IntN(6)]
+		w := newWorld(sh.layout, sh.nodes, 8, seed)
+		w.job.Noise, w.job.Hiccup = 0.005+0.01*rng.Float64(), 0.02*rng.Float64()
+		w.run(35)
+		kind := []string{"gpu", "blind", "cpu"}[rng.IntN(3)]
+		w.counters = kind != "blind"
+		want, cause := inject(w, kind, rng)
+		w.run(30)
+		if st := w.m.Steady(); st.CurrentMs < 1.12*st.BaselineMs {
+			continue // hardly slower
+		}
+		told := fmt.Sprint(cause, want, []falcon.Link(nil))
+		wantOpen(t, w, told)
+		for range 1 + rng.IntN(3) {
+			blocks := make([]int32, sh.nodes)
+			for i, b := range rng.Perm(sh.nodes) {
+				blocks[i] = int32(b)
+			}
+			w.place("INC-0001", false, blocks)
+			w.run(30 + rng.IntN(40))
+			wantOpen(t, w, told)
+		}
+		w.clearFaults()
+		w.run(70)
+		wantOpen(t, w)
+		if len(w.all) != 1 {
+			t.Errorf("seed %d: %d incidents\n%s", seed, len(w.all), w.out.String())
+		}
+	}
+}

@@ -173,8 +173,10 @@ func (m *Machine) checkWindow() {
 // nodes are the nodes that hold ranks.
 func (j *Job) nodes() []falcon.Node {
 	var out []falcon.Node
+	seen := map[falcon.Node]bool{}
 	for _, d := range j.Placement {
-		if n := d.Node(); !slices.Contains(out, n) {
+		if n := d.Node(); !seen[n] {
+			seen[n] = true
 			out = append(out, n)
 		}
 	}

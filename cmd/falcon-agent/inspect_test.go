@@ -57,7 +57,9 @@ func TestInspectTellsOfPlacements(t *testing.T) {
 		{ring.Place{}, true, ring.Control{}, "holds the rank that it was started with"},
 		{ring.Place{}, false, ring.Control{}, "is being placed"},
 		{
-			at, true, ring.Control{Generation: 2, ResumeIteration: 60},
+			at,
+			true,
+			ring.Control{Generation: 2, ResumeIteration: 60},
 			"holds rank 5 from iteration 41 on by placement 3 (10ms, 12 MB received); started by launch 2; its newest ordered checkpoint resumes with iteration 60",
 		},
 	} {

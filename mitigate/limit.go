@@ -1,6 +1,7 @@
 package mitigate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +14,8 @@ import (
 // Hysteresis: a fault that flaps must not make the job flap. They bound what
 // the planner proposes; a person may still step up by hand.
 const (
-	ActionsMost   = 6    // actions ordered within ActionsWithin
+	ActionsMost   = 6    // actions ordered for one culprit within ActionsWithin
+	ActionsOfJob  = 60   // actions ordered for all of them within it
 	ActionsWithin = 1000 // iterations
 	CoolDown      = 20   // iterations after a revert before its culprit is offered a rung again
 	FailuresMost  = 3    // orders of one incident and rung that failed before the rung is left alone
@@ -57,10 +59,32 @@ func (p *Planner) tooSoon(s *story) error {
 			}
 		}
 	}
-	if n := len(p.switched); n >= ActionsMost && p.switched[n-ActionsMost] > p.newest()-ActionsWithin {
-		return fmt.Errorf("%d actions within %d iterations are enough for now", ActionsMost, ActionsWithin)
+	if n := p.orderedFor(s); n >= ActionsMost {
+		return fmt.Errorf("%d actions for this culprit within %d iterations are enough for now", n, ActionsWithin)
+	}
+	if n := len(p.switched); n >= ActionsOfJob && p.switched[n-ActionsOfJob].at > p.newest()-ActionsWithin {
+		return fmt.Errorf("%d actions within %d iterations are enough for now", ActionsOfJob, ActionsWithin)
 	}
 	return nil
+}
+
+// switched is an action that was ordered, and for whom.
+type switched struct {
+	at       int64 // iteration
+	incident string
+	verdict  falcon.Verdict
+}
+
+// orderedFor counts the newest actions for the culprit of s: what flaps is one
+// device or link, whatever incidents it opens.
+func (p *Planner) orderedFor(s *story) int {
+	n := 0
+	for _, o := range p.switched {
+		if o.at > p.newest()-ActionsWithin && (o.incident == s.incident.ID || shareCulprit(o.verdict, s.incident.Verdict)) {
+			n++
+		}
+	}
+	return n
 }
 
 // tooOften keeps to the policy's limit per hour, by the engine's clock.
@@ -88,9 +112,13 @@ func (p *Planner) switching(a *falcon.Action, at int64) {
 	if !p.thisEpoch(a) {
 		return
 	}
-	p.switched = append(p.switched, at)
-	slices.Sort(p.switched)
-	p.switched = p.switched[max(0, len(p.switched)-ActionsMost):]
+	o := switched{at: at, incident: a.Incident}
+	if s := p.story(a.Incident); s != nil {
+		o.verdict = s.incident.Verdict
+	}
+	p.switched = append(p.switched, o)
+	slices.SortStableFunc(p.switched, func(a, b switched) int { return cmp.Compare(a.at, b.at) })
+	p.switched = p.switched[max(0, len(p.switched)-ActionsOfJob):]
 }
 
 func (p *Planner) thisEpoch(a *falcon.Action) bool {
@@ -98,10 +126,10 @@ func (p *Planner) thisEpoch(a *falcon.Action) bool {
 }
 
 func sameCulprit(a, b *story) bool {
-	if a == b {
-		return true
-	}
-	v, w := a.incident.Verdict, b.incident.Verdict
+	return a == b || shareCulprit(a.incident.Verdict, b.incident.Verdict)
+}
+
+func shareCulprit(v, w falcon.Verdict) bool {
 	return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return slices.Contains(w.Devices, d) }) ||
 		slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return slices.Contains(w.Links, l) })
 }

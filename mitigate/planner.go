@@ -45,7 +45,7 @@ type Planner struct {
 	stories    []*story
 	history    []Iteration // ascending, at most historyLimit
 	flight     *flight     // the one order that is out
-	switched   []int64     // iterations at which the newest actions of this epoch were ordered
+	switched   []switched  // the newest actions of this epoch that were ordered
 	nextOrder  uint64
 	generation uint64 // of the newest launch
 	overheads  map[falcon.Rung]mean

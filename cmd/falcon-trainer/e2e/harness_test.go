@@ -121,6 +121,13 @@ type line struct {
 	Generation   uint64  `json:"generation"`
 	End          string  `json:"end"`
 	Next         int64   `json:"next_iteration"`
+	DumpMs       float64 `json:"dump_ms"`
+	StoreMs      float64 `json:"store_ms"`
+	LoadMs       float64 `json:"load_ms"`
+	RestoreMs    float64 `json:"restore_ms"`
+	EmulatedMs   float64 `json:"emulated_ms"`
+
+	StepMs map[string]float64 `json:"step_ms"`
 }
 
 type history struct {

@@ -30,8 +30,9 @@ func TestResumedRunsEndAlike(t *testing.T) {
 	for _, j := range swapJobs {
 		name := fmt.Sprintf("tp%d dp%d pp%d %v", j.tp, j.dp, j.pp, j.more)
 		world := j.tp * j.dp * j.pp
-		args := job(j.tp, j.dp, j.pp, 4, 12, append(j.more, "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...)
-		want := local(t, nil, args...).weights
+		args := job(j.tp, j.dp, j.pp, 4, 14, j.more...)
+		want := undisturbed(t, args)
+		args = append(args, "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))
 		checkpointed(t, player{world: world, args: args, orders: "1 3 1 4 1 1"}.play(t))
 		got := player{world: world, args: append(args, "--resume"), env: []string{"FALCON_GENERATION=1"}}.play(t)
 		if w := weights(t, got); w != want {
@@ -39,7 +40,7 @@ func TestResumedRunsEndAlike(t *testing.T) {
 		}
 		for r, p := range got {
 			from := p.trained[0].Iteration
-			if len(p.resumed) != 1 || *p.resumed[0].Resume != *from || *from < 5 || len(p.losses) != 12-int(*from) || p.start.Generation != 1 {
+			if len(p.resumed) != 1 || *p.resumed[0].Resume != *from || *from < 5 || len(p.losses) != 14-int(*from) || p.start.Generation != 1 {
 				t.Errorf("%s, rank %d: %+v, %d iterations from %d", name, r, p.resumed, len(p.losses), *from)
 			}
 		}
@@ -50,8 +51,9 @@ func TestResumedRunsEndAlike(t *testing.T) {
 // changed places, and one that is half written is not gone on from.
 func TestOnlyWholeCheckpointsAreResumed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "saved")
-	args := job(1, 2, 2, 3, 14, "--zero=1", "--checkpoint-dir="+dir)
-	want := local(t, nil, args...).weights
+	args := job(1, 2, 2, 3, 14, "--zero=1")
+	want := undisturbed(t, args)
+	args = append(args, "--checkpoint-dir="+dir)
 	orders := "1 3 1 1 1 0 ; " + placement(2, 4, []int32{1, 2, 3, 0}) + " ; 3 3 1 8 1 0"
 	if w := weights(t, player{world: 4, args: args, orders: orders}.play(t)); w != want {
 		t.Fatalf("weights %q, want %q", w, want)
@@ -136,7 +138,7 @@ func TestACheckpointThatCannotBeWritten(t *testing.T) {
 	got := player{
 		world: 2, args: args, orders: "1 3 1 1 1 1", more: map[int][]string{0: {good}, 1: {"--checkpoint-dir=" + blocked}},
 	}.play(t)
-	if want := local(t, nil, args...).weights; weights(t, got) != want {
+	if want := undisturbed(t, args); weights(t, got) != want {
 		t.Error("the weights changed")
 	}
 	for r, p := range got {

@@ -24,6 +24,7 @@ type player struct {
 	args   []string
 	more   map[int][]string // of one rank, as launched
 	env    []string
+	apart  bool // each on a node of its own
 }
 
 // played is how one rank went.
@@ -44,6 +45,9 @@ func (p player) play(t *testing.T) []played {
 	for r, c := range cmds {
 		c.Args = append(c.Args, p.more[r]...)
 		c.Env = append(append(c.Env, "LD_PRELOAD="+so, "FAKE_ORDERS="+p.orders, "FAKE_TRACE="+filepath.Join(dir, "trace")), p.env...)
+		if p.apart {
+			c.Env = append(c.Env, "FALCON_LAB_NODE="+strconv.Itoa(r))
+		}
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -86,6 +90,19 @@ func weights(t *testing.T, all []played) string {
 	}
 	return found[0]
 }
+
+// undisturbed is the hash of a job that runs through by itself, run once for
+// all tests that ask.
+func undisturbed(t *testing.T, args []string) string {
+	t.Helper()
+	key := strings.Join(args, " ")
+	if hashes[key] == "" {
+		hashes[key] = local(t, nil, args...).weights
+	}
+	return hashes[key]
+}
+
+var hashes = map[string]string{}
 
 // overs are the last lines of a rank's placements.
 func (p played) overs() []line {
@@ -142,7 +159,7 @@ func TestPlacementsKeepTheWeights(t *testing.T) {
 		a, b := shuffled(rng, n), shuffled(rng, n)
 		first := rng.IntN(4)
 		args := job(j.tp, j.dp, j.pp, 4, 14, j.more...)
-		want := local(t, nil, args...).weights
+		want := undisturbed(t, args)
 		got := player{world: world, args: args, orders: placement(1, first, a) + " ; " + placement(2, first+4, b)}.play(t)
 		if w := weights(t, got); w != want {
 			t.Errorf("%s, seed %d: %v at %d, then %v: weights %q, want %q", name, seed, a, first, b, w, want)
@@ -203,7 +220,7 @@ func TestPlacementsUnderUnevenSplits(t *testing.T) {
 // goes on as if nothing had been ordered, and takes the next order.
 func TestFailedPlacementsAreUndone(t *testing.T) {
 	args := job(1, 2, 2, 3, 14, "--zero=1")
-	want := local(t, nil, args...).weights
+	want := undisturbed(t, args)
 	for i, step := range falcon.SwapSteps {
 		got := player{
 			world: 4, args: args, more: map[int][]string{i: {"--fail-step=" + step}},

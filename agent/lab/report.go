@@ -87,7 +87,7 @@ func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, err
 func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Reference) (Report, error) {
 	r := Report{
 		Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: l.sc.Layout.Layout(), Ranks: l.sc.Layout.Layout().World(), Nodes: l.sc.Nodes, Spares: l.sc.Spares,
-		Injected: l.faults.injected, Iterations: l.records.rows[:l.records.done], Recoveries: []struct{}{},
+		Injected: orEmpty(l.faults.injected), Iterations: l.records.rows[:l.records.done], Recoveries: []struct{}{},
 		Swaps: l.records.orders.stories(), Restarts: orEmpty(l.records.restarts), Kills: orEmpty(l.kills), WeightsNote: l.records.weightsNote(ref),
 		WeightsSha: l.records.sha, ReferenceLoss: ref.Loss, ReferenceSha: ref.Sha,
 		Emulated: []string{"gpu pace", "link pace", "nvml counters", "nic counters"},

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	labSeeds    = flag.Int("lab-seeds", 0, "seeds to play of each scenario; 0 plays the first scenario once")
+	labSeeds    = flag.Int("lab-seeds", 0, "seeds to play of each scenario; 0 plays the first two scenarios once")
 	labParallel = flag.Int("lab-parallel", 2, "labs at once")
 	labOut      = flag.String("lab-out", "", "keep reports here and skip those that are there already")
 )
@@ -78,6 +78,7 @@ var plays = []struct {
 	judge          func(lab.Report) []string
 }{
 	{"gpu-throttle", "gpu-throttle", nil, judgeS2(0.6)},
+	{"two-stragglers-s3", "two-stragglers", []string{"--approve", "s3", "--iterations", "190"}, judgeS3(0.6)},
 	{"all-slow", "all-slow", nil, judgeNotHardware},
 	{"cpu-contention", "cpu-contention", nil, judgeS2(0.3)}, // a node's whole CPU: two replicas are slow, less can be moved
 	{"link-congestion", "link-congestion", nil, judgeLinks},
@@ -87,6 +88,9 @@ var plays = []struct {
 	// Iterations inferred from the NCCL calls alone, without the job's marks.
 	{"gpu-throttle-by-calls", "gpu-throttle", []string{"--marks", "off"}, judgeS2(0.6)},
 }
+
+// playsInTest is how many of them a plain `go test` plays: one of S2, one of S3.
+const playsInTest = 2
 
 // score is how one scenario did over all seeds.
 type score struct {
@@ -111,7 +115,7 @@ func TestLabScenarios(t *testing.T) {
 	dir := reportDir(t)
 	chosen := plays
 	if *labSeeds == 0 {
-		chosen = plays[:1]
+		chosen = plays[:playsInTest]
 	}
 	for _, p := range chosen {
 		scores[p.name] = &score{}

@@ -186,6 +186,28 @@ func judgeAction(r lab.Report, in lab.IncidentStory, floor float64) []string {
 	return bad
 }
 
+// judgeS3: moreover nodes changed places once, on all ranks, to the gain of at
+// least floor of the slowdown; they were put back after the relief; and the
+// weights are the reference's to the bit.
+func judgeS3(floor float64) func(lab.Report) []string {
+	return func(r lab.Report) []string {
+		bad := append(judgeLinks(r), judgeSums(r)...)
+		all := actionsOf(r)
+		if len(all) != 1 || all[0].Rung != "S3" || all[0].Outcome != "kept" || all[0].RevertedIteration == nil {
+			return append(bad, fmt.Sprintf("actions %+v, want one S3, kept, and undone at the end", all))
+		}
+		if r.SlowdownRemoved == nil || *r.SlowdownRemoved < floor {
+			bad = append(bad, fmt.Sprintf("slowdown removed %s, want %v", showMs(r.SlowdownRemoved), floor))
+		}
+		for _, s := range r.Swaps {
+			if len(s.Applied) != r.Ranks || s.ControlMs > 1000 {
+				bad = append(bad, fmt.Sprintf("swap %+v, want all %d ranks and at most 1 s beyond copies", s, r.Ranks))
+			}
+		}
+		return bad
+	}
+}
+
 func judgeLoss(r lab.Report) []string {
 	if d := math.Abs(r.FinalLoss - r.ReferenceLoss); !(d <= 1e-4*math.Abs(r.ReferenceLoss)) {
 		return []string{fmt.Sprintf("loss %v, reference %v", r.FinalLoss, r.ReferenceLoss)}

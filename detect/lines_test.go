@@ -38,7 +38,7 @@ func offRing(t *testing.T, seed uint64, pipeline bool, prepare func(*world)) (*w
 // whatever it carries, and tests of it get rare; once it has cleared it is
 // relieved after three quiet looks and a test, or by its own messages.
 func TestALinkOffItsRingIsRelievedWhenItIsHealthy(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(6) {
 		pipeline := seed%2 == 0
 		w, l := offRing(t, seed, pipeline, func(w *world) { w.nics = seed%3 == 0 })
 		before := w.tested
@@ -138,7 +138,7 @@ func grid(seed uint64) *world {
 // with two of them consolidated into one stage's ring they are one story still,
 // and a further one elsewhere is told, also where then all rings are slow.
 func TestSlowLinksOfSeveralStages(t *testing.T) {
-	for seed := range uint64(9) {
+	for seed := range uint64(6) {
 		w := grid(seed)
 		var links []falcon.Link
 		at := int(seed) % 4

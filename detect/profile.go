@@ -65,7 +65,7 @@ func collectives(classes []peer.Group) []falcon.GroupTransfer {
 		return cmp.Or(cmp.Compare(order(a.Dimension), order(b.Dimension)), slices.Compare(a.Ranks, b.Ranks))
 	})
 	for _, c := range classes {
-		if order(c.Dimension) < 0 || !finite(c.TotalMs) {
+		if order(c.Dimension) < 0 || c.Dimension == falcon.DimPP || !finite(c.TotalMs) { // a pipeline's are told by pair
 			continue
 		}
 		n := len(out) - 1

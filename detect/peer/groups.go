@@ -168,13 +168,13 @@ func (w *Window) judgeGroups(res *Result, classes []joined) {
 		g.OwnMs = w.Healthy.transfer(class{g.Comm, g.Op, g.Bytes}, g.Ranks)
 		own[k] = append(own[k], over(g.TransferMs, g.OwnMs))
 	}
-	alike := map[kind]others{}
+	alike, pasts := map[kind]others{}, map[kind]past{}
 	for k, v := range kinds {
-		alike[k] = othersOf(v)
+		alike[k], pasts[k] = othersOf(v), pastOf(own[k], w.Rules.Suspect)
 	}
 	for i := range res.Groups {
 		k := kindOf(&res.Groups[i])
-		w.compareGroup(res, i, alike[k], own[k])
+		w.compareGroup(res, i, alike[k], pasts[k])
 	}
 }
 
@@ -256,15 +256,17 @@ func (j *joined) stepWaits(res *Result) {
 // compareGroup judges a group's transfer by others of its kind, or by its own
 // past where there are too few of them, or where most of them are slow and their
 // median with them.
-func (w *Window) compareGroup(res *Result, i int, alike others, owns []float64) {
+func (w *Window) compareGroup(res *Result, i int, alike others, was past) {
 	g := &res.Groups[i]
 	g.Classmates = alike.n()
-	common := shared(owns)
-	crowd := g.Internode && g.Dimension != falcon.DimWorld && g.Classmates >= w.Rules.MinPeers
-	g.Crowded = crowd && most(owns, 1, w.Rules.Suspect) && over(g.TransferMs, g.OwnMs) > w.Rules.Suspect
+	own := 0.0
+	if g.Internode && g.Dimension != falcon.DimWorld && g.Classmates >= w.Rules.MinPeers {
+		own = over(g.TransferMs, g.OwnMs)
+	}
+	g.Crowded = was.all && own > w.Rules.Suspect
 	switch {
-	case crowd && most(owns, common, w.Rules.Suspect) && over(g.TransferMs, g.OwnMs)/common > w.Rules.Suspect:
-		g.BaseMs, g.Basis = g.OwnMs*common, ByOwn
+	case was.crowd && own/was.common > w.Rules.Suspect:
+		g.BaseMs, g.Basis = g.OwnMs*was.common, ByOwn
 	case g.Classmates >= w.Rules.MinPeers:
 		g.BaseMs, g.Basis = alike.median(g.TransferMs), ByPeers
 	case g.OwnMs > 0:

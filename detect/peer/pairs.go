@@ -50,17 +50,17 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		p.OwnMs = w.Healthy.receive(way{p.From, p.To, p.Bytes})
 		own[k] = append(own[k], over(p.RecvMs, p.OwnMs))
 	}
-	alike := map[position]others{}
+	alike, pasts := map[position]others{}, map[position]past{}
 	for k, v := range places {
-		alike[k] = othersOf(v)
+		alike[k], pasts[k] = othersOf(v), pastOf(own[k], w.Rules.Suspect)
 	}
 	troubled := w.troubled(res)
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
 		k := w.positionOf(p)
 		w.comparePair(res, p, alike[k])
-		common := shared(own[k])
-		p.Crowded = most(own[k], common, w.Rules.Suspect) && over(p.RecvMs, p.OwnMs)/common > w.Rules.Suspect
+		was := pasts[k]
+		p.Crowded = was.crowd && over(p.RecvMs, p.OwnMs)/was.common > w.Rules.Suspect
 		p.Suspect = p.Suspect && !troubled[w.Layout.Replica(p.To)]
 	}
 }

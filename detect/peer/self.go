@@ -162,12 +162,20 @@ func most(own []float64, common, suspect float64) bool {
 	return 2*slow > len(own)
 }
 
-// shared is what all ratios have in common, at least 1.
-func shared(own []float64) float64 {
-	if len(own) == 0 {
-		return 1
+// past is how those of one kind do against their own healthy past.
+type past struct {
+	common float64 // what all of them share, at least 1
+	crowd  bool    // most are slow beyond what all share
+	all    bool    // most are slow
+}
+
+// pastOf sums up each one's ratio to its healthy past.
+func pastOf(own []float64, suspect float64) past {
+	common := 1.0
+	if len(own) > 0 {
+		common = max(1, slices.Min(own))
 	}
-	return max(1, slices.Min(own))
+	return past{common, most(own, common, suspect), most(own, 1, suspect)}
 }
 
 // crowded says that a rank has peers enough and was compared with its own past

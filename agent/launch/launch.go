@@ -68,7 +68,7 @@ func (l *Launcher) Begin(p Plan, running []Running) error {
 	}
 	switch old := l.rec.Plan; {
 	case p.Generation < old.Generation:
-		return fmt.Errorf("%w: generation %d is over, generation %d was launched here", ErrPlan, p.Generation, old.Generation)
+		return fmt.Errorf("%w: generation %d is over, generation %d was launched here: remove %s if the engine has lost its journal", ErrPlan, p.Generation, old.Generation, l.path)
 	case p.Generation == old.Generation && (!p.equal(old) || l.rec.Ended):
 		return fmt.Errorf("%w: generation %d was launched here as something else, or has failed: a new launch needs a new one", ErrPlan, p.Generation)
 	}

@@ -56,6 +56,8 @@ type Remedy struct {
 	LostGPUHours  float64
 	DelayS        float64 // how much later the work of RemainingS healthy seconds ends
 	DelayGPUHours float64
+
+	rate float64 // 1 − Throughput, without the rounding
 }
 
 // ReplacementPrice are all remedies, in the order of the constants, and the
@@ -121,7 +123,7 @@ func (p Replacement) check() error {
 func (p Replacement) ignore() Remedy {
 	return p.priced(Remedy{
 		Name: RemedyIgnore, Available: true, Reason: "all ranks wait for the slow one at every step",
-		StepMs: p.StepMs * p.SlowRatio, Throughput: 1 / p.SlowRatio,
+		StepMs: p.StepMs * p.SlowRatio, rate: 1 - 1/p.SlowRatio,
 	})
 }
 
@@ -130,14 +132,13 @@ func (p Replacement) ignore() Remedy {
 // max(m·r, ⌈(K·M − m)/(K − 1)⌉)/M of the healthy one.
 func (p Replacement) rebalance() Remedy {
 	r := Remedy{Name: RemedyRebalance, Available: true, Reason: "work moves to faster ranks in steps as fine as needed: a bound"}
-	k := float64(p.Ranks)
-	r.Throughput = (k - 1 + 1/p.SlowRatio) / k
+	r.rate = (1 - 1/p.SlowRatio) / float64(p.Ranks)
 	if p.MicroBatches > 0 {
 		keep, ratio := p.bestPieces()
-		r.Throughput = 1 / ratio
+		r.rate = 1 - 1/ratio
 		r.Reason = fmt.Sprintf("the slow rank keeps %d of its %d micro-batches", keep, p.MicroBatches)
 	}
-	r.StepMs = p.StepMs / r.Throughput
+	r.StepMs = p.StepMs / (1 - r.rate)
 	if p.Ranks == 1 {
 		r.Available, r.Reason = false, "there is no other rank to move work to"
 	}
@@ -162,8 +163,8 @@ func (p Replacement) bestPieces() (keep int, ratio float64) {
 func (p Replacement) drop() Remedy {
 	r := Remedy{
 		Name: RemedyDrop, Available: p.Ranks > p.ReplicaRanks, StepMs: p.StepMs, DownS: p.DropS,
-		Throughput: float64(p.Ranks-p.ReplicaRanks) / float64(p.Ranks),
-		Reason:     fmt.Sprintf("goes on with %d ranks and as much smaller a batch", p.Ranks-p.ReplicaRanks),
+		rate:   float64(p.ReplicaRanks) / float64(p.Ranks),
+		Reason: fmt.Sprintf("goes on with %d ranks and as much smaller a batch", p.Ranks-p.ReplicaRanks),
 	}
 	if !r.Available {
 		r.Reason = "no replica would be left"
@@ -174,7 +175,7 @@ func (p Replacement) drop() Remedy {
 // replace goes on with all ranks healthy; without a spare the cheapest other
 // remedy holds until a node is to be had: that one is returned too.
 func (p Replacement) replace(others ...Remedy) (r, meanwhile Remedy) {
-	r = Remedy{Name: RemedyReplace, Available: true, StepMs: p.StepMs, DownS: p.ReplaceS, Throughput: 1, Reason: "a warm spare takes the slow rank's place"}
+	r = Remedy{Name: RemedyReplace, Available: true, StepMs: p.StepMs, DownS: p.ReplaceS, Reason: "a warm spare takes the slow rank's place"}
 	if p.Spares > 0 {
 		return p.priced(r), Remedy{}
 	}
@@ -201,7 +202,7 @@ func (p Replacement) replace(others ...Remedy) (r, meanwhile Remedy) {
 
 // lost is how much healthy training a remedy loses in a run of that length.
 func (r Remedy) lost(runS float64) float64 {
-	return min(runS, r.DownS+(1-r.Throughput)*max(0, runS-r.DownS))
+	return min(runS, r.DownS+r.rate*max(0, runS-r.DownS))
 }
 
 func (p Replacement) lostReplacing(meanwhile Remedy, runS float64) float64 {
@@ -213,6 +214,7 @@ func (p Replacement) lostReplacing(meanwhile Remedy, runS float64) float64 {
 }
 
 func (p Replacement) priced(r Remedy) Remedy {
+	r.Throughput = 1 - r.rate
 	r.LostS = r.lost(p.RemainingS)
 	r.DelayS = r.DownS + p.RemainingS*(1/r.Throughput-1)
 	if r.Throughput <= 0 {
@@ -222,6 +224,7 @@ func (p Replacement) priced(r Remedy) Remedy {
 }
 
 func (p Replacement) inGPUHours(r Remedy) Remedy {
+	r.Throughput = 1 - r.rate
 	r.LostGPUHours = r.LostS * float64(p.Ranks) / 3600
 	gpus := p.Ranks
 	if r.Name == RemedyDrop {
@@ -235,7 +238,7 @@ func (p Replacement) inGPUHours(r Remedy) Remedy {
 // other remedy. Both losses are lines once nobody stands still any more, and
 // the replaced job's is flat.
 func (p Replacement) breakEven(replace, meanwhile, other Remedy) float64 {
-	rate := 1 - other.Throughput
+	rate := other.rate
 	if !replace.Available || !other.Available || rate <= 0 {
 		return math.Inf(1)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
@@ -71,9 +72,12 @@ func (f *Feed) Freeze(ctx context.Context) (*falconv1.Policy, error) {
 	defer cancel()
 	p := f.Latest().Snap.GetPolicy()
 	for try := 1; ; try++ {
-		got, err := f.SetPolicy(ctx, &falconv1.Policy{
-			Mode: p.GetMode(), Cap: p.GetCap(), Owner: p.GetOwner(), Version: p.GetVersion(), Frozen: true,
-		})
+		frozen := &falconv1.Policy{}
+		if p != nil {
+			frozen = proto.CloneOf(p) // all else of it stays, or an operator would be refused
+		}
+		frozen.Frozen = true
+		got, err := f.SetPolicy(ctx, frozen)
 		if err == nil || try == freezeTries || !errors.Is(err, ErrRefused) {
 			return got, err
 		}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/failslow/falcon"
+)
+
+const policyText = `mode: auto
+cap: S3
+owner: maria
+rungs:
+  S3: {approval: auto, countdown_s: 30, per_hour: 2}
+hours: 22:00-06:00
+variants: [restart]
+`
+
+// write makes a file in a directory of its own and gives its path.
+func writeIn(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPolicyFileIsThePolicySection(t *testing.T) {
+	dir := t.TempDir()
+	writeIn(t, dir, "policy.yaml", policyText)
+	section := "policy:\n  " + strings.ReplaceAll(strings.TrimSpace(policyText), "\n", "\n  ") + "\n"
+	var got []falcon.Policy
+	for _, text := range []string{section, "policy_file: policy.yaml\n", "policy_file: " + filepath.Join(dir, "policy.yaml") + "\n"} {
+		cfg, err := loadEngineConfig(writeIn(t, dir, "falcon.yaml", text))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		got = append(got, cfg.policy())
+	}
+	want := falcon.Policy{
+		Mode: falcon.ModeAuto, Cap: falcon.RungS3, Owner: "maria", Hours: "22:00-06:00",
+		Rungs:    map[falcon.Rung]falcon.RungPolicy{falcon.RungS3: {Approval: falcon.ApprovalAuto, Countdown: 30, PerHour: 2}},
+		Variants: []falcon.Variant{falcon.VariantRestart},
+	}
+	for i, p := range got {
+		if !p.Equal(want) {
+			t.Errorf("%d: %+v", i, p)
+		}
+	}
+}
+
+func TestPolicyFilesThatAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ policy, config, want string }{
+		"unknown key":   {"mode: auto\ncaps: S2\n", "policy_file: p.yaml\n", "caps"},
+		"both":          {"mode: auto\n", "policy_file: p.yaml\npolicy: {mode: approve}\n", "keep one of them"},
+		"no owner":      {"mode: auto\ncap: S4\n", "policy_file: p.yaml\n", "owner"},
+		"missing":       {"", "policy_file: nowhere.yaml\n", "no policy file"},
+		"unknown rung":  {"mode: auto\ncap: S2\nrungs: {S7: {approval: auto}}\n", "policy_file: p.yaml\n", "S7"},
+		"long restarts": {"mode: auto\n", "restart: {leave: 100h}\n", "restart.leave"},
+	} {
+		writeIn(t, dir, "p.yaml", c.policy)
+		_, err := loadEngineConfig(writeIn(t, dir, "falcon.yaml", c.config))
+		if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

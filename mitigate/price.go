@@ -26,8 +26,11 @@ const (
 
 // What links are taken to be at most when their slowness has to be inferred.
 const (
-	ratioMost  = 1024.0
-	ratioSteps = 40 // halvings of the search
+	ratioMost = 1024.0
+	// healthyBelow is the ratio up to which a link counts as healthy (FALCON
+	// §4.3: groups over 1.1 x the median of their kind are suspicious).
+	healthyBelow = 1.1
+	ratioSteps   = 40 // halvings of the search
 )
 
 var errNoProfile = errors.New("the traffic of the job's groups is not measured yet")
@@ -38,6 +41,7 @@ type gauge struct {
 	profile   falcon.JobProfile
 	placement falcon.Placement
 	split     []int32
+	named     []falcon.Link // by located incidents then
 	model     *cost.Model
 	err       error // why there is no model
 }
@@ -52,7 +56,7 @@ func (p *Planner) onSpeeds(in Speeds) {
 		return
 	}
 	s.measured = true
-	g := &gauge{speeds: speeds, profile: in.Profile, placement: p.job.Placement, split: slices.Clone(p.job.MicroBatches)}
+	g := &gauge{speeds: speeds, profile: in.Profile, placement: p.job.Placement, split: slices.Clone(p.job.MicroBatches), named: p.namedLinks()}
 	if p.gauge.like(g) {
 		return
 	}
@@ -63,7 +67,7 @@ func (p *Planner) onSpeeds(in Speeds) {
 
 // like says that two measurements don't differ enough to plan anew.
 func (g *gauge) like(o *gauge) bool {
-	if g == nil || len(g.speeds) != len(o.speeds) || !slices.Equal(g.placement, o.placement) || len(g.profile.Groups) == 0 && len(o.profile.Groups) > 0 {
+	if g == nil || len(g.speeds) != len(o.speeds) || !slices.Equal(g.placement, o.placement) || !slices.Equal(g.named, o.named) || len(g.profile.Groups) == 0 && len(o.profile.Groups) > 0 {
 		return false
 	}
 	for i, v := range g.speeds {
@@ -123,18 +127,26 @@ func (p *Planner) model(g *gauge, s *story) {
 	g.model = &m
 }
 
-// inferLinks gives links that a verdict names and that no test measured the
-// one ratio that explains the present iteration time: the model grows with it,
-// so halving finds it.
-func (p *Planner) inferLinks(m *cost.Model, in cost.Calibration) {
-	var unmeasured []falcon.Link
+// namedLinks are the links that located incidents name, in their order.
+func (p *Planner) namedLinks() []falcon.Link {
+	var out []falcon.Link
 	for _, s := range p.stories {
 		if s.located() {
-			for _, l := range s.incident.Verdict.Links {
-				if m.Links.Ratio[l] == 0 {
-					unmeasured = append(unmeasured, l)
-				}
-			}
+			out = append(out, s.incident.Verdict.Links...)
+		}
+	}
+	return out
+}
+
+// inferLinks gives links that a verdict names and that no test measured the
+// one ratio that explains the present iteration time: the model grows with it,
+// so halving finds it. A link that was healthy when it was last measured, and
+// that the job waits for by the verdict, was measured before it became slow.
+func (p *Planner) inferLinks(m *cost.Model, in cost.Calibration) {
+	var unmeasured []falcon.Link
+	for _, l := range p.namedLinks() {
+		if r := m.Links.Ratio[l]; r == 0 || r < healthyBelow && matters(*m, in, l) {
+			unmeasured = append(unmeasured, l)
 		}
 	}
 	if len(unmeasured) == 0 {
@@ -155,6 +167,19 @@ func (p *Planner) inferLinks(m *cost.Model, in cost.Calibration) {
 		}
 	}
 	m.ErrorShare = at(lo)/in.NowMs - 1
+}
+
+// matters says that the job as it is placed would be slower by this link.
+func matters(m cost.Model, in cost.Calibration, l falcon.Link) bool {
+	at := func(ratio float64) float64 {
+		m.Links.Ratio = maps.Clone(m.Links.Ratio)
+		if m.Links.Ratio == nil {
+			m.Links.Ratio = map[falcon.Link]float64{}
+		}
+		m.Links.Ratio[l] = ratio
+		return m.Iteration(in.Placement, in.MicroBatches).IterationMs
+	}
+	return at(ratioMost) > at(1)*(1+linkStep)
 }
 
 // healed is a model without the faults of one incident, as far as no other

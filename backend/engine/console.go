@@ -192,9 +192,20 @@ func (e *Engine) proposal(q *falconv1.DecideRequest) (falcon.Action, error) {
 
 func samePlan(a falcon.Action, hash string) error {
 	if hash != a.PlanHash {
-		return fmt.Errorf("%w: you saw plan %q of %s and it is plan %q now (micro-batches %v); look again", ErrStale, clean(hash), a.ID, a.PlanHash, a.MicroBatches)
+		return fmt.Errorf("%w: you saw plan %q of %s and it is plan %q now (%s); look again", ErrStale, clean(hash), a.ID, a.PlanHash, planText(a))
 	}
 	return nil
+}
+
+// planText is what a plan would do to the job.
+func planText(a falcon.Action) string {
+	switch p := a.Preview; {
+	case p != nil && len(p.Swaps) > 0:
+		return fmt.Sprintf("%d pairs of nodes change places, the first %s with %s", len(p.Swaps), p.Swaps[0][0], p.Swaps[0][1])
+	case a.Variant != "":
+		return fmt.Sprintf("%s over %d ranks", a.Variant, len(a.Placement))
+	}
+	return fmt.Sprintf("micro-batches %v", a.MicroBatches)
 }
 
 // tooLate tells the second one what the first one decided.

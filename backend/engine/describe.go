@@ -44,7 +44,8 @@ func (e *Engine) describe(now time.Time) {
 			e.tell("rank", 2, "%s", why)
 		}
 	}
-	if rec.Epoch != e.mem.job.Epoch {
+	fresh := rec.Epoch != e.mem.job.Epoch
+	if fresh {
 		e.pace, e.leads, e.ahead = newPace(), leads{}, nil
 		e.val.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 		e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
@@ -54,7 +55,9 @@ func (e *Engine) describe(now time.Time) {
 		return // it has just changed; the next look tells
 	}
 	e.commitJob(now, rec)
-	e.settleLaunch(now)
+	if e.settleLaunch(now); fresh {
+		e.overtaken(now)
+	}
 }
 
 // candidate is the job as its ranks describe it now, how long that must hold
@@ -207,9 +210,16 @@ func (e *Engine) starts(name falcon.Node) int {
 	return 0
 }
 
+// meansPeriod is how often the agents are looked at for that.
+const meansPeriod = time.Second
+
 // tellMeans has the planner know when nodes come and go.
 func (e *Engine) tellMeans(now time.Time) {
-	if e.stepped && !e.meansNow().equal(e.means) {
+	if !e.stepped || now.Sub(e.meansAt) < meansPeriod {
+		return
+	}
+	e.meansAt = now
+	if !e.meansNow().equal(e.means) {
 		e.stepPlannerJob(now)
 	}
 }

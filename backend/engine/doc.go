@@ -8,13 +8,25 @@
 // acknowledged to its agent only after what it led to is durable; and that no
 // slow agent or console delays the loop.
 //
+// Who holds a rank changes in one piece with the outcome of a placement, in the
+// record of which it is durable; what agents say of their new ranks before is
+// kept beside the picture, and no sample counts for another process's rank. A
+// restart is a sequence of phases, each durable before anything is sent for it:
+// the processes leave with a checkpoint, all have ended, nodes start others by
+// the command of their own configuration, all ranks are at work as a new job
+// epoch. Each phase has a bound; what does not come within it ends with the
+// reason. Processes are told apart by node, pid and launch, never by rank.
+//
 // One plan is in progress at a time: while a validation holds the job, orders
 // and profile windows wait for its end, and none begins while an order is being
 // agreed on. What an operator asks for meanwhile is promised, comes first, and
 // begins within askPatience or is refused with the reason. An order to a held
-// job waits for no record but its own. What a stopped engine may have held is let go by the next one.
+// job waits for no record but its own. What a stopped engine may have held is
+// let go by the next one.
 //
 // Run's caller owns the goroutine; everything else goes through channels of
-// named bounds. Samples are never persisted. It must not judge: what is slow
-// and what to do about it is for packages detect and mitigate.
+// named bounds. Samples are never persisted. A policy that an approver sets
+// holds over restarts until the configured one changes; a freeze holds even
+// then. It must not judge: what is slow and what to do about it is for packages
+// detect and mitigate.
 package engine

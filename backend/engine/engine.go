@@ -119,8 +119,9 @@ type Engine struct {
 	launched map[falcon.Node]bool      // nodes that have done their part of the launch
 	attached map[falcon.Node]time.Time // since when each agent's stream is open
 	means    means                     // what the planner was told it can restart with
-	extra    []journal.Record          // goes with the next batch
-	after    []func()                  // runs once the batch is durable
+	meansAt  time.Time
+	extra    []journal.Record // goes with the next batch
+	after    []func()         // runs once the batch is durable
 	nextCmd  uint64
 	durable  uint64 // mem.reserved as the journal has it
 	stepped  bool   // the machines know the job

@@ -348,7 +348,7 @@ func (j *fakeJob) ms() float64 {
 	slowest := 0.0
 	for r, m := range j.micro {
 		per := 12.0
-		if r == slowRank && j.iteration >= slowFrom && j.iteration < slowUntil {
+		if r == slowRank && j.iteration >= slowFrom && j.iteration < slowUntil && j.kept.generation == 0 {
 			per = 24
 		}
 		slowest = max(slowest, float64(m)*per)
@@ -392,6 +392,7 @@ type bench struct {
 	tests   Validation
 	ask     *falcon.ValidationAsk
 	script  *fakePlanner // instead of the planner
+	each    func(*bench) // done in every turn of playTo
 }
 
 func newBench(t *testing.T) *bench {

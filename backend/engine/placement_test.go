@@ -249,6 +249,9 @@ func (b *bench) playTo(iteration int64) {
 			b.t.Fatalf("the job stands at iteration %d", b.job.iteration)
 		}
 		b.turn()
+		if b.each != nil && !b.dead() {
+			b.each(b)
+		}
 		if b.dead() {
 			_ = b.halt()
 			for !b.start() {

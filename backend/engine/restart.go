@@ -212,6 +212,21 @@ func (e *Engine) settleLaunch(now time.Time) {
 	e.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation})
 }
 
+// overtaken ends a restart whose job runs again by somebody else's hand.
+func (e *Engine) overtaken(now time.Time) {
+	r := e.mem.restart
+	if !r.going() {
+		return
+	}
+	was := r.Phase
+	r.Failed = "somebody else started the job"
+	e.tell("action", 2, "the restart ends here: %s", r.Failed)
+	e.turnTo(now, r, phaseOver)
+	if was == phaseLaunching || was == phaseClearing {
+		e.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation, Failed: r.Failed})
+	}
+}
+
 // recoverRestart gives the planner back what it may not have heard.
 func (e *Engine) recoverRestart(now time.Time) {
 	r := e.mem.restart

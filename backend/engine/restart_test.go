@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -148,5 +150,55 @@ func TestProcessThatStays(t *testing.T) {
 		if err := b.halt(); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// byHandBench has an operator take S4 with the planner that is shipped.
+func byHandBench(t *testing.T) *bench {
+	b := newBench(t)
+	b.job.spare()
+	never := falcon.RungPolicy{Approval: falcon.ApprovalNever}
+	b.policy.Rungs = map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: never, falcon.RungS3: never}
+	asked := false
+	b.each = func(b *bench) {
+		if asked || b.job.iteration < 25 {
+			return
+		}
+		a, err := b.engine.Decide(context.Background(), tester, &falconv1.DecideRequest{
+			Incident: "INC-0001", Rung: "S4", Variant: "replace", Approve: true, Reason: "worn out",
+		})
+		switch {
+		case err == nil:
+			asked = true
+			if a.GetVariant() != "replace" || a.GetDecidedFrom() != tester.From || a.GetDecidedUnixNs() == 0 || a.GetJobEpoch() != 1 {
+				b.t.Errorf("decided: %v", a)
+			}
+		case errors.Is(err, ErrStopped), b.dead():
+		case strings.Contains(err.Error(), "decided"), strings.Contains(err.Error(), string(falcon.ActionDispatched)):
+			asked = true // it was durable before the engine died
+		default:
+			b.t.Logf("iteration %d: %v", b.job.iteration, err)
+		}
+	}
+	return b
+}
+
+func TestKilledInARestartByHand(t *testing.T) {
+	killEverywhere(t, byHandBench, func(b *bench) {
+		checkPicture(b)
+		for _, a := range b.job.agents {
+			if want := map[string]int{"n0": 1, "n2": 1}[a.node]; a.place.started != want {
+				b.t.Errorf("node %s started processes %d times, want %d", a.node, a.place.started, want)
+			}
+		}
+		b.inLoop(func() {
+			m := b.engine.mem
+			if len(m.actions) != 1 || m.actions[0].Rung != falcon.RungS4 || m.actions[0].State != falcon.ActionKept || m.actions[0].DecidedBy != "tester" {
+				b.t.Errorf("actions in the journal: %+v", m.actions)
+			}
+			if m.job.Epoch != 2 || m.restart.Phase != phaseOver {
+				b.t.Errorf("job epoch %d, phase %s", m.job.Epoch, m.restart.Phase)
+			}
+		})
 	})
 }

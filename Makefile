@@ -19,7 +19,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval e2e seeds pauses swaps figures estimates check clean
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval table7 e2e seeds pauses swaps figures estimates check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -84,6 +84,10 @@ EVAL_JOBS ?= 10000
 EVAL_ITERATIONS ?= 1000
 eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
 	go test ./detect/eval -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(CURDIR)/docs/benchmarks.md
+
+SIM_SEEDS ?= 20
+table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md
+	go test ./backend/sim -count=1 -timeout 2h -v -run TestTable7 -sim-seeds $(SIM_SEEDS) -sim-out $(CURDIR)/docs/benchmarks.md
 
 e2e: build ## the lab's scenarios once each, without a terminal, judged by their reports
 	go test -count=1 -timeout 20m -v -run LabScenarios ./cmd/falcon -lab-seeds 1

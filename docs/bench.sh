@@ -39,13 +39,17 @@ gobench "Period inference" ./detect/period '.'
 section "Iteration time from the calls alone, against the trainer's own clock" make -s estimates
 gobench "Detector: one iteration of all ranks" ./detect '.'
 gobench "S2 solver" ./mitigate/microbatch '.'
+section "S2 solver beside SciPy's HiGHS" python3 docs/bench_s2.py bin/falcon
 gobench "1F1B simulation" ./mitigate/cost '.'
+gobench "S3 search, up to 1,024 nodes" ./mitigate/topology '.'
 gobench "Engine and journal" ./backend/... '.'
 gobench "Console" ./tui/... '.'
-# What make eval wrote stays: it takes minutes of its own.
+# What make eval and make table7 wrote stays: they take minutes of their own.
 if [ -f "$out" ]; then
-  printf '\n' >>"$tmp"
-  sed -n '/^<!-- eval: /,/^<!-- end of eval -->/p' "$out" >>"$tmp"
+  for part in eval table7; do
+    printf '\n' >>"$tmp"
+    sed -n "/^<!-- $part: /,/^<!-- end of $part -->/p" "$out" >>"$tmp"
+  done
 fi
 mv "$tmp" "$out"
 trap - EXIT

@@ -154,14 +154,14 @@ func TestSlowEdgeInRing(t *testing.T) {
 }
 
 func TestScaledToPace(t *testing.T) {
-	s := Figure20().Shape
+	s := Figure20(Brief()).Shape
 	if got := s.MeanMs(nil, calibrationPlays); math.Abs(got-60_000/paperHealthy) > 1 {
 		t.Errorf("a healthy iteration takes %v ms, the paper's %v ms", got, 60_000/paperHealthy)
 	}
 }
 
 func TestTraceMeetsThroughput(t *testing.T) {
-	sc := Figure20()
+	sc := Figure20(Brief())
 	for seed := range uint64(2) {
 		tr := sc.Mix.Draw(sc.Shape, seed)
 		if !reflect.DeepEqual(tr, sc.Mix.Draw(sc.Shape, seed)) {

@@ -41,6 +41,7 @@ func (t Trace) At(s float64) (active []Fault, untilS float64) {
 
 // Mix is what a trace is drawn from.
 type Mix struct {
+	Name          string
 	RunS          float64
 	Links         []float64  // s: about when each slow link begins
 	LinkForS      [2]float64 // it lasts between so and so long

@@ -62,6 +62,7 @@ type world struct {
 	win    *window
 	probes probes
 	tests  int
+	told   uint64 // profile window that the planner knows
 	out    Result
 }
 
@@ -90,13 +91,22 @@ func Run(s Shape, t Trace, c Costs, seed uint64, runS float64, falconOn bool) Re
 func (w *world) atS() float64 { return w.now.Sub(w.start).Seconds() }
 
 func (w *world) describe() {
+	w.describeToDetector()
+	w.describeToPlanner()
+	w.settle()
+}
+
+func (w *world) describeToDetector() {
 	j := w.job
 	w.det.Step(w.now, detect.Job{Epoch: 1, Layout: j.Layout, Placement: j.Placement, Comms: j.Comms(), MicroBatches: slices.Clone(j.Split), Emulated: true})
+}
+
+func (w *world) describeToPlanner() {
+	j := w.job
 	w.plan.Step(w.now, mitigate.Job{
 		Epoch: 1, Layout: j.Layout, MicroBatches: slices.Clone(j.Split), GPUs: len(j.Placement),
 		Placement: slices.Clone(j.Placement), Adapter: true,
 	})
-	w.settle()
 }
 
 // iterate plays one iteration and lets the machines see it.
@@ -185,6 +195,10 @@ func (w *world) carryOut() (heldMs float64) {
 			in.Status = 1
 		}
 		w.plan.Step(w.now, in)
+		if o.Kind == falcon.OrderMicroBatches {
+			w.describeToDetector()
+		}
+		w.describeToPlanner() // a placement reaches the detector as an action
 		w.settle()
 	}
 	return heldMs
@@ -231,8 +245,12 @@ func (w *world) detected(d detect.Ready) {
 	for _, v := range d.Incidents {
 		w.keepIncident(v)
 		w.plan.Step(w.now, mitigate.Incident{Incident: v})
-		if speeds := w.det.Speeds(); v.State == falcon.IncidentLocated && len(speeds) > 0 {
-			w.plan.Step(w.now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds, Profile: w.profile()})
+		w.tellSpeeds(v)
+	}
+	if id := w.det.Profiled(); id != w.told {
+		w.told = id
+		for _, v := range w.out.Incidents {
+			w.tellSpeeds(v)
 		}
 	}
 	for _, q := range d.Requests {
@@ -275,10 +293,10 @@ func (w *world) keepIncident(v falcon.Incident) {
 	w.out.Incidents = append(w.out.Incidents, v)
 }
 
-// profile is the detector's profile of the job for the cost model.
-func (w *world) profile() falcon.JobProfile {
-	if p, ok := any(w.det).(interface{ Profile() falcon.JobProfile }); ok {
-		return p.Profile()
+// tellSpeeds has the newest profile for the planner, as far as an incident has
+// use for it.
+func (w *world) tellSpeeds(v falcon.Incident) {
+	if speeds := w.det.Speeds(); v.State == falcon.IncidentLocated && len(speeds) > 0 {
+		w.plan.Step(w.now, mitigate.Speeds{Incident: v.ID, SelfMs: speeds, Profile: w.det.Profile()})
 	}
-	return falcon.JobProfile{}
 }

@@ -11,7 +11,7 @@ import (
 // One GPU at half its speed for ten minutes: the production detector names it
 // and the planner moves its work.
 func TestFalconHelps(t *testing.T) {
-	sc := Figure20()
+	sc := Figure20(Brief())
 	tr := Trace{{Device: "n3.g5", FromS: 200, ForS: 600, Times: 2}}
 	const runS = 1000
 	play := func(t Trace, on bool) Result { return Run(sc.Shape, t, sc.Costs, 3, runS, on) }

@@ -9,6 +9,10 @@ import (
 	"github.com/failslow/falcon"
 )
 
+// waitTimes is how many times its overhead a rung waits for at most, while a
+// cheaper one lacks nothing but a profile of the job.
+const waitTimes = 2
+
 // propose offers the cheapest rung that can help once waiting has cost as much
 // as taking it: the ski-rental rule of FALCON §5.2, algorithm 1, for every
 // rung of the ladder. What can't help is passed over with the reason said.
@@ -16,11 +20,13 @@ func (p *Planner) propose(s *story) {
 	if !s.located() || s.proposal() != nil || p.flight != nil || p.busy() != nil || p.policy.Mode == falcon.ModeObserve {
 		return
 	}
+	unmeasured := false
 	for _, c := range p.strategies(s) {
 		clock := p.clockMs(s, c.rung)
-		if clock < c.overheadMs || p.others(s, c.rung) {
+		if clock < c.overheadMs || p.others(s, c.rung) || (unmeasured && clock < waitTimes*c.overheadMs) {
 			continue
 		}
+		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.withheld(s, c.rung) == nil)
 		if c.err == nil {
 			c.err = p.withheld(s, c.rung)
 		}

@@ -14,25 +14,25 @@ const (
 	unseenMax = 1 << 16 // iterations charged that nobody saw
 )
 
-// enter begins an incident's cost at its onset. What earlier incidents were
-// charged since then beyond their own level moves to it: a slowdown that
-// several incidents share is charged once.
+// enter begins an incident's cost at its onset. What the iterations since then
+// lost is shared out anew: a slowdown that several incidents share is charged
+// once.
 func (p *Planner) enter(s *story) {
+	s.entered = true
+	s.cost.JobEpoch, s.cost.From, s.cost.Counted = p.job.Epoch, s.incident.OnsetIteration, s.incident.OnsetIteration-1
 	for _, o := range p.stories {
 		p.fixLevel(o, s)
 	}
-	s.entered = true
-	s.cost.JobEpoch, s.cost.From, s.cost.Counted = p.job.Epoch, s.incident.OnsetIteration, s.incident.OnsetIteration-1
 	for _, it := range p.history {
-		if it.Index <= s.cost.Counted {
+		if it.Index < s.incident.OnsetIteration {
 			continue
 		}
-		for _, o := range p.stories {
-			if o != s && it.Index <= o.cost.Counted && o.charges(it.Index) {
-				p.lose(o, min(0, p.shares(it)[o]-p.sharesBut(it, s)[o]))
-			}
+		shares := p.shares(it)
+		for o, was := range p.charged[it.Index] {
+			p.lose(o, shares[o]-was)
+			p.charged[it.Index][o] = shares[o]
 		}
-		p.charge(s, it, p.shares(it)[s])
+		p.charge(s, it, shares[s])
 	}
 }
 
@@ -48,8 +48,8 @@ func (p *Planner) fixLevel(o, s *story) {
 	}
 	var lost []float64
 	for i := len(p.history) - 1; i >= 0 && len(lost) < p.cfg.MeasureIterations; i-- {
-		if it := p.history[i]; it.Index < s.incident.OnsetIteration && it.Index >= o.cost.From {
-			lost = append(lost, p.sharesBut(it, s)[o])
+		if was, ok := p.charged[p.history[i].Index][o]; ok && p.history[i].Index < s.incident.OnsetIteration {
+			lost = append(lost, was)
 		}
 	}
 	o.cost.LevelMs = median(lost)
@@ -66,15 +66,13 @@ func (p *Planner) chargeAll(it Iteration) {
 	}
 }
 
-func (p *Planner) shares(it Iteration) map[*story]float64 { return p.sharesBut(it, nil) }
-
-// sharesBut says what an iteration lost to each incident, without regard to one
-// of them: in the order of their onsets each takes what it took before the next
-// one began (an even part while that is unknown), the last one takes the rest.
-func (p *Planner) sharesBut(it Iteration, but *story) map[*story]float64 {
+// shares says what an iteration lost to each incident: in the order of their
+// onsets each takes what it took before the next one began (an even part while
+// that is unknown), the last one takes the rest.
+func (p *Planner) shares(it Iteration) map[*story]float64 {
 	var at []*story
 	for _, s := range p.stories {
-		if s != but && s.entered && s.charges(it.Index) && (s.cost.JobEpoch != p.job.Epoch || it.Index >= s.cost.From) {
+		if s.entered && s.charges(it.Index) && it.Index >= s.cost.From {
 			at = append(at, s)
 		}
 	}
@@ -101,23 +99,27 @@ func (p *Planner) sharesBut(it Iteration, but *story) map[*story]float64 {
 	return out
 }
 
-// lostMs is what an iteration took beyond the healthy time. One that carried a
-// swap out is charged like those before it: the rest is the action's price.
+// lostMs is what an iteration took beyond the healthy time. One that carried an
+// action out is charged like those before it: the rest is the action's price.
 func (p *Planner) lostMs(s *story, it Iteration) float64 {
 	ms := it.Ms
-	if a := p.swapping(it.Index); a != nil && a.BeforeMs > 0 {
+	if a := p.switchedAt(it.Index); a != nil && a.BeforeMs > 0 {
 		ms = min(ms, a.BeforeMs)
 	}
 	return max(0, ms-s.incident.HealthyMs)
 }
 
-// swapping is the S3 that iteration i carried out, or may have.
-func (p *Planner) swapping(i int64) *falcon.Action {
+// switchedAt is the action that iteration i carried in or out, or may have.
+func (p *Planner) switchedAt(i int64) *falcon.Action {
 	if f := p.flight; f != nil && f.kind == falcon.OrderPlacement {
 		return &f.story.actions[f.action]
 	}
 	for _, s := range p.stories {
-		if a := s.newest(falcon.RungS3); a != nil && p.thisEpoch(a) && a.Swap != nil {
+		for k := range s.actions {
+			a := &s.actions[k]
+			if a.Rung == falcon.RungS4 || !p.thisEpoch(a) {
+				continue
+			}
 			for _, at := range []int64{a.AppliedIteration, a.RevertedIteration} {
 				if at != falcon.NoIteration && i >= at-1 && i <= at {
 					return a
@@ -142,16 +144,28 @@ func (p *Planner) charge(s *story, it Iteration, lost float64) {
 	if !s.entered || it.Index <= s.cost.Counted || !s.charges(it.Index) {
 		return
 	}
-	if unseen := it.Index - s.cost.Counted - 1; s.resumed && unseen > 0 {
+	if unseen := it.Index - s.cost.Counted - 1; s.resumed && unseen > 0 && s.cost.Counted != falcon.NoIteration {
 		p.lose(s, float64(min(unseen, unseenMax))*s.cost.PerIterationMs)
 	}
 	s.resumed = false
 	s.cost.Counted = it.Index
 	s.cost.PerIterationMs = lost
 	p.lose(s, lost)
+	if p.charged[it.Index] == nil {
+		p.charged[it.Index] = map[*story]float64{}
+	}
+	p.charged[it.Index][s] = lost
 	if s.cost.Counted-s.kept.Counted >= keepEvery && s.cost.ImpactMs > s.kept.ImpactMs*(1+keepStep) {
 		p.keepCost(s)
 	}
+}
+
+// forget drops the newest n iterations' predecessors, all with n = 0.
+func (p *Planner) forget(n int) {
+	for _, it := range p.history[:len(p.history)-n] {
+		delete(p.charged, it.Index)
+	}
+	p.history = slices.Delete(p.history, 0, len(p.history)-n)
 }
 
 func (p *Planner) lose(s *story, ms float64) {

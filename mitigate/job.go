@@ -25,7 +25,8 @@ func (p *Planner) onJob(in Job) {
 	}
 	p.job = in
 	if p.base == nil || total(in.MicroBatches) != total(p.base) {
-		p.base, p.history = slices.Clone(in.MicroBatches), nil // times of another batch don't compare
+		p.base = slices.Clone(in.MicroBatches)
+		p.forget(0) // times of another batch don't compare
 		p.overtaken(fmt.Sprintf("the job changed its batch to %d micro-batches by itself", total(in.MicroBatches)), falcon.RungS2)
 	}
 	if len(was.Placement) > 0 && !slices.Equal(was.Placement, in.Placement) {
@@ -45,7 +46,8 @@ func (j Job) like(o Job) bool {
 // taken was made for them, and what was in force is gone unless the job came
 // back with it.
 func (p *Planner) newEpoch(was, now Job) {
-	p.job, p.base, p.history, p.switched, p.gauge = now, slices.Clone(now.MicroBatches), nil, nil, nil
+	p.job, p.base, p.switched, p.gauge = now, slices.Clone(now.MicroBatches), nil, nil
+	p.forget(0)
 	p.version++
 	if was.Epoch == 0 {
 		return
@@ -89,6 +91,10 @@ func (p *Planner) failLeaving(a *falcon.Action) {
 // overtaken ends every plan, and the actions in force up to a rung: the job
 // did it. S3 ends with the splits that were solved for its places.
 func (p *Planner) overtaken(why string, r falcon.Rung) {
+	at := max(p.newest(), 0)
+	if restart := p.restart(); restart != nil {
+		at = restart.Resume
+	}
 	for _, s := range p.stories {
 		for i := range s.actions {
 			a := &s.actions[i]
@@ -98,7 +104,7 @@ func (p *Planner) overtaken(why string, r falcon.Rung) {
 			case a.State == falcon.ActionDispatched: // its order's outcome is still to come
 			case a.Rung != falcon.RungS4 && inForce(a) && a.Rung.Level() <= r.Level():
 				p.dropFlight(s, i)
-				a.State, a.RevertReason, a.RevertedIteration, a.Phase = falcon.ActionReverted, why, max(p.newest(), 0), ""
+				a.State, a.RevertReason, a.RevertedIteration, a.Phase = falcon.ActionReverted, why, at, ""
 				p.ready.Acted = append(p.ready.Acted, Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(p.job.MicroBatches)})
 				p.note("action", "%s is undone: %s", a.ID, why)
 				p.changed(*a)

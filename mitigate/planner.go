@@ -43,9 +43,10 @@ type Planner struct {
 	base       []int32 // micro-batches before any action of this epoch
 	policy     falcon.Policy
 	stories    []*story
-	history    []Iteration // ascending, at most historyLimit
-	flight     *flight     // the one order that is out
-	switched   []switched  // the newest actions of this epoch that were ordered
+	history    []Iteration                  // ascending, at most historyLimit
+	charged    map[int64]map[*story]float64 // by iteration of the history: what it cost each incident
+	flight     *flight                      // the one order that is out
+	switched   []switched                   // the newest actions of this epoch that were ordered
 	nextOrder  uint64
 	generation uint64 // of the newest launch
 	overheads  map[falcon.Rung]mean
@@ -105,7 +106,7 @@ func New(cfg Config) *Planner {
 	if cfg.KeepShare == 0 {
 		cfg.KeepShare = DefaultKeepShare
 	}
-	return &Planner{cfg: cfg, nextOrder: 1, overheads: map[falcon.Rung]mean{}, policy: falcon.Policy{Mode: falcon.ModeApprove}}
+	return &Planner{cfg: cfg, nextOrder: 1, overheads: map[falcon.Rung]mean{}, charged: map[int64]map[*story]float64{}, policy: falcon.Policy{Mode: falcon.ModeApprove}}
 }
 
 // Step takes one input.
@@ -293,7 +294,7 @@ func (p *Planner) onIteration(in Iteration) bool {
 		return false // it is already priced
 	}
 	if len(p.history) >= historyLimit {
-		p.history = slices.Delete(p.history, 0, historyLimit/4)
+		p.forget(historyLimit * 3 / 4)
 	}
 	p.history = append(p.history, in)
 	p.trained = p.now

@@ -101,7 +101,12 @@ func (p *Planner) problem(m cost.Model) topology.Problem {
 		StateMB: p.job.StateMB, CopyMBs: p.job.CopyMBs, MinGain: p.cfg.MinGain,
 	}
 	b := p.bounds()
-	out.Bounds.Min, out.Bounds.Max = toInt32s(b.Min), toInt32s(b.Max)
+	if b.Min != nil {
+		out.Bounds.Min = toInt32s(b.Min)
+	}
+	if b.Max != nil {
+		out.Bounds.Max = toInt32s(b.Max)
+	}
 	if len(b.MultipleOf) > 0 {
 		out.Bounds.Multiple = int32(b.MultipleOf[0]) //#nosec G115 -- it came as an int32
 	}

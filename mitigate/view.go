@@ -44,7 +44,7 @@ func (p *Planner) viewS1(s *story) falcon.RungView {
 
 func (p *Planner) views(s *story) []falcon.RungView {
 	strategies := p.strategies(s)
-	next := slices.IndexFunc(strategies, func(c candidate) bool { return c.err == nil && p.withheld(s, c.rung) == nil })
+	next := slices.IndexFunc(strategies, func(c candidate) bool { return c.err == nil && s.shown(c) == nil && p.withheld(s, c.rung) == nil })
 	if s.proposal() != nil {
 		next = -1
 	}

@@ -48,7 +48,7 @@ func TestPlanLadderOnBadInput(t *testing.T) {
 		`{"healthy_ms":200,"cause":"unknown","overheads_ms":{"S9":12}}`:                                "S9",
 		`{"healthy_ms":200,"cause":"unknown","policy":{"mode":"auto","cap":"S4"}}`:                     "owner",
 		`{"healthy_ms":200,"cause":"unknown","policy":{"cap":"S4"}}`:                                   "observe, approve, auto",
-		`{"healthy_ms":200,"cause":"unknown","policy":{"mode":"auto","rungs":{"S2":{"aproval":"x"}}}}`: "aproval",
+		`{"healthy_ms":200,"cause":"unknown","policy":{"mode":"auto","rungs":{"S2":{"approvals":"x"}}}}`: "approvals",
 	} {
 		out, err := planWith("ladder", in)
 		if err == nil || out != "" || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") || !errors.Is(err, errUsage) {

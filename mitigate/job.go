@@ -60,7 +60,7 @@ func (p *Planner) newEpoch(was, now Job) {
 	}
 	restart := p.restart()
 	if restart != nil && restart.Phase == falcon.PhaseLeaving {
-		p.failLeaving(restart)
+		p.overtakenRestart(restart, "somebody else started the job again")
 		restart = nil
 	}
 	why := "the job was restarted with places and a split of its own"
@@ -78,14 +78,6 @@ func (p *Planner) newEpoch(was, now Job) {
 		return
 	}
 	p.overtaken(why, falcon.RungS2)
-}
-
-// failLeaving ends a restart whose job came back before it was launched.
-func (p *Planner) failLeaving(a *falcon.Action) {
-	s := p.story(a.Incident)
-	a.State, a.Phase, a.Reason, s.failedAt = falcon.ActionFailed, "", "somebody else started the job again", p.newest()
-	p.note("action", "%s failed: %s", a.ID, a.Reason)
-	p.changed(*a)
 }
 
 // overtaken ends every plan, and the actions in force up to a rung: the job

@@ -76,6 +76,8 @@ func (p *Planner) onLaunched(in Launched) {
 		p.note("action", "%s failed, and the job runs on its old nodes again from iteration %d; %s stays open", a.ID, a.Resume, a.Incident)
 		p.changed(*a)
 	case a.State != falcon.ActionDispatched:
+	case p.job.Epoch != a.JobEpoch: // the job runs, by other hands: never start it twice
+		p.overtakenRestart(a, in.Failed)
 	case a.Launches < launchMost:
 		a.Reason = "generation did not come up: " + in.Failed
 		p.note("action", "%s: generation %d did not come up (%s); back to the old nodes", a.ID, in.Generation, in.Failed)
@@ -107,6 +109,12 @@ func (p *Planner) failRestart(a *falcon.Action, why string) {
 	s := p.story(a.Incident)
 	a.State, a.Reason, s.failedAt = falcon.ActionFailed, why, p.newest()
 	p.note("action", "%s failed: %s; the job stands: end what is left of it and start it again from its checkpoint (iteration %d)", a.ID, why, a.Resume)
+	p.changed(*a)
+}
+
+func (p *Planner) overtakenRestart(a *falcon.Action, why string) {
+	a.State, a.Phase, a.Reason, p.story(a.Incident).failedAt = falcon.ActionFailed, "", why, p.newest()
+	p.note("action", "%s failed: %s", a.ID, why)
 	p.changed(*a)
 }
 

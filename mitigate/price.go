@@ -149,7 +149,7 @@ func (p *Planner) inferLinks(m *cost.Model, in cost.Calibration) {
 			unmeasured = append(unmeasured, l)
 		}
 	}
-	if len(unmeasured) == 0 {
+	if len(unmeasured) == 0 || !(in.NowMs > 0) {
 		return
 	}
 	at := func(ratio float64) float64 {

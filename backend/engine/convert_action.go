@@ -15,6 +15,7 @@ func protoAction(a falcon.Action) *falconv1.Action {
 		Variant: string(a.Variant), Placement: texts(a.Placement), Preview: protoPreview(a.Preview),
 		DecidedFrom: a.DecidedFrom, DecidedUnixNs: a.DecidedUnixNs, DeadlineUnixNs: a.DeadlineUnixNs,
 		ErrorShare: a.ErrorShare, JobEpoch: a.JobEpoch,
+		Phase: a.Phase, ResumeIteration: a.Resume, Generation: a.Generation,
 	}
 	if a.Swap != nil {
 		out.StepMs, out.MovedMb = a.Swap.StepMs[:], a.Swap.MovedMB

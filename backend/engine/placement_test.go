@@ -67,6 +67,50 @@ func checkSamples(b *bench) {
 	}
 }
 
+// checkNoneLost: every sample was taken, once. Only where nothing was cut off.
+func checkNoneLost(b *bench) {
+	b.t.Helper()
+	taken := map[sampleKey]int{}
+	for _, in := range b.det.log {
+		if s, ok := in.(detect.Samples); ok {
+			for _, x := range s.Samples {
+				taken[sampleKey{int32(x.Rank), x.Iteration}]++
+			}
+		}
+	}
+	for k := range b.job.kept.holder {
+		if taken[k] != 1 && k.iteration > 0 { // the first comes before the agents have told the ranks
+			b.t.Errorf("rank %d at iteration %d: %d samples were taken", k.rank, k.iteration, taken[k])
+		}
+	}
+}
+
+// A sample counts only from the node that held the rank at its iteration, also
+// when it comes late.
+func TestSamplesOfOtherTimes(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		b.script = &fakePlanner{kind: falcon.OrderPlacement, at: 20, blocks: []int32{1, 0}}
+		b.start()
+		b.until(40)
+		from := b.job.kept.from
+		b.inLoop(func() {
+			for _, c := range []struct {
+				node      falcon.Node
+				iteration int64
+				want      int
+			}{{"n0", from - 1, 1}, {"n1", from - 1, 0}, {"n0", from, 0}, {"n1", from, 1}} {
+				n := b.engine.nodes.Node(c.node)
+				if got := b.engine.attribute(n, []*falconv1.Sample{{Rank: 0, Iteration: c.iteration, Ms: 1}}, time.Now()); len(got) != c.want {
+					b.t.Errorf("rank 0 at iteration %d from %s: %d samples were taken, want %d", c.iteration, c.node, len(got), c.want)
+				}
+			}
+			if len(b.engine.ahead) != 0 {
+				b.t.Errorf("%d samples wait for a placement that is over", len(b.engine.ahead))
+			}
+		})
+	})
+}
+
 func TestNodesChangePlaces(t *testing.T) {
 	inBubble(t, func(b *bench) {
 		b.script = &fakePlanner{kind: falcon.OrderPlacement, at: 20, blocks: []int32{1, 0}}
@@ -85,6 +129,7 @@ func TestNodesChangePlaces(t *testing.T) {
 		if acted < 0 || jobAfter < acted {
 			t.Errorf("the detector heard of the action at %d and of the new places at %d", acted, jobAfter)
 		}
+		checkNoneLost(b)
 		if c := b.det.job.Comms[0]; len(c) != 1 || c[0].ID != 77+b.job.kept.order || b.det.job.Epoch != 1 {
 			t.Errorf("the detector knows communicators %v in job epoch %d", c, b.det.job.Epoch)
 		}

@@ -150,7 +150,11 @@ func (j *Journal) Close() error { return j.db.Close() }
 
 // Verify checks a journal that nobody has open: it returns the head, or an
 // error that names the first broken record.
-func Verify(path string) (Head, error) {
+func Verify(path string) (Head, error) { return Read(path, nil) }
+
+// Read is Verify that hands every record to f on the way, oldest first; f may
+// be nil. An error of f ends it.
+func Read(path string, f func(Record) error) (Head, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return Head{}, fmt.Errorf("%w: %s", ErrAbsent, path)
 	}
@@ -159,8 +163,17 @@ func Verify(path string) (Head, error) {
 		return Head{}, err
 	}
 	defer db.Close()
-	head, err := walk(db, nil)
-	if err != nil {
+	var failed error
+	head, err := walk(db, func(r Record) error {
+		if f != nil {
+			failed = f(r)
+		}
+		return failed
+	})
+	switch {
+	case failed != nil:
+		return head, failed
+	case err != nil:
 		return head, corrupt(path, err)
 	}
 	return head, nil

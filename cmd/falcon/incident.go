@@ -156,7 +156,7 @@ func writeText(w io.Writer, s incidentStory) error {
 	}
 	b.WriteString("\nactions\n")
 	for _, a := range s.Actions {
-		fmt.Fprintf(&b, "  %s  %s  plan %s, decided by %s, predicted %.1f ms, measured %.1f ms: %s%s\n", a.ID, a.State, a.PlanHash, orNobody(a.DecidedBy), a.PredictedMs, a.MeasuredMs, a.Why, undone(a.RevertReason))
+		fmt.Fprintf(&b, "  %s  %s  plan %s, %s, decided by %s, predicted %.1f ms, measured %.1f ms: %s%s\n", a.ID, a.State, a.PlanHash, a.change(), orNobody(a.DecidedBy), a.PredictedMs, a.MeasuredMs, a.Why, undone(a.RevertReason))
 		for _, line := range a.details() {
 			fmt.Fprintf(&b, "      %s\n", line)
 		}

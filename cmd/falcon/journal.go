@@ -2,8 +2,12 @@ package main
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,10 +17,10 @@ import (
 func journalCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "journal",
-		Short:   "Check the engine's journal",
-		Example: "  falcon journal verify",
+		Short:   "Check and read the engine's journal",
+		Example: "  falcon journal verify\n  falcon journal show --kind decision --kind outcome",
 	}
-	c.AddCommand(journalVerifyCommand())
+	c.AddCommand(journalVerifyCommand(), journalShowCommand())
 	return c
 }
 
@@ -26,17 +30,9 @@ func journalVerifyCommand() *cobra.Command {
 		Use:     "verify [FILE]",
 		Short:   "Check every record's place in the hash chain; the engine must not be running",
 		Example: "  falcon journal verify /var/lib/falcon/journal.db",
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return fmt.Errorf("%w: give at most one FILE (see %s --help)", errUsage, c.CommandPath())
-			}
-			return nil
-		},
+		Args:    oneJournal,
 		RunE: func(c *cobra.Command, args []string) error {
-			path := filepath.Join(defaultStateDir(), journalName)
-			if len(args) == 1 {
-				path = args[0]
-			}
+			path := journalPath(args)
 			head, err := journal.Verify(path)
 			if err != nil {
 				return err
@@ -51,4 +47,59 @@ func journalVerifyCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
+}
+
+func oneJournal(c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return fmt.Errorf("%w: give at most one FILE (see %s --help)", errUsage, c.CommandPath())
+	}
+	return nil
+}
+
+func journalPath(args []string) string {
+	if len(args) == 1 {
+		return args[0]
+	}
+	return filepath.Join(defaultStateDir(), journalName)
+}
+
+func journalShowCommand() *cobra.Command {
+	var kinds []string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "show [FILE]",
+		Short:   "Write the records, oldest first; the engine must not be running",
+		Long:    "Write the records, oldest first, one a line: number, time, kind, body. Orders and their outcomes say where a change of places or a restart stood when the engine ended, decisions who decided what.",
+		Example: "  falcon journal show --kind order --kind outcome --kind restart\n  falcon journal show --kind decision --json",
+		Args:    oneJournal,
+		RunE: func(c *cobra.Command, args []string) error {
+			_, err := journal.Read(journalPath(args), func(r journal.Record) error {
+				if len(kinds) > 0 && !slices.Contains(kinds, string(r.Kind)) {
+					return nil
+				}
+				return writeRecord(c.OutOrStdout(), r, asJSON)
+			})
+			return err
+		},
+	}
+	c.Flags().StringArrayVar(&kinds, "kind", nil, "only records of this kind, such as decision, order, outcome, action, restart; may be repeated")
+	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document a line")
+	return c
+}
+
+// writeRecord writes a record as one line. A body is JSON, of which nothing can
+// reach the terminal but text.
+func writeRecord(w io.Writer, r journal.Record, asJSON bool) error {
+	body := clean(string(r.Body))
+	at := time.Unix(0, r.AtNs).UTC().Format(time.RFC3339Nano)
+	if !asJSON {
+		_, err := fmt.Fprintf(w, "%d %s %s %s\n", r.Seq, at, clean(string(r.Kind)), body)
+		return err
+	}
+	return json.NewEncoder(w).Encode(struct {
+		Seq  uint64          `json:"seq"`
+		At   string          `json:"at"`
+		Kind string          `json:"kind"`
+		Body json.RawMessage `json:"body"`
+	}{r.Seq, at, clean(string(r.Kind)), json.RawMessage(body)})
 }

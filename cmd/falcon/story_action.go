@@ -32,6 +32,7 @@ func actionOf(a *falconv1.Action) storyAction {
 		Variant: falcon.Variant(clean(a.GetVariant())), Preview: previewOf(a.GetPreview()),
 		DecidedFrom: clean(a.GetDecidedFrom()), DecidedUnixNs: a.GetDecidedUnixNs(), DeadlineUnixNs: a.GetDeadlineUnixNs(),
 		ErrorShare: a.GetErrorShare(), JobEpoch: a.GetJobEpoch(),
+		Phase: clean(a.GetPhase()), Resume: a.GetResumeIteration(), Generation: a.GetGeneration(),
 	}}
 	for _, d := range a.GetPlacement() {
 		out.Placement = append(out.Placement, falcon.Device(clean(d)))
@@ -124,6 +125,9 @@ func (a storyAction) details() []string {
 			total += ms
 		}
 		out = append(out, fmt.Sprintf("carried out in %.1f ms on the slowest rank (%s), %.1f MB moved", total, strings.Join(steps, ", "), s.MovedMB))
+	}
+	if a.Generation > 0 {
+		out = append(out, fmt.Sprintf("launch %d, from iteration %d", a.Generation, a.Resume))
 	}
 	if len(a.Placement) > 0 {
 		var devices []string

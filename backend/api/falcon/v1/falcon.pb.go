@@ -4959,6 +4959,9 @@ type Action struct {
 	DeadlineUnixNs    int64                  `protobuf:"varint,26,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // of the countdown to automatic approval; 0 = a person must
 	ErrorShare        float64                `protobuf:"fixed64,27,opt,name=error_share,json=errorShare,proto3" json:"error_share,omitempty"`              // measured over predicted − 1
 	JobEpoch          uint64                 `protobuf:"varint,28,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
+	Phase             string                 `protobuf:"bytes,29,opt,name=phase,proto3" json:"phase,omitempty"`                                             // of an action under way that takes several steps: "placement", "checkpoint", …
+	ResumeIteration   int64                  `protobuf:"varint,30,opt,name=resume_iteration,json=resumeIteration,proto3" json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
+	Generation        uint64                 `protobuf:"varint,31,opt,name=generation,proto3" json:"generation,omitempty"`                                  // S4: newest launch made for it
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -5185,6 +5188,27 @@ func (x *Action) GetErrorShare() float64 {
 func (x *Action) GetJobEpoch() uint64 {
 	if x != nil {
 		return x.JobEpoch
+	}
+	return 0
+}
+
+func (x *Action) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Action) GetResumeIteration() int64 {
+	if x != nil {
+		return x.ResumeIteration
+	}
+	return 0
+}
+
+func (x *Action) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
 	}
 	return 0
 }
@@ -7261,7 +7285,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aslow_ms\x18\b \x01(\x01R\x06slowMs\x12 \n" +
 	"\vprobability\x18\t \x01(\x01R\vprobability\x12,\n" +
 	"\averdict\x18\n" +
-	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\x84\a\n" +
+	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\xe5\a\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +
@@ -7295,7 +7319,12 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10deadline_unix_ns\x18\x1a \x01(\x03R\x0edeadlineUnixNs\x12\x1f\n" +
 	"\verror_share\x18\x1b \x01(\x01R\n" +
 	"errorShare\x12\x1b\n" +
-	"\tjob_epoch\x18\x1c \x01(\x04R\bjobEpoch\"\x88\x03\n" +
+	"\tjob_epoch\x18\x1c \x01(\x04R\bjobEpoch\x12\x14\n" +
+	"\x05phase\x18\x1d \x01(\tR\x05phase\x12)\n" +
+	"\x10resume_iteration\x18\x1e \x01(\x03R\x0fresumeIteration\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x1f \x01(\x04R\n" +
+	"generation\"\x88\x03\n" +
 	"\aPreview\x12)\n" +
 	"\x05swaps\x18\x01 \x03(\v2\x13.falcon.v1.NodeSwapR\x05swaps\x12&\n" +
 	"\x04left\x18\x02 \x03(\v2\x12.falcon.v1.LinksOfR\x04left\x12*\n" +

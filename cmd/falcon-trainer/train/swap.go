@@ -57,7 +57,8 @@ type swap struct {
 // FALCON §5.3, each ended by a vote of all ranks in the old communicators. The
 // last vote, and the decision at the rendezvous that makes it known to all or
 // to none, is the commit. Before it every failure, on whatever rank, undoes all
-// on all ranks, and why says so; behind it nothing can fail. err ends the run.
+// on all ranks, and why says so; behind it nothing is left that could fail. err
+// ends the run.
 func (w *worker) place(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
 	s := w.newSwap(i, o)
 	w.swapping.Store(&openSwap{swap: s})
@@ -80,16 +81,16 @@ func (w *worker) place(ctx context.Context, i int64, o falcon.Order) (status int
 	case !committed: // a rank ended meanwhile that had not heard of the vote
 		return adapter.RolledBack, errElsewhere, w.undo(s, stepRestore, errElsewhere)
 	}
-	w.decided = s.name
-	err = w.takeOver(s)
-	return adapter.Applied, nil, errors.Join(err, w.swapOver(s, stepRestore, true, nil))
+	w.takeOver(s)
+	return adapter.Applied, nil, w.swapOver(s, stepRestore, true, nil)
 }
 
 func (w *worker) newSwap(i int64, o falcon.Order) *swap {
 	world, blocks := w.cfg.Layout.World(), model.Blocks(o.Blocks)
 	to := blocks.Rank(w.rank, world)
 	return &swap{
-		order: o.ID, name: fmt.Sprintf("%sswap-%d-%d", w.cfg.tag(), o.Epoch, o.ID), from: i + 1, was: w.rank, rank: to, giver: int(blocks.Rank(to, world)), moves: to != w.rank,
+		order: o.ID, name: fmt.Sprintf("%sswap-%d-%d", w.cfg.tag(), o.Epoch, o.ID), from: i + 1,
+		was: w.rank, rank: to, giver: int(blocks.Rank(to, world)), moves: to != w.rank,
 	}
 }
 
@@ -214,15 +215,16 @@ func (w *worker) undo(s *swap, k int, why error) error {
 
 // takeOver makes this process the rank to be. The old communicators live until
 // the next vote, in the new ones, has succeeded.
-func (w *worker) takeOver(s *swap) error {
+func (w *worker) takeOver(s *swap) {
 	w.old, w.groups, w.next = w.groups, w.next, groups{}
+	w.decided = s.name
 	w.watchOver(w.groups)
 	w.rank, w.at = s.rank, w.cfg.Layout.Coord(s.rank)
 	w.stage.tp, w.stage.shard = w.groups.tp, model.NewShard(w.cfg.Shape, w.cfg.Layout, s.rank)
 	w.optim.dp, w.optim.replica = w.groups.dp, w.at.DP
 	w.hook.Place(s.order, s.from, s.rank, s.steps, s.bytes)
 	w.hook.Describe(w.cfg.Layout, int(w.split[w.at.DP]))
-	return s.side.Close()
+	_ = s.side.Close() // a stream that can't be given back harms nobody
 }
 
 // release closes what a placement left behind, once a vote in the new

@@ -34,7 +34,16 @@ func (l Links) perMB(a, b falcon.Node) float64 {
 }
 
 func (l Links) ratio(a, b falcon.Node) float64 {
-	return max(1, l.Ratio[falcon.NewLink(a, b)])
+	return AtLeastHealthy(l.Ratio[falcon.NewLink(a, b)])
+}
+
+// AtLeastHealthy is the factor of a device or link: 1 where it is absent, less
+// or not a number.
+func AtLeastHealthy(factor float64) float64 {
+	if factor > 1 {
+		return factor
+	}
+	return 1
 }
 
 func (l Links) latencyMs(a, b falcon.Node) float64 {
@@ -119,7 +128,7 @@ func (m Model) Replica(p falcon.Placement, d int) Pipeline {
 	for s := range out.Stages {
 		factor := 1.0
 		for t := range m.Layout.TP {
-			factor = max(factor, m.Slow[p[m.rank(t, d, s)]])
+			factor = max(factor, AtLeastHealthy(m.Slow[p[m.rank(t, d, s)]]))
 		}
 		out.Stages[s] = m.Work[s].times(factor)
 	}

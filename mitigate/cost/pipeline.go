@@ -43,6 +43,8 @@ type Simulator struct {
 	clock     []float64 // by stage
 	next      []int     // steps done, by stage
 	begun     []bool    // the step's sends are on their way, by stage
+	work      []Stage   // of one chunk
+	hop       []float64 // by boundary
 }
 
 // Ends is when each stage of p has done all it has to do for m micro-batches,
@@ -55,18 +57,21 @@ func (u *Simulator) Ends(to []float64, p Pipeline, m int) []float64 {
 		return append(to, make([]float64, len(p.Stages))...)
 	}
 	c := u.schedule(len(p.Stages), max(p.Chunks, 1), m)
-	u.reset(c)
-	for left := c.stages; left > 0; {
-		before, moved := left, false
+	u.reset(c, p)
+	for left, moved := c.stages, true; left > 0; {
+		if !moved {
+			panic("cost: the 1F1B schedule blocked itself")
+		}
+		moved = false
 		for s := range c.stages {
 			n := u.next[s]
-			if n < len(c.steps[s]) && u.play(c, p, s) {
+			if n == len(c.steps[s]) {
+				continue
+			}
+			if u.play(c, s) {
 				left--
 			}
 			moved = moved || u.next[s] > n
-		}
-		if left == before && !moved {
-			panic("cost: the 1F1B schedule blocked itself")
 		}
 	}
 	return append(to, u.clock...)
@@ -88,7 +93,13 @@ func (u *Simulator) schedule(stages, chunks, m int) *schedule {
 // scheduleMost bounds the schedules that are kept.
 const scheduleMost = 1024
 
-func (u *Simulator) reset(c *schedule) {
+func (u *Simulator) reset(c *schedule, p Pipeline) {
+	u.work, u.hop = grown(u.work, c.stages), grown(u.hop, c.stages)
+	clear(u.hop)
+	copy(u.hop, p.HopMs)
+	for s, w := range p.Stages {
+		u.work[s] = w.times(1 / float64(c.chunks))
+	}
 	u.sent = grown(u.sent, c.slots())
 	for i := range u.sent {
 		u.sent[i] = -1
@@ -108,65 +119,60 @@ func grown[T any](v []T, n int) []T {
 }
 
 // play runs stage s until it waits for a message, and says whether it is done.
-func (u *Simulator) play(c *schedule, p Pipeline, s int) bool {
-	work := p.Stages[s].times(1 / float64(c.chunks))
-	for u.next[s] < len(c.steps[s]) {
-		switch step := &c.steps[s][u.next[s]]; step.kind {
+func (u *Simulator) play(c *schedule, s int) bool {
+	steps := c.steps[s]
+	for k := u.next[s]; k < len(steps); k++ {
+		switch step := &steps[k]; step.kind {
 		case forward:
-			u.clock[s] += work.ForwardMs
+			u.clock[s] += u.work[s].ForwardMs
 		case backward:
-			u.clock[s] += work.BackwardMs
+			u.clock[s] += u.work[s].BackwardMs
 		default:
-			if !u.exchange(c, p, s, step) {
+			if !u.exchange(c, s, step) {
+				u.next[s] = k
 				return false
 			}
 		}
-		u.next[s]++
 	}
+	u.next[s] = len(steps)
 	return true
 }
 
 // exchange sends and receives; false while a message that it waits for has not
 // begun. Its own sends begin at once all the same. Where both go to one rank,
 // as between two stages, the second begins when the first is through.
-func (u *Simulator) exchange(c *schedule, p Pipeline, s int, step *instr) bool {
+func (u *Simulator) exchange(c *schedule, s int, step *instr) bool {
 	from := u.clock[s]
 	if !u.begun[s] {
 		at := from
-		for _, slot := range step.send {
-			if slot == nothing {
+		for _, m := range step.send {
+			if m.slot == nothing {
 				continue
 			}
-			u.sent[slot] = at
+			u.sent[m.slot] = at
 			if c.stages == 2 {
-				at += p.hopMs(c.boundary(slot))
+				at += u.hop[m.boundary]
 			}
 		}
 		u.begun[s] = true
 	}
-	for _, slot := range step.recv {
-		if slot != nothing && u.sent[slot] < 0 {
+	end := from
+	for _, m := range step.recv {
+		if m.slot == nothing {
+			continue
+		}
+		if u.sent[m.slot] < 0 {
 			return false
 		}
+		end = max(end, max(from, u.sent[m.slot])+u.hop[m.boundary])
 	}
-	end := from
-	for i := range step.send {
-		if slot := step.send[i]; slot != nothing {
-			end = max(end, u.sent[slot]+p.hopMs(c.boundary(slot)))
-		}
-		if slot := step.recv[i]; slot != nothing {
-			end = max(end, max(from, u.sent[slot])+p.hopMs(c.boundary(slot)))
+	for _, m := range step.send {
+		if m.slot != nothing {
+			end = max(end, u.sent[m.slot]+u.hop[m.boundary])
 		}
 	}
 	u.clock[s], u.begun[s] = end, false
 	return true
-}
-
-func (p Pipeline) hopMs(boundary int) float64 {
-	if boundary >= len(p.HopMs) {
-		return 0
-	}
-	return p.HopMs[boundary]
 }
 
 // PipelineMs is the makespan of the 1F1B schedule over the stages for m
@@ -197,29 +203,64 @@ func Curve(stages []Stage, most int, hopMs float64) []float64 {
 	return u.Curve(uniform(stages, hopMs), nil, most)
 }
 
-// exactMost is the number of micro-batches up to which every one is simulated.
-const exactMost = 64
+// playMost is the number of micro-batches up to which pipelines are simulated;
+// beyond, each one costs what it did at the end: in the long run the cycle of
+// the slowest stage or link.
+const playMost = 1024
 
-// EndsUpTo lists Ends for m = 0..most. Beyond exactMost (or four times the
-// stages) only powers of two times that are simulated, and most itself; those
-// between lie on the straight line, as in the long run each micro-batch costs
-// one cycle of the slowest stage or link.
+// EndsUpTo lists Ends for m = 0..most. A stretch is simulated at its ends and
+// in the middle; where those lie on one line, so does the rest of it: ends are
+// the longest of a set of paths that grow with m, hence convex but for small
+// ripples.
 func (u *Simulator) EndsUpTo(p Pipeline, most int) [][]float64 {
 	out := make([][]float64, most+1)
-	exact := min(most, max(exactMost, 4*len(p.Stages)))
-	for m := 0; m <= exact; m++ {
-		out[m] = u.Ends(nil, p, m)
+	unit := 1 // interleaved micro-batches come in groups of one per stage
+	if p.Chunks > 1 && len(p.Stages) > 1 {
+		unit = len(p.Stages)
 	}
-	for low := exact; low < most; {
-		high := min(2*low, most)
-		out[high] = u.Ends(nil, p, high)
-		for m := low + 1; m < high; m++ {
-			out[m] = between(out[low], out[high], float64(m-low)/float64(high-low))
+	top := (min(most, playMost) + unit - 1) / unit
+	ends := make([][]float64, top+1)
+	dense := min(top, len(p.Stages)+2) // while the pipeline is not filled
+	for k := range dense + 1 {
+		ends[k] = u.Ends(nil, p, k*unit)
+	}
+	if top > dense {
+		ends[top] = u.Ends(nil, p, top*unit)
+		u.fill(p, unit, ends, dense, top)
+	}
+	for m := range out {
+		if k := (m + unit - 1) / unit; k <= top {
+			out[m] = ends[k]
+		} else {
+			out[m] = between(ends[top/2], ends[top], float64(k-top/2)/float64(top-top/2))
 		}
-		low = high
 	}
 	return out
 }
+
+// fill finds what lies between low and high, which are known.
+func (u *Simulator) fill(p Pipeline, unit int, ends [][]float64, low, high int) {
+	if high-low < 2 {
+		return
+	}
+	mid := (low + high) / 2
+	ends[mid] = u.Ends(nil, p, mid*unit)
+	straight := true
+	for s, want := range between(ends[low], ends[high], float64(mid-low)/float64(high-low)) {
+		straight = straight && math.Abs(ends[mid][s]-want) <= straightTol*want
+	}
+	if !straight {
+		u.fill(p, unit, ends, low, mid)
+		u.fill(p, unit, ends, mid, high)
+		return
+	}
+	for k := low + 1; k < high; k++ {
+		ends[k] = between(ends[low], ends[high], float64(k-low)/float64(high-low))
+	}
+}
+
+// straightTol is the share by which a point on a line may be off it.
+const straightTol = 1e-10
 
 func between(a, b []float64, share float64) []float64 {
 	out := make([]float64, len(a))

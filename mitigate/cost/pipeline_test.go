@@ -1,76 +1,86 @@
 package cost
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	trainer "github.com/failslow/falcon/cmd/falcon-trainer/schedule"
 )
 
-// naive is a deliberately simple second implementation: every stage's list of
-// steps in words, and the end of each step by recursion over what it waits for.
+// naive is a deliberately simple second implementation: the steps that the
+// lab's trainer makes, and the end of each by recursion over what it waits for.
 type naive struct {
-	stages []Stage
-	hopMs  []float64
-	lists  [][]step
-	memo   map[[2]int]float64
+	p     Pipeline
+	lists [][]trainer.Step
+	memo  map[[2]int]float64
 }
 
-// step works, or exchanges at most one message either way.
-type step struct {
-	work       string // "F", "B" or ""
-	send, recv string // "F3" across boundary
-	sendAt     int
-	recvAt     int
-}
-
-func newNaive(stages []Stage, hopMs []float64, m int) *naive {
-	n := &naive{stages, hopMs, nil, map[[2]int]float64{}}
-	for s := range stages {
-		n.lists = append(n.lists, listOf(s, len(stages), m))
+func newNaive(p Pipeline, m int) *naive {
+	n := &naive{p, nil, map[[2]int]float64{}}
+	for s := range p.Stages {
+		n.lists = append(n.lists, trainer.Iteration(s, len(p.Stages), p.Chunks, m))
 	}
 	return n
 }
 
-// listOf is what Megatron-LM's 1F1B does on stage s of p.
-func listOf(s, p, m int) []step {
-	var out []step
-	name := func(c string, k int) string { return c + string(rune('0'+k)) }
-	swap := func(send string, sendAt int, recv string, recvAt int) {
-		if sendAt < 0 || sendAt == p-1 {
-			send = ""
-		}
-		if recvAt < 0 || recvAt == p-1 {
-			recv = ""
-		}
-		if send != "" || recv != "" {
-			out = append(out, step{send: send, sendAt: sendAt, recv: recv, recvAt: recvAt})
-		}
+// letter is one message: what it is, and the boundary that it crosses.
+type letter struct {
+	grad     bool
+	micro    int
+	chunk    int // of its sender; a gradient has that of the activation
+	boundary int
+}
+
+// letters are what a step of stage s sends and receives.
+func (n *naive) letters(s int, x trainer.Step) (send, recv []letter) {
+	before, behind := s-1, s
+	switch x.Kind {
+	case trainer.RecvForward:
+		recv = []letter{{micro: x.Recv, boundary: before}}
+	case trainer.SendForward:
+		send = []letter{{micro: x.Send, boundary: behind}}
+	case trainer.RecvBackward:
+		recv = []letter{{grad: true, micro: x.Recv, boundary: behind}}
+	case trainer.SendBackward:
+		send = []letter{{grad: true, micro: x.Send, boundary: before}}
+	case trainer.SendForwardRecvBackward:
+		send, recv = []letter{{micro: x.Send, boundary: behind}}, []letter{{grad: true, micro: x.Recv, boundary: behind}}
+	case trainer.SendBackwardRecvForward:
+		send, recv = []letter{{grad: true, micro: x.Send, boundary: before}}, []letter{{micro: x.Recv, boundary: before}}
+	case trainer.Exchange:
+		return n.swapped(s, x.Swap)
 	}
-	warm := min(p-s-1, m)
-	for k := range warm {
-		swap("", 0, name("F", k), s-1)
-		out = append(out, step{work: "F"})
-		swap(name("F", k), s, "", 0)
-	}
-	for k := warm; k < m; k++ {
-		if k == warm {
-			swap("", 0, name("F", k), s-1)
+	return send, recv
+}
+
+func (n *naive) swapped(s int, w trainer.Swap) (send, recv []letter) {
+	last := len(n.p.Stages) - 1
+	at := func(p trainer.Part, grad, inwards bool) letter { // inwards: the way from the stage before
+		l := letter{grad: grad, micro: p.Micro, chunk: p.Chunk, boundary: s}
+		if inwards {
+			l.boundary = s - 1
+			if s == 0 {
+				l.boundary, l.chunk = last, p.Chunk-1
+			}
 		}
-		out = append(out, step{work: "F"})
-		swap(name("F", k), s, name("B", k-warm), s)
-		out = append(out, step{work: "B"})
-		if k+1 < m {
-			swap(name("B", k-warm), s-1, name("F", k+1), s-1)
-		} else {
-			swap(name("B", k-warm), s-1, "", 0)
-		}
+		return l
 	}
-	for k := m - warm; k < m; k++ {
-		swap("", 0, name("B", k), s)
-		out = append(out, step{work: "B"})
-		swap(name("B", k), s-1, "", 0)
+	if w.Out != trainer.None {
+		send = append(send, at(w.Out, false, false))
 	}
-	return out
+	if w.GradOut != trainer.None {
+		send = append(send, at(w.GradOut, true, true))
+	}
+	if w.In != trainer.None {
+		recv = append(recv, at(w.In, false, true))
+	}
+	if w.GradIn != trainer.None {
+		recv = append(recv, at(w.GradIn, true, false))
+	}
+	return send, recv
 }
 
 func (n *naive) end(s, k int) float64 {
@@ -80,49 +90,64 @@ func (n *naive) end(s, k int) float64 {
 	if v, ok := n.memo[[2]int{s, k}]; ok {
 		return v
 	}
-	at, what := n.end(s, k-1), n.lists[s][k]
+	at, x := n.end(s, k-1), n.lists[s][k]
 	end := at
-	switch {
-	case what.work == "F":
-		end += n.stages[s].ForwardMs
-	case what.work == "B":
-		end += n.stages[s].BackwardMs
+	switch x.Kind {
+	case trainer.Forward:
+		end += n.p.Stages[s].ForwardMs / float64(n.p.Chunks)
+	case trainer.Backward:
+		end += n.p.Stages[s].BackwardMs / float64(n.p.Chunks)
 	}
-	if what.send != "" {
-		end = max(end, at+n.hopMs[what.sendAt])
+	send, recv := n.letters(s, x)
+	for _, l := range send {
+		end = max(end, n.sent(l)+n.p.HopMs[l.boundary])
 	}
-	if what.recv != "" {
-		end = max(end, max(at, n.sent(what.recv, what.recvAt))+n.hopMs[what.recvAt])
+	for _, l := range recv {
+		end = max(end, max(at, n.sent(l))+n.p.HopMs[l.boundary])
 	}
 	n.memo[[2]int{s, k}] = end
 	return end
 }
 
-// sent is when the message could leave its sender.
-func (n *naive) sent(message string, boundary int) float64 {
+// sent is when the message could leave its sender: behind those before it on
+// the same line, where both neighbours are one rank.
+func (n *naive) sent(l letter) float64 {
 	for s, list := range n.lists {
-		for k, what := range list {
-			if what.send == message && what.sendAt == boundary {
-				return n.end(s, k-1)
+		for k, x := range list {
+			send, _ := n.letters(s, x)
+			i := slices.Index(send, l)
+			if i < 0 {
+				continue
 			}
+			at := n.end(s, k-1)
+			for _, other := range send[:i] {
+				if len(n.p.Stages) == 2 {
+					at += n.p.HopMs[other.boundary]
+				}
+			}
+			return at
 		}
 	}
-	panic("nobody sends " + message)
+	panic(fmt.Sprintf("nobody sends %+v", l))
 }
 
 func TestEndsAgainstNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 9))
 	var u Simulator
-	for range 2000 {
-		p := Pipeline{Stages: make([]Stage, 1+r.IntN(6))}
+	for range 600 {
+		p := Pipeline{Stages: make([]Stage, 1+r.IntN(5)), Chunks: 1}
 		for i := range p.Stages {
-			p.Stages[i] = Stage{float64(r.IntN(5)), float64(r.IntN(9))}
-			p.HopMs = append(p.HopMs, float64(r.IntN(6)))
+			p.Stages[i] = Stage{float64(6 * r.IntN(5)), float64(6 * r.IntN(9))}
+			p.HopMs = append(p.HopMs, float64(r.IntN(20)))
 		}
-		m := 1 + r.IntN(12)
-		n := newNaive(p.Stages, p.HopMs, m)
+		m := 1 + r.IntN(10)
+		if len(p.Stages) > 1 && r.IntN(3) == 0 {
+			p.Chunks = 2 + r.IntN(2)
+			m = len(p.Stages) * (1 + r.IntN(3))
+		}
+		n := newNaive(p, m)
 		for s, got := range u.Ends(nil, p, m) {
-			if want := n.end(s, len(n.lists[s])-1); got != want {
+			if want := n.end(s, len(n.lists[s])-1); math.Abs(got-want) > 1e-9 {
 				t.Fatalf("%+v m %d: stage %d ends at %v, want %v", p, m, s, got, want)
 			}
 		}

@@ -14,8 +14,11 @@ const nothing = -1
 // see schedule.slot.
 type instr struct {
 	kind       uint8
-	send, recv [2]int32
+	send, recv [2]message
 }
+
+// message is a slot and the boundary that it crosses.
+type message struct{ slot, boundary int32 }
 
 // schedule is the order in which the stages of a pipeline work, for one number
 // of micro-batches.
@@ -63,19 +66,28 @@ func (c *schedule) boundary(slot int32) int {
 	return int(slot) / (c.chunks * c.micro) % c.stages
 }
 
-func (c *schedule) add(s int, kind uint8, send, recv [2]int32) {
-	c.steps[s] = append(c.steps[s], instr{kind, send, recv})
+func (c *schedule) work(s int, kind uint8) { c.steps[s] = append(c.steps[s], instr{kind: kind}) }
+
+func (c *schedule) exchange(s int, send, recv [2]int32) {
+	step := instr{kind: exchange}
+	for i := range 2 {
+		step.send[i], step.recv[i] = c.message(send[i]), c.message(recv[i])
+	}
+	c.steps[s] = append(c.steps[s], step)
 }
 
-var none = [2]int32{nothing, nothing}
-
-func (c *schedule) work(s int, kind uint8) { c.add(s, kind, none, none) }
+func (c *schedule) message(slot int32) message {
+	if slot == nothing {
+		return message{nothing, 0}
+	}
+	return message{slot, int32(c.boundary(slot))}
+}
 
 // swap is an exchange of at most one message either way; one that the end of
 // the pipeline does not have is nothing.
 func (c *schedule) swap(s int, send, recv int32) {
 	if send != nothing || recv != nothing {
-		c.add(s, exchange, [2]int32{send, nothing}, [2]int32{recv, nothing})
+		c.exchange(s, [2]int32{send, nothing}, [2]int32{recv, nothing})
 	}
 }
 
@@ -165,7 +177,7 @@ func (c *schedule) interleave(s int) {
 }
 
 func (c *schedule) trade(s int, out, in, gradOut, gradIn int32) {
-	c.add(s, exchange, [2]int32{out, gradOut}, [2]int32{in, gradIn})
+	c.exchange(s, [2]int32{out, gradOut}, [2]int32{in, gradIn})
 }
 
 // pass is the k-th forward pass: as many micro-batches as there are stages on

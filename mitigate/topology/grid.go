@@ -25,6 +25,7 @@ type grid struct {
 	members [][]int     // by block: replicas, ascending
 	factor  [][]float64 // by odd node and place in the block
 	ratio   [][]float64 // by odd node and odd node, at least 1
+	linked  []bool      // by odd node: it is at an end of a slow link
 	stateMB []float64   // by block
 }
 
@@ -139,15 +140,16 @@ func (g *grid) measureOdd() {
 	for _, a := range g.odd {
 		factors, ratios := make([]float64, g.size), make([]float64, len(g.odd))
 		for i := range factors {
-			factors[i] = max(1, g.p.Model.Slow[g.p.Now[a*g.size+i]])
+			factors[i] = cost.AtLeastHealthy(g.p.Model.Slow[g.p.Now[a*g.size+i]])
 		}
 		for j, b := range g.odd {
 			ratios[j] = 1
 			if a != b {
-				ratios[j] = max(1, g.p.Model.Links.Ratio[falcon.NewLink(g.nodes[a], g.nodes[b])])
+				ratios[j] = cost.AtLeastHealthy(g.p.Model.Links.Ratio[falcon.NewLink(g.nodes[a], g.nodes[b])])
 			}
 		}
 		g.factor, g.ratio = append(g.factor, factors), append(g.ratio, ratios)
+		g.linked = append(g.linked, slices.Max(ratios) > 1)
 	}
 }
 
@@ -187,17 +189,6 @@ func (g *grid) arrange(at []int) []int {
 		out[home] = end
 	}
 	return out
-}
-
-// movedMB is the state that changes nodes.
-func (g *grid) movedMB(at []int) float64 {
-	moved := 0.0
-	for b, node := range g.arrange(at) {
-		if b != node {
-			moved += g.stateMB[b]
-		}
-	}
-	return moved
 }
 
 // placement is the device of each rank with node order[b] on block b.

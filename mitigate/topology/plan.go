@@ -11,7 +11,7 @@ func (g *grid) plan(s *search) Plan {
 	order := g.arrange(s.best)
 	out := Plan{
 		Placement: g.placement(order), Blocks: make([]int32, g.n), MicroBatches: s.split(s.best),
-		Exact: s.exact, Evaluated: s.counted,
+		Exact: s.exact, Evaluated: s.priced,
 	}
 	for b, node := range order {
 		out.Blocks[node] = int32(b)

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -19,33 +20,47 @@ type value struct {
 	unrest  float64 // stages' sums and replicas' times together: tells steps that the slowest one hides
 }
 
-// pricer simulates each kind of replica once.
+// pricer simulates each kind of replica once. What a placement does not touch
+// is priced as if no node were odd.
 type pricer struct {
-	g       *grid
-	sim     cost.Simulator
-	kinds   map[string]int // replicas that are alike
-	ends    [][][]float64  // by kind: ends of stages by micro-batches
-	tails   map[string]int
-	curves  map[[2]int][]float64 // by kind and tail
-	ranges  []bounds             // by replica
-	share   int                  // even share of the batch
-	total   int
-	step    int // micro-batches come in multiples
-	counted int
+	g      *grid
+	sim    cost.Simulator
+	kinds  map[string]int // replicas that are alike
+	ends   [][][]float64  // by kind: ends of stages by micro-batches
+	tails  map[string]int
+	curves map[[2]int][]float64 // by kind and tail
+	ranges []bounds             // by replica
+	plain  []int                // by replica: its kind with healthy nodes only
+	calm   []float64            // by stage: its ring with healthy links only
+	share  int                  // even share of the batch
+	most   int                  // micro-batches up to which kinds are simulated
+	total  int
+	step   int // micro-batches come in multiples
+	priced int // placements
+	spent  int // classes and replicas looked at in all
 
-	key   []byte
-	pipe  cost.Pipeline
-	who   []int
-	tail  []float64
-	class []class
+	key     []byte
+	pipe    cost.Pipeline
+	who     []int // by block: the odd node on it, or −1
+	touched []bool
+	visited []bool
+	tail    []float64
+	class   []class
+	place   map[classKey]int // in class
+	rest    []class          // class with healthy nodes only
 }
 
 type bounds struct{ lo, hi int }
 
+type classKey struct {
+	kind int
+	bounds
+}
+
 // class is replicas that are alike, bounds included.
 type class struct {
-	kind, n int
-	bounds
+	classKey
+	n     int
 	curve []float64
 }
 
@@ -53,35 +68,61 @@ type class struct {
 const curveTimes = 4
 
 func newPricer(g *grid) *pricer {
+	l := g.p.Model.Layout
 	p := &pricer{
-		g: g, kinds: map[string]int{}, tails: map[string]int{}, curves: map[[2]int][]float64{},
+		g: g, kinds: map[string]int{}, tails: map[string]int{}, curves: map[[2]int][]float64{}, place: map[classKey]int{},
 		total: g.p.total(), step: max(int(g.p.Bounds.Multiple), 1), who: make([]int, g.n),
-		tail: make([]float64, g.p.Model.Layout.PP),
+		touched: make([]bool, l.DP), visited: make([]bool, len(g.odd)), tail: make([]float64, l.PP), calm: make([]float64, l.PP),
 	}
-	dp := g.p.Model.Layout.DP
-	p.share = (p.total + dp - 1) / dp
-	most := max(curveTimes*p.share, int(slices.Max(g.p.MicroBatches)))
-	for d := range dp {
-		lo, hi := g.p.Bounds.of(d, p.total)
-		p.ranges = append(p.ranges, bounds{lo, max(lo, min(hi, most, p.total-(dp-1))/p.step*p.step)})
+	p.share = (p.total + l.DP - 1) / l.DP
+	p.limit()
+	for b := range p.who {
+		p.who[b] = -1
 	}
+	for s := range p.calm {
+		p.calm[s] = g.ringMs(s, p.who)
+	}
+	for d := range p.ranges {
+		p.plain = append(p.plain, p.kind(d))
+		p.join(d, p.plain[d], 1)
+	}
+	p.rest = slices.Clone(p.class)
 	return p
+}
+
+// limit bounds each replica: the problem's bounds, and curveTimes even shares
+// where the batch finds room in them.
+func (p *pricer) limit() {
+	dp := p.g.p.Model.Layout.DP
+	room := p.total - (dp - 1)
+	for _, most := range []int{max(curveTimes*p.share, int(slices.Max(p.g.p.MicroBatches))), room} {
+		p.ranges, p.most = p.ranges[:0], 0
+		all := 0
+		for d := range dp {
+			lo, hi := p.g.p.Bounds.of(d, p.total)
+			hi = max(lo, min(hi, most, room)/p.step*p.step)
+			p.ranges = append(p.ranges, bounds{lo, hi})
+			p.most, all = max(p.most, hi), all+hi
+		}
+		if all >= p.total {
+			return
+		}
+	}
 }
 
 // price judges odd nodes at the blocks at.
 func (p *pricer) price(at []int) value {
-	p.counted++
+	p.priced++
 	p.look(at)
-	order := p.g.arrange(at)
-	out := value{ms: p.makespan(), smooth: p.smooth(), swaps: len(p.g.swaps(order)), unrest: sum(p.tail)}
-	for _, c := range p.class {
+	out := value{smooth: p.smooth()}
+	out.ms = p.makespan(out.smooth)
+	out.movedMB, out.swaps = p.moved(at)
+	out.unrest = sum(p.tail)
+	for i := range p.class {
+		c := &p.class[i]
 		out.unrest += c.curve[min(p.share, len(c.curve)-1)] * float64(c.n) / float64(len(p.ranges))
 	}
-	for b, node := range order {
-		if b != node {
-			out.movedMB += p.g.stateMB[b]
-		}
-	}
+	p.spent += priceSpends + len(p.class)
 	return out
 }
 
@@ -93,9 +134,50 @@ func (p *pricer) look(at []int) {
 	for i, b := range at {
 		p.who[b] = i
 	}
+	tail := p.tailOf(at)
+	clear(p.place)
+	p.class = append(p.class[:0], p.rest...)
+	for i := range p.class {
+		p.place[p.class[i].classKey] = i
+	}
+	for _, b := range at {
+		for _, d := range p.g.members[b] {
+			if !p.touched[d] {
+				p.touched[d] = true
+				p.join(d, p.plain[d], -1)
+				p.join(d, p.kind(d), 1)
+				p.spent++
+			}
+		}
+	}
+	for _, b := range at {
+		for _, d := range p.g.members[b] {
+			p.touched[d] = false
+		}
+	}
+	p.class = slices.DeleteFunc(p.class, func(c class) bool { return c.n == 0 })
+	clear(p.place)
+	for i := range p.class {
+		p.place[p.class[i].classKey] = i
+		p.class[i].curve = p.curve(p.class[i].kind, tail)
+	}
+}
+
+// tailOf sums the gradients of each stage and names what came of it. A ring
+// differs only where two ends of slow links are on its stage.
+func (p *pricer) tailOf(at []int) int {
+	copy(p.tail, p.calm)
 	p.key = p.key[:0]
 	for s := range p.tail {
-		p.tail[s] = p.g.ringMs(s, p.who)
+		ends := 0
+		for i, b := range at {
+			if p.g.linked[i] && slices.Contains(p.g.stages[b], s) {
+				ends++
+			}
+		}
+		if ends > 1 {
+			p.tail[s] = p.g.ringMs(s, p.who)
+		}
 		p.key = binary.LittleEndian.AppendUint64(p.key, math.Float64bits(p.tail[s]))
 	}
 	tail, ok := p.tails[string(p.key)]
@@ -103,23 +185,48 @@ func (p *pricer) look(at []int) {
 		tail = len(p.tails)
 		p.tails[string(p.key)] = tail
 	}
-	p.class = p.class[:0]
-	for d, r := range p.ranges {
-		p.join(p.kind(d), r)
-	}
-	for i := range p.class {
-		p.class[i].curve = p.curve(p.class[i].kind, tail)
-	}
+	return tail
 }
 
-func (p *pricer) join(kind int, r bounds) {
-	for i := range p.class {
-		if p.class[i].kind == kind && p.class[i].bounds == r {
-			p.class[i].n++
-			return
+// join counts n more replicas like d.
+func (p *pricer) join(d, kind, n int) {
+	key := classKey{kind, p.ranges[d]}
+	i, ok := p.place[key]
+	if !ok {
+		i = len(p.class)
+		p.place[key] = i
+		p.class = append(p.class, class{classKey: key})
+	}
+	p.class[i].n += n
+}
+
+// moved is the state that changes nodes and the swaps that it takes: each cycle
+// of nodes takes one less than it has. See grid.arrange for the cycles.
+func (p *pricer) moved(at []int) (mb float64, swaps int) {
+	clear(p.visited)
+	for i, home := range p.g.odd {
+		if p.who[home] < 0 && at[i] != home { // the first of a chain, which one that is not odd closes
+			m, n := p.follow(at, i)
+			mb, swaps = mb+m+p.g.stateMB[home], swaps+n
 		}
 	}
-	p.class = append(p.class, class{kind: kind, n: 1, bounds: r})
+	for i, home := range p.g.odd {
+		if !p.visited[i] && at[i] != home { // odd nodes among themselves
+			m, n := p.follow(at, i)
+			mb, swaps = mb+m, swaps+n-1
+		}
+	}
+	return mb, swaps
+}
+
+// follow goes from an odd node to the one that it displaced.
+func (p *pricer) follow(at []int, i int) (mb float64, n int) {
+	for ; i >= 0 && !p.visited[i]; i = p.g.oddAt[at[i]] {
+		p.visited[i] = true
+		mb += p.g.stateMB[at[i]]
+		n++
+	}
+	return mb, n
 }
 
 // kind names replica d's pipeline.
@@ -137,14 +244,18 @@ func (p *pricer) kind(d int) int {
 	if !ok {
 		k = len(p.ends)
 		p.kinds[string(p.key)] = k
-		most := 0
-		for _, r := range p.ranges {
-			most = max(most, r.hi)
-		}
-		p.ends = append(p.ends, p.sim.EndsUpTo(p.pipe, most))
+		p.ends = append(p.ends, p.sim.EndsUpTo(p.pipe, p.most))
+		p.spent += kindSpends
 	}
 	return k
 }
+
+// What pricing a placement and simulating one more kind of replica count for,
+// in classes and replicas looked at.
+const (
+	priceSpends = 10
+	kindSpends  = 100
+)
 
 func (p *pricer) curve(kind, tail int) []float64 {
 	key := [2]int{kind, tail}
@@ -162,39 +273,76 @@ func (p *pricer) cap(c *class, ms float64) int {
 	return max(c.lo, k/p.step*p.step)
 }
 
-func (p *pricer) does(ms float64) bool {
-	left := p.total
+func (p *pricer) does(ms float64) bool { return p.caps(ms) >= p.total }
+
+// caps is what all do within ms together.
+func (p *pricer) caps(ms float64) int {
+	all := 0
 	for i := range p.class {
-		left -= p.class[i].n * p.cap(&p.class[i], ms)
+		all += p.class[i].n * p.cap(&p.class[i], ms)
 	}
-	return left <= 0
+	return all
 }
 
-// makespan is the least time within which the replicas do the batch: one of
-// the values of their curves, and at least that of each one's least.
-func (p *pricer) makespan() float64 {
-	floor, best := 0.0, math.Inf(1)
-	for i := range p.class {
-		floor = max(floor, p.class[i].curve[p.class[i].lo])
-	}
-	if p.does(floor) {
-		return floor
-	}
-	for i := range p.class {
-		c := &p.class[i]
-		steps := (c.hi - c.lo) / p.step
-		k := sort.Search(steps, func(k int) bool {
-			v := c.curve[c.lo+(k+1)*p.step]
-			return v >= best || v >= floor && p.does(v)
-		})
-		if k < steps {
-			best = min(best, c.curve[c.lo+(k+1)*p.step])
+// full is about the longest time up to most within which the replicas do no
+// more than the batch.
+func (p *pricer) full(most float64) float64 {
+	low, high := 0.0, most
+	for range smoothSteps {
+		if mid := (low + high) / 2; p.caps(mid) <= p.total {
+			low = mid
+		} else {
+			high = mid
 		}
 	}
-	return best
+	return low
 }
 
-// smoothSteps halve the range of smooth to a thousandth of a millionth.
+// makespan is the least time within which the replicas do the batch: one of the
+// values of their curves. It looks from a time on that is about right.
+func (p *pricer) makespan(from float64) float64 {
+	low, high := 0.0, 0.0
+	for i := range p.class {
+		c := &p.class[i]
+		low, high = max(low, c.curve[c.lo]), max(high, c.curve[c.hi])
+	}
+	if p.does(low) {
+		return low
+	}
+	if near := from * (1 - relTol); near > low && p.does(near) {
+		high = near // from was found to a finite precision
+	} else {
+		low = max(low, near)
+	}
+	for range smoothSteps {
+		if mid := (low + high) / 2; p.does(mid) {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	for {
+		next := p.after(low)
+		if math.IsInf(next, 1) || p.does(next) {
+			return next
+		}
+		low = next
+	}
+}
+
+// after is the least value of the curves above ms.
+func (p *pricer) after(ms float64) float64 {
+	least := math.Inf(1)
+	for i := range p.class {
+		c := &p.class[i]
+		if m := p.cap(c, ms) + p.step; m <= c.hi && c.curve[m] > ms {
+			least = min(least, c.curve[m])
+		}
+	}
+	return least
+}
+
+// smoothSteps halve a range to a thousandth of a millionth.
 const smoothSteps = 30
 
 // smooth is the makespan if micro-batches could be cut.
@@ -231,34 +379,25 @@ func (p *pricer) parts(ms float64) float64 {
 
 // split is the best split at the odd nodes' places, by replica: the replica
 // whose next step ends soonest gets it; ties go to the one with fewer, then to
-// the lower index, as microbatch.SolveCurves does.
+// the lower index, as microbatch.SolveCurves does. What ends within a time that
+// the batch fills is given at once.
 func (p *pricer) split(at []int) []int32 {
-	p.look(at)
+	full := p.full(p.price(at).ms)
 	curves := make([][]float64, len(p.ranges))
 	m, left := make([]int, len(curves)), p.total
-	for d := range curves {
-		k := p.kind(d)
-		for i := range p.class {
-			if p.class[i].kind == k {
-				curves[d] = p.class[i].curve
-			}
-		}
-		m[d] = p.ranges[d].lo
+	for d, r := range p.ranges {
+		i := p.place[classKey{p.kind(d), r}]
+		curves[d] = p.class[i].curve
+		m[d] = p.cap(&p.class[i], full)
 		left -= m[d]
 	}
 	for ; left > 0; left -= p.step {
 		next := -1
 		for d, c := range curves {
-			if m[d]+p.step > p.ranges[d].hi {
-				continue
-			}
-			if next < 0 || c[m[d]+p.step] < curves[next][m[next]+p.step] ||
-				c[m[d]+p.step] == curves[next][m[next]+p.step] && m[d] < m[next] {
+			k := m[d] + p.step
+			if k <= p.ranges[d].hi && (next < 0 || cmp.Or(cmp.Compare(c[k], curves[next][m[next]+p.step]), cmp.Compare(m[d], m[next])) < 0) {
 				next = d
 			}
-		}
-		if next < 0 {
-			break
 		}
 		m[next] += p.step
 	}

@@ -2,17 +2,19 @@ package topology
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 )
 
 // Bounds of the search.
 const (
-	exactMost  = 20_000 // placements of the odd nodes up to which all are priced
-	startMost  = 64     // consolidations that are priced as starts
-	climbMost  = 6      // starts that are improved
-	priceMost  = 30_000 // placements priced in all
-	roundMost  = 32     // sweeps over the odd nodes from one start
-	targetMost = 256    // blocks that are tried for one node in one sweep
+	exactMost  = 20_000  // placements of the odd nodes up to which all are priced
+	startMost  = 64      // consolidations that are priced as starts
+	climbMost  = 6       // starts that are improved
+	spendMost  = 150_000 // classes, replicas and simulations that are looked at, by their cost: under a second's work
+	kickMost   = 8       // times that the best placement is disturbed
+	roundMost  = 32      // sweeps over the odd nodes from one start
+	targetMost = 256     // blocks that are tried for one node in one sweep
 )
 
 // search looks for the best places of the odd nodes.
@@ -27,24 +29,32 @@ func newSearch(g *grid) *search { return &search{pricer: newPricer(g)} }
 
 // run searches from home.
 func (s *search) run() {
-	s.try(s.g.home())
 	if s.placements() <= exactMost {
 		s.exact = true
+		s.try(s.g.home())
 		s.all(s.g.home(), 0, make([]bool, s.g.n))
 		return
 	}
+	s.roam()
+}
+
+// roam climbs from the best of the starts.
+func (s *search) roam() {
 	type start struct {
 		at []int
 		v  value
 	}
 	var starts []start
 	for _, at := range s.starts() {
-		starts = append(starts, start{at, s.try(at)})
+		if s.spent < spendMost/2 || len(starts) == 0 {
+			starts = append(starts, start{at, s.try(at)})
+		}
 	}
 	slices.SortStableFunc(starts, func(a, b start) int { return steer(a.v, b.v) })
 	for _, st := range starts[:min(climbMost, len(starts))] {
 		s.climb(st.at, st.v)
 	}
+	s.kick()
 	s.goHome()
 }
 
@@ -122,13 +132,26 @@ func (s *search) climb(at []int, v value) {
 				s.move(at, i, to)
 				v, moved = w, true
 			}
-			if s.counted >= priceMost {
+			if s.spent >= spendMost {
 				return
 			}
 		}
 		if !moved {
 			return
 		}
+	}
+}
+
+// kick climbs again from the best placement with a few nodes thrown elsewhere,
+// always the same way: out of hollows from which no single move leads.
+func (s *search) kick() {
+	r := rand.New(rand.NewPCG(1, 2))
+	for k := 0; k < kickMost && s.spent < spendMost; k++ {
+		at := slices.Clone(s.best)
+		for range 2 + r.IntN(2) {
+			s.move(at, r.IntN(len(at)), r.IntN(s.g.n))
+		}
+		s.climb(at, s.try(at))
 	}
 }
 

@@ -20,7 +20,7 @@ func (s *search) starts() [][]int {
 			out = append(out, s.together(slow, s.blocksFrom(d, l.DP, s.g.members)))
 		}
 	}
-	if linked := s.linked(); len(linked) > 0 {
+	if linked := s.linkEnds(); len(linked) > 0 {
 		for _, d := range s.replicasBySlow(linked) {
 			out = append(out, s.together(linked, s.blocksFrom(d, l.DP, s.g.members)))
 		}
@@ -45,11 +45,11 @@ func (s *search) slowNodes() []int {
 	return out
 }
 
-// linked lists odd nodes at the ends of slow links.
-func (s *search) linked() []int {
+// linkEnds lists odd nodes at the ends of slow links.
+func (s *search) linkEnds() []int {
 	var out []int
 	for i := range s.g.odd {
-		if slices.Max(s.g.ratio[i]) > 1 {
+		if s.g.linked[i] {
 			out = append(out, i)
 		}
 	}

@@ -108,6 +108,16 @@ func (p Problem) check() error {
 			return fmt.Errorf("%w: stage %d takes %v and %v ms and reduces %v MB; give numbers that are not negative", ErrProblem, s, w.ForwardMs, w.BackwardMs, p.Model.DPMB[s])
 		}
 	}
+	for _, d := range p.Now {
+		if f := p.Model.Slow[d]; !finite(f) {
+			return fmt.Errorf("%w: %s is slow by a factor of %v; give a number of at least 1", ErrProblem, d, f)
+		}
+	}
+	for l, f := range p.Model.Links.Ratio {
+		if !finite(f) {
+			return fmt.Errorf("%w: link %v is slow by a factor of %v; give a number of at least 1", ErrProblem, l, f)
+		}
+	}
 	return p.Bounds.check(l.DP, p.total())
 }
 

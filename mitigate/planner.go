@@ -51,9 +51,10 @@ type Planner struct {
 	generation uint64 // of the newest launch
 	overheads  map[falcon.Rung]mean
 	gauge      *gauge // newest measurement of the job
-	version    int    // grows with whatever a plan rests on
-	now        Clock  // newest clock that came in
-	trained    Clock  // when the newest iteration came in
+	plans      map[string]worked
+	version    int   // grows with whatever a plan rests on
+	now        Clock // newest clock that came in
+	trained    Clock // when the newest iteration came in
 	ready      Ready
 	taken      bool
 }
@@ -66,7 +67,6 @@ type story struct {
 	entered  bool   // cost has begun
 	resumed  bool   // iterations may have gone by unseen since cost.Counted
 	measured bool   // the job was measured since the incident is known, in this epoch
-	plans    map[string]worked
 	actions  []falcon.Action
 	vetoed   map[falcon.Rung]bool // a person said no: these are not proposed again, the others wait for a person
 	skip     map[string]string    // by plan: last reason why it was not proposed, to say it once
@@ -106,7 +106,7 @@ func New(cfg Config) *Planner {
 	if cfg.KeepShare == 0 {
 		cfg.KeepShare = DefaultKeepShare
 	}
-	return &Planner{cfg: cfg, nextOrder: 1, overheads: map[falcon.Rung]mean{}, charged: map[int64]map[*story]float64{}, policy: falcon.Policy{Mode: falcon.ModeApprove}}
+	return &Planner{cfg: cfg, nextOrder: 1, overheads: map[falcon.Rung]mean{}, charged: map[int64]map[*story]float64{}, plans: map[string]worked{}, policy: falcon.Policy{Mode: falcon.ModeApprove}}
 }
 
 // Step takes one input.
@@ -190,7 +190,7 @@ func (p *Planner) ensure(id string) *story {
 	}
 	s := &story{
 		incident: falcon.Incident{ID: id, RelievedIteration: falcon.NoIteration}, cost: Impact{Incident: id},
-		plans: map[string]worked{}, vetoed: map[falcon.Rung]bool{}, skip: map[string]string{},
+		vetoed: map[falcon.Rung]bool{}, skip: map[string]string{},
 	}
 	p.stories = append(p.stories, s)
 	return s

@@ -332,8 +332,9 @@ func planHash(incident string, r falcon.Rung, epoch uint64, counts []int32, v fa
 	return hex.EncodeToString(h[:6])
 }
 
-// worked is a plan kept until something that it rests on changes: consoles ask
-// for it many times a second.
+// worked is the costly part of a plan, kept until something that it rests on
+// changes: consoles ask for it many times a second. It is of the job as a whole,
+// the same for every incident.
 type worked struct {
 	version int
 	split   split // S2
@@ -343,12 +344,12 @@ type worked struct {
 }
 
 // work makes a plan's costly part, once per version of what it rests on.
-func (p *Planner) work(s *story, name string, make func() worked) worked {
-	w, ok := s.plans[name]
+func (p *Planner) work(name string, make func() worked) worked {
+	w, ok := p.plans[name]
 	if !ok || w.version != p.version {
 		w = make()
 		w.version = p.version
-		s.plans[name] = w
+		p.plans[name] = w
 	}
 	return w
 }

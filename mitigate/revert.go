@@ -97,9 +97,11 @@ func (p *Planner) needed(h held) string {
 	if other < 0 || p.gauge == nil || p.gauge.model == nil || slices.Equal(a.Home, p.job.Placement) {
 		return ""
 	}
-	m := p.healed(*p.gauge.model, s)
-	here, home := p.bestMs(m, p.job.Placement), p.bestMs(m, a.Home)
-	if home > here*(1+p.cfg.MinGain) {
+	w := p.work("without "+a.ID, func() worked {
+		m := p.healed(*p.gauge.model, s)
+		return worked{split: split{presentMs: p.bestMs(m, p.job.Placement), makespanMs: p.bestMs(m, a.Home)}}
+	})
+	if here, home := w.split.presentMs, w.split.makespanMs; home > here*(1+p.cfg.MinGain) {
 		return fmt.Sprintf("with it %s costs %.1f ms an iteration, without it %.1f ms", p.stories[other].incident.ID, here, home)
 	}
 	return ""

@@ -33,7 +33,7 @@ func (p *Planner) planS2(s *story) (plan, error) {
 	if err := p.s2Applies(s); err != nil {
 		return out, err
 	}
-	best := p.work(s, "S2", func() worked {
+	best := p.work("S2", func() worked {
 		b := p.solve(p.curves(p.gauge.speeds, p.gauge.model))
 		return worked{split: b, err: b.err}
 	})

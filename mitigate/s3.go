@@ -29,7 +29,7 @@ func (p *Planner) planS3(s *story) (plan, error) {
 	if err := p.s3Applies(s); err != nil {
 		return out, err
 	}
-	w := p.work(s, "S3", func() worked {
+	w := p.work("S3", func() worked {
 		found, err := topology.Search(p.problem(*p.gauge.model))
 		return worked{place: found, err: err}
 	})

@@ -31,7 +31,7 @@ func (p *Planner) planS4(s *story, v falcon.Variant) (plan, error) {
 	if err := p.s4Applies(s); err != nil {
 		return out, err
 	}
-	w := p.work(s, "S4 "+string(v), func() worked {
+	w := p.work("S4 "+string(v), func() worked {
 		swap, err := p.nextNodes(v)
 		return worked{swap: swap, err: err}
 	})

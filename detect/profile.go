@@ -175,8 +175,9 @@ func (m *Machine) seeTests(v falcon.Validation) {
 	}
 }
 
-// seeTransfers remembers what a window says about links that no test has judged:
-// pairs against their class, and rings whose slow link an incident names.
+// seeTransfers remembers what a window says about links that no test has judged,
+// or found healthy before: pairs against their class, and rings whose slow link
+// an incident names.
 func (m *Machine) seeTransfers(res *peer.Result) {
 	named, ratios := m.namedLinks(), map[falcon.Link]float64{}
 	for i := range res.Pairs {
@@ -201,7 +202,7 @@ func (m *Machine) seeTransfers(res *peer.Result) {
 			continue
 		}
 		for _, l := range m.ringLinks(*g) {
-			if named[l] && !m.links[l].tested {
+			if old := m.links[l]; named[l] && (!old.tested || old.ratio == 1) { // tested before it got slow
 				m.seeLink(l, linkSeen{max(g.Ratio, 1), m.now, false})
 			}
 		}

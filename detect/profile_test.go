@@ -184,6 +184,7 @@ func TestProfileOfUntestedLinks(t *testing.T) {
 	w.nics = true
 	w.run(35)
 	l := ringOn(w, 0)[0]
+	w.step(Validated{Validation: w.job.Validate(falcon.ValidationAsk{By: "alice", Rings: [][]falcon.Rank{{0, 1, 2, 3}}})}) // healthy yet
 	w.job.Link[l] = 0.1
 	w.run(40)
 	wantOpen(t, w, network(l))

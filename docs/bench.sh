@@ -39,7 +39,8 @@ gobench "Period inference" ./detect/period '.'
 section "Iteration time from the calls alone, against the trainer's own clock" make -s estimates
 gobench "Detector: one iteration of all ranks" ./detect '.'
 gobench "S2 solver" ./mitigate/microbatch '.'
-section "S2 solver beside SciPy's HiGHS" python3 docs/bench_s2.py bin/falcon
+# apt-get puts SciPy beside the system's own Python.
+section "S2 solver beside SciPy's HiGHS" "$(command -v /usr/bin/python3 || command -v python3)" docs/bench_s2.py bin/falcon
 gobench "1F1B simulation" ./mitigate/cost '.'
 gobench "S3 search, up to 1,024 nodes" ./mitigate/topology '.'
 gobench "Engine and journal" ./backend/... '.'

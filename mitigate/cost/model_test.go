@@ -48,9 +48,13 @@ func TestIterationByHand(t *testing.T) {
 		what      string
 		got, want float64
 	}{
-		{"iteration", got.IterationMs, want.IterationMs}, {"pipeline", got.PipelineMs, want.PipelineMs}, {"sum", got.DPMs, want.DPMs},
-		{"replica 0", got.ReplicaMs[0], want.ReplicaMs[0]}, {"replica 1", got.ReplicaMs[1], want.ReplicaMs[1]},
-		{"ring 0", got.StageDPMs[0], want.StageDPMs[0]}, {"ring 1", got.StageDPMs[1], want.StageDPMs[1]},
+		{"iteration", got.IterationMs, want.IterationMs},
+		{"pipeline", got.PipelineMs, want.PipelineMs},
+		{"sum", got.DPMs, want.DPMs},
+		{"replica 0", got.ReplicaMs[0], want.ReplicaMs[0]},
+		{"replica 1", got.ReplicaMs[1], want.ReplicaMs[1]},
+		{"ring 0", got.StageDPMs[0], want.StageDPMs[0]},
+		{"ring 1", got.StageDPMs[1], want.StageDPMs[1]},
 	} {
 		if math.Abs(c.got-c.want) > 1e-9 {
 			t.Errorf("%s: %.4f ms, want %.4f", c.what, c.got, c.want)

@@ -9,7 +9,7 @@ import (
 // Bounds of the search.
 const (
 	exactMost  = 20_000  // placements of the odd nodes up to which all are priced
-	startMost  = 64      // consolidations that are priced as starts
+	startMost  = 16      // consolidations of a kind that are priced as starts
 	climbMost  = 6       // starts that are improved
 	spendMost  = 150_000 // classes, replicas and simulations that are looked at, by their cost: under a second's work
 	kickMost   = 8       // times that the best placement is disturbed

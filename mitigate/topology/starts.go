@@ -6,29 +6,30 @@ import (
 )
 
 // starts are placements with a purpose, from which the search climbs: the
-// stragglers together in as few stages as hold them (FALCON §5.3), together in
-// as few replicas, and slow links out of all rings.
+// stragglers together in as few replicas as hold them, together in as few
+// stages (FALCON §5.3), and the ends of slow links likewise. Each kind takes
+// turns, its most promising first.
 func (s *search) starts() [][]int {
 	out := [][]int{s.g.home()}
-	slow := s.slowNodes()
+	slow, ends := s.slowNodes(), s.linkEnds()
+	inReplicas, inStages := s.replicasBySlow(slow), s.interiorFirst()
+	byLinks := s.replicasBySlow(ends)
 	l := s.g.p.Model.Layout
-	if len(slow) > 0 {
-		for _, first := range s.interiorFirst() {
-			out = append(out, s.together(slow, s.blocksFrom(first, l.PP, s.g.stages)))
+	for k := range max(len(inReplicas), len(inStages)) {
+		if len(slow) > 0 && k < len(inReplicas) {
+			out = append(out, s.together(slow, s.blocksFrom(inReplicas[k], l.DP, s.g.members)))
 		}
-		for _, d := range s.replicasBySlow(slow) {
-			out = append(out, s.together(slow, s.blocksFrom(d, l.DP, s.g.members)))
+		if len(slow) > 0 && k < len(inStages) {
+			out = append(out, s.together(slow, s.blocksFrom(inStages[k], l.PP, s.g.stages)))
 		}
-	}
-	if linked := s.linkEnds(); len(linked) > 0 {
-		for _, d := range s.replicasBySlow(linked) {
-			out = append(out, s.together(linked, s.blocksFrom(d, l.DP, s.g.members)))
+		if len(ends) > 0 && k < len(byLinks) {
+			out = append(out, s.together(ends, s.blocksFrom(byLinks[k], l.DP, s.g.members)))
 		}
-		for _, first := range s.interiorFirst() {
-			out = append(out, s.together(linked, s.blocksFrom(first, l.PP, s.g.stages)))
+		if len(ends) > 0 && k < len(inStages) {
+			out = append(out, s.together(ends, s.blocksFrom(inStages[k], l.PP, s.g.stages)))
 		}
 	}
-	return out[:min(len(out), startMost)]
+	return out
 }
 
 // slowNodes lists odd nodes with a slow device, worst first.
@@ -68,7 +69,7 @@ func (s *search) interiorFirst() []int {
 	if pp > 1 {
 		out = append(out, pp-1)
 	}
-	return out[:min(len(out), startMost/4)]
+	return out[:min(len(out), startMost)]
 }
 
 // replicasBySlow lists replicas, those with most of the nodes first.
@@ -85,7 +86,7 @@ func (s *search) replicasBySlow(nodes []int) []int {
 		out[d] = d
 	}
 	slices.SortStableFunc(out, func(a, b int) int { return cmp.Compare(has[b], has[a]) })
-	return out[:min(dp, startMost/4)]
+	return out[:min(dp, startMost)]
 }
 
 // blocksFrom lists the blocks that touch part first of n (a stage or a

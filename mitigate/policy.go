@@ -22,8 +22,6 @@ const (
 	perHourMost    = 1000
 )
 
-var rungs = []falcon.Rung{falcon.RungS1, falcon.RungS2, falcon.RungS3, falcon.RungS4}
-
 var variants = []falcon.Variant{falcon.VariantReplace, falcon.VariantRestart, falcon.VariantDrop}
 
 // ValidatePolicy says in one sentence what is wrong with a policy, and what to

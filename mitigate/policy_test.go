@@ -42,7 +42,8 @@ func TestValidatePolicySaysWhatIsWrong(t *testing.T) {
 		}
 	}
 	for _, p := range []falcon.Policy{
-		{Mode: falcon.ModeObserve}, {Mode: falcon.ModeAuto, Cap: falcon.RungS3},
+		{Mode: falcon.ModeObserve},
+		{Mode: falcon.ModeAuto, Cap: falcon.RungS3},
 		auto(func(p *falcon.Policy) {
 			p.Hours, p.AllowDrop, p.Variants = "22:00-06:30", true, []falcon.Variant{falcon.VariantDrop}
 		}),
@@ -81,9 +82,14 @@ func TestHoursWrapMidnight(t *testing.T) {
 		at    time.Time
 		want  bool
 	}{
-		{"", at(12, 0), true}, {"22:00-06:00", at(22, 0), true}, {"22:00-06:00", at(5, 59), true},
-		{"22:00-06:00", at(6, 0), false}, {"22:00-06:00", at(12, 0), false}, {"08:00-09:30", at(9, 29), true},
-		{"08:00-09:30", at(9, 30), false}, {"nonsense", at(9, 0), false},
+		{"", at(12, 0), true},
+		{"22:00-06:00", at(22, 0), true},
+		{"22:00-06:00", at(5, 59), true},
+		{"22:00-06:00", at(6, 0), false},
+		{"22:00-06:00", at(12, 0), false},
+		{"08:00-09:30", at(9, 29), true},
+		{"08:00-09:30", at(9, 30), false},
+		{"nonsense", at(9, 0), false},
 	} {
 		if got := within(c.hours, c.at); got != c.want {
 			t.Errorf("%q at %s: %v", c.hours, c.at.Format(time.TimeOnly), got)

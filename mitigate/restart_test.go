@@ -328,3 +328,42 @@ func TestUnknownCauseNeverActs(t *testing.T) {
 		t.Errorf("actions %v", r.newest)
 	}
 }
+
+// What fits a replica's memory bounds the split.
+func TestSplitKeepsToTheJobsBounds(t *testing.T) {
+	r := newRig(Config{})
+	j := fourReplicas(1, 8, 8, 8, 8)
+	j.MicroMax, j.MicroMultiple = []int32{10, 10, 10, 10}, []int32{2, 2, 2, 2}
+	r.step(j, autoS2)
+	r.iterations(40, 44, 160)
+	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
+	if len(r.orders) != 1 {
+		t.Fatalf("orders %v, notes %q", r.orders, r.notes)
+	}
+	for i, m := range r.orders[0].MicroBatches {
+		if m > 10 || m%2 != 0 {
+			t.Errorf("replica %d gets %d of %v", i, m, r.orders[0].MicroBatches)
+		}
+	}
+}
+
+// A launch that failed because the job runs by other hands is not tried again.
+func TestRestartByOtherHandsIsNotLaunchedAgain(t *testing.T) {
+	sc := newScript(t)
+	for _, cmd := range []string{
+		"job epoch=1 tp=1 dp=1 pp=4 m=8 per=1 spares=n8 launch=true",
+		"policy mode=auto cap=S4 owner=oncall",
+		"iterations from=40 to=75 ms=210",
+		"incident id=INC-0001 state=located onset=40 relieved=-1 healthy=110 slow=210 cause=gpu_degradation devices=n1.g0",
+		"profile id=INC-0001 self=10 dp=0 pp=1 mbs=10000 slow=n1.g0:2",
+		"commit order=1 at=76 status=0 resume=76",
+		"left order=1",
+		"job epoch=2 tp=1 dp=1 pp=4 m=8 per=1 spares=n8 launch=true",
+	} {
+		sc.play(cmd)
+	}
+	said := strings.Join(sc.play("launched generation=1 failed=somebody-else-started-the-job"), "\n")
+	if a := sc.actions[len(sc.actions)-1]; a.Rung != falcon.RungS4 || a.State != falcon.ActionFailed || strings.Contains(said, "launch generation") {
+		t.Errorf("%s is %s: %s", a.ID, a.State, said)
+	}
+}

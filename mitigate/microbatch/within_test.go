@@ -71,8 +71,10 @@ func TestSolveWithinSaysWhatIsWrong(t *testing.T) {
 		b    Bounds
 		want error
 	}{
-		{Bounds{Min: []int{1}}, ErrInput}, {Bounds{MultipleOf: []int{0, 1}}, ErrInput},
-		{Bounds{Max: []int{1, 1}}, ErrInfeasible}, {Bounds{MultipleOf: []int{3, 3}}, ErrInfeasible},
+		{Bounds{Min: []int{1}}, ErrInput},
+		{Bounds{MultipleOf: []int{0, 1}}, ErrInput},
+		{Bounds{Max: []int{1, 1}}, ErrInfeasible},
+		{Bounds{MultipleOf: []int{3, 3}}, ErrInfeasible},
 		{Bounds{Min: []int{3, 1}, Max: []int{2, 4}}, ErrInfeasible},
 	} {
 		if _, _, err := SolveCurvesWithin(curves, 4, c.b); !errors.Is(err, c.want) {

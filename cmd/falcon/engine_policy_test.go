@@ -19,7 +19,7 @@ hours: 22:00-06:00
 variants: [restart]
 `
 
-// write makes a file in a directory of its own and gives its path.
+// writeIn makes a file in a directory and gives its path.
 func writeIn(t *testing.T, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -69,4 +69,23 @@ func TestPolicyFilesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// Whatever stands in a policy file is a policy or one refusal.
+func FuzzPolicyFile(f *testing.F) {
+	f.Add([]byte(policyText))
+	f.Add([]byte("rungs: {S2: {countdown_s: .nan}}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var c engineConfig
+		if err := c.Policy.decode(b, "p.yaml"); err != nil {
+			if !errors.Is(err, errUsage) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q", err)
+			}
+			return
+		}
+		c.fill()
+		if err := c.check(); err != nil && !errors.Is(err, errUsage) {
+			t.Error(err)
+		}
+	})
 }

@@ -178,7 +178,7 @@ func pastOf(own []float64, suspect float64) past {
 	return past{common, most(own, common, suspect), most(own, 1, suspect)}
 }
 
-// crowded says that a rank has peers enough and was compared with its own past
+// Crowded says that a rank has peers enough and was compared with its own past
 // all the same, as most of them are slow.
 func (r *Rank) Crowded(minPeers int) bool { return r.Basis == ByOwn && r.Peers >= minPeers }
 

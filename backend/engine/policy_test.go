@@ -81,7 +81,10 @@ func TestConfiguredPolicyAndTheJournal(t *testing.T) {
 
 func TestPolicyThatMakesNoSense(t *testing.T) {
 	for _, bad := range []falcon.Policy{
-		{}, {Mode: falcon.ModeAuto, Cap: "S9"}, {Mode: falcon.ModeAuto, Cap: falcon.RungS4}, {Mode: falcon.ModeApprove, Hours: "always"},
+		{},
+		{Mode: falcon.ModeAuto, Cap: "S9"},
+		{Mode: falcon.ModeAuto, Cap: falcon.RungS4},
+		{Mode: falcon.ModeApprove, Hours: "always"},
 		{Mode: falcon.ModeApprove, Variants: []falcon.Variant{falcon.VariantDrop}},
 	} {
 		if err := CheckPolicy(bad); !errors.Is(err, ErrInvalid) {

@@ -44,10 +44,10 @@ func TestPlanLadderOnBadInput(t *testing.T) {
 		`{"healthy_ms":200}`:                     "cause is missing",
 		`{"healthy_ms":0,"cause":"unknown"}`:     "positive time",
 		`{"healthy_ms":200,"cause":"\u001b[1m"}`: "is none of",
-		`{"healthy_ms":200,"cause":"unknown","gains":{"S2":12}}`:                                       "gains_ms",
-		`{"healthy_ms":200,"cause":"unknown","overheads_ms":{"S9":12}}`:                                "S9",
-		`{"healthy_ms":200,"cause":"unknown","policy":{"mode":"auto","cap":"S4"}}`:                     "owner",
-		`{"healthy_ms":200,"cause":"unknown","policy":{"cap":"S4"}}`:                                   "observe, approve, auto",
+		`{"healthy_ms":200,"cause":"unknown","gains":{"S2":12}}`:                                         "gains_ms",
+		`{"healthy_ms":200,"cause":"unknown","overheads_ms":{"S9":12}}`:                                  "S9",
+		`{"healthy_ms":200,"cause":"unknown","policy":{"mode":"auto","cap":"S4"}}`:                       "owner",
+		`{"healthy_ms":200,"cause":"unknown","policy":{"cap":"S4"}}`:                                     "observe, approve, auto",
 		`{"healthy_ms":200,"cause":"unknown","policy":{"mode":"auto","rungs":{"S2":{"approvals":"x"}}}}`: "approvals",
 	} {
 		out, err := planWith("ladder", in)

@@ -126,7 +126,8 @@ func (e *Engine) takeEarly(now time.Time) {
 func (e *Engine) holdJob(now time.Time, rec jobRecord) {
 	if !rec.equal(e.mem.job) {
 		e.extra = append(e.extra, record(now, kindJob, rec))
-		e.mem.setJob(rec) // the record is folded in again when it is durable: the same value
+		e.mem.setJob(rec)           // the record is folded in again when it is durable: the same value
+		e.seen, e.seenAt = rec, now // ranks that still describe the job as it was have not done so for long
 		e.job.remember(rec)
 	}
 }

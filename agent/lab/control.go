@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +28,7 @@ type Request struct {
 	Op     string        `json:"op"` // status, stop, inject, kill, freeze
 	Event  *Event        `json:"event,omitempty"`
 	For    time.Duration `json:"for,omitempty"`
-	Target string        `json:"target,omitempty"` // rank number or node, for kill and freeze
+	Target string        `json:"target,omitempty"` // rank number or node, for kill and freeze; for kill also console and agent NODE
 }
 
 // Reply is the lab's answer.
@@ -107,6 +108,9 @@ func (c *control) do(req Request) error {
 	case "inject":
 		return c.inject(req)
 	case "kill":
+		if what, _, _ := strings.Cut(req.Target, " "); what == "console" || what == "agent" {
+			return c.lab.kill(req.Target)
+		}
 		return c.lab.signal(req.Target, unix.SIGKILL)
 	case "freeze":
 		return c.lab.signal(req.Target, unix.SIGSTOP)

@@ -132,7 +132,7 @@ func labInjectCommand() *cobra.Command {
 			func(target string, v float64) lab.Event { return lab.Event{CPU: target, Share: v} }),
 		injectWork("stage STAGE", "Change the job's own work on one pipeline stage; no hardware is at fault", "  falcon lab inject stage 1 --load 2 --for 60s", oneArg),
 		injectWork("work", "Change the job's own work on all ranks; no hardware is at fault", "  falcon lab inject work --load 2", noArgs),
-		injectSignal("kill RANK|NODE", "Kill a rank or a whole node", "kill"),
+		injectSignal("kill RANK|NODE|console|agent NODE", "Kill a rank, a whole node, the engine or a node's agent", "kill"),
 		injectSignal("freeze RANK|NODE", "Stop a rank or a whole node without killing it", "freeze"),
 	)
 	return c
@@ -140,23 +140,22 @@ func labInjectCommand() *cobra.Command {
 
 func injectFault(use, short, flag, example string, event func(string, float64) lab.Event) *cobra.Command {
 	var value float64
-	var span time.Duration
+	var when timing
 	c := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: oneArg,
 		RunE: func(c *cobra.Command, args []string) error {
-			e := event(args[0], value)
-			return askLab(c, lab.Request{Op: "inject", Event: &e, For: span})
+			return when.inject(c, event(args[0], value))
 		},
 	}
 	c.Flags().Float64Var(&value, flag, 0.5, "share of healthy, between 0 and 1")
-	c.Flags().DurationVar(&span, "for", 0, "take it back after this long (0 = never)")
+	when.declare(c)
 	return c
 }
 
 // injectWork changes the work of one stage, or of all ranks without an argument.
 func injectWork(use, short, example string, args cobra.PositionalArgs) *cobra.Command {
 	var load float64
-	var span time.Duration
+	var when timing
 	c := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: args,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -168,19 +167,41 @@ func injectWork(use, short, example string, args cobra.PositionalArgs) *cobra.Co
 				}
 				e = lab.Event{Stage: &stage, Load: load}
 			}
-			return askLab(c, lab.Request{Op: "inject", Event: &e, For: span})
+			return when.inject(c, e)
 		},
 	}
 	c.Flags().Float64Var(&load, "load", 2, "times the usual work, 0.1 to 10")
-	c.Flags().DurationVar(&span, "for", 0, "take it back after this long (0 = never)")
+	when.declare(c)
 	return c
+}
+
+// timing is how long an injected fault lasts.
+type timing struct {
+	span     time.Duration
+	onAction string
+}
+
+func (w *timing) declare(c *cobra.Command) {
+	c.Flags().DurationVar(&w.span, "for", 0, "take it back after this long (0 = never)")
+	c.Flags().StringVar(&w.onAction, "on-action", "", "S2 or S3: only while the next action of this rung holds, as a mitigation that makes things worse")
+}
+
+func (w *timing) inject(c *cobra.Command, e lab.Event) error {
+	e.OnAction = w.onAction
+	return askLab(c, lab.Request{Op: "inject", Event: &e, For: w.span})
 }
 
 func injectSignal(use, short, op string) *cobra.Command {
 	return &cobra.Command{
-		Use: use, Short: short, Example: "  falcon lab inject " + op + " 5", Args: oneArg,
+		Use: use, Short: short, Example: "  falcon lab inject " + op + " 5",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 2 && args[0] == "agent" {
+				return nil
+			}
+			return oneArg(c, args)
+		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return askLab(c, lab.Request{Op: op, Target: args[0]})
+			return askLab(c, lab.Request{Op: op, Target: strings.Join(args, " ")})
 		},
 	}
 }

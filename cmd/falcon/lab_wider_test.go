@@ -71,13 +71,13 @@ var stateSizes = []float64{2, 4, 8}
 // between nodes and 2 GB/s of storage for each GPU.
 func moveScenario(mb float64) lab.Scenario {
 	sc := scenario(fmt.Sprintf("fig19-%gmb", mb), 4, 4, 16, 8, 4, 20)
-	sc.Spares, sc.Iterations = 1, 220
+	sc.Spares, sc.Iterations = 2, 220 // one for the GPU's node, one for an end of the link
 	sc.StateMB, sc.CopyGBs, sc.DiskMBs = mb, 0.0125, 1
-	sc.Events = append(calibrated(sc, 1.7, slowLinks("n1-n2")), lab.Event{AtIteration: 110, GPU: "n6.g0", Clock: 0.5})
+	sc.Events = append(calibrated(sc, 1.7, slowLinks("n1-n2")), lab.Event{AtIteration: 110, GPU: "n6.g0", Clock: 0.3})
 	sc.Policy = map[string]any{
 		"mode": "auto", "cap": "S4", "owner": "lab", "rungs": map[string]any{"S2": map[string]any{"approval": "never"}},
 	}
-	sc.Overheads = map[falcon.Rung]float64{falcon.RungS4: 3000}
+	sc.Overheads = map[falcon.Rung]float64{falcon.RungS4: 6000}
 	return sc
 }
 

@@ -119,6 +119,9 @@ func (t *Tracker) rung(c *Change) bool {
 	if r <= 0 || (c.AfterMs > c.BeforeMs) != (c.BeforeMs > r) {
 		return false
 	}
+	if c.AfterMs < r && !t.slow {
+		return false // nothing was slow that could end by steps: a level that sank is for drifted, which looks longer
+	}
 	whole := *c
 	whole.BeforeMs, whole.Change = r, ratio(r, c.AfterMs)
 	if !t.verified(whole) || !t.lasts(*c) {

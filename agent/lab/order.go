@@ -44,7 +44,7 @@ type SwapStory struct {
 	Iteration  int64              `json:"iteration"`   // first that it holds for, or that the ranks went on with
 	StepMs     map[string]float64 `json:"step_ms"`     // slowest rank
 	TotalMs    float64            `json:"total_ms"`    // slowest rank
-	EmulatedMs float64            `json:"emulated_ms"` // of which copying and sending the emulated state took
+	EmulatedMs float64            `json:"emulated_ms"` // of which copying and sending the emulated state took, on the rank that moved most
 	ControlMs  float64            `json:"control_ms"`  // the rest
 	MovedMB    float64            `json:"moved_mb"`    // over all ranks, 10^6 bytes
 	Applied    []int32            `json:"applied"`     // ranks, as before the swap, that took the new placement
@@ -102,9 +102,9 @@ func (s *SwapStory) over(l line) {
 			s.StepMs[step] = max(s.StepMs[step], ms)
 		}
 	}
-	if total > s.TotalMs {
-		s.TotalMs, s.EmulatedMs, s.ControlMs = total, l.EmulatedMs, total-l.EmulatedMs
-	}
+	// The ranks step together: one that moves nothing waits for those that do.
+	s.TotalMs, s.EmulatedMs = max(s.TotalMs, total), max(s.EmulatedMs, l.EmulatedMs)
+	s.ControlMs = max(0, s.TotalMs-s.EmulatedMs)
 	s.MovedMB += float64(l.Bytes) / 1e6
 	list := &s.Refused
 	if l.Committed {

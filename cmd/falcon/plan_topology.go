@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -95,8 +96,8 @@ func planTopology(r io.Reader) (any, error) {
 		return nil, &inputError{text: strings.TrimPrefix(strings.TrimPrefix(err.Error(), "topology: "), "bad problem: "), cause: err}
 	}
 	out := topologyPlan{
-		Placement: plan.Placement, Swaps: plan.Preview.Swaps, BeforeMs: plan.BeforeMs, AfterMs: plan.AfterSplitMs,
-		SplitOnlyMs: plan.BeforeSplitMs, SwapOnlyMs: plan.AfterMs, MicroBatches: plan.MicroBatches,
+		Placement: plan.Placement, Swaps: plan.Preview.Swaps, BeforeMs: toNano(plan.BeforeMs), AfterMs: toNano(plan.AfterSplitMs),
+		SplitOnlyMs: toNano(plan.BeforeSplitMs), SwapOnlyMs: toNano(plan.AfterMs), MicroBatches: plan.MicroBatches,
 		MovedMB: plan.Preview.MovedMB, Stages: listed(plan.Preview.Stages), Replicas: listed(plan.Preview.Replicas),
 		Optimal: plan.Exact, Links: map[string][]falcon.Link{},
 	}
@@ -108,13 +109,16 @@ func planTopology(r io.Reader) (any, error) {
 
 // stay is the plan to leave every node where it is.
 func stay(p topology.Problem, why string) topologyPlan {
-	ms := p.Model.Iteration(p.Now, p.MicroBatches).IterationMs
+	ms := toNano(p.Model.Iteration(p.Now, p.MicroBatches).IterationMs)
 	return topologyPlan{
 		Placement: p.Now, Swaps: [][2]falcon.Node{}, BeforeMs: ms, AfterMs: ms, SplitOnlyMs: ms, SwapOnlyMs: ms, MicroBatches: p.MicroBatches,
 		Links:  map[string][]falcon.Link{"left_dp": {}, "joined_dp": {}, "left_pp": {}, "joined_pp": {}},
 		Stages: []int{}, Replicas: []int{}, Reason: why,
 	}
 }
+
+// toNano rounds milliseconds to nanoseconds: the order of a sum must not show.
+func toNano(ms float64) float64 { return math.Round(ms*1e6) / 1e6 }
 
 // listed is v, as a list that JSON writes as one.
 func listed[T any](v []T) []T {

@@ -23,7 +23,7 @@ func (p *Planner) propose(s *story) {
 	unmeasured := false
 	for _, c := range p.strategies(s) {
 		clock := p.clockMs(s, c.rung)
-		if clock < c.overheadMs || p.others(s, c.rung) || (unmeasured && clock < waitTimes*c.overheadMs) {
+		if clock < c.overheadMs || p.others(s, c.rung) || (s.holds(c.rung) && p.recovered(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
 			continue
 		}
 		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.withheld(s, c.rung) == nil)
@@ -45,6 +45,19 @@ func (p *Planner) others(s *story, r falcon.Rung) bool {
 	return s.holds(r) && slices.ContainsFunc(p.stories, func(o *story) bool {
 		return o != s && o.located() && o.measured && causeHelped(o, r) == nil && !o.holds(r) && p.withheld(o, r) == nil
 	})
+}
+
+// recovered says that by the newest measurement nothing that the verdict names
+// is slow any more. Whether that lasts is the detector's to say; until it does,
+// what is in force stays, and is undone as a whole.
+func (p *Planner) recovered(s *story) bool {
+	if p.gauge == nil || p.gauge.model == nil {
+		return false
+	}
+	v, m := s.incident.Verdict, p.gauge.model
+	return len(v.Devices)+len(v.Links) > 0 &&
+		!slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return m.Slow[d] >= healthyBelow }) &&
+		!slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return m.Links.Ratio[l] >= healthyBelow })
 }
 
 func (p *Planner) whyNow(s *story, c candidate, clock float64) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -214,6 +215,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(r.seal(Hash{1}))
 	f.Add([]byte{})
 	f.Add(make([]byte, headBytes))
+	f.Add(Record{Seq: math.MaxUint64, Kind: "incident"}.seal(Hash{}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := decode(b)
 		if err != nil {

@@ -95,6 +95,9 @@ func decode(b []byte) (Record, error) {
 		Kind: Kind(b[headBytes : headBytes+kind]),
 		Body: append([]byte(nil), body...),
 	}
+	if r.Seq == math.MaxUint64 {
+		return Record{}, fmt.Errorf("%w: a number that no journal reaches", ErrRecord)
+	}
 	copy(r.Hash[:], b)
 	return r, nil
 }

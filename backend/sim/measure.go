@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/passes"
 )
 
 // hostLeadMs is how far the host runs ahead of the device: hosts are never slow
@@ -80,16 +81,14 @@ func (w *window) add(p played) {
 	w.offset += p.ms
 }
 
-// Healthy times of the active tests, ms, and the ratio over the median of its
-// class that is slow (FALCON §4.4).
+// Healthy times of the active tests, ms, and their noise.
 const (
 	gemmMs     = 20
 	exchangeMs = 5
-	slowOver   = 1.2
 	testCoV    = 0.01
 )
 
-// Validate runs the tests of an ask on the job as it is.
+// Validate runs the tests of an ask on the job as it is, and has production judge them.
 func (j *Job) Validate(ask falcon.ValidationAsk) falcon.Validation {
 	v := falcon.Validation{Ask: ask, State: falcon.ValidationDone, Iteration: j.next, Emulated: true}
 	for _, r := range ask.GEMM {
@@ -105,7 +104,8 @@ func (j *Job) Validate(ask falcon.ValidationAsk) falcon.Validation {
 	for _, p := range ask.Pairs {
 		v.Links = append(v.Links, j.exchange(p[0], p[1])...)
 	}
-	judge(&v)
+	passes.JudgeGEMM(v.GEMM)
+	passes.Judge(v.Links, nil)
 	return v
 }
 
@@ -125,33 +125,4 @@ func (j *Job) exchange(a, b falcon.Rank) []falcon.LinkResult {
 		return r
 	}
 	return []falcon.LinkResult{one(a, b), one(b, a)}
-}
-
-// judge compares each result with the median of its class; fewer than three
-// links have none.
-func judge(v *falcon.Validation) {
-	var gemms []float64
-	for _, g := range v.GEMM {
-		gemms = append(gemms, g.Ms)
-	}
-	for i := range v.GEMM {
-		g := &v.GEMM[i]
-		g.MedianMs = median(gemms)
-		g.Ratio = g.Ms / g.MedianMs
-		g.Slow = g.Ratio > slowOver
-	}
-	classes := map[falcon.LinkClass][]float64{}
-	for _, l := range v.Links {
-		classes[l.Class] = append(classes[l.Class], l.Ms)
-	}
-	for i := range v.Links {
-		l := &v.Links[i]
-		if len(classes[l.Class]) < 3 {
-			l.Basis = ""
-			continue
-		}
-		l.BaseMs = median(classes[l.Class])
-		l.Ratio = l.Ms / l.BaseMs
-		l.Slow = l.Ratio > slowOver
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
 )
 
 // Trial is one seed's three runs: without faults, with them, with Falcon too.
@@ -85,7 +86,7 @@ func Over(trials []Trial, figure func(Trial) float64) Spread {
 	if len(v) == 0 {
 		return Spread{}
 	}
-	return Spread{median(v), slices.Min(v), slices.Max(v)}
+	return Spread{peer.Median(v), slices.Min(v), slices.Max(v)}
 }
 
 func (s Spread) text(format string) string {

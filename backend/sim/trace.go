@@ -151,13 +151,3 @@ func (t Trace) throughput(s Shape, runS, healthyMs float64) float64 {
 	}
 	return done * healthyMs / (runS * 1000)
 }
-
-// median leaves v as it is; 0 for none.
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	w := slices.Clone(v)
-	slices.Sort(w)
-	return (w[(len(w)-1)/2] + w[len(w)/2]) / 2
-}

@@ -37,6 +37,8 @@ type Policy struct {
 	Hours     string              `json:"hours,omitempty"`      // when rungs may act by themselves, "22:00-06:00" in UTC; empty = always
 	AllowDrop bool                `json:"allow_drop,omitempty"` // S4 may give up a replica and rescale the batch
 	Variants  []Variant           `json:"variants,omitempty"`   // of S4, in order of preference; empty = replace, restart
+
+	Recovery RecoveryPolicy `json:"recovery,omitzero"` // of fail-stop faults
 }
 
 // Automatic says whether rung r may act without a person.

@@ -459,6 +459,7 @@ type AgentFrame struct {
 	//	*AgentFrame_Telemetry
 	//	*AgentFrame_Result
 	//	*AgentFrame_Rank
+	//	*AgentFrame_Device
 	Body          isAgentFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -571,6 +572,15 @@ func (x *AgentFrame) GetRank() *RankState {
 	return nil
 }
 
+func (x *AgentFrame) GetDevice() *DeviceEvent {
+	if x != nil {
+		if x, ok := x.Body.(*AgentFrame_Device); ok {
+			return x.Device
+		}
+	}
+	return nil
+}
+
 type isAgentFrame_Body interface {
 	isAgentFrame_Body()
 }
@@ -603,6 +613,10 @@ type AgentFrame_Rank struct {
 	Rank *RankState `protobuf:"bytes,8,opt,name=rank,proto3,oneof"`
 }
 
+type AgentFrame_Device struct {
+	Device *DeviceEvent `protobuf:"bytes,9,opt,name=device,proto3,oneof"`
+}
+
 func (*AgentFrame_Hello) isAgentFrame_Body() {}
 
 func (*AgentFrame_Beat) isAgentFrame_Body() {}
@@ -616,6 +630,8 @@ func (*AgentFrame_Telemetry) isAgentFrame_Body() {}
 func (*AgentFrame_Result) isAgentFrame_Body() {}
 
 func (*AgentFrame_Rank) isAgentFrame_Body() {}
+
+func (*AgentFrame_Device) isAgentFrame_Body() {}
 
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -730,6 +746,7 @@ type Beat struct {
 	AtUnixNs      int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
 	SpoolFrames   uint64                 `protobuf:"varint,2,opt,name=spool_frames,json=spoolFrames,proto3" json:"spool_frames,omitempty"`
 	DroppedFrames uint64                 `protobuf:"varint,3,opt,name=dropped_frames,json=droppedFrames,proto3" json:"dropped_frames,omitempty"` // telemetry that a full spool let go
+	Ranks         []*RankBeat            `protobuf:"bytes,4,rep,name=ranks,proto3" json:"ranks,omitempty"`                                       // every process of the node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -785,6 +802,176 @@ func (x *Beat) GetDroppedFrames() uint64 {
 	return 0
 }
 
+func (x *Beat) GetRanks() []*RankBeat {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+// RankBeat is one process's sign of life: its own, by the hook's side thread,
+// and its progress.
+type RankBeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	Iteration     int64                  `protobuf:"varint,3,opt,name=iteration,proto3" json:"iteration,omitempty"`                     // newest begun, -1 before the first
+	StepTag       int64                  `protobuf:"varint,4,opt,name=step_tag,json=stepTag,proto3" json:"step_tag,omitempty"`          // i in forward and backward, -1 in the optimizer, i+1 behind it
+	HookAgeMs     float64                `protobuf:"fixed64,5,opt,name=hook_age_ms,json=hookAgeMs,proto3" json:"hook_age_ms,omitempty"` // since the side thread was last alive
+	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`                   // of the communicators it uses
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankBeat) Reset() {
+	*x = RankBeat{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankBeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankBeat) ProtoMessage() {}
+
+func (x *RankBeat) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankBeat.ProtoReflect.Descriptor instead.
+func (*RankBeat) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RankBeat) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankBeat) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *RankBeat) GetIteration() int64 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *RankBeat) GetStepTag() int64 {
+	if x != nil {
+		return x.StepTag
+	}
+	return 0
+}
+
+func (x *RankBeat) GetHookAgeMs() float64 {
+	if x != nil {
+		return x.HookAgeMs
+	}
+	return 0
+}
+
+func (x *RankBeat) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+// DeviceEvent is a device's own report of a fault; see recovery.Device.
+type DeviceEvent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Device        string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"` // "n1.g0", "n1.nic0"
+	AtUnixNs      int64                  `protobuf:"varint,2,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
+	Fatal         bool                   `protobuf:"varint,3,opt,name=fatal,proto3" json:"fatal,omitempty"`
+	Code          int32                  `protobuf:"varint,4,opt,name=code,proto3" json:"code,omitempty"` // XID, 0 = none
+	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceEvent) Reset() {
+	*x = DeviceEvent{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceEvent) ProtoMessage() {}
+
+func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceEvent.ProtoReflect.Descriptor instead.
+func (*DeviceEvent) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DeviceEvent) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *DeviceEvent) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
+func (x *DeviceEvent) GetFatal() bool {
+	if x != nil {
+		return x.Fatal
+	}
+	return false
+}
+
+func (x *DeviceEvent) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *DeviceEvent) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // RankState says that a training process appeared, changed or went.
 type RankState struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -808,13 +995,24 @@ type RankState struct {
 	PlacementOrder     uint64                 `protobuf:"varint,18,opt,name=placement_order,json=placementOrder,proto3" json:"placement_order,omitempty"`             // newest placement order this process has applied, 0 = none: rank is what it holds since
 	PlacementIteration int64                  `protobuf:"varint,19,opt,name=placement_iteration,json=placementIteration,proto3" json:"placement_iteration,omitempty"` // first iteration that it holds this rank for
 	Generation         uint64                 `protobuf:"varint,20,opt,name=generation,proto3" json:"generation,omitempty"`                                           // of the launch that started it, 0 = not by a launch
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	Park               *Park                  `protobuf:"bytes,21,opt,name=park,proto3" json:"park,omitempty"`                                                        // it has left training and waits for Rejoin; absent = it does not
+	RejoinedGeneration uint64                 `protobuf:"varint,22,opt,name=rejoined_generation,json=rejoinedGeneration,proto3" json:"rejoined_generation,omitempty"` // newest rejoin it has carried out, 0 = none
+	// What the adapter declares of the job's state (falcon_job_state); 0 = unknown.
+	ZeroStage           int32   `protobuf:"varint,23,opt,name=zero_stage,json=zeroStage,proto3" json:"zero_stage,omitempty"`
+	ZeroInstances       int32   `protobuf:"varint,24,opt,name=zero_instances,json=zeroInstances,proto3" json:"zero_instances,omitempty"`
+	StateBytes          uint64  `protobuf:"varint,25,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"` // parameters, optimizer and whatever else moves with this rank
+	CopyMbs             float64 `protobuf:"fixed64,26,opt,name=copy_mbs,json=copyMbs,proto3" json:"copy_mbs,omitempty"`         // between device and host memory, 10⁶ B/s
+	MicroMin            int32   `protobuf:"varint,27,opt,name=micro_min,json=microMin,proto3" json:"micro_min,omitempty"`       // micro-batches that this rank's replica may be given
+	MicroMax            int32   `protobuf:"varint,28,opt,name=micro_max,json=microMax,proto3" json:"micro_max,omitempty"`       // 0 = no limit
+	MicroMultiple       int32   `protobuf:"varint,29,opt,name=micro_multiple,json=microMultiple,proto3" json:"micro_multiple,omitempty"`
+	CheckpointIteration int64   `protobuf:"varint,30,opt,name=checkpoint_iteration,json=checkpointIteration,proto3" json:"checkpoint_iteration,omitempty"` // newest that storage is known to hold, plus 1; 0 = none
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +1024,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +1037,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -982,6 +1180,153 @@ func (x *RankState) GetGeneration() uint64 {
 	return 0
 }
 
+func (x *RankState) GetPark() *Park {
+	if x != nil {
+		return x.Park
+	}
+	return nil
+}
+
+func (x *RankState) GetRejoinedGeneration() uint64 {
+	if x != nil {
+		return x.RejoinedGeneration
+	}
+	return 0
+}
+
+func (x *RankState) GetZeroStage() int32 {
+	if x != nil {
+		return x.ZeroStage
+	}
+	return 0
+}
+
+func (x *RankState) GetZeroInstances() int32 {
+	if x != nil {
+		return x.ZeroInstances
+	}
+	return 0
+}
+
+func (x *RankState) GetStateBytes() uint64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+func (x *RankState) GetCopyMbs() float64 {
+	if x != nil {
+		return x.CopyMbs
+	}
+	return 0
+}
+
+func (x *RankState) GetMicroMin() int32 {
+	if x != nil {
+		return x.MicroMin
+	}
+	return 0
+}
+
+func (x *RankState) GetMicroMax() int32 {
+	if x != nil {
+		return x.MicroMax
+	}
+	return 0
+}
+
+func (x *RankState) GetMicroMultiple() int32 {
+	if x != nil {
+		return x.MicroMultiple
+	}
+	return 0
+}
+
+func (x *RankState) GetCheckpointIteration() int64 {
+	if x != nil {
+		return x.CheckpointIteration
+	}
+	return 0
+}
+
+// Park is where a process stands that waits for Rejoin (falcon_job_park).
+type Park struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"` // newest suspension it obeyed; of a joining one: the launch's
+	Joining       bool                   `protobuf:"varint,2,opt,name=joining,proto3" json:"joining,omitempty"`       // made anew: holds nothing
+	Tag           int64                  `protobuf:"varint,3,opt,name=tag,proto3" json:"tag,omitempty"`               // step tag when it parked
+	Steps         []int64                `protobuf:"varint,4,rep,packed,name=steps,proto3" json:"steps,omitempty"`    // steps of its shard that it holds, at most 2
+	Sums          []uint64               `protobuf:"fixed64,5,rep,packed,name=sums,proto3" json:"sums,omitempty"`     // aligned: the checksum of each
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Park) Reset() {
+	*x = Park{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Park) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Park) ProtoMessage() {}
+
+func (x *Park) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Park.ProtoReflect.Descriptor instead.
+func (*Park) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Park) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Park) GetJoining() bool {
+	if x != nil {
+		return x.Joining
+	}
+	return false
+}
+
+func (x *Park) GetTag() int64 {
+	if x != nil {
+		return x.Tag
+	}
+	return 0
+}
+
+func (x *Park) GetSteps() []int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *Park) GetSums() []uint64 {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
 type Comm struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -995,7 +1340,7 @@ type Comm struct {
 
 func (x *Comm) Reset() {
 	*x = Comm{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1352,7 @@ func (x *Comm) String() string {
 func (*Comm) ProtoMessage() {}
 
 func (x *Comm) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1365,7 @@ func (x *Comm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Comm.ProtoReflect.Descriptor instead.
 func (*Comm) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Comm) GetId() uint64 {
@@ -1067,7 +1412,7 @@ type Samples struct {
 
 func (x *Samples) Reset() {
 	*x = Samples{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1424,7 @@ func (x *Samples) String() string {
 func (*Samples) ProtoMessage() {}
 
 func (x *Samples) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1437,7 @@ func (x *Samples) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Samples.ProtoReflect.Descriptor instead.
 func (*Samples) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Samples) GetSamples() []*Sample {
@@ -1116,7 +1461,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1473,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1486,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Sample) GetRank() int32 {
@@ -1197,7 +1542,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1209,7 +1554,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1222,7 +1567,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Profile) GetWindow() uint64 {
@@ -1261,7 +1606,7 @@ type RankProfile struct {
 
 func (x *RankProfile) Reset() {
 	*x = RankProfile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1618,7 @@ func (x *RankProfile) String() string {
 func (*RankProfile) ProtoMessage() {}
 
 func (x *RankProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1631,7 @@ func (x *RankProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankProfile.ProtoReflect.Descriptor instead.
 func (*RankProfile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RankProfile) GetRank() int32 {
@@ -1354,7 +1699,7 @@ type CallTiming struct {
 
 func (x *CallTiming) Reset() {
 	*x = CallTiming{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1711,7 @@ func (x *CallTiming) String() string {
 func (*CallTiming) ProtoMessage() {}
 
 func (x *CallTiming) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1724,7 @@ func (x *CallTiming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTiming.ProtoReflect.Descriptor instead.
 func (*CallTiming) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CallTiming) GetComm() uint64 {
@@ -1449,7 +1794,7 @@ type Telemetry struct {
 
 func (x *Telemetry) Reset() {
 	*x = Telemetry{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1806,7 @@ func (x *Telemetry) String() string {
 func (*Telemetry) ProtoMessage() {}
 
 func (x *Telemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1819,7 @@ func (x *Telemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Telemetry.ProtoReflect.Descriptor instead.
 func (*Telemetry) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Telemetry) GetGpus() []*Gpu {
@@ -1523,7 +1868,7 @@ type Nic struct {
 
 func (x *Nic) Reset() {
 	*x = Nic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1880,7 @@ func (x *Nic) String() string {
 func (*Nic) ProtoMessage() {}
 
 func (x *Nic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1893,7 @@ func (x *Nic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nic.ProtoReflect.Descriptor instead.
 func (*Nic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Nic) GetName() string {
@@ -1688,7 +2033,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1700,7 +2045,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1713,7 +2058,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -1851,7 +2196,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +2208,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +2221,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -1950,7 +2295,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2307,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2320,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -2037,13 +2382,16 @@ type RankAck struct {
 	StepMs          []float64              `protobuf:"fixed64,6,rep,packed,name=step_ms,json=stepMs,proto3" json:"step_ms,omitempty"`                    // placements: pause, dump, swap, restore
 	MovedBytes      uint64                 `protobuf:"varint,7,opt,name=moved_bytes,json=movedBytes,proto3" json:"moved_bytes,omitempty"`                // placements: what this process received
 	ResumeIteration int64                  `protobuf:"varint,8,opt,name=resume_iteration,json=resumeIteration,proto3" json:"resume_iteration,omitempty"` // checkpoints: the iteration that a restart begins with
+	GroupsMs        float64                `protobuf:"fixed64,9,opt,name=groups_ms,json=groupsMs,proto3" json:"groups_ms,omitempty"`                     // rejoins: until all new communicators were ready
+	RestoreMs       float64                `protobuf:"fixed64,10,opt,name=restore_ms,json=restoreMs,proto3" json:"restore_ms,omitempty"`                 // rejoins: from then until the state was restored and checked
+	Generation      uint64                 `protobuf:"varint,11,opt,name=generation,proto3" json:"generation,omitempty"`                                 // rejoins
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2403,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2416,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -2127,6 +2475,27 @@ func (x *RankAck) GetResumeIteration() int64 {
 	return 0
 }
 
+func (x *RankAck) GetGroupsMs() float64 {
+	if x != nil {
+		return x.GroupsMs
+	}
+	return 0
+}
+
+func (x *RankAck) GetRestoreMs() float64 {
+	if x != nil {
+		return x.RestoreMs
+	}
+	return 0
+}
+
+func (x *RankAck) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
 type EngineFrame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
@@ -2141,7 +2510,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2153,7 +2522,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2166,7 +2535,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -2236,7 +2605,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2248,7 +2617,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2261,7 +2630,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -2294,7 +2663,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2675,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2688,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -2343,6 +2712,10 @@ type Command struct {
 	//	*Command_Pause
 	//	*Command_Test
 	//	*Command_Launch
+	//	*Command_Suspend
+	//	*Command_Table
+	//	*Command_Rejoin
+	//	*Command_Stop
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2350,7 +2723,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2362,7 +2735,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2375,7 +2748,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -2451,6 +2824,42 @@ func (x *Command) GetLaunch() *LaunchCommand {
 	return nil
 }
 
+func (x *Command) GetSuspend() *SuspendCommand {
+	if x != nil {
+		if x, ok := x.Body.(*Command_Suspend); ok {
+			return x.Suspend
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetTable() *TableCommand {
+	if x != nil {
+		if x, ok := x.Body.(*Command_Table); ok {
+			return x.Table
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRejoin() *RejoinCommand {
+	if x != nil {
+		if x, ok := x.Body.(*Command_Rejoin); ok {
+			return x.Rejoin
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetStop() *StopCommand {
+	if x != nil {
+		if x, ok := x.Body.(*Command_Stop); ok {
+			return x.Stop
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -2475,6 +2884,22 @@ type Command_Launch struct {
 	Launch *LaunchCommand `protobuf:"bytes,8,opt,name=launch,proto3,oneof"`
 }
 
+type Command_Suspend struct {
+	Suspend *SuspendCommand `protobuf:"bytes,9,opt,name=suspend,proto3,oneof"`
+}
+
+type Command_Table struct {
+	Table *TableCommand `protobuf:"bytes,10,opt,name=table,proto3,oneof"`
+}
+
+type Command_Rejoin struct {
+	Rejoin *RejoinCommand `protobuf:"bytes,11,opt,name=rejoin,proto3,oneof"`
+}
+
+type Command_Stop struct {
+	Stop *StopCommand `protobuf:"bytes,12,opt,name=stop,proto3,oneof"`
+}
+
 func (*Command_Profile) isCommand_Body() {}
 
 func (*Command_Order) isCommand_Body() {}
@@ -2485,23 +2910,34 @@ func (*Command_Test) isCommand_Body() {}
 
 func (*Command_Launch) isCommand_Body() {}
 
+func (*Command_Suspend) isCommand_Body() {}
+
+func (*Command_Table) isCommand_Body() {}
+
+func (*Command_Rejoin) isCommand_Body() {}
+
+func (*Command_Stop) isCommand_Body() {}
+
 // LaunchCommand has the agent start training processes by the command of its
 // own configuration: the wire never says what is executed. DONE with a RankAck
 // per rank once each has made its communicators known (RankState); REFUSED when
 // the node can't launch, or still runs a process of an earlier generation.
 type LaunchCommand struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
-	Ranks         []*RankLaunch          `protobuf:"bytes,2,rep,name=ranks,proto3" json:"ranks,omitempty"` // of this node
-	World         int32                  `protobuf:"varint,3,opt,name=world,proto3" json:"world,omitempty"`
-	Resume        bool                   `protobuf:"varint,4,opt,name=resume,proto3" json:"resume,omitempty"` // from the newest checkpoint
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Ranks      []*RankLaunch          `protobuf:"bytes,2,rep,name=ranks,proto3" json:"ranks,omitempty"` // of this node
+	World      int32                  `protobuf:"varint,3,opt,name=world,proto3" json:"world,omitempty"`
+	Resume     bool                   `protobuf:"varint,4,opt,name=resume,proto3" json:"resume,omitempty"` // from the newest checkpoint
+	// The processes park at once and wait for Rejoin. Processes of other ranks and
+	// earlier generations may run on the node; DONE once each launched one parks.
+	Join          bool `protobuf:"varint,5,opt,name=join,proto3" json:"join,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LaunchCommand) Reset() {
 	*x = LaunchCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +2949,7 @@ func (x *LaunchCommand) String() string {
 func (*LaunchCommand) ProtoMessage() {}
 
 func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +2962,7 @@ func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
 func (*LaunchCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LaunchCommand) GetGeneration() uint64 {
@@ -2557,6 +2993,392 @@ func (x *LaunchCommand) GetResume() bool {
 	return false
 }
 
+func (x *LaunchCommand) GetJoin() bool {
+	if x != nil {
+		return x.Join
+	}
+	return false
+}
+
+// SuspendCommand has the node's processes leave their collectives and park.
+// DONE once all that live are parked (RankState.park) or gone; REFUSED where
+// one can't park (no adapter), with nothing suspended on the node.
+type SuspendCommand struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Generation      uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	OptimizerWaitMs int64                  `protobuf:"varint,2,opt,name=optimizer_wait_ms,json=optimizerWaitMs,proto3" json:"optimizer_wait_ms,omitempty"` // so long a rank tagged -1 is not aborted
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *SuspendCommand) Reset() {
+	*x = SuspendCommand{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SuspendCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SuspendCommand) ProtoMessage() {}
+
+func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SuspendCommand.ProtoReflect.Descriptor instead.
+func (*SuspendCommand) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SuspendCommand) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *SuspendCommand) GetOptimizerWaitMs() int64 {
+	if x != nil {
+		return x.OptimizerWaitMs
+	}
+	return 0
+}
+
+// TableCommand brings the rank table of a generation: whole, or as a delta on
+// an earlier one that the agent acknowledged. DONE once it is in its file
+// (atomically, with the generation in a sidecar); REFUSED when the base is
+// another one (send it whole) or the generation is older than the file's.
+type TableCommand struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Generation     uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Table          []byte                 `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"` // recovery/ranktable JSON; empty with delta
+	BaseGeneration uint64                 `protobuf:"varint,3,opt,name=base_generation,json=baseGeneration,proto3" json:"base_generation,omitempty"`
+	Delta          []byte                 `protobuf:"bytes,4,opt,name=delta,proto3" json:"delta,omitempty"` // recovery/ranktable delta
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TableCommand) Reset() {
+	*x = TableCommand{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TableCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TableCommand) ProtoMessage() {}
+
+func (x *TableCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TableCommand.ProtoReflect.Descriptor instead.
+func (*TableCommand) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *TableCommand) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *TableCommand) GetTable() []byte {
+	if x != nil {
+		return x.Table
+	}
+	return nil
+}
+
+func (x *TableCommand) GetBaseGeneration() uint64 {
+	if x != nil {
+		return x.BaseGeneration
+	}
+	return 0
+}
+
+func (x *TableCommand) GetDelta() []byte {
+	if x != nil {
+		return x.Delta
+	}
+	return nil
+}
+
+// RejoinCommand lets the node's parked processes go on. DONE with a RankAck per
+// process that has restored its state and trains again; REFUSED when a process
+// is not parked in this generation.
+type RejoinCommand struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Generation      uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	ResumeIteration int64                  `protobuf:"varint,2,opt,name=resume_iteration,json=resumeIteration,proto3" json:"resume_iteration,omitempty"`
+	Checkpoint      bool                   `protobuf:"varint,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"` // everybody restores from storage
+	Moves           []*ShardMove           `protobuf:"bytes,4,rep,name=moves,proto3" json:"moves,omitempty"`
+	MicroBatches    []int32                `protobuf:"varint,5,rep,packed,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"` // split in force
+	Seats           []*RankSeat            `protobuf:"bytes,6,rep,name=seats,proto3" json:"seats,omitempty"`                                           // this node's processes
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *RejoinCommand) Reset() {
+	*x = RejoinCommand{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RejoinCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RejoinCommand) ProtoMessage() {}
+
+func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RejoinCommand.ProtoReflect.Descriptor instead.
+func (*RejoinCommand) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RejoinCommand) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *RejoinCommand) GetResumeIteration() int64 {
+	if x != nil {
+		return x.ResumeIteration
+	}
+	return 0
+}
+
+func (x *RejoinCommand) GetCheckpoint() bool {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return false
+}
+
+func (x *RejoinCommand) GetMoves() []*ShardMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *RejoinCommand) GetMicroBatches() []int32 {
+	if x != nil {
+		return x.MicroBatches
+	}
+	return nil
+}
+
+func (x *RejoinCommand) GetSeats() []*RankSeat {
+	if x != nil {
+		return x.Seats
+	}
+	return nil
+}
+
+type ShardMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	From          int32                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"` // -2 = storage
+	Why           string                 `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardMove) Reset() {
+	*x = ShardMove{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardMove) ProtoMessage() {}
+
+func (x *ShardMove) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
+func (*ShardMove) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ShardMove) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *ShardMove) GetFrom() int32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ShardMove) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type RankSeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankSeat) Reset() {
+	*x = RankSeat{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankSeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankSeat) ProtoMessage() {}
+
+func (x *RankSeat) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankSeat.ProtoReflect.Descriptor instead.
+func (*RankSeat) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RankSeat) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankSeat) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+// StopCommand ends parked processes that are not wanted any more.
+type StopCommand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Ranks         []int32                `protobuf:"varint,2,rep,packed,name=ranks,proto3" json:"ranks,omitempty"` // empty = all of the node
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopCommand) Reset() {
+	*x = StopCommand{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopCommand) ProtoMessage() {}
+
+func (x *StopCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
+func (*StopCommand) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *StopCommand) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *StopCommand) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
 type RankLaunch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -2568,7 +3390,7 @@ type RankLaunch struct {
 
 func (x *RankLaunch) Reset() {
 	*x = RankLaunch{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +3402,7 @@ func (x *RankLaunch) String() string {
 func (*RankLaunch) ProtoMessage() {}
 
 func (x *RankLaunch) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +3415,7 @@ func (x *RankLaunch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
 func (*RankLaunch) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RankLaunch) GetRank() int32 {
@@ -2639,7 +3461,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2651,7 +3473,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2664,7 +3486,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -2706,7 +3528,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2718,7 +3540,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2731,7 +3553,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -2765,7 +3587,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2777,7 +3599,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2790,7 +3612,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -2827,7 +3649,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +3661,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +3674,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -2956,7 +3778,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3790,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3803,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -3053,7 +3875,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3065,7 +3887,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +3900,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -3129,7 +3951,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3963,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3976,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -3195,7 +4017,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3207,7 +4029,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3220,7 +4042,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -3306,7 +4128,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +4140,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +4153,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -3429,7 +4251,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3441,7 +4263,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +4276,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -3492,7 +4314,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3504,7 +4326,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3517,7 +4339,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -3575,7 +4397,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3587,7 +4409,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3600,7 +4422,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -3649,6 +4471,7 @@ type SnapshotReply struct {
 	AtUnixNs      int64                  `protobuf:"varint,14,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
 	Validation    *Validation            `protobuf:"bytes,15,opt,name=validation,proto3" json:"validation,omitempty"` // in progress, else the newest
 	Nics          []*Nic                 `protobuf:"bytes,16,rep,name=nics,proto3" json:"nics,omitempty"`             // newest look at each
+	Recovery      *Recovery              `protobuf:"bytes,18,opt,name=recovery,proto3" json:"recovery,omitempty"`     // in progress, else the newest
 	Recurring     []*Recurrence          `protobuf:"bytes,17,rep,name=recurring,proto3" json:"recurring,omitempty"`   // named by two incidents or more, most often named first, at most 64
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3656,7 +4479,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +4491,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +4504,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -3796,6 +4619,13 @@ func (x *SnapshotReply) GetNics() []*Nic {
 	return nil
 }
 
+func (x *SnapshotReply) GetRecovery() *Recovery {
+	if x != nil {
+		return x.Recovery
+	}
+	return nil
+}
+
 func (x *SnapshotReply) GetRecurring() []*Recurrence {
 	if x != nil {
 		return x.Recurring
@@ -3819,7 +4649,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3831,7 +4661,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3844,7 +4674,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -3916,7 +4746,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3928,7 +4758,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3941,7 +4771,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Job) GetName() string {
@@ -4088,13 +4918,14 @@ type Policy struct {
 	Hours         string                 `protobuf:"bytes,7,opt,name=hours,proto3" json:"hours,omitempty"`
 	AllowDrop     bool                   `protobuf:"varint,8,opt,name=allow_drop,json=allowDrop,proto3" json:"allow_drop,omitempty"`
 	Variants      []string               `protobuf:"bytes,9,rep,name=variants,proto3" json:"variants,omitempty"`
+	Recovery      *RecoveryPolicy        `protobuf:"bytes,10,opt,name=recovery,proto3" json:"recovery,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4106,7 +4937,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4119,7 +4950,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Policy) GetMode() string {
@@ -4185,6 +5016,98 @@ func (x *Policy) GetVariants() []string {
 	return nil
 }
 
+func (x *Policy) GetRecovery() *RecoveryPolicy {
+	if x != nil {
+		return x.Recovery
+	}
+	return nil
+}
+
+// RecoveryPolicy: see falcon.RecoveryPolicy.
+type RecoveryPolicy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Approval      string                 `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"`
+	CountdownS    float64                `protobuf:"fixed64,2,opt,name=countdown_s,json=countdownS,proto3" json:"countdown_s,omitempty"`
+	FenceAlone    bool                   `protobuf:"varint,3,opt,name=fence_alone,json=fenceAlone,proto3" json:"fence_alone,omitempty"`
+	AllowShrink   bool                   `protobuf:"varint,4,opt,name=allow_shrink,json=allowShrink,proto3" json:"allow_shrink,omitempty"`
+	InPlace       int32                  `protobuf:"varint,5,opt,name=in_place,json=inPlace,proto3" json:"in_place,omitempty"`
+	PerHour       int32                  `protobuf:"varint,6,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoveryPolicy) Reset() {
+	*x = RecoveryPolicy{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoveryPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoveryPolicy) ProtoMessage() {}
+
+func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
+func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *RecoveryPolicy) GetApproval() string {
+	if x != nil {
+		return x.Approval
+	}
+	return ""
+}
+
+func (x *RecoveryPolicy) GetCountdownS() float64 {
+	if x != nil {
+		return x.CountdownS
+	}
+	return 0
+}
+
+func (x *RecoveryPolicy) GetFenceAlone() bool {
+	if x != nil {
+		return x.FenceAlone
+	}
+	return false
+}
+
+func (x *RecoveryPolicy) GetAllowShrink() bool {
+	if x != nil {
+		return x.AllowShrink
+	}
+	return false
+}
+
+func (x *RecoveryPolicy) GetInPlace() int32 {
+	if x != nil {
+		return x.InPlace
+	}
+	return 0
+}
+
+func (x *RecoveryPolicy) GetPerHour() int32 {
+	if x != nil {
+		return x.PerHour
+	}
+	return 0
+}
+
 type RungPolicy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Approval      string                 `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"` // "auto", "person", "never"; empty = by mode and cap
@@ -4196,7 +5119,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4208,7 +5131,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4221,7 +5144,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -4268,7 +5191,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4280,7 +5203,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4293,7 +5216,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -4415,7 +5338,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4427,7 +5350,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4440,7 +5363,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *NodeView) GetNode() string {
@@ -4503,7 +5426,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +5438,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +5451,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Series) GetRank() int32 {
@@ -4611,7 +5534,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4623,7 +5546,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4636,7 +5559,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -4664,7 +5587,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4676,7 +5599,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4689,7 +5612,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Evidence) GetKind() string {
@@ -4729,7 +5652,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4741,7 +5664,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4754,7 +5677,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Verdict) GetCause() string {
@@ -4831,7 +5754,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4843,7 +5766,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4856,7 +5779,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Incident) GetId() string {
@@ -4968,7 +5891,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4980,7 +5903,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4993,7 +5916,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Action) GetId() string {
@@ -5231,7 +6154,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5243,7 +6166,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5256,7 +6179,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -5332,7 +6255,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5344,7 +6267,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5357,7 +6280,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -5384,7 +6307,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +6319,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +6332,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -5451,7 +6374,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5463,7 +6386,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5476,7 +6399,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RungView) GetRung() string {
@@ -5614,7 +6537,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5626,7 +6549,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5639,7 +6562,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -5712,7 +6635,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5724,7 +6647,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5737,7 +6660,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -5791,7 +6714,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5803,7 +6726,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5816,7 +6739,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -5839,7 +6762,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5851,7 +6774,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5864,7 +6787,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -5924,7 +6847,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5936,7 +6859,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5949,7 +6872,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -6017,7 +6940,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6029,7 +6952,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6042,7 +6965,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -6061,7 +6984,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6073,7 +6996,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6086,7 +7009,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -6105,7 +7028,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6117,7 +7040,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6130,7 +7053,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -6149,7 +7072,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6161,7 +7084,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6174,7 +7097,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -6213,7 +7136,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6225,7 +7148,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6238,7 +7161,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Validation) GetId() string {
@@ -6389,7 +7312,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6401,7 +7324,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6414,7 +7337,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -6488,7 +7411,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6500,7 +7423,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6513,7 +7436,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -6631,7 +7554,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6643,7 +7566,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6656,7 +7579,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -6731,7 +7654,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6743,7 +7666,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6756,7 +7679,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -6777,7 +7700,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6789,7 +7712,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6802,7 +7725,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -6826,11 +7749,735 @@ func (x *IncidentsReply) GetLadders() []*Ladder {
 	return nil
 }
 
+// Fault: see falcon.Fault.
+type Fault struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Kind           string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Node           string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Device         string                 `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
+	Ranks          []int32                `protobuf:"varint,4,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`
+	Evidence       []string               `protobuf:"bytes,5,rep,name=evidence,proto3" json:"evidence,omitempty"`
+	FirstUnixNs    int64                  `protobuf:"varint,6,opt,name=first_unix_ns,json=firstUnixNs,proto3" json:"first_unix_ns,omitempty"`
+	DetectedUnixNs int64                  `protobuf:"varint,7,opt,name=detected_unix_ns,json=detectedUnixNs,proto3" json:"detected_unix_ns,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Fault) Reset() {
+	*x = Fault{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fault) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fault) ProtoMessage() {}
+
+func (x *Fault) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fault.ProtoReflect.Descriptor instead.
+func (*Fault) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *Fault) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Fault) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Fault) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *Fault) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *Fault) GetEvidence() []string {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
+func (x *Fault) GetFirstUnixNs() int64 {
+	if x != nil {
+		return x.FirstUnixNs
+	}
+	return 0
+}
+
+func (x *Fault) GetDetectedUnixNs() int64 {
+	if x != nil {
+		return x.DetectedUnixNs
+	}
+	return 0
+}
+
+// Recovery: see falcon.Recovery.
+type Recovery struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	State           string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Generation      uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Attempts        int32                  `protobuf:"varint,4,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	Faults          []*Fault               `protobuf:"bytes,5,rep,name=faults,proto3" json:"faults,omitempty"`
+	Replaced        map[int32]string       `protobuf:"bytes,6,rep,name=replaced,proto3" json:"replaced,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // device by rank made anew
+	Survivors       []int32                `protobuf:"varint,7,rep,packed,name=survivors,proto3" json:"survivors,omitempty"`
+	Fenced          []string               `protobuf:"bytes,8,rep,name=fenced,proto3" json:"fenced,omitempty"`
+	ResumeIteration int64                  `protobuf:"varint,9,opt,name=resume_iteration,json=resumeIteration,proto3" json:"resume_iteration,omitempty"` // -1 = not chosen yet
+	BeforeIteration int64                  `protobuf:"varint,10,opt,name=before_iteration,json=beforeIteration,proto3" json:"before_iteration,omitempty"`
+	Moves           []*ShardMove           `protobuf:"bytes,11,rep,name=moves,proto3" json:"moves,omitempty"`
+	Checkpoint      bool                   `protobuf:"varint,12,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Reason          string                 `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
+	PhasesMs        map[string]float64     `protobuf:"bytes,14,rep,name=phases_ms,json=phasesMs,proto3" json:"phases_ms,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	PredictedMs     map[string]float64     `protobuf:"bytes,15,rep,name=predicted_ms,json=predictedMs,proto3" json:"predicted_ms,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	PlanHash        string                 `protobuf:"bytes,16,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"`
+	DecidedBy       string                 `protobuf:"bytes,17,opt,name=decided_by,json=decidedBy,proto3" json:"decided_by,omitempty"`
+	DecidedFrom     string                 `protobuf:"bytes,18,opt,name=decided_from,json=decidedFrom,proto3" json:"decided_from,omitempty"`
+	NoReturn        bool                   `protobuf:"varint,19,opt,name=no_return,json=noReturn,proto3" json:"no_return,omitempty"`
+	StartedUnixNs   int64                  `protobuf:"varint,20,opt,name=started_unix_ns,json=startedUnixNs,proto3" json:"started_unix_ns,omitempty"`
+	EndedUnixNs     int64                  `protobuf:"varint,21,opt,name=ended_unix_ns,json=endedUnixNs,proto3" json:"ended_unix_ns,omitempty"`
+	DeadlineUnixNs  int64                  `protobuf:"varint,22,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"`
+	Ranks           []*RankRecovery        `protobuf:"bytes,23,rep,name=ranks,proto3" json:"ranks,omitempty"` // where each process stands; newest recovery only
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Recovery) Reset() {
+	*x = Recovery{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recovery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recovery) ProtoMessage() {}
+
+func (x *Recovery) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
+func (*Recovery) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *Recovery) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Recovery) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Recovery) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Recovery) GetAttempts() int32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Recovery) GetFaults() []*Fault {
+	if x != nil {
+		return x.Faults
+	}
+	return nil
+}
+
+func (x *Recovery) GetReplaced() map[int32]string {
+	if x != nil {
+		return x.Replaced
+	}
+	return nil
+}
+
+func (x *Recovery) GetSurvivors() []int32 {
+	if x != nil {
+		return x.Survivors
+	}
+	return nil
+}
+
+func (x *Recovery) GetFenced() []string {
+	if x != nil {
+		return x.Fenced
+	}
+	return nil
+}
+
+func (x *Recovery) GetResumeIteration() int64 {
+	if x != nil {
+		return x.ResumeIteration
+	}
+	return 0
+}
+
+func (x *Recovery) GetBeforeIteration() int64 {
+	if x != nil {
+		return x.BeforeIteration
+	}
+	return 0
+}
+
+func (x *Recovery) GetMoves() []*ShardMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *Recovery) GetCheckpoint() bool {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return false
+}
+
+func (x *Recovery) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Recovery) GetPhasesMs() map[string]float64 {
+	if x != nil {
+		return x.PhasesMs
+	}
+	return nil
+}
+
+func (x *Recovery) GetPredictedMs() map[string]float64 {
+	if x != nil {
+		return x.PredictedMs
+	}
+	return nil
+}
+
+func (x *Recovery) GetPlanHash() string {
+	if x != nil {
+		return x.PlanHash
+	}
+	return ""
+}
+
+func (x *Recovery) GetDecidedBy() string {
+	if x != nil {
+		return x.DecidedBy
+	}
+	return ""
+}
+
+func (x *Recovery) GetDecidedFrom() string {
+	if x != nil {
+		return x.DecidedFrom
+	}
+	return ""
+}
+
+func (x *Recovery) GetNoReturn() bool {
+	if x != nil {
+		return x.NoReturn
+	}
+	return false
+}
+
+func (x *Recovery) GetStartedUnixNs() int64 {
+	if x != nil {
+		return x.StartedUnixNs
+	}
+	return 0
+}
+
+func (x *Recovery) GetEndedUnixNs() int64 {
+	if x != nil {
+		return x.EndedUnixNs
+	}
+	return 0
+}
+
+func (x *Recovery) GetDeadlineUnixNs() int64 {
+	if x != nil {
+		return x.DeadlineUnixNs
+	}
+	return 0
+}
+
+func (x *Recovery) GetRanks() []*RankRecovery {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+// RankRecovery is where one rank stands in a recovery.
+type RankRecovery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Stage         string                 `protobuf:"bytes,3,opt,name=stage,proto3" json:"stage,omitempty"` // "running", "parked", "starting", "joining", "restoring", "training", "gone", "fenced"
+	Pid           int32                  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
+	Tag           int64                  `protobuf:"varint,5,opt,name=tag,proto3" json:"tag,omitempty"`
+	Steps         []int64                `protobuf:"varint,6,rep,packed,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankRecovery) Reset() {
+	*x = RankRecovery{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankRecovery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankRecovery) ProtoMessage() {}
+
+func (x *RankRecovery) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
+func (*RankRecovery) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *RankRecovery) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *RankRecovery) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *RankRecovery) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *RankRecovery) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *RankRecovery) GetTag() int64 {
+	if x != nil {
+		return x.Tag
+	}
+	return 0
+}
+
+func (x *RankRecovery) GetSteps() []int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+type RecoveriesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`    // empty = all
+	Map           bool                   `protobuf:"varint,2,opt,name=map,proto3" json:"map,omitempty"` // with the recoverability map
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoveriesRequest) Reset() {
+	*x = RecoveriesRequest{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoveriesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoveriesRequest) ProtoMessage() {}
+
+func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
+func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *RecoveriesRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RecoveriesRequest) GetMap() bool {
+	if x != nil {
+		return x.Map
+	}
+	return false
+}
+
+type RecoveriesReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Recoveries    []*Recovery            `protobuf:"bytes,1,rep,name=recoveries,proto3" json:"recoveries,omitempty"` // newest first
+	Exposures     []*Exposure            `protobuf:"bytes,2,rep,name=exposures,proto3" json:"exposures,omitempty"`   // worst first
+	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`             // why there is no map
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoveriesReply) Reset() {
+	*x = RecoveriesReply{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoveriesReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoveriesReply) ProtoMessage() {}
+
+func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
+func (*RecoveriesReply) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *RecoveriesReply) GetRecoveries() []*Recovery {
+	if x != nil {
+		return x.Recoveries
+	}
+	return nil
+}
+
+func (x *RecoveriesReply) GetExposures() []*Exposure {
+	if x != nil {
+		return x.Exposures
+	}
+	return nil
+}
+
+func (x *RecoveriesReply) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+// Exposure is what would have no replica if a domain failed now.
+type Exposure struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Domain              string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"` // "n3", "rack r2"
+	Nodes               []string               `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Ranks               []int32                `protobuf:"varint,3,rep,packed,name=ranks,proto3" json:"ranks,omitempty"` // that would have to come from storage
+	Why                 string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	CheckpointIteration int64                  `protobuf:"varint,5,opt,name=checkpoint_iteration,json=checkpointIteration,proto3" json:"checkpoint_iteration,omitempty"` // what they would fall back to, -1 = nothing
+	Spare               bool                   `protobuf:"varint,6,opt,name=spare,proto3" json:"spare,omitempty"`                                                        // a spare is there for each of its nodes
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *Exposure) Reset() {
+	*x = Exposure{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exposure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exposure) ProtoMessage() {}
+
+func (x *Exposure) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
+func (*Exposure) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *Exposure) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Exposure) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Exposure) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *Exposure) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Exposure) GetCheckpointIteration() int64 {
+	if x != nil {
+		return x.CheckpointIteration
+	}
+	return 0
+}
+
+func (x *Exposure) GetSpare() bool {
+	if x != nil {
+		return x.Spare
+	}
+	return false
+}
+
+type RecoverRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Recovery      string                 `protobuf:"bytes,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"` // "approve", "deny", "abort"; "fence" with node, "renew" with rank
+	PlanHash      string                 `protobuf:"bytes,3,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	Rank          int32                  `protobuf:"varint,6,opt,name=rank,proto3" json:"rank,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoverRequest) Reset() {
+	*x = RecoverRequest{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoverRequest) ProtoMessage() {}
+
+func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
+func (*RecoverRequest) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *RecoverRequest) GetRecovery() string {
+	if x != nil {
+		return x.Recovery
+	}
+	return ""
+}
+
+func (x *RecoverRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *RecoverRequest) GetPlanHash() string {
+	if x != nil {
+		return x.PlanHash
+	}
+	return ""
+}
+
+func (x *RecoverRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RecoverRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *RecoverRequest) GetRank() int32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+type RecoverReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Recovery      *Recovery              `protobuf:"bytes,1,opt,name=recovery,proto3" json:"recovery,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecoverReply) Reset() {
+	*x = RecoverReply{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecoverReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecoverReply) ProtoMessage() {}
+
+func (x *RecoverReply) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
+func (*RecoverReply) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *RecoverReply) GetRecovery() *Recovery {
+	if x != nil {
+		return x.Recovery
+	}
+	return nil
+}
+
 var File_falcon_v1_falcon_proto protoreflect.FileDescriptor
 
 const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
-	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\xed\x02\n" +
+	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\x9f\x03\n" +
 	"\n" +
 	"AgentFrame\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12(\n" +
@@ -6840,7 +8487,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aprofile\x18\x05 \x01(\v2\x12.falcon.v1.ProfileH\x00R\aprofile\x124\n" +
 	"\ttelemetry\x18\x06 \x01(\v2\x14.falcon.v1.TelemetryH\x00R\ttelemetry\x122\n" +
 	"\x06result\x18\a \x01(\v2\x18.falcon.v1.CommandResultH\x00R\x06result\x12*\n" +
-	"\x04rank\x18\b \x01(\v2\x14.falcon.v1.RankStateH\x00R\x04rankB\x06\n" +
+	"\x04rank\x18\b \x01(\v2\x14.falcon.v1.RankStateH\x00R\x04rank\x120\n" +
+	"\x06device\x18\t \x01(\v2\x16.falcon.v1.DeviceEventH\x00R\x06deviceB\x06\n" +
 	"\x04body\"\xe0\x01\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
@@ -6851,12 +8499,29 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\adevices\x18\x06 \x03(\tR\adevices\x12\x1a\n" +
 	"\bemulated\x18\a \x01(\bR\bemulated\x12\x14\n" +
 	"\x05sysfs\x18\b \x01(\tR\x05sysfs\x12!\n" +
-	"\flaunch_ranks\x18\t \x01(\x05R\vlaunchRanks\"n\n" +
+	"\flaunch_ranks\x18\t \x01(\x05R\vlaunchRanks\"\x99\x01\n" +
 	"\x04Beat\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12!\n" +
 	"\fspool_frames\x18\x02 \x01(\x04R\vspoolFrames\x12%\n" +
-	"\x0edropped_frames\x18\x03 \x01(\x04R\rdroppedFrames\"\xad\x04\n" +
+	"\x0edropped_frames\x18\x03 \x01(\x04R\rdroppedFrames\x12)\n" +
+	"\x05ranks\x18\x04 \x03(\v2\x13.falcon.v1.RankBeatR\x05ranks\"\xa9\x01\n" +
+	"\bRankBeat\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1c\n" +
+	"\titeration\x18\x03 \x01(\x03R\titeration\x12\x19\n" +
+	"\bstep_tag\x18\x04 \x01(\x03R\astepTag\x12\x1e\n" +
+	"\vhook_age_ms\x18\x05 \x01(\x01R\thookAgeMs\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x06 \x01(\x04R\n" +
+	"generation\"\x81\x01\n" +
+	"\vDeviceEvent\x12\x16\n" +
+	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\x02 \x01(\x03R\batUnixNs\x12\x14\n" +
+	"\x05fatal\x18\x03 \x01(\bR\x05fatal\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\x05R\x04code\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\"\x99\a\n" +
 	"\tRankState\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x10\n" +
@@ -6880,7 +8545,27 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x13placement_iteration\x18\x13 \x01(\x03R\x12placementIteration\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x14 \x01(\x04R\n" +
-	"generation\"r\n" +
+	"generation\x12#\n" +
+	"\x04park\x18\x15 \x01(\v2\x0f.falcon.v1.ParkR\x04park\x12/\n" +
+	"\x13rejoined_generation\x18\x16 \x01(\x04R\x12rejoinedGeneration\x12\x1d\n" +
+	"\n" +
+	"zero_stage\x18\x17 \x01(\x05R\tzeroStage\x12%\n" +
+	"\x0ezero_instances\x18\x18 \x01(\x05R\rzeroInstances\x12\x1f\n" +
+	"\vstate_bytes\x18\x19 \x01(\x04R\n" +
+	"stateBytes\x12\x19\n" +
+	"\bcopy_mbs\x18\x1a \x01(\x01R\acopyMbs\x12\x1b\n" +
+	"\tmicro_min\x18\x1b \x01(\x05R\bmicroMin\x12\x1b\n" +
+	"\tmicro_max\x18\x1c \x01(\x05R\bmicroMax\x12%\n" +
+	"\x0emicro_multiple\x18\x1d \x01(\x05R\rmicroMultiple\x121\n" +
+	"\x14checkpoint_iteration\x18\x1e \x01(\x03R\x13checkpointIteration\"|\n" +
+	"\x04Park\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12\x18\n" +
+	"\ajoining\x18\x02 \x01(\bR\ajoining\x12\x10\n" +
+	"\x03tag\x18\x03 \x01(\x03R\x03tag\x12\x14\n" +
+	"\x05steps\x18\x04 \x03(\x03R\x05steps\x12\x12\n" +
+	"\x04sums\x18\x05 \x03(\x06R\x04sums\"r\n" +
 	"\x04Comm\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -6997,7 +8682,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x12(\n" +
 	"\x05ranks\x18\x05 \x03(\v2\x12.falcon.v1.RankAckR\x05ranks\x12,\n" +
 	"\x06pauses\x18\x06 \x03(\v2\x14.falcon.v1.RankPauseR\x06pauses\x12+\n" +
-	"\x05tests\x18\a \x03(\v2\x15.falcon.v1.TestResultR\x05tests\"\xe9\x01\n" +
+	"\x05tests\x18\a \x03(\v2\x15.falcon.v1.TestResultR\x05tests\"\xc5\x02\n" +
 	"\aRankAck\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x14\n" +
 	"\x05order\x18\x02 \x01(\x04R\x05order\x12\x1c\n" +
@@ -7007,7 +8692,14 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\astep_ms\x18\x06 \x03(\x01R\x06stepMs\x12\x1f\n" +
 	"\vmoved_bytes\x18\a \x01(\x04R\n" +
 	"movedBytes\x12)\n" +
-	"\x10resume_iteration\x18\b \x01(\x03R\x0fresumeIteration\"\x99\x01\n" +
+	"\x10resume_iteration\x18\b \x01(\x03R\x0fresumeIteration\x12\x1b\n" +
+	"\tgroups_ms\x18\t \x01(\x01R\bgroupsMs\x12\x1d\n" +
+	"\n" +
+	"restore_ms\x18\n" +
+	" \x01(\x01R\trestoreMs\x12\x1e\n" +
+	"\n" +
+	"generation\x18\v \x01(\x04R\n" +
+	"generation\"\x99\x01\n" +
 	"\vEngineFrame\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.falcon.v1.WelcomeH\x00R\awelcome\x12\"\n" +
 	"\x03ack\x18\x02 \x01(\v2\x0e.falcon.v1.AckH\x00R\x03ack\x12.\n" +
@@ -7018,7 +8710,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12$\n" +
 	"\x0ebeat_period_ms\x18\x03 \x01(\x03R\fbeatPeriodMs\"\x17\n" +
 	"\x03Ack\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xdc\x02\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xa6\x04\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12(\n" +
@@ -7027,15 +8719,56 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05order\x18\x05 \x01(\v2\x17.falcon.v1.OrderCommandH\x00R\x05order\x12/\n" +
 	"\x05pause\x18\x06 \x01(\v2\x17.falcon.v1.PauseCommandH\x00R\x05pause\x12,\n" +
 	"\x04test\x18\a \x01(\v2\x16.falcon.v1.TestCommandH\x00R\x04test\x122\n" +
-	"\x06launch\x18\b \x01(\v2\x18.falcon.v1.LaunchCommandH\x00R\x06launchB\x06\n" +
-	"\x04body\"\x8a\x01\n" +
+	"\x06launch\x18\b \x01(\v2\x18.falcon.v1.LaunchCommandH\x00R\x06launch\x125\n" +
+	"\asuspend\x18\t \x01(\v2\x19.falcon.v1.SuspendCommandH\x00R\asuspend\x12/\n" +
+	"\x05table\x18\n" +
+	" \x01(\v2\x17.falcon.v1.TableCommandH\x00R\x05table\x122\n" +
+	"\x06rejoin\x18\v \x01(\v2\x18.falcon.v1.RejoinCommandH\x00R\x06rejoin\x12,\n" +
+	"\x04stop\x18\f \x01(\v2\x16.falcon.v1.StopCommandH\x00R\x04stopB\x06\n" +
+	"\x04body\"\x9e\x01\n" +
 	"\rLaunchCommand\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
 	"generation\x12+\n" +
 	"\x05ranks\x18\x02 \x03(\v2\x15.falcon.v1.RankLaunchR\x05ranks\x12\x14\n" +
 	"\x05world\x18\x03 \x01(\x05R\x05world\x12\x16\n" +
-	"\x06resume\x18\x04 \x01(\bR\x06resume\"W\n" +
+	"\x06resume\x18\x04 \x01(\bR\x06resume\x12\x12\n" +
+	"\x04join\x18\x05 \x01(\bR\x04join\"\\\n" +
+	"\x0eSuspendCommand\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12*\n" +
+	"\x11optimizer_wait_ms\x18\x02 \x01(\x03R\x0foptimizerWaitMs\"\x83\x01\n" +
+	"\fTableCommand\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12\x14\n" +
+	"\x05table\x18\x02 \x01(\fR\x05table\x12'\n" +
+	"\x0fbase_generation\x18\x03 \x01(\x04R\x0ebaseGeneration\x12\x14\n" +
+	"\x05delta\x18\x04 \x01(\fR\x05delta\"\xf6\x01\n" +
+	"\rRejoinCommand\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12)\n" +
+	"\x10resume_iteration\x18\x02 \x01(\x03R\x0fresumeIteration\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x03 \x01(\bR\n" +
+	"checkpoint\x12*\n" +
+	"\x05moves\x18\x04 \x03(\v2\x14.falcon.v1.ShardMoveR\x05moves\x12#\n" +
+	"\rmicro_batches\x18\x05 \x03(\x05R\fmicroBatches\x12)\n" +
+	"\x05seats\x18\x06 \x03(\v2\x13.falcon.v1.RankSeatR\x05seats\"E\n" +
+	"\tShardMove\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x05R\x04from\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"0\n" +
+	"\bRankSeat\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x10\n" +
+	"\x03pid\x18\x02 \x01(\x05R\x03pid\"C\n" +
+	"\vStopCommand\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12\x14\n" +
+	"\x05ranks\x18\x02 \x03(\x05R\x05ranks\"W\n" +
 	"\n" +
 	"RankLaunch\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x1d\n" +
@@ -7135,7 +8868,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12#\n" +
 	"\rknown_version\x18\x03 \x01(\x04R\fknownVersion\x12\x1f\n" +
 	"\vrun_lengths\x18\x04 \x01(\x05R\n" +
-	"runLengths\"\x96\x05\n" +
+	"runLengths\"\xc7\x05\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -7156,7 +8889,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"validation\x18\x0f \x01(\v2\x15.falcon.v1.ValidationR\n" +
 	"validation\x12\"\n" +
-	"\x04nics\x18\x10 \x03(\v2\x0e.falcon.v1.NicR\x04nics\x123\n" +
+	"\x04nics\x18\x10 \x03(\v2\x0e.falcon.v1.NicR\x04nics\x12/\n" +
+	"\brecovery\x18\x12 \x01(\v2\x13.falcon.v1.RecoveryR\brecovery\x123\n" +
 	"\trecurring\x18\x11 \x03(\v2\x15.falcon.v1.RecurrenceR\trecurring\"\xa8\x01\n" +
 	"\n" +
 	"Recurrence\x12\x16\n" +
@@ -7190,7 +8924,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x12 \x01(\x04R\n" +
 	"generation\x12\x18\n" +
-	"\arestart\x18\x13 \x01(\tR\arestart\"\xcc\x02\n" +
+	"\arestart\x18\x13 \x01(\tR\arestart\"\x83\x03\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x10\n" +
 	"\x03cap\x18\x02 \x01(\tR\x03cap\x12\x16\n" +
@@ -7201,11 +8935,22 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05hours\x18\a \x01(\tR\x05hours\x12\x1d\n" +
 	"\n" +
 	"allow_drop\x18\b \x01(\bR\tallowDrop\x12\x1a\n" +
-	"\bvariants\x18\t \x03(\tR\bvariants\x1aO\n" +
+	"\bvariants\x18\t \x03(\tR\bvariants\x125\n" +
+	"\brecovery\x18\n" +
+	" \x01(\v2\x19.falcon.v1.RecoveryPolicyR\brecovery\x1aO\n" +
 	"\n" +
 	"RungsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
-	"\x05value\x18\x02 \x01(\v2\x15.falcon.v1.RungPolicyR\x05value:\x028\x01\"d\n" +
+	"\x05value\x18\x02 \x01(\v2\x15.falcon.v1.RungPolicyR\x05value:\x028\x01\"\xc7\x01\n" +
+	"\x0eRecoveryPolicy\x12\x1a\n" +
+	"\bapproval\x18\x01 \x01(\tR\bapproval\x12\x1f\n" +
+	"\vcountdown_s\x18\x02 \x01(\x01R\n" +
+	"countdownS\x12\x1f\n" +
+	"\vfence_alone\x18\x03 \x01(\bR\n" +
+	"fenceAlone\x12!\n" +
+	"\fallow_shrink\x18\x04 \x01(\bR\vallowShrink\x12\x19\n" +
+	"\bin_place\x18\x05 \x01(\x05R\ainPlace\x12\x19\n" +
+	"\bper_hour\x18\x06 \x01(\x05R\aperHour\"d\n" +
 	"\n" +
 	"RungPolicy\x12\x1a\n" +
 	"\bapproval\x18\x01 \x01(\tR\bapproval\x12\x1f\n" +
@@ -7476,7 +9221,86 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x0eIncidentsReply\x121\n" +
 	"\tincidents\x18\x01 \x03(\v2\x13.falcon.v1.IncidentR\tincidents\x127\n" +
 	"\vvalidations\x18\x03 \x03(\v2\x15.falcon.v1.ValidationR\vvalidations\x12+\n" +
-	"\aladders\x18\x02 \x03(\v2\x11.falcon.v1.LadderR\aladders*\x9d\x01\n" +
+	"\aladders\x18\x02 \x03(\v2\x11.falcon.v1.LadderR\aladders\"\xc7\x01\n" +
+	"\x05Fault\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
+	"\x06device\x18\x03 \x01(\tR\x06device\x12\x14\n" +
+	"\x05ranks\x18\x04 \x03(\x05R\x05ranks\x12\x1a\n" +
+	"\bevidence\x18\x05 \x03(\tR\bevidence\x12\"\n" +
+	"\rfirst_unix_ns\x18\x06 \x01(\x03R\vfirstUnixNs\x12(\n" +
+	"\x10detected_unix_ns\x18\a \x01(\x03R\x0edetectedUnixNs\"\xa9\b\n" +
+	"\bRecovery\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x03 \x01(\x04R\n" +
+	"generation\x12\x1a\n" +
+	"\battempts\x18\x04 \x01(\x05R\battempts\x12(\n" +
+	"\x06faults\x18\x05 \x03(\v2\x10.falcon.v1.FaultR\x06faults\x12=\n" +
+	"\breplaced\x18\x06 \x03(\v2!.falcon.v1.Recovery.ReplacedEntryR\breplaced\x12\x1c\n" +
+	"\tsurvivors\x18\a \x03(\x05R\tsurvivors\x12\x16\n" +
+	"\x06fenced\x18\b \x03(\tR\x06fenced\x12)\n" +
+	"\x10resume_iteration\x18\t \x01(\x03R\x0fresumeIteration\x12)\n" +
+	"\x10before_iteration\x18\n" +
+	" \x01(\x03R\x0fbeforeIteration\x12*\n" +
+	"\x05moves\x18\v \x03(\v2\x14.falcon.v1.ShardMoveR\x05moves\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\f \x01(\bR\n" +
+	"checkpoint\x12\x16\n" +
+	"\x06reason\x18\r \x01(\tR\x06reason\x12>\n" +
+	"\tphases_ms\x18\x0e \x03(\v2!.falcon.v1.Recovery.PhasesMsEntryR\bphasesMs\x12G\n" +
+	"\fpredicted_ms\x18\x0f \x03(\v2$.falcon.v1.Recovery.PredictedMsEntryR\vpredictedMs\x12\x1b\n" +
+	"\tplan_hash\x18\x10 \x01(\tR\bplanHash\x12\x1d\n" +
+	"\n" +
+	"decided_by\x18\x11 \x01(\tR\tdecidedBy\x12!\n" +
+	"\fdecided_from\x18\x12 \x01(\tR\vdecidedFrom\x12\x1b\n" +
+	"\tno_return\x18\x13 \x01(\bR\bnoReturn\x12&\n" +
+	"\x0fstarted_unix_ns\x18\x14 \x01(\x03R\rstartedUnixNs\x12\"\n" +
+	"\rended_unix_ns\x18\x15 \x01(\x03R\vendedUnixNs\x12(\n" +
+	"\x10deadline_unix_ns\x18\x16 \x01(\x03R\x0edeadlineUnixNs\x12-\n" +
+	"\x05ranks\x18\x17 \x03(\v2\x17.falcon.v1.RankRecoveryR\x05ranks\x1a;\n" +
+	"\rReplacedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
+	"\rPhasesMsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a>\n" +
+	"\x10PredictedMsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\x8a\x01\n" +
+	"\fRankRecovery\x12\x12\n" +
+	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device\x12\x14\n" +
+	"\x05stage\x18\x03 \x01(\tR\x05stage\x12\x10\n" +
+	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12\x10\n" +
+	"\x03tag\x18\x05 \x01(\x03R\x03tag\x12\x14\n" +
+	"\x05steps\x18\x06 \x03(\x03R\x05steps\"5\n" +
+	"\x11RecoveriesRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03map\x18\x02 \x01(\bR\x03map\"\x8d\x01\n" +
+	"\x0fRecoveriesReply\x123\n" +
+	"\n" +
+	"recoveries\x18\x01 \x03(\v2\x13.falcon.v1.RecoveryR\n" +
+	"recoveries\x121\n" +
+	"\texposures\x18\x02 \x03(\v2\x13.falcon.v1.ExposureR\texposures\x12\x12\n" +
+	"\x04note\x18\x03 \x01(\tR\x04note\"\xa9\x01\n" +
+	"\bExposure\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x12\x14\n" +
+	"\x05ranks\x18\x03 \x03(\x05R\x05ranks\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x121\n" +
+	"\x14checkpoint_iteration\x18\x05 \x01(\x03R\x13checkpointIteration\x12\x14\n" +
+	"\x05spare\x18\x06 \x01(\bR\x05spare\"\x9d\x01\n" +
+	"\x0eRecoverRequest\x12\x1a\n" +
+	"\brecovery\x18\x01 \x01(\tR\brecovery\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x1b\n" +
+	"\tplan_hash\x18\x03 \x01(\tR\bplanHash\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12\x12\n" +
+	"\x04rank\x18\x06 \x01(\x05R\x04rank\"?\n" +
+	"\fRecoverReply\x12/\n" +
+	"\brecovery\x18\x01 \x01(\v2\x13.falcon.v1.RecoveryR\brecovery*\x9d\x01\n" +
 	"\rCommandStatus\x12\x1e\n" +
 	"\x1aCOMMAND_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17COMMAND_STATUS_ACCEPTED\x10\x01\x12\x17\n" +
@@ -7536,14 +9360,17 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x11RANK_HEALTH_STALE\x10\x04\x12\x14\n" +
 	"\x10RANK_HEALTH_LOST\x10\x052D\n" +
 	"\x05Fleet\x12;\n" +
-	"\x06Attach\x12\x15.falcon.v1.AgentFrame\x1a\x16.falcon.v1.EngineFrame(\x010\x012\x89\x03\n" +
+	"\x06Attach\x12\x15.falcon.v1.AgentFrame\x1a\x16.falcon.v1.EngineFrame(\x010\x012\x90\x04\n" +
 	"\aConsole\x12@\n" +
 	"\bSnapshot\x12\x1a.falcon.v1.SnapshotRequest\x1a\x18.falcon.v1.SnapshotReply\x124\n" +
 	"\x05Watch\x12\x17.falcon.v1.WatchRequest\x1a\x10.falcon.v1.Event0\x01\x12:\n" +
 	"\x06Decide\x12\x18.falcon.v1.DecideRequest\x1a\x16.falcon.v1.DecideReply\x12C\n" +
 	"\tSetPolicy\x12\x1b.falcon.v1.SetPolicyRequest\x1a\x19.falcon.v1.SetPolicyReply\x12@\n" +
 	"\bValidate\x12\x1a.falcon.v1.ValidateRequest\x1a\x18.falcon.v1.ValidateReply\x12C\n" +
-	"\tIncidents\x12\x1b.falcon.v1.IncidentsRequest\x1a\x19.falcon.v1.IncidentsReplyB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
+	"\tIncidents\x12\x1b.falcon.v1.IncidentsRequest\x1a\x19.falcon.v1.IncidentsReply\x12F\n" +
+	"\n" +
+	"Recoveries\x12\x1c.falcon.v1.RecoveriesRequest\x1a\x1a.falcon.v1.RecoveriesReply\x12=\n" +
+	"\aRecover\x12\x19.falcon.v1.RecoverRequest\x1a\x17.falcon.v1.RecoverReplyB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
 
 var (
 	file_falcon_v1_falcon_proto_rawDescOnce sync.Once
@@ -7558,180 +9385,225 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_falcon_v1_falcon_proto_goTypes = []any{
-	(CommandStatus)(0),       // 0: falcon.v1.CommandStatus
-	(PausePhase)(0),          // 1: falcon.v1.PausePhase
-	(PauseState)(0),          // 2: falcon.v1.PauseState
-	(PauseReason)(0),         // 3: falcon.v1.PauseReason
-	(TestKind)(0),            // 4: falcon.v1.TestKind
-	(TestStatus)(0),          // 5: falcon.v1.TestStatus
-	(RankHealth)(0),          // 6: falcon.v1.RankHealth
-	(*AgentFrame)(nil),       // 7: falcon.v1.AgentFrame
-	(*Hello)(nil),            // 8: falcon.v1.Hello
-	(*Beat)(nil),             // 9: falcon.v1.Beat
-	(*RankState)(nil),        // 10: falcon.v1.RankState
-	(*Comm)(nil),             // 11: falcon.v1.Comm
-	(*Samples)(nil),          // 12: falcon.v1.Samples
-	(*Sample)(nil),           // 13: falcon.v1.Sample
-	(*Profile)(nil),          // 14: falcon.v1.Profile
-	(*RankProfile)(nil),      // 15: falcon.v1.RankProfile
-	(*CallTiming)(nil),       // 16: falcon.v1.CallTiming
-	(*Telemetry)(nil),        // 17: falcon.v1.Telemetry
-	(*Nic)(nil),              // 18: falcon.v1.Nic
-	(*Gpu)(nil),              // 19: falcon.v1.Gpu
-	(*Host)(nil),             // 20: falcon.v1.Host
-	(*CommandResult)(nil),    // 21: falcon.v1.CommandResult
-	(*RankAck)(nil),          // 22: falcon.v1.RankAck
-	(*EngineFrame)(nil),      // 23: falcon.v1.EngineFrame
-	(*Welcome)(nil),          // 24: falcon.v1.Welcome
-	(*Ack)(nil),              // 25: falcon.v1.Ack
-	(*Command)(nil),          // 26: falcon.v1.Command
-	(*LaunchCommand)(nil),    // 27: falcon.v1.LaunchCommand
-	(*RankLaunch)(nil),       // 28: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),     // 29: falcon.v1.PauseCommand
-	(*RankCut)(nil),          // 30: falcon.v1.RankCut
-	(*CommLimit)(nil),        // 31: falcon.v1.CommLimit
-	(*RankPause)(nil),        // 32: falcon.v1.RankPause
-	(*CommCount)(nil),        // 33: falcon.v1.CommCount
-	(*PeerCount)(nil),        // 34: falcon.v1.PeerCount
-	(*TestCommand)(nil),      // 35: falcon.v1.TestCommand
-	(*RankTest)(nil),         // 36: falcon.v1.RankTest
-	(*TestResult)(nil),       // 37: falcon.v1.TestResult
-	(*ProfileCommand)(nil),   // 38: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),     // 39: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),  // 40: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),    // 41: falcon.v1.SnapshotReply
-	(*Recurrence)(nil),       // 42: falcon.v1.Recurrence
-	(*Job)(nil),              // 43: falcon.v1.Job
-	(*Policy)(nil),           // 44: falcon.v1.Policy
-	(*RungPolicy)(nil),       // 45: falcon.v1.RungPolicy
-	(*RankView)(nil),         // 46: falcon.v1.RankView
-	(*NodeView)(nil),         // 47: falcon.v1.NodeView
-	(*Series)(nil),           // 48: falcon.v1.Series
-	(*Mark)(nil),             // 49: falcon.v1.Mark
-	(*Evidence)(nil),         // 50: falcon.v1.Evidence
-	(*Verdict)(nil),          // 51: falcon.v1.Verdict
-	(*Incident)(nil),         // 52: falcon.v1.Incident
-	(*Action)(nil),           // 53: falcon.v1.Action
-	(*Preview)(nil),          // 54: falcon.v1.Preview
-	(*NodeSwap)(nil),         // 55: falcon.v1.NodeSwap
-	(*LinksOf)(nil),          // 56: falcon.v1.LinksOf
-	(*RungView)(nil),         // 57: falcon.v1.RungView
-	(*Ladder)(nil),           // 58: falcon.v1.Ladder
-	(*EventLine)(nil),        // 59: falcon.v1.EventLine
-	(*WatchRequest)(nil),     // 60: falcon.v1.WatchRequest
-	(*Event)(nil),            // 61: falcon.v1.Event
-	(*DecideRequest)(nil),    // 62: falcon.v1.DecideRequest
-	(*DecideReply)(nil),      // 63: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil), // 64: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),   // 65: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil), // 66: falcon.v1.IncidentsRequest
-	(*Validation)(nil),       // 67: falcon.v1.Validation
-	(*GemmResult)(nil),       // 68: falcon.v1.GemmResult
-	(*LinkResult)(nil),       // 69: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),  // 70: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),    // 71: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),   // 72: falcon.v1.IncidentsReply
-	nil,                      // 73: falcon.v1.Host.RunDelayNsEntry
-	nil,                      // 74: falcon.v1.Policy.RungsEntry
-	nil,                      // 75: falcon.v1.Preview.TrafficMbEntry
+	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
+	(PausePhase)(0),           // 1: falcon.v1.PausePhase
+	(PauseState)(0),           // 2: falcon.v1.PauseState
+	(PauseReason)(0),          // 3: falcon.v1.PauseReason
+	(TestKind)(0),             // 4: falcon.v1.TestKind
+	(TestStatus)(0),           // 5: falcon.v1.TestStatus
+	(RankHealth)(0),           // 6: falcon.v1.RankHealth
+	(*AgentFrame)(nil),        // 7: falcon.v1.AgentFrame
+	(*Hello)(nil),             // 8: falcon.v1.Hello
+	(*Beat)(nil),              // 9: falcon.v1.Beat
+	(*RankBeat)(nil),          // 10: falcon.v1.RankBeat
+	(*DeviceEvent)(nil),       // 11: falcon.v1.DeviceEvent
+	(*RankState)(nil),         // 12: falcon.v1.RankState
+	(*Park)(nil),              // 13: falcon.v1.Park
+	(*Comm)(nil),              // 14: falcon.v1.Comm
+	(*Samples)(nil),           // 15: falcon.v1.Samples
+	(*Sample)(nil),            // 16: falcon.v1.Sample
+	(*Profile)(nil),           // 17: falcon.v1.Profile
+	(*RankProfile)(nil),       // 18: falcon.v1.RankProfile
+	(*CallTiming)(nil),        // 19: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 20: falcon.v1.Telemetry
+	(*Nic)(nil),               // 21: falcon.v1.Nic
+	(*Gpu)(nil),               // 22: falcon.v1.Gpu
+	(*Host)(nil),              // 23: falcon.v1.Host
+	(*CommandResult)(nil),     // 24: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 25: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 26: falcon.v1.EngineFrame
+	(*Welcome)(nil),           // 27: falcon.v1.Welcome
+	(*Ack)(nil),               // 28: falcon.v1.Ack
+	(*Command)(nil),           // 29: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 30: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 31: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 32: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 33: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 34: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 35: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 36: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 37: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 38: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 39: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 40: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 41: falcon.v1.RankPause
+	(*CommCount)(nil),         // 42: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 43: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 44: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 45: falcon.v1.RankTest
+	(*TestResult)(nil),        // 46: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 47: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 48: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 49: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 50: falcon.v1.SnapshotReply
+	(*Recurrence)(nil),        // 51: falcon.v1.Recurrence
+	(*Job)(nil),               // 52: falcon.v1.Job
+	(*Policy)(nil),            // 53: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 54: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 55: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 56: falcon.v1.RankView
+	(*NodeView)(nil),          // 57: falcon.v1.NodeView
+	(*Series)(nil),            // 58: falcon.v1.Series
+	(*Mark)(nil),              // 59: falcon.v1.Mark
+	(*Evidence)(nil),          // 60: falcon.v1.Evidence
+	(*Verdict)(nil),           // 61: falcon.v1.Verdict
+	(*Incident)(nil),          // 62: falcon.v1.Incident
+	(*Action)(nil),            // 63: falcon.v1.Action
+	(*Preview)(nil),           // 64: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 65: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 66: falcon.v1.LinksOf
+	(*RungView)(nil),          // 67: falcon.v1.RungView
+	(*Ladder)(nil),            // 68: falcon.v1.Ladder
+	(*EventLine)(nil),         // 69: falcon.v1.EventLine
+	(*WatchRequest)(nil),      // 70: falcon.v1.WatchRequest
+	(*Event)(nil),             // 71: falcon.v1.Event
+	(*DecideRequest)(nil),     // 72: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 73: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 74: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 75: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 76: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 77: falcon.v1.Validation
+	(*GemmResult)(nil),        // 78: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 79: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 80: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 81: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 82: falcon.v1.IncidentsReply
+	(*Fault)(nil),             // 83: falcon.v1.Fault
+	(*Recovery)(nil),          // 84: falcon.v1.Recovery
+	(*RankRecovery)(nil),      // 85: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 86: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 87: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 88: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 89: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 90: falcon.v1.RecoverReply
+	nil,                       // 91: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 92: falcon.v1.Policy.RungsEntry
+	nil,                       // 93: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 94: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 95: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 96: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
-	8,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
-	9,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	12, // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	14, // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	17, // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	21, // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
-	10, // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
-	11, // 7: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	13, // 8: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	15, // 9: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	16, // 10: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	19, // 11: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	20, // 12: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	18, // 13: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	73, // 14: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,  // 15: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	22, // 16: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	32, // 17: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	37, // 18: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	24, // 19: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	25, // 20: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	26, // 21: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	38, // 22: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	39, // 23: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	29, // 24: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	35, // 25: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	27, // 26: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	28, // 27: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	1,  // 28: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	30, // 29: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	31, // 30: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,  // 31: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	33, // 32: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,  // 33: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	34, // 34: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	36, // 35: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,  // 36: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,  // 37: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,  // 38: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	43, // 39: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	44, // 40: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	46, // 41: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	48, // 42: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	52, // 43: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	58, // 44: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	59, // 45: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	47, // 46: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	67, // 47: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	18, // 48: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	42, // 49: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	74, // 50: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	6,  // 51: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	49, // 52: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	50, // 53: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	51, // 54: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	54, // 55: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	55, // 56: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	56, // 57: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	56, // 58: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	75, // 59: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	54, // 60: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	57, // 61: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	53, // 62: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	53, // 63: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	59, // 64: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	53, // 65: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	44, // 66: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	44, // 67: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	68, // 68: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	69, // 69: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	67, // 70: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	52, // 71: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	67, // 72: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	58, // 73: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	45, // 74: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,  // 75: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	40, // 76: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	60, // 77: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	62, // 78: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	64, // 79: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	70, // 80: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	66, // 81: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	23, // 82: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	41, // 83: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	61, // 84: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	63, // 85: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	65, // 86: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	71, // 87: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	72, // 88: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	82, // [82:89] is the sub-list for method output_type
-	75, // [75:82] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	8,   // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
+	9,   // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
+	15,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	17,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	20,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	24,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	12,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
+	11,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
+	10,  // 8: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
+	14,  // 9: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	13,  // 10: falcon.v1.RankState.park:type_name -> falcon.v1.Park
+	16,  // 11: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	18,  // 12: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	19,  // 13: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	22,  // 14: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	23,  // 15: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	21,  // 16: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	91,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,   // 18: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	25,  // 19: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	41,  // 20: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	46,  // 21: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	27,  // 22: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	28,  // 23: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	29,  // 24: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	47,  // 25: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	48,  // 26: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	38,  // 27: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	44,  // 28: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	30,  // 29: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	31,  // 30: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	32,  // 31: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	33,  // 32: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	36,  // 33: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	37,  // 34: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	34,  // 35: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	35,  // 36: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 37: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	39,  // 38: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	40,  // 39: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 40: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	42,  // 41: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 42: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	43,  // 43: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	45,  // 44: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 45: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 46: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 47: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	52,  // 48: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	53,  // 49: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	56,  // 50: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	58,  // 51: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	62,  // 52: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	68,  // 53: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	69,  // 54: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	57,  // 55: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	77,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	21,  // 57: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	84,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	51,  // 59: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	92,  // 60: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	54,  // 61: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 62: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	59,  // 63: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	60,  // 64: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	61,  // 65: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	64,  // 66: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	65,  // 67: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	66,  // 68: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	66,  // 69: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	93,  // 70: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	64,  // 71: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	67,  // 72: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	63,  // 73: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	63,  // 74: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	69,  // 75: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	63,  // 76: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	53,  // 77: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	53,  // 78: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	78,  // 79: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	79,  // 80: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	77,  // 81: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	62,  // 82: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	77,  // 83: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	68,  // 84: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	83,  // 85: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	94,  // 86: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	34,  // 87: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	95,  // 88: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	96,  // 89: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	85,  // 90: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	84,  // 91: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	88,  // 92: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	84,  // 93: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	55,  // 94: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 95: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	49,  // 96: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	70,  // 97: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	72,  // 98: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	74,  // 99: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	80,  // 100: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	76,  // 101: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	86,  // 102: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	89,  // 103: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	26,  // 104: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	50,  // 105: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	71,  // 106: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	73,  // 107: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	75,  // 108: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	81,  // 109: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	82,  // 110: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	87,  // 111: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	90,  // 112: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	104, // [104:113] is the sub-list for method output_type
+	95,  // [95:104] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -7747,20 +9619,25 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Telemetry)(nil),
 		(*AgentFrame_Result)(nil),
 		(*AgentFrame_Rank)(nil),
+		(*AgentFrame_Device)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[16].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[19].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[19].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[22].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
 		(*Command_Test)(nil),
 		(*Command_Launch)(nil),
+		(*Command_Suspend)(nil),
+		(*Command_Table)(nil),
+		(*Command_Rejoin)(nil),
+		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[54].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[64].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -7770,7 +9647,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   69,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

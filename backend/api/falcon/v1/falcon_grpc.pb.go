@@ -133,12 +133,14 @@ var Fleet_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Console_Snapshot_FullMethodName  = "/falcon.v1.Console/Snapshot"
-	Console_Watch_FullMethodName     = "/falcon.v1.Console/Watch"
-	Console_Decide_FullMethodName    = "/falcon.v1.Console/Decide"
-	Console_SetPolicy_FullMethodName = "/falcon.v1.Console/SetPolicy"
-	Console_Validate_FullMethodName  = "/falcon.v1.Console/Validate"
-	Console_Incidents_FullMethodName = "/falcon.v1.Console/Incidents"
+	Console_Snapshot_FullMethodName   = "/falcon.v1.Console/Snapshot"
+	Console_Watch_FullMethodName      = "/falcon.v1.Console/Watch"
+	Console_Decide_FullMethodName     = "/falcon.v1.Console/Decide"
+	Console_SetPolicy_FullMethodName  = "/falcon.v1.Console/SetPolicy"
+	Console_Validate_FullMethodName   = "/falcon.v1.Console/Validate"
+	Console_Incidents_FullMethodName  = "/falcon.v1.Console/Incidents"
+	Console_Recoveries_FullMethodName = "/falcon.v1.Console/Recoveries"
+	Console_Recover_FullMethodName    = "/falcon.v1.Console/Recover"
 )
 
 // ConsoleClient is the client API for Console service.
@@ -163,6 +165,12 @@ type ConsoleClient interface {
 	Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateReply, error)
 	// Incidents lists full incidents with ladders. Role viewer.
 	Incidents(ctx context.Context, in *IncidentsRequest, opts ...grpc.CallOption) (*IncidentsReply, error)
+	// Recoveries lists recoveries, newest first, and what would be lost if a node
+	// or a failure domain went now. Role viewer.
+	Recoveries(ctx context.Context, in *RecoveriesRequest, opts ...grpc.CallOption) (*RecoveriesReply, error)
+	// Recover decides on a recovery (approve, deny, abort), or asks for one by
+	// hand (node or rank). Role approver.
+	Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverReply, error)
 }
 
 type consoleClient struct {
@@ -242,6 +250,26 @@ func (c *consoleClient) Incidents(ctx context.Context, in *IncidentsRequest, opt
 	return out, nil
 }
 
+func (c *consoleClient) Recoveries(ctx context.Context, in *RecoveriesRequest, opts ...grpc.CallOption) (*RecoveriesReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecoveriesReply)
+	err := c.cc.Invoke(ctx, Console_Recoveries_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *consoleClient) Recover(ctx context.Context, in *RecoverRequest, opts ...grpc.CallOption) (*RecoverReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecoverReply)
+	err := c.cc.Invoke(ctx, Console_Recover_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ConsoleServer is the server API for Console service.
 // All implementations must embed UnimplementedConsoleServer
 // for forward compatibility.
@@ -264,6 +292,12 @@ type ConsoleServer interface {
 	Validate(context.Context, *ValidateRequest) (*ValidateReply, error)
 	// Incidents lists full incidents with ladders. Role viewer.
 	Incidents(context.Context, *IncidentsRequest) (*IncidentsReply, error)
+	// Recoveries lists recoveries, newest first, and what would be lost if a node
+	// or a failure domain went now. Role viewer.
+	Recoveries(context.Context, *RecoveriesRequest) (*RecoveriesReply, error)
+	// Recover decides on a recovery (approve, deny, abort), or asks for one by
+	// hand (node or rank). Role approver.
+	Recover(context.Context, *RecoverRequest) (*RecoverReply, error)
 	mustEmbedUnimplementedConsoleServer()
 }
 
@@ -291,6 +325,12 @@ func (UnimplementedConsoleServer) Validate(context.Context, *ValidateRequest) (*
 }
 func (UnimplementedConsoleServer) Incidents(context.Context, *IncidentsRequest) (*IncidentsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Incidents not implemented")
+}
+func (UnimplementedConsoleServer) Recoveries(context.Context, *RecoveriesRequest) (*RecoveriesReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Recoveries not implemented")
+}
+func (UnimplementedConsoleServer) Recover(context.Context, *RecoverRequest) (*RecoverReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Recover not implemented")
 }
 func (UnimplementedConsoleServer) mustEmbedUnimplementedConsoleServer() {}
 func (UnimplementedConsoleServer) testEmbeddedByValue()                 {}
@@ -414,6 +454,42 @@ func _Console_Incidents_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Console_Recoveries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecoveriesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConsoleServer).Recoveries(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Console_Recoveries_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConsoleServer).Recoveries(ctx, req.(*RecoveriesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Console_Recover_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecoverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConsoleServer).Recover(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Console_Recover_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConsoleServer).Recover(ctx, req.(*RecoverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Console_ServiceDesc is the grpc.ServiceDesc for Console service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -440,6 +516,14 @@ var Console_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Incidents",
 			Handler:    _Console_Incidents_Handler,
+		},
+		{
+			MethodName: "Recoveries",
+			Handler:    _Console_Recoveries_Handler,
+		},
+		{
+			MethodName: "Recover",
+			Handler:    _Console_Recover_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,141 @@
+package falcon
+
+// FaultKind is what stopped a part of the job (fail-stop).
+type FaultKind string
+
+// Kinds of faults.
+const (
+	FaultExit   FaultKind = "exit"   // a training process ended, and not by an order
+	FaultNode   FaultKind = "node"   // a node is gone: agent silent, and a second signal
+	FaultFrozen FaultKind = "frozen" // a process is alive, its hook is silent and its peers stall
+	FaultHang   FaultKind = "hang"   // a process and its hook are alive, and no iteration comes
+	FaultDevice FaultKind = "device" // a device reported what it does not recover from by itself (XID, ECC, NIC down)
+)
+
+// Fault is one fail-stop fault. It belongs to hardware: the ranks are those
+// that the placement of the job epoch had there.
+type Fault struct {
+	Kind       FaultKind `json:"kind"`
+	Node       Node      `json:"node"`
+	Device     Device    `json:"device,omitempty"` // empty = the whole node
+	Ranks      []Rank    `json:"ranks"`            // that must be made anew
+	Evidence   []string  `json:"evidence"`         // one sentence each, oldest first
+	FirstNs    int64     `json:"first_unix_ns"`    // of the first sign
+	DetectedNs int64     `json:"detected_unix_ns"` // when it was certain enough to act
+}
+
+// ZeRO says how the optimizer's state is spread (Rajbhandari et al. 2020):
+// stage 0 = every replica has all of it; stage 1 = each of Instances groups of
+// data-parallel ranks holds it once. With d data-parallel ranks and N instances
+// the slices of instance m are ranks m·d/N … (m+1)·d/N − 1.
+type ZeRO struct {
+	Stage     int `json:"stage"`
+	Instances int `json:"instances"`
+}
+
+// RecoveryState is how far a recovery has come.
+type RecoveryState string
+
+// States of a recovery. It goes from suspend to resumed in this order; a new
+// fault in any of them begins again at suspend with the next generation.
+const (
+	RecoveryProposed  RecoveryState = "proposed"  // waits for a decision
+	RecoverySuspend   RecoveryState = "suspend"   // survivors leave their collectives and park; what is faulty is fenced
+	RecoveryReplace   RecoveryState = "replace"   // processes are started in the place of the faulty ones
+	RecoveryTable     RecoveryState = "ranktable" // the new rank table goes to the nodes
+	RecoveryCollect   RecoveryState = "collect"   // every process tells which steps it holds; they are locked
+	RecoveryRejoin    RecoveryState = "rejoin"    // groups are built and shards restored
+	RecoveryResumed   RecoveryState = "resumed"   // the job trains again
+	RecoveryFailed    RecoveryState = "failed"    // given up: the reason says what is left to do
+	RecoveryDenied    RecoveryState = "denied"    // somebody said no
+	RecoveryCancelled RecoveryState = "cancelled" // somebody ended it before the point of no return
+)
+
+// Over says that nothing more happens to it.
+func (s RecoveryState) Over() bool {
+	switch s {
+	case RecoveryResumed, RecoveryFailed, RecoveryDenied, RecoveryCancelled:
+		return true
+	}
+	return false
+}
+
+// Phases of a recovery, for times: the names of the lab's report.
+const (
+	PhaseDetect  = "detect" // from the fault's first sign to certainty
+	PhaseSuspend = "suspend"
+	PhaseFence   = "fence"
+	PhaseReplace = "replace"
+	PhaseTable   = "ranktable"
+	PhaseCollect = "collect"
+	PhaseGroups  = "groups"
+	PhaseRestore = "restore"
+	PhaseResume  = "resume" // from the last restored rank to the first iteration begun
+)
+
+// FromCheckpoint stands for a source rank where a shard comes from storage.
+const FromCheckpoint Rank = -2
+
+// ShardMove says from whom a rank gets its state.
+type ShardMove struct {
+	Rank Rank   `json:"rank"`
+	From Rank   `json:"from"` // FromCheckpoint = storage
+	Why  string `json:"why,omitempty"`
+}
+
+// RankHold is what one parked process holds: up to two steps of its shard, each
+// with the checksum that whoever restores from it must find.
+type RankHold struct {
+	Steps [2]int64  `json:"steps"` // NoIteration = none
+	Sums  [2]uint64 `json:"sums"`
+}
+
+// At finds the checksum of a step.
+func (h RankHold) At(step int64) (uint64, bool) {
+	for i, s := range h.Steps {
+		if s == step && s >= 0 {
+			return h.Sums[i], true
+		}
+	}
+	return 0, false
+}
+
+// Recovery is one handling of fail-stop faults, from the first sign to the job's
+// next iteration. Several faults join one recovery when they come before it has
+// ended. PlanHash names what a decision agreed to: faults, replacements, moves.
+type Recovery struct {
+	ID          string             `json:"id"` // "REC-0001"
+	State       RecoveryState      `json:"state"`
+	Generation  uint64             `json:"generation"` // newest; of rank table, communicators and processes
+	Attempts    int                `json:"attempts"`
+	JobEpoch    uint64             `json:"job_epoch"`
+	Faults      []Fault            `json:"faults"`
+	Replaced    map[Rank]Device    `json:"replaced"`         // where each faulty rank is made anew
+	Survivors   []Rank             `json:"survivors"`        // whose processes stay
+	Fenced      []Node             `json:"fenced"`           // refused from now on
+	Placement   Placement          `json:"placement"`        // device by rank, once over
+	Resume      int64              `json:"resume_iteration"` // NoIteration until chosen
+	Before      int64              `json:"before_iteration"` // newest iteration begun before the fault
+	Moves       []ShardMove        `json:"moves"`
+	Checkpoint  bool               `json:"checkpoint"`       // all ranks go back to storage
+	Reason      string             `json:"reason,omitempty"` // why so, why it waits, or why it failed
+	PhaseMs     map[string]float64 `json:"phases_ms"`
+	PredictMs   map[string]float64 `json:"predicted_ms"`
+	PlanHash    string             `json:"plan_hash"`
+	DecidedBy   string             `json:"decided_by"` // "policy" or the operator's name
+	DecidedFrom string             `json:"decided_from,omitempty"`
+	NoReturn    bool               `json:"no_return"` // ranks were told to rejoin: it can't be cancelled any more
+	StartedNs   int64              `json:"started_unix_ns"`
+	EndedNs     int64              `json:"ended_unix_ns"`
+	DeadlineNs  int64              `json:"deadline_unix_ns,omitempty"` // of the present state; 0 = none
+}
+
+// RecoveryPolicy says what may be done without a person.
+type RecoveryPolicy struct {
+	Approval    string  `json:"approval,omitempty" yaml:"approval"`         // ApprovalAuto (default) or ApprovalPerson
+	Countdown   float64 `json:"countdown_s,omitempty" yaml:"countdown_s"`   // before it acts by itself
+	FenceAlone  bool    `json:"fence_alone,omitempty" yaml:"fence_alone"`   // a silent agent is enough to fence its node
+	AllowShrink bool    `json:"allow_shrink,omitempty" yaml:"allow_shrink"` // go on with fewer replicas where no spare is left
+	InPlace     int     `json:"in_place,omitempty" yaml:"in_place"`         // times an hour that a process is made anew on its own node, default 2
+	PerHour     int     `json:"per_hour,omitempty" yaml:"per_hour"`         // recoveries without a person, default 10; then somebody must approve
+}

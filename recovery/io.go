@@ -1,0 +1,252 @@
+package recovery
+
+import "github.com/failslow/falcon"
+
+// Input is one thing that happened.
+type Input interface{ input() }
+
+// Job describes the job epoch; stepped before anything else and on change.
+type Job struct {
+	Epoch      uint64
+	Layout     falcon.Layout
+	Placement  falcon.Placement // device by rank
+	Generation uint64           // of the launch or rejoin in force
+	ZeRO       falcon.ZeRO
+	StateMB    float64       // of one rank, 10⁶ bytes; 0 = unknown
+	Spares     []falcon.Node // connected nodes with room for a node's ranks and without any, in order of preference
+	CanLaunch  map[falcon.Node]bool
+	Domains    map[falcon.Node]string // failure domain (rack, switch); absent = the node's own
+	Adapter    bool                   // all processes take orders and can park
+	Splits     []int32                // micro-batches per replica in force
+	Checkpoint int64                  // newest iteration that storage holds; NoIteration = none known
+}
+
+// Process is one training process as its agent describes it; stepped on change.
+type Process struct {
+	Rank       falcon.Rank
+	Node       falcon.Node
+	Pid        int
+	Generation uint64 // that started it
+	Alive      bool
+	Normal     bool   // it ended by itself with success or on an order
+	Exit       string // how it ended
+	Park       *Park  // nil = it does not park
+}
+
+// Park is where a process stands that has left training to wait for Rejoin.
+type Park struct {
+	Generation uint64 // newest suspension it obeyed; a joining process: the one that launched it
+	Joining    bool   // made anew: holds nothing
+	Tag        int64  // its step tag when it parked; -1 = inside the optimizer: it must not be trusted
+	Hold       falcon.RankHold
+}
+
+// Beat is a rank's sign of life, as its agent saw it.
+type Beat struct {
+	Rank      falcon.Rank
+	Pid       int
+	Iteration int64
+	Tag       int64
+	HookAgeMs float64 // since the hook's side thread was last alive
+}
+
+// Node says that an agent was heard, or how it went.
+type Node struct {
+	Node  falcon.Node
+	Alive bool
+	Reset bool // with Alive false: its connection was reset by the other side, not just silent
+}
+
+// Device is a device's own report.
+type Device struct {
+	Device falcon.Device // "n1.g0", or a NIC "n1.nic0"
+	Fatal  bool          // it does not go on by itself
+	Code   int           // XID, 0 = none
+	Text   string
+}
+
+// Pace is what the detector knows of the job's iterations: a hang is told from
+// a slow iteration by it.
+type Pace struct {
+	Iteration int64   // newest begun by any rank
+	Ms        float64 // usual iteration time, 0 = unknown
+	Held      bool    // a validation or an order holds the job: no progress is expected
+}
+
+// Suspended is the outcome of Suspend on one node: all its processes park or
+// are gone (Process has told), or Refused says why not.
+type Suspended struct {
+	Node       falcon.Node
+	Generation uint64
+	Refused    string
+}
+
+// Launched is the outcome of Launch on one node.
+type Launched struct {
+	Node       falcon.Node
+	Generation uint64
+	Failed     string
+}
+
+// Tabled says that a node has the generation's rank table.
+type Tabled struct {
+	Node       falcon.Node
+	Generation uint64
+	Failed     string
+}
+
+// Rejoined is one rank's word on Rejoin: status 0 = it trains again from step
+// Resume; GroupsMs and RestoreMs are its own times.
+type Rejoined struct {
+	Rank       falcon.Rank
+	Generation uint64
+	Status     int32
+	Iteration  int64
+	GroupsMs   float64
+	RestoreMs  float64
+	Bytes      uint64
+}
+
+// Decision is an operator's word on a recovery.
+type Decision struct {
+	Recovery string
+	PlanHash string // must be the one that the operator saw
+	Verb     Verb
+	By, From string
+	Reason   string
+}
+
+// Verb is what a decision asks for.
+type Verb string
+
+// Verbs.
+const (
+	Approve Verb = "approve"
+	Deny    Verb = "deny"
+	Abort   Verb = "abort" // until the point of no return
+)
+
+// Demand asks for a recovery by hand: a node is to be fenced and replaced, or a
+// rank made anew, although no fault was seen.
+type Demand struct {
+	Node             falcon.Node
+	Rank             falcon.Rank // -1 = the whole node
+	By, From, Reason string
+}
+
+// SetPolicy replaces the policy.
+type SetPolicy struct{ Policy falcon.Policy }
+
+// Restored gives back what the journal kept when the engine stopped; it comes
+// after Job. Orders of recoveries that are not over are given again, with the
+// same generation.
+type Restored struct {
+	Recoveries []falcon.Recovery
+	NextID     int
+	Generation uint64 // highest ever used
+}
+
+func (Job) input()       {}
+func (Process) input()   {}
+func (Beat) input()      {}
+func (Node) input()      {}
+func (Device) input()    {}
+func (Pace) input()      {}
+func (Suspended) input() {}
+func (Launched) input()  {}
+func (Tabled) input()    {}
+func (Rejoined) input()  {}
+func (Decision) input()  {}
+func (Demand) input()    {}
+func (SetPolicy) input() {}
+func (Restored) input()  {}
+
+// Command is what the engine is to have done, once Recoveries are durable. Each
+// is idempotent by its generation.
+type Command interface{ command() }
+
+// Suspend has the processes on Nodes leave their collectives and park. A rank
+// in the optimizer (tag -1) is left alone until its tag is i+1 or WaitMs are
+// over.
+type Suspend struct {
+	Generation uint64
+	Nodes      []falcon.Node
+	WaitMs     int64
+}
+
+// Fence has everything of the generations before refused: frames, commands and
+// acknowledgements of these nodes' processes, store and table writes.
+type Fence struct {
+	Generation uint64
+	Nodes      []falcon.Node // fenced as a whole
+	Ranks      []falcon.Rank // processes fenced on nodes that stay
+}
+
+// Launch has processes started that park at once.
+type Launch struct {
+	Generation uint64
+	Ranks      map[falcon.Rank]falcon.Device
+	World      int
+}
+
+// Table has the rank table of the generation made and brought to the nodes.
+type Table struct {
+	Generation uint64
+	Placement  falcon.Placement
+}
+
+// Rejoin lets the parked processes go on: groups of the generation are built,
+// Moves restored, and training goes on at iteration Resume.
+type Rejoin struct {
+	Generation uint64
+	Order      uint64 // id, from the recovery's own range: its generation
+	Resume     int64
+	Checkpoint bool
+	Moves      []falcon.ShardMove // those that need one; empty with Checkpoint
+	Splits     []int32
+	Placement  falcon.Placement
+}
+
+// Stop ends parked processes that are not wanted any more: those on a fenced
+// node that is still heard, or all (Ranks nil) when the recovery has failed.
+type Stop struct {
+	Generation uint64
+	Nodes      []falcon.Node
+	Ranks      []falcon.Rank
+}
+
+// Restart hands the job over to a whole restart from the newest checkpoint,
+// where survivors can't be kept: Launch of all ranks once all have ended.
+type Restart struct {
+	Generation uint64
+	Placement  falcon.Placement
+	Reason     string
+}
+
+func (Suspend) command() {}
+func (Fence) command()   {}
+func (Launch) command()  {}
+func (Table) command()   {}
+func (Rejoin) command()  {}
+func (Stop) command()    {}
+func (Restart) command() {}
+
+// Note is a line for the event log.
+type Note struct {
+	Kind     string // "fault", "recovery"
+	Text     string // one sentence
+	Severity int
+}
+
+// Ready is what a Step led to. Recoveries must be durable before commands are
+// carried out.
+type Ready struct {
+	Recoveries []falcon.Recovery // whole, each changed one once
+	Commands   []Command
+	Notes      []Note
+}
+
+// Empty says that there is nothing to do.
+func (r Ready) Empty() bool {
+	return len(r.Recoveries) == 0 && len(r.Commands) == 0 && len(r.Notes) == 0
+}

@@ -14,12 +14,14 @@ import (
 // needs is the least role for every method. A method that is missing here is
 // refused to everyone, and a test fails.
 var needs = map[string]auth.Role{
-	falconv1.Fleet_Attach_FullMethodName:      auth.RoleAgent,
-	falconv1.Console_Snapshot_FullMethodName:  auth.RoleViewer,
-	falconv1.Console_Watch_FullMethodName:     auth.RoleViewer,
-	falconv1.Console_Incidents_FullMethodName: auth.RoleViewer,
-	falconv1.Console_Decide_FullMethodName:    auth.RoleApprover,
-	falconv1.Console_Validate_FullMethodName:  auth.RoleApprover,
+	falconv1.Fleet_Attach_FullMethodName:       auth.RoleAgent,
+	falconv1.Console_Snapshot_FullMethodName:   auth.RoleViewer,
+	falconv1.Console_Watch_FullMethodName:      auth.RoleViewer,
+	falconv1.Console_Incidents_FullMethodName:  auth.RoleViewer,
+	falconv1.Console_Decide_FullMethodName:     auth.RoleApprover,
+	falconv1.Console_Validate_FullMethodName:   auth.RoleApprover,
+	falconv1.Console_Recoveries_FullMethodName: auth.RoleViewer,
+	falconv1.Console_Recover_FullMethodName:    auth.RoleApprover,
 	// Freezing needs an operator; the engine refuses anything looser to one.
 	falconv1.Console_SetPolicy_FullMethodName: auth.RoleOperator,
 }

@@ -167,6 +167,17 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 		}
 		return err
 	},
+	falconv1.Console_Recoveries_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
+		_, err := falconv1.NewConsoleClient(cc).Recoveries(ctx, &falconv1.RecoveriesRequest{Map: true})
+		return err
+	},
+	falconv1.Console_Recover_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
+		_, err := falconv1.NewConsoleClient(cc).Recover(ctx, &falconv1.RecoverRequest{Recovery: "REC-0001", Verb: "approve"})
+		if status.Code(err) == codes.NotFound {
+			return nil // admitted, and there is no such recovery
+		}
+		return err
+	},
 	falconv1.Console_SetPolicy_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
 		_, err := falconv1.NewConsoleClient(cc).SetPolicy(ctx, &falconv1.SetPolicyRequest{Policy: &falconv1.Policy{Mode: "approve", Frozen: true, Version: 99}})
 		if status.Code(err) == codes.FailedPrecondition {
@@ -178,13 +189,15 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 
 // admitted is who may call what, written down apart from the table it tests.
 var admitted = map[string]string{
-	falconv1.Fleet_Attach_FullMethodName:      "agent",
-	falconv1.Console_Snapshot_FullMethodName:  "viewer operator approver admin",
-	falconv1.Console_Watch_FullMethodName:     "viewer operator approver admin",
-	falconv1.Console_Incidents_FullMethodName: "viewer operator approver admin",
-	falconv1.Console_Decide_FullMethodName:    "approver admin",
-	falconv1.Console_Validate_FullMethodName:  "approver admin",
-	falconv1.Console_SetPolicy_FullMethodName: "operator approver admin",
+	falconv1.Fleet_Attach_FullMethodName:       "agent",
+	falconv1.Console_Snapshot_FullMethodName:   "viewer operator approver admin",
+	falconv1.Console_Watch_FullMethodName:      "viewer operator approver admin",
+	falconv1.Console_Incidents_FullMethodName:  "viewer operator approver admin",
+	falconv1.Console_Decide_FullMethodName:     "approver admin",
+	falconv1.Console_Validate_FullMethodName:   "approver admin",
+	falconv1.Console_Recoveries_FullMethodName: "viewer operator approver admin",
+	falconv1.Console_Recover_FullMethodName:    "approver admin",
+	falconv1.Console_SetPolicy_FullMethodName:  "operator approver admin",
 }
 
 func methods() []string {

@@ -152,6 +152,19 @@ func (c *consoleService) Incidents(ctx context.Context, q *falconv1.IncidentsReq
 	return r, wire(err)
 }
 
+func (c *consoleService) Recoveries(ctx context.Context, q *falconv1.RecoveriesRequest) (*falconv1.RecoveriesReply, error) {
+	r, err := c.engine.Recoveries(ctx, q.GetId(), q.GetMap())
+	return r, wire(err)
+}
+
+func (c *consoleService) Recover(ctx context.Context, q *falconv1.RecoverRequest) (*falconv1.RecoverReply, error) {
+	v, err := c.engine.Recover(ctx, actor(ctx), q)
+	if err != nil {
+		return nil, wire(err)
+	}
+	return &falconv1.RecoverReply{Recovery: v}, nil
+}
+
 // wire gives an error the code that clients act on; the text stays.
 func wire(err error) error {
 	if err == nil {

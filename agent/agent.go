@@ -28,7 +28,7 @@ const (
 // shipper is the stream to the engine; *ship.Shipper is one.
 type shipper interface {
 	Send(f *falconv1.AgentFrame)
-	Beat(now time.Time)
+	Beat(now time.Time, ranks []*falconv1.RankBeat)
 }
 
 // Agent is one node's daemon. Build it with New, feed it the engine's frames
@@ -48,6 +48,7 @@ type Agent struct {
 	held     *hold // the pause in force, nil when none is
 	inbox    chan *falconv1.Command
 	welcomes chan *falconv1.Welcome
+	ends     chan struct{} // holds one token when a process has ended
 
 	byPath  map[string]*process
 	ignored map[string]bool // files that are not this agent's, or unusable
@@ -80,7 +81,7 @@ func New(cfg Config, opt Options) *Agent {
 	a := &Agent{
 		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, probe: opt.Probe, nicOf: opt.NIC,
 		drainEvery: ms(cfg.DrainMs), beatEvery: ms(cfg.BeatMs), telemetryEvery: ms(cfg.TelemetryMs),
-		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1),
+		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), ends: make(chan struct{}, 1),
 		byPath: map[string]*process{}, ignored: map[string]bool{}, buf: newBuffers(),
 	}
 	if a.dir == nil {
@@ -140,6 +141,8 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 			a.turn(time.Now())
+		case <-a.ends: // at once: peers wait for a dead rank in vain
+			a.look(time.Now())
 		case w := <-a.welcomes:
 			a.welcome(w)
 			continue
@@ -235,7 +238,7 @@ func (a *Agent) look(now time.Time) {
 	}
 	if now.Sub(a.beaten) >= a.beatEvery {
 		a.beaten = now
-		a.ship.Beat(now)
+		a.ship.Beat(now, a.beats())
 	}
 }
 
@@ -292,6 +295,7 @@ func (a *Agent) flush(now time.Time) {
 func (a *Agent) die(p *process, now time.Time, how string) {
 	p.dead, p.deadline = true, now.Add(exitWait)
 	if how == "" {
+		a.launcher.Collect() // this agent's children
 		how, _ = a.howEnded(p)
 	}
 	if how != "" {

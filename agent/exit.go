@@ -19,19 +19,19 @@ type exitWatch struct {
 	done sync.WaitGroup
 }
 
-// watchExit begins to watch; the error is ESRCH where there is no such
-// process.
-func watchExit(pid int) (Exit, error) {
+// watchExit begins to watch, and calls ended at the end; the error is ESRCH
+// where there is no such process.
+func watchExit(pid int, ended func()) (Exit, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("agent: can't watch process %d: %w", pid, err)
 	}
 	w := &exitWatch{fd: os.NewFile(uintptr(fd), "pidfd"), gone: make(chan struct{})}
-	w.done.Go(w.wait)
+	w.done.Go(func() { w.wait(ended) })
 	return w, nil
 }
 
-func (w *exitWatch) wait() {
+func (w *exitWatch) wait(ended func()) {
 	raw, err := w.fd.SyscallConn()
 	if err != nil {
 		return
@@ -43,6 +43,7 @@ func (w *exitWatch) wait() {
 	})
 	if err == nil {
 		close(w.gone)
+		ended()
 	}
 }
 

@@ -23,7 +23,7 @@ func child(t *testing.T, script string) (*exec.Cmd, Exit) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	w, err := watchExit(cmd.Process.Pid)
+	w, err := watchExit(cmd.Process.Pid, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestCloseEndsTheWatch(t *testing.T) {
 }
 
 func TestWatchingNoProcess(t *testing.T) {
-	if _, err := watchExit(1 << 22); err == nil {
+	if _, err := watchExit(1<<22, nil); err == nil {
 		t.Fatal("no error for a pid beyond all pids")
 	}
 }

@@ -226,9 +226,10 @@ func (s *fakeSegment) mark(i int64, ms float64) {
 
 // fakeExit is an exit that the test decides.
 type fakeExit struct {
-	gone chan struct{}
-	mu   sync.Mutex
-	how  string
+	gone  chan struct{}
+	mu    sync.Mutex
+	how   string
+	ended func()
 }
 
 func (e *fakeExit) Gone() <-chan struct{} { return e.gone }
@@ -247,6 +248,9 @@ func (e *fakeExit) die(how string) {
 	case <-e.gone:
 	default:
 		close(e.gone)
+		if e.ended != nil {
+			e.ended()
+		}
 	}
 }
 
@@ -313,9 +317,10 @@ func (d *fakeDir) Open(path string) (Segment, error) {
 	return nil, fmt.Errorf("%w: test", ring.ErrCorrupt)
 }
 
-func (d *fakeDir) Exit(pid int) (Exit, error) {
+func (d *fakeDir) Exit(pid int, ended func()) (Exit, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.exits[pid].ended = ended
 	return d.exits[pid], nil
 }
 
@@ -326,6 +331,7 @@ type fakeShip struct {
 	mu     sync.Mutex
 	frames []*falconv1.AgentFrame
 	beats  int
+	ranks  []*falconv1.RankBeat // of the newest beat
 }
 
 func (s *fakeShip) Send(f *falconv1.AgentFrame) {
@@ -334,10 +340,11 @@ func (s *fakeShip) Send(f *falconv1.AgentFrame) {
 	s.frames = append(s.frames, f)
 }
 
-func (s *fakeShip) Beat(time.Time) {
+func (s *fakeShip) Beat(_ time.Time, ranks []*falconv1.RankBeat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.beats++
+	s.ranks = ranks
 }
 
 func sent[T any](s *fakeShip, pick func(*falconv1.AgentFrame) T, is func(T) bool) []T {

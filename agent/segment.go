@@ -37,8 +37,9 @@ type Directory interface {
 	Discover() (live, stale []ring.Entry, err error)
 	Open(path string) (Segment, error)
 	// Exit begins to watch a process for its end. An error means that it can't
-	// be seen from here.
-	Exit(pid int) (Exit, error)
+	// be seen from here. ended is called once Gone is closed, from another
+	// goroutine; it must not block.
+	Exit(pid int, ended func()) (Exit, error)
 	MonoNs() int64
 }
 
@@ -59,7 +60,7 @@ type shmDir struct {
 
 func (d shmDir) Discover() (live, stale []ring.Entry, err error) { return ring.Discover(d.path, d.job) }
 func (d shmDir) Open(path string) (Segment, error)               { return openSegment(path) }
-func (d shmDir) Exit(pid int) (Exit, error)                      { return watchExit(pid) }
+func (d shmDir) Exit(pid int, ended func()) (Exit, error)        { return watchExit(pid, ended) }
 func (d shmDir) MonoNs() int64                                   { return ring.MonoNs() }
 
 func openSegment(path string) (Segment, error) {

@@ -138,14 +138,14 @@ func (s *Shipper) remember(st *falconv1.RankState) {
 	}
 }
 
-// Beat sends an unnumbered heartbeat on a live stream; without one it is
-// forgotten. Spool counts are filled in here.
-func (s *Shipper) Beat(now time.Time) {
+// Beat sends an unnumbered heartbeat with the ranks' signs of life on a live
+// stream; without one it is forgotten. Spool counts are filled in here.
+func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat) {
 	s.mu.Lock()
 	if s.connected {
 		s.beat = &falconv1.Beat{
 			AtUnixNs: now.UnixNano(), SpoolFrames: uint64(len(s.spool.frames)),
-			DroppedFrames: s.spool.dropped + s.spool.lost,
+			DroppedFrames: s.spool.dropped + s.spool.lost, Ranks: ranks,
 		}
 	}
 	s.mu.Unlock()

@@ -28,6 +28,11 @@ type Control struct {
 	TestWorkspace      uint64 // bytes reserved for tests, 0 = none
 	ResumeIteration    int64  // of the newest checkpoint that an order asked for, 0 = none
 	Generation         uint64 // of the launch that started the process, 0 = not by a launch
+	GenerationNow      uint64 // of the communicators in use: the launch's, then of the newest rejoin taken
+	SuspendWanted      uint64 // newest suspension that was ordered, 0 = none
+	Suspended          uint64 // newest suspension obeyed: all older communicators are aborted
+	SuspendedNs        int64  // CLOCK_MONOTONIC when that was done
+	RejoinOrdered      uint64 // newest rejoin in the mailbox, 0 = none
 }
 
 // Control reads the hook's half of the control block.
@@ -48,6 +53,8 @@ func (p *Process) Control() (c Control) {
 		RecordsLost: w.u64(ctlRecordsLost), Coverage: w.u32(ctlCoverage), ProfileDone: w.u32(ctlProfileDone),
 		PausedNs: w.i64(ctlPaused), TestWorkspace: w.u64(ctlTestWorkspace),
 		ResumeIteration: max(w.i64(ctlResumeIter), 0), Generation: w.u64(ctlGeneration),
+		GenerationNow: w.u64(ctlGenerationNow), SuspendWanted: w.u64(ctlSuspendGeneration),
+		Suspended: w.u64(ctlSuspendedGen), SuspendedNs: max(w.i64(ctlSuspendedNs), 0), RejoinOrdered: w.u64(ctlRejoinID),
 	}
 }
 
@@ -151,7 +158,14 @@ func (p *Process) PutOrder(o falcon.Order) (err error) {
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer p.guard(&err)
-	at := p.control + ctlOrders + o.ID%orderSlots*orderBytes
+	p.writeOrder(ctlOrders+o.ID%orderSlots*orderBytes, o, kind, values)
+	p.mem.put64(p.control+ctlNewestOrder, o.ID)
+	return nil
+}
+
+// writeOrder fills one slot of the mailbox.
+func (p *Process) writeOrder(slot uint64, o falcon.Order, kind uint32, values []int32) {
+	at := p.control + slot
 	w := p.mem[at : at+orderBytes]
 	seq := w.u64(ordSeq) | 1
 	w.put64(ordSeq, seq)
@@ -163,8 +177,6 @@ func (p *Process) PutOrder(o falcon.Order) (err error) {
 		w.put32(ordValues+4*uint64(i), uint32(v))
 	}
 	w.put64(ordSeq, seq+1)
-	p.mem.put64(p.control+ctlNewestOrder, o.ID)
-	return nil
 }
 
 // NewestOrder is the id of the newest order in the mailbox, 0 for none.

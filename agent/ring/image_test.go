@@ -337,7 +337,7 @@ func TestHostileImages(t *testing.T) {
 		for range 20 {
 			at := rng.Uint64N(uint64(len(m) / 8))
 			if rng.IntN(2) == 0 {
-				at = rng.Uint64N((8192 + 28672 + 49152) / 8)
+				at = rng.Uint64N((8192 + 36864 + 49152) / 8)
 			}
 			if at < 32 { // the header's fixed numbers: refused at once, which is tested above
 				at += 32

@@ -2,7 +2,6 @@ package ring
 
 import (
 	"math"
-	"runtime/debug"
 	"time"
 )
 
@@ -36,25 +35,18 @@ func (p Place) Spent() int64 {
 // read with a mark of the placement's first iteration, or with its
 // acknowledgement, is not older than they: the hook writes it before both.
 func (p *Process) Place() (out Place, ok bool) {
-	if p.err != nil {
-		return out, false
-	}
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
-	w := p.mem[p.control : p.control+controlBytes]
-	for range seqlockTries {
-		seq := w.u64(ctlPlaceSeq)
+	ok = p.steady(ctlPlaceSeq, func(w image) {
 		out = Place{
 			Order: w.u64(ctlPlaceOrder), Iteration: w.i64(ctlPlaceIter), Rank: int(w.i32(ctlPlaceRank)), Bytes: w.u64(ctlPlaceBytes),
 		}
 		for i := range out.StepNs {
 			out.StepNs[i] = w.i64(ctlPlaceSteps + 8*uint64(i))
 		}
-		if seq%2 == 0 && w.u64(ctlPlaceSeq) == seq {
-			return out.checked(), true
-		}
+	})
+	if !ok {
+		return Place{}, false
 	}
-	return Place{}, false
+	return out.checked(), true
 }
 
 // checked takes out what no placement can be.

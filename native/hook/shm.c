@@ -154,7 +154,8 @@ static void publish(char *base, const falcon_header *h) {
   falcon_hook.control->iteration = -1;
   falcon_hook.control->step_tag = -1;
   falcon_hook.control->committed_iteration = -1;
-  falcon_hook.control->generation = generation();
+  falcon_hook.control->generation = falcon_hook.control->generation_now = generation();
+  falcon_hook.control->park_steps[0] = falcon_hook.control->park_steps[1] = -1;
   falcon_hook.control->heartbeat_ns = falcon_mono_ns();
   memcpy(falcon_hook.header, h, sizeof *h);
   __atomic_store_n(&falcon_hook.header->magic, FALCON_SHM_MAGIC, __ATOMIC_RELEASE);

@@ -13,6 +13,8 @@
 
 #include <stdint.h>
 
+#include "falcon_shm.h" /* enum falcon_order_kind, enum falcon_park_status */
+
 #define FALCON_JOB_VALUES_MAX 1024
 
 typedef struct falcon_job_order {
@@ -23,7 +25,12 @@ typedef struct falcon_job_order {
   /* MICROBATCHES: n counts, one per replica. PLACEMENT: n blocks of world / n
    * ranks; the processes of block b take block values[b] over, each keeping its
    * place in the block. CHECKPOINT: n = 1, values[0] = 1 to leave once it is
-   * written, 0 to go on. STOP: n = 0. */
+   * written, 0 to go on. STOP: n = 0. REJOIN, which only falcon_job_park
+   * gives: [0] 1 = everybody restores from the newest checkpoint, [1] low 31
+   * bits of the iteration to resume at, [2] its high bits, [3] s, then s
+   * micro-batch counts, one per replica (s = 0: as they were), then m, then m
+   * pairs (rank, from): the rank gets its state from that other rank, or from
+   * storage where from is -2. Who is not named keeps its own. */
   int32_t  values[FALCON_JOB_VALUES_MAX];
 } falcon_job_order;
 
@@ -54,6 +61,39 @@ void falcon_job_ack(uint64_t id, int64_t i, int32_t status);
  * final and before falcon_job_ack of the order. step_ns: pause, dump, swap,
  * restore as this process saw them; bytes: state that it received. */
 void falcon_job_place(uint64_t id, int64_t i, int rank, const uint64_t step_ns[4], uint64_t bytes);
+
+/* The state of this rank: how the optimizer is spread, what moves with it (bytes,
+ * and bytes per second between device and host), and the micro-batches that its
+ * replica may be given. 0 = unknown, or no limit. Again when it changes. */
+void falcon_job_state(int zero_stage, int zero_instances, uint64_t state_bytes, uint64_t copy_bytes_s, int micro_min,
+                      int micro_max, int micro_multiple);
+
+/* Storage holds a complete checkpoint that a restart would begin with iteration i from. */
+void falcon_job_checkpoint(int64_t i);
+
+/* 0, or the generation of a suspension that this process has not answered yet:
+ * its communicators are being aborted, and it must unwind to falcon_job_park.
+ * Any thread; two loads. */
+uint64_t falcon_job_suspended(void);
+
+#define FALCON_PARK_REJOIN 0   /* *out is a REJOIN order */
+#define FALCON_PARK_STOP 1     /* end with success */
+#define FALCON_PARK_NOBODY (-1) /* no agent for FALCON_PARK_AGENT_S (default 120 s), or parked for FALCON_PARK_MAX_S (1800 s) */
+#define FALCON_PARK_NO_HOOK (-2) /* there is no mailbox to wait on */
+
+/* Leaves training and blocks until the agent's word. The device queues must be
+ * drained or given up, and no call of NCCL in flight; communicators need not be
+ * destroyed before. status: enum falcon_park_status, or a negative one with
+ * which the last rejoin failed. steps and sums: the steps of this rank's shard
+ * that it holds, -1 = none, each with its checksum; they must stay as they are
+ * until a rejoin has succeeded. On FALCON_PARK_REJOIN, communicators made from
+ * now on are of generation out->epoch. */
+int falcon_job_park(int status, const int64_t steps[2], const uint64_t sums[2], falcon_job_order *out);
+
+/* What became of the rejoin `id`: with status 0 this rank trains again from
+ * iteration i. ns: until all new communicators were ready, from then until its
+ * state was restored and checked; bytes: state that it received. */
+void falcon_job_rejoined(uint64_t id, int64_t i, int32_t status, const uint64_t ns[2], uint64_t bytes);
 
 /* How long this process's calls have been held by Falcon so far, in ns: to be
  * kept out of the job's own iteration times. */

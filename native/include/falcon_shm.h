@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define FALCON_SHM_MAGIC   0x3130004e434c4146ull /* "FALCN\0" "01", little endian */
-#define FALCON_SHM_VERSION 4u
+#define FALCON_SHM_VERSION 5u
 #define FALCON_PAGE        4096u
 
 #define FALCON_RINGS_MAX   8u     /* calling threads that get a ring of their own */
@@ -151,7 +151,8 @@ typedef struct falcon_timing {
 enum falcon_mode { FALCON_MODE_MONITOR = 0, FALCON_MODE_PROFILE = 1, FALCON_MODE_PAUSE = 2 };
 
 enum falcon_order_kind { FALCON_ORDER_NONE = 0, FALCON_ORDER_MICROBATCHES = 1,
-  FALCON_ORDER_PLACEMENT = 2, FALCON_ORDER_CHECKPOINT = 3, FALCON_ORDER_STOP = 4 };
+  FALCON_ORDER_PLACEMENT = 2, FALCON_ORDER_CHECKPOINT = 3, FALCON_ORDER_STOP = 4,
+  FALCON_ORDER_REJOIN = 5 /* never voted on: it has a slot of its own, see `rejoin` */ };
 
 /* One order in the mailbox. The agent makes seq odd, fills, makes it even and
  * larger; slot = id % FALCON_ORDER_SLOTS. */
@@ -233,6 +234,13 @@ typedef struct falcon_test_result {
   uint8_t  ids[2][128];          /* FALCON_TEST_ID */
 } falcon_test_result;
 
+/* What a process says when it parks; negative: the last rejoin failed with it. */
+enum falcon_park_status { FALCON_PARK_SUSPENDED = 0, /* suspended, or a peer died */
+  FALCON_PARK_JOIN = 1 /* made anew: holds nothing */ };
+
+/* How long a rank in its optimizer is left alone, whatever the agent writes. */
+#define FALCON_SUSPEND_MAX_MS 60000u
+
 /* Coverage bits: what the hook saw. */
 enum falcon_coverage { FALCON_COV_INIT = 1u << 0, FALCON_COV_COLL = 1u << 1, FALCON_COV_P2P = 1u << 2,
   FALCON_COV_GROUP = 1u << 3, FALCON_COV_ADAPTER = 1u << 4, FALCON_COV_UNHOOKED = 1u << 5, /* NCCL mapped, never called through us */
@@ -262,7 +270,17 @@ typedef struct falcon_control {
   uint32_t reserved_agent;
   uint64_t pause_armed;         /* id of the order whose gates are all armed */
   uint64_t pause_boundary;      /* iteration that begins at the cut, plus 1; 0 = its start is not marked */
-  uint8_t  pad_agent[FALCON_PAGE - 112];
+  /* A suspension: the agent writes suspend_until_ns, then suspend_generation, and
+   * announces it as it does a pause. It holds for communicators of an older
+   * generation (generation_now below): they are aborted once, and calls on them
+   * and creations of new ones fail, until a rejoin of that or a later generation.
+   * A rank whose step tag is -1 is left alone until it has another one, or until
+   * suspend_until_ns. It is never taken back. */
+  uint64_t suspend_until_ns;    /* CLOCK_MONOTONIC; a time that is over = nobody is waited for */
+  uint64_t suspend_generation;  /* 0 = none; only grows; stored last, release */
+  uint64_t stop_generation;     /* not 0: a parked process is to end with success */
+  uint64_t rejoin_id;           /* id of the order in `rejoin`; stored last, release, and announced */
+  uint8_t  pad_agent[FALCON_PAGE - 144];
   /* hook -> agent */
   uint64_t heartbeat_ns;        /* CLOCK_MONOTONIC of the side thread's last beat (every 100 ms) */
   int64_t  iteration;           /* begin_iteration's argument, -1 before the first */
@@ -301,11 +319,40 @@ typedef struct falcon_control {
   uint32_t reserved_place;
   /* Exact marks: mark k (iteration number, start, paused total) at slot k % 64. */
   struct { int64_t iteration; uint64_t start_ns; uint64_t paused_ns; uint64_t seq; } marks[64];
-  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048];
+  /* Fail-stop. */
+  uint64_t generation_now;      /* of the communicators in use: the launch's, then of the newest rejoin that was taken */
+  uint64_t suspended_generation; /* newest suspension obeyed: every communicator of an older generation is aborted */
+  uint64_t suspended_ns;        /* CLOCK_MONOTONIC when that was done */
+  /* Where it stands while it is parked (falcon_job_park); park_seq: odd while
+   * being written. The word is fresh when park_generation is the generation asked. */
+  uint64_t park_seq;
+  uint64_t park_generation;     /* newest suspension obeyed; of one made anew that has obeyed none: the launch's */
+  int64_t  park_tag;            /* step tag when it parked */
+  int64_t  park_steps[2];       /* steps of its shard that it holds, -1 = none */
+  uint64_t park_sums[2];        /* the checksum of each */
+  uint64_t park_ns;             /* when it parked */
+  uint32_t park_on;             /* 1 while parked */
+  int32_t  park_status;         /* enum falcon_park_status, or negative: the last rejoin failed with it */
+  /* The newest rejoin and what became of it; rejoin_seq: odd while being written. */
+  uint64_t rejoin_seq;
+  uint64_t rejoin_order;        /* its generation, 0 = none yet */
+  int64_t  rejoin_iteration;    /* trains again from it */
+  uint64_t rejoin_step_ns[2];   /* groups, restore */
+  uint64_t rejoin_bytes;        /* state that it received */
+  int32_t  rejoin_status;       /* 0 = trains again */
+  /* What the adapter says of the job's state (falcon_job_state), 0 = unknown. */
+  int32_t  zero_stage, zero_instances;
+  int32_t  micro_min, micro_max, micro_multiple; /* micro-batches that this rank's replica may be given */
+  uint64_t state_bytes, copy_bytes_s;
+  int64_t  checkpoint_iteration; /* that a restart would begin with, plus 1; 0 = none */
+  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 192];
+  /* agent -> hook */
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
-  falcon_test test;             /* agent -> hook */
-  uint8_t  pad_test[FALCON_PAGE - 304];
-  falcon_test_result result;    /* hook -> agent */
+  falcon_shm_order rejoin;      /* kind FALCON_ORDER_REJOIN; id = epoch = generation */
+  falcon_test test;
+  uint8_t  pad_test[FALCON_PAGE - 464];
+  /* hook -> agent */
+  falcon_test_result result;
   uint8_t  pad_result[FALCON_PAGE - 320];
 } falcon_control;
 

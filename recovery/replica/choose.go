@@ -1,0 +1,172 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon"
+)
+
+// Choice is how a job goes on.
+type Choice struct {
+	Resume     int64              // first iteration to train, NoIteration with Checkpoint
+	Moves      []falcon.ShardMove // by rank, ascending; empty with Checkpoint
+	Outvoted   []falcon.Rank      // survivors whose checksum most of their replicas don't share
+	Checkpoint bool               // no step can be resumed: all ranks go back to storage
+	Why        string
+}
+
+// Choose finds the step to resume at and who gets its shard from whom
+// (LAB-AND-HOOK.md, "Resume step"): the largest of the newest step and the one
+// before at which every shard has a survivor whose checksum has a majority.
+// Whoever does not hold it restores, survivors included. Survivors whose newest
+// steps lie further apart than one were not in one job: checkpoint. An error
+// wraps ErrQuery.
+func Choose(q Query) (Choice, error) {
+	if err := q.Check(); err != nil {
+		return Choice{}, err
+	}
+	newest, why := q.newest()
+	if why != "" {
+		return checkpoint(why), nil
+	}
+	shards := q.Shards()
+	var lacks []string
+	for s := newest; s >= max(newest-1, 0); s-- {
+		sources, outvoted, lack := q.sources(shards, s)
+		if lack == "" {
+			moves := q.moves(sources, s)
+			return Choice{Resume: s, Moves: moves, Outvoted: outvoted, Why: chosen(s, len(moves), lacks)}, nil
+		}
+		if !slices.Contains(lacks, lack) {
+			lacks = append(lacks, lack)
+		}
+	}
+	return checkpoint(strings.Join(lacks, "; ")), nil
+}
+
+func checkpoint(why string) Choice {
+	return Choice{Resume: falcon.NoIteration, Checkpoint: true, Why: why}
+}
+
+func chosen(s int64, moves int, lacks []string) string {
+	text := fmt.Sprintf("every shard has a survivor that holds step %d; ranks that restore it: %d", s, moves)
+	if len(lacks) > 0 {
+		text += "; one step later " + lacks[0]
+	}
+	return text
+}
+
+// newest is the newest step that any survivor holds, or why there is none that
+// all can be near.
+func (q Query) newest() (int64, string) {
+	low, high := falcon.Rank(-1), falcon.Rank(-1)
+	for r, h := range q.Holds {
+		s := last(h)
+		if s < 0 {
+			continue
+		}
+		if low < 0 || s < last(q.Holds[low]) || (s == last(q.Holds[low]) && r < low) {
+			low = r
+		}
+		if high < 0 || s > last(q.Holds[high]) || (s == last(q.Holds[high]) && r < high) {
+			high = r
+		}
+	}
+	if high < 0 {
+		return falcon.NoIteration, "no survivor holds a step"
+	}
+	a, b := last(q.Holds[low]), last(q.Holds[high])
+	if b-a > 1 {
+		return falcon.NoIteration, fmt.Sprintf("rank %d stands at step %d and rank %d at step %d: survivors of one job are at most one step apart", low, a, high, b)
+	}
+	return b, ""
+}
+
+// last is the newest step of a hold, negative = none.
+func last(h falcon.RankHold) int64 { return max(h.Steps[0], h.Steps[1]) }
+
+// sources lists, by shard, the survivors that may give step s away, and those
+// that hold it with a checksum of a minority; or it says what is lacking.
+func (q Query) sources(shards [][]falcon.Rank, s int64) (good map[int][]falcon.Rank, outvoted []falcon.Rank, lack string) {
+	good = make(map[int][]falcon.Rank, len(shards))
+	for _, ranks := range shards {
+		yes, no, held := q.majority(ranks, s)
+		switch {
+		case len(yes) > 0:
+			good[q.shard(ranks[0])] = yes
+			outvoted = append(outvoted, no...)
+		case held > 0:
+			return nil, nil, fmt.Sprintf("the survivors of the shard of %s disagree about step %d: no checksum has a majority", named(ranks), s)
+		default:
+			return nil, nil, q.gone(ranks, s)
+		}
+	}
+	slices.Sort(outvoted)
+	return good, outvoted, ""
+}
+
+// majority splits the survivors of one shard that hold step s by the checksum
+// that more than half of them have.
+func (q Query) majority(ranks []falcon.Rank, s int64) (yes, no []falcon.Rank, held int) {
+	by := map[uint64][]falcon.Rank{}
+	for _, r := range ranks {
+		if sum, ok := q.Holds[r].At(s); q.survives(r) && ok {
+			by[sum] = append(by[sum], r)
+			held++
+		}
+	}
+	for _, same := range by {
+		if 2*len(same) > held {
+			yes = same
+		} else {
+			no = append(no, same...)
+		}
+	}
+	if yes == nil {
+		no = nil
+	}
+	return yes, no, held
+}
+
+// gone says why nobody holds step s of the shard of these ranks.
+func (q Query) gone(ranks []falcon.Rank, s int64) string {
+	for _, r := range ranks {
+		if q.survives(r) && last(q.Holds[r]) >= 0 {
+			return fmt.Sprintf("no survivor of the shard of %s holds step %d", named(ranks), s)
+		}
+	}
+	return q.lost(ranks)
+}
+
+// lost says why a shard is lost with all of these ranks.
+func (q Query) lost(ranks []falcon.Rank) string {
+	switch {
+	case q.ZeRO.Stage > 0 && q.ZeRO.Instances == 1:
+		return fmt.Sprintf("ZeRO with one optimizer instance has a single copy of every shard, and the one of %s is lost with it", named(ranks))
+	case len(ranks) == 1:
+		return fmt.Sprintf("one data-parallel rank has no replica, and the state of %s is lost with it", named(ranks))
+	}
+	return fmt.Sprintf("the shard is lost with %s, which hold all its copies", named(ranks))
+}
+
+// namedMost bounds the ranks that a sentence names.
+const namedMost = 4
+
+func named(ranks []falcon.Rank) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	var b strings.Builder
+	for i, r := range ranks[:min(len(ranks), namedMost)] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d", r)
+	}
+	if more := len(ranks) - namedMost; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return "ranks " + b.String()
+}

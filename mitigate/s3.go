@@ -41,7 +41,7 @@ func (p *Planner) planS3(s *story) (plan, error) {
 	preview := t.Preview
 	out.preview = &preview
 	after := t.AfterMs
-	if t.AfterSplitMs < t.AfterMs-p.cfg.MinGain*out.beforeMs && approval(p.policy, falcon.RungS2) != falcon.ApprovalNever {
+	if t.AfterSplitMs < t.AfterMs-p.cfg.MinGain*out.beforeMs && p.maySplit() {
 		after, out.counts = t.AfterSplitMs, slices.Clone(t.MicroBatches)
 	}
 	// The model's gain, as a difference or as a share, whichever promises less.
@@ -107,6 +107,9 @@ func (p *Planner) problem(m cost.Model) topology.Problem {
 	if b.Max != nil {
 		out.Bounds.Max = toInt32s(b.Max)
 	}
+	if !p.maySplit() { // a place that is good with another split only is no good
+		out.Bounds.Min, out.Bounds.Max = p.job.MicroBatches, p.job.MicroBatches
+	}
 	if len(b.MultipleOf) > 0 {
 		out.Bounds.Multiple = int32(b.MultipleOf[0]) //#nosec G115 -- it came as an int32
 	}
@@ -117,6 +120,11 @@ func (p *Planner) problem(m cost.Model) topology.Problem {
 		}
 	}
 	return out
+}
+
+// maySplit says that policy lets the micro-batches be spread anew.
+func (p *Planner) maySplit() bool {
+	return approval(p.policy, falcon.RungS2) != falcon.ApprovalNever
 }
 
 // nodesOf lists the nodes of a placement in the order of their first ranks.

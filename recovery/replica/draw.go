@@ -1,0 +1,102 @@
+package replica
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/failslow/falcon"
+)
+
+// draw plays failures. Its cost a trial is that of the failures in it: what
+// does not fail is skipped over.
+type draw struct {
+	rng   *rand.Rand
+	racks [][]int // nodes, by rack
+	nodes int
+	in    [][]int // sets, by node
+	size  []int   // nodes, by set
+
+	trial  int
+	failed []int // trial in which a node failed last, by node
+	seen   []int // trial that count is of, by set
+	count  []int // failed nodes, by set
+}
+
+func newDraw(q Query, sets [][]int, rng *rand.Rand) *draw {
+	index := q.nodeIndex()
+	n := len(index)
+	d := &draw{rng: rng, nodes: n, in: make([][]int, n), failed: make([]int, n), seen: make([]int, len(sets)), count: make([]int, len(sets))}
+	for i, set := range sets {
+		d.size = append(d.size, len(set))
+		for _, v := range set {
+			d.in[v] = append(d.in[v], i)
+		}
+	}
+	d.racks = q.racks(index)
+	return d
+}
+
+// racks lists the nodes of every rack, in the order of their first rank.
+func (q Query) racks(index map[falcon.Node]int) [][]int {
+	byName := map[string][]int{}
+	for n, i := range index {
+		if rack := q.Domains[n]; rack != "" {
+			byName[rack] = append(byName[rack], i)
+		}
+	}
+	var out [][]int
+	for _, nodes := range byName {
+		slices.Sort(nodes)
+		out = append(out, nodes)
+	}
+	slices.SortFunc(out, func(a, b []int) int { return a[0] - b[0] })
+	return out
+}
+
+// loses plays one trial.
+func (d *draw) loses(h Hazard) bool {
+	d.trial++
+	lost := false
+	d.each(len(d.racks), h.Rack, func(i int) {
+		for _, v := range d.racks[i] {
+			lost = d.fail(v) || lost
+		}
+	})
+	d.each(d.nodes, h.Node, func(v int) { lost = d.fail(v) || lost })
+	return lost
+}
+
+// each calls f for those of n things that fail with probability p each: the
+// gaps between them are geometric.
+func (d *draw) each(n int, p float64, f func(i int)) {
+	if p <= 0 {
+		return
+	}
+	log := math.Log1p(-p)
+	for i := 0; ; i++ {
+		gap := math.Log(1-d.rng.Float64()) / log
+		if gap >= float64(n-i) {
+			return
+		}
+		i += int(gap)
+		f(i)
+	}
+}
+
+// fail takes node v away and says whether a set is lost with it.
+func (d *draw) fail(v int) bool {
+	if d.failed[v] == d.trial {
+		return false
+	}
+	d.failed[v] = d.trial
+	lost := false
+	for _, i := range d.in[v] {
+		if d.seen[i] != d.trial {
+			d.seen[i], d.count[i] = d.trial, 0
+		}
+		d.count[i]++
+		lost = lost || d.count[i] == d.size[i]
+	}
+	return lost
+}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -58,6 +60,9 @@ type Reference struct {
 	Sha  string
 }
 
+// politeNice is the lowest priority that still gets some of a busy machine.
+const politeNice = 19
+
 // RunReference trains the same job, seed and layout without pacing and without
 // faults, for the loss and the weights that the lab's run is compared with.
 func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, error) {
@@ -71,6 +76,9 @@ func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, err
 	if err := cmd.Start(); err != nil {
 		return Reference{}, fmt.Errorf("lab: can't start the reference run: %w", err)
 	}
+	// It computes without a pause; a paced lab beside it must not feel that. The
+	// ranks that it starts inherit it.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, politeNice)
 	rec := newRecords(1)
 	readLines(out, func(ln line) { rec.add(0, ln) })
 	if err := cmd.Wait(); err != nil {

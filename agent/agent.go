@@ -57,6 +57,7 @@ type Agent struct {
 	samples []falcon.Sample
 
 	scanned, looked, shipped, beaten time.Time
+	urgentTil                        time.Time // looks come every recoverEvery until then
 
 	mu   sync.Mutex // guards pids, which the probe's goroutine reads
 	pids map[falcon.Rank]int
@@ -150,20 +151,23 @@ func (a *Agent) Run(ctx context.Context) error {
 			a.desk.Take(c, time.Now())
 			a.look(time.Now()) // a survey is answered, a test begins at once
 		}
-		timer.Reset(a.pace())
+		timer.Reset(a.pace(time.Now()))
 	}
 }
 
 // pace is the time to the next turn.
-func (a *Agent) pace() time.Duration {
-	if a.held != nil {
+func (a *Agent) pace(now time.Time) time.Duration {
+	switch {
+	case a.held != nil:
 		return min(hurryEvery, a.drainEvery)
+	case now.Before(a.urgentTil):
+		return min(recoverEvery, a.drainEvery)
 	}
 	return a.drainEvery
 }
 
 // turn looks at everything once every drainEvery, and in between, while the job
-// is held, at the hold and the tests alone.
+// is held or recovers, at the orders in progress alone.
 func (a *Agent) turn(now time.Time) {
 	if now.Sub(a.looked) >= a.drainEvery {
 		a.look(now)
@@ -211,7 +215,25 @@ func (a *Agent) begin(cmd *falconv1.Command, now, deadline time.Time) (act.Task,
 		}
 		return t, nil
 	}
-	return nil, errUnknown
+	return a.beginRecovery(cmd, now)
+}
+
+// beginRecovery begins what a recovery orders.
+func (a *Agent) beginRecovery(cmd *falconv1.Command, now time.Time) (task act.Task, err error) {
+	switch body := cmd.Body.(type) {
+	case *falconv1.Command_Suspend:
+		task, err = a.startSuspend(body.Suspend, now)
+	case *falconv1.Command_Rejoin:
+		task, err = a.startRejoin(body.Rejoin, now)
+	case *falconv1.Command_Stop:
+		task, err = a.startStop(body.Stop)
+	default:
+		return nil, errUnknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	return task, nil
 }
 
 // welcome takes over the engine's epoch and pace.
@@ -262,9 +284,13 @@ func (a *Agent) follow(p *process, now time.Time) {
 	}
 }
 
-// announce tells of a new rank at once: its samples and its acknowledgement
-// come behind.
+// announce tells of a new rank, and of a step in a recovery, at once: its
+// samples and its acknowledgement come behind.
 func (a *Agent) announce(p *process) {
+	if p.news {
+		p.news = false
+		a.tell(p)
+	}
 	if !p.moved {
 		return
 	}

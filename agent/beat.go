@@ -32,6 +32,6 @@ func (p *process) beat(monoNs int64) *falconv1.RankBeat {
 	last := max(st.HeartbeatNs, p.header.StartMonoNs)
 	return &falconv1.RankBeat{
 		Rank: int32(p.rank), Pid: int32(p.header.PID), Iteration: max(st.Iteration, -1), StepTag: max(st.StepTag, -1),
-		HookAgeMs: float64(max(monoNs-last, 0)) / float64(time.Millisecond), Generation: st.Generation,
+		HookAgeMs: float64(max(monoNs-last, 0)) / float64(time.Millisecond), Generation: st.GenerationNow,
 	}
 }

@@ -48,6 +48,8 @@ type fakeSegment struct {
 	cuts     []ring.Cut
 	tests    []ring.Test
 	result   ring.TestResult
+
+	recovery fakeRecovery
 }
 
 func (s *fakeSegment) Pause() ring.Pause {

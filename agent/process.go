@@ -76,6 +76,10 @@ type process struct {
 	place   ring.Place // the newest placement
 	moved   bool       // by one that was not published so far
 
+	park     ring.Park     // as last read
+	rejoined ring.Rejoined // the newest rejoin, Generation 0 for none
+	news     bool          // of either that was not published so far
+
 	window *window // profile in progress
 	sent   *falconv1.RankState
 
@@ -110,6 +114,7 @@ func (p *process) refresh() {
 	if p.rank < 0 {
 		p.settle()
 	}
+	p.lookPark()
 }
 
 // findRank believes the launcher, else the largest communicator.
@@ -168,6 +173,7 @@ func (p *process) drainMarks(buf *buffers, out []falcon.Sample) []falcon.Sample 
 	buf.marks, p.nextMark, lost = p.seg.Marks(p.nextMark, buf.marks)
 	p.lost += lost
 	p.move()
+	p.lookPark()
 	for _, m := range buf.marks {
 		out = p.mark(m, out)
 	}
@@ -237,7 +243,7 @@ func (p *process) inferred(it period.Iteration, out []falcon.Sample) []falcon.Sa
 	if p.window != nil {
 		p.window.close(it)
 	}
-	if p.marked() || p.rank < 0 {
+	if p.marked() || p.rank < 0 || p.interrupted(it.StartNs, it.EndNs) {
 		return out
 	}
 	if it.Number+p.shift <= p.lastNum { // learned anew, on another call
@@ -265,7 +271,7 @@ func (p *process) mark(m ring.Mark, out []falcon.Sample) []falcon.Sample {
 	}
 	s, ok := p.marks.Add(iterate.Mark{Iteration: m.Iteration, StartNs: uint64(max(m.StartNs, 0)), PausedNs: uint64(max(m.PausedNs, 0))})
 	s.Rank = p.rankAt(s.Iteration)
-	if !ok || s.Rank < 0 {
+	if !ok || s.Rank < 0 || p.interrupted(s.EndNs-int64(s.Ms*1e6), s.EndNs) {
 		return out
 	}
 	s.EndNs = p.seg.UnixNs(s.EndNs)
@@ -297,6 +303,7 @@ func (p *process) state(node falcon.Node) *falconv1.RankState {
 	if p.place.Order != 0 {
 		st.PlacementOrder, st.PlacementIteration = p.place.Order, p.place.Iteration
 	}
+	p.recoverable(st)
 	for _, c := range p.comms {
 		if c.State == ring.CommLive {
 			st.Comms = append(st.Comms, &falconv1.Comm{

@@ -26,6 +26,12 @@ type Segment interface {
 	Release()
 	PutTest(t ring.Test) error
 	TestResult() (r ring.TestResult, ok bool)
+	Suspend(generation uint64, untilNs int64) error
+	Stop(generation uint64)
+	PutRejoin(r ring.Rejoin) error
+	Park() (p ring.Park, ok bool)
+	Rejoined() (r ring.Rejoined, ok bool)
+	JobState() ring.JobState
 	Beat()
 	Err() error
 	Close() error

@@ -1,0 +1,263 @@
+package tcpstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// ErrTimeout says that keys did not come in time.
+var ErrTimeout = errors.New("tcpstore: keys did not come in time")
+
+// Client is a small client for tests, measurements and emulations. One
+// goroutine may use it. After an error other than ErrTimeout in the current
+// layout it is of no use any more: in the legacy layout a wait that was given
+// up can't be told from its late answer.
+type Client struct {
+	nc     net.Conn
+	layout Layout
+	codes  [opWatch + 1]int // by op; -1 = this layout has no such request
+}
+
+// Dial connects and greets.
+func Dial(address string, layout Layout, timeout time.Duration) (*Client, error) {
+	nc, err := net.DialTimeout("tcp", address, timeout)
+	if err != nil {
+		return nil, fmt.Errorf("tcpstore: %w", err)
+	}
+	c := &Client{nc: nc, layout: layout}
+	for i := range c.codes {
+		c.codes[i] = -1
+	}
+	for code, o := range opcodes[layout] {
+		c.codes[o] = code
+	}
+	if layout == Current {
+		_, err = nc.Write(binary.LittleEndian.AppendUint32([]byte{0}, magic))
+	}
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("tcpstore: %w", err)
+	}
+	return c, nil
+}
+
+// Close hangs up.
+func (c *Client) Close() error { return c.nc.Close() }
+
+func text(b []byte, s string) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
+}
+
+func (c *Client) begin(o op) ([]byte, error) {
+	if c.codes[o] < 0 {
+		return nil, fmt.Errorf("%w: the %s layout has no such request", ErrProtocol, c.layout)
+	}
+	return []byte{byte(c.codes[o])}, nil
+}
+
+// call sends a request of texts and, where answer is not nil, reads that many
+// bytes.
+func (c *Client) call(o op, tail []byte, answer []byte, texts ...string) error {
+	b, err := c.begin(o)
+	if err != nil {
+		return err
+	}
+	for _, s := range texts {
+		b = text(b, s)
+	}
+	if _, err := c.nc.Write(append(b, tail...)); err != nil {
+		return fmt.Errorf("tcpstore: %w", err)
+	}
+	if len(answer) == 0 {
+		return nil
+	}
+	if _, err := io.ReadFull(c.nc, answer); err != nil {
+		return fmt.Errorf("tcpstore: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) number(o op, tail []byte, texts ...string) (int64, error) {
+	var b [8]byte
+	err := c.call(o, tail, b[:], texts...)
+	return int64(binary.LittleEndian.Uint64(b[:])), err
+}
+
+func (c *Client) vector() ([]byte, error) {
+	var b [8]byte
+	if _, err := io.ReadFull(c.nc, b[:]); err != nil {
+		return nil, fmt.Errorf("tcpstore: %w", err)
+	}
+	n := binary.LittleEndian.Uint64(b[:])
+	if n > MaxValue {
+		return nil, fmt.Errorf("%w: an answer of %d bytes", ErrProtocol, n)
+	}
+	v := make([]byte, n)
+	if _, err := io.ReadFull(c.nc, v); err != nil {
+		return nil, fmt.Errorf("tcpstore: %w", err)
+	}
+	return v, nil
+}
+
+// Set stores a value. Nothing comes back: a refusal shows in the next call.
+func (c *Client) Set(key, value string) error { return c.call(opSet, nil, nil, key, value) }
+
+// Append adds to the end of a value.
+func (c *Client) Append(key, value string) error { return c.call(opAppend, nil, nil, key, value) }
+
+// Push adds an entry to a queue.
+func (c *Client) Push(key, value string) error { return c.call(opPush, nil, nil, key, value) }
+
+// Add adds to a number and returns the sum.
+func (c *Client) Add(key string, delta int64) (int64, error) {
+	return c.number(opAdd, binary.LittleEndian.AppendUint64(nil, uint64(delta)), key)
+}
+
+// Delete removes a key and says whether it was there.
+func (c *Client) Delete(key string) (bool, error) {
+	n, err := c.number(opDelete, nil, key)
+	return n == 1, err
+}
+
+// NumKeys counts the keys.
+func (c *Client) NumKeys() (int64, error) { return c.number(opNumKeys, nil) }
+
+// QueueLen counts the entries of a queue.
+func (c *Client) QueueLen(key string) (int64, error) { return c.number(opLen, nil, key) }
+
+// Read returns a value as it is now, empty when it is not there.
+func (c *Client) Read(key string) ([]byte, error) {
+	if err := c.call(opGet, nil, nil, key); err != nil {
+		return nil, err
+	}
+	return c.vector()
+}
+
+// Get waits for a key and returns its value, as PyTorch's get does.
+func (c *Client) Get(key string, timeout time.Duration) ([]byte, error) {
+	if err := c.Wait(timeout, key); err != nil {
+		return nil, err
+	}
+	return c.Read(key)
+}
+
+// CompareSet stores value if the key has expect, or if it is missing and
+// expect is empty; it returns what is there now, and expect when nothing is.
+func (c *Client) CompareSet(key, expect, value string) ([]byte, error) {
+	if err := c.call(opCompareSet, nil, nil, key, expect, value); err != nil {
+		return nil, err
+	}
+	return c.vector()
+}
+
+// MultiGet returns the values of keys as they are now.
+func (c *Client) MultiGet(keys ...string) ([][]byte, error) {
+	if err := c.call(opMultiGet, list(keys), nil); err != nil {
+		return nil, err
+	}
+	out := make([][]byte, len(keys))
+	for i := range out {
+		var err error
+		if out[i], err = c.vector(); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// MultiSet stores values[i] under keys[i].
+func (c *Client) MultiSet(keys, values []string) error {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(keys)))
+	for i, k := range keys {
+		b = text(text(b, k), values[i])
+	}
+	return c.call(opMultiSet, b, nil)
+}
+
+func list(keys []string) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(keys)))
+	for _, k := range keys {
+		b = text(b, k)
+	}
+	return b
+}
+
+// Check says whether all keys are there.
+func (c *Client) Check(keys ...string) (bool, error) {
+	var b [1]byte
+	err := c.call(opCheck, list(keys), b[:])
+	return b[0] == isReady, err
+}
+
+// Pop takes the oldest entry of a queue; false = it is empty.
+func (c *Client) Pop(key string) ([]byte, bool, error) {
+	n, err := c.number(opPop, nil, key)
+	if err != nil || n == 0 {
+		return nil, false, err
+	}
+	v, err := c.vector()
+	return v, err == nil, err
+}
+
+// Ping has the server send a number back.
+func (c *Client) Ping(nonce uint32) (uint32, error) {
+	var b [4]byte
+	err := c.call(opPing, binary.LittleEndian.AppendUint32(nil, nonce), b[:])
+	return binary.LittleEndian.Uint32(b[:]), err
+}
+
+// Wait blocks until all keys are there; 0 = without a limit.
+func (c *Client) Wait(timeout time.Duration, keys ...string) error {
+	if err := c.call(opWait, list(keys), nil); err != nil {
+		return err
+	}
+	if timeout > 0 {
+		if err := c.nc.SetReadDeadline(time.Now().Add(timeout)); err != nil {
+			return fmt.Errorf("tcpstore: %w", err)
+		}
+	}
+	got, err := c.stopped()
+	if clear := c.nc.SetReadDeadline(time.Time{}); clear != nil && err == nil {
+		err = fmt.Errorf("tcpstore: %w", clear)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return c.cancel(keys)
+	}
+	if err == nil && got != stopWaiting {
+		err = fmt.Errorf("%w: a wait was answered with %d", ErrProtocol, got)
+	}
+	return err
+}
+
+func (c *Client) stopped() (byte, error) {
+	var b [1]byte
+	if _, err := io.ReadFull(c.nc, b[:]); err != nil {
+		return 0, fmt.Errorf("tcpstore: %w", err)
+	}
+	return b[0], nil
+}
+
+// cancel takes a wait back. The answer to it may have crossed the cancellation,
+// and then comes first.
+func (c *Client) cancel(keys []string) error {
+	if c.layout == Legacy {
+		return fmt.Errorf("%w: %q", ErrTimeout, keys)
+	}
+	if err := c.call(opCancelWait, nil, nil); err != nil {
+		return err
+	}
+	for {
+		b, err := c.stopped()
+		if err != nil {
+			return err
+		}
+		if b == waitCanceled {
+			return fmt.Errorf("%w: %q", ErrTimeout, keys)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package tcpstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+)
+
+// sendLimit is how long a client may leave an answer of large values unread.
+const sendLimit = time.Minute
+
+// maxReply bounds the answer to one request for many values.
+const maxReply = 64 << 20
+
+// Answers to a wait and to a check.
+const (
+	stopWaiting  byte = 0
+	waitCanceled byte = 1
+	isReady      byte = 0
+	notReady     byte = 1
+)
+
+// conn is one client. Its goroutine is the only one that reads and, except for
+// the answer to a blocked wait, the only one that writes.
+type conn struct {
+	s          *Server
+	nc         *net.TCPConn
+	generation uint64
+	w          *waiter // of the newest blocked wait; used by its goroutine only
+	out        []byte  // scratch for small answers
+}
+
+// answer is what goes back: head, then the values as they are in the table.
+type answer struct {
+	head []byte
+	more net.Buffers
+}
+
+func (c *conn) serve() {
+	defer c.s.wg.Done()
+	defer c.s.leave(c)
+	d := newDecoder(c.nc)
+	if err := d.greet(); err != nil {
+		c.s.refuse(c, err)
+		return
+	}
+	for {
+		q, err := d.next()
+		if err == nil {
+			err = c.do(q)
+		}
+		if err != nil {
+			c.s.refuse(c, err)
+			return
+		}
+	}
+}
+
+// do carries out one request and sends its answer. A client asks one thing at a
+// time, so that any request ends a wait that is still open: newer clients say
+// so (CANCEL_WAIT), older ones give up silently.
+func (c *conn) do(q request) error {
+	a, free, err := c.apply(q)
+	for _, w := range free {
+		w.c.release(w)
+	}
+	if err != nil {
+		return err
+	}
+	return c.send(a)
+}
+
+func (c *conn) apply(q request) (answer, []*waiter, error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.endWait() // may let go of the lock: before anything is judged
+	if err := c.allowed(q); err != nil {
+		return answer{}, nil, err
+	}
+	return c.ask(q)
+}
+
+func (c *conn) allowed(q request) error {
+	if now := c.s.t.generation; c.generation != now {
+		return fmt.Errorf("%w: the connection is of generation %d, %d is in force", ErrFenced, c.generation, now)
+	}
+	if err := c.s.t.fenced(q.key); err != nil {
+		return err
+	}
+	for _, k := range q.keys {
+		if err := c.s.t.fenced(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endWait forgets the open wait, or sees its answer out: what comes next must
+// not overtake it.
+func (c *conn) endWait() {
+	if c.w == nil {
+		return
+	}
+	if c.w.left > 0 {
+		c.s.t.forget(c.w)
+		c.w = nil
+		return
+	}
+	c.s.mu.Unlock()
+	c.w.told.Wait()
+	c.s.mu.Lock()
+	c.w = nil
+}
+
+func (c *conn) ask(q request) (answer, []*waiter, error) {
+	t, o := &c.s.t, &c.s.o
+	switch q.op {
+	case opSet:
+		free, err := t.put(o, q.key, q.value)
+		return answer{}, free, err
+	case opAppend:
+		free, err := t.append(o, q.key, q.value)
+		return answer{}, free, err
+	case opMultiSet:
+		return c.multiSet(q)
+	case opCompareSet:
+		v, free, err := t.compareSet(o, q.key, q.expect, q.value)
+		return c.vectors(v), free, err
+	case opAdd:
+		n, free, err := t.add(o, q.key, q.delta)
+		return c.number(n), free, err
+	case opPush:
+		free, err := t.push(o, q.key, q.value)
+		return answer{}, free, err
+	case opWait:
+		return c.wait(q)
+	case opWatch:
+		return answer{}, nil, fmt.Errorf("%w: callbacks on keys (WATCH_KEY) are not served", ErrProtocol)
+	}
+	a, err := c.read(q)
+	return a, nil, err
+}
+
+// read answers what wakes nobody.
+func (c *conn) read(q request) (answer, error) {
+	t := &c.s.t
+	switch q.op {
+	case opGet:
+		return c.vectors(t.values[q.key]), nil
+	case opMultiGet:
+		return c.multiGet(q)
+	case opCheck:
+		if t.ready(q.keys) {
+			return c.one(isReady), nil
+		}
+		return c.one(notReady), nil
+	case opNumKeys:
+		return c.number(int64(len(t.values))), nil
+	case opDelete:
+		return c.number(t.remove(q.key)), nil
+	case opCancelWait:
+		return c.one(waitCanceled), nil
+	case opPing:
+		c.out = binary.LittleEndian.AppendUint32(c.out[:0], q.nonce)
+		return answer{head: c.out}, nil
+	case opPop:
+		return c.popped(t.pop(q.key)), nil
+	case opLen:
+		return c.number(int64(len(t.queues[q.key]))), nil
+	}
+	return answer{}, fmt.Errorf("%w: request %d has no answer", ErrProtocol, q.op)
+}
+
+func (c *conn) wait(q request) (answer, []*waiter, error) {
+	w, err := c.s.t.wait(&c.s.o, c, q.keys)
+	if err != nil {
+		return answer{}, nil, err
+	}
+	if c.w = w; w == nil {
+		return c.one(stopWaiting), nil, nil
+	}
+	return answer{}, nil, nil
+}
+
+func (c *conn) multiSet(q request) (answer, []*waiter, error) {
+	var free []*waiter
+	for i, k := range q.keys {
+		f, err := c.s.t.put(&c.s.o, k, q.values[i])
+		free = append(free, f...)
+		if err != nil {
+			return answer{}, free, err
+		}
+	}
+	return answer{}, free, nil
+}
+
+func (c *conn) multiGet(q request) (answer, error) {
+	size := 0
+	values := make([][]byte, len(q.keys))
+	for i, k := range q.keys {
+		values[i] = c.s.t.values[k]
+		if size += 8 + len(values[i]); size > maxReply {
+			return answer{}, fmt.Errorf("%w: the values asked for at once have more than %d bytes", ErrProtocol, maxReply)
+		}
+	}
+	return c.vectors(values...), nil
+}
+
+func (c *conn) one(b byte) answer {
+	c.out = append(c.out[:0], b)
+	return answer{head: c.out}
+}
+
+func (c *conn) number(n int64) answer {
+	c.out = binary.LittleEndian.AppendUint64(c.out[:0], uint64(n))
+	return answer{head: c.out}
+}
+
+func (c *conn) popped(n int, value []byte) answer {
+	if n == 0 {
+		return c.number(0)
+	}
+	head := binary.LittleEndian.AppendUint64(nil, uint64(n))
+	return answer{head: binary.LittleEndian.AppendUint64(head, uint64(len(value))), more: net.Buffers{value}}
+}
+
+// copyBelow is up to which size a value is copied into one write with its
+// length.
+const copyBelow = 1 << 10
+
+func (c *conn) vectors(values ...[]byte) answer {
+	if len(values) == 1 && len(values[0]) <= copyBelow {
+		c.out = binary.LittleEndian.AppendUint64(c.out[:0], uint64(len(values[0])))
+		c.out = append(c.out, values[0]...)
+		return answer{head: c.out}
+	}
+	var a answer
+	for _, v := range values {
+		a.more = append(a.more, binary.LittleEndian.AppendUint64(nil, uint64(len(v))), v)
+	}
+	return a
+}
+
+func (c *conn) send(a answer) error {
+	if len(a.head) == 0 && len(a.more) == 0 {
+		return nil
+	}
+	if len(a.more) == 0 {
+		_, err := c.nc.Write(a.head)
+		return err
+	}
+	return c.sendLarge(append(net.Buffers{a.head}, a.more...))
+}
+
+// sendLarge keeps values alive that the table may have dropped: not for long.
+func (c *conn) sendLarge(b net.Buffers) error {
+	if err := c.nc.SetWriteDeadline(time.Now().Add(sendLimit)); err != nil {
+		return err
+	}
+	if _, err := b.WriteTo(c.nc); err != nil {
+		return err
+	}
+	return c.nc.SetWriteDeadline(time.Time{})
+}
+
+// release tells a blocked client that its keys are there. Whoever stored the
+// last one does it, and must not wait for this client: one that has no room
+// for a byte reads nothing, and is disconnected.
+func (c *conn) release(w *waiter) {
+	defer w.told.Done()
+	raw, err := c.nc.SyscallConn()
+	if err != nil {
+		return
+	}
+	n := 0
+	err = raw.Write(func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), []byte{stopWaiting})
+		return true
+	})
+	if err != nil || n != 1 {
+		c.nc.Close()
+	}
+}

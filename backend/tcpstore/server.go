@@ -1,0 +1,265 @@
+package tcpstore
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+)
+
+// ErrExposed refuses an address that others can reach.
+var ErrExposed = errors.New("tcpstore: it has no authentication, so that it listens on loopback only")
+
+// Options of a server; zero values become the defaults.
+type Options struct {
+	Generation uint64 // of the job that meets in it; see Fence
+	Exposed    bool   // listen on an address that others can reach
+	MaxConns   int    // default 65,536
+	MaxKeys    int    // default 131,072
+	MaxBytes   int64  // of keys and values together, default 1 GiB
+	MaxWaits   int    // keys that are waited for, over all connections, default 4,194,304
+	Log        *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxConns == 0 {
+		o.MaxConns = 64 << 10
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = 128 << 10
+	}
+	if o.MaxBytes == 0 {
+		o.MaxBytes = 1 << 30
+	}
+	if o.MaxWaits == 0 {
+		o.MaxWaits = 4 << 20
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// acceptors take connections in parallel, each from its own descriptor of the
+// same listening socket: one descriptor is served by one at a time.
+const acceptors = 4
+
+// acceptPause is how long an acceptor waits where the process has no
+// descriptor left; connections queue meanwhile.
+const acceptPause = 20 * time.Millisecond
+
+// Server is an open store. All methods may be called by anybody at any time.
+type Server struct {
+	o         Options
+	listeners []net.Listener
+	wg        sync.WaitGroup
+
+	mu      sync.Mutex
+	t       table
+	conns   map[*conn]struct{}
+	refused int64 // connections and requests
+	closed  bool
+}
+
+// Listen opens a store at host:port (port 0 = any) and serves until Close.
+func Listen(address string, o Options) (*Server, error) {
+	if err := mayListen(address, o.Exposed); err != nil {
+		return nil, err
+	}
+	ls, err := listeners(address)
+	if err != nil {
+		return nil, fmt.Errorf("tcpstore: %w", err)
+	}
+	s := &Server{o: o.withDefaults(), listeners: ls, conns: map[*conn]struct{}{}}
+	s.t.generation = o.Generation
+	s.t.clear()
+	for _, l := range ls {
+		s.wg.Add(1)
+		go s.accept(l)
+	}
+	return s, nil
+}
+
+func mayListen(address string, exposed bool) error {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("tcpstore: address %q is not host:port", address)
+	}
+	if ip := net.ParseIP(host); exposed || host == "localhost" || (ip != nil && ip.IsLoopback()) {
+		return nil
+	}
+	return fmt.Errorf("%w: not on %q", ErrExposed, address)
+}
+
+func listeners(address string) ([]net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	all := []net.Listener{l}
+	for len(all) < acceptors {
+		d, err := again(l.(*net.TCPListener))
+		if err != nil {
+			closeAll(all)
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+func again(l *net.TCPListener) (net.Listener, error) {
+	f, err := l.File()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return net.FileListener(f)
+}
+
+func closeAll(ls []net.Listener) {
+	for _, l := range ls {
+		l.Close()
+	}
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() string { return s.listeners[0].Addr().String() }
+
+func (s *Server) accept(l net.Listener) {
+	defer s.wg.Done()
+	for {
+		nc, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			s.o.Log.Warn("store: no connection can be taken now", "err", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		s.admit(nc.(*net.TCPConn))
+	}
+}
+
+func (s *Server) admit(nc *net.TCPConn) {
+	c := &conn{s: s, nc: nc}
+	s.mu.Lock()
+	ok := !s.closed && len(s.conns) < s.o.MaxConns
+	if ok {
+		c.generation = s.t.generation
+		s.conns[c] = struct{}{}
+		s.wg.Add(1)
+	}
+	s.mu.Unlock()
+	if !ok {
+		c.s.refuse(c, fmt.Errorf("%w: %d connections are all that it takes", ErrFull, s.o.MaxConns))
+		nc.Close()
+		return
+	}
+	go c.serve()
+}
+
+func (s *Server) leave(c *conn) {
+	c.nc.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if c.w != nil && c.w.left > 0 {
+		s.t.forget(c.w)
+	}
+}
+
+// Fence puts a newer generation in force: all clients are disconnected and all
+// keys dropped, and nothing of theirs takes effect once it has returned. An
+// older generation is refused with ErrFenced; the present one changes nothing.
+func (s *Server) Fence(generation uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if generation < s.t.generation {
+		return fmt.Errorf("%w: generation %d is in force, not %d", ErrFenced, s.t.generation, generation)
+	}
+	if generation == s.t.generation {
+		return nil
+	}
+	s.t.generation = generation
+	s.t.clear()
+	s.hangUp()
+	s.o.Log.Info("store: fenced", "generation", generation)
+	return nil
+}
+
+// hangUp ends all connections; each one's goroutine notices by itself.
+func (s *Server) hangUp() {
+	for c := range s.conns {
+		c.nc.Close()
+	}
+}
+
+// Close ends all connections and waits for everybody. The error is the
+// listener's.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.hangUp()
+	s.mu.Unlock()
+	closeAll(s.listeners[1:])
+	err := s.listeners[0].Close()
+	s.wg.Wait()
+	return err
+}
+
+// Stats is what a console may show of it.
+type Stats struct {
+	Generation uint64
+	Conns      int
+	Keys       int
+	Bytes      int64 // of keys and values
+	Waits      int   // keys that are waited for
+	Refused    int64 // connections and requests since it was opened
+}
+
+// Stats of this moment.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Stats{s.t.generation, len(s.conns), len(s.t.values) + len(s.t.queues), s.t.bytes, s.t.waiting, s.refused}
+}
+
+// told is how many refusals the log has in full; after that it has one of
+// every so many.
+const (
+	told      = 100
+	toldEvery = 1000
+)
+
+// refuse notes why a connection is ended; a client that has just left is no
+// news.
+func (s *Server) refuse(c *conn, err error) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isNet(err) {
+		return
+	}
+	s.mu.Lock()
+	s.refused++
+	n := s.refused
+	s.mu.Unlock()
+	if n <= told || n%toldEvery == 0 {
+		s.o.Log.Warn("store: client refused", "client", c.nc.RemoteAddr().String(), "err", err, "refused", n)
+	}
+}
+
+func isNet(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) || errors.Is(err, net.ErrClosed)
+}
+
+// readBuffer of a connection: most requests fit, and ten thousand stay small.
+const readBuffer = 512
+
+func newDecoder(r io.Reader) *decoder {
+	return &decoder{r: bufio.NewReaderSize(r, readBuffer)}
+}

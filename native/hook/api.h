@@ -65,11 +65,12 @@
   X(ncclGroupStart) X(ncclGroupEnd) X(ncclGroupSimulateEnd) \
   X(ncclCommInitRank) X(ncclCommInitRankConfig) X(ncclCommInitAll) \
   X(ncclCommInitRankScalable) X(ncclCommSplit) X(ncclCommShrink) X(ncclCommGrow) \
-  X(ncclCommFinalize) X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommRevoke)
+  X(ncclCommFinalize) X(ncclCommDestroy) X(ncclCommAbort) X(ncclCommRevoke) \
+  X(ncclCommGetAsyncError)
 
 /* Called by the hook, never stood before. */
 #define FALCON_QUERIES(X) X(ncclCommCount) X(ncclCommUserRank) X(ncclCommCuDevice) \
-  X(ncclGetUniqueId) X(ncclCommGetAsyncError)
+  X(ncclGetUniqueId)
 
 enum falcon_fn {
 #define X(name, ...) FN_##name,

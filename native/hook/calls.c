@@ -1,6 +1,7 @@
 /* The recorded calls: one wrapper each, made from the list in api.h. */
 #include "pause.h"
 #include "ring.h"
+#include "suspend.h"
 
 /* Counts the call at its communicator's gate, and is held there by a pause.
  * False: the communicator is gone, NCCL must not be called. */
@@ -13,6 +14,13 @@ static inline bool gate_pass(falcon_tls *t, falcon_span *s, void *comm, void *st
   return true;
 }
 
+/* A refused call makes its group fail at its end, as NCCL has it. */
+int falcon_comm_error(void *handle) {
+  int rc = falcon_comm_closed(handle) ? NCCL_REMOTE_ERROR : NCCL_INVALID_USAGE;
+  if (falcon_thread.depth && rc == NCCL_REMOTE_ERROR) falcon_thread.group_rc = rc;
+  return rc;
+}
+
 static inline bool call_begin(falcon_tls *t, falcon_span *s, void *comm, uint32_t op, void *stream) {
   s->enter = falcon_ticks();
   s->comm = falcon_comm_find(comm);
@@ -23,7 +31,7 @@ static inline bool call_begin(falcon_tls *t, falcon_span *s, void *comm, uint32_
   s->order = 0;
   if (__builtin_expect(s->comm < FALCON_COMMS_MAX, 1)) {
     if (FALCON_UNLIKELY(!gate_pass(t, s, comm, stream))) return false;
-  } else if (s->comm == FALCON_COMM_ENDED) {
+  } else if (s->comm == FALCON_COMM_ENDED || s->comm == FALCON_COMM_CLOSED) {
     return false;
   }
   falcon_cover(op >= FALCON_OP_SEND ? FALCON_COV_P2P : FALCON_COV_COLL);
@@ -52,7 +60,7 @@ static inline void call_end(falcon_tls *t, falcon_span *s, uint32_t op, size_t c
     falcon_tls *me = &falcon_thread; \
     if (FALCON_UNLIKELY(me->inside || !falcon_active())) return real args; \
     falcon_span span; \
-    if (FALCON_UNLIKELY(!call_begin(me, &span, comm, FALCON_OP_##opcode, stream))) return NCCL_INVALID_USAGE; \
+    if (FALCON_UNLIKELY(!call_begin(me, &span, comm, FALCON_OP_##opcode, stream))) return falcon_comm_error(comm); \
     me->inside = 1; \
     int rc = real args; \
     me->inside = 0; \

@@ -32,6 +32,13 @@ int ncclGroupStart(void) {
   return rc;
 }
 
+/* A call of this group was refused without NCCL's knowledge. */
+static int refused(falcon_tls *t, int rc) {
+  int32_t why = t->group_rc;
+  t->group_rc = 0;
+  return why ? why : rc;
+}
+
 /* The outermost end launches: the profile stamps go before the record. */
 FALCON_EXPORT int ncclGroupEnd(void);
 int ncclGroupEnd(void) {
@@ -46,7 +53,8 @@ int ncclGroupEnd(void) {
   if (t->depth) t->depth--;
   if (!t->depth && FALCON_UNLIKELY(t->prof_group)) falcon_profile_group_end(t, rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS);
   if (!t->depth && FALCON_UNLIKELY(t->passed_count)) falcon_gate_group_end(t);
-  if (!t->depth && t->pending) falcon_comm_settle(t, rc);
+  if (!t->depth && t->pending) rc = falcon_comm_settle(t, rc);
+  if (!t->depth) rc = refused(t, rc);
   if (active) mark(t, FALCON_OP_GROUPEND, enter, rc);
   return rc;
 }
@@ -63,6 +71,7 @@ int ncclGroupSimulateEnd(void *info) {
   if (t->depth) t->depth--;
   if (!t->depth && t->prof_group) falcon_profile_group_end(t, false);
   if (!t->depth && t->passed_count) falcon_gate_group_end(t);
-  if (!t->depth && t->pending) falcon_comm_settle(t, rc);
+  if (!t->depth && t->pending) rc = falcon_comm_settle(t, rc);
+  if (!t->depth) rc = refused(t, rc);
   return rc;
 }

@@ -76,6 +76,7 @@ typedef struct falcon_tls {
   uint32_t misses;     /* calls without a ring */
   uint32_t exiting;
   uint32_t pending;    /* communicators created in the open group */
+  int32_t group_rc;    /* of the first call in the open group that a suspension refused, 0 = none */
   uint32_t prof_group; /* entries of the open group waiting in the profile queue */
   uint32_t passed_count;
   falcon_passed passed[FALCON_PASSED_MAX]; /* what passed armed gates in the open group */
@@ -147,6 +148,8 @@ void falcon_comm_query(uint32_t slot, void *handle);
 void falcon_comm_end(void *handle, uint32_t state, bool forget);
 /* In place of a slot: a communicator that ended while a pause held calls. */
 #define FALCON_COMM_ENDED 0xfffffffeu
+/* In place of a slot: one that a suspension ended. */
+#define FALCON_COMM_CLOSED 0xfffffffdu
 bool falcon_comm_stands(void *handle, uint32_t slot, uint32_t generation); /* may NCCL be given it still? */
 uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id);
 uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
@@ -157,7 +160,10 @@ int falcon_comm_device(uint32_t slot);
 void falcon_exports_look(void *real);      /* once: any function of the NCCL that is used */
 
 /* comm.c */
-void falcon_comm_settle(falcon_tls *t, int rc);    /* communicators created in a group, after its end */
+int falcon_comm_settle(falcon_tls *t, int rc);     /* communicators created in a group, after its end: what it returns */
+
+/* comm.c, calls.c: what a call that NCCL must not be given returns. */
+int falcon_comm_error(void *handle);
 
 /* profile.c */
 FALCON_COLD void falcon_profile_begin(falcon_tls *t, falcon_span *s, void *stream);

@@ -4,7 +4,9 @@
  * are first seen, so that a rank still holds what it voted for.
  */
 #include "clock.h"
+#include "park.h"
 #include "ring.h"
+#include "suspend.h"
 
 #include <string.h>
 
@@ -20,14 +22,14 @@ static uint64_t newest_seen;
 
 _Static_assert(FALCON_JOB_VALUES_MAX == FALCON_ORDER_VALUES, "an order fits");
 
-static falcon_control *adapter(void) {
+falcon_control *falcon_adapter(void) {
   if (!falcon_activate()) return NULL;
   falcon_cover(FALCON_COV_ADAPTER);
   return falcon_hook.control;
 }
 
 FALCON_EXPORT void falcon_job_describe(int tp, int dp, int pp, int micro_batches) {
-  falcon_control *c = adapter();
+  falcon_control *c = falcon_adapter();
   if (!c) return;
   __atomic_store_n(&c->tp, tp, __ATOMIC_RELAXED);
   __atomic_store_n(&c->dp, dp, __ATOMIC_RELAXED);
@@ -37,7 +39,7 @@ FALCON_EXPORT void falcon_job_describe(int tp, int dp, int pp, int micro_batches
 }
 
 FALCON_EXPORT void falcon_job_begin_iteration(int64_t i) {
-  falcon_control *c = adapter();
+  falcon_control *c = falcon_adapter();
   if (!c) return;
   uint64_t now = falcon_mono_ns(), k = __atomic_load_n(&c->iterations_done, __ATOMIC_RELAXED);
   uint64_t *seq = &c->marks[k % MARKS].seq;
@@ -52,22 +54,27 @@ FALCON_EXPORT void falcon_job_begin_iteration(int64_t i) {
   __atomic_store_n(&c->step_tag, i, __ATOMIC_RELAXED);
   __atomic_store_n(&c->iteration, i, __ATOMIC_RELEASE);
   atomic_store_explicit(&falcon_hook.step, (uint32_t)i, memory_order_relaxed);
+  falcon_suspend_updating(false);
 }
 
 static void tag(int64_t step) {
-  falcon_control *c = adapter();
+  falcon_control *c = falcon_adapter();
   if (c) __atomic_store_n(&c->step_tag, step, __ATOMIC_RELEASE);
 }
 
 FALCON_EXPORT void falcon_job_begin_optimizer(int64_t i) {
   (void)i;
+  falcon_suspend_updating(true);
   tag(-1);
 }
 
-FALCON_EXPORT void falcon_job_end_optimizer(int64_t next) { tag(next); }
+FALCON_EXPORT void falcon_job_end_optimizer(int64_t next) {
+  tag(next);
+  falcon_suspend_updating(false);
+}
 
 /* Seqlock read of one mailbox slot; false when it is being written or absurd. */
-static bool read_order(const falcon_shm_order *from, falcon_shm_order *to) {
+bool falcon_order_read(const falcon_shm_order *from, falcon_shm_order *to) {
   for (int i = 0; i < READ_TRIES; i++) {
     uint64_t before = __atomic_load_n(&from->seq, __ATOMIC_ACQUIRE);
     if (before & 1) continue;
@@ -82,12 +89,12 @@ static bool read_order(const falcon_shm_order *from, falcon_shm_order *to) {
 static void collect(falcon_control *c) {
   static falcon_shm_order order;
   for (uint32_t i = 0; i < FALCON_ORDER_SLOTS; i++)
-    if (read_order(&c->orders[i], &order) && order.id % FALCON_ORDER_SLOTS == i && order.id > held[i].id) held[i] = order;
+    if (falcon_order_read(&c->orders[i], &order) && order.id % FALCON_ORDER_SLOTS == i && order.id > held[i].id) held[i] = order;
 }
 
 FALCON_EXPORT uint64_t falcon_job_poll(int64_t i) {
   (void)i;
-  falcon_control *c = adapter();
+  falcon_control *c = falcon_adapter();
   if (!c) return 0;
   uint64_t newest = __atomic_load_n(&c->newest_order, __ATOMIC_ACQUIRE);
   if (newest <= newest_seen) return newest_seen;
@@ -97,7 +104,7 @@ FALCON_EXPORT uint64_t falcon_job_poll(int64_t i) {
 }
 
 FALCON_EXPORT int falcon_job_fetch(uint64_t id, falcon_job_order *out) {
-  falcon_control *c = adapter();
+  falcon_control *c = falcon_adapter();
   const falcon_shm_order *o = &held[id % FALCON_ORDER_SLOTS];
   if (!c || !out || !id) return -1;
   if (o->id != id) collect(c);
@@ -114,7 +121,7 @@ static bool wrote(uint64_t id, int32_t status) {
 }
 
 FALCON_EXPORT void falcon_job_ack(uint64_t id, int64_t i, int32_t status) {
-  falcon_control *c = adapter();
+  falcon_control *c = falcon_adapter();
   if (!c) return;
   if (wrote(id, status) && i > 0) __atomic_store_n(&c->resume_iteration, (uint64_t)i, __ATOMIC_RELAXED);
   __atomic_store_n(&c->committed_iteration, i, __ATOMIC_RELAXED);
@@ -125,7 +132,7 @@ FALCON_EXPORT void falcon_job_ack(uint64_t id, int64_t i, int32_t status) {
 /* The reader takes the whole under place_seq; the header's rank stays as it was,
  * so that iterations before i still have their own. */
 FALCON_EXPORT void falcon_job_place(uint64_t id, int64_t i, int rank, const uint64_t step_ns[4], uint64_t bytes) {
-  falcon_control *c = adapter();
+  falcon_control *c = falcon_adapter();
   if (!c || !step_ns) return;
   uint64_t seq = __atomic_load_n(&c->place_seq, __ATOMIC_RELAXED) | 1;
   __atomic_store_n(&c->place_seq, seq, __ATOMIC_RELAXED);
@@ -139,7 +146,7 @@ FALCON_EXPORT void falcon_job_place(uint64_t id, int64_t i, int rank, const uint
 }
 
 FALCON_EXPORT uint64_t falcon_job_paused_ns(void) {
-  falcon_control *c = adapter();
+  falcon_control *c = falcon_adapter();
   return c ? __atomic_load_n(&c->paused_ns, __ATOMIC_ACQUIRE) : 0;
 }
 

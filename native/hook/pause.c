@@ -32,6 +32,7 @@ static struct {
   uint64_t reached_ns;      /* since when the state is REACHED */
   uint64_t max_ns;
   bool closed;
+  bool suspended;
   _Atomic bool captured;
   _Atomic(void *) gone[GONE_MAX];
   _Atomic uint32_t gone_count;
@@ -101,7 +102,7 @@ static void look(void) {
   uint64_t wanted = __atomic_load_n(&c->pause_order, __ATOMIC_ACQUIRE);
   if (order && wanted != order) end(FALCON_PAUSE_RELEASED, FALCON_REASON_NONE);
   else if (order && now >= pause_.until_ns) end(FALCON_PAUSE_EXPIRED, FALCON_REASON_NONE);
-  if (wanted && wanted != atomic_load(&pause_.last) && !pause_.closed)
+  if (wanted && wanted != atomic_load(&pause_.last) && !pause_.closed && !pause_.suspended)
     begin(wanted, __atomic_load_n(&c->pause_until_ns, __ATOMIC_ACQUIRE), now);
 }
 
@@ -428,6 +429,14 @@ void falcon_pause_load(void) {
   const char *ms = getenv("FALCON_PAUSE_MAX_MS");
   long v = ms ? strtol(ms, NULL, 10) : 0;
   if (v > 0 && v < (long)FALCON_PAUSE_MAX_MS) pause_.max_ns = (uint64_t)v * 1000000ull;
+}
+
+/* Who is held waits for peers that may be dead. */
+void falcon_pause_suspend(bool on) {
+  lock();
+  pause_.suspended = on;
+  if (on && atomic_load(&pause_.order)) end(FALCON_PAUSE_REFUSED, FALCON_REASON_ABORTED);
+  unlock();
 }
 
 void falcon_pause_close(void) {

@@ -38,6 +38,7 @@ void falcon_pause_captured(void);          /* a call is part of a graph: from no
 bool falcon_pause_tick(uint64_t now_ns);   /* side thread; true while a pause is under way */
 bool falcon_pause_held(void);              /* at the cut: a profile window ends */
 uint64_t falcon_pause_quiet(uint64_t *until_ns); /* order that is QUIET, 0 = none */
+void falcon_pause_suspend(bool on);         /* ends a pause, and lets none begin while on */
 void falcon_pause_load(void);
 void falcon_pause_close(void);             /* the process ends: nothing is held any more, for good */
 void falcon_pause_forked(void);

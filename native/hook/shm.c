@@ -5,6 +5,7 @@
  */
 #include "clock.h"
 #include "pause.h"
+#include "suspend.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -155,6 +156,7 @@ static void publish(char *base, const falcon_header *h) {
   falcon_hook.control->step_tag = -1;
   falcon_hook.control->committed_iteration = -1;
   falcon_hook.control->generation = falcon_hook.control->generation_now = generation();
+  falcon_suspend_load(falcon_hook.control->generation_now);
   falcon_hook.control->park_steps[0] = falcon_hook.control->park_steps[1] = -1;
   falcon_hook.control->heartbeat_ns = falcon_mono_ns();
   memcpy(falcon_hook.header, h, sizeof *h);
@@ -234,6 +236,7 @@ static void forked(void) {
   falcon_thread.ring = NULL;
   falcon_thread.prof_group = falcon_thread.passed_count = 0;
   falcon_pause_forked();
+  falcon_suspend_forked();
   pthread_mutex_init(&activation, NULL); /* another thread of the parent may have held it */
 }
 

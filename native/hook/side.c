@@ -1,12 +1,13 @@
 /*
  * The side thread: heartbeat, calibration, coverage, the profile window, and the
- * progress of a pause. It sleeps on the control block's mode and pause_word (the
+ * progress of a pause or a suspension. It sleeps on the control block's mode and pause_word (the
  * agent wakes them with a futex call; on kernels before 5.16 on mode alone, so
  * the agent always wakes both), is detached, lives as long as the process and blocks all
  * signals, so that none of the program's handlers ever runs on it.
  */
 #include "clock.h"
 #include "pause.h"
+#include "suspend.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -84,9 +85,10 @@ static void *side(void *unused) {
     look_for_unhooked(round);
     bool busy = falcon_profile_tick(now), was = pausing;
     pausing = falcon_pause_tick(now);
+    bool suspending = falcon_suspend_tick(now);
     falcon_probe_tick(now);
     if (pausing != was) prctl(PR_SET_TIMERSLACK, pausing ? SLACK_PAUSE_NS : SLACK_NS);
-    nap(&seen, now, pausing ? FALCON_PAUSE_BEAT_NS : busy ? FALCON_BEAT_PROFILE_NS : FALCON_BEAT_NS);
+    nap(&seen, now, pausing ? FALCON_PAUSE_BEAT_NS : suspending ? FALCON_SUSPEND_BEAT_NS : busy ? FALCON_BEAT_PROFILE_NS : FALCON_BEAT_NS);
   }
   return NULL;
 }

@@ -3,6 +3,8 @@
  * addressing, read without a lock on the hot path, written under one.
  */
 #include "pause.h"
+#include "clock.h"
+#include "suspend.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -11,7 +13,7 @@
 #define TOMBSTONE ((uintptr_t)1)
 #define QUERY_TRIES 64    /* a nonblocking communicator answers only once it is ready */
 
-typedef struct { _Atomic uintptr_t handle; _Atomic uint32_t slot; } index_entry;
+typedef struct { _Atomic uintptr_t handle; _Atomic uint32_t slot; _Atomic uint32_t closed; /* enum falcon_closed */ } index_entry;
 typedef struct { uint32_t children; _Atomic uint32_t to_query; } comm_private;
 
 static index_entry entries[INDEX_SLOTS];
@@ -42,7 +44,7 @@ uint32_t falcon_comm_find(void *handle) {
   index_entry *e = find((uintptr_t)handle);
   if (FALCON_UNLIKELY(!e)) return falcon_comm_slow(handle);
   uint32_t slot = atomic_load_explicit(&e->slot, memory_order_relaxed);
-  if (FALCON_UNLIKELY(slot != FALCON_COMM_NONE && atomic_load_explicit(&privates[slot].to_query, memory_order_relaxed)))
+  if (FALCON_UNLIKELY(slot < FALCON_COMMS_MAX && atomic_load_explicit(&privates[slot].to_query, memory_order_relaxed)))
     falcon_comm_query(slot, handle);
   return slot;
 }
@@ -68,6 +70,7 @@ static void index_put(uintptr_t h, uint32_t slot) {
     uintptr_t key = atomic_load(&entries[at].handle);
     if (key && key != TOMBSTONE) continue;
     atomic_store_explicit(&entries[at].slot, slot, memory_order_relaxed);
+    atomic_store(&entries[at].closed, CLOSED_NOT);
     atomic_store_explicit(&entries[at].handle, h, memory_order_release);
     return;
   }
@@ -121,7 +124,7 @@ static void fill(falcon_comm *c, const falcon_comm_spec *s) {
 static falcon_comm *live(uintptr_t h) {
   index_entry *e = find(h);
   uint32_t slot = e ? atomic_load(&e->slot) : FALCON_COMM_NONE;
-  if (slot == FALCON_COMM_NONE) return NULL;
+  if (slot >= FALCON_COMMS_MAX) return NULL;
   falcon_comm *c = &falcon_hook.comms[slot];
   return c->state == FALCON_COMM_LIVE && c->handle == h ? c : NULL;
 }
@@ -195,7 +198,7 @@ FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
   index_entry *e = find((uintptr_t)handle); /* another thread may just have entered it */
   uint32_t slot = e ? atomic_load(&e->slot) : enter(&spec);
   pthread_mutex_unlock(&lock);
-  if (!e && slot != FALCON_COMM_NONE) falcon_comm_query(slot, handle);
+  if (!e && slot < FALCON_COMMS_MAX) falcon_comm_query(slot, handle);
   return slot;
 }
 
@@ -232,4 +235,95 @@ uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id) {
   uint64_t h = falcon_fnv(FALCON_FNV_START, parent_id, sizeof *parent_id);
   h = falcon_fnv(h, &ordinal, sizeof ordinal);
   return falcon_fnv(h, &color, sizeof color);
+}
+
+/* ---- communicators that a suspension ends ---- */
+
+#define CLOSED_KEPT (INDEX_SLOTS / 2) /* remembered until the framework lets go of them */
+#define LET_GO_NS 10000000000ull      /* for one that is being ended just now */
+#define NAP_NS 1000000l
+
+static _Atomic uint32_t asked; /* queries of NCCL under way */
+
+/* Under the lock. Closed once and not let go of: the destroy of a revoked one
+ * reaches NCCL also when we have forgotten it. */
+static void forget_revoked(void) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < INDEX_SLOTS; i++) n += atomic_load(&entries[i].handle) > TOMBSTONE && atomic_load(&entries[i].closed);
+  for (uint32_t i = 0; n > CLOSED_KEPT && i < INDEX_SLOTS; i++)
+    if (atomic_load(&entries[i].handle) > TOMBSTONE && atomic_load(&entries[i].closed) == CLOSED_REVOKED) index_remove(atomic_load(&entries[i].handle));
+}
+
+/* Under the lock: neither finalized nor revoked by the framework itself. */
+static bool to_close(index_entry *e) {
+  uintptr_t h = atomic_load(&e->handle);
+  if (h <= TOMBSTONE || atomic_load(&e->closed)) return false;
+  return atomic_load(&e->slot) == FALCON_COMM_NONE || live(h);
+}
+
+uint32_t falcon_comm_close_all(void **out, uint32_t max) {
+  uint32_t n = 0;
+  pthread_mutex_lock(&lock);
+  forget_revoked();
+  for (uint32_t i = 0; i < INDEX_SLOTS && n < max; i++) {
+    index_entry *e = &entries[i];
+    if (!to_close(e)) continue;
+    out[n++] = (void *)atomic_load(&e->handle);
+    set_state(live(atomic_load(&e->handle)), FALCON_COMM_ABORTED);
+    atomic_store(&e->closed, CLOSED_NOW);
+    atomic_store(&e->slot, FALCON_COMM_CLOSED);
+  }
+  pthread_mutex_unlock(&lock);
+  return n;
+}
+
+bool falcon_comm_withdraw(void *handle) {
+  pthread_mutex_lock(&lock);
+  index_entry *e = find((uintptr_t)handle);
+  bool ours = e && !atomic_load(&e->closed);
+  if (ours) {
+    set_state(live((uintptr_t)handle), FALCON_COMM_ABORTED);
+    index_remove((uintptr_t)handle);
+  }
+  pthread_mutex_unlock(&lock);
+  return ours;
+}
+
+void falcon_comm_closed_as(void *handle, enum falcon_closed how) {
+  pthread_mutex_lock(&lock);
+  index_entry *e = find((uintptr_t)handle);
+  if (e && atomic_load(&e->closed) == CLOSED_NOW) atomic_store(&e->closed, how);
+  pthread_mutex_unlock(&lock);
+}
+
+enum falcon_closed falcon_comm_closed(void *handle) {
+  index_entry *e = (uintptr_t)handle > TOMBSTONE ? find((uintptr_t)handle) : NULL;
+  return e ? (enum falcon_closed)atomic_load(&e->closed) : CLOSED_NOT;
+}
+
+/* One that is still being ended after LET_GO_NS is left to the thread that ends it. */
+enum falcon_closed falcon_comm_let_go(void *handle, bool forget) {
+  uint64_t until = falcon_mono_ns() + LET_GO_NS;
+  while (falcon_comm_closed(handle) == CLOSED_NOW && falcon_mono_ns() < until) nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+  enum falcon_closed how = falcon_comm_closed(handle);
+  if (!how || !forget) return how;
+  pthread_mutex_lock(&lock);
+  index_remove((uintptr_t)handle);
+  pthread_mutex_unlock(&lock);
+  return how;
+}
+
+/* Once a communicator is closed no new query of it begins: so aborting it, which
+ * frees it, waits for those that began before. */
+bool falcon_comm_asked(void *handle) {
+  atomic_fetch_add(&asked, 1);
+  if (!falcon_comm_closed(handle)) return true;
+  falcon_comm_answered();
+  return false;
+}
+
+void falcon_comm_answered(void) { atomic_fetch_sub(&asked, 1); }
+
+void falcon_comm_await_answers(void) {
+  while (atomic_load(&asked)) nanosleep(&(struct timespec){0, NAP_NS}, NULL);
 }

@@ -63,6 +63,7 @@ func (s RecoveryState) Over() bool {
 // Phases of a recovery, for times: the names of the lab's report.
 const (
 	PhaseDetect  = "detect" // from the fault's first sign to certainty
+	PhaseDecide  = "decide" // from certainty to the decision; absent where policy acts at once
 	PhaseSuspend = "suspend"
 	PhaseFence   = "fence"
 	PhaseReplace = "replace"
@@ -128,6 +129,12 @@ type Recovery struct {
 	StartedNs   int64              `json:"started_unix_ns"`
 	EndedNs     int64              `json:"ended_unix_ns"`
 	DeadlineNs  int64              `json:"deadline_unix_ns,omitempty"` // of the present state; 0 = none
+
+	Pending       []Rank          `json:"pending,omitempty"`        // faulty, and not ordered to be made anew yet
+	Launched      map[Rank]uint64 `json:"launched,omitempty"`       // generation of the newest launch of each rank made anew
+	Splits        []int32         `json:"splits,omitempty"`         // micro-batches per replica that it goes on with
+	Whole         bool            `json:"whole,omitempty"`          // all processes are started anew: survivors can't be kept
+	FailedRejoins int             `json:"failed_rejoins,omitempty"` // rejoins that failed without a new fault
 }
 
 // RecoveryPolicy says what may be done without a person.

@@ -1,0 +1,63 @@
+package recovery
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/failslow/falcon/recovery/replica"
+)
+
+// Bounds of one job's recoveries.
+const (
+	recoveriesMost  = 256 // kept
+	generationsMost = 64  // of one recovery, before somebody must look
+	predictFrom     = 9   // newest recoveries that predictions are learned from
+	hour            = time.Hour
+)
+
+// Config is how faults are told and how long each state may take; zero values
+// mean the defaults in parentheses.
+type Config struct {
+	Beat    time.Duration // between two signs of life of an agent (2 s)
+	Suspect int           // missed beats before a node is suspected (2)
+	Dead    int           // and taken for dead, with a second sign (3)
+	Grace   time.Duration // after the engine's start, for agents to come back (10 s)
+	Gather  time.Duration // faults so close together are handled as one: the ranks of a node die one after another (250 ms)
+
+	HangFactor float64       // usual iteration times without progress, before a job is said to hang (20)
+	HangMin    time.Duration // at least (2 min); also how long an unknown iteration may take
+
+	OptimizerWait time.Duration // for ranks inside the optimizer (5 s)
+	SuspendMost   time.Duration // for all to park (15 s); afterwards who did not is frozen
+	SpareWait     time.Duration // for a spare to be brought (10 min)
+	ReplaceMost   time.Duration // for processes made anew to park (5 min)
+	TableMost     time.Duration // for the rank table (10 s)
+	CollectMost   time.Duration // for the words of all (10 s)
+	RejoinMost    time.Duration // for groups and state (5 min)
+	RestartMost   time.Duration // for a whole restart (30 min)
+	Rejoins       int           // failed rejoins from replicas before the checkpoint is taken, once (3)
+
+	Choose func(replica.Query) (replica.Choice, error) // the resume rule (replica.Choose)
+}
+
+func (c Config) withDefaults() Config {
+	c.Beat = cmp.Or(c.Beat, 2*time.Second)
+	c.Suspect, c.Dead = cmp.Or(c.Suspect, 2), cmp.Or(c.Dead, 3)
+	c.Grace, c.Gather = cmp.Or(c.Grace, 10*time.Second), cmp.Or(c.Gather, 250*time.Millisecond)
+	c.HangFactor, c.HangMin = cmp.Or(c.HangFactor, 20), cmp.Or(c.HangMin, 2*time.Minute)
+	c.OptimizerWait, c.SuspendMost = cmp.Or(c.OptimizerWait, 5*time.Second), cmp.Or(c.SuspendMost, 15*time.Second)
+	c.SpareWait, c.ReplaceMost = cmp.Or(c.SpareWait, 10*time.Minute), cmp.Or(c.ReplaceMost, 5*time.Minute)
+	c.TableMost, c.CollectMost = cmp.Or(c.TableMost, 10*time.Second), cmp.Or(c.CollectMost, 10*time.Second)
+	c.RejoinMost, c.RestartMost = cmp.Or(c.RejoinMost, 5*time.Minute), cmp.Or(c.RestartMost, 30*time.Minute)
+	c.Rejoins = cmp.Or(c.Rejoins, 3)
+	if c.Choose == nil {
+		c.Choose = replica.Choose
+	}
+	return c
+}
+
+// Defaults of a policy.
+const (
+	inPlaceDefault = 2
+	perHourDefault = 10
+)

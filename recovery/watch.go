@@ -1,0 +1,454 @@
+package recovery
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// progress is how the job's iterations come.
+type progress struct {
+	newest int64     // begun by any rank
+	moved  time.Time // when it was last seen to grow
+	ms     float64   // usual iteration time by the detector, 0 = unknown
+	ownMs  float64   // by beats, where the detector does not know
+	held   bool
+	hung   bool // told, until it moves again
+}
+
+// usual is the iteration time, false where nobody knows.
+func (p progress) usual() (time.Duration, bool) {
+	ms := p.ms
+	if ms <= 0 {
+		ms = p.ownMs
+	}
+	return time.Duration(ms * float64(time.Millisecond)), ms > 0
+}
+
+// see takes an iteration in.
+func (p *progress) see(now time.Time, iteration int64) {
+	if iteration <= p.newest {
+		return
+	}
+	if p.newest >= 0 {
+		p.ownMs = float64(now.Sub(p.moved).Milliseconds()) / float64(iteration-p.newest)
+	}
+	p.newest, p.moved, p.hung = iteration, now, false
+}
+
+func (m *Machine) onPace(now time.Time, p Pace) {
+	if m.pace.held || p.Held {
+		m.pace.moved = now
+	}
+	m.pace.held, m.pace.ms = p.Held, p.Ms
+	m.pace.see(now, p.Iteration)
+}
+
+func (m *Machine) onBeat(now time.Time, b Beat) {
+	if b.Rank < 0 || int(b.Rank) >= len(m.ranks) {
+		return
+	}
+	x := &m.ranks[b.Rank]
+	if !x.known || !x.proc.Alive || x.proc.Pid != b.Pid {
+		return
+	}
+	x.beat, x.beatAt = b, now
+	m.pace.see(now, b.Iteration)
+}
+
+func (m *Machine) onNode(now time.Time, n Node) {
+	h := m.host(n.Node, now)
+	if !n.Alive {
+		h.reset = h.reset || n.Reset
+		h.heard = earlier(h.heard, now)
+		return
+	}
+	if h.suspect {
+		m.note("fault", 0, "node %s is heard again", n.Node)
+	}
+	h.heard, h.reset, h.suspect = now, false, false
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// onProcess takes a process's word in, unless it is not, or no longer, the
+// rank's owner.
+func (m *Machine) onProcess(now time.Time, p Process) {
+	if p.Rank < 0 || int(p.Rank) >= len(m.ranks) || p.Node != m.placement()[p.Rank].Node() {
+		return
+	}
+	x := &m.ranks[p.Rank]
+	if p.Generation < x.least || (m.cur != nil && slices.Contains(m.cur.Fenced, p.Node)) {
+		return
+	}
+	if x.known && (p.Generation < x.proc.Generation || (!x.proc.Alive && p.Pid == x.proc.Pid) || (!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid)) {
+		return // late
+	}
+	died := !p.Alive && (!x.known || x.proc.Alive)
+	x.known, x.proc = true, p
+	switch {
+	case died:
+		m.ended(now, p)
+	case m.cur != nil && p.Alive:
+		m.parkedOne(now, p.Rank)
+	}
+}
+
+// ended judges a process's end.
+func (m *Machine) ended(now time.Time, p Process) {
+	if p.Normal && m.cur == nil {
+		return
+	}
+	if m.cur != nil && (m.cur.Whole || m.at.stopping[p.Rank] || (p.Normal && m.at.rejoinedOK(p.Rank))) {
+		m.at.moved = now
+		return
+	}
+	if m.cur != nil && slices.Contains(m.cur.Pending, p.Rank) {
+		return
+	}
+	how := p.Exit
+	if how == "" {
+		how = "nobody saw how"
+	}
+	f := falcon.Fault{
+		Kind: falcon.FaultExit, Node: p.Node, Device: m.placement()[p.Rank], Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
+		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, m.placement()[p.Rank], how)},
+	}
+	if h := m.host(p.Node, now); m.fresh(now, h) && h.fatal.Device == f.Device {
+		f.Kind, f.Evidence = falcon.FaultDevice, append([]string{deviceText(h.fatal)}, f.Evidence...)
+	}
+	m.fault(now, f)
+}
+
+// eventLife is how long a device's fatal report is a sign.
+const eventLife = 10 * time.Minute
+
+func (m *Machine) fresh(now time.Time, h *host) bool {
+	return !h.fatalAt.IsZero() && now.Sub(h.fatalAt) < eventLife
+}
+
+func deviceText(d Device) string {
+	if d.Code != 0 {
+		return fmt.Sprintf("%s reports XID %d: %s", d.Device, d.Code, d.Text)
+	}
+	return fmt.Sprintf("%s reports: %s", d.Device, d.Text)
+}
+
+func deviceNode(d falcon.Device) falcon.Node {
+	if d.Index() >= 0 {
+		return d.Node()
+	}
+	return falcon.NIC(d).Node()
+}
+
+// onDevice keeps a device's fatal report as a sign: by itself it is not acted
+// on, since the job may go on; with an end of its process, a silence of its
+// node, or a stall, its node is faulty.
+func (m *Machine) onDevice(now time.Time, d Device) {
+	n := deviceNode(d.Device)
+	if len(m.on[n]) == 0 {
+		return
+	}
+	if !d.Fatal {
+		m.note("fault", 1, "%s", deviceText(d))
+		return
+	}
+	h := m.host(n, now)
+	h.fatal, h.fatalAt = d, now
+	if m.cur == nil {
+		m.note("fault", 1, "%s; the node is given up when its process ends, it falls silent or the job stalls", deviceText(d))
+		return
+	}
+	// The process may have told first.
+	for _, f := range m.cur.Faults {
+		if f.Kind == falcon.FaultExit && f.Device == d.Device && now.UnixNano()-f.DetectedNs < int64(eventLife) && !m.isFenced(n) {
+			m.fault(now, falcon.Fault{Kind: falcon.FaultDevice, Node: n, Device: d.Device, FirstNs: now.UnixNano(), Evidence: []string{deviceText(d)}})
+			return
+		}
+	}
+}
+
+func (m *Machine) isFenced(n falcon.Node) bool {
+	return m.cur != nil && slices.Contains(m.cur.Fenced, n)
+}
+
+// watch looks for nodes and processes that say nothing.
+func (m *Machine) watch(now time.Time) {
+	if m.cur != nil && m.cur.Whole && m.cur.State == falcon.RecoveryReplace {
+		return // the whole restart has its own watch
+	}
+	if m.closed && m.pace.moved.After(m.closedAt.Add(2*m.cfg.Beat)) {
+		m.closed = false // it goes on after all
+	}
+	m.watchNodes(now)
+	m.watchRanks(now)
+	m.watchHang(now)
+	m.watchRelief(now)
+}
+
+func (m *Machine) silent(now time.Time, h *host) int {
+	return int(now.Sub(h.heard) / m.cfg.Beat)
+}
+
+// watchNodes fences nodes that are silent and have a second sign against them.
+// Where most are silent it is the console that hears nothing.
+func (m *Machine) watchNodes(now time.Time) {
+	var dead []falcon.Node
+	for n := range m.on {
+		h := m.host(n, now)
+		if m.isFenced(n) {
+			continue
+		}
+		missed := m.silent(now, h)
+		if missed >= m.cfg.Suspect && !h.suspect {
+			h.suspect = true
+			m.note("fault", 1, "node %s is suspected: nothing was heard of it for %d beats", n, missed)
+		}
+		if missed >= m.cfg.Dead {
+			dead = append(dead, n)
+		}
+	}
+	slices.Sort(dead)
+	var faults []falcon.Fault
+	soft := 0
+	for _, n := range dead {
+		h := m.nodes[n]
+		sign := m.second(now, n)
+		if !h.reset && !m.anyEnded(n) {
+			soft++ // nothing but silence: it may be the console that hears nothing
+		}
+		if sign != "" {
+			faults = append(faults, falcon.Fault{
+				Kind: falcon.FaultNode, Node: n, FirstNs: h.heard.UnixNano(),
+				Evidence: []string{fmt.Sprintf("nothing was heard of node %s for %d beats", n, m.silent(now, h)), sign},
+			})
+		}
+	}
+	blind := m.tooMany(soft, "silent")
+	for _, f := range faults {
+		if !blind || m.nodes[f.Node].reset || m.anyEnded(f.Node) {
+			m.fault(now, f)
+		}
+	}
+}
+
+// anyEnded says that a process of the node has ended by itself.
+func (m *Machine) anyEnded(n falcon.Node) bool {
+	return slices.ContainsFunc(m.on[n], func(r falcon.Rank) bool {
+		x := &m.ranks[r]
+		return x.known && !x.proc.Alive && !x.proc.Normal
+	})
+}
+
+// tooMany says that so many nodes at once can't be believed.
+func (m *Machine) tooMany(nodes int, what string) bool {
+	was := m.blind[what]
+	m.blind[what] = nodes > 1 && 2*nodes > len(m.on)
+	if m.blind[what] && !was {
+		m.note("fault", 2, "%d of %d nodes are %s at once: nothing is fenced, the console's own network may be at fault", nodes, len(m.on), what)
+	}
+	return m.blind[what]
+}
+
+// second is the second sign against a silent node, empty = none.
+func (m *Machine) second(now time.Time, n falcon.Node) string {
+	h := m.nodes[n]
+	switch {
+	case h.reset:
+		return "its connection was reset"
+	case m.fresh(now, h):
+		return deviceText(h.fatal)
+	case m.policy.Recovery.FenceAlone:
+		return "policy takes a silent agent for enough"
+	case m.anyEnded(n):
+		return "a process on it has ended"
+	}
+	if m.cur != nil && m.cur.State != falcon.RecoveryProposed {
+		if m.waitsFor(n) && now.Sub(m.at.moved) >= 2*m.cfg.Beat && m.onlySilent(now) {
+			return "the recovery waits for nothing but silent nodes"
+		}
+		return ""
+	}
+	if for_ := m.stalled(now); for_ > 0 {
+		return fmt.Sprintf("no rank has begun an iteration for %.1f s", for_.Seconds())
+	}
+	return ""
+}
+
+// onlySilent says that everybody who is heard has done what the present state
+// asks.
+func (m *Machine) onlySilent(now time.Time) bool {
+	for n := range m.on {
+		if m.silent(now, m.host(n, now)) < m.cfg.Dead && m.waitsFor(n) {
+			return false
+		}
+	}
+	return true
+}
+
+// waitsFor says that the present state waits for something of node n.
+func (m *Machine) waitsFor(n falcon.Node) bool {
+	switch {
+	case m.isFenced(n):
+		return false
+	case m.cur.State == falcon.RecoverySuspend && slices.Contains(m.at.told, n) && !m.at.acked[n]:
+		return true
+	case m.cur.State == falcon.RecoveryTable:
+		return !m.at.tabled[n]
+	}
+	return slices.ContainsFunc(m.on[n], m.waitsForRank)
+}
+
+// waitsForRank says that the present state waits for the process of rank r.
+func (m *Machine) waitsForRank(r falcon.Rank) bool {
+	switch m.cur.State {
+	case falcon.RecoverySuspend:
+		x := &m.ranks[r]
+		return x.known && x.proc.Alive && (m.at.stopping[r] || !m.parked(r))
+	case falcon.RecoveryReplace:
+		return m.at.awaited[r]
+	case falcon.RecoveryCollect:
+		return !m.parked(r)
+	case falcon.RecoveryRejoin:
+		return !m.at.rejoinedOK(r)
+	}
+	return false
+}
+
+// stalled is for how long no iteration has begun although one should have: two
+// beats longer than usual; 0 = it goes on, or nobody can say.
+func (m *Machine) stalled(now time.Time) time.Duration {
+	usual, known := m.pace.usual()
+	if !known {
+		usual = m.cfg.HangMin
+	}
+	for_ := now.Sub(m.pace.moved)
+	if m.pace.held || m.pace.newest < 0 || for_ < 2*m.cfg.Beat+usual {
+		return 0
+	}
+	return for_
+}
+
+// watchRanks finds processes that are frozen or gone without a word, and
+// devices that failed, where the job stalls.
+func (m *Machine) watchRanks(now time.Time) {
+	var faults []falcon.Fault
+	recovering := m.cur != nil && m.cur.State != falcon.RecoveryProposed
+	if recovering && now.Sub(m.at.moved) < 2*m.cfg.Beat || !recovering && m.stalled(now) == 0 {
+		return
+	}
+	nodes := map[falcon.Node]bool{}
+	for r := range m.ranks {
+		n := m.placement()[r].Node()
+		if nodes[n] || m.isFenced(n) || recovering && !m.waitsForRank(falcon.Rank(r)) {
+			continue
+		}
+		if f, ok := m.quiet(now, falcon.Rank(r), n); ok {
+			nodes[n], faults = true, append(faults, f)
+		}
+	}
+	if len(faults) > 0 && m.tooMany(len(nodes), "without a sign of life of a process") {
+		return
+	}
+	for _, f := range faults {
+		m.fault(now, f)
+	}
+}
+
+// quiet judges one rank of a job that stalls.
+func (m *Machine) quiet(now time.Time, r falcon.Rank, n falcon.Node) (falcon.Fault, bool) {
+	x, h := &m.ranks[r], m.host(n, now)
+	age := time.Duration(x.beat.HookAgeMs * float64(time.Millisecond))
+	f := falcon.Fault{Node: n, Device: m.placement()[r]}
+	switch {
+	case m.silent(now, h) > 0 || now.Before(h.heard):
+		return f, false // nothing is known of it
+	case m.fresh(now, h) && x.known && x.proc.Alive && h.fatal.Device == f.Device:
+		f.Kind, f.FirstNs = falcon.FaultDevice, h.fatalAt.UnixNano()
+		f.Evidence = []string{deviceText(h.fatal), "the job stalls"}
+	case x.known && x.proc.Alive && !x.beatAt.IsZero() && now.Sub(x.beatAt) <= 2*m.cfg.Beat && age > 2*m.cfg.Beat:
+		f.Kind, f.FirstNs = falcon.FaultFrozen, now.Add(-age).UnixNano()
+		f.Evidence = []string{fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago", r, x.proc.Pid, f.Device, age.Seconds()), "the job stalls"}
+	case !x.known && m.cur == nil && m.anyAlive():
+		f.Kind, f.FirstNs, f.Ranks = falcon.FaultExit, m.pace.moved.UnixNano(), []falcon.Rank{r}
+		f.Evidence = []string{fmt.Sprintf("node %s is heard and has no process of rank %d", n, r), "the job stalls"}
+	default:
+		return f, false
+	}
+	return f, true
+}
+
+func (m *Machine) anyAlive() bool {
+	return slices.ContainsFunc(m.ranks, func(x member) bool { return x.known && x.proc.Alive })
+}
+
+// watchHang names a job whose processes live and which does not move. What to
+// do about it is for a person to say.
+func (m *Machine) watchHang(now time.Time) {
+	usual, _ := m.pace.usual()
+	limit := max(time.Duration(m.cfg.HangFactor*float64(usual)), m.cfg.HangMin)
+	for_ := m.stalled(now)
+	if m.cur != nil || m.closed || m.pace.hung || for_ < limit || !m.anyAlive() || m.anySilent(now) {
+		return
+	}
+	m.pace.hung = true
+	m.fault(now, falcon.Fault{
+		Kind: falcon.FaultHang, FirstNs: m.pace.moved.UnixNano(),
+		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, all processes and their hooks are alive", for_.Seconds()), m.behind()},
+	})
+}
+
+func (m *Machine) anySilent(now time.Time) bool {
+	for n := range m.on {
+		if m.silent(now, m.host(n, now)) >= m.cfg.Suspect {
+			return true
+		}
+	}
+	return false
+}
+
+// behind names the ranks that stand at the oldest iteration.
+func (m *Machine) behind() string {
+	low, first, n, with := int64(-1), falcon.Rank(0), 0, 0
+	for r, x := range m.ranks {
+		if x.beatAt.IsZero() {
+			continue
+		}
+		with++
+		switch {
+		case n == 0 || x.beat.Iteration < low:
+			low, first, n = x.beat.Iteration, falcon.Rank(r), 1
+		case x.beat.Iteration == low:
+			n++
+		}
+	}
+	if n == 0 || n == with {
+		return fmt.Sprintf("all ranks stand at iteration %d", low)
+	}
+	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, stand at iteration %d, behind the others", n, with, first, low)
+}
+
+// watchRelief ends a proposal whose job goes on by itself.
+func (m *Machine) watchRelief(now time.Time) {
+	if m.cur == nil || m.cur.State != falcon.RecoveryProposed || len(m.cur.Faults) == 0 {
+		return
+	}
+	newest := int64(0)
+	for _, f := range m.cur.Faults {
+		if f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice {
+			return
+		}
+		newest = max(newest, f.DetectedNs)
+	}
+	if m.pace.moved.UnixNano() > newest+int64(2*m.cfg.Beat) {
+		m.finish(now, falcon.RecoveryCancelled, fmt.Sprintf("iterations come again (%d): nothing is left to recover", m.pace.newest))
+		m.closed = false
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"github.com/failslow/falcon/agent/act"
 	"github.com/failslow/falcon/agent/launch"
 	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/agent/table"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -41,6 +42,7 @@ type Agent struct {
 	probe    func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
 	nicOf    func(falcon.Device) falcon.NIC
 	launcher *launch.Launcher
+	table    *table.Store
 
 	drainEvery, beatEvery, telemetryEvery time.Duration
 
@@ -48,7 +50,7 @@ type Agent struct {
 	held     *hold // the pause in force, nil when none is
 	inbox    chan *falconv1.Command
 	welcomes chan *falconv1.Welcome
-	ends     chan struct{} // holds one token when a process has ended
+	roused   chan struct{} // holds one token when there is something to look at
 
 	byPath  map[string]*process
 	ignored map[string]bool // files that are not this agent's, or unusable
@@ -58,6 +60,8 @@ type Agent struct {
 
 	scanned, looked, shipped, beaten time.Time
 	urgentTil                        time.Time // looks come every recoverEvery until then
+
+	working sync.WaitGroup // goroutines of orders in progress
 
 	mu   sync.Mutex // guards pids, which the probe's goroutine reads
 	pids map[falcon.Rank]int
@@ -82,7 +86,7 @@ func New(cfg Config, opt Options) *Agent {
 	a := &Agent{
 		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, probe: opt.Probe, nicOf: opt.NIC,
 		drainEvery: ms(cfg.DrainMs), beatEvery: ms(cfg.BeatMs), telemetryEvery: ms(cfg.TelemetryMs),
-		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), ends: make(chan struct{}, 1),
+		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), roused: make(chan struct{}, 1),
 		byPath: map[string]*process{}, ignored: map[string]bool{}, buf: newBuffers(),
 	}
 	if a.dir == nil {
@@ -95,6 +99,7 @@ func New(cfg Config, opt Options) *Agent {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
+	a.table = table.New(cfg.RankTable)
 	a.launcher = launch.New(cfg.Launch, at, recordName(cfg.Job, cfg.Node), opt.Launch, a.log)
 	a.desk = act.New(a.begin, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
 	return a
@@ -133,6 +138,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	defer probing.Wait()
 	defer a.closeAll()
+	defer a.working.Wait()
 	a.look(time.Now()) // before any command, which may be one that a killed predecessor left
 	timer := time.NewTimer(a.drainEvery)
 	defer timer.Stop()
@@ -142,7 +148,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		case <-timer.C:
 			a.turn(time.Now())
-		case <-a.ends: // at once: peers wait for a dead rank in vain
+		case <-a.roused: // at once: peers wait for a dead rank in vain
 			a.look(time.Now())
 		case w := <-a.welcomes:
 			a.welcome(w)
@@ -227,6 +233,8 @@ func (a *Agent) beginRecovery(cmd *falconv1.Command, now time.Time) (task act.Ta
 		task, err = a.startRejoin(body.Rejoin, now)
 	case *falconv1.Command_Stop:
 		task, err = a.startStop(body.Stop)
+	case *falconv1.Command_Table:
+		task, err = a.startTable(body.Table)
 	default:
 		return nil, errUnknown
 	}

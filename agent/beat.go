@@ -6,10 +6,11 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// ended rouses the loop for a process's end; it never blocks.
-func (a *Agent) ended() {
+// rouse has the loop look at once, for a process's end or an order's outcome; it
+// never blocks.
+func (a *Agent) rouse() {
 	select {
-	case a.ends <- struct{}{}:
+	case a.roused <- struct{}{}:
 	default:
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -25,15 +26,17 @@ const configBytesMax = 1 << 20
 
 // Config is the agent's configuration file (YAML; unknown keys are errors).
 type Config struct {
-	Node     string `yaml:"node"`        // name of this machine; ranks' devices are NODE.gINDEX
-	Job      string `yaml:"job"`         // only this job's processes; empty = every job's
-	Engine   string `yaml:"engine"`      // HOST:PORT
-	Server   string `yaml:"server_name"` // name in the engine's certificate; empty = HOST
-	Cert     string `yaml:"cert"`
-	Key      string `yaml:"key"`
-	CA       string `yaml:"ca"`
-	ShmDir   string `yaml:"shm_dir"`
-	LogLevel string `yaml:"log_level"` // debug, info, warn, error
+	Node   string `yaml:"node"`        // name of this machine; ranks' devices are NODE.gINDEX
+	Job    string `yaml:"job"`         // only this job's processes; empty = every job's
+	Engine string `yaml:"engine"`      // HOST:PORT
+	Server string `yaml:"server_name"` // name in the engine's certificate; empty = HOST
+	Cert   string `yaml:"cert"`
+	Key    string `yaml:"key"`
+	CA     string `yaml:"ca"`
+	ShmDir string `yaml:"shm_dir"`
+	// RankTable is the file for the rank tables of recoveries; empty = kept in memory only.
+	RankTable string `yaml:"rank_table"`
+	LogLevel  string `yaml:"log_level"` // debug, info, warn, error
 
 	BeatMs      int `yaml:"beat_ms"`
 	TelemetryMs int `yaml:"telemetry_ms"`
@@ -84,6 +87,7 @@ cert: /etc/falcon/n1.crt      # "falcon certs issue --role agent --name n1" make
 key: /etc/falcon/n1.key
 ca: /etc/falcon/ca.crt        # "falcon certs init" made it
 shm_dir: /dev/shm             # where the hook's files are
+rank_table: ""                # file that a recovery puts its HCCL rank table into (RANK_TABLE_FILE); "" = none is written
 log_level: info               # debug, info, warn, error
 beat_ms: 2000
 telemetry_ms: 1000
@@ -183,6 +187,9 @@ func (c Config) check() error {
 		if bound.value < bound.least || bound.value > bound.most {
 			return fmt.Errorf("%w: %s is %d, it must be from %d to %d", ErrConfig, bound.key, bound.value, bound.least, bound.most)
 		}
+	}
+	if c.RankTable != "" && !filepath.IsAbs(c.RankTable) {
+		return fmt.Errorf("%w: rank_table: %q is no absolute path", ErrConfig, c.RankTable)
 	}
 	if err := c.checkLaunch(); err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)

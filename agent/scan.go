@@ -72,7 +72,7 @@ func (a *Agent) adopt(e ring.Entry) {
 		_ = seg.Close()
 		return
 	}
-	exit, err := a.dir.Exit(e.PID, a.ended)
+	exit, err := a.dir.Exit(e.PID, a.rouse)
 	if err != nil { // it ended between the listing and now
 		_ = seg.Close()
 		return

@@ -1,0 +1,57 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/failslow/falcon/agent/table"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// tableTask waits for a rank table to be in its file. A goroutine writes it, as
+// a disk may take seconds and signs of life must not wait for it.
+type tableTask struct{ written chan error }
+
+func (a *Agent) startTable(cmd *falconv1.TableCommand) (*tableTask, error) {
+	whole, change := cmd.GetTable(), cmd.GetDelta()
+	if (len(whole) == 0) == (len(change) == 0) {
+		return nil, errors.New("a rank table comes whole or as a delta")
+	}
+	t := &tableTask{written: make(chan error, 1)}
+	a.working.Go(func() {
+		g, base := cmd.GetGeneration(), cmd.GetBaseGeneration()
+		if len(whole) > 0 {
+			t.written <- a.table.Put(g, whole)
+		} else {
+			t.written <- a.table.Apply(g, base, change)
+		}
+		a.rouse()
+	})
+	a.log.Info("a rank table came", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("bytes", len(whole)+len(change)))
+	return t, nil
+}
+
+// Step is done when the table is in its file, or can't be.
+func (t *tableTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+	select {
+	case err := <-t.written:
+		return tableResult(err), true
+	default:
+		return nil, false
+	}
+}
+
+// Linger goes on: the table may still come to be written.
+func (t *tableTask) Linger(now time.Time) (*falconv1.CommandResult, bool) { return t.Step(now) }
+
+func tableResult(err error) *falconv1.CommandResult {
+	if err == nil {
+		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
+	}
+	if errors.Is(err, table.ErrFile) {
+		err = fmt.Errorf("%w (rank_table in agent.yaml must name a file in a directory that the agent can write)", err)
+	}
+	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}
+}

@@ -1,0 +1,278 @@
+package table
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors of this package; texts are one sentence for the operator.
+var (
+	// ErrTable is wrapped by every refusal.
+	ErrTable = errors.New("table: refused")
+	// ErrBase says that a delta is for another table than the one kept here: send
+	// it whole. It wraps ErrTable.
+	ErrBase = fmt.Errorf("%w: the delta is for another table, send it whole", ErrTable)
+	// ErrFile is wrapped where the files can't be read or written.
+	ErrFile = errors.New("table: bad file")
+)
+
+// Bounds.
+const (
+	BytesMax   = 32 << 20 // of one table
+	EditsMax   = 1 << 14  // of one delta
+	sidecarMax = 4096
+	sidecarEnd = ".generation"
+)
+
+// Sidecar says which table stands beside it. Sum is the CRC-32C of its bytes.
+type Sidecar struct {
+	Generation uint64 `json:"generation"`
+	Bytes      int    `json:"bytes"`
+	Sum        uint32 `json:"crc32c"`
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func describe(table []byte, generation uint64) Sidecar {
+	return Sidecar{Generation: generation, Bytes: len(table), Sum: crc32.Checksum(table, castagnoli)}
+}
+
+// of says whether these are the bytes that the sidecar describes.
+func (s Sidecar) of(table []byte) bool { return s == describe(table, s.Generation) }
+
+// delta is what recovery/ranktable writes for an agent.
+type delta struct {
+	Base   Sidecar `json:"base"`
+	Result Sidecar `json:"result"`
+	Edits  []edit  `json:"edits"`
+}
+
+// edit replaces Cut bytes at offset At of the base. Edits ascend and do not
+// overlap.
+type edit struct {
+	At  int    `json:"at"`
+	Cut int    `json:"cut"`
+	Put []byte `json:"put"`
+}
+
+// Store keeps one rank table.
+type Store struct {
+	path string // empty = in memory only
+
+	mu     sync.Mutex
+	loaded bool
+	newest Sidecar // Generation 0 = none so far
+	table  []byte  // nil where the file does not fit the sidecar
+}
+
+// New keeps the table at path; nothing is read or written before the first Put.
+func New(path string) *Store { return &Store{path: path} }
+
+// Put takes the whole table of a generation. The same again is done already; an
+// older generation, or another table of the same one, wraps ErrTable.
+func (s *Store) Put(generation uint64, table []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.load(); err != nil {
+		return err
+	}
+	return s.put(generation, table)
+}
+
+// Apply makes the table of a generation from the one of the base generation. An
+// error that wraps ErrBase asks for the whole table.
+func (s *Store) Apply(generation, base uint64, change []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.load(); err != nil {
+		return err
+	}
+	d, err := decode(change)
+	if err != nil {
+		return err
+	}
+	switch {
+	case d.Base.Generation != base || d.Result.Generation != generation:
+		return fmt.Errorf("%w: the delta leads from generation %d to %d, the command from %d to %d", ErrTable, d.Base.Generation, d.Result.Generation, base, generation)
+	case generation == s.newest.Generation && s.table != nil && d.Result == s.newest:
+		return nil // again
+	case generation < s.newest.Generation:
+		return s.older(generation)
+	case s.table == nil || d.Base != s.newest:
+		return fmt.Errorf("%w: here is generation %d", ErrBase, s.newest.Generation)
+	}
+	table, err := d.apply(s.table)
+	if err != nil {
+		return err
+	}
+	return s.put(generation, table)
+}
+
+func (s *Store) older(generation uint64) error {
+	return fmt.Errorf("%w: generation %d is older than %d, which is here", ErrTable, generation, s.newest.Generation)
+}
+
+// put stores a table that was checked or not, when its generation allows it.
+func (s *Store) put(generation uint64, table []byte) error {
+	next := describe(table, generation)
+	switch {
+	case generation == 0 || len(table) == 0 || len(table) > BytesMax:
+		return fmt.Errorf("%w: %d bytes of generation %d are no table", ErrTable, len(table), generation)
+	case generation < s.newest.Generation:
+		return s.older(generation)
+	case next == s.newest && s.table != nil:
+		return nil
+	case generation == s.newest.Generation && s.table != nil:
+		return fmt.Errorf("%w: generation %d has another table here", ErrTable, generation)
+	}
+	if err := s.write(next, table); err != nil {
+		return err
+	}
+	s.newest, s.table = next, table
+	return nil
+}
+
+func (s *Store) write(next Sidecar, table []byte) error {
+	if s.path == "" {
+		return nil
+	}
+	text, err := json.Marshal(next)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	if err := replace(s.path, table); err != nil {
+		return err
+	}
+	return replace(s.path+sidecarEnd, text)
+}
+
+// load reads what an earlier life left, once.
+func (s *Store) load() error {
+	if s.loaded || s.path == "" {
+		return nil
+	}
+	text, err := read(s.path+sidecarEnd, sidecarMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.loaded = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var side Sidecar
+	if err := strict(text, &side); err != nil {
+		return fmt.Errorf("%w: %s: %w; remove it when no process of the job runs here", ErrFile, s.path+sidecarEnd, err)
+	}
+	table, err := read(s.path, BytesMax)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.newest, s.loaded = side, true
+	if table != nil && side.of(table) {
+		s.table = table
+	}
+	return nil
+}
+
+// strict decodes one JSON value with known fields and nothing behind it.
+func strict(text []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more follows behind its end")
+	}
+	return nil
+}
+
+func decode(change []byte) (delta, error) {
+	if len(change) > 2*BytesMax {
+		return delta{}, fmt.Errorf("%w: a delta of %d bytes", ErrTable, len(change))
+	}
+	var d delta
+	if err := strict(change, &d); err != nil {
+		return delta{}, fmt.Errorf("%w: this is no delta: %w", ErrTable, err)
+	}
+	if d.Result.Bytes < 0 || d.Result.Bytes > BytesMax || len(d.Edits) > EditsMax {
+		return delta{}, fmt.Errorf("%w: the delta is over the limits", ErrTable)
+	}
+	return d, nil
+}
+
+// apply makes the result from the base, or says what does not fit.
+func (d delta) apply(base []byte) ([]byte, error) {
+	out, at := make([]byte, 0, d.Result.Bytes), 0
+	for _, e := range d.Edits {
+		if e.At < at || e.At > len(base) || e.Cut < 0 || e.Cut > len(base)-e.At || len(out)+e.At-at+len(e.Put) > d.Result.Bytes {
+			return nil, fmt.Errorf("%w: the edit at byte %d overlaps another or lies outside", ErrTable, e.At)
+		}
+		out = append(append(out, base[at:e.At]...), e.Put...)
+		at = e.At + e.Cut
+	}
+	if out = append(out, base[at:]...); !d.Result.of(out) {
+		return nil, fmt.Errorf("%w: the result is not the table that the delta promises", ErrTable)
+	}
+	return out, nil
+}
+
+// replace writes a file beside the old one and puts it in its place, on disk
+// before it returns.
+func replace(path string, text []byte) error {
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(next, path)
+	}
+	if err := errors.Join(err, syncDir(filepath.Dir(path))); err != nil {
+		return fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	return nil
+}
+
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// read reads a file of this user's alone.
+func read(path string, most int64) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 || st.Size > most {
+		return nil, fmt.Errorf("%w: %s is not a file of this agent's alone; remove it when no process of the job runs here", ErrFile, path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFile, err)
+	}
+	return text, nil
+}

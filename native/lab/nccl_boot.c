@@ -184,12 +184,19 @@ static ncclResult_t dial_control(ncclComm_t c, int to, int64_t deadline) {
   return ncclSuccess;
 }
 
+/* Not for a peer that can't come any more: one is gone, or this communicator or
+ * its parent was given up. */
+static int may_come_locked(ncclComm_t c) {
+  return !net_cancelled() && !__atomic_load_n(&c->cancel, __ATOMIC_RELAXED) && c->async == ncclSuccess;
+}
+
 static ncclResult_t await_control(ncclComm_t c, int from, int64_t deadline) {
   pthread_mutex_lock(&c->mu);
-  while (c->peers[from].control < 0 && !__atomic_load_n(&c->cancel, __ATOMIC_RELAXED) && falcon_lab_now_ns() < deadline) {
+  while (c->peers[from].control < 0 && may_come_locked(c) && falcon_lab_now_ns() < deadline) {
     struct timespec ts;
     clock_gettime(CLOCK_REALTIME, &ts);
-    ts.tv_sec++;
+    ts.tv_nsec += CANCEL_SLICE_NS;
+    if (ts.tv_nsec >= 1000000000) ts.tv_sec++, ts.tv_nsec -= 1000000000;
     pthread_cond_timedwait(&c->cv, &c->mu, &ts);
   }
   int ok = c->peers[from].control >= 0;
@@ -232,12 +239,24 @@ static ncclResult_t gather(ncclComm_t c, const ncclUniqueId *id, const address *
   return rc == ncclSuccess ? boot_mesh(c) : rc;
 }
 
+/* The handle is stored before the wait, as NCCL does: another thread may abort
+ * by it a creation whose peers never come. */
 ncclResult_t boot_init(ncclComm_t *out, int n, const ncclUniqueId *id, int rank, int device) {
   address self;
   ncclComm_t c;
   ncclResult_t rc = found(&c, n, id, rank, device, &self);
-  if (rc == ncclSuccess && (rc = gather(c, id, &self)) != ncclSuccess) pncclCommAbort(c);
-  if (rc == ncclSuccess) *out = c;
+  if (rc != ncclSuccess) return rc;
+  comm_hold(c);
+  __atomic_store_n(out, c, __ATOMIC_RELEASE);
+  net_cancel = &c->cancel;
+  rc = gather(c, id, &self);
+  net_cancel = NULL;
+  if (__atomic_load_n(&c->cancel, __ATOMIC_ACQUIRE)) rc = nccl_error(ncclRemoteError, "the communicator was given up while it was made");
+  if (rc != ncclSuccess) {
+    __atomic_store_n(out, NULL, __ATOMIC_RELEASE);
+    comm_discard(c);
+  }
+  comm_release(c);
   return rc;
 }
 

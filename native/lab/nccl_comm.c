@@ -246,6 +246,13 @@ static void retire(ncclComm_t c) {
   comm_release(c);                   /* ours */
 }
 
+void comm_discard(ncclComm_t c) {
+  comm_hold(c);
+  stop(c, COMM_ABORTED);
+  drain(c, &c->running, net_deadline());
+  retire(c);
+}
+
 API ncclResult_t pncclCommAbort(ncclComm_t handle) {
   ncclComm_t c = comm_acquire(handle);
   if (!c) return ncclInvalidArgument;

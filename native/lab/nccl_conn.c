@@ -55,6 +55,21 @@ int conn_queue_locked(conn *k, const void *p, size_t n) {
   return 0;
 }
 
+/* A host that is gone answers nothing: giving the communicator up ends the wait. */
+static int dial(ncclComm_t c, int channel, int to) {
+  peer *p = &c->peers[to];
+  int64_t deadline = net_deadline();
+  const int *outer = net_cancel;
+  net_cancel = &c->cancel;
+  int fd = net_dial(p->at.ip, p->at.port, deadline);
+  if (fd >= 0 && net_hello(fd, c, to, channel, deadline)) {
+    close(fd);
+    fd = -1;
+  }
+  net_cancel = outer;
+  return fd;
+}
+
 /* The connection to a peer, made on first use. One caller at a time per
  * (channel, peer): turns see to that. */
 ncclResult_t conn_out(ncclComm_t c, int channel, int to, conn **out) {
@@ -63,12 +78,8 @@ ncclResult_t conn_out(ncclComm_t c, int channel, int to, conn **out) {
   conn *k = p->out[channel];
   pthread_mutex_unlock(&c->mu);
   if (!k) {
-    int64_t deadline = net_deadline();
-    int fd = net_dial(p->at.ip, p->at.port, deadline);
-    if (fd < 0 || net_hello(fd, c, to, channel, deadline)) {
-      if (fd >= 0) close(fd);
-      return comm_fail(c, ncclRemoteError, "rank %d can't be reached", to);
-    }
+    int fd = dial(c, channel, to);
+    if (fd < 0) return comm_fail(c, ncclRemoteError, "rank %d can't be reached", to);
     k = conn_new(fd);
     if (!k) {
       close(fd);

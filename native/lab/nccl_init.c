@@ -93,8 +93,10 @@ static ncclResult_t make_child(ncclComm_t c, uint64_t ordinal, int color, const 
   if (!child) return nccl_error(ncclSystemError, "out of memory");
   for (int i = 0; i < n; i++) child->peers[i].at = c->peers[m[i].rank].at;
   comm_publish(child);
+  net_cancel = &c->cancel; /* giving the parent up ends the split */
   ncclResult_t rc = boot_mesh(child);
-  if (rc != ncclSuccess) pncclCommAbort(child);
+  net_cancel = NULL;
+  if (rc != ncclSuccess) comm_discard(child);
   else *out = child;
   return rc;
 }

@@ -27,6 +27,7 @@
 #define STAR_BYTES       (64u << 10)   /* up to here one rank adds for all: fewer wake-ups than a ring */
 #define STASH_MAX        1024          /* connections that came before their communicator */
 #define FAREWELL_NS      20000000      /* a farewell counts after what was sent before it */
+#define CANCEL_SLICE_NS  10000000      /* a blocking helper that was given up returns within this time */
 #define ERROR_BYTES      192
 #define RANKS_MAX        4096
 
@@ -147,6 +148,7 @@ int  net_read_all(int fd, void *to, size_t n, int64_t deadline_ns);
 int  net_write_all(int fd, const void *from, size_t n, int64_t deadline_ns);
 int64_t net_deadline(void);
 extern __thread const int *net_cancel; /* not NULL: blocking helpers of this thread give up once it is set */
+int  net_cancelled(void);
 uint32_t net_watch_control(ncclComm_t c, int rank, int fd);
 uint32_t net_add_conn(conn *k);
 void net_want_write(conn *k);
@@ -176,6 +178,7 @@ ncclComm_t comm_acquire(ncclComm_t handle); /* NULL for a bad handle */
 ncclComm_t comm_find_locked(uint64_t id, int rank);
 void comm_hold(ncclComm_t c);
 void comm_release(ncclComm_t c);
+void comm_discard(ncclComm_t c); /* an abort by whoever made it and gave nobody the handle, or shares it */
 void comm_deliver_locked(ncclComm_t c, int from, int channel, int fd);
 void comm_peer_gone_locked(ncclComm_t c, int rank, int left);
 ncclResult_t comm_fail(ncclComm_t c, ncclResult_t why, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

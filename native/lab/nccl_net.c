@@ -22,7 +22,6 @@
 #define HELLO_MAGIC 0x464c4831u
 #define FDS_MAX     65536
 #define FAREWELL    'b'
-#define CANCEL_SLICE_NS 20000000
 
 typedef struct hello {
   uint32_t magic;
@@ -63,12 +62,12 @@ int64_t net_deadline(void) {
 
 __thread const int *net_cancel;
 
-static int cancelled(void) { return net_cancel && __atomic_load_n(net_cancel, __ATOMIC_ACQUIRE); }
+int net_cancelled(void) { return net_cancel && __atomic_load_n(net_cancel, __ATOMIC_ACQUIRE); }
 
 static int wait_fd(int fd, short events, int64_t deadline_ns) {
   for (;;) {
     int64_t left = deadline_ns - falcon_lab_now_ns();
-    if (left <= 0 || cancelled()) return -1;
+    if (left <= 0 || net_cancelled()) return -1;
     if (net_cancel && left > CANCEL_SLICE_NS) left = CANCEL_SLICE_NS;
     struct pollfd p = {fd, events, 0};
     int rc = poll(&p, 1, (int)(left / 1000000) + 1);

@@ -309,6 +309,96 @@ static void background_fails(int rank, int n, void *arg) {
   OK(ncclCommAbort(c));
 }
 
+static void *abort_when_known(void *arg) {
+  ncclComm_t *where = arg, c = NULL;
+  while (!(c = __atomic_load_n(where, __ATOMIC_ACQUIRE))) usleep(200);
+  usleep(20000);
+  OK(ncclCommAbort(c));
+  return NULL;
+}
+
+/* A creation that blocks, for a rank that never comes, ends when another thread
+ * aborts it: the handle is known while the call still waits. */
+static void init_given_up(int rank, int n, void *arg) {
+  board *b = arg;
+  static ncclComm_t c;
+  pthread_t t;
+  setenv("FALCON_LAB_INIT_TIMEOUT_S", "1000", 1);
+  if (rank == 0) {
+    OK(ncclGetUniqueId(&b->id));
+    atomic_store(&b->ready, 1);
+  }
+  while (!atomic_load(&b->ready)) usleep(200);
+  OK(pthread_create(&t, NULL, abort_when_known, &c));
+  CHECK(ncclCommInitRank(&c, n + 1, b->id, rank) == ncclRemoteError && !c);
+  OK(pthread_join(t, NULL));
+}
+
+static void init_in_group_given_up(int rank, int n, void *arg) {
+  board *b = arg;
+  static ncclComm_t c;
+  pthread_t t;
+  setenv("FALCON_LAB_INIT_TIMEOUT_S", "1000", 1);
+  if (rank == 0) {
+    OK(ncclGetUniqueId(&b->id));
+    atomic_store(&b->ready, 1);
+  }
+  while (!atomic_load(&b->ready)) usleep(200);
+  OK(pthread_create(&t, NULL, abort_when_known, &c));
+  OK(ncclGroupStart());
+  OK(ncclCommInitRank(&c, n + 1, b->id, rank));
+  CHECK(ncclGroupEnd() == ncclRemoteError && !c);
+  OK(pthread_join(t, NULL));
+}
+
+/* A split waits for a member that never joins in; revoking the parent ends it. */
+static void split_given_up(int rank, int n, void *arg) {
+  ncclComm_t c = world(arg, rank, n), child = NULL;
+  pthread_t t;
+  CHECK(sum_of(c, new_stream(), 1) == n);
+  meet_flag(arg, 0, n);
+  if (rank < n - 1) {
+    OK(pthread_create(&t, NULL, revoke_soon, c));
+    CHECK(ncclCommSplit(c, 0, rank, &child, NULL) != ncclSuccess && !child);
+    OK(pthread_join(t, NULL));
+  }
+  meet_flag(arg, 1, n);
+  OK(ncclCommAbort(c));
+}
+
+/* A rank is stopped while the others wait for it: nothing tells them, and they
+ * wait until they give up. Continued, it finds that they are gone. */
+static void frozen(int rank, int n, void *arg) {
+  board *b = arg;
+  ncclComm_t c = world(b, rank, n);
+  cudaStream_t s = new_stream();
+  ncclResult_t async;
+  int x = 1;
+  CHECK(sum_of(c, s, 1) == n);
+  b->word[rank] = getpid();
+  meet_flag(b, 0, n);
+  if (rank == n - 1) {
+    raise(SIGSTOP);
+    for (async = ncclSuccess; async == ncclSuccess; usleep(200)) OK(ncclCommGetAsyncError(c, &async));
+    CHECK(async == ncclRemoteError);
+    OK(ncclCommAbort(c));
+    return;
+  }
+  OK(ncclAllReduce(&x, &x, 1, ncclInt, ncclSum, c, s));
+  usleep(100000);
+  CHECK(cudaStreamQuery(s) == cudaErrorNotReady);
+  OK(ncclCommGetAsyncError(c, &async));
+  CHECK(async == ncclSuccess);
+  meet_flag(b, 1, n - 1);
+  OK(ncclCommRevoke(c, NCCL_REVOKE_DEFAULT));
+  CHECK(cudaStreamSynchronize(s) == cudaErrorLaunchFailure);
+  OK(cudaMemsetAsync(&x, 0, sizeof x, s)); /* what follows on the stream runs */
+  OK(cudaStreamSynchronize(s));
+  OK(ncclCommDestroy(c));
+  meet_flag(b, 2, n - 1);
+  if (rank == 0) OK(kill((pid_t)b->word[n - 1], SIGCONT));
+}
+
 int main(void) {
   unsetenv("FALCON_LAB_STATE");
   run_ranks("abort releases a blocked rank", 3, abort_blocked, shared(sizeof(board)), 10);
@@ -322,6 +412,10 @@ int main(void) {
   run_ranks("init in the background", 3, in_background, shared(sizeof(board)), 10);
   run_ranks("background init given up", 2, background_alone, shared(sizeof(board)), 10);
   run_ranks("background init that fails", 2, background_fails, shared(sizeof(board)), 10);
+  run_ranks("a blocking init given up", 2, init_given_up, shared(sizeof(board)), 10);
+  run_ranks("a group of inits given up", 2, init_in_group_given_up, shared(sizeof(board)), 10);
+  run_ranks("a split given up with its parent", 3, split_given_up, shared(sizeof(board)), 10);
+  run_ranks("a stopped rank", 3, frozen, shared(sizeof(board)), 10);
   run_ranks("ranks that disagree on the size", 2, sizes_differ, shared(sizeof(board)), 10);
   run_ranks("a dead unique id", 2, root_dead, shared(sizeof(board)), 10);
   state = state_create(2, 2);

@@ -11,8 +11,11 @@ import (
 	"time"
 )
 
-// ErrExposed refuses an address that others can reach.
-var ErrExposed = errors.New("tcpstore: it has no authentication, so that it listens on loopback only")
+// Errors of Listen.
+var (
+	ErrExposed = errors.New("the store has no authentication and listens on loopback only")
+	ErrAddress = errors.New("the store's address must be HOST:PORT")
+)
 
 // Options of a server; zero values become the defaults.
 type Options struct {
@@ -87,12 +90,13 @@ func Listen(address string, o Options) (*Server, error) {
 func mayListen(address string, exposed bool) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("tcpstore: address %q is not host:port", address)
+		return fmt.Errorf("%w, not %q", ErrAddress, address)
 	}
+	// An empty host means every interface.
 	if ip := net.ParseIP(host); exposed || host == "localhost" || (ip != nil && ip.IsLoopback()) {
 		return nil
 	}
-	return fmt.Errorf("%w: not on %q", ErrExposed, address)
+	return fmt.Errorf("%w, not on %q", ErrExposed, address)
 }
 
 func listeners(address string) ([]net.Listener, error) {

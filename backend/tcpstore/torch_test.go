@@ -1,0 +1,91 @@
+package tcpstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// systemPython is where apt-get puts PyTorch.
+const systemPython = "/usr/bin/python3"
+
+// torchLimit is for everything that a test does with PyTorch.
+const torchLimit = 3 * time.Minute
+
+// torch finds a Python that has PyTorch with Gloo, or skips.
+func torch(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("PyTorch's processes are no short test")
+	}
+	ctx, stop := context.WithTimeout(t.Context(), torchLimit)
+	defer stop()
+	const ask = "import torch.distributed as d, torch; assert d.is_gloo_available(); print(torch.__version__)"
+	for _, python := range []string{systemPython, "python3"} {
+		if out, err := exec.CommandContext(ctx, python, "-c", ask).Output(); err == nil {
+			t.Logf("%s has PyTorch %s", python, strings.TrimSpace(string(out)))
+			return python
+		}
+	}
+	t.Skip("no PyTorch with Gloo here: apt-get install python3-torch")
+	return ""
+}
+
+// attempt4 runs four ranks that meet in the store, and returns what each said.
+func attempt4(t *testing.T, python string, s *Server, attempt int) (said []string, err error) {
+	t.Helper()
+	const n = 4
+	ctx, stop := context.WithTimeout(t.Context(), torchLimit)
+	defer stop()
+	host, port, err := net.SplitHostPort(s.Addr())
+	must(t, err)
+	type end struct {
+		said string
+		err  error
+	}
+	ends := make(chan end, n)
+	for r := range n {
+		c := exec.CommandContext(ctx, python, "testdata/job.py")
+		c.Env = append(os.Environ(), "MASTER_ADDR="+host, "MASTER_PORT="+port, fmt.Sprintf("WORLD_SIZE=%d", n), fmt.Sprintf("RANK=%d", r),
+			"TORCHELASTIC_USE_AGENT_STORE=True", fmt.Sprintf("TORCHELASTIC_RESTART_COUNT=%d", attempt), "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo")
+		go func() {
+			out, err := c.CombinedOutput()
+			ends <- end{string(out), err}
+		}()
+	}
+	for range n {
+		e := <-ends
+		said, err = append(said, e.said), errors.Join(err, e.err)
+	}
+	return said, err
+}
+
+// A real job of the installed PyTorch meets in the store, twice; then its
+// generation is over, and the same attempt is refused.
+func TestTorchJob(t *testing.T) {
+	python := torch(t)
+	s := open(t, Options{})
+	for attempt := range 2 {
+		said, err := attempt4(t, python, s, attempt)
+		if err != nil {
+			t.Fatalf("attempt %d: %v\n%s", attempt, err, strings.Join(said, "\n"))
+		}
+		for r := range 4 {
+			if line := fmt.Sprintf("ok %d %d\n", r, attempt); !strings.Contains(strings.Join(said, ""), line) {
+				t.Errorf("attempt %d: rank %d did not end well", attempt, r)
+			}
+		}
+	}
+	want(t, "refused", s.Stats().Refused, 0)
+	must(t, s.Fence(2))
+	if said, err := attempt4(t, python, s, 1); err == nil {
+		t.Fatalf("an attempt of a fenced generation met: %s", said)
+	}
+	want(t, "refused", s.Stats().Refused, 4)
+}

@@ -40,7 +40,7 @@ func localCommand(o *options) *cobra.Command {
 		Example: "  falcon-trainer local --dp 4 --pp 2 --iterations 20",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.runLocal(c.Context(), given(c.Flags()), perNode)
+			return o.runLocal(c.Context(), given(c.Flags(), o.points), perNode)
 		},
 	}
 	c.Flags().IntVar(&perNode, "gpus-per-node", 8, "ranks per emulated node")
@@ -48,11 +48,15 @@ func localCommand(o *options) *cobra.Command {
 }
 
 // given lists the flags to hand on, but for those that each rank gets anew.
-func given(f *pflag.FlagSet) []string {
+func given(f *pflag.FlagSet, points []string) []string {
 	var out []string
 	f.Visit(func(f *pflag.Flag) {
 		switch f.Name {
 		case "gpus-per-node", "rendezvous", "log":
+		case "fault":
+			for _, p := range points {
+				out = append(out, "--fault="+p)
+			}
 		default:
 			out = append(out, "--"+f.Name+"="+f.Value.String())
 		}

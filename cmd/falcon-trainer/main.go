@@ -25,6 +25,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
 	"github.com/failslow/falcon/cmd/falcon-trainer/rendezvous"
 	"github.com/failslow/falcon/cmd/falcon-trainer/train"
@@ -87,7 +88,7 @@ func exitCode(err error) int {
 		return exitSignal + int(syscall.SIGINT)
 	case errors.Is(err, train.ErrPeer):
 		return exitPeer
-	case errors.Is(err, errUsage), errors.Is(err, train.ErrConfig), errors.Is(err, model.ErrShape), errors.Is(err, falcon.ErrLayout):
+	case errors.Is(err, errUsage), errors.Is(err, train.ErrConfig), errors.Is(err, model.ErrShape), errors.Is(err, fault.Err), errors.Is(err, falcon.ErrLayout):
 		return exitUsage
 	}
 	return exitFailed
@@ -104,6 +105,9 @@ type options struct {
 	seed         int64
 	rate         float64
 	zero         int
+	instances    int
+	park         bool
+	points       []string
 	forwardMs    float64
 	backwardMs   float64
 	rendezvous   string
@@ -157,6 +161,9 @@ func (o *options) declare(c *cobra.Command) {
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
 	f.Float64Var(&o.rate, "rate", 2e-3, "learning rate")
 	f.IntVar(&o.zero, "zero", 0, "ZeRO stage: 0 plain data parallelism, 1 a sharded optimizer")
+	f.IntVar(&o.instances, "zero-instances", 1, "with --zero 1: groups of replicas that each hold the whole optimizer state once; a divisor of --dp")
+	f.BoolVar(&o.park, "park", false, "where a peer dies or the agent suspends the job: leave the iteration and wait to rejoin it, instead of ending; needs the hook")
+	f.StringArrayVar(&o.points, "fault", nil, "injected fault: POINT@ITERATION:RANK[:kill|freeze][/GENERATION]; POINT is "+fault.Names()+"; repeatable")
 	f.IntVar(&o.virtual, "virtual-stages", 1, "model chunks per pipeline stage, run interleaved; --micro-batches must then be a multiple of --pp")
 	f.Int64Var(&o.evalEvery, "eval-every", 0, "iterations from one evaluation on a held-out batch to the next (0 = none)")
 	f.IntVar(&o.evalMicro, "eval-micro-batches", 0, "micro-batches per replica of an evaluation (default as --micro-batches)")
@@ -181,7 +188,8 @@ func (o *options) declare(c *cobra.Command) {
 func (o *options) config() (train.Config, error) {
 	c := train.Config{
 		Layout: o.layout, MicroBatches: o.microBatches, Iterations: o.iterations, Seed: uint64(o.seed), Rate: o.rate,
-		ForwardMs: o.forwardMs, BackwardMs: or(o.backwardMs, 2*o.forwardMs), Marks: o.marks == "on", Sharded: o.zero == 1,
+		ForwardMs: o.forwardMs, BackwardMs: or(o.backwardMs, 2*o.forwardMs), Marks: o.marks == "on", Instances: o.zero * o.instances,
+		Park:       o.park,
 		Rendezvous: rendezvous.Folder(o.rendezvous),
 		Shape: model.Shape{
 			Hidden: o.hidden, FFN: or(o.ffn, 2*o.hidden), Layers: or(o.layers, o.layout.PP*o.virtual), Batch: o.batch,
@@ -203,6 +211,16 @@ func (o *options) config() (train.Config, error) {
 	}
 	if o.zero != 0 && o.zero != 1 {
 		return c, fmt.Errorf("%w: --zero is %d, give 0 or 1", errUsage, o.zero)
+	}
+	if o.instances != 1 && o.zero == 0 || o.instances < 1 {
+		return c, fmt.Errorf("%w: --zero-instances is %d, give at least 1, and more than 1 only with --zero 1", errUsage, o.instances)
+	}
+	for _, s := range o.points {
+		p, err := fault.Parse(s)
+		if err != nil {
+			return c, err
+		}
+		c.Points = append(c.Points, p)
 	}
 	return c, c.Validate()
 }
@@ -256,9 +274,10 @@ func (o *options) place(c *train.Config) error {
 	if o.layout.World() > 1 && o.rendezvous == "" {
 		return fmt.Errorf("%w: %d ranks need --rendezvous, an empty folder to meet in", errUsage, o.layout.World())
 	}
-	generation, err := number("FALCON_GENERATION")
-	c.Rank, c.LocalRank, c.Generation = falcon.Rank(rank), local, uint64(generation)
-	return errors.Join(err, c.Validate())
+	generation, err1 := number("FALCON_GENERATION")
+	join, err2 := number("FALCON_JOIN")
+	c.Rank, c.LocalRank, c.Generation, c.Join = falcon.Rank(rank), local, uint64(generation), join == 1
+	return errors.Join(err1, err2, c.Validate())
 }
 
 // number reads a variable of the launcher; 0 when it is unset.

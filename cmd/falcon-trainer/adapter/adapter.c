@@ -14,6 +14,11 @@ static struct {
   void (*place)(uint64_t, int64_t, int, const uint64_t *, uint64_t);
   uint64_t (*paused_ns)(void);
   void (*finish)(void);
+  void (*state)(int, int, uint64_t, uint64_t, int, int, int);
+  void (*checkpoint)(int64_t);
+  uint64_t (*suspended)(void);
+  int (*park)(int, const int64_t *, const uint64_t *, falcon_job_order *);
+  void (*rejoined)(uint64_t, int64_t, int32_t, const uint64_t *, uint64_t);
 } job;
 
 /* A void* from dlsym holds a function's address; C forbids only the cast. */
@@ -33,6 +38,11 @@ void trainer_job_find(void) {
   look_up("falcon_job_place", &job.place);
   look_up("falcon_job_paused_ns", &job.paused_ns);
   look_up("falcon_job_finish", &job.finish);
+  look_up("falcon_job_state", &job.state);
+  look_up("falcon_job_checkpoint", &job.checkpoint);
+  look_up("falcon_job_suspended", &job.suspended);
+  look_up("falcon_job_park", &job.park);
+  look_up("falcon_job_rejoined", &job.rejoined);
 }
 
 int trainer_job_present(void) { return job.begin_iteration != NULL; }
@@ -75,3 +85,25 @@ void trainer_job_finish(void) {
 }
 
 uint64_t trainer_job_paused_ns(void) { return job.paused_ns ? job.paused_ns() : 0; }
+
+void trainer_job_state(int zero_stage, int zero_instances, uint64_t bytes, uint64_t copy_bytes_s, int micro_min, int micro_max,
+                       int micro_multiple) {
+  if (job.state) job.state(zero_stage, zero_instances, bytes, copy_bytes_s, micro_min, micro_max, micro_multiple);
+}
+
+void trainer_job_checkpoint(int64_t i) {
+  if (job.checkpoint) job.checkpoint(i);
+}
+
+/* Parking needs all three: who can't tell what became of a rejoin would be waited for. */
+int trainer_job_parks(void) { return job.suspended && job.park && job.rejoined; }
+
+uint64_t trainer_job_suspended(void) { return trainer_job_parks() ? job.suspended() : 0; }
+
+int trainer_job_park(int status, const int64_t steps[2], const uint64_t sums[2], falcon_job_order *out) {
+  return trainer_job_parks() ? job.park(status, steps, sums, out) : FALCON_PARK_NO_HOOK;
+}
+
+void trainer_job_rejoined(uint64_t id, int64_t i, int32_t status, const uint64_t ns[2], uint64_t bytes) {
+  if (trainer_job_parks()) job.rejoined(id, i, status, ns, bytes);
+}

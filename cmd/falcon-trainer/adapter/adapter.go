@@ -3,7 +3,8 @@
 //
 // The functions are looked up at run time, so that the trainer also runs
 // without the hook; each call is then empty and Poll answers 0. Nothing here
-// blocks, and it starts no goroutines. Calls belong to the training thread.
+// blocks but Park, and it starts no goroutines. Calls belong to the training
+// thread, but for Suspended.
 package adapter
 
 /*

@@ -150,6 +150,24 @@ func (q *Queue) Sync() error {
 	return q.err
 }
 
+// drainTries bounds Recover: a stream reports each failed operation once.
+const drainTries = 64
+
+// Recover waits until nothing runs on the queue any more and forgets what
+// failed on it: the communicators of what was enqueued must have been aborted.
+// What the device's memory holds then is up to the caller to know. The error
+// says that the stream itself does not go on.
+func (q *Queue) Recover() error {
+	q.err = nil
+	for range drainTries {
+		if C.cudaStreamSynchronize(q.stream) == C.cudaSuccess {
+			return nil
+		}
+	}
+	q.cuda("cudaStreamSynchronize", C.cudaStreamSynchronize(q.stream))
+	return q.err
+}
+
 // Memory is a range of device memory in bytes. It lives as long as the
 // process.
 type Memory struct {
@@ -324,16 +342,25 @@ func (q *Queue) Loss(y, target, grad Floats, loss Memory, hidden, batch int) {
 	}
 }
 
-// Adam enqueues optimizer step number step (from 1) on the whole of weight;
-// the gradient is multiplied by scale first.
-func (q *Queue) Adam(a model.Adam, step int64, scale float64, weight, moment1, moment2, grad Floats) {
+// State is weights with their two moments, of one length.
+type State struct{ Weight, First, Second Floats }
+
+// At is the part of all three of n elements from element off on.
+func (s State) At(off, n int) State {
+	return State{s.Weight.At(off, n), s.First.At(off, n), s.Second.At(off, n)}
+}
+
+// Adam enqueues optimizer step number step (from 1): to becomes what follows
+// from; they may be the same. The gradient is multiplied by scale first.
+func (q *Queue) Adam(a model.Adam, step int64, scale float64, to, from State, grad Floats) {
 	if q.err != nil {
 		return
 	}
 	c1, c2 := a.Corrections(step)
 	args := C.trainer_adam_args{
-		weight: weight.c(), moment1: moment1.c(), moment2: moment2.c(), grad: grad.c(),
-		n: C.int64_t(weight.n), scale: C.float(scale), rate: C.float(a.Rate),
+		weight: from.Weight.c(), moment1: from.First.c(), moment2: from.Second.c(), grad: grad.c(),
+		weight_out: to.Weight.c(), moment1_out: to.First.c(), moment2_out: to.Second.c(),
+		n: C.int64_t(from.Weight.n), scale: C.float(scale), rate: C.float(a.Rate),
 		beta1: C.float(a.Beta1), beta2: C.float(a.Beta2), epsilon: C.float(a.Epsilon),
 		correct1: C.float(c1), correct2: C.float(c2),
 	}

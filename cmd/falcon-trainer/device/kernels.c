@@ -137,12 +137,13 @@ cudaError_t trainer_loss(cudaStream_t s, const float *y, const float *target, fl
 
 static void adam(void *p) {
   const trainer_adam_args *a = p;
-  float *w = a->weight, *m = a->moment1, *v = a->moment2;
   for (int64_t i = 0; i < a->n; i++) {
     const float g = a->scale * a->grad[i];
-    m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
-    v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
-    w[i] -= a->rate * m[i] * a->correct1 / (sqrtf(v[i] * a->correct2) + a->epsilon);
+    const float m = a->beta1 * a->moment1[i] + (1 - a->beta1) * g;
+    const float v = a->beta2 * a->moment2[i] + (1 - a->beta2) * g * g;
+    a->weight_out[i] = a->weight[i] - a->rate * m * a->correct1 / (sqrtf(v * a->correct2) + a->epsilon);
+    a->moment1_out[i] = m;
+    a->moment2_out[i] = v;
   }
 }
 

@@ -39,9 +39,11 @@ cudaError_t trainer_add(cudaStream_t s, float *x, const float *y, int n);
 cudaError_t trainer_loss(cudaStream_t s, const float *y, const float *target, float *grad,
                          double *loss, int hidden, int batch);
 
-/* One step of Adam on n weights; grad is scaled first. */
+/* One step of Adam on n weights, from one version of them to another, which may
+ * be the same memory; grad is scaled first. */
 typedef struct trainer_adam_args {
-  float *weight, *moment1, *moment2;
+  const float *weight, *moment1, *moment2;
+  float *weight_out, *moment1_out, *moment2_out;
   const float *grad;
   int64_t n;
   float scale, rate, beta1, beta2, epsilon, correct1, correct2;

@@ -98,7 +98,7 @@ type catch struct {
 	states  map[int32]*falconv1.RankState
 }
 
-func (c *catch) Beat(time.Time) {}
+func (c *catch) Beat(time.Time, []*falconv1.RankBeat) {}
 
 func (c *catch) Send(f *falconv1.AgentFrame) {
 	c.mu.Lock()

@@ -23,8 +23,8 @@ var (
 	ErrCorrupt = errors.New("trainer: bad rendezvous entry")
 )
 
-// pollEvery is how often a waiting rank looks again.
-const pollEvery = 5 * time.Millisecond
+// PollEvery is how often a waiting rank looks again.
+const PollEvery = 5 * time.Millisecond
 
 // Folder is the meeting place of one run.
 type Folder string
@@ -77,23 +77,37 @@ func (f Folder) Withdraw(name string) error {
 
 // Await waits for the entry called name, which must have size bytes.
 func (f Folder) Await(ctx context.Context, name string, size int) ([]byte, error) {
-	tick := time.NewTicker(pollEvery)
+	tick := time.NewTicker(PollEvery)
 	defer tick.Stop()
 	for {
-		data, err := os.ReadFile(filepath.Join(string(f), name))
-		if err == nil {
-			return data, checkSize(f, name, len(data), size)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("trainer: rendezvous: %w", err)
+		data, err := f.Look(name, size)
+		if data != nil || err != nil {
+			return data, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: %s never appeared in %q; check that all ranks were started with this folder",
-				ErrAbsent, name, string(f))
+			return nil, f.Absent(name)
 		case <-tick.C:
 		}
 	}
+}
+
+// Look reads the entry called name, which must have size bytes, at least one;
+// nil while it is not there.
+func (f Folder) Look(name string, size int) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(string(f), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("trainer: rendezvous: %w", err)
+	}
+	return data, checkSize(f, name, len(data), size)
+}
+
+// Absent says that name did not come in time.
+func (f Folder) Absent(name string) error {
+	return fmt.Errorf("%w: %s never appeared in %q; check that all ranks were started with this folder", ErrAbsent, name, string(f))
 }
 
 func checkSize(f Folder, name string, got, want int) error {

@@ -25,7 +25,8 @@ type Set struct {
 	Generation uint64        `json:"generation"` // of the processes that wrote it
 	Layout     falcon.Layout `json:"layout"`
 	Sharded    bool          `json:"sharded"`
-	FileBytes  int64         `json:"file_bytes"` // of each
+	Instances  int           `json:"instances,omitempty"` // of a sharded optimizer
+	FileBytes  int64         `json:"file_bytes"`          // of each
 }
 
 // manifest names the file that makes a set whole.

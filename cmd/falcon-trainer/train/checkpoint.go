@@ -32,7 +32,10 @@ func (c Checkpoint) validate() error {
 // setFor is the set that this job would write at the boundary before iteration
 // next.
 func (w *worker) setFor(next int64) snapshot.Set {
-	s := snapshot.Set{Iteration: next, Generation: w.cfg.Generation, Layout: w.cfg.Layout, Sharded: w.optim.sharded}
+	s := snapshot.Set{Iteration: next, Generation: w.generation, Layout: w.cfg.Layout}
+	if w.optim.sharded() {
+		s.Sharded, s.Instances = true, w.cfg.Instances
+	}
 	return s.In(w.cfg.Checkpoint.Folder)
 }
 
@@ -48,7 +51,9 @@ func (w *worker) saveDue(i int64) error {
 func (w *worker) save(i int64, order uint64) (why, err error) {
 	began := time.Now()
 	s := w.setFor(i + 1)
-	_, why = w.capture(s.Iteration)
+	if why = w.unlocked(func() error { return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation) }); why == nil {
+		_, why = w.capture(s.Iteration)
+	}
 	dumped := time.Now()
 	if why == nil {
 		why = w.unlocked(func() error { return w.write(s.File(w.rank), began, dumped) })
@@ -58,7 +63,7 @@ func (w *worker) save(i int64, order uint64) (why, err error) {
 		return why, err
 	}
 	if w.rank == 0 {
-		why = w.unlocked(s.Complete)
+		why = w.unlocked(func() error { return snapshot.Guarded(w.cfg.Checkpoint.Folder, w.generation, s.Complete) })
 	}
 	if order != 0 { // the others know of it before they say so
 		why, err = w.all(why)
@@ -66,13 +71,25 @@ func (w *worker) save(i int64, order uint64) (why, err error) {
 	if err != nil || why != nil {
 		return why, err
 	}
-	if w.rank == 0 {
+	if w.saved = s.Iteration; w.rank == 0 {
 		snapshot.Prune(w.cfg.Checkpoint.Folder)
+	}
+	if w.rank == 0 || order != 0 {
+		w.tellSaved()
 	}
 	return nil, w.cfg.Log.line(checkpointLine{
 		Checkpoint: i, Rank: int(w.rank), Order: order, Resume: s.Iteration, File: s.File(w.rank), Bytes: len(w.out),
 		Ms: ms(time.Since(began)), DumpMs: ms(dumped.Sub(began)), StoreMs: ms(time.Since(dumped)),
 	})
+}
+
+// tellSaved tells the hook of the newest checkpoint, once. All ranks may do so
+// behind the next meeting of the world: rank 0 came to it, so the set counts.
+func (w *worker) tellSaved() {
+	if w.saved > 0 {
+		w.hook.Checkpoint(w.saved)
+		w.saved = 0
+	}
 }
 
 // write puts the captured state on disk, no faster than the emulated storage.
@@ -105,7 +122,7 @@ func (w *worker) resume() error {
 	})
 	loaded := time.Now()
 	if err == nil {
-		_, err = w.load(im)
+		_, err = w.load(im, s.Iteration)
 	}
 	if err == nil {
 		err = w.sameSet(s)
@@ -114,6 +131,7 @@ func (w *worker) resume() error {
 		return err
 	}
 	w.base = cursor{s.Iteration, h.Consumed}
+	w.hook.Checkpoint(s.Iteration)
 	return w.cfg.Log.line(resumeLine{
 		Resume: s.Iteration, Rank: int(w.rank), File: s.File(source), Bytes: len(im),
 		LoadMs: ms(loaded.Sub(began)), RestoreMs: ms(time.Since(loaded)),
@@ -123,7 +141,7 @@ func (w *worker) resume() error {
 // resumable reports why this job can't go on from s.
 func (c Config) resumable(s snapshot.Set) error {
 	a, b := s.Layout, c.Layout
-	if a.TP != b.TP || a.PP != b.PP || s.Sharded != (c.Sharded && b.DP > 1) || s.Sharded && a.DP != b.DP {
+	if a.TP != b.TP || a.PP != b.PP || s.Sharded != c.slices().Sharded() || s.Sharded && (a.DP != b.DP || s.Instances > 0 && s.Instances != c.Instances) {
 		return fmt.Errorf("%w: the newest one was written by %v, which can't be split over %v; only the replicas of plain data parallelism can change in number",
 			snapshot.ErrCheckpoint, a, b)
 	}

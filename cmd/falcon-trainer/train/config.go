@@ -8,6 +8,11 @@
 // dead peer ends the run instead of hanging it. Ranks may change places between
 // processes, or go on later from a checkpoint, and the weights come out the
 // same; a placement is carried out by all ranks or by none, whoever dies in it.
+//
+// With Park, a death ends no other rank: it leaves its iteration, parks with
+// the steps of its shard that it holds, and goes on when it is told with whom.
+// What it holds is given up only once all ranks have, and have checked, what
+// they go on with; the weights come out as if nothing had happened.
 // Run owns its one goroutine, the training thread. Nothing here exits the process or reads the
 // environment.
 package train
@@ -17,6 +22,7 @@ import (
 	"fmt"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
 	"github.com/failslow/falcon/cmd/falcon-trainer/rendezvous"
 )
@@ -37,18 +43,21 @@ type Config struct {
 	Iterations   int64
 	Seed         uint64
 	Rate         float64 // of Adam
-	Sharded      bool    // ZeRO stage 1: each replica keeps a slice of the optimizer's state
+	Instances    int     // ZeRO stage 1: groups of replicas that hold the optimizer's state once each; 0 = plain
 	ForwardMs    float64 // modelled, per micro-batch and stage on a healthy GPU
 	BackwardMs   float64
 	Rendezvous   rendezvous.Folder
 	Evaluation   Evaluation
 	Checkpoint   Checkpoint
 	State        State
-	Faults       Faults      // injected, for tests
-	Generation   uint64      // of the launch that started this process, 0 = by none
-	Marks        bool        // tell the hook where iterations begin and end
-	Rank         falcon.Rank // at the start
-	LocalRank    int         // GPU index on this node
+	Faults       Faults        // injected, for tests
+	Points       []fault.Point // likewise
+	Park         bool          // where a peer dies, wait to rejoin instead of ending
+	Join         bool          // this process takes part in a job that others have begun: it parks first
+	Generation   uint64        // of the launch that started this process, 0 = by none
+	Marks        bool          // tell the hook where iterations begin and end
+	Rank         falcon.Rank   // at the start
+	LocalRank    int           // GPU index on this node
 	Log          *Log
 }
 
@@ -60,10 +69,19 @@ func (c Config) unit() int {
 	return 1
 }
 
+// slices is how the optimizer's state is spread over the replicas.
+func (c Config) slices() model.Slices { return model.Slices{DP: c.Layout.DP, Instances: c.Instances} }
+
 // Validate reports, in one sentence, why the job can't be run.
 func (c Config) Validate() error {
 	if err := c.Shape.Validate(c.Layout); err != nil {
 		return err
+	}
+	if err := c.slices().Validate(); err != nil {
+		return err
+	}
+	if c.Join && !c.Park {
+		return fmt.Errorf("%w: this process was started to join a job; give it --park, as the others have", ErrConfig)
 	}
 	if c.MicroBatches < 1 || c.Iterations < 0 {
 		return fmt.Errorf("%w: %d micro-batches (at least 1), %d iterations (at least 0)", ErrConfig, c.MicroBatches, c.Iterations)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
 	"github.com/failslow/falcon/cmd/falcon-trainer/schedule"
 )
@@ -47,7 +48,7 @@ func (w *worker) evaluate(i int64) error {
 	began := time.Now()
 	micro := w.cfg.Evaluation.MicroBatches
 	w.tally.begin(0)
-	w.pass(batch{heldOutFirst + int64(w.at.DP*micro)},
+	w.pass(falcon.NoIteration, batch{heldOutFirst + int64(w.at.DP*micro)},
 		schedule.ForwardOnly(w.at.PP, w.cfg.Layout.PP, w.cfg.Shape.VirtualStages(), micro))
 	w.tally.reduceLoss(w.groups.world)
 	if err := w.wait(); err != nil {

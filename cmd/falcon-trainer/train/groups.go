@@ -7,11 +7,17 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
+	"github.com/failslow/falcon/cmd/falcon-trainer/rendezvous"
 )
 
+// dimInstance is the group of the replicas that hold the optimizer's state
+// between them, where there are several such groups.
+const dimInstance falcon.Dimension = "dp-instance"
+
 // groups are the communicators of one rank; those of a single rank are nil.
+// instance is nil too where it would be dp.
 type groups struct {
-	world, tp, dp, pp *device.Comm
+	world, tp, dp, pp, instance *device.Comm
 }
 
 // seat is a rank's place in one of its groups.
@@ -25,8 +31,8 @@ type seat struct {
 // order for all ranks. tag tells communicators of one run apart.
 func (c Config) seats(rank falcon.Rank, tag string) []seat {
 	var out []seat
-	for _, d := range []falcon.Dimension{falcon.DimWorld, falcon.DimTP, falcon.DimDP, falcon.DimPP} {
-		peers := c.Layout.Peers(rank, d)
+	for _, d := range []falcon.Dimension{falcon.DimWorld, falcon.DimTP, falcon.DimDP, falcon.DimPP, dimInstance} {
+		peers := c.peers(rank, d)
 		if len(peers) > 1 {
 			out = append(out, seat{d, len(peers), slices.Index(peers, rank), fmt.Sprintf("%s%s-%d", tag, d, peers[0])})
 		}
@@ -34,17 +40,35 @@ func (c Config) seats(rank falcon.Rank, tag string) []seat {
 	return out
 }
 
-// tag starts the names of this launch at the rendezvous.
-func (c Config) tag() string {
-	if c.Generation == 0 {
+// peers lists the ranks of rank's group along d, itself included; none where
+// there is no such group.
+func (c Config) peers(rank falcon.Rank, d falcon.Dimension) []falcon.Rank {
+	if d != dimInstance {
+		return c.Layout.Peers(rank, d)
+	}
+	if c.Instances < 2 {
+		return nil
+	}
+	var out []falcon.Rank
+	at := c.Layout.Coord(rank)
+	for _, dp := range c.slices().Instance(at.DP) {
+		at.DP = dp
+		out = append(out, c.Layout.RankOf(at))
+	}
+	return out
+}
+
+// tagOf starts the names of a generation at the rendezvous.
+func tagOf(generation uint64) string {
+	if generation == 0 {
 		return ""
 	}
-	return fmt.Sprintf("g%d-", c.Generation)
+	return fmt.Sprintf("g%d-", generation)
 }
 
 func (g *groups) of(d falcon.Dimension) **device.Comm {
 	return map[falcon.Dimension]**device.Comm{
-		falcon.DimWorld: &g.world, falcon.DimTP: &g.tp, falcon.DimDP: &g.dp, falcon.DimPP: &g.pp,
+		falcon.DimWorld: &g.world, falcon.DimTP: &g.tp, falcon.DimDP: &g.dp, falcon.DimPP: &g.pp, dimInstance: &g.instance,
 	}[d]
 }
 
@@ -53,7 +77,7 @@ func (g *groups) of(d falcon.Dimension) **device.Comm {
 // the id, and takes it back when all have come: it is a secret, and of no more
 // use.
 func connect(ctx context.Context, c Config) (g groups, err error) {
-	for _, s := range c.seats(c.Rank, c.tag()) {
+	for _, s := range c.seats(c.Rank, tagOf(c.Generation)) {
 		id, err := c.mint(s)
 		if err == nil && id == nil {
 			id, err = c.Rendezvous.Await(ctx, s.entry, device.UniqueIDBytes)
@@ -69,6 +93,16 @@ func connect(ctx context.Context, c Config) (g groups, err error) {
 		}
 	}
 	return g, nil
+}
+
+// use makes g the groups that the work goes over.
+func (w *worker) use(g groups) {
+	w.groups = g
+	w.watchOver(g)
+	if g.instance == nil {
+		g.instance = g.dp
+	}
+	w.stage.tp, w.optim.dp, w.optim.instance = g.tp, g.dp, g.instance
 }
 
 // mint publishes a new id for the group of which this rank is the first; nil
@@ -91,11 +125,12 @@ func (c Config) withdraw(s seat) error {
 	return c.Rendezvous.Withdraw(s.entry)
 }
 
-// reconnect joins the groups of the rank to be, beside those of now, without a
-// blocking call: a member that never comes must not hold the others for longer
-// than ctx. They are in w.next from the start, where the watcher can abort them.
-func (w *worker) reconnect(ctx context.Context, s *swap) error {
-	seats := w.cfg.seats(s.rank, s.name+"-")
+// reconnect joins the groups of rank, called by tag, beside those of now,
+// without a blocking call: a member that never comes must not hold the others
+// for longer than ctx. They are in w.next from the start, where the watcher can
+// abort them. begun is called when the first has begun.
+func (w *worker) reconnect(ctx context.Context, rank falcon.Rank, tag string, begun func()) error {
+	seats := w.cfg.seats(rank, tag)
 	ids := make([][]byte, len(seats))
 	for i, seat := range seats {
 		var err error
@@ -104,13 +139,7 @@ func (w *worker) reconnect(ctx context.Context, s *swap) error {
 		}
 	}
 	for i, seat := range seats {
-		err := w.unlocked(func() (err error) {
-			if ids[i] == nil {
-				ids[i], err = w.cfg.Rendezvous.Await(ctx, seat.entry, device.UniqueIDBytes)
-			}
-			return err
-		})
-		if err != nil {
+		if err := w.meetAt(ctx, seat, &ids[i]); err != nil {
 			return err
 		}
 		comm, err := device.Begin(string(seat.dimension), ids[i], seat.size, seat.me)
@@ -118,12 +147,37 @@ func (w *worker) reconnect(ctx context.Context, s *swap) error {
 			return err
 		}
 		*w.next.of(seat.dimension) = comm
+		if i == 0 {
+			begun()
+		}
 	}
 	if err := w.ready(ctx); err != nil {
 		return err
 	}
 	for _, seat := range seats {
 		if err := w.cfg.withdraw(seat); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meetAt waits for a group's id, unless this rank made it.
+func (w *worker) meetAt(ctx context.Context, s seat, id *[]byte) error {
+	for *id == nil {
+		if err := w.called(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return w.cfg.Rendezvous.Absent(s.entry)
+		}
+		err := w.unlocked(func() (err error) {
+			if *id, err = w.cfg.Rendezvous.Look(s.entry, device.UniqueIDBytes); err == nil && *id == nil {
+				err = w.nap(rendezvous.PollEvery)
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -141,6 +195,9 @@ func (w *worker) ready(ctx context.Context) error {
 			if done {
 				break
 			}
+			if err := w.called(); err != nil {
+				return err
+			}
 			if ctx.Err() != nil {
 				return fmt.Errorf("%w: the new communicators, more than %v", errTooLate, connectWithin)
 			}
@@ -154,7 +211,7 @@ func (w *worker) ready(ctx context.Context) error {
 
 func (g groups) all() []*device.Comm {
 	var out []*device.Comm
-	for _, c := range []*device.Comm{g.world, g.tp, g.dp, g.pp} {
+	for _, c := range []*device.Comm{g.world, g.tp, g.dp, g.pp, g.instance} {
 		if c != nil {
 			out = append(out, c)
 		}

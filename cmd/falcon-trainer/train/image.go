@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -11,17 +12,13 @@ import (
 
 // newImage is pinned memory for a rank's state.
 func newImage(q *device.Queue, o *optimizer) snapshot.Image {
-	n := snapshot.HeadBytes
-	for _, part := range o.state() {
-		n += 4 * part.Len()
-	}
-	return device.AllocHost[byte](q, n)
+	return device.AllocHost[byte](q, snapshot.HeadBytes+4*o.elements())
 }
 
-// each calls f with every part of the state and its place in the image.
-func each(im snapshot.Image, o *optimizer, f func(host []byte, part device.Memory)) {
+// each calls f with every part and its place in the image.
+func each(im snapshot.Image, parts []device.Floats, f func(host []byte, part device.Memory)) {
 	rest := im[snapshot.HeadBytes:]
-	for _, part := range o.state() {
+	for _, part := range parts {
 		f(rest[:4*part.Len()], part.Memory())
 		rest = rest[4*part.Len():]
 	}
@@ -29,12 +26,17 @@ func each(im snapshot.Image, o *optimizer, f func(host []byte, part device.Memor
 
 // head describes rank's state with which iteration next begins.
 func (w *worker) head(rank falcon.Rank, next int64) snapshot.Head {
-	parts, s := w.optim.state(), w.cfg.Shape
+	s := w.cfg.Shape
 	return snapshot.Head{
-		Iteration: next, Consumed: w.trainingBatch(next).first - int64(w.split.First(w.at.DP)), Rank: rank,
+		Iteration: next, Consumed: w.consumed(next), Rank: rank,
 		Layout: w.cfg.Layout, Virtual: s.VirtualStages(), Hidden: s.Hidden, FFN: s.FFN, Layers: s.Layers,
-		Seed: w.cfg.Seed, Sharded: w.optim.sharded, Weights: parts[0].Len(), Moments: parts[1].Len(),
+		Seed: w.cfg.Seed, Sharded: w.optim.sharded(), Weights: w.optim.params, Moments: w.optim.held(),
 	}
+}
+
+// consumed is how many micro-batches of the job's life lie before iteration next.
+func (w *worker) consumed(next int64) int64 {
+	return w.base.consumed + (next-w.base.iteration)*int64(w.split.Total())
 }
 
 // capture copies this rank's state into w.out, sealed; emulated is how long the
@@ -44,10 +46,10 @@ func (w *worker) capture(next int64) (emulated time.Duration, err error) {
 	if w.out == nil {
 		w.out = newImage(w.q, w.optim)
 	}
-	each(w.out, w.optim, func(host []byte, part device.Memory) { device.CopyOut(w.q, host, part) })
+	each(w.out, w.optim.state(), func(host []byte, part device.Memory) { device.CopyOut(w.q, host, part) })
 	// The copies run on the stream: what they bring may be read only after them.
-	if err := w.wait(); err != nil {
-		return 0, err
+	if err := w.drain(); err != nil {
+		return 0, cmp.Or(w.broken(), err)
 	}
 	emulated = w.cfg.State.copying(len(w.out))
 	return emulated, w.unlocked(func() error {
@@ -55,13 +57,16 @@ func (w *worker) capture(next int64) (emulated time.Duration, err error) {
 	})
 }
 
-// load copies im onto the device, likewise.
-func (w *worker) load(im snapshot.Image) (emulated time.Duration, err error) {
+// load copies im, the state of iteration next, onto the device, likewise. What
+// the device held goes: it may be another rank's.
+func (w *worker) load(im snapshot.Image, next int64) (emulated time.Duration, err error) {
 	began := time.Now()
-	each(im, w.optim, func(host []byte, part device.Memory) { device.CopyIn(w.q, part, host) })
-	if err := w.wait(); err != nil {
-		return 0, err
+	w.optim.forget()
+	each(im, w.optim.state(), func(host []byte, part device.Memory) { device.CopyIn(w.q, part, host) })
+	if err := w.drain(); err != nil {
+		return 0, cmp.Or(w.broken(), err)
 	}
+	w.optim.current().step = next
 	emulated = w.cfg.State.copying(len(im))
 	return emulated, w.unlocked(func() error { return w.nap(emulated - time.Since(began)) })
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"syscall"
+
+	"github.com/failslow/falcon"
 )
 
 // Log writes one JSON object per line, each with one write, so that readers
@@ -23,6 +25,35 @@ type startLine struct {
 	Rank       int    `json:"rank"` // as launched
 	PID        int    `json:"pid"`
 	Generation uint64 `json:"generation"` // of the launch, 0 = by none
+	Join       bool   `json:"join,omitempty"`
+}
+
+// parkLine says that this rank left training for the agent's word.
+type parkLine struct {
+	Park   int32    `json:"park"` // adapter's status
+	Rank   int      `json:"rank"`
+	Next   int64    `json:"next_iteration"` // the one that was left
+	Held   []int64  `json:"held"`           // steps of its shard
+	Sums   []string `json:"sums"`           // their checksums
+	Why    string   `json:"why,omitempty"`
+	UnixNs int64    `json:"unix_ns"`
+}
+
+// rejoinLine is what became of an order to rejoin. Iterations are counted on
+// from the one resumed at: those from it on that stand above are void.
+type rejoinLine struct {
+	Rejoin    uint64      `json:"rejoin"` // generation
+	Rank      int         `json:"rank"`
+	Begins    int64       `json:"resume_iteration"`
+	Status    int32       `json:"status"`         // 0 = trains again
+	From      falcon.Rank `json:"from"`           // whose shard it got; itself, or -2 = storage
+	Replaced  bool        `json:"join,omitempty"` // it held nothing before
+	Bytes     int64       `json:"bytes"`
+	GroupsMs  float64     `json:"groups_ms"`
+	RestoreMs float64     `json:"restore_ms"`
+	Sum       string      `json:"sum,omitempty"` // of the shard that it goes on with
+	Why       string      `json:"why,omitempty"`
+	UnixNs    int64       `json:"unix_ns"`
 }
 
 // endLine is the last line.
@@ -41,7 +72,8 @@ type iterationLine struct {
 	PausedMs     float64 `json:"paused_ms"` // of which the hook held this rank's calls
 	Loss         float64 `json:"loss"`      // mean over the global batch, the same on all ranks
 	MicroBatches int32   `json:"micro_batches"`
-	CPUMs        float64 `json:"cpu_ms"` // of this process so far, user and system
+	FirstSample  int64   `json:"first_sample"` // of the job's life, of those that this rank's replica was trained on
+	CPUMs        float64 `json:"cpu_ms"`       // of this process so far, user and system
 	EndUnixNs    int64   `json:"end_unix_ns"`
 	OrderMs      float64 `json:"order_ms,omitempty"` // of which a placement or a checkpoint took that was ordered
 }

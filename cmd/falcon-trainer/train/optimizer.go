@@ -1,73 +1,158 @@
 package train
 
 import (
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
 )
 
+// version is one step of what a rank trains.
+type version struct {
+	step    int64         // iteration that begins with it; falcon.NoIteration = it holds nothing
+	weight  device.Floats // of the whole stage; of a sharded one only the own slice is sure
+	moments [2]device.Floats
+}
+
 // optimizer is Adam over the data-parallel group: plain, where every replica
 // sums all gradients and updates all weights, or sharded (ZeRO stage 1,
 // Rajbhandari et al. 2020, §5.1), where each keeps the moments of one slice,
-// updates it, and gathers the others'. weight and grad are the stage's whole
-// buffers, a multiple of the group's size.
+// updates it, and gathers the others' from its instance. Buffers of the stage
+// are a multiple of the number of slices.
+//
+// An update turns one version into the other and leaves the first as it was,
+// so that a rank holds two steps from the end of an update to the beginning of
+// the next one; or both are one memory, where nobody asks for the older step.
 type optimizer struct {
-	q            *device.Queue
-	adam         model.Adam
-	dp           *device.Comm
-	replica      int // in dp
-	sharded      bool
-	weight, grad device.Floats
-	params       int // of weight; the rest is padding
-	moments      [2]device.Floats
+	q        *device.Queue
+	adam     model.Adam
+	dp       *device.Comm // of all replicas
+	instance *device.Comm // of those that hold the whole between them
+	slices   model.Slices
+	slice    int // held
+	grad     device.Floats
+	params   int // of a version's weight; the rest is padding
+	versions [2]*version
+	live     int // the version that is trained
 }
 
-func newOptimizer(st *stage, dp *device.Comm, replica int, adam model.Adam, sharded bool) *optimizer {
-	o := &optimizer{
-		q: st.q, adam: adam, dp: dp, replica: replica, sharded: sharded && dp != nil,
-		weight: st.weight, grad: st.grad, params: st.shard.Params(),
+// newOptimizer takes over the stage's weights as the version that iteration 0
+// begins with. keep reserves memory for two versions.
+func newOptimizer(st *stage, slices model.Slices, dp int, adam model.Adam, keep bool) *optimizer {
+	o := &optimizer{q: st.q, adam: adam, slices: slices, slice: slices.Of(dp), grad: st.grad, params: st.shard.Params()}
+	first := o.newVersion(st.weight)
+	o.versions = [2]*version{first, first}
+	if keep {
+		o.versions[1] = o.newVersion(st.q.AllocFloats(st.weight.Len()))
+		o.versions[1].step = falcon.NoIteration
 	}
-	n := o.own(st.weight).Len()
-	o.moments = [2]device.Floats{st.q.AllocFloats(n), st.q.AllocFloats(n)}
 	return o
 }
 
-// own is this replica's part of a buffer of the stage.
+func (o *optimizer) newVersion(weight device.Floats) *version {
+	n := weight.Len() / o.slices.Count()
+	return &version{weight: weight, moments: [2]device.Floats{o.q.AllocFloats(n), o.q.AllocFloats(n)}}
+}
+
+// sharded says that this rank holds less than the whole.
+func (o *optimizer) sharded() bool { return o.slices.Sharded() }
+
+func (o *optimizer) current() *version { return o.versions[o.live] }
+func (o *optimizer) other() *version   { return o.versions[1-o.live] }
+
+// own is this rank's part of a buffer of the stage.
 func (o *optimizer) own(f device.Floats) device.Floats {
-	if !o.sharded {
-		return f
-	}
-	n := f.Len() / o.dp.Size
-	return f.At(o.replica*n, n)
+	n := f.Len() / o.slices.Count()
+	return f.At(o.slice*n, n)
+}
+
+// of is the own part of a version.
+func (o *optimizer) of(v *version) device.State {
+	return device.State{Weight: o.own(v.weight), First: v.moments[0], Second: v.moments[1]}
 }
 
 // state is what the rank's next step depends on: the weights and the two
 // moments, without the padding of what is not sharded.
 func (o *optimizer) state() []device.Floats {
-	n := o.params
-	if o.sharded {
-		n = o.moments[0].Len()
+	v, n := o.current(), o.held()
+	return []device.Floats{v.weight.At(0, o.params), v.moments[0].At(0, n), v.moments[1].At(0, n)}
+}
+
+// held is the elements of the own part, without padding where all have all.
+func (o *optimizer) held() int {
+	if !o.sharded() {
+		return o.params
 	}
-	return []device.Floats{o.weight.At(0, o.params), o.moments[0].At(0, n), o.moments[1].At(0, n)}
+	return o.grad.Len() / o.slices.Count()
+}
+
+// elements is how many numbers there are in state.
+func (o *optimizer) elements() int { return o.params + 2*o.held() }
+
+// shard is what this rank's replicas hold too: the own part of a version.
+func (o *optimizer) shard(v *version) []device.Floats {
+	s := o.of(v).At(0, o.held())
+	return []device.Floats{s.Weight, s.First, s.Second}
 }
 
 // reduce enqueues the sum of the gradients over the replicas.
 func (o *optimizer) reduce() {
-	if o.sharded {
+	if o.sharded() && o.slices.Instances == 1 {
 		o.q.ReduceScatterFloats(o.dp, o.own(o.grad), o.grad)
 		return
 	}
 	o.q.SumFloats(o.dp, o.grad)
 }
 
-// update enqueues step number step (from 1) on this replica's part of the
-// weights, with the summed gradients scaled to a mean.
-func (o *optimizer) update(step int64, scale float64) {
-	o.q.Adam(o.adam, step, scale, o.own(o.weight), o.moments[0], o.moments[1], o.own(o.grad))
+// forget makes both versions count as empty.
+func (o *optimizer) forget() {
+	o.current().step, o.other().step = falcon.NoIteration, falcon.NoIteration
 }
 
-// gather enqueues the return of the other replicas' parts.
+// at is the version that iteration step begins with; nil if it is not held.
+func (o *optimizer) at(step int64) *version {
+	for _, v := range o.versions {
+		if v.step == step {
+			return v
+		}
+	}
+	return nil
+}
+
+// turnTo makes the version of step, which is held, the current one.
+func (o *optimizer) turnTo(step int64) {
+	if o.current().step != step {
+		o.live = 1 - o.live
+	}
+}
+
+// makeRoom makes the version that can be spared the current one, and empty:
+// the one of that step, which is not wanted as it is, or the older one.
+func (o *optimizer) makeRoom(step int64) {
+	if a, b := o.current(), o.other(); b.step == step || a.step != step && b.step < a.step {
+		o.live = 1 - o.live
+	}
+	o.current().step = falcon.NoIteration
+}
+
+// begin makes room for step number step (from 1): the older version is given up.
+func (o *optimizer) begin() { o.other().step = falcon.NoIteration }
+
+// update enqueues step number step (from 1) of elements from … from+n−1 of the
+// own part, with the summed gradients scaled to a mean.
+func (o *optimizer) update(step int64, scale float64, from, n int) {
+	to, now := o.of(o.other()).At(from, n), o.of(o.current()).At(from, n)
+	o.q.Adam(o.adam, step, scale, to, now, o.own(o.grad).At(from, n))
+}
+
+// finish makes the updated version the current one: it is whole on the device.
+func (o *optimizer) finish(step int64) {
+	o.live = 1 - o.live
+	o.current().step = step
+}
+
+// gather enqueues the return of the other slices.
 func (o *optimizer) gather() {
-	if o.sharded {
-		o.q.GatherFloats(o.dp, o.weight, o.own(o.weight))
+	if w := o.current().weight; o.sharded() {
+		o.q.GatherFloats(o.instance, w, o.own(w))
 	}
 }

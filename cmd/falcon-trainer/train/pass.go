@@ -2,6 +2,7 @@ package train
 
 import (
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
+	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 	"github.com/failslow/falcon/cmd/falcon-trainer/schedule"
 )
 
@@ -14,7 +15,7 @@ type batch struct{ first int64 }
 type cursor struct{ iteration, consumed int64 }
 
 func (w *worker) trainingBatch(i int64) batch {
-	return batch{w.base.consumed + (i-w.base.iteration)*int64(w.split.Total()) + int64(w.split.First(w.at.DP))}
+	return batch{w.consumed(i) + int64(w.split.First(w.at.DP))}
 }
 
 // schedule is this stage's order of an iteration of microBatches.
@@ -22,15 +23,40 @@ func (w *worker) schedule(microBatches int) []schedule.Step {
 	return schedule.Iteration(w.at.PP, w.cfg.Layout.PP, w.cfg.Shape.VirtualStages(), microBatches)
 }
 
-// pass enqueues a schedule on a batch.
-func (w *worker) pass(b batch, steps []schedule.Step) {
-	for _, s := range steps {
+// pass enqueues a schedule on the batch of iteration i.
+func (w *worker) pass(i int64, b batch, steps []schedule.Step) {
+	strikes := w.halfway(steps)
+	for k, s := range steps {
 		if s.Kind == schedule.Exchange {
 			w.q.Group(func() { w.exchange(s.Swap) })
 			continue
 		}
 		w.step(b, s)
+		if strikes[k] != "" {
+			w.strikeDone(strikes[k], i)
+		}
 	}
+}
+
+// halfway finds the steps behind which half of the forward, and half of the
+// backward passes are done; none where no faults are injected.
+func (w *worker) halfway(steps []schedule.Step) map[int]string {
+	if len(w.cfg.Points) == 0 {
+		return nil
+	}
+	out := map[int]string{}
+	for kind, point := range map[schedule.Kind]string{schedule.Forward: fault.Forward, schedule.Backward: fault.Backward} {
+		var at []int
+		for k, s := range steps {
+			if s.Kind == kind {
+				at = append(at, k)
+			}
+		}
+		if len(at) > 0 {
+			out[at[len(at)/2]] = point
+		}
+	}
+	return out
 }
 
 // step enqueues one step of a schedule.

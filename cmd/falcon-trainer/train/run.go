@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
@@ -35,7 +36,7 @@ func Run(ctx context.Context, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if err := c.Log.line(startLine{Rank: int(c.Rank), PID: os.Getpid(), Generation: c.Generation}); err != nil {
+	if err := c.Log.line(startLine{Rank: int(c.Rank), PID: os.Getpid(), Generation: c.Generation, Join: c.Join}); err != nil {
 		return err
 	}
 	w := newWorker(c)
@@ -47,16 +48,16 @@ func (w *worker) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.cut, w.breakOff = ctx.Done(), cancel
-	done, opened, quiet := make(chan error, 1), make(chan struct{}), make(chan struct{})
+	done, opened := make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // NCCL's group state is per thread
-		done <- w.life(ctx, opened, quiet)
+		done <- w.career(ctx, sync.OnceFunc(func() { close(opened) }))
 	}()
 	select {
 	case err := <-done:
 		return blame(err)
 	case <-opened:
-		return w.watch(ctx, done, quiet)
+		return w.watch(ctx, done)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(meetWithin + abortWithin):
@@ -64,45 +65,41 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
-// life is the whole of the training thread. It hands over on quiet when the
-// watcher must look away.
-func (w *worker) life(ctx context.Context, opened, quiet chan struct{}) error {
-	meet, cancel := context.WithTimeout(ctx, meetWithin)
-	defer cancel()
-	if err := w.open(meet); err != nil {
-		return err
-	}
-	close(opened)
+// life is the training thread between two meetings of the ranks: to the end of
+// the job, or to a failure.
+func (w *worker) life(ctx context.Context) error {
 	if err := w.train(ctx); err != nil {
 		return err
 	}
-	select {
-	case quiet <- struct{}{}:
-	case <-ctx.Done():
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return w.leave()
 }
 
 // watch polls the communicators while the training thread works.
-func (w *worker) watch(ctx context.Context, done <-chan error, quiet <-chan struct{}) error {
+func (w *worker) watch(ctx context.Context, done <-chan error) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-done:
 			return blame(err)
-		case <-quiet:
-			quiet, tick.C = nil, nil
 		case <-ctx.Done():
 			w.abort(done)
 			return context.Cause(ctx)
 		case <-tick.C:
-			if err := w.sick(); err != nil {
-				w.breakOff(ErrPeer)
-				w.abort(done)
-				return fmt.Errorf("%w: %w", ErrPeer, err)
+			life, err := w.sick()
+			if err == nil {
+				continue
 			}
+			if w.canPark() {
+				w.interrupt(life, err)
+				continue
+			}
+			w.breakOff(ErrPeer)
+			w.abort(done)
+			return fmt.Errorf("%w: %w", ErrPeer, err)
 		}
 	}
 }
@@ -115,28 +112,40 @@ func (w *worker) watchOver(g groups) {
 	w.watched.Unlock()
 }
 
-func (w *worker) sick() error {
+// sick says what is wrong with the communicators in use, and in which life.
+func (w *worker) sick() (life int, err error) {
 	w.watched.Lock()
 	defer w.watched.Unlock()
-	return w.watched.groups.asyncError()
+	if err = w.watched.groups.asyncError(); err == nil && w.watched.life > 0 {
+		err = w.called()
+	}
+	return w.watched.life, err
 }
 
 // abort breaks off all communication and gives the training thread a moment
-// to come back.
+// to come back; one that is parked has none, and would not.
 func (w *worker) abort(done <-chan error) {
+	if w.parked.Load() {
+		return
+	}
 	for give := time.Now().Add(abortWithin); !w.calls.TryLock(); time.Sleep(time.Millisecond) {
 		if time.Now().After(give) {
 			return
 		}
 	}
 	w.aborted = true
-	for _, g := range []groups{w.groups, w.next, w.old} {
-		g.abort()
-	}
+	w.hangUp()
 	w.calls.Unlock()
 	select {
 	case <-done:
 	case <-time.After(abortWithin):
+	}
+}
+
+// hangUp aborts all communicators.
+func (w *worker) hangUp() {
+	for _, g := range []groups{w.groups, w.next, w.old} {
+		g.abort()
 	}
 }
 

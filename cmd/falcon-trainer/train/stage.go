@@ -39,10 +39,15 @@ func newStage(q *device.Queue, tp *device.Comm, sh model.Shard, inFlight, replic
 		slots: make([][]slot, sh.VirtualStages()),
 	}
 	s.reserve(q, inFlight)
-	first := device.AllocHost[float32](q, params)
-	sh.Fill(first, seed)
-	device.CopyIn(q, s.weight.Memory(), first)
+	s.fill(s.weight, seed)
 	return s
+}
+
+// fill loads the first weights into a buffer like that of the weights.
+func (s *stage) fill(weight device.Floats, seed uint64) {
+	first := device.AllocHost[float32](s.q, weight.Len())
+	s.shard.Fill(first, seed)
+	device.CopyIn(s.q, weight.Memory(), first)
 }
 
 // reserve sees to it that inFlight micro-batches have room on each chunk; more

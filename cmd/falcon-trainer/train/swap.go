@@ -89,7 +89,7 @@ func (w *worker) newSwap(i int64, o falcon.Order) *swap {
 	world, blocks := w.cfg.Layout.World(), model.Blocks(o.Blocks)
 	to := blocks.Rank(w.rank, world)
 	return &swap{
-		order: o.ID, name: fmt.Sprintf("%sswap-%d-%d", w.cfg.tag(), o.Epoch, o.ID), from: i + 1,
+		order: o.ID, name: fmt.Sprintf("%sswap-%d-%d", tagOf(w.generation), o.Epoch, o.ID), from: i + 1,
 		was: w.rank, rank: to, giver: int(blocks.Rank(to, world)), moves: to != w.rank,
 	}
 }
@@ -143,7 +143,7 @@ func (w *worker) trade(ctx context.Context, s *swap) error {
 	s.side = w.q.Fork()
 	meet, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
-	if err := w.reconnect(meet, s); err != nil {
+	if err := w.reconnect(meet, s.rank, s.name+"-", func() {}); err != nil {
 		return err
 	}
 	s.connecting = time.Since(began)
@@ -191,7 +191,7 @@ func (w *worker) restore(_ context.Context, s *swap) (err error) {
 	if s.moves {
 		w.next.world.Emulate(1)
 		s.overwritten = true
-		s.emulated[stepRestore], err = w.load(w.in)
+		s.emulated[stepRestore], err = w.load(w.in, s.from)
 	}
 	return err
 }
@@ -200,31 +200,44 @@ func (w *worker) restore(_ context.Context, s *swap) (err error) {
 func (w *worker) undo(s *swap, k int, why error) error {
 	w.next.abort()
 	w.next = groups{}
-	var err error
+	if err := w.putBack(s); err != nil {
+		return err
+	}
+	return w.swapOver(s, k, false, why)
+}
+
+// putBack makes the device what it was before the placement.
+func (w *worker) putBack(s *swap) (err error) {
 	if s.side != nil {
 		err = s.side.Close()
 	}
 	if s.overwritten && err == nil {
-		_, err = w.load(w.out)
+		_, err = w.load(w.out, s.from)
 	}
 	if err != nil {
 		return fmt.Errorf("placement %d could not be undone: %w", s.order, err)
 	}
-	return w.swapOver(s, k, false, why)
+	return nil
 }
 
 // takeOver makes this process the rank to be. The old communicators live until
 // the next vote, in the new ones, has succeeded.
 func (w *worker) takeOver(s *swap) {
-	w.old, w.groups, w.next = w.groups, w.next, groups{}
+	old := w.groups
+	w.become(s)
+	w.use(w.next)
+	w.old, w.next = old, groups{}
 	w.decided = s.name
-	w.watchOver(w.groups)
-	w.rank, w.at = s.rank, w.cfg.Layout.Coord(s.rank)
-	w.stage.tp, w.stage.shard = w.groups.tp, model.NewShard(w.cfg.Shape, w.cfg.Layout, s.rank)
-	w.optim.dp, w.optim.replica = w.groups.dp, w.at.DP
-	w.hook.Place(s.order, s.from, s.rank, s.steps, s.bytes)
 	w.hook.Describe(w.cfg.Layout, int(w.split[w.at.DP]))
 	_ = s.side.Close() // a stream that can't be given back harms nobody
+}
+
+// become is what changes with the rank.
+func (w *worker) become(s *swap) {
+	w.rank, w.at = s.rank, w.cfg.Layout.Coord(s.rank)
+	w.stage.shard = model.NewShard(w.cfg.Shape, w.cfg.Layout, s.rank)
+	w.optim.slice = w.cfg.slices().Of(w.at.DP)
+	w.hook.Place(s.order, s.from, s.rank, s.steps, s.bytes)
 }
 
 // release closes what a placement left behind, once a vote in the new

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/adapter"
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
+	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
 	"github.com/failslow/falcon/cmd/falcon-trainer/snapshot"
 )
@@ -36,61 +38,99 @@ type worker struct {
 	old      groups // of the one before, until the next vote
 	watched  struct {
 		sync.Mutex
-		groups groups // whose failure ends the run
+		groups groups                  // whose failure ends the run, or the life
+		life   int                     // in which a suspension counts, 0 = none
+		end    context.CancelCauseFunc // of that life
 	}
-	q        *device.Queue
-	stage    *stage
-	tally    tally
-	feed     feed
-	optim    *optimizer
-	split    model.Split
-	base     cursor // where this run began
-	orders   ledger
-	ended    time.Time
-	paused   time.Duration  // up to then
-	ordered  time.Duration  // what the order behind the iteration before took
-	reached  atomic.Int64   // next iteration
-	gate     device.Floats  // one element, for barriers
-	word     []float32      // pinned: its value
-	out, in  snapshot.Image // the own state and another one's, made when first needed
-	staged   [2]device.Memory
-	swapping atomic.Pointer[openSwap]
-	decided  string // entry of the last placement's decision, until the next vote
+	living     int         // life that the communicators belong to, 0 = none; under calls
+	lives      int         // so far
+	parked     atomic.Bool // or on the way from it
+	generation uint64      // of the communicators in use
+	shards     shards
+	params     []byte // pinned: the parameters, when they are looked at
+	saved      int64  // iteration of a checkpoint that the hook has not heard of, 0 = none
+	q          *device.Queue
+	stage      *stage
+	tally      tally
+	feed       feed
+	optim      *optimizer
+	split      model.Split
+	base       cursor // where this run began
+	orders     ledger
+	ended      time.Time
+	paused     time.Duration  // up to then
+	ordered    time.Duration  // what the order behind the iteration before took
+	reached    atomic.Int64   // next iteration
+	gate       device.Floats  // one element, for barriers
+	word       []float32      // pinned: its value
+	out, in    snapshot.Image // the own state and another one's, made when first needed
+	staged     [2]device.Memory
+	swapping   atomic.Pointer[openSwap]
+	decided    string // entry of the last placement's decision, until the next vote
 }
 
 func newWorker(c Config) *worker {
 	return &worker{
 		cfg: c, rank: c.Rank, at: c.Layout.Coord(c.Rank), orders: ledger{end: EndDone},
-		split: model.Even(c.Layout.DP, c.MicroBatches),
+		split: model.Even(c.Layout.DP, c.MicroBatches), generation: c.Generation,
 	}
 }
 
-// open takes the device, meets the peers and loads the first weights.
+// open takes the device, meets the peers and loads the first weights. Who joins
+// a job meets nobody yet, and holds nothing.
 func (w *worker) open(ctx context.Context) (err error) {
 	w.hook = adapter.Find(w.cfg.Marks)
 	if w.q, err = device.Open(w.cfg.LocalRank); err != nil {
 		return err
 	}
-	if w.groups, err = connect(ctx, w.cfg); err != nil {
+	switch {
+	case w.canPark():
+		w.build(groups{}) // first: whoever is suspended meanwhile holds the first weights
+		if !w.cfg.Join {
+			err = w.meet(ctx, func() {})
+		}
+	case w.cfg.Join:
+		err = fmt.Errorf("%w: this process was started to join a job, and there is no hook through which it could hear how", ErrConfig)
+	default:
+		if w.groups, err = connect(ctx, w.cfg); err == nil {
+			w.build(w.groups)
+		}
+	}
+	if err != nil {
 		return err
 	}
-	w.watchOver(w.groups)
+	return w.q.Sync()
+}
+
+// build reserves the memory.
+func (w *worker) build(g groups) {
 	l, sh := w.cfg.Layout, model.NewShard(w.cfg.Shape, w.cfg.Layout, w.rank)
-	w.stage = newStage(w.q, w.groups.tp, sh, w.slotsOf(w.rank), l.DP, w.cfg.Seed)
+	w.stage = newStage(w.q, g.tp, sh, w.slotsOf(w.rank), l.DP, w.cfg.Seed)
 	w.stage.extraFlops = w.cfg.extraBackwardFlops()
-	w.optim = newOptimizer(w.stage, w.groups.dp, w.at.DP, model.NewAdam(w.cfg.Rate), w.cfg.Sharded)
+	w.optim = newOptimizer(w.stage, w.cfg.slices(), w.at.DP, model.NewAdam(w.cfg.Rate), w.canPark())
+	w.use(g)
 	w.tally = newTally(w.q)
 	w.gate, w.word = w.q.AllocFloats(1), device.AllocHost[float32](w.q, 1)
 	w.feed = newFeed(w.q, sh, w.cfg.Seed, max(w.split.Total()-l.DP+1, w.cfg.Evaluation.MicroBatches))
-	w.hook.Describe(l, int(w.split[w.at.DP]))
-	return w.q.Sync()
+	w.describe()
+}
+
+// describe tells the hook what this rank is.
+func (w *worker) describe() {
+	w.hook.Describe(w.cfg.Layout, int(w.split[w.at.DP]))
+	var zero falcon.ZeRO
+	if w.cfg.Instances > 0 {
+		zero = falcon.ZeRO{Stage: 1, Instances: w.cfg.Instances}
+	}
+	unit := w.cfg.unit()
+	w.hook.State(zero, w.cfg.State.bytes(4*w.optim.elements()), w.cfg.State.Copy, unit, 0, unit)
 }
 
 // train runs the iterations. It holds w.calls but while it waits.
 func (w *worker) train(ctx context.Context) error {
 	w.calls.Lock()
 	defer w.calls.Unlock()
-	if w.cfg.Checkpoint.Resume {
+	if w.cfg.Checkpoint.Resume && w.lives == 1 && !w.cfg.Join {
 		if err := w.resume(); err != nil {
 			return err
 		}
@@ -116,12 +156,14 @@ func (w *worker) iterate(ctx context.Context, i int64) error {
 	w.q.Zero(w.stage.grad.Memory())
 	w.tally.begin(w.hook.Poll(i))
 	micro := int(w.split[w.at.DP])
-	w.pass(w.trainingBatch(i), w.schedule(micro))
+	w.pass(i, w.trainingBatch(i), w.schedule(micro))
 	w.optim.reduce()
+	w.strikeDone(fault.Barrier, i)
 	w.tally.reduce(w.groups.world)
 	if err := w.wait(); err != nil {
 		return err
 	}
+	w.tellSaved()
 	if err := w.release(); err != nil {
 		return err
 	}
@@ -147,49 +189,76 @@ func (w *worker) logIteration(i int64, loss float64, micro int) error {
 	now, paused := time.Now(), w.hook.Paused()
 	line := iterationLine{
 		Iteration: i, Rank: int(w.rank), Ms: ms(now.Sub(w.ended)), PausedMs: ms(paused - w.paused), Loss: loss,
-		MicroBatches: int32(micro), CPUMs: cpuMs(), EndUnixNs: now.UnixNano(), OrderMs: ms(w.ordered),
+		MicroBatches: int32(micro), FirstSample: w.trainingBatch(i).first * int64(w.cfg.Shape.Batch), CPUMs: cpuMs(), EndUnixNs: now.UnixNano(), OrderMs: ms(w.ordered),
 	}
 	w.ended, w.paused, w.ordered = now, paused, 0
 	return w.cfg.Log.line(line)
 }
 
 // update applies the summed gradients of iteration i, scaled to a mean. All
-// ranks have finished them: the host has read the world's reduction. Slices
-// of the weights are gathered behind the mark: a rank that dies meanwhile has
-// finished its update.
+// ranks have finished them: the host has read the world's reduction, so that
+// from here to the next one no rank can be more than this one step ahead of
+// another. Slices of the weights are gathered behind the mark: a rank that dies
+// meanwhile has finished its update.
 func (w *worker) update(i int64, scale float64) error {
 	w.hook.BeginOptimizer(i)
-	w.optim.update(i+1, scale)
-	if err := w.wait(); err != nil {
+	w.optim.begin()
+	from, n := 0, w.optim.held()
+	if w.armed(fault.Update, i) >= 0 {
+		from = n / 2
+		w.optim.update(i+1, scale, 0, from)
+		w.strikeDone(fault.Update, i)
+	}
+	w.optim.update(i+1, scale, from, n-from)
+	if err := w.drain(); err != nil {
 		return err
 	}
+	w.optim.finish(i + 1)
+	w.stage.weight = w.optim.current().weight
 	w.hook.EndOptimizer(i + 1)
+	w.strike(fault.Updated, i)
+	if err := w.broken(); err != nil {
+		return err
+	}
 	w.optim.gather()
+	w.strike(fault.Gather, i)
 	return nil
 }
 
 // wait lets the device finish. A peer's death is told from a failing device by
 // asking the communicators first.
 func (w *worker) wait() error {
+	err := w.drain()
+	if broken := w.broken(); broken != nil {
+		return broken
+	}
+	return err
+}
+
+// drain lets the device finish, whatever has become of the peers.
+func (w *worker) drain() error {
 	w.calls.Unlock()
 	err := w.q.Sync()
 	w.calls.Lock()
+	return err
+}
+
+// broken says why nothing can be expected of the communicators any more.
+func (w *worker) broken() error {
 	if w.aborted {
 		return ErrPeer
 	}
 	if peer := w.groups.asyncError(); peer != nil {
 		return fmt.Errorf("%w: %w", ErrPeer, peer)
 	}
-	return err
+	return w.called()
 }
 
 // report has rank 0 write the hash of all ranks' weights in logical order: the
 // SHA-256 of the list of their SHA-256s.
 func (w *worker) report() error {
-	params := w.stage.weight.At(0, w.stage.shard.Params())
-	weights := device.AllocHost[byte](w.q, params.Len()*4)
-	device.CopyOut(w.q, weights, params.Memory())
-	if err := w.wait(); err != nil {
+	weights, err := w.weights()
+	if err != nil {
 		return err
 	}
 	own := sha256.Sum256(weights)
@@ -199,6 +268,16 @@ func (w *worker) report() error {
 	}
 	sum := sha256.Sum256(list)
 	return w.cfg.Log.line(weightsLine{hex.EncodeToString(sum[:])})
+}
+
+// weights copies the parameters to the host.
+func (w *worker) weights() ([]byte, error) {
+	params := w.optim.current().weight.At(0, w.optim.params)
+	if w.params == nil {
+		w.params = device.AllocHost[byte](w.q, params.Len()*4)
+	}
+	device.CopyOut(w.q, w.params, params.Memory())
+	return w.params, w.wait()
 }
 
 // gather joins the entries of all ranks in the order of their ranks.
@@ -221,12 +300,12 @@ func (w *worker) gather(own []byte) ([]byte, error) {
 func (w *worker) leave() error {
 	w.calls.Lock()
 	defer w.calls.Unlock()
+	w.watchOver(groups{})
 	w.tally.begin(0)
 	w.tally.reduce(w.groups.world)
-	if err := w.q.Sync(); err != nil {
-		return err
+	if err := w.drain(); err != nil {
+		return cmp.Or(w.broken(), err)
 	}
-	w.watchOver(groups{})
 	open := w.groups
 	w.groups = groups{}
 	if err := errors.Join(w.release(), open.close()); err != nil {

@@ -1,0 +1,253 @@
+package train
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/cmd/falcon-trainer/adapter"
+	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
+)
+
+// livesMax bounds how often one process comes back into its job.
+const livesMax = 10_000
+
+// Why a life of the training thread ends without ending the rank.
+var (
+	errSuspended = errors.New("trainer: the job is suspended")
+	errJoining   = errors.New("trainer: this process joins a job")
+)
+
+// rejoinError is a rejoin that failed; all that was held is held still.
+type rejoinError struct {
+	status int32 // adapter's
+	why    error
+}
+
+func (e *rejoinError) Error() string { return "rejoin: " + e.why.Error() }
+func (e *rejoinError) Unwrap() error { return e.why }
+
+// career is the whole of the training thread: one life, or where the rank can
+// park, as many as it takes. opened is called when the ranks have met, or this
+// one waits for the agent's word.
+func (w *worker) career(ctx context.Context, opened func()) error {
+	err := w.firstLife(ctx, opened)
+	for err != nil && ctx.Err() == nil && w.survives(err) && w.lives < livesMax {
+		opened()
+		err = w.nextLife(ctx, err)
+	}
+	if errors.Is(err, adapter.ErrStopped) {
+		w.orders.end = EndStopped
+		w.hook.Finish()
+		return nil
+	}
+	return err
+}
+
+func (w *worker) firstLife(ctx context.Context, opened func()) error {
+	ctx = w.begin(ctx)
+	meet, cancel := context.WithTimeout(ctx, meetWithin)
+	defer cancel()
+	if err := w.open(meet); err != nil {
+		return err
+	}
+	if w.cfg.Join {
+		return errJoining
+	}
+	opened()
+	return w.life(ctx)
+}
+
+// nextLife leaves what failed behind, waits for the agent's word, and goes on.
+func (w *worker) nextLife(ctx context.Context, failed error) error {
+	w.parked.Store(true)
+	if err := w.unwind(); err != nil {
+		return errors.Join(failed, err)
+	}
+	o, err := w.park(failed)
+	if err != nil && !errors.Is(err, adapter.ErrOrder) {
+		return err
+	}
+	ctx = w.begin(ctx)
+	w.parked.Store(false)
+	if err := w.rejoin(ctx, o, err); err != nil {
+		return err
+	}
+	return w.life(ctx)
+}
+
+// canPark says that a life can end without the rank.
+func (w *worker) canPark() bool { return w.cfg.Park && w.hook.Parks() }
+
+// survives says that err ends a life only.
+func (w *worker) survives(err error) bool {
+	if !w.canPark() || w.optim == nil {
+		return false // without parking, or without anything to hold yet
+	}
+	var failed *rejoinError
+	return errors.Is(err, errJoining) || errors.Is(err, errSuspended) || errors.As(err, &failed) || errors.Is(blame(err), ErrPeer) || w.hook.Suspended() != 0
+}
+
+// called says whether the rank is wanted in the parking.
+func (w *worker) called() error {
+	if w.canPark() && w.hook.Suspended() != 0 {
+		return errSuspended
+	}
+	return nil
+}
+
+// begin opens a life: its context ends when its communicators are given up.
+func (w *worker) begin(ctx context.Context) context.Context {
+	ctx, end := context.WithCancelCause(ctx)
+	w.calls.Lock()
+	w.lives++
+	w.living, w.cut, w.aborted = w.lives, ctx.Done(), false
+	w.calls.Unlock()
+	w.watched.Lock()
+	w.watched.life, w.watched.end = w.lives, end
+	w.watched.Unlock()
+	return ctx
+}
+
+// interrupt ends a life from outside the training thread, which finds out by
+// itself. Where the thread is inside a call, the watcher tries again.
+func (w *worker) interrupt(life int, why error) {
+	w.watched.Lock()
+	end := w.watched.end
+	w.watched.Unlock()
+	end(why)
+	if !w.calls.TryLock() {
+		return
+	}
+	defer w.calls.Unlock()
+	if w.living != life || w.aborted {
+		return
+	}
+	w.watchOver(groups{}) // aborted ones must not be asked
+	w.aborted = true
+	w.hangUp()
+}
+
+// unwind gives up all communicators and drains the device; nothing of the life
+// before is left but the versions that this rank holds.
+func (w *worker) unwind() error {
+	w.watched.Lock()
+	w.watched.groups, w.watched.life = groups{}, 0
+	w.watched.end(errSuspended)
+	w.watched.Unlock()
+	w.calls.Lock()
+	defer w.calls.Unlock()
+	w.living, w.cut = 0, nil
+	if !w.aborted {
+		w.hangUp()
+	}
+	w.groups, w.next, w.old, w.decided, w.aborted = groups{}, groups{}, groups{}, "", false
+	if err := w.q.Recover(); err != nil {
+		return err
+	}
+	return w.unplace()
+}
+
+// unplace ends a placement that was under way as the ranks decide on it: all
+// that are left come to the same rank and state that way, without a vote.
+func (w *worker) unplace() error {
+	open := w.swapping.Load()
+	if open == nil {
+		return nil
+	}
+	s, step := open.swap, int(open.step.Load())
+	committed, err := w.cfg.settle(s, false)
+	if err != nil {
+		return err
+	}
+	if !committed {
+		if err := w.putBack(s); err != nil {
+			return err
+		}
+		return w.swapOver(s, step, false, errElsewhere)
+	}
+	w.become(s)
+	_ = s.side.Close() // a stream that can't be given back harms nobody
+	return w.swapOver(s, step, true, nil)
+}
+
+// park tells what this rank holds and blocks until the agent's word.
+func (w *worker) park(failed error) (adapter.Rejoin, error) {
+	var status int32
+	var undone *rejoinError
+	switch {
+	case errors.Is(failed, errJoining):
+		status = adapter.ParkJoin
+		w.optim.forget()
+	case errors.As(failed, &undone):
+		status = undone.status
+	}
+	w.calls.Lock()
+	hold, err := w.hold()
+	w.calls.Unlock()
+	if err != nil {
+		return adapter.Rejoin{}, err
+	}
+	line := parkLine{
+		Park: status, Rank: int(w.rank), Next: w.reached.Load(), Held: hold.Steps[:], Why: failed.Error(), UnixNs: time.Now().UnixNano(),
+	}
+	for _, s := range hold.Sums {
+		line.Sums = append(line.Sums, fmt.Sprintf("%016x", s))
+	}
+	if err := w.cfg.Log.line(line); err != nil {
+		return adapter.Rejoin{}, err
+	}
+	w.strike(fault.Park, w.reached.Load())
+	o, err := w.hook.Park(status, hold)
+	if errors.Is(err, adapter.ErrNobody) {
+		err = fmt.Errorf("%w: %w; before: %w", ErrPeer, err, failed)
+	}
+	return o, err
+}
+
+// hold lists the versions of this rank's shard, each with its checksum.
+func (w *worker) hold() (h falcon.RankHold, err error) {
+	for i, v := range w.optim.versions {
+		if h.Steps[i] = v.step; v.step < 0 {
+			continue
+		}
+		head, err := w.seal(v)
+		if err != nil {
+			return h, err
+		}
+		h.Sums[i] = head.Sum()
+	}
+	return h, nil
+}
+
+// rejoin makes the groups of the order's generation and the state of its
+// iteration. Before all ranks have checked theirs nothing is given up. bad is
+// what is wrong with the order itself.
+func (w *worker) rejoin(ctx context.Context, o adapter.Rejoin, bad error) error {
+	w.calls.Lock()
+	defer w.calls.Unlock()
+	w.generation = o.Generation
+	r := reunion{order: o, began: time.Now(), from: w.rank, holds: w.optim.current().step >= 0 || w.optim.other().step >= 0}
+	err := bad
+	if err == nil {
+		err = w.reunite(ctx, &r)
+	}
+	line := rejoinLine{
+		Rejoin: o.Generation, Rank: int(w.rank), Begins: o.Resume, From: r.from, Replaced: !r.holds, Bytes: r.bytes,
+		GroupsMs: ms(r.groups), RestoreMs: ms(r.restore), Sum: r.sum, UnixNs: time.Now().UnixNano(),
+	}
+	if err == nil {
+		w.hook.Rejoined(o.Generation, o.Resume, adapter.Rejoins, r.groups, r.restore, r.bytes)
+		return w.cfg.Log.line(line)
+	}
+	undone := &rejoinError{cmp.Or(r.status, adapter.FailedOrder), err}
+	if errors.Is(blame(err), ErrPeer) || errors.Is(err, errSuspended) {
+		undone.status = adapter.FailedGroups // whatever it was doing
+	}
+	line.Status, line.Why = undone.status, err.Error()
+	w.hook.Rejoined(o.Generation, o.Resume, undone.status, r.groups, r.restore, r.bytes)
+	return errors.Join(undone, w.cfg.Log.line(line))
+}

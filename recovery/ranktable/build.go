@@ -26,7 +26,7 @@ type Address struct {
 // error wraps ErrTable.
 func Build(p falcon.Placement, addresses map[falcon.Node]Address) (Table, error) {
 	t := Table{Version: V10}
-	at, used := map[falcon.Node]int{}, map[falcon.Device]bool{}
+	at, used := map[falcon.Node]int{}, make(map[falcon.Device]bool, len(p))
 	for r, name := range p {
 		node := name.Node()
 		if name.Index() < 0 || node == "" || used[name] {

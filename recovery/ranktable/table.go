@@ -22,7 +22,7 @@ const (
 
 // Limits of a table.
 const (
-	BytesMost         = 64 << 20
+	BytesMost         = 32 << 20
 	DevicesMost       = 1 << 17 // ranks
 	ServerDevicesMost = 512
 	NameMost          = 63 // bytes of a server's id (HCCL)

@@ -16,7 +16,8 @@ import (
 const launchWait = 10 * time.Minute
 
 // launchTask watches the processes of one launch until each has made itself
-// known through its hook.
+// known through its hook: by its communicators, or, where it joins others, by
+// parking.
 type launchTask struct {
 	agent *Agent
 	plan  launch.Plan
@@ -25,14 +26,16 @@ type launchTask struct {
 }
 
 func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Task, error) {
-	plan := launch.Plan{Generation: cmd.GetGeneration(), World: int(cmd.GetWorld()), Resume: cmd.GetResume()}
+	plan := launch.Plan{Generation: cmd.GetGeneration(), World: int(cmd.GetWorld()), Resume: cmd.GetResume(), Join: cmd.GetJoin()}
 	for _, r := range cmd.GetRanks() {
 		plan.Ranks = append(plan.Ranks, launch.Rank{Rank: int(r.GetRank()), LocalRank: int(r.GetLocalRank()), Device: falcon.Device(r.GetDevice())})
 	}
 	var running []launch.Running
 	for _, p := range a.processes() {
 		if !p.dead {
-			running = append(running, launch.Running{PID: p.header.PID, Generation: p.status.Generation, Text: p.String()})
+			running = append(running, launch.Running{
+				PID: p.header.PID, Rank: int(p.rank), Device: falcon.Device(p.device(a.node)), Generation: p.status.Generation, Text: p.String(),
+			})
 		}
 	}
 	if err := a.launcher.Begin(plan, running); err != nil {
@@ -46,21 +49,24 @@ func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Tas
 // it.
 func (t *launchTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 	t.agent.launcher.Collect()
+	if t.plan.Join {
+		t.agent.urgent(now) // the whole job waits for it
+	}
 	var known []*falconv1.RankAck
 	for _, r := range t.plan.Ranks {
-		if p := t.agent.launched(r, t.plan.Generation); p != nil {
+		if p := t.agent.launched(r, t.plan); p != nil {
 			known = append(known, &falconv1.RankAck{Rank: int32(r.Rank), NowRank: int32(r.Rank), Iteration: p.status.Iteration})
 			continue
 		}
 		if at := t.agent.launcher.State(r.Rank); at.Ended {
-			return t.fail(falconv1.CommandStatus_COMMAND_STATUS_REFUSED, earlyEnd(r, at)), true
+			return t.fail(falconv1.CommandStatus_COMMAND_STATUS_REFUSED, earlyEnd(r, at, t.plan.Join)), true
 		}
 	}
 	switch {
 	case len(known) == len(t.plan.Ranks):
 		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Ranks: known}, true
 	case now.Sub(t.began) >= launchWait:
-		why := fmt.Sprintf("%d of %d processes made no communicator under the hook within %v: does launch.command start them with falcon-agent run?", len(t.plan.Ranks)-len(known), len(t.plan.Ranks), launchWait)
+		why := fmt.Sprintf("%d of %d processes %s under the hook within %v: does launch.command start them with falcon-agent run?", len(t.plan.Ranks)-len(known), len(t.plan.Ranks), missed(t.plan.Join), launchWait)
 		return t.fail(falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, why), true
 	case len(known) != t.told:
 		t.told = len(known)
@@ -77,7 +83,15 @@ func (t *launchTask) fail(status falconv1.CommandStatus, why string) *falconv1.C
 	return &falconv1.CommandResult{Status: status, Detail: why}
 }
 
-func earlyEnd(r launch.Rank, at launch.State) string {
+// missed is what a process did not do that never made itself known.
+func missed(join bool) string {
+	if join {
+		return "did not park (falcon_job_park)"
+	}
+	return "made no communicator"
+}
+
+func earlyEnd(r launch.Rank, at launch.State, join bool) string {
 	how := at.How
 	if how == "" {
 		how = "ended"
@@ -86,17 +100,35 @@ func earlyEnd(r launch.Rank, at launch.State) string {
 	if at.Log != os.DevNull {
 		where = "what it printed is in " + at.Log
 	}
-	return fmt.Sprintf("rank %d (pid %d) %s before it had made a communicator; %s", r.Rank, at.PID, how, where)
+	before := "before it had made a communicator"
+	if join {
+		before = "before it was parked to join the job"
+	}
+	return fmt.Sprintf("rank %d (pid %d) %s %s; %s", r.Rank, at.PID, how, before, where)
 }
 
 // launched is the process that has made itself known as this rank of the
 // generation, and was told to the engine; nil while there is none.
-func (a *Agent) launched(r launch.Rank, generation uint64) *process {
-	for _, p := range a.processes() {
-		if p.header.Rank == r.Rank && !p.dead && p.status.Generation == generation && p.device(a.node) == string(r.Device) &&
-			p.sent.GetAlive() && len(p.sent.GetComms()) > 0 {
+func (a *Agent) launched(r launch.Rank, plan launch.Plan) *process {
+	for _, p := range a.alive() {
+		if p.header.Rank != r.Rank || p.status.Generation != plan.Generation || p.device(a.node) != string(r.Device) {
+			continue
+		}
+		known := len(p.sent.GetComms()) > 0
+		if plan.Join {
+			p.lookPark()
+			a.announce(p)
+			known = p.joined(plan.Generation)
+		}
+		if p.sent.GetAlive() && known {
 			return p
 		}
 	}
 	return nil
+}
+
+// joined says that a process made anew has parked to join the job, and was told
+// so to the engine. One that has gone on since has done that too.
+func (p *process) joined(generation uint64) bool {
+	return p.sent.GetPark().GetJoining() || p.sent.GetRejoinedGeneration() >= generation
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -201,4 +202,66 @@ func TestLaunchedProcessesOutliveTheAgent(t *testing.T) {
 	if live, _, err := ring.Discover(dir, "j"); err != nil || len(live) != 0 {
 		t.Fatalf("the record was taken for a process's file: %v, %v", live, err)
 	}
+}
+
+// A rank is made anew beside others that go on: it is known when it parks, and
+// then says which generation it is of.
+func TestLaunchOfAProcessThatJoins(t *testing.T) {
+	m := &fakeMachine{how: map[int]string{}}
+	onNodeWith(t, launchConfig(), Options{Launch: m}, func(t *testing.T, n *node) {
+		n.Command(launchCommand(1, 2, 4, 5))
+		wait(time.Second)
+		n.up(201, 4, 0, 2)
+		n.up(202, 5, 1, 2)
+		wait(time.Second)
+		join := func(id, generation uint64) *falconv1.Command {
+			c := launchCommand(id, generation, 5)
+			c.GetLaunch().Join, c.GetLaunch().Resume = true, false
+			c.GetLaunch().Ranks[0].LocalRank, c.GetLaunch().Ranks[0].Device = 1, "n1.g1"
+			return c
+		}
+		n.Command(join(2, 3)) // the old process lives: it may be frozen
+		wait(time.Second)
+		m.end(202, "killed by signal 9 (SIGKILL)")
+		n.dir.exits[202].die("")
+		wait(2 * time.Second)
+		n.Command(join(3, 4))
+		wait(time.Second)
+		if e := m.started[len(m.started)-1].Env; len(m.started) != 3 || !slices.Contains(e, "FALCON_JOIN=1") || !slices.Contains(e, "FALCON_GENERATION=4") || !slices.Contains(e, "LOCAL_WORLD_SIZE=4") {
+			t.Fatalf("%d starts, environment %q", len(m.started), e)
+		}
+		s := n.up(203, 5, 1, 4)
+		wait(time.Second)
+		before := len(n.ship.results())
+		s.joins(4)
+		wait(10 * time.Millisecond)
+		got := n.ship.results()
+		if last := got[len(got)-1]; len(got) != before+1 || last.Status != done || last.Ranks[0].Rank != 5 {
+			t.Fatalf("results %v", got)
+		}
+		if got[2].Status != refused || !strings.Contains(got[2].Detail, "rank 5 (pid 202) of generation 2 still runs here") {
+			t.Fatalf("result %v", got[2])
+		}
+		m.end(201, "exited with status 4") // of the earlier generation, and still this agent's
+		n.dir.exits[201].die("")
+		wait(10 * time.Millisecond)
+		if st := n.newest(4); st.Alive || st.Exit != "exited with status 4" {
+			t.Fatalf("state %v", st)
+		}
+	})
+}
+
+func TestJoiningProcessThatEndsEarly(t *testing.T) {
+	m := &fakeMachine{how: map[int]string{}}
+	onNodeWith(t, launchConfig(), Options{Launch: m}, func(t *testing.T, n *node) {
+		c := launchCommand(1, 3, 5)
+		c.GetLaunch().Join = true
+		n.Command(c)
+		wait(time.Second)
+		m.end(201, "exited with status 1")
+		wait(100 * time.Millisecond)
+		if got := n.expect(t, accepted, refused); !strings.Contains(got[1].Detail, "before it was parked to join the job") {
+			t.Fatalf("result %v", got[1])
+		}
+	})
 }

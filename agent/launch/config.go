@@ -38,7 +38,7 @@ const resumeWord = "{resume}"
 // is none that says otherwise (CheckSame).
 var ownVariables = []string{
 	"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "FALCON_DEVICE", "FALCON_GENERATION",
-	"FALCON_NODE", "FALCON_RESUME", markVariable,
+	"FALCON_NODE", "FALCON_RESUME", "FALCON_JOIN", markVariable,
 }
 
 // markVariable marks the processes of one launch, for an agent that was killed
@@ -117,11 +117,12 @@ type Plan struct {
 	Generation uint64 `json:"generation"`
 	World      int    `json:"world"`
 	Resume     bool   `json:"resume"`
+	Join       bool   `json:"join,omitempty"` // processes of other ranks and earlier generations go on meanwhile
 	Ranks      []Rank `json:"ranks"`
 }
 
 func (p Plan) equal(q Plan) bool {
-	return p.Generation == q.Generation && p.World == q.World && p.Resume == q.Resume && slices.Equal(p.Ranks, q.Ranks)
+	return p.Generation == q.Generation && p.World == q.World && p.Resume == q.Resume && p.Join == q.Join && slices.Equal(p.Ranks, q.Ranks)
 }
 
 // check wants a plan that this node can carry out.
@@ -181,17 +182,29 @@ func (c Config) argv(p Plan, r Rank) []string {
 	return out
 }
 
+// localWorld is how many processes the node has once the plan is carried out. One
+// that joins others takes the place that a process of its rank had on a full node.
+func (c Config) localWorld(p Plan) int {
+	if p.Join {
+		return c.NodeRanks
+	}
+	return len(p.Ranks)
+}
+
 // environ is the environment of one rank: the agent's, the configuration's, and
 // last what says who it is.
 func (l *Launcher) environ(base []string, p Plan, r Rank) []string {
 	own := map[string]string{
 		"RANK": strconv.Itoa(r.Rank), "WORLD_SIZE": strconv.Itoa(p.World), "LOCAL_RANK": strconv.Itoa(r.LocalRank),
-		"LOCAL_WORLD_SIZE": strconv.Itoa(len(p.Ranks)), "FALCON_DEVICE": string(r.Device), "FALCON_NODE": string(l.at.Node),
+		"LOCAL_WORLD_SIZE": strconv.Itoa(l.cfg.localWorld(p)), "FALCON_DEVICE": string(r.Device), "FALCON_NODE": string(l.at.Node),
 		"FALCON_GENERATION": strconv.FormatUint(p.Generation, 10), "FALCON_JOB": l.at.Job, "FALCON_SHM_DIR": l.at.ShmDir,
-		"FALCON_RESUME": "0", markVariable: l.mark(p, r),
+		"FALCON_RESUME": "0", "FALCON_JOIN": "0", markVariable: l.mark(p, r),
 	}
 	if p.Resume {
 		own["FALCON_RESUME"] = "1"
+	}
+	if p.Join {
+		own["FALCON_JOIN"] = "1"
 	}
 	var out []string
 	for _, kv := range base {

@@ -7,9 +7,11 @@
 // shell. A rank is started at most once per generation, across restarts of the
 // agent too: what is about to be started and what was is written down first, in
 // a file of the agent's own, and a process that a killed agent had no time to
-// write down is found by its environment. There is one generation on a node at a
-// time: while an older process runs, a new launch is refused, but for one that
-// never came as far as a communicator, which is ended.
+// write down is found by its environment. While an older process runs, a new
+// launch is refused, but for one that never came as far as a communicator, which
+// is ended. A launch that joins (FALCON_JOIN=1: its processes park at once) starts
+// the ranks that it names alone and leaves those of earlier generations as they
+// are; only a process with one of its ranks or devices is in its way.
 //
 // Processes lead sessions of their own and outlive the agent; while it lives it
 // collects them. The package starts no goroutines and takes no locks: a Launcher

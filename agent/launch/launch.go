@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,7 +37,7 @@ type Launcher struct {
 
 	rec    record
 	loaded bool
-	ended  map[int]string // how, by process number; of the record's generation
+	ended  map[Proc]string // how; of processes in the record
 }
 
 // New builds a Launcher. name is the record's file name, of this job and node
@@ -45,12 +46,14 @@ func New(cfg Config, at At, name string, sys System, log *slog.Logger) *Launcher
 	if sys == nil {
 		sys = machine{proc: "/proc"}
 	}
-	return &Launcher{cfg: cfg, at: at, path: filepath.Join(at.ShmDir, name), sys: sys, log: log, ended: map[int]string{}}
+	return &Launcher{cfg: cfg, at: at, path: filepath.Join(at.ShmDir, name), sys: sys, log: log, ended: map[Proc]string{}}
 }
 
 // Running is a process of the job that the agent follows.
 type Running struct {
 	PID        int
+	Rank       int // -1 = unknown
+	Device     falcon.Device
 	Generation uint64
 	Text       string // "rank 3 (pid 77)"
 }
@@ -73,19 +76,74 @@ func (l *Launcher) Begin(p Plan, running []Running) error {
 		return fmt.Errorf("%w: generation %d was launched here as something else, or has failed: a new launch needs a new one", ErrPlan, p.Generation)
 	}
 	for _, r := range running {
-		if r.Generation != p.Generation {
+		if r.Generation != p.Generation && p.excludes(r) {
 			return fmt.Errorf("%w: %s of generation %d still runs here", ErrPlan, r.Text, r.Generation)
 		}
 	}
 	if p.Generation > l.rec.Plan.Generation {
-		l.stop() // what never made a communicator
-		l.rec = record{Plan: p, Procs: make([]Proc, len(p.Ranks))}
-		clear(l.ended)
-		if err := save(l.path, l.rec); err != nil {
+		if err := l.next(p); err != nil {
 			return err
 		}
 	}
 	return l.start()
+}
+
+// excludes says that a process must be gone before the plan can begin: any one,
+// or where others are joined, one with a rank or a device of the plan.
+func (p Plan) excludes(r Running) bool {
+	return !p.Join || slices.ContainsFunc(p.Ranks, func(own Rank) bool { return own.Rank == r.Rank || own.Device == r.Device })
+}
+
+// next turns the page for a plan of a new generation. What never made a
+// communicator and is in its way is ended: of the others, those that are joined
+// are kept.
+func (l *Launcher) next(p Plan) error {
+	l.Collect()
+	older := l.living()
+	stay := older[:0]
+	for _, o := range older {
+		if p.excludes(Running{Rank: o.Rank, Device: l.device(o)}) {
+			l.kill(o.Proc)
+			continue
+		}
+		stay = append(stay, o)
+	}
+	l.rec = record{Plan: p, Procs: make([]Proc, len(p.Ranks)), Older: stay}
+	l.forget()
+	return save(l.path, l.rec)
+}
+
+// living is every process of the record that has not ended, as of an earlier
+// generation.
+func (l *Launcher) living() []kept {
+	all := slices.Clone(l.rec.Older)
+	for i, r := range l.rec.Plan.Ranks {
+		all = append(all, kept{Proc: l.rec.Procs[i], Rank: r.Rank, Generation: l.rec.Plan.Generation})
+	}
+	return slices.DeleteFunc(all, func(o kept) bool {
+		_, gone := l.ended[o.Proc]
+		return gone || o.PID <= 0
+	})
+}
+
+// device is where a process of the newest launch was put, "" for an older one,
+// whose rank says enough.
+func (l *Launcher) device(o kept) falcon.Device {
+	for _, r := range l.rec.Plan.Ranks {
+		if o.Generation == l.rec.Plan.Generation && r.Rank == o.Rank {
+			return r.Device
+		}
+	}
+	return ""
+}
+
+// forget lets go of the ends of processes that are not in the record any more.
+func (l *Launcher) forget() {
+	in := map[Proc]bool{}
+	for _, o := range l.rec.Older {
+		in[o.Proc] = true
+	}
+	maps.DeleteFunc(l.ended, func(p Proc, _ string) bool { return !in[p] })
 }
 
 // recall reads the record of earlier lives, once.
@@ -154,12 +212,9 @@ func (l *Launcher) logFile(r Rank) string {
 
 // Collect notices processes that have ended.
 func (l *Launcher) Collect() {
-	for _, p := range l.rec.Procs {
-		if _, known := l.ended[p.PID]; known || p.PID <= 0 {
-			continue
-		}
-		if how, ended := l.sys.Ended(p); ended {
-			l.ended[p.PID] = how
+	for _, o := range l.living() {
+		if how, ended := l.sys.Ended(o.Proc); ended {
+			l.ended[o.Proc] = how
 		}
 	}
 }
@@ -178,15 +233,24 @@ func (l *Launcher) State(rank int) State {
 	if i < 0 {
 		return State{}
 	}
-	how, ended := l.ended[l.rec.Procs[i].PID]
+	how, ended := l.ended[l.rec.Procs[i]]
 	return State{PID: l.rec.Procs[i].PID, Ended: ended, How: how, Log: l.logFile(l.rec.Plan.Ranks[i])}
 }
 
-// How is how a process of the newest launch ended; false while that is not
-// known, or it is of another generation.
+// How is how a process that was launched ended; false while that is not known, or
+// it is of another generation.
 func (l *Launcher) How(pid int, generation uint64) (string, bool) {
-	how := l.ended[pid]
-	return how, how != "" && generation == l.rec.Plan.Generation
+	for _, p := range l.rec.Procs {
+		if how := l.ended[p]; p.PID == pid && generation == l.rec.Plan.Generation && how != "" {
+			return how, true
+		}
+	}
+	for _, o := range l.rec.Older {
+		if how := l.ended[o.Proc]; o.PID == pid && o.Generation == generation && how != "" {
+			return how, true
+		}
+	}
+	return "", false
 }
 
 // End ends what runs of the newest launch, which has failed: it can't be begun
@@ -201,14 +265,18 @@ func (l *Launcher) End() {
 
 func (l *Launcher) stop() {
 	for _, p := range l.rec.Procs {
-		if _, gone := l.ended[p.PID]; gone || p.PID <= 0 {
-			continue
+		if _, gone := l.ended[p]; !gone && p.PID > 0 {
+			l.kill(p)
 		}
-		if how, ended := l.sys.Ended(p); ended {
-			l.ended[p.PID] = how
-			continue
-		}
-		l.log.Warn("ended a process of a launch that failed", slog.Int("pid", p.PID))
-		l.sys.Kill(p)
 	}
+}
+
+// kill ends a process that was started here and is of no use any more.
+func (l *Launcher) kill(p Proc) {
+	if how, ended := l.sys.Ended(p); ended {
+		l.ended[p] = how
+		return
+	}
+	l.log.Warn("ended a process of a launch that failed", slog.Int("pid", p.PID))
+	l.sys.Kill(p)
 }

@@ -220,6 +220,75 @@ func TestNewGenerationEndsWhatNeverCameUp(t *testing.T) {
 	}
 }
 
+func joining(generation uint64, rank, local int) Plan {
+	return Plan{Generation: generation, World: 8, Join: true, Ranks: []Rank{{Rank: rank, LocalRank: local, Device: falcon.NewDevice("n1", local)}}}
+}
+
+// Those that a process joins go on, across lives of the agent, and how they end
+// is still known.
+func TestJoin(t *testing.T) {
+	sys, dir := newFakeSystem(), t.TempDir()
+	begin(t, newLauncher(t, sys, dir), plan(1, 4, 5, 6))
+	delete(sys.alive, 102)
+	l := newLauncher(t, sys, dir)
+	begin(t, l, joining(3, 5, 1), Running{PID: 101, Rank: 4, Device: "n1.g0", Generation: 1}, Running{PID: 103, Rank: 6, Device: "n1.g2", Generation: 1})
+	spec := sys.specs[3]
+	if len(sys.killed) != 0 || len(sys.specs) != 4 || !slices.Contains(spec.Env, "FALCON_JOIN=1") || !slices.Contains(spec.Env, "LOCAL_WORLD_SIZE=4") || !slices.Contains(sys.specs[0].Env, "FALCON_JOIN=0") {
+		t.Fatalf("killed %v, %d starts, %q", sys.killed, len(sys.specs), spec.Env)
+	}
+	l = newLauncher(t, sys, dir)
+	begin(t, l, joining(3, 5, 1))
+	delete(sys.alive, 103)
+	sys.how[103] = "exited with status 7"
+	l.Collect()
+	if how, ok := l.How(103, 1); how != "exited with status 7" || !ok || len(sys.specs) != 4 {
+		t.Fatalf("how %q, %d starts", how, len(sys.specs))
+	}
+	// The next fault takes the place of one that never parked, and of rank 6.
+	begin(t, l, joining(4, 5, 1))
+	if !slices.Equal(sys.killed, []int{104}) {
+		t.Fatalf("killed %v", sys.killed)
+	}
+	begin(t, l, joining(5, 6, 2))
+	if got := len(l.rec.Older); got != 2 || !slices.Equal(sys.killed, []int{104}) { // 101 and 105
+		t.Fatalf("%d older, killed %v", got, sys.killed)
+	}
+	l.End() // the join failed: those that were to be joined go on
+	if !slices.Equal(sys.killed, []int{104, 106}) {
+		t.Fatalf("killed %v", sys.killed)
+	}
+	begin(t, l, plan(6, 0, 1)) // a whole restart: nothing is left
+	if !slices.Equal(sys.killed, []int{104, 106, 101, 105}) {
+		t.Fatalf("killed %v", sys.killed)
+	}
+}
+
+func TestJoinRefusals(t *testing.T) {
+	l := newLauncher(t, newFakeSystem(), t.TempDir())
+	for _, r := range []Running{{Rank: 5, Device: "n1.g3", Text: "rank 5"}, {Rank: 7, Device: "n1.g1", Text: "rank 7"}} {
+		if err := l.Begin(joining(3, 5, 1), []Running{r}); !errors.Is(err, ErrPlan) || !strings.Contains(err.Error(), r.Text+" of generation 0 still runs here") {
+			t.Errorf("%v: %v", r, err)
+		}
+	}
+	begin(t, l, joining(3, 5, 1))
+	again := joining(3, 5, 1)
+	again.Join = false
+	if err := l.Begin(again, nil); !errors.Is(err, ErrPlan) {
+		t.Errorf("another plan: %v", err)
+	}
+}
+
+// An agent that was updated knows what the one before has started.
+func TestRecordOfVersionOne(t *testing.T) {
+	r, err := decode(spoilt(77))
+	if err != nil || r.Procs[0].PID != 77 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := decode([]byte(`{"version":3,"plan":{"generation":1},"procs":[]}`)); err == nil {
+		t.Fatal("a record of a later version was read")
+	}
+}
+
 func TestFailedLaunchIsNotTakenUpAgain(t *testing.T) {
 	sys, dir := newFakeSystem(), t.TempDir()
 	l := newLauncher(t, sys, dir)
@@ -279,7 +348,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":1,"procs":null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := decode(text)
-		if err == nil && (len(r.Procs) != len(r.Plan.Ranks) || len(r.Procs) > RanksMax) {
+		if err == nil && (len(r.Procs) != len(r.Plan.Ranks) || len(r.Procs) > RanksMax || len(r.Older) > RanksMax) {
 			t.Fatalf("accepted %+v", r)
 		}
 		for _, p := range r.Procs {

@@ -17,7 +17,7 @@ import (
 var ErrRecord = errors.New("launch: bad record of earlier launches")
 
 const (
-	recordVersion  = 1
+	recordVersion  = 2 // version 1 has no joins, and reads as such
 	recordBytesMax = 64 << 10
 	beingStarted   = -1 // in place of a process's number: it may or may not run
 )
@@ -28,6 +28,14 @@ type record struct {
 	Plan    Plan   `json:"plan"`
 	Procs   []Proc `json:"procs"` // by index into Plan.Ranks
 	Ended   bool   `json:"ended"` // by the agent: it failed, and is not taken up again
+	Older   []kept `json:"older"` // processes of earlier generations that others have joined
+}
+
+// kept is a process of an earlier generation.
+type kept struct {
+	Proc
+	Rank       int    `json:"rank"`
+	Generation uint64 `json:"generation"`
 }
 
 // Proc is a process for certain: numbers are used again, but not at one start.
@@ -73,12 +81,19 @@ func decode(text []byte) (record, error) {
 		return record{}, err
 	}
 	switch {
-	case r.Version != recordVersion:
+	case r.Version < 1 || r.Version > recordVersion:
 		return record{}, fmt.Errorf("version %d, this agent writes %d", r.Version, recordVersion)
 	case r.Plan.Generation == 0 || len(r.Procs) != len(r.Plan.Ranks) || len(r.Procs) > RanksMax:
 		return record{}, fmt.Errorf("%d processes of %d ranks in generation %d", len(r.Procs), len(r.Plan.Ranks), r.Plan.Generation)
 	}
-	for _, p := range r.Procs {
+	procs := r.Procs
+	for _, o := range r.Older {
+		procs = append(procs, o.Proc)
+	}
+	if len(r.Older) > RanksMax {
+		return record{}, fmt.Errorf("%d processes of earlier generations, at most %d are possible", len(r.Older), RanksMax)
+	}
+	for _, p := range procs {
 		if p.PID < beingStarted || p.PID == 1 || p.PID > pidMax {
 			return record{}, fmt.Errorf("no process has number %d", p.PID)
 		}

@@ -20,6 +20,10 @@ type Job struct {
 	Spares    []falcon.Node    // connected nodes with room for a node's ranks and without any
 	CanLaunch bool             // every node in use and every spare can start processes: S4 can be carried out
 	Adapter   bool             // the framework takes orders (falcon_job.h)
+	// Recovered says that this epoch is the one before, with some processes made
+	// anew elsewhere: splits and places in force hold on.
+	Recovered  bool
+	Generation uint64 // highest that was ever launched: the next is above it
 
 	// What a replica may be given, by replica: memory bounds the count,
 	// interleaved schedules want multiples of the stages. Empty = 1, no limit, 1.

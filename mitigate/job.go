@@ -10,6 +10,7 @@ import (
 // onJob takes the job's newest description.
 func (p *Planner) onJob(in Job) {
 	was := p.job
+	p.generation = max(p.generation, in.Generation)
 	if in.Epoch != was.Epoch {
 		p.newEpoch(was, in)
 		return
@@ -67,7 +68,7 @@ func (p *Planner) newEpoch(was, now Job) {
 	if restart != nil {
 		why = "the job was restarted for " + restart.ID
 	}
-	samePlaces := slices.Equal(was.Placement, now.Placement)
+	samePlaces := slices.Equal(was.Placement, now.Placement) || now.Recovered && restart == nil
 	if restart != nil || !samePlaces {
 		p.overtaken(why, falcon.RungS3)
 	}

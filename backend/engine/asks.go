@@ -138,8 +138,8 @@ func (e *Engine) busy(now time.Time) string {
 // unready says what is missing for any hold at all.
 func (e *Engine) unready(now time.Time) (string, bool) {
 	switch state := e.jobState(now); state {
-	case "restarting":
-		return "the job is restarting", true
+	case "restarting", "recovering":
+		return "the job is " + state, true
 	case "waiting for agents":
 		return "no ranks are known, or not all of them", true
 	case "finished", "lost":

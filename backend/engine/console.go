@@ -255,6 +255,6 @@ func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 		Version: r.Version, Job: r.Job, Policy: r.Policy, Role: who.Role, Actor: who.Name,
 		Ranks: r.Ranks, Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Events: r.Events,
 		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Validation: r.Validation, Nics: r.Nics,
-		Recurring: r.Recurring,
+		Recurring: r.Recurring, Recovery: r.Recovery,
 	}
 }

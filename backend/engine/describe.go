@@ -27,7 +27,13 @@ const (
 // another job epoch: iterations count anew and older orders are void.
 func (e *Engine) describe(now time.Time) {
 	e.job.dirty, e.recheck = false, false
-	if !e.job.complete() {
+	if e.stepped {
+		e.stepRecoveryJob(now) // what the adapters say may be new
+	}
+	if e.standing() || !e.job.complete() {
+		return
+	}
+	if v := e.unadopted(); v != nil && e.adopt(now, *v) {
 		return
 	}
 	rec, wait, why := e.candidate()
@@ -47,6 +53,8 @@ func (e *Engine) describe(now time.Time) {
 	fresh := rec.Epoch != e.mem.job.Epoch
 	if fresh {
 		e.pace, e.leads, e.ahead = newPace(), leads{}, nil
+		e.told.forget(false)
+		e.begun = falcon.NoIteration
 		e.val.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 		e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 	}
@@ -74,12 +82,15 @@ func (e *Engine) candidate() (rec jobRecord, wait time.Duration, why string) {
 		Epoch: was.Epoch, Processes: processes, Layout: layout,
 		Placement: e.job.placement(), MicroBatches: e.job.microBatches(layout),
 		PlacementOrder: was.PlacementOrder, PlacedIteration: was.PlacedIteration, Before: was.Before,
-		Generation: e.job.generation(), Adapter: e.job.adapter(),
+		Generation: e.job.generation(), Adapter: e.job.adapter(), Rejoined: was.Rejoined,
+	}
+	if was.Rejoined != 0 && same == len(processes) {
+		rec.Generation = was.Generation // survivors and those made anew are of several launches
 	}
 	switch {
 	case same != len(processes) || len(was.Processes) != same || layout != was.Layout:
 		rec.Epoch++
-		rec.PlacementOrder, rec.PlacedIteration, rec.Before = e.job.order(), 0, nil
+		rec.PlacementOrder, rec.PlacedIteration, rec.Before, rec.Rejoined = e.job.order(), 0, nil, 0
 		if same > 0 && same < len(processes) {
 			wait = processesSettle
 		}
@@ -136,7 +147,7 @@ func (r jobRecord) equal(o jobRecord) bool {
 	return r.Epoch == o.Epoch && r.Layout == o.Layout && slices.Equal(r.Processes, o.Processes) &&
 		slices.Equal(r.Placement, o.Placement) && slices.Equal(r.MicroBatches, o.MicroBatches) &&
 		r.PlacementOrder == o.PlacementOrder && r.PlacedIteration == o.PlacedIteration && slices.Equal(r.Before, o.Before) &&
-		r.Generation == o.Generation && r.Adapter == o.Adapter
+		r.Generation == o.Generation && r.Adapter == o.Adapter && r.Rejoined == o.Rejoined
 }
 
 // stepJob tells both machines.
@@ -146,11 +157,16 @@ func (e *Engine) stepJob(now time.Time, rec jobRecord) {
 		e.stepDetectorJob(now, rec)
 	}
 	e.stepPlannerJob(now)
+	e.stepRecoveryJob(now)
 }
 
 // stepDetectorJob keeps the communicators that were told last while some
 // process has not told those of its new place.
 func (e *Engine) stepDetectorJob(now time.Time, rec jobRecord) {
+	keep := 0.0
+	if rec.Rejoined != 0 && e.mem.baseline.JobEpoch+1 == rec.Epoch {
+		keep = e.mem.baseline.Ms // the same job on as good devices: what was healthy before is so now
+	}
 	if e.job.complete() && (e.comms == nil || e.unsettled() < 0) {
 		e.comms = e.job.comms(rec.Layout)
 	}
@@ -158,6 +174,9 @@ func (e *Engine) stepDetectorJob(now time.Time, rec jobRecord) {
 		Epoch: rec.Epoch, Layout: rec.Layout, Placement: rec.Placement, Comms: e.comms,
 		MicroBatches: slices.Clone(rec.MicroBatches), Emulated: e.job.emulated,
 	})
+	if keep > 0 {
+		e.det.Step(now, detect.Restored{Baseline: keep, NextID: e.mem.nextNo})
+	}
 }
 
 // tellDetectorJob follows an action that has changed who holds a rank.
@@ -172,6 +191,7 @@ func (e *Engine) stepPlannerJob(now time.Time) {
 	e.plan.Step(now, mitigate.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
 		Placement: slices.Clone(rec.Placement), Spares: e.means.spares, CanLaunch: e.means.launch, Adapter: rec.Adapter,
+		Recovered: rec.Rejoined != 0, Generation: e.generation(),
 	})
 }
 
@@ -196,7 +216,7 @@ func (e *Engine) meansNow() means {
 		out.launch = out.launch && e.starts(name) >= n
 	}
 	for _, n := range e.nodes.Nodes() {
-		if held[n.Name] == 0 && most > 0 && e.starts(n.Name) >= most && !e.job.livesOn(n.Name) {
+		if held[n.Name] == 0 && most > 0 && e.starts(n.Name) >= most && !e.job.livesOn(n.Name) && !e.mem.fences.node(n.Name) {
 			out.spares = append(out.spares, n.Name)
 		}
 	}
@@ -223,4 +243,5 @@ func (e *Engine) tellMeans(now time.Time) {
 	if !e.meansNow().equal(e.means) {
 		e.stepPlannerJob(now)
 	}
+	e.stepRecoveryJob(now)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery"
 )
 
 // Errors of this package.
@@ -47,11 +48,13 @@ type Config struct {
 	Journal    *journal.Journal // opened by the caller, who closes it after Run
 	Detector   Detector         // nil = detect.New(Detect)
 	Planner    Planner          // nil = mitigate.New(Mitigate)
+	Recoverer  Recoverer        // nil = recovery.New(Recovery.Machine)
 	Detect     detect.Config
 	Mitigate   mitigate.Config
 	Policy     falcon.Policy // when the journal holds none
 	Validation Validation
 	Restart    Restart
+	Recovery   Recovery
 	Now        func() time.Time
 	Log        *slog.Logger
 	Fault      func(point string) error // tests stop the engine here; see Points
@@ -102,6 +105,16 @@ type Engine struct {
 	orders   *orderBook
 	windows  *windowBook
 	leads    leads
+	rec      Recoverer
+	recJob   recovery.Job // as the machine knows it
+	told     toldBook
+	tables   tableBook
+	stood    map[falcon.Rank]stood
+	relaunch *falcon.Launch // that a recovery's restart has come to
+	again    []*told        // commands that are sent again in another form
+	begun    int64          // newest iteration that a rank has begun
+	paced    recovery.Pace  // as the machine knows it
+	pacedAt  time.Time
 	val      *validate.Machine
 	asks     []pendingAsk // of the detector, waiting for their moment
 	request  *request     // of an operator, waiting for its moment; nil = none
@@ -134,6 +147,8 @@ type Engine struct {
 	seen     jobRecord // newest candidate for the job's description
 	seenAt   time.Time // since when
 	recheck  bool      // it must hold still for longer
+
+	refusedTold map[string]bool // of whom it was told that they are fenced
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -153,6 +168,9 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Planner == nil {
 		cfg.Planner = mitigate.New(cfg.Mitigate)
 	}
+	if cfg.Recoverer == nil {
+		cfg.Recoverer = recovery.New(cfg.Recovery.Machine)
+	}
 	mem, err := restore(cfg.Journal)
 	if err != nil {
 		return nil, err
@@ -171,8 +189,10 @@ func assemble(cfg Config, mem *memory) *Engine {
 		det:      cfg.Detector, plan: cfg.Planner, mem: mem,
 		nodes: fleet.NewRegistry(), job: newJob(), pace: newPace(),
 		orders: newOrderBook(mem.orders), windows: newWindowBook(),
-		budgets: map[string]*budget{},
-		levels:  map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
+		rec: cfg.Recoverer, tables: newTableBook(), stood: map[falcon.Rank]stood{}, begun: falcon.NoIteration,
+		refusedTold: map[string]bool{},
+		budgets:     map[string]*budget{},
+		levels:      map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
 		nics:     map[falcon.NIC]falcon.NICReading{},
 		launched: map[falcon.Node]bool{}, attached: map[falcon.Node]time.Time{},
 		nextCmd: mem.reserved, dirty: true,
@@ -230,6 +250,7 @@ func (e *Engine) restoreMachines(now time.Time) {
 	e.recoverRestart(now)
 	e.det.Step(now, detect.Culprits{Past: e.mem.named()})
 	e.recoverValidation(now)
+	e.restoreRecovery(now)
 }
 
 // retellAction tells the detector what the planner's actions did to the job:
@@ -301,6 +322,8 @@ func (e *Engine) tick(now time.Time) {
 	e.profiled = true // a late window ends with the tick
 	e.plan.Tick(now)
 	e.val.Tick(now)
+	e.tellPace(now)
+	e.rec.Tick(now)
 	e.tryAsks(now)
 	e.judgeOrders(now)
 	e.letGo(now)

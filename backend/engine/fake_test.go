@@ -192,6 +192,7 @@ type fakeAgent struct {
 	noWindow bool // profile windows are never answered
 	place    fakePlace
 	hold     fakeHold
+	crew     fakeCrew
 }
 
 func (a *fakeAgent) send(f *falconv1.AgentFrame) {
@@ -261,6 +262,9 @@ func (a *fakeAgent) command(c *falconv1.Command, j *fakeJob) {
 	if a.validates(c, j) {
 		return
 	}
+	if a.recovers(c, j) {
+		return
+	}
 	if c.GetLaunch() != nil {
 		a.launch(c, j)
 		return
@@ -300,7 +304,9 @@ type fakeJob struct {
 	iteration int64
 	pid       int32
 	kept      fakeHistory
-	waits     bool // for the launch of its ranks
+	waits     bool    // for the launch of its ranks
+	stalled   bool    // a rank is gone, or does not take part
+	resumed   []int64 // iterations that recoveries have led to
 }
 
 func newFakeJob(t *testing.T) *fakeJob {
@@ -315,13 +321,13 @@ func newFakeJob(t *testing.T) *fakeJob {
 }
 
 func (j *fakeJob) rankState(node string, r int32) *falconv1.AgentFrame {
-	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: j.agent(node).dress(&falconv1.RankState{
 		Rank: r, Device: fmt.Sprintf("%s.g%d", node, r%2), Pid: j.pidOf(node, r), Alive: true,
 		Tp: 1, Dp: fakeRanks, Pp: 1, World: fakeRanks, MicroBatches: j.micro[r],
 		Comms:         []*falconv1.Comm{{Id: 77, Name: "dp", Size: fakeRanks, Rank: r}},
 		TestWorkspace: 64 << 20, Nic: node + ".nic0", Coverage: coverageAdapter,
 		PlacementOrder: j.kept.order, PlacementIteration: j.kept.from, Generation: j.kept.generation,
-	}}}
+	})}}
 }
 
 // vote is the MIN of what the ranks have prepared.
@@ -357,7 +363,7 @@ func (j *fakeJob) ms() float64 {
 }
 
 func (j *fakeJob) step() {
-	if j.waits || j.held() {
+	if j.waits || j.stalled || j.held() {
 		return
 	}
 	if j.vote(); j.waits {
@@ -393,6 +399,8 @@ type bench struct {
 	ask     *falcon.ValidationAsk
 	script  *fakePlanner // instead of the planner
 	each    func(*bench) // done in every turn of playTo
+
+	recovers bool // the recovery machine that is shipped is at work
 }
 
 func newBench(t *testing.T) *bench {
@@ -415,6 +423,10 @@ func (b *bench) start() bool {
 	}
 	b.journal, b.det = j, &fakeDetector{newest: -1, ask: b.ask, askAt: 6}
 	conf := Config{JobName: "test", Journal: j, Validation: b.tests, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault}
+	conf.Recoverer = asleep{}
+	if b.recovers {
+		conf.Recoverer = nil
+	}
 	if b.script != nil {
 		b.script = b.script.again()
 		conf.Planner = b.script
@@ -431,7 +443,9 @@ func (b *bench) start() bool {
 	b.stop, b.halted = cancel, false
 	go func() { b.ended <- e.Run(ctx) }()
 	for _, a := range b.job.agents {
-		b.attach(a)
+		if !a.crew.gone {
+			b.attach(a)
+		}
 	}
 	return true
 }
@@ -468,6 +482,9 @@ func (b *bench) halt() error {
 // turn lets one iteration pass and everything that follows from it.
 func (b *bench) turn() {
 	b.job.step()
+	if b.recovers {
+		b.job.beats()
+	}
 	time.Sleep(100 * time.Millisecond)
 	synctest.Wait()
 	for range 3 {

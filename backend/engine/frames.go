@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery"
 )
 
 // frame is what an agent sent.
@@ -56,10 +57,11 @@ func (e *Engine) take(a arrival, now time.Time) {
 	case arriveDetach:
 		if n := e.nodes.Detach(a.session); n != nil {
 			e.tell("agent", 2, "the agent of node %s is gone", clean(string(n.Name)))
+			e.gone(n, now)
 			e.val.Step(now, validate.Lost{Node: n.Name})
 		}
 	case arriveFrame:
-		if n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now); fresh {
+		if n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now); fresh && !e.refuses(n, a.frame) {
 			e.frame(n, a.frame, now)
 		}
 	}
@@ -81,13 +83,15 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
 	e.tell("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
-		Epoch: e.mem.epoch, Acked: acked, BeatPeriodMs: BeatPeriod.Milliseconds(),
+		Epoch: e.mem.epoch, Acked: acked, BeatPeriodMs: e.cfg.beat().Milliseconds(),
 	}}})
+	e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	e.retell(n, now)
 }
 
 // retell sends what is still open to one node, under the same ids.
 func (e *Engine) retell(n *fleet.Node, now time.Time) {
+	e.retellRecovery(n.Name)
 	for _, c := range e.val.Open(n.Name) {
 		n.Session.Send(validationFrame(e.mem.epoch, c))
 	}
@@ -112,7 +116,7 @@ func (e *Engine) retell(n *fleet.Node, now time.Time) {
 func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 	switch body := f.GetBody().(type) {
 	case *falconv1.AgentFrame_Beat:
-		n.Beat = body.Beat
+		e.beat(n, body.Beat, now)
 	case *falconv1.AgentFrame_Samples:
 		e.samples(n, body.Samples, now)
 	case *falconv1.AgentFrame_Profile:
@@ -123,6 +127,8 @@ func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 		e.result(n, body.Result, now)
 	case *falconv1.AgentFrame_Rank:
 		e.rank(n, body.Rank, now)
+	case *falconv1.AgentFrame_Device:
+		e.device(n, body.Device, now)
 	}
 }
 
@@ -137,9 +143,15 @@ func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 		return
 	}
 	e.lastData = now
+	v := e.recovering()
+	if v == nil {
+		v = e.unadopted()
+	}
 	switch r := e.mem.restart; {
 	case r.Phase == phaseLaunching: // of the job epoch that is about to begin, but for the old one's last
 		e.keepEarly(slices.DeleteFunc(out, func(s falcon.Sample) bool { return s.Iteration < r.Resume }))
+	case v != nil:
+		e.takeLater(*v, out)
 	case !e.stepped:
 		e.keepEarly(out)
 	default:
@@ -157,6 +169,9 @@ func (e *Engine) attribute(n *fleet.Node, in []*falconv1.Sample, now time.Time) 
 		if !plausible(s) {
 			continue
 		}
+		if p := e.job.ranks[r]; p != nil && e.mem.fences.process(p.name) {
+			continue
+		}
 		if e.nodeAt(r, s.GetIteration()) != n.Name {
 			if coming == nil {
 				coming = e.coming(n.Name)
@@ -170,6 +185,7 @@ func (e *Engine) attribute(n *fleet.Node, in []*falconv1.Sample, now time.Time) 
 		if p := e.job.ranks[r]; p != nil {
 			p.lastSeen = now
 		}
+		e.begun = max(e.begun, s.GetIteration())
 	}
 	return out
 }
@@ -255,7 +271,7 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		e.val.Step(now, validate.Answer{Node: n.Name, Result: e.cleanResult(n, in)})
 		return
 	}
-	if e.launchResult(now, n.Name, in) {
+	if e.launchResult(now, n.Name, in) || e.recoverResult(now, n.Name, in) {
 		return
 	}
 	if o := e.orders.open[in.GetId()]; o != nil {
@@ -283,7 +299,8 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 // whose process has ended since still counts: its vote was cast.
 func (e *Engine) own(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
 	in.Ranks = slices.DeleteFunc(in.Ranks, func(a *falconv1.RankAck) bool {
-		return e.nodeOf(falcon.Rank(a.GetRank())) != n.Name
+		p := e.job.ranks[falcon.Rank(a.GetRank())]
+		return e.nodeOf(falcon.Rank(a.GetRank())) != n.Name || p != nil && e.mem.fences.process(p.name)
 	})
 	return in
 }
@@ -293,6 +310,9 @@ func (e *Engine) own(n *fleet.Node, in *falconv1.CommandResult) *falconv1.Comman
 func (e *Engine) nodeOf(r falcon.Rank) falcon.Node {
 	if p := e.job.ranks[r]; p != nil {
 		return p.node
+	}
+	if v := e.recovering(); v != nil && r >= 0 && int(r) < len(v.Placement) {
+		return v.Placement[r].Node()
 	}
 	if r >= 0 && int(r) < len(e.mem.job.Placement) {
 		return e.mem.job.Placement[r].Node()
@@ -382,6 +402,10 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	rank := e.job.seat(n.Name, in).rank
 	old := e.job.ranks[rank]
 	was := old != nil && old.state.GetAlive()
+	if e.misplaced(n.Name, rank, in) {
+		e.tell("rank", 2, "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
+		return
+	}
 	if was && old.node != n.Name && e.connected(old.node) {
 		e.tell("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		return
@@ -393,6 +417,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	if !in.GetAlive() && p.endedAt.IsZero() {
 		p.endedAt = now
 	}
+	e.stepProcess(now, p)
 	if was && in.GetAlive() && old != p {
 		// Its end will be told late or never; the new process is not held.
 		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s was started again", rank, n.Name)})

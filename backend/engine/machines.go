@@ -6,6 +6,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery"
 )
 
 // Detector is what the engine needs of package detect's machine.
@@ -32,4 +33,14 @@ type Planner interface {
 	Policy() falcon.Policy
 	Check(d mitigate.Decision) error // why a decision would be refused
 	OverheadsMs() map[falcon.Rung]float64
+}
+
+// Recoverer is what the engine needs of package recovery's machine.
+type Recoverer interface {
+	Step(now time.Time, in recovery.Input)
+	Tick(now time.Time)
+	Ready() recovery.Ready
+	Advance()
+	Check(d recovery.Decision) error     // why a decision would be refused
+	CheckDemand(d recovery.Demand) error // why a recovery by hand can't be had
 }

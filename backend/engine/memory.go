@@ -32,6 +32,9 @@ const (
 	kindImpact     journal.Kind = "impact"     // mitigate.Impact
 	kindValidation journal.Kind = "validation" // validationRecord
 	kindRestart    journal.Kind = "restart"    // restartRecord
+	kindRecovery   journal.Kind = "recovery"   // falcon.Recovery
+	kindFence      journal.Kind = "fence"      // fenceRecord
+	kindSent       journal.Kind = "sent"       // sentRecord
 )
 
 type epochRecord struct {
@@ -55,6 +58,7 @@ type jobRecord struct {
 	Before          falcon.Placement `json:"placement_before,omitempty"`    // until then
 	Generation      uint64           `json:"generation,omitempty"`          // launch of the processes, 0 = none of ours
 	Adapter         bool             `json:"adapter,omitempty"`             // the framework takes orders
+	Rejoined        uint64           `json:"rejoined,omitempty"`            // recovery that the epoch began with, 0 = none
 }
 
 type baselineRecord struct {
@@ -98,6 +102,7 @@ type DecisionRecord struct {
 	Approve  bool           `json:"approve"`
 	Rung     falcon.Rung    `json:"rung,omitempty"`
 	Variant  falcon.Variant `json:"variant,omitempty"`
+	Verb     string         `json:"verb,omitempty"` // of recoveries; Action is their id
 	Reason   string         `json:"reason,omitempty"`
 	By       string         `json:"by"`
 	Role     string         `json:"role"`
@@ -145,12 +150,18 @@ type memory struct {
 	tests     []validationRecord         // by first mention
 	nextTest  int                        // number of the next validation (VAL-0001 has 1)
 	restart   restartRecord
+
+	recoveries   []falcon.Recovery // by first mention
+	nextRecovery int               // number of the next one (REC-0001 has 1)
+	generation   uint64            // highest that a recovery has used
+	fences       fences
+	sent         []sentRecord // newest last
 }
 
 func newMemory() *memory {
 	return &memory{
 		orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{}, nextNo: 1,
-		opened: map[string]opening{}, nextTest: 1,
+		opened: map[string]opening{}, nextTest: 1, nextRecovery: 1, fences: newFences(),
 	}
 }
 
@@ -201,6 +212,12 @@ func (m *memory) apply(r journal.Record) error {
 		err = fold(r, m.setValidation)
 	case kindRestart:
 		err = fold(r, m.setRestart)
+	case kindRecovery:
+		err = fold(r, m.setRecovery)
+	case kindFence:
+		err = fold(r, m.fences.apply)
+	case kindSent:
+		err = fold(r, m.setSent)
 	}
 	if err != nil {
 		return fmt.Errorf("engine: journal record %d (%s): %w", r.Seq, r.Kind, err)

@@ -92,7 +92,7 @@ func (o *order) frame(epoch uint64) *falconv1.EngineFrame {
 // mayGo says whether an order can go out now: nothing else is being done with
 // the job that it would overlap.
 func (e *Engine) mayGo(o *order, now time.Time) bool {
-	return !e.val.Active() && !(o.heavy() && e.windows.inFlight(now, e.jobNodes()))
+	return !e.val.Active() && e.recovering() == nil && !(o.heavy() && e.windows.inFlight(now, e.jobNodes()))
 }
 
 // sendOrders lets orders go out that nothing holds back any more.
@@ -108,7 +108,7 @@ func (e *Engine) sendOrders(now time.Time) {
 // letGo sends what has waited for something else to end.
 func (e *Engine) letGo(now time.Time) {
 	e.sendOrders(now)
-	if len(e.waiting) > 0 && !e.val.Active() && e.request == nil && !e.orders.heavy() {
+	if len(e.waiting) > 0 && !e.val.Active() && e.recovering() == nil && e.request == nil && !e.orders.heavy() {
 		e.sendWindows(now)
 	}
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,6 +14,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery"
 )
 
 // The policy comes from the configuration and from approvers. What an approver
@@ -88,6 +90,9 @@ func policyText(p falcon.Policy) string {
 	if p.AllowDrop {
 		parts = append(parts, "replicas may be dropped")
 	}
+	if p.Recovery != (falcon.RecoveryPolicy{}) {
+		parts = append(parts, recoveryPolicyText(p.Recovery))
+	}
 	if p.Owner != "" {
 		parts = append(parts, "owner "+p.Owner)
 	}
@@ -97,7 +102,7 @@ func policyText(p falcon.Policy) string {
 func policyFrom(p *falconv1.Policy) falcon.Policy {
 	out := falcon.Policy{
 		Mode: falcon.Mode(p.GetMode()), Cap: falcon.Rung(p.GetCap()), Frozen: p.GetFrozen(), Owner: clean(p.GetOwner()),
-		Hours: clean(p.GetHours()), AllowDrop: p.GetAllowDrop(),
+		Hours: clean(p.GetHours()), AllowDrop: p.GetAllowDrop(), Recovery: recoveryPolicyFrom(p.GetRecovery()),
 	}
 	for name, r := range p.GetRungs() {
 		if out.Rungs == nil {
@@ -114,7 +119,7 @@ func policyFrom(p *falconv1.Policy) falcon.Policy {
 func protoPolicy(p falcon.Policy, version uint64) *falconv1.Policy {
 	out := &falconv1.Policy{
 		Mode: string(p.Mode), Cap: string(p.Cap), Frozen: p.Frozen, Owner: p.Owner, Version: version,
-		Hours: p.Hours, AllowDrop: p.AllowDrop, Variants: texts(p.Variants),
+		Hours: p.Hours, AllowDrop: p.AllowDrop, Variants: texts(p.Variants), Recovery: protoRecoveryPolicy(p.Recovery),
 	}
 	for r, v := range p.Rungs {
 		if out.Rungs == nil {
@@ -137,6 +142,9 @@ func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *fa
 func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
 	was := e.mem.policy
 	next := policyFrom(p)
+	if p.GetRecovery() == nil { // of a console that does not know of it
+		next.Recovery = was.Policy.Recovery
+	}
 	if err := CheckPolicy(next); err != nil {
 		return nil, err
 	}
@@ -155,6 +163,7 @@ func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falc
 	e.extra = append(e.extra, record(now, kindPolicy, rec))
 	e.tell("policy", 0, "policy: %s (by %s)", policyText(next), who.Name)
 	e.plan.Step(now, mitigate.SetPolicy{Policy: next})
+	e.rec.Step(now, recovery.SetPolicy{Policy: next})
 	return protoPolicy(next, rec.Version), nil
 }
 
@@ -163,5 +172,28 @@ func CheckPolicy(p falcon.Policy) error {
 	if err := mitigate.ValidatePolicy(p); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	if err := recovery.ValidatePolicy(p.Recovery); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	return nil
+}
+
+func recoveryPolicyText(p falcon.RecoveryPolicy) string {
+	text := "recovery " + cmp.Or(p.Approval, falcon.ApprovalAuto)
+	if p.Countdown > 0 {
+		text += fmt.Sprintf(" after %g s", p.Countdown)
+	}
+	if p.PerHour > 0 {
+		text += fmt.Sprintf(" %d an hour", p.PerHour)
+	}
+	if p.InPlace > 0 {
+		text += fmt.Sprintf(", %d an hour in place", p.InPlace)
+	}
+	if p.FenceAlone {
+		text += ", a silent agent is enough to fence"
+	}
+	if p.AllowShrink {
+		text += ", replicas may be given up"
+	}
+	return text
 }

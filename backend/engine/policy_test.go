@@ -18,6 +18,9 @@ func allOfIt() falcon.Policy {
 			falcon.RungS3: {Approval: falcon.ApprovalPerson, Countdown: 30},
 		},
 		Variants: []falcon.Variant{falcon.VariantRestart, falcon.VariantDrop},
+		Recovery: falcon.RecoveryPolicy{
+			Approval: falcon.ApprovalPerson, Countdown: 5, FenceAlone: true, AllowShrink: true, InPlace: 3, PerHour: 6,
+		},
 	}
 }
 
@@ -36,7 +39,7 @@ func TestPolicyOnTheWireIsWhole(t *testing.T) {
 	if got := policyFrom(protoPolicy(falcon.Policy{Mode: falcon.ModeApprove}, 1)); !got.Equal(falcon.Policy{Mode: falcon.ModeApprove}) {
 		t.Errorf("a short policy became %+v", got)
 	}
-	for _, want := range []string{"mode auto, cap S3, frozen true", "S2 auto 4 an hour", "S3 person after 30 s", "22:00-06:00 UTC", "restart, drop", "owner maria"} {
+	for _, want := range []string{"mode auto, cap S3, frozen true", "S2 auto 4 an hour", "S3 person after 30 s", "22:00-06:00 UTC", "restart, drop", "owner maria", "recovery person after 5 s 6 an hour, 3 an hour in place, a silent agent is enough to fence, replicas may be given up"} {
 		if got := policyText(p); !strings.Contains(got, want) {
 			t.Errorf("%q does not say %q", got, want)
 		}

@@ -3,23 +3,230 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/recovery"
+	"github.com/failslow/falcon/recovery/replica"
 )
 
-// Recoveries lists recoveries, newest first: all, or the one named.
-func (e *Engine) Recoveries(ctx context.Context, id string, _ bool) (*falconv1.RecoveriesReply, error) {
-	if id != "" {
+// Verbs of Recover that ask for something by hand.
+const (
+	verbFence = "fence" // a node is to be replaced although no fault was seen
+	verbRenew = "renew" // a rank is to be made anew
+	verbLift  = "lift"  // a fenced node is sound again
+)
+
+// Recoveries lists recoveries, newest first: all, or the one named; with the
+// map of what would be lost if a part of the cluster went now.
+func (e *Engine) Recoveries(ctx context.Context, id string, withMap bool) (*falconv1.RecoveriesReply, error) {
+	out := &falconv1.RecoveriesReply{}
+	err := e.do(ctx, func() {
+		for i := len(e.mem.recoveries) - 1; i >= 0; i-- {
+			if v := e.mem.recoveries[i]; id == "" || v.ID == id {
+				out.Recoveries = append(out.Recoveries, e.recoveryView(v, i == len(e.mem.recoveries)-1))
+			}
+		}
+		if withMap {
+			out.Exposures, out.Note = e.exposures()
+		}
+	})
+	if err == nil && id != "" && len(out.Recoveries) == 0 {
 		return nil, noRecovery(id)
 	}
-	return &falconv1.RecoveriesReply{}, ctx.Err()
-}
-
-// Recover decides on a recovery or asks for one by hand.
-func (e *Engine) Recover(_ context.Context, _ Actor, q *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
-	return nil, noRecovery(q.GetRecovery())
+	return out, err
 }
 
 func noRecovery(id string) error {
 	return fmt.Errorf("%w: no recovery %q; list them with: falcon recovery list", ErrNotFound, clean(id))
+}
+
+// newestRecovery is what consoles show: in progress, else the last.
+func (e *Engine) newestRecovery() *falconv1.Recovery {
+	n := len(e.mem.recoveries)
+	if n == 0 {
+		return nil
+	}
+	return e.recoveryView(e.mem.recoveries[n-1], true)
+}
+
+// recoveryView is a recovery for consoles; only the newest says where its
+// processes stand.
+func (e *Engine) recoveryView(v falcon.Recovery, newest bool) *falconv1.Recovery {
+	out := protoRecovery(v)
+	if !newest || v.State.Over() {
+		return out
+	}
+	for r := range e.mem.job.Layout.World() {
+		out.Ranks = append(out.Ranks, e.rankRecovery(v, falcon.Rank(r)))
+	}
+	return out
+}
+
+func (e *Engine) rankRecovery(v falcon.Recovery, r falcon.Rank) *falconv1.RankRecovery {
+	out := &falconv1.RankRecovery{Rank: int32(r), Stage: "gone", Tag: falcon.NoIteration}
+	if d, ok := v.Replaced[r]; ok {
+		out.Device = string(d)
+	} else if int(r) < len(e.mem.job.Placement) {
+		out.Device = string(e.mem.job.Placement[r])
+	}
+	p := e.job.ranks[r]
+	if p == nil {
+		return out
+	}
+	out.Pid = p.state.GetPid()
+	if park := p.state.GetPark(); park != nil {
+		out.Tag, out.Steps = park.GetTag(), slices.Clone(park.GetSteps())
+	}
+	out.Stage = e.stage(v, r, p)
+	return out
+}
+
+// stage is where a rank's process stands, in one word.
+func (e *Engine) stage(v falcon.Recovery, r falcon.Rank, p *process) string {
+	made := v.Launched[r] != 0 && p.state.GetGeneration() == v.Launched[r]
+	park := p.state.GetPark()
+	switch s := e.stood[r]; {
+	case e.mem.fences.process(p.name):
+		return "fenced"
+	case !p.state.GetAlive():
+		return "gone"
+	case s.generation == v.Generation && s.status == 0:
+		return "training"
+	case v.State == falcon.RecoveryRejoin:
+		return "restoring"
+	case made && park == nil:
+		return "starting"
+	case made:
+		return "joining"
+	case park != nil && park.GetGeneration() >= v.Generation:
+		return "parked"
+	}
+	return "running"
+}
+
+// Recover decides on a recovery, or asks for one by hand. It answers once that
+// and what it led to are durable.
+func (e *Engine) Recover(ctx context.Context, who Actor, q *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
+	var id string
+	var refused error
+	if err := e.do(ctx, func() { id, refused = e.recover(who, q) }); err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	var out *falconv1.Recovery
+	err := e.do(ctx, func() {
+		if v, ok := e.mem.recovery(id); ok {
+			out = e.recoveryView(v, id == e.mem.recoveries[len(e.mem.recoveries)-1].ID)
+		}
+	})
+	return out, err
+}
+
+func (e *Engine) recover(who Actor, q *falconv1.RecoverRequest) (string, error) {
+	now := e.cfg.Now()
+	switch verb := q.GetVerb(); verb {
+	case string(recovery.Approve), string(recovery.Deny), string(recovery.Abort):
+		return q.GetRecovery(), e.decideRecovery(now, who, q)
+	case verbFence, verbRenew, verbLift:
+		return e.demand(now, who, q)
+	default:
+		return "", fmt.Errorf("%w: %q is no word on a recovery; say approve, deny, abort, fence, renew or lift", ErrInvalid, clean(verb))
+	}
+}
+
+func (e *Engine) decideRecovery(now time.Time, who Actor, q *falconv1.RecoverRequest) error {
+	v, ok := e.mem.recovery(q.GetRecovery())
+	if !ok {
+		return noRecovery(q.GetRecovery())
+	}
+	if v.State.Over() {
+		return fmt.Errorf("%w: %s is %s already (decided by %s)", ErrStale, v.ID, v.State, orNobody(v.DecidedBy))
+	}
+	d := recovery.Decision{
+		Recovery: v.ID, PlanHash: q.GetPlanHash(), Verb: recovery.Verb(q.GetVerb()), By: who.Name, From: who.From, Reason: clean(q.GetReason()),
+	}
+	if d.PlanHash == "" {
+		d.PlanHash = v.PlanHash
+	}
+	if err := e.rec.Check(d); err != nil {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	e.recordRecoveryDecision(now, who, v.ID, d.PlanHash, q.GetVerb(), d.Reason)
+	e.rec.Step(now, d)
+	return nil
+}
+
+func (e *Engine) recordRecoveryDecision(now time.Time, who Actor, id, hash, verb, reason string) {
+	e.extra = append(e.extra, record(now, kindDecision, DecisionRecord{
+		Action: id, PlanHash: hash, JobEpoch: e.mem.job.Epoch, Approve: verb == string(recovery.Approve), Verb: verb,
+		Reason: reason, By: who.Name, Role: who.Role, From: who.From,
+	}))
+}
+
+// demand takes what somebody wants although no fault was seen.
+func (e *Engine) demand(now time.Time, who Actor, q *falconv1.RecoverRequest) (string, error) {
+	node, reason := falcon.Node(q.GetNode()), clean(q.GetReason())
+	if reason == "" {
+		return "", fmt.Errorf("%w: say why: it is kept with the decision", ErrInvalid)
+	}
+	if q.GetVerb() == verbLift {
+		return "", e.lift(now, who, node, reason)
+	}
+	if e.mem.job.Epoch == 0 {
+		return "", fmt.Errorf("%w: no job is known", ErrRefused)
+	}
+	d := recovery.Demand{Node: node, Rank: -1, By: who.Name, From: who.From, Reason: reason}
+	switch {
+	case q.GetVerb() == verbRenew && (q.GetRank() < 0 || int(q.GetRank()) >= e.mem.job.Layout.World()):
+		return "", fmt.Errorf("%w: the job has no rank %d; its ranks are 0 to %d", ErrNotFound, q.GetRank(), e.mem.job.Layout.World()-1)
+	case q.GetVerb() == verbRenew:
+		d.Rank = falcon.Rank(q.GetRank())
+		d.Node = e.nodeOf(d.Rank)
+	case !slices.Contains(e.jobNodes(), node):
+		return "", fmt.Errorf("%w: node %q holds no rank of the job; its nodes are %s", ErrNotFound, clean(string(node)), nodesText(e.jobNodes()))
+	}
+	if err := e.rec.CheckDemand(d); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	e.rec.Step(now, d)
+	return e.demanded(now, who, q.GetVerb(), reason)
+}
+
+// demanded finds the recovery that a demand has led to.
+func (e *Engine) demanded(now time.Time, who Actor, verb, reason string) (string, error) {
+	ready := e.rec.Ready()
+	if n := len(ready.Recoveries); n > 0 {
+		v := ready.Recoveries[n-1]
+		e.recordRecoveryDecision(now, who, v.ID, v.PlanHash, verb, reason)
+		return v.ID, nil
+	}
+	return "", fmt.Errorf("%w: nothing came of it", ErrRefused)
+}
+
+// exposures is what would be lost if a part of the cluster went now.
+func (e *Engine) exposures() ([]*falconv1.Exposure, string) {
+	job := e.recoveryJob()
+	switch {
+	case job.Epoch == 0:
+		return nil, "no job is known"
+	case !job.Adapter:
+		return nil, "the job's framework can't park (falcon_job.h): any fault means a whole restart"
+	}
+	list, err := replica.Map(replica.Query{Layout: job.Layout, ZeRO: job.ZeRO, Placement: job.Placement, Domains: job.Domains})
+	if err != nil {
+		return nil, err.Error()
+	}
+	out := make([]*falconv1.Exposure, len(list))
+	for i, x := range list {
+		out[i] = &falconv1.Exposure{
+			Domain: x.Label(), Nodes: texts(x.Nodes), Ranks: protoRanks(x.Lost), Why: x.Why,
+			CheckpointIteration: job.Checkpoint, Spare: len(job.Spares) >= len(x.Nodes),
+		}
+	}
+	return out, ""
 }

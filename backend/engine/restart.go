@@ -44,7 +44,8 @@ type restartRecord struct {
 	Commands []nodeLaunch     `json:"commands,omitempty"`
 	Deadline int64            `json:"deadline_unix_ns,omitempty"`
 	Failed   string           `json:"failed,omitempty"`
-	Home     falcon.Placement `json:"home,omitempty"` // where the processes ran that leave
+	Home     falcon.Placement `json:"home,omitempty"` // where the processes ran that leave; "" = nobody waits for it
+	Next     *falcon.Launch   `json:"next,omitempty"` // what a recovery has planned for when they have ended
 }
 
 // nodeLaunch is the command that one node gets.
@@ -78,7 +79,10 @@ func (e *Engine) watchRestart(now time.Time) {
 	switch r.Phase {
 	case phaseLeaving:
 		rank, still := e.stillThere(now, r)
-		if !still {
+		if !still && r.Next != nil {
+			e.turnTo(now, r, phaseLeft)
+			e.relaunch = r.Next
+		} else if !still {
 			e.turnTo(now, r, phaseLeft)
 			e.plan.Step(now, mitigate.Left{Order: r.Order})
 		} else if waited > e.cfg.Restart.leave() {
@@ -95,9 +99,18 @@ func (e *Engine) watchRestart(now time.Time) {
 	case phaseClearing:
 		if e.job.alive == 0 || waited > e.cfg.Restart.leave() {
 			e.turnTo(now, r, phaseOver)
-			e.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation, Failed: r.Failed})
+			e.launchOver(now, r)
 		}
 	}
+}
+
+// launchOver tells who planned a launch how it has come out.
+func (e *Engine) launchOver(now time.Time, r restartRecord) {
+	if r.Next != nil {
+		e.restartEnded(now, r)
+		return
+	}
+	e.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation, Failed: r.Failed})
 }
 
 // stays ends a restart that can't come to a launch.
@@ -105,6 +118,10 @@ func (e *Engine) stays(now time.Time, r restartRecord, why string) {
 	r.Failed = why
 	e.turnTo(now, r, phaseOver)
 	e.tell("action", 3, "the restart ends here: %s", why)
+	if r.Next != nil {
+		e.restartEnded(now, r)
+		return
+	}
 	e.plan.Step(now, mitigate.Left{Order: r.Order, Reason: why})
 }
 
@@ -114,6 +131,9 @@ func (e *Engine) stays(now time.Time, r restartRecord, why string) {
 func (e *Engine) stillThere(now time.Time, r restartRecord) (falcon.Rank, bool) {
 	for i, device := range r.Home {
 		rank := falcon.Rank(i)
+		if device == "" {
+			continue
+		}
 		if p := e.job.ranks[rank]; p != nil {
 			if p.state.GetAlive() {
 				return rank, true
@@ -209,7 +229,7 @@ func (e *Engine) settleLaunch(now time.Time) {
 	}
 	e.turnTo(now, r, phaseOver)
 	e.tell("action", 1, "launch %d runs: %d ranks in job epoch %d", r.Launch.Generation, len(e.mem.job.Processes), e.mem.job.Epoch)
-	e.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation})
+	e.launchOver(now, r)
 }
 
 // overtaken ends a restart whose job runs again by somebody else's hand.
@@ -223,7 +243,7 @@ func (e *Engine) overtaken(now time.Time) {
 	e.tell("action", 2, "the restart ends here: %s", r.Failed)
 	e.turnTo(now, r, phaseOver)
 	if was == phaseLaunching || was == phaseClearing {
-		e.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation, Failed: r.Failed})
+		e.launchOver(now, r)
 	}
 }
 
@@ -233,7 +253,10 @@ func (e *Engine) recoverRestart(now time.Time) {
 	if r.Launch != nil {
 		e.job.floor = max(e.job.floor, r.Launch.Generation)
 	}
-	if r.Phase == phaseLeft {
+	switch {
+	case r.Phase == phaseLeft && r.Next != nil:
+		e.relaunch = r.Next
+	case r.Phase == phaseLeft:
 		e.plan.Step(now, mitigate.Left{Order: r.Order})
 	}
 }

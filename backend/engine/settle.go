@@ -13,6 +13,7 @@ import (
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery"
 )
 
 // baselineStep is the relative change of the baseline that is worth a record.
@@ -24,7 +25,9 @@ type round struct {
 	orders  []orderRecord
 	windows []*window
 	tests   []validate.Command
-	launch  bool     // the nodes are to start processes
+	launch  bool // the nodes are to start processes
+	fences  []fenceRecord
+	told    []*told
 	steps   []func() // inputs that one machine has for the other
 }
 
@@ -33,14 +36,14 @@ type round struct {
 // has for the other. It ends by acknowledging the agents' frames.
 func (e *Engine) settle(now time.Time) error {
 	for range settleMax {
-		d, p, v := e.det.Ready(), e.plan.Ready(), e.val.Ready()
-		if d.Empty() && p.Empty() && v.Empty() && len(e.extra) == 0 {
+		d, p, v, x := e.det.Ready(), e.plan.Ready(), e.val.Ready(), e.rec.Ready()
+		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && len(e.extra) == 0 && len(e.again) == 0 {
 			if !e.tellSpeeds(now) {
 				return e.rest()
 			}
 			continue
 		}
-		r := e.digest(now, d, p, v)
+		r := e.digest(now, d, p, v, x)
 		if v.Persist == nil && e.promised(r.tests) {
 			// The job may stand: it does not wait for records of something else.
 			e.sendTests(r.tests)
@@ -56,6 +59,7 @@ func (e *Engine) settle(now time.Time) error {
 		e.det.Advance()
 		e.plan.Advance()
 		e.val.Advance()
+		e.rec.Advance()
 		for _, step := range r.steps {
 			step()
 		}
@@ -105,8 +109,9 @@ func (e *Engine) persist(batch []journal.Record) error {
 }
 
 // digest turns all Readies into one batch of records and what follows them.
-func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v validate.Ready) round {
+func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v validate.Ready, x recovery.Ready) round {
 	var r round
+	e.digestRecovery(now, x, &r)
 	e.digestValidation(now, v, &r)
 	for _, v := range d.Incidents {
 		e.digestIncident(now, v, &r)
@@ -140,6 +145,15 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 	}
 	if p.Launch != nil {
 		e.digestLaunch(now, p.Launch, &r)
+	}
+	for _, t := range e.again {
+		e.promise(now, t, &r)
+		r.told = append(r.told, t)
+	}
+	e.again = nil
+	if l := e.relaunch; l != nil {
+		e.relaunch = nil
+		e.digestLaunch(now, l, &r)
 	}
 	for _, v := range p.Impacts {
 		r.records = append(r.records, record(now, kindImpact, v))
@@ -209,6 +223,10 @@ func (e *Engine) learned(now time.Time, acted bool) {
 // send tells the agents of the job. While a validation is in progress, orders
 // and windows wait: one plan at a time.
 func (e *Engine) send(r round) {
+	for _, v := range r.fences {
+		e.fenced(e.cfg.Now(), v)
+	}
+	e.sendTold(r.told)
 	e.sendTests(r.tests)
 	if r.launch {
 		e.sendLaunch("")
@@ -218,7 +236,7 @@ func (e *Engine) send(r round) {
 	}
 	e.sendOrders(e.cfg.Now())
 	for _, w := range r.windows {
-		if e.val.Active() || e.request != nil || e.orders.heavy() {
+		if e.val.Active() || e.request != nil || e.orders.heavy() || e.recovering() != nil {
 			e.waiting = append(e.waiting[max(0, len(e.waiting)+1-windowsMax):], w)
 			continue
 		}

@@ -50,7 +50,8 @@ func (e *Engine) build(now time.Time) {
 		Ranks: ranks, Nodes: e.nodeViews(now),
 		Incidents: e.incidentViews(), Ladder: e.frontLadder(),
 		Validation: e.validationView(), Nics: e.nicViews(), Recurring: e.recurrenceViews(),
-		Events: slices.Clone(e.mem.events[max(0, len(e.mem.events)-snapshotEvents):]),
+		Recovery: e.newestRecovery(),
+		Events:   slices.Clone(e.mem.events[max(0, len(e.mem.events)-snapshotEvents):]),
 	}
 	e.snapshot.Store(&State{Reply: reply, Worst: worst})
 }
@@ -62,7 +63,7 @@ func (e *Engine) jobView(now time.Time) *falconv1.Job {
 		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
 		Epoch: e.mem.job.Epoch, State: e.jobState(now), Emulated: e.job.emulated,
 		MicroBatches: e.mem.job.MicroBatches, Exact: e.job.exact, Alarm: e.jobAlarm(now), DataAgeMs: -1,
-		PlacementOrder: e.mem.job.PlacementOrder, Generation: e.mem.job.Generation, Restart: e.restarting(now),
+		PlacementOrder: e.mem.job.PlacementOrder, Generation: max(e.mem.job.Generation, e.mem.job.Rejoined), Restart: e.restarting(now),
 	}
 	if steady.BaselineMs > 0 {
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
@@ -77,6 +78,8 @@ func (e *Engine) jobState(now time.Time) string {
 	switch {
 	case e.restarting(now) != "":
 		return "restarting"
+	case e.recovering() != nil || e.unadopted() != nil:
+		return "recovering"
 	case len(e.job.ranks) == 0:
 		return "waiting for agents"
 	case e.job.finishedWell(): // a job that has ended needs no agents

@@ -23,6 +23,7 @@ type Node struct {
 	Name     falcon.Node
 	Hello    *falconv1.Hello
 	Session  *Session // nil while no stream is open
+	Host     string   // address that its newest stream came from, "" = unknown
 	LastSeen time.Time
 	Beat     *falconv1.Beat // newest, nil before the first
 	Steal    float64        // share of CPU time withheld, from the last telemetry
@@ -66,7 +67,7 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 	if boot := s.Hello.GetAgent() + "\x00" + s.Hello.GetBoot(); boot != n.boot {
 		n.boot, n.taken, n.acked = boot, 0, 0
 	}
-	n.Session, n.Hello, n.LastSeen = s, s.Hello, now
+	n.Session, n.Hello, n.LastSeen, n.Host = s, s.Hello, now, s.Host
 	return n, n.acked, nil
 }
 

@@ -3,8 +3,11 @@ package fleet
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
+
+	"google.golang.org/grpc/peer"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -24,6 +27,7 @@ const QueueFrames = 256
 // goroutine and none blocks.
 type Session struct {
 	Hello *falconv1.Hello
+	Host  string // address that the agent speaks from, "" = unknown
 
 	out    chan *falconv1.EngineFrame
 	acked  atomic.Uint64 // newest frame handled; the sender's loop reads it after nudge
@@ -39,8 +43,21 @@ func NewSession(ctx context.Context, hello *falconv1.Hello) *Session {
 		Hello: hello,
 		out:   make(chan *falconv1.EngineFrame, QueueFrames),
 		nudge: make(chan struct{}, 1),
-		ctx:   ctx, cancel: cancel,
+		ctx:   ctx, cancel: cancel, Host: hostOf(ctx),
 	}
+}
+
+// hostOf is where the caller of a stream speaks from.
+func hostOf(ctx context.Context) string {
+	p, ok := peer.FromContext(ctx)
+	if !ok || p.Addr == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(p.Addr.String())
+	if err != nil {
+		return ""
+	}
+	return host
 }
 
 // Send queues a frame; where the queue is full the stream is ended and Send

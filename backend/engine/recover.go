@@ -1,0 +1,416 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/validate"
+	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery"
+)
+
+// A recovery comes before everything else: while one is in progress no test, no
+// profile and no order begins, the description of the job stands still, and
+// samples wait for the job epoch that it leads to.
+
+// Recovery are the settings of fail-stop recovery.
+type Recovery struct {
+	Machine recovery.Config
+	Racks   map[falcon.Node]string // failure domain of each node; absent = the node's own
+	Beat    time.Duration          // how often agents are asked to be heard; 0 = BeatPeriod
+}
+
+// Bounds of recoveries.
+const (
+	recoveriesKept = 128                    // in memory; the journal keeps them all
+	adoptWait      = 3 * time.Second        // for the processes' word on their new communicators, once all train again
+	pacePeriod     = 500 * time.Millisecond // between two words on an unchanged pace
+)
+
+// current is the recovery that is not over; nil without one.
+func (m *memory) current() *falcon.Recovery {
+	if n := len(m.recoveries); n > 0 && !m.recoveries[n-1].State.Over() {
+		return &m.recoveries[n-1]
+	}
+	return nil
+}
+
+func (m *memory) recovery(id string) (falcon.Recovery, bool) {
+	if i := slices.IndexFunc(m.recoveries, func(x falcon.Recovery) bool { return x.ID == id }); i >= 0 {
+		return m.recoveries[i], true
+	}
+	return falcon.Recovery{}, false
+}
+
+func (m *memory) setRecovery(v falcon.Recovery) {
+	m.generation = max(m.generation, v.Generation)
+	if i := slices.IndexFunc(m.recoveries, func(x falcon.Recovery) bool { return x.ID == v.ID }); i >= 0 {
+		m.recoveries[i] = v
+		return
+	}
+	if n, err := strconv.Atoi(strings.TrimPrefix(v.ID, "REC-")); err == nil {
+		m.nextRecovery = max(m.nextRecovery, n+1)
+	}
+	m.recoveries = append(m.recoveries, v)
+	m.recoveries = slices.Delete(m.recoveries, 0, max(0, len(m.recoveries)-recoveriesKept))
+}
+
+// recovering is the recovery that is at work on the job; nil while there is
+// none, or one only waits for a decision.
+func (e *Engine) recovering() *falcon.Recovery {
+	if v := e.mem.current(); v != nil && v.State != falcon.RecoveryProposed {
+		return v
+	}
+	return nil
+}
+
+// unadopted is a recovery that has succeeded and whose job epoch has not begun.
+func (e *Engine) unadopted() *falcon.Recovery {
+	n := len(e.mem.recoveries)
+	if n == 0 {
+		return nil
+	}
+	v := &e.mem.recoveries[n-1]
+	if v.State == falcon.RecoveryResumed && v.Generation > e.mem.job.Rejoined && v.JobEpoch == e.mem.job.Epoch {
+		return v
+	}
+	return nil
+}
+
+// standing says that the job's description stands still: a recovery is at work,
+// and not by a whole restart.
+func (e *Engine) standing() bool { return e.recovering() != nil && !e.mem.restart.going() }
+
+// generation is the highest one ever used.
+func (e *Engine) generation() uint64 {
+	g := max(e.mem.generation, e.mem.job.Generation, e.mem.job.Rejoined)
+	if l := e.mem.restart.Launch; l != nil {
+		g = max(g, l.Generation)
+	}
+	for i := range e.mem.actions {
+		g = max(g, e.mem.actions[i].Generation)
+	}
+	return g
+}
+
+// restoreRecovery gives the machine back what the journal kept.
+func (e *Engine) restoreRecovery(now time.Time) {
+	e.rec.Step(now, recovery.SetPolicy{Policy: e.mem.policy.Policy})
+	if len(e.mem.recoveries) > 0 || e.generation() > 0 {
+		e.rec.Step(now, recovery.Restored{
+			Recoveries: slices.Clone(e.mem.recoveries), NextID: e.mem.nextRecovery, Generation: e.generation(),
+		})
+	}
+}
+
+// stepRecoveryJob tells the machine of the job, where it is new.
+func (e *Engine) stepRecoveryJob(now time.Time) {
+	if e.mem.job.Epoch == 0 {
+		return
+	}
+	in := e.recoveryJob()
+	fresh := in.Epoch != e.recJob.Epoch
+	if !fresh && sameRecoveryJob(in, e.recJob) {
+		return
+	}
+	e.recJob = in
+	e.rec.Step(now, in)
+	if fresh {
+		for _, r := range sortedKeys(e.job.ranks) {
+			e.stepProcess(now, e.job.ranks[r])
+		}
+	}
+}
+
+func (e *Engine) recoveryJob() recovery.Job {
+	rec := e.mem.job
+	in := recovery.Job{
+		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: max(rec.Generation, rec.Rejoined),
+		Spares: e.meansNow().spares, CanLaunch: map[falcon.Node]bool{}, Domains: e.cfg.Recovery.Racks, Adapter: rec.Adapter,
+		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
+	}
+	if v := e.unadopted(); v != nil { // its epoch is about to begin
+		in.Placement, in.Generation = slices.Clone(v.Placement), v.Generation
+	}
+	for _, n := range e.nodes.Nodes() {
+		if e.starts(n.Name) > 0 && !e.mem.fences.node(n.Name) {
+			in.CanLaunch[n.Name] = true
+		}
+	}
+	e.declared(&in)
+	return in
+}
+
+// declared fills in what the adapters say of the job's state: the whole job
+// has what its weakest rank has.
+func (e *Engine) declared(in *recovery.Job) {
+	least := int64(math.MaxInt64)
+	for r := range in.Layout.World() {
+		p := e.job.ranks[falcon.Rank(r)]
+		if p == nil || !p.state.GetAlive() {
+			continue // what the others say holds for it
+		}
+		s := p.state
+		if s.GetZeroInstances() > 0 && (in.ZeRO.Instances == 0 || int(s.GetZeroInstances()) < in.ZeRO.Instances) {
+			in.ZeRO = falcon.ZeRO{Stage: int(s.GetZeroStage()), Instances: int(s.GetZeroInstances())}
+		}
+		in.StateMB = max(in.StateMB, float64(s.GetStateBytes())/1e6)
+		if at := s.GetCheckpointIteration(); at > 0 {
+			least = min(least, at-1)
+		}
+	}
+	if least < iterationMost {
+		in.Checkpoint = least
+	}
+}
+
+func sameRecoveryJob(a, b recovery.Job) bool {
+	return a.Layout == b.Layout && a.Generation == b.Generation && a.ZeRO == b.ZeRO && a.StateMB == b.StateMB &&
+		a.Adapter == b.Adapter && a.Checkpoint == b.Checkpoint && slices.Equal(a.Placement, b.Placement) &&
+		slices.Equal(a.Spares, b.Spares) && slices.Equal(a.Splits, b.Splits) && slices.Equal(sortedKeys(a.CanLaunch), sortedKeys(b.CanLaunch))
+}
+
+// stepProcess tells the machine how a process stands.
+func (e *Engine) stepProcess(now time.Time, p *process) {
+	if p == nil || int(p.rank) >= e.mem.job.Layout.World() {
+		return
+	}
+	s := p.state
+	e.rec.Step(now, recovery.Process{
+		Rank: p.rank, Node: p.node, Pid: int(s.GetPid()), Generation: s.GetGeneration(), Alive: s.GetAlive(),
+		Normal: endedWell(s.GetExit()) || e.leaving(), Exit: clean(s.GetExit()), Park: e.parkFrom(s.GetPark()),
+	})
+}
+
+// leaving says that processes end on purpose: a restart is going on, or is being
+// agreed on by ranks of which some have left already.
+func (e *Engine) leaving() bool {
+	if e.mem.restart.going() {
+		return true
+	}
+	o := e.orders.leaving()
+	return o != nil && o.words() > 0
+}
+
+// parkFrom reads where a process waits. A word about a generation that nobody
+// has given out is none.
+func (e *Engine) parkFrom(in *falconv1.Park) *recovery.Park {
+	if in == nil || in.GetGeneration() > e.generation() || in.GetTag() < -1 || in.GetTag() > iterationMost {
+		return nil
+	}
+	out := &recovery.Park{Generation: in.GetGeneration(), Joining: in.GetJoining(), Tag: in.GetTag()}
+	out.Hold.Steps = [2]int64{falcon.NoIteration, falcon.NoIteration}
+	for i, step := range in.GetSteps() {
+		if i >= len(out.Hold.Steps) || i >= len(in.GetSums()) {
+			break
+		}
+		if step >= 0 && step < iterationMost && !in.GetJoining() {
+			out.Hold.Steps[i], out.Hold.Sums[i] = step, in.GetSums()[i]
+		}
+	}
+	return out
+}
+
+// beat takes a node's sign of life and those of its processes.
+func (e *Engine) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
+	n.Beat = in
+	e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
+	for _, b := range in.GetRanks()[:min(len(in.GetRanks()), gpusMax)] {
+		p := e.job.ranks[falcon.Rank(b.GetRank())]
+		if p == nil || p.node != n.Name || p.state.GetPid() != b.GetPid() || e.mem.fences.process(p.name) {
+			continue
+		}
+		if b.GetIteration() > iterationMost || b.GetStepTag() < -1 || b.GetStepTag() > iterationMost {
+			continue
+		}
+		e.begun = max(e.begun, b.GetIteration())
+		e.rec.Step(now, recovery.Beat{
+			Rank: p.rank, Pid: int(b.GetPid()), Iteration: b.GetIteration(), Tag: b.GetStepTag(), HookAgeMs: finite(b.GetHookAgeMs(), msMost),
+		})
+	}
+}
+
+// gone tells the machine how an agent went. A stream that breaks although the
+// agent was just heard was reset; one that nobody was heard on has timed out.
+func (e *Engine) gone(n *fleet.Node, now time.Time) {
+	e.rec.Step(now, recovery.Node{Node: n.Name, Reset: n.Age(now) < 2*e.cfg.beat()})
+}
+
+func (c Config) beat() time.Duration { return orElse(c.Recovery.Beat, BeatPeriod) }
+
+// device takes a device's own report of a fault.
+func (e *Engine) device(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) {
+	device := deviceOn(n.Name, in.GetDevice())
+	if nic, ok := nicOn(n.Name, in.GetDevice()); ok {
+		device = falcon.Device(nic)
+	}
+	e.rec.Step(now, recovery.Device{Device: device, Fatal: in.GetFatal(), Code: int(in.GetCode()), Text: clean(in.GetText())})
+}
+
+// tellPace has the machine know how fast the job goes, and whether it is held.
+func (e *Engine) tellPace(now time.Time) {
+	steady := e.det.Steady()
+	in := recovery.Pace{
+		Iteration: e.begun, Ms: finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
+		Held: e.val.Active() || e.orders.heavy() || e.mem.restart.going(),
+	}
+	if in.Iteration == e.paced.Iteration && in.Held == e.paced.Held && now.Sub(e.pacedAt) < pacePeriod {
+		return
+	}
+	e.paced, e.pacedAt = in, now
+	e.rec.Step(now, in)
+}
+
+// digestRecovery persists what the machine wants persisted and prepares what it
+// wants carried out.
+func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
+	for _, x := range v.Recoveries {
+		was, _ := e.mem.recovery(x.ID)
+		r.records = append(r.records, record(now, kindRecovery, x))
+		begins := x.State == falcon.RecoverySuspend && (was.State != x.State || was.Generation != x.Generation)
+		if begins {
+			r.steps = append(r.steps, func() { e.makeWay(now, x.ID) })
+		}
+		if x.State.Over() && !was.State.Over() {
+			r.steps = append(r.steps, func() { e.recovered(now, x) })
+		}
+	}
+	for _, n := range v.Notes {
+		e.tell(n.Kind, int32(n.Severity), "%s", n.Text)
+	}
+	whole := slices.ContainsFunc(v.Commands, func(c recovery.Command) bool { _, is := c.(recovery.Restart); return is })
+	for _, c := range v.Commands {
+		if f, is := c.(recovery.Fence); is && whole {
+			f.Ranks = nil // they are waited for: nothing starts before they have ended
+			c = f
+		}
+		e.digestCommand(now, c, r)
+	}
+}
+
+// makeWay ends everything else that is being done with the job.
+func (e *Engine) makeWay(now time.Time, id string) {
+	why := fmt.Sprintf("recovery %s has begun", id)
+	e.val.Step(now, validate.Stop{Why: why})
+	for _, key := range sortedKeys(e.orders.open) {
+		e.withdraw(now, e.orders.open[key], why)
+	}
+	for _, w := range e.windows.byCommand {
+		if now.Before(w.deadline) {
+			w.deadline = now
+			e.det.Step(now, detect.Profiled{Window: w.window, Refused: why})
+		}
+	}
+	for _, w := range e.waiting {
+		e.det.Step(now, detect.Profiled{Window: w.window, Refused: why})
+	}
+	e.waiting = nil
+}
+
+// withdraw ends an order: by the vote where a rank has told of it, as the vote
+// is the commit, and as undeliverable else. A process that unwinds drops what it
+// has not voted for.
+func (e *Engine) withdraw(now time.Time, o *order, why string) {
+	out := outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration, Failed: why}
+	if o.words() > 0 {
+		out.Failed = ""
+		out = o.agreed(out)
+	}
+	delete(e.orders.open, o.Command)
+	e.extra = append(e.extra, record(now, kindOutcome, out))
+	if out.Failed == "" {
+		e.committed(now, o, out)
+		return
+	}
+	e.orders.giveUp(o)
+	e.tell("action", 2, "order %d is withdrawn: %s", o.Order.ID, out.Failed)
+	e.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
+}
+
+// recovered lets the job go on as something that others look at again.
+func (e *Engine) recovered(now time.Time, v falcon.Recovery) {
+	e.told.forget(v.State != falcon.RecoveryResumed)
+	e.job.dirty = true
+	e.describe(now)
+	e.resumePlans(now)
+}
+
+// adopt begins the job epoch that a recovery has led to; false while, or as, it
+// is another job that runs.
+func (e *Engine) adopt(now time.Time, v falcon.Recovery) bool {
+	rec, ok := e.adoptable(v)
+	if !ok {
+		return false
+	}
+	if r := e.unjoined(v.Generation); r >= 0 && now.UnixNano()-v.EndedNs < int64(adoptWait) {
+		e.recheck = true
+		return true
+	}
+	e.pace, e.leads, e.ahead = newPace(), leads{}, nil
+	e.begun = v.Resume - 1
+	e.commitJob(now, rec)
+	e.tell("recovery", 0, "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
+	return true
+}
+
+// adoptable describes the job after a recovery, where its processes are those
+// that the recovery has left and made.
+func (e *Engine) adoptable(v falcon.Recovery) (jobRecord, bool) {
+	rec := e.mem.job
+	now := e.job.processes()
+	if len(now) != len(rec.Processes) {
+		return rec, false
+	}
+	made := e.madeAnew(rec.Epoch)
+	for r, name := range now {
+		p := e.job.ranks[falcon.Rank(r)]
+		if name != rec.Processes[r] && (!made[falcon.Rank(r)] || p.state.GetGeneration() > v.Generation) {
+			return rec, false
+		}
+	}
+	rec.Epoch++
+	rec.Processes, rec.Placement, rec.Rejoined, rec.Adapter = now, e.job.placement(), v.Generation, e.job.adapter()
+	rec.PlacementOrder, rec.PlacedIteration, rec.Before = e.job.order(), 0, nil
+	return rec, true
+}
+
+// madeAnew are the ranks that recoveries of a job epoch have replaced: one may
+// begin before the epoch that another has led to.
+func (e *Engine) madeAnew(epoch uint64) map[falcon.Rank]bool {
+	out := map[falcon.Rank]bool{}
+	for i := range e.mem.recoveries {
+		if v := &e.mem.recoveries[i]; v.JobEpoch == epoch {
+			for r := range v.Replaced {
+				out[r] = true
+			}
+		}
+	}
+	return out
+}
+
+// unjoined is a rank whose process has not told that it trains in a generation;
+// -1 when there is none.
+func (e *Engine) unjoined(generation uint64) falcon.Rank {
+	for r := range e.job.world() {
+		if p := e.job.ranks[falcon.Rank(r)]; p == nil || p.state.GetRejoinedGeneration() < generation {
+			return falcon.Rank(r)
+		}
+	}
+	return -1
+}
+
+// takeLater keeps the samples of the job epoch that a recovery is about to lead
+// to, and drops those of before.
+func (e *Engine) takeLater(v falcon.Recovery, in []falcon.Sample) {
+	if v.NoReturn && v.Resume >= 0 {
+		e.keepEarly(slices.DeleteFunc(in, func(s falcon.Sample) bool { return s.Iteration < v.Resume }))
+	}
+}

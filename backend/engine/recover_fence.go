@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/recovery"
+)
+
+// Fencing is refusal: what a fenced node or process says does not count any
+// more, whatever it believes itself. Nothing is killed from here; a fenced node
+// that comes back is told to end what it still runs.
+
+// fenceRecord is one fence, or the lifting of one.
+type fenceRecord struct {
+	Generation uint64        `json:"generation"`
+	Nodes      []falcon.Node `json:"nodes,omitempty"`     // as a whole, until lifted
+	Processes  []string      `json:"processes,omitempty"` // by name, on any node, for ever
+	Stop       uint64        `json:"stop_command,omitempty"`
+	Lifted     falcon.Node   `json:"lifted,omitempty"` // nothing else is set then
+	By         string        `json:"by,omitempty"`
+	From       string        `json:"from,omitempty"`
+	Reason     string        `json:"reason,omitempty"`
+}
+
+// processesFenced bounds the names that are kept: processes of so long ago are
+// known to nobody.
+const processesFenced = 1 << 16
+
+// fences is what is refused now.
+type fences struct {
+	nodes  map[falcon.Node]fenceRecord
+	names  map[string]falcon.Node // fenced processes and where they are
+	order  []string               // names, oldest first
+	newest uint64                 // generation of the newest fence
+}
+
+func newFences() fences {
+	return fences{nodes: map[falcon.Node]fenceRecord{}, names: map[string]falcon.Node{}}
+}
+
+func (f *fences) node(n falcon.Node) bool { _, is := f.nodes[n]; return is }
+
+func (f *fences) process(name string) bool { _, is := f.names[name]; return is }
+
+func (f *fences) apply(v fenceRecord) {
+	if v.Lifted != "" {
+		delete(f.nodes, v.Lifted)
+		f.order = slices.DeleteFunc(f.order, func(name string) bool {
+			on := f.names[name] == v.Lifted
+			if on {
+				delete(f.names, name)
+			}
+			return on
+		})
+		return
+	}
+	f.newest = max(f.newest, v.Generation)
+	for _, n := range v.Nodes {
+		f.nodes[n] = v
+	}
+	for _, name := range v.Processes {
+		if !f.process(name) {
+			f.order = append(f.order, name)
+		}
+		f.names[name] = nodeOfProcess(name)
+	}
+	for len(f.order) > processesFenced {
+		delete(f.names, f.order[0])
+		f.order = f.order[1:]
+	}
+}
+
+// nodeOfProcess reads a process's name; see processName.
+func nodeOfProcess(name string) falcon.Node {
+	node, _, _ := strings.Cut(name, "/")
+	return falcon.Node(node)
+}
+
+// misplaced says that a process is none that a recovery in progress knows of:
+// its rank belongs elsewhere, or its generation was given out to nobody.
+func (e *Engine) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.RankState) bool {
+	v := e.recovering()
+	if v == nil || e.mem.restart.going() || int(r) >= len(v.Placement) || e.job.named[processName(node, s)] != nil {
+		return false
+	}
+	return v.Placement[r].Node() != node || s.GetGeneration() > v.Generation
+}
+
+// fenceOf makes the record of a fence: who is meant by it is settled now.
+func (e *Engine) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
+	out := fenceRecord{Generation: c.Generation, Nodes: slices.Clone(c.Nodes)}
+	add := func(name string) {
+		if name != "" && !e.mem.fences.process(name) && !slices.Contains(out.Processes, name) {
+			out.Processes = append(out.Processes, name)
+		}
+	}
+	for _, r := range sortedKeys(e.job.ranks) {
+		p := e.job.ranks[r]
+		old := p.state.GetGeneration() < c.Generation
+		if old && (slices.Contains(c.Nodes, p.node) || slices.Contains(c.Ranks, r)) {
+			add(p.name)
+		}
+	}
+	for r, name := range e.mem.job.Processes { // those that no agent has told of since the engine began
+		if e.job.ranks[falcon.Rank(r)] == nil && (slices.Contains(c.Nodes, nodeOfProcess(name)) || slices.Contains(c.Ranks, falcon.Rank(r))) {
+			add(name)
+		}
+	}
+	for range c.Nodes {
+		if id := e.commandID(now); out.Stop == 0 {
+			out.Stop = id
+		}
+	}
+	return out
+}
+
+// fenced applies a fence to the picture once it is durable.
+func (e *Engine) fenced(now time.Time, v fenceRecord) {
+	for _, r := range sortedKeys(e.job.ranks) {
+		if p := e.job.ranks[r]; p.state.GetAlive() && slices.Contains(v.Processes, p.name) {
+			s := proto.CloneOf(p.state)
+			s.Alive, s.Exit, s.Park = false, "fenced", nil
+			p.endedAt = now
+			e.job.put(p, s)
+		}
+	}
+	for _, n := range v.Nodes {
+		e.stopFenced(n)
+	}
+}
+
+// stopFenced has a fenced node end what it still runs.
+func (e *Engine) stopFenced(n falcon.Node) {
+	v, is := e.mem.fences.nodes[n]
+	if !is || v.Stop == 0 {
+		return
+	}
+	e.tellNode(n, command(&falconv1.Command{
+		Epoch: e.mem.epoch, Id: v.Stop + uint64(slices.Index(v.Nodes, n)), DeadlineUnixNs: e.cfg.Now().Add(commandLife).UnixNano(),
+		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: v.Generation}},
+	}))
+}
+
+// refuses says that a frame does not count because its node or process is
+// fenced. What only describes the node is taken all the same.
+func (e *Engine) refuses(n *fleet.Node, f frame) bool {
+	name := ""
+	switch body := f.GetBody().(type) {
+	case *falconv1.AgentFrame_Hello, *falconv1.AgentFrame_Beat, *falconv1.AgentFrame_Telemetry:
+		return false
+	case *falconv1.AgentFrame_Rank:
+		name = processName(n.Name, body.Rank)
+	}
+	v, whole := e.mem.fences.nodes[n.Name]
+	if !whole && !e.mem.fences.process(name) {
+		return false
+	}
+	what := "what node " + string(n.Name) + " says of the job"
+	if !whole {
+		what = "what process " + name + " says"
+	}
+	if key := fmt.Sprintf("%s/%d", what, v.Generation); !e.refusedTold[key] && len(e.refusedTold) < refusedToldMost {
+		e.refusedTold[key] = true
+		e.tell("recovery", 1, "%s is refused: it is fenced", clean(what))
+	}
+	return true
+}
+
+// refusedToldMost bounds the lines about it in the life of one engine.
+const refusedToldMost = 1024
+
+// lift takes a node back after somebody has looked at it.
+func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string) error {
+	if !e.mem.fences.node(node) {
+		return fmt.Errorf("%w: node %q is not fenced", ErrNotFound, clean(string(node)))
+	}
+	if v := e.recovering(); v != nil && slices.Contains(v.Fenced, node) {
+		return fmt.Errorf("%w: %s has fenced node %s and is in progress (%s); lift it when that is over", ErrStale, v.ID, node, v.State)
+	}
+	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
+	e.extra = append(e.extra, record(now, kindFence, rec))
+	e.mem.fences.apply(rec) // folded in again when durable: the same
+	e.tell("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
+	e.means = means{}
+	return nil
+}

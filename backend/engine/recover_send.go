@@ -1,0 +1,381 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/recovery"
+)
+
+// What the recovery machine wants done goes to the nodes as commands whose ids
+// are promised first, in the batch of the recovery that they belong to: the same
+// command has the same id after any restart, and is executed once.
+
+// commandLife is how long a command may take to arrive, where the state of its
+// recovery says no more.
+const commandLife = time.Minute
+
+// Kinds of commands of a recovery, in records.
+const (
+	tellSuspend = "suspend"
+	tellLaunch  = "launch"
+	tellTable   = "table"
+	tellRejoin  = "rejoin"
+	tellStop    = "stop"
+)
+
+// sentRecord promises the ids of one command's frames.
+type sentRecord struct {
+	Generation uint64                `json:"generation"`
+	Kind       string                `json:"kind"`
+	Hash       string                `json:"hash"`          // of what it says
+	First      uint64                `json:"first_command"` // of Nodes[0]; the others follow
+	Nodes      []falcon.Node         `json:"nodes"`
+	Pids       map[falcon.Rank]int32 `json:"pids,omitempty"` // rejoins: the processes that are meant
+}
+
+// sentKept bounds the promises in memory: a recovery in progress has a few for
+// each of its generations.
+const sentKept = 256
+
+func (m *memory) setSent(v sentRecord) {
+	m.sent = append(m.sent, v)
+	m.sent = slices.Delete(m.sent, 0, max(0, len(m.sent)-sentKept))
+}
+
+func (m *memory) sentAs(generation uint64, kind, hash string) (sentRecord, bool) {
+	for _, v := range m.sent {
+		if v.Generation == generation && v.Kind == kind && v.Hash == hash {
+			return v, true
+		}
+	}
+	return sentRecord{}, false
+}
+
+// told is a command on its way, with what each node gets of it.
+type told struct {
+	sentRecord
+	deadline time.Time
+	body     func(n falcon.Node) *falconv1.Command
+	answered map[falcon.Node]bool
+}
+
+func (t *told) frame(epoch uint64, n falcon.Node) *falconv1.EngineFrame {
+	i := slices.Index(t.Nodes, n)
+	c := t.body(n)
+	if i < 0 || c == nil {
+		return nil
+	}
+	c.Epoch, c.Id, c.DeadlineUnixNs = epoch, t.First+uint64(i), t.deadline.UnixNano()
+	return command(c)
+}
+
+// toldBook holds the commands that are on their way.
+type toldBook struct{ open []*told }
+
+// add takes a command in; what older generations were told is void, but for
+// what ends processes.
+func (b *toldBook) add(t *told) {
+	b.open = slices.DeleteFunc(b.open, func(o *told) bool {
+		return o.Kind != tellStop && o.Generation < t.Generation || o.First == t.First
+	})
+	b.open = append(b.open, t)
+}
+
+// forget ends all commands; those that end processes stay where the recovery
+// has failed.
+func (b *toldBook) forget(keepStops bool) {
+	b.open = slices.DeleteFunc(b.open, func(o *told) bool { return !keepStops || o.Kind != tellStop })
+}
+
+// find is the command that a node's answer belongs to.
+func (b *toldBook) find(node falcon.Node, id uint64) *told {
+	for _, t := range b.open {
+		if id >= t.First && id-t.First < uint64(len(t.Nodes)) && t.Nodes[id-t.First] == node {
+			return t
+		}
+	}
+	return nil
+}
+
+// digestCommand prepares what the machine wants carried out.
+func (e *Engine) digestCommand(now time.Time, c recovery.Command, r *round) {
+	switch c := c.(type) {
+	case recovery.Fence:
+		v := e.fenceOf(now, c)
+		if len(v.Processes) == 0 && !slices.ContainsFunc(v.Nodes, func(n falcon.Node) bool { return !e.mem.fences.node(n) }) {
+			return // given again
+		}
+		r.records = append(r.records, record(now, kindFence, v))
+		r.fences = append(r.fences, v)
+	case recovery.Restart:
+		e.digestRestart(now, c, r)
+	default:
+		if t := e.compose(c); t != nil {
+			e.promise(now, t, r)
+			r.told = append(r.told, t)
+		}
+	}
+}
+
+// promise gives a command its ids: those of before when it was given before.
+func (e *Engine) promise(now time.Time, t *told, r *round) {
+	if was, known := e.mem.sentAs(t.Generation, t.Kind, t.Hash); known {
+		t.sentRecord = was
+	} else {
+		for range t.Nodes {
+			if id := e.commandID(now); t.First == 0 {
+				t.First = id
+			}
+		}
+		r.records = append(r.records, record(now, kindSent, t.sentRecord))
+	}
+	t.deadline = now.Add(commandLife)
+	if v := e.mem.current(); v != nil && v.DeadlineNs > t.deadline.UnixNano() {
+		t.deadline = time.Unix(0, v.DeadlineNs)
+	}
+}
+
+func (e *Engine) compose(c recovery.Command) *told {
+	t := &told{answered: map[falcon.Node]bool{}}
+	switch c := c.(type) {
+	case recovery.Suspend:
+		t.Generation, t.Kind, t.Nodes = c.Generation, tellSuspend, slices.Clone(c.Nodes)
+		t.body = func(falcon.Node) *falconv1.Command {
+			return &falconv1.Command{Body: &falconv1.Command_Suspend{Suspend: &falconv1.SuspendCommand{
+				Generation: c.Generation, OptimizerWaitMs: c.WaitMs,
+			}}}
+		}
+	case recovery.Launch:
+		t.Generation, t.Kind, t.Nodes = c.Generation, tellLaunch, nodesOf(c.Ranks)
+		t.body = func(n falcon.Node) *falconv1.Command { return joinCommand(c, n) }
+	case recovery.Table:
+		t.Generation, t.Kind, t.Nodes = c.Generation, tellTable, placementNodes(c.Placement)
+		if !e.composeTable(t, c.Placement) {
+			return nil
+		}
+	case recovery.Rejoin:
+		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, placementNodes(c.Placement), e.pids()
+		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, n, t.Pids) }
+	case recovery.Stop:
+		t.Generation, t.Kind, t.Nodes = c.Generation, tellStop, e.stopNodes(c)
+		t.body = func(n falcon.Node) *falconv1.Command {
+			return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: c.Generation, Ranks: e.stopRanks(c, n)}}}
+		}
+	default:
+		e.log.Error("the recovery machine wants something unknown", "command", fmt.Sprintf("%T", c))
+		return nil
+	}
+	t.Hash = contentHash(c)
+	return t
+}
+
+func contentHash(c recovery.Command) string {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(fmt.Sprintf("engine: encode %T: %v", c, err))
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+func nodesOf(ranks map[falcon.Rank]falcon.Device) []falcon.Node {
+	seen := map[falcon.Node]bool{}
+	for _, d := range ranks {
+		seen[d.Node()] = true
+	}
+	return sortedKeys(seen)
+}
+
+func placementNodes(p falcon.Placement) []falcon.Node {
+	seen := map[falcon.Node]bool{}
+	for _, d := range p {
+		if d != "" {
+			seen[d.Node()] = true
+		}
+	}
+	return sortedKeys(seen)
+}
+
+func joinCommand(c recovery.Launch, n falcon.Node) *falconv1.Command {
+	l := &falconv1.LaunchCommand{Generation: c.Generation, World: int32(c.World), Join: true}
+	for _, r := range sortedKeys(c.Ranks) {
+		if d := c.Ranks[r]; d.Node() == n {
+			l.Ranks = append(l.Ranks, &falconv1.RankLaunch{Rank: int32(r), LocalRank: int32(d.Index()), Device: string(d)})
+		}
+	}
+	return &falconv1.Command{Body: &falconv1.Command_Launch{Launch: l}}
+}
+
+// pids are the processes that hold the ranks now.
+func (e *Engine) pids() map[falcon.Rank]int32 {
+	out := make(map[falcon.Rank]int32, len(e.job.ranks))
+	for r, p := range e.job.ranks {
+		if p.state.GetAlive() {
+			out[r] = p.state.GetPid()
+		}
+	}
+	return out
+}
+
+func rejoinCommand(c recovery.Rejoin, n falcon.Node, pids map[falcon.Rank]int32) *falconv1.Command {
+	out := &falconv1.RejoinCommand{
+		Generation: c.Generation, ResumeIteration: c.Resume, Checkpoint: c.Checkpoint, MicroBatches: c.Splits, Moves: protoMoves(c.Moves),
+	}
+	for r, d := range c.Placement {
+		if d.Node() == n {
+			out.Seats = append(out.Seats, &falconv1.RankSeat{Rank: int32(r), Pid: pids[falcon.Rank(r)]})
+		}
+	}
+	return &falconv1.Command{Body: &falconv1.Command_Rejoin{Rejoin: out}}
+}
+
+// stopNodes are those that a stop goes to: the nodes named, or those of the
+// ranks named, or all that hold ranks.
+func (e *Engine) stopNodes(c recovery.Stop) []falcon.Node {
+	seen := map[falcon.Node]bool{}
+	for _, n := range c.Nodes {
+		seen[n] = true
+	}
+	for _, r := range c.Ranks {
+		if len(c.Nodes) == 0 {
+			seen[e.nodeOf(r)] = true
+		}
+	}
+	if len(seen) == 0 {
+		return e.jobNodes()
+	}
+	delete(seen, "")
+	return sortedKeys(seen)
+}
+
+// stopRanks are those of a node that are meant; none = all.
+func (e *Engine) stopRanks(c recovery.Stop, n falcon.Node) []int32 {
+	var out []int32
+	for _, r := range c.Ranks {
+		if e.nodeOf(r) == n || len(c.Nodes) > 0 {
+			out = append(out, int32(r))
+		}
+	}
+	return out
+}
+
+// sendTold sends commands to their nodes.
+func (e *Engine) sendTold(list []*told) {
+	for _, t := range list {
+		e.told.add(t)
+		for _, n := range t.Nodes {
+			e.sendOne(t, n)
+		}
+	}
+}
+
+func (e *Engine) sendOne(t *told, n falcon.Node) {
+	if f := t.frame(e.mem.epoch, n); f != nil {
+		e.tellNode(n, f)
+	}
+}
+
+// retellRecovery sends a node again what it has not answered.
+func (e *Engine) retellRecovery(n falcon.Node) {
+	if e.mem.fences.node(n) {
+		e.stopFenced(n)
+		return
+	}
+	for _, t := range e.told.open {
+		if !t.answered[n] {
+			e.sendOne(t, n)
+		}
+	}
+}
+
+// recoverResult takes a node's answer; false for one about something else.
+func (e *Engine) recoverResult(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
+	t := e.told.find(node, in.GetId())
+	if t == nil {
+		return false
+	}
+	failed := ""
+	switch in.GetStatus() {
+	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
+	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
+		if failed = clean(in.GetDetail()); failed == "" {
+			failed = "no reason was given"
+		}
+	default:
+		e.rejoinedRanks(now, t, node, in)
+		return true
+	}
+	t.answered[node] = true
+	e.answered(now, t, node, in, failed)
+	return true
+}
+
+// answered tells the machine the outcome of a command on one node.
+func (e *Engine) answered(now time.Time, t *told, node falcon.Node, in *falconv1.CommandResult, failed string) {
+	switch t.Kind {
+	case tellSuspend:
+		e.rec.Step(now, recovery.Suspended{Node: node, Generation: t.Generation, Refused: failed})
+	case tellLaunch:
+		e.rec.Step(now, recovery.Launched{Node: node, Generation: t.Generation, Failed: failed})
+	case tellTable:
+		if e.tables.answered(node, t.Generation, failed) {
+			t.answered[node] = false
+			e.resendWhole(t, node)
+			return
+		}
+		e.rec.Step(now, recovery.Tabled{Node: node, Generation: t.Generation, Failed: failed})
+	case tellRejoin:
+		e.rejoinedRanks(now, t, node, in)
+		if failed != "" {
+			e.rejoinRefused(now, t, node, failed)
+		}
+	}
+}
+
+// rejoinedRanks passes on the words of the ranks that were meant.
+func (e *Engine) rejoinedRanks(now time.Time, t *told, node falcon.Node, in *falconv1.CommandResult) {
+	if t.Kind != tellRejoin {
+		return
+	}
+	for _, a := range in.GetRanks() {
+		r := falcon.Rank(a.GetRank())
+		p := e.job.ranks[r]
+		mine := e.nodeOf(r) == node && (p == nil || p.state.GetPid() == t.Pids[r] && !e.mem.fences.process(p.name))
+		if !mine || a.GetGeneration() != t.Generation || a.GetIteration() < falcon.NoIteration || a.GetIteration() > iterationMost {
+			continue
+		}
+		e.rec.Step(now, recovery.Rejoined{
+			Rank: r, Generation: t.Generation, Status: a.GetStatus(), Iteration: a.GetIteration(),
+			GroupsMs: finite(a.GetGroupsMs(), msMost), RestoreMs: finite(a.GetRestoreMs(), msMost), Bytes: a.GetMovedBytes(),
+		})
+		e.stood[r] = stood{t.Generation, a.GetStatus()}
+	}
+}
+
+// rejoinRefused takes a refusal for the word of every rank of the node that has
+// not spoken.
+func (e *Engine) rejoinRefused(now time.Time, t *told, node falcon.Node, why string) {
+	e.tell("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)
+	for _, r := range sortedKeys(t.Pids) {
+		if e.nodeOf(r) == node && e.stood[r].generation != t.Generation {
+			e.rec.Step(now, recovery.Rejoined{Rank: r, Generation: t.Generation, Status: statusRefused, Iteration: falcon.NoIteration})
+			e.stood[r] = stood{t.Generation, statusRefused}
+		}
+	}
+}
+
+// statusRefused stands for a rank whose agent refused the order.
+const statusRefused = -1
+
+// stood is what a rank has said of the newest rejoin.
+type stood struct {
+	generation uint64
+	status     int32
+}

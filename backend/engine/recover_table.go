@@ -1,0 +1,118 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/recovery/ranktable"
+)
+
+// tablesKept bounds the rank tables that deltas are made from.
+const tablesKept = 4
+
+// rankTable is an encoded one.
+type rankTable struct {
+	generation uint64
+	text       []byte
+}
+
+// tableBook knows the newest rank tables, and which one each node has in its
+// file by its own word. After a restart nothing is known and tables go whole.
+type tableBook struct {
+	made    []rankTable
+	held    map[falcon.Node]uint64 // generation
+	retried map[falcon.Node]uint64 // generation that was sent again, whole
+}
+
+func newTableBook() tableBook {
+	return tableBook{held: map[falcon.Node]uint64{}, retried: map[falcon.Node]uint64{}}
+}
+
+// table encodes the rank table of a placement.
+func (e *Engine) table(p falcon.Placement) ([]byte, error) {
+	addresses := map[falcon.Node]ranktable.Address{}
+	for _, n := range placementNodes(p) {
+		if x := e.nodes.Node(n); x != nil {
+			addresses[n] = ranktable.Address{HostIP: x.Host}
+		}
+	}
+	t, err := ranktable.Build(p, addresses)
+	if err != nil {
+		return nil, err
+	}
+	return ranktable.Encode(t)
+}
+
+// add keeps a table.
+func (b *tableBook) add(t rankTable) {
+	b.made = slices.DeleteFunc(b.made, func(o rankTable) bool { return o.generation == t.generation })
+	b.made = append(b.made, t)
+	b.made = slices.Delete(b.made, 0, max(0, len(b.made)-tablesKept))
+}
+
+func (b *tableBook) find(generation uint64) (rankTable, bool) {
+	i := slices.IndexFunc(b.made, func(o rankTable) bool { return o.generation == generation })
+	if i < 0 {
+		return rankTable{}, false
+	}
+	return b.made[i], true
+}
+
+// commands make the frames of a table: what changed for nodes that have an
+// older one, the whole for others. Nodes with the same base share one delta.
+func (b *tableBook) commands(t rankTable) func(falcon.Node) *falconv1.Command {
+	deltas := map[uint64][]byte{}
+	return func(n falcon.Node) *falconv1.Command {
+		out := &falconv1.TableCommand{Generation: t.generation}
+		base, known := b.find(b.held[n])
+		if known && base.generation < t.generation && b.retried[n] < t.generation {
+			if deltas[base.generation] == nil {
+				deltas[base.generation], _ = ranktable.Diff(base.text, base.generation, t.text, t.generation).Encode() // numbers and bytes always encode
+			}
+			out.BaseGeneration, out.Delta = base.generation, deltas[base.generation]
+		}
+		if len(out.Delta) == 0 || len(out.Delta) > len(t.text) {
+			out.BaseGeneration, out.Delta, out.Table = 0, nil, t.text
+		}
+		return &falconv1.Command{Body: &falconv1.Command_Table{Table: out}}
+	}
+}
+
+// answered notes a node's word; it says whether the table is to be sent again,
+// whole: once.
+func (b *tableBook) answered(node falcon.Node, generation uint64, failed string) bool {
+	if failed == "" {
+		b.held[node] = generation
+		return false
+	}
+	delete(b.held, node)
+	if b.retried[node] >= generation {
+		return false
+	}
+	b.retried[node] = generation
+	return true
+}
+
+// composeTable fills in a command that brings a table; false where there is
+// none to bring.
+func (e *Engine) composeTable(t *told, p falcon.Placement) bool {
+	text, err := e.table(p)
+	if err != nil {
+		e.tell("recovery", 3, "generation %d has no rank table: %s", t.Generation, err)
+		return false
+	}
+	made := rankTable{t.Generation, text}
+	e.tables.add(made)
+	t.body = e.tables.commands(made)
+	return true
+}
+
+// resendWhole has a node's table sent again, under another id, as agents answer
+// what they know from memory.
+func (e *Engine) resendWhole(t *told, node falcon.Node) {
+	again := &told{sentRecord: t.sentRecord, body: t.body, answered: map[falcon.Node]bool{}}
+	again.Nodes, again.First, again.Hash = []falcon.Node{node}, 0, fmt.Sprintf("%s/%s", t.Hash, node)
+	e.again = append(e.again, again)
+}

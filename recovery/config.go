@@ -22,7 +22,7 @@ type Config struct {
 	Suspect int           // missed beats before a node is suspected (2)
 	Dead    int           // and taken for dead, with a second sign (3)
 	Grace   time.Duration // after the engine's start, for agents to come back (10 s)
-	Gather  time.Duration // faults so close together are handled as one: the ranks of a node die one after another (250 ms)
+	Gather  time.Duration // faults so close together are handled as one: the ranks of a node die one after another (100 ms)
 
 	HangFactor float64       // usual iteration times without progress, before a job is said to hang (20)
 	HangMin    time.Duration // at least (2 min); also how long an unknown iteration may take
@@ -43,7 +43,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Beat = cmp.Or(c.Beat, 2*time.Second)
 	c.Suspect, c.Dead = cmp.Or(c.Suspect, 2), cmp.Or(c.Dead, 3)
-	c.Grace, c.Gather = cmp.Or(c.Grace, 10*time.Second), cmp.Or(c.Gather, 250*time.Millisecond)
+	c.Grace, c.Gather = cmp.Or(c.Grace, 10*time.Second), cmp.Or(c.Gather, 100*time.Millisecond)
 	c.HangFactor, c.HangMin = cmp.Or(c.HangFactor, 20), cmp.Or(c.HangMin, 2*time.Minute)
 	c.OptimizerWait, c.SuspendMost = cmp.Or(c.OptimizerWait, 5*time.Second), cmp.Or(c.SuspendMost, 15*time.Second)
 	c.SpareWait, c.ReplaceMost = cmp.Or(c.SpareWait, 10*time.Minute), cmp.Or(c.ReplaceMost, 5*time.Minute)

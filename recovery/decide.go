@@ -109,7 +109,7 @@ func (m *Machine) needsPerson(now time.Time) string {
 	switch {
 	case c.Whole && m.job.Checkpoint < 0:
 		return wholeReason(c) + noCheckpoint
-	case onlyHang(c):
+	case stuck(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
 	case m.policy.Mode == falcon.ModeObserve:
 		return "the console only observes"

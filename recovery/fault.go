@@ -77,6 +77,7 @@ func (m *Machine) join(now time.Time, f falcon.Fault) falcon.Fault {
 		if !slices.Contains(c.Pending, r) {
 			c.Pending = append(c.Pending, r)
 		}
+		delete(m.at.awaited, r)
 	}
 	slices.Sort(c.Pending)
 	m.dirty()
@@ -107,7 +108,7 @@ func merge(o *falcon.Fault, f falcon.Fault) {
 	}
 	slices.Sort(o.Ranks)
 	switch {
-	case whole(f) && !whole(*o):
+	case whole(f) && !whole(*o), o.Kind == falcon.FaultHang:
 		o.Kind, o.Device = f.Kind, f.Device
 	case o.Device != f.Device && !whole(*o):
 		o.Device = ""

@@ -93,7 +93,10 @@ func (m *Machine) begin(now time.Time, why string) {
 	m.generation = max(m.generation, m.job.Generation) + 1
 	c.Generation, c.Attempts, c.Reason = m.generation, c.Attempts+1, why
 	m.enter(now, falcon.RecoverySuspend, m.cfg.SuspendMost)
-	m.at = attempt{entered: now, moved: now, until: m.at.until, gather: now.Add(m.cfg.Gather), badTable: m.at.badTable}
+	m.at = attempt{
+		entered: now, moved: now, until: m.at.until, gather: now.Add(m.cfg.Gather), badTable: m.at.badTable,
+		awaited: m.at.awaited, // they go on starting meanwhile
+	}
 	m.suspend()
 	m.note("recovery", 1, "%s: generation %d: the job is suspended to make %s anew", c.ID, c.Generation, rankList(c.Pending))
 }
@@ -125,7 +128,10 @@ func (m *Machine) onSuspended(now time.Time, s Suspended) {
 	if m.cur.State != falcon.RecoverySuspend {
 		return
 	}
-	if s.Refused != "" {
+	switch {
+	case s.Refused != "" && s.Late:
+		return // the state's own deadline judges that
+	case s.Refused != "":
 		m.restart(now, fmt.Sprintf("node %s can't suspend: %s", s.Node, s.Refused))
 		return
 	}
@@ -137,8 +143,7 @@ func (m *Machine) onSuspended(now time.Time, s Suspended) {
 // parked says that rank r's process parks and its word is of this attempt.
 func (m *Machine) parked(r falcon.Rank) bool {
 	x := &m.ranks[r]
-	p := x.proc.Park
-	return x.known && x.proc.Alive && p != nil && (p.Generation == m.cur.Generation || p.Joining && m.at.acked[x.proc.Node])
+	return x.known && x.proc.Alive && x.proc.Park != nil && x.proc.Park.Generation == m.cur.Generation
 }
 
 // suspended goes on to the replacement once all who stay are parked.
@@ -150,7 +155,7 @@ func (m *Machine) suspended(now time.Time) bool {
 		return true
 	}
 	for r := range m.ranks {
-		if x := &m.ranks[r]; !m.isFenced(m.placement()[r].Node()) && x.known && x.proc.Alive && !m.parked(falcon.Rank(r)) {
+		if m.waitsForRank(falcon.Rank(r)) && !m.at.stopping[falcon.Rank(r)] {
 			return false
 		}
 	}
@@ -172,7 +177,7 @@ func (m *Machine) gone(now time.Time) bool {
 	found := false
 	for r := range m.ranks {
 		x, n := &m.ranks[r], m.placement()[r].Node()
-		if (x.known && x.proc.Alive) || m.isFenced(n) || slices.Contains(m.cur.Pending, falcon.Rank(r)) {
+		if (x.known && x.proc.Alive) || m.at.awaited[falcon.Rank(r)] || m.isFenced(n) || slices.Contains(m.cur.Pending, falcon.Rank(r)) {
 			continue
 		}
 		found = true
@@ -227,28 +232,36 @@ func (m *Machine) parkedOne(now time.Time, r falcon.Rank) {
 	}
 }
 
-// joined says that the process launched for rank r in this attempt parks.
+// joined says that the process launched for rank r parks.
 func (m *Machine) joined(r falcon.Rank) bool {
 	x := &m.ranks[r]
-	return x.known && x.proc.Alive && x.proc.Generation == m.cur.Generation && x.proc.Park != nil && x.proc.Park.Joining
+	return x.known && x.proc.Alive && x.proc.Generation == m.cur.Launched[r] && x.proc.Park != nil
 }
 
 func (m *Machine) onLaunched(now time.Time, l Launched) {
 	c := m.cur
-	if c == nil || l.Generation != c.Generation || c.State != falcon.RecoveryReplace || l.Failed == "" {
+	if c == nil || l.Failed == "" || c.State == falcon.RecoveryProposed {
 		return
 	}
-	if c.Whole {
+	if c.Whole && l.Generation == c.Generation {
 		m.finish(now, falcon.RecoveryFailed, fmt.Sprintf("the restart did not come up on node %s: %s; start the job again from its checkpoint", l.Node, l.Failed))
 		return
 	}
-	if slices.ContainsFunc(m.on[l.Node], func(r falcon.Rank) bool { return m.at.awaited[r] }) {
+	if slices.ContainsFunc(m.on[l.Node], func(r falcon.Rank) bool { return m.at.awaited[r] && c.Launched[r] == l.Generation }) {
 		m.giveUp(now, falcon.FaultNode, l.Node, fmt.Sprintf("node %s could not start %s: %s", l.Node, rankList(m.on[l.Node]), l.Failed))
 	}
 }
 
-// table has the rank table of the generation brought to all nodes.
+// table has the rank table of the generation brought to all nodes. Processes
+// that were launched in an earlier generation park for that one: they obey one
+// more suspension, as everybody does.
 func (m *Machine) table(now time.Time) bool {
+	for r := range m.ranks {
+		if !m.parked(falcon.Rank(r)) {
+			m.begin(now, fmt.Sprintf("rank %d does not wait in generation %d: all are suspended anew", r, m.cur.Generation))
+			return true
+		}
+	}
 	m.enter(now, falcon.RecoveryTable, m.cfg.TableMost)
 	m.at.tabled = map[falcon.Node]bool{}
 	m.command(Table{Generation: m.cur.Generation, Placement: slices.Clone(m.cur.Placement)})

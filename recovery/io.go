@@ -79,6 +79,7 @@ type Suspended struct {
 	Node       falcon.Node
 	Generation uint64
 	Refused    string
+	Late       bool // with Refused: a process did not park in time; without, one can't
 }
 
 // Launched is the outcome of Launch on one node.

@@ -38,11 +38,12 @@ type Machine struct {
 
 // member is one rank.
 type member struct {
-	known  bool
-	proc   Process
-	least  uint64 // generation that the rank's owner has at least
-	beat   Beat
-	beatAt time.Time // zero = none
+	known    bool
+	proc     Process
+	least    uint64 // generation that the rank's owner has at least
+	beat     Beat
+	beatAt   time.Time // zero = none
+	parkedAt time.Time // since when it parks, if it does
 }
 
 // host is one node.
@@ -228,6 +229,18 @@ func (m *Machine) forgive(now time.Time) {
 		m.ranks[i].beatAt = m.ranks[i].beatAt.Add(gap)
 	}
 	m.pace.moved, m.at.moved = m.pace.moved.Add(gap), m.at.moved.Add(gap)
+}
+
+// Wakes is when Tick has something to do next, apart from its regular looks;
+// zero = nothing is due. An engine that ticks then loses no time.
+func (m *Machine) Wakes() time.Time {
+	switch {
+	case m.cur == nil:
+		return time.Time{}
+	case m.cur.State == falcon.RecoverySuspend && m.at.gather.After(m.last):
+		return m.at.gather
+	}
+	return m.at.until
 }
 
 // placement is the one in force: of the recovery in progress, else the job's.

@@ -162,11 +162,11 @@ func (m *Machine) survivors() {
 	}
 }
 
-// awaitLaunched waits for those launched in this generation that don't park yet.
+// awaitLaunched waits for those launched in this recovery that don't park yet.
 func (m *Machine) awaitLaunched() {
 	m.at.awaited = map[falcon.Rank]bool{}
-	for _, r := range m.launched() {
-		if !m.joined(r) {
+	for r := range m.cur.Launched {
+		if int(r) < len(m.ranks) && !m.joined(r) && !slices.Contains(m.cur.Pending, r) {
 			m.at.awaited[r] = true
 		}
 	}

@@ -132,10 +132,7 @@ func (m *Machine) again(now time.Time) {
 	for _, d := range c.Placement {
 		m.host(d.Node(), now)
 	}
-	m.at.acked = map[falcon.Node]bool{}
-	for _, n := range m.stay() { // all had answered before the state ended
-		m.at.acked[n] = true
-	}
+	m.awaitLaunched()
 	switch c.State {
 	case falcon.RecoveryProposed:
 		if c.DeadlineNs > 0 {
@@ -152,7 +149,6 @@ func (m *Machine) again(now time.Time) {
 			return
 		}
 		m.deadline(now, m.cfg.ReplaceMost)
-		m.awaitLaunched()
 		m.orderReplace()
 	case falcon.RecoveryTable:
 		m.deadline(now, m.cfg.TableMost)

@@ -120,7 +120,7 @@ func (m *Machine) finish(now time.Time, s falcon.RecoveryState, why string) {
 		m.command(Stop{Generation: c.Generation, Nodes: m.stay()})
 	}
 	m.cur, m.at = nil, attempt{}
-	m.closed, m.closedAt = s != falcon.RecoveryResumed && !onlyHang(c), now
+	m.closed, m.closedAt = s != falcon.RecoveryResumed && !stuck(c), now
 	m.pace.moved = now
 	if s == falcon.RecoveryResumed {
 		m.settle(c)
@@ -142,6 +142,7 @@ func (m *Machine) settle(c *falcon.Recovery) {
 	}
 }
 
-func onlyHang(c *falcon.Recovery) bool {
-	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultHang })
+// stuck says that nothing but the whole job's hang led to it.
+func stuck(c *falcon.Recovery) bool {
+	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultHang || f.Node != "" })
 }

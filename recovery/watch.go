@@ -92,6 +92,9 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 		return // late
 	}
 	died := !p.Alive && (!x.known || x.proc.Alive)
+	if p.Park != nil && (x.proc.Park == nil || x.proc.Pid != p.Pid) {
+		x.parkedAt = now
+	}
 	x.known, x.proc = true, p
 	switch {
 	case died:
@@ -190,6 +193,7 @@ func (m *Machine) watch(now time.Time) {
 	m.watchNodes(now)
 	m.watchRanks(now)
 	m.watchHang(now)
+	m.watchParked(now)
 	m.watchRelief(now)
 }
 
@@ -311,7 +315,7 @@ func (m *Machine) waitsForRank(r falcon.Rank) bool {
 	switch m.cur.State {
 	case falcon.RecoverySuspend:
 		x := &m.ranks[r]
-		return x.known && x.proc.Alive && (m.at.stopping[r] || !m.parked(r))
+		return x.known && x.proc.Alive && !m.at.awaited[r] && !m.isFenced(x.proc.Node) && (m.at.stopping[r] || !m.parked(r))
 	case falcon.RecoveryReplace:
 		return m.at.awaited[r]
 	case falcon.RecoveryCollect:
@@ -403,6 +407,25 @@ func (m *Machine) watchHang(now time.Time) {
 		Kind: falcon.FaultHang, FirstNs: m.pace.moved.UnixNano(),
 		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, all processes and their hooks are alive", for_.Seconds()), m.behind()},
 	})
+}
+
+// watchParked finds processes that have left training by themselves, as they do
+// when a communicator breaks: nobody may be faulty, and all must rejoin.
+func (m *Machine) watchParked(now time.Time) {
+	if m.cur != nil || m.closed {
+		return
+	}
+	for r := range m.ranks {
+		x := &m.ranks[r]
+		if !x.known || !x.proc.Alive || x.proc.Park == nil || now.Sub(x.parkedAt) < 2*m.cfg.Beat {
+			continue
+		}
+		m.fault(now, falcon.Fault{
+			Kind: falcon.FaultHang, Node: x.proc.Node, Device: m.placement()[r], FirstNs: x.parkedAt.UnixNano(),
+			Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) has left training by itself and no fault is known: its communicators may be broken", r, x.proc.Pid, m.placement()[r])},
+		})
+		return
+	}
 }
 
 func (m *Machine) anySilent(now time.Time) bool {

@@ -8,11 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // ErrNoLab says that there is no lab to talk to.
@@ -108,14 +105,34 @@ func (c *control) do(req Request) error {
 	case "inject":
 		return c.inject(req)
 	case "kill":
-		if what, _, _ := strings.Cut(req.Target, " "); what == "console" || what == "agent" {
-			return c.lab.kill(req.Target)
-		}
-		return c.lab.signal(req.Target, unix.SIGKILL)
+		return c.strike(Event{Kill: req.Target})
 	case "freeze":
-		return c.lab.signal(req.Target, unix.SIGSTOP)
+		return c.strike(Event{Freeze: req.Target})
 	}
 	return fmt.Errorf("unknown request %q", req.Op)
+}
+
+// strike has the loop deal a death or a freeze now.
+func (c *control) strike(e Event) error {
+	if err := c.lab.sc.checkDeath(e); err != nil {
+		return err
+	}
+	dealt := make(chan string, 1)
+	c.lab.post(event{call: func() {
+		c.lab.strike(e)
+		dealt <- c.lab.kills[len(c.lab.kills)-1].Error
+	}})
+	select {
+	case problem := <-dealt:
+		if problem != "" {
+			return errors.New(problem)
+		}
+		return nil
+	case <-time.After(controlTimeout / 2): // the asker's own patience is not over then
+		return errors.New("the lab is not playing yet")
+	case <-c.lab.closing.Done():
+		return errors.New("the lab is ending")
+	}
 }
 
 // inject adds the fault from the next iteration on, and takes it back after
@@ -128,8 +145,8 @@ func (c *control) inject(req Request) error {
 	if err := c.lab.sc.checkFault(e); err != nil {
 		return err
 	}
-	if e.Kill != "" {
-		return errors.New("inject takes faults; for deaths there is kill")
+	if e.mortal() {
+		return errors.New("inject takes faults; for deaths there are kill and freeze")
 	}
 	c.lab.post(event{call: func() {
 		e := e // the loop's own: takeBack reads the other

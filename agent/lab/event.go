@@ -15,7 +15,7 @@ const everyLink = "all"
 
 // Event is one fault, or one death. at_iteration is the first affected
 // iteration, until_iteration the first unaffected one (0: to the end). Exactly
-// one of GPU, Link, CPU, All, Stage and Kill names what is hit.
+// one of GPU, Link, CPU, All, Stage, Kill and Freeze names what is hit.
 type Event struct {
 	AtIteration    int64   `yaml:"at_iteration"`
 	UntilIteration int64   `yaml:"until_iteration"`
@@ -35,23 +35,34 @@ type Event struct {
 	OnAction string `yaml:"on_action"`
 
 	// Kill ends "console", "agent NODE", "rank RANK" or "node NODE", without a
-	// word and once: at AtIteration, or when a placement reaches OnStep.
+	// word and once: at AtIteration, or when a placement reaches OnStep. Freeze
+	// stops a rank or a node instead (SIGSTOP; nothing is reset), until
+	// UntilIteration. "5" and "n2" say rank 5 and node n2.
 	Kill   string `yaml:"kill"`
+	Freeze string `yaml:"freeze"`
 	OnStep string `yaml:"on_step"`
+
+	// Point has a rank, or a node with its first rank, stopped in the middle of
+	// what the rank does at AtIteration (Points), of the points in a recovery only
+	// in that of Generation, unless 0. Without a point the death comes AfterMs
+	// behind the iteration's beginning.
+	Point      string  `yaml:"point"`
+	Generation uint64  `yaml:"generation"`
+	AfterMs    float64 `yaml:"after_ms"`
 }
 
 // checkFault checks what an event hits, for scenarios and injections alike.
 func (s Scenario) checkFault(e Event) error {
 	kinds := 0
-	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil, e.Kill != ""} {
+	for _, set := range []bool{e.GPU != "", e.Link != "", e.CPU != "", e.All != 0, e.Stage != nil, e.Kill != "", e.Freeze != ""} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return errors.New("name exactly one of gpu, link, cpu, all, stage and kill")
+		return errors.New("name exactly one of gpu, link, cpu, all, stage, kill and freeze")
 	}
-	if err := e.checkTrigger(); err != nil {
+	if err := errors.Join(e.checkTrigger(), e.checkPoint()); err != nil {
 		return err
 	}
 	switch {
@@ -66,8 +77,8 @@ func (s Scenario) checkFault(e Event) error {
 			return fmt.Errorf("there is no stage %d, stages are 0 to %d", *e.Stage, s.Layout.PP-1)
 		}
 		return work("load", e.Load)
-	case e.Kill != "":
-		return s.checkKill(e)
+	case e.Kill != "" || e.Freeze != "":
+		return s.checkDeath(e)
 	}
 	return work("all", e.All)
 }
@@ -76,7 +87,7 @@ func (e Event) checkTrigger() error {
 	switch {
 	case e.OnAction != "" && rungOrder(falcon.Rung(e.OnAction)) == "":
 		return fmt.Errorf("on_action is %q, it must be S2 or S3", e.OnAction)
-	case e.OnAction != "" && e.Kill != "":
+	case e.OnAction != "" && e.mortal():
 		return errors.New("on_action goes with a fault; a death waits for on_step")
 	case e.OnStep != "" && e.Kill == "":
 		return errors.New("on_step goes with kill; a fault waits for on_action")
@@ -96,25 +107,6 @@ func rungOrder(r falcon.Rung) string {
 		return falcon.OrderPlacement
 	}
 	return ""
-}
-
-func (s Scenario) checkKill(e Event) error {
-	what, which, _ := strings.Cut(e.Kill, " ")
-	switch what {
-	case "console":
-		if which == "" {
-			return nil
-		}
-	case "agent", "node":
-		return s.checkNode(which)
-	case "rank":
-		r, err := strconv.Atoi(which)
-		if world := s.Layout.Layout().World(); err != nil || r < 0 || r >= world {
-			return fmt.Errorf("kill names rank %q, ranks are 0 to %d", which, world-1)
-		}
-		return nil
-	}
-	return fmt.Errorf("kill is %q, it must be console, agent NODE, rank RANK or node NODE", e.Kill)
 }
 
 func work(name string, v float64) error {
@@ -176,6 +168,8 @@ func (e Event) String() string {
 		return fmt.Sprintf("stage %d load %g", *e.Stage, e.Load)
 	case e.Kill != "":
 		return "kill " + e.Kill
+	case e.Freeze != "":
+		return "freeze " + e.Freeze
 	}
 	return fmt.Sprintf("work of all ranks times %g", e.All)
 }
@@ -185,5 +179,5 @@ func (e Event) target() string {
 	if e.Stage != nil {
 		return "stage " + strconv.Itoa(*e.Stage)
 	}
-	return e.GPU + e.Link + e.CPU + e.Kill
+	return e.GPU + e.Link + e.CPU + e.Kill + e.Freeze
 }

@@ -22,6 +22,7 @@ type occurrence struct {
 	from, until int64
 	waits       bool // for an action of its rung
 	done        bool // a death that has been dealt
+	thawed      bool // a freeze that has been taken back
 	truth       int  // index into injected while in force, else off
 }
 
@@ -52,7 +53,7 @@ func (f *faults) add(e Event) {
 }
 
 func (o *occurrence) holds(iteration int64) bool {
-	return o.Kill == "" && !o.waits && iteration >= o.from && (o.until == 0 || iteration < o.until)
+	return !o.mortal() && !o.waits && iteration >= o.from && (o.until == 0 || iteration < o.until)
 }
 
 // before makes the silicon fit iteration next, the one about to run. What ends
@@ -222,22 +223,5 @@ func (f *faults) end(e Event, until int64) {
 func (f *faults) inForce() []string {
 	out := []string{}
 	f.each(func(o *occurrence) { out = append(out, o.String()) })
-	return out
-}
-
-// deaths are the kills due before iteration next, or when rank r of a
-// placement has begun a step; each is handed out once.
-func (f *faults) deaths(next int64, step string, r falcon.Rank) []Event {
-	var out []Event
-	for _, o := range f.events {
-		if o.Kill == "" || o.done || next < o.AtIteration || o.OnStep != step {
-			continue
-		}
-		if rank, ok := killedRank(o.Kill); ok && step != "" && rank != r {
-			continue // its own step is what it shall die in
-		}
-		o.done = true
-		out = append(out, o.Event)
-	}
 	return out
 }

@@ -3,72 +3,136 @@ package lab
 import (
 	"fmt"
 	"strconv"
-	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/failslow/falcon"
 )
 
-// Kill is one death that the lab dealt, for the report.
+// Kill is one death or freeze that the lab dealt, for the report.
 type Kill struct {
 	Target    string `json:"target"` // console, agent NODE, rank RANK, node NODE
+	Frozen    bool   `json:"frozen,omitempty"`
 	Step      string `json:"step,omitempty"`
+	Point     string `json:"point,omitempty"`
 	Iteration int64  `json:"iteration"` // finished before it
+	UnixNs    int64  `json:"unix_ns"`   // when it was dealt
 	Error     string `json:"error,omitempty"`
+
+	Recovery   string   `json:"recovery,omitempty"` // that names it
+	DetectedMs *float64 `json:"detected_ms"`        // from then until the engine was certain; null = never, or no fault of the job
 }
 
-// killedRank is the rank that a kill names, if it names one.
-func killedRank(kill string) (falcon.Rank, bool) {
-	r, err := strconv.Atoi(strings.TrimPrefix(kill, "rank "))
-	return falcon.Rank(r), err == nil && strings.HasPrefix(kill, "rank ")
+// String is the death in a few words, such as "rank 5 killed".
+func (k Kill) String() string {
+	verb := " killed"
+	if k.Frozen {
+		verb = " frozen"
+	}
+	if k.Point != "" {
+		verb += " at " + k.Point
+	}
+	return k.Target + verb
 }
 
 // deal carries out the deaths that are due. Called by the loop.
 func (l *Lab) deal(step string, r falcon.Rank) {
 	for _, e := range l.faults.deaths(l.records.done, step, r) {
-		k := Kill{Target: e.Kill, Step: e.OnStep, Iteration: l.records.done}
-		if err := l.kill(e.Kill); err != nil {
-			k.Error = err.Error()
+		if e.AfterMs > 0 {
+			l.later(e)
+		} else {
+			l.strike(e)
 		}
-		l.kills = append(l.kills, k)
+	}
+	for _, e := range l.faults.thaws(l.records.done) {
+		if v, err := l.sc.parseVictim(e.Freeze); err == nil {
+			_ = l.signal(v, unix.SIGCONT) // gone already is as good
+		}
 	}
 }
 
-// kill ends what the scenario names, as checked when it was read.
-func (l *Lab) kill(target string) error {
-	what, which, _ := strings.Cut(target, " ")
+// later deals a death when its delay is over.
+func (l *Lab) later(e Event) {
+	l.wait.Add(1)
+	go func() {
+		defer l.wait.Done()
+		select {
+		case <-time.After(time.Duration(e.AfterMs * float64(time.Millisecond))):
+			l.post(event{call: func() { l.strike(e) }})
+		case <-l.closing.Done():
+		}
+	}()
+}
+
+// strike deals a death or a freeze, as checked when it was read, and notes when.
+func (l *Lab) strike(e Event) {
+	v, err := l.sc.parseVictim(e.Kill + e.Freeze)
+	k := Kill{Target: v.String(), Frozen: e.Freeze != "", Step: e.OnStep, Point: e.Point, Iteration: l.records.done, UnixNs: time.Now().UnixNano()}
+	if err == nil {
+		err = l.fell(v, e)
+	}
+	if err != nil {
+		k.Error = err.Error()
+	}
+	l.kills = append(l.kills, k)
+}
+
+// fell ends or stops the victim.
+func (l *Lab) fell(v victim, e Event) error {
+	sig := unix.SIGKILL
+	if e.Freeze != "" {
+		sig = unix.SIGSTOP
+	}
+	return l.signal(v, sig)
+}
+
+// struck takes a rank's word that it has come to the point where it stops, or,
+// with point "", that it has ended without one: the rest of its node goes with
+// it. unixNs is when.
+func (l *Lab) struck(r falcon.Rank, point string, unixNs int64) {
+	e, ok := l.faults.struck(r, point)
+	if !ok {
+		return
+	}
+	v, err := l.sc.parseVictim(e.Kill + e.Freeze)
+	if err != nil {
+		return // checked when the scenario was read
+	}
+	if v.what == "node" {
+		l.strike(e)
+		return
+	}
+	l.kills = append(l.kills, Kill{Target: v.String(), Frozen: e.Freeze != "", Point: e.Point, Iteration: l.records.done, UnixNs: unixNs})
+}
+
+// signal reaches the engine, an agent, one rank, or a node with all that runs on
+// it. A node that is killed stays dead.
+func (l *Lab) signal(v victim, sig unix.Signal) error {
 	s := l.Status()
-	switch what {
+	switch v.what {
 	case "console":
-		return killPid(s.EnginePid)
+		return signalPid(s.EnginePid, sig)
 	case "agent":
-		return killPid(s.AgentPids[which])
-	case "rank", "node":
-		return l.signal(which, unix.SIGKILL)
+		return signalPid(s.AgentPids[string(v.node)], sig)
+	case "rank":
+		return signalPid(s.RankPids[strconv.Itoa(int(v.rank))], sig)
 	}
-	return fmt.Errorf("%q can't be killed", target)
+	i, ok := l.sc.nodeIndex(v.node)
+	if !ok {
+		return fmt.Errorf("lab: there is no node %q", v.node)
+	}
+	if sig == unix.SIGKILL {
+		l.agents[i].lost.Store(true)
+	}
+	return l.signalNode(l.agents[i], sig)
 }
 
-func killPid(pid int) error {
+func signalPid(pid int, sig unix.Signal) error {
 	if pid < 1 {
-		return fmt.Errorf("it does not run")
+		return fmt.Errorf("lab: it does not run")
 	}
-	return unix.Kill(pid, unix.SIGKILL)
-}
-
-// signal reaches one rank, or a node with all that runs on it.
-func (l *Lab) signal(target string, sig unix.Signal) error {
-	s := l.Status()
-	if pid, ok := s.RankPids[target]; ok {
-		return unix.Kill(pid, sig)
-	}
-	for _, a := range l.agents {
-		if a.setup.Node == falcon.Node(target) {
-			return l.signalNode(a, sig)
-		}
-	}
-	return fmt.Errorf("%q is neither a rank (0 to %d) nor a node (n0 to n%d)", target, l.sc.Layout.Layout().World()-1, l.sc.allNodes()-1)
+	return unix.Kill(pid, sig)
 }
 
 // signalNode reaches the node's group, and the ranks that its agent started in

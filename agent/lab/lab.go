@@ -23,6 +23,7 @@ const Job = "lab"
 const (
 	stragglerWait = 20 * time.Second // after the last rank that ended, for the others
 	launchWait    = 2 * time.Minute  // for a job that was left to be started again
+	recoverWait   = 4 * time.Minute  // from one rank's coming or going to the next, in a recovery
 	stopWait      = 5 * time.Second  // between asking and killing
 	agentRestart  = time.Second      // as a service manager would
 )
@@ -110,6 +111,7 @@ type event struct {
 	joined bool // proc was started by an agent, and is here
 	exited bool
 	err    error
+	unixNs int64  // of an end
 	call   func() // a control request, run by the loop
 }
 
@@ -117,6 +119,7 @@ type agentNode struct {
 	setup  NodeSetup
 	config string
 	pgid   atomic.Int64 // written when the node's first process starts
+	lost   atomic.Bool  // the node was killed: nothing is started there again
 	cmd    *exec.Cmd    // owned by whoever starts the agent: Start, then keepAgent
 }
 
@@ -230,7 +233,7 @@ func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
 		name, value, _ := strings.Cut(v, "=")
 		env[name] = value
 	}
-	trainer := append(l.trainerArgs("{generation}"), "--log", "unix:"+l.rankSocket(), "{resume}")
+	trainer := append(l.trainerArgs(), "--log", "unix:"+l.rankSocket(), "{resume}")
 	command := append([]string{filepath.Join(l.opt.Bin, "falcon-agent")}, l.hooked(trainer)...)
 	return NodeLaunch{Command: command, Env: env, Ranks: l.sc.gpusPerNode(), Logs: filepath.Join(l.place.dir, "logs")}
 }
@@ -244,11 +247,15 @@ func explain(err error) error {
 }
 
 func (l *Lab) shapeArgs() []string {
-	return []string{
+	args := []string{
 		"--tp", strconv.Itoa(l.sc.Layout.TP), "--dp", strconv.Itoa(l.sc.Layout.DP), "--pp", strconv.Itoa(l.sc.Layout.PP),
 		"--micro-batches", strconv.Itoa(l.sc.MicroBatches), "--iterations", strconv.Itoa(l.sc.Iterations),
 		"--seed", strconv.FormatInt(l.opt.Seed, 10), "--fwd-ms", strconv.FormatFloat(l.sc.ForwardMs, 'g', -1, 64),
 	}
+	if l.sc.Layout.Zero > 0 {
+		args = append(args, "--zero", strconv.Itoa(l.sc.Layout.Zero), "--zero-instances", strconv.Itoa(max(1, l.sc.Layout.Instances)))
+	}
+	return args
 }
 
 // Spawn starts a process that dies with the lab: the engine. Its standard
@@ -333,7 +340,7 @@ func (l *Lab) keepAgent(a *agentNode, cmd *exec.Cmd) {
 	case <-l.closing.Done():
 	case <-time.After(agentRestart):
 	}
-	if l.closing.Err() != nil {
+	if l.closing.Err() != nil || a.lost.Load() {
 		return
 	}
 	if l.startAgent(a) != nil { // the group is gone with its last process: lead a new one

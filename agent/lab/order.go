@@ -176,6 +176,10 @@ func (r *records) started() {
 	if i < 1 || r.rows[i].Generation == r.rows[i-1].Generation {
 		return
 	}
+	if j := r.rejoinOf(r.rows[i].Generation); j != nil {
+		j.downMs = float64(r.endNs[i]-r.endNs[i-1])/1e6 - r.rows[i].Ms
+		return
+	}
 	s := r.restart(r.rows[i].Generation)
 	s.FirstIteration = i
 	s.DownMs = float64(r.endNs[i]-r.endNs[i-1])/1e6 - r.rows[i].Ms

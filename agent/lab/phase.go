@@ -87,11 +87,11 @@ func (r *Report) actionSpans() []span {
 }
 
 // medianOf is the median over the iterations from..to−1 in which neither a pause
-// nor an order's own work fell, and how many there are.
+// nor an order's own work nor a recovery fell, and how many there are.
 func (r *Report) medianOf(from, to int64) (ms float64, n int) {
 	var v []float64
 	for _, it := range r.Iterations {
-		if it.Index >= from && it.Index < to && it.PausedMs == 0 && it.OrderMs == 0 {
+		if it.Index >= from && it.Index < to && it.PausedMs == 0 && it.OrderMs == 0 && !it.Untold && !r.recovered(it) {
 			v = append(v, it.Ms)
 		}
 	}

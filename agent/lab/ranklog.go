@@ -81,7 +81,7 @@ func (s *rankLogs) follow(conn net.Conn) {
 	_ = conn.SetReadDeadline(time.Time{})
 	s.lab.post(event{proc: p, joined: true})
 	readLines(r, func(ln line) { s.lab.post(event{proc: p, line: &ln}) })
-	s.lab.post(event{proc: p, exited: true})
+	s.lab.post(event{proc: p, exited: true, unixNs: time.Now().UnixNano()})
 }
 
 func readHello(r *bufio.Reader, world int) (*rankProcess, error) {
@@ -97,7 +97,8 @@ func readHello(r *bufio.Reader, world int) (*rankProcess, error) {
 		return nil, fmt.Errorf("lab: no rank says of itself %q", text)
 	}
 	return &rankProcess{
-		rank: falcon.Rank(*h.Rank), device: falcon.Device(variableOf(h.Pid, "FALCON_DEVICE")), generation: h.Generation, pid: h.Pid,
+		rank: falcon.Rank(*h.Rank), device: falcon.Device(variableOf(h.Pid, "FALCON_DEVICE")), launch: h.Generation, generation: h.Generation,
+		joining: variableOf(h.Pid, "FALCON_JOIN") == "1", pid: h.Pid,
 	}, nil
 }
 

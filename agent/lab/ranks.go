@@ -5,8 +5,10 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +19,9 @@ import (
 type rankProcess struct {
 	rank       falcon.Rank // that it holds now
 	device     falcon.Device
-	generation uint64 // 0 = started by the lab, else by agents, for a launch
+	launch     uint64 // that started it: 0 = the lab, else agents, for a launch or a recovery
+	generation uint64 // that it trains in: of its launch, or of its newest rejoin
+	joining    bool   // made anew for a recovery, and not yet part of the job
 	pid        int
 	cmd        *exec.Cmd // nil when an agent started it
 	log        string    // file with its last words
@@ -63,9 +67,9 @@ func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), l.hooked(l.trainerArgs("0"))...)
+	cmd := exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), l.hooked(l.trainerArgs())...)
 	if !l.opt.Hook {
-		cmd = exec.Command(filepath.Join(l.opt.Bin, "falcon-trainer"), l.trainerArgs("0")...)
+		cmd = exec.Command(filepath.Join(l.opt.Bin, "falcon-trainer"), l.trainerArgs()...)
 	}
 	cmd.Stderr = log
 	cmd.Env = append(l.environ(), l.rankEnv(node.setup, r, d)...)
@@ -78,7 +82,7 @@ func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 	}
 	p := &rankProcess{rank: r, device: d, pid: cmd.Process.Pid, cmd: cmd, log: log.Name()}
 	l.ranks = append(l.ranks, p)
-	l.setPid(func(s *Status) { s.RankPids[strconv.Itoa(int(r))] = p.pid })
+	l.setRank(p)
 	l.wait.Add(1)
 	go l.followRank(p, out)
 	return nil
@@ -90,15 +94,21 @@ func (l *Lab) hooked(trainer []string) []string {
 	return append(args, trainer...)
 }
 
-// trainerArgs are the trainer's, in a launch of this generation: each meets in
-// a folder of its own, and all share the checkpoints.
-func (l *Lab) trainerArgs(generation string) []string {
-	args := append(l.shapeArgs(), "--rendezvous", filepath.Join(l.place.dir, "rendezvous-"+generation))
+// trainerArgs are the trainer's, in every launch: entries of the rendezvous carry
+// their generation, and those who survive meet those who are made anew.
+func (l *Lab) trainerArgs() []string {
+	args := append(l.shapeArgs(), "--rendezvous", filepath.Join(l.place.dir, "rendezvous"))
 	if !l.opt.Marks {
 		args = append(args, "--marks=off")
 	}
+	if l.parks() {
+		args = append(append(args, "--park"), l.sc.faultArgs()...)
+	}
 	return append(args, l.stateArgs()...)
 }
+
+// parks says whether ranks leave training for a recovery, which takes the hook.
+func (l *Lab) parks() bool { return l.opt.Hook && l.sc.parks() }
 
 // stateArgs are about what swaps move and checkpoints write.
 func (l *Lab) stateArgs() []string {
@@ -132,7 +142,7 @@ func (l *Lab) followRank(p *rankProcess, out io.Reader) {
 	defer l.wait.Done()
 	readLines(out, func(ln line) { l.post(event{proc: p, line: &ln}) })
 	err := p.cmd.Wait()
-	l.post(event{proc: p, exited: true, err: err})
+	l.post(event{proc: p, exited: true, err: err, unixNs: time.Now().UnixNano()})
 }
 
 // hear takes a line of a process: which rank it holds now, and what it says.
@@ -140,12 +150,20 @@ func (l *Lab) hear(p *rankProcess, ln line) {
 	if ln.End != "" {
 		p.end = ln.End
 	}
+	if ln.Fault != "" {
+		l.struck(p.rank, ln.Fault, ln.UnixNs)
+		return
+	}
+	if ln.Rejoin > 0 {
+		l.rejoin(p, ln)
+		return
+	}
 	if r := falcon.Rank(ln.Rank); ln.Iteration != nil && r != p.rank {
 		p.rank = r
-		l.setPid(func(s *Status) { s.RankPids[strconv.Itoa(int(r))] = p.pid })
+		l.setRank(p)
 	}
 	l.hearOrder(p, ln)
-	if p.generation > l.records.generation && ln.Iteration != nil {
+	if p.generation > l.records.generation && ln.Iteration != nil && l.records.rejoinOf(p.generation) == nil {
 		_, members := l.newest()
 		l.records.world = len(members) // all have met: a replica may have been dropped
 	}
@@ -153,6 +171,11 @@ func (l *Lab) hear(p *rankProcess, ln line) {
 		l.faults.moved(l.placement(p.generation))
 		l.turn()
 	}
+}
+
+// setRank notes which process holds a rank.
+func (l *Lab) setRank(p *rankProcess) {
+	l.setPid(func(s *Status) { s.RankPids[strconv.Itoa(int(p.rank))] = p.pid })
 }
 
 // hearOrder acts on lines about orders and their steps.
@@ -195,13 +218,32 @@ func (l *Lab) live() []*rankProcess {
 	return out
 }
 
-// newest are the processes of the newest generation.
+// working are those whose rank nobody has taken over: a frozen process lives on
+// when the job goes on without it.
+func (l *Lab) working() []*rankProcess {
+	var out []*rankProcess
+	for _, p := range l.live() {
+		if !l.replaced(p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// replaced says that a later launch has started another process for p's rank.
+func (l *Lab) replaced(p *rankProcess) bool {
+	return slices.ContainsFunc(l.ranks, func(q *rankProcess) bool { return q.rank == p.rank && q.launch > p.launch })
+}
+
+// newest are the processes of the newest generation that has begun.
 func (l *Lab) newest() (generation uint64, members []*rankProcess) {
 	for _, p := range l.ranks {
-		generation = max(generation, p.generation)
+		if !p.joining {
+			generation = max(generation, p.generation)
+		}
 	}
 	for _, p := range l.ranks {
-		if p.generation == generation {
+		if p.generation == generation && !p.joining {
 			members = append(members, p)
 		}
 	}

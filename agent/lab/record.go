@@ -19,6 +19,7 @@ type line struct {
 	Ms        float64  `json:"ms"`
 	PausedMs  float64  `json:"paused_ms"`
 	Loss      *float64 `json:"loss"`
+	Sample    int64    `json:"first_sample"`
 	Sha       string   `json:"weights_sha256"`
 	CPUMs     float64  `json:"cpu_ms"`
 	EndNs     int64    `json:"end_unix_ns"`
@@ -28,6 +29,8 @@ type line struct {
 	orderLine
 	swapLine
 	storageLine
+	faultLine
+	rejoinLine
 
 	Bytes int64  `json:"bytes"`
 	End   string `json:"end"`
@@ -35,7 +38,7 @@ type line struct {
 
 // tells says that the line is one of those that the lab reads.
 func (l line) tells() bool {
-	return l.Iteration != nil || l.Sha != "" || l.Kind != "" || l.Swap != 0 || l.Checkpoint != nil || l.Resume != nil || l.End != ""
+	return l.Iteration != nil || l.Sha != "" || l.Kind != "" || l.Swap != 0 || l.Checkpoint != nil || l.Resume != nil || l.End != "" || l.Fault != "" || l.Rejoin > 0
 }
 
 // readLines hands every JSON line of r to f until r ends. Other lines are
@@ -59,7 +62,9 @@ type Iteration struct {
 	Loss       float64 `json:"loss"`
 	PausedMs   float64 `json:"paused_ms"`
 	OrderMs    float64 `json:"order_ms,omitempty"`   // of ms, what a placement or a checkpoint that was ordered took
-	Generation uint64  `json:"generation,omitempty"` // of the launch that ran it
+	Generation uint64  `json:"generation,omitempty"` // of the launch or the rejoin that ran it
+	Sample     int64   `json:"first_sample"`         // that rank 0's replica was trained on, of the job's life
+	Untold     bool    `json:"untold,omitempty"`     // a recovery came between its update and its ranks' word on it
 }
 
 // records gathers the trainers' own clocks, the truth that Falcon is scored
@@ -78,6 +83,7 @@ type records struct {
 	sha        string
 	orders     orders
 	restarts   []Restart
+	rejoins    []*rejoin
 	stored     stored
 }
 
@@ -123,10 +129,7 @@ func (r *records) begin(generation uint64, from int64) {
 // count adds a rank's iteration to its row.
 func (r *records) count(l line) bool {
 	i := *l.Iteration
-	for int64(len(r.rows)) <= i {
-		r.rows = append(r.rows, Iteration{Index: int64(len(r.rows)), Generation: r.generation})
-		r.seen, r.cpuMs, r.endNs = append(r.seen, 0), append(r.cpuMs, 0), append(r.endNs, 0)
-	}
+	r.grow(i + 1)
 	r.cpuMs[i] += l.CPUMs
 	r.endNs[i] = max(r.endNs[i], l.EndNs)
 	row := &r.rows[i]
@@ -134,7 +137,7 @@ func (r *records) count(l line) bool {
 	row.PausedMs = max(row.PausedMs, l.PausedMs)
 	row.OrderMs = max(row.OrderMs, l.OrderMs)
 	if l.Rank == 0 && l.Loss != nil {
-		row.Loss = *l.Loss
+		row.Loss, row.Sample = *l.Loss, l.Sample
 	}
 	r.seen[i]++
 	before := r.done
@@ -143,6 +146,14 @@ func (r *records) count(l line) bool {
 		r.started()
 	}
 	return r.done > before
+}
+
+// grow makes room for rows below n.
+func (r *records) grow(n int64) {
+	for int64(len(r.rows)) < n {
+		r.rows = append(r.rows, Iteration{Index: int64(len(r.rows)), Generation: r.generation})
+		r.seen, r.cpuMs, r.endNs = append(r.seen, 0), append(r.cpuMs, 0), append(r.endNs, 0)
+	}
 }
 
 // cpuPerIteration is what all ranks' processes used per iteration, in ms, after

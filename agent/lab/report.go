@@ -41,12 +41,13 @@ type Report struct {
 	Restarts        []Restart           `json:"restarts"`    // generations started from a checkpoint
 	Kills           []Kill              `json:"kills"`       // deaths that the scenario dealt
 	Phases          []Phase             `json:"phases"`      // between one change of faults or actions and the next
-	Recoveries      []struct{}          `json:"recoveries"`
+	Recoveries      []RecoveryStory     `json:"recoveries"`
 	FinalLoss       float64             `json:"final_loss"`
 	ReferenceLoss   float64             `json:"reference_loss"`
 	WeightsSha      string              `json:"weights_sha256"`
 	ReferenceSha    string              `json:"reference_weights_sha256"`
 	WeightsNote     string              `json:"weights_note"` // whether the two hashes must be equal, and why not
+	SamplesNote     string              `json:"samples_note"` // whether every iteration saw the reference's samples
 	Emulated        []string            `json:"emulated"`
 	RankCPUMs       float64             `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, without the first iterations
 	Error           string              `json:"error,omitempty"`
@@ -58,6 +59,7 @@ const outcomeKept = "kept"
 type Reference struct {
 	Loss float64
 	Sha  string
+	Rows []Iteration
 }
 
 // politeNice is the lowest priority that still gets some of a busy machine.
@@ -87,7 +89,7 @@ func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, err
 	if len(rec.rows) == 0 {
 		return Reference{}, fmt.Errorf("lab: the reference run printed no iteration")
 	}
-	return Reference{Loss: rec.rows[len(rec.rows)-1].Loss, Sha: rec.sha}, nil
+	return Reference{Loss: rec.rows[len(rec.rows)-1].Loss, Sha: rec.sha, Rows: rec.rows}, nil
 }
 
 // Report joins the lab's records with the engine's incidents. Call it after
@@ -95,8 +97,8 @@ func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, err
 func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Reference) (Report, error) {
 	r := Report{
 		Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: l.sc.Layout.Layout(), Ranks: l.sc.Layout.Layout().World(), Nodes: l.sc.Nodes, Spares: l.sc.Spares,
-		Injected: orEmpty(l.faults.injected), Iterations: l.records.rows[:l.records.done], Recoveries: []struct{}{},
-		Swaps: l.records.orders.stories(), Restarts: orEmpty(l.records.restarts), Kills: orEmpty(l.kills), WeightsNote: l.records.weightsNote(ref),
+		Injected: orEmpty(l.faults.injected), Iterations: l.records.rows[:l.records.done],
+		Swaps: l.records.orders.stories(), Restarts: orEmpty(l.records.restarts), WeightsNote: l.records.weightsNote(ref), SamplesNote: l.records.samplesNote(ref),
 		WeightsSha: l.records.sha, ReferenceLoss: ref.Loss, ReferenceSha: ref.Sha,
 		Emulated: []string{"gpu pace", "link pace", "nvml counters", "nic counters"},
 	}
@@ -110,6 +112,10 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 		return r, fmt.Errorf("lab: the engine gave no incidents: %w", err)
 	}
 	r.Incidents, r.Validations = stories(reply), validations(reply)
+	if r.Recoveries, err = l.recoveries(ctx, client); err != nil {
+		return r, err
+	}
+	r.Kills = orEmpty(l.kills) // with the recoveries that saw them
 	r.summarise(l.sc)
 	return r, nil
 }
@@ -144,6 +150,30 @@ func (r *records) weightsNote(ref Reference) string {
 	}
 	return "must be equal: no S2 split was in force"
 }
+
+// samplesNote compares all iterations with the reference's: which samples they
+// saw, and the loss, which is a function of these and of the weights before.
+func (r *records) samplesNote(ref Reference) string {
+	switch {
+	case len(ref.Rows) == 0:
+		return "no reference was run"
+	case r.uneven:
+		return "an S2 split was in force: replicas saw other shares of the samples"
+	}
+	for _, row := range r.rows[:r.done] {
+		if row.Untold || row.Index >= int64(len(ref.Rows)) {
+			continue
+		}
+		if want := ref.Rows[row.Index]; row.Sample != want.Sample || row.Loss != want.Loss {
+			return fmt.Sprintf("iteration %d began with sample %d and had loss %v, the reference's with %d and %v", row.Index, row.Sample, row.Loss, want.Sample, want.Loss)
+		}
+	}
+	return SamplesEqual
+}
+
+// SamplesEqual is the note of a run in which all iterations were the
+// reference's.
+const SamplesEqual = "every iteration has the reference's samples and its loss to the bit"
 
 // summarise fills the medians that INTERFACES promises; null where a window
 // holds no iteration.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,7 +27,7 @@ func (l *Lab) Run(ctx context.Context) error {
 				continue
 			}
 		case <-patience:
-			if len(l.live()) == 0 {
+			if len(l.working()) == 0 {
 				return l.neverLaunched()
 			}
 			l.killRanks()
@@ -42,9 +41,10 @@ func (l *Lab) Run(ctx context.Context) error {
 	}
 }
 
-// over says that the job has ended for good: nobody lives, and it was neither
-// left for a restart nor did a launch fail before its first iteration.
-func (l *Lab) over() bool { return len(l.live()) == 0 && !l.mayReturn() }
+// over says that the job has ended for good: nobody works, and it was neither
+// left for a restart nor did a launch fail before its first iteration, nor can
+// what died be recovered.
+func (l *Lab) over() bool { return len(l.working()) == 0 && !l.mayReturn() }
 
 func (l *Lab) mayReturn() bool {
 	generation, members := l.newest()
@@ -56,25 +56,22 @@ func (l *Lab) mayReturn() bool {
 			failed++
 		}
 	}
-	return left > 0 && failed == 0 || failed > 0 && generation > 0 && !l.records.ran(generation)
+	return left > 0 && failed == 0 || failed > 0 && (l.parks() || generation > 0 && !l.records.ran(generation))
 }
 
 // patience is how long the loop waits from now on for the job to go on: for
 // the others once one rank has ended, for a launch once all have.
 func (l *Lab) patience() <-chan time.Time {
-	live := l.live()
 	_, members := l.newest()
 	switch {
-	case len(live) == 0:
+	case len(l.working()) == 0:
 		return time.After(launchWait)
-	case len(live) < len(members) && l.endedOne(members):
+	case l.parks() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && !p.ok() }):
+		return time.After(recoverWait)
+	case slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited }):
 		return time.After(stragglerWait)
 	}
 	return nil
-}
-
-func (l *Lab) endedOne(members []*rankProcess) bool {
-	return slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited })
 }
 
 func (l *Lab) neverLaunched() error {
@@ -90,12 +87,15 @@ func (l *Lab) handle(e event) bool {
 		e.call()
 	case e.joined:
 		l.ranks = append(l.ranks, e.proc)
-		l.setPid(func(s *Status) { s.RankPids[strconv.Itoa(int(e.proc.rank))] = e.proc.pid })
+		l.setRank(e.proc)
 		return true
 	case e.line != nil:
 		l.hear(e.proc, *e.line)
 	case e.exited:
 		e.proc.exited, e.proc.err = true, e.err
+		if !e.proc.ok() {
+			l.struck(e.proc.rank, "", e.unixNs) // if its log did not say so first
+		}
 		return true
 	}
 	return false
@@ -145,6 +145,7 @@ func (l *Lab) Close() {
 			l.logs.close()
 		}
 		l.signalAll(unix.SIGTERM)
+		l.signalAll(unix.SIGCONT) // the frozen hear nothing else
 		done := make(chan struct{})
 		go func() {
 			l.wait.Wait()

@@ -47,6 +47,10 @@ type Scenario struct {
 	DiskMBs      float64 `yaml:"disk_mb_s"`     // between a GPU's host and the storage of checkpoints, 10^6 bytes/s
 	Events       []Event `yaml:"events"`
 
+	// Park has ranks leave training for a recovery instead of ending with a peer
+	// that died; absent: yes.
+	Park *bool `yaml:"park,omitempty"`
+
 	// Policy is the engine's, with the keys of falcon.yaml; it holds unless the
 	// caller asks for another. Overheads are the rungs' costs in ms before any
 	// was measured.
@@ -54,11 +58,27 @@ type Scenario struct {
 	Overheads map[falcon.Rung]float64 `yaml:"overheads_ms,omitempty"`
 }
 
-// Shape is the layout as scenarios write it.
+// Shape is the layout as scenarios write it. With Zero 1 each of Instances
+// groups of data-parallel ranks holds the optimizer's state once.
 type Shape struct {
-	TP int `yaml:"tp"`
-	DP int `yaml:"dp"`
-	PP int `yaml:"pp"`
+	TP        int `yaml:"tp"`
+	DP        int `yaml:"dp"`
+	PP        int `yaml:"pp"`
+	Zero      int `yaml:"zero,omitempty"`
+	Instances int `yaml:"instances,omitempty"`
+}
+
+// check bounds how the optimizer is spread.
+func (s Shape) check() error {
+	switch {
+	case s.Zero != 0 && s.Zero != 1:
+		return fmt.Errorf("zero is %d, it must be 0 or 1", s.Zero)
+	case s.Zero == 0 && s.Instances != 0:
+		return errors.New("instances goes with zero: 1")
+	case s.Instances < 0 || s.Instances > 0 && s.DP%s.Instances != 0:
+		return fmt.Errorf("instances is %d, it must divide dp %d", s.Instances, s.DP)
+	}
+	return nil
 }
 
 // Layout is the shape in the shared vocabulary.
@@ -149,8 +169,8 @@ func (s Scenario) Validate() error {
 	case len(s.Events) > maxEvents:
 		return fmt.Errorf("%w: %d events are more than %d", ErrScenario, len(s.Events), maxEvents)
 	}
-	if err := s.checkState(); err != nil {
-		return fmt.Errorf("%w: %w", ErrScenario, err)
+	if err := errors.Join(s.Layout.check(), s.checkState()); err != nil {
+		return fmt.Errorf("%w: %s", ErrScenario, oneLine(err))
 	}
 	for i, e := range s.Events {
 		if err := s.checkEvent(e); err != nil {
@@ -195,6 +215,9 @@ func (s Scenario) Placement() falcon.Placement {
 	}
 	return out
 }
+
+// parks says whether ranks leave training for a recovery.
+func (s Scenario) parks() bool { return s.Park == nil || *s.Park }
 
 func (s Scenario) gpusPerNode() int { return s.Layout.Layout().World() / s.Nodes }
 

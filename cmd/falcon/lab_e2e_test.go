@@ -47,7 +47,13 @@ const labWithin = 12 * time.Minute
 // playLab runs one scenario headless and returns its report and output.
 func playLab(t testing.TB, report string, args ...string) (lab.Report, string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), labWithin)
+	return playLabFor(t, labWithin, report, args...)
+}
+
+// playLabFor is playLab for a run that may take so long.
+func playLabFor(t testing.TB, within time.Duration, report string, args ...string) (lab.Report, string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binFalcon(t), append([]string{"lab", "run", "--headless", "--report", report}, args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -32,7 +32,8 @@ var (
 )
 
 // pauseScenario has no faults; %d are the layout, nodes, bandwidth and iterations.
-const pauseScenario = `about: No faults; the job is held by hand.
+const pauseScenario = `about: No faults; the job is held by hand. A rank that dies ends it.
+park: false
 layout: {tp: %d, dp: %d, pp: %d}
 nodes: %d
 micro_batches: 4

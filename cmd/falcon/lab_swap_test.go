@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -22,6 +23,7 @@ var labKills = flag.Bool("lab-kills", false, "kill the console, an agent and a r
 func swapScenario(name string, more ...lab.Event) lab.Scenario {
 	sc := scenario(name, 4, 4, 16, 8, 4, 20)
 	sc.Iterations, sc.StateMB, sc.CopyGBs = 100, 3, 0.0125
+	sc.Park = new(bool) // a job that ends with a rank, and says which side of the swap it ended on
 	sc.Events = append(calibrated(sc, 1.7, slowLinks("n5-n6")), more...)
 	return sc
 }
@@ -151,13 +153,18 @@ func actionStates(r lab.Report) string {
 
 // playScenario plays a scenario made here, and returns what the run said.
 func playScenario(t *testing.T, sc lab.Scenario, report string, args ...string) (string, error) {
+	return playScenarioFor(t, labWithin, sc, report, args...)
+}
+
+// playScenarioFor is playScenario for a run that may take so long.
+func playScenarioFor(t *testing.T, within time.Duration, sc lab.Scenario, report string, args ...string) (string, error) {
 	text, err := yaml.Marshal(sc)
 	if err != nil {
 		return "", err
 	}
 	file := filepath.Join(t.TempDir(), sc.Name+".yaml")
 	writeFile(t, file, string(text))
-	_, out, err := playLab(t, report, append([]string{"--scenario", file}, args...)...)
+	_, out, err := playLabFor(t, within, report, append([]string{"--scenario", file}, args...)...)
 	return out, err
 }
 

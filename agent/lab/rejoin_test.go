@@ -1,0 +1,153 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/failslow/falcon"
+)
+
+// played is a lab of two ranks whose loop is the test.
+func played(t *testing.T) *Lab {
+	t.Helper()
+	sc, err := parse([]byte("layout: {tp: 1, dp: 2, pp: 1}\nnodes: 2\nspares: 1\niterations: 50\n"), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Lab{sc: sc, opt: Options{Hook: true}, records: newRecords(2), events: make(chan event, 8)}
+	l.status.RankPids = map[string]int{}
+	l.faults = newFaults(sc, testSilicon(t, sc))
+	for r := range falcon.Rank(2) {
+		l.ranks = append(l.ranks, &rankProcess{rank: r, pid: 100 + int(r)})
+	}
+	return l
+}
+
+func (l *Lab) says(p *rankProcess, iterations ...int64) {
+	for _, i := range iterations {
+		loss := float64(i) / 10
+		l.hear(p, line{Rank: int(p.rank), Iteration: &i, Ms: 5, Loss: &loss})
+	}
+}
+
+func again(generation uint64, from int64, source int32) line {
+	return line{rejoinLine: rejoinLine{Rejoin: generation, Again: from, Source: source}}
+}
+
+// crash has rank 1 die in iteration 3 and come back as another process.
+func crash(l *Lab, resume int64) (survivor, anew *rankProcess) {
+	survivor = l.ranks[0]
+	l.says(survivor, 0, 1, 2)
+	l.says(l.ranks[1], 0, 1)
+	if resume == 2 {
+		l.records.rows = l.records.rows[:3]
+	}
+	l.ranks[1].exited = true
+	anew = &rankProcess{rank: 1, pid: 300, launch: 2, generation: 2, joining: true}
+	l.handle(event{proc: anew, joined: true})
+	failed := again(2, resume, 0)
+	failed.Status = -3
+	l.rejoin(anew, failed) // an attempt that came to nothing
+	l.rejoin(survivor, again(2, resume, 0))
+	l.rejoin(anew, again(2, resume, 0))
+	return survivor, anew
+}
+
+func TestRejoin(t *testing.T) {
+	l := played(t)
+	survivor, anew := crash(l, 3)
+	if l.records.done != 3 || !l.records.rows[2].Untold || l.records.rows[1].Untold {
+		t.Fatalf("done %d, rows %+v", l.records.done, l.records.rows)
+	}
+	l.says(survivor, 3, 4)
+	l.says(anew, 3)
+	if l.records.done != 4 || l.records.rows[3].Generation != 2 {
+		t.Errorf("done %d, rows %+v", l.records.done, l.records.rows)
+	}
+	s := RecoveryStory{Generation: 2, Replaced: map[string]string{"1": "n2.g0"}}
+	l.records.told(&s, 0)
+	if !s.SurvivorPidsKept || s.LostIterations != 1 {
+		t.Errorf("%+v", s)
+	}
+	s = RecoveryStory{Generation: 2} // nobody says that rank 1 was made anew
+	if l.records.told(&s, 0); s.SurvivorPidsKept {
+		t.Error("rank 1 has another process id")
+	}
+	if len(l.working()) != 2 || l.over() {
+		t.Errorf("%d processes work", len(l.working()))
+	}
+	if generation, members := l.newest(); generation != 2 || len(members) != 2 {
+		t.Errorf("generation %d has %d members", generation, len(members))
+	}
+}
+
+// An iteration that some ranks had finished is run again: it counts as lost.
+func TestRedoneIterations(t *testing.T) {
+	l := played(t)
+	survivor, anew := crash(l, 2)
+	if l.records.done != 2 || len(l.records.rows) != 2 || l.records.rejoins[0].redone != 2 {
+		t.Errorf("done %d, %d rows, redone %d", l.records.done, len(l.records.rows), l.records.rejoins[0].redone)
+	}
+	l.says(survivor, 2)
+	l.says(anew, 2)
+	if l.records.done != 3 {
+		t.Errorf("done %d", l.records.done)
+	}
+}
+
+// A frozen process lives on, and the job is over without it.
+func TestFrozenIsNoMember(t *testing.T) {
+	l := played(t)
+	l.ranks[1].exited = false
+	survivor, anew := crash(l, 3)
+	l.ranks[1].exited = false // it was frozen
+	for _, p := range []*rankProcess{survivor, anew} {
+		p.end = endDone
+		l.handle(event{proc: p, exited: true})
+	}
+	if !l.over() || l.outcome() != nil {
+		t.Errorf("over %v, %v", l.over(), l.outcome())
+	}
+}
+
+func TestBlame(t *testing.T) {
+	l := played(t)
+	kills := []Kill{{Target: "console", UnixNs: 1}, {Target: "rank 1", UnixNs: 5e6}, {Target: "node n0", Frozen: true, UnixNs: 9e6}}
+	s := RecoveryStory{ID: "REC-0001", Faults: []FaultStory{
+		{Kind: "exit", Node: "n1", Ranks: []int32{1}, DetectedUnixNs: 45e6},
+		{Kind: "node", Node: "n0", Ranks: []int32{0}, DetectedUnixNs: 109e6},
+	}}
+	s.blame(kills, l.sc)
+	if s.Fault != "rank 1 killed; node n0 frozen" || s.DetectedMs != 40 {
+		t.Errorf("%q after %v ms", s.Fault, s.DetectedMs)
+	}
+	if k := kills[2]; k.Recovery != "REC-0001" || *k.DetectedMs != 100 || kills[0].Recovery != "" {
+		t.Errorf("%+v", kills)
+	}
+	alone := RecoveryStory{ID: "REC-0002", Faults: []FaultStory{{Kind: "device", Node: "n0", Device: "n0.g0", FirstUnixNs: 1e6, DetectedUnixNs: 3e6}}}
+	if alone.blame(kills, l.sc); alone.Fault != "device of n0 n0.g0" || alone.DetectedMs != 2 {
+		t.Errorf("%q after %v ms", alone.Fault, alone.DetectedMs)
+	}
+}
+
+func TestSamplesNote(t *testing.T) {
+	l := played(t)
+	survivor, anew := crash(l, 3)
+	l.says(survivor, 3)
+	l.says(anew, 3)
+	ref := Reference{}
+	for _, loss := range []float64{0, 0.1, 7, 0.3} { // iteration 2 was not told: nobody knows its loss
+		ref.Rows = append(ref.Rows, Iteration{Loss: loss})
+	}
+	if got := l.records.samplesNote(ref); got != SamplesEqual {
+		t.Error(got)
+	}
+	ref.Rows[3].Sample = 8
+	if got := l.records.samplesNote(ref); !strings.Contains(got, "iteration 3 began with sample 0") {
+		t.Error(got)
+	}
+	ref.Rows[3].Sample, ref.Rows[3].Loss = 0, 0.31
+	if got := l.records.samplesNote(ref); !strings.Contains(got, "the reference's with 0 and 0.31") {
+		t.Error(got)
+	}
+}

@@ -148,13 +148,7 @@ func follow(t *testing.T, dir string) *catch {
 // lines by rank.
 func (e estimate) run(t *testing.T, iterations int) (*catch, []history) {
 	t.Helper()
-	hook, err := filepath.Abs("../../../bin/lib/libfalcon_hook.so")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(hook); err != nil {
-		t.Skip("the hook is not built; run `make native`")
-	}
+	hook := hookLibrary(t)
 	dir := memory(t)
 	args := append(e.args(iterations, dir), "--log="+filepath.Join(dir, "log.{rank}"))
 	cmds := ranks(t, e.world(), args...)

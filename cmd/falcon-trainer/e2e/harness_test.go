@@ -135,6 +135,14 @@ type line struct {
 	LoadMs       float64 `json:"load_ms"`
 	RestoreMs    float64 `json:"restore_ms"`
 	EmulatedMs   float64 `json:"emulated_ms"`
+	FirstSample  int64   `json:"first_sample"`
+	Held         []int64 `json:"held"`
+	Park         int32   `json:"park"`
+	Rejoin       uint64  `json:"rejoin"`
+	Begins       int64   `json:"resume_iteration"`
+	Source       int     `json:"from"`
+	Join         bool    `json:"join"`
+	Why          string  `json:"why"`
 
 	StepMs map[string]float64 `json:"step_ms"`
 }
@@ -149,6 +157,8 @@ type history struct {
 	saved   []line // checkpoints
 	swaps   []line // steps of placements
 	resumed []line
+	parked  []line
+	rejoins []line
 	start   line
 	end     line
 }
@@ -162,6 +172,10 @@ func parse(t *testing.T, out []byte) history {
 			t.Fatalf("line %q: %v", row, err)
 		}
 		switch {
+		case l.Held != nil:
+			h.parked = append(h.parked, l)
+		case l.Rejoin != 0:
+			h.rejoin(l)
 		case l.Iteration != nil:
 			if n := len(h.trained); n > 0 && *l.Iteration != *h.trained[n-1].Iteration+1 {
 				t.Fatalf("iteration %d follows %d", *l.Iteration, *h.trained[n-1].Iteration)
@@ -186,6 +200,14 @@ func parse(t *testing.T, out []byte) history {
 		}
 	}
 	return h
+}
+
+// rejoin makes the iterations void that are run again.
+func (h *history) rejoin(l line) {
+	h.rejoins = append(h.rejoins, l)
+	for n := len(h.trained); l.Status == 0 && n > 0 && *h.trained[n-1].Iteration >= l.Begins; n-- {
+		h.trained, h.losses, h.micro = h.trained[:n-1], h.losses[:n-1], h.micro[:n-1]
+	}
 }
 
 // job is the arguments that most tests share: a model small enough for

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"errors"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -26,13 +25,7 @@ func until(t *testing.T, what string, done func() bool) {
 // memory, in the order of the ranks.
 func hooked(t *testing.T, world int, args ...string) (wait func(), rings []*ring.Process) {
 	t.Helper()
-	hook, err := filepath.Abs("../../../bin/lib/libfalcon_hook.so")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(hook); err != nil {
-		t.Skip("the hook is not built; run `make native`")
-	}
+	hook := hookLibrary(t)
 	shm := t.TempDir()
 	cmds := ranks(t, world, args...)
 	for _, c := range cmds {
@@ -40,6 +33,7 @@ func hooked(t *testing.T, world int, args ...string) (wait func(), rings []*ring
 	}
 	start(t, cmds)
 	var live []ring.Entry
+	var err error
 	until(t, "all ranks' shared memory", func() bool {
 		live, _, err = ring.Discover(shm, "e2e")
 		return err != nil || len(live) == world

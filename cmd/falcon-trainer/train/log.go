@@ -56,6 +56,15 @@ type rejoinLine struct {
 	UnixNs    int64       `json:"unix_ns"`
 }
 
+// faultLine is what a rank says before it carries out an injected fault.
+type faultLine struct {
+	Fault  string `json:"fault"` // the point
+	Rank   int    `json:"rank"`
+	At     int64  `json:"at_iteration"`
+	Freeze bool   `json:"freeze"`
+	UnixNs int64  `json:"unix_ns"`
+}
+
 // endLine is the last line.
 type endLine struct {
 	End  string `json:"end"` // End…

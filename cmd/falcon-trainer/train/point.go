@@ -3,6 +3,7 @@ package train
 import (
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 )
@@ -26,6 +27,7 @@ func (w *worker) strike(name string, i int64) {
 	}
 	p := w.cfg.Points[k]
 	w.cfg.Points = slices.Delete(slices.Clone(w.cfg.Points), k, k+1)
+	_ = w.cfg.Log.line(faultLine{Fault: name, Rank: int(w.rank), At: i, Freeze: p.Freeze, UnixNs: time.Now().UnixNano()}) // nothing is left to do about it
 	if p.Freeze {
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // can't fail for oneself
 		return

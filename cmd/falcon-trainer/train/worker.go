@@ -173,13 +173,14 @@ func (w *worker) iterate(ctx context.Context, i int64) error {
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return fmt.Errorf("%w: it is %g; lower --rate", ErrDiverged, loss)
 	}
-	if err := w.update(i, 1/samples); err != nil {
-		return err
+	err := w.update(i, 1/samples)
+	if err == nil {
+		err = w.extras(i)
 	}
-	if err := w.extras(i); err != nil {
-		return err
+	if err == nil || w.canPark() && w.optim.at(i+1) != nil { // it may not be run again
+		err = cmp.Or(err, w.logIteration(i, loss, micro))
 	}
-	if err := w.logIteration(i, loss, micro); err != nil {
+	if err != nil {
 		return err
 	}
 	return w.commit(ctx, i, vote)

@@ -67,8 +67,8 @@ static int made(falcon_tls *t, uint32_t ticket, void **where, const nccl_config 
     if (t->depth && defer(t, where, ticket, &spec)) return rc;
   }
   bool aborted = falcon_making_end(ticket);
-  if (t->depth) return rc;
-  if (!fine(rc)) return aborted ? discard(where, true) : rc;
+  if (aborted && t->depth) t->group_rc = NCCL_REMOTE_ERROR;
+  if (!fine(rc) || t->depth) return aborted ? discard(where, true) : rc;
   rc = enter_made(where, aborted, &spec, rc);
   if (fine(rc)) falcon_reserve_tests();
   return rc;

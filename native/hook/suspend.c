@@ -136,12 +136,12 @@ static void begin(uint64_t generation) {
 
 bool falcon_suspend_obey(uint64_t generation) {
   if (atomic_load(&s_.obeyed) >= generation) return true;
-  falcon_pause_suspend(true);
   pthread_mutex_lock(&s_.mu);
   bool idle = !s_.running;
   if (idle) begin(generation);
   else start_threads();
   pthread_mutex_unlock(&s_.mu);
+  falcon_pause_suspend(true); /* who was held finds its communicator closed */
   if (idle) done();
   return atomic_load(&s_.obeyed) >= generation;
 }
@@ -163,7 +163,9 @@ static bool left_alone(uint64_t wanted, uint64_t now_ns) {
     s_.seen = wanted;
     s_.seen_ns = now_ns;
   }
-  return atomic_load(&s_.updating) && now_ns < GET(suspend_until_ns) && now_ns < s_.seen_ns + FALCON_SUSPEND_MAX_MS * 1000000ull;
+  bool wait = atomic_load(&s_.updating) && now_ns < GET(suspend_until_ns) && now_ns < s_.seen_ns + FALCON_SUSPEND_MAX_MS * 1000000ull;
+  if (wait) falcon_pause_suspend(true); /* a call of the optimizer may be held: it goes on */
+  return wait;
 }
 
 bool falcon_suspend_tick(uint64_t now_ns) {

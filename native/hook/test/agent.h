@@ -96,6 +96,70 @@ static inline falcon_test_result await_result(uint64_t id, uint64_t ms) {
   exit(1);
 }
 
+/* ---- a recovery ---- */
+
+static inline void put_suspend(uint64_t generation, uint64_t until_ns) {
+  __atomic_store_n(&CTL(b)->suspend_until_ns, until_ns, __ATOMIC_RELEASE);
+  __atomic_store_n(&CTL(b)->suspend_generation, generation, __ATOMIC_RELEASE);
+  rouse();
+}
+
+static inline int await_suspended(uint64_t generation, uint64_t ms) {
+  for (uint64_t end = now_ns() + ms * MS; now_ns() < end; usleep(100))
+    if (LOAD(CTL(b)->suspended_generation) == generation) return 1;
+  fprintf(stderr, "suspended: %lu\n", (unsigned long)LOAD(CTL(b)->suspended_generation));
+  return 0;
+}
+
+/* The side thread has looked at what was written before, and more than once. */
+static inline void await_looks(void) {
+  for (int i = 0; i < 3; i++) {
+    uint64_t before = LOAD(CTL(b)->heartbeat_ns);
+    while (LOAD(CTL(b)->heartbeat_ns) == before) usleep(200);
+  }
+}
+
+static inline void put_rejoin_as(uint64_t id, uint32_t kind, uint64_t epoch, const int32_t *values, uint32_t n) {
+  falcon_shm_order *o = &CTL(b)->rejoin;
+  uint64_t seq = LOAD(o->seq) | 1;
+  __atomic_store_n(&o->seq, seq, __ATOMIC_RELEASE);
+  __atomic_store_n(&o->id, id, __ATOMIC_RELEASE);
+  __atomic_store_n(&o->epoch, epoch, __ATOMIC_RELEASE);
+  __atomic_store_n(&o->kind, kind, __ATOMIC_RELEASE);
+  __atomic_store_n(&o->n, n, __ATOMIC_RELEASE);
+  for (uint32_t i = 0; i < n && i < FALCON_ORDER_VALUES; i++) __atomic_store_n(&o->values[i], values[i], __ATOMIC_RELEASE);
+  __atomic_store_n(&o->seq, seq + 1, __ATOMIC_RELEASE);
+  __atomic_store_n(&CTL(b)->rejoin_id, id, __ATOMIC_RELEASE);
+  rouse();
+}
+
+/* Two replicas with 5 and 3 micro-batches; rank 1 gets its state from rank 3; iteration 2^31 + 7. */
+static inline void put_rejoin(uint64_t id) {
+  static const int32_t v[] = {0, 7, 1, 2, 5, 3, 1, 1, 3};
+  put_rejoin_as(id, FALCON_ORDER_REJOIN, id, v, sizeof v / sizeof *v);
+}
+
+typedef struct park_word { uint32_t on; int32_t status; uint64_t generation; int64_t tag, steps[2]; uint64_t sums[2]; } park_word;
+
+static inline park_word read_park(void) {
+  for (;;) {
+    uint64_t seq = LOAD(CTL(b)->park_seq);
+    park_word w = {LOAD(CTL(b)->park_on), LOAD(CTL(b)->park_status), LOAD(CTL(b)->park_generation), LOAD(CTL(b)->park_tag),
+                   {LOAD(CTL(b)->park_steps[0]), LOAD(CTL(b)->park_steps[1])}, {LOAD(CTL(b)->park_sums[0]), LOAD(CTL(b)->park_sums[1])}};
+    if (!(seq & 1) && LOAD(CTL(b)->park_seq) == seq) return w;
+  }
+}
+
+static inline int await_parked(uint64_t generation, uint64_t ms) {
+  for (uint64_t end = now_ns() + ms * MS; now_ns() < end; usleep(100)) {
+    park_word w = read_park();
+    if (w.on && w.generation == generation) return 1;
+  }
+  park_word w = read_park();
+  fprintf(stderr, "parked: %u, generation %lu\n", w.on, (unsigned long)w.generation);
+  return 0;
+}
+
 /* Random bytes, orders, gates and tests: an agent gone mad. */
 static inline void scribble(void *to, size_t n, unsigned *seed) {
   for (size_t i = 0; i < n; i++) __atomic_store_n((char *)to + i, (char)rand_r(seed), __ATOMIC_RELAXED);

@@ -4,12 +4,31 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../nccl_abi.h"
 
 #define API __attribute__((visibility("default")))
 
-typedef struct { int n, rank, device, not_ready; _Atomic unsigned long calls; } fake_comm;
+typedef struct { int n, rank, device, not_ready; _Atomic unsigned long calls; _Atomic int ended, inside; } fake_comm;
+
+/* What reached this library, over all communicators. */
+enum { COUNT_CALLS, COUNT_ABORTS, COUNT_REVOKES, COUNT_DESTROYS, COUNT_INITS, COUNTS };
+static _Atomic unsigned long counts[COUNTS];
+API unsigned long fake_nccl_count(int what) { return counts[what]; }
+
+/* A peer is dead: an all-reduce of so many elements, and the creation of a
+ * communicator of so many ranks, return only once it was aborted or revoked;
+ * one more rank, and the creation goes on in the background for ever. */
+#define BLOCKS 777
+#define NEVER_READY (BLOCKS + 1)
+
+static int block(fake_comm *c) {
+  c->inside++;
+  while (!c->ended) usleep(200);
+  c->inside--;
+  return 6;
+}
 
 API int ncclGroupStart(void);
 API int ncclGroupEnd(void);
@@ -32,12 +51,15 @@ static fake_comm *make(int n, int rank) {
   c->rank = rank;
   c->device = 3;
   c->calls = 0;
+  c->ended = c->inside = 0;
+  counts[COUNT_INITS]++;
   c->not_ready = getenv("FAKE_ASYNC") ? 2 : 0;
   return c;
 }
 
 /* Of one thread: a locked instruction here would spoil the bench. */
-static void count(fake_comm *c) { atomic_store_explicit(&c->calls, atomic_load_explicit(&c->calls, memory_order_relaxed) + 1, memory_order_release); }
+static void tick(_Atomic unsigned long *n) { atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1, memory_order_release); }
+static void count(fake_comm *c) { tick(&c->calls); tick(&counts[COUNT_CALLS]); }
 
 static int coll(void *st) { work(st); return 0; }
 static int p2p(void *st) { work(st); return 0; }
@@ -46,13 +68,34 @@ API int ncclCommCount(void *c, int *n) { fake_comm *f = c; if (f->not_ready && f
 API int ncclCommUserRank(void *c, int *r) { *r = ((fake_comm *)c)->rank; return 0; }
 API int ncclCommCuDevice(void *c, int *d) { *d = ((fake_comm *)c)->device; return 0; }
 
-API int ncclCommInitRank(void **c, int n, nccl_unique_id id, int rank) { (void)id; *c = make(n, rank); return 0; }
-API int ncclCommInitRankConfig(void **c, int n, nccl_unique_id id, int rank, void *cfg) { (void)cfg; return ncclCommInitRank(c, n, id, rank) ? 1 : getenv("FAKE_ASYNC") ? 7 : 0; }
+/* The handle is known while the call blocks, and dies with the failure. */
+API int ncclCommInitRank(void **c, int n, nccl_unique_id id, int rank) {
+  (void)id;
+  fake_comm *f = make(n, rank);
+  __atomic_store_n(c, (void *)f, __ATOMIC_RELEASE);
+  return n == BLOCKS ? block(f) : 0;
+}
+API int ncclCommInitRankConfig(void **c, int n, nccl_unique_id id, int rank, void *cfg) {
+  (void)cfg;
+  int rc = ncclCommInitRank(c, n, id, rank);
+  return rc ? rc : n == NEVER_READY || getenv("FAKE_ASYNC") ? 7 : 0;
+}
+API int ncclCommGetAsyncError(void *c, int *rc) {
+  fake_comm *f = c;
+  *rc = f->ended ? 6 : f->n == NEVER_READY ? 7 : 0;
+  return 0;
+}
 API int ncclCommInitAll(void **c, int n, const int *d) { (void)d; for (int i = 0; i < n; i++) c[i] = make(n, i); return 0; }
 API int ncclCommInitRankScalable(void **c, int n, int rank, int k, nccl_unique_id *ids, void *cfg) { (void)k; (void)ids; (void)cfg; *c = make(n, rank); return 0; }
 API int ncclCommSplit(void *p, int color, int key, void **c, void *cfg) { (void)key; (void)cfg; *c = color < 0 ? NULL : make(((fake_comm *)p)->n / 2, ((fake_comm *)p)->rank / 2); return 0; }
-API int ncclCommDestroy(void *c) { free(c); return 0; }
-API int ncclCommAbort(void *c) { free(c); return 0; }
+static int end(fake_comm *c, int what) {
+  counts[what]++;
+  c->ended = 1;
+  while (c->inside) usleep(200);
+  return 0;
+}
+API int ncclCommDestroy(void *c) { end(c, COUNT_DESTROYS); free(c); return 0; }
+API int ncclCommAbort(void *c) { end(c, COUNT_ABORTS); free(c); return 0; }
 API int ncclCommFinalize(void *c) { (void)c; return 0; }
 
 API int ncclGroupStart(void) { depth++; return 0; }
@@ -62,7 +105,7 @@ API int ncclGroupEnd(void) {
   return 0;
 }
 
-API int ncclAllReduce(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)t; (void)o; count(c); coll(st); return n == 666 ? 2 : 0; }
+API int ncclAllReduce(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)t; (void)o; count(c); coll(st); return n == 666 ? 2 : n == BLOCKS ? block(c) : ((fake_comm *)c)->ended ? 5 : 0; }
 API unsigned long fake_nccl_calls(void *c) { return ((fake_comm *)c)->calls; } /* all-reduces that got through */
 API int ncclAllGather(const void *s, void *r, size_t n, int t, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)c; return coll(st); }
 API int ncclReduceScatter(const void *s, void *r, size_t n, int t, int o, void *c, void *st) { (void)s; (void)r; (void)n; (void)t; (void)o; (void)c; return coll(st); }
@@ -79,5 +122,5 @@ API int ncclFoldLeft(const void *s, void *c, void *st) { (void)s; (void)c; (void
 #endif
 
 #ifdef FAKE_NEWER
-API int ncclCommRevoke(void *c, int flags) { (void)c; (void)flags; return 0; }
+API int ncclCommRevoke(void *c, int flags) { return flags ? 4 : end(c, COUNT_REVOKES); }
 #endif

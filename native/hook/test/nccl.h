@@ -13,6 +13,7 @@ int ncclCommSplit(void *p, int color, int key, void **c, nccl_config *cfg);
 int ncclCommDestroy(void *c);
 int ncclCommAbort(void *c);
 int ncclCommFinalize(void *c);
+int ncclCommGetAsyncError(void *c, int *rc);
 int ncclGroupStart(void);
 int ncclGroupEnd(void);
 int ncclAllReduce(const void *s, void *r, size_t n, int t, int o, void *c, void *st);

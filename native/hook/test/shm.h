@@ -47,4 +47,16 @@ static inline char *shm_map(void) {
 #define REC(b, ring, i) ((falcon_record *)((char *)RING(b, ring) + FALCON_PAGE) + ((i) & (FALCON_RING_SLOTS - 1)))
 #define LOAD(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
 
+/* A program's cases: without an argument it lists them. */
+#define CASE(n) {#n, case_##n}
+typedef struct { const char *name; void (*run)(void); } test_case;
+
+static inline int run_case(const test_case *cases, size_t n, int argc, char **argv) {
+  for (size_t i = 0; i < n; i++) {
+    if (argc < 2) puts(cases[i].name);
+    else if (!strcmp(argv[1], cases[i].name)) { cases[i].run(); return 0; }
+  }
+  return argc < 2 ? 0 : 2;
+}
+
 #endif

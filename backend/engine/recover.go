@@ -26,6 +26,13 @@ type Recovery struct {
 	Machine recovery.Config
 	Racks   map[falcon.Node]string // failure domain of each node; absent = the node's own
 	Beat    time.Duration          // how often agents are asked to be heard; 0 = BeatPeriod
+	Store   Store                  // that the job meets in; nil = none of ours
+}
+
+// Store is what the engine needs of a rendezvous store: it refuses, and drops,
+// what older generations wrote.
+type Store interface {
+	Fence(generation uint64) error
 }
 
 // Bounds of recoveries.
@@ -103,6 +110,7 @@ func (e *Engine) generation() uint64 {
 
 // restoreRecovery gives the machine back what the journal kept.
 func (e *Engine) restoreRecovery(now time.Time) {
+	e.fenceStore(e.mem.fences.newest)
 	e.rec.Step(now, recovery.SetPolicy{Policy: e.mem.policy.Policy})
 	if len(e.mem.recoveries) > 0 || e.generation() > 0 {
 		e.rec.Step(now, recovery.Restored{

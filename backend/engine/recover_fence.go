@@ -135,6 +135,17 @@ func (e *Engine) fenced(now time.Time, v fenceRecord) {
 	for _, n := range v.Nodes {
 		e.stopFenced(n)
 	}
+	e.fenceStore(v.Generation)
+}
+
+// fenceStore has the job's rendezvous store refuse what is older.
+func (e *Engine) fenceStore(generation uint64) {
+	if e.cfg.Recovery.Store == nil || generation == 0 {
+		return
+	}
+	if err := e.cfg.Recovery.Store.Fence(generation); err != nil {
+		e.tell("recovery", 2, "the store does not refuse generations before %d: %s", generation, err)
+	}
 }
 
 // stopFenced has a fenced node end what it still runs.

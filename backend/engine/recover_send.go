@@ -321,7 +321,9 @@ func (e *Engine) recoverResult(now time.Time, node falcon.Node, in *falconv1.Com
 func (e *Engine) answered(now time.Time, t *told, node falcon.Node, in *falconv1.CommandResult, failed string) {
 	switch t.Kind {
 	case tellSuspend:
-		e.rec.Step(now, recovery.Suspended{Node: node, Generation: t.Generation, Refused: failed})
+		e.rec.Step(now, recovery.Suspended{
+			Node: node, Generation: t.Generation, Refused: failed, Late: in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED,
+		})
 	case tellLaunch:
 		e.rec.Step(now, recovery.Launched{Node: node, Generation: t.Generation, Failed: failed})
 	case tellTable:

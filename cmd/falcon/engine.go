@@ -21,6 +21,7 @@ import (
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/rpc"
+	"github.com/failslow/falcon/backend/tcpstore"
 )
 
 // Names inside the state directory, and where agents look by default.
@@ -45,6 +46,8 @@ type engineConfig struct {
 
 	Validation validationConfig `yaml:"validation"`
 	Mitigate   mitigateConfig   `yaml:"mitigate"`
+	Recovery   recoveryConfig   `yaml:"recovery"`
+	Store      storeConfig      `yaml:"store"`
 }
 
 // defaultStateDir follows the XDG base directories; FALCON_STATE_DIR wins.
@@ -126,6 +129,9 @@ func (c *engineConfig) check() error {
 	if err := c.Mitigate.check(); err != nil {
 		return err
 	}
+	if err := c.Recovery.check(); err != nil {
+		return err
+	}
 	return c.Detect.check()
 }
 
@@ -133,6 +139,7 @@ func (c *engineConfig) check() error {
 type engineHandle struct {
 	Socket  string // path of the local socket
 	Address string // HOST:PORT for agents, "" when local only
+	Store   string // HOST:PORT of the job's rendezvous store, "" = none
 
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -159,10 +166,26 @@ func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engi
 }
 
 func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
-	e, err := engine.New(engine.Config{
+	store, err := cfg.Store.open(log)
+	if err != nil {
+		return nil, err
+	}
+	h, err := startWith(ctx, j, store, cfg, log)
+	if err != nil && store != nil {
+		err = errors.Join(err, store.Close())
+	}
+	return h, err
+}
+
+func startWith(ctx context.Context, j *journal.Journal, store *tcpstore.Server, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
+	conf := engine.Config{
 		JobName: cfg.Job, Journal: j, Detect: cfg.Detect.detector(), Mitigate: cfg.Mitigate.planner(), Policy: cfg.policy(), Validation: cfg.Validation.engine(),
-		Restart: cfg.Restart.engine(), Log: log,
-	})
+		Restart: cfg.Restart.engine(), Recovery: cfg.Recovery.engine(), Log: log,
+	}
+	if store != nil {
+		conf.Recovery.Store = store
+	}
+	e, err := engine.New(conf)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +195,10 @@ func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slo
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	h := &engineHandle{Socket: server.Socket(), Address: server.Address(), stop: cancel, ended: make(chan struct{})}
-	go h.run(ctx, e, server, j)
+	if store != nil {
+		h.Store = store.Addr()
+	}
+	go h.run(ctx, e, server, store, j)
 	return h, nil
 }
 
@@ -193,13 +219,17 @@ func openDoors(e *engine.Engine, cfg engineConfig) (*rpc.Server, error) {
 
 // run ends the parts in their order: the engine first, so that watchers and
 // agents are told; then the doors; the journal last.
-func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, j *journal.Journal) {
+func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, store *tcpstore.Server, j *journal.Journal) {
 	defer close(h.ended)
 	var g group.Group
 	engineCtx, cancel := context.WithCancel(ctx)
 	g.Add(func() error { return e.Run(engineCtx) }, func(error) { cancel() })
 	g.Add(func() error { <-e.Done(); server.Close(); return nil }, func(error) {})
-	h.err = errors.Join(g.Run(), j.Close())
+	h.err = g.Run()
+	if store != nil {
+		h.err = errors.Join(h.err, store.Close())
+	}
+	h.err = errors.Join(h.err, j.Close())
 }
 
 // Wait returns when the engine has ended: nil after Close or the context's

@@ -15,6 +15,13 @@ policy:
   hours: ""                       # in UTC, when rungs may act by themselves, such as 22:00-06:00; "" = always
   allow_drop: false               # S4 may give up a replica and rescale the batch
   variants: []                    # of S4, best first: replace, restart, drop; [] = replace, restart
+  recovery:
+    approval: auto                # auto | person: whether a fail-stop fault is recovered from without a person
+    countdown_s: 0                # before it acts by itself
+    fence_alone: false            # a silent agent is enough to fence its node, without a second sign
+    allow_shrink: false           # go on with fewer replicas where no spare is left
+    in_place: 2                   # times an hour that a process is made anew on its own node, -1 = never
+    per_hour: 10                  # recoveries without a person, -1 = none
 policy_file: ""                   # instead of policy: the same keys in a file of their own
 restart:
   leave: 2m                       # S4: for the processes to end after their checkpoint
@@ -28,6 +35,20 @@ validation:
   message_bytes: 16777216         # of a link test; two must fit in 7/8 of FALCON_TEST_MB
   per_hour: 6                     # automatic ones
   cool_down: 20                   # iterations between automatic ones
+recovery:
+  beat: 2s                        # between two signs of life of an agent
+  suspect: 2                      # missed beats before a node is suspected
+  dead: 3                         # and taken for dead, with a second sign
+  hang: 2m                        # without any iteration, before the job is said to hang
+  optimizer_wait: 5s              # for ranks inside the optimizer, before they are suspended
+  suspend: 15s                    # for all to park; who did not is taken for frozen
+  spare_wait: 10m                 # for a spare to be brought
+  replace: 5m                     # for processes made anew to park
+  rejoin: 5m                      # for groups and state
+  racks: {}                       # {n1: r1, n2: r1}: what fails together; a shard's source is in another rack where possible
+store:
+  listen: ""                      # HOST:PORT of the job's rendezvous store (PyTorch's TCPStore); "" = none
+  exposed: false                  # true: other machines may reach it; it asks nobody who he is
 mitigate:
   overheads_ms: {S3: 60000, S4: 600000}  # what a rung is expected to cost until it was measured; S3: default by its preview
 detect:

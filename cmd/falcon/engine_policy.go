@@ -29,6 +29,8 @@ type policyConfig struct {
 	Hours     string                       `yaml:"hours"`
 	AllowDrop bool                         `yaml:"allow_drop"`
 	Variants  []string                     `yaml:"variants"`
+
+	Recovery falcon.RecoveryPolicy `yaml:"recovery"`
 }
 
 // policyBytesMax bounds a policy file.
@@ -80,6 +82,7 @@ func (c *engineConfig) policy() falcon.Policy {
 	p := c.Policy
 	out := falcon.Policy{
 		Mode: falcon.Mode(p.Mode), Cap: falcon.Rung(p.Cap), Owner: p.Owner, Hours: p.Hours, AllowDrop: p.AllowDrop,
+		Recovery: p.Recovery,
 	}
 	for r, v := range p.Rungs {
 		if out.Rungs == nil {

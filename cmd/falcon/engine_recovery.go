@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/engine"
+	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/recovery"
+)
+
+// recoveryConfig says how faults are told and how long each step of a recovery
+// may take. Zero values are the machine's defaults.
+type recoveryConfig struct {
+	Beat          time.Duration          `yaml:"beat"`           // between two signs of life of an agent
+	Suspect       int                    `yaml:"suspect"`        // missed beats before a node is suspected
+	Dead          int                    `yaml:"dead"`           // and taken for dead, with a second sign
+	Hang          time.Duration          `yaml:"hang"`           // without any iteration, before a job is said to hang
+	OptimizerWait time.Duration          `yaml:"optimizer_wait"` // for ranks inside the optimizer
+	Suspend       time.Duration          `yaml:"suspend"`        // for all to park
+	SpareWait     time.Duration          `yaml:"spare_wait"`     // for a spare to be brought
+	Replace       time.Duration          `yaml:"replace"`        // for processes made anew to park
+	Rejoin        time.Duration          `yaml:"rejoin"`         // for groups and state
+	Racks         map[falcon.Node]string `yaml:"racks"`          // failure domain of each node
+}
+
+// Bounds of the settings.
+const (
+	beatLeast    = 50 * time.Millisecond
+	beatMost     = time.Minute
+	missedMost   = 100
+	recoveryMost = 24 * time.Hour
+)
+
+func (r recoveryConfig) check() error {
+	if r.Beat != 0 && (r.Beat < beatLeast || r.Beat > beatMost) {
+		return fmt.Errorf("%w: recovery.beat is %s; give %s to %s, 0s = the default", errUsage, r.Beat, beatLeast, beatMost)
+	}
+	if r.Suspect < 0 || r.Dead < 0 || max(r.Suspect, r.Dead) > missedMost || r.Suspect > 0 && r.Dead > 0 && r.Dead < r.Suspect {
+		return fmt.Errorf("%w: recovery.suspect is %d and recovery.dead %d; give missed beats, dead not fewer than suspect", errUsage, r.Suspect, r.Dead)
+	}
+	waits := map[string]time.Duration{
+		"hang": r.Hang, "optimizer_wait": r.OptimizerWait, "suspend": r.Suspend, "spare_wait": r.SpareWait, "replace": r.Replace, "rejoin": r.Rejoin,
+	}
+	for _, key := range slices.Sorted(maps.Keys(waits)) {
+		if v := waits[key]; v < 0 || v > recoveryMost {
+			return fmt.Errorf("%w: recovery.%s is %s; give a time up to %s, 0s = the default", errUsage, key, v, recoveryMost)
+		}
+	}
+	return nil
+}
+
+func (r recoveryConfig) engine() engine.Recovery {
+	return engine.Recovery{
+		Beat: r.Beat, Racks: r.Racks,
+		Machine: recovery.Config{
+			Beat: r.Beat, Suspect: r.Suspect, Dead: r.Dead, HangMin: r.Hang, OptimizerWait: r.OptimizerWait, SuspendMost: r.Suspend,
+			SpareWait: r.SpareWait, ReplaceMost: r.Replace, RejoinMost: r.Rejoin,
+		},
+	}
+}
+
+// storeConfig is the rendezvous store that the engine serves to the job.
+type storeConfig struct {
+	Listen  string `yaml:"listen"`  // HOST:PORT; "" = none
+	Exposed bool   `yaml:"exposed"` // an address that other machines reach is meant: the protocol asks nobody who he is
+}
+
+// open starts the store; nil where none is wanted.
+func (s storeConfig) open(log *slog.Logger) (*tcpstore.Server, error) {
+	if s.Listen == "" {
+		return nil, nil
+	}
+	out, err := tcpstore.Listen(s.Listen, tcpstore.Options{Exposed: s.Exposed, Log: log})
+	if err != nil {
+		return nil, fmt.Errorf("store.listen: %w", err)
+	}
+	return out, nil
+}

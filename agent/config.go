@@ -62,7 +62,8 @@ type NVMLConfig struct {
 
 // NICConfig is about the network probe.
 type NICConfig struct {
-	Sysfs string `yaml:"sysfs"` // root of sysfs; empty = no network probe
+	Sysfs string `yaml:"sysfs"`  // root of sysfs; empty = no network probe
+	DownS int    `yaml:"down_s"` // seconds that a port must be down to be told as a fault
 }
 
 // HostConfig is about the CPU probe.
@@ -99,6 +100,7 @@ nvml:
   library: ""                 # "" = libnvidia-ml.so.1
 nic:
   sysfs: /sys                 # "" = don't look at the network ports
+  down_s: 5                   # a port that was up and is down for so long is a fault
 nics: {}                      # {n1.g0: n1.nic0}: which port a GPU's traffic takes, where PCI does not tell
 host:
   proc: /proc
@@ -121,7 +123,7 @@ func Defaults() Config {
 		ShmDir: "/dev/shm", LogLevel: "info", BeatMs: 2000, TelemetryMs: 1000, DrainMs: 50,
 		SpoolFrames: 4096, SpoolMb: 16,
 		NVML: NVMLConfig{Enabled: true},
-		NIC:  NICConfig{Sysfs: "/sys"},
+		NIC:  NICConfig{Sysfs: "/sys", DownS: 5},
 		Host: HostConfig{Proc: "/proc", Cgroup: "/sys/fs/cgroup"},
 	}
 }
@@ -181,6 +183,7 @@ func (c Config) check() error {
 		{"drain_ms", c.DrainMs, 1, 1000},
 		{"spool_frames", c.SpoolFrames, 16, 1 << 20},
 		{"spool_mb", c.SpoolMb, 1, 1024},
+		{"nic.down_s", c.NIC.DownS, 1, 3600},
 		{"lab.node", c.Lab.Node, 0, 63},
 		{"lab.gpus", c.Lab.GPUs, 0, 8},
 	} {

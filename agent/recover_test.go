@@ -118,8 +118,8 @@ func TestSuspendCountsTheLiving(t *testing.T) {
 		a, _ := n.pair()
 		n.order(2, 10*time.Second, suspendCommand(3, 0))
 		a.parks(3, 4, 4)
-		n.dir.exits[101].die("killed by signal 9 (SIGKILL)")
 		late := n.adapted(102, 2, "n1.g2")
+		n.dir.exits[101].die("killed by signal 9 (SIGKILL)")
 		wait(300 * time.Millisecond)
 		n.expect(t, accepted, done, accepted)
 		if late.control.SuspendWanted != 3 {

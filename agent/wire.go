@@ -92,6 +92,15 @@ func TelemetryFrame(gpus []falcon.GPUReading, nics []falcon.NICReading, host fal
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Telemetry{Telemetry: out}}
 }
 
+// DeviceFrame makes the frame of a device's own report of a fault; device is a GPU
+// or a port ("n1.g0", "n1.nic0"), code an XID or 0. It is numbered, and so told
+// until the engine has acknowledged it.
+func DeviceFrame(device string, atUnixNs int64, fatal bool, code int, text string) *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{
+		Device: device, AtUnixNs: atUnixNs, Fatal: fatal, Code: int32(code), Text: text,
+	}}}
+}
+
 func hostReading(h falcon.HostReading) *falconv1.Host {
 	out := &falconv1.Host{
 		AtUnixNs: h.AtNs, PressureUs: h.PressureUs, ThrottledUs: h.ThrottledUs, LoadPerCpu: h.LoadPerCPU,

@@ -38,6 +38,10 @@ type Config struct {
 	Sysfs  string                       // root, normally /sys
 	Of     map[falcon.Device]falcon.NIC // what is known of which GPU uses which port; it wins
 	Period time.Duration                // between looks; 0 = 1 s
+	Down   time.Duration                // that a port must be down to be told; 0 = DownFor
+	// Event takes the fall of a port that was up, once; nil for nobody. It is
+	// called from the prober's goroutine and must not block.
+	Event func(Event)
 }
 
 // Prober owns the goroutine that reads sysfs.
@@ -140,6 +144,7 @@ func (p *Prober) look() {
 		r := o.read(p.cfg.Sysfs)
 		r.AtNs, r.Emulated = time.Now().UnixNano(), err == nil
 		readings = append(readings, r)
+		p.watch(o, r)
 	}
 	var near map[int]falcon.NIC
 	if grown {

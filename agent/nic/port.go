@@ -101,6 +101,7 @@ type port struct {
 	name   falcon.NIC
 	meters map[string]*meter // by file
 	looked bool              // before
+	fall   fall
 }
 
 // meter makes a counter that only grows of one that may wrap or start over.

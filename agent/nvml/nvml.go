@@ -10,7 +10,9 @@
 // driver does not answer is a reading of the GPU that it hangs at (ProbeUs, Err).
 //
 // It must not list processes or fan speeds (milliseconds under the lock), and
-// must not judge: a power cap or a low clock is reported, not explained.
+// must not judge: a power cap or a low clock is reported, not explained. What the
+// driver itself calls a fault (XID, uncorrectable memory errors, an action that it
+// asks for) is an Event, told once.
 package nvml
 
 import (
@@ -44,12 +46,16 @@ type Config struct {
 	Node    falcon.Node
 	Library string        // path or soname; empty = libnvidia-ml.so.1
 	Period  time.Duration // between looks, while they are cheap
+	// Event takes a GPU's own reports of faults, each once; nil for nobody. It is
+	// called from the prober's goroutines and must not block.
+	Event func(Event)
 }
 
 // Prober owns the library and the goroutines that call it.
 type Prober struct {
 	node  falcon.Node
 	lib   gonvml.Interface
+	event func(Event)
 	calls symbols // the goroutine's own, as the library is loaded there
 
 	mu      sync.Mutex
@@ -60,6 +66,7 @@ type Prober struct {
 	at      int       // which one
 	fresh   []falcon.GPUReading
 	xids    []xid
+	watch   []watched // by GPU; told under mu, the rest is the probe's own
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -103,7 +110,7 @@ func loadable(path string) error {
 }
 
 func open(cfg Config, lib gonvml.Interface) *Prober {
-	p := &Prober{node: cfg.Node, lib: lib, pace: newPace(cfg.Period), stop: make(chan struct{})}
+	p := &Prober{node: cfg.Node, lib: lib, event: cfg.Event, pace: newPace(cfg.Period), stop: make(chan struct{})}
 	p.why = fmt.Sprintf("nvml has not answered for %.0f s: the driver hangs", OpenMax.Seconds())
 	loaded := make(chan struct{})
 	p.done.Go(func() { p.run(loaded) })
@@ -120,7 +127,7 @@ func open(cfg Config, lib gonvml.Interface) *Prober {
 func (p *Prober) run(loaded chan<- struct{}) {
 	gpus, why := p.load()
 	p.mu.Lock()
-	p.gpus, p.why, p.xids = gpus, why, make([]xid, len(gpus))
+	p.gpus, p.why, p.xids, p.watch = gpus, why, make([]xid, len(gpus)), make([]watched, len(gpus))
 	p.mu.Unlock()
 	close(loaded)
 	if why != "" {
@@ -264,7 +271,8 @@ func (p *Prober) look() time.Duration {
 		r, took := p.read(g)
 		r.XidCount, r.LastXid = xids[i].count, xids[i].last
 		dearest = max(dearest, took)
-		readings = append(readings, r)
+		readings = append(readings, r.GPUReading)
+		p.compare(i, &r)
 	}
 
 	p.mu.Lock()

@@ -66,6 +66,7 @@ type reading struct {
 	falcon.GPUReading
 	calls  symbols
 	absent []string
+	action uint64 // that the driver asks for, 0 = none or not known
 }
 
 // ask runs one query when the library has it and notes a failure.
@@ -82,7 +83,7 @@ func (r *reading) ask(symbol, what string, query func() gonvml.Return) bool {
 }
 
 // read looks at one GPU and says how long that took.
-func (p *Prober) read(g gpu) (falcon.GPUReading, time.Duration) {
+func (p *Prober) read(g gpu) (reading, time.Duration) {
 	begun := time.Now()
 	r := reading{GPUReading: falcon.GPUReading{Device: g.name, AtNs: begun.UnixNano(), MaxSMClockMHz: g.maxMHz}, calls: p.calls}
 	r.readNow(g.handle)
@@ -90,7 +91,7 @@ func (p *Prober) read(g gpu) (falcon.GPUReading, time.Duration) {
 	took := time.Since(begun)
 	r.ProbeUs = uint64(took.Microseconds())
 	r.Err = strings.Join(r.absent, "; ")
-	return r.GPUReading, took
+	return r, took
 }
 
 // readNow asks for what the batch has no field for.
@@ -133,6 +134,7 @@ const (
 	fieldPowerBrake
 	fieldEccCorrected
 	fieldEccFatal
+	fieldAction
 	fieldCount
 )
 
@@ -145,6 +147,7 @@ var fieldIDs = [fieldCount]uint32{
 	fieldPowerBrake:   gonvml.FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
 	fieldEccCorrected: gonvml.FI_DEV_ECC_SBE_VOL_TOTAL,
 	fieldEccFatal:     gonvml.FI_DEV_ECC_DBE_VOL_TOTAL,
+	fieldAction:       gonvml.FI_DEV_GET_GPU_RECOVERY_ACTION,
 }
 
 // readFields takes counters, power and ECC in one call: one turn at the
@@ -168,6 +171,7 @@ func (r *reading) readFields(d gonvml.Device) {
 	r.PowerCapNs = r.field(v[fieldPowerCap], "power cap time")
 	r.readPower(d, v[fieldPower], v[fieldPowerLimit])
 	r.readEcc(d, v[fieldEccCorrected], v[fieldEccFatal])
+	r.action, _ = fieldValue(v[fieldAction]) // older drivers don't know it: nothing is missing then
 }
 
 func (r *reading) note(ok bool, what string) {

@@ -42,13 +42,16 @@ func (p *Prober) waitXid(set gonvml.EventSet) {
 }
 
 func (p *Prober) countXid(e gonvml.EventData) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for i, g := range p.gpus {
-		if g.handle == e.Device {
-			p.xids[i].count++
-			p.xids[i].last = clamp32(e.EventData)
+		if g.handle != e.Device {
+			continue
 		}
+		code := clamp32(e.EventData)
+		p.mu.Lock()
+		p.xids[i].count++
+		p.xids[i].last = code
+		p.mu.Unlock()
+		p.xidEvent(i, code, time.Now())
 	}
 }
 

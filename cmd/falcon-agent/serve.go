@@ -31,14 +31,15 @@ func serve(cfg agent.Config) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
-	gpus := openNVML(cfg)
+	reports := &mailbox{}
+	gpus := openNVML(cfg, reports)
 	if gpus != nil {
 		defer gpus.Close()
 		if why := gpus.Err(); why != "" {
 			log.Warn("no GPU telemetry", slog.String("why", why))
 		}
 	}
-	ports := openNIC(cfg)
+	ports := openNIC(cfg, reports)
 	opt := agent.Options{Probe: probe(cfg, gpus, ports), Log: log}
 	if ports != nil {
 		defer ports.Close()
@@ -54,6 +55,7 @@ func serve(cfg agent.Config) error {
 		return err
 	}
 	defer stream.Close()
+	reports.open(stream.Send)
 	a.Bind(stream)
 	log.Info("agent started", slog.String("node", cfg.Node), slog.String("engine", cfg.Engine), slog.String("shm_dir", cfg.ShmDir))
 	return a.Run(ctx)
@@ -69,7 +71,7 @@ func newLog(level string) (*slog.Logger, error) {
 
 // openNVML starts the GPU probe. On a lab's node the stand-in library finds
 // its node by the environment.
-func openNVML(cfg agent.Config) *nvml.Prober {
+func openNVML(cfg agent.Config, to *mailbox) *nvml.Prober {
 	if cfg.Lab.State != "" {
 		_ = os.Setenv("FALCON_LAB_STATE", cfg.Lab.State)
 		_ = os.Setenv("FALCON_LAB_NODE", strconv.Itoa(cfg.Lab.Node))
@@ -79,11 +81,14 @@ func openNVML(cfg agent.Config) *nvml.Prober {
 	}
 	return nvml.Open(nvml.Config{
 		Node: falcon.Node(cfg.Node), Library: cfg.NVML.Library, Period: time.Duration(cfg.TelemetryMs) * time.Millisecond,
+		Event: func(e nvml.Event) {
+			to.put(agent.DeviceFrame(string(e.Device), e.AtNs, e.Fatal, e.Code, e.Text))
+		},
 	})
 }
 
 // openNIC starts the network probe; nil where none is wanted.
-func openNIC(cfg agent.Config) *nic.Prober {
+func openNIC(cfg agent.Config, to *mailbox) *nic.Prober {
 	if cfg.NIC.Sysfs == "" {
 		return nil
 	}
@@ -93,6 +98,10 @@ func openNIC(cfg agent.Config) *nic.Prober {
 	}
 	return nic.Open(nic.Config{
 		Node: falcon.Node(cfg.Node), Sysfs: cfg.NIC.Sysfs, Of: of, Period: time.Duration(cfg.TelemetryMs) * time.Millisecond,
+		Down: time.Duration(cfg.NIC.DownS) * time.Second,
+		Event: func(e nic.Event) {
+			to.put(agent.DeviceFrame(string(e.NIC), e.AtNs, true, 0, e.Text))
+		},
 	})
 }
 

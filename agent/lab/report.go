@@ -62,8 +62,8 @@ type Reference struct {
 	Rows []Iteration
 }
 
-// politeNice is the lowest priority that still gets some of a busy machine.
-const politeNice = 19
+// politeNice leaves the machine to paced labs, and still gets a share of one that is busy otherwise.
+const politeNice = 10
 
 // RunReference trains the same job, seed and layout without pacing and without
 // faults, for the loss and the weights that the lab's run is compared with.

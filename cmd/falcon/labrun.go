@@ -33,7 +33,7 @@ const (
 	engineWait    = 20 * time.Second // for a starting engine to answer
 	engineRestart = 500 * time.Millisecond
 	settleWait    = 3 * time.Second // for the engine to hear the job's end
-	referenceWait = 5 * time.Minute
+	referenceWait = 15 * time.Minute
 )
 
 // labPolicies says what --approve lets happen without a person.

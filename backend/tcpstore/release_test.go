@@ -1,0 +1,208 @@
+package tcpstore
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+var (
+	storeScale = flag.Bool("store-scale", false, "TestRelease: up to 10,000 clients, beside the installed PyTorch's server")
+	storeSizes = flag.String("store-sizes", "1000,2000,4800,8000,10000", "TestRelease: numbers of clients")
+	storeRuns  = flag.Int("store-runs", 3, "TestRelease: runs of each, of which the median is shown")
+)
+
+// asServer makes this test binary serve a store, so that clients and server
+// share neither descriptors nor a scheduler.
+const asServer = "FALCON_TEST_AS_STORE"
+
+func init() {
+	if os.Getenv(asServer) == "" {
+		return
+	}
+	s, err := Listen("127.0.0.1:0", Options{})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("store", s.Addr())
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	if s.Close() != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// other is a store in another process.
+type other struct {
+	name, address string
+	pid           int
+}
+
+// start runs a command that prints a name and an address, and serves until its
+// input ends.
+func start(t *testing.T, c *exec.Cmd) other {
+	t.Helper()
+	in, err := c.StdinPipe()
+	must(t, err)
+	out, err := c.StdoutPipe()
+	must(t, err)
+	must(t, c.Start())
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = c.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	must(t, err)
+	name, address, ok := strings.Cut(strings.TrimSpace(line), " ")
+	if !ok {
+		t.Fatalf("the server said %q", line)
+	}
+	if !strings.Contains(address, ":") {
+		address = "127.0.0.1:" + address
+	}
+	return other{name, address, c.Process.Pid}
+}
+
+func ours(t *testing.T) other {
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), asServer+"=1")
+	return start(t, c)
+}
+
+// peakMiB is the most memory that a process has had.
+func peakMiB(t *testing.T, pid int) float64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	_, rest, _ := bytes.Cut(b, []byte("VmHWM:"))
+	var kb float64
+	_, err = fmt.Sscan(string(rest), &kb)
+	must(t, err)
+	return kb / 1024
+}
+
+// releaseLimit is for one run.
+const releaseLimit = 2 * time.Minute
+
+// release has n clients connect, count themselves in, and wait for the last:
+// what a job does first. It returns when the last one is released.
+func release(t *testing.T, address string, l Layout, n int) time.Duration {
+	t.Helper()
+	var wg sync.WaitGroup
+	errs := make([]error, n)
+	clients := make([]*Client, n)
+	begin := time.Now()
+	for i := range n {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			clients[i], errs[i] = meet(address, l, int64(n))
+		}()
+	}
+	wg.Wait()
+	took := time.Since(begin)
+	for _, c := range clients {
+		if c != nil {
+			c.Close()
+		}
+	}
+	kinds := map[string]int{}
+	for _, err := range errs {
+		if err != nil {
+			kinds[strings.SplitN(err.Error(), "->", 2)[0]]++
+		}
+	}
+	if len(kinds) > 0 {
+		t.Fatalf("%d clients, errors by kind: %v", n, kinds)
+	}
+	return took
+}
+
+func meet(address string, l Layout, n int64) (*Client, error) {
+	c, err := enter(address, l)
+	if err != nil {
+		return nil, err
+	}
+	here, err := c.Add("/barrier", 1)
+	if err != nil {
+		return c, err
+	}
+	if here == n {
+		if err := c.Set("/go", "1"); err != nil {
+			return c, err
+		}
+	}
+	return c, c.Wait(releaseLimit, "/go")
+}
+
+// enterTries bounds how often a client begins again: the kernel resets
+// connections that a server does not accept in time.
+const enterTries = 20
+
+func enter(address string, l Layout) (*Client, error) {
+	var last error
+	for range enterTries {
+		c, err := Dial(address, l, releaseLimit)
+		if err == nil {
+			if _, err = c.Add("/init/", 1); err == nil {
+				return c, nil
+			}
+			c.Close()
+		}
+		last = err
+	}
+	return nil, last
+}
+
+// All clients are released, in either layout; the next job meets again.
+func TestRelease(t *testing.T) {
+	if *storeScale {
+		releaseAtScale(t)
+		return
+	}
+	for _, l := range layouts {
+		release(t, ours(t).address, l, 500)
+	}
+}
+
+// paper's fig. 10, read off the plot: seconds on a cluster of as many devices.
+var paper = map[int][2]string{1000: {"10", "10"}, 2000: {"20", "10"}, 4800: {"", ""}, 8000: {"430", "10"}, 10000: {"780", "10"}}
+
+func releaseAtScale(t *testing.T) {
+	python := torch(t)
+	fmt.Printf("%-8s %12s %12s %16s %14s %22s\n", "clients", "this store", "its memory", "PyTorch's own", "its memory", "FlashRecovery fig. 10")
+	fmt.Printf("%-8s %12s %12s %16s %14s %22s\n", "", "s, measured", "MiB", "s, measured", "MiB", "s: serial, parallel")
+	for _, size := range strings.Split(*storeSizes, ",") {
+		n, err := strconv.Atoi(size)
+		must(t, err)
+		var a, b []float64
+		var am, bm float64
+		for range *storeRuns {
+			mine := ours(t)
+			a = append(a, release(t, mine.address, Legacy, n).Seconds())
+			am = max(am, peakMiB(t, mine.pid))
+			theirs := start(t, exec.Command(python, "testdata/server.py"))
+			b = append(b, release(t, theirs.address, Legacy, n).Seconds())
+			bm = max(bm, peakMiB(t, theirs.pid))
+		}
+		p := paper[n]
+		fmt.Printf("%-8d %12.2f %12.0f %16.2f %14.0f %12s, %8s\n", n, middle(a), am, middle(b), bm, p[0], p[1])
+	}
+	now := release(t, ours(t).address, Current, 10000)
+	fmt.Printf("10000 clients in the current layout (no PyTorch that speaks it is installed): %.2f s\n", now.Seconds())
+}
+
+func middle(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}

@@ -59,6 +59,7 @@ type Agent struct {
 	samples []falcon.Sample
 
 	scanned, looked, shipped, beaten time.Time
+	suspended                        uint64    // newest suspension of the node, by this agent's word or an earlier one's
 	urgentTil                        time.Time // looks come every recoverEvery until then
 
 	working sync.WaitGroup // goroutines of orders in progress
@@ -282,6 +283,7 @@ func (a *Agent) follow(p *process, now time.Time) {
 	a.samples = p.drain(a.buf, a.samples)
 	p.seg.Beat()
 	p.publish()
+	a.catchUp(p)
 	a.announce(p)
 	switch err := p.seg.Err(); {
 	case err != nil:

@@ -117,6 +117,7 @@ func (a *Agent) launched(r launch.Rank, plan launch.Plan) *process {
 		known := len(p.sent.GetComms()) > 0
 		if plan.Join {
 			p.lookPark()
+			a.catchUp(p)
 			a.announce(p)
 			known = p.joined(plan.Generation)
 		}

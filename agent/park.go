@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"log/slog"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/iterate"
 	"github.com/failslow/falcon/agent/ring"
@@ -54,9 +56,27 @@ func (p *process) recoverable(st *falconv1.RankState) {
 	if p.rejoined.Status == 0 {
 		st.RejoinedGeneration = p.rejoined.Generation
 	}
-	if p.park.On {
+	if p.fresh() {
 		st.Park = parkOf(p.park)
 	}
+}
+
+// fresh says that the process is parked and has obeyed the newest suspension: what
+// it said before one that it has not obeyed so far is of no use to anybody.
+func (p *process) fresh() bool { return p.park.On && p.park.Generation >= p.status.SuspendWanted }
+
+// catchUp suspends a process made anew that has come up to park only after the
+// job was suspended once more, for another fault: it belongs to the newer
+// generation then, and parks in that one.
+func (a *Agent) catchUp(p *process) {
+	a.suspended = max(a.suspended, p.status.SuspendWanted)
+	if p.dead || !p.park.On || p.park.Status != ring.ParkJoin || max(p.park.Generation, p.status.SuspendWanted) >= a.suspended {
+		return
+	}
+	if err := p.seg.Suspend(a.suspended, a.dir.MonoNs()); err != nil {
+		a.log.Warn("can't suspend a process that joins late", slog.String("process", p.String()), slog.Any("err", err))
+	}
+	p.status = p.seg.Control()
 }
 
 func parkOf(at ring.Park) *falconv1.Park {

@@ -66,6 +66,7 @@ func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (*susp
 	if a.held != nil {
 		a.held.letGo(now)
 	}
+	a.suspended = max(a.suspended, g)
 	wait := min(ms64(cmd.GetOptimizerWaitMs()), ring.SuspendMax)
 	t := &suspendTask{agent: a, generation: g, untilNs: a.dir.MonoNs() + wait.Nanoseconds()}
 	for _, p := range a.alive() {

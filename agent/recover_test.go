@@ -411,3 +411,39 @@ func TestSamplesAroundARecovery(t *testing.T) {
 		}
 	})
 }
+
+// A second fault comes while a process is being started for the first: when it
+// has come up, it parks in the newer generation, and is told in that one only.
+func TestProcessThatJoinsLate(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		a := n.adapted(100, 0, "n1.g0")
+		wait(time.Second)
+		n.order(1, 10*time.Second, suspendCommand(3, 0))
+		a.parks(3, 7, 7)
+		wait(10 * time.Millisecond)
+		n.expect(t, accepted, done)
+		late := n.adapted(101, 1, "n1.g1")
+		late.set(func() { late.control.Generation = 2 })
+		late.joins(2)
+		wait(time.Second)
+		if st := n.newest(1); st.GetPark() != nil || late.control.SuspendWanted != 3 || late.recovery.suspended != 1 {
+			t.Fatalf("state %v, suspended %d", st, late.control.SuspendWanted)
+		}
+		late.set(func() { late.recovery.park.Generation = 3 })
+		wait(100 * time.Millisecond)
+		if p := n.newest(1).GetPark(); p.GetGeneration() != 3 || !p.GetJoining() || late.recovery.suspended != 1 {
+			t.Fatalf("park %v, suspended %d times", p, late.recovery.suspended)
+		}
+		for _, st := range n.ship.states() {
+			if st.Rank == 1 && st.GetPark().GetGeneration() == 2 {
+				t.Fatalf("told as parked in a generation that is over: %v", st)
+			}
+		}
+		// One that trains, of a job that was started anew by hand, is let alone.
+		other := n.adapted(102, 2, "n1.g2")
+		wait(time.Second)
+		if other.recovery.suspended != 0 {
+			t.Fatal("a process of another job's life was suspended")
+		}
+	})
+}

@@ -79,6 +79,7 @@ func (a *Agent) adopt(e ring.Entry) {
 	}
 	p := newProcess(e.Path, seg, exit)
 	a.takeBack(p)
+	a.catchUp(p)
 	a.byPath[e.Path] = p
 	a.log.Info("following a training process", slog.String("process", p.String()), slog.String("job", e.Job))
 }

@@ -270,8 +270,8 @@ func (m *Machine) host(n falcon.Node, now time.Time) *host {
 
 func (m *Machine) onJob(now time.Time, j Job) {
 	before, first := m.job, !m.hasJob
-	if m.cur != nil && before.Epoch == j.Epoch { // a recovery has its own
-		j.Layout, j.Placement = before.Layout, before.Placement
+	if before.Epoch == j.Epoch && (m.cur != nil || j.Generation < before.Generation) { // a recovery has its own, and leaves it
+		j.Layout, j.Placement, j.Generation = before.Layout, before.Placement, max(j.Generation, before.Generation)
 	}
 	m.job, m.hasJob = j, true
 	m.generation = max(m.generation, j.Generation)

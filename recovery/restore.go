@@ -43,8 +43,13 @@ func (m *Machine) suspendOverdue(now time.Time) {
 		m.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%s within %s; bring a spare and start the job again from its checkpoint", m.assign(now).lack, m.cfg.SpareWait))
 		return
 	}
+	gone := len(m.cur.Fenced)
 	m.giveUpLate(now, falcon.FaultFrozen, "processes on node %s did not park within %s", m.cfg.SuspendMost)
-	if m.cur != nil && m.cur.State == falcon.RecoverySuspend {
+	switch {
+	case m.cur == nil || m.cur.State != falcon.RecoverySuspend:
+	case len(m.cur.Fenced) == gone:
+		m.finish(now, falcon.RecoveryFailed, "the job could not be suspended; start it again from its checkpoint")
+	default:
 		m.deadline(now, m.cfg.SuspendMost)
 	}
 }

@@ -315,7 +315,7 @@ func (m *Machine) waitsForRank(r falcon.Rank) bool {
 	switch m.cur.State {
 	case falcon.RecoverySuspend:
 		x := &m.ranks[r]
-		return x.known && x.proc.Alive && !m.at.awaited[r] && !m.isFenced(x.proc.Node) && (m.at.stopping[r] || !m.parked(r))
+		return x.known && x.proc.Alive && !m.at.awaited[r] && !m.isFenced(m.placement()[r].Node()) && (m.at.stopping[r] || !m.parked(r))
 	case falcon.RecoveryReplace:
 		return m.at.awaited[r]
 	case falcon.RecoveryCollect:

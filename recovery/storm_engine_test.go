@@ -1,0 +1,348 @@
+package recovery
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// engine takes the nodes' words in, and ticks.
+func (s *storm) engine() {
+	if s.now.Before(s.down) {
+		return
+	}
+	if !s.down.IsZero() {
+		s.down = time.Time{}
+		s.logf("the engine is back")
+		s.machine()
+	}
+	s.newEpoch()
+	s.wholeRestart()
+	for _, n := range s.nodes {
+		for len(n.in) > 0 && !n.in[0].due.After(s.now) && !n.cut {
+			in := n.in[0].input
+			n.in = n.in[1:]
+			if r, ok := in.(reply); ok {
+				in = r.in
+			}
+			s.take(in)
+			if s.now.Before(s.down) {
+				return
+			}
+		}
+	}
+	if s.spares() {
+		s.m.Step(s.now, s.job)
+	}
+	s.m.Tick(s.now)
+	s.digest()
+	s.person()
+}
+
+func (s *storm) take(in Input) {
+	switch in.(type) {
+	case Beat, Node:
+	default:
+		s.logf("word %T%+v", in, in)
+	}
+	if p, ok := in.(Process); ok && (s.fenced[p.Node] || p.Generation < s.below[p.Rank]) {
+		s.saw["late word"] = true
+	}
+	s.m.Step(s.now, in)
+	s.digest()
+}
+
+// spares describes the nodes anew; true = they have changed.
+func (s *storm) spares() bool {
+	busy := map[falcon.Node]bool{}
+	for _, d := range s.job.Placement {
+		busy[d.Node()] = true
+	}
+	if c, ok := s.m.Current(); ok {
+		for _, d := range c.Placement {
+			busy[d.Node()] = true
+		}
+	}
+	was := s.job.Spares
+	s.job.Spares, s.job.CanLaunch = nil, map[falcon.Node]bool{}
+	for _, n := range s.nodes {
+		s.job.CanLaunch[n.name] = true
+		if n.up && n.attached && !n.cut && !busy[n.name] && !s.fenced[n.name] {
+			s.job.Spares = append(s.job.Spares, n.name)
+		}
+	}
+	return !slices.Equal(was, s.job.Spares)
+}
+
+// digest makes durable, then carries out; the engine may stop before, between
+// and after.
+func (s *storm) digest() {
+	r := s.m.Ready()
+	s.m.Advance()
+	if r.Empty() {
+		return
+	}
+	crash := -1
+	if s.chaos && len(r.Recoveries) > 0 && s.chance(0.02) {
+		crash = s.rng.IntN(2)
+	}
+	for _, n := range r.Notes {
+		s.logf("note %s", n.Text)
+	}
+	if crash == 0 {
+		s.engineStops()
+		return
+	}
+	for _, c := range r.Recoveries {
+		s.persist(c)
+	}
+	if crash == 1 {
+		s.saw["lost order"] = true
+		s.engineStops()
+		return
+	}
+	for _, c := range r.Commands {
+		s.order(c)
+	}
+}
+
+func (s *storm) persist(c falcon.Recovery) {
+	s.logf("persist %s %s generation %d faults %d fenced %v pending %v", c.ID, c.State, c.Generation, len(c.Faults), c.Fenced, c.Pending)
+	i := slices.IndexFunc(s.journal, func(o falcon.Recovery) bool { return o.ID == c.ID })
+	if i < 0 {
+		i, s.journal = len(s.journal), append(s.journal, c)
+	} else {
+		if s.journal[i].State.Over() {
+			s.fail("%s changes after its end", c.ID)
+		}
+		s.journal[i] = c
+	}
+	if c.Attempts > 1 && len(c.Faults) > 1 {
+		s.saw["second fault"] = true
+	}
+	if c.State == falcon.RecoveryProposed && c.DeadlineNs == 0 && s.decides.IsZero() && s.chance(0.7) {
+		s.decides = s.now.Add(time.Duration(s.rng.IntN(5000)) * time.Millisecond)
+	}
+	switch {
+	case c.State == falcon.RecoveryResumed && !c.Whole:
+		s.resumed(c)
+	case c.State == falcon.RecoveryResumed:
+		s.saw["whole restart"] = true
+	}
+}
+
+func (s *storm) resumed(c falcon.Recovery) {
+	s.epochAt = s.now.Add(time.Duration(1+s.rng.IntN(2000)) * time.Millisecond)
+	if len(c.Fenced) > 0 {
+		s.saw["spare used"] = true
+	} else if len(c.Replaced) > 0 {
+		s.saw["in place"] = true
+	}
+}
+
+// newEpoch describes the job as the recovery left it.
+func (s *storm) newEpoch() {
+	if s.epochAt.IsZero() || s.now.Before(s.epochAt) {
+		return
+	}
+	s.epochAt = time.Time{}
+	last := s.journal[len(s.journal)-1]
+	if last.State != falcon.RecoveryResumed || last.JobEpoch != s.job.Epoch {
+		return // the next one is on
+	}
+	s.describe(last.Generation, last.Placement)
+}
+
+func (s *storm) describe(generation uint64, placement falcon.Placement) {
+	s.job.Epoch++
+	s.job.Generation, s.job.Placement = generation, slices.Clone(placement)
+	s.spares()
+	s.logf("job epoch %d generation %d on %v", s.job.Epoch, generation, placement)
+	s.m.Step(s.now, s.job)
+	for _, n := range s.nodes {
+		if n.up && n.attached && !n.cut {
+			for _, p := range s.on(n) {
+				s.m.Step(s.now, s.process(p))
+			}
+		}
+	}
+	s.digest()
+}
+
+// order carries a command out, and looks at what must never be.
+func (s *storm) order(c Command) {
+	s.logf("order %T%+v", c, c)
+	switch c := c.(type) {
+	case Suspend:
+		s.send("suspend", c.Generation, c, c.Nodes, fmt.Sprint(c.WaitMs))
+	case Fence:
+		for _, n := range c.Nodes {
+			s.fenced[n] = true
+		}
+		for _, r := range c.Ranks {
+			s.below[r] = max(s.below[r], c.Generation)
+		}
+	case Launch:
+		s.send("launch", c.Generation, c, placed(c.Ranks), fmt.Sprint(c))
+	case Table:
+		s.send("table", c.Generation, c, devices(c.Placement), fmt.Sprint(c))
+	case Rejoin:
+		s.judge(c)
+		s.send("rejoin", c.Generation, c, devices(c.Placement), fmt.Sprint(c))
+	case Stop:
+		s.send("stop", c.Generation, c, c.Nodes, "")
+	case Restart:
+		s.once("restart", c.Generation, fmt.Sprint(c.Placement))
+		if s.whole == nil || s.whole.Generation < c.Generation {
+			s.whole, s.wholeAt = &c, s.now.Add(time.Duration(2000+s.rng.IntN(6000))*time.Millisecond)
+		}
+	}
+}
+
+func placed(ranks map[falcon.Rank]falcon.Device) []falcon.Node {
+	var p falcon.Placement
+	for _, d := range ranks {
+		p = append(p, d)
+	}
+	return devices(p)
+}
+
+func devices(p falcon.Placement) []falcon.Node {
+	var out []falcon.Node
+	for _, d := range p {
+		out = append(out, d.Node())
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// once remembers what an order said: given again, it says the same.
+func (s *storm) once(kind string, generation uint64, text string) {
+	key := fmt.Sprint(kind, generation)
+	if was, ok := s.content[key]; ok && was != text {
+		s.fail("%s of generation %d has two contents:\n%s\n%s", kind, generation, was, text)
+	}
+	s.content[key] = text
+}
+
+func (s *storm) send(kind string, generation uint64, c Command, nodes []falcon.Node, text string) {
+	if kind != "stop" {
+		s.once(kind, generation, text)
+	}
+	for _, o := range s.orders {
+		if o.generation < generation {
+			o.answered = true // nobody asks for it any more
+		}
+	}
+	for _, name := range nodes {
+		o := &errand{node: name, generation: generation, kind: kind, cmd: c, until: s.now.Add(10 * time.Second)}
+		s.orders = slices.DeleteFunc(s.orders, func(x *errand) bool { return x.node == name && x.kind == kind && x.generation == generation })
+		s.orders = append(s.orders, o)
+		n := s.station(name)
+		if !n.up || !n.attached {
+			continue
+		}
+		due := s.now.Add(time.Duration(s.rng.IntN(700)) * time.Millisecond)
+		if k := len(n.out); k > 0 && n.out[k-1].due.After(due) {
+			due = n.out[k-1].due
+		}
+		n.out = append(n.out, letter{due: due, order: o})
+	}
+}
+
+// judge looks at an order to rejoin.
+func (s *storm) judge(c Rejoin) {
+	if _, again := s.content[fmt.Sprint("rejoin", c.Generation)]; again {
+		return
+	}
+	for _, p := range s.procs {
+		if p.alive && s.owner(p) && (p.training || p.order != nil) {
+			s.fail("rejoin %d is ordered while rank %d (pid %d) is in generation %d", c.Generation, p.rank, p.pid, p.comm)
+		}
+	}
+	switch {
+	case c.Checkpoint:
+		s.saw["checkpoint"] = true
+		if c.Resume != s.job.Checkpoint || s.journal[len(s.journal)-1].Reason == "" {
+			s.fail("back to the checkpoint of %d without a reason, storage has %d", c.Resume, s.job.Checkpoint)
+		}
+		s.best = c.Resume
+	case c.Resume < s.best-1 || c.Resume > s.best:
+		s.fail("rejoin at %d, the newest step is %d", c.Resume, s.best)
+	case c.Resume == s.best-1:
+		s.saw["one step redone"] = true
+	default:
+		s.saw["next step"] = true
+	}
+}
+
+// check looks at the cluster itself.
+func (s *storm) check() {
+	owners := map[falcon.Rank]*proc{}
+	trains := uint64(0)
+	for _, p := range s.procs {
+		if !p.alive || !s.owner(p) {
+			continue
+		}
+		if o := owners[p.rank]; o != nil {
+			s.fail("rank %d has two owners: pid %d on %s and pid %d on %s", p.rank, o.pid, o.node, p.pid, p.node)
+		}
+		owners[p.rank] = p
+		if !p.training {
+			continue
+		}
+		if g := p.comm + 1; trains != 0 && trains != g {
+			s.fail("generations %d and %d train at once", trains-1, p.comm)
+		} else {
+			trains = g
+		}
+	}
+}
+
+// wholeRestart ends all processes and starts the job anew.
+func (s *storm) wholeRestart() {
+	if s.whole == nil || s.now.Before(s.wholeAt) {
+		return
+	}
+	c := s.whole
+	s.whole = nil
+	if cur, ok := s.m.Current(); !ok || cur.Generation != c.Generation {
+		return
+	}
+	for _, d := range c.Placement {
+		if n := s.station(d.Node()); !n.up || n.cut {
+			s.take(Launched{Node: n.name, Generation: c.Generation, Failed: "no answer"})
+			return
+		}
+	}
+	for _, p := range s.procs {
+		if p.alive {
+			s.kill(p, "ended for the restart")
+			p.normal = true
+		}
+	}
+	step := max(s.job.Checkpoint, 0)
+	s.best = step
+	for r, d := range c.Placement {
+		s.add(&proc{rank: falcon.Rank(r), node: d.Node(), launch: c.Generation, comm: c.Generation, alive: true, training: true, tag: step, hold: s.sums(falcon.Rank(r), step)})
+	}
+	s.describe(c.Generation, c.Placement)
+}
+
+// person decides, where somebody is there.
+func (s *storm) person() {
+	if s.decides.IsZero() || s.now.Before(s.decides) {
+		return
+	}
+	s.decides = time.Time{}
+	c, ok := s.m.Current()
+	if !ok || c.State != falcon.RecoveryProposed {
+		return
+	}
+	verb := []Verb{Approve, Approve, Approve, Deny, Abort}[s.rng.IntN(5)]
+	s.logf("decision %s", verb)
+	s.m.Step(s.now, Decision{Recovery: c.ID, PlanHash: c.PlanHash, Verb: verb, By: "kim", Reason: "test"})
+	s.digest()
+}

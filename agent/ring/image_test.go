@@ -322,6 +322,7 @@ func exercise(p *Process) {
 	}
 	p.Pause()
 	p.Release()
+	exerciseRecovery(p)
 	_ = p.PutTest(link(9))
 	p.TestResult()
 }

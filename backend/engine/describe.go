@@ -188,11 +188,13 @@ func (e *Engine) tellDetectorJob(now time.Time) {
 func (e *Engine) stepPlannerJob(now time.Time) {
 	rec := e.mem.job
 	e.means = e.meansNow()
-	e.plan.Step(now, mitigate.Job{
+	in := mitigate.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
 		Placement: slices.Clone(rec.Placement), Spares: e.means.spares, CanLaunch: e.means.launch, Adapter: rec.Adapter,
 		Recovered: rec.Rejoined != 0, Generation: e.generation(),
-	})
+	}
+	e.job.declare(&in)
+	e.plan.Step(now, in)
 }
 
 // means are what a restart of the job can be carried out with.

@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// The planner's bounds are those of each replica's tightest rank, and state
+// counts only when every rank has told its own.
+func TestPlannerHearsWhatAdaptersDeclare(t *testing.T) {
+	said := []*falconv1.RankState{ // dp0/pp0, dp1/pp0, dp0/pp1, dp1/pp1
+		{StateBytes: 4e6, CopyMbs: 900, MicroMin: 2, MicroMax: 12},
+		{StateBytes: 4e6, CopyMbs: 700, MicroMultiple: 2},
+		{StateBytes: 5e6, MicroMax: 9},
+		{StateBytes: 6e6},
+	}
+	want := mitigate.Job{
+		Layout: falcon.Layout{TP: 1, DP: 2, PP: 2}, StateMB: []float64{4, 4, 5, 6}, CopyMBs: 700,
+		MicroMin: []int32{2, 1}, MicroMax: []int32{9, 0}, MicroMultiple: []int32{1, 2},
+	}
+	got := func() mitigate.Job {
+		j := newJob()
+		for r, s := range said {
+			s.Rank, s.Pid, s.Alive, s.World = int32(r), int32(10+r), true, 4
+			j.set("n0", s)
+		}
+		in := mitigate.Job{Layout: want.Layout}
+		j.declare(&in)
+		return in
+	}
+	if d := cmp.Diff(want, got()); d != "" {
+		t.Error(d)
+	}
+	said[3].StateBytes = 0
+	want.StateMB = nil
+	if d := cmp.Diff(want, got()); d != "" {
+		t.Errorf("one rank tells nothing of its state: %s", d)
+	}
+}

@@ -22,7 +22,7 @@ func planCommand() *cobra.Command {
 		Short:   "Run the production planner on files (JSON in, JSON out)",
 		Example: "  falcon plan microbatch problem.json",
 	}
-	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planReplaceCommand())
+	c.AddCommand(planMicrobatchCommand(), planTopologyCommand(), planLadderCommand(), planReplaceCommand(), planRecoveryCommand(), planCheckpointCommand())
 	return c
 }
 

@@ -8,10 +8,12 @@ import (
 
 func plan(in string) (string, error) { return planWith("microbatch", in) }
 
-func planWith(command, in string) (string, error) {
+func planWith(command, in string) (string, error) { return planArgs(in, command, "-") }
+
+func planArgs(in string, args ...string) (string, error) {
 	root := newRoot()
 	var out bytes.Buffer
-	root.SetArgs([]string{"plan", command, "-"})
+	root.SetArgs(append([]string{"plan"}, args...))
 	root.SetIn(strings.NewReader(in))
 	root.SetOut(&out)
 	err := root.Execute()

@@ -39,8 +39,8 @@ func (m Model) Check() error {
 			return fmt.Errorf("%w: %s is %v; give a number from 0 to %g", ErrModel, v.name, v.value, Most)
 		}
 	}
-	if m.PeriodS == 0 {
-		return fmt.Errorf("%w: period_s is 0; give the seconds of training that are judged", ErrModel)
+	if m.PeriodS < 1 {
+		return fmt.Errorf("%w: period_s is %v; give the seconds of training that are judged, at least 1", ErrModel, m.PeriodS)
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 // exact chance; Sampled has no such limit.
 var ErrTooLarge = errors.New("replica: no exact chance")
 
-// branchesMost bounds the cases that Exact tells apart.
-const branchesMost = 1 << 16
+// workMost bounds the work of Exact: nodes of sets that it looks at.
+const workMost = 1 << 20
 
 // TrialsMost bounds what Sampled plays.
 const TrialsMost = 100_000_000
@@ -31,7 +31,7 @@ func Exact(q Query, p float64) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	budget := branchesMost
+	budget := workMost
 	loss := lossOf(sets, p, &budget)
 	if budget < 0 {
 		return 0, fmt.Errorf("%w: replicas of different shards share too many nodes; sample instead", ErrTooLarge)
@@ -40,12 +40,12 @@ func Exact(q Query, p float64) (float64, error) {
 }
 
 // nodeSets are the nodes of every shard's survivors, each set once, as indexes.
-func (q Query) nodeSets(node, rack float64) ([][]int, error) {
+func (q Query) nodeSets(node, domain float64) ([][]int, error) {
 	if err := q.Check(); err != nil {
 		return nil, err
 	}
-	if !(node >= 0 && node < 1) || !(rack >= 0 && rack < 1) {
-		return nil, fmt.Errorf("%w: a chance of failure must be at least 0 and below 1, not %v", ErrQuery, max(node, rack))
+	if !(node >= 0 && node < 1) || !(domain >= 0 && domain < 1) {
+		return nil, fmt.Errorf("%w: a chance of failure must be at least 0 and below 1, not %v", ErrQuery, max(node, domain))
 	}
 	if len(q.Placement) == 0 {
 		return nil, fmt.Errorf("%w: without a placement nobody knows what is on a node", ErrQuery)
@@ -92,7 +92,7 @@ func lossOf(sets [][]int, p float64, budget *int) float64 {
 		case len(part) == 1:
 			loss = math.Pow(p, float64(len(part[0])))
 		default:
-			if *budget--; *budget < 0 {
+			if *budget -= members(part); *budget < 0 {
 				return 0
 			}
 			v := busiest(part)
@@ -106,6 +106,14 @@ func lossOf(sets [][]int, p float64, budget *int) float64 {
 		logSafe += math.Log1p(-loss)
 	}
 	return -math.Expm1(logSafe)
+}
+
+func members(sets [][]int) int {
+	n := 0
+	for _, set := range sets {
+		n += len(set)
+	}
+	return n
 }
 
 // parts splits sets into those that are connected by nodes.
@@ -182,8 +190,8 @@ func fails(sets [][]int, v int) (out [][]int, gone bool) {
 
 // Hazard is the chance that things fail at once.
 type Hazard struct {
-	Node float64 // of a node by itself
-	Rack float64 // of a rack of Query.Domains, with all its nodes
+	Node   float64 // of a node by itself
+	Domain float64 // of a rack or another domain, with all its nodes
 }
 
 // Estimate is a sampled chance.
@@ -195,17 +203,18 @@ type Estimate struct {
 	Losses int     `json:"losses"`
 }
 
-// Sampled plays trials failures of racks and nodes, seeded, and counts those in
-// which some shard loses all its replicas. An error wraps ErrQuery.
-func Sampled(q Query, h Hazard, trials int, seed uint64) (Estimate, error) {
-	sets, err := q.nodeSets(h.Node, h.Rack)
+// Sampled plays trials failures of nodes, of the racks in Domains and of the
+// domains in more, seeded, and counts those in which some shard loses all its
+// replicas. An error wraps ErrQuery.
+func Sampled(q Query, h Hazard, trials int, seed uint64, more ...Domain) (Estimate, error) {
+	sets, err := q.nodeSets(h.Node, h.Domain)
 	if err != nil {
 		return Estimate{}, err
 	}
 	if trials < 1 || trials > TrialsMost {
 		return Estimate{}, fmt.Errorf("%w: %d trials; give 1 to %d", ErrQuery, trials, TrialsMost)
 	}
-	d := newDraw(q, sets, rand.New(rand.NewPCG(seed, 0)))
+	d := newDraw(q, sets, more, rand.New(rand.NewPCG(seed, 0)))
 	losses := 0
 	for range trials {
 		if d.loses(h) {

@@ -32,7 +32,7 @@ func enumerated(q Query, h Hazard) float64 {
 		for i := range len(nodes) + len(racks) {
 			p := h.Node
 			if i >= len(nodes) {
-				p = h.Rack
+				p = h.Domain
 			}
 			if mask>>i&1 == 0 {
 				p = 1 - p
@@ -81,7 +81,7 @@ func TestSampledAgainstEnumeration(t *testing.T) {
 			continue
 		}
 		done++
-		h := Hazard{Node: rng.Float64() / 4, Rack: rng.Float64() / 4}
+		h := Hazard{Node: rng.Float64() / 4, Domain: rng.Float64() / 4}
 		got, err := Sampled(q, h, 20000, seed)
 		want := enumerated(q, h)
 		if err != nil || math.Abs(got.Chance-want) > 5*math.Sqrt(want*(1-want)/20000)+1e-12 {
@@ -121,7 +121,7 @@ func TestChanceOfBadQueries(t *testing.T) {
 	q.Placement = falcon.Placement{"a.g0", "b.g0"}
 	for name, err := range map[string]error{
 		"no placement": second(Exact(dp(2, 0, nil), 0.1)), "sure failure": second(Exact(q, 1)), "not a number": second(Exact(q, math.NaN())),
-		"no trials": second(Sampled(q, Hazard{}, 0, 1)), "too many": second(Sampled(q, Hazard{}, TrialsMost+1, 1)), "negative": second(Sampled(q, Hazard{Rack: -1}, 1, 1)),
+		"no trials": second(Sampled(q, Hazard{}, 0, 1)), "too many": second(Sampled(q, Hazard{}, TrialsMost+1, 1)), "negative": second(Sampled(q, Hazard{Domain: -1}, 1, 1)),
 	} {
 		if !errors.Is(err, ErrQuery) {
 			t.Errorf("%s: %v", name, err)
@@ -144,5 +144,16 @@ func TestInterwovenIsTooLarge(t *testing.T) {
 	}
 	if e, err := Sampled(q, Hazard{Node: 0.3}, 2000, 1); err != nil || e.Losses == 0 {
 		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+// A switch that all replicas hang on takes them along.
+func TestSharedSwitch(t *testing.T) {
+	q := dp(4, 0, nil)
+	q.Placement = falcon.Placement{"a.g0", "b.g0", "c.g0", "d.g0"}
+	sw := Domain{Kind: KindSwitch, Name: "s", Nodes: []falcon.Node{"a", "b", "c", "d", "elsewhere"}}
+	e, err := Sampled(q, Hazard{Node: 0.001, Domain: 0.01}, 100000, 1, sw)
+	if err != nil || e.Chance < 0.009 || e.Chance > 0.011 {
+		t.Errorf("%+v, %v; the switch alone fails once in 100", e, err)
 	}
 }

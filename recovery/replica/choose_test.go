@@ -156,7 +156,7 @@ func held(rng *rand.Rand, q Query, r falcon.Rank, i int64) falcon.RankHold {
 }
 
 func TestChooseAgainstDefinition(t *testing.T) {
-	const runs = 20000
+	const runs = 8000
 	resumed := 0
 	for seed := uint64(0); seed < runs; seed++ {
 		q := random(rand.New(rand.NewPCG(seed, 1)))

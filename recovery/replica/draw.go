@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // does not fail is skipped over.
 type draw struct {
 	rng   *rand.Rand
-	racks [][]int // nodes, by rack
+	all   [][]int // nodes, by rack and other domain
 	nodes int
 	in    [][]int // sets, by node
 	size  []int   // nodes, by set
@@ -23,7 +24,7 @@ type draw struct {
 	count  []int // failed nodes, by set
 }
 
-func newDraw(q Query, sets [][]int, rng *rand.Rand) *draw {
+func newDraw(q Query, sets [][]int, more []Domain, rng *rand.Rand) *draw {
 	index := q.nodeIndex()
 	n := len(index)
 	d := &draw{rng: rng, nodes: n, in: make([][]int, n), failed: make([]int, n), seen: make([]int, len(sets)), count: make([]int, len(sets))}
@@ -33,24 +34,23 @@ func newDraw(q Query, sets [][]int, rng *rand.Rand) *draw {
 			d.in[v] = append(d.in[v], i)
 		}
 	}
-	d.racks = q.racks(index)
+	nodes := slices.SortedFunc(maps.Keys(index), func(a, b falcon.Node) int { return index[a] - index[b] })
+	for _, dom := range append(q.domains(nodes), more...) {
+		if dom.Kind != KindNode {
+			d.all = append(d.all, indexes(dom.Nodes, index))
+		}
+	}
 	return d
 }
 
-// racks lists the nodes of every rack, in the order of their first rank.
-func (q Query) racks(index map[falcon.Node]int) [][]int {
-	byName := map[string][]int{}
-	for n, i := range index {
-		if rack := q.Domains[n]; rack != "" {
-			byName[rack] = append(byName[rack], i)
+// indexes are the numbers of those nodes that hold ranks.
+func indexes(nodes []falcon.Node, index map[falcon.Node]int) []int {
+	var out []int
+	for _, n := range nodes {
+		if i, ok := index[n]; ok {
+			out = append(out, i)
 		}
 	}
-	var out [][]int
-	for _, nodes := range byName {
-		slices.Sort(nodes)
-		out = append(out, nodes)
-	}
-	slices.SortFunc(out, func(a, b []int) int { return a[0] - b[0] })
 	return out
 }
 
@@ -58,8 +58,8 @@ func (q Query) racks(index map[falcon.Node]int) [][]int {
 func (d *draw) loses(h Hazard) bool {
 	d.trial++
 	lost := false
-	d.each(len(d.racks), h.Rack, func(i int) {
-		for _, v := range d.racks[i] {
+	d.each(len(d.all), h.Domain, func(i int) {
+		for _, v := range d.all[i] {
 			lost = d.fail(v) || lost
 		}
 	})

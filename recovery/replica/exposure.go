@@ -148,7 +148,7 @@ func (m survey) why(e Exposure) string {
 	}
 	text := m.q.lost(m.shards[m.of[e.Lost[0]]])
 	if e.Shards > 1 {
-		text += fmt.Sprintf("; so are %d shards in all", e.Shards)
+		text += fmt.Sprintf(" (1 of %d such shards)", e.Shards)
 	}
 	return text
 }

@@ -27,7 +27,7 @@ func bruteLost(q Query, gone []falcon.Node) (out []falcon.Rank) {
 
 func TestMapAgainstDefinition(t *testing.T) {
 	lossy := 0
-	for seed := uint64(0); seed < 3000; seed++ {
+	for seed := uint64(0); seed < 1000; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		q := random(rng)
 		if rng.IntN(2) == 0 {
@@ -57,7 +57,7 @@ func TestMapAgainstDefinition(t *testing.T) {
 
 // The map agrees with the choice: what is lost by the map can't be resumed.
 func TestMapForetellsChoice(t *testing.T) {
-	for seed := uint64(0); seed < 2000; seed++ {
+	for seed := uint64(0); seed < 800; seed++ {
 		q := random(rand.New(rand.NewPCG(seed, 4)))
 		q.Holds = nil
 		got, err := Map(q)

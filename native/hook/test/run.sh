@@ -20,10 +20,10 @@ run() { # run PROGRAM CASE
     echo "FAIL $1 $2"; fail=1
   fi
 }
-for p in t_linked t_open t_profile t_pause t_hold t_suspend t_park t_probe t_world; do
+for p in t_linked t_open t_profile t_pause t_hold t_suspend t_park t_probe t_world t_recover; do
   [ -x "$dir/$p" ] || continue
   lib=$dir mb=0 # the fakes, and nothing reserved for active tests
-  case $p in t_probe|t_world) lib=$lab mb=64;; esac
+  case $p in t_probe|t_world|t_recover) lib=$lab mb=64;; esac
   usual=$lib
   for c in $(LD_LIBRARY_PATH="$lib" "$dir/$p"); do
     case "$c" in revoke_*) lib=$dir/newer;; *) lib=$usual;; esac # an NCCL that can revoke

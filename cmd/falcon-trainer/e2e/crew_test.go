@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
@@ -54,14 +53,22 @@ type crew struct {
 	generation uint64
 	members    []*member // by rank
 	gone       []*member
-	resumed    []int64 // iterations, one for each recovery that came to its end
-	storage    int64   // iteration to which all go back, where the next recovery is not from replicas; -1
+	resumed    []int64          // iterations, one for each recovery that came to its end
+	first      map[int][]string // more arguments of a rank's first process
+	storage    int64            // iteration to which all go back where the next recovery is not from replicas, -1 = it is
+	last       int64            // and where no replica is left, -1 = that must not be
 }
 
 // muster starts all ranks.
 func muster(t *testing.T, l falcon.Layout, slices int, args ...string) *crew {
 	t.Helper()
-	c := &crew{t: t, layout: l, slices: slices, dir: t.TempDir(), hook: hookLibrary(t), storage: falcon.NoIteration}
+	return musterWith(t, l, slices, nil, args...)
+}
+
+// musterWith is muster with more arguments for some ranks' first processes.
+func musterWith(t *testing.T, l falcon.Layout, slices int, first map[int][]string, args ...string) *crew {
+	t.Helper()
+	c := &crew{t: t, layout: l, slices: slices, dir: t.TempDir(), hook: hookLibrary(t), first: first, storage: falcon.NoIteration, last: falcon.NoIteration}
 	c.args = append(args, "--park", "--rendezvous="+filepath.Join(c.dir, "meet"))
 	for r := range l.World() {
 		c.members = append(c.members, c.start(r))
@@ -72,7 +79,11 @@ func muster(t *testing.T, l falcon.Layout, slices int, args ...string) *crew {
 func (c *crew) start(rank int) *member {
 	c.t.Helper()
 	m := &member{rank: rank, log: filepath.Join(c.dir, fmt.Sprintf("log.%d.%d", rank, c.generation)), ended: make(chan struct{})}
-	m.cmd = exec.CommandContext(c.t.Context(), trainer, append(slices.Clone(c.args), "--log="+m.log)...)
+	args := append(slices.Clone(c.args), "--log="+m.log)
+	if c.generation == 0 {
+		args = append(args, c.first[rank]...)
+	}
+	m.cmd = exec.CommandContext(c.t.Context(), trainer, args...)
 	m.cmd.Env = append(clean(os.Environ()), "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(c.layout.World()),
 		"LOCAL_RANK="+strconv.Itoa(rank%8), "LD_PRELOAD="+c.hook, "FALCON_SHM_DIR="+c.dir, "FALCON_JOB=e2e")
 	if c.generation > 0 {
@@ -159,7 +170,10 @@ func (c *crew) done() bool {
 // recover brings the job back once; false when it lost somebody else meanwhile.
 func (c *crew) recover() bool {
 	c.t.Helper()
-	c.generation++
+	const generationsMax = 10
+	if c.generation++; c.generation > generationsMax {
+		c.t.Fatalf("%d generations, and the job is not back", c.generation)
+	}
 	lost := c.lost()
 	for r, m := range c.members {
 		if slices.Contains(lost, r) {
@@ -173,9 +187,11 @@ func (c *crew) recover() bool {
 	}
 	for _, r := range lost {
 		c.gone = append(c.gone, c.members[r])
-		c.members[r] = c.start(r)
 	}
-	if !c.all(func(m *member) bool { return c.parks(m) }) {
+	c.members = slices.DeleteFunc(c.members, func(m *member) bool { return slices.Contains(c.gone, m) })
+	well := c.all(func(m *member) bool { return c.parks(m) })
+	c.rank()
+	if !well || !c.all(func(m *member) bool { return c.parks(m) }) {
 		return false
 	}
 	order := c.plan()
@@ -189,6 +205,30 @@ func (c *crew) recover() bool {
 	}
 	c.resumed = append(c.resumed, order.Resume)
 	return true
+}
+
+// rank puts the members in the order of their ranks, which a placement may have
+// changed, and starts new processes for those that nobody holds.
+func (c *crew) rank() {
+	c.t.Helper()
+	byRank := make([]*member, c.layout.World())
+	for _, m := range c.members {
+		if p := c.memory(m); p != nil {
+			if place, ok := p.Place(); ok && place.Order > 0 {
+				m.rank = int(place.Rank)
+			}
+		}
+		if byRank[m.rank] != nil {
+			c.t.Fatalf("two processes hold rank %d", m.rank)
+		}
+		byRank[m.rank] = m
+	}
+	for r, m := range byRank {
+		if m == nil {
+			byRank[r] = c.start(r)
+		}
+	}
+	c.members = byRank
 }
 
 // all waits for something of all members; false when one dies first.
@@ -215,16 +255,10 @@ func (c *crew) parks(m *member) bool {
 	return ok && park.On && park.Generation >= c.generation
 }
 
+// rejoined says that a rank trains again; one whose rejoin failed has lost
+// somebody, who is seen to be dead before long.
 func (c *crew) rejoined(m *member) bool {
 	r, ok := m.ring.Rejoined()
-	if ok && r.Generation == c.generation && r.Status != 0 && len(c.lost()) == 0 {
-		// A peer that died is seen here at once, in its process a little later.
-		time.Sleep(50 * time.Millisecond)
-		if len(c.lost()) == 0 {
-			log, _ := os.ReadFile(m.log)
-			c.t.Fatalf("rank %d did not rejoin: %+v\n%s", m.rank, r, log)
-		}
-	}
 	return ok && r.Generation == c.generation && r.Status == 0
 }
 
@@ -272,6 +306,9 @@ func (c *crew) plan() ring.Rejoin {
 			best = max(best, s)
 		}
 	}
+	if best < 0 && c.last >= 0 {
+		return ring.Rejoin{Generation: c.generation, Resume: c.last, Checkpoint: true}
+	}
 	if best < 0 {
 		c.t.Fatalf("no step of which all shards are held: %v", holders)
 	}
@@ -308,15 +345,14 @@ func (c *crew) same(want []history) {
 			weights = got.weights
 		}
 		for _, l := range got.trained {
-			w := want[r].trained[*l.Iteration]
+			w := want[l.Rank].trained[*l.Iteration]
 			if l.Loss != w.Loss || l.FirstSample != w.FirstSample || l.MicroBatches != w.MicroBatches {
 				c.t.Errorf("rank %d, iteration %d: loss %v on %d micro-batches from sample %d, want %v, %d, %d",
 					r, *l.Iteration, l.Loss, l.MicroBatches, l.FirstSample, w.Loss, w.MicroBatches, w.FirstSample)
 			}
 		}
-		first, last := *got.trained[0].Iteration, *got.trained[len(got.trained)-1].Iteration
-		if m.cmd.Env[len(m.cmd.Env)-2] != "FALCON_JOIN=1" && first != 0 || last != int64(len(want[r].trained))-1 {
-			c.t.Errorf("rank %d trained %d to %d", r, first, last)
+		if first, n := *got.trained[0].Iteration, len(got.trained); !got.start.Join && first != 0 || n != len(want[r].trained)-int(first) {
+			c.t.Errorf("rank %d trained %d iterations from %d", r, n, first)
 		}
 		c.redone(r, got)
 	}
@@ -358,9 +394,21 @@ func unharmed(t *testing.T, l falcon.Layout, args []string) []history {
 
 var unharmedRuns = map[string][]history{}
 
-// thaw lets the frozen go on, to see that nobody listens to them any more.
-func (c *crew) thaw() {
-	for _, m := range c.gone {
-		_ = m.cmd.Process.Signal(syscall.SIGCONT)
+// thaw lets a frozen process go on, which was replaced meanwhile: it must find
+// its job gone, and end when it is told.
+func (c *crew) thaw(m *member) {
+	c.t.Helper()
+	if err := m.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		c.t.Fatal(err)
+	}
+	p := c.memory(m)
+	until(c.t, "the frozen one to park", func() bool {
+		park, ok := p.Park()
+		return ok && park.On || m.dead()
+	})
+	p.Stop(c.generation)
+	<-m.ended
+	if h := c.history(m); !m.finished() || h.end.End != "stopped" {
+		c.t.Errorf("rank %d, frozen and replaced, ended with %v, %+v", m.rank, m.cmd.ProcessState, h.end)
 	}
 }

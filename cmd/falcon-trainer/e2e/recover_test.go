@@ -2,9 +2,12 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/cmd/falcon-trainer/snapshot"
 )
 
 // recoverJobs hold their shards in different ways: everybody all of a stage's
@@ -43,5 +46,173 @@ func TestARankDiesAtEachPoint(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A second rank dies while the job comes back from the first death: in the
+// parking, while the groups are made, as the one that takes a shard, aside of
+// it; and as its only source, so that all must go back to storage.
+func TestASecondFaultDuringRecovery(t *testing.T) {
+	need(t)
+	for _, j := range recoverJobs {
+		args := recoverArgs(j.layout, j.more...)
+		want := unharmed(t, j.layout, args)
+		for _, second := range []string{"park@4:2", "groups@4:2/1", "restore@4:1/1", "restore@4:0/1", "restore@4:3/1"} {
+			t.Run(j.name+"/"+second, func(t *testing.T) {
+				c := muster(t, j.layout, j.slices, append(args, "--fault=backward@4:1", "--fault="+second,
+					"--checkpoint-every=2", "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...)
+				if second == "restore@4:3/1" {
+					c.last = 4
+				}
+				c.run(1)
+				c.same(want)
+				if len(c.gone) != 2 || len(c.resumed) != 1 || c.generation < 2 || c.resumed[0] != 4 {
+					t.Errorf("%d processes went, generation %d, resumed at %v", len(c.gone), c.generation, c.resumed)
+				}
+			})
+		}
+	}
+}
+
+// A node's ranks die at once, and later another one: shards come from replicas
+// that were themselves restored.
+func TestANodeDiesAndThenAnother(t *testing.T) {
+	need(t)
+	for _, j := range recoverJobs {
+		args := recoverArgs(j.layout, j.more...)
+		want := unharmed(t, j.layout, args)
+		t.Run(j.name, func(t *testing.T) {
+			a, b := []int{0, 1}, []int{2, 3} // replicas 0 and 1 of the first stage: (plain: tp 0 and 1), (zero: both slices)
+			var faults []string
+			for _, r := range a {
+				faults = append(faults, fmt.Sprintf("--fault=forward@3:%d", r))
+			}
+			for _, r := range b {
+				faults = append(faults, fmt.Sprintf("--fault=mid-update@6:%d", r))
+			}
+			c := muster(t, j.layout, j.slices, append(args, faults...)...)
+			c.run(2)
+			c.same(want)
+			if len(c.gone) != 4 || len(c.resumed) < 2 {
+				t.Errorf("%d processes went, resumed at %v", len(c.gone), c.resumed)
+			}
+		})
+	}
+}
+
+// A process that stands still is replaced. When it goes on, it is nobody.
+func TestAFrozenRankIsReplaced(t *testing.T) {
+	need(t)
+	j := recoverJobs[1]
+	args := recoverArgs(j.layout, j.more...)
+	want := unharmed(t, j.layout, args)
+	for _, point := range []string{"backward@4:5:freeze", "after-update@4:0:freeze"} {
+		t.Run(point, func(t *testing.T) {
+			c := muster(t, j.layout, j.slices, append(args, "--fault="+point)...)
+			c.run(1)
+			c.same(want)
+			if len(c.gone) == 1 {
+				c.thaw(c.gone[0])
+			}
+		})
+	}
+}
+
+// Where no replica is left all go back to storage, in their processes; without
+// a checkpoint, to the first weights.
+func TestBackToStorageInPlace(t *testing.T) {
+	need(t)
+	for _, j := range recoverJobs {
+		args := recoverArgs(j.layout, j.more...)
+		want := unharmed(t, j.layout, args)
+		for _, every := range []int64{2, 0} {
+			t.Run(fmt.Sprintf("%s/every-%d", j.name, every), func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "saved")
+				c := muster(t, j.layout, j.slices, append(args, "--fault=backward@5:1",
+					fmt.Sprintf("--checkpoint-every=%d", every), "--checkpoint-dir="+dir)...)
+				c.storage = 2 * every
+				c.run(1)
+				c.same(want)
+				for r, m := range c.members {
+					h := c.history(m)
+					if len(h.rejoins) != 1 || h.rejoins[0].Source != -2 || h.rejoins[0].Begins != 2*every || h.start.Join != (r == 1) {
+						t.Errorf("rank %d: %+v", r, h.rejoins)
+					}
+				}
+				if owner, err := snapshot.Owner(dir); every > 0 && (owner != 1 || err != nil) {
+					t.Errorf("the folder belongs to generation %d, %v", owner, err)
+				}
+			})
+		}
+	}
+}
+
+// What the agent reads of the job: how its state lies, and what storage holds.
+func TestTheJobTellsItsState(t *testing.T) {
+	need(t)
+	l := falcon.Layout{TP: 1, DP: 4, PP: 2}
+	c := muster(t, l, 2, job(1, 4, 2, 4, 1_000_000, "--layers=8", "--zero=1", "--zero-instances=2", "--virtual-stages=2",
+		"--state-mb=500", "--copy-gb-s=4", "--checkpoint-every=3", "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...)
+	for r, m := range c.members {
+		p := c.memory(m)
+		until(t, "a checkpoint", func() bool { return p.JobState().Checkpoint >= 3 })
+		s := p.JobState()
+		s.Checkpoint = 0
+		want := ring.JobState{
+			ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 500e6, CopyBytesS: 4e9, MicroMin: 2, MicroMultiple: 2,
+		}
+		if s != want {
+			t.Errorf("rank %d tells %+v, want %+v", r, s, want)
+		}
+		if err := p.PutOrder(falcon.Order{Epoch: 1, ID: 1, Kind: falcon.OrderStop}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.run(0)
+}
+
+// A process killed at any moment of a placement: the others end it alike, for
+// all or for none, park as the ranks that they are then, and go on.
+func TestDeathInAPlacementIsRecovered(t *testing.T) {
+	need(t)
+	l := falcon.Layout{TP: 1, DP: 2, PP: 2}
+	args := job(1, 2, 2, 4, 400)
+	want := unharmed(t, l, args)
+	for i, moment := range append(falcon.SwapSteps[:], "commit", "vote") {
+		t.Run(moment, func(t *testing.T) {
+			c := musterWith(t, l, 1, map[int][]string{i % 4: {"--die-step=" + moment}}, args...)
+			for _, m := range c.members {
+				if p := c.memory(m); p != nil {
+					if err := p.PutOrder(falcon.Order{Epoch: 1, ID: 1, Kind: falcon.OrderPlacement, Blocks: []int32{3, 0, 1, 2}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			c.run(1)
+			c.same(want)
+			if len(c.gone) != 1 || len(c.resumed) != 1 {
+				t.Errorf("%d processes went, resumed at %v", len(c.gone), c.resumed)
+			}
+		})
+	}
+}
+
+// Told to end, or by nobody how it goes on, a parked process ends.
+func TestParkedProcessesEnd(t *testing.T) {
+	need(t)
+	l := falcon.Layout{TP: 1, DP: 2, PP: 1}
+	c := muster(t, l, 1, append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...)
+	p := c.memory(c.members[0])
+	until(t, "the parking", func() bool { park, ok := p.Park(); return ok && park.On })
+	p.Stop(1)
+	<-c.members[0].ended
+	if h := c.history(c.members[0]); !c.members[0].finished() || h.end.End != "stopped" {
+		t.Errorf("told to end, it ended with %v, %+v: %s", c.members[0].cmd.ProcessState, h.end, c.members[0].cmd.Stderr)
+	}
+	t.Setenv("FALCON_PARK_AGENT_S", "1")
+	c = muster(t, l, 1, append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...)
+	<-c.members[0].ended
+	if h := c.history(c.members[0]); c.members[0].cmd.ProcessState.ExitCode() != 3 || h.end.End != "peer" {
+		t.Errorf("left alone, it ended with %v, %+v", c.members[0].cmd.ProcessState, h.end)
 	}
 }

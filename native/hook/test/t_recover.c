@@ -95,7 +95,7 @@ static void *run(void *arg) {
     if (c) OK(ncclCommDestroy(c));
     if (through) return NULL;
     CHECK(park(FALCON_PARK_SUSPENDED, NULL, NULL, &order) == FALCON_PARK_REJOIN);
-    CHECK(order.epoch == j->generation + 1);
+    CHECK(order.epoch > j->generation); /* one is left out where the next fault came before it was taken */
     j->generation = order.epoch;
   }
 }

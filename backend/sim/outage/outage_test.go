@@ -3,7 +3,6 @@ package outage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -103,5 +102,5 @@ func TestNodeIsLost(t *testing.T) {
 	if got := c.Meeting.(here).s.Stats().Generation; got == 0 {
 		t.Error("the store was not fenced")
 	}
-	fmt.Printf("%+v\n", o)
+	t.Logf("%+v", o)
 }

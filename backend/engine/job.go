@@ -428,4 +428,6 @@ func (j *job) finishedWell() bool {
 }
 
 // endedWell reads the agent's word about an exit.
-func endedWell(exit string) bool { return exit == falconv1.ExitedNormally }
+func endedWell(exit string) bool {
+	return exit == falconv1.ExitedNormally || exit == falconv1.ExitedInOrder
+}

@@ -1,25 +1,65 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/mitigate"
 )
 
-// inRecovery plays a job until it has stood up again from what happens to it at
-// iteration 20, and on to iteration 60.
-func inRecovery(t *testing.T, fault func(b *bench)) *bench {
+// outage is something that happens to the fake job at iteration 20, and what
+// its recovery must have come to.
+type outage struct {
+	name     string
+	strike   func(b *bench)
+	later    func(b *bench) // every turn afterwards
+	replaced map[falcon.Rank]falcon.Device
+	fenced   []falcon.Node
+	attempts int
+}
+
+const struckAt = 20
+
+func outages() []outage {
+	return []outage{
+		{
+			name: "rank", replaced: map[falcon.Rank]falcon.Device{2: "n1.g0"}, attempts: 1,
+			strike: func(b *bench) { b.job.agents[1].crash(2, b.job, "killed by signal 9") },
+		},
+		{
+			name: "node", replaced: map[falcon.Rank]falcon.Device{2: "n2.g0", 3: "n2.g1"}, fenced: []falcon.Node{"n1"}, attempts: 1,
+			strike: func(b *bench) { b.job.agents[1].lose(b.job) },
+		},
+		{
+			name: "second fault at rank 0", replaced: map[falcon.Rank]falcon.Device{0: "n0.g0", 2: "n1.g0"}, attempts: 2,
+			strike: func(b *bench) { b.job.agents[1].crash(2, b.job, "killed by signal 9") },
+			later: func(b *bench) {
+				if n0 := b.job.agents[0]; n0.crew.suspended == 1 && slices.Contains(n0.ranks, 0) && n0.crew.made[0] == 0 && n0.crew.parked[0] != nil {
+					n0.crash(0, b.job, "killed by signal 11")
+				}
+			},
+		},
+	}
+}
+
+// suffer begins a bench that an outage strikes.
+func suffer(t *testing.T, o outage) *bench {
 	b := newBench(t)
 	recoverBench(b)
-	b.start()
-	for range 400 {
-		if b.turn(); b.job.iteration == 20 && !b.job.stalled && len(b.job.resumed) == 0 {
-			fault(b)
+	struck := false
+	b.each = func(b *bench) {
+		if !struck && b.job.iteration >= struckAt {
+			struck = true
+			o.strike(b)
 		}
-		if b.job.iteration >= 60 {
-			break
+		if struck && o.later != nil {
+			o.later(b)
 		}
 	}
 	return b
@@ -30,18 +70,126 @@ func (b *bench) recoveries() (out []falcon.Recovery) {
 	return out
 }
 
-func TestRankThatDiesIsMadeAnewInPlace(t *testing.T) {
+// checkRecovered compares the engine's picture with the processes, and what
+// became of the recovery with what was to.
+func checkRecovered(b *bench, o outage) {
+	b.t.Helper()
+	list := b.recoveries()
+	if len(list) != 1 || list[0].State != falcon.RecoveryResumed || list[0].Checkpoint {
+		b.t.Fatalf("recoveries %+v", list)
+	}
+	v := list[0]
+	if !maps.Equal(v.Replaced, o.replaced) || !slices.Equal(v.Fenced, o.fenced) || v.Attempts < o.attempts || v.Resume != struckAt {
+		b.t.Errorf("replaced %v, fenced %v, %d attempts, resumed at %d; want %v, %v, %d, %d", v.Replaced, v.Fenced, v.Attempts, v.Resume, o.replaced, o.fenced, o.attempts, struckAt)
+	}
+	b.inLoop(func() {
+		rec := b.engine.mem.job
+		if rec.Epoch != 2 || rec.Rejoined != v.Generation || !slices.Equal(rec.MicroBatches, b.job.micro) {
+			b.t.Errorf("job epoch %d of recovery %d, splits %v; want epoch 2 of %d, %v", rec.Epoch, rec.Rejoined, rec.MicroBatches, v.Generation, b.job.micro)
+		}
+		for _, a := range b.job.holders() {
+			for _, r := range a.ranks {
+				want := fmt.Sprintf("%s/%d", a.node, b.job.pidOf(a.node, r))
+				if g := a.crew.made[r]; g != 0 {
+					want += fmt.Sprintf("/g%d", g)
+				}
+				if rec.Processes[r] != want {
+					b.t.Errorf("rank %d is %s; the engine says %s", r, want, rec.Processes[r])
+				}
+			}
+		}
+		checkSamples(b)
+	})
+	for _, a := range b.job.agents {
+		for r := range a.crew.made {
+			if o.replaced[falcon.Rank(r)] == "" {
+				b.t.Errorf("rank %d on %s was made anew", r, a.node)
+			}
+		}
+	}
+}
+
+func TestRecoveries(t *testing.T) {
+	for _, o := range outages() {
+		t.Run(o.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := suffer(t, o)
+				b.playTo(60)
+				checkRecovered(b, o)
+				b.onceEach()
+				told := b.told()
+				if !told.kept || told.epoch != 2 || !told.recovered {
+					t.Errorf("the detector was told of epoch %d, baseline kept: %v; the planner that it is recovered: %v", told.epoch, told.kept, told.recovered)
+				}
+				if err := b.halt(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// heard is what the other machines were told of the job after a recovery.
+type heard struct {
+	epoch     uint64
+	kept      bool // the baseline
+	recovered bool
+}
+
+func (b *bench) told() (out heard) {
+	b.inLoop(func() {
+		for _, in := range b.det.log {
+			switch in := in.(type) {
+			case detect.Job:
+				out.epoch = in.Epoch
+			case detect.Restored:
+				out.kept = out.kept || out.epoch == 2 && in.Baseline == healthyMs
+			}
+		}
+		_, isPlanner := b.engine.plan.(*mitigate.Planner)
+		out.recovered = isPlanner && b.engine.mem.job.Rejoined != 0
+	})
+	return out
+}
+
+// The engine is killed once at every point at which it writes or sends, in every
+// state of a recovery, and goes on where it was.
+func TestKilledInARecovery(t *testing.T) {
+	for _, o := range outages() {
+		for _, point := range []string{PointBeforeWrite, PointAfterWrite, PointAfterSend} {
+			for nth, struck := 1, true; struck; nth++ {
+				t.Run(fmt.Sprint(o.name, " ", point, " ", nth), func(t *testing.T) {
+					struck = killedRecovering(t, o, point, nth)
+				})
+			}
+		}
+	}
+}
+
+func killedRecovering(t *testing.T, o outage, point string, nth int) (struck bool) {
 	synctest.Test(t, func(t *testing.T) {
-		b := inRecovery(t, func(b *bench) { b.job.agents[1].crash(2, b.job, "killed by signal 9") })
-		for _, l := range b.engine.mem.events {
-			t.Log(l.GetText())
+		b := suffer(t, o)
+		seen := 0
+		b.fault = func(at string) error {
+			if at != point || struck || b.job.iteration < struckAt {
+				return nil
+			}
+			if seen++; seen == nth {
+				struck = true
+				return errors.New("killed")
+			}
+			return nil
 		}
-		r := b.recoveries()
-		if len(r) != 1 || r[0].State != falcon.RecoveryResumed || r[0].Resume != 20 {
-			t.Fatalf("recoveries %+v", r)
-		}
+		b.playTo(40)
+		checkRecovered(b, o)
+		b.onceEach()
 		if err := b.halt(); err != nil {
-			t.Error(err)
+			t.Fatal(err)
+		}
+		if n := len(b.records()[kindFence]); n < 1 {
+			t.Errorf("%d fences in the journal", n)
 		}
 	})
+	return struck
 }
+

@@ -30,6 +30,11 @@ type rejoinError struct {
 func (e *rejoinError) Error() string { return "rejoin: " + e.why.Error() }
 func (e *rejoinError) Unwrap() error { return e.why }
 
+// lastError ends the rank: parking again would not help.
+type lastError struct{ error }
+
+func (e lastError) Unwrap() error { return e.error }
+
 // career is the whole of the training thread: one life, or where the rank can
 // park, as many as it takes. opened is called when the ranks have met, or this
 // one waits for the agent's word.
@@ -65,11 +70,11 @@ func (w *worker) firstLife(ctx context.Context, opened func()) error {
 func (w *worker) nextLife(ctx context.Context, failed error) error {
 	w.parked.Store(true)
 	if err := w.unwind(); err != nil {
-		return errors.Join(failed, err)
+		return lastError{errors.Join(failed, err)}
 	}
 	o, err := w.park(failed)
 	if err != nil && !errors.Is(err, adapter.ErrOrder) {
-		return err
+		return lastError{err}
 	}
 	ctx = w.begin(ctx)
 	w.parked.Store(false)
@@ -84,8 +89,9 @@ func (w *worker) canPark() bool { return w.cfg.Park && w.hook.Parks() }
 
 // survives says that err ends a life only.
 func (w *worker) survives(err error) bool {
-	if !w.canPark() || w.optim == nil {
-		return false // without parking, or without anything to hold yet
+	var last lastError
+	if !w.canPark() || w.optim == nil || errors.As(err, &last) {
+		return false // without parking, without anything to hold yet, or without hope
 	}
 	var failed *rejoinError
 	return errors.Is(err, errJoining) || errors.Is(err, errSuspended) || errors.As(err, &failed) || errors.Is(blame(err), ErrPeer) || w.hook.Suspended() != 0

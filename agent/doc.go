@@ -24,9 +24,22 @@
 // started for a launch by the node's own configuration alone (package launch),
 // and outlive the agent.
 //
+// A process's end is told at once, without waiting for a look, and again when the
+// kernel says how it ended. Every beat says of each process how far it is and how
+// long its hook has been silent. In a recovery the agent writes what the engine
+// orders (suspend, rejoin, stop: all processes meant, or none) and tells what the
+// processes say, park words before the outcome of the order; all of it stands in
+// the processes' memory, so that an agent which is started anew goes on from
+// there. A suspension is done when what lives is parked; whoever comes up to join
+// later is suspended for it then. An old park word, of a process that has not
+// obeyed the newest suspension, is not told. It kills nobody for that: it ends
+// only processes of launches that failed. After a rejoin iterations go back by one
+// step at most; the samples of those that are done again are sent again, and none
+// is made of an iteration that a suspension fell into.
+//
 // One goroutine, that of Run, owns the processes, the command desk, the pause
-// in force and every segment; it looks every drain_ms, and every millisecond
-// while the job is held. A second one runs the probes, and one per process
+// in force and every segment; it looks every drain_ms, and every millisecond or
+// two while the job is held or recovers. A second one runs the probes, and one per process
 // waits for its exit. Run ends them all before it returns. Nothing here judges
 // what is slow.
 package agent

@@ -55,7 +55,7 @@ func startJob(t *testing.T, args ...string) *realJob {
 	args = append([]string{"--dp", "2", "--pp", "2", "--micro-batches", "4", "--rendezvous", rendezvous}, args...)
 	j.again = launch.Config{NodeRanks: realRanks, LogDir: j.dir, Command: slices.Concat(
 		[]string{filepath.Join(bin, "falcon-agent"), "run", "--job", "real", "--hook", hook, "--", trainer}, args,
-		[]string{"--rendezvous", rendezvous + "-{generation}", "{resume}"},
+		j.meet(rendezvous, args), []string{"{resume}"},
 	)}
 	j.follow(t)
 	for r := range realRanks {
@@ -69,6 +69,15 @@ func startJob(t *testing.T, args ...string) *realJob {
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	}
 	return j
+}
+
+// meet is where a launch's ranks meet: in a folder of its own, but for those that
+// join others.
+func (j *realJob) meet(folder string, args []string) []string {
+	if slices.Contains(args, "--park") {
+		return []string{"--rendezvous", folder}
+	}
+	return []string{"--rendezvous", folder + "-{generation}"}
 }
 
 // follow starts the agent on the job's directory.

@@ -42,7 +42,7 @@ func binFalcon(t testing.TB) string {
 }
 
 // labWithin bounds one run of a lab.
-const labWithin = 12 * time.Minute
+const labWithin = 40 * time.Minute
 
 // playLab runs one scenario headless and returns its report and output.
 func playLab(t testing.TB, report string, args ...string) (lab.Report, string, error) {

@@ -105,8 +105,8 @@ type mix struct {
 
 // Lengths of a mix's faults, in iterations.
 const (
-	mixGPU  = 80
-	mixLink = 160
+	mixGPU  = 100
+	mixLink = 200
 )
 
 // mixSeverities are the unmitigated slowdowns of the eight GPUs' faults, and of

@@ -56,6 +56,7 @@ type crew struct {
 	resumed    []int64          // iterations, one for each recovery that came to its end
 	first      map[int][]string // more arguments of a rank's first process
 	storage    int64            // iteration to which all go back where the next recovery is not from replicas, -1 = it is
+	split      []int32          // micro-batches per replica from the next recovery on, nil = as they were
 	last       int64            // and where no replica is left, -1 = that must not be
 }
 
@@ -312,7 +313,7 @@ func (c *crew) plan() ring.Rejoin {
 	if best < 0 {
 		c.t.Fatalf("no step of which all shards are held: %v", holders)
 	}
-	order := ring.Rejoin{Generation: c.generation, Resume: best}
+	order := ring.Rejoin{Generation: c.generation, Resume: best, MicroBatches: c.split}
 	for r := range c.members {
 		held := holders[best][c.shard(r)]
 		if !slices.Contains(held, r) {
@@ -351,13 +352,32 @@ func (c *crew) same(want []history) {
 					r, *l.Iteration, l.Loss, l.MicroBatches, l.FirstSample, w.Loss, w.MicroBatches, w.FirstSample)
 			}
 		}
-		if first, n := *got.trained[0].Iteration, len(got.trained); !got.start.Join && first != 0 || n != len(want[r].trained)-int(first) {
-			c.t.Errorf("rank %d trained %d iterations from %d", r, n, first)
-		}
+		c.whole(r, got, int64(len(want[r].trained)))
 		c.redone(r, got)
 	}
 	if weights == "" || weights != want[0].weights {
 		c.t.Errorf("weights %q, want %q", weights, want[0].weights)
+	}
+}
+
+// whole makes sure that a rank trained all iterations from the beginning, or
+// from where it joined. Of those that it was in when it parked, one may be
+// missing: what another rank held spared it that.
+func (c *crew) whole(rank int, h history, iterations int64) {
+	c.t.Helper()
+	var seen int64
+	from := int64(0)
+	if h.start.Join {
+		from = h.rejoins[len(h.rejoins)-1].Begins
+	}
+	for i, l := range h.trained {
+		if i == 0 && *l.Iteration < from || i > 0 && *l.Iteration <= *h.trained[i-1].Iteration {
+			c.t.Errorf("rank %d trained iteration %d out of order", rank, *l.Iteration)
+		}
+		seen++
+	}
+	if missing := iterations - from - seen; missing < 0 || missing > int64(len(h.rejoins)) {
+		c.t.Errorf("rank %d trained %d iterations from %d of %d", rank, seen, from, iterations)
 	}
 }
 

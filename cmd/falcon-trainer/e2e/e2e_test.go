@@ -179,7 +179,12 @@ func TestMarksOffKeepsOrders(t *testing.T) {
 // A peer killed in the middle ends all others by themselves, with code 3 and a
 // sentence; nobody hangs.
 func TestPeerDeath(t *testing.T) {
-	cmds := ranks(t, 8, job(1, 4, 2, 4, 1_000_000)...)
+	t.Run("ends", func(t *testing.T) { peerDeath(t) })
+	t.Run("parks without a hook", func(t *testing.T) { peerDeath(t, "--park") })
+}
+
+func peerDeath(t *testing.T, more ...string) {
+	cmds := ranks(t, 8, job(1, 4, 2, 4, 1_000_000, more...)...)
 	start(t, cmds)
 	began := time.Now()
 	if err := cmds[5].Process.Kill(); err != nil {

@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"flag"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/failslow/falcon"
@@ -209,10 +213,99 @@ func TestParkedProcessesEnd(t *testing.T) {
 	if h := c.history(c.members[0]); !c.members[0].finished() || h.end.End != "stopped" {
 		t.Errorf("told to end, it ended with %v, %+v: %s", c.members[0].cmd.ProcessState, h.end, c.members[0].cmd.Stderr)
 	}
+	c = muster(t, l, 1, append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...)
+	p = c.memory(c.members[0])
+	until(t, "the parking", func() bool { park, ok := p.Park(); return ok && park.On })
+	if err := c.members[0].cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-c.members[0].ended
+	if code := c.members[0].cmd.ProcessState.ExitCode(); code != 143 {
+		t.Errorf("by SIGTERM it ended with %d", code)
+	}
 	t.Setenv("FALCON_PARK_AGENT_S", "1")
 	c = muster(t, l, 1, append(job(1, 2, 1, 4, 1_000_000), "--fault=forward@3:1")...)
 	<-c.members[0].ended
 	if h := c.history(c.members[0]); c.members[0].cmd.ProcessState.ExitCode() != 3 || h.end.End != "peer" {
 		t.Errorf("left alone, it ended with %v, %+v", c.members[0].cmd.ProcessState, h.end)
+	}
+}
+
+// A suspension without a loss, whenever it comes, costs nobody anything but the
+// iteration that it interrupts.
+func TestSuspendedForNothing(t *testing.T) {
+	need(t)
+	const times = 4
+	for _, j := range recoverJobs {
+		args := job(j.layout.TP, j.layout.DP, j.layout.PP, 4, 300, j.more...)
+		want := unharmed(t, j.layout, args)
+		t.Run(j.name, func(t *testing.T) {
+			c := muster(t, j.layout, j.slices, args...)
+			first := c.members[0]
+			for k := range int64(times) {
+				p := c.memory(first)
+				until(t, "the next iterations", func() bool { return p.Control().Iteration > 20*k })
+				if !c.recover() {
+					t.Fatalf("a rank died of suspension %d: %v", k, c.lost())
+				}
+			}
+			c.run(0)
+			c.same(want)
+			if len(c.gone) > 0 || len(c.history(first).rejoins) != times {
+				t.Errorf("%d processes went, %d rejoins", len(c.gone), len(c.history(first).rejoins))
+			}
+		})
+	}
+}
+
+// Interleaved stages, and a split that the order changes: samples are those of
+// the order's shares, and the loss is that of the whole batch as ever.
+func TestRejoinWithAnotherSplit(t *testing.T) {
+	need(t)
+	l := falcon.Layout{TP: 1, DP: 3, PP: 2}
+	args := recoverArgs(l, "--virtual-stages=2")
+	want := unharmed(t, l, args)
+	c := muster(t, l, 1, append(args, "--fault=backward@4:2")...)
+	c.split = []int32{6, 4, 2}
+	c.run(1)
+	for r, m := range c.members {
+		h := c.history(m)
+		from := *h.trained[0].Iteration
+		agree(t, fmt.Sprintf("rank %d", r), h.losses, want[r].losses[from:], 1e-4)
+		for i, got := range h.micro {
+			if it := from + int64(i); it >= 4 && got != c.split[l.Coord(falcon.Rank(r)).DP] || it < 4 && got != 4 {
+				t.Errorf("rank %d ran %d micro-batches in iteration %d", r, got, it)
+			}
+		}
+	}
+}
+
+var recoveries = flag.Int("recoveries", 2, "jobs with faults at random that TestRandomFaults recovers")
+
+// Faults at random points, ranks and iterations, in layouts of all kinds.
+func TestRandomFaults(t *testing.T) {
+	need(t)
+	jobs := append(slices.Clone(recoverJobs), recoverJobs[0], recoverJobs[1])
+	jobs[2].layout, jobs[2].more = falcon.Layout{TP: 1, DP: 3, PP: 2}, []string{"--virtual-stages=2"}
+	jobs[3].layout, jobs[3].more = falcon.Layout{TP: 2, DP: 4, PP: 1}, []string{"--zero=1", "--zero-instances=2", "--eval-every=3"}
+	points := []string{"forward", "backward", "before-barrier", "mid-update", "after-update", "gather"}
+	for range *recoveries {
+		seed := rand.Uint64()
+		rng := rand.New(rand.NewPCG(seed, 0))
+		j := jobs[rng.IntN(len(jobs))]
+		fault := fmt.Sprintf("%s@%d:%d", points[rng.IntN(len(points))], rng.IntN(recoverIterations), rng.IntN(j.layout.World()))
+		if rng.IntN(4) == 0 {
+			fault += ":freeze"
+		}
+		t.Run(fmt.Sprintf("%v%v/%s/seed-%d", j.layout, j.more, fault, seed), func(t *testing.T) {
+			args := recoverArgs(j.layout, j.more...)
+			want := unharmed(t, j.layout, args)
+			c := muster(t, j.layout, j.slices, append(args, "--fault="+fault)...)
+			c.run(1)
+			c.same(want)
+			if len(c.gone) != 1 || len(c.resumed) != 1 {
+				t.Errorf("%d processes went, resumed at %v", len(c.gone), c.resumed)
+			}
+		})
 	}
 }

@@ -289,8 +289,9 @@ func (a *Agent) follow(p *process, now time.Time) {
 	case err != nil:
 		a.log.Error("left a process whose memory can't be read", slog.String("process", p.String()), slog.Any("err", err))
 		a.die(p, now, "its shared memory became unreadable")
+	case gone && a.leaving(p, now): // how it ended is known in a moment
 	case gone:
-		a.die(p, now, "")
+		a.die(p, now, p.inOrder())
 	}
 }
 
@@ -330,9 +331,9 @@ func (a *Agent) flush(now time.Time) {
 // die reports a process's end at once, with how it ended when that is known.
 func (a *Agent) die(p *process, now time.Time, how string) {
 	p.dead, p.deadline = true, now.Add(exitWait)
-	if how == "" {
-		a.launcher.Collect() // this agent's children
-		how, _ = a.howEnded(p)
+	a.launcher.Collect() // this agent's children
+	if known, ok := a.howEnded(p); ok {
+		how = known
 	}
 	if how != "" {
 		p.deadline = now

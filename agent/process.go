@@ -64,8 +64,9 @@ type process struct {
 	lastNum  int64
 	period   int
 	census   *iterate.Census
-	micro    int    // micro-batches per iteration, as last seen
-	lost     uint64 // records and marks overwritten before they were read
+	micro    int       // micro-batches per iteration, as last seen
+	lost     uint64    // records and marks overwritten before they were read
+	goneAt   time.Time // when its end was noticed
 
 	survey      survey
 	pauses      []span  // newest last

@@ -1,5 +1,9 @@
 package falconv1
 
 // ExitedNormally is what RankState.exit says of a process that ended with
-// status 0: the one text in it that is compared and not just shown.
+// status 0: one of the two texts in it that are compared and not just shown.
 const ExitedNormally = "exited normally"
+
+// ExitedInOrder is what it says where no kernel tells the status of a process
+// that had given up all its communicators before.
+const ExitedInOrder = "exited in order"

@@ -112,6 +112,20 @@ pauses: build ## hold and let go of a 16-rank job PAUSES times (default 200); ki
 swaps: build ## kill the console, an agent and a rank at each step of a swap; undo mitigations that make things worse
 	go test -count=1 -timeout 60m -v -run 'DeathsInASwap|WorseIsReverted' ./cmd/falcon -lab-kills
 
+RECOVER_SEEDS ?= 100
+recoveries: build ## every fault point, with and without ZeRO, of ranks and nodes, and RECOVER_SEEDS (100) random moments; its part of docs/recoveries.md, goes on where it stopped
+	@mkdir -p $(BIN)/recoveries
+	go test -count=1 -timeout 3h -v -run TestRecoverPoints ./cmd/falcon -lab-recover-seeds $(RECOVER_SEEDS) -lab-recoveries $(CURDIR)/docs/recoveries.md -lab-out $(BIN)/recoveries
+
+DEATHS ?= 30
+detection-times: build ## how fast deaths of processes and nodes and freezes are known, at least DEATHS (30) of each; its part of docs/recoveries.md
+	@mkdir -p $(BIN)/deaths
+	go test -count=1 -timeout 3h -v -run TestDetectionTimes ./cmd/falcon -lab-times $(DEATHS) -lab-page $(CURDIR)/docs/recoveries.md -lab-out $(BIN)/deaths
+
+MINUTES ?= 30
+soak: build ## a healthy job beside CPU hogs for MINUTES (30): nobody may be fenced; its part of docs/recoveries.md
+	go test -count=1 -timeout 5h -v -run TestSoak ./cmd/falcon -lab-soak $(MINUTES) -lab-page $(CURDIR)/docs/recoveries.md
+
 FIGURES ?=
 figures: build ## the paper's mitigation figures in the lab (FIGURES=fig13 plays some); writes docs/figures.md, goes on where it stopped
 	@mkdir -p $(BIN)/figures

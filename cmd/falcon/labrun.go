@@ -38,11 +38,15 @@ const (
 
 // labPolicies says what --approve lets happen without a person.
 var labPolicies = map[string]policyConfig{
-	"never": {Mode: string(falcon.ModeApprove), Cap: string(falcon.RungS1), Owner: "lab"},
-	"s2":    {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS2), Owner: "lab"},
-	"s3":    {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS3), Owner: "lab"},
-	"all":   {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS4), Owner: "lab"},
+	"never": {Mode: string(falcon.ModeApprove), Cap: string(falcon.RungS1), Owner: "lab", Recovery: falcon.RecoveryPolicy{Approval: falcon.ApprovalPerson}},
+	"s2":    {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS2), Owner: "lab", Recovery: labRecovery},
+	"s3":    {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS3), Owner: "lab", Recovery: labRecovery},
+	"all":   {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS4), Owner: "lab", Recovery: labRecovery},
 }
+
+// labRecovery lets recoveries begin by themselves, as often as a lab kills: it
+// plays in a minute what a cluster does in days.
+var labRecovery = falcon.RecoveryPolicy{PerHour: 1000}
 
 // labValidation lets the detector test what it suspects. The tests are small:
 // the emulated links are narrow, the matrix products done for real. A lab plays
@@ -106,7 +110,8 @@ func labPolicy(sc lab.Scenario, approve string, screen bool) (policyConfig, erro
 	if approve == "" && sc.Policy != nil {
 		return scenarioPolicy(sc)
 	}
-	if approve == "" && screen {
+	byDefault := approve == ""
+	if byDefault && screen {
 		approve = "never"
 	} else if approve == "" {
 		approve = "s2"
@@ -114,6 +119,9 @@ func labPolicy(sc lab.Scenario, approve string, screen bool) (policyConfig, erro
 	p, ok := labPolicies[approve]
 	if !ok {
 		return p, fmt.Errorf("%w: --approve is %q, it must be never, s2, s3 or all", errUsage, approve)
+	}
+	if byDefault { // nobody has said that a dead rank should wait for a person
+		p.Recovery = labRecovery
 	}
 	return p, nil
 }
@@ -426,9 +434,25 @@ func printSummary(w io.Writer, r lab.Report) {
 		fmt.Fprintf(w, "restart %d: went on with iteration %d after %.0f ms\n", s.Generation, s.FirstIteration, s.DownMs)
 	}
 	line("the cost model's bound for it", r.SlowdownBound, "%", 100)
+	for _, s := range r.Recoveries {
+		fmt.Fprintln(w, recoveryLine(s))
+	}
 	if r.ReferenceSha != "" {
 		fmt.Fprintf(w, "final loss: %.6f, undisturbed reference %.6f\n", r.FinalLoss, r.ReferenceLoss)
 	}
+}
+
+// recoveryLine says in one line what a recovery came to.
+func recoveryLine(s lab.RecoveryStory) string {
+	if s.State != string(falcon.RecoveryResumed) {
+		return fmt.Sprintf("%s (%s): %s: %s", s.ID, s.Fault, s.State, s.Reason)
+	}
+	kept := "every survivor kept its process"
+	if !s.SurvivorPidsKept {
+		kept = "survivors changed their processes"
+	}
+	return fmt.Sprintf("%s (%s): known after %.0f ms, trains again from iteration %d after %.0f ms down, %d iteration run again, %s",
+		s.ID, s.Fault, s.DetectedMs, s.ResumeIteration, s.DownMs, s.LostIterations, kept)
 }
 
 // withEngineLog adds the engine's last words to an error.

@@ -27,10 +27,6 @@ type Outcome struct {
 	Kept     int // survivors
 }
 
-// Controlled is what this software is answerable for: everything that ran but
-// the wait for silence.
-func (o Outcome) Controlled() float64 { return o.Wall }
-
 // Total is what a job would wait: detection, what ran here, and what was
 // simulated.
 func (o Outcome) Total() float64 { return o.Detect + o.Wall + o.Replace + o.Restore }

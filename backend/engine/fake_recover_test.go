@@ -30,6 +30,7 @@ type fakeCrew struct {
 	tables    []uint64          // generations of tables, as they came
 	refuse    map[string]string // by kind of command
 	mute      map[string]int    // so many commands of a kind get lost
+	onPark    func()            // done once, when the ranks have parked
 	gone      bool              // the node is lost
 }
 
@@ -99,6 +100,10 @@ func (a *fakeAgent) park(generation uint64, j *fakeJob) {
 		p.Generation = crew.suspended
 		crew.parked[r] = p
 		a.send(j.rankState(a.node, r))
+	}
+	if f := crew.onPark; f != nil {
+		crew.onPark = nil
+		f()
 	}
 }
 

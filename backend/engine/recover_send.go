@@ -80,10 +80,11 @@ func (t *told) frame(epoch uint64, n falcon.Node) *falconv1.EngineFrame {
 type toldBook struct{ open []*told }
 
 // add takes a command in; what older generations were told is void, but for
-// what ends processes.
+// what ends processes, and what made those that are still awaited.
 func (b *toldBook) add(t *told) {
 	b.open = slices.DeleteFunc(b.open, func(o *told) bool {
-		return o.Kind != tellStop && o.Generation < t.Generation || o.First == t.First
+		lasts := o.Kind == tellStop || o.Kind == tellLaunch
+		return !lasts && o.Generation < t.Generation || o.First == t.First
 	})
 	b.open = append(b.open, t)
 }
@@ -289,10 +290,23 @@ func (e *Engine) retellRecovery(n falcon.Node) {
 		return
 	}
 	for _, t := range e.told.open {
-		if !t.answered[n] {
+		if !t.answered[n] && e.wanted(t, n) {
 			e.sendOne(t, n)
 		}
 	}
+}
+
+// wanted says that a command still leads to what the recovery is about: a rank
+// may have been launched elsewhere since.
+func (e *Engine) wanted(t *told, n falcon.Node) bool {
+	v := e.mem.current()
+	if t.Kind != tellLaunch || v == nil {
+		return true
+	}
+	return !slices.ContainsFunc(t.body(n).GetLaunch().GetRanks(), func(r *falconv1.RankLaunch) bool {
+		rank := falcon.Rank(r.GetRank())
+		return v.Launched[rank] != t.Generation || int(rank) >= len(v.Placement) || v.Placement[rank].Node() != n
+	})
 }
 
 // recoverResult takes a node's answer; false for one about something else.

@@ -216,7 +216,7 @@ func (c *crew) rank() {
 	for _, m := range c.members {
 		if p := c.memory(m); p != nil {
 			if place, ok := p.Place(); ok && place.Order > 0 {
-				m.rank = int(place.Rank)
+				m.rank = place.Rank
 			}
 		}
 		if byRank[m.rank] != nil {
@@ -367,8 +367,8 @@ func (c *crew) whole(rank int, h history, iterations int64) {
 	c.t.Helper()
 	var seen int64
 	from := int64(0)
-	if h.start.Join {
-		from = h.rejoins[len(h.rejoins)-1].Begins
+	if first := slices.IndexFunc(h.rejoins, func(l line) bool { return l.Status == 0 }); h.start.Join && first >= 0 {
+		from = h.rejoins[first].Begins
 	}
 	for i, l := range h.trained {
 		if i == 0 && *l.Iteration < from || i > 0 && *l.Iteration <= *h.trained[i-1].Iteration {

@@ -44,9 +44,9 @@ func TestLayoutsAgree(t *testing.T) {
 // A sharded optimizer takes the same steps. The last layout needs padding: its
 // parameters are no multiple of 3.
 func TestShardedOptimizerAgrees(t *testing.T) {
-	for _, l := range [][3]int{{1, 4, 2}, {2, 2, 2}, {1, 3, 1}} {
+	for _, l := range [][4]int{{1, 4, 2, 1}, {2, 2, 2, 1}, {1, 3, 1, 1}, {1, 4, 1, 2}} {
 		plain := local(t, nil, job(l[0], l[1], l[2], 2, 12)...)
-		args := job(l[0], l[1], l[2], 2, 12, "--zero=1")
+		args := job(l[0], l[1], l[2], 2, 12, "--zero=1", fmt.Sprintf("--zero-instances=%d", l[3]))
 		sharded, again := local(t, nil, args...), local(t, nil, args...)
 		agree(t, fmt.Sprintf("tp%d dp%d pp%d", l[0], l[1], l[2]), sharded.losses, plain.losses, 1e-5)
 		if sharded.weights != again.weights {
@@ -243,6 +243,12 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"--zero=2"}, nil, "give 0 or 1"},
 		{[]string{"--marks=maybe"}, nil, "give on or off"},
 		{[]string{"--nonsense"}, nil, "see --help"},
+		{[]string{"--fault=sideways@1:2"}, nil, "write POINT@ITERATION:RANK"},
+		{[]string{"--zero-instances=2"}, nil, "only with --zero 1"},
+		{[]string{"--dp=4", "--zero=1", "--zero-instances=3"}, nil, "give a divisor of 4"},
+		{[]string{"--park", "--marks=off"}, nil, "give --marks on"},
+		{nil, []string{"FALCON_JOIN=1"}, "give it --park"},
+		{[]string{"--park"}, []string{"FALCON_JOIN=1"}, "there is no hook"},
 		{[]string{"local", "--gpus-per-node=0"}, nil, "at least 1"},
 	} {
 		_, msg, code := execute(t, c.env, c.args...)

@@ -261,7 +261,7 @@ func clean(env []string) []string {
 	var out []string
 	for _, e := range env {
 		switch name, _, _ := strings.Cut(e, "="); name {
-		case "RANK", "WORLD_SIZE", "LOCAL_RANK", "FALCON_LAB_STATE", "FALCON_LAB_NODE", "LD_PRELOAD":
+		case "RANK", "WORLD_SIZE", "LOCAL_RANK", "FALCON_LAB_STATE", "FALCON_LAB_NODE", "FALCON_GENERATION", "FALCON_JOIN", "LD_PRELOAD":
 		default:
 			out = append(out, e)
 		}

@@ -145,6 +145,7 @@ var swapJobs = []struct {
 	{2, 2, 1, []string{"--zero=1"}},
 	{2, 1, 2, []string{"--virtual-stages=2"}},
 	{1, 3, 2, []string{"--zero=1"}}, // slices with padding
+	{1, 4, 1, []string{"--zero=1", "--zero-instances=2"}},
 }
 
 // Two placements at random iterations leave the weights as they would have been

@@ -80,6 +80,9 @@ func (c Config) Validate() error {
 	if err := c.slices().Validate(); err != nil {
 		return err
 	}
+	if c.Park && !c.Marks {
+		return fmt.Errorf("%w: who parks is asked how far it is; give --marks on with --park", ErrConfig)
+	}
 	if c.Join && !c.Park {
 		return fmt.Errorf("%w: this process was started to join a job; give it --park, as the others have", ErrConfig)
 	}

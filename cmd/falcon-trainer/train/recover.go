@@ -187,7 +187,6 @@ func (w *worker) park(failed error) (adapter.Rejoin, error) {
 	switch {
 	case errors.Is(failed, errJoining):
 		status = adapter.ParkJoin
-		w.optim.forget()
 	case errors.As(failed, &undone):
 		status = undone.status
 	}

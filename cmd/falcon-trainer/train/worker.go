@@ -86,6 +86,11 @@ func (w *worker) open(ctx context.Context) (err error) {
 	switch {
 	case w.canPark():
 		w.build(groups{}) // first: whoever is suspended meanwhile holds the first weights
+		if w.cfg.Join || w.cfg.Checkpoint.Resume {
+			w.optim.forget()
+		} else {
+			w.hook.EndOptimizer(0)
+		}
 		if !w.cfg.Join {
 			err = w.meet(ctx, func() {})
 		}

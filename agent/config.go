@@ -51,6 +51,8 @@ type Config struct {
 
 	Launch launch.Config `yaml:"launch"`
 
+	Store StoreConfig `yaml:"store"`
+
 	Lab LabConfig `yaml:"lab"`
 }
 
@@ -70,6 +72,12 @@ type NICConfig struct {
 type HostConfig struct {
 	Proc   string `yaml:"proc"`
 	Cgroup string `yaml:"cgroup"` // the ranks' cgroup directory
+}
+
+// StoreConfig is about the stand-in for the job's rendezvous store.
+type StoreConfig struct {
+	Listen   string `yaml:"listen"`   // HOST:PORT on loopback; empty = no stand-in
+	Upstream string `yaml:"upstream"` // HOST:PORT of the store
 }
 
 // LabConfig is set on the emulated nodes of a lab only.
@@ -111,6 +119,9 @@ launch:                       # how this node starts the job's processes when th
   node_ranks: 0               # processes that fit on this node
   dir: ""                     # working directory; "" = /
   log_dir: ""                 # for what they print, one file a process; "" = nowhere
+store:                        # one way to the rendezvous store for all processes of this node (MASTER_ADDR, MASTER_PORT)
+  listen: ""                  # HOST:PORT on loopback that they connect to; "" = they reach the store by themselves
+  upstream: ""                # HOST:PORT of the store; it asks nobody who he is, so the way to it must be private
 lab:                          # emulated nodes only
   state: ""                   # the lab's state file; "" = a real node
   node: 0
@@ -190,6 +201,9 @@ func (c Config) check() error {
 		if bound.value < bound.least || bound.value > bound.most {
 			return fmt.Errorf("%w: %s is %d, it must be from %d to %d", ErrConfig, bound.key, bound.value, bound.least, bound.most)
 		}
+	}
+	if (c.Store.Listen == "") != (c.Store.Upstream == "") {
+		return fmt.Errorf("%w: store.listen and store.upstream belong together", ErrConfig)
 	}
 	if c.RankTable != "" && !filepath.IsAbs(c.RankTable) {
 		return fmt.Errorf("%w: rank_table: %q is no absolute path", ErrConfig, c.RankTable)

@@ -19,6 +19,7 @@ import (
 	"github.com/failslow/falcon/agent/nic"
 	"github.com/failslow/falcon/agent/nvml"
 	"github.com/failslow/falcon/agent/ship"
+	"github.com/failslow/falcon/agent/store"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -31,6 +32,13 @@ func serve(cfg agent.Config) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 
+	if cfg.Store.Listen != "" {
+		p, err := store.Open(store.Options{Listen: cfg.Store.Listen, Upstream: cfg.Store.Upstream, Log: log})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+	}
 	reports := &mailbox{}
 	gpus := openNVML(cfg, reports)
 	if gpus != nil {

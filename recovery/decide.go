@@ -70,6 +70,7 @@ func (m *Machine) approve(now time.Time, by, from string) {
 	c.DecidedBy, c.DecidedFrom = by, from
 	m.note("recovery", 1, "%s approved by %s", c.ID, by)
 	if c.Whole {
+		c.Reason = wholeReason(c)
 		m.relaunch(now)
 		return
 	}

@@ -98,7 +98,11 @@ func (m *Machine) begin(now time.Time, why string) {
 		awaited: m.at.awaited, // they go on starting meanwhile
 	}
 	m.suspend()
-	m.note("recovery", 1, "%s: generation %d: the job is suspended to make %s anew", c.ID, c.Generation, rankList(c.Pending))
+	what := "so that all rejoin"
+	if len(c.Pending) > 0 {
+		what = "to make " + rankList(c.Pending) + " anew"
+	}
+	m.note("recovery", 1, "%s: generation %d: the job is suspended %s", c.ID, c.Generation, what)
 }
 
 // suspend gives the order; the nodes told are those of the placement that are

@@ -20,6 +20,8 @@ type Machine struct {
 	ranks  []member                      // by rank
 	nodes  map[falcon.Node]*host         // heard of
 	on     map[falcon.Node][]falcon.Rank // by the placement in force, ascending
+	least  map[falcon.Device]uint64      // generation that a device's process has at least: the newest launch there
+	sorted []falcon.Node                 // the nodes of on
 	pace   progress                      // of the job
 	last   time.Time                     // newest Tick
 	blind  map[string]bool               // of what is told of too many nodes to be believed
@@ -40,7 +42,6 @@ type Machine struct {
 type member struct {
 	known    bool
 	proc     Process
-	least    uint64 // generation that the rank's owner has at least
 	beat     Beat
 	beatAt   time.Time // zero = none
 	parkedAt time.Time // since when it parks, if it does
@@ -76,7 +77,7 @@ type attempt struct {
 
 // New makes a machine that knows of no job.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg.withDefaults(), nodes: map[falcon.Node]*host{}, changed: map[string]bool{}, blind: map[string]bool{}, nextID: 1}
+	return &Machine{cfg: cfg.withDefaults(), nodes: map[falcon.Node]*host{}, changed: map[string]bool{}, blind: map[string]bool{}, least: map[falcon.Device]uint64{}, nextID: 1}
 }
 
 // Ready is what is to be done now: recoveries are made durable first.
@@ -257,6 +258,7 @@ func (m *Machine) index() {
 	for r, d := range m.placement() {
 		m.on[d.Node()] = append(m.on[d.Node()], falcon.Rank(r))
 	}
+	m.sorted = slices.Sorted(maps.Keys(m.on))
 }
 
 func (m *Machine) host(n falcon.Node, now time.Time) *host {
@@ -299,10 +301,12 @@ func (m *Machine) newEpoch(now time.Time, first bool) {
 	}
 	m.index()
 	m.pace = progress{ms: m.pace.ms, newest: falcon.NoIteration, moved: now}
+	// A job that was started by hand counts its generations from 0 again.
+	maps.DeleteFunc(m.least, func(_ falcon.Device, g uint64) bool { return g > m.job.Generation })
 	for r := range m.ranks {
 		x := &m.ranks[r]
 		if !x.proc.Alive || x.proc.Node != m.job.Placement[r].Node() {
-			*x = member{least: x.least}
+			*x = member{}
 		}
 	}
 }

@@ -83,6 +83,9 @@ func (m *Machine) notInPlace(now time.Time, n falcon.Node) string {
 	if most == 0 {
 		most = inPlaceDefault
 	}
+	if most < 0 {
+		return "policy makes nothing anew in place"
+	}
 	if times := m.exits(now, n); times > most {
 		return fmt.Sprintf("processes on node %s have ended %d times within an hour", n, times)
 	}
@@ -145,7 +148,7 @@ func (m *Machine) take(a assignment, generation uint64) {
 	c.Fenced = a.fence
 	for _, r := range a.launch {
 		c.Replaced[r], c.Launched[r] = a.placement[r], generation
-		m.ranks[r] = member{least: generation}
+		m.ranks[r], m.least[a.placement[r]] = member{}, generation
 	}
 	c.Placement, c.Pending = a.placement, nil
 	m.survivors()
@@ -260,9 +263,12 @@ func (m *Machine) propose(now time.Time) {
 	a := m.assign(now)
 	c.Replaced, c.Survivors, c.Moves = map[falcon.Rank]falcon.Device{}, nil, nil
 	for _, r := range a.launch {
-		c.Replaced[r] = a.placement[r]
+		if d := a.placement[r]; !slices.Contains(a.fence, d.Node()) { // else no spare is left
+			c.Replaced[r] = d
+		}
 	}
 	m.survivors()
+	c.Survivors = slices.DeleteFunc(c.Survivors, func(r falcon.Rank) bool { return slices.Contains(a.launch, r) })
 	if !c.Whole && m.job.Adapter {
 		m.expect(a)
 	}

@@ -39,15 +39,16 @@ func (m *Machine) overdue(now time.Time) {
 // suspendOverdue takes whoever did not park for frozen, or gives up where no
 // spare came.
 func (m *Machine) suspendOverdue(now time.Time) {
-	if m.at.spare {
-		m.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%s within %s; bring a spare and start the job again from its checkpoint", m.assign(now).lack, m.cfg.SpareWait))
+	if lack := m.assign(now).lack; m.at.spare && lack != "" {
+		m.finish(now, falcon.RecoveryFailed, fmt.Sprintf("no spare came within %s: %s; bring one and start the job again from its checkpoint", m.cfg.SpareWait, lack))
 		return
 	}
+	m.at.spare = false
 	gone := len(m.cur.Fenced)
 	m.giveUpLate(now, falcon.FaultFrozen, "processes on node %s did not park within %s", m.cfg.SuspendMost)
 	switch {
 	case m.cur == nil || m.cur.State != falcon.RecoverySuspend:
-	case len(m.cur.Fenced) == gone:
+	case len(m.cur.Fenced) == gone && !now.Before(m.at.gather): // nobody is late, and still it does not go on
 		m.finish(now, falcon.RecoveryFailed, "the job could not be suspended; start it again from its checkpoint")
 	default:
 		m.deadline(now, m.cfg.SuspendMost)
@@ -88,9 +89,11 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 		return
 	}
 	last := m.recs[len(m.recs)-1]
-	for r, g := range last.Launched {
-		if r >= 0 && int(r) < len(m.ranks) {
-			m.ranks[r].least = max(m.ranks[r].least, g)
+	for _, c := range m.recs {
+		for r, g := range c.Launched {
+			if r >= 0 && int(r) < len(c.Placement) && (g <= m.job.Generation || c.JobEpoch == m.job.Epoch) {
+				m.least[c.Placement[r]] = max(m.least[c.Placement[r]], g)
+			}
 		}
 	}
 	switch {

@@ -113,7 +113,7 @@ func (m *Machine) resume(now time.Time) bool {
 // finish ends the recovery. Without success the processes that wait are ended:
 // they would hold their devices for nothing.
 func (m *Machine) finish(now time.Time, s falcon.RecoveryState, why string) {
-	c, began := m.cur, m.cur.Attempts > 0
+	c, began := m.cur, m.cur.Attempts > 0 && m.cur.JobEpoch == m.job.Epoch
 	m.enter(now, s, 0)
 	c.Reason, c.EndedNs = why, now.UnixNano()
 	if s != falcon.RecoveryResumed && began {
@@ -135,7 +135,8 @@ func (m *Machine) finish(now time.Time, s falcon.RecoveryState, why string) {
 func (m *Machine) settle(c *falcon.Recovery) {
 	m.job.Placement, m.job.Generation = slices.Clone(c.Placement), max(m.job.Generation, c.Generation)
 	for r := range m.ranks {
-		m.ranks[r].beatAt, m.ranks[r].beat = time.Time{}, Beat{}
+		x := &m.ranks[r]
+		x.beatAt, x.beat, x.proc.Park = time.Time{}, Beat{}, nil // it has said that it trains
 	}
 	if c.Resume >= 0 {
 		m.pace.newest = min(m.pace.newest, c.Resume-1)

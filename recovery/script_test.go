@@ -77,7 +77,8 @@ type script struct {
 	policy    falcon.Policy
 	procs     map[falcon.Rank]Process
 	journal   map[string][]byte
-	launch    Launch
+	launch    Launch // newest
+	launches  map[uint64]Launch
 	rejoin    Rejoin
 	suspend   uint64
 	iteration int64
@@ -89,7 +90,7 @@ func scriptConfig() Config {
 
 func newScript(t *testing.T) *script {
 	now := time.Unix(1000, 0)
-	return &script{t: t, m: New(scriptConfig()), start: now, now: now, procs: map[falcon.Rank]Process{}, journal: map[string][]byte{}}
+	return &script{t: t, m: New(scriptConfig()), start: now, now: now, procs: map[falcon.Rank]Process{}, journal: map[string][]byte{}, launches: map[uint64]Launch{}}
 }
 
 // words are the arguments of one command, "key=value".
@@ -107,6 +108,9 @@ func (s *script) do(line string) string {
 		return s.show(w["id"])
 	case "restart":
 		return s.restart()
+	case "forget": // nobody will tell of this rank's process again
+		delete(s.procs, s.rank(w["rank"]))
+		return ""
 	case "run":
 		return s.run(w)
 	case "exposure":
@@ -339,6 +343,12 @@ func (s *script) park(w words) []Input {
 		if _, asked := w["ranks"]; !ok || !p.Alive || (!asked && slices.Contains(c.Fenced, p.Node)) {
 			continue
 		}
+		if p.Park != nil && p.Park.Joining { // it holds nothing still
+			p.Park = &Park{Generation: s.suspend, Joining: true, Tag: falcon.NoIteration, Hold: p.Park.Hold}
+			s.procs[r] = p
+			out = append(out, p)
+			continue
+		}
 		step := s.num(w, "step", s.iteration)
 		sum := s.job.Layout.Coord(r)
 		shard := uint64(sum.TP + 10*sum.PP)
@@ -355,14 +365,15 @@ func (s *script) park(w words) []Input {
 // joined has the processes of the newest launch park.
 func (s *script) joined(w words) []Input {
 	var out []Input
-	for _, r := range slices.Sorted(maps.Keys(s.launch.Ranks)) {
-		d := s.launch.Ranks[r]
+	l := s.launches[uint64(s.num(w, "generation", int64(s.launch.Generation)))]
+	for _, r := range slices.Sorted(maps.Keys(l.Ranks)) {
+		d := l.Ranks[r]
 		if v, ok := w["ranks"]; ok && !slices.Contains(list(v), fmt.Sprint(int(r))) {
 			continue
 		}
 		p := Process{
-			Rank: r, Node: d.Node(), Pid: int(1000*s.launch.Generation) + int(r), Generation: s.launch.Generation, Alive: true,
-			Park: &Park{Generation: s.launch.Generation, Joining: true, Tag: falcon.NoIteration, Hold: falcon.RankHold{Steps: [2]int64{-1, -1}}},
+			Rank: r, Node: d.Node(), Pid: int(1000*l.Generation) + int(r), Generation: l.Generation, Alive: true,
+			Park: &Park{Generation: l.Generation, Joining: true, Tag: falcon.NoIteration, Hold: falcon.RankHold{Steps: [2]int64{-1, -1}}},
 		}
 		s.procs[r] = p
 		out = append(out, Node{Node: p.Node, Alive: true}, p)
@@ -408,15 +419,15 @@ func (s *script) run(w words) string {
 func (s *script) beats(w words) []Input {
 	var out []Input
 	except := list(w["except"])
-	seen := map[falcon.Node]bool{}
+	for _, n := range s.nodes(words{}) {
+		if !slices.Contains(except, string(n)) {
+			out = append(out, Node{Node: n, Alive: true})
+		}
+	}
 	for _, r := range slices.Sorted(maps.Keys(s.procs)) {
 		p := s.procs[r]
 		if slices.Contains(except, string(p.Node)) {
 			continue
-		}
-		if !seen[p.Node] {
-			seen[p.Node] = true
-			out = append(out, Node{Node: p.Node, Alive: true})
 		}
 		b := Beat{Rank: r, Pid: p.Pid, Iteration: s.iteration, Tag: s.iteration, HookAgeMs: 1}
 		if slices.Contains(list(w["frozen"]), fmt.Sprint(int(r))) {
@@ -485,7 +496,7 @@ func (s *script) command(c Command) string {
 	case Fence:
 		return fmt.Sprintf("-> fence below %d nodes %v ranks %v", c.Generation, c.Nodes, c.Ranks)
 	case Launch:
-		s.launch = c
+		s.launch, s.launches[c.Generation] = c, c
 		return fmt.Sprintf("-> launch %d %v of %d", c.Generation, c.Ranks, c.World)
 	case Table:
 		return fmt.Sprintf("-> table %d %v", c.Generation, c.Placement)

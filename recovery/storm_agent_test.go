@@ -245,14 +245,13 @@ func (s *storm) report(n *station) {
 		if p.node != n.name || !s.visible(p) {
 			continue
 		}
-		w := s.process(p)
-		word := fmt.Sprint(w.Alive, w.Normal, p.parked, p.obeyed, p.joining, p.tag, p.hold)
-		if p.training {
-			word = "training"
+		word := said{alive: p.alive, parked: p.parked, told: true}
+		if p.parked {
+			word.obeyed, word.joining = p.obeyed, p.joining
 		}
 		if word != p.said {
 			p.said = word
-			s.word(n, w)
+			s.word(n, s.process(p))
 		}
 	}
 	if s.now.Sub(s.start)%(2*time.Second) != 0 {
@@ -266,6 +265,12 @@ func (s *storm) report(n *station) {
 		}
 		s.word(n, b)
 	}
+}
+
+// said is what a process's last word was about.
+type said struct {
+	told, alive, parked, joining bool
+	obeyed                       uint64
 }
 
 // begun is the iteration that a process has begun.
@@ -286,6 +291,10 @@ func (s *storm) evolve(p *proc) {
 		if p.training && p.tag == -1 && s.now.Before(p.wait) || s.chance(0.2) {
 			return
 		}
+		if p.tag == -1 {
+			s.saw["parked in the optimizer"] = true
+			p.hold.Sums = [2]uint64{7, 7} // half written
+		}
 		p.parked, p.training, p.order, p.obeyed, p.joining = true, false, nil, p.told, false
 	case p.order != nil:
 		s.restore(p)
@@ -302,7 +311,7 @@ func (s *storm) restore(p *proc) {
 		q := s.peer(falcon.Rank(r), o.Generation)
 		if q == nil || q.frozen {
 			if p.broken++; p.broken > 3 {
-				s.said(p, 3)
+				s.ends(p, 3)
 			}
 			return
 		}
@@ -316,7 +325,7 @@ func (s *storm) restore(p *proc) {
 		return
 	}
 	if s.chaos && s.chance(0.03) {
-		s.said(p, 2)
+		s.ends(p, 2)
 		return
 	}
 	switch {
@@ -333,7 +342,7 @@ func (s *storm) restore(p *proc) {
 		s.fail("rank %d goes on at step %d with %v", p.rank, o.Resume, p.hold)
 	}
 	p.training, p.comm, p.tag = true, o.Generation, o.Resume
-	s.said(p, 0)
+	s.ends(p, 0)
 }
 
 // peer is the process that takes part for a rank in a generation.
@@ -346,7 +355,7 @@ func (s *storm) peer(r falcon.Rank, generation uint64) *proc {
 	return nil
 }
 
-func (s *storm) said(p *proc, status int32) {
+func (s *storm) ends(p *proc, status int32) {
 	g, at := p.order.Generation, p.order.Resume
 	p.ack = &Rejoined{Rank: p.rank, Generation: g, Status: status, Iteration: at, GroupsMs: 5, RestoreMs: 5}
 	p.order = nil
@@ -384,7 +393,7 @@ func (s *storm) train() {
 	}
 	if together && s.chance(0.6) {
 		for _, p := range all {
-			p.tag, p.stuck = -1, s.chaos && s.chance(0.002)
+			p.tag, p.stuck = -1, s.chaos && s.chance(0.01)
 		}
 	}
 }

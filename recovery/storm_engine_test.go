@@ -56,24 +56,19 @@ func (s *storm) take(in Input) {
 
 // spares describes the nodes anew; true = they have changed.
 func (s *storm) spares() bool {
-	busy := map[falcon.Node]bool{}
-	for _, d := range s.job.Placement {
-		busy[d.Node()] = true
-	}
-	if c, ok := s.m.Current(); ok {
-		for _, d := range c.Placement {
-			busy[d.Node()] = true
-		}
-	}
 	was := s.job.Spares
-	s.job.Spares, s.job.CanLaunch = nil, map[falcon.Node]bool{}
+	s.free = s.free[:0]
 	for _, n := range s.nodes {
-		s.job.CanLaunch[n.name] = true
-		if n.up && n.attached && !n.cut && !busy[n.name] && !s.fenced[n.name] {
-			s.job.Spares = append(s.job.Spares, n.name)
+		busy := len(s.m.on[n.name]) > 0 || slices.ContainsFunc(s.job.Placement, func(d falcon.Device) bool { return d.Node() == n.name })
+		if n.up && n.attached && !n.cut && !busy && !s.fenced[n.name] {
+			s.free = append(s.free, n.name)
 		}
 	}
-	return !slices.Equal(was, s.job.Spares)
+	if slices.Equal(was, s.free) {
+		return false
+	}
+	s.job.Spares = slices.Clone(s.free)
+	return true
 }
 
 // digest makes durable, then carries out; the engine may stop before, between
@@ -119,6 +114,9 @@ func (s *storm) persist(c falcon.Recovery) {
 		}
 		s.journal[i] = c
 	}
+	for _, f := range c.Faults {
+		s.accused(f)
+	}
 	if c.Attempts > 1 && len(c.Faults) > 1 {
 		s.saw["second fault"] = true
 	}
@@ -130,6 +128,23 @@ func (s *storm) persist(c falcon.Recovery) {
 		s.resumed(c)
 	case c.State == falcon.RecoveryResumed:
 		s.saw["whole restart"] = true
+	}
+}
+
+// accused looks whether the processes that a fault names were their ranks'
+// owners: late words of those before are no faults.
+func (s *storm) accused(f falcon.Fault) {
+	for _, e := range f.Evidence {
+		var rank, pid int
+		if n, _ := fmt.Sscanf(e, "rank %d (process %d on", &rank, &pid); n != 2 || s.seen[e] {
+			continue
+		}
+		s.seen[e] = true
+		for _, p := range s.procs {
+			if p.pid == pid && !s.owner(p) {
+				s.fail("a late word is taken for a fault: %s", e)
+			}
+		}
 	}
 }
 
@@ -261,6 +276,9 @@ func (s *storm) judge(c Rejoin) {
 		if p.alive && s.owner(p) && (p.training || p.order != nil) {
 			s.fail("rejoin %d is ordered while rank %d (pid %d) is in generation %d", c.Generation, p.rank, p.pid, p.comm)
 		}
+		if p.alive && s.owner(p) && p.obeyed != c.Generation {
+			s.fail("rejoin %d is ordered while rank %d (pid %d) has obeyed %d", c.Generation, p.rank, p.pid, p.obeyed)
+		}
 	}
 	switch {
 	case c.Checkpoint:
@@ -271,10 +289,8 @@ func (s *storm) judge(c Rejoin) {
 		s.best = c.Resume
 	case c.Resume < s.best-1 || c.Resume > s.best:
 		s.fail("rejoin at %d, the newest step is %d", c.Resume, s.best)
-	case c.Resume == s.best-1:
-		s.saw["one step redone"] = true
-	default:
-		s.saw["next step"] = true
+	case c.Resume == s.best:
+		s.saw["nothing lost"] = true
 	}
 }
 

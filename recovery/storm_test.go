@@ -54,7 +54,7 @@ func TestRandomSchedules(t *testing.T) {
 	t.Logf("%d schedules, in how many of them there was: %v", n, sum)
 	for _, k := range []string{
 		"resumed", "failed", "checkpoint", "second fault", "engine restart", "rank 0 lost", "spare used", "in place", "waits for a person",
-		"lost order", "late word", "whole restart", "one step redone", "next step", "cancelled", "denied", "restart in suspend", "restart in rejoin",
+		"lost order", "late word", "whole restart", "parked in the optimizer", "nothing lost", "cancelled", "denied", "restart in suspend", "restart in rejoin",
 	} {
 		if sum[k] == 0 {
 			t.Errorf("no schedule had: %s", k)
@@ -84,6 +84,7 @@ type storm struct {
 	journal []falcon.Recovery
 	orders  []*errand
 	content map[string]string
+	seen    map[string]bool // evidence
 	fenced  map[falcon.Node]bool
 	below   map[falcon.Rank]uint64 // generations fenced of a rank's processes
 	best    int64                  // newest step that any rank has finished
@@ -91,6 +92,7 @@ type storm struct {
 	whole   *Restart
 	wholeAt time.Time
 	decides time.Time
+	free    []falcon.Node // scratch of spares
 }
 
 // station is a node with its agent.
@@ -147,8 +149,8 @@ type proc struct {
 	stuck    bool
 	hold     falcon.RankHold
 	ack      *Rejoined
-	said     string // last word
-	broken   int    // steps in which peers were missing
+	said     said
+	broken   int // steps in which peers were missing
 }
 
 func (s *storm) chance(p float64) bool { return s.rng.Float64() < p }
@@ -168,19 +170,20 @@ func (s *storm) fail(format string, args ...any) {
 
 func newStorm(seed uint64) *storm {
 	s := &storm{
-		rng: rand.New(rand.NewPCG(seed, 5)), start: time.Unix(1000, 0), saw: map[string]bool{}, content: map[string]string{},
+		rng: rand.New(rand.NewPCG(seed, 5)), start: time.Unix(1000, 0), saw: map[string]bool{}, content: map[string]string{}, seen: map[string]bool{},
 		fenced: map[falcon.Node]bool{}, below: map[falcon.Rank]uint64{}, shard: map[falcon.Rank]int{}, chaos: true, best: 10,
 	}
 	s.now = s.start
 	layouts := []falcon.Layout{{TP: 1, DP: 2, PP: 2}, {TP: 1, DP: 4, PP: 1}, {TP: 2, DP: 2, PP: 1}, {TP: 1, DP: 3, PP: 1}, {TP: 1, DP: 4, PP: 2}}
-	s.job = Job{Epoch: 1, Layout: layouts[s.rng.IntN(len(layouts))], Adapter: !s.chance(0.05), Checkpoint: int64(s.rng.IntN(3)) - 1}
+	s.job = Job{Epoch: 1, Layout: layouts[s.rng.IntN(len(layouts))], Adapter: !s.chance(0.05), CanLaunch: map[falcon.Node]bool{}, Checkpoint: int64(s.rng.IntN(3)) - 1}
 	if s.job.Layout.DP%2 == 0 && s.chance(0.5) {
 		s.job.ZeRO = falcon.ZeRO{Stage: 1, Instances: 1 + s.rng.IntN(2)}
 	}
 	per := 1 + s.rng.IntN(2)
 	world := s.job.Layout.World()
 	for i := range (world+per-1)/per + s.rng.IntN(4) {
-		s.nodes = append(s.nodes, &station{name: falcon.Node(fmt.Sprintf("n%d", i)), up: true, attached: true, launched: map[uint64]bool{}})
+		n := &station{name: falcon.Node(fmt.Sprintf("n%d", i)), up: true, attached: true, launched: map[uint64]bool{}}
+		s.nodes, s.job.CanLaunch[n.name] = append(s.nodes, n), true
 	}
 	for r := range world {
 		d := falcon.NewDevice(s.nodes[r/per].name, r%per)

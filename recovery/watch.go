@@ -85,7 +85,7 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 		return
 	}
 	x := &m.ranks[p.Rank]
-	if p.Generation < x.least || (m.cur != nil && slices.Contains(m.cur.Fenced, p.Node)) {
+	if p.Generation < m.least[m.placement()[p.Rank]] || (m.cur != nil && slices.Contains(m.cur.Fenced, p.Node)) {
 		return
 	}
 	if x.known && (p.Generation < x.proc.Generation || (!x.proc.Alive && p.Pid == x.proc.Pid) || (!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid)) {
@@ -124,7 +124,7 @@ func (m *Machine) ended(now time.Time, p Process) {
 		Kind: falcon.FaultExit, Node: p.Node, Device: m.placement()[p.Rank], Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
 		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, m.placement()[p.Rank], how)},
 	}
-	if h := m.host(p.Node, now); m.fresh(now, h) && h.fatal.Device == f.Device {
+	if h := m.host(p.Node, now); m.fresh(now, h) && hits(h.fatal, f.Device) {
 		f.Kind, f.Evidence = falcon.FaultDevice, append([]string{deviceText(h.fatal)}, f.Evidence...)
 	}
 	m.fault(now, f)
@@ -136,6 +136,10 @@ const eventLife = 10 * time.Minute
 func (m *Machine) fresh(now time.Time, h *host) bool {
 	return !h.fatalAt.IsZero() && now.Sub(h.fatalAt) < eventLife
 }
+
+// hits says that a report concerns the process on a device: it is of that
+// device, or of a port that all of the node share.
+func hits(d Device, on falcon.Device) bool { return d.Device == on || d.Device.Index() < 0 }
 
 func deviceText(d Device) string {
 	if d.Code != 0 {
@@ -171,7 +175,7 @@ func (m *Machine) onDevice(now time.Time, d Device) {
 	}
 	// The process may have told first.
 	for _, f := range m.cur.Faults {
-		if f.Kind == falcon.FaultExit && f.Device == d.Device && now.UnixNano()-f.DetectedNs < int64(eventLife) && !m.isFenced(n) {
+		if f.Kind == falcon.FaultExit && f.Node == n && hits(d, f.Device) && now.UnixNano()-f.DetectedNs < int64(eventLife) && !m.isFenced(n) {
 			m.fault(now, falcon.Fault{Kind: falcon.FaultDevice, Node: n, Device: d.Device, FirstNs: now.UnixNano(), Evidence: []string{deviceText(d)}})
 			return
 		}
@@ -205,7 +209,7 @@ func (m *Machine) silent(now time.Time, h *host) int {
 // Where most are silent it is the console that hears nothing.
 func (m *Machine) watchNodes(now time.Time) {
 	var dead []falcon.Node
-	for n := range m.on {
+	for _, n := range m.sorted {
 		h := m.host(n, now)
 		if m.isFenced(n) {
 			continue
@@ -219,7 +223,6 @@ func (m *Machine) watchNodes(now time.Time) {
 			dead = append(dead, n)
 		}
 	}
-	slices.Sort(dead)
 	var faults []falcon.Fault
 	soft := 0
 	for _, n := range dead {
@@ -374,7 +377,7 @@ func (m *Machine) quiet(now time.Time, r falcon.Rank, n falcon.Node) (falcon.Fau
 	switch {
 	case m.silent(now, h) > 0 || now.Before(h.heard):
 		return f, false // nothing is known of it
-	case m.fresh(now, h) && x.known && x.proc.Alive && h.fatal.Device == f.Device:
+	case m.fresh(now, h) && x.known && x.proc.Alive && hits(h.fatal, f.Device):
 		f.Kind, f.FirstNs = falcon.FaultDevice, h.fatalAt.UnixNano()
 		f.Evidence = []string{deviceText(h.fatal), "the job stalls"}
 	case x.known && x.proc.Alive && !x.beatAt.IsZero() && now.Sub(x.beatAt) <= 2*m.cfg.Beat && age > 2*m.cfg.Beat:

@@ -22,6 +22,7 @@ import (
 var (
 	labSeeds    = flag.Int("lab-seeds", 0, "seeds to play of each scenario; 0 plays the first two scenarios once")
 	labParallel = flag.Int("lab-parallel", 2, "labs at once")
+	labBin      = flag.String("lab-bin", "../../bin", "folder of the built programs")
 	labOut      = flag.String("lab-out", "", "keep reports here and skip those that are there already")
 )
 
@@ -29,7 +30,7 @@ var (
 // can't make it.
 func binFalcon(t testing.TB) string {
 	t.Helper()
-	path, err := filepath.Abs("../../bin/falcon")
+	path, err := filepath.Abs(filepath.Join(*labBin, "falcon"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,10 @@
 // As `falcon-trainer` it is one rank, told which by RANK, WORLD_SIZE and
 // LOCAL_RANK; as `falcon-trainer local` it starts all ranks of a job on this
 // machine. It exits 0 when the job is done, 1 on a failure of the work, 2 on
-// wrong use, 3 when a peer died, 143 on SIGTERM.
+// wrong use, 3 when a peer died, 143 on SIGTERM. With --park, under the hook, a
+// peer's death ends nobody else: the others park until they are told to rejoin,
+// and FALCON_JOIN=1 with the new FALCON_GENERATION makes a process that takes the
+// dead one's place.
 package main
 
 import (

@@ -7,10 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
+	"github.com/failslow/falcon/cmd/falcon-trainer/snapshot"
 )
 
 // checkpointed is what a run that was ordered to leave left behind.
@@ -124,6 +126,25 @@ func TestWhatCannotBeResumedIsSaid(t *testing.T) {
 	_, msg, code = execute(t, nil, append([]string{"local"}, job(1, 2, 1, 2, 3, "--zero=1", "--resume", "--checkpoint-dir="+dir)...)...)
 	if code != 1 || !strings.Contains(string(msg), "only the replicas of plain data parallelism") {
 		t.Errorf("exit code %d, %q", code, msg)
+	}
+}
+
+// Whoever was left behind by a newer generation can't write beside it.
+func TestAnOlderGenerationWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	args := job(1, 1, 1, 2, 3, "--checkpoint-every=1", "--checkpoint-dir="+dir)
+	if _, msg, code := execute(t, []string{"FALCON_GENERATION=2"}, args...); code != 0 {
+		t.Fatalf("exit code %d, %s", code, msg)
+	}
+	before := snapshot.Sets(dir)
+	for _, generation := range []string{"0", "1"} {
+		_, msg, code := execute(t, []string{"FALCON_GENERATION=" + generation}, args...)
+		if code != 1 || !strings.Contains(string(msg), "belongs to a newer generation: 2") {
+			t.Errorf("generation %s: exit code %d, %q", generation, code, msg)
+		}
+	}
+	if after := snapshot.Sets(dir); len(before) == 0 || !slices.Equal(before, after) {
+		t.Errorf("%v became %v", before, after)
 	}
 }
 

@@ -83,6 +83,19 @@ func (w *worker) save(i int64, order uint64) (why, err error) {
 	})
 }
 
+// claim keeps processes of older generations, which may be alive somewhere, from
+// writing checkpoints. Storage that fails otherwise is told when one is due.
+func (w *worker) claim() error {
+	if w.rank != 0 || w.cfg.Checkpoint.Folder == "" || w.generation == 0 {
+		return nil
+	}
+	err := w.unlocked(func() error { return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation) })
+	if errors.Is(err, snapshot.ErrFenced) || errors.Is(err, ErrPeer) {
+		return err
+	}
+	return nil
+}
+
 // tellSaved tells the hook of the newest checkpoint, once. All ranks may do so
 // behind the next meeting of the world: rank 0 came to it, so the set counts.
 func (w *worker) tellSaved() {

@@ -53,7 +53,7 @@ func (w *worker) reunite(ctx context.Context, r *reunion) error {
 	r.groups = time.Since(r.began)
 	made := time.Now()
 	r.status = adapter.FailedOrder
-	if err := w.vote(w.agree(r)); err != nil {
+	if err := w.vote(errors.Join(w.agree(r), w.claim())); err != nil {
 		return err
 	}
 	r.status = adapter.FailedState

@@ -135,9 +135,14 @@ func (w *worker) describe() {
 func (w *worker) train(ctx context.Context) error {
 	w.calls.Lock()
 	defer w.calls.Unlock()
-	if w.cfg.Checkpoint.Resume && w.lives == 1 && !w.cfg.Join {
-		if err := w.resume(); err != nil {
+	if w.lives == 1 { // who comes back has done both
+		if err := w.claim(); err != nil {
 			return err
+		}
+		if w.cfg.Checkpoint.Resume {
+			if err := w.resume(); err != nil {
+				return err
+			}
 		}
 	}
 	w.ended = time.Now()

@@ -266,9 +266,12 @@ func TestConfig(t *testing.T) {
 		Example + "launch2: 1":                                                              "launch2",
 		strings.NewReplacer("command: []", "command: [/bin/true]", "node_ranks: 0", "node_ranks: 1").Replace(Example): "job is missing",
 		"beat_ms: [": "line 1",
-		strings.Replace(Example, "{} ", "{n1.x: n1.nic0}", 1):  "not of the form NODE.gINDEX",
-		strings.Replace(Example, "{} ", "{n1.g0: n1.eth0}", 1): "n1.nic0",
-		strings.Replace(Example, "{} ", "{n1.g0: n2.nic0}", 1): "not a GPU and a port of node n1",
+		strings.Replace(Example, "down_s: 5", "down_s: 0", 1):                  "nic.down_s is 0",
+		strings.Replace(Example, `rank_table: ""`, "rank_table: hccl.json", 1): "no absolute path",
+		strings.Replace(Example, `listen: ""`, "listen: 127.0.0.1:29500", 1):   "belong together",
+		strings.Replace(Example, "{} ", "{n1.x: n1.nic0}", 1):                  "not of the form NODE.gINDEX",
+		strings.Replace(Example, "{} ", "{n1.g0: n1.eth0}", 1):                 "n1.nic0",
+		strings.Replace(Example, "{} ", "{n1.g0: n2.nic0}", 1):                 "not a GPU and a port of node n1",
 	} {
 		if _, err := ParseConfig([]byte(text)); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: error %v lacks %q", text, err, say)

@@ -39,6 +39,7 @@ func describe(out io.Writer, p *ring.Process) {
 	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", coverage(c.Coverage), c.RecordsLost, c.TimingsLost)
 	fmt.Fprintf(out, "order %d committed from iteration %d, status %d\n", c.CommittedOrder, c.CommittedIteration, c.CommittedStatus)
 	fmt.Fprintln(out, placed(p.Place, c))
+	fmt.Fprintln(out, recovery(p.Park, p.Rejoined, c))
 	fmt.Fprintln(out, pause(p.Pause(), c, ring.MonoNs()))
 	for _, m := range p.Comms(nil) {
 		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, %s, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, gate(m), m.State)
@@ -61,6 +62,30 @@ func placed(place func() (ring.Place, bool), c ring.Control) string {
 	}
 	if c.ResumeIteration != 0 {
 		parts = append(parts, fmt.Sprintf("its newest ordered checkpoint resumes with iteration %d", c.ResumeIteration))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// recovery says where the process stands in a recovery: what it was told, whether
+// it has left training, and which steps of its shard it holds.
+func recovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoined, bool), c ring.Control) string {
+	parts := []string{fmt.Sprintf("communicators of generation %d", c.GenerationNow)}
+	if c.SuspendWanted != 0 {
+		parts = append(parts, fmt.Sprintf("suspended for generation %d, obeyed up to %d", c.SuspendWanted, c.Suspended))
+	}
+	switch at, ok := park(); {
+	case !ok:
+		parts = append(parts, "is parking")
+	case at.On && at.Status == ring.ParkJoin:
+		parts = append(parts, fmt.Sprintf("made anew, parked in generation %d", at.Generation))
+	case at.On:
+		parts = append(parts, fmt.Sprintf("parked in generation %d with step tag %d, holds steps %v", at.Generation, at.Tag, at.Hold.Steps))
+	default:
+		parts = append(parts, "not parked")
+	}
+	if at, ok := rejoined(); ok && at.Generation != 0 {
+		parts = append(parts, fmt.Sprintf("rejoined in generation %d at iteration %d, status %d (groups %v, state %v)", at.Generation, at.Iteration, at.Status,
+			time.Duration(at.GroupsNs).Round(time.Millisecond), time.Duration(at.StateNs).Round(time.Millisecond)))
 	}
 	return strings.Join(parts, "; ")
 }

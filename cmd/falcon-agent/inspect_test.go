@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
 )
 
@@ -64,6 +65,39 @@ func TestInspectTellsOfPlacements(t *testing.T) {
 		},
 	} {
 		if got := placed(func() (ring.Place, bool) { return c.place, c.ok }, c.control); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+func TestInspectTellsOfRecoveries(t *testing.T) {
+	held := falcon.RankHold{Steps: [2]int64{6, 7}}
+	for _, c := range []struct {
+		park     ring.Park
+		ok       bool
+		rejoined ring.Rejoined
+		control  ring.Control
+		want     string
+	}{
+		{ring.Park{}, true, ring.Rejoined{}, ring.Control{}, "communicators of generation 0; not parked"},
+		{ring.Park{}, false, ring.Rejoined{}, ring.Control{GenerationNow: 1}, "communicators of generation 1; is parking"},
+		{
+			ring.Park{On: true, Generation: 3, Tag: 7, Hold: held},
+			true,
+			ring.Rejoined{Generation: 2, Iteration: 5, GroupsNs: 3e6, StateNs: 9e6},
+			ring.Control{GenerationNow: 2, SuspendWanted: 3, Suspended: 3},
+			"communicators of generation 2; suspended for generation 3, obeyed up to 3; parked in generation 3 with step tag 7, holds steps [6 7]; rejoined in generation 2 at iteration 5, status 0 (groups 3ms, state 9ms)",
+		},
+		{
+			ring.Park{On: true, Generation: 3, Status: ring.ParkJoin},
+			true,
+			ring.Rejoined{},
+			ring.Control{GenerationNow: 3},
+			"communicators of generation 3; made anew, parked in generation 3",
+		},
+	} {
+		got := recovery(func() (ring.Park, bool) { return c.park, c.ok }, func() (ring.Rejoined, bool) { return c.rejoined, true }, c.control)
+		if got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}

@@ -143,6 +143,7 @@ type line struct {
 	Source       int     `json:"from"`
 	Join         bool    `json:"join"`
 	Why          string  `json:"why"`
+	Fault        string  `json:"fault"`
 
 	StepMs map[string]float64 `json:"step_ms"`
 }
@@ -159,6 +160,7 @@ type history struct {
 	resumed []line
 	parked  []line
 	rejoins []line
+	struck  []string // faults that were injected
 	start   line
 	end     line
 }
@@ -174,6 +176,8 @@ func parse(t *testing.T, out []byte) history {
 		switch {
 		case l.Held != nil:
 			h.parked = append(h.parked, l)
+		case l.Fault != "":
+			h.struck = append(h.struck, l.Fault)
 		case l.Rejoin != 0:
 			h.rejoin(l)
 		case l.Iteration != nil:

@@ -45,6 +45,12 @@ func TestARankDiesAtEachPoint(t *testing.T) {
 				c := muster(t, j.layout, j.slices, append(args, fmt.Sprintf("--fault=%s@%d:%d", point, 3+i%3, rank))...)
 				c.run(1)
 				c.same(want)
+				if len(c.gone) == 0 {
+					t.Fatal("nobody died")
+				}
+				if struck := c.history(c.gone[0]).struck; !slices.Equal(struck, []string{point}) {
+					t.Errorf("it was struck at %v", struck)
+				}
 				if len(c.gone) != 1 || len(c.resumed) != 1 || c.gone[0].rank != rank {
 					t.Errorf("%d processes went, resumed at %v", len(c.gone), c.resumed)
 				}

@@ -15,17 +15,18 @@ func decideCommand() *cobra.Command {
 	var approve, veto, asJSON bool
 	q := &falconv1.DecideRequest{}
 	c := &cobra.Command{
-		Use:   "decide INC",
-		Short: "Approve or veto what is proposed for an incident",
+		Use:   "decide ID",
+		Short: "Approve or veto what is proposed for an incident, or a recovery",
 		Example: `  falcon decide INC-0001 --approve --reason "loss is fine, go on"
   falcon decide INC-0001 --approve --rung S2
-  falcon decide INC-0001 --approve --rung S4 --variant replace`,
+  falcon decide INC-0001 --approve --rung S4 --variant replace
+  falcon decide REC-0001 --approve`,
 		Args: oneID,
 		RunE: func(c *cobra.Command, args []string) error {
 			if approve == veto {
 				return fmt.Errorf("%w: give one of --approve and --veto", errUsage)
 			}
-			if (q.Action == "" && q.Rung == "" && q.PlanHash != "") || (q.Action != "" && q.PlanHash == "") {
+			if !isRecovery(args[0]) && (q.Action == "" && q.Rung == "" && q.PlanHash != "" || q.Action != "" && q.PlanHash == "") {
 				return fmt.Errorf("%w: --action and --plan go together", errUsage)
 			}
 			if q.Action != "" && q.Rung != "" {
@@ -35,6 +36,9 @@ func decideCommand() *cobra.Command {
 				return fmt.Errorf("%w: --variant says how rung S4 is taken: give --rung S4 with it", errUsage)
 			}
 			q.Incident, q.Approve = args[0], approve
+			if isRecovery(args[0]) {
+				return decideRecovery(c, &target, args[0], q, asJSON)
+			}
 			return decideOn(c, &target, q, asJSON)
 		},
 	}
@@ -45,7 +49,7 @@ func decideCommand() *cobra.Command {
 	c.Flags().StringVar(&q.Action, "action", "", "the action that was seen (default: the present proposal)")
 	c.Flags().StringVar(&q.Rung, "rung", "", "take this rung now, also when it is not proposed yet, such as S2")
 	c.Flags().StringVar(&q.Variant, "variant", "", "how S4 is taken: restart, replace or drop (default: the policy's first that can be)")
-	c.Flags().StringVar(&q.PlanHash, "plan", "", "the plan hash that was seen, with --action")
+	c.Flags().StringVar(&q.PlanHash, "plan", "", "the plan hash that was seen, with --action or a recovery")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
 }

@@ -123,7 +123,7 @@ func refusal(err error, addr string) error {
 // trimPackage drops the package prefixes of a remote sentinel: they are for
 // programs.
 func trimPackage(msg string) string {
-	for _, p := range []string{"engine: not found: ", "engine: stale: ", "engine: invalid: ", "engine: refused: ", "engine: denied: ", "auth: unknown caller: ", "mitigate: "} {
+	for _, p := range []string{"engine: not found: ", "engine: stale: ", "engine: invalid: ", "engine: refused: ", "engine: denied: ", "auth: unknown caller: ", "mitigate: ", "recovery: "} {
 		msg = strings.TrimPrefix(msg, p)
 	}
 	return msg

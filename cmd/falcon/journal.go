@@ -69,8 +69,8 @@ func journalShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "show [FILE]",
 		Short:   "Write the records, oldest first; the engine must not be running",
-		Long:    "Write the records, oldest first, one a line: number, time, kind, body. Orders and their outcomes say where a change of places or a restart stood when the engine ended, decisions who decided what.",
-		Example: "  falcon journal show --kind order --kind outcome --kind restart\n  falcon journal show --kind decision --json",
+		Long:    "Write the records, oldest first, one a line: number, time, kind, body. Orders and their outcomes say where a change of places or a restart stood when the engine ended, decisions who decided what, recoveries how far each had come, and fences who is refused since.",
+		Example: "  falcon journal show --kind order --kind outcome --kind restart\n  falcon journal show --kind recovery --kind fence --kind sent\n  falcon journal show --kind decision --json",
 		Args:    oneJournal,
 		RunE: func(c *cobra.Command, args []string) error {
 			_, err := journal.Read(journalPath(args), func(r journal.Record) error {
@@ -82,7 +82,7 @@ func journalShowCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringArrayVar(&kinds, "kind", nil, "only records of this kind, such as decision, order, outcome, action, restart; may be repeated")
+	c.Flags().StringArrayVar(&kinds, "kind", nil, "only records of this kind, such as decision, order, outcome, action, restart, recovery, fence; may be repeated")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document a line")
 	return c
 }

@@ -53,6 +53,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(detectCommand())
 	root.AddCommand(planCommand())
 	root.AddCommand(serveCommand(), certsCommand(), incidentCommand(), decideCommand(), validateCommand(), journalCommand())
+	root.AddCommand(recoveryCommand(), recoverCommand())
 	root.AddCommand(storeCommand())
 	root.AddCommand(labCommand())
 	root.AddCommand(consoleCommand())

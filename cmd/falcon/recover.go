@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+const recoverHelp = `Have a node replaced, or a rank made anew, although no fault was seen; or take a
+fenced node back.
+
+With --node the job is suspended, the node is fenced, its ranks move to a spare,
+and training goes on with the state of their replicas. With --rank only that
+rank's process ends and is made anew on its own device. At most one step is done
+again. With --lift a node that an earlier recovery has fenced may be a spare
+again: look at it first. All need the role approver and a reason, which is kept
+with the decision.
+
+--json writes the recovery as falcon recovery show does.`
+
+// recoverFlags are the flags of falcon recover.
+type recoverFlags struct {
+	node, lift, reason string
+	rank               int32
+	json               bool
+}
+
+func recoverCommand() *cobra.Command {
+	var target engineTarget
+	f := recoverFlags{rank: -1}
+	c := &cobra.Command{
+		Use:   "recover",
+		Short: "Replace a node or a rank by hand, or take a fenced node back",
+		Long:  recoverHelp,
+		Example: `  falcon recover --node n3 --reason "fan is failing"
+  falcon recover --rank 5 --reason "leaks memory"
+  falcon recover --lift n3 --reason "fan replaced"`,
+		Args: takesNothing,
+		RunE: func(c *cobra.Command, _ []string) error {
+			q, err := f.request()
+			if err != nil {
+				return err
+			}
+			return recoverOn(c, &target, q, f.json)
+		},
+	}
+	target.flags(c)
+	c.Flags().StringVar(&f.node, "node", "", "the node to be fenced and replaced")
+	c.Flags().Int32Var(&f.rank, "rank", f.rank, "the rank to be made anew")
+	c.Flags().StringVar(&f.lift, "lift", "", "the fenced node that is sound again")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the record")
+	c.Flags().BoolVar(&f.json, "json", false, "write one JSON document")
+	return c
+}
+
+func (f recoverFlags) request() (*falconv1.RecoverRequest, error) {
+	q := &falconv1.RecoverRequest{Rank: f.rank, Reason: f.reason}
+	given := 0
+	for verb, is := range map[string]bool{"fence": f.node != "", "renew": f.rank >= 0, "lift": f.lift != ""} {
+		if is {
+			q.Verb, given = verb, given+1
+		}
+	}
+	if given != 1 {
+		return nil, fmt.Errorf("%w: give one of --node, --rank and --lift", errUsage)
+	}
+	if f.reason == "" {
+		return nil, fmt.Errorf("%w: say why with --reason: it is kept with the decision", errUsage)
+	}
+	q.Node = f.node + f.lift
+	return q, nil
+}
+
+func recoverOn(c *cobra.Command, t *engineTarget, q *falconv1.RecoverRequest, asJSON bool) error {
+	r, err := ask(c, t, func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.RecoverReply, error) {
+		return cl.Recover(ctx, q)
+	})
+	if err != nil {
+		return err
+	}
+	v := r.GetRecovery()
+	switch {
+	case asJSON && v != nil:
+		return writeJSON(c.OutOrStdout(), recoveryStoryOf(v))
+	case asJSON:
+		return writeJSON(c.OutOrStdout(), map[string]any{"lifted": q.GetNode()})
+	case v == nil:
+		_, err = fmt.Fprintf(c.OutOrStdout(), "the fence of node %s is lifted\n", clean(q.GetNode()))
+	default:
+		err = writeRecoveryLine(c.OutOrStdout(), recoveryStoryOf(v).Recovery)
+	}
+	return err
+}
+
+// writeRecoveryLine says on one line where a recovery stands.
+func writeRecoveryLine(w io.Writer, v falcon.Recovery) error {
+	text := fmt.Sprintf("%s is %s (decided by %s): plan %s, generation %d", v.ID, v.State, orNobody(v.DecidedBy), v.PlanHash, v.Generation)
+	if v.Reason != "" {
+		text += ": " + v.Reason
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+// isRecovery tells the id of a recovery from that of an incident.
+func isRecovery(id string) bool { return len(id) > 4 && id[:4] == "REC-" }
+
+// decideRecovery approves or denies a recovery that waits for somebody.
+func decideRecovery(c *cobra.Command, t *engineTarget, id string, q *falconv1.DecideRequest, asJSON bool) error {
+	if q.Action != "" || q.Rung != "" || q.Variant != "" {
+		return fmt.Errorf("%w: --action, --rung and --variant are for incidents; %s takes --plan and --reason", errUsage, clean(id))
+	}
+	verb := "deny"
+	if q.Approve {
+		verb = "approve"
+	}
+	return recoverOn(c, t, &falconv1.RecoverRequest{Recovery: id, Verb: verb, PlanHash: q.PlanHash, Reason: q.Reason}, asJSON)
+}

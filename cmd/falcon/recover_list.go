@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+const recoveryHelp = `List and show recoveries from fail-stop faults, and what would be lost if a part of
+the cluster went now.
+
+Ranks are counted from 0; times are in milliseconds; a resume iteration of -1 is
+not chosen yet. --json writes the recoveries with their faults (kind, node, ranks,
+evidence), what was made anew where, where every shard came from, and each phase's
+time beside the predicted one:
+  {"recoveries":[{"id":"REC-0001","state":"resumed","generation":1,"faults":[…],"replaced":{"5":"n2.g1"},
+   "survivors":[0,1,…],"fenced":["n1"],"resume_iteration":120,"moves":[{"rank":5,"from":1}],
+   "phases_ms":{"detect":12.5,…},"predicted_ms":{…},"decided_by":"policy",…}]}`
+
+func recoveryCommand() *cobra.Command {
+	var target engineTarget
+	c := &cobra.Command{
+		Use:     "recovery",
+		Short:   "List, show and abort recoveries, and see what would be lost",
+		Long:    recoveryHelp,
+		Example: "  falcon recovery show REC-0001\n  falcon recovery map",
+	}
+	target.flags(c)
+	c.AddCommand(recoveryListCommand(&target), recoveryShowCommand(&target), recoveryMapCommand(&target), recoveryAbortCommand(&target))
+	return c
+}
+
+func fetchRecoveries(c *cobra.Command, t *engineTarget, q *falconv1.RecoveriesRequest) (*falconv1.RecoveriesReply, error) {
+	return ask(c, t, func(ctx context.Context, cl falconv1.ConsoleClient) (*falconv1.RecoveriesReply, error) {
+		return cl.Recoveries(ctx, q)
+	})
+}
+
+func recoveryListCommand(t *engineTarget) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List recoveries, newest first",
+		Example: "  falcon recovery list --json",
+		Args:    takesNothing,
+		RunE: func(c *cobra.Command, _ []string) error {
+			r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{})
+			if err != nil {
+				return err
+			}
+			list := make([]recoveryStory, 0, len(r.GetRecoveries()))
+			for _, v := range r.GetRecoveries() {
+				list = append(list, recoveryStoryOf(v))
+			}
+			if asJSON {
+				return writeJSON(c.OutOrStdout(), map[string]any{"recoveries": list})
+			}
+			return listRecoveries(c.OutOrStdout(), list)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	return c
+}
+
+func listRecoveries(w io.Writer, list []recoveryStory) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no recoveries")
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "ID\tSTATE\tFAULT\tMADE ANEW\tRESUMED AT\tTOOK\tDECIDED BY")
+	for _, v := range list {
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%d of %d ranks\t%s\t%s\t%s\n", v.ID, v.State, faultText(v.Faults), len(v.Replaced),
+			len(v.Replaced)+len(v.Survivors), resumeText(v.Resume), v.took(), orNobody(v.DecidedBy))
+	}
+	return tw.Flush()
+}
+
+// faultText is the first fault in a few words.
+func faultText(faults []falcon.Fault) string {
+	if len(faults) == 0 {
+		return "none"
+	}
+	text := fmt.Sprintf("%s on %s", faults[0].Kind, faults[0].Node)
+	if faults[0].Node == "" {
+		text = string(faults[0].Kind)
+	}
+	if n := len(faults) - 1; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text
+}
+
+func resumeText(i int64) string {
+	if i < 0 {
+		return "not chosen"
+	}
+	return fmt.Sprint(i)
+}
+
+func recoveryShowCommand(t *engineTarget) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show one recovery: evidence, phases, where every shard came from",
+		Example: "  falcon recovery show REC-0001",
+		Args:    oneRecovery,
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Id: args[0]})
+			if err != nil {
+				return err
+			}
+			if len(r.GetRecoveries()) != 1 {
+				return fmt.Errorf("the engine answers with %d recoveries for %s", len(r.GetRecoveries()), clean(args[0]))
+			}
+			s := recoveryStoryOf(r.GetRecoveries()[0])
+			if asJSON {
+				return writeJSON(c.OutOrStdout(), s)
+			}
+			return s.write(c.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	return c
+}
+
+func oneRecovery(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%w: give one recovery, such as REC-0001 (see %s --help)", errUsage, c.CommandPath())
+	}
+	return nil
+}
+
+func recoveryAbortCommand(t *engineTarget) *cobra.Command {
+	var reason string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "abort ID",
+		Short:   "End a recovery before its ranks are told to go on; the job stands then",
+		Example: `  falcon recovery abort REC-0001 --reason "the rack is being moved"`,
+		Args:    oneRecovery,
+		RunE: func(c *cobra.Command, args []string) error {
+			return recoverOn(c, t, &falconv1.RecoverRequest{Recovery: args[0], Verb: "abort", Reason: reason}, asJSON)
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for the record")
+	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	return c
+}
+
+// exposureStory is what would be lost with a part of the cluster.
+type exposureStory struct {
+	Domain     string        `json:"domain"`
+	Nodes      []falcon.Node `json:"nodes"`
+	Ranks      []int32       `json:"ranks"`
+	Why        string        `json:"why,omitempty"`
+	Checkpoint int64         `json:"checkpoint_iteration"` // falcon.NoIteration = none
+	Spare      bool          `json:"spare"`
+}
+
+func recoveryMapCommand(t *engineTarget) *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "map",
+		Short:   "What would have no replica if a node or rack went now, worst first",
+		Example: "  falcon recovery map --json",
+		Args:    takesNothing,
+		RunE: func(c *cobra.Command, _ []string) error {
+			r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Map: true})
+			if err != nil {
+				return err
+			}
+			list := make([]exposureStory, 0, len(r.GetExposures()))
+			for _, x := range r.GetExposures() {
+				list = append(list, exposureStory{
+					Domain: clean(x.GetDomain()), Nodes: cleaned[falcon.Node](x.GetNodes()), Ranks: x.GetRanks(), Why: clean(x.GetWhy()),
+					Checkpoint: x.GetCheckpointIteration(), Spare: x.GetSpare(),
+				})
+			}
+			if asJSON {
+				return writeJSON(c.OutOrStdout(), map[string]any{"exposures": list, "note": clean(r.GetNote())})
+			}
+			return writeMap(c.OutOrStdout(), list, clean(r.GetNote()))
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
+	return c
+}
+
+func writeMap(w io.Writer, list []exposureStory, note string) error {
+	if len(list) == 0 {
+		if note == "" {
+			note = "nothing is known of the job's nodes"
+		}
+		_, err := fmt.Fprintf(w, "no map: %s\n", note)
+		return err
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "IF THIS WENT\tLOST\tTHEN\tSPARE")
+	for _, x := range list {
+		lost, then, spare := "nothing", "restored from replicas", "none"
+		if n := len(x.Ranks); n > 0 {
+			lost = fmt.Sprintf("the state of %d ranks, the first rank %d", n, x.Ranks[0])
+			then = "no checkpoint is known of: " + x.Why
+			if x.Checkpoint >= 0 {
+				then = fmt.Sprintf("all go back to the checkpoint of iteration %d: %s", x.Checkpoint, x.Why)
+			}
+		}
+		if x.Spare {
+			spare = "there"
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", x.Domain, lost, then, spare)
+	}
+	return tw.Flush()
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// recoveryStory is a recovery as commands write it. Every string in it has been
+// cleaned.
+type recoveryStory struct {
+	falcon.Recovery
+	Stages []recoveryStage `json:"ranks,omitempty"` // while it goes on
+}
+
+// recoveryStage is where one rank's process stands.
+type recoveryStage struct {
+	Rank   int32         `json:"rank"`
+	Device falcon.Device `json:"device"`
+	Stage  string        `json:"stage"`
+	Pid    int32         `json:"pid"`
+	Steps  []int64       `json:"steps,omitempty"`
+}
+
+func recoveryStoryOf(v *falconv1.Recovery) recoveryStory {
+	out := recoveryStory{Recovery: falcon.Recovery{
+		ID: clean(v.GetId()), State: falcon.RecoveryState(clean(v.GetState())), Generation: v.GetGeneration(), Attempts: int(v.GetAttempts()),
+		Survivors: recoveryRanks(v.GetSurvivors()), Fenced: cleaned[falcon.Node](v.GetFenced()), Resume: v.GetResumeIteration(), Before: v.GetBeforeIteration(),
+		Checkpoint: v.GetCheckpoint(), Reason: clean(v.GetReason()), PhaseMs: cleanKeys(v.GetPhasesMs()), PredictMs: cleanKeys(v.GetPredictedMs()),
+		PlanHash: clean(v.GetPlanHash()), DecidedBy: clean(v.GetDecidedBy()), DecidedFrom: clean(v.GetDecidedFrom()), NoReturn: v.GetNoReturn(),
+		StartedNs: v.GetStartedUnixNs(), EndedNs: v.GetEndedUnixNs(), DeadlineNs: v.GetDeadlineUnixNs(),
+		Replaced: map[falcon.Rank]falcon.Device{},
+	}}
+	for _, f := range v.GetFaults() {
+		out.Faults = append(out.Faults, falcon.Fault{
+			Kind: falcon.FaultKind(clean(f.GetKind())), Node: falcon.Node(clean(f.GetNode())), Device: falcon.Device(clean(f.GetDevice())),
+			Ranks: recoveryRanks(f.GetRanks()), Evidence: cleaned[string](f.GetEvidence()), FirstNs: f.GetFirstUnixNs(), DetectedNs: f.GetDetectedUnixNs(),
+		})
+	}
+	for r, d := range v.GetReplaced() {
+		out.Replaced[falcon.Rank(r)] = falcon.Device(clean(d))
+	}
+	for _, m := range v.GetMoves() {
+		out.Moves = append(out.Moves, falcon.ShardMove{Rank: falcon.Rank(m.GetRank()), From: falcon.Rank(m.GetFrom()), Why: clean(m.GetWhy())})
+	}
+	for _, r := range v.GetRanks() {
+		out.Stages = append(out.Stages, recoveryStage{r.GetRank(), falcon.Device(clean(r.GetDevice())), clean(r.GetStage()), r.GetPid(), r.GetSteps()})
+	}
+	return out
+}
+
+func recoveryRanks(in []int32) []falcon.Rank {
+	out := make([]falcon.Rank, len(in))
+	for i, r := range in {
+		out[i] = falcon.Rank(r)
+	}
+	return out
+}
+
+func cleaned[T ~string](in []string) []T {
+	out := make([]T, len(in))
+	for i, s := range in {
+		out[i] = T(clean(s))
+	}
+	return out
+}
+
+func cleanKeys(in map[string]float64) map[string]float64 {
+	out := make(map[string]float64, len(in))
+	for k, v := range in {
+		out[clean(k)] = v
+	}
+	return out
+}
+
+// took is from the first sign to the end, or to now.
+func (s recoveryStory) took() string {
+	if s.EndedNs == 0 {
+		return "goes on"
+	}
+	return time.Duration(s.EndedNs - s.StartedNs).Round(time.Millisecond).String()
+}
+
+// phaseOrder is the order in which phases come.
+var phaseOrder = []string{
+	falcon.PhaseDetect, falcon.PhaseDecide, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace, falcon.PhaseTable,
+	falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
+}
+
+func (s recoveryStory) write(w io.Writer) error {
+	if err := writeRecoveryLine(w, s.Recovery); err != nil {
+		return err
+	}
+	for _, f := range s.Faults {
+		fmt.Fprintf(w, "\nfault: %s on %s, %s\n", f.Kind, orNone(string(f.Node)), rankNames(f.Ranks))
+		for _, e := range f.Evidence {
+			fmt.Fprintf(w, "  %s\n", e)
+		}
+	}
+	fmt.Fprintln(w)
+	if len(s.Fenced) > 0 {
+		fmt.Fprintf(w, "fenced: %s\n", joined(s.Fenced))
+	}
+	for _, r := range slices.Sorted(maps.Keys(s.Replaced)) {
+		fmt.Fprintf(w, "rank %d is made anew on %s\n", r, s.Replaced[r])
+	}
+	fmt.Fprintf(w, "%d survivors keep their processes\n", len(s.Survivors))
+	s.writeSteps(w)
+	return s.writePhases(w)
+}
+
+func (s recoveryStory) writeSteps(w io.Writer) {
+	if s.Resume >= 0 {
+		fmt.Fprintf(w, "goes on at iteration %d; %d was the newest begun\n", s.Resume, s.Before)
+	}
+	if s.Checkpoint {
+		fmt.Fprintln(w, "all ranks go back to storage")
+	}
+	for _, m := range s.Moves {
+		from := fmt.Sprintf("rank %d", m.From)
+		if m.From == falcon.FromCheckpoint {
+			from = "storage"
+		}
+		fmt.Fprintf(w, "rank %d restores from %s%s\n", m.Rank, from, inBrackets(m.Why))
+	}
+	for _, r := range s.Stages {
+		fmt.Fprintf(w, "rank %d on %s (process %d): %s\n", r.Rank, r.Device, r.Pid, r.Stage)
+	}
+}
+
+func (s recoveryStory) writePhases(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "\nPHASE\tTOOK\tPREDICTED")
+	for _, p := range phaseOrder {
+		took, has := s.PhaseMs[p]
+		predicted, known := s.PredictMs[p]
+		if !has && !known {
+			continue
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", p, msText(took, has), msText(predicted, known))
+	}
+	return tw.Flush()
+}
+
+func msText(ms float64, known bool) string {
+	if !known {
+		return ""
+	}
+	return fmt.Sprintf("%.1f ms", ms)
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "no node"
+	}
+	return s
+}
+
+func joined(nodes []falcon.Node) string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = string(n)
+	}
+	return strings.Join(out, ", ")
+}
+
+func rankNames(ranks []falcon.Rank) string {
+	const most = 8
+	var out []string
+	for _, r := range ranks[:min(len(ranks), most)] {
+		out = append(out, fmt.Sprint(int(r)))
+	}
+	text := "ranks " + strings.Join(out, ", ")
+	if len(ranks) > most {
+		text += fmt.Sprintf(" and %d more", len(ranks)-most)
+	}
+	if len(ranks) == 0 {
+		return "no rank"
+	}
+	return text
+}

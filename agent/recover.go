@@ -110,12 +110,21 @@ func (t *suspendTask) open() (open []*process) {
 // since the last scan.
 func (t *suspendTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 	if t.agent.urgent(now); len(t.open()) > 0 {
-		return nil, false
+		return t.superseded()
 	}
 	if t.agent.scan(); len(t.open()) > 0 {
 		return nil, false
 	}
 	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}, true
+}
+
+// superseded ends a suspension that a newer one has taken the place of: nobody
+// waits for it any more.
+func (t *suspendTask) superseded() (*falconv1.CommandResult, bool) {
+	if t.agent.suspended <= t.generation {
+		return nil, false
+	}
+	return overdue(t.open(), fmt.Sprintf("did not park before generation %d was suspended", t.agent.suspended)), true
 }
 
 // Linger gives up at the deadline, and names who has not parked.

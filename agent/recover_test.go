@@ -167,6 +167,34 @@ func TestSuspendAgain(t *testing.T) {
 	})
 }
 
+// A newer suspension takes the place of one that a frozen process has not obeyed,
+// as often as there are faults.
+func TestSuspendThatIsSuperseded(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		a, _ := n.pair()
+		const faults = 12
+		for g := uint64(2); g < 2+faults; g++ {
+			n.order(g, 50*time.Second, suspendCommand(g, 0))
+			a.parks(g, 4, 4)
+			wait(10 * time.Millisecond)
+		}
+		var over int
+		for _, r := range n.ship.results() {
+			switch r.Status {
+			case expired:
+				if over++; !strings.Contains(r.Detail, "rank 1 (pid 101) did not park before generation") {
+					t.Errorf("result %v", r)
+				}
+			case refused:
+				t.Errorf("result %v", r)
+			}
+		}
+		if over != faults-1 {
+			t.Fatalf("%d of %d were superseded", over, faults-1)
+		}
+	})
+}
+
 // What is held or profiled for less is given up.
 func TestSuspendEndsAPause(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {

@@ -315,3 +315,21 @@ func TestRandomFaults(t *testing.T) {
 		})
 	}
 }
+
+// With a single instance of the optimizer nobody holds a slice twice: all go
+// back to storage, and only the dead one's process is another.
+func TestOneInstanceHasNoReplica(t *testing.T) {
+	need(t)
+	l := falcon.Layout{TP: 1, DP: 2, PP: 2}
+	args := recoverArgs(l, "--zero=1")
+	want := unharmed(t, l, args)
+	c := muster(t, l, 2, append(args, "--fault=mid-update@5:3", "--checkpoint-every=2", "--checkpoint-dir="+filepath.Join(t.TempDir(), "saved"))...)
+	c.last = 4
+	c.run(1)
+	c.same(want)
+	for r, m := range c.members {
+		if h := c.history(m); len(h.rejoins) != 1 || h.rejoins[0].Source != -2 || h.rejoins[0].Begins != 4 || h.start.Join != (r == 3) {
+			t.Errorf("rank %d: %+v", r, h.rejoins)
+		}
+	}
+}

@@ -151,6 +151,8 @@ func (m *Machine) CheckDemand(d Demand) error {
 	switch {
 	case !m.hasJob || !m.anyAlive():
 		return fmt.Errorf("%w: no process of a job is known", ErrDemand)
+	case m.cur == nil && m.closed && m.recs[len(m.recs)-1].Attempts > 0:
+		return fmt.Errorf("%w: the job stands since %s; start it again", ErrDemand, m.recs[len(m.recs)-1].ID)
 	case m.cur != nil && m.cur.Whole:
 		return fmt.Errorf("%w: %s restarts the whole job", ErrDemand, m.cur.ID)
 	case d.Rank >= 0 && int(d.Rank) >= len(m.ranks):

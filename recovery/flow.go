@@ -126,7 +126,7 @@ func (m *Machine) stay() []falcon.Node {
 }
 
 func (m *Machine) onSuspended(now time.Time, s Suspended) {
-	if m.cur == nil || s.Generation != m.cur.Generation || m.at.acked == nil || m.isFenced(s.Node) || !slices.Contains(m.at.told, s.Node) {
+	if m.cur == nil || s.Generation != m.cur.Generation || m.isFenced(s.Node) || len(m.on[s.Node]) == 0 {
 		return
 	}
 	if m.cur.State != falcon.RecoverySuspend {
@@ -167,6 +167,9 @@ func (m *Machine) suspended(now time.Time) bool {
 }
 
 func (m *Machine) allAcked() bool {
+	if len(m.at.acked) < len(m.at.told)-len(m.cur.Fenced) {
+		return false // it is asked with every word of every process
+	}
 	for _, n := range m.at.told {
 		if !m.at.acked[n] && !m.isFenced(n) {
 			return false

@@ -269,8 +269,8 @@ func (m *Machine) propose(now time.Time) {
 	}
 	m.survivors()
 	c.Survivors = slices.DeleteFunc(c.Survivors, func(r falcon.Rank) bool { return slices.Contains(a.launch, r) })
-	if !c.Whole && m.job.Adapter {
-		m.expect(a)
+	if !c.Whole && m.job.Adapter && (m.policy.Recovery.Countdown > 0 || m.needsPerson(now) != "") {
+		m.expect(a) // somebody will look at it
 	}
 	if hash := planHash(c, a); hash != c.PlanHash {
 		c.PlanHash = hash

@@ -11,7 +11,10 @@ import (
 	"github.com/failslow/falcon/recovery/replica"
 )
 
-var seedFlag = flag.Int64("seed", -1, "play this random schedule alone, with its trace")
+var (
+	seedFlag  = flag.Int64("seed", -1, "play this random schedule alone, with its trace")
+	firstFlag = flag.Int("first", 0, "first seed of the random schedules")
+)
 
 // schedules is how many seeds one run plays.
 const schedules = 10000
@@ -41,7 +44,7 @@ func TestRandomSchedules(t *testing.T) {
 		n /= 10
 	}
 	sum := map[string]int{}
-	for seed := range n {
+	for seed := *firstFlag; seed < *firstFlag+n; seed++ {
 		s := newStorm(uint64(seed))
 		s.play()
 		if s.bad != "" {

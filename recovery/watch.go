@@ -305,7 +305,7 @@ func (m *Machine) waitsFor(n falcon.Node) bool {
 	switch {
 	case m.isFenced(n):
 		return false
-	case m.cur.State == falcon.RecoverySuspend && slices.Contains(m.at.told, n) && !m.at.acked[n]:
+	case m.cur.State == falcon.RecoverySuspend && !m.at.acked[n]:
 		return true
 	case m.cur.State == falcon.RecoveryTable:
 		return !m.at.tabled[n]

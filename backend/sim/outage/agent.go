@@ -2,7 +2,9 @@ package outage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,6 +96,9 @@ func (a *agent) receive() {
 	for {
 		f, err := a.stream.Recv()
 		if err != nil {
+			if a.stream.Context().Err() == nil && !a.lost.Load() {
+				a.c.fail(fmt.Errorf("outage: the stream of %s has ended: %w", a.node, err))
+			}
 			return
 		}
 		if f.GetAck() != nil {
@@ -107,7 +112,7 @@ func (a *agent) receive() {
 	}
 }
 
-// send numbers a frame. A broken stream ends the agent by its receiver.
+// send numbers a frame. Why a stream is broken its receiver tells.
 func (a *agent) send(f *falconv1.AgentFrame) {
 	if a.lost.Load() {
 		return
@@ -116,7 +121,7 @@ func (a *agent) send(f *falconv1.AgentFrame) {
 		a.seq++
 		f.Seq = a.seq
 	}
-	if err := a.stream.Send(f); err != nil {
+	if err := a.stream.Send(f); err != nil && !errors.Is(err, io.EOF) && a.stream.Context().Err() == nil {
 		a.c.fail(fmt.Errorf("outage: %s: %w", a.node, err))
 	}
 }

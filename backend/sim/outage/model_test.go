@@ -33,7 +33,7 @@ func TestVanillaFit(t *testing.T) {
 func TestTailIsTheSlowestOfMany(t *testing.T) {
 	v := Vanilla{Scale: 2, Alpha: 3}
 	r := rand.New(rand.NewPCG(1, 2))
-	const n, tries = 200, 4001
+	const n, tries = 100, 4001
 	all := make([]float64, tries)
 	for i := range all {
 		for range n {

@@ -61,7 +61,7 @@ func small(t *testing.T, devices int) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Devices: devices, StepMs: 50, Beat: 100 * time.Millisecond, Model: DefaultModel(), Meeting: here{s}}
+	cfg := Config{Devices: devices, StepMs: 50, Beat: 300 * time.Millisecond, Model: DefaultModel(), Meeting: here{s}}
 	cfg.Machine.Beat, cfg.Machine.Grace = cfg.Beat, time.Millisecond
 	if testing.Verbose() {
 		cfg.Log = os.Stderr

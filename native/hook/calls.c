@@ -16,6 +16,7 @@ static inline bool gate_pass(falcon_tls *t, falcon_span *s, void *comm, void *st
 
 /* A refused call makes its group fail at its end, as NCCL has it. */
 int falcon_comm_error(void *handle) {
+  falcon_busy_leave(&falcon_thread);
   int rc = falcon_comm_closed(handle) ? NCCL_REMOTE_ERROR : NCCL_INVALID_USAGE;
   if (falcon_thread.depth && rc == NCCL_REMOTE_ERROR) falcon_thread.group_rc = rc;
   return rc;
@@ -23,6 +24,7 @@ int falcon_comm_error(void *handle) {
 
 static inline bool call_begin(falcon_tls *t, falcon_span *s, void *comm, uint32_t op, void *stream) {
   s->enter = falcon_ticks();
+  falcon_busy_enter(t);
   s->comm = falcon_comm_find(comm);
   s->ordinal = 0;
   s->step = atomic_load_explicit(&falcon_hook.step, memory_order_relaxed);
@@ -64,6 +66,7 @@ static inline void call_end(falcon_tls *t, falcon_span *s, uint32_t op, size_t c
     me->inside = 1; \
     int rc = real args; \
     me->inside = 0; \
+    falcon_busy_leave(me); \
     call_end(me, &span, FALCON_OP_##opcode, count, dtype, peer_, stream, rc); \
     return rc; \
   }

@@ -51,7 +51,7 @@ static int enter_made(void **where, bool aborted, falcon_comm_spec *spec, int rc
   spec->handle = *where;
   spec->in_progress = rc == NCCL_IN_PROGRESS;
   falcon_comm_add(spec);
-  return falcon_suspend_on() && falcon_comm_withdraw(*where) ? discard(where, false) : rc;
+  return falcon_suspend_on() && falcon_comm_end(*where, FALCON_COMM_ABORTED, true) ? discard(where, false) : rc;
 }
 
 static void look_at_config(falcon_comm_spec *spec, const nccl_config *config) {
@@ -201,9 +201,9 @@ static bool ended(falcon_tls *t, void *comm, bool forget, int (*real)(void *)) {
     FALCON_REAL(name, (void *)); \
     falcon_tls *t = &falcon_thread; \
     if (t->inside) return real(comm); \
-    if (falcon_active()) { \
+    while (falcon_active()) { \
       if (FALCON_UNLIKELY(ended(t, comm, forget, real))) return NCCL_SUCCESS; \
-      falcon_comm_end(comm, state, forget); \
+      if (falcon_comm_end(comm, state, forget)) break; /* or closed between the two */ \
     } \
     int rc; \
     GUARDED(t, rc, real(comm)); \
@@ -219,10 +219,7 @@ int ncclCommRevoke(void *comm, int flags) {
   FALCON_REAL(ncclCommRevoke, (void *, int));
   falcon_tls *t = &falcon_thread;
   if (t->inside) return real(comm, flags);
-  if (falcon_active()) {
-    if (falcon_comm_let_go(comm, false)) return NCCL_SUCCESS;
-    falcon_comm_end(comm, FALCON_COMM_ABORTED, false);
-  }
+  if (falcon_active() && !falcon_comm_end(comm, FALCON_COMM_ABORTED, false)) return NCCL_SUCCESS;
   int rc;
   GUARDED(t, rc, real(comm, flags));
   return rc;

@@ -51,6 +51,7 @@ int ncclGroupEnd(void) {
   int rc = real();
   t->inside = 0;
   if (t->depth) t->depth--;
+  falcon_busy_leave(t);
   if (!t->depth && FALCON_UNLIKELY(t->prof_group)) falcon_profile_group_end(t, rc == NCCL_SUCCESS || rc == NCCL_IN_PROGRESS);
   if (!t->depth && FALCON_UNLIKELY(t->passed_count)) falcon_gate_group_end(t);
   if (!t->depth && t->pending) rc = falcon_comm_settle(t, rc);
@@ -69,6 +70,7 @@ int ncclGroupSimulateEnd(void *info) {
   int rc = real(info);
   t->inside = 0;
   if (t->depth) t->depth--;
+  falcon_busy_leave(t);
   if (!t->depth && t->prof_group) falcon_profile_group_end(t, false);
   if (!t->depth && t->passed_count) falcon_gate_group_end(t);
   if (!t->depth && t->pending) rc = falcon_comm_settle(t, rc);

@@ -76,6 +76,7 @@ typedef struct falcon_tls {
   uint32_t misses;     /* calls without a ring */
   uint32_t exiting;
   uint32_t pending;    /* communicators created in the open group */
+  uint32_t busy_slot;  /* calls.c: where it says that it is inside, plus 1; 0 = nowhere yet */
   int32_t group_rc;    /* of the first call in the open group that a suspension refused, 0 = none */
   uint32_t prof_group; /* entries of the open group waiting in the profile queue */
   uint32_t passed_count;
@@ -145,7 +146,7 @@ uint32_t falcon_comm_add(const falcon_comm_spec *spec);
 uint32_t falcon_comm_slow(void *handle);   /* a handle the hot path did not find */
 uint32_t falcon_comm_find(void *handle);
 void falcon_comm_query(uint32_t slot, void *handle);
-void falcon_comm_end(void *handle, uint32_t state, bool forget);
+bool falcon_comm_end(void *handle, uint32_t state, bool forget); /* false: a suspension has it */
 /* In place of a slot: a communicator that ended while a pause held calls. */
 #define FALCON_COMM_ENDED 0xfffffffeu
 /* In place of a slot: one that a suspension ended. */
@@ -161,6 +162,26 @@ void falcon_exports_look(void *real);      /* once: any function of the NCCL tha
 
 /* comm.c */
 int falcon_comm_settle(falcon_tls *t, int rc);     /* communicators created in a group, after its end: what it returns */
+
+/* busy.c: threads that may be inside NCCL with a communicator they looked up. */
+void falcon_busy_claim(falcon_tls *t);
+void falcon_busy_await(uint64_t ns);       /* until none is that looked it up before it was closed, or so long */
+#define FALCON_BUSY_SLOTS 64u              /* threads; those beyond are not waited for */
+extern _Atomic uint32_t falcon_busy[FALCON_BUSY_SLOTS][16] __attribute__((visibility("hidden"))); /* a cache line each */
+
+/* Before the handle is looked up. That the store comes first for whoever has
+ * closed it is the business of falcon_busy_await, which is rare. */
+static inline void falcon_busy_enter(falcon_tls *t) {
+  if (FALCON_UNLIKELY(!t->busy_slot)) falcon_busy_claim(t);
+  if (t->busy_slot <= FALCON_BUSY_SLOTS) atomic_store_explicit(&falcon_busy[t->busy_slot - 1][0], 1, memory_order_relaxed);
+  atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Not inside a group, whose end uses what was called in it. */
+static inline void falcon_busy_leave(falcon_tls *t) {
+  if (!t->depth && t->busy_slot && t->busy_slot <= FALCON_BUSY_SLOTS)
+    atomic_store_explicit(&falcon_busy[t->busy_slot - 1][0], 0, memory_order_release);
+}
 
 /* comm.c, calls.c: what a call that NCCL must not be given returns. */
 int falcon_comm_error(void *handle);

@@ -15,6 +15,7 @@
 
 #define STACK_BYTES (1024u * 1024u) /* NCCL and CUDA run on it */
 #define TODO_MAX 1024u              /* handles in the table */
+#define BUSY_NS 50000000ull         /* for threads inside NCCL; one that waits there for a peer does not come out */
 #define READY_NAP_NS 1000000l
 #define READY_NS 10000000000ull     /* for a revoke in the background to end */
 
@@ -90,7 +91,10 @@ static void *end_one(void *comm) {
   int (*abort)(void *) = (int (*)(void *))falcon_fn(FN_ncclCommAbort);
   falcon_thread.inside = 1;
   bool revoked = revoked_by_nccl(comm);
-  if (!revoked) falcon_comm_await_answers();
+  if (!revoked) {
+    falcon_comm_await_answers();
+    falcon_busy_await(BUSY_NS);
+  }
   if (!revoked && abort) abort(comm);
   falcon_comm_closed_as(comm, revoked ? CLOSED_REVOKED : CLOSED_ABORTED);
   done();

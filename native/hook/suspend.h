@@ -43,7 +43,6 @@ void falcon_making_forked(void);
 /* table.c: communicators that a suspension ended. */
 enum falcon_closed { CLOSED_NOT = 0, CLOSED_NOW, /* being ended */ CLOSED_REVOKED, CLOSED_ABORTED /* freed */ };
 uint32_t falcon_comm_close_all(void **out, uint32_t max); /* their handles, each now CLOSED_NOW */
-bool falcon_comm_withdraw(void *handle);   /* takes it out of the table, unless it was closed */
 void falcon_comm_closed_as(void *handle, enum falcon_closed how);
 enum falcon_closed falcon_comm_closed(void *handle);
 enum falcon_closed falcon_comm_let_go(void *handle, bool forget); /* waits while it is being ended */

@@ -202,14 +202,16 @@ FALCON_COLD uint32_t falcon_comm_slow(void *handle) {
   return slot;
 }
 
-void falcon_comm_end(void *handle, uint32_t state, bool forget) {
-  if ((uintptr_t)handle <= TOMBSTONE) return;
+bool falcon_comm_end(void *handle, uint32_t state, bool forget) {
+  if ((uintptr_t)handle <= TOMBSTONE) return true;
   pthread_mutex_lock(&lock);
+  bool ours = !falcon_comm_closed(handle);
   falcon_comm *c = live((uintptr_t)handle);
-  falcon_pause_comm_ended(handle, c, forget);
-  set_state(c, state);
-  if (forget) index_remove((uintptr_t)handle);
+  if (ours) falcon_pause_comm_ended(handle, c, forget);
+  if (ours) set_state(c, state);
+  if (ours && forget) index_remove((uintptr_t)handle);
   pthread_mutex_unlock(&lock);
+  return ours;
 }
 
 /* A pointer that was freed may be another communicator's by now. */
@@ -275,18 +277,6 @@ uint32_t falcon_comm_close_all(void **out, uint32_t max) {
   }
   pthread_mutex_unlock(&lock);
   return n;
-}
-
-bool falcon_comm_withdraw(void *handle) {
-  pthread_mutex_lock(&lock);
-  index_entry *e = find((uintptr_t)handle);
-  bool ours = e && !atomic_load(&e->closed);
-  if (ours) {
-    set_state(live((uintptr_t)handle), FALCON_COMM_ABORTED);
-    index_remove((uintptr_t)handle);
-  }
-  pthread_mutex_unlock(&lock);
-  return ours;
 }
 
 void falcon_comm_closed_as(void *handle, enum falcon_closed how) {

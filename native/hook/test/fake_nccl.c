@@ -20,7 +20,7 @@ API unsigned long fake_nccl_count(int what) { return counts[what]; }
 /* A peer is dead: an all-reduce of so many elements, and the creation of a
  * communicator of so many ranks, return only once it was aborted or revoked;
  * one more rank, and the creation goes on in the background for ever. */
-#define BLOCKS 777
+#define BLOCKS 777777777
 #define NEVER_READY (BLOCKS + 1)
 
 static int block(fake_comm *c) {

@@ -12,8 +12,8 @@
 
 unsigned long fake_nccl_count(int what);
 enum { CALLS, ABORTS, REVOKES, DESTROYS, INITS };
-#define BLOCKS 777
-#define NEVER_READY 778
+#define BLOCKS 777777777
+#define NEVER_READY (BLOCKS + 1)
 #define FIND(name) __typeof__(&name) f_##name = (__typeof__(&name))dlsym(RTLD_DEFAULT, #name); CHECK(f_##name)
 
 static void *comm_of(int id) {
@@ -202,7 +202,9 @@ static void case_making(void) {
 
 static void agent_of(pid_t job, const char *path) {
   int fd = -1;
+  struct stat st = {0};
   for (int i = 0; i < 50000 && (fd = open(path, O_RDWR)) < 0; i++) usleep(200);
+  while (!fstat(fd, &st) && !st.st_size) usleep(200); /* not there yet */
   b = mmap(NULL, sizeof(falcon_header) + FALCON_PAGE + sizeof(falcon_control), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   while (LOAD(HDR(b)->magic) != FALCON_SHM_MAGIC || LOAD(CTL(b)->iteration) != 5) usleep(200);
   CHECK(!kill(job, SIGSTOP));

@@ -20,7 +20,8 @@ static struct {
 static void *park(void *unused) {
   FIND(falcon_job_park);
   (void)unused;
-  me.rc = f_falcon_job_park(me.status, me.steps, me.sums, &me.order);
+  int rc = f_falcon_job_park(me.status, me.steps, me.sums, &me.order);
+  __atomic_store_n(&me.rc, rc, __ATOMIC_RELEASE);
   return NULL;
 }
 
@@ -109,7 +110,9 @@ static void case_absurd(void) {
     {FALCON_ORDER_REJOIN, 4, 5000, {0}},
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-    put_rejoin_as(4, bad[i].kind, bad[i].epoch, bad[i].v, bad[i].n);
+    static int32_t all[FALCON_ORDER_VALUES];
+    memcpy(all, bad[i].v, sizeof bad[i].v);
+    put_rejoin_as(4, bad[i].kind, bad[i].epoch, all, bad[i].n);
     await_looks();
     CHECK(read_park().on && LOAD(CTL(b)->generation_now) == 3);
   }
@@ -132,10 +135,11 @@ static void case_nobody(void) {
   start();
   park_aside(FALCON_PARK_SUSPENDED, 1, -1);
   CHECK(outcome() == FALCON_PARK_NOBODY);
+  setenv("FALCON_PARK_AGENT_S", "100", 1);
   setenv("FALCON_PARK_MAX_S", "3", 1);
   uint64_t begun = now_ns();
   park_aside(FALCON_PARK_SUSPENDED, 1, -1);
-  while (await_parked(3, 200)) __atomic_store_n(&CTL(b)->agent_alive_ns, now_ns(), __ATOMIC_RELEASE);
+  for (; LOAD(me.rc) == -9; usleep(1000)) __atomic_store_n(&CTL(b)->agent_alive_ns, now_ns(), __ATOMIC_RELEASE);
   CHECK(outcome() == FALCON_PARK_NOBODY && now_ns() - begun >= 3000 * MS);
 }
 

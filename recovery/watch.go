@@ -14,6 +14,9 @@ type progress struct {
 	moved  time.Time // when it was last seen to grow
 	ms     float64   // usual iteration time by the detector, 0 = unknown
 	ownMs  float64   // by beats, where the detector does not know
+	from   int64     // iteration that ownMs is counted from, next
+	since  time.Time // when it was seen
+	seen   time.Time // when see took the newest in
 	held   bool
 	hung   bool // told, until it moves again
 }
@@ -32,11 +35,23 @@ func (p *progress) see(now time.Time, iteration int64) {
 	if iteration <= p.newest {
 		return
 	}
-	if p.newest >= 0 {
-		p.ownMs = float64(now.Sub(p.moved).Milliseconds()) / float64(iteration-p.newest)
+	if !p.moved.Equal(p.seen) { // the time in between was no iteration: a recovery, a hold, a console that slept
+		p.from, p.since = p.newest, p.moved
 	}
-	p.newest, p.moved, p.hung = iteration, now, false
+	switch {
+	case p.newest < 0 || iteration <= p.from:
+		p.from, p.since = iteration, now
+	case now.Sub(p.since) >= ownSpan:
+		p.ownMs = float64(now.Sub(p.since).Milliseconds()) / float64(iteration-p.from)
+		p.from, p.since = iteration, now
+	}
+	p.newest, p.moved, p.seen, p.hung = iteration, now, now, false
 }
+
+// ownSpan is over how long iterations are counted at least: agents tell of the
+// same boundary one after the other, and two of their beats in one batch are no
+// measure of an iteration.
+const ownSpan = time.Second
 
 func (m *Machine) onPace(now time.Time, p Pace) {
 	if m.pace.held || p.Held {

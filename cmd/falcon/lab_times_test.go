@@ -21,6 +21,7 @@ import (
 var (
 	labTimes = flag.Int("lab-times", 0, "measure how fast deaths are known, on at least so many of each kind")
 	labSoak  = flag.Float64("lab-soak", 0, "minutes that a job runs beside CPU hogs without a fault; none may be seen")
+	labNice  = flag.Int("lab-nice", 0, "niceness of the CPU hogs")
 	labPage  = flag.String("lab-page", "", "page that gets the tables")
 )
 
@@ -169,8 +170,8 @@ func TestSoak(t *testing.T) {
 	if len(r.Recoveries) > 0 || len(r.Iterations) != sc.Iterations {
 		t.Errorf("%d recoveries without a fault, %d of %d iterations\n%s", len(r.Recoveries), len(r.Iterations), sc.Iterations, out)
 	}
-	text := fmt.Sprintf("## A healthy job beside CPU hogs\n\nBy `make soak MINUTES=%s`. %s\n\n%d processes that only use CPU ran beside a job of 8 ranks for %.0f minutes (%d iterations, median %s ms where %d were modelled): %d recoveries were begun, and none must be; %d slowdowns were told.\n",
-		strconv.FormatFloat(*labSoak, 'g', -1, 64), machine(), runtime.NumCPU(), took.Minutes(), len(r.Iterations), millis(r.HealthyMs), pointIterates, len(r.Recoveries), len(r.Incidents))
+	text := fmt.Sprintf("## A healthy job beside CPU hogs\n\nBy `make soak MINUTES=%s`. %s\n\n%d processes that only use CPU (niceness %d) ran beside a job of 8 ranks for %.0f minutes (%d iterations, median %s ms where %d were modelled): %d recoveries were begun, and none must be; %d slowdowns were told.\n",
+		strconv.FormatFloat(*labSoak, 'g', -1, 64), machine(), runtime.NumCPU(), *labNice, took.Minutes(), len(r.Iterations), millis(r.HealthyMs), pointIterates, len(r.Recoveries), len(r.Incidents))
 	writePage(t, "soak", text)
 	t.Log(text)
 }
@@ -178,7 +179,7 @@ func TestSoak(t *testing.T) {
 // hog starts a process that uses one CPU until ctx ends, or most is over.
 func hog(t *testing.T, ctx context.Context, most time.Duration) {
 	t.Helper()
-	cmd := exec.CommandContext(ctx, "timeout", strconv.Itoa(int(most.Seconds())+1), "sh", "-c", "while :; do :; done")
+	cmd := exec.CommandContext(ctx, "timeout", strconv.Itoa(int(most.Seconds())+1), "nice", "-n", strconv.Itoa(*labNice), "sh", "-c", "while :; do :; done")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

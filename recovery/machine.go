@@ -275,6 +275,9 @@ func (m *Machine) onJob(now time.Time, j Job) {
 	if before.Epoch == j.Epoch && (m.cur != nil || j.Generation < before.Generation) { // a recovery has its own, and leaves it
 		j.Layout, j.Placement, j.Generation = before.Layout, before.Placement, max(j.Generation, before.Generation)
 	}
+	if m.cur != nil && before.Epoch == j.Epoch {
+		j = declared(before, j)
+	}
 	m.job, m.hasJob = j, true
 	m.generation = max(m.generation, j.Generation)
 	if len(m.ranks) != len(j.Placement) {
@@ -291,6 +294,17 @@ func (m *Machine) onJob(now time.Time, j Job) {
 	case m.cur.State == falcon.RecoveryProposed:
 		m.propose(now)
 	}
+}
+
+// declared keeps what the processes said of the job before they ended: who is
+// made anew has not said it yet.
+func declared(before, j Job) Job {
+	j.Adapter = j.Adapter || before.Adapter
+	j.StateMB, j.Checkpoint = max(j.StateMB, before.StateMB), max(j.Checkpoint, before.Checkpoint)
+	if j.ZeRO == (falcon.ZeRO{}) {
+		j.ZeRO = before.ZeRO
+	}
+	return j
 }
 
 // newEpoch starts the watch over; what is known of processes that live stays.

@@ -57,6 +57,23 @@ func recoverMatrix() []recoverRun {
 	return out
 }
 
+// recoverConsole kills the console in the middle of a recovery: about so long
+// after a rank has died.
+func recoverConsole() []recoverRun {
+	var out []recoverRun
+	for _, ms := range []float64{40, 150, 300, 450} {
+		l := recoverLayouts[1]
+		deaths := []lab.Event{
+			{AtIteration: pointAt, Kill: "console", AfterMs: ms},
+			{AtIteration: pointAt, Kill: "rank 5", Point: "forward"},
+		}
+		out = append(out, recoverRun{
+			sc: recoverScenario(fmt.Sprintf("console-%.0f", ms), l.shape, 1, deaths...), want: recoveryWants{replaced: []int{5}, kills: 2},
+		})
+	}
+	return out
+}
+
 // ranksOf are the ranks of a victim, two to a node.
 func ranksOf(victim string) []int {
 	var n int
@@ -95,13 +112,18 @@ func pointTable(dir string, cells []recoverRun, bad map[string]string) string {
 	var rows [][]string
 	for _, c := range cells {
 		r, err := readReport(reportFile(dir, c.sc.Name))
+		e := c.sc.Events[0]
+		at := e.Point
+		if at == "" {
+			at = fmt.Sprintf("%.0f ms into the iteration in which rank 5 dies", e.AfterMs)
+		}
 		if err != nil || len(r.Recoveries) == 0 {
-			rows = append(rows, []string{shapeName(c.sc.Layout), c.sc.Events[0].Kill, c.sc.Events[0].Point, "no: " + bad[c.sc.Name], "", "", "", ""})
+			rows = append(rows, []string{shapeName(c.sc.Layout), e.Kill, at, "no: " + bad[c.sc.Name], "", "", "", ""})
 			continue
 		}
 		s := r.Recoveries[0]
 		rows = append(rows, []string{
-			shapeName(c.sc.Layout), c.sc.Events[0].Kill, c.sc.Events[0].Point, rightOr(bad[c.sc.Name]), itoa(int(s.LostIterations)),
+			shapeName(c.sc.Layout), e.Kill, at, rightOr(bad[c.sc.Name]), itoa(int(s.LostIterations)),
 			fmt.Sprintf("%.0f", s.DetectedMs), fmt.Sprintf("%.0f", s.DownMs), sourcesText(s.RestoredFrom),
 		})
 	}

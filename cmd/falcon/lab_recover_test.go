@@ -40,17 +40,37 @@ func judgeRecovery(want recoveryWants) func(lab.Report) []string {
 }
 
 // judgeNoSlowdown: nobody took the fault or the recovery for a slowdown. One that
-// began before is the machine's: the lab shares it.
+// began before it is the machine's, which the lab shares, and so is one that the
+// ranks' own clocks confirm after it.
 func judgeNoSlowdown(r lab.Report) []string {
 	var bad []string
+	resume := r.Recoveries[0].ResumeIteration
 	for _, in := range r.Incidents {
 		for _, k := range r.Kills {
-			if in.OnsetIteration >= k.Iteration-1 && in.OnsetIteration <= r.Recoveries[0].ResumeIteration+1 {
+			at := in.OnsetIteration >= k.Iteration-1 && in.OnsetIteration <= resume+1
+			if at && !slower(rowsMs(r, resume+1, in.DetectedIteration+1), rowsMs(r, 10, k.Iteration)) {
 				bad = append(bad, fmt.Sprintf("%s is taken for a slowdown since iteration %d", k, in.OnsetIteration))
 			}
 		}
 	}
 	return bad
+}
+
+// rowsMs are the times of iterations from to to − 1 that have one.
+func rowsMs(r lab.Report, from, to int64) []float64 {
+	var out []float64
+	for _, row := range r.Iterations {
+		if row.Index >= from && row.Index < to && !row.Untold {
+			out = append(out, row.Ms)
+		}
+	}
+	return out
+}
+
+// slower says that the later iterations took 1.1 times as long, the least that
+// the detector calls a slowdown.
+func slower(after, before []float64) bool {
+	return len(after) > 0 && len(before) > 0 && middle(after) > 1.1*middle(before)
 }
 
 func judgeOne(s lab.RecoveryStory, replaced []int) []string {
@@ -98,7 +118,8 @@ func judgeDeaths(r lab.Report, want int) []string {
 		bad = append(bad, fmt.Sprintf("%d deaths were dealt, want %d", len(r.Kills), want))
 	}
 	for _, k := range r.Kills {
-		if k.Error != "" || k.DetectedMs == nil {
+		ofJob := k.Target != "console" && !strings.HasPrefix(k.Target, "agent ")
+		if k.Error != "" || ofJob && k.DetectedMs == nil {
 			bad = append(bad, fmt.Sprintf("%s: %s, never named by a recovery", k, k.Error))
 		}
 	}
@@ -246,7 +267,7 @@ func TestJudgeRecovery(t *testing.T) {
 // The matrix is made of valid scenarios, each with a name of its own.
 func TestRecoverMatrix(t *testing.T) {
 	names := map[string]bool{}
-	for _, r := range append(recoverMatrix(), randomRecoveries(20)...) {
+	for _, r := range slices.Concat(recoverMatrix(), recoverConsole(), randomRecoveries(20)) {
 		if err := r.sc.Validate(); err != nil {
 			t.Errorf("%s: %v", r.sc.Name, err)
 		}
@@ -268,7 +289,7 @@ func TestRecoverPoints(t *testing.T) {
 	}
 	binFalcon(t)
 	dir := reportDir(t)
-	cells := recoverMatrix()
+	cells := append(recoverMatrix(), recoverConsole()...)
 	points := playRecoveries(t, dir, cells)
 	random := randomRecoveries(*labRecoverSeeds)
 	moments := playRecoveries(t, dir, random)

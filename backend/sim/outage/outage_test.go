@@ -63,6 +63,7 @@ func small(t *testing.T, devices int) *Cluster {
 	}
 	cfg := Config{Devices: devices, StepMs: 50, Beat: 300 * time.Millisecond, Model: DefaultModel(), Meeting: here{s}}
 	cfg.Machine.Beat, cfg.Machine.Grace = cfg.Beat, time.Millisecond
+	cfg.Machine.HangMin = time.Second // the job is too young for its pace to be known
 	if testing.Verbose() {
 		cfg.Log = os.Stderr
 	}

@@ -175,6 +175,7 @@ func (a *fakeAgent) launch(c *falconv1.Command, j *fakeJob) {
 		running += len(a.ranks)
 	}
 	j.waits = running < int(l.GetWorld())
+	j.stalled = j.waits
 }
 
 // fakePlanner takes one action: a placement, or a restart.

@@ -31,6 +31,7 @@ type fakeCrew struct {
 	refuse    map[string]string // by kind of command
 	mute      map[string]int    // so many commands of a kind get lost
 	onPark    func()            // done once, when the ranks have parked
+	blunt     bool              // a stop ends processes that do not park too
 	gone      bool              // the node is lost
 }
 
@@ -168,7 +169,7 @@ func (a *fakeAgent) rejoin(o *falconv1.RejoinCommand, j *fakeJob) []*falconv1.Ra
 
 func (a *fakeAgent) stopRanks(c *falconv1.StopCommand, j *fakeJob) {
 	for _, r := range slices.Clone(a.ranks) {
-		if a.crewOf().parked[r] != nil && (len(c.GetRanks()) == 0 || slices.Contains(c.GetRanks(), r)) {
+		if (a.crewOf().parked[r] != nil || a.crew.blunt) && (len(c.GetRanks()) == 0 || slices.Contains(c.GetRanks(), r)) {
 			a.crash(r, j, falconv1.ExitedNormally)
 		}
 	}

@@ -185,7 +185,6 @@ func (e *Engine) attribute(n *fleet.Node, in []*falconv1.Sample, now time.Time) 
 		if p := e.job.ranks[r]; p != nil {
 			p.lastSeen = now
 		}
-		e.begun = max(e.begun, s.GetIteration())
 	}
 	return out
 }
@@ -203,6 +202,7 @@ func (e *Engine) feed(samples []falcon.Sample, now time.Time) {
 	e.job.exact = samples[len(samples)-1].Exact
 	for _, s := range samples {
 		e.pace.add(s, now)
+		e.begun = max(e.begun, s.Iteration)
 	}
 	e.det.Step(now, detect.Samples{Samples: samples})
 	e.release(now)
@@ -406,7 +406,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		e.tell("rank", 2, "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
 		return
 	}
-	if was && old.node != n.Name && e.connected(old.node) {
+	if was && old.node != n.Name && e.connected(old.node) && !e.placed(n.Name, rank) {
 		e.tell("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		return
 	}

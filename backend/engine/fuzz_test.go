@@ -26,6 +26,7 @@ func FuzzAgentFrame(f *testing.F) {
 		{Seq: 6, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{Window: 1, Ranks: []*falconv1.RankProfile{{Rank: 1, Calls: []*falconv1.CallTiming{{Op: 1}}}}}}},
 		{Seq: 7, Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{Epoch: 1, Id: 1, Ranks: []*falconv1.RankAck{{Rank: 1, Order: 1}}}}},
 	}
+	seeds = append(seeds, strange(j)...)
 	for _, s := range seeds {
 		b, err := proto.Marshal(s)
 		if err != nil {

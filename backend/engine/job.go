@@ -104,6 +104,9 @@ func (j *job) set(node falcon.Node, s *falconv1.RankState) bool {
 	if s.GetRank() < 0 || int(s.GetRank()) >= RanksMax || s.GetWorld() < 0 || s.GetWorld() > RanksMax {
 		return false
 	}
+	if s.GetWorld() > 0 && s.GetRank() >= s.GetWorld() {
+		return false // none of its own world
+	}
 	at := j.seat(node, s)
 	switch {
 	case at.p == nil:

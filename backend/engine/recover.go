@@ -236,7 +236,8 @@ func (e *Engine) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
 		if p == nil || p.node != n.Name || p.state.GetPid() != b.GetPid() || e.mem.fences.process(p.name) {
 			continue
 		}
-		if b.GetIteration() > iterationMost || b.GetStepTag() < -1 || b.GetStepTag() > iterationMost {
+		wild := b.GetIteration() > iterationMost || b.GetStepTag() < -1 || b.GetStepTag() > iterationMost
+		if wild || e.leads.tooFar(n.Name, b.GetIteration(), now) {
 			continue
 		}
 		e.begun = max(e.begun, b.GetIteration())

@@ -84,11 +84,18 @@ func nodeOfProcess(name string) falcon.Node {
 	return falcon.Node(node)
 }
 
+// placed says that a recovery in progress has a rank on a node, whoever else
+// claims it.
+func (e *Engine) placed(node falcon.Node, r falcon.Rank) bool {
+	v := e.recovering()
+	return v != nil && r >= 0 && int(r) < len(v.Placement) && v.Placement[r].Node() == node
+}
+
 // misplaced says that a process is none that a recovery in progress knows of:
 // its rank belongs elsewhere, or its generation was given out to nobody.
 func (e *Engine) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.RankState) bool {
 	v := e.recovering()
-	if v == nil || e.mem.restart.going() || int(r) >= len(v.Placement) || e.job.named[processName(node, s)] != nil {
+	if v == nil || e.mem.restart.going() || r < 0 || int(r) >= len(v.Placement) || e.job.named[processName(node, s)] != nil {
 		return false
 	}
 	return v.Placement[r].Node() != node || s.GetGeneration() > v.Generation

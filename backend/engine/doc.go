@@ -24,6 +24,12 @@
 // job waits for no record but its own. What a stopped engine may have held is
 // let go by the next one.
 //
+// A recovery from a fail-stop fault comes before all of that: it ends tests and
+// profile windows, withdraws orders that no rank has told of, and holds the
+// job's description still until the epoch that it leads to. What a fenced node
+// or process says of the job is refused, whatever it believes itself, until
+// somebody lifts the node's fence.
+//
 // Run's caller owns the goroutine; everything else goes through channels of
 // named bounds. Samples are never persisted. A policy that an approver sets
 // holds over restarts until the configured one changes; a freeze holds even

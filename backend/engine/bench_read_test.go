@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"testing/synctest"
+	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
@@ -54,3 +56,19 @@ func (b *bench) records() map[journal.Kind][]journal.Record {
 }
 
 func kinds(m map[journal.Kind][]journal.Record) []journal.Kind { return slices.Sorted(maps.Keys(m)) }
+
+// turn lets one iteration pass and everything that follows from it.
+func (b *bench) turn() {
+	b.job.step()
+	if b.recovers {
+		b.job.beats()
+	}
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+	for range 3 {
+		for _, a := range b.job.agents {
+			a.poll(b.job)
+		}
+		synctest.Wait()
+	}
+}

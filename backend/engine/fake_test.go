@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -477,22 +476,6 @@ func (b *bench) halt() error {
 		b.t.Fatal(err)
 	}
 	return err
-}
-
-// turn lets one iteration pass and everything that follows from it.
-func (b *bench) turn() {
-	b.job.step()
-	if b.recovers {
-		b.job.beats()
-	}
-	time.Sleep(100 * time.Millisecond)
-	synctest.Wait()
-	for range 3 {
-		for _, a := range b.job.agents {
-			a.poll(b.job)
-		}
-		synctest.Wait()
-	}
 }
 
 func (b *bench) dead() bool {

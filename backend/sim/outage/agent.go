@@ -53,7 +53,7 @@ const framesMax = 16
 // attach opens the stream and tells of the node's ranks.
 func (a *agent) attach(ctx context.Context, cc *grpc.ClientConn) error {
 	var err error
-	if a.stream, err = falconv1.NewFleetClient(cc).Attach(ctx); err != nil {
+	if a.stream, err = falconv1.NewFleetClient(cc).Attach(ctx, grpc.WaitForReady(true)); err != nil {
 		return fmt.Errorf("outage: %s: %w", a.node, err)
 	}
 	hello := &falconv1.Hello{Agent: a.node, Node: a.node, Boot: "1", Version: "emulated", Job: "outage", Emulated: true, LaunchRanks: perNode}

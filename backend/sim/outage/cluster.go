@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/failslow/falcon"
@@ -49,6 +50,10 @@ const readers = 4
 
 // dialers attach agents at a time.
 const dialers = 32
+
+// handshake is how long a connection may take: all ends of all share one
+// machine.
+const handshake = time.Minute
 
 // met is how the job's rendezvous went.
 type met struct{ groups time.Duration }
@@ -168,6 +173,7 @@ func (c *Cluster) makeAgents(ca *auth.CA) error {
 		}
 		cc, err := grpc.NewClient(c.server.Address(), grpc.WithTransportCredentials(credentials.NewTLS(
 			&tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool})),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: handshake}),
 			grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 		if err != nil {
 			return err

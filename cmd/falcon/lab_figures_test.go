@@ -62,6 +62,7 @@ func TestFigures(t *testing.T) {
 type figureRun struct {
 	sc      lab.Scenario
 	approve string
+	noRef   bool // without the undisturbed run to compare the weights with
 	judge   func(lab.Report) []string
 }
 
@@ -77,6 +78,9 @@ func (r figureRun) play(t *testing.T, dir string) {
 	if r.approve != "" {
 		args = append(args, "--approve", r.approve)
 	}
+	if r.noRef {
+		args = append(args, "--no-reference")
+	}
 	judgeRun(t, r.sc.Name, reportFile(dir, r.sc.Name), args, r.judge)
 }
 
@@ -88,7 +92,7 @@ func reportFile(dir, name string) string { return filepath.Join(dir, name+".json
 func figureRuns() []figureRun {
 	var out []figureRun
 	for _, c := range figures() {
-		out = append(out, figureRun{c.sc, strings.ToLower(string(c.rung)), c.judge})
+		out = append(out, figureRun{sc: c.sc, approve: strings.ToLower(string(c.rung)), judge: c.judge})
 	}
 	return append(out, widerRuns()...)
 }

@@ -24,6 +24,7 @@ const (
 	stragglerWait = 20 * time.Second // after the last rank that ended, for the others
 	launchWait    = 2 * time.Minute  // for a job that was left to be started again
 	recoverWait   = 4 * time.Minute  // from one rank's coming or going to the next, in a recovery
+	decideWait    = time.Hour        // the same where a person decides: ranks that park give up before
 	stopWait      = 5 * time.Second  // between asking and killing
 	agentRestart  = time.Second      // as a service manager would
 )
@@ -63,6 +64,7 @@ type Options struct {
 	Hook        bool
 	Marks       bool                                     // the trainer gives step marks
 	Build       string                                   // version, for the report
+	Attended    bool                                     // a person may decide what is done
 	Unpaced     bool                                     // no modelled time: as fast as the host goes
 	AgentConfig func(NodeSetup) (file string, err error) // writes it, names it
 }

@@ -67,6 +67,9 @@ func (l *Lab) patience() <-chan time.Time {
 	case len(l.working()) == 0:
 		return time.After(launchWait)
 	case l.parks() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && !p.ok() }):
+		if l.opt.Attended {
+			return time.After(decideWait)
+		}
 		return time.After(recoverWait)
 	case slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited }):
 		return time.After(stragglerWait)

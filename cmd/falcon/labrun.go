@@ -154,7 +154,7 @@ func (r *labRun) prepare() error {
 	}
 	r.opt = lab.Options{
 		Bin: filepath.Dir(self), Seed: r.o.seed, Hook: r.o.hook == "on", Marks: r.o.marks == "on", Unpaced: r.o.unpaced,
-		Build: version(), AgentConfig: r.agentConfig,
+		Build: version(), AgentConfig: r.agentConfig, Attended: r.screen || r.policy.Recovery.Approval == falcon.ApprovalPerson,
 	}
 	if r.lab, err = lab.New(r.sc, r.opt); err != nil {
 		return err

@@ -32,6 +32,7 @@ import (
 	"github.com/failslow/falcon/tui/page/overview"
 	"github.com/failslow/falcon/tui/page/posterior"
 	"github.com/failslow/falcon/tui/page/ranks"
+	"github.com/failslow/falcon/tui/page/recovery"
 	"github.com/failslow/falcon/tui/page/validate"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -47,6 +48,7 @@ type Source interface {
 	Validate(context.Context, *falconv1.ValidateRequest) (*falconv1.Validation, error)
 	SetPolicy(context.Context, *falconv1.Policy) (*falconv1.Policy, error)
 	Freeze(context.Context) (*falconv1.Policy, error)
+	Recover(context.Context, *falconv1.RecoverRequest) (*falconv1.Recovery, error)
 }
 
 // Options shape one console.
@@ -123,7 +125,7 @@ func New(src Source, opts Options) (*Model, error) {
 	m.pal = theme.Palette(profile)
 	m.pages = map[key.Scope]page.Page{
 		key.Overview: overview.New(), key.Ranks: ranks.New(), key.Grid: grid.New(),
-		key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Validate: validate.New(), key.Events: events.New(),
+		key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Validate: validate.New(), key.Recovery: recovery.New(), key.Events: events.New(),
 	}
 	m.live = page.NewState(src.Latest())
 	m.state = m.live
@@ -195,6 +197,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.policySet(msg)
 	case validatedMsg:
 		m.validated(msg)
+	case recoveredMsg:
+		m.recovered(msg)
 	}
 	return m, nil
 }
@@ -213,7 +217,7 @@ func (m *Model) ask() {
 		return
 	}
 	columns, lengths := m.pages[m.current].Want(m.body())
-	m.src.Ask(feed.Want{Rank: m.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths)})
+	m.src.Ask(feed.Want{Rank: m.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths), Recoveries: m.current == key.Recovery})
 }
 
 func (m *Model) profile(p colorprofile.Profile) {
@@ -263,7 +267,9 @@ func (m *Model) title() string {
 	if name := m.live.Snap().GetJob().GetName(); name != "" {
 		t += " · " + name
 	}
-	if inc := m.live.Incident(); page.Open(inc) {
+	if r := m.live.Recovering(); r != nil {
+		t = "! " + r.Id + " · " + t
+	} else if inc := m.live.Incident(); page.Open(inc) {
 		t = "! " + inc.Id + " · " + t
 	}
 	return t

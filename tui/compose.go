@@ -8,6 +8,7 @@ import (
 	"charm.land/bubbles/v2/help"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/feed"
@@ -37,6 +38,10 @@ const feedLive = feed.Live
 func (m *Model) compose() (string, *tea.Cursor) {
 	if m.small() {
 		return m.ascii(m.summary()), nil
+	}
+	m.live.Now = m.now()
+	if m.pausedAt.IsZero() {
+		m.state.Now = m.live.Now
 	}
 	body := m.body()
 	c := widget.NewCanvas(body.W, body.H, m.pal, m.opts.ASCII)
@@ -152,7 +157,9 @@ func (m *Model) headerSecond() string {
 	}
 	left := " "
 	inc := m.live.Incident()
-	switch {
+	switch head := m.recoveryHead(); {
+	case head != "":
+		left += head
 	case inc == nil:
 		left += "no incident  " + snap.GetJob().GetState()
 	case page.Open(inc):
@@ -165,6 +172,9 @@ func (m *Model) headerSecond() string {
 
 // bar draws what waits for a decision, else what is being done.
 func (m *Model) bar() string {
+	if bar, ok := m.recoveryBar(); ok {
+		return bar
+	}
 	prop := m.live.Proposal()
 	if prop == nil {
 		return row(m.blank(), m.w, m.quietBar(), "", 0)
@@ -218,19 +228,37 @@ func orState(s string) string {
 
 // tabs draws the pages.
 func (m *Model) tabs() string {
-	left, right := " ", ""
-	for _, s := range key.Pages {
-		b := pageKey(s).Help()
-		if s == m.current {
-			left += m.put(themes.Selected, " "+b.Key+" "+b.Desc+" ") + " "
-			continue
-		}
-		left += m.put(themes.Key, b.Key) + m.put(themes.Dim, " "+b.Desc) + "  "
-	}
+	right := ""
 	if !m.pausedAt.IsZero() {
 		right = m.put(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.pausedAt).Seconds()))) + " "
 	}
-	return row(m.blank(), m.w, left, right, 0)
+	room := m.w - lipgloss.Width(right)
+	left := m.tabsWith("  ", true)
+	if lipgloss.Width(left) > room+len("  ") { // what follows the last may be cut
+		left = m.tabsWith(" ", true)
+	}
+	if lipgloss.Width(left) > room+len(" ") {
+		left = m.tabsWith(" ", false)
+	}
+	return row(m.blank(), m.w, ansi.Truncate(left, room, ""), right, 0)
+}
+
+// tabsWith draws the pages a gap apart, all with their words or the present one
+// only.
+func (m *Model) tabsWith(gap string, words bool) string {
+	left := " "
+	for _, s := range key.Pages {
+		b := pageKey(s).Help()
+		switch {
+		case s == m.current:
+			left += m.put(themes.Selected, " "+b.Key+" "+b.Desc+" ") + " "
+		case words:
+			left += m.put(themes.Key, b.Key) + m.put(themes.Dim, " "+b.Desc) + gap
+		default:
+			left += m.put(themes.Key, b.Key) + gap
+		}
+	}
+	return left
 }
 
 func pageKey(s key.Scope) key.Binding {
@@ -292,6 +320,9 @@ func (m *Model) summary() string {
 	}
 	if inc := m.live.Incident(); inc != nil {
 		lines = append(lines, inc.Id+" "+inc.State+": "+phrase.Verdict(inc.Verdict))
+	}
+	if r := m.live.Recovering(); r != nil {
+		lines = append(lines, r.Id+" "+m.live.Story(r))
 	}
 	if p := m.live.Proposal(); p != nil {
 		lines = append(lines, p.Rung+" PROPOSED "+phrase.Change(p.BeforeMs, p.PredictedMs))

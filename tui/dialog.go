@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"charm.land/bubbles/v2/textinput"
@@ -30,6 +31,7 @@ const (
 	kindPolicy
 	kindUnfreeze
 	kindValidate
+	kindRecover
 	kindQuit
 )
 
@@ -66,6 +68,7 @@ type dialog struct {
 	policy  *falconv1.Policy          // policy, unfreeze: as seen at opening
 	options []*falconv1.Policy        // policy
 	test    *falconv1.ValidateRequest // validate
+	ask     *recoverAsk               // recover
 }
 
 type decidedMsg struct {
@@ -250,12 +253,12 @@ func (d *dialog) move(by int) {
 }
 
 func (d *dialog) takesText() bool {
-	return d.kind == kindVeto || d.kind == kindUnfreeze || d.mustType() != ""
+	return d.kind == kindVeto || d.kind == kindUnfreeze || d.mustType() != "" || d.ask.takesReason()
 }
 
 // paste is taken as a reason, never as a confirmation.
 func (d *dialog) paste(msg tea.PasteMsg) {
-	if d.kind == kindVeto && !d.sending {
+	if (d.kind == kindVeto || d.ask.takesReason()) && !d.sending {
 		d.input = enter(d.input, msg)
 	}
 }
@@ -283,6 +286,8 @@ func (m *Model) press() tea.Cmd {
 		return m.setPolicy(d, p)
 	case kindValidate:
 		return m.validate(d)
+	case kindRecover:
+		return m.sendRecover(d)
 	case kindQuit:
 		m.leaving = true
 		return tea.Quit
@@ -312,6 +317,13 @@ func (m *Model) blocked(d *dialog) string {
 	case kindValidate:
 		if v := m.live.Snap().GetValidation(); underway(v) {
 			return v.Id + " is in progress"
+		}
+	case kindRecover:
+		if why := m.stale(d.ask); why != "" {
+			return why
+		}
+		if d.ask.wantsReason() && strings.TrimSpace(d.input.Value()) == "" {
+			return "say why: it is kept with the decision"
 		}
 	case kindPolicy, kindQuit:
 	}

@@ -46,7 +46,7 @@ func (m *Model) smallKey(k tea.KeyPressMsg) tea.Cmd {
 
 var shows = map[key.Action]key.Scope{
 	key.ShowOverview: key.Overview, key.ShowRanks: key.Ranks, key.ShowGrid: key.Grid,
-	key.ShowPosterior: key.Posterior, key.ShowLadder: key.Ladder, key.ShowValidate: key.Validate, key.ShowEvents: key.Events, key.Why: key.Ladder,
+	key.ShowPosterior: key.Posterior, key.ShowLadder: key.Ladder, key.ShowValidate: key.Validate, key.ShowRecovery: key.Recovery, key.ShowEvents: key.Events, key.Why: key.Ladder,
 }
 
 func (m *Model) act(a key.Action) tea.Cmd {
@@ -61,9 +61,9 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.Back:
 		m.back()
 	case key.Approve:
-		return m.openApprove()
+		return m.decisionOn(true)
 	case key.Veto:
-		return m.openVeto()
+		return m.decisionOn(false)
 	case key.TakeRung:
 		return m.openTake()
 	case key.Mode:
@@ -74,6 +74,12 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return m.openValidate(nil)
 	case key.StopTest:
 		return m.stopValidation()
+	case key.AbortRecovery:
+		return m.openWord(verbAbort)
+	case key.FenceNode:
+		m.promptFor(verbFence)
+	case key.RenewRank:
+		m.promptFor(verbRenew)
 	case key.Command:
 		m.prompt = m.newPrompt(":", "")
 	case key.Filter:
@@ -249,6 +255,8 @@ func (m *Model) command(words []string) tea.Cmd {
 	switch words[0] {
 	case "test":
 		return m.openValidate(words[1:])
+	case verbFence, verbRenew, verbLift:
+		return m.openDemand(words[0], words[1:])
 	case "rank":
 		m.chooseRank(arg)
 	case "theme":
@@ -258,7 +266,7 @@ func (m *Model) command(words []string) tea.Cmd {
 	case "q", "quit":
 		return m.quit()
 	default:
-		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, test [N1-N2 …], theme NAME, help, quit")
+		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, test [N1-N2 …], fence NODE WHY, renew RANK WHY, lift NODE WHY, theme NAME, help, quit")
 	}
 	return nil
 }

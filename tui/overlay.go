@@ -80,6 +80,8 @@ func (d *dialog) titles() (title, do string) {
 		return "WHO MAY ACT?", "Set"
 	case kindUnfreeze:
 		return "UNFREEZE?", "Unfreeze"
+	case kindRecover:
+		return d.ask.titles()
 	case kindValidate:
 		return "HOLD THE JOB AND TEST?", "Test"
 	case kindQuit:
@@ -90,7 +92,9 @@ func (d *dialog) titles() (title, do string) {
 
 func (d *dialog) question() string {
 	switch {
-	case d.kind == kindVeto:
+	case d.ask.wantsReason():
+		return "reason: "
+	case d.kind == kindVeto || d.kind == kindRecover:
 		return "reason (optional): "
 	case d.mustType() != "":
 		return "type " + d.mustType() + ": "
@@ -129,6 +133,8 @@ func (m *Model) buttons(d *dialog, do string) string {
 		out += m.put(themes.Dim, "tab, then enter, takes it; esc cancels")
 	case kindApprove:
 		out += m.put(themes.Dim, "tab, then enter, approves; esc cancels")
+	case kindRecover:
+		out += m.put(themes.Dim, "tab, then enter, does it; esc cancels")
 	}
 	return out
 }
@@ -153,6 +159,8 @@ func (m *Model) dialogLines(d *dialog, w int) []ladder.Line {
 		return policyLines(d, w)
 	case kindUnfreeze:
 		return wrapped(themes.Text, "The engine may propose and dispatch actions again, in mode "+phrase.Mode(unfrozen(d.policy))+".", w)
+	case kindRecover:
+		return m.recoverLines(d.ask, w)
 	case kindValidate:
 		return testLines(d.test, len(m.live.Ranks), w)
 	case kindQuit:

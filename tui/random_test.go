@@ -20,6 +20,7 @@ type still struct {
 	decides []*falconv1.DecideRequest
 	freezes int
 	tests   []*falconv1.ValidateRequest
+	words   []*falconv1.RecoverRequest
 }
 
 func (s *still) Latest() *feed.State      { return s.state }
@@ -36,6 +37,11 @@ func (s *still) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1.
 func (s *still) Validate(_ context.Context, r *falconv1.ValidateRequest) (*falconv1.Validation, error) {
 	s.tests = append(s.tests, r)
 	return &falconv1.Validation{Id: "VAL-0001", State: "surveying"}, nil
+}
+
+func (s *still) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
+	s.words = append(s.words, r)
+	return &falconv1.Recovery{Id: "REC-0001", State: "suspend"}, nil
 }
 
 func (s *still) SetPolicy(_ context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {
@@ -59,12 +65,21 @@ func stateAt(t interface{ Fatal(...any) }, o fakeengine.Options, iter, approve i
 		}
 	}
 	e.AdvanceTo(iter)
+	return pictureOf(t, e, w)
+}
+
+// pictureOf is what a console holds of an engine, recoveries included.
+func pictureOf(t interface{ Fatal(...any) }, e *fakeengine.Engine, w feed.Want) *feed.State {
 	snap, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths})
 	if err != nil {
 		t.Fatal(err)
 	}
+	list, err := e.Recoveries(context.Background(), &falconv1.RecoveriesRequest{Map: !feed.Recovering(snap.Recovery)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	at := newClock().now()
-	return &feed.State{Snap: snap, Events: snap.Events, Conn: feed.Live, Since: at, Received: at}
+	return &feed.State{Snap: snap, Events: snap.Events, Conn: feed.Live, Since: at, Received: at, Recoveries: list}
 }
 
 // run runs a key's command to its end, and hands its answer back.
@@ -73,7 +88,7 @@ func run(m *Model, cmd tea.Cmd) {
 		return
 	}
 	switch msg := cmd().(type) {
-	case decidedMsg, policyMsg:
+	case decidedMsg, policyMsg, recoveredMsg:
 		m.Update(msg)
 	}
 }

@@ -65,6 +65,21 @@ func (f *Feed) Validate(ctx context.Context, r *falconv1.ValidateRequest) (*falc
 	return reply.Validation, nil
 }
 
+// Recover decides on a recovery, or asks for one by hand; the engine checks
+// plan hash, state and the caller's role.
+func (f *Feed) Recover(ctx context.Context, r *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
+	defer cancel()
+	reply, err := f.client.Recover(ctx, r)
+	f.pullNow()
+	f.recoverNow()
+	if err != nil {
+		return nil, explain(err)
+	}
+	clean.Message(reply)
+	return reply.Recovery, nil
+}
+
 // Freeze stops new actions whatever the policy's version is by now: the safe
 // direction must not lose a race.
 func (f *Feed) Freeze(ctx context.Context) (*falconv1.Policy, error) {

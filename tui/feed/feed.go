@@ -1,11 +1,11 @@
 // Package feed turns the engine's Console service into immutable states for a
 // console to draw.
 //
-// A Feed owns two goroutines: one pulls snapshots at a pace, one holds the
-// Watch stream and reconnects it. Both only publish: a reader takes Latest
-// and waits on Changed, so that a stalled terminal never holds the engine's
-// client up, and a stalled engine never holds the terminal up. Close ends
-// both and waits. Every string in a published state has been cleaned; nobody
+// A Feed owns three goroutines: one pulls snapshots at a pace, one holds the
+// Watch stream and reconnects it, one pulls recoveries while they are wanted.
+// All only publish: a reader takes Latest and waits on Changed, so that a
+// stalled terminal never holds the engine's client up, and a stalled engine
+// never holds the terminal up. Close ends all and waits. Every string in a published state has been cleaned; nobody
 // may modify a published state. The feed holds no truth of its own.
 package feed
 
@@ -24,6 +24,7 @@ import (
 const (
 	ActivePeriod  = 200 * time.Millisecond // between pulls while someone looks
 	BlurredPeriod = time.Second            // while the terminal is out of focus
+	RecoverPeriod = 2 * time.Second        // between pulls of recoveries while they are wanted
 	PullTimeout   = 3 * time.Second        // one Snapshot call
 	CallTimeout   = 5 * time.Second        // one Decide or SetPolicy call
 	MaxEvents     = 512                    // lines held; the oldest go first
@@ -54,6 +55,9 @@ type State struct {
 	Err      string    // why it is not Live, cleaned
 	Received time.Time // when Snap came; zero before the first
 	Slow     bool      // pulls take longer than the pace
+
+	Recoveries    *falconv1.RecoveriesReply // newest pull of them; nil = never wanted, or refused
+	RecoveriesErr string                    // why there are none, cleaned
 }
 
 // Age is how old the newest data is, by the client's clock since it came and
@@ -70,6 +74,7 @@ type Want struct {
 	Rank       int32 // WorstRank, or a rank
 	Columns    int32 // iterations of series and posterior
 	RunLengths int32 // rows of the posterior, 0 = none
+	Recoveries bool  // older recoveries, and what could be lost now
 }
 
 // Feed is one console's connection.
@@ -81,6 +86,7 @@ type Feed struct {
 	blurred atomic.Bool
 	changed chan struct{} // capacity 1: a pending signal covers all later ones
 	kick    chan struct{} // capacity 1: pull now
+	again   chan struct{} // capacity 1: pull recoveries now
 	done    chan struct{}
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
@@ -99,18 +105,19 @@ func New(client falconv1.ConsoleClient, now func() time.Time) *Feed {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &Feed{
 		client: client, now: now, cancel: cancel,
-		changed: make(chan struct{}, 1), kick: make(chan struct{}, 1), done: make(chan struct{}),
+		changed: make(chan struct{}, 1), kick: make(chan struct{}, 1), again: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	f.state = State{Snap: &falconv1.SnapshotReply{}, Since: now()}
 	f.want.Store(&Want{Rank: WorstRank, Columns: 120})
 	f.publish()
-	f.wg.Add(2)
+	f.wg.Add(3)
 	go f.pull(ctx)
 	go f.watch(ctx)
+	go f.recoveries(ctx)
 	return f
 }
 
-// Close ends both goroutines and waits for them.
+// Close ends the goroutines and waits for them.
 func (f *Feed) Close() {
 	f.cancel()
 	f.wg.Wait()
@@ -133,6 +140,7 @@ func (f *Feed) Ask(w Want) {
 	}
 	f.want.Store(&w)
 	f.pullNow()
+	f.recoverNow()
 }
 
 // Blur slows the pace down while nobody looks, or brings it back.

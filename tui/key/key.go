@@ -28,6 +28,7 @@ const (
 	Posterior Scope = "posterior"
 	Ladder    Scope = "ladder"
 	Validate  Scope = "validate"
+	Recovery  Scope = "recovery"
 	Events    Scope = "events"
 	Dialog    Scope = "dialog"
 	Prompt    Scope = "prompt"
@@ -35,7 +36,7 @@ const (
 )
 
 // Pages lists the page scopes in the order of their keys.
-var Pages = []Scope{Overview, Ranks, Grid, Posterior, Ladder, Validate, Events}
+var Pages = []Scope{Overview, Ranks, Grid, Posterior, Ladder, Validate, Recovery, Events}
 
 // Action is what a key does.
 type Action string
@@ -49,6 +50,7 @@ const (
 	ShowPosterior Action = "show-posterior"
 	ShowLadder    Action = "show-ladder"
 	ShowValidate  Action = "show-validate"
+	ShowRecovery  Action = "show-recovery"
 	ShowEvents    Action = "show-events"
 	NextPage      Action = "next-page"
 	PrevPage      Action = "previous-page"
@@ -87,6 +89,11 @@ const (
 	RunTest       Action = "run-test"
 	StopTest      Action = "stop-test"
 	TakeRung      Action = "take-rung"
+	AbortRecovery Action = "abort-recovery"
+	FenceNode     Action = "fence-node"
+	RenewRank     Action = "renew-rank"
+	Older         Action = "older"
+	Newer         Action = "newer"
 	Confirm       Action = "confirm"
 	Cancel        Action = "cancel"
 	Erase         Action = "erase"

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
@@ -43,6 +44,11 @@ type State struct {
 	rank      int32
 	following bool
 	picks     *Picks
+
+	// Now is when the state is drawn; whoever draws sets it.
+	Now time.Time
+
+	pids pids
 
 	// Computed once an update, as drawing asks often and ranks may be many.
 	worst     int32
@@ -80,6 +86,7 @@ func (s *State) Update(f *feed.State) {
 		s.rank = 0
 	}
 	maps.DeleteFunc(s.picks.ranks, func(r int32, _ bool) bool { return int(r) >= world })
+	s.pids = s.pids.after(f.Snap.GetRecovery())
 	s.worst = s.findWorst()
 	s.anomalies = s.findAnomalies()
 	s.tally = s.count()

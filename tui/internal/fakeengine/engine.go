@@ -5,7 +5,8 @@
 // The story is a GPU that throttles: healthy, onset, verdict, S2 proposed,
 // approved or vetoed by the console under test, applied, kept, relieved,
 // reverted. It is a pure function of the iteration and of the decisions made,
-// so tests are deterministic; Advance is the only thing that moves it.
+// so tests are deterministic; Advance is the only thing that moves it. Lose
+// adds the loss of a rank at any iteration.
 package fakeengine
 
 import (
@@ -67,6 +68,9 @@ type Engine struct {
 	decides   []*falconv1.DecideRequest
 	validates []*falconv1.ValidateRequest
 	test      *held // nil = none asked for
+	lost      *lost // nil = nothing is
+	turns     uint64
+	recovers  []*falconv1.RecoverRequest
 	refuse    string
 	hostile   string
 }
@@ -195,7 +199,7 @@ func (e *Engine) decide(approve bool, by, reason string) {
 func (e *Engine) Snapshot(_ context.Context, r *falconv1.SnapshotRequest) (*falconv1.SnapshotReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	version := uint64(e.iter)*1000 + uint64(len(e.events)) + e.policy.Version*10 + 1
+	version := e.turns*1_000_000 + uint64(e.iter)*1000 + uint64(len(e.events)) + e.policy.Version*10 + 1
 	if r.KnownVersion == version {
 		return &falconv1.SnapshotReply{Version: version, Unchanged: true}, nil
 	}

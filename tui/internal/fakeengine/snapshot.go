@@ -38,7 +38,7 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 		Ranks: e.ranks(), Series: e.series(r), Ladder: e.ladder(),
 		Events: e.events[max(0, len(e.events)-64):], EngineId: "fake-1", AtUnixNs: e.at(e.iter).UnixNano(),
 	}
-	s.Validation = e.validation()
+	s.Validation, s.Recovery = e.validation(), e.recovery()
 	if inc := e.incident(); inc != nil {
 		s.Incidents = []*falconv1.Incident{inc}
 	}

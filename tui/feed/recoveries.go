@@ -1,0 +1,59 @@
+package feed
+
+import (
+	"context"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
+)
+
+// recoveries pulls them while they are wanted and somebody looks, at a calm
+// pace: the recovery in progress comes with every snapshot anyway.
+func (f *Feed) recoveries(ctx context.Context) {
+	defer f.wg.Done()
+	timer := time.NewTimer(RecoverPeriod)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		if f.want.Load().Recoveries && !f.blurred.Load() {
+			f.pullRecoveries(ctx)
+		}
+		timer.Reset(RecoverPeriod)
+		select {
+		case <-ctx.Done():
+		case <-f.again:
+		case <-timer.C:
+		}
+	}
+}
+
+func (f *Feed) recoverNow() {
+	select {
+	case f.again <- struct{}{}:
+	default:
+	}
+}
+
+// pullRecoveries asks for what could be lost only while nothing is being
+// recovered: the answer would be about a job that is about to change.
+func (f *Feed) pullRecoveries(ctx context.Context) {
+	q := &falconv1.RecoveriesRequest{Map: !Recovering(f.Latest().Snap.GetRecovery())}
+	ctx, cancel := context.WithTimeout(ctx, PullTimeout)
+	defer cancel()
+	reply, err := f.client.Recoveries(ctx, q)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		f.state.RecoveriesErr = Reason(err)
+	} else {
+		clean.Message(reply)
+		f.state.Recoveries, f.state.RecoveriesErr = reply, ""
+	}
+	f.publish()
+}
+
+// Recovering says that a recovery is not over.
+func Recovering(r *falconv1.Recovery) bool {
+	return r.GetState() != "" && !falcon.RecoveryState(r.GetState()).Over()
+}

@@ -1,0 +1,185 @@
+package page
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/phrase"
+)
+
+// Recovering is the recovery that is not over, or nil.
+func (s *State) Recovering() *falconv1.Recovery {
+	if r := s.Snap().GetRecovery(); feed.Recovering(r) {
+		return r
+	}
+	return nil
+}
+
+// Asked is the recovery that waits for a decision, or nil.
+func (s *State) Asked() *falconv1.Recovery {
+	if r := s.Recovering(); r.GetState() == string(falcon.RecoveryProposed) {
+		return r
+	}
+	return nil
+}
+
+// Stands is a recovery that ended without the job training again, as long as
+// nothing newer has come, or nil.
+func (s *State) Stands() *falconv1.Recovery {
+	r := s.Snap().GetRecovery()
+	if r == nil || feed.Recovering(r) || r.State == string(falcon.RecoveryResumed) || s.Snap().GetJob().GetIteration() > r.BeforeIteration || s.Over() {
+		return nil
+	}
+	return r
+}
+
+// EngineNow is the present moment by the engine's clock, which deadlines are
+// told by.
+func (s *State) EngineNow() time.Time {
+	at := time.Unix(0, s.Snap().GetAtUnixNs())
+	if s.Now.IsZero() || s.Feed.Received.IsZero() {
+		return at
+	}
+	return at.Add(max(0, s.Now.Sub(s.Feed.Received)))
+}
+
+// Left is how long the present state of a recovery may still last; ok is false
+// where it has no deadline.
+func (s *State) Left(r *falconv1.Recovery) (left time.Duration, ok bool) {
+	if r.GetDeadlineUnixNs() == 0 {
+		return 0, false
+	}
+	return max(0, time.Unix(0, r.DeadlineUnixNs).Sub(s.EngineNow())), true
+}
+
+// Deadline tells Left in words, or "".
+func (s *State) Deadline(r *falconv1.Recovery) string {
+	left, ok := s.Left(r)
+	switch {
+	case !ok || !feed.Recovering(r):
+		return ""
+	case r.State == string(falcon.RecoveryProposed):
+		return "policy acts in " + phrase.Seconds(left)
+	case left == 0:
+		return "deadline over"
+	}
+	return phrase.Seconds(left) + " to its deadline"
+}
+
+// Awaited says in a few words what the present state waits for.
+func Awaited(r *falconv1.Recovery) string {
+	count := map[string]int{}
+	for _, x := range r.GetRanks() {
+		count[x.GetStage()]++
+	}
+	of := func(n int, what string) string { return fmt.Sprintf("%d of %d ranks %s", n, len(r.Ranks), what) }
+	switch falcon.RecoveryState(r.GetState()) {
+	case falcon.RecoverySuspend:
+		return of(count["parked"], "parked")
+	case falcon.RecoveryReplace:
+		return fmt.Sprintf("%s made anew: %d joined", phrase.Ranks(slices.Sorted(maps.Keys(r.Replaced)), 3), count["joining"])
+	case falcon.RecoveryTable:
+		return "the new rank table goes to the nodes"
+	case falcon.RecoveryCollect:
+		return "each process tells which steps it holds"
+	case falcon.RecoveryRejoin:
+		return of(count["training"], "train again")
+	}
+	return ""
+}
+
+// Story says in one line where a recovery stands.
+func (s *State) Story(r *falconv1.Recovery) string {
+	switch falcon.RecoveryState(r.GetState()) {
+	case falcon.RecoveryProposed:
+		return "waits for a decision: " + r.Reason
+	case falcon.RecoveryResumed:
+		return fmt.Sprintf("resumed at iteration %s, %s after the first sign", phrase.Iteration(r.ResumeIteration), phrase.Ms(Took(r)))
+	case falcon.RecoveryFailed, falcon.RecoveryDenied, falcon.RecoveryCancelled:
+		return r.State + ": " + r.Reason
+	}
+	text := r.GetState() + ": " + Awaited(r)
+	if d := s.Deadline(r); d != "" {
+		text += ", " + d
+	}
+	return text
+}
+
+// Took is how long a recovery that is over took from the first sign on, ms.
+func Took(r *falconv1.Recovery) float64 {
+	return float64(r.GetEndedUnixNs()-r.GetStartedUnixNs()) / 1e6
+}
+
+// Running is how long the present phase has lasted: what has passed since the
+// first sign and is in no phase that has ended, ms.
+func (s *State) Running(r *falconv1.Recovery) float64 {
+	spent := float64(s.EngineNow().UnixNano()-r.GetStartedUnixNs()) / 1e6
+	for _, ms := range r.GetPhasesMs() {
+		spent -= ms
+	}
+	return max(0, spent)
+}
+
+// pids remembers which process each rank had when this console first saw a
+// recovery, to say whether survivors kept theirs. It is a value: a held state
+// keeps what it has seen.
+type pids struct {
+	id    string
+	first map[int32]int32
+	seen  int // survivors whose process was seen at first and is known now
+	kept  int // of these, those with the same process
+}
+
+func (p pids) after(r *falconv1.Recovery) pids {
+	if r == nil || len(r.Ranks) == 0 {
+		if r.GetId() != p.id {
+			return pids{}
+		}
+		return p // over: the last count holds
+	}
+	if r.Id != p.id {
+		p = pids{id: r.Id, first: make(map[int32]int32, len(r.Ranks))}
+		for _, x := range r.Ranks {
+			p.first[x.GetRank()] = x.GetPid()
+		}
+	}
+	p.seen, p.kept = 0, 0
+	for _, x := range r.Ranks {
+		first := p.first[x.GetRank()]
+		if _, anew := r.Replaced[x.GetRank()]; anew || first == 0 || x.GetPid() == 0 {
+			continue
+		}
+		p.seen++
+		if first == x.GetPid() {
+			p.kept++
+		}
+	}
+	return p
+}
+
+// KeptPids says how many survivors of a recovery have the process that they had
+// when this console first saw it, of how many; ok is false where it saw none.
+func (s *State) KeptPids(r *falconv1.Recovery) (kept, of int, ok bool) {
+	return s.pids.kept, s.pids.seen, r.GetId() == s.pids.id && s.pids.seen > 0
+}
+
+// RecoveryList is the newest recovery as the snapshot has it, then the older
+// ones as they were last asked for.
+func (s *State) RecoveryList() []*falconv1.Recovery {
+	newest := s.Snap().GetRecovery()
+	if newest == nil {
+		return s.Feed.Recoveries.GetRecoveries()
+	}
+	out := []*falconv1.Recovery{newest}
+	for _, r := range s.Feed.Recoveries.GetRecoveries() {
+		if r.GetId() != newest.Id {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,158 @@
+package recovery
+
+import (
+	"fmt"
+	"strings"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// exposures draws what the loss of each node and domain would cost now, worst
+// first.
+func (p *Page) exposures(c *widget.Canvas, r widget.Rect, s *page.State) {
+	list := s.Feed.Recoveries.GetExposures()
+	body := c.Rule(r, "IF IT FAILED NOW", who(s.Snap().GetPolicy()))
+	if len(list) == 0 {
+		page.Empty(c, body, noMap(s))
+		return
+	}
+	p.row = max(0, min(p.row, len(list)-1))
+	detail := min(4, body.H/3)
+	table, foot := body.Rows(body.H - detail)
+	head, table := table.Rows(1)
+	c.Pen(head).Putf(dim, "  %-*s%-*s%s", domainW, "lost", costW(r.W), "cost", "spare")
+	from := max(0, min(p.row-table.H/2, len(list)-table.H))
+	for i := from; i < len(list) && i-from < table.H; i++ {
+		row := widget.Rect{X: table.X, Y: table.Y + i - from, W: table.W, H: 1}
+		exposure(c, row, s, list[i], i == p.row)
+	}
+	c.Paragraph(foot, Explain(s, list[p.row]), c.Pal.Style(themes.Text))
+}
+
+// who decides on recoveries, in the head line.
+func who(p *falconv1.Policy) string {
+	switch r := p.GetRecovery(); {
+	case p == nil:
+		return ""
+	case p.GetFrozen():
+		return "policy is frozen: a person decides"
+	case p.GetMode() == "observe":
+		return "mode observe: a person decides"
+	case r.GetApproval() == "person":
+		return "policy asks for a person"
+	case r.GetCountdownS() > 0:
+		return fmt.Sprintf("recovered without a person after %g s", r.CountdownS)
+	}
+	return "recovered without a person"
+}
+
+func noMap(s *page.State) string {
+	f := s.Feed
+	switch {
+	case f.RecoveriesErr != "":
+		return "what a loss would cost is not known: " + f.RecoveriesErr
+	case f.Recoveries == nil:
+		return "asking the engine what a loss would cost …"
+	case f.Recoveries.Note != "":
+		return "what a loss would cost is not known: " + f.Recoveries.Note
+	case s.Recovering() != nil:
+		return s.Recovering().Id + " is in progress; ] shows it"
+	}
+	return "no node is known yet"
+}
+
+const (
+	domainW = 14
+	spareW  = 8
+)
+
+func costW(w int) int { return max(20, w-2-domainW-spareW) }
+
+func exposure(c *widget.Canvas, r widget.Rect, s *page.State, x *falconv1.Exposure, cursor bool) {
+	pen, mark := c.Pen(r), "  "
+	role := themes.Text
+	if len(x.GetRanks()) > 0 {
+		role = themes.Warn
+	}
+	spare, spareRole := "yes", themes.Text
+	if !x.GetSpare() {
+		spare, spareRole = "none", themes.Warn
+	}
+	if cursor {
+		sel := c.Pal.Style(themes.Selected)
+		c.Fill(r, ' ', sel)
+		pen.Over(sel)
+		role, spareRole, mark = themes.Selected, themes.Selected, "▸ "
+	}
+	w := costW(r.W)
+	pen.Put(role, mark+pad(x.GetDomain(), domainW)).Put(role, pad(cost(s, x), w)).Put(spareRole, spare)
+}
+
+// pad cuts or fills to w columns, the last of them blank.
+func pad(text string, w int) string {
+	text = widget.Cut(text, w-1)
+	return text + strings.Repeat(" ", max(0, w-widget.Width(text)))
+}
+
+// cost is what a loss takes from the job, short.
+func cost(s *page.State, x *falconv1.Exposure) string {
+	n := len(x.GetRanks())
+	if n == 0 {
+		return "at most one step: replicas hold all of it"
+	}
+	what := fmt.Sprintf("%s of %d without replica: ", plural(n, "rank"), len(s.Ranks))
+	if x.GetCheckpointIteration() < 0 {
+		return what + "no checkpoint known"
+	}
+	return what + "back " + plural(int(max(0, s.Snap().GetJob().GetIteration()-x.CheckpointIteration)), "iteration")
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return phrase.Count(int64(n)) + " " + what + "s"
+}
+
+// Explain says of a loss what would follow.
+func Explain(s *page.State, x *falconv1.Exposure) string {
+	parts := []string{x.GetDomain()}
+	if nodes := x.GetNodes(); len(nodes) > 1 || len(nodes) == 1 && nodes[0] != x.GetDomain() {
+		parts[0] += " (" + few(nodes) + ")"
+	}
+	if len(x.GetRanks()) == 0 {
+		parts[0] += ": all that it holds has a replica elsewhere; the survivors keep their processes and at most one step is done again"
+	} else {
+		parts[0] += ": " + phrase.Ranks(x.Ranks, 6) + " would have no replica"
+		if x.GetWhy() != "" {
+			parts[0] += ": " + x.Why
+		}
+		parts = append(parts, fallback(s, x))
+	}
+	if !x.GetSpare() {
+		parts = append(parts, "No spare is there for each of its nodes: the recovery would wait for one, or go on with fewer replicas where policy allows")
+	}
+	return strings.Join(parts, ". ") + "."
+}
+
+func fallback(s *page.State, x *falconv1.Exposure) string {
+	if x.GetCheckpointIteration() < 0 {
+		return "No checkpoint is known: the job would begin anew"
+	}
+	lost := max(0, s.Snap().GetJob().GetIteration()-x.CheckpointIteration)
+	return fmt.Sprintf("All ranks would go back to the checkpoint of iteration %s, %s", phrase.Iteration(x.CheckpointIteration), plural(int(lost), "iteration"))
+}
+
+// fewMost is how many names of a list are told.
+const fewMost = 4
+
+func few(names []string) string {
+	if len(names) <= fewMost {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:fewMost], ", "), len(names)-fewMost)
+}

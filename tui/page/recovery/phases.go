@@ -1,0 +1,114 @@
+package recovery
+
+import (
+	"fmt"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+const dim = themes.Dim
+
+// phases are those of a recovery in their order.
+var phases = [...]string{
+	falcon.PhaseDetect, falcon.PhaseDecide, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace,
+	falcon.PhaseTable, falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
+}
+
+// in are the phases that a state is in; the ranks tell groups and restore
+// apart only when they train again.
+var in = map[falcon.RecoveryState][]string{
+	falcon.RecoveryProposed: {falcon.PhaseDecide}, falcon.RecoverySuspend: {falcon.PhaseSuspend, falcon.PhaseFence},
+	falcon.RecoveryReplace: {falcon.PhaseReplace}, falcon.RecoveryTable: {falcon.PhaseTable}, falcon.RecoveryCollect: {falcon.PhaseCollect},
+	falcon.RecoveryRejoin: {falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume},
+}
+
+// first is the row of the phase that a recovery is in, and how many there are
+// from there; none when it is over.
+func first(v *falconv1.Recovery) (row, n int) {
+	now := in[falcon.RecoveryState(v.GetState())]
+	for i, name := range phases {
+		if len(now) > 0 && name == now[0] {
+			return i, len(now)
+		}
+	}
+	return len(phases), 0
+}
+
+// drawPhases draws the table; where not all rows fit, those around the present.
+func drawPhases(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+	head, body := r.Rows(1)
+	c.Pen(head).Putf(dim, "  %-10s%10s%12s", "phase", "predicted", "actual")
+	now, n := first(v)
+	rows := max(0, body.H-1)
+	from := 0
+	if rows < len(phases) {
+		from = max(0, min(now-rows/2, len(phases)-rows))
+	}
+	for i := from; i < len(phases) && i-from < rows; i++ {
+		row, rest := body.Rows(1)
+		body = rest
+		phase(c, row, s, v, phases[i], i >= now && i < now+n, i == now)
+	}
+	total(c, body, s, v)
+}
+
+func phase(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery, name string, present, clock bool) {
+	pen, role, mark := c.Pen(r), themes.Text, "  "
+	actual, known := v.GetPhasesMs()[name]
+	switch {
+	case present:
+		sel := c.Pal.Style(themes.Selected)
+		c.Fill(r, ' ', sel)
+		pen.Over(sel)
+		role, mark = themes.Selected, "▸ "
+	case !known:
+		role = dim
+	}
+	text := span(actual)
+	switch {
+	case clock:
+		text = span(actual+s.Running(v)) + "…"
+	case !known && name == falcon.PhaseFence:
+		text = "in suspend"
+	case !known:
+		text = "—"
+	}
+	pen.Putf(role, "%s%-10s%10s%12s", mark, name, predicted(v, name), text)
+}
+
+func predicted(v *falconv1.Recovery, name string) string {
+	if ms, ok := v.GetPredictedMs()[name]; ok {
+		return span(ms)
+	}
+	return "—"
+}
+
+// span tells a phase that took no time as such, unlike Ms.
+func span(ms float64) string {
+	if ms >= 0 && ms < 0.05 {
+		return "0 ms"
+	}
+	return phrase.Ms(ms)
+}
+
+// total adds up; where the recovery is not over the time runs.
+func total(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+	sum := 0.0
+	for _, name := range phases {
+		sum += v.GetPredictedMs()[name]
+	}
+	ms, dots := page.Took(v), ""
+	if feed.Recovering(v) {
+		ms, dots = s.Running(v), "…"
+		for _, x := range v.GetPhasesMs() {
+			ms += x
+		}
+	}
+	c.Pen(r).Put(themes.Title, fmt.Sprintf("  %-10s%10s%12s", "total", phrase.Ms(sum), phrase.Ms(ms)+dots))
+}

@@ -1,0 +1,169 @@
+// Package recovery draws how lost ranks and nodes are recovered: each phase
+// with its predicted and actual time, the faults with their evidence, who is
+// replaced where, which shard comes from whom, and where every process stands.
+// While nothing is being recovered it shows what the loss of each node and
+// failure domain would cost now. Pure drawing and the operator's cursor; the
+// model asks the engine, after a dialog. No I/O.
+package recovery
+
+import (
+	"fmt"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// Page is the recovery page.
+type Page struct {
+	back   int    // recoveries back from the newest
+	of     string // recovery that scroll is for
+	scroll int    // of the story
+	row    int    // of the map, under the cursor
+}
+
+// New makes the page.
+func New() *Page { return &Page{} }
+
+// Want says that no series is needed.
+func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
+
+// Act moves the cursor among ranks or the map's rows, scrolls the story and
+// steps through older recoveries.
+func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
+	switch a {
+	case key.PageUp:
+		p.scroll = max(0, p.scroll-max(1, r.H/4))
+	case key.PageDown:
+		p.scroll += max(1, r.H/4)
+	case key.Older:
+		p.back++ // bounded where it is used
+	case key.Newer:
+		p.back = max(0, p.back-1)
+	default:
+		p.move(a, s, r)
+	}
+	return ""
+}
+
+func (p *Page) move(a key.Action, s *page.State, r widget.Rect) {
+	if v := p.shown(s); feed.Recovering(v) {
+		_, rest := r.Rows(topRows(r.H))
+		newGrid(s, v, gridRect(rest)).move(a)
+		return
+	}
+	switch a {
+	case key.Up:
+		p.row--
+	case key.Down:
+		p.row++
+	}
+	p.row = max(0, min(p.row, len(s.Feed.Recoveries.GetExposures())-1))
+}
+
+// shown is the recovery on the page, or nil.
+func (p *Page) shown(s *page.State) *falconv1.Recovery {
+	list := s.RecoveryList()
+	if len(list) == 0 {
+		return nil
+	}
+	p.back = max(0, min(p.back, len(list)-1))
+	return list[p.back]
+}
+
+// Node is the node under the cursor, or "": a failure domain of several nodes
+// is none.
+func (p *Page) Node(s *page.State) string {
+	if v := p.shown(s); feed.Recovering(v) {
+		return nodeOf(s, p.Rank(s))
+	}
+	if list := s.Feed.Recoveries.GetExposures(); p.row < len(list) && len(list[p.row].GetNodes()) == 1 {
+		return list[p.row].Nodes[0]
+	}
+	return ""
+}
+
+// nodeOf is where a rank runs, or "".
+func nodeOf(s *page.State, rank int32) string {
+	if rank < 0 || int(rank) >= len(s.Ranks) {
+		return ""
+	}
+	return string(falcon.Device(s.Ranks[rank].GetDevice()).Node())
+}
+
+// Rank is the rank under the cursor.
+func (p *Page) Rank(s *page.State) int32 {
+	if v := p.shown(s); feed.Recovering(v) {
+		return cursor(s, v)
+	}
+	return s.Rank()
+}
+
+// restRows is what ranks or map keep of a small screen.
+const restRows = 6
+
+// topRows is the room for the recovery above ranks or map.
+func topRows(h int) int { return min(2+len(phases)+1, max(4, h-restRows)) }
+
+// Draw draws the recovery chosen, and below it ranks or map.
+func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
+	v := p.shown(s)
+	if v == nil {
+		p.exposures(c, r, s)
+		return
+	}
+	top, rest := r.Rows(topRows(r.H))
+	p.recovery(c, top, s, v)
+	if feed.Recovering(v) {
+		ranks(c, rest, s, v)
+	} else {
+		p.exposures(c, rest, s)
+	}
+}
+
+// phasesW is the room for the table of phases.
+const phasesW = 36
+
+func (p *Page) recovery(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+	if v.Id != p.of {
+		p.of, p.scroll = v.Id, 0
+	}
+	title := v.Id + " " + v.State
+	if p.back > 0 {
+		title += fmt.Sprintf(" (%d before the newest)", p.back)
+	}
+	body := c.Rule(r, title, headline(s, v))
+	left, right := body.Columns(phasesW)
+	drawPhases(c, left, s, v)
+	p.story(c, widget.Rect{X: right.X + 1, Y: right.Y, W: right.W - 1, H: right.H}, s, v)
+}
+
+func headline(s *page.State, v *falconv1.Recovery) string {
+	text := "not begun"
+	if v.Attempts > 0 {
+		text = fmt.Sprintf("generation %d, attempt %d", v.Generation, v.Attempts)
+	}
+	if d := s.Deadline(v); d != "" {
+		text += "  ·  " + d
+	}
+	return text
+}
+
+func (p *Page) story(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery) {
+	lines := Story(s, v, r.W)
+	p.scroll = max(0, min(p.scroll, len(lines)-r.H))
+	for i, l := range lines[p.scroll:] {
+		if i >= r.H {
+			break
+		}
+		if rest := len(lines) - p.scroll - r.H; i == r.H-1 && rest > 0 {
+			more := fmt.Sprintf("… %d more, ctrl-d", rest+1)
+			c.Text(r.X, r.Y+i, r.W, more, c.Pal.Style(dim))
+			break
+		}
+		c.Text(r.X, r.Y+i, r.W, l.Text, c.Pal.Style(l.Role))
+	}
+}

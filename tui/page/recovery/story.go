@@ -1,0 +1,160 @@
+package recovery
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// Line is one row of wrapped text with its role.
+type Line struct {
+	Text string
+	Role themes.Role
+}
+
+// teller collects lines of a width.
+type teller struct {
+	w   int
+	out []Line
+}
+
+// say wraps text; what goes on in further rows is indented.
+func (t *teller) say(role themes.Role, format string, a ...any) {
+	for i, l := range widget.Wrap(fmt.Sprintf(format, a...), max(10, t.w-2)) {
+		if i > 0 {
+			l = "  " + l
+		}
+		t.out = append(t.out, Line{l, role})
+	}
+}
+
+// Story tells faults, decision, replacements and shards in rows of w columns.
+func Story(s *page.State, v *falconv1.Recovery, w int) []Line {
+	t := &teller{w: w}
+	t.state(s, v)
+	for _, f := range v.GetFaults() {
+		t.fault(f)
+	}
+	t.places(s, v)
+	t.resume(v)
+	t.shards(v)
+	return t.out
+}
+
+// state tells why it waits or failed, and who decided.
+func (t *teller) state(s *page.State, v *falconv1.Recovery) {
+	role := themes.Accent
+	switch falcon.RecoveryState(v.GetState()) {
+	case falcon.RecoveryResumed:
+		role = themes.Good
+	case falcon.RecoveryFailed, falcon.RecoveryDenied, falcon.RecoveryCancelled:
+		role = themes.Bad
+	case falcon.RecoveryProposed:
+		role = themes.Warn
+	}
+	t.say(role, "%s", capital(s.Story(v)))
+	if v.GetReason() != "" && !strings.Contains(s.Story(v), v.Reason) {
+		t.say(themes.Warn, "Because %s", v.Reason)
+	}
+	if v.GetDecidedBy() != "" {
+		text := "Decided by " + v.DecidedBy
+		if feed.Recovering(v) && v.GetNoReturn() {
+			text += "; the ranks were told to rejoin, it can't be aborted"
+		}
+		t.say(dim, "%s", text)
+	}
+}
+
+func capital(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+func (t *teller) fault(f *falconv1.Fault) {
+	text := "Fault: " + phrase.Fault(f)
+	if known := float64(f.GetDetectedUnixNs()-f.GetFirstUnixNs()) / 1e6; known > 0 && f.GetFirstUnixNs() > 0 {
+		text += ", certain " + phrase.Ms(known) + " after its first sign"
+	}
+	t.say(themes.Title, "%s", text)
+	for _, e := range f.GetEvidence() {
+		t.say(themes.Text, "+ %s", e)
+	}
+}
+
+// places tells who is replaced where, who stays and who is refused.
+func (t *teller) places(s *page.State, v *falconv1.Recovery) {
+	if len(v.GetReplaced()) > 0 {
+		t.say(themes.Text, "Made anew: %s", strings.Join(anew(v), ", "))
+	}
+	if n := len(v.GetSurvivors()); n > 0 {
+		text := fmt.Sprintf("Survivors: %s", phrase.Count(int64(n)))
+		if kept, of, ok := s.KeptPids(v); ok {
+			text += fmt.Sprintf("; %d of %d seen have kept their process", kept, of)
+		}
+		t.say(themes.Text, "%s", text)
+	}
+	if len(v.GetFenced()) > 0 {
+		t.say(themes.Text, "Fenced: %s", strings.Join(v.Fenced, ", "))
+	}
+}
+
+// anew lists the ranks made anew with their devices.
+func anew(v *falconv1.Recovery) []string {
+	var out []string
+	for _, r := range slices.Sorted(maps.Keys(v.Replaced)) {
+		out = append(out, fmt.Sprintf("rank %d on %s", r, v.Replaced[r]))
+	}
+	return out
+}
+
+func (t *teller) resume(v *falconv1.Recovery) {
+	before := phrase.Iteration(v.GetBeforeIteration())
+	switch at := phrase.Iteration(v.GetResumeIteration()); {
+	case v.GetCheckpoint() && v.ResumeIteration >= 0:
+		t.say(themes.Warn, "All ranks go back to the checkpoint of iteration %s; %s was the newest begun", at, before)
+	case v.GetCheckpoint():
+		t.say(themes.Warn, "All ranks go back to a checkpoint")
+	case v.GetResumeIteration() >= 0:
+		t.say(themes.Text, "Goes on at iteration %s; %s was the newest begun", at, before)
+	case feed.Recovering(v):
+		t.say(dim, "The iteration to go on at is chosen once all have told what they hold; %s was the newest begun", before)
+	}
+}
+
+// shards lists every move, those of one reason together.
+func (t *teller) shards(v *falconv1.Recovery) {
+	if len(v.GetMoves()) == 0 {
+		return
+	}
+	t.say(themes.Title, "Shards, source → destination: %d", len(v.Moves))
+	var order []string
+	of := map[string][]string{}
+	for _, m := range v.Moves {
+		if _, seen := of[m.GetWhy()]; !seen {
+			order = append(order, m.GetWhy())
+		}
+		from := fmt.Sprint(m.GetFrom())
+		if m.GetFrom() == int32(falcon.FromCheckpoint) {
+			from = "storage"
+		}
+		of[m.GetWhy()] = append(of[m.GetWhy()], fmt.Sprintf("%s→%d", from, m.GetRank()))
+	}
+	for _, why := range order {
+		text := strings.Join(of[why], "  ")
+		if why != "" {
+			text += ": " + why
+		}
+		t.say(themes.Text, "%s", text)
+	}
+}

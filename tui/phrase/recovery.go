@@ -1,0 +1,100 @@
+package phrase
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Seconds is a time that is left, counted down.
+func Seconds(d time.Duration) string {
+	switch s := int((d + time.Second - 1) / time.Second); {
+	case s >= 120:
+		return fmt.Sprintf("%d min %d s", s/60, s%60)
+	default:
+		return fmt.Sprintf("%d s", s)
+	}
+}
+
+// Ranks names ranks, runs of them as "4-7", at most most parts: "rank 2",
+// "ranks 0-3, 8 and 12 more".
+func Ranks(ranks []int32, most int) string {
+	if !slices.IsSorted(ranks) {
+		ranks = slices.Sorted(slices.Values(ranks))
+	}
+	switch len(ranks) {
+	case 0:
+		return "no rank"
+	case 1:
+		return "rank " + strconv.Itoa(int(ranks[0]))
+	}
+	var parts []string
+	told := 0
+	for i := 0; i < len(ranks) && len(parts) < most; {
+		j := i
+		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
+			j++
+		}
+		if j == i {
+			parts = append(parts, strconv.Itoa(int(ranks[i])))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
+		}
+		i = j + 1
+		told = i
+	}
+	s := "ranks " + strings.Join(parts, ", ")
+	if rest := len(ranks) - told; rest > 0 {
+		s += fmt.Sprintf(" and %d more", rest)
+	}
+	return s
+}
+
+// Fault is a fault in a line: "process ended on n1.g0 (rank 2)".
+func Fault(f *falconv1.Fault) string {
+	if f.GetKind() == "node" {
+		return "node " + f.Node + " lost"
+	}
+	where := f.GetDevice()
+	if where == "" {
+		where = f.GetNode()
+	}
+	s := FaultKind(f.GetKind())
+	if where != "" {
+		s += " on " + where
+	}
+	if len(f.GetRanks()) > 0 {
+		s += " (" + Ranks(f.Ranks, 4) + ")"
+	}
+	return s
+}
+
+// Faults names the first of several, and how many more there are.
+func Faults(list []*falconv1.Fault) string {
+	switch len(list) {
+	case 0:
+		return "no fault"
+	case 1:
+		return Fault(list[0])
+	}
+	return fmt.Sprintf("%s and %d more", Fault(list[0]), len(list)-1)
+}
+
+// FaultKind is what a fault is in words.
+func FaultKind(k string) string {
+	switch k {
+	case "exit":
+		return "process ended"
+	case "frozen":
+		return "process frozen"
+	case "hang":
+		return "job hangs"
+	case "device":
+		return "device fault"
+	}
+	return k
+}

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
+	"pgregory.net/rapid"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/tui/internal/fakeengine"
@@ -306,5 +308,39 @@ func TestHostileRecoveryNeverReachesTheTerminal(t *testing.T) {
 		if strings.Contains(x.raw.String(), bad) {
 			t.Errorf("%q was written", bad)
 		}
+	}
+}
+
+// A word on a recovery leaves the console only after: a dialog opened for it
+// that is older than the guard, its focus moved from Cancel, and enter.
+func TestNoWordWithoutTheFullPath(t *testing.T) {
+	e := fakeengine.New(fakeengine.Options{})
+	e.AdvanceTo(fakeengine.Proposed + 2)
+	e.Lose(falcon.RecoveryProposed)
+	state := pictureOf(t, e, wide)
+	words := 0
+	rapid.Check(t, func(t *rapid.T) {
+		src, clk := &still{state: state}, newClock()
+		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
+		for range rapid.IntRange(1, 60).Draw(t, "n") {
+			k := rapid.SampledFrom(sessionKeys).Draw(t, "key")
+			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 390, 410}).Draw(t, "ms")) * time.Millisecond)
+			d := m.dialog
+			may := m.help == nil && d != nil && d.kind == kindRecover && k == "enter" && d.focus == buttonDo && !d.sending && clk.now().Sub(d.opened) >= guard
+			before := len(src.words)
+			send(m, k)
+			m.View()
+			if len(src.words) == before {
+				continue
+			}
+			words++
+			r := src.words[len(src.words)-1]
+			if !may || r.Recovery != "" && r.PlanHash != fakeengine.RecoveryHash || r.Recovery == "" && r.Reason == "" {
+				t.Fatalf("%q sent %v without the full path", k, r)
+			}
+		}
+	})
+	if words == 0 && !testing.Short() {
+		t.Error("no random session came as far as a word: the test proves nothing")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/internal/fakeengine"
 )
@@ -154,4 +155,20 @@ func TestBadAddresses(t *testing.T) {
 			t.Errorf("Dial(%.20q): %v", a, err)
 		}
 	}
+}
+
+func TestRecoveriesArePulledWhileWanted(t *testing.T) {
+	e := fakeengine.New(fakeengine.Options{})
+	e.AdvanceTo(30)
+	f := start(t, e)
+	s := until(t, f, "the first snapshot", func(s *State) bool { return s.Conn == Live })
+	if s.Recoveries != nil {
+		t.Error("recoveries were pulled though nobody wants them")
+	}
+	f.Ask(Want{Rank: WorstRank, Columns: 1, Recoveries: true})
+	until(t, f, "what could be lost", func(s *State) bool { return len(s.Recoveries.GetExposures()) > 0 })
+	e.Lose(falcon.RecoveryReplace)
+	until(t, f, "the recovery, without a map", func(s *State) bool {
+		return len(s.Recoveries.GetRecoveries()) == 1 && len(s.Recoveries.GetExposures()) == 0
+	})
 }

@@ -191,6 +191,9 @@ func Summary(s *feed.State, now time.Time) string {
 			line += fmt.Sprintf("; %s: %s", i.Id, phrase.Verdict(i.Verdict))
 		}
 	}
+	if r := s.Snap.GetRecovery(); feed.Recovering(r) {
+		line += fmt.Sprintf("; %s at %s: %s", r.Id, r.State, phrase.Faults(r.Faults))
+	}
 	if s.Conn != feed.Live {
 		line += fmt.Sprintf("; engine unreachable for %ds", int(now.Sub(s.Since).Seconds()))
 	}

@@ -4,7 +4,7 @@
 //
 // Run owns its feed and everything that it starts; it returns when the job
 // has finished or its context ends, after telling the story of every
-// incident. It writes nothing but printable text and newlines.
+// incident and recovery. It writes nothing but printable text and newlines.
 package plain
 
 import (
@@ -117,6 +117,13 @@ func story(ctx context.Context, client falconv1.ConsoleClient, last *feed.State,
 		clean.Message(r)
 	}
 	w.lines(Story(r)...)
+	list, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{})
+	if err == nil {
+		clean.Message(list)
+		w.lines(Recoveries(list.Recoveries)...)
+	} else if v := last.Snap.GetRecovery(); v != nil {
+		w.lines(Recoveries([]*falconv1.Recovery{v})...)
+	}
 }
 
 // writer stops at the first failed write.

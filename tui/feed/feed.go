@@ -219,6 +219,9 @@ func (f *Feed) received(r *falconv1.SnapshotReply, w Want, slow bool) {
 		if f.engine != r.EngineId { // another engine numbers its events anew
 			f.engine, f.state.Events = r.EngineId, nil
 		}
+		if Recovering(f.state.Snap.GetRecovery()) != Recovering(r.GetRecovery()) {
+			f.recoverNow() // what a loss would cost is known again, or no longer
+		}
 		f.state.Snap, f.state.Received, f.sent = r, f.now(), w
 		f.state.Events = merge(f.state.Events, r.Events)
 	}

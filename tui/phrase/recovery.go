@@ -13,6 +13,8 @@ import (
 // Seconds is a time that is left, counted down.
 func Seconds(d time.Duration) string {
 	switch s := int((d + time.Second - 1) / time.Second); {
+	case s >= 120 && s%60 == 0:
+		return fmt.Sprintf("%d min", s/60)
 	case s >= 120:
 		return fmt.Sprintf("%d min %d s", s/60, s%60)
 	default:

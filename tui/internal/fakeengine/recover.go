@@ -34,6 +34,8 @@ func (e *Engine) Lose(state falcon.RecoveryState) {
 	switch state {
 	case falcon.RecoveryProposed:
 		l.reason, l.by = "policy asks for a person", ""
+	case falcon.RecoveryRejoin, falcon.RecoveryResumed:
+		l.reason = fmt.Sprintf("every shard has a survivor that holds step %d; ranks that restore it: 1", e.iter)
 	case falcon.RecoveryFailed:
 		l.reason = "no replica holds the shard of rank 2 and no checkpoint is known; start the job again"
 	}

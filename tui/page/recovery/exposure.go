@@ -55,14 +55,12 @@ func noMap(s *page.State) string {
 	switch {
 	case f.RecoveriesErr != "":
 		return "what a loss would cost is not known: " + f.RecoveriesErr
-	case f.Recoveries == nil:
-		return "asking the engine what a loss would cost …"
-	case f.Recoveries.Note != "":
+	case f.Recoveries.GetNote() != "":
 		return "what a loss would cost is not known: " + f.Recoveries.Note
 	case s.Recovering() != nil:
 		return s.Recovering().Id + " is in progress; ] shows it"
 	}
-	return "no node is known yet"
+	return "asking the engine what a loss would cost …"
 }
 
 const (

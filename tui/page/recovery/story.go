@@ -62,7 +62,7 @@ func (t *teller) state(s *page.State, v *falconv1.Recovery) {
 		role = themes.Warn
 	}
 	t.say(role, "%s", capital(s.Story(v)))
-	if v.GetReason() != "" && !strings.Contains(s.Story(v), v.Reason) {
+	if v.GetReason() != "" && v.GetResumeIteration() < 0 && !strings.Contains(s.Story(v), v.Reason) {
 		t.say(themes.Warn, "Because %s", v.Reason)
 	}
 	if v.GetDecidedBy() != "" {
@@ -118,15 +118,20 @@ func anew(v *falconv1.Recovery) []string {
 	return out
 }
 
+// resume tells where training goes on, and why there.
 func (t *teller) resume(v *falconv1.Recovery) {
+	why := ""
+	if v.GetReason() != "" && (v.GetState() == string(falcon.RecoveryRejoin) || v.GetState() == string(falcon.RecoveryResumed)) {
+		why = ": " + v.Reason
+	}
 	before := phrase.Iteration(v.GetBeforeIteration())
 	switch at := phrase.Iteration(v.GetResumeIteration()); {
 	case v.GetCheckpoint() && v.ResumeIteration >= 0:
-		t.say(themes.Warn, "All ranks go back to the checkpoint of iteration %s; %s was the newest begun", at, before)
+		t.say(themes.Warn, "All ranks go back to the checkpoint of iteration %s; %s was the newest begun%s", at, before, why)
 	case v.GetCheckpoint():
 		t.say(themes.Warn, "All ranks go back to a checkpoint")
 	case v.GetResumeIteration() >= 0:
-		t.say(themes.Text, "Goes on at iteration %s; %s was the newest begun", at, before)
+		t.say(themes.Text, "Goes on at iteration %s; %s was the newest begun%s", at, before, why)
 	case feed.Recovering(v):
 		t.say(dim, "The iteration to go on at is chosen once all have told what they hold; %s was the newest begun", before)
 	}

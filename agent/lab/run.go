@@ -66,7 +66,7 @@ func (l *Lab) patience() <-chan time.Time {
 	switch {
 	case len(l.working()) == 0:
 		return time.After(launchWait)
-	case l.parks() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && !p.ok() }):
+	case l.parks() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && p.end != endDone }): // dead, or stopped on a fenced node
 		if l.opt.Attended {
 			return time.After(decideWait)
 		}

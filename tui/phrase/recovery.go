@@ -94,7 +94,7 @@ func FaultKind(k string) string {
 	case "frozen":
 		return "process frozen"
 	case "hang":
-		return "job hangs"
+		return "training stopped"
 	case "device":
 		return "device fault"
 	}

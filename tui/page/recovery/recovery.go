@@ -51,7 +51,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 
 func (p *Page) move(a key.Action, s *page.State, r widget.Rect) {
 	if v := p.shown(s); feed.Recovering(v) {
-		_, rest := r.Rows(topRows(r.H))
+		_, rest := split(r, s, v)
 		newGrid(s, v, gridRect(rest)).move(a)
 		return
 	}
@@ -105,8 +105,15 @@ func (p *Page) Rank(s *page.State) int32 {
 // restRows is what ranks or map keep of a small screen.
 const restRows = 6
 
-// topRows is the room for the recovery above ranks or map.
-func topRows(h int) int { return min(2+len(phases)+1, max(4, h-restRows)) }
+// split parts the room between the recovery and ranks or map: the phases have
+// room first, on a large screen the story too, up to three fifths.
+func split(r widget.Rect, s *page.State, v *falconv1.Recovery) (top, rest widget.Rect) {
+	rows := min(2+len(phases)+1, max(4, r.H-restRows))
+	if most := r.H * 3 / 5; rows < most {
+		rows = max(rows, min(most, 1+len(Story(s, v, r.W-phasesW-1))))
+	}
+	return r.Rows(rows)
+}
 
 // Draw draws the recovery chosen, and below it ranks or map.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
@@ -115,7 +122,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 		p.exposures(c, r, s)
 		return
 	}
-	top, rest := r.Rows(topRows(r.H))
+	top, rest := split(r, s, v)
 	p.recovery(c, top, s, v)
 	if feed.Recovering(v) {
 		ranks(c, rest, s, v)

@@ -49,12 +49,11 @@ type member struct {
 
 // host is one node.
 type host struct {
-	heard    time.Time
-	suspect  bool
-	reset    bool
-	fatal    Device // newest fatal event
-	fatalAt  time.Time
-	reported bool // the fatal event is told
+	heard   time.Time
+	suspect bool
+	reset   bool
+	fatal   Device // newest fatal event
+	fatalAt time.Time
 }
 
 // attempt is the present generation's state; what a restart needs of it is told

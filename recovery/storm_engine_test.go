@@ -107,7 +107,7 @@ func (s *storm) persist(c falcon.Recovery) {
 	s.logf("persist %s %s generation %d faults %d fenced %v pending %v", c.ID, c.State, c.Generation, len(c.Faults), c.Fenced, c.Pending)
 	i := slices.IndexFunc(s.journal, func(o falcon.Recovery) bool { return o.ID == c.ID })
 	if i < 0 {
-		i, s.journal = len(s.journal), append(s.journal, c)
+		s.journal = append(s.journal, c)
 	} else {
 		if s.journal[i].State.Over() {
 			s.fail("%s changes after its end", c.ID)

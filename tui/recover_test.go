@@ -344,3 +344,27 @@ func TestNoWordWithoutTheFullPath(t *testing.T) {
 		t.Error("no random session came as far as a word: the test proves nothing")
 	}
 }
+
+// A fence is lifted only with a reason and a confirmation, too.
+func TestLiftTakesNodeAndReason(t *testing.T) {
+	e := fakeengine.New(fakeengine.Options{})
+	e.AdvanceTo(30)
+	src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
+	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
+	for _, k := range append(strings.Split(":lift|n1", ""), "enter") {
+		if k == "|" {
+			k = "space"
+		}
+		send(m, k)
+	}
+	if s := text(m); !containsAll(s, "LIFT THE FENCE OF n1?", "say why", "▸ Cancel") {
+		t.Fatalf("the dialog:\n%s", s)
+	}
+	clk.pass(guard)
+	for _, k := range []string{"tab", "enter", "o", "k", "enter"} {
+		send(m, k)
+	}
+	if len(src.words) != 1 || src.words[0].Verb != "lift" || src.words[0].Node != "n1" || src.words[0].Reason != "ok" {
+		t.Errorf("sent %v:\n%s", src.words, text(m))
+	}
+}

@@ -38,7 +38,7 @@ static bool defer(falcon_tls *t, void **where, uint32_t ticket, const falcon_com
 static int discard(void **where, bool aborted) {
   int (*real)(void *) = (int (*)(void *))falcon_fn(FN_ncclCommAbort);
   void *handle = where ? *where : NULL;
-  if (where) *where = NULL;
+  if (where) __atomic_store_n(where, NULL, __ATOMIC_RELEASE);
   if (handle && !aborted && real) real(handle);
   return NCCL_REMOTE_ERROR;
 }

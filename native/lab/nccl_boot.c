@@ -313,6 +313,6 @@ ncclResult_t boot_start(ncclComm_t *out, int n, const ncclUniqueId *id, int rank
     free(m);
     return nccl_error(ncclSystemError, "can't start a thread");
   }
-  *out = c;
+  __atomic_store_n(out, c, __ATOMIC_RELEASE);
   return ncclInProgress;
 }

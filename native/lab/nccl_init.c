@@ -27,7 +27,7 @@ static ncclResult_t make(ncclComm_t *comm, int n, const ncclUniqueId *id, int ra
     return nccl_error(ncclInvalidArgument, "rank %d of %d ranks: out of range", rank, n);
   ncclResult_t rc = check_config(config);
   if (rc != ncclSuccess) return rc;
-  *comm = NULL;
+  __atomic_store_n(comm, NULL, __ATOMIC_RELEASE); /* another thread may already look for the handle */
   if (cudaGetDevice(&device) != cudaSuccess) return nccl_error(ncclUnhandledCudaError, "no current device");
   if (group_open()) return group_defer_init(comm, n, id, rank, device); /* the group's end blocks */
   if (in_background(config)) return boot_start(comm, n, id, rank, device);

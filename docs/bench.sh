@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # Writes docs/benchmarks.md: every figure with the command that gave it.
 # Usage: docs/bench.sh [PAIRS]   (pairs of lab runs for the hook's cost; default 5)
+# BENCH_ONLY=REGEX measures the sections whose title matches and keeps the others.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 pairs=${1:-5}
+only=${BENCH_ONLY:-}
+stamp="$(date -u +%F), $(git describe --always --dirty 2>/dev/null || echo none)"
 out=docs/benchmarks.md
 tmp=$(mktemp)
 trap 'rm -f "$tmp"' EXIT
@@ -12,10 +15,20 @@ export CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations"
 # section TITLE COMMAND... : the command's own lines, as they came.
 section() {
   local title=$1; shift
+  if [[ -n $only && ! $title =~ $only ]]; then
+    kept "$title"
+    return
+  fi
   echo "bench: $title" >&2
-  printf '\n## %s\n\n`%s`\n\n```\n' "$title" "$*" >>"$tmp"
+  printf '\n## %s\n\n`%s` (%s)\n\n```\n' "$title" "$*" "$stamp" >>"$tmp"
   "$@" 2>&1 | grep -vE '^(=== RUN|goos|goarch|pkg:|PASS|make|--- PASS|    --- PASS|testing:|ok )|no test files' >>"$tmp"
   printf '```\n' >>"$tmp"
+}
+# kept TITLE: the section as it stands.
+kept() {
+  local body=
+  [ -f "$out" ] && body=$(awk -v title="## $1" '/^(## |<!-- )/ {on = $0 == title} on' "$out")
+  [ -z "$body" ] || printf '\n%s\n' "$body" >>"$tmp"
 }
 gobench() { # TITLE PACKAGE PATTERN
   section "$1" go test -run '^$' -bench "$3" -benchmem "$2"
@@ -24,7 +37,7 @@ gobench() { # TITLE PACKAGE PATTERN
 {
   echo "# Benchmarks"
   echo
-  echo "Written by \`make bench\`; nothing here is typed by hand. Machine: $(nproc) cores of $(grep -m1 'model name' /proc/cpuinfo | sed 's/.*: //'), $(free -g | awk '/^Mem:/{print $2}') GiB, Linux $(uname -r), $(go version | cut -d' ' -f3), $(gcc -dumpfullversion | sed 's/^/gcc /'). Date: $(date -u +%F). Commit: $(git describe --always --dirty 2>/dev/null || echo none)."
+  echo "Written by \`make bench\`; nothing here is typed by hand. Machine: $(nproc) cores of $(grep -m1 'model name' /proc/cpuinfo | sed 's/.*: //'), $(free -g | awk '/^Mem:/{print $2}') GiB, Linux $(uname -r), $(go version | cut -d' ' -f3), $(gcc -dumpfullversion | sed 's/^/gcc /'). Each section says when and of which commit it was measured."
   echo
   echo "The machine is shared and noisy: compare figures of one run, not of two. GPUs and links are emulated; the hook's cost is measured on the real call path of the emulated NCCL."
 } >"$tmp"

@@ -13,8 +13,11 @@ func TestRanksAreRunsInOrder(t *testing.T) {
 		most  int
 		want  string
 	}{
-		{nil, 3, "no rank"}, {[]int32{7}, 3, "rank 7"}, {[]int32{2, 3}, 3, "ranks 2-3"},
-		{[]int32{9, 0, 1, 2, 8}, 3, "ranks 0-2, 8-9"}, {[]int32{0, 2, 4, 6, 7}, 2, "ranks 0, 2 and 3 more"},
+		{nil, 3, "no rank"},
+		{[]int32{7}, 3, "rank 7"},
+		{[]int32{2, 3}, 3, "ranks 2-3"},
+		{[]int32{9, 0, 1, 2, 8}, 3, "ranks 0-2, 8-9"},
+		{[]int32{0, 2, 4, 6, 7}, 2, "ranks 0, 2 and 3 more"},
 	} {
 		if got := Ranks(x.ranks, x.most); got != x.want {
 			t.Errorf("%v: %q instead of %q", x.ranks, got, x.want)

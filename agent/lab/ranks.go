@@ -107,8 +107,9 @@ func (l *Lab) trainerArgs() []string {
 	return append(args, l.stateArgs()...)
 }
 
-// parks says whether ranks leave training for a recovery, which takes the hook.
-func (l *Lab) parks() bool { return l.opt.Hook && l.sc.parks() }
+// parks says whether ranks leave training for a recovery, which takes the hook
+// and the adapter's step marks: without tags nobody knows what a rank holds.
+func (l *Lab) parks() bool { return l.opt.Hook && l.opt.Marks && l.sc.parks() }
 
 // stateArgs are about what swaps move and checkpoints write.
 func (l *Lab) stateArgs() []string {

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define STACK_BYTES (1024u * 1024u) /* NCCL and CUDA run on it */
-#define TODO_MAX 1024u              /* handles in the table */
+#define PENDING_MAX 1024u              /* handles in the table */
 #define BUSY_NS 50000000ull         /* for threads inside NCCL; one that waits there for a peer does not come out */
 #define READY_NAP_NS 1000000l
 #define READY_NS 10000000000ull     /* for a revoke in the background to end */
@@ -26,7 +26,7 @@ static struct {
   _Atomic bool updating;
   uint64_t running;        /* generation being obeyed, 0 = none */
   uint32_t left;           /* communicators not ended yet */
-  void *todo[TODO_MAX];    /* without a thread yet */
+  void *todo[PENDING_MAX];    /* without a thread yet */
   uint32_t todo_count;
   uint64_t seen, seen_ns;  /* newest suspension, and since when: the side thread's own */
 } s_ = {.mu = PTHREAD_MUTEX_INITIALIZER};
@@ -124,7 +124,7 @@ static void start_threads(void) {
 /* ---- when ---- */
 
 static void add_made(void) {
-  uint32_t n = falcon_making_take(s_.todo + s_.todo_count, TODO_MAX - s_.todo_count);
+  uint32_t n = falcon_making_take(s_.todo + s_.todo_count, PENDING_MAX - s_.todo_count);
   s_.todo_count += n;
   s_.left += n;
 }
@@ -132,7 +132,7 @@ static void add_made(void) {
 /* Under the lock; left counts this call too, so that it ends here at the earliest. */
 static void begin(uint64_t generation) {
   s_.running = generation;
-  s_.todo_count = falcon_comm_close_all(s_.todo, TODO_MAX);
+  s_.todo_count = falcon_comm_close_all(s_.todo, PENDING_MAX);
   s_.left = s_.todo_count + 1;
   add_made();
   start_threads();

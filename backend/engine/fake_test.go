@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -301,6 +302,7 @@ type fakeJob struct {
 	committed uint64
 	commits   map[uint64]int64
 	iteration int64
+	begun     atomic.Int64 // iteration, for whoever looks from the engine's goroutine
 	pid       int32
 	kept      fakeHistory
 	waits     bool    // for the launch of its ranks
@@ -377,6 +379,7 @@ func (j *fakeJob) step() {
 		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: s}})
 	}
 	j.iteration++
+	j.begun.Store(j.iteration)
 }
 
 // bench is an engine with its agents, inside a synctest bubble.

@@ -166,7 +166,7 @@ func killedRecovering(t *testing.T, o outage, point string, nth int) (struck boo
 		b := suffer(t, o)
 		seen := 0
 		b.fault = func(at string) error {
-			if at != point || struck || b.job.iteration < struckAt {
+			if at != point || struck || b.job.begun.Load() < struckAt {
 				return nil
 			}
 			if seen++; seen == nth {

@@ -21,7 +21,7 @@ func decideCommand() *cobra.Command {
   falcon decide INC-0001 --approve --rung S2
   falcon decide INC-0001 --approve --rung S4 --variant replace
   falcon decide REC-0001 --approve`,
-		Args: oneID,
+		Args: oneID("incident", "INC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if approve == veto {
 				return fmt.Errorf("%w: give one of --approve and --veto", errUsage)

@@ -53,7 +53,7 @@ func incidentShowCommand(t *engineTarget) *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show one incident with its evidence and ladder",
 		Example: "  falcon incident show INC-0001",
-		Args:    oneID,
+		Args:    oneID("incident", "INC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := fetchStory(c, t, args[0])
 			if err != nil {
@@ -75,7 +75,7 @@ func incidentExportCommand(t *engineTarget) *cobra.Command {
 		Use:     "export ID",
 		Short:   "Write one incident as Markdown or JSON",
 		Example: "  falcon incident export INC-0001 --format md > INC-0001.md",
-		Args:    oneID,
+		Args:    oneID("incident", "INC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if format != "md" && format != "json" {
 				return fmt.Errorf("%w: --format %q is neither md nor json", errUsage, format)
@@ -94,11 +94,14 @@ func incidentExportCommand(t *engineTarget) *cobra.Command {
 	return c
 }
 
-func oneID(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%w: give one incident, such as INC-0001 (see %s --help)", errUsage, c.CommandPath())
+// oneID takes one argument, the id of a thing such as the example.
+func oneID(thing, example string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("%w: give one %s, such as %s (see %s --help)", errUsage, thing, example, c.CommandPath())
+		}
+		return nil
 	}
-	return nil
 }
 
 func fetchIncidents(c *cobra.Command, t *engineTarget, id string) (*falconv1.IncidentsReply, error) {

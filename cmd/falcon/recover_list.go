@@ -110,7 +110,7 @@ func recoveryShowCommand(t *engineTarget) *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show one recovery: evidence, phases, where every shard came from",
 		Example: "  falcon recovery show REC-0001",
-		Args:    oneRecovery,
+		Args:    oneID("recovery", "REC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := fetchRecoveries(c, t, &falconv1.RecoveriesRequest{Id: args[0]})
 			if err != nil {
@@ -130,13 +130,6 @@ func recoveryShowCommand(t *engineTarget) *cobra.Command {
 	return c
 }
 
-func oneRecovery(c *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("%w: give one recovery, such as REC-0001 (see %s --help)", errUsage, c.CommandPath())
-	}
-	return nil
-}
-
 func recoveryAbortCommand(t *engineTarget) *cobra.Command {
 	var reason string
 	var asJSON bool
@@ -144,7 +137,7 @@ func recoveryAbortCommand(t *engineTarget) *cobra.Command {
 		Use:     "abort ID",
 		Short:   "End a recovery before its ranks are told to go on; the job stands then",
 		Example: `  falcon recovery abort REC-0001 --reason "the rack is being moved"`,
-		Args:    oneRecovery,
+		Args:    oneID("recovery", "REC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return recoverOn(c, t, &falconv1.RecoverRequest{Recovery: args[0], Verb: "abort", Reason: reason}, asJSON)
 		},

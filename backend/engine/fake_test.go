@@ -224,12 +224,11 @@ func (a *fakeAgent) handle(e *falconv1.EngineFrame, j *fakeJob) {
 	switch b := e.GetBody().(type) {
 	case *falconv1.EngineFrame_Welcome:
 		a.drop(b.Welcome.GetAcked())
-		waiting := a.spool
-		for _, f := range waiting {
-			a.stream.in <- f
+		for _, r := range a.ranks { // first, and unnumbered: what waits was said of these processes
+			a.stream.in <- j.rankState(a.node, r)
 		}
-		for _, r := range a.ranks {
-			a.send(j.rankState(a.node, r))
+		for _, f := range a.spool {
+			a.stream.in <- f
 		}
 	case *falconv1.EngineFrame_Ack:
 		a.drop(b.Ack.GetSeq())

@@ -71,7 +71,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	loaded bool
-	newest Sidecar // Generation 0 = none so far
+	newest Sidecar // of no bytes = none so far
 	table  []byte  // nil where the file does not fit the sidecar
 }
 
@@ -126,7 +126,7 @@ func (s *Store) older(generation uint64) error {
 func (s *Store) put(generation uint64, table []byte) error {
 	next := describe(table, generation)
 	switch {
-	case generation == 0 || len(table) == 0 || len(table) > BytesMax:
+	case len(table) == 0 || len(table) > BytesMax:
 		return fmt.Errorf("%w: %d bytes of generation %d are no table", ErrTable, len(table), generation)
 	case generation < s.newest.Generation:
 		return s.older(generation)

@@ -70,6 +70,22 @@ func TestTablesReplaceOlderOnes(t *testing.T) {
 	kept(t, path, "five", 5)
 }
 
+// A job that has not been recovered yet has a table too.
+func TestGenerationZero(t *testing.T) {
+	path := place(t)
+	s := New(path)
+	if err := s.Apply(1, 0, change("", 0, "one", 1, edit{Put: []byte("one")})); !errors.Is(err, ErrBase) {
+		t.Fatalf("a delta to nothing: %v", err)
+	}
+	put(t, s, 0, "zero")
+	kept(t, path, "zero", 0)
+	later := New(path)
+	if err := later.Apply(1, 0, change("zero", 0, "one", 1, edit{Cut: 4, Put: []byte("one")})); err != nil {
+		t.Fatal(err)
+	}
+	kept(t, path, "one", 1)
+}
+
 func TestDeltas(t *testing.T) {
 	path := place(t)
 	s := New(path)

@@ -66,6 +66,9 @@ func (e *Engine) describe(now time.Time) {
 	if e.settleLaunch(now); fresh {
 		e.overtaken(now)
 	}
+	if fresh || !e.laid {
+		e.layTable(now)
+	}
 }
 
 // candidate is the job as its ranks describe it now, how long that must hold

@@ -112,6 +112,8 @@ type Engine struct {
 	stood    map[falcon.Rank]stood
 	relaunch *falcon.Launch // that a recovery's restart has come to
 	again    []*told        // commands that are sent again in another form
+	laid     bool           // this start has brought the job's rank table to its nodes
+	laying   []falcon.Node  // that it is still to be brought to
 	begun    int64          // newest iteration that a rank has begun
 	paced    recovery.Pace  // as the machine knows it
 	pacedAt  time.Time
@@ -324,6 +326,7 @@ func (e *Engine) tick(now time.Time) {
 	e.val.Tick(now)
 	e.tellPace(now)
 	e.rec.Tick(now)
+	e.layOn()
 	e.tryAsks(now)
 	e.judgeOrders(now)
 	e.letGo(now)

@@ -26,8 +26,8 @@ type fakeCrew struct {
 	rejoined  map[int32]uint64
 	suspended uint64
 	stops     int
-	launches  int               // joins carried out
-	tables    []uint64          // generations of tables, as they came
+	launches  int // joins carried out
+	tables    []*falconv1.TableCommand
 	refuse    map[string]string // by kind of command
 	mute      map[string]int    // so many commands of a kind get lost
 	onPark    func()            // done once, when the ranks have parked
@@ -67,7 +67,7 @@ func (a *fakeAgent) recovers(c *falconv1.Command, j *fakeJob) bool {
 	case tellLaunch:
 		a.join(c.GetLaunch(), j)
 	case tellTable:
-		a.crew.tables = append(a.crew.tables, c.GetTable().GetGeneration())
+		a.crew.tables = append(a.crew.tables, c.GetTable())
 	case tellRejoin:
 		if why := a.unseated(c.GetRejoin(), j); why != "" {
 			done.Status, done.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, why

@@ -64,10 +64,26 @@ type told struct {
 	deadline time.Time
 	body     func(n falcon.Node) *falconv1.Command
 	answered map[falcon.Node]bool
+	number   map[falcon.Node]int // index in Nodes
+	paced    bool                // sent to some nodes at a time; see layOn
+}
+
+// at is a node's index in Nodes; -1 = it is not told.
+func (t *told) at(n falcon.Node) int {
+	if t.number == nil {
+		t.number = make(map[falcon.Node]int, len(t.Nodes))
+		for i, n := range t.Nodes {
+			t.number[n] = i
+		}
+	}
+	if i, is := t.number[n]; is {
+		return i
+	}
+	return -1
 }
 
 func (t *told) frame(epoch uint64, n falcon.Node) *falconv1.EngineFrame {
-	i := slices.Index(t.Nodes, n)
+	i := t.at(n)
 	c := t.body(n)
 	if i < 0 || c == nil {
 		return nil
@@ -163,7 +179,8 @@ func (e *Engine) compose(c recovery.Command) *told {
 		}
 	case recovery.Rejoin:
 		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, placementNodes(c.Placement), e.pids()
-		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, n, t.Pids) }
+		on := seats(c.Placement)
+		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, on[n], t.Pids) }
 	case recovery.Stop:
 		t.Generation, t.Kind, t.Nodes = c.Generation, tellStop, e.stopNodes(c)
 		t.body = func(n falcon.Node) *falconv1.Command {
@@ -225,14 +242,21 @@ func (e *Engine) pids() map[falcon.Rank]int32 {
 	return out
 }
 
-func rejoinCommand(c recovery.Rejoin, n falcon.Node, pids map[falcon.Rank]int32) *falconv1.Command {
+// seats sorts a placement's ranks by node.
+func seats(p falcon.Placement) map[falcon.Node][]falcon.Rank {
+	out := map[falcon.Node][]falcon.Rank{}
+	for r, d := range p {
+		out[d.Node()] = append(out[d.Node()], falcon.Rank(r))
+	}
+	return out
+}
+
+func rejoinCommand(c recovery.Rejoin, ranks []falcon.Rank, pids map[falcon.Rank]int32) *falconv1.Command {
 	out := &falconv1.RejoinCommand{
 		Generation: c.Generation, ResumeIteration: c.Resume, Checkpoint: c.Checkpoint, MicroBatches: c.Splits, Moves: protoMoves(c.Moves),
 	}
-	for r, d := range c.Placement {
-		if d.Node() == n {
-			out.Seats = append(out.Seats, &falconv1.RankSeat{Rank: int32(r), Pid: pids[falcon.Rank(r)]})
-		}
+	for _, r := range ranks {
+		out.Seats = append(out.Seats, &falconv1.RankSeat{Rank: int32(r), Pid: pids[r]})
 	}
 	return &falconv1.Command{Body: &falconv1.Command_Rejoin{Rejoin: out}}
 }
@@ -271,6 +295,10 @@ func (e *Engine) stopRanks(c recovery.Stop, n falcon.Node) []int32 {
 func (e *Engine) sendTold(list []*told) {
 	for _, t := range list {
 		e.told.add(t)
+		if t.paced {
+			e.laying = slices.Clone(t.Nodes)
+			continue
+		}
 		for _, n := range t.Nodes {
 			e.sendOne(t, n)
 		}

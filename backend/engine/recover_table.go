@@ -3,9 +3,11 @@ package engine
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/ranktable"
 )
 
@@ -66,8 +68,9 @@ func (b *tableBook) commands(t rankTable) func(falcon.Node) *falconv1.Command {
 	deltas := map[uint64][]byte{}
 	return func(n falcon.Node) *falconv1.Command {
 		out := &falconv1.TableCommand{Generation: t.generation}
-		base, known := b.find(b.held[n])
-		if known && base.generation < t.generation && b.retried[n] < t.generation {
+		held, holds := b.held[n]
+		base, known := b.find(held)
+		if holds && known && base.generation < t.generation && b.retried[n] < t.generation {
 			if deltas[base.generation] == nil {
 				deltas[base.generation], _ = ranktable.Diff(base.text, base.generation, t.text, t.generation).Encode() // numbers and bytes always encode
 			}
@@ -107,6 +110,38 @@ func (e *Engine) composeTable(t *told, p falcon.Placement) bool {
 	e.tables.add(made)
 	t.body = e.tables.commands(made)
 	return true
+}
+
+// layAtOnce is how many nodes are brought a whole table per tick: those of
+// thousands of nodes together are gigabytes.
+const layAtOnce = 32
+
+// layTable brings the rank table of a job that has just been described to its
+// nodes, so that a recovery has no more to bring than what changes by it.
+func (e *Engine) layTable(now time.Time) {
+	if e.mem.current() != nil || len(e.mem.job.Placement) == 0 {
+		return
+	}
+	e.laid = true
+	t := &told{answered: map[falcon.Node]bool{}, paced: true}
+	t.Generation, t.Kind, t.Nodes = e.generation(), tellTable, placementNodes(e.mem.job.Placement)
+	if e.composeTable(t, e.mem.job.Placement) {
+		t.Hash = contentHash(recovery.Table{Generation: t.Generation, Placement: e.mem.job.Placement})
+		e.again = append(e.again, t)
+	}
+}
+
+// layOn goes on with that.
+func (e *Engine) layOn() {
+	n := min(layAtOnce, len(e.laying))
+	for _, node := range e.laying[:n] {
+		for _, t := range e.told.open {
+			if t.paced && !t.answered[node] {
+				e.sendOne(t, node)
+			}
+		}
+	}
+	e.laying = e.laying[n:]
 }
 
 // resendWhole has a node's table sent again, under another id, as agents answer

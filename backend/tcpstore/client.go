@@ -25,10 +25,22 @@ type Client struct {
 
 // Dial connects and greets.
 func Dial(address string, layout Layout, timeout time.Duration) (*Client, error) {
-	nc, err := net.DialTimeout("tcp", address, timeout)
+	nc, err := (&net.Dialer{Timeout: timeout, KeepAlive: -1}).Dial("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("tcpstore: %w", err)
 	}
+	c := newClient(nc, layout)
+	if hello := c.greeting(); len(hello) > 0 {
+		_, err = nc.Write(hello)
+	}
+	if err != nil {
+		nc.Close()
+		return nil, fmt.Errorf("tcpstore: %w", err)
+	}
+	return c, nil
+}
+
+func newClient(nc net.Conn, layout Layout) *Client {
 	c := &Client{nc: nc, layout: layout}
 	for i := range c.codes {
 		c.codes[i] = -1
@@ -36,14 +48,15 @@ func Dial(address string, layout Layout, timeout time.Duration) (*Client, error)
 	for code, o := range opcodes[layout] {
 		c.codes[o] = code
 	}
-	if layout == Current {
-		_, err = nc.Write(binary.LittleEndian.AppendUint32([]byte{0}, magic))
+	return c
+}
+
+// greeting is what a client says first; nothing in the legacy layout.
+func (c *Client) greeting() []byte {
+	if c.layout == Legacy {
+		return nil
 	}
-	if err != nil {
-		nc.Close()
-		return nil, fmt.Errorf("tcpstore: %w", err)
-	}
-	return c, nil
+	return binary.LittleEndian.AppendUint32([]byte{0}, magic)
 }
 
 // Close hangs up.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -94,74 +93,13 @@ func peakMiB(t *testing.T, pid int) float64 {
 // releaseLimit is for one run.
 const releaseLimit = 2 * time.Minute
 
-// release has n clients connect, count themselves in, and wait for the last:
-// what a job does first. It returns when the last one is released.
+// release has n clients meet: what a job does first. It returns when the last
+// one is released.
 func release(t *testing.T, address string, l Layout, n int) time.Duration {
 	t.Helper()
-	var wg sync.WaitGroup
-	errs := make([]error, n)
-	clients := make([]*Client, n)
-	begin := time.Now()
-	for i := range n {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			clients[i], errs[i] = meet(address, l, int64(n))
-		}()
-	}
-	wg.Wait()
-	took := time.Since(begin)
-	for _, c := range clients {
-		if c != nil {
-			c.Close()
-		}
-	}
-	kinds := map[string]int{}
-	for _, err := range errs {
-		if err != nil {
-			kinds[strings.SplitN(err.Error(), "->", 2)[0]]++
-		}
-	}
-	if len(kinds) > 0 {
-		t.Fatalf("%d clients, errors by kind: %v", n, kinds)
-	}
+	took, err := Meet(address, l, n, releaseLimit)
+	must(t, err)
 	return took
-}
-
-func meet(address string, l Layout, n int64) (*Client, error) {
-	c, err := enter(address, l)
-	if err != nil {
-		return nil, err
-	}
-	here, err := c.Add("/barrier", 1)
-	if err != nil {
-		return c, err
-	}
-	if here == n {
-		if err := c.Set("/go", "1"); err != nil {
-			return c, err
-		}
-	}
-	return c, c.Wait(releaseLimit, "/go")
-}
-
-// enterTries bounds how often a client begins again: the kernel resets
-// connections that a server does not accept in time.
-const enterTries = 20
-
-func enter(address string, l Layout) (*Client, error) {
-	var last error
-	for range enterTries {
-		c, err := Dial(address, l, releaseLimit)
-		if err == nil {
-			if _, err = c.Add("/init/", 1); err == nil {
-				return c, nil
-			}
-			c.Close()
-		}
-		last = err
-	}
-	return nil, last
 }
 
 // All clients are released, in either layout; the next job meets again.

@@ -2,13 +2,17 @@ package tcpstore
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Errors of Listen.
@@ -47,8 +51,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// acceptors take connections in parallel, each from its own descriptor of the
-// same listening socket: one descriptor is served by one at a time.
+// acceptors take connections in parallel: while one takes the next connection,
+// the others make what was taken theirs.
 const acceptors = 4
 
 // acceptPause is how long an acceptor waits where the process has no
@@ -57,9 +61,9 @@ const acceptPause = 20 * time.Millisecond
 
 // Server is an open store. All methods may be called by anybody at any time.
 type Server struct {
-	o         Options
-	listeners []net.Listener
-	wg        sync.WaitGroup
+	o  Options
+	l  net.Listener
+	wg sync.WaitGroup
 
 	mu      sync.Mutex
 	t       table
@@ -73,16 +77,16 @@ func Listen(address string, o Options) (*Server, error) {
 	if err := mayListen(address, o.Exposed); err != nil {
 		return nil, err
 	}
-	ls, err := listeners(address)
+	l, err := listen(address)
 	if err != nil {
 		return nil, fmt.Errorf("tcpstore: %w", err)
 	}
-	s := &Server{o: o.withDefaults(), listeners: ls, conns: map[*conn]struct{}{}}
+	s := &Server{o: o.withDefaults(), l: l, conns: map[*conn]struct{}{}}
 	s.t.generation = o.Generation
 	s.t.clear()
-	for _, l := range ls {
+	for range acceptors {
 		s.wg.Add(1)
-		go s.accept(l)
+		go s.accept()
 	}
 	return s, nil
 }
@@ -99,45 +103,42 @@ func mayListen(address string, exposed bool) error {
 	return fmt.Errorf("%w, not on %q", ErrExposed, address)
 }
 
-func listeners(address string) ([]net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	all := []net.Listener{l}
-	for len(all) < acceptors {
-		d, err := again(l.(*net.TCPListener))
-		if err != nil {
-			closeAll(all)
-			return nil, err
+func listen(address string) (net.Listener, error) {
+	return (&net.ListenConfig{KeepAlive: -1, Control: inherited}).Listen(context.Background(), "tcp", address)
+}
+
+// Keep-alive of clients: one whose machine is gone is noticed after some
+// minutes.
+const (
+	aliveIdle  = 60 // s
+	aliveEvery = 15 // s
+	aliveTries = 8
+)
+
+// inherited sets on the listening socket what accepted ones take from it: set
+// one by one on each of ten thousand it would be a good part of their time.
+func inherited(_, _ string, raw syscall.RawConn) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) {
+		for _, o := range [][3]int{
+			{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, aliveIdle},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, aliveEvery},
+			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, aliveTries},
+		} {
+			failed = errors.Join(failed, unix.SetsockoptInt(int(fd), o[0], o[1], o[2]))
 		}
-		all = append(all, d)
-	}
-	return all, nil
-}
-
-func again(l *net.TCPListener) (net.Listener, error) {
-	f, err := l.File()
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return net.FileListener(f)
-}
-
-func closeAll(ls []net.Listener) {
-	for _, l := range ls {
-		l.Close()
-	}
+	})
+	return errors.Join(err, failed)
 }
 
 // Addr is where it listens.
-func (s *Server) Addr() string { return s.listeners[0].Addr().String() }
+func (s *Server) Addr() string { return s.l.Addr().String() }
 
-func (s *Server) accept(l net.Listener) {
+func (s *Server) accept() {
 	defer s.wg.Done()
 	for {
-		nc, err := l.Accept()
+		nc, err := s.l.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -211,8 +212,7 @@ func (s *Server) Close() error {
 	s.closed = true
 	s.hangUp()
 	s.mu.Unlock()
-	closeAll(s.listeners[1:])
-	err := s.listeners[0].Close()
+	err := s.l.Close()
 	s.wg.Wait()
 	return err
 }

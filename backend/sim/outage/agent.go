@@ -43,8 +43,12 @@ type agent struct {
 	lost   atomic.Bool // says nothing more
 	frames chan *falconv1.EngineFrame
 	again  chan met // the job has met
-	reads  bool     // it reads and parses the rank table; the others only take it
 	rejoin *falconv1.Command
+
+	reads      bool   // it reads and parses the rank table; the others only take it
+	tabled     bool   // it has a rank table
+	generation uint64 // of it
+	kept       []byte // it, where it reads
 }
 
 // framesMax bounds what waits for an agent; the rest stays in its stream.
@@ -206,15 +210,20 @@ func (a *agent) launch(l *falconv1.LaunchCommand) {
 // table takes a rank table; on some nodes it is written, read back and parsed,
 // as every node does.
 func (a *agent) table(t *falconv1.TableCommand) error {
-	if len(t.GetTable()) == 0 {
+	if len(t.GetTable()) == 0 && (!a.tabled || t.GetBaseGeneration() != a.generation) {
 		return fmt.Errorf("outage: %s has no table that a delta applies to", a.node)
 	}
+	a.tabled, a.generation = true, t.GetGeneration()
+	a.c.tables.Add(1)
 	if !a.reads {
 		return nil
 	}
 	begin := time.Now()
+	if err := a.renew(t); err != nil {
+		return err
+	}
 	path := filepath.Join(a.c.dir, a.node+".table")
-	if err := writeWhole(path, t.GetTable()); err != nil {
+	if err := writeWhole(path, a.kept); err != nil {
 		return err
 	}
 	written := time.Now()
@@ -229,8 +238,21 @@ func (a *agent) table(t *falconv1.TableCommand) error {
 	if got.World() != a.c.Devices {
 		return fmt.Errorf("outage: the table has %d ranks of %d", got.World(), a.c.Devices)
 	}
-	a.c.readTable(written.Sub(begin), time.Since(written), len(b))
+	a.c.readTable(written.Sub(begin), time.Since(written), len(b), len(t.GetTable())+len(t.GetDelta()))
 	return nil
+}
+
+// renew keeps the new table: the whole, or what a delta makes of the old one.
+func (a *agent) renew(t *falconv1.TableCommand) error {
+	if len(t.GetTable()) > 0 {
+		a.kept = t.GetTable()
+		return nil
+	}
+	d, err := ranktable.DecodeDelta(t.GetDelta())
+	if err == nil {
+		a.kept, err = d.Apply(a.kept)
+	}
+	return err
 }
 
 // writeWhole replaces a file so that readers see all of it or what was before.

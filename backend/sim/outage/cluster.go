@@ -71,6 +71,7 @@ type Cluster struct {
 	ended   chan error
 	wg      sync.WaitGroup
 	begun   time.Time
+	tables  atomic.Int64 // taken by nodes
 	stalled atomic.Int64 // iteration at which the job stands, plus 1; 0 = it goes on
 
 	mu       sync.Mutex
@@ -81,6 +82,7 @@ type Cluster struct {
 	written  time.Duration // the slowest reader
 	parsed   time.Duration
 	table    int // bytes
+	sent     int // of them, to one node
 }
 
 // New starts everything and returns once the engine knows the job. The caller
@@ -210,10 +212,14 @@ const look = 200 * time.Millisecond
 
 // described waits until the engine knows the whole job.
 func (c *Cluster) described(ctx context.Context) error {
-	return c.until(ctx, "the job is not described", func() (bool, error) {
+	err := c.until(ctx, "the job is not described", func() (bool, error) {
 		s, err := c.engine.Latest(ctx)
 		return err == nil && int(s.Reply.GetJob().GetWorld()) == c.Devices && s.Reply.GetJob().GetEpoch() > 0, err
 	})
+	if err != nil {
+		return err
+	}
+	return c.until(ctx, "the rank table is not everywhere", func() (bool, error) { return int(c.tables.Load()) >= c.Devices/perNode, nil })
 }
 
 func (c *Cluster) until(ctx context.Context, what string, done func() (bool, error)) error {
@@ -282,10 +288,17 @@ func (c *Cluster) sum(r int32, step int64) uint64 {
 	return uint64(r%half)<<32 + uint64(step)
 }
 
-func (c *Cluster) readTable(write, parse time.Duration, size int) {
+// forgetTables has only what a recovery brings measured.
+func (c *Cluster) forgetTables() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.written, c.parsed, c.table = max(c.written, write), max(c.parsed, parse), size
+	c.written, c.parsed = 0, 0
+}
+
+func (c *Cluster) readTable(write, parse time.Duration, size, sent int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.written, c.parsed, c.table, c.sent = max(c.written, write), max(c.parsed, parse), size, sent
 }
 
 // ready counts a node that is told to rejoin. The last one has the job meet:

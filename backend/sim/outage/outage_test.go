@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,34 +24,8 @@ type here struct{ s *tcpstore.Server }
 
 func (h here) Fence(generation uint64) error { return h.s.Fence(generation) }
 
-func (h here) Meet(n int) (time.Duration, error) { return meetIn(h.s.Addr(), n) }
-
-// meetIn has n clients connect, count themselves in, and wait for the last.
-func meetIn(address string, n int) (time.Duration, error) {
-	var wg sync.WaitGroup
-	errs := make([]error, n)
-	begin := time.Now()
-	for i := range n {
-		wg.Go(func() { errs[i] = meetOne(address, int64(n)) })
-	}
-	wg.Wait()
-	return time.Since(begin), errors.Join(errs...)
-}
-
-func meetOne(address string, n int64) error {
-	c, err := tcpstore.Dial(address, tcpstore.Current, patience)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	count, err := c.Add("/here", 1)
-	if err != nil {
-		return err
-	}
-	if count == n {
-		return c.Set("/go", "1")
-	}
-	return c.Wait(patience, "/go")
+func (h here) Meet(n int) (time.Duration, error) {
+	return tcpstore.Meet(h.s.Addr(), tcpstore.Current, n, patience)
 }
 
 func small(t *testing.T, devices int) *Cluster {

@@ -75,10 +75,10 @@ func sharesTable(b *strings.Builder, all []Outcome, m Model) {
 }
 
 func tableI(b *strings.Builder, all []Outcome, base []Baseline) {
-	header(b, "Rank table, beside table I (seconds)", "Devices", "Bytes", "Read and parse on one node (measured)", "Write with fsync on one node (measured)",
+	header(b, "Rank table, beside table I (seconds)", "Devices", "Bytes", "Bytes that change for a node that stays", "Read and parse on one node (measured)", "Write with fsync on one node (measured)",
 		"Collect and broadcast over loopback (measured)", "Bytes sent by it", "Paper, original (table I, straight lines between its points)", "Paper, shared file (table I)")
 	for i, o := range all {
-		row(b, fmt.Sprint(o.Devices), fmt.Sprint(o.Table), fmt.Sprintf("%.4f", o.Parse), fmt.Sprintf("%.4f", o.Write), s(base[i].Table), fmt.Sprint(base[i].Sent),
+		row(b, fmt.Sprint(o.Devices), fmt.Sprint(o.Table), fmt.Sprint(o.Sent), fmt.Sprintf("%.4f", o.Parse), fmt.Sprintf("%.4f", o.Write), s(base[i].Table), fmt.Sprint(base[i].Sent),
 			inRange(paperTable, o.Devices), flat(paperTable, o.Devices, "< 0.5"))
 	}
 	b.WriteString("\nReading and parsing includes waiting for a core that the emulated nodes share.\n")

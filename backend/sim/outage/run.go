@@ -20,6 +20,7 @@ type Outcome struct {
 	Write    float64            // of the table on one node, the slowest reader
 	Parse    float64
 	Table    int // bytes
+	Sent     int // bytes of it to a node that stays: what changed
 	Moves    int
 	Replace  float64 // simulated: container and imports
 	Restore  float64 // simulated: transfer of state
@@ -37,6 +38,7 @@ func (c *Cluster) Lose(ctx context.Context) (Outcome, error) {
 	nodes := c.Devices / perNode
 	victim := c.agents[nodes/2]
 	victim.lost.Store(true)
+	c.forgetTables()
 	c.stalled.Store(c.iteration() + 1)
 	at := time.Now()
 	var last *falconv1.Recovery
@@ -64,7 +66,7 @@ func (c *Cluster) outcome(at time.Time, v *falconv1.Recovery) Outcome {
 	o := Outcome{
 		Devices: c.Devices, Nodes: c.Devices / perNode, Phases: map[string]float64{},
 		Detect: certain.Sub(at).Seconds(), Wall: time.Unix(0, v.GetEndedUnixNs()).Sub(certain).Seconds(),
-		Write: c.written.Seconds(), Parse: c.parsed.Seconds(), Table: c.table, Moves: len(v.GetMoves()),
+		Write: c.written.Seconds(), Parse: c.parsed.Seconds(), Table: c.table, Sent: c.sent, Moves: len(v.GetMoves()),
 		Replace: c.Model.Replace(uint64(c.Devices), perNode), Restore: c.Model.Restore(c.moves),
 		Replaced: len(v.GetReplaced()), Kept: len(v.GetSurvivors()),
 	}

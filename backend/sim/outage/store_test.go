@@ -62,7 +62,7 @@ func clientsPart() error {
 		if _, err := fmt.Sscan(in.Text(), &address, &n); err != nil {
 			return err
 		}
-		took, err := meetIn(address, n)
+		took, err := tcpstore.Meet(address, tcpstore.Current, n, patience)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,230 @@
+package tcpstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// connectingMost is how many clients of a herd connect at a time: fewer than
+// the kernel queues for a listener, over which it makes them wait for seconds.
+const connectingMost = 512
+
+// connectTries bounds how often a client of a herd begins again: the kernel
+// resets connections that a server does not accept in time.
+const connectTries = 20
+
+// Meet has n clients connect, count themselves in twice, as a job's start and
+// its first barrier do, and wait for the last. It returns how long that took
+// from the first connection until the last client was released. One thread is
+// all of them: a client costs its system calls and nothing else, so that it is
+// the store that is measured.
+func Meet(address string, l Layout, n int, limit time.Duration) (time.Duration, error) {
+	to, err := sockaddr(address)
+	if err != nil {
+		return 0, err
+	}
+	h := &herd{to: to, layout: l, n: n, members: make(map[int32]*sheep, n)}
+	h.compose()
+	if h.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return 0, fmt.Errorf("tcpstore: %w", err)
+	}
+	defer h.close()
+	begin := time.Now()
+	err = h.run(begin.Add(limit))
+	return time.Since(begin), err
+}
+
+func sockaddr(address string) (unix.Sockaddr, error) {
+	a, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("tcpstore: %w", err)
+	}
+	if ip := a.IP.To4(); ip != nil {
+		return &unix.SockaddrInet4{Port: a.Port, Addr: [4]byte(ip)}, nil
+	}
+	return &unix.SockaddrInet6{Port: a.Port, Addr: [16]byte(a.IP.To16())}, nil
+}
+
+// herd is many clients in one thread.
+type herd struct {
+	to      unix.Sockaddr
+	layout  Layout
+	n       int
+	poll    int
+	members map[int32]*sheep // by descriptor
+	asks    [asked][]byte    // by step
+	open    []byte           // what the last one says before it waits
+
+	begun, connecting, released, tries int
+}
+
+// sheep is one client.
+type sheep struct {
+	fd   int
+	step step
+	got  []byte // of the answer to it
+	room [8]byte
+}
+
+// step is what a client has asked for.
+type step int
+
+const (
+	connects step = iota
+	enters
+	counts
+	waits
+	asked
+)
+
+// answers are the bytes that come back, by step.
+var answers = [asked]int{enters: 8, counts: 8, waits: 1}
+
+func (h *herd) compose() {
+	c := newClient(nil, h.layout)
+	one := binary.LittleEndian.AppendUint64(nil, 1)
+	add := func(key string) []byte { return append(text([]byte{byte(c.codes[opAdd])}, key), one...) }
+	h.asks[enters] = append(c.greeting(), add("/init/")...)
+	h.asks[counts] = add("/barrier")
+	h.asks[waits] = text(append([]byte{byte(c.codes[opWait])}, one...), "/go")
+	h.open = text(text([]byte{byte(c.codes[opSet])}, "/go"), "1")
+}
+
+func (h *herd) close() {
+	for fd := range h.members {
+		_ = unix.Close(int(fd))
+	}
+	_ = unix.Close(h.poll)
+}
+
+func (h *herd) run(until time.Time) error {
+	events := make([]unix.EpollEvent, 1024)
+	for h.released < h.n {
+		for h.begun < h.n && h.connecting < connectingMost {
+			if err := h.connect(); err != nil {
+				return err
+			}
+			h.begun++
+		}
+		left := time.Until(until)
+		if left <= 0 {
+			return fmt.Errorf("%w: %d of %d clients are released", ErrTimeout, h.released, h.n)
+		}
+		got, err := unix.EpollWait(h.poll, events, int(left.Milliseconds())+1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("tcpstore: %w", err)
+		}
+		for _, e := range events[:max(got, 0)] {
+			if err := h.turn(h.members[e.Fd], e.Events); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (h *herd) connect() error {
+	family := unix.AF_INET
+	if _, six := h.to.(*unix.SockaddrInet6); six {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("tcpstore: %w", err)
+	}
+	m := &sheep{fd: fd}
+	h.members[int32(fd)] = m
+	if err := unix.Connect(fd, h.to); err != nil && !errors.Is(err, unix.EINPROGRESS) {
+		return fmt.Errorf("tcpstore: connect: %w", err)
+	}
+	h.connecting++
+	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(fd)}
+	if err := unix.EpollCtl(h.poll, unix.EPOLL_CTL_ADD, fd, &e); err != nil {
+		return fmt.Errorf("tcpstore: %w", err)
+	}
+	return nil
+}
+
+// turn goes on with one client as far as it can.
+func (h *herd) turn(m *sheep, events uint32) error {
+	if m == nil {
+		return nil
+	}
+	if m.step == connects {
+		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
+			return h.again(m, errors.New("refused"))
+		}
+		h.connecting--
+		return h.ask(m, enters)
+	}
+	if events&unix.EPOLLIN == 0 || m.step == asked {
+		return nil
+	}
+	n, err := unix.Read(m.fd, m.room[len(m.got):answers[m.step]])
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return nil
+	case m.step == enters && (err != nil || n == 0):
+		h.connecting++ // as again counts it out
+		return h.again(m, err)
+	case err != nil || n == 0:
+		return fmt.Errorf("tcpstore: a client was disconnected at its request %d: %w", m.step, errors.Join(err, net.ErrClosed))
+	}
+	if m.got = m.room[:len(m.got)+n]; len(m.got) < answers[m.step] {
+		return nil
+	}
+	return h.answered(m)
+}
+
+func (h *herd) answered(m *sheep) error {
+	switch m.step {
+	case enters:
+		return h.ask(m, counts)
+	case counts:
+		if int(binary.LittleEndian.Uint64(m.got)) == h.n {
+			if err := h.send(m, h.open); err != nil {
+				return err
+			}
+		}
+		return h.ask(m, waits)
+	default:
+		m.step = asked
+		h.released++
+		return nil
+	}
+}
+
+// again has a client begin anew.
+func (h *herd) again(m *sheep, why error) error {
+	if h.tries++; h.tries > connectTries*h.n {
+		return fmt.Errorf("tcpstore: clients are disconnected again and again: %w", errors.Join(why, net.ErrClosed))
+	}
+	h.connecting--
+	delete(h.members, int32(m.fd))
+	_ = unix.Close(m.fd)
+	return h.connect()
+}
+
+func (h *herd) ask(m *sheep, s step) error {
+	m.step, m.got = s, m.room[:0]
+	return h.send(m, h.asks[s])
+}
+
+// send takes a request that the kernel has no room for, a few bytes, for a
+// broken connection.
+func (h *herd) send(m *sheep, b []byte) error {
+	n, err := unix.SendmsgN(m.fd, b, nil, nil, unix.MSG_NOSIGNAL)
+	if err == nil && n == len(b) {
+		return nil
+	}
+	if m.step == enters {
+		h.connecting++ // as again counts it out
+		return h.again(m, err)
+	}
+	return fmt.Errorf("tcpstore: request %d can't be sent: %w", m.step, errors.Join(err, net.ErrClosed))
+}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -150,40 +149,22 @@ func (b *bench) told() (out heard) {
 // state of a recovery, and goes on where it was.
 func TestKilledInARecovery(t *testing.T) {
 	for _, o := range outages() {
-		for _, point := range []string{PointBeforeWrite, PointAfterWrite, PointAfterSend} {
-			for nth, struck := 1, true; struck; nth++ {
-				struck = false
-				t.Run(fmt.Sprint(o.name, " ", point, " ", nth), func(t *testing.T) {
-					struck = killedRecovering(t, o, point, nth)
-				})
-			}
-		}
+		t.Run(o.name, func(t *testing.T) {
+			atEveryPoint(t, func(t *testing.T, k *killing) { killedRecovering(t, o, k) })
+		})
 	}
 }
 
-func killedRecovering(t *testing.T, o outage, point string, nth int) (struck bool) {
-	synctest.Test(t, func(t *testing.T) {
-		b := suffer(t, o)
-		seen := 0
-		b.fault = func(at string) error {
-			if at != point || struck || b.job.begun.Load() < struckAt {
-				return nil
-			}
-			if seen++; seen == nth {
-				struck = true
-				return errors.New("killed")
-			}
-			return nil
-		}
-		b.playTo(40)
-		checkRecovered(b, o)
-		b.onceEach()
-		if err := b.halt(); err != nil {
-			t.Fatal(err)
-		}
-		if n := len(b.records()[kindFence]); n < 1 {
-			t.Errorf("%d fences in the journal", n)
-		}
-	})
-	return struck
+func killedRecovering(t *testing.T, o outage, k *killing) {
+	b := suffer(t, o)
+	k.on(b)
+	b.playTo(40)
+	checkRecovered(b, o)
+	b.onceEach()
+	if err := b.halt(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.records()[kindFence]); n < 1 {
+		t.Errorf("%d fences in the journal", n)
+	}
 }

@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/recovery"
+)
+
+// killing has the engine die once, at the nth point of its kind from the fault
+// on; struck says whether there was one.
+type killing struct {
+	point  string
+	nth    int
+	seen   int
+	struck bool
+}
+
+func (k *killing) on(b *bench) {
+	b.fault = func(at string) error {
+		if at != k.point || k.struck || b.job.begun.Load() < struckAt {
+			return nil
+		}
+		if k.seen++; k.seen == k.nth {
+			k.struck = true
+			return errors.New("killed")
+		}
+		return nil
+	}
+}
+
+// atEveryPoint plays a story once for every point at which the engine writes or
+// sends, until there is no further one.
+func atEveryPoint(t *testing.T, play func(t *testing.T, k *killing)) {
+	for _, point := range []string{PointBeforeWrite, PointAfterWrite, PointAfterSend} {
+		for nth, struck := 1, true; struck; nth++ {
+			struck = false
+			t.Run(fmt.Sprint(point, " ", nth), func(t *testing.T) {
+				k := &killing{point: point, nth: nth}
+				synctest.Test(t, func(t *testing.T) { play(t, k) })
+				struck = k.struck
+			})
+		}
+	}
+}
+
+// outlive runs turns, starts the engine again when it dies, and has somebody
+// approve what is proposed.
+func (b *bench) outlive(turns int) {
+	for !b.start() {
+	}
+	for range turns {
+		b.turn()
+		if !b.dead() {
+			b.each(b)
+		}
+		if !b.dead() {
+			b.approveRecovery()
+		}
+		if b.dead() {
+			_ = b.halt()
+			for !b.start() {
+			}
+		}
+	}
+}
+
+// approveRecovery says yes to what waits for somebody; an engine that dies
+// meanwhile is asked again.
+func (b *bench) approveRecovery() {
+	b.t.Helper()
+	list, err := b.engine.Recoveries(context.Background(), "", false)
+	if err != nil || len(list.GetRecoveries()) == 0 || list.GetRecoveries()[0].GetState() != string(falcon.RecoveryProposed) {
+		return
+	}
+	v := list.GetRecoveries()[0]
+	_, err = b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{Recovery: v.GetId(), Verb: string(recovery.Approve), PlanHash: v.GetPlanHash()})
+	if err != nil && !errors.Is(err, ErrStopped) && !errors.Is(err, ErrStale) {
+		b.t.Errorf("approve: %v", err)
+	}
+}
+
+// The engine is killed while a recovery waits for somebody, and at all that
+// comes of his word.
+func TestKilledWhileARecoveryIsProposed(t *testing.T) {
+	atEveryPoint(t, func(t *testing.T, k *killing) {
+		o := outages()[0]
+		b := suffer(t, o)
+		b.policy.Recovery.Approval = falcon.ApprovalPerson
+		k.on(b)
+		b.outlive(60)
+		checkRecovered(b, o)
+		if v := b.recoveries()[0]; v.DecidedBy != "tester" {
+			t.Errorf("decided by %q", v.DecidedBy)
+		}
+		b.onceEach()
+		if err := b.halt(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The same where no survivor can be kept and the whole job is started anew.
+func TestKilledInAWholeRestart(t *testing.T) {
+	atEveryPoint(t, func(t *testing.T, k *killing) {
+		b := suffer(t, outages()[0])
+		for _, a := range b.job.agents {
+			a.crew.refuse = map[string]string{tellSuspend: "rank 0 has no adapter"}
+			a.crew.blunt = true
+		}
+		k.on(b)
+		b.outlive(300)
+		list := b.recoveries()
+		if len(list) != 1 || list[0].State != falcon.RecoveryResumed || !list[0].Whole {
+			t.Fatalf("recoveries %+v", list)
+		}
+		b.inLoop(func() {
+			if e := b.engine; e.mem.job.Epoch != 2 || e.mem.job.Generation != list[0].Generation || e.mem.restart.Phase != phaseOver {
+				t.Errorf("job epoch %d of launch %d, restart %s", e.mem.job.Epoch, e.mem.job.Generation, e.mem.restart.Phase)
+			}
+		})
+		b.onceEach()
+		if err := b.halt(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

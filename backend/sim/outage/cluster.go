@@ -298,7 +298,10 @@ func (c *Cluster) forgetTables() {
 func (c *Cluster) readTable(write, parse time.Duration, size, sent int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.written, c.parsed, c.table, c.sent = max(c.written, write), max(c.parsed, parse), size, sent
+	c.written, c.parsed, c.table = max(c.written, write), max(c.parsed, parse), size
+	if sent < size { // a node that stays
+		c.sent = sent
+	}
 }
 
 // ready counts a node that is told to rejoin. The last one has the job meet:

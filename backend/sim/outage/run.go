@@ -32,6 +32,10 @@ type Outcome struct {
 // simulated.
 func (o Outcome) Total() float64 { return o.Detect + o.Wall + o.Replace + o.Restore }
 
+// Controlled is the part of it that Falcon answers for: all but what was
+// simulated.
+func (o Outcome) Controlled() float64 { return o.Detect + o.Wall }
+
 // Lose takes one node in the middle of the job away, and returns once the job
 // trains again. An error says what it came to instead.
 func (c *Cluster) Lose(ctx context.Context) (Outcome, error) {

@@ -45,7 +45,7 @@ func s(v float64) string {
 
 func recoveryTable(b *strings.Builder, all []Outcome) {
 	header(b, "One node lost: what ran here (seconds)", "Devices", "Detection (emulated heartbeats)", "Suspend (measured)", "Replace without starts (measured)",
-		"Rank table (measured)", "Collect (measured)", "Groups (measured)", "Resume (measured)", "From certainty to training (measured)", "T: with detection", "T over the first row's")
+		"Rank table (measured)", "Collect (measured)", "Groups (measured)", "Resume (measured)", "From certainty to training (measured)", "T: with detection (measured, on emulated heartbeats)", "Ratio of T to the first row")
 	for _, o := range all {
 		p := func(name string) string { return s(o.Phases[name]) }
 		row(b, fmt.Sprint(o.Devices), s(o.Detect), p(falcon.PhaseSuspend), p(falcon.PhaseReplace), p(falcon.PhaseTable), p(falcon.PhaseCollect),

@@ -43,6 +43,7 @@ type Agent struct {
 	nicOf    func(falcon.Device) falcon.NIC
 	launcher *launch.Launcher
 	table    *table.Store
+	proc     string // where the kernel tells of processes
 
 	drainEvery, beatEvery, telemetryEvery time.Duration
 
@@ -100,7 +101,7 @@ func New(cfg Config, opt Options) *Agent {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
-	a.table = table.New(cfg.RankTable)
+	a.table, a.proc = table.New(cfg.RankTable), cfg.Host.Proc
 	a.launcher = launch.New(cfg.Launch, at, recordName(cfg.Job, cfg.Node), opt.Launch, a.log)
 	a.desk = act.New(a.begin, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
 	return a

@@ -1,6 +1,10 @@
 package agent
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -21,9 +25,45 @@ func (a *Agent) beats() []*falconv1.RankBeat {
 	mono := a.dir.MonoNs()
 	var out []*falconv1.RankBeat
 	for _, p := range a.local(nil) {
-		out = append(out, p.beat(mono))
+		b := p.beat(mono)
+		if b.HookAgeMs > doubtMs && waitsForCPU(a.proc, int(b.Pid)) {
+			b.HookAgeMs = doubtMs
+		}
+		out = append(out, b)
 	}
 	return out
+}
+
+// doubtMs is the age from which on a hook's silence is looked into.
+const doubtMs = 1000
+
+// hookThread is the name of the thread that beats; see native/hook/side.c.
+const hookThread = "falcon-hook"
+
+// tasksMax bounds how many threads of a process are looked at.
+const tasksMax = 4096
+
+// waitsForCPU says that the hook's thread of a process could run if it got a
+// core. Its silence is the node's load then: a stopped process, or one that is
+// stuck in the kernel, is not runnable.
+func waitsForCPU(proc string, pid int) bool {
+	tasks := filepath.Join(proc, strconv.Itoa(pid), "task")
+	dir, err := os.Open(tasks)
+	if err != nil {
+		return false
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(tasksMax)
+	for _, tid := range names {
+		stat, err := os.ReadFile(filepath.Join(tasks, tid, "stat"))
+		if err != nil {
+			continue // it has ended
+		}
+		if bytes.HasPrefix(stat, []byte(tid+" ("+hookThread+") R")) {
+			return true
+		}
+	}
+	return false
 }
 
 // beat is one process's sign of life. A hook that has not beaten so far is as

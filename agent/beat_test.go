@@ -1,6 +1,10 @@
 package agent
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -33,6 +37,43 @@ func TestHookThatNeverBeatAgesWithItsProcess(t *testing.T) {
 	p := newProcess("x", s, nil)
 	if got := p.beat(7e9); got.HookAgeMs != 2000 || got.Iteration != -1 || got.StepTag != -1 {
 		t.Fatalf("beat %v", got)
+	}
+}
+
+// A hook whose thread only waits for a core is alive; one that is stopped, stuck
+// or gone is as old as its last beat, whatever other threads do.
+func TestStarvedHookIsAlive(t *testing.T) {
+	for name, c := range map[string]struct {
+		tasks []string
+		old   bool
+	}{
+		"waits for a core": {[]string{"(python3) S 1", "(falcon-hook) R 1"}, false},
+		"stopped":          {[]string{"(python3) T 1", "(falcon-hook) T 1"}, true},
+		"in the kernel":    {[]string{"(python3) R 1", "(falcon-hook) D 1"}, true},
+		"asleep":           {[]string{"(a (falcon-hook) R) R 1", "(falcon-hook) S 1"}, true},
+		"gone":             {[]string{"(python3) R 1"}, true},
+		"nothing known":    {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := Defaults()
+			cfg.Host.Proc = t.TempDir()
+			for i, text := range c.tasks {
+				dir := filepath.Join(cfg.Host.Proc, "100", "task", strconv.Itoa(100+i))
+				if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "stat"), []byte(strconv.Itoa(100+i)+" "+text), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			onNodeWith(t, cfg, Options{}, func(t *testing.T, n *node) {
+				p := n.dir.add(100, 0, "n1.g0")
+				p.set(func() { p.control.HeartbeatNs = time.Now().UnixNano() })
+				wait(6 * time.Second)
+				n.ship.mu.Lock()
+				defer n.ship.mu.Unlock()
+				if old := n.ship.ranks[0].HookAgeMs > 3000; old != c.old {
+					t.Errorf("the hook was last alive %v ms ago", n.ship.ranks[0].HookAgeMs)
+				}
+			})
+		})
 	}
 }
 

@@ -57,6 +57,7 @@ section "S2 solver beside SciPy's HiGHS" "$(command -v /usr/bin/python3 || comma
 gobench "1F1B simulation" ./mitigate/cost '.'
 gobench "S3 search, up to 1,024 nodes" ./mitigate/topology '.'
 section "Rendezvous store: all clients of a job released, beside the installed PyTorch's own server" go test ./backend/tcpstore -count=1 -timeout 30m -run TestRelease -store-scale -v
+gobench "Rank table of 18,000 devices" ./recovery/ranktable '.'
 gobench "Engine and journal" ./backend/... '.'
 gobench "Console" ./tui/... '.'
 # What make eval and make table7 wrote stays: they take minutes of their own.

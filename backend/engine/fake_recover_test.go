@@ -33,6 +33,8 @@ type fakeCrew struct {
 	onPark    func()            // done once, when the ranks have parked
 	blunt     bool              // a stop ends processes that do not park too
 	gone      bool              // the node is lost
+	loaded    []bool            // by rank that rejoined: from the checkpoint
+	declares  func(*falconv1.RankState)
 }
 
 func (a *fakeAgent) recovers(c *falconv1.Command, j *fakeJob) bool {
@@ -149,6 +151,7 @@ func (a *fakeAgent) rejoin(o *falconv1.RejoinCommand, j *fakeJob) []*falconv1.Ra
 	for _, seat := range o.GetSeats() {
 		r := seat.GetRank()
 		ack := &falconv1.RankAck{Rank: r, NowRank: r, Generation: o.GetGeneration(), Iteration: o.GetResumeIteration(), GroupsMs: 5, RestoreMs: 7}
+		crew.loaded = append(crew.loaded, o.GetCheckpoint())
 		if crew.rejoined[r] == o.GetGeneration() {
 			a.t.Errorf("rank %d on %s rejoins generation %d twice", r, a.node, o.GetGeneration())
 		}
@@ -218,6 +221,9 @@ func (a *fakeAgent) dress(s *falconv1.RankState) *falconv1.RankState {
 	s.Park, s.RejoinedGeneration = crew.parked[s.GetRank()], crew.rejoined[s.GetRank()]
 	if g := crew.made[s.GetRank()]; g != 0 {
 		s.Generation = g
+	}
+	if f := a.crew.declares; f != nil {
+		f(s)
 	}
 	if g := s.GetRejoinedGeneration(); g != 0 {
 		s.Comms[0].Id = 77 + 1000*g

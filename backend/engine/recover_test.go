@@ -180,3 +180,34 @@ func killedRecovering(t *testing.T, o outage, k *killing) {
 		t.Errorf("%d fences in the journal", n)
 	}
 }
+
+// Under plain ZeRO nobody has what a dead rank had: all go back to the
+// checkpoint, in the processes that live, and no further than that.
+func TestCheckpointInPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := suffer(t, outages()[0])
+		for _, a := range b.job.agents {
+			a.crew.declares = func(s *falconv1.RankState) {
+				s.ZeroStage, s.ZeroInstances, s.CheckpointIteration = 1, 1, 16 + 1 // 0 would be none
+			}
+		}
+		b.playTo(60)
+		list := b.recoveries()
+		if len(list) != 1 || list[0].State != falcon.RecoveryResumed || !list[0].Checkpoint || list[0].Whole || list[0].Resume != 16 {
+			t.Fatalf("recoveries %+v", list)
+		}
+		if !slices.Equal(b.job.resumed, []int64{16}) {
+			t.Errorf("the job went on at %v", b.job.resumed)
+		}
+		for _, a := range b.job.agents {
+			if len(a.crew.loaded) != len(a.ranks) || slices.Contains(a.crew.loaded, false) {
+				t.Errorf("ranks of %s rejoined from the checkpoint: %v", a.node, a.crew.loaded)
+			}
+		}
+		b.inLoop(func() { checkSamples(b) })
+		b.onceEach()
+		if err := b.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+}

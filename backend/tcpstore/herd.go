@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectingMost is how many clients of a herd connect at a time: fewer than
-// the kernel queues for a listener, over which it makes them wait for seconds.
-const connectingMost = 512
+// connectingMost is how many clients of a herd are on their way in at a time:
+// fewer than the kernel queues for a listener (somaxconn, 4,096), over which it
+// drops them and they try again a second later.
+const connectingMost = 2048
 
 // connectTries bounds how often a client of a herd begins again: the kernel
 // resets connections that a server does not accept in time.
@@ -159,7 +160,6 @@ func (h *herd) turn(m *sheep, events uint32) error {
 		if events&(unix.EPOLLERR|unix.EPOLLHUP) != 0 {
 			return h.again(m, errors.New("refused"))
 		}
-		h.connecting--
 		return h.ask(m, enters)
 	}
 	if events&unix.EPOLLIN == 0 || m.step == asked {
@@ -170,7 +170,6 @@ func (h *herd) turn(m *sheep, events uint32) error {
 	case errors.Is(err, unix.EAGAIN):
 		return nil
 	case m.step == enters && (err != nil || n == 0):
-		h.connecting++ // as again counts it out
 		return h.again(m, err)
 	case err != nil || n == 0:
 		return fmt.Errorf("tcpstore: a client was disconnected at its request %d: %w", m.step, errors.Join(err, net.ErrClosed))
@@ -184,6 +183,7 @@ func (h *herd) turn(m *sheep, events uint32) error {
 func (h *herd) answered(m *sheep) error {
 	switch m.step {
 	case enters:
+		h.connecting--
 		return h.ask(m, counts)
 	case counts:
 		if int(binary.LittleEndian.Uint64(m.got)) == h.n {
@@ -218,12 +218,11 @@ func (h *herd) ask(m *sheep, s step) error {
 // send takes a request that the kernel has no room for, a few bytes, for a
 // broken connection.
 func (h *herd) send(m *sheep, b []byte) error {
-	n, err := unix.SendmsgN(m.fd, b, nil, nil, unix.MSG_NOSIGNAL)
+	n, err := unix.Write(m.fd, b)
 	if err == nil && n == len(b) {
 		return nil
 	}
 	if m.step == enters {
-		h.connecting++ // as again counts it out
 		return h.again(m, err)
 	}
 	return fmt.Errorf("tcpstore: request %d can't be sent: %w", m.step, errors.Join(err, net.ErrClosed))

@@ -62,6 +62,17 @@ func (c *Client) greeting() []byte {
 // Close hangs up.
 func (c *Client) Close() error { return c.nc.Close() }
 
+// Abort hangs up on the spot, whatever is on its way: nothing of the connection
+// lingers.
+func (c *Client) Abort() error {
+	if t, is := c.nc.(*net.TCPConn); is {
+		if err := t.SetLinger(0); err != nil {
+			return fmt.Errorf("tcpstore: %w", errors.Join(err, c.nc.Close()))
+		}
+	}
+	return c.nc.Close()
+}
+
 func text(b []byte, s string) []byte {
 	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
 }

@@ -96,8 +96,11 @@ func (h *herd) compose() {
 	h.open = text(text([]byte{byte(c.codes[opSet])}, "/go"), "1")
 }
 
+// close hangs up on the spot: ten thousand connections that linger for a minute
+// would leave the next herd no port.
 func (h *herd) close() {
 	for fd := range h.members {
+		_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		_ = unix.Close(int(fd))
 	}
 	_ = unix.Close(h.poll)

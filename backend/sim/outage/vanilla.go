@@ -23,7 +23,7 @@ func SerialStore(address string, n int, patience time.Duration) (time.Duration, 
 			return 0, err
 		}
 		_, err = c.Add("/serial", 1)
-		if err = errors.Join(err, c.Close()); err != nil {
+		if err = errors.Join(err, c.Abort()); err != nil {
 			return 0, err
 		}
 	}

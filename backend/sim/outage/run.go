@@ -12,6 +12,7 @@ import (
 // Outcome is one recovery; seconds.
 type Outcome struct {
 	Devices  int
+	Runs     int // that this is the median of
 	Nodes    int
 	Phases   map[string]float64 // measured by the engine, by falcon.Phase…
 	Detect   float64            // from the loss to certainty, on emulated heartbeats

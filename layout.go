@@ -3,6 +3,7 @@ package falcon
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrLayout is wrapped by every error about a layout that can't exist.
@@ -66,6 +67,33 @@ func (l Layout) RankOf(c Coord) Rank {
 // Replica is the data-parallel coordinate of r: which copy of the model it
 // belongs to.
 func (l Layout) Replica(r Rank) int { return l.Coord(r).DP }
+
+// KeepReplicas is l with the named replicas alone, ascending, on the devices
+// that they have in p: their ranks move up, and keep their order.
+func (l Layout) KeepReplicas(p Placement, replicas []int) (Layout, Placement) {
+	var out Placement
+	for r, d := range p {
+		if slices.Contains(replicas, l.Replica(Rank(r))) {
+			out = append(out, d)
+		}
+	}
+	l.DP = len(replicas)
+	return l, out
+}
+
+// Deal shares a global batch of total micro-batches out over replicas, in whole
+// units, as evenly as can be: the first ones have one unit more. total must be a
+// multiple of unit, and have a unit for each.
+func Deal(total, replicas, unit int) []int32 {
+	out := make([]int32, replicas)
+	for i := range out {
+		out[i] = int32(total / unit / replicas * unit)
+		if i < total/unit%replicas {
+			out[i] += int32(unit)
+		}
+	}
+	return out
+}
 
 // Group is a set of ranks that communicate along one dimension, ascending.
 type Group struct {

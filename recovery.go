@@ -135,6 +135,18 @@ type Recovery struct {
 	Splits        []int32         `json:"splits,omitempty"`         // micro-batches per replica that it goes on with
 	Whole         bool            `json:"whole,omitempty"`          // all processes are started anew: survivors can't be kept
 	FailedRejoins int             `json:"failed_rejoins,omitempty"` // rejoins that failed without a new fault
+	Shrink        *Shrink         `json:"shrink,omitempty"`         // what a whole restart goes on with where no spare came; nil = all replicas
+}
+
+// Shrink is a job with fewer replicas: those that stay keep their devices and
+// their order, and share the whole batch. A recovery's Placement, and the ranks
+// of its faults, are of the world before.
+type Shrink struct {
+	Layout    Layout    `json:"layout"`
+	Of        int       `json:"of"`        // replicas before
+	Kept      []int     `json:"kept"`      // which of them stay, ascending
+	Placement Placement `json:"placement"` // device by new rank
+	Splits    []int32   `json:"splits"`    // micro-batches per replica that stays
 }
 
 // RecoveryPolicy says what may be done without a person.

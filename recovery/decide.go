@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -90,7 +91,7 @@ func (m *Machine) byPolicy(now time.Time) bool {
 	}
 	wait := time.Duration(m.policy.Recovery.Countdown * float64(time.Second))
 	if wait > 0 && m.at.until.IsZero() {
-		c.Reason = "policy approves it when its countdown ends"
+		c.Reason = whatThen(c, "policy approves it when its countdown ends")
 		m.deadline(now, wait)
 	}
 	if now.Before(m.at.until) {
@@ -102,6 +103,14 @@ func (m *Machine) byPolicy(now time.Time) bool {
 
 // needsPerson says why somebody must decide, empty = policy may.
 func (m *Machine) needsPerson(now time.Time) string {
+	why := m.asks(now)
+	if why == "" {
+		return ""
+	}
+	return whatThen(m.cur, why)
+}
+
+func (m *Machine) asks(now time.Time) string {
 	p, c := m.policy.Recovery, m.cur
 	most := p.PerHour
 	if most == 0 {
@@ -109,7 +118,7 @@ func (m *Machine) needsPerson(now time.Time) string {
 	}
 	switch {
 	case c.Whole && m.job.Checkpoint < 0:
-		return wholeReason(c) + noCheckpoint
+		return noCheckpoint
 	case stuck(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
 	case m.policy.Mode == falcon.ModeObserve:
@@ -124,14 +133,23 @@ func (m *Machine) needsPerson(now time.Time) string {
 	return ""
 }
 
-const noCheckpoint = "; no checkpoint is known of, so that a whole restart may begin from nothing: approve that, or deny"
+// whatThen is a word on a proposal, with what it is about where that is no
+// recovery in place.
+func whatThen(c *falcon.Recovery, why string) string {
+	if c.Shrink != nil || why == noCheckpoint {
+		return wholeReason(c) + "; " + why
+	}
+	return why
+}
+
+const noCheckpoint = "no checkpoint is known of, so that a whole restart may begin from nothing: approve that, or deny"
 
 // wholeReason is why survivors can't be kept, without what was added to it.
 func wholeReason(c *falcon.Recovery) string {
-	if n := len(c.Reason) - len(noCheckpoint); n >= 0 && c.Reason[n:] == noCheckpoint {
-		return c.Reason[:n]
+	if c.Shrink != nil {
+		return fewer(c.Shrink)
 	}
-	return c.Reason
+	return strings.TrimSuffix(c.Reason, "; "+noCheckpoint)
 }
 
 // automatic counts the recoveries of the last hour that policy approved.

@@ -18,6 +18,7 @@ type Job struct {
 	Domains    map[falcon.Node]string // failure domain (rack, switch); absent = the node's own
 	Adapter    bool                   // all processes take orders and can park
 	Splits     []int32                // micro-batches per replica in force
+	Unit       int                    // that every replica's micro-batches must be a multiple of; 0 = 1
 	Checkpoint int64                  // newest iteration that storage holds; NoIteration = none known
 }
 

@@ -148,6 +148,11 @@ func clone(c *falcon.Recovery) falcon.Recovery {
 	out.PhaseMs, out.PredictMs = maps.Clone(c.PhaseMs), maps.Clone(c.PredictMs)
 	out.Survivors, out.Fenced, out.Pending = slices.Clone(c.Survivors), slices.Clone(c.Fenced), slices.Clone(c.Pending)
 	out.Placement, out.Moves, out.Splits = slices.Clone(c.Placement), slices.Clone(c.Moves), slices.Clone(c.Splits)
+	if s := c.Shrink; s != nil {
+		out.Shrink = &falcon.Shrink{
+			Layout: s.Layout, Of: s.Of, Kept: slices.Clone(s.Kept), Placement: slices.Clone(s.Placement), Splits: slices.Clone(s.Splits),
+		}
+	}
 	return out
 }
 
@@ -299,7 +304,7 @@ func (m *Machine) onJob(now time.Time, j Job) {
 // made anew has not said it yet.
 func declared(before, j Job) Job {
 	j.Adapter = j.Adapter || before.Adapter
-	j.StateMB, j.Checkpoint = max(j.StateMB, before.StateMB), max(j.Checkpoint, before.Checkpoint)
+	j.StateMB, j.Checkpoint, j.Unit = max(j.StateMB, before.StateMB), max(j.Checkpoint, before.Checkpoint), max(j.Unit, before.Unit)
 	if j.ZeRO == (falcon.ZeRO{}) {
 		j.ZeRO = before.ZeRO
 	}

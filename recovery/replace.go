@@ -50,6 +50,9 @@ func (m *Machine) assign(now time.Time) assignment {
 	a.launch = m.toLaunch(a)
 	if len(lost) > 0 {
 		a.lack = m.lacking(lost, why)
+		if _, no := m.shrunk(a); no != "" {
+			a.lack += "; fewer replicas are no way out: " + no
+		}
 	}
 	return a
 }
@@ -113,9 +116,6 @@ func (m *Machine) lacking(lost []falcon.Node, why []string) string {
 	if len(why) > 0 {
 		text += " (" + strings.Join(why, "; ") + ")"
 	}
-	if m.policy.Recovery.AllowShrink {
-		text += "; fewer replicas need a layout of their own, which the launch command has to be given"
-	}
 	return text
 }
 
@@ -128,6 +128,9 @@ func (m *Machine) replace(now time.Time) bool {
 		if !m.at.spare {
 			m.at.spare = true
 			c.Reason = a.lack + "; connect a spare node, or abort"
+			if s, _ := m.shrunk(a); s != nil {
+				c.Reason += fmt.Sprintf("; in %s it goes on with %d of %d replicas", m.cfg.SpareWait, len(s.Kept), s.Of)
+			}
 			m.deadline(now, m.cfg.SpareWait)
 			m.note("recovery", 2, "%s waits: %s", c.ID, c.Reason)
 		}
@@ -146,6 +149,10 @@ func (m *Machine) replace(now time.Time) bool {
 func (m *Machine) take(a assignment, generation uint64) {
 	c := m.cur
 	c.Fenced = a.fence
+	if c.Shrink != nil {
+		m.takeFewer(generation)
+		return
+	}
 	for _, r := range a.launch {
 		c.Replaced[r], c.Launched[r] = a.placement[r], generation
 		m.ranks[r], m.least[a.placement[r]] = member{}, generation
@@ -228,6 +235,9 @@ func (m *Machine) restart(now time.Time, why string) {
 func (m *Machine) relaunch(now time.Time) {
 	c := m.cur
 	a := m.assign(now)
+	if c.Shrink != nil {
+		a.placement, a.lack = c.Shrink.Placement, ""
+	}
 	for _, d := range a.placement {
 		if a.lack == "" && !m.job.CanLaunch[d.Node()] {
 			a.lack = fmt.Sprintf("node %s can't start processes: give its agent a launch command", d.Node())
@@ -253,7 +263,7 @@ func (m *Machine) orderRestart() {
 	c := m.cur
 	m.command(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: m.launched()})
 	m.command(Stop{Generation: c.Generation, Nodes: m.stay()})
-	m.command(Restart{Generation: c.Generation, Placement: slices.Clone(c.Placement), Reason: c.Reason})
+	m.command(Restart{Generation: c.Generation, Placement: slices.Clone(launchedOn(c)), Reason: c.Reason})
 }
 
 // propose shows what would be done, as far as it can be known before the words
@@ -261,6 +271,9 @@ func (m *Machine) orderRestart() {
 func (m *Machine) propose(now time.Time) {
 	c := m.cur
 	a := m.assign(now)
+	if c.Shrink != nil && !m.shrinkAnew(now, a) {
+		return
+	}
 	c.Replaced, c.Survivors, c.Moves = map[falcon.Rank]falcon.Device{}, nil, nil
 	for _, r := range a.launch {
 		if d := a.placement[r]; !slices.Contains(a.fence, d.Node()) { // else no spare is left
@@ -302,6 +315,9 @@ func planHash(c *falcon.Recovery, a assignment) string {
 	}
 	for _, v := range c.Moves {
 		fmt.Fprintln(h, v.Rank, v.From)
+	}
+	if c.Shrink != nil {
+		fmt.Fprintln(h, c.Shrink.Kept)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }

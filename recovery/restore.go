@@ -39,8 +39,8 @@ func (m *Machine) overdue(now time.Time) {
 // suspendOverdue takes whoever did not park for frozen, or gives up where no
 // spare came.
 func (m *Machine) suspendOverdue(now time.Time) {
-	if lack := m.assign(now).lack; m.at.spare && lack != "" {
-		m.finish(now, falcon.RecoveryFailed, fmt.Sprintf("no spare came within %s: %s; bring one and start the job again from its checkpoint", m.cfg.SpareWait, lack))
+	if a := m.assign(now); m.at.spare && a.lack != "" {
+		m.spareless(now, a)
 		return
 	}
 	m.at.spare = false
@@ -91,8 +91,9 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 	last := m.recs[len(m.recs)-1]
 	for _, c := range m.recs {
 		for r, g := range c.Launched {
-			if r >= 0 && int(r) < len(c.Placement) && (g <= m.job.Generation || c.JobEpoch == m.job.Epoch) {
-				m.least[c.Placement[r]] = max(m.least[c.Placement[r]], g)
+			on := launchedOn(c)
+			if r >= 0 && int(r) < len(on) && (g <= m.job.Generation || c.JobEpoch == m.job.Epoch) {
+				m.least[on[r]] = max(m.least[on[r]], g)
 			}
 		}
 	}

@@ -270,6 +270,9 @@ func (s *script) show(id string) string {
 	for _, v := range c.Moves {
 		out += fmt.Sprintf("  move %d<-%d\n", v.Rank, v.From)
 	}
+	if v := c.Shrink; v != nil {
+		out += fmt.Sprintf("  replicas %v of %d on %v, splits %v\n", v.Kept, v.Of, v.Placement, v.Splits)
+	}
 	return out + fmt.Sprintf("  phases %v predicted %v\n", c.PhaseMs, c.PredictMs)
 }
 

@@ -113,7 +113,7 @@ func (s *script) jobInput(w words) []Input {
 		Epoch: uint64(s.num(w, "epoch", int64(s.job.Epoch))), Generation: uint64(s.num(w, "generation", 0)), StateMB: 100,
 		Layout:  falcon.Layout{TP: int(s.num(w, "tp", 1)), DP: int(s.num(w, "dp", 2)), PP: int(s.num(w, "pp", 2))},
 		Adapter: w["adapter"] != "false", Checkpoint: s.num(w, "checkpoint", falcon.NoIteration), CanLaunch: map[falcon.Node]bool{},
-		ZeRO: falcon.ZeRO{Stage: int(s.num(w, "zero", 0)), Instances: int(s.num(w, "instances", 0))},
+		Unit: int(s.num(w, "unit", 0)), ZeRO: falcon.ZeRO{Stage: int(s.num(w, "zero", 0)), Instances: int(s.num(w, "instances", 0))},
 	}
 	on := list(w["on"])
 	for r := range j.Layout.World() {

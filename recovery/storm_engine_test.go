@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/replica"
 )
 
 // engine takes the nodes' words in, and ticks.
@@ -128,6 +129,12 @@ func (s *storm) persist(c falcon.Recovery) {
 		s.resumed(c)
 	case c.State == falcon.RecoveryResumed:
 		s.saw["whole restart"] = true
+	}
+	switch {
+	case c.Shrink == nil && c.State == falcon.RecoveryResumed && s.job.Layout.DP < s.of:
+		s.saw["recovered with fewer"] = true
+	case c.Shrink != nil && c.State == falcon.RecoveryProposed && c.DeadlineNs == 0:
+		s.saw["fewer are asked for"] = true
 	}
 }
 
@@ -305,7 +312,9 @@ func (s *storm) check() {
 		if o := owners[p.rank]; o != nil {
 			s.fail("rank %d has two owners: pid %d on %s and pid %d on %s", p.rank, o.pid, o.node, p.pid, p.node)
 		}
-		owners[p.rank] = p
+		if owners[p.rank] = p; int(p.rank) >= len(s.job.Placement) {
+			s.fail("rank %d (pid %d on %s) is outside of a world of %d", p.rank, p.pid, p.node, len(s.job.Placement))
+		}
 		if !p.training {
 			continue
 		}
@@ -324,7 +333,8 @@ func (s *storm) wholeRestart() {
 	}
 	c := s.whole
 	s.whole = nil
-	if cur, ok := s.m.Current(); !ok || cur.Generation != c.Generation {
+	cur, ok := s.m.Current()
+	if !ok || cur.Generation != c.Generation {
 		return
 	}
 	for _, d := range c.Placement {
@@ -339,12 +349,67 @@ func (s *storm) wholeRestart() {
 			p.normal = true
 		}
 	}
+	s.smaller(cur, c.Placement)
 	step := max(s.job.Checkpoint, 0)
 	s.best = step
 	for r, d := range c.Placement {
 		s.add(&proc{rank: falcon.Rank(r), node: d.Node(), launch: c.Generation, comm: c.Generation, alive: true, training: true, tag: step, hold: s.sums(falcon.Rank(r), step)})
 	}
 	s.describe(c.Generation, c.Placement)
+}
+
+// deaf says that a job on one node is lost to an engine that was away: silence is
+// all that it knows of it, and it has said that.
+func (s *storm) deaf() bool {
+	return len(s.m.sorted) == 1 && s.m.nodes[s.m.sorted[0]].suspect
+}
+
+// share says who has which shard.
+func (s *storm) share() {
+	clear(s.shard)
+	for i, ranks := range (replica.Query{Layout: s.job.Layout, ZeRO: s.job.ZeRO}).Shards() {
+		for _, r := range ranks {
+			s.shard[r] = i
+		}
+	}
+}
+
+// smaller describes the world that a whole restart leads to: all replicas, or
+// those that stay, in their order, on their devices, with all of the batch.
+func (s *storm) smaller(c falcon.Recovery, p falcon.Placement) {
+	v := c.Shrink
+	if v == nil {
+		if len(p) != len(s.job.Placement) {
+			s.fail("a restart of %d ranks as %d, without a word about it", len(s.job.Placement), len(p))
+		}
+		return
+	}
+	if !s.pol.Recovery.AllowShrink || s.job.ZeRO.Stage > 0 || len(v.Kept) == 0 || len(v.Kept) >= s.job.Layout.DP || v.Of != s.job.Layout.DP {
+		s.fail("%v of %d replicas go on under %+v with %+v", v.Kept, v.Of, s.pol.Recovery, s.job.ZeRO)
+		return
+	}
+	was, now := 0, 0
+	for _, n := range s.job.Splits {
+		was += int(n)
+	}
+	for _, n := range v.Splits {
+		now += int(n)
+	}
+	if was != now || slices.Min(v.Splits) < 1 || len(v.Splits) != len(v.Kept) || len(p) != v.Layout.World() {
+		s.fail("%d ranks of %v take %v of the batch %v", len(p), v.Layout, v.Splits, s.job.Splits)
+	}
+	for r, d := range p {
+		at := v.Layout.Coord(falcon.Rank(r))
+		at.DP = v.Kept[at.DP]
+		if home := c.Placement[s.job.Layout.RankOf(at)]; d != home || s.fenced[d.Node()] {
+			s.fail("rank %d of the smaller world is put on %s, it was on %s (fenced: %v)", r, d, home, s.fenced[d.Node()])
+		}
+	}
+	if s.saw["fewer replicas"] = true; s.chaos {
+		s.left += 40 // for what befalls the smaller world
+	}
+	s.job.Layout, s.job.Splits = v.Layout, slices.Clone(v.Splits)
+	s.share()
 }
 
 // person decides, where somebody is there.

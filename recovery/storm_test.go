@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/recovery/replica"
 )
 
 var (
@@ -58,6 +57,7 @@ func TestRandomSchedules(t *testing.T) {
 	for _, k := range []string{
 		"resumed", "failed", "checkpoint", "second fault", "engine restart", "rank 0 lost", "spare used", "in place", "waits for a person",
 		"lost order", "late word", "whole restart", "parked in the optimizer", "nothing lost", "cancelled", "denied", "restart in suspend", "restart in rejoin",
+		"fewer replicas", "fewer are asked for", "recovered with fewer",
 	} {
 		if sum[k] == 0 {
 			t.Errorf("no schedule had: %s", k)
@@ -82,6 +82,9 @@ type storm struct {
 	procs   []*proc
 	pids    int
 	shard   map[falcon.Rank]int
+	of      int           // replicas at the start
+	spare   time.Duration // is waited for
+	left    int           // steps of the storm
 	chaos   bool
 	down    time.Time // the engine is, until then
 	journal []falcon.Recovery
@@ -194,15 +197,16 @@ func newStorm(seed uint64) *storm {
 		p := &proc{rank: falcon.Rank(r), node: d.Node(), alive: true, training: true, tag: 10, hold: s.holdAt(10)}
 		s.add(p)
 	}
-	for i, ranks := range (replica.Query{Layout: s.job.Layout, ZeRO: s.job.ZeRO}).Shards() {
-		for _, r := range ranks {
-			s.shard[r] = i
-		}
+	s.of = s.job.Layout.DP
+	for range s.of {
+		s.job.Splits = append(s.job.Splits, 4)
 	}
+	s.share()
 	for _, p := range s.procs {
 		p.hold = s.sums(p.rank, 10)
 	}
 	s.policy()
+	s.spare = []time.Duration{15 * time.Second, time.Second}[s.rng.IntN(2)]
 	s.machine()
 	return s
 }
@@ -241,11 +245,12 @@ func (s *storm) policy() {
 	case 4:
 		p.PerHour = 2
 	}
+	s.pol.Recovery.AllowShrink = s.chance(0.8)
 }
 
 func (s *storm) machine() {
 	s.m = New(Config{
-		Grace: 5 * time.Second, SuspendMost: 8 * time.Second, OptimizerWait: 2 * time.Second, SpareWait: 15 * time.Second, ReplaceMost: 12 * time.Second,
+		Grace: 5 * time.Second, SuspendMost: 8 * time.Second, OptimizerWait: 2 * time.Second, SpareWait: s.spare, ReplaceMost: 12 * time.Second,
 		TableMost: 4 * time.Second, CollectMost: 4 * time.Second, RejoinMost: 10 * time.Second, RestartMost: 30 * time.Second, HangMin: 20 * time.Second,
 	})
 	s.spares()
@@ -263,7 +268,7 @@ func (s *storm) machine() {
 
 // play goes through the schedule, then lets everything come to rest.
 func (s *storm) play() {
-	for range 20 + s.rng.IntN(40) {
+	for s.left = 20 + s.rng.IntN(40); s.left > 0; s.left-- {
 		if s.step(); s.bad != "" {
 			return
 		}
@@ -299,7 +304,7 @@ func (s *storm) atRest(best int64) bool {
 	if c, ok := s.m.Current(); ok {
 		return c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
 	}
-	return s.m.closed || s.m.pace.hung || s.trainers() == len(s.job.Placement) || s.m.blind["silent"] || s.m.blind["without a sign of life of a process"]
+	return s.m.closed || s.m.pace.hung || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.blind["silent"] || s.m.blind["without a sign of life of a process"]
 }
 
 func (s *storm) outcome() {

@@ -476,9 +476,10 @@ func (m *Machine) behind() string {
 	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, stand at iteration %d, behind the others", n, with, first, low)
 }
 
-// watchRelief ends a proposal whose job goes on by itself.
+// watchRelief ends a proposal whose job goes on by itself; one that was suspended
+// does not.
 func (m *Machine) watchRelief(now time.Time) {
-	if m.cur == nil || m.cur.State != falcon.RecoveryProposed || len(m.cur.Faults) == 0 {
+	if m.cur == nil || m.cur.State != falcon.RecoveryProposed || len(m.cur.Faults) == 0 || m.cur.Attempts > 0 {
 		return
 	}
 	newest := int64(0)

@@ -90,12 +90,7 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 	}
 	last := m.recs[len(m.recs)-1]
 	for _, c := range m.recs {
-		for r, g := range c.Launched {
-			on := launchedOn(c)
-			if r >= 0 && int(r) < len(on) && (g <= m.job.Generation || c.JobEpoch == m.job.Epoch) {
-				m.least[on[r]] = max(m.least[on[r]], g)
-			}
-		}
+		m.floors(c)
 	}
 	switch {
 	case !last.State.Over():
@@ -107,6 +102,19 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 		m.closed, m.closedAt = true, now
 	}
 	m.index()
+}
+
+// floors says again of which generation the processes on devices are at least.
+func (m *Machine) floors(c *falcon.Recovery) {
+	on := launchedOn(c)
+	for r, g := range c.Launched {
+		if r >= 0 && int(r) < len(on) && (g <= m.job.Generation || c.JobEpoch == m.job.Epoch) {
+			m.least[on[r]] = max(m.least[on[r]], g)
+		}
+	}
+	if c.Shrink != nil && c.NoReturn && c.JobEpoch == m.job.Epoch {
+		m.allBelow(c)
+	}
 }
 
 // goOn restores the attempt: where the engine stood still, its time counts.

@@ -108,11 +108,19 @@ func (m *Machine) takeFewer(generation uint64) {
 	clear(c.Replaced)
 	clear(c.Launched)
 	clear(m.ranks)
+	m.allBelow(c)
 	for r, d := range c.Shrink.Placement {
-		c.Replaced[falcon.Rank(r)], c.Launched[falcon.Rank(r)], m.least[d] = d, generation, generation
+		c.Replaced[falcon.Rank(r)], c.Launched[falcon.Rank(r)] = d, generation
 	}
 	c.Splits = slices.Clone(c.Shrink.Splits)
 	c.Pending, c.Survivors = nil, nil
+}
+
+// allBelow takes no word any more of a process of the world before.
+func (m *Machine) allBelow(c *falcon.Recovery) {
+	for _, d := range c.Placement {
+		m.least[d] = max(m.least[d], c.Generation)
+	}
 }
 
 // launchedOn is the placement that a recovery launches processes for.

@@ -382,7 +382,7 @@ func (s *storm) strike() {
 		p.frozen = p.alive
 		s.logf("rank %d pid %d freezes", p.rank, p.pid)
 	case 6:
-		n.cut = !n.cut
+		n.cut = !n.cut && len(s.m.sorted) > 1 // else the iterations that are not heard of count as slow ones
 		s.logf("link of %s cut %v", n.name, n.cut)
 	case 7:
 		s.agentRestarts(n)

@@ -98,7 +98,7 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 	case last.JobEpoch != m.job.Epoch:
 	case last.State == falcon.RecoveryResumed && !last.Whole && len(last.Placement) == len(m.ranks):
 		m.settle(last)
-	case last.State != falcon.RecoveryResumed && last.DecidedBy != "":
+	case last.State != falcon.RecoveryResumed && (last.DecidedBy != "" || last.Attempts > 0):
 		m.closed, m.closedAt = true, now
 	}
 	m.index()

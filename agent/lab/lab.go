@@ -254,6 +254,9 @@ func (l *Lab) shapeArgs() []string {
 		"--micro-batches", strconv.Itoa(l.sc.MicroBatches), "--iterations", strconv.Itoa(l.sc.Iterations),
 		"--seed", strconv.FormatInt(l.opt.Seed, 10), "--fwd-ms", strconv.FormatFloat(l.sc.ForwardMs, 'g', -1, 64),
 	}
+	if dropped, _ := l.sc.Policy["allow_drop"].(bool); !dropped { // S4 means the batch to shrink with the replicas
+		args = append(args, "--global-batch", strconv.Itoa(l.sc.Layout.DP*l.sc.MicroBatches))
+	}
 	if l.sc.Layout.Zero > 0 {
 		args = append(args, "--zero", strconv.Itoa(l.sc.Layout.Zero), "--zero-instances", strconv.Itoa(max(1, l.sc.Layout.Instances)))
 	}

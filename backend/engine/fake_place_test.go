@@ -162,6 +162,9 @@ func (a *fakeAgent) launch(c *falconv1.Command, j *fakeJob) {
 	a.place.started++
 	a.place.pids = map[int32]int32{}
 	j.kept.generation, j.kept.order, j.kept.from = l.GetGeneration(), 0, 0
+	if l.GetWorld() != j.world() { // a trainer deals the batch as the machine does
+		j.micro = falcon.Deal(8*fakeRanks, int(l.GetWorld()), 1)
+	}
 	done := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
 	for _, r := range l.GetRanks() {
 		a.ranks = append(a.ranks, r.GetRank())

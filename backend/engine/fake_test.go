@@ -18,6 +18,7 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -307,6 +308,7 @@ type fakeJob struct {
 	waits     bool    // for the launch of its ranks
 	stalled   bool    // a rank is gone, or does not take part
 	resumed   []int64 // iterations that recoveries have led to
+	saved     int64   // checkpoint that the ranks tell of
 }
 
 func newFakeJob(t *testing.T) *fakeJob {
@@ -323,12 +325,15 @@ func newFakeJob(t *testing.T) *fakeJob {
 func (j *fakeJob) rankState(node string, r int32) *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: j.agent(node).dress(&falconv1.RankState{
 		Rank: r, Device: fmt.Sprintf("%s.g%d", node, r%2), Pid: j.pidOf(node, r), Alive: true,
-		Tp: 1, Dp: fakeRanks, Pp: 1, World: fakeRanks, MicroBatches: j.micro[r],
-		Comms:         []*falconv1.Comm{{Id: 77, Name: "dp", Size: fakeRanks, Rank: r}},
+		Tp: 1, Dp: j.world(), Pp: 1, World: j.world(), MicroBatches: j.micro[r], CheckpointIteration: j.saved,
+		Comms:         []*falconv1.Comm{{Id: 77, Name: "dp", Size: j.world(), Rank: r}},
 		TestWorkspace: 64 << 20, Nic: node + ".nic0", Coverage: coverageAdapter,
 		PlacementOrder: j.kept.order, PlacementIteration: j.kept.from, Generation: j.kept.generation,
 	})}}
 }
+
+// world is as many ranks as share the batch.
+func (j *fakeJob) world() int32 { return int32(len(j.micro)) }
 
 // vote is the MIN of what the ranks have prepared.
 func (j *fakeJob) vote() {
@@ -402,6 +407,7 @@ type bench struct {
 	each    func(*bench) // done in every turn of playTo
 
 	recovers bool // the recovery machine that is shipped is at work
+	recovery recovery.Config
 }
 
 func newBench(t *testing.T) *bench {
@@ -424,7 +430,7 @@ func (b *bench) start() bool {
 	}
 	b.journal, b.det = j, &fakeDetector{newest: -1, ask: b.ask, askAt: 6}
 	conf := Config{JobName: "test", Journal: j, Validation: b.tests, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault}
-	conf.Recoverer = asleep{}
+	conf.Recoverer, conf.Recovery.Machine = asleep{}, b.recovery
 	if b.recovers {
 		conf.Recoverer = nil
 	}

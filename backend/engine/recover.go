@@ -171,6 +171,9 @@ func (e *Engine) declared(in *recovery.Job) {
 			in.ZeRO = falcon.ZeRO{Stage: int(s.GetZeroStage()), Instances: int(s.GetZeroInstances())}
 		}
 		in.StateMB = max(in.StateMB, float64(s.GetStateBytes())/1e6)
+		if n := s.GetMicroMultiple(); n > 0 && n <= countMost {
+			in.Unit = max(in.Unit, int(n))
+		}
 		if at := s.GetCheckpointIteration(); at > 0 {
 			least = min(least, at-1)
 		}
@@ -181,7 +184,7 @@ func (e *Engine) declared(in *recovery.Job) {
 }
 
 func sameRecoveryJob(a, b recovery.Job) bool {
-	return a.Layout == b.Layout && a.Generation == b.Generation && a.ZeRO == b.ZeRO && a.StateMB == b.StateMB &&
+	return a.Layout == b.Layout && a.Generation == b.Generation && a.ZeRO == b.ZeRO && a.StateMB == b.StateMB && a.Unit == b.Unit &&
 		a.Adapter == b.Adapter && a.Checkpoint == b.Checkpoint && slices.Equal(a.Placement, b.Placement) &&
 		slices.Equal(a.Spares, b.Spares) && slices.Equal(a.Splits, b.Splits) && slices.Equal(sortedKeys(a.CanLaunch), sortedKeys(b.CanLaunch))
 }

@@ -127,11 +127,11 @@ func (e *Engine) stays(now time.Time, r restartRecord, why string) {
 
 // stillThere finds a rank whose process is not known to have ended. One that
 // its agent does not tell of any more, although it is here and had the time,
-// has ended.
+// has ended; one on a fenced node is not waited for.
 func (e *Engine) stillThere(now time.Time, r restartRecord) (falcon.Rank, bool) {
 	for i, device := range r.Home {
 		rank := falcon.Rank(i)
-		if device == "" {
+		if device == "" || e.mem.fences.node(device.Node()) {
 			continue
 		}
 		if p := e.job.ranks[rank]; p != nil {

@@ -104,6 +104,7 @@ type options struct {
 	layers       int
 	batch        int
 	microBatches int
+	globalBatch  int
 	iterations   int64
 	seed         int64
 	rate         float64
@@ -160,6 +161,7 @@ func (o *options) declare(c *cobra.Command) {
 	f.IntVar(&o.layers, "layers", 0, "layers of the whole model (default 1 per stage, or per virtual stage)")
 	f.IntVar(&o.batch, "batch", 8, "samples per micro-batch")
 	f.IntVar(&o.microBatches, "micro-batches", 8, "micro-batches per replica and iteration at the start")
+	f.IntVar(&o.globalBatch, "global-batch", 0, "micro-batches per iteration of all replicas together, shared out over as many as there are (0 = --micro-batches for each)")
 	f.Int64Var(&o.iterations, "iterations", 100, "iterations to train")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
 	f.Float64Var(&o.rate, "rate", 2e-3, "learning rate")
@@ -172,7 +174,7 @@ func (o *options) declare(c *cobra.Command) {
 	f.IntVar(&o.evalMicro, "eval-micro-batches", 0, "micro-batches per replica of an evaluation (default as --micro-batches)")
 	f.Int64Var(&o.saveEvery, "checkpoint-every", 0, "iterations from one checkpoint to the next (0 = none)")
 	f.StringVar(&o.saveFolder, "checkpoint-dir", "", "folder for checkpoints; the newest two are kept")
-	f.BoolVar(&o.resume, "resume", false, "go on from the newest complete checkpoint in --checkpoint-dir; plain data parallelism takes as many replicas as WORLD_SIZE makes")
+	f.BoolVar(&o.resume, "resume", false, "go on from the newest complete checkpoint in --checkpoint-dir; plain data parallelism takes as many replicas as WORLD_SIZE makes, and with --global-batch the same samples")
 	f.Float64Var(&o.stateMB, "state-mb", 0, "emulated state of each GPU, in MB: what dumping, swapping, storing and loading it take (default the real one's size)")
 	f.Float64Var(&o.copyGBs, "copy-gb-s", 0, "emulated copies between device and host, in GB/s (0 = they take no time)")
 	f.Float64Var(&o.diskMBs, "disk-mb-s", 0, "emulated storage for each rank, in MB/s (0 = as fast as the real one)")
@@ -192,7 +194,7 @@ func (o *options) config() (train.Config, error) {
 	c := train.Config{
 		Layout: o.layout, MicroBatches: o.microBatches, Iterations: o.iterations, Seed: uint64(o.seed), Rate: o.rate,
 		ForwardMs: o.forwardMs, BackwardMs: or(o.backwardMs, 2*o.forwardMs), Marks: o.marks == "on", Instances: o.zero * o.instances,
-		Park:       o.park,
+		Park: o.park, GlobalBatch: o.globalBatch,
 		Rendezvous: rendezvous.Folder(o.rendezvous),
 		Shape: model.Shape{
 			Hidden: o.hidden, FFN: or(o.ffn, 2*o.hidden), Layers: or(o.layers, o.layout.PP*o.virtual), Batch: o.batch,
@@ -266,7 +268,12 @@ func (o *options) place(c *train.Config) error {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	if n := o.layout.TP * o.layout.PP; o.resume && o.zero == 0 && world > 0 && world%n == 0 {
+	generation, err1 := number("FALCON_GENERATION")
+	join, err2 := number("FALCON_JOIN")
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if n := o.layout.TP * o.layout.PP; (o.resume || join == 1) && o.zero == 0 && world > 0 && world%n == 0 {
 		o.layout.DP = world / n // a replica may have been dropped, or added
 		c.Layout.DP = o.layout.DP
 	}
@@ -277,10 +284,8 @@ func (o *options) place(c *train.Config) error {
 	if o.layout.World() > 1 && o.rendezvous == "" {
 		return fmt.Errorf("%w: %d ranks need --rendezvous, an empty folder to meet in", errUsage, o.layout.World())
 	}
-	generation, err1 := number("FALCON_GENERATION")
-	join, err2 := number("FALCON_JOIN")
 	c.Rank, c.LocalRank, c.Generation, c.Join = falcon.Rank(rank), local, uint64(generation), join == 1
-	return errors.Join(err1, err2, c.Validate())
+	return c.Validate()
 }
 
 // number reads a variable of the launcher; 0 when it is unset.

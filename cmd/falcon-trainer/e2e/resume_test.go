@@ -116,6 +116,30 @@ func TestAReplicaIsDropped(t *testing.T) {
 	}
 }
 
+// With the batch of all replicas given, it stays the same where a replica is
+// given up: the others go on over the same samples, as if nothing had happened.
+func TestFewerReplicasShareTheBatch(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "saved")
+	args := job(1, 3, 2, 2, 12, "--global-batch=7", "--checkpoint-dir="+dir)
+	before := player{world: 6, args: args, orders: "1 3 1 2 1 1"}.play(t)
+	checkpointed(t, before)
+	after := player{world: 4, args: append(args, "--resume"), env: []string{"FALCON_GENERATION=1"}}.play(t)
+	weights(t, after)
+	ref := newReference(model.Shape{Hidden: 32, FFN: 48, Layers: 4, Batch: 4}, 7, 0.002, 7*4)
+	var want []float64
+	for range 12 {
+		want = append(want, ref.iterate())
+	}
+	agree(t, "7 micro-batches over 3 replicas, then 2", append(before[0].losses, after[0].losses...), want, 1e-5)
+	if first := after[1].trained[0]; first.MicroBatches != 3 || after[0].trained[0].MicroBatches != 4 {
+		t.Errorf("replica 1 takes %d micro-batches, replica 0 %d", first.MicroBatches, after[0].trained[0].MicroBatches)
+	}
+	_, msg, code := execute(t, nil, job(1, 3, 1, 2, 3, "--global-batch=2")...)
+	if code != 2 || !strings.Contains(string(msg), "2 micro-batches over 3 replicas") {
+		t.Errorf("exit code %d, %q", code, msg)
+	}
+}
+
 func TestWhatCannotBeResumedIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	_, msg, code := execute(t, nil, job(1, 1, 1, 2, 3, "--resume", "--checkpoint-dir="+dir)...)

@@ -40,6 +40,7 @@ type Config struct {
 	Layout       falcon.Layout
 	Shape        model.Shape
 	MicroBatches int // per replica at the start
+	GlobalBatch  int // micro-batches of all replicas, however many there are; 0 = MicroBatches for each
 	Iterations   int64
 	Seed         uint64
 	Rate         float64 // of Adam
@@ -69,6 +70,14 @@ func (c Config) unit() int {
 	return 1
 }
 
+// split is what each replica begins with.
+func (c Config) split() model.Split {
+	if c.GlobalBatch > 0 {
+		return falcon.Deal(c.GlobalBatch, c.Layout.DP, c.unit())
+	}
+	return model.Even(c.Layout.DP, c.MicroBatches)
+}
+
 // slices is how the optimizer's state is spread over the replicas.
 func (c Config) slices() model.Slices { return model.Slices{DP: c.Layout.DP, Instances: c.Instances} }
 
@@ -91,6 +100,9 @@ func (c Config) Validate() error {
 	}
 	if c.MicroBatches%c.unit() != 0 {
 		return fmt.Errorf("%w: %d micro-batches over %d interleaved stages; give a multiple of %d", ErrConfig, c.MicroBatches, c.unit(), c.unit())
+	}
+	if b := c.GlobalBatch; b < 0 || b > 0 && (b%c.unit() != 0 || b < c.Layout.DP*c.unit()) {
+		return fmt.Errorf("%w: a global batch of %d micro-batches over %d replicas; give each at least %d, and a multiple of it in all", ErrConfig, b, c.Layout.DP, c.unit())
 	}
 	if err := errors.Join(c.Evaluation.validate(c.unit()), c.Checkpoint.validate(), c.State.validate(), c.Faults.validate()); err != nil {
 		return err

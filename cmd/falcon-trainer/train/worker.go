@@ -72,7 +72,7 @@ type worker struct {
 func newWorker(c Config) *worker {
 	return &worker{
 		cfg: c, rank: c.Rank, at: c.Layout.Coord(c.Rank), orders: ledger{end: EndDone},
-		split: model.Even(c.Layout.DP, c.MicroBatches), generation: c.Generation,
+		split: c.split(), generation: c.Generation,
 	}
 }
 

@@ -26,7 +26,8 @@
 // suspend with the next generation; processes that are starting go on starting,
 // and obey one more suspension when they park.
 //
-// Where it can't be done. No spare: it waits for one, then fails. No replica of
+// Where it can't be done. No spare: it waits for one, then restarts the job with
+// the replicas that are whole where policy allows that, else fails. No replica of
 // a shard, or rejoins that fail: the checkpoint, in place. No checkpoint: it
 // fails, and says so. No adapter: a whole restart, which a person approves when
 // it may begin from nothing. A recovery that fails ends what waits, so that

@@ -124,7 +124,11 @@ func (m *Machine) finish(now time.Time, s falcon.RecoveryState, why string) {
 	m.pace.moved = now
 	if s == falcon.RecoveryResumed {
 		m.settle(c)
-		m.note("recovery", 1, "%s: the job trains again from iteration %d, %.1f s after the fault", c.ID, c.Resume, float64(c.EndedNs-c.StartedNs)/1e9)
+		from := "" // of a whole restart, only the processes know
+		if c.Resume >= 0 {
+			from = fmt.Sprintf(" from iteration %d", c.Resume)
+		}
+		m.note("recovery", 1, "%s: the job trains again%s, %.1f s after the fault", c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9)
 	} else {
 		m.note("recovery", 2, "%s is %s: %s", c.ID, s, why)
 	}

@@ -56,6 +56,7 @@ func TestBadScenarios(t *testing.T) {
 		"dead for good": {ok + "events: [{kill: 5, until_iteration: 9}]\n", "the dead stay dead"},
 		"two moments":   {ok + "events: [{kill: 5, point: forward, after_ms: 3}]\n", "neither on_step nor"},
 		"late":          {ok + "events: [{kill: 5, after_ms: -3}]\n", "after_ms"},
+		"checkpoints":   {ok + "checkpoint_every: -1\n", "checkpoint_every is -1"},
 		"zero":          {"layout: {tp: 1, dp: 4, pp: 2, zero: 3}\nnodes: 4\n", "zero is 3"},
 		"instances":     {"layout: {tp: 1, dp: 4, pp: 2, zero: 1, instances: 3}\nnodes: 4\n", "must divide dp 4"},
 		"plain":         {"layout: {tp: 1, dp: 4, pp: 2, instances: 2}\nnodes: 4\n", "goes with zero"},
@@ -293,5 +294,17 @@ func TestCPUPerIteration(t *testing.T) {
 	}
 	if got := newRecords(1).cpuPerIteration(); got != 0 {
 		t.Errorf("nothing recorded, got %v", got)
+	}
+}
+
+// The batch stays with fewer replicas, unless policy lets S4 shrink it with them.
+func TestShapeArgs(t *testing.T) {
+	l := &Lab{sc: Scenario{Layout: Shape{TP: 1, DP: 4, PP: 2}, MicroBatches: 8}}
+	if args := l.shapeArgs(); !strings.Contains(strings.Join(args, " "), "--global-batch 32") {
+		t.Errorf("%v", args)
+	}
+	l.sc.Policy = map[string]any{"allow_drop": true}
+	if args := l.shapeArgs(); slices.Contains(args, "--global-batch") {
+		t.Errorf("%v", args)
 	}
 }

@@ -121,6 +121,7 @@ func (s *SwapStory) over(l line) {
 type Restart struct {
 	Generation     uint64  `json:"generation"`
 	FirstIteration int64   `json:"first_iteration"` // that it ran
+	Redone         int64   `json:"redone"`          // iterations begun before it and run again
 	DumpMs         float64 `json:"dump_ms"`         // copying the state to the host's memory
 	StoreMs        float64 `json:"store_ms"`        // writing it to storage, until all had
 	LaunchMs       float64 `json:"launch_ms"`       // the rest: ending and starting processes, making communicators

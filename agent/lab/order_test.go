@@ -69,7 +69,7 @@ func TestRecordsJoinGenerations(t *testing.T) {
 	if len(r.restarts) != 1 {
 		t.Fatalf("%+v", r.restarts)
 	}
-	want := Restart{Generation: 2, FirstIteration: 2, DumpMs: 10, StoreMs: 30, LoadMs: 25, RestoreMs: 5, DownMs: 710, LaunchMs: 640}
+	want := Restart{Generation: 2, FirstIteration: 2, Redone: 1, DumpMs: 10, StoreMs: 30, LoadMs: 25, RestoreMs: 5, DownMs: 710, LaunchMs: 640}
 	if r.restarts[0] != want {
 		t.Errorf("%+v, want %+v", r.restarts[0], want)
 	}

@@ -113,7 +113,7 @@ func (l *Lab) parks() bool { return l.opt.Hook && l.opt.Marks && l.sc.parks() }
 
 // stateArgs are about what swaps move and checkpoints write.
 func (l *Lab) stateArgs() []string {
-	args := []string{"--checkpoint-dir", filepath.Join(l.place.dir, "checkpoints")}
+	args := []string{"--checkpoint-dir", filepath.Join(l.place.dir, "checkpoints"), "--checkpoint-every", strconv.Itoa(l.sc.Checkpoints)}
 	for _, f := range []struct {
 		name  string
 		value float64
@@ -167,6 +167,7 @@ func (l *Lab) hear(p *rankProcess, ln line) {
 	if p.generation > l.records.generation && ln.Iteration != nil && l.records.rejoinOf(p.generation) == nil {
 		_, members := l.newest()
 		l.records.world = len(members) // all have met: a replica may have been dropped
+		l.records.fewer = l.records.fewer || len(members) < l.sc.Layout.Layout().World()
 	}
 	if l.records.add(p.generation, ln) {
 		l.faults.moved(l.placement(p.generation))

@@ -80,6 +80,7 @@ type records struct {
 	first      int64     // end of the first generation's rows, while it runs: none
 	generation uint64
 	uneven     bool // an S2 split was in force: sums were taken in another order
+	fewer      bool // replicas were given up: so they were too
 	sha        string
 	orders     orders
 	restarts   []Restart
@@ -109,6 +110,7 @@ func (r *records) add(generation uint64, l line) bool {
 		return false
 	}
 	if generation > r.generation {
+		r.restart(generation).Redone = max(0, int64(len(r.rows))-*l.Iteration)
 		r.begin(generation, *l.Iteration)
 	}
 	return r.count(l)

@@ -115,6 +115,9 @@ func (r *records) told(s *RecoveryStory, since uint64) {
 		last = j
 		s.LostIterations = max(s.LostIterations, j.redone)
 	}
+	if i := slices.IndexFunc(r.restarts, func(v Restart) bool { return v.Generation == s.Generation }); i >= 0 {
+		s.ResumeIteration, s.LostIterations, s.DownMs = r.restarts[i].FirstIteration, r.restarts[i].Redone, r.restarts[i].DownMs
+	}
 	if last == nil {
 		return
 	}

@@ -150,4 +150,12 @@ func TestSamplesNote(t *testing.T) {
 	if got := l.records.samplesNote(ref); !strings.Contains(got, "the reference's with 0 and 0.31") {
 		t.Error(got)
 	}
+	l.records.fewer = true // what was summed up in another order need not be equal to the bit
+	if got := l.records.samplesNote(ref); !strings.Contains(got, "the reference's with 0 and 0.31") {
+		t.Error(got)
+	}
+	ref.Rows[3].Loss = 0.300001
+	if got := l.records.samplesNote(ref); got != SamplesShared {
+		t.Error(got)
+	}
 }

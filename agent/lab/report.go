@@ -147,6 +147,8 @@ func (r *records) weightsNote(ref Reference) string {
 		return "the job did not come to its end"
 	case r.uneven:
 		return "an S2 split was in force: sums were taken in another order, the losses agree and the hashes need not"
+	case r.fewer:
+		return "replicas were given up: sums were taken in another order, the losses agree and the hashes need not"
 	}
 	return "must be equal: no S2 split was in force"
 }
@@ -160,20 +162,32 @@ func (r *records) samplesNote(ref Reference) string {
 	case r.uneven:
 		return "an S2 split was in force: replicas saw other shares of the samples"
 	}
+	same, apart := SamplesEqual, 0.0
+	if r.fewer {
+		same, apart = SamplesShared, lossApart
+	}
 	for _, row := range r.rows[:r.done] {
 		if row.Untold || row.Index >= int64(len(ref.Rows)) {
 			continue
 		}
-		if want := ref.Rows[row.Index]; row.Sample != want.Sample || row.Loss != want.Loss {
+		if want := ref.Rows[row.Index]; row.Sample != want.Sample || !(math.Abs(row.Loss-want.Loss) <= apart*math.Abs(want.Loss)) {
 			return fmt.Sprintf("iteration %d began with sample %d and had loss %v, the reference's with %d and %v", row.Index, row.Sample, row.Loss, want.Sample, want.Loss)
 		}
 	}
-	return SamplesEqual
+	return same
 }
+
+// lossApart is how far losses of the same samples may lie apart, relatively,
+// where they were summed up in another order.
+const lossApart = 1e-4
 
 // SamplesEqual is the note of a run in which all iterations were the
 // reference's.
 const SamplesEqual = "every iteration has the reference's samples and its loss to the bit"
+
+// SamplesShared is the note of a run that has given replicas up, and none of its
+// batch.
+const SamplesShared = "every iteration has the reference's samples, over fewer replicas, and its loss to 1e-4"
 
 // summarise fills the medians that INTERFACES promises; null where a window
 // holds no iteration.

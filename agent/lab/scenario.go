@@ -36,15 +36,16 @@ type Scenario struct {
 	Layout       Shape   `yaml:"layout"`
 	Nodes        int     `yaml:"nodes"`
 	Iterations   int     `yaml:"iterations"`
-	MicroBatches int     `yaml:"micro_batches"` // per replica
-	ForwardMs    float64 `yaml:"forward_ms"`    // per micro-batch and stage at clock 1.0
-	WarmUp       int     `yaml:"warm_up"`       // iterations left out of healthy_ms
-	LinkMBs      float64 `yaml:"link_mb_s"`     // healthy bandwidth between nodes, MB/s: the model is small, so links must be narrow to matter
-	NICs         int     `yaml:"nics"`          // per node; GPU i uses NIC i mod nics
-	Spares       int     `yaml:"spares"`        // nodes whose agent runs and whose ranks don't
-	StateMB      float64 `yaml:"state_mb"`      // emulated state of a GPU beyond the model's own, in 10^6 bytes: what a swap moves and a checkpoint writes
-	CopyGBs      float64 `yaml:"copy_gb_s"`     // between a GPU and its host's memory, 10^9 bytes/s
-	DiskMBs      float64 `yaml:"disk_mb_s"`     // between a GPU's host and the storage of checkpoints, 10^6 bytes/s
+	MicroBatches int     `yaml:"micro_batches"`    // per replica
+	ForwardMs    float64 `yaml:"forward_ms"`       // per micro-batch and stage at clock 1.0
+	WarmUp       int     `yaml:"warm_up"`          // iterations left out of healthy_ms
+	LinkMBs      float64 `yaml:"link_mb_s"`        // healthy bandwidth between nodes, MB/s: the model is small, so links must be narrow to matter
+	NICs         int     `yaml:"nics"`             // per node; GPU i uses NIC i mod nics
+	Spares       int     `yaml:"spares"`           // nodes whose agent runs and whose ranks don't
+	StateMB      float64 `yaml:"state_mb"`         // emulated state of a GPU beyond the model's own, in 10^6 bytes: what a swap moves and a checkpoint writes
+	CopyGBs      float64 `yaml:"copy_gb_s"`        // between a GPU and its host's memory, 10^9 bytes/s
+	DiskMBs      float64 `yaml:"disk_mb_s"`        // between a GPU's host and the storage of checkpoints, 10^6 bytes/s
+	Checkpoints  int     `yaml:"checkpoint_every"` // iterations from one checkpoint to the next, 0 = only those that are ordered
 	Events       []Event `yaml:"events"`
 
 	// Park has ranks leave training for a recovery instead of ending with a peer
@@ -56,6 +57,7 @@ type Scenario struct {
 	// was measured.
 	Policy    map[string]any          `yaml:"policy,omitempty"`
 	Overheads map[falcon.Rung]float64 `yaml:"overheads_ms,omitempty"`
+	Recovery  map[string]any          `yaml:"recovery,omitempty"` // the engine's, with the keys of falcon.yaml
 }
 
 // Shape is the layout as scenarios write it. With Zero 1 each of Instances
@@ -166,6 +168,8 @@ func (s Scenario) Validate() error {
 		return fmt.Errorf("%w: link_mb_s is %v, it must be 1 to 100000", ErrScenario, s.LinkMBs)
 	case s.NICs < 1 || s.NICs > gpusMax:
 		return fmt.Errorf("%w: nics is %d, it must be 1 to %d per node", ErrScenario, s.NICs, gpusMax)
+	case s.Checkpoints < 0:
+		return fmt.Errorf("%w: checkpoint_every is %d, it must be 0 (only when ordered) or more", ErrScenario, s.Checkpoints)
 	case len(s.Events) > maxEvents:
 		return fmt.Errorf("%w: %d events are more than %d", ErrScenario, len(s.Events), maxEvents)
 	}

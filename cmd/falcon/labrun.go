@@ -57,16 +57,17 @@ var labValidation = validationConfig{
 
 // labRun is one lab with its engine.
 type labRun struct {
-	o       labOptions
-	sc      lab.Scenario
-	policy  policyConfig
-	screen  bool // a console on the terminal
-	lab     *lab.Lab
-	config  string // falcon.yaml
-	socket  string
-	address string
-	out     io.Writer
-	opt     lab.Options
+	o        labOptions
+	sc       lab.Scenario
+	policy   policyConfig
+	recovery recoveryConfig
+	screen   bool // a console on the terminal
+	lab      *lab.Lab
+	config   string // falcon.yaml
+	socket   string
+	address  string
+	out      io.Writer
+	opt      lab.Options
 }
 
 func runLab(ctx context.Context, c *cobra.Command, o labOptions) error {
@@ -94,6 +95,9 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 	r := &labRun{o: o, sc: sc, out: c.OutOrStdout()}
 	r.screen = !o.headless && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
 	if r.policy, err = labPolicy(sc, o.approve, r.screen); err != nil {
+		return nil, err
+	}
+	if r.recovery, err = scenarioRecovery(sc, r.policy); err != nil {
 		return nil, err
 	}
 	for name, v := range map[string]string{"--hook": o.hook, "--marks": o.marks} {
@@ -128,22 +132,36 @@ func labPolicy(sc lab.Scenario, approve string, screen bool) (policyConfig, erro
 
 // scenarioPolicy reads the scenario's policy as falcon.yaml's.
 func scenarioPolicy(sc lab.Scenario) (policyConfig, error) {
-	p := policyConfig{}
-	b, err := yaml.Marshal(sc.Policy)
+	c := engineConfig{}
+	err := scenarioPart("policy", sc.Policy, &c.Policy, &c)
+	return c.Policy, err
+}
+
+// scenarioRecovery reads the scenario's times of a recovery likewise.
+func scenarioRecovery(sc lab.Scenario, p policyConfig) (recoveryConfig, error) {
+	c := engineConfig{Policy: p}
+	err := scenarioPart("recovery", sc.Recovery, &c.Recovery, &c)
+	return c.Recovery, err
+}
+
+// scenarioPart reads what a scenario says with the keys of falcon.yaml into its
+// part of c, and checks that.
+func scenarioPart(name string, said map[string]any, part any, c *engineConfig) error {
+	b, err := yaml.Marshal(said)
 	if err != nil {
-		return p, err
+		return err
 	}
 	d := yaml.NewDecoder(bytes.NewReader(b))
 	d.KnownFields(true)
-	if err := d.Decode(&p); err != nil {
-		return p, fmt.Errorf("%w: the scenario's policy: %s", errUsage, yamlSentence(err))
+	if err := d.Decode(part); err != nil {
+		return fmt.Errorf("%w: the scenario's %s: %s", errUsage, name, yamlSentence(err))
 	}
-	c := engineConfig{Policy: p}
-	c.fill()
-	if err := c.check(); err != nil {
-		return p, fmt.Errorf("the scenario's %w", err)
+	filled := *c
+	filled.fill()
+	if err := filled.check(); err != nil {
+		return fmt.Errorf("the scenario's %w", err)
 	}
-	return p, nil
+	return nil
 }
 
 // prepare makes the lab, its certificates and the engine's configuration.
@@ -179,6 +197,7 @@ func (r *labRun) writeConfig() error {
 	return writeYAML(r.config, engineConfig{
 		Job: lab.Job, StateDir: r.lab.Dir(), Socket: r.socket, Listen: r.address,
 		Certs: auth.FilesIn(r.certsDir(), string(auth.RoleServer)), Policy: r.policy,
+		Recovery:   r.recovery,
 		Validation: labValidation, Mitigate: mitigateConfig{OverheadsMs: r.sc.Overheads},
 	})
 }

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/failslow/falcon/agent/lab"
+)
+
+// judgeFewer: one recovery, which ended with the job training on fewer replicas,
+// all of them made anew; every iteration was run, over the samples of the
+// undisturbed run, and came to its loss.
+func judgeFewer(r lab.Report, world int, given string) []string {
+	bad := append(judgeSums(r), judgeDeaths(r, 1)...)
+	if r.SamplesNote != lab.SamplesShared {
+		bad = append(bad, r.SamplesNote)
+	}
+	if len(r.Recoveries) != 1 {
+		return append(bad, fmt.Sprintf("%d recoveries, want one", len(r.Recoveries)))
+	}
+	s := r.Recoveries[0]
+	if s.State != "resumed" || !strings.Contains(s.Reason, given) {
+		bad = append(bad, fmt.Sprintf("%s is %s: %s", s.ID, s.State, s.Reason))
+	}
+	if len(s.Replaced) != world || len(s.Survivors) != 0 {
+		bad = append(bad, fmt.Sprintf("%d ranks were made anew and %d stayed, want a world of %d", len(s.Replaced), len(s.Survivors), world))
+	}
+	return bad
+}
+
+// TestLabReplicaLoss plays a node's loss without a spare.
+func TestLabReplicaLoss(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a whole lab run")
+	}
+	binFalcon(t)
+	sc, err := lab.Load("replica-loss")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc.Iterations = 40 // enough to see the job train again
+	file := filepath.Join(t.TempDir(), "report.json")
+	out, err := playScenario(t, sc, file)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r, err := readReport(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := judgeFewer(r, 6, "3 of 4 replicas"); len(bad) > 0 || len(r.Iterations) != sc.Iterations {
+		t.Errorf("%d iterations; %s\n%s", len(r.Iterations), strings.Join(bad, "; "), out)
+	}
+	if s := r.Recoveries[0]; s.ResumeIteration != 20 || s.LostIterations < 4 || s.DownMs <= 0 {
+		t.Errorf("resumed at iteration %d, %d run again, %.0f ms down", s.ResumeIteration, s.LostIterations, s.DownMs)
+	}
+}
+
+// The judge says what is wrong, one thing at a time.
+func TestJudgeFewer(t *testing.T) {
+	ms := 40.0
+	good := func() lab.Report {
+		return lab.Report{
+			SamplesNote: lab.SamplesShared, WeightsNote: "replicas were given up", WeightsSha: "a", ReferenceSha: "b",
+			Kills:      []lab.Kill{{Target: "node n1", Iteration: 30, DetectedMs: &ms}},
+			Recoveries: []lab.RecoveryStory{{ID: "REC-0001", State: "resumed", Reason: "1 of 2 replicas", Replaced: map[string]string{"0": "n0.g0"}}},
+		}
+	}
+	if bad := judgeFewer(good(), 1, "1 of 2"); bad != nil {
+		t.Errorf("a right report: %v", bad)
+	}
+	for want, spoil := range map[string]func(*lab.Report){
+		"loss 2, reference 0":       func(r *lab.Report) { r.FinalLoss = 2 },
+		"iteration 9 began with":    func(r *lab.Report) { r.SamplesNote = "iteration 9 began with sample 3" },
+		"2 deaths were dealt":       func(r *lab.Report) { r.Kills = append(r.Kills, r.Kills[0]) },
+		"0 recoveries":              func(r *lab.Report) { r.Recoveries = nil },
+		"is failed: 1 of 2":         func(r *lab.Report) { r.Recoveries[0].State = "failed" },
+		"is resumed: another":       func(r *lab.Report) { r.Recoveries[0].Reason = "another" },
+		"2 ranks were made anew":    func(r *lab.Report) { r.Recoveries[0].Replaced["1"] = "n1.g0" },
+		"1 ranks were made anew an": func(r *lab.Report) { r.Recoveries[0].Survivors = []int32{1} },
+	} {
+		r := good()
+		spoil(&r)
+		if got := strings.Join(judgeFewer(r, 1, "1 of 2"), "; "); !strings.Contains(got, want) {
+			t.Errorf("want %q, the judge says %q", want, got)
+		}
+	}
+}
+
+func TestScenarioParts(t *testing.T) {
+	for want, said := range map[string]map[string]any{
+		"":                            {"spare_wait": "5s"},
+		"recovery.spare_wait is -5s":  {"spare_wait": "-5s"},
+		"the scenario's recovery: li": {"spare_time": "5s"},
+	} {
+		c := engineConfig{}
+		err := scenarioPart("recovery", said, &c.Recovery, &c)
+		if got := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(got, want) {
+			t.Errorf("%v: want %q, got %q", said, want, got)
+		}
+	}
+}

@@ -232,9 +232,10 @@ func (l *Lab) working() []*rankProcess {
 	return out
 }
 
-// replaced says that a later launch has started another process for p's rank.
+// replaced says that a later launch has started another process for p's rank, or
+// a world without it.
 func (l *Lab) replaced(p *rankProcess) bool {
-	return slices.ContainsFunc(l.ranks, func(q *rankProcess) bool { return q.rank == p.rank && q.launch > p.launch })
+	return int(p.rank) >= l.records.world || slices.ContainsFunc(l.ranks, func(q *rankProcess) bool { return q.rank == p.rank && q.launch > p.launch })
 }
 
 // newest are the processes of the newest generation that has begun.

@@ -52,12 +52,12 @@ func (l *Lab) rejoin(p *rankProcess, ln line) {
 	l.faults.moved(l.placement(ln.Rejoin))
 }
 
-// owners are the processes that hold the ranks: of those that have begun, the
-// newest.
+// owners are the processes that hold the ranks of the world: of those that have
+// begun, the newest.
 func (l *Lab) owners() map[falcon.Rank]int {
 	out, launch := map[falcon.Rank]int{}, map[falcon.Rank]uint64{}
 	for _, p := range l.ranks {
-		if at, ok := launch[p.rank]; !p.joining && (!ok || p.launch >= at) {
+		if at, ok := launch[p.rank]; !p.joining && int(p.rank) < l.records.world && (!ok || p.launch >= at) {
 			out[p.rank], launch[p.rank] = p.pid, p.launch
 		}
 	}

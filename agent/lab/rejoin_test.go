@@ -130,6 +130,26 @@ func TestBlame(t *testing.T) {
 	}
 }
 
+// Ranks of a larger world before are nobody's.
+func TestFewerRanks(t *testing.T) {
+	l := played(t)
+	l.says(l.ranks[0], 0, 1, 2)
+	l.says(l.ranks[1], 0, 1, 2)
+	l.ranks[0].exited = true // the other is frozen
+	anew := &rankProcess{rank: 0, pid: 300, launch: 2, generation: 2}
+	l.handle(event{proc: anew, joined: true})
+	l.says(anew, 1, 2)
+	if l.records.done != 3 || !l.records.fewer || l.records.restarts[0].Redone != 2 {
+		t.Errorf("done %d, fewer %v, %+v", l.records.done, l.records.fewer, l.records.restarts)
+	}
+	if got := l.owners(); len(got) != 1 || got[0] != 300 {
+		t.Errorf("owners %v", got)
+	}
+	if got := l.working(); len(got) != 1 || got[0] != anew {
+		t.Errorf("%d processes work", len(got))
+	}
+}
+
 func TestSamplesNote(t *testing.T) {
 	l := played(t)
 	survivor, anew := crash(l, 3)

@@ -140,6 +140,19 @@ func TestFewerReplicasShareTheBatch(t *testing.T) {
 	}
 }
 
+// Who is made anew in a job that has fewer replicas than its command names counts
+// those that are there, too: it comes as far as asking for the hook.
+func TestWhoJoinsFewerReplicas(t *testing.T) {
+	env := []string{"RANK=1", "WORLD_SIZE=2", "FALCON_JOIN=1", "FALCON_GENERATION=2"}
+	args := job(1, 4, 1, 2, 3, "--park", "--global-batch=8", "--rendezvous="+t.TempDir())
+	if _, msg, code := execute(t, env, args...); code != 2 || !strings.Contains(string(msg), "no hook") {
+		t.Errorf("exit code %d, %q", code, msg)
+	}
+	if _, msg, code := execute(t, env[:2], args...); code != 2 || !strings.Contains(string(msg), "WORLD_SIZE is 2") {
+		t.Errorf("exit code %d, %q", code, msg)
+	}
+}
+
 func TestWhatCannotBeResumedIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	_, msg, code := execute(t, nil, job(1, 1, 1, 2, 3, "--resume", "--checkpoint-dir="+dir)...)

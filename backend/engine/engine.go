@@ -323,6 +323,7 @@ func (e *Engine) tick(now time.Time) {
 	e.det.Tick(now)
 	e.profiled = true // a late window ends with the tick
 	e.plan.Tick(now)
+	e.dropSilent(now)
 	e.val.Tick(now)
 	e.tellPace(now)
 	e.rec.Tick(now)

@@ -207,7 +207,7 @@ func (a *fakeAgent) send(f *falconv1.AgentFrame) {
 
 // poll handles what the engine has sent.
 func (a *fakeAgent) poll(j *fakeJob) {
-	for a.stream != nil {
+	for a.stream != nil && !a.crew.gone {
 		select {
 		case e := <-a.stream.out:
 			a.handle(e, j)

@@ -237,3 +237,17 @@ func (m *memory) named() []detect.Named {
 	}
 	return out
 }
+
+// dropSilent ends a validation one of whose nodes says nothing any more: the job
+// would be held for it until a deadline, and a job that is held shows nobody that
+// it stands because of a dead node.
+func (e *Engine) dropSilent(now time.Time) {
+	if !e.val.Active() {
+		return
+	}
+	for _, n := range e.nodes.Nodes() {
+		if n.Beat != nil && n.Connected() && n.Age(now) > 3*e.cfg.beat()/2 {
+			e.val.Step(now, validate.Lost{Node: n.Name})
+		}
+	}
+}

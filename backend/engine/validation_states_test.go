@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,45 @@ func TestEngineRestartsInEachState(t *testing.T) {
 		}
 		if v := b.settleTests(); v.GetState() != string(falcon.ValidationDone) {
 			b.t.Errorf("the next one: %v", v)
+		}
+	})
+}
+
+// A node that falls silent while the job is held for a test, and is not reset,
+// is known as soon as one that falls silent in training, but for the time until
+// the test is given up for it.
+func TestNodeFallsSilentInAValidation(t *testing.T) {
+	inBubble(t, func(b *bench) {
+		recoverBench(b)
+		b.start()
+		b.until(6)
+		states[falcon.ValidationWaiting](&b.job.agents[1].hold)
+		if _, err := b.validate(allTests); err != nil {
+			t.Fatal(err)
+		}
+		for range 12 {
+			b.turn()
+		}
+		if now := b.newest(); now.GetState() != string(falcon.ValidationWaiting) {
+			t.Fatalf("it is %s (%s)", now.GetState(), now.GetReason())
+		}
+		n1, struck := b.job.agents[1], time.Now()
+		n1.crew.gone, b.job.stalled = true, true
+		for range 40 {
+			b.turn()
+		}
+		if v := b.newest(); v.GetState() != string(falcon.ValidationFailed) || !strings.Contains(v.GetReason(), "the agent of node n1 is gone") {
+			t.Errorf("the validation is %s: %s", v.GetState(), v.GetReason())
+		}
+		for range 100 {
+			b.turn()
+		}
+		list := b.recoveries()
+		if len(list) != 1 || !slices.Equal(list[0].Fenced, []falcon.Node{"n1"}) {
+			t.Fatalf("recoveries %+v", list)
+		}
+		if took := time.Unix(0, list[0].Faults[0].DetectedNs).Sub(struck); took > 8*time.Second {
+			t.Errorf("known after %s", took)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -267,6 +268,28 @@ func TestClaimClearsTheDead(t *testing.T) {
 			t.Errorf("%s is still there: %v", d, err)
 		}
 	}
+}
+
+// Labs that begin at once do not take each other for dead.
+func TestClaimsAtOnce(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 25 {
+				p, err := claim()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := os.WriteFile(filepath.Join(p.dir, "state"), nil, 0o600); err != nil {
+					t.Error(err)
+				}
+				p.remove()
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // A folder of our name that others can enter is refused, not used.

@@ -49,7 +49,7 @@ func claim() (*place, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lab: can't make a folder under %s: %w", base, err)
 	}
-	lock, err := lockFile(filepath.Join(dir, "lock"))
+	lock, err := lockNew(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -79,6 +79,20 @@ func shmOf(dir string) string {
 }
 
 var errLocked = errors.New("lab: locked by a living lab")
+
+// lockNew locks a place that is being made. The lock gets its name once it is
+// held: one that others see and nobody holds is a dead lab's.
+func lockNew(dir string) (*os.File, error) {
+	f, err := lockFile(filepath.Join(dir, "new"))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Rename(f.Name(), filepath.Join(dir, "lock")); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	return f, nil
+}
 
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

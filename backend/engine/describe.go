@@ -27,7 +27,11 @@ const (
 // another job epoch: iterations count anew and older orders are void.
 func (e *Engine) describe(now time.Time) {
 	e.job.dirty, e.recheck = false, false
-	if e.stepped {
+	switch {
+	case !e.stepped:
+	case e.standing() && now.Sub(e.recJobAt) < tickPeriod: // thousands of ranks speak at once
+		e.recheck = true
+	default:
 		e.stepRecoveryJob(now) // what the adapters say may be new
 	}
 	if e.standing() || !e.job.complete() {

@@ -107,6 +107,7 @@ type Engine struct {
 	leads    leads
 	rec      Recoverer
 	recJob   recovery.Job // as the machine knows it
+	recJobAt time.Time    // when that was looked at
 	told     toldBook
 	tables   tableBook
 	stood    map[falcon.Rank]stood

@@ -124,6 +124,7 @@ func (e *Engine) stepRecoveryJob(now time.Time) {
 	if e.mem.job.Epoch == 0 {
 		return
 	}
+	e.recJobAt = now
 	in := e.recoveryJob()
 	fresh := in.Epoch != e.recJob.Epoch
 	if !fresh && sameRecoveryJob(in, e.recJob) {

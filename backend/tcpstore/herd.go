@@ -19,8 +19,8 @@ const connectingMost = 2048
 // resets connections that a server does not accept in time.
 const connectTries = 20
 
-// Meet has n clients connect, count themselves in twice, as a job's start and
-// its first barrier do, and wait for the last. It returns how long that took
+// Meet has n clients connect, count themselves in, and wait for the last, as the
+// processes of a job do. It returns how long that took
 // from the first connection until the last client was released. One thread is
 // all of them: a client costs its system calls and nothing else, so that it is
 // the store that is measured.
@@ -78,20 +78,18 @@ type step int
 const (
 	connects step = iota
 	enters
-	counts
 	waits
 	asked
 )
 
 // answers are the bytes that come back, by step.
-var answers = [asked]int{enters: 8, counts: 8, waits: 1}
+var answers = [asked]int{enters: 8, waits: 1}
 
 func (h *herd) compose() {
 	c := newClient(nil, h.layout)
 	one := binary.LittleEndian.AppendUint64(nil, 1)
 	add := func(key string) []byte { return append(text([]byte{byte(c.codes[opAdd])}, key), one...) }
-	h.asks[enters] = append(c.greeting(), add("/init/")...)
-	h.asks[counts] = add("/barrier")
+	h.asks[enters] = append(c.greeting(), add("/here")...)
 	h.asks[waits] = text(append([]byte{byte(c.codes[opWait])}, one...), "/go")
 	h.open = text(text([]byte{byte(c.codes[opSet])}, "/go"), "1")
 }
@@ -207,8 +205,6 @@ func (h *herd) answered(m *sheep) error {
 	switch m.step {
 	case enters:
 		h.connecting--
-		return h.ask(m, counts)
-	case counts:
 		if int(binary.LittleEndian.Uint64(m.got)) == h.n {
 			if err := h.send(m, h.open); err != nil {
 				return err

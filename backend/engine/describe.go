@@ -71,7 +71,7 @@ func (e *Engine) describe(now time.Time) {
 		e.overtaken(now)
 	}
 	if fresh || !e.laid {
-		e.layTable(now)
+		e.layTable()
 	}
 }
 

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -118,15 +117,13 @@ const layAtOnce = 32
 
 // layTable brings the rank table of a job that has just been described to its
 // nodes, so that a recovery has no more to bring than what changes by it.
-func (e *Engine) layTable(now time.Time) {
+func (e *Engine) layTable() {
 	if e.mem.current() != nil || len(e.mem.job.Placement) == 0 {
 		return
 	}
 	e.laid = true
-	t := &told{answered: map[falcon.Node]bool{}, paced: true}
-	t.Generation, t.Kind, t.Nodes = e.generation(), tellTable, placementNodes(e.mem.job.Placement)
-	if e.composeTable(t, e.mem.job.Placement) {
-		t.Hash = contentHash(recovery.Table{Generation: t.Generation, Placement: e.mem.job.Placement})
+	if t := e.compose(recovery.Table{Generation: e.generation(), Placement: e.mem.job.Placement}); t != nil {
+		t.paced = true
 		e.again = append(e.again, t)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -180,6 +181,7 @@ func TestSoak(t *testing.T) {
 func hog(t *testing.T, ctx context.Context, most time.Duration) {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, "timeout", strconv.Itoa(int(most.Seconds())+1), "nice", "-n", strconv.Itoa(*labNice), "sh", "-c", "while :; do :; done")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // which timeout hands on; SIGKILL would leave the loop behind
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

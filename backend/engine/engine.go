@@ -124,6 +124,7 @@ type Engine struct {
 	asking   asking       // who asked for the one in progress
 	waiting  []*window    // profile windows that wait until the job goes on
 	nics     map[falcon.NIC]falcon.NICReading
+	cnps     map[falcon.NIC]cnpRate
 	budgets  map[string]*budget // of event lines, by kind
 	profiled bool               // the detector's speeds may be new
 	levels   map[falcon.Rank]int32
@@ -196,7 +197,7 @@ func assemble(cfg Config, mem *memory) *Engine {
 		refusedTold: map[string]bool{},
 		budgets:     map[string]*budget{},
 		levels:      map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
-		nics:     map[falcon.NIC]falcon.NICReading{},
+		nics:     map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
 		launched: map[falcon.Node]bool{}, attached: map[falcon.Node]time.Time{},
 		nextCmd: mem.reserved, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's

@@ -256,7 +256,7 @@ func (e *Engine) telemetry(n *fleet.Node, in *falconv1.Telemetry, now time.Time)
 	for _, x := range in.GetNics()[:min(len(in.GetNics()), nicsMax)] {
 		if reading, ok := nicFrom(n.Name, x); ok {
 			out.NICs = append(out.NICs, reading)
-			e.nics[reading.NIC] = reading
+			e.port(reading, now)
 		}
 	}
 	e.det.Step(now, out)

@@ -174,6 +174,7 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 		if g, ok := e.readings[e.mem.job.Placement[i]]; ok {
 			v.SmClockMhz, v.TemperatureC = g.SMClockMHz, g.TemperatureC
 		}
+		v.CnpPerS = e.cnpOf(r, now)
 		v.Health = e.health(r, s.Suspect, lv, culprits[r], now)
 		if score := score(v); score > bestScore {
 			best, bestScore = r, score

@@ -5185,6 +5185,7 @@ type RankView struct {
 	SelfRatio     float64                `protobuf:"fixed64,13,opt,name=self_ratio,json=selfRatio,proto3" json:"self_ratio,omitempty"` // self_ms / median of same-stage peers; 0 = none
 	SlowSteps     int32                  `protobuf:"varint,14,opt,name=slow_steps,json=slowSteps,proto3" json:"slow_steps,omitempty"`  // steps running that the rank-level watch saw it slow
 	Failing       bool                   `protobuf:"varint,15,opt,name=failing,proto3" json:"failing,omitempty"`                       // so many that the watch calls the rank failing
+	CnpPerS       float64                `protobuf:"fixed64,16,opt,name=cnp_per_s,json=cnpPerS,proto3" json:"cnp_per_s,omitempty"`     // congestion notification packets, sent and handled, at the rank's NIC between its two newest looks; -1 = not measured
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5322,6 +5323,13 @@ func (x *RankView) GetFailing() bool {
 		return x.Failing
 	}
 	return false
+}
+
+func (x *RankView) GetCnpPerS() float64 {
+	if x != nil {
+		return x.CnpPerS
+	}
+	return 0
 }
 
 type NodeView struct {
@@ -8956,7 +8964,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bapproval\x18\x01 \x01(\tR\bapproval\x12\x1f\n" +
 	"\vcountdown_s\x18\x02 \x01(\x01R\n" +
 	"countdownS\x12\x19\n" +
-	"\bper_hour\x18\x03 \x01(\x05R\aperHour\"\xb8\x03\n" +
+	"\bper_hour\x18\x03 \x01(\x05R\aperHour\"\xd4\x03\n" +
 	"\bRankView\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12-\n" +
@@ -8976,7 +8984,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"self_ratio\x18\r \x01(\x01R\tselfRatio\x12\x1d\n" +
 	"\n" +
 	"slow_steps\x18\x0e \x01(\x05R\tslowSteps\x12\x18\n" +
-	"\afailing\x18\x0f \x01(\bR\afailing\"\xa8\x01\n" +
+	"\afailing\x18\x0f \x01(\bR\afailing\x12\x1a\n" +
+	"\tcnp_per_s\x18\x10 \x01(\x01R\acnpPerS\"\xa8\x01\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x15\n" +

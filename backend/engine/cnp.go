@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// cnpUnmeasured is the rate of a port that was not looked at twice in time.
+const cnpUnmeasured = -1
+
+// cnpFresh is how long a rate is told after the look that it comes from; agents
+// look every second by default, and every minute at the least.
+const cnpFresh = 2 * time.Minute
+
+// cnpRate is the growth of a port's congestion notification packets between its
+// two newest looks.
+type cnpRate struct {
+	perS   float64 // packets a second, sent and handled; cnpUnmeasured = none
+	seenAt time.Time
+}
+
+// cnpAfter is the rate between two looks at one port. A look that could not be
+// taken, was taken at the same moment or before, or shows a port that began to
+// count anew measures nothing.
+func cnpAfter(old, now falcon.NICReading) float64 {
+	seconds := float64(now.AtNs-old.AtNs) / 1e9
+	if seconds <= 0 || now.CNPSent < old.CNPSent || now.CNPHandled < old.CNPHandled || !cnpCounted(old) || !cnpCounted(now) {
+		return cnpUnmeasured
+	}
+	return (float64(now.CNPSent-old.CNPSent) + float64(now.CNPHandled-old.CNPHandled)) / seconds
+}
+
+// cnpCounted tells a look that brought counters from one that failed; drivers
+// that lack some counter say so beside those that they have.
+func cnpCounted(r falcon.NICReading) bool {
+	return r.Err == "" || r.Active || r.CNPSent|r.CNPHandled|r.XmitBytes|r.RcvBytes > 0
+}
+
+// port takes in a look at a port. The same look may come again and is no news.
+func (e *Engine) port(r falcon.NICReading, now time.Time) {
+	old, known := e.nics[r.NIC]
+	e.nics[r.NIC] = r
+	if known && r.AtNs != old.AtNs {
+		e.cnps[r.NIC] = cnpRate{cnpAfter(old, r), now}
+	}
+}
+
+// cnpOf is the rate at the port that a rank's traffic leaves by.
+func (e *Engine) cnpOf(r falcon.Rank, now time.Time) float64 {
+	p := e.job.ranks[r]
+	if p == nil {
+		return cnpUnmeasured
+	}
+	rate, known := e.cnps[falcon.NIC(p.state.GetNic())]
+	if !known || now.Sub(rate.seenAt) > cnpFresh {
+		return cnpUnmeasured
+	}
+	return rate.perS
+}

@@ -177,7 +177,9 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.dirty = true
 	case tea.KeyPressMsg:
 		m.dirty = true
-		return m, m.key(msg)
+		cmd := m.key(msg)
+		m.ask() // others see what is being decided on
+		return m, cmd
 	case tea.PasteMsg:
 		m.paste(msg)
 	case tea.WindowSizeMsg:
@@ -217,7 +219,7 @@ func (m *Model) ask() {
 		return
 	}
 	columns, lengths := m.pages[m.current].Want(m.body())
-	m.src.Ask(feed.Want{Rank: m.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths), Recoveries: m.current == key.Recovery})
+	m.src.Ask(feed.Want{Rank: m.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths), Recoveries: m.current == key.Recovery, Attending: m.dialog.subject()})
 }
 
 func (m *Model) profile(p colorprofile.Profile) {

@@ -151,9 +151,9 @@ func (m *Model) headerSecond() string {
 	snap := m.live.Snap()
 	right := m.now().UTC().Format("15:04:05Z") + " "
 	if snap.Actor != "" && m.w >= 100 {
-		right = fmt.Sprintf("%s (%s)  %s", snap.Actor, orNone(snap.Role), right)
+		right = fmt.Sprintf("%s (%s)%s  %s", snap.Actor, orNone(snap.Role), m.company(), right)
 	} else if snap.Actor != "" {
-		right = widget.Cut(snap.Actor, 12) + "  " + right
+		right = widget.Cut(snap.Actor, 12) + m.company() + "  " + right
 	}
 	left := " "
 	inc := m.live.Incident()

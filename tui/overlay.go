@@ -30,6 +30,10 @@ func (m *Model) drawDialog(over widget.Rect) (*lipgloss.Layer, *tea.Cursor) {
 	if d.takesText() {
 		fixed++
 	}
+	others := m.reviewing(d)
+	if others != "" {
+		fixed++
+	}
 	box := widget.Centre(over, w, len(lines)+fixed)
 	rows := m.scrolled(&d.pane, lines, w-4, box.H-fixed)
 	var cursor *tea.Cursor
@@ -38,6 +42,9 @@ func (m *Model) drawDialog(over widget.Rect) (*lipgloss.Layer, *tea.Cursor) {
 		var text string
 		text, cursor = showInput(&d.input, w-4-lipgloss.Width(ask), box.X+2+lipgloss.Width(ask), box.Y+1+len(rows))
 		rows = append(rows, ask+text)
+	}
+	if others != "" {
+		rows = append(rows, m.put(themes.Warn, others))
 	}
 	rows = append(rows, m.dialogMessage(d), "", m.buttons(d, do))
 	for i, r := range rows {

@@ -45,6 +45,8 @@ type Config struct {
 	Socket  string
 	Address string
 	TLS     *tls.Config // auth.ServerTLS; required with Address
+
+	Now func() time.Time // nil = the real clock
 }
 
 // Server is the engine's two doors.
@@ -66,7 +68,7 @@ func Listen(cfg Config) (*Server, error) {
 		s.closeListeners()
 		return nil, err
 	}
-	console := &consoleService{engine: cfg.Engine}
+	console := &consoleService{engine: cfg.Engine, presence: newPresence(cfg.Now)}
 	s.local = grpc.NewServer(options(auth.SocketCredentials(), RequestBytesMax)...)
 	falconv1.RegisterConsoleServer(s.local, console)
 	s.serve(s.local, s.socket)

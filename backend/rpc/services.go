@@ -68,7 +68,8 @@ func receiveHello(stream grpc.BidiStreamingServer[falconv1.AgentFrame, falconv1.
 // consoleService serves operators.
 type consoleService struct {
 	falconv1.UnimplementedConsoleServer
-	engine *engine.Engine
+	engine   *engine.Engine
+	presence *presence
 }
 
 func actor(ctx context.Context) engine.Actor {
@@ -81,8 +82,9 @@ func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotReque
 	if err != nil {
 		return nil, wire(err)
 	}
+	c.presence.seen(identity(ctx), q.GetSession(), q.GetAttending())
 	if v := s.Reply.GetVersion(); v == q.GetKnownVersion() {
-		return &falconv1.SnapshotReply{Version: v, Unchanged: true, EngineId: s.Reply.GetEngineId(), AtUnixNs: s.Reply.GetAtUnixNs()}, nil
+		return &falconv1.SnapshotReply{Version: v, Unchanged: true, EngineId: s.Reply.GetEngineId(), AtUnixNs: s.Reply.GetAtUnixNs(), Operators: c.presence.operators()}, nil
 	}
 	var series *falconv1.Series
 	if q.GetColumns() > 0 {
@@ -91,7 +93,9 @@ func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotReque
 			return nil, wire(err)
 		}
 	}
-	return s.For(actor(ctx), series), nil
+	out := s.For(actor(ctx), series)
+	out.Operators = c.presence.operators()
+	return out, nil
 }
 
 func chosen(q *falconv1.SnapshotRequest, s *engine.State) falcon.Rank {

@@ -11,10 +11,13 @@ package feed
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
@@ -28,6 +31,7 @@ const (
 	PullTimeout   = 3 * time.Second        // one Snapshot call
 	CallTimeout   = 5 * time.Second        // one Decide or SetPolicy call
 	MaxEvents     = 512                    // lines held; the oldest go first
+	sessionLen    = 12                     // characters of a session's name: 60 random bits
 	minBackoff    = 250 * time.Millisecond // before the Watch stream is opened again
 	maxBackoff    = 4 * time.Second
 )
@@ -58,6 +62,20 @@ type State struct {
 
 	Recoveries    *falconv1.RecoveriesReply // newest pull of them; nil = never wanted, or refused
 	RecoveriesErr string                    // why there are none, cleaned
+
+	Session   string               // of this feed, as others see it
+	Operators []*falconv1.Operator // who looks now, this feed's among them
+}
+
+// Others are the operators at other screens than this one.
+func (s *State) Others() []*falconv1.Operator {
+	var out []*falconv1.Operator
+	for _, o := range s.Operators {
+		if o.GetSession() != s.Session {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // Age is how old the newest data is, by the client's clock since it came and
@@ -75,6 +93,8 @@ type Want struct {
 	Columns    int32 // iterations of series and posterior
 	RunLengths int32 // rows of the posterior, 0 = none
 	Recoveries bool  // older recoveries, and what could be lost now
+
+	Attending string // what the operator is about to decide on, for others to see; changes nothing in the reply
 }
 
 // Feed is one console's connection.
@@ -107,7 +127,7 @@ func New(client falconv1.ConsoleClient, now func() time.Time) *Feed {
 		client: client, now: now, cancel: cancel,
 		changed: make(chan struct{}, 1), kick: make(chan struct{}, 1), again: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	f.state = State{Snap: &falconv1.SnapshotReply{}, Since: now()}
+	f.state = State{Snap: &falconv1.SnapshotReply{}, Since: now(), Session: rand.Text()[:sessionLen]}
 	f.want.Store(&Want{Rank: WorstRank, Columns: 120})
 	f.publish()
 	f.wg.Add(3)
@@ -191,16 +211,15 @@ func (f *Feed) pullOnce(ctx context.Context) {
 		f.failed(err)
 		return
 	}
-	if !reply.Unchanged {
-		clean.Message(reply)
-	}
+	clean.Message(reply)
 	f.received(reply, want, f.now().Sub(start) > f.period())
 }
 
 func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths}
+	r := &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths, Session: f.state.Session, Attending: w.Attending}
+	w.Attending = ""
 	if w == f.sent && f.state.Conn == Live {
 		r.KnownVersion = f.state.Snap.Version
 	}
@@ -210,11 +229,16 @@ func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
 func (f *Feed) received(r *falconv1.SnapshotReply, w Want, slow bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r.Unchanged && f.state.Conn == Live && f.state.Slow == slow {
+	w.Attending = ""
+	others := sameOperators(f.state.Operators, r.Operators)
+	if r.Unchanged && f.state.Conn == Live && f.state.Slow == slow && others {
 		return
 	}
 	f.enter(Live, "")
 	f.state.Slow = slow
+	if !others {
+		f.state.Operators = r.Operators
+	}
 	if !r.Unchanged {
 		if f.engine != r.EngineId { // another engine numbers its events anew
 			f.engine, f.state.Events = r.EngineId, nil
@@ -226,6 +250,11 @@ func (f *Feed) received(r *falconv1.SnapshotReply, w Want, slow bool) {
 		f.state.Events = merge(f.state.Events, r.Events)
 	}
 	f.publish()
+}
+
+// sameOperators says that two lists tell the same.
+func sameOperators(a, b []*falconv1.Operator) bool {
+	return slices.EqualFunc(a, b, func(x, y *falconv1.Operator) bool { return proto.Equal(x, y) })
 }
 
 func (f *Feed) failed(err error) {

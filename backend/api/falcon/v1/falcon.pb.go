@@ -4387,10 +4387,13 @@ func (x *OrderCommand) GetLeave() bool {
 type SnapshotRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Series and posterior are sent for this rank only; -1 = the worst rank now.
-	Rank          int32  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
-	Columns       int32  `protobuf:"varint,2,opt,name=columns,proto3" json:"columns,omitempty"`                               // newest iterations wanted in series and posterior
-	KnownVersion  uint64 `protobuf:"varint,3,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"` // a snapshot of this version is not sent again
-	RunLengths    int32  `protobuf:"varint,4,opt,name=run_lengths,json=runLengths,proto3" json:"run_lengths,omitempty"`       // rows of the posterior; 0 = none
+	Rank         int32  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Columns      int32  `protobuf:"varint,2,opt,name=columns,proto3" json:"columns,omitempty"`                               // newest iterations wanted in series and posterior
+	KnownVersion uint64 `protobuf:"varint,3,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"` // a snapshot of this version is not sent again
+	RunLengths   int32  `protobuf:"varint,4,opt,name=run_lengths,json=runLengths,proto3" json:"run_lengths,omitempty"`       // rows of the posterior; 0 = none
+	// A screen that names its session is seen by other operators while it pulls.
+	Session       string `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`     // chosen by the client, at most 32 bytes; empty = not seen
+	Attending     string `protobuf:"bytes,6,opt,name=attending,proto3" json:"attending,omitempty"` // what its operator is about to decide on: an action's or recovery's id, …; empty = nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4453,6 +4456,20 @@ func (x *SnapshotRequest) GetRunLengths() int32 {
 	return 0
 }
 
+func (x *SnapshotRequest) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *SnapshotRequest) GetAttending() string {
+	if x != nil {
+		return x.Attending
+	}
+	return ""
+}
+
 type SnapshotReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -4473,6 +4490,7 @@ type SnapshotReply struct {
 	Nics          []*Nic                 `protobuf:"bytes,16,rep,name=nics,proto3" json:"nics,omitempty"`             // newest look at each
 	Recovery      *Recovery              `protobuf:"bytes,18,opt,name=recovery,proto3" json:"recovery,omitempty"`     // in progress, else the newest
 	Recurring     []*Recurrence          `protobuf:"bytes,17,rep,name=recurring,proto3" json:"recurring,omitempty"`   // named by two incidents or more, most often named first, at most 64
+	Operators     []*Operator            `protobuf:"bytes,19,rep,name=operators,proto3" json:"operators,omitempty"`   // who looks now, longest first, at most 64; also when unchanged
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4633,6 +4651,98 @@ func (x *SnapshotReply) GetRecurring() []*Recurrence {
 	return nil
 }
 
+func (x *SnapshotReply) GetOperators() []*Operator {
+	if x != nil {
+		return x.Operators
+	}
+	return nil
+}
+
+// One screen that somebody has open.
+type Operator struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // as proven by the transport, as are role and from
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	Session       string                 `protobuf:"bytes,4,opt,name=session,proto3" json:"session,omitempty"`
+	Attending     string                 `protobuf:"bytes,5,opt,name=attending,proto3" json:"attending,omitempty"`
+	SinceUnixNs   int64                  `protobuf:"varint,6,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"` // first pull, or the moment that attending became what it is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Operator) Reset() {
+	*x = Operator{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Operator) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Operator) ProtoMessage() {}
+
+func (x *Operator) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Operator.ProtoReflect.Descriptor instead.
+func (*Operator) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Operator) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Operator) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Operator) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Operator) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *Operator) GetAttending() string {
+	if x != nil {
+		return x.Attending
+	}
+	return ""
+}
+
+func (x *Operator) GetSinceUnixNs() int64 {
+	if x != nil {
+		return x.SinceUnixNs
+	}
+	return 0
+}
+
 // Recurrence is a device or link that several incidents named, of this job and
 // of earlier ones in the engine's memory.
 type Recurrence struct {
@@ -4649,7 +4759,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4661,7 +4771,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4674,7 +4784,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -4746,7 +4856,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4758,7 +4868,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4771,7 +4881,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Job) GetName() string {
@@ -4925,7 +5035,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4937,7 +5047,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4950,7 +5060,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Policy) GetMode() string {
@@ -5038,7 +5148,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5050,7 +5160,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5063,7 +5173,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -5119,7 +5229,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5241,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5254,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -5192,7 +5302,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5204,7 +5314,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5217,7 +5327,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -5346,7 +5456,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5358,7 +5468,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5371,7 +5481,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *NodeView) GetNode() string {
@@ -5434,7 +5544,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5446,7 +5556,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5459,7 +5569,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Series) GetRank() int32 {
@@ -5542,7 +5652,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5664,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5677,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -5595,7 +5705,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5607,7 +5717,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5620,7 +5730,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Evidence) GetKind() string {
@@ -5660,7 +5770,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5672,7 +5782,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5685,7 +5795,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Verdict) GetCause() string {
@@ -5762,7 +5872,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5774,7 +5884,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5787,7 +5897,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Incident) GetId() string {
@@ -5899,7 +6009,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5911,7 +6021,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5924,7 +6034,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Action) GetId() string {
@@ -6162,7 +6272,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6174,7 +6284,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6187,7 +6297,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -6263,7 +6373,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6275,7 +6385,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6288,7 +6398,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -6315,7 +6425,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6327,7 +6437,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6340,7 +6450,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -6376,13 +6486,14 @@ type RungView struct {
 	IfWrong       string                 `protobuf:"bytes,15,opt,name=if_wrong,json=ifWrong,proto3" json:"if_wrong,omitempty"`
 	Preview       *Preview               `protobuf:"bytes,16,opt,name=preview,proto3" json:"preview,omitempty"`
 	MicroBatches  []int32                `protobuf:"varint,17,rep,packed,name=micro_batches,json=microBatches,proto3" json:"micro_batches,omitempty"`
+	TakenHour     int32                  `protobuf:"varint,18,opt,name=taken_hour,json=takenHour,proto3" json:"taken_hour,omitempty"` // how often the rung was ordered within the last hour; policy's per_hour bounds it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6394,7 +6505,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6407,7 +6518,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RungView) GetRung() string {
@@ -6529,6 +6640,13 @@ func (x *RungView) GetMicroBatches() []int32 {
 	return nil
 }
 
+func (x *RungView) GetTakenHour() int32 {
+	if x != nil {
+		return x.TakenHour
+	}
+	return 0
+}
+
 type Ladder struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	Incident              string                 `protobuf:"bytes,1,opt,name=incident,proto3" json:"incident,omitempty"`
@@ -6545,7 +6663,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6557,7 +6675,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6570,7 +6688,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -6643,7 +6761,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6655,7 +6773,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6668,7 +6786,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -6722,7 +6840,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6734,7 +6852,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6747,7 +6865,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -6770,7 +6888,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6782,7 +6900,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6795,7 +6913,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -6855,7 +6973,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6867,7 +6985,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6880,7 +6998,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -6948,7 +7066,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6960,7 +7078,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6973,7 +7091,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -6992,7 +7110,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7004,7 +7122,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7017,7 +7135,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -7036,7 +7154,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7048,7 +7166,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7061,7 +7179,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -7080,7 +7198,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7092,7 +7210,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7105,7 +7223,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -7144,7 +7262,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7156,7 +7274,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7169,7 +7287,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Validation) GetId() string {
@@ -7320,7 +7438,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7332,7 +7450,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7345,7 +7463,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -7419,7 +7537,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7431,7 +7549,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7444,7 +7562,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -7562,7 +7680,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7574,7 +7692,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7587,7 +7705,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -7662,7 +7780,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7674,7 +7792,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7687,7 +7805,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -7708,7 +7826,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7720,7 +7838,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7733,7 +7851,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -7773,7 +7891,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7785,7 +7903,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7798,7 +7916,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Fault) GetKind() string {
@@ -7882,7 +8000,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7894,7 +8012,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7907,7 +8025,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Recovery) GetId() string {
@@ -8086,7 +8204,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8098,7 +8216,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8111,7 +8229,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -8166,7 +8284,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8178,7 +8296,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8191,7 +8309,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -8219,7 +8337,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8231,7 +8349,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8244,7 +8362,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -8283,7 +8401,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8295,7 +8413,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8308,7 +8426,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -8367,7 +8485,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8379,7 +8497,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8392,7 +8510,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -8446,7 +8564,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8458,7 +8576,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8471,7 +8589,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -8870,13 +8988,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rmicro_batches\x18\x03 \x03(\x05R\fmicroBatches\x12\x1b\n" +
 	"\tjob_epoch\x18\x04 \x01(\x04R\bjobEpoch\x12\x16\n" +
 	"\x06blocks\x18\x05 \x03(\x05R\x06blocks\x12\x14\n" +
-	"\x05leave\x18\x06 \x01(\bR\x05leave\"\x85\x01\n" +
+	"\x05leave\x18\x06 \x01(\bR\x05leave\"\xbd\x01\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12#\n" +
 	"\rknown_version\x18\x03 \x01(\x04R\fknownVersion\x12\x1f\n" +
 	"\vrun_lengths\x18\x04 \x01(\x05R\n" +
-	"runLengths\"\xc7\x05\n" +
+	"runLengths\x12\x18\n" +
+	"\asession\x18\x05 \x01(\tR\asession\x12\x1c\n" +
+	"\tattending\x18\x06 \x01(\tR\tattending\"\xfa\x05\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -8899,7 +9019,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"validation\x12\"\n" +
 	"\x04nics\x18\x10 \x03(\v2\x0e.falcon.v1.NicR\x04nics\x12/\n" +
 	"\brecovery\x18\x12 \x01(\v2\x13.falcon.v1.RecoveryR\brecovery\x123\n" +
-	"\trecurring\x18\x11 \x03(\v2\x15.falcon.v1.RecurrenceR\trecurring\"\xa8\x01\n" +
+	"\trecurring\x18\x11 \x03(\v2\x15.falcon.v1.RecurrenceR\trecurring\x121\n" +
+	"\toperators\x18\x13 \x03(\v2\x13.falcon.v1.OperatorR\toperators\"\xa2\x01\n" +
+	"\bOperator\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x18\n" +
+	"\asession\x18\x04 \x01(\tR\asession\x12\x1c\n" +
+	"\tattending\x18\x05 \x01(\tR\tattending\x12\"\n" +
+	"\rsince_unix_ns\x18\x06 \x01(\x03R\vsinceUnixNs\"\xa8\x01\n" +
 	"\n" +
 	"Recurrence\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x12\n" +
@@ -9098,7 +9226,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x01b\x18\x02 \x01(\tR\x01b\"=\n" +
 	"\aLinksOf\x12\x1c\n" +
 	"\tdimension\x18\x01 \x01(\tR\tdimension\x12\x14\n" +
-	"\x05links\x18\x02 \x03(\tR\x05links\"\xf9\x03\n" +
+	"\x05links\x18\x02 \x03(\tR\x05links\"\x98\x04\n" +
 	"\bRungView\x12\x12\n" +
 	"\x04rung\x18\x01 \x01(\tR\x04rung\x12\x1e\n" +
 	"\n" +
@@ -9121,7 +9249,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04next\x18\x0e \x01(\bR\x04next\x12\x19\n" +
 	"\bif_wrong\x18\x0f \x01(\tR\aifWrong\x12,\n" +
 	"\apreview\x18\x10 \x01(\v2\x12.falcon.v1.PreviewR\apreview\x12#\n" +
-	"\rmicro_batches\x18\x11 \x03(\x05R\fmicroBatches\"\xbe\x02\n" +
+	"\rmicro_batches\x18\x11 \x03(\x05R\fmicroBatches\x12\x1d\n" +
+	"\n" +
+	"taken_hour\x18\x12 \x01(\x05R\ttakenHour\"\xbe\x02\n" +
 	"\x06Ladder\x12\x1a\n" +
 	"\bincident\x18\x01 \x01(\tR\bincident\x12\x1b\n" +
 	"\timpact_ms\x18\x02 \x01(\x01R\bimpactMs\x12$\n" +
@@ -9394,7 +9524,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -9447,52 +9577,53 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*OrderCommand)(nil),      // 48: falcon.v1.OrderCommand
 	(*SnapshotRequest)(nil),   // 49: falcon.v1.SnapshotRequest
 	(*SnapshotReply)(nil),     // 50: falcon.v1.SnapshotReply
-	(*Recurrence)(nil),        // 51: falcon.v1.Recurrence
-	(*Job)(nil),               // 52: falcon.v1.Job
-	(*Policy)(nil),            // 53: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 54: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 55: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 56: falcon.v1.RankView
-	(*NodeView)(nil),          // 57: falcon.v1.NodeView
-	(*Series)(nil),            // 58: falcon.v1.Series
-	(*Mark)(nil),              // 59: falcon.v1.Mark
-	(*Evidence)(nil),          // 60: falcon.v1.Evidence
-	(*Verdict)(nil),           // 61: falcon.v1.Verdict
-	(*Incident)(nil),          // 62: falcon.v1.Incident
-	(*Action)(nil),            // 63: falcon.v1.Action
-	(*Preview)(nil),           // 64: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 65: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 66: falcon.v1.LinksOf
-	(*RungView)(nil),          // 67: falcon.v1.RungView
-	(*Ladder)(nil),            // 68: falcon.v1.Ladder
-	(*EventLine)(nil),         // 69: falcon.v1.EventLine
-	(*WatchRequest)(nil),      // 70: falcon.v1.WatchRequest
-	(*Event)(nil),             // 71: falcon.v1.Event
-	(*DecideRequest)(nil),     // 72: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 73: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 74: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 75: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 76: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 77: falcon.v1.Validation
-	(*GemmResult)(nil),        // 78: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 79: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 80: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 81: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 82: falcon.v1.IncidentsReply
-	(*Fault)(nil),             // 83: falcon.v1.Fault
-	(*Recovery)(nil),          // 84: falcon.v1.Recovery
-	(*RankRecovery)(nil),      // 85: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 86: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 87: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 88: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 89: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 90: falcon.v1.RecoverReply
-	nil,                       // 91: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 92: falcon.v1.Policy.RungsEntry
-	nil,                       // 93: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 94: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 95: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 96: falcon.v1.Recovery.PredictedMsEntry
+	(*Operator)(nil),          // 51: falcon.v1.Operator
+	(*Recurrence)(nil),        // 52: falcon.v1.Recurrence
+	(*Job)(nil),               // 53: falcon.v1.Job
+	(*Policy)(nil),            // 54: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 55: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 56: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 57: falcon.v1.RankView
+	(*NodeView)(nil),          // 58: falcon.v1.NodeView
+	(*Series)(nil),            // 59: falcon.v1.Series
+	(*Mark)(nil),              // 60: falcon.v1.Mark
+	(*Evidence)(nil),          // 61: falcon.v1.Evidence
+	(*Verdict)(nil),           // 62: falcon.v1.Verdict
+	(*Incident)(nil),          // 63: falcon.v1.Incident
+	(*Action)(nil),            // 64: falcon.v1.Action
+	(*Preview)(nil),           // 65: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 66: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 67: falcon.v1.LinksOf
+	(*RungView)(nil),          // 68: falcon.v1.RungView
+	(*Ladder)(nil),            // 69: falcon.v1.Ladder
+	(*EventLine)(nil),         // 70: falcon.v1.EventLine
+	(*WatchRequest)(nil),      // 71: falcon.v1.WatchRequest
+	(*Event)(nil),             // 72: falcon.v1.Event
+	(*DecideRequest)(nil),     // 73: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 74: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 75: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 76: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 77: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 78: falcon.v1.Validation
+	(*GemmResult)(nil),        // 79: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 80: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 81: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 82: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 83: falcon.v1.IncidentsReply
+	(*Fault)(nil),             // 84: falcon.v1.Fault
+	(*Recovery)(nil),          // 85: falcon.v1.Recovery
+	(*RankRecovery)(nil),      // 86: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 87: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 88: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 89: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 90: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 91: falcon.v1.RecoverReply
+	nil,                       // 92: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 93: falcon.v1.Policy.RungsEntry
+	nil,                       // 94: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 95: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 96: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 97: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	8,   // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -9512,7 +9643,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	22,  // 14: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	23,  // 15: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	21,  // 16: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	91,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	92,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 18: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	25,  // 19: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	41,  // 20: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -9543,76 +9674,77 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	4,   // 45: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
 	4,   // 46: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
 	5,   // 47: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	52,  // 48: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	53,  // 49: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	56,  // 50: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	58,  // 51: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	62,  // 52: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	68,  // 53: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	69,  // 54: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	57,  // 55: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	77,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	53,  // 48: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	54,  // 49: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	57,  // 50: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	59,  // 51: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	63,  // 52: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	69,  // 53: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	70,  // 54: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	58,  // 55: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	78,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	21,  // 57: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	84,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	51,  // 59: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	92,  // 60: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	54,  // 61: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 62: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	59,  // 63: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	60,  // 64: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	61,  // 65: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	64,  // 66: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	65,  // 67: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	66,  // 68: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	66,  // 69: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	93,  // 70: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	64,  // 71: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	67,  // 72: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	63,  // 73: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	63,  // 74: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	69,  // 75: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	63,  // 76: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	53,  // 77: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	53,  // 78: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	78,  // 79: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	79,  // 80: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	77,  // 81: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	62,  // 82: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	77,  // 83: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	68,  // 84: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	83,  // 85: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	94,  // 86: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	34,  // 87: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	95,  // 88: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	96,  // 89: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	85,  // 90: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	84,  // 91: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	88,  // 92: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	84,  // 93: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	55,  // 94: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 95: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	49,  // 96: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	70,  // 97: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	72,  // 98: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	74,  // 99: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	80,  // 100: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	76,  // 101: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	86,  // 102: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	89,  // 103: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	26,  // 104: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	50,  // 105: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	71,  // 106: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	73,  // 107: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	75,  // 108: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	81,  // 109: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	82,  // 110: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	87,  // 111: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	90,  // 112: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	104, // [104:113] is the sub-list for method output_type
-	95,  // [95:104] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	85,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	52,  // 59: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	51,  // 60: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	93,  // 61: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	55,  // 62: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 63: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	60,  // 64: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	61,  // 65: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	62,  // 66: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	65,  // 67: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	66,  // 68: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	67,  // 69: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	67,  // 70: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	94,  // 71: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	65,  // 72: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	68,  // 73: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	64,  // 74: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	64,  // 75: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	70,  // 76: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	64,  // 77: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	54,  // 78: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	54,  // 79: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	79,  // 80: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	80,  // 81: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	78,  // 82: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	63,  // 83: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	78,  // 84: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	69,  // 85: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	84,  // 86: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	95,  // 87: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	34,  // 88: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	96,  // 89: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	97,  // 90: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	86,  // 91: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	85,  // 92: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	89,  // 93: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	85,  // 94: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	56,  // 95: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 96: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	49,  // 97: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	71,  // 98: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	73,  // 99: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	75,  // 100: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	81,  // 101: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	77,  // 102: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	87,  // 103: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	90,  // 104: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	26,  // 105: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	50,  // 106: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	72,  // 107: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	74,  // 108: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	76,  // 109: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	82,  // 110: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	83,  // 111: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	88,  // 112: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	91,  // 113: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	105, // [105:114] is the sub-list for method output_type
+	96,  // [96:105] is the sub-list for method input_type
+	96,  // [96:96] is the sub-list for extension type_name
+	96,  // [96:96] is the sub-list for extension extendee
+	0,   // [0:96] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -9646,7 +9778,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[64].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[65].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -9656,7 +9788,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   90,
+			NumMessages:   91,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -58,6 +58,7 @@ type Options struct {
 	Profile  *colorprofile.Profile // nil = what the terminal can show
 	Now      func() time.Time      // nil = the real clock
 	QuitNote string                // what else ends with the console; asks before leaving
+	Keys     *key.Map              // nil = the table as it is shipped
 }
 
 // toastLife is how long a passing message stays.
@@ -72,6 +73,7 @@ type Model struct {
 	opts Options
 	now  func() time.Time
 
+	table    *key.Map
 	state    *page.State // what pages draw; behind live while paused
 	live     *page.State // what header, bar and dialogs draw
 	pausedAt time.Time   // zero while the display runs
@@ -105,9 +107,12 @@ type toast struct {
 
 // New makes the program's model; the source stays the caller's to close.
 func New(src Source, opts Options) (*Model, error) {
-	m := &Model{src: src, opts: opts, now: opts.Now, current: key.Overview, previous: key.Overview, dirty: true, redrawAfter: redraw}
+	m := &Model{src: src, opts: opts, now: opts.Now, table: opts.Keys, current: key.Overview, previous: key.Overview, dirty: true, redrawAfter: redraw}
 	if m.now == nil {
 		m.now = time.Now
+	}
+	if m.table == nil {
+		m.table = key.Default()
 	}
 	name := opts.Theme
 	if name == "" {

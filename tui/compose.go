@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"charm.land/bubbles/v2/help"
+	bubbles "charm.land/bubbles/v2/key"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -248,7 +249,7 @@ func (m *Model) tabs() string {
 func (m *Model) tabsWith(gap string, words bool) string {
 	left := " "
 	for _, s := range key.Pages {
-		b := pageKey(s).Help()
+		b := m.pageKey(s).Help()
 		switch {
 		case s == m.current:
 			left += m.put(themes.Selected, " "+b.Key+" "+b.Desc+" ") + " "
@@ -261,8 +262,8 @@ func (m *Model) tabsWith(gap string, words bool) string {
 	return left
 }
 
-func pageKey(s key.Scope) key.Binding {
-	for _, b := range key.In(key.Global) {
+func (m *Model) pageKey(s key.Scope) key.Binding {
+	for _, b := range m.table.In(key.Global) {
 		if shows[b.Action] == s && b.Action != key.Why {
 			return b
 		}
@@ -306,7 +307,11 @@ func (m *Model) keys(w int, scopes ...key.Scope) string {
 		ShortKey: m.pal.Style(themes.Key).Lipgloss(), ShortDesc: dim, ShortSeparator: dim, Ellipsis: dim,
 	}}
 	h.SetWidth(w)
-	return h.ShortHelpView(key.Footer(scopes...))
+	var list []bubbles.Binding
+	for _, b := range m.table.Footer(scopes...) {
+		list = append(list, b.Binding)
+	}
+	return h.ShortHelpView(list)
 }
 
 // summary says the essentials where the screen is too small to draw.

@@ -89,7 +89,7 @@ func (m *Model) open(d *dialog) tea.Cmd {
 	d.id, d.opened = m.opened, m.now()
 	d.pane = viewport.New()
 	if d.takesText() {
-		d.input = newInput(key.Dialog, "", maxInput)
+		d.input = newInput(m.table, key.Dialog, "", maxInput)
 	}
 	m.dialog = d
 	return m.redrawAfter(guard + 10*time.Millisecond)
@@ -211,7 +211,7 @@ func (m *Model) freeze() tea.Cmd {
 // everything else waits for the guard and for a call under way.
 func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 	d := m.dialog
-	a := key.Lookup(k, key.Dialog)
+	a := m.table.Lookup(k, key.Dialog)
 	if d.kind == kindQuit && k.String() == interrupt {
 		m.leaving = true // asked for twice
 		return tea.Quit

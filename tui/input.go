@@ -12,22 +12,22 @@ import (
 // maxInput bounds a reason, in characters; a prompt is bounded by its row.
 const maxInput = 120
 
-// newInput is a text entry with the keys that the table gives a scope and no
+// newInput is a text entry with the keys that a table gives a scope and no
 // others. Above all it has no key to paste the clipboard: what is pasted comes
 // through Model.paste, where the safety rules are.
-func newInput(s key.Scope, text string, most int) textinput.Model {
+func newInput(table *key.Map, s key.Scope, text string, most int) textinput.Model {
 	in := textinput.New()
 	in.Prompt, in.CharLimit = "", most
 	in.SetVirtualCursor(false)
 	in.SetStyles(textinput.Styles{}) // the row that it stands in has the style
 	in.KeyMap = textinput.KeyMap{
-		CharacterBackward:       key.ForAction(s, key.Left).Binding,
-		CharacterForward:        key.ForAction(s, key.Right).Binding,
-		LineStart:               key.ForAction(s, key.First).Binding,
-		LineEnd:                 key.ForAction(s, key.Last).Binding,
-		DeleteCharacterBackward: key.ForAction(s, key.Erase).Binding,
-		DeleteWordBackward:      key.ForAction(s, key.EraseWord).Binding,
-		DeleteBeforeCursor:      key.ForAction(s, key.EraseAll).Binding,
+		CharacterBackward:       table.ForAction(s, key.Left).Binding,
+		CharacterForward:        table.ForAction(s, key.Right).Binding,
+		LineStart:               table.ForAction(s, key.First).Binding,
+		LineEnd:                 table.ForAction(s, key.Last).Binding,
+		DeleteCharacterBackward: table.ForAction(s, key.Erase).Binding,
+		DeleteWordBackward:      table.ForAction(s, key.EraseWord).Binding,
+		DeleteBeforeCursor:      table.ForAction(s, key.EraseAll).Binding,
 	}
 	in.SetValue(text)
 	in.Focus() // its command would blink a drawn cursor; the terminal's own is used

@@ -19,26 +19,26 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 	case m.small():
 		return m.smallKey(k)
 	case m.help != nil:
-		m.help.act(m, key.Lookup(k, key.Help))
+		m.help.act(m, m.table.Lookup(k, key.Help))
 		return nil
 	case m.dialog != nil:
 		return m.dialogKey(k)
 	case m.prompt != nil:
 		return m.promptKey(k)
 	}
-	return m.act(key.Lookup(k, m.current, key.Global))
+	return m.act(m.table.Lookup(k, m.current, key.Global))
 }
 
 // smallKey cancels and leaves, and nothing else: where a dialog can't be seen,
 // nothing can be decided.
 func (m *Model) smallKey(k tea.KeyPressMsg) tea.Cmd {
-	switch cancel := key.Lookup(k, key.Dialog) == key.Cancel; {
+	switch cancel := m.table.Lookup(k, key.Dialog) == key.Cancel; {
 	case m.dialog != nil && (cancel || m.dialog.kind == kindQuit):
 		return m.dialogKey(k)
 	case m.dialog != nil:
 	case cancel && (m.help != nil || m.prompt != nil):
 		m.help, m.prompt = nil, nil
-	case key.Lookup(k, key.Global) == key.Quit:
+	case m.table.Lookup(k, key.Global) == key.Quit:
 		return m.quit()
 	}
 	return nil
@@ -85,7 +85,7 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.Filter:
 		m.prompt = m.newPrompt("/", m.filter())
 	case key.ShowHelp:
-		m.help = newHelp(m.current)
+		m.help = newHelp(m.table, m.current)
 	case key.Pause:
 		m.pause()
 	case key.Follow:
@@ -208,12 +208,12 @@ type prompt struct {
 
 // newPrompt takes as much as its row shows, so that it never scrolls.
 func (m *Model) newPrompt(sign, text string) *prompt {
-	return &prompt{sign, newInput(key.Prompt, text, max(1, m.w-promptKeysW-len(sign)-3))}
+	return &prompt{sign, newInput(m.table, key.Prompt, text, max(1, m.w-promptKeysW-len(sign)-3))}
 }
 
 func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	p := m.prompt
-	switch key.Lookup(k, key.Prompt) {
+	switch m.table.Lookup(k, key.Prompt) {
 	case key.Cancel:
 		m.prompt = nil
 	case key.Confirm:
@@ -262,7 +262,7 @@ func (m *Model) command(words []string) tea.Cmd {
 	case "theme":
 		m.setTheme(arg)
 	case "help":
-		m.help = newHelp(m.current)
+		m.help = newHelp(m.table, m.current)
 	case "q", "quit":
 		return m.quit()
 	default:

@@ -244,11 +244,12 @@ func unfrozen(p *falconv1.Policy) *falconv1.Policy {
 
 // helpBox lists the keys of the present page, then those that work everywhere.
 type helpBox struct {
+	table *key.Map
 	scope key.Scope
 	pane  viewport.Model
 }
 
-func newHelp(s key.Scope) *helpBox { return &helpBox{s, viewport.New()} }
+func newHelp(table *key.Map, s key.Scope) *helpBox { return &helpBox{table, s, viewport.New()} }
 
 func (h *helpBox) act(m *Model, a key.Action) {
 	switch a {
@@ -271,7 +272,7 @@ const helpKeyW = 11
 func (h *helpBox) lines(w int) []ladder.Line {
 	var out []ladder.Line
 	for _, s := range []key.Scope{h.scope, key.Global, key.Dialog, key.Prompt, key.Help} {
-		list := key.In(s)
+		list := h.table.In(s)
 		if len(list) == 0 {
 			continue
 		}

@@ -165,7 +165,7 @@ func fullPath(m *Model, k string, now time.Time) bool {
 // the path come often.
 var sessionKeys = func() []string {
 	list := []string{"x", "y", "Y", " ", "paste", "ctrl+v", "A"}
-	for _, b := range key.Table() {
+	for _, b := range key.Default().Table() {
 		if b.Action != key.Quit {
 			list = append(list, b.Keys()...)
 		}
@@ -204,7 +204,7 @@ func keyMsg(k string) tea.KeyPressMsg {
 
 // The names in the key table are those that the library gives to keys.
 func TestKeyNamesAreTheLibrarys(t *testing.T) {
-	for _, b := range key.Table() {
+	for _, b := range key.Default().Table() {
 		for _, k := range b.Keys() {
 			if got := keyMsg(k).String(); got != k {
 				t.Errorf("%s %q is called %q", b.Action, k, got)
@@ -215,13 +215,13 @@ func TestKeyNamesAreTheLibrarys(t *testing.T) {
 
 func TestEveryKeyIsInHelp(t *testing.T) {
 	for _, p := range key.Pages {
-		h := newHelp(p)
+		h := newHelp(key.Default(), p)
 		text := ""
 		for _, l := range h.lines(72) {
 			text += l.Text + "\n"
 		}
 		for _, s := range []key.Scope{p, key.Global, key.Dialog, key.Prompt, key.Help} {
-			for _, b := range key.In(s) {
+			for _, b := range key.Default().In(s) {
 				if !containsAll(text, "  "+b.Help().Key+" ") {
 					t.Errorf("help of %s lacks %q of %s", p, b.Help().Key, s)
 				}

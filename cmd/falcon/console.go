@@ -21,6 +21,7 @@ import (
 	"github.com/failslow/falcon/tui"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/plain"
+	"github.com/failslow/falcon/tui/prefs"
 )
 
 // consoleOptions say how a console is shown.
@@ -30,6 +31,9 @@ type consoleOptions struct {
 	ASCII    bool      // draw with ASCII only
 	QuitNote string    // what else ends with the console; asks before leaving
 	Out      io.Writer // where plain lines go; nil = standard output
+
+	PrefsFile string      // "" = the usual place
+	Prefs     prefs.Prefs // what it says; the zero value is what is shipped
 }
 
 // ownEngineNote is shown before leaving a console that carries the engine.
@@ -47,6 +51,9 @@ func consoleCommand() *cobra.Command {
 		Example: "  falcon console --config falcon.yaml\n  falcon console --connect unix:/run/falcon/falcon.sock",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := opts.usePrefs(); err != nil {
+				return err
+			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			if target.connect != "" {
@@ -62,6 +69,7 @@ func consoleCommand() *cobra.Command {
 	c.PersistentFlags().Lookup("connect").Usage = "only the screen: the engine's socket, or HOST:PORT with the three certificate flags"
 	c.Flags().StringVar(&config, "config", "", "the engine's configuration file (YAML); default: everything in the state directory "+defaultStateDir())
 	consoleFlags(c, &opts)
+	c.AddCommand(consoleKeys())
 	return c
 }
 
@@ -123,6 +131,7 @@ func consoleFlags(c *cobra.Command, opts *consoleOptions) {
 	f.BoolVar(&opts.Plain, "plain", false, "lines instead of a screen; used by itself without a terminal")
 	f.StringVar(&opts.Theme, "theme", "", "one of "+strings.Join(themes.Names(), ", ")+" (default: by the terminal's background)")
 	f.BoolVar(&opts.ASCII, "ascii", false, "draw with ASCII characters only")
+	prefsFlag(c, &opts.PrefsFile)
 }
 
 func checkTheme(name string) error {
@@ -159,7 +168,7 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	f := feed.New(client, nil)
 	defer f.Close()
 	return tui.Run(ctx, f, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
-		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote,
+		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys,
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,10 @@ import (
 
 func TestConsoleWrongUse(t *testing.T) {
 	none := filepath.Join(t.TempDir(), "none.sock")
+	broken := filepath.Join(t.TempDir(), "console.toml")
+	if err := os.WriteFile(broken, []byte("[keys]\neverywhere.approve = [\"enter\"]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args []string
 		code int
@@ -22,6 +27,9 @@ func TestConsoleWrongUse(t *testing.T) {
 		{[]string{"console", "--config", none}, 2},
 		{[]string{"console", "--connect", none}, 1},
 		{[]string{"console", "extra"}, 2},
+		{[]string{"console", "--prefs", none}, 1},
+		{[]string{"console", "keys", "--prefs", broken}, 2},
+		{[]string{"console", "keys", "extra"}, 2},
 	} {
 		if got := run(c.args); got != c.code {
 			t.Errorf("falcon %s: exit code %d, want %d", strings.Join(c.args, " "), got, c.code)

@@ -1,17 +1,17 @@
 // Package key is the console's one table of keys. Dispatch, text entry,
-// footer, help and the documentation all read it, so that they can't disagree.
-// A line of it is a binding of the bubbles library, with what that doesn't
-// know: scope, action, and a sentence for the help.
+// footer, help, the palette and the documentation all read it, so that they
+// can't disagree. A line of it is a binding of the bubbles library, with what
+// that doesn't know: scope, action, and a sentence for the help.
 //
-// It guarantees (by test) that no key means two things where both could be
-// meant. It holds data and pure look-ups only.
+// A Map is such a table as one operator uses it: the shipped one, or one in
+// which some actions lie on other keys. It never changes once it is made, so
+// that sessions may share it. It guarantees, for a remapped table too, that no
+// key means two things where both could be meant, that a dialog's confirm and
+// cancel are what they always are, and that nothing that decides lies on a key
+// one moves with. It holds data and pure look-ups only.
 package key
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
 	bubbles "charm.land/bubbles/v2/key"
 )
 
@@ -114,72 +114,4 @@ type Binding struct {
 
 func bind(s Scope, a Action, keys []string, show, word, sentence string, footer int) Binding {
 	return Binding{bubbles.NewBinding(bubbles.WithKeys(keys...), bubbles.WithHelp(show, word)), s, a, sentence, footer}
-}
-
-// Table lists every binding, in the order in which help shows them.
-func Table() []Binding { return slices.Clone(table) }
-
-// Lookup finds what a key does in the first of the scopes that binds it.
-func Lookup(k fmt.Stringer, scopes ...Scope) Action {
-	for _, s := range scopes {
-		for _, b := range table {
-			if b.Scope == s && bubbles.Matches(k, b.Binding) {
-				return b.Action
-			}
-		}
-	}
-	return None
-}
-
-// In lists the bindings of a scope in the table's order.
-func In(s Scope) []Binding {
-	var out []Binding
-	for _, b := range table {
-		if b.Scope == s {
-			out = append(out, b)
-		}
-	}
-	return out
-}
-
-// Footer lists the bindings that the footer shows: scope by scope as given,
-// most useful first.
-func Footer(scopes ...Scope) []bubbles.Binding {
-	var out []bubbles.Binding
-	for _, s := range scopes {
-		part := slices.DeleteFunc(In(s), func(b Binding) bool { return b.Footer == 0 })
-		slices.SortStableFunc(part, func(x, y Binding) int { return x.Footer - y.Footer })
-		for _, b := range part {
-			out = append(out, b.Binding)
-		}
-	}
-	return out
-}
-
-// ForAction is the binding of an action in a scope; one that no key matches
-// where there is none.
-func ForAction(s Scope, a Action) Binding {
-	for _, b := range table {
-		if b.Scope == s && b.Action == a {
-			return b
-		}
-	}
-	return Binding{}
-}
-
-// Markdown is the table as the user's guide prints it.
-func Markdown() string {
-	var b strings.Builder
-	for _, s := range slices.Concat([]Scope{Global}, Pages, []Scope{Dialog, Prompt, Help}) {
-		list := In(s)
-		if len(list) == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "### %s%s\n\n| Key | What it does |\n|---|---|\n", strings.ToUpper(string(s[:1])), s[1:])
-		for _, x := range list {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", x.Help().Key, x.Sentence)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
 }

@@ -11,34 +11,28 @@ type name string
 func (n name) String() string { return string(n) }
 
 // A key may mean one thing only wherever it is looked up: alone in the modal
-// scopes, page and global together on a page.
-func TestNoKeyMeansTwoThings(t *testing.T) {
-	sets := [][]Scope{{Dialog}, {Prompt}, {Help}, {Global}}
-	for _, p := range Pages {
-		sets = append(sets, []Scope{p, Global})
+// scopes, page and global together on a page. No key that decides may be one
+// that moves.
+func TestShippedTableIsSound(t *testing.T) {
+	if err := Default().check(); err != nil {
+		t.Error(err)
 	}
-	for _, set := range sets {
-		seen := map[string]Binding{}
-		for _, s := range set {
-			for _, b := range In(s) {
-				for _, k := range b.Keys() {
-					if old, dup := seen[k]; dup {
-						t.Errorf("%v: %q means %s and %s", set, k, old.Action, b.Action)
-					}
-					seen[k] = b
-				}
+	for _, b := range table {
+		for _, k := range b.Keys() {
+			if err := checkKey(k); err != nil {
+				t.Errorf("%s.%s: %v", b.Scope, b.Action, err)
 			}
 		}
 	}
 }
 
 func TestEveryBindingIsWhole(t *testing.T) {
-	for _, b := range Table() {
+	for _, b := range Default().Table() {
 		if b.Action == None || len(b.Keys()) == 0 || b.Help().Key == "" || b.Help().Desc == "" || !strings.HasSuffix(b.Sentence, ".") {
 			t.Errorf("binding %+v lacks something", b)
 		}
 		for _, k := range b.Keys() {
-			if Lookup(name(k), b.Scope) != b.Action {
+			if Default().Lookup(name(k), b.Scope) != b.Action {
 				t.Errorf("%s %q is not found again", b.Scope, k)
 			}
 		}
@@ -48,7 +42,7 @@ func TestEveryBindingIsWhole(t *testing.T) {
 // Nothing that changes the job may hang on one key beside the movement keys.
 func TestDangerIsNotNextToMovement(t *testing.T) {
 	for _, k := range []string{"h", "j", "k", "l", "left", "right", "up", "down", "enter", " "} {
-		switch a := Lookup(name(k), Global); a {
+		switch a := Default().Lookup(name(k), Global); a {
 		case Approve, Veto, Freeze, Mode, Quit:
 			t.Errorf("%q does %s", k, a)
 		}
@@ -57,24 +51,24 @@ func TestDangerIsNotNextToMovement(t *testing.T) {
 
 func TestReservedKeysAreSilent(t *testing.T) {
 	for _, k := range []string{"9", "0"} {
-		if a := Lookup(name(k), Overview, Global); a != None {
+		if a := Default().Lookup(name(k), Overview, Global); a != None {
 			t.Errorf("%q does %s before its page exists", k, a)
 		}
 	}
 }
 
 func TestLookupPrefersTheFirstScope(t *testing.T) {
-	if a := Lookup(name("n"), Posterior, Global); a != Next {
+	if a := Default().Lookup(name("n"), Posterior, Global); a != Next {
 		t.Errorf("n on the posterior is %q", a)
 	}
-	if a := Lookup(name("a"), Dialog); a != None {
+	if a := Default().Lookup(name("a"), Dialog); a != None {
 		t.Errorf("a inside a dialog is %q", a)
 	}
 }
 
 func TestFooterOrder(t *testing.T) {
 	var words []string
-	for _, b := range Footer(Ranks, Global) {
+	for _, b := range Default().Footer(Ranks, Global) {
 		words = append(words, b.Help().Desc)
 	}
 	if got, want := strings.Join(words, " "), "anomaly zoom metric posterior filter help command mode freeze quit"; got != want {
@@ -83,8 +77,8 @@ func TestFooterOrder(t *testing.T) {
 }
 
 func TestMarkdownHoldsEveryBinding(t *testing.T) {
-	md := Markdown()
-	for _, b := range Table() {
+	md := Default().Markdown()
+	for _, b := range Default().Table() {
 		if !strings.Contains(md, b.Sentence) {
 			t.Errorf("the guide lacks %q", b.Sentence)
 		}

@@ -140,7 +140,7 @@ func (m *Model) connection() (string, themes.Role) {
 		text = fmt.Sprintf("data %ds old", int(age.Seconds()))
 	}
 	if f.Slow {
-		text = "slow link  " + text
+		text = "LAG  " + text
 	}
 	if age > staleAfter {
 		return text, themes.Warn

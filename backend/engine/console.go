@@ -27,7 +27,7 @@ func (e *Engine) Latest(ctx context.Context) (*State, error) {
 		return s, nil
 	}
 	err := e.do(ctx, func() { // others may have asked just before
-		if now := e.cfg.Now(); e.snapshot.Load() == nil || now.Sub(e.built) >= buildPeriod {
+		if now := e.cfg.Now(); e.snapshot.Load() == nil || now.Sub(e.built) >= e.buildPeriod() {
 			e.build(now)
 		}
 	})
@@ -257,4 +257,20 @@ func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Validation: r.Validation, Nics: r.Nics,
 		Recurring: r.Recurring, Recovery: r.Recovery,
 	}
+}
+
+// Own is what only one caller may have or wants: a console that serves several
+// operators pulls the rest once for all of them.
+func (s *State) Own(who Actor, series *falconv1.Series) *falconv1.SnapshotReply {
+	r := s.Reply
+	return &falconv1.SnapshotReply{
+		Version: r.Version, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Role: who.Role, Actor: who.Name, Series: series,
+	}
+}
+
+// Columns is the picture's ranks as columns: changes since the version that a
+// console holds, or whole; nil where there are none. It may be called from any
+// goroutine, encodes each version and base once, and its message is shared.
+func (e *Engine) Columns(s *State, known uint64) *falconv1.RankColumns {
+	return e.columns.Since(known, s.Reply.GetVersion(), s.Reply.GetRanks())
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/columns"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/validate"
@@ -95,6 +96,7 @@ type Engine struct {
 	snapshot atomic.Pointer[State]
 	asked    atomic.Int64 // Unix ns of the last Snapshot call; the loop reads it
 	hub      *hub
+	columns  columns.Log // of pictures that consoles pulled; from any goroutine
 
 	det      Detector
 	plan     Planner
@@ -147,10 +149,12 @@ type Engine struct {
 	dirty    bool // the snapshot is behind
 	version  uint64
 	built    time.Time
-	jitters  []mark
-	seen     jobRecord // newest candidate for the job's description
-	seenAt   time.Time // since when
-	recheck  bool      // it must hold still for longer
+	// buildCost is what the last picture took of the loop's time.
+	buildCost time.Duration
+	jitters   []mark
+	seen      jobRecord // newest candidate for the job's description
+	seenAt    time.Time // since when
+	recheck   bool      // it must hold still for longer
 
 	refusedTold map[string]bool // of whom it was told that they are fenced
 }
@@ -197,7 +201,7 @@ func assemble(cfg Config, mem *memory) *Engine {
 		refusedTold: map[string]bool{},
 		budgets:     map[string]*budget{},
 		levels:      map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
-		nics:     map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
+		nics: map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
 		launched: map[falcon.Node]bool{}, attached: map[falcon.Node]time.Time{},
 		nextCmd: mem.reserved, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's

@@ -14,6 +14,8 @@ import (
 // Pace of snapshots, and what they hold.
 const (
 	buildPeriod    = 100 * time.Millisecond
+	buildShare     = 10                     // a picture is followed by so many times its own time
+	buildCostMax   = 100 * time.Millisecond // so that a stall is not followed by a longer one
 	askedWithin    = 3 * time.Second // nobody asked for longer: nothing is built
 	staleAfter     = 5 * time.Second
 	snapshotEvents = 64
@@ -34,13 +36,17 @@ type State struct {
 // refresh publishes a new picture when something has changed, somebody looks,
 // and the last one is old enough.
 func (e *Engine) refresh(now time.Time) {
-	if !e.dirty || now.Sub(e.built) < buildPeriod || now.UnixNano()-e.asked.Load() > int64(askedWithin) {
+	if !e.dirty || now.Sub(e.built) < e.buildPeriod() || now.UnixNano()-e.asked.Load() > int64(askedWithin) {
 		return
 	}
 	e.build(now)
 }
 
+// buildPeriod leaves the loop most of its time, however large the job is.
+func (e *Engine) buildPeriod() time.Duration { return max(buildPeriod, buildShare*e.buildCost) }
+
 func (e *Engine) build(now time.Time) {
+	defer func() { e.buildCost = max(0, min(e.cfg.Now().Sub(now), buildCostMax)) }()
 	e.version++
 	e.built, e.dirty = now, false
 	ranks, worst := e.rankViews(now)

@@ -94,6 +94,14 @@ func (c *consoleService) Snapshot(ctx context.Context, q *falconv1.SnapshotReque
 		}
 	}
 	out := s.For(actor(ctx), series)
+	if q.GetOwn() {
+		out = s.Own(actor(ctx), series)
+	}
+	if q.GetPacked() && !q.GetOwn() {
+		if columns := c.engine.Columns(s, q.GetColumnsVersion()); columns != nil {
+			out.Ranks, out.Columns = nil, columns
+		}
+	}
 	out.Operators = c.presence.operators()
 	return out, nil
 }

@@ -24,13 +24,22 @@ var ErrRefused = errors.New("feed: refused")
 // else changed it meanwhile.
 const freezeTries = 3
 
+// caller submits what one operator decides, by that operator's own client: the
+// engine proves who it is and checks the role.
+type caller struct {
+	client    falconv1.ConsoleClient
+	seen      func() *falconv1.Policy // the policy in the newest picture
+	pullNow   func()                  // something has probably changed
+	recovered func()                  // so have recoveries
+}
+
 // Decide submits one decision. The engine checks plan hash, job epoch and the
 // caller's role; the error's text is fit to be shown.
-func (f *Feed) Decide(ctx context.Context, r *falconv1.DecideRequest) (*falconv1.Action, error) {
+func (c *caller) Decide(ctx context.Context, r *falconv1.DecideRequest) (*falconv1.Action, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	reply, err := f.client.Decide(ctx, r)
-	f.pullNow()
+	reply, err := c.client.Decide(ctx, r)
+	c.pullNow()
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -39,11 +48,11 @@ func (f *Feed) Decide(ctx context.Context, r *falconv1.DecideRequest) (*falconv1
 }
 
 // SetPolicy submits a policy based on the version that it carries.
-func (f *Feed) SetPolicy(ctx context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {
+func (c *caller) SetPolicy(ctx context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	reply, err := f.client.SetPolicy(ctx, &falconv1.SetPolicyRequest{Policy: p})
-	f.pullNow()
+	reply, err := c.client.SetPolicy(ctx, &falconv1.SetPolicyRequest{Policy: p})
+	c.pullNow()
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -53,11 +62,11 @@ func (f *Feed) SetPolicy(ctx context.Context, p *falconv1.Policy) (*falconv1.Pol
 
 // Validate asks for a test of ranks or links, or ends one; the engine checks
 // the caller's role and whether the job can be held now.
-func (f *Feed) Validate(ctx context.Context, r *falconv1.ValidateRequest) (*falconv1.Validation, error) {
+func (c *caller) Validate(ctx context.Context, r *falconv1.ValidateRequest) (*falconv1.Validation, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	reply, err := f.client.Validate(ctx, r)
-	f.pullNow()
+	reply, err := c.client.Validate(ctx, r)
+	c.pullNow()
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -67,12 +76,12 @@ func (f *Feed) Validate(ctx context.Context, r *falconv1.ValidateRequest) (*falc
 
 // Recover decides on a recovery, or asks for one by hand; the engine checks
 // plan hash, state and the caller's role.
-func (f *Feed) Recover(ctx context.Context, r *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
+func (c *caller) Recover(ctx context.Context, r *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	reply, err := f.client.Recover(ctx, r)
-	f.pullNow()
-	f.recoverNow()
+	reply, err := c.client.Recover(ctx, r)
+	c.pullNow()
+	c.recovered()
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -82,21 +91,21 @@ func (f *Feed) Recover(ctx context.Context, r *falconv1.RecoverRequest) (*falcon
 
 // Freeze stops new actions whatever the policy's version is by now: the safe
 // direction must not lose a race.
-func (f *Feed) Freeze(ctx context.Context) (*falconv1.Policy, error) {
+func (c *caller) Freeze(ctx context.Context) (*falconv1.Policy, error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	p := f.Latest().Snap.GetPolicy()
+	p := c.seen()
 	for try := 1; ; try++ {
 		frozen := &falconv1.Policy{}
 		if p != nil {
 			frozen = proto.CloneOf(p) // all else of it stays, or an operator would be refused
 		}
 		frozen.Frozen = true
-		got, err := f.SetPolicy(ctx, frozen)
+		got, err := c.SetPolicy(ctx, frozen)
 		if err == nil || try == freezeTries || !errors.Is(err, ErrRefused) {
 			return got, err
 		}
-		fresh, pullErr := f.client.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: WorstRank})
+		fresh, pullErr := c.client.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: WorstRank})
 		if pullErr != nil {
 			return nil, explain(pullErr)
 		}

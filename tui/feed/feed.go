@@ -12,6 +12,7 @@ package feed
 import (
 	"context"
 	"crypto/rand"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -34,6 +35,8 @@ const (
 	sessionLen    = 12                     // characters of a session's name: 60 random bits
 	minBackoff    = 250 * time.Millisecond // before the Watch stream is opened again
 	maxBackoff    = 4 * time.Second
+	pullShare     = 4               // a pull is followed by so many times its own time
+	maxPeriod     = 5 * time.Second // whatever a pull takes
 )
 
 // WorstRank asks for the series of whichever rank is worst.
@@ -59,6 +62,7 @@ type State struct {
 	Err      string    // why it is not Live, cleaned
 	Received time.Time // when Snap came; zero before the first
 	Slow     bool      // pulls take longer than the pace
+	Memo     *Memo     // what is derived from Snap; nil in states made by hand
 
 	Recoveries    *falconv1.RecoveriesReply // newest pull of them; nil = never wanted, or refused
 	RecoveriesErr string                    // why there are none, cleaned
@@ -99,17 +103,20 @@ type Want struct {
 
 // Feed is one console's connection.
 type Feed struct {
-	client  falconv1.ConsoleClient
+	caller
 	now     func() time.Time
 	latest  atomic.Pointer[State]
 	want    atomic.Pointer[Want]
-	blurred atomic.Bool
+	pace    atomic.Int32  // a pace
 	changed chan struct{} // capacity 1: a pending signal covers all later ones
 	kick    chan struct{} // capacity 1: pull now
 	again   chan struct{} // capacity 1: pull recoveries now
+	cost    atomic.Int64  // of the last pull, ns
+	packed  unpacker      // the pulling goroutine's own
 	done    chan struct{}
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
+	closing sync.Once
 
 	mu     sync.Mutex // guards what follows; both goroutines publish
 	state  State
@@ -119,16 +126,26 @@ type Feed struct {
 
 // New starts a feed. Now may be nil for the real clock.
 func New(client falconv1.ConsoleClient, now func() time.Time) *Feed {
+	return open(client, now, Want{Rank: WorstRank, Columns: 120}, awake, newSessionName())
+}
+
+// newSessionName is what other operators tell this screen by.
+func newSessionName() string { return rand.Text()[:sessionLen] }
+
+// open starts a feed; one without a session's name is not seen by others.
+func open(client falconv1.ConsoleClient, now func() time.Time, w Want, p pace, session string) *Feed {
 	if now == nil {
 		now = time.Now
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &Feed{
-		client: client, now: now, cancel: cancel,
+		now: now, cancel: cancel,
 		changed: make(chan struct{}, 1), kick: make(chan struct{}, 1), again: make(chan struct{}, 1), done: make(chan struct{}),
 	}
-	f.state = State{Snap: &falconv1.SnapshotReply{}, Since: now(), Session: rand.Text()[:sessionLen]}
-	f.want.Store(&Want{Rank: WorstRank, Columns: 120})
+	f.caller = caller{client: client, pullNow: f.pullNow, recovered: f.recoverNow, seen: func() *falconv1.Policy { return f.Latest().Snap.GetPolicy() }}
+	f.state = State{Snap: &falconv1.SnapshotReply{}, Since: now(), Session: session}
+	f.want.Store(&w)
+	f.pace.Store(int32(p))
 	f.publish()
 	f.wg.Add(3)
 	go f.pull(ctx)
@@ -137,11 +154,11 @@ func New(client falconv1.ConsoleClient, now func() time.Time) *Feed {
 	return f
 }
 
-// Close ends the goroutines and waits for them.
+// Close ends the goroutines and waits for them; a second time is no harm.
 func (f *Feed) Close() {
 	f.cancel()
 	f.wg.Wait()
-	close(f.done)
+	f.closing.Do(func() { close(f.done) })
 }
 
 // Latest is the newest state.
@@ -163,31 +180,65 @@ func (f *Feed) Ask(w Want) {
 	f.recoverNow()
 }
 
+// pace is how often somebody looks.
+type pace int32
+
+const (
+	awake   pace = iota
+	blurred      // the terminal is out of focus
+	asleep       // nobody is there: nothing is pulled until somebody is
+)
+
+func (p pace) period() time.Duration {
+	switch p {
+	case awake:
+		return ActivePeriod
+	case blurred:
+		return BlurredPeriod
+	case asleep:
+	}
+	return math.MaxInt64
+}
+
 // Blur slows the pace down while nobody looks, or brings it back.
-func (f *Feed) Blur(blurred bool) {
-	if f.blurred.Swap(blurred) && !blurred {
+func (f *Feed) Blur(away bool) {
+	if away {
+		f.setPace(blurred)
+	} else {
+		f.setPace(awake)
+	}
+}
+
+func (f *Feed) setPace(p pace) {
+	if was := f.pace.Swap(int32(p)); p < pace(was) {
 		f.pullNow()
 	}
 }
 
-func (f *Feed) pullNow() {
+func (f *Feed) pullNow() { signal(f.kick) }
+
+// signal leaves word in a channel of capacity 1; a pending word covers later
+// ones.
+func signal(c chan<- struct{}) {
 	select {
-	case f.kick <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
 
+// period lets pulls take a share of the time at most: on a slow link, or of a
+// very large job, pictures come less often, and never one after the other.
 func (f *Feed) period() time.Duration {
-	if f.blurred.Load() {
-		return BlurredPeriod
-	}
-	return ActivePeriod
+	cost := time.Duration(f.cost.Load())
+	return max(pace(f.pace.Load()).period(), min(pullShare*cost, maxPeriod))
 }
 
 func (f *Feed) pull(ctx context.Context) {
 	defer f.wg.Done()
 	for ctx.Err() == nil {
-		f.pullOnce(ctx)
+		if pace(f.pace.Load()) != asleep {
+			f.pullOnce(ctx)
+		}
 		timer := time.NewTimer(f.period())
 		select {
 		case <-ctx.Done():
@@ -203,22 +254,37 @@ func (f *Feed) pullOnce(ctx context.Context) {
 	start := f.now()
 	callCtx, cancel := context.WithTimeout(ctx, PullTimeout)
 	defer cancel()
-	reply, err := f.client.Snapshot(callCtx, f.request(want))
+	request := f.request(want)
+	reply, err := f.client.Snapshot(callCtx, request)
 	if ctx.Err() != nil {
 		return
 	}
+	if err == nil {
+		clean.Message(reply)
+	}
+	if err == nil && !reply.Unchanged {
+		var again bool
+		if again, err = f.packed.take(reply); again && request.ColumnsVersion != 0 {
+			f.pullNow() // whole
+			return
+		}
+	}
+	cost := f.now().Sub(start)
+	f.cost.Store(int64(cost))
 	if err != nil {
 		f.failed(err)
 		return
 	}
-	clean.Message(reply)
-	f.received(reply, want, f.now().Sub(start) > f.period())
+	f.received(reply, want, cost > pace(f.pace.Load()).period())
 }
 
 func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths, Session: f.state.Session, Attending: w.Attending}
+	r := &falconv1.SnapshotRequest{
+		Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths, Session: f.state.Session, Attending: w.Attending,
+		Packed: true, ColumnsVersion: f.packed.holds(),
+	}
 	w.Attending = ""
 	if w == f.sent && f.state.Conn == Live {
 		r.KnownVersion = f.state.Snap.Version
@@ -234,7 +300,7 @@ func (f *Feed) received(r *falconv1.SnapshotReply, w Want, slow bool) {
 	if r.Unchanged && f.state.Conn == Live && f.state.Slow == slow && others {
 		return
 	}
-	f.enter(Live, "")
+	f.state.enter(Live, "", f.now())
 	f.state.Slow = slow
 	if !others {
 		f.state.Operators = r.Operators
@@ -246,7 +312,7 @@ func (f *Feed) received(r *falconv1.SnapshotReply, w Want, slow bool) {
 		if Recovering(f.state.Snap.GetRecovery()) != Recovering(r.GetRecovery()) {
 			f.recoverNow() // what a loss would cost is known again, or no longer
 		}
-		f.state.Snap, f.state.Received, f.sent = r, f.now(), w
+		f.state.Snap, f.state.Memo, f.state.Received, f.sent = r, &Memo{}, f.now(), w
 		f.state.Events = merge(f.state.Events, r.Events)
 	}
 	f.publish()
@@ -264,20 +330,20 @@ func (f *Feed) failed(err error) {
 	if f.state.Received.IsZero() {
 		to = Connecting
 	}
-	if f.enter(to, Reason(err)) {
+	if f.state.enter(to, Reason(err), f.now()) {
 		f.publish()
 	}
 }
 
 // enter changes the connection's state and says whether anything changed.
-func (f *Feed) enter(c Conn, why string) bool {
-	if f.state.Conn == c && f.state.Err == why {
+func (s *State) enter(c Conn, why string, now time.Time) bool {
+	if s.Conn == c && s.Err == why {
 		return false
 	}
-	if f.state.Conn != c {
-		f.state.Since = f.now()
+	if s.Conn != c {
+		s.Since = now
 	}
-	f.state.Conn, f.state.Err = c, why
+	s.Conn, s.Err = c, why
 	return true
 }
 
@@ -285,10 +351,7 @@ func (f *Feed) enter(c Conn, why string) bool {
 func (f *Feed) publish() {
 	s := f.state
 	f.latest.Store(&s)
-	select {
-	case f.changed <- struct{}{}:
-	default:
-	}
+	signal(f.changed)
 }
 
 // merge joins two lists by sequence number into a new one of bounded length.

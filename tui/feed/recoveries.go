@@ -16,7 +16,7 @@ func (f *Feed) recoveries(ctx context.Context) {
 	timer := time.NewTimer(RecoverPeriod)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		if f.want.Load().Recoveries && !f.blurred.Load() {
+		if f.want.Load().Recoveries && pace(f.pace.Load()) == awake {
 			f.pullRecoveries(ctx)
 		}
 		timer.Reset(RecoverPeriod)
@@ -28,12 +28,7 @@ func (f *Feed) recoveries(ctx context.Context) {
 	}
 }
 
-func (f *Feed) recoverNow() {
-	select {
-	case f.again <- struct{}{}:
-	default:
-	}
-}
+func (f *Feed) recoverNow() { signal(f.again) }
 
 // pullRecoveries asks for what could be lost only while nothing is being
 // recovered: the answer would be about a job that is about to change.

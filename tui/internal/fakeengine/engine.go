@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -43,12 +44,15 @@ const (
 	StrayMs     = 1500.0
 )
 
+const engineID = "fake-1"
+
 // Options shape the fake job.
 type Options struct {
 	TP, DP, PP int
 	Role       string // "approver" when empty
 	Start      time.Time
 	Stray      int64 // an iteration that takes StrayMs, 0 = none
+	Flicker    int   // so many ranks are warm in each iteration, others each time
 }
 
 // Engine is the fake.
@@ -73,6 +77,8 @@ type Engine struct {
 	recovers  []*falconv1.RecoverRequest
 	refuse    string
 	hostile   string
+	drawn     drawn       // the ranks of the newest version asked for
+	columns   columns.Log // of the versions sent
 }
 
 // New makes an engine at iteration 0.
@@ -140,7 +146,7 @@ func (e *Engine) Refuse(reason string) {
 func (e *Engine) Hostile(text string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.hostile = text
+	e.hostile, e.drawn = text, drawn{}
 }
 
 // tell logs what happened at the present iteration; the caller holds mu.
@@ -203,7 +209,16 @@ func (e *Engine) Snapshot(_ context.Context, r *falconv1.SnapshotRequest) (*falc
 	if r.KnownVersion == version {
 		return &falconv1.SnapshotReply{Version: version, Unchanged: true}, nil
 	}
-	return e.snapshot(version, r), nil
+	if r.Own {
+		return &falconv1.SnapshotReply{Version: version, EngineId: engineID, Role: e.opts.Role, Actor: "maria", Series: e.series(r)}, nil
+	}
+	s := e.snapshot(version, r)
+	if r.Packed {
+		if c := e.columns.Since(r.ColumnsVersion, version, s.Ranks); c != nil {
+			s.Ranks, s.Columns = nil, c
+		}
+	}
+	return s, nil
 }
 
 // Watch streams event lines.

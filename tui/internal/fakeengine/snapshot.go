@@ -35,8 +35,8 @@ func (e *Engine) ms(i int64) float64 {
 func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1.SnapshotReply {
 	s := &falconv1.SnapshotReply{
 		Version: version, Job: e.job(), Policy: e.policy, Role: e.opts.Role, Actor: "maria",
-		Ranks: e.ranks(), Series: e.series(r), Ladder: e.ladder(),
-		Events: e.events[max(0, len(e.events)-64):], EngineId: "fake-1", AtUnixNs: e.at(e.iter).UnixNano(),
+		Ranks: e.ranks(version), Series: e.series(r), Ladder: e.ladder(),
+		Events: e.events[max(0, len(e.events)-64):], EngineId: engineID, AtUnixNs: e.at(e.iter).UnixNano(),
 	}
 	s.Validation, s.Recovery = e.validation(), e.recovery()
 	if inc := e.incident(); inc != nil {
@@ -90,13 +90,37 @@ func (e *Engine) plan() []int32 {
 	return m
 }
 
-func (e *Engine) ranks() []*falconv1.RankView {
-	out := make([]*falconv1.RankView, e.world())
+// drawn keeps ranks for all who ask for the same version, and what never
+// changes for longer: large jobs are what the console is loaded with.
+type drawn struct {
+	version uint64
+	ranks   []*falconv1.RankView
+	devices []string
+}
+
+func (e *Engine) ranks(version uint64) []*falconv1.RankView {
+	if e.drawn.version != version || len(e.drawn.ranks) == 0 {
+		e.drawn.version, e.drawn.ranks = version, e.draw()
+	}
+	return e.drawn.ranks
+}
+
+func (e *Engine) draw() []*falconv1.RankView {
+	n := e.world()
+	if len(e.drawn.devices) != n {
+		e.drawn.devices = make([]string, n)
+		for r := range n {
+			e.drawn.devices[r] = fmt.Sprintf("n%d.g%d%s", r/2, r%2, e.hostile)
+		}
+	}
+	out, block, ms := make([]*falconv1.RankView, n), make([]falconv1.RankView, n), e.ms(e.iter)
 	slow := e.iter >= Onset && e.iter < Cleared
 	for r := range out {
-		out[r] = e.rank(int32(r), slow)
+		out[r] = &block[r]
+		e.rank(out[r], int32(r), ms, slow)
 	}
-	if n := len(out); n > 6 && e.iter > 100 {
+	e.flicker(out)
+	if n > 6 && e.iter > 100 {
 		out[n-1].Health = falconv1.RankHealth_RANK_HEALTH_STALE
 	}
 	if e.iter >= End { // the processes have gone, as after a real job
@@ -107,25 +131,33 @@ func (e *Engine) ranks() []*falconv1.RankView {
 	return out
 }
 
-func (e *Engine) rank(r int32, slow bool) *falconv1.RankView {
-	ms := e.ms(e.iter)
-	v := &falconv1.RankView{
-		Rank: r, Device: fmt.Sprintf("n%d.g%d%s", r/2, r%2, e.hostile), Ms: ms, Slowdown: ms/HealthyMs - 1, Iteration: e.iter,
-		Health: falconv1.RankHealth_RANK_HEALTH_OK, Level: int32(min(6, max(0, (ms/HealthyMs-1)*7))),
-		SmClockMhz: 1980, TemperatureC: uint32(58 + r%5),
+// flicker warms ranks that lie scattered, others in each iteration.
+func (e *Engine) flicker(ranks []*falconv1.RankView) {
+	const stride = 7919 // a prime, so that neighbours in time are none in place
+	for k := range e.opts.Flicker {
+		at := (int(e.iter)*e.opts.Flicker + k) * stride % len(ranks)
+		if r := ranks[at]; r.Health == falconv1.RankHealth_RANK_HEALTH_OK {
+			r.Level, r.SelfRatio = 3, 1.3
+		}
 	}
+}
+
+func (e *Engine) rank(v *falconv1.RankView, r int32, ms float64, slow bool) {
+	v.Rank, v.Device, v.Ms, v.Slowdown, v.Iteration = r, e.drawn.devices[r], ms, ms/HealthyMs-1, e.iter
+	v.Health = falconv1.RankHealth_RANK_HEALTH_OK
+	v.Level = int32(min(6, max(0, (ms/HealthyMs-1)*7)))
+	v.SmClockMhz, v.TemperatureC = 1980, uint32(58+r%5)
 	if e.iter >= Located {
 		v.SelfMs, v.SelfRatio, v.WaitMs = 10+0.02*float64(r%3), 1+0.004*float64(r%4), 42
 	}
 	if r != e.culprit() || !slow {
-		return v
+		return
 	}
 	v.SmClockMhz, v.TemperatureC, v.Probability = 990, 87, 0.98
 	v.Health = falconv1.RankHealth_RANK_HEALTH_SLOW
 	if e.iter >= Located {
 		v.Health, v.SelfMs, v.SelfRatio, v.WaitMs = falconv1.RankHealth_RANK_HEALTH_CULPRIT, 20.1, 2.01, 0.4
 	}
-	return v
 }
 
 func (e *Engine) series(r *falconv1.SnapshotRequest) *falconv1.Series {

@@ -4392,10 +4392,13 @@ type SnapshotRequest struct {
 	KnownVersion uint64 `protobuf:"varint,3,opt,name=known_version,json=knownVersion,proto3" json:"known_version,omitempty"` // a snapshot of this version is not sent again
 	RunLengths   int32  `protobuf:"varint,4,opt,name=run_lengths,json=runLengths,proto3" json:"run_lengths,omitempty"`       // rows of the posterior; 0 = none
 	// A screen that names its session is seen by other operators while it pulls.
-	Session       string `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`     // chosen by the client, at most 32 bytes; empty = not seen
-	Attending     string `protobuf:"bytes,6,opt,name=attending,proto3" json:"attending,omitempty"` // what its operator is about to decide on: an action's or recovery's id, …; empty = nothing
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Session        string `protobuf:"bytes,5,opt,name=session,proto3" json:"session,omitempty"`                                      // chosen by the client, at most 32 bytes; empty = not seen
+	Attending      string `protobuf:"bytes,6,opt,name=attending,proto3" json:"attending,omitempty"`                                  // what its operator is about to decide on: an action's or recovery's id, …; empty = nothing
+	Packed         bool   `protobuf:"varint,7,opt,name=packed,proto3" json:"packed,omitempty"`                                       // ranks come as columns; an engine that can't sends ranks
+	Own            bool   `protobuf:"varint,8,opt,name=own,proto3" json:"own,omitempty"`                                             // only what is the caller's: role, actor and series
+	ColumnsVersion uint64 `protobuf:"varint,9,opt,name=columns_version,json=columnsVersion,proto3" json:"columns_version,omitempty"` // with packed: the snapshot whose columns the caller holds; 0 = none
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SnapshotRequest) Reset() {
@@ -4470,6 +4473,27 @@ func (x *SnapshotRequest) GetAttending() string {
 	return ""
 }
 
+func (x *SnapshotRequest) GetPacked() bool {
+	if x != nil {
+		return x.Packed
+	}
+	return false
+}
+
+func (x *SnapshotRequest) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
+func (x *SnapshotRequest) GetColumnsVersion() uint64 {
+	if x != nil {
+		return x.ColumnsVersion
+	}
+	return 0
+}
+
 type SnapshotReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint64                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
@@ -4489,6 +4513,7 @@ type SnapshotReply struct {
 	Validation    *Validation            `protobuf:"bytes,15,opt,name=validation,proto3" json:"validation,omitempty"` // in progress, else the newest
 	Nics          []*Nic                 `protobuf:"bytes,16,rep,name=nics,proto3" json:"nics,omitempty"`             // newest look at each
 	Recovery      *Recovery              `protobuf:"bytes,18,opt,name=recovery,proto3" json:"recovery,omitempty"`     // in progress, else the newest
+	Columns       *RankColumns           `protobuf:"bytes,20,opt,name=columns,proto3" json:"columns,omitempty"`       // with SnapshotRequest.packed, in place of ranks
 	Recurring     []*Recurrence          `protobuf:"bytes,17,rep,name=recurring,proto3" json:"recurring,omitempty"`   // named by two incidents or more, most often named first, at most 64
 	Operators     []*Operator            `protobuf:"bytes,19,rep,name=operators,proto3" json:"operators,omitempty"`   // who looks now, longest first, at most 64; also when unchanged
 	unknownFields protoimpl.UnknownFields
@@ -4644,6 +4669,13 @@ func (x *SnapshotReply) GetRecovery() *Recovery {
 	return nil
 }
 
+func (x *SnapshotReply) GetColumns() *RankColumns {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
 func (x *SnapshotReply) GetRecurring() []*Recurrence {
 	if x != nil {
 		return x.Recurring
@@ -4743,6 +4775,155 @@ func (x *Operator) GetSinceUnixNs() int64 {
 	return 0
 }
 
+// RankColumns is all ranks by column, in whole numbers of each column's unit:
+// a quarter of the same in RankViews, a twentieth when all ranks have a new
+// iteration, and a few bytes when few values have changed. Health and level are the engine's own, so that no
+// judgement hangs on rounding. Package columns encodes and decodes it.
+type RankColumns struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BaseVersion   uint64                 `protobuf:"varint,1,opt,name=base_version,json=baseVersion,proto3" json:"base_version,omitempty"`     // changes since that snapshot; 0 = whole
+	World         int32                  `protobuf:"varint,2,opt,name=world,proto3" json:"world,omitempty"`                                    // ranks; all numbers from 0 are there
+	Columns       []*Column              `protobuf:"bytes,3,rep,name=columns,proto3" json:"columns,omitempty"`                                 // at their places in package columns; an absent one has not changed
+	DeviceGaps    []uint32               `protobuf:"varint,4,rep,packed,name=device_gaps,json=deviceGaps,proto3" json:"device_gaps,omitempty"` // which ranks have another device, as Column.gaps
+	Devices       []string               `protobuf:"bytes,5,rep,name=devices,proto3" json:"devices,omitempty"`                                 // aligned with device_gaps
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankColumns) Reset() {
+	*x = RankColumns{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankColumns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankColumns) ProtoMessage() {}
+
+func (x *RankColumns) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
+func (*RankColumns) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *RankColumns) GetBaseVersion() uint64 {
+	if x != nil {
+		return x.BaseVersion
+	}
+	return 0
+}
+
+func (x *RankColumns) GetWorld() int32 {
+	if x != nil {
+		return x.World
+	}
+	return 0
+}
+
+func (x *RankColumns) GetColumns() []*Column {
+	if x != nil {
+		return x.Columns
+	}
+	return nil
+}
+
+func (x *RankColumns) GetDeviceGaps() []uint32 {
+	if x != nil {
+		return x.DeviceGaps
+	}
+	return nil
+}
+
+func (x *RankColumns) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+// Column holds what is added to the base's values, or to 0 without a base.
+type Column struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Place         int32                  `protobuf:"varint,1,opt,name=place,proto3" json:"place,omitempty"`                // index into package columns' table
+	Shift         int32                  `protobuf:"zigzag32,2,opt,name=shift,proto3" json:"shift,omitempty"`              // added to every rank; sums wrap around
+	Gaps          []uint32               `protobuf:"varint,3,rep,packed,name=gaps,proto3" json:"gaps,omitempty"`           // which ranks differ: how many were passed over since the one before
+	Residues      []int32                `protobuf:"zigzag32,4,rep,packed,name=residues,proto3" json:"residues,omitempty"` // added to those ranks; to all in order when there are no gaps
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Column) Reset() {
+	*x = Column{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Column) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Column) ProtoMessage() {}
+
+func (x *Column) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Column.ProtoReflect.Descriptor instead.
+func (*Column) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *Column) GetPlace() int32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
+func (x *Column) GetShift() int32 {
+	if x != nil {
+		return x.Shift
+	}
+	return 0
+}
+
+func (x *Column) GetGaps() []uint32 {
+	if x != nil {
+		return x.Gaps
+	}
+	return nil
+}
+
+func (x *Column) GetResidues() []int32 {
+	if x != nil {
+		return x.Residues
+	}
+	return nil
+}
+
 // Recurrence is a device or link that several incidents named, of this job and
 // of earlier ones in the engine's memory.
 type Recurrence struct {
@@ -4759,7 +4940,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4771,7 +4952,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4784,7 +4965,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -4856,7 +5037,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4868,7 +5049,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4881,7 +5062,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Job) GetName() string {
@@ -5035,7 +5216,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5047,7 +5228,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5060,7 +5241,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Policy) GetMode() string {
@@ -5148,7 +5329,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5160,7 +5341,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5173,7 +5354,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -5229,7 +5410,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5241,7 +5422,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5254,7 +5435,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -5302,7 +5483,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5314,7 +5495,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5327,7 +5508,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -5456,7 +5637,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5468,7 +5649,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5481,7 +5662,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *NodeView) GetNode() string {
@@ -5544,7 +5725,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5556,7 +5737,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5569,7 +5750,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Series) GetRank() int32 {
@@ -5652,7 +5833,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5664,7 +5845,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5677,7 +5858,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -5705,7 +5886,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5717,7 +5898,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5730,7 +5911,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Evidence) GetKind() string {
@@ -5770,7 +5951,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5782,7 +5963,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5795,7 +5976,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Verdict) GetCause() string {
@@ -5872,7 +6053,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5884,7 +6065,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5897,7 +6078,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Incident) GetId() string {
@@ -6009,7 +6190,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6021,7 +6202,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6034,7 +6215,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Action) GetId() string {
@@ -6272,7 +6453,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6284,7 +6465,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6297,7 +6478,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -6373,7 +6554,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6385,7 +6566,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6398,7 +6579,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -6425,7 +6606,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6437,7 +6618,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6450,7 +6631,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -6493,7 +6674,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6505,7 +6686,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6518,7 +6699,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RungView) GetRung() string {
@@ -6663,7 +6844,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6675,7 +6856,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6688,7 +6869,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -6761,7 +6942,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6773,7 +6954,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6786,7 +6967,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -6840,7 +7021,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6852,7 +7033,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6865,7 +7046,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -6888,7 +7069,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6900,7 +7081,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6913,7 +7094,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -6973,7 +7154,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6985,7 +7166,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6998,7 +7179,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -7066,7 +7247,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7078,7 +7259,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7091,7 +7272,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -7110,7 +7291,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7122,7 +7303,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7135,7 +7316,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -7154,7 +7335,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7166,7 +7347,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7179,7 +7360,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -7198,7 +7379,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7210,7 +7391,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7223,7 +7404,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -7262,7 +7443,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7274,7 +7455,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7287,7 +7468,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Validation) GetId() string {
@@ -7438,7 +7619,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7450,7 +7631,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7463,7 +7644,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -7537,7 +7718,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7549,7 +7730,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7562,7 +7743,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -7680,7 +7861,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7692,7 +7873,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7705,7 +7886,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -7780,7 +7961,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7792,7 +7973,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7805,7 +7986,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -7826,7 +8007,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7838,7 +8019,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7851,7 +8032,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -7891,7 +8072,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7903,7 +8084,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7916,7 +8097,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Fault) GetKind() string {
@@ -8000,7 +8181,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8012,7 +8193,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8025,7 +8206,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Recovery) GetId() string {
@@ -8204,7 +8385,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8216,7 +8397,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8229,7 +8410,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -8284,7 +8465,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8296,7 +8477,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8309,7 +8490,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -8337,7 +8518,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8349,7 +8530,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8362,7 +8543,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -8401,7 +8582,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8413,7 +8594,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8426,7 +8607,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -8485,7 +8666,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8497,7 +8678,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8510,7 +8691,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -8564,7 +8745,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8576,7 +8757,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8589,7 +8770,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -8988,7 +9169,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rmicro_batches\x18\x03 \x03(\x05R\fmicroBatches\x12\x1b\n" +
 	"\tjob_epoch\x18\x04 \x01(\x04R\bjobEpoch\x12\x16\n" +
 	"\x06blocks\x18\x05 \x03(\x05R\x06blocks\x12\x14\n" +
-	"\x05leave\x18\x06 \x01(\bR\x05leave\"\xbd\x01\n" +
+	"\x05leave\x18\x06 \x01(\bR\x05leave\"\x90\x02\n" +
 	"\x0fSnapshotRequest\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x18\n" +
 	"\acolumns\x18\x02 \x01(\x05R\acolumns\x12#\n" +
@@ -8996,7 +9177,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\vrun_lengths\x18\x04 \x01(\x05R\n" +
 	"runLengths\x12\x18\n" +
 	"\asession\x18\x05 \x01(\tR\asession\x12\x1c\n" +
-	"\tattending\x18\x06 \x01(\tR\tattending\"\xfa\x05\n" +
+	"\tattending\x18\x06 \x01(\tR\tattending\x12\x16\n" +
+	"\x06packed\x18\a \x01(\bR\x06packed\x12\x10\n" +
+	"\x03own\x18\b \x01(\bR\x03own\x12'\n" +
+	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xac\x06\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -9018,7 +9202,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"validation\x18\x0f \x01(\v2\x15.falcon.v1.ValidationR\n" +
 	"validation\x12\"\n" +
 	"\x04nics\x18\x10 \x03(\v2\x0e.falcon.v1.NicR\x04nics\x12/\n" +
-	"\brecovery\x18\x12 \x01(\v2\x13.falcon.v1.RecoveryR\brecovery\x123\n" +
+	"\brecovery\x18\x12 \x01(\v2\x13.falcon.v1.RecoveryR\brecovery\x120\n" +
+	"\acolumns\x18\x14 \x01(\v2\x16.falcon.v1.RankColumnsR\acolumns\x123\n" +
 	"\trecurring\x18\x11 \x03(\v2\x15.falcon.v1.RecurrenceR\trecurring\x121\n" +
 	"\toperators\x18\x13 \x03(\v2\x13.falcon.v1.OperatorR\toperators\"\xa2\x01\n" +
 	"\bOperator\x12\x12\n" +
@@ -9027,7 +9212,19 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x12\x18\n" +
 	"\asession\x18\x04 \x01(\tR\asession\x12\x1c\n" +
 	"\tattending\x18\x05 \x01(\tR\tattending\x12\"\n" +
-	"\rsince_unix_ns\x18\x06 \x01(\x03R\vsinceUnixNs\"\xa8\x01\n" +
+	"\rsince_unix_ns\x18\x06 \x01(\x03R\vsinceUnixNs\"\xae\x01\n" +
+	"\vRankColumns\x12!\n" +
+	"\fbase_version\x18\x01 \x01(\x04R\vbaseVersion\x12\x14\n" +
+	"\x05world\x18\x02 \x01(\x05R\x05world\x12+\n" +
+	"\acolumns\x18\x03 \x03(\v2\x11.falcon.v1.ColumnR\acolumns\x12\x1f\n" +
+	"\vdevice_gaps\x18\x04 \x03(\rR\n" +
+	"deviceGaps\x12\x18\n" +
+	"\adevices\x18\x05 \x03(\tR\adevices\"d\n" +
+	"\x06Column\x12\x14\n" +
+	"\x05place\x18\x01 \x01(\x05R\x05place\x12\x14\n" +
+	"\x05shift\x18\x02 \x01(\x11R\x05shift\x12\x12\n" +
+	"\x04gaps\x18\x03 \x03(\rR\x04gaps\x12\x1a\n" +
+	"\bresidues\x18\x04 \x03(\x11R\bresidues\"\xa8\x01\n" +
 	"\n" +
 	"Recurrence\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x12\n" +
@@ -9524,7 +9721,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -9578,52 +9775,54 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*SnapshotRequest)(nil),   // 49: falcon.v1.SnapshotRequest
 	(*SnapshotReply)(nil),     // 50: falcon.v1.SnapshotReply
 	(*Operator)(nil),          // 51: falcon.v1.Operator
-	(*Recurrence)(nil),        // 52: falcon.v1.Recurrence
-	(*Job)(nil),               // 53: falcon.v1.Job
-	(*Policy)(nil),            // 54: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 55: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 56: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 57: falcon.v1.RankView
-	(*NodeView)(nil),          // 58: falcon.v1.NodeView
-	(*Series)(nil),            // 59: falcon.v1.Series
-	(*Mark)(nil),              // 60: falcon.v1.Mark
-	(*Evidence)(nil),          // 61: falcon.v1.Evidence
-	(*Verdict)(nil),           // 62: falcon.v1.Verdict
-	(*Incident)(nil),          // 63: falcon.v1.Incident
-	(*Action)(nil),            // 64: falcon.v1.Action
-	(*Preview)(nil),           // 65: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 66: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 67: falcon.v1.LinksOf
-	(*RungView)(nil),          // 68: falcon.v1.RungView
-	(*Ladder)(nil),            // 69: falcon.v1.Ladder
-	(*EventLine)(nil),         // 70: falcon.v1.EventLine
-	(*WatchRequest)(nil),      // 71: falcon.v1.WatchRequest
-	(*Event)(nil),             // 72: falcon.v1.Event
-	(*DecideRequest)(nil),     // 73: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 74: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 75: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 76: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 77: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 78: falcon.v1.Validation
-	(*GemmResult)(nil),        // 79: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 80: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 81: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 82: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 83: falcon.v1.IncidentsReply
-	(*Fault)(nil),             // 84: falcon.v1.Fault
-	(*Recovery)(nil),          // 85: falcon.v1.Recovery
-	(*RankRecovery)(nil),      // 86: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 87: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 88: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 89: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 90: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 91: falcon.v1.RecoverReply
-	nil,                       // 92: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 93: falcon.v1.Policy.RungsEntry
-	nil,                       // 94: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 95: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 96: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 97: falcon.v1.Recovery.PredictedMsEntry
+	(*RankColumns)(nil),       // 52: falcon.v1.RankColumns
+	(*Column)(nil),            // 53: falcon.v1.Column
+	(*Recurrence)(nil),        // 54: falcon.v1.Recurrence
+	(*Job)(nil),               // 55: falcon.v1.Job
+	(*Policy)(nil),            // 56: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 57: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 58: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 59: falcon.v1.RankView
+	(*NodeView)(nil),          // 60: falcon.v1.NodeView
+	(*Series)(nil),            // 61: falcon.v1.Series
+	(*Mark)(nil),              // 62: falcon.v1.Mark
+	(*Evidence)(nil),          // 63: falcon.v1.Evidence
+	(*Verdict)(nil),           // 64: falcon.v1.Verdict
+	(*Incident)(nil),          // 65: falcon.v1.Incident
+	(*Action)(nil),            // 66: falcon.v1.Action
+	(*Preview)(nil),           // 67: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 68: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 69: falcon.v1.LinksOf
+	(*RungView)(nil),          // 70: falcon.v1.RungView
+	(*Ladder)(nil),            // 71: falcon.v1.Ladder
+	(*EventLine)(nil),         // 72: falcon.v1.EventLine
+	(*WatchRequest)(nil),      // 73: falcon.v1.WatchRequest
+	(*Event)(nil),             // 74: falcon.v1.Event
+	(*DecideRequest)(nil),     // 75: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 76: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 77: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 78: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 79: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 80: falcon.v1.Validation
+	(*GemmResult)(nil),        // 81: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 82: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 83: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 84: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 85: falcon.v1.IncidentsReply
+	(*Fault)(nil),             // 86: falcon.v1.Fault
+	(*Recovery)(nil),          // 87: falcon.v1.Recovery
+	(*RankRecovery)(nil),      // 88: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 89: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 90: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 91: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 92: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 93: falcon.v1.RecoverReply
+	nil,                       // 94: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 95: falcon.v1.Policy.RungsEntry
+	nil,                       // 96: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 97: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 98: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 99: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	8,   // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -9643,7 +9842,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	22,  // 14: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	23,  // 15: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	21,  // 16: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	92,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	94,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 18: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	25,  // 19: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	41,  // 20: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -9674,77 +9873,79 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	4,   // 45: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
 	4,   // 46: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
 	5,   // 47: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	53,  // 48: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	54,  // 49: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	57,  // 50: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	59,  // 51: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	63,  // 52: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	69,  // 53: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	70,  // 54: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	58,  // 55: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	78,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	55,  // 48: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	56,  // 49: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	59,  // 50: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	61,  // 51: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	65,  // 52: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	71,  // 53: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	72,  // 54: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	60,  // 55: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	80,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	21,  // 57: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	85,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	52,  // 59: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	51,  // 60: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	93,  // 61: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	55,  // 62: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 63: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	60,  // 64: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	61,  // 65: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	62,  // 66: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	65,  // 67: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	66,  // 68: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	67,  // 69: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	67,  // 70: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	94,  // 71: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	65,  // 72: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	68,  // 73: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	64,  // 74: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	64,  // 75: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	70,  // 76: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	64,  // 77: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	54,  // 78: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	54,  // 79: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	79,  // 80: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	80,  // 81: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	78,  // 82: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	63,  // 83: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	78,  // 84: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	69,  // 85: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	84,  // 86: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	95,  // 87: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	34,  // 88: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	96,  // 89: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	97,  // 90: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	86,  // 91: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	85,  // 92: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	89,  // 93: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	85,  // 94: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	56,  // 95: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 96: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	49,  // 97: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	71,  // 98: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	73,  // 99: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	75,  // 100: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	81,  // 101: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	77,  // 102: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	87,  // 103: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	90,  // 104: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	26,  // 105: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	50,  // 106: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	72,  // 107: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	74,  // 108: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	76,  // 109: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	82,  // 110: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	83,  // 111: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	88,  // 112: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	91,  // 113: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	105, // [105:114] is the sub-list for method output_type
-	96,  // [96:105] is the sub-list for method input_type
-	96,  // [96:96] is the sub-list for extension type_name
-	96,  // [96:96] is the sub-list for extension extendee
-	0,   // [0:96] is the sub-list for field type_name
+	87,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	52,  // 59: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	54,  // 60: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	51,  // 61: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	53,  // 62: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	95,  // 63: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	57,  // 64: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 65: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	62,  // 66: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	63,  // 67: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	64,  // 68: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	67,  // 69: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	68,  // 70: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	69,  // 71: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	69,  // 72: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	96,  // 73: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	67,  // 74: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	70,  // 75: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	66,  // 76: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	66,  // 77: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	72,  // 78: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	66,  // 79: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	56,  // 80: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	56,  // 81: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	81,  // 82: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	82,  // 83: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	80,  // 84: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	65,  // 85: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	80,  // 86: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	71,  // 87: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	86,  // 88: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	97,  // 89: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	34,  // 90: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	98,  // 91: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	99,  // 92: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	88,  // 93: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	87,  // 94: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	91,  // 95: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	87,  // 96: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	58,  // 97: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 98: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	49,  // 99: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	73,  // 100: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	75,  // 101: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	77,  // 102: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	83,  // 103: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	79,  // 104: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	89,  // 105: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	92,  // 106: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	26,  // 107: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	50,  // 108: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	74,  // 109: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	76,  // 110: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	78,  // 111: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	84,  // 112: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	85,  // 113: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	90,  // 114: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	93,  // 115: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	107, // [107:116] is the sub-list for method output_type
+	98,  // [98:107] is the sub-list for method input_type
+	98,  // [98:98] is the sub-list for extension type_name
+	98,  // [98:98] is the sub-list for extension extendee
+	0,   // [0:98] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -9778,7 +9979,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[65].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[67].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -9788,7 +9989,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   91,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

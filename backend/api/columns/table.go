@@ -1,0 +1,174 @@
+// Package columns carries the ranks of a snapshot as columns of whole numbers,
+// whole or as changes since an earlier snapshot.
+//
+// It guarantees that decoding what was encoded gives the same table, that
+// values are rounded down to their column's unit and never up, so that "at
+// least 1.1" holds after as before, and that a broken message is an error and
+// never a panic or an allocation beyond MaxWorld ranks. Tables are immutable.
+// It starts no goroutines, does no I/O and judges nothing.
+package columns
+
+import (
+	"math"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// MaxWorld bounds what a broken message can make a reader allocate.
+const MaxWorld = 1 << 20
+
+// The columns' places on the wire. They are a promise: add, never renumber.
+const (
+	health = iota
+	level
+	ms
+	slowdown
+	selfMs
+	waitMs
+	probability
+	smClockMhz
+	temperatureC
+	iteration
+	selfRatio
+	slowSteps
+	failing
+	cnpPerS
+	places
+)
+
+// per is how many units of a column make 1.
+var per = [places]float64{
+	health: 1, level: 1, ms: 100, slowdown: 1e4, selfMs: 1e3, waitMs: 100, probability: 1e4,
+	smClockMhz: 1, temperatureC: 1, iteration: 1, selfRatio: 1e4, slowSteps: 1, failing: 1, cnpPerS: 10,
+}
+
+// Table is all ranks of one snapshot.
+type Table struct {
+	Version uint64
+	world   int
+	values  [places][]int32 // by rank; nil = all 0; shared with other tables where equal
+	devices []string        // by rank; shared likewise
+}
+
+// World is the number of ranks.
+func (t *Table) World() int { return t.world }
+
+// From makes a table of ranks; ok is false where they are not all there in
+// order, and then they don't fit columns. Columns that are as in prev, which
+// may be nil, are shared with it.
+func From(version uint64, ranks []*falconv1.RankView, prev *Table) (t *Table, ok bool) {
+	if len(ranks) > MaxWorld {
+		return nil, false
+	}
+	t = &Table{Version: version, world: len(ranks), devices: make([]string, len(ranks))}
+	block := make([]int32, places*len(ranks))
+	for p := range places {
+		t.values[p] = block[p*t.world : (p+1)*t.world : (p+1)*t.world]
+	}
+	for i, r := range ranks {
+		if r == nil || int(r.Rank) != i {
+			return nil, false
+		}
+		t.devices[i] = r.Device
+		t.put(i, r)
+	}
+	t.share(prev)
+	return t, true
+}
+
+func (t *Table) put(i int, r *falconv1.RankView) {
+	v := &t.values
+	v[health][i], v[level][i], v[slowSteps][i] = int32(r.Health), r.Level, r.SlowSteps
+	v[ms][i], v[slowdown][i] = units(ms, r.Ms), units(slowdown, r.Slowdown)
+	v[selfMs][i], v[selfRatio][i] = units(selfMs, r.SelfMs), units(selfRatio, r.SelfRatio)
+	v[waitMs][i], v[probability][i] = units(waitMs, r.WaitMs), units(probability, r.Probability)
+	v[cnpPerS][i] = units(cnpPerS, r.CnpPerS)
+	v[smClockMhz][i], v[temperatureC][i] = int32(min(r.SmClockMhz, math.MaxInt32)), int32(min(r.TemperatureC, math.MaxInt32))
+	v[iteration][i] = int32(max(math.MinInt32, min(r.Iteration, math.MaxInt32)))
+	if r.Failing {
+		v[failing][i] = 1
+	}
+}
+
+// slack keeps what is a whole number of units from being rounded down by the
+// last bit of a product.
+const slack = 1e-6
+
+func units(place int, x float64) int32 {
+	u := math.Floor(x*per[place] + slack)
+	switch {
+	case u != u: // not a number
+		return 0
+	case u >= math.MaxInt32:
+		return math.MaxInt32
+	case u <= math.MinInt32:
+		return math.MinInt32
+	}
+	return int32(u)
+}
+
+// share takes columns of prev in place of equal ones, so that tables that
+// follow each other take little room and compare at once. Columns without any
+// value are dropped, and what remains of the block that From made is copied
+// out of it when it is the smaller part.
+func (t *Table) share(prev *Table) {
+	kept := 0
+	for p := range places {
+		t.values[p] = shared(t.values[p], prev, p)
+		if t.fresh(prev, p) {
+			kept++
+		}
+	}
+	if kept < places/2 {
+		for p := range places {
+			if t.fresh(prev, p) {
+				t.values[p] = append(make([]int32, 0, t.world), t.values[p]...)
+			}
+		}
+	}
+	if prev != nil && equal(t.devices, prev.devices) {
+		t.devices = prev.devices
+	}
+}
+
+func (t *Table) fresh(prev *Table, p int) bool {
+	return t.values[p] != nil && (prev == nil || !same(t.values[p], prev.values[p]))
+}
+
+func shared(v []int32, prev *Table, p int) []int32 {
+	if prev != nil && prev.values[p] != nil && equal(v, prev.values[p]) {
+		return prev.values[p]
+	}
+	for _, x := range v {
+		if x != 0 {
+			return v
+		}
+	}
+	return nil
+}
+
+func equal[T comparable](a, b []T) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// same says that two columns are one: equal columns of tables that follow each
+// other always are.
+func same[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// at is a column's value; of a column without values 0.
+func at(v []int32, i int) int32 {
+	if v == nil {
+		return 0
+	}
+	return v[i]
+}

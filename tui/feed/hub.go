@@ -1,0 +1,128 @@
+package feed
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Hub pulls the engine's picture once for all consoles of a process. What is
+// the same for everybody (ranks, incidents, events …) is received, cleaned and
+// published once; each Session adds what is its own.
+//
+// It owns two kinds of goroutines: the shared feed's, and one that passes word
+// of a new picture on. The word is a flag: a session that does not read holds
+// nobody up. Close ends the sessions too and waits.
+type Hub struct {
+	feed   *Feed
+	now    func() time.Time
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[*Session]bool
+	closed   bool
+}
+
+// NewHub starts a hub that looks by client, which needs the role viewer; it
+// pulls nothing while there is no session. Now may be nil for the real clock.
+func NewHub(client falconv1.ConsoleClient, now func() time.Time) *Hub {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &Hub{feed: open(client, now, sharedWant(false), asleep, ""), cancel: cancel, sessions: map[*Session]bool{}}
+	h.now = h.feed.now
+	h.wg.Go(func() { h.spread(ctx) })
+	return h
+}
+
+// sharedWant asks for no series: each session has its own.
+func sharedWant(recoveries bool) Want { return Want{Rank: WorstRank, Recoveries: recoveries} }
+
+// Session is a console's source that looks and acts by the caller's own
+// client: role, actor, series and decisions are that client's, and what the
+// engine refuses to it is not shown from what others may see. On a closed hub
+// the session is closed from the start.
+func (h *Hub) Session(client falconv1.ConsoleClient) *Session {
+	s := newSession(h, client)
+	h.mu.Lock()
+	closed := h.closed
+	if !closed {
+		h.sessions[s] = true
+	}
+	h.mu.Unlock()
+	if closed {
+		s.end()
+		return s
+	}
+	h.adjust()
+	return s
+}
+
+// Sessions is how many are open.
+func (h *Hub) Sessions() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.sessions)
+}
+
+// Close ends all sessions and the shared feed, and waits.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	h.closed = true
+	open := h.list()
+	h.mu.Unlock()
+	for _, s := range open {
+		s.Close()
+	}
+	h.cancel()
+	h.wg.Wait()
+	h.feed.Close()
+}
+
+// list is who is there; the caller holds mu.
+func (h *Hub) list() []*Session {
+	out := make([]*Session, 0, len(h.sessions))
+	for s := range h.sessions {
+		out = append(out, s)
+	}
+	return out
+}
+
+func (h *Hub) spread(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.feed.Changed():
+		}
+		h.mu.Lock()
+		for s := range h.sessions {
+			signal(s.moved)
+		}
+		h.mu.Unlock()
+	}
+}
+
+func (h *Hub) leave(s *Session) {
+	h.mu.Lock()
+	delete(h.sessions, s)
+	h.mu.Unlock()
+	h.adjust()
+}
+
+// adjust pulls as often as the keenest session wants, and recoveries while one
+// of them does.
+func (h *Hub) adjust() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	most, recoveries := asleep, false
+	for s := range h.sessions {
+		if p := pace(s.pace.Load()); p < most {
+			most = p
+		}
+		recoveries = recoveries || s.want.Load().Recoveries
+	}
+	h.feed.Ask(sharedWant(recoveries))
+	h.feed.setPace(most)
+}

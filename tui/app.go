@@ -59,6 +59,8 @@ type Options struct {
 	Now      func() time.Time      // nil = the real clock
 	QuitNote string                // what else ends with the console; asks before leaving
 	Keys     *key.Map              // nil = the table as it is shipped
+
+	probe bool // ask the terminal for its colours
 }
 
 // toastLife is how long a passing message stays.
@@ -149,6 +151,9 @@ func (m *Model) Init() tea.Cmd {
 	cmds := []tea.Cmd{m.wait(), tick()}
 	if m.opts.Theme == "" {
 		cmds = append(cmds, tea.RequestBackgroundColor)
+	}
+	if m.opts.probe && m.opts.Profile == nil {
+		cmds = append(cmds, tea.RequestCapability("RGB"), tea.RequestCapability("Tc"))
 	}
 	return tea.Batch(cmds...)
 }

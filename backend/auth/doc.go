@@ -1,10 +1,12 @@
 // Package auth says who a caller is and what that caller may do: certificates
 // of the installation's own authority for machines, the socket's peer for
-// people on the engine's machine.
+// people on the engine's machine, the process's own word for those whom its SSH
+// front has let in.
 //
 // It guarantees that a role comes only from a certificate chain that TLS has
-// verified or from the kernel's word about a socket's peer, never from
-// anything the caller sends. TLS is 1.3 only, with certificates on both sides.
+// verified, from the kernel's word about a socket's peer, or from a pipe that
+// this process made for an identity it has proven; never from anything the
+// caller sends. TLS is 1.3 only, with certificates on both sides.
 // It owns no goroutines, and must not decide what a method needs: package rpc
 // holds that table.
 package auth

@@ -74,8 +74,9 @@ func (s socketCredentials) Clone() credentials.TransportCredentials { return s }
 func (socketCredentials) OverrideServerName(string) error           { return nil }
 
 // FromContext identifies the caller of an RPC: by the verified certificate on
-// TLS, by the peer's user id on a unix socket. The engine's own user and root
-// are admin there; anyone else is refused, whatever the file's mode says.
+// TLS, by the peer's user id on a unix socket, by this process's own word on a
+// pipe inside it. The engine's own user and root are admin on the socket;
+// anyone else is refused there, whatever the file's mode says.
 func FromContext(ctx context.Context) (Identity, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -88,6 +89,8 @@ func FromContext(ctx context.Context) (Identity, error) {
 		return id, err
 	case PeerCred:
 		return fromSocket(info, os.Getuid())
+	case Vouched:
+		return fromVouched(info)
 	}
 	return Identity{}, fmt.Errorf("%w: the transport proves nothing", ErrPeer)
 }

@@ -49,11 +49,14 @@ type Config struct {
 	Now func() time.Time // nil = the real clock
 }
 
-// Server is the engine's two doors.
+// Server is the engine's doors: a socket, the network, and one for callers
+// inside this process.
 type Server struct {
 	cfg     Config
 	local   *grpc.Server
 	remote  *grpc.Server
+	inside  *grpc.Server
+	pipes   *pipes
 	socket  net.Listener
 	network net.Listener
 	streams *fleet.Service
@@ -72,6 +75,10 @@ func Listen(cfg Config) (*Server, error) {
 	s.local = grpc.NewServer(options(auth.SocketCredentials(), RequestBytesMax)...)
 	falconv1.RegisterConsoleServer(s.local, console)
 	s.serve(s.local, s.socket)
+	s.pipes = newPipes()
+	s.inside = grpc.NewServer(options(auth.VouchedCredentials(), RequestBytesMax)...)
+	falconv1.RegisterConsoleServer(s.inside, console)
+	s.serve(s.inside, s.pipes)
 	if s.network != nil {
 		s.remote = grpc.NewServer(options(credentials.NewTLS(cfg.TLS), FrameBytesMax)...)
 		falconv1.RegisterConsoleServer(s.remote, console)
@@ -177,7 +184,7 @@ func (s *Server) Socket() string { return s.cfg.Socket }
 func (s *Server) Close() {
 	s.once.Do(func() {
 		s.streams.End()
-		for _, g := range []*grpc.Server{s.local, s.remote} {
+		for _, g := range []*grpc.Server{s.local, s.inside, s.remote} {
 			if g != nil {
 				stop(g)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/rpc"
 	"github.com/failslow/falcon/backend/tcpstore"
+	"github.com/failslow/falcon/tui/front"
 )
 
 // Names inside the state directory, and where agents look by default.
@@ -48,6 +49,7 @@ type engineConfig struct {
 	Mitigate   mitigateConfig   `yaml:"mitigate"`
 	Recovery   recoveryConfig   `yaml:"recovery"`
 	Store      storeConfig      `yaml:"store"`
+	SSH        sshConfig        `yaml:"ssh"`
 }
 
 // defaultStateDir follows the XDG base directories; FALCON_STATE_DIR wins.
@@ -105,6 +107,7 @@ func (c *engineConfig) fill() {
 	setDefault(&c.Policy.Cap, string(falcon.RungS1))
 	setDefault(&c.Validation.Mode, validationManual)
 	files := auth.FilesIn(filepath.Join(c.StateDir, certsName), string(auth.RoleServer))
+	setDefault(&c.SSH.HostKey, filepath.Join(c.StateDir, hostKeyName))
 	setDefault(&c.Certs.CA, files.CA)
 	setDefault(&c.Certs.Cert, files.Cert)
 	setDefault(&c.Certs.Key, files.Key)
@@ -132,6 +135,9 @@ func (c *engineConfig) check() error {
 	if err := c.Recovery.check(); err != nil {
 		return err
 	}
+	if err := c.SSH.check(); err != nil {
+		return err
+	}
 	return c.Detect.check()
 }
 
@@ -140,6 +146,7 @@ type engineHandle struct {
 	Socket  string // path of the local socket
 	Address string // HOST:PORT for agents, "" when local only
 	Store   string // HOST:PORT of the job's rendezvous store, "" = none
+	SSH     string // HOST:PORT of the SSH front, "" = none
 
 	stop  context.CancelFunc
 	ended chan struct{}
@@ -193,12 +200,20 @@ func startWith(ctx context.Context, j *journal.Journal, store *tcpstore.Server, 
 	if err != nil {
 		return nil, err
 	}
+	ssh, err := cfg.SSH.open(server, log)
+	if err != nil {
+		server.Close()
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	h := &engineHandle{Socket: server.Socket(), Address: server.Address(), stop: cancel, ended: make(chan struct{})}
 	if store != nil {
 		h.Store = store.Addr()
 	}
-	go h.run(ctx, e, server, store, j)
+	if ssh != nil {
+		h.SSH = ssh.Address()
+	}
+	go h.run(ctx, e, server, ssh, store, j)
 	return h, nil
 }
 
@@ -218,18 +233,25 @@ func openDoors(e *engine.Engine, cfg engineConfig) (*rpc.Server, error) {
 }
 
 // run ends the parts in their order: the engine first, so that watchers and
-// agents are told; then the doors; the journal last.
-func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, store *tcpstore.Server, j *journal.Journal) {
+// agents are told; then the doors, those who look first; the journal last.
+func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *front.Server, store *tcpstore.Server, j *journal.Journal) {
 	defer close(h.ended)
 	var g group.Group
 	engineCtx, cancel := context.WithCancel(ctx)
 	g.Add(func() error { return e.Run(engineCtx) }, func(error) { cancel() })
-	g.Add(func() error { <-e.Done(); server.Close(); return nil }, func(error) {})
+	g.Add(func() error { <-e.Done(); closeDoors(ssh, server); return nil }, func(error) {})
 	h.err = g.Run()
 	if store != nil {
 		h.err = errors.Join(h.err, store.Close())
 	}
 	h.err = errors.Join(h.err, j.Close())
+}
+
+func closeDoors(ssh *front.Server, server *rpc.Server) {
+	if ssh != nil {
+		ssh.Close()
+	}
+	server.Close()
 }
 
 // Wait returns when the engine has ended: nil after Close or the context's

@@ -49,6 +49,13 @@ recovery:
 store:
   listen: ""                      # HOST:PORT of the job's rendezvous store (PyTorch's TCPStore); "" = none
   exposed: false                  # true: other machines may reach it; it asks nobody who he is
+ssh:
+  listen: ""                      # HOST:PORT of the console over SSH, such as 0.0.0.0:2222; "" = none
+  host_key: /var/lib/falcon/ssh_host_key  # made when it is not there; default ssh_host_key in state_dir
+  authorized_keys: ""             # lines of falcon-role="approver",falcon-name="maria" ssh-ed25519 AAAA...
+  user_ca: ""                     # public keys whose certificates are taken: principal role:ROLE, the key id is the name
+  sessions: 32                    # open at once
+  idle: 1h                        # a screen without a key is closed; 0s = never
 mitigate:
   overheads_ms: {S3: 60000, S4: 600000}  # what a rung is expected to cost until it was measured; S3: default by its preview
 detect:

@@ -47,6 +47,9 @@ func serve(c *cobra.Command, cfg engineConfig) error {
 	if h.Address != "" {
 		fmt.Fprintln(c.OutOrStdout(), "listening on", h.Address)
 	}
+	if h.SSH != "" {
+		fmt.Fprintln(c.OutOrStdout(), "ssh on", h.SSH)
+	}
 	fmt.Fprintln(c.OutOrStdout(), "socket", h.Socket)
 	return h.Wait()
 }

@@ -1,0 +1,224 @@
+package auth
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	gossh "golang.org/x/crypto/ssh"
+)
+
+// ErrKeys is wrapped by every error about a file of keys.
+var ErrKeys = errors.New("auth: bad key file")
+
+// Bounds of a file of keys.
+const (
+	keysMax      = 10_000
+	lineMax      = 16 << 10
+	rsaBitsLeast = 2048
+)
+
+// The options that a line of authorized_keys may carry.
+const (
+	optionRole = "falcon-role"
+	optionName = "falcon-name"
+	optionFrom = "from"
+)
+
+// entry is one line of authorized_keys: who comes with the key.
+type entry struct {
+	key  gossh.PublicKey
+	role Role
+	name string
+	from []netip.Prefix // empty = from anywhere
+	line int
+}
+
+// allows says whether the key may be used from an address.
+func (e entry) allows(addr netip.Addr) bool {
+	if len(e.from) == 0 {
+		return true
+	}
+	for _, p := range e.from {
+		if p.Contains(addr.Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// roster is a parsed authorized_keys file, by the key's wire form.
+type roster map[string]entry
+
+// parseRoster reads authorized_keys: blank lines, comments, and lines of
+//
+//	falcon-role="approver",falcon-name="maria" ssh-ed25519 AAAA… comment
+//
+// with an optional from="10.0.0.0/8,192.0.2.7". It is strict: anything else is
+// an error that names the line.
+func parseRoster(r io.Reader) (roster, error) {
+	out := roster{}
+	err := eachLine(r, func(n int, line []byte) error {
+		e, err := parseEntry(line)
+		if err != nil {
+			return err
+		}
+		e.line = n
+		id := string(e.key.Marshal())
+		if old, ok := out[id]; ok {
+			return fmt.Errorf("the key of line %d stands here again; remove one of them", old.line)
+		}
+		out[id] = e
+		return nil
+	})
+	return out, err
+}
+
+// parseAuthorities reads public keys whose certificates are trusted, one a
+// line and without options.
+func parseAuthorities(r io.Reader) ([]gossh.PublicKey, error) {
+	var out []gossh.PublicKey
+	err := eachLine(r, func(_ int, line []byte) error {
+		key, options, err := parsePublicKey(line)
+		if err != nil {
+			return err
+		}
+		if len(options) > 0 {
+			return fmt.Errorf("an authority takes no options, got %q", options[0])
+		}
+		out = append(out, key)
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("%w: it holds no key", ErrKeys)
+	}
+	return out, err
+}
+
+// eachLine calls with every line that is neither blank nor a comment, and puts
+// the line's number before an error.
+func eachLine(r io.Reader, take func(n int, line []byte) error) error {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, 0, 4096), lineMax)
+	taken := 0
+	for n := 1; s.Scan(); n++ {
+		line := bytes.TrimSpace(s.Bytes())
+		if len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		if taken++; taken > keysMax {
+			return fmt.Errorf("%w: more than %d keys", ErrKeys, keysMax)
+		}
+		if err := take(n, line); err != nil {
+			return fmt.Errorf("%w: line %d: %w", ErrKeys, n, err)
+		}
+	}
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("%w: %w (a line has at most %d bytes)", ErrKeys, err, lineMax)
+	}
+	return nil
+}
+
+func parsePublicKey(line []byte) (gossh.PublicKey, []string, error) {
+	key, _, options, rest, err := gossh.ParseAuthorizedKey(line)
+	if err != nil || len(bytes.TrimSpace(rest)) > 0 {
+		return nil, nil, errors.New("no public key; a line is OPTIONS ssh-ed25519 AAAA… COMMENT")
+	}
+	if _, ok := key.(*gossh.Certificate); ok {
+		return nil, nil, errors.New("a certificate; list plain keys here and trust its authority with user_ca")
+	}
+	return key, options, strong(key)
+}
+
+// strong refuses keys that are known to be too weak.
+func strong(key gossh.PublicKey) error {
+	if key.Type() == gossh.InsecureKeyAlgoDSA {
+		return errors.New("a DSA key; make one with ssh-keygen -t ed25519")
+	}
+	if c, ok := key.(gossh.CryptoPublicKey); ok {
+		if pub, ok := c.CryptoPublicKey().(*rsa.PublicKey); ok && pub.N.BitLen() < rsaBitsLeast {
+			return fmt.Errorf("an RSA key of %d bits, less than %d; make one with ssh-keygen -t ed25519", pub.N.BitLen(), rsaBitsLeast)
+		}
+	}
+	return nil
+}
+
+func parseEntry(line []byte) (entry, error) {
+	key, options, err := parsePublicKey(line)
+	if err != nil {
+		return entry{}, err
+	}
+	e := entry{key: key}
+	seen := map[string]bool{}
+	for _, o := range options {
+		name, value, err := splitOption(o)
+		if err != nil {
+			return e, err
+		}
+		if seen[name] {
+			return e, fmt.Errorf("option %s stands there twice", name)
+		}
+		seen[name] = true
+		if err := e.set(name, value); err != nil {
+			return e, err
+		}
+	}
+	if !seen[optionRole] || !seen[optionName] {
+		return e, fmt.Errorf(`it must begin with %s="ROLE",%s="NAME"`, optionRole, optionName)
+	}
+	return e, nil
+}
+
+// splitOption takes name="value" apart. Values never need an escape: names,
+// roles and addresses have no quotes.
+func splitOption(o string) (name, value string, err error) {
+	name, quoted, ok := strings.Cut(o, "=")
+	if !ok || len(quoted) < 2 || quoted[0] != '"' || quoted[len(quoted)-1] != '"' || strings.ContainsAny(quoted[1:len(quoted)-1], `"\`) {
+		return "", "", fmt.Errorf(`option %q is not of the form %s="…"; only %s, %s and %s are known`, o, optionRole, optionRole, optionName, optionFrom)
+	}
+	return name, quoted[1 : len(quoted)-1], nil
+}
+
+func (e *entry) set(name, value string) (err error) {
+	switch name {
+	case optionRole:
+		e.role, err = personRole(value)
+	case optionName:
+		e.name, err = value, CheckName(value)
+	case optionFrom:
+		e.from, err = parseFrom(value)
+	default:
+		return fmt.Errorf("option %q is unknown; there are %s, %s and %s", name, optionRole, optionName, optionFrom)
+	}
+	return err
+}
+
+// personRole takes only the roles of people: no key makes anyone an agent.
+func personRole(s string) (Role, error) {
+	r := Role(s)
+	if !r.Covers(RoleViewer) {
+		return RoleNone, fmt.Errorf("role %q is none of viewer, operator, approver, admin", s)
+	}
+	return r, nil
+}
+
+func parseFrom(s string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for part := range strings.SplitSeq(s, ",") {
+		if a, err := netip.ParseAddr(part); err == nil {
+			out = append(out, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+			continue
+		}
+		p, err := netip.ParsePrefix(part)
+		if err != nil {
+			return nil, fmt.Errorf("from: %q is no address and no network, such as 10.0.0.0/8", part)
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}

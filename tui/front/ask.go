@@ -1,0 +1,70 @@
+package front
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// errAsk is wrapped where a command is none of Falcon's.
+var errAsk = errors.New("front: no such command")
+
+// usage is what "ssh host help" prints.
+const usage = `Falcon's console over SSH.
+
+  ssh -p 2222 HOST                       the screen
+  ssh -p 2222 -t HOST inc/INC-0001       the screen, opened there (also rec/REC-0001, rank/12, a page's name)
+  ssh -p 2222 HOST                       without a terminal: lines, one a change; decisions by numbered prompts
+  ssh -p 2222 HOST -- --plain            lines, also on a terminal
+  ssh -p 2222 HOST -- --once [--json]    the state now, and end
+
+Options: --theme NAME, --ascii, --color truecolor|256|16|none
+`
+
+// ask is what a session was started for.
+type ask struct {
+	plain, once, json, ascii, help bool
+	theme, color                   string
+	open                           string // deep link
+}
+
+// parseAsk reads the command that came with a session; "" asks for the screen.
+// It is data, never given to a shell.
+func parseAsk(command string) (ask, error) {
+	var a ask
+	f := pflag.NewFlagSet("falcon", pflag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.Usage = func() {}
+	f.BoolVar(&a.plain, "plain", false, "")
+	f.BoolVar(&a.once, "once", false, "")
+	f.BoolVar(&a.json, "json", false, "")
+	f.BoolVar(&a.ascii, "ascii", false, "")
+	f.BoolVarP(&a.help, "help", "h", false, "")
+	f.StringVar(&a.theme, "theme", "", "")
+	f.StringVar(&a.color, "color", "", "")
+	if strings.IndexFunc(command, func(r rune) bool { return r < ' ' || r == 0x7f }) >= 0 {
+		return a, fmt.Errorf("%w: it holds control characters", errAsk)
+	}
+	if err := f.Parse(strings.Fields(command)); err != nil {
+		return a, fmt.Errorf("%w: %w; see: ssh HOST help", errAsk, err)
+	}
+	words := f.Args()
+	if len(words) > 0 && words[0] == "help" {
+		a.help, words = true, nil
+	}
+	a.open = strings.Join(words, " ")
+	return a, a.check()
+}
+
+func (a ask) check() error {
+	switch {
+	case a.json && !a.once:
+		return fmt.Errorf("%w: --json goes with --once", errAsk)
+	case a.color != "" && profiles[a.color] == nil:
+		return fmt.Errorf("%w: --color is truecolor, 256, 16 or none", errAsk)
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package front
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"charm.land/ssh"
+	"charm.land/wish/v2"
+	gossh "golang.org/x/crypto/ssh"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui"
+)
+
+// ErrListen is wrapped when the address can't be had.
+var ErrListen = errors.New("front: can't listen")
+
+// Caller is who a key or certificate has proven to be.
+type Caller struct {
+	Name string
+	Role string // viewer, operator, approver or admin
+	From string // address and key, for the record
+}
+
+// Engine is one caller's own client; End closes it.
+type Engine struct {
+	Client falconv1.ConsoleClient
+	End    func()
+}
+
+// Limits bound the front; zero values mean the defaults.
+type Limits struct {
+	Sessions    int           // open at once, 32
+	Connections int           // open at once, those that have not proven anything included, 64
+	PerMinute   int           // connections from one address, 60
+	Handshake   time.Duration // until the key is proven, 20 s
+	Idle        time.Duration // a screen without a key, 1 h; negative = never closed
+	Stall       time.Duration // a client that takes nothing, 30 s
+	Recheck     time.Duration // between looks whether the key still holds, 15 s
+}
+
+func (l Limits) filled() Limits {
+	def := Limits{32, 64, 60, 20 * time.Second, time.Hour, 30 * time.Second, 15 * time.Second}
+	for _, f := range []struct{ have, want *int }{{&l.Sessions, &def.Sessions}, {&l.Connections, &def.Connections}, {&l.PerMinute, &def.PerMinute}} {
+		if *f.have == 0 {
+			*f.have = *f.want
+		}
+	}
+	for _, f := range []struct{ have, want *time.Duration }{{&l.Handshake, &def.Handshake}, {&l.Idle, &def.Idle}, {&l.Stall, &def.Stall}, {&l.Recheck, &def.Recheck}} {
+		if *f.have == 0 {
+			*f.have = *f.want
+		}
+	}
+	return l
+}
+
+// Config says where to listen and whom to let in.
+type Config struct {
+	Address  string                                          // HOST:PORT
+	HostKey  string                                          // path; made when it is not there
+	Identify func(gossh.PublicKey, net.Addr) (Caller, error) // who comes with a key; the signature is checked here
+	Dial     func(Caller) (Engine, error)                    // the caller's own client of the engine
+	Screen   tui.Options                                     // theme and the like, where the session says nothing
+	Limits   Limits
+	Log      *slog.Logger     // nil = silent
+	Now      func() time.Time // nil = the real clock
+}
+
+// maxTries is how many keys one connection may offer: agents hold several.
+const maxTries = 6
+
+// leaveWait is how long sessions may take to give their terminals back.
+const leaveWait = 2 * time.Second
+
+// Server is the front.
+type Server struct {
+	cfg      Config
+	limits   Limits
+	log      *slog.Logger
+	now      func() time.Time
+	door     *door
+	seats    *seats
+	listener net.Listener
+	ssh      *ssh.Server
+	ctx      context.Context
+	cancel   context.CancelFunc
+	served   chan struct{}
+	once     sync.Once
+
+	mu      sync.Mutex
+	closing bool
+	running sync.WaitGroup // sessions
+}
+
+// Listen takes the address and starts serving.
+func Listen(cfg Config) (*Server, error) {
+	s := &Server{cfg: cfg, limits: cfg.Limits.filled(), log: cfg.Log, now: cfg.Now, served: make(chan struct{})}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	key, err := hostKey(cfg.HostKey)
+	if err != nil {
+		return nil, err
+	}
+	s.door, s.seats = newDoor(s.limits), newSeats(s.limits.Sessions)
+	if s.ssh, err = wish.NewServer(s.configure(key), wish.WithMiddleware(s.serve)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrListen, err)
+	}
+	s.listener, err = net.Listen("tcp", cfg.Address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%w on %s: the port is in use; stop what uses it or set another ssh listen address", ErrListen, cfg.Address)
+	case err != nil:
+		return nil, fmt.Errorf("%w on %s: %w; set an ssh listen address of the form HOST:PORT", ErrListen, cfg.Address, err)
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	go func() {
+		defer close(s.served)
+		_ = s.ssh.Serve(s.listener) // it ends with Close
+	}()
+	return s, nil
+}
+
+// configure sets the library up: only sessions, only public keys.
+func (s *Server) configure(key gossh.Signer) ssh.Option {
+	return func(srv *ssh.Server) error {
+		srv.AddHostKey(key)
+		srv.Version = "Falcon"
+		srv.HandshakeTimeout = s.limits.Handshake
+		srv.ChannelHandlers = map[string]ssh.ChannelHandler{"session": s.session}
+		srv.RequestHandlers = map[string]ssh.RequestHandler{}
+		srv.SubsystemHandlers = map[string]ssh.SubsystemHandler{}
+		srv.ConnCallback = s.admit
+		srv.ServerConfigCallback = s.auth
+		srv.ConnectionFailedCallback = func(c net.Conn, err error) {
+			s.log.Info("ssh: not let in", "from", c.RemoteAddr().String(), "why", err.Error())
+		}
+		return nil
+	}
+}
+
+// admit lets a connection in or turns it away, before any byte is read.
+func (s *Server) admit(_ ssh.Context, c net.Conn) net.Conn {
+	if why := s.door.enter(c.RemoteAddr()); why != "" {
+		s.log.Info("ssh: turned away", "from", c.RemoteAddr().String(), "why", why)
+		return nil
+	}
+	boundUnacknowledged(c, s.limits.Stall)
+	return &counted{Conn: c, leave: s.door.leave}
+}
+
+// Extensions of a connection's permissions. They belong to the key whose
+// signature was checked, which need not be the one that was offered last.
+const (
+	extName = "falcon-name"
+	extRole = "falcon-role"
+	extFrom = "falcon-from"
+	extKey  = "falcon-key"
+)
+
+func (s *Server) auth(ssh.Context) *gossh.ServerConfig {
+	return &gossh.ServerConfig{
+		MaxAuthTries: maxTries,
+		PublicKeyCallback: func(c gossh.ConnMetadata, key gossh.PublicKey) (*gossh.Permissions, error) {
+			who, err := s.cfg.Identify(key, c.RemoteAddr())
+			if err != nil {
+				return nil, err
+			}
+			return &gossh.Permissions{Extensions: map[string]string{
+				extName: who.Name, extRole: who.Role, extFrom: who.From,
+				extKey: base64.StdEncoding.EncodeToString(key.Marshal()),
+			}}, nil
+		},
+	}
+}
+
+// Address is where the front listens.
+func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// begin counts a session in, unless the front is closing.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.running.Add(1)
+	}
+	return !s.closing
+}
+
+// Close asks all sessions to leave, cuts those that do not within leaveWait,
+// and waits.
+func (s *Server) Close() {
+	s.once.Do(func() {
+		s.mu.Lock()
+		s.closing = true
+		s.mu.Unlock()
+		_ = s.listener.Close()
+		s.cancel()
+		gone := make(chan struct{})
+		go func() { s.running.Wait(); close(gone) }()
+		timer := time.NewTimer(leaveWait)
+		defer timer.Stop()
+		select {
+		case <-gone:
+		case <-timer.C:
+		}
+		_ = s.ssh.Close()
+		<-gone
+		<-s.served
+		ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+		defer cancel()
+		_ = s.ssh.Shutdown(ctx) // waits for the connections' goroutines
+	})
+}

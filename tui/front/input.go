@@ -1,0 +1,90 @@
+package front
+
+import (
+	"bytes"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// pasteMax bounds one paste: the library gathers it whole.
+const pasteMax = 32 << 10
+
+// The marks around a paste.
+var (
+	pasteStart = []byte("\x1b[200~")
+	pasteEnd   = []byte("\x1b[201~")
+)
+
+// input is what the operator types: it notes when, and drops what a paste has
+// beyond pasteMax. Only one goroutine reads.
+type input struct {
+	from io.Reader
+	now  func() time.Time
+	last atomic.Int64 // unix ns of the last byte
+
+	pasting bool
+	pasted  int
+	matched int // bytes seen of the mark that is waited for
+}
+
+func newInput(from io.Reader, now func() time.Time) *input {
+	in := &input{from: from, now: now}
+	in.last.Store(now().UnixNano())
+	return in
+}
+
+// idle is how long nothing has come.
+func (in *input) idle() time.Duration {
+	return in.now().Sub(time.Unix(0, in.last.Load()))
+}
+
+// Read reads, never more than is typed by hand or pasted within bounds.
+func (in *input) Read(p []byte) (int, error) {
+	for {
+		n, err := in.from.Read(p)
+		if n > 0 {
+			in.last.Store(in.now().UnixNano())
+			n = in.sift(p[:n])
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+// sift moves what is kept to the front of p.
+func (in *input) sift(p []byte) int {
+	kept := 0
+	for _, b := range p {
+		over := in.pasting && in.pasted >= pasteMax && in.matched == 0 && b != pasteEnd[0]
+		in.step(b)
+		if over && in.matched == 0 {
+			continue
+		}
+		p[kept] = b
+		kept++
+	}
+	return kept
+}
+
+// step follows the marks by one byte. Both begin with the escape that occurs
+// in them only once, so that a mismatch can begin a mark anew.
+func (in *input) step(b byte) {
+	mark := pasteStart
+	if in.pasting {
+		mark = pasteEnd
+		in.pasted++
+	}
+	switch {
+	case b == mark[in.matched]:
+		in.matched++
+	case b == mark[0]:
+		in.matched = 1
+	default:
+		in.matched = 0
+	}
+	if in.matched == len(mark) {
+		in.pasting, in.pasted, in.matched = bytes.Equal(mark, pasteStart), 0, 0
+	}
+}

@@ -1,0 +1,165 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// errStuck is why a link was cut.
+var errStuck = errors.New("front: the client stopped reading")
+
+// markRequest is what OpenSSH's server asks, too; every client answers it, if
+// only to say that it does not know it.
+const markRequest = "keepalive@openssh.com"
+
+// wire is what a link needs of an SSH channel.
+type wire interface {
+	io.Writer
+	SendRequest(name string, wantReply bool, payload []byte) (bool, error)
+}
+
+// link is the way to one client. It knows what the client has received: after
+// a write it sends a mark, and the answer says that all before has arrived,
+// whatever buffers lie between. It cuts the connection when a write or a mark
+// has been stuck for too long.
+type link struct {
+	to    wire
+	cut   func(error) // closes the connection; may be called more than once
+	stall time.Duration
+	now   func() time.Time
+
+	mu      sync.Mutex
+	written uint64        // bytes handed to the channel
+	arrived uint64        // of them, known to have arrived
+	writing time.Time     // since when a write is under way; zero = none
+	marked  time.Time     // since when a mark is unanswered; zero = none
+	sent    time.Duration // how long the last mark took
+	best    time.Duration // the shortest of them: the way there and back
+	change  chan struct{} // closed and renewed when arrived grows
+	kick    chan struct{} // capacity 1: something was written
+}
+
+func newLink(to wire, stall time.Duration, now func() time.Time, cut func(error)) *link {
+	return &link{to: to, cut: cut, stall: stall, now: now, change: make(chan struct{}), kick: make(chan struct{}, 1)}
+}
+
+// Write blocks as long as the client's window is closed; the session's own
+// program waits then, and nobody else.
+func (l *link) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	l.writing = l.now()
+	l.mu.Unlock()
+	n, err := l.to.Write(p)
+	l.mu.Lock()
+	l.writing = time.Time{}
+	l.written += uint64(max(0, n))
+	l.mu.Unlock()
+	select {
+	case l.kick <- struct{}{}:
+	default:
+	}
+	if err != nil {
+		return n, fmt.Errorf("front: write: %w", err)
+	}
+	return n, nil
+}
+
+// marks asks after what was written until ctx ends; also when nothing was, so
+// that a client that has gone away is noticed. It must run for the link's life.
+func (l *link) marks(ctx context.Context) {
+	alive := time.NewTicker(l.stall / 2)
+	defer alive.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.kick:
+		case <-alive.C:
+		}
+		if !l.mark() {
+			return
+		}
+	}
+}
+
+// mark sends one mark and waits for its answer; false once the link is down.
+func (l *link) mark() bool {
+	l.mu.Lock()
+	upTo, start := l.written, l.now()
+	l.marked = start
+	l.mu.Unlock()
+	_, err := l.to.SendRequest(markRequest, true, nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.marked = time.Time{}
+	if err != nil {
+		return false
+	}
+	l.sent = l.now().Sub(start)
+	if l.best == 0 || l.sent < l.best {
+		l.best = l.sent
+	}
+	l.arrived = upTo
+	close(l.change)
+	l.change = make(chan struct{})
+	return true
+}
+
+// watch cuts the link when it is stuck, until ctx ends.
+func (l *link) watch(ctx context.Context) {
+	t := time.NewTicker(max(time.Millisecond, l.stall/8))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if l.stuck() >= l.stall {
+				l.cut(errStuck)
+				return
+			}
+		}
+	}
+}
+
+// stuck is how long a write or a mark has been under way.
+func (l *link) stuck() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now, long := l.now(), time.Duration(0)
+	for _, since := range []time.Time{l.writing, l.marked} {
+		if !since.IsZero() {
+			long = max(long, now.Sub(since))
+		}
+	}
+	return long
+}
+
+// inFlight is how many bytes are not known to have arrived.
+func (l *link) inFlight() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.written - l.arrived
+}
+
+// settle waits until all that was written has arrived, and says for how long
+// the link was busy carrying it: what the last mark took beyond the way there
+// and back.
+func (l *link) settle(ctx context.Context) time.Duration {
+	for {
+		l.mu.Lock()
+		clear, busy, change := l.written == l.arrived && l.writing.IsZero(), l.sent-l.best, l.change
+		l.mu.Unlock()
+		if clear || ctx.Err() != nil {
+			return busy
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package front
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/failslow/falcon/tui"
+)
+
+// Bounds of a session's pace.
+const (
+	restMax = 2 * time.Second // between two pictures of a slow link
+	lagSaid = time.Second     // a lag below this is no news
+)
+
+// paced is a source whose changes wait for the link: a picture is drawn only
+// when the one before has arrived, and the link then rests for as long as it
+// was busy, so that a key finds it free. States that came meanwhile are passed
+// over; the newest is drawn.
+type paced struct {
+	tui.Source
+	link    *link
+	now     func() time.Time
+	changed chan struct{}
+	held    atomic.Int64 // unix ns since when a change waits, 0 = none does
+}
+
+func newPaced(src tui.Source, l *link, now func() time.Time) *paced {
+	return &paced{Source: src, link: l, now: now, changed: make(chan struct{}, 1)}
+}
+
+// Changed is signalled when there is something new and the link is free.
+func (p *paced) Changed() <-chan struct{} { return p.changed }
+
+// Lag is how far behind the link keeps the picture; 0 where it does not.
+func (p *paced) Lag() time.Duration {
+	since := p.held.Load()
+	if since == 0 {
+		return 0
+	}
+	if lag := p.now().Sub(time.Unix(0, since)); lag >= lagSaid {
+		return lag
+	}
+	return 0
+}
+
+// run passes changes on until ctx or the source ends.
+func (p *paced) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.Done():
+			return
+		case <-p.Source.Changed():
+		}
+		p.held.Store(p.now().UnixNano())
+		pause(ctx, min(restMax, p.link.settle(ctx)))
+		p.held.Store(0)
+		select {
+		case p.changed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

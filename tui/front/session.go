@@ -1,0 +1,217 @@
+package front
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"charm.land/ssh"
+	"github.com/charmbracelet/colorprofile"
+	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/plain"
+)
+
+// profiles are the colours that a session may ask for.
+var profiles = map[string]*colorprofile.Profile{
+	"truecolor": new(colorprofile.TrueColor), "256": new(colorprofile.ANSI256), "16": new(colorprofile.ANSI), "none": new(colorprofile.ASCII),
+}
+
+// Why sessions end other than by their operators.
+var (
+	errIdle     = errors.New("closed: no key for a while; connect again to go on")
+	errStopping = errors.New("closed: Falcon is stopping here")
+	errRevoked  = errors.New("closed: your key no longer lets you in")
+)
+
+// exits of a session.
+const (
+	exitDone  = 0
+	exitWork  = 1
+	exitUsage = 2
+)
+
+// one is a running session.
+type one struct {
+	srv   *Server
+	sess  ssh.Session
+	who   Caller
+	ask   ask
+	link  *link
+	input *input
+	pty   ssh.Pty
+	isPty bool
+	sizes <-chan tui.Size // nil without a terminal
+}
+
+// serve is the handler of sessions.
+func (s *Server) serve(ssh.Handler) ssh.Handler {
+	return func(sess ssh.Session) {
+		if !s.begin() {
+			return
+		}
+		defer s.running.Done()
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.Error("ssh: panic in a session", "panic", p, "stack", string(debug.Stack()))
+				_ = sess.Exit(exitWork)
+			}
+		}()
+		s.run(sess)
+	}
+}
+
+func (s *Server) run(sess ssh.Session) {
+	ext := sess.Permissions().Extensions
+	o := &one{srv: s, sess: sess, who: Caller{ext[extName], ext[extRole], ext[extFrom]}}
+	var windows <-chan ssh.Window
+	if o.pty, windows, o.isPty = sess.Pty(); o.isPty {
+		o.sizes = sizes(windows)
+	}
+	var err error
+	if o.ask, err = parseAsk(sess.RawCommand()); err != nil {
+		o.leave(exitUsage, err.Error())
+		return
+	}
+	if o.ask.help {
+		_, _ = io.WriteString(sess, usage)
+		o.leave(exitDone, "")
+		return
+	}
+	engine, err := s.cfg.Dial(o.who)
+	if err != nil {
+		o.leave(exitWork, err.Error())
+		return
+	}
+	defer engine.End()
+	log := s.log.With("name", o.who.Name, "role", o.who.Role, "from", o.who.From)
+	log.Info("ssh: session began", "command", sess.RawCommand(), "terminal", o.isPty)
+	start := s.now()
+	code, why := o.live(engine)
+	log.Info("ssh: session ended", "after", s.now().Sub(start).Round(time.Second).String(), "code", code, "why", why)
+}
+
+// live runs the session with what guards it, and says how it ended.
+func (o *one) live(engine Engine) (int, string) {
+	ctx, end := context.WithCancelCause(o.sess.Context())
+	stop := context.AfterFunc(o.srv.ctx, func() { end(errStopping) })
+	defer stop()
+	o.link = newLink(o.sess, o.srv.limits.Stall, o.srv.now, func(err error) {
+		end(err)
+		if c, ok := o.sess.Context().Value(ssh.ContextKeyConn).(gossh.Conn); ok {
+			_ = c.Close()
+		}
+	})
+	o.input = newInput(o.sess, o.srv.now)
+	watching, unwatch := context.WithCancel(context.Background())
+	var guards, watch sync.WaitGroup
+	watch.Go(func() { o.link.watch(watching) })
+	guards.Go(func() { o.link.marks(ctx) })
+	guards.Go(func() { o.check(ctx, end) })
+	err := o.show(ctx, engine)
+	code, why := verdict(context.Cause(ctx), err)
+	end(nil)
+	o.leave(code, why)
+	guards.Wait() // a mark under way ends with the channel, or is cut
+	unwatch()
+	watch.Wait()
+	return code, why
+}
+
+// verdict is how a session ended: by what ended it from outside, or by its own
+// error.
+func verdict(cause, err error) (int, string) {
+	switch {
+	case cause != nil && !errors.Is(cause, context.Canceled):
+		return exitWork, cause.Error()
+	case cause != nil:
+		return exitWork, "" // the client has gone
+	case errors.Is(err, errAsk), errors.Is(err, themes.ErrTheme):
+		return exitUsage, err.Error()
+	case err != nil:
+		return exitWork, err.Error()
+	}
+	return exitDone, ""
+}
+
+// leave says why, if it has to be said, and ends the session.
+func (o *one) leave(code int, why string) {
+	if why != "" {
+		_, _ = fmt.Fprintln(o.sess.Stderr(), "falcon: "+why)
+	}
+	_ = o.sess.Exit(code)
+}
+
+// check ends the session when nobody has pressed a key for long, or when the
+// key that began it no longer lets anybody in.
+func (o *one) check(ctx context.Context, end context.CancelCauseFunc) {
+	t := time.NewTicker(o.srv.limits.Recheck)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if idle := o.srv.limits.Idle; o.isPty && idle > 0 && o.input.idle() >= idle {
+			end(errIdle)
+		}
+		if !o.stillIn() {
+			end(errRevoked)
+		}
+	}
+}
+
+func (o *one) stillIn() bool {
+	raw, err := base64.StdEncoding.DecodeString(o.sess.Permissions().Extensions[extKey])
+	if err != nil {
+		return false
+	}
+	key, err := gossh.ParsePublicKey(raw)
+	if err != nil {
+		return false
+	}
+	who, err := o.srv.cfg.Identify(key, o.sess.RemoteAddr())
+	return err == nil && who.Name == o.who.Name && who.Role == o.who.Role
+}
+
+// show is what the session is for.
+func (o *one) show(ctx context.Context, engine Engine) error {
+	switch {
+	case o.ask.once:
+		return plain.Once(ctx, engine.Client, o.link, o.ask.json)
+	case o.ask.plain || !o.isPty || o.pty.Term == "dumb" || o.pty.Term == "":
+		return plain.Run(ctx, engine.Client, o.link, plain.Options{})
+	}
+	return o.screen(ctx, engine)
+}
+
+func (o *one) screen(ctx context.Context, engine Engine) error {
+	f := feed.New(engine.Client, nil)
+	defer f.Close()
+	src := newPaced(f, o.link, o.srv.now)
+	var pace sync.WaitGroup
+	paceCtx, stop := context.WithCancel(ctx)
+	defer pace.Wait()
+	defer stop()
+	pace.Go(func() { src.run(paceCtx) })
+	opts := o.srv.cfg.Screen
+	if o.ask.theme != "" {
+		opts.Theme = o.ask.theme
+	}
+	opts.ASCII = opts.ASCII || o.ask.ascii
+	if p := profiles[o.ask.color]; p != nil {
+		opts.Profile = p
+	}
+	env := append(slices.Clone(o.sess.Environ()), "TERM="+o.pty.Term)
+	return tui.Run(ctx, src, tui.Terminal{In: o.input, Out: o.link, Env: env, Remote: &tui.Remote{Size: bounded(o.pty.Window), Sizes: o.sizes}}, opts)
+}

@@ -1,0 +1,29 @@
+package front
+
+import (
+	"charm.land/ssh"
+
+	"github.com/failslow/falcon/tui"
+)
+
+// bounded is a window's size within what a screen is drawn for: a client may
+// claim any.
+func bounded(w ssh.Window) tui.Size {
+	return tui.Size{W: min(max(1, w.Width), columnsMax), H: min(max(1, w.Height), rowsMax)}
+}
+
+// sizes passes the newest size on. It reads until the channel closes, as the
+// library's request loop waits for a reader.
+func sizes(in <-chan ssh.Window) <-chan tui.Size {
+	out := make(chan tui.Size, 1)
+	go func() {
+		for w := range in {
+			select {
+			case <-out: // nobody took the older one
+			default:
+			}
+			out <- bounded(w)
+		}
+	}()
+	return out
+}

@@ -59,6 +59,7 @@ type Options struct {
 	Now      func() time.Time      // nil = the real clock
 	QuitNote string                // what else ends with the console; asks before leaving
 	Keys     *key.Map              // nil = the table as it is shipped
+	Lag      func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
 
 	probe bool // ask the terminal for its colours
 }

@@ -134,6 +134,11 @@ func (m *Model) connection() (string, themes.Role) {
 	if m.live.Over() {
 		return "finished", themes.Header
 	}
+	if m.opts.Lag != nil {
+		if lag := m.opts.Lag(); lag > 0 {
+			return fmt.Sprintf("LAG %ds", int(lag.Round(time.Second).Seconds())), themes.Warn
+		}
+	}
 	age := f.Age(m.now())
 	text := fmt.Sprintf("data %.1fs", age.Seconds())
 	if age >= 10*time.Second {

@@ -21,6 +21,9 @@ var ErrRefused = errors.New("auth: refused")
 // rolePrefix marks the principal of a certificate that says its role.
 const rolePrefix = "role:"
 
+// optionSource bounds where a certificate may be used from.
+const optionSource = "source-address"
+
 // fileMax bounds a file of keys.
 const fileMax = 8 << 20
 
@@ -106,7 +109,7 @@ func (b *KeyBook) certified(cert *gossh.Certificate, addr net.Addr) (Identity, e
 	if err := strong(cert.Key); err != nil {
 		return Identity{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	checker := gossh.CertChecker{Clock: b.now}
+	checker := gossh.CertChecker{Clock: b.now, SupportedCriticalOptions: []string{optionSource}}
 	if err := errors.Join(checker.CheckCert(principal, cert), sourceAllowed(cert, addr)); err != nil {
 		return Identity{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
@@ -147,7 +150,7 @@ func rolePrincipal(cert *gossh.Certificate) (string, error) {
 // sourceAllowed checks the certificate's own bound on where it may be used
 // from; the checker leaves that to the server.
 func sourceAllowed(cert *gossh.Certificate, addr net.Addr) error {
-	list, ok := cert.CriticalOptions["source-address"]
+	list, ok := cert.CriticalOptions[optionSource]
 	if !ok {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 	"google.golang.org/grpc"
 
@@ -31,6 +32,9 @@ type consoleOptions struct {
 	ASCII    bool      // draw with ASCII only
 	QuitNote string    // what else ends with the console; asks before leaving
 	Out      io.Writer // where plain lines go; nil = standard output
+	In       io.Reader // where decisions are typed in plain mode; nil = standard input
+	Once     bool      // the state now, and end
+	JSON     bool      // with Once: as one JSON document
 
 	PrefsFile string      // "" = the usual place
 	Prefs     prefs.Prefs // what it says; the zero value is what is shipped
@@ -48,7 +52,7 @@ func consoleCommand() *cobra.Command {
 		Short: "Watch a job, and decide on what Falcon proposes",
 		Long: "Console runs the engine and its screen in one process; with --connect it is only the screen of an engine that runs elsewhere.\n" +
 			"Without a terminal, or with TERM=dumb, it prints lines and ends when the job has finished.",
-		Example: "  falcon console --config falcon.yaml\n  falcon console --connect unix:/run/falcon/falcon.sock",
+		Example: "  falcon console --config falcon.yaml\n  falcon console --connect unix:/run/falcon/falcon.sock\n  falcon console --once --json",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := opts.usePrefs(); err != nil {
@@ -56,6 +60,12 @@ func consoleCommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
+			if opts.JSON && !opts.Once {
+				return fmt.Errorf("%w: --json writes the state once: give --once with it", errUsage)
+			}
+			if opts.Once && target.connect == "" && config == "" {
+				target.connect = target.address() // to look once starts no engine
+			}
 			if target.connect != "" {
 				if config != "" {
 					return fmt.Errorf("%w: --config starts an engine and --connect uses another: give one of them", errUsage)
@@ -128,6 +138,8 @@ func consoleWithEngine(ctx context.Context, config string, opts consoleOptions) 
 // consoleFlags are shared with other commands that open the console.
 func consoleFlags(c *cobra.Command, opts *consoleOptions) {
 	f := c.Flags()
+	f.BoolVar(&opts.Once, "once", false, "write the state now as lines, and end")
+	f.BoolVar(&opts.JSON, "json", false, "with --once: one JSON document")
 	f.BoolVar(&opts.Plain, "plain", false, "lines instead of a screen; used by itself without a terminal")
 	f.StringVar(&opts.Theme, "theme", "", "one of "+strings.Join(themes.Names(), ", ")+" (default: by the terminal's background)")
 	f.BoolVar(&opts.ASCII, "ascii", false, "draw with ASCII characters only")
@@ -158,18 +170,35 @@ func runConsole(ctx context.Context, socket string, opts consoleOptions) error {
 
 func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) error {
 	client := falconv1.NewConsoleClient(cc)
-	if opts.Plain || !hasScreen() {
-		out := opts.Out
-		if out == nil {
-			out = os.Stdout
-		}
-		return plain.Run(ctx, client, out, plain.Options{})
+	out, in := opts.Out, opts.In
+	if out == nil {
+		out = os.Stdout
+	}
+	if in == nil && mayRead() {
+		in = os.Stdin
+	}
+	switch {
+	case opts.Once:
+		return plain.Once(ctx, client, out, opts.JSON)
+	case opts.Plain || !hasScreen():
+		return plain.Run(ctx, client, out, plain.Options{In: in})
 	}
 	f := feed.New(client, nil)
 	defer f.Close()
 	return tui.Run(ctx, f, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
 		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys,
 	})
+}
+
+// mayRead says whether standard input may be read: a terminal stops a process
+// that reads from it in the background.
+func mayRead() bool {
+	fd := int(os.Stdin.Fd())
+	if !term.IsTerminal(fd) {
+		return true
+	}
+	front, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return err == nil && front == unix.Getpgrp()
 }
 
 // hasScreen says whether there is a terminal that can be drawn on.

@@ -331,4 +331,3 @@ func TestWrongKeyIsRefused(t *testing.T) {
 		t.Error("nothing at all came in")
 	}
 }
-

@@ -190,9 +190,22 @@ func (o *one) show(ctx context.Context, engine Engine) error {
 	case o.ask.once:
 		return plain.Once(ctx, engine.Client, o.link, o.ask.json)
 	case o.ask.plain || !o.isPty || o.pty.Term == "dumb" || o.pty.Term == "":
-		return plain.Run(ctx, engine.Client, o.link, plain.Options{})
+		return o.lines(ctx, engine)
 	}
 	return o.screen(ctx, engine)
+}
+
+// lines is the plain stream. On a terminal, which the client has made raw, the
+// echo is the server's; its end ends the session, as nothing else could.
+func (o *one) lines(ctx context.Context, engine Engine) error {
+	in := io.Reader(o.input)
+	if o.isPty {
+		ctx, leave := context.WithCancel(ctx)
+		defer leave()
+		in = &cooked{from: o.input, echo: o.link, ended: leave}
+		return plain.Run(ctx, engine.Client, o.link, plain.Options{In: in})
+	}
+	return plain.Run(ctx, engine.Client, o.link, plain.Options{In: in})
 }
 
 func (o *one) screen(ctx context.Context, engine Engine) error {
@@ -205,6 +218,7 @@ func (o *one) screen(ctx context.Context, engine Engine) error {
 	defer stop()
 	pace.Go(func() { src.run(paceCtx) })
 	opts := o.srv.cfg.Screen
+	opts.Lag = src.Lag
 	if o.ask.theme != "" {
 		opts.Theme = o.ask.theme
 	}

@@ -1,6 +1,11 @@
 // Package plain is the console for places without a screen: append-only lines
 // in plain English, no cursor movement, one line a change and a summary now
-// and then.
+// and then; decisions by numbered questions on typed lines.
+//
+// It guarantees what the screen's dialogs do: a decision carries the plan hash
+// and the job epoch that were printed, takes two answers given after the
+// question was seen, and is withdrawn when the engine's picture changes; input
+// that ends decides nothing.
 //
 // Run owns its feed and everything that it starts; it returns when the job
 // has finished or its context ends, after telling the story of every
@@ -36,6 +41,7 @@ type Options struct {
 	Now      func() time.Time // nil = the real clock
 	Summary  time.Duration    // between summaries; 0 = SummaryPeriod
 	Patience time.Duration    // until the first answer; 0 = Patience
+	In       io.Reader        // typed lines, for decisions; nil = none can be given
 }
 
 func (o Options) filled() Options {
@@ -51,14 +57,20 @@ func (o Options) filled() Options {
 	return o
 }
 
-// Run writes the job's stream to out until the job has finished or ctx ends,
-// then the incidents' story. Ending by ctx is no error; a failed write is.
+// Run writes the job's stream to out until the job has finished, ctx ends or
+// the operator leaves, then the incidents' story. Decisions that the caller's
+// role may give are asked for by numbers on Options.In; nothing is ever
+// approved by its end. Ending by ctx is no error; a failed write is.
 func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts Options) error {
 	opts = opts.filled()
 	f := feed.New(client, opts.Now)
 	defer f.Close()
 	w := &writer{out: out}
-	err := follow(ctx, f, w, opts)
+	callCtx, cancel := context.WithCancel(ctx)
+	d := newDesk(callCtx, f, opts.In)
+	err := follow(ctx, d, w, opts)
+	cancel()
+	d.calls.Wait()
 	if err != nil {
 		return err
 	}
@@ -66,15 +78,15 @@ func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts
 	return w.err
 }
 
-// follow writes changes and summaries until the job has finished, ctx ends or
-// a write fails.
-func follow(ctx context.Context, f *feed.Feed, w *writer, opts Options) error {
+// follow writes changes, questions and summaries until the job has finished,
+// the operator leaves, ctx ends or a write fails.
+func follow(ctx context.Context, d *desk, w *writer, opts Options) error {
 	summary := time.NewTicker(opts.Summary)
 	defer summary.Stop()
 	patience := time.NewTimer(opts.Patience)
 	defer patience.Stop()
-	d := newDiff()
-	for w.err == nil {
+	f, told := d.feed, newDiff()
+	for w.err == nil && !d.quit {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -84,9 +96,14 @@ func follow(ctx context.Context, f *feed.Feed, w *writer, opts Options) error {
 			}
 		case <-summary.C:
 			w.lines(Summary(f.Latest(), opts.Now()))
+		case text, ok := <-d.typed:
+			w.lines(d.take(ctx, text, ok, opts.Now())...)
+		case got := <-d.answers:
+			w.lines(d.answered(got, opts.Now())...)
 		case <-f.Changed():
 			s := f.Latest()
-			w.lines(d.step(s)...)
+			w.lines(told.step(s)...)
+			w.lines(d.ask.state(s, opts.Now())...)
 			if s.Snap.GetJob().GetState() == "finished" {
 				return nil
 			}

@@ -1,0 +1,112 @@
+package plain
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/phrase"
+)
+
+// lineMax bounds one typed line; a longer one ends the input.
+const lineMax = 4 << 10
+
+// read sends typed lines until in ends or ctx does, and closes the channel. It
+// can't leave a Read that blocks: its owner closes in, or the process ends.
+func read(ctx context.Context, in io.Reader) <-chan string {
+	out := make(chan string)
+	go func() {
+		defer close(out)
+		s := bufio.NewScanner(in)
+		s.Buffer(make([]byte, 0, 256), lineMax)
+		for s.Scan() {
+			select {
+			case out <- s.Text():
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// answer is what came of a request.
+type answer struct {
+	text string
+	err  error
+	own  bool // of the open question, not of a freeze
+}
+
+// desk is where decisions are given: what asks, what is typed, and the calls
+// under way.
+type desk struct {
+	ask     *asker
+	feed    *feed.Feed
+	typed   <-chan string // nil = nothing can be typed
+	answers chan answer
+	calls   sync.WaitGroup
+	quit    bool
+}
+
+func newDesk(ctx context.Context, f *feed.Feed, in io.Reader) *desk {
+	d := &desk{ask: newAsker(), feed: f, answers: make(chan answer, 2)}
+	if in == nil {
+		d.ask.closed = true
+		return d
+	}
+	d.typed = read(ctx, in)
+	return d
+}
+
+// take handles a typed line, or the end of what can be typed: from then on
+// nothing is asked, and an open question is dropped.
+func (d *desk) take(ctx context.Context, text string, ok bool, now time.Time) []string {
+	if !ok {
+		d.typed, d.ask.closed = nil, true
+		return d.ask.withdraw(d.feed.Latest())
+	}
+	// What the engine says by now counts, not what it said when the question
+	// was printed.
+	s := d.feed.Latest()
+	out := d.ask.state(s, now)
+	more, r := d.ask.line(text, s, now)
+	out = append(out, more...)
+	if r == nil {
+		return out
+	}
+	if r.quit {
+		d.quit = true
+		return out
+	}
+	d.calls.Go(func() { // ends within the feed's time limit of a call
+		got := d.send(ctx, r)
+		select {
+		case d.answers <- got:
+		case <-ctx.Done():
+		}
+	})
+	return append(out, "sent, waiting for the engine")
+}
+
+// send submits a request; it runs beside the stream.
+func (d *desk) send(ctx context.Context, r *request) answer {
+	switch {
+	case r.freeze:
+		p, err := d.feed.Freeze(ctx)
+		return answer{text: "mode is " + phrase.Mode(p), err: err}
+	case r.recover != nil:
+		v, err := d.feed.Recover(ctx, r.recover)
+		return answer{text: r.recover.Recovery + ": " + r.recover.Verb + " taken, it is " + v.GetState(), err: err, own: true}
+	}
+	a, err := d.feed.Decide(ctx, r.decide)
+	return answer{text: r.decide.Action + " is " + a.GetState() + ", decided by " + a.GetDecidedBy(), err: err, own: true}
+}
+
+// answered tells what came of a request, and asks again where it failed.
+func (d *desk) answered(got answer, now time.Time) []string {
+	out := d.ask.answered(got)
+	return append(out, d.ask.state(d.feed.Latest(), now)...)
+}

@@ -1,0 +1,104 @@
+package tui
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	uv "github.com/charmbracelet/ultraviolet"
+)
+
+// Remote is a terminal at the other end of a connection.
+type Remote struct {
+	Size  Size        // when the console opens
+	Sizes <-chan Size // what it changes to
+}
+
+// Size is a terminal's, in cells.
+type Size struct{ W, H int }
+
+// runRemote runs a program on a terminal that this process has no signals from
+// and can't ask for its size. What is typed is read beside the program, and
+// may outlive it until In ends: the program's own reader would wait for ever
+// with a key that nobody takes any more, and keep the program with it.
+func runRemote(ctx context.Context, m *Model, t Terminal) error {
+	quiet := make(silence)
+	typed := t.In
+	t.In = quiet
+	p := newProgram(ctx, m, t,
+		tea.WithWindowSize(t.Remote.Size.W, t.Remote.Size.H),
+		tea.WithColorProfile(colorprofile.Env(t.Env)), // until it answers what it can show
+		tea.WithoutSignals(), tea.WithoutSignalHandler())
+	stop := follow(p, t.Remote.Sizes)
+	defer stop()
+	defer close(quiet)
+	pump(ctx, p, typed, termOf(t.Env))
+	_, err := p.Run()
+	return err
+}
+
+// silence is an input that gives nothing and ends when it is closed.
+type silence chan struct{}
+
+func (s silence) Read([]byte) (int, error) {
+	<-s
+	return 0, io.EOF
+}
+
+// pump reads what is typed until in ends, and hands it to the program as long
+// as there is one.
+func pump(ctx context.Context, p *tea.Program, in io.Reader, term string) {
+	events := make(chan uv.Event)
+	go func() {
+		defer close(events)
+		_ = uv.NewTerminalReader(in, term).StreamEvents(ctx, events) // in has ended, that is all
+	}()
+	go func() {
+		for e := range events {
+			p.Send(e)
+		}
+	}()
+}
+
+// follow tells the program of its terminal's sizes until stop, which waits. It
+// blocks while the terminal is stalled, and holds up nobody but itself.
+func follow(p *tea.Program, sizes <-chan Size) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case s := <-sizes:
+				p.Send(tea.WindowSizeMsg{Width: s.W, Height: s.H})
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+func termOf(env []string) string {
+	term := ""
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "TERM="); ok {
+			term = v
+		}
+	}
+	return term
+}
+
+// mayAnswer says whether a terminal is worth asking for its colours: TERM
+// alone, which is all that SSH passes on, tells 256 at most. Those that know
+// no such question would print it, and who wants no colours isn't asked.
+func mayAnswer(env []string) bool {
+	for _, e := range env {
+		if name, value, _ := strings.Cut(e, "="); name == "NO_COLOR" && value != "" {
+			return false
+		}
+	}
+	term := termOf(env)
+	return term != "linux" && !strings.HasPrefix(term, "vt")
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/link"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/events"
 	"github.com/failslow/falcon/tui/page/grid"
@@ -49,6 +50,7 @@ type Source interface {
 	SetPolicy(context.Context, *falconv1.Policy) (*falconv1.Policy, error)
 	Freeze(context.Context) (*falconv1.Policy, error)
 	Recover(context.Context, *falconv1.RecoverRequest) (*falconv1.Recovery, error)
+	Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error)
 }
 
 // Options shape one console.
@@ -59,6 +61,7 @@ type Options struct {
 	Now      func() time.Time      // nil = the real clock
 	QuitNote string                // what else ends with the console; asks before leaving
 	Keys     *key.Map              // nil = the table as it is shipped
+	Open     *link.Target          // what to show first; nil = the overview
 	Lag      func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
 
 	probe bool // ask the terminal for its colours
@@ -91,6 +94,8 @@ type Model struct {
 	prompt      *prompt
 	help        *helpBox
 	toast       toast
+	look        *browsing                   // nil = the present incident
+	pending     *link.Target                // where to go once there is something to see
 	redrawAfter func(time.Duration) tea.Cmd // redraw; tests have no use for it
 
 	opened int // numbers dialogs, so that a late answer finds its own
@@ -110,7 +115,10 @@ type toast struct {
 
 // New makes the program's model; the source stays the caller's to close.
 func New(src Source, opts Options) (*Model, error) {
-	m := &Model{src: src, opts: opts, now: opts.Now, table: opts.Keys, current: key.Overview, previous: key.Overview, dirty: true, redrawAfter: redraw}
+	m := &Model{
+		src: src, opts: opts, now: opts.Now, table: opts.Keys, current: key.Overview, previous: key.Overview,
+		dirty: true, redrawAfter: redraw, pending: opts.Open,
+	}
 	if m.now == nil {
 		m.now = time.Now
 	}
@@ -180,10 +188,12 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case updateMsg:
 		m.update(msg.state)
-		return m, m.wait()
+		return m, tea.Batch(m.wait(), m.arrive())
 	case tickMsg:
 		m.dirty = true
-		return m, tick()
+		return m, tea.Batch(tick(), m.renew())
+	case incidentMsg:
+		m.fetched(msg)
 	case armedMsg:
 		m.dirty = true
 	case tea.KeyPressMsg:

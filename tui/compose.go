@@ -46,7 +46,7 @@ func (m *Model) compose() (string, *tea.Cursor) {
 	}
 	body := m.body()
 	c := widget.NewCanvas(body.W, body.H, m.pal, m.opts.ASCII)
-	m.pages[m.current].Draw(c, c.Whole(), m.state)
+	m.pages[m.current].Draw(c, c.Whole(), m.drawnState(m.current))
 	last, cursor := m.lastRow(m.h - 1)
 	screen := strings.Join([]string{m.header(), c.String(), m.bar(), m.tabs(), last}, "\n")
 	switch {
@@ -169,11 +169,19 @@ func (m *Model) headerSecond() string {
 	case inc == nil:
 		left += "no incident  " + snap.GetJob().GetState()
 	case page.Open(inc):
-		left += m.put(themes.Bad, inc.Id) + fmt.Sprintf(" %s since %s  %s", inc.State, phrase.Iteration(inc.OnsetIteration), phrase.Verdict(inc.Verdict))
+		left += m.put(themes.Bad, inc.Id) + m.others() + fmt.Sprintf(" %s since %s  %s", inc.State, phrase.Iteration(inc.OnsetIteration), phrase.Verdict(inc.Verdict))
 	default:
 		left += m.put(themes.Good, inc.Id) + " " + inc.State + "  " + phrase.Verdict(inc.Verdict)
 	}
 	return row(m.pal.Style(themes.Header), m.w, left, right, 1)
+}
+
+// others counts the open incidents beside the one that is named.
+func (m *Model) others() string {
+	if n := m.live.OpenIncidents() - 1; n > 0 {
+		return m.put(themes.Bad, fmt.Sprintf(" +%d open", n))
+	}
+	return ""
 }
 
 // bar draws what waits for a decision, else what is being done.
@@ -234,9 +242,9 @@ func orState(s string) string {
 
 // tabs draws the pages.
 func (m *Model) tabs() string {
-	right := ""
+	right := m.lookBanner()
 	if !m.pausedAt.IsZero() {
-		right = m.put(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.pausedAt).Seconds()))) + " "
+		right += m.put(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.pausedAt).Seconds()))) + " "
 	}
 	room := m.w - lipgloss.Width(right)
 	left := m.tabsWith("  ", true)

@@ -51,6 +51,9 @@ var shows = map[key.Action]key.Scope{
 
 func (m *Model) act(a key.Action) tea.Cmd {
 	if to, ok := shows[a]; ok {
+		if a == key.Why {
+			m.look = nil
+		}
 		m.show(to)
 		return nil
 	}
@@ -70,6 +73,10 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return m.openPolicy()
 	case key.Freeze:
 		return m.freeze()
+	case key.OlderIncident:
+		return m.stepIncident(+1)
+	case key.NewerIncident:
+		return m.stepIncident(-1)
 	case key.RunTest:
 		return m.openValidate(nil)
 	case key.StopTest:
@@ -257,6 +264,8 @@ func (m *Model) command(words []string) tea.Cmd {
 		return m.openValidate(words[1:])
 	case verbFence, verbRenew, verbLift:
 		return m.openDemand(words[0], words[1:])
+	case "open":
+		return m.openTyped(arg)
 	case "rank":
 		m.chooseRank(arg)
 	case "theme":
@@ -266,7 +275,7 @@ func (m *Model) command(words []string) tea.Cmd {
 	case "q", "quit":
 		return m.quit()
 	default:
-		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, test [N1-N2 …], fence NODE WHY, renew RANK WHY, lift NODE WHY, theme NAME, help, quit")
+		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, test [N1-N2 …], fence NODE WHY, renew RANK WHY, lift NODE WHY, open INC-0001 (or a link), theme NAME, help, quit")
 	}
 	return nil
 }

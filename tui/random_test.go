@@ -2,6 +2,7 @@ package tui
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type still struct {
 	freezes int
 	tests   []*falconv1.ValidateRequest
 	words   []*falconv1.RecoverRequest
+	past    *falconv1.IncidentsReply // what Incidents answers
 }
 
 func (s *still) Latest() *feed.State      { return s.state }
@@ -42,6 +44,13 @@ func (s *still) Validate(_ context.Context, r *falconv1.ValidateRequest) (*falco
 func (s *still) Recover(_ context.Context, r *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 	s.words = append(s.words, r)
 	return &falconv1.Recovery{Id: "REC-0001", State: "suspend"}, nil
+}
+
+func (s *still) Incidents(_ context.Context, id string) (*falconv1.IncidentsReply, error) {
+	if s.past == nil || s.past.Incidents[0].Id != id {
+		return nil, errors.New("no incident " + id)
+	}
+	return s.past, nil
 }
 
 func (s *still) SetPolicy(_ context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {

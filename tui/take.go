@@ -33,6 +33,10 @@ func (m *Model) openTake() tea.Cmd {
 		m.say(themes.Warn, why)
 		return nil
 	}
+	if why := m.readOnly(); why != "" {
+		m.say(themes.Warn, why)
+		return nil
+	}
 	at, ok := m.pages[key.Ladder].(*ladder.Page)
 	if !ok {
 		return nil

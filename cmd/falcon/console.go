@@ -21,6 +21,7 @@ import (
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/link"
 	"github.com/failslow/falcon/tui/plain"
 	"github.com/failslow/falcon/tui/prefs"
 )
@@ -35,6 +36,7 @@ type consoleOptions struct {
 	In       io.Reader // where decisions are typed in plain mode; nil = standard input
 	Once     bool      // the state now, and end
 	JSON     bool      // with Once: as one JSON document
+	Open     string    // what to show first: a link, or ""
 
 	PrefsFile string      // "" = the usual place
 	Prefs     prefs.Prefs // what it says; the zero value is what is shipped
@@ -55,6 +57,9 @@ func consoleCommand() *cobra.Command {
 		Example: "  falcon console --config falcon.yaml\n  falcon console --connect unix:/run/falcon/falcon.sock\n  falcon console --once --json",
 		Args:    takesNothing,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if _, err := openTarget(opts.Open); err != nil {
+				return err
+			}
 			if err := opts.usePrefs(); err != nil {
 				return err
 			}
@@ -144,6 +149,7 @@ func consoleFlags(c *cobra.Command, opts *consoleOptions) {
 	f.StringVar(&opts.Theme, "theme", "", "one of "+strings.Join(themes.Names(), ", ")+" (default: by the terminal's background)")
 	f.BoolVar(&opts.ASCII, "ascii", false, "draw with ASCII characters only")
 	prefsFlag(c, &opts.PrefsFile)
+	f.StringVar(&opts.Open, "open", "", "show this first: a page's name, inc/INC-0001, rec/REC-0001, rank/12 or link/n1-n3, as Y copies it")
 }
 
 func checkTheme(name string) error {
@@ -183,10 +189,14 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	case opts.Plain || !hasScreen():
 		return plain.Run(ctx, client, out, plain.Options{In: in})
 	}
+	to, err := openTarget(opts.Open)
+	if err != nil {
+		return err
+	}
 	f := feed.New(client, nil)
 	defer f.Close()
 	return tui.Run(ctx, f, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
-		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys,
+		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
 	})
 }
 
@@ -199,6 +209,18 @@ func mayRead() bool {
 	}
 	front, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 	return err == nil && front == unix.Getpgrp()
+}
+
+// openTarget reads --open; nil where it says nothing.
+func openTarget(text string) (*link.Target, error) {
+	if text == "" {
+		return nil, nil
+	}
+	to, err := link.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: --open: %w", errUsage, err)
+	}
+	return &to, nil
 }
 
 // hasScreen says whether there is a terminal that can be drawn on.

@@ -94,6 +94,8 @@ const (
 	RenewRank     Action = "renew-rank"
 	Older         Action = "older"
 	Newer         Action = "newer"
+	OlderIncident Action = "older-incident"
+	NewerIncident Action = "newer-incident"
 	Confirm       Action = "confirm"
 	Cancel        Action = "cancel"
 	Erase         Action = "erase"

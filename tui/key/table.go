@@ -22,10 +22,10 @@ var table = slices.Concat([]Binding{
 	bind(Global, Follow, []string{"w"}, "w", "worst", "Follow the worst rank instead of the chosen one.", 0),
 	bind(Global, Pause, []string{"p"}, "p", "pause", "Pause the display; header and proposal stay live.", 0),
 	bind(Global, Theme, []string{"T"}, "T", "theme", "Next theme.", 0),
-	bind(Global, Command, []string{":"}, ":", "command", "Command: a page's name, rank N, test N1-N2 (a link), fence NODE, renew RANK or lift NODE with a reason, theme NAME, quit.", 2),
+	bind(Global, Command, []string{":"}, ":", "command", "Command: a page's name, rank N, test N1-N2 (a link), fence NODE, renew RANK or lift NODE with a reason, open INC-0001 or a link, theme NAME, quit.", 2),
 	bind(Global, ShowHelp, []string{"?"}, "?", "help", "Show the keys that work here.", 1),
 	bind(Global, Quit, []string{"q", "ctrl+c"}, "q", "quit", "Leave the console.", 5),
-}, mapKeys(Ranks), mapKeys(Grid), []Binding{
+}, mapKeys(Ranks), mapKeys(Grid), incidentKeys(Overview, 13), incidentKeys(Ladder, 0), []Binding{
 	bind(Posterior, Left, []string{"h", "left"}, "h ←", "older", "Move the hairline to an older iteration.", 10),
 	bind(Posterior, Right, []string{"l", "right"}, "l →", "newer", "Move the hairline to a newer iteration.", 0),
 	bind(Posterior, Up, []string{"k", "up"}, "k ↑", "rank", "Previous rank.", 0),
@@ -98,6 +98,14 @@ var table = slices.Concat([]Binding{
 	bind(Help, PageDown, []string{"ctrl+d", "pgdown", "space"}, "ctrl-d", "page", "A page on.", 2),
 	bind(Help, Cancel, []string{"esc", "?", "q", "enter", "ctrl+c"}, "esc", "close", "Close the help.", 3),
 })
+
+// incidentKeys are the keys of the pages that show one incident.
+func incidentKeys(s Scope, footer int) []Binding {
+	return []Binding{
+		bind(s, OlderIncident, []string{"["}, "[", "older", "The incident before, to read: open ones come first.", footer),
+		bind(s, NewerIncident, []string{"]"}, "]", "newer", "The incident after; the last is the present one.", 0),
+	}
+}
 
 // mapKeys are the keys of the two maps, which move alike.
 func mapKeys(s Scope) []Binding {

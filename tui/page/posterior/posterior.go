@@ -33,6 +33,12 @@ type Page struct {
 // New makes the page.
 func New() *Page { return &Page{hair: -1} }
 
+// At is the iteration under the hairline.
+func (p *Page) At() (iteration int64, chosen bool) { return p.hair, p.hair >= 0 }
+
+// SetAt puts the hairline on an iteration.
+func (p *Page) SetAt(iteration int64) { p.hair = iteration }
+
 // Want asks for as many iterations as fit, and for the posterior where it is
 // drawn.
 func (p *Page) Want(r widget.Rect) (columns, runLengths int) {

@@ -27,6 +27,12 @@ type Page struct {
 // New makes the page.
 func New() *Page { return &Page{zoom: auto} }
 
+// Zoom is the level that the operator chose.
+func (p *Page) Zoom() (level int, chosen bool) { return p.zoom, p.zoom != auto }
+
+// SetZoom chooses a level; one too far is the farthest.
+func (p *Page) SetZoom(level int) { p.zoom = max(0, min(len(zooms)-1, level)) }
+
 // detailRows are kept for the cursor's rank.
 const detailRows = 3
 

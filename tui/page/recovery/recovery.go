@@ -8,6 +8,7 @@ package recovery
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -23,6 +24,7 @@ type Page struct {
 	of     string // recovery that scroll is for
 	scroll int    // of the story
 	row    int    // of the map, under the cursor
+	wanted string // recovery to show once it is known
 }
 
 // New makes the page.
@@ -40,6 +42,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.PageDown:
 		p.scroll += max(1, r.H/4)
 	case key.Older:
+		p.wanted = ""
 		p.back++ // bounded where it is used
 	case key.Newer:
 		p.back = max(0, p.back-1)
@@ -64,11 +67,20 @@ func (p *Page) move(a key.Action, s *page.State, r widget.Rect) {
 	p.row = max(0, min(p.row, len(s.Feed.Recoveries.GetExposures())-1))
 }
 
+// Chosen is the id of the recovery on the page, or "".
+func (p *Page) Chosen(s *page.State) string { return p.shown(s).GetId() }
+
+// Choose shows a recovery as soon as it is known.
+func (p *Page) Choose(id string) { p.wanted = id }
+
 // shown is the recovery on the page, or nil.
 func (p *Page) shown(s *page.State) *falconv1.Recovery {
 	list := s.RecoveryList()
 	if len(list) == 0 {
 		return nil
+	}
+	if i := slices.IndexFunc(list, func(r *falconv1.Recovery) bool { return r.GetId() == p.wanted }); i >= 0 {
+		p.back, p.wanted = i, ""
 	}
 	p.back = max(0, min(p.back, len(list)-1))
 	return list[p.back]

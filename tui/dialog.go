@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,10 +42,13 @@ const interrupt = "ctrl+c"
 // unfreezeWord must be typed; it can't be pasted.
 const unfreezeWord = "unfreeze"
 
-// button 0 is always Cancel.
+// Where the focus may stand; 0 is always Cancel. Only a restart's dialog has
+// the fields as stops: it alone has two.
 const (
 	buttonCancel = iota
 	buttonDo
+	fieldWord
+	fieldReason
 )
 
 // dialog is one question. What it would send is fixed when it opens: the
@@ -56,6 +60,8 @@ type dialog struct {
 	focus   int
 	choice  int
 	input   textinput.Model // reason, or the typed word
+	word    string          // a restart: what must be typed
+	reason  textinput.Model // a restart: why, beside the word
 	pane    viewport.Model  // what is asked
 	sending bool
 	err     string
@@ -64,6 +70,7 @@ type dialog struct {
 	rung    *falconv1.RungView        // take: as seen at opening
 	inc     string                    // take: the incident
 	verdict *falconv1.Verdict         // approve, take
+	ifWrong string                    // approve: the rung's rollback
 	epoch   uint64                    // job epoch as seen at opening
 	policy  *falconv1.Policy          // policy, unfreeze: as seen at opening
 	options []*falconv1.Policy        // policy
@@ -88,6 +95,10 @@ func (m *Model) open(d *dialog) tea.Cmd {
 	m.opened++
 	d.id, d.opened = m.opened, m.now()
 	d.pane = viewport.New()
+	if d.restarts() {
+		d.word = m.restartWord()
+		d.reason = newInput(m.table, key.Dialog, "", maxInput)
+	}
 	if d.takesText() {
 		d.input = newInput(m.table, key.Dialog, "", maxInput)
 	}
@@ -149,6 +160,11 @@ func (m *Model) openDecision(k kind, focus int, what string) tea.Cmd {
 	d := &dialog{kind: k, focus: focus, action: p, epoch: m.live.Snap().GetJob().GetEpoch()}
 	if inc := m.live.Incident(); inc != nil {
 		d.verdict = inc.Verdict
+	}
+	for _, g := range m.live.Snap().GetLadder().GetRungs() {
+		if g.Rung == p.Rung && g.Variant == p.Variant {
+			d.ifWrong = g.IfWrong
+		}
 	}
 	return m.open(d)
 }
@@ -224,8 +240,10 @@ func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 		return nil
 	}
 	switch a {
-	case key.Left, key.Right:
-		d.focus = 1 - d.focus
+	case key.Left:
+		d.step(-1)
+	case key.Right:
+		d.step(+1)
 	case key.Up:
 		d.move(-1)
 	case key.Down:
@@ -233,11 +251,41 @@ func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
 	case key.Confirm:
 		return m.press()
 	default:
-		if d.takesText() {
+		d.typed(k)
+	}
+	return nil
+}
+
+// stops are where tab takes the focus, in turn.
+func (d *dialog) stops() []int {
+	if d.word != "" {
+		return []int{buttonCancel, fieldWord, fieldReason, buttonDo}
+	}
+	return []int{buttonCancel, buttonDo}
+}
+
+func (d *dialog) step(by int) {
+	list := d.stops()
+	d.focus = list[(slices.Index(list, d.focus)+by+len(list))%len(list)]
+}
+
+// typed gives a key to the text entry; of two, to the one in focus. What is
+// typed on a button of a dialog with two begins the word.
+func (d *dialog) typed(k tea.KeyPressMsg) {
+	switch {
+	case !d.takesText():
+	case d.word == "":
+		d.input = enter(d.input, k)
+	case d.focus == fieldReason:
+		d.reason = enter(d.reason, k)
+	default:
+		if k.Text != "" {
+			d.focus = fieldWord
+		}
+		if d.focus == fieldWord {
 			d.input = enter(d.input, k)
 		}
 	}
-	return nil
 }
 
 func (d *dialog) move(by int) {
@@ -253,21 +301,29 @@ func (d *dialog) move(by int) {
 }
 
 func (d *dialog) takesText() bool {
-	return d.kind == kindVeto || d.kind == kindUnfreeze || d.mustType() != "" || d.ask.takesReason()
+	return d.kind == kindVeto || d.kind == kindUnfreeze || d.word != "" || d.ask.takesReason()
 }
 
 // paste is taken as a reason, never as a confirmation.
 func (d *dialog) paste(msg tea.PasteMsg) {
-	if (d.kind == kindVeto || d.ask.takesReason()) && !d.sending {
+	switch {
+	case d.sending:
+	case d.kind == kindVeto || d.ask.takesReason():
 		d.input = enter(d.input, msg)
+	case d.focus == fieldReason:
+		d.reason = enter(d.reason, msg)
 	}
 }
 
 // press presses the focused button.
 func (m *Model) press() tea.Cmd {
 	d := m.dialog
-	if d.focus == buttonCancel {
+	switch d.focus {
+	case buttonCancel:
 		m.dialog = nil
+		return nil
+	case fieldWord, fieldReason:
+		d.step(+1) // enter ends a field; only the button acts
 		return nil
 	}
 	if m.blocked(d) != "" {
@@ -299,12 +355,8 @@ func (m *Model) press() tea.Cmd {
 func (m *Model) blocked(d *dialog) string {
 	switch d.kind {
 	case kindApprove, kindVeto:
-		now := m.live.Proposal()
-		if now == nil || now.Id != d.action.Id {
-			return "this proposal is no longer open; close and look again"
-		}
-		if now.PlanHash != d.action.PlanHash {
-			return "the plan has changed since this dialog opened; close and look again"
+		if why := m.overtaken(d); why != "" {
+			return why
 		}
 	case kindTake:
 		if why := m.outdated(d); why != "" {
@@ -330,8 +382,17 @@ func (m *Model) blocked(d *dialog) string {
 	if d.kind != kindQuit && m.live.Feed.Conn != feedLive {
 		return "the engine is unreachable"
 	}
-	if word := d.mustType(); word != "" && d.input.Value() != word {
-		return "type the incident's id, " + word
+	return d.missing()
+}
+
+// missing says what a restart's dialog still wants, or "".
+func (d *dialog) missing() string {
+	switch {
+	case d.word == "":
+	case d.input.Value() != d.word:
+		return "type the job's name and its number of ranks: " + d.word
+	case strings.TrimSpace(d.reason.Value()) == "":
+		return "say why: the reason is kept with the decision"
 	}
 	return ""
 }
@@ -342,14 +403,23 @@ func (m *Model) decide(d *dialog) tea.Cmd {
 		Incident: d.action.Incident, Action: d.action.Id, PlanHash: d.action.PlanHash,
 		Approve: d.kind == kindApprove, JobEpoch: d.epoch,
 	}
-	if d.kind == kindVeto {
-		r.Reason = d.input.Value()
-	}
+	r.Reason = d.why()
 	id := d.id
 	return func() tea.Msg {
 		a, err := m.src.Decide(context.Background(), r)
 		return decidedMsg{id, r.Approve, a, err}
 	}
+}
+
+// why is the reason that goes with a decision.
+func (d *dialog) why() string {
+	switch {
+	case d.kind == kindVeto:
+		return strings.TrimSpace(d.input.Value())
+	case d.word != "":
+		return strings.TrimSpace(d.reason.Value())
+	}
+	return ""
 }
 
 func (m *Model) setPolicy(d *dialog, p *falconv1.Policy) tea.Cmd {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"charm.land/bubbles/v2/textinput"
 	"charm.land/bubbles/v2/viewport"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
@@ -27,9 +28,7 @@ func (m *Model) drawDialog(over widget.Rect) (*lipgloss.Layer, *tea.Cursor) {
 	w := min(dialogW, over.W-2)
 	lines := m.dialogLines(d, w-4)
 	fixed := 5 // frame, message, gap, buttons
-	if d.takesText() {
-		fixed++
-	}
+	fixed += d.fields()
 	others := m.reviewing(d)
 	if others != "" {
 		fixed++
@@ -38,10 +37,16 @@ func (m *Model) drawDialog(over widget.Rect) (*lipgloss.Layer, *tea.Cursor) {
 	rows := m.scrolled(&d.pane, lines, w-4, box.H-fixed)
 	var cursor *tea.Cursor
 	if d.takesText() {
-		ask := m.put(themes.Key, d.question())
 		var text string
-		text, cursor = showInput(&d.input, w-4-lipgloss.Width(ask), box.X+2+lipgloss.Width(ask), box.Y+1+len(rows))
-		rows = append(rows, ask+text)
+		text, cursor = m.field(d.question(), &d.input, w-4, box.X+2, box.Y+1+len(rows))
+		rows = append(rows, text)
+	}
+	if d.word != "" {
+		text, at := m.field("reason: ", &d.reason, w-4, box.X+2, box.Y+1+len(rows))
+		rows = append(rows, text)
+		if d.focus == fieldReason {
+			cursor = at
+		}
 	}
 	if others != "" {
 		rows = append(rows, m.put(themes.Warn, others))
@@ -51,6 +56,25 @@ func (m *Model) drawDialog(over widget.Rect) (*lipgloss.Layer, *tea.Cursor) {
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
 	}
 	return m.frame(box, title, below(&d.pane, "↓"), themes.Urgent, rows), cursor
+}
+
+// fields is how many text entries a dialog has.
+func (d *dialog) fields() int {
+	switch {
+	case d.word != "":
+		return 2
+	case d.takesText():
+		return 1
+	}
+	return 0
+}
+
+// field draws a question and its text entry at x, y in w columns.
+func (m *Model) field(question string, in *textinput.Model, w, x, y int) (string, *tea.Cursor) {
+	ask := m.put(themes.Key, question)
+	n := lipgloss.Width(ask)
+	text, cursor := showInput(in, w-n, x+n, y)
+	return ask + text, cursor
 }
 
 // scrolled is what a pane of w × h shows of the lines.
@@ -103,8 +127,8 @@ func (d *dialog) question() string {
 		return "reason: "
 	case d.kind == kindVeto || d.kind == kindRecover:
 		return "reason (optional): "
-	case d.mustType() != "":
-		return "type " + d.mustType() + ": "
+	case d.word != "":
+		return "type " + d.word + ": "
 	}
 	return "type " + unfreezeWord + ": "
 }
@@ -135,6 +159,9 @@ func (m *Model) buttons(d *dialog, do string) string {
 		}
 		out += m.put(role, mark(i == d.focus, label)) + "  "
 	}
+	if d.word != "" {
+		return out + m.put(themes.Dim, "tab goes on; only enter on the button acts")
+	}
 	switch d.kind {
 	case kindTake:
 		out += m.put(themes.Dim, "tab, then enter, takes it; esc cancels")
@@ -155,6 +182,11 @@ func mark(focused bool, label string) string {
 }
 
 func (m *Model) dialogLines(d *dialog, w int) []ladder.Line {
+	return append(m.changedLines(d, w), m.askedLines(d, w)...)
+}
+
+// askedLines say what the dialog asks, as it was when it opened.
+func (m *Model) askedLines(d *dialog, w int) []ladder.Line {
 	switch d.kind {
 	case kindApprove:
 		return approveLines(d, w)
@@ -184,6 +216,8 @@ func wrapped(role themes.Role, text string, w int) []ladder.Line {
 	return out
 }
 
+// planLines tell what would be done to the job, and what it is predicted to
+// bring.
 func planLines(d *dialog, w int) []ladder.Line {
 	a := d.action
 	out := wrapped(themes.Title, fmt.Sprintf("%s for %s: %s", a.Rung, a.Incident, phrase.Rung(a.Rung)), w)
@@ -200,8 +234,17 @@ func planLines(d *dialog, w int) []ladder.Line {
 	return append(out, wrapped(themes.Text, gain, w)...)
 }
 
+// impacts are what carrying a rung out does to the job meanwhile.
+var impacts = map[string]string{
+	"S3": "Impact: the job stands at an iteration boundary while the ranks named exchange their state; no process ends.",
+	"S4": "Impact: all processes of the job end after a checkpoint and are started again; nothing trains until they are up.",
+}
+
 func approveLines(d *dialog, w int) []ladder.Line {
 	out := planLines(d, w)
+	if text := impacts[d.action.Rung]; text != "" {
+		out = append(out, wrapped(themes.Warn, text, w)...)
+	}
 	if d.action.Why != "" {
 		out = append(out, wrapped(themes.Text, "Why now: "+d.action.Why, w)...)
 	}
@@ -211,7 +254,15 @@ func approveLines(d *dialog, w int) []ladder.Line {
 	}
 	out = append(out, wrapped(themes.Title, "Evidence: "+phrase.Verdict(d.verdict)+conf, w)...)
 	out = append(out, ladder.EvidenceLines(d.verdict, w)...)
-	return append(out, wrapped(themes.Text, "If wrong: the gain is measured; without one the plan is reverted by itself, and when the fault clears, too.", w)...)
+	return append(out, wrapped(themes.Text, "If wrong: "+rollback(d), w)...)
+}
+
+// rollback is the engine's word on what happens when the rung does not help.
+func rollback(d *dialog) string {
+	if d.ifWrong != "" {
+		return d.ifWrong
+	}
+	return "the gain is measured; without one the plan is reverted by itself, and when the fault clears, too"
 }
 
 func policyLines(d *dialog, w int) []ladder.Line {

@@ -119,14 +119,14 @@ func TestDialogScrollsOnASmallScreen(t *testing.T) {
 	m := screen(t, moments[1], key.Overview, minWidth, minHeight, "dark", colorprofile.TrueColor, false)
 	m.now = newClock().now
 	send(m, "a")
-	if s := text(m); !containsAll(s, "▸ Cancel", "Approve", "more, ↓") || strings.Contains(s, "by itself, and") {
+	if s := text(m); !containsAll(s, "▸ Cancel", "Approve", "more, ↓") || strings.Contains(s, "without a gain") {
 		t.Fatalf("the dialog at %d × %d:\n%s", minWidth, minHeight, s)
 	}
 	m.dialog.opened = m.dialog.opened.Add(-guard)
 	for range 30 {
 		send(m, "down")
 	}
-	if s := text(m); !containsAll(s, "▸ Cancel", "the fault clears") || strings.Contains(s, "more, ↓") {
+	if s := text(m); !containsAll(s, "▸ Cancel", "without a gain") || strings.Contains(s, "more, ↓") {
 		t.Errorf("scrolled to its end:\n%s", s)
 	}
 }

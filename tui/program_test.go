@@ -186,7 +186,7 @@ func TestApprovePath(t *testing.T) {
 	x.shows("S2 PROPOSED")
 	x.press('a')
 	s := x.shows("APPROVE S2?")
-	for _, want := range []string{"Plan: micro-batches a replica 8,8,8,8 → 9,9,5,9", "400 ms → 262 ms", "reverted by", "self time 20.1 ms"} {
+	for _, want := range []string{"Plan: micro-batches a replica 8,8,8,8 → 9,9,5,9", "400 ms → 262 ms", "reverted after", "self time 20.1 ms"} {
 		if !strings.Contains(s, want) {
 			t.Errorf("the dialog lacks %q:\n%s", want, s)
 		}

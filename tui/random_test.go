@@ -23,16 +23,23 @@ type still struct {
 	tests   []*falconv1.ValidateRequest
 	words   []*falconv1.RecoverRequest
 	past    *falconv1.IncidentsReply // what Incidents answers
+
+	policies []*falconv1.Policy
+	want     feed.Want
+	err      error // answers decisions
 }
 
 func (s *still) Latest() *feed.State      { return s.state }
 func (s *still) Changed() <-chan struct{} { return nil }
 func (s *still) Done() <-chan struct{}    { return nil }
-func (s *still) Ask(feed.Want)            {}
+func (s *still) Ask(w feed.Want)          { s.want = w }
 func (s *still) Blur(bool)                {}
 
 func (s *still) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1.Action, error) {
 	s.decides = append(s.decides, r)
+	if s.err != nil {
+		return nil, s.err
+	}
 	return &falconv1.Action{Rung: "S2", State: "dispatched"}, nil
 }
 
@@ -54,6 +61,7 @@ func (s *still) Incidents(_ context.Context, id string) (*falconv1.IncidentsRepl
 }
 
 func (s *still) SetPolicy(_ context.Context, p *falconv1.Policy) (*falconv1.Policy, error) {
+	s.policies = append(s.policies, p)
 	return p, nil
 }
 

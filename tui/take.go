@@ -2,6 +2,8 @@ package tui
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -15,16 +17,16 @@ import (
 // rungRestart ends the job's processes: taking it asks for a typed word.
 const rungRestart = "S4"
 
-// mustType is what has to be typed before the dialog's action can be pressed,
-// or "": a restart of the whole job wants the incident's id.
-func (d *dialog) mustType() string {
-	switch {
-	case d.kind == kindTake && d.rung.Rung == rungRestart:
-		return d.inc
-	case d.kind == kindApprove && d.action.Rung == rungRestart:
-		return d.action.Incident
-	}
-	return ""
+// restarts says whether the dialog's action ends the job's processes.
+func (d *dialog) restarts() bool {
+	return d.kind == kindTake && d.rung.Rung == rungRestart || d.kind == kindApprove && d.action.Rung == rungRestart
+}
+
+// restartWord is what has to be typed before a restart can be pressed: the
+// job's name and its number of ranks, so that nobody restarts another job than
+// the one meant.
+func (m *Model) restartWord() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %d", m.live.Snap().GetJob().GetName(), len(m.live.Ranks)))
 }
 
 // openTake asks about the rung under the ladder's cursor.
@@ -69,19 +71,31 @@ func (m *Model) outdated(d *dialog) string {
 	if l.GetIncident() != d.inc {
 		return "the incident is no longer the present one; close and look again"
 	}
-	for _, g := range l.GetRungs() {
-		if g.Rung != d.rung.Rung || g.Variant != d.rung.Variant {
-			continue
-		}
-		switch {
-		case !g.Applicable:
-			return "it can't be taken any more: " + g.Reason
-		case g.PlanHash != d.rung.PlanHash:
-			return "the plan has changed since this dialog opened; close and look again"
-		}
-		return ""
+	if why := m.otherEpoch(d); why != "" {
+		return why
 	}
-	return "the rung is gone; close and look again"
+	g := m.sameRung(d)
+	switch {
+	case g == nil:
+		return "the rung is gone; close and look again"
+	case g.Current:
+		return m.takenBy(d) + "it is in force now"
+	case !g.Applicable:
+		return "it can't be taken any more: " + g.Reason
+	case g.PlanHash != d.rung.PlanHash:
+		return planChanged
+	}
+	return ""
+}
+
+// takenBy names who took the rung while the dialog was open.
+func (m *Model) takenBy(d *dialog) string {
+	for _, a := range m.live.Snap().GetLadder().GetActions() {
+		if a.Rung == d.rung.Rung && a.Variant == d.rung.Variant && a.DecidedUnixNs > d.opened.UnixNano() {
+			return decidedText(a) + "; "
+		}
+	}
+	return ""
 }
 
 // take asks the engine to take the rung that the dialog showed.
@@ -89,7 +103,7 @@ func (m *Model) take(d *dialog) tea.Cmd {
 	d.sending, d.err = true, ""
 	r := &falconv1.DecideRequest{
 		Incident: d.inc, Rung: d.rung.Rung, Variant: d.rung.Variant, PlanHash: d.rung.PlanHash,
-		Approve: true, JobEpoch: d.epoch,
+		Approve: true, JobEpoch: d.epoch, Reason: d.why(),
 	}
 	id := d.id
 	return func() tea.Msg {

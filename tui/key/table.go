@@ -36,7 +36,7 @@ var table = slices.Concat([]Binding{
 	bind(Posterior, Last, []string{"G", "end"}, "G", "newest", "Newest iteration: the hairline goes away.", 0),
 	bind(Ladder, Up, []string{"k", "up"}, "k ↑", "rung", "Step up the list of rungs.", 0),
 	bind(Ladder, Down, []string{"j", "down"}, "j ↓", "rung", "Step down the list of rungs.", 10),
-	bind(Ladder, TakeRung, []string{"x"}, "x", "take", "Take the rung under the cursor now, ahead of its clock: a dialog opens on Cancel; S4 asks for the incident's id.", 12),
+	bind(Ladder, TakeRung, []string{"x"}, "x", "take", "Take the rung under the cursor now, ahead of its clock: a dialog opens on Cancel; S4 wants the job's name, its number of ranks and a reason typed.", 12),
 	bind(Ladder, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "scroll", "Scroll evidence and actions back.", 0),
 	bind(Ladder, PageDown, []string{"ctrl+d", "pgdown"}, "ctrl-d", "scroll", "Scroll evidence and actions on.", 11),
 	bind(Validate, Up, []string{"k", "up"}, "k ↑", "rank", "Previous rank.", 0),

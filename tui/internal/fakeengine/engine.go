@@ -51,8 +51,10 @@ type Options struct {
 	TP, DP, PP int
 	Role       string // "approver" when empty
 	Start      time.Time
-	Stray      int64 // an iteration that takes StrayMs, 0 = none
-	Flicker    int   // so many ranks are warm in each iteration, others each time
+	Stray      int64  // an iteration that takes StrayMs, 0 = none
+	Rung       string // that is proposed, "S2" when empty
+	Auto       bool   // policy is automatic up to S2, with a countdown
+	Flicker    int    // so many ranks are warm in each iteration, others each time
 }
 
 // Engine is the fake.
@@ -77,6 +79,7 @@ type Engine struct {
 	recovers  []*falconv1.RecoverRequest
 	refuse    string
 	hostile   string
+	operators []*falconv1.Operator
 	drawn     drawn       // the ranks of the newest version asked for
 	columns   columns.Log // of the versions sent
 }
@@ -94,6 +97,9 @@ func New(o Options) *Engine {
 	}
 	e := &Engine{opts: o, approved: never, watchers: map[chan *falconv1.Event]bool{}}
 	e.policy = &falconv1.Policy{Mode: "approve", Cap: "S2", Version: 1}
+	if o.Auto {
+		e.policy = &falconv1.Policy{Mode: "auto", Cap: "S2", Version: 1, Rungs: map[string]*falconv1.RungPolicy{"S2": {CountdownS: CountdownS, PerHour: 3}}}
+	}
 	e.log(0, "agent", "agent of node n0 to n3 attached", 0)
 	return e
 }
@@ -158,7 +164,7 @@ func (e *Engine) tell() {
 		e.log(e.iter, "verdict", "INC-0001: gpu_degradation on n1.g0 (rank 2), confidence 0.97", 3)
 	case e.iter == Proposed:
 		e.log(e.iter, "proposal", "S2 proposed: micro-batches 8,8,8,8 to 9,9,5,9, 400 to 262 ms", 2)
-		if e.policy.Mode == "auto" && !e.policy.Frozen && e.policy.Cap >= "S2" {
+		if e.policy.Mode == "auto" && !e.opts.Auto && !e.policy.Frozen && e.policy.Cap >= "S2" {
 			e.decide(true, "policy", "")
 		}
 	case e.approved != never && e.iter == e.approved+2:
@@ -207,7 +213,7 @@ func (e *Engine) Snapshot(_ context.Context, r *falconv1.SnapshotRequest) (*falc
 	defer e.mu.Unlock()
 	version := e.turns*1_000_000 + uint64(e.iter)*1000 + uint64(len(e.events)) + e.policy.Version*10 + 1
 	if r.KnownVersion == version {
-		return &falconv1.SnapshotReply{Version: version, Unchanged: true}, nil
+		return &falconv1.SnapshotReply{Version: version, Unchanged: true, Operators: e.operators}, nil
 	}
 	if r.Own {
 		return &falconv1.SnapshotReply{Version: version, EngineId: engineID, Role: e.opts.Role, Actor: "maria", Series: e.series(r)}, nil

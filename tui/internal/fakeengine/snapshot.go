@@ -39,6 +39,7 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 		Events: e.events[max(0, len(e.events)-64):], EngineId: engineID, AtUnixNs: e.at(e.iter).UnixNano(),
 	}
 	s.Validation, s.Recovery = e.validation(), e.recovery()
+	s.Operators = e.operators
 	if inc := e.incident(); inc != nil {
 		s.Incidents = []*falconv1.Incident{inc}
 	}
@@ -285,6 +286,7 @@ func (e *Engine) ladder() *falconv1.Ladder {
 		LossPerMinuteGpuHours: (SlowMs - HealthyMs) / SlowMs * float64(e.world()) / 60,
 		Model:                 "calibrated from a profile of this job; off by 0.8% on 1 action",
 	}
+	e.climb(l.Rungs)
 	if a := e.action(); a != nil {
 		l.Actions = []*falconv1.Action{a}
 		if a.State == "proposed" {
@@ -311,6 +313,7 @@ func (e *Engine) action() *falconv1.Action {
 	case e.approved != never:
 		e.progress(a)
 	}
+	e.other(a)
 	return a
 }
 

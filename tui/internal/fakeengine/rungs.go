@@ -1,0 +1,78 @@
+package fakeengine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Variants of the story: another rung is proposed than S2, an automatic policy
+// has a countdown under way, other operators look.
+
+// CountdownS is the countdown of Options.Auto, in seconds from Start plus the
+// proposal's iteration.
+const CountdownS = 45
+
+// Look has other operators look at the console from now on.
+func (e *Engine) Look(list ...*falconv1.Operator) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.operators = list
+}
+
+// Elsewhere takes a decision as another operator would.
+func (e *Engine) Elsewhere(approve bool, by, reason string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.decide(approve, by, reason)
+}
+
+// proposes is the rung that the story proposes.
+func (e *Engine) proposes() string {
+	if e.opts.Rung == "" {
+		return "S2"
+	}
+	return e.opts.Rung
+}
+
+// preview is what S3 would change: the culprit's node against the next one.
+func (e *Engine) preview() *falconv1.Preview {
+	return &falconv1.Preview{
+		Swaps:   []*falconv1.NodeSwap{{A: "n1" + e.hostile, B: "n3"}},
+		Left:    []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n0-n1"}}, {Dimension: "pp", Links: []string{"n1-n3"}}},
+		Joined:  []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n0-n3"}}},
+		MovedMb: 1240, CopyMs: 820, Stages: []int32{1}, Replicas: []int32{2, 3},
+		TrafficMb: map[string]float64{"dp": 960, "pp": 48},
+	}
+}
+
+// climb makes the ladder propose what the options say.
+func (e *Engine) climb(rungs []*falconv1.RungView) {
+	for _, g := range rungs {
+		if g.Rung == "S3" && e.proposes() == "S3" {
+			g.Applicable, g.Reason, g.OverheadMs, g.GainMs, g.PredictedMs = true, "exchanges n1 with n3", 900, 120, 280
+			g.BreakEven, g.PlanHash, g.Approval, g.Preview = 5, "77e1b0c3", "person", e.preview()
+			g.IfWrong = "a failure before the ranks' second vote leaves the job as it was"
+		}
+		if e.opts.Auto && g.Rung == "S2" {
+			g.Approval, g.TakenHour = "auto", 2
+		}
+	}
+}
+
+// other turns the S2 proposal into that of the rung in the options.
+func (e *Engine) other(a *falconv1.Action) {
+	a.Id = fmt.Sprintf("INC-0001/%s/1", e.proposes())
+	switch a.Rung = e.proposes(); a.Rung {
+	case "S3":
+		a.PlanHash, a.MicroBatches, a.Previous, a.Preview, a.PredictedMs, a.OverheadMs = "77e1b0c3", nil, nil, e.preview(), 280, 900
+	case "S4":
+		a.PlanHash, a.MicroBatches, a.Previous, a.Variant, a.PredictedMs, a.OverheadMs = "51d7aa02", nil, nil, "restart", HealthyMs, 90_000
+		a.Placement = slices.Repeat([]string{"n5.g0"}, e.world())
+	}
+	if e.opts.Auto && a.State == "proposed" {
+		a.DeadlineUnixNs = e.at(Proposed).Add(CountdownS * time.Second).UnixNano()
+	}
+}

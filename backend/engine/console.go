@@ -103,6 +103,7 @@ func (e *Engine) decided(now time.Time, who Actor, a falcon.Action, d mitigate.D
 		Approve: d.Approve, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
 		Rung: a.Rung, Variant: a.Variant,
 	}))
+	e.audit(now, who, deed{Verb: verbOf(d.Approve), About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
 }
 
 // byPolicy is who decides where no person does.

@@ -8,6 +8,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/validate"
 )
 
 // Bounds of numbers in a pause's and a test's answers.
@@ -158,6 +159,25 @@ func (e *Engine) recurrenceViews() []*falconv1.Recurrence {
 			v.Link = r.Link.String()
 		}
 		out = append(out, v)
+	}
+	return out
+}
+
+// nowMost bounds the pairs and ranks that a console is told of.
+const nowMost = 256
+
+func protoNow(n validate.Now) *falconv1.ValidationNow {
+	out := &falconv1.ValidationNow{
+		Step: n.Step, Pass: int32(n.Pass), Again: n.Again, Ranks: protoRanks(n.Awaited[:min(nowMost, len(n.Awaited))]),
+	}
+	for _, p := range n.Pairs[:min(nowMost, len(n.Pairs))] {
+		out.Pairs = append(out.Pairs, &falconv1.RankPair{A: int32(p[0]), B: int32(p[1])})
+	}
+	if !n.Held.IsZero() {
+		out.HeldUnixNs = n.Held.UnixNano()
+	}
+	if !n.Ends.IsZero() {
+		out.DeadlineUnixNs = n.Ends.UnixNano()
 	}
 	return out
 }

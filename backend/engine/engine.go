@@ -396,3 +396,11 @@ func (c Config) threshold() float64 {
 	}
 	return detect.DefaultConfig().Tracker.Filter.Threshold
 }
+
+// window is w of P(r ≤ w), iterations.
+func (c Config) window() int32 {
+	if w := c.Detect.Tracker.Filter.Window; w > 0 {
+		return int32(min(w, 1<<20))
+	}
+	return int32(detect.DefaultConfig().Tracker.Filter.Window)
+}

@@ -66,6 +66,15 @@ func TestTheWholeLoop(t *testing.T) {
 		if body := string(rec[kindDecision][0].Body); !strings.Contains(body, `"by":"tester"`) || !strings.Contains(body, a.GetPlanHash()) || !strings.Contains(body, `"from":"test"`) {
 			t.Errorf("decision record %s", body)
 		}
+		var deeds []string
+		for _, x := range rec[kindEvent] {
+			if strings.Contains(string(x.Body), `"kind":"audit"`) {
+				deeds = append(deeds, string(x.Body))
+			}
+		}
+		if len(deeds) != 1 || !strings.Contains(deeds[0], `"actor":"tester"`) || !strings.Contains(deeds[0], `"from":"test","verb":"approve","about":"`+a.GetId()) || !strings.Contains(deeds[0], a.GetPlanHash()) {
+			t.Errorf("audit lines %v", deeds)
+		}
 	})
 }
 

@@ -123,6 +123,7 @@ type eventRecord struct {
 	Kind      string `json:"kind"`
 	Text      string `json:"text"`
 	Severity  int32  `json:"severity,omitempty"`
+	Audit     *deed  `json:"audit,omitempty"`
 }
 
 // memory is what the journal says, folded; the live engine and a restart go
@@ -323,7 +324,7 @@ func (m *memory) addEvent(v eventRecord, atNs int64) {
 	m.eventSeq++
 	line := &falconv1.EventLine{
 		Seq: m.eventSeq, AtUnixNs: atNs, Iteration: v.Iteration,
-		Kind: v.Kind, Text: v.Text, Severity: v.Severity,
+		Kind: v.Kind, Text: v.Text, Severity: v.Severity, Audit: v.Audit.proto(),
 	}
 	if len(m.events) >= EventsMax {
 		m.events = append(m.events[:0], m.events[len(m.events)-EventsMax/2:]...)

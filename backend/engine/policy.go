@@ -162,6 +162,7 @@ func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falc
 	rec := policyRecord{Policy: next, Version: was.Version + 1, File: was.File, By: who.Name, Role: who.Role, From: who.From}
 	e.extra = append(e.extra, record(now, kindPolicy, rec))
 	e.tell("policy", 0, "policy: %s (by %s)", policyText(next), who.Name)
+	e.audit(now, who, deed{Verb: "set policy", About: policyText(next)})
 	e.plan.Step(now, mitigate.SetPolicy{Policy: next})
 	e.rec.Step(now, recovery.SetPolicy{Policy: next})
 	return protoPolicy(next, rec.Version), nil

@@ -166,6 +166,7 @@ func (e *Engine) recordRecoveryDecision(now time.Time, who Actor, id, hash, verb
 		Action: id, PlanHash: hash, JobEpoch: e.mem.job.Epoch, Approve: verb == string(recovery.Approve), Verb: verb,
 		Reason: reason, By: who.Name, Role: who.Role, From: who.From,
 	}))
+	e.audit(now, who, deed{Verb: verb, About: id, PlanHash: hash, Reason: reason})
 }
 
 // demand takes what somebody wants although no fault was seen.

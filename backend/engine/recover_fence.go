@@ -207,6 +207,7 @@ func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string)
 	e.extra = append(e.extra, record(now, kindFence, rec))
 	e.mem.fences.apply(rec) // folded in again when durable: the same
 	e.tell("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
+	e.audit(now, who, deed{Verb: verbLift, About: string(node), Reason: reason})
 	e.means = means{}
 	return nil
 }

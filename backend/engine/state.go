@@ -299,7 +299,7 @@ func (e *Engine) ladder(incident string) *falconv1.Ladder {
 func (e *Engine) series(r falcon.Rank, columns, rows int) *falconv1.Series {
 	status, _ := e.det.Rank(r)
 	out := &falconv1.Series{
-		Rank: int32(r), RunLengths: int32(rows), Threshold: e.cfg.threshold(), BaselineMs: status.BaselineMs,
+		Rank: int32(r), RunLengths: int32(rows), Threshold: e.cfg.threshold(), Window: e.cfg.window(), BaselineMs: status.BaselineMs,
 	}
 	cols := unbroken(e.det.Series(r, columns, max(rows, rowsMin)))
 	if len(cols) == 0 {

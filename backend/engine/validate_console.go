@@ -64,6 +64,7 @@ func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (strin
 		return "", fmt.Errorf("%w: no validation %q is in progress", ErrNotFound, clean(q.GetCancel()))
 	}
 	e.tell("validation", 1, "%s: ended by %s", v.ID, who.Name)
+	e.audit(e.cfg.Now(), who, deed{Verb: "end test", About: v.ID})
 	e.val.Step(e.cfg.Now(), validate.Stop{Why: "ended by " + who.Name})
 	return v.ID, nil
 }
@@ -84,9 +85,12 @@ func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error
 		return "", fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	if why := e.busy(now); why != "" {
-		return e.takeRequest(now, ask, who, why), nil
+		id := e.takeRequest(now, ask, who, why)
+		e.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
+		return id, nil
 	}
 	id := e.nextValidation()
+	e.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
 	e.startValidation(now, id, ask, who)
 	return id, nil
 }
@@ -230,7 +234,9 @@ func (e *Engine) ranksOn(node falcon.Node) []falcon.Rank {
 // validationView is the one in progress, else the newest, which may wait still.
 func (e *Engine) validationView() *falconv1.Validation {
 	if v, _ := e.val.View(); e.val.Active() {
-		return protoValidation(v)
+		out := protoValidation(v)
+		out.Now = protoNow(e.val.Now())
+		return out
 	}
 	if n := len(e.mem.tests); n > 0 {
 		return protoValidation(e.asItStands(e.mem.tests[n-1].Validation))

@@ -32,6 +32,7 @@ type Machine struct {
 	retry     bool      // let go, then try again
 	until     time.Time // the present state's end
 	lifeEnds  time.Time // the order's
+	quietAt   time.Time // when all ranks were quiet
 	surveyed  time.Time // when the survey was sent
 	turns     []time.Duration
 	survey    map[falcon.Rank]*falconv1.RankPause

@@ -36,7 +36,7 @@ type ids struct{ forward, backward []byte }
 
 // beginTests runs once all ranks are quiet.
 func (m *Machine) beginTests(now time.Time) {
-	m.v.State = falcon.ValidationTesting
+	m.v.State, m.quietAt = falcon.ValidationTesting, now
 	m.measurePause()
 	m.note(0, "%s: the job is held at iteration %d (attempt %d, quiet after %.0f ms)", m.v.ID, m.v.Iteration, m.v.Attempts, m.v.QuietMs)
 	m.steps = nil

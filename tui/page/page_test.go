@@ -148,11 +148,11 @@ func TestHairlineShowsExactNumbers(t *testing.T) {
 	p, s := posterior.New(), state(snap)
 	r := widget.Rect{W: 80, H: 19}
 	p.Act(key.Prev, s, r) // the mark
-	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 103 (hairline)  103.0 ms") || !strings.Contains(out, "onset") {
+	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 103 (hairline, G lets go)  103.0 ms") || !strings.Contains(out, "onset") {
 		t.Errorf("hairline on the mark:\n%s", out)
 	}
 	p.Act(key.Right, s, r)
-	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 104 (hairline)  104.0 ms  +4%") || !strings.Contains(out, "P(r ≤ w) 0.400  most probable run 4") {
+	if out := draw(p, s, 80, 19, colorprofile.ASCII); !strings.Contains(out, "iteration 104 (hairline, G lets go)  104.0 ms  +4%") || !strings.Contains(out, "P(change just now) 0.400; MAP run 4") {
 		t.Errorf("hairline moved:\n%s", out)
 	}
 	p.Act(key.Last, s, r)

@@ -6,9 +6,11 @@ import (
 )
 
 // Picks are the ranks that the operator has marked for a test. They are a
-// choice of this screen, shared by the live and the held state.
+// choice of this screen, shared by the live and the held state, as is what
+// another page was asked to show.
 type Picks struct {
 	ranks map[int32]bool
+	look  string
 }
 
 // Picked says whether a rank is marked.

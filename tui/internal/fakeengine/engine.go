@@ -179,10 +179,27 @@ func (e *Engine) tell() {
 }
 
 func (e *Engine) log(iter int64, kind, text string, severity int32) {
-	line := &falconv1.EventLine{
-		Seq: uint64(len(e.events) + 1), AtUnixNs: e.at(iter).UnixNano(),
-		Iteration: iter, Kind: kind, Text: text + e.hostile, Severity: severity,
+	e.write(&falconv1.EventLine{Iteration: iter, Kind: kind, Text: text + e.hostile, Severity: severity})
+}
+
+// audit logs a deed as the engine does.
+func (e *Engine) audit(by, verb, about, hash, reason string) {
+	a := &falconv1.Audit{Actor: by, Role: e.opts.Role, From: "unix user 1000" + e.hostile, Verb: verb, About: about, PlanHash: hash, Reason: reason}
+	if by == "policy" {
+		a.Role, a.From = "engine", "policy file"
 	}
+	text := fmt.Sprintf("%s (%s, %s): %s %s", a.Actor, a.Role, a.From, verb, about)
+	if hash != "" {
+		text += ", plan " + hash
+	}
+	if reason != "" {
+		text += ": " + reason
+	}
+	e.write(&falconv1.EventLine{Iteration: e.iter, Kind: "audit", Text: text, Audit: a})
+}
+
+func (e *Engine) write(line *falconv1.EventLine) {
+	line.Seq, line.AtUnixNs = uint64(len(e.events)+1), e.at(line.Iteration).UnixNano()
 	e.events = append(e.events, line)
 	for w := range e.watchers {
 		select {
@@ -205,6 +222,7 @@ func (e *Engine) decide(approve bool, by, reason string) {
 	}
 	verb := map[bool]string{true: "approved", false: "vetoed"}[approve]
 	e.log(e.iter, "decision", fmt.Sprintf("S2 %s by %s", verb, by), 1)
+	e.audit(by, map[bool]string{true: "approve", false: "veto"}[approve], "INC-0001/S2/1", "9f2c41d0", reason)
 }
 
 // Snapshot answers like the engine's.
@@ -290,6 +308,7 @@ func (e *Engine) SetPolicy(_ context.Context, r *falconv1.SetPolicyRequest) (*fa
 	p := &falconv1.Policy{Mode: r.Policy.Mode, Cap: r.Policy.Cap, Frozen: r.Policy.Frozen, Owner: "maria", Version: e.policy.Version + 1}
 	e.policy = p
 	e.log(e.iter, "policy", fmt.Sprintf("mode %s, cap %s, frozen %v, set by maria", p.Mode, p.Cap, p.Frozen), 1)
+	e.audit("maria", "set policy", fmt.Sprintf("mode %s, cap %s, frozen %v", p.Mode, p.Cap, p.Frozen), "", "")
 	return &falconv1.SetPolicyReply{Policy: p}, nil
 }
 

@@ -167,7 +167,7 @@ func (e *Engine) series(r *falconv1.SnapshotRequest) *falconv1.Series {
 		rank = e.culprit()
 	}
 	n := min(int64(r.Columns), e.iter+1)
-	s := &falconv1.Series{Rank: rank, FirstIteration: e.iter + 1 - n, RunLengths: r.RunLengths, Threshold: 0.9, BaselineMs: HealthyMs}
+	s := &falconv1.Series{Rank: rank, FirstIteration: e.iter + 1 - n, RunLengths: r.RunLengths, Threshold: 0.9, Window: 5, BaselineMs: HealthyMs}
 	for i := s.FirstIteration; i <= e.iter; i++ {
 		p := e.posterior(i, max(r.RunLengths, 16))
 		s.Ms = append(s.Ms, float32(e.ms(i)))

@@ -1,11 +1,12 @@
-// Package events draws the engine's event lines, newest at the bottom. The
-// list loses its oldest lines while it grows, so the scroll holds on to a
-// sequence number, not to an offset as a viewport does. Pure drawing; no I/O.
+// Package events draws the engine's event lines, newest at the bottom: what the
+// detector noted, what was proposed, and, as audit lines, who did what from
+// where on which plan. The list loses its oldest lines while it grows, so
+// cursor and scroll hold on to sequence numbers, not to an offset as a viewport
+// does. Pure drawing and the operator's cursor; no I/O.
 package events
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -18,7 +19,10 @@ import (
 
 // Page is the events page.
 type Page struct {
-	anchor uint64 // sequence number of the bottom line, 0 = the newest
+	anchor   uint64 // sequence number of the bottom line, 0 = the newest
+	cursor   uint64 // of the line under the cursor, 0 = the newest
+	class    int
+	severity int
 }
 
 // New makes the page.
@@ -27,38 +31,80 @@ func New() *Page { return &Page{} }
 // Want says that no series is needed.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
-// Act scrolls by lines, or by what the page shows at once.
+// Act moves the cursor by lines, or by what the page shows at once; opens what
+// the line under it tells of; or chooses what kinds are shown.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
-	list := filtered(s)
-	bottom := p.bottom(list)
-	rows := max(1, r.H-1)
-	lowest := reach(list, 0, +1, r.W, rows)
 	switch a {
-	case key.Up:
-		bottom--
-	case key.Down:
-		bottom++
-	case key.PageUp:
-		bottom = reach(list, bottom, -1, r.W, rows) - 1
-	case key.PageDown:
-		bottom = reach(list, bottom+1, +1, r.W, rows)
-	case key.First:
-		bottom = lowest
-	case key.Last:
-		bottom = len(list) - 1
+	case key.Kind:
+		p.class = (p.class + 1) % len(classes)
+		p.anchor, p.cursor = 0, 0
+		return ""
+	case key.Severity:
+		p.severity = (p.severity + 1) % len(severities)
+		p.anchor, p.cursor = 0, 0
+		return ""
 	}
-	p.anchor = 0
-	if bottom < len(list)-1 && len(list) > 0 {
-		p.anchor = list[max(lowest, bottom)].Seq
+	list := p.filtered(s)
+	at := find(list, p.cursor)
+	if a == key.Open {
+		if at >= 0 {
+			if t, ok := s.TargetOf(list[at]); ok {
+				return s.Go(t)
+			}
+		}
+		return ""
 	}
+	p.move(a, list, at, bodyOf(r))
 	return ""
 }
 
-// bottom is the index of the bottom line.
-func (p *Page) bottom(list []*falconv1.EventLine) int {
-	if p.anchor != 0 {
+// move sets cursor and bottom line.
+func (p *Page) move(a key.Action, list []*falconv1.EventLine, at int, body widget.Rect) {
+	if len(list) == 0 {
+		return
+	}
+	rows, bottom := max(1, body.H), find(list, p.anchor)
+	switch a {
+	case key.Up:
+		at--
+	case key.Down:
+		at++
+	case key.PageUp:
+		at = reach(list, bottom, -1, body.W, rows) - 1
+		bottom = at
+	case key.PageDown:
+		bottom = reach(list, bottom+1, +1, body.W, rows)
+		at = bottom
+	case key.First:
+		at = 0
+	case key.Last:
+		at, bottom = len(list)-1, len(list)-1
+	default:
+		return
+	}
+	at = max(0, min(at, len(list)-1))
+	bottom = max(bottom, at, reach(list, 0, +1, body.W, rows))
+	if at < reach(list, bottom, -1, body.W, rows) {
+		bottom = reach(list, at, +1, body.W, rows)
+	}
+	p.cursor, p.anchor = held(list, at), held(list, bottom)
+}
+
+// held is what to hold on to at a place of the list: nothing at its end, where
+// the newest is followed.
+func held(list []*falconv1.EventLine, i int) uint64 {
+	if i >= len(list)-1 {
+		return 0
+	}
+	return list[i].Seq
+}
+
+// find is the place of a sequence number, or of the first after it; 0 = the
+// newest.
+func find(list []*falconv1.EventLine, seq uint64) int {
+	if seq != 0 {
 		for i, e := range list {
-			if e.Seq >= p.anchor {
+			if e.Seq >= seq {
 				return i
 			}
 		}
@@ -88,59 +134,130 @@ func wrap(e *falconv1.EventLine, w int) []string {
 	return []string{""}
 }
 
-func filtered(s *page.State) []*falconv1.EventLine {
-	if s.Filter == "" {
-		return s.Feed.Events
+// detailRows are those about the line under the cursor.
+const detailRows = 4
+
+// bodyOf is where the lines are.
+func bodyOf(r widget.Rect) widget.Rect {
+	_, body := r.Rows(1)
+	if r.H >= 3*detailRows {
+		body, _ = body.Rows(body.H - detailRows)
 	}
-	want := strings.ToLower(s.Filter)
-	var out []*falconv1.EventLine
-	for _, e := range s.Feed.Events {
-		if strings.Contains(strings.ToLower(e.Kind+" "+e.Text), want) {
-			out = append(out, e)
-		}
-	}
-	return out
+	return body
 }
 
-// Draw draws the lines above the anchor.
+// Draw draws the lines above the anchor, and the one under the cursor in full.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	list := filtered(s)
-	bottom := p.bottom(list)
+	list := p.filtered(s)
+	bottom := find(list, p.anchor)
 	right := fmt.Sprintf("%d held, newest last", len(s.Feed.Events))
-	if s.Filter != "" {
-		right = fmt.Sprintf("filter %q: %d of %d, esc shows all", s.Filter, len(list), len(s.Feed.Events))
+	if text := p.narrowed(s); text != "" {
+		right = fmt.Sprintf("%s: %d of %d", text, len(list), len(s.Feed.Events))
 	}
 	if below := len(list) - 1 - bottom; below > 0 {
 		right = fmt.Sprintf("%d newer below, G follows", below)
 	}
-	body := c.Rule(r, "EVENTS", right)
+	c.Rule(r, "EVENTS", right)
+	body := bodyOf(r)
 	if len(list) == 0 {
-		page.Empty(c, body, "nothing has happened yet")
+		page.Empty(c, body, p.why(s))
 		return
 	}
+	cursor := find(list, p.cursor)
+	detail := widget.Rect{X: r.X, Y: body.Y + body.H, W: r.W, H: r.Y + r.H - body.Y - body.H}
 	for i := reach(list, bottom, -1, body.W, body.H); i <= bottom; i++ {
-		for n, l := range wrap(list[i], body.W) {
-			var row widget.Rect
-			row, body = body.Rows(1)
-			switch {
-			case row.Empty():
-			case n == 0:
-				head(c, row, list[i]).Put(role(list[i]), l)
-			default:
-				c.Pen(row).Space(textAt(r.W)).Put(role(list[i]), l)
-			}
-		}
+		body = p.line(c, body, list[i], i == cursor)
+	}
+	if !detail.Empty() {
+		drawDetail(c, detail, s, list[cursor])
 	}
 }
 
+// line draws one event and returns the room below it.
+func (p *Page) line(c *widget.Canvas, body widget.Rect, e *falconv1.EventLine, cursor bool) widget.Rect {
+	for n, l := range wrap(e, body.W) {
+		row, rest := body.Rows(1)
+		body = rest
+		if row.Empty() {
+			return body
+		}
+		text := role(e)
+		if cursor {
+			c.Fill(row, ' ', c.Pal.Style(themes.Selected))
+			text = themes.Selected
+		}
+		if n == 0 {
+			head(c, row, e, cursor).Put(text, l)
+		} else {
+			c.Pen(row).Space(textAt(row.W)).Put(text, l)
+		}
+	}
+	return body
+}
+
+// drawDetail tells the line under the cursor in full: when, how serious, who,
+// on what plan, and what enter opens.
+func drawDetail(c *widget.Canvas, r widget.Rect, s *page.State, e *falconv1.EventLine) {
+	open := ""
+	if t, ok := s.TargetOf(e); ok {
+		open = "enter opens " + t.Name()
+	}
+	body := c.Rule(r, e.Kind, open)
+	row, body := body.Rows(1)
+	at := time.Unix(0, e.AtUnixNs).UTC()
+	c.Pen(row).Put(themes.Text, at.Format("2006-01-02 15:04:05.000Z")).
+		Putf(themes.Text, "  iteration %s", phrase.Iteration(e.Iteration)).Put(themes.Dim, "  ").Put(role(e), severityWord(e.Severity))
+	if a := e.Audit; a != nil {
+		row, body = body.Rows(1)
+		pen := c.Pen(row).Put(themes.Title, a.Actor).Putf(themes.Text, " (%s) from %s: ", a.Role, a.From).Put(themes.Accent, a.Verb+" "+a.About)
+		if a.PlanHash != "" {
+			pen.Put(themes.Dim, "  plan "+a.PlanHash)
+		}
+		if a.Reason == "" {
+			c.Pen(body).Put(themes.Dim, "no reason given")
+			return
+		}
+		c.Paragraph(body, "because: "+a.Reason, c.Pal.Style(themes.Text))
+		return
+	}
+	c.Paragraph(body, e.Text, c.Pal.Style(role(e)))
+}
+
+func severityWord(n int32) string {
+	switch {
+	case n >= 3:
+		return "✖ serious"
+	case n == 2:
+		return "▲ warning"
+	case n == 1:
+		return "● notice"
+	}
+	return "○ note"
+}
+
 // Tail draws title and newest lines for other pages, one row each.
-func Tail(c *widget.Canvas, r widget.Rect, s *page.State) {
-	body := c.Rule(r, "EVENTS", "")
-	list := s.Feed.Events
+func Tail(c *widget.Canvas, r widget.Rect, s *page.State) { tail(c, r, s.Feed.Events, "EVENTS") }
+
+// AuditTail draws the newest audit lines for other pages.
+func AuditTail(c *widget.Canvas, r widget.Rect, s *page.State) {
+	var list []*falconv1.EventLine
+	for _, e := range s.Feed.Events {
+		if e.Kind == "audit" {
+			list = append(list, e)
+		}
+	}
+	tail(c, r, list, "AUDIT")
+}
+
+func tail(c *widget.Canvas, r widget.Rect, list []*falconv1.EventLine, title string) {
+	body := c.Rule(r, title, "")
+	if len(list) == 0 {
+		page.Empty(c, body, "nothing so far")
+	}
 	for _, e := range list[max(0, len(list)-max(0, body.H)):] {
 		var row widget.Rect
 		row, body = body.Rows(1)
-		head(c, row, e).Put(role(e), e.Text)
+		head(c, row, e, false).Put(role(e), e.Text)
 	}
 }
 
@@ -150,19 +267,36 @@ const wide = 100
 // textAt is the column of the text.
 func textAt(w int) int {
 	if w >= wide {
-		return 28
+		return 30
 	}
-	return 17
+	return 19
 }
 
-// head writes what stands before an event's text.
-func head(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine) *widget.Pen {
-	pen := c.Pen(r).Put(themes.Dim, time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"))
-	pen.Putf(themes.Dim, " %7s ", phrase.Iteration(e.Iteration))
+// head writes what stands before an event's text: time, iteration, a shape for
+// its severity, and its kind where there is room.
+func head(c *widget.Canvas, r widget.Rect, e *falconv1.EventLine, cursor bool) *widget.Pen {
+	dim, accent, mark := themes.Dim, themes.Accent, role(e)
+	pen := c.Pen(r)
+	if cursor {
+		pen.Over(c.Pal.Style(themes.Selected))
+		dim, accent, mark = themes.Selected, themes.Selected, themes.Selected
+	}
+	pen.Put(dim, time.Unix(0, e.AtUnixNs).UTC().Format("15:04:05"))
+	pen.Putf(dim, " %7s ", phrase.Iteration(e.Iteration)).Put(mark, sign(e.Severity)+" ")
 	if r.W >= wide {
-		pen.Putf(themes.Accent, "%-11s", widget.Cut(e.Kind, 10))
+		pen.Putf(accent, "%-11s", widget.Cut(e.Kind, 10))
 	}
 	return pen
+}
+
+func sign(severity int32) string {
+	switch {
+	case severity >= 3:
+		return "✖"
+	case severity == 2:
+		return "▲"
+	}
+	return " "
 }
 
 func role(e *falconv1.EventLine) themes.Role {
@@ -171,6 +305,8 @@ func role(e *falconv1.EventLine) themes.Role {
 		return themes.Bad
 	case e.Severity == 2:
 		return themes.Warn
+	case e.Kind == "audit":
+		return themes.Accent
 	}
 	return themes.Text
 }

@@ -45,7 +45,7 @@ const (
 // when that has just risen.
 func (v view) scale() (top, beyond float64) {
 	var known []float64
-	for _, x := range v.s.Ms[len(v.s.Ms)-v.n:] {
+	for _, x := range v.s.Ms[v.hi-v.n : v.hi] {
 		if y := float64(x); !math.IsNaN(y) && !math.IsInf(y, 0) {
 			known = append(known, y)
 		}
@@ -85,7 +85,15 @@ func (v view) msStyle(c *widget.Canvas, ms float64) themes.Style {
 
 var markGlyphs = map[string]rune{"onset": '▼', "relief": '✓', "applied": 'A', "reverted": 'R', "jitter": '·'}
 
-// marks draws the marks row, with the iterations at both ends.
+func markGlyph(kind string) rune {
+	if g, ok := markGlyphs[kind]; ok {
+		return g
+	}
+	return '╎'
+}
+
+// marks draws the marks row: the iterations at both ends, and each mark with
+// its iteration where that has room.
 func (v view) marks(c *widget.Canvas, r widget.Rect) {
 	if r.Empty() {
 		return
@@ -93,17 +101,50 @@ func (v view) marks(c *widget.Canvas, r widget.Rect) {
 	dim := c.Pal.Style(themes.Dim)
 	c.Right(r.X+labelW-1, r.Y, "iter", dim)
 	left := fmt.Sprintf("%d", v.oldest())
-	c.Text(r.X+labelW+v.width-v.n, r.Y, v.n, left, dim)
+	free := v.width - v.n // first column that nothing stands in
+	free += c.Text(r.X+labelW+free, r.Y, v.n, left, dim)
+	end := v.width
 	if right := fmt.Sprintf("%d", v.newest()); v.n > len(left)+len(right)+2 {
+		end -= len(right) + 1
 		c.Right(r.X+labelW+v.width, r.Y, right, dim)
 	}
-	for _, m := range v.s.Marks {
-		if x := v.column(m.Iteration); x >= 0 {
-			g, ok := markGlyphs[m.Kind]
-			if !ok {
-				g = '╎'
+	for i, m := range v.s.Marks {
+		x := v.column(m.Iteration)
+		if x < 0 {
+			continue
+		}
+		c.Set(r.X+labelW+x, r.Y, markGlyph(m.Kind), c.Pal.Style(themes.Accent).With(themes.Bold))
+		next := end
+		if i+1 < len(v.s.Marks) {
+			if y := v.column(v.s.Marks[i+1].Iteration); y >= 0 {
+				next = min(next, y)
 			}
-			c.Set(r.X+labelW+x, r.Y, g, c.Pal.Style(themes.Accent).With(themes.Bold))
+		}
+		label, at := fmt.Sprintf("%d", m.Iteration), x+1
+		switch {
+		case m.Kind == "jitter":
+			continue
+		case x >= free && at+len(label)+1 <= next:
+		case x-len(label) > free:
+			at = x - len(label)
+		default:
+			continue
+		}
+		c.Text(r.X+labelW+at, r.Y, len(label), label, c.Pal.Style(themes.Accent))
+		free = max(at+len(label), x+1) + 1
+	}
+}
+
+// changeLines draws a change decided as a line through a part of the page.
+func (v view) changeLines(c *widget.Canvas, plot widget.Rect) {
+	style := c.Pal.Style(themes.Accent)
+	for _, m := range v.s.Marks {
+		x := v.column(m.Iteration)
+		if x < 0 || m.Kind != "onset" && m.Kind != "relief" {
+			continue
+		}
+		for y := range plot.H {
+			c.Set(plot.X+x, plot.Y+y, '╎', themes.Style{FG: style.FG, Attr: style.Attr})
 		}
 	}
 }
@@ -140,17 +181,21 @@ type bin struct{ lo, hi int }
 // linearRuns are drawn one row each; above them rows grow by powers of 2^(1/2).
 const linearRuns = 16
 
-// bins cuts run lengths into at most rows rows, short runs at the bottom.
+// bins cuts run lengths into at most rows rows, short runs at the bottom. The
+// last run length holds the tail of all longer ones and has a row of its own.
 func bins(rows, lengths int) []bin {
 	var out []bin
 	for r := 0; r < min(linearRuns, lengths) && len(out) < rows; r++ {
 		out = append(out, bin{r, r})
 	}
 	lo := linearRuns
-	for step := 1; lo < lengths && len(out) < rows; step++ {
-		hi := min(lengths-1, max(lo, int(linearRuns*math.Pow(2, float64(step)/2))-1))
+	for step := 1; lo < lengths-1 && len(out) < rows-1; step++ {
+		hi := min(lengths-2, max(lo, int(linearRuns*math.Pow(2, float64(step)/2))-1))
 		out = append(out, bin{lo, hi})
 		lo = hi + 1
+	}
+	if lo < lengths && len(out) < rows {
+		out = append(out, bin{lo, lengths - 1})
 	}
 	if len(out) > 0 {
 		out[len(out)-1].hi = lengths - 1
@@ -185,20 +230,49 @@ func (v view) heat(c *widget.Canvas, r widget.Rect, hair int64) {
 	base := pix.H - 1
 	for col := range v.width {
 		i := v.index(col)
-		if i < 0 || (i+1)*lengths > len(v.s.Posterior) {
+		p := v.posterior(i)
+		if i < 0 || p == nil {
 			continue
 		}
-		v.fill(pix, col, base, rows, v.s.Posterior[i*lengths:(i+1)*lengths])
+		v.fill(pix, col, base, rows, p)
 		if i < len(v.s.MapRunLength) {
 			pix.Put(col, base-binOf(rows, int(v.s.MapRunLength[i])), widget.PixelMark)
 		}
 	}
 	_, plot := r.Columns(labelW)
 	c.Raster(plot, pix, &c.Pal.Posterior)
+	v.changeLines(c, plot)
 	v.runLabels(c, r, rows)
 	if x := v.column(hair); x >= 0 {
-		c.Set(plot.X+x, plot.Y, '│', c.Pal.Style(themes.Accent).With(themes.Bold))
+		for y := range plot.H {
+			c.Set(plot.X+x, plot.Y+y, '│', themes.Style{FG: c.Pal.Style(themes.Accent).FG, Attr: themes.Bold})
+		}
 	}
+}
+
+// heatLegend shows the ramp as it is drawn, at the right of the title.
+func heatLegend(c *widget.Canvas, r widget.Rect) {
+	const words = " log10 P -6"
+	const after = "0 of column's max   MAP run  ╎ change "
+	w := widget.Width(words) + themes.Levels + 2 + widget.Width(after)
+	if r.W < w+28 {
+		return
+	}
+	pen := c.Pen(widget.Rect{X: r.X + r.W - 1 - w, Y: r.Y, W: w, H: 1})
+	pen.Put(themes.Dim, words+" ")
+	ramp := widget.NewRaster(themes.Levels, 2)
+	for i := range themes.Levels {
+		ramp.Put(i, 0, uint8(i))
+		ramp.Put(i, 1, uint8(i))
+	}
+	c.Raster(widget.Rect{X: pen.X, Y: r.Y, W: themes.Levels, H: 1}, ramp, &c.Pal.Posterior)
+	pen.Space(themes.Levels)
+	mark := pen.X + widget.Width(" 0 of column's max ")
+	pen.Put(themes.Dim, " "+after)
+	one := widget.NewRaster(1, 2)
+	one.Put(0, 0, widget.PixelMark)
+	one.Put(0, 1, widget.PixelMark)
+	c.Raster(widget.Rect{X: mark, Y: r.Y, W: 1, H: 1}, one, &c.Pal.Posterior)
 }
 
 // fill fills one column: each bin holds the sum of its run lengths.
@@ -228,12 +302,16 @@ func binOf(rows []bin, run int) int {
 	return len(rows) - 1
 }
 
+// runLabels names the run lengths at the left, the tail's as one and more.
 func (v view) runLabels(c *widget.Canvas, r widget.Rect, rows []bin) {
 	per := c.PixelRows(1)
-	for y := 0; y < r.H; y += 2 {
-		i := (r.H - 1 - y) * per
-		if i < len(rows) {
-			c.Right(r.X+labelW-1, r.Y+y, fmt.Sprintf("%d", rows[i].lo), c.Pal.Style(themes.Dim))
+	dim := c.Pal.Style(themes.Dim)
+	for y := r.H - 1; y >= 0; y -= 2 {
+		if i := (r.H - 1 - y) * per; i < len(rows)-per {
+			c.Right(r.X+labelW-1, r.Y+y, fmt.Sprintf("%d", rows[i].lo), dim)
 		}
+	}
+	if n := len(rows) - 1; n > 0 {
+		c.Right(r.X+labelW-1, r.Y+r.H-1-n/per, fmt.Sprintf("%d+", rows[n].lo), dim)
 	}
 }

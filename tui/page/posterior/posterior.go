@@ -1,15 +1,16 @@
 // Package posterior draws one rank's iteration time above its BOCD run-length
 // posterior, on one time axis: a column is an iteration, the newest at the
-// right edge.
+// right edge unless the operator has gone back in time.
 //
 // The heat shows log10 P of each run length, relative to its column's
-// maximum, in seven steps from 1e-6 to 1; below it the strip P(r ≤ w) with the
-// alarm's threshold. Pure drawing; no I/O.
+// maximum, in seven steps from 1e-6 to 1, with the most probable run length
+// over it; below it the strip P(r ≤ w) with the alarm's threshold. All numbers
+// are the engine's own (Series); nothing is inferred here. Pure drawing and
+// the operator's hairline; no I/O.
 package posterior
 
 import (
 	"fmt"
-	"math"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -22,44 +23,81 @@ import (
 // labelW is the room for the axis left of every part.
 const labelW = 7
 
-// RunLengths are asked for: 0 to 126 and the tail.
-const RunLengths = 128
+// Run lengths that are asked for, the last of them the tail: as many as a
+// screen of that size has rows for.
+const (
+	RunLengths     = 128
+	RunLengthsTall = 256
+	tallH          = 45
+)
+
+// pastStep rounds what is asked for while looking back, so that not every
+// iteration changes the question.
+const pastStep = 64
+
+// pastMost bounds it; the engine has a bound of its own.
+const pastMost = 1024
 
 // Page is the posterior page.
 type Page struct {
 	hair int64 // iteration under the hairline, -1 = none
+	end  int64 // newest iteration on screen; following = the newest there is
+	past int   // iterations between what is to be on screen and the newest
 }
 
 // New makes the page.
-func New() *Page { return &Page{hair: -1} }
+func New() *Page { return &Page{hair: -1, end: following} }
 
 // At is the iteration under the hairline.
 func (p *Page) At() (iteration int64, chosen bool) { return p.hair, p.hair >= 0 }
 
 // SetAt puts the hairline on an iteration.
-func (p *Page) SetAt(iteration int64) { p.hair = iteration }
+func (p *Page) SetAt(iteration int64) { p.hair, p.end = iteration, following }
 
-// Want asks for as many iterations as fit, and for the posterior where it is
-// drawn.
+// Want asks for as many iterations as fit, and for those that lie between them
+// and the present.
 func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
-	if heatRows(r) > 0 {
-		runLengths = RunLengths
+	runLengths = RunLengths
+	if r.H >= tallH {
+		runLengths = RunLengthsTall
 	}
-	return max(1, r.W-labelW), runLengths
+	columns = max(1, r.W-labelW)
+	if p.end != following || p.hair >= 0 {
+		columns += (p.past/pastStep + 2) * pastStep
+	}
+	return columns, runLengths
 }
 
-// Act moves the hairline and the rank.
+// view is what is on screen: a hairline that is about to leave it holds it.
+func (p *Page) view(r widget.Rect, s *page.State) view {
+	end := p.end
+	v := newView(r, s.Snap().GetSeries(), end)
+	if end == following && p.hair >= 0 && v.n > 0 && p.hair < v.oldest() {
+		end = p.hair + int64(v.width) - 1
+		v = newView(r, s.Snap().GetSeries(), end)
+	}
+	if p.past = 0; end != following {
+		p.past = int(min(pastMost, max(0, v.last()-end)))
+	}
+	return v
+}
+
+// Act moves the hairline, the time on screen and the rank.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
-	v := newView(r, s.Snap().GetSeries())
+	v := p.view(r, s)
 	switch a {
 	case key.Left:
 		p.move(v, -1)
 	case key.Right:
 		p.move(v, +1)
+	case key.Older:
+		p.scrub(v, -1)
+	case key.Newer:
+		p.scrub(v, +1)
 	case key.First:
-		p.hair = v.oldest()
+		p.end, p.hair = v.s.FirstIteration+int64(v.width)-1, v.s.FirstIteration
 	case key.Last:
-		p.hair = -1
+		p.hair, p.end = -1, following
 	case key.Up:
 		s.Select(s.Rank() - 1)
 	case key.Down:
@@ -72,6 +110,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	return ""
 }
 
+// move moves the hairline, and with it the screen where it would leave it.
 func (p *Page) move(v view, by int64) {
 	if v.n == 0 {
 		return
@@ -79,10 +118,43 @@ func (p *Page) move(v view, by int64) {
 	if p.hair < 0 {
 		p.hair = v.newest() + 1
 	}
-	p.hair = max(v.oldest(), min(v.newest(), p.hair+by))
+	p.see(v, max(v.s.FirstIteration, min(v.last(), p.hair+by)))
 }
 
-// mark jumps to the next or previous mark on screen.
+// see puts the hairline on an iteration and has that on screen.
+func (p *Page) see(v view, i int64) {
+	p.hair = i
+	switch {
+	case i < v.oldest():
+		p.end = i + int64(v.width) - 1
+	case i > v.newest():
+		p.end = i
+	}
+	if p.end >= v.last() {
+		p.end = following
+	}
+}
+
+// scrub moves the time on screen by half of what fits. Going back asks for more
+// of the past; what the engine does not hold is not shown.
+func (p *Page) scrub(v view, direction int64) {
+	if v.n == 0 {
+		return
+	}
+	half := max(1, int64(v.width)/2)
+	p.end = v.newest() + direction*half
+	if p.end >= v.last() {
+		p.end = following
+	}
+	if p.past = 0; p.end != following {
+		p.past = int(min(pastMost, max(0, v.last()-p.end)))
+	}
+	if p.hair >= 0 && p.end != following {
+		p.hair = min(p.hair, p.end)
+	}
+}
+
+// mark jumps to the next or previous mark that is known, also off screen.
 func (p *Page) mark(v view, direction int64) {
 	from := p.hair
 	if from < 0 {
@@ -94,7 +166,7 @@ func (p *Page) mark(v view, direction int64) {
 	best := int64(-1)
 	for _, m := range v.s.GetMarks() {
 		i := m.Iteration
-		if i < v.oldest() || i > v.newest() || (i-from)*direction <= 0 {
+		if i < v.s.FirstIteration || i > v.last() || (i-from)*direction <= 0 {
 			continue
 		}
 		if best < 0 || (best-i)*direction > 0 {
@@ -102,65 +174,108 @@ func (p *Page) mark(v view, direction int64) {
 		}
 	}
 	if best >= 0 {
-		p.hair = best
+		p.see(v, best)
 	}
 }
 
-// heatRows is the room for the posterior; 0 where only chart and strip fit.
-func heatRows(r widget.Rect) int {
-	if r.H < 26 {
-		return 0
+// heatMin is the fewest rows for which the posterior is worth drawing.
+const heatMin = 8
+
+// textRows are those of the numbers, the rank's included.
+const textRows = 5
+
+// parts are the rectangles of a page, from top to bottom; heat is empty where
+// only chart and strip fit.
+type parts struct{ chart, heat, strip, text widget.Rect }
+
+func split(r widget.Rect, lengths int) parts {
+	strip := 3
+	if r.H < 18 {
+		strip = 2
 	}
-	return min(2*themes.Levels+6, r.H/2)
+	text := textRows
+	if r.H < 16 {
+		text = 3
+	}
+	chart := r.H - (strip + 1) - text
+	heat := 0
+	if room := chart - 9; room > heatMin {
+		heat = min(chart*55/100, (len(bins(1<<10, lengths))+1)/2+1)
+		chart -= heat
+	}
+	var out parts
+	out.chart, r = r.Rows(chart)
+	out.heat, r = r.Rows(heat)
+	out.strip, out.text = r.Rows(strip + 1)
+	return out
 }
 
 // Draw draws chart, marks, posterior, strip and numbers from top to bottom.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	v := newView(r, s.Snap().GetSeries())
-	rows := heatRows(r)
-	stripRows := 2
-	if r.H >= 16 {
-		stripRows = 3
-	}
-	bottom := stripRows + 1 + 3
-	if rows > 0 {
-		bottom += rows + 1
-	}
-	chart, rest := r.Rows(r.H - bottom)
-	title := fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank())
-	p.chart(c, chart, v, title)
+	v := p.view(r, s)
+	at := split(r, int(v.s.RunLengths))
+	p.chart(c, at.chart, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
 	if v.n == 0 {
 		return
 	}
-	if rows > 0 {
-		var heat widget.Rect
-		heat, rest = rest.Rows(rows + 1)
-		body := c.Rule(heat, "RUN-LENGTH POSTERIOR", "log10 P 1e-6 … 1 of each column's maximum  ◆ most probable")
-		v.heat(c, body, p.hair)
+	if !at.heat.Empty() {
+		drawHeat(c, at.heat, v, p.hair)
 	}
-	strip, text := rest.Rows(stripRows + 1)
-	body := c.Rule(strip, "P(r ≤ w)", fmt.Sprintf("alarm above %.2f", v.s.GetThreshold()))
-	v.strip(c, body, p.hair)
-	p.text(c, text, v, s)
+	drawStrip(c, at.strip, v, p.hair)
+	p.text(c, at.text, v, s)
 }
 
 // Chart draws the iteration time of the series for other pages.
 func Chart(c *widget.Canvas, r widget.Rect, s *page.State) {
-	v := newView(r, s.Snap().GetSeries())
-	(&Page{hair: -1}).chart(c, r, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
+	v := newView(r, s.Snap().GetSeries(), following)
+	New().chart(c, r, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
+}
+
+// Heat draws the posterior of the series for other pages, where it was sent.
+func Heat(c *widget.Canvas, r widget.Rect, s *page.State) {
+	drawHeat(c, r, newView(r, s.Snap().GetSeries(), following), -1)
 }
 
 // Strip draws P(r ≤ w) for other pages.
 func Strip(c *widget.Canvas, r widget.Rect, s *page.State) {
-	v := newView(r, s.Snap().GetSeries())
-	body := c.Rule(r, "P(r ≤ w)", fmt.Sprintf("alarm above %.2f", v.s.GetThreshold()))
+	drawStrip(c, r, newView(r, s.Snap().GetSeries(), following), -1)
+}
+
+// recentName is what the strip shows, in words that need no paper.
+func recentName(s *falconv1.Series) string {
+	if s.GetWindow() > 0 {
+		return fmt.Sprintf("P(change ≤%d steps)", s.Window)
+	}
+	return "P(change just now)"
+}
+
+func drawStrip(c *widget.Canvas, r widget.Rect, v view, hair int64) {
+	body := c.Rule(r, recentName(v.s), fmt.Sprintf("┄ alarm above %.2f", v.threshold()))
 	if v.n > 0 {
-		v.strip(c, body, -1)
+		v.strip(c, body, hair)
 	}
 }
 
+func drawHeat(c *widget.Canvas, r widget.Rect, v view, hair int64) {
+	body := c.Rule(r, "RUN-LENGTH POSTERIOR", "")
+	if v.n == 0 || len(v.s.Posterior) == 0 {
+		page.Empty(c, body, "no posterior yet: it comes with the first iterations after this page is opened")
+		return
+	}
+	heatLegend(c, r)
+	v.heat(c, body, hair)
+}
+
+// whereWords says what part of time is on screen.
+func (p *Page) whereWords(v view) string {
+	if n := v.later(); n > 0 {
+		return fmt.Sprintf("%s newer, G follows  ", phrase.Count(int64(n)))
+	}
+	return ""
+}
+
 func (p *Page) chart(c *widget.Canvas, r widget.Rect, v view, title string) {
-	right := "▼ onset  A applied  R reverted  ✓ relief"
+	right := p.whereWords(v) + markWords(r.W)
 	if _, beyond := v.scale(); beyond > 0 {
 		right = "↑ up to " + phrase.Ms(beyond) + "  " + right
 	}
@@ -174,93 +289,86 @@ func (p *Page) chart(c *widget.Canvas, r widget.Rect, v view, title string) {
 	v.marks(c, marks)
 }
 
+func markWords(w int) string {
+	if w < 72 {
+		return "▼ onset  ✓ relief"
+	}
+	return "▼ onset  A applied  R reverted  ✓ relief"
+}
+
 // text explains the column under the hairline, or the newest.
 func (p *Page) text(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
 	at, what := v.newest(), "newest"
-	if p.hair >= 0 && p.hair >= v.oldest() && p.hair <= v.newest() {
-		at, what = p.hair, "hairline"
+	if v.holds(p.hair) {
+		at, what = p.hair, "hairline, G lets go"
 	}
-	i := int(at - v.s.FirstIteration)
+	i := v.at(at)
 	ms := float64(v.s.Ms[i])
 	row, rest := r.Rows(1)
 	pen := c.Pen(row).Putf(themes.Title, "iteration %s", phrase.Count(at)).Putf(themes.Dim, " (%s)", what)
 	pen.Putf(themes.Text, "  %.1f ms  %s vs baseline %s", ms, phrase.Change(v.s.BaselineMs, ms), phrase.Ms(v.s.BaselineMs))
 	row, rest = rest.Rows(1)
-	pen = c.Pen(row)
-	if i < len(v.s.Probability) {
-		pen.Putf(alarmRole(v, i), "P(r ≤ w) %.3f", v.s.Probability[i])
-	}
-	if i < len(v.s.MapRunLength) {
-		pen.Putf(themes.Text, "  most probable run %d iterations", v.s.MapRunLength[i])
-		if i > 0 {
-			pen.Putf(themes.Dim, " (was %d)", v.s.MapRunLength[i-1])
-		}
-	}
-	for _, m := range v.s.Marks {
-		if m.Iteration == at {
-			pen.Putf(themes.Accent, "  %s", m.Kind)
-		}
+	v.belief(c, row, i, at)
+	if rest.H > 2 {
+		row, rest = rest.Rows(1)
+		v.runs(c, row, i)
 	}
 	s.Details(c, rest, v.s.GetRank())
 }
 
-func alarmRole(v view, i int) themes.Role {
-	if float64(v.s.Probability[i]) > v.threshold() {
-		return themes.Bad
+// belief tells what the filter holds for the most probable.
+func (v view) belief(c *widget.Canvas, r widget.Rect, i int, at int64) {
+	pen := c.Pen(r)
+	if i < len(v.s.Probability) {
+		role := themes.Text
+		if float64(v.s.Probability[i]) > v.threshold() {
+			role = themes.Bad
+		}
+		pen.Putf(role, "%s %s", recentName(v.s), prob(float64(v.s.Probability[i])))
+		if role == themes.Bad {
+			pen.Put(role, " ALARM")
+		}
+		pen.Put(themes.Text, ";")
 	}
-	return themes.Text
-}
-
-// view maps columns to iterations: the newest at the right edge.
-type view struct {
-	s     *falconv1.Series
-	n     int // iterations on screen
-	width int // columns
-}
-
-func newView(r widget.Rect, s *falconv1.Series) view {
-	if s == nil {
-		s = &falconv1.Series{}
-	}
-	v := view{s: s, width: max(0, r.W-labelW)}
-	v.n = min(v.width, len(s.Ms))
-	return v
-}
-
-func (v view) newest() int64 { return v.s.FirstIteration + int64(len(v.s.Ms)) - 1 }
-func (v view) oldest() int64 { return v.newest() - int64(v.n) + 1 }
-
-// column is where an iteration is drawn, -1 if it isn't.
-func (v view) column(i int64) int {
-	if v.n == 0 || i < v.oldest() || i > v.newest() {
-		return -1
-	}
-	return v.width - 1 - int(v.newest()-i)
-}
-
-// index is the place in the series of what a column shows, -1 for none.
-func (v view) index(col int) int {
-	i := len(v.s.Ms) - (v.width - col)
-	if col < v.width-v.n || i < 0 {
-		return -1
-	}
-	return i
-}
-
-func (v view) threshold() float64 {
-	if v.s.Threshold > 0 {
-		return v.s.Threshold
-	}
-	return 0.9
-}
-
-func (v view) values(from []float32) []float64 {
-	out := make([]float64, v.width)
-	for col := range out {
-		out[col] = math.NaN()
-		if i := v.index(col); i >= 0 && i < len(from) {
-			out[col] = float64(from[i])
+	if i < len(v.s.MapRunLength) {
+		pen.Putf(themes.Text, " MAP run %s", phrase.Count(int64(v.s.MapRunLength[i])))
+		if was, ok := v.was(i); ok {
+			pen.Putf(themes.Dim, " (was %s)", phrase.Count(int64(was)))
 		}
 	}
-	return out
+	for _, m := range v.s.Marks {
+		if m.Iteration == at {
+			pen.Putf(themes.Accent, "  %c %s", markGlyph(m.Kind), m.Kind)
+		}
+	}
+}
+
+// runs lists the most probable run lengths with their probabilities.
+func (v view) runs(c *widget.Canvas, r widget.Rect, i int) {
+	const most = 6
+	pen := c.Pen(r).Put(themes.Dim, "run lengths")
+	list := v.top(i, most)
+	if len(list) == 0 {
+		pen.Put(themes.Dim, " not sent yet")
+	}
+	for _, x := range list {
+		length := phrase.Count(int64(x.length))
+		if x.length == int(v.s.RunLengths)-1 {
+			length += "+"
+		}
+		if text := fmt.Sprintf("  %s: %s", length, prob(x.p)); pen.Fits(text) {
+			pen.Put(themes.Text, text)
+		}
+	}
+}
+
+// prob is a probability with as many digits as tell it from 0 and 1.
+func prob(p float64) string {
+	switch {
+	case p > 0 && p < 0.001:
+		return fmt.Sprintf("%.0e", p)
+	case p > 0.999 && p < 1:
+		return fmt.Sprintf("%.5f", p)
+	}
+	return fmt.Sprintf("%.3f", min(p, 1))
 }

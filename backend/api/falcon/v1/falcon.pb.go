@@ -5719,6 +5719,7 @@ type Series struct {
 	Marks          []*Mark                `protobuf:"bytes,8,rep,name=marks,proto3" json:"marks,omitempty"`
 	Threshold      float64                `protobuf:"fixed64,9,opt,name=threshold,proto3" json:"threshold,omitempty"`
 	BaselineMs     float64                `protobuf:"fixed64,10,opt,name=baseline_ms,json=baselineMs,proto3" json:"baseline_ms,omitempty"`
+	Window         int32                  `protobuf:"varint,11,opt,name=window,proto3" json:"window,omitempty"` // w of probability, iterations; 0 = unknown
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -5819,6 +5820,13 @@ func (x *Series) GetThreshold() float64 {
 func (x *Series) GetBaselineMs() float64 {
 	if x != nil {
 		return x.BaselineMs
+	}
+	return 0
+}
+
+func (x *Series) GetWindow() int32 {
+	if x != nil {
+		return x.Window
 	}
 	return 0
 }
@@ -6933,9 +6941,10 @@ type EventLine struct {
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	AtUnixNs      int64                  `protobuf:"varint,2,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
 	Iteration     int64                  `protobuf:"varint,3,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"` // "incident", "verdict", "proposal", "decision", "action", "agent", "rank", "policy", "validation"; the detector's notes by their own kind
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"` // "incident", "verdict", "proposal", "decision", "action", "agent", "rank", "policy", "validation", "audit"; the detector's notes by their own kind
 	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"` // one sentence
 	Severity      int32                  `protobuf:"varint,6,opt,name=severity,proto3" json:"severity,omitempty"`
+	Audit         *Audit                 `protobuf:"bytes,7,opt,name=audit,proto3" json:"audit,omitempty"` // who did what; kind "audit" only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7012,6 +7021,107 @@ func (x *EventLine) GetSeverity() int32 {
 	return 0
 }
 
+func (x *EventLine) GetAudit() *Audit {
+	if x != nil {
+		return x.Audit
+	}
+	return nil
+}
+
+// Audit is one deed of a person, or of policy in a person's stead, as the
+// journal holds it.
+type Audit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Actor         string                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	From          string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	Verb          string                 `protobuf:"bytes,4,opt,name=verb,proto3" json:"verb,omitempty"`                         // "approve", "veto", "abort", "fence", "test", "policy", …
+	About         string                 `protobuf:"bytes,5,opt,name=about,proto3" json:"about,omitempty"`                       // id of the action, recovery or validation; a node
+	PlanHash      string                 `protobuf:"bytes,6,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"` // what was decided on, where it was a plan
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Audit) Reset() {
+	*x = Audit{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Audit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Audit) ProtoMessage() {}
+
+func (x *Audit) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Audit.ProtoReflect.Descriptor instead.
+func (*Audit) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *Audit) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Audit) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Audit) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Audit) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *Audit) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
+}
+
+func (x *Audit) GetPlanHash() string {
+	if x != nil {
+		return x.PlanHash
+	}
+	return ""
+}
+
+func (x *Audit) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type WatchRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AfterSeq      uint64                 `protobuf:"varint,1,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
@@ -7021,7 +7131,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7033,7 +7143,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7046,7 +7156,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -7069,7 +7179,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7081,7 +7191,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7094,7 +7204,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -7154,7 +7264,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7166,7 +7276,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7179,7 +7289,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -7247,7 +7357,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7259,7 +7369,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7272,7 +7382,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -7291,7 +7401,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7303,7 +7413,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7316,7 +7426,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -7335,7 +7445,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7347,7 +7457,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7360,7 +7470,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -7379,7 +7489,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7391,7 +7501,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7404,7 +7514,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -7437,13 +7547,14 @@ type Validation struct {
 	AtUnixNs      int64                  `protobuf:"varint,17,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
 	GemmN         int32                  `protobuf:"varint,18,opt,name=gemm_n,json=gemmN,proto3" json:"gemm_n,omitempty"`
 	MessageBytes  int64                  `protobuf:"varint,19,opt,name=message_bytes,json=messageBytes,proto3" json:"message_bytes,omitempty"`
+	Now           *ValidationNow         `protobuf:"bytes,20,opt,name=now,proto3" json:"now,omitempty"` // while it is in progress
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7455,7 +7566,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7468,7 +7579,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Validation) GetId() string {
@@ -7604,6 +7715,158 @@ func (x *Validation) GetMessageBytes() int64 {
 	return 0
 }
 
+func (x *Validation) GetNow() *ValidationNow {
+	if x != nil {
+		return x.Now
+	}
+	return nil
+}
+
+// ValidationNow is what a validation is at.
+type ValidationNow struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Step           string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`                                              // "gemm", "ids" (where pairs agree to meet), "pass"; empty = no test runs
+	Pass           int32                  `protobuf:"varint,2,opt,name=pass,proto3" json:"pass,omitempty"`                                             // of step "pass", from 0
+	Again          bool                   `protobuf:"varint,3,opt,name=again,proto3" json:"again,omitempty"`                                           // of what was slow, once more
+	Pairs          []*RankPair            `protobuf:"bytes,4,rep,name=pairs,proto3" json:"pairs,omitempty"`                                            // that exchange messages now, at most 256
+	Ranks          []int32                `protobuf:"varint,5,rep,packed,name=ranks,proto3" json:"ranks,omitempty"`                                    // whose result is awaited, at most 256
+	HeldUnixNs     int64                  `protobuf:"varint,6,opt,name=held_unix_ns,json=heldUnixNs,proto3" json:"held_unix_ns,omitempty"`             // since when all ranks are quiet, 0 = not held
+	DeadlineUnixNs int64                  `protobuf:"varint,7,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // when the ranks let go by themselves, 0 = not held yet
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ValidationNow) Reset() {
+	*x = ValidationNow{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ValidationNow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ValidationNow) ProtoMessage() {}
+
+func (x *ValidationNow) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
+func (*ValidationNow) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *ValidationNow) GetStep() string {
+	if x != nil {
+		return x.Step
+	}
+	return ""
+}
+
+func (x *ValidationNow) GetPass() int32 {
+	if x != nil {
+		return x.Pass
+	}
+	return 0
+}
+
+func (x *ValidationNow) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
+}
+
+func (x *ValidationNow) GetPairs() []*RankPair {
+	if x != nil {
+		return x.Pairs
+	}
+	return nil
+}
+
+func (x *ValidationNow) GetRanks() []int32 {
+	if x != nil {
+		return x.Ranks
+	}
+	return nil
+}
+
+func (x *ValidationNow) GetHeldUnixNs() int64 {
+	if x != nil {
+		return x.HeldUnixNs
+	}
+	return 0
+}
+
+func (x *ValidationNow) GetDeadlineUnixNs() int64 {
+	if x != nil {
+		return x.DeadlineUnixNs
+	}
+	return 0
+}
+
+type RankPair struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	A             int32                  `protobuf:"varint,1,opt,name=a,proto3" json:"a,omitempty"`
+	B             int32                  `protobuf:"varint,2,opt,name=b,proto3" json:"b,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RankPair) Reset() {
+	*x = RankPair{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RankPair) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RankPair) ProtoMessage() {}
+
+func (x *RankPair) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
+func (*RankPair) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *RankPair) GetA() int32 {
+	if x != nil {
+		return x.A
+	}
+	return 0
+}
+
+func (x *RankPair) GetB() int32 {
+	if x != nil {
+		return x.B
+	}
+	return 0
+}
+
 type GemmResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
@@ -7619,7 +7882,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7631,7 +7894,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7644,7 +7907,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -7718,7 +7981,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7730,7 +7993,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7743,7 +8006,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -7861,7 +8124,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7873,7 +8136,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7886,7 +8149,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -7961,7 +8224,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7973,7 +8236,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7986,7 +8249,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -8007,7 +8270,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8019,7 +8282,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8032,7 +8295,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -8072,7 +8335,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8084,7 +8347,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8097,7 +8360,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Fault) GetKind() string {
@@ -8181,7 +8444,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8193,7 +8456,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8206,7 +8469,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Recovery) GetId() string {
@@ -8385,7 +8648,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8397,7 +8660,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8410,7 +8673,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -8465,7 +8728,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8477,7 +8740,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8490,7 +8753,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -8518,7 +8781,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8530,7 +8793,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8543,7 +8806,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -8582,7 +8845,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8594,7 +8857,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8607,7 +8870,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -8666,7 +8929,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8678,7 +8941,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8691,7 +8954,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -8745,7 +9008,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8757,7 +9020,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8770,7 +9033,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -9318,7 +9581,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x18\n" +
 	"\adropped\x18\x05 \x01(\x04R\adropped\x12\x1f\n" +
 	"\vsteal_share\x18\x06 \x01(\x01R\n" +
-	"stealShare\"\xc2\x02\n" +
+	"stealShare\"\xda\x02\n" +
 	"\x06Series\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12'\n" +
 	"\x0ffirst_iteration\x18\x02 \x01(\x03R\x0efirstIteration\x12\x0e\n" +
@@ -9332,7 +9595,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tthreshold\x18\t \x01(\x01R\tthreshold\x12\x1f\n" +
 	"\vbaseline_ms\x18\n" +
 	" \x01(\x01R\n" +
-	"baselineMs\"8\n" +
+	"baselineMs\x12\x16\n" +
+	"\x06window\x18\v \x01(\x05R\x06window\"8\n" +
 	"\x04Mark\x12\x1c\n" +
 	"\titeration\x18\x01 \x01(\x03R\titeration\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\"L\n" +
@@ -9457,7 +9721,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bproposal\x18\x05 \x01(\v2\x11.falcon.v1.ActionR\bproposal\x12+\n" +
 	"\aactions\x18\x06 \x03(\v2\x11.falcon.v1.ActionR\aactions\x128\n" +
 	"\x19loss_per_minute_gpu_hours\x18\a \x01(\x01R\x15lossPerMinuteGpuHours\x12\x14\n" +
-	"\x05model\x18\b \x01(\tR\x05model\"\x9d\x01\n" +
+	"\x05model\x18\b \x01(\tR\x05model\"\xc5\x01\n" +
 	"\tEventLine\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\n" +
@@ -9465,7 +9729,16 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\titeration\x18\x03 \x01(\x03R\titeration\x12\x12\n" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12\x1a\n" +
-	"\bseverity\x18\x06 \x01(\x05R\bseverity\"+\n" +
+	"\bseverity\x18\x06 \x01(\x05R\bseverity\x12&\n" +
+	"\x05audit\x18\a \x01(\v2\x10.falcon.v1.AuditR\x05audit\"\xa4\x01\n" +
+	"\x05Audit\x12\x14\n" +
+	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x12\n" +
+	"\x04verb\x18\x04 \x01(\tR\x04verb\x12\x14\n" +
+	"\x05about\x18\x05 \x01(\tR\x05about\x12\x1b\n" +
+	"\tplan_hash\x18\x06 \x01(\tR\bplanHash\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"+\n" +
 	"\fWatchRequest\x12\x1b\n" +
 	"\tafter_seq\x18\x01 \x01(\x04R\bafterSeq\"U\n" +
 	"\x05Event\x12*\n" +
@@ -9488,7 +9761,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x0eSetPolicyReply\x12)\n" +
 	"\x06policy\x18\x01 \x01(\v2\x11.falcon.v1.PolicyR\x06policy\"\"\n" +
 	"\x10IncidentsRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xa4\x04\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xd0\x04\n" +
 	"\n" +
 	"Validation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
@@ -9512,7 +9785,20 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"at_unix_ns\x18\x11 \x01(\x03R\batUnixNs\x12\x15\n" +
 	"\x06gemm_n\x18\x12 \x01(\x05R\x05gemmN\x12#\n" +
-	"\rmessage_bytes\x18\x13 \x01(\x03R\fmessageBytes\"\xa1\x01\n" +
+	"\rmessage_bytes\x18\x13 \x01(\x03R\fmessageBytes\x12*\n" +
+	"\x03now\x18\x14 \x01(\v2\x18.falcon.v1.ValidationNowR\x03now\"\xda\x01\n" +
+	"\rValidationNow\x12\x12\n" +
+	"\x04step\x18\x01 \x01(\tR\x04step\x12\x12\n" +
+	"\x04pass\x18\x02 \x01(\x05R\x04pass\x12\x14\n" +
+	"\x05again\x18\x03 \x01(\bR\x05again\x12)\n" +
+	"\x05pairs\x18\x04 \x03(\v2\x13.falcon.v1.RankPairR\x05pairs\x12\x14\n" +
+	"\x05ranks\x18\x05 \x03(\x05R\x05ranks\x12 \n" +
+	"\fheld_unix_ns\x18\x06 \x01(\x03R\n" +
+	"heldUnixNs\x12(\n" +
+	"\x10deadline_unix_ns\x18\a \x01(\x03R\x0edeadlineUnixNs\"&\n" +
+	"\bRankPair\x12\f\n" +
+	"\x01a\x18\x01 \x01(\x05R\x01a\x12\f\n" +
+	"\x01b\x18\x02 \x01(\x05R\x01b\"\xa1\x01\n" +
 	"\n" +
 	"GemmResult\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
@@ -9721,7 +10007,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -9796,33 +10082,36 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*RungView)(nil),          // 70: falcon.v1.RungView
 	(*Ladder)(nil),            // 71: falcon.v1.Ladder
 	(*EventLine)(nil),         // 72: falcon.v1.EventLine
-	(*WatchRequest)(nil),      // 73: falcon.v1.WatchRequest
-	(*Event)(nil),             // 74: falcon.v1.Event
-	(*DecideRequest)(nil),     // 75: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 76: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 77: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 78: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 79: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 80: falcon.v1.Validation
-	(*GemmResult)(nil),        // 81: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 82: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 83: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 84: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 85: falcon.v1.IncidentsReply
-	(*Fault)(nil),             // 86: falcon.v1.Fault
-	(*Recovery)(nil),          // 87: falcon.v1.Recovery
-	(*RankRecovery)(nil),      // 88: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 89: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 90: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 91: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 92: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 93: falcon.v1.RecoverReply
-	nil,                       // 94: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 95: falcon.v1.Policy.RungsEntry
-	nil,                       // 96: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 97: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 98: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 99: falcon.v1.Recovery.PredictedMsEntry
+	(*Audit)(nil),             // 73: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 74: falcon.v1.WatchRequest
+	(*Event)(nil),             // 75: falcon.v1.Event
+	(*DecideRequest)(nil),     // 76: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 77: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 78: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 79: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 80: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 81: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 82: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 83: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 84: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 85: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 86: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 87: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 88: falcon.v1.IncidentsReply
+	(*Fault)(nil),             // 89: falcon.v1.Fault
+	(*Recovery)(nil),          // 90: falcon.v1.Recovery
+	(*RankRecovery)(nil),      // 91: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 92: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 93: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 94: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 95: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 96: falcon.v1.RecoverReply
+	nil,                       // 97: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 98: falcon.v1.Policy.RungsEntry
+	nil,                       // 99: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 100: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 101: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 102: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	8,   // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -9842,7 +10131,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	22,  // 14: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	23,  // 15: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	21,  // 16: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	94,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	97,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 18: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	25,  // 19: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	41,  // 20: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -9881,14 +10170,14 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	71,  // 53: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
 	72,  // 54: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
 	60,  // 55: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	80,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	81,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	21,  // 57: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	87,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	90,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
 	52,  // 59: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	54,  // 60: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	51,  // 61: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
 	53,  // 62: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	95,  // 63: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	98,  // 63: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
 	57,  // 64: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
 	6,   // 65: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
 	62,  // 66: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
@@ -9898,54 +10187,57 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	68,  // 70: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
 	69,  // 71: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
 	69,  // 72: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	96,  // 73: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	99,  // 73: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
 	67,  // 74: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
 	70,  // 75: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
 	66,  // 76: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
 	66,  // 77: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	72,  // 78: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	66,  // 79: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	56,  // 80: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	56,  // 81: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	81,  // 82: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	82,  // 83: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	80,  // 84: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	65,  // 85: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	80,  // 86: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	71,  // 87: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	86,  // 88: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	97,  // 89: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	34,  // 90: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	98,  // 91: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	99,  // 92: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	88,  // 93: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	87,  // 94: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	91,  // 95: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	87,  // 96: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	58,  // 97: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 98: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	49,  // 99: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	73,  // 100: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	75,  // 101: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	77,  // 102: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	83,  // 103: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	79,  // 104: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	89,  // 105: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	92,  // 106: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	26,  // 107: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	50,  // 108: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	74,  // 109: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	76,  // 110: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	78,  // 111: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	84,  // 112: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	85,  // 113: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	90,  // 114: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	93,  // 115: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	107, // [107:116] is the sub-list for method output_type
-	98,  // [98:107] is the sub-list for method input_type
-	98,  // [98:98] is the sub-list for extension type_name
-	98,  // [98:98] is the sub-list for extension extendee
-	0,   // [0:98] is the sub-list for field type_name
+	73,  // 78: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	72,  // 79: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	66,  // 80: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	56,  // 81: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	56,  // 82: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	84,  // 83: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	85,  // 84: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	82,  // 85: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	83,  // 86: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	81,  // 87: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	65,  // 88: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	81,  // 89: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	71,  // 90: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	89,  // 91: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	100, // 92: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	34,  // 93: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	101, // 94: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	102, // 95: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	91,  // 96: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	90,  // 97: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	94,  // 98: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	90,  // 99: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	58,  // 100: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 101: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	49,  // 102: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	74,  // 103: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	76,  // 104: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	78,  // 105: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	86,  // 106: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	80,  // 107: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	92,  // 108: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	95,  // 109: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	26,  // 110: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	50,  // 111: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	75,  // 112: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	77,  // 113: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	79,  // 114: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	87,  // 115: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	88,  // 116: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	93,  // 117: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	96,  // 118: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	110, // [110:119] is the sub-list for method output_type
+	101, // [101:110] is the sub-list for method input_type
+	101, // [101:101] is the sub-list for extension type_name
+	101, // [101:101] is the sub-list for extension extendee
+	0,   // [0:101] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -9979,7 +10271,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[67].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[68].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -9989,7 +10281,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   93,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

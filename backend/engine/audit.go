@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// kindAudit is the kind of lines that tell who did what.
+const kindAudit = "audit"
+
+// deed is what somebody did, for the audit lines that consoles show. The
+// records of decision and policy hold the same; a line is what all deeds have
+// in common, in their order.
+type deed struct {
+	Actor    string `json:"actor"`
+	Role     string `json:"role"`
+	From     string `json:"from"`
+	Verb     string `json:"verb"`
+	About    string `json:"about,omitempty"`
+	PlanHash string `json:"plan_hash,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+func (d *deed) proto() *falconv1.Audit {
+	if d == nil {
+		return nil
+	}
+	return &falconv1.Audit{
+		Actor: d.Actor, Role: d.Role, From: d.From, Verb: d.Verb, About: d.About, PlanHash: d.PlanHash, Reason: d.Reason,
+	}
+}
+
+// text is the deed in one sentence.
+func (d *deed) text() string {
+	t := fmt.Sprintf("%s (%s, %s): %s", d.Actor, d.Role, d.From, d.Verb)
+	if d.About != "" {
+		t += " " + d.About
+	}
+	if d.PlanHash != "" {
+		t += ", plan " + d.PlanHash
+	}
+	if d.Reason != "" {
+		t += ": " + d.Reason
+	}
+	return t
+}
+
+// audit tells consoles of a deed, in the batch that holds what it leads to.
+func (e *Engine) audit(now time.Time, who Actor, d deed) {
+	d.Actor, d.Role, d.From = clean(who.Name), clean(who.Role), clean(who.From)
+	e.extra = append(e.extra, record(now, kindEvent, eventRecord{
+		Iteration: e.det.Steady().Iteration, Kind: kindAudit, Text: clean(d.text()), Audit: &d,
+	}))
+}
+
+// verbOf is a decision on an action in one word.
+func verbOf(approve bool) string {
+	if approve {
+		return "approve"
+	}
+	return "veto"
+}

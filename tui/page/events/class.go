@@ -1,0 +1,77 @@
+package events
+
+import (
+	"slices"
+	"strings"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/page"
+)
+
+// class is a group of kinds that an operator asks for together.
+type class struct {
+	name  string
+	kinds []string // nil = all
+}
+
+// classes in the order in which the key steps through them.
+var classes = [...]class{
+	{"everything", nil},
+	{"audit: who did what", []string{"audit"}},
+	{"incidents", []string{"incident", "verdict", "proposal", "decision", "action"}},
+	{"recoveries", []string{"recovery", "fault"}},
+	{"tests", []string{"validation"}},
+	{"detector's notes", []string{"jitter", "profile", "rebase", "settled", "learned", "skip"}},
+	{"cluster", []string{"agent", "rank", "policy"}},
+}
+
+func (c class) holds(kind string) bool { return c.kinds == nil || slices.Contains(c.kinds, kind) }
+
+// severities in the order in which the key steps through them: the least that
+// is shown.
+var severities = [...]struct {
+	least int32
+	name  string
+}{{0, ""}, {2, "warnings"}, {3, "serious"}}
+
+// filtered lists what kind, severity and text leave.
+func (p *Page) filtered(s *page.State) []*falconv1.EventLine {
+	want := strings.ToLower(s.Filter)
+	class, least := classes[p.class], severities[p.severity].least
+	if want == "" && class.kinds == nil && least == 0 {
+		return s.Feed.Events
+	}
+	var out []*falconv1.EventLine
+	for _, e := range s.Feed.Events {
+		if class.holds(e.Kind) && e.Severity >= least && strings.Contains(strings.ToLower(e.Kind+" "+e.Text), want) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// narrowed says in words what is left out, "" = nothing.
+func (p *Page) narrowed(s *page.State) string {
+	var parts []string
+	if p.class != 0 {
+		parts = append(parts, classes[p.class].name)
+	}
+	if name := severities[p.severity].name; name != "" {
+		parts = append(parts, name+" only")
+	}
+	if s.Filter != "" {
+		parts = append(parts, `text "`+s.Filter+`"`)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// why says why no event is shown and what to do.
+func (p *Page) why(s *page.State) string {
+	switch {
+	case len(s.Feed.Events) == 0:
+		return "nothing has happened yet; events come here as soon as agents attach"
+	case s.Filter != "":
+		return "no event held is of this kind and text; esc drops the text, t and s the rest"
+	}
+	return "no event held is of this kind; t shows the next kind, s all severities"
+}

@@ -1,0 +1,87 @@
+package page
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/key"
+)
+
+// LookAt asks the page that shows things of a kind to show the one of this id;
+// both the live and the held state know it.
+func (s *State) LookAt(id string) { s.picks.look = id }
+
+// Looked takes what is to be looked at when it is of a kind ("REC-"), once.
+func (s *State) Looked(kind string) (id string, ok bool) {
+	if kind == "" || !strings.HasPrefix(s.picks.look, kind) {
+		return "", false
+	}
+	id, s.picks.look = s.picks.look, ""
+	return id, true
+}
+
+// Target is what a line tells of: a page, and the thing to show there.
+type Target struct {
+	Page key.Scope
+	ID   string // "INC-0001", "REC-0001", "VAL-0001"; empty = a rank
+	Rank int32  // with ID empty
+}
+
+// Name is the target in words.
+func (t Target) Name() string {
+	if t.ID != "" {
+		return t.ID
+	}
+	return "rank " + strconv.Itoa(int(t.Rank))
+}
+
+var (
+	named  = regexp.MustCompile(`\b(INC|REC|VAL)-\d{4,9}\b`)
+	ranked = regexp.MustCompile(`\branks? (\d{1,7})\b`)
+	placed = regexp.MustCompile(`\b[\w.-]+\.g\d{1,3}\b`)
+)
+
+var homes = map[string]key.Scope{"INC": key.Ladder, "REC": key.Recovery, "VAL": key.Validate}
+
+// TargetOf finds what an event tells of: what its audit names, else the first
+// incident, recovery or validation in its text, else the first rank or device
+// that the job has.
+func (s *State) TargetOf(e *falconv1.EventLine) (Target, bool) {
+	for _, text := range []string{e.GetAudit().GetAbout(), e.GetText()} {
+		if m := named.FindStringSubmatch(text); m != nil {
+			return Target{Page: homes[m[1]], ID: m[0]}, true
+		}
+	}
+	if m := ranked.FindStringSubmatch(e.GetText()); m != nil {
+		if r, err := strconv.Atoi(m[1]); err == nil && r < len(s.Ranks) {
+			return Target{Page: key.Ranks, Rank: int32(r)}, true
+		}
+	}
+	if d := placed.FindString(e.GetText()); d != "" {
+		for _, r := range s.Ranks {
+			if r.GetDevice() == d {
+				return Target{Page: key.Ranks, Rank: r.Rank}, true
+			}
+		}
+	}
+	if inc := s.Incident(); inc != nil && aboutIncident[e.GetKind()] {
+		return Target{Page: key.Ladder, ID: inc.Id}, true
+	}
+	return Target{}, false
+}
+
+// aboutIncident are kinds of which every line is about an incident; where it
+// names none, it is the present one.
+var aboutIncident = map[string]bool{"incident": true, "verdict": true, "proposal": true, "decision": true, "action": true}
+
+// Go looks at a target and returns its page.
+func (s *State) Go(t Target) key.Scope {
+	if t.ID != "" {
+		s.LookAt(t.ID)
+	} else {
+		s.Select(t.Rank)
+	}
+	return t.Page
+}

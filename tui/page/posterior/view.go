@@ -1,0 +1,133 @@
+package posterior
+
+import (
+	"math"
+	"slices"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// following is the end of a view that goes on with the newest iteration.
+const following int64 = -1
+
+// view maps columns to iterations: the newest shown at the right edge.
+type view struct {
+	s     *falconv1.Series
+	hi    int // one past the place in the series of the newest shown
+	n     int // iterations on screen
+	width int // columns
+}
+
+// newView shows the iterations up to end, or the newest; where that is further
+// back than the series goes, its oldest.
+func newView(r widget.Rect, s *falconv1.Series, end int64) view {
+	if s == nil {
+		s = &falconv1.Series{}
+	}
+	v := view{s: s, width: max(0, r.W-labelW), hi: len(s.Ms)}
+	if end != following {
+		v.hi = max(min(v.width, len(s.Ms)), min(len(s.Ms), int(end-s.FirstIteration)+1))
+	}
+	v.n = min(v.width, v.hi)
+	return v
+}
+
+func (v view) newest() int64 { return v.s.FirstIteration + int64(v.hi) - 1 }
+func (v view) oldest() int64 { return v.newest() - int64(v.n) + 1 }
+
+// last is the newest iteration of all that is known.
+func (v view) last() int64 { return v.s.FirstIteration + int64(len(v.s.Ms)) - 1 }
+
+// later is how many known iterations lie right of the screen.
+func (v view) later() int { return len(v.s.Ms) - v.hi }
+
+// holds says whether an iteration is on screen.
+func (v view) holds(i int64) bool { return v.n > 0 && i >= v.oldest() && i <= v.newest() }
+
+// column is where an iteration is drawn, -1 if it isn't.
+func (v view) column(i int64) int {
+	if !v.holds(i) {
+		return -1
+	}
+	return v.width - 1 - int(v.newest()-i)
+}
+
+// index is the place in the series of what a column shows, -1 for none.
+func (v view) index(col int) int {
+	i := v.hi - (v.width - col)
+	if col < v.width-v.n || i < 0 {
+		return -1
+	}
+	return i
+}
+
+// at is the place in the series of an iteration on screen.
+func (v view) at(i int64) int { return int(i - v.s.FirstIteration) }
+
+func (v view) threshold() float64 {
+	if v.s.Threshold > 0 {
+		return v.s.Threshold
+	}
+	return 0.9
+}
+
+func (v view) values(from []float32) []float64 {
+	out := make([]float64, v.width)
+	for col := range out {
+		out[col] = math.NaN()
+		if i := v.index(col); i >= 0 && i < len(from) {
+			out[col] = float64(from[i])
+		}
+	}
+	return out
+}
+
+// column of the posterior after the i-th observation, nil where it was not
+// sent. The last entry holds the tail.
+func (v view) posterior(i int) []float32 {
+	n := int(v.s.RunLengths)
+	if n <= 0 || i < 0 || (i+1)*n > len(v.s.Posterior) {
+		return nil
+	}
+	return v.s.Posterior[i*n : (i+1)*n]
+}
+
+// run is a run length with its probability.
+type run struct {
+	length int
+	p      float64
+}
+
+// top lists the most probable run lengths after the i-th observation, most
+// probable first.
+func (v view) top(i, most int) []run {
+	var out []run
+	for r, p := range v.posterior(i) {
+		if p > 0 && !math.IsNaN(float64(p)) {
+			out = append(out, run{r, float64(p)})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b run) int {
+		switch {
+		case a.p > b.p:
+			return -1
+		case a.p < b.p:
+			return 1
+		}
+		return a.length - b.length
+	})
+	return out[:min(most, len(out))]
+}
+
+// was is the most probable run length before it last fell, up to the i-th
+// observation: how long the regime before this one had lasted.
+func (v view) was(i int) (length int32, ok bool) {
+	m := v.s.MapRunLength
+	for ; i > 0 && i < len(m); i-- {
+		if m[i] < m[i-1] {
+			return m[i-1], true
+		}
+	}
+	return 0, false
+}

@@ -240,7 +240,7 @@ func (m *Model) ask() {
 		return
 	}
 	columns, lengths := m.pages[m.current].Want(m.body())
-	m.src.Ask(feed.Want{Rank: m.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths), Recoveries: m.current == key.Recovery, Attending: m.dialog.subject()})
+	m.src.Ask(feed.Want{Rank: m.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths), Recoveries: m.current == key.Recovery, Tests: m.current == key.Validate, Attending: m.dialog.subject()})
 }
 
 func (m *Model) profile(p colorprofile.Profile) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
 )
 
 // key gives a key to whoever owns the keyboard: help, dialog, prompt, page.
@@ -102,17 +103,27 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.Quit:
 		return m.quit()
 	default:
-		m.toPage(a)
+		return m.toPage(a)
 	}
 	return nil
 }
 
-// toPage gives an action to the page, and its choice of rank to the feed.
-func (m *Model) toPage(a key.Action) {
+// toPage gives an action to the page, and its choice of rank to the feed; what
+// the page wants shown is shown on the page that it belongs to.
+func (m *Model) toPage(a key.Action) tea.Cmd {
 	if to := m.pages[m.current].Act(a, m.state, m.body()); to != "" {
 		m.show(to)
 	}
 	m.shareChoice()
+	if id, ok := m.state.Looked("INC-"); ok {
+		return m.browse(id)
+	}
+	if id, ok := m.state.Looked("REC-"); ok {
+		if p, is := m.pages[key.Recovery].(page.Chooser); is {
+			p.Choose(id)
+		}
+	}
+	return nil
 }
 
 // shareChoice keeps the live state on the operator's rank while paused.

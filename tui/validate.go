@@ -30,11 +30,14 @@ func (m *Model) openValidate(links []string) tea.Cmd {
 	}
 	m.show(key.Validate)
 	r := &falconv1.ValidateRequest{Links: links, LinkTest: true, Reason: "asked from the console"}
-	if len(links) == 0 {
+	if picked := m.pages[key.Validate].(*validate.Page).Links(); len(links) == 0 && len(picked) > 0 {
+		r.Links = picked
+		r.Gemm, _ = m.testKind().Covers()
+	} else if len(links) == 0 {
 		r.Ranks = m.state.Picks()
 		r.Gemm, r.LinkTest = m.testKind().Covers()
 	}
-	if r.LinkTest && len(r.Ranks) == 1 {
+	if r.LinkTest && len(r.Ranks) == 1 && len(r.Links) == 0 {
 		m.say(themes.Warn, "a link has two ends: pick another rank, a group with d or s, or GPUs only with t")
 		return nil
 	}
@@ -92,13 +95,25 @@ func (m *Model) validated(msg validatedMsg) {
 
 // testLines say what is about to happen to the job.
 func testLines(r *falconv1.ValidateRequest, world, w int) []ladder.Line {
-	what := "links " + strings.Join(r.Links, ", ")
+	what := "links " + fewOf(r.Links)
+	if r.Gemm {
+		what += ", and the GPUs at their ends"
+	}
 	if len(r.Links) == 0 {
 		what = validateWhat(r) + " of " + ranksText(r.Ranks, world)
 	}
 	out := wrapped(themes.Title, "Test "+what, w)
 	out = append(out, wrapped(themes.Text, "The job runs on to an iteration boundary two or more iterations ahead and is held there while the tests run, usually well under a second; nothing trains meanwhile. Paused time is not counted as slow.", w)...)
 	return append(out, wrapped(themes.Text, "If wrong: where no consistent boundary exists nothing is held and the reason is shown. X lets go at once; the ranks let go by themselves at their deadline, even without console and agents.", w)...)
+}
+
+func fewOf(names []string) string {
+	const most = 8
+	t := strings.Join(names[:min(most, len(names))], ", ")
+	if rest := len(names) - most; rest > 0 {
+		t += fmt.Sprintf(" and %d more", rest)
+	}
+	return t
 }
 
 func validateWhat(r *falconv1.ValidateRequest) string {

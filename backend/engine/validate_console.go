@@ -255,6 +255,13 @@ func (e *Engine) asItStands(v falcon.Validation) falcon.Validation {
 	return v
 }
 
+// Validations lists those in memory, newest first, and nothing else.
+func (e *Engine) Validations(ctx context.Context) (*falconv1.IncidentsReply, error) {
+	out := &falconv1.IncidentsReply{}
+	err := e.do(ctx, func() { out.Validations = e.validationViews("") })
+	return out, err
+}
+
 // validationViews lists them newest first: all, or those of one incident.
 func (e *Engine) validationViews(incident string) []*falconv1.Validation {
 	var out []*falconv1.Validation

@@ -160,6 +160,10 @@ func (c *consoleService) Validate(ctx context.Context, q *falconv1.ValidateReque
 }
 
 func (c *consoleService) Incidents(ctx context.Context, q *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
+	if q.GetOnlyValidations() {
+		r, err := c.engine.Validations(ctx)
+		return r, wire(err)
+	}
 	r, err := c.engine.Incidents(ctx, q.GetId())
 	return r, wire(err)
 }

@@ -67,6 +67,8 @@ type State struct {
 	Recoveries    *falconv1.RecoveriesReply // newest pull of them; nil = never wanted, or refused
 	RecoveriesErr string                    // why there are none, cleaned
 
+	Validations []*falconv1.Validation // newest first, as last pulled; nil = never wanted
+
 	Session   string               // of this feed, as others see it
 	Operators []*falconv1.Operator // who looks now, this feed's among them
 }
@@ -97,6 +99,7 @@ type Want struct {
 	Columns    int32 // iterations of series and posterior
 	RunLengths int32 // rows of the posterior, 0 = none
 	Recoveries bool  // older recoveries, and what could be lost now
+	Tests      bool  // older validations
 
 	Attending string // what the operator is about to decide on, for others to see; changes nothing in the reply
 }

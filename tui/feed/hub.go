@@ -30,14 +30,16 @@ type Hub struct {
 // pulls nothing while there is no session. Now may be nil for the real clock.
 func NewHub(client falconv1.ConsoleClient, now func() time.Time) *Hub {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &Hub{feed: open(client, now, sharedWant(false), asleep, ""), cancel: cancel, sessions: map[*Session]bool{}}
+	h := &Hub{feed: open(client, now, sharedWant(false, false), asleep, ""), cancel: cancel, sessions: map[*Session]bool{}}
 	h.now = h.feed.now
 	h.wg.Go(func() { h.spread(ctx) })
 	return h
 }
 
 // sharedWant asks for no series: each session has its own.
-func sharedWant(recoveries bool) Want { return Want{Rank: WorstRank, Recoveries: recoveries} }
+func sharedWant(recoveries, tests bool) Want {
+	return Want{Rank: WorstRank, Recoveries: recoveries, Tests: tests}
+}
 
 // Session is a console's source that looks and acts by the caller's own
 // client: role, actor, series and decisions are that client's, and what the
@@ -111,18 +113,19 @@ func (h *Hub) leave(s *Session) {
 	h.adjust()
 }
 
-// adjust pulls as often as the keenest session wants, and recoveries while one
-// of them does.
+// adjust pulls as often as the keenest session wants, and recoveries and
+// older validations while one of them does.
 func (h *Hub) adjust() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	most, recoveries := asleep, false
+	most, recoveries, tests := asleep, false, false
 	for s := range h.sessions {
 		if p := pace(s.pace.Load()); p < most {
 			most = p
 		}
 		recoveries = recoveries || s.want.Load().Recoveries
+		tests = tests || s.want.Load().Tests
 	}
-	h.feed.Ask(sharedWant(recoveries))
+	h.feed.Ask(sharedWant(recoveries, tests))
 	h.feed.setPace(most)
 }

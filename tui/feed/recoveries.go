@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -9,8 +10,9 @@ import (
 	"github.com/failslow/falcon/tui/clean"
 )
 
-// recoveries pulls them while they are wanted and somebody looks, at a calm
-// pace: the recovery in progress comes with every snapshot anyway.
+// recoveries pulls them, and older validations, while they are wanted and
+// somebody looks, at a calm pace: what is in progress comes with every snapshot
+// anyway.
 func (f *Feed) recoveries(ctx context.Context) {
 	defer f.wg.Done()
 	timer := time.NewTimer(RecoverPeriod)
@@ -18,6 +20,9 @@ func (f *Feed) recoveries(ctx context.Context) {
 	for ctx.Err() == nil {
 		if f.want.Load().Recoveries && pace(f.pace.Load()) == awake {
 			f.pullRecoveries(ctx)
+		}
+		if f.want.Load().Tests && pace(f.pace.Load()) == awake {
+			f.pullValidations(ctx)
 		}
 		timer.Reset(RecoverPeriod)
 		select {
@@ -46,6 +51,31 @@ func (f *Feed) pullRecoveries(ctx context.Context) {
 		f.state.Recoveries, f.state.RecoveriesErr = reply, ""
 	}
 	f.publish()
+}
+
+// pullValidations keeps what it has where the engine does not answer: the
+// connection's own state says so.
+func (f *Feed) pullValidations(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, PullTimeout)
+	defer cancel()
+	reply, err := f.client.Incidents(ctx, &falconv1.IncidentsRequest{OnlyValidations: true})
+	if err != nil {
+		return
+	}
+	clean.Message(reply)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if sameValidations(f.state.Validations, reply.Validations) {
+		return
+	}
+	f.state.Validations = reply.Validations
+	f.publish()
+}
+
+func sameValidations(a, b []*falconv1.Validation) bool {
+	return len(a) == len(b) && slices.EqualFunc(a, b, func(x, y *falconv1.Validation) bool {
+		return x.GetId() == y.GetId() && x.GetState() == y.GetState()
+	})
 }
 
 // Recovering says that a recovery is not over.

@@ -55,6 +55,8 @@ type Options struct {
 	Rung       string // that is proposed, "S2" when empty
 	Auto       bool   // policy is automatic up to S2, with a countdown
 	Flicker    int    // so many ranks are warm in each iteration, others each time
+	SlowLink   string // "n0-n1": tests find it slow
+	Recurring  bool   // earlier incidents named the culprit and a link too
 }
 
 // Engine is the fake.
@@ -312,10 +314,13 @@ func (e *Engine) SetPolicy(_ context.Context, r *falconv1.SetPolicyRequest) (*fa
 	return &falconv1.SetPolicyReply{Policy: p}, nil
 }
 
-// Incidents lists the one incident.
-func (e *Engine) Incidents(context.Context, *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
+// Incidents lists the one incident, or the validations alone.
+func (e *Engine) Incidents(_ context.Context, r *falconv1.IncidentsRequest) (*falconv1.IncidentsReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if r.GetOnlyValidations() {
+		return &falconv1.IncidentsReply{Validations: e.validations()}, nil
+	}
 	inc := e.incident()
 	if inc == nil {
 		return &falconv1.IncidentsReply{}, nil

@@ -3,6 +3,7 @@ package fakeengine
 import (
 	"fmt"
 	"math"
+	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -40,6 +41,13 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 	}
 	s.Validation, s.Recovery = e.validation(), e.recovery()
 	s.Operators = e.operators
+	if e.opts.Recurring {
+		before := e.opts.Start.Add(-51 * time.Hour).UnixNano()
+		s.Recurring = []*falconv1.Recurrence{
+			{Device: "n1.g0" + e.hostile, Times: 3, Jobs: 2, FirstUnixNs: before, LastUnixNs: s.AtUnixNs},
+			{Link: "n0-n2", Times: 2, Jobs: 1, FirstUnixNs: before, LastUnixNs: before},
+		}
+	}
 	if inc := e.incident(); inc != nil {
 		s.Incidents = []*falconv1.Incident{inc}
 	}

@@ -3,6 +3,7 @@ package fakeengine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -56,14 +57,19 @@ func (e *Engine) validation() *falconv1.Validation {
 	case e.test != nil:
 		return e.asked()
 	case e.iter >= Located+2:
-		v := &falconv1.Validation{
-			Id: "VAL-0001", Incident: "INC-0001", By: "engine", Why: "the self time of n1.g0 is 2.00 x its peers'", State: "done",
-			Iteration: Located, PausedMs: 84, QuietMs: 410, Attempts: 1, Emulated: true, GemmN: 128,
-		}
-		e.results(v, true, false)
-		return v
+		return e.first()
 	}
 	return nil
+}
+
+// first is the engine's own.
+func (e *Engine) first() *falconv1.Validation {
+	v := &falconv1.Validation{
+		Id: "VAL-0001", Incident: "INC-0001", By: "engine", Why: "the self time of n1.g0 is 2.00 x its peers'", State: "done",
+		Iteration: Located, PausedMs: 84, QuietMs: 410, Attempts: 1, Emulated: true, GemmN: 128,
+	}
+	e.results(v, true, false)
+	return v
 }
 
 func (e *Engine) asked() *falconv1.Validation {
@@ -78,11 +84,48 @@ func (e *Engine) asked() *falconv1.Validation {
 	switch {
 	case e.test.stopped:
 		v.State, v.Reason, v.PausedMs = "failed", "ended by maria"+e.hostile, 120
-	case e.iter >= e.test.at+TestIterations:
+	case e.iter < e.test.at+TestIterations:
+		e.running(v, r)
+	default:
 		v.State, v.PassesDone, v.PausedMs = "done", v.Passes, 182
 		e.results(v, r.Gemm, r.LinkTest)
 	}
 	return v
+}
+
+// running is what a validation that holds the job is at: GPUs first, then a
+// pass an iteration.
+func (e *Engine) running(v *falconv1.Validation, r *falconv1.ValidateRequest) {
+	now := e.at(e.iter)
+	n := &falconv1.ValidationNow{Step: "gemm", HeldUnixNs: now.Add(-90 * time.Millisecond).UnixNano(), DeadlineUnixNs: now.Add(8 * time.Second).UnixNano()}
+	world := int32(min(16, e.world()))
+	for i := range world {
+		n.Ranks = append(n.Ranks, i)
+	}
+	v.Now = n
+	if !r.LinkTest && len(r.Links) == 0 || r.Gemm && e.iter == e.test.at {
+		v.PassesDone = 0
+		return
+	}
+	n.Step, n.Pass = "pass", v.PassesDone
+	for i := n.Pass % 2; i+1 < world; i += 2 {
+		n.Pairs = append(n.Pairs, &falconv1.RankPair{A: i, B: i + 1})
+	}
+	if r.Gemm {
+		e.results(v, true, false)
+	}
+}
+
+// validations lists those of the story, newest first.
+func (e *Engine) validations() []*falconv1.Validation {
+	var out []*falconv1.Validation
+	if v := e.validation(); v != nil {
+		out = append(out, v)
+	}
+	if e.test != nil && e.iter >= Located+2 {
+		out = append(out, e.first())
+	}
+	return out
 }
 
 // results are those of the story: the culprit multiplies at half speed, the
@@ -107,6 +150,10 @@ func (e *Engine) results(v *falconv1.Validation, gemm, links bool) {
 				l.Class, l.Ms = "intra-node", 0.2
 			} else {
 				l.Link = fmt.Sprintf("n%d-n%d", min(r, next)/2, max(r, next)/2)
+				l.Slow = l.Link == e.opts.SlowLink
+			}
+			if l.Slow {
+				l.Ms, l.Ratio = 3.9, 1.86
 			}
 			v.Links = append(v.Links, l)
 		}

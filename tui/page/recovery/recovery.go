@@ -43,7 +43,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		p.scroll += max(1, r.H/4)
 	case key.Older:
 		p.wanted = ""
-		p.back++ // bounded where it is used
+		p.back = min(p.back+1, max(0, len(s.RecoveryList())-1))
 	case key.Newer:
 		p.back = max(0, p.back-1)
 	default:

@@ -22,7 +22,10 @@ func resultLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 	slices.SortStableFunc(gemm, func(a, b *falconv1.GemmResult) int { return cmp.Compare(b.Ratio, a.Ratio) })
 	top := 0.0
 	for _, g := range gemm {
-		top = max(top, g.Ms)
+		top = max(top, g.Ms, 1.1*Limit*g.MedianMs)
+	}
+	if len(gemm) > 0 {
+		out = append(out, func(r widget.Rect) { gemmHead(c, r, gemm[0]) })
 	}
 	for _, g := range gemm {
 		out = append(out, func(r widget.Rect) { drawGEMM(c, r, g, top) })
@@ -35,6 +38,17 @@ func resultLines(c *widget.Canvas, v *falconv1.Validation, w int) []line {
 	return out
 }
 
+// gemmHead says what the bars are measured against.
+func gemmHead(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult) {
+	pen := c.Pen(r).Put(themes.Dim, "GEMM")
+	if g.MedianMs > 0 {
+		pen.Putf(themes.Dim, " median %s  ╎ %.1f × the median: slow beyond", phrase.Ms(g.MedianMs), Limit)
+	}
+}
+
+// gemmW is the room of a result's name, and of its numbers.
+const gemmW, gemmNumW = 21, 24
+
 func drawGEMM(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult, top float64) {
 	pen := c.Pen(r).Putf(themes.Text, "%-10s rank %-5d", widget.Cut(g.Device, 10), g.Rank)
 	if g.Err != "" {
@@ -42,8 +56,20 @@ func drawGEMM(c *widget.Canvas, r widget.Rect, g *falconv1.GemmResult, top float
 		return
 	}
 	role := verdictRole(g.Slow)
-	room := max(4, pen.Left()-24)
-	pen.Put(role, Bar(g.Ms, top, room, c.ASCII)).Putf(role, "%9s %5.2f×%s", phrase.Ms(g.Ms), g.Ratio, slowWord(g.Slow))
+	room := max(4, pen.Left()-gemmNumW)
+	limit := pen.X + int(Limit*g.MedianMs/top*float64(room))
+	bar := pen.X
+	pen.Put(role, Bar(g.Ms, top, room, c.ASCII))
+	if pen.Putf(role, "%9s", phrase.Ms(g.Ms)); g.Ratio > 0 {
+		pen.Putf(role, " %5.2f×%s", g.Ratio, slowWord(g.Slow))
+	}
+	if g.MedianMs > 0 && top > 0 && limit >= bar && limit < bar+room {
+		style := c.Pal.Style(themes.Accent)
+		if c.At(limit, r.Y).R != ' ' { // over the bar: of its colour's opposite
+			style = c.Pal.Style(role).With(themes.Reverse)
+		}
+		c.Set(limit, r.Y, '╎', style)
+	}
 }
 
 func drawLink(c *widget.Canvas, r widget.Rect, l *falconv1.LinkResult, w int) {
@@ -60,7 +86,7 @@ func drawLink(c *widget.Canvas, r widget.Rect, l *falconv1.LinkResult, w int) {
 	if l.Ratio > 0 {
 		pen.Putf(role, " %5.2f×", l.Ratio)
 	} else {
-		pen.Put(themes.Dim, "  no peer")
+		pen.Put(themes.Dim, "  nothing to compare with")
 	}
 	pen.Put(role, slowWord(l.Slow))
 }

@@ -1,6 +1,7 @@
-// Package validate draws active tests: which ranks are picked for the next
-// one, and the newest validation with its passes and results, the slowest
-// first. Pure drawing and the operator's choice of ranks and of what to test;
+// Package validate draws active tests: which ranks or links are picked for the
+// next one, and a validation: while it runs, its passes and who is tested now;
+// then its results as a list, the slowest first, and as a matrix of the links'
+// ends. Pure drawing and the operator's choice of what to test and to look at;
 // the model asks the engine, after a dialog. No I/O.
 package validate
 
@@ -34,15 +35,35 @@ func (k Kind) String() string {
 	return [...]string{"GPUs and links", "GPUs only", "links only"}[k]
 }
 
+// look is how results are shown.
+type look int
+
+// The looks: a list beside the matrix where both have room.
+const (
+	asList look = iota
+	byNode
+	byRank
+	looks
+)
+
 // Page is the validate page.
 type Page struct {
 	kind   Kind
 	scroll int
-	of     string // validation that scroll is for
+	of     string // validation that scroll and cursor are for
+	back   int    // validations back from the newest
+	look   look
+	chosen bool // the operator chose the look
+	focus  bool // keys move the cursor in the matrix
+	at     [2]int
+
+	byLink bool            // links are picked from, not ranks
+	row    int             // among links
+	picked map[string]bool // links
 }
 
 // New makes the page.
-func New() *Page { return &Page{} }
+func New() *Page { return &Page{picked: map[string]bool{}} }
 
 // Kind is what the operator wants tested.
 func (p *Page) Kind() Kind { return p.kind }
@@ -50,8 +71,63 @@ func (p *Page) Kind() Kind { return p.kind }
 // Want says that no series is needed.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
-// Act moves the cursor, picks ranks and scrolls the results.
+// Act moves the cursor, picks ranks or links, and chooses what is shown.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
+	switch a {
+	case key.PageUp:
+		p.scroll = max(0, p.scroll-max(1, r.H/4))
+	case key.PageDown:
+		p.scroll += max(1, r.H/4)
+	case key.Older:
+		p.back = min(p.back+1, max(0, len(p.list(s))-1))
+	case key.Newer:
+		p.back = max(0, p.back-1)
+	case key.Links:
+		p.byLink, p.focus = !p.byLink, false
+	case key.Results:
+		p.toResults(s)
+	case key.Metric:
+		p.nextLook(s)
+	case key.Up, key.Down, key.Left, key.Right, key.Next, key.Prev:
+		p.move(a, s, r)
+	default:
+		p.pick(a, s)
+	}
+	return ""
+}
+
+// move moves the cursor of what the keys are with: matrix, links or ranks.
+func (p *Page) move(a key.Action, s *page.State, r widget.Rect) {
+	switch {
+	case p.focus:
+		m := newMatrix(p.shown(s), p.look == byRank)
+		switch a {
+		case key.Next:
+			p.at = m.next(p.at, +1)
+		case key.Prev:
+			p.at = m.next(p.at, -1)
+		default:
+			p.at = m.move(p.at, a)
+		}
+	case p.byLink:
+		p.moveLink(a, s)
+	default:
+		moveRank(a, s, r)
+	}
+}
+
+func (p *Page) moveLink(a key.Action, s *page.State) {
+	list, _ := p.candidates(s)
+	switch a {
+	case key.Up, key.Left, key.Prev:
+		p.row--
+	default:
+		p.row++
+	}
+	p.row = max(0, min(p.row, len(list)-1))
+}
+
+func moveRank(a key.Action, s *page.State, r widget.Rect) {
 	across := int32(perRow(r.W))
 	switch a {
 	case key.Left:
@@ -66,14 +142,56 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		s.Step(+1)
 	case key.Prev:
 		s.Step(-1)
-	case key.PageUp:
-		p.scroll = max(0, p.scroll-max(1, r.H/4))
-	case key.PageDown:
-		p.scroll += max(1, r.H/4)
-	default:
-		p.pick(a, s)
 	}
-	return ""
+}
+
+// toResults moves the keys to the matrix, on its worst cell, or back.
+func (p *Page) toResults(s *page.State) {
+	v := p.shown(s)
+	if p.focus = !p.focus && len(v.GetLinks()) > 0; !p.focus {
+		return
+	}
+	if p.look == asList {
+		p.look, p.chosen = firstMatrix(v), true
+	}
+	p.at = newMatrix(v, p.look == byRank).worst()
+}
+
+// firstMatrix is by node, or within one node by rank.
+func firstMatrix(v *falconv1.Validation) look {
+	if nodes(v) > 1 {
+		return byNode
+	}
+	return byRank
+}
+
+func (p *Page) nextLook(s *page.State) {
+	v := p.shown(s)
+	p.look, p.chosen = (p.look+1)%looks, true
+	if p.look == asList {
+		p.focus = false
+	}
+	p.at = newMatrix(v, p.look == byRank).worst()
+}
+
+// shown is the validation on the page; empty before the first.
+func (p *Page) shown(s *page.State) *falconv1.Validation {
+	list := p.list(s)
+	if len(list) == 0 {
+		return &falconv1.Validation{}
+	}
+	p.back = max(0, min(p.back, len(list)-1))
+	return list[p.back]
+}
+
+// lookFor goes to the validation that another page wants shown.
+func (p *Page) lookFor(s *page.State) {
+	id, ok := s.Looked("VAL-")
+	for i, v := range p.list(s) {
+		if ok && v.GetId() == id {
+			p.back = i
+		}
+	}
 }
 
 // pick changes what is picked; the cursor then stays where it is, even if
@@ -82,12 +200,20 @@ func (p *Page) pick(a key.Action, s *page.State) {
 	at := s.Rank()
 	switch a {
 	case key.Pick:
+		if p.byLink {
+			p.pickLink(s)
+			return
+		}
 		s.Pick(at)
 	case key.PickReplicas:
 		s.PickAll(s.Replicas(at))
 	case key.PickPipeline:
 		s.PickAll(s.Pipeline(at))
 	case key.Unpick:
+		if p.byLink {
+			clear(p.picked)
+			return
+		}
 		s.Unpick()
 	case key.TestKind:
 		p.kind = (p.kind + 1) % kinds
@@ -103,12 +229,21 @@ const cellW = 16
 
 func perRow(w int) int { return max(1, w/cellW) }
 
-// Draw draws the ranks to pick from above, the newest validation below.
+// Draw draws what to pick from above, a validation below.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
+	p.lookFor(s)
 	rows := (len(s.Ranks) + perRow(r.W) - 1) / perRow(r.W)
+	if p.byLink {
+		list, _ := p.candidates(s)
+		rows = len(list)
+	}
 	top, rest := r.Rows(min(2+max(1, rows), max(4, r.H/3)))
-	p.ranks(c, top, s)
-	p.newest(c, rest, s)
+	if p.byLink {
+		p.links(c, top, s)
+	} else {
+		p.ranks(c, top, s)
+	}
+	p.validation(c, rest, s)
 }
 
 func (p *Page) ranks(c *widget.Canvas, r widget.Rect, s *page.State) {
@@ -157,28 +292,74 @@ func cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	}
 }
 
-func (p *Page) newest(c *widget.Canvas, r widget.Rect, s *page.State) {
-	v := s.Snap().GetValidation()
+// validation draws the one chosen.
+func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
+	v := p.shown(s)
 	if v.GetId() == "" {
 		page.Empty(c, c.Rule(r, "RESULTS", ""), "nothing has been tested yet; x holds the job for a moment and tests what is picked")
 		return
 	}
 	if v.Id != p.of {
-		p.of, p.scroll = v.Id, 0
+		p.of, p.scroll, p.at = v.Id, 0, [2]int{}
+		if !p.chosen {
+			p.look = asList
+			if len(v.Gemm) == 0 && len(v.Links) > 0 {
+				p.look = firstMatrix(v)
+			}
+		}
 	}
-	body := c.Rule(r, v.Id+" "+v.State, Summary(v))
+	title := v.Id + " " + v.State
+	if n := len(p.list(s)); n > 1 {
+		title += fmt.Sprintf("  %d of %d", n-p.back, n)
+	}
+	body := c.Rule(r, title, Summary(v))
 	head, body := body.Rows(min(2, body.H))
-	used := c.Paragraph(head, Story(v), c.Pal.Style(stateRole(v)))
-	if used < head.H {
+	if used := c.Paragraph(head, Story(v), c.Pal.Style(stateRole(v))); used < head.H {
 		body = widget.Rect{X: body.X, Y: body.Y - 1, W: body.W, H: body.H + 1}
 	}
-	lines := resultLines(c, v, body.W)
-	p.scroll = max(0, min(p.scroll, len(lines)-body.H))
+	if Underway(v) && body.H > liveRows {
+		var now widget.Rect
+		now, body = body.Rows(liveRows)
+		live(c, now, s, v)
+	}
+	p.results(c, body, v)
+}
+
+// wideResults is the width from which list and matrix stand side by side.
+const wideResults = 110
+
+func (p *Page) results(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
+	byRank := p.look == byRank || p.look == asList && firstMatrix(v) == byRank
+	switch {
+	case r.W >= wideResults && len(v.Links) > 0:
+		left, right := r.Columns(r.W * 45 / 100)
+		p.resultList(c, left, v)
+		_, right = right.Columns(2)
+		p.matrix(c, right, v, byRank)
+	case p.look == asList:
+		p.resultList(c, r, v)
+	default:
+		p.matrix(c, r, v, byRank)
+	}
+}
+
+func (p *Page) matrix(c *widget.Canvas, r widget.Rect, v *falconv1.Validation, byRank bool) {
+	newMatrix(v, byRank).draw(c, r, p.at, p.focus)
+}
+
+func (p *Page) resultList(c *widget.Canvas, r widget.Rect, v *falconv1.Validation) {
+	lines := resultLines(c, v, r.W)
+	p.scroll = max(0, min(p.scroll, len(lines)-r.H))
 	for i, l := range lines[p.scroll:] {
-		if i >= body.H {
+		if i >= r.H {
 			break
 		}
-		l(widget.Rect{X: body.X, Y: body.Y + i, W: body.W, H: 1})
+		l(widget.Rect{X: r.X, Y: r.Y + i, W: r.W, H: 1})
+	}
+	if rest := len(lines) - p.scroll - r.H; rest > 0 && r.H > 1 {
+		row := widget.Rect{X: r.X, Y: r.Y + r.H - 1, W: r.W, H: 1}
+		c.Fill(row, ' ', c.Pal.Style(themes.Dim))
+		c.Pen(row).Putf(themes.Dim, "… %d more, ctrl-d", rest+1)
 	}
 }
 

@@ -7481,10 +7481,11 @@ func (x *SetPolicyReply) GetPolicy() *Policy {
 }
 
 type IncidentsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // empty = all
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                                   // empty = all
+	OnlyValidations bool                   `protobuf:"varint,2,opt,name=only_validations,json=onlyValidations,proto3" json:"only_validations,omitempty"` // of all incidents and on demand, and nothing else
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *IncidentsRequest) Reset() {
@@ -7522,6 +7523,13 @@ func (x *IncidentsRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *IncidentsRequest) GetOnlyValidations() bool {
+	if x != nil {
+		return x.OnlyValidations
+	}
+	return false
 }
 
 // Validation is one pause of the job and the tests run in it; see
@@ -9759,9 +9767,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10SetPolicyRequest\x12)\n" +
 	"\x06policy\x18\x01 \x01(\v2\x11.falcon.v1.PolicyR\x06policy\";\n" +
 	"\x0eSetPolicyReply\x12)\n" +
-	"\x06policy\x18\x01 \x01(\v2\x11.falcon.v1.PolicyR\x06policy\"\"\n" +
+	"\x06policy\x18\x01 \x01(\v2\x11.falcon.v1.PolicyR\x06policy\"M\n" +
 	"\x10IncidentsRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\xd0\x04\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12)\n" +
+	"\x10only_validations\x18\x02 \x01(\bR\x0fonlyValidations\"\xd0\x04\n" +
 	"\n" +
 	"Validation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +

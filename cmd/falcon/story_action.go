@@ -113,7 +113,11 @@ func (a storyAction) details() []string {
 	var out []string
 	if a.DecidedUnixNs != 0 {
 		at := time.Unix(0, a.DecidedUnixNs).UTC().Format(time.DateTime)
-		out = append(out, fmt.Sprintf("decided by %s from %s at %s UTC for job epoch %d", orNobody(a.DecidedBy), orNobody(a.DecidedFrom), at, a.JobEpoch))
+		line := fmt.Sprintf("decided by %s from %s at %s UTC for job epoch %d", orNobody(a.DecidedBy), orNobody(a.DecidedFrom), at, a.JobEpoch)
+		if a.Reason != "" {
+			line += ": " + a.Reason
+		}
+		out = append(out, line)
 	}
 	if p := a.Preview; p != nil {
 		out = append(out, previewLines(p)...)

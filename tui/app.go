@@ -100,7 +100,12 @@ type Model struct {
 
 	opened int // numbers dialogs, so that a late answer finds its own
 
+	touched time.Time // the operator's last key
+
 	cached  string
+	page    string    // the page within it
+	paged   time.Time // when that was drawn
+	keep    bool      // the page may stay as it is
 	cursor  *tea.Cursor
 	dirty   bool
 	drawn   int // frames composed, for tests and benchmarks
@@ -172,7 +177,9 @@ func (m *Model) wait() tea.Cmd {
 	return func() tea.Msg {
 		select {
 		case <-m.src.Changed():
-			return updateMsg{m.src.Latest()}
+			s := m.src.Latest()
+			page.Prepare(s) // here, so that the event loop finds it done
+			return updateMsg{s}
 		case <-m.src.Done():
 			return closedMsg{}
 		}
@@ -185,11 +192,13 @@ func tick() tea.Cmd {
 
 // Update handles one message; it does no I/O.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	m.keep = false
 	switch msg := msg.(type) {
 	case updateMsg:
 		m.update(msg.state)
 		return m, tea.Batch(m.wait(), m.arrive())
 	case tickMsg:
+		m.keep = m.restful()
 		m.dirty = true
 		return m, tea.Batch(tick(), m.renew())
 	case incidentMsg:
@@ -197,14 +206,16 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case armedMsg:
 		m.dirty = true
 	case tea.KeyPressMsg:
-		m.dirty = true
+		m.touch()
 		cmd := m.key(msg)
 		m.ask() // others see what is being decided on
 		return m, cmd
 	case tea.PasteMsg:
+		m.touch()
 		m.paste(msg)
 	case tea.WindowSizeMsg:
-		m.w, m.h, m.dirty = msg.Width, msg.Height, true
+		m.w, m.h = msg.Width, msg.Height
+		m.touch()
 		m.ask()
 	case tea.ColorProfileMsg:
 		m.profile(msg.Profile)
@@ -229,7 +240,9 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // update takes a new state over. Header, bar and dialogs always show it; the
 // pages only while the display runs.
 func (m *Model) update(s *feed.State) {
-	m.dirty = true
+	if !m.calm(s) { // else the next tick draws it
+		m.dirty = true
+	}
 	m.live.Update(s)
 	m.ask()
 }

@@ -45,10 +45,13 @@ func (m *Model) compose() (string, *tea.Cursor) {
 		m.state.Now = m.live.Now
 	}
 	body := m.body()
-	c := widget.NewCanvas(body.W, body.H, m.pal, m.opts.ASCII)
-	m.pages[m.current].Draw(c, c.Whole(), m.drawnState(m.current))
+	if !m.keep {
+		c := widget.NewCanvas(body.W, body.H, m.pal, m.opts.ASCII)
+		m.pages[m.current].Draw(c, c.Whole(), m.drawnState(m.current))
+		m.page, m.paged = c.String(), m.now()
+	}
 	last, cursor := m.lastRow(m.h - 1)
-	screen := strings.Join([]string{m.header(), c.String(), m.bar(), m.tabs(), last}, "\n")
+	screen := strings.Join([]string{m.header(), m.page, m.bar(), m.tabs(), last}, "\n")
 	switch {
 	case m.help != nil:
 		screen = overlay(screen, m.drawHelp(body))

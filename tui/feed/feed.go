@@ -321,6 +321,9 @@ func (f *Feed) received(r *falconv1.SnapshotReply, w Want, slow bool) {
 	f.publish()
 }
 
+// SameOperators says that the same people look at the same.
+func SameOperators(a, b *State) bool { return sameOperators(a.Operators, b.Operators) }
+
 // sameOperators says that two lists tell the same.
 func sameOperators(a, b []*falconv1.Operator) bool {
 	return slices.EqualFunc(a, b, func(x, y *falconv1.Operator) bool { return proto.Equal(x, y) })

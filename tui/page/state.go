@@ -50,7 +50,7 @@ type State struct {
 
 	pids pids
 
-	// Computed once an update, as drawing asks often and ranks may be many.
+	// Of the snapshot's table, as drawing asks often and ranks may be many.
 	worst     int32
 	measured  bool // some rank has a self time
 	anomalies []int32
@@ -70,28 +70,15 @@ func NewState(f *feed.State) *State {
 // Update takes a new feed state over.
 func (s *State) Update(f *feed.State) {
 	s.Feed = f
-	job := f.Snap.GetJob()
-	s.TP, s.DP, s.PP = max(1, int(job.GetTp())), max(1, int(job.GetDp())), max(1, int(job.GetPp()))
-	world := min(maxRanks, max(0, int(job.GetWorld())))
-	if world == 0 {
-		world = len(f.Snap.Ranks)
-	}
-	s.Ranks = make([]*falconv1.RankView, world)
-	for _, r := range f.Snap.Ranks {
-		if r != nil && r.Rank >= 0 && int(r.Rank) < world {
-			s.Ranks[r.Rank] = r
-		}
-	}
-	if int(s.rank) >= world {
+	t := tableOf(f)
+	s.Ranks, s.TP, s.DP, s.PP = t.ranks, t.tp, t.dp, t.pp
+	s.worst, s.measured, s.anomalies, s.tally = t.worst, t.measured, t.anomalies, t.tally
+	if int(s.rank) >= len(s.Ranks) {
 		s.rank = 0
 	}
-	maps.DeleteFunc(s.picks.ranks, func(r int32, _ bool) bool { return int(r) >= world })
+	maps.DeleteFunc(s.picks.ranks, func(r int32, _ bool) bool { return int(r) >= len(s.Ranks) })
 	s.pids = s.pids.after(f.Snap.GetRecovery())
-	s.worst = s.findWorst()
-	s.anomalies = s.findAnomalies()
-	s.tally = s.count()
 	s.FilterRanks(s.rankFilter)
-	s.measured = slices.ContainsFunc(s.Ranks, func(r *falconv1.RankView) bool { return r.GetSelfRatio() > 0 })
 }
 
 // Snap is the snapshot; never nil.

@@ -57,6 +57,7 @@ type Options struct {
 	Flicker    int    // so many ranks are warm in each iteration, others each time
 	SlowLink   string // "n0-n1": tests find it slow
 	Recurring  bool   // earlier incidents named the culprit and a link too
+	Healthy    bool   // nothing ever happens, and the job does not end
 }
 
 // Engine is the fake.
@@ -111,7 +112,7 @@ func (e *Engine) Advance(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for range n {
-		if e.iter >= End {
+		if e.story() >= End {
 			return
 		}
 		e.iter++
@@ -160,6 +161,7 @@ func (e *Engine) Hostile(text string) {
 // tell logs what happened at the present iteration; the caller holds mu.
 func (e *Engine) tell() {
 	switch {
+	case e.opts.Healthy:
 	case e.iter == Detected:
 		e.log(e.iter, "incident", "INC-0001 opened: iteration time 210 to 400 ms since iteration 40", 3)
 	case e.iter == Located:

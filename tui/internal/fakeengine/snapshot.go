@@ -11,6 +11,14 @@ import (
 // culprit is the slow rank: replica 2, stage 0, tp 0.
 func (e *Engine) culprit() int32 { return int32(e.opts.TP * min(2, e.opts.DP-1)) }
 
+// story is the iteration as far as the story goes.
+func (e *Engine) story() int64 {
+	if e.opts.Healthy {
+		return min(e.iter, Onset-1)
+	}
+	return e.iter
+}
+
 func (e *Engine) world() int { return e.opts.TP * e.opts.DP * e.opts.PP }
 
 func (e *Engine) inForce(i int64) bool {
@@ -27,7 +35,7 @@ func (e *Engine) ms(i int64) float64 {
 		base = MitigatedMs
 	case e.inForce(i):
 		base = 236 // uneven shares on healthy devices
-	case i >= Onset && i < Cleared:
+	case !e.opts.Healthy && i >= Onset && i < Cleared:
 		base = SlowMs
 	}
 	return base * (1 + 0.008*math.Sin(float64(i)*2.399))
@@ -65,9 +73,9 @@ func (e *Engine) job() *falconv1.Job {
 		Epoch: 1, State: "steady", Emulated: true, Exact: true, MicroBatches: e.even(),
 	}
 	switch {
-	case e.iter < 20:
+	case e.story() < 20:
 		j.State = "learning"
-	case e.iter >= End:
+	case e.story() >= End:
 		j.State = "finished"
 	case j.Slowdown > 0.1:
 		j.State = "slow"
@@ -123,16 +131,16 @@ func (e *Engine) draw() []*falconv1.RankView {
 		}
 	}
 	out, block, ms := make([]*falconv1.RankView, n), make([]falconv1.RankView, n), e.ms(e.iter)
-	slow := e.iter >= Onset && e.iter < Cleared
+	slow := e.story() >= Onset && e.story() < Cleared
 	for r := range out {
 		out[r] = &block[r]
 		e.rank(out[r], int32(r), ms, slow)
 	}
 	e.flicker(out)
-	if n > 6 && e.iter > 100 {
+	if n > 6 && e.story() > 100 {
 		out[n-1].Health = falconv1.RankHealth_RANK_HEALTH_STALE
 	}
-	if e.iter >= End { // the processes have gone, as after a real job
+	if e.story() >= End { // the processes have gone, as after a real job
 		for _, r := range out {
 			r.Health = falconv1.RankHealth_RANK_HEALTH_LOST
 		}
@@ -146,7 +154,10 @@ func (e *Engine) flicker(ranks []*falconv1.RankView) {
 	for k := range e.opts.Flicker {
 		at := (int(e.iter)*e.opts.Flicker + k) * stride % len(ranks)
 		if r := ranks[at]; r.Health == falconv1.RankHealth_RANK_HEALTH_OK {
-			r.Level, r.SelfRatio = 3, 1.3
+			r.Level = 3
+			if r.SelfRatio > 0 {
+				r.SelfRatio = 1.3
+			}
 		}
 	}
 }
@@ -156,7 +167,7 @@ func (e *Engine) rank(v *falconv1.RankView, r int32, ms float64, slow bool) {
 	v.Health = falconv1.RankHealth_RANK_HEALTH_OK
 	v.Level = int32(min(6, max(0, (ms/HealthyMs-1)*7)))
 	v.SmClockMhz, v.TemperatureC = 1980, uint32(58+r%5)
-	if e.iter >= Located {
+	if e.story() >= Located {
 		v.SelfMs, v.SelfRatio, v.WaitMs = 10+0.02*float64(r%3), 1+0.004*float64(r%4), 42
 	}
 	if r != e.culprit() || !slow {
@@ -164,7 +175,7 @@ func (e *Engine) rank(v *falconv1.RankView, r int32, ms float64, slow bool) {
 	}
 	v.SmClockMhz, v.TemperatureC, v.Probability = 990, 87, 0.98
 	v.Health = falconv1.RankHealth_RANK_HEALTH_SLOW
-	if e.iter >= Located {
+	if e.story() >= Located {
 		v.Health, v.SelfMs, v.SelfRatio, v.WaitMs = falconv1.RankHealth_RANK_HEALTH_CULPRIT, 20.1, 2.01, 0.4
 	}
 }
@@ -218,6 +229,9 @@ func (e *Engine) posterior(i int64, rows int32) []float32 {
 }
 
 func (e *Engine) changes() []int64 {
+	if e.opts.Healthy {
+		return nil
+	}
 	c := []int64{Onset}
 	if e.approved != never {
 		c = append(c, e.approved+2)
@@ -228,7 +242,7 @@ func (e *Engine) changes() []int64 {
 func (e *Engine) marks() []*falconv1.Mark {
 	var m []*falconv1.Mark
 	add := func(at, known int64, kind string) {
-		if e.iter >= known {
+		if e.story() >= known {
 			m = append(m, &falconv1.Mark{Iteration: at, Kind: kind})
 		}
 	}
@@ -242,20 +256,20 @@ func (e *Engine) marks() []*falconv1.Mark {
 }
 
 func (e *Engine) incident() *falconv1.Incident {
-	if e.iter < Detected {
+	if e.story() < Detected {
 		return nil
 	}
 	inc := &falconv1.Incident{
 		Id: "INC-0001", State: "verified", OnsetIteration: Onset, DetectedIteration: Detected, RelievedIteration: never,
 		HealthyMs: HealthyMs, SlowMs: SlowMs, Probability: 0.98,
 	}
-	if e.iter >= Located {
+	if e.story() >= Located {
 		inc.State, inc.Verdict = "located", e.verdict()
 	}
-	if e.iter >= Seen {
+	if e.story() >= Seen {
 		inc.State, inc.RelievedIteration = "relieved", Relieved
 	}
-	if e.iter >= Reverted {
+	if e.story() >= Reverted {
 		inc.State = "closed"
 	}
 	return inc
@@ -274,7 +288,7 @@ func (e *Engine) verdict() *falconv1.Verdict {
 }
 
 func (e *Engine) ladder() *falconv1.Ladder {
-	if e.iter < Detected {
+	if e.story() < Detected {
 		return nil
 	}
 	end := min(e.iter, Cleared)
@@ -305,7 +319,7 @@ func (e *Engine) ladder() *falconv1.Ladder {
 }
 
 func (e *Engine) action() *falconv1.Action {
-	if e.iter < Proposed {
+	if e.story() < Proposed {
 		return nil
 	}
 	a := &falconv1.Action{
@@ -316,7 +330,7 @@ func (e *Engine) action() *falconv1.Action {
 	switch {
 	case e.vetoed:
 		a.State, a.DecidedBy, a.Reason = "vetoed", e.by, e.reason
-	case e.approved == never && e.iter >= Seen:
+	case e.approved == never && e.story() >= Seen:
 		a.State, a.Reason = "expired", "the fault cleared before a decision"
 	case e.approved != never:
 		e.progress(a)
@@ -327,16 +341,16 @@ func (e *Engine) action() *falconv1.Action {
 
 func (e *Engine) progress(a *falconv1.Action) {
 	a.DecidedBy, a.State = e.by, "dispatched"
-	if e.iter >= e.approved+2 {
+	if e.story() >= e.approved+2 {
 		a.State, a.AppliedIteration = "applied", e.approved+2
 	}
-	if e.iter >= e.approved+8 {
+	if e.story() >= e.approved+8 {
 		a.State, a.MeasuredMs = "kept", 262.3
 	}
-	if e.iter >= Seen {
+	if e.story() >= Seen {
 		a.State = "reverting"
 	}
-	if e.iter >= Reverted {
+	if e.story() >= Reverted {
 		a.State, a.RevertedIteration = "reverted", Reverted
 	}
 }

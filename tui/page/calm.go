@@ -1,0 +1,41 @@
+package page
+
+import (
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/tui/feed"
+)
+
+// AllWell says that there is nothing to look at: the engine is there and no
+// incident, proposal, validation or recovery is under way.
+func AllWell(f *feed.State) bool {
+	snap := f.Snap
+	if f.Conn != feed.Live || f.Slow || snap.GetLadder().GetProposal().GetState() == "proposed" {
+		return false
+	}
+	for _, i := range snap.GetIncidents() {
+		if Open(i) {
+			return false
+		}
+	}
+	if v := snap.GetValidation(); v != nil && !falcon.ValidationState(v.GetState()).Over() {
+		return false
+	}
+	return !feed.Recovering(snap.GetRecovery())
+}
+
+// SameButMeasurements says that two pictures differ in numbers alone: no rank
+// has another health, nothing was logged, decided or set.
+func SameButMeasurements(a, b *feed.State) bool {
+	x, y := a.Snap, b.Snap
+	return x.GetJob().GetState() == y.GetJob().GetState() && x.GetJob().GetAlarm() == y.GetJob().GetAlarm() &&
+		x.GetPolicy().GetVersion() == y.GetPolicy().GetVersion() && x.GetRole() == y.GetRole() &&
+		x.GetSeries().GetRank() == y.GetSeries().GetRank() && a.Recoveries == b.Recoveries &&
+		lastSeq(a) == lastSeq(b) && tableOf(a).tally == tableOf(b).tally
+}
+
+func lastSeq(f *feed.State) uint64 {
+	if n := len(f.Events); n > 0 {
+		return f.Events[n-1].GetSeq()
+	}
+	return 0
+}

@@ -63,6 +63,7 @@ type Options struct {
 	Keys     *key.Map              // nil = the table as it is shipped
 	Open     *link.Target          // what to show first; nil = the overview
 	Lag      func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
+	Replay   Replay                // what plays the recording that the source is; nil = live
 
 	probe bool // ask the terminal for its colours
 }

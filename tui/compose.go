@@ -40,7 +40,7 @@ func (m *Model) compose() (string, *tea.Cursor) {
 	if m.small() {
 		return m.ascii(m.summary()), nil
 	}
-	m.live.Now = m.now()
+	m.live.Now = m.clock()
 	if m.pausedAt.IsZero() {
 		m.state.Now = m.live.Now
 	}
@@ -142,7 +142,7 @@ func (m *Model) connection() (string, themes.Role) {
 			return fmt.Sprintf("LAG %ds", int(lag.Round(time.Second).Seconds())), themes.Warn
 		}
 	}
-	age := f.Age(m.now())
+	age := f.Age(m.clock())
 	text := fmt.Sprintf("data %.1fs", age.Seconds())
 	if age >= 10*time.Second {
 		text = fmt.Sprintf("data %ds old", int(age.Seconds()))
@@ -158,7 +158,10 @@ func (m *Model) connection() (string, themes.Role) {
 
 func (m *Model) headerSecond() string {
 	snap := m.live.Snap()
-	right := m.now().UTC().Format("15:04:05Z") + " "
+	right := m.clock().UTC().Format("15:04:05Z") + " "
+	if m.opts.Replay != nil {
+		right = m.replayHead()
+	}
 	if snap.Actor != "" && m.w >= 100 {
 		right = fmt.Sprintf("%s (%s)%s  %s", snap.Actor, orNone(snap.Role), m.company(), right)
 	} else if snap.Actor != "" {
@@ -208,6 +211,9 @@ func (m *Model) bar() string {
 
 // decisionKeys names the keys, or why they don't work.
 func (m *Model) decisionKeys() string {
+	if m.opts.Replay != nil {
+		return "recorded: no decision here  i why"
+	}
 	if !m.may("approver") {
 		return "needs role approver  i why"
 	}
@@ -302,7 +308,7 @@ func (m *Model) lastRow(y int) (string, *tea.Cursor) {
 	case m.dialog != nil:
 		left += m.keys(m.w-1, key.Dialog)
 	default:
-		left += m.keys(m.w-1, m.current, key.Global)
+		left += m.keys(m.w-1, m.scopes()...)
 	}
 	return row(m.blank(), m.w, left, "", 0), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/record"
 )
 
 // key gives a key to whoever owns the keyboard: help, dialog, prompt, page.
@@ -27,7 +28,7 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 	case m.prompt != nil:
 		return m.promptKey(k)
 	}
-	return m.act(m.table.Lookup(k, m.current, key.Global))
+	return m.act(m.table.Lookup(k, m.scopes()...))
 }
 
 // smallKey cancels and leaves, and nothing else: where a dialog can't be seen,
@@ -56,6 +57,10 @@ func (m *Model) act(a key.Action) tea.Cmd {
 			m.look = nil
 		}
 		m.show(to)
+		return nil
+	}
+	if c, ok := replayCommands[a]; ok {
+		m.opts.Replay.Do(c)
 		return nil
 	}
 	switch a {
@@ -93,7 +98,7 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.Filter:
 		m.prompt = m.newPrompt("/", m.filter())
 	case key.ShowHelp:
-		m.help = newHelp(m.table, m.current)
+		m.help = newHelp(m.table, m.scopesHere()...)
 	case key.Pause:
 		m.pause()
 	case key.Follow:
@@ -193,6 +198,10 @@ func (m *Model) follow() {
 
 // pause holds the pages still on a copy of the present state.
 func (m *Model) pause() {
+	if m.opts.Replay != nil { // what is shown never runs ahead
+		m.opts.Replay.Do(record.Toggle())
+		return
+	}
 	if !m.pausedAt.IsZero() {
 		m.live.Filter, m.live.Metric = m.state.Filter, m.state.Metric
 		m.live.FilterRanks(m.state.RankFilter())
@@ -282,11 +291,13 @@ func (m *Model) command(words []string) tea.Cmd {
 	case "theme":
 		m.setTheme(arg)
 	case "help":
-		m.help = newHelp(m.table, m.current)
+		m.help = newHelp(m.table, m.scopesHere()...)
+	case "at":
+		return m.seek(arg)
 	case "q", "quit":
 		return m.quit()
 	default:
-		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, test [N1-N2 …], fence NODE WHY, renew RANK WHY, lift NODE WHY, open INC-0001 (or a link), theme NAME, help, quit")
+		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, test [N1-N2 …], fence NODE WHY, renew RANK WHY, lift NODE WHY, open INC-0001 (or a link), at PLACE (in a recording), theme NAME, help, quit")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"charm.land/bubbles/v2/textinput"
@@ -295,12 +296,12 @@ func unfrozen(p *falconv1.Policy) *falconv1.Policy {
 
 // helpBox lists the keys of the present page, then those that work everywhere.
 type helpBox struct {
-	table *key.Map
-	scope key.Scope
-	pane  viewport.Model
+	table  *key.Map
+	scopes []key.Scope // the page's, and what adds to it
+	pane   viewport.Model
 }
 
-func newHelp(table *key.Map, s key.Scope) *helpBox { return &helpBox{table, s, viewport.New()} }
+func newHelp(table *key.Map, s ...key.Scope) *helpBox { return &helpBox{table, s, viewport.New()} }
 
 func (h *helpBox) act(m *Model, a key.Action) {
 	switch a {
@@ -322,7 +323,7 @@ const helpKeyW = 11
 
 func (h *helpBox) lines(w int) []ladder.Line {
 	var out []ladder.Line
-	for _, s := range []key.Scope{h.scope, key.Global, key.Dialog, key.Prompt, key.Help} {
+	for _, s := range slices.Concat(h.scopes, []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}) {
 		list := h.table.In(s)
 		if len(list) == 0 {
 			continue

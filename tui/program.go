@@ -44,8 +44,10 @@ func Run(ctx context.Context, src Source, t Terminal, opts Options) error {
 	return fmt.Errorf("%w: %w", ErrTerminal, err)
 }
 
+// newProgram leaves signals to whoever made ctx: the library's own handler
+// waits for an event loop that the same signal may have ended by ctx.
 func newProgram(ctx context.Context, m *Model, t Terminal, more ...tea.ProgramOption) *tea.Program {
-	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithFPS(framesPerSecond), tea.WithInput(t.In), tea.WithOutput(t.Out)}
+	options := []tea.ProgramOption{tea.WithContext(ctx), tea.WithoutSignalHandler(), tea.WithFPS(framesPerSecond), tea.WithInput(t.In), tea.WithOutput(t.Out)}
 	if t.Env != nil {
 		options = append(options, tea.WithEnvironment(t.Env))
 	}

@@ -289,7 +289,9 @@ func (m *Model) recoveryBar() (string, bool) {
 			text += "  " + d
 		}
 		keys := "a approve  v deny  7 more "
-		if why := m.lacks("approver", "it"); why != "" {
+		if why := m.lacks("approver", "it"); why == noDecision {
+			keys = "recorded: no decision here  7 more "
+		} else if why != "" {
 			keys = "needs role approver  7 more "
 			if m.live.Feed.Conn != feed.Live {
 				keys = "engine unreachable "

@@ -40,6 +40,9 @@ type consoleOptions struct {
 
 	PrefsFile string      // "" = the usual place
 	Prefs     prefs.Prefs // what it says; the zero value is what is shipped
+	Record    string      // record the session to this file; "" = not
+	Resume    bool        // go on with a recording that exists
+	From      string      // what a recording says it shows
 }
 
 // ownEngineNote is shown before leaving a console that carries the engine.
@@ -67,6 +70,13 @@ func consoleCommand() *cobra.Command {
 			defer stop()
 			if opts.JSON && !opts.Once {
 				return fmt.Errorf("%w: --json writes the state once: give --once with it", errUsage)
+			}
+			ends := ""
+			if target.connect == "" {
+				ends = "the engine ran in it and has ended too, training goes on unwatched"
+			}
+			if done, err := guarded(hasScreen() && !opts.Plain && !opts.Once, "console", ends); done {
+				return err
 			}
 			if opts.Once && target.connect == "" && config == "" {
 				target.connect = target.address() // to look once starts no engine
@@ -150,6 +160,8 @@ func consoleFlags(c *cobra.Command, opts *consoleOptions) {
 	f.BoolVar(&opts.ASCII, "ascii", false, "draw with ASCII characters only")
 	prefsFlag(c, &opts.PrefsFile)
 	f.StringVar(&opts.Open, "open", "", "show this first: a page's name, inc/INC-0001, rec/REC-0001, rank/12 or link/n1-n3, as Y copies it")
+	f.StringVar(&opts.Record, "record", "", "record what the console receives to this file, for falcon replay")
+	f.BoolVar(&opts.Resume, "record-on", false, "go on with a recording that exists")
 }
 
 func checkTheme(name string) error {
@@ -187,7 +199,7 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	case opts.Once:
 		return plain.Once(ctx, client, out, opts.JSON)
 	case opts.Plain || !hasScreen():
-		return plain.Run(ctx, client, out, plain.Options{In: in})
+		return recording(client, opts, func() error { return plain.Run(ctx, client, out, plain.Options{In: in}) })
 	}
 	to, err := openTarget(opts.Open)
 	if err != nil {
@@ -195,7 +207,12 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	}
 	f := feed.New(client, nil)
 	defer f.Close()
-	return tui.Run(ctx, f, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
+	src, end, err := recorded(f, opts)
+	if err != nil {
+		return err
+	}
+	defer end(os.Stderr)
+	return tui.Run(ctx, src, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
 		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
 	})
 }

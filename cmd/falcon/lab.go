@@ -38,6 +38,7 @@ type labOptions struct {
 	approve    string
 	report     string
 	journal    string
+	record     string
 	seed       int64
 	hook       string
 	marks      string
@@ -58,6 +59,9 @@ func labRunCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
+			if done, err := guarded(hasScreen() && !o.headless, "lab", "its nodes and ranks ended with it"); done {
+				return err
+			}
 			return runLab(ctx, c, o)
 		},
 	}
@@ -73,6 +77,7 @@ func labRunCommand() *cobra.Command {
 	f.StringVar(&o.approve, "approve", "", "what acts without a person: never, s2, s3 or all (default: the scenario's policy, else never on a terminal, s2 without)")
 	f.StringVar(&o.report, "report", "", "write the report to this file (JSON)")
 	f.StringVar(&o.journal, "journal", "", "without a console: copy the engine's journal to this file at the end")
+	f.StringVar(&o.record, "record", "", "record what a console receives to this file, for falcon replay")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
 	f.StringVar(&o.hook, "hook", "on", "on, or off to run the job without the hook")
 	f.StringVar(&o.marks, "marks", "on", "on, or off to let the agents infer iterations from the calls alone")

@@ -100,6 +100,9 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 	if r.recovery, err = scenarioRecovery(sc, r.policy); err != nil {
 		return nil, err
 	}
+	if _, err := os.Lstat(o.record); err == nil {
+		return nil, fmt.Errorf("%w: --record: %s exists; choose another name", errUsage, clean(o.record))
+	}
 	for name, v := range map[string]string{"--hook": o.hook, "--marks": o.marks} {
 		if v != "on" && v != "off" {
 			return nil, fmt.Errorf("%w: %s is %q, it must be on or off", errUsage, name, v)
@@ -343,10 +346,18 @@ func (r *labRun) headless(ctx context.Context) error {
 	if err := awaitEngine(ctx, client); err != nil {
 		return r.withEngineLog(err)
 	}
+	return recording(client, consoleOptions{Record: r.o.record, From: r.recordedFrom()}, func() error { return r.story(ctx, client, stopEngine) })
+}
+
+// recordedFrom is what a recording says it shows.
+func (r *labRun) recordedFrom() string { return "falcon lab, scenario " + r.o.scenario }
+
+// story plays the scenario beside its plain stream.
+func (r *labRun) story(ctx context.Context, client falconv1.ConsoleClient, stopEngine func()) error {
 	streamCtx, stopStream := context.WithCancel(ctx)
 	streamed := make(chan error, 1)
 	go func() { streamed <- plain.Run(streamCtx, client, r.out, plain.Options{}) }()
-	err = r.play(ctx)
+	err := r.play(ctx)
 	endStream(streamed, stopStream)
 	err = errors.Join(err, r.finish(ctx, client))
 	stopEngine()

@@ -64,8 +64,7 @@ func (r *labRun) keepConsole(ctx context.Context, restore func()) error {
 		if !killed(err) || ctx.Err() != nil {
 			return err
 		}
-		// Leave the alternate screen, show the cursor, mouse and paste modes off.
-		_, _ = os.Stdout.WriteString("\x1b[?1049l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[0m\r\nconsole killed; the job goes on, starting the console again\r\n")
+		_, _ = os.Stdout.WriteString(leaveScreen + "\r\nconsole killed; the job goes on, starting the console again\r\n")
 		time.Sleep(engineRestart)
 	}
 }
@@ -103,6 +102,9 @@ func (r *labRun) consoleArgs() []string {
 	args := []string{"console", "--config", r.config}
 	if r.o.theme != "" {
 		args = append(args, "--theme", r.o.theme)
+	}
+	if r.o.record != "" { // a console that comes back goes on with it
+		args = append(args, "--record", r.o.record, "--record-on")
 	}
 	if r.o.ascii {
 		args = append(args, "--ascii")

@@ -23,6 +23,10 @@ func run(args []string) int {
 	if err == nil {
 		return 0
 	}
+	var code exitError
+	if errors.As(err, &code) {
+		return int(code)
+	}
 	fmt.Fprintf(os.Stderr, "falcon: %s\n", sentence(err))
 	if errors.Is(err, errUsage) {
 		return 2
@@ -56,7 +60,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(recoveryCommand(), recoverCommand())
 	root.AddCommand(storeCommand())
 	root.AddCommand(labCommand())
-	root.AddCommand(consoleCommand())
+	root.AddCommand(consoleCommand(), replayCommand())
 	root.AddCommand(versionCommand())
 	judgeGroups(root)
 	return root

@@ -16,7 +16,7 @@ import (
 )
 
 // Scope is where a binding holds. Page scopes add to Global; Dialog, Prompt
-// and Help replace it.
+// and Help replace it. Replay adds to both in a recording.
 type Scope string
 
 // The scopes.
@@ -33,6 +33,7 @@ const (
 	Dialog    Scope = "dialog"
 	Prompt    Scope = "prompt"
 	Help      Scope = "help"
+	Replay    Scope = "replay"
 )
 
 // Pages lists the page scopes in the order of their keys.
@@ -105,6 +106,19 @@ const (
 	Erase         Action = "erase"
 	EraseWord     Action = "erase-word"
 	EraseAll      Action = "erase-all"
+	Play          Action = "play"
+	Faster        Action = "faster"
+	Slower        Action = "slower"
+	IterationOn   Action = "iteration-on"
+	IterationBack Action = "iteration-back"
+	FrameOn       Action = "frame-on"
+	FrameBack     Action = "frame-back"
+	EventOn       Action = "event-on"
+	EventBack     Action = "event-back"
+	IncidentOn    Action = "incident-on"
+	IncidentBack  Action = "incident-back"
+	ToStart       Action = "to-start"
+	ToEnd         Action = "to-end"
 )
 
 // Binding is one line of the table: the library's binding holds the keys as

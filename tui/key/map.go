@@ -15,13 +15,16 @@ type Map struct{ list []Binding }
 // Default is the table as it is shipped.
 var Default = sync.OnceValue(func() *Map { return &Map{table} })
 
+// added scopes hold beside the page's and Global.
+var added = []Scope{Replay}
+
 // modal scopes own the keyboard alone; every other scope but Global is looked
 // up together with Global.
 var modal = []Scope{Dialog, Prompt, Help}
 
 // Scopes lists the scopes in the order in which help shows them.
 func Scopes() []Scope {
-	return slices.Concat([]Scope{Global}, Pages, modal)
+	return slices.Concat([]Scope{Global}, Pages, added, modal)
 }
 
 // Together lists the sets of scopes that are looked up at once: within one, a
@@ -32,7 +35,7 @@ func Together() [][]Scope {
 		sets = append(sets, []Scope{s})
 	}
 	for _, p := range Pages {
-		sets = append(sets, []Scope{p, Global})
+		sets = append(sets, slices.Concat(added, []Scope{p, Global}))
 	}
 	return sets
 }

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A screen runs in a child of a small guardian, which keeps the terminal's
+// settings. A process that is killed outright can't put its terminal back: it
+// would leave a shell without echo on the alternate screen. The guardian can.
+
+// guardEnv marks processes below a guardian: one is enough for all.
+const guardEnv = "FALCON_TERMINAL_GUARDIAN"
+
+// Sequences for the terminal.
+const (
+	pushTitle = "\x1b[22;2t"
+	popTitle  = "\x1b[23;2t"
+	// end of a synchronised update, keyboard protocols popped, alternate screen
+	// left, cursor shown in its own shape, mouse, focus and paste modes off,
+	// colours back, links ended
+	leaveScreen = "\x1b[?2026l\x1b[<1u\x1b[>4;0m\x1b[?1049l\x1b[?25h\x1b[0 q" +
+		"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?2031l\x1b[?2048l\x1b[?2027l\x1b[0m\x1b]8;;\x07\r"
+	// what a console that was held has to find again
+	enterScreen = "\x1b[?1049h\x1b[2J\x1b[?25l\x1b[?1004h\x1b[?2004h"
+)
+
+// settle is how long what the child left behind may still write.
+const settle = 50 * time.Millisecond
+
+// exitError ends the process with a code, and without another word.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// guardian owns the terminal on behalf of a child.
+type guardian struct {
+	fd    int
+	saved *unix.Termios
+	child *exec.Cmd
+	name  string // of what runs, for the operator
+	ends  string // what else ended with it
+}
+
+// guarded runs this command anew below a guardian where it has a screen to
+// draw on, and says whether it has. The error holds the child's exit code.
+func guarded(screen bool, name, ends string) (bool, error) {
+	if !screen || os.Getenv(guardEnv) != "" {
+		return false, nil
+	}
+	g := &guardian{fd: int(os.Stdin.Fd()), name: name, ends: ends}
+	saved, err := unix.IoctlGetTermios(g.fd, unix.TCGETS)
+	if err != nil {
+		return false, nil // no terminal to guard
+	}
+	g.saved = saved
+	return true, g.run()
+}
+
+func (g *guardian) run() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	// The child is told of the guardian's death by the kernel, which means the
+	// thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// To set a terminal from behind would stop either of them.
+	signal.Ignore(syscall.SIGTTOU)
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGCONT)
+	defer signal.Stop(signals)
+	g.child = exec.Command(self, os.Args[1:]...)
+	g.child.Stdin, g.child.Stdout, g.child.Stderr = os.Stdin, os.Stdout, os.Stderr
+	g.child.Env = append(os.Environ(), fmt.Sprintf("%s=%d", guardEnv, os.Getpid()))
+	g.child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	g.write(pushTitle)
+	defer g.write(popTitle)
+	if err := g.child.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- g.child.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			return g.ended(err)
+		case s := <-signals:
+			g.pass(s)
+		}
+	}
+}
+
+func (g *guardian) write(s string) { _, _ = os.Stdout.WriteString(s) }
+
+// pass hands a signal on. The terminal sends its own to both; twice does no
+// harm.
+func (g *guardian) pass(s os.Signal) {
+	switch s {
+	case syscall.SIGTSTP:
+		g.hold()
+	case syscall.SIGCONT:
+	default:
+		_ = g.child.Process.Signal(s)
+	}
+}
+
+// hold stops the child and the guardian with the terminal as the shell had it,
+// and gives it back when the job goes on.
+func (g *guardian) hold() {
+	_ = g.child.Process.Signal(syscall.SIGSTOP)
+	// It may draw until it stands; its end is somebody else's to collect.
+	_ = unix.Waitid(unix.P_PID, g.child.Process.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+	drawn, err := unix.IoctlGetTermios(g.fd, unix.TCGETS)
+	g.restore()
+	// To this thread, or it would run on for a moment; it returns when the shell
+	// says so.
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
+	if err == nil {
+		_ = unix.IoctlSetTermios(g.fd, unix.TCSETS, drawn)
+	}
+	g.write(enterScreen)
+	_ = g.child.Process.Signal(syscall.SIGCONT)
+	_ = g.child.Process.Signal(syscall.SIGWINCH) // it draws everything anew
+}
+
+func (g *guardian) restore() {
+	g.write(leaveScreen)
+	_ = unix.IoctlSetTermios(g.fd, unix.TCSETSF, g.saved) // what was typed for the console is dropped
+}
+
+// dirty says that the child left the terminal as it used it.
+func (g *guardian) dirty() bool {
+	now, err := unix.IoctlGetTermios(g.fd, unix.TCGETS)
+	return err == nil && (now.Lflag != g.saved.Lflag || now.Iflag != g.saved.Iflag || now.Oflag != g.saved.Oflag)
+}
+
+func (g *guardian) ended(err error) error {
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return err
+	}
+	status, _ := g.child.ProcessState.Sys().(syscall.WaitStatus)
+	if status.Signaled() || g.dirty() {
+		time.Sleep(settle)
+		g.restore()
+		fmt.Fprintln(os.Stderr, g.obituary(status))
+	}
+	switch {
+	case status.Signaled():
+		return exitError(128 + int(status.Signal()))
+	case status.ExitStatus() != 0:
+		return exitError(status.ExitStatus())
+	}
+	return nil
+}
+
+// obituary is one line on how the child ended.
+func (g *guardian) obituary(s syscall.WaitStatus) string {
+	how := fmt.Sprintf("ended with exit code %d and left the terminal as it was", s.ExitStatus())
+	if s.Signaled() {
+		how = "was killed by " + strings.ToUpper(unix.SignalName(s.Signal()))
+	}
+	line := fmt.Sprintf("falcon: the %s %s; the terminal is restored", g.name, how)
+	if g.ends != "" {
+		line += "; " + g.ends
+	}
+	return line
+}

@@ -1,0 +1,141 @@
+// Package picture draws a console's screen as a picture, cell by cell: what a
+// terminal would show, without a terminal.
+//
+// The text is the Go Mono font's. Lines, blocks, half blocks and braille are
+// drawn as geometry, so that neighbours meet without a seam, and so are the few
+// signs that the font lacks. The same screen gives the same pixels everywhere.
+// The package holds pure functions: no goroutines that outlive a call, no
+// clock, no files.
+package picture
+
+import (
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"io"
+	"slices"
+	"strings"
+
+	uv "github.com/charmbracelet/ultraviolet"
+	"github.com/charmbracelet/x/vt"
+)
+
+// A cell's size in pixels, and the margin around the screen.
+const (
+	CellW  = 10
+	CellH  = 20
+	margin = 10
+)
+
+// maxSide bounds a screen, in cells.
+const maxSide = 1000
+
+// Options are the terminal's own colours, where the screen sets none.
+type Options struct {
+	Foreground color.Color // nil = light grey
+	Background color.Color // nil = black
+}
+
+// Draw draws a screen of w × h cells, as lines of text with escape sequences.
+// Missing lists the characters that it has no shape for, drawn as a frame.
+func Draw(screen string, w, h int, o Options) (img *image.RGBA, missing []string, err error) {
+	if w < 1 || h < 1 || w > maxSide || h > maxSide {
+		return nil, nil, fmt.Errorf("picture: %d×%d cells: a side may be 1 to %d", w, h, maxSide)
+	}
+	t := vt.NewEmulator(w, h)
+	defer t.Close()
+	if _, err := t.WriteString(strings.ReplaceAll(strings.TrimSuffix(screen, "\n"), "\n", "\r\n")); err != nil {
+		return nil, nil, err
+	}
+	p := newPainter(w, h, o)
+	for y := range h {
+		for x := range w {
+			if c := t.CellAt(x, y); c != nil {
+				p.cell(x, y, c)
+			}
+		}
+	}
+	slices.Sort(p.missing)
+	return p.img, slices.Compact(p.missing), nil
+}
+
+// Encode writes a picture as PNG, in few colours where it has few.
+func Encode(out io.Writer, img *image.RGBA) error {
+	e := png.Encoder{CompressionLevel: png.BestCompression}
+	return e.Encode(out, img)
+}
+
+type painter struct {
+	img     *image.RGBA
+	fg, bg  color.RGBA
+	fonts   fonts
+	missing []string
+}
+
+func newPainter(w, h int, o Options) *painter {
+	p := &painter{fg: rgba(o.Foreground, color.RGBA{0xcc, 0xcc, 0xcc, 0xff}), bg: rgba(o.Background, color.RGBA{A: 0xff}), fonts: loadFonts()}
+	p.img = image.NewRGBA(image.Rect(0, 0, w*CellW+2*margin, h*CellH+2*margin))
+	fill(p.img, p.img.Bounds(), p.bg)
+	return p
+}
+
+func rgba(c color.Color, none color.RGBA) color.RGBA {
+	if c == nil {
+		return none
+	}
+	return color.RGBAModel.Convert(c).(color.RGBA)
+}
+
+func fill(img draw.Image, r image.Rectangle, c color.Color) {
+	draw.Draw(img, r, image.NewUniform(c), image.Point{}, draw.Src)
+}
+
+// cell draws one cell; one of two columns covers the next.
+func (p *painter) cell(x, y int, c *uv.Cell) {
+	if c.Width == 0 {
+		return
+	}
+	fg, bg := rgba(c.Style.Fg, p.fg), rgba(c.Style.Bg, p.bg)
+	if c.Style.Attrs&uv.AttrReverse != 0 {
+		fg, bg = bg, fg
+	}
+	if c.Style.Attrs&uv.AttrFaint != 0 {
+		fg = mix(fg, bg, 0x80)
+	}
+	at := image.Rect(x*CellW, y*CellH, (x+c.Width)*CellW, (y+1)*CellH).Add(image.Pt(margin, margin))
+	fill(p.img, at, bg)
+	p.glyph(at, c, fg, bg)
+	if c.Style.Underline != uv.UnderlineNone {
+		fill(p.img, image.Rect(at.Min.X, at.Max.Y-3, at.Max.X, at.Max.Y-2), fg)
+	}
+}
+
+func (p *painter) glyph(at image.Rectangle, c *uv.Cell, fg, bg color.RGBA) {
+	text := strings.TrimSpace(c.Content)
+	if text == "" {
+		return
+	}
+	first := []rune(text)[0]
+	switch {
+	case p.shape(at, first, fg, bg):
+	case p.fonts.draw(p.img, at, first, fg, c.Style.Attrs&uv.AttrBold != 0):
+	default:
+		p.missing = append(p.missing, string(first))
+		frame(p.img, at.Inset(2), fg)
+	}
+}
+
+// mix is a with share/255 of b.
+func mix(a, b color.RGBA, share uint32) color.RGBA {
+	one := func(x, y uint8) uint8 { return uint8((uint32(x)*(255-share) + uint32(y)*share) / 255) }
+	return color.RGBA{one(a.R, b.R), one(a.G, b.G), one(a.B, b.B), 0xff}
+}
+
+func frame(img draw.Image, r image.Rectangle, c color.Color) {
+	fill(img, image.Rect(r.Min.X, r.Min.Y, r.Max.X, r.Min.Y+1), c)
+	fill(img, image.Rect(r.Min.X, r.Max.Y-1, r.Max.X, r.Max.Y), c)
+	fill(img, image.Rect(r.Min.X, r.Min.Y, r.Min.X+1, r.Max.Y), c)
+	fill(img, image.Rect(r.Max.X-1, r.Min.Y, r.Max.X, r.Max.Y), c)
+}

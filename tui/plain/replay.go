@@ -1,0 +1,73 @@
+package plain
+
+import (
+	"io"
+	"iter"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/feed"
+)
+
+// Replay writes the stream of recorded pictures as Run would have written it,
+// at once, then the story as far as the pictures tell it. The summaries go by
+// the times that come with the pictures.
+func Replay(out io.Writer, pictures iter.Seq2[time.Time, *feed.State]) error {
+	w := &writer{out: out}
+	d := newDiff()
+	told := memory{}
+	var last *feed.State
+	var summary time.Time
+	for at, s := range pictures {
+		if summary.IsZero() {
+			summary = at
+		}
+		for last != nil && at.Sub(summary) >= SummaryPeriod {
+			summary = summary.Add(SummaryPeriod)
+			w.lines(Summary(last, summary))
+		}
+		w.lines(d.step(s)...)
+		told.hear(s.Snap)
+		last = s
+		if w.err != nil {
+			return w.err
+		}
+	}
+	if last == nil || last.Received.IsZero() {
+		return w.err
+	}
+	w.lines(Story(told.incidents(last.Snap))...)
+	w.lines(Recoveries(told.recoveries)...)
+	return w.err
+}
+
+// memory keeps the newest word on what a snapshot tells of one at a time.
+type memory struct {
+	ladders    map[string]*falconv1.Ladder
+	recoveries []*falconv1.Recovery // newest first
+}
+
+func (m *memory) hear(s *falconv1.SnapshotReply) {
+	if m.ladders == nil {
+		m.ladders = map[string]*falconv1.Ladder{}
+	}
+	if l := s.GetLadder(); l != nil {
+		m.ladders[l.Incident] = l
+	}
+	v := s.GetRecovery()
+	switch {
+	case v.GetId() == "":
+	case len(m.recoveries) > 0 && m.recoveries[0].Id == v.Id:
+		m.recoveries[0] = v
+	default:
+		m.recoveries = append([]*falconv1.Recovery{v}, m.recoveries...)
+	}
+}
+
+func (m *memory) incidents(s *falconv1.SnapshotReply) *falconv1.IncidentsReply {
+	r := &falconv1.IncidentsReply{Incidents: s.Incidents}
+	for _, i := range s.Incidents {
+		r.Ladders = append(r.Ladders, m.ladders[i.Id])
+	}
+	return r
+}

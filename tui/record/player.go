@@ -1,0 +1,364 @@
+package record
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/failslow/falcon/tui/feed"
+)
+
+// ErrRecording answers every decision on a recording.
+var ErrRecording = errors.New("this is a recording: nothing can be decided in it")
+
+// Speeds that a player can be set to, in times of the recorded pace.
+var Speeds = []float64{0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128}
+
+// publishPeriod is the least time between two pictures of a player.
+const publishPeriod = 40 * time.Millisecond
+
+// commandQueue bounds commands that wait; more are dropped, as they come from
+// keys.
+const commandQueue = 16
+
+// Command moves a player.
+type Command struct {
+	kind int
+	n    int
+	to   Place
+}
+
+// The kinds of commands.
+const (
+	doToggle = iota
+	doFaster
+	doFrame
+	doIteration
+	doEvent
+	doIncident
+	doEnds
+	doSeek
+)
+
+// Toggle plays or pauses.
+func Toggle() Command { return Command{kind: doToggle} }
+
+// Faster takes the next speed up (+1) or down (−1).
+func Faster(by int) Command { return Command{kind: doFaster, n: by} }
+
+// StepFrame goes to the next (+1) or the previous (−1) picture and holds the
+// player still, as all steps do.
+func StepFrame(by int) Command { return Command{kind: doFrame, n: by} }
+
+// StepIteration goes to the next picture of another iteration.
+func StepIteration(by int) Command { return Command{kind: doIteration, n: by} }
+
+// StepEvent goes to the next picture that brought an event.
+func StepEvent(by int) Command { return Command{kind: doEvent, n: by} }
+
+// StepIncident goes to where the next incident or recovery began.
+func StepIncident(by int) Command { return Command{kind: doIncident, n: by} }
+
+// End goes to the end (+1) or the start (−1).
+func End(by int) Command { return Command{kind: doEnds, n: by} }
+
+// Seek goes to a place; the player goes on as it was.
+func Seek(to Place) Command { return Command{kind: doSeek, to: to} }
+
+// Status is how a player stands.
+type Status struct {
+	At          time.Time // recorded time of the picture
+	First, Last time.Time
+	Frame       int // from 0
+	Frames      int
+	Speed       float64
+	Playing     bool
+	Over        bool   // at the end
+	Dropped     uint64 // pictures lost just before this one
+	Cut         string // why the recording ends before its end, or ""
+}
+
+// Player is a console's source that plays a recording.
+type Player struct {
+	r       *Recording
+	now     func() time.Time
+	state   atomic.Pointer[feed.State]
+	want    atomic.Pointer[feed.Want]
+	changed chan struct{}
+	done    chan struct{}
+	quit    chan struct{}
+	do      chan Command
+	once    sync.Once
+	wg      sync.WaitGroup
+
+	mu     sync.Mutex // guards status and since
+	status Status
+	since  time.Time // real time at which the recording stood at status.At
+
+	cursor *cursor // the goroutine's own
+}
+
+// PlayerOptions shape a player.
+type PlayerOptions struct {
+	Speed  float64          // 0 = 1
+	Paused bool             // stands on the first picture
+	From   Place            // where it begins
+	Now    func() time.Time // nil = the real clock
+}
+
+// NewPlayer starts to play; Close ends it.
+func NewPlayer(r *Recording, o PlayerOptions) (*Player, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Speed == 0 {
+		o.Speed = 1
+	}
+	p := &Player{
+		r: r, now: o.Now, cursor: r.cursor(), changed: make(chan struct{}, 1), done: make(chan struct{}),
+		quit: make(chan struct{}), do: make(chan Command, commandQueue),
+	}
+	p.want.Store(&feed.Want{Rank: feed.WorstRank, Columns: wide.Columns})
+	last := len(r.Moments) - 1
+	p.status = Status{
+		First: r.Moments[0].At, Last: r.Moments[last].At, Frames: last + 1, Speed: o.Speed, Playing: !o.Paused, Cut: r.Cut,
+	}
+	at, err := r.Find(o.From)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.show(at); err != nil {
+		return nil, err
+	}
+	p.wg.Add(1)
+	go p.run()
+	return p, nil
+}
+
+// Close ends the player and waits.
+func (p *Player) Close() {
+	p.once.Do(func() { close(p.quit) })
+	p.wg.Wait()
+}
+
+// Do moves the player; it never blocks.
+func (p *Player) Do(c Command) {
+	select {
+	case p.do <- c:
+	default:
+	}
+}
+
+// Find looks a place up in the recording.
+func (p *Player) Find(text string) (Place, error) {
+	to, err := ParsePlace(text)
+	if err == nil {
+		_, err = p.r.Find(to)
+	}
+	return to, err
+}
+
+// Status is how the player stands now.
+func (p *Player) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}
+
+// Now is the present by the recording's clock: it runs from one picture to
+// the next at the player's speed, and stands while the player does.
+func (p *Player) Now() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.status
+	if !s.Playing || s.Over {
+		return s.At
+	}
+	now := s.At.Add(time.Duration(float64(p.now().Sub(p.since)) * s.Speed))
+	if next := p.r.Moments[s.Frame+1].At; now.After(next) {
+		return next
+	}
+	return now
+}
+
+// Latest is the present picture, cut to what the console asked for.
+func (p *Player) Latest() *feed.State { return fit(p.state.Load(), *p.want.Load()) }
+
+// Changed is signalled after Latest or Status has changed; signals coalesce.
+func (p *Player) Changed() <-chan struct{} { return p.changed }
+
+// Done is closed when the player has been closed.
+func (p *Player) Done() <-chan struct{} { return p.done }
+
+// Ask says what the console draws; what was not recorded stays away.
+func (p *Player) Ask(w feed.Want) {
+	if old := p.want.Swap(&w); *old != w {
+		p.signal()
+	}
+}
+
+// Blur does nothing: a recording costs nobody anything.
+func (p *Player) Blur(bool) {}
+
+func (p *Player) signal() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (p *Player) run() {
+	defer p.wg.Done()
+	defer close(p.done)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(p.wait())
+		select {
+		case <-p.quit:
+			return
+		case c := <-p.do:
+			p.obey(c)
+		case <-timer.C:
+			p.advance()
+		}
+	}
+}
+
+// idle is how long a player waits that has nothing to do.
+const idle = time.Hour
+
+// wait is how long the next picture is away.
+func (p *Player) wait() time.Duration {
+	s := p.Status()
+	if !s.Playing || s.Over {
+		return idle
+	}
+	next := p.r.Moments[s.Frame+1].At
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	due := time.Duration(float64(next.Sub(s.At))/s.Speed) - p.now().Sub(p.since)
+	return max(due, publishPeriod-p.now().Sub(p.since), 0)
+}
+
+// advance shows the newest picture that is due.
+func (p *Player) advance() {
+	s := p.Status()
+	if !s.Playing || s.Over {
+		return
+	}
+	now := p.Now()
+	i := s.Frame
+	p.mu.Lock()
+	reach := s.At.Add(time.Duration(float64(p.now().Sub(p.since)) * s.Speed))
+	p.mu.Unlock()
+	for i+1 < len(p.r.Moments) && !p.r.Moments[i+1].At.After(reach) {
+		i++
+	}
+	if i == s.Frame && now.Before(p.r.Moments[i+1].At) {
+		return
+	}
+	p.stop(p.show(max(i, s.Frame)))
+}
+
+// stop ends the recording before a frame that makes no sense.
+func (p *Player) stop(err error) {
+	if err == nil {
+		return
+	}
+	p.mu.Lock()
+	p.status.Over, p.status.Cut = true, err.Error()
+	p.mu.Unlock()
+	p.signal()
+}
+
+// show makes frame i the present.
+func (p *Player) show(i int) error {
+	s, err := p.cursor.to(i)
+	if err != nil {
+		return err
+	}
+	m := p.r.Moments[i]
+	p.mu.Lock()
+	p.status.At, p.status.Frame, p.status.Dropped = m.At, i, m.Dropped
+	p.status.Over = i == len(p.r.Moments)-1
+	p.since = p.now()
+	p.mu.Unlock()
+	p.state.Store(s)
+	p.signal()
+	return nil
+}
+
+func (p *Player) obey(c Command) {
+	switch c.kind {
+	case doToggle:
+		p.toggle()
+	case doFaster:
+		p.faster(c.n)
+	case doSeek:
+		i, err := p.r.Find(c.to)
+		if err == nil {
+			p.stop(p.show(i))
+		}
+	default:
+		p.pause()
+		p.stop(p.show(p.r.step(p.Status().Frame, c)))
+	}
+}
+
+func (p *Player) pause() {
+	p.mu.Lock()
+	p.status.Playing = false
+	p.mu.Unlock()
+}
+
+// toggle plays or pauses; at the end it plays from the beginning.
+func (p *Player) toggle() {
+	if s := p.Status(); s.Over && s.Frames > 1 {
+		p.stop(p.show(0))
+		p.mu.Lock()
+		p.status.Playing = true
+		p.mu.Unlock()
+		return
+	}
+	now := p.Now()
+	p.mu.Lock()
+	p.status.Playing = !p.status.Playing
+	p.rebase(now)
+	p.mu.Unlock()
+	p.signal()
+}
+
+// faster takes the next speed of the list.
+func (p *Player) faster(by int) {
+	now := p.Now()
+	p.mu.Lock()
+	p.status.Speed = nextSpeed(p.status.Speed, by)
+	p.rebase(now)
+	p.mu.Unlock()
+	p.signal()
+}
+
+// rebase lets the clock run on from now; the caller holds mu.
+func (p *Player) rebase(now time.Time) {
+	ahead := float64(now.Sub(p.status.At)) / p.status.Speed
+	p.since = p.now().Add(-time.Duration(ahead))
+}
+
+func nextSpeed(now float64, by int) float64 {
+	if by > 0 {
+		for _, s := range Speeds {
+			if s > now {
+				return s
+			}
+		}
+		return now
+	}
+	for i := len(Speeds) - 1; i >= 0; i-- {
+		if Speeds[i] < now {
+			return Speeds[i]
+		}
+	}
+	return now
+}

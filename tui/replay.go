@@ -1,0 +1,110 @@
+package tui
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/record"
+)
+
+// Replay is what plays a recording. The console then shows the recording's
+// time as the present, and offers no decision.
+type Replay interface {
+	Now() time.Time
+	Status() record.Status
+	Do(record.Command)
+	Find(place string) (record.Place, error)
+}
+
+// noDecision is why nothing can be decided in a recording.
+const noDecision = "this is a recording: nothing can be decided in it"
+
+// clock is the present that pages, header and data age mean. The operator's
+// own time, such as a dialog's guard, is now.
+func (m *Model) clock() time.Time {
+	if m.opts.Replay != nil {
+		return m.opts.Replay.Now()
+	}
+	return m.now()
+}
+
+var replayCommands = map[key.Action]record.Command{
+	key.Play: record.Toggle(), key.Faster: record.Faster(+1), key.Slower: record.Faster(-1),
+	key.IterationOn: record.StepIteration(+1), key.IterationBack: record.StepIteration(-1),
+	key.FrameOn: record.StepFrame(+1), key.FrameBack: record.StepFrame(-1),
+	key.EventOn: record.StepEvent(+1), key.EventBack: record.StepEvent(-1),
+	key.IncidentOn: record.StepIncident(+1), key.IncidentBack: record.StepIncident(-1),
+	key.ToEnd: record.End(+1), key.ToStart: record.End(-1),
+}
+
+// scopes are where keys are looked up while nothing lies over the page.
+func (m *Model) scopes() []key.Scope { return append(m.scopesHere(), key.Global) }
+
+// scopesHere adds to what holds everywhere.
+func (m *Model) scopesHere() []key.Scope {
+	if m.opts.Replay != nil {
+		return []key.Scope{key.Replay, m.current}
+	}
+	return []key.Scope{m.current}
+}
+
+// seek goes to a place of the recording.
+func (m *Model) seek(place string) tea.Cmd {
+	if m.opts.Replay == nil {
+		m.say(themes.Warn, "at works in a recording; see falcon replay --help")
+		return nil
+	}
+	to, err := m.opts.Replay.Find(place)
+	if err != nil {
+		m.say(themes.Warn, strings.TrimPrefix(err.Error(), "record: "))
+		return nil
+	}
+	m.opts.Replay.Do(record.Seek(to))
+	return nil
+}
+
+// replayHead stands where a live console shows the time.
+func (m *Model) replayHead() string {
+	s := m.opts.Replay.Status()
+	state := "×" + strconv.FormatFloat(s.Speed, 'g', 3, 64)
+	switch {
+	case s.Over && s.Cut != "":
+		state = "cut here"
+	case s.Over:
+		state = "end"
+	case !s.Playing:
+		state = "paused"
+	}
+	head := " REPLAY " + m.clock().UTC().Format("15:04:05Z") + " " + state + " "
+	if m.w >= 100 {
+		head = " REPLAY " + m.clock().UTC().Format("2006-01-02 15:04:05Z") + " " + state + "  " + strconv.Itoa(s.Frame+1) + "/" + strconv.Itoa(s.Frames) + " "
+	}
+	lost := ""
+	if s.Dropped > 0 {
+		lost = m.put(themes.Urgent, " "+strconv.FormatUint(s.Dropped, 10)+" pictures missing before this ") + " "
+	}
+	base := m.pal.Style(themes.Header).With(themes.Bold | themes.Reverse)
+	return lost + base.Lipgloss().Render(head)
+}
+
+// Still is one screen of a console as a string, without a terminal: the page,
+// after the keys, as a terminal of w × h cells would show it in full colour
+// unless Options.Profile says otherwise.
+func Still(src Source, opts Options, w, h int, p key.Scope, keys ...tea.KeyPressMsg) (string, error) {
+	m, err := New(src, opts)
+	if err != nil {
+		return "", err
+	}
+	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
+	m.show(p)
+	m.Update(updateMsg{src.Latest()}) // what the page wants of the source is known by now
+	for _, k := range keys {
+		m.Update(k)
+	}
+	return m.View().Content, nil
+}

@@ -1,0 +1,89 @@
+package tui
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/record"
+)
+
+// storyStates plays the scripted story, with a loss in it, and hands every
+// iteration's picture over.
+func storyStates(t *testing.T, visit func(*feed.State)) {
+	t.Helper()
+	e := fakeengine.New(fakeengine.Options{})
+	want := feed.Want{Rank: feed.WorstRank, Columns: 240, RunLengths: 128}
+	for i := int64(1); i <= fakeengine.End; i++ {
+		e.AdvanceTo(i)
+		if i == fakeengine.Proposed+4 {
+			_, err := e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		visit(pictureOf(t, e, want))
+	}
+}
+
+// draw composes every page of a picture in words.
+func draw(t *testing.T, s *feed.State, at time.Time, p key.Scope, w, h int) string {
+	t.Helper()
+	profile := colorprofile.TrueColor
+	m, err := New(&still{state: s}, Options{Theme: "dark", Profile: &profile, Now: func() time.Time { return at }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
+	m.show(p)
+	m.dirty = true
+	return m.View().Content
+}
+
+// What was recorded plays back as it was: every page of every picture, cell
+// for cell and colour for colour.
+func TestReplayDrawsWhatWasLive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "story.frec")
+	at := newClock().now()
+	w, err := record.Create(path, record.Options{Now: func() time.Time { return at }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var live []*feed.State
+	storyStates(t, func(s *feed.State) {
+		live = append(live, s)
+		w.Record(s)
+	})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := record.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err = r.All(func(_ record.Moment, s *feed.State) bool {
+		for i, p := range key.Pages {
+			if n%7 != i%7 && n%40 != 0 { // one page of most pictures, all of some
+				continue
+			}
+			if got, want := ansi.Strip(draw(t, s, at, p, 120, 40)), ansi.Strip(draw(t, live[n], at, p, 120, 40)); got != want {
+				t.Fatalf("picture %d, page %s, is not as it was live:\n%s\nlive:\n%s", n, p, got, want)
+			}
+		}
+		n++
+		return true
+	})
+	if err != nil || n != len(live) || r.Cut != "" {
+		t.Errorf("%d of %d pictures played: %v, cut %q", n, len(live), err, r.Cut)
+	}
+}

@@ -19,6 +19,24 @@ func (p *Palette) Style(r Role) Style { return p.roles[r] }
 // 16 colours or none a level needs a glyph of its own.
 func (p *Palette) HalfBlocks() bool { return p.Profile >= colorprofile.ANSI256 }
 
+// leastOn is the least contrast of text on a background that is not its own
+// (WCAG 2, AA).
+const leastOn = 4.5
+
+// On is a style on the background of another, such as a selected row: its own
+// colour where that is readable there, else the other's. With 16 colours
+// terminals differ too much to judge, and the theme's word holds.
+func (p *Palette) On(s, base Style) Style {
+	if s.BG != 0 || base.BG == 0 {
+		return s
+	}
+	s.BG = base.BG
+	if p.Profile >= colorprofile.ANSI256 && s.FG != 0 && base.FG != 0 && Contrast(s.FG, s.BG) < leastOn {
+		s.FG = base.FG
+	}
+	return s
+}
+
 // Ink is the readable text style on a background colour of the palette:
 // black or white, whichever contrasts more.
 func (p *Palette) Ink(bg Color) Style {

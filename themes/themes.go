@@ -11,10 +11,12 @@
 package themes
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,6 +127,7 @@ type Theme struct {
 
 type file struct {
 	Name       string          `toml:"name"`
+	Base       string          `toml:"base"` // a theme that ships: what this file doesn't say is taken from it
 	Kind       string          `toml:"kind"`
 	Background []string        `toml:"background"`
 	Roles      map[Role]spec   `toml:"roles"`
@@ -164,11 +167,18 @@ func Load(name string) (*Theme, error) {
 	return Parse(data)
 }
 
-// Parse reads a theme from TOML and checks that nothing is missing.
+// Parse reads a theme from TOML and checks that nothing is missing, and that it
+// says nothing that isn't understood. A theme with a base needs to say only
+// what differs from it.
 func Parse(data []byte) (*Theme, error) {
-	var f file
-	if err := toml.Unmarshal(data, &f); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrTheme, err)
+	f, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	if f.Base != "" {
+		if f, err = f.over(f.Base); err != nil {
+			return nil, err
+		}
 	}
 	if f.Kind != "dark" && f.Kind != "light" {
 		return nil, fmt.Errorf("%w: kind %q is neither dark nor light", ErrTheme, f.Kind)
@@ -180,6 +190,66 @@ func Parse(data []byte) (*Theme, error) {
 		}
 	}
 	return t, nil
+}
+
+func decode(data []byte) (file, error) {
+	var f file
+	meta, err := toml.Decode(string(data), &f)
+	if err != nil {
+		at := ""
+		var parse toml.ParseError
+		if errors.As(err, &parse) {
+			at = fmt.Sprintf("line %d: ", parse.Position.Line)
+			err = errors.New(parse.Message)
+		}
+		return f, fmt.Errorf("%w: %s%w", ErrTheme, at, err)
+	}
+	if odd := meta.Undecoded(); len(odd) > 0 {
+		return f, fmt.Errorf("%w: the key %q is unknown; a theme has name, kind, base, background, [roles.ROLE] with fg, bg, attr, none, and [ramps.heat] and [ramps.posterior] with truecolor, ansi256, ansi16", ErrTheme, odd[0].String())
+	}
+	for r, s := range f.Roles {
+		if !slices.Contains(Roles, r) {
+			return f, fmt.Errorf("%w: there is no role %q", ErrTheme, r)
+		}
+		for _, w := range strings.Fields(s.Attr + " " + s.None) {
+			if attrs(w) == 0 {
+				return f, fmt.Errorf("%w: role %q: %q is none of bold, faint, underline, reverse", ErrTheme, r, w)
+			}
+		}
+	}
+	for name := range f.Ramps {
+		if name != "heat" && name != "posterior" {
+			return f, fmt.Errorf("%w: there is no ramp %q; there are heat and posterior", ErrTheme, name)
+		}
+	}
+	return f, nil
+}
+
+// over lays what a file says over a theme that ships.
+func (f file) over(base string) (file, error) {
+	under, err := Load(base)
+	if err != nil {
+		return f, err
+	}
+	out := under.file
+	out.Roles, out.Ramps = maps.Clone(out.Roles), maps.Clone(out.Ramps)
+	out.Name, out.Kind = cmp.Or(f.Name, out.Name), cmp.Or(f.Kind, out.Kind)
+	if len(f.Background) > 0 {
+		out.Background = f.Background
+	}
+	maps.Copy(out.Roles, f.Roles)
+	for name, r := range f.Ramps {
+		was := out.Ramps[name]
+		out.Ramps[name] = ramp{or(r.TrueColor, was.TrueColor), or(r.ANSI256, was.ANSI256), or(r.ANSI16, was.ANSI16)}
+	}
+	return out, nil
+}
+
+func or(list, otherwise []string) []string {
+	if len(list) > 0 {
+		return list
+	}
+	return otherwise
 }
 
 // Palette resolves the theme for one profile.

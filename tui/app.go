@@ -20,6 +20,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
+	uv "github.com/charmbracelet/ultraviolet"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -62,6 +63,11 @@ type Options struct {
 	QuitNote string                // what else ends with the console; asks before leaving
 	Keys     *key.Map              // nil = the table as it is shipped
 	Open     *link.Target          // what to show first; nil = the overview
+	Mute     bool                  // no bell until the operator wants it
+	Silent   bool                  // no desktop notifications
+	Save     Saver                 // where copies and reports are written; nil = nowhere
+	SaveNote string                // why there is no Save
+	Themes   themes.Library        // the operator's own over those that ship
 	Lag      func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
 	Replay   Replay                // what plays the recording that the source is; nil = live
 
@@ -90,11 +96,14 @@ type Model struct {
 	w, h     int
 
 	theme       *themes.Theme
+	stamp       themes.Stamp // of the file that theme was read from
+	watching    bool         // a look at that file is under way
 	pal         *themes.Palette
 	dialog      *dialog
 	prompt      *prompt
 	help        *helpBox
 	toast       toast
+	ears        ears
 	look        *browsing                   // nil = the present incident
 	pending     *link.Target                // where to go once there is something to see
 	redrawAfter func(time.Duration) tea.Cmd // redraw; tests have no use for it
@@ -123,7 +132,7 @@ type toast struct {
 func New(src Source, opts Options) (*Model, error) {
 	m := &Model{
 		src: src, opts: opts, now: opts.Now, table: opts.Keys, current: key.Overview, previous: key.Overview,
-		dirty: true, redrawAfter: redraw, pending: opts.Open,
+		dirty: true, redrawAfter: redraw, pending: opts.Open, ears: ears{muted: opts.Mute, silent: opts.Silent},
 	}
 	if m.now == nil {
 		m.now = time.Now
@@ -135,11 +144,11 @@ func New(src Source, opts Options) (*Model, error) {
 	if name == "" {
 		name = themes.Default
 	}
-	theme, err := themes.Load(name)
+	theme, stamp, err := opts.Themes.Load(name)
 	if err != nil {
 		return nil, err
 	}
-	m.theme = theme
+	m.theme, m.stamp = theme, stamp
 	profile := colorprofile.TrueColor
 	if opts.Profile != nil {
 		profile = *opts.Profile
@@ -197,11 +206,19 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case updateMsg:
 		m.update(msg.state)
-		return m, tea.Batch(m.wait(), m.arrive())
+		return m, tea.Batch(m.wait(), m.arrive(), m.alert())
 	case tickMsg:
 		m.keep = m.restful()
 		m.dirty = true
-		return m, tea.Batch(tick(), m.renew())
+		return m, tea.Batch(tick(), m.renew(), m.alert(), m.watchTheme())
+	case tea.EnvMsg:
+		return m, m.meet(msg)
+	case uv.UnknownOscEvent:
+		m.answered(msg)
+	case themeMsg:
+		m.themed(msg)
+	case savedMsg:
+		m.saved(msg)
 	case incidentMsg:
 		m.fetched(msg)
 	case armedMsg:
@@ -221,10 +238,12 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.ColorProfileMsg:
 		m.profile(msg.Profile)
 	case tea.BackgroundColorMsg:
-		m.background(msg.IsDark())
+		return m, m.background(msg.IsDark())
 	case tea.FocusMsg:
+		m.ears.away = false
 		m.src.Blur(false)
 	case tea.BlurMsg:
+		m.ears.away = true
 		m.src.Blur(true)
 	case decidedMsg:
 		m.decided(msg)
@@ -263,19 +282,11 @@ func (m *Model) profile(p colorprofile.Profile) {
 	}
 }
 
-func (m *Model) background(dark bool) {
+func (m *Model) background(dark bool) tea.Cmd {
 	if m.opts.Theme == "" && !dark && m.theme.Name == themes.Default {
-		m.setTheme("light")
+		return m.setTheme("light")
 	}
-}
-
-func (m *Model) setTheme(name string) {
-	t, err := themes.Load(name)
-	if err != nil {
-		m.say(themes.Warn, err.Error())
-		return
-	}
-	m.theme, m.pal, m.dirty = t, t.Palette(m.pal.Profile), true
+	return nil
 }
 
 // say shows a passing message in the footer.

@@ -79,6 +79,12 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return m.openPolicy()
 	case key.Freeze:
 		return m.freeze()
+	case key.Copy:
+		return m.copyHere()
+	case key.CopyLink:
+		return m.copyLink()
+	case key.Mute:
+		m.mute()
 	case key.OlderIncident:
 		return m.stepIncident(+1)
 	case key.NewerIncident:
@@ -104,7 +110,7 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.Follow:
 		m.follow()
 	case key.Theme:
-		m.nextTheme()
+		return m.nextTheme()
 	case key.Quit:
 		return m.quit()
 	default:
@@ -213,12 +219,6 @@ func (m *Model) pause() {
 	m.state, m.pausedAt = &held, m.now()
 }
 
-func (m *Model) nextTheme() {
-	names := themes.Names()
-	m.setTheme(names[(slices.Index(names, m.theme.Name)+1)%len(names)])
-	m.say(themes.Accent, "theme "+m.theme.Name)
-}
-
 func (m *Model) quit() tea.Cmd {
 	if m.opts.QuitNote == "" || m.live.Over() {
 		m.leaving = true
@@ -284,12 +284,14 @@ func (m *Model) command(words []string) tea.Cmd {
 		return m.openValidate(words[1:])
 	case verbFence, verbRenew, verbLift:
 		return m.openDemand(words[0], words[1:])
+	case "mute":
+		m.mute()
 	case "open":
 		return m.openTyped(arg)
 	case "rank":
 		m.chooseRank(arg)
 	case "theme":
-		m.setTheme(arg)
+		return m.setTheme(arg)
 	case "help":
 		m.help = newHelp(m.table, m.scopesHere()...)
 	case "at":

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -165,10 +164,18 @@ func consoleFlags(c *cobra.Command, opts *consoleOptions) {
 }
 
 func checkTheme(name string) error {
-	if name != "" && !slices.Contains(themes.Names(), name) {
-		return fmt.Errorf("%w: there is no theme %q; choose one of %s", errUsage, name, strings.Join(themes.Names(), ", "))
+	if name == "" {
+		return nil
+	}
+	if _, _, err := ownThemes().Load(name); err != nil {
+		return fmt.Errorf("%w: --theme: %w", errUsage, err)
 	}
 	return nil
+}
+
+// ownThemes are the operator's themes over those that ship.
+func ownThemes() themes.Library {
+	return themes.Library{Dir: themes.Dir(os.Getenv)}
 }
 
 // runConsole shows the engine behind a socket until the operator leaves, ctx
@@ -214,6 +221,7 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	defer end(os.Stderr)
 	return tui.Run(ctx, src, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
 		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
+		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saveIn(defaultStateDir()), Themes: ownThemes(),
 	})
 }
 

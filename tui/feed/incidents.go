@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -23,3 +24,8 @@ func (c *caller) Incidents(ctx context.Context, id string) (*falconv1.IncidentsR
 
 // NodeOf is the node of a device.
 func NodeOf(device string) string { return string(falcon.Device(device).Node()) }
+
+// Stamp is when an event happened, UTC to the second.
+func Stamp(e *falconv1.EventLine) string {
+	return time.Unix(0, e.GetAtUnixNs()).UTC().Format(time.RFC3339)
+}

@@ -36,9 +36,7 @@ func (p *Pen) Putf(role themes.Role, format string, a ...any) *Pen {
 
 // Style writes text in a style of its own.
 func (p *Pen) Style(st themes.Style, s string) *Pen {
-	if st.BG == 0 {
-		st.BG = p.base.BG
-	}
+	st = p.c.Pal.On(st, p.base)
 	st.Attr |= p.base.Attr
 	p.X += p.c.Text(p.X, p.Y, p.End-p.X, s, st)
 	return p

@@ -1,0 +1,193 @@
+// Package alert decides when the console may make itself heard: the terminal's
+// bell, and desktop notifications while nobody looks at the terminal.
+//
+// It guarantees that the bell rings at most once in BellGap and notes come at
+// most once in NoteGap, that a cause is told once, that what was there when
+// the console opened is not news, and that what the limits held back is told
+// later if it still stands. It is pure: state and time in, alerts out; no I/O,
+// no goroutines. Encode turns them into bytes.
+package alert
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/tui/feed"
+)
+
+// The limits.
+const (
+	BellGap   = 30 * time.Second
+	NoteGap   = 10 * time.Second
+	NearEnd   = 15 * time.Second // a countdown this near its end is told again
+	causesMax = 64               // looked at, of what the engine sends
+	toldMax   = 1024             // remembered
+)
+
+// Cause is one thing that wants a look. ID tells it from others; a cause that
+// is told is not told again under the same ID.
+type Cause struct {
+	ID    string
+	Title string
+	Body  string
+}
+
+// Note is one desktop notification, clean and short.
+type Note struct {
+	ID    string // a later note with it replaces this one, where the terminal can
+	Title string
+	Body  string
+}
+
+// Alert is what to do now.
+type Alert struct {
+	Bell bool
+	Note *Note
+}
+
+// Core remembers what was told, and when. The zero value is ready.
+type Core struct {
+	primed   bool
+	told     map[string]bool
+	order    []string // of told, oldest first
+	ring     []string // causes that wait for the bell
+	note     []Cause  // causes that wait for a note
+	lastBell time.Time
+	lastNote time.Time
+}
+
+// Input is what the decision rests on.
+type Input struct {
+	State   *feed.State
+	Focused bool // somebody looks, or the terminal doesn't say
+	Muted   bool // no bell
+	Silent  bool // no notes
+}
+
+// Step decides. A cause that has gone before the limits let it be told is not
+// told any more.
+func (c *Core) Step(now time.Time, in Input) Alert {
+	causes := Causes(in.State, now)
+	fresh := c.fresh(causes, in.State)
+	for _, x := range fresh {
+		c.ring = append(c.ring, x.ID)
+		if !in.Focused {
+			c.note = append(c.note, x)
+		}
+	}
+	c.drop(causes)
+	var out Alert
+	if len(c.ring) > 0 && due(now, c.lastBell, BellGap) {
+		out.Bell = !in.Muted
+		c.ring, c.lastBell = nil, now
+	}
+	if in.Focused || in.Silent {
+		c.note = nil // seen, or not wanted
+	}
+	if len(c.note) > 0 && due(now, c.lastNote, NoteGap) {
+		out.Note = together(c.note)
+		c.note, c.lastNote = nil, now
+	}
+	return out
+}
+
+func due(now, last time.Time, gap time.Duration) bool {
+	return last.IsZero() || now.Sub(last) >= gap || now.Before(last)
+}
+
+// fresh are the causes not told yet; the first picture primes.
+func (c *Core) fresh(causes []Cause, s *feed.State) []Cause {
+	if s.Conn == feed.Connecting {
+		return nil
+	}
+	var out []Cause
+	for _, x := range causes {
+		if !c.told[x.ID] {
+			c.remember(x.ID)
+			out = append(out, x)
+		}
+	}
+	if !c.primed {
+		c.primed = true
+		return nil
+	}
+	return out
+}
+
+func (c *Core) remember(id string) {
+	if c.told == nil {
+		c.told = map[string]bool{}
+	}
+	if len(c.order) == toldMax {
+		delete(c.told, c.order[0])
+		c.order = c.order[1:]
+	}
+	c.told[id] = true
+	c.order = append(c.order, id)
+}
+
+// drop forgets what waits and no longer stands. A lost connection may come
+// back and be lost again.
+func (c *Core) drop(causes []Cause) {
+	stands := func(id string) bool {
+		return slices.ContainsFunc(causes, func(x Cause) bool { return x.ID == id })
+	}
+	c.ring = slices.DeleteFunc(c.ring, func(id string) bool { return !stands(id) })
+	c.note = slices.DeleteFunc(c.note, func(x Cause) bool { return !stands(x.ID) })
+	if c.told[lostID] && !stands(lostID) {
+		delete(c.told, lostID)
+		c.order = slices.DeleteFunc(c.order, func(id string) bool { return id == lostID })
+	}
+}
+
+// together makes one note of all that waits: the newest, and how many more.
+func together(list []Cause) *Note {
+	last := list[len(list)-1]
+	n := &Note{ID: last.ID, Title: last.Title, Body: last.Body}
+	if more := len(list) - 1; more > 0 {
+		n.Body += fmt.Sprintf(" (and %d more)", more)
+	}
+	return n
+}
+
+const lostID = "engine-lost"
+
+// Causes lists what wants a look in a state: open incidents, a proposal that
+// waits, a recovery in progress, a countdown near its end, an engine that has
+// gone.
+func Causes(s *feed.State, now time.Time) []Cause {
+	var out []Cause
+	if s.Conn == feed.Lost {
+		return []Cause{{lostID, "Falcon: engine unreachable", "The last picture is shown; nothing can be decided."}}
+	}
+	for _, i := range s.Snap.GetIncidents() {
+		if i.GetState() == string(falcon.IncidentVerified) || i.GetState() == string(falcon.IncidentLocated) {
+			out = append(out, Cause{"inc-" + i.GetId(), "Falcon: " + i.GetId(), fmt.Sprintf("The job has been slow since iteration %d: %.0f ms instead of %.0f ms.", i.GetOnsetIteration(), i.GetSlowMs(), i.GetHealthyMs())})
+		}
+		if len(out) == causesMax {
+			break
+		}
+	}
+	if p := s.Snap.GetLadder().GetProposal(); p.GetState() == string(falcon.ActionProposed) {
+		out = append(out, Cause{"act-" + p.GetId() + "-" + p.GetPlanHash(), "Falcon: " + p.GetRung() + " proposed", fmt.Sprintf("%s: %.0f ms to %.0f ms an iteration.", p.GetIncident(), p.GetBeforeMs(), p.GetPredictedMs())})
+		out = append(out, ending(now, p.GetDeadlineUnixNs(), p.GetId(), p.GetRung()+" for "+p.GetIncident()+" is carried out")...)
+	}
+	if r := s.Snap.GetRecovery(); feed.Recovering(r) {
+		out = append(out, Cause{"rec-" + r.GetId(), "Falcon: " + r.GetId(), fmt.Sprintf("Ranks were lost; %s is in state %s.", r.GetId(), r.GetState())})
+		if r.GetState() == string(falcon.RecoveryProposed) {
+			out = append(out, ending(now, r.GetDeadlineUnixNs(), r.GetId(), r.GetId()+" begins")...)
+		}
+	}
+	return out
+}
+
+// ending is the cause of a countdown near its end.
+func ending(now time.Time, deadlineNs int64, id, what string) []Cause {
+	left := time.Unix(0, deadlineNs).Sub(now)
+	if deadlineNs == 0 || left <= 0 || left > NearEnd {
+		return nil
+	}
+	return []Cause{{"end-" + id, "Falcon: countdown ends", fmt.Sprintf("%s by itself in %d s unless you veto.", what, int(left.Seconds()))}}
+}

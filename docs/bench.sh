@@ -60,6 +60,11 @@ section "Rendezvous store: all clients of a job released, beside the installed P
 gobench "Rank table of 18,000 devices" ./recovery/ranktable '.'
 gobench "Engine and journal" ./backend/... '.'
 gobench "Console" ./tui/... '.'
+section "Console: bytes of a pull, columns beside messages" go test ./backend/api/columns -count=1 -run BytesOfAPull -v
+gobench "Console: columns of 100,000 ranks" ./backend/api/columns '.'
+# Bytes are counted exactly, by a clock of the test's own; the budgets are asserted there.
+section "Console: bytes written to a terminal" go test ./tui -count=1 -timeout 20m -run 'NothingIsWritten|IdleBytes|BytesOf|AKeyCosts' -v
+section "Console: memory at 100,000 ranks" go test ./tui -count=1 -timeout 20m -run MemoryOfASession -v
 # What make eval and make table7 wrote stays: they take minutes of their own.
 if [ -f "$out" ]; then
   for part in eval table7; do

@@ -129,7 +129,7 @@ type Engine struct {
 	cnps     map[falcon.NIC]cnpRate
 	budgets  map[string]*budget // of event lines, by kind
 	profiled bool               // the detector's speeds may be new
-	levels   map[falcon.Rank]int32
+	levels   []int32            // by rank, as shown last
 	readings map[falcon.Device]falcon.GPUReading
 	early    []falcon.Sample
 	ahead    []aheadSample // of ranks whose placement's outcome is not known yet
@@ -200,8 +200,8 @@ func assemble(cfg Config, mem *memory) *Engine {
 		rec: cfg.Recoverer, tables: newTableBook(), stood: map[falcon.Rank]stood{}, begun: falcon.NoIteration,
 		refusedTold: map[string]bool{},
 		budgets:     map[string]*budget{},
-		levels:      map[falcon.Rank]int32{}, readings: map[falcon.Device]falcon.GPUReading{},
-		nics: map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
+		readings:    map[falcon.Device]falcon.GPUReading{},
+		nics:        map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
 		launched: map[falcon.Node]bool{}, attached: map[falcon.Node]time.Time{},
 		nextCmd: mem.reserved, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's

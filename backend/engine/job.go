@@ -410,8 +410,11 @@ func (j *job) someEnded() bool {
 // An agent can see that a process is gone before it knows how.
 func (j *job) someLost(now time.Time) bool {
 	for _, p := range j.ranks {
+		if p.state.GetAlive() {
+			continue
+		}
 		unknown := p.state.GetExit() == "" && now.Sub(p.endedAt) < exitWait
-		if !p.state.GetAlive() && !endedWell(p.state.GetExit()) && !unknown {
+		if !endedWell(p.state.GetExit()) && !unknown {
 			return true
 		}
 	}

@@ -239,7 +239,7 @@ func benchEngine(b *testing.B, n int) *Engine {
 }
 
 func BenchmarkSnapshot(b *testing.B) {
-	for _, n := range []int{1024, 10240} {
+	for _, n := range []int{1024, 10240, 100_000} {
 		b.Run(fmt.Sprint(n, "ranks"), func(b *testing.B) {
 			e := benchEngine(b, n)
 			b.ReportAllocs()

@@ -15,7 +15,7 @@ import (
 const (
 	buildPeriod    = 100 * time.Millisecond
 	buildShare     = 10                     // a picture is followed by so many times its own time
-	buildCostMax   = 100 * time.Millisecond // so that a stall is not followed by a longer one
+	buildCostMax   = 200 * time.Millisecond // so that a stall is not followed by a longer one
 	askedWithin    = 3 * time.Second        // nobody asked for longer: nothing is built
 	staleAfter     = 5 * time.Second
 	snapshotEvents = 64
@@ -162,6 +162,9 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 	status, ms := e.statuses(world)
 	stages := stageMedians(l, ms)
 	views, block := make([]*falconv1.RankView, world), make([]falconv1.RankView, world)
+	if short := world - len(e.levels); short > 0 {
+		e.levels = append(e.levels, make([]int32, short)...)
+	}
 	best, bestScore := falcon.Rank(0), int32(-1)
 	for i := range world {
 		r, s := falcon.Rank(i), status[i]

@@ -215,7 +215,7 @@ func benchKeys(b *testing.B, dial func(*place, gossh.Signer) *gossh.Client) {
 	x.press("2")
 	x.shows("RANKS")
 	x.press("/")
-	x.shows("\n/")
+	x.shows("\n /")
 	var took []time.Duration
 	typed, before := "/", x.received()
 	for i := 0; b.Loop(); i++ {

@@ -67,6 +67,7 @@ func consoleCommand() *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
+			opts.Out = c.OutOrStdout()
 			if opts.JSON && !opts.Once {
 				return fmt.Errorf("%w: --json writes the state once: give --once with it", errUsage)
 			}
@@ -202,15 +203,15 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	if in == nil && mayRead() {
 		in = os.Stdin
 	}
-	switch {
-	case opts.Once:
-		return plain.Once(ctx, client, out, opts.JSON)
-	case opts.Plain || !hasScreen():
-		return recording(client, opts, func() error { return plain.Run(ctx, client, out, plain.Options{In: in}) })
-	}
 	to, err := openTarget(opts.Open)
 	if err != nil {
 		return err
+	}
+	switch {
+	case opts.Once:
+		return plain.Once(ctx, client, out, opts.JSON, to)
+	case opts.Plain || !hasScreen():
+		return recording(client, opts, func() error { return plain.Run(ctx, client, out, plain.Options{In: in, Open: to}) })
 	}
 	f := feed.New(client, nil)
 	defer f.Close()

@@ -7,10 +7,12 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"github.com/failslow/falcon/tui/link"
 )
 
 // errAsk is wrapped where a command is none of Falcon's.
-var errAsk = errors.New("front: no such command")
+var errAsk = errors.New("not understood")
 
 // usage is what "ssh host help" prints.
 const usage = `Falcon's console over SSH.
@@ -28,7 +30,7 @@ Options: --theme NAME, --ascii, --color truecolor|256|16|none
 type ask struct {
 	plain, once, json, ascii, help bool
 	theme, color                   string
-	open                           string // deep link
+	open                           *link.Target // nil = nothing in particular
 }
 
 // parseAsk reads the command that came with a session; "" asks for the screen.
@@ -55,7 +57,13 @@ func parseAsk(command string) (ask, error) {
 	if len(words) > 0 && words[0] == "help" {
 		a.help, words = true, nil
 	}
-	a.open = strings.Join(words, " ")
+	if len(words) > 0 {
+		to, err := link.Parse(strings.Join(words, " "))
+		if err != nil {
+			return a, fmt.Errorf("%w: %w; see: ssh HOST help", errAsk, err)
+		}
+		a.open = &to
+	}
 	return a, a.check()
 }
 

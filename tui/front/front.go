@@ -17,6 +17,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui"
+	"github.com/failslow/falcon/tui/feed"
 )
 
 // ErrListen is wrapped when the address can't be had.
@@ -87,6 +88,8 @@ type Server struct {
 	now      func() time.Time
 	door     *door
 	seats    *seats
+	hub      *feed.Hub // what is the same for all is pulled once
+	own      Engine    // by which the hub looks
 	listener net.Listener
 	ssh      *ssh.Server
 	ctx      context.Context
@@ -116,19 +119,31 @@ func Listen(cfg Config) (*Server, error) {
 	if s.ssh, err = wish.NewServer(s.configure(key), wish.WithMiddleware(s.serve)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
 	}
-	s.listener, err = net.Listen("tcp", cfg.Address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%w on %s: the port is in use; stop what uses it or set another ssh listen address", ErrListen, cfg.Address)
-	case err != nil:
-		return nil, fmt.Errorf("%w on %s: %w; set an ssh listen address of the form HOST:PORT", ErrListen, cfg.Address, err)
+	if err := s.listen(); err != nil {
+		return nil, err
 	}
+	if s.own, err = cfg.Dial(Caller{Name: "ssh-front", Role: "viewer", From: "ssh front"}); err != nil {
+		return nil, errors.Join(err, s.listener.Close())
+	}
+	s.hub = feed.NewHub(s.own.Client, nil)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	go func() {
 		defer close(s.served)
 		_ = s.ssh.Serve(s.listener) // it ends with Close
 	}()
 	return s, nil
+}
+
+func (s *Server) listen() error {
+	l, err := net.Listen("tcp", s.cfg.Address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%w on %s: the port is in use; stop what uses it or set another ssh listen address", ErrListen, s.cfg.Address)
+	case err != nil:
+		return fmt.Errorf("%w on %s: %w; set an ssh listen address of the form HOST:PORT", ErrListen, s.cfg.Address, err)
+	}
+	s.listener = l
+	return nil
 }
 
 // configure sets the library up: only sessions, only public keys.
@@ -219,6 +234,8 @@ func (s *Server) Close() {
 		<-s.served
 		ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 		defer cancel()
+		s.hub.Close()
+		s.own.End()
 		_ = s.ssh.Shutdown(ctx) // waits for the connections' goroutines
 	})
 }

@@ -309,7 +309,7 @@ func TestAnOperatorSeesTheJobAndLeaves(t *testing.T) {
 	if x.emu.IsAltScreen() {
 		t.Error("the terminal was not given back")
 	}
-	if len(p.dials) != 1 || p.dials[0].Name != "maria" || p.dials[0].Role != "approver" {
+	if len(p.dials) != 2 || p.dials[0].Role != "viewer" || p.dials[1].Name != "maria" || p.dials[1].Role != "approver" {
 		t.Errorf("the engine was dialled as %v", p.dials)
 	}
 }

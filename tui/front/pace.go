@@ -20,13 +20,13 @@ const (
 // over; the newest is drawn.
 type paced struct {
 	tui.Source
-	link    *link
+	link    *way
 	now     func() time.Time
 	changed chan struct{}
 	held    atomic.Int64 // unix ns since when a change waits, 0 = none does
 }
 
-func newPaced(src tui.Source, l *link, now func() time.Time) *paced {
+func newPaced(src tui.Source, l *way, now func() time.Time) *paced {
 	return &paced{Source: src, link: l, now: now, changed: make(chan struct{}, 1)}
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui"
-	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/plain"
 )
 
@@ -46,7 +45,7 @@ type one struct {
 	sess  ssh.Session
 	who   Caller
 	ask   ask
-	link  *link
+	link  *way
 	input *input
 	pty   ssh.Pty
 	isPty bool
@@ -105,7 +104,7 @@ func (o *one) live(engine Engine) (int, string) {
 	ctx, end := context.WithCancelCause(o.sess.Context())
 	stop := context.AfterFunc(o.srv.ctx, func() { end(errStopping) })
 	defer stop()
-	o.link = newLink(o.sess, o.srv.limits.Stall, o.srv.now, func(err error) {
+	o.link = newWay(o.sess, o.srv.limits.Stall, o.srv.now, func(err error) {
 		end(err)
 		if c, ok := o.sess.Context().Value(ssh.ContextKeyConn).(gossh.Conn); ok {
 			_ = c.Close()
@@ -188,7 +187,7 @@ func (o *one) stillIn() bool {
 func (o *one) show(ctx context.Context, engine Engine) error {
 	switch {
 	case o.ask.once:
-		return plain.Once(ctx, engine.Client, o.link, o.ask.json)
+		return plain.Once(ctx, engine.Client, o.link, o.ask.json, o.ask.open)
 	case o.ask.plain || !o.isPty || o.pty.Term == "dumb" || o.pty.Term == "":
 		return o.lines(ctx, engine)
 	}
@@ -198,18 +197,20 @@ func (o *one) show(ctx context.Context, engine Engine) error {
 // lines is the plain stream. On a terminal, which the client has made raw, the
 // echo is the server's; its end ends the session, as nothing else could.
 func (o *one) lines(ctx context.Context, engine Engine) error {
-	in := io.Reader(o.input)
+	src := o.srv.hub.Session(engine.Client)
+	defer src.Close()
+	opts := plain.Options{In: o.input, Open: o.ask.open, Source: src}
 	if o.isPty {
 		ctx, leave := context.WithCancel(ctx)
 		defer leave()
-		in = &cooked{from: o.input, echo: o.link, ended: leave}
-		return plain.Run(ctx, engine.Client, o.link, plain.Options{In: in})
+		opts.In = &cooked{from: o.input, echo: o.link, ended: leave}
+		return plain.Run(ctx, engine.Client, o.link, opts)
 	}
-	return plain.Run(ctx, engine.Client, o.link, plain.Options{In: in})
+	return plain.Run(ctx, engine.Client, o.link, opts)
 }
 
 func (o *one) screen(ctx context.Context, engine Engine) error {
-	f := feed.New(engine.Client, nil)
+	f := o.srv.hub.Session(engine.Client)
 	defer f.Close()
 	src := newPaced(f, o.link, o.srv.now)
 	var pace sync.WaitGroup
@@ -218,7 +219,7 @@ func (o *one) screen(ctx context.Context, engine Engine) error {
 	defer stop()
 	pace.Go(func() { src.run(paceCtx) })
 	opts := o.srv.cfg.Screen
-	opts.Lag = src.Lag
+	opts.Lag, opts.Open = src.Lag, o.ask.open
 	if o.ask.theme != "" {
 		opts.Theme = o.ask.theme
 	}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -44,14 +43,14 @@ type answer struct {
 // under way.
 type desk struct {
 	ask     *asker
-	feed    *feed.Feed
+	feed    Source
 	typed   <-chan string // nil = nothing can be typed
 	answers chan answer
 	calls   sync.WaitGroup
 	quit    bool
 }
 
-func newDesk(ctx context.Context, f *feed.Feed, in io.Reader) *desk {
+func newDesk(ctx context.Context, f Source, in io.Reader) *desk {
 	d := &desk{ask: newAsker(), feed: f, answers: make(chan answer, 2)}
 	if in == nil {
 		d.ask.closed = true

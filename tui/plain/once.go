@@ -1,7 +1,9 @@
 package plain
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 
@@ -10,11 +12,13 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/link"
 )
 
 // Once writes the state now and ends: as lines, or as one JSON document with
-// the fields of the API's SnapshotReply in their proto names.
-func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJSON bool) error {
+// the fields of the API's SnapshotReply in their proto names. With a place,
+// the lines tell of that incident or recovery instead.
+func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJSON bool, at *link.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, feed.CallTimeout)
 	defer cancel()
 	r, err := client.Snapshot(ctx, &falconv1.SnapshotRequest{Rank: feed.WorstRank})
@@ -27,12 +31,47 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "%s\n", b)
+		var doc bytes.Buffer // the library varies its blanks on purpose
+		if err := json.Compact(&doc, b); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(out, doc.String())
 		return err
 	}
 	w := &writer{out: out}
+	if at != nil {
+		if lines := place(ctx, client, *at); lines != nil {
+			w.lines(lines...)
+			return w.err
+		}
+	}
 	w.lines(Present(r)...)
 	return w.err
+}
+
+// place tells the story of what a link points at; nil where it is no incident
+// and no recovery: lines have no other places.
+func place(ctx context.Context, client falconv1.ConsoleClient, to link.Target) []string {
+	ctx, cancel := context.WithTimeout(ctx, feed.CallTimeout)
+	defer cancel()
+	switch to.Kind {
+	case link.Incident:
+		r, err := client.Incidents(ctx, &falconv1.IncidentsRequest{Id: to.ID})
+		if err != nil {
+			return []string{to.ID + " can't be told: " + feed.Reason(err)}
+		}
+		clean.Message(r)
+		return Story(r)
+	case link.Recovery:
+		r, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{Id: to.ID})
+		if err != nil {
+			return []string{to.ID + " can't be told: " + feed.Reason(err)}
+		}
+		clean.Message(r)
+		return Recoveries(r.Recoveries)
+	case link.Page, link.Rank, link.Link:
+	}
+	return nil
 }
 
 // Present is how things are, as lines.

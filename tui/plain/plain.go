@@ -22,6 +22,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/link"
 )
 
 // ErrNoEngine is returned when no engine answered in Options.Patience.
@@ -42,6 +43,17 @@ type Options struct {
 	Summary  time.Duration    // between summaries; 0 = SummaryPeriod
 	Patience time.Duration    // until the first answer; 0 = Patience
 	In       io.Reader        // typed lines, for decisions; nil = none can be given
+	Open     *link.Target     // an incident or a recovery to tell of first; nil = none
+	Source   Source           // where states come from; nil = a feed of Run's own
+}
+
+// Source is what the stream needs of a feed; it stays its owner's to close.
+type Source interface {
+	Latest() *feed.State
+	Changed() <-chan struct{}
+	Decide(context.Context, *falconv1.DecideRequest) (*falconv1.Action, error)
+	Recover(context.Context, *falconv1.RecoverRequest) (*falconv1.Recovery, error)
+	Freeze(context.Context) (*falconv1.Policy, error)
 }
 
 func (o Options) filled() Options {
@@ -63,9 +75,16 @@ func (o Options) filled() Options {
 // approved by its end. Ending by ctx is no error; a failed write is.
 func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts Options) error {
 	opts = opts.filled()
-	f := feed.New(client, opts.Now)
-	defer f.Close()
+	f := opts.Source
+	if f == nil {
+		own := feed.New(client, opts.Now)
+		defer own.Close()
+		f = own
+	}
 	w := &writer{out: out}
+	if opts.Open != nil {
+		w.lines(place(ctx, client, *opts.Open)...)
+	}
 	callCtx, cancel := context.WithCancel(ctx)
 	d := newDesk(callCtx, f, opts.In)
 	err := follow(ctx, d, w, opts)

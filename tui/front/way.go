@@ -16,17 +16,17 @@ var errStuck = errors.New("front: the client stopped reading")
 // only to say that it does not know it.
 const markRequest = "keepalive@openssh.com"
 
-// wire is what a link needs of an SSH channel.
+// wire is what a way needs of an SSH channel.
 type wire interface {
 	io.Writer
 	SendRequest(name string, wantReply bool, payload []byte) (bool, error)
 }
 
-// link is the way to one client. It knows what the client has received: after
+// way is the link to one client. It knows what the client has received: after
 // a write it sends a mark, and the answer says that all before has arrived,
 // whatever buffers lie between. It cuts the connection when a write or a mark
 // has been stuck for too long.
-type link struct {
+type way struct {
 	to    wire
 	cut   func(error) // closes the connection; may be called more than once
 	stall time.Duration
@@ -43,13 +43,13 @@ type link struct {
 	kick    chan struct{} // capacity 1: something was written
 }
 
-func newLink(to wire, stall time.Duration, now func() time.Time, cut func(error)) *link {
-	return &link{to: to, cut: cut, stall: stall, now: now, change: make(chan struct{}), kick: make(chan struct{}, 1)}
+func newWay(to wire, stall time.Duration, now func() time.Time, cut func(error)) *way {
+	return &way{to: to, cut: cut, stall: stall, now: now, change: make(chan struct{}), kick: make(chan struct{}, 1)}
 }
 
 // Write blocks as long as the client's window is closed; the session's own
 // program waits then, and nobody else.
-func (l *link) Write(p []byte) (int, error) {
+func (l *way) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	l.writing = l.now()
 	l.mu.Unlock()
@@ -70,7 +70,7 @@ func (l *link) Write(p []byte) (int, error) {
 
 // marks asks after what was written until ctx ends; also when nothing was, so
 // that a client that has gone away is noticed. It must run for the link's life.
-func (l *link) marks(ctx context.Context) {
+func (l *way) marks(ctx context.Context) {
 	alive := time.NewTicker(l.stall / 2)
 	defer alive.Stop()
 	for {
@@ -87,7 +87,7 @@ func (l *link) marks(ctx context.Context) {
 }
 
 // mark sends one mark and waits for its answer; false once the link is down.
-func (l *link) mark() bool {
+func (l *way) mark() bool {
 	l.mu.Lock()
 	upTo, start := l.written, l.now()
 	l.marked = start
@@ -110,7 +110,7 @@ func (l *link) mark() bool {
 }
 
 // watch cuts the link when it is stuck, until ctx ends.
-func (l *link) watch(ctx context.Context) {
+func (l *way) watch(ctx context.Context) {
 	t := time.NewTicker(max(time.Millisecond, l.stall/8))
 	defer t.Stop()
 	for {
@@ -127,7 +127,7 @@ func (l *link) watch(ctx context.Context) {
 }
 
 // stuck is how long a write or a mark has been under way.
-func (l *link) stuck() time.Duration {
+func (l *way) stuck() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, long := l.now(), time.Duration(0)
@@ -140,7 +140,7 @@ func (l *link) stuck() time.Duration {
 }
 
 // inFlight is how many bytes are not known to have arrived.
-func (l *link) inFlight() uint64 {
+func (l *way) inFlight() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.written - l.arrived
@@ -149,7 +149,7 @@ func (l *link) inFlight() uint64 {
 // settle waits until all that was written has arrived, and says for how long
 // the link was busy carrying it: what the last mark took beyond the way there
 // and back.
-func (l *link) settle(ctx context.Context) time.Duration {
+func (l *way) settle(ctx context.Context) time.Duration {
 	for {
 		l.mu.Lock()
 		clear, busy, change := l.written == l.arrived && l.writing.IsZero(), l.sent-l.best, l.change

@@ -50,13 +50,13 @@ func (h *held) SendRequest(string, bool, []byte) (bool, error) {
 }
 
 // holding runs a link on h inside a bubble of fake time.
-func holding(t *testing.T, h *held, stall time.Duration, body func(*link, func() error)) {
+func holding(t *testing.T, h *held, stall time.Duration, body func(*way, func() error)) {
 	synctest.Test(t, func(t *testing.T) {
 		h.cut = make(chan struct{})
 		var mu sync.Mutex
 		var why error
 		var once sync.Once
-		l := newLink(h, stall, time.Now, func(err error) {
+		l := newWay(h, stall, time.Now, func(err error) {
 			once.Do(func() { close(h.cut) })
 			mu.Lock()
 			defer mu.Unlock()
@@ -79,7 +79,7 @@ func holding(t *testing.T, h *held, stall time.Duration, body func(*link, func()
 }
 
 func TestAClientThatAnswersNothingIsCut(t *testing.T) {
-	holding(t, &held{delay: -1}, 30*time.Second, func(l *link, cut func() error) {
+	holding(t, &held{delay: -1}, 30*time.Second, func(l *way, cut func() error) {
 		_, _ = l.Write([]byte("x"))
 		time.Sleep(29 * time.Second)
 		if err := cut(); err != nil {
@@ -93,7 +93,7 @@ func TestAClientThatAnswersNothingIsCut(t *testing.T) {
 }
 
 func TestAWriteThatBlocksIsCut(t *testing.T) {
-	holding(t, &held{blocked: true}, 30*time.Second, func(l *link, cut func() error) {
+	holding(t, &held{blocked: true}, 30*time.Second, func(l *way, cut func() error) {
 		start := time.Now()
 		if _, err := l.Write([]byte("x")); err == nil {
 			t.Error("the write succeeded")
@@ -107,7 +107,7 @@ func TestAWriteThatBlocksIsCut(t *testing.T) {
 // Also a client to which nothing is written is looked after.
 func TestASilentLinkIsLookedAfter(t *testing.T) {
 	h := &held{delay: 0}
-	holding(t, h, 30*time.Second, func(_ *link, cut func() error) {
+	holding(t, h, 30*time.Second, func(_ *way, cut func() error) {
 		time.Sleep(10 * time.Minute)
 		if err := cut(); err != nil {
 			t.Errorf("an idle client was cut: %v", err)
@@ -123,7 +123,7 @@ func TestASilentLinkIsLookedAfter(t *testing.T) {
 }
 
 func TestASlowClientIsNotCut(t *testing.T) {
-	holding(t, &held{delay: 20 * time.Second}, 30*time.Second, func(l *link, cut func() error) {
+	holding(t, &held{delay: 20 * time.Second}, 30*time.Second, func(l *way, cut func() error) {
 		for range 20 {
 			_, _ = l.Write([]byte("x"))
 			time.Sleep(7 * time.Second)
@@ -155,7 +155,7 @@ func (f *fakeSource) change() {
 // as long as it was busy; changes that came meanwhile make one picture.
 func TestPicturesWaitForTheLink(t *testing.T) {
 	h := &held{delay: 100 * time.Millisecond}
-	holding(t, h, 30*time.Second, func(l *link, _ func() error) {
+	holding(t, h, 30*time.Second, func(l *way, _ func() error) {
 		src := &fakeSource{changes: make(chan struct{}, 1), done: make(chan struct{})}
 		p := newPaced(src, l, time.Now)
 		ctx, cancel := context.WithCancel(context.Background())

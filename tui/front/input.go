@@ -76,10 +76,10 @@ func (in *input) step(b byte) {
 		mark = pasteEnd
 		in.pasted++
 	}
-	switch {
-	case b == mark[in.matched]:
+	switch b {
+	case mark[in.matched]:
 		in.matched++
-	case b == mark[0]:
+	case mark[0]:
 		in.matched = 1
 	default:
 		in.matched = 0

@@ -60,7 +60,7 @@ func parseAsk(command string) (ask, error) {
 	if len(words) > 0 {
 		to, err := link.Parse(strings.Join(words, " "))
 		if err != nil {
-			return a, fmt.Errorf("%w: %w; see: ssh HOST help", errAsk, err)
+			return a, fmt.Errorf("%w: %s; see: ssh HOST help", errAsk, strings.TrimPrefix(err.Error(), link.ErrLink.Error()+": "))
 		}
 		a.open = &to
 	}

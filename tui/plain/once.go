@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -58,14 +59,14 @@ func place(ctx context.Context, client falconv1.ConsoleClient, to link.Target) [
 	case link.Incident:
 		r, err := client.Incidents(ctx, &falconv1.IncidentsRequest{Id: to.ID})
 		if err != nil {
-			return []string{to.ID + " can't be told: " + feed.Reason(err)}
+			return []string{to.ID + " can't be told: " + sentence(err)}
 		}
 		clean.Message(r)
 		return Story(r)
 	case link.Recovery:
 		r, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{Id: to.ID})
 		if err != nil {
-			return []string{to.ID + " can't be told: " + feed.Reason(err)}
+			return []string{to.ID + " can't be told: " + sentence(err)}
 		}
 		clean.Message(r)
 		return Recoveries(r.Recoveries)
@@ -92,3 +93,6 @@ func Present(r *falconv1.SnapshotReply) []string {
 	}
 	return out
 }
+
+// sentence is the engine's sentence, without the prefix that is for programs.
+func sentence(err error) string { return strings.TrimPrefix(feed.Reason(err), "engine: not found: ") }

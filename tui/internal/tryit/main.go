@@ -65,7 +65,7 @@ func show(ctx context.Context, srv *fakeengine.Server, lines bool, opts tui.Opti
 	defer cc.Close()
 	client := falconv1.NewConsoleClient(cc)
 	if lines {
-		return plain.Run(ctx, client, os.Stdout, plain.Options{})
+		return plain.Run(ctx, client, os.Stdout, plain.Options{In: os.Stdin})
 	}
 	f := feed.New(client, nil)
 	defer f.Close()

@@ -56,20 +56,21 @@ type Source interface {
 
 // Options shape one console.
 type Options struct {
-	Theme    string                // "" = by the terminal's background
-	ASCII    bool                  // draw with ASCII only
-	Profile  *colorprofile.Profile // nil = what the terminal can show
-	Now      func() time.Time      // nil = the real clock
-	QuitNote string                // what else ends with the console; asks before leaving
-	Keys     *key.Map              // nil = the table as it is shipped
-	Open     *link.Target          // what to show first; nil = the overview
-	Mute     bool                  // no bell until the operator wants it
-	Silent   bool                  // no desktop notifications
-	Save     Saver                 // where copies and reports are written; nil = nowhere
-	SaveNote string                // why there is no Save
-	Themes   themes.Library        // the operator's own over those that ship
-	Lag      func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
-	Replay   Replay                // what plays the recording that the source is; nil = live
+	Theme     string                // "" = by the terminal's background
+	ASCII     bool                  // draw with ASCII only
+	Profile   *colorprofile.Profile // nil = what the terminal can show
+	Now       func() time.Time      // nil = the real clock
+	QuitNote  string                // what else ends with the console; asks before leaving
+	Keys      *key.Map              // nil = the table as it is shipped
+	Open      *link.Target          // what to show first; nil = the overview
+	Mute      bool                  // no bell until the operator wants it
+	Silent    bool                  // no desktop notifications
+	Save      Saver                 // where copies and reports are written; nil = nowhere
+	SaveNote  string                // why there is no Save
+	Recording string                // file that this session is recorded in, for reports
+	Themes    themes.Library        // the operator's own over those that ship
+	Lag       func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
+	Replay    Replay                // what plays the recording that the source is; nil = live
 
 	probe bool // ask the terminal for its colours
 }
@@ -217,6 +218,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.answered(msg)
 	case themeMsg:
 		m.themed(msg)
+	case exportedMsg:
+		return m, m.exported(msg)
 	case savedMsg:
 		m.saved(msg)
 	case incidentMsg:

@@ -79,6 +79,8 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return m.openPolicy()
 	case key.Freeze:
 		return m.freeze()
+	case key.Export:
+		return m.export()
 	case key.Copy:
 		return m.copyHere()
 	case key.CopyLink:

@@ -241,6 +241,9 @@ func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsR
 			}
 		}
 		out.Validations = e.validationViews(id)
+		if v, known := e.mem.incident(id); known {
+			e.reportOn(out, v)
+		}
 	})
 	if err == nil && id != "" && len(out.Incidents) == 0 {
 		return nil, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))

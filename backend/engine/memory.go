@@ -141,6 +141,7 @@ type memory struct {
 	decisions map[string]DecisionRecord // by action, the one that counted
 	decidedNs map[string]int64
 	events    []*falconv1.EventLine
+	places    []place // of events, aligned
 	eventSeq  uint64
 	overheads map[falcon.Rung]float64
 	speeds    map[string]speedsRecord    // by incident
@@ -208,7 +209,7 @@ func (m *memory) apply(r journal.Record) error {
 	case kindImpact:
 		err = fold(r, func(v mitigate.Impact) { m.impacts[v.Incident] = v })
 	case kindEvent:
-		err = fold(r, func(v eventRecord) { m.addEvent(v, r.AtNs) })
+		err = fold(r, func(v eventRecord) { m.addEvent(v, r) })
 	case kindValidation:
 		err = fold(r, m.setValidation)
 	case kindRestart:
@@ -320,16 +321,17 @@ func (m *memory) endOrder(v outcomeRecord) {
 // EventsMax bounds the lines that are kept for consoles.
 const EventsMax = 1024
 
-func (m *memory) addEvent(v eventRecord, atNs int64) {
+func (m *memory) addEvent(v eventRecord, r journal.Record) {
 	m.eventSeq++
 	line := &falconv1.EventLine{
-		Seq: m.eventSeq, AtUnixNs: atNs, Iteration: v.Iteration,
+		Seq: m.eventSeq, AtUnixNs: r.AtNs, Iteration: v.Iteration,
 		Kind: v.Kind, Text: v.Text, Severity: v.Severity, Audit: v.Audit.proto(),
 	}
 	if len(m.events) >= EventsMax {
 		m.events = append(m.events[:0], m.events[len(m.events)-EventsMax/2:]...)
+		m.places = append(m.places[:0], m.places[len(m.places)-EventsMax/2:]...)
 	}
-	m.events = append(m.events, line)
+	m.events, m.places = append(m.events, line), append(m.places, place{r.Seq, r.Hash})
 }
 
 func (m *memory) incident(id string) (falcon.Incident, bool) {

@@ -222,7 +222,7 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	defer end(os.Stderr)
 	return tui.Run(ctx, src, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
 		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
-		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saveIn(defaultStateDir()), Themes: ownThemes(),
+		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saveIn(defaultStateDir()), Themes: ownThemes(), Recording: opts.Record,
 	})
 }
 

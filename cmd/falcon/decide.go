@@ -8,6 +8,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/report"
 )
 
 func decideCommand() *cobra.Command {
@@ -61,11 +62,11 @@ func decideOn(c *cobra.Command, t *engineTarget, q *falconv1.DecideRequest, asJS
 	if err != nil {
 		return err
 	}
-	a := actionOf(r.GetAction())
+	a := report.ActionOf(r.GetAction())
 	if asJSON {
 		return writeJSON(c.OutOrStdout(), a)
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s (decided by %s): plan %s, %s, %.1f ms → %.1f ms predicted\n",
-		a.ID, a.State, orNobody(a.DecidedBy), a.PlanHash, a.change(), a.BeforeMs, a.PredictedMs)
+		a.ID, a.State, report.OrNobody(a.DecidedBy), a.PlanHash, a.Change(), a.BeforeMs, a.PredictedMs)
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 	"github.com/failslow/falcon/detect/trace"
 	"github.com/failslow/falcon/detect/trace/judge"
+	"github.com/failslow/falcon/tui/report"
 )
 
 const detectTraceHelp = `Give a verdict on recorded traces.
@@ -161,7 +162,7 @@ func printTrace(w io.Writer, r judge.TraceReport) error {
 	}
 	fmt.Fprintln(w)
 	for _, e := range r.Evidence {
-		fmt.Fprintf(w, "  %-7s %s %s\n", forOrAgainst(e.Against), e.Kind, e.Text)
+		fmt.Fprintf(w, "  %-7s %s %s\n", report.ForOrAgainst(e.Against), e.Kind, e.Text)
 	}
 	const shown = 32
 	for i, k := range r.Workers {

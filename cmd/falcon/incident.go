@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/report"
 )
 
 func incidentCommand() *cobra.Command {
@@ -38,9 +39,9 @@ func incidentListCommand(t *engineTarget) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return writeJSON(c.OutOrStdout(), map[string]any{"incidents": storiesOf(r)})
+				return writeJSON(c.OutOrStdout(), map[string]any{"incidents": report.Of(r)})
 			}
-			return listIncidents(c.OutOrStdout(), storiesOf(r))
+			return listIncidents(c.OutOrStdout(), report.Of(r))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
@@ -87,7 +88,7 @@ func incidentExportCommand(t *engineTarget) *cobra.Command {
 			if format == "json" {
 				return writeJSON(c.OutOrStdout(), s)
 			}
-			return writeMarkdown(c.OutOrStdout(), s)
+			return writeTo(c.OutOrStdout(), s.Markdown())
 		},
 	}
 	c.Flags().StringVar(&format, "format", format, "md or json")
@@ -110,14 +111,14 @@ func fetchIncidents(c *cobra.Command, t *engineTarget, id string) (*falconv1.Inc
 	})
 }
 
-func fetchStory(c *cobra.Command, t *engineTarget, id string) (incidentStory, error) {
+func fetchStory(c *cobra.Command, t *engineTarget, id string) (report.Incident, error) {
 	r, err := fetchIncidents(c, t, id)
 	if err != nil {
-		return incidentStory{}, err
+		return report.Incident{}, err
 	}
-	stories := storiesOf(r)
+	stories := report.Of(r)
 	if len(stories) == 0 {
-		return incidentStory{}, fmt.Errorf("no incident %s; list them with: falcon incident list", clean(id))
+		return report.Incident{}, fmt.Errorf("no incident %s; list them with: falcon incident list", clean(id))
 	}
 	return stories[0], nil
 }
@@ -128,7 +129,7 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-func listIncidents(w io.Writer, stories []incidentStory) error {
+func listIncidents(w io.Writer, stories []report.Incident) error {
 	if len(stories) == 0 {
 		_, err := fmt.Fprintln(w, "no incidents")
 		return err
@@ -136,22 +137,22 @@ func listIncidents(w io.Writer, stories []incidentStory) error {
 	tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(tab, "ID\tSTATE\tONSET\tSLOWDOWN\tCAUSE\tWHERE\tNEWEST ACTION")
 	for _, s := range stories {
-		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID, s.State, s.OnsetIteration, s.slowdown(), s.Verdict.Cause, s.where(), s.newest())
+		fmt.Fprintf(tab, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", s.ID, s.State, s.OnsetIteration, s.Slowdown(), s.Verdict.Cause, s.Where(), s.Newest())
 	}
 	return tab.Flush()
 }
 
-func writeText(w io.Writer, s incidentStory) error {
+func writeText(w io.Writer, s report.Incident) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s\n", s.ID, s.State, s.headline())
-	fmt.Fprintf(&b, "onset iteration %d, detected at %d, relieved %s\n", s.OnsetIteration, s.DetectedIteration, iterationText(s.RelievedIteration))
-	fmt.Fprintf(&b, "healthy %.1f ms, slow %.1f ms (%s)\n\nevidence\n", s.HealthyMs, s.SlowMs, s.slowdown())
+	fmt.Fprintf(&b, "%s  %s  %s\n", s.ID, s.State, s.Headline())
+	fmt.Fprintf(&b, "onset iteration %d, detected at %d, relieved %s\n", s.OnsetIteration, s.DetectedIteration, report.IterationText(s.RelievedIteration))
+	fmt.Fprintf(&b, "healthy %.1f ms, slow %.1f ms (%s)\n\nevidence\n", s.HealthyMs, s.SlowMs, s.Slowdown())
 	for _, e := range s.Verdict.Evidence {
-		fmt.Fprintf(&b, "  %s %-7s %s\n", forOrAgainst(e.Against), e.Kind, e.Text)
+		fmt.Fprintf(&b, "  %s %-7s %s\n", report.ForOrAgainst(e.Against), e.Kind, e.Text)
 	}
 	b.WriteString("\ntests\n")
 	for _, v := range s.Validations {
-		fmt.Fprintf(&b, "  %s%s\n", headOf(v), slowOf(v))
+		fmt.Fprintf(&b, "  %s%s\n", report.Head(v), report.Slow(v))
 	}
 	b.WriteString("\nladder\n")
 	for _, r := range s.Ladder.Rungs {
@@ -159,8 +160,8 @@ func writeText(w io.Writer, s incidentStory) error {
 	}
 	b.WriteString("\nactions\n")
 	for _, a := range s.Actions {
-		fmt.Fprintf(&b, "  %s  %s  plan %s, %s, decided by %s, predicted %.1f ms, measured %.1f ms: %s%s\n", a.ID, a.State, a.PlanHash, a.change(), orNobody(a.DecidedBy), a.PredictedMs, a.MeasuredMs, a.Why, undone(a.RevertReason))
-		for _, line := range a.details() {
+		fmt.Fprintf(&b, "  %s  %s  plan %s, %s, decided by %s, predicted %.1f ms, measured %.1f ms: %s%s\n", a.ID, a.State, a.PlanHash, a.Change(), report.OrNobody(a.DecidedBy), a.PredictedMs, a.MeasuredMs, a.Why, report.Undone(a.RevertReason))
+		for _, line := range a.Details() {
 			fmt.Fprintf(&b, "      %s\n", line)
 		}
 	}
@@ -168,59 +169,7 @@ func writeText(w io.Writer, s incidentStory) error {
 	return err
 }
 
-func writeMarkdown(w io.Writer, s incidentStory) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %s: %s\n\n", s.ID, s.headline())
-	fmt.Fprintf(&b, "| | |\n|---|---|\n| State | %s |\n| Onset | iteration %d |\n| Detected | iteration %d |\n| Relieved | %s |\n", s.State, s.OnsetIteration, s.DetectedIteration, iterationText(s.RelievedIteration))
-	fmt.Fprintf(&b, "| Healthy | %.1f ms |\n| Slow | %.1f ms (%s) |\n| Lost | %.4f GPU hours |\n| Confidence | %.2f |\n\n## Evidence\n\n", s.HealthyMs, s.SlowMs, s.slowdown(), s.Cost.LostGPUHours, s.Verdict.Confidence)
-	for _, e := range s.Verdict.Evidence {
-		fmt.Fprintf(&b, "- %s %s: %s\n", forOrAgainst(e.Against), e.Kind, markdown(e.Text))
-	}
-	b.WriteString("\n## Tests\n\n")
-	for _, v := range s.Validations {
-		fmt.Fprintf(&b, "- %s%s\n", markdown(headOf(v)), markdown(slowOf(v)))
-	}
-	b.WriteString("\n## Actions\n\n")
-	for _, a := range s.Actions {
-		fmt.Fprintf(&b, "- **%s** %s; plan `%s`, %s, decided by %s%s; predicted %.1f ms, measured %.1f ms. %s%s\n",
-			a.ID, a.State, a.PlanHash, markdown(a.change()), orNobody(a.DecidedBy), markdown(because(a.Reason)), a.PredictedMs, a.MeasuredMs, markdown(a.Why), markdown(undone(a.RevertReason)))
-		for _, line := range a.details() {
-			fmt.Fprintf(&b, "  - %s\n", markdown(line))
-		}
-	}
-	_, err := io.WriteString(w, b.String())
+func writeTo(w io.Writer, text string) error {
+	_, err := io.WriteString(w, text)
 	return err
-}
-
-func forOrAgainst(against bool) string {
-	if against {
-		return "against"
-	}
-	return "for"
-}
-
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (%q)", reason)
-}
-
-func undone(why string) string {
-	if why == "" {
-		return ""
-	}
-	return "; reverted: " + why
-}
-
-func orNobody(name string) string {
-	if name == "" {
-		return "nobody"
-	}
-	return name
-}
-
-// markdown keeps remote text from becoming markup.
-func markdown(s string) string {
-	return strings.NewReplacer("<", "&lt;", "|", "\\|", "*", "\\*", "`", "'", "[", "\\[", "_", "\\_").Replace(s)
 }

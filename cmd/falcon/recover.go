@@ -9,6 +9,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/report"
 )
 
 const recoverHelp = `Have a node replaced, or a rank made anew, although no fault was seen; or take a
@@ -99,7 +100,7 @@ func recoverOn(c *cobra.Command, t *engineTarget, q *falconv1.RecoverRequest, as
 
 // writeRecoveryLine says on one line where a recovery stands.
 func writeRecoveryLine(w io.Writer, v falcon.Recovery) error {
-	text := fmt.Sprintf("%s is %s (decided by %s): plan %s, generation %d", v.ID, v.State, orNobody(v.DecidedBy), v.PlanHash, v.Generation)
+	text := fmt.Sprintf("%s is %s (decided by %s): plan %s, generation %d", v.ID, v.State, report.OrNobody(v.DecidedBy), v.PlanHash, v.Generation)
 	if v.Reason != "" {
 		text += ": " + v.Reason
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/report"
 )
 
 const recoveryHelp = `List and show recoveries from fail-stop faults, and what would be lost if a part of
@@ -77,7 +78,7 @@ func listRecoveries(w io.Writer, list []recoveryStory) error {
 	fmt.Fprintln(tw, "ID\tSTATE\tFAULT\tMADE ANEW\tRESUMED AT\tTOOK\tDECIDED BY")
 	for _, v := range list {
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%d of %d ranks\t%s\t%s\t%s\n", v.ID, v.State, faultText(v.Faults), len(v.Replaced),
-			len(v.Replaced)+len(v.Survivors), resumeText(v.Resume), v.took(), orNobody(v.DecidedBy))
+			len(v.Replaced)+len(v.Survivors), resumeText(v.Resume), v.took(), report.OrNobody(v.DecidedBy))
 	}
 	return tw.Flush()
 }

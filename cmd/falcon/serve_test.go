@@ -16,6 +16,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/tui/report"
 )
 
 // command runs falcon in this process and returns its exit code and output.
@@ -72,7 +73,7 @@ func TestCommandsTalkToARunningEngine(t *testing.T) {
 		t.Errorf("list: %d %q %q", code, out, errs)
 	}
 	code, out, errs := command(t, "incident", "list", "--json", "--connect", h.Socket)
-	var doc struct{ Incidents []incidentStory }
+	var doc struct{ Incidents []report.Incident }
 	if err := json.Unmarshal([]byte(out), &doc); code != 0 || err != nil || doc.Incidents == nil {
 		t.Errorf("list --json: %d %q %q, %v", code, out, errs, err)
 	}
@@ -227,9 +228,9 @@ func TestStoriesAreCleanedAndComplete(t *testing.T) {
 			Actions: []*falconv1.Action{{Id: "INC-0001/S2/1" + bad, State: "kept" + bad, DecidedBy: bad, Reason: bad, Why: bad, MicroBatches: []int32{9, 5}, PredictedMs: 120}},
 		}},
 	}
-	s := storiesOf(r)[0]
+	s := report.Of(r)[0]
 	var text, md, js bytes.Buffer
-	if err := errors.Join(writeText(&text, s), writeMarkdown(&md, s), writeJSON(&js, s), listIncidents(&text, storiesOf(r))); err != nil {
+	if err := errors.Join(writeText(&text, s), writeTo(&md, s.Markdown()), writeJSON(&js, s), listIncidents(&text, report.Of(r))); err != nil {
 		t.Fatal(err)
 	}
 	for name, b := range map[string]*bytes.Buffer{"text": &text, "markdown": &md, "json": &js} {

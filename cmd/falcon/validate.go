@@ -19,6 +19,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/report"
 )
 
 const validateHelp = `Hold the job at an iteration boundary, test GPUs or links, and let it go on.
@@ -198,7 +199,7 @@ func requestValidation(ctx context.Context, conn *grpc.ClientConn, q *falconv1.V
 	if err != nil {
 		return falcon.Validation{}, err
 	}
-	return validationOf(r.GetValidation()), nil
+	return report.ValidationOf(r.GetValidation()), nil
 }
 
 // errFollow is a fault of following, told as it is.
@@ -266,7 +267,7 @@ func lookUp(ctx context.Context, conn *grpc.ClientConn, id string) (falcon.Valid
 	if err != nil {
 		return falcon.Validation{}, err
 	}
-	if v := validationOf(s.GetValidation()); v.ID == id {
+	if v := report.ValidationOf(s.GetValidation()); v.ID == id {
 		return v, nil
 	}
 	r, err := client.Incidents(ctx, &falconv1.IncidentsRequest{})
@@ -274,7 +275,7 @@ func lookUp(ctx context.Context, conn *grpc.ClientConn, id string) (falcon.Valid
 		return falcon.Validation{}, err
 	}
 	for _, v := range r.GetValidations() {
-		if v := validationOf(v); v.ID == id {
+		if v := report.ValidationOf(v); v.ID == id {
 			return v, nil
 		}
 	}

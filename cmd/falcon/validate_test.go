@@ -20,6 +20,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/report"
 )
 
 // fakeConsole answers Validate as an engine does; each look moves the
@@ -228,7 +229,7 @@ func TestValidateWrongUse(t *testing.T) {
 }
 
 func TestIncidentsShowTheirTests(t *testing.T) {
-	s := storiesOf(&falconv1.IncidentsReply{
+	s := report.Of(&falconv1.IncidentsReply{
 		Incidents: []*falconv1.Incident{{Id: "INC-0001", Verdict: &falconv1.Verdict{Evidence: []*falconv1.Evidence{{Kind: "test", Text: "n1.g0 multiplies 2.00 x as long"}}}}},
 		Validations: []*falconv1.Validation{
 			{Id: "VAL-0003", Incident: "INC-0001", State: "done", PausedMs: 84, Gemm: []*falconv1.GemmResult{{Device: "n1.g0", Rank: 2, Ratio: 2, Slow: true}}},
@@ -239,7 +240,7 @@ func TestIncidentsShowTheirTests(t *testing.T) {
 		t.Fatalf("%+v", s.Validations)
 	}
 	var text, md, js bytes.Buffer
-	if err := errors.Join(writeText(&text, s), writeMarkdown(&md, s), writeJSON(&js, s)); err != nil {
+	if err := errors.Join(writeText(&text, s), writeTo(&md, s.Markdown()), writeJSON(&js, s)); err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range []*bytes.Buffer{&text, &md} {

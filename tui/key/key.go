@@ -96,6 +96,7 @@ const (
 	Older         Action = "older"
 	Newer         Action = "newer"
 	Copy          Action = "copy"
+	Export        Action = "export"
 	CopyLink      Action = "copy-link"
 	Mute          Action = "mute"
 	OlderIncident Action = "older-incident"

@@ -23,6 +23,7 @@ var table = slices.Concat([]Binding{
 	bind(Global, Pause, []string{"p"}, "p", "pause", "Pause the display; header and proposal stay live.", 0),
 	bind(Global, Copy, []string{"y"}, "y", "copy", "Copy what is under the cursor: the rank, the incident with its evidence, the recovery, or the newest events.", 0),
 	bind(Global, CopyLink, []string{"Y"}, "Y", "copy link", "Copy the link to what is on screen; falcon console --open LINK, or :open LINK, leads back.", 0),
+	bind(Global, Export, []string{"e"}, "e", "export", "Write the report of the incident as Markdown and JSON, as falcon incident export does.", 0),
 	bind(Global, Mute, []string{"B"}, "B", "bell", "Switch the bell off, or on again; new incidents, proposals and recoveries ring at most twice a minute.", 0),
 	bind(Global, Theme, []string{"T"}, "T", "theme", "Next theme.", 0),
 	bind(Global, Command, []string{":"}, ":", "command", "Command: a page's name, rank N, test N1-N2 (a link), fence NODE, renew RANK or lift NODE with a reason, open INC-0001 or a link, theme NAME, quit.", 2),

@@ -6944,7 +6944,9 @@ type EventLine struct {
 	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"` // "incident", "verdict", "proposal", "decision", "action", "agent", "rank", "policy", "validation", "audit"; the detector's notes by their own kind
 	Text          string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"` // one sentence
 	Severity      int32                  `protobuf:"varint,6,opt,name=severity,proto3" json:"severity,omitempty"`
-	Audit         *Audit                 `protobuf:"bytes,7,opt,name=audit,proto3" json:"audit,omitempty"` // who did what; kind "audit" only
+	Audit         *Audit                 `protobuf:"bytes,7,opt,name=audit,proto3" json:"audit,omitempty"`    // who did what; kind "audit" only
+	Record        uint64                 `protobuf:"varint,8,opt,name=record,proto3" json:"record,omitempty"` // in the journal; in IncidentsReply only
+	Hash          string                 `protobuf:"bytes,9,opt,name=hash,proto3" json:"hash,omitempty"`      // of that record, hex; in IncidentsReply only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7026,6 +7028,20 @@ func (x *EventLine) GetAudit() *Audit {
 		return x.Audit
 	}
 	return nil
+}
+
+func (x *EventLine) GetRecord() uint64 {
+	if x != nil {
+		return x.Record
+	}
+	return 0
+}
+
+func (x *EventLine) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
 }
 
 // Audit is one deed of a person, or of policy in a person's stead, as the
@@ -8268,10 +8284,16 @@ func (x *ValidateReply) GetValidation() *Validation {
 }
 
 type IncidentsReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Incidents     []*Incident            `protobuf:"bytes,1,rep,name=incidents,proto3" json:"incidents,omitempty"`
-	Validations   []*Validation          `protobuf:"bytes,3,rep,name=validations,proto3" json:"validations,omitempty"` // newest first
-	Ladders       []*Ladder              `protobuf:"bytes,2,rep,name=ladders,proto3" json:"ladders,omitempty"`         // aligned with incidents
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Incidents   []*Incident            `protobuf:"bytes,1,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	Validations []*Validation          `protobuf:"bytes,3,rep,name=validations,proto3" json:"validations,omitempty"` // newest first
+	Ladders     []*Ladder              `protobuf:"bytes,2,rep,name=ladders,proto3" json:"ladders,omitempty"`         // aligned with incidents
+	// What follows is filled when one incident was asked for.
+	Events        []*EventLine `protobuf:"bytes,4,rep,name=events,proto3" json:"events,omitempty"` // that name it, oldest first, with record and hash
+	Chart         *Series      `protobuf:"bytes,5,opt,name=chart,proto3" json:"chart,omitempty"`   // iteration time around it; absent = no longer held
+	Job           *Job         `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`
+	AtUnixNs      int64        `protobuf:"varint,7,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
+	EngineId      string       `protobuf:"bytes,8,opt,name=engine_id,json=engineId,proto3" json:"engine_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8325,6 +8347,41 @@ func (x *IncidentsReply) GetLadders() []*Ladder {
 		return x.Ladders
 	}
 	return nil
+}
+
+func (x *IncidentsReply) GetEvents() []*EventLine {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *IncidentsReply) GetChart() *Series {
+	if x != nil {
+		return x.Chart
+	}
+	return nil
+}
+
+func (x *IncidentsReply) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *IncidentsReply) GetAtUnixNs() int64 {
+	if x != nil {
+		return x.AtUnixNs
+	}
+	return 0
+}
+
+func (x *IncidentsReply) GetEngineId() string {
+	if x != nil {
+		return x.EngineId
+	}
+	return ""
 }
 
 // Fault: see falcon.Fault.
@@ -9729,7 +9786,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bproposal\x18\x05 \x01(\v2\x11.falcon.v1.ActionR\bproposal\x12+\n" +
 	"\aactions\x18\x06 \x03(\v2\x11.falcon.v1.ActionR\aactions\x128\n" +
 	"\x19loss_per_minute_gpu_hours\x18\a \x01(\x01R\x15lossPerMinuteGpuHours\x12\x14\n" +
-	"\x05model\x18\b \x01(\tR\x05model\"\xc5\x01\n" +
+	"\x05model\x18\b \x01(\tR\x05model\"\xf1\x01\n" +
 	"\tEventLine\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\n" +
@@ -9738,7 +9795,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x05 \x01(\tR\x04text\x12\x1a\n" +
 	"\bseverity\x18\x06 \x01(\x05R\bseverity\x12&\n" +
-	"\x05audit\x18\a \x01(\v2\x10.falcon.v1.AuditR\x05audit\"\xa4\x01\n" +
+	"\x05audit\x18\a \x01(\v2\x10.falcon.v1.AuditR\x05audit\x12\x16\n" +
+	"\x06record\x18\b \x01(\x04R\x06record\x12\x12\n" +
+	"\x04hash\x18\t \x01(\tR\x04hash\"\xa4\x01\n" +
 	"\x05Audit\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -9848,11 +9907,17 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rValidateReply\x125\n" +
 	"\n" +
 	"validation\x18\x01 \x01(\v2\x15.falcon.v1.ValidationR\n" +
-	"validation\"\xa9\x01\n" +
+	"validation\"\xdd\x02\n" +
 	"\x0eIncidentsReply\x121\n" +
 	"\tincidents\x18\x01 \x03(\v2\x13.falcon.v1.IncidentR\tincidents\x127\n" +
 	"\vvalidations\x18\x03 \x03(\v2\x15.falcon.v1.ValidationR\vvalidations\x12+\n" +
-	"\aladders\x18\x02 \x03(\v2\x11.falcon.v1.LadderR\aladders\"\xc7\x01\n" +
+	"\aladders\x18\x02 \x03(\v2\x11.falcon.v1.LadderR\aladders\x12,\n" +
+	"\x06events\x18\x04 \x03(\v2\x14.falcon.v1.EventLineR\x06events\x12'\n" +
+	"\x05chart\x18\x05 \x01(\v2\x11.falcon.v1.SeriesR\x05chart\x12 \n" +
+	"\x03job\x18\x06 \x01(\v2\x0e.falcon.v1.JobR\x03job\x12\x1c\n" +
+	"\n" +
+	"at_unix_ns\x18\a \x01(\x03R\batUnixNs\x12\x1b\n" +
+	"\tengine_id\x18\b \x01(\tR\bengineId\"\xc7\x01\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -10214,39 +10279,42 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	65,  // 88: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
 	81,  // 89: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
 	71,  // 90: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	89,  // 91: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	100, // 92: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	34,  // 93: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	101, // 94: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	102, // 95: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	91,  // 96: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	90,  // 97: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	94,  // 98: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	90,  // 99: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	58,  // 100: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 101: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	49,  // 102: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	74,  // 103: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	76,  // 104: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	78,  // 105: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	86,  // 106: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	80,  // 107: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	92,  // 108: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	95,  // 109: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	26,  // 110: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	50,  // 111: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	75,  // 112: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	77,  // 113: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	79,  // 114: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	87,  // 115: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	88,  // 116: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	93,  // 117: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	96,  // 118: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	110, // [110:119] is the sub-list for method output_type
-	101, // [101:110] is the sub-list for method input_type
-	101, // [101:101] is the sub-list for extension type_name
-	101, // [101:101] is the sub-list for extension extendee
-	0,   // [0:101] is the sub-list for field type_name
+	72,  // 91: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	61,  // 92: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	55,  // 93: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	89,  // 94: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	100, // 95: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	34,  // 96: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	101, // 97: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	102, // 98: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	91,  // 99: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	90,  // 100: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	94,  // 101: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	90,  // 102: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	58,  // 103: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 104: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	49,  // 105: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	74,  // 106: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	76,  // 107: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	78,  // 108: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	86,  // 109: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	80,  // 110: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	92,  // 111: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	95,  // 112: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	26,  // 113: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	50,  // 114: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	75,  // 115: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	77,  // 116: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	79,  // 117: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	87,  // 118: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	88,  // 119: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	93,  // 120: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	96,  // 121: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	113, // [113:122] is the sub-list for method output_type
+	104, // [104:113] is the sub-list for method input_type
+	104, // [104:104] is the sub-list for extension type_name
+	104, // [104:104] is the sub-list for extension extendee
+	0,   // [0:104] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }

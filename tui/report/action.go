@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -7,35 +7,37 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
 )
 
 func rungOf(r *falconv1.RungView) falcon.RungView {
 	return falcon.RungView{
-		Rung: falcon.Rung(clean(r.GetRung())), Applicable: r.GetApplicable(), Reason: clean(r.GetReason()),
+		Rung: falcon.Rung(clean.String(r.GetRung())), Applicable: r.GetApplicable(), Reason: clean.String(r.GetReason()),
 		OverheadMs: r.GetOverheadMs(), GainMs: r.GetGainMs(), BreakEven: r.GetBreakEven(),
 		ImpactMs: r.GetImpactMs(), PredictMs: r.GetPredictedMs(), Current: r.GetCurrent(),
-		PlanHash: clean(r.GetPlanHash()), Variant: falcon.Variant(clean(r.GetVariant())), ClockMs: r.GetClockMs(),
-		Approval: clean(r.GetApproval()), Next: r.GetNext(), IfWrong: clean(r.GetIfWrong()),
+		PlanHash: clean.String(r.GetPlanHash()), Variant: falcon.Variant(clean.String(r.GetVariant())), ClockMs: r.GetClockMs(),
+		Approval: clean.String(r.GetApproval()), Next: r.GetNext(), IfWrong: clean.String(r.GetIfWrong()),
 		Preview: previewOf(r.GetPreview()), MicroBatches: r.GetMicroBatches(),
 	}
 }
 
-func actionOf(a *falconv1.Action) storyAction {
-	out := storyAction{Outcome: clean(a.GetState()), Action: falcon.Action{
-		ID: clean(a.GetId()), Incident: clean(a.GetIncident()), Rung: falcon.Rung(clean(a.GetRung())),
-		State: falcon.ActionState(clean(a.GetState())), PlanHash: clean(a.GetPlanHash()),
+// ActionOf is an action as reports write it.
+func ActionOf(a *falconv1.Action) Action {
+	out := Action{Outcome: clean.String(a.GetState()), Action: falcon.Action{
+		ID: clean.String(a.GetId()), Incident: clean.String(a.GetIncident()), Rung: falcon.Rung(clean.String(a.GetRung())),
+		State: falcon.ActionState(clean.String(a.GetState())), PlanHash: clean.String(a.GetPlanHash()),
 		MicroBatches: a.GetMicroBatches(), Previous: a.GetPrevious(), ProposedIteration: a.GetProposedIteration(),
-		DecidedBy: clean(a.GetDecidedBy()), Reason: clean(a.GetReason()),
+		DecidedBy: clean.String(a.GetDecidedBy()), Reason: clean.String(a.GetReason()),
 		AppliedIteration: a.GetAppliedIteration(), RevertedIteration: a.GetRevertedIteration(),
 		BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(), MeasuredMs: a.GetMeasuredMs(),
-		OverheadMs: a.GetOverheadMs(), Why: clean(a.GetWhy()), RevertReason: clean(a.GetRevertReason()),
-		Variant: falcon.Variant(clean(a.GetVariant())), Preview: previewOf(a.GetPreview()),
-		DecidedFrom: clean(a.GetDecidedFrom()), DecidedUnixNs: a.GetDecidedUnixNs(), DeadlineUnixNs: a.GetDeadlineUnixNs(),
+		OverheadMs: a.GetOverheadMs(), Why: clean.String(a.GetWhy()), RevertReason: clean.String(a.GetRevertReason()),
+		Variant: falcon.Variant(clean.String(a.GetVariant())), Preview: previewOf(a.GetPreview()),
+		DecidedFrom: clean.String(a.GetDecidedFrom()), DecidedUnixNs: a.GetDecidedUnixNs(), DeadlineUnixNs: a.GetDeadlineUnixNs(),
 		ErrorShare: a.GetErrorShare(), JobEpoch: a.GetJobEpoch(),
-		Phase: clean(a.GetPhase()), Resume: a.GetResumeIteration(), Generation: a.GetGeneration(),
+		Phase: clean.String(a.GetPhase()), Resume: a.GetResumeIteration(), Generation: a.GetGeneration(),
 	}}
 	for _, d := range a.GetPlacement() {
-		out.Placement = append(out.Placement, falcon.Device(clean(d)))
+		out.Placement = append(out.Placement, falcon.Device(clean.String(d)))
 	}
 	if steps := a.GetStepMs(); len(steps) > 0 {
 		out.Swap = &falcon.Swap{MovedMB: a.GetMovedMb()}
@@ -53,7 +55,7 @@ func previewOf(p *falconv1.Preview) *falcon.Preview {
 		Splits: p.GetSplits(),
 	}
 	for _, s := range p.GetSwaps() {
-		out.Swaps = append(out.Swaps, [2]falcon.Node{falcon.Node(clean(s.GetA())), falcon.Node(clean(s.GetB()))})
+		out.Swaps = append(out.Swaps, [2]falcon.Node{falcon.Node(clean.String(s.GetA())), falcon.Node(clean.String(s.GetB()))})
 	}
 	for _, v := range p.GetStages() {
 		out.Stages = append(out.Stages, int(v))
@@ -65,7 +67,7 @@ func previewOf(p *falconv1.Preview) *falcon.Preview {
 		if out.Traffic == nil {
 			out.Traffic = map[falcon.Dimension]float64{}
 		}
-		out.Traffic[falcon.Dimension(clean(d))] = mb
+		out.Traffic[falcon.Dimension(clean.String(d))] = mb
 	}
 	return out
 }
@@ -75,8 +77,8 @@ func linksOf(in []*falconv1.LinksOf) map[falcon.Dimension][]falcon.Link {
 	out := map[falcon.Dimension][]falcon.Link{}
 	for _, of := range in {
 		for _, name := range of.GetLinks() {
-			if l, err := falcon.ParseLink(clean(name)); err == nil {
-				d := falcon.Dimension(clean(of.GetDimension()))
+			if l, err := falcon.ParseLink(clean.String(name)); err == nil {
+				d := falcon.Dimension(clean.String(of.GetDimension()))
 				out[d] = append(out[d], l)
 			}
 		}
@@ -84,8 +86,8 @@ func linksOf(in []*falconv1.LinksOf) map[falcon.Dimension][]falcon.Link {
 	return out
 }
 
-// change says what an action does to the job.
-func (a storyAction) change() string {
+// Change says what an action does to the job.
+func (a Action) Change() string {
 	var parts []string
 	if p := a.Preview; p != nil && len(p.Swaps) > 0 {
 		parts = append(parts, swapsText(p.Swaps))
@@ -107,13 +109,13 @@ func swapsText(swaps [][2]falcon.Node) string {
 	return "nodes " + strings.Join(names, ", ")
 }
 
-// details are the lines below an action: how it was decided, what was foreseen
+// Details are the lines below an action: how it was decided, what was foreseen
 // and what came.
-func (a storyAction) details() []string {
+func (a Action) Details() []string {
 	var out []string
 	if a.DecidedUnixNs != 0 {
 		at := time.Unix(0, a.DecidedUnixNs).UTC().Format(time.DateTime)
-		line := fmt.Sprintf("decided by %s from %s at %s UTC for job epoch %d", orNobody(a.DecidedBy), orNobody(a.DecidedFrom), at, a.JobEpoch)
+		line := fmt.Sprintf("decided by %s from %s at %s UTC for job epoch %d", OrNobody(a.DecidedBy), OrNobody(a.DecidedFrom), at, a.JobEpoch)
 		if a.Reason != "" {
 			line += ": " + a.Reason
 		}

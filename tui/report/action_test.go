@@ -1,9 +1,7 @@
-package main
+package report
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
@@ -24,31 +22,29 @@ func TestStoryOfAPlacement(t *testing.T) {
 			TrafficMb: map[string]float64{"dp" + bad: 12},
 		},
 	}
-	s := storyOf(&falconv1.Incident{Id: "INC-0001"}, &falconv1.Ladder{
+	s := of(&falconv1.Incident{Id: "INC-0001"}, &falconv1.Ladder{
 		Actions: []*falconv1.Action{a}, Rungs: []*falconv1.RungView{{Rung: "S4", Variant: "replace" + bad, IfWrong: bad, Approval: "person", ClockMs: 5}},
 	})
-	var text, md, js bytes.Buffer
-	if err := errors.Join(writeText(&text, s), writeMarkdown(&md, s), writeJSON(&js, s)); err != nil {
+	md := s.Markdown()
+	js, err := s.JSON()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"nodes n0 ⇄ n1", "decided by maria from unix:1000 at 1970-01-01 00:00:00 UTC for job epoch 3",
 		"pause 1.0 ms, dump 20.0 ms, swap 30.0 ms, restore 4.0 ms", "in 55.0 ms", "links that leave dp: n0-n1", "wrong by +10.0 %", "0 on n1.g0",
 	} {
-		if got := strings.ReplaceAll(text.String(), "[2J", ""); !strings.Contains(got, want) {
-			t.Errorf("the text lacks %q: %s", want, got)
-		}
-		if got := strings.ReplaceAll(md.String(), "\\[2J", ""); !strings.Contains(got, want) {
+		if got := strings.ReplaceAll(md, "\\[2J", ""); !strings.Contains(got, want) {
 			t.Errorf("the Markdown lacks %q: %s", want, got)
 		}
 	}
-	for _, out := range []string{text.String(), md.String(), js.String()} {
+	for _, out := range []string{md, string(js)} {
 		if strings.ContainsAny(out, "\x1b\u009b") || strings.Contains(out, `\u001b`) || strings.Contains(out, `\u009b`) {
 			t.Errorf("a control character in %q", out)
 		}
 	}
-	var back incidentStory
-	if err := json.Unmarshal(js.Bytes(), &back); err != nil {
+	var back Incident
+	if err := json.Unmarshal(js, &back); err != nil {
 		t.Errorf("the JSON can't be read again: %v", err)
 	}
 	if got := back.Ladder.Rungs[0]; got.Approval != "person" || got.ClockMs != 5 {

@@ -1,0 +1,38 @@
+package tui
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/failslow/falcon/tui/internal/fakeengine"
+)
+
+func TestExportWritesTheReport(t *testing.T) {
+	files := map[string]string{}
+	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	withPast(src)
+	opts := Options{Theme: "dark", Now: newClock().now, Recording: "/state/tonight.rec", Save: func(name string, data []byte) (string, error) {
+		files[name] = string(data)
+		return "/state/" + name, nil
+	}}
+	m := quiet(t, src, opts, 120, 40)
+	drive(m, "5")
+	drive(m, "[")
+	drive(m, "e")
+	if !strings.Contains(files["INC-0007.md"], "# INC-0007: network_congestion at n5-n6") || !strings.Contains(files["INC-0007.md"], "tonight.rec") ||
+		!strings.Contains(files["INC-0007.json"], `"id": "INC-0007"`) || !containsAll(m.toast.text, "/state/INC-0007.md") {
+		t.Errorf("toast %q, files %v", m.toast.text, files)
+	}
+	opts.Save, opts.SaveNote = nil, "over SSH no file is written here"
+	m = quiet(t, src, opts, 120, 40)
+	answer(m, m.browse("INC-0007"))
+	_, cmd := m.Update(m.export()())
+	if cmd == nil || !containsAll(m.toast.text, "over SSH no file is written here", "terminal may ignore it") {
+		t.Errorf("toast %q", m.toast.text)
+	}
+	src.past = nil
+	drive(m, "e")
+	if !containsAll(m.toast.text, "no report of INC-0007") {
+		t.Errorf("toast %q", m.toast.text)
+	}
+}

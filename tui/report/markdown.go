@@ -1,0 +1,157 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// JSON is the report as one document; field names are a promise.
+func (s Incident) JSON() ([]byte, error) {
+	b, err := json.MarshalIndent(s, "", "  ")
+	return append(b, '\n'), err
+}
+
+// Markdown is the report for people.
+func (s Incident) Markdown() string {
+	var b strings.Builder
+	s.head(&b)
+	s.evidence(&b)
+	s.tests(&b)
+	s.decided(&b)
+	s.actions(&b)
+	s.curve(&b)
+	s.timeline(&b)
+	return b.String()
+}
+
+func (s Incident) head(b *strings.Builder) {
+	fmt.Fprintf(b, "# %s: %s\n\n", s.ID, s.Headline())
+	if len(s.Emulated) > 0 {
+		fmt.Fprintf(b, "**Emulated:** %s. The training, the detection and the decisions are real.\n\n", markdown(strings.Join(s.Emulated, "; ")))
+	}
+	b.WriteString("| | |\n|---|---|\n")
+	if j := s.Job; j != nil {
+		fmt.Fprintf(b, "| Job | %s, %d ranks (TP %d × DP %d × PP %d), epoch %d |\n", markdown(j.Name), j.Ranks, j.TP, j.DP, j.PP, j.Epoch)
+	}
+	fmt.Fprintf(b, "| State | %s |\n| Onset | iteration %d |\n| Detected | iteration %d |\n| Relieved | %s |\n", s.State, s.OnsetIteration, s.DetectedIteration, IterationText(s.RelievedIteration))
+	fmt.Fprintf(b, "| Healthy | %.1f ms |\n| Slow | %.1f ms (%s) |\n| Lost | %.4f GPU hours |\n| Confidence | %.2f |\n", s.HealthyMs, s.SlowMs, s.Slowdown(), s.Cost.LostGPUHours, s.Verdict.Confidence)
+	if s.ExportedAt != "" {
+		fmt.Fprintf(b, "| Exported | %s |\n", s.ExportedAt)
+	}
+	if s.Recording != "" {
+		fmt.Fprintf(b, "| Recording | %s |\n", markdown(s.Recording))
+	}
+}
+
+// evidence lists what speaks for the verdict, then what speaks against it.
+func (s Incident) evidence(b *strings.Builder) {
+	b.WriteString("\n## Evidence\n\n")
+	for _, against := range []bool{false, true} {
+		for _, e := range s.Verdict.Evidence {
+			if e.Against == against {
+				fmt.Fprintf(b, "- %s %s: %s\n", ForOrAgainst(against), e.Kind, markdown(e.Text))
+			}
+		}
+	}
+}
+
+func (s Incident) tests(b *strings.Builder) {
+	b.WriteString("\n## Tests\n\n")
+	for _, v := range s.Validations {
+		fmt.Fprintf(b, "- %s%s\n", markdown(Head(v)), markdown(Slow(v)))
+	}
+}
+
+func (s Incident) decided(b *strings.Builder) {
+	if len(s.Decisions) == 0 {
+		return
+	}
+	b.WriteString("\n## Decisions\n\n| When | What | Who | From | Plan | Reason | Predicted | Measured |\n|---|---|---|---|---|---|---|---|\n")
+	for _, d := range s.Decisions {
+		who := d.By
+		if d.Role != "" {
+			who += " (" + d.Role + ")"
+		}
+		measured := "—"
+		if d.MeasuredMs > 0 {
+			measured = fmt.Sprintf("%.1f ms", d.MeasuredMs)
+		}
+		fmt.Fprintf(b, "| %s | %s %s | %s | %s | `%s` | %s | %.1f ms | %s |\n", d.At, markdown(d.Verb), d.Rung, markdown(who), markdown(d.From), d.PlanHash, markdown(d.Reason), d.PredictedMs, measured)
+	}
+}
+
+func (s Incident) actions(b *strings.Builder) {
+	b.WriteString("\n## Actions\n\n")
+	for _, a := range s.Actions {
+		fmt.Fprintf(b, "- **%s** %s; plan `%s`, %s, decided by %s%s; predicted %.1f ms, measured %.1f ms. %s%s\n",
+			a.ID, a.State, a.PlanHash, markdown(a.Change()), OrNobody(a.DecidedBy), markdown(because(a.Reason)), a.PredictedMs, a.MeasuredMs, markdown(a.Why), markdown(Undone(a.RevertReason)))
+		for _, line := range a.Details() {
+			fmt.Fprintf(b, "  - %s\n", markdown(line))
+		}
+	}
+}
+
+func (s Incident) curve(b *strings.Builder) {
+	b.WriteString("\n## Iteration time\n\n")
+	if s.Chart == nil {
+		b.WriteString("The engine no longer holds the iterations around this incident: it keeps the newest ones in memory, and the journal holds no samples.\n")
+		return
+	}
+	fmt.Fprintf(b, "Rank %d. Medians between the marks:\n\n| Iterations | After | Median |\n|---|---|---|\n", s.Chart.Rank)
+	for _, x := range s.Chart.Stretches() {
+		fmt.Fprintf(b, "| %d to %d | %s | %.1f ms |\n", x.From, x.To, x.After, x.MedianMs)
+	}
+	b.WriteString("\n```\n" + s.Chart.Text() + "```\n")
+}
+
+func (s Incident) timeline(b *strings.Builder) {
+	b.WriteString("\n## Timeline\n\n")
+	if len(s.Timeline) == 0 {
+		b.WriteString("The engine no longer holds lines about this incident; the journal does: `falcon journal show`.\n")
+		return
+	}
+	b.WriteString("Each line is a record of the journal; `falcon journal verify` checks the chain.\n\n| When | Iteration | Kind | What | Record | Hash |\n|---|---|---|---|---|---|\n")
+	for _, l := range s.Timeline {
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %d | `%s` |\n", l.At, l.Iteration, markdown(l.Kind), markdown(l.Text), l.Record, short(l.Hash))
+	}
+}
+
+// short is the beginning of a hash; the JSON holds it whole.
+func short(hash string) string { return hash[:min(len(hash), 16)] }
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%q)", reason)
+}
+
+// Undone says why an action was reverted, or nothing.
+func Undone(why string) string {
+	if why == "" {
+		return ""
+	}
+	return "; reverted: " + why
+}
+
+// ForOrAgainst is the word for a piece of evidence.
+func ForOrAgainst(against bool) string {
+	if against {
+		return "against"
+	}
+	return "for"
+}
+
+// OrNobody names who decided.
+func OrNobody(name string) string {
+	if name == "" {
+		return "nobody"
+	}
+	return name
+}
+
+// markdown keeps remote text from becoming markup.
+func markdown(s string) string {
+	return strings.NewReplacer("<", "&lt;", "|", "\\|", "*", "\\*", "`", "'", "[", "\\[", "_", "\\_").Replace(s)
+}

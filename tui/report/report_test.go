@@ -1,0 +1,116 @@
+package report
+
+import (
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden reports")
+
+// throttled is an answer about a GPU that throttled, was worked around, and
+// recovered.
+func throttled() *falconv1.IncidentsReply {
+	chart := &falconv1.Series{Rank: 2, FirstIteration: 10, Threshold: 0.9}
+	for i := int64(10); i < 200; i++ {
+		ms, p := float32(210), float32(0.01)
+		switch {
+		case i >= 40 && i < 52:
+			ms = 400
+		case i >= 52 && i < 161:
+			ms = 262
+		}
+		if i >= 40 && i < 44 || i >= 161 && i < 164 {
+			p = 0.97
+		}
+		chart.Ms, chart.Probability = append(chart.Ms, ms), append(chart.Probability, p)
+	}
+	for _, m := range []Mark{{40, "onset"}, {52, "applied"}, {100, "jitter"}, {161, "relief"}, {168, "reverted"}} {
+		chart.Marks = append(chart.Marks, &falconv1.Mark{Iteration: m.Iteration, Kind: m.Kind})
+	}
+	line := func(n uint64, kind, text string) *falconv1.EventLine {
+		return &falconv1.EventLine{Record: n, Hash: strings.Repeat("0123456789abcdef", 4), AtUnixNs: 1_795_000_000_000_000_000 + int64(n)*1e9, Iteration: 40 + int64(n), Kind: kind, Text: text}
+	}
+	decided := line(9, "audit", "maria approved INC-0001/S2/1")
+	decided.Audit = &falconv1.Audit{Actor: "maria", Role: "approver", From: "unix:1000", Verb: "approve", About: "INC-0001/S2/1", PlanHash: "9f2c41d0"}
+	return &falconv1.IncidentsReply{
+		Incidents: []*falconv1.Incident{{
+			Id: "INC-0001", State: "closed", OnsetIteration: 40, DetectedIteration: 43, RelievedIteration: 161, HealthyMs: 210, SlowMs: 400, Probability: 0.98,
+			Verdict: &falconv1.Verdict{Cause: "gpu_degradation", Devices: []string{"n1.g0"}, Ranks: []int32{2}, Severity: 3, Confidence: 0.97, Evidence: []*falconv1.Evidence{
+				{Kind: "counter", Text: "n1: no host pressure", Against: true},
+				{Kind: "timing", Text: "rank 2: self time 2.01 x its peers"},
+			}},
+		}},
+		Ladders: []*falconv1.Ladder{{Incident: "INC-0001", LostGpuHours: 0.0123, Actions: []*falconv1.Action{{
+			Id: "INC-0001/S2/1", Rung: "S2", State: "reverted", PlanHash: "9f2c41d0", MicroBatches: []int32{9, 9, 5, 9}, Previous: []int32{8, 8, 8, 8},
+			DecidedBy: "maria", DecidedFrom: "unix:1000", DecidedUnixNs: 1_795_000_009_000_000_000, Reason: "cheap", JobEpoch: 1,
+			PredictedMs: 262, MeasuredMs: 262.3, ErrorShare: 0.001, Why: "the loss has reached the price", RevertReason: "the fault has cleared",
+		}}}},
+		Events: []*falconv1.EventLine{line(3, "incident", "INC-0001: slow since iteration 40"), decided, line(12, "incident", "INC-0001 is closed")},
+		Chart:  chart, AtUnixNs: 1_795_000_100_000_000_000, EngineId: "e1",
+		Job: &falconv1.Job{Name: "gpt-lab", Tp: 1, Dp: 4, Pp: 2, World: 8, Epoch: 1, Emulated: true},
+	}
+}
+
+func TestGoldenReports(t *testing.T) {
+	s := Of(throttled())[0]
+	js, err := s.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]string{"throttled.md": s.Markdown(), "throttled.json": string(js)} {
+		path := "testdata/" + name
+		if *update {
+			if err := os.MkdirAll("testdata", 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s differs (go test ./tui/report -update rewrites it):\n%s", path, got)
+		}
+	}
+}
+
+// The curve in numbers is that of the iterations.
+func TestStretches(t *testing.T) {
+	got := Of(throttled())[0].Chart.Stretches()
+	want := []Stretch{{10, 39, "before", 210}, {40, 51, "onset", 400}, {52, 160, "applied", 262}, {161, 167, "relief", 210}, {168, 199, "reverted", 210}}
+	if len(got) != len(want) {
+		t.Fatalf("%+v", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%+v, want %+v", got[i], want[i])
+		}
+	}
+}
+
+// What an engine sends can't break a report.
+func TestOddAnswers(t *testing.T) {
+	odd := throttled()
+	odd.Chart.Ms[3], odd.Chart.Ms[4] = float32(math.NaN()), float32(math.Inf(1))
+	odd.Chart.Probability = odd.Chart.Probability[:5]
+	odd.Chart.Marks = append(odd.Chart.Marks, &falconv1.Mark{Iteration: -5, Kind: "onset"}, &falconv1.Mark{Iteration: 1 << 60, Kind: "\x1b[2J"})
+	for _, r := range []*falconv1.IncidentsReply{odd, {Incidents: []*falconv1.Incident{{}}}} {
+		s := Of(r)[0]
+		js, err := s.JSON()
+		if err != nil || !json.Valid(js) || strings.Contains(s.Markdown(), "\x1b") {
+			t.Errorf("%v: %s", err, js)
+		}
+	}
+	if len(Of(&falconv1.IncidentsReply{})) != 0 {
+		t.Error("a report of nothing")
+	}
+}

@@ -1,0 +1,135 @@
+package report
+
+import (
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
+)
+
+// Line is one line of the journal about the incident.
+type Line struct {
+	Record    uint64 `json:"record"` // number in the journal, 0 = not told
+	Hash      string `json:"hash"`   // the record's link in the chain, hex
+	At        string `json:"at"`     // RFC 3339, UTC
+	Iteration int64  `json:"iteration"`
+	Kind      string `json:"kind"`
+	Text      string `json:"text"`
+}
+
+// Decision is one word of a person, or of policy in a person's stead.
+type Decision struct {
+	Action      string  `json:"action"`
+	Rung        string  `json:"rung"`
+	Verb        string  `json:"verb"`
+	By          string  `json:"by"`
+	Role        string  `json:"role"`
+	From        string  `json:"from"`
+	At          string  `json:"at"`
+	PlanHash    string  `json:"plan_hash"`
+	Reason      string  `json:"reason"`
+	PredictedMs float64 `json:"predicted_ms"`
+	MeasuredMs  float64 `json:"measured_ms"` // 0 = not measured
+	Outcome     string  `json:"outcome"`
+	Hash        string  `json:"hash"`
+}
+
+// Job is the job that the incident is of, when the report was made.
+type Job struct {
+	Name     string `json:"name"`
+	TP       int32  `json:"tp"`
+	DP       int32  `json:"dp"`
+	PP       int32  `json:"pp"`
+	Ranks    int32  `json:"ranks"`
+	Epoch    uint64 `json:"epoch"`
+	Exact    bool   `json:"exact"` // iterations from the framework's step marks
+	Emulated bool   `json:"emulated"`
+}
+
+// Chart is iteration time around the incident, one entry an iteration.
+type Chart struct {
+	Rank           int32     `json:"rank"`
+	FirstIteration int64     `json:"first_iteration"`
+	Ms             []float32 `json:"ms"`
+	Probability    []float32 `json:"probability"` // of a change just before, aligned with ms
+	Threshold      float64   `json:"threshold"`
+	Marks          []Mark    `json:"marks"`
+}
+
+// Mark is what happened at an iteration: "onset", "applied", "reverted",
+// "relief".
+type Mark struct {
+	Iteration int64  `json:"iteration"`
+	Kind      string `json:"kind"`
+}
+
+// complete adds what a reply about one incident says beyond the incident.
+func (s *Incident) complete(r *falconv1.IncidentsReply) {
+	if j := r.GetJob(); j != nil {
+		s.Job = &Job{clean.String(j.GetName()), j.GetTp(), j.GetDp(), j.GetPp(), j.GetWorld(), j.GetEpoch(), j.GetExact(), j.GetEmulated()}
+		if j.GetEmulated() {
+			s.Emulated = []string{"GPU pace, link pace and the counters of the nodes"}
+		}
+	}
+	s.ExportedAt, s.Engine = stamp(r.GetAtUnixNs()), clean.String(r.GetEngineId())
+	audits := map[string]*falconv1.EventLine{}
+	for _, e := range r.GetEvents() {
+		s.Timeline = append(s.Timeline, Line{e.GetRecord(), clean.String(e.GetHash()), stamp(e.GetAtUnixNs()), e.GetIteration(), clean.String(e.GetKind()), clean.String(e.GetText())})
+		if about := e.GetAudit().GetAbout(); about != "" {
+			audits[about] = e
+		}
+	}
+	for _, a := range s.Actions {
+		if a.DecidedBy != "" {
+			s.Decisions = append(s.Decisions, decisionOf(a, audits[a.ID]))
+		}
+	}
+	s.Chart = chartOf(r.GetChart())
+}
+
+func decisionOf(a Action, audit *falconv1.EventLine) Decision {
+	return Decision{
+		Action: a.ID, Rung: string(a.Rung), Verb: verb(a, audit), By: a.DecidedBy, Role: clean.String(audit.GetAudit().GetRole()), From: a.DecidedFrom,
+		At: stamp(a.DecidedUnixNs), PlanHash: a.PlanHash, Reason: a.Reason,
+		PredictedMs: a.PredictedMs, MeasuredMs: a.MeasuredMs, Outcome: a.Outcome, Hash: clean.String(audit.GetHash()),
+	}
+}
+
+func verb(a Action, audit *falconv1.EventLine) string {
+	if v := audit.GetAudit().GetVerb(); v != "" {
+		return clean.String(v)
+	}
+	if a.Outcome == "vetoed" {
+		return "veto"
+	}
+	return "approve"
+}
+
+func chartOf(c *falconv1.Series) *Chart {
+	if len(c.GetMs()) == 0 {
+		return nil
+	}
+	out := &Chart{Rank: c.GetRank(), FirstIteration: c.GetFirstIteration(), Threshold: held(c.GetThreshold())}
+	for i, ms := range c.GetMs() {
+		out.Ms = append(out.Ms, float32(held(float64(ms))))
+		p := float32(0)
+		if i < len(c.GetProbability()) {
+			p = float32(held(float64(c.GetProbability()[i])))
+		}
+		out.Probability = append(out.Probability, p)
+	}
+	for _, m := range c.GetMarks() {
+		if m.GetKind() != "jitter" {
+			out.Marks = append(out.Marks, Mark{m.GetIteration(), clean.String(m.GetKind())})
+		}
+	}
+	return out
+}
+
+// stamp is a time, or "" for none.
+func stamp(ns int64) string {
+	if ns == 0 {
+		return ""
+	}
+	return time.Unix(0, ns).UTC().Format(time.RFC3339)
+}

@@ -319,7 +319,14 @@ const promptKeysW = 24
 func (m *Model) promptRow(y int) (string, *tea.Cursor) {
 	sign := " " + m.put(themes.Key, m.prompt.sign)
 	text, cursor := showInput(&m.prompt.input, m.w-promptKeysW-lipgloss.Width(sign), lipgloss.Width(sign), y)
-	return row(m.blank(), m.w, sign+text, m.keys(promptKeysW-1, key.Prompt)+" ", 1), cursor
+	right := m.keys(promptKeysW-1, key.Prompt)
+	switch note := m.prompt.note; {
+	case m.prompt.mistake:
+		right = m.put(themes.Warn, widget.Cut(note, max(promptKeysW-1, m.w-cursor.X-3)))
+	case note != "":
+		right = m.put(themes.Accent, note)
+	}
+	return row(m.blank(), m.w, sign+text, right+" ", 1), cursor
 }
 
 // keys lists the keys that work in the scopes, as many as fit in w columns.

@@ -192,7 +192,10 @@ func (m *Model) setFilter(text string) {
 		m.state.Filter = text
 		return
 	}
-	m.state.FilterRanks(text)
+	if err := m.state.FilterRanks(text); err != nil {
+		m.say(themes.Warn, err.Error())
+		return
+	}
 	if !m.state.Shown(m.state.Rank()) {
 		m.state.StepShown(+1)
 		m.shareChoice()
@@ -212,7 +215,7 @@ func (m *Model) pause() {
 	}
 	if !m.pausedAt.IsZero() {
 		m.live.Filter, m.live.Metric = m.state.Filter, m.state.Metric
-		m.live.FilterRanks(m.state.RankFilter())
+		_ = m.live.FilterRanks(m.state.RankFilter()) // it was parsed before
 		m.state, m.pausedAt = m.live, time.Time{}
 		m.ask()
 		return
@@ -231,13 +234,15 @@ func (m *Model) quit() tea.Cmd {
 
 // prompt is the line at the bottom: ":" commands, "/" filters.
 type prompt struct {
-	sign  string
-	input textinput.Model
+	sign    string
+	input   textinput.Model
+	note    string // what the text so far would do, beside it
+	mistake bool   // the note says what is wrong with it
 }
 
 // newPrompt takes as much as its row shows, so that it never scrolls.
 func (m *Model) newPrompt(sign, text string) *prompt {
-	return &prompt{sign, newInput(m.table, key.Prompt, text, max(1, m.w-promptKeysW-len(sign)-3))}
+	return &prompt{sign: sign, input: newInput(m.table, key.Prompt, text, max(1, m.w-promptKeysW-len(sign)-3))}
 }
 
 func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {
@@ -246,16 +251,34 @@ func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	case key.Cancel:
 		m.prompt = nil
 	case key.Confirm:
+		text := strings.TrimSpace(p.input.Value())
+		if p.sign == "/" && p.mistake {
+			m.say(themes.Warn, p.note)
+			return nil // to mend it
+		}
 		m.prompt = nil
 		if p.sign == "/" {
-			m.setFilter(strings.TrimSpace(p.input.Value()))
+			m.setFilter(text)
 			return nil
 		}
 		return m.command(strings.Fields(p.input.Value()))
 	default:
 		p.input = enter(p.input, k)
+		m.preview(p)
 	}
 	return nil
+}
+
+// preview says while a filter of ranks is typed how many it leaves.
+func (m *Model) preview(p *prompt) {
+	if p.sign != "/" || m.current != key.Ranks {
+		return
+	}
+	n, err := m.state.CountRanks(p.input.Value())
+	p.note, p.mistake = strconv.Itoa(n)+" of "+strconv.Itoa(len(m.state.Ranks)), err != nil
+	if err != nil {
+		p.note = err.Error()
+	}
 }
 
 // paste reaches a prompt or a reason, never a confirmation.
@@ -265,6 +288,7 @@ func (m *Model) paste(msg tea.PasteMsg) {
 		m.dialog.paste(msg)
 	case m.prompt != nil:
 		m.prompt.input = enter(m.prompt.input, msg)
+		m.preview(m.prompt)
 	}
 	m.dirty = true
 }

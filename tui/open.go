@@ -88,7 +88,9 @@ func (m *Model) place(view key.Scope, to link.Target) {
 	case view == key.Events:
 		m.state.Filter = to.Filter
 	default:
-		m.state.FilterRanks(to.Filter)
+		if err := m.state.FilterRanks(to.Filter); err != nil {
+			m.say(themes.Warn, err.Error())
+		}
 	}
 }
 

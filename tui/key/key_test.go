@@ -71,7 +71,7 @@ func TestFooterOrder(t *testing.T) {
 	for _, b := range Default().Footer(Ranks, Global) {
 		words = append(words, b.Help().Desc)
 	}
-	if got, want := strings.Join(words, " "), "anomaly zoom metric posterior filter help command mode freeze quit"; got != want {
+	if got, want := strings.Join(words, " "), "anomaly zoom metric posterior filter pick test help command mode freeze quit"; got != want {
 		t.Errorf("the footer reads %q, want the page's keys first, most useful first: %q", got, want)
 	}
 }

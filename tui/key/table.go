@@ -145,16 +145,22 @@ func mapKeys(s Scope) []Binding {
 		bind(s, Last, []string{"G", "end"}, "G", "last", "Last rank.", 0),
 		bind(s, Next, []string{"n"}, "n", "anomaly", "Next rank that is not healthy.", 10),
 		bind(s, Prev, []string{"N"}, "N", "anomaly", "Previous rank that is not healthy.", 0),
-		bind(s, Metric, []string{"m"}, "m", "metric", "Switch between self time against peers and iteration time against its own baseline.", 12),
-		bind(s, Open, []string{"enter"}, "enter", "posterior", "Open the posterior of the rank under the cursor.", 13),
+		bind(s, Metric, []string{"m"}, "m", "metric", "Next metric: slowdown, self time against peers, wait, GPU temperature, SM clock, congestion marks.", 12),
+		bind(s, Open, []string{"enter"}, "enter", "posterior", "Open the posterior of the rank under the cursor; from a mark of several ranks, look nearer first.", 13),
 	}
 	if s == Ranks {
 		b = append(b,
-			bind(s, ZoomIn, []string{"+", "="}, "+", "zoom", "Zoom in, to one cell with numbers a rank.", 11),
-			bind(s, ZoomOut, []string{"-", "_"}, "-", "zoom", "Zoom out: the worst of several ranks a pixel.", 0),
+			bind(s, ZoomIn, []string{"+", "="}, "+", "zoom", "Zoom in: job, stages, nodes, ranks, and ranks with numbers.", 11),
+			bind(s, ZoomOut, []string{"-", "_"}, "-", "zoom", "Zoom out: the worst of several ranks a mark.", 0),
 			bind(s, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "Half a page up.", 0),
 			bind(s, PageDown, []string{"ctrl+d", "pgdown"}, "ctrl-d", "page", "Half a page down.", 0),
-			bind(s, Filter, []string{"/"}, "/", "filter", "Show only ranks whose device, state or number holds a text; n and N step through them, esc shows all.", 14),
+			bind(s, Order, []string{"o"}, "o", "order", "Next order: by topology, by host, by rank.", 0),
+			bind(s, Pick, []string{"space"}, "space", "pick", "Pick what is under the cursor for a test, or drop it.", 15),
+			bind(s, PickRange, []string{"V"}, "V", "range", "Begin a range of picks here; again, pick it.", 0),
+			bind(s, PickSuspects, []string{"*"}, "*", "suspects", "Pick all culprits and slow ranks.", 0),
+			bind(s, Unpick, []string{"u"}, "u", "none", "Drop all picks.", 0),
+			bind(s, RunTest, []string{"x"}, "x", "test", "Test what is picked: the job is held for a moment; a dialog asks first.", 16),
+			bind(s, Filter, []string{"/"}, "/", "filter", "Show only some ranks, as stage:3 slow>10% host:n02* !is:stale; a bare word is sought in device, state and number. n and N step through them, esc shows all.", 14),
 		)
 	}
 	return b

@@ -30,7 +30,7 @@ func SameButMeasurements(a, b *feed.State) bool {
 	return x.GetJob().GetState() == y.GetJob().GetState() && x.GetJob().GetAlarm() == y.GetJob().GetAlarm() &&
 		x.GetPolicy().GetVersion() == y.GetPolicy().GetVersion() && x.GetRole() == y.GetRole() &&
 		x.GetSeries().GetRank() == y.GetSeries().GetRank() && a.Recoveries == b.Recoveries &&
-		lastSeq(a) == lastSeq(b) && tableOf(a).tally == tableOf(b).tally
+		lastSeq(a) == lastSeq(b) && rosterOf(a).Count == rosterOf(b).Count
 }
 
 func lastSeq(f *feed.State) uint64 {

@@ -8,6 +8,7 @@ import (
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -22,66 +23,59 @@ type Page interface {
 	Want(r widget.Rect) (columns, runLengths int)
 }
 
+// looks are how standings are drawn and called.
+var looks = [roster.Standings]struct {
+	glyph rune
+	word  string
+	role  themes.Role
+}{
+	roster.Culprit: {'✖', "culprit", themes.Culprit},
+	roster.Lost:    {'†', "lost", themes.Lost},
+	roster.Slow:    {'▲', "slow", themes.Warn},
+	roster.Stale:   {'?', "stale", themes.Stale},
+	roster.Fenced:  {'⊘', "fenced", themes.Stale},
+	roster.Unknown: {'?', "unknown", themes.Stale},
+	roster.Ended:   {'○', "finished", themes.Dim},
+	roster.OK:      {'●', "ok", themes.Good},
+}
+
 // Health is a rank's state as glyph, word and role.
 func (s *State) Health(r *falconv1.RankView) (glyph rune, word string, role themes.Role) {
-	if s.Ended(r) {
-		return '○', "finished", themes.Dim
-	}
-	return health(r.GetHealth())
+	l := looks[s.Roster.StandingOf(r)]
+	return l.glyph, l.word, l.role
 }
 
-func health(h falconv1.RankHealth) (glyph rune, word string, role themes.Role) {
-	switch h {
-	case falconv1.RankHealth_RANK_HEALTH_CULPRIT:
-		return '✖', "culprit", themes.Culprit
-	case falconv1.RankHealth_RANK_HEALTH_SLOW:
-		return '▲', "slow", themes.Warn
-	case falconv1.RankHealth_RANK_HEALTH_STALE:
-		return '?', "stale", themes.Stale
-	case falconv1.RankHealth_RANK_HEALTH_LOST:
-		return '†', "lost", themes.Lost
-	case falconv1.RankHealth_RANK_HEALTH_OK:
-		return '●', "ok", themes.Good
-	}
-	return '?', "unknown", themes.Stale
-}
-
-// Legend explains the glyphs.
+// Legend explains the glyphs; fenced ranks and missing values only where there
+// are some.
 func (s *State) Legend() string {
 	if s.Over() {
 		return "○ finished"
 	}
-	return "● ok  ▲ slow  ✖ culprit  ? stale  † lost"
+	text := "● ok  ▲ slow  ✖ culprit  ? stale  † lost"
+	if s.Roster.Count[roster.Fenced] > 0 {
+		text += "  ⊘ fenced"
+	}
+	return text
 }
 
 // Tally counts ranks by health, worst first: "1 culprit, 2 stale".
 func (s *State) Tally() string { return s.tally }
 
 func (s *State) count() string {
-	var count [8]int
-	ended := 0
-	for _, r := range s.Ranks {
-		if s.Ended(r) {
-			ended++
-			continue
-		}
-		count[r.GetHealth()&7]++
+	if text := TallyOf(s.Roster.Count); text != "" {
+		return text
 	}
+	return fmt.Sprintf("all %d ok", len(s.Ranks))
+}
+
+// TallyOf names all standings but OK that some rank has, worst first; "" where
+// all are OK.
+func TallyOf(count [roster.Standings]int) string {
 	var parts []string
-	for _, h := range []falconv1.RankHealth{
-		falconv1.RankHealth_RANK_HEALTH_CULPRIT, falconv1.RankHealth_RANK_HEALTH_LOST, falconv1.RankHealth_RANK_HEALTH_SLOW,
-		falconv1.RankHealth_RANK_HEALTH_STALE, falconv1.RankHealth_RANK_HEALTH_UNSPECIFIED,
-	} {
-		if n := count[h]; n > 0 {
-			_, word, _ := health(h)
-			parts = append(parts, fmt.Sprintf("%d %s", n, word))
+	for st, n := range count {
+		if n > 0 && roster.Standing(st) != roster.OK {
+			parts = append(parts, fmt.Sprintf("%d %s", n, looks[st].word))
 		}
-	}
-	if ended > 0 {
-		parts = append(parts, fmt.Sprintf("%d finished", ended))
-	}
-	if len(parts) == 0 {
-		return fmt.Sprintf("all %d ok", len(s.Ranks))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -117,6 +111,9 @@ func (s *State) Details(c *widget.Canvas, r widget.Rect, rank int32) {
 	}
 	if v.WaitMs > 0 {
 		p.Putf(themes.Text, "waits %s  ", phrase.Ms(v.WaitMs))
+	}
+	if v.CnpPerS > 0 {
+		p.Putf(themes.Text, "CNP %s/s  ", thousands(v.CnpPerS))
 	}
 	p.Putf(themes.Text, "P(change) %.2f", v.Probability)
 }

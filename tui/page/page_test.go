@@ -8,6 +8,7 @@ import (
 
 	"github.com/charmbracelet/colorprofile"
 	"github.com/charmbracelet/x/ansi"
+	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -171,6 +172,7 @@ func TestPagesSurviveAnyNumbers(t *testing.T) {
 	acts := []key.Action{
 		key.Up, key.Down, key.Left, key.Right, key.First, key.Last, key.PageUp, key.PageDown, key.Next, key.Prev,
 		key.ZoomIn, key.ZoomOut, key.Metric, key.Open, key.Pick, key.PickReplicas, key.PickPipeline, key.Unpick, key.TestKind,
+		key.PickRange, key.PickSuspects, key.Order,
 	}
 	odd := rapid.SampledFrom([]float64{0, 1, -1, math.NaN(), math.Inf(1), math.Inf(-1), 1e300, 1e-300, 210})
 	small := rapid.Int32Range(-3, 40)
@@ -201,7 +203,7 @@ func TestPagesSurviveAnyNumbers(t *testing.T) {
 			p.Act(rapid.SampledFrom(acts).Draw(t, "act"), s, widget.Rect{W: w, H: h})
 			draw(p, s, w, h, colorprofile.ANSI256)
 		}
-		s.FilterRanks("rank 1")
+		_ = s.FilterRanks("rank 1")
 		draw(p, s, w, h, colorprofile.ASCII)
 	})
 }
@@ -261,6 +263,7 @@ func TestAFinishedJobHasNoLostRanks(t *testing.T) {
 		r.Health = falconv1.RankHealth_RANK_HEALTH_LOST
 	}
 	for now, want := range map[string]string{"lost": "8 lost", page.Finished: "8 finished"} {
+		snap := proto.Clone(snap).(*falconv1.SnapshotReply) // nobody changes one that is shown
 		snap.Job.State = now
 		s := state(snap)
 		if s.Tally() != want || len(s.Anomalies()) != map[string]int{"lost": 8, page.Finished: 0}[now] {
@@ -277,6 +280,13 @@ func TestAFinishedJobHasNoLostRanks(t *testing.T) {
 	}
 }
 
+func filterBy(t *testing.T, s *page.State, text string) {
+	t.Helper()
+	if err := s.FilterRanks(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestRankFilter(t *testing.T) {
 	snap := job(1, 24, 1) // n0 to n2 with eight GPUs each
 	snap.Ranks[20].Health = falconv1.RankHealth_RANK_HEALTH_SLOW
@@ -284,12 +294,12 @@ func TestRankFilter(t *testing.T) {
 	for text, want := range map[string]string{
 		"N1.": "[8 9 10 11 12 13 14 15]", "slow": "[20]", "rank 23": "[23]", "n9": "[]", "g3": "[3 11 19]",
 	} {
-		s.FilterRanks(text)
+		filterBy(t, s, text)
 		if got := fmt.Sprint(s.Matched()); got != want {
 			t.Errorf("%q matches %s, want %s", text, got, want)
 		}
 	}
-	s.FilterRanks("g3")
+	filterBy(t, s, "g3")
 	s.Select(0)
 	p := ranks.New()
 	p.Act(key.Next, s, widget.Rect{W: 80, H: 19})
@@ -305,7 +315,7 @@ func TestRankFilter(t *testing.T) {
 	if out := draw(overview.New(), s, 80, 19, colorprofile.TrueColor); !strings.Contains(out, "▲20") {
 		t.Errorf("other pages are not filtered:\n%s", out)
 	}
-	s.FilterRanks("")
+	filterBy(t, s, "")
 	if out := draw(p, s, 80, 19, colorprofile.TrueColor); !strings.Contains(out, "▲20") {
 		t.Errorf("the filter remains:\n%s", out)
 	}

@@ -3,6 +3,8 @@ package page
 import (
 	"maps"
 	"slices"
+
+	"github.com/failslow/falcon/tui/roster"
 )
 
 // Picks are the ranks that the operator has marked for a test. They are a
@@ -15,6 +17,9 @@ type Picks struct {
 
 // Picked says whether a rank is marked.
 func (s *State) Picked(rank int32) bool { return s.picks.ranks[rank] }
+
+// PickCount is how many ranks are marked.
+func (s *State) PickCount() int { return len(s.picks.ranks) }
 
 // Picks lists the marked ranks, ascending.
 func (s *State) Picks() []int32 { return slices.Sorted(maps.Keys(s.picks.ranks)) }
@@ -38,6 +43,18 @@ func (s *State) PickAll(ranks []int32) {
 			s.Pick(r)
 		}
 	}
+}
+
+// Suspects are the ranks that open incidents name, and those that are slow
+// against their peers.
+func (s *State) Suspects() []int32 {
+	var out []int32
+	for _, r := range s.Anomalies() {
+		if st := s.Roster.Standing(r); st == roster.Culprit || st == roster.Slow {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // Unpick takes every mark away.

@@ -7,39 +7,46 @@
 package page
 
 import (
-	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/filter"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
 )
 
 // Metric is what the maps colour ranks by.
-type Metric int
+type Metric = roster.Metric
 
-// The metrics. All ranks of a job slow down together, so iteration time shows
-// that the job is slow and self time shows who makes it slow.
+// The metrics.
 const (
-	MetricAuto      Metric = iota // self time once a profile has measured it
-	MetricSelf                    // self time against same-stage peers
-	MetricIteration               // iteration time against its own baseline
+	MetricAuto        = roster.Auto
+	MetricSelf        = roster.Self
+	MetricIteration   = roster.Slowdown
+	MetricWait        = roster.Wait
+	MetricTemperature = roster.Temperature
+	MetricClock       = roster.Clock
+	MetricCNP         = roster.CNP
 )
 
 // State is what pages draw.
 type State struct {
 	Feed   *feed.State
-	Ranks  []*falconv1.RankView // by rank; nil where nothing is known
+	Roster *roster.Roster       // derived from the snapshot, shared by all who show it
+	Ranks  []*falconv1.RankView // by rank; nil where nothing is known; the roster's
 	TP     int                  // at least 1, as are DP and PP
 	DP     int
 	PP     int
 	Metric Metric
 	Filter string // of the events page
 
-	rankFilter string  // of the ranks page
-	matched    []int32 // ranks that match it, ascending
+	rankFilter filter.Filter // of the ranks page
+	matched    []int32       // ranks that match it, ascending
 
 	rank      int32
 	following bool
@@ -48,17 +55,9 @@ type State struct {
 	// Now is when the state is drawn; whoever draws sets it.
 	Now time.Time
 
-	pids pids
-
-	// Of the snapshot's table, as drawing asks often and ranks may be many.
-	worst     int32
-	measured  bool // some rank has a self time
-	anomalies []int32
-	tally     string
+	pids  pids
+	tally string // computed once an update, as drawing asks often
 }
-
-// maxRanks bounds what a broken snapshot can make the console allocate.
-const maxRanks = 1 << 20
 
 // NewState starts with nothing known, following the worst rank.
 func NewState(f *feed.State) *State {
@@ -67,18 +66,23 @@ func NewState(f *feed.State) *State {
 	return s
 }
 
-// Update takes a new feed state over.
+// Update takes a new feed state over. What is derived from it per rank is
+// derived once for all who show this snapshot; only a filter costs more.
 func (s *State) Update(f *feed.State) {
 	s.Feed = f
-	t := tableOf(f)
-	s.Ranks, s.TP, s.DP, s.PP = t.ranks, t.tp, t.dp, t.pp
-	s.worst, s.measured, s.anomalies, s.tally = t.worst, t.measured, t.anomalies, t.tally
+	derived := rosterOf(f)
+	if derived == s.Roster {
+		return
+	}
+	s.Roster = derived
+	s.Ranks, s.TP, s.DP, s.PP = s.Roster.Ranks, s.Roster.TP, s.Roster.DP, s.Roster.PP
 	if int(s.rank) >= len(s.Ranks) {
 		s.rank = 0
 	}
 	maps.DeleteFunc(s.picks.ranks, func(r int32, _ bool) bool { return int(r) >= len(s.Ranks) })
 	s.pids = s.pids.after(f.Snap.GetRecovery())
-	s.FilterRanks(s.rankFilter)
+	s.tally = s.count()
+	s.match()
 }
 
 // Snap is the snapshot; never nil.
@@ -93,7 +97,7 @@ func (s *State) Rank() int32 {
 	if e := s.Snap().GetSeries(); len(e.GetMs()) > 0 && e.Rank >= 0 && int(e.Rank) < len(s.Ranks) {
 		return e.Rank
 	}
-	return s.worst
+	return s.Roster.Worst
 }
 
 // Following says whether the worst rank is followed.
@@ -119,65 +123,16 @@ func (s *State) Wanted() int32 {
 	return s.rank
 }
 
-// findWorst is the rank that most needs a look: by health, then by self time,
-// then by slowdown; the lowest of equals, so that it doesn't jump.
-func (s *State) findWorst() int32 {
-	best := int32(0)
-	for i, r := range s.Ranks {
-		if r != nil && s.worse(r, s.Ranks[best]) {
-			best = int32(i)
-		}
-	}
-	return best
-}
-
-func (s *State) worse(a, b *falconv1.RankView) bool {
-	if b == nil {
-		return true
-	}
-	return cmp.Or(
-		cmp.Compare(s.gravity(a), s.gravity(b)),
-		cmp.Compare(SelfLevel(a.SelfRatio), SelfLevel(b.SelfRatio)),
-		cmp.Compare(a.Level, b.Level),
-	) > 0
-}
-
-// gravity orders healths by how much they must be seen.
-func (s *State) gravity(r *falconv1.RankView) int {
-	if s.Ended(r) {
-		return 0
-	}
-	switch r.GetHealth() {
-	case falconv1.RankHealth_RANK_HEALTH_CULPRIT:
-		return 4
-	case falconv1.RankHealth_RANK_HEALTH_LOST:
-		return 3
-	case falconv1.RankHealth_RANK_HEALTH_SLOW:
-		return 2
-	case falconv1.RankHealth_RANK_HEALTH_STALE:
-		return 1
-	}
-	return 0
-}
-
 // Anomalous says that a rank is not simply healthy.
-func (s *State) Anomalous(r *falconv1.RankView) bool { return s.gravity(r) > 0 }
+func (s *State) Anomalous(r *falconv1.RankView) bool {
+	return roster.Gravity(s.Roster.StandingOf(r)) > 0
+}
 
 // Anomalies lists the ranks that are not healthy, ascending.
-func (s *State) Anomalies() []int32 { return s.anomalies }
-
-func (s *State) findAnomalies() []int32 {
-	var out []int32
-	for i, r := range s.Ranks {
-		if s.Anomalous(r) {
-			out = append(out, int32(i))
-		}
-	}
-	return out
-}
+func (s *State) Anomalies() []int32 { return s.Roster.Anomalies }
 
 // Step selects the next (+1) or previous (-1) rank that is not healthy.
-func (s *State) Step(direction int) { s.stepIn(s.anomalies, direction) }
+func (s *State) Step(direction int) { s.stepIn(s.Anomalies(), direction) }
 
 func (s *State) stepIn(list []int32, direction int) {
 	if len(list) == 0 {
@@ -194,32 +149,19 @@ func (s *State) stepIn(list []int32, direction int) {
 }
 
 // BySelf says whether maps show self time.
-func (s *State) BySelf() bool {
-	if s.Metric != MetricAuto {
-		return s.Metric == MetricSelf
-	}
-	return s.measured
-}
+func (s *State) BySelf() bool { return s.Roster.Resolve(s.Metric) == MetricSelf }
 
-// ToggleMetric switches between the two metrics.
+// ToggleMetric goes on to the next metric.
 func (s *State) ToggleMetric() {
-	if s.BySelf() {
-		s.Metric = MetricIteration
-	} else {
-		s.Metric = MetricSelf
-	}
+	i := slices.Index(roster.Cycle, s.Roster.Resolve(s.Metric))
+	s.Metric = roster.Cycle[(i+1)%len(roster.Cycle)]
 }
 
 // MetricName is what the maps show, for titles.
-func (s *State) MetricName() string {
-	if s.BySelf() {
-		return "self time vs peers"
-	}
-	return "iteration vs baseline"
-}
+func (s *State) MetricName() string { return s.Roster.Name(s.Metric) }
 
-// Excess is how much slower a rank is by the metric, 0.5 for half more; ok is
-// false where it was not measured.
+// Excess is how much slower a rank is than it should be, 0.5 for half more, by
+// self time or by its own baseline; ok is false where it was not measured.
 func (s *State) Excess(r *falconv1.RankView) (x float64, ok bool) {
 	if r == nil {
 		return 0, false
@@ -230,73 +172,80 @@ func (s *State) Excess(r *falconv1.RankView) (x float64, ok bool) {
 	return r.Slowdown, r.Ms > 0
 }
 
-// Level is a rank's step on the heat ramp, 0 to 6.
-func (s *State) Level(r *falconv1.RankView) int {
-	if s.BySelf() {
-		return SelfLevel(r.GetSelfRatio())
+// Reading is what the metric says of a rank in at most five columns, "+12%" or
+// "1.9k"; "—" where it was not measured.
+func (s *State) Reading(r *falconv1.RankView) string {
+	x, ok := s.Roster.Value(s.Metric, r)
+	if !ok {
+		return "—"
 	}
-	return int(min(6, max(0, r.GetLevel())))
+	switch s.Roster.Resolve(s.Metric) {
+	case MetricSelf:
+		return phrase.Percent(x - 1)
+	case MetricIteration:
+		return phrase.Percent(x / 100)
+	case MetricWait:
+		return fmt.Sprintf("%.0f%%", min(x, 999))
+	case MetricTemperature:
+		return fmt.Sprintf("%d°", min(r.TemperatureC, 999))
+	case MetricClock:
+		return fmt.Sprintf("%dM", min(r.SmClockMhz, 9999))
+	}
+	return thousands(x)
 }
 
-// selfSteps are the lower bounds of levels 1 to 6; 1.1 is where FALCON calls
-// a rank slow against its peers.
-var selfSteps = [...]float64{1.05, 1.1, 1.25, 1.5, 1.75, 2}
-
-// SelfLevel is a self-time ratio's step on the heat ramp. The engine's own
-// hysteresis is in the profile: a ratio changes only when one is taken.
-func SelfLevel(ratio float64) int {
-	level := 0
-	for i, lower := range selfSteps {
-		if ratio >= lower {
-			level = i + 1
+// thousands writes a count in at most four columns.
+func thousands(x float64) string {
+	for _, unit := range []string{"", "k", "M"} {
+		if x < 999.5 {
+			return fmt.Sprintf("%.0f%s", x, unit)
 		}
+		x /= 1000
 	}
-	return level
+	return "≥1G"
+}
+
+// Level is a rank's step on the heat ramp by the metric, 0 to 6.
+func (s *State) Level(r *falconv1.RankView) int {
+	n, _ := s.Roster.LevelOf(s.Metric, r)
+	return n
 }
 
 // Pixel is a rank's value in a raster.
-func (s *State) Pixel(r *falconv1.RankView) uint8 {
-	if s.Ended(r) {
-		return 0
-	}
-	switch r.GetHealth() {
-	case falconv1.RankHealth_RANK_HEALTH_CULPRIT:
-		return widget.PixelCulprit
-	case falconv1.RankHealth_RANK_HEALTH_LOST:
-		return widget.PixelLost
-	case falconv1.RankHealth_RANK_HEALTH_STALE:
-		return widget.PixelStale
-	}
-	if r == nil {
-		return widget.PixelStale
-	}
-	return uint8(s.Level(r))
+func (s *State) Pixel(r *falconv1.RankView) uint8 { return Pixels[s.Roster.Code(s.Metric, r)] }
+
+// Pixels are the values of codes in a raster.
+var Pixels = [...]uint8{
+	roster.None: widget.PixelNone, roster.Excluded: widget.PixelExcluded, roster.Unmeasured: widget.PixelUnmeasured, roster.StaleCode: widget.PixelStale,
+	roster.Level0: 0, roster.Level1: 1, roster.Level2: 2, roster.Level3: 3, roster.Level4: 4, roster.Level5: 5, roster.Level6: 6,
+	roster.LostCode: widget.PixelLost, roster.CulpritCode: widget.PixelCulprit,
 }
 
 // Coord is a rank's replica, stage and tensor-parallel coordinate; tensor
 // parallel varies fastest, then data parallel (Megatron's default order).
-func (s *State) Coord(rank int32) (tp, dp, pp int) {
-	n := int(rank)
-	return n % s.TP, n / s.TP % s.DP, n / (s.TP * s.DP)
-}
+func (s *State) Coord(rank int32) (tp, dp, pp int) { return s.Roster.Coord(rank) }
 
 // At is the rank at a place.
 func (s *State) At(tp, dp, pp int) int32 { return int32(tp + s.TP*(dp+s.DP*pp)) }
 
 // Finished is the state of a job that has ended as it should.
-const Finished = "finished"
+const Finished = roster.Finished
 
 // Over says that the job has finished.
 func (s *State) Over() bool { return s.Snap().GetJob().GetState() == Finished }
 
 // Ended says that nothing comes from a rank because the job has finished,
 // which is no trouble.
-func (s *State) Ended(r *falconv1.RankView) bool {
-	switch r.GetHealth() {
-	case falconv1.RankHealth_RANK_HEALTH_OK, falconv1.RankHealth_RANK_HEALTH_SLOW, falconv1.RankHealth_RANK_HEALTH_CULPRIT:
-		return false
+func (s *State) Ended(r *falconv1.RankView) bool { return s.Roster.StandingOf(r) == roster.Ended }
+
+// Taking says that a rank takes part and fresh data comes from it, so that its
+// level says something.
+func (s *State) Taking(r *falconv1.RankView) bool {
+	switch s.Roster.StandingOf(r) {
+	case roster.OK, roster.Slow, roster.Culprit:
+		return true
 	}
-	return s.Over()
+	return false
 }
 
 // Incident is the one that matters now: the first open one, else the newest.

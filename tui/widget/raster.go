@@ -5,12 +5,25 @@ import "github.com/failslow/falcon/themes"
 // Pixel values of a raster beyond the ramp's levels. They are states of their
 // own, not colours of a scale, and carry glyphs.
 const (
-	PixelStale   uint8 = themes.Levels + iota // no fresh data
-	PixelLost                                 // process gone
-	PixelCulprit                              // named by an open incident
-	PixelMark                                 // overlay: the most probable run, the cursor
-	PixelNone                                 // nothing there
+	PixelStale      uint8 = themes.Levels + iota // no fresh data
+	PixelLost                                    // process gone
+	PixelCulprit                                 // named by an open incident
+	PixelExcluded                                // does not take part any more
+	PixelUnmeasured                              // takes part, and the metric was not measured
+	PixelMark                                    // overlay: the most probable run, the cursor
+	PixelNone                                    // nothing there
 )
+
+// weights order pixels by how much they must be seen: of two that share a
+// cell, a state of the heavier one takes the whole cell. Stale data hides no
+// level from 2 on, and what was not measured hides nothing.
+var weights = [PixelNone + 1]int8{
+	3, 4, 6, 7, 8, 9, 10,
+	PixelStale: 5, PixelLost: 11, PixelCulprit: 12, PixelExcluded: 1, PixelUnmeasured: 2, PixelMark: 0, PixelNone: 0,
+}
+
+// Worse says that pixel a must be seen rather than b.
+func Worse(a, b uint8) bool { return weights[a] > weights[b] }
 
 // Raster is a rectangle of pixels, row by row, each a ramp level or one of
 // the Pixel states. With colour two rows share one text row.
@@ -76,7 +89,7 @@ type look struct {
 }
 
 // StateGlyphs are the shapes of the pixel states, from PixelStale on.
-var StateGlyphs = [...]rune{'?', '†', '✖', '◆', ' '}
+var StateGlyphs = [...]rune{'?', '†', '✖', '⊘', '◌', '◆', ' '}
 
 // LevelGlyphs tell levels apart where colour can't.
 var LevelGlyphs = [themes.Levels]rune{'·', '▁', '▂', '▃', '▅', '▆', '█'}
@@ -91,7 +104,7 @@ func (c *Canvas) looks(ramp *[themes.Levels]themes.Color) look {
 		l.style[i] = themes.Style{FG: ramp[i], BG: c.Pal.Background}
 		l.glyph[i] = c.LevelGlyph(i)
 	}
-	roles := [...]themes.Role{themes.Stale, themes.Lost, themes.Culprit, themes.Accent, themes.Text}
+	roles := [...]themes.Role{themes.Stale, themes.Lost, themes.Culprit, themes.Stale, themes.Dim, themes.Accent, themes.Text}
 	for i, role := range roles {
 		v := PixelStale + uint8(i)
 		s := c.Pal.Style(role)
@@ -118,7 +131,7 @@ func (c *Canvas) LevelGlyph(level int) rune {
 // whole cell, so that it can't vanish in a scale.
 func (c *Canvas) pair(x, y int, top, bottom uint8, l *look) {
 	worst := top
-	if rankPixel(bottom) > rankPixel(top) {
+	if Worse(bottom, top) {
 		worst = bottom
 	}
 	if isState(worst) {
@@ -137,14 +150,6 @@ func (c *Canvas) pair(x, y int, top, bottom uint8, l *look) {
 }
 
 func isState(v uint8) bool { return v >= PixelStale && v < PixelMark }
-
-// rankPixel orders pixels by how much they must be seen.
-func rankPixel(v uint8) int {
-	if v >= PixelMark {
-		return -1
-	}
-	return int(v)
-}
 
 func (c *Canvas) singles(rect Rect, r *Raster, l *look) {
 	for y := 0; y < rect.H && y < r.H; y++ {

@@ -84,8 +84,8 @@ func TestRasterWithoutColourTellsAllLevelsApart(t *testing.T) {
 		profile colorprofile.Profile
 		ascii   bool
 	}{{colorprofile.ASCII, false}, {colorprofile.ANSI, false}, {colorprofile.TrueColor, true}} {
-		c := NewCanvas(11, 1, palette(t, mode.profile), mode.ascii)
-		r := NewRaster(11, 1)
+		c := NewCanvas(13, 1, palette(t, mode.profile), mode.ascii)
+		r := NewRaster(13, 1)
 		for i := range r.Pix {
 			r.Pix[i] = uint8(i)
 		}
@@ -94,8 +94,8 @@ func TestRasterWithoutColourTellsAllLevelsApart(t *testing.T) {
 		for _, ch := range plain(c) {
 			seen[ch] = true
 		}
-		if len(seen) != 11 {
-			t.Errorf("%v ascii=%v: %d of 11 shapes differ: %q", mode.profile, mode.ascii, len(seen), plain(c))
+		if len(seen) != 13 {
+			t.Errorf("%v ascii=%v: %d of 13 shapes differ: %q", mode.profile, mode.ascii, len(seen), plain(c))
 		}
 	}
 }

@@ -5,13 +5,16 @@ package grid
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -26,77 +29,81 @@ const detailRows = 3
 // Want says that no series is needed.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
-// Act moves the cursor by stage and replica.
-func (p *Page) Act(a key.Action, s *page.State, _ widget.Rect) key.Scope {
-	tp, dp, pp := s.Coord(s.Rank())
+// tableRect is where the table is drawn, its title included.
+func tableRect(r widget.Rect) widget.Rect {
+	top, _ := r.Rows(r.H - detailRows - 1)
+	return top
+}
+
+// Act moves the cursor by stage and column.
+func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	switch a {
-	case key.Left:
-		dp--
-	case key.Right:
-		dp++
-	case key.Up:
-		pp--
-	case key.Down:
-		pp++
-	case key.First:
-		tp, dp, pp = 0, 0, 0
-	case key.Last:
-		tp, dp, pp = s.TP-1, s.DP-1, s.PP-1
 	case key.Next:
 		s.Step(+1)
-		return ""
 	case key.Prev:
 		s.Step(-1)
-		return ""
 	case key.Metric:
 		s.ToggleMetric()
-		return ""
+	case key.First:
+		s.Select(0)
+	case key.Last:
+		s.Select(s.At(s.TP-1, s.DP-1, s.PP-1))
 	case key.Open:
 		s.Select(s.Rank())
 		return key.Posterior
-	}
-	if dp >= 0 && dp < s.DP && pp >= 0 && pp < s.PP {
-		s.Select(worstOf(s, dp, pp, tp, a))
+	case key.Left, key.Right, key.Up, key.Down:
+		if known(s) {
+			_, body := tableRect(r).Rows(1)
+			move(a, s, newTable(s, body))
+		}
 	}
 	return ""
 }
 
-// worstOf lands on the worst rank of a cell; First and Last mean what they say.
-func worstOf(s *page.State, dp, pp, tp int, a key.Action) int32 {
-	if a == key.First || a == key.Last {
-		return s.At(tp, dp, pp)
+// move lands on the worst rank of the next cell.
+func move(a key.Action, s *page.State, t *table) {
+	_, dp, pp := s.Coord(s.Rank())
+	col := dp / t.per
+	switch a {
+	case key.Left:
+		col--
+	case key.Right:
+		col++
+	case key.Up:
+		pp--
+	case key.Down:
+		pp++
 	}
-	best := s.At(0, dp, pp)
-	for t := 1; t < s.TP; t++ {
-		if r := s.At(t, dp, pp); heavier(s, r, best) {
-			best = r
-		}
+	if col >= 0 && col < t.cols && pp >= 0 && pp < s.PP {
+		s.Select(t.worst(col, pp))
 	}
-	return best
 }
 
-func heavier(s *page.State, a, b int32) bool {
-	pa, pb := s.Pixel(view(s, a)), s.Pixel(view(s, b))
-	if pa != pb {
-		return pa > pb
+// Hit is the rank that is drawn at a cell of the page, the worst of several.
+func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
+	if !known(s) {
+		return 0, false
 	}
-	xa, _ := s.Excess(view(s, a))
-	xb, _ := s.Excess(view(s, b))
-	return xa > xb
+	_, body := tableRect(r).Rows(1)
+	t := newTable(s, body)
+	x, y = x-body.X-labelW, y-body.Y-1
+	if x < 0 || y < 0 || x/t.cellW >= t.cols || y >= t.rows {
+		return 0, false
+	}
+	return t.worst(x/t.cellW, t.first+y), true
 }
 
-func view(s *page.State, r int32) *falconv1.RankView {
-	if int(r) >= len(s.Ranks) {
-		return nil
-	}
-	return s.Ranks[r]
+// known says that every place of the layout has a rank.
+func known(s *page.State) bool {
+	n := len(s.Ranks)
+	return s.TP <= n && s.DP <= n/s.TP && s.PP <= n/(s.TP*s.DP) // without overflow
 }
 
 // Draw draws the table, and below it the cursor's rank.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	top, rest := r.Rows(r.H - detailRows - 1)
-	Table(c, top, s)
-	legend := "C compute  L link  H host  F facility  ? unknown"
+	_, rest := r.Rows(r.H - detailRows - 1)
+	Table(c, tableRect(r), s)
+	legend := "C compute  L link  H host  B bubble  F facility  ? unknown"
 	s.Details(c, c.Rule(rest, "CURSOR", legend), s.Rank())
 }
 
@@ -109,22 +116,25 @@ const (
 
 // Table draws title and grid in r.
 func Table(c *widget.Canvas, r widget.Rect, s *page.State) {
-	body := c.Rule(r, "GRID", fmt.Sprintf("stages × replicas  ·  worst of %d  ·  %s", s.TP, s.MetricName()))
-	if len(s.Ranks) == 0 || body.H < 3 || len(s.Ranks) < s.TP*s.DP*s.PP {
+	_, body := r.Rows(1)
+	if !known(s) || body.H < 3 {
+		c.Rule(r, "GRID", "stages × replicas")
 		if body.H > 0 {
 			page.Empty(c, body, "no layout known yet")
 		}
 		return
 	}
 	t := newTable(s, body)
+	c.Rule(r, "GRID", t.title())
 	t.header(c, body)
 	for row := range t.rows {
 		t.row(c, body, row)
 	}
 	t.foot(c, body)
+	t.links(c, body)
 }
 
-// table is the geometry of one drawing.
+// table is the geometry of one drawing, and what its cells show.
 type table struct {
 	s     *page.State
 	per   int // replicas a column
@@ -132,11 +142,16 @@ type table struct {
 	cellW int
 	first int // first visible stage
 	rows  int
+
+	codes  []roster.Code
+	worsts []int32      // by stage and column: the rank that the cell shows
+	ends   map[int]bool // cells, likewise, that a suspicious link ends in
+	named  []string     // those links
 }
 
-func newTable(s *page.State, r widget.Rect) table {
+func newTable(s *page.State, r widget.Rect) *table {
 	room := max(minCellW, r.W-labelW-marginW)
-	t := table{s: s, per: 1, cellW: min(maxCellW, room/s.DP), rows: min(s.PP, r.H-2)}
+	t := &table{s: s, per: 1, cellW: min(maxCellW, room/s.DP), rows: max(0, min(s.PP, r.H-2))}
 	if t.cellW < minCellW {
 		fit := max(1, room/minCellW)
 		t.per = (s.DP + fit - 1) / fit
@@ -145,10 +160,94 @@ func newTable(s *page.State, r widget.Rect) table {
 	t.cols = (s.DP + t.per - 1) / t.per
 	_, _, pp := s.Coord(s.Rank())
 	t.first = max(0, min(pp-t.rows/2, s.PP-t.rows))
+	t.aggregate()
+	t.mark()
 	return t
 }
 
-func (t table) header(c *widget.Canvas, r widget.Rect) {
+// aggregate finds the rank that each cell shows: the gravest by what must be
+// seen, of equals above the lowest level the slowest, else the lowest number.
+func (t *table) aggregate() {
+	s := t.s
+	t.codes = s.Roster.Codes(s.Metric)
+	t.worsts = make([]int32, s.PP*t.cols)
+	for i := range t.worsts {
+		t.worsts[i] = -1
+	}
+	rank := int32(0)
+	for pp := range s.PP {
+		for dp := range s.DP {
+			at := &t.worsts[pp*t.cols+dp/t.per]
+			for range s.TP {
+				if *at < 0 || t.heavier(rank, *at) {
+					*at = rank
+				}
+				rank++
+			}
+		}
+	}
+}
+
+func (t *table) heavier(a, b int32) bool {
+	if t.codes[a] != t.codes[b] {
+		return t.codes[a] > t.codes[b]
+	}
+	if t.codes[a] <= roster.Level0 {
+		return false
+	}
+	x, _ := t.s.Excess(t.s.Ranks[a])
+	y, _ := t.s.Excess(t.s.Ranks[b])
+	return x > y
+}
+
+// worst is the rank that a cell shows.
+func (t *table) worst(col, stage int) int32 { return t.worsts[stage*t.cols+col] }
+
+func (t *table) title() string {
+	text := "stages × replicas"
+	if t.rows < t.s.PP {
+		text = fmt.Sprintf("stages %d to %d of %d × replicas", t.first, t.first+t.rows-1, t.s.PP)
+	}
+	return fmt.Sprintf("%s  ·  worst of %d  ·  %s", text, t.s.TP*t.per, t.s.MetricName())
+}
+
+// mark notes where suspicious links end: those that open incidents name, and
+// those that the newest validation found slow.
+func (t *table) mark() {
+	for _, i := range t.s.Snap().Incidents {
+		if page.Open(i) {
+			t.named = append(t.named, i.GetVerdict().GetLinks()...)
+		}
+	}
+	for _, l := range t.s.Snap().GetValidation().GetLinks() {
+		if l.GetSlow() && l.GetLink() != "" {
+			t.named = append(t.named, l.Link)
+		}
+	}
+	slices.Sort(t.named)
+	t.named = slices.Compact(t.named)
+	t.ends = map[int]bool{}
+	for _, name := range t.named {
+		a, b, _ := strings.Cut(name, "-")
+		for _, r := range t.s.RanksOn(a, b) {
+			if _, dp, pp := t.s.Coord(r); pp < t.s.PP {
+				t.ends[pp*t.cols+dp/t.per] = true
+			}
+		}
+	}
+}
+
+// links names the suspicious links below the table.
+func (t *table) links(c *widget.Canvas, r widget.Rect) {
+	y := t.rows + 2
+	if len(t.named) == 0 || y >= r.H {
+		return
+	}
+	p := c.Pen(widget.Rect{X: r.X, Y: r.Y + y, W: r.W, H: 1}).Put(themes.Warn, "≈ ends of a suspicious link: ")
+	p.Put(themes.Text, strings.Join(t.named, ", "))
+}
+
+func (t *table) header(c *widget.Canvas, r widget.Rect) {
 	dim := c.Pal.Style(themes.Dim)
 	c.Text(r.X, r.Y, labelW, "", dim)
 	for col := range t.cols {
@@ -161,23 +260,27 @@ func (t table) header(c *widget.Canvas, r widget.Rect) {
 	c.Text(r.X+labelW+t.cols*t.cellW+1, r.Y, marginW, "max", dim)
 }
 
-func (t table) row(c *widget.Canvas, r widget.Rect, row int) {
+func (t *table) row(c *widget.Canvas, r widget.Rect, row int) {
 	stage := t.first + row
 	y := r.Y + 1 + row
 	c.Text(r.X, y, labelW, "s"+strconv.Itoa(stage), c.Pal.Style(themes.Dim))
 	worst := int32(-1)
 	for col := range t.cols {
 		rank := t.worst(col, stage)
-		if worst < 0 || heavier(t.s, rank, worst) {
+		if worst < 0 || t.heavier(rank, worst) {
 			worst = rank
 		}
-		t.cell(c, widget.Rect{X: r.X + labelW + col*t.cellW, Y: y, W: t.cellW - 1, H: 1}, rank, t.holds(col, stage))
+		at := widget.Rect{X: r.X + labelW + col*t.cellW, Y: y, W: t.cellW - 1, H: 1}
+		t.cell(c, at, rank, t.holds(col, stage))
+		if t.ends[stage*t.cols+col] && !t.holds(col, stage) {
+			c.Set(at.X+at.W, y, '≈', c.Pal.Style(themes.Warn).With(themes.Bold))
+		}
 	}
 	t.cell(c, widget.Rect{X: r.X + labelW + t.cols*t.cellW + 1, Y: y, W: marginW - 2, H: 1}, worst, false)
 }
 
 // foot draws the worst of every column; stages out of view count too.
-func (t table) foot(c *widget.Canvas, r widget.Rect) {
+func (t *table) foot(c *widget.Canvas, r widget.Rect) {
 	y := r.Y + 1 + t.rows
 	if y >= r.Y+r.H {
 		return
@@ -186,7 +289,7 @@ func (t table) foot(c *widget.Canvas, r widget.Rect) {
 	for col := range t.cols {
 		worst := t.worst(col, 0)
 		for stage := 1; stage < t.s.PP; stage++ {
-			if rank := t.worst(col, stage); heavier(t.s, rank, worst) {
+			if rank := t.worst(col, stage); t.heavier(rank, worst) {
 				worst = rank
 			}
 		}
@@ -194,33 +297,28 @@ func (t table) foot(c *widget.Canvas, r widget.Rect) {
 	}
 }
 
-// worst is the rank that a cell shows.
-func (t table) worst(col, stage int) int32 {
-	best := t.s.At(0, col*t.per, stage)
-	for dp := col * t.per; dp < min(t.s.DP, (col+1)*t.per); dp++ {
-		for tp := range t.s.TP {
-			if r := t.s.At(tp, dp, stage); heavier(t.s, r, best) {
-				best = r
-			}
-		}
-	}
-	return best
-}
-
-func (t table) holds(col, stage int) bool {
+func (t *table) holds(col, stage int) bool {
 	_, dp, pp := t.s.Coord(t.s.Rank())
 	return dp/t.per == col && pp == stage
 }
 
-// letter is the cause that an open incident names. An unhealthy rank that no
-// incident explains carries a question mark; one that only waits for a culprit
-// found elsewhere carries none.
-func (t table) letter(rank int32, v *falconv1.RankView) rune {
+// waitsFrom is the share of an iteration, in percent, from which a rank is slow
+// because it waits for others: the pipeline's bubble, not its own work.
+const waitsFrom = 30
+
+// letter is the cause that an open incident names. A slow rank that none names
+// carries B where waiting fills its time; else a question mark, unless the
+// incident's culprits stand elsewhere and explain it.
+func (t *table) letter(rank int32, v *falconv1.RankView) rune {
 	cause := t.s.Blamed(rank)
+	slow := v.GetHealth() == falconv1.RankHealth_RANK_HEALTH_SLOW
+	share, measured := t.s.Roster.Value(roster.Wait, v)
 	switch {
 	case !t.s.Anomalous(v):
 		return ' '
-	case cause == "" && v.Health == falconv1.RankHealth_RANK_HEALTH_SLOW && t.s.Explained():
+	case cause == "" && slow && measured && share >= waitsFrom && roster.SelfLevel(v.SelfRatio) < 2:
+		return 'B'
+	case cause == "" && slow && t.s.Explained():
 		return ' '
 	}
 	return phrase.CauseLetter(cause)
@@ -228,12 +326,12 @@ func (t table) letter(rank int32, v *falconv1.RankView) rune {
 
 // cell shows the state's glyph, the excess where it fits, and the letter of
 // the cause.
-func (t table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
-	v := view(t.s, rank)
+func (t *table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
+	v := t.s.Ranks[rank]
 	glyph, _, role := t.s.Health(v)
 	st := c.Pal.Style(role)
-	if c.Pal.HalfBlocks() && v != nil && t.s.Pixel(v) != widget.PixelLost && t.s.Pixel(v) != widget.PixelStale && !t.s.Ended(v) {
-		st = c.Pal.Ink(c.Pal.Heat[t.s.Level(v)])
+	if n, ok := t.s.Roster.LevelOf(t.s.Metric, v); ok && c.Pal.HalfBlocks() && t.s.Taking(v) {
+		st = c.Pal.Ink(c.Pal.Heat[n])
 	}
 	if cursor {
 		st = st.With(themes.Bold | themes.Underline)
@@ -248,8 +346,8 @@ func (t table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
 	if r.W > 1 {
 		c.Set(r.X+r.W-1, r.Y, letter, mark)
 	}
-	if x, ok := t.s.Excess(v); ok && r.W >= 7 {
-		c.Right(r.X+r.W-2, r.Y, phrase.Percent(x), st)
+	if r.W >= 7 {
+		c.Right(r.X+r.W-2, r.Y, t.s.Reading(v), st)
 	}
 	if cursor {
 		c.Set(r.X+r.W, r.Y, '←', c.Pal.Style(themes.Accent).With(themes.Bold))

@@ -1,26 +1,27 @@
 package ranks
 
 import (
-	"fmt"
 	"strconv"
 
-	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/page"
-	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// geometry is how ranks lie in a rectangle. Ranks run left to right, row by
-// row; where a pipeline stage fits a row, each stage starts one.
+// geometry is how the items of a level lie in a rectangle.
 type geometry struct {
-	zoom    int // index into zooms
-	per     int // ranks a pixel; 0 = cells
-	columns int // pixels or cells a row
-	rows    int // pixel or cell rows that fit
-	first   int // first visible row
+	*arrangement
+	level   Level
+	order   Order
+	per, by int // replicas and stages an item
+	columns int // items a row
+	rows    int // item rows that fit
+	top     int // first visible row
 	total   int // rows in all
-	cellW   int
+	cellW   int // 1 = pixels
 	cellH   int
+	gutter  int // columns at the left for where a row begins
+	halves  int // pixel rows a text row
 
 	filtered bool // draw only what the filter shows
 }
@@ -29,206 +30,219 @@ const (
 	smallCellW = 10 // "✖1023 +99%"
 	bigCellW   = 18 // two lines: rank and delta, device and ms
 	bigCellH   = 3
+	detailMost = 256 // ranks that start as cells with numbers
+	gutterFrom = 40  // columns below which no room is spent on a gutter
 )
+
+func (g geometry) cells() bool { return g.cellW > 1 }
 
 // layout fits the ranks of s into r; halves is 2 where one text row holds two
 // pixel rows.
-func layout(r widget.Rect, s *page.State, zoom, halves int) geometry {
-	n := len(s.Ranks)
-	if zoom == auto {
-		zoom = closest(r, s, halves)
+func layout(r widget.Rect, s *page.State, level Level, order Order, halves int) geometry {
+	if level == auto {
+		level = closest(r, s, order, halves)
 	}
-	g := geometry{zoom: zoom, per: zooms[zoom], cellW: 1, cellH: 1, rows: max(1, r.H*halves)}
-	stage := s.TP * s.DP
-	if g.per == 0 {
-		g.sizeCells(r, n, stage)
-	} else {
-		g.columns = pixelColumns(max(1, r.W), (n+g.per-1)/g.per, stage/g.per, g.rows)
+	g := geometry{level: level, order: order, per: 1, by: 1, cellW: 1, cellH: 1, halves: halves}
+	switch level {
+	case Detail:
+		g.arrangement = arrange(s, level, order, 1, 1)
+		g.sizeCells(r, len(s.Ranks))
+	case Job:
+		g.sizeJob(r, s)
+	case Stage:
+		g.sizeStages(r, s)
+	default:
+		g.arrangement = arrange(s, level, order, 1, 1)
+		g.sizePixels(r, len(s.Ranks))
 	}
-	items := n
-	if g.per > 1 {
-		items = (n + g.per - 1) / g.per
+	g.total = (len(g.first) + g.columns - 1) / g.columns
+	if len(s.Ranks) > 0 {
+		g.scroll(int(g.place[s.Rank()]) / g.columns)
 	}
-	g.total = (items + g.columns - 1) / g.columns
-	g.scroll(int(s.Rank()) / max(1, g.per) / g.columns)
 	return g
 }
 
-func (g *geometry) sizeCells(r widget.Rect, n, stage int) {
-	g.cellW, g.cellH = smallCellW+digits(n)-3, 1
-	if cols := columns(max(1, r.W/bigCellW), n, stage); (n+cols-1)/cols*bigCellH <= r.H {
+func (g *geometry) sizeCells(r widget.Rect, n int) {
+	g.cellW = max(smallCellW+digits(n)-3, smallCellW-1)
+	if cols := columns(max(1, r.W/bigCellW), n, g.line); (n+cols-1)/cols*bigCellH <= r.H {
 		g.cellW, g.cellH = bigCellW, bigCellH
 	}
-	g.cellW = max(g.cellW, smallCellW-1)
-	g.columns = columns(max(1, r.W/g.cellW), n, stage)
+	g.columns = columns(max(1, r.W/g.cellW), n, g.line)
 	g.rows = max(1, r.H/g.cellH)
+}
+
+// jobCellW is the room of one replica in words: "r781 ✖12 ".
+const jobCellW = 10
+
+// sizeJob gives each replica a cell with words if all fit, else a pixel, else
+// several replicas one.
+func (g *geometry) sizeJob(r widget.Rect, s *page.State) {
+	if fit := max(1, r.W/jobCellW); (s.DP+fit-1)/fit <= r.H {
+		g.cellW, g.columns, g.rows = jobCellW, fit, max(1, r.H)
+		g.arrangement = arrange(s, Job, Topology, 1, 1)
+		return
+	}
+	g.room(r, 10*s.DP)
+	fit := max(1, (r.W-g.gutter)*g.rows)
+	g.per = (s.DP + fit - 1) / fit
+	g.arrangement = arrange(s, Job, Topology, g.per, 1)
+	g.columns = max(1, min(r.W-g.gutter, len(g.first)))
+}
+
+// sizeStages gives each stage a row and each replica a column, or several.
+func (g *geometry) sizeStages(r widget.Rect, s *page.State) {
+	g.room(r, 10*s.PP)
+	w := max(1, r.W-g.gutter)
+	g.per, g.by = (s.DP+w-1)/w, (s.PP+g.rows-1)/g.rows
+	g.arrangement = arrange(s, Stage, Topology, g.per, g.by)
+	g.columns = max(1, g.line)
+}
+
+func (g *geometry) sizePixels(r widget.Rect, n int) {
+	g.room(r, n)
+	g.columns = pixelColumns(max(1, r.W-g.gutter), len(g.first), g.line, g.rows)
+}
+
+// room spends columns on the gutter, which names numbers below n.
+func (g *geometry) room(r widget.Rect, n int) {
+	if r.W >= gutterFrom {
+		g.gutter = digits(n) + 1
+		if g.level == Node {
+			g.gutter = max(g.gutter, 7)
+		}
+	}
+	g.rows = max(1, r.H*g.halves)
 }
 
 func digits(n int) int { return len(strconv.Itoa(max(1, n-1))) }
 
 // columns is how many items a row holds: a stage if one fits, else as many as
 // fit.
-func columns(fit, items, stage int) int {
-	if stage > 1 && stage <= fit && stage < items {
-		return stage
+func columns(fit, items, line int) int {
+	if line > 1 && line <= fit && line < items {
+		return line
 	}
 	return max(1, min(fit, items))
 }
 
 // pixelColumns is how many pixels a row holds: one stage where all stages then
 // fit below each other, else as many whole stages as fit side by side.
-func pixelColumns(fit, items, stage, rows int) int {
-	one := columns(fit, items, stage)
-	if one != stage || (items+one-1)/one <= rows {
+func pixelColumns(fit, items, line, rows int) int {
+	one := columns(fit, items, line)
+	if one != line || (items+one-1)/one <= rows {
 		return one
 	}
-	return fit / stage * stage
+	return fit / line * line
 }
 
-// scroll keeps the cursor's row in view.
+// scroll keeps the cursor's row in view; with half blocks a text row stays
+// whole.
 func (g *geometry) scroll(row int) {
 	if g.total <= g.rows {
 		return
 	}
-	g.first = max(0, min(row-g.rows/2, g.total-g.rows))
+	g.top = max(0, min(row-g.rows/2, g.total-g.rows))
+	if !g.cells() {
+		g.top -= g.top % g.halves
+	}
 }
 
-// closest is the nearest zoom at which everything fits.
-func closest(r widget.Rect, s *page.State, halves int) int {
-	for z := range zooms {
-		if z == 0 && len(s.Ranks) > detailMost {
+// closest is the nearest level at which everything fits; by stages everything
+// does.
+func closest(r widget.Rect, s *page.State, order Order, halves int) Level {
+	for l := Detail; l > Stage; l-- {
+		if l == Detail && len(s.Ranks) > detailMost {
 			continue
 		}
-		if g := layout(r, s, z, halves); g.total <= g.rows {
-			return z
+		if g := layout(r, s, l, order, halves); g.total <= g.rows {
+			return l
 		}
 	}
-	return len(zooms) - 1
+	return Stage
 }
 
 // Rows is how many text rows the map takes of a rectangle at its own zoom.
 func Rows(r widget.Rect, s *page.State) int {
-	g := layout(r, s, auto, 1)
+	g := layout(r, s, auto, Topology, 1)
 	return min(r.H, g.total*g.cellH)
 }
 
-// detailMost is how many ranks start as cells with numbers.
-const detailMost = 256
+// item is where the cursor is.
+func (g geometry) item(s *page.State) int { return int(g.place[s.Rank()]) }
 
-func (g geometry) step() int   { return max(1, g.per) }
-func (g geometry) stride() int { return g.columns * max(1, g.per) }
-
-// hidden counts anomalies outside the visible rows.
-func (g geometry) hidden(s *page.State) int {
-	n := 0
-	for _, r := range s.Anomalies() {
-		row := int(r) / max(1, g.per) / g.columns
-		if row < g.first || row >= g.first+g.rows {
-			n++
+// worst is the rank of an item that most needs a look: what the item shows.
+func (g geometry) worst(s *page.State, item int) int32 {
+	best, codes := g.first[item], s.Roster.Codes(s.Metric)
+	if g.level >= Rank {
+		return best
+	}
+	for r := best; int(r) < len(g.place); r++ {
+		if int(g.place[r]) == item && codes[r] > codes[best] {
+			best = r
 		}
 	}
-	return n
+	return best
 }
 
-// cells draws one cell with numbers a rank, and of ranks that the filter hides
-// the number alone.
-func (g geometry) cells(c *widget.Canvas, r widget.Rect, s *page.State) {
-	for i := range s.Ranks {
-		row, col := i/g.columns-g.first, i%g.columns
-		if row < 0 || row >= g.rows {
-			continue
+// within lists the ranks of the items from a to b, ascending.
+func (g geometry) within(a, b int) []int32 {
+	var out []int32
+	for r, i := range g.place {
+		if int(i) >= a && int(i) <= b {
+			out = append(out, int32(r))
 		}
-		cell := widget.Rect{X: r.X + col*g.cellW, Y: r.Y + row*g.cellH, W: g.cellW - 1, H: min(g.cellH, 2)}
-		if g.filtered && !s.Shown(int32(i)) {
-			c.Text(cell.X, cell.Y, cell.W, fmt.Sprintf("·%*d", digits(len(s.Ranks)), i), c.Pal.Style(themes.Dim))
-			continue
-		}
-		g.cell(c, cell, s, int32(i))
 	}
+	return out
 }
 
-func (g geometry) cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
-	v := s.Ranks[rank]
-	glyph, _, role := s.Health(v)
-	st := cellStyle(c, s, rank)
-	if rank == s.Rank() {
-		st = st.With(themes.Bold | themes.Underline)
-	}
-	c.Fill(r, ' ', st)
-	mark := st
-	if s := c.Pal.Style(role); s.BG != 0 {
-		mark = s
-	}
-	c.Set(r.X, r.Y, glyph, mark)
-	c.Text(r.X+1, r.Y, r.W-1, fmt.Sprintf("%*d", digits(len(s.Ranks)), rank), st)
-	delta := "—"
-	if x, ok := s.Excess(v); ok {
-		delta = phrase.Percent(x)
-	}
-	end := r.X + r.W
-	if !c.Pal.HalfBlocks() || c.ASCII {
-		end--
-		c.Set(end, r.Y, c.LevelGlyph(s.Level(v)), st)
-	}
-	c.Right(end, r.Y, delta, st)
-	if rank == s.Rank() {
-		c.Set(r.X+r.W, r.Y, '←', c.Pal.Style(themes.Accent).With(themes.Bold))
-	}
-	if r.H > 1 {
-		c.Text(r.X+1, r.Y+1, r.W-9, v.GetDevice(), st)
-		c.Right(r.X+r.W, r.Y+1, phrase.Ms(v.GetMs()), st)
-	}
-}
-
-// cellStyle is readable text on the level's colour.
-func cellStyle(c *widget.Canvas, s *page.State, rank int32) themes.Style {
-	v := s.Ranks[rank]
-	if v == nil || s.Ended(v) || s.Pixel(v) == widget.PixelLost || s.Pixel(v) == widget.PixelStale {
-		_, _, role := s.Health(v)
-		return c.Pal.Style(role)
-	}
-	if !c.Pal.HalfBlocks() {
-		_, _, role := s.Health(v)
-		return c.Pal.Style(role)
-	}
-	return c.Pal.Ink(c.Pal.Heat[s.Level(v)])
-}
-
-// raster draws one pixel for every per ranks: the worst of them.
-func (g geometry) raster(c *widget.Canvas, r widget.Rect, s *page.State) {
-	pix := widget.NewRaster(g.columns, min(g.rows, g.total))
-	for i, v := range s.Ranks {
-		if g.filtered && !s.Shown(int32(i)) {
-			continue
-		}
-		at := i / g.per
-		x, y := at%g.columns, at/g.columns-g.first
-		if y < 0 || y >= pix.H {
-			continue
-		}
-		old := pix.Pix[y*pix.W+x]
-		if p := s.Pixel(v); old == widget.PixelNone || p > old {
-			pix.Put(x, y, p)
+// sight counts those of some ranks that are in view, above and below.
+func (g geometry) sight(ranks []int32) (seen, above, below int) {
+	for _, r := range ranks {
+		switch row := int(g.place[r]) / g.columns; {
+		case row < g.top:
+			above++
+		case row >= g.top+g.rows:
+			below++
+		default:
+			seen++
 		}
 	}
-	c.Raster(r, pix, &c.Pal.Heat)
-	g.cursor(c, r, s)
+	return seen, above, below
 }
 
-// cursor points at the cursor's pixel from the free column, or underlines it.
-func (g geometry) cursor(c *widget.Canvas, r widget.Rect, s *page.State) {
-	at := int(s.Rank()) / g.per
-	x, row := at%g.columns, at/g.columns-g.first
-	y := row / c.PixelRows(1)
-	if y < 0 || y >= r.H || x >= r.W {
-		return
+// hit lists the items drawn at a cell of r: two where a cell holds two pixels.
+func (g geometry) hit(r widget.Rect, x, y int) []int {
+	x, y = x-r.X-g.gutter, y-r.Y
+	if x < 0 || y < 0 || y >= r.H || x/g.cellW >= g.columns {
+		return nil
 	}
-	cell := c.At(r.X+x, r.Y+y)
-	cell.S.Attr |= themes.Reverse | themes.Bold
-	ch := cell.R
-	if ch == ' ' || ch == '▀' {
-		ch = '◆'
-		cell.S = c.Pal.Style(themes.Focus)
+	row, rows := y/g.cellH, 1
+	if !g.cells() {
+		row, rows = y*g.halves, g.halves
 	}
-	c.Set(r.X+x, r.Y+y, ch, cell.S)
+	var out []int
+	for i := range rows {
+		if item := (g.top+row+i)*g.columns + x/g.cellW; row+i < g.rows && item < len(g.first) {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// raster is the visible part as pixels: the worst of each item.
+func (g geometry) raster(s *page.State) *widget.Raster {
+	pix := widget.NewRaster(g.columns, min(g.rows, g.total-g.top))
+	for i := range pix.Pix {
+		pix.Pix[i] = uint8(roster.None)
+	}
+	codes, lo := s.Roster.Codes(s.Metric), int32(g.top*g.columns)
+	if g.filtered {
+		g.aggregateOf(s.Matched(), codes, lo, pix.Pix)
+	} else {
+		g.aggregate(codes, lo, pix.Pix)
+	}
+	for i, code := range pix.Pix {
+		pix.Pix[i] = page.Pixels[code]
+	}
+	return pix
 }

@@ -1,65 +1,62 @@
 // Package ranks draws every rank of the job: cells with numbers while they
 // fit, a half-block raster of worst values above that.
 //
-// A pixel that stands for several ranks shows the worst of them, never a
-// mean: one slow rank in sixteen must not vanish. Pure drawing; no I/O.
+// A mark that stands for several ranks shows the worst of them, never a mean:
+// one slow rank in sixteen must not vanish. Places depend on the layout alone,
+// so that nothing moves when numbers change. Pure drawing and the operator's
+// choices of level, order and ranks; no I/O.
 package ranks
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// zooms are ranks per pixel; 0 is a cell with numbers for each rank.
-var zooms = [...]int{0, 1, 2, 4, 8, 16, 32, 64, 128, 256}
-
-// auto picks the closest zoom that shows every rank.
-const auto = -1
-
 // Page is the ranks page.
 type Page struct {
-	zoom int // index into zooms, or auto
+	level  Level
+	order  Order
+	halves int   // pixel rows a text row, as drawn last
+	anchor int32 // where a range begins, -1 = none
 }
 
 // New makes the page.
-func New() *Page { return &Page{zoom: auto} }
+func New() *Page { return &Page{level: auto, halves: 2, anchor: -1} }
 
 // Zoom is the level that the operator chose.
-func (p *Page) Zoom() (level int, chosen bool) { return p.zoom, p.zoom != auto }
+func (p *Page) Zoom() (level int, chosen bool) { return int(p.level), p.level != auto }
 
-// SetZoom chooses a level; one too far is the farthest.
-func (p *Page) SetZoom(level int) { p.zoom = max(0, min(len(zooms)-1, level)) }
+// SetZoom chooses a level; one too far is the nearest.
+func (p *Page) SetZoom(level int) { p.level = max(Job, min(Detail, Level(level))) }
 
-// detailRows are kept for the cursor's rank.
-const detailRows = 3
+// detailRows are kept for the cursor's rank, legendRows for the metric's.
+const (
+	detailRows = 3
+	legendRows = 1
+)
 
 // Want says that no series is needed.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
-// Act moves the cursor and zooms.
+// mapRect is where the map is drawn, below its title.
+func mapRect(r widget.Rect) widget.Rect {
+	_, body := r.Rows(1)
+	body, _ = body.Rows(body.H - detailRows - 1 - legendRows)
+	return body
+}
+
+// Act moves the cursor, zooms and picks.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
-	body := mapRect(r)
-	g := layout(body, s, p.zoom, 2)
+	if len(s.Ranks) == 0 {
+		return ""
+	}
+	g := layout(mapRect(r), s, p.level, p.order, p.halves)
 	switch a {
-	case key.Left:
-		s.Select(s.Rank() - int32(g.step()))
-	case key.Right:
-		s.Select(s.Rank() + int32(g.step()))
-	case key.Up:
-		s.Select(s.Rank() - int32(g.stride()))
-	case key.Down:
-		s.Select(s.Rank() + int32(g.stride()))
-	case key.PageUp:
-		s.Select(max(0, s.Rank()-int32(g.stride()*max(1, g.rows/2))))
-	case key.PageDown:
-		s.Select(min(int32(len(s.Ranks))-1, s.Rank()+int32(g.stride()*max(1, g.rows/2))))
-	case key.First:
-		s.Select(0)
-	case key.Last:
-		s.Select(int32(len(s.Ranks)) - 1)
 	case key.Next:
 		s.StepShown(+1)
 	case key.Prev:
@@ -67,62 +64,174 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	case key.Metric:
 		s.ToggleMetric()
 	case key.ZoomIn:
-		p.zoom = max(0, g.zoom-1)
+		p.level = min(Detail, g.level+1)
 	case key.ZoomOut:
-		p.zoom = min(len(zooms)-1, g.zoom+1)
+		p.level = max(Job, g.level-1)
+	case key.Order:
+		p.order = (p.order + 1) % orders
 	case key.Open:
-		s.Select(s.Rank())
-		return key.Posterior
+		return p.open(s, g)
+	default:
+		p.move(a, s, g)
+		p.pick(a, s, g)
 	}
 	return ""
 }
 
-func mapRect(r widget.Rect) widget.Rect {
-	_, body := r.Rows(1)
-	body, _ = body.Rows(body.H - detailRows - 1)
-	return body
+// open looks nearer: from a mark of several ranks at those, from a rank at its
+// posterior.
+func (p *Page) open(s *page.State, g geometry) key.Scope {
+	s.Select(s.Rank())
+	if g.level >= Rank {
+		return key.Posterior
+	}
+	p.level = g.level + 1
+	return ""
 }
 
-// Draw draws the map, and below it the cursor's rank.
+func (p *Page) move(a key.Action, s *page.State, g geometry) {
+	at, last := g.item(s), len(g.first)-1
+	to := at
+	switch a {
+	case key.Left:
+		to--
+	case key.Right:
+		to++
+	case key.Up:
+		to -= g.columns
+	case key.Down:
+		to += g.columns
+	case key.PageUp:
+		to = max(0, to-g.columns*max(1, g.rows/2))
+	case key.PageDown:
+		to = min(last, to+g.columns*max(1, g.rows/2))
+	case key.First:
+		to = 0
+	case key.Last:
+		to = last
+	default:
+		return
+	}
+	if to >= 0 && to <= last && (to != at || a == key.First || a == key.Last) {
+		s.Select(g.worst(s, to))
+	}
+}
+
+// pick changes what is picked; the cursor then stays where it is, even if
+// another rank gets worse.
+func (p *Page) pick(a key.Action, s *page.State, g geometry) {
+	at, item := s.Rank(), g.item(s)
+	switch a {
+	case key.Pick:
+		s.PickAll(g.within(item, item))
+	case key.PickRange:
+		if p.anchor < 0 {
+			p.anchor = at
+			break
+		}
+		from := int(g.place[min(p.anchor, int32(len(g.place))-1)])
+		for _, r := range g.within(min(from, item), max(from, item)) {
+			if !s.Picked(r) {
+				s.Pick(r)
+			}
+		}
+		p.anchor = -1
+	case key.PickSuspects:
+		for _, r := range s.Suspects() {
+			if !s.Picked(r) {
+				s.Pick(r)
+			}
+		}
+	case key.Unpick:
+		s.Unpick()
+		p.anchor = -1
+	default:
+		return
+	}
+	s.Select(at)
+}
+
+// Hit is the rank that is drawn at a cell of the page, the worst of several.
+func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
+	if len(s.Ranks) == 0 {
+		return 0, false
+	}
+	body := mapRect(r)
+	g := layout(body, s, p.level, p.order, p.halves)
+	codes := s.Roster.Codes(s.Metric)
+	for _, item := range g.hit(body, x, y) {
+		if r := g.worst(s, item); !ok || codes[r] > codes[rank] {
+			rank, ok = r, true
+		}
+	}
+	return rank, ok
+}
+
+// Draw draws the map, the metric's legend, and below them the cursor's rank.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	body := drawMap(c, widget.Rect{X: r.X, Y: r.Y, W: r.W, H: r.H - detailRows - 1}, s, p.zoom, s.RankFilter() != "")
-	rest := widget.Rect{X: r.X, Y: body.Y + body.H, W: r.W, H: detailRows + 1}
-	s.Details(c, c.Rule(rest, "CURSOR", s.Legend()), s.Rank())
+	p.halves = c.PixelRows(1)
+	top, rest := r.Rows(r.H - detailRows - 1 - legendRows)
+	g := layout(mapRect(r), s, p.level, p.order, p.halves)
+	g.filtered = s.RankFilter() != ""
+	p.draw(c, top, s, g)
+	row, rest := rest.Rows(legendRows)
+	legend(c, row, s)
+	s.Details(c, c.Rule(rest, p.cursorTitle(s, g), s.Legend()), s.Rank())
 }
 
-// Map draws title and map in r for other pages too; zoom is auto (-1) or an
-// index of the zoom levels. It returns the room that the map took.
-func Map(c *widget.Canvas, r widget.Rect, s *page.State, zoom int) widget.Rect {
-	return drawMap(c, r, s, zoom, false)
+func (p *Page) draw(c *widget.Canvas, r widget.Rect, s *page.State, g geometry) {
+	right := g.title(s)
+	marked := s.Picked
+	if p.anchor >= 0 && len(s.Ranks) > 0 {
+		right = fmt.Sprintf("range from rank %d: V picks it, u drops it  ·  ", p.anchor) + right
+		from, to := int(g.place[min(p.anchor, int32(len(g.place))-1)]), g.item(s)
+		marked = func(r int32) bool {
+			i := int(g.place[r])
+			return s.Picked(r) || i >= min(from, to) && i <= max(from, to)
+		}
+	}
+	body := c.Rule(r, g.heading(), right)
+	show(c, body, s, g, marked)
 }
 
-func drawMap(c *widget.Canvas, r widget.Rect, s *page.State, zoom int, filtered bool) widget.Rect {
-	_, body := r.Rows(1)
-	g := layout(body, s, zoom, c.PixelRows(1))
-	g.filtered = filtered
-	c.Rule(r, "RANKS", g.title(s))
+// cursorTitle tells what the cursor's mark stands for.
+func (p *Page) cursorTitle(s *page.State, g geometry) string {
+	if g.level >= Rank || len(s.Ranks) == 0 {
+		return "CURSOR"
+	}
+	item := g.item(s)
+	var count [roster.Standings]int
+	n := 0
+	for r, i := range g.place {
+		if int(i) == item {
+			count[s.Roster.Standing(int32(r))]++
+			n++
+		}
+	}
+	text := fmt.Sprintf("CURSOR worst of %d ranks", n)
+	if t := page.TallyOf(count); t != "" {
+		text += ": " + t
+	}
+	return text
+}
+
+func show(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, marked func(int32) bool) {
 	switch {
 	case len(s.Ranks) == 0:
 		page.Empty(c, body, "no ranks known yet")
-	case g.per == 0:
-		g.cells(c, body, s)
+	case g.cells():
+		g.drawCells(c, body, s, marked)
 	default:
-		g.raster(c, body, s)
+		g.drawPixels(c, body, s, marked)
 	}
-	return body
 }
 
-func (g geometry) title(s *page.State) string {
-	t := s.Tally()
-	if hidden := g.hidden(s); hidden > 0 {
-		t += fmt.Sprintf(" (%d of them outside)", hidden)
-	}
-	if g.filtered {
-		return fmt.Sprintf("filter %q: %d of %d, esc shows all  ·  ", s.RankFilter(), len(s.Matched()), len(s.Ranks)) + t
-	}
-	t += "  ·  " + s.MetricName()
-	if g.per > 1 {
-		t += fmt.Sprintf("  ·  worst of %d", g.per)
-	}
-	return t
+// Map draws title and map in r for other pages too, at the level that fits. It
+// returns the room that the map took.
+func Map(c *widget.Canvas, r widget.Rect, s *page.State, _ int) widget.Rect {
+	_, body := r.Rows(1)
+	g := layout(body, s, auto, Topology, c.PixelRows(1))
+	c.Rule(r, strings.TrimSpace(g.heading()), g.title(s))
+	show(c, body, s, g, s.Picked)
+	return body
 }

@@ -1,0 +1,239 @@
+package filter
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// term reads field:value, a comparison, or a bare word.
+func term(t string) (match, error) {
+	at := strings.IndexAny(t, ":<>=")
+	if at < 0 {
+		return word(t), nil
+	}
+	name, rest := strings.ToLower(t[:at]), t[at:]
+	if n, ok := numbers[name]; ok {
+		return comparison(name, n, rest)
+	}
+	if rest[0] != ':' && !(rest[0] == '=' && len(rest) > 1) {
+		return nil, fmt.Errorf("%q can't be compared; the fields that can are %s", t[:at], names(numbers))
+	}
+	value := strings.ToLower(rest[1:])
+	make, ok := fields[name]
+	if !ok {
+		return nil, fmt.Errorf("there is no field %q; there are %s, and to compare %s", t[:at], names(fields), names(numbers))
+	}
+	if value == "" {
+		return nil, fmt.Errorf("%s: lacks its value; write it without a space, as %s", name, examples[name])
+	}
+	return make(name, value)
+}
+
+func names[V any](m map[string]V) string {
+	list := make([]string, 0, len(m))
+	for n := range m {
+		list = append(list, n)
+	}
+	slices.Sort(list)
+	return strings.Join(list, ", ")
+}
+
+var fields = map[string]func(name, value string) (match, error){
+	"stage":   ranges(func(s *Subject) int { return s.PP }),
+	"replica": ranges(func(s *Subject) int { return s.DP }),
+	"tp":      ranges(func(s *Subject) int { return s.TP }),
+	"rank":    ranges(func(s *Subject) int { return int(s.Rank) }),
+	"host":    globs(host),
+	"device":  globs(device),
+	"state":   oneOf(states),
+	"is":      oneOf(traits),
+}
+
+var examples = map[string]string{
+	"stage": "stage:3", "replica": "replica:0-7", "tp": "tp:0", "rank": "rank:100-199", "host": "host:n02*", "device": "device:n1.g0", "state": "state:slow", "is": "is:culprit",
+}
+
+// host is the node part of a device's name, as "n1" of "n1.g0".
+func host(s *Subject) string {
+	d := device(s)
+	if i := strings.LastIndexByte(d, '.'); i >= 0 {
+		return d[:i]
+	}
+	return d
+}
+
+func device(s *Subject) string { return s.View.GetDevice() }
+
+// span is a range of numbers, both ends included.
+type span struct{ from, to int }
+
+// ranges reads "3", "0-7" and lists of them with commas.
+func ranges(of func(*Subject) int) func(name, value string) (match, error) {
+	return func(name, value string) (match, error) {
+		var spans []span
+		for _, part := range strings.Split(value, ",") {
+			a, b, two := strings.Cut(part, "-")
+			from, err := strconv.ParseUint(a, 10, 31)
+			to := from
+			if err == nil && two {
+				to, err = strconv.ParseUint(b, 10, 31)
+			}
+			if err != nil || to < from {
+				return nil, fmt.Errorf("%s:%s names no numbers; write one, a range or a list, as %s:3, %s:0-7 or %s:1,4-6", name, value, name, name, name)
+			}
+			spans = append(spans, span{int(from), int(to)})
+		}
+		return func(s *Subject) bool {
+			n := of(s)
+			return slices.ContainsFunc(spans, func(p span) bool { return p.from <= n && n <= p.to })
+		}, nil
+	}
+}
+
+// globs reads names with * and ?, and lists of them with commas.
+func globs(of func(*Subject) string) func(name, value string) (match, error) {
+	return func(_, value string) (match, error) {
+		patterns := strings.Split(value, ",")
+		return func(s *Subject) bool {
+			n := of(s)
+			return n != "" && slices.ContainsFunc(patterns, func(p string) bool { return glob(p, n) })
+		}, nil
+	}
+}
+
+// glob matches a lower-case pattern of *, ? and characters; letters of s match
+// in either case.
+func glob(pattern, s string) bool {
+	i, star, mark := 0, -1, 0
+	for j := 0; j < len(s); {
+		switch {
+		case i < len(pattern) && pattern[i] == '*':
+			star, mark = i, j
+			i++
+		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == lower(s[j])):
+			i++
+			j++
+		case star >= 0:
+			mark++
+			i, j = star+1, mark
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[i:], "*") == ""
+}
+
+func lower(b byte) byte {
+	if b >= 'A' && b <= 'Z' {
+		return b + 'a' - 'A'
+	}
+	return b
+}
+
+// contains seeks a lower-case text in s, letters in either case.
+func contains(s, text string) bool {
+	for i := 0; i+len(text) <= len(s); i++ {
+		j := 0
+		for j < len(text) && lower(s[i+j]) == text[j] {
+			j++
+		}
+		if j == len(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// word seeks a text in a rank's device, state and number.
+func word(t string) match {
+	text := strings.ToLower(t)
+	return func(s *Subject) bool {
+		if contains(device(s), text) || strings.Contains(s.State, text) || strings.Contains("rank", text) {
+			return true
+		}
+		var digits [12]byte
+		return contains(string(strconv.AppendInt(digits[:0], int64(s.Rank), 10)), text)
+	}
+}
+
+func is(state string) match { return func(s *Subject) bool { return s.State == state } }
+
+var states = map[string]match{
+	"ok": is("ok"), "slow": is("slow"), "culprit": is("culprit"), "stale": is("stale"), "lost": is("lost"), "fenced": is("fenced"), "unknown": is("unknown"), "finished": is("finished"),
+}
+
+// traits are what a rank can be beyond its state.
+var traits = map[string]match{
+	"culprit": is("culprit"), "slow": is("slow"), "stale": is("stale"), "lost": is("lost"), "fenced": is("fenced"),
+	"anomaly": func(s *Subject) bool { return s.State != "ok" && s.State != "finished" },
+	"suspect": func(s *Subject) bool { return s.State == "culprit" || s.State == "slow" },
+	"failing": func(s *Subject) bool { return s.View.GetFailing() },
+	"picked":  func(s *Subject) bool { return s.Picked },
+}
+
+// oneOf reads a word of a table, and lists of them with commas.
+func oneOf(table map[string]match) func(name, value string) (match, error) {
+	return func(name, value string) (match, error) {
+		var out match
+		for _, part := range strings.Split(value, ",") {
+			m, ok := table[part]
+			if !ok {
+				return nil, fmt.Errorf("%s: can't be %q; it is one of %s", name, part, names(table))
+			}
+			if out == nil {
+				out = m
+			} else {
+				out = either(out, m)
+			}
+		}
+		return out, nil
+	}
+}
+
+// number is a measured value with the units that may follow it.
+type number struct {
+	units []string
+	of    func(*Subject) (x float64, ok bool)
+}
+
+var numbers = map[string]number{
+	"slow": {[]string{"%"}, func(s *Subject) (float64, bool) { return 100 * s.View.GetSlowdown(), s.View.GetMs() > 0 }},
+	"self": {[]string{"x", "×"}, func(s *Subject) (float64, bool) { return s.View.GetSelfRatio(), s.View.GetSelfRatio() > 0 }},
+	"wait": {[]string{"ms"}, func(s *Subject) (float64, bool) {
+		return s.View.GetWaitMs(), s.View.GetSelfRatio() > 0 || s.View.GetWaitMs() > 0
+	}},
+	"ms": {[]string{"ms"}, func(s *Subject) (float64, bool) { return s.View.GetMs(), s.View.GetMs() > 0 }},
+	"temp": {[]string{"°c", "c"}, func(s *Subject) (float64, bool) {
+		return float64(s.View.GetTemperatureC()), s.View.GetTemperatureC() > 0
+	}},
+	"clock": {[]string{"mhz"}, func(s *Subject) (float64, bool) { return float64(s.View.GetSmClockMhz()), s.View.GetSmClockMhz() > 0 }},
+	"cnp":   {[]string{"/s"}, func(s *Subject) (float64, bool) { return s.View.GetCnpPerS(), s.View != nil && s.View.CnpPerS >= 0 }},
+	"level": {nil, func(s *Subject) (float64, bool) { return float64(s.View.GetLevel()), s.View != nil }},
+	"p":     {nil, func(s *Subject) (float64, bool) { return s.View.GetProbability(), s.View.GetMs() > 0 }},
+}
+
+var compare = map[string]func(a, b float64) bool{
+	">": func(a, b float64) bool { return a > b }, ">=": func(a, b float64) bool { return a >= b },
+	"<": func(a, b float64) bool { return a < b }, "<=": func(a, b float64) bool { return a <= b },
+	"=": func(a, b float64) bool { return a == b }, ":": func(a, b float64) bool { return a == b },
+}
+
+// comparison reads an operator and a number with or without its unit.
+func comparison(name string, n number, rest string) (match, error) {
+	value := strings.ToLower(strings.TrimLeft(rest, ":<>="))
+	holds, ok := compare[rest[:len(rest)-len(value)]]
+	for _, u := range n.units {
+		value = strings.TrimSuffix(value, u)
+	}
+	x, err := strconv.ParseFloat(value, 64)
+	if !ok || err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil, fmt.Errorf("%s%s compares with no number; write it without spaces, as %s>10 or %s<=10", name, rest, name, name)
+	}
+	return func(s *Subject) bool {
+		v, ok := n.of(s)
+		return ok && holds(v, x)
+	}, nil
+}

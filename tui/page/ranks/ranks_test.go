@@ -1,0 +1,375 @@
+package ranks
+
+import (
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/ansi"
+	"pgregory.net/rapid"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/roster"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden views")
+
+// job is a job with one of everything among many healthy ranks.
+func job(tp, dp, pp int) *falconv1.SnapshotReply {
+	world := tp * dp * pp
+	s := &falconv1.SnapshotReply{Job: &falconv1.Job{Tp: int32(tp), Dp: int32(dp), Pp: int32(pp), World: int32(world)}}
+	views := make([]falconv1.RankView, world)
+	for r := range views {
+		v := &views[r]
+		v.Rank, v.Device, v.Health, v.Ms = int32(r), fmt.Sprintf("n%d.g%d", r/8, r%8), falconv1.RankHealth_RANK_HEALTH_OK, 210
+		v.SelfRatio, v.SelfMs, v.WaitMs, v.SmClockMhz, v.TemperatureC, v.CnpPerS = 1, 10, 20, 1980, uint32(58+r%5), 2
+		s.Ranks = append(s.Ranks, v)
+	}
+	return s
+}
+
+// trouble gives some ranks of a job one trouble each, spread over all of it.
+func trouble(s *falconv1.SnapshotReply) *falconv1.SnapshotReply {
+	n := len(s.Ranks)
+	at := func(share float64) *falconv1.RankView { return s.Ranks[int(share*float64(n-1))] }
+	slow := at(0.371)
+	slow.Health, slow.Level, slow.Slowdown, slow.SelfRatio = falconv1.RankHealth_RANK_HEALTH_SLOW, 3, 0.3, 1.3
+	bad := at(0.137)
+	bad.Health, bad.Level, bad.Slowdown, bad.SelfRatio, bad.SmClockMhz, bad.TemperatureC = falconv1.RankHealth_RANK_HEALTH_CULPRIT, 5, 1.1, 2.1, 990, 91
+	at(0.523).Health = falconv1.RankHealth_RANK_HEALTH_STALE
+	at(0.618).Health = falconv1.RankHealth_RANK_HEALTH_LOST
+	fenced := at(0.777)
+	fenced.Health = falconv1.RankHealth_RANK_HEALTH_LOST
+	s.Recovery = &falconv1.Recovery{Id: "REC-0001", State: "resumed", Ranks: []*falconv1.RankRecovery{{Rank: fenced.Rank, Stage: "fenced"}}}
+	dumb := at(0.915)
+	dumb.Ms, dumb.SelfRatio, dumb.SmClockMhz, dumb.TemperatureC, dumb.CnpPerS = 0, 0, 0, 0, -1
+	return s
+}
+
+// state shows a snapshot as a feed publishes it.
+func state(s *falconv1.SnapshotReply) *page.State {
+	return page.NewState(&feed.State{Snap: s, Conn: feed.Live, Memo: &feed.Memo{}})
+}
+
+func palette(t testing.TB, p colorprofile.Profile) *themes.Palette {
+	t.Helper()
+	th, err := themes.Load("dark")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return th.Palette(p)
+}
+
+func canvas(t testing.TB, w, h int, p colorprofile.Profile, ascii bool) *widget.Canvas {
+	t.Helper()
+	return widget.NewCanvas(w, h, palette(t, p), ascii)
+}
+
+func drawn(t testing.TB, p *Page, s *page.State, w, h int) string {
+	t.Helper()
+	c := canvas(t, w, h, colorprofile.TrueColor, false)
+	p.Draw(c, c.Whole(), s)
+	return ansi.Strip(c.String())
+}
+
+var jobs = []struct {
+	name       string
+	tp, dp, pp int
+}{{"8", 1, 4, 2}, {"2048", 8, 32, 8}, {"100000", 8, 1250, 10}}
+
+// Every level of jobs of three sizes in every profile.
+func TestGoldenLevels(t *testing.T) {
+	var sums strings.Builder
+	for _, j := range jobs {
+		s := state(trouble(job(j.tp, j.dp, j.pp)))
+		for level := auto; level < levels; level++ {
+			for _, size := range [][2]int{{80, 19}, {200, 55}} {
+				p := New()
+				p.level = level
+				for _, profile := range themes.Profiles {
+					for _, ascii := range []bool{false, true} {
+						c := canvas(t, size[0], size[1], profile, ascii)
+						p.Draw(c, c.Whole(), s)
+						name := fmt.Sprintf("%s-level%d-%dx%d-%s-ascii=%v", j.name, level, size[0], size[1], strings.ToLower(profile.String()), ascii)
+						fmt.Fprintf(&sums, "%s %x\n", name, sha256.Sum256([]byte(c.String())))
+						if size[0] == 80 && (profile == colorprofile.TrueColor && !ascii || profile == colorprofile.ASCII && !ascii && level == auto || profile == colorprofile.TrueColor && ascii && level == auto) {
+							golden(t, name+".txt", trim(ansi.Strip(c.String())))
+						}
+					}
+				}
+			}
+		}
+	}
+	golden(t, "levels.sums", sums.String())
+}
+
+func trim(s string) string {
+	rows := strings.Split(s, "\n")
+	for i := range rows {
+		rows[i] = strings.TrimRight(rows[i], " ")
+	}
+	return strings.Join(rows, "\n") + "\n"
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (go test ./tui/page/ranks -update rewrites it); got:\n%s", path, got)
+	}
+}
+
+// What a pixel shows is the worst of its ranks: against a plain second way of
+// finding it, at any level, order, size and trouble.
+func TestPixelsShowTheWorst(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		snap := job(rapid.IntRange(1, 8).Draw(t, "tp"), rapid.IntRange(1, 40).Draw(t, "dp"), rapid.IntRange(1, 12).Draw(t, "pp"))
+		for range rapid.IntRange(0, 20).Draw(t, "troubles") {
+			v := snap.Ranks[rapid.IntRange(0, len(snap.Ranks)-1).Draw(t, "rank")]
+			v.Health = falconv1.RankHealth(rapid.IntRange(0, 5).Draw(t, "health"))
+			v.SelfRatio = rapid.Float64Range(0, 3).Draw(t, "self")
+		}
+		s := state(snap)
+		r := widget.Rect{W: rapid.IntRange(1, 120).Draw(t, "w"), H: rapid.IntRange(1, 40).Draw(t, "h")}
+		g := layout(r, s, Level(rapid.IntRange(-1, int(Rank)).Draw(t, "level")), Order(rapid.IntRange(0, int(orders)-1).Draw(t, "order")), 2)
+		pix := g.raster(s)
+		want := map[int]roster.Code{}
+		for rank, v := range s.Ranks {
+			item := int(g.place[rank])
+			want[item] = max(want[item], s.Roster.Code(s.Metric, v))
+		}
+		for i, got := range pix.Pix {
+			if w := page.Pixels[want[g.top*g.columns+i]]; got != w {
+				t.Fatalf("item %d shows %d, its worst rank is %d", g.top*g.columns+i, got, w)
+			}
+		}
+		seen, above, below := g.sight(s.Roster.Critical)
+		if seen+above+below != len(s.Roster.Critical) {
+			t.Fatalf("%d + %d + %d of %d critical ranks", seen, above, below, len(s.Roster.Critical))
+		}
+	})
+}
+
+// Where a rank is drawn depends on no measurement.
+func TestPlacesNeverMove(t *testing.T) {
+	for _, j := range jobs[:2] {
+		for level := Job; level < levels; level++ {
+			for order := range orders {
+				r := widget.Rect{W: 100, H: 30}
+				calm, wild := state(job(j.tp, j.dp, j.pp)), state(trouble(job(j.tp, j.dp, j.pp)))
+				wild.Select(calm.Rank())
+				a, b := layout(r, calm, level, order, 2), layout(r, wild, level, order, 2)
+				if a.columns != b.columns || a.top != b.top || a.arrangement != b.arrangement {
+					t.Errorf("%s level %d order %d: the map moved", j.name, level, order)
+				}
+			}
+		}
+	}
+}
+
+func TestOrders(t *testing.T) {
+	snap := job(1, 4, 2)
+	for i, v := range snap.Ranks { // n3 holds ranks 0 and 1, n0 holds 6 and 7
+		v.Device = fmt.Sprintf("n%d.g%d", 3-i/2, i%2)
+	}
+	s := state(snap)
+	for order, want := range map[Order]string{Topology: "[0 1 2 3 4 5 6 7]", Host: "[6 7 4 5 2 3 0 1]", Number: "[0 1 2 3 4 5 6 7]"} {
+		if got := fmt.Sprint(arrange(s, Rank, order, 1, 1).first); got != want {
+			t.Errorf("ranks %s: %s, want %s", orderNames[order], got, want)
+		}
+	}
+	if got := fmt.Sprint(arrange(s, Node, Topology, 1, 1).first, arrange(s, Node, Host, 1, 1).first); got != "[0 2 4 6] [6 4 2 0]" {
+		t.Errorf("nodes begin with ranks %s", got)
+	}
+}
+
+// The title counts what is critical and out of sight, and says where.
+func TestTitleTellsWhatIsOutside(t *testing.T) {
+	snap := job(8, 64, 8)
+	for _, r := range []int{0, 4000, 4001} {
+		snap.Ranks[r].Health = falconv1.RankHealth_RANK_HEALTH_CULPRIT
+	}
+	s, p := state(snap), New()
+	p.level = Detail
+	s.Select(0)
+	if out := drawn(t, p, s, 120, 24); !strings.Contains(out, "1 crit in view, 2 outside ↓") {
+		t.Errorf("at the top:\n%s", out)
+	}
+	s.Select(4000)
+	if out := drawn(t, p, s, 120, 24); !strings.Contains(out, "2 crit in view, 1 outside ↑") {
+		t.Errorf("at the bottom:\n%s", out)
+	}
+}
+
+func TestEnterLooksNearer(t *testing.T) {
+	s, p := state(trouble(job(8, 32, 8))), New()
+	r := widget.Rect{W: 80, H: 19}
+	p.level = Job
+	for want := Stage; want <= Rank; want++ {
+		if to := p.Act(key.Open, s, r); to != "" || p.level != want {
+			t.Fatalf("at level %d instead of %d, to %q", p.level, want, to)
+		}
+	}
+	if p.Act(key.Open, s, r) != key.Posterior {
+		t.Error("a rank opens no posterior")
+	}
+	if s.Roster.Standing(s.Rank()) != roster.Culprit {
+		t.Errorf("the cursor is at rank %d", s.Rank())
+	}
+}
+
+func TestPicks(t *testing.T) {
+	s, p := state(trouble(job(1, 32, 4))), New()
+	r := widget.Rect{W: 80, H: 30}
+	act := func(actions ...key.Action) string {
+		for _, a := range actions {
+			p.Act(a, s, r)
+		}
+		return fmt.Sprint(s.Picks())
+	}
+	if got := act(key.PickSuspects); got != "[17 47]" {
+		t.Errorf("* picks %s", got)
+	}
+	s.Select(3)
+	if got := act(key.Unpick, key.PickRange, key.Right, key.Right, key.PickRange); got != "[3 4 5]" {
+		t.Errorf("V picks %s", got)
+	}
+	if got := act(key.Left, key.Pick); got != "[3 5]" {
+		t.Errorf("space drops: %s", got)
+	}
+	p.level = Node
+	s.Select(9)
+	if got := act(key.Unpick, key.Pick); got != "[8 9 10 11 12 13 14 15]" {
+		t.Errorf("space on a node picks %s", got)
+	}
+	s.Select(9)
+	if out := drawn(t, p, s, 80, 30); !strings.Contains(out, "8 picked") {
+		t.Errorf("picks are not told:\n%s", out)
+	}
+}
+
+// What is drawn at a cell is what a click on it selects.
+func TestHitFindsTheCursor(t *testing.T) {
+	for _, j := range jobs {
+		s := state(trouble(job(j.tp, j.dp, j.pp)))
+		r := widget.Rect{W: 120, H: 34}
+		for level := auto; level < levels; level++ {
+			p := New()
+			p.level = level
+			drawn(t, p, s, r.W, r.H)
+			body := mapRect(r)
+			g := layout(body, s, level, Topology, 2)
+			row, col := g.item(s)/g.columns-g.top, g.item(s)%g.columns
+			x, y := body.X+g.gutter+col*g.cellW, body.Y+row*g.cellH
+			if !g.cells() {
+				y = body.Y + row/2
+			}
+			if rank, ok := p.Hit(s, r, x, y); !ok || rank != s.Rank() {
+				t.Errorf("%s level %d: a click on the cursor's cell selects rank %d instead of %d", j.name, level, rank, s.Rank())
+			}
+			if _, ok := p.Hit(s, r, r.W+5, y); ok {
+				t.Errorf("%s level %d: a click beside the map selects", j.name, level)
+			}
+		}
+	}
+}
+
+// A new picture costs a console nothing per rank once it has been derived.
+func TestUpdateAllocatesNothingPerRank(t *testing.T) {
+	a := &feed.State{Snap: trouble(job(8, 128, 8)), Memo: &feed.Memo{}}
+	b := &feed.State{Snap: trouble(job(8, 128, 8)), Memo: &feed.Memo{}}
+	s := page.NewState(a)
+	s.Update(b)
+	if n := testing.AllocsPerRun(50, func() { s.Update(a); s.Update(b) }); n > 60 {
+		t.Errorf("%v allocations for two updates of 8,192 ranks", n)
+	}
+	c := canvas(t, 200, 55, colorprofile.TrueColor, false)
+	p := New()
+	p.Draw(c, c.Whole(), s)
+	if n := testing.AllocsPerRun(20, func() { p.Draw(c, c.Whole(), s) }); n > 250 {
+		t.Errorf("%v allocations for a drawing of 8,192 ranks", n)
+	}
+}
+
+// All ranks to the pixels of a map, the codes of all ranks included.
+func BenchmarkAggregate100k(b *testing.B) {
+	s := state(trouble(job(8, 1250, 10)))
+	r := widget.Rect{W: 200, H: 50}
+	b.ReportAllocs()
+	for _, level := range []Level{Stage, Node, Rank} {
+		b.Run(levelNames[level], func(b *testing.B) {
+			g := layout(r, s, level, Topology, 2)
+			codes := make([]roster.Code, len(s.Ranks))
+			out := make([]uint8, g.columns*min(g.rows, g.total))
+			for b.Loop() {
+				for i, v := range s.Ranks {
+					codes[i] = s.Roster.Code(page.MetricSelf, v)
+				}
+				clear(out)
+				g.aggregate(codes, int32(g.top*g.columns), out)
+			}
+		})
+	}
+}
+
+// The same with the codes that consoles share.
+func BenchmarkAggregate100kShared(b *testing.B) {
+	s := state(trouble(job(8, 1250, 10)))
+	g := layout(widget.Rect{W: 200, H: 50}, s, Node, Topology, 2)
+	b.ReportAllocs()
+	for b.Loop() {
+		g.raster(s)
+	}
+}
+
+func BenchmarkRanksPage100k(b *testing.B) {
+	s := state(trouble(job(8, 1250, 10)))
+	pal := palette(b, colorprofile.TrueColor)
+	p := New()
+	b.ReportAllocs()
+	for b.Loop() {
+		c := widget.NewCanvas(200, 55, pal, false)
+		p.Draw(c, c.Whole(), s)
+	}
+}
+
+func BenchmarkUpdate100k(b *testing.B) {
+	x := &feed.State{Snap: trouble(job(8, 1250, 10)), Memo: &feed.Memo{}}
+	y := &feed.State{Snap: trouble(job(8, 1250, 10)), Memo: &feed.Memo{}}
+	s := page.NewState(x)
+	s.Update(y)
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Update(x)
+		s.Update(y)
+	}
+}
+
+func BenchmarkFilter100k(b *testing.B) {
+	s := state(trouble(job(8, 1250, 10)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := s.CountRanks("stage:3 slow>10% host:n02* !is:stale"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

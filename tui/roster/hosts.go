@@ -1,0 +1,133 @@
+package roster
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"sync/atomic"
+)
+
+// Hosts is which ranks share a node. It stays the same object from snapshot to
+// snapshot until a rank changes its device, so that what is laid out by it
+// needs no new layout.
+type Hosts struct {
+	Names  []string // of nodes, n2 before n10
+	NodeOf []int32  // by rank: index into Names
+	Order  []int32  // ranks by node, then by device
+	Place  []int32  // by rank: index into Order
+
+	devices []string
+}
+
+// unplaced is how many ranks without a known device are taken for one node.
+const unplaced = 8
+
+var newestHosts atomic.Pointer[Hosts]
+
+// Hosts finds which ranks share a node.
+func (t *Roster) Hosts() *Hosts {
+	t.hosts.once.Do(func() {
+		if old := newestHosts.Load(); old != nil && t.same(old.devices) {
+			t.hosts.of = old
+			return
+		}
+		t.hosts.of = t.makeHosts()
+		newestHosts.Store(t.hosts.of)
+	})
+	return t.hosts.of
+}
+
+func (t *Roster) same(devices []string) bool {
+	if len(devices) != len(t.Ranks) {
+		return false
+	}
+	for i, v := range t.Ranks {
+		if v.GetDevice() != devices[i] {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *Roster) makeHosts() *Hosts {
+	n := len(t.Ranks)
+	h := &Hosts{NodeOf: make([]int32, n), Order: make([]int32, n), Place: make([]int32, n), devices: make([]string, n)}
+	index := map[string]int32{}
+	for i, v := range t.Ranks {
+		h.devices[i] = v.GetDevice()
+		name := NodeOf(h.devices[i])
+		if name == "" {
+			name = "~" + strconv.Itoa(i/unplaced)
+		}
+		at, known := index[name]
+		if !known {
+			at = int32(len(h.Names))
+			index[name], h.Names = at, append(h.Names, name)
+		}
+		h.NodeOf[i], h.Order[i] = at, int32(i)
+	}
+	h.sort()
+	return h
+}
+
+// sort brings nodes and ranks in the order of their names.
+func (h *Hosts) sort() {
+	by := make([]int32, len(h.Names))
+	for i := range by {
+		by[i] = int32(i)
+	}
+	slices.SortFunc(by, func(a, b int32) int { return Natural(h.Names[a], h.Names[b]) })
+	at, names := make([]int32, len(by)), make([]string, len(by))
+	for i, old := range by {
+		at[old], names[i] = int32(i), h.Names[old]
+	}
+	h.Names = names
+	for r, old := range h.NodeOf {
+		h.NodeOf[r] = at[old]
+	}
+	slices.SortFunc(h.Order, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(h.NodeOf[a], h.NodeOf[b]), Natural(h.devices[a], h.devices[b]), cmp.Compare(a, b))
+	})
+	for i, r := range h.Order {
+		h.Place[r] = int32(i)
+	}
+}
+
+// Natural compares names with the numbers in them by value: n2 before n10.
+func Natural(a, b string) int {
+	for a != "" && b != "" {
+		x, y := digits(a), digits(b)
+		if x == 0 || y == 0 {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		if c := number(a[:x], b[:y]); c != 0 {
+			return c
+		}
+		a, b = a[x:], b[y:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func digits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// number compares two runs of digits by value, equal values by length.
+func number(a, b string) int {
+	x, y := a, b
+	for len(x) > 1 && x[0] == '0' {
+		x = x[1:]
+	}
+	for len(y) > 1 && y[0] == '0' {
+		y = y[1:]
+	}
+	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y), cmp.Compare(len(a), len(b)))
+}

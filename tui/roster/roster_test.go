@@ -1,0 +1,189 @@
+package roster
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+func snapshot(tp, dp, pp int) *falconv1.SnapshotReply {
+	world := tp * dp * pp
+	s := &falconv1.SnapshotReply{Job: &falconv1.Job{Tp: int32(tp), Dp: int32(dp), Pp: int32(pp), World: int32(world)}}
+	views := make([]falconv1.RankView, world)
+	for r := range views {
+		v := &views[r]
+		v.Rank, v.Device, v.Health, v.Ms = int32(r), fmt.Sprintf("n%d.g%d", r/8, r%8), falconv1.RankHealth_RANK_HEALTH_OK, 100
+		v.SmClockMhz, v.TemperatureC, v.SelfRatio, v.WaitMs = 1980, 60, 1, 10
+		s.Ranks = append(s.Ranks, v)
+	}
+	return s
+}
+
+func TestLevelsOfEachMetric(t *testing.T) {
+	s := snapshot(1, 40, 1)
+	v := s.Ranks[3]
+	v.Level, v.Slowdown, v.SelfRatio, v.WaitMs, v.TemperatureC, v.SmClockMhz, v.CnpPerS = 3, 0.22, 1.6, 55, 88, 1500, 2500
+	r := Make(s)
+	for m, want := range map[Metric]int{Slowdown: 3, Self: 4, Wait: 4, Temperature: 4, Clock: 4, CNP: 3} {
+		if got, ok := r.LevelOf(m, v); got != want || !ok {
+			t.Errorf("%s: level %d, want %d", r.Name(m), got, want)
+		}
+		if got, ok := r.LevelOf(m, s.Ranks[0]); got != 0 || !ok {
+			t.Errorf("%s: a healthy rank is at level %d", r.Name(m), got)
+		}
+		bounds, unit := r.Bounds(m)
+		if len(bounds) != 6 || unit == "" {
+			t.Errorf("%s: bounds %v %q", r.Name(m), bounds, unit)
+		}
+	}
+	if _, unit := r.Bounds(Clock); unit != "% of 1980 MHz" {
+		t.Errorf("clocks are told against %q", unit)
+	}
+}
+
+// What was not measured is a state of its own by each metric.
+func TestUnmeasuredIsNoLevel(t *testing.T) {
+	s := snapshot(1, 2, 1)
+	*s.Ranks[1] = falconv1.RankView{Rank: 1, Health: falconv1.RankHealth_RANK_HEALTH_OK, CnpPerS: -1}
+	r := Make(s)
+	for _, m := range Cycle {
+		if got := r.Codes(m)[1]; got != Unmeasured {
+			t.Errorf("%s: code %d", r.Name(m), got)
+		}
+		if got := r.Codes(m)[0]; got != Level0 {
+			t.Errorf("%s: the measured rank has code %d", r.Name(m), got)
+		}
+	}
+}
+
+func TestStandings(t *testing.T) {
+	s := snapshot(1, 24, 1)
+	for i, h := range []falconv1.RankHealth{0, 1, 2, 3, 4, 5} {
+		s.Ranks[i].Health = h
+	}
+	s.Ranks[9].Health, s.Ranks[20].Health = 5, 5
+	s.Ranks[7] = nil
+	s.Recovery = &falconv1.Recovery{Fenced: []string{"n1"}, Ranks: []*falconv1.RankRecovery{{Rank: 20, Stage: "fenced"}, {Rank: 2, Stage: "fenced"}}}
+	r := Make(s)
+	for rank, want := range map[int32]Standing{0: Unknown, 1: OK, 2: Slow, 3: Culprit, 4: Stale, 5: Lost, 7: Unknown, 9: Fenced, 20: Fenced, 10: OK, 99: Unknown, -1: Unknown} {
+		if got := r.Standing(rank); got != want {
+			t.Errorf("rank %d stands at %d, want %d", rank, got, want)
+		}
+	}
+	if fmt.Sprint(r.Anomalies) != "[2 3 4 5 9 20]" || fmt.Sprint(r.Critical) != "[3 5]" || r.Worst != 3 {
+		t.Errorf("anomalies %v, critical %v, worst %d", r.Anomalies, r.Critical, r.Worst)
+	}
+	s.Job.State = Finished
+	if r := Make(s); r.Standing(5) != Ended || r.Standing(3) != Culprit {
+		t.Error("who is gone after the job's end is no loss")
+	}
+}
+
+// The worst of several ranks is the maximum of their codes; a straightforward
+// second look at the same ranks must agree that nothing graver is hidden.
+func TestCodesAreOrderedByWhatMustBeSeen(t *testing.T) {
+	order := []Code{None, Excluded, Unmeasured, Level(0), Level(1), StaleCode, Level(2), Level(3), Level(4), Level(5), Level(6), LostCode, CulpritCode}
+	if !slices.IsSorted(order) || Level(-3) != Level0 || Level(99) != Level6 {
+		t.Error(order)
+	}
+}
+
+func TestTheClockOfFastGPUs(t *testing.T) {
+	for name, x := range map[string]struct {
+		set  func(r int) uint32
+		want float64
+	}{
+		"alike":          {func(int) uint32 { return 1700 }, 1700},
+		"one boosts":     {func(r int) uint32 { return 1700 + uint32(r/99*280) }, 1700},
+		"half throttles": {func(r int) uint32 { return 1000 + uint32(r%2*980) }, 1980},
+		"none":           {func(int) uint32 { return 0 }, 0},
+		"nonsense":       {func(int) uint32 { return math.MaxUint32 }, 0},
+	} {
+		s := snapshot(1, 100, 1)
+		for i, v := range s.Ranks {
+			v.SmClockMhz = x.set(i)
+		}
+		if got := Make(s).fastClock(); got != x.want {
+			t.Errorf("%s: %g MHz, want %g", name, got, x.want)
+		}
+	}
+}
+
+func TestHostsAreSortedAndStay(t *testing.T) {
+	s := snapshot(1, 24, 1)
+	for i, v := range s.Ranks { // 12 nodes, ranks dealt out in turn
+		v.Device = fmt.Sprintf("n%d.g%d", i%12, i/12)
+	}
+	s.Ranks[5].Device = ""
+	h := Make(s).Hosts()
+	if fmt.Sprint(h.Names) != "[n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 n10 n11 ~0]" || fmt.Sprint(h.Order[:6]) != "[0 12 1 13 2 14]" || h.Order[23] != 5 {
+		t.Errorf("nodes %v, order %v", h.Names, h.Order)
+	}
+	for i, r := range h.Order {
+		if h.Place[r] != int32(i) {
+			t.Fatalf("rank %d is at %d and %d", r, i, h.Place[r])
+		}
+	}
+	if Make(s).Hosts() != h {
+		t.Error("the same placement makes a new table")
+	}
+	s.Ranks[5].Device = "n5.g0"
+	if Make(s).Hosts() == h {
+		t.Error("another placement is not seen")
+	}
+}
+
+func TestNaturalOrderIsAnOrder(t *testing.T) {
+	name := rapid.StringMatching(`[ab]{0,2}[0-9]{0,3}[.]?[0-9]{0,2}`)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := name.Draw(t, "a"), name.Draw(t, "b"), name.Draw(t, "c")
+		if Natural(a, b) != -Natural(b, a) || (Natural(a, b) == 0) != (a == b) {
+			t.Fatalf("%q and %q", a, b)
+		}
+		if Natural(a, b) <= 0 && Natural(b, c) <= 0 && Natural(a, c) > 0 {
+			t.Fatalf("%q, %q, %q", a, b, c)
+		}
+	})
+	if Natural("n2", "n10") >= 0 {
+		t.Error("n10 before n2")
+	}
+}
+
+// What many consoles ask of one roster at once is made once.
+func TestTablesAreMadeOnce(t *testing.T) {
+	r := Make(snapshot(8, 16, 2))
+	var wg sync.WaitGroup
+	first := make([]*Code, 8)
+	for i := range first {
+		wg.Go(func() { first[i] = &r.Codes(Wait)[0] })
+	}
+	wg.Wait()
+	if slices.ContainsFunc(first, func(c *Code) bool { return c != first[0] }) {
+		t.Error("made twice")
+	}
+	if n := testing.AllocsPerRun(100, func() { r.Codes(Wait) }); n > 0 {
+		t.Errorf("%v allocations to find them again", n)
+	}
+}
+
+func BenchmarkMake100k(b *testing.B) {
+	s := snapshot(8, 781, 16)
+	b.ReportAllocs()
+	for b.Loop() {
+		Make(s).Codes(Slowdown)
+	}
+}
+
+func BenchmarkHosts100k(b *testing.B) {
+	s := snapshot(8, 781, 16)
+	b.ReportAllocs()
+	for b.Loop() {
+		Make(s).Hosts()
+	}
+}

@@ -61,14 +61,22 @@ func printable(r rune) (rune, bool) {
 		return ' ', true
 	case r == utf8.RuneError:
 		return r, true
-	case r == ' ':
-		return r, true
+	case unicode.Is(unicode.Zs, r):
+		return ' ', true
+	case blank(r):
+		return 0, false
 	case !unicode.IsPrint(r): // controls, bidi, zero-width, private, unassigned
 		return 0, false
 	case unicode.Is(unicode.Mn, r) || unicode.Is(unicode.Me, r): // stacked marks
 		return 0, false
 	}
 	return r, true
+}
+
+// blank says that a letter is drawn as nothing, though Unicode calls it a
+// letter: Hangul fillers, which would hide a difference between two names.
+func blank(r rune) bool {
+	return r == 0x115f || r == 0x1160 || r == 0x3164 || r == 0xffa0
 }
 
 // dropSequences removes whole escape sequences, so that "\x1b[31mred" reads

@@ -22,6 +22,8 @@ func TestString(t *testing.T) {
 		"\u202eevil\u202c":                  "evil",
 		"a\u2066b\u2069c\u200bd\ufeffe":     "abcde",
 		"naïve → 42 µs, ÷2":                 "naïve → 42 µs, ÷2",
+		"a\u00a0b\u3000c":                   "a b c",
+		"n1\u3164\u115f\u00ad\U000e0041":    "n1",
 		"\x1b":                              "",
 		"a\x00b\x07c\x7fd":                  "abcd",
 		"broken \xff utf8":                  "broken \ufffd utf8",

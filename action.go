@@ -173,6 +173,7 @@ type RungView struct {
 	IfWrong      string   `json:"if_wrong,omitempty"` // what happens when it does not help
 	Preview      *Preview `json:"preview,omitempty"`
 	MicroBatches []int32  `json:"micro_batches,omitempty"`
+	TakenHour    int      `json:"taken_hour,omitempty"` // how often it was ordered within the last hour, whoever decided
 }
 
 // Ladder is the state of mitigation for one incident.

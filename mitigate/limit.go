@@ -89,10 +89,14 @@ func (p *Planner) orderedFor(s *story) int {
 
 // tooOften keeps to the policy's limit per hour, by the engine's clock.
 func (p *Planner) tooOften(r falcon.Rung) error {
-	most := p.policy.Rungs[r].PerHour
-	if most == 0 {
-		return nil
+	if most := p.policy.Rungs[r].PerHour; most > 0 && p.takenHour(r) >= most {
+		return fmt.Errorf("policy allows %d of %s within an hour", most, r)
 	}
+	return nil
+}
+
+// takenHour is how often a rung was ordered within the last hour.
+func (p *Planner) takenHour(r falcon.Rung) int {
 	taken, since := 0, p.now.Add(-time.Hour).UnixNano()
 	for _, s := range p.stories {
 		for i := range s.actions {
@@ -101,10 +105,7 @@ func (p *Planner) tooOften(r falcon.Rung) error {
 			}
 		}
 	}
-	if taken >= most {
-		return fmt.Errorf("policy allows %d of %s within an hour", most, r)
-	}
-	return nil
+	return taken
 }
 
 // switching notes that an action is ordered.

@@ -61,7 +61,7 @@ func (p *Planner) views(s *story) []falcon.RungView {
 func (p *Planner) view(s *story, c candidate) falcon.RungView {
 	v := falcon.RungView{
 		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: approval(p.policy, c.rung), IfWrong: p.ifWrong(c.rung),
-		BreakEven: falcon.NoIteration, ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.clockMs(s, c.rung)),
+		BreakEven: falcon.NoIteration, ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.clockMs(s, c.rung)), TakenHour: p.takenHour(c.rung),
 	}
 	if per := s.incident.SlowMs - s.incident.HealthyMs; per > 0 {
 		v.BreakEven = int64(min(v.OverheadMs/per, 1e15)) + 1

@@ -202,6 +202,9 @@ func (m *Model) bar() string {
 	keys := m.decisionKeys() + " "
 	text := fmt.Sprintf(" %s PROPOSED  %s → %s (%s)", prop.Rung, phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs),
 		phrase.Change(prop.BeforeMs, prop.PredictedMs))
+	if left, ok := page.Countdown(m.live, prop); ok {
+		text += "  acts in " + phrase.Seconds(left)
+	}
 	room := m.w - lipgloss.Width(text+keys) - 2
 	if plan := "  " + phrase.Plan(prop.Previous, prop.MicroBatches, room-2); lipgloss.Width(plan) <= room {
 		text += plan
@@ -231,6 +234,9 @@ func (m *Model) quietBar() string {
 		left += m.put(themes.Lost, " FROZEN ") + m.put(themes.Text, " nothing new is dispatched; F unfreezes. ")
 	case m.live.Feed.Conn == feed.Lost:
 		left += m.put(themes.Warn, "the last picture is shown: "+m.live.Feed.Err+"  ")
+	}
+	if auto := page.Auto(m.live); auto != "" && (inc == nil || !page.Open(inc)) {
+		left += m.put(themes.Auto, " "+auto+" ") + " "
 	}
 	if inc == nil {
 		return left + m.put(themes.Good, "● ") + m.put(themes.Text, orState(m.live.Snap().GetJob().GetState()))

@@ -6,7 +6,9 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // What may happen while a dialog is open: somebody else decides, the plan
@@ -113,4 +115,17 @@ func (m *Model) sameRung(d *dialog) *falconv1.RungView {
 		}
 	}
 	return nil
+}
+
+// countdownLines say when policy approves what the dialog is about by itself.
+func (m *Model) countdownLines(d *dialog, w int) []ladder.Line {
+	now := m.live.Proposal()
+	if d.action == nil || now.GetId() != d.action.Id {
+		return nil
+	}
+	left, ok := page.Countdown(m.live, now)
+	if !ok {
+		return nil
+	}
+	return wrapped(themes.Auto, " AUTOMATIC: policy approves this in "+phrase.Seconds(left)+"; a veto or F stops it ", w)
 }

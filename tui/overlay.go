@@ -183,7 +183,7 @@ func mark(focused bool, label string) string {
 }
 
 func (m *Model) dialogLines(d *dialog, w int) []ladder.Line {
-	return append(m.changedLines(d, w), m.askedLines(d, w)...)
+	return slices.Concat(m.changedLines(d, w), m.countdownLines(d, w), m.askedLines(d, w))
 }
 
 // askedLines say what the dialog asks, as it was when it opened.

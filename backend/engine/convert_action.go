@@ -74,6 +74,7 @@ func protoLadder(l falcon.Ladder) *falconv1.Ladder {
 			GainMs: r.GainMs, BreakEven: r.BreakEven, ImpactMs: r.ImpactMs, PredictedMs: r.PredictMs, Current: r.Current,
 			PlanHash: r.PlanHash, Variant: string(r.Variant), ClockMs: r.ClockMs, Approval: r.Approval, Next: r.Next,
 			IfWrong: r.IfWrong, Preview: protoPreview(r.Preview), MicroBatches: r.MicroBatches,
+			TakenHour: int32(r.TakenHour),
 		})
 	}
 	if l.Proposal != nil {

@@ -423,7 +423,7 @@ func TestLadderTellsThePlacement(t *testing.T) {
 	p, s := ladder.New(), state(snap)
 	p.Act(key.Down, s, widget.Rect{W: 120, H: 34})
 	out := draw(p, s, 120, 34, colorprofile.ASCII)
-	for _, want := range []string{"n2 with n3", "n2-n3 leave DP", "n2-n3 join PP", "1.2 GB", "Due once", "It waits for a person", "If wrong: moved back", "9 5 9 9", "pause 12", "restore 310"} {
+	for _, want := range []string{"n2 with n3", "DP no longer uses n2-n3", "PP then uses n2-n3", "1.2 GB", "Due once", "It waits for a person", "If wrong: moved back", "9 5 9 9", "pause 12", "restore 310"} {
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 			t.Errorf("lacks %q:\n%s", want, out)
 		}

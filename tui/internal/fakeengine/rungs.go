@@ -39,8 +39,9 @@ func (e *Engine) proposes() string {
 
 // preview is what S3 would change: the culprit's node against the next one.
 func (e *Engine) preview() *falconv1.Preview {
+	slow, other := e.culprit()/2, int32(e.world()/2-1)
 	return &falconv1.Preview{
-		Swaps:   []*falconv1.NodeSwap{{A: "n1" + e.hostile, B: "n3"}},
+		Swaps:   []*falconv1.NodeSwap{{A: fmt.Sprintf("n%d", slow), B: fmt.Sprintf("n%d", other)}},
 		Left:    []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n0-n1"}}, {Dimension: "pp", Links: []string{"n1-n3"}}},
 		Joined:  []*falconv1.LinksOf{{Dimension: "dp", Links: []string{"n0-n3"}}},
 		MovedMb: 1240, CopyMs: 820, Stages: []int32{1}, Replicas: []int32{2, 3},

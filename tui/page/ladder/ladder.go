@@ -77,21 +77,53 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 		return
 	}
 	rest := Rungs(c, r, s, p.cursor(s))
+	rest = automatic(c, rest, s)
+	if rest.W >= sideW {
+		left, right := rest.Columns(rest.W * 11 / 20)
+		left.W -= 2
+		left = p.reason(c, left, s, l)
+		p.evidence(c, left, s)
+		right = before(c, right, s, l.Rungs[p.cursor(s)])
+		drawActions(c, right, l)
+		return
+	}
 	rest = p.reason(c, rest, s, l)
-	n := max(0, actionRows(l, rest.H))
+	rest = before(c, rest, s, l.Rungs[p.cursor(s)])
+	n := actionRows(s, l, rest.H)
 	evidence, actions := rest.Rows(rest.H - n)
 	p.evidence(c, evidence, s)
 	drawActions(c, actions, l)
 }
 
-// actionRows is the room for actions below the evidence.
-func actionRows(l *falconv1.Ladder, h int) int {
+// sideW is the width from which on what changes stands beside what speaks for it.
+const sideW = 150
+
+// automatic says in reverse video what acts without a person.
+func automatic(c *widget.Canvas, r widget.Rect, s *page.State) widget.Rect {
+	text := page.Auto(s)
+	if text == "" {
+		return r
+	}
+	row, rest := r.Rows(1)
+	c.Pen(row).Space(1).Put(themes.Auto, " "+widget.Cut(text, max(0, row.W-4))+" ")
+	return rest
+}
+
+// actionRows is the room for actions below the evidence: on a small screen none
+// for what the rungs and the bar say already.
+func actionRows(s *page.State, l *falconv1.Ladder, h int) int {
+	if h < tightH && (len(l.Actions) == 0 || len(l.Actions) == 1 && s.Proposal() != nil) {
+		return 0
+	}
 	rows := 0
 	for _, a := range l.Actions {
 		rows += len(ActionLines(a, 80))
 	}
-	return min(h/2, 1+max(2, rows))
+	return max(0, min(h/2, 1+max(2, rows)))
 }
+
+// tightH is the height below which evidence and actions don't both fit.
+const tightH = 10
 
 // Rungs draws title and table; cursor -1 marks none. It returns what is left.
 func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Rect {
@@ -185,6 +217,9 @@ func status(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 	switch prop := s.Proposal(); {
 	case prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant:
 		pen.Space(2).Put(themes.Urgent, " PROPOSED ")
+		if left, ok := page.Countdown(s, prop); ok && pen.Left() > 8 {
+			pen.Space(1).Put(themes.Warn, phrase.Seconds(left))
+		}
 	case g.Current:
 		pen.Space(2).Put(themes.Accent, "in force")
 	case g.Applicable && g.Approval == "never":
@@ -201,15 +236,15 @@ const reasonRows = 7
 
 func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv1.Ladder) widget.Rect {
 	g := l.Rungs[p.cursor(s)]
-	text := Explain(g, 50)
+	text := brief(g)
 	if g.Reason == "" && !g.Applicable {
 		text = g.Rung + ": " + phrase.Rung(g.Rung)
 	}
 	if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant {
-		if plan := phrase.Plan(prop.Previous, prop.MicroBatches, 50); plan != "" {
-			text += ". Plan: micro-batches " + plan
-		}
 		text += ". Why now: " + prop.Why
+		if left, ok := page.Countdown(s, prop); ok {
+			text += ". Policy approves it in " + phrase.Seconds(left) + " unless vetoed"
+		}
 	}
 	box, _ := r.Rows(min(reasonRows, max(3, r.H/3), r.H))
 	used := c.Paragraph(widget.Rect{X: box.X + 2, Y: box.Y, W: box.W - 3, H: box.H}, text, c.Pal.Style(themes.Text))

@@ -22,12 +22,29 @@ func (p *Page) Chosen(s *page.State) *falconv1.RungView {
 // Explain says of a rung what it would do, when it is due, who decides and
 // what happens when it does not help.
 func Explain(g *falconv1.RungView, w int) string {
+	var what []string
+	if len(g.MicroBatches) > 0 {
+		what = append(what, "Micro-batches then "+split(g.MicroBatches, w))
+	}
+	return explain(g, append(what, Preview(g.Preview)...))
+}
+
+// brief is Explain without what the page shows as a table or a grid.
+func brief(g *falconv1.RungView) string {
+	return explain(g, append(exchange(g.Preview), moves(g.Preview)...))
+}
+
+func exchange(v *falconv1.Preview) []string {
+	if text := swaps(v); text != "" {
+		return []string{"Changes places: " + text}
+	}
+	return nil
+}
+
+func explain(g *falconv1.RungView, what []string) string {
 	parts := []string{sentence(Name(g), g.Reason)}
 	if g.Applicable {
-		if len(g.MicroBatches) > 0 {
-			parts = append(parts, "Micro-batches then "+split(g.MicroBatches, w))
-		}
-		parts = append(parts, Preview(g.Preview)...)
+		parts = append(parts, what...)
 		if c := clock(g); c != "" {
 			parts = append(parts, c)
 		}
@@ -77,10 +94,7 @@ func Preview(v *falconv1.Preview) []string {
 	if v == nil {
 		return nil
 	}
-	var out []string
-	if swaps := swaps(v); swaps != "" {
-		out = append(out, "Changes places: "+swaps)
-	}
+	out := exchange(v)
 	for _, side := range []struct {
 		of   []*falconv1.LinksOf
 		what string
@@ -91,6 +105,15 @@ func Preview(v *falconv1.Preview) []string {
 			}
 		}
 	}
+	return append(out, moves(v)...)
+}
+
+// moves tells what a placement costs, and where slow devices stand afterwards.
+func moves(v *falconv1.Preview) []string {
+	if v == nil {
+		return nil
+	}
+	var out []string
 	if v.MovedMb > 0 || v.CopyMs > 0 {
 		out = append(out, fmt.Sprintf("Moves %s, about %s", size(v.MovedMb), phrase.Ms(v.CopyMs)))
 	}
@@ -120,7 +143,7 @@ func split(m []int32, w int) string {
 
 func swaps(v *falconv1.Preview) string {
 	var pairs []string
-	for _, s := range v.Swaps {
+	for _, s := range v.GetSwaps() {
 		pairs = append(pairs, s.A+" with "+s.B)
 	}
 	return few(pairs)

@@ -1,0 +1,55 @@
+package tui
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/colorprofile"
+
+	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/key"
+)
+
+// The ladder with each rung proposed, and acting by itself.
+func TestGoldenLadder(t *testing.T) {
+	for _, mo := range []moment{
+		{"s3", fakeengine.Proposed + 4, 0, fakeengine.Options{Rung: "S3"}},
+		{"s3-large", fakeengine.Proposed + 4, 0, fakeengine.Options{Rung: "S3", TP: 8, DP: 32, PP: 8}},
+		{"s4", fakeengine.Proposed + 4, 0, fakeengine.Options{Rung: "S4"}},
+		{"automatic", fakeengine.Proposed + 4, 0, fakeengine.Options{Auto: true}},
+	} {
+		for _, s := range sizes {
+			m := screen(t, mo, key.Ladder, s[0], s[1], "dark", colorprofile.TrueColor, false)
+			checkGeometry(t, m.View().Content, s[0], s[1])
+			golden(t, fmt.Sprintf("text/ladder-%s-%dx%d.txt", mo.name, s[0], s[1]), trimRows(text(m)))
+		}
+		m := screen(t, mo, key.Ladder, 80, 24, "dark", colorprofile.ASCII, true)
+		golden(t, fmt.Sprintf("text/ladder-%s-80x24-ascii.txt", mo.name), trimRows(text(m)))
+	}
+}
+
+// What acts by itself is said in words on every page, in the ladder and in the
+// dialog, and the countdown runs by the clock.
+func TestAutomaticIsSaidInWords(t *testing.T) {
+	_, src, clk, m := opened(t, fakeengine.Options{Auto: true}, 80, 24)
+	clk.t = time.Unix(0, src.state.Snap.Ladder.Proposal.DeadlineUnixNs).Add(-20 * time.Second)
+	m.Update(tickMsg{})
+	if s := text(m); !containsAll(s, "AUTOMATIC: policy approves this in 20 s", "a veto or F stops it") {
+		t.Errorf("the dialog:\n%s", s)
+	}
+	clk.pass(time.Second)
+	presses(m, "esc")
+	if s := text(m); !containsAll(s, "acts in 19 s", "AUTO ≤ S2") {
+		t.Errorf("the bar:\n%s", s)
+	}
+	presses(m, "5")
+	if s := text(m); !containsAll(s, "AUTOMATIC UP TO S2: S2 in 19 s unless vetoed; 2 of 3 S2 actions this hour") {
+		t.Errorf("the ladder:\n%s", s)
+	}
+	src.state.Snap.Policy.Frozen = true
+	m.Update(updateMsg{src.state})
+	if s := text(m); containsAll(s, "AUTOMATIC") || containsAll(s, "acts in") {
+		t.Errorf("frozen, nothing acts by itself:\n%s", s)
+	}
+}

@@ -36,9 +36,15 @@ type site struct {
 	ca     *auth.CA
 	server *Server
 	engine *engine.Engine
+	plan   engine.Planner // nil = the real one
 }
 
 func newSite(t testing.TB) *site {
+	t.Helper()
+	return newSiteWith(t, nil)
+}
+
+func newSiteWith(t testing.TB, plan engine.Planner) *site {
 	t.Helper()
 	// A socket's path must be short; the test's own directory may not be.
 	dir, err := os.MkdirTemp("", "falcon")
@@ -50,7 +56,7 @@ func newSite(t testing.TB) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, dir: dir, ca: ca}
+	s := &site{t: t, dir: dir, ca: ca, plan: plan}
 	if err := ca.Save(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +83,7 @@ func (s *site) open() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if s.engine, err = engine.New(engine.Config{JobName: "test", Journal: j, Policy: falcon.Policy{Mode: falcon.ModeApprove}}); err != nil {
+	if s.engine, err = engine.New(engine.Config{JobName: "test", Journal: j, Planner: s.plan, Policy: falcon.Policy{Mode: falcon.ModeApprove}}); err != nil {
 		s.t.Fatal(err)
 	}
 	conf, err := auth.ServerTLS(auth.FilesIn(s.dir, "server"))

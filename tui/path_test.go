@@ -1,0 +1,389 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	tea "charm.land/bubbletea/v2"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/key"
+)
+
+// path is a second implementation of the dialogs that knows one thing only: the
+// way that leads from a dialog's opening to what it may send. It sees the keys
+// and the clock, and of the console no more than which question was opened.
+type path struct {
+	id     int
+	kind   kind
+	s4     bool
+	reason bool // one must be given
+	opened time.Time
+	at     int // in the ring of stops, 0 = Cancel
+	ring   int
+	texts  [2]string // the word or reason; a restart's reason
+	plan   bool      // a plan is asked about
+	other  bool      // it was the other plan
+	stale  bool      // what is asked about is not what would be done now
+}
+
+// startsOnDo are the questions whose focus is not on Cancel at first.
+var startsOnDo = map[kind]bool{kindVeto: true, kindUnfreeze: true, kindQuit: true}
+
+func begin(d *dialog, now time.Time, other bool) *path {
+	p := &path{id: d.id, kind: d.kind, opened: now, ring: 2, other: other}
+	p.plan = d.action != nil || d.rung != nil || d.ask != nil && d.ask.rec != nil
+	p.s4 = d.kind == kindTake && d.rung.Rung == "S4" || d.kind == kindApprove && d.action.Rung == "S4"
+	if d.kind == kindRecover {
+		p.reason = d.ask.verb == "fence" || d.ask.verb == "renew" || d.ask.verb == "lift"
+	}
+	if p.s4 {
+		p.ring = 4
+	}
+	if startsOnDo[d.kind] {
+		p.at = p.ring - 1
+	}
+	return p
+}
+
+// press takes a key and says whether it may be the last of the way.
+func (p *path) press(k string, now time.Time) bool {
+	if now.Sub(p.opened) < 400*time.Millisecond {
+		return false
+	}
+	switch k {
+	case "tab", "right":
+		p.at = (p.at + 1) % p.ring
+	case "shift+tab", "left":
+		p.at = (p.at + p.ring - 1) % p.ring
+	case "enter":
+		return p.enter()
+	default:
+		p.write(k)
+	}
+	return false
+}
+
+func (p *path) enter() bool {
+	switch {
+	case p.at == 0:
+		return false
+	case p.at < p.ring-1:
+		p.at++
+		return false
+	}
+	return !p.stale && p.said()
+}
+
+// said is that all is typed that the question wants.
+func (p *path) said() bool {
+	switch {
+	case p.s4:
+		return p.texts[0] == "gpt-lab 8" && strings.TrimSpace(p.texts[1]) != ""
+	case p.kind == kindUnfreeze:
+		return p.texts[0] == "unfreeze"
+	}
+	return !p.reason || strings.TrimSpace(p.texts[0]) != ""
+}
+
+func (p *path) write(k string) {
+	field := 0
+	if p.s4 && p.at == 2 {
+		field = 1
+	}
+	t := &p.texts[field]
+	if k == "space" {
+		k = " "
+	}
+	switch {
+	case p.s4 && p.at != 1 && p.at != 2 && utf8.RuneCountInString(k) > 1:
+	case k == "backspace", k == "ctrl+h":
+		_, n := utf8.DecodeLastRuneInString(*t)
+		*t = (*t)[:len(*t)-n]
+	case k == "ctrl+u":
+		*t = ""
+	case k == "ctrl+w":
+		*t = strings.TrimRight(*t, " ")
+		*t = (*t)[:strings.LastIndex(*t, " ")+1]
+	case utf8.RuneCountInString(k) == 1:
+		*t = atMost(*t + k)
+		if p.s4 && field == 0 {
+			p.at = 1
+		}
+	}
+}
+
+// paste goes into reasons alone.
+func (p *path) paste(text string) {
+	switch {
+	case p.kind == kindVeto || p.kind == kindRecover:
+		p.texts[0] = atMost(p.texts[0] + text)
+	case p.s4 && p.at == 2:
+		p.texts[1] = atMost(p.texts[1] + text)
+	}
+}
+
+// atMost is what a text entry holds of a text.
+func atMost(s string) string {
+	r := []rune(s)
+	return string(r[:min(len(r), 120)])
+}
+
+// scene is a moment that sessions start from, and the same with other plans.
+type scene struct {
+	now, other *feed.State
+}
+
+var sceneOptions = []fakeengine.Options{{}, {Rung: "S3"}, {Rung: "S4"}, {Auto: true}}
+
+func scenes(t interface{ Fatal(...any) }) []scene {
+	var out []scene
+	for _, o := range sceneOptions {
+		out = append(out, pairOf(stateAt(t, o, fakeengine.Proposed+2, 0, wide)))
+	}
+	frozen := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)
+	frozen.Snap.Policy.Frozen = true
+	out = append(out, pairOf(frozen))
+	e := fakeengine.New(fakeengine.Options{})
+	e.AdvanceTo(30)
+	e.Lose(falcon.RecoveryProposed)
+	return append(out, pairOf(pictureOf(t, e, wide)))
+}
+
+// pairOf adds the same moment with every plan changed.
+func pairOf(s *feed.State) scene {
+	other := *s
+	other.Snap = proto.CloneOf(s.Snap)
+	if p := other.Snap.Ladder.GetProposal(); p != nil {
+		p.PlanHash = "other"
+	}
+	for _, g := range other.Snap.Ladder.GetRungs() {
+		g.PlanHash = "other"
+	}
+	if r := other.Snap.Recovery; r != nil {
+		r.PlanHash = "other"
+	}
+	return scene{s, &other}
+}
+
+// moves of a session: every key of the table, text, and what else can happen.
+const (
+	doPaste  = "<paste>"
+	doShrink = "<shrink>"
+	doGrow   = "<grow>"
+	doChange = "<change>"
+	doBack   = "<back>"
+	doWord   = "<word>"
+	doThaw   = "<thaw>"
+)
+
+var sessionMoves = func() []string {
+	list := []string{doPaste, doShrink, doGrow, doChange, doBack, doWord, doThaw, "g", "p", "8", "-", "y"}
+	for _, b := range key.Default().Table() {
+		if b.Action != key.Quit {
+			list = append(list, b.Keys()...)
+		}
+	}
+	return list
+}()
+
+// session plays moves, two bytes each, and checks every effect against the path.
+type session struct {
+	t     interface{ Fatalf(string, ...any) }
+	src   *still
+	clk   *clock
+	m     *Model
+	way   *path
+	scene scene
+	stale bool
+	small bool
+	done  int // effects that came by the whole way
+}
+
+func play(t interface {
+	Fatal(...any)
+	Fatalf(string, ...any)
+}, all []scene, moves []byte,
+) int {
+	if len(moves) == 0 {
+		return 0
+	}
+	s := &session{t: t, clk: newClock(), scene: all[int(moves[0])%len(all)]}
+	s.src = &still{state: s.scene.now}
+	s.m = quiet(t, s.src, Options{Theme: "dark", Now: s.clk.now}, 80, 24)
+	for i := 1; i+1 < len(moves) && i < 400; i += 2 {
+		s.clk.pass([]time.Duration{0, 50, 390, 410, 1000}[int(moves[i])%5] * time.Millisecond)
+		s.move(sessionMoves[int(moves[i+1])%len(sessionMoves)])
+	}
+	return s.done
+}
+
+func (s *session) move(what string) {
+	switch what {
+	case doPaste:
+		const text = "gpt-lab 8"
+		s.m.Update(tea.PasteMsg{Content: text})
+		if s.way != nil {
+			s.way.paste(text)
+		}
+		s.check(false, "a paste")
+	case doShrink, doGrow:
+		s.small = what == doShrink
+		w, h := 80, 24
+		if s.small {
+			w, h = 40, 10
+		}
+		s.m.Update(tea.WindowSizeMsg{Width: w, Height: h})
+		s.check(false, "a resize")
+	case doChange, doBack:
+		s.stale = what == doChange
+		s.src.state = s.scene.now
+		if s.stale {
+			s.src.state = s.scene.other
+		}
+		s.m.Update(updateMsg{s.src.state})
+		s.check(false, "an update")
+	case doWord:
+		s.write("gpt-lab 8")
+	case doThaw:
+		s.write("unfreeze")
+	default:
+		s.press(what)
+	}
+}
+
+func (s *session) write(text string) {
+	for _, r := range text {
+		k := string(r)
+		if r == ' ' {
+			k = "space"
+		}
+		s.press(k)
+	}
+}
+
+func (s *session) press(k string) {
+	may := false
+	if s.way != nil && !s.small { // on a small screen nothing but cancelling works
+		s.way.stale = s.way.plan && s.way.other != s.stale
+		may = s.way.press(k, s.clk.now())
+	}
+	send(s.m, k)
+	s.m.View()
+	s.check(may, k)
+}
+
+// check wants no effect that the path doesn't allow, and follows the dialog.
+func (s *session) check(may bool, what string) {
+	if e := s.effects(); e != "" {
+		if !may {
+			s.t.Fatalf("%q led to %s without the full path (%+v)", what, e, s.way)
+		}
+		s.done++
+	}
+	s.src.decides, s.src.tests, s.src.words, s.src.policies = nil, nil, nil, nil
+	switch d := s.m.dialog; {
+	case d == nil:
+		s.way = nil
+	case s.way == nil || s.way.id != d.id:
+		s.way = begin(d, s.clk.now(), s.stale)
+	}
+}
+
+// effects are what was submitted and is no step to the safe side.
+func (s *session) effects() string {
+	var out []string
+	for _, d := range s.src.decides {
+		if d.Approve {
+			out = append(out, fmt.Sprintf("decision %v", d))
+		}
+	}
+	for _, w := range s.src.words {
+		out = append(out, fmt.Sprintf("recovery %v", w))
+	}
+	for _, v := range s.src.tests {
+		if v.Cancel == "" {
+			out = append(out, fmt.Sprintf("test %v", v))
+		}
+	}
+	for _, p := range s.src.policies {
+		out = append(out, fmt.Sprintf("policy %v", p))
+	}
+	return strings.Join(out, "; ")
+}
+
+// moveBytes spell moves, each long after the one before.
+func moveBytes(scene byte, moves ...string) []byte {
+	out := []byte{scene}
+	for _, k := range moves {
+		for i, x := range sessionMoves {
+			if x == k {
+				out = append(out, 3, byte(i))
+				break
+			}
+		}
+	}
+	return out
+}
+
+// ways are sessions that come to an effect: what the random ones begin from.
+var ways = [][]byte{
+	moveBytes(0, "a", "tab", "enter"),
+	moveBytes(0, "c", "down", "tab", "enter"),
+	moveBytes(0, "6", "x", "tab", "enter"),
+	moveBytes(0, "5", "j", "j", "x", doWord, "enter", "y", "enter", "enter"),
+	moveBytes(1, "a", "tab", "enter"),
+	moveBytes(2, "a", doWord, "tab", "y", "tab", "enter"),
+	moveBytes(2, "a", "tab", doWord, "tab", doPaste, "tab", "enter"),
+	moveBytes(3, "a", "tab", "enter"),
+	moveBytes(4, "F", doThaw, "enter"),
+	moveBytes(5, "a", "tab", "enter"),
+	moveBytes(5, "7", "X", "tab", "enter"),
+}
+
+// Each way leads somewhere: the tests below would prove nothing without.
+func TestTheFullPathsLeadSomewhere(t *testing.T) {
+	all := scenes(t)
+	for i, w := range ways {
+		if n := play(t, all, w); n != 1 {
+			t.Errorf("way %d had %d effects", i, n)
+		}
+	}
+}
+
+// No random detour from the ways has an effect that the path doesn't allow.
+func TestNoEffectWithoutTheFullPath(t *testing.T) {
+	all := scenes(t)
+	effects := 0
+	rapid.Check(t, func(t *rapid.T) {
+		moves := []byte{byte(rapid.IntRange(0, 5).Draw(t, "scene"))}
+		for range rapid.IntRange(1, 5).Draw(t, "parts") {
+			w := rapid.SampledFrom(ways).Draw(t, "way")
+			from := 1 + 2*rapid.IntRange(0, (len(w)-1)/2-1).Draw(t, "from")
+			moves = append(moves, w[from:]...)
+			for range rapid.IntRange(0, 3).Draw(t, "n") {
+				moves = append(moves, rapid.Byte().Draw(t, "pass"), rapid.Byte().Draw(t, "key"))
+			}
+		}
+		effects += play(t, all, moves)
+	})
+	t.Logf("%d effects", effects)
+	if effects == 0 && !testing.Short() {
+		t.Error("no random session had any effect: the test proves nothing")
+	}
+}
+
+func FuzzKeys(f *testing.F) {
+	all := scenes(f)
+	for _, w := range ways {
+		f.Add(w)
+	}
+	f.Fuzz(func(t *testing.T, moves []byte) { play(t, all, moves) })
+}

@@ -104,9 +104,9 @@ func each(visit func(protoreflect.FieldDescriptor)) {
 	}
 }
 
-// shallow is another snapshot with the same parts.
-func shallow(s *falconv1.SnapshotReply) *falconv1.SnapshotReply {
-	out := &falconv1.SnapshotReply{}
+// shallow is another message with the same parts.
+func shallow[T proto.Message](s T) T {
+	out := fresh[T]()
 	to := out.ProtoReflect()
 	s.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		to.Set(f, v)

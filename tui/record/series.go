@@ -56,13 +56,10 @@ func whole(s *falconv1.Series) bool {
 
 // columns is a series with its columns [from, to) alone.
 func columns(s *falconv1.Series, from, to int) *falconv1.Series {
-	out := &falconv1.Series{
-		Rank: s.Rank, FirstIteration: s.FirstIteration, RunLengths: s.RunLengths,
-		Marks: s.Marks, Threshold: s.Threshold, BaselineMs: s.BaselineMs,
-	}
 	if !whole(s) {
 		return proto.CloneOf(s)
 	}
+	out := shallow(s)
 	rows := int(s.RunLengths)
 	out.Ms, out.Probability, out.MapRunLength = s.Ms[from:to], s.Probability[from:to], s.MapRunLength[from:to]
 	out.Posterior = s.Posterior[from*rows : to*rows]
@@ -86,12 +83,10 @@ func applySeries(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Seri
 	}
 	old := columns(was, len(was.Ms)-kept, len(was.Ms))
 	s := d.Series
-	return &falconv1.Series{
-		Rank: s.Rank, FirstIteration: s.FirstIteration, RunLengths: s.RunLengths, Marks: s.Marks,
-		Threshold: s.Threshold, BaselineMs: s.BaselineMs,
-		Ms: slices.Concat(old.Ms, s.Ms), Probability: slices.Concat(old.Probability, s.Probability),
-		MapRunLength: slices.Concat(old.MapRunLength, s.MapRunLength), Posterior: slices.Concat(old.Posterior, s.Posterior),
-	}, nil
+	out := shallow(s)
+	out.Ms, out.Probability = slices.Concat(old.Ms, s.Ms), slices.Concat(old.Probability, s.Probability)
+	out.MapRunLength, out.Posterior = slices.Concat(old.MapRunLength, s.MapRunLength), slices.Concat(old.Posterior, s.Posterior)
+	return out, nil
 }
 
 // fit cuts a picture to what a screen wants of it, as the engine would.

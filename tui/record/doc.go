@@ -10,9 +10,10 @@
 // (backend/api/falcon/v1/record.proto): a header, then frames, of which some
 // are whole and the rest hold what changed. It is flushed every second, so
 // that a file which was cut anywhere plays up to the cut. It has mode 0600 and
-// a largest size. Everything is kept as it was received, with two exceptions
-// in the tables of ranks, nodes and ports: fractions are rounded finer than any
-// page shows them, and times of day to a millisecond.
+// a largest size. Everything is kept as it was received, except that in
+// the tables of ranks, nodes and ports fractions are rounded finer than any
+// page shows them, and times of day to a millisecond; a posterior is rounded to
+// one part in 8,000.
 //
 // A Writer, a Tap and a Player own one goroutine each, which Close waits for.
 // The package draws nothing and asks no engine anything.

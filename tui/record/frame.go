@@ -25,6 +25,7 @@ type scene struct {
 	nics   *table[*falconv1.Nic]
 	snap   *falconv1.SnapshotReply
 	series *falconv1.Series
+	heard  heard
 	events []*falconv1.EventLine
 	list   *falconv1.RecoveriesReply
 	who    []*falconv1.Operator
@@ -33,7 +34,7 @@ type scene struct {
 func newScene() *scene {
 	return &scene{
 		ranks: newTable[*falconv1.RankView](), nodes: newTable[*falconv1.NodeView](), nics: newTable[*falconv1.Nic](),
-		snap: &falconv1.SnapshotReply{},
+		snap: &falconv1.SnapshotReply{}, heard: heard{},
 	}
 }
 
@@ -43,7 +44,7 @@ func (c *scene) diff(s *feed.State, at time.Time) *falconv1.RecordFrame {
 		AtUnixNs: at.UnixNano(), Conn: int32(s.Conn), SinceUnixNs: unixNs(s.Since), Err: s.Err,
 		ReceivedUnixNs: unixNs(s.Received), Slow: s.Slow, RecoveriesErr: s.RecoveriesErr,
 		Ranks: c.ranks.diff(s.Snap.GetRanks()), Nodes: c.nodes.diff(s.Snap.GetNodes()), Nics: c.nics.diff(s.Snap.GetNics()),
-		Series: diffSeries(c.series, s.Snap.GetSeries()),
+		Series: c.diffSeries(s.Snap.GetSeries()),
 	}
 	f.Snap, f.Cleared = diffSnap(c.snap, s.Snap)
 	f.Events, f.EventsAnew = diffEvents(c.events, s.Events)
@@ -56,6 +57,23 @@ func (c *scene) diff(s *feed.State, at time.Time) *falconv1.RecordFrame {
 	}
 	c.snap, c.series, c.events, c.list, c.who = s.Snap, s.Snap.GetSeries(), s.Events, s.Recoveries, s.Operators
 	return f
+}
+
+// diffSeries compares with the newest series of the same rank.
+func (c *scene) diffSeries(now *falconv1.Series) *falconv1.RecordSeries {
+	if now == nil || c.series != nil && now.Rank == c.series.Rank {
+		c.heard.keep(now)
+		return diffSeries(c.series, now)
+	}
+	d := diffSeries(c.heard[now.Rank], now)
+	c.heard.keep(now)
+	if d == nil { // as it was when it was shown last
+		d = &falconv1.RecordSeries{Series: now}
+		if whole(now) {
+			d = &falconv1.RecordSeries{Kept: int32(len(now.Ms)), Series: columns(now, len(now.Ms), len(now.Ms))}
+		}
+	}
+	return d
 }
 
 func sameOperators(a, b []*falconv1.Operator) bool {
@@ -137,11 +155,16 @@ func (c *scene) apply(f *falconv1.RecordFrame) (*feed.State, error) {
 	if err := c.tables(f); err != nil {
 		return nil, err
 	}
-	series, err := applySeries(c.series, f.Series)
+	was := c.series
+	if r := f.Series.GetSeries(); r != nil {
+		was = c.heard[r.Rank]
+	}
+	series, err := applySeries(was, f.Series)
 	if err != nil {
 		return nil, err
 	}
 	c.series = series
+	c.heard.keep(series)
 	if f.EventsAnew {
 		c.events = nil
 	}

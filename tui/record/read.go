@@ -49,7 +49,7 @@ type Recording struct {
 	From    string // what was recorded, in words
 	Cut     string // why it ends before its end, or ""
 	Moments []Moment
-	entries [][]byte // with their lengths before them
+	entries [][]byte         // with their lengths before them
 	ladders map[string][]int // frames that brought an incident's ladder, ascending
 }
 

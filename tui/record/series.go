@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -16,6 +17,23 @@ const (
 	maxLengths = 1024
 )
 
+// heard is the newest series of each rank, the writer's and the reader's
+// alike: the worst rank may change with every picture, and back.
+type heard map[int32]*falconv1.Series
+
+// heardMost bounds it.
+const heardMost = 64
+
+func (h heard) keep(s *falconv1.Series) {
+	if s == nil {
+		return
+	}
+	if len(h) >= heardMost && h[s.Rank] == nil {
+		clear(h)
+	}
+	h[s.Rank] = s
+}
+
 // diffSeries leaves out of now the columns that was had already; nil where
 // nothing changed.
 func diffSeries(was, now *falconv1.Series) *falconv1.RecordSeries {
@@ -26,7 +44,22 @@ func diffSeries(was, now *falconv1.Series) *falconv1.RecordSeries {
 		return &falconv1.RecordSeries{None: true}
 	}
 	kept := overlap(was, now)
-	return &falconv1.RecordSeries{Kept: int32(kept), Series: columns(now, kept, len(now.Ms))}
+	out := columns(now, kept, len(now.Ms))
+	out.Posterior = coarse(out.Posterior)
+	return &falconv1.RecordSeries{Kept: int32(kept), Series: out}
+}
+
+// coarse rounds a posterior to one part in 8,000, and what is too small to be
+// drawn to 0: the rest is noise that fills the disk.
+func coarse(p []float32) []float32 {
+	const low, drawn = 1 << 11, 1e-9
+	out := make([]float32, len(p))
+	for i, x := range p {
+		if x >= drawn {
+			out[i] = math.Float32frombits((math.Float32bits(x) + low/2) &^ (low - 1))
+		}
+	}
+	return out
 }
 
 // overlap is how many of the newest columns of was are the oldest of now.

@@ -40,6 +40,8 @@ type Options struct {
 	Limit   int64            // bytes; 0 = DefaultLimit
 	Resume  bool             // go on with a recording that exists
 	Now     func() time.Time // nil = the real clock
+
+	flushEach bool // after each picture, for tests
 }
 
 // Writer writes a recording. Take may be called from one goroutine at a time.
@@ -250,6 +252,9 @@ func (w *Writer) write(p picture) {
 	}
 	w.since, w.n = w.since+n, w.n+1
 	w.sum.add(p.at)
+	if w.opts.flushEach {
+		w.flush()
+	}
 	if w.count.n > w.opts.Limit {
 		w.sum.Full = true
 		w.full.Store(true)

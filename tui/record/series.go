@@ -50,12 +50,12 @@ func diffSeries(was, now *falconv1.Series) *falconv1.RecordSeries {
 }
 
 // coarse rounds a posterior to one part in 8,000, and what is too small to be
-// drawn to 0: the rest is noise that fills the disk.
+// shown to 0: the rest is noise that fills the disk.
 func coarse(p []float32) []float32 {
-	const low, drawn = 1 << 11, 1e-9
+	const low, shown = 1 << 11, 1e-20
 	out := make([]float32, len(p))
 	for i, x := range p {
-		if x >= drawn {
+		if x >= shown {
 			out[i] = math.Float32frombits((math.Float32bits(x) + low/2) &^ (low - 1))
 		}
 	}

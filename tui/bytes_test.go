@@ -199,7 +199,7 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 }
 
 func TestIdleBytes(t *testing.T) {
-	const seconds = 6
+	const seconds = 4
 	for _, o := range []fakeengine.Options{{Healthy: true}, huge} {
 		for _, p := range []key.Scope{key.Overview, key.Ranks, key.Grid} {
 			onMeter(t, o, p, 120, 40, nil, func(x *metered) {

@@ -4,10 +4,6 @@
 package overview
 
 import (
-	"fmt"
-
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/events"
@@ -15,7 +11,7 @@ import (
 	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/page/posterior"
 	"github.com/failslow/falcon/tui/page/ranks"
-	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/page/recovery"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -31,12 +27,29 @@ const autoZoom = -1
 // Breakpoints, in columns and rows of the body.
 const (
 	twoColumns   = 110
+	twoRows      = 28
 	threeColumns = 170
 	tall         = 45
 )
 
-// Want asks for the chart's columns.
-func (p *Page) Want(r widget.Rect) (columns, runLengths int) { return max(1, r.W-7), 0 }
+// labels is what a chart keeps for its axis.
+const labels = 7
+
+// Rows of the strip, and of the posterior at most: it has no more bins.
+const (
+	stripRows = 4
+	heatMost  = 13
+)
+
+func wide(r widget.Rect) bool { return r.W >= threeColumns && r.H >= tall }
+
+// Want asks for the chart's columns, and for the posterior where it is drawn.
+func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
+	if wide(r) {
+		runLengths = posterior.RunLengths
+	}
+	return max(1, r.W-labels), runLengths
+}
 
 // Act has nothing to move.
 func (p *Page) Act(key.Action, *page.State, widget.Rect) key.Scope { return "" }
@@ -44,15 +57,16 @@ func (p *Page) Act(key.Action, *page.State, widget.Rect) key.Scope { return "" }
 // Draw chooses by size: one column, two, or three.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	switch {
-	case r.W >= threeColumns && r.H >= tall:
+	case wide(r):
 		three(c, r, s)
-	case r.W >= twoColumns && r.H >= 28:
+	case r.W >= twoColumns && r.H >= twoRows:
 		two(c, r, s)
 	default:
 		one(c, r, s)
 	}
 }
 
+// one is what matters now, the chart, the map, and the newest events.
 func one(c *widget.Canvas, r widget.Rect, s *page.State) {
 	nowRows := min(7, r.H/2)
 	top, rest := r.Rows(nowRows)
@@ -67,34 +81,53 @@ func one(c *widget.Canvas, r widget.Rect, s *page.State) {
 	}
 }
 
+// two has the map and the chart with its strip on the left; grid, suspects and
+// what else to watch on the right; events below.
 func two(c *widget.Canvas, r widget.Rect, s *page.State) {
-	top, rest := r.Rows(10)
+	top, rest := r.Rows(9)
 	now(c, top, s)
-	middle, tail := rest.Rows(rest.H - 6)
-	left, right := gap(middle, middle.W*55/100)
-	chart, strip := left.Rows(left.H - 4)
+	middle, tail := rest.Rows(rest.H - 5)
+	left, right := gap(middle, middle.W*56/100)
+	mapRows := max(4, min(left.H*2/5, ranks.Rows(widget.Rect{W: left.W, H: left.H * 2 / 5}, s)+1))
+	m, left := left.Rows(mapRows)
+	ranks.Map(c, m, s, autoZoom)
+	chart, strip := left.Rows(left.H - 3)
 	posterior.Chart(c, chart, s)
 	posterior.Strip(c, strip, s)
-	m, g := right.Rows(right.H - min(right.H/2, s.PP+4))
-	ranks.Map(c, m, s, autoZoom)
+	g, right := right.Rows(min(right.H/2, s.PP+3))
 	grid.Table(c, g, s)
+	sus, right := right.Rows(max(4, right.H-watchRows(s, right.W)))
+	suspects(c, sus, s)
+	drawWatch(c, right, s)
 	events.Tail(c, tail, s)
 }
 
+// three has everything: map and suspects; grid, chart and posterior; ladder,
+// recovery, what else to watch, and who did what.
 func three(c *widget.Canvas, r widget.Rect, s *page.State) {
-	top, rest := r.Rows(12)
+	top, rest := r.Rows(10)
 	now(c, top, s)
-	left, rest := gap(rest, rest.W*36/100)
-	m, g := left.Rows(left.H - min(left.H/2, s.PP+4))
+	body, tail := rest.Rows(rest.H - 8)
+	left, body := gap(body, body.W*34/100)
+	middle, right := gap(body, body.W*53/100)
+	m, sus := left.Rows(left.H - min(left.H/3, len(s.Anomalies())+3))
 	ranks.Map(c, m, s, autoZoom)
+	suspects(c, sus, s)
+	g, middle := middle.Rows(min(middle.H/3, s.PP+4))
 	grid.Table(c, g, s)
-	middle, right := gap(rest, rest.W*52/100)
-	chart, strip := middle.Rows(middle.H - 8)
+	chart, middle := middle.Rows(max((middle.H-stripRows)*2/5, middle.H-stripRows-heatMost))
 	posterior.Chart(c, chart, s)
+	heat, strip := middle.Rows(middle.H - stripRows)
+	posterior.Heat(c, heat, s)
 	posterior.Strip(c, strip, s)
-	l, tail := right.Rows(min(right.H/2, len(s.Snap().GetLadder().GetRungs())+3))
+	l, right := right.Rows(min(right.H/3, max(4, len(s.Snap().GetLadder().GetRungs())+2)))
 	ladder.Rungs(c, l, s, -1)
-	events.Tail(c, tail, s)
+	w, rec := right.Rows(min(right.H/2, watchRows(s, right.W)+1))
+	drawWatch(c, w, s)
+	recovered(c, rec, s)
+	events1, audit := gap(tail, tail.W*55/100)
+	events.Tail(c, events1, s)
+	events.AuditTail(c, audit, s)
 }
 
 // gap cuts n columns off the left and leaves one column between.
@@ -104,78 +137,18 @@ func gap(r widget.Rect, n int) (left, right widget.Rect) {
 	return left, right
 }
 
-// now tells the incident, or that there is none.
-func now(c *widget.Canvas, r widget.Rect, s *page.State) {
-	inc := s.Incident()
-	if inc == nil {
-		calm(c, c.Rule(r, "NOW", ""), s)
+// recovered tells the newest recovery.
+func recovered(c *widget.Canvas, r widget.Rect, s *page.State) {
+	v := s.Snap().GetRecovery()
+	if v == nil {
+		page.Empty(c, c.Rule(r, "RECOVERY", ""), "nothing had to be recovered so far; 7 shows what a loss would cost now")
 		return
 	}
-	right := ""
-	if v := inc.Verdict; v != nil {
-		right = fmt.Sprintf("confidence %.0f%%, severity %d of 4", 100*v.Confidence, v.Severity)
-	}
-	body := c.Rule(r, "NOW", right)
-	row, body := body.Rows(1)
-	role := themes.Bad
-	if !page.Open(inc) {
-		role = themes.Good
-	}
-	c.Pen(row).Put(role, inc.Id+" "+inc.State).Put(themes.Title, "  "+phrase.Verdict(inc.Verdict))
-	row, body = body.Rows(1)
-	c.Pen(row).Put(themes.Text, span(inc)).Put(themes.Dim, cost(s))
-	doing, body := body.Rows(1)
-	c.Pen(doing).Put(themes.Accent, "→ ").Put(themes.Text, page.Doing(s))
-	for i, l := range ladder.EvidenceLines(inc.Verdict, body.W) {
+	body := c.Rule(r, "RECOVERY "+v.Id, v.State)
+	for i, l := range recovery.Story(s, v, body.W) {
 		if i >= body.H {
-			break
+			return
 		}
 		c.Text(body.X, body.Y+i, body.W, l.Text, c.Pal.Style(l.Role))
-	}
-}
-
-func span(inc *falconv1.Incident) string {
-	t := fmt.Sprintf("slow since iteration %s, seen at %s", phrase.Iteration(inc.OnsetIteration), phrase.Iteration(inc.DetectedIteration))
-	if inc.FromStart {
-		t = "slow from the start"
-	}
-	if inc.RelievedIteration >= 0 && !page.Open(inc) {
-		t += ", healthy again from " + phrase.Iteration(inc.RelievedIteration)
-	}
-	return t + fmt.Sprintf("; %s → %s (%s)", phrase.Ms(inc.HealthyMs), phrase.Ms(inc.SlowMs), phrase.Change(inc.HealthyMs, inc.SlowMs))
-}
-
-func cost(s *page.State) string {
-	if l := s.Snap().GetLadder(); l != nil {
-		return fmt.Sprintf("; lost %s, %.4f GPU-h", phrase.Ms(l.ImpactMs), l.LostGpuHours)
-	}
-	return ""
-}
-
-func calm(c *widget.Canvas, r widget.Rect, s *page.State) {
-	job := s.Snap().GetJob()
-	row, rest := r.Rows(1)
-	switch job.GetState() {
-	case "":
-		c.Pen(row).Put(themes.Dim, "nothing received yet")
-	case "learning":
-		c.Pen(row).Put(themes.Accent, "learning the healthy iteration time").Putf(themes.Dim, "  iteration %s", phrase.Iteration(job.Iteration))
-	case "steady":
-		c.Pen(row).Put(themes.Good, "steady: ").Putf(themes.Text, "no incident so far; %s an iteration, baseline %s", phrase.Ms(job.IterationMs), phrase.Ms(job.BaselineMs))
-	default:
-		c.Pen(row).Put(themes.Title, job.State)
-	}
-	row, rest = rest.Rows(1)
-	c.Pen(row).Putf(themes.Text, "%d ranks: tp %d × dp %d × pp %d; %s", len(s.Ranks), s.TP, s.DP, s.PP, s.Tally())
-	row, rest = rest.Rows(1)
-	connected := 0
-	for _, n := range s.Snap().Nodes {
-		if n.Connected {
-			connected++
-		}
-	}
-	c.Pen(row).Putf(themes.Text, "%d of %d agents connected", connected, len(s.Snap().Nodes))
-	if job.GetAlarm() != "" {
-		c.Paragraph(rest, job.Alarm, c.Pal.Style(themes.Warn))
 	}
 }

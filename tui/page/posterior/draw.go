@@ -102,7 +102,9 @@ func (v view) marks(c *widget.Canvas, r widget.Rect) {
 	c.Right(r.X+labelW-1, r.Y, "iter", dim)
 	left := fmt.Sprintf("%d", v.oldest())
 	free := v.width - v.n // first column that nothing stands in
-	free += c.Text(r.X+labelW+free, r.Y, v.n, left, dim)
+	if !v.marked(v.oldest(), v.oldest()+int64(len(left))) {
+		free += c.Text(r.X+labelW+free, r.Y, v.n, left, dim)
+	}
 	end := v.width
 	if right := fmt.Sprintf("%d", v.newest()); v.n > len(left)+len(right)+2 {
 		end -= len(right) + 1
@@ -133,6 +135,16 @@ func (v view) marks(c *widget.Canvas, r widget.Rect) {
 		c.Text(r.X+labelW+at, r.Y, len(label), label, c.Pal.Style(themes.Accent))
 		free = max(at+len(label), x+1) + 1
 	}
+}
+
+// marked says that a mark stands from one iteration up to before another.
+func (v view) marked(from, to int64) bool {
+	for _, m := range v.s.Marks {
+		if m.Iteration >= from && m.Iteration < to {
+			return true
+		}
+	}
+	return false
 }
 
 // changeLines draws a change decided as a line through a part of the page.

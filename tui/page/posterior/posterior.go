@@ -275,7 +275,8 @@ func (p *Page) whereWords(v view) string {
 }
 
 func (p *Page) chart(c *widget.Canvas, r widget.Rect, v view, title string) {
-	right := p.whereWords(v) + markWords(r.W)
+	right := p.whereWords(v)
+	right += markWords(r.W - widget.Width(right))
 	if _, beyond := v.scale(); beyond > 0 {
 		right = "↑ up to " + phrase.Ms(beyond) + "  " + right
 	}
@@ -299,6 +300,9 @@ func markWords(w int) string {
 // text explains the column under the hairline, or the newest.
 func (p *Page) text(c *widget.Canvas, r widget.Rect, v view, s *page.State) {
 	at, what := v.newest(), "newest"
+	if v.later() > 0 {
+		what = "newest shown"
+	}
 	if v.holds(p.hair) {
 		at, what = p.hair, "hairline, G lets go"
 	}

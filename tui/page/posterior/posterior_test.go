@@ -75,14 +75,14 @@ func TestScrubbingGoesBackAndAsksForMore(t *testing.T) {
 		t.Errorf("%d columns wanted while following, 60 fit", n)
 	}
 	p.Act(key.Older, s, screen)
-	wants(t, draw(t, p, s, screen), "30 newer, G follows", "iteration 469 (newest)")
+	wants(t, draw(t, p, s, screen), "30 newer, G follows", "iteration 469 (newest shown)")
 	if n, _ := p.Want(screen); n < 60+30 {
 		t.Errorf("%d columns wanted 30 iterations back", n)
 	}
 	for range 40 {
 		p.Act(key.Older, s, screen)
 	}
-	wants(t, draw(t, p, s, screen), "iteration 59 (newest)")
+	wants(t, draw(t, p, s, screen), "iteration 59 (newest shown)")
 	p.Act(key.Next, s, screen)
 	wants(t, draw(t, p, s, screen), "iteration 100 (hairline", "▼ onset")
 	p.Act(key.Last, s, screen)

@@ -87,6 +87,9 @@ func exposure(c *widget.Canvas, r widget.Rect, s *page.State, x *falconv1.Exposu
 		role, spareRole, mark = themes.Selected, themes.Selected, "▸ "
 	}
 	w := costW(r.W)
+	if len(x.GetRanks()) > 0 && !cursor {
+		mark = "▲ "
+	}
 	pen.Put(role, mark+pad(x.GetDomain(), domainW)).Put(role, pad(cost(s, x), w)).Put(spareRole, spare)
 }
 

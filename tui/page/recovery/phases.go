@@ -50,12 +50,34 @@ func drawPhases(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Reco
 	if rows < len(phases) {
 		from = max(0, min(now-rows/2, len(phases)-rows))
 	}
+	line := rows > len(phases)
 	for i := from; i < len(phases) && i-from < rows; i++ {
+		if line && phases[i] == noReturn {
+			row, rest := body.Rows(1)
+			body = rest
+			drawNoReturn(c, row, v)
+		}
 		row, rest := body.Rows(1)
 		body = rest
 		phase(c, row, s, v, phases[i], i >= now && i < now+n, i == now)
 	}
 	total(c, body, s, v)
+}
+
+// noReturn is the first phase that can't be taken back: the ranks have been
+// told to rejoin.
+const noReturn = falcon.PhaseGroups
+
+// drawNoReturn draws the line between what can be aborted and what can't.
+func drawNoReturn(c *widget.Canvas, r widget.Rect, v *falconv1.Recovery) {
+	text, role := "──── no return from here ────", themes.Warn
+	switch {
+	case v.GetNoReturn():
+		text, role = "──── no return: passed ──────", dim
+	case !feed.Recovering(v):
+		role = dim
+	}
+	c.Pen(r).Put(role, "  "+text)
 }
 
 func phase(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery, name string, present, clock bool) {
@@ -79,7 +101,11 @@ func phase(c *widget.Canvas, r widget.Rect, s *page.State, v *falconv1.Recovery,
 	case !known:
 		text = "—"
 	}
-	pen.Putf(role, "%s%-10s%10s%12s", mark, name, predicted(v, name), text)
+	shown := name
+	if name == noReturn {
+		shown += " !"
+	}
+	pen.Putf(role, "%s%-10s%10s%12s", mark, shown, predicted(v, name), text)
 }
 
 func predicted(v *falconv1.Recovery, name string) string {

@@ -120,7 +120,7 @@ const restRows = 6
 // split parts the room between the recovery and ranks or map: the phases have
 // room first, on a large screen the story too, up to three fifths.
 func split(r widget.Rect, s *page.State, v *falconv1.Recovery) (top, rest widget.Rect) {
-	rows := min(2+len(phases)+1, max(4, r.H-restRows))
+	rows := min(2+len(phases)+2, max(4, r.H-restRows))
 	if most := r.H * 3 / 5; rows < most {
 		rows = max(rows, min(most, 1+len(Story(s, v, r.W-phasesW-1))))
 	}
@@ -160,10 +160,14 @@ func (p *Page) recovery(c *widget.Canvas, r widget.Rect, s *page.State, v *falco
 	p.story(c, widget.Rect{X: right.X + 1, Y: right.Y, W: right.W - 1, H: right.H}, s, v)
 }
 
+// headline tells the deadline last: where that is cut, the story has it.
 func headline(s *page.State, v *falconv1.Recovery) string {
 	text := "not begun"
 	if v.Attempts > 0 {
 		text = fmt.Sprintf("generation %d, attempt %d", v.Generation, v.Attempts)
+	}
+	if feed.Recovering(v) && !v.GetNoReturn() {
+		text += "  ·  ! no return from groups on"
 	}
 	if d := s.Deadline(v); d != "" {
 		text += "  ·  " + d

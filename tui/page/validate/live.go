@@ -42,7 +42,7 @@ func step(v *falconv1.Validation) string {
 	n := v.GetNow()
 	switch n.GetStep() {
 	case "gemm":
-		return "matrix multiplication on the GPUs"
+		return "GEMM on the GPUs"
 	case "ids":
 		return "pairs agree on where to meet"
 	case "pass":
@@ -55,7 +55,8 @@ func step(v *falconv1.Validation) string {
 	return v.GetState()
 }
 
-// Held is how long all ranks have been held, and until when at most.
+// Held is how long all ranks have been held, and how long at most they still
+// are: then they let go by themselves.
 func Held(s *page.State, v *falconv1.Validation) string {
 	n := v.GetNow()
 	if n.GetHeldUnixNs() == 0 {
@@ -63,7 +64,7 @@ func Held(s *page.State, v *falconv1.Validation) string {
 	}
 	t := "job held " + phrase.Ms(float64(s.EngineNow().UnixNano()-n.HeldUnixNs)/1e6)
 	if left := time.Duration(n.GetDeadlineUnixNs() - s.EngineNow().UnixNano()); n.GetDeadlineUnixNs() > 0 {
-		t += ", ranks let go by themselves in " + phrase.Seconds(max(0, left))
+		t += ", at most " + phrase.Seconds(max(0, left)) + " more"
 	}
 	return t
 }

@@ -154,7 +154,7 @@ func (p *Page) toResults(s *page.State) {
 	if p.look == asList {
 		p.look, p.chosen = firstMatrix(v), true
 	}
-	p.at = newMatrix(v, p.look == byRank).worst()
+	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worst()
 }
 
 // firstMatrix is by node, or within one node by rank.
@@ -171,7 +171,7 @@ func (p *Page) nextLook(s *page.State) {
 	if p.look == asList {
 		p.focus = false
 	}
-	p.at = newMatrix(v, p.look == byRank).worst()
+	p.of, p.at = v.GetId(), newMatrix(v, p.look == byRank).worst()
 }
 
 // shown is the validation on the page; empty before the first.

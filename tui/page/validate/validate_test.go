@@ -112,9 +112,9 @@ func TestAValidationIsSeenRunning(t *testing.T) {
 		Step: "pass", Pass: 1, Pairs: []*falconv1.RankPair{{A: 0, B: 2}, {A: 1, B: 3}}, HeldUnixNs: at - int64(420*time.Millisecond), DeadlineUnixNs: at + int64(8*time.Second),
 	}}
 	s := stateOf(4, v)
-	wants(t, draw(t, New(), s, small), "pass 2 of 3", "job held 420 ms", "let go by themselves in 8", "1 of 3 passes done", "2 pairs talk now: n0.g0↔n1.g0  n0.g1↔n1.g1")
+	wants(t, draw(t, New(), s, small), "pass 2 of 3", "job held 420 ms", "at most 8 s more", "1 of 3 passes done", "2 pairs talk now: n0.g0↔n1.g0  n0.g1↔n1.g1")
 	v.Now = &falconv1.ValidationNow{Step: "gemm", Ranks: []int32{1, 3}}
-	wants(t, draw(t, New(), s, small), "matrix multiplication on the GPUs", "awaited: ranks 1, 3")
+	wants(t, draw(t, New(), s, small), "GEMM on the GPUs", "awaited: ranks 1, 3")
 }
 
 func TestOlderValidationsAreBrowsed(t *testing.T) {

@@ -1,0 +1,100 @@
+package overview
+
+import (
+	"fmt"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// now tells the incident, or that there is none.
+func now(c *widget.Canvas, r widget.Rect, s *page.State) {
+	inc := s.Incident()
+	if inc == nil {
+		calm(c, c.Rule(r, "NOW", ""), s)
+		return
+	}
+	right := ""
+	if v := inc.Verdict; v != nil {
+		right = fmt.Sprintf("confidence %.0f%%, severity %d of 4", 100*v.Confidence, v.Severity)
+	}
+	body := c.Rule(r, "NOW", right)
+	row, body := body.Rows(1)
+	role := themes.Bad
+	if !page.Open(inc) {
+		role = themes.Good
+	}
+	c.Pen(row).Put(role, inc.Id+" "+inc.State).Put(themes.Title, "  "+phrase.Verdict(inc.Verdict))
+	row, body = body.Rows(1)
+	c.Pen(row).Put(themes.Text, span(inc, r.W < twoColumns)).Put(themes.Dim, cost(s))
+	doing, body := body.Rows(1)
+	c.Pen(doing).Put(themes.Accent, "→ ").Put(themes.Text, page.Doing(s))
+	if list := concerns(s); len(list) > 0 && !roomForWatch(r) {
+		row, body = body.Rows(1)
+		text := list[0].text
+		if len(list) > 1 {
+			text = fmt.Sprintf("%d things to watch: %s", len(list), text)
+		}
+		c.Pen(row).Put(list[0].role, "▲ "+text)
+	}
+	for i, l := range ladder.EvidenceLines(inc.Verdict, body.W) {
+		if i >= body.H {
+			break
+		}
+		c.Text(body.X, body.Y+i, body.W, l.Text, c.Pal.Style(l.Role))
+	}
+}
+
+// roomForWatch says that concerns have a panel of their own beside NOW.
+func roomForWatch(r widget.Rect) bool { return r.W >= twoColumns }
+
+func span(inc *falconv1.Incident, short bool) string {
+	words := "slow since iteration %s, seen at %s"
+	if short {
+		words = "slow since %s, seen %s"
+	}
+	t := fmt.Sprintf(words, phrase.Iteration(inc.OnsetIteration), phrase.Iteration(inc.DetectedIteration))
+	if inc.FromStart {
+		t = "slow from the start"
+	}
+	if inc.RelievedIteration >= 0 && !page.Open(inc) {
+		t += ", healthy from " + phrase.Iteration(inc.RelievedIteration)
+	}
+	return t + fmt.Sprintf("; %s → %s (%s)", phrase.Ms(inc.HealthyMs), phrase.Ms(inc.SlowMs), phrase.Change(inc.HealthyMs, inc.SlowMs))
+}
+
+func cost(s *page.State) string {
+	if l := s.Snap().GetLadder(); l != nil {
+		return fmt.Sprintf("; lost %s, %.4f GPU-h", phrase.Ms(l.ImpactMs), l.LostGpuHours)
+	}
+	return ""
+}
+
+// calm says that all is well, or what is being waited for, and what to watch
+// nevertheless.
+func calm(c *widget.Canvas, r widget.Rect, s *page.State) {
+	job := s.Snap().GetJob()
+	row, rest := r.Rows(1)
+	switch job.GetState() {
+	case "":
+		c.Pen(row).Put(themes.Dim, "nothing received yet: agents attach to the engine, then ranks report their iterations")
+	case "learning":
+		c.Pen(row).Put(themes.Accent, "learning the healthy iteration time").Putf(themes.Dim, "  iteration %s", phrase.Iteration(job.Iteration))
+	case "steady":
+		c.Pen(row).Put(themes.Good, "steady: ").Putf(themes.Text, "no incident so far; %s an iteration, baseline %s", phrase.Ms(job.IterationMs), phrase.Ms(job.BaselineMs))
+	default:
+		c.Pen(row).Put(themes.Title, job.State)
+	}
+	row, rest = rest.Rows(1)
+	c.Pen(row).Putf(themes.Text, "%d ranks: tp %d × dp %d × pp %d; %s", len(s.Ranks), s.TP, s.DP, s.PP, s.Tally())
+	row, rest = rest.Rows(1)
+	c.Pen(row).Put(themes.Text, agents(s))
+	for _, x := range concerns(s) {
+		row, rest = rest.Rows(1)
+		c.Pen(row).Put(x.role, "▲ "+x.text)
+	}
+}

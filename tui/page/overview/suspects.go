@@ -1,0 +1,68 @@
+package overview
+
+import (
+	"fmt"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// bySeverity is the order in which suspects are listed.
+var bySeverity = [...]falconv1.RankHealth{
+	falconv1.RankHealth_RANK_HEALTH_CULPRIT, falconv1.RankHealth_RANK_HEALTH_LOST, falconv1.RankHealth_RANK_HEALTH_SLOW,
+	falconv1.RankHealth_RANK_HEALTH_STALE, falconv1.RankHealth_RANK_HEALTH_UNSPECIFIED,
+}
+
+// worst lists up to n ranks that are not healthy, gravest first.
+func worst(s *page.State, n int) []int32 {
+	var out []int32
+	for _, h := range bySeverity {
+		for _, r := range s.Anomalies() {
+			if len(out) >= n {
+				return out
+			}
+			if s.Ranks[r].GetHealth() == h {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// suspects lists the ranks that are not healthy.
+func suspects(c *widget.Canvas, r widget.Rect, s *page.State) {
+	body := c.Rule(r, "SUSPECTS", s.Tally())
+	if len(s.Anomalies()) == 0 {
+		page.Empty(c, body, "no rank is slow, stale or lost")
+		return
+	}
+	head, body := body.Rows(1)
+	c.Pen(head).Putf(themes.Dim, "%5s %-9s %-9s %7s %5s %9s", "rank", "device", "state", "self", "P", "clock")
+	for _, rank := range worst(s, body.H) {
+		row, rest := body.Rows(1)
+		body = rest
+		suspect(c, row, s, rank)
+	}
+}
+
+func suspect(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
+	v := s.Ranks[rank]
+	glyph, word, role := s.Health(v)
+	pen := c.Pen(r).Putf(themes.Title, "%5d ", rank).Putf(themes.Text, "%-9s ", widget.Cut(v.GetDevice(), 9))
+	pen.Putf(role, "%c %-7s ", glyph, widget.Cut(word, 7))
+	self := "—"
+	if v.GetSelfRatio() > 0 {
+		self = fmt.Sprintf("%.2f×", v.SelfRatio)
+	}
+	clock := "—"
+	if v.GetSmClockMhz() > 0 {
+		clock = fmt.Sprintf("%d MHz", v.SmClockMhz)
+	}
+	pen.Putf(themes.Text, "%7s %5.2f %9s", self, v.GetProbability(), clock)
+	if cause := "  " + phrase.Cause(s.Blamed(rank)); s.Blamed(rank) != "" && pen.Fits(cause) {
+		pen.Put(themes.Warn, cause)
+	}
+}

@@ -1,0 +1,162 @@
+package overview
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/validate"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// concern is something to watch beside the incident, in one line.
+type concern struct {
+	text string
+	role themes.Role
+}
+
+// Bounds from which on something is worth a line, and of the names in one.
+const (
+	oldData   = 5 * time.Second // data age
+	stealMost = 0.05            // share of a node's CPU that its host takes away
+	namesMost = 3
+)
+
+// concerns lists what to watch beside the incident, worst first.
+func concerns(s *page.State) []concern {
+	var out []concern
+	add := func(role themes.Role, text string) {
+		if text != "" {
+			out = append(out, concern{text, role})
+		}
+	}
+	if v := s.Recovering(); v != nil {
+		add(themes.Bad, v.Id+" "+s.Story(v))
+	}
+	if v := s.Snap().GetValidation(); validate.Underway(v) {
+		text := v.Id + " is " + v.State
+		if held := validate.Held(s, v); held != "" {
+			text += ": " + held
+		}
+		add(themes.Warn, text)
+	}
+	if age := s.Feed.Age(s.Now); age > oldData && !s.Over() {
+		add(themes.Bad, "data is "+phrase.Seconds(age)+" old: what is shown may have changed")
+	}
+	add(themes.Warn, s.Snap().GetJob().GetAlarm())
+	add(themes.Bad, lostAgents(s))
+	add(themes.Warn, steals(s))
+	for _, x := range s.Snap().GetRecurring()[:min(namesMost, len(s.Snap().GetRecurring()))] {
+		add(themes.Warn, Recurs(x, s))
+	}
+	return out
+}
+
+// some joins the first names, and counts the rest.
+func some(names []string) string {
+	if n := len(names); n > namesMost {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:namesMost], ", "), n-namesMost)
+	}
+	return strings.Join(names, ", ")
+}
+
+func lostAgents(s *page.State) string {
+	var names []string
+	for _, n := range s.Snap().GetNodes() {
+		if !n.GetConnected() {
+			names = append(names, fmt.Sprintf("%s (%s ago)", n.GetNode(), phrase.Seconds(time.Duration(n.GetAgeMs())*time.Millisecond)))
+		}
+	}
+	if len(names) == 0 || s.Over() {
+		return ""
+	}
+	return "no agent on " + some(names)
+}
+
+func steals(s *page.State) string {
+	var names []string
+	for _, n := range s.Snap().GetNodes() {
+		if n.GetStealShare() >= stealMost {
+			names = append(names, fmt.Sprintf("%s %.0f%%", n.GetNode(), 100*n.GetStealShare()))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "CPU taken away by the host: " + some(names)
+}
+
+// Recurs tells a device or link that several incidents named.
+func Recurs(x *falconv1.Recurrence, s *page.State) string {
+	name := x.GetDevice()
+	if name == "" {
+		name = "link " + x.GetLink()
+	}
+	text := fmt.Sprintf("%s was named by %d incidents", name, x.GetTimes())
+	if x.GetJobs() > 1 {
+		text += fmt.Sprintf(" in %d jobs", x.GetJobs())
+	}
+	if ago := s.EngineNow().Sub(time.Unix(0, x.GetLastUnixNs())); x.GetLastUnixNs() > 0 && ago > time.Minute {
+		text += ", last " + long(ago) + " ago"
+	}
+	return text
+}
+
+// long is a time of minutes and more.
+func long(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", int(d.Hours()/24))
+	case d >= time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	}
+	return fmt.Sprintf("%d min", int(d.Minutes()))
+}
+
+// agents counts who is there.
+func agents(s *page.State) string {
+	connected := 0
+	for _, n := range s.Snap().GetNodes() {
+		if n.GetConnected() {
+			connected++
+		}
+	}
+	return fmt.Sprintf("%d of %d agents connected", connected, len(s.Snap().GetNodes()))
+}
+
+// watchLines are the concerns wrapped to a width.
+func watchLines(s *page.State, w int) []concern {
+	var out []concern
+	for _, x := range concerns(s) {
+		for n, line := range widget.Wrap(x.text, max(1, w-2)) {
+			sign := "▲ "
+			if n > 0 {
+				sign = "  "
+			}
+			out = append(out, concern{sign + line, x.role})
+		}
+	}
+	return out
+}
+
+// watchRows is what the concerns take with their title, at least one row.
+func watchRows(s *page.State, w int) int { return 1 + max(1, len(watchLines(s, w))) }
+
+// drawWatch draws the concerns, or that there are none.
+func drawWatch(c *widget.Canvas, r widget.Rect, s *page.State) {
+	body := c.Rule(r, "WATCH", agents(s))
+	list := watchLines(s, body.W)
+	if len(list) == 0 {
+		c.Pen(body).Put(themes.Good, "✓ ").Put(themes.Text, "nothing else: agents, hosts and data are well")
+		return
+	}
+	for _, x := range list {
+		row, rest := body.Rows(1)
+		body = rest
+		c.Pen(row).Put(x.role, x.text)
+	}
+}

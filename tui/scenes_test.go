@@ -1,0 +1,115 @@
+package tui
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/colorprofile"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/key"
+)
+
+// scene is a page in a state that no moment of the story shows.
+type scene struct {
+	name    string
+	page    key.Scope
+	options fakeengine.Options
+	iter    int64
+	before  func(*fakeengine.Engine) // at the iteration
+	after   int                      // iterations further
+	keys    []string
+}
+
+func asks(r *falconv1.ValidateRequest) func(*fakeengine.Engine) {
+	return func(e *fakeengine.Engine) { _, _ = e.Validate(context.Background(), r) }
+}
+
+var allTests = &falconv1.ValidateRequest{Gemm: true, LinkTest: true, Reason: "after the second alarm"}
+
+var scenes = []scene{
+	{"validating-gpus", key.Validate, fakeengine.Options{}, 54, asks(allTests), 0, nil},
+	{"validating-pass", key.Validate, fakeengine.Options{}, 54, asks(allTests), 1, nil},
+	{"matrix-nodes", key.Validate, fakeengine.Options{SlowLink: "n1-n2"}, 54, asks(allTests), 3, []string{"r"}},
+	{"matrix-ranks", key.Validate, fakeengine.Options{SlowLink: "n1-n2"}, 54, asks(allTests), 3, []string{"r", "m"}},
+	{"links", key.Validate, fakeengine.Options{SlowLink: "n1-n2", Recurring: true}, 54, asks(allTests), 3, []string{"L", "space", "j", "j", "space"}},
+	{"older", key.Validate, fakeengine.Options{}, 54, asks(allTests), 3, []string{"["}},
+	{"hairline", key.Posterior, fakeengine.Options{}, 120, nil, 0, []string{"N", "h"}},
+	{"past", key.Posterior, fakeengine.Options{}, 239, nil, 0, []string{"[", "["}},
+	{"watch", key.Overview, fakeengine.Options{Recurring: true}, 54, asks(allTests), 1, nil},
+	{"recovering", key.Overview, fakeengine.Options{Recurring: true}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryReplace) }, 0, nil},
+	{"asked", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryProposed) }, 0, nil},
+	{"replacing", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryReplace) }, 0, nil},
+	{"rejoining", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryRejoin) }, 0, nil},
+	{"resumed", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryResumed) }, 0, nil},
+	{"audit", key.Events, fakeengine.Options{}, 54, decides, 20, []string{"t"}},
+	{"nothing", key.Events, fakeengine.Options{}, 10, nil, 0, []string{"s", "s"}},
+}
+
+func decides(e *fakeengine.Engine) {
+	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true, Reason: "the evidence is plain"})
+}
+
+func (x scene) screen(t *testing.T, w, h int, profile colorprofile.Profile, theme string, ascii bool) *Model {
+	t.Helper()
+	e := fakeengine.New(x.options)
+	e.AdvanceTo(x.iter)
+	if x.before != nil {
+		x.before(e)
+	}
+	e.Advance(x.after)
+	s := pictureOf(t, e, feed.Want{Rank: -1, Columns: int32(2 * w), RunLengths: 128})
+	tests, err := e.Incidents(context.Background(), &falconv1.IncidentsRequest{OnlyValidations: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Validations = tests.Validations
+	m, err := New(&still{state: s}, Options{Theme: theme, Profile: &profile, Now: newClock().now, ASCII: ascii})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
+	m.show(x.page)
+	for _, k := range x.keys {
+		m.Update(keyMsg(k))
+	}
+	m.dirty = true
+	return m
+}
+
+// States of pages that the moments do not reach: words at two sizes and in
+// ASCII, and a digest of every size, profile and theme.
+func TestGoldenScenes(t *testing.T) {
+	var digests strings.Builder
+	for _, x := range scenes {
+		for _, s := range sizes[:2] {
+			m := x.screen(t, s[0], s[1], colorprofile.TrueColor, "dark", false)
+			golden(t, fmt.Sprintf("text/scene-%s-%s-%dx%d.txt", x.page, x.name, s[0], s[1]), trimRows(text(m)))
+		}
+		m := x.screen(t, 80, 24, colorprofile.ASCII, "dark", true)
+		for _, r := range m.View().Content {
+			if r > 126 {
+				t.Fatalf("%s: %q with ASCII only", x.name, r)
+			}
+		}
+		for _, s := range sizes {
+			for _, profile := range themes.Profiles {
+				for _, theme := range []string{"dark", "light"} {
+					view := x.screen(t, s[0], s[1], profile, theme, false).View().Content
+					checkGeometry(t, view, s[0], s[1])
+					checkColours(t, view, profile)
+					fmt.Fprintf(&digests, "%s %s %dx%d %s %s %x\n", x.page, x.name, s[0], s[1], profile, theme, sha256.Sum256([]byte(view)))
+				}
+			}
+		}
+	}
+	golden(t, "scenes.sums", digests.String())
+}

@@ -157,6 +157,9 @@ func (m matrix) draw(c *widget.Canvas, r widget.Rect, at [2]int, focus bool) {
 	if r.H > 4 {
 		body, foot = r.Rows(r.H - 2)
 	}
+	if n := len(m.names) + 1; !foot.Empty() && n < body.H { // right below, not at the page's end
+		foot.Y = body.Y + n
+	}
 	w := m.cellWidth(body.W)
 	rows, cols := max(1, body.H-1), max(1, (body.W-nameW)/w)
 	top, left := firstRow(at[0], rows, len(m.names)), firstRow(at[1], cols, len(m.names))

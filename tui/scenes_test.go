@@ -18,8 +18,8 @@ import (
 	"github.com/failslow/falcon/tui/key"
 )
 
-// scene is a page in a state that no moment of the story shows.
-type scene struct {
+// pageScene is a page in a state that no moment of the story shows.
+type pageScene struct {
 	name    string
 	page    key.Scope
 	options fakeengine.Options
@@ -35,7 +35,7 @@ func asks(r *falconv1.ValidateRequest) func(*fakeengine.Engine) {
 
 var allTests = &falconv1.ValidateRequest{Gemm: true, LinkTest: true, Reason: "after the second alarm"}
 
-var scenes = []scene{
+var pageScenes = []pageScene{
 	{"validating-gpus", key.Validate, fakeengine.Options{}, 54, asks(allTests), 0, nil},
 	{"validating-pass", key.Validate, fakeengine.Options{}, 54, asks(allTests), 1, nil},
 	{"matrix-nodes", key.Validate, fakeengine.Options{SlowLink: "n1-n2"}, 54, asks(allTests), 3, []string{"r"}},
@@ -58,7 +58,7 @@ func decides(e *fakeengine.Engine) {
 	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true, Reason: "the evidence is plain"})
 }
 
-func (x scene) screen(t *testing.T, w, h int, profile colorprofile.Profile, theme string, ascii bool) *Model {
+func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, theme string, ascii bool) *Model {
 	t.Helper()
 	e := fakeengine.New(x.options)
 	e.AdvanceTo(x.iter)
@@ -89,7 +89,7 @@ func (x scene) screen(t *testing.T, w, h int, profile colorprofile.Profile, them
 // ASCII, and a digest of every size, profile and theme.
 func TestGoldenScenes(t *testing.T) {
 	var digests strings.Builder
-	for _, x := range scenes {
+	for _, x := range pageScenes {
 		for _, s := range sizes[:2] {
 			m := x.screen(t, s[0], s[1], colorprofile.TrueColor, "dark", false)
 			golden(t, fmt.Sprintf("text/scene-%s-%s-%dx%d.txt", x.page, x.name, s[0], s[1]), trimRows(text(m)))

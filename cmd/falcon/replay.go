@@ -42,7 +42,7 @@ func replayCommand() *cobra.Command {
 			"Recordings are made by falcon console --record FILE and falcon lab run --record FILE.",
 		Example: "  falcon replay night.frec --speed 8 --at 14:02:11\n  falcon replay night.frec --headless\n" +
 			"  falcon replay night.frec --picture ranks.png --at incident:1 --page ranks --size 120x40",
-		Args:    oneRecording,
+		Args: oneRecording,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()

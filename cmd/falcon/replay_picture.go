@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-
 	"github.com/failslow/falcon/tui"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/picture"
@@ -76,4 +75,3 @@ func parsePage(name string) (key.Scope, error) {
 	}
 	return "", fmt.Errorf("%w: --page is %q, it must be one of %v", errUsage, name, key.Pages)
 }
-

@@ -202,8 +202,13 @@ func TestDoorForgetsNobodyTooEarly(t *testing.T) {
 		from desk
 		in   bool
 	}{
-		{"10.0.0.1", true}, {"10.0.0.1", true}, {"10.0.0.1", false}, {"10.0.0.2", true},
-		{"2001:db8::1", true}, {"2001:db8::2", true}, {"2001:db8::3", false}, // one customer's network
+		{"10.0.0.1", true},
+		{"10.0.0.1", true},
+		{"10.0.0.1", false},
+		{"10.0.0.2", true},
+		{"2001:db8::1", true},
+		{"2001:db8::2", true},
+		{"2001:db8::3", false}, // one customer's network
 	} {
 		if why := d.enter(x.from); (why == "") != x.in {
 			t.Errorf("%s: %q", x.from, why)

@@ -72,7 +72,10 @@ type Options struct {
 	Lag       func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
 	Replay    Replay                // what plays the recording that the source is; nil = live
 
-	probe bool // ask the terminal for its colours
+	probe    bool   // ask the terminal for its colours
+	NoMouse  bool   // start with the mouse left to the terminal
+	Hint     bool   // show the hint of the first start
+	HintSeen func() // called once, in a command, when the hint has been seen; may be nil
 }
 
 // toastLife is how long a passing message stays.
@@ -94,6 +97,8 @@ type Model struct {
 	pages    map[key.Scope]page.Page
 	current  key.Scope
 	previous key.Scope
+	trail    []key.Scope       // the way back, oldest first
+	zoomed   map[key.Scope]int // the pane that fills a page, counted from 1
 	w, h     int
 
 	theme       *themes.Theme
@@ -108,6 +113,13 @@ type Model struct {
 	look        *browsing                   // nil = the present incident
 	pending     *link.Target                // where to go once there is something to see
 	redrawAfter func(time.Duration) tea.Cmd // redraw; tests have no use for it
+
+	hinting  bool // the hint of the first start is shown
+	mouseOn  bool
+	pointing pointing
+	targets  widget.Targets // what the page stands for, as last drawn
+	zones    []zone         // what can be clicked around it
+	lists    *listZone      // the palette's lines
 
 	opened int // numbers dialogs, so that a late answer finds its own
 
@@ -134,6 +146,7 @@ func New(src Source, opts Options) (*Model, error) {
 	m := &Model{
 		src: src, opts: opts, now: opts.Now, table: opts.Keys, current: key.Overview, previous: key.Overview,
 		dirty: true, redrawAfter: redraw, pending: opts.Open, ears: ears{muted: opts.Mute, silent: opts.Silent},
+		zoomed: map[key.Scope]int{}, mouseOn: !opts.NoMouse, hinting: opts.Hint,
 	}
 	if m.now == nil {
 		m.now = time.Now
@@ -228,9 +241,15 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.dirty = true
 	case tea.KeyPressMsg:
 		m.touch()
-		cmd := m.key(msg)
+		cmd := tea.Batch(m.seeHint(), m.key(msg))
 		m.ask() // others see what is being decided on
 		return m, cmd
+	case tea.MouseMsg:
+		cmd := m.mouse(msg)
+		m.ask()
+		return m, cmd
+	case pointedMsg:
+		m.pointed()
 	case tea.PasteMsg:
 		m.touch()
 		m.paste(msg)
@@ -310,6 +329,9 @@ func (m *Model) View() tea.View {
 	v.ReportFocus = true
 	v.Cursor = m.cursor
 	v.WindowTitle = m.title()
+	if m.mouseOn {
+		v.MouseMode = tea.MouseModeCellMotion
+	}
 	return v
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"charm.land/bubbles/v2/help"
 	bubbles "charm.land/bubbles/v2/key"
+	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -47,20 +48,40 @@ func (m *Model) compose() (string, *tea.Cursor) {
 	body := m.body()
 	if !m.keep {
 		c := widget.NewCanvas(body.W, body.H, m.pal, m.opts.ASCII)
-		m.pages[m.current].Draw(c, c.Whole(), m.drawnState(m.current))
-		m.page, m.paged = c.String(), m.now()
+		m.drawPage(c)
+		m.page, m.paged, m.targets = c.String(), m.now(), c.Targets()
 	}
+	m.lists = nil
+	bar := m.bar()
+	m.zones = m.barZones(bar, m.h-footerRows-barRows)
+	tabs := m.tabs()
 	last, cursor := m.lastRow(m.h - 1)
-	screen := strings.Join([]string{m.header(), m.page, m.bar(), m.tabs(), last}, "\n")
-	switch {
-	case m.help != nil:
-		screen = overlay(screen, m.drawHelp(body))
-	case m.dialog != nil:
-		var box *lipgloss.Layer
-		box, cursor = m.drawDialog(body)
-		screen = overlay(screen, box)
+	if x, y, ok := m.targets.Focused(); ok && cursor == nil {
+		cursor = m.cursorAt(x, y+headerRows)
+	}
+	screen := strings.Join([]string{m.header(), m.page, bar, tabs, last}, "\n")
+	if m.modal() {
+		m.zones = nil
+		screen, cursor = m.over(screen, body, cursor)
 	}
 	return m.ascii(screen), cursor
+}
+
+// over draws what lies over the page.
+func (m *Model) over(screen string, body widget.Rect, cursor *tea.Cursor) (string, *tea.Cursor) {
+	switch {
+	case m.help != nil:
+		if m.help.search == nil {
+			cursor = nil
+		}
+		return overlay(screen, m.drawHelp(body)), cursor
+	case m.dialog != nil:
+		box, at := m.drawDialog(body)
+		return overlay(screen, box), at
+	case m.prompt.list != nil:
+		return overlay(screen, m.drawPalette(body)), cursor
+	}
+	return screen, cursor
 }
 
 func (m *Model) small() bool { return m.w < minWidth || m.h < minHeight }
@@ -218,12 +239,12 @@ func (m *Model) decisionKeys() string {
 		return "recorded: no decision here  i why"
 	}
 	if !m.may("approver") {
-		return "needs role approver  i why"
+		return "needs role approver  " + m.does(key.Why)
 	}
 	if m.live.Feed.Conn != feed.Live {
 		return "engine unreachable"
 	}
-	return "a approve  v veto  i why"
+	return m.does(key.Approve) + "  " + m.does(key.Veto) + "  " + m.does(key.Why)
 }
 
 func (m *Model) quietBar() string {
@@ -231,7 +252,7 @@ func (m *Model) quietBar() string {
 	inc := m.live.Incident()
 	switch {
 	case m.live.Snap().GetPolicy().GetFrozen():
-		left += m.put(themes.Lost, " FROZEN ") + m.put(themes.Text, " nothing new is dispatched; F unfreezes. ")
+		left += m.put(themes.Lost, " FROZEN ") + m.put(themes.Text, " nothing new is dispatched; "+m.table.Name(key.Freeze, key.Global)+" unfreezes. ")
 	case m.live.Feed.Conn == feed.Lost:
 		left += m.put(themes.Warn, "the last picture is shown: "+m.live.Feed.Err+"  ")
 	}
@@ -261,22 +282,27 @@ func (m *Model) tabs() string {
 	if !m.pausedAt.IsZero() {
 		right += m.put(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.pausedAt).Seconds()))) + " "
 	}
+	if note := m.zoomNote(); note != "" {
+		right = m.put(themes.Accent, note) + right
+	}
 	room := m.w - lipgloss.Width(right)
-	left := m.tabsWith("  ", true)
+	left, zones := m.tabsWith("  ", true)
 	if lipgloss.Width(left) > room+len("  ") { // what follows the last may be cut
-		left = m.tabsWith(" ", true)
+		left, zones = m.tabsWith(" ", true)
 	}
 	if lipgloss.Width(left) > room+len(" ") {
-		left = m.tabsWith(" ", false)
+		left, zones = m.tabsWith(" ", false)
 	}
+	m.zones = append(m.zones, zones...)
 	return row(m.blank(), m.w, ansi.Truncate(left, room, ""), right, 0)
 }
 
 // tabsWith draws the pages a gap apart, all with their words or the present one
-// only.
-func (m *Model) tabsWith(gap string, words bool) string {
-	left := " "
+// only, and where each can be clicked.
+func (m *Model) tabsWith(gap string, words bool) (left string, zones []zone) {
+	left = " "
 	for _, s := range key.Pages {
+		at := lipgloss.Width(left)
 		b := m.pageKey(s).Help()
 		switch {
 		case s == m.current:
@@ -286,8 +312,12 @@ func (m *Model) tabsWith(gap string, words bool) string {
 		default:
 			left += m.put(themes.Key, b.Key) + gap
 		}
+		zones = append(zones, zone{widget.Rect{X: at, Y: m.h - footerRows, W: lipgloss.Width(left) - at, H: 1}, func(m *Model) tea.Cmd {
+			m.show(s)
+			return nil
+		}})
 	}
-	return left
+	return left, zones
 }
 
 func (m *Model) pageKey(s key.Scope) key.Binding {
@@ -305,8 +335,13 @@ func (m *Model) lastRow(y int) (string, *tea.Cursor) {
 	if m.prompt != nil {
 		return m.promptRow(y)
 	}
+	if m.help != nil && m.help.search != nil {
+		return m.searchRow(y)
+	}
 	left := " "
 	switch {
+	case m.hinting && !m.modal():
+		left += m.put(themes.Accent, m.hintText())
 	case m.toast.text != "" && m.now().Before(m.toast.till):
 		left += m.put(m.toast.role, m.toast.text)
 	case m.help != nil:
@@ -315,6 +350,7 @@ func (m *Model) lastRow(y int) (string, *tea.Cursor) {
 		left += m.keys(m.w-1, key.Dialog)
 	default:
 		left += m.keys(m.w-1, m.scopes()...)
+		m.zones = append(m.zones, tapZones(m.table.Footer(m.scopes()...), 1, y, m.w-2)...)
 	}
 	return row(m.blank(), m.w, left, "", 0), nil
 }
@@ -323,14 +359,20 @@ func (m *Model) lastRow(y int) (string, *tea.Cursor) {
 const promptKeysW = 24
 
 func (m *Model) promptRow(y int) (string, *tea.Cursor) {
-	sign := " " + m.put(themes.Key, m.prompt.sign)
-	text, cursor := showInput(&m.prompt.input, m.w-promptKeysW-lipgloss.Width(sign), lipgloss.Width(sign), y)
+	return m.inputRow(m.prompt.sign, &m.prompt.input, y)
+}
+
+// inputRow is a text entry behind its sign, with its keys.
+func (m *Model) inputRow(which string, in *textinput.Model, y int) (string, *tea.Cursor) {
+	sign := " " + m.put(themes.Key, which)
+	text, cursor := showInput(in, m.w-promptKeysW-lipgloss.Width(sign), lipgloss.Width(sign), y)
 	right := m.keys(promptKeysW-1, key.Prompt)
-	switch note := m.prompt.note; {
+	switch {
+	case m.prompt == nil || m.prompt.note == "":
 	case m.prompt.mistake:
-		right = m.put(themes.Warn, widget.Cut(note, max(promptKeysW-1, m.w-cursor.X-3)))
-	case note != "":
-		right = m.put(themes.Accent, note)
+		right = m.put(themes.Warn, widget.Cut(m.prompt.note, max(promptKeysW-1, m.w-cursor.X-3)))
+	default:
+		right = m.put(themes.Accent, m.prompt.note)
 	}
 	return row(m.blank(), m.w, sign+text, right+" ", 1), cursor
 }
@@ -347,35 +389,4 @@ func (m *Model) keys(w int, scopes ...key.Scope) string {
 		list = append(list, b.Binding)
 	}
 	return h.ShortHelpView(list)
-}
-
-// summary says the essentials where the screen is too small to draw.
-func (m *Model) summary() string {
-	job := m.live.Snap().GetJob()
-	conn, _ := m.connection()
-	lines := []string{
-		fmt.Sprintf("%s iter %s", orDash(job.GetName()), phrase.Iteration(job.GetIteration())),
-		fmt.Sprintf("%s %s vs base", phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown())),
-		conn + " " + phrase.Mode(m.live.Snap().GetPolicy()),
-	}
-	if inc := m.live.Incident(); inc != nil {
-		lines = append(lines, inc.Id+" "+inc.State+": "+phrase.Verdict(inc.Verdict))
-	}
-	if r := m.live.Recovering(); r != nil {
-		lines = append(lines, r.Id+" "+m.live.Story(r))
-	}
-	if p := m.live.Proposal(); p != nil {
-		lines = append(lines, p.Rung+" PROPOSED "+phrase.Change(p.BeforeMs, p.PredictedMs))
-	}
-	last := fmt.Sprintf("enlarge to %d×%d; q quits", minWidth, minHeight)
-	if m.dialog != nil {
-		title, _ := m.dialog.titles()
-		last = fmt.Sprintf("%s enlarge to %d×%d to decide; esc cancels", title, minWidth, minHeight)
-		if m.dialog.kind == kindQuit {
-			last = title + " enter leaves, esc stays"
-		}
-	}
-	lines = append(lines, last)
-	return m.blank().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).
-		Render(widget.Arrows(strings.Join(lines, "\n"), m.opts.ASCII))
 }

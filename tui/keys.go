@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/palette"
 	"github.com/failslow/falcon/tui/record"
 )
 
@@ -21,8 +22,7 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 	case m.small():
 		return m.smallKey(k)
 	case m.help != nil:
-		m.help.act(m, m.table.Lookup(k, key.Help))
-		return nil
+		return m.helpKey(k)
 	case m.dialog != nil:
 		return m.dialogKey(k)
 	case m.prompt != nil:
@@ -102,7 +102,7 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.RenewRank:
 		m.promptFor(verbRenew)
 	case key.Command:
-		m.prompt = m.newPrompt(":", "")
+		m.openPalette("")
 	case key.Filter:
 		m.prompt = m.newPrompt("/", m.filter())
 	case key.ShowHelp:
@@ -113,6 +113,12 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		m.follow()
 	case key.Theme:
 		return m.nextTheme()
+	case key.Mouse:
+		m.toggleMouse()
+	case key.PreviousView:
+		m.show(m.previous)
+	case key.ZoomPane:
+		m.zoomPane()
 	case key.Quit:
 		return m.quit()
 	default:
@@ -151,27 +157,12 @@ func (m *Model) shareChoice() {
 	m.ask()
 }
 
-func (m *Model) show(to key.Scope) {
-	if to != m.current {
-		m.previous, m.current = m.current, to
-	}
-	m.ask()
-}
-
 func (m *Model) turn(a key.Action) {
 	step := 1
 	if a == key.PrevPage {
 		step = len(key.Pages) - 1
 	}
 	m.show(key.Pages[(slices.Index(key.Pages, m.current)+step)%len(key.Pages)])
-}
-
-func (m *Model) back() {
-	if m.filter() != "" {
-		m.setFilter("")
-		return
-	}
-	m.show(m.previous)
 }
 
 // filter is the text that filters the present page, or "".
@@ -183,6 +174,15 @@ func (m *Model) filter() string {
 		return m.state.RankFilter()
 	}
 	return ""
+}
+
+// commandFilter filters the page, where it has a filter.
+func (m *Model) commandFilter(text string) {
+	if m.table.ForAction(m.current, key.Filter).Action == key.None {
+		m.say(themes.Warn, "this page has no filter; ranks and events have one")
+		return
+	}
+	m.setFilter(text)
 }
 
 // setFilter filters the present page; among ranks the cursor goes to one that
@@ -236,8 +236,9 @@ func (m *Model) quit() tea.Cmd {
 type prompt struct {
 	sign    string
 	input   textinput.Model
-	note    string // what the text so far would do, beside it
-	mistake bool   // the note says what is wrong with it
+	note    string        // what the text so far would do, beside it
+	mistake bool          // the note says what is wrong with it
+	list    *palette.List // of ":", else nil
 }
 
 // newPrompt takes as much as its row shows, so that it never scrolls.
@@ -247,7 +248,13 @@ func (m *Model) newPrompt(sign, text string) *prompt {
 
 func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	p := m.prompt
-	switch m.table.Lookup(k, key.Prompt) {
+	a := m.table.Lookup(k, key.Prompt)
+	if p.list != nil {
+		if cmd, done := m.paletteKey(a); done {
+			return cmd
+		}
+	}
+	switch a {
 	case key.Cancel:
 		m.prompt = nil
 	case key.Confirm:
@@ -257,16 +264,22 @@ func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 			return nil // to mend it
 		}
 		m.prompt = nil
-		if p.sign == "/" {
-			m.setFilter(text)
-			return nil
-		}
-		return m.command(strings.Fields(p.input.Value()))
+		m.setFilter(text)
 	default:
-		p.input = enter(p.input, k)
-		m.preview(p)
+		m.typed(k)
 	}
 	return nil
+}
+
+// typed gives the prompt a key or pasted text.
+func (m *Model) typed(msg tea.Msg) {
+	p := m.prompt
+	before := p.input.Value()
+	p.input = enter(p.input, msg)
+	if p.list != nil && p.input.Value() != before {
+		p.list.Search(p.input.Value())
+	}
+	m.preview(p)
 }
 
 // preview says while a filter of ranks is typed how many it leaves.
@@ -284,11 +297,12 @@ func (m *Model) preview(p *prompt) {
 // paste reaches a prompt or a reason, never a confirmation.
 func (m *Model) paste(msg tea.PasteMsg) {
 	switch {
+	case m.help != nil && m.help.search != nil:
+		m.help.take(msg)
 	case m.dialog != nil:
 		m.dialog.paste(msg)
 	case m.prompt != nil:
-		m.prompt.input = enter(m.prompt.input, msg)
-		m.preview(m.prompt)
+		m.typed(msg)
 	}
 	m.dirty = true
 }
@@ -299,7 +313,7 @@ func (m *Model) command(words []string) tea.Cmd {
 		return nil
 	}
 	for _, p := range key.Pages {
-		if strings.HasPrefix(string(p), words[0]) {
+		if len(words) == 1 && strings.HasPrefix(string(p), words[0]) {
 			m.show(p)
 			return nil
 		}
@@ -316,6 +330,8 @@ func (m *Model) command(words []string) tea.Cmd {
 		return m.openTyped(arg)
 	case "rank":
 		m.chooseRank(arg)
+	case "filter":
+		m.commandFilter(arg)
 	case "theme":
 		return m.setTheme(arg)
 	case "help":
@@ -325,7 +341,7 @@ func (m *Model) command(words []string) tea.Cmd {
 	case "q", "quit":
 		return m.quit()
 	default:
-		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; there are: a page's name, rank N, test [N1-N2 …], fence NODE WHY, renew RANK WHY, lift NODE WHY, open INC-0001 (or a link), at PLACE (in a recording), theme NAME, help, quit")
+		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; "+m.table.Name(key.Command, key.Global)+" lists them all")
 	}
 	return nil
 }

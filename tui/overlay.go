@@ -2,7 +2,6 @@ package tui
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"charm.land/bubbles/v2/textinput"
@@ -13,7 +12,6 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
-	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/widget"
@@ -55,6 +53,10 @@ func (m *Model) drawDialog(over widget.Rect) (*lipgloss.Layer, *tea.Cursor) {
 	rows = append(rows, m.dialogMessage(d), "", m.buttons(d, do))
 	for i, r := range rows {
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
+	}
+	button := m.buttonZones(d, do, box.X+2, box.Y+len(rows))
+	if cursor == nil {
+		cursor = button
 	}
 	return m.frame(box, title, below(&d.pane, "↓"), themes.Urgent, rows), cursor
 }
@@ -292,63 +294,4 @@ func policyLines(d *dialog, w int) []ladder.Line {
 // unfrozen is the policy that would hold without the freeze.
 func unfrozen(p *falconv1.Policy) *falconv1.Policy {
 	return &falconv1.Policy{Mode: p.Mode, Cap: p.Cap}
-}
-
-// helpBox lists the keys of the present page, then those that work everywhere.
-type helpBox struct {
-	table  *key.Map
-	scopes []key.Scope // the page's, and what adds to it
-	pane   viewport.Model
-}
-
-func newHelp(table *key.Map, s ...key.Scope) *helpBox { return &helpBox{table, s, viewport.New()} }
-
-func (h *helpBox) act(m *Model, a key.Action) {
-	switch a {
-	case key.Up:
-		h.pane.ScrollUp(1)
-	case key.Down:
-		h.pane.ScrollDown(1)
-	case key.PageUp:
-		h.pane.PageUp()
-	case key.PageDown:
-		h.pane.PageDown()
-	case key.Cancel:
-		m.help = nil
-	}
-}
-
-// helpKeyW is the room for a key's name.
-const helpKeyW = 11
-
-func (h *helpBox) lines(w int) []ladder.Line {
-	var out []ladder.Line
-	for _, s := range slices.Concat(h.scopes, []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}) {
-		list := h.table.In(s)
-		if len(list) == 0 {
-			continue
-		}
-		out = append(out, ladder.Line{Text: string(s), Role: themes.Title})
-		for _, b := range list {
-			for i, l := range widget.Wrap(b.Sentence, max(10, w-helpKeyW-2)) {
-				name := ""
-				if i == 0 {
-					name = b.Help().Key
-				}
-				out = append(out, ladder.Line{Text: "  " + name + spaces(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
-			}
-		}
-	}
-	return out
-}
-
-func spaces(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
-
-// drawHelp draws the help over the page; its bottom edge says how much more
-// there is.
-func (m *Model) drawHelp(over widget.Rect) *lipgloss.Layer {
-	box := widget.Centre(over, min(dialogW, over.W-2), over.H)
-	lines := m.help.lines(box.W - 4)
-	rows := m.scrolled(&m.help.pane, lines, box.W-4, box.H-2)
-	return m.frame(box, "KEYS", below(&m.help.pane, "j ↓"), themes.Accent, rows)
 }

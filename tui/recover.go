@@ -76,7 +76,7 @@ func (m *Model) promptFor(verb string) {
 	if what != "" {
 		text += what + " "
 	}
-	m.prompt = m.newPrompt(":", text)
+	m.openPalette(text)
 }
 
 // openDemand asks about fencing a node, making a rank anew or lifting a fence:

@@ -215,6 +215,7 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	}
 	f := feed.New(client, nil)
 	defer f.Close()
+	hint, seen := opts.hint()
 	src, end, err := recorded(f, opts)
 	if err != nil {
 		return err
@@ -223,6 +224,7 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 	return tui.Run(ctx, src, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
 		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
 		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saveIn(defaultStateDir()), Themes: ownThemes(), Recording: opts.Record,
+		NoMouse: opts.Prefs.Keys != nil && !opts.Prefs.Mouse, Hint: hint, HintSeen: seen,
 	})
 }
 

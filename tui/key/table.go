@@ -13,7 +13,7 @@ var table = slices.Concat([]Binding{
 	bind(Global, ShowEvents, []string{"8"}, "8", "events", "Events: what happened, newest last.", 0),
 	bind(Global, NextPage, []string{"tab"}, "tab", "next", "Next page.", 0),
 	bind(Global, PrevPage, []string{"shift+tab"}, "shift-tab", "previous", "Previous page.", 0),
-	bind(Global, Back, []string{"esc"}, "esc", "back", "Go back: end a filter, or return to the last page.", 0),
+	bind(Global, Back, []string{"esc"}, "esc", "back", "Go back: end a pane's zoom, end a filter, or return to the last page.", 0),
 	bind(Global, Approve, []string{"a"}, "a", "approve", "Approve what is proposed, a recovery first: a dialog opens on Cancel; tab, then enter, approves.", 0),
 	bind(Global, Veto, []string{"v"}, "v", "veto", "Veto the proposal or deny the recovery, with a reason if you like.", 0),
 	bind(Global, Why, []string{"i"}, "i", "why", "Why: the ladder and the evidence.", 0),
@@ -26,7 +26,10 @@ var table = slices.Concat([]Binding{
 	bind(Global, Export, []string{"e"}, "e", "export", "Write the report of the incident as Markdown and JSON, as falcon incident export does.", 0),
 	bind(Global, Mute, []string{"B"}, "B", "bell", "Switch the bell off, or on again; new incidents, proposals and recoveries ring at most twice a minute.", 0),
 	bind(Global, Theme, []string{"T"}, "T", "theme", "Next theme.", 0),
-	bind(Global, Command, []string{":"}, ":", "command", "Command: a page's name, rank N, test N1-N2 (a link), fence NODE, renew RANK or lift NODE with a reason, open INC-0001 or a link, theme NAME, quit.", 2),
+	bind(Global, PreviousView, []string{"-"}, "-", "previous view", "The view before this one, and back again.", 0),
+	bind(Global, ZoomPane, []string{"z"}, "z", "pane", "Let the next pane fill the page; after the last, and on esc, the whole page is back.", 0),
+	bind(Global, Mouse, []string{"M"}, "M", "mouse", "Leave the mouse to the terminal, or take it. While it is taken, hold Shift to select text.", 0),
+	bind(Global, Command, []string{":"}, ":", "command", "Find anything by name and run it: every action here with its key, every page, and commands such as rank N, test N1-N2, fence NODE WHY, open INC-0001, theme NAME.", 2),
 	bind(Global, ShowHelp, []string{"?"}, "?", "help", "Show the keys that work here.", 1),
 	bind(Global, Quit, []string{"q", "ctrl+c"}, "q", "quit", "Leave the console.", 5),
 }, mapKeys(Ranks), mapKeys(Grid), incidentKeys(Overview, 13), incidentKeys(Ladder, 0), []Binding{
@@ -97,7 +100,10 @@ var table = slices.Concat([]Binding{
 	bind(Dialog, EraseWord, []string{"ctrl+w"}, "ctrl-w", "erase word", "Erase a word there.", 0),
 	bind(Dialog, EraseAll, []string{"ctrl+u"}, "ctrl-u", "erase all", "Erase all before the cursor there.", 0),
 	bind(Dialog, Cancel, []string{"esc", "ctrl+c"}, "esc", "cancel", "Close without doing anything.", 4),
-	bind(Prompt, Confirm, []string{"enter"}, "enter", "run", "Run the command, or keep the filter.", 1),
+	bind(Prompt, Confirm, []string{"enter"}, "enter", "run", "Run the chosen entry or the command, or keep the filter.", 1),
+	bind(Prompt, Up, []string{"up", "ctrl+p"}, "↑", "choose", "The entry above.", 0),
+	bind(Prompt, Down, []string{"down", "ctrl+n"}, "↓", "choose", "The entry below.", 0),
+	bind(Prompt, Complete, []string{"tab"}, "tab", "complete", "Write out the chosen entry.", 0),
 	bind(Prompt, Erase, []string{"backspace", "ctrl+h"}, "backspace", "erase", "Erase a character.", 0),
 	bind(Prompt, EraseWord, []string{"ctrl+w"}, "ctrl-w", "erase word", "Erase a word.", 0),
 	bind(Prompt, EraseAll, []string{"ctrl+u"}, "ctrl-u", "erase all", "Erase all before the cursor.", 0),
@@ -123,7 +129,8 @@ var table = slices.Concat([]Binding{
 	bind(Replay, ToEnd, []string{"$"}, "$", "end", "To the end of the recording.", 0),
 	bind(Help, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "A page back.", 0),
 	bind(Help, PageDown, []string{"ctrl+d", "pgdown", "space"}, "ctrl-d", "page", "A page on.", 2),
-	bind(Help, Cancel, []string{"esc", "?", "q", "enter", "ctrl+c"}, "esc", "close", "Close the help.", 3),
+	bind(Help, Filter, []string{"/"}, "/", "search", "Show only the keys whose name or sentence holds a text.", 4),
+	bind(Help, Cancel, []string{"esc", "?", "q", "enter", "ctrl+c"}, "esc", "close", "End the search, then close the help.", 3),
 })
 
 // incidentKeys are the keys of the pages that show one incident.
@@ -151,7 +158,7 @@ func mapKeys(s Scope) []Binding {
 	if s == Ranks {
 		b = append(b,
 			bind(s, ZoomIn, []string{"+", "="}, "+", "zoom", "Zoom in: job, stages, nodes, ranks, and ranks with numbers.", 11),
-			bind(s, ZoomOut, []string{"-", "_"}, "-", "zoom", "Zoom out: the worst of several ranks a mark.", 0),
+			bind(s, ZoomOut, []string{"_"}, "_", "zoom", "Zoom out: the worst of several ranks a mark.", 0),
 			bind(s, PageUp, []string{"ctrl+u", "pgup"}, "ctrl-u", "page", "Half a page up.", 0),
 			bind(s, PageDown, []string{"ctrl+d", "pgdown"}, "ctrl-d", "page", "Half a page down.", 0),
 			bind(s, Order, []string{"o"}, "o", "order", "Next order: by topology, by host, by rank.", 0),

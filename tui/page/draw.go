@@ -23,6 +23,18 @@ type Page interface {
 	Want(r widget.Rect) (columns, runLengths int)
 }
 
+// Pane is a part of a page that can fill it alone.
+type Pane struct {
+	Name string
+	Draw func(c *widget.Canvas, r widget.Rect, s *State)
+}
+
+// Paned is a page that consists of panes.
+type Paned interface {
+	// Panes lists the panes in reading order.
+	Panes(s *State) []Pane
+}
+
 // looks are how standings are drawn and called.
 var looks = [roster.Standings]struct {
 	glyph rune

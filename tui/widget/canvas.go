@@ -59,6 +59,8 @@ type Canvas struct {
 	Pal   *themes.Palette
 	ASCII bool // draw with ASCII characters only
 	cells []Cell
+
+	targets Targets
 }
 
 // NewCanvas makes a blank canvas on the palette's background.

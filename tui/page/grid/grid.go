@@ -337,6 +337,7 @@ func (t *table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
 		st = st.With(themes.Bold | themes.Underline)
 	}
 	c.Fill(r, ' ', st)
+	c.Hit(r, widget.Target{Kind: widget.TargetRank, N: int64(rank)})
 	letter := t.letter(rank, v)
 	mark := st
 	if s := c.Pal.Style(role); s.BG != 0 {
@@ -350,6 +351,7 @@ func (t *table) cell(c *widget.Canvas, r widget.Rect, rank int32, cursor bool) {
 		c.Right(r.X+r.W-2, r.Y, t.s.Reading(v), st)
 	}
 	if cursor {
+		c.Focus(r.X, r.Y)
 		c.Set(r.X+r.W, r.Y, '←', c.Pal.Style(themes.Accent).With(themes.Bold))
 	}
 }

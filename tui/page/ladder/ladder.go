@@ -53,6 +53,13 @@ func (p *Page) step(s *page.State, by, n int) {
 	p.moved = true
 }
 
+// Point puts the cursor on a rung.
+func (p *Page) Point(t widget.Target, s *page.State) {
+	if t.Kind == widget.TargetRow {
+		p.step(s, int(t.N)-p.cursor(s), len(s.Snap().GetLadder().GetRungs()))
+	}
+}
+
 // cursor is the row that the operator chose, else the proposal's, else the
 // rung in force.
 func (p *Page) cursor(s *page.State) int {
@@ -143,6 +150,10 @@ func Rungs(c *widget.Canvas, r widget.Rect, s *page.State, cursor int) widget.Re
 	for i, g := range l.GetRungs() {
 		row, body = body.Rows(1)
 		if !row.Empty() {
+			c.Hit(row, widget.Target{Kind: widget.TargetRow, N: int64(i)})
+			if i == cursor {
+				c.Focus(row.X, row.Y)
+			}
 			rung(c, row, s, g, cols, i == cursor)
 		}
 	}

@@ -54,6 +54,22 @@ func (p *Page) Want(r widget.Rect) (columns, runLengths int) {
 // Act has nothing to move.
 func (p *Page) Act(key.Action, *page.State, widget.Rect) key.Scope { return "" }
 
+// Panes are the parts that can fill the page alone.
+func (p *Page) Panes(*page.State) []page.Pane {
+	return []page.Pane{
+		{Name: "now", Draw: now},
+		{Name: "iteration time", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			chart, strip := r.Rows(r.H - 5)
+			posterior.Chart(c, chart, s)
+			posterior.Strip(c, strip, s)
+		}},
+		{Name: "ranks", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) { ranks.Map(c, r, s, autoZoom) }},
+		{Name: "grid", Draw: grid.Table},
+		{Name: "ladder", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) { ladder.Rungs(c, r, s, -1) }},
+		{Name: "events", Draw: events.Tail},
+	}
+}
+
 // Draw chooses by size: one column, two, or three.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	switch {

@@ -213,6 +213,7 @@ func split(r widget.Rect, lengths int) parts {
 // Draw draws chart, marks, posterior, strip and numbers from top to bottom.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	v := p.view(r, s)
+	c.HitEach(r, func(x, _ int) widget.Target { return v.target(x) })
 	at := split(r, int(v.s.RunLengths))
 	p.chart(c, at.chart, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
 	if v.n == 0 {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -130,4 +131,20 @@ func (v view) was(i int) (length int32, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// Point puts the hairline on an iteration on screen.
+func (p *Page) Point(t widget.Target, _ *page.State) {
+	if t.Kind == widget.TargetIteration {
+		p.hair = t.N
+	}
+}
+
+// target is the iteration in a column of the page.
+func (v view) target(x int) widget.Target {
+	i := v.index(x - labelW)
+	if x < labelW || x >= labelW+v.width || i < 0 {
+		return widget.Target{}
+	}
+	return widget.Target{Kind: widget.TargetIteration, N: v.s.FirstIteration + int64(i)}
 }

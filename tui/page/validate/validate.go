@@ -275,7 +275,9 @@ func firstRow(at, h, n int) int {
 
 func cell(c *widget.Canvas, r widget.Rect, s *page.State, rank int32) {
 	pen, role := c.Pen(r), themes.Text
+	c.Hit(r, widget.Target{Kind: widget.TargetRank, N: int64(rank)})
 	if rank == s.Rank() {
+		c.Focus(r.X, r.Y)
 		sel := c.Pal.Style(themes.Selected)
 		c.Fill(r, ' ', sel)
 		pen.Over(sel)

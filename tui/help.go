@@ -1,0 +1,160 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"charm.land/bubbles/v2/textinput"
+	"charm.land/bubbles/v2/viewport"
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// helpBox lists the keys of the present page, then those that work everywhere.
+type helpBox struct {
+	table  *key.Map
+	scopes []key.Scope // the page's, and what adds to it
+	pane   viewport.Model
+	wanted string           // show only what holds this
+	search *textinput.Model // while it is being typed, else nil
+}
+
+func newHelp(table *key.Map, s ...key.Scope) *helpBox {
+	return &helpBox{table: table, scopes: s, pane: viewport.New()}
+}
+
+// helpKey handles a key while the help is open.
+func (m *Model) helpKey(k tea.KeyPressMsg) tea.Cmd {
+	if m.help.search != nil {
+		m.help.searchKey(m, k)
+		return nil
+	}
+	m.help.act(m, m.table.Lookup(k, key.Help))
+	return nil
+}
+
+func (h *helpBox) act(m *Model, a key.Action) {
+	switch a {
+	case key.Up:
+		h.pane.ScrollUp(1)
+	case key.Down:
+		h.pane.ScrollDown(1)
+	case key.PageUp:
+		h.pane.PageUp()
+	case key.PageDown:
+		h.pane.PageDown()
+	case key.Filter:
+		in := newInput(m.table, key.Prompt, h.wanted, max(1, m.w-promptKeysW-4))
+		h.search = &in
+	case key.Cancel:
+		if h.wanted == "" {
+			m.help = nil
+			return
+		}
+		h.want("")
+	}
+}
+
+// searchKey handles a key while a search is typed: the list follows it.
+func (h *helpBox) searchKey(m *Model, k tea.KeyPressMsg) {
+	switch m.table.Lookup(k, key.Prompt) {
+	case key.Confirm:
+		h.search = nil
+	case key.Cancel:
+		h.search = nil
+		h.want("")
+	case key.Up:
+		h.pane.ScrollUp(1)
+	case key.Down:
+		h.pane.ScrollDown(1)
+	default:
+		h.take(k)
+	}
+}
+
+// take gives the search a key or pasted text.
+func (h *helpBox) take(msg tea.Msg) {
+	in := enter(*h.search, msg)
+	h.search = &in
+	h.want(in.Value())
+}
+
+func (h *helpBox) want(text string) {
+	h.wanted = text
+	h.pane.GotoTop()
+}
+
+// roll turns the wheel.
+func (h *helpBox) roll(notches int) {
+	if notches < 0 {
+		h.pane.ScrollUp(-notches)
+		return
+	}
+	h.pane.ScrollDown(notches)
+}
+
+// helpKeyW is the room for a key's name.
+const helpKeyW = 11
+
+func (h *helpBox) lines(w int) []ladder.Line {
+	var out []ladder.Line
+	for _, s := range slices.Concat(h.scopes, []key.Scope{key.Global, key.Dialog, key.Prompt, key.Help}) {
+		list := h.found(s)
+		if len(list) == 0 {
+			continue
+		}
+		out = append(out, ladder.Line{Text: string(s), Role: themes.Title})
+		for _, b := range list {
+			for i, l := range widget.Wrap(b.Sentence, max(10, w-helpKeyW-2)) {
+				name := ""
+				if i == 0 {
+					name = b.Help().Key
+				}
+				out = append(out, ladder.Line{Text: "  " + name + spaces(helpKeyW-widget.Width(name)-1) + l, Role: themes.Text})
+			}
+		}
+	}
+	if len(out) == 0 {
+		out = wrapped(themes.Dim, "No key here has "+fmt.Sprintf("%q", h.wanted)+" in its name or sentence.", w)
+	}
+	return out
+}
+
+// found are the bindings of a scope that have a key and hold what is wanted.
+func (h *helpBox) found(s key.Scope) []key.Binding {
+	var out []key.Binding
+	want := strings.ToLower(strings.TrimSpace(h.wanted))
+	for _, b := range h.table.In(s) {
+		text := strings.ToLower(b.Help().Desc + " " + b.Sentence + " " + actionName(b.Action))
+		if len(b.Keys()) > 0 && (strings.Contains(text, want) || b.Help().Key == strings.TrimSpace(h.wanted)) {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+func spaces(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
+
+// drawHelp draws the help over the page; its bottom edge says how much more
+// there is.
+func (m *Model) drawHelp(over widget.Rect) *lipgloss.Layer {
+	box := widget.Centre(over, min(dialogW, over.W-2), over.H)
+	lines := m.help.lines(box.W - 4)
+	rows := m.scrolled(&m.help.pane, lines, box.W-4, box.H-2)
+	title := "KEYS"
+	if m.help.wanted != "" {
+		title = widget.Cut("KEYS with "+m.help.wanted, box.W-8)
+	}
+	return m.frame(box, title, below(&m.help.pane, m.table.Name(key.Down, key.Help)+" ↓"), themes.Accent, rows)
+}
+
+// searchRow is the search in the help, in the last row.
+func (m *Model) searchRow(y int) (string, *tea.Cursor) {
+	return m.inputRow("/", m.help.search, y)
+}

@@ -1,0 +1,146 @@
+// Package palette is the list behind ":": what can be done here, searched by
+// what was typed.
+//
+// It guarantees that the entry under the cursor is the one that enter takes,
+// that a name's beginning comes before letters scattered over one, and that
+// equal matches keep the order in which they were given. It holds data and
+// runs nothing; whoever owns it decides what an entry does. No I/O, no
+// goroutines.
+package palette
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sahilm/fuzzy"
+
+	"github.com/failslow/falcon/tui/key"
+)
+
+// Entry is one line of the palette.
+type Entry struct {
+	Name   string     // what is searched and shown: "zoom in", "rank N"
+	Key    string     // the key that does the same, or ""
+	Text   string     // a sentence
+	Action key.Action // what it does; none for a command
+	Fill   string     // what a command puts into the prompt, such as "rank "
+}
+
+// Match is an entry that fits what was typed.
+type Match struct {
+	Entry
+	At []int // bytes of Name that were matched
+}
+
+// List is the palette's state.
+type List struct {
+	all    []Entry
+	shown  []Match
+	cursor int
+}
+
+// New lists entries, with nothing typed yet.
+func New(all []Entry) *List {
+	l := &List{all: all}
+	l.Search("")
+	return l
+}
+
+// Search shows what fits the text, best first, with the cursor on the best.
+// A command that is typed with what follows it fits alone.
+func (l *List) Search(text string) {
+	l.cursor = 0
+	text = strings.ToLower(strings.TrimLeft(text, " "))
+	if c, ok := l.command(text); ok {
+		l.shown = []Match{{Entry: c}}
+		return
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		l.shown = plain(l.all)
+		return
+	}
+	first, begins, named, rest := []Match{}, []Match{}, []Match{}, []Match{}
+	found := map[int]bool{}
+	for _, m := range fuzzy.FindFrom(text, names(l.all)) {
+		found[m.Index] = true
+		if e := (Match{l.all[m.Index], m.MatchedIndexes}); !strings.HasPrefix(strings.ToLower(e.Name), text) {
+			named = append(named, e)
+		}
+	}
+	for i, e := range l.all {
+		switch {
+		case text+" " == e.Fill: // a command's whole name
+			first = append(first, Match{e, upTo(len(text))})
+		case strings.HasPrefix(strings.ToLower(e.Name), text):
+			begins = append(begins, Match{e, upTo(len(text))})
+		case !found[i] && strings.Contains(strings.ToLower(e.Text), text):
+			rest = append(rest, Match{Entry: e})
+		}
+	}
+	l.shown = slices.Concat(first, begins, named, rest)
+}
+
+// command is the command that a text begins with, once there is a space after
+// its name.
+func (l *List) command(text string) (Entry, bool) {
+	for _, e := range l.all {
+		if e.Fill != "" && strings.HasPrefix(text, e.Fill) {
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// names is what the entries are searched by.
+type names []Entry
+
+func (n names) String(i int) string { return n[i].Name }
+func (n names) Len() int            { return len(n) }
+
+func plain(all []Entry) []Match {
+	out := make([]Match, len(all))
+	for i, e := range all {
+		out[i].Entry = e
+	}
+	return out
+}
+
+func upTo(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// Move moves the cursor, and stops at the ends.
+func (l *List) Move(by int) { l.cursor = max(0, min(len(l.shown)-1, l.cursor+by)) }
+
+// Choose puts the cursor on a line, counted from the first that fits.
+func (l *List) Choose(i int) {
+	if i >= 0 && i < len(l.shown) {
+		l.cursor = i
+	}
+}
+
+// Chosen is the entry under the cursor.
+func (l *List) Chosen() (Entry, bool) {
+	if l.cursor >= len(l.shown) {
+		return Entry{}, false
+	}
+	return l.shown[l.cursor].Entry, true
+}
+
+// Cursor is the line under the cursor, counted from the first that fits.
+func (l *List) Cursor() int { return l.cursor }
+
+// Len is how many entries fit.
+func (l *List) Len() int { return len(l.shown) }
+
+// Window is what a list of so many rows shows, and the number of its first.
+func (l *List) Window(rows int) (list []Match, first int) {
+	rows = max(0, min(rows, len(l.shown)))
+	first = max(0, min(l.cursor-rows/2, len(l.shown)-rows))
+	return l.shown[first : first+rows], first
+}

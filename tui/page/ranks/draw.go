@@ -167,16 +167,16 @@ func (g geometry) drawPixels(c *widget.Canvas, r widget.Rect, s *page.State, mar
 	_, body := r.Columns(g.gutter)
 	c.Raster(body, g.raster(s), &c.Pal.Heat)
 	for _, rank := range s.Picks() {
-		g.mark(c, body, rank)
+		g.mark(c, r, rank)
 	}
 	if marked != nil {
 		for i := g.top * g.columns; i < min(len(g.first), (g.top+g.rows)*g.columns); i++ {
 			if marked(g.first[i]) {
-				g.mark(c, body, g.first[i])
+				g.mark(c, r, g.first[i])
 			}
 		}
 	}
-	g.cursor(c, body, s)
+	g.cursor(c, r, s)
 }
 
 // drawGutter names the first item of every text row.
@@ -210,17 +210,9 @@ func (g geometry) label(s *page.State, item int) string {
 	return strconv.Itoa(int(rank))
 }
 
-// at is where an item's cell is in r; ok is false out of view.
-func (g geometry) at(c *widget.Canvas, r widget.Rect, rank int32) (x, y int, ok bool) {
-	item := int(g.place[rank])
-	x, row := item%g.columns, item/g.columns-g.top
-	y = row / c.PixelRows(1)
-	return r.X + x, r.Y + y, row >= 0 && y < r.H && x < r.W
-}
-
 // mark shows that a rank is picked; a state keeps its glyph.
 func (g geometry) mark(c *widget.Canvas, r widget.Rect, rank int32) {
-	x, y, ok := g.at(c, r, rank)
+	x, y, ok := g.corner(r, rank)
 	if !ok {
 		return
 	}
@@ -233,7 +225,7 @@ func (g geometry) mark(c *widget.Canvas, r widget.Rect, rank int32) {
 
 // cursor points at the cursor's pixel, or underlines it.
 func (g geometry) cursor(c *widget.Canvas, r widget.Rect, s *page.State) {
-	x, y, ok := g.at(c, r, s.Rank())
+	x, y, ok := g.corner(r, s.Rank())
 	if !ok {
 		return
 	}

@@ -229,6 +229,33 @@ func (g geometry) hit(r widget.Rect, x, y int) []int {
 	return out
 }
 
+// worstAt is the rank that stands at a cell of r, the worst of several; there
+// is none once the job has other ranks than were laid out.
+func (g geometry) worstAt(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool) {
+	codes := s.Roster.Codes(s.Metric)
+	if len(codes) != len(g.place) {
+		return 0, false
+	}
+	for _, item := range g.hit(r, x, y) {
+		if worst := g.worst(s, item); !ok || codes[worst] > codes[rank] {
+			rank, ok = worst, true
+		}
+	}
+	return rank, ok
+}
+
+// corner is where a rank's item begins in r; ok is false out of view.
+func (g geometry) corner(r widget.Rect, rank int32) (x, y int, ok bool) {
+	item := int(g.place[rank])
+	row := item/g.columns - g.top
+	x = g.gutter + item%g.columns*g.cellW
+	y = row * g.cellH
+	if !g.cells() {
+		y = row / g.halves
+	}
+	return r.X + x, r.Y + y, row >= 0 && row < g.rows && x < r.W && y < r.H
+}
+
 // raster is the visible part as pixels: the worst of each item.
 func (g geometry) raster(s *page.State) *widget.Raster {
 	pix := widget.NewRaster(g.columns, min(g.rows, g.total-g.top))

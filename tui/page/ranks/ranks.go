@@ -157,14 +157,7 @@ func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool)
 		return 0, false
 	}
 	body := mapRect(r)
-	g := layout(body, s, p.level, p.order, p.halves)
-	codes := s.Roster.Codes(s.Metric)
-	for _, item := range g.hit(body, x, y) {
-		if r := g.worst(s, item); !ok || codes[r] > codes[rank] {
-			rank, ok = r, true
-		}
-	}
-	return rank, ok
+	return layout(body, s, p.level, p.order, p.halves).worstAt(s, body, x, y)
 }
 
 // Draw draws the map, the metric's legend, and below them the cursor's rank.
@@ -219,10 +212,20 @@ func show(c *widget.Canvas, body widget.Rect, s *page.State, g geometry, marked 
 	switch {
 	case len(s.Ranks) == 0:
 		page.Empty(c, body, "no ranks known yet")
+		return
 	case g.cells():
 		g.drawCells(c, body, s, marked)
 	default:
 		g.drawPixels(c, body, s, marked)
+	}
+	c.HitEach(body, func(x, y int) widget.Target {
+		if rank, ok := g.worstAt(s, body, body.X+x, body.Y+y); ok {
+			return widget.Target{Kind: widget.TargetRank, N: int64(rank)}
+		}
+		return widget.Target{}
+	})
+	if x, y, ok := g.corner(body, s.Rank()); ok {
+		c.Focus(x, y)
 	}
 }
 

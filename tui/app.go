@@ -173,6 +173,7 @@ func New(src Source, opts Options) (*Model, error) {
 		key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Validate: validate.New(), key.Recovery: recovery.New(), key.Events: events.New(),
 	}
 	m.live = page.NewState(src.Latest())
+	m.live.Keys = m.table
 	m.state = m.live
 	return m, nil
 }

@@ -140,7 +140,7 @@ func (m *Model) lookBanner() string {
 	if i := m.listed(m.look.id); i >= 0 {
 		place = fmt.Sprintf(" (%d of %d)", i+1, len(m.live.Snap().Incidents))
 	}
-	return m.put(themes.Urgent, " "+m.look.id+place+", to read only; ] newer ")
+	return m.put(themes.Urgent, " "+m.look.id+place+", to read only; "+m.table.Name(key.NewerIncident, key.Overview)+" newer ")
 }
 
 // readOnly says why nothing can be decided on the incident on screen, or "".
@@ -148,5 +148,5 @@ func (m *Model) readOnly() string {
 	if m.look == nil {
 		return ""
 	}
-	return m.look.id + " is shown to read; i goes back to the present incident"
+	return m.look.id + " is shown to read; " + m.table.Name(key.Why, key.Global) + " goes back to the present incident"
 }

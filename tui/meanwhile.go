@@ -6,6 +6,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/phrase"
@@ -127,5 +128,5 @@ func (m *Model) countdownLines(d *dialog, w int) []ladder.Line {
 	if !ok {
 		return nil
 	}
-	return wrapped(themes.Auto, " AUTOMATIC: policy approves this in "+phrase.Seconds(left)+"; a veto or F stops it ", w)
+	return wrapped(themes.Auto, " AUTOMATIC: policy approves this in "+phrase.Seconds(left)+"; a veto or "+m.table.Name(key.Freeze, key.Global)+" stops it ", w)
 }

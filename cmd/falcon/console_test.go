@@ -30,6 +30,7 @@ func TestConsoleWrongUse(t *testing.T) {
 		{[]string{"console", "--prefs", none}, 1},
 		{[]string{"console", "keys", "--prefs", broken}, 2},
 		{[]string{"console", "keys", "extra"}, 2},
+		{[]string{"lab", "run", "--prefs", broken}, 2},
 	} {
 		if got := run(c.args); got != c.code {
 			t.Errorf("falcon %s: exit code %d, want %d", strings.Join(c.args, " "), got, c.code)

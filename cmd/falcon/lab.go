@@ -45,6 +45,7 @@ type labOptions struct {
 	unpaced    bool
 	theme      string
 	ascii      bool
+	prefs      string
 	noRef      bool
 }
 
@@ -84,6 +85,7 @@ func labRunCommand() *cobra.Command {
 	f.BoolVar(&o.unpaced, "unpaced", false, "no modelled time: as fast as this machine goes")
 	f.StringVar(&o.theme, "theme", "", "console theme")
 	f.BoolVar(&o.ascii, "ascii", false, "console without Unicode blocks")
+	prefsFlag(c, &o.prefs)
 	f.BoolVar(&o.noRef, "no-reference", false, "skip the undisturbed reference run behind the report")
 	return c
 }

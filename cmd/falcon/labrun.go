@@ -94,6 +94,11 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 	}
 	r := &labRun{o: o, sc: sc, out: c.OutOrStdout()}
 	r.screen = !o.headless && term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) && os.Getenv("TERM") != "dumb"
+	if r.screen || o.prefs != "" { // before a job starts for a console that can't
+		if _, err := loadPrefs(o.prefs); err != nil {
+			return nil, err
+		}
+	}
 	if r.policy, err = labPolicy(sc, o.approve, r.screen); err != nil {
 		return nil, err
 	}

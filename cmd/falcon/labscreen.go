@@ -103,6 +103,9 @@ func (r *labRun) consoleArgs() []string {
 	if r.o.theme != "" {
 		args = append(args, "--theme", r.o.theme)
 	}
+	if r.o.prefs != "" {
+		args = append(args, "--prefs", r.o.prefs)
+	}
 	if r.o.record != "" { // a console that comes back goes on with it
 		args = append(args, "--record", r.o.record, "--record-on")
 	}

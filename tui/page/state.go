@@ -15,6 +15,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/filter"
+	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/roster"
 	"github.com/failslow/falcon/tui/widget"
@@ -45,6 +46,8 @@ type State struct {
 	Metric Metric
 	Filter string // of the events page
 
+	Keys *key.Map // whose keys texts name; never nil
+
 	rankFilter filter.Filter // of the ranks page
 	matched    []int32       // ranks that match it, ascending
 
@@ -61,10 +64,13 @@ type State struct {
 
 // NewState starts with nothing known, following the worst rank.
 func NewState(f *feed.State) *State {
-	s := &State{following: true, picks: &Picks{ranks: map[int32]bool{}}}
+	s := &State{Keys: key.Default(), following: true, picks: &Picks{ranks: map[int32]bool{}}}
 	s.Update(f)
 	return s
 }
+
+// Key is what the operator presses on a page for an action, as texts name it.
+func (s *State) Key(p key.Scope, a key.Action) string { return s.Keys.Name(a, p, key.Global) }
 
 // Update takes a new feed state over. What is derived from it per rank is
 // derived once for all who show this snapshot; only a filter costs more.

@@ -1,10 +1,12 @@
 package events
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 )
 
@@ -67,11 +69,12 @@ func (p *Page) narrowed(s *page.State) string {
 
 // why says why no event is shown and what to do.
 func (p *Page) why(s *page.State) string {
+	kind, severity := s.Key(key.Events, key.Kind), s.Key(key.Events, key.Severity)
 	switch {
 	case len(s.Feed.Events) == 0:
 		return "nothing has happened yet; events come here as soon as agents attach"
 	case s.Filter != "":
-		return "no event held is of this kind and text; esc drops the text, t and s the rest"
+		return fmt.Sprintf("no event held is of this kind and text; %s drops the text, %s and %s the rest", s.Key(key.Events, key.Back), kind, severity)
 	}
-	return "no event held is of this kind; t shows the next kind, s all severities"
+	return fmt.Sprintf("no event held is of this kind; %s shows the next kind, %s all severities", kind, severity)
 }

@@ -200,7 +200,7 @@ func (p *Page) line(c *widget.Canvas, body widget.Rect, e *falconv1.EventLine, c
 func drawDetail(c *widget.Canvas, r widget.Rect, s *page.State, e *falconv1.EventLine) {
 	open := ""
 	if t, ok := s.TargetOf(e); ok {
-		open = "enter opens " + t.Name()
+		open = s.Key(key.Events, key.Open) + " opens " + t.Name()
 	}
 	body := c.Rule(r, e.Kind, open)
 	row, body := body.Rows(1)

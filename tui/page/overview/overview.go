@@ -157,7 +157,7 @@ func gap(r widget.Rect, n int) (left, right widget.Rect) {
 func recovered(c *widget.Canvas, r widget.Rect, s *page.State) {
 	v := s.Snap().GetRecovery()
 	if v == nil {
-		page.Empty(c, c.Rule(r, "RECOVERY", ""), "nothing had to be recovered so far; 7 shows what a loss would cost now")
+		page.Empty(c, c.Rule(r, "RECOVERY", ""), "nothing had to be recovered so far; "+s.Key(key.Overview, key.ShowRecovery)+" shows what a loss would cost now")
 		return
 	}
 	body := c.Rule(r, "RECOVERY "+v.Id, v.State)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
 	"github.com/failslow/falcon/tui/roster"
@@ -19,7 +20,7 @@ func (g geometry) title(s *page.State) string {
 		parts = append(parts, fmt.Sprintf("%d crit in view, %d outside%s", seen, above+below, arrows(above, below)))
 	}
 	if g.filtered {
-		parts = append(parts, fmt.Sprintf("filter %q: %d of %d, esc shows all", s.RankFilter(), len(s.Matched()), len(s.Ranks)))
+		parts = append(parts, fmt.Sprintf("filter %q: %d of %d, %s shows all", s.RankFilter(), len(s.Matched()), len(s.Ranks), s.Key(key.Ranks, key.Back)))
 	}
 	if n := s.PickCount(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d picked", n))

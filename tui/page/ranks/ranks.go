@@ -176,7 +176,7 @@ func (p *Page) draw(c *widget.Canvas, r widget.Rect, s *page.State, g geometry) 
 	right := g.title(s)
 	marked := s.Picked
 	if p.anchor >= 0 && len(s.Ranks) > 0 {
-		right = fmt.Sprintf("range from rank %d: V picks it, u drops it  ·  ", p.anchor) + right
+		right = fmt.Sprintf("range from rank %d: %s picks it, %s drops it  ·  ", p.anchor, s.Key(key.Ranks, key.PickRange), s.Key(key.Ranks, key.Unpick)) + right
 		from, to := int(g.place[min(p.anchor, int32(len(g.place))-1)]), g.item(s)
 		marked = func(r int32) bool {
 			i := int(g.place[r])

@@ -8,6 +8,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -120,7 +121,7 @@ func (p *Page) links(c *widget.Canvas, r widget.Rect, s *page.State) {
 		c.Pen(foot).Put(themes.Dim, more)
 	}
 	if len(list) == 0 {
-		page.Empty(c, body, "no link is suspicious, and no pair of nodes to pick from is known; L picks ranks")
+		page.Empty(c, body, "no link is suspicious, and no pair of nodes to pick from is known; "+s.Key(key.Validate, key.Links)+" picks ranks")
 		return
 	}
 	p.row = max(0, min(p.row, len(list)-1))

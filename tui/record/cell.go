@@ -24,12 +24,18 @@ var spans = []span{{10_000, 5, 236_000}, {100, 0.05, 38_000}, {10, 0.005, 20_000
 const hair = 1e-6
 
 // round maps a fraction to whole steps; 0 stays 0.
-func round(x float64) int64 {
+func round(x float64) int64 { return stepOf(spans, x) }
+
+// unround is the middle of a step.
+func unround(n int64) float64 { return middle(spans, n) }
+
+// stepOf is the step that x lies in; 0 stays 0.
+func stepOf(spans []span, x float64) int64 {
 	switch {
 	case x == 0 || math.IsNaN(x):
 		return 0
 	case x < 0:
-		return -round(-x)
+		return -stepOf(spans, -x)
 	}
 	x = min(x, 1e12)
 	for _, s := range spans {
@@ -40,13 +46,12 @@ func round(x float64) int64 {
 	return 0
 }
 
-// unround is the middle of a step.
-func unround(n int64) float64 {
+func middle(spans []span, n int64) float64 {
 	switch {
 	case n == 0:
 		return 0
 	case n < 0:
-		return -unround(max(-n, 0))
+		return -middle(spans, max(-n, 0))
 	}
 	for _, s := range spans {
 		if n > s.first {

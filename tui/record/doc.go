@@ -12,8 +12,8 @@
 // that a file which was cut anywhere plays up to the cut. It has mode 0600 and
 // a largest size. Everything is kept as it was received, except that in
 // the tables of ranks, nodes and ports fractions are rounded finer than any
-// page shows them, and times of day to a millisecond; a posterior is rounded to
-// one part in 8,000.
+// page shows them, and times of day to a millisecond; the
+// chances of a series are rounded as finely as its page prints them.
 //
 // A Writer, a Tap and a Player own one goroutine each, which Close waits for.
 // The package draws nothing and asks no engine anything.

@@ -59,21 +59,36 @@ func (c *scene) diff(s *feed.State, at time.Time) *falconv1.RecordFrame {
 	return f
 }
 
-// diffSeries compares with the newest series of the same rank.
+// diffSeries compares with the newest series of the same rank; nil where the
+// one that is shown stays.
 func (c *scene) diffSeries(now *falconv1.Series) *falconv1.RecordSeries {
-	if now == nil || c.series != nil && now.Rank == c.series.Rank {
-		c.heard.keep(now)
-		return diffSeries(c.series, now)
+	switch {
+	case now == c.series, now != nil && c.series != nil && proto.Equal(c.series, now):
+		return nil
+	case now == nil:
+		return &falconv1.RecordSeries{None: true}
 	}
-	d := diffSeries(c.heard[now.Rank], now)
+	d := pack(c.heard[now.Rank], now)
 	c.heard.keep(now)
-	if d == nil { // as it was when it was shown last
-		d = &falconv1.RecordSeries{Series: now}
-		if whole(now) {
-			d = &falconv1.RecordSeries{Kept: int32(len(now.Ms)), Series: columns(now, len(now.Ms), len(now.Ms))}
-		}
-	}
 	return d
+}
+
+// applySeries is diffSeries' inverse.
+func (c *scene) applySeries(d *falconv1.RecordSeries) error {
+	switch {
+	case d == nil:
+		return nil
+	case d.None || d.Series == nil:
+		c.series = nil
+		return nil
+	}
+	s, err := unpack(c.heard[d.Series.Rank], d)
+	if err != nil {
+		return err
+	}
+	c.series = s
+	c.heard.keep(s)
+	return nil
 }
 
 func sameOperators(a, b []*falconv1.Operator) bool {
@@ -155,16 +170,9 @@ func (c *scene) apply(f *falconv1.RecordFrame) (*feed.State, error) {
 	if err := c.tables(f); err != nil {
 		return nil, err
 	}
-	was := c.series
-	if r := f.Series.GetSeries(); r != nil {
-		was = c.heard[r.Rank]
-	}
-	series, err := applySeries(was, f.Series)
-	if err != nil {
+	if err := c.applySeries(f.Series); err != nil {
 		return nil, err
 	}
-	c.series = series
-	c.heard.keep(series)
 	if f.EventsAnew {
 		c.events = nil
 	}

@@ -2,7 +2,6 @@ package record
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -34,50 +33,83 @@ func (h heard) keep(s *falconv1.Series) {
 	h[s.Rank] = s
 }
 
-// diffSeries leaves out of now the columns that was had already; nil where
-// nothing changed.
-func diffSeries(was, now *falconv1.Series) *falconv1.RecordSeries {
-	switch {
-	case now == nil && was == nil, now != nil && proto.Equal(was, now):
-		return nil
-	case now == nil:
-		return &falconv1.RecordSeries{None: true}
+// pack leaves out of now the iterations that was has already; of those the
+// chances, which the engine reckons anew from time to time, are changes.
+func pack(was, now *falconv1.Series) *falconv1.RecordSeries {
+	if !whole(now) {
+		return &falconv1.RecordSeries{Series: now}
 	}
 	kept := overlap(was, now)
-	out := columns(now, kept, len(now.Ms))
-	out.Posterior = coarse(out.Posterior)
-	return &falconv1.RecordSeries{Kept: int32(kept), Series: out}
+	rest := shallow(now)
+	rest.Ms, rest.Probability, rest.MapRunLength, rest.Posterior = now.Ms[kept:], nil, nil, nil
+	return &falconv1.RecordSeries{Kept: int32(kept), Series: rest, Chances: changes(known(was, kept), levels(now))}
 }
 
-// coarse rounds a posterior to one part in 8,000, and what is too small to be
-// shown to 0: the rest is noise that fills the disk.
-func coarse(p []float32) []float32 {
-	const low, shown = 1 << 11, 1e-20
-	out := make([]float32, len(p))
-	for i, x := range p {
-		if x >= shown {
-			out[i] = math.Float32frombits((math.Float32bits(x) + low/2) &^ (low - 1))
+// overlap is how many of the newest columns of was are the oldest of now.
+func overlap(was, now *falconv1.Series) int {
+	if was == nil || was.RunLengths != now.RunLengths || !whole(was) {
+		return 0
+	}
+	drop := int(now.FirstIteration - was.FirstIteration)
+	n := min(len(was.Ms)-drop, len(now.Ms))
+	if drop < 0 || n <= 0 || drop+n != len(was.Ms) || !slices.Equal(was.Ms[drop:], now.Ms[:n]) {
+		return 0
+	}
+	return n
+}
+
+// known are the levels of a series' newest columns.
+func known(s *falconv1.Series, columns int) []int64 {
+	if columns == 0 {
+		return nil
+	}
+	all := levels(s)
+	return all[len(all)-columns*perColumn(s.RunLengths):]
+}
+
+// perColumn is how many numbers levels has of a column.
+func perColumn(runLengths int32) int { return int(runLengths) + 2 }
+
+// levels are what a series says of each column, oldest first: P(r ≤ w), the
+// MAP run length and the posterior.
+func levels(s *falconv1.Series) []int64 {
+	rows := int(s.RunLengths)
+	out := make([]int64, 0, len(s.Ms)*perColumn(s.RunLengths))
+	for i := range s.Ms {
+		out = append(out, level(s.Probability[i]), int64(s.MapRunLength[i]))
+		for _, p := range s.Posterior[i*rows : (i+1)*rows] {
+			out = append(out, level(p))
 		}
 	}
 	return out
 }
 
-// overlap is how many of the newest columns of was are the oldest of now.
-func overlap(was, now *falconv1.Series) int {
-	if was == nil || was.Rank != now.Rank || was.RunLengths != now.RunLengths || !whole(was) || !whole(now) {
-		return 0
+// setLevels is levels' inverse, for a series that has its Ms alone.
+func setLevels(s *falconv1.Series, all []int64) {
+	n := perColumn(s.RunLengths)
+	for ; len(all) >= n; all = all[n:] {
+		s.Probability = append(s.Probability, chance(all[0]))
+		s.MapRunLength = append(s.MapRunLength, int32(all[1]))
+		for _, l := range all[2:n] {
+			s.Posterior = append(s.Posterior, chance(l))
+		}
 	}
-	drop := int(now.FirstIteration - was.FirstIteration)
-	n := min(len(was.Ms)-drop, len(now.Ms))
-	if drop < 0 || n <= 0 || drop+n != len(was.Ms) {
-		return 0
+}
+
+// changes turns was into now; what was does not have is 0.
+func changes(was, now []int64) *falconv1.RecordColumn {
+	out, skip := &falconv1.RecordColumn{}, uint32(0)
+	for i, n := range now {
+		if i < len(was) {
+			n -= was[i]
+		}
+		if n == 0 {
+			skip++
+			continue
+		}
+		out.Skip, out.Delta, skip = append(out.Skip, skip), append(out.Delta, n), 0
 	}
-	a, b := columns(was, drop, drop+n), columns(now, 0, n)
-	if !slices.Equal(a.Ms, b.Ms) || !slices.Equal(a.Probability, b.Probability) ||
-		!slices.Equal(a.MapRunLength, b.MapRunLength) || !slices.Equal(a.Posterior, b.Posterior) {
-		return 0
-	}
-	return n
+	return out
 }
 
 // whole says that all parts of a series have the same number of columns.
@@ -99,27 +131,46 @@ func columns(s *falconv1.Series, from, to int) *falconv1.Series {
 	return out
 }
 
-// applySeries is diffSeries backwards.
-func applySeries(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Series, error) {
-	switch {
-	case d == nil:
-		return was, nil
-	case d.None || d.Series == nil:
-		return nil, nil
-	case d.Kept == 0:
+// unpack is pack's inverse.
+func unpack(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Series, error) {
+	if d.Chances == nil {
 		return d.Series, nil
 	}
 	kept := int(d.Kept)
-	if was == nil || !whole(was) || !whole(d.Series) || kept < 0 || kept > len(was.Ms) ||
-		was.RunLengths != d.Series.RunLengths || kept+len(d.Series.Ms) > maxColumns {
-		return nil, fmt.Errorf("%w: a series that goes on from %d columns that it does not have", ErrFrame, kept)
+	out := shallow(d.Series)
+	if kept != 0 {
+		if was == nil || !whole(was) || kept < 0 || kept > len(was.Ms) || was.RunLengths != out.RunLengths {
+			return nil, fmt.Errorf("%w: a series that goes on from %d columns that it does not have", ErrFrame, kept)
+		}
+		out.Ms = slices.Concat(was.Ms[len(was.Ms)-kept:], out.Ms)
 	}
-	old := columns(was, len(was.Ms)-kept, len(was.Ms))
-	s := d.Series
-	out := shallow(s)
-	out.Ms, out.Probability = slices.Concat(old.Ms, s.Ms), slices.Concat(old.Probability, s.Probability)
-	out.MapRunLength, out.Posterior = slices.Concat(old.MapRunLength, s.MapRunLength), slices.Concat(old.Posterior, s.Posterior)
+	if len(out.Ms) > maxColumns || out.RunLengths < 0 || out.RunLengths > maxLengths {
+		return nil, fmt.Errorf("%w: a series of %d columns and %d rows", ErrFrame, len(out.Ms), out.RunLengths)
+	}
+	all := make([]int64, len(out.Ms)*perColumn(out.RunLengths))
+	copy(all, known(was, kept))
+	if err := change(all, d.Chances); err != nil {
+		return nil, err
+	}
+	out.Probability, out.MapRunLength, out.Posterior = nil, nil, nil
+	setLevels(out, all)
 	return out, nil
+}
+
+// change adds changes.
+func change(all []int64, d *falconv1.RecordColumn) error {
+	if len(d.Skip) != len(d.Delta) {
+		return fmt.Errorf("%w: %d values for %d numbers", ErrFrame, len(d.Delta), len(d.Skip))
+	}
+	at := 0
+	for k, skip := range d.Skip {
+		if at += int(skip); at >= len(all) {
+			return fmt.Errorf("%w: number %d of %d", ErrFrame, at, len(all))
+		}
+		all[at] += d.Delta[k]
+		at++
+	}
+	return nil
 }
 
 // fit cuts a picture to what a screen wants of it, as the engine would.

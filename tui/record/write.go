@@ -18,7 +18,7 @@ import (
 )
 
 // magic is the first line of a recording; the number is the format's version.
-const magic = "falcon recording 1\n"
+const magic = "falcon recording 2\n"
 
 // Bounds of a writer.
 const (

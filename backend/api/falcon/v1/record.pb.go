@@ -507,10 +507,13 @@ func (x *RecordColumn) GetText() []string {
 // RecordSeries is a series of which the columns that the console had already
 // are left out.
 type RecordSeries struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Series        *Series                `protobuf:"bytes,1,opt,name=series,proto3" json:"series,omitempty"` // with the new columns only
-	Kept          int32                  `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`    // newest columns of the one before that stay ahead of them
-	None          bool                   `protobuf:"varint,3,opt,name=none,proto3" json:"none,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Series *Series                `protobuf:"bytes,1,opt,name=series,proto3" json:"series,omitempty"` // with chances: ms of the new columns only, and no chances
+	Kept   int32                  `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`    // newest columns that the same rank had that stay ahead of them
+	None   bool                   `protobuf:"varint,3,opt,name=none,proto3" json:"none,omitempty"`
+	// By column of the whole series, oldest first: P(r <= w), MAP run length and
+	// posterior; probabilities in steps. Added to the kept ones, to 0 after them.
+	Chances       *RecordColumn `protobuf:"bytes,4,opt,name=chances,proto3" json:"chances,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +569,13 @@ func (x *RecordSeries) GetNone() bool {
 	return false
 }
 
+func (x *RecordSeries) GetChances() *RecordColumn {
+	if x != nil {
+		return x.Chances
+	}
+	return nil
+}
+
 var File_falcon_v1_record_proto protoreflect.FileDescriptor
 
 const file_falcon_v1_record_proto_rawDesc = "" +
@@ -615,11 +625,12 @@ const file_falcon_v1_record_proto_rawDesc = "" +
 	"\x05field\x18\x01 \x01(\x05R\x05field\x12\x12\n" +
 	"\x04skip\x18\x02 \x03(\rR\x04skip\x12\x14\n" +
 	"\x05delta\x18\x03 \x03(\x12R\x05delta\x12\x12\n" +
-	"\x04text\x18\x04 \x03(\tR\x04text\"a\n" +
+	"\x04text\x18\x04 \x03(\tR\x04text\"\x94\x01\n" +
 	"\fRecordSeries\x12)\n" +
 	"\x06series\x18\x01 \x01(\v2\x11.falcon.v1.SeriesR\x06series\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\x05R\x04kept\x12\x12\n" +
-	"\x04none\x18\x03 \x01(\bR\x04noneB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
+	"\x04none\x18\x03 \x01(\bR\x04none\x121\n" +
+	"\achances\x18\x04 \x01(\v2\x17.falcon.v1.RecordColumnR\achancesB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
 
 var (
 	file_falcon_v1_record_proto_rawDescOnce sync.Once
@@ -660,11 +671,12 @@ var file_falcon_v1_record_proto_depIdxs = []int32{
 	9,  // 9: falcon.v1.RecordFrame.operators:type_name -> falcon.v1.Operator
 	4,  // 10: falcon.v1.RecordTable.columns:type_name -> falcon.v1.RecordColumn
 	10, // 11: falcon.v1.RecordSeries.series:type_name -> falcon.v1.Series
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	4,  // 12: falcon.v1.RecordSeries.chances:type_name -> falcon.v1.RecordColumn
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_record_proto_init() }

@@ -199,6 +199,7 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 }
 
 func TestIdleBytes(t *testing.T) {
+	drawsAlone(t)
 	const seconds = 4
 	for _, o := range []fakeengine.Options{{Healthy: true}, huge} {
 		for _, p := range []key.Scope{key.Overview, key.Ranks, key.Grid} {
@@ -222,6 +223,7 @@ func TestIdleBytes(t *testing.T) {
 // A frame of the map of 100,000 ranks in which a few pixels change: of 7,200
 // about 4 and 43.
 func TestBytesOfAChange(t *testing.T) {
+	drawsAlone(t)
 	for _, c := range []struct{ flicker, most int }{{2, fewChangeBytes}, {21, changeBytes}} {
 		o := huge
 		o.Flicker = c.flicker
@@ -242,6 +244,7 @@ func TestBytesOfAChange(t *testing.T) {
 }
 
 func TestBytesOfARepaint(t *testing.T) {
+	drawsAlone(t)
 	o := huge
 	o.Flicker = 700 // 97 % of the pixels are healthy
 	for _, p := range key.Pages {

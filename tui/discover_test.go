@@ -291,6 +291,7 @@ func TestCursorFollowsTheFocus(t *testing.T) {
 // From one column by one row to a wall display, in steps: every row and every
 // column as asked, whatever lies over the page.
 func TestGeometryAtEverySize(t *testing.T) {
+	drawsAlone(t)
 	widths, heights := []int{1, 2, 7, 19, 41, 59, 60, 61, 79, 80, 97, 120, 159, 200, 220}, []int{1, 2, 5, 11, 15, 16, 17, 23, 24, 33, 40, 59, 60, 70}
 	src := &still{state: stateAt(t, moments[1].options, moments[1].iter, 0, wide)}
 	profile := colorprofile.ANSI256

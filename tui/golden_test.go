@@ -40,6 +40,15 @@ var moments = []moment{
 
 var sizes = [][2]int{{80, 24}, {120, 40}, {200, 60}}
 
+// drawsAlone skips what only draws, thousands of times, in the short run under
+// the race detector: nothing runs beside it, and the whole run has it.
+func drawsAlone(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("drawing alone: left to the run without -short")
+	}
+}
+
 func containsAll(s string, parts ...string) bool {
 	for _, p := range parts {
 		if !strings.Contains(s, p) {
@@ -114,6 +123,7 @@ func TestGoldenText(t *testing.T) {
 // Every page, moment, size, profile and theme: exact geometry, and a digest
 // of the styled bytes, so that any change of any of them is noticed.
 func TestGoldenStyled(t *testing.T) {
+	drawsAlone(t)
 	var digests strings.Builder
 	for _, p := range key.Pages {
 		for _, mo := range moments {
@@ -223,6 +233,7 @@ func TestGoldenOverlays(t *testing.T) {
 
 // Any size, any moment, any page: never a panic, never a burst row.
 func TestEverySizeIsExact(t *testing.T) {
+	drawsAlone(t)
 	mo := moments[1]
 	for _, p := range key.Pages {
 		for w := 1; w < 140; w += 23 {

@@ -67,6 +67,7 @@ func watchUntil(t testing.TB, m *Model, src Source, iteration int64) {
 // A console of its own, and one more session of a hub, after a few pictures of
 // 100,000 ranks of which some change each time.
 func TestMemoryOfASession(t *testing.T) {
+	drawsAlone(t)
 	if testing.Short() {
 		t.Skip("pulls 100,000 ranks over and over")
 	}

@@ -68,6 +68,7 @@ func TestGoldenRecovery(t *testing.T) {
 
 // Any size and state: never a panic, never a burst row, whatever is pressed.
 func TestRecoveryIsExactAtEverySize(t *testing.T) {
+	drawsAlone(t)
 	for _, state := range losses {
 		for _, world := range []fakeengine.Options{{}, {TP: 4, DP: 8, PP: 8}} {
 			for w := 20; w < 140; w += 20 {

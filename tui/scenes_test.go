@@ -88,6 +88,7 @@ func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, 
 // States of pages that the moments do not reach: words at two sizes and in
 // ASCII, and a digest of every size, profile and theme.
 func TestGoldenScenes(t *testing.T) {
+	drawsAlone(t)
 	var digests strings.Builder
 	for _, x := range pageScenes {
 		for _, s := range sizes[:2] {

@@ -19,7 +19,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval table7 e2e seeds pauses swaps figures outage estimates check clean
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval table7 e2e seeds pauses swaps figures outage estimates pictures check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -130,6 +130,9 @@ FIGURES ?=
 figures: build ## the paper's mitigation figures in the lab (FIGURES=fig13 plays some); writes docs/figures.md, goes on where it stopped
 	@mkdir -p $(BIN)/figures
 	go test -count=1 -timeout 3h -v -run TestFigures ./cmd/falcon -lab-figures $(CURDIR)/docs/figures.md -lab-out $(BIN)/figures -lab-figure '$(FIGURES)'
+
+pictures: ## draw docs/pictures/*.png anew, from the lab's recording and the scripted engine
+	go run ./tui/internal/shots
 
 outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/flashrecovery.md
 	go test ./backend/sim/outage -count=1 -timeout 2h -v -run TestScale -outage-out $(CURDIR)/docs/flashrecovery.md

@@ -9,12 +9,14 @@
 package picture
 
 import (
+	"cmp"
 	"fmt"
 	"image"
 	"image/color"
 	"image/draw"
 	"image/png"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -35,7 +37,7 @@ const maxSide = 1000
 // Options are the terminal's own colours, where the screen sets none.
 type Options struct {
 	Foreground color.Color // nil = light grey
-	Background color.Color // nil = black
+	Background color.Color // nil = that of most cells, else black
 }
 
 // Draw draws a screen of w × h cells, as lines of text with escape sequences.
@@ -49,6 +51,9 @@ func Draw(screen string, w, h int, o Options) (img *image.RGBA, missing []string
 	if _, err := t.WriteString(strings.ReplaceAll(strings.TrimSuffix(screen, "\n"), "\n", "\r\n")); err != nil {
 		return nil, nil, err
 	}
+	if o.Background == nil {
+		o.Background = ground(t, w, h)
+	}
 	p := newPainter(w, h, o)
 	for y := range h {
 		for x := range w {
@@ -61,10 +66,54 @@ func Draw(screen string, w, h int, o Options) (img *image.RGBA, missing []string
 	return p.img, slices.Compact(p.missing), nil
 }
 
-// Encode writes a picture as PNG, in few colours where it has few.
+// ground is the background that most cells set, for the margin to be part of
+// the screen; nil where none does.
+func ground(t *vt.Emulator, w, h int) color.Color {
+	count, best := map[color.RGBA]int{}, color.Color(nil)
+	for i, most := 0, 0; i < w*h; i++ {
+		if c := t.CellAt(i%w, i/w); c != nil && c.Style.Bg != nil {
+			bg := rgba(c.Style.Bg, color.RGBA{})
+			if count[bg]++; count[bg] > most {
+				most, best = count[bg], bg
+			}
+		}
+	}
+	return best
+}
+
+// Encode writes a picture as PNG of at most 256 colours: a screen has few, and
+// the shades of its letters' edges are near to each other.
 func Encode(out io.Writer, img *image.RGBA) error {
 	e := png.Encoder{CompressionLevel: png.BestCompression}
-	return e.Encode(out, img)
+	return e.Encode(out, paletted(img))
+}
+
+// paletted gives each pixel the nearest of the picture's commonest colours.
+func paletted(img *image.RGBA) *image.Paletted {
+	const most = 256
+	count := map[color.RGBA]int{}
+	each(img, func(_, _ int, c color.RGBA) { count[c]++ })
+	common := slices.SortedFunc(maps.Keys(count), func(a, b color.RGBA) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.R, b.R), cmp.Compare(a.G, b.G), cmp.Compare(a.B, b.B))
+	})
+	out := image.NewPaletted(img.Rect, nil)
+	for _, c := range common[:min(most, len(common))] {
+		out.Palette = append(out.Palette, c)
+	}
+	index := make(map[color.RGBA]uint8, len(count))
+	for _, c := range common {
+		index[c] = uint8(out.Palette.Index(c))
+	}
+	each(img, func(x, y int, c color.RGBA) { out.SetColorIndex(x, y, index[c]) })
+	return out
+}
+
+func each(img *image.RGBA, do func(x, y int, c color.RGBA)) {
+	for y := img.Rect.Min.Y; y < img.Rect.Max.Y; y++ {
+		for x := img.Rect.Min.X; x < img.Rect.Max.X; x++ {
+			do(x, y, img.RGBAAt(x, y))
+		}
+	}
 }
 
 type painter struct {

@@ -68,7 +68,12 @@ type scale struct {
 	bounds [6]float64
 	unit   string
 	falls  bool // low values are bad
+	of     measure
 }
+
+// measure is what was measured of a rank, in the metric's unit; ok is false
+// where nothing was. fast is the job's fast clock, MHz.
+type measure func(v *falconv1.RankView, fast float64) (x float64, ok bool)
 
 // Slowdown has the engine's own bounds and hysteresis (backend/engine): the
 // worst of iteration time against its own baseline and against the stage, and
@@ -76,12 +81,12 @@ type scale struct {
 // GPUs reach 60 to 70 °C under load, and throttle from 85 to 90 °C on. Congestion
 // marks rise by powers of ten: a quiet port has a few in a second.
 var scales = [metrics]scale{
-	Self:        {name: "self time vs peers", bounds: [6]float64{1.05, 1.1, 1.25, 1.5, 1.75, 2}, unit: "×"},
-	Slowdown:    {name: "slowdown", bounds: [6]float64{5, 10, 20, 40, 80, 150}, unit: "%"},
-	Wait:        {name: "wait for others", bounds: [6]float64{20, 30, 40, 50, 65, 80}, unit: "% of iteration"},
-	Temperature: {name: "GPU temperature", bounds: [6]float64{70, 75, 80, 85, 90, 95}, unit: "°C"},
-	Clock:       {name: "SM clock", bounds: [6]float64{97, 94, 90, 80, 65, 50}, unit: "%", falls: true},
-	CNP:         {name: "congestion marks", bounds: [6]float64{10, 100, 1e3, 1e4, 1e5, 1e6}, unit: "CNP/s"},
+	Self:        {name: "self time vs peers", bounds: [6]float64{1.05, 1.1, 1.25, 1.5, 1.75, 2}, unit: "×", of: self},
+	Slowdown:    {name: "slowdown", bounds: [6]float64{5, 10, 20, 40, 80, 150}, unit: "%", of: slowdown},
+	Wait:        {name: "wait for others", bounds: [6]float64{20, 30, 40, 50, 65, 80}, unit: "% of iteration", of: wait},
+	Temperature: {name: "GPU temperature", bounds: [6]float64{70, 75, 80, 85, 90, 95}, unit: "°C", of: temperature},
+	Clock:       {name: "SM clock", bounds: [6]float64{97, 94, 90, 80, 65, 50}, unit: "%", falls: true, of: clock},
+	CNP:         {name: "congestion marks", bounds: [6]float64{10, 100, 1e3, 1e4, 1e5, 1e6}, unit: "CNP/s", of: cnp},
 }
 
 // Resolve makes Auto one of the others.
@@ -127,20 +132,27 @@ func (t *Roster) Value(m Metric, v *falconv1.RankView) (x float64, ok bool) {
 	if v == nil {
 		return 0, false
 	}
-	switch t.Resolve(m) {
-	case Self:
-		return v.SelfRatio, v.SelfRatio > 0
-	case Wait:
-		return 100 * v.WaitMs / v.Ms, v.Ms > 0 && v.WaitMs >= 0 && v.SelfRatio > 0
-	case Temperature:
-		return float64(v.TemperatureC), v.TemperatureC > 0
-	case Clock:
-		return 100 * float64(v.SmClockMhz) / t.fastClock(), v.SmClockMhz > 0
-	case CNP:
-		return v.CnpPerS, v.CnpPerS >= 0
-	}
-	return 100 * v.Slowdown, v.Ms > 0
+	m = t.Resolve(m)
+	return scales[m].of(v, t.fast(m))
 }
+
+func self(v *falconv1.RankView, _ float64) (float64, bool) { return v.SelfRatio, v.SelfRatio > 0 }
+
+func slowdown(v *falconv1.RankView, _ float64) (float64, bool) { return 100 * v.Slowdown, v.Ms > 0 }
+
+func wait(v *falconv1.RankView, _ float64) (float64, bool) {
+	return 100 * v.WaitMs / v.Ms, v.Ms > 0 && v.WaitMs >= 0 && v.SelfRatio > 0
+}
+
+func temperature(v *falconv1.RankView, _ float64) (float64, bool) {
+	return float64(v.TemperatureC), v.TemperatureC > 0
+}
+
+func clock(v *falconv1.RankView, fast float64) (float64, bool) {
+	return 100 * float64(v.SmClockMhz) / fast, v.SmClockMhz > 0
+}
+
+func cnp(v *falconv1.RankView, _ float64) (float64, bool) { return v.CnpPerS, v.CnpPerS >= 0 }
 
 // LevelOf is a rank's step on a metric's ramp, 0 to 6; ok is false where
 // nothing was measured.
@@ -151,17 +163,24 @@ func (t *Roster) LevelOf(m Metric, v *falconv1.RankView) (level int, ok bool) {
 	case !ok:
 		return 0, false
 	case m == Slowdown:
-		return int(min(6, max(0, v.Level))), true
+		return engineLevel(v), true
 	}
 	return scales[m].level(x), true
 }
 
+func engineLevel(v *falconv1.RankView) int { return int(min(6, max(0, v.Level))) }
+
+// level counts the bounds that a value has reached, which are in order.
 func (s *scale) level(x float64) int {
 	n := 0
-	for i, b := range s.bounds {
-		if s.falls && x < b || !s.falls && x >= b {
-			n = i + 1
+	if s.falls {
+		for n < len(s.bounds) && x < s.bounds[n] {
+			n++
 		}
+		return n
+	}
+	for n < len(s.bounds) && x >= s.bounds[n] {
+		n++
 	}
 	return n
 }
@@ -170,41 +189,16 @@ func (s *scale) level(x float64) int {
 // hysteresis is in the profile: a ratio changes only when one is taken.
 func SelfLevel(ratio float64) int { return scales[Self].level(ratio) }
 
-// Code is what one rank shows.
-func (t *Roster) Code(m Metric, v *falconv1.RankView) Code {
-	switch t.StandingOf(v) {
-	case Culprit:
-		return CulpritCode
-	case Lost:
-		return LostCode
-	case Stale, Unknown:
-		return StaleCode
-	case Fenced:
-		return Excluded
-	case Ended:
-		return Level0
-	}
-	if n, ok := t.LevelOf(m, v); ok {
-		return Level(n)
-	}
-	return Unmeasured
-}
-
-// Codes lists what all ranks show, by rank.
-func (t *Roster) Codes(m Metric) []Code {
-	m = t.Resolve(m)
-	c := &t.columns[m]
-	c.once.Do(func() {
-		c.codes = make([]Code, len(t.Ranks))
-		for i, v := range t.Ranks {
-			c.codes[i] = t.Code(m, v)
-		}
-	})
-	return c.codes
-}
-
 // clocksMost bounds the clocks that count, MHz.
 const clocksMost = 8192
+
+// fast is the clock that a metric is told against; 0 where none is.
+func (t *Roster) fast(m Metric) float64 {
+	if m != Clock {
+		return 0
+	}
+	return t.fastClock()
+}
 
 // fastClock is the SM clock that 95 % of the measured GPUs do not exceed: what
 // this job's fast GPUs run at, whatever one that boosts alone does.
@@ -212,8 +206,8 @@ func (t *Roster) fastClock() float64 {
 	t.clock.once.Do(func() {
 		var count [clocksMost]int32
 		n := 0
-		for _, v := range t.Ranks {
-			if mhz := v.GetSmClockMhz(); mhz > 0 && mhz < clocksMost {
+		for _, mhz := range t.clock.of {
+			if mhz > 0 && mhz < clocksMost {
 				count[mhz]++
 				n++
 			}

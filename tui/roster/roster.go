@@ -9,7 +9,7 @@
 package roster
 
 import (
-	"cmp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -48,23 +48,21 @@ type Roster struct {
 	Worst      int32 // the rank that most needs a look, the lowest of equals
 	Measured   bool  // some rank has a self time
 
-	over    bool
-	fenced  map[string]bool // nodes, by the newest recovery
-	apart   map[int32]bool  // ranks, likewise
-	columns [metrics]column
-	clock   struct {
-		once sync.Once
-		mhz  float64
+	standings []Standing // by rank
+	over      bool
+	fenced    map[string]bool // nodes, by the newest recovery
+	apart     map[int32]bool  // ranks, likewise
+	codes     [metrics][]Code // by rank; those by Clock once they are asked for
+	clock     struct {
+		of    []uint16 // by rank, MHz
+		once  sync.Once
+		mhz   float64
+		codes sync.Once
 	}
 	hosts struct {
 		once sync.Once
 		of   *Hosts
 	}
-}
-
-type column struct {
-	once  sync.Once
-	codes []Code
 }
 
 // Make derives a roster from a snapshot that nobody modifies any more.
@@ -78,24 +76,13 @@ func Make(snap *falconv1.SnapshotReply) *Roster {
 	if world == 0 {
 		world = len(snap.GetRanks())
 	}
-	t.Ranks = make([]*falconv1.RankView, world)
-	for _, r := range snap.GetRanks() {
-		if r != nil && r.Rank >= 0 && int(r.Rank) < world {
-			t.Ranks[r.Rank] = r
-		}
-	}
 	t.exclude(snap.GetRecovery())
-	t.judge()
+	t.place(snap.GetRanks(), world)
 	return t
 }
 
-// Derive is Make with the tables that the maps need first, as a feed remembers
-// it with the snapshot (feed.Memo).
-func Derive(snap *falconv1.SnapshotReply) any {
-	t := Make(snap)
-	t.Codes(Auto)
-	return t
-}
+// Derive is Make, as a feed remembers it with the snapshot (feed.Memo).
+func Derive(snap *falconv1.SnapshotReply) any { return Make(snap) }
 
 // exclude notes whom the newest recovery does not let take part.
 func (t *Roster) exclude(r *falconv1.Recovery) {
@@ -110,28 +97,74 @@ func (t *Roster) exclude(r *falconv1.Recovery) {
 	}
 }
 
-// judge lists and counts in one pass.
-func (t *Roster) judge() {
-	best := -1
-	var bestKey [3]int
-	for i, r := range t.Ranks {
-		s := t.Standing(int32(i))
-		t.Count[s]++
-		if r.GetSelfRatio() > 0 {
-			t.Measured = true
+// atOnce is how many views are fetched before they are looked at. Views lie all
+// over the memory, and a short loop fetches many at a time.
+const atOnce = 64
+
+// place puts each view at its rank and notes all that the tables need of it:
+// whoever asks for a table later goes through bytes that lie side by side.
+func (t *Roster) place(views []*falconv1.RankView, world int) {
+	t.Ranks, t.clock.of = make([]*falconv1.RankView, world), make([]uint16, world)
+	none := t.StandingOf(nil)
+	for m := Self; m < metrics; m++ {
+		t.codes[m] = slices.Repeat([]Code{byStanding[none]}, world)
+	}
+	t.standings = slices.Repeat([]Standing{none}, world)
+	weights := make([]weight, world)
+	for some := range slices.Chunk(views, atOnce) {
+		for _, v := range some {
+			if v != nil && v.Rank >= 0 && int(v.Rank) < world {
+				t.Ranks[v.Rank] = v
+			}
 		}
-		if Gravity(s) > 0 {
-			t.Anomalies = append(t.Anomalies, int32(i))
-		}
-		if s == Culprit || s == Lost {
-			t.Critical = append(t.Critical, int32(i))
-		}
-		key := [3]int{Gravity(s), SelfLevel(r.GetSelfRatio()), int(r.GetLevel())}
-		if r != nil && (best < 0 || cmp.Or(cmp.Compare(key[0], bestKey[0]), cmp.Compare(key[1], bestKey[1]), cmp.Compare(key[2], bestKey[2])) > 0) {
-			best, bestKey = i, key
+		for _, v := range some {
+			if v != nil && v.Rank >= 0 && int(v.Rank) < world {
+				t.note(v.Rank, v)
+				weights[v.Rank] = weigh(t.standings[v.Rank], v)
+			}
 		}
 	}
-	t.Worst = int32(max(0, best))
+	t.judge(weights)
+}
+
+// weight orders ranks by how much they need a look: by gravity, then self time,
+// then the engine's level. 0 is nothing known.
+type weight uint16
+
+const (
+	known       weight = 1 << 15
+	gravityAt          = 12
+	selfAt             = 9
+	hasSelfAt          = 8
+	hasSelf     weight = 1 << hasSelfAt
+	heaviestRaw        = 1<<hasSelfAt - 1
+)
+
+func weigh(s Standing, v *falconv1.RankView) weight {
+	w := known | weight(Gravity(s))<<gravityAt | weight(min(heaviestRaw, max(0, v.Level)))
+	if v.SelfRatio > 0 {
+		w |= hasSelf | weight(SelfLevel(v.SelfRatio))<<selfAt
+	}
+	return w
+}
+
+// judge lists and counts in one pass.
+func (t *Roster) judge(weights []weight) {
+	var all, best weight
+	for i, s := range t.standings {
+		t.Count[s]++
+		if Gravity(s) > 0 {
+			t.Anomalies = append(t.Anomalies, int32(i))
+			if s == Culprit || s == Lost {
+				t.Critical = append(t.Critical, int32(i))
+			}
+		}
+		all |= weights[i]
+		if w := weights[i] &^ hasSelf; w > best {
+			best, t.Worst = w, int32(i)
+		}
+	}
+	t.Measured = all&hasSelf != 0
 }
 
 // Gravity orders standings by how much they must be seen; 0 is no anomaly.
@@ -151,10 +184,10 @@ func Gravity(s Standing) int {
 
 // Standing is what a rank is; Unknown outside.
 func (t *Roster) Standing(rank int32) Standing {
-	if rank < 0 || int(rank) >= len(t.Ranks) {
+	if rank < 0 || int(rank) >= len(t.standings) {
 		return Unknown
 	}
-	return t.StandingOf(t.Ranks[rank])
+	return t.standings[rank]
 }
 
 // StandingOf is the standing of a rank by its view.

@@ -94,6 +94,111 @@ func TestCodesAreOrderedByWhatMustBeSeen(t *testing.T) {
 	}
 }
 
+// simpleLevel and simpleCode are the plain second way to what a rank shows.
+func simpleLevel(m Metric, x float64) int {
+	n := 0
+	for i, b := range scales[m].bounds {
+		if m == Clock && x < b || m != Clock && x >= b {
+			n = i + 1
+		}
+	}
+	return n
+}
+
+func simpleCode(r *Roster, m Metric, v *falconv1.RankView) Code {
+	switch r.StandingOf(v) {
+	case Culprit:
+		return CulpritCode
+	case Lost:
+		return LostCode
+	case Stale, Unknown:
+		return StaleCode
+	case Fenced:
+		return Excluded
+	case Ended:
+		return Level0
+	}
+	x, ok := r.Value(m, v)
+	switch {
+	case !ok:
+		return Unmeasured
+	case r.Resolve(m) == Slowdown:
+		return Level(int(v.Level))
+	}
+	return Level(simpleLevel(r.Resolve(m), x))
+}
+
+// simpleWorst compares what the weights pack.
+func simpleWorst(r *Roster) int32 {
+	best, key := int32(0), [4]int{}
+	for i, v := range r.Ranks {
+		if v == nil {
+			continue
+		}
+		k := [4]int{1, Gravity(r.StandingOf(v)), simpleLevel(Self, v.SelfRatio), max(0, int(v.Level))}
+		if slices.Compare(k[:], key[:]) > 0 {
+			best, key = int32(i), k
+		}
+	}
+	return best
+}
+
+func TestTablesAgainstThePlainWay(t *testing.T) {
+	odd := []float64{0, -1, 1, 1.05, 1.1, 2, 20, 97, 1e6, math.Inf(1), math.NaN()}
+	rapid.Check(t, func(t *rapid.T) {
+		value := func(name string) float64 {
+			return rapid.OneOf(rapid.SampledFrom(odd), rapid.Float64Range(0, 3), rapid.Float64Range(0, 1e4)).Draw(t, name)
+		}
+		s := snapshot(2, rapid.IntRange(1, 6).Draw(t, "dp"), 2)
+		if rapid.Bool().Draw(t, "over") {
+			s.Job.State = Finished
+		}
+		s.Recovery = &falconv1.Recovery{Fenced: []string{"n1"}}
+		for i, v := range s.Ranks {
+			v.Health = falconv1.RankHealth(rapid.IntRange(0, 5).Draw(t, "health"))
+			v.Level = rapid.Int32Range(-1, 8).Draw(t, "level")
+			v.SelfRatio, v.CnpPerS, v.Ms, v.WaitMs = value("self"), value("cnp"), value("ms"), value("wait")
+			v.SmClockMhz, v.TemperatureC = rapid.Uint32Range(0, 9000).Draw(t, "clock"), rapid.Uint32Range(0, 120).Draw(t, "temperature")
+			switch rapid.IntRange(0, 9).Draw(t, "place") {
+			case 0:
+				s.Ranks[i] = nil
+			case 1:
+				v.Rank = rapid.Int32Range(-1, int32(len(s.Ranks))).Draw(t, "rank")
+			}
+		}
+		r := Make(s)
+		for _, m := range append([]Metric{Auto}, Cycle...) {
+			for i, got := range r.Codes(m) {
+				if want := simpleCode(r, m, r.Ranks[i]); got != want || r.Code(m, r.Ranks[i]) != want {
+					t.Fatalf("%s of rank %d: code %d, want %d: %v", r.Name(m), i, got, want, r.Ranks[i])
+				}
+			}
+		}
+		var count [Standings]int
+		for i, v := range r.Ranks {
+			if count[r.StandingOf(v)]++; r.Standing(int32(i)) != r.StandingOf(v) {
+				t.Fatalf("rank %d stands at %d", i, r.Standing(int32(i)))
+			}
+		}
+		if want := simpleWorst(r); r.Worst != want || r.Count != count {
+			t.Fatalf("worst is %d, want %d; count %v, want %v", r.Worst, want, r.Count, count)
+		}
+	})
+}
+
+// The tables cost no allocation a rank.
+func TestTablesAllocateNothingPerRank(t *testing.T) {
+	s := snapshot(8, 16, 2)
+	if n := testing.AllocsPerRun(20, func() {
+		r := Make(s)
+		for _, m := range Cycle {
+			r.Codes(m)
+		}
+	}); n > 20 {
+		t.Errorf("%v allocations for %d ranks", n, len(s.Ranks))
+	}
+}
+
 func TestTheClockOfFastGPUs(t *testing.T) {
 	for name, x := range map[string]struct {
 		set  func(r int) uint32
@@ -186,4 +291,33 @@ func BenchmarkHosts100k(b *testing.B) {
 	for b.Loop() {
 		Make(s).Hosts()
 	}
+}
+
+// The tables of all metrics, from the views; "plain" is the second
+// implementation, for one metric.
+func BenchmarkCodes100k(b *testing.B) {
+	s := snapshot(8, 1250, 10)
+	b.ReportAllocs()
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			Make(s).Codes(Clock)
+		}
+	})
+	b.Run("clock", func(b *testing.B) {
+		r := Make(s)
+		out := make([]Code, len(r.Ranks))
+		for b.Loop() {
+			r.fillClock(out)
+		}
+	})
+	b.Run("plain", func(b *testing.B) {
+		r := Make(s)
+		out := make([]Code, 0, len(r.Ranks))
+		for b.Loop() {
+			out = out[:0]
+			for _, v := range r.Ranks {
+				out = append(out, simpleCode(r, Self, v))
+			}
+		}
+	})
 }

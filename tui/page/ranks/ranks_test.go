@@ -310,7 +310,8 @@ func TestUpdateAllocatesNothingPerRank(t *testing.T) {
 	}
 }
 
-// All ranks to the pixels of a map, the codes of all ranks included.
+// All ranks to the pixels of a map, the tables of all metrics from the views
+// included, which the feed's side makes once for all consoles.
 func BenchmarkAggregate100k(b *testing.B) {
 	s := state(trouble(job(8, 1250, 10)))
 	r := widget.Rect{W: 200, H: 50}
@@ -318,14 +319,10 @@ func BenchmarkAggregate100k(b *testing.B) {
 	for _, level := range []Level{Stage, Node, Rank} {
 		b.Run(levelNames[level], func(b *testing.B) {
 			g := layout(r, s, level, Topology, 2)
-			codes := make([]roster.Code, len(s.Ranks))
 			out := make([]uint8, g.columns*min(g.rows, g.total))
 			for b.Loop() {
-				for i, v := range s.Ranks {
-					codes[i] = s.Roster.Code(page.MetricSelf, v)
-				}
 				clear(out)
-				g.aggregate(codes, int32(g.top*g.columns), out)
+				g.aggregate(roster.Make(s.Feed.Snap).Codes(page.MetricSelf), int32(g.top*g.columns), out)
 			}
 		})
 	}

@@ -250,14 +250,15 @@ func (t *table) links(c *widget.Canvas, r widget.Rect) {
 func (t *table) header(c *widget.Canvas, r widget.Rect) {
 	dim := c.Pal.Style(themes.Dim)
 	c.Text(r.X, r.Y, labelW, "", dim)
+	end := r.X + labelW + t.cols*t.cellW // where the margin begins
 	for col := range t.cols {
-		label := "r" + strconv.Itoa(col*t.per)
-		if widget.Width(label) >= t.cellW && col%2 == 1 {
+		label, x := "r"+strconv.Itoa(col*t.per), r.X+labelW+col*t.cellW
+		if widget.Width(label) >= t.cellW && col%2 == 1 || x+widget.Width(label) > end {
 			continue
 		}
-		c.Text(r.X+labelW+col*t.cellW, r.Y, max(t.cellW, widget.Width(label)), label, dim)
+		c.Text(x, r.Y, max(t.cellW, widget.Width(label)), label, dim)
 	}
-	c.Text(r.X+labelW+t.cols*t.cellW+1, r.Y, marginW, "max", dim)
+	c.Text(end+1, r.Y, marginW, "max", dim)
 }
 
 func (t *table) row(c *widget.Canvas, r widget.Rect, row int) {

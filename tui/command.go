@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -35,7 +37,7 @@ var steps = []key.Action{key.Up, key.Down, key.Left, key.Right, key.PageUp, key.
 func (m *Model) entries() []palette.Entry {
 	var out, last []palette.Entry
 	for _, s := range m.scopes() {
-		for _, b := range m.table.In(s) {
+		for _, b := range inOrder(m.table.In(s)) {
 			e := palette.Entry{Name: actionName(b.Action), Key: b.Help().Key, Text: b.Sentence, Action: b.Action}
 			switch {
 			case b.Action == key.Command:
@@ -47,6 +49,21 @@ func (m *Model) entries() []palette.Entry {
 		}
 	}
 	return slices.Concat(out, commands, last)
+}
+
+// inOrder puts a page's keys that the footer shows before its others; what
+// works everywhere keeps the table's order, pages and decisions first.
+func inOrder(list []key.Binding) []key.Binding {
+	rank := func(b key.Binding) int {
+		if b.Footer == 0 {
+			return math.MaxInt
+		}
+		return b.Footer
+	}
+	if len(list) == 0 || list[0].Scope == key.Global {
+		return list
+	}
+	return slices.SortedStableFunc(slices.Values(list), func(a, b key.Binding) int { return cmp.Compare(rank(a), rank(b)) })
 }
 
 // actionName is an action as one types it: "zoom in", and a page by its name.

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -366,7 +367,7 @@ func (m *Model) promptRow(y int) (string, *tea.Cursor) {
 func (m *Model) inputRow(which string, in *textinput.Model, y int) (string, *tea.Cursor) {
 	sign := " " + m.put(themes.Key, which)
 	text, cursor := showInput(in, m.w-promptKeysW-lipgloss.Width(sign), lipgloss.Width(sign), y)
-	right := m.keys(promptKeysW-1, key.Prompt)
+	right := m.shortHelp(promptKeysW-1, m.promptKeys(which))
 	switch {
 	case m.prompt == nil || m.prompt.note == "":
 	case m.prompt.mistake:
@@ -377,15 +378,31 @@ func (m *Model) inputRow(which string, in *textinput.Model, y int) (string, *tea
 	return row(m.blank(), m.w, sign+text, right+" ", 1), cursor
 }
 
+// promptKeys are the keys of a text entry; enter runs a command and keeps what
+// is searched for.
+func (m *Model) promptKeys(which string) []key.Binding {
+	list := slices.Clone(m.table.Footer(key.Prompt))
+	for i, b := range list {
+		if b.Action == key.Confirm && which == "/" {
+			list[i].SetHelp(b.Help().Key, "keep")
+		}
+	}
+	return list
+}
+
 // keys lists the keys that work in the scopes, as many as fit in w columns.
 func (m *Model) keys(w int, scopes ...key.Scope) string {
+	return m.shortHelp(w, m.table.Footer(scopes...))
+}
+
+func (m *Model) shortHelp(w int, show []key.Binding) string {
 	dim := m.pal.Style(themes.Dim).Lipgloss()
 	h := help.Model{ShortSeparator: "  ", Ellipsis: "…", Styles: help.Styles{
 		ShortKey: m.pal.Style(themes.Key).Lipgloss(), ShortDesc: dim, ShortSeparator: dim, Ellipsis: dim,
 	}}
 	h.SetWidth(w)
 	var list []bubbles.Binding
-	for _, b := range m.table.Footer(scopes...) {
+	for _, b := range show {
 		list = append(list, b.Binding)
 	}
 	return h.ShortHelpView(list)

@@ -106,6 +106,7 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	case key.Filter:
 		m.prompt = m.newPrompt("/", m.filter())
 	case key.ShowHelp:
+		m.toast = toast{} // its row shows how to leave
 		m.help = newHelp(m.table, m.scopesHere()...)
 	case key.Pause:
 		m.pause()

@@ -28,6 +28,7 @@ func main() {
 	role := flag.String("role", "approver", "role of the operator")
 	theme := flag.String("theme", "", "theme")
 	ascii := flag.Bool("ascii", false, "ASCII only")
+	hint := flag.Bool("hint", false, "show the hint of the first start")
 	skip := flag.Int("skip", 30, "iterations before the screen opens")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -37,7 +38,7 @@ func main() {
 	srv := e.ServeInMemory()
 	defer srv.Close()
 	go drive(ctx, e, *speed)
-	if err := show(ctx, srv, *lines, tui.Options{Theme: *theme, ASCII: *ascii}); err != nil {
+	if err := show(ctx, srv, *lines, tui.Options{Theme: *theme, ASCII: *ascii, Hint: *hint}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

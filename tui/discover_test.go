@@ -308,13 +308,13 @@ func TestGeometryAtEverySize(t *testing.T) {
 			for _, k := range []string{"", "z", ":", "?", "a", "c"} {
 				m.help, m.dialog, m.prompt = nil, nil, nil
 				if k != "" {
-					send(m, k)
+					m.Update(keyMsg(k)) // a dialog's guard is not waited for
 				}
 				m.dirty = true
 				checkGeometry(t, m.View().Content, w, h)
 			}
 			m.help, m.dialog, m.prompt = nil, nil, nil
-			send(m, "esc")
+			m.Update(keyMsg("esc"))
 		}
 	}
 }
@@ -369,6 +369,29 @@ func TestDragMovesTheHairline(t *testing.T) {
 	m.Update(pointedMsg{})
 	if after := text(m); !strings.Contains(before, "(hairline") || !strings.Contains(after, "(hairline") || before == after {
 		t.Errorf("dragged:\n%s", after)
+	}
+}
+
+func TestEveryPaneOfEveryPageFillsIt(t *testing.T) {
+	m, _, _ := proposed(t, Options{})
+	paned := 0
+	for _, p := range key.Pages {
+		m.show(p)
+		m.dirty = true
+		n := len(m.panes())
+		for i := range n {
+			send(m, "z")
+			if s := text(m); !strings.Contains(s, fmt.Sprintf("pane %d of %d", i+1, n)) {
+				t.Errorf("%s, pane %d:\n%s", p, i+1, s)
+			}
+			checkGeometry(t, m.View().Content, 80, 24)
+		}
+		if n > 0 {
+			paned++
+		}
+	}
+	if paned != 4 {
+		t.Errorf("%d pages have panes", paned)
 	}
 }
 

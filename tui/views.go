@@ -50,7 +50,7 @@ func (m *Model) panes() []page.Pane {
 func (m *Model) zoomPane() {
 	n := len(m.panes())
 	if n == 0 {
-		m.say(themes.Dim, "this page is one pane already")
+		m.say(themes.Dim, "this page has no panes to zoom")
 		return
 	}
 	m.zoomed[m.current] = (m.zoomed[m.current] + 1) % (n + 1)
@@ -77,7 +77,7 @@ func (m *Model) zoomNote() string {
 // hintText is the one line of the first start.
 func (m *Model) hintText() string {
 	name := func(a key.Action) string { return m.table.Name(a, key.Global) }
-	text := fmt.Sprintf("New here? %s shows the keys, %s finds anything by name, 1-8 are the pages", name(key.ShowHelp), name(key.Command))
+	text := fmt.Sprintf("New here? %s shows the keys, %s finds anything, %s-%s pages", name(key.ShowHelp), name(key.Command), name(key.ShowOverview), name(key.ShowEvents))
 	if m.mouseOn {
 		text += ", " + name(key.Mouse) + " frees the mouse"
 	}

@@ -102,6 +102,22 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	drawActions(c, actions, l)
 }
 
+// Panes are the parts that can fill the page alone.
+func (p *Page) Panes(s *page.State) []page.Pane {
+	l := s.Snap().GetLadder()
+	if len(l.GetRungs()) == 0 {
+		return nil
+	}
+	return []page.Pane{
+		{Name: "rungs", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			rest := automatic(c, Rungs(c, r, s, p.cursor(s)), s)
+			before(c, p.reason(c, rest, s, l), s, l.Rungs[p.cursor(s)])
+		}},
+		{Name: "evidence", Draw: p.evidence},
+		{Name: "actions", Draw: func(c *widget.Canvas, r widget.Rect, _ *page.State) { drawActions(c, r, l) }},
+	}
+}
+
 // sideW is the width from which on what changes stands beside what speaks for it.
 const sideW = 150
 

@@ -226,6 +226,31 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.text(c, at.text, v, s)
 }
 
+// Panes are the parts that can fill the page alone, each with the hairline.
+func (p *Page) Panes(s *page.State) []page.Pane {
+	if len(s.Snap().GetSeries().GetMs()) == 0 {
+		return nil
+	}
+	fill := func(draw func(*widget.Canvas, widget.Rect, view)) func(*widget.Canvas, widget.Rect, *page.State) {
+		return func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			v := p.view(r, s)
+			c.HitEach(r, func(x, _ int) widget.Target { return v.target(x) })
+			draw(c, r, v)
+		}
+	}
+	panes := []page.Pane{
+		{Name: "iteration time", Draw: fill(func(c *widget.Canvas, r widget.Rect, v view) {
+			p.chart(c, r, v, fmt.Sprintf("ITERATION TIME rank %d", v.s.GetRank()))
+		})},
+		{Name: "change", Draw: fill(func(c *widget.Canvas, r widget.Rect, v view) { drawStrip(c, r, v, p.hair) })},
+	}
+	if s.Snap().GetSeries().GetRunLengths() > 0 {
+		heat := fill(func(c *widget.Canvas, r widget.Rect, v view) { drawHeat(c, r, v, p.hair) })
+		panes = append(panes, page.Pane{Name: "run lengths", Draw: heat})
+	}
+	return panes
+}
+
 // Chart draws the iteration time of the series for other pages.
 func Chart(c *widget.Canvas, r widget.Rect, s *page.State) {
 	v := newView(r, s.Snap().GetSeries(), following)

@@ -246,6 +246,18 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	p.validation(c, rest, s)
 }
 
+// Panes are the parts that can fill the page alone.
+func (p *Page) Panes(*page.State) []page.Pane {
+	what := page.Pane{Name: "ranks", Draw: p.ranks}
+	if p.byLink {
+		what = page.Pane{Name: "links", Draw: p.links}
+	}
+	return []page.Pane{what, {Name: "results", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+		p.lookFor(s)
+		p.validation(c, r, s)
+	}}}
+}
+
 func (p *Page) ranks(c *widget.Canvas, r widget.Rect, s *page.State) {
 	picked := "none picked: all are tested"
 	if n := len(s.Picks()); n > 0 {

@@ -1,7 +1,6 @@
 package palette
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -89,7 +88,7 @@ func FuzzSearch(f *testing.F) {
 		for _, m := range list {
 			for _, i := range m.At {
 				if i < 0 || i >= len(m.Name) {
-					t.Fatal(fmt.Sprintf("%q matches byte %d of %q", text, i, m.Name))
+					t.Fatalf("%q matches byte %d of %q", text, i, m.Name)
 				}
 			}
 		}

@@ -68,6 +68,7 @@ type Options struct {
 	Save      Saver                 // where copies and reports are written; nil = nowhere
 	SaveNote  string                // why there is no Save
 	Recording string                // file that this session is recorded in, for reports
+	Recorder  Recorder              // what records it; nil = nothing does
 	Themes    themes.Library        // the operator's own over those that ship
 	Lag       func() time.Duration  // how far a slow link keeps the picture behind; nil = no such link
 	Replay    Replay                // what plays the recording that the source is; nil = live
@@ -133,6 +134,8 @@ type Model struct {
 	dirty   bool
 	drawn   int // frames composed, for tests and benchmarks
 	leaving bool
+
+	recorderOver bool // that the recording has stopped was said
 }
 
 type toast struct {
@@ -221,6 +224,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case updateMsg:
 		m.update(msg.state)
+		m.hearRecorder()
 		return m, tea.Batch(m.wait(), m.arrive(), m.alert())
 	case tickMsg:
 		m.keep = m.restful()

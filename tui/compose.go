@@ -137,7 +137,7 @@ func (m *Model) headerRight() string {
 		mode = m.pal.Style(themes.Auto)
 	}
 	text, role := m.connection()
-	return m.put(role, text) + " " + mode.Lipgloss().Render(" "+phrase.Mode(m.live.Snap().GetPolicy())+" ")
+	return m.recordingMark() + m.put(role, text) + " " + mode.Lipgloss().Render(" "+phrase.Mode(m.live.Snap().GetPolicy())+" ")
 }
 
 // staleAfter is the data age that is worth a warning.

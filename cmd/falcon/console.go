@@ -221,8 +221,10 @@ func showConsole(ctx context.Context, cc *grpc.ClientConn, opts consoleOptions) 
 		return err
 	}
 	defer end(os.Stderr)
+	recorder, _ := src.(tui.Recorder) // a tap, where one is wanted
 	return tui.Run(ctx, src, tui.Terminal{In: os.Stdin, Out: os.Stdout}, tui.Options{
-		Theme: opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
+		Recorder: recorder,
+		Theme:    opts.Theme, ASCII: opts.ASCII, QuitNote: opts.QuitNote, Keys: opts.Prefs.Keys, Open: to,
 		Mute: opts.Prefs.Keys != nil && !opts.Prefs.Bell, Silent: opts.Prefs.Keys != nil && !opts.Prefs.Notify, Save: saveIn(defaultStateDir()), Themes: ownThemes(), Recording: opts.Record,
 		NoMouse: opts.Prefs.Keys != nil && !opts.Prefs.Mouse, Hint: hint, HintSeen: seen,
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -109,5 +110,29 @@ func TestSeriesWithHoles(t *testing.T) {
 		if s == nil && r.series != nil || s != nil && fmt.Sprint(r.series.Ms) != fmt.Sprint(s.Ms) {
 			t.Errorf("series %d is played as %v", i, r.series)
 		}
+	}
+}
+
+// A writer says why it records no more.
+func TestStoppedSaysWhy(t *testing.T) {
+	w, err := Create(filepath.Join(t.TempDir(), "r"), Options{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := w.Stopped(); why != "" {
+		t.Errorf("stopped before the first picture: %s", why)
+	}
+	w.Record(newJob(4).next(start))
+	if err := w.Close(); err != nil || w.Stopped() != "it is at its limit of 1 bytes" {
+		t.Errorf("%v, %q", err, w.Stopped())
+	}
+	broken, err := Create(filepath.Join(t.TempDir(), "r"), Options{flushEach: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = broken.file.Close()
+	broken.Record(newJob(4).next(start))
+	if err := broken.Close(); err == nil || broken.Stopped() != "its file cannot be written" {
+		t.Errorf("%v, %q", err, broken.Stopped())
 	}
 }

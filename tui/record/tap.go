@@ -79,6 +79,9 @@ func (t *Tap) run() {
 	}
 }
 
+// Stopped says why the writer records nothing more; "" while it does.
+func (t *Tap) Stopped() string { return t.writer.Stopped() }
+
 // Latest is the newest picture, cut to what the console asked for.
 func (t *Tap) Latest() *feed.State { return fit(t.Source.Latest(), *t.want.Load()) }
 

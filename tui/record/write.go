@@ -66,6 +66,7 @@ type Writer struct {
 	sum   Sum
 	err   error
 	full  atomic.Bool
+	fault atomic.Bool // err is set
 }
 
 type picture struct {
@@ -195,6 +196,17 @@ func (w *Writer) Dropped() uint64 { return w.dropped.Load() }
 // Full says that the recording has reached its limit and stands.
 func (w *Writer) Full() bool { return w.full.Load() }
 
+// Stopped says why nothing more is recorded; "" while it goes on.
+func (w *Writer) Stopped() string {
+	switch {
+	case w.fault.Load():
+		return "its file cannot be written"
+	case w.full.Load():
+		return "it is at its limit of " + bytesText(w.opts.Limit)
+	}
+	return ""
+}
+
 // Close writes what waits and ends the file. The first error of all is
 // returned, again each time.
 func (w *Writer) Close() error {
@@ -232,6 +244,7 @@ func (w *Writer) end() {
 func (w *Writer) fail(err error) {
 	if w.err == nil && err != nil {
 		w.err = fmt.Errorf("record: %s: %w", w.path, err)
+		w.fault.Store(true)
 	}
 }
 

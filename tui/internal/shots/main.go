@@ -44,8 +44,8 @@ var shots = func() []shot {
 		shot{name: "overview-80x24", page: key.Overview, w: 80, h: 24, theme: "dark", at: "120"},
 		shot{name: "light", page: key.Overview, w: 120, h: 40, theme: "light", at: "120"},
 		shot{name: "deuteranopia", page: key.Posterior, w: 120, h: 40, theme: "deuteranopia", at: "120"},
-		shot{name: "approval", page: key.Ladder, w: 120, h: 40, theme: "dark", keys: "a"},
-		shot{name: "100000-ranks", page: key.Grid, w: 120, h: 40, theme: "dark", big: true},
+		shot{name: "approve", page: key.Ladder, w: 120, h: 40, theme: "dark", keys: "a"},
+		shot{name: "ranks-100k", page: key.Grid, w: 120, h: 40, theme: "dark", big: true},
 	)
 }()
 

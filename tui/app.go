@@ -202,11 +202,12 @@ func (m *Model) Init() tea.Cmd {
 
 // wait blocks in a command of this program, never in the event loop.
 func (m *Model) wait() tea.Cmd {
+	ranks := m.live.Chooses()
 	return func() tea.Msg {
 		select {
 		case <-m.src.Changed():
 			s := m.src.Latest()
-			page.Prepare(s) // here, so that the event loop finds it done
+			page.Prepare(s, ranks) // here, so that the event loop finds it done
 			return updateMsg{s}
 		case <-m.src.Done():
 			return closedMsg{}

@@ -11,6 +11,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/filter"
 	"github.com/failslow/falcon/tui/internal/fakeengine"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
@@ -141,7 +142,7 @@ func prepared(b *testing.B) (*fakeengine.Engine, [2]*feed.State) {
 		e.Advance(1)
 		states[i] = pictureOf(b, e, feed.Want{Rank: -1, Columns: 120, RunLengths: 64})
 		states[i].Memo = &feed.Memo{}
-		page.Prepare(states[i])
+		page.Prepare(states[i], filter.Filter{})
 	}
 	return e, states
 }
@@ -165,7 +166,7 @@ func BenchmarkPrepare100k(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		states[0].Memo = &feed.Memo{}
-		page.Prepare(states[0])
+		page.Prepare(states[0], filter.Filter{})
 	}
 }
 

@@ -13,8 +13,10 @@
 package filter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -36,6 +38,8 @@ type Subject struct {
 	View   *falconv1.RankView // nil where nothing is known
 	State  string             // "ok", "slow", "culprit", "stale", "lost", "fenced", "unknown", "finished"
 	Picked bool
+
+	node lastNode // ranks of a node come one after another
 }
 
 // Filter chooses ranks; the zero value chooses all.
@@ -49,6 +53,10 @@ func (f Filter) Text() string { return f.text }
 
 // Empty says that the filter chooses all.
 func (f Filter) Empty() bool { return f.match == nil }
+
+// ByPicks says that what is chosen may depend on the operator's picks, not on
+// the snapshot alone.
+func (f Filter) ByPicks() bool { return strings.Contains(strings.ToLower(f.text), "picked") }
 
 // Match says whether a rank is chosen.
 func (f Filter) Match(s *Subject) bool { return f.match == nil || f.match(s) }
@@ -69,7 +77,7 @@ func Parse(text string) (Filter, error) {
 	if err != nil {
 		return Filter{}, fmt.Errorf("%w: %w", ErrFilter, err)
 	}
-	return Filter{text, m}, nil
+	return Filter{text, m.holds}, nil
 }
 
 // split cuts text into "(", ")", "|", "!" and terms.
@@ -94,6 +102,20 @@ func split(text string) []string {
 
 type match = func(*Subject) bool
 
+// test is a match and what it costs, so that cheap ones are asked first.
+type test struct {
+	holds match
+	cost  int
+}
+
+// The costs.
+const (
+	byPlace = iota // layout and state, at hand
+	byView         // fetches the rank's view
+	byName         // and its device's name
+	byText         // and searches it
+)
+
 type parser struct{ tokens []string }
 
 func (p *parser) next() string {
@@ -105,38 +127,58 @@ func (p *parser) next() string {
 
 func (p *parser) take() { p.tokens = p.tokens[1:] }
 
-func (p *parser) or() (match, error) {
-	left, err := p.and()
-	for err == nil && p.next() == "|" {
-		p.take()
-		var right match
-		if right, err = p.and(); err == nil {
-			left = either(left, right)
+func (p *parser) or() (test, error) {
+	list, err := p.list(p.and, func() bool {
+		more := p.next() == "|"
+		if more {
+			p.take()
 		}
-	}
-	return left, err
+		return more
+	})
+	return join(list, either), err
 }
 
-func (p *parser) and() (match, error) {
-	left, err := p.unary()
-	for err == nil && p.next() != "" && p.next() != "|" && p.next() != ")" {
-		var right match
-		if right, err = p.unary(); err == nil {
-			left = both(left, right)
-		}
-	}
-	return left, err
+func (p *parser) and() (test, error) {
+	list, err := p.list(p.unary, func() bool { return p.next() != "" && p.next() != "|" && p.next() != ")" })
+	return join(list, both), err
 }
 
-func (p *parser) unary() (match, error) {
+// list reads one test, and others while there are more.
+func (p *parser) list(read func() (test, error), more func() bool) (list []test, err error) {
+	for {
+		t, err := read()
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, t); !more() {
+			return list, nil
+		}
+	}
+}
+
+// join makes one test of several, the cheapest first; tests have no effects, so
+// that their order changes nothing else.
+func join(list []test, two func(a, b match) match) test {
+	if len(list) == 0 {
+		return test{}
+	}
+	slices.SortStableFunc(list, func(a, b test) int { return cmp.Compare(a.cost, b.cost) })
+	out := list[len(list)-1]
+	for i := len(list) - 2; i >= 0; i-- {
+		out = test{two(list[i].holds, out.holds), out.cost}
+	}
+	return out
+}
+
+func (p *parser) unary() (test, error) {
 	t := p.next()
 	switch t {
 	case "", "|", ")":
-		return nil, errors.New("a term is missing at the end or beside \"|\", \"!\" or \"(\"; write one there, as slow>10% or host:n2")
+		return test{}, errors.New("a term is missing at the end or beside \"|\", \"!\" or \"(\"; write one there, as slow>10% or host:n2")
 	case "!":
 		p.take()
 		m, err := p.unary()
-		return not(m), err
+		return test{not(m.holds), m.cost}, err
 	case "(":
 		p.take()
 		m, err := p.or()

@@ -9,28 +9,33 @@ import (
 )
 
 // term reads field:value, a comparison, or a bare word.
-func term(t string) (match, error) {
+func term(t string) (test, error) {
 	at := strings.IndexAny(t, ":<>=")
 	if at < 0 {
-		return word(t), nil
+		return test{word(t), byText}, nil
 	}
 	name, rest := strings.ToLower(t[:at]), t[at:]
 	if n, ok := numbers[name]; ok {
-		return comparison(name, n, rest)
+		m, err := comparison(name, n, rest)
+		return test{m, byView}, err
 	}
 	if rest[0] != ':' && !(rest[0] == '=' && len(rest) > 1) {
-		return nil, fmt.Errorf("%q can't be compared; the fields that can are %s", t[:at], names(numbers))
+		return test{}, fmt.Errorf("%q can't be compared; the fields that can are %s", t[:at], names(numbers))
 	}
 	value := strings.ToLower(rest[1:])
 	make, ok := fields[name]
 	if !ok {
-		return nil, fmt.Errorf("there is no field %q; there are %s, and to compare %s", t[:at], names(fields), names(numbers))
+		return test{}, fmt.Errorf("there is no field %q; there are %s, and to compare %s", t[:at], names(fields), names(numbers))
 	}
 	if value == "" {
-		return nil, fmt.Errorf("%s: lacks its value; write it without a space, as %s", name, examples[name])
+		return test{}, fmt.Errorf("%s: lacks its value; write it without a space, as %s", name, examples[name])
 	}
-	return make(name, value)
+	m, err := make(name, value)
+	return test{m, costs[name]}, err
 }
+
+// costs are those of fields that need more than a rank's place.
+var costs = map[string]int{"host": byName, "device": byName}
 
 func names[V any](m map[string]V) string {
 	list := make([]string, 0, len(m))
@@ -46,7 +51,7 @@ var fields = map[string]func(name, value string) (match, error){
 	"replica": ranges(func(s *Subject) int { return s.DP }),
 	"tp":      ranges(func(s *Subject) int { return s.TP }),
 	"rank":    ranges(func(s *Subject) int { return int(s.Rank) }),
-	"host":    globs(host),
+	"host":    hostGlobs,
 	"device":  globs(device),
 	"state":   oneOf(states),
 	"is":      oneOf(traits),
@@ -57,8 +62,7 @@ var examples = map[string]string{
 }
 
 // host is the node part of a device's name, as "n1" of "n1.g0".
-func host(s *Subject) string {
-	d := device(s)
+func host(d string) string {
 	if i := strings.LastIndexByte(d, '.'); i >= 0 {
 		return d[:i]
 	}
@@ -93,14 +97,37 @@ func ranges(of func(*Subject) int) func(name, value string) (match, error) {
 	}
 }
 
+// lastNode is what a term has said of the node that it saw last.
+type lastNode struct {
+	term  *patterns
+	name  string
+	found bool
+}
+
+type patterns struct{ list []string }
+
+func (p *patterns) match(name string) bool {
+	return name != "" && slices.ContainsFunc(p.list, func(g string) bool { return glob(g, name) })
+}
+
+// hostGlobs reads names of nodes as globs does, and matches once for ranks of a
+// node that follow each other.
+func hostGlobs(_, value string) (match, error) {
+	p := &patterns{strings.Split(value, ",")}
+	return func(s *Subject) bool {
+		name := host(device(s))
+		if s.node.term != p || s.node.name != name {
+			s.node = lastNode{p, name, p.match(name)}
+		}
+		return s.node.found
+	}, nil
+}
+
 // globs reads names with * and ?, and lists of them with commas.
 func globs(of func(*Subject) string) func(name, value string) (match, error) {
 	return func(_, value string) (match, error) {
-		patterns := strings.Split(value, ",")
-		return func(s *Subject) bool {
-			n := of(s)
-			return n != "" && slices.ContainsFunc(patterns, func(p string) bool { return glob(p, n) })
-		}, nil
+		p := &patterns{strings.Split(value, ",")}
+		return func(s *Subject) bool { return p.match(of(s)) }, nil
 	}
 }
 
@@ -111,7 +138,9 @@ func glob(pattern, s string) bool {
 	for j := 0; j < len(s); {
 		switch {
 		case i < len(pattern) && pattern[i] == '*':
-			star, mark = i, j
+			if star, mark = i, j; i+1 == len(pattern) {
+				return true
+			}
 			i++
 		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == lower(s[j])):
 			i++
@@ -150,9 +179,13 @@ func contains(s, text string) bool {
 // word seeks a text in a rank's device, state and number.
 func word(t string) match {
 	text := strings.ToLower(t)
+	any, number := strings.Contains("rank", text), strings.Trim(text, "0123456789") == ""
 	return func(s *Subject) bool {
-		if contains(device(s), text) || strings.Contains(s.State, text) || strings.Contains("rank", text) {
+		if any || strings.Contains(s.State, text) || contains(device(s), text) {
 			return true
+		}
+		if !number {
+			return false
 		}
 		var digits [12]byte
 		return contains(string(strconv.AppendInt(digits[:0], int64(s.Rank), 10)), text)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon/tui/filter"
+	"github.com/failslow/falcon/tui/roster"
 )
 
 // FilterRanks keeps on the ranks page the ranks that a filter chooses (package
@@ -19,29 +20,47 @@ func (s *State) FilterRanks(text string) error {
 	return nil
 }
 
-// match seeks the chosen ranks anew; the list is a new one, as a held state
-// may still show the old one.
-func (s *State) match() {
-	var out []int32
-	if !s.rankFilter.Empty() {
-		out = make([]int32, 0, len(s.matched))
-		s.each(s.rankFilter, func(r int32) { out = append(out, r) })
+// match seeks the chosen ranks anew.
+func (s *State) match() { s.matched = s.found(s.rankFilter) }
+
+// found lists the ranks that a filter chooses; nobody may modify the list,
+// which all who show the snapshot share where picks do not matter.
+func (s *State) found(f filter.Filter) []int32 {
+	switch {
+	case f.Empty():
+		return nil
+	case f.ByPicks():
+		return find(s.Roster, f, s.picks.ranks)
 	}
-	s.matched = out
+	return chosen(s.Roster, f)
 }
 
-// each visits the ranks that a filter chooses.
-func (s *State) each(f filter.Filter, visit func(int32)) {
+// chosen is what a filter finds in a roster, sought once.
+func chosen(t *roster.Roster, f filter.Filter) []int32 {
+	return t.Remember(f.Text(), func() []int32 { return find(t, f, nil) })
+}
+
+// find goes through all ranks in the order of the layout, so that none has to
+// be divided into its coordinates.
+func find(t *roster.Roster, f filter.Filter, picks map[int32]bool) []int32 {
+	var out []int32
 	var sub filter.Subject
-	for i, v := range s.Ranks {
-		r := int32(i)
-		sub.Rank, sub.View, sub.Picked = r, v, s.picks.ranks[r]
-		sub.TP, sub.DP, sub.PP = s.Coord(r)
-		sub.State = looks[s.Roster.Standing(r)].word
+	for i, v := range t.Ranks {
+		sub.Rank, sub.View = int32(i), v
+		sub.State = looks[t.Standing(sub.Rank)].word
+		sub.Picked = len(picks) > 0 && picks[sub.Rank]
 		if f.Match(&sub) {
-			visit(r)
+			out = append(out, sub.Rank)
+		}
+		if sub.TP++; sub.TP < t.TP {
+			continue
+		}
+		sub.TP = 0
+		if sub.DP++; sub.DP == t.DP {
+			sub.DP, sub.PP = 0, sub.PP+1
 		}
 	}
+	return out
 }
 
 // CountRanks is how many ranks a filter would choose, while it is typed.
@@ -50,10 +69,11 @@ func (s *State) CountRanks(text string) (int, error) {
 	if err != nil || f.Empty() {
 		return len(s.Ranks), err
 	}
-	n := 0
-	s.each(f, func(int32) { n++ })
-	return n, nil
+	return len(s.found(f)), nil
 }
+
+// Chooses is the filter of the ranks page, for Prepare.
+func (s *State) Chooses() filter.Filter { return s.rankFilter }
 
 // RankFilter is the text that filters the ranks page, or "".
 func (s *State) RankFilter() string { return s.rankFilter.Text() }

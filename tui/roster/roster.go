@@ -59,6 +59,7 @@ type Roster struct {
 		mhz   float64
 		codes sync.Once
 	}
+	found found
 	hosts struct {
 		once sync.Once
 		of   *Hosts

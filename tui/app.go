@@ -122,7 +122,8 @@ type Model struct {
 	zones    []zone         // what can be clicked around it
 	lists    *listZone      // the palette's lines
 
-	opened int // numbers dialogs, so that a late answer finds its own
+	opened int                  // numbers dialogs, so that a late answer finds its own
+	begun  *falconv1.Validation // the engine's newest answer to a test; a snapshot may come after it
 
 	touched time.Time // the operator's last key
 

@@ -58,8 +58,18 @@ func underway(v *falconv1.Validation) bool {
 }
 
 // stopValidation lets the job go at once: the safe direction needs no dialog.
-func (m *Model) stopValidation() tea.Cmd {
+// running is the newest validation that this console knows of: the engine may
+// have answered with one that is in no snapshot yet.
+func (m *Model) running() *falconv1.Validation {
 	v := m.live.Snap().GetValidation()
+	if b := m.begun.GetId(); b > v.GetId() && len(b) >= len(v.GetId()) {
+		return m.begun
+	}
+	return v
+}
+
+func (m *Model) stopValidation() tea.Cmd {
+	v := m.running()
 	if !underway(v) {
 		m.say(themes.Dim, "no validation is in progress")
 		return nil
@@ -90,6 +100,7 @@ func (m *Model) validated(msg validatedMsg) {
 		return
 	}
 	m.close(msg.dialog)
+	m.begun = msg.validation
 	m.say(themes.Good, msg.validation.GetId()+" "+msg.validation.GetState())
 }
 

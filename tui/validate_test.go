@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"pgregory.net/rapid"
 
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/internal/fakeengine"
 	"github.com/failslow/falcon/tui/key"
 )
@@ -120,5 +121,21 @@ func TestNoTestWithoutTheFullPath(t *testing.T) {
 	})
 	if held == 0 && !testing.Short() {
 		t.Error("no random session came as far as a test: this proves nothing")
+	}
+}
+
+// The engine's answer may be ahead of the next snapshot: the key that ends a
+// test works from the moment the test is said to run.
+func TestATestCanBeEndedBeforeASnapshotHasIt(t *testing.T) {
+	m, src, _ := proposed(t, Options{})
+	m.Update(validatedMsg{0, &falconv1.Validation{Id: "VAL-0007", State: "testing"}, nil})
+	run(m, m.stopValidation())
+	if len(src.tests) != 1 || src.tests[0].Cancel != "VAL-0007" {
+		t.Errorf("asked for %v, says %q", src.tests, m.toast.text)
+	}
+	m.Update(validatedMsg{0, &falconv1.Validation{Id: "VAL-0007", State: "failed"}, nil})
+	run(m, m.stopValidation())
+	if len(src.tests) != 1 {
+		t.Errorf("asked for %v after it had ended", src.tests)
 	}
 }

@@ -37,7 +37,7 @@ const maxSide = 1000
 // Options are the terminal's own colours, where the screen sets none.
 type Options struct {
 	Foreground color.Color // nil = light grey
-	Background color.Color // nil = that of most cells, else black
+	Background color.Color // nil = that of most text, else black
 }
 
 // Draw draws a screen of w × h cells, as lines of text with escape sequences.
@@ -66,12 +66,12 @@ func Draw(screen string, w, h int, o Options) (img *image.RGBA, missing []string
 	return p.img, slices.Compact(p.missing), nil
 }
 
-// ground is the background that most cells set, for the margin to be part of
-// the screen; nil where none does.
+// ground is the background that most text stands on, for the margin to be part
+// of the screen; nil where none is set. Cells of maps are blanks or blocks.
 func ground(t *vt.Emulator, w, h int) color.Color {
 	count, best := map[color.RGBA]int{}, color.Color(nil)
 	for i, most := 0, 0; i < w*h; i++ {
-		if c := t.CellAt(i%w, i/w); c != nil && c.Style.Bg != nil {
+		if c := t.CellAt(i%w, i/w); c != nil && c.Style.Bg != nil && c.Content != " " && c.Content != "▀" {
 			bg := rgba(c.Style.Bg, color.RGBA{})
 			if count[bg]++; count[bg] > most {
 				most, best = count[bg], bg

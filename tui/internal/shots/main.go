@@ -45,7 +45,7 @@ var shots = func() []shot {
 		shot{name: "light", page: key.Overview, w: 120, h: 40, theme: "light", at: "120"},
 		shot{name: "deuteranopia", page: key.Posterior, w: 120, h: 40, theme: "deuteranopia", at: "120"},
 		shot{name: "approve", page: key.Ladder, w: 120, h: 40, theme: "dark", keys: "a"},
-		shot{name: "ranks-100k", page: key.Grid, w: 120, h: 40, theme: "dark", big: true},
+		shot{name: "ranks-100k", page: key.Ranks, w: 120, h: 40, theme: "dark", big: true, keys: "+"},
 	)
 }()
 

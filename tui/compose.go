@@ -350,8 +350,9 @@ func (m *Model) lastRow(y int) (string, *tea.Cursor) {
 	case m.dialog != nil:
 		left += m.keys(m.w-1, key.Dialog)
 	default:
-		left += m.keys(m.w-1, m.scopes()...)
-		m.zones = append(m.zones, tapZones(m.table.Footer(m.scopes()...), 1, y, m.w-2)...)
+		list := m.offered(m.table.Footer(m.scopes()...))
+		left += m.shortHelp(m.w-1, list)
+		m.zones = append(m.zones, tapZones(list, 1, y, m.w-2)...)
 	}
 	return row(m.blank(), m.w, left, "", 0), nil
 }
@@ -388,6 +389,14 @@ func (m *Model) promptKeys(which string) []key.Binding {
 		}
 	}
 	return list
+}
+
+// offered leaves out what a recording can't do: nothing is decided in it.
+func (m *Model) offered(list []key.Binding) []key.Binding {
+	if m.opts.Replay == nil {
+		return list
+	}
+	return slices.DeleteFunc(list, func(b key.Binding) bool { return key.Decides(b.Action) })
 }
 
 // keys lists the keys that work in the scopes, as many as fit in w columns.

@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,3 +107,26 @@ func TestReplayDrawsWhatWasLive(t *testing.T) {
 		t.Errorf("%d of %d pictures played: %v, cut %q", n, len(live), err, r.Cut)
 	}
 }
+
+// The footer of a recording names no key that decides.
+func TestARecordingOffersNoDecision(t *testing.T) {
+	for _, p := range key.Pages {
+		src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+4, 0, wide)}
+		live := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 200, 60)
+		live.show(p)
+		all := live.table.Footer(live.scopes()...)
+		live.opts.Replay = idleReplay{}
+		left := live.offered(slices.Clone(all))
+		for _, b := range left {
+			if key.Decides(b.Action) {
+				t.Errorf("%s: %s is offered", p, b.Action)
+			}
+		}
+		if len(left) == 0 || len(left) == len(all) {
+			t.Errorf("%s: %d of %d keys are left", p, len(left), len(all))
+		}
+	}
+}
+
+// idleReplay is a recording that nobody plays.
+type idleReplay struct{ Replay }

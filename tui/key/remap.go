@@ -21,6 +21,9 @@ var grave = []Action{
 	Approve, Veto, Mode, Freeze, Quit, TakeRung, RunTest, StopTest, AbortRecovery, FenceNode, RenewRank,
 }
 
+// Decides says that an action decides something, or leads to a dialog that does.
+func Decides(a Action) bool { return a != Quit && slices.Contains(grave, a) }
+
 // AtOnce says that an action has its effect without a dialog between.
 func AtOnce(a Action) bool { return slices.Contains(atOnce, a) }
 

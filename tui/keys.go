@@ -63,22 +63,15 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		m.opts.Replay.Do(c)
 		return nil
 	}
+	if key.Decides(a) {
+		return m.decideBy(a)
+	}
 	switch a {
 	case key.None:
 	case key.NextPage, key.PrevPage:
 		m.turn(a)
 	case key.Back:
 		m.back()
-	case key.Approve:
-		return m.decisionOn(true)
-	case key.Veto:
-		return m.decisionOn(false)
-	case key.TakeRung:
-		return m.openTake()
-	case key.Mode:
-		return m.openPolicy()
-	case key.Freeze:
-		return m.freeze()
 	case key.Export:
 		return m.export()
 	case key.Copy:
@@ -91,16 +84,6 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return m.stepIncident(+1)
 	case key.NewerIncident:
 		return m.stepIncident(-1)
-	case key.RunTest:
-		return m.openValidate(nil)
-	case key.StopTest:
-		return m.stopValidation()
-	case key.AbortRecovery:
-		return m.openWord(verbAbort)
-	case key.FenceNode:
-		m.promptFor(verbFence)
-	case key.RenewRank:
-		m.promptFor(verbRenew)
 	case key.Command:
 		m.openPalette("")
 	case key.Filter:
@@ -124,6 +107,34 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return m.quit()
 	default:
 		return m.toPage(a)
+	}
+	return nil
+}
+
+// decideBy leads to what decides something; all but freezing and letting a job
+// go ask first.
+func (m *Model) decideBy(a key.Action) tea.Cmd {
+	switch a {
+	case key.Approve:
+		return m.decisionOn(true)
+	case key.Veto:
+		return m.decisionOn(false)
+	case key.TakeRung:
+		return m.openTake()
+	case key.Mode:
+		return m.openPolicy()
+	case key.Freeze:
+		return m.freeze()
+	case key.RunTest:
+		return m.openValidate(nil)
+	case key.StopTest:
+		return m.stopValidation()
+	case key.AbortRecovery:
+		return m.openWord(verbAbort)
+	case key.FenceNode:
+		m.promptFor(verbFence)
+	case key.RenewRank:
+		m.promptFor(verbRenew)
 	}
 	return nil
 }

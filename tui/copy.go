@@ -12,6 +12,7 @@ import (
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/events"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -106,8 +107,10 @@ func (m *Model) underCursor() (what, text string) {
 			}
 		}
 	case key.Events:
-		if list := m.state.Feed.Events; len(list) > 0 {
-			return "the newest events", eventsText(m.state.Feed.Events, m.state.Filter)
+		if p, ok := m.pages[key.Events].(*events.Page); ok {
+			if e := p.Under(m.state); e != nil {
+				return "the event", eventText(e)
+			}
 		}
 	default:
 		if s := m.drawnState(m.current); s.Incident() != nil {
@@ -163,15 +166,6 @@ func recoveryText(s *page.State, r *falconv1.Recovery) string {
 	return out
 }
 
-// eventsCopied bounds how many events go to the clipboard.
-const eventsCopied = 40
-
-func eventsText(list []*falconv1.EventLine, filter string) string {
-	var lines []string
-	for _, e := range list {
-		if filter == "" || strings.Contains(strings.ToLower(e.Kind+" "+e.Text), strings.ToLower(filter)) {
-			lines = append(lines, fmt.Sprintf("%s iter %d %s: %s", feed.Stamp(e), e.Iteration, e.Kind, e.Text))
-		}
-	}
-	return strings.Join(lines[max(0, len(lines)-eventsCopied):], "\n") + "\n"
+func eventText(e *falconv1.EventLine) string {
+	return fmt.Sprintf("%s iter %d %s: %s\n", feed.Stamp(e), e.Iteration, e.Kind, e.Text)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/key"
 )
 
 func TestExportWritesTheReport(t *testing.T) {
@@ -34,5 +35,24 @@ func TestExportWritesTheReport(t *testing.T) {
 	drive(m, "e")
 	if !containsAll(m.toast.text, "no report of INC-0007") {
 		t.Errorf("toast %q", m.toast.text)
+	}
+}
+
+// On the events page y takes the line under the cursor.
+func TestTheEventUnderTheCursorIsCopied(t *testing.T) {
+	m, _, _ := proposed(t, Options{})
+	m.show(key.Events)
+	_, newest := m.underCursor()
+	send(m, "k")
+	_, older := m.underCursor()
+	list := m.state.Feed.Events
+	for i, got := range []string{newest, older} {
+		if e := list[len(list)-1-i]; got != eventText(e) || !strings.Contains(got, e.Text) {
+			t.Errorf("%q instead of %q", got, e.Text)
+		}
+	}
+	m.state.Filter = "nothing holds this"
+	if what, text := m.underCursor(); text != "" {
+		t.Errorf("%s %q", what, text)
 	}
 }

@@ -31,6 +31,15 @@ func New() *Page { return &Page{} }
 // Want says that no series is needed.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
+// Under is the event under the cursor, or nil where none is shown.
+func (p *Page) Under(s *page.State) *falconv1.EventLine {
+	list := p.filtered(s)
+	if at := find(list, p.cursor); at >= 0 {
+		return list[at]
+	}
+	return nil
+}
+
 // Act moves the cursor by lines, or by what the page shows at once; opens what
 // the line under it tells of; or chooses what kinds are shown.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {

@@ -29,6 +29,7 @@ type scene struct {
 	events []*falconv1.EventLine
 	list   *falconv1.RecoveriesReply
 	who    []*falconv1.Operator
+	tests  []*falconv1.Validation
 }
 
 func newScene() *scene {
@@ -49,13 +50,16 @@ func (c *scene) diff(s *feed.State, at time.Time) *falconv1.RecordFrame {
 	f.Snap, f.Cleared = diffSnap(c.snap, s.Snap)
 	f.Events, f.EventsAnew = diffEvents(c.events, s.Events)
 	f.Session = s.Session
-	if !sameOperators(c.who, s.Operators) {
+	if !same(c.who, s.Operators) {
 		f.Operators, f.OperatorsAnew = s.Operators, true
+	}
+	if !same(c.tests, s.Validations) {
+		f.Validations, f.ValidationsAnew = s.Validations, true
 	}
 	if s.Recoveries != c.list {
 		f.Recoveries, f.NoRecoveries = s.Recoveries, s.Recoveries == nil
 	}
-	c.snap, c.series, c.events, c.list, c.who = s.Snap, s.Snap.GetSeries(), s.Events, s.Recoveries, s.Operators
+	c.snap, c.series, c.events, c.list, c.who, c.tests = s.Snap, s.Snap.GetSeries(), s.Events, s.Recoveries, s.Operators, s.Validations
 	return f
 }
 
@@ -91,8 +95,12 @@ func (c *scene) applySeries(d *falconv1.RecordSeries) error {
 	return nil
 }
 
-func sameOperators(a, b []*falconv1.Operator) bool {
-	return slices.EqualFunc(a, b, func(x, y *falconv1.Operator) bool { return x == y || proto.Equal(x, y) })
+// same says that two lists hold equal messages.
+func same[M interface {
+	comparable
+	proto.Message
+}](a, b []M) bool {
+	return slices.EqualFunc(a, b, func(x, y M) bool { return x == y || proto.Equal(x, y) })
 }
 
 func unixNs(t time.Time) int64 {
@@ -186,11 +194,14 @@ func (c *scene) apply(f *falconv1.RecordFrame) (*feed.State, error) {
 	if f.OperatorsAnew {
 		c.who = f.Operators
 	}
+	if f.ValidationsAnew {
+		c.tests = f.Validations
+	}
 	c.snap = c.applySnap(f)
 	return &feed.State{
 		Snap: c.snap, Events: c.events, Conn: feed.Conn(f.Conn), Since: atUnixNs(f.SinceUnixNs), Err: f.Err,
 		Received: atUnixNs(f.ReceivedUnixNs), Slow: f.Slow, Recoveries: c.list, RecoveriesErr: f.RecoveriesErr,
-		Session: f.Session, Operators: c.who, Memo: &feed.Memo{},
+		Session: f.Session, Operators: c.who, Validations: c.tests, Memo: &feed.Memo{},
 	}, nil
 }
 

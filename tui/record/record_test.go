@@ -67,7 +67,11 @@ func (j *job) next(at time.Time) *feed.State {
 		s.Incidents = []*falconv1.Incident{{Id: "INC-0001", State: "verified"}}
 		s.Ladder = &falconv1.Ladder{Incident: "INC-0001", ImpactMs: float64(j.iter)}
 	}
-	return &feed.State{Snap: s, Events: j.lines, Conn: feed.Live, Since: start, Received: at}
+	out := &feed.State{Snap: s, Events: j.lines, Conn: feed.Live, Since: start, Received: at}
+	for n := j.iter / 20; n > 0; n-- {
+		out.Validations = append(out.Validations, &falconv1.Validation{Id: fmt.Sprintf("VAL-%04d", n), State: "done"})
+	}
+	return out
 }
 
 func (j *job) series() *falconv1.Series {
@@ -122,6 +126,9 @@ func alike(t *testing.T, got, want *feed.State) {
 	}
 	if len(got.Events) != len(want.Events) || len(got.Snap.Ranks) != len(want.Snap.Ranks) || got.Conn != want.Conn || !got.Received.Equal(want.Received) {
 		t.Fatalf("played %+v, live %+v", got, want)
+	}
+	if !same(got.Validations, want.Validations) {
+		t.Fatalf("played the tests %v, live %v", got.Validations, want.Validations)
 	}
 	for i, r := range got.Snap.Ranks {
 		l := want.Snap.Ranks[i]

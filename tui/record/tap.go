@@ -26,7 +26,7 @@ type Source interface {
 
 // wide is the least that is asked for while recording, so that a recording can
 // show more than its operator looked at.
-var wide = feed.Want{Rank: feed.WorstRank, Columns: 240, RunLengths: 128, Recoveries: true}
+var wide = feed.Want{Rank: feed.WorstRank, Columns: 240, RunLengths: 128, Recoveries: true, Tests: true}
 
 // Tap hands a feed's pictures on to a console and to a Writer. It asks for
 // more than the console does, and shows it what it asked for.
@@ -91,6 +91,6 @@ func (t *Tap) Changed() <-chan struct{} { return t.changed }
 // Ask says what the console needs; it never blocks.
 func (t *Tap) Ask(w feed.Want) {
 	t.want.Store(&w)
-	w.Columns, w.RunLengths, w.Recoveries = max(w.Columns, wide.Columns), max(w.RunLengths, wide.RunLengths), true
+	w.Columns, w.RunLengths, w.Recoveries, w.Tests = max(w.Columns, wide.Columns), max(w.RunLengths, wide.RunLengths), true, true
 	t.Source.Ask(w)
 }

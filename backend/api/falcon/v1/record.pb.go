@@ -171,31 +171,33 @@ func (x *RecordHeader) GetFrom() string {
 // RecordFrame is one picture as a console received it: whole, or what has
 // changed since the frame before.
 type RecordFrame struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	AtUnixNs       int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`                   // when it was received, by the console's clock
-	Whole          bool                   `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"`                                           // needs no frame before it
-	Dropped        uint64                 `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`                                       // pictures lost just before it: the recorder could not keep up
-	Conn           int32                  `protobuf:"varint,4,opt,name=conn,proto3" json:"conn,omitempty"`                                             // the connection: 0 connecting, 1 live, 2 lost
-	SinceUnixNs    int64                  `protobuf:"varint,5,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"`          // when conn was entered
-	Err            string                 `protobuf:"bytes,6,opt,name=err,proto3" json:"err,omitempty"`                                                // why it is not live
-	ReceivedUnixNs int64                  `protobuf:"varint,7,opt,name=received_unix_ns,json=receivedUnixNs,proto3" json:"received_unix_ns,omitempty"` // when snap came; 0 = never
-	Slow           bool                   `protobuf:"varint,8,opt,name=slow,proto3" json:"slow,omitempty"`
-	Snap           *SnapshotReply         `protobuf:"bytes,9,opt,name=snap,proto3" json:"snap,omitempty"`                // the fields that changed; without those below
-	Cleared        []int32                `protobuf:"varint,10,rep,packed,name=cleared,proto3" json:"cleared,omitempty"` // fields of snap that are empty from now on, by number
-	Ranks          *RecordTable           `protobuf:"bytes,11,opt,name=ranks,proto3" json:"ranks,omitempty"`
-	Nodes          *RecordTable           `protobuf:"bytes,12,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	Nics           *RecordTable           `protobuf:"bytes,13,opt,name=nics,proto3" json:"nics,omitempty"`
-	Series         *RecordSeries          `protobuf:"bytes,14,opt,name=series,proto3" json:"series,omitempty"`                            // absent = as before
-	Events         []*EventLine           `protobuf:"bytes,15,rep,name=events,proto3" json:"events,omitempty"`                            // new ones
-	EventsAnew     bool                   `protobuf:"varint,16,opt,name=events_anew,json=eventsAnew,proto3" json:"events_anew,omitempty"` // all earlier ones are gone
-	Recoveries     *RecoveriesReply       `protobuf:"bytes,17,opt,name=recoveries,proto3" json:"recoveries,omitempty"`                    // absent = as before
-	RecoveriesErr  string                 `protobuf:"bytes,18,opt,name=recoveries_err,json=recoveriesErr,proto3" json:"recoveries_err,omitempty"`
-	NoRecoveries   bool                   `protobuf:"varint,19,opt,name=no_recoveries,json=noRecoveries,proto3" json:"no_recoveries,omitempty"`
-	Session        string                 `protobuf:"bytes,20,opt,name=session,proto3" json:"session,omitempty"`     // of the console, as others see it
-	Operators      []*Operator            `protobuf:"bytes,21,rep,name=operators,proto3" json:"operators,omitempty"` // with operators_anew: who looks from now on
-	OperatorsAnew  bool                   `protobuf:"varint,22,opt,name=operators_anew,json=operatorsAnew,proto3" json:"operators_anew,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	AtUnixNs        int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`                   // when it was received, by the console's clock
+	Whole           bool                   `protobuf:"varint,2,opt,name=whole,proto3" json:"whole,omitempty"`                                           // needs no frame before it
+	Dropped         uint64                 `protobuf:"varint,3,opt,name=dropped,proto3" json:"dropped,omitempty"`                                       // pictures lost just before it: the recorder could not keep up
+	Conn            int32                  `protobuf:"varint,4,opt,name=conn,proto3" json:"conn,omitempty"`                                             // the connection: 0 connecting, 1 live, 2 lost
+	SinceUnixNs     int64                  `protobuf:"varint,5,opt,name=since_unix_ns,json=sinceUnixNs,proto3" json:"since_unix_ns,omitempty"`          // when conn was entered
+	Err             string                 `protobuf:"bytes,6,opt,name=err,proto3" json:"err,omitempty"`                                                // why it is not live
+	ReceivedUnixNs  int64                  `protobuf:"varint,7,opt,name=received_unix_ns,json=receivedUnixNs,proto3" json:"received_unix_ns,omitempty"` // when snap came; 0 = never
+	Slow            bool                   `protobuf:"varint,8,opt,name=slow,proto3" json:"slow,omitempty"`
+	Snap            *SnapshotReply         `protobuf:"bytes,9,opt,name=snap,proto3" json:"snap,omitempty"`                // the fields that changed; without those below
+	Cleared         []int32                `protobuf:"varint,10,rep,packed,name=cleared,proto3" json:"cleared,omitempty"` // fields of snap that are empty from now on, by number
+	Ranks           *RecordTable           `protobuf:"bytes,11,opt,name=ranks,proto3" json:"ranks,omitempty"`
+	Nodes           *RecordTable           `protobuf:"bytes,12,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Nics            *RecordTable           `protobuf:"bytes,13,opt,name=nics,proto3" json:"nics,omitempty"`
+	Series          *RecordSeries          `protobuf:"bytes,14,opt,name=series,proto3" json:"series,omitempty"`                            // absent = as before
+	Events          []*EventLine           `protobuf:"bytes,15,rep,name=events,proto3" json:"events,omitempty"`                            // new ones
+	EventsAnew      bool                   `protobuf:"varint,16,opt,name=events_anew,json=eventsAnew,proto3" json:"events_anew,omitempty"` // all earlier ones are gone
+	Recoveries      *RecoveriesReply       `protobuf:"bytes,17,opt,name=recoveries,proto3" json:"recoveries,omitempty"`                    // absent = as before
+	RecoveriesErr   string                 `protobuf:"bytes,18,opt,name=recoveries_err,json=recoveriesErr,proto3" json:"recoveries_err,omitempty"`
+	NoRecoveries    bool                   `protobuf:"varint,19,opt,name=no_recoveries,json=noRecoveries,proto3" json:"no_recoveries,omitempty"`
+	Session         string                 `protobuf:"bytes,20,opt,name=session,proto3" json:"session,omitempty"`     // of the console, as others see it
+	Operators       []*Operator            `protobuf:"bytes,21,rep,name=operators,proto3" json:"operators,omitempty"` // with operators_anew: who looks from now on
+	OperatorsAnew   bool                   `protobuf:"varint,22,opt,name=operators_anew,json=operatorsAnew,proto3" json:"operators_anew,omitempty"`
+	Validations     []*Validation          `protobuf:"bytes,23,rep,name=validations,proto3" json:"validations,omitempty"` // with validations_anew: older ones from now on, newest first
+	ValidationsAnew bool                   `protobuf:"varint,24,opt,name=validations_anew,json=validationsAnew,proto3" json:"validations_anew,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RecordFrame) Reset() {
@@ -378,6 +380,20 @@ func (x *RecordFrame) GetOperators() []*Operator {
 func (x *RecordFrame) GetOperatorsAnew() bool {
 	if x != nil {
 		return x.OperatorsAnew
+	}
+	return false
+}
+
+func (x *RecordFrame) GetValidations() []*Validation {
+	if x != nil {
+		return x.Validations
+	}
+	return nil
+}
+
+func (x *RecordFrame) GetValidationsAnew() bool {
+	if x != nil {
+		return x.ValidationsAnew
 	}
 	return false
 }
@@ -589,7 +605,7 @@ const file_falcon_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
-	"\x04from\x18\x03 \x01(\tR\x04from\"\xaf\x06\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\"\x93\a\n" +
 	"\vRecordFrame\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\x14\n" +
@@ -617,7 +633,9 @@ const file_falcon_v1_record_proto_rawDesc = "" +
 	"\rno_recoveries\x18\x13 \x01(\bR\fnoRecoveries\x12\x18\n" +
 	"\asession\x18\x14 \x01(\tR\asession\x121\n" +
 	"\toperators\x18\x15 \x03(\v2\x13.falcon.v1.OperatorR\toperators\x12%\n" +
-	"\x0eoperators_anew\x18\x16 \x01(\bR\roperatorsAnew\"T\n" +
+	"\x0eoperators_anew\x18\x16 \x01(\bR\roperatorsAnew\x127\n" +
+	"\vvalidations\x18\x17 \x03(\v2\x15.falcon.v1.ValidationR\vvalidations\x12)\n" +
+	"\x10validations_anew\x18\x18 \x01(\bR\x0fvalidationsAnew\"T\n" +
 	"\vRecordTable\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\x05R\x04rows\x121\n" +
 	"\acolumns\x18\x02 \x03(\v2\x17.falcon.v1.RecordColumnR\acolumns\"b\n" +
@@ -656,7 +674,8 @@ var file_falcon_v1_record_proto_goTypes = []any{
 	(*EventLine)(nil),       // 7: falcon.v1.EventLine
 	(*RecoveriesReply)(nil), // 8: falcon.v1.RecoveriesReply
 	(*Operator)(nil),        // 9: falcon.v1.Operator
-	(*Series)(nil),          // 10: falcon.v1.Series
+	(*Validation)(nil),      // 10: falcon.v1.Validation
+	(*Series)(nil),          // 11: falcon.v1.Series
 }
 var file_falcon_v1_record_proto_depIdxs = []int32{
 	1,  // 0: falcon.v1.RecordEntry.header:type_name -> falcon.v1.RecordHeader
@@ -669,14 +688,15 @@ var file_falcon_v1_record_proto_depIdxs = []int32{
 	7,  // 7: falcon.v1.RecordFrame.events:type_name -> falcon.v1.EventLine
 	8,  // 8: falcon.v1.RecordFrame.recoveries:type_name -> falcon.v1.RecoveriesReply
 	9,  // 9: falcon.v1.RecordFrame.operators:type_name -> falcon.v1.Operator
-	4,  // 10: falcon.v1.RecordTable.columns:type_name -> falcon.v1.RecordColumn
-	10, // 11: falcon.v1.RecordSeries.series:type_name -> falcon.v1.Series
-	4,  // 12: falcon.v1.RecordSeries.chances:type_name -> falcon.v1.RecordColumn
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	10, // 10: falcon.v1.RecordFrame.validations:type_name -> falcon.v1.Validation
+	4,  // 11: falcon.v1.RecordTable.columns:type_name -> falcon.v1.RecordColumn
+	11, // 12: falcon.v1.RecordSeries.series:type_name -> falcon.v1.Series
+	4,  // 13: falcon.v1.RecordSeries.chances:type_name -> falcon.v1.RecordColumn
+	14, // [14:14] is the sub-list for method output_type
+	14, // [14:14] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_record_proto_init() }

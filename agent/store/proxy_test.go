@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -17,11 +18,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// upstream is a deliberately simple store: one lock, waits polled on a condition.
+// upstream is a deliberately simple store: one lock, waits polled.
 type upstream struct {
 	l      net.Listener
 	mu     sync.Mutex
-	change *sync.Cond
 	values map[string][]byte
 	conns  map[net.Conn]bool
 	dials  int
@@ -36,7 +36,6 @@ func newUpstream(t *testing.T) *upstream {
 		t.Fatal(err)
 	}
 	u := &upstream{l: l, values: map[string][]byte{}, conns: map[net.Conn]bool{}}
-	u.change = sync.NewCond(&u.mu)
 	u.done.Go(func() {
 		for {
 			nc, err := l.Accept()
@@ -68,7 +67,6 @@ func (u *upstream) hangUp() {
 	for nc := range u.conns {
 		_ = nc.Close()
 	}
-	u.change.Broadcast()
 }
 
 func (u *upstream) open() (now, ever int) {
@@ -93,7 +91,7 @@ func (u *upstream) serve(nc net.Conn) {
 	for err == nil {
 		var q request
 		if q, err = next(r, layout); err == nil {
-			_, err = nc.Write(u.answer(nc, q))
+			_, err = nc.Write(u.answer(nc, r, q))
 		}
 	}
 }
@@ -111,10 +109,18 @@ func names(raw []byte, skip int) (out []string) {
 	return out
 }
 
-func (u *upstream) answer(nc net.Conn, q request) []byte {
+// hungUp looks for a moment whether the other side has gone, as a store must
+// while it has one wait.
+func hungUp(nc net.Conn, r *bufio.Reader) bool {
+	_ = nc.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := r.Peek(1)
+	_ = nc.SetReadDeadline(time.Time{})
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func (u *upstream) answer(nc net.Conn, r *bufio.Reader, q request) []byte {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	defer u.change.Broadcast()
 	has := func(keys []string) bool {
 		for _, k := range keys {
 			if u.values[k] == nil {
@@ -151,8 +157,10 @@ func (u *upstream) answer(nc net.Conn, q request) []byte {
 		}
 		return []byte{1}
 	case wait:
-		for !has(names(q.raw, 9)) && !u.gone && u.conns[nc] {
-			u.change.Wait()
+		for left := false; !left && !has(names(q.raw, 9)) && !u.gone && u.conns[nc]; {
+			u.mu.Unlock()
+			left = hungUp(nc, r)
+			u.mu.Lock()
 		}
 		return []byte{0}
 	}

@@ -249,7 +249,8 @@ func (a *asker) word(text string, s *feed.State, now time.Time) ([]string, *requ
 		if !a.may("operator") {
 			return []string{"freezing needs the role operator; yours is " + a.role}, nil, true
 		}
-		return []string{"freezing …"}, &request{freeze: true}, true
+		// Who freezes has changed their mind: a question half answered begins anew.
+		return append([]string{"freezing …"}, a.again(now)...), &request{freeze: true}, true
 	}
 	return nil, nil, false
 }

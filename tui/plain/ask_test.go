@@ -317,12 +317,15 @@ func FuzzAsker(f *testing.F) {
 						t.Fatalf("approved by %v with %s", path, r.decide.PlanHash)
 					}
 				}
-			case n == 9:
-				x.show(other)
-				path = nil
-			case n == 10:
-				x.show(base)
-				path = nil
+			case n == 9, n == 10:
+				to := base
+				if n == 9 {
+					to = other
+				}
+				if x.s != to { // the same picture again changes nothing
+					path = nil
+				}
+				x.show(to)
 			case n == 11 && x.ask.open != nil && x.ask.open.step == sending:
 				x.ask.answered(answer{own: true, err: feed.ErrRefused})
 				x.show(x.s)

@@ -14,8 +14,10 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/validate"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -111,13 +113,10 @@ func redraw(d time.Duration) tea.Cmd {
 	return tea.Tick(d, func(time.Time) tea.Msg { return armedMsg{} })
 }
 
-// roleLevel orders roles; each may do what lower ones may.
-var roleLevel = map[string]int{"viewer": 1, "operator": 2, "approver": 3, "admin": 4}
-
 // may says whether the operator's role reaches another; the engine checks
 // again, this only spares a refusal.
 func (m *Model) may(need string) bool {
-	return m.opts.Replay == nil && roleLevel[m.live.Snap().Role] >= roleLevel[need]
+	return m.opts.Replay == nil && feed.Covers(m.live.Snap().Role, need)
 }
 
 // lacks says why an action is not offered, or "".
@@ -370,7 +369,7 @@ func (m *Model) blocked(d *dialog) string {
 			return "type the word " + unfreezeWord
 		}
 	case kindValidate:
-		if v := m.live.Snap().GetValidation(); underway(v) {
+		if v := m.live.Snap().GetValidation(); validate.Underway(v) {
 			return v.Id + " is in progress"
 		}
 	case kindRecover:

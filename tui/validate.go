@@ -48,16 +48,6 @@ func (m *Model) testKind() validate.Kind {
 	return m.pages[key.Validate].(*validate.Page).Kind()
 }
 
-// underway says that a validation holds the job or is about to.
-func underway(v *falconv1.Validation) bool {
-	switch v.GetState() {
-	case "surveying", "arming", "waiting", "testing", "resuming":
-		return true
-	}
-	return false
-}
-
-// stopValidation lets the job go at once: the safe direction needs no dialog.
 // running is the newest validation that this console knows of: the engine may
 // have answered with one that is in no snapshot yet.
 func (m *Model) running() *falconv1.Validation {
@@ -68,9 +58,10 @@ func (m *Model) running() *falconv1.Validation {
 	return v
 }
 
+// stopValidation lets the job go at once: the safe direction needs no dialog.
 func (m *Model) stopValidation() tea.Cmd {
 	v := m.running()
-	if !underway(v) {
+	if !validate.Underway(v) {
 		m.say(themes.Dim, "no validation is in progress")
 		return nil
 	}

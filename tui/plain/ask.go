@@ -62,9 +62,7 @@ type asker struct {
 
 func newAsker() *asker { return &asker{told: map[string]bool{}} }
 
-var roleLevel = map[string]int{"viewer": 1, "operator": 2, "approver": 3, "admin": 4}
-
-func (a *asker) may(role string) bool { return roleLevel[a.role] >= roleLevel[role] }
+func (a *asker) may(need string) bool { return feed.Covers(a.role, need) }
 
 // state takes a new picture: it withdraws a question that no longer fits, and
 // asks the next.

@@ -7,11 +7,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 )
 
 // A screen runs in a child of a small guardian, which keeps the terminal's
@@ -176,4 +178,15 @@ func (g *guardian) obituary(s syscall.WaitStatus) string {
 		line += "; " + g.ends
 	}
 	return line
+}
+
+// farewell is one line of a child that outlived its guardian: the shell saw the
+// guardian go and may have written its prompt on the alternate screen, where it
+// is lost. While the guardian still stands, the shell's words are yet to come.
+func farewell() {
+	guardian, err := strconv.Atoi(os.Getenv(guardEnv))
+	if err != nil || guardian == os.Getppid() || !term.IsTerminal(int(os.Stderr.Fd())) {
+		return
+	}
+	fmt.Fprint(os.Stderr, "\r\nfalcon: the process that guarded this terminal was killed; the screen has ended in order, Enter brings the prompt\r\n")
 }

@@ -20,6 +20,7 @@ func run(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
 	err := root.Execute()
+	farewell()
 	if err == nil {
 		return 0
 	}

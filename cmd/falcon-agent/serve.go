@@ -152,8 +152,8 @@ func bootID() string {
 
 func version() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel" // without Go's brackets: it stands in brackets itself
 	}
 	return info.Main.Version
 }

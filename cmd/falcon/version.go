@@ -22,8 +22,8 @@ func versionCommand() *cobra.Command {
 
 func version() string {
 	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel" // without Go's brackets: it stands in brackets itself
 	}
 	return info.Main.Version
 }

@@ -3,6 +3,7 @@ package mitigate
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/failslow/falcon"
 )
@@ -14,6 +15,7 @@ var (
 	ErrDecided    = errors.New("mitigate: already decided")
 	ErrPolicy     = errors.New("mitigate: policy forbids it")
 	ErrNotUseful  = errors.New("mitigate: the rung can't help")
+	ErrNoReason   = errors.New("mitigate: a reason is required")
 )
 
 // Check says whether a decision would be taken, and why not.
@@ -48,6 +50,8 @@ func (p *Planner) checkApproval(d Decision, r falcon.Rung) error {
 		return nil
 	}
 	switch o := p.busy(); {
+	case r == falcon.RungS4 && strings.TrimSpace(d.Reason) == "":
+		return fmt.Errorf("%w: S4 ends every process of the job, so the record must hold why; approve it again with a reason", ErrNoReason)
 	case p.policy.Frozen:
 		return fmt.Errorf("%w: actions are frozen, unfreeze first", ErrPolicy)
 	case p.policy.Mode == falcon.ModeObserve:

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -82,11 +83,20 @@ func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 		From: who.From, AtUnixNs: now.UnixNano(),
 	}
 	if err := e.plan.Check(d); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrStale, err)
+		return "", refused(err)
 	}
 	e.decided(now, who, a, d)
 	e.plan.Step(now, d)
 	return a.ID, nil
+}
+
+// refused is the planner's no: what the question lacks is the caller's to
+// mend, all else is that the world is not as he saw it.
+func refused(err error) error {
+	if errors.Is(err, mitigate.ErrNoReason) {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return fmt.Errorf("%w: %w", ErrStale, err)
 }
 
 // proposes says that this very rung waits for a decision: naming it decides on
@@ -134,7 +144,7 @@ func (e *Engine) stepUp(now time.Time, who Actor, q *falconv1.DecideRequest) (st
 		Variant: falcon.Variant(q.GetVariant()), From: who.From, AtUnixNs: now.UnixNano(),
 	}
 	if err := e.plan.Check(d); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrStale, err)
+		return "", refused(err)
 	}
 	e.plan.Step(now, d)
 	l, _ := e.plan.Ladder(d.Incident)

@@ -20,7 +20,7 @@ func decideCommand() *cobra.Command {
 		Short: "Approve or veto what is proposed for an incident, or a recovery",
 		Example: `  falcon decide INC-0001 --approve --reason "loss is fine, go on"
   falcon decide INC-0001 --approve --rung S2
-  falcon decide INC-0001 --approve --rung S4 --variant replace
+  falcon decide INC-0001 --approve --rung S4 --variant replace --reason "n1 is worn out"
   falcon decide REC-0001 --approve`,
 		Args: oneID("incident", "INC-0001"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ func decideCommand() *cobra.Command {
 	target.flags(c)
 	c.Flags().BoolVar(&approve, "approve", false, "let it happen")
 	c.Flags().BoolVar(&veto, "veto", false, "forbid it for this incident")
-	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record")
+	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record; S4 is not approved without one")
 	c.Flags().StringVar(&q.Action, "action", "", "the action that was seen (default: the present proposal)")
 	c.Flags().StringVar(&q.Rung, "rung", "", "take this rung now, also when it is not proposed yet, such as S2")
 	c.Flags().StringVar(&q.Variant, "variant", "", "how S4 is taken: restart, replace or drop (default: the policy's first that can be)")

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -22,22 +23,56 @@ type place struct {
 const chartMargin = 40
 
 // reportOn adds to an answer about one incident what its report needs: the
-// lines about it with their places in the journal, iteration time around it,
-// and the job.
+// lines about it with their places in the journal, the recoveries that belong to
+// it, iteration time around it, and the job.
 func (e *Engine) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) {
 	now := e.cfg.Now()
 	out.Job, out.AtUnixNs, out.EngineId = e.jobView(now), now.UnixNano(), e.id
-	out.Events = e.linesAbout(v.ID, out.Validations)
+	about := []string{v.ID}
+	for _, t := range out.Validations {
+		about = append(about, t.GetId())
+	}
+	for _, r := range e.mem.recoveries {
+		if e.belongs(r, v) {
+			out.Recoveries, about = append(out.Recoveries, protoRecovery(r)), append(about, r.ID)
+		}
+	}
+	out.Events = e.linesAbout(about)
 	out.Chart = e.chartOf(v)
 }
 
-// linesAbout are copies of the lines that name an incident, or a test that was
-// made for it, oldest first.
-func (e *Engine) linesAbout(id string, tests []*falconv1.Validation) []*falconv1.EventLine {
-	about := []string{id}
-	for _, t := range tests {
-		about = append(about, t.GetId())
+// belongs says that a recovery tells about an incident: it handled a fault that
+// came while the incident lasted, or shortly after, or one of a node that the
+// incident names. What was slow and then died is one story.
+func (e *Engine) belongs(r falcon.Recovery, v falcon.Incident) bool {
+	for _, f := range r.Faults {
+		if slices.ContainsFunc(v.Verdict.Devices, func(d falcon.Device) bool { return d.Node() == f.Node }) {
+			return true
+		}
 	}
+	at := e.struck(r)
+	if at == falcon.NoIteration {
+		return v.Open() && !r.State.Over()
+	}
+	return at >= v.OnsetIteration && (v.RelievedIteration == falcon.NoIteration || at <= v.RelievedIteration+chartMargin)
+}
+
+// struck is the iteration in which a recovery's fault came: what the processes
+// said, else, where none was asked, that of the first line about it.
+func (e *Engine) struck(r falcon.Recovery) int64 {
+	if r.Before != falcon.NoIteration {
+		return r.Before
+	}
+	for _, line := range e.mem.events {
+		if names(line, []string{r.ID}) {
+			return line.GetIteration()
+		}
+	}
+	return falcon.NoIteration
+}
+
+// linesAbout are copies of the lines that name one of the ids, oldest first.
+func (e *Engine) linesAbout(about []string) []*falconv1.EventLine {
 	var out []*falconv1.EventLine
 	for i, line := range e.mem.events {
 		if !names(line, about) {

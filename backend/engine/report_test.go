@@ -2,10 +2,42 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
+
+// A recovery belongs to an incident by its iteration or by its node.
+func TestRecoveriesOfAnIncident(t *testing.T) {
+	e := &Engine{mem: &memory{}}
+	e.mem.events = []*falconv1.EventLine{{Iteration: 70, Text: "REC-0009: node n5 is lost"}}
+	at := func(id string, before int64, node falcon.Node) falcon.Recovery {
+		return falcon.Recovery{ID: id, State: falcon.RecoveryDenied, Before: before, Faults: []falcon.Fault{{Node: node}}}
+	}
+	all := []falcon.Recovery{
+		at("before", 39, "n5"), at("onset", 40, "n5"), at("while", 100, "n5"), at("after", 120+chartMargin, "n5"),
+		at("long after", 121+chartMargin, "n5"), at("its node, later", 9000, "n1"), at("REC-0009", falcon.NoIteration, "n5"), at("no line", falcon.NoIteration, "n5"),
+	}
+	v := falcon.Incident{State: falcon.IncidentClosed, OnsetIteration: 40, RelievedIteration: 120, Verdict: falcon.Verdict{Devices: []falcon.Device{"n1.g0"}}}
+	var got []string
+	for _, r := range all {
+		if e.belongs(r, v) {
+			got = append(got, r.ID)
+		}
+	}
+	if want := []string{"onset", "while", "after", "its node, later", "REC-0009"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	going := at("goes on", falcon.NoIteration, "n5")
+	going.State, v.State = falcon.RecoveryReplace, falcon.IncidentLocated
+	if !e.belongs(going, v) {
+		t.Error("a recovery that goes on while the incident does is not told")
+	}
+}
 
 // An answer about one incident carries what its report needs: each line with
 // its own place in the journal. A snapshot does not.

@@ -173,7 +173,7 @@ func recoveryMapCommand(t *engineTarget) *cobra.Command {
 			list := make([]exposureStory, 0, len(r.GetExposures()))
 			for _, x := range r.GetExposures() {
 				list = append(list, exposureStory{
-					Domain: clean(x.GetDomain()), Nodes: cleaned[falcon.Node](x.GetNodes()), Ranks: x.GetRanks(), Why: clean(x.GetWhy()),
+					Domain: clean(x.GetDomain()), Nodes: report.Cleaned[falcon.Node](x.GetNodes()), Ranks: x.GetRanks(), Why: clean(x.GetWhy()),
 					Checkpoint: x.GetCheckpointIteration(), Spare: x.GetSpare(),
 				})
 			}

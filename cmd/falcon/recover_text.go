@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/report"
 )
 
 // recoveryStory is a recovery as commands write it. Every string in it has been
@@ -30,52 +31,9 @@ type recoveryStage struct {
 }
 
 func recoveryStoryOf(v *falconv1.Recovery) recoveryStory {
-	out := recoveryStory{Recovery: falcon.Recovery{
-		ID: clean(v.GetId()), State: falcon.RecoveryState(clean(v.GetState())), Generation: v.GetGeneration(), Attempts: int(v.GetAttempts()),
-		Survivors: recoveryRanks(v.GetSurvivors()), Fenced: cleaned[falcon.Node](v.GetFenced()), Resume: v.GetResumeIteration(), Before: v.GetBeforeIteration(),
-		Checkpoint: v.GetCheckpoint(), Reason: clean(v.GetReason()), PhaseMs: cleanKeys(v.GetPhasesMs()), PredictMs: cleanKeys(v.GetPredictedMs()),
-		PlanHash: clean(v.GetPlanHash()), DecidedBy: clean(v.GetDecidedBy()), DecidedFrom: clean(v.GetDecidedFrom()), NoReturn: v.GetNoReturn(),
-		StartedNs: v.GetStartedUnixNs(), EndedNs: v.GetEndedUnixNs(), DeadlineNs: v.GetDeadlineUnixNs(),
-		Replaced: map[falcon.Rank]falcon.Device{},
-	}}
-	for _, f := range v.GetFaults() {
-		out.Faults = append(out.Faults, falcon.Fault{
-			Kind: falcon.FaultKind(clean(f.GetKind())), Node: falcon.Node(clean(f.GetNode())), Device: falcon.Device(clean(f.GetDevice())),
-			Ranks: recoveryRanks(f.GetRanks()), Evidence: cleaned[string](f.GetEvidence()), FirstNs: f.GetFirstUnixNs(), DetectedNs: f.GetDetectedUnixNs(),
-		})
-	}
-	for r, d := range v.GetReplaced() {
-		out.Replaced[falcon.Rank(r)] = falcon.Device(clean(d))
-	}
-	for _, m := range v.GetMoves() {
-		out.Moves = append(out.Moves, falcon.ShardMove{Rank: falcon.Rank(m.GetRank()), From: falcon.Rank(m.GetFrom()), Why: clean(m.GetWhy())})
-	}
+	out := recoveryStory{Recovery: report.RecoveryOf(v)}
 	for _, r := range v.GetRanks() {
 		out.Stages = append(out.Stages, recoveryStage{r.GetRank(), falcon.Device(clean(r.GetDevice())), clean(r.GetStage()), r.GetPid(), r.GetSteps()})
-	}
-	return out
-}
-
-func recoveryRanks(in []int32) []falcon.Rank {
-	out := make([]falcon.Rank, len(in))
-	for i, r := range in {
-		out[i] = falcon.Rank(r)
-	}
-	return out
-}
-
-func cleaned[T ~string](in []string) []T {
-	out := make([]T, len(in))
-	for i, s := range in {
-		out[i] = T(clean(s))
-	}
-	return out
-}
-
-func cleanKeys(in map[string]float64) map[string]float64 {
-	out := make(map[string]float64, len(in))
-	for k, v := range in {
-		out[clean(k)] = v
 	}
 	return out
 }
@@ -86,12 +44,6 @@ func (s recoveryStory) took() string {
 		return "goes on"
 	}
 	return time.Duration(s.EndedNs - s.StartedNs).Round(time.Millisecond).String()
-}
-
-// phaseOrder is the order in which phases come.
-var phaseOrder = []string{
-	falcon.PhaseDetect, falcon.PhaseDecide, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace, falcon.PhaseTable,
-	falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
 }
 
 func (s recoveryStory) write(w io.Writer) error {
@@ -138,7 +90,7 @@ func (s recoveryStory) writeSteps(w io.Writer) {
 func (s recoveryStory) writePhases(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\nPHASE\tTOOK\tPREDICTED")
-	for _, p := range phaseOrder {
+	for _, p := range report.Phases {
 		took, has := s.PhaseMs[p]
 		predicted, known := s.PredictMs[p]
 		if !has && !known {

@@ -42,6 +42,9 @@ func (c *Chart) Text() string {
 		b.WriteRune(cell(float64(v)))
 	}
 	fmt.Fprintf(&b, "\n%9s └ iteration %d to %d, %d a column; O onset, A applied, R reverted, X relief; change where P is over %.2f\n", "", c.FirstIteration, c.FirstIteration+int64(len(c.Ms))-1, per, c.Threshold)
+	if c.CutFrom != nil {
+		fmt.Fprintf(&b, "%9s   begins %d iterations after the onset at iteration %d: older ones are no longer held\n", "", c.FirstIteration-*c.CutFrom, *c.CutFrom)
+	}
 	return b.String()
 }
 
@@ -83,7 +86,7 @@ func (c *Chart) Stretches() []Stretch {
 	marks := slices.Clone(c.Marks)
 	slices.SortStableFunc(marks, func(a, b Mark) int { return int(a.Iteration - b.Iteration) })
 	end := c.FirstIteration + int64(len(c.Ms))
-	from, after := c.FirstIteration, "before"
+	from, after := c.FirstIteration, c.began(marks)
 	var out []Stretch
 	put := func(to int64) {
 		if to > from {
@@ -99,6 +102,20 @@ func (c *Chart) Stretches() []Stretch {
 	}
 	put(end)
 	return out
+}
+
+// began is what had come last before the chart's first iteration.
+func (c *Chart) began(marks []Mark) string {
+	after := "before"
+	if c.CutFrom != nil {
+		after = "onset"
+	}
+	for _, m := range marks {
+		if m.Iteration < c.FirstIteration && letters[m.Kind] != 0 && (c.CutFrom == nil || m.Iteration >= *c.CutFrom) {
+			after = m.Kind
+		}
+	}
+	return after
 }
 
 func median(v []float32) float64 {

@@ -20,6 +20,7 @@ func (s Incident) Markdown() string {
 	s.tests(&b)
 	s.decided(&b)
 	s.actions(&b)
+	s.recovered(&b)
 	s.curve(&b)
 	s.timeline(&b)
 	return b.String()
@@ -98,11 +99,29 @@ func (s Incident) curve(b *strings.Builder) {
 		b.WriteString("The engine no longer holds the iterations around this incident: it keeps the newest ones in memory, and the journal holds no samples.\n")
 		return
 	}
+	b.WriteString(s.notShown())
 	fmt.Fprintf(b, "Rank %d. Medians between the marks:\n\n| Iterations | After | Median |\n|---|---|---|\n", s.Chart.Rank)
 	for _, x := range s.Chart.Stretches() {
 		fmt.Fprintf(b, "| %d to %d | %s | %.1f ms |\n", x.From, x.To, x.After, x.MedianMs)
 	}
 	b.WriteString("\n```\n" + s.Chart.Text() + "```\n")
+}
+
+// notShown says where the chart begins when it does not reach back to the
+// onset, and what the journal still knows of the time before.
+func (s Incident) notShown() string {
+	c := s.Chart
+	if c.CutFrom == nil {
+		return ""
+	}
+	text := fmt.Sprintf("**The incident is longer than this chart.** It began at iteration %d; the engine holds the newest iterations only, as far as they follow one another, so the chart begins at iteration %d. "+
+		"The journal holds of the %d iterations before: healthy %.1f ms, slow %.1f ms from iteration %d", s.OnsetIteration, c.FirstIteration, c.FirstIteration-s.OnsetIteration, s.HealthyMs, s.SlowMs, s.OnsetIteration)
+	for _, a := range s.Actions {
+		if a.AppliedIteration >= s.OnsetIteration && a.AppliedIteration < c.FirstIteration && a.MeasuredMs > 0 {
+			text += fmt.Sprintf("; %s in force from iteration %d, %.1f ms measured", a.Rung, a.AppliedIteration, a.MeasuredMs)
+		}
+	}
+	return text + ".\n\n"
 }
 
 func (s Incident) timeline(b *strings.Builder) {

@@ -1,7 +1,7 @@
 // Package report makes the report of one incident out of the engine's answer:
 // what was slow, the evidence for and against, who decided what, what was
-// predicted and what came, iteration time around it in text, and each line
-// with its hash in the journal.
+// predicted and what came, the recoveries that belong to it, iteration time
+// around it in text, and each line with its hash in the journal.
 //
 // The console and the command line write the same reports by it. It guarantees
 // that every string in a report has been cleaned and that every number can be
@@ -37,14 +37,16 @@ type Incident struct {
 	Validations []falcon.Validation `json:"validations"`
 
 	// What follows is there when one incident was asked for.
-	Job        *Job       `json:"job,omitempty"`
-	Timeline   []Line     `json:"timeline,omitempty"`
-	Decisions  []Decision `json:"decisions,omitempty"`
-	Chart      *Chart     `json:"chart,omitempty"`
-	Emulated   []string   `json:"emulated,omitempty"` // what of the cluster is emulated
-	ExportedAt string     `json:"exported_at,omitempty"`
-	Engine     string     `json:"engine,omitempty"`
-	Recording  string     `json:"recording,omitempty"` // file of a session that holds it
+	Job       *Job       `json:"job,omitempty"`
+	Timeline  []Line     `json:"timeline,omitempty"`
+	Decisions []Decision `json:"decisions,omitempty"`
+	Chart     *Chart     `json:"chart,omitempty"`
+	// Recoveries are those from while it lasted, or of a node that it names, oldest first.
+	Recoveries []falcon.Recovery `json:"recoveries,omitempty"`
+	Emulated   []string          `json:"emulated,omitempty"` // what of the cluster is emulated
+	ExportedAt string            `json:"exported_at,omitempty"`
+	Engine     string            `json:"engine,omitempty"`
+	Recording  string            `json:"recording,omitempty"` // file of a session that holds it
 }
 
 // Verdict is who is to blame, and why.

@@ -57,13 +57,39 @@ func throttled() *falconv1.IncidentsReply {
 	}
 }
 
+// lost is the same incident when a rank died while it lasted, told so late that
+// its beginning is no longer held.
+func lost() *falconv1.IncidentsReply {
+	r := throttled()
+	r.Incidents[0].OnsetIteration, r.Ladders[0].Actions[0].AppliedIteration = 2, 6
+	r.Chart.Marks = append(r.Chart.Marks, &falconv1.Mark{Iteration: 2, Kind: "onset"}, &falconv1.Mark{Iteration: 6, Kind: "applied"})
+	const began = 1_795_000_030_000_000_000
+	r.Recoveries = []*falconv1.Recovery{{
+		Id: "REC-0001", State: "resumed", Generation: 3, Attempts: 1, PlanHash: "77aa", DecidedBy: "maria", DecidedFrom: "unix:1000",
+		Faults:   []*falconv1.Fault{{Kind: "exit", Node: "n1", Device: "n1.g0", Ranks: []int32{2}, Evidence: []string{"rank 2 (process 4713 on n1.g0) ended: signal 9"}}},
+		Replaced: map[int32]string{2: "n3.g0"}, Survivors: []int32{0, 1, 3, 4, 5, 6, 7}, Fenced: []string{"n1"}, ResumeIteration: 92, BeforeIteration: 92,
+		Moves: []*falconv1.ShardMove{{Rank: 2, From: 0, Why: "in another failure domain"}}, PhasesMs: map[string]float64{"detect": 41, "replace": 2410, "restore": math.NaN()},
+		PredictedMs: map[string]float64{"replace": 2500, "restore": 100}, StartedUnixNs: began, EndedUnixNs: began + 3_211_000_000, NoReturn: true,
+	}, {
+		Id: "REC-0002", State: "denied", ResumeIteration: -1, BeforeIteration: -1, DecidedBy: "li", Reason: "not | now", StartedUnixNs: began,
+		Faults: []*falconv1.Fault{{Kind: "node", Node: "n1", Ranks: []int32{2, 3}}},
+	}}
+	return r
+}
+
 func TestGoldenReports(t *testing.T) {
-	s := Of(throttled())[0]
+	for name, r := range map[string]*falconv1.IncidentsReply{"throttled": throttled(), "lost": lost()} {
+		golden(t, name, Of(r)[0])
+	}
+}
+
+func golden(t *testing.T, name string, s Incident) {
+	t.Helper()
 	js, err := s.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, got := range map[string]string{"throttled.md": s.Markdown(), "throttled.json": string(js)} {
+	for name, got := range map[string]string{name + ".md": s.Markdown(), name + ".json": string(js)} {
 		path := "testdata/" + name
 		if *update {
 			if err := os.MkdirAll("testdata", 0o755); err != nil {
@@ -94,6 +120,13 @@ func TestStretches(t *testing.T) {
 		if got[i] != want[i] {
 			t.Errorf("%+v, want %+v", got[i], want[i])
 		}
+	}
+}
+
+// A chart that begins after the onset doesn't call what it shows first "before".
+func TestStretchesOfACutChart(t *testing.T) {
+	if got := Of(lost())[0].Chart.Stretches()[0]; got != (Stretch{10, 39, "applied", 210}) {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -54,6 +54,9 @@ type Chart struct {
 	Probability    []float32 `json:"probability"` // of a change just before, aligned with ms
 	Threshold      float64   `json:"threshold"`
 	Marks          []Mark    `json:"marks"`
+	// CutFrom is the incident's onset where the chart begins after it, because the engine
+	// keeps the newest iterations only.
+	CutFrom *int64 `json:"cut_from_iteration,omitempty"`
 }
 
 // Mark is what happened at an iteration: "onset", "applied", "reverted",
@@ -84,7 +87,13 @@ func (s *Incident) complete(r *falconv1.IncidentsReply) {
 			s.Decisions = append(s.Decisions, decisionOf(a, audits[a.ID]))
 		}
 	}
+	for _, v := range r.GetRecoveries() {
+		s.Recoveries = append(s.Recoveries, RecoveryOf(v))
+	}
 	s.Chart = chartOf(r.GetChart())
+	if s.Chart != nil && s.Chart.FirstIteration > s.OnsetIteration {
+		s.Chart.CutFrom = &s.OnsetIteration
+	}
 }
 
 func decisionOf(a Action, audit *falconv1.EventLine) Decision {

@@ -8294,6 +8294,7 @@ type IncidentsReply struct {
 	Job           *Job         `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`
 	AtUnixNs      int64        `protobuf:"varint,7,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
 	EngineId      string       `protobuf:"bytes,8,opt,name=engine_id,json=engineId,proto3" json:"engine_id,omitempty"`
+	Recoveries    []*Recovery  `protobuf:"bytes,9,rep,name=recoveries,proto3" json:"recoveries,omitempty"` // from while it lasted, or of a node that it names; oldest first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8382,6 +8383,13 @@ func (x *IncidentsReply) GetEngineId() string {
 		return x.EngineId
 	}
 	return ""
+}
+
+func (x *IncidentsReply) GetRecoveries() []*Recovery {
+	if x != nil {
+		return x.Recoveries
+	}
+	return nil
 }
 
 // Fault: see falcon.Fault.
@@ -9907,7 +9915,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\rValidateReply\x125\n" +
 	"\n" +
 	"validation\x18\x01 \x01(\v2\x15.falcon.v1.ValidationR\n" +
-	"validation\"\xdd\x02\n" +
+	"validation\"\x92\x03\n" +
 	"\x0eIncidentsReply\x121\n" +
 	"\tincidents\x18\x01 \x03(\v2\x13.falcon.v1.IncidentR\tincidents\x127\n" +
 	"\vvalidations\x18\x03 \x03(\v2\x15.falcon.v1.ValidationR\vvalidations\x12+\n" +
@@ -9917,7 +9925,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x03job\x18\x06 \x01(\v2\x0e.falcon.v1.JobR\x03job\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\a \x01(\x03R\batUnixNs\x12\x1b\n" +
-	"\tengine_id\x18\b \x01(\tR\bengineId\"\xc7\x01\n" +
+	"\tengine_id\x18\b \x01(\tR\bengineId\x123\n" +
+	"\n" +
+	"recoveries\x18\t \x03(\v2\x13.falcon.v1.RecoveryR\n" +
+	"recoveries\"\xc7\x01\n" +
 	"\x05Fault\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -10282,39 +10293,40 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	72,  // 91: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
 	61,  // 92: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
 	55,  // 93: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	89,  // 94: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	100, // 95: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	34,  // 96: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	101, // 97: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	102, // 98: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	91,  // 99: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	90,  // 100: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	94,  // 101: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	90,  // 102: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	58,  // 103: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 104: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	49,  // 105: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	74,  // 106: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	76,  // 107: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	78,  // 108: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	86,  // 109: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	80,  // 110: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	92,  // 111: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	95,  // 112: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	26,  // 113: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	50,  // 114: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	75,  // 115: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	77,  // 116: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	79,  // 117: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	87,  // 118: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	88,  // 119: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	93,  // 120: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	96,  // 121: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	113, // [113:122] is the sub-list for method output_type
-	104, // [104:113] is the sub-list for method input_type
-	104, // [104:104] is the sub-list for extension type_name
-	104, // [104:104] is the sub-list for extension extendee
-	0,   // [0:104] is the sub-list for field type_name
+	90,  // 94: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	89,  // 95: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	100, // 96: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	34,  // 97: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	101, // 98: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	102, // 99: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	91,  // 100: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	90,  // 101: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	94,  // 102: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	90,  // 103: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	58,  // 104: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 105: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	49,  // 106: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	74,  // 107: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	76,  // 108: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	78,  // 109: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	86,  // 110: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	80,  // 111: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	92,  // 112: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	95,  // 113: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	26,  // 114: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	50,  // 115: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	75,  // 116: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	77,  // 117: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	79,  // 118: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	87,  // 119: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	88,  // 120: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	93,  // 121: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	96,  // 122: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	114, // [114:123] is the sub-list for method output_type
+	105, // [105:114] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }

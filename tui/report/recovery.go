@@ -1,0 +1,242 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
+	"github.com/failslow/falcon/tui/phrase"
+)
+
+// Phases are those of a recovery, in the order in which they come.
+var Phases = []string{
+	falcon.PhaseDetect, falcon.PhaseDecide, falcon.PhaseSuspend, falcon.PhaseFence, falcon.PhaseReplace, falcon.PhaseTable,
+	falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
+}
+
+// RecoveryOf is a recovery as commands and reports write it: every string
+// cleaned, and no number that JSON can't hold.
+func RecoveryOf(v *falconv1.Recovery) falcon.Recovery {
+	out := falcon.Recovery{
+		ID: clean.String(v.GetId()), State: falcon.RecoveryState(clean.String(v.GetState())), Generation: v.GetGeneration(), Attempts: int(v.GetAttempts()),
+		Survivors: ranksOf(v.GetSurvivors()), Fenced: Cleaned[falcon.Node](v.GetFenced()), Resume: v.GetResumeIteration(), Before: v.GetBeforeIteration(),
+		Checkpoint: v.GetCheckpoint(), Reason: clean.String(v.GetReason()), PhaseMs: timesOf(v.GetPhasesMs()), PredictMs: timesOf(v.GetPredictedMs()),
+		PlanHash: clean.String(v.GetPlanHash()), DecidedBy: clean.String(v.GetDecidedBy()), DecidedFrom: clean.String(v.GetDecidedFrom()), NoReturn: v.GetNoReturn(),
+		StartedNs: v.GetStartedUnixNs(), EndedNs: v.GetEndedUnixNs(), DeadlineNs: v.GetDeadlineUnixNs(),
+		Replaced: map[falcon.Rank]falcon.Device{},
+	}
+	for _, f := range v.GetFaults() {
+		out.Faults = append(out.Faults, falcon.Fault{
+			Kind: falcon.FaultKind(clean.String(f.GetKind())), Node: falcon.Node(clean.String(f.GetNode())), Device: falcon.Device(clean.String(f.GetDevice())),
+			Ranks: ranksOf(f.GetRanks()), Evidence: Cleaned[string](f.GetEvidence()), FirstNs: f.GetFirstUnixNs(), DetectedNs: f.GetDetectedUnixNs(),
+		})
+	}
+	for r, d := range v.GetReplaced() {
+		out.Replaced[falcon.Rank(r)] = falcon.Device(clean.String(d))
+	}
+	for _, m := range v.GetMoves() {
+		out.Moves = append(out.Moves, falcon.ShardMove{Rank: falcon.Rank(m.GetRank()), From: falcon.Rank(m.GetFrom()), Why: clean.String(m.GetWhy())})
+	}
+	return out
+}
+
+func ranksOf(in []int32) []falcon.Rank {
+	out := make([]falcon.Rank, len(in))
+	for i, r := range in {
+		out[i] = falcon.Rank(r)
+	}
+	return out
+}
+
+// Cleaned is a list of names, each cleaned.
+func Cleaned[T ~string](in []string) []T {
+	out := make([]T, len(in))
+	for i, s := range in {
+		out[i] = T(clean.String(s))
+	}
+	return out
+}
+
+func timesOf(in map[string]float64) map[string]float64 {
+	out := make(map[string]float64, len(in))
+	for k, v := range in {
+		if v == held(v) {
+			out[clean.String(k)] = v
+		}
+	}
+	return out
+}
+
+// recovered tells the recoveries that belong to the incident.
+func (s Incident) recovered(b *strings.Builder) {
+	if len(s.Recoveries) == 0 {
+		return
+	}
+	b.WriteString("\n## Recoveries\n\nRanks were lost while it lasted, or on a node that it names.\n")
+	for _, r := range s.Recoveries {
+		fmt.Fprintf(b, "\n### %s: %s\n\n", r.ID, markdown(lostText(r)))
+		for _, line := range recoveryLines(r) {
+			fmt.Fprintf(b, "- %s\n", markdown(line))
+		}
+		phasesTable(b, r)
+	}
+}
+
+// lostText says what failed.
+func lostText(r falcon.Recovery) string {
+	var parts []string
+	for _, f := range r.Faults {
+		where := string(f.Device)
+		if where == "" {
+			where = string(f.Node)
+		}
+		if f.Kind == falcon.FaultNode {
+			parts = append(parts, fmt.Sprintf("node %s lost (%s)", f.Node, rankNames(f.Ranks)))
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s on %s (%s)", phrase.FaultKind(string(f.Kind)), where, rankNames(f.Ranks)))
+	}
+	if len(parts) == 0 {
+		return "no fault told"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func recoveryLines(r falcon.Recovery) []string {
+	out := []string{stateText(r)}
+	for _, f := range r.Faults {
+		for _, e := range f.Evidence {
+			out = append(out, "evidence: "+e)
+		}
+	}
+	out = append(out, "decided by "+OrNobody(r.DecidedBy)+from(r.DecidedFrom)+planOf(r.PlanHash))
+	for _, rank := range slices.Sorted(maps.Keys(r.Replaced)) {
+		out = append(out, fmt.Sprintf("rank %d was made anew on %s", rank, r.Replaced[rank]))
+	}
+	if len(r.Fenced) > 0 {
+		out = append(out, "fenced: "+strings.Join(texts(r.Fenced), ", "))
+	}
+	if len(r.Survivors) > 0 {
+		out = append(out, fmt.Sprintf("survivors, whose processes stayed: %d (%s)", len(r.Survivors), rankNames(r.Survivors)))
+	}
+	return append(out, resumeLines(r)...)
+}
+
+func stateText(r falcon.Recovery) string {
+	text := string(r.State)
+	if r.Generation > 0 {
+		text += fmt.Sprintf(" with generation %d, attempt %d", r.Generation, r.Attempts)
+	}
+	switch {
+	case r.StartedNs != 0 && r.EndedNs != 0:
+		text += fmt.Sprintf("; began %s, took %.1f s", stamp(r.StartedNs), time.Duration(r.EndedNs-r.StartedNs).Seconds())
+	case r.StartedNs != 0 && r.State.Over():
+		text += "; began " + stamp(r.StartedNs)
+	case r.StartedNs != 0:
+		text += fmt.Sprintf("; began %s and goes on", stamp(r.StartedNs))
+	}
+	if r.Reason != "" {
+		text += ": " + r.Reason
+	}
+	return text
+}
+
+// movesMost bounds the lines about where single ranks got their state.
+const movesMost = 16
+
+func resumeLines(r falcon.Recovery) []string {
+	if r.Resume < 0 {
+		return []string{"no iteration to resume at was chosen"}
+	}
+	out := []string{fmt.Sprintf("resumed at iteration %d; %d was the newest begun before the fault", r.Resume, r.Before)}
+	if r.Checkpoint {
+		out = append(out, "all ranks went back to storage")
+	}
+	for i, m := range r.Moves {
+		if i == movesMost {
+			return append(out, fmt.Sprintf("%d more ranks restored; the JSON names them", len(r.Moves)-movesMost))
+		}
+		source := fmt.Sprintf("rank %d", m.From)
+		if m.From == falcon.FromCheckpoint {
+			source = "storage"
+		}
+		out = append(out, fmt.Sprintf("rank %d restored from %s%s", m.Rank, source, bracketed(m.Why)))
+	}
+	return out
+}
+
+// phasesTable sets each phase's time beside what was predicted.
+func phasesTable(b *strings.Builder, r falcon.Recovery) {
+	if len(r.PhaseMs)+len(r.PredictMs) == 0 {
+		return
+	}
+	b.WriteString("\n| Phase | Predicted | Actual |\n|---|---|---|\n")
+	for _, p := range Phases {
+		predicted, known := r.PredictMs[p]
+		actual, came := r.PhaseMs[p]
+		if known || came {
+			fmt.Fprintf(b, "| %s | %s | %s |\n", p, msText(predicted, known), msText(actual, came))
+		}
+	}
+}
+
+func msText(ms float64, known bool) string {
+	if !known {
+		return "—"
+	}
+	return fmt.Sprintf("%.1f ms", ms)
+}
+
+func from(where string) string {
+	if where == "" {
+		return ""
+	}
+	return " from " + where
+}
+
+func planOf(hash string) string {
+	if hash == "" {
+		return ""
+	}
+	return ", plan " + hash
+}
+
+func bracketed(why string) string {
+	if why == "" {
+		return ""
+	}
+	return " (" + why + ")"
+}
+
+func texts[T ~string](in []T) []string {
+	out := make([]string, len(in))
+	for i, s := range in {
+		out[i] = string(s)
+	}
+	return out
+}
+
+// rankNames lists a few ranks, and how many more there are.
+func rankNames(ranks []falcon.Rank) string {
+	const most = 8
+	switch len(ranks) {
+	case 0:
+		return "no rank"
+	case 1:
+		return fmt.Sprintf("rank %d", ranks[0])
+	}
+	var out []string
+	for _, r := range ranks[:min(len(ranks), most)] {
+		out = append(out, fmt.Sprint(int(r)))
+	}
+	text := "ranks " + strings.Join(out, ", ")
+	if len(ranks) > most {
+		text += fmt.Sprintf(" and %d more", len(ranks)-most)
+	}
+	return text
+}

@@ -193,7 +193,7 @@ func TestParserAgainstTrees(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"stage:3 slow>10% host:n02*", "!(a|b) c", "rank:1-2,5", "((((", "is:|", "temp>=80c", "*?:", "\xff!"} {
+	for _, s := range []string{"stage:3 slow>10% host:n02*", "!(a|b) c", "rank:1-2,5", "((((", "is:|", "temp>=80c", "*?:", "\xff!", "P<\x87"} {
 		f.Add(s)
 	}
 	list := subjects()

@@ -256,8 +256,9 @@ var compare = map[string]func(a, b float64) bool{
 
 // comparison reads an operator and a number with or without its unit.
 func comparison(name string, n number, rest string) (match, error) {
-	value := strings.ToLower(strings.TrimLeft(rest, ":<>="))
+	value := strings.TrimLeft(rest, ":<>=")
 	holds, ok := compare[rest[:len(rest)-len(value)]]
+	value = strings.ToLower(value) // after the cut: invalid UTF-8 grows by it
 	for _, u := range n.units {
 		value = strings.TrimSuffix(value, u)
 	}

@@ -7,20 +7,23 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // renewPeriod is how often an open incident that is only looked at is asked
 // for again; the present one comes with every snapshot.
 const renewPeriod = 2 * time.Second
 
-// browsing is an incident that is looked at in the present one's place, on the
-// pages that show incidents. It is for reading: header, proposal bar and
-// dialogs stay with the present one.
+// browsing is an incident that is looked at in the present one's place. One
+// that is open takes header, proposal bar, keys and pages along: what is shown
+// is what is decided on. A past one is for reading on the pages that show
+// incidents, and all else stays with the present one.
 type browsing struct {
 	id    string
 	reply *falconv1.IncidentsReply
@@ -81,14 +84,17 @@ func (m *Model) fetched(msg incidentMsg) {
 	}
 }
 
-// renew asks again for an incident whose fault lasts, and ends browsing when
-// the incident has become the present one.
+// renew asks again for an incident whose fault lasts and that no snapshot
+// holds, and ends browsing when the incident has become the present one.
 func (m *Model) renew() tea.Cmd {
 	if m.look == nil {
 		return nil
 	}
 	if present := m.live.Incident(); present != nil && present.Id == m.look.id {
 		m.look = nil
+		return nil
+	}
+	if _, live := m.live.About(m.look.id); live {
 		return nil
 	}
 	i := m.listed(m.look.id)
@@ -122,16 +128,123 @@ func (m *Model) stepIncident(by int) tea.Cmd {
 	return m.browse(list[to].GetId())
 }
 
-// drawn is the state that a page draws: the one that shows the incident looked
-// at where there is one.
+// subject is the live state about the one incident that header, bar and keys
+// speak of: that of the open dialog, else the open one that is looked at, else
+// the present one.
+func (m *Model) subject() *page.State {
+	id := m.dialog.incident()
+	if id == "" && m.look != nil {
+		id = m.look.id
+	}
+	if id == "" {
+		return m.live
+	}
+	if s, ok := m.live.About(id); ok {
+		return s
+	}
+	return m.live
+}
+
+// waitingElse lists the incidents that wait for a decision beside the one that
+// the bar speaks of, the next one first.
+func (m *Model) waitingElse() []string {
+	list, own := m.live.Waiting(), m.subject().Incident().GetId()
+	if i := slices.Index(list, own); i >= 0 {
+		list = slices.Concat(list[i+1:], list[:i])
+	}
+	return list
+}
+
+// why shows the ladder of what the bar speaks of; pressed again, or where only
+// another incident waits, that of the next one that waits.
+func (m *Model) why() tea.Cmd {
+	there := m.current == key.Ladder
+	m.show(key.Ladder)
+	others := m.waitingElse()
+	switch {
+	case m.readOnly() != "":
+		m.look = nil
+	case len(others) > 0 && (there || m.subject().Proposal() == nil):
+		return m.browse(others[0])
+	case there:
+		m.look = nil
+	}
+	return nil
+}
+
+// proposed tells a proposal in w columns: of what it would say, the times go
+// first where room is short, never the incident, the countdown, or that others
+// wait.
+func (m *Model) proposed(s *page.State, prop *falconv1.Action, w int) string {
+	change := phrase.Change(prop.BeforeMs, prop.PredictedMs)
+	rest := ""
+	if left, ok := page.Countdown(s, prop); ok {
+		rest = "  acts in " + phrase.Seconds(left)
+	}
+	if n := len(m.waitingElse()); n > 0 {
+		rest += fmt.Sprintf("  +%d waiting", n)
+	}
+	text := ""
+	for _, gain := range []string{
+		fmt.Sprintf("PROPOSED  %s → %s (%s)", phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs), change),
+		fmt.Sprintf("PROPOSED  %s → %s", phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs)),
+		"PROPOSED  " + change,
+		"PROPOSED",
+	} {
+		text = fmt.Sprintf(" %s %s %s%s", prop.Incident, prop.Rung, gain, rest)
+		if lipgloss.Width(text) <= w {
+			break
+		}
+	}
+	return text
+}
+
+// elsewhere names another incident that waits for a decision where the bar's own
+// does not, with the key that leads to it; else "".
+func (m *Model) elsewhere() string {
+	list := m.waitingElse()
+	if len(list) == 0 {
+		return ""
+	}
+	return m.put(themes.Urgent, " "+list[0]+" waits for a decision: "+m.does(key.Why)+" ")
+}
+
+// nothingProposed says that the incident on screen waits for no decision, and
+// which does.
+func (m *Model) nothingProposed() string {
+	id := m.subject().Incident().GetId()
+	switch list := m.waitingElse(); {
+	case len(list) > 0:
+		return "nothing is proposed for " + id + "; " + list[0] + " waits: " + m.table.Name(key.Why, key.Global) + " shows it"
+	case id != "" && m.live.OpenIncidents() > 1:
+		return "nothing is proposed for " + id + " now"
+	}
+	return "nothing is proposed now"
+}
+
+// unseen says why what the bar speaks of can't be approved from here, or "": a
+// past incident is on the page. Vetoing is safe and stays at hand.
+func (m *Model) unseen() string {
+	if m.current != key.Ladder && m.current != key.Overview {
+		return ""
+	}
+	return m.readOnly()
+}
+
+// drawnState is the state that a page draws: the one that shows the incident
+// looked at where there is one.
 func (m *Model) drawnState(on key.Scope) *page.State {
 	if m.look == nil || on != key.Ladder && on != key.Overview {
 		return m.state
 	}
+	if s, ok := m.state.About(m.look.id); ok {
+		return s
+	}
 	return m.state.Showing(m.look.reply)
 }
 
-// lookBanner says that what is on the page is only to be read.
+// lookBanner says which incident is on the page, and that a past one is only to
+// be read.
 func (m *Model) lookBanner() string {
 	if m.look == nil || m.current != key.Ladder && m.current != key.Overview {
 		return ""
@@ -140,12 +253,20 @@ func (m *Model) lookBanner() string {
 	if i := m.listed(m.look.id); i >= 0 {
 		place = fmt.Sprintf(" (%d of %d)", i+1, len(m.live.Snap().Incidents))
 	}
-	return m.put(themes.Urgent, " "+m.look.id+place+", to read only; "+m.table.Name(key.NewerIncident, key.Overview)+" newer ")
+	newer := "; " + m.table.Name(key.NewerIncident, key.Overview) + " newer "
+	if m.readOnly() == "" {
+		return m.put(themes.Accent, " "+m.look.id+place+newer)
+	}
+	return m.put(themes.Urgent, " "+m.look.id+place+", to read only"+newer)
 }
 
-// readOnly says why nothing can be decided on the incident on screen, or "".
+// readOnly says why nothing can be decided on the incident that is looked at,
+// or "".
 func (m *Model) readOnly() string {
 	if m.look == nil {
+		return ""
+	}
+	if _, ok := m.live.About(m.look.id); ok {
 		return ""
 	}
 	return m.look.id + " is shown to read; " + m.table.Name(key.Why, key.Global) + " goes back to the present incident"

@@ -190,7 +190,7 @@ func (m *Model) headerSecond() string {
 		right = widget.Cut(snap.Actor, 12) + m.company() + "  " + right
 	}
 	left := " "
-	inc := m.live.Incident()
+	inc := m.subject().Incident()
 	switch head := m.recoveryHead(); {
 	case head != "":
 		left += head
@@ -212,21 +212,19 @@ func (m *Model) others() string {
 	return ""
 }
 
-// bar draws what waits for a decision, else what is being done.
+// bar draws what waits for a decision, else what is being done. It speaks of one
+// incident and says which; its keys act on that one and no other.
 func (m *Model) bar() string {
 	if bar, ok := m.recoveryBar(); ok {
 		return bar
 	}
-	prop := m.live.Proposal()
+	s := m.subject()
+	prop := s.Proposal()
 	if prop == nil {
-		return row(m.blank(), m.w, m.quietBar(), "", 0)
+		return row(m.blank(), m.w, m.quietBar(s), m.elsewhere(), 2)
 	}
 	keys := m.decisionKeys() + " "
-	text := fmt.Sprintf(" %s PROPOSED  %s → %s (%s)", prop.Rung, phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs),
-		phrase.Change(prop.BeforeMs, prop.PredictedMs))
-	if left, ok := page.Countdown(m.live, prop); ok {
-		text += "  acts in " + phrase.Seconds(left)
-	}
+	text := m.proposed(s, prop, m.w-lipgloss.Width(keys)-2)
 	room := m.w - lipgloss.Width(text+keys) - 2
 	if plan := "  " + phrase.Plan(prop.Previous, prop.MicroBatches, room-2); lipgloss.Width(plan) <= room {
 		text += plan
@@ -248,16 +246,16 @@ func (m *Model) decisionKeys() string {
 	return m.does(key.Approve) + "  " + m.does(key.Veto) + "  " + m.does(key.Why)
 }
 
-func (m *Model) quietBar() string {
+func (m *Model) quietBar(s *page.State) string {
 	left := " "
-	inc := m.live.Incident()
+	inc := s.Incident()
 	switch {
 	case m.live.Snap().GetPolicy().GetFrozen():
 		left += m.put(themes.Lost, " FROZEN ") + m.put(themes.Text, " nothing new is dispatched; "+m.table.Name(key.Freeze, key.Global)+" unfreezes. ")
 	case m.live.Feed.Conn == feed.Lost:
 		left += m.put(themes.Warn, "the last picture is shown: "+m.live.Feed.Err+"  ")
 	}
-	if auto := page.Auto(m.live); auto != "" && (inc == nil || !page.Open(inc)) {
+	if auto := page.Auto(s); auto != "" && (inc == nil || !page.Open(inc)) {
 		left += m.put(themes.Auto, " "+auto+" ") + " "
 	}
 	if inc == nil {
@@ -267,7 +265,7 @@ func (m *Model) quietBar() string {
 	if page.Open(inc) {
 		role = themes.Warn
 	}
-	return left + m.put(role, inc.Id+" ") + m.put(themes.Text, page.Doing(m.live))
+	return left + m.put(role, inc.Id+" ") + m.put(themes.Text, page.Doing(s))
 }
 
 func orState(s string) string {

@@ -70,7 +70,7 @@ type dialog struct {
 
 	action  *falconv1.Action          // approve, veto: as seen at opening
 	rung    *falconv1.RungView        // take: as seen at opening
-	inc     string                    // take: the incident
+	inc     string                    // approve, veto, take: the incident; never another while it is open
 	verdict *falconv1.Verdict         // approve, take
 	ifWrong string                    // approve: the rung's rollback
 	epoch   uint64                    // job epoch as seen at opening
@@ -154,16 +154,21 @@ func (m *Model) openDecision(k kind, focus int, what string) tea.Cmd {
 		m.say(themes.Warn, why)
 		return nil
 	}
-	p := m.live.Proposal()
-	if p == nil {
-		m.say(themes.Dim, "nothing is proposed now")
+	if why := m.unseen(); why != "" && k == kindApprove {
+		m.say(themes.Warn, why)
 		return nil
 	}
-	d := &dialog{kind: k, focus: focus, action: p, epoch: m.live.Snap().GetJob().GetEpoch()}
-	if inc := m.live.Incident(); inc != nil {
+	s := m.subject()
+	p := s.Proposal()
+	if p == nil {
+		m.say(themes.Dim, m.nothingProposed())
+		return nil
+	}
+	d := &dialog{kind: k, focus: focus, action: p, inc: p.Incident, epoch: m.live.Snap().GetJob().GetEpoch()}
+	if inc := s.Incident(); inc != nil {
 		d.verdict = inc.Verdict
 	}
-	for _, g := range m.live.Snap().GetLadder().GetRungs() {
+	for _, g := range s.Snap().GetLadder().GetRungs() {
 		if g.Rung == p.Rung && g.Variant == p.Variant {
 			d.ifWrong = g.IfWrong
 		}

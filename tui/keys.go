@@ -48,14 +48,14 @@ func (m *Model) smallKey(k tea.KeyPressMsg) tea.Cmd {
 
 var shows = map[key.Action]key.Scope{
 	key.ShowOverview: key.Overview, key.ShowRanks: key.Ranks, key.ShowGrid: key.Grid,
-	key.ShowPosterior: key.Posterior, key.ShowLadder: key.Ladder, key.ShowValidate: key.Validate, key.ShowRecovery: key.Recovery, key.ShowEvents: key.Events, key.Why: key.Ladder,
+	key.ShowPosterior: key.Posterior, key.ShowLadder: key.Ladder, key.ShowValidate: key.Validate, key.ShowRecovery: key.Recovery, key.ShowEvents: key.Events,
 }
 
 func (m *Model) act(a key.Action) tea.Cmd {
+	if a == key.Why {
+		return m.why()
+	}
 	if to, ok := shows[a]; ok {
-		if a == key.Why {
-			m.look = nil
-		}
 		m.show(to)
 		return nil
 	}
@@ -142,7 +142,7 @@ func (m *Model) decideBy(a key.Action) tea.Cmd {
 // toPage gives an action to the page, and its choice of rank to the feed; what
 // the page wants shown is shown on the page that it belongs to.
 func (m *Model) toPage(a key.Action) tea.Cmd {
-	if to := m.pages[m.current].Act(a, m.state, m.body()); to != "" {
+	if to := m.pages[m.current].Act(a, m.pointedState(), m.body()); to != "" {
 		m.show(to)
 	}
 	m.shareChoice()

@@ -24,14 +24,14 @@ func (m *Model) overtaken(d *dialog) string {
 	if why := m.otherEpoch(d); why != "" {
 		return why
 	}
-	now := m.live.Proposal()
+	now := m.live.ProposalOf(d.inc)
 	switch {
 	case now.GetId() == d.action.Id && now.PlanHash == d.action.PlanHash:
 		return ""
 	case now.GetId() == d.action.Id:
 		return planChanged
 	}
-	return m.fate(d.action.Id)
+	return m.fate(d)
 }
 
 // otherEpoch says that the job is not the one that the dialog was opened for.
@@ -43,9 +43,9 @@ func (m *Model) otherEpoch(d *dialog) string {
 }
 
 // fate says what has become of a proposal, and by whom.
-func (m *Model) fate(id string) string {
-	for _, a := range m.live.Snap().GetLadder().GetActions() {
-		if a.Id == id && a.State != "proposed" {
+func (m *Model) fate(d *dialog) string {
+	for _, a := range m.live.LadderOf(d.inc).GetActions() {
+		if a.Id == d.action.Id && a.State != "proposed" {
 			return decidedText(a)
 		}
 	}
@@ -86,7 +86,7 @@ func (m *Model) changedLines(d *dialog, w int) []ladder.Line {
 	var list []string
 	switch {
 	case d.action != nil:
-		if now := m.live.Proposal(); now.GetId() == d.action.Id && now.PlanHash != d.action.PlanHash {
+		if now := m.live.ProposalOf(d.inc); now.GetId() == d.action.Id && now.PlanHash != d.action.PlanHash {
 			list = ladder.Changes(ladder.PlanOf(d.action), ladder.PlanOf(now))
 		}
 	case d.rung != nil:
@@ -106,11 +106,7 @@ func (m *Model) changedLines(d *dialog, w int) []ladder.Line {
 
 // sameRung is the rung that the dialog is about as it is now, or nil.
 func (m *Model) sameRung(d *dialog) *falconv1.RungView {
-	l := m.live.Snap().GetLadder()
-	if l.GetIncident() != d.inc {
-		return nil
-	}
-	for _, g := range l.GetRungs() {
+	for _, g := range m.live.LadderOf(d.inc).GetRungs() {
 		if g.Rung == d.rung.Rung && g.Variant == d.rung.Variant {
 			return g
 		}
@@ -120,8 +116,11 @@ func (m *Model) sameRung(d *dialog) *falconv1.RungView {
 
 // countdownLines say when policy approves what the dialog is about by itself.
 func (m *Model) countdownLines(d *dialog, w int) []ladder.Line {
-	now := m.live.Proposal()
-	if d.action == nil || now.GetId() != d.action.Id {
+	if d.action == nil {
+		return nil
+	}
+	now := m.live.ProposalOf(d.inc)
+	if now.GetId() != d.action.Id {
 		return nil
 	}
 	left, ok := page.Countdown(m.live, now)

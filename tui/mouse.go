@@ -187,8 +187,17 @@ func (m *Model) point(t widget.Target) {
 	case widget.TargetRow, widget.TargetIteration:
 	}
 	if p, ok := m.pages[m.current].(Pointed); ok {
-		p.Point(t, m.state)
+		p.Point(t, m.pointedState())
 	}
+}
+
+// pointedState is what a page takes keys and the pointer by: the ladder's cursor
+// is among the rungs that it has drawn.
+func (m *Model) pointedState() *page.State {
+	if m.current == key.Ladder {
+		return m.drawnState(m.current)
+	}
+	return m.state
 }
 
 func (m *Model) pointRank(rank int32) {

@@ -67,8 +67,12 @@ func TestOlderIncidentIsShownToRead(t *testing.T) {
 		t.Errorf("a rung of a past incident can be taken:\n%s", text(m))
 	}
 	drive(m, "a")
-	if m.dialog == nil || m.dialog.action.Incident != "INC-0001" {
-		t.Errorf("a decides on %v", m.dialog)
+	if m.dialog != nil || !containsAll(text(m), "INC-0007 is shown to read") {
+		t.Errorf("what is not on screen can be approved: %v", m.dialog)
+	}
+	drive(m, "v") // the safe direction stays at hand
+	if m.dialog == nil || m.dialog.inc != "INC-0001" || !containsAll(text(m), "INC-0001: VETO S2?") {
+		t.Errorf("v decides on %v", m.dialog)
 	}
 	drive(m, "esc")
 	drive(m, "]")

@@ -29,6 +29,14 @@ func (d *dialog) subject() string {
 	return ""
 }
 
+// incident is the one that the open dialog is about; "" where it is about none.
+func (d *dialog) incident() string {
+	if d == nil {
+		return ""
+	}
+	return d.inc
+}
+
 // reviewing names who else has the same question open, or "".
 func (m *Model) reviewing(d *dialog) string {
 	subject := d.subject()

@@ -106,11 +106,11 @@ func below(pane *viewport.Model, key string) string {
 func (d *dialog) titles() (title, do string) {
 	switch d.kind {
 	case kindApprove:
-		return "APPROVE " + d.action.Rung + "?", "Approve"
+		return d.inc + ": APPROVE " + d.action.Rung + "?", "Approve"
 	case kindVeto:
-		return "VETO " + d.action.Rung + "?", "Veto"
+		return d.inc + ": VETO " + d.action.Rung + "?", "Veto"
 	case kindTake:
-		return "TAKE " + ladder.Name(d.rung) + " NOW?", "Take it"
+		return d.inc + ": TAKE " + ladder.Name(d.rung) + " NOW?", "Take it"
 	case kindPolicy:
 		return "WHO MAY ACT?", "Set"
 	case kindUnfreeze:
@@ -224,7 +224,7 @@ func wrapped(role themes.Role, text string, w int) []ladder.Line {
 // bring.
 func planLines(d *dialog, w int) []ladder.Line {
 	a := d.action
-	out := wrapped(themes.Title, fmt.Sprintf("%s for %s: %s", a.Rung, a.Incident, phrase.Rung(a.Rung)), w)
+	out := wrapped(themes.Title, fmt.Sprintf("%s for %s, plan %s: %s", a.Rung, d.inc, a.PlanHash, phrase.Rung(a.Rung)), w)
 	if plan := phrase.Plan(a.Previous, a.MicroBatches, w-34); plan != "" {
 		out = append(out, wrapped(themes.Text, "Plan: micro-batches a replica "+plan, w)...)
 	}

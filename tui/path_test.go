@@ -2,6 +2,8 @@ package tui
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,24 @@ type path struct {
 	plan   bool      // a plan is asked about
 	other  bool      // it was the other plan
 	stale  bool      // what is asked about is not what would be done now
+	shown  shown     // what the screen named when the question was opened
+}
+
+// shown is what a dialog's text says that it is about.
+type shown struct{ incident, plan string }
+
+var (
+	shownIncident = regexp.MustCompile(`(INC-\d+): (?:APPROVE|VETO|TAKE) S`)
+	shownPlan     = regexp.MustCompile(`for (INC-\d+), plan (\w+):`)
+)
+
+// readShown reads it off the screen: title and first line must agree.
+func readShown(screen string) shown {
+	title, line := shownIncident.FindStringSubmatch(screen), shownPlan.FindStringSubmatch(screen)
+	if title == nil || line == nil || title[1] != line[1] {
+		return shown{}
+	}
+	return shown{title[1], line[2]}
 }
 
 // startsOnDo are the questions whose focus is not on Cancel at first.
@@ -136,9 +156,37 @@ func atMost(s string) string {
 	return string(r[:min(len(r), 120)])
 }
 
-// scene is a moment that sessions start from, and the same with other plans.
+// scene is a moment that sessions start from, and the same with other plans;
+// each also with another incident as the present one.
 type scene struct {
-	now, other *feed.State
+	now, other             *feed.State
+	nowTurned, otherTurned *feed.State
+}
+
+// at is the scene as it stands.
+func (s scene) at(stale, turned bool) *feed.State {
+	switch {
+	case stale && turned:
+		return s.otherTurned
+	case stale:
+		return s.other
+	case turned:
+		return s.nowTurned
+	}
+	return s.now
+}
+
+// turned is a state in which the last of the open incidents is the present one,
+// as if the others had been opened before it.
+func turned(s *feed.State) *feed.State {
+	if len(s.Snap.Others) == 0 {
+		return s
+	}
+	out := *s
+	out.Snap = proto.CloneOf(s.Snap)
+	slices.Reverse(out.Snap.Incidents)
+	out.Snap.Ladder, out.Snap.Others[0] = out.Snap.Others[0], out.Snap.Ladder
+	return &out
 }
 
 var sceneOptions = []fakeengine.Options{{}, {Rung: "S3"}, {Rung: "S4"}, {Auto: true}}
@@ -154,23 +202,26 @@ func scenes(t interface{ Fatal(...any) }) []scene {
 	e := fakeengine.New(fakeengine.Options{})
 	e.AdvanceTo(30)
 	e.Lose(falcon.RecoveryProposed)
-	return append(out, pairOf(pictureOf(t, e, wide)))
+	out = append(out, pairOf(pictureOf(t, e, wide)))
+	return append(out, pairOf(stateAt(t, fakeengine.Options{Second: true}, fakeengine.SecondFrom+2, 0, wide)))
 }
 
 // pairOf adds the same moment with every plan changed.
 func pairOf(s *feed.State) scene {
 	other := *s
 	other.Snap = proto.CloneOf(s.Snap)
-	if p := other.Snap.Ladder.GetProposal(); p != nil {
-		p.PlanHash = "other"
-	}
-	for _, g := range other.Snap.Ladder.GetRungs() {
-		g.PlanHash = "other"
+	for _, l := range append(slices.Clone(other.Snap.Others), other.Snap.Ladder) {
+		if p := l.GetProposal(); p != nil {
+			p.PlanHash = "other"
+		}
+		for _, g := range l.GetRungs() {
+			g.PlanHash = "other"
+		}
 	}
 	if r := other.Snap.Recovery; r != nil {
 		r.PlanHash = "other"
 	}
-	return scene{s, &other}
+	return scene{s, &other, turned(s), turned(&other)}
 }
 
 // moves of a session: every key of the table, text, and what else can happen.
@@ -180,12 +231,13 @@ const (
 	doGrow   = "<grow>"
 	doChange = "<change>"
 	doBack   = "<back>"
+	doTurn   = "<turn>"
 	doWord   = "<word>"
 	doThaw   = "<thaw>"
 )
 
 var sessionMoves = func() []string {
-	list := []string{doPaste, doShrink, doGrow, doChange, doBack, doWord, doThaw, "g", "p", "8", "-", "y"}
+	list := []string{doPaste, doShrink, doGrow, doChange, doBack, doTurn, doWord, doThaw, "g", "p", "8", "-", "y"}
 	for _, b := range key.Default().Table() {
 		if b.Action != key.Quit {
 			list = append(list, b.Keys()...)
@@ -203,6 +255,7 @@ type session struct {
 	way   *path
 	scene scene
 	stale bool
+	turns bool // another incident is the present one
 	small bool
 	done  int // effects that came by the whole way
 }
@@ -242,12 +295,13 @@ func (s *session) move(what string) {
 		}
 		s.m.Update(tea.WindowSizeMsg{Width: w, Height: h})
 		s.check(false, "a resize")
-	case doChange, doBack:
-		s.stale = what == doChange
-		s.src.state = s.scene.now
-		if s.stale {
-			s.src.state = s.scene.other
+	case doChange, doBack, doTurn:
+		if what == doTurn {
+			s.turns = !s.turns
+		} else {
+			s.stale = what == doChange
 		}
+		s.src.state = s.scene.at(s.stale, s.turns)
 		s.m.Update(updateMsg{s.src.state})
 		s.check(false, "an update")
 	case doWord:
@@ -282,6 +336,11 @@ func (s *session) press(k string) {
 
 // check wants no effect that the path doesn't allow, and follows the dialog.
 func (s *session) check(may bool, what string) {
+	for _, d := range s.src.decides {
+		if got := (shown{d.Incident, d.PlanHash}); s.way == nil || got != s.way.shown {
+			s.t.Fatalf("%q decided on %v; the dialog showed another incident or plan (%+v)", what, d, s.way)
+		}
+	}
 	if e := s.effects(); e != "" {
 		if !may {
 			s.t.Fatalf("%q led to %s without the full path (%+v)", what, e, s.way)
@@ -294,6 +353,7 @@ func (s *session) check(may bool, what string) {
 		s.way = nil
 	case s.way == nil || s.way.id != d.id:
 		s.way = begin(d, s.clk.now(), s.stale)
+		s.way.shown = readShown(text(s.m))
 	}
 }
 
@@ -346,6 +406,11 @@ var ways = [][]byte{
 	moveBytes(4, "F", doThaw, "enter"),
 	moveBytes(5, "a", "tab", "enter"),
 	moveBytes(5, "7", "X", "tab", "enter"),
+	moveBytes(6, "a", "tab", "enter"),
+	moveBytes(6, "a", doTurn, "tab", "enter"),
+	moveBytes(6, "i", "i", "a", "tab", "enter"),
+	moveBytes(6, "5", "[", "a", doTurn, "tab", "enter"),
+	moveBytes(6, "5", "[", "j", "j", "x", doWord, "enter", "y", "enter", "enter"),
 }
 
 // Each way leads somewhere: the tests below would prove nothing without.
@@ -363,7 +428,7 @@ func TestNoEffectWithoutTheFullPath(t *testing.T) {
 	all := scenes(t)
 	effects := 0
 	rapid.Check(t, func(t *rapid.T) {
-		moves := []byte{byte(rapid.IntRange(0, 5).Draw(t, "scene"))}
+		moves := []byte{byte(rapid.IntRange(0, 6).Draw(t, "scene"))}
 		for range rapid.IntRange(1, 5).Draw(t, "parts") {
 			w := rapid.SampledFrom(ways).Draw(t, "way")
 			from := 1 + 2*rapid.IntRange(0, (len(w)-1)/2-1).Draw(t, "from")

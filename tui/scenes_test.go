@@ -51,11 +51,18 @@ var pageScenes = []pageScene{
 	{"rejoining", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryRejoin) }, 0, nil},
 	{"resumed", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryResumed) }, 0, nil},
 	{"audit", key.Events, fakeengine.Options{}, 54, decides, 20, []string{"t"}},
+	{"several", key.Ladder, fakeengine.Options{Second: true}, 54, nil, 0, nil},
+	{"several-shown", key.Ladder, fakeengine.Options{Second: true}, 54, nil, 0, []string{"["}},
+	{"several-elsewhere", key.Ranks, fakeengine.Options{Second: true}, 54, decidesLink, 1, nil},
 	{"nothing", key.Events, fakeengine.Options{}, 10, nil, 0, []string{"s", "s"}},
 }
 
 func decides(e *fakeengine.Engine) {
 	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true, Reason: "the evidence is plain"})
+}
+
+func decidesLink(e *fakeengine.Engine) {
+	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{Action: fakeengine.SecondID + "/S3/1", PlanHash: fakeengine.SecondHash, Approve: true})
 }
 
 func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, theme string, ascii bool) *Model {

@@ -43,8 +43,9 @@ func (m *Model) openTake() tea.Cmd {
 	if !ok {
 		return nil
 	}
-	g := at.Chosen(m.live)
-	switch prop := m.live.Proposal(); {
+	s := m.subject()
+	g := at.Chosen(s)
+	switch prop := s.Proposal(); {
 	case g == nil:
 		m.say(themes.Dim, "there is no incident to take a rung for")
 	case g.Rung == "S1":
@@ -56,8 +57,8 @@ func (m *Model) openTake() tea.Cmd {
 	case g.Current:
 		m.say(themes.Dim, ladder.Name(g)+" is in force")
 	default:
-		d := &dialog{kind: kindTake, focus: buttonCancel, rung: g, inc: m.live.Snap().GetLadder().GetIncident(), epoch: m.live.Snap().GetJob().GetEpoch()}
-		if inc := m.live.Incident(); inc != nil {
+		d := &dialog{kind: kindTake, focus: buttonCancel, rung: g, inc: s.Snap().GetLadder().GetIncident(), epoch: m.live.Snap().GetJob().GetEpoch()}
+		if inc := s.Incident(); inc != nil {
 			d.verdict = inc.Verdict
 		}
 		return m.open(d)
@@ -67,9 +68,8 @@ func (m *Model) openTake() tea.Cmd {
 
 // outdated says why what the dialog shows is not what would be done, or "".
 func (m *Model) outdated(d *dialog) string {
-	l := m.live.Snap().GetLadder()
-	if l.GetIncident() != d.inc {
-		return "the incident is no longer the present one; close and look again"
+	if _, open := m.live.About(d.inc); !open {
+		return d.inc + " is no longer open; close and look again"
 	}
 	if why := m.otherEpoch(d); why != "" {
 		return why
@@ -90,7 +90,7 @@ func (m *Model) outdated(d *dialog) string {
 
 // takenBy names who took the rung while the dialog was open.
 func (m *Model) takenBy(d *dialog) string {
-	for _, a := range m.live.Snap().GetLadder().GetActions() {
+	for _, a := range m.live.LadderOf(d.inc).GetActions() {
 		if a.Rung == d.rung.Rung && a.Variant == d.rung.Variant && a.DecidedUnixNs > d.opened.UnixNano() {
 			return decidedText(a) + "; "
 		}
@@ -114,7 +114,7 @@ func (m *Model) take(d *dialog) tea.Cmd {
 
 func takeLines(d *dialog, w int) []ladder.Line {
 	g := d.rung
-	out := wrapped(themes.Title, ladder.Name(g)+" for "+d.inc+": "+phrase.Rung(g.Rung), w)
+	out := wrapped(themes.Title, ladder.Name(g)+" for "+d.inc+", plan "+g.PlanHash+": "+phrase.Rung(g.Rung), w)
 	out = append(out, wrapped(themes.Text, ladder.Explain(g, w), w)...)
 	if g.PredictedMs > 0 {
 		out = append(out, wrapped(themes.Text, "Predicted: "+phrase.Ms(g.PredictedMs)+" an iteration, "+phrase.Ms(g.GainMs)+" less than now; it costs "+phrase.Ms(g.OverheadMs), w)...)

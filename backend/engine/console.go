@@ -267,7 +267,7 @@ func (s *State) For(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 	r := s.Reply
 	return &falconv1.SnapshotReply{
 		Version: r.Version, Job: r.Job, Policy: r.Policy, Role: who.Role, Actor: who.Name,
-		Ranks: r.Ranks, Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Events: r.Events,
+		Ranks: r.Ranks, Series: series, Incidents: r.Incidents, Ladder: r.Ladder, Others: r.Others, Events: r.Events,
 		Nodes: r.Nodes, EngineId: r.EngineId, AtUnixNs: r.AtUnixNs, Validation: r.Validation, Nics: r.Nics,
 		Recurring: r.Recurring, Recovery: r.Recovery,
 	}

@@ -20,6 +20,7 @@ const (
 	staleAfter     = 5 * time.Second
 	snapshotEvents = 64
 	incidentsMax   = 64
+	laddersMax     = 16 // beside the front one
 	recurringMax   = 64
 	// ColumnsMax and RunLengthsMax bound one request for a series.
 	ColumnsMax    = 1024
@@ -54,7 +55,7 @@ func (e *Engine) build(now time.Time) {
 		Version: e.version, EngineId: e.id, AtUnixNs: now.UnixNano(),
 		Job: e.jobView(now), Policy: protoPolicy(e.plan.Policy(), e.mem.policy.Version),
 		Ranks: ranks, Nodes: e.nodeViews(now),
-		Incidents: e.incidentViews(), Ladder: e.frontLadder(),
+		Incidents: e.incidentViews(), Ladder: e.frontLadder(), Others: e.otherLadders(),
 		Validation: e.validationView(), Nics: e.nicViews(), Recurring: e.recurrenceViews(),
 		Recovery: e.newestRecovery(),
 		Events:   slices.Clone(e.mem.events[max(0, len(e.mem.events)-snapshotEvents):]),
@@ -281,6 +282,18 @@ func (e *Engine) frontLadder() *falconv1.Ladder {
 		return e.ladder(front[0].ID)
 	}
 	return nil
+}
+
+// otherLadders are those of the open incidents behind the front one: each can
+// be decided on.
+func (e *Engine) otherLadders() []*falconv1.Ladder {
+	var out []*falconv1.Ladder
+	for i, v := range e.front() {
+		if i > 0 && v.Open() && len(out) < laddersMax {
+			out = append(out, e.ladder(v.ID))
+		}
+	}
+	return out
 }
 
 // ladder is the planner's view; an incident that the planner has forgotten

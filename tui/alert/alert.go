@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 )
 
@@ -154,8 +155,8 @@ func together(list []Cause) *Note {
 
 const lostID = "engine-lost"
 
-// Causes lists what wants a look in a state: open incidents, a proposal that
-// waits, a recovery in progress, a countdown near its end, an engine that has
+// Causes lists what wants a look in a state: open incidents, proposals that
+// wait, a recovery in progress, a countdown near its end, an engine that has
 // gone.
 func Causes(s *feed.State, now time.Time) []Cause {
 	var out []Cause
@@ -170,7 +171,11 @@ func Causes(s *feed.State, now time.Time) []Cause {
 			break
 		}
 	}
-	if p := s.Snap.GetLadder().GetProposal(); p.GetState() == string(falcon.ActionProposed) {
+	for _, l := range append([]*falconv1.Ladder{s.Snap.GetLadder()}, s.Snap.GetOthers()...) {
+		p := l.GetProposal()
+		if p.GetState() != string(falcon.ActionProposed) {
+			continue
+		}
 		out = append(out, Cause{"act-" + p.GetId() + "-" + p.GetPlanHash(), "Falcon: " + p.GetRung() + " proposed", fmt.Sprintf("%s: %.0f ms to %.0f ms an iteration.", p.GetIncident(), p.GetBeforeMs(), p.GetPredictedMs())})
 		out = append(out, ending(now, p.GetDeadlineUnixNs(), p.GetId(), p.GetRung()+" for "+p.GetIncident()+" is carried out")...)
 	}

@@ -57,6 +57,16 @@ func TestWhatWasThereIsNoNews(t *testing.T) {
 	})
 }
 
+// A proposal of an incident that is not the present one rings too.
+func TestEveryProposalIsNews(t *testing.T) {
+	quiet, asks := incident("INC-0002", "INC-0001"), incident("INC-0002", "INC-0001")
+	asks.Others = []*falconv1.Ladder{{Incident: "INC-0001", Proposal: &falconv1.Action{Id: "INC-0001/S2/1", Incident: "INC-0001", Rung: "S2", State: "proposed"}}}
+	play(t, []line{
+		{0, Input{State: live(quiet)}, false, ""},
+		{40, Input{State: live(asks)}, true, "Falcon: S2 proposed"},
+	})
+}
+
 func TestBellIsRareAndNotLost(t *testing.T) {
 	one, two, three := live(incident("INC-0001")), live(incident("INC-0002", "INC-0001")), live(incident("INC-0003", "INC-0002", "INC-0001"))
 	quiet := live(&falconv1.SnapshotReply{})

@@ -16,7 +16,7 @@ var table = slices.Concat([]Binding{
 	bind(Global, Back, []string{"esc"}, "esc", "back", "Go back: end a pane's zoom, end a filter, or return to the last page.", 0),
 	bind(Global, Approve, []string{"a"}, "a", "approve", "Approve what is proposed, a recovery first: a dialog opens on Cancel; tab, then enter, approves.", 0),
 	bind(Global, Veto, []string{"v"}, "v", "veto", "Veto the proposal or deny the recovery, with a reason if you like.", 0),
-	bind(Global, Why, []string{"i"}, "i", "why", "Why: the ladder and the evidence.", 0),
+	bind(Global, Why, []string{"i"}, "i", "why", "Why: the ladder and the evidence of what the bar speaks of; again, those of the next incident that waits for a decision.", 0),
 	bind(Global, Mode, []string{"c"}, "c", "mode", "Choose who may act: observe, approve, or automatic up to a rung.", 3),
 	bind(Global, Freeze, []string{"F"}, "F", "freeze", "Freeze: stop new actions at once. When frozen: unfreeze, by typing the word.", 4),
 	bind(Global, Follow, []string{"w"}, "w", "worst", "Follow the worst rank instead of the chosen one.", 0),
@@ -136,7 +136,7 @@ var table = slices.Concat([]Binding{
 // incidentKeys are the keys of the pages that show one incident.
 func incidentKeys(s Scope, footer int) []Binding {
 	return []Binding{
-		bind(s, OlderIncident, []string{"["}, "[", "older", "The incident before, to read: open ones come first.", footer),
+		bind(s, OlderIncident, []string{"["}, "[", "older", "The incident before: open ones come first and can be decided on, past ones are to read.", footer),
 		bind(s, NewerIncident, []string{"]"}, "]", "newer", "The incident after; the last is the present one.", 0),
 	}
 }

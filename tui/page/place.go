@@ -30,12 +30,81 @@ type (
 	}
 )
 
+// LadderOf is the ladder of an incident as the snapshot has it: of the present
+// one and of the other open ones; else nil.
+func (s *State) LadderOf(incident string) *falconv1.Ladder {
+	if l := s.Snap().GetLadder(); l.GetIncident() == incident {
+		return l
+	}
+	for _, l := range s.Snap().GetOthers() {
+		if l.GetIncident() == incident {
+			return l
+		}
+	}
+	return nil
+}
+
+// ProposalOf is what waits for a decision on an incident, or nil.
+func (s *State) ProposalOf(incident string) *falconv1.Action {
+	return waiting(s.LadderOf(incident))
+}
+
+func waiting(l *falconv1.Ladder) *falconv1.Action {
+	if p := l.GetProposal(); p.GetState() == "proposed" {
+		return p
+	}
+	return nil
+}
+
+// Waiting lists the incidents on which something waits for a decision, the
+// present one first.
+func (s *State) Waiting() []string {
+	var out []string
+	for _, l := range append([]*falconv1.Ladder{s.Snap().GetLadder()}, s.Snap().GetOthers()...) {
+		if waiting(l) != nil {
+			out = append(out, l.GetIncident())
+		}
+	}
+	return out
+}
+
+// About is the state with another open incident in the present one's place, to
+// be drawn and to be decided on; ok is false where the snapshot doesn't hold
+// what that takes. It shares everything else with s.
+func (s *State) About(incident string) (about *State, ok bool) {
+	if s.Incident().GetId() == incident {
+		return s, true
+	}
+	at := slices.IndexFunc(s.Snap().Incidents, func(i *falconv1.Incident) bool { return i.GetId() == incident })
+	l := s.LadderOf(incident)
+	if at < 0 || l == nil || !Open(s.Snap().Incidents[at]) {
+		return nil, false
+	}
+	snap := shallow(s.Snap())
+	snap.Incidents = slices.Concat(s.Snap().Incidents[at:at+1], s.Snap().Incidents[:at], s.Snap().Incidents[at+1:])
+	snap.Ladder, snap.Others = l, []*falconv1.Ladder{s.Snap().GetLadder()}
+	for _, o := range s.Snap().GetOthers() {
+		if o != l {
+			snap.Others = append(snap.Others, o)
+		}
+	}
+	return s.with(snap), true
+}
+
+func (s *State) with(snap *falconv1.SnapshotReply) *State {
+	f := *s.Feed
+	f.Snap = snap
+	out := *s
+	out.Feed = &f
+	return &out
+}
+
 // Showing is the state with another incident in the present one's place: to be
 // drawn, not to be acted on. Nothing is proposed there, and nothing is open
 // that the reply doesn't hold. It shares everything else with s.
 func (s *State) Showing(r *falconv1.IncidentsReply) *State {
 	snap := shallow(s.Snap())
-	snap.Incidents, snap.Ladder = r.GetIncidents(), nil
+	snap.Incidents, snap.Ladder, snap.Others = r.GetIncidents(), nil, nil
 	if l := r.GetLadders(); len(l) > 0 && l[0] != nil {
 		snap.Ladder = shallow(l[0])
 		snap.Ladder.Proposal = nil
@@ -43,11 +112,7 @@ func (s *State) Showing(r *falconv1.IncidentsReply) *State {
 	if v := r.GetValidations(); len(v) > 0 {
 		snap.Validation = v[0]
 	}
-	f := *s.Feed
-	f.Snap = snap
-	out := *s
-	out.Feed = &f
-	return &out
+	return s.with(snap)
 }
 
 // shallow copies a message's fields, not what they point at: a snapshot of

@@ -267,13 +267,10 @@ func Open(i *falconv1.Incident) bool {
 	return i != nil && (i.State == "verified" || i.State == "located")
 }
 
-// Proposal is the action that waits for a decision, or nil.
+// Proposal is the action on the present incident that waits for a decision, or
+// nil.
 func (s *State) Proposal() *falconv1.Action {
-	p := s.Snap().GetLadder().GetProposal()
-	if p.GetState() != "proposed" {
-		return nil
-	}
-	return p
+	return waiting(s.Snap().GetLadder())
 }
 
 // Explained says that an open incident has named ranks.

@@ -103,9 +103,11 @@ func (q *question) stale(s *feed.State) string {
 	if s.Conn != feed.Live {
 		return "the engine is unreachable"
 	}
-	now := asked(s)
-	switch {
-	case now == nil || now.name() != q.name():
+	now := q.now(s)
+	switch rec := s.Snap.GetRecovery(); {
+	case q.rec == nil && rec.GetState() == "proposed":
+		return "recovery " + rec.Id + " comes first"
+	case now == nil:
 		return q.name() + " no longer waits for a decision"
 	case now.hash() != q.hash():
 		return "the plan of " + q.name() + " has changed"
@@ -115,28 +117,46 @@ func (q *question) stale(s *feed.State) string {
 	return ""
 }
 
-// asked is what waits for a decision; a recovery comes first.
-func asked(s *feed.State) *question {
-	job := s.Snap.GetJob()
-	if r := s.Snap.GetRecovery(); r.GetState() == "proposed" {
-		return &question{rec: r, epoch: job.GetEpoch()}
-	}
-	for _, x := range s.Snap.GetLadder().GetActions() {
-		if x.State != "proposed" {
-			continue
+// now is the same question as the engine asks it now, or nil.
+func (q *question) now(s *feed.State) *question {
+	for _, x := range asked(s) {
+		if x.name() == q.name() {
+			return x
 		}
-		q := &question{action: x, epoch: job.GetEpoch()}
-		for _, i := range s.Snap.Incidents {
-			if i.Id == x.Incident {
-				q.verdict = i.Verdict
-			}
-		}
-		if x.Rung == rungRestart {
-			q.words = fmt.Sprintf("%s %d", job.GetName(), job.GetWorld())
-		}
-		return q
 	}
 	return nil
+}
+
+// asked are the questions that wait for a decision: a recovery's first, then
+// those of the present incident and of the other open ones.
+func asked(s *feed.State) []*question {
+	var out []*question
+	job := s.Snap.GetJob()
+	if r := s.Snap.GetRecovery(); r.GetState() == "proposed" {
+		out = append(out, &question{rec: r, epoch: job.GetEpoch()})
+	}
+	for _, l := range append([]*falconv1.Ladder{s.Snap.GetLadder()}, s.Snap.GetOthers()...) {
+		for _, x := range l.GetActions() {
+			if x.State == "proposed" {
+				out = append(out, questionOn(s, x))
+			}
+		}
+	}
+	return out
+}
+
+func questionOn(s *feed.State, x *falconv1.Action) *question {
+	job := s.Snap.GetJob()
+	q := &question{action: x, epoch: job.GetEpoch()}
+	for _, i := range s.Snap.Incidents {
+		if i.Id == x.Incident {
+			q.verdict = i.Verdict
+		}
+	}
+	if x.Rung == rungRestart {
+		q.words = fmt.Sprintf("%s %d", job.GetName(), job.GetWorld())
+	}
+	return q
 }
 
 func (q *question) name() string {
@@ -157,13 +177,14 @@ func (q *question) key() string { return q.name() + " " + q.hash() }
 
 // next asks what has not been asked yet.
 func (a *asker) next(s *feed.State, now time.Time) []string {
-	q := asked(s)
-	if q == nil || a.told[q.key()] {
-		return nil
+	for _, q := range asked(s) {
+		if !a.told[q.key()] {
+			a.told[q.key()] = true
+			a.open, q.since = q, now
+			return append(q.head(), q.choices())
+		}
 	}
-	a.told[q.key()] = true
-	a.open, q.since = q, now
-	return append(q.head(), q.choices())
+	return nil
 }
 
 func (q *question) head() []string {
@@ -284,7 +305,7 @@ func (a *asker) chosen(text string, now time.Time) []string {
 
 func (q *question) confirmLine() string {
 	if q.words != "" {
-		return "S4 ends every process of the job after a checkpoint and starts them again; type " + strconv.Quote(q.words) + " to approve, anything else cancels"
+		return q.label() + " ends every process of the job after a checkpoint and starts them again; type " + strconv.Quote(q.words) + " to approve, anything else cancels"
 	}
 	return "approve " + q.label() + " with plan " + q.hash() + "? type yes to approve, anything else cancels"
 }

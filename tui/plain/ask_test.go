@@ -93,6 +93,31 @@ func TestApproveTakesTwoAnswers(t *testing.T) {
 	}
 }
 
+// Of two incidents that wait both are asked about, the present one first; a
+// question stays on its incident when another comes to the front.
+func TestEveryOpenIncidentIsAskedAbout(t *testing.T) {
+	e := fakeengine.New(fakeengine.Options{})
+	e.AdvanceTo(fakeengine.SecondFrom + 1)
+	first := picture(t, e)
+	x := sitAt(t, first)
+	x.said("DECISION NEEDED: S2 (shift micro-batches) for INC-0001")
+	e = fakeengine.New(fakeengine.Options{Second: true})
+	e.AdvanceTo(fakeengine.SecondFrom + 1)
+	x.show(picture(t, e))
+	x.types("1")
+	r := x.types("yes")
+	if r == nil || r.decide.Incident != "INC-0001" || r.decide.PlanHash != "9f2c41d0" {
+		t.Fatalf("sent %v", r)
+	}
+	x.ask.answered(answer{own: true, text: "approved"})
+	x.show(x.s)
+	x.said("DECISION NEEDED: S3 (change topology) for INC-0002, plan " + fakeengine.SecondHash)
+	x.types("1")
+	if r := x.types("yes"); r == nil || r.decide.Action != "INC-0002/S3/1" {
+		t.Errorf("sent %v", r)
+	}
+}
+
 func TestWhatWasTypedBeforeDoesNotCount(t *testing.T) {
 	x := sitAt(t, proposed(t))
 	for _, l := range []string{"1", "yes", "1"} {

@@ -51,8 +51,10 @@ func (m *memory) hear(s *falconv1.SnapshotReply) {
 	if m.ladders == nil {
 		m.ladders = map[string]*falconv1.Ladder{}
 	}
-	if l := s.GetLadder(); l != nil {
-		m.ladders[l.Incident] = l
+	for _, l := range append(s.GetOthers(), s.GetLadder()) {
+		if l != nil {
+			m.ladders[l.Incident] = l
+		}
 	}
 	v := s.GetRecovery()
 	switch {

@@ -40,7 +40,13 @@ func (r *Recording) ladder(incident string, frame int) (*falconv1.Ladder, error)
 	if err != nil {
 		return nil, err
 	}
-	return e.GetFrame().GetSnap().GetLadder(), nil
+	snap := e.GetFrame().GetSnap()
+	for _, l := range snap.GetOthers() {
+		if l.GetIncident() == incident {
+			return l, nil
+		}
+	}
+	return snap.GetLadder(), nil
 }
 
 // Decide refuses, as all calls do.

@@ -111,8 +111,10 @@ func (r *Recording) read(in *bufio.Reader) error {
 			}
 			m := ix.moment(f)
 			m.entry = len(r.entries)
-			if l := f.Snap.GetLadder(); l != nil {
-				r.ladders[l.Incident] = append(r.ladders[l.Incident], len(r.Moments))
+			for _, l := range append([]*falconv1.Ladder{f.Snap.GetLadder()}, f.Snap.GetOthers()...) {
+				if l != nil {
+					r.ladders[l.Incident] = append(r.ladders[l.Incident], len(r.Moments))
+				}
 			}
 			r.Moments = append(r.Moments, m)
 		}

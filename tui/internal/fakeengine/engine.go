@@ -58,6 +58,7 @@ type Options struct {
 	SlowLink   string // "n0-n1": tests find it slow
 	Recurring  bool   // earlier incidents named the culprit and a link too
 	Healthy    bool   // nothing ever happens, and the job does not end
+	Second     bool   // a link fails too: a second incident, the present one from SecondFrom on
 }
 
 // Engine is the fake.
@@ -80,6 +81,7 @@ type Engine struct {
 	lost      *lost // nil = nothing is
 	turns     uint64
 	recovers  []*falconv1.RecoverRequest
+	link      string // what became of the second incident's proposal, "" = it waits
 	refuse    string
 	hostile   string
 	operators []*falconv1.Operator
@@ -171,6 +173,8 @@ func (e *Engine) tell() {
 		if e.policy.Mode == "auto" && !e.opts.Auto && !e.policy.Frozen && e.policy.Cap >= "S2" {
 			e.decide(true, "policy", "")
 		}
+	case e.opts.Second && e.iter == SecondFrom:
+		e.log(e.iter, "incident", SecondID+" opened: network_congestion on n2-n3", 3)
 	case e.approved != never && e.iter == e.approved+2:
 		e.log(e.iter, "action", "S2 applied", 1)
 	case e.approved != never && e.iter == e.approved+8:
@@ -283,6 +287,9 @@ func (e *Engine) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1
 	defer e.mu.Unlock()
 	e.decides = append(e.decides, r)
 	a := e.action()
+	if b := e.linkAction(); b != nil && b.Id == r.Action {
+		a = b
+	}
 	switch {
 	case e.opts.Role == "viewer":
 		return nil, status.Error(codes.PermissionDenied, "the role viewer may not decide")
@@ -294,6 +301,10 @@ func (e *Engine) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1
 		return nil, status.Error(codes.FailedPrecondition, "the plan has changed since you saw it")
 	case r.JobEpoch != 0 && r.JobEpoch != 1:
 		return nil, status.Error(codes.FailedPrecondition, "the job epoch has changed since you saw it")
+	}
+	if a.Incident == SecondID {
+		e.decideLink(r.Approve)
+		return &falconv1.DecideReply{Action: e.linkAction()}, nil
 	}
 	e.decide(r.Approve, "maria", r.Reason)
 	return &falconv1.DecideReply{Action: e.action()}, nil
@@ -326,6 +337,9 @@ func (e *Engine) Incidents(_ context.Context, r *falconv1.IncidentsRequest) (*fa
 	inc := e.incident()
 	if inc == nil {
 		return &falconv1.IncidentsReply{}, nil
+	}
+	if r.GetId() == SecondID && e.linkIncident() != nil {
+		return &falconv1.IncidentsReply{Incidents: []*falconv1.Incident{e.linkIncident()}, Ladders: []*falconv1.Ladder{e.linkLadder()}}, nil
 	}
 	return &falconv1.IncidentsReply{Incidents: []*falconv1.Incident{inc}, Ladders: []*falconv1.Ladder{e.ladder()}}, nil
 }

@@ -59,6 +59,10 @@ func (e *Engine) snapshot(version uint64, r *falconv1.SnapshotRequest) *falconv1
 	if inc := e.incident(); inc != nil {
 		s.Incidents = []*falconv1.Incident{inc}
 	}
+	if inc := e.linkIncident(); inc != nil { // the newest open one comes first, as from the engine
+		s.Incidents = append([]*falconv1.Incident{inc}, s.Incidents...)
+		s.Ladder, s.Others = e.linkLadder(), []*falconv1.Ladder{s.Ladder}
+	}
 	for n := range 4 {
 		s.Nodes = append(s.Nodes, &falconv1.NodeView{Node: fmt.Sprintf("n%d", n) + e.hostile, Connected: true, AgeMs: 40, Version: "0.1.0"})
 	}

@@ -18,8 +18,9 @@ import (
 
 // Page is the ladder page.
 type Page struct {
-	rung   int  // row under the cursor
-	moved  bool // the operator has moved; until then the cursor stays on what matters
+	of     string // the incident that the next ones are about
+	rung   int    // row under the cursor
+	moved  bool   // the operator has moved; until then the cursor stays on what matters
 	scroll int
 }
 
@@ -63,6 +64,9 @@ func (p *Page) Point(t widget.Target, s *page.State) {
 // cursor is the row that the operator chose, else the proposal's, else the
 // rung in force.
 func (p *Page) cursor(s *page.State) int {
+	if id := s.Snap().GetLadder().GetIncident(); id != p.of { // a choice among another's rungs says nothing
+		p.of, p.moved, p.scroll = id, false, 0
+	}
 	rungs := s.Snap().GetLadder().GetRungs()
 	if p.moved {
 		return max(0, min(len(rungs)-1, p.rung))

@@ -4516,6 +4516,7 @@ type SnapshotReply struct {
 	Columns       *RankColumns           `protobuf:"bytes,20,opt,name=columns,proto3" json:"columns,omitempty"`       // with SnapshotRequest.packed, in place of ranks
 	Recurring     []*Recurrence          `protobuf:"bytes,17,rep,name=recurring,proto3" json:"recurring,omitempty"`   // named by two incidents or more, most often named first, at most 64
 	Operators     []*Operator            `protobuf:"bytes,19,rep,name=operators,proto3" json:"operators,omitempty"`   // who looks now, longest first, at most 64; also when unchanged
+	Others        []*Ladder              `protobuf:"bytes,21,rep,name=others,proto3" json:"others,omitempty"`         // of the other open incidents, in their order, at most 16
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4686,6 +4687,13 @@ func (x *SnapshotReply) GetRecurring() []*Recurrence {
 func (x *SnapshotReply) GetOperators() []*Operator {
 	if x != nil {
 		return x.Operators
+	}
+	return nil
+}
+
+func (x *SnapshotReply) GetOthers() []*Ladder {
+	if x != nil {
+		return x.Others
 	}
 	return nil
 }
@@ -9516,7 +9524,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\tattending\x18\x06 \x01(\tR\tattending\x12\x16\n" +
 	"\x06packed\x18\a \x01(\bR\x06packed\x12\x10\n" +
 	"\x03own\x18\b \x01(\bR\x03own\x12'\n" +
-	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xac\x06\n" +
+	"\x0fcolumns_version\x18\t \x01(\x04R\x0ecolumnsVersion\"\xd7\x06\n" +
 	"\rSnapshotReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12 \n" +
@@ -9541,7 +9549,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\brecovery\x18\x12 \x01(\v2\x13.falcon.v1.RecoveryR\brecovery\x120\n" +
 	"\acolumns\x18\x14 \x01(\v2\x16.falcon.v1.RankColumnsR\acolumns\x123\n" +
 	"\trecurring\x18\x11 \x03(\v2\x15.falcon.v1.RecurrenceR\trecurring\x121\n" +
-	"\toperators\x18\x13 \x03(\v2\x13.falcon.v1.OperatorR\toperators\"\xa2\x01\n" +
+	"\toperators\x18\x13 \x03(\v2\x13.falcon.v1.OperatorR\toperators\x12)\n" +
+	"\x06others\x18\x15 \x03(\v2\x11.falcon.v1.LadderR\x06others\"\xa2\x01\n" +
 	"\bOperator\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
@@ -10261,72 +10270,73 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	52,  // 59: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	54,  // 60: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	51,  // 61: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	53,  // 62: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	98,  // 63: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	57,  // 64: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 65: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	62,  // 66: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	63,  // 67: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	64,  // 68: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	67,  // 69: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	68,  // 70: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	69,  // 71: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	69,  // 72: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	99,  // 73: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	67,  // 74: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	70,  // 75: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	66,  // 76: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	66,  // 77: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	73,  // 78: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	72,  // 79: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	66,  // 80: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	56,  // 81: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	56,  // 82: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	84,  // 83: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	85,  // 84: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	82,  // 85: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	83,  // 86: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	81,  // 87: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	65,  // 88: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	81,  // 89: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	71,  // 90: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	72,  // 91: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	61,  // 92: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	55,  // 93: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	90,  // 94: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	89,  // 95: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	100, // 96: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	34,  // 97: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	101, // 98: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	102, // 99: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	91,  // 100: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	90,  // 101: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	94,  // 102: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	90,  // 103: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	58,  // 104: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 105: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	49,  // 106: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	74,  // 107: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	76,  // 108: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	78,  // 109: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	86,  // 110: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	80,  // 111: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	92,  // 112: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	95,  // 113: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	26,  // 114: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	50,  // 115: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	75,  // 116: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	77,  // 117: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	79,  // 118: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	87,  // 119: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	88,  // 120: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	93,  // 121: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	96,  // 122: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	114, // [114:123] is the sub-list for method output_type
-	105, // [105:114] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	71,  // 62: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	53,  // 63: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	98,  // 64: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	57,  // 65: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 66: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	62,  // 67: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	63,  // 68: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	64,  // 69: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	67,  // 70: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	68,  // 71: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	69,  // 72: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	69,  // 73: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	99,  // 74: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	67,  // 75: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	70,  // 76: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	66,  // 77: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	66,  // 78: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	73,  // 79: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	72,  // 80: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	66,  // 81: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	56,  // 82: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	56,  // 83: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	84,  // 84: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	85,  // 85: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	82,  // 86: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	83,  // 87: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	81,  // 88: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	65,  // 89: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	81,  // 90: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	71,  // 91: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	72,  // 92: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	61,  // 93: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	55,  // 94: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	90,  // 95: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	89,  // 96: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	100, // 97: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	34,  // 98: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	101, // 99: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	102, // 100: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	91,  // 101: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	90,  // 102: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	94,  // 103: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	90,  // 104: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	58,  // 105: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 106: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	49,  // 107: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	74,  // 108: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	76,  // 109: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	78,  // 110: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	86,  // 111: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	80,  // 112: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	92,  // 113: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	95,  // 114: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	26,  // 115: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	50,  // 116: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	75,  // 117: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	77,  // 118: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	79,  // 119: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	87,  // 120: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	88,  // 121: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	93,  // 122: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	96,  // 123: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	115, // [115:124] is the sub-list for method output_type
+	106, // [106:115] is the sub-list for method input_type
+	106, // [106:106] is the sub-list for extension type_name
+	106, // [106:106] is the sub-list for extension extendee
+	0,   // [0:106] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,5 +52,29 @@ func TestAutomaticIsSaidInWords(t *testing.T) {
 	m.Update(updateMsg{src.state})
 	if s := text(m); containsAll(s, "AUTOMATIC") || containsAll(s, "acts in") {
 		t.Errorf("frozen, nothing acts by itself:\n%s", s)
+	}
+}
+
+// A rung that has been taken waits for nobody: the page says how it stands.
+func TestARungThatWasTakenSaysHowItStands(t *testing.T) {
+	const waits = "It waits for a person"
+	for _, c := range []struct {
+		iter, approved int64
+		want           []string
+	}{
+		{fakeengine.Proposed + 2, 0, []string{waits}},
+		{fakeengine.Proposed + 2, fakeengine.Proposed + 1, []string{"S2 (shift micro-batches) approved by maria; the ranks are agreeing on an iteration"}},
+		{fakeengine.Proposed + 5, fakeengine.Proposed + 1, []string{"In force since iteration 53, approved by maria; its gain is being measured. If wrong:"}},
+		{fakeengine.Proposed + 12, fakeengine.Proposed + 1, []string{"In force since iteration 53, approved by maria, and kept: 400 ms → 262 ms measured", "It is undone when the fault clears"}},
+	} {
+		src := &still{state: stateAt(t, fakeengine.Options{}, c.iter, c.approved, wide)}
+		m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 120, 40)
+		for _, k := range []string{"5", "k", "k", "k", "k", "j"} { // onto S2
+			send(m, k)
+		}
+		s := strings.Join(strings.Fields(text(m)), " ")
+		if !containsAll(s, c.want...) || c.approved > 0 && strings.Contains(s, waits) {
+			t.Errorf("iteration %d, want %q:\n%s", c.iter, c.want, text(m))
+		}
 	}
 }

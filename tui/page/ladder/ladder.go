@@ -267,7 +267,10 @@ const reasonRows = 7
 
 func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv1.Ladder) widget.Rect {
 	g := l.Rungs[p.cursor(s)]
-	text := brief(g)
+	text, taken := standing(l, g)
+	if !taken {
+		text = brief(g)
+	}
 	if g.Reason == "" && !g.Applicable {
 		text = g.Rung + ": " + phrase.Rung(g.Rung)
 	}

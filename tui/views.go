@@ -50,7 +50,7 @@ func (m *Model) panes() []page.Pane {
 func (m *Model) zoomPane() {
 	n := len(m.panes())
 	if n == 0 {
-		m.say(themes.Dim, "this page has no panes to zoom")
+		m.say(themes.Dim, "nothing to zoom: the page is one pane")
 		return
 	}
 	m.zoomed[m.current] = (m.zoomed[m.current] + 1) % (n + 1)
@@ -58,20 +58,30 @@ func (m *Model) zoomPane() {
 
 // drawPage draws the present page, or the one pane that fills it.
 func (m *Model) drawPage(c *widget.Canvas) {
-	if panes := m.panes(); m.zoomed[m.current] > 0 && m.zoomed[m.current] <= len(panes) {
-		panes[m.zoomed[m.current]-1].Draw(c, c.Whole(), m.drawnState(m.current))
-		return
+	if at := m.zoomed[m.current]; at > 0 {
+		if panes := m.panes(); at <= len(panes) {
+			panes[at-1].Draw(c, c.Whole(), m.drawnState(m.current))
+			return
+		}
 	}
 	m.pages[m.current].Draw(c, c.Whole(), m.drawnState(m.current))
 }
 
 // zoomNote says which pane fills the page, or "".
 func (m *Model) zoomNote() string {
-	n, at := len(m.panes()), m.zoomed[m.current]
-	if at == 0 || at > n {
+	at := m.zoomed[m.current]
+	if at == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" %s: pane %d of %d, %s next, %s all ", m.panes()[at-1].Name, at, n, m.table.Name(key.ZoomPane, key.Global), m.table.Name(key.Back, key.Global))
+	panes := m.panes()
+	n := len(panes)
+	switch {
+	case at > n:
+		return ""
+	case n == 1:
+		return fmt.Sprintf(" %s: pane 1 of 1, %s all ", panes[0].Name, m.table.Name(key.Back, key.Global))
+	}
+	return fmt.Sprintf(" %s: pane %d of %d, %s next, %s all ", panes[at-1].Name, at, n, m.table.Name(key.ZoomPane, key.Global), m.table.Name(key.Back, key.Global))
 }
 
 // hintText is the one line of the first start.

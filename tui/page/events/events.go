@@ -23,6 +23,7 @@ type Page struct {
 	cursor   uint64 // of the line under the cursor, 0 = the newest
 	class    int
 	severity int
+	alone    bool // the lines fill the page, as drawn last
 }
 
 // New makes the page.
@@ -63,7 +64,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		}
 		return ""
 	}
-	p.move(a, list, at, bodyOf(r))
+	p.move(a, list, at, p.bodyOf(r))
 	return ""
 }
 
@@ -147,9 +148,9 @@ func wrap(e *falconv1.EventLine, w int) []string {
 const detailRows = 4
 
 // bodyOf is where the lines are.
-func bodyOf(r widget.Rect) widget.Rect {
+func (p *Page) bodyOf(r widget.Rect) widget.Rect {
 	_, body := r.Rows(1)
-	if r.H >= 3*detailRows {
+	if r.H >= 3*detailRows && !p.alone {
 		body, _ = body.Rows(body.H - detailRows)
 	}
 	return body
@@ -157,6 +158,28 @@ func bodyOf(r widget.Rect) widget.Rect {
 
 // Draw draws the lines above the anchor, and the one under the cursor in full.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
+	p.alone = false
+	p.draw(c, r, s)
+}
+
+// Panes are the parts that can fill the page alone.
+func (p *Page) Panes(s *page.State) []page.Pane {
+	list := p.filtered(s)
+	if len(list) == 0 {
+		return nil
+	}
+	return []page.Pane{
+		{Name: "events", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			p.alone = true
+			p.draw(c, r, s)
+		}},
+		{Name: "one event", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			drawDetail(c, r, s, list[find(list, p.cursor)])
+		}},
+	}
+}
+
+func (p *Page) draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	list := p.filtered(s)
 	bottom := find(list, p.anchor)
 	right := fmt.Sprintf("%d held, newest last", len(s.Feed.Events))
@@ -167,7 +190,7 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 		right = fmt.Sprintf("%d newer below, G follows", below)
 	}
 	c.Rule(r, "EVENTS", right)
-	body := bodyOf(r)
+	body := p.bodyOf(r)
 	if len(list) == 0 {
 		page.Empty(c, body, p.why(s))
 		return

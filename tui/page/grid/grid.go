@@ -19,7 +19,9 @@ import (
 )
 
 // Page is the grid page.
-type Page struct{}
+type Page struct {
+	alone bool // the grid fills the page, as last drawn
+}
 
 // New makes the page.
 func New() *Page { return &Page{} }
@@ -30,7 +32,10 @@ const detailRows = 3
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
 
 // tableRect is where the table is drawn, its title included.
-func tableRect(r widget.Rect) widget.Rect {
+func (p *Page) tableRect(r widget.Rect) widget.Rect {
+	if p.alone {
+		return r
+	}
 	top, _ := r.Rows(r.H - detailRows - 1)
 	return top
 }
@@ -53,7 +58,7 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 		return key.Posterior
 	case key.Left, key.Right, key.Up, key.Down:
 		if known(s) {
-			_, body := tableRect(r).Rows(1)
+			_, body := p.tableRect(r).Rows(1)
 			move(a, s, newTable(s, body))
 		}
 	}
@@ -84,7 +89,7 @@ func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool)
 	if !known(s) {
 		return 0, false
 	}
-	_, body := tableRect(r).Rows(1)
+	_, body := p.tableRect(r).Rows(1)
 	t := newTable(s, body)
 	x, y = x-body.X-labelW, y-body.Y-1
 	if x < 0 || y < 0 || x/t.cellW >= t.cols || y >= t.rows {
@@ -101,10 +106,22 @@ func known(s *page.State) bool {
 
 // Draw draws the table, and below it the cursor's rank.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
+	p.alone = false
 	_, rest := r.Rows(r.H - detailRows - 1)
-	Table(c, tableRect(r), s)
+	Table(c, p.tableRect(r), s)
 	legend := "C compute  L link  H host  B bubble  F facility  ? unknown"
 	s.Details(c, c.Rule(rest, "CURSOR", legend), s.Rank())
+}
+
+// Panes are the parts that can fill the page alone.
+func (p *Page) Panes(s *page.State) []page.Pane {
+	if !known(s) {
+		return nil
+	}
+	return []page.Pane{{Name: "grid", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+		p.alone = true
+		Table(c, r, s)
+	}}}
 }
 
 const (

@@ -23,6 +23,7 @@ type Page struct {
 	order  Order
 	halves int   // pixel rows a text row, as drawn last
 	anchor int32 // where a range begins, -1 = none
+	alone  bool  // the map fills the page, as drawn last
 }
 
 // New makes the page.
@@ -50,12 +51,22 @@ func mapRect(r widget.Rect) widget.Rect {
 	return body
 }
 
+// mapRect is where this page has drawn its map.
+func (p *Page) mapRect(r widget.Rect) widget.Rect {
+	if !p.alone {
+		return mapRect(r)
+	}
+	_, body := r.Rows(1)
+	body, _ = body.Rows(body.H - legendRows)
+	return body
+}
+
 // Act moves the cursor, zooms and picks.
 func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 	if len(s.Ranks) == 0 {
 		return ""
 	}
-	g := layout(mapRect(r), s, p.level, p.order, p.halves)
+	g := layout(p.mapRect(r), s, p.level, p.order, p.halves)
 	switch a {
 	case key.Next:
 		s.StepShown(+1)
@@ -156,20 +167,38 @@ func (p *Page) Hit(s *page.State, r widget.Rect, x, y int) (rank int32, ok bool)
 	if len(s.Ranks) == 0 {
 		return 0, false
 	}
-	body := mapRect(r)
+	body := p.mapRect(r)
 	return layout(body, s, p.level, p.order, p.halves).worstAt(s, body, x, y)
 }
 
 // Draw draws the map, the metric's legend, and below them the cursor's rank.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
-	p.halves = c.PixelRows(1)
-	top, rest := r.Rows(r.H - detailRows - 1 - legendRows)
-	g := layout(mapRect(r), s, p.level, p.order, p.halves)
-	g.filtered = s.RankFilter() != ""
-	p.draw(c, top, s, g)
-	row, rest := rest.Rows(legendRows)
-	legend(c, row, s)
+	p.alone = false
+	top, rest := r.Rows(r.H - detailRows - 1)
+	g := p.drawMap(c, r, top, s)
 	s.Details(c, c.Rule(rest, p.cursorTitle(s, g), s.Legend()), s.Rank())
+}
+
+// drawMap draws the map and its legend in a part of the page.
+func (p *Page) drawMap(c *widget.Canvas, r, part widget.Rect, s *page.State) geometry {
+	p.halves = c.PixelRows(1)
+	g := layout(p.mapRect(r), s, p.level, p.order, p.halves)
+	g.filtered = s.RankFilter() != ""
+	top, row := part.Rows(part.H - legendRows)
+	p.draw(c, top, s, g)
+	legend(c, row, s)
+	return g
+}
+
+// Panes are the parts that can fill the page alone.
+func (p *Page) Panes(s *page.State) []page.Pane {
+	if len(s.Ranks) == 0 {
+		return nil
+	}
+	return []page.Pane{{Name: "map", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+		p.alone = true
+		p.drawMap(c, r, r, s)
+	}}}
 }
 
 func (p *Page) draw(c *widget.Canvas, r widget.Rect, s *page.State, g geometry) {

@@ -25,6 +25,7 @@ type Page struct {
 	scroll int    // of the story
 	row    int    // of the map, under the cursor
 	wanted string // recovery to show once it is known
+	alone  bool   // the ranks fill the page, as drawn last
 }
 
 // New makes the page.
@@ -55,6 +56,9 @@ func (p *Page) Act(a key.Action, s *page.State, r widget.Rect) key.Scope {
 func (p *Page) move(a key.Action, s *page.State, r widget.Rect) {
 	if v := p.shown(s); feed.Recovering(v) {
 		_, rest := split(r, s, v)
+		if p.alone {
+			rest = r
+		}
 		newGrid(s, v, gridRect(rest)).move(a)
 		return
 	}
@@ -129,6 +133,7 @@ func split(r widget.Rect, s *page.State, v *falconv1.Recovery) (top, rest widget
 
 // Draw draws the recovery chosen, and below it ranks or map.
 func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
+	p.alone = false
 	v := p.shown(s)
 	if v == nil {
 		p.exposures(c, r, s)
@@ -141,6 +146,26 @@ func (p *Page) Draw(c *widget.Canvas, r widget.Rect, s *page.State) {
 	} else {
 		p.exposures(c, rest, s)
 	}
+}
+
+// Panes are the parts that can fill the page alone; without a recovery the map
+// of what could be lost is all there is.
+func (p *Page) Panes(s *page.State) []page.Pane {
+	v := p.shown(s)
+	if v == nil {
+		return nil
+	}
+	below := page.Pane{Name: "if it failed now", Draw: p.exposures}
+	if feed.Recovering(v) {
+		below = page.Pane{Name: "ranks", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+			p.alone = true
+			ranks(c, r, s, v)
+		}}
+	}
+	return []page.Pane{{Name: "recovery", Draw: func(c *widget.Canvas, r widget.Rect, s *page.State) {
+		p.alone = false
+		p.recovery(c, r, s, v)
+	}}, below}
 }
 
 // phasesW is the room for the table of phases.

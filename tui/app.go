@@ -100,6 +100,7 @@ type Model struct {
 	previous key.Scope
 	trail    []key.Scope       // the way back, oldest first
 	zoomed   map[key.Scope]int // the pane that fills a page, counted from 1
+	marks    marks
 	w, h     int
 
 	theme       *themes.Theme

@@ -79,6 +79,8 @@ func (m *Model) over(screen string, body widget.Rect, cursor *tea.Cursor) (strin
 	case m.dialog != nil:
 		box, at := m.drawDialog(body)
 		return overlay(screen, box), at
+	case m.marks.asks != "":
+		return overlay(screen, m.drawMarks(body)), nil
 	case m.prompt.list != nil:
 		return overlay(screen, m.drawPalette(body)), cursor
 	}
@@ -347,6 +349,8 @@ func (m *Model) lastRow(y int) (string, *tea.Cursor) {
 		left += m.keys(m.w-1, key.Help)
 	case m.dialog != nil:
 		left += m.keys(m.w-1, key.Dialog)
+	case m.marks.asks != "":
+		left += m.put(themes.Key, "a-z") + m.put(themes.Dim, " mark  ") + m.put(themes.Key, m.table.Name(key.Cancel, key.Prompt)) + m.put(themes.Dim, " cancel")
 	default:
 		list := m.offered(m.table.Footer(m.scopes()...))
 		left += m.shortHelp(m.w-1, list)

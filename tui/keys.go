@@ -27,6 +27,8 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 		return m.dialogKey(k)
 	case m.prompt != nil:
 		return m.promptKey(k)
+	case m.marks.asks != "":
+		return m.markKey(k)
 	}
 	return m.act(m.table.Lookup(k, m.scopes()...))
 }
@@ -38,8 +40,8 @@ func (m *Model) smallKey(k tea.KeyPressMsg) tea.Cmd {
 	case m.dialog != nil && (cancel || m.dialog.kind == kindQuit):
 		return m.dialogKey(k)
 	case m.dialog != nil:
-	case cancel && (m.help != nil || m.prompt != nil):
-		m.help, m.prompt = nil, nil
+	case cancel && m.modal():
+		m.help, m.prompt, m.marks.asks = nil, nil, ""
 	case m.table.Lookup(k, key.Global) == key.Quit:
 		return m.quit()
 	}
@@ -103,6 +105,8 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		m.show(m.previous)
 	case key.ZoomPane:
 		m.zoomPane()
+	case key.SetMark, key.GoMark:
+		m.askMark(a)
 	case key.Quit:
 		return m.quit()
 	default:

@@ -108,7 +108,9 @@ func (m *Model) pointed() {
 }
 
 // modal says that something lies over the page and owns keys and mouse.
-func (m *Model) modal() bool { return m.help != nil || m.dialog != nil || m.prompt != nil }
+func (m *Model) modal() bool {
+	return m.help != nil || m.dialog != nil || m.prompt != nil || m.marks.asks != ""
+}
 
 // roll turns the wheel over whatever is on top. In a dialog it scrolls what is
 // asked and never changes a choice.
@@ -122,6 +124,7 @@ func (m *Model) roll(notches int) {
 				m.dialog.move(notches)
 			}
 		}
+	case m.marks.asks != "":
 	case m.prompt != nil:
 		if m.prompt.list != nil {
 			m.prompt.list.Move(notches)

@@ -70,6 +70,8 @@ const (
 	Mouse         Action = "mouse"
 	PreviousView  Action = "previous-view"
 	ZoomPane      Action = "zoom-pane"
+	SetMark       Action = "set-mark"
+	GoMark        Action = "go-to-mark"
 	Complete      Action = "complete"
 	Quit          Action = "quit"
 	Up            Action = "up"

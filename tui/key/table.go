@@ -28,6 +28,8 @@ var table = slices.Concat([]Binding{
 	bind(Global, Theme, []string{"T"}, "T", "theme", "Next theme.", 0),
 	bind(Global, PreviousView, []string{"-"}, "-", "previous view", "The view before this one, and back again.", 0),
 	bind(Global, ZoomPane, []string{"z"}, "z", "pane", "Let the next pane fill the page; after the last, and on esc, the whole page is back.", 0),
+	bind(Global, SetMark, []string{"b"}, "b", "bookmark", "Mark this place, under the letter that is pressed next: page, incident, selection and zoom. Marks last as long as the session.", 0),
+	bind(Global, GoMark, []string{"'"}, "'", "go to mark", "List the marks; the letter that is pressed next leads there.", 0),
 	bind(Global, Mouse, []string{"M"}, "M", "mouse", "Leave the mouse to the terminal, or take it. While it is taken, hold Shift to select text.", 0),
 	bind(Global, Command, []string{":"}, ":", "command", "Find anything by name and run it: every action here with its key, every page, and commands such as rank N, test N1-N2, fence NODE WHY, open INC-0001, theme NAME.", 2),
 	bind(Global, ShowHelp, []string{"?"}, "?", "help", "Show the keys that work here.", 1),

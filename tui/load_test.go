@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/filter"
@@ -130,7 +131,7 @@ func TestMemoryOfASession(t *testing.T) {
 }
 
 // prepared are two pictures of 100,000 ranks, an iteration apart, as a feed
-// hands them over.
+// hands them over: ranks as columns, the second as changes since the first.
 func prepared(b *testing.B) (*fakeengine.Engine, [2]*feed.State) {
 	b.Helper()
 	o := huge
@@ -141,7 +142,12 @@ func prepared(b *testing.B) (*fakeengine.Engine, [2]*feed.State) {
 	for i := range states {
 		e.Advance(1)
 		states[i] = pictureOf(b, e, feed.Want{Rank: -1, Columns: 120, RunLengths: 64})
-		states[i].Memo = &feed.Memo{}
+		var ok bool
+		if states[i].Columns, ok = columns.From(uint64(i+1), states[i].Snap.Ranks, states[0].Columns); !ok {
+			b.Fatal("no columns")
+		}
+		states[i].Snap.Ranks = states[i].Columns.Views(nil, nil)
+		states[i].Memo = states[0].Memo.Next()
 		page.Prepare(states[i], filter.Filter{})
 	}
 	return e, states
@@ -160,8 +166,19 @@ func BenchmarkUpdate100k(b *testing.B) {
 	}
 }
 
-// What the feed's side computes once for all sessions.
+// What the feed's side computes once for all sessions, when a new iteration of
+// all ranks and 60 flickering ones have come as changes.
 func BenchmarkPrepare100k(b *testing.B) {
+	_, states := prepared(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		states[1].Memo = states[0].Memo.Next()
+		page.Prepare(states[1], filter.Filter{})
+	}
+}
+
+// The same without a picture before: at the start, and after an engine's.
+func BenchmarkPrepareAnew100k(b *testing.B) {
 	_, states := prepared(b)
 	b.ReportAllocs()
 	for b.Loop() {

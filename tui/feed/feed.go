@@ -20,6 +20,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
 )
@@ -63,6 +64,8 @@ type State struct {
 	Received time.Time // when Snap came; zero before the first
 	Slow     bool      // pulls take longer than the pace
 	Memo     *Memo     // what is derived from Snap; nil in states made by hand
+
+	Columns *columns.Table // what Snap.Ranks came as; nil where they came as they are
 
 	Recoveries    *falconv1.RecoveriesReply // newest pull of them; nil = never wanted, or refused
 	RecoveriesErr string                    // why there are none, cleaned
@@ -278,7 +281,7 @@ func (f *Feed) pullOnce(ctx context.Context) {
 		f.failed(err)
 		return
 	}
-	f.received(reply, want, cost > pace(f.pace.Load()).period())
+	f.received(reply, f.packed.table, want, cost > pace(f.pace.Load()).period())
 }
 
 func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
@@ -295,7 +298,9 @@ func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
 	return r
 }
 
-func (f *Feed) received(r *falconv1.SnapshotReply, w Want, slow bool) {
+// received takes over a reply whose ranks came as t, which is nil where they
+// came as they are.
+func (f *Feed) received(r *falconv1.SnapshotReply, t *columns.Table, w Want, slow bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	w.Attending = ""
@@ -315,7 +320,8 @@ func (f *Feed) received(r *falconv1.SnapshotReply, w Want, slow bool) {
 		if Recovering(f.state.Snap.GetRecovery()) != Recovering(r.GetRecovery()) {
 			f.recoverNow() // what a loss would cost is known again, or no longer
 		}
-		f.state.Snap, f.state.Memo, f.state.Received, f.sent = r, &Memo{}, f.now(), w
+		f.state.Snap, f.state.Columns, f.state.Received, f.sent = r, t, f.now(), w
+		f.state.Memo = f.state.Memo.Next()
 		f.state.Events = merge(f.state.Events, r.Events)
 	}
 	f.publish()

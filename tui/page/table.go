@@ -15,9 +15,14 @@ func Prepare(f *feed.State, ranks filter.Filter) {
 	}
 }
 
-// rosterOf is made once for all consoles that share a snapshot.
+// rosterOf is made once for all consoles that share a snapshot, of what has not
+// changed since the one before.
 func rosterOf(f *feed.State) *roster.Roster {
-	if r, ok := f.Memo.Get(func() any { return roster.Derive(f.Snap) }).(*roster.Roster); ok {
+	made := f.Memo.Get(func(before any) any {
+		prev, _ := before.(*roster.Roster)
+		return roster.After(prev, f.Snap, f.Columns)
+	})
+	if r, ok := made.(*roster.Roster); ok {
 		return r
 	}
 	return roster.Make(f.Snap)

@@ -58,7 +58,7 @@ func (s *scale) step(x float64, ok bool) Code {
 // Codes lists what all ranks show, by rank.
 func (t *Roster) Codes(m Metric) []Code {
 	m = t.Resolve(m)
-	if m == Clock {
+	if m == Clock && t.from == nil {
 		t.clock.codes.Do(func() { t.fillClock(t.codes[Clock]) })
 	}
 	return t.codes[m]

@@ -41,6 +41,9 @@ func (t *Roster) same(devices []string) bool {
 	if len(devices) != len(t.Ranks) {
 		return false
 	}
+	if t.from != nil {
+		return equal(t.from.Devices(), devices)
+	}
 	for i, v := range t.Ranks {
 		if v.GetDevice() != devices[i] {
 			return false
@@ -49,13 +52,17 @@ func (t *Roster) same(devices []string) bool {
 	return true
 }
 
+// equal needs no look at the names of tables that follow each other.
+func equal(a, b []string) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
 func (t *Roster) makeHosts() *Hosts {
 	n := len(t.Ranks)
-	h := &Hosts{NodeOf: make([]int32, n), Order: make([]int32, n), Place: make([]int32, n), devices: make([]string, n)}
+	h := &Hosts{NodeOf: make([]int32, n), Order: make([]int32, n), Place: make([]int32, n), devices: t.devices()}
 	index := map[string]int32{}
-	for i, v := range t.Ranks {
-		h.devices[i] = v.GetDevice()
-		name := NodeOf(h.devices[i])
+	for i, device := range h.devices {
+		name := NodeOf(device)
 		if name == "" {
 			name = "~" + strconv.Itoa(i/unplaced)
 		}
@@ -68,6 +75,18 @@ func (t *Roster) makeHosts() *Hosts {
 	}
 	h.sort()
 	return h
+}
+
+// devices are the names of devices by rank, which nobody may modify.
+func (t *Roster) devices() []string {
+	if t.from != nil {
+		return t.from.Devices()
+	}
+	out := make([]string, len(t.Ranks))
+	for i, v := range t.Ranks {
+		out[i] = v.GetDevice()
+	}
+	return out
 }
 
 // sort brings nodes and ranks in the order of their names.

@@ -203,22 +203,24 @@ func (t *Roster) fast(m Metric) float64 {
 // fastClock is the SM clock that 95 % of the measured GPUs do not exceed: what
 // this job's fast GPUs run at, whatever one that boosts alone does.
 func (t *Roster) fastClock() float64 {
-	t.clock.once.Do(func() {
-		var count [clocksMost]int32
-		n := 0
-		for _, mhz := range t.clock.of {
-			if mhz > 0 && mhz < clocksMost {
-				count[mhz]++
-				n++
-			}
-		}
-		left := n - n*95/100
-		for mhz := clocksMost - 1; mhz > 0 && n > 0; mhz-- {
-			if left -= int(count[mhz]); left <= 0 && count[mhz] > 0 {
-				t.clock.mhz = float64(mhz)
-				return
-			}
-		}
-	})
+	t.clock.once.Do(func() { t.clock.mhz = fastest(t.clock.of) })
 	return t.clock.mhz
+}
+
+func fastest[T uint16 | int32](of []T) float64 {
+	var count [clocksMost]int32
+	n := 0
+	for _, mhz := range of {
+		if mhz > 0 && mhz < clocksMost {
+			count[mhz]++
+			n++
+		}
+	}
+	left := n - n*95/100
+	for mhz := clocksMost - 1; mhz > 0 && n > 0; mhz-- {
+		if left -= int(count[mhz]); left <= 0 && count[mhz] > 0 {
+			return float64(mhz)
+		}
+	}
+	return 0
 }

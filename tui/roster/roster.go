@@ -3,9 +3,10 @@
 // metric, which ranks share a node.
 //
 // A Roster is made once for a snapshot, by the feed that receives it, and shared
-// by all who show it. Its tables are made when first asked for, once; nobody may
-// modify them, and all methods may be called from any goroutine. It owns no
-// goroutines, does no I/O and holds nothing that the snapshot does not say.
+// by all who show it. Nobody may modify its tables, and all methods may be called
+// from any goroutine. It owns no goroutines, does no I/O and holds nothing that
+// the snapshot does not say: what it takes from the roster of an earlier snapshot
+// is what would be made anew from columns that are the same.
 package roster
 
 import (
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -48,13 +50,14 @@ type Roster struct {
 	Worst      int32 // the rank that most needs a look, the lowest of equals
 	Measured   bool  // some rank has a self time
 
-	standings []Standing // by rank
+	from      *columns.Table // what the ranks came as; nil where they came as views
+	standings []Standing     // by rank
 	over      bool
 	fenced    map[string]bool // nodes, by the newest recovery
 	apart     map[int32]bool  // ranks, likewise
-	codes     [metrics][]Code // by rank; those by Clock once they are asked for
+	codes     [metrics][]Code // by rank; of views those by Clock once they are asked for
 	clock     struct {
-		of    []uint16 // by rank, MHz
+		of    []uint16 // by rank, MHz; of views only
 		once  sync.Once
 		mhz   float64
 		codes sync.Once
@@ -67,23 +70,41 @@ type Roster struct {
 }
 
 // Make derives a roster from a snapshot that nobody modifies any more.
-func Make(snap *falconv1.SnapshotReply) *Roster {
-	job := snap.GetJob()
-	t := &Roster{
-		TP: max(1, int(job.GetTp())), DP: max(1, int(job.GetDp())), PP: max(1, int(job.GetPp())),
-		over: job.GetState() == Finished,
+func Make(snap *falconv1.SnapshotReply) *Roster { return After(nil, snap, nil) }
+
+// After is Make of a snapshot whose ranks came as cols; nil where they came as
+// views. What is as in prev, an earlier roster of any job or nil, is shared with
+// it. Prev is not held.
+func After(prev *Roster, snap *falconv1.SnapshotReply, cols *columns.Table) *Roster {
+	t, world := begin(snap)
+	if cols == nil || cols.World() != world || len(snap.GetRanks()) != world {
+		t.place(snap.GetRanks(), world)
+		return t
 	}
-	world := min(maxRanks, max(0, int(job.GetWorld())))
-	if world == 0 {
-		world = len(snap.GetRanks())
+	if prev != nil && (prev.from == nil || prev.from.World() != world) {
+		prev = nil
 	}
-	t.exclude(snap.GetRecovery())
-	t.place(snap.GetRanks(), world)
+	t.Ranks, t.from = snap.GetRanks(), cols
+	t.stand(prev)
+	t.clockLike(prev)
+	t.colour(prev)
+	t.rate(prev)
 	return t
 }
 
-// Derive is Make, as a feed remembers it with the snapshot (feed.Memo).
-func Derive(snap *falconv1.SnapshotReply) any { return Make(snap) }
+// begin is all but the tables by rank, and how many ranks those have.
+func begin(snap *falconv1.SnapshotReply) (t *Roster, world int) {
+	job := snap.GetJob()
+	t = &Roster{
+		TP: max(1, int(job.GetTp())), DP: max(1, int(job.GetDp())), PP: max(1, int(job.GetPp())),
+		over: job.GetState() == Finished,
+	}
+	t.exclude(snap.GetRecovery())
+	if world = min(maxRanks, max(0, int(job.GetWorld()))); world == 0 {
+		world = min(maxRanks, len(snap.GetRanks()))
+	}
+	return t, world
+}
 
 // exclude notes whom the newest recovery does not let take part.
 func (t *Roster) exclude(r *falconv1.Recovery) {
@@ -125,6 +146,7 @@ func (t *Roster) place(views []*falconv1.RankView, world int) {
 			}
 		}
 	}
+	t.tally()
 	t.judge(weights)
 }
 
@@ -142,17 +164,24 @@ const (
 )
 
 func weigh(s Standing, v *falconv1.RankView) weight {
-	w := known | weight(Gravity(s))<<gravityAt | weight(min(heaviestRaw, max(0, v.Level)))
+	w := s.weight(v.Level)
 	if v.SelfRatio > 0 {
 		w |= hasSelf | weight(SelfLevel(v.SelfRatio))<<selfAt
 	}
 	return w
 }
 
-// judge lists and counts in one pass.
-func (t *Roster) judge(weights []weight) {
-	var all, best weight
+// weight is that of a rank without a self time.
+func (s Standing) weight(level int32) weight {
+	return known | weight(Gravity(s))<<gravityAt | weight(min(heaviestRaw, max(0, level)))
+}
+
+// tally lists and counts ranks by their standing.
+func (t *Roster) tally() {
 	for i, s := range t.standings {
+		if s == OK {
+			continue
+		}
 		t.Count[s]++
 		if Gravity(s) > 0 {
 			t.Anomalies = append(t.Anomalies, int32(i))
@@ -160,8 +189,19 @@ func (t *Roster) judge(weights []weight) {
 				t.Critical = append(t.Critical, int32(i))
 			}
 		}
-		all |= weights[i]
-		if w := weights[i] &^ hasSelf; w > best {
+	}
+	t.Count[OK] = len(t.standings)
+	for _, n := range t.Count[:OK] {
+		t.Count[OK] -= n
+	}
+}
+
+// judge finds the rank that most needs a look.
+func (t *Roster) judge(weights []weight) {
+	var all, best weight
+	for i, w := range weights {
+		all |= w
+		if w &^= hasSelf; w > best {
 			best, t.Worst = w, int32(i)
 		}
 	}

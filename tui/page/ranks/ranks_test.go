@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
+	packing "github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/feed"
@@ -310,10 +311,35 @@ func TestUpdateAllocatesNothingPerRank(t *testing.T) {
 	}
 }
 
-// All ranks to the pixels of a map, the tables of all metrics from the views
-// included, which the feed's side makes once for all consoles.
+// packed are two snapshots of 100,000 ranks as columns, the second an iteration
+// later and with a few ranks in other states.
+func packed(b *testing.B) (snaps [2]*falconv1.SnapshotReply, tables [2]*packing.Table) {
+	b.Helper()
+	for i := range snaps {
+		s := trouble(job(8, 1250, 10))
+		for r, v := range s.Ranks {
+			v.Iteration, v.Ms = int64(i), v.Ms+float64(i)
+			if i > 0 && r%1667 == 0 {
+				v.Health, v.Level = falconv1.RankHealth_RANK_HEALTH_SLOW, 3
+			}
+		}
+		var ok bool
+		if tables[i], ok = packing.From(uint64(i+1), s.Ranks, tables[0]); !ok {
+			b.Fatal("no columns")
+		}
+		s.Ranks = tables[i].Views(nil, nil)
+		snaps[i] = s
+	}
+	return snaps, tables
+}
+
+// All ranks to the pixels of a map, with the tables of all metrics that the
+// feed's side makes once for all consoles. The snapshot came as changes, as
+// they do: a new iteration of all, and 60 ranks in other states.
 func BenchmarkAggregate100k(b *testing.B) {
-	s := state(trouble(job(8, 1250, 10)))
+	snaps, tables := packed(b)
+	s := state(snaps[0])
+	before := roster.After(nil, snaps[0], tables[0])
 	r := widget.Rect{W: 200, H: 50}
 	b.ReportAllocs()
 	for _, level := range []Level{Stage, Node, Rank} {
@@ -322,7 +348,25 @@ func BenchmarkAggregate100k(b *testing.B) {
 			out := make([]uint8, g.columns*min(g.rows, g.total))
 			for b.Loop() {
 				clear(out)
-				g.aggregate(roster.Make(s.Feed.Snap).Codes(page.MetricSelf), int32(g.top*g.columns), out)
+				g.aggregate(roster.After(before, snaps[1], tables[1]).Codes(page.MetricSelf), int32(g.top*g.columns), out)
+			}
+		})
+	}
+}
+
+// The same where nothing is known of a snapshot before: whole columns, and
+// views alone, as recordings hold them.
+func BenchmarkAggregateAnew100k(b *testing.B) {
+	snaps, tables := packed(b)
+	s := state(snaps[0])
+	g := layout(widget.Rect{W: 200, H: 50}, s, Node, Topology, 2)
+	out := make([]uint8, g.columns*min(g.rows, g.total))
+	b.ReportAllocs()
+	for name, table := range map[string]*packing.Table{"columns": tables[1], "views": nil} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				clear(out)
+				g.aggregate(roster.After(nil, snaps[1], table).Codes(page.MetricSelf), int32(g.top*g.columns), out)
 			}
 		})
 	}

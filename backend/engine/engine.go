@@ -129,7 +129,7 @@ type Engine struct {
 	cnps     map[falcon.NIC]cnpRate
 	budgets  map[string]*budget // of event lines, by kind
 	profiled bool               // the detector's speeds may be new
-	levels   []int32            // by rank, as shown last
+	levels   []shown            // by rank
 	readings map[falcon.Device]falcon.GPUReading
 	early    []falcon.Sample
 	ahead    []aheadSample // of ranks whose placement's outcome is not known yet

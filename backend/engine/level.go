@@ -4,24 +4,44 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// levelFrom are the slowdowns at which levels 1 to 6 begin; levelHold is the
-// share of it below which a level is left again, so that a rank on a border
-// does not flicker.
-var levelFrom = [...]float64{0.05, 0.10, 0.20, 0.40, 0.80, 1.50}
+// shown are the levels that a rank showed last, by each measurement that has a
+// ramp of its own.
+type shown struct{ slowdown, wait, temperature, clock, cnp int }
 
-const levelHold = 0.8
+// Steps that are no level: RankView's wait_step and its like hold 2 + level.
+const (
+	stepUnmeasured = 1
+	stepLevel      = 2
+)
 
-// level moves from the level shown so far: up at once, down with hysteresis.
-func level(was int32, slowdown float64) int32 {
-	now := int32(0)
-	for i, from := range levelFrom {
-		if slowdown >= from || (int32(i) < was && slowdown >= from*levelHold) {
-			now = int32(i + 1)
-		}
+// step moves a level by a value that was measured or not.
+func step(ramp *falcon.Ramp, level *int, x float64, measured bool) int32 {
+	if !measured {
+		*level = 0
+		return stepUnmeasured
 	}
-	return now
+	*level = ramp.After(*level, x)
+	return stepLevel + int32(*level)
+}
+
+// steps enters the levels of all ranks but that of the slowdown. Clocks are told
+// against each other, so that all must be known before.
+func (e *Engine) steps(views []*falconv1.RankView) {
+	clocks := make([]uint32, len(views))
+	for i, v := range views {
+		clocks[i] = v.SmClockMhz
+	}
+	fast := falcon.FastClock(clocks)
+	for i, v := range views {
+		was := &e.levels[i]
+		v.WaitStep = step(&falcon.WaitRamp, &was.wait, 100*v.WaitMs/v.Ms, v.Ms > 0 && v.WaitMs >= 0 && v.SelfRatio > 0)
+		v.TemperatureStep = step(&falcon.TemperatureRamp, &was.temperature, float64(v.TemperatureC), v.TemperatureC > 0)
+		v.ClockStep = step(&falcon.ClockRamp, &was.clock, 100*float64(v.SmClockMhz)/fast, v.SmClockMhz > 0)
+		v.CnpStep = step(&falcon.CNPRamp, &was.cnp, v.CnpPerS, v.CnpPerS >= 0)
+	}
 }
 
 // stageMedians are the median iteration times by pipeline stage: ranks of one

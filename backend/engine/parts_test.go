@@ -79,15 +79,29 @@ func TestPaceAgainstSorting(t *testing.T) {
 	}
 }
 
-func TestLevelsRiseAtOnceAndFallWithHysteresis(t *testing.T) {
-	steps := []struct {
-		slowdown float64
-		want     int32
-	}{{0, 0}, {0.049, 0}, {0.05, 1}, {0.045, 1}, {0.039, 0}, {1.6, 6}, {1.3, 6}, {1.1, 5}, {0.41, 4}, {0.33, 4}, {0.31, 3}, {0, 0}}
-	was := int32(0)
-	for i, s := range steps {
-		if was = level(was, s.slowdown); was != s.want {
-			t.Errorf("step %d at %v: level %d, want %d", i, s.slowdown, was, s.want)
+// What a rank shows by each measurement rises at once and holds through what the
+// measurement varies by; what is not measured shows no level, and forgets it.
+func TestStepsHoldByEachMeasurement(t *testing.T) {
+	e := &Engine{levels: make([]shown, 3)}
+	look := func(temperature, clock uint32, wait, cnp float64) *falconv1.RankView {
+		v := &falconv1.RankView{TemperatureC: temperature, SmClockMhz: clock, Ms: 100, WaitMs: wait, SelfRatio: 1, CnpPerS: cnp}
+		e.steps([]*falconv1.RankView{v, {SmClockMhz: 2000, CnpPerS: -1}, {SmClockMhz: 2000, CnpPerS: -1}})
+		return v
+	}
+	for i, c := range []struct {
+		view *falconv1.RankView
+		want [4]int32
+	}{
+		{look(69, 1980, 19, 9), [4]int32{2, 2, 2, 2}},
+		{look(75, 1870, 31, 120), [4]int32{4, 4, 4, 4}},
+		{look(73, 1890, 28, 60), [4]int32{4, 4, 4, 4}},
+		{look(0, 0, -1, -1), [4]int32{1, 1, 1, 1}},
+		{look(73, 1890, 28, 60), [4]int32{3, 3, 3, 3}},
+		{look(60, 2000, 1, 0), [4]int32{2, 2, 2, 2}},
+	} {
+		v := c.view
+		if got := [4]int32{v.TemperatureStep, v.ClockStep, v.WaitStep, v.CnpStep}; got != c.want {
+			t.Errorf("look %d: steps %v, want %v", i, got, c.want)
 		}
 	}
 }

@@ -164,7 +164,7 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 	stages := stageMedians(l, ms)
 	views, block := make([]*falconv1.RankView, world), make([]falconv1.RankView, world)
 	if short := world - len(e.levels); short > 0 {
-		e.levels = append(e.levels, make([]int32, short)...)
+		e.levels = append(e.levels, make([]shown, short)...)
 	}
 	best, bestScore := falcon.Rank(0), int32(-1)
 	for i := range world {
@@ -173,8 +173,9 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 		if len(culprits) > 0 && !culprits[r] {
 			past = 0 // it waits for a culprit that is named: its own past says nothing
 		}
-		lv := level(e.levels[r], worst(past, s.Ms, stages[l.Coord(r).PP], s.SelfRatio))
-		e.levels[r] = lv
+		was := &e.levels[r].slowdown
+		*was = falcon.SlowdownRamp.After(*was, worst(past, s.Ms, stages[l.Coord(r).PP], s.SelfRatio))
+		lv := int32(*was)
 		v := &block[i]
 		views[i] = v
 		v.Rank, v.Level, v.Device = int32(i), lv, string(e.mem.job.Placement[i])
@@ -190,6 +191,7 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 			best, bestScore = r, score
 		}
 	}
+	e.steps(views)
 	return views, best
 }
 

@@ -26,8 +26,16 @@ func codeOf(m Metric, s Standing, v *falconv1.RankView, fast float64) Code {
 	if c := byStanding[s]; c != None {
 		return c
 	}
+	return shows(m, v, fast)
+}
+
+// shows is what a rank that takes part shows.
+func shows(m Metric, v *falconv1.RankView, fast float64) Code {
 	if m == Slowdown {
 		return slowdownCode(v)
+	}
+	if c := said(m, v); c != None {
+		return c
 	}
 	return scales[m].code(scales[m].of(v, fast))
 }
@@ -42,7 +50,7 @@ func slowdownCode(v *falconv1.RankView) Code {
 
 // code is short for the value that most ranks have, below the first bound.
 func (s *scale) code(x float64, ok bool) Code {
-	if ok && !s.falls && x < s.bounds[0] {
+	if ok && !s.Falls && x < s.From[0] {
 		return Level0
 	}
 	return s.step(x, ok)
@@ -52,7 +60,7 @@ func (s *scale) step(x float64, ok bool) Code {
 	if !ok {
 		return Unmeasured
 	}
-	return ofLevel[s.level(x)]
+	return ofLevel[s.Level(x)]
 }
 
 // Codes lists what all ranks show, by rank.
@@ -74,20 +82,18 @@ func (t *Roster) note(r int32, v *falconv1.RankView) {
 		}
 		return
 	}
-	t.codes[Slowdown][r] = slowdownCode(v)
-	t.codes[Self][r] = scales[Self].code(self(v, 0))
-	t.codes[Wait][r] = scales[Wait].code(wait(v, 0))
-	t.codes[Temperature][r] = scales[Temperature].code(temperature(v, 0))
-	t.codes[CNP][r] = scales[CNP].code(cnp(v, 0))
+	for _, m := range [...]Metric{Slowdown, Self, Wait, Temperature, CNP} {
+		t.codes[m][r] = shows(m, v, 0)
+	}
 }
 
 // fillClock enters what ranks show by their clocks, once all are known.
 func (t *Roster) fillClock(out []Code) {
-	scale, fast := &scales[Clock], t.fastClock()
+	fast := t.fastClock()
 	for i, s := range t.standings {
 		c := byStanding[s]
-		if mhz := t.clock.of[i]; c == None {
-			c = scale.code(100*float64(mhz)/fast, mhz > 0)
+		if c == None {
+			c = shows(Clock, t.Ranks[i], fast)
 		}
 		out[i] = c
 	}

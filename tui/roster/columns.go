@@ -6,19 +6,53 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
 // Tables from columns: numbers that lie side by side, where views lie all over
-// the memory, and a column that the snapshot before has too needs no look.
+// the memory. What the snapshot before has too needs no look, and a table in
+// which few ranks are otherwise is mended.
 
-// stand enters what each rank is.
-func (t *Roster) stand(prev *Roster) {
-	if prev != nil && t.standLike(prev) {
-		t.standings, t.Count, t.Anomalies, t.Critical = prev.standings, prev.Count, prev.Anomalies, prev.Critical
-		return
+// fewOf is up to what share of the ranks a table is mended rather than made.
+const fewOf = 32
+
+// stand enters what each rank is, and lists the ranks that are not what they
+// are in prev; few is false where they are too many, or prev is nil.
+func (t *Roster) stand(prev *Roster) (moved []int32, few bool) {
+	if prev == nil {
+		t.standAll()
+		return nil, false
 	}
+	if t.over == prev.over && t.fencedLike(prev) {
+		moved, few = t.differing(prev, columns.Health, nil)
+	}
+	if !few {
+		t.standAll()
+		moved, few = differ(t.standings, prev.standings, nil)
+	} else if len(moved) > 0 {
+		t.standings = slices.Clone(prev.standings)
+		for _, r := range moved {
+			t.standings[r] = t.StandingOf(t.Ranks[r])
+		}
+		t.tally()
+	}
+	if few && len(moved) == 0 {
+		t.standings, t.Count, t.Anomalies, t.Critical = prev.standings, prev.Count, prev.Anomalies, prev.Critical
+	}
+	return moved, few
+}
+
+// fencedLike says that those who are gone are fenced or lost as in prev.
+func (t *Roster) fencedLike(prev *Roster) bool {
+	return maps.Equal(t.fenced, prev.fenced) && maps.Equal(t.apart, prev.apart) && (!t.fences() || t.from.SharesDevices(prev.from))
+}
+
+// fences says that some rank that is gone may be fenced.
+func (t *Roster) fences() bool { return len(t.fenced)+len(t.apart) > 0 }
+
+func (t *Roster) standAll() {
 	var of [falconv1.RankHealth_RANK_HEALTH_LOST + 1]Standing
 	for h := range of {
 		of[h] = t.StandingOf(&falconv1.RankView{Health: falconv1.RankHealth(h)})
@@ -37,15 +71,6 @@ func (t *Roster) stand(prev *Roster) {
 	t.tally()
 }
 
-// standLike says that all that standings depend on is as in prev.
-func (t *Roster) standLike(prev *Roster) bool {
-	return t.over == prev.over && t.from.Shares(prev.from, columns.Health) &&
-		maps.Equal(t.fenced, prev.fenced) && maps.Equal(t.apart, prev.apart) && (!t.fences() || t.from.SharesDevices(prev.from))
-}
-
-// fences says that some rank that is gone may be fenced.
-func (t *Roster) fences() bool { return len(t.fenced)+len(t.apart) > 0 }
-
 // at is a rank's value in a column; of a column without values 0.
 func at(column []int32, rank int) int32 {
 	if column == nil {
@@ -54,14 +79,78 @@ func at(column []int32, rank int) int32 {
 	return column[rank]
 }
 
-// reads are the columns that a metric's codes depend on, beside the standings.
-var reads = [metrics][]columns.Column{
-	Self:        {columns.SelfRatio},
-	Slowdown:    {columns.Level, columns.Ms},
-	Wait:        {columns.WaitMs, columns.Ms, columns.SelfRatio},
-	Temperature: {columns.TemperatureC},
-	Clock:       {columns.SmClockMhz},
-	CNP:         {columns.CnpPerS},
+// differing adds to list the ranks whose value is not as in prev; few is false
+// where they are too many.
+func (t *Roster) differing(prev *Roster, c columns.Column, list []int32) (_ []int32, few bool) {
+	if t.from.Shares(prev.from, c) {
+		return list, true
+	}
+	now, was := t.from.Units(c), prev.from.Units(c)
+	if now == nil || was == nil {
+		return nil, false
+	}
+	return differ(now, was, list)
+}
+
+// block is how many values are compared at once.
+const block = 64
+
+// differ adds to list where a and b, which are as long, differ.
+func differ[T comparable](a, b []T, list []int32) (_ []int32, few bool) {
+	for lo := 0; lo < len(a); lo += block {
+		hi := min(lo+block, len(a))
+		if hi-lo == block && *(*[block]T)(a[lo:]) == *(*[block]T)(b[lo:]) {
+			continue
+		}
+		for i := lo; i < hi; i++ {
+			if a[i] == b[i] {
+				continue
+			}
+			if len(list) > len(a)/fewOf {
+				return nil, false
+			}
+			list = append(list, int32(i))
+		}
+	}
+	return list, true
+}
+
+// source is what a metric's codes are read from, beside the standings.
+type source struct {
+	step columns.Column   // what the engine says that ranks show; never = nothing
+	raw  []columns.Column // what was measured, for an engine that does not say
+}
+
+var sources = [metrics]source{
+	Self:        {never, []columns.Column{columns.SelfRatio}},
+	Slowdown:    {never, []columns.Column{columns.Level, columns.Ms}},
+	Wait:        {columns.WaitStep, []columns.Column{columns.WaitMs, columns.Ms, columns.SelfRatio}},
+	Temperature: {columns.TemperatureStep, []columns.Column{columns.TemperatureC}},
+	Clock:       {columns.ClockStep, []columns.Column{columns.SmClockMhz}},
+	CNP:         {columns.CnpStep, []columns.Column{columns.CnpPerS}},
+}
+
+// never stands for no column.
+const never columns.Column = -1
+
+// steps is what the engine says that ranks show by a metric; nil = nothing.
+func (t *Roster) steps(m Metric) []int32 {
+	if sources[m].step == never {
+		return nil
+	}
+	return t.from.Units(sources[m].step)
+}
+
+// hear notes by which metrics the engine says of every rank what it shows.
+func (t *Roster) hear(prev *Roster) {
+	for m := Self; m < metrics; m++ {
+		if c := sources[m].step; c != never && prev != nil && t.from.Shares(prev.from, c) {
+			t.told[m] = prev.told[m]
+			continue
+		}
+		steps := t.steps(m)
+		t.told[m] = steps != nil && !slices.ContainsFunc(steps, func(s int32) bool { return saidCode(s) == None })
+	}
 }
 
 // clockLike enters the fast clock.
@@ -70,191 +159,98 @@ func (t *Roster) clockLike(prev *Roster) {
 		if prev != nil && t.from.Shares(prev.from, columns.SmClockMhz) {
 			t.clock.mhz = prev.clock.mhz
 		} else {
-			t.clock.mhz = fastest(t.from.Units(columns.SmClockMhz))
+			t.clock.mhz = falcon.FastClock(t.from.Units(columns.SmClockMhz))
 		}
 	})
 }
 
-// shares says that columns are as in prev.
-func (t *Roster) shares(prev *Roster, cols []columns.Column) bool {
-	return !slices.ContainsFunc(cols, func(c columns.Column) bool { return !t.from.Shares(prev.from, c) })
-}
-
-// fewMoved is up to what share of the ranks a table is mended rather than made.
-const fewMoved = 32
-
-// moved lists the ranks that stand otherwise than in prev; few is false where
-// they are too many to be mended one by one.
-func (t *Roster) moved(prev *Roster) (list []int32, few bool) {
-	if prev == nil {
-		return nil, false
-	}
-	if one(t.standings, prev.standings) {
-		return nil, true
-	}
-	was := prev.standings[:len(t.standings)]
-	for i, s := range t.standings {
-		if s == was[i] {
-			continue
-		}
-		if len(list) == len(was)/fewMoved {
-			return nil, false
-		}
-		list = append(list, int32(i))
-	}
-	return list, true
-}
-
-// one says that two tables are the same object.
-func one[T any](a, b []T) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
-
 // colour enters what each rank shows by each metric.
-func (t *Roster) colour(prev *Roster) {
-	moved, few := t.moved(prev)
+func (t *Roster) colour(prev *Roster, moved []int32, few bool) {
 	for m := Self; m < metrics; m++ {
+		dirty, mend := moved, few
+		if mend {
+			dirty, mend = t.dirty(prev, m, slices.Clip(moved))
+		}
 		switch {
-		case !few || !t.shares(prev, reads[m]):
+		case !mend:
 			t.codes[m] = make([]Code, len(t.standings))
 			t.fill(m, t.codes[m])
-		case len(moved) == 0:
+		case len(dirty) == 0:
 			t.codes[m] = prev.codes[m]
 		default:
 			t.codes[m] = slices.Clone(prev.codes[m])
 			fast := t.fast(m)
-			for _, r := range moved {
+			for _, r := range dirty {
 				t.codes[m][r] = codeOf(m, t.standings[r], t.Ranks[r], fast)
 			}
 		}
 	}
 }
 
-// fill enters what ranks show by a metric; out and standings are as long.
-func (t *Roster) fill(m Metric, out []Code) {
-	switch m {
-	case Slowdown:
-		fillSlowdown(out, t.standings, t.from.Units(columns.Level), t.from.Units(columns.Ms))
-	case Wait:
-		fillWait(out, t.standings, t.from.Units(columns.WaitMs), t.from.Units(columns.Ms), t.from.Units(columns.SelfRatio))
-	default:
-		t.steps(m).fill(out, t.standings, t.from.Units(reads[m][0]))
+// dirty adds to list the ranks that may show something else by a metric than in
+// prev; few is false where those are too many, or all.
+func (t *Roster) dirty(prev *Roster, m Metric, list []int32) (_ []int32, few bool) {
+	if t.told[m] != prev.told[m] {
+		return nil, false
 	}
-}
-
-// ofStanding is byStanding, where an index needs no check.
-const ofStanding = Standings - 1
-
-func fillSlowdown(out []Code, standings []Standing, levels, ms []int32) {
-	for i, s := range standings {
-		c := byStanding[s&ofStanding]
-		if c == None {
-			c = Unmeasured
-			if at(ms, i) > 0 {
-				c = ofLevel[min(6, max(0, at(levels, i)))]
-			}
+	if t.told[m] {
+		return t.differing(prev, sources[m].step, list)
+	}
+	if c := sources[m].step; c != never && !t.from.Shares(prev.from, c) || m == Clock && t.clock.mhz != prev.clock.mhz {
+		return nil, false
+	}
+	few = true
+	for _, c := range sources[m].raw {
+		if m == Slowdown && c == columns.Ms {
+			list = appear(t.from.Units(c), prev.from.Units(c), list)
+		} else if list, few = t.differing(prev, c, list); !few {
+			return nil, false
 		}
-		out[i] = c
 	}
+	return list, few
 }
 
-func fillWait(out []Code, standings []Standing, waits, ms, self []int32) {
-	scale := &scales[Wait]
-	surely := 0.99 * scale.bounds[0] / 100 // of the iteration: below the first bound without a division
-	for i, s := range standings {
-		c := byStanding[s&ofStanding]
-		if c == None {
-			w, of := at(waits, i), at(ms, i)
-			switch {
-			case of <= 0 || w < 0 || at(self, i) <= 0:
-				c = Unmeasured
-			case float64(w) < surely*float64(of):
-				c = Level0
-			default:
-				c = scale.step(share(w, of), true)
-			}
+// appear adds to list the ranks that have a time now and had none, or the other
+// way round: times change with each iteration, that there is one seldom.
+func appear(now, was, list []int32) []int32 {
+	for i := range max(len(now), len(was)) {
+		if (at(now, i) > 0) != (at(was, i) > 0) {
+			list = append(list, int32(i))
 		}
-		out[i] = c
 	}
-}
-
-// share is what wait tells of a view, from the columns that the view is of.
-func share(waitMs, ms int32) float64 {
-	return 100 * (float64(waitMs) / columns.WaitMs.Per()) / (float64(ms) / columns.Ms.Per())
-}
-
-// steps are a scale's bounds in whole units of a column.
-type steps struct {
-	least int32    // what was measured is at least so much
-	from  [6]int32 // a value reaches a bound from so many units on
-	falls bool
-}
-
-// fill is short for what most ranks have, the first level.
-func (s *steps) fill(out []Code, standings []Standing, units []int32) {
-	first, span := s.least, uint32(s.from[0]-s.least)
-	if s.falls {
-		first, span = s.from[0], uint32(math.MaxInt32-s.from[0])
-	}
-	for i, st := range standings {
-		c := byStanding[st&ofStanding]
-		if c == None {
-			if u := at(units, i); uint32(u-first) < span {
-				c = Level0
-			} else {
-				c = s.code(u)
-			}
-		}
-		out[i] = c
-	}
-}
-
-func (s *steps) code(units int32) Code {
-	if units < s.least {
-		return Unmeasured
-	}
-	return ofLevel[s.level(units)]
-}
-
-func (s *steps) level(units int32) int {
-	n := 0
-	for n < len(s.from) && (units >= s.from[n]) != s.falls {
-		n++
-	}
-	return n
-}
-
-// steps finds the bounds of a metric that has one column.
-func (t *Roster) steps(m Metric) *steps {
-	value := t.unitsOf(m)
-	s := &steps{least: 1, falls: scales[m].falls}
-	if m == CNP {
-		s.least = 0 // none is a measurement
-	}
-	for i, bound := range scales[m].bounds {
-		s.from[i] = int32(sort.Search(math.MaxInt32, func(u int) bool { return value(u) >= bound }))
-	}
-	return s
-}
-
-// unitsOf tells a metric's value by the units of its column, as its measure
-// tells it by the view.
-func (t *Roster) unitsOf(m Metric) func(units int) float64 {
-	if m == Clock {
-		fast := t.fastClock()
-		return func(u int) float64 { return 100 * float64(u) / fast }
-	}
-	per := reads[m][0].Per()
-	return func(u int) float64 { return float64(u) / per }
+	return list
 }
 
 // rate finds the worst rank.
-func (t *Roster) rate(prev *Roster) {
-	if prev != nil && one(t.standings, prev.standings) && t.shares(prev, rates) {
-		t.Worst, t.Measured = prev.Worst, prev.Measured
+func (t *Roster) rate(prev *Roster, moved []int32, few bool) {
+	if few && t.from.Shares(prev.from, columns.SelfRatio) {
+		t.Measured = prev.Measured
+		dirty, some := t.differing(prev, columns.Level, slices.Clip(moved))
+		if some && !slices.Contains(dirty, prev.Worst) {
+			t.rateSome(prev.Worst, dirty)
+			return
+		}
+	}
+	t.rateAll()
+}
+
+// rateSome knows the worst of all ranks but some.
+func (t *Roster) rateSome(worst int32, some []int32) {
+	weight := func(r int32) weight { return weigh(t.standings[r], t.Ranks[r]) &^ hasSelf }
+	t.Worst = worst
+	if len(t.standings) == 0 {
 		return
 	}
-	steps, self, levels := t.steps(Self), t.from.Units(columns.SelfRatio), t.from.Units(columns.Level)
+	best := weight(worst)
+	for _, r := range some {
+		if w := weight(r); w > best || w == best && r < t.Worst {
+			best, t.Worst = w, r
+		}
+	}
+}
+
+func (t *Roster) rateAll() {
+	steps, self, levels := t.units(Self), t.from.Units(columns.SelfRatio), t.from.Units(columns.Level)
 	best, measured := weight(0), false
 	for i, s := range t.standings {
 		u, level := at(self, i), at(levels, i)
@@ -273,5 +269,48 @@ func (t *Roster) rate(prev *Roster) {
 	t.Measured = measured
 }
 
-// rates are the columns that the worst rank depends on, beside the standings.
-var rates = []columns.Column{columns.SelfRatio, columns.Level}
+// units are a scale's bounds in whole units of a column.
+type units struct {
+	least int32    // what was measured is at least so much
+	from  [6]int32 // a value reaches a bound from so many units on
+	falls bool
+}
+
+// units finds the bounds of a metric that is measured in one column.
+func (t *Roster) units(m Metric) *units {
+	value, s := t.unitsOf(m), &scales[m]
+	out := &units{least: 1, falls: s.Falls}
+	if m == CNP {
+		out.least = 0 // none is a measurement
+	}
+	for i, bound := range s.From {
+		out.from[i] = int32(sort.Search(math.MaxInt32, func(u int) bool { return value(u) >= bound }))
+	}
+	return out
+}
+
+// unitsOf tells a metric's value by the units of its column, as its measure
+// tells it by the view.
+func (t *Roster) unitsOf(m Metric) func(units int) float64 {
+	if m == Clock {
+		fast := t.fastClock()
+		return func(u int) float64 { return 100 * float64(u) / fast }
+	}
+	per := sources[m].raw[0].Per()
+	return func(u int) float64 { return float64(u) / per }
+}
+
+func (s *units) code(units int32) Code {
+	if units < s.least {
+		return Unmeasured
+	}
+	return ofLevel[s.level(units)]
+}
+
+func (s *units) level(units int32) int {
+	n := 0
+	for n < len(s.from) && (units >= s.from[n]) != s.falls {
+		n++
+	}
+	return n
+}

@@ -61,7 +61,7 @@ type history struct {
 
 // anew begins with other ranks.
 func (h *history) anew() {
-	h.snap = snapshot(rapid.IntRange(1, 2).Draw(h.t, "tp"), rapid.IntRange(1, 6).Draw(h.t, "dp"), rapid.IntRange(1, 2).Draw(h.t, "pp"))
+	h.snap = snapshot(rapid.IntRange(1, 2).Draw(h.t, "tp"), rapid.SampledFrom([]int{1, 5, 40, 97}).Draw(h.t, "dp"), rapid.IntRange(1, 2).Draw(h.t, "pp"))
 	h.last = nil
 }
 
@@ -78,7 +78,7 @@ func (h *history) step() {
 	t := h.t
 	h.snap = proto.CloneOf(h.snap)
 	x := rapid.OneOf(rapid.SampledFrom([]float64{0, 1, 1.05, 1.1, 1.25, 1.5, 2, 20, 30, 80, 1e3, 1e6}), rapid.Float64Range(-1, 200))
-	switch rapid.IntRange(0, 11).Draw(t, "step") {
+	switch rapid.IntRange(0, 14).Draw(t, "step") {
 	case 0: // a new iteration
 		for _, v := range h.snap.Ranks {
 			v.Iteration++
@@ -116,7 +116,23 @@ func (h *history) step() {
 				Ranks:  []*falconv1.RankRecovery{{Rank: rapid.Int32Range(0, 20).Draw(t, "apart"), Stage: rapid.SampledFrom([]string{"fenced", "ready"}).Draw(t, "stage")}},
 			}
 		}
-	case 11:
+	case 11: // an engine that says levels, of all or, as none does, of some
+		for _, v := range h.snap.Ranks {
+			v.WaitStep, v.TemperatureStep, v.ClockStep, v.CnpStep = 2, 3, 1, 8
+		}
+	case 12:
+		step := rapid.Int32Range(-1, 10)
+		if rapid.Bool().Draw(t, "known") {
+			step = rapid.Int32Range(1, 8)
+		}
+		h.some("steps", func(v *falconv1.RankView) {
+			v.WaitStep, v.TemperatureStep, v.ClockStep, v.CnpStep = step.Draw(t, "wait"), step.Draw(t, "°C"), step.Draw(t, "MHz"), step.Draw(t, "CNP")
+		})
+	case 13: // nothing of one kind, as a column that is not there
+		for _, v := range h.snap.Ranks {
+			v.TemperatureStep, v.ClockStep, v.Level = 0, 0, 0
+		}
+	case 14:
 		h.snap.Job.State = rapid.SampledFrom([]string{"running", Finished}).Draw(t, "state")
 	}
 }
@@ -182,6 +198,23 @@ func TestColumnsThatDoNotFit(t *testing.T) {
 	wantAlike(t, After(nil, s, all), Make(s))
 	none, _ := columns.From(1, nil, nil)
 	wantAlike(t, After(nil, &falconv1.SnapshotReply{}, none), Make(&falconv1.SnapshotReply{}))
+}
+
+// What the engine says holds, whatever was measured: it alone sees each sample.
+func TestTheEnginesLevelsAreShown(t *testing.T) {
+	s := snapshot(1, 40, 1)
+	v := s.Ranks[3]
+	v.TemperatureC, v.SmClockMhz, v.WaitMs, v.CnpPerS = 69, 1930, 19, -1
+	v.TemperatureStep, v.ClockStep, v.WaitStep, v.CnpStep = 3, 3, 3, 1
+	r := Make(s)
+	for m, want := range map[Metric]Code{Temperature: Level1, Clock: Level1, Wait: Level1, CNP: Unmeasured} {
+		if got := r.Codes(m)[3]; got != want || r.Code(m, v) != want {
+			t.Errorf("%s: code %d, want %d", r.Name(m), got, want)
+		}
+		if got, ok := r.LevelOf(m, v); Level(got) != want && ok {
+			t.Errorf("%s: level %d", r.Name(m), got)
+		}
+	}
 }
 
 // large are the columns of a snapshot.

@@ -2,8 +2,10 @@ package roster
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -60,33 +62,36 @@ func Level(n int) Code {
 	return Level2 + Code(min(n, 6)-2)
 }
 
-// scale is a metric's ramp: the bounds of levels 1 to 6. Bounds are fixed, not
-// stretched over what is there, so that a colour means the same in each job
-// and a healthy job is not painted in all colours.
+// scale is a metric's ramp.
 type scale struct {
-	name   string
-	bounds [6]float64
-	unit   string
-	falls  bool // low values are bad
-	of     measure
+	name string
+	falcon.Ramp
+	unit string
+	of   measure
 }
 
 // measure is what was measured of a rank, in the metric's unit; ok is false
 // where nothing was. fast is the job's fast clock, MHz.
 type measure func(v *falconv1.RankView, fast float64) (x float64, ok bool)
 
-// Slowdown has the engine's own bounds and hysteresis (backend/engine): the
-// worst of iteration time against its own baseline and against the stage, and
-// of self time. 1.1 is where FALCON calls a rank slow against its peers (§4.2).
-// GPUs reach 60 to 70 °C under load, and throttle from 85 to 90 °C on. Congestion
-// marks rise by powers of ten: a quiet port has a few in a second.
+// Levels are the engine's own where it says one: it sees each sample, and holds
+// a level that is only just left. Slowdown is the worst of iteration time against
+// its own baseline and against the stage, and of self time. 1.1 is where FALCON
+// calls a rank slow against its peers (§4.2).
 var scales = [metrics]scale{
-	Self:        {name: "self time vs peers", bounds: [6]float64{1.05, 1.1, 1.25, 1.5, 1.75, 2}, unit: "×", of: self},
-	Slowdown:    {name: "slowdown", bounds: [6]float64{5, 10, 20, 40, 80, 150}, unit: "%", of: slowdown},
-	Wait:        {name: "wait for others", bounds: [6]float64{20, 30, 40, 50, 65, 80}, unit: "% of iteration", of: wait},
-	Temperature: {name: "GPU temperature", bounds: [6]float64{70, 75, 80, 85, 90, 95}, unit: "°C", of: temperature},
-	Clock:       {name: "SM clock", bounds: [6]float64{97, 94, 90, 80, 65, 50}, unit: "%", falls: true, of: clock},
-	CNP:         {name: "congestion marks", bounds: [6]float64{10, 100, 1e3, 1e4, 1e5, 1e6}, unit: "CNP/s", of: cnp},
+	Self:        {"self time vs peers", falcon.Ramp{From: [6]float64{1.05, 1.1, 1.25, 1.5, 1.75, 2}}, "×", self},
+	Slowdown:    {"slowdown", percent(falcon.SlowdownRamp), "%", slowdown},
+	Wait:        {"wait for others", falcon.WaitRamp, "% of iteration", wait},
+	Temperature: {"GPU temperature", falcon.TemperatureRamp, "°C", temperature},
+	Clock:       {"SM clock", falcon.ClockRamp, "%", clock},
+	CNP:         {"congestion marks", falcon.CNPRamp, "CNP/s", cnp},
+}
+
+func percent(r falcon.Ramp) falcon.Ramp {
+	for i := range r.From {
+		r.From[i] *= 100
+	}
+	return r
 }
 
 // Resolve makes Auto one of the others.
@@ -107,7 +112,7 @@ func (t *Roster) Name(m Metric) string { return scales[t.Resolve(m)].name }
 func (t *Roster) Bounds(m Metric) (bounds []string, unit string) {
 	m = t.Resolve(m)
 	s := scales[m]
-	for _, b := range s.bounds {
+	for _, b := range s.From {
 		text := strconv.FormatFloat(b, 'f', -1, 64)
 		switch {
 		case b >= 1e6:
@@ -115,7 +120,7 @@ func (t *Roster) Bounds(m Metric) (bounds []string, unit string) {
 		case b >= 1e3:
 			text = strconv.FormatFloat(b/1e3, 'f', -1, 64) + "k"
 		}
-		if s.falls {
+		if s.Falls {
 			text = "<" + text
 		}
 		bounds = append(bounds, text)
@@ -157,40 +162,44 @@ func cnp(v *falconv1.RankView, _ float64) (float64, bool) { return v.CnpPerS, v.
 // LevelOf is a rank's step on a metric's ramp, 0 to 6; ok is false where
 // nothing was measured.
 func (t *Roster) LevelOf(m Metric, v *falconv1.RankView) (level int, ok bool) {
-	m = t.Resolve(m)
-	x, ok := t.Value(m, v)
-	switch {
-	case !ok:
+	if v == nil {
 		return 0, false
-	case m == Slowdown:
-		return engineLevel(v), true
 	}
-	return scales[m].level(x), true
+	m = t.Resolve(m)
+	c := shows(m, v, t.fast(m))
+	return max(0, slices.Index(ofLevel[:], c)), c != Unmeasured
 }
 
 func engineLevel(v *falconv1.RankView) int { return int(min(6, max(0, v.Level))) }
 
-// level counts the bounds that a value has reached, which are in order.
-func (s *scale) level(x float64) int {
-	n := 0
-	if s.falls {
-		for n < len(s.bounds) && x < s.bounds[n] {
-			n++
-		}
-		return n
+// said is what the engine says that a rank shows by a metric, or None.
+func said(m Metric, v *falconv1.RankView) Code {
+	switch m {
+	case Wait:
+		return saidCode(v.WaitStep)
+	case Temperature:
+		return saidCode(v.TemperatureStep)
+	case Clock:
+		return saidCode(v.ClockStep)
+	case CNP:
+		return saidCode(v.CnpStep)
 	}
-	for n < len(s.bounds) && x >= s.bounds[n] {
-		n++
+	return None
+}
+
+// ofStep is the code of each step that the engine can say.
+var ofStep = [...]Code{None, Unmeasured, Level0, Level1, Level2, Level3, Level4, Level5, Level6}
+
+func saidCode(step int32) Code {
+	if uint32(step) < uint32(len(ofStep)) {
+		return ofStep[step]
 	}
-	return n
+	return None
 }
 
 // SelfLevel is a self-time ratio's step on the heat ramp. The engine's own
 // hysteresis is in the profile: a ratio changes only when one is taken.
-func SelfLevel(ratio float64) int { return scales[Self].level(ratio) }
-
-// clocksMost bounds the clocks that count, MHz.
-const clocksMost = 8192
+func SelfLevel(ratio float64) int { return scales[Self].Level(ratio) }
 
 // fast is the clock that a metric is told against; 0 where none is.
 func (t *Roster) fast(m Metric) float64 {
@@ -200,27 +209,8 @@ func (t *Roster) fast(m Metric) float64 {
 	return t.fastClock()
 }
 
-// fastClock is the SM clock that 95 % of the measured GPUs do not exceed: what
-// this job's fast GPUs run at, whatever one that boosts alone does.
+// fastClock is what this job's fast GPUs run at.
 func (t *Roster) fastClock() float64 {
-	t.clock.once.Do(func() { t.clock.mhz = fastest(t.clock.of) })
+	t.clock.once.Do(func() { t.clock.mhz = falcon.FastClock(t.clock.of) })
 	return t.clock.mhz
-}
-
-func fastest[T uint16 | int32](of []T) float64 {
-	var count [clocksMost]int32
-	n := 0
-	for _, mhz := range of {
-		if mhz > 0 && mhz < clocksMost {
-			count[mhz]++
-			n++
-		}
-	}
-	left := n - n*95/100
-	for mhz := clocksMost - 1; mhz > 0 && n > 0; mhz-- {
-		if left -= int(count[mhz]); left <= 0 && count[mhz] > 0 {
-			return float64(mhz)
-		}
-	}
-	return 0
 }

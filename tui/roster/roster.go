@@ -55,6 +55,7 @@ type Roster struct {
 	over      bool
 	fenced    map[string]bool // nodes, by the newest recovery
 	apart     map[int32]bool  // ranks, likewise
+	told      [metrics]bool   // by columns: the engine says of every rank what it shows
 	codes     [metrics][]Code // by rank; of views those by Clock once they are asked for
 	clock     struct {
 		of    []uint16 // by rank, MHz; of views only
@@ -85,10 +86,11 @@ func After(prev *Roster, snap *falconv1.SnapshotReply, cols *columns.Table) *Ros
 		prev = nil
 	}
 	t.Ranks, t.from = snap.GetRanks(), cols
-	t.stand(prev)
+	moved, few := t.stand(prev)
+	t.hear(prev)
 	t.clockLike(prev)
-	t.colour(prev)
-	t.rate(prev)
+	t.colour(prev, moved, few)
+	t.rate(prev, moved, few)
 	return t
 }
 
@@ -178,15 +180,18 @@ func (s Standing) weight(level int32) weight {
 
 // tally lists and counts ranks by their standing.
 func (t *Roster) tally() {
-	for i, s := range t.standings {
-		if s == OK {
+	for lo := 0; lo < len(t.standings); lo += block {
+		some := t.standings[lo:min(lo+block, len(t.standings))]
+		if len(some) == block && *(*[block]Standing)(some) == allOK {
 			continue
 		}
-		t.Count[s]++
-		if Gravity(s) > 0 {
-			t.Anomalies = append(t.Anomalies, int32(i))
+		for i, s := range some {
+			t.Count[s]++
+			if Gravity(s) > 0 {
+				t.Anomalies = append(t.Anomalies, int32(lo+i))
+			}
 			if s == Culprit || s == Lost {
-				t.Critical = append(t.Critical, int32(i))
+				t.Critical = append(t.Critical, int32(lo+i))
 			}
 		}
 	}
@@ -195,6 +200,9 @@ func (t *Roster) tally() {
 		t.Count[OK] -= n
 	}
 }
+
+// allOK needs no look.
+var allOK = [block]Standing(slices.Repeat([]Standing{OK}, block))
 
 // judge finds the rank that most needs a look.
 func (t *Roster) judge(weights []weight) {

@@ -97,7 +97,7 @@ func TestCodesAreOrderedByWhatMustBeSeen(t *testing.T) {
 // simpleLevel and simpleCode are the plain second way to what a rank shows.
 func simpleLevel(m Metric, x float64) int {
 	n := 0
-	for i, b := range scales[m].bounds {
+	for i, b := range scales[m].From {
 		if m == Clock && x < b || m != Clock && x >= b {
 			n = i + 1
 		}
@@ -119,7 +119,12 @@ func simpleCode(r *Roster, m Metric, v *falconv1.RankView) Code {
 		return Level0
 	}
 	x, ok := r.Value(m, v)
-	switch {
+	steps := map[Metric]int32{Wait: v.WaitStep, Temperature: v.TemperatureStep, Clock: v.ClockStep, CNP: v.CnpStep}
+	switch step := steps[r.Resolve(m)]; {
+	case step == 1:
+		return Unmeasured
+	case step >= 2 && step <= 8:
+		return Level(int(step) - 2)
 	case !ok:
 		return Unmeasured
 	case r.Resolve(m) == Slowdown:
@@ -159,6 +164,10 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 			v.Level = rapid.Int32Range(-1, 8).Draw(t, "level")
 			v.SelfRatio, v.CnpPerS, v.Ms, v.WaitMs = value("self"), value("cnp"), value("ms"), value("wait")
 			v.SmClockMhz, v.TemperatureC = rapid.Uint32Range(0, 9000).Draw(t, "clock"), rapid.Uint32Range(0, 120).Draw(t, "temperature")
+			if rapid.Bool().Draw(t, "says") {
+				v.WaitStep, v.TemperatureStep = rapid.Int32Range(-1, 9).Draw(t, "wait step"), rapid.Int32Range(0, 8).Draw(t, "heat step")
+				v.ClockStep, v.CnpStep = rapid.Int32Range(0, 8).Draw(t, "clock step"), rapid.Int32Range(0, 8).Draw(t, "cnp step")
+			}
 			switch rapid.IntRange(0, 9).Draw(t, "place") {
 			case 0:
 				s.Ranks[i] = nil

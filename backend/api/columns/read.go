@@ -14,6 +14,11 @@ const (
 	SmClockMhz   Column = smClockMhz
 	TemperatureC Column = temperatureC
 	CnpPerS      Column = cnpPerS
+
+	WaitStep        Column = waitStep
+	TemperatureStep Column = temperatureStep
+	ClockStep       Column = clockStep
+	CnpStep         Column = cnpStep
 )
 
 // Per is how many of a column's units make 1: a view holds units / Per.

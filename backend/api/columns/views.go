@@ -80,5 +80,6 @@ func (t *Table) fill(r *falconv1.RankView, i int) {
 	r.WaitMs, r.Probability = float64(at(v[waitMs], i))/per[waitMs], float64(at(v[probability], i))/per[probability]
 	r.SmClockMhz, r.TemperatureC = uint32(max(0, at(v[smClockMhz], i))), uint32(max(0, at(v[temperatureC], i)))
 	r.CnpPerS = float64(at(v[cnpPerS], i)) / per[cnpPerS]
+	r.WaitStep, r.TemperatureStep, r.ClockStep, r.CnpStep = at(v[waitStep], i), at(v[temperatureStep], i), at(v[clockStep], i), at(v[cnpStep], i)
 	r.Iteration, r.Failing = int64(at(v[iteration], i)), at(v[failing], i) != 0
 }

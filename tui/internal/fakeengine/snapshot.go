@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -141,6 +142,7 @@ func (e *Engine) draw() []*falconv1.RankView {
 		e.rank(out[r], int32(r), ms, slow)
 	}
 	e.flicker(out)
+	say(out)
 	if n > 6 && e.story() > 100 {
 		out[n-1].Health = falconv1.RankHealth_RANK_HEALTH_STALE
 	}
@@ -150,6 +152,28 @@ func (e *Engine) draw() []*falconv1.RankView {
 		}
 	}
 	return out
+}
+
+// say enters the levels that the engine says beside measurements. Nothing here
+// stays at a bound, so that none has to be held.
+func say(ranks []*falconv1.RankView) {
+	clocks := make([]uint32, len(ranks))
+	for i, v := range ranks {
+		clocks[i] = v.SmClockMhz
+	}
+	fast := falcon.FastClock(clocks)
+	step := func(r *falcon.Ramp, x float64, measured bool) int32 {
+		if !measured {
+			return 1
+		}
+		return int32(2 + r.Level(x))
+	}
+	for _, v := range ranks {
+		v.WaitStep = step(&falcon.WaitRamp, 100*v.WaitMs/v.Ms, v.Ms > 0 && v.SelfRatio > 0)
+		v.TemperatureStep = step(&falcon.TemperatureRamp, float64(v.TemperatureC), v.TemperatureC > 0)
+		v.ClockStep = step(&falcon.ClockRamp, 100*float64(v.SmClockMhz)/fast, v.SmClockMhz > 0)
+		v.CnpStep = step(&falcon.CNPRamp, v.CnpPerS, v.CnpPerS >= 0)
+	}
 }
 
 // flicker warms ranks that lie scattered, others in each iteration.

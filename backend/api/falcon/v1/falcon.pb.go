@@ -5468,25 +5468,32 @@ func (x *RungPolicy) GetPerHour() int32 {
 }
 
 type RankView struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
-	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
-	Health        RankHealth             `protobuf:"varint,3,opt,name=health,proto3,enum=falcon.v1.RankHealth" json:"health,omitempty"`
-	Level         int32                  `protobuf:"varint,4,opt,name=level,proto3" json:"level,omitempty"` // 0..6, with hysteresis, from slowdown
-	Ms            float64                `protobuf:"fixed64,5,opt,name=ms,proto3" json:"ms,omitempty"`
-	Slowdown      float64                `protobuf:"fixed64,6,opt,name=slowdown,proto3" json:"slowdown,omitempty"`           // against its own baseline
-	SelfMs        float64                `protobuf:"fixed64,7,opt,name=self_ms,json=selfMs,proto3" json:"self_ms,omitempty"` // last profile, per micro-batch; 0 = none
-	WaitMs        float64                `protobuf:"fixed64,8,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
-	Probability   float64                `protobuf:"fixed64,9,opt,name=probability,proto3" json:"probability,omitempty"` // P(r ≤ w)
-	SmClockMhz    uint32                 `protobuf:"varint,10,opt,name=sm_clock_mhz,json=smClockMhz,proto3" json:"sm_clock_mhz,omitempty"`
-	TemperatureC  uint32                 `protobuf:"varint,11,opt,name=temperature_c,json=temperatureC,proto3" json:"temperature_c,omitempty"`
-	Iteration     int64                  `protobuf:"varint,12,opt,name=iteration,proto3" json:"iteration,omitempty"`
-	SelfRatio     float64                `protobuf:"fixed64,13,opt,name=self_ratio,json=selfRatio,proto3" json:"self_ratio,omitempty"` // self_ms / median of same-stage peers; 0 = none
-	SlowSteps     int32                  `protobuf:"varint,14,opt,name=slow_steps,json=slowSteps,proto3" json:"slow_steps,omitempty"`  // steps running that the rank-level watch saw it slow
-	Failing       bool                   `protobuf:"varint,15,opt,name=failing,proto3" json:"failing,omitempty"`                       // so many that the watch calls the rank failing
-	CnpPerS       float64                `protobuf:"fixed64,16,opt,name=cnp_per_s,json=cnpPerS,proto3" json:"cnp_per_s,omitempty"`     // congestion notification packets, sent and handled, at the rank's NIC between its two newest looks; -1 = not measured
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Rank         int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
+	Device       string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Health       RankHealth             `protobuf:"varint,3,opt,name=health,proto3,enum=falcon.v1.RankHealth" json:"health,omitempty"`
+	Level        int32                  `protobuf:"varint,4,opt,name=level,proto3" json:"level,omitempty"` // 0..6, with hysteresis, from slowdown
+	Ms           float64                `protobuf:"fixed64,5,opt,name=ms,proto3" json:"ms,omitempty"`
+	Slowdown     float64                `protobuf:"fixed64,6,opt,name=slowdown,proto3" json:"slowdown,omitempty"`           // against its own baseline
+	SelfMs       float64                `protobuf:"fixed64,7,opt,name=self_ms,json=selfMs,proto3" json:"self_ms,omitempty"` // last profile, per micro-batch; 0 = none
+	WaitMs       float64                `protobuf:"fixed64,8,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`
+	Probability  float64                `protobuf:"fixed64,9,opt,name=probability,proto3" json:"probability,omitempty"` // P(r ≤ w)
+	SmClockMhz   uint32                 `protobuf:"varint,10,opt,name=sm_clock_mhz,json=smClockMhz,proto3" json:"sm_clock_mhz,omitempty"`
+	TemperatureC uint32                 `protobuf:"varint,11,opt,name=temperature_c,json=temperatureC,proto3" json:"temperature_c,omitempty"`
+	Iteration    int64                  `protobuf:"varint,12,opt,name=iteration,proto3" json:"iteration,omitempty"`
+	SelfRatio    float64                `protobuf:"fixed64,13,opt,name=self_ratio,json=selfRatio,proto3" json:"self_ratio,omitempty"` // self_ms / median of same-stage peers; 0 = none
+	SlowSteps    int32                  `protobuf:"varint,14,opt,name=slow_steps,json=slowSteps,proto3" json:"slow_steps,omitempty"`  // steps running that the rank-level watch saw it slow
+	Failing      bool                   `protobuf:"varint,15,opt,name=failing,proto3" json:"failing,omitempty"`                       // so many that the watch calls the rank failing
+	CnpPerS      float64                `protobuf:"fixed64,16,opt,name=cnp_per_s,json=cnpPerS,proto3" json:"cnp_per_s,omitempty"`     // congestion notification packets, sent and handled, at the rank's NIC between its two newest looks; -1 = not measured
+	// The level 0..6 that it shows by wait, temperature, SM clock and congestion
+	// notifications, each with hysteresis: 2 + level; 1 = not measured; 0 = the
+	// engine does not say. The clock is told against that of the job's fast GPUs.
+	WaitStep        int32 `protobuf:"varint,17,opt,name=wait_step,json=waitStep,proto3" json:"wait_step,omitempty"`
+	TemperatureStep int32 `protobuf:"varint,18,opt,name=temperature_step,json=temperatureStep,proto3" json:"temperature_step,omitempty"`
+	ClockStep       int32 `protobuf:"varint,19,opt,name=clock_step,json=clockStep,proto3" json:"clock_step,omitempty"`
+	CnpStep         int32 `protobuf:"varint,20,opt,name=cnp_step,json=cnpStep,proto3" json:"cnp_step,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RankView) Reset() {
@@ -5627,6 +5634,34 @@ func (x *RankView) GetFailing() bool {
 func (x *RankView) GetCnpPerS() float64 {
 	if x != nil {
 		return x.CnpPerS
+	}
+	return 0
+}
+
+func (x *RankView) GetWaitStep() int32 {
+	if x != nil {
+		return x.WaitStep
+	}
+	return 0
+}
+
+func (x *RankView) GetTemperatureStep() int32 {
+	if x != nil {
+		return x.TemperatureStep
+	}
+	return 0
+}
+
+func (x *RankView) GetClockStep() int32 {
+	if x != nil {
+		return x.ClockStep
+	}
+	return 0
+}
+
+func (x *RankView) GetCnpStep() int32 {
+	if x != nil {
+		return x.CnpStep
 	}
 	return 0
 }
@@ -9634,7 +9669,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\bapproval\x18\x01 \x01(\tR\bapproval\x12\x1f\n" +
 	"\vcountdown_s\x18\x02 \x01(\x01R\n" +
 	"countdownS\x12\x19\n" +
-	"\bper_hour\x18\x03 \x01(\x05R\aperHour\"\xd4\x03\n" +
+	"\bper_hour\x18\x03 \x01(\x05R\aperHour\"\xd6\x04\n" +
 	"\bRankView\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12-\n" +
@@ -9655,7 +9690,12 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
 	"slow_steps\x18\x0e \x01(\x05R\tslowSteps\x12\x18\n" +
 	"\afailing\x18\x0f \x01(\bR\afailing\x12\x1a\n" +
-	"\tcnp_per_s\x18\x10 \x01(\x01R\acnpPerS\"\xa8\x01\n" +
+	"\tcnp_per_s\x18\x10 \x01(\x01R\acnpPerS\x12\x1b\n" +
+	"\twait_step\x18\x11 \x01(\x05R\bwaitStep\x12)\n" +
+	"\x10temperature_step\x18\x12 \x01(\x05R\x0ftemperatureStep\x12\x1d\n" +
+	"\n" +
+	"clock_step\x18\x13 \x01(\x05R\tclockStep\x12\x19\n" +
+	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\"\xa8\x01\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x15\n" +

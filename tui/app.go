@@ -123,6 +123,7 @@ type Model struct {
 	zones    []zone         // what can be clicked around it
 	lists    *listZone      // the palette's lines
 
+	hunt   hunt
 	opened int                  // numbers dialogs, so that a late answer finds its own
 	begun  *falconv1.Validation // the engine's newest answer to a test; a snapshot may come after it
 
@@ -204,12 +205,11 @@ func (m *Model) Init() tea.Cmd {
 
 // wait blocks in a command of this program, never in the event loop.
 func (m *Model) wait() tea.Cmd {
-	ranks := m.live.Chooses()
 	return func() tea.Msg {
 		select {
 		case <-m.src.Changed():
 			s := m.src.Latest()
-			page.Prepare(s, ranks) // here, so that the event loop finds it done
+			m.prepare(s) // here, so that the event loop finds it done
 			return updateMsg{s}
 		case <-m.src.Done():
 			return closedMsg{}
@@ -223,9 +223,20 @@ func tick() tea.Cmd {
 
 // Update handles one message; it does no I/O.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	_, cmd := m.handle(msg)
+	if seek := m.seekNext(); seek != nil {
+		return m, tea.Batch(cmd, seek)
+	}
+	return m, cmd
+}
+
+func (m *Model) handle(msg tea.Msg) (tea.Model, tea.Cmd) {
 	m.keep = false
 	switch msg := msg.(type) {
 	case updateMsg:
+		if cmd := m.again(msg.state); cmd != nil {
+			return m, cmd
+		}
 		m.update(msg.state)
 		m.hearRecorder()
 		return m, tea.Batch(m.wait(), m.arrive(), m.alert())
@@ -245,6 +256,8 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.saved(msg)
 	case incidentMsg:
 		m.fetched(msg)
+	case soughtMsg:
+		m.sought()
 	case armedMsg:
 		m.dirty = true
 	case tea.KeyPressMsg:

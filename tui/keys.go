@@ -201,21 +201,13 @@ func (m *Model) commandFilter(text string) {
 	m.setFilter(text)
 }
 
-// setFilter filters the present page; among ranks the cursor goes to one that
-// is left.
+// setFilter filters the present page.
 func (m *Model) setFilter(text string) {
 	if m.current == key.Events {
 		m.state.Filter = text
 		return
 	}
-	if err := m.state.FilterRanks(text); err != nil {
-		m.say(themes.Warn, err.Error())
-		return
-	}
-	if !m.state.Shown(m.state.Rank()) {
-		m.state.StepShown(+1)
-		m.shareChoice()
-	}
+	m.filterRanks(text)
 }
 
 func (m *Model) follow() {
@@ -231,8 +223,9 @@ func (m *Model) pause() {
 	}
 	if !m.pausedAt.IsZero() {
 		m.live.Filter, m.live.Metric = m.state.Filter, m.state.Metric
-		_ = m.live.FilterRanks(m.state.RankFilter()) // it was parsed before
+		chosen := m.state.RankFilter()
 		m.state, m.pausedAt = m.live, time.Time{}
+		m.filterRanks(chosen)
 		m.ask()
 		return
 	}
@@ -296,18 +289,6 @@ func (m *Model) typed(msg tea.Msg) {
 		p.list.Search(p.input.Value())
 	}
 	m.preview(p)
-}
-
-// preview says while a filter of ranks is typed how many it leaves.
-func (m *Model) preview(p *prompt) {
-	if p.sign != "/" || m.current != key.Ranks {
-		return
-	}
-	n, err := m.state.CountRanks(p.input.Value())
-	p.note, p.mistake = strconv.Itoa(n)+" of "+strconv.Itoa(len(m.state.Ranks)), err != nil
-	if err != nil {
-		p.note = err.Error()
-	}
 }
 
 // paste reaches a prompt or a reason, never a confirmation.

@@ -88,9 +88,7 @@ func (m *Model) place(view key.Scope, to link.Target) {
 	case view == key.Events:
 		m.state.Filter = to.Filter
 	default:
-		if err := m.state.FilterRanks(to.Filter); err != nil {
-			m.say(themes.Warn, err.Error())
-		}
+		m.filterRanks(to.Filter)
 	}
 }
 

@@ -48,7 +48,7 @@ type Filter struct {
 	match func(*Subject) bool
 }
 
-// Text is what the filter was parsed from.
+// Text is what the filter was parsed from, without blanks around it.
 func (f Filter) Text() string { return f.text }
 
 // Empty says that the filter chooses all.
@@ -77,7 +77,7 @@ func Parse(text string) (Filter, error) {
 	if err != nil {
 		return Filter{}, fmt.Errorf("%w: %w", ErrFilter, err)
 	}
-	return Filter{text, m.holds}, nil
+	return Filter{strings.TrimSpace(text), m.holds}, nil
 }
 
 // split cuts text into "(", ")", "|", "!" and terms.

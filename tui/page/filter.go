@@ -30,25 +30,69 @@ func (s *State) found(f filter.Filter) []int32 {
 	case f.Empty():
 		return nil
 	case f.ByPicks():
-		return find(s.Roster, f, s.picks.ranks)
+		return s.byPicks(chosen(s.Roster, f, false), chosen(s.Roster, f, true))
 	}
-	return chosen(s.Roster, f)
+	return chosen(s.Roster, f, false)
 }
 
-// chosen is what a filter finds in a roster, sought once.
-func chosen(t *roster.Roster, f filter.Filter) []int32 {
-	return t.Remember(f.Text(), func() []int32 { return find(t, f, nil) })
+// byPicks joins what a filter would choose if no rank were picked, and if all
+// were: a rank's own pick decides.
+func (s *State) byPicks(without, with []int32) []int32 {
+	out := slices.DeleteFunc(slices.Clone(without), s.Picked)
+	for _, r := range with {
+		if s.Picked(r) {
+			out = append(out, r)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// atOnce is how many ranks are sought while a key is handled. More are sought
+// aside (Prepare), as a text among 100,000 names takes longer than a key may.
+const atOnce = 4096
+
+// Knows says that a filter costs little: what it chooses is known, or soon
+// found.
+func (s *State) Knows(f filter.Filter) bool { return knows(s.Roster, f) }
+
+func knows(t *roster.Roster, f filter.Filter) bool {
+	return f.Empty() || len(t.Ranks) <= atOnce || t.Remembers(soughtBy(f, false)) && (!f.ByPicks() || t.Remembers(soughtBy(f, true)))
+}
+
+// seek finds all that found needs.
+func seek(t *roster.Roster, f filter.Filter) {
+	if f.Empty() {
+		return
+	}
+	chosen(t, f, false)
+	if f.ByPicks() {
+		chosen(t, f, true)
+	}
+}
+
+// chosen is what a filter finds in a roster with no or with all ranks picked,
+// sought once.
+func chosen(t *roster.Roster, f filter.Filter, picked bool) []int32 {
+	return t.Remember(soughtBy(f, picked), func() []int32 { return find(t, f, picked) })
+}
+
+// soughtBy tells lists apart; no filter begins with a blank.
+func soughtBy(f filter.Filter, picked bool) string {
+	if picked {
+		return " " + f.Text()
+	}
+	return f.Text()
 }
 
 // find goes through all ranks in the order of the layout, so that none has to
 // be divided into its coordinates.
-func find(t *roster.Roster, f filter.Filter, picks map[int32]bool) []int32 {
+func find(t *roster.Roster, f filter.Filter, picked bool) []int32 {
 	var out []int32
-	var sub filter.Subject
+	sub := filter.Subject{Picked: picked}
 	for i, v := range t.Ranks {
 		sub.Rank, sub.View = int32(i), v
 		sub.State = looks[t.Standing(sub.Rank)].word
-		sub.Picked = len(picks) > 0 && picks[sub.Rank]
 		if f.Match(&sub) {
 			out = append(out, sub.Rank)
 		}
@@ -64,12 +108,11 @@ func find(t *roster.Roster, f filter.Filter, picks map[int32]bool) []int32 {
 }
 
 // CountRanks is how many ranks a filter would choose, while it is typed.
-func (s *State) CountRanks(text string) (int, error) {
-	f, err := filter.Parse(text)
-	if err != nil || f.Empty() {
-		return len(s.Ranks), err
+func (s *State) CountRanks(f filter.Filter) int {
+	if f.Empty() {
+		return len(s.Ranks)
 	}
-	return len(s.found(f)), nil
+	return len(s.found(f))
 }
 
 // Chooses is the filter of the ranks page, for Prepare.

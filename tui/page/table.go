@@ -7,13 +7,17 @@ import (
 )
 
 // Prepare derives what a state of this snapshot needs, for a console whose ranks
-// page has a filter. Whoever waits for the feed calls it, so that the event loop
-// finds the work done.
-func Prepare(f *feed.State, ranks filter.Filter) {
-	if t := rosterOf(f); !ranks.Empty() && !ranks.ByPicks() {
-		chosen(t, ranks)
+// page has a filter or is about to. Whoever waits for the feed calls it, so that
+// the event loop finds the work done.
+func Prepare(f *feed.State, ranks ...filter.Filter) {
+	t := rosterOf(f)
+	for _, by := range ranks {
+		seek(t, by)
 	}
 }
+
+// Ready says that a filter of ranks costs little in a state of this snapshot.
+func Ready(f *feed.State, ranks filter.Filter) bool { return knows(rosterOf(f), ranks) }
 
 // rosterOf is made once for all consoles that share a snapshot, of what has not
 // changed since the one before.

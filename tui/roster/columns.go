@@ -190,16 +190,12 @@ func (t *Roster) colour(prev *Roster, moved []int32, few bool) {
 // dirty adds to list the ranks that may show something else by a metric than in
 // prev; few is false where those are too many, or all.
 func (t *Roster) dirty(prev *Roster, m Metric, list []int32) (_ []int32, few bool) {
-	if t.told[m] != prev.told[m] {
-		return nil, false
-	}
 	if t.told[m] {
 		return t.differing(prev, sources[m].step, list)
 	}
 	if c := sources[m].step; c != never && !t.from.Shares(prev.from, c) || m == Clock && t.clock.mhz != prev.clock.mhz {
 		return nil, false
 	}
-	few = true
 	for _, c := range sources[m].raw {
 		if m == Slowdown && c == columns.Ms {
 			list = appear(t.from.Units(c), prev.from.Units(c), list)
@@ -207,7 +203,7 @@ func (t *Roster) dirty(prev *Roster, m Metric, list []int32) (_ []int32, few boo
 			return nil, false
 		}
 	}
-	return list, few
+	return list, len(list) <= len(t.standings)/fewOf
 }
 
 // appear adds to list the ranks that have a time now and had none, or the other

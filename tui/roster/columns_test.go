@@ -73,6 +73,14 @@ func (h *history) some(name string, change func(*falconv1.RankView)) {
 	}
 }
 
+// first changes one of the ranks that recoveries fence.
+func (h *history) first(name string, change func(*falconv1.RankView)) {
+	r := rapid.IntRange(0, min(3, len(h.snap.Ranks)-1)).Draw(h.t, name)
+	v := proto.CloneOf(h.snap.Ranks[r])
+	change(v)
+	h.snap.Ranks[r] = v
+}
+
 // step changes little: what a job does from one snapshot to the next.
 func (h *history) step() {
 	t := h.t
@@ -105,7 +113,7 @@ func (h *history) step() {
 			v.CnpPerS = x.Draw(t, "cnp") * rapid.SampledFrom([]float64{1, 1e4}).Draw(t, "by")
 		})
 	case 9:
-		h.some("device", func(v *falconv1.RankView) {
+		h.first("device", func(v *falconv1.RankView) {
 			v.Device = rapid.SampledFrom([]string{"", "n0.g0", "n1.g7", "n10.g1"}).Draw(t, "name")
 		})
 	case 10: // fenced nodes and ranks come and go
@@ -113,8 +121,11 @@ func (h *history) step() {
 		if rapid.Bool().Draw(t, "recovers") {
 			h.snap.Recovery = &falconv1.Recovery{
 				Fenced: rapid.SliceOfN(rapid.SampledFrom([]string{"n0", "n1"}), 0, 2).Draw(t, "fenced"),
-				Ranks:  []*falconv1.RankRecovery{{Rank: rapid.Int32Range(0, 20).Draw(t, "apart"), Stage: rapid.SampledFrom([]string{"fenced", "ready"}).Draw(t, "stage")}},
+				Ranks:  []*falconv1.RankRecovery{{Rank: rapid.Int32Range(0, 3).Draw(t, "apart"), Stage: rapid.SampledFrom([]string{"fenced", "ready"}).Draw(t, "stage")}},
 			}
+		}
+		for _, v := range h.snap.Ranks[:min(4, len(h.snap.Ranks))] {
+			v.Health = falconv1.RankHealth_RANK_HEALTH_LOST
 		}
 	case 11: // an engine that says levels, of all or, as none does, of some
 		for _, v := range h.snap.Ranks {

@@ -14,6 +14,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"pgregory.net/rapid"
 
+	"github.com/failslow/falcon"
 	packing "github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -321,6 +322,8 @@ func packed(b *testing.B) (snaps [2]*falconv1.SnapshotReply, tables [2]*packing.
 		s := trouble(job(8, 1250, 10))
 		for r, v := range s.Ranks {
 			v.Iteration, v.Ms = int64(i), v.Ms+float64(i)
+			v.WaitStep = 2 + int32(falcon.WaitRamp.Level(100*v.WaitMs/v.Ms)) // as an engine says
+			v.TemperatureStep, v.ClockStep, v.CnpStep = 2, 2, 1
 			if i > 0 && r%1667 == 0 {
 				v.Health, v.Level = falconv1.RankHealth_RANK_HEALTH_SLOW, 3
 			}

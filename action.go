@@ -122,7 +122,14 @@ type Action struct {
 	Swap              *Swap       `json:"swap,omitempty"`          // S3: how it went
 	DecidedFrom       string      `json:"decided_from,omitempty"`  // where the decision came from: "policy", "unix:UID", "HOST" of the client
 	DecidedUnixNs     int64       `json:"decided_unix_ns,omitempty"`
-	DeadlineUnixNs    int64       `json:"deadline_unix_ns,omitempty"` // of the countdown: then policy decides; 0 = a person must
+	// Approvals are the words of people for it, in their order, whatever came of
+	// it in the end. While it is proposed the first of two waits for the second;
+	// policy's own approval is in DecidedBy alone.
+	Approvals []Approval `json:"approvals,omitempty"`
+	// DeadlineUnixNs ends a countdown. Proposed: then policy decides; 0 = a person
+	// must. Approved: then it is ordered, until then a veto withdraws it; 0 = at
+	// once, or not while something stops actions.
+	DeadlineUnixNs    int64       `json:"deadline_unix_ns,omitempty"`
 	ErrorShare        float64     `json:"error_share,omitempty"`      // measured over predicted − 1, once measured
 	Phase             string      `json:"phase,omitempty"`            // of an action under way that takes several steps: PhasePlacement, …
 	Resume            int64       `json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
@@ -130,6 +137,17 @@ type Action struct {
 	Launches          int         `json:"launches,omitempty"`         // S4: launches made for it
 	StoppedUnixNs     int64       `json:"stopped_unix_ns,omitempty"`  // S4: when the job's last iteration before it was seen
 }
+
+// Approval is one person's word for an action.
+type Approval struct {
+	By     string `json:"by"`
+	From   string `json:"from,omitempty"` // as DecidedFrom
+	UnixNs int64  `json:"unix_ns,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Waits says that one person has approved what another has to approve, too.
+func (a Action) Waits() bool { return a.State == ActionProposed && len(a.Approvals) > 0 }
 
 // Phases of actions that take several steps.
 const (

@@ -24,6 +24,8 @@ type RungPolicy struct {
 	Approval  string  `json:"approval,omitempty" yaml:"approval"`       // ApprovalAuto, …; empty = by mode and cap
 	Countdown float64 `json:"countdown_s,omitempty" yaml:"countdown_s"` // from proposal to automatic approval, so that people can veto
 	PerHour   int     `json:"per_hour,omitempty" yaml:"per_hour"`       // taken at most so often; 0 = no limit of its own
+	Undo      float64 `json:"undo_s,omitempty" yaml:"undo_s"`           // from a person's approval to the order, so that it can be withdrawn; 0 = at once
+	Second    bool    `json:"second,omitempty" yaml:"second"`           // one person's approval waits for another person's
 }
 
 // Policy bounds what happens without a person.

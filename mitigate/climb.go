@@ -146,38 +146,13 @@ func (p *Planner) approveByPolicy(s *story) {
 	if a.DeadlineUnixNs != 0 && p.now.UnixNano() < a.DeadlineUnixNs {
 		return
 	}
-	p.decide(s, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.policy.Cap)})
+	p.decide(s, a, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.policy.Cap)})
 }
 
 // automatic says that rung r may act now without a person. After a veto every
 // rung of the incident waits for one.
 func (p *Planner) automatic(s *story, r falcon.Rung) bool {
 	return approval(p.policy, r) == falcon.ApprovalAuto && !p.policy.Frozen && len(s.vetoed) == 0 && within(p.policy.Hours, p.now)
-}
-
-// decide records the word on the story's proposal.
-func (p *Planner) decide(s *story, d Decision) {
-	a := s.proposal()
-	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs = d.By, d.Reason, d.From, 0
-	if a.DecidedUnixNs = d.AtUnixNs; d.AtUnixNs == 0 && !p.now.IsZero() {
-		a.DecidedUnixNs = p.now.UnixNano()
-	}
-	if d.Approve {
-		a.State = falcon.ActionApproved
-		p.note("decision", "%s approved by %s", a.ID, d.By)
-	} else {
-		a.State = falcon.ActionVetoed
-		s.vetoed[a.Rung] = true
-		p.note("decision", "%s vetoed by %s%s", a.ID, d.By, because(d.Reason))
-	}
-	p.changed(*a)
-}
-
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + reason
 }
 
 // expire drops a proposal or an approval whose fault is gone.
@@ -192,7 +167,7 @@ func (p *Planner) expire(s *story) {
 
 func (p *Planner) expireFor(a *falcon.Action, why string) {
 	if a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
-		a.State, a.DeadlineUnixNs = falcon.ActionExpired, 0
+		a.State, a.Reason, a.DeadlineUnixNs = falcon.ActionExpired, why, 0
 		p.changed(*a)
 		p.note("action", "%s expired: %s", a.ID, why)
 	}

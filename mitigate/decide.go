@@ -1,8 +1,10 @@
 package mitigate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/failslow/falcon"
@@ -16,6 +18,7 @@ var (
 	ErrPolicy     = errors.New("mitigate: policy forbids it")
 	ErrNotUseful  = errors.New("mitigate: the rung can't help")
 	ErrNoReason   = errors.New("mitigate: a reason is required")
+	ErrSecond     = errors.New("mitigate: a second approver is required")
 )
 
 // Check says whether a decision would be taken, and why not.
@@ -27,12 +30,26 @@ func (p *Planner) Check(d Decision) error {
 	switch {
 	case a == nil:
 		return fmt.Errorf("%w: %s", ErrNoProposal, d.Action)
-	case a.State != falcon.ActionProposed:
+	case !decidable(a, d.Approve):
 		return fmt.Errorf("%w: %s is %s, decided by %s", ErrDecided, a.ID, a.State, a.DecidedBy)
 	case d.PlanHash != a.PlanHash:
 		return fmt.Errorf("%w: %s is now plan %s (%s), you decided on plan %s; look again", ErrStalePlan, a.ID, a.PlanHash, planText(a.Rung, a.MicroBatches, a.Preview, a.Placement), d.PlanHash)
+	case d.Approve && p.repeats(a, d.By):
+		return fmt.Errorf("%w: %s has approved %s already, and %s takes two people; somebody else has to approve it, too", ErrSecond, d.By, a.ID, a.Rung)
 	}
 	return p.checkApproval(d, a.Rung)
+}
+
+// decidable says that a word may still be given: on a proposal, and against an
+// approval until it is ordered.
+func decidable(a *falcon.Action, approve bool) bool {
+	return a.State == falcon.ActionProposed || a.State == falcon.ActionApproved && !approve
+}
+
+// repeats says that a second approver is wanted and that it can't be this one.
+// Names that differ in case only are one person's.
+func (p *Planner) repeats(a *falcon.Action, by string) bool {
+	return p.policy.Rungs[a.Rung].Second && slices.ContainsFunc(a.Approvals, func(v falcon.Approval) bool { return strings.EqualFold(v.By, by) })
 }
 
 func planText(r falcon.Rung, counts []int32, v *falcon.Preview, to falcon.Placement) string {
@@ -94,8 +111,8 @@ func (p *Planner) onDecision(d Decision) {
 		return
 	}
 	if d.Action != "" {
-		s, _ := p.find(func(a *falcon.Action) bool { return a.ID == d.Action })
-		p.decide(s, d)
+		s, a := p.find(func(a *falcon.Action) bool { return a.ID == d.Action })
+		p.heed(s, a, d)
 		return
 	}
 	s := p.story(d.Incident)
@@ -107,5 +124,67 @@ func (p *Planner) onDecision(d Decision) {
 		p.expireFor(a, d.By+" took "+rungName(w.rung, w.variant)+" instead")
 	}
 	p.offer(s, w, "stepped up by "+d.By)
-	p.decide(s, d)
+	p.heed(s, s.proposal(), d)
+}
+
+// heed records a person's word. The first of two approvals decides nothing yet.
+func (p *Planner) heed(s *story, a *falcon.Action, d Decision) {
+	if d.Approve {
+		a.Approvals = append(slices.Clone(a.Approvals), falcon.Approval{By: d.By, From: d.From, UnixNs: p.at(d), Reason: d.Reason})
+	}
+	if d.Approve && p.policy.Rungs[a.Rung].Second && len(a.Approvals) < 2 {
+		a.DeadlineUnixNs = 0
+		p.note("decision", "%s approved by %s, waits for a second approver", a.ID, d.By)
+		p.changed(*a)
+		return
+	}
+	p.decide(s, a, d)
+}
+
+// decide records the word that counts. A veto ends an approval, too, as long
+// as nothing was ordered.
+func (p *Planner) decide(s *story, a *falcon.Action, d Decision) {
+	verb, name := "vetoed", a.ID
+	if a.State == falcon.ActionApproved {
+		verb = "withdrawn"
+	}
+	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs = d.By, d.Reason, d.From, 0, p.at(d)
+	if d.Approve {
+		a.State = falcon.ActionApproved
+		p.note("decision", "%s approved by %s", a.ID, cmp.Or(people(a.Approvals), d.By))
+	} else {
+		if len(a.Approvals) > 0 {
+			name += ", approved by " + people(a.Approvals) + ","
+		}
+		a.State = falcon.ActionVetoed
+		s.vetoed[a.Rung] = true
+		p.note("decision", "%s %s by %s%s", name, verb, d.By, because(d.Reason))
+	}
+	p.changed(*a)
+}
+
+// at is when a decision was made.
+func (p *Planner) at(d Decision) int64 {
+	if d.AtUnixNs == 0 && !p.now.IsZero() {
+		return p.now.UnixNano()
+	}
+	return d.AtUnixNs
+}
+
+// people names who has approved.
+func people(list []falcon.Approval) string {
+	var out []string
+	for _, v := range list {
+		if !slices.Contains(out, v.By) {
+			out = append(out, v.By)
+		}
+	}
+	return strings.Join(out, " and ")
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }

@@ -3,6 +3,7 @@ package mitigate
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/failslow/falcon"
 )
@@ -63,6 +64,11 @@ func (p *Planner) newEpoch(was, now Job) {
 	if restart != nil && restart.Phase == falcon.PhaseLeaving {
 		p.overtakenRestart(restart, "somebody else started the job again")
 		restart = nil
+	}
+	for _, s := range p.stories {
+		for i := range s.actions {
+			p.expireFor(&s.actions[i], "the job was restarted, it was planned for epoch "+strconv.FormatUint(was.Epoch, 10))
+		}
 	}
 	why := "the job was restarted with places and a split of its own"
 	if restart != nil {

@@ -3,6 +3,7 @@ package mitigate
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -10,10 +11,11 @@ import (
 // dispatch orders what is approved, one order at a time.
 func (p *Planner) dispatch(s *story) {
 	i := s.atWork()
-	if i < 0 || s.actions[i].State != falcon.ActionApproved || p.flight != nil || p.policy.Frozen || p.policy.Mode == falcon.ModeObserve {
+	if i < 0 || s.actions[i].State != falcon.ActionApproved || !p.released(s, &s.actions[i]) || p.flight != nil {
 		return
 	}
 	a := &s.actions[i]
+	a.DeadlineUnixNs = 0
 	a.State = falcon.ActionDispatched
 	p.switching(a, p.newest())
 	if a.Rung == falcon.RungS4 {
@@ -22,6 +24,37 @@ func (p *Planner) dispatch(s *story) {
 		return
 	}
 	p.carryOn(s, i, p.newest()+1)
+}
+
+// released says that nothing stops an approved action any more: neither a
+// freeze nor the time in which a person's approval can be withdrawn. What was
+// stopped has that time again, since much may have happened meanwhile.
+func (p *Planner) released(s *story, a *falcon.Action) bool {
+	undo := p.policy.Rungs[a.Rung].Undo
+	switch {
+	case p.policy.Frozen || p.policy.Mode == falcon.ModeObserve:
+		if a.DeadlineUnixNs != 0 {
+			a.DeadlineUnixNs = 0
+			p.note("action", "%s is approved and waits: %s", a.ID, p.stopped())
+			p.changed(*a)
+		}
+		return false
+	case s.incident.State == "": // the fault may be gone: its word follows the journal's actions
+		return false
+	case a.DeadlineUnixNs == 0 && undo > 0 && len(a.Approvals) > 0:
+		a.DeadlineUnixNs = p.now.Add(time.Duration(undo * float64(time.Second))).UnixNano()
+		p.note("action", "%s goes out in %.0f s unless somebody withdraws it", a.ID, undo)
+		p.changed(*a)
+		return false
+	}
+	return a.DeadlineUnixNs == 0 || p.now.UnixNano() >= a.DeadlineUnixNs
+}
+
+func (p *Planner) stopped() string {
+	if p.policy.Frozen {
+		return "actions are frozen"
+	}
+	return "the mode is observe"
 }
 
 // carryOn orders the next step of S2 or S3 on its way into force, or out of it
@@ -116,11 +149,12 @@ func stepsText(s *falcon.Swap) string {
 	return fmt.Sprintf(" (pause %.0f, dump %.0f, swap %.0f, restore %.0f ms; %.1f MB moved)", s.StepMs[0], s.StepMs[1], s.StepMs[2], s.StepMs[3], s.MovedMB)
 }
 
-// staleProposals drops what was planned for a job that is another now.
+// staleProposals drops what was planned for a job that is another now, also
+// where it is approved and can still be withdrawn.
 func (p *Planner) staleProposals(by string) {
 	for _, s := range p.stories {
-		if a := s.proposal(); a != nil {
-			p.expireFor(a, "it was planned for the job before "+by)
+		for i := range s.actions {
+			p.expireFor(&s.actions[i], "it was planned for the job before "+by)
 		}
 	}
 }

@@ -20,6 +20,7 @@ var ErrBadPolicy = errors.New("mitigate: bad policy")
 const (
 	countdownMostS = 24 * 3600 // seconds that a proposal waits for a veto, at most
 	perHourMost    = 1000
+	undoMostS      = 3600 // a plan that is older than that is not what was approved
 )
 
 var variants = []falcon.Variant{falcon.VariantReplace, falcon.VariantRestart, falcon.VariantDrop}
@@ -67,6 +68,12 @@ func validateRung(p falcon.Policy, r falcon.Rung, v falcon.RungPolicy) error {
 	}
 	if !(v.Countdown >= 0 && v.Countdown <= countdownMostS) || math.IsNaN(v.Countdown) {
 		return fmt.Errorf("%w: countdown_s %v of %s is not between 0 and %d", ErrBadPolicy, v.Countdown, r, countdownMostS)
+	}
+	if !(v.Undo >= 0 && v.Undo <= undoMostS) {
+		return fmt.Errorf("%w: undo_s %v of %s is not between 0 (at once) and %d", ErrBadPolicy, v.Undo, r, undoMostS)
+	}
+	if v.Second && v.Approval != falcon.ApprovalNever && mayAct(p, r) {
+		return fmt.Errorf("%w: %s wants a second approver and is to act by itself: let it wait (approval: person), or take second away", ErrBadPolicy, r)
 	}
 	if v.PerHour < 0 || v.PerHour > perHourMost {
 		return fmt.Errorf("%w: per_hour %d of %s is not between 0 (no limit) and %d", ErrBadPolicy, v.PerHour, r, perHourMost)
@@ -132,14 +139,20 @@ func within(hours string, now time.Time) bool {
 // approval is what policy wants before rung r is taken (falcon.ApprovalAuto,
 // …), whatever the time of the day.
 func approval(p falcon.Policy, r falcon.Rung) string {
-	asked := p.Rungs[r].Approval
 	switch {
-	case asked == falcon.ApprovalNever:
+	case p.Rungs[r].Approval == falcon.ApprovalNever:
 		return falcon.ApprovalNever
-	case p.Mode != falcon.ModeAuto, asked == falcon.ApprovalPerson, r.Level() > p.Cap.Level(), r == falcon.RungS4 && p.Owner == "":
+	case p.Rungs[r].Second, !mayAct(p, r):
 		return falcon.ApprovalPerson
 	}
 	return falcon.ApprovalAuto
+}
+
+// mayAct says that nothing but the clock would keep rung r from acting by
+// itself.
+func mayAct(p falcon.Policy, r falcon.Rung) bool {
+	return p.Mode == falcon.ModeAuto && p.Rungs[r].Approval != falcon.ApprovalPerson && r.Level() <= p.Cap.Level() &&
+		(r != falcon.RungS4 || p.Owner != "")
 }
 
 // s4Variants lists how S4 may be taken, best first.

@@ -29,6 +29,11 @@ func TestValidatePolicySaysWhatIsWrong(t *testing.T) {
 		"none of auto":              rung(falcon.RungS2, falcon.RungPolicy{Approval: "maybe"}),
 		"countdown_s -1":            rung(falcon.RungS2, falcon.RungPolicy{Countdown: -1}),
 		"countdown_s NaN":           rung(falcon.RungS2, falcon.RungPolicy{Countdown: math.NaN()}),
+		"undo_s -1":                 rung(falcon.RungS3, falcon.RungPolicy{Undo: -1}),
+		"undo_s NaN":                rung(falcon.RungS3, falcon.RungPolicy{Undo: math.NaN()}),
+		"undo_s 3601":               rung(falcon.RungS3, falcon.RungPolicy{Undo: 3601}),
+		"S3 wants a second":         rung(falcon.RungS3, falcon.RungPolicy{Second: true, Approval: falcon.ApprovalAuto}),
+		"S2 wants a second":         rung(falcon.RungS2, falcon.RungPolicy{Second: true}), // within the cap of auto
 		"per_hour -2":               rung(falcon.RungS2, falcon.RungPolicy{PerHour: -2}),
 		`hours "22-6"`:              auto(func(p *falcon.Policy) { p.Hours = "22-6" }),
 		`hours "06:00-06:00"`:       auto(func(p *falcon.Policy) { p.Hours = "06:00-06:00" }),
@@ -48,6 +53,10 @@ func TestValidatePolicySaysWhatIsWrong(t *testing.T) {
 			p.Hours, p.AllowDrop, p.Variants = "22:00-06:30", true, []falcon.Variant{falcon.VariantDrop}
 		}),
 		{Mode: falcon.ModeAuto, Cap: falcon.RungS4, Rungs: map[falcon.Rung]falcon.RungPolicy{falcon.RungS4: {Approval: falcon.ApprovalPerson}}},
+		{Mode: falcon.ModeApprove, Cap: falcon.RungS4, Rungs: map[falcon.Rung]falcon.RungPolicy{falcon.RungS4: {Second: true, Undo: 3600}}},
+		{Mode: falcon.ModeAuto, Cap: falcon.RungS2, Rungs: map[falcon.Rung]falcon.RungPolicy{falcon.RungS3: {Second: true}}},
+		rung(falcon.RungS4, falcon.RungPolicy{Second: true, Approval: falcon.ApprovalPerson}),
+		rung(falcon.RungS4, falcon.RungPolicy{Second: true, Approval: falcon.ApprovalNever}),
 	} {
 		if err := ValidatePolicy(p); err != nil {
 			t.Errorf("%+v: %v", p, err)
@@ -57,6 +66,7 @@ func TestValidatePolicySaysWhatIsWrong(t *testing.T) {
 
 func TestApprovalByModeCapAndOwner(t *testing.T) {
 	never := map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Approval: falcon.ApprovalNever}, falcon.RungS3: {Approval: falcon.ApprovalAuto}}
+	two := map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Second: true}} // also where nobody has validated it
 	for _, c := range []struct {
 		p    falcon.Policy
 		want [3]string // S2, S3, S4
@@ -66,6 +76,7 @@ func TestApprovalByModeCapAndOwner(t *testing.T) {
 		{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS4}, [3]string{"auto", "auto", "person"}},
 		{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "x"}, [3]string{"auto", "auto", "auto"}},
 		{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS2, Rungs: never}, [3]string{"never", "person", "person"}},
+		{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS3, Rungs: two}, [3]string{"person", "auto", "person"}},
 	} {
 		for i, r := range []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4} {
 			if got := approval(c.p, r); got != c.want[i] {

@@ -156,6 +156,9 @@ func more(a falcon.Action) string {
 	if a.DeadlineUnixNs != 0 {
 		out += " until=" + time.Unix(0, a.DeadlineUnixNs).UTC().Format(time.TimeOnly)
 	}
+	for _, v := range a.Approvals {
+		out += " approval=" + v.By
+	}
 	if a.ErrorShare != 0 {
 		out += fmt.Sprintf(" error=%.3f", a.ErrorShare)
 	}
@@ -296,7 +299,7 @@ func (a args) policy() falcon.Policy {
 		out.Variants = append(out.Variants, falcon.Variant(v))
 	}
 	for _, r := range []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4} {
-		v := falcon.RungPolicy{Approval: a.v[string(r)], Countdown: a.maybe("countdown." + string(r)), PerHour: int(a.maybe("per_hour." + string(r)))}
+		v := falcon.RungPolicy{Approval: a.v[string(r)], Countdown: a.maybe("countdown." + string(r)), PerHour: int(a.maybe("per_hour." + string(r))), Undo: a.maybe("undo." + string(r)), Second: slices.Contains(a.words("second"), string(r))}
 		if v != (falcon.RungPolicy{}) {
 			out.Rungs[r] = v
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -53,6 +54,20 @@ func (e *Engine) audit(now time.Time, who Actor, d deed) {
 	e.extra = append(e.extra, record(now, kindEvent, eventRecord{
 		Iteration: e.det.Steady().Iteration, Kind: kindAudit, Text: clean(d.text()), Audit: &d,
 	}))
+}
+
+// verbFor is what a decision did to an action, in words: of two approvals
+// which one it was, and whether a veto took an approval back.
+func verbFor(was, is falcon.Action, approve bool) string {
+	switch {
+	case !approve && was.State == falcon.ActionApproved:
+		return "withdraw"
+	case approve && is.Waits():
+		return "approve (1 of 2)"
+	case approve && was.Waits():
+		return "approve (2 of 2)"
+	}
+	return verbOf(approve)
 }
 
 // verbOf is a decision on an action in one word.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -50,7 +51,8 @@ func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int
 // Decide takes an operator's word on a proposal. It answers once the decision
 // and what it led to are durable. A plan that is not what the operator saw, a
 // job that was restarted since, or a decision that was already taken is
-// refused (ErrStale, with the difference); the first decision wins.
+// refused (ErrStale, with the difference); the first decision wins. A veto is
+// taken until the action is ordered, and withdraws an approval.
 func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideRequest) (*falconv1.Action, error) {
 	var id string
 	var refused error
@@ -71,7 +73,7 @@ func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideReques
 
 func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 	now := e.cfg.Now()
-	if q.GetRung() != "" && q.GetAction() == "" && !e.proposes(q.GetIncident(), falcon.Rung(q.GetRung())) {
+	if q.GetRung() != "" && q.GetAction() == "" && !e.proposes(q.GetIncident(), falcon.Rung(q.GetRung()), q.GetApprove()) {
 		return e.stepUp(now, who, q)
 	}
 	a, err := e.decidable(q)
@@ -85,9 +87,20 @@ func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 	if err := e.plan.Check(d); err != nil {
 		return "", refused(err)
 	}
-	e.decided(now, who, a, d)
+	was := e.planned(a)
 	e.plan.Step(now, d)
+	e.decided(now, who, a, d, verbFor(was, e.planned(a), d.Approve))
 	return a.ID, nil
+}
+
+// planned is an action as the planner has it now; the journal's word may be a
+// step behind.
+func (e *Engine) planned(a falcon.Action) falcon.Action {
+	l, _ := e.plan.Ladder(a.Incident)
+	if i := slices.IndexFunc(l.Actions, func(x falcon.Action) bool { return x.ID == a.ID }); i >= 0 {
+		return l.Actions[i]
+	}
+	return a
 }
 
 // refused is the planner's no: what the question lacks is the caller's to
@@ -99,21 +112,38 @@ func refused(err error) error {
 	return fmt.Errorf("%w: %w", ErrStale, err)
 }
 
-// proposes says that this very rung waits for a decision: naming it decides on
-// that proposal.
-func (e *Engine) proposes(incident string, r falcon.Rung) bool {
+// proposes says that this very rung waits for a decision, or can be withdrawn:
+// naming it decides on that.
+func (e *Engine) proposes(incident string, r falcon.Rung, approve bool) bool {
 	l, _ := e.plan.Ladder(incident)
-	return l.Proposal != nil && l.Proposal.Rung == r
+	a := awaited(l, approve)
+	return a != nil && a.Rung == r
+}
+
+// awaited is the action of a ladder that a word can be given on now: for or
+// against what is proposed, against what is approved and not ordered; nil
+// where there is none.
+func awaited(l falcon.Ladder, approve bool) *falcon.Action {
+	for i := len(l.Actions) - 1; i >= 0; i-- {
+		if openTo(l.Actions[i], approve) {
+			return &l.Actions[i]
+		}
+	}
+	return nil
+}
+
+func openTo(a falcon.Action, approve bool) bool {
+	return a.State == falcon.ActionProposed || a.State == falcon.ActionApproved && !approve
 }
 
 // decided writes the decision down, in the batch that holds what it leads to.
-func (e *Engine) decided(now time.Time, who Actor, a falcon.Action, d mitigate.Decision) {
+func (e *Engine) decided(now time.Time, who Actor, a falcon.Action, d mitigate.Decision, verb string) {
 	e.extra = append(e.extra, record(now, kindDecision, DecisionRecord{
 		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: e.mem.job.Epoch,
 		Approve: d.Approve, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
 		Rung: a.Rung, Variant: a.Variant,
 	}))
-	e.audit(now, who, deed{Verb: verbOf(d.Approve), About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
+	e.audit(now, who, deed{Verb: verb, About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
 }
 
 // byPolicy is who decides where no person does.
@@ -122,11 +152,12 @@ const byPolicy = "policy"
 // noteDecision writes down what policy has decided by itself: the same line as
 // a person's.
 func (e *Engine) noteDecision(now time.Time, a falcon.Action) {
-	if _, known := e.mem.decisions[a.ID]; known || a.DecidedBy != byPolicy {
+	if d := e.mem.decisions[a.ID]; d.By == byPolicy || a.DecidedBy != byPolicy {
 		return
 	}
 	who := Actor{Name: byPolicy, Role: itself.Role, From: e.mem.policy.source()}
-	e.decided(now, who, a, mitigate.Decision{Approve: a.State != falcon.ActionVetoed, Reason: a.Reason})
+	approve := a.State != falcon.ActionVetoed
+	e.decided(now, who, a, mitigate.Decision{Approve: approve, Reason: a.Reason}, verbOf(approve))
 }
 
 // stepUp takes a rung that is not proposed yet. The planner makes the plan in
@@ -152,7 +183,7 @@ func (e *Engine) stepUp(now time.Time, who Actor, q *falconv1.DecideRequest) (st
 		return "", fmt.Errorf("%w: nothing came of rung %s for %s", ErrStale, d.Rung, d.Incident)
 	}
 	a := l.Actions[len(l.Actions)-1]
-	e.decided(now, who, a, d)
+	e.decided(now, who, a, d, verbFor(falcon.Action{State: falcon.ActionProposed}, a, true))
 	return a.ID, nil
 }
 
@@ -177,7 +208,7 @@ func (e *Engine) decidable(q *falconv1.DecideRequest) (falcon.Action, error) {
 		return falcon.Action{}, fmt.Errorf("%w: no action %q of incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetAction()), clean(q.GetIncident()))
 	}
 	a := e.mem.actions[i]
-	if a.State != falcon.ActionProposed {
+	if !openTo(a, q.GetApprove()) {
 		return a, e.tooLate(a)
 	}
 	return a, samePlan(a, q.GetPlanHash())
@@ -189,16 +220,17 @@ func (e *Engine) proposal(q *falconv1.DecideRequest) (falcon.Action, error) {
 		return falcon.Action{}, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
 	}
 	l, _ := e.plan.Ladder(id)
-	if l.Proposal == nil || l.Proposal.State != falcon.ActionProposed {
+	a := awaited(l, q.GetApprove())
+	if a == nil {
 		if n := len(l.Actions); n > 0 {
 			return falcon.Action{}, e.tooLate(l.Actions[n-1])
 		}
 		return falcon.Action{}, fmt.Errorf("%w: nothing is proposed for %s at the moment", ErrStale, id)
 	}
 	if q.GetPlanHash() == "" {
-		return *l.Proposal, nil
+		return *a, nil
 	}
-	return *l.Proposal, samePlan(*l.Proposal, q.GetPlanHash())
+	return *a, samePlan(*a, q.GetPlanHash())
 }
 
 func samePlan(a falcon.Action, hash string) error {

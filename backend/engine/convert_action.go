@@ -17,6 +17,9 @@ func protoAction(a falcon.Action) *falconv1.Action {
 		ErrorShare: a.ErrorShare, JobEpoch: a.JobEpoch,
 		Phase: a.Phase, ResumeIteration: a.Resume, Generation: a.Generation,
 	}
+	for _, v := range a.Approvals {
+		out.Approvals = append(out.Approvals, &falconv1.Approval{By: v.By, From: v.From, UnixNs: v.UnixNs, Reason: v.Reason})
+	}
 	if a.Swap != nil {
 		out.StepMs, out.MovedMb = a.Swap.StepMs[:], a.Swap.MovedMB
 	}

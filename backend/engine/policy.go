@@ -79,6 +79,12 @@ func policyText(p falcon.Policy) string {
 		if v.PerHour > 0 {
 			text += fmt.Sprintf(" %d an hour", v.PerHour)
 		}
+		if v.Second {
+			text += " by two people"
+		}
+		if v.Undo > 0 {
+			text += fmt.Sprintf(" with %g s to undo", v.Undo)
+		}
 		parts = append(parts, text)
 	}
 	if p.Hours != "" {
@@ -108,7 +114,7 @@ func policyFrom(p *falconv1.Policy) falcon.Policy {
 		if out.Rungs == nil {
 			out.Rungs = map[falcon.Rung]falcon.RungPolicy{}
 		}
-		out.Rungs[falcon.Rung(clean(name))] = falcon.RungPolicy{Approval: clean(r.GetApproval()), Countdown: r.GetCountdownS(), PerHour: int(r.GetPerHour())}
+		out.Rungs[falcon.Rung(clean(name))] = falcon.RungPolicy{Approval: clean(r.GetApproval()), Countdown: r.GetCountdownS(), PerHour: int(r.GetPerHour()), Undo: r.GetUndoS(), Second: r.GetSecond()}
 	}
 	for _, v := range p.GetVariants() {
 		out.Variants = append(out.Variants, falcon.Variant(clean(v)))
@@ -125,7 +131,7 @@ func protoPolicy(p falcon.Policy, version uint64) *falconv1.Policy {
 		if out.Rungs == nil {
 			out.Rungs = map[string]*falconv1.RungPolicy{}
 		}
-		out.Rungs[string(r)] = &falconv1.RungPolicy{Approval: v.Approval, CountdownS: v.Countdown, PerHour: int32(v.PerHour)}
+		out.Rungs[string(r)] = &falconv1.RungPolicy{Approval: v.Approval, CountdownS: v.Countdown, PerHour: int32(v.PerHour), UndoS: v.Undo, Second: v.Second}
 	}
 	return out
 }

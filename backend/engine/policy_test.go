@@ -15,7 +15,7 @@ func allOfIt() falcon.Policy {
 		Mode: falcon.ModeAuto, Cap: falcon.RungS3, Owner: "maria", Hours: "22:00-06:00", AllowDrop: true,
 		Rungs: map[falcon.Rung]falcon.RungPolicy{
 			falcon.RungS2: {Approval: falcon.ApprovalAuto, PerHour: 4},
-			falcon.RungS3: {Approval: falcon.ApprovalPerson, Countdown: 30},
+			falcon.RungS3: {Approval: falcon.ApprovalPerson, Countdown: 30, Undo: 10, Second: true},
 		},
 		Variants: []falcon.Variant{falcon.VariantRestart, falcon.VariantDrop},
 		Recovery: falcon.RecoveryPolicy{
@@ -39,7 +39,7 @@ func TestPolicyOnTheWireIsWhole(t *testing.T) {
 	if got := policyFrom(protoPolicy(falcon.Policy{Mode: falcon.ModeApprove}, 1)); !got.Equal(falcon.Policy{Mode: falcon.ModeApprove}) {
 		t.Errorf("a short policy became %+v", got)
 	}
-	for _, want := range []string{"mode auto, cap S3, frozen true", "S2 auto 4 an hour", "S3 person after 30 s", "22:00-06:00 UTC", "restart, drop", "owner maria", "recovery person after 5 s 6 an hour, 3 an hour in place, a silent agent is enough to fence, replicas may be given up"} {
+	for _, want := range []string{"mode auto, cap S3, frozen true", "S2 auto 4 an hour", "S3 person after 30 s by two people with 10 s to undo", "22:00-06:00 UTC", "restart, drop", "owner maria", "recovery person after 5 s 6 an hour, 3 an hour in place, a silent agent is enough to fence, replicas may be given up"} {
 		if got := policyText(p); !strings.Contains(got, want) {
 			t.Errorf("%q does not say %q", got, want)
 		}

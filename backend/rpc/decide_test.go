@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/auth"
 	"github.com/failslow/falcon/mitigate"
 )
 
@@ -102,4 +104,88 @@ func TestRestartNeedsAReason(t *testing.T) {
 	if err != nil || r.GetAction().GetState() != string(falcon.ActionDispatched) || r.GetAction().GetReason() != "the node is worn out" {
 		t.Errorf("with a reason: %v, %v", r, err)
 	}
+}
+
+// twoDoors are two people who may decide, at the socket and over the network,
+// and an S3 that waits for them.
+func twoDoors(t *testing.T, s3 falcon.RungPolicy) (context.Context, falcon.Action, [2]falconv1.ConsoleClient) {
+	t.Helper()
+	plan, a := waiting(t, falcon.RungS3)
+	s := newSiteUnder(t, plan, map[falcon.Rung]falcon.RungPolicy{falcon.RungS3: s3})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	doors := [2]falconv1.ConsoleClient{
+		falconv1.NewConsoleClient(s.dialSocket()), falconv1.NewConsoleClient(s.dial(s.issue(auth.RoleApprover, "li"))),
+	}
+	known(ctx, t, doors[0], a)
+	return ctx, a, doors
+}
+
+// The second approver is another person; until the order goes out either of
+// them takes it back.
+func TestSecondApproverAndUndoAtTwoDoors(t *testing.T) {
+	ctx, a, doors := twoDoors(t, falcon.RungPolicy{Second: true, Undo: 3600})
+	r, err := doors[0].Decide(ctx, on(a, true, ""))
+	if err != nil || r.GetAction().GetState() != string(falcon.ActionProposed) || len(r.GetAction().GetApprovals()) != 1 {
+		t.Fatalf("the first: %v, %v", r, err)
+	}
+	if _, err := doors[0].Decide(ctx, on(a, true, "")); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "S3 takes two people") {
+		t.Errorf("the same person again: %v", err)
+	}
+	r, err = doors[1].Decide(ctx, on(a, true, ""))
+	got := r.GetAction()
+	if err != nil || got.GetState() != string(falcon.ActionApproved) || got.GetDecidedBy() != "li" || len(got.GetApprovals()) != 2 || got.GetDeadlineUnixNs() == 0 {
+		t.Errorf("the second: %v, %v", got, err)
+	}
+	if _, err := doors[0].Decide(ctx, on(a, true, "")); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "was approved by li") {
+		t.Errorf("approved already: %v", err)
+	}
+	r, err = doors[0].Decide(ctx, on(a, false, "not tonight"))
+	if err != nil || r.GetAction().GetState() != string(falcon.ActionVetoed) || len(r.GetAction().GetApprovals()) != 2 {
+		t.Errorf("withdrawn: %v, %v", r, err)
+	}
+	if _, err := doors[1].Decide(ctx, on(a, false, "")); status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "was vetoed by") {
+		t.Errorf("withdrawn twice: %v", err)
+	}
+}
+
+// race has both doors decide at the same moment.
+func race(ctx context.Context, doors [2]falconv1.ConsoleClient, words [2]*falconv1.DecideRequest) [2]error {
+	var errs [2]error
+	start := make(chan struct{})
+	var both sync.WaitGroup
+	for n, c := range doors {
+		both.Go(func() {
+			<-start
+			_, errs[n] = c.Decide(ctx, words[n])
+		})
+	}
+	close(start)
+	both.Wait()
+	return errs
+}
+
+// Two people who approve at once are two approvals; one who approves and one
+// who vetoes come to one end, whoever is first: it is off.
+func TestRacingForTheSecondApprovalAndTheUndo(t *testing.T) {
+	t.Run("both approve", func(t *testing.T) {
+		ctx, a, doors := twoDoors(t, falcon.RungPolicy{Second: true, Undo: 3600})
+		if errs := race(ctx, doors, [2]*falconv1.DecideRequest{on(a, true, ""), on(a, true, "")}); errs[0] != nil || errs[1] != nil {
+			t.Fatal(errs)
+		}
+		_, err := doors[0].Decide(ctx, on(a, true, ""))
+		if err == nil || !strings.Contains(err.Error(), "it is approved now") {
+			t.Error(err)
+		}
+	})
+	t.Run("one vetoes", func(t *testing.T) {
+		ctx, a, doors := twoDoors(t, falcon.RungPolicy{Undo: 3600})
+		errs := race(ctx, doors, [2]*falconv1.DecideRequest{on(a, true, ""), on(a, false, "")})
+		if errs[1] != nil || errs[0] != nil && !strings.Contains(errs[0].Error(), "vetoed") {
+			t.Fatal(errs)
+		}
+		if _, err := doors[0].Decide(ctx, on(a, true, "")); err == nil || !strings.Contains(err.Error(), "it is vetoed now") {
+			t.Error(err)
+		}
+	})
 }

@@ -35,6 +35,7 @@ type site struct {
 	server *Server
 	engine *engine.Engine
 	plan   engine.Planner // nil = the real one
+	policy falcon.Policy
 }
 
 func newSite(t testing.TB) *site {
@@ -43,6 +44,11 @@ func newSite(t testing.TB) *site {
 }
 
 func newSiteWith(t testing.TB, plan engine.Planner) *site {
+	t.Helper()
+	return newSiteUnder(t, plan, nil)
+}
+
+func newSiteUnder(t testing.TB, plan engine.Planner, rungs map[falcon.Rung]falcon.RungPolicy) *site {
 	t.Helper()
 	// A socket's path must be short; the test's own directory may not be.
 	dir, err := os.MkdirTemp("", "falcon")
@@ -54,7 +60,7 @@ func newSiteWith(t testing.TB, plan engine.Planner) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, dir: dir, ca: ca, plan: plan}
+	s := &site{t: t, dir: dir, ca: ca, plan: plan, policy: falcon.Policy{Mode: falcon.ModeApprove, Rungs: rungs}}
 	if err := ca.Save(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +87,7 @@ func (s *site) open() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if s.engine, err = engine.New(engine.Config{JobName: "test", Journal: j, Planner: s.plan, Policy: falcon.Policy{Mode: falcon.ModeApprove}}); err != nil {
+	if s.engine, err = engine.New(engine.Config{JobName: "test", Journal: j, Planner: s.plan, Policy: s.policy}); err != nil {
 		s.t.Fatal(err)
 	}
 	conf, err := auth.ServerTLS(auth.FilesIn(s.dir, "server"))

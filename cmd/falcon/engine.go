@@ -88,6 +88,7 @@ func loadEngineConfig(path string) (engineConfig, error) {
 		return cfg, err
 	}
 	cfg.fill()
+	cfg.Policy.fillUndo()
 	return cfg, cfg.check()
 }
 

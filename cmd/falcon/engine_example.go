@@ -11,7 +11,8 @@ policy:
   mode: approve                   # observe | approve | auto
   cap: S1                         # the highest rung that acts by itself in auto
   owner: ""                       # who answers for what acts by itself; S4 needs one
-  rungs: {}                       # {S3: {approval: auto, countdown_s: 30, per_hour: 2}}; auto | person | never, 0 = no limit
+  rungs: {S3: {undo_s: 10}}       # {S3: {approval: auto, countdown_s: 30, per_hour: 2}}; auto | person | never, 0 = no limit;
+                                  # undo_s: a person's approval can be withdrawn so long; second: true takes two people
   hours: ""                       # in UTC, when rungs may act by themselves, such as 22:00-06:00; "" = always
   allow_drop: false               # S4 may give up a replica and rescale the batch
   variants: []                    # of S4, best first: replace, restart, drop; [] = replace, restart

@@ -25,12 +25,49 @@ type policyConfig struct {
 	Cap   string `yaml:"cap"`
 	Owner string `yaml:"owner"`
 
-	Rungs     map[string]falcon.RungPolicy `yaml:"rungs"`
-	Hours     string                       `yaml:"hours"`
-	AllowDrop bool                         `yaml:"allow_drop"`
-	Variants  []string                     `yaml:"variants"`
+	Rungs     map[string]rungConfig `yaml:"rungs"`
+	Hours     string                `yaml:"hours"`
+	AllowDrop bool                  `yaml:"allow_drop"`
+	Variants  []string              `yaml:"variants"`
 
 	Recovery falcon.RecoveryPolicy `yaml:"recovery"`
+}
+
+// rungConfig is falcon.RungPolicy, where a time to undo that is not set is not
+// the same as none.
+type rungConfig struct {
+	Approval  string   `yaml:"approval"`
+	Countdown float64  `yaml:"countdown_s"`
+	PerHour   int      `yaml:"per_hour"`
+	Undo      *float64 `yaml:"undo_s"`
+	Second    bool     `yaml:"second"`
+}
+
+func (r rungConfig) policy() falcon.RungPolicy {
+	out := falcon.RungPolicy{Approval: r.Approval, Countdown: r.Countdown, PerHour: r.PerHour, Second: r.Second}
+	if r.Undo != nil {
+		out.Undo = *r.Undo
+	}
+	return out
+}
+
+// undoS3 is how long an approval of S3 can be withdrawn where the configuration
+// does not say, in seconds.
+const undoS3 = 10.0
+
+// fillUndo gives S3 its time to undo. Labs have none but what their scenario
+// says: scripts drive them.
+func (p *policyConfig) fillUndo() {
+	s3 := p.Rungs[string(falcon.RungS3)]
+	if s3.Undo != nil {
+		return
+	}
+	undo := undoS3
+	s3.Undo = &undo
+	if p.Rungs == nil {
+		p.Rungs = map[string]rungConfig{}
+	}
+	p.Rungs[string(falcon.RungS3)] = s3
 }
 
 // policyBytesMax bounds a policy file.
@@ -88,7 +125,7 @@ func (c *engineConfig) policy() falcon.Policy {
 		if out.Rungs == nil {
 			out.Rungs = map[falcon.Rung]falcon.RungPolicy{}
 		}
-		out.Rungs[falcon.Rung(r)] = v
+		out.Rungs[falcon.Rung(r)] = v.policy()
 	}
 	for _, v := range p.Variants {
 		out.Variants = append(out.Variants, falcon.Variant(v))

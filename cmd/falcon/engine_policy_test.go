@@ -43,7 +43,7 @@ func TestPolicyFileIsThePolicySection(t *testing.T) {
 	}
 	want := falcon.Policy{
 		Mode: falcon.ModeAuto, Cap: falcon.RungS3, Owner: "maria", Hours: "22:00-06:00",
-		Rungs:    map[falcon.Rung]falcon.RungPolicy{falcon.RungS3: {Approval: falcon.ApprovalAuto, Countdown: 30, PerHour: 2}},
+		Rungs:    map[falcon.Rung]falcon.RungPolicy{falcon.RungS3: {Approval: falcon.ApprovalAuto, Countdown: 30, PerHour: 2, Undo: undoS3}},
 		Variants: []falcon.Variant{falcon.VariantRestart},
 	}
 	for i, p := range got {
@@ -67,6 +67,30 @@ func TestPolicyFilesThatAreRefused(t *testing.T) {
 		_, err := loadEngineConfig(writeIn(t, dir, "falcon.yaml", c.config))
 		if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// An approval of S3 can be withdrawn unless the configuration says that it
+// can't; a second approver is asked for by name.
+func TestUndoIsShipped(t *testing.T) {
+	dir := t.TempDir()
+	for text, want := range map[string]falcon.RungPolicy{
+		"":                            {Undo: 10},
+		"mode: auto\ncap: S2\n":       {Undo: 10},
+		"rungs: {S3: {per_hour: 2}}":  {Undo: 10, PerHour: 2},
+		"rungs: {S3: {undo_s: 0}}":    {},
+		"rungs: {S3: {undo_s: 25.5}}": {Undo: 25.5},
+		"rungs: {S3: {second: true}}": {Undo: 10, Second: true},
+	} {
+		writeIn(t, dir, "p.yaml", text)
+		cfg, err := loadEngineConfig(writeIn(t, dir, "falcon.yaml", "policy_file: p.yaml\n"))
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if p := cfg.policy(); p.Rungs[falcon.RungS3] != want || p.Rungs[falcon.RungS4] != (falcon.RungPolicy{}) {
+			t.Errorf("%q: %+v", text, p.Rungs)
 		}
 	}
 }

@@ -36,6 +36,11 @@ func ActionOf(a *falconv1.Action) Action {
 		ErrorShare: a.GetErrorShare(), JobEpoch: a.GetJobEpoch(),
 		Phase: clean.String(a.GetPhase()), Resume: a.GetResumeIteration(), Generation: a.GetGeneration(),
 	}}
+	for _, v := range a.GetApprovals() {
+		out.Approvals = append(out.Approvals, falcon.Approval{
+			By: clean.String(v.GetBy()), From: clean.String(v.GetFrom()), UnixNs: v.GetUnixNs(), Reason: clean.String(v.GetReason()),
+		})
+	}
 	for _, d := range a.GetPlacement() {
 		out.Placement = append(out.Placement, falcon.Device(clean.String(d)))
 	}

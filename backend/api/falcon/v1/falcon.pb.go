@@ -5412,6 +5412,8 @@ type RungPolicy struct {
 	Approval      string                 `protobuf:"bytes,1,opt,name=approval,proto3" json:"approval,omitempty"` // "auto", "person", "never"; empty = by mode and cap
 	CountdownS    float64                `protobuf:"fixed64,2,opt,name=countdown_s,json=countdownS,proto3" json:"countdown_s,omitempty"`
 	PerHour       int32                  `protobuf:"varint,3,opt,name=per_hour,json=perHour,proto3" json:"per_hour,omitempty"`
+	UndoS         float64                `protobuf:"fixed64,4,opt,name=undo_s,json=undoS,proto3" json:"undo_s,omitempty"` // from a person's approval to the order; until then a veto withdraws it; 0 = at once
+	Second        bool                   `protobuf:"varint,5,opt,name=second,proto3" json:"second,omitempty"`             // one person's approval waits for another person's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5465,6 +5467,20 @@ func (x *RungPolicy) GetPerHour() int32 {
 		return x.PerHour
 	}
 	return 0
+}
+
+func (x *RungPolicy) GetUndoS() float64 {
+	if x != nil {
+		return x.UndoS
+	}
+	return 0
+}
+
+func (x *RungPolicy) GetSecond() bool {
+	if x != nil {
+		return x.Second
+	}
+	return false
 }
 
 type RankView struct {
@@ -6229,12 +6245,13 @@ type Action struct {
 	MovedMb           float64                `protobuf:"fixed64,23,opt,name=moved_mb,json=movedMb,proto3" json:"moved_mb,omitempty"`
 	DecidedFrom       string                 `protobuf:"bytes,24,opt,name=decided_from,json=decidedFrom,proto3" json:"decided_from,omitempty"`
 	DecidedUnixNs     int64                  `protobuf:"varint,25,opt,name=decided_unix_ns,json=decidedUnixNs,proto3" json:"decided_unix_ns,omitempty"`
-	DeadlineUnixNs    int64                  `protobuf:"varint,26,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // of the countdown to automatic approval; 0 = a person must
+	DeadlineUnixNs    int64                  `protobuf:"varint,26,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // proposed: of the countdown to automatic approval, 0 = a person must; approved: then it is ordered, until then a veto withdraws it
 	ErrorShare        float64                `protobuf:"fixed64,27,opt,name=error_share,json=errorShare,proto3" json:"error_share,omitempty"`              // measured over predicted − 1
 	JobEpoch          uint64                 `protobuf:"varint,28,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"`
 	Phase             string                 `protobuf:"bytes,29,opt,name=phase,proto3" json:"phase,omitempty"`                                             // of an action under way that takes several steps: "placement", "checkpoint", …
 	ResumeIteration   int64                  `protobuf:"varint,30,opt,name=resume_iteration,json=resumeIteration,proto3" json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
 	Generation        uint64                 `protobuf:"varint,31,opt,name=generation,proto3" json:"generation,omitempty"`                                  // S4: newest launch made for it
+	Approvals         []*Approval            `protobuf:"bytes,32,rep,name=approvals,proto3" json:"approvals,omitempty"`                                     // by people, in their order; while it is proposed the first of two waits for the second
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -6486,6 +6503,82 @@ func (x *Action) GetGeneration() uint64 {
 	return 0
 }
 
+func (x *Action) GetApprovals() []*Approval {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
+// Approval is one person's word for an action; see falcon.Approval.
+type Approval struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            string                 `protobuf:"bytes,1,opt,name=by,proto3" json:"by,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	UnixNs        int64                  `protobuf:"varint,3,opt,name=unix_ns,json=unixNs,proto3" json:"unix_ns,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Approval) Reset() {
+	*x = Approval{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Approval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Approval) ProtoMessage() {}
+
+func (x *Approval) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Approval.ProtoReflect.Descriptor instead.
+func (*Approval) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *Approval) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Approval) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Approval) GetUnixNs() int64 {
+	if x != nil {
+		return x.UnixNs
+	}
+	return 0
+}
+
+func (x *Approval) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Preview is what a placement would change; see falcon.Preview.
 type Preview struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6504,7 +6597,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6516,7 +6609,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6529,7 +6622,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -6605,7 +6698,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6617,7 +6710,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6630,7 +6723,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -6657,7 +6750,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6669,7 +6762,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6682,7 +6775,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -6725,7 +6818,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6737,7 +6830,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6750,7 +6843,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RungView) GetRung() string {
@@ -6895,7 +6988,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6907,7 +7000,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6920,7 +7013,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -6996,7 +7089,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7008,7 +7101,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7021,7 +7114,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -7104,7 +7197,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7116,7 +7209,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7129,7 +7222,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Audit) GetActor() string {
@@ -7190,7 +7283,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7202,7 +7295,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7215,7 +7308,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -7238,7 +7331,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7250,7 +7343,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7263,7 +7356,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -7310,10 +7403,10 @@ func (*Event_Resync) isEvent_Body() {}
 type DecideRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Incident      string                 `protobuf:"bytes,1,opt,name=incident,proto3" json:"incident,omitempty"`
-	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`                     // id; empty = the incident's current proposal
-	PlanHash      string                 `protobuf:"bytes,3,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"` // must match what the operator saw; empty only with action empty
-	Approve       bool                   `protobuf:"varint,4,opt,name=approve,proto3" json:"approve,omitempty"`
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`                      // id; empty = the incident's current proposal
+	PlanHash      string                 `protobuf:"bytes,3,opt,name=plan_hash,json=planHash,proto3" json:"plan_hash,omitempty"`  // must match what the operator saw; empty only with action empty
+	Approve       bool                   `protobuf:"varint,4,opt,name=approve,proto3" json:"approve,omitempty"`                   // false: veto what is proposed, or withdraw what is approved and not ordered yet
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`                      // an approval of S4 needs one
 	JobEpoch      uint64                 `protobuf:"varint,6,opt,name=job_epoch,json=jobEpoch,proto3" json:"job_epoch,omitempty"` // 0 = not checked
 	Rung          string                 `protobuf:"bytes,7,opt,name=rung,proto3" json:"rung,omitempty"`                          // with action empty and nothing proposed: take this rung now, ahead of the ski-rental clock
 	Variant       string                 `protobuf:"bytes,8,opt,name=variant,proto3" json:"variant,omitempty"`                    // of S4; empty = policy's first that can be taken
@@ -7323,7 +7416,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7335,7 +7428,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7348,7 +7441,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -7416,7 +7509,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7428,7 +7521,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7441,7 +7534,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -7460,7 +7553,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7472,7 +7565,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7485,7 +7578,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -7504,7 +7597,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7516,7 +7609,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7529,7 +7622,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -7549,7 +7642,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7561,7 +7654,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7574,7 +7667,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -7621,7 +7714,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7633,7 +7726,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7646,7 +7739,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Validation) GetId() string {
@@ -7805,7 +7898,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7817,7 +7910,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7830,7 +7923,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -7892,7 +7985,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7904,7 +7997,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7917,7 +8010,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -7949,7 +8042,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7961,7 +8054,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7974,7 +8067,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -8048,7 +8141,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8060,7 +8153,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8073,7 +8166,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -8191,7 +8284,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8203,7 +8296,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8216,7 +8309,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -8291,7 +8384,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8303,7 +8396,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8316,7 +8409,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -8344,7 +8437,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8356,7 +8449,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8369,7 +8462,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -8451,7 +8544,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8463,7 +8556,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8476,7 +8569,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Fault) GetKind() string {
@@ -8560,7 +8653,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8572,7 +8665,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8585,7 +8678,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Recovery) GetId() string {
@@ -8764,7 +8857,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8776,7 +8869,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8789,7 +8882,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -8844,7 +8937,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8856,7 +8949,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8869,7 +8962,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -8897,7 +8990,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8909,7 +9002,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8922,7 +9015,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -8961,7 +9054,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8973,7 +9066,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8986,7 +9079,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -9045,7 +9138,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9057,7 +9150,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9070,7 +9163,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -9124,7 +9217,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9136,7 +9229,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9149,7 +9242,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -9663,13 +9756,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"fenceAlone\x12!\n" +
 	"\fallow_shrink\x18\x04 \x01(\bR\vallowShrink\x12\x19\n" +
 	"\bin_place\x18\x05 \x01(\x05R\ainPlace\x12\x19\n" +
-	"\bper_hour\x18\x06 \x01(\x05R\aperHour\"d\n" +
+	"\bper_hour\x18\x06 \x01(\x05R\aperHour\"\x93\x01\n" +
 	"\n" +
 	"RungPolicy\x12\x1a\n" +
 	"\bapproval\x18\x01 \x01(\tR\bapproval\x12\x1f\n" +
 	"\vcountdown_s\x18\x02 \x01(\x01R\n" +
 	"countdownS\x12\x19\n" +
-	"\bper_hour\x18\x03 \x01(\x05R\aperHour\"\xd6\x04\n" +
+	"\bper_hour\x18\x03 \x01(\x05R\aperHour\x12\x15\n" +
+	"\x06undo_s\x18\x04 \x01(\x01R\x05undoS\x12\x16\n" +
+	"\x06second\x18\x05 \x01(\bR\x06second\"\xd6\x04\n" +
 	"\bRankView\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12-\n" +
@@ -9750,7 +9845,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aslow_ms\x18\b \x01(\x01R\x06slowMs\x12 \n" +
 	"\vprobability\x18\t \x01(\x01R\vprobability\x12,\n" +
 	"\averdict\x18\n" +
-	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\xe5\a\n" +
+	" \x01(\v2\x12.falcon.v1.VerdictR\averdict\"\x98\b\n" +
 	"\x06Action\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bincident\x18\x02 \x01(\tR\bincident\x12\x12\n" +
@@ -9789,7 +9884,13 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10resume_iteration\x18\x1e \x01(\x03R\x0fresumeIteration\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x1f \x01(\x04R\n" +
-	"generation\"\x88\x03\n" +
+	"generation\x121\n" +
+	"\tapprovals\x18  \x03(\v2\x13.falcon.v1.ApprovalR\tapprovals\"_\n" +
+	"\bApproval\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\tR\x02by\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x17\n" +
+	"\aunix_ns\x18\x03 \x01(\x03R\x06unixNs\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x88\x03\n" +
 	"\aPreview\x12)\n" +
 	"\x05swaps\x18\x01 \x03(\v2\x13.falcon.v1.NodeSwapR\x05swaps\x12&\n" +
 	"\x04left\x18\x02 \x03(\v2\x12.falcon.v1.LinksOfR\x04left\x12*\n" +
@@ -10141,7 +10242,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -10210,42 +10311,43 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*Verdict)(nil),           // 64: falcon.v1.Verdict
 	(*Incident)(nil),          // 65: falcon.v1.Incident
 	(*Action)(nil),            // 66: falcon.v1.Action
-	(*Preview)(nil),           // 67: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 68: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 69: falcon.v1.LinksOf
-	(*RungView)(nil),          // 70: falcon.v1.RungView
-	(*Ladder)(nil),            // 71: falcon.v1.Ladder
-	(*EventLine)(nil),         // 72: falcon.v1.EventLine
-	(*Audit)(nil),             // 73: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 74: falcon.v1.WatchRequest
-	(*Event)(nil),             // 75: falcon.v1.Event
-	(*DecideRequest)(nil),     // 76: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 77: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 78: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 79: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 80: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 81: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 82: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 83: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 84: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 85: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 86: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 87: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 88: falcon.v1.IncidentsReply
-	(*Fault)(nil),             // 89: falcon.v1.Fault
-	(*Recovery)(nil),          // 90: falcon.v1.Recovery
-	(*RankRecovery)(nil),      // 91: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 92: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 93: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 94: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 95: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 96: falcon.v1.RecoverReply
-	nil,                       // 97: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 98: falcon.v1.Policy.RungsEntry
-	nil,                       // 99: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 100: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 101: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 102: falcon.v1.Recovery.PredictedMsEntry
+	(*Approval)(nil),          // 67: falcon.v1.Approval
+	(*Preview)(nil),           // 68: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 69: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 70: falcon.v1.LinksOf
+	(*RungView)(nil),          // 71: falcon.v1.RungView
+	(*Ladder)(nil),            // 72: falcon.v1.Ladder
+	(*EventLine)(nil),         // 73: falcon.v1.EventLine
+	(*Audit)(nil),             // 74: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 75: falcon.v1.WatchRequest
+	(*Event)(nil),             // 76: falcon.v1.Event
+	(*DecideRequest)(nil),     // 77: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 78: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 79: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 80: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 81: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 82: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 83: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 84: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 85: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 86: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 87: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 88: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 89: falcon.v1.IncidentsReply
+	(*Fault)(nil),             // 90: falcon.v1.Fault
+	(*Recovery)(nil),          // 91: falcon.v1.Recovery
+	(*RankRecovery)(nil),      // 92: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 93: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 94: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 95: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 96: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 97: falcon.v1.RecoverReply
+	nil,                       // 98: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 99: falcon.v1.Policy.RungsEntry
+	nil,                       // 100: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 101: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 102: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 103: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	8,   // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -10265,7 +10367,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	22,  // 14: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	23,  // 15: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	21,  // 16: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	97,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	98,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 18: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	25,  // 19: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	41,  // 20: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -10301,82 +10403,83 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	59,  // 50: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
 	61,  // 51: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
 	65,  // 52: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	71,  // 53: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	72,  // 54: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	72,  // 53: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	73,  // 54: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
 	60,  // 55: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	81,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	82,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
 	21,  // 57: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	90,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	91,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
 	52,  // 59: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
 	54,  // 60: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
 	51,  // 61: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	71,  // 62: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	72,  // 62: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
 	53,  // 63: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	98,  // 64: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	99,  // 64: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
 	57,  // 65: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
 	6,   // 66: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
 	62,  // 67: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
 	63,  // 68: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
 	64,  // 69: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	67,  // 70: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	68,  // 71: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	69,  // 72: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	69,  // 73: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	99,  // 74: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	67,  // 75: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	70,  // 76: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	66,  // 77: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	66,  // 78: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	73,  // 79: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	72,  // 80: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	66,  // 81: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	56,  // 82: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	56,  // 83: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	84,  // 84: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	85,  // 85: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	82,  // 86: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	83,  // 87: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	81,  // 88: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	65,  // 89: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	81,  // 90: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	71,  // 91: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	72,  // 92: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	61,  // 93: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	55,  // 94: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	90,  // 95: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	89,  // 96: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	100, // 97: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	34,  // 98: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	101, // 99: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	102, // 100: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	91,  // 101: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	90,  // 102: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	94,  // 103: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	90,  // 104: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	58,  // 105: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 106: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	49,  // 107: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	74,  // 108: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	76,  // 109: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	78,  // 110: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	86,  // 111: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	80,  // 112: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	92,  // 113: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	95,  // 114: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	26,  // 115: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	50,  // 116: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	75,  // 117: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	77,  // 118: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	79,  // 119: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	87,  // 120: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	88,  // 121: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	93,  // 122: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	96,  // 123: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	115, // [115:124] is the sub-list for method output_type
-	106, // [106:115] is the sub-list for method input_type
-	106, // [106:106] is the sub-list for extension type_name
-	106, // [106:106] is the sub-list for extension extendee
-	0,   // [0:106] is the sub-list for field type_name
+	68,  // 70: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	67,  // 71: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	69,  // 72: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	70,  // 73: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	70,  // 74: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	100, // 75: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	68,  // 76: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	71,  // 77: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	66,  // 78: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	66,  // 79: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	74,  // 80: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	73,  // 81: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	66,  // 82: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	56,  // 83: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	56,  // 84: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	85,  // 85: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	86,  // 86: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	83,  // 87: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	84,  // 88: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	82,  // 89: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	65,  // 90: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	82,  // 91: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	72,  // 92: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	73,  // 93: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	61,  // 94: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	55,  // 95: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	91,  // 96: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	90,  // 97: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	101, // 98: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	34,  // 99: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	102, // 100: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	103, // 101: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	92,  // 102: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	91,  // 103: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	95,  // 104: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	91,  // 105: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	58,  // 106: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 107: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	49,  // 108: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	75,  // 109: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	77,  // 110: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	79,  // 111: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	87,  // 112: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	81,  // 113: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	93,  // 114: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	96,  // 115: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	26,  // 116: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	50,  // 117: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	76,  // 118: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	78,  // 119: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	80,  // 120: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	88,  // 121: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	89,  // 122: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	94,  // 123: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	97,  // 124: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	116, // [116:125] is the sub-list for method output_type
+	107, // [107:116] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -10410,7 +10513,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[68].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[69].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -10420,7 +10523,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   96,
+			NumMessages:   97,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -129,13 +129,13 @@ type Action struct {
 	// DeadlineUnixNs ends a countdown. Proposed: then policy decides; 0 = a person
 	// must. Approved: then it is ordered, until then a veto withdraws it; 0 = at
 	// once, or not while something stops actions.
-	DeadlineUnixNs    int64       `json:"deadline_unix_ns,omitempty"`
-	ErrorShare        float64     `json:"error_share,omitempty"`      // measured over predicted − 1, once measured
-	Phase             string      `json:"phase,omitempty"`            // of an action under way that takes several steps: PhasePlacement, …
-	Resume            int64       `json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
-	Generation        uint64      `json:"generation,omitempty"`       // S4: newest launch made for it
-	Launches          int         `json:"launches,omitempty"`         // S4: launches made for it
-	StoppedUnixNs     int64       `json:"stopped_unix_ns,omitempty"`  // S4: when the job's last iteration before it was seen
+	DeadlineUnixNs int64   `json:"deadline_unix_ns,omitempty"`
+	ErrorShare     float64 `json:"error_share,omitempty"`      // measured over predicted − 1, once measured
+	Phase          string  `json:"phase,omitempty"`            // of an action under way that takes several steps: PhasePlacement, …
+	Resume         int64   `json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
+	Generation     uint64  `json:"generation,omitempty"`       // S4: newest launch made for it
+	Launches       int     `json:"launches,omitempty"`         // S4: launches made for it
+	StoppedUnixNs  int64   `json:"stopped_unix_ns,omitempty"`  // S4: when the job's last iteration before it was seen
 }
 
 // Approval is one person's word for an action.

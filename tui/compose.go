@@ -220,8 +220,11 @@ func (m *Model) bar() string {
 	if bar, ok := m.recoveryBar(); ok {
 		return bar
 	}
-	s := m.subject()
+	s := m.awaited()
 	prop := s.Proposal()
+	if standing := page.Standing(s, s.Awaited()); standing != "" {
+		return m.approvedBar(s, standing)
+	}
 	if prop == nil {
 		return row(m.blank(), m.w, m.quietBar(s), m.elsewhere(), 2)
 	}

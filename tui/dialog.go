@@ -158,10 +158,10 @@ func (m *Model) openDecision(k kind, focus int, what string) tea.Cmd {
 		m.say(themes.Warn, why)
 		return nil
 	}
-	s := m.subject()
-	p := s.Proposal()
-	if p == nil {
-		m.say(themes.Dim, m.nothingProposed())
+	s := m.awaited()
+	p := s.Awaited()
+	if why := m.noApproval(); why != "" && (k == kindApprove || p == nil) {
+		m.say(themes.Dim, why)
 		return nil
 	}
 	d := &dialog{kind: k, focus: focus, action: p, inc: p.Incident, epoch: m.live.Snap().GetJob().GetEpoch()}
@@ -441,7 +441,7 @@ func (m *Model) setPolicy(d *dialog, p *falconv1.Policy) tea.Cmd {
 // decided shows the engine's answer: a refusal in the dialog, or in the
 // footer when the dialog has been closed meanwhile.
 func (m *Model) decided(msg decidedMsg) {
-	verb := map[bool]string{true: "approved", false: "vetoed"}[msg.approve]
+	verb := map[bool]string{true: "approved", false: "vetoed or withdrawn"}[msg.approve]
 	if msg.err != nil {
 		m.failed(msg.dialog, "not "+verb+": "+msg.err.Error())
 		return

@@ -24,8 +24,10 @@ func (m *Model) overtaken(d *dialog) string {
 	if why := m.otherEpoch(d); why != "" {
 		return why
 	}
-	now := m.live.ProposalOf(d.inc)
+	now := m.subjectNow(d)
 	switch {
+	case d.kind == kindApprove && now.GetId() == d.action.Id && m.noApproval() != "":
+		return m.noApproval()
 	case now.GetId() == d.action.Id && now.PlanHash == d.action.PlanHash:
 		return ""
 	case now.GetId() == d.action.Id:
@@ -64,7 +66,11 @@ func decidedText(a *falconv1.Action) string {
 	if a.DecidedUnixNs > 0 {
 		at = " at " + time.Unix(0, a.DecidedUnixNs).UTC().Format("15:04:05Z")
 	}
-	return fmt.Sprintf("%s has %s this%s%s", somebody(a.DecidedBy), verb, at, after)
+	who := a.DecidedBy
+	if a.State != "vetoed" && len(a.Approvals) > 1 {
+		who = phrase.Approvers(a)
+	}
+	return fmt.Sprintf("%s has %s this%s%s", somebody(who), verb, at, after)
 }
 
 func because(reason string) string {
@@ -86,7 +92,7 @@ func (m *Model) changedLines(d *dialog, w int) []ladder.Line {
 	var list []string
 	switch {
 	case d.action != nil:
-		if now := m.live.ProposalOf(d.inc); now.GetId() == d.action.Id && now.PlanHash != d.action.PlanHash {
+		if now := m.subjectNow(d); now.GetId() == d.action.Id && now.PlanHash != d.action.PlanHash {
 			list = ladder.Changes(ladder.PlanOf(d.action), ladder.PlanOf(now))
 		}
 	case d.rung != nil:

@@ -108,6 +108,9 @@ func (d *dialog) titles() (title, do string) {
 	case kindApprove:
 		return d.inc + ": APPROVE " + d.action.Rung + "?", "Approve"
 	case kindVeto:
+		if d.withdraws() {
+			return d.inc + ": WITHDRAW " + d.action.Rung + "?", "Withdraw"
+		}
 		return d.inc + ": VETO " + d.action.Rung + "?", "Veto"
 	case kindTake:
 		return d.inc + ": TAKE " + ladder.Name(d.rung) + " NOW?", "Take it"
@@ -186,7 +189,7 @@ func mark(focused bool, label string) string {
 }
 
 func (m *Model) dialogLines(d *dialog, w int) []ladder.Line {
-	return slices.Concat(m.changedLines(d, w), m.countdownLines(d, w), m.askedLines(d, w))
+	return slices.Concat(m.changedLines(d, w), m.countdownLines(d, w), m.approvalLines(d, w), m.askedLines(d, w))
 }
 
 // askedLines say what the dialog asks, as it was when it opened.

@@ -50,11 +50,21 @@ var pageScenes = []pageScene{
 	{"replacing", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryReplace) }, 0, nil},
 	{"rejoining", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryRejoin) }, 0, nil},
 	{"resumed", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryResumed) }, 0, nil},
+	{"approved", key.Ladder, fakeengine.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, nil},
+	{"approved", key.Overview, fakeengine.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, nil},
+	{"second", key.Ladder, fakeengine.Options{Rung: "S3", Undo: 10, Two: true}, 54, approves("li"), 0, nil},
+	{"second", key.Overview, fakeengine.Options{Rung: "S3", Two: true}, 54, approves("li"), 0, nil},
+	{"first", key.Ranks, fakeengine.Options{Rung: "S4", Two: true}, 54, approves("maria"), 0, []string{"a"}},
 	{"audit", key.Events, fakeengine.Options{}, 54, decides, 20, []string{"t"}},
 	{"several", key.Ladder, fakeengine.Options{Second: true}, 54, nil, 0, nil},
 	{"several-shown", key.Ladder, fakeengine.Options{Second: true}, 54, nil, 0, []string{"["}},
 	{"several-elsewhere", key.Ranks, fakeengine.Options{Second: true}, 54, decidesLink, 1, nil},
 	{"nothing", key.Events, fakeengine.Options{}, 10, nil, 0, []string{"s", "s"}},
+}
+
+// approves is another operator's approval, or one's own.
+func approves(by string) func(*fakeengine.Engine) {
+	return func(e *fakeengine.Engine) { e.Elsewhere(true, by, "the link is worn") }
 }
 
 func decides(e *fakeengine.Engine) {

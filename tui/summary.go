@@ -66,7 +66,9 @@ func (m *Model) points() []point {
 	if r := m.live.Recovering(); r != nil {
 		list = append(list, point{1, r.Id + " " + m.live.Story(r)})
 	}
-	if p := m.live.Proposal(); p != nil {
+	if s := m.awaited(); page.Standing(s, s.Awaited()) != "" {
+		list = append(list, point{1, s.Awaited().Rung + " " + page.Standing(s, s.Awaited())})
+	} else if p := m.live.Proposal(); p != nil {
 		list = append(list, point{1, p.Rung + " PROPOSED " + phrase.Change(p.BeforeMs, p.PredictedMs)})
 	}
 	list = append(list, m.worst()...)
@@ -97,7 +99,7 @@ func (m *Model) remedy() point {
 	case m.dialog != nil:
 		title, _ := m.dialog.titles()
 		return point{0, title + " enlarge to " + size + " to decide; esc cancels"}
-	case m.live.Proposal() != nil || page.Open(m.live.Incident()):
+	case m.live.Awaited() != nil || page.Open(m.live.Incident()):
 		return point{3, "enlarge to " + size + " to decide; q quits"}
 	}
 	return point{3, "enlarge to " + size + "; q quits"}

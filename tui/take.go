@@ -48,6 +48,8 @@ func (m *Model) openTake() tea.Cmd {
 	switch prop := s.Proposal(); {
 	case g == nil:
 		m.say(themes.Dim, "there is no incident to take a rung for")
+	case prop == nil && m.awaited().Pending() != nil:
+		m.say(themes.Warn, m.noApproval())
 	case g.Rung == "S1":
 		m.say(themes.Dim, "S1 is what happens when nothing is taken")
 	case prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant:

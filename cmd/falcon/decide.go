@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +46,7 @@ func decideCommand() *cobra.Command {
 	}
 	target.flags(c)
 	c.Flags().BoolVar(&approve, "approve", false, "let it happen")
-	c.Flags().BoolVar(&veto, "veto", false, "forbid it for this incident")
+	c.Flags().BoolVar(&veto, "veto", false, "forbid it for this incident; an approval that has not gone out is withdrawn")
 	c.Flags().StringVar(&q.Reason, "reason", "", "why, for the record; S4 is not approved without one")
 	c.Flags().StringVar(&q.Action, "action", "", "the action that was seen (default: the present proposal)")
 	c.Flags().StringVar(&q.Rung, "rung", "", "take this rung now, also when it is not proposed yet, such as S2")
@@ -66,7 +67,23 @@ func decideOn(c *cobra.Command, t *engineTarget, q *falconv1.DecideRequest, asJS
 	if asJSON {
 		return writeJSON(c.OutOrStdout(), a)
 	}
+	if text := standing(a); text != "" {
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s; plan %s, %s\n", a.ID, text, a.PlanHash, a.Change())
+		return err
+	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "%s is %s (decided by %s): plan %s, %s, %.1f ms → %.1f ms predicted\n",
 		a.ID, a.State, report.OrNobody(a.DecidedBy), a.PlanHash, a.Change(), a.BeforeMs, a.PredictedMs)
 	return err
+}
+
+// standing says what an approval waits for, or "" where it waits for nothing.
+func standing(a report.Action) string {
+	switch {
+	case a.Waits():
+		return fmt.Sprintf("approved by %s and waits for a second approver: somebody else has to run this, too", report.OrNobody(a.Approvals[0].By))
+	case a.State == falcon.ActionApproved && a.DeadlineUnixNs != 0:
+		at := time.Unix(0, a.DeadlineUnixNs).UTC().Format(time.TimeOnly)
+		return fmt.Sprintf("approved by %s and goes out at %s UTC; falcon decide %s --veto withdraws it until then", report.OrNobody(a.DecidedBy), at, a.Incident)
+	}
+	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/phrase"
 )
 
 // The limits.
@@ -179,10 +180,29 @@ func Causes(s *feed.State, now time.Time) []Cause {
 		out = append(out, Cause{"act-" + p.GetId() + "-" + p.GetPlanHash(), "Falcon: " + p.GetRung() + " proposed", fmt.Sprintf("%s: %.0f ms to %.0f ms an iteration.", p.GetIncident(), p.GetBeforeMs(), p.GetPredictedMs())})
 		out = append(out, ending(now, p.GetDeadlineUnixNs(), p.GetId(), p.GetRung()+" for "+p.GetIncident()+" is carried out")...)
 	}
+	out = append(out, approvals(s, now)...)
 	if r := s.Snap.GetRecovery(); feed.Recovering(r) {
 		out = append(out, Cause{"rec-" + r.GetId(), "Falcon: " + r.GetId(), fmt.Sprintf("Ranks were lost; %s is in state %s.", r.GetId(), r.GetState())})
 		if r.GetState() == string(falcon.RecoveryProposed) {
 			out = append(out, ending(now, r.GetDeadlineUnixNs(), r.GetId(), r.GetId()+" begins")...)
+		}
+	}
+	return out
+}
+
+// approvals are the causes of what somebody has approved and has not gone out.
+func approvals(s *feed.State, now time.Time) []Cause {
+	var out []Cause
+	var actions []*falconv1.Action
+	for _, l := range append([]*falconv1.Ladder{s.Snap.GetLadder()}, s.Snap.GetOthers()...) {
+		actions = append(actions, l.GetActions()...)
+	}
+	for _, a := range actions {
+		switch what := a.GetRung() + " for " + a.GetIncident(); {
+		case phrase.Waits(a):
+			out = append(out, Cause{"second-" + a.GetId(), "Falcon: a second approver is wanted", what + " is approved by " + phrase.Approvers(a) + "."})
+		case a.GetState() == string(falcon.ActionApproved) && !s.Snap.GetPolicy().GetFrozen():
+			out = append(out, ending(now, a.GetDeadlineUnixNs(), a.GetId(), what+" is carried out")...)
 		}
 	}
 	return out

@@ -13,6 +13,9 @@ func Doing(s *State) string {
 	if inc == nil {
 		return "steady"
 	}
+	if a := s.Awaited(); Standing(s, a) != "" {
+		return fmt.Sprintf("%s (%s) %s", a.Rung, phrase.Rung(a.Rung), Standing(s, a))
+	}
 	if p := s.Proposal(); p != nil {
 		return fmt.Sprintf("%s (%s) waits for a decision: predicted %s → %s (%s)", p.Rung, phrase.Rung(p.Rung),
 			phrase.Ms(p.BeforeMs), phrase.Ms(p.PredictedMs), phrase.Change(p.BeforeMs, p.PredictedMs))
@@ -55,10 +58,17 @@ func Action(a *falconv1.Action) string {
 		by = " by " + a.DecidedBy
 	}
 	switch a.State {
+	case "proposed":
+		if phrase.Waits(a) {
+			return name + " approved by " + phrase.Approvers(a) + "; waits for a second approver"
+		}
 	case "approved":
+		if a.DeadlineUnixNs != 0 {
+			return name + " approved by " + phrase.Approvers(a) + "; a veto withdraws it until it acts"
+		}
 		return name + " approved" + by + "; being ordered"
 	case "dispatched":
-		return name + " approved" + by + "; the ranks are agreeing on an iteration"
+		return name + " approved by " + phrase.Approvers(a) + "; the ranks are agreeing on an iteration"
 	case "applied":
 		return fmt.Sprintf("%s in force since iteration %s; the gain is being measured", name, phrase.Iteration(a.AppliedIteration))
 	case "kept":
@@ -74,7 +84,7 @@ func Action(a *falconv1.Action) string {
 	case "vetoed":
 		return name + " vetoed" + by + phrase.Because(a)
 	case "expired":
-		return name + " expired: the fault cleared before a decision"
+		return name + " expired" + phrase.Because(a)
 	}
 	return name + " " + a.State + phrase.Because(a)
 }

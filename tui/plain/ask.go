@@ -9,6 +9,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -33,9 +34,12 @@ const (
 // sends never changes, and when the engine's picture no longer matches it, it
 // is withdrawn.
 type question struct {
-	action  *falconv1.Action   // or
+	action  *falconv1.Action   // proposed, or approved and not ordered; or
 	rec     *falconv1.Recovery // a recovery
 	verdict *falconv1.Verdict
+	mine    bool // the operator is the first of two approvers: another has to approve
+	undo    time.Duration
+	two     bool // policy asks for a second approver
 	epoch   uint64
 	words   string // to be typed before an approval
 	step    step
@@ -109,6 +113,8 @@ func (q *question) stale(s *feed.State) string {
 		return "recovery " + rec.Id + " comes first"
 	case now == nil:
 		return q.name() + " no longer waits for a decision"
+	case now.stage() != q.stage():
+		return q.name() + " is " + page.Standing(pictured(s), now.action)
 	case now.hash() != q.hash():
 		return "the plan of " + q.name() + " has changed"
 	case now.epoch != q.epoch:
@@ -137,7 +143,7 @@ func asked(s *feed.State) []*question {
 	}
 	for _, l := range append([]*falconv1.Ladder{s.Snap.GetLadder()}, s.Snap.GetOthers()...) {
 		for _, x := range l.GetActions() {
-			if x.State == "proposed" {
+			if x.State == "proposed" || x.State == "approved" {
 				out = append(out, questionOn(s, x))
 			}
 		}
@@ -148,6 +154,7 @@ func asked(s *feed.State) []*question {
 func questionOn(s *feed.State, x *falconv1.Action) *question {
 	job := s.Snap.GetJob()
 	q := &question{action: x, epoch: job.GetEpoch()}
+	q.policy(s.Snap.GetPolicy().GetRungs()[x.Rung], s.Snap.GetActor())
 	for _, i := range s.Snap.Incidents {
 		if i.Id == x.Incident {
 			q.verdict = i.Verdict
@@ -173,7 +180,28 @@ func (q *question) hash() string {
 	return q.action.PlanHash
 }
 
-func (q *question) key() string { return q.name() + " " + q.hash() }
+func (q *question) key() string { return q.name() + " " + q.hash() + " " + q.stage() }
+
+// policy notes what policy asks of an approval.
+func (q *question) policy(p *falconv1.RungPolicy, me string) {
+	q.two, q.undo = p.GetSecond(), time.Duration(p.GetUndoS()*float64(time.Second))
+	q.mine = q.two && phrase.Waits(q.action) && phrase.Has(q.action, me)
+}
+
+// stage tells the questions about one action apart: by its state and by how
+// many have approved it.
+func (q *question) stage() string {
+	if q.rec != nil {
+		return ""
+	}
+	return fmt.Sprint(q.action.State, len(q.action.Approvals))
+}
+
+// withdraws says that the action is approved: there is nothing left to approve.
+func (q *question) withdraws() bool { return q.rec == nil && q.action.State == "approved" }
+
+// pictured is a state as pages see it, for their words.
+func pictured(s *feed.State) *page.State { return &page.State{Feed: s, Now: s.Received} }
 
 // next asks what has not been asked yet.
 func (a *asker) next(s *feed.State, now time.Time) []string {
@@ -181,33 +209,51 @@ func (a *asker) next(s *feed.State, now time.Time) []string {
 		if !a.told[q.key()] {
 			a.told[q.key()] = true
 			a.open, q.since = q, now
-			return append(q.head(), q.choices())
+			p := pictured(s)
+			p.Now = now
+			return append(q.head(p), q.choices())
 		}
 	}
 	return nil
 }
 
-func (q *question) head() []string {
+func (q *question) head(s *page.State) []string {
 	if q.rec != nil {
 		return []string{fmt.Sprintf("DECISION NEEDED: recovery %s, plan %s: %s", q.rec.Id, q.rec.PlanHash, phrase.Faults(q.rec.Faults))}
 	}
 	x := q.action
+	standing := page.Standing(s, x)
+	if q.withdraws() || q.mine {
+		return []string{fmt.Sprintf("%s (%s) for %s, plan %s, is %s", x.Rung, phrase.Rung(x.Rung), x.Incident, x.PlanHash, standing)}
+	}
 	line := fmt.Sprintf("DECISION NEEDED: %s (%s) for %s, plan %s: %s → %s predicted (%s)", x.Rung, phrase.Rung(x.Rung), x.Incident, x.PlanHash,
 		phrase.Ms(x.BeforeMs), phrase.Ms(x.PredictedMs), phrase.Change(x.BeforeMs, x.PredictedMs))
 	if p := phrase.Plan(x.Previous, x.MicroBatches, 60); p != "" {
 		line += ", micro-batches " + p
 	}
+	if standing != "" {
+		line += "; " + standing
+	}
 	return []string{line}
 }
 
 func (q *question) no() string {
-	if q.rec != nil {
+	switch {
+	case q.rec != nil:
 		return "deny"
+	case q.withdraws():
+		return "withdrawal"
 	}
 	return "veto"
 }
 
 func (q *question) choices() string {
+	switch {
+	case q.withdraws():
+		return "2) withdraw it  3) show evidence  (type a number and press enter)"
+	case q.mine:
+		return "another person has to approve it, too: 2) veto  3) show evidence  (type a number and press enter)"
+	}
 	return "1) approve  2) " + q.no() + "  3) show evidence  (type a number and press enter)"
 }
 
@@ -287,6 +333,9 @@ func (q *question) to(s step, now time.Time) { q.step, q.since = s, now }
 
 func (a *asker) chosen(text string, now time.Time) []string {
 	q := a.open
+	if text == "1" && (q.withdraws() || q.mine) {
+		return []string{"you can't approve that now: " + q.choices()}
+	}
 	switch text {
 	case "1":
 		q.approve = true
@@ -304,10 +353,17 @@ func (a *asker) chosen(text string, now time.Time) []string {
 }
 
 func (q *question) confirmLine() string {
-	if q.words != "" {
-		return q.label() + " ends every process of the job after a checkpoint and starts them again; type " + strconv.Quote(q.words) + " to approve, anything else cancels"
+	then := ""
+	switch {
+	case q.two && len(q.action.Approvals) == 0:
+		then = "another person has to approve it, too; "
+	case q.undo > 0:
+		then = "it goes out " + phrase.Seconds(q.undo) + " later, and can be withdrawn until then; "
 	}
-	return "approve " + q.label() + " with plan " + q.hash() + "? type yes to approve, anything else cancels"
+	if q.words != "" {
+		return then + q.label() + " ends every process of the job after a checkpoint and starts them again; type " + strconv.Quote(q.words) + " to approve, anything else cancels"
+	}
+	return then + "approve " + q.label() + " with plan " + q.hash() + "? type yes to approve, anything else cancels"
 }
 
 func (q *question) label() string {

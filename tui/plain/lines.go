@@ -150,17 +150,27 @@ func (d *diff) incident(i *falconv1.Incident) string {
 }
 
 func (d *diff) action(a *falconv1.Action) string {
-	if d.actions[a.Id] == a.State {
+	now := fmt.Sprint(a.State, len(a.Approvals), a.State == "approved" && a.DeadlineUnixNs != 0)
+	if d.actions[a.Id] == now {
 		return ""
 	}
-	d.actions[a.Id] = a.State
+	d.actions[a.Id] = now
 	name := fmt.Sprintf("%s: %s (%s)", a.Incident, a.Rung, phrase.Rung(a.Rung))
 	switch a.State {
 	case "proposed":
+		if phrase.Waits(a) {
+			return fmt.Sprintf("%s approved by %s, waits for a second approver", name, phrase.Approvers(a))
+		}
 		return fmt.Sprintf("%s proposed: micro-batches %s, predicted %s → %s (%s); waits for a decision", name,
 			phrase.Plan(a.Previous, a.MicroBatches, 60), phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs), phrase.Change(a.BeforeMs, a.PredictedMs))
-	case "approved", "dispatched":
-		return fmt.Sprintf("%s %s, decided by %s", name, a.State, a.DecidedBy)
+	case "approved":
+		if a.DeadlineUnixNs != 0 {
+			at := time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z")
+			return fmt.Sprintf("%s approved by %s, acts at %s unless somebody withdraws it", name, phrase.Approvers(a), at)
+		}
+		return fmt.Sprintf("%s approved by %s, waits to be ordered", name, phrase.Approvers(a))
+	case "dispatched":
+		return fmt.Sprintf("%s dispatched, decided by %s", name, phrase.Approvers(a))
 	case "applied":
 		return fmt.Sprintf("%s in force from iteration %s, decided by %s", name, phrase.Iteration(a.AppliedIteration), a.DecidedBy)
 	case "kept":
@@ -168,6 +178,9 @@ func (d *diff) action(a *falconv1.Action) string {
 	case "reverted":
 		return fmt.Sprintf("%s reverted from iteration %s%s", name, phrase.Iteration(a.RevertedIteration), phrase.Because(a))
 	case "vetoed":
+		if by := phrase.Approvers(a); by != "" {
+			return fmt.Sprintf("%s, approved by %s, withdrawn by %s%s", name, by, a.DecidedBy, phrase.Because(a))
+		}
 		return fmt.Sprintf("%s vetoed by %s%s", name, a.DecidedBy, phrase.Because(a))
 	}
 	return name + " " + a.State + phrase.Because(a)

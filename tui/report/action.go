@@ -118,6 +118,11 @@ func swapsText(swaps [][2]falcon.Node) string {
 // and what came.
 func (a Action) Details() []string {
 	var out []string
+	if n := len(a.Approvals); n > 1 || n == 1 && a.DecidedBy != a.Approvals[0].By {
+		for _, v := range a.Approvals {
+			out = append(out, approvalText(v))
+		}
+	}
 	if a.DecidedUnixNs != 0 {
 		at := time.Unix(0, a.DecidedUnixNs).UTC().Format(time.DateTime)
 		line := fmt.Sprintf("decided by %s from %s at %s UTC for job epoch %d", OrNobody(a.DecidedBy), OrNobody(a.DecidedFrom), at, a.JobEpoch)
@@ -151,6 +156,14 @@ func (a Action) Details() []string {
 		out = append(out, fmt.Sprintf("predicted %.1f ms, measured %.1f ms: the model was wrong by %+.1f %%", a.PredictedMs, a.MeasuredMs, 100*a.ErrorShare))
 	}
 	return out
+}
+
+func approvalText(v falcon.Approval) string {
+	line := fmt.Sprintf("approved by %s from %s at %s UTC", OrNobody(v.By), OrNobody(v.From), time.Unix(0, v.UnixNs).UTC().Format(time.DateTime))
+	if v.Reason != "" {
+		line += ": " + v.Reason
+	}
+	return line
 }
 
 func previewLines(p *falcon.Preview) []string {

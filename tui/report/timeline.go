@@ -1,8 +1,10 @@
 package report
 
 import (
+	"strings"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
 )
@@ -83,7 +85,8 @@ func (s *Incident) complete(r *falconv1.IncidentsReply) {
 		}
 	}
 	for _, a := range s.Actions {
-		if a.DecidedBy != "" {
+		s.Decisions = append(s.Decisions, approvalsOf(a, r.GetEvents())...)
+		if a.DecidedBy != "" && !told(a) {
 			s.Decisions = append(s.Decisions, decisionOf(a, audits[a.ID]))
 		}
 	}
@@ -94,6 +97,39 @@ func (s *Incident) complete(r *falconv1.IncidentsReply) {
 	if s.Chart != nil && s.Chart.FirstIteration > s.OnsetIteration {
 		s.Chart.CutFrom = &s.OnsetIteration
 	}
+}
+
+// told says that the word that counted is the last of the approvals.
+func told(a Action) bool { return len(a.Approvals) > 0 && a.State != falcon.ActionVetoed }
+
+// approvalsOf are the people's words for an action, each with its own line of
+// the journal.
+func approvalsOf(a Action, events []*falconv1.EventLine) []Decision {
+	var out []Decision
+	for i, v := range a.Approvals {
+		d := decisionOf(a, approvalLine(a, v, i, events))
+		d.By, d.From, d.At, d.Reason = v.By, v.From, stamp(v.UnixNs), v.Reason
+		if a.State == falcon.ActionVetoed && !strings.HasPrefix(d.Verb, "approve") {
+			d.Verb = "approve"
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// approvalLine is the audit line of the nth approval of an action.
+func approvalLine(a Action, v falcon.Approval, n int, events []*falconv1.EventLine) *falconv1.EventLine {
+	for _, e := range events {
+		d := e.GetAudit()
+		if clean.String(d.GetAbout()) != a.ID || !strings.HasPrefix(d.GetVerb(), "approve") {
+			continue
+		}
+		if n == 0 && clean.String(d.GetActor()) == v.By {
+			return e
+		}
+		n--
+	}
+	return nil
 }
 
 func decisionOf(a Action, audit *falconv1.EventLine) Decision {

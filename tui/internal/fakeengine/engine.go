@@ -46,6 +46,9 @@ const (
 
 const engineID = "fake-1"
 
+// iteration is how far apart iterations are on the story's clock.
+const iteration = 300 * time.Millisecond
+
 // Options shape the fake job.
 type Options struct {
 	TP, DP, PP int
@@ -59,6 +62,8 @@ type Options struct {
 	Recurring  bool   // earlier incidents named the culprit and a link too
 	Healthy    bool   // nothing ever happens, and the job does not end
 	Second     bool   // a link fails too: a second incident, the present one from SecondFrom on
+	Undo       int64  // seconds in which an approval can be withdrawn
+	Two        bool   // an approval waits for another person's
 }
 
 // Engine is the fake.
@@ -72,6 +77,7 @@ type Engine struct {
 	vetoed    bool
 	by        string
 	reason    string
+	approvals []*falconv1.Approval
 	policy    *falconv1.Policy
 	events    []*falconv1.EventLine
 	watchers  map[chan *falconv1.Event]bool
@@ -104,6 +110,9 @@ func New(o Options) *Engine {
 	e.policy = &falconv1.Policy{Mode: "approve", Cap: "S2", Version: 1}
 	if o.Auto {
 		e.policy = &falconv1.Policy{Mode: "auto", Cap: "S2", Version: 1, Rungs: map[string]*falconv1.RungPolicy{"S2": {CountdownS: CountdownS, PerHour: 3}}}
+	}
+	if o.Undo > 0 || o.Two {
+		e.policy.Rungs = map[string]*falconv1.RungPolicy{e.proposes(): {UndoS: float64(o.Undo), Second: o.Two}}
 	}
 	e.log(0, "agent", "agent of node n0 to n3 attached", 0)
 	return e
@@ -218,19 +227,35 @@ func (e *Engine) write(line *falconv1.EventLine) {
 }
 
 func (e *Engine) at(iter int64) time.Time {
-	return e.opts.Start.Add(time.Duration(iter) * 300 * time.Millisecond)
+	return e.opts.Start.Add(time.Duration(iter) * iteration)
 }
 
 func (e *Engine) decide(approve bool, by, reason string) {
-	e.by, e.reason = by, reason
+	a := e.action()
 	if approve {
-		e.approved = e.iter
-	} else {
-		e.vetoed = true
+		e.approvals = append(e.approvals, &falconv1.Approval{By: by, From: "unix user 1000", UnixNs: e.at(e.iter).UnixNano(), Reason: reason})
+		if e.opts.Two && len(e.approvals) < 2 {
+			e.log(e.iter, "decision", fmt.Sprintf("%s approved by %s, waits for a second approver", a.Id, by), 1)
+			e.audit(by, "approve (1 of 2)", a.Id, a.PlanHash, reason)
+			return
+		}
 	}
-	verb := map[bool]string{true: "approved", false: "vetoed"}[approve]
-	e.log(e.iter, "decision", fmt.Sprintf("S2 %s by %s", verb, by), 1)
-	e.audit(by, map[bool]string{true: "approve", false: "veto"}[approve], "INC-0001/S2/1", "9f2c41d0", reason)
+	if e.by, e.reason = by, reason; approve {
+		e.approved = e.iter + e.undo()
+	} else {
+		e.vetoed, e.approved = true, never
+	}
+	verb, deed := "approved", "approve"
+	switch {
+	case !approve && a.State == "approved":
+		verb, deed = "withdrawn", "withdraw"
+	case !approve:
+		verb, deed = "vetoed", "veto"
+	case e.opts.Two:
+		deed = "approve (2 of 2)"
+	}
+	e.log(e.iter, "decision", fmt.Sprintf("%s %s by %s", a.Rung, verb, by), 1)
+	e.audit(by, deed, a.Id, a.PlanHash, reason)
 }
 
 // Snapshot answers like the engine's.
@@ -295,8 +320,10 @@ func (e *Engine) Decide(_ context.Context, r *falconv1.DecideRequest) (*falconv1
 		return nil, status.Error(codes.PermissionDenied, "the role viewer may not decide")
 	case e.refuse != "":
 		return nil, status.Error(codes.FailedPrecondition, e.refuse)
-	case a == nil || a.State != "proposed" || a.Id != r.Action:
+	case a == nil || a.State != "proposed" && (r.Approve || a.State != "approved") || a.Id != r.Action:
 		return nil, status.Error(codes.FailedPrecondition, "no such proposal is open")
+	case r.Approve && len(e.approvals) > 0 && e.approvals[0].By == "maria":
+		return nil, status.Error(codes.FailedPrecondition, "maria has approved it already; somebody else has to approve it, too")
 	case a.PlanHash != r.PlanHash:
 		return nil, status.Error(codes.FailedPrecondition, "the plan has changed since you saw it")
 	case r.JobEpoch != 0 && r.JobEpoch != 1:
@@ -320,7 +347,7 @@ func (e *Engine) SetPolicy(_ context.Context, r *falconv1.SetPolicyRequest) (*fa
 	if r.Policy.Version != e.policy.Version {
 		return nil, status.Error(codes.FailedPrecondition, "the policy has changed since you read it")
 	}
-	p := &falconv1.Policy{Mode: r.Policy.Mode, Cap: r.Policy.Cap, Frozen: r.Policy.Frozen, Owner: "maria", Version: e.policy.Version + 1}
+	p := &falconv1.Policy{Mode: r.Policy.Mode, Cap: r.Policy.Cap, Frozen: r.Policy.Frozen, Owner: "maria", Version: e.policy.Version + 1, Rungs: r.Policy.Rungs}
 	e.policy = p
 	e.log(e.iter, "policy", fmt.Sprintf("mode %s, cap %s, frozen %v, set by maria", p.Mode, p.Cap, p.Frozen), 1)
 	e.audit("maria", "set policy", fmt.Sprintf("mode %s, cap %s, frozen %v", p.Mode, p.Cap, p.Frozen), "", "")

@@ -29,6 +29,9 @@ func (e *Engine) Elsewhere(approve bool, by, reason string) {
 	e.decide(approve, by, reason)
 }
 
+// undo is how many iterations an approval waits before it goes out.
+func (e *Engine) undo() int64 { return int64(time.Duration(e.opts.Undo) * time.Second / iteration) }
+
 // proposes is the rung that the story proposes.
 func (e *Engine) proposes() string {
 	if e.opts.Rung == "" {

@@ -355,6 +355,9 @@ func (e *Engine) action() *falconv1.Action {
 		MicroBatches: e.plan(), Previous: e.even(), ProposedIteration: Proposed, AppliedIteration: never, RevertedIteration: never,
 		BeforeMs: SlowMs, PredictedMs: MitigatedMs, OverheadMs: 31, Why: "the accumulated loss has reached the overhead of S2",
 	}
+	if e.opts.Undo > 0 || e.opts.Two {
+		a.Approvals = e.approvals
+	}
 	switch {
 	case e.vetoed:
 		a.State, a.DecidedBy, a.Reason = "vetoed", e.by, e.reason
@@ -369,6 +372,11 @@ func (e *Engine) action() *falconv1.Action {
 
 func (e *Engine) progress(a *falconv1.Action) {
 	a.DecidedBy, a.State = e.by, "dispatched"
+	if e.opts.Undo > 0 && e.story() < e.approved {
+		a.State, a.DecidedUnixNs = "approved", e.at(e.approved-e.undo()).UnixNano()
+		a.DeadlineUnixNs = e.at(e.approved).UnixNano()
+		return
+	}
 	if e.story() >= e.approved+2 {
 		a.State, a.AppliedIteration = "applied", e.approved+2
 	}

@@ -71,7 +71,7 @@ func (p *Page) cursor(s *page.State) int {
 	if p.moved {
 		return max(0, min(len(rungs)-1, p.rung))
 	}
-	if prop := s.Proposal(); prop != nil {
+	if prop := s.Awaited(); prop != nil {
 		if i := slices.IndexFunc(rungs, func(r *falconv1.RungView) bool { return r.Rung == prop.Rung && r.Variant == prop.Variant }); i >= 0 {
 			return i
 		}
@@ -245,7 +245,9 @@ func cost(ms float64) string {
 }
 
 func status(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
-	switch prop := s.Proposal(); {
+	switch prop := s.Awaited(); {
+	case page.Standing(s, prop) != "" && prop.Rung == g.Rung && prop.Variant == g.Variant:
+		approved(pen, s, prop)
 	case prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant:
 		pen.Space(2).Put(themes.Urgent, " PROPOSED ")
 		if left, ok := page.Countdown(s, prop); ok && pen.Left() > 8 {
@@ -262,6 +264,18 @@ func status(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 	}
 }
 
+// approved marks the rung that somebody has approved and that has not gone out.
+func approved(pen *widget.Pen, s *page.State, a *falconv1.Action) {
+	if phrase.Waits(a) {
+		pen.Space(2).Put(themes.Urgent, " 1 OF 2 ")
+		return
+	}
+	pen.Space(2).Put(themes.Urgent, " APPROVED ")
+	if left, ok := page.GoesOut(s, a); ok && pen.Left() > 8 {
+		pen.Space(1).Put(themes.Warn, phrase.Seconds(left))
+	}
+}
+
 // reasonRows is the most that the chosen rung's explanation takes.
 const reasonRows = 7
 
@@ -274,7 +288,9 @@ func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv
 	if g.Reason == "" && !g.Applicable {
 		text = g.Rung + ": " + phrase.Rung(g.Rung)
 	}
-	if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant {
+	if a := s.Awaited(); page.Standing(s, a) != "" && a.Rung == g.Rung && a.Variant == g.Variant {
+		text = sentence(Name(g), page.Standing(s, a)) + withdrawal(a) + ". " + text
+	} else if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant {
 		text += ". Why now: " + prop.Why
 		if left, ok := page.Countdown(s, prop); ok {
 			text += ". Policy approves it in " + phrase.Seconds(left) + " unless vetoed"
@@ -284,6 +300,14 @@ func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv
 	used := c.Paragraph(widget.Rect{X: box.X + 2, Y: box.Y, W: box.W - 3, H: box.H}, text, c.Pal.Style(themes.Text))
 	_, rest := r.Rows(min(used, box.H))
 	return rest
+}
+
+// withdrawal says how what is approved is taken back.
+func withdrawal(a *falconv1.Action) string {
+	if phrase.Waits(a) {
+		return "; a veto ends it"
+	}
+	return ", a veto withdraws it"
 }
 
 func (p *Page) evidence(c *widget.Canvas, r widget.Rect, s *page.State) {
@@ -361,7 +385,10 @@ func ActionLines(a *falconv1.Action, w int) []Line {
 	if a.Variant != "" {
 		head = fmt.Sprintf("%s %s %s", a.Rung, a.Variant, a.State)
 	}
-	if a.DecidedBy != "" {
+	if len(a.Approvals) > 0 {
+		head += " · approved by " + phrase.Approvers(a)
+	}
+	if a.DecidedBy != "" && (len(a.Approvals) == 0 || a.State == "vetoed") {
 		head += " · decided by " + a.DecidedBy
 	}
 	head += " · proposed at " + phrase.Iteration(a.ProposedIteration)

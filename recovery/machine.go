@@ -231,7 +231,9 @@ func (m *Machine) forgive(now time.Time) {
 		h.heard = h.heard.Add(gap)
 	}
 	for i := range m.ranks {
-		m.ranks[i].beatAt = m.ranks[i].beatAt.Add(gap)
+		if x := &m.ranks[i]; !x.beatAt.IsZero() {
+			x.beatAt = x.beatAt.Add(gap)
+		}
 	}
 	m.pace.moved, m.at.moved = m.pace.moved.Add(gap), m.at.moved.Add(gap)
 }

@@ -28,13 +28,13 @@ func (s *storm) engine() {
 			if r, ok := in.(reply); ok {
 				in = r.in
 			}
-			s.take(in)
+			s.hear(n, in)
 			if s.now.Before(s.down) {
 				return
 			}
 		}
 	}
-	if s.spares() {
+	if s.means() {
 		s.m.Step(s.now, s.job)
 	}
 	s.m.Tick(s.now)
@@ -48,27 +48,32 @@ func (s *storm) take(in Input) {
 	default:
 		s.logf("word %T%+v", in, in)
 	}
-	if p, ok := in.(Process); ok && (s.fenced[p.Node] || p.Generation < s.below[p.Rank]) {
+	if p, ok := in.(Process); ok && (s.fences.nodes[p.Node] || p.Generation < s.fences.below[p.Rank]) {
 		s.saw["late word"] = true
 	}
 	s.m.Step(s.now, in)
 	s.digest()
 }
 
-// spares describes the nodes anew; true = they have changed.
-func (s *storm) spares() bool {
-	was := s.job.Spares
+// means describes the nodes anew; true = they have changed.
+func (s *storm) means() bool {
 	s.free = s.free[:0]
+	changed := false
 	for _, n := range s.nodes {
 		busy := len(s.m.on[n.name]) > 0 || slices.ContainsFunc(s.job.Placement, func(d falcon.Device) bool { return d.Node() == n.name })
-		if n.up && n.attached && !n.cut && !busy && !s.fenced[n.name] {
+		here := n.attached && !s.fences.nodes[n.name]
+		if here && n.up && !n.cut && !busy {
 			s.free = append(s.free, n.name)
 		}
+		changed = changed || s.job.CanLaunch[n.name] != here
 	}
-	if slices.Equal(was, s.free) {
+	if !changed && slices.Equal(s.job.Spares, s.free) {
 		return false
 	}
-	s.job.Spares = slices.Clone(s.free)
+	s.job.Spares, s.job.CanLaunch = slices.Clone(s.free), map[falcon.Node]bool{}
+	for _, n := range s.nodes {
+		s.job.CanLaunch[n.name] = n.attached && !s.fences.nodes[n.name]
+	}
 	return true
 }
 
@@ -99,7 +104,12 @@ func (s *storm) digest() {
 		s.engineStops()
 		return
 	}
+	whole := slices.ContainsFunc(r.Commands, func(c Command) bool { _, is := c.(Restart); return is })
 	for _, c := range r.Commands {
+		if f, is := c.(Fence); is && whole {
+			f.Ranks = nil // they are waited for
+			c = f
+		}
 		s.order(c)
 	}
 }
@@ -180,13 +190,16 @@ func (s *storm) newEpoch() {
 func (s *storm) describe(generation uint64, placement falcon.Placement) {
 	s.job.Epoch++
 	s.job.Generation, s.job.Placement = generation, slices.Clone(placement)
-	s.spares()
+	s.record()
+	s.means()
 	s.logf("job epoch %d generation %d on %v", s.job.Epoch, generation, placement)
 	s.m.Step(s.now, s.job)
 	for _, n := range s.nodes {
 		if n.up && n.attached && !n.cut {
 			for _, p := range s.on(n) {
-				s.m.Step(s.now, s.process(p))
+				if !s.refuses(n, s.process(p)) {
+					s.m.Step(s.now, s.process(p))
+				}
 			}
 		}
 	}
@@ -200,12 +213,7 @@ func (s *storm) order(c Command) {
 	case Suspend:
 		s.send("suspend", c.Generation, c, c.Nodes, fmt.Sprint(c.WaitMs))
 	case Fence:
-		for _, n := range c.Nodes {
-			s.fenced[n] = true
-		}
-		for _, r := range c.Ranks {
-			s.below[r] = max(s.below[r], c.Generation)
-		}
+		s.fence(c)
 	case Launch:
 		s.send("launch", c.Generation, c, placed(c.Ranks), fmt.Sprint(c))
 	case Table:
@@ -349,6 +357,7 @@ func (s *storm) wholeRestart() {
 			p.normal = true
 		}
 	}
+	s.fences.launched(c)
 	s.smaller(cur, c.Placement)
 	step := max(s.job.Checkpoint, 0)
 	s.best = step
@@ -401,8 +410,8 @@ func (s *storm) smaller(c falcon.Recovery, p falcon.Placement) {
 	for r, d := range p {
 		at := v.Layout.Coord(falcon.Rank(r))
 		at.DP = v.Kept[at.DP]
-		if home := c.Placement[s.job.Layout.RankOf(at)]; d != home || s.fenced[d.Node()] {
-			s.fail("rank %d of the smaller world is put on %s, it was on %s (fenced: %v)", r, d, home, s.fenced[d.Node()])
+		if home := c.Placement[s.job.Layout.RankOf(at)]; d != home || s.fences.nodes[d.Node()] {
+			s.fail("rank %d of the smaller world is put on %s, it was on %s (fenced: %v)", r, d, home, s.fences.nodes[d.Node()])
 		}
 	}
 	if s.saw["fewer replicas"] = true; s.chaos {

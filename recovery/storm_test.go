@@ -13,10 +13,8 @@ import (
 var (
 	seedFlag  = flag.Int64("seed", -1, "play this random schedule alone, with its trace")
 	firstFlag = flag.Int("first", 0, "first seed of the random schedules")
+	seedsFlag = flag.Int("seeds", 10000, "how many random schedules are played")
 )
-
-// schedules is how many seeds one run plays.
-const schedules = 10000
 
 // Bounds of a schedule.
 const (
@@ -38,7 +36,7 @@ func TestRandomSchedules(t *testing.T) {
 		}
 		return
 	}
-	n := schedules
+	n := *seedsFlag
 	if testing.Short() {
 		n /= 10
 	}
@@ -56,7 +54,7 @@ func TestRandomSchedules(t *testing.T) {
 	t.Logf("%d schedules, in how many of them there was: %v", n, sum)
 	for _, k := range []string{
 		"resumed", "failed", "checkpoint", "second fault", "engine restart", "rank 0 lost", "spare used", "in place", "waits for a person",
-		"lost order", "late word", "whole restart", "parked in the optimizer", "nothing lost", "cancelled", "denied", "restart in suspend", "restart in rejoin",
+		"lost order", "late word", "refused word", "whole restart", "parked in the optimizer", "nothing lost", "cancelled", "denied", "restart in suspend", "restart in rejoin",
 		"fewer replicas", "fewer are asked for", "recovered with fewer",
 	} {
 		if sum[k] == 0 {
@@ -91,14 +89,13 @@ type storm struct {
 	orders  []*errand
 	content map[string]string
 	seen    map[string]bool // evidence
-	fenced  map[falcon.Node]bool
-	below   map[falcon.Rank]uint64 // generations fenced of a rank's processes
-	best    int64                  // newest step that any rank has finished
-	epochAt time.Time              // the job is described anew then; zero = it is
+	fences  fences
+	best    int64     // newest step that any rank has finished
+	epochAt time.Time // the job is described anew then; zero = it is
 	whole   *Restart
 	wholeAt time.Time
 	decides time.Time
-	free    []falcon.Node // scratch of spares
+	free    []falcon.Node // scratch of means
 }
 
 // station is a node with its agent.
@@ -177,7 +174,7 @@ func (s *storm) fail(format string, args ...any) {
 func newStorm(seed uint64) *storm {
 	s := &storm{
 		rng: rand.New(rand.NewPCG(seed, 5)), start: time.Unix(1000, 0), saw: map[string]bool{}, content: map[string]string{}, seen: map[string]bool{},
-		fenced: map[falcon.Node]bool{}, below: map[falcon.Rank]uint64{}, shard: map[falcon.Rank]int{}, chaos: true, best: 10,
+		fences: newFences(seed%2 == 0), shard: map[falcon.Rank]int{}, chaos: true, best: 10,
 	}
 	s.now = s.start
 	layouts := []falcon.Layout{{TP: 1, DP: 2, PP: 2}, {TP: 1, DP: 4, PP: 1}, {TP: 2, DP: 2, PP: 1}, {TP: 1, DP: 3, PP: 1}, {TP: 1, DP: 4, PP: 2}}
@@ -205,6 +202,7 @@ func newStorm(seed uint64) *storm {
 	for _, p := range s.procs {
 		p.hold = s.sums(p.rank, 10)
 	}
+	s.record()
 	s.policy()
 	s.spare = []time.Duration{15 * time.Second, time.Second}[s.rng.IntN(2)]
 	s.machine()
@@ -253,7 +251,7 @@ func (s *storm) machine() {
 		Grace: 5 * time.Second, SuspendMost: 8 * time.Second, OptimizerWait: 2 * time.Second, SpareWait: s.spare, ReplaceMost: 12 * time.Second,
 		TableMost: 4 * time.Second, CollectMost: 4 * time.Second, RejoinMost: 10 * time.Second, RestartMost: 30 * time.Second, HangMin: 20 * time.Second,
 	})
-	s.spares()
+	s.means()
 	s.m.Step(s.now, s.job)
 	s.m.Step(s.now, SetPolicy{s.pol})
 	if len(s.journal) > 0 {
@@ -335,7 +333,7 @@ func (s *storm) trainers() int {
 }
 
 func (s *storm) owner(p *proc) bool {
-	return !s.fenced[p.node] && p.launch >= s.below[p.rank]
+	return !s.fences.nodes[p.node] && p.launch >= s.fences.below[p.rank]
 }
 
 func (s *storm) station(n falcon.Node) *station {
@@ -466,9 +464,8 @@ func (s *storm) engineStops() {
 	s.down = s.now.Add(time.Duration(s.rng.IntN(4000)) * time.Millisecond)
 	s.logf("the engine is down until %.1f", s.down.Sub(s.start).Seconds())
 	s.decides = time.Time{}
-	for _, o := range s.orders {
-		o.answered = false
-	}
+	s.orders = nil // the machine gives again what it still wants
+	s.fences.forget()
 	for _, n := range s.nodes {
 		n.in = nil
 		if n.up {

@@ -69,8 +69,20 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 	if !x.known || !x.proc.Alive || x.proc.Pid != b.Pid {
 		return
 	}
+	m.revives(now, x, b)
 	x.beat, x.beatAt = b, now
 	m.pace.see(now, b.Iteration)
+}
+
+// revives opens the watch over a job again that stands and goes on after all: a
+// process has told two iterations since. One word alone is no progress: it may
+// be the first that an engine hears of a process that waits.
+func (m *Machine) revives(now time.Time, x *member, b Beat) {
+	if !m.closed || x.beat.Pid != b.Pid || b.Iteration <= x.beat.Iteration || !x.beatAt.After(m.closedAt) || !now.After(m.closedAt.Add(2*m.cfg.Beat)) {
+		return
+	}
+	m.closed = false
+	m.note("recovery", 1, "the job goes on after all: rank %d has begun iteration %d", b.Rank, b.Iteration)
 }
 
 func (m *Machine) onNode(now time.Time, n Node) {
@@ -205,9 +217,6 @@ func (m *Machine) isFenced(n falcon.Node) bool {
 func (m *Machine) watch(now time.Time) {
 	if m.cur != nil && m.cur.Whole && m.cur.State == falcon.RecoveryReplace {
 		return // the whole restart has its own watch
-	}
-	if m.closed && m.pace.moved.After(m.closedAt.Add(2*m.cfg.Beat)) {
-		m.closed = false // it goes on after all
 	}
 	m.watchNodes(now)
 	m.watchRanks(now)

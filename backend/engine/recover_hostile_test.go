@@ -136,6 +136,50 @@ func TestFencedNodeThatComesBack(t *testing.T) {
 	})
 }
 
+// A recovery that failed leaves its fences: after a start of the engine too, what
+// a fenced node says of its processes, and how they end, leads to nothing.
+func TestFencedNodeAfterARecoveryThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := suffer(t, outages()[1])
+		b.recovery = recovery.Config{SpareWait: 2 * time.Second}
+		b.job.agents[2].crew.refuse = map[string]string{tellLaunch: "no container"}
+		b.start()
+		for range 200 {
+			b.turn()
+			b.each(b)
+		}
+		if list := b.recoveries(); len(list) != 1 || list[0].State != falcon.RecoveryFailed || !slices.Contains(list[0].Fenced, "n1") {
+			t.Fatalf("recoveries %+v", list)
+		}
+		if err := b.halt(); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		n1 := b.job.agents[1]
+		n1.crew.gone, n1.ranks = false, []int32{2, 3}
+		b.attach(n1)
+		for range 100 { // they seem to train
+			b.job.iteration++
+			b.turn()
+		}
+		n1.crash(2, b.job, "killed by signal 9")
+		for range 100 {
+			b.turn()
+		}
+		if list := b.recoveries(); len(list) != 1 {
+			t.Errorf("another recovery: %+v", list[1])
+		}
+		b.inLoop(func() {
+			if e := b.engine; e.job.ranks[2] != nil || e.job.ranks[3] != nil || e.recoveryJob().CanLaunch["n1"] {
+				t.Errorf("ranks of the fenced node count: %+v, job %+v", e.job.ranks, e.recoveryJob())
+			}
+		})
+		if err := b.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An operator's words: who decides is kept, the second one is told what the
 // first one said, and what can't be is refused.
 func TestRecoveriesThatWaitForSomebody(t *testing.T) {

@@ -320,7 +320,7 @@ func (m *Machine) newEpoch(now time.Time, first bool) {
 		m.endedByEpoch(now)
 	}
 	m.index()
-	m.pace = progress{ms: m.pace.ms, newest: falcon.NoIteration, moved: now}
+	m.pace = progress{ms: m.pace.ms, newest: falcon.NoIteration, told: falcon.NoIteration, moved: now}
 	// A job that was started by hand counts its generations from 0 again.
 	maps.DeleteFunc(m.least, func(_ falcon.Device, g uint64) bool { return g > m.job.Generation })
 	for r := range m.ranks {

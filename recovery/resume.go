@@ -143,7 +143,7 @@ func (m *Machine) settle(c *falcon.Recovery) {
 		x.beatAt, x.beat, x.proc.Park = time.Time{}, Beat{}, nil // it has said that it trains
 	}
 	if c.Resume >= 0 {
-		m.pace.newest = min(m.pace.newest, c.Resume-1)
+		m.pace.newest, m.pace.told = min(m.pace.newest, c.Resume-1), min(m.pace.told, c.Resume-1)
 	}
 }
 

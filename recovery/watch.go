@@ -8,51 +8,6 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// progress is how the job's iterations come.
-type progress struct {
-	newest int64     // begun by any rank
-	moved  time.Time // when it was last seen to grow
-	ms     float64   // usual iteration time by the detector, 0 = unknown
-	ownMs  float64   // by beats, where the detector does not know
-	from   int64     // iteration that ownMs is counted from, next
-	since  time.Time // when it was seen
-	seen   time.Time // when see took the newest in
-	held   bool
-	hung   bool // told, until it moves again
-}
-
-// usual is the iteration time, false where nobody knows.
-func (p progress) usual() (time.Duration, bool) {
-	ms := p.ms
-	if ms <= 0 {
-		ms = p.ownMs
-	}
-	return time.Duration(ms * float64(time.Millisecond)), ms > 0
-}
-
-// see takes an iteration in.
-func (p *progress) see(now time.Time, iteration int64) {
-	if iteration <= p.newest {
-		return
-	}
-	if !p.moved.Equal(p.seen) { // the time in between was no iteration: a recovery, a hold, a console that slept
-		p.from, p.since = p.newest, p.moved
-	}
-	switch {
-	case p.newest < 0 || iteration <= p.from:
-		p.from, p.since = iteration, now
-	case now.Sub(p.since) >= ownSpan:
-		p.ownMs = float64(now.Sub(p.since).Milliseconds()) / float64(iteration-p.from)
-		p.from, p.since = iteration, now
-	}
-	p.newest, p.moved, p.seen, p.hung = iteration, now, now, false
-}
-
-// ownSpan is over how long iterations are counted at least: agents tell of the
-// same boundary one after the other, and two of their beats in one batch are no
-// measure of an iteration.
-const ownSpan = time.Second
-
 func (m *Machine) onPace(now time.Time, p Pace) {
 	if m.pace.held || p.Held {
 		m.pace.moved = now
@@ -69,20 +24,9 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 	if !x.known || !x.proc.Alive || x.proc.Pid != b.Pid {
 		return
 	}
-	m.revives(now, x, b)
+	m.pace.grows(x, b)
 	x.beat, x.beatAt = b, now
 	m.pace.see(now, b.Iteration)
-}
-
-// revives opens the watch over a job again that stands and goes on after all: a
-// process has told two iterations since. One word alone is no progress: it may
-// be the first that an engine hears of a process that waits.
-func (m *Machine) revives(now time.Time, x *member, b Beat) {
-	if !m.closed || x.beat.Pid != b.Pid || b.Iteration <= x.beat.Iteration || !x.beatAt.After(m.closedAt) || !now.After(m.closedAt.Add(2*m.cfg.Beat)) {
-		return
-	}
-	m.closed = false
-	m.note("recovery", 1, "the job goes on after all: rank %d has begun iteration %d", b.Rank, b.Iteration)
 }
 
 func (m *Machine) onNode(now time.Time, n Node) {
@@ -217,6 +161,10 @@ func (m *Machine) isFenced(n falcon.Node) bool {
 func (m *Machine) watch(now time.Time) {
 	if m.cur != nil && m.cur.Whole && m.cur.State == falcon.RecoveryReplace {
 		return // the whole restart has its own watch
+	}
+	if m.closed && m.pace.grew.After(m.closedAt.Add(2*m.cfg.Beat)) {
+		m.closed = false
+		m.note("recovery", 1, "the job goes on after all: iteration %d has begun", m.pace.told)
 	}
 	m.watchNodes(now)
 	m.watchRanks(now)
@@ -498,8 +446,8 @@ func (m *Machine) watchRelief(now time.Time) {
 		}
 		newest = max(newest, f.DetectedNs)
 	}
-	if m.pace.moved.UnixNano() > newest+int64(2*m.cfg.Beat) {
-		m.finish(now, falcon.RecoveryCancelled, fmt.Sprintf("iterations come again (%d): nothing is left to recover", m.pace.newest))
+	if m.pace.grew.After(time.Unix(0, newest).Add(2 * m.cfg.Beat)) {
+		m.finish(now, falcon.RecoveryCancelled, fmt.Sprintf("iterations come again (%d): nothing is left to recover", m.pace.told))
 		m.closed = false
 	}
 }

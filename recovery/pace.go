@@ -1,0 +1,60 @@
+package recovery
+
+import "time"
+
+// progress is how the job's iterations come.
+type progress struct {
+	newest int64     // begun by any rank
+	moved  time.Time // when it was last seen to grow
+	ms     float64   // usual iteration time by the detector, 0 = unknown
+	ownMs  float64   // by beats, where the detector does not know
+	from   int64     // iteration that ownMs is counted from, next
+	since  time.Time // when it was seen
+	seen   time.Time // when see took the newest in
+	told   int64     // newest in a beat
+	grew   time.Time // an iteration has begun since, by two beats of one process; see grows
+	held   bool
+	hung   bool // told, until it moves again
+}
+
+// usual is the iteration time, false where nobody knows.
+func (p progress) usual() (time.Duration, bool) {
+	ms := p.ms
+	if ms <= 0 {
+		ms = p.ownMs
+	}
+	return time.Duration(ms * float64(time.Millisecond)), ms > 0
+}
+
+// see takes an iteration in.
+func (p *progress) see(now time.Time, iteration int64) {
+	if iteration <= p.newest {
+		return
+	}
+	if !p.moved.Equal(p.seen) { // the time in between was no iteration: a recovery, a hold, a console that slept
+		p.from, p.since = p.newest, p.moved
+	}
+	switch {
+	case p.newest < 0 || iteration <= p.from:
+		p.from, p.since = iteration, now
+	case now.Sub(p.since) >= ownSpan:
+		p.ownMs = float64(now.Sub(p.since).Milliseconds()) / float64(iteration-p.from)
+		p.from, p.since = iteration, now
+	}
+	p.newest, p.moved, p.seen, p.hung = iteration, now, now, false
+}
+
+// ownSpan is over how long iterations are counted at least: agents tell of the
+// same boundary one after the other, and two of their beats in one batch are no
+// measure of an iteration.
+const ownSpan = time.Second
+
+// grows looks for iterations that are certain to have begun: those that a process
+// has told one after the other. One word alone is none: it may be the first that an
+// engine hears of a job that stands, or of an agent that was away.
+func (p *progress) grows(x *member, b Beat) {
+	if x.beat.Pid == b.Pid && !x.beatAt.IsZero() && b.Iteration > max(x.beat.Iteration, p.told) {
+		p.grew = x.beatAt
+	}
+	p.told = max(p.told, b.Iteration)
+}

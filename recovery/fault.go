@@ -55,6 +55,7 @@ func (m *Machine) open(now time.Time, f falcon.Fault) {
 		PredictMs: m.predict(),
 	}
 	m.nextID++
+	clear(m.left)
 	m.recs = append(m.recs, m.cur)
 	if len(m.recs) > recoveriesMost {
 		m.recs = slices.Delete(m.recs, 0, len(m.recs)-recoveriesMost)

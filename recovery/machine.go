@@ -30,6 +30,7 @@ type Machine struct {
 	cur        *falcon.Recovery   // not over; nil = none
 	closed     bool               // the job stands after a recovery without success: a new job epoch opens it
 	closedAt   time.Time
+	left       leftovers
 	nextID     int
 	generation uint64 // highest ever used
 	at         attempt
@@ -49,7 +50,8 @@ type member struct {
 
 // host is one node.
 type host struct {
-	heard   time.Time
+	heard   time.Time // or, of one never heard, the end of the time that it has for that
+	met     bool      // heard since the machine began
 	suspect bool
 	reset   bool
 	fatal   Device // newest fatal event
@@ -76,7 +78,7 @@ type attempt struct {
 
 // New makes a machine that knows of no job.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg.withDefaults(), nodes: map[falcon.Node]*host{}, changed: map[string]bool{}, blind: map[string]bool{}, least: map[falcon.Device]uint64{}, nextID: 1}
+	return &Machine{cfg: cfg.withDefaults(), nodes: map[falcon.Node]*host{}, changed: map[string]bool{}, blind: map[string]bool{}, least: map[falcon.Device]uint64{}, left: leftovers{}, nextID: 1}
 }
 
 // Ready is what is to be done now: recoveries are made durable first.
@@ -317,6 +319,7 @@ func declared(before, j Job) Job {
 func (m *Machine) newEpoch(now time.Time, first bool) {
 	if !first {
 		m.closed = false
+		clear(m.left)
 		m.endedByEpoch(now)
 	}
 	m.index()

@@ -117,7 +117,7 @@ func (m *Machine) finish(now time.Time, s falcon.RecoveryState, why string) {
 	m.enter(now, s, 0)
 	c.Reason, c.EndedNs = why, now.UnixNano()
 	if s != falcon.RecoveryResumed && began {
-		m.command(Stop{Generation: c.Generation, Nodes: m.stay()})
+		m.command(Stop{Generation: c.Generation, Nodes: slices.Clone(m.sorted)}) // nodes that were given up too: they may not be fenced yet
 	}
 	m.cur, m.at = nil, attempt{}
 	m.closed, m.closedAt = s != falcon.RecoveryResumed && !stuck(c), now

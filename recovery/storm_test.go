@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -302,7 +303,16 @@ func (s *storm) atRest(best int64) bool {
 	if c, ok := s.m.Current(); ok {
 		return c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
 	}
-	return s.m.closed || s.m.pace.hung || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.blind["silent"] || s.m.blind["without a sign of life of a process"]
+	return s.m.closed && !s.waiting() || s.m.pace.hung || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.blind["silent"] || s.m.blind["without a sign of life of a process"]
+}
+
+// waiting says that a process waits in a generation, and holds its device for
+// nothing where the job stands.
+func (s *storm) waiting() bool {
+	last := s.journal[len(s.journal)-1]
+	return last.Attempts > 0 && last.JobEpoch == s.job.Epoch && slices.ContainsFunc(s.procs, func(p *proc) bool {
+		return p.alive && p.parked && !p.frozen && p.obeyed > 0 && s.owner(p) && s.station(p.node).up
+	})
 }
 
 func (s *storm) outcome() {

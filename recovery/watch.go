@@ -39,7 +39,7 @@ func (m *Machine) onNode(now time.Time, n Node) {
 	if h.suspect {
 		m.note("fault", 0, "node %s is heard again", n.Node)
 	}
-	h.heard, h.reset, h.suspect = now, false, false
+	h.heard, h.met, h.reset, h.suspect = now, true, false, false
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -52,6 +52,7 @@ func earlier(a, b time.Time) time.Time {
 // onProcess takes a process's word in, unless it is not, or no longer, the
 // rank's owner.
 func (m *Machine) onProcess(now time.Time, p Process) {
+	m.left.hear(p, m.cur == nil && m.closed)
 	if p.Rank < 0 || int(p.Rank) >= len(m.ranks) || p.Node != m.placement()[p.Rank].Node() {
 		return
 	}
@@ -171,6 +172,7 @@ func (m *Machine) watch(now time.Time) {
 	m.watchHang(now)
 	m.watchParked(now)
 	m.watchRelief(now)
+	m.watchLeft(now)
 }
 
 func (m *Machine) silent(now time.Time, h *host) int {
@@ -347,7 +349,7 @@ func (m *Machine) quiet(now time.Time, r falcon.Rank, n falcon.Node) (falcon.Fau
 	age := time.Duration(x.beat.HookAgeMs * float64(time.Millisecond))
 	f := falcon.Fault{Node: n, Device: m.placement()[r]}
 	switch {
-	case m.silent(now, h) > 0 || now.Before(h.heard):
+	case m.silent(now, h) > 0 || !h.met:
 		return f, false // nothing is known of it
 	case m.fresh(now, h) && x.known && x.proc.Alive && hits(h.fatal, f.Device):
 		f.Kind, f.FirstNs = falcon.FaultDevice, h.fatalAt.UnixNano()

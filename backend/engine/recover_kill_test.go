@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -99,6 +100,29 @@ func TestKilledWhileARecoveryIsProposed(t *testing.T) {
 			t.Errorf("decided by %q", v.DecidedBy)
 		}
 		b.onceEach()
+		if err := b.halt(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// The engine is killed at all that comes of a recovery that fails: whoever parked
+// for it is ended, and holds no device for nothing.
+func TestKilledWhereARecoveryFails(t *testing.T) {
+	atEveryPoint(t, func(t *testing.T, k *killing) {
+		b := suffer(t, outages()[1])
+		b.recovery = recovery.Config{SpareWait: 2 * time.Second}
+		b.job.agents[2].crew.refuse = map[string]string{tellLaunch: "no container"}
+		k.on(b)
+		b.outlive(400)
+		if list := b.recoveries(); len(list) != 1 || list[0].State != falcon.RecoveryFailed {
+			t.Fatalf("recoveries %+v", list)
+		}
+		for _, a := range b.job.agents {
+			if len(a.crew.parked) > 0 {
+				t.Errorf("ranks still wait on %s: %v", a.node, a.crew.parked)
+			}
+		}
 		if err := b.halt(); err != nil {
 			t.Fatal(err)
 		}

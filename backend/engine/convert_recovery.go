@@ -16,6 +16,13 @@ func protoRecovery(v falcon.Recovery) *falconv1.Recovery {
 		PhasesMs: maps.Clone(v.PhaseMs), PredictedMs: maps.Clone(v.PredictMs), PlanHash: v.PlanHash,
 		DecidedBy: v.DecidedBy, DecidedFrom: v.DecidedFrom, NoReturn: v.NoReturn,
 		StartedUnixNs: v.StartedNs, EndedUnixNs: v.EndedNs, DeadlineUnixNs: v.DeadlineNs,
+		Whole: v.Whole,
+	}
+	if v.Shrink != nil {
+		out.Shrink = &falconv1.Shrink{Of: int32(min(v.Shrink.Of, math.MaxInt32))}
+		for _, k := range v.Shrink.Kept {
+			out.Shrink.Kept = append(out.Shrink.Kept, int32(min(k, math.MaxInt32)))
+		}
 	}
 	for _, f := range v.Faults {
 		out.Faults = append(out.Faults, &falconv1.Fault{

@@ -32,6 +32,9 @@ func checkFewer(b *bench) {
 	if v.Reason != "it goes on with 2 of 4 replicas: no spare came" || !slices.Equal(v.Splits, []int32{16, 16}) {
 		b.t.Errorf("reason %q, splits %v", v.Reason, v.Splits)
 	}
+	if w := protoRecovery(v); !w.GetWhole() || w.GetShrink().GetOf() != 4 || !slices.Equal(w.GetShrink().GetKept(), []int32{0, 1}) {
+		b.t.Errorf("on the wire: whole %v, %v", w.GetWhole(), w.GetShrink())
+	}
 	checkPicture(b)
 	b.inLoop(func() {
 		e, want := b.engine, falcon.Placement{"n0.g0", "n0.g1"}

@@ -25,7 +25,7 @@ func RecoveryOf(v *falconv1.Recovery) falcon.Recovery {
 	out := falcon.Recovery{
 		ID: clean.String(v.GetId()), State: falcon.RecoveryState(clean.String(v.GetState())), Generation: v.GetGeneration(), Attempts: int(v.GetAttempts()),
 		Survivors: ranksOf(v.GetSurvivors()), Fenced: Cleaned[falcon.Node](v.GetFenced()), Resume: v.GetResumeIteration(), Before: v.GetBeforeIteration(),
-		Checkpoint: v.GetCheckpoint(), Reason: clean.String(v.GetReason()), PhaseMs: timesOf(v.GetPhasesMs()), PredictMs: timesOf(v.GetPredictedMs()),
+		Checkpoint: v.GetCheckpoint(), Whole: v.GetWhole(), Reason: clean.String(v.GetReason()), PhaseMs: timesOf(v.GetPhasesMs()), PredictMs: timesOf(v.GetPredictedMs()),
 		PlanHash: clean.String(v.GetPlanHash()), DecidedBy: clean.String(v.GetDecidedBy()), DecidedFrom: clean.String(v.GetDecidedFrom()), NoReturn: v.GetNoReturn(),
 		StartedNs: v.GetStartedUnixNs(), EndedNs: v.GetEndedUnixNs(), DeadlineNs: v.GetDeadlineUnixNs(),
 		Replaced: map[falcon.Rank]falcon.Device{},

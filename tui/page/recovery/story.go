@@ -94,6 +94,7 @@ func (t *teller) fault(f *falconv1.Fault) {
 
 // places tells who is replaced where, who stays and who is refused.
 func (t *teller) places(s *page.State, v *falconv1.Recovery) {
+	t.whole(v)
 	if len(v.GetReplaced()) > 0 {
 		t.say(themes.Text, "Made anew: %s", strings.Join(anew(v), ", "))
 	}
@@ -106,6 +107,16 @@ func (t *teller) places(s *page.State, v *falconv1.Recovery) {
 	}
 	if len(v.GetFenced()) > 0 {
 		t.say(themes.Text, "Fenced: %s", strings.Join(v.Fenced, ", "))
+	}
+}
+
+// whole tells of a restart that keeps no process, and of replicas that are given up.
+func (t *teller) whole(v *falconv1.Recovery) {
+	if v.GetWhole() {
+		t.say(themes.Warn, "Whole restart: no process is kept, all are started anew")
+	}
+	if x := v.GetShrink(); x != nil {
+		t.say(themes.Warn, "Fewer replicas: %d of %d stay and share the whole batch", len(x.GetKept()), x.GetOf())
 	}
 }
 

@@ -8646,7 +8646,9 @@ type Recovery struct {
 	StartedUnixNs   int64                  `protobuf:"varint,20,opt,name=started_unix_ns,json=startedUnixNs,proto3" json:"started_unix_ns,omitempty"`
 	EndedUnixNs     int64                  `protobuf:"varint,21,opt,name=ended_unix_ns,json=endedUnixNs,proto3" json:"ended_unix_ns,omitempty"`
 	DeadlineUnixNs  int64                  `protobuf:"varint,22,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"`
-	Ranks           []*RankRecovery        `protobuf:"bytes,23,rep,name=ranks,proto3" json:"ranks,omitempty"` // where each process stands; newest recovery only
+	Ranks           []*RankRecovery        `protobuf:"bytes,23,rep,name=ranks,proto3" json:"ranks,omitempty"`   // where each process stands; newest recovery only
+	Whole           bool                   `protobuf:"varint,24,opt,name=whole,proto3" json:"whole,omitempty"`  // all processes are started anew: survivors can't be kept
+	Shrink          *Shrink                `protobuf:"bytes,25,opt,name=shrink,proto3" json:"shrink,omitempty"` // what a whole restart goes on with where no spare came; absent = all replicas
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -8842,6 +8844,73 @@ func (x *Recovery) GetRanks() []*RankRecovery {
 	return nil
 }
 
+func (x *Recovery) GetWhole() bool {
+	if x != nil {
+		return x.Whole
+	}
+	return false
+}
+
+func (x *Recovery) GetShrink() *Shrink {
+	if x != nil {
+		return x.Shrink
+	}
+	return nil
+}
+
+// Shrink is a job with fewer replicas.
+type Shrink struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Of            int32                  `protobuf:"varint,1,opt,name=of,proto3" json:"of,omitempty"`            // replicas before
+	Kept          []int32                `protobuf:"varint,2,rep,packed,name=kept,proto3" json:"kept,omitempty"` // which of them stay, ascending
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Shrink) Reset() {
+	*x = Shrink{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Shrink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Shrink) ProtoMessage() {}
+
+func (x *Shrink) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
+func (*Shrink) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *Shrink) GetOf() int32 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *Shrink) GetKept() []int32 {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
 // RankRecovery is where one rank stands in a recovery.
 type RankRecovery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -8857,7 +8926,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8869,7 +8938,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8882,7 +8951,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -8937,7 +9006,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8949,7 +9018,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8962,7 +9031,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -8990,7 +9059,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9002,7 +9071,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9015,7 +9084,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -9054,7 +9123,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9066,7 +9135,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9079,7 +9148,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -9138,7 +9207,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9150,7 +9219,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9163,7 +9232,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -9217,7 +9286,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9229,7 +9298,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9242,7 +9311,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -10086,7 +10155,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05ranks\x18\x04 \x03(\x05R\x05ranks\x12\x1a\n" +
 	"\bevidence\x18\x05 \x03(\tR\bevidence\x12\"\n" +
 	"\rfirst_unix_ns\x18\x06 \x01(\x03R\vfirstUnixNs\x12(\n" +
-	"\x10detected_unix_ns\x18\a \x01(\x03R\x0edetectedUnixNs\"\xa9\b\n" +
+	"\x10detected_unix_ns\x18\a \x01(\x03R\x0edetectedUnixNs\"\xea\b\n" +
 	"\bRecovery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1e\n" +
@@ -10116,7 +10185,9 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x0fstarted_unix_ns\x18\x14 \x01(\x03R\rstartedUnixNs\x12\"\n" +
 	"\rended_unix_ns\x18\x15 \x01(\x03R\vendedUnixNs\x12(\n" +
 	"\x10deadline_unix_ns\x18\x16 \x01(\x03R\x0edeadlineUnixNs\x12-\n" +
-	"\x05ranks\x18\x17 \x03(\v2\x17.falcon.v1.RankRecoveryR\x05ranks\x1a;\n" +
+	"\x05ranks\x18\x17 \x03(\v2\x17.falcon.v1.RankRecoveryR\x05ranks\x12\x14\n" +
+	"\x05whole\x18\x18 \x01(\bR\x05whole\x12)\n" +
+	"\x06shrink\x18\x19 \x01(\v2\x11.falcon.v1.ShrinkR\x06shrink\x1a;\n" +
 	"\rReplacedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x05R\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -10125,7 +10196,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\x1a>\n" +
 	"\x10PredictedMsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\x8a\x01\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\",\n" +
+	"\x06Shrink\x12\x0e\n" +
+	"\x02of\x18\x01 \x01(\x05R\x02of\x12\x12\n" +
+	"\x04kept\x18\x02 \x03(\x05R\x04kept\"\x8a\x01\n" +
 	"\fRankRecovery\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x16\n" +
 	"\x06device\x18\x02 \x01(\tR\x06device\x12\x14\n" +
@@ -10242,7 +10316,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -10336,18 +10410,19 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(*IncidentsReply)(nil),    // 89: falcon.v1.IncidentsReply
 	(*Fault)(nil),             // 90: falcon.v1.Fault
 	(*Recovery)(nil),          // 91: falcon.v1.Recovery
-	(*RankRecovery)(nil),      // 92: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 93: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 94: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 95: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 96: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 97: falcon.v1.RecoverReply
-	nil,                       // 98: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 99: falcon.v1.Policy.RungsEntry
-	nil,                       // 100: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 101: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 102: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 103: falcon.v1.Recovery.PredictedMsEntry
+	(*Shrink)(nil),            // 92: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 93: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 94: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 95: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 96: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 97: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 98: falcon.v1.RecoverReply
+	nil,                       // 99: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 100: falcon.v1.Policy.RungsEntry
+	nil,                       // 101: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 102: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 103: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 104: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	8,   // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
@@ -10367,7 +10442,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	22,  // 14: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
 	23,  // 15: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
 	21,  // 16: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	98,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	99,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
 	0,   // 18: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
 	25,  // 19: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
 	41,  // 20: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
@@ -10414,7 +10489,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	51,  // 61: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
 	72,  // 62: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
 	53,  // 63: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	99,  // 64: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	100, // 64: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
 	57,  // 65: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
 	6,   // 66: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
 	62,  // 67: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
@@ -10425,7 +10500,7 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	69,  // 72: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
 	70,  // 73: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
 	70,  // 74: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	100, // 75: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	101, // 75: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
 	68,  // 76: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
 	71,  // 77: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
 	66,  // 78: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
@@ -10448,38 +10523,39 @@ var file_falcon_v1_falcon_proto_depIdxs = []int32{
 	55,  // 95: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
 	91,  // 96: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
 	90,  // 97: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	101, // 98: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	102, // 98: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
 	34,  // 99: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	102, // 100: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	103, // 101: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	92,  // 102: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	91,  // 103: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	95,  // 104: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	91,  // 105: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	58,  // 106: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 107: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	49,  // 108: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	75,  // 109: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	77,  // 110: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	79,  // 111: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	87,  // 112: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	81,  // 113: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	93,  // 114: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	96,  // 115: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	26,  // 116: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	50,  // 117: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	76,  // 118: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	78,  // 119: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	80,  // 120: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	88,  // 121: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	89,  // 122: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	94,  // 123: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	97,  // 124: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	116, // [116:125] is the sub-list for method output_type
-	107, // [107:116] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	103, // 100: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	104, // 101: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	93,  // 102: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	92,  // 103: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	91,  // 104: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	96,  // 105: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	91,  // 106: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	58,  // 107: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 108: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	49,  // 109: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	75,  // 110: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	77,  // 111: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	79,  // 112: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	87,  // 113: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	81,  // 114: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	94,  // 115: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	97,  // 116: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	26,  // 117: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	50,  // 118: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	76,  // 119: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	78,  // 120: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	80,  // 121: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	88,  // 122: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	89,  // 123: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	95,  // 124: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	98,  // 125: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	117, // [117:126] is the sub-list for method output_type
+	108, // [108:117] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -10523,7 +10599,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   97,
+			NumMessages:   98,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

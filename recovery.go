@@ -65,7 +65,7 @@ const (
 	PhaseDetect  = "detect" // from the fault's first sign to certainty
 	PhaseDecide  = "decide" // from certainty to the decision; absent where policy acts at once
 	PhaseSuspend = "suspend"
-	PhaseFence   = "fence"
+	PhaseFence   = "fence" // from the last survivor's parking until what is faulty has ended and a spare is there; absent where that takes no time
 	PhaseReplace = "replace"
 	PhaseTable   = "ranktable"
 	PhaseCollect = "collect"

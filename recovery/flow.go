@@ -60,7 +60,8 @@ var phaseOf = map[falcon.RecoveryState]string{
 }
 
 // book adds the time in the present state to its phase; several attempts add
-// up. Rejoin is split by what the ranks say of it.
+// up. Rejoin is split by what the ranks say of it, and what suspend takes after
+// all park is the fence's: processes that are to be made anew end, a spare comes.
 func (m *Machine) book(now time.Time) {
 	phase, spent := phaseOf[m.cur.State], ms(now.Sub(m.at.entered).Nanoseconds())
 	if m.cur.State == falcon.RecoveryRejoin {
@@ -73,6 +74,10 @@ func (m *Machine) book(now time.Time) {
 		m.cur.PhaseMs[falcon.PhaseGroups] += groups
 		m.cur.PhaseMs[falcon.PhaseRestore] += restore
 		spent -= groups + restore
+	}
+	if fence := ms(now.Sub(m.at.stands).Nanoseconds()); m.cur.State == falcon.RecoverySuspend && !m.at.stands.IsZero() && fence > 0 {
+		m.cur.PhaseMs[falcon.PhaseFence] += fence
+		spent -= fence
 	}
 	if phase != falcon.PhaseDecide || spent > 0 {
 		m.cur.PhaseMs[phase] += spent
@@ -162,6 +167,9 @@ func (m *Machine) suspended(now time.Time) bool {
 		if m.waitsForRank(falcon.Rank(r)) && !m.at.stopping[falcon.Rank(r)] {
 			return false
 		}
+	}
+	if m.at.stands.IsZero() {
+		m.at.stands = now
 	}
 	return m.stopRenewed(now) && m.replace(now)
 }

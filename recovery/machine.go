@@ -65,6 +65,7 @@ type attempt struct {
 	until    time.Time // its deadline; zero = none
 	gather   time.Time // until then faults join
 	moved    time.Time // newest answer that brought it forward
+	stands   time.Time // since when all who stay park; zero = they don't yet
 	told     []falcon.Node
 	acked    map[falcon.Node]bool     // Suspended
 	awaited  map[falcon.Rank]bool     // launched and not parked yet

@@ -84,7 +84,10 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 		m.recs = append(m.recs, &c)
 		m.generation = max(m.generation, c.Generation)
 	}
-	slices.SortStableFunc(m.recs, func(a, b *falcon.Recovery) int { return cmp.Compare(a.StartedNs, b.StartedNs) })
+	// Not by the first sign of their faults: that may be older than the recovery before.
+	slices.SortStableFunc(m.recs, func(a, b *falcon.Recovery) int {
+		return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
+	})
 	if len(m.recs) == 0 {
 		return
 	}

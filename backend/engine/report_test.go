@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,35 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
+
+// ladders is a planner that knows a ladder for every incident.
+type ladders struct{ Planner }
+
+func (ladders) Ladder(incident string) (falcon.Ladder, bool) {
+	return falcon.Ladder{Incident: incident, Proposal: &falcon.Action{ID: incident + "/S2/1", Incident: incident, State: falcon.ActionProposed}}, true
+}
+
+// The picture holds a ladder of every open incident, the front one's apart:
+// each can be decided on.
+func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
+	e := &Engine{mem: &memory{}, plan: ladders{}}
+	for i, state := range []falcon.IncidentState{falcon.IncidentLocated, falcon.IncidentClosed, falcon.IncidentVerified, falcon.IncidentLocated} {
+		e.mem.incidents = append(e.mem.incidents, falcon.Incident{ID: fmt.Sprintf("INC-%04d", i+1), State: state})
+	}
+	var got []string
+	for _, l := range append([]*falconv1.Ladder{e.frontLadder()}, e.otherLadders()...) {
+		got = append(got, l.GetProposal().GetIncident())
+	}
+	if want := []string{"INC-0004", "INC-0003", "INC-0001"}; !slices.Equal(got, want) {
+		t.Errorf("ladders of %q, want %q", got, want)
+	}
+	for range 100 {
+		e.mem.incidents = append(e.mem.incidents, falcon.Incident{ID: "INC-0100", State: falcon.IncidentLocated})
+	}
+	if n := len(e.otherLadders()); n != laddersMax {
+		t.Errorf("%d ladders beside the front one", n)
+	}
+}
 
 // A recovery belongs to an incident by its iteration or by its node.
 func TestRecoveriesOfAnIncident(t *testing.T) {

@@ -243,3 +243,11 @@ func Because(a *falconv1.Action) string {
 	}
 	return ": " + reason
 }
+
+// Capital begins a sentence: our own words, so its first letter is ASCII.
+func Capital(s string) string {
+	if s == "" {
+		return ""
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}

@@ -7,6 +7,7 @@ package ladder
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
@@ -289,6 +290,9 @@ func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv
 		text = g.Rung + ": " + phrase.Rung(g.Rung)
 	}
 	if a := s.Awaited(); page.Standing(s, a) != "" && a.Rung == g.Rung && a.Variant == g.Variant {
+		if taken {
+			text = phrase.Capital(strings.TrimSuffix(g.Reason, ": "+a.State)) // the rest of it is how it stands
+		}
 		text = sentence(Name(g), page.Standing(s, a)) + withdrawal(a) + ". " + text
 	} else if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant {
 		text += ". Why now: " + prop.Why
@@ -304,10 +308,13 @@ func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv
 
 // withdrawal says how what is approved is taken back.
 func withdrawal(a *falconv1.Action) string {
-	if phrase.Waits(a) {
+	switch {
+	case phrase.Waits(a):
 		return "; a veto ends it"
+	case a.DeadlineUnixNs != 0:
+		return ", a veto withdraws it"
 	}
-	return ", a veto withdraws it"
+	return ""
 }
 
 func (p *Page) evidence(c *widget.Canvas, r widget.Rect, s *page.State) {

@@ -61,7 +61,7 @@ func (t *teller) state(s *page.State, v *falconv1.Recovery) {
 	case falcon.RecoveryProposed:
 		role = themes.Warn
 	}
-	t.say(role, "%s", capital(s.Story(v)))
+	t.say(role, "%s", phrase.Capital(s.Story(v)))
 	if v.GetReason() != "" && v.GetResumeIteration() < 0 && !strings.Contains(s.Story(v), v.Reason) {
 		t.say(themes.Warn, "Because %s", v.Reason)
 	}
@@ -72,13 +72,6 @@ func (t *teller) state(s *page.State, v *falconv1.Recovery) {
 		}
 		t.say(dim, "%s", text)
 	}
-}
-
-func capital(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 func (t *teller) fault(f *falconv1.Fault) {

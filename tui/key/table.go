@@ -15,7 +15,7 @@ var table = slices.Concat([]Binding{
 	bind(Global, PrevPage, []string{"shift+tab"}, "shift-tab", "previous", "Previous page.", 0),
 	bind(Global, Back, []string{"esc"}, "esc", "back", "Go back: end a pane's zoom, end a filter, or return to the last page.", 0),
 	bind(Global, Approve, []string{"a"}, "a", "approve", "Approve what is proposed, a recovery first: a dialog opens on Cancel; tab, then enter, approves.", 0),
-	bind(Global, Veto, []string{"v"}, "v", "veto", "Veto the proposal or deny the recovery, with a reason if you like.", 0),
+	bind(Global, Veto, []string{"v"}, "v", "veto", "Veto the proposal, withdraw an approval that has not gone out, or deny the recovery, with a reason if you like.", 0),
 	bind(Global, Why, []string{"i"}, "i", "why", "Why: the ladder and the evidence of what the bar speaks of; again, those of the next incident that waits for a decision.", 0),
 	bind(Global, Mode, []string{"c"}, "c", "mode", "Choose who may act: observe, approve, or automatic up to a rung.", 3),
 	bind(Global, Freeze, []string{"F"}, "F", "freeze", "Freeze: stop new actions at once. When frozen: unfreeze, by typing the word.", 4),

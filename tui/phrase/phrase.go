@@ -182,10 +182,21 @@ func Plan(previous, next []int32, w int) string {
 		}
 	}
 	s := fmt.Sprintf("replica %d: %d → %d", most, previous[most], next[most])
-	if len(next) > 1 && len(s)+22 <= w {
-		s += fmt.Sprintf("; %d others: %d to %d", len(next)-1, lo, hi)
+	if len(next) > 1 && len(s)+26 <= w {
+		s += fmt.Sprintf("; %d others: %s each", len(next)-1, between(lo, hi))
 	}
 	return s
+}
+
+// between is a range of counts; "8 to 9" would read as a change from 8.
+func between(lo, hi int32) string {
+	switch hi - lo {
+	case 0:
+		return fmt.Sprint(lo)
+	case 1:
+		return fmt.Sprintf("%d or %d", lo, hi)
+	}
+	return fmt.Sprintf("between %d and %d", lo, hi)
 }
 
 func abs(x int32) int32 { return max(x, -x) }

@@ -48,7 +48,7 @@ func TestPlan(t *testing.T) {
 	}
 	fewer := append([]int32(nil), many...)
 	fewer[7], fewer[8] = 3, 9
-	if got, want := Plan(many, fewer, 60), "replica 7: 8 → 3; 511 others: 8 to 9"; got != want {
+	if got, want := Plan(many, fewer, 60), "replica 7: 8 → 3; 511 others: 8 or 9 each"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

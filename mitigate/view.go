@@ -122,7 +122,7 @@ func (p *Planner) modelText() string {
 	text := "no profile of the job yet: S1 only"
 	switch g := p.gauge; {
 	case g != nil && g.model != nil:
-		text = fmt.Sprintf("cost model of %d ranks from their own profile, %.1f %% off the iteration time it was taken at", p.job.Layout.World(), 100*math.Abs(g.model.ErrorShare))
+		text = fmt.Sprintf("cost model from the profile of %d ranks, %.1f %% off when taken", p.job.Layout.World(), 100*math.Abs(g.model.ErrorShare))
 	case g != nil:
 		text = "the ranks' self times alone"
 	}
@@ -139,5 +139,8 @@ func (p *Planner) modelText() string {
 	if n == 0 {
 		return text + "; no action measured yet"
 	}
-	return fmt.Sprintf("%s; %d actions measured, %.1f %% off their prediction on average, %.1f %% at worst", text, n, 100*sum/float64(n), 100*worst)
+	if n == 1 {
+		return fmt.Sprintf("%s; 1 action measured, %.1f %% off its prediction", text, 100*sum)
+	}
+	return fmt.Sprintf("%s; %d actions measured, %.1f %% off their predictions, %.1f %% at worst", text, n, 100*sum/float64(n), 100*worst)
 }

@@ -75,7 +75,7 @@ func TestRecoveryIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"REC-0001[2J is resumed (decided by policy): plan abc, generation 3", "fault: node on n1, ranks 2, 3", "nothing was heard",
+		"REC-0001 is resumed (decided by policy): plan abc, generation 3", "fault: node on n1, ranks 2, 3", "nothing was heard",
 		"rank 2 is made anew on n2.g0", "2 survivors keep their processes", "goes on at iteration 20", "rank 2 restores from rank 0",
 		"rank 3 restores from storage (no replica)", "12.3 ms", "500.0 ms", "2 of 4 ranks", "2s",
 	} {

@@ -63,7 +63,11 @@ func (s recoveryStory) write(w io.Writer) error {
 	for _, r := range slices.Sorted(maps.Keys(s.Replaced)) {
 		fmt.Fprintf(w, "rank %d is made anew on %s\n", r, s.Replaced[r])
 	}
-	fmt.Fprintf(w, "%d survivors keep their processes\n", len(s.Survivors))
+	if s.Whole {
+		fmt.Fprintln(w, "a whole restart: no process is kept")
+	} else {
+		fmt.Fprintf(w, "%d survivors keep their processes\n", len(s.Survivors))
+	}
 	s.writeSteps(w)
 	return s.writePhases(w)
 }

@@ -121,7 +121,10 @@ func recoveryLines(r falcon.Recovery) []string {
 	if len(r.Fenced) > 0 {
 		out = append(out, "fenced: "+strings.Join(texts(r.Fenced), ", "))
 	}
-	if len(r.Survivors) > 0 {
+	switch {
+	case r.Whole:
+		out = append(out, "a whole restart: no process was kept")
+	case len(r.Survivors) > 0:
 		out = append(out, fmt.Sprintf("survivors, whose processes stayed: %d (%s)", len(r.Survivors), rankNames(r.Survivors)))
 	}
 	return append(out, resumeLines(r)...)

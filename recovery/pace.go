@@ -51,9 +51,10 @@ const ownSpan = time.Second
 
 // grows looks for iterations that are certain to have begun: those that a process
 // has told one after the other. One word alone is none: it may be the first that an
-// engine hears of a job that stands, or of an agent that was away.
-func (p *progress) grows(x *member, b Beat) {
-	if x.beat.Pid == b.Pid && !x.beatAt.IsZero() && b.Iteration > max(x.beat.Iteration, p.told) {
+// engine hears of a job that stands, or of an agent that was away. Nor are two
+// that come at once: the network held them, and they are of some time ago.
+func (p *progress) grows(now time.Time, beat time.Duration, x *member, b Beat) {
+	if x.beat.Pid == b.Pid && !x.beatAt.IsZero() && now.Sub(x.beatAt) >= beat/2 && b.Iteration > max(x.beat.Iteration, p.told) {
 		p.grew = x.beatAt
 	}
 	p.told = max(p.told, b.Iteration)

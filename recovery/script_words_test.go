@@ -49,6 +49,13 @@ func (s *script) inputs(verb string, w words) []Input {
 		return []Input{SetPolicy{s.policy}}
 	case "up": // processes of ranks, all by default
 		return s.up(w)
+	case "burst": // words that the network held come at once
+		var out []Input
+		for range s.num(w, "words", 2) {
+			s.iteration += 10
+			out = append(out, s.beats(w)...)
+		}
+		return out
 	case "exit":
 		return s.exit(w)
 	case "park":

@@ -24,7 +24,7 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 	if !x.known || !x.proc.Alive || x.proc.Pid != b.Pid {
 		return
 	}
-	m.pace.grows(x, b)
+	m.pace.grows(now, m.cfg.Beat, x, b)
 	x.beat, x.beatAt = b, now
 	m.pace.see(now, b.Iteration)
 }

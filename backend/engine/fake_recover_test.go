@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/recovery"
 )
@@ -97,7 +99,7 @@ func (a *fakeAgent) park(generation uint64, j *fakeJob) {
 	crew.suspended = max(crew.suspended, generation)
 	for _, r := range a.ranks {
 		p := crew.parked[r]
-		if p == nil {
+		if p = proto.CloneOf(p); p == nil { // the engine may still read the one that was sent
 			p = &falconv1.Park{Tag: j.iteration, Steps: []int64{j.iteration, j.iteration - 1}, Sums: []uint64{uint64(j.iteration) + 7, uint64(j.iteration) + 6}}
 		}
 		p.Generation = crew.suspended

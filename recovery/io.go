@@ -146,6 +146,13 @@ type Restored struct {
 	Recoveries []falcon.Recovery
 	NextID     int
 	Generation uint64 // highest ever used
+	Devices    []Seen // fatal reports that agents will not tell again, the newest of each node
+}
+
+// Seen is a device's fatal report with the time at which it came.
+type Seen struct {
+	Device Device
+	AtNs   int64
 }
 
 func (Job) input()       {}

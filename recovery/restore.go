@@ -79,6 +79,10 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 	m.nextID = max(m.nextID, in.NextID)
 	m.generation = max(m.generation, in.Generation)
 	m.recs, m.cur = nil, nil
+	for _, d := range in.Devices {
+		h := m.host(deviceNode(d.Device.Device), now)
+		h.fatal, h.fatalAt = d.Device, time.Unix(0, d.AtNs)
+	}
 	for _, c := range in.Recoveries {
 		c = clone(&c)
 		m.recs = append(m.recs, &c)

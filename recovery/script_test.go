@@ -81,6 +81,7 @@ type script struct {
 	rejoin    Rejoin
 	suspend   uint64
 	iteration int64
+	devices   []Seen // fatal reports, as the journal keeps them
 }
 
 func scriptConfig() Config {
@@ -182,7 +183,7 @@ func (s *script) beats(w words) []Input {
 // restart is the engine's way of bringing a machine back.
 func (s *script) restart() string {
 	s.m = New(scriptConfig())
-	back := Restored{NextID: len(s.journal) + 1}
+	back := Restored{NextID: len(s.journal) + 1, Devices: s.devices}
 	for _, id := range slices.Sorted(maps.Keys(s.journal)) {
 		var c falcon.Recovery
 		if err := json.Unmarshal(s.journal[id], &c); err != nil {

@@ -83,7 +83,11 @@ func (s *script) sign(verb string, w words) []Input {
 	case "node":
 		return []Input{Node{Node: falcon.Node(w["node"]), Alive: w["alive"] == "true", Reset: w["reset"] == "true"}}
 	case "device":
-		return []Input{Device{Device: falcon.Device(w["device"]), Fatal: w["fatal"] == "true", Code: int(s.num(w, "code", 0)), Text: w["text"]}}
+		d := Device{Device: falcon.Device(w["device"]), Fatal: w["fatal"] == "true", Code: int(s.num(w, "code", 0)), Text: w["text"]}
+		if d.Fatal {
+			s.devices = append(s.devices, Seen{d, s.now.UnixNano()})
+		}
+		return []Input{d}
 	case "pace":
 		ms, _ := strconv.ParseFloat(w["ms"], 64)
 		return []Input{Pace{Iteration: s.num(w, "i", s.iteration), Ms: ms, Held: w["held"] == "true"}}

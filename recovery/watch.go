@@ -102,11 +102,11 @@ func (m *Machine) ended(now time.Time, p Process) {
 	m.fault(now, f)
 }
 
-// eventLife is how long a device's fatal report is a sign.
-const eventLife = 10 * time.Minute
+// EventLife is how long a device's fatal report is a sign.
+const EventLife = 10 * time.Minute
 
 func (m *Machine) fresh(now time.Time, h *host) bool {
-	return !h.fatalAt.IsZero() && now.Sub(h.fatalAt) < eventLife
+	return !h.fatalAt.IsZero() && now.Sub(h.fatalAt) < EventLife
 }
 
 // hits says that a report concerns the process on a device: it is of that
@@ -147,7 +147,7 @@ func (m *Machine) onDevice(now time.Time, d Device) {
 	}
 	// The process may have told first.
 	for _, f := range m.cur.Faults {
-		if f.Kind == falcon.FaultExit && f.Node == n && hits(d, f.Device) && now.UnixNano()-f.DetectedNs < int64(eventLife) && !m.isFenced(n) {
+		if f.Kind == falcon.FaultExit && f.Node == n && hits(d, f.Device) && now.UnixNano()-f.DetectedNs < int64(EventLife) && !m.isFenced(n) {
 			m.fault(now, falcon.Fault{Kind: falcon.FaultDevice, Node: n, Device: d.Device, FirstNs: now.UnixNano(), Evidence: []string{deviceText(d)}})
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery"
 )
 
 // Kinds of records. Bodies are JSON; fields are only ever added.
@@ -35,6 +36,7 @@ const (
 	kindRecovery   journal.Kind = "recovery"   // falcon.Recovery
 	kindFence      journal.Kind = "fence"      // fenceRecord
 	kindSent       journal.Kind = "sent"       // sentRecord
+	kindDevice     journal.Kind = "device"     // deviceRecord
 )
 
 type epochRecord struct {
@@ -157,13 +159,14 @@ type memory struct {
 	nextRecovery int               // number of the next one (REC-0001 has 1)
 	generation   uint64            // highest that a recovery has used
 	fences       fences
-	sent         []sentRecord // newest last
+	devices      map[falcon.Node]recovery.Seen // newest fatal report of each node that is still a sign
+	sent         []sentRecord                  // newest last
 }
 
 func newMemory() *memory {
 	return &memory{
 		orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{}, nextNo: 1,
-		opened: map[string]opening{}, nextTest: 1, nextRecovery: 1, fences: newFences(),
+		opened: map[string]opening{}, nextTest: 1, nextRecovery: 1, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
 	}
 }
 
@@ -220,6 +223,8 @@ func (m *memory) apply(r journal.Record) error {
 		err = fold(r, m.fences.apply)
 	case kindSent:
 		err = fold(r, m.setSent)
+	case kindDevice:
+		err = fold(r, func(v deviceRecord) { m.setDevice(v, r.AtNs) })
 	}
 	if err != nil {
 		return fmt.Errorf("engine: journal record %d (%s): %w", r.Seq, r.Kind, err)

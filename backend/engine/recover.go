@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -112,9 +113,10 @@ func (e *Engine) generation() uint64 {
 func (e *Engine) restoreRecovery(now time.Time) {
 	e.fenceStore(e.mem.fences.newest)
 	e.rec.Step(now, recovery.SetPolicy{Policy: e.mem.policy.Policy})
-	if len(e.mem.recoveries) > 0 || e.generation() > 0 {
+	if len(e.mem.recoveries) > 0 || e.generation() > 0 || len(e.mem.devices) > 0 {
 		e.rec.Step(now, recovery.Restored{
 			Recoveries: slices.Clone(e.mem.recoveries), NextID: e.mem.nextRecovery, Generation: e.generation(),
+			Devices: slices.Collect(maps.Values(e.mem.devices)),
 		})
 	}
 }
@@ -265,7 +267,25 @@ func (e *Engine) device(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) 
 	if nic, ok := nicOn(n.Name, in.GetDevice()); ok {
 		device = falcon.Device(nic)
 	}
-	e.rec.Step(now, recovery.Device{Device: device, Fatal: in.GetFatal(), Code: int(in.GetCode()), Text: clean(in.GetText())})
+	report := recovery.Device{Device: device, Fatal: in.GetFatal(), Code: int(in.GetCode()), Text: clean(in.GetText())}
+	if report.Fatal {
+		e.extra = append(e.extra, record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
+	}
+	e.rec.Step(now, report)
+}
+
+// deviceRecord keeps a fatal report: what it is a sign of may come after the
+// engine's next start, and the agent tells it once.
+type deviceRecord struct {
+	Node   falcon.Node   `json:"node"`
+	Device falcon.Device `json:"device"`
+	Code   int           `json:"code,omitempty"` // XID
+	Text   string        `json:"text"`
+}
+
+func (m *memory) setDevice(v deviceRecord, atNs int64) {
+	maps.DeleteFunc(m.devices, func(_ falcon.Node, s recovery.Seen) bool { return atNs-s.AtNs > int64(recovery.EventLife) })
+	m.devices[v.Node] = recovery.Seen{Device: recovery.Device{Device: v.Device, Fatal: true, Code: v.Code, Text: v.Text}, AtNs: atNs}
 }
 
 // tellPace has the machine know how fast the job goes, and whether it is held.

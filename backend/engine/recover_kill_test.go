@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,4 +155,46 @@ func TestKilledInAWholeRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A device's fatal report is known to the next engine too: its agent tells it
+// once, and the process may end any time after.
+func TestDeviceReportOutlivesTheEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := outages()[2]
+		b := suffer(t, outage{strike: func(b *bench) { b.job.agents[1].deviceFails() }})
+		b.start()
+		b.playTurns(60)
+		if len(b.recoveries()) > 0 {
+			t.Fatalf("a report alone is no fault: %+v", b.recoveries())
+		}
+		if err := b.halt(); err != nil {
+			t.Fatal(err)
+		}
+		b.start()
+		b.playTurns(20)
+		b.job.agents[1].crash(2, b.job, "killed by signal 7")
+		b.playTurns(60)
+		if list := b.recoveries(); len(list) != 1 || !maps.Equal(list[0].Replaced, o.replaced) || !slices.Equal(list[0].Fenced, o.fenced) {
+			t.Errorf("recoveries %+v, want %v made anew and %v fenced", list, o.replaced, o.fenced)
+		}
+		if err := b.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// deviceFails has the agent tell that a GPU is gone.
+func (a *fakeAgent) deviceFails() {
+	a.crew.blunt = true // it ends what it still runs when it is told to
+	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{
+		Device: "n1.g0", Fatal: true, Code: 79, Text: "GPU has fallen off the bus",
+	}}})
+}
+
+func (b *bench) playTurns(turns int) {
+	for range turns {
+		b.turn()
+		b.each(b)
+	}
 }

@@ -37,12 +37,8 @@ func outages() []outage {
 		{
 			name: "device", replaced: map[falcon.Rank]falcon.Device{2: "n2.g0", 3: "n2.g1"}, fenced: []falcon.Node{"n1"},
 			strike: func(b *bench) {
-				n1 := b.job.agents[1]
-				n1.crew.blunt = true // it ends what it still runs when it is told to
-				n1.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{
-					Device: "n1.g0", Fatal: true, Code: 79, Text: "GPU has fallen off the bus",
-				}}})
-				n1.crash(2, b.job, "killed by signal 7")
+				b.job.agents[1].deviceFails()
+				b.job.agents[1].crash(2, b.job, "killed by signal 7")
 			},
 		},
 		{

@@ -64,6 +64,7 @@ func TestBadScenarios(t *testing.T) {
 		"spares":        {ok + "spares: -1\n", "spares"},
 		"state":         {ok + "state_mb: -3\n", "state_mb"},
 		"overheads":     {ok + "overheads_ms: {S1: 4}\n", "overheads_ms"},
+		"link nowhere":  {ok + "events: [{at_iteration: 3, link: n7-n8, bandwidth: 0.5}]\n", `no node "n8"`},
 		"cpu elsewhere": {ok + "events: [{at_iteration: 3, cpu: x, share: 0.5}]\n", `no node "x"`},
 	} {
 		_, err := parse([]byte(c.text), "t")

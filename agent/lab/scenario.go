@@ -178,7 +178,7 @@ func (s Scenario) Validate() error {
 	}
 	for i, e := range s.Events {
 		if err := s.checkEvent(e); err != nil {
-			return fmt.Errorf("%w: event %d: %w", ErrScenario, i, err)
+			return fmt.Errorf("%w: event %d: %s", ErrScenario, i, oneLine(err))
 		}
 	}
 	return nil

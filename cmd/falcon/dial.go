@@ -19,6 +19,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/tui/clean"
 )
 
 // callTimeout bounds one call of a command that asks the engine.
@@ -65,7 +66,7 @@ func (t *engineTarget) dial() (*grpc.ClientConn, error) {
 	if isSocket(addr) {
 		path := strings.TrimPrefix(addr, "unix:")
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("no engine at %s: start one with falcon serve, or name its socket with --connect", clean(path))
+			return nil, fmt.Errorf("no engine at %s: start one with falcon serve, or name its socket with --connect", clean.String(path))
 		}
 		abs, err := filepath.Abs(path)
 		if err != nil {
@@ -74,7 +75,7 @@ func (t *engineTarget) dial() (*grpc.ClientConn, error) {
 		return grpc.NewClient("unix://"+abs, grpc.WithTransportCredentials(insecure.NewCredentials()), limit)
 	}
 	if t.certs.Cert == "" || t.certs.Key == "" || t.certs.CA == "" {
-		return nil, fmt.Errorf("%w: %s is reached over TLS: give --ca, --cert and --key", errUsage, clean(addr))
+		return nil, fmt.Errorf("%w: %s is reached over TLS: give --ca, --cert and --key", errUsage, clean.String(addr))
 	}
 	conf, err := auth.ClientTLS(t.certs)
 	if err != nil {
@@ -108,12 +109,12 @@ func ask[T any](c *cobra.Command, t *engineTarget, call func(context.Context, fa
 // refusal turns a gRPC error into a sentence.
 func refusal(err error, addr string) error {
 	s := status.Convert(err)
-	msg := clean(s.Message())
+	msg := clean.String(s.Message())
 	switch s.Code() {
 	case codes.Unavailable:
-		return fmt.Errorf("no engine answers at %s: %s", clean(addr), msg)
+		return fmt.Errorf("no engine answers at %s: %s", clean.String(addr), msg)
 	case codes.DeadlineExceeded:
-		return fmt.Errorf("the engine at %s did not answer within %s", clean(addr), callTimeout)
+		return fmt.Errorf("the engine at %s did not answer within %s", clean.String(addr), callTimeout)
 	case codes.InvalidArgument:
 		return fmt.Errorf("%w: %s", errUsage, trimPackage(msg))
 	}
@@ -127,15 +128,4 @@ func trimPackage(msg string) string {
 		msg = strings.TrimPrefix(msg, p)
 	}
 	return msg
-}
-
-// clean strips control characters from what another machine sent, before it
-// reaches a terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, ""))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/report"
 )
 
@@ -118,7 +119,7 @@ func fetchStory(c *cobra.Command, t *engineTarget, id string) (report.Incident, 
 	}
 	stories := report.Of(r)
 	if len(stories) == 0 {
-		return report.Incident{}, fmt.Errorf("no incident %s; list them with: falcon incident list", clean(id))
+		return report.Incident{}, fmt.Errorf("no incident %s; list them with: falcon incident list", clean.String(id))
 	}
 	return stories[0], nil
 }

@@ -7,11 +7,15 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 
 	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/tui/clean"
 )
 
 func journalCommand() *cobra.Command {
@@ -87,13 +91,12 @@ func journalShowCommand() *cobra.Command {
 	return c
 }
 
-// writeRecord writes a record as one line. A body is JSON, of which nothing can
-// reach the terminal but text.
+// writeRecord writes a record as one line.
 func writeRecord(w io.Writer, r journal.Record, asJSON bool) error {
-	body := clean(string(r.Body))
+	body := escaped(r.Body)
 	at := time.Unix(0, r.AtNs).UTC().Format(time.RFC3339Nano)
 	if !asJSON {
-		_, err := fmt.Fprintf(w, "%d %s %s %s\n", r.Seq, at, clean(string(r.Kind)), body)
+		_, err := fmt.Fprintf(w, "%d %s %s %s\n", r.Seq, at, clean.String(string(r.Kind)), body)
 		return err
 	}
 	return json.NewEncoder(w).Encode(struct {
@@ -101,5 +104,24 @@ func writeRecord(w io.Writer, r journal.Record, asJSON bool) error {
 		At   string          `json:"at"`
 		Kind string          `json:"kind"`
 		Body json.RawMessage `json:"body"`
-	}{r.Seq, at, clean(string(r.Kind)), json.RawMessage(body)})
+	}{r.Seq, at, clean.String(string(r.Kind)), json.RawMessage(body)})
+}
+
+// escaped is a JSON body of which nothing can reach the terminal but text, with
+// nothing lost: what is not printed stands in it as JSON's \u escapes.
+func escaped(body []byte) string {
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(string(body), "\ufffd") {
+		switch {
+		case unicode.IsPrint(r):
+			b.WriteRune(r)
+		case unicode.IsSpace(r) && r < ' ': // between tokens: strings hold none as they are
+			b.WriteByte(' ')
+		default:
+			for _, u := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&b, `\u%04x`, u)
+			}
+		}
+	}
+	return b.String()
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/failslow/falcon/agent/launch"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/plain"
 )
@@ -105,7 +106,7 @@ func newLabRun(c *cobra.Command, o labOptions) (*labRun, error) {
 		return nil, err
 	}
 	if _, err := os.Lstat(o.record); err == nil {
-		return nil, fmt.Errorf("%w: --record: %s exists; choose another name", errUsage, clean(o.record))
+		return nil, fmt.Errorf("%w: --record: %s exists; choose another name", errUsage, clean.String(o.record))
 	}
 	for name, v := range map[string]string{"--hook": o.hook, "--marks": o.marks} {
 		if v != "on" && v != "off" {

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/failslow/falcon/tui/clean"
 )
 
 // errUsage marks wrong use: exit code 2. Wrap it with what to do instead.
@@ -35,13 +39,15 @@ func run(args []string) int {
 	return 1
 }
 
-// sentence drops the usage marker, which is for the exit code only.
+// sentence is err on one line that is safe to print: joined errors have a line
+// each, and some quote what came from files or from other machines. The usage
+// marker is for the exit code only.
 func sentence(err error) string {
-	s := err.Error()
-	if cut := errUsage.Error() + ": "; len(s) > len(cut) && s[:len(cut)] == cut {
-		return s[len(cut):]
+	lines := strings.Split(strings.TrimPrefix(err.Error(), errUsage.Error()+": "), "\n")
+	for i, l := range lines {
+		lines[i] = clean.String(strings.TrimSpace(l))
 	}
-	return s
+	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "; ")
 }
 
 func newRoot() *cobra.Command {

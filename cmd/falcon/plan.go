@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/failslow/falcon/mitigate/microbatch"
+	"github.com/failslow/falcon/tui/clean"
 )
 
 // planInputMax bounds what is read: a problem of a million replicas fits.
@@ -120,7 +121,7 @@ func decodeOne(r io.Reader, v any) error {
 	case errors.As(err, &kind):
 		return fmt.Errorf("%s can't be a %s; see --help for an example", kind.Field, kind.Value)
 	case strings.HasPrefix(err.Error(), "json: unknown field "):
-		return fmt.Errorf("there is no field %s; see --help for an example", clean(strings.TrimPrefix(err.Error(), "json: unknown field ")))
+		return fmt.Errorf("there is no field %s; see --help for an example", clean.String(strings.TrimPrefix(err.Error(), "json: unknown field ")))
 	}
-	return fmt.Errorf("this is no JSON object: %s", clean(strings.TrimPrefix(err.Error(), "json: ")))
+	return fmt.Errorf("this is no JSON object: %s", clean.String(strings.TrimPrefix(err.Error(), "json: ")))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/mitigate/cost"
 	"github.com/failslow/falcon/mitigate/topology"
+	"github.com/failslow/falcon/tui/clean"
 )
 
 // problem is the job that the input describes.
@@ -71,7 +72,7 @@ func (in *topologyProblem) shape() error {
 	in.known = map[falcon.Node]bool{}
 	for _, n := range in.Nodes {
 		if n == "" || in.known[n] {
-			return fmt.Errorf("node %q is empty or named twice in nodes", clean(string(n)))
+			return fmt.Errorf("node %q is empty or named twice in nodes", clean.String(string(n)))
 		}
 		in.known[n] = true
 	}
@@ -156,7 +157,7 @@ func (in *topologyProblem) link(name string) (falcon.Link, error) {
 			return falcon.NewLink(a, b), nil
 		}
 	}
-	return falcon.Link{}, fmt.Errorf("bandwidth_gbps names %q, which is not two different nodes of the job joined by a dash", clean(name))
+	return falcon.Link{}, fmt.Errorf("bandwidth_gbps names %q, which is not two different nodes of the job joined by a dash", clean.String(name))
 }
 
 // work splits the devices' times into the stages' healthy work and what makes
@@ -172,9 +173,9 @@ func (in *topologyProblem) work(place falcon.Placement, m *cost.Model) error {
 	for name, ms := range in.SelfMs {
 		switch {
 		case !known[falcon.Device(name)]:
-			return fmt.Errorf("self_ms names %q, which holds no rank", clean(name))
+			return fmt.Errorf("self_ms names %q, which holds no rank", clean.String(name))
 		case !(ms > 0) || !sensible(ms):
-			return fmt.Errorf("self_ms of %s is %v; give a positive time", clean(name), ms)
+			return fmt.Errorf("self_ms of %s is %v; give a positive time", clean.String(name), ms)
 		}
 	}
 	m.Slow = map[falcon.Device]float64{}

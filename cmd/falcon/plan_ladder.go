@@ -10,6 +10,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/tui/clean"
 )
 
 func planLadderCommand() *cobra.Command {
@@ -55,7 +56,7 @@ func planLadder(r io.Reader) (any, error) {
 	}
 	got, err := rental.Price()
 	if err != nil {
-		return nil, &inputError{text: clean(strings.TrimPrefix(err.Error(), "mitigate: ")), cause: err}
+		return nil, &inputError{text: clean.String(strings.TrimPrefix(err.Error(), "mitigate: ")), cause: err}
 	}
 	const msPerHour = 3.6e6
 	out := ladderPlan{Why: got.Why, ImpactMs: got.ImpactMs, LossMs: got.LossMs, LostGPUHours: got.ImpactMs * float64(in.GPUs) / msPerHour, Rungs: got.Rungs}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/recovery/replica"
+	"github.com/failslow/falcon/tui/clean"
 )
 
 // planTrialsMost bounds sampling, so that a few bytes of input can't ask for a
@@ -90,11 +91,11 @@ func domainsOf(kind string, named map[string][]falcon.Node, known map[falcon.Nod
 	var out []replica.Domain
 	for _, name := range slices.Sorted(maps.Keys(named)) {
 		if name == "" || len(named[name]) == 0 {
-			return nil, fmt.Errorf("%s %q has no name or no nodes", kind, clean(name))
+			return nil, fmt.Errorf("%s %q has no name or no nodes", kind, clean.String(name))
 		}
 		for _, n := range named[name] {
 			if !known[n] {
-				return nil, fmt.Errorf("%s %q has node %q, which is not in nodes", kind, clean(name), clean(string(n)))
+				return nil, fmt.Errorf("%s %q has node %q, which is not in nodes", kind, clean.String(name), clean.String(string(n)))
 			}
 		}
 		out = append(out, replica.Domain{Kind: kind, Name: name, Nodes: named[name]})
@@ -109,7 +110,7 @@ func (in *recoveryProblem) racks(known map[falcon.Node]bool) (map[falcon.Node]st
 	for _, d := range racks {
 		for _, n := range d.Nodes {
 			if out[n] != "" {
-				return nil, fmt.Errorf("node %q is in racks %q and %q", clean(string(n)), clean(out[n]), clean(d.Name))
+				return nil, fmt.Errorf("node %q is in racks %q and %q", clean.String(string(n)), clean.String(out[n]), clean.String(d.Name))
 			}
 			out[n] = d.Name
 		}
@@ -122,7 +123,7 @@ func (in *recoveryProblem) failed(place falcon.Placement, known map[falcon.Node]
 	gone := map[string]bool{}
 	for _, name := range in.Failed {
 		if _, device := place.Rank(falcon.Device(name)); !device && !known[falcon.Node(name)] {
-			return nil, fmt.Errorf("failed names %q, which is no node and no device with a rank", clean(name))
+			return nil, fmt.Errorf("failed names %q, which is no node and no device with a rank", clean.String(name))
 		}
 		gone[name] = true
 	}

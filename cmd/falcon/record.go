@@ -8,6 +8,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/record"
 )
@@ -40,9 +41,9 @@ func newRecording(opts consoleOptions) (*record.Writer, error) {
 	w, err := record.Create(opts.Record, record.Options{Version: version(), From: from, Resume: opts.Resume})
 	switch {
 	case errors.Is(err, record.ErrExists):
-		return nil, fmt.Errorf("%w: --record: %s exists; choose another name, or go on with it by --record-on", errUsage, clean(opts.Record))
+		return nil, fmt.Errorf("%w: --record: %s exists; choose another name, or go on with it by --record-on", errUsage, clean.String(opts.Record))
 	case errors.Is(err, record.ErrFormat):
-		return nil, fmt.Errorf("%w: --record: %s is no recording to go on with; choose another name", errUsage, clean(opts.Record))
+		return nil, fmt.Errorf("%w: --record: %s is no recording to go on with; choose another name", errUsage, clean.String(opts.Record))
 	case err != nil:
 		return nil, fmt.Errorf("--record: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/report"
 )
 
@@ -91,7 +92,7 @@ func recoverOn(c *cobra.Command, t *engineTarget, q *falconv1.RecoverRequest, as
 	case asJSON:
 		return writeJSON(c.OutOrStdout(), map[string]any{"lifted": q.GetNode()})
 	case v == nil:
-		_, err = fmt.Fprintf(c.OutOrStdout(), "the fence of node %s is lifted\n", clean(q.GetNode()))
+		_, err = fmt.Fprintf(c.OutOrStdout(), "the fence of node %s is lifted\n", clean.String(q.GetNode()))
 	default:
 		err = writeRecoveryLine(c.OutOrStdout(), recoveryStoryOf(v).Recovery)
 	}
@@ -114,7 +115,7 @@ func isRecovery(id string) bool { return len(id) > 4 && id[:4] == "REC-" }
 // decideRecovery approves or denies a recovery that waits for somebody.
 func decideRecovery(c *cobra.Command, t *engineTarget, id string, q *falconv1.DecideRequest, asJSON bool) error {
 	if q.Action != "" || q.Rung != "" || q.Variant != "" {
-		return fmt.Errorf("%w: --action, --rung and --variant are for incidents; %s takes --plan and --reason", errUsage, clean(id))
+		return fmt.Errorf("%w: --action, --rung and --variant are for incidents; %s takes --plan and --reason", errUsage, clean.String(id))
 	}
 	verb := "deny"
 	if q.Approve {

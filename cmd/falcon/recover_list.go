@@ -10,6 +10,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/report"
 )
 
@@ -118,7 +119,7 @@ func recoveryShowCommand(t *engineTarget) *cobra.Command {
 				return err
 			}
 			if len(r.GetRecoveries()) != 1 {
-				return fmt.Errorf("the engine answers with %d recoveries for %s", len(r.GetRecoveries()), clean(args[0]))
+				return fmt.Errorf("the engine answers with %d recoveries for %s", len(r.GetRecoveries()), clean.String(args[0]))
 			}
 			s := recoveryStoryOf(r.GetRecoveries()[0])
 			if asJSON {
@@ -173,14 +174,14 @@ func recoveryMapCommand(t *engineTarget) *cobra.Command {
 			list := make([]exposureStory, 0, len(r.GetExposures()))
 			for _, x := range r.GetExposures() {
 				list = append(list, exposureStory{
-					Domain: clean(x.GetDomain()), Nodes: report.Cleaned[falcon.Node](x.GetNodes()), Ranks: x.GetRanks(), Why: clean(x.GetWhy()),
+					Domain: clean.String(x.GetDomain()), Nodes: report.Cleaned[falcon.Node](x.GetNodes()), Ranks: x.GetRanks(), Why: clean.String(x.GetWhy()),
 					Checkpoint: x.GetCheckpointIteration(), Spare: x.GetSpare(),
 				})
 			}
 			if asJSON {
-				return writeJSON(c.OutOrStdout(), map[string]any{"exposures": list, "note": clean(r.GetNote())})
+				return writeJSON(c.OutOrStdout(), map[string]any{"exposures": list, "note": clean.String(r.GetNote())})
 			}
-			return writeMap(c.OutOrStdout(), list, clean(r.GetNote()))
+			return writeMap(c.OutOrStdout(), list, clean.String(r.GetNote()))
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/report"
 )
 
@@ -33,7 +34,7 @@ type recoveryStage struct {
 func recoveryStoryOf(v *falconv1.Recovery) recoveryStory {
 	out := recoveryStory{Recovery: report.RecoveryOf(v)}
 	for _, r := range v.GetRanks() {
-		out.Stages = append(out.Stages, recoveryStage{r.GetRank(), falcon.Device(clean(r.GetDevice())), clean(r.GetStage()), r.GetPid(), r.GetSteps()})
+		out.Stages = append(out.Stages, recoveryStage{r.GetRank(), falcon.Device(clean.String(r.GetDevice())), clean.String(r.GetStage()), r.GetPid(), r.GetSteps()})
 	}
 	return out
 }

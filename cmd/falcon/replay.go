@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/failslow/falcon/tui"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/plain"
 	"github.com/failslow/falcon/tui/record"
@@ -100,11 +101,11 @@ func openRecording(path string) (*record.Recording, error) {
 	r, err := record.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no recording %s", clean(path))
+		return nil, fmt.Errorf("there is no recording %s", clean.String(path))
 	case errors.Is(err, record.ErrFormat):
-		return nil, fmt.Errorf("%s is not a recording of this version of Falcon; record one with falcon console --record FILE", clean(path))
+		return nil, fmt.Errorf("%s is not a recording of this version of Falcon; record one with falcon console --record FILE", clean.String(path))
 	case errors.Is(err, record.ErrEmpty):
-		return nil, fmt.Errorf("%s holds no picture: it was cut before the first", clean(path))
+		return nil, fmt.Errorf("%s holds no picture: it was cut before the first", clean.String(path))
 	}
 	return r, err
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon/tui"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/picture"
 	"github.com/failslow/falcon/tui/record"
@@ -48,7 +49,7 @@ func writePicture(path, view string, w, h int) error {
 		return err
 	}
 	if len(missing) > 0 {
-		fmt.Fprintf(os.Stderr, "falcon: no shape for %s; drawn as a frame\n", clean(strings.Join(missing, " ")))
+		fmt.Fprintf(os.Stderr, "falcon: no shape for %s; drawn as a frame\n", clean.String(strings.Join(missing, " ")))
 	}
 	var b bytes.Buffer
 	if err := picture.Encode(&b, img); err != nil {

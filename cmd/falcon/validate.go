@@ -19,6 +19,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/report"
 )
 
@@ -139,7 +140,7 @@ func parseRanks(s string) ([]int32, error) {
 		a, errA := strconv.ParseInt(first, 10, 32)
 		b, errB := strconv.ParseInt(last, 10, 32)
 		if errA != nil || errB != nil || a < 0 || b < a {
-			return nil, fmt.Errorf("%w: --ranks %q holds %q, which is no rank and no range such as 0-7", errUsage, clean(s), clean(part))
+			return nil, fmt.Errorf("%w: --ranks %q holds %q, which is no rank and no range such as 0-7", errUsage, clean.String(s), clean.String(part))
 		}
 		if int64(len(out))+b-a >= ranksMost {
 			return nil, fmt.Errorf("%w: --ranks names over %d ranks; test a group at a time", errUsage, ranksMost)
@@ -252,7 +253,7 @@ func giveUp(c *cobra.Command, conn *grpc.ClientConn, v falcon.Validation, why er
 		return v, fmt.Errorf("%w: %s is still %s after %s; look again with: falcon console, or end it with: falcon validate --cancel %s", errFollow, v.ID, v.State, followMost, v.ID)
 	}
 	if _, err := requestValidation(context.WithoutCancel(c.Context()), conn, &falconv1.ValidateRequest{Cancel: v.ID}); err != nil {
-		return v, fmt.Errorf("%w: interrupted, and %s could not be ended (%s); it lets go by itself", errFollow, v.ID, clean(err.Error()))
+		return v, fmt.Errorf("%w: interrupted, and %s could not be ended (%s); it lets go by itself", errFollow, v.ID, clean.String(err.Error()))
 	}
 	return v, fmt.Errorf("%w: interrupted: %s was ended and training goes on", errFollow, v.ID)
 }

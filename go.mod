@@ -34,10 +34,13 @@ require (
 	charm.land/ssh v0.4.3
 	charm.land/wish/v2 v2.0.3
 	github.com/charmbracelet/ultraviolet v0.0.0-20260811164956-006e29f97886
+	github.com/cockroachdb/datadriven v1.0.2
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	golang.org/x/crypto v0.58.0
 	golang.org/x/time v0.15.0
 )
+
+require github.com/pmezard/go-difflib v1.0.0 // indirect
 
 require (
 	charm.land/log/v2 v2.0.0 // indirect

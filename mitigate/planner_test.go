@@ -1,49 +1,43 @@
 package mitigate
 
 import (
-	"flag"
-	"os"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cockroachdb/datadriven"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected output of testdata scripts")
-
-// TestScripts runs testdata/*.txt: each paragraph is one command, a line of
-// four dashes, and everything that the planner said to it.
+// TestScripts runs testdata/*.txt: each paragraph is commands, a line of four
+// dashes, and everything that the planner said to them. Run with -rewrite to
+// write what it says anew, and read it.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	for _, f := range files {
-		t.Run(filepath.Base(f), func(t *testing.T) { runScript(t, f) })
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			sc := newScript(t)
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string {
+				var out strings.Builder
+				for _, line := range sc.play(commands(d)) {
+					fmt.Fprintln(&out, line)
+				}
+				return out.String()
+			})
+		})
 	}
 }
 
-func runScript(t *testing.T, file string) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+// commands are the lines of a paragraph above its dashes.
+func commands(d *datadriven.TestData) string {
+	line := []string{d.Cmd}
+	for _, a := range d.CmdArgs {
+		line = append(line, a.String())
 	}
-	sc := newScript(t)
-	var out []string
-	for _, para := range strings.Split(strings.TrimSpace(string(raw)), "\n\n") {
-		cmd, _, _ := strings.Cut(para, "\n----")
-		said := strings.TrimRight(strings.Join(sc.play(cmd), "\n"), "\n")
-		out = append(out, strings.TrimRight(cmd+"\n----\n"+said, "\n"))
-	}
-	got := strings.Join(out, "\n\n") + "\n"
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got != string(raw) {
-		t.Errorf("%s differs; got:\n%s", file, got)
-	}
+	return strings.TrimSuffix(strings.Join(line, " ")+"\n"+d.Input, "\n")
 }
 
 func pairs(s string) map[string]string {

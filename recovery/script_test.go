@@ -2,66 +2,31 @@ package recovery
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/cockroachdb/datadriven"
 
 	"github.com/failslow/falcon"
 )
 
-var update = flag.Bool("update", false, "write what the scripts print into testdata")
-
 // Each testdata/*.txt is a story: commands, and below each, after "----", what
-// the machine says. Run with -update to write the answers anew, and read them.
+// the machine says. Run with -rewrite to write the answers anew, and read them.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScript(t, file) })
-	}
-}
-
-func runScript(t *testing.T, file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got strings.Builder
-	s := newScript(t)
-	answer := false
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case line == "----":
-			answer = true
-		case line == "":
-			answer = false
-			got.WriteString("\n")
-		case answer:
-		case strings.HasPrefix(line, "#"):
-			got.WriteString(line + "\n")
-		default:
-			got.WriteString(line + "\n----\n" + s.do(line))
-		}
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(string(text), got.String()); diff != "" {
-		t.Errorf("%s tells another story (-want +got):\n%s", file, diff)
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			s := newScript(t)
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.do(d) })
+		})
 	}
 }
 
@@ -96,14 +61,12 @@ func newScript(t *testing.T) *script {
 // words are the arguments of one command, "key=value".
 type words map[string]string
 
-func (s *script) do(line string) string {
-	f := strings.Fields(line)
+func (s *script) do(d *datadriven.TestData) string {
 	w := words{}
-	for _, kv := range f[1:] {
-		k, v, _ := strings.Cut(kv, "=")
-		w[k] = strings.ReplaceAll(v, "_", " ")
+	for _, a := range d.CmdArgs {
+		w[a.Key] = strings.ReplaceAll(strings.Join(a.Vals, ""), "_", " ")
 	}
-	switch f[0] {
+	switch d.Cmd {
 	case "show":
 		return s.show(w["id"])
 	case "restart":
@@ -116,7 +79,7 @@ func (s *script) do(line string) string {
 	case "exposure":
 		return s.exposure()
 	}
-	return s.feed(f[0], w)
+	return s.feed(d.Cmd, w)
 }
 
 func (s *script) feed(verb string, w words) string {

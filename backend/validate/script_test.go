@@ -2,9 +2,7 @@ package validate
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,58 +10,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/cockroachdb/datadriven"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-var update = flag.Bool("update", false, "write what the scripts print into testdata")
-
 // Each testdata/*.txt is a story: commands, and below each, after "----", what
-// the machine says. Run with -update to write the answers anew, and read them.
+// the machine says. Run with -rewrite to write the answers anew, and read them.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) { runScript(t, file) })
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			s := newScript(t)
+			datadriven.RunTest(t, file, func(_ *testing.T, d *datadriven.TestData) string { return s.do(fields(d)) })
+		})
 	}
 }
 
-func runScript(t *testing.T, file string) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
+func fields(d *datadriven.TestData) []string {
+	out := []string{d.Cmd}
+	for _, a := range d.CmdArgs {
+		out = append(out, a.String())
 	}
-	var got strings.Builder
-	s := newScript(t)
-	answer := false
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case line == "----":
-			answer = true
-		case line == "":
-			answer = false
-			got.WriteString("\n")
-		case answer:
-		case strings.HasPrefix(line, "#"):
-			got.WriteString(line + "\n")
-		default:
-			got.WriteString(line + "\n----\n" + s.do(strings.Fields(line)))
-		}
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(string(text), got.String()); diff != "" {
-		t.Errorf("%s tells another story (-want +got):\n%s", file, diff)
-	}
+	return out
 }
 
 // script plays all nodes of a job of four ranks on two nodes, in one

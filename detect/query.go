@@ -3,7 +3,6 @@ package detect
 import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/bocd"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 // Rank is the present view of one rank; false when the job has no such rank.
@@ -71,9 +70,9 @@ func spread(values []float64) (centre, scale float64) {
 	for i := 1; i < len(values); i++ {
 		steps = append(steps, max(values[i]-values[i-1], values[i-1]-values[i]))
 	}
-	centre = peer.Median(append([]float64(nil), values...))
+	centre = falcon.Median(append([]float64(nil), values...))
 	const toSigma = 1.4826 / 1.4142 // of the median absolute difference of two draws
-	return centre, max(toSigma*peer.Median(steps), 0.01*centre, 1e-9)
+	return centre, max(toSigma*falcon.Median(steps), 0.01*centre, 1e-9)
 }
 
 // Steady is how the machine is doing as a whole.

@@ -69,7 +69,7 @@ func (m *Machine) levelRelief(iteration int64) {
 		}
 		healthy := max(s.HealthyMs, s.floorMs)
 		between := (healthy + max(s.SlowMs, healthy)) / 2
-		back := peer.Median(slices.Clone(tail)) <= healthy*(1+m.cfg.Settled)
+		back := falcon.Median(slices.Clone(tail)) <= healthy*(1+m.cfg.Settled)
 		if !back || !most(tail, max(between, healthy*(1+m.cfg.Settled))) || m.pausing(s, iteration) {
 			continue
 		}

@@ -88,7 +88,7 @@ func (m *Machine) throughput(iteration int64) {
 	}
 	tail := m.slow.tail(throughputOver)
 	fastest := slices.Sorted(slices.Values(tail))[throughputOver/10]
-	level, line := peer.Median(slices.Clone(tail)), m.cfg.Throughput*min(fastest, slices.Min(tail[throughputOver-levelOver:]))
+	level, line := falcon.Median(slices.Clone(tail)), m.cfg.Throughput*min(fastest, slices.Min(tail[throughputOver-levelOver:]))
 	if line <= best && (peak <= 0 || line <= peak) {
 		m.throughputTold = false
 		return

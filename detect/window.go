@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 // window is the profile window in flight; there is at most one.
@@ -209,7 +208,7 @@ func (m *Machine) learnAgain() {
 }
 
 // level is the median of the job's last iterations, ms.
-func (m *Machine) level() float64 { return peer.Median(m.slow.tail(levelOver)) }
+func (m *Machine) level() float64 { return falcon.Median(m.slow.tail(levelOver)) }
 
 // levelOver is how many iterations make the present level.
 const levelOver = 5

@@ -52,7 +52,7 @@ func (p *Planner) fixLevel(o, s *story) {
 			lost = append(lost, was)
 		}
 	}
-	o.cost.LevelMs = median(lost)
+	o.cost.LevelMs = falcon.Median(lost)
 }
 
 func before(a, b *story) bool {

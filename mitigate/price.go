@@ -228,7 +228,7 @@ func (p *Planner) healedSpeeds(gone *story) []float64 {
 			}
 		}
 		if len(peers) > 0 {
-			out[r] = min(out[r], median(peers))
+			out[r] = min(out[r], falcon.Median(peers))
 		}
 	}
 	return out
@@ -253,7 +253,7 @@ func (p *Planner) slowMs(s *story) float64 {
 	if len(recent) < 3 {
 		return s.incident.SlowMs
 	}
-	return median(recent)
+	return falcon.Median(recent)
 }
 
 // overheadMs is what taking a rung costs: the mean of what was measured, else

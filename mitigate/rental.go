@@ -52,7 +52,7 @@ func (r Rental) Price() (Rented, error) {
 	recent := r.IterationsMs[max(0, len(r.IterationsMs)-recentMost):]
 	now := r.HealthyMs
 	if len(recent) > 0 {
-		now = median(recent)
+		now = falcon.Median(slices.Clone(recent))
 	}
 	out.LossMs = max(0, now-r.HealthyMs)
 	for _, rung := range []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4} {

@@ -186,19 +186,6 @@ func (p *Planner) curves(speeds []float64, m *cost.Model) [][]float64 {
 	return out
 }
 
-func median(v []float64) float64 {
-	w := slices.Clone(v)
-	slices.Sort(w)
-	n := len(w)
-	if n == 0 {
-		return 0
-	}
-	if n%2 == 1 {
-		return w[n/2]
-	}
-	return (w[n/2-1] + w[n/2]) / 2
-}
-
 func toInts(v []int32) []int {
 	out := make([]int, len(v))
 	for i, x := range v {

@@ -35,7 +35,7 @@ func (p *Planner) measure(s *story) {
 		return
 	}
 	after = after[:need] // the first ones seen: some may have gone by while the engine was down
-	a.MeasuredMs = median(after)
+	a.MeasuredMs = falcon.Median(slices.Clone(after))
 	if a.PredictedMs > 0 {
 		a.ErrorShare = a.MeasuredMs/a.PredictedMs - 1
 	}

@@ -55,9 +55,9 @@ func Summarize(w Window) falcon.RankProfile {
 		p.Calls = append(p.Calls, c.CallTiming)
 		queues = append(queues, c.QueueMs)
 	}
-	p.QueueMs = Median(queues)
+	p.QueueMs = falcon.Median(queues)
 	p.Iterations = len(selfs)
-	p.SelfMs = Median(selfs) / float64(max(w.MicroBatches, 1))
+	p.SelfMs = falcon.Median(selfs) / float64(max(w.MicroBatches, 1))
 	return p
 }
 
@@ -68,18 +68,4 @@ func inherit(calls []Timed) {
 			calls[i].Iteration = calls[i-1].Iteration
 		}
 	}
-}
-
-// Median is the middle of v, the mean of the middle two for even lengths, 0
-// for none. v is reordered.
-func Median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	slices.Sort(v)
-	m := len(v) / 2
-	if len(v)%2 == 1 {
-		return v[m]
-	}
-	return (v[m-1] + v[m]) / 2
 }

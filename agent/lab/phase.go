@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/failslow/falcon"
 )
 
 // phaseLeast is how many unpaused iterations a phase needs to have a median.
@@ -95,9 +97,5 @@ func (r *Report) medianOf(from, to int64) (ms float64, n int) {
 			v = append(v, it.Ms)
 		}
 	}
-	if len(v) == 0 {
-		return 0, 0
-	}
-	slices.Sort(v)
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2, len(v)
+	return falcon.Median(v), len(v)
 }

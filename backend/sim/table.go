@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 // Trial is one seed's three runs: without faults, with them, with Falcon too.
@@ -86,7 +85,7 @@ func Over(trials []Trial, figure func(Trial) float64) Spread {
 	if len(v) == 0 {
 		return Spread{}
 	}
-	return Spread{peer.Median(v), slices.Min(v), slices.Max(v)}
+	return Spread{falcon.Median(v), slices.Min(v), slices.Max(v)}
 }
 
 func (s Spread) text(format string) string {

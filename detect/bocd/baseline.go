@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/failslow/falcon"
 )
 
 // SlideWindow is the paper's first baseline (FALCON §7.2: a report "if there's a
@@ -39,7 +41,7 @@ func (s *SlideWindow) Observe(ms float64) (index int, found bool, err error) {
 	index = s.next
 	s.next++
 	if len(s.window) == size {
-		level := median(append([]float64(nil), s.window...))
+		level := falcon.Median(append([]float64(nil), s.window...))
 		off := relative(level, ms) > verify
 		found, s.off = off && !s.off, off
 		s.window = append(s.window[:0], s.window[1:]...)
@@ -127,7 +129,7 @@ func (p *Plain) Observe(ms float64) (index int, found bool, err error) {
 }
 
 func (p *Plain) learn() {
-	p.centre = median(append([]float64(nil), p.warm...))
+	p.centre = falcon.Median(append([]float64(nil), p.warm...))
 	p.scale = spreadOf(p.warm, p.centre)
 	for _, ms := range p.warm {
 		_ = p.feed(ms) // finite: Observe checked it

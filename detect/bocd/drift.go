@@ -1,6 +1,10 @@
 package bocd
 
-import "math"
+import (
+	"math"
+
+	"github.com/failslow/falcon"
+)
 
 // A change point is where the series differs from what it was just before, so
 // neither a slow drift nor a ladder of steps below Verify has one, however far
@@ -69,7 +73,7 @@ func (t *Tracker) drifted() (Change, bool) {
 // against measures what came from an index on against a level.
 func (t *Tracker) against(level float64, index int) Change {
 	c := Change{
-		Index: index, BeforeMs: level, AfterMs: median(t.slice(index, t.next)),
+		Index: index, BeforeMs: level, AfterMs: falcon.Median(t.slice(index, t.next)),
 		Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
 	}
 	c.Change = ratio(c.BeforeMs, c.AfterMs)
@@ -107,7 +111,7 @@ func (t *Tracker) refer() {
 	d := &t.drift
 	n := t.next - t.from
 	if !d.settled && n >= beforeMost && !t.alarm.raised || n == driftMost && max(d.slower, d.faster) <= patience && !d.given {
-		d.reference, d.settled = median(t.slice(t.from, t.next)), true
+		d.reference, d.settled = falcon.Median(t.slice(t.from, t.next)), true
 	}
 }
 

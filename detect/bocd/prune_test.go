@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/failslow/falcon"
 )
 
 // closeEnough is how far P(r ≤ w) may be from the exact filter's.
@@ -30,7 +32,7 @@ func TestPruningIsClose(t *testing.T) {
 	for _, r := range readRecords(t) {
 		for _, ms := range durations(t, r) {
 			head := append([]float64(nil), ms[:beforeMost]...)
-			centre := median(head)
+			centre := falcon.Median(head)
 			scale := spreadOf(head, centre)
 			xs := make([]float64, len(ms))
 			for i := range ms {

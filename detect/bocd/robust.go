@@ -2,21 +2,9 @@ package bocd
 
 import (
 	"math"
-	"slices"
-)
 
-// median sorts values in place; 0 of none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	half := len(values) / 2
-	if len(values)%2 == 1 {
-		return values[half]
-	}
-	return values[half-1]/2 + values[half]/2
-}
+	"github.com/failslow/falcon"
+)
 
 // spreadOf is the robust standard deviation 1.4826·MAD around centre, never
 // below scaleFloor of the level, so that a constant series has a scale too.
@@ -30,7 +18,7 @@ func noiseOf(values []float64, centre float64) float64 {
 	for i, v := range values {
 		off[i] = math.Abs(v/2 - centre/2) // halves, so that the difference stays finite
 	}
-	return min(2*1.4826*median(off), math.MaxFloat64)
+	return min(2*1.4826*falcon.Median(off), math.MaxFloat64)
 }
 
 // relative is |after − before| / min(|before|, |after|), finite: the largest

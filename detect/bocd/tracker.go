@@ -3,6 +3,8 @@ package bocd
 import (
 	"fmt"
 	"math"
+
+	"github.com/failslow/falcon"
 )
 
 // Kind says what a verified change point is.
@@ -138,7 +140,7 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 // learn takes scale and baseline from the warm-up and feeds it to the filter.
 func (t *Tracker) learn() {
 	window := t.slice(0, t.next)
-	t.centre = median(window)
+	t.centre = falcon.Median(window)
 	t.scale = spreadOf(window, t.centre)
 	t.noise = finite(noiseOf(window, t.centre) / math.Abs(t.centre))
 	t.baseline, t.drift.reference = t.centre, t.centre
@@ -167,7 +169,7 @@ func (t *Tracker) refine() {
 	}
 	t.refined = true
 	window := t.slice(t.from, t.next)
-	t.centre = median(window)
+	t.centre = falcon.Median(window)
 	t.scale = spreadOf(window, t.centre)
 	t.noise = finite(noiseOf(window, t.centre) / math.Abs(t.centre))
 	if t.from == 0 {
@@ -309,7 +311,7 @@ func (t *Tracker) BaselineMs() float64 { return t.baseline }
 // LevelMs is the median of the newest few observations of the present level,
 // 0 before the first.
 func (t *Tracker) LevelMs() float64 {
-	return median(t.slice(max(t.from, t.next-recent), t.next))
+	return falcon.Median(t.slice(max(t.from, t.next-recent), t.next))
 }
 
 // PRecent is P(r ≤ w) after the newest observation, 0 while every run length

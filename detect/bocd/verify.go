@@ -1,6 +1,10 @@
 package bocd
 
-import "math"
+import (
+	"math"
+
+	"github.com/failslow/falcon"
+)
 
 // judge verifies the alarm that waits, and ends an incident whose level is
 // back at the baseline.
@@ -45,7 +49,7 @@ func (t *Tracker) judge() []Change {
 func (t *Tracker) lasting(c Change) (Change, bool) {
 	for i := c.Index + 1; t.next-i > sideMin+1; i++ {
 		later := c
-		later.Index, later.AfterMs = i, median(t.slice(i, t.next))
+		later.Index, later.AfterMs = i, falcon.Median(t.slice(i, t.next))
 		later.Change = ratio(c.BeforeMs, later.AfterMs)
 		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) && t.beyond(later, i) && t.verified(later) && t.stood(later) {
 			return later, true
@@ -68,7 +72,7 @@ func (t *Tracker) unlike() (Change, bool) {
 
 // off says that the newest points are not where the level was.
 func (t *Tracker) off(c Change) bool {
-	return relative(c.BeforeMs, median(t.slice(t.next-recent, t.next))) >= t.cfg.Verify
+	return relative(c.BeforeMs, falcon.Median(t.slice(t.next-recent, t.next))) >= t.cfg.Verify
 }
 
 // returned says that the newest two points are back where the level was: near
@@ -103,8 +107,8 @@ func (t *Tracker) excise(c Change) {
 
 func (t *Tracker) measure() Change {
 	i := t.alarm.index
-	before := median(t.slice(max(t.from, i-beforeMost), i))
-	after := median(t.slice(i, t.next))
+	before := falcon.Median(t.slice(max(t.from, i-beforeMost), i))
+	after := falcon.Median(t.slice(i, t.next))
 	return Change{
 		Index: i, BeforeMs: before, AfterMs: after, Change: ratio(before, after),
 		Probability: t.alarm.probability, DetectedAt: t.next - 1,

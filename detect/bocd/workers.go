@@ -1,6 +1,10 @@
 package bocd
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+)
 
 // Thresholds of Workers.
 const (
@@ -99,15 +103,15 @@ func (w *Workers) fromStart(name string) (Flag, bool) {
 	var peers []float64
 	for _, other := range w.order {
 		if other != name {
-			peers = append(peers, median(slices.Clone(w.by[other].first)))
+			peers = append(peers, falcon.Median(slices.Clone(w.by[other].first)))
 		}
 	}
-	typical := median(peers)
+	typical := falcon.Median(peers)
 	if len(peers) < peersLeast || typical <= 0 {
 		return Flag{}, false
 	}
 	one := w.by[name]
-	ratio := finite(median(slices.Clone(one.first)) / typical)
+	ratio := finite(falcon.Median(slices.Clone(one.first)) / typical)
 	if ratio < slowFromStart {
 		return Flag{}, false
 	}

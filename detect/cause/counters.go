@@ -2,7 +2,6 @@ package cause
 
 import (
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.device(r)].Known }
@@ -117,7 +116,7 @@ func (c *Case) peerGPU(d falcon.Device, value func(GPU) float64) float64 {
 			out = append(out, value(g))
 		}
 	}
-	return peer.Median(out)
+	return falcon.Median(out)
 }
 
 // peerHost is the median over the other hosts; ok false where none is known.
@@ -128,7 +127,7 @@ func (c *Case) peerHost(n falcon.Node, value func(Host) float64) (usual float64,
 			out = append(out, value(h))
 		}
 	}
-	return peer.Median(out), len(out) > 0
+	return falcon.Median(out), len(out) > 0
 }
 
 // clocks counts the devices whose counters are known, and those among them

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 // Bounds of a History: readings kept per GPU and per host. At one reading a
@@ -217,7 +216,7 @@ func medianOf[T any](v []stamped[T], value func(T) (float64, bool)) (float64, bo
 			out = append(out, x)
 		}
 	}
-	return peer.Median(out), len(out) > 0
+	return falcon.Median(out), len(out) > 0
 }
 
 // Moment is when a reading arrived, and when it was taken.
@@ -259,5 +258,5 @@ func (h *History) typicalClock() float64 {
 			}
 		}
 	}
-	return peer.Median(out)
+	return falcon.Median(out)
 }

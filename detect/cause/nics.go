@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 // NIC is how a network port did since a moment, against the time before it.
@@ -136,7 +135,7 @@ func (h *History) Busy(n falcon.Node, apart []falcon.Node, since time.Time) (bus
 		for i, q := range there {
 			all[i] = of(q)
 		}
-		usual := peer.Median(all)
+		usual := falcon.Median(all)
 		return slices.ContainsFunc(here, func(q NIC) bool { return of(q) > nicTimes*usual && of(q) > floor })
 	}
 	busy = far(marksLeast, func(q NIC) float64 { return q.Marks }) ||
@@ -177,7 +176,7 @@ func (c *Case) railRate(id falcon.NIC) uint64 {
 	if len(out) < 2 {
 		return 0
 	}
-	return uint64(peer.Median(out))
+	return uint64(falcon.Median(out))
 }
 
 func (c *Case) peerNIC(id falcon.NIC, value func(NIC) float64) float64 {
@@ -187,7 +186,7 @@ func (c *Case) peerNIC(id falcon.NIC, value func(NIC) float64) float64 {
 			out = append(out, value(n))
 		}
 	}
-	return peer.Median(out)
+	return falcon.Median(out)
 }
 
 // ports are the ports of a node, sorted.

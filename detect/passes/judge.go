@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 // Rules of FALCON §4.4: what counts as slow, and how many links make a class
@@ -51,7 +50,7 @@ func Judge(links []falcon.LinkResult, own Own) {
 			continue
 		}
 		if c := classes[l.Class]; len(c.pairs) >= ClassLeast {
-			l.BaseMs, l.Basis = median(c.ms), "class"
+			l.BaseMs, l.Basis = falcon.Median(slices.Clone(c.ms)), "class"
 		} else if ms, known := ownTime(own, *l); known {
 			l.BaseMs, l.Basis = ms, "own"
 		}
@@ -104,7 +103,7 @@ func JudgeGEMM(results []falcon.GEMMResult) {
 	case 2:
 		base = min(ms[0], ms[1])
 	default:
-		base = median(ms)
+		base = falcon.Median(slices.Clone(ms))
 	}
 	for i := range results {
 		g := &results[i]
@@ -115,6 +114,3 @@ func JudgeGEMM(results []falcon.GEMMResult) {
 		}
 	}
 }
-
-// median is the peers', of a list that is not changed.
-func median(in []float64) float64 { return peer.Median(slices.Clone(in)) }

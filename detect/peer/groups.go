@@ -193,7 +193,7 @@ func perIteration(transfers []float64, calls float64) float64 {
 	for k, ms := range transfers {
 		sums[k*n/len(transfers)] += ms
 	}
-	return Median(sums)
+	return falcon.Median(sums)
 }
 
 // kind is what groups must share to be compared.

@@ -175,7 +175,7 @@ func paced(l falcon.Layout, v map[falcon.Rank]float64, from []falcon.Rank) map[f
 				all = append(all, x)
 			}
 		}
-		middle := Median(all)
+		middle := falcon.Median(all)
 		for _, r := range column {
 			usual[r] = middle
 		}

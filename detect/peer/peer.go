@@ -222,20 +222,6 @@ func spanMs(p falcon.RankProfile) float64 {
 
 func positive(v float64) bool { return v > 0 && !math.IsInf(v, 0) && !math.IsNaN(v) }
 
-// Median is the middle of v, or the mean of the middle two; 0 for none. It
-// sorts v.
-func Median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	slices.Sort(v)
-	n := len(v)
-	if n%2 == 1 {
-		return v[n/2]
-	}
-	return (v[n/2-1] + v[n/2]) / 2
-}
-
 // low is the value below which a share q of v lies, the lower of two; 0 for
 // none. It sorts v.
 func low(v []float64, q float64) float64 {

@@ -37,7 +37,7 @@ func (w *Window) comparePeers(res *Result) {
 				selves, micro = append(selves, r.SelfMs), append(micro, float64(r.MicroBatches))
 			}
 		}
-		all, usual := othersOf(selves), Median(micro)
+		all, usual := othersOf(selves), falcon.Median(micro)
 		for _, i := range column {
 			r := &res.Ranks[i]
 			if !r.Measured {
@@ -94,7 +94,7 @@ func (w *Window) judgeTogether(res *Result) {
 	}
 	perStage := w.Layout.TP * w.Layout.DP
 	if len(all) >= 2 && len(all) == len(res.Ranks)-res.Missing && w.alike(all) {
-		res.AllSlow, res.AllRatio = true, Median(all)
+		res.AllSlow, res.AllRatio = true, falcon.Median(all)
 		return
 	}
 	for stage, own := range stages {
@@ -255,7 +255,7 @@ func (w *Window) judgeQueues(res *Result) {
 		case counts(r):
 			r.LeadMs = leads[stage].median(r.QueueMs)
 		default:
-			r.LeadMs = Median(leads[stage].sorted)
+			r.LeadMs = falcon.Median(leads[stage].sorted)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func stepsOf(p *falcon.RankProfile, gaps [][]float64) []float64 {
 		}
 	}
 	if len(out) > 0 {
-		out[0] += Median(first)
+		out[0] += falcon.Median(first)
 	}
 	for k := range out {
 		out[k] /= float64(max(1, p.MicroBatches))
@@ -80,11 +80,11 @@ func spreadOf(gaps [][]float64) float64 {
 				same = append(same, row[i])
 			}
 		}
-		if middle := Median(same); len(same) > 1 && middle >= passShare*longest {
+		if middle := falcon.Median(same); len(same) > 1 && middle >= passShare*longest {
 			spreads = append(spreads, (slices.Max(same)-slices.Min(same))/middle)
 		}
 	}
-	return Median(spreads)
+	return falcon.Median(spreads)
 }
 
 // judgeSteps looks at the iterations of the window one by one: whose self time
@@ -108,7 +108,7 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 	}
 	compareSteps(w.Layout, res)
 	w.compareCrowdedSteps(res)
-	res.Spread, res.HealthySpread = Median(spreads), Median(healthy)
+	res.Spread, res.HealthySpread = falcon.Median(spreads), falcon.Median(healthy)
 	varied := len(profiles) > 1 && res.Spread >= unevenLeast && 4*uneven >= 3*len(profiles)
 	res.Uneven = varied && res.Spread >= unevenTimes*res.HealthySpread
 	if varied {

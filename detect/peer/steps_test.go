@@ -26,7 +26,7 @@ func TestStepsAddUp(t *testing.T) {
 			if len(r.Steps) != 4 || len(r.StepWaits) != 4 {
 				t.Fatalf("rank %d: %d steps and %d waits, want 4", r.Rank, len(r.Steps), len(r.StepWaits))
 			}
-			if got := Median(slices.Clone(r.Steps)); math.Abs(got/r.SelfMs-1) > 0.03 {
+			if got := falcon.Median(slices.Clone(r.Steps)); math.Abs(got/r.SelfMs-1) > 0.03 {
 				t.Errorf("rank %d: steps %v, self time %.2f", r.Rank, r.Steps, r.SelfMs)
 			}
 			waits := 0.0

@@ -124,8 +124,8 @@ func (in Calibration) volumes(m *Model) {
 			tensor = append(tensor, ring*payloadMB(g)/float64(in.MicroBatches[at.DP]))
 		}
 	}
-	m.PPMB, m.TPMB = median(pairs), median(tensor)
-	m.Chunks = max(1, int(math.Round(median(chunks))))
+	m.PPMB, m.TPMB = falcon.Median(pairs), falcon.Median(tensor)
+	m.Chunks = max(1, int(math.Round(falcon.Median(chunks))))
 }
 
 // neighbours says that a pair's boundary is between stages s and s+1.
@@ -261,7 +261,7 @@ func (in Calibration) inside() float64 {
 			speeds = append(speeds, float64(g.Bytes)/1e6/g.TransferMs*1e3)
 		}
 	}
-	return median(speeds)
+	return falcon.Median(speeds)
 }
 
 func (in Calibration) crosses(g falcon.GroupTransfer) bool {
@@ -291,7 +291,7 @@ func healthyOf(v []float64) float64 {
 	for v[n-1] > noise*quartile {
 		n--
 	}
-	return median(v[:n])
+	return falcon.Median(v[:n])
 }
 
 // tensorMs is the time in tensor-parallel calls per micro-batch at stage s.
@@ -302,7 +302,7 @@ func (in Calibration) tensorMs(s int) float64 {
 			out = append(out, g.TransferMs/float64(in.MicroBatches[in.Layout.Replica(g.Ranks[0])]))
 		}
 	}
-	return median(out)
+	return falcon.Median(out)
 }
 
 // slow compares each rank with its stage's healthy work. The time in
@@ -333,17 +333,4 @@ func (in Calibration) rest(m *Model) {
 	if measured > 0 {
 		m.RestMs = max(0, measured-of.Iteration(in.Placement, micro).IterationMs)
 	}
-}
-
-func median(v []float64) float64 {
-	n := len(v)
-	if n == 0 {
-		return 0
-	}
-	w := slices.Clone(v)
-	slices.Sort(w)
-	if n%2 == 1 {
-		return w[n/2]
-	}
-	return (w[n/2-1] + w[n/2]) / 2
 }

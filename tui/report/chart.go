@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/failslow/falcon"
 )
 
 // Size of a chart in text.
@@ -119,7 +121,9 @@ func (c *Chart) began(marks []Mark) string {
 }
 
 func median(v []float32) float64 {
-	s := slices.Clone(v)
-	slices.Sort(s)
-	return (float64(s[(len(s)-1)/2]) + float64(s[len(s)/2])) / 2
+	ms := make([]float64, len(v))
+	for i, x := range v {
+		ms[i] = float64(x)
+	}
+	return falcon.Median(ms)
 }

@@ -3,8 +3,8 @@ package outage
 import (
 	"math"
 	"math/rand/v2"
-	"slices"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -48,7 +48,7 @@ func (m Model) Replace(seed uint64, ranks int) float64 {
 		}
 		all[i] = m.Container.draw(r) + slowest
 	}
-	return median(all)
+	return falcon.Median(all)
 }
 
 // Restore is how many seconds the moves take: a port sends or receives one
@@ -60,10 +60,4 @@ func (m Model) Restore(moves []*falconv1.ShardMove) float64 {
 		most = max(most, sends[v.GetFrom()])
 	}
 	return float64(most) * (m.LinkLatency + float64(m.StateBytes)/m.LinkBytesS)
-}
-
-func median(v []float64) float64 {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v[len(v)/2]
 }

@@ -226,12 +226,7 @@ func medianQueue(calls []falcon.CallTiming) float64 {
 	for i, c := range calls {
 		q[i] = c.QueueMs
 	}
-	return median(q)
-}
-
-func median(v []float64) float64 {
-	slices.Sort(v)
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+	return falcon.Median(q)
 }
 
 // program is a rank's stream for one iteration: 1F1B, then the gradient

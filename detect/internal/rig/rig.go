@@ -148,7 +148,7 @@ func (j *Job) Iteration(n int, window uint64) ([]falcon.Sample, []falcon.RankPro
 		q := &profiles[r]
 		q.Rank, q.Window, q.Iterations = falcon.Rank(r), window, n
 		q.MicroBatches = j.MicroBatches[j.Layout.Replica(q.Rank)]
-		q.SelfMs = median(selfs[r]) / float64(q.MicroBatches)
+		q.SelfMs = falcon.Median(selfs[r]) / float64(q.MicroBatches)
 		q.QueueMs = medianQueue(q.Calls)
 	}
 	return samples, profiles

@@ -57,7 +57,7 @@ func compare(v *falcon.Validation) {
 	}
 	for i := range v.GEMM {
 		g := &v.GEMM[i]
-		g.MedianMs = median(gemms)
+		g.MedianMs = falcon.Median(gemms)
 		g.Ratio = g.Ms / g.MedianMs
 		g.Slow = g.Ratio > slowOver
 	}
@@ -71,7 +71,7 @@ func compare(v *falcon.Validation) {
 			l.Basis = ""
 			continue
 		}
-		l.BaseMs = median(classes[l.Class])
+		l.BaseMs = falcon.Median(classes[l.Class])
 		l.Ratio = l.Ms / l.BaseMs
 		l.Slow = l.Ratio > slowOver
 	}

@@ -121,7 +121,7 @@ func typical(steps []float64) float64 {
 			measured = append(measured, ms)
 		}
 	}
-	return peer.Median(measured)
+	return falcon.Median(measured)
 }
 
 func comms(l falcon.Layout, w trace.Worker) []falcon.Comm {
@@ -228,14 +228,14 @@ func unevenStages(t trace.Timeline, res peer.Result, suspect float64) (falcon.Ve
 		var others []float64
 		for s, ms := range stages {
 			if s != stage {
-				others = append(others, peer.Median(slices.Clone(ms)))
+				others = append(others, falcon.Median(slices.Clone(ms)))
 			}
 		}
-		base := peer.Median(others)
+		base := falcon.Median(others)
 		if len(own) < 2 || base <= 0 || slices.Max(own) > suspect*slices.Min(own) {
 			continue
 		}
-		if r := peer.Median(slices.Clone(own)) / base; r > ratio {
+		if r := falcon.Median(slices.Clone(own)) / base; r > ratio {
 			worst, ratio = stage, r
 		}
 	}
@@ -276,7 +276,7 @@ func unevenSteps(t trace.Timeline, suspect float64) (falcon.Verdict, bool) {
 		}
 	}
 	const stepsLeast = 5
-	typicalSpread := peer.Median(spreads)
+	typicalSpread := falcon.Median(spreads)
 	if uneven < stepsLeast || typicalSpread <= suspect || 2*changed < uneven {
 		return falcon.Verdict{}, false // even work, or one worker keeps the others step after step
 	}
@@ -298,7 +298,7 @@ func spreadOf(alike []trace.Worker, step int) (spread float64, who falcon.Rank, 
 	if len(ms) < 3 {
 		return 0, 0, false
 	}
-	return longest / peer.Median(ms), who, true
+	return longest / falcon.Median(ms), who, true
 }
 
 func notHardware(delay, weight float64, format string, args ...any) falcon.Verdict {

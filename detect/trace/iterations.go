@@ -152,7 +152,7 @@ func lastNumeric(first row) int {
 
 func (d *iterations) take(n int, fields []string) error {
 	if d.at >= len(fields) {
-		return malformed(n, "%d columns, but column %s is number %d", len(fields), d.out.Column, d.at+1)
+		return malformed(n, "%d columns, but column %s is number %d", len(fields), clip(d.out.Column), d.at+1)
 	}
 	v, err := number(n, d.out.Column, fields[d.at])
 	if err != nil {

@@ -141,11 +141,11 @@ func number(line int, column, field string) (float64, error) {
 	v, err := strconv.ParseFloat(field, 64)
 	switch {
 	case field == "":
-		return 0, malformed(line, "column %s is empty; every row needs a number there", column)
+		return 0, malformed(line, "column %s is empty; every row needs a number there", clip(column))
 	case err != nil && !errors.Is(err, strconv.ErrRange):
-		return 0, malformed(line, "column %s holds %q, which is not a number", column, clip(field))
+		return 0, malformed(line, "column %s holds %q, which is not a number", clip(column), clip(field))
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return 0, malformed(line, "column %s holds %s, which is not a finite number", column, clip(field))
+		return 0, malformed(line, "column %s holds %s, which is not a finite number", clip(column), clip(field))
 	}
 	return v, nil
 }

@@ -51,6 +51,7 @@ func TestIterationsRefuses(t *testing.T) {
 		"quotes":        {"a,ms\n\"1,2\n", "ms", "line 2: quotes don't match"},
 		"broken log":    {"elapsed time per iteration (ms): soon |\n", "", `holds "soon"`},
 		"control chars": {"ms\n1\n\x1b[2Jx\n", "ms", `holds "?[2Jx"`},
+		"control name":  {"\x1b[2J\n1\n,\n", "", "column ?[2J is empty"},
 	} {
 		_, err := Iterations(strings.NewReader(c.in), c.column)
 		if !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {

@@ -35,6 +35,7 @@ type Config struct {
 	CollectMost   time.Duration // for the words of all (10 s)
 	RejoinMost    time.Duration // for groups and state (5 min)
 	RestartMost   time.Duration // for a whole restart (30 min)
+	AgentWait     time.Duration // for agents to come back, before a whole restart that needs them (1 min)
 	Rejoins       int           // failed rejoins from replicas before the checkpoint is taken, once (3)
 
 	Choose func(replica.Query) (replica.Choice, error) // the resume rule (replica.Choose)
@@ -49,6 +50,7 @@ func (c Config) withDefaults() Config {
 	c.SpareWait, c.ReplaceMost = cmp.Or(c.SpareWait, 10*time.Minute), cmp.Or(c.ReplaceMost, 5*time.Minute)
 	c.TableMost, c.CollectMost = cmp.Or(c.TableMost, 10*time.Second), cmp.Or(c.CollectMost, 10*time.Second)
 	c.RejoinMost, c.RestartMost = cmp.Or(c.RejoinMost, 5*time.Minute), cmp.Or(c.RestartMost, 30*time.Minute)
+	c.AgentWait = cmp.Or(c.AgentWait, time.Minute)
 	c.Rejoins = cmp.Or(c.Rejoins, 3)
 	if c.Choose == nil {
 		c.Choose = replica.Choose

@@ -149,7 +149,8 @@ func wholeReason(c *falcon.Recovery) string {
 	if c.Shrink != nil {
 		return fewer(c.Shrink)
 	}
-	return strings.TrimSuffix(c.Reason, "; "+noCheckpoint)
+	why, _, _ := strings.Cut(strings.TrimSuffix(c.Reason, "; "+noCheckpoint), awaitsAgents)
+	return why
 }
 
 // automatic counts the recoveries of the last hour that policy approved.

@@ -30,7 +30,9 @@
 // the replicas that are whole where policy allows that, else fails. No replica of
 // a shard, or rejoins that fail: the checkpoint, in place. No checkpoint: it
 // fails, and says so. No adapter: a whole restart, which a person approves when
-// it may begin from nothing. A recovery that fails ends what waits, so that
+// it may begin from nothing. An agent between two connections can start processes
+// as it could before: a whole restart waits for it, at suspend, and gives its node
+// up where it does not come back. A recovery that fails ends what waits, so that
 // nothing holds its devices for nothing; the job then stands until its next
 // epoch.
 package recovery

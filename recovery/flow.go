@@ -23,6 +23,9 @@ func (m *Machine) once(now time.Time) bool {
 	case falcon.RecoveryProposed:
 		return m.byPolicy(now)
 	case falcon.RecoverySuspend:
+		if m.cur.Whole {
+			return m.agentsBack(now)
+		}
 		return m.suspended(now)
 	case falcon.RecoveryReplace:
 		return !m.cur.Whole && len(m.at.awaited) == 0 && m.table(now)
@@ -134,7 +137,7 @@ func (m *Machine) onSuspended(now time.Time, s Suspended) {
 	if m.cur == nil || s.Generation != m.cur.Generation || m.isFenced(s.Node) || len(m.on[s.Node]) == 0 {
 		return
 	}
-	if m.cur.State != falcon.RecoverySuspend {
+	if m.cur.State != falcon.RecoverySuspend || m.cur.Whole {
 		return
 	}
 	switch {

@@ -15,6 +15,7 @@ type Job struct {
 	StateMB    float64       // of one rank, 10⁶ bytes; 0 = unknown
 	Spares     []falcon.Node // connected nodes with room for a node's ranks and without any, in order of preference
 	CanLaunch  map[falcon.Node]bool
+	Away       map[falcon.Node]bool   // nodes in use whose agents are between two connections: nobody can say that they can't start processes
 	Domains    map[falcon.Node]string // failure domain (rack, switch); absent = the node's own
 	Adapter    bool                   // all processes take orders and can park
 	Splits     []int32                // micro-batches per replica in force

@@ -79,7 +79,7 @@ func (m *Machine) spares(fenced []falcon.Node) []falcon.Node {
 
 // notInPlace says why ranks of a node can't be made anew on it, empty = they can.
 func (m *Machine) notInPlace(now time.Time, n falcon.Node) string {
-	if !m.job.CanLaunch[n] {
+	if !m.launches(n) {
 		return fmt.Sprintf("node %s can't start processes", n)
 	}
 	most := m.policy.Recovery.InPlace
@@ -236,10 +236,13 @@ func (m *Machine) relaunch(now time.Time) {
 	c := m.cur
 	a := m.assign(now)
 	if c.Shrink != nil {
+		if m.lostMore(now) {
+			return
+		}
 		a.placement, a.lack = c.Shrink.Placement, ""
 	}
 	for _, d := range a.placement {
-		if a.lack == "" && !m.job.CanLaunch[d.Node()] {
+		if a.lack == "" && !m.launches(d.Node()) {
 			a.lack = fmt.Sprintf("node %s can't start processes: give its agent a launch command", d.Node())
 		}
 	}
@@ -247,6 +250,10 @@ func (m *Machine) relaunch(now time.Time) {
 		m.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", c.Reason, a.lack))
 		return
 	}
+	if m.awaitAgents(now, a.placement) {
+		return
+	}
+	c.Reason, m.at.agents = wholeReason(c), nil
 	a.launch = a.launch[:0]
 	for r := range m.ranks {
 		a.launch = append(a.launch, falcon.Rank(r))

@@ -14,6 +14,10 @@ func (m *Machine) overdue(now time.Time) {
 	c := m.cur
 	switch c.State {
 	case falcon.RecoverySuspend:
+		if c.Whole {
+			m.agentsOverdue(now)
+			return
+		}
 		m.suspendOverdue(now)
 	case falcon.RecoveryReplace:
 		if c.Whole {
@@ -163,6 +167,11 @@ func (m *Machine) again(now time.Time) {
 			m.at.until = time.Unix(0, c.DeadlineNs)
 		}
 	case falcon.RecoverySuspend:
+		if c.Whole {
+			m.at.agents = map[falcon.Node]bool{}
+			m.deadline(now, m.cfg.AgentWait)
+			return
+		}
 		m.at.gather = now.Add(m.cfg.Gather)
 		m.deadline(now, m.cfg.SuspendMost)
 		m.suspend()

@@ -142,6 +142,13 @@ func (s *script) jobInput(w words) []Input {
 	for _, n := range list(w["nolaunch"]) {
 		j.CanLaunch[falcon.Node(n)] = false
 	}
+	for _, n := range list(w["away"]) {
+		delete(j.CanLaunch, falcon.Node(n))
+		if j.Away == nil {
+			j.Away = map[falcon.Node]bool{}
+		}
+		j.Away[falcon.Node(n)] = true
+	}
 	for range j.Layout.DP {
 		j.Splits = append(j.Splits, 4)
 	}

@@ -53,7 +53,7 @@ func (m *Machine) shrunk(a assignment) (*falcon.Shrink, string) {
 func (m *Machine) wholeReplicas(a assignment) []int {
 	lost := make([]bool, m.job.Layout.DP)
 	for r, d := range m.placement() {
-		if n := d.Node(); slices.Contains(a.fence, n) || !m.job.CanLaunch[n] {
+		if n := d.Node(); slices.Contains(a.fence, n) || !m.launches(n) {
 			lost[m.job.Layout.Replica(falcon.Rank(r))] = true
 		}
 	}
@@ -98,6 +98,19 @@ func (m *Machine) shrinkAnew(now time.Time, a assignment) bool {
 		return false
 	}
 	c.Shrink = s
+	return true
+}
+
+// lostMore asks anew where a replica that was to stay is lost as well: true =
+// the smaller world that was approved can't be had.
+func (m *Machine) lostMore(now time.Time) bool {
+	c := m.cur
+	if !slices.ContainsFunc(c.Shrink.Placement, func(d falcon.Device) bool { return m.isFenced(d.Node()) }) {
+		return false
+	}
+	c.DecidedBy, c.DecidedFrom = "", ""
+	m.enter(now, falcon.RecoveryProposed, 0)
+	m.propose(now)
 	return true
 }
 

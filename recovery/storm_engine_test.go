@@ -65,14 +65,15 @@ func (s *storm) means() bool {
 		if here && n.up && !n.cut && !busy {
 			s.free = append(s.free, n.name)
 		}
-		changed = changed || s.job.CanLaunch[n.name] != here
+		changed = changed || s.job.CanLaunch[n.name] != here || s.job.Away[n.name] != (!n.attached && !s.fences.nodes[n.name])
 	}
 	if !changed && slices.Equal(s.job.Spares, s.free) {
 		return false
 	}
-	s.job.Spares, s.job.CanLaunch = slices.Clone(s.free), map[falcon.Node]bool{}
+	s.job.Spares, s.job.CanLaunch, s.job.Away = slices.Clone(s.free), map[falcon.Node]bool{}, map[falcon.Node]bool{}
 	for _, n := range s.nodes {
 		s.job.CanLaunch[n.name] = n.attached && !s.fences.nodes[n.name]
+		s.job.Away[n.name] = !n.attached && !s.fences.nodes[n.name]
 	}
 	return true
 }
@@ -143,6 +144,8 @@ func (s *storm) persist(c falcon.Recovery) {
 	switch {
 	case c.Shrink == nil && c.State == falcon.RecoveryResumed && s.job.Layout.DP < s.of:
 		s.saw["recovered with fewer"] = true
+	case c.Whole && c.State == falcon.RecoverySuspend:
+		s.saw["agents awaited"] = true
 	case c.Shrink != nil && c.State == falcon.RecoveryProposed && c.DeadlineNs == 0:
 		s.saw["fewer are asked for"] = true
 	}

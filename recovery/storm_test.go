@@ -56,7 +56,7 @@ func TestRandomSchedules(t *testing.T) {
 	for _, k := range []string{
 		"resumed", "failed", "checkpoint", "second fault", "engine restart", "rank 0 lost", "spare used", "in place", "waits for a person",
 		"lost order", "late word", "refused word", "whole restart", "parked in the optimizer", "nothing lost", "cancelled", "denied", "restart in suspend", "restart in rejoin",
-		"fewer replicas", "fewer are asked for", "recovered with fewer",
+		"fewer replicas", "fewer are asked for", "recovered with fewer", "agents awaited",
 	} {
 		if sum[k] == 0 {
 			t.Errorf("no schedule had: %s", k)
@@ -250,7 +250,7 @@ func (s *storm) policy() {
 func (s *storm) machine() {
 	s.m = New(Config{
 		Grace: 5 * time.Second, SuspendMost: 8 * time.Second, OptimizerWait: 2 * time.Second, SpareWait: s.spare, ReplaceMost: 12 * time.Second,
-		TableMost: 4 * time.Second, CollectMost: 4 * time.Second, RejoinMost: 10 * time.Second, RestartMost: 30 * time.Second, HangMin: 20 * time.Second,
+		TableMost: 4 * time.Second, CollectMost: 4 * time.Second, RejoinMost: 10 * time.Second, RestartMost: 30 * time.Second, AgentWait: 4 * time.Second, HangMin: 20 * time.Second,
 	})
 	s.means()
 	s.m.Step(s.now, s.job)

@@ -160,7 +160,7 @@ func (m *Machine) isFenced(n falcon.Node) bool {
 
 // watch looks for nodes and processes that say nothing.
 func (m *Machine) watch(now time.Time) {
-	if m.cur != nil && m.cur.Whole && m.cur.State == falcon.RecoveryReplace {
+	if m.cur != nil && m.cur.Whole && m.cur.State != falcon.RecoveryProposed {
 		return // the whole restart has its own watch
 	}
 	if m.closed && m.pace.grew.After(m.closedAt.Add(2*m.cfg.Beat)) {
@@ -279,6 +279,8 @@ func (m *Machine) waitsFor(n falcon.Node) bool {
 	switch {
 	case m.isFenced(n):
 		return false
+	case m.cur.State == falcon.RecoverySuspend && m.cur.Whole:
+		return m.at.agents[n] && m.away(n)
 	case m.cur.State == falcon.RecoverySuspend && !m.at.acked[n]:
 		return true
 	case m.cur.State == falcon.RecoveryTable:

@@ -145,7 +145,7 @@ func (e *Engine) recoveryJob() recovery.Job {
 	rec := e.mem.job
 	in := recovery.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: max(rec.Generation, rec.Rejoined),
-		Spares: e.meansNow().spares, CanLaunch: map[falcon.Node]bool{}, Domains: e.cfg.Recovery.Racks, Adapter: rec.Adapter,
+		Spares: e.meansNow().spares, CanLaunch: map[falcon.Node]bool{}, Away: e.awayNodes(), Domains: e.cfg.Recovery.Racks, Adapter: rec.Adapter,
 		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
 	}
 	if v := e.unadopted(); v != nil { // its epoch is about to begin
@@ -158,6 +158,31 @@ func (e *Engine) recoveryJob() recovery.Job {
 	}
 	e.declared(&in)
 	return in
+}
+
+// awayNodes are those in use whose agents are not connected, but for those that
+// had no launch command when they were last heard.
+func (e *Engine) awayNodes() map[falcon.Node]bool {
+	out := map[falcon.Node]bool{}
+	in := []falcon.Placement{e.mem.job.Placement}
+	if v := e.mem.current(); v != nil {
+		in = append(in, v.Placement) // a spare may hold ranks already
+	}
+	for _, p := range in {
+		var last falcon.Node
+		for _, d := range p {
+			name := d.Node()
+			if name == last {
+				continue
+			}
+			last = name
+			n := e.nodes.Node(name)
+			if n == nil || !n.Connected() && n.Hello.GetLaunchRanks() > 0 {
+				out[name] = true
+			}
+		}
+	}
+	return out
 }
 
 // declared fills in what the adapters say of the job's state: the whole job
@@ -189,7 +214,7 @@ func (e *Engine) declared(in *recovery.Job) {
 func sameRecoveryJob(a, b recovery.Job) bool {
 	return a.Layout == b.Layout && a.Generation == b.Generation && a.ZeRO == b.ZeRO && a.StateMB == b.StateMB && a.Unit == b.Unit &&
 		a.Adapter == b.Adapter && a.Checkpoint == b.Checkpoint && slices.Equal(a.Placement, b.Placement) &&
-		slices.Equal(a.Spares, b.Spares) && slices.Equal(a.Splits, b.Splits) && slices.Equal(sortedKeys(a.CanLaunch), sortedKeys(b.CanLaunch))
+		slices.Equal(a.Spares, b.Spares) && slices.Equal(a.Splits, b.Splits) && maps.Equal(a.CanLaunch, b.CanLaunch) && maps.Equal(a.Away, b.Away)
 }
 
 // stepProcess tells the machine how a process stands.

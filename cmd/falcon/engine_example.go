@@ -44,6 +44,7 @@ recovery:
   optimizer_wait: 5s              # for ranks inside the optimizer, before they are suspended
   suspend: 15s                    # for all to park; who did not is taken for frozen
   spare_wait: 10m                 # for a spare to be brought
+  agent_wait: 1m                  # for agents to come back, before a whole restart that needs them
   replace: 5m                     # for processes made anew to park
   rejoin: 5m                      # for groups and state
   racks: {}                       # {n1: r1, n2: r1}: what fails together; a shard's source is in another rack where possible

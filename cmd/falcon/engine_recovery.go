@@ -23,6 +23,7 @@ type recoveryConfig struct {
 	OptimizerWait time.Duration          `yaml:"optimizer_wait"` // for ranks inside the optimizer
 	Suspend       time.Duration          `yaml:"suspend"`        // for all to park
 	SpareWait     time.Duration          `yaml:"spare_wait"`     // for a spare to be brought
+	AgentWait     time.Duration          `yaml:"agent_wait"`     // for agents to come back, before a whole restart
 	Replace       time.Duration          `yaml:"replace"`        // for processes made anew to park
 	Rejoin        time.Duration          `yaml:"rejoin"`         // for groups and state
 	Racks         map[falcon.Node]string `yaml:"racks"`          // failure domain of each node
@@ -44,7 +45,7 @@ func (r recoveryConfig) check() error {
 		return fmt.Errorf("%w: recovery.suspect is %d and recovery.dead %d; give missed beats, dead not fewer than suspect", errUsage, r.Suspect, r.Dead)
 	}
 	waits := map[string]time.Duration{
-		"hang": r.Hang, "optimizer_wait": r.OptimizerWait, "suspend": r.Suspend, "spare_wait": r.SpareWait, "replace": r.Replace, "rejoin": r.Rejoin,
+		"hang": r.Hang, "optimizer_wait": r.OptimizerWait, "suspend": r.Suspend, "spare_wait": r.SpareWait, "agent_wait": r.AgentWait, "replace": r.Replace, "rejoin": r.Rejoin,
 	}
 	for _, key := range slices.Sorted(maps.Keys(waits)) {
 		if v := waits[key]; v < 0 || v > recoveryMost {
@@ -59,7 +60,7 @@ func (r recoveryConfig) engine() engine.Recovery {
 		Beat: r.Beat, Racks: r.Racks,
 		Machine: recovery.Config{
 			Beat: r.Beat, Suspect: r.Suspect, Dead: r.Dead, HangMin: r.Hang, OptimizerWait: r.OptimizerWait, SuspendMost: r.Suspend,
-			SpareWait: r.SpareWait, ReplaceMost: r.Replace, RejoinMost: r.Rejoin,
+			SpareWait: r.SpareWait, AgentWait: r.AgentWait, ReplaceMost: r.Replace, RejoinMost: r.Rejoin,
 		},
 	}
 }

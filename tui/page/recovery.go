@@ -80,6 +80,9 @@ func Awaited(r *falconv1.Recovery) string {
 	of := func(n int, what string) string { return fmt.Sprintf("%d of %d ranks %s", n, len(r.Ranks), what) }
 	switch falcon.RecoveryState(r.GetState()) {
 	case falcon.RecoverySuspend:
+		if r.GetWhole() {
+			return "agents are to come back before all is started anew"
+		}
 		return of(count["parked"], "parked")
 	case falcon.RecoveryReplace:
 		return fmt.Sprintf("%s made anew: %d joined", phrase.Ranks(slices.Sorted(maps.Keys(r.Replaced)), 3), count["joining"])

@@ -28,7 +28,7 @@ func (p *Planner) propose(s *story) {
 		}
 		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.withheld(s, c.rung) == nil)
 		if c.err == nil {
-			c.err = p.withheld(s, c.rung)
+			c.err = p.unproposed(s, c)
 		}
 		if c.err != nil {
 			p.skipOnce(s, c)
@@ -69,11 +69,14 @@ func (p *Planner) whyNow(s *story, c candidate, clock float64) string {
 }
 
 func (p *Planner) skipOnce(s *story, c candidate) {
-	key := string(c.rung) + string(c.variant)
-	if s.holds(c.rung) || s.skip[key] == c.err.Error() || errors.Is(c.err, errNoSpeeds) || errors.Is(c.err, errVetoed) || errors.Is(c.err, errTried) {
+	key, said := string(c.rung)+string(c.variant), c.err.Error()
+	if little := slight(""); errors.As(c.err, &little) {
+		said = "slight"
+	}
+	if s.holds(c.rung) || s.skip[key] == said || errors.Is(c.err, errNoSpeeds) || errors.Is(c.err, errVetoed) || errors.Is(c.err, errTried) {
 		return
 	}
-	s.skip[key] = c.err.Error()
+	s.skip[key] = said
 	p.note("skip", "%s is skipped for %s: %s", rungName(c.rung, c.variant), s.incident.ID, c.err)
 }
 

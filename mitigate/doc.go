@@ -6,7 +6,10 @@
 // way at a time; nothing is ordered that policy or a person has not approved;
 // a rung is proposed when waiting has cost as much as taking it, so that the
 // whole stays within twice the best choice in hindsight plus the overheads of
-// the lower rungs taken; every action is verified, and S2 and S3 are reverted
+// the lower rungs taken; S2 and S3 are proposed for a gain that is both no less
+// than the least one and more than what their model is wrong by about the present
+// (up to DoubtMost, so that no model is so bad that it hides a large gain); every
+// action is verified, and S2 and S3 are reverted
 // when they did not help or when the fault clears; a restart (S4) is launched
 // only once all processes of before have ended, and goes back to the old nodes
 // when the new ones don't come up. Everything it needs to go on after a restart

@@ -72,6 +72,11 @@ func (g *grid) begin() {
 	}
 	profile := falcon.JobProfile{SelfMs: self, Groups: []falcon.GroupTransfer{{Dimension: falcon.DimWorld, Ranks: []falcon.Rank{0, 1}, Calls: 1, Bytes: 1}}}
 	g.r.step(g.job, SetPolicy{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "x"}}, Incident{v}, Speeds{Incident: v.ID, Profile: profile})
+	if m := g.r.p.gauge; m != nil && m.model != nil { // the detector tells what the job takes
+		g.model = *m.model
+		v.SlowMs = g.ms()
+		g.r.step(Incident{v})
+	}
 }
 
 // obey carries the newest order out; the ranks agree at once.

@@ -33,7 +33,7 @@ const replacedBy = "replaced by "
 
 func replaced(a *falcon.Action) bool { return strings.HasPrefix(a.RevertReason, replacedBy) }
 
-// withheld says why a rung that could help is not proposed now.
+// withheld says why a rung that could help is not proposed now, whatever its plan.
 func (p *Planner) withheld(s *story, r falcon.Rung) error {
 	switch {
 	case approval(p.policy, r) == falcon.ApprovalNever:

@@ -250,7 +250,7 @@ func (p *Planner) slowMs(s *story) float64 {
 		}
 		recent = append(recent, p.history[i].Ms)
 	}
-	if len(recent) < 3 {
+	if len(recent) < min(3, p.cfg.MeasureIterations) {
 		return s.incident.SlowMs
 	}
 	return falcon.Median(recent)
@@ -307,6 +307,7 @@ type plan struct {
 	beforeMs    float64
 	predictedMs float64
 	gainMs      float64 // per iteration of the present batch
+	offShare    float64 // by which the model misses beforeMs, of it; 0 = no model is concerned
 	what        string  // one clause: what it does
 }
 
@@ -357,7 +358,7 @@ func (p *Planner) work(name string, make func() worked) worked {
 // worth refuses plans that gain too little.
 func (p *Planner) worth(w plan, what string) (plan, error) {
 	if !(w.gainMs >= p.cfg.MinGain*w.beforeMs) {
-		return w, fmt.Errorf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*p.cfg.MinGain, max(w.gainMs, 0), w.beforeMs)
+		return w, slight(fmt.Sprintf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*p.cfg.MinGain, max(w.gainMs, 0), w.beforeMs))
 	}
 	return w, nil
 }

@@ -43,7 +43,7 @@ func (p *Planner) planS2(s *story) (plan, error) {
 	out.beforeMs = p.slowMs(s)
 	out.counts = slices.Clone(best.split.counts)
 	out.predictedMs = best.split.predictMs(out.beforeMs, s.incident.HealthyMs)
-	out.gainMs = out.beforeMs - out.predictedMs
+	out.gainMs, out.offShare = out.beforeMs-out.predictedMs, offBy(p.splitModelMs(s, best.split), out.beforeMs)
 	return p.worth(out, "split")
 }
 

@@ -46,7 +46,7 @@ func (p *Planner) planS3(s *story) (plan, error) {
 	}
 	// The model's gain, as a difference or as a share, whichever promises less.
 	out.predictedMs = max(out.beforeMs-(t.BeforeMs-after), out.beforeMs*after/t.BeforeMs)
-	out.gainMs = out.beforeMs - out.predictedMs
+	out.gainMs, out.offShare = out.beforeMs-out.predictedMs, offBy(t.BeforeMs, out.beforeMs)
 	out.what = "exchanges " + swapText(t.Preview.Swaps)
 	return p.worth(out, "placement")
 }

@@ -44,7 +44,7 @@ func (p *Planner) viewS1(s *story) falcon.RungView {
 
 func (p *Planner) views(s *story) []falcon.RungView {
 	strategies := p.strategies(s)
-	next := slices.IndexFunc(strategies, func(c candidate) bool { return c.err == nil && s.shown(c) == nil && p.withheld(s, c.rung) == nil })
+	next := slices.IndexFunc(strategies, func(c candidate) bool { return c.err == nil && s.shown(c) == nil && p.unproposed(s, c) == nil })
 	if s.proposal() != nil {
 		next = -1
 	}
@@ -78,7 +78,7 @@ func (p *Planner) view(s *story, c candidate) falcon.RungView {
 	}
 	v.Applicable, v.PredictMs, v.GainMs, v.Reason = true, c.predictedMs, c.gainMs, c.what
 	v.PlanHash, v.Preview, v.MicroBatches = c.hash(s.incident.ID, p.job.Epoch), c.preview, c.counts
-	if err := p.withheld(s, c.rung); err != nil {
+	if err := p.unproposed(s, c); err != nil {
 		v.Reason += "; not proposed by itself: " + err.Error()
 	}
 	return v
@@ -88,7 +88,7 @@ func (p *Planner) view(s *story, c candidate) falcon.RungView {
 // verified one only while no better plan is known.
 func (s *story) shown(c candidate) *falcon.Action {
 	a := s.newest(c.rung)
-	if a == nil || ended(a.State) || a.Variant != c.variant || (a.State == falcon.ActionKept && c.err == nil) {
+	if a == nil || ended(a.State) || a.Variant != c.variant || (a.State == falcon.ActionKept && c.err == nil && doubtful(c.plan) == nil) {
 		return nil
 	}
 	return a

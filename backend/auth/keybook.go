@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	gossh "golang.org/x/crypto/ssh"
@@ -225,7 +226,15 @@ func (w *watched[T]) read(info fs.FileInfo) (T, error) {
 	return v, nil
 }
 
-// same says that a file has not been changed or replaced.
+// same says that a file has not been changed or replaced. Its time of writing
+// can be set by anybody who may write it; the time of its change can't.
 func same(a, b fs.FileInfo) bool {
-	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode()
+	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime()) && a.Mode() == b.Mode() && changed(a) == changed(b)
+}
+
+func changed(info fs.FileInfo) syscall.Timespec {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Ctim
+	}
+	return syscall.Timespec{}
 }

@@ -2,12 +2,14 @@ package auth
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/user"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
@@ -85,6 +87,9 @@ func FromContext(ctx context.Context) (Identity, error) {
 	switch info := p.AuthInfo.(type) {
 	case credentials.TLSInfo:
 		id, err := FromChains(info.State.VerifiedChains)
+		if err == nil {
+			err = unexpired(info.State.VerifiedChains[0][0], time.Now())
+		}
 		id.From = p.Addr.String()
 		return id, err
 	case PeerCred:
@@ -93,6 +98,15 @@ func FromContext(ctx context.Context) (Identity, error) {
 		return fromVouched(info)
 	}
 	return Identity{}, fmt.Errorf("%w: the transport proves nothing", ErrPeer)
+}
+
+// unexpired checks a certificate anew: a connection may outlive the one that
+// it began with.
+func unexpired(leaf *x509.Certificate, now time.Time) error {
+	if now.After(leaf.NotAfter) {
+		return fmt.Errorf("%w: the certificate of %s expired at %s; issue another and connect again", ErrCert, leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 func fromSocket(c PeerCred, self int) (Identity, error) {

@@ -1,7 +1,9 @@
 package front
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"charm.land/ssh"
@@ -31,11 +33,29 @@ func (s *Server) session(srv *ssh.Server, conn *gossh.ServerConn, nc gossh.NewCh
 		return
 	}
 	defer s.seats.leave(conn)
-	ssh.DefaultSessionHandler(srv, conn, guarded{nc}, ctx)
+	own, gone := context.WithCancel(ctx)
+	c := &channel{Context: ctx, own: own}
+	ssh.DefaultSessionHandler(srv, conn, guarded{nc, c}, c)
+	gone()
+	c.running.Wait() // a seat is free when its program has ended
 }
 
+// channel is the context of one session: it ends with the session's channel,
+// as the connection may live on without it.
+type channel struct {
+	ssh.Context                 // the connection's
+	own         context.Context // the channel's
+	running     sync.WaitGroup  // its handler, from when it is asked for
+}
+
+func (c *channel) Done() <-chan struct{} { return c.own.Done() }
+func (c *channel) Err() error            { return c.own.Err() }
+
 // guarded is a channel that passes on only the requests that are needed.
-type guarded struct{ gossh.NewChannel }
+type guarded struct {
+	gossh.NewChannel
+	session *channel
+}
 
 func (g guarded) Accept() (gossh.Channel, <-chan *gossh.Request, error) {
 	ch, in, err := g.NewChannel.Accept()
@@ -43,13 +63,13 @@ func (g guarded) Accept() (gossh.Channel, <-chan *gossh.Request, error) {
 		return nil, nil, err
 	}
 	out := make(chan *gossh.Request)
-	go sift(ch, in, out) // ends with the channel
+	go g.sift(ch, in, out) // ends with the channel
 	return ch, out, nil
 }
 
 // sift refuses requests until the channel closes. What changes the window
 // before there is a program would wait for one; it is dropped.
-func sift(ch gossh.Channel, in <-chan *gossh.Request, out chan<- *gossh.Request) {
+func (g guarded) sift(ch gossh.Channel, in <-chan *gossh.Request, out chan<- *gossh.Request) {
 	defer close(out)
 	late := time.AfterFunc(startWait, func() { _ = ch.Close() })
 	defer late.Stop()
@@ -59,7 +79,10 @@ func sift(ch gossh.Channel, in <-chan *gossh.Request, out chan<- *gossh.Request)
 		switch r.Type {
 		case "shell", "exec":
 			ok = !started && len(r.Payload) <= commandMax+4
-			started = started || ok
+			if ok {
+				started = true
+				g.session.running.Add(1)
+			}
 		case "pty-req":
 			ok = !started && termOf(r.Payload)
 		case "env":

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+
+	uv "github.com/charmbracelet/ultraviolet"
 )
 
 // pasteMax bounds one paste: the library gathers it whole.
@@ -16,13 +18,22 @@ var (
 	pasteEnd   = []byte("\x1b[201~")
 )
 
-// input is what the operator types: it notes when, and drops what a paste has
-// beyond pasteMax. Only one goroutine reads.
+// Bounds of what comes without a rest. The library gathers a sequence whole,
+// looks through it anew for every piece that comes, and gives it up only when
+// nothing has come for a while.
+const (
+	burstMax  = 32 << 10
+	burstRest = 2 * uv.DefaultEscTimeout
+)
+
+// input is what the operator types: it notes when, drops what a paste has
+// beyond pasteMax, and rests after bursts. Only one goroutine reads.
 type input struct {
 	from io.Reader
 	now  func() time.Time
 	last atomic.Int64 // unix ns of the last byte
 
+	burst   int // bytes since the last rest
 	pasting bool
 	pasted  int
 	matched int // bytes seen of the mark that is waited for
@@ -42,14 +53,28 @@ func (in *input) idle() time.Duration {
 // Read reads, never more than is typed by hand or pasted within bounds.
 func (in *input) Read(p []byte) (int, error) {
 	for {
+		asked := in.now()
 		n, err := in.from.Read(p)
 		if n > 0 {
+			in.rest(n, in.now().Sub(asked))
 			in.last.Store(in.now().UnixNano())
 			n = in.sift(p[:n])
 		}
 		if n > 0 || err != nil {
 			return n, err
 		}
+	}
+}
+
+// rest lets the library finish with what it has gathered, where the client
+// does not.
+func (in *input) rest(n int, waited time.Duration) {
+	if waited >= burstRest {
+		in.burst = 0
+	}
+	if in.burst += n; in.burst >= burstMax {
+		in.burst = 0
+		time.Sleep(burstRest)
 	}
 }
 

@@ -55,6 +55,9 @@ type one struct {
 // serve is the handler of sessions.
 func (s *Server) serve(ssh.Handler) ssh.Handler {
 	return func(sess ssh.Session) {
+		if c, ok := sess.Context().(*channel); ok {
+			defer c.running.Done()
+		}
 		if !s.begin() {
 			return
 		}
@@ -75,6 +78,10 @@ func (s *Server) run(sess ssh.Session) {
 	var windows <-chan ssh.Window
 	if o.pty, windows, o.isPty = sess.Pty(); o.isPty {
 		o.sizes = sizes(windows)
+	}
+	if !o.stillIn() { // the connection may be much older
+		o.leave(exitWork, errRevoked.Error())
+		return
 	}
 	var err error
 	if o.ask, err = parseAsk(sess.RawCommand()); err != nil {

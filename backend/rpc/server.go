@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ const (
 	pingWait        = 10 * time.Second
 	socketPathMax   = 107 // sun_path of Linux, less its final zero
 	stopWait        = 2 * time.Second
+	handshakeWait   = 20 * time.Second
 )
 
 // ErrListen is wrapped by every error about an address that can't be had.
@@ -45,6 +47,8 @@ type Config struct {
 	Socket  string
 	Address string
 	TLS     *tls.Config // auth.ServerTLS; required with Address
+
+	Handshake time.Duration // until a caller has proven who it is; 0 = 20 s
 
 	Now func() time.Time // nil = the real clock
 }
@@ -72,15 +76,15 @@ func Listen(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	console := &consoleService{engine: cfg.Engine, presence: newPresence(cfg.Now)}
-	s.local = grpc.NewServer(options(auth.SocketCredentials(), RequestBytesMax)...)
+	s.local = grpc.NewServer(cfg.options(auth.SocketCredentials(), RequestBytesMax)...)
 	falconv1.RegisterConsoleServer(s.local, console)
 	s.serve(s.local, s.socket)
 	s.pipes = newPipes()
-	s.inside = grpc.NewServer(options(auth.VouchedCredentials(), RequestBytesMax)...)
+	s.inside = grpc.NewServer(cfg.options(auth.VouchedCredentials(), RequestBytesMax)...)
 	falconv1.RegisterConsoleServer(s.inside, console)
 	s.serve(s.inside, s.pipes)
 	if s.network != nil {
-		s.remote = grpc.NewServer(options(credentials.NewTLS(cfg.TLS), FrameBytesMax)...)
+		s.remote = grpc.NewServer(cfg.options(credentials.NewTLS(cfg.TLS), FrameBytesMax)...)
 		falconv1.RegisterConsoleServer(s.remote, console)
 		falconv1.RegisterFleetServer(s.remote, &fleetService{streams: s.streams})
 		s.serve(s.remote, s.network)
@@ -151,9 +155,10 @@ func clearSocket(path string) error {
 	return nil
 }
 
-func options(creds credentials.TransportCredentials, bytesMax int) []grpc.ServerOption {
+func (c *Config) options(creds credentials.TransportCredentials, bytesMax int) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(creds),
+		grpc.ConnectionTimeout(cmp.Or(c.Handshake, handshakeWait)),
 		grpc.UnaryInterceptor(unaryGate),
 		grpc.StreamInterceptor(streamGate),
 		grpc.MaxRecvMsgSize(bytesMax),

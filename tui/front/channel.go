@@ -28,11 +28,12 @@ var known = map[string]bool{"COLORTERM": true, "NO_COLOR": true, "TERM_PROGRAM":
 // forwarding and to any number of variables, and waits for ever for a command:
 // what is not needed is refused before it sees it.
 func (s *Server) session(srv *ssh.Server, conn *gossh.ServerConn, nc gossh.NewChannel, ctx ssh.Context) {
-	if !s.seats.take(conn) {
+	name := conn.Permissions.Extensions[extName]
+	if !s.seats.take(conn, name) {
 		_ = nc.Reject(gossh.ResourceShortage, "too many sessions; leave another one first")
 		return
 	}
-	defer s.seats.leave(conn)
+	defer s.seats.leave(conn, name)
 	own, gone := context.WithCancel(ctx)
 	c := &channel{Context: ctx, own: own}
 	ssh.DefaultSessionHandler(srv, conn, guarded{nc, c}, c)

@@ -82,35 +82,47 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// seats bounds sessions: in all, and of one connection.
+// seats bounds sessions: in all, of one connection and of one person, so that
+// nobody shuts the others out.
 type seats struct {
 	mu    sync.Mutex
 	most  int
 	taken int
 	by    map[gossh.Conn]int
+	of    map[string]int // by the person's name
 }
 
 // perConnection is how many sessions may share one connection, as OpenSSH's
 // ControlMaster makes them.
 const perConnection = 4
 
-func newSeats(most int) *seats { return &seats{most: most, by: map[gossh.Conn]int{}} }
+// perPersonLeast is what one person may have however few seats there are; of
+// many, a quarter.
+const perPersonLeast = 8
 
-func (s *seats) take(c gossh.Conn) bool {
+func newSeats(most int) *seats {
+	return &seats{most: most, by: map[gossh.Conn]int{}, of: map[string]int{}}
+}
+
+func (s *seats) take(c gossh.Conn, name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken >= s.most || s.by[c] >= perConnection {
+	if s.taken >= s.most || s.by[c] >= perConnection || s.of[name] >= max(perPersonLeast, s.most/4) {
 		return false
 	}
 	s.taken++
 	s.by[c]++
+	s.of[name]++
 	return true
 }
 
-func (s *seats) leave(c gossh.Conn) {
+func (s *seats) leave(c gossh.Conn, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken--
+	if s.of[name]--; s.of[name] == 0 {
+		delete(s.of, name)
+	}
 	if s.by[c]--; s.by[c] == 0 {
 		delete(s.by, c)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	uv "github.com/charmbracelet/ultraviolet"
+	gossh "golang.org/x/crypto/ssh"
 )
 
 // A session whose channel is closed ends, also when its connection lives on as
@@ -71,4 +72,29 @@ func TestAnEndlessSequenceIsNotGathered(t *testing.T) {
 			t.Errorf("%d bytes were gathered as one", largest)
 		}
 	})
+}
+
+// One person's sessions, over however many connections, leave seats for others.
+func TestNobodyTakesAllSeats(t *testing.T) {
+	p := newPlace(t, Limits{Sessions: 32})
+	k := p.person("vera", "viewer")
+	taken := 0
+	for range 4 {
+		c := p.dial(k)
+		for range perConnection {
+			ch, in, err := c.OpenChannel("session", nil)
+			if err != nil {
+				continue
+			}
+			taken++
+			go gossh.DiscardRequests(in)
+			t.Cleanup(func() { _ = ch.Close() })
+		}
+	}
+	if taken != perPersonLeast {
+		t.Errorf("one person took %d seats", taken)
+	}
+	if _, _, code := exec(t, p.dial(p.person("maria", "approver")), "--once"); code != 0 {
+		t.Errorf("another person is not let in: exit code %d", code)
+	}
 }

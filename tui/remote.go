@@ -2,6 +2,8 @@ package tui
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -24,6 +26,8 @@ type Size struct{ W, H int }
 // may outlive it until In ends: the program's own reader would wait for ever
 // with a key that nobody takes any more, and keep the program with it.
 func runRemote(ctx context.Context, m *Model, t Terminal) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
 	quiet := make(silence)
 	typed := t.In
 	t.In = quiet
@@ -34,10 +38,16 @@ func runRemote(ctx context.Context, m *Model, t Terminal) error {
 	stop := follow(p, t.Remote.Sizes)
 	defer stop()
 	defer close(quiet)
-	pump(ctx, p, typed, termOf(t.Env))
+	pump(ctx, p, typed, termOf(t.Env), end)
 	_, err := p.Run()
+	if cause := context.Cause(ctx); errors.Is(cause, errTyped) {
+		return cause
+	}
 	return err
 }
+
+// errTyped ends a console whose terminal sends what can't be understood.
+var errTyped = errors.New("the terminal sent what can't be read")
 
 // silence is an input that gives nothing and ends when it is closed.
 type silence chan struct{}
@@ -48,11 +58,17 @@ func (s silence) Read([]byte) (int, error) {
 }
 
 // pump reads what is typed until in ends, and hands it to the program as long
-// as there is one.
-func pump(ctx context.Context, p *tea.Program, in io.Reader, term string) {
+// as there is one. The library's decoder panics on some sequences: whoever
+// sends them ends this console, and not the engine's process with it.
+func pump(ctx context.Context, p *tea.Program, in io.Reader, term string, end context.CancelCauseFunc) {
 	events := make(chan uv.Event)
 	go func() {
 		defer close(events)
+		defer func() {
+			if why := recover(); why != nil {
+				end(fmt.Errorf("%w: %v", errTyped, why))
+			}
+		}()
 		_ = uv.NewTerminalReader(in, term).StreamEvents(ctx, events) // in has ended, that is all
 	}()
 	go func() {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -142,7 +143,10 @@ func Defaults() Config {
 // ReadConfig reads and checks a configuration file.
 func ReadConfig(path string) (Config, error) {
 	f, err := os.Open(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Config{}, fmt.Errorf("%w: %w; give another with --config (falcon-agent --help shows every key)", ErrConfig, err)
+	case err != nil:
 		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	defer f.Close()

@@ -200,7 +200,7 @@ func writePair(dir, name string, cert, key []byte) error {
 func writeNew(path string, b []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("auth: %s is there already; remove it first or use another name: %w", path, err)
+		return fmt.Errorf("auth: %s is there already: move it away, or give another name or folder", path)
 	}
 	if err != nil {
 		return fmt.Errorf("auth: write %s: %w", path, err)

@@ -179,7 +179,7 @@ func (e *Engine) demand(now time.Time, who Actor, q *falconv1.RecoverRequest) (s
 		return "", e.lift(now, who, node, reason)
 	}
 	if e.mem.job.Epoch == 0 {
-		return "", fmt.Errorf("%w: no job is known", ErrRefused)
+		return "", fmt.Errorf("%w: no job is known; it is once the agents have found its ranks", ErrRefused)
 	}
 	d := recovery.Demand{Node: node, Rank: -1, By: who.Name, From: who.From, Reason: reason}
 	switch {

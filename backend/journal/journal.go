@@ -156,7 +156,7 @@ func Verify(path string) (Head, error) { return Read(path, nil) }
 // be nil. An error of f ends it.
 func Read(path string, f func(Record) error) (Head, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return Head{}, fmt.Errorf("%w: %s", ErrAbsent, path)
+		return Head{}, fmt.Errorf("%w: %s; name the journal.db of the engine's state directory", ErrAbsent, path)
 	}
 	db, err := openDB(path, true)
 	if err != nil {

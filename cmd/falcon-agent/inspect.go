@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -20,6 +22,9 @@ func inspect(args []string, out io.Writer) error {
 		return fmt.Errorf("%w: name one file, such as /dev/shm/falcon.gpt.4711", errUsage)
 	}
 	p, err := ring.Open(flags.Arg(0))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("no such file: %s; those of living processes are told by: ls /dev/shm/falcon.*", flags.Arg(0))
+	}
 	if err != nil {
 		return err
 	}

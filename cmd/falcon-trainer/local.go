@@ -38,7 +38,7 @@ func localCommand(o *options) *cobra.Command {
 		Use:     "local",
 		Short:   "Start all ranks of a job on this machine, and show what rank 0 prints",
 		Example: "  falcon-trainer local --dp 4 --pp 2 --iterations 20",
-		Args:    cobra.NoArgs,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.runLocal(c.Context(), given(c.Flags(), o.points), perNode)
 		},

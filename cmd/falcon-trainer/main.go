@@ -132,6 +132,14 @@ type options struct {
 	dieStep      string
 }
 
+// noArgs makes a stray word wrong use.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%w: unexpected argument %q; see --help", errUsage, args[0])
+	}
+	return nil
+}
+
 func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
@@ -140,7 +148,7 @@ func command() *cobra.Command {
 		Long: "Train a small residual MLP with TP × DP × PP (1F1B, plain or interleaved) through the NCCL, CUDA and cuBLAS interfaces.\n" +
 			"One process is one rank, told which by RANK, WORLD_SIZE and LOCAL_RANK; `falcon-trainer local` starts them all.",
 		Example:       "  RANK=0 WORLD_SIZE=1 falcon-trainer --iterations 20",
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(c *cobra.Command, _ []string) error { return o.runRank(c.Context()) },

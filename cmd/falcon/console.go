@@ -107,7 +107,9 @@ func connectConsole(ctx context.Context, target *engineTarget, opts consoleOptio
 	if err != nil {
 		return err
 	}
-	if isSocket(target.connect) { // dial only checked that it is there
+	// To look once goes through the plain connection: the screen's gives up each
+	// try after a second and tries again, which one call does not wait for.
+	if isSocket(target.connect) && !opts.Once { // dial only checked that it is there
 		_ = cc.Close()
 		return runConsole(ctx, target.connect, opts)
 	}

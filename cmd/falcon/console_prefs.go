@@ -19,10 +19,13 @@ func loadPrefs(flag string) (prefs.Prefs, error) {
 		path, named = flag, true
 	}
 	p, err := prefs.Load(path, named)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return p, fmt.Errorf("%w: there is no file of preferences %s; check --prefs and $%s", errUsage, path, prefs.Env)
+	case err != nil:
 		return p, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	return p, err
+	return p, nil
 }
 
 // usePrefs adds the operator's preferences to what the flags say; flags win.

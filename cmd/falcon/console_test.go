@@ -27,7 +27,7 @@ func TestConsoleWrongUse(t *testing.T) {
 		{[]string{"console", "--config", none}, 2},
 		{[]string{"console", "--connect", none}, 1},
 		{[]string{"console", "extra"}, 2},
-		{[]string{"console", "--prefs", none}, 1},
+		{[]string{"console", "--prefs", none}, 2},
 		{[]string{"console", "keys", "--prefs", broken}, 2},
 		{[]string{"console", "keys", "extra"}, 2},
 		{[]string{"lab", "run", "--prefs", broken}, 2},

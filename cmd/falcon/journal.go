@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,18 +78,33 @@ func journalShowCommand() *cobra.Command {
 		Example: "  falcon journal show --kind order --kind outcome --kind restart\n  falcon journal show --kind recovery --kind fence --kind sent\n  falcon journal show --kind decision --json",
 		Args:    oneJournal,
 		RunE: func(c *cobra.Command, args []string) error {
+			found := map[string]bool{}
 			_, err := journal.Read(journalPath(args), func(r journal.Record) error {
+				found[string(r.Kind)] = true
 				if len(kinds) > 0 && !slices.Contains(kinds, string(r.Kind)) {
 					return nil
 				}
 				return writeRecord(c.OutOrStdout(), r, asJSON)
 			})
+			if err == nil {
+				sayAbsent(c.ErrOrStderr(), kinds, found)
+			}
 			return err
 		},
 	}
 	c.Flags().StringArrayVar(&kinds, "kind", nil, "only records of this kind, such as decision, order, outcome, action, restart, recovery, fence; may be repeated")
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document a line")
 	return c
+}
+
+// sayAbsent tells of kinds that were asked for and of which no record is there:
+// a mistyped one would else look as if nothing had happened.
+func sayAbsent(w io.Writer, kinds []string, found map[string]bool) {
+	for _, k := range kinds {
+		if !found[k] {
+			fmt.Fprintf(w, "falcon: no record of kind %q; there are %s\n", k, clean.String(strings.Join(slices.Sorted(maps.Keys(found)), ", ")))
+		}
+	}
 }
 
 // writeRecord writes a record as one line.

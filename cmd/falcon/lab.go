@@ -151,6 +151,9 @@ func injectFault(use, short, flag, example string, event func(string, float64) l
 	c := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: oneArg,
 		RunE: func(c *cobra.Command, args []string) error {
+			if !(value > 0 && value < 1) {
+				return fmt.Errorf("%w: --%s is %v, it must lie between 0 and 1, such as 0.5", errUsage, flag, value)
+			}
 			return when.inject(c, event(args[0], value))
 		},
 	}
@@ -166,6 +169,9 @@ func injectWork(use, short, example string, args cobra.PositionalArgs) *cobra.Co
 	c := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: args,
 		RunE: func(c *cobra.Command, args []string) error {
+			if !(load >= 0.1 && load <= 10) {
+				return fmt.Errorf("%w: --load is %v, it must be 0.1 to 10", errUsage, load)
+			}
 			e := lab.Event{All: load}
 			if len(args) == 1 {
 				stage, err := strconv.Atoi(args[0])

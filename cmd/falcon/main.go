@@ -54,6 +54,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "falcon",
 		Short:         "Operations console for slow and failed ranks in large training jobs",
+		Example:       "  falcon lab run\n  falcon console --config falcon.yaml",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

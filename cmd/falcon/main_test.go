@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"github.com/failslow/falcon/tui/clean"
 )
@@ -35,5 +38,28 @@ func TestEscapedBody(t *testing.T) {
 	}
 	if !maps.Equal(want, read) {
 		t.Errorf("got %v, want %v", read, want)
+	}
+}
+
+// Every command shows in its help how it is used.
+func TestEveryCommandHasAnExample(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Example == "" {
+			t.Errorf("%s --help has no example", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRoot())
+}
+
+// A kind of which the journal has no record is told, not passed over.
+func TestAbsentKindIsTold(t *testing.T) {
+	var errs strings.Builder
+	sayAbsent(&errs, []string{"decision", "decisoin"}, map[string]bool{"decision": true, "epoch": true})
+	if want := "falcon: no record of kind \"decisoin\"; there are decision, epoch\n"; errs.String() != want {
+		t.Errorf("%q, want %q", errs.String(), want)
 	}
 }

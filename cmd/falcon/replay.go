@@ -52,7 +52,7 @@ func replayCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.Float64Var(&o.speed, "speed", 1, "times the recorded pace, 0.1 to 1000")
-	f.StringVar(&o.at, "at", "", "begin there: an iteration, a time of day such as 14:02:11 (UTC), event:N, incident:N or end")
+	f.StringVar(&o.at, "at", "", "begin there: an iteration, a time of day such as 14:02:11 (UTC), event:N, incident:N, start or end")
 	f.BoolVar(&o.paused, "paused", false, "stand still at first")
 	f.BoolVar(&o.headless, "headless", false, "print the plain lines at once; used by itself without a terminal")
 	f.BoolVar(&o.json, "json", false, "write what the recording holds as one JSON document")
@@ -101,7 +101,7 @@ func openRecording(path string) (*record.Recording, error) {
 	r, err := record.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no recording %s", clean.String(path))
+		return nil, fmt.Errorf("there is no recording %s; check the path, or record one with falcon console --record FILE", clean.String(path))
 	case errors.Is(err, record.ErrFormat):
 		return nil, fmt.Errorf("%s is not a recording of this version of Falcon; record one with falcon console --record FILE", clean.String(path))
 	case errors.Is(err, record.ErrEmpty):

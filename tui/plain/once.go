@@ -41,7 +41,10 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 	}
 	w := &writer{out: out}
 	if at != nil {
-		if lines := place(ctx, client, *at); lines != nil {
+		switch lines, err := place(ctx, client, *at); {
+		case err != nil:
+			return err
+		case lines != nil:
 			w.lines(lines...)
 			return w.err
 		}
@@ -52,27 +55,27 @@ func Once(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, asJ
 
 // place tells the story of what a link points at; nil where it is no incident
 // and no recovery: lines have no other places.
-func place(ctx context.Context, client falconv1.ConsoleClient, to link.Target) []string {
+func place(ctx context.Context, client falconv1.ConsoleClient, to link.Target) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, feed.CallTimeout)
 	defer cancel()
 	switch to.Kind {
 	case link.Incident:
 		r, err := client.Incidents(ctx, &falconv1.IncidentsRequest{Id: to.ID})
 		if err != nil {
-			return []string{to.ID + " can't be told: " + sentence(err)}
+			return nil, fmt.Errorf("%s can't be told: %s", to.ID, sentence(err))
 		}
 		clean.Message(r)
-		return Story(r)
+		return Story(r), nil
 	case link.Recovery:
 		r, err := client.Recoveries(ctx, &falconv1.RecoveriesRequest{Id: to.ID})
 		if err != nil {
-			return []string{to.ID + " can't be told: " + sentence(err)}
+			return nil, fmt.Errorf("%s can't be told: %s", to.ID, sentence(err))
 		}
 		clean.Message(r)
-		return Recoveries(r.Recoveries)
+		return Recoveries(r.Recoveries), nil
 	case link.Page, link.Rank, link.Link:
 	}
-	return nil
+	return nil, nil
 }
 
 // Present is how things are, as lines.

@@ -83,7 +83,11 @@ func Run(ctx context.Context, client falconv1.ConsoleClient, out io.Writer, opts
 	}
 	w := &writer{out: out}
 	if opts.Open != nil {
-		w.lines(place(ctx, client, *opts.Open)...)
+		lines, err := place(ctx, client, *opts.Open)
+		if err != nil { // lines go on without it
+			lines = []string{err.Error()}
+		}
+		w.lines(lines...)
 	}
 	callCtx, cancel := context.WithCancel(ctx)
 	d := newDesk(callCtx, f, opts.In)

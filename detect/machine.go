@@ -270,10 +270,11 @@ func (m *Machine) iterated(c cell) {
 	if c.paused {
 		return
 	}
-	learnt := m.slow.tracker.Learning()
+	learnt, before := m.slow.tracker.Learning(), m.baselineMs()
 	for _, change := range m.slow.observe(c.iteration, c.ms) {
 		m.jobChange(change)
 	}
+	m.holdBaseline(before)
 	if learnt && !m.slow.tracker.Learning() {
 		m.warm()
 	}
@@ -292,6 +293,15 @@ func (m *Machine) iterated(c cell) {
 	m.accept(c.iteration)
 	m.throughput(c.iteration)
 	m.closeRelieved(c.iteration)
+}
+
+// holdBaseline keeps the baseline while an incident is open: the ranks may have
+// told of it before the job's own series did, whose first level then takes in
+// iterations that are slow.
+func (m *Machine) holdBaseline(before float64) {
+	if before > 0 && m.baselineMs() > before*(1+m.cfg.Settled) && len(m.openStories()) > 0 {
+		m.baseline = before
+	}
 }
 
 // settled looks at the level that an action led to, as a fault whose onset fell

@@ -103,7 +103,7 @@ func TestFreezeHoldsAnApproval(t *testing.T) {
 	s.Snap = proto.CloneOf(s.Snap)
 	s.Snap.Policy.Frozen = true
 	m.Update(updateMsg{s})
-	if s := text(m); !containsAll(s, "approved by li, held while actions are frozen, v withdraws it") {
+	if s := text(m); !containsAll(s, "approved by li, held while frozen, v withdraws it") {
 		t.Errorf("frozen:\n%s", s)
 	}
 }

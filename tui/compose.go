@@ -96,6 +96,9 @@ func (m *Model) ascii(screen string) string {
 	return strings.Map(widget.ASCII, screen)
 }
 
+// nameW is the width from which on the header has room for whole words.
+const nameW = 100
+
 // header draws the two lines that never change their meaning.
 func (m *Model) header() string {
 	base := m.pal.Style(themes.Header)
@@ -106,10 +109,15 @@ func (m *Model) header() string {
 		left += " (emulated)"
 	}
 	left += fmt.Sprintf("  iter %s  %d ranks  ", phrase.Iteration(job.GetIteration()), len(m.live.Ranks)) + bold.Render(phrase.Ms(job.GetIterationMs()))
+	right := m.headerRight()
 	if job.GetBaselineMs() > 0 {
-		left += m.put(slowRole(job.GetSlowdown()), " "+phrase.Percent(job.GetSlowdown())+" vs base")
+		change, against := " "+phrase.Percent(job.GetSlowdown()), " vs base"
+		if lipgloss.Width(left+change+against)+lipgloss.Width(right) >= m.w {
+			against = "" // a figure is worth more than the word
+		}
+		left += m.put(slowRole(job.GetSlowdown()), change+against)
 	}
-	return row(base, m.w, left, m.headerRight(), 1) + "\n" + m.headerSecond()
+	return row(base, m.w, left, right, 1) + "\n" + m.headerSecond()
 }
 
 func slowRole(x float64) themes.Role {
@@ -186,7 +194,7 @@ func (m *Model) headerSecond() string {
 	if m.opts.Replay != nil {
 		right = m.replayHead()
 	}
-	if snap.Actor != "" && m.w >= 100 {
+	if snap.Actor != "" && m.w >= nameW {
 		right = fmt.Sprintf("%s (%s)%s  %s", snap.Actor, orNone(snap.Role), m.company(), right)
 	} else if snap.Actor != "" {
 		right = widget.Cut(snap.Actor, 12) + m.company() + "  " + right

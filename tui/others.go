@@ -7,6 +7,7 @@ import (
 
 	"github.com/failslow/falcon/tui/page/ladder"
 	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
 )
 
 // subject is what the open dialog decides on, for other operators to see; ""
@@ -62,10 +63,17 @@ func (m *Model) reviewing(d *dialog) string {
 	return text + " are reviewing this too"
 }
 
-// company is how many other screens are open, for the header.
+// companyW is the most of a name that the header shows.
+const companyW = 12
+
+// company is whose other screen is open, or how many are, for the header.
 func (m *Model) company() string {
-	if n := len(m.live.Feed.Others()); n > 0 {
-		return fmt.Sprintf(" +%d", n)
+	switch others := m.live.Feed.Others(); len(others) {
+	case 0:
+		return ""
+	case 1:
+		return " +" + widget.Cut(others[0].GetName(), companyW)
+	default:
+		return fmt.Sprintf(" +%d", len(others))
 	}
-	return ""
 }

@@ -253,7 +253,7 @@ func approveLines(d *dialog, w int) []ladder.Line {
 		out = append(out, wrapped(themes.Warn, text, w)...)
 	}
 	if d.action.Why != "" {
-		out = append(out, wrapped(themes.Text, "Why now: "+d.action.Why, w)...)
+		out = append(out, wrapped(themes.Text, "When proposed: "+d.action.Why, w)...)
 	}
 	conf := ""
 	if d.verdict != nil {

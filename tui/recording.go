@@ -15,10 +15,15 @@ func (m *Model) recordingMark() string {
 		return ""
 	case m.opts.Recorder.Stopped() != "":
 		return m.put(themes.Warn, "recording stopped") + "  "
-	case m.opts.ASCII:
-		return m.put(themes.Header, "* recording") + "  "
 	}
-	return m.put(themes.Bad, "●") + m.put(themes.Header, " recording") + "  "
+	word := " recording"
+	if m.w < nameW {
+		word = " rec"
+	}
+	if m.opts.ASCII {
+		return m.put(themes.Header, "*"+word) + "  "
+	}
+	return m.put(themes.Bad, "●") + m.put(themes.Header, word) + "  "
 }
 
 // hearRecorder says once that the recording has ended before the session.

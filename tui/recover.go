@@ -283,16 +283,17 @@ func (m *Model) demandLines(a *recoverAsk, w int) []ladder.Line {
 // recoveryBar draws the recovery that waits or runs, or the job that one has
 // left standing; ok is false where there is none.
 func (m *Model) recoveryBar() (string, bool) {
+	more := m.does(key.ShowRecovery) + " "
 	if r := m.live.Asked(); r != nil {
 		text := fmt.Sprintf(" RECOVERY PROPOSED  %s: %s", r.Id, phrase.Faults(r.Faults))
 		if d := m.live.Deadline(r); d != "" {
 			text += "  " + d
 		}
-		keys := "a approve  v deny  7 more "
+		keys := m.does(key.Approve) + "  " + m.table.Name(key.Veto, key.Global) + " deny  " + more
 		if why := m.lacks("approver", "it"); why == noDecision {
-			keys = "recorded: no decision here  7 more "
+			keys = "recorded: no decision here  " + more
 		} else if why != "" {
-			keys = "needs role approver  7 more "
+			keys = "needs role approver  " + more
 			if m.live.Feed.Conn != feed.Live {
 				keys = "engine unreachable "
 			}
@@ -301,11 +302,11 @@ func (m *Model) recoveryBar() (string, bool) {
 	}
 	if r := m.live.Recovering(); r != nil {
 		left := " " + m.put(themes.Warn, r.Id+" ") + m.put(themes.Text, m.live.Story(r))
-		return row(m.blank(), m.w, left, m.put(themes.Dim, "7 more "), 2), true
+		return row(m.blank(), m.w, left, m.put(themes.Dim, more), 2), true
 	}
 	if r := m.live.Stands(); r != nil {
 		left := " " + m.put(themes.Bad, r.Id+" "+m.live.Story(r))
-		return row(m.blank(), m.w, left, m.put(themes.Dim, "7 more "), 2), true
+		return row(m.blank(), m.w, left, m.put(themes.Dim, more), 2), true
 	}
 	return "", false
 }

@@ -152,16 +152,19 @@ func writeText(w io.Writer, s report.Incident) error {
 		fmt.Fprintf(&b, "  %s %-7s %s\n", report.ForOrAgainst(e.Against), e.Kind, e.Text)
 	}
 	b.WriteString("\ntests\n")
+	if len(s.Validations) == 0 {
+		b.WriteString("  none\n")
+	}
 	for _, v := range s.Validations {
 		fmt.Fprintf(&b, "  %s%s\n", report.Head(v), report.Slow(v))
 	}
 	b.WriteString("\nladder\n")
 	for _, r := range s.Ladder.Rungs {
-		fmt.Fprintf(&b, "  %s  overhead %.0f ms, gain %.1f ms per iteration: %s\n", r.Rung, r.OverheadMs, r.GainMs, r.Reason)
+		fmt.Fprintf(&b, "  %-12s overhead %.0f ms, gain %.1f ms per iteration: %s\n", strings.TrimSpace(string(r.Rung)+" "+string(r.Variant)), r.OverheadMs, r.GainMs, r.Reason)
 	}
 	b.WriteString("\nactions\n")
 	for _, a := range s.Actions {
-		fmt.Fprintf(&b, "  %s  %s  plan %s, %s, decided by %s, predicted %.1f ms, measured %.1f ms: %s%s\n", a.ID, a.State, a.PlanHash, a.Change(), report.OrNobody(a.DecidedBy), a.PredictedMs, a.MeasuredMs, a.Why, report.Undone(a.RevertReason))
+		fmt.Fprintf(&b, "  %s  %s  plan %s, %s, decided by %s, predicted %.1f ms, %s: %s%s\n", a.ID, a.State, a.PlanHash, a.Change(), report.OrNobody(a.DecidedBy), a.PredictedMs, a.Measured(), a.Why, report.Undone(a.RevertReason))
 		for _, line := range a.Details() {
 			fmt.Fprintf(&b, "      %s\n", line)
 		}

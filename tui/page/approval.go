@@ -60,7 +60,7 @@ func GoesOut(s *State, a *falconv1.Action) (left time.Duration, ok bool) {
 func held(s *State) string {
 	switch p := s.Snap().GetPolicy(); {
 	case p.GetFrozen():
-		return "held while actions are frozen"
+		return "held while frozen"
 	case p.GetMode() == string(falcon.ModeObserve):
 		return "held in mode observe"
 	}

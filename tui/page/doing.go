@@ -82,6 +82,9 @@ func Action(a *falconv1.Action) string {
 	case "reverted":
 		return fmt.Sprintf("%s reverted at iteration %s%s", name, phrase.Iteration(a.RevertedIteration), phrase.Because(a))
 	case "vetoed":
+		if first := phrase.Approvers(a); first != "" {
+			return name + " approved by " + first + ", withdrawn" + by + phrase.Because(a)
+		}
 		return name + " vetoed" + by + phrase.Because(a)
 	case "expired":
 		return name + " expired" + phrase.Because(a)

@@ -172,7 +172,7 @@ func (d *diff) action(a *falconv1.Action) string {
 	case "dispatched":
 		return fmt.Sprintf("%s dispatched, decided by %s", name, phrase.Approvers(a))
 	case "applied":
-		return fmt.Sprintf("%s in force from iteration %s, decided by %s", name, phrase.Iteration(a.AppliedIteration), a.DecidedBy)
+		return fmt.Sprintf("%s in force from iteration %s, decided by %s", name, phrase.Iteration(a.AppliedIteration), phrase.Approvers(a))
 	case "kept":
 		return name + " kept: " + measured(a)
 	case "reverted":

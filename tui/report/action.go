@@ -114,18 +114,30 @@ func swapsText(swaps [][2]falcon.Node) string {
 	return "nodes " + strings.Join(names, ", ")
 }
 
+// Measured says what came of the prediction.
+func (a Action) Measured() string {
+	if a.MeasuredMs <= 0 {
+		return "not measured"
+	}
+	return fmt.Sprintf("measured %.1f ms", a.MeasuredMs)
+}
+
 // Details are the lines below an action: how it was decided, what was foreseen
 // and what came.
 func (a Action) Details() []string {
 	var out []string
-	if n := len(a.Approvals); n > 1 || n == 1 && a.DecidedBy != a.Approvals[0].By {
+	if n := len(a.Approvals); n > 1 || n == 1 && (a.State == falcon.ActionVetoed || a.DecidedBy != a.Approvals[0].By) {
 		for _, v := range a.Approvals {
 			out = append(out, approvalText(v))
 		}
 	}
 	if a.DecidedUnixNs != 0 {
 		at := time.Unix(0, a.DecidedUnixNs).UTC().Format(time.DateTime)
-		line := fmt.Sprintf("decided by %s from %s at %s UTC for job epoch %d", OrNobody(a.DecidedBy), OrNobody(a.DecidedFrom), at, a.JobEpoch)
+		verb := "decided"
+		if a.State == falcon.ActionVetoed && len(a.Approvals) > 0 {
+			verb = "withdrawn"
+		}
+		line := fmt.Sprintf("%s by %s from %s at %s UTC for job epoch %d", verb, OrNobody(a.DecidedBy), OrNobody(a.DecidedFrom), at, a.JobEpoch)
 		if a.Reason != "" {
 			line += ": " + a.Reason
 		}

@@ -59,6 +59,9 @@ func (s Incident) evidence(b *strings.Builder) {
 
 func (s Incident) tests(b *strings.Builder) {
 	b.WriteString("\n## Tests\n\n")
+	if len(s.Validations) == 0 {
+		b.WriteString("None.\n")
+	}
 	for _, v := range s.Validations {
 		fmt.Fprintf(b, "- %s%s\n", markdown(Head(v)), markdown(Slow(v)))
 	}
@@ -85,8 +88,8 @@ func (s Incident) decided(b *strings.Builder) {
 func (s Incident) actions(b *strings.Builder) {
 	b.WriteString("\n## Actions\n\n")
 	for _, a := range s.Actions {
-		fmt.Fprintf(b, "- **%s** %s; plan `%s`, %s, decided by %s%s; predicted %.1f ms, measured %.1f ms. %s%s\n",
-			a.ID, a.State, a.PlanHash, markdown(a.Change()), OrNobody(a.DecidedBy), markdown(because(a.Reason)), a.PredictedMs, a.MeasuredMs, markdown(a.Why), markdown(Undone(a.RevertReason)))
+		fmt.Fprintf(b, "- **%s** %s; plan `%s`, %s, decided by %s%s; predicted %.1f ms, %s. %s%s\n",
+			a.ID, a.State, a.PlanHash, markdown(a.Change()), OrNobody(a.DecidedBy), markdown(because(a.Reason)), a.PredictedMs, a.Measured(), markdown(a.Why), markdown(Undone(a.RevertReason)))
 		for _, line := range a.Details() {
 			fmt.Fprintf(b, "  - %s\n", markdown(line))
 		}

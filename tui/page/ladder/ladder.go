@@ -262,7 +262,24 @@ func status(pen *widget.Pen, s *page.State, g *falconv1.RungView) {
 		pen.Space(2).Putf(themes.Dim, "in %s", phrase.Ms(g.ClockMs))
 	case g.Applicable && g.Next:
 		pen.Space(2).Put(themes.Warn, "due")
+	default:
+		pen.Space(2).Put(themes.Dim, ended(s.Snap().GetLadder(), g))
 	}
+}
+
+// ended is how the last action by a rung came to nothing, or "".
+func ended(l *falconv1.Ladder, g *falconv1.RungView) string {
+	state := ""
+	for _, a := range l.GetActions() {
+		if a.Rung == g.Rung && a.Variant == g.Variant {
+			state = a.State
+		}
+	}
+	switch state {
+	case "vetoed", "reverted", "failed":
+		return state
+	}
+	return ""
 }
 
 // approved marks the rung that somebody has approved and that has not gone out.
@@ -290,12 +307,13 @@ func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv
 		text = g.Rung + ": " + phrase.Rung(g.Rung)
 	}
 	if a := s.Awaited(); page.Standing(s, a) != "" && a.Rung == g.Rung && a.Variant == g.Variant {
-		if taken {
-			text = phrase.Capital(strings.TrimSuffix(g.Reason, ": "+a.State)) // the rest of it is how it stands
+		text = phrase.Capital(strings.TrimSuffix(g.Reason, ": "+a.State)) // the rest of it is how it stands
+		if !taken && g.IfWrong != "" {
+			text += ". If wrong: " + g.IfWrong
 		}
 		text = sentence(Name(g), page.Standing(s, a)) + withdrawal(a) + ". " + text
 	} else if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant {
-		text += ". Why now: " + prop.Why
+		text += ". When proposed: " + prop.Why
 		if left, ok := page.Countdown(s, prop); ok {
 			text += ". Policy approves it in " + phrase.Seconds(left) + " unless vetoed"
 		}
@@ -395,8 +413,11 @@ func ActionLines(a *falconv1.Action, w int) []Line {
 	if len(a.Approvals) > 0 {
 		head += " · approved by " + phrase.Approvers(a)
 	}
-	if a.DecidedBy != "" && (len(a.Approvals) == 0 || a.State == "vetoed") {
+	switch {
+	case a.DecidedBy != "" && len(a.Approvals) == 0:
 		head += " · decided by " + a.DecidedBy
+	case a.State == "vetoed":
+		head += " · withdrawn by " + a.DecidedBy
 	}
 	head += " · proposed at " + phrase.Iteration(a.ProposedIteration)
 	if a.AppliedIteration > 0 {

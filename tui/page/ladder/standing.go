@@ -57,8 +57,8 @@ func standing(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) {
 
 func stands(a *falconv1.Action) string {
 	by := ""
-	if a.DecidedBy != "" {
-		by = ", approved by " + a.DecidedBy
+	if who := phrase.Approvers(a); who != "" {
+		by = ", approved by " + who
 	}
 	since := "In force since iteration " + phrase.Iteration(a.AppliedIteration) + by
 	switch {

@@ -23,7 +23,7 @@ micro_batches: 8
 iterations: 4000
 policy:
   mode: approve
-  rungs: {S2: {undo_s: 12, second: true}}
+  rungs: {S2: {undo_s: 20, second: true}}
 events:
   - {at_iteration: 40, gpu: n1.g0, clock: 0.5}
 `
@@ -83,7 +83,7 @@ func (s *screen) person(name string) func(args ...string) string {
 func (s *screen) firstOfTwo() {
 	s.t.Helper()
 	s.keys("a")
-	s.wait(10*time.Second, "Two people have to approve S2", "It goes out 12 s after the approval", "Cancel", "Approve")
+	s.wait(10*time.Second, "Two people have to approve S2", "It goes out 20 s after the approval", "Cancel", "Approve")
 	time.Sleep(dialogGuard)
 	s.keys("Tab", "Enter")
 	s.wait(10*time.Second, "S2 approved by ", "waits for a second approver", "v veto")
@@ -133,7 +133,7 @@ func (s *screen) told() {
 	got := s.falcon("incident", "export", "INC-0001", "--format", "md")
 	for _, want := range []string{
 		"approve (1 of 2)", "approve (2 of 2)", "maria (approver)",
-		"is approved and waits: actions are frozen", "goes out in 12 s unless somebody withdraws it", "withdrawn by ",
+		"is approved and waits: actions are frozen", "goes out in 20 s unless somebody withdraws it", "withdrawn by ",
 	} {
 		if !strings.Contains(got, want) {
 			s.t.Errorf("the report does not tell %q:\n%s", want, got)

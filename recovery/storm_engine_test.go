@@ -434,6 +434,12 @@ func (s *storm) person() {
 	if !ok || c.State != falcon.RecoveryProposed {
 		return
 	}
+	if c.Whole && s.chance(0.5) { // just as an agent is between two connections
+		if s.agentRestarts(s.nodes[s.rng.IntN(len(s.nodes))]); s.means() {
+			s.m.Step(s.now, s.job)
+			s.digest()
+		}
+	}
 	verb := []Verb{Approve, Approve, Approve, Deny, Abort}[s.rng.IntN(5)]
 	s.logf("decision %s", verb)
 	s.m.Step(s.now, Decision{Recovery: c.ID, PlanHash: c.PlanHash, Verb: verb, By: "kim", Reason: "test"})

@@ -161,7 +161,13 @@ func atMost(s string) string {
 type scene struct {
 	now, other             *feed.State
 	nowTurned, otherTurned *feed.State
-	closed                 string // an action that can't be approved here
+	closed                 falcon.Rung // can't be approved here
+	busy                   bool        // nor can another: the engine refuses what comes before an approval has gone out
+}
+
+// bars says that nobody may approve a rung here; "" is the one proposed.
+func (s scene) bars(r string) bool {
+	return s.busy || s.closed != "" && (r == "" || r == string(s.closed))
 }
 
 // at is the scene as it stands.
@@ -218,8 +224,9 @@ func approvedScenes(t interface{ Fatal(...any) }) []scene {
 			e.AdvanceTo(fakeengine.Proposed + 2)
 			e.Elsewhere(true, by, "")
 			s := pairOf(pictureOf(t, e, wide))
-			if o.Undo > 0 || by == "maria" {
-				s.closed = "INC-0001/S3/1"
+			s.busy = o.Undo > 0
+			if s.busy || by == "maria" {
+				s.closed = falcon.RungS3
 			}
 			out = append(out, s)
 		}
@@ -385,7 +392,7 @@ func (s *session) check(may bool, what string) {
 func (s *session) effects() string {
 	var out []string
 	for _, d := range s.src.decides {
-		if d.Approve && s.scene.closed != "" {
+		if d.Approve && s.scene.bars(d.Rung) {
 			s.t.Fatalf("%v was sent, though %s is approved here", d, s.scene.closed)
 		}
 		if d.Approve {
@@ -439,6 +446,7 @@ var ways = [][]byte{
 	moveBytes(6, "5", "[", "a", doTurn, "tab", "enter"),
 	moveBytes(6, "5", "[", "j", "j", "x", doWord, "enter", "y", "enter", "enter"),
 	moveBytes(8, "a", "tab", "enter"),
+	moveBytes(10, "5", "j", "x", doWord, "enter", "y", "enter", "enter"), // past the rung that waits for a second person
 }
 
 // Each way leads somewhere: the tests below would prove nothing without.
@@ -474,7 +482,7 @@ func TestNoEffectWithoutTheFullPath(t *testing.T) {
 }
 
 // fuzzMoves bounds a fuzzed session, in bytes: half as many moves.
-const fuzzMoves = 401
+const fuzzMoves = 161
 
 func FuzzKeys(f *testing.F) {
 	all := scenes(f)
@@ -482,6 +490,6 @@ func FuzzKeys(f *testing.F) {
 		f.Add(w)
 	}
 	f.Fuzz(func(t *testing.T, moves []byte) {
-		play(t, all, moves[:min(len(moves), fuzzMoves)]) // no longer one finds more, and the fuzzer gives an input ten seconds
+		play(t, all, moves[:min(len(moves), fuzzMoves)]) // the fuzzer gives an input ten seconds, on busy machines too
 	})
 }

@@ -27,13 +27,12 @@ func (m *Machine) launches(n falcon.Node) bool { return m.job.CanLaunch[n] || m.
 // all are here. The wait is counted from its beginning, whoever comes and goes.
 func (m *Machine) awaitAgents(now time.Time, on falcon.Placement) bool {
 	c, away := m.cur, map[falcon.Node]bool{}
-	var list []falcon.Node
 	for _, d := range on {
-		if n := d.Node(); !away[n] && m.away(n) {
-			away[n], list = true, append(list, n)
+		if n := d.Node(); m.away(n) {
+			away[n] = true
 		}
 	}
-	if len(list) == 0 {
+	if len(away) == 0 {
 		return false
 	}
 	if m.at.agents == nil || !now.Before(m.at.until) {
@@ -41,8 +40,7 @@ func (m *Machine) awaitAgents(now time.Time, on falcon.Placement) bool {
 		m.at.stands = now
 	}
 	m.at.agents = away
-	slices.Sort(list)
-	why := wholeReason(c) + awaitsAgents + fmt.Sprintf("%s for %s to come back: see that falcon-agent runs there, or abort", m.cfg.AgentWait, agentsOf(list))
+	why := wholeReason(c) + awaitsAgents + fmt.Sprintf("%s for %s to come back: see that falcon-agent runs there, or abort", m.cfg.AgentWait, agentsOf(m.missing()))
 	if c.Reason != why {
 		c.Reason = why
 		m.dirty()
@@ -51,13 +49,23 @@ func (m *Machine) awaitAgents(now time.Time, on falcon.Placement) bool {
 	return true
 }
 
+// missing are the nodes that are waited for and still away, in order.
+func (m *Machine) missing() []falcon.Node {
+	var out []falcon.Node
+	for n := range m.at.agents {
+		if m.away(n) {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // agentsBack plans again once none is waited for any more: each is here, or was
 // given up.
 func (m *Machine) agentsBack(now time.Time) bool {
-	for n := range m.at.agents {
-		if m.away(n) {
-			return false
-		}
+	if len(m.missing()) > 0 {
+		return false
 	}
 	m.relaunch(now)
 	return m.cur == nil || m.cur.State != falcon.RecoverySuspend
@@ -65,14 +73,7 @@ func (m *Machine) agentsBack(now time.Time) bool {
 
 // agentsOverdue gives up the nodes whose agents did not come back.
 func (m *Machine) agentsOverdue(now time.Time) {
-	var late []falcon.Node
-	for n := range m.at.agents {
-		if m.away(n) {
-			late = append(late, n)
-		}
-	}
-	slices.Sort(late)
-	m.cur.Reason = wholeReason(m.cur) + fmt.Sprintf("; %s did not come back within %s", agentsOf(late), m.cfg.AgentWait)
+	m.cur.Reason = wholeReason(m.cur) + fmt.Sprintf("; %s did not come back within %s", agentsOf(m.missing()), m.cfg.AgentWait)
 	m.giveUpLate(now, falcon.FaultNode, "the agent of node %s did not come back within %s", m.cfg.AgentWait)
 }
 

@@ -290,26 +290,28 @@ type session struct {
 	vetoes int
 }
 
-func play(t interface {
+// playedBytes bounds a session: the fuzzer gives an input ten seconds, on busy
+// machines too. The random ones have fewer.
+const playedBytes = 161
+
+// failer is what a test, a fuzz target and a random check have in common.
+type failer interface {
 	Fatal(...any)
 	Fatalf(string, ...any)
-}, all []scene, moves []byte,
-) int {
+}
+
+func play(t failer, all []scene, moves []byte) int {
 	if len(moves) == 0 {
 		return 0
 	}
 	return replayed(t, all, moves).done
 }
 
-func replayed(t interface {
-	Fatal(...any)
-	Fatalf(string, ...any)
-}, all []scene, moves []byte,
-) *session {
+func replayed(t failer, all []scene, moves []byte) *session {
 	s := &session{t: t, clk: newClock(), scene: all[int(moves[0])%len(all)]}
 	s.src = &still{state: s.scene.now}
 	s.m = quiet(t, s.src, Options{Theme: "dark", Now: s.clk.now}, 80, 24)
-	for i := 1; i+1 < len(moves) && i < 400; i += 2 {
+	for i := 1; i+1 < min(len(moves), playedBytes); i += 2 {
 		s.clk.pass([]time.Duration{0, 50, 390, 410, 1000}[int(moves[i])%5] * time.Millisecond)
 		s.move(sessionMoves[int(moves[i+1])%len(sessionMoves)])
 	}

@@ -85,15 +85,10 @@ func TestNoEffectWithoutTheFullPath(t *testing.T) {
 	}
 }
 
-// fuzzMoves bounds a fuzzed session, in bytes: half as many moves.
-const fuzzMoves = 161
-
 func FuzzKeys(f *testing.F) {
 	all := scenes(f)
 	for _, w := range ways {
 		f.Add(w)
 	}
-	f.Fuzz(func(t *testing.T, moves []byte) {
-		play(t, all, moves[:min(len(moves), fuzzMoves)]) // the fuzzer gives an input ten seconds, on busy machines too
-	})
+	f.Fuzz(func(t *testing.T, moves []byte) { play(t, all, moves) })
 }

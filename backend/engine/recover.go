@@ -169,13 +169,7 @@ func (e *Engine) awayNodes() map[falcon.Node]bool {
 		in = append(in, v.Placement) // a spare may hold ranks already
 	}
 	for _, p := range in {
-		var last falcon.Node
-		for _, d := range p {
-			name := d.Node()
-			if name == last {
-				continue
-			}
-			last = name
+		for _, name := range placementNodes(p) {
 			n := e.nodes.Node(name)
 			if n == nil || !n.Connected() && n.Hello.GetLaunchRanks() > 0 {
 				out[name] = true

@@ -15,6 +15,7 @@ import (
 // refused to everyone, and a test fails.
 var needs = map[string]auth.Role{
 	falconv1.Fleet_Attach_FullMethodName:       auth.RoleAgent,
+	falconv1.Fleet_Renew_FullMethodName:        auth.RoleAgent,
 	falconv1.Console_Snapshot_FullMethodName:   auth.RoleViewer,
 	falconv1.Console_Watch_FullMethodName:      auth.RoleViewer,
 	falconv1.Console_Incidents_FullMethodName:  auth.RoleViewer,

@@ -460,6 +460,7 @@ type AgentFrame struct {
 	//	*AgentFrame_Result
 	//	*AgentFrame_Rank
 	//	*AgentFrame_Device
+	//	*AgentFrame_Goodbye
 	Body          isAgentFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -581,6 +582,15 @@ func (x *AgentFrame) GetDevice() *DeviceEvent {
 	return nil
 }
 
+func (x *AgentFrame) GetGoodbye() *Goodbye {
+	if x != nil {
+		if x, ok := x.Body.(*AgentFrame_Goodbye); ok {
+			return x.Goodbye
+		}
+	}
+	return nil
+}
+
 type isAgentFrame_Body interface {
 	isAgentFrame_Body()
 }
@@ -617,6 +627,10 @@ type AgentFrame_Device struct {
 	Device *DeviceEvent `protobuf:"bytes,9,opt,name=device,proto3,oneof"`
 }
 
+type AgentFrame_Goodbye struct {
+	Goodbye *Goodbye `protobuf:"bytes,10,opt,name=goodbye,proto3,oneof"`
+}
+
 func (*AgentFrame_Hello) isAgentFrame_Body() {}
 
 func (*AgentFrame_Beat) isAgentFrame_Body() {}
@@ -633,6 +647,150 @@ func (*AgentFrame_Rank) isAgentFrame_Body() {}
 
 func (*AgentFrame_Device) isAgentFrame_Body() {}
 
+func (*AgentFrame_Goodbye) isAgentFrame_Body() {}
+
+// Goodbye is the last frame of an agent that stops in order: its node's
+// processes go on, and the end of the stream is no sign against the node.
+type Goodbye struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"` // "stopping", for the event log
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Goodbye) Reset() {
+	*x = Goodbye{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Goodbye) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Goodbye) ProtoMessage() {}
+
+func (x *Goodbye) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
+func (*Goodbye) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Goodbye) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RenewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Csr           []byte                 `protobuf:"bytes,1,opt,name=csr,proto3" json:"csr,omitempty"` // PKCS #10, DER; its subject is ignored
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewRequest) Reset() {
+	*x = RenewRequest{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewRequest) ProtoMessage() {}
+
+func (x *RenewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
+func (*RenewRequest) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *RenewRequest) GetCsr() []byte {
+	if x != nil {
+		return x.Csr
+	}
+	return nil
+}
+
+type RenewReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Certificate   []byte                 `protobuf:"bytes,1,opt,name=certificate,proto3" json:"certificate,omitempty"` // PEM
+	Roots         []byte                 `protobuf:"bytes,2,opt,name=roots,proto3" json:"roots,omitempty"`             // PEM, the authorities to trust from now on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewReply) Reset() {
+	*x = RenewReply{}
+	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewReply) ProtoMessage() {}
+
+func (x *RenewReply) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewReply.ProtoReflect.Descriptor instead.
+func (*RenewReply) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RenewReply) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+func (x *RenewReply) GetRoots() []byte {
+	if x != nil {
+		return x.Roots
+	}
+	return nil
+}
+
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Agent         string                 `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"` // stable id of this agent installation
@@ -644,13 +802,14 @@ type Hello struct {
 	Emulated      bool                   `protobuf:"varint,7,opt,name=emulated,proto3" json:"emulated,omitempty"`                          // the node's silicon is the lab's
 	Sysfs         string                 `protobuf:"bytes,8,opt,name=sysfs,proto3" json:"sysfs,omitempty"`                                 // what the host probe reads, for the record
 	LaunchRanks   int32                  `protobuf:"varint,9,opt,name=launch_ranks,json=launchRanks,proto3" json:"launch_ranks,omitempty"` // training processes that the node can start by its own configuration, 0 = none
+	Protocol      uint32                 `protobuf:"varint,10,opt,name=protocol,proto3" json:"protocol,omitempty"`                         // newest revision of this contract that the agent knows (ProtocolRevision), 0 = before they were counted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +821,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[1]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +834,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{1}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Hello) GetAgent() string {
@@ -741,6 +900,13 @@ func (x *Hello) GetLaunchRanks() int32 {
 	return 0
 }
 
+func (x *Hello) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixNs      int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`
@@ -753,7 +919,7 @@ type Beat struct {
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +931,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[2]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +944,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{2}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Beat) GetAtUnixNs() int64 {
@@ -815,17 +981,20 @@ type RankBeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rank          int32                  `protobuf:"varint,1,opt,name=rank,proto3" json:"rank,omitempty"`
 	Pid           int32                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`
-	Iteration     int64                  `protobuf:"varint,3,opt,name=iteration,proto3" json:"iteration,omitempty"`                     // newest begun, -1 before the first
-	StepTag       int64                  `protobuf:"varint,4,opt,name=step_tag,json=stepTag,proto3" json:"step_tag,omitempty"`          // i in forward and backward, -1 in the optimizer, i+1 behind it
-	HookAgeMs     float64                `protobuf:"fixed64,5,opt,name=hook_age_ms,json=hookAgeMs,proto3" json:"hook_age_ms,omitempty"` // since the side thread was last alive
-	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`                   // of the communicators it uses
+	Iteration     int64                  `protobuf:"varint,3,opt,name=iteration,proto3" json:"iteration,omitempty"`                           // newest begun, -1 before the first
+	StepTag       int64                  `protobuf:"varint,4,opt,name=step_tag,json=stepTag,proto3" json:"step_tag,omitempty"`                // i in forward and backward, -1 in the optimizer, i+1 behind it
+	HookAgeMs     float64                `protobuf:"fixed64,5,opt,name=hook_age_ms,json=hookAgeMs,proto3" json:"hook_age_ms,omitempty"`       // since the side thread was last alive
+	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`                         // of the communicators it uses
+	Calls         uint64                 `protobuf:"varint,7,opt,name=calls,proto3" json:"calls,omitempty"`                                   // NCCL calls let through so far, of all communicators
+	WaitingMs     float64                `protobuf:"fixed64,8,opt,name=waiting_ms,json=waitingMs,proto3" json:"waiting_ms,omitempty"`         // since when it waits inside a call or for its device with no new call, 0 = it does not
+	WaitingKnown  bool                   `protobuf:"varint,9,opt,name=waiting_known,json=waitingKnown,proto3" json:"waiting_known,omitempty"` // the hook measures waiting_ms
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RankBeat) Reset() {
 	*x = RankBeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1006,7 @@ func (x *RankBeat) String() string {
 func (*RankBeat) ProtoMessage() {}
 
 func (x *RankBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[3]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1019,7 @@ func (x *RankBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankBeat.ProtoReflect.Descriptor instead.
 func (*RankBeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{3}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RankBeat) GetRank() int32 {
@@ -895,6 +1064,27 @@ func (x *RankBeat) GetGeneration() uint64 {
 	return 0
 }
 
+func (x *RankBeat) GetCalls() uint64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *RankBeat) GetWaitingMs() float64 {
+	if x != nil {
+		return x.WaitingMs
+	}
+	return 0
+}
+
+func (x *RankBeat) GetWaitingKnown() bool {
+	if x != nil {
+		return x.WaitingKnown
+	}
+	return false
+}
+
 // DeviceEvent is a device's own report of a fault; see recovery.Device.
 type DeviceEvent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -909,7 +1099,7 @@ type DeviceEvent struct {
 
 func (x *DeviceEvent) Reset() {
 	*x = DeviceEvent{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1111,7 @@ func (x *DeviceEvent) String() string {
 func (*DeviceEvent) ProtoMessage() {}
 
 func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[4]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1124,7 @@ func (x *DeviceEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceEvent.ProtoReflect.Descriptor instead.
 func (*DeviceEvent) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{4}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeviceEvent) GetDevice() string {
@@ -1012,7 +1202,7 @@ type RankState struct {
 
 func (x *RankState) Reset() {
 	*x = RankState{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1214,7 @@ func (x *RankState) String() string {
 func (*RankState) ProtoMessage() {}
 
 func (x *RankState) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[5]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1227,7 @@ func (x *RankState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankState.ProtoReflect.Descriptor instead.
 func (*RankState) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{5}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RankState) GetRank() int32 {
@@ -1264,7 +1454,7 @@ type Park struct {
 
 func (x *Park) Reset() {
 	*x = Park{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1466,7 @@ func (x *Park) String() string {
 func (*Park) ProtoMessage() {}
 
 func (x *Park) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[6]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1479,7 @@ func (x *Park) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Park.ProtoReflect.Descriptor instead.
 func (*Park) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{6}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Park) GetGeneration() uint64 {
@@ -1340,7 +1530,7 @@ type Comm struct {
 
 func (x *Comm) Reset() {
 	*x = Comm{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1542,7 @@ func (x *Comm) String() string {
 func (*Comm) ProtoMessage() {}
 
 func (x *Comm) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[7]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1555,7 @@ func (x *Comm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Comm.ProtoReflect.Descriptor instead.
 func (*Comm) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{7}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Comm) GetId() uint64 {
@@ -1412,7 +1602,7 @@ type Samples struct {
 
 func (x *Samples) Reset() {
 	*x = Samples{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1614,7 @@ func (x *Samples) String() string {
 func (*Samples) ProtoMessage() {}
 
 func (x *Samples) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[8]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1627,7 @@ func (x *Samples) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Samples.ProtoReflect.Descriptor instead.
 func (*Samples) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{8}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Samples) GetSamples() []*Sample {
@@ -1461,7 +1651,7 @@ type Sample struct {
 
 func (x *Sample) Reset() {
 	*x = Sample{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1663,7 @@ func (x *Sample) String() string {
 func (*Sample) ProtoMessage() {}
 
 func (x *Sample) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[9]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1676,7 @@ func (x *Sample) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sample.ProtoReflect.Descriptor instead.
 func (*Sample) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{9}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Sample) GetRank() int32 {
@@ -1542,7 +1732,7 @@ type Profile struct {
 
 func (x *Profile) Reset() {
 	*x = Profile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1744,7 @@ func (x *Profile) String() string {
 func (*Profile) ProtoMessage() {}
 
 func (x *Profile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[10]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1757,7 @@ func (x *Profile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Profile.ProtoReflect.Descriptor instead.
 func (*Profile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{10}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Profile) GetWindow() uint64 {
@@ -1606,7 +1796,7 @@ type RankProfile struct {
 
 func (x *RankProfile) Reset() {
 	*x = RankProfile{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1808,7 @@ func (x *RankProfile) String() string {
 func (*RankProfile) ProtoMessage() {}
 
 func (x *RankProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[11]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1821,7 @@ func (x *RankProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankProfile.ProtoReflect.Descriptor instead.
 func (*RankProfile) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{11}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RankProfile) GetRank() int32 {
@@ -1699,7 +1889,7 @@ type CallTiming struct {
 
 func (x *CallTiming) Reset() {
 	*x = CallTiming{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1901,7 @@ func (x *CallTiming) String() string {
 func (*CallTiming) ProtoMessage() {}
 
 func (x *CallTiming) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[12]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1914,7 @@ func (x *CallTiming) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CallTiming.ProtoReflect.Descriptor instead.
 func (*CallTiming) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{12}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CallTiming) GetComm() uint64 {
@@ -1794,7 +1984,7 @@ type Telemetry struct {
 
 func (x *Telemetry) Reset() {
 	*x = Telemetry{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1996,7 @@ func (x *Telemetry) String() string {
 func (*Telemetry) ProtoMessage() {}
 
 func (x *Telemetry) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[13]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +2009,7 @@ func (x *Telemetry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Telemetry.ProtoReflect.Descriptor instead.
 func (*Telemetry) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{13}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Telemetry) GetGpus() []*Gpu {
@@ -1868,7 +2058,7 @@ type Nic struct {
 
 func (x *Nic) Reset() {
 	*x = Nic{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +2070,7 @@ func (x *Nic) String() string {
 func (*Nic) ProtoMessage() {}
 
 func (x *Nic) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[14]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +2083,7 @@ func (x *Nic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nic.ProtoReflect.Descriptor instead.
 func (*Nic) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{14}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Nic) GetName() string {
@@ -2033,7 +2223,7 @@ type Gpu struct {
 
 func (x *Gpu) Reset() {
 	*x = Gpu{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2235,7 @@ func (x *Gpu) String() string {
 func (*Gpu) ProtoMessage() {}
 
 func (x *Gpu) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[15]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2248,7 @@ func (x *Gpu) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gpu.ProtoReflect.Descriptor instead.
 func (*Gpu) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{15}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Gpu) GetDevice() string {
@@ -2196,7 +2386,7 @@ type Host struct {
 
 func (x *Host) Reset() {
 	*x = Host{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2208,7 +2398,7 @@ func (x *Host) String() string {
 func (*Host) ProtoMessage() {}
 
 func (x *Host) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[16]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2221,7 +2411,7 @@ func (x *Host) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Host.ProtoReflect.Descriptor instead.
 func (*Host) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{16}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Host) GetAtUnixNs() int64 {
@@ -2295,7 +2485,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2497,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[17]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2510,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{17}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CommandResult) GetEpoch() uint64 {
@@ -2391,7 +2581,7 @@ type RankAck struct {
 
 func (x *RankAck) Reset() {
 	*x = RankAck{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2403,7 +2593,7 @@ func (x *RankAck) String() string {
 func (*RankAck) ProtoMessage() {}
 
 func (x *RankAck) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[18]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2416,7 +2606,7 @@ func (x *RankAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankAck.ProtoReflect.Descriptor instead.
 func (*RankAck) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{18}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RankAck) GetRank() int32 {
@@ -2510,7 +2700,7 @@ type EngineFrame struct {
 
 func (x *EngineFrame) Reset() {
 	*x = EngineFrame{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2712,7 @@ func (x *EngineFrame) String() string {
 func (*EngineFrame) ProtoMessage() {}
 
 func (x *EngineFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[19]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2725,7 @@ func (x *EngineFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineFrame.ProtoReflect.Descriptor instead.
 func (*EngineFrame) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{19}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *EngineFrame) GetBody() isEngineFrame_Body {
@@ -2599,13 +2789,14 @@ type Welcome struct {
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Acked         uint64                 `protobuf:"varint,2,opt,name=acked,proto3" json:"acked,omitempty"`
 	BeatPeriodMs  int64                  `protobuf:"varint,3,opt,name=beat_period_ms,json=beatPeriodMs,proto3" json:"beat_period_ms,omitempty"`
+	Protocol      uint32                 `protobuf:"varint,4,opt,name=protocol,proto3" json:"protocol,omitempty"` // newest revision that the engine knows, 0 = before they were counted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +2808,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[20]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +2821,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{20}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Welcome) GetEpoch() uint64 {
@@ -2654,6 +2845,13 @@ func (x *Welcome) GetBeatPeriodMs() int64 {
 	return 0
 }
 
+func (x *Welcome) GetProtocol() uint32 {
+	if x != nil {
+		return x.Protocol
+	}
+	return 0
+}
+
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"` // all frames up to here are handled
@@ -2663,7 +2861,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2873,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[21]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +2886,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{21}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -2704,7 +2902,7 @@ type Command struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Epoch          uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Id             uint64                 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
-	DeadlineUnixNs int64                  `protobuf:"varint,3,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // dead for late arrivals
+	DeadlineUnixNs int64                  `protobuf:"varint,3,opt,name=deadline_unix_ns,json=deadlineUnixNs,proto3" json:"deadline_unix_ns,omitempty"` // by the engine's clock; only agents that do not know life_ms compare it with their own
 	// Types that are valid to be assigned to Body:
 	//
 	//	*Command_Profile
@@ -2717,13 +2915,14 @@ type Command struct {
 	//	*Command_Rejoin
 	//	*Command_Stop
 	Body          isCommand_Body `protobuf_oneof:"body"`
+	LifeMs        int64          `protobuf:"varint,13,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"` // how long the command lives, from its receipt by the agent's own clock; 0 = deadline_unix_ns counts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2934,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[22]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2947,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{22}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Command) GetEpoch() uint64 {
@@ -2860,6 +3059,13 @@ func (x *Command) GetStop() *StopCommand {
 	return nil
 }
 
+func (x *Command) GetLifeMs() int64 {
+	if x != nil {
+		return x.LifeMs
+	}
+	return 0
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -2937,7 +3143,7 @@ type LaunchCommand struct {
 
 func (x *LaunchCommand) Reset() {
 	*x = LaunchCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2949,7 +3155,7 @@ func (x *LaunchCommand) String() string {
 func (*LaunchCommand) ProtoMessage() {}
 
 func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[23]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2962,7 +3168,7 @@ func (x *LaunchCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaunchCommand.ProtoReflect.Descriptor instead.
 func (*LaunchCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{23}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LaunchCommand) GetGeneration() uint64 {
@@ -3013,7 +3219,7 @@ type SuspendCommand struct {
 
 func (x *SuspendCommand) Reset() {
 	*x = SuspendCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3025,7 +3231,7 @@ func (x *SuspendCommand) String() string {
 func (*SuspendCommand) ProtoMessage() {}
 
 func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[24]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3038,7 +3244,7 @@ func (x *SuspendCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendCommand.ProtoReflect.Descriptor instead.
 func (*SuspendCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{24}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SuspendCommand) GetGeneration() uint64 {
@@ -3071,7 +3277,7 @@ type TableCommand struct {
 
 func (x *TableCommand) Reset() {
 	*x = TableCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3289,7 @@ func (x *TableCommand) String() string {
 func (*TableCommand) ProtoMessage() {}
 
 func (x *TableCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[25]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3302,7 @@ func (x *TableCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TableCommand.ProtoReflect.Descriptor instead.
 func (*TableCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{25}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TableCommand) GetGeneration() uint64 {
@@ -3144,7 +3350,7 @@ type RejoinCommand struct {
 
 func (x *RejoinCommand) Reset() {
 	*x = RejoinCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +3362,7 @@ func (x *RejoinCommand) String() string {
 func (*RejoinCommand) ProtoMessage() {}
 
 func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[26]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3375,7 @@ func (x *RejoinCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejoinCommand.ProtoReflect.Descriptor instead.
 func (*RejoinCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{26}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RejoinCommand) GetGeneration() uint64 {
@@ -3225,7 +3431,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3443,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[27]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3456,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{27}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ShardMove) GetRank() int32 {
@@ -3284,7 +3490,7 @@ type RankSeat struct {
 
 func (x *RankSeat) Reset() {
 	*x = RankSeat{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3502,7 @@ func (x *RankSeat) String() string {
 func (*RankSeat) ProtoMessage() {}
 
 func (x *RankSeat) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[28]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3515,7 @@ func (x *RankSeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankSeat.ProtoReflect.Descriptor instead.
 func (*RankSeat) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{28}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RankSeat) GetRank() int32 {
@@ -3337,7 +3543,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3349,7 +3555,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[29]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3362,7 +3568,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{29}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StopCommand) GetGeneration() uint64 {
@@ -3390,7 +3596,7 @@ type RankLaunch struct {
 
 func (x *RankLaunch) Reset() {
 	*x = RankLaunch{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3608,7 @@ func (x *RankLaunch) String() string {
 func (*RankLaunch) ProtoMessage() {}
 
 func (x *RankLaunch) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[30]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3621,7 @@ func (x *RankLaunch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankLaunch.ProtoReflect.Descriptor instead.
 func (*RankLaunch) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{30}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RankLaunch) GetRank() int32 {
@@ -3461,7 +3667,7 @@ type PauseCommand struct {
 
 func (x *PauseCommand) Reset() {
 	*x = PauseCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3473,7 +3679,7 @@ func (x *PauseCommand) String() string {
 func (*PauseCommand) ProtoMessage() {}
 
 func (x *PauseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[31]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3486,7 +3692,7 @@ func (x *PauseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCommand.ProtoReflect.Descriptor instead.
 func (*PauseCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{31}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PauseCommand) GetPause() uint64 {
@@ -3528,7 +3734,7 @@ type RankCut struct {
 
 func (x *RankCut) Reset() {
 	*x = RankCut{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3746,7 @@ func (x *RankCut) String() string {
 func (*RankCut) ProtoMessage() {}
 
 func (x *RankCut) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[32]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3759,7 @@ func (x *RankCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankCut.ProtoReflect.Descriptor instead.
 func (*RankCut) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{32}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RankCut) GetRank() int32 {
@@ -3587,7 +3793,7 @@ type CommLimit struct {
 
 func (x *CommLimit) Reset() {
 	*x = CommLimit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3599,7 +3805,7 @@ func (x *CommLimit) String() string {
 func (*CommLimit) ProtoMessage() {}
 
 func (x *CommLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[33]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3612,7 +3818,7 @@ func (x *CommLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommLimit.ProtoReflect.Descriptor instead.
 func (*CommLimit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{33}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CommLimit) GetComm() uint64 {
@@ -3649,7 +3855,7 @@ type RankPause struct {
 
 func (x *RankPause) Reset() {
 	*x = RankPause{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3867,7 @@ func (x *RankPause) String() string {
 func (*RankPause) ProtoMessage() {}
 
 func (x *RankPause) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[34]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3880,7 @@ func (x *RankPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPause.ProtoReflect.Descriptor instead.
 func (*RankPause) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{34}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RankPause) GetRank() int32 {
@@ -3778,7 +3984,7 @@ type CommCount struct {
 
 func (x *CommCount) Reset() {
 	*x = CommCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3790,7 +3996,7 @@ func (x *CommCount) String() string {
 func (*CommCount) ProtoMessage() {}
 
 func (x *CommCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[35]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3803,7 +4009,7 @@ func (x *CommCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommCount.ProtoReflect.Descriptor instead.
 func (*CommCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{35}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CommCount) GetComm() uint64 {
@@ -3875,7 +4081,7 @@ type PeerCount struct {
 
 func (x *PeerCount) Reset() {
 	*x = PeerCount{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +4093,7 @@ func (x *PeerCount) String() string {
 func (*PeerCount) ProtoMessage() {}
 
 func (x *PeerCount) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[36]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3900,7 +4106,7 @@ func (x *PeerCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeerCount.ProtoReflect.Descriptor instead.
 func (*PeerCount) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{36}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PeerCount) GetPeer() int32 {
@@ -3951,7 +4157,7 @@ type TestCommand struct {
 
 func (x *TestCommand) Reset() {
 	*x = TestCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3963,7 +4169,7 @@ func (x *TestCommand) String() string {
 func (*TestCommand) ProtoMessage() {}
 
 func (x *TestCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[37]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3976,7 +4182,7 @@ func (x *TestCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestCommand.ProtoReflect.Descriptor instead.
 func (*TestCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{37}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TestCommand) GetPause() uint64 {
@@ -4017,7 +4223,7 @@ type RankTest struct {
 
 func (x *RankTest) Reset() {
 	*x = RankTest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4029,7 +4235,7 @@ func (x *RankTest) String() string {
 func (*RankTest) ProtoMessage() {}
 
 func (x *RankTest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[38]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4042,7 +4248,7 @@ func (x *RankTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankTest.ProtoReflect.Descriptor instead.
 func (*RankTest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{38}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RankTest) GetRank() int32 {
@@ -4128,7 +4334,7 @@ type TestResult struct {
 
 func (x *TestResult) Reset() {
 	*x = TestResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4140,7 +4346,7 @@ func (x *TestResult) String() string {
 func (*TestResult) ProtoMessage() {}
 
 func (x *TestResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[39]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +4359,7 @@ func (x *TestResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestResult.ProtoReflect.Descriptor instead.
 func (*TestResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{39}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *TestResult) GetTest() uint64 {
@@ -4251,7 +4457,7 @@ type ProfileCommand struct {
 
 func (x *ProfileCommand) Reset() {
 	*x = ProfileCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4263,7 +4469,7 @@ func (x *ProfileCommand) String() string {
 func (*ProfileCommand) ProtoMessage() {}
 
 func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[40]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4276,7 +4482,7 @@ func (x *ProfileCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProfileCommand.ProtoReflect.Descriptor instead.
 func (*ProfileCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{40}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ProfileCommand) GetWindow() uint64 {
@@ -4314,7 +4520,7 @@ type OrderCommand struct {
 
 func (x *OrderCommand) Reset() {
 	*x = OrderCommand{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4532,7 @@ func (x *OrderCommand) String() string {
 func (*OrderCommand) ProtoMessage() {}
 
 func (x *OrderCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[41]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4545,7 @@ func (x *OrderCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderCommand.ProtoReflect.Descriptor instead.
 func (*OrderCommand) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{41}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *OrderCommand) GetOrder() uint64 {
@@ -4403,7 +4609,7 @@ type SnapshotRequest struct {
 
 func (x *SnapshotRequest) Reset() {
 	*x = SnapshotRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4415,7 +4621,7 @@ func (x *SnapshotRequest) String() string {
 func (*SnapshotRequest) ProtoMessage() {}
 
 func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[42]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4428,7 +4634,7 @@ func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{42}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SnapshotRequest) GetRank() int32 {
@@ -4523,7 +4729,7 @@ type SnapshotReply struct {
 
 func (x *SnapshotReply) Reset() {
 	*x = SnapshotReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4535,7 +4741,7 @@ func (x *SnapshotReply) String() string {
 func (*SnapshotReply) ProtoMessage() {}
 
 func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[43]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4548,7 +4754,7 @@ func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
 func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{43}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SnapshotReply) GetVersion() uint64 {
@@ -4713,7 +4919,7 @@ type Operator struct {
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +4931,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[44]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +4944,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{44}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Operator) GetName() string {
@@ -4800,7 +5006,7 @@ type RankColumns struct {
 
 func (x *RankColumns) Reset() {
 	*x = RankColumns{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +5018,7 @@ func (x *RankColumns) String() string {
 func (*RankColumns) ProtoMessage() {}
 
 func (x *RankColumns) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[45]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +5031,7 @@ func (x *RankColumns) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankColumns.ProtoReflect.Descriptor instead.
 func (*RankColumns) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{45}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RankColumns) GetBaseVersion() uint64 {
@@ -4876,7 +5082,7 @@ type Column struct {
 
 func (x *Column) Reset() {
 	*x = Column{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +5094,7 @@ func (x *Column) String() string {
 func (*Column) ProtoMessage() {}
 
 func (x *Column) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[46]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4901,7 +5107,7 @@ func (x *Column) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Column.ProtoReflect.Descriptor instead.
 func (*Column) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{46}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Column) GetPlace() int32 {
@@ -4948,7 +5154,7 @@ type Recurrence struct {
 
 func (x *Recurrence) Reset() {
 	*x = Recurrence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4960,7 +5166,7 @@ func (x *Recurrence) String() string {
 func (*Recurrence) ProtoMessage() {}
 
 func (x *Recurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[47]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4973,7 +5179,7 @@ func (x *Recurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recurrence.ProtoReflect.Descriptor instead.
 func (*Recurrence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{47}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Recurrence) GetDevice() string {
@@ -5045,7 +5251,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5057,7 +5263,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[48]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5070,7 +5276,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{48}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Job) GetName() string {
@@ -5224,7 +5430,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5236,7 +5442,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[49]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5249,7 +5455,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{49}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Policy) GetMode() string {
@@ -5337,7 +5543,7 @@ type RecoveryPolicy struct {
 
 func (x *RecoveryPolicy) Reset() {
 	*x = RecoveryPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5349,7 +5555,7 @@ func (x *RecoveryPolicy) String() string {
 func (*RecoveryPolicy) ProtoMessage() {}
 
 func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[50]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5362,7 +5568,7 @@ func (x *RecoveryPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveryPolicy.ProtoReflect.Descriptor instead.
 func (*RecoveryPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{50}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RecoveryPolicy) GetApproval() string {
@@ -5420,7 +5626,7 @@ type RungPolicy struct {
 
 func (x *RungPolicy) Reset() {
 	*x = RungPolicy{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5432,7 +5638,7 @@ func (x *RungPolicy) String() string {
 func (*RungPolicy) ProtoMessage() {}
 
 func (x *RungPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[51]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5445,7 +5651,7 @@ func (x *RungPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungPolicy.ProtoReflect.Descriptor instead.
 func (*RungPolicy) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{51}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *RungPolicy) GetApproval() string {
@@ -5514,7 +5720,7 @@ type RankView struct {
 
 func (x *RankView) Reset() {
 	*x = RankView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5732,7 @@ func (x *RankView) String() string {
 func (*RankView) ProtoMessage() {}
 
 func (x *RankView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[52]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5539,7 +5745,7 @@ func (x *RankView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankView.ProtoReflect.Descriptor instead.
 func (*RankView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{52}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *RankView) GetRank() int32 {
@@ -5696,7 +5902,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5708,7 +5914,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[53]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5721,7 +5927,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{53}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *NodeView) GetNode() string {
@@ -5785,7 +5991,7 @@ type Series struct {
 
 func (x *Series) Reset() {
 	*x = Series{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5797,7 +6003,7 @@ func (x *Series) String() string {
 func (*Series) ProtoMessage() {}
 
 func (x *Series) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[54]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5810,7 +6016,7 @@ func (x *Series) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Series.ProtoReflect.Descriptor instead.
 func (*Series) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{54}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Series) GetRank() int32 {
@@ -5900,7 +6106,7 @@ type Mark struct {
 
 func (x *Mark) Reset() {
 	*x = Mark{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5912,7 +6118,7 @@ func (x *Mark) String() string {
 func (*Mark) ProtoMessage() {}
 
 func (x *Mark) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[55]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5925,7 +6131,7 @@ func (x *Mark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mark.ProtoReflect.Descriptor instead.
 func (*Mark) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{55}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Mark) GetIteration() int64 {
@@ -5953,7 +6159,7 @@ type Evidence struct {
 
 func (x *Evidence) Reset() {
 	*x = Evidence{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5965,7 +6171,7 @@ func (x *Evidence) String() string {
 func (*Evidence) ProtoMessage() {}
 
 func (x *Evidence) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[56]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5978,7 +6184,7 @@ func (x *Evidence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Evidence.ProtoReflect.Descriptor instead.
 func (*Evidence) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{56}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Evidence) GetKind() string {
@@ -6018,7 +6224,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6030,7 +6236,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[57]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6043,7 +6249,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{57}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Verdict) GetCause() string {
@@ -6120,7 +6326,7 @@ type Incident struct {
 
 func (x *Incident) Reset() {
 	*x = Incident{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6132,7 +6338,7 @@ func (x *Incident) String() string {
 func (*Incident) ProtoMessage() {}
 
 func (x *Incident) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[58]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6145,7 +6351,7 @@ func (x *Incident) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Incident.ProtoReflect.Descriptor instead.
 func (*Incident) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{58}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Incident) GetId() string {
@@ -6258,7 +6464,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6270,7 +6476,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[59]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6283,7 +6489,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{59}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Action) GetId() string {
@@ -6523,7 +6729,7 @@ type Approval struct {
 
 func (x *Approval) Reset() {
 	*x = Approval{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6535,7 +6741,7 @@ func (x *Approval) String() string {
 func (*Approval) ProtoMessage() {}
 
 func (x *Approval) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[60]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6548,7 +6754,7 @@ func (x *Approval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Approval.ProtoReflect.Descriptor instead.
 func (*Approval) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{60}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Approval) GetBy() string {
@@ -6597,7 +6803,7 @@ type Preview struct {
 
 func (x *Preview) Reset() {
 	*x = Preview{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6609,7 +6815,7 @@ func (x *Preview) String() string {
 func (*Preview) ProtoMessage() {}
 
 func (x *Preview) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[61]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6622,7 +6828,7 @@ func (x *Preview) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preview.ProtoReflect.Descriptor instead.
 func (*Preview) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{61}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Preview) GetSwaps() []*NodeSwap {
@@ -6698,7 +6904,7 @@ type NodeSwap struct {
 
 func (x *NodeSwap) Reset() {
 	*x = NodeSwap{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6710,7 +6916,7 @@ func (x *NodeSwap) String() string {
 func (*NodeSwap) ProtoMessage() {}
 
 func (x *NodeSwap) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[62]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6723,7 +6929,7 @@ func (x *NodeSwap) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeSwap.ProtoReflect.Descriptor instead.
 func (*NodeSwap) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{62}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *NodeSwap) GetA() string {
@@ -6750,7 +6956,7 @@ type LinksOf struct {
 
 func (x *LinksOf) Reset() {
 	*x = LinksOf{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6762,7 +6968,7 @@ func (x *LinksOf) String() string {
 func (*LinksOf) ProtoMessage() {}
 
 func (x *LinksOf) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[63]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6775,7 +6981,7 @@ func (x *LinksOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinksOf.ProtoReflect.Descriptor instead.
 func (*LinksOf) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{63}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LinksOf) GetDimension() string {
@@ -6818,7 +7024,7 @@ type RungView struct {
 
 func (x *RungView) Reset() {
 	*x = RungView{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6830,7 +7036,7 @@ func (x *RungView) String() string {
 func (*RungView) ProtoMessage() {}
 
 func (x *RungView) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[64]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6843,7 +7049,7 @@ func (x *RungView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungView.ProtoReflect.Descriptor instead.
 func (*RungView) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{64}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RungView) GetRung() string {
@@ -6988,7 +7194,7 @@ type Ladder struct {
 
 func (x *Ladder) Reset() {
 	*x = Ladder{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7000,7 +7206,7 @@ func (x *Ladder) String() string {
 func (*Ladder) ProtoMessage() {}
 
 func (x *Ladder) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[65]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7013,7 +7219,7 @@ func (x *Ladder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ladder.ProtoReflect.Descriptor instead.
 func (*Ladder) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{65}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Ladder) GetIncident() string {
@@ -7089,7 +7295,7 @@ type EventLine struct {
 
 func (x *EventLine) Reset() {
 	*x = EventLine{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7101,7 +7307,7 @@ func (x *EventLine) String() string {
 func (*EventLine) ProtoMessage() {}
 
 func (x *EventLine) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[66]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7114,7 +7320,7 @@ func (x *EventLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventLine.ProtoReflect.Descriptor instead.
 func (*EventLine) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{66}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *EventLine) GetSeq() uint64 {
@@ -7197,7 +7403,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7209,7 +7415,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[67]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7222,7 +7428,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{67}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Audit) GetActor() string {
@@ -7283,7 +7489,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7295,7 +7501,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[68]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7308,7 +7514,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{68}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WatchRequest) GetAfterSeq() uint64 {
@@ -7331,7 +7537,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7343,7 +7549,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[69]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7356,7 +7562,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{69}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Event) GetBody() isEvent_Body {
@@ -7416,7 +7622,7 @@ type DecideRequest struct {
 
 func (x *DecideRequest) Reset() {
 	*x = DecideRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7428,7 +7634,7 @@ func (x *DecideRequest) String() string {
 func (*DecideRequest) ProtoMessage() {}
 
 func (x *DecideRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[70]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7441,7 +7647,7 @@ func (x *DecideRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideRequest.ProtoReflect.Descriptor instead.
 func (*DecideRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{70}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DecideRequest) GetIncident() string {
@@ -7509,7 +7715,7 @@ type DecideReply struct {
 
 func (x *DecideReply) Reset() {
 	*x = DecideReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7521,7 +7727,7 @@ func (x *DecideReply) String() string {
 func (*DecideReply) ProtoMessage() {}
 
 func (x *DecideReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[71]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7534,7 +7740,7 @@ func (x *DecideReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideReply.ProtoReflect.Descriptor instead.
 func (*DecideReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{71}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DecideReply) GetAction() *Action {
@@ -7553,7 +7759,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7565,7 +7771,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[72]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7578,7 +7784,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{72}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetPolicyRequest) GetPolicy() *Policy {
@@ -7597,7 +7803,7 @@ type SetPolicyReply struct {
 
 func (x *SetPolicyReply) Reset() {
 	*x = SetPolicyReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7609,7 +7815,7 @@ func (x *SetPolicyReply) String() string {
 func (*SetPolicyReply) ProtoMessage() {}
 
 func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[73]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7622,7 +7828,7 @@ func (x *SetPolicyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyReply.ProtoReflect.Descriptor instead.
 func (*SetPolicyReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{73}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *SetPolicyReply) GetPolicy() *Policy {
@@ -7642,7 +7848,7 @@ type IncidentsRequest struct {
 
 func (x *IncidentsRequest) Reset() {
 	*x = IncidentsRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7654,7 +7860,7 @@ func (x *IncidentsRequest) String() string {
 func (*IncidentsRequest) ProtoMessage() {}
 
 func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[74]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7667,7 +7873,7 @@ func (x *IncidentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsRequest.ProtoReflect.Descriptor instead.
 func (*IncidentsRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{74}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *IncidentsRequest) GetId() string {
@@ -7714,7 +7920,7 @@ type Validation struct {
 
 func (x *Validation) Reset() {
 	*x = Validation{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7726,7 +7932,7 @@ func (x *Validation) String() string {
 func (*Validation) ProtoMessage() {}
 
 func (x *Validation) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[75]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7739,7 +7945,7 @@ func (x *Validation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validation.ProtoReflect.Descriptor instead.
 func (*Validation) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{75}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Validation) GetId() string {
@@ -7898,7 +8104,7 @@ type ValidationNow struct {
 
 func (x *ValidationNow) Reset() {
 	*x = ValidationNow{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7910,7 +8116,7 @@ func (x *ValidationNow) String() string {
 func (*ValidationNow) ProtoMessage() {}
 
 func (x *ValidationNow) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[76]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7923,7 +8129,7 @@ func (x *ValidationNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidationNow.ProtoReflect.Descriptor instead.
 func (*ValidationNow) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{76}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ValidationNow) GetStep() string {
@@ -7985,7 +8191,7 @@ type RankPair struct {
 
 func (x *RankPair) Reset() {
 	*x = RankPair{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7997,7 +8203,7 @@ func (x *RankPair) String() string {
 func (*RankPair) ProtoMessage() {}
 
 func (x *RankPair) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[77]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8010,7 +8216,7 @@ func (x *RankPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankPair.ProtoReflect.Descriptor instead.
 func (*RankPair) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{77}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RankPair) GetA() int32 {
@@ -8042,7 +8248,7 @@ type GemmResult struct {
 
 func (x *GemmResult) Reset() {
 	*x = GemmResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8054,7 +8260,7 @@ func (x *GemmResult) String() string {
 func (*GemmResult) ProtoMessage() {}
 
 func (x *GemmResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[78]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8067,7 +8273,7 @@ func (x *GemmResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GemmResult.ProtoReflect.Descriptor instead.
 func (*GemmResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{78}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GemmResult) GetRank() int32 {
@@ -8141,7 +8347,7 @@ type LinkResult struct {
 
 func (x *LinkResult) Reset() {
 	*x = LinkResult{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8153,7 +8359,7 @@ func (x *LinkResult) String() string {
 func (*LinkResult) ProtoMessage() {}
 
 func (x *LinkResult) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[79]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8166,7 +8372,7 @@ func (x *LinkResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResult.ProtoReflect.Descriptor instead.
 func (*LinkResult) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{79}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *LinkResult) GetFrom() int32 {
@@ -8284,7 +8490,7 @@ type ValidateRequest struct {
 
 func (x *ValidateRequest) Reset() {
 	*x = ValidateRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8296,7 +8502,7 @@ func (x *ValidateRequest) String() string {
 func (*ValidateRequest) ProtoMessage() {}
 
 func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[80]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8309,7 +8515,7 @@ func (x *ValidateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateRequest.ProtoReflect.Descriptor instead.
 func (*ValidateRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{80}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ValidateRequest) GetRanks() []int32 {
@@ -8384,7 +8590,7 @@ type ValidateReply struct {
 
 func (x *ValidateReply) Reset() {
 	*x = ValidateReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8396,7 +8602,7 @@ func (x *ValidateReply) String() string {
 func (*ValidateReply) ProtoMessage() {}
 
 func (x *ValidateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[81]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8409,7 +8615,7 @@ func (x *ValidateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateReply.ProtoReflect.Descriptor instead.
 func (*ValidateReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{81}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ValidateReply) GetValidation() *Validation {
@@ -8437,7 +8643,7 @@ type IncidentsReply struct {
 
 func (x *IncidentsReply) Reset() {
 	*x = IncidentsReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8449,7 +8655,7 @@ func (x *IncidentsReply) String() string {
 func (*IncidentsReply) ProtoMessage() {}
 
 func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[82]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8462,7 +8668,7 @@ func (x *IncidentsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IncidentsReply.ProtoReflect.Descriptor instead.
 func (*IncidentsReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{82}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *IncidentsReply) GetIncidents() []*Incident {
@@ -8544,7 +8750,7 @@ type Fault struct {
 
 func (x *Fault) Reset() {
 	*x = Fault{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8556,7 +8762,7 @@ func (x *Fault) String() string {
 func (*Fault) ProtoMessage() {}
 
 func (x *Fault) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[83]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8569,7 +8775,7 @@ func (x *Fault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fault.ProtoReflect.Descriptor instead.
 func (*Fault) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{83}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Fault) GetKind() string {
@@ -8655,7 +8861,7 @@ type Recovery struct {
 
 func (x *Recovery) Reset() {
 	*x = Recovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8667,7 +8873,7 @@ func (x *Recovery) String() string {
 func (*Recovery) ProtoMessage() {}
 
 func (x *Recovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[84]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8680,7 +8886,7 @@ func (x *Recovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Recovery.ProtoReflect.Descriptor instead.
 func (*Recovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{84}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Recovery) GetId() string {
@@ -8869,7 +9075,7 @@ type Shrink struct {
 
 func (x *Shrink) Reset() {
 	*x = Shrink{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8881,7 +9087,7 @@ func (x *Shrink) String() string {
 func (*Shrink) ProtoMessage() {}
 
 func (x *Shrink) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[85]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8894,7 +9100,7 @@ func (x *Shrink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shrink.ProtoReflect.Descriptor instead.
 func (*Shrink) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{85}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Shrink) GetOf() int32 {
@@ -8926,7 +9132,7 @@ type RankRecovery struct {
 
 func (x *RankRecovery) Reset() {
 	*x = RankRecovery{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8938,7 +9144,7 @@ func (x *RankRecovery) String() string {
 func (*RankRecovery) ProtoMessage() {}
 
 func (x *RankRecovery) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[86]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8951,7 +9157,7 @@ func (x *RankRecovery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RankRecovery.ProtoReflect.Descriptor instead.
 func (*RankRecovery) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{86}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RankRecovery) GetRank() int32 {
@@ -9006,7 +9212,7 @@ type RecoveriesRequest struct {
 
 func (x *RecoveriesRequest) Reset() {
 	*x = RecoveriesRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9018,7 +9224,7 @@ func (x *RecoveriesRequest) String() string {
 func (*RecoveriesRequest) ProtoMessage() {}
 
 func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[87]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9031,7 +9237,7 @@ func (x *RecoveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesRequest.ProtoReflect.Descriptor instead.
 func (*RecoveriesRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{87}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *RecoveriesRequest) GetId() string {
@@ -9059,7 +9265,7 @@ type RecoveriesReply struct {
 
 func (x *RecoveriesReply) Reset() {
 	*x = RecoveriesReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9071,7 +9277,7 @@ func (x *RecoveriesReply) String() string {
 func (*RecoveriesReply) ProtoMessage() {}
 
 func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[88]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9084,7 +9290,7 @@ func (x *RecoveriesReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoveriesReply.ProtoReflect.Descriptor instead.
 func (*RecoveriesReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{88}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RecoveriesReply) GetRecoveries() []*Recovery {
@@ -9123,7 +9329,7 @@ type Exposure struct {
 
 func (x *Exposure) Reset() {
 	*x = Exposure{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9135,7 +9341,7 @@ func (x *Exposure) String() string {
 func (*Exposure) ProtoMessage() {}
 
 func (x *Exposure) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[89]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9148,7 +9354,7 @@ func (x *Exposure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exposure.ProtoReflect.Descriptor instead.
 func (*Exposure) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{89}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Exposure) GetDomain() string {
@@ -9207,7 +9413,7 @@ type RecoverRequest struct {
 
 func (x *RecoverRequest) Reset() {
 	*x = RecoverRequest{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9219,7 +9425,7 @@ func (x *RecoverRequest) String() string {
 func (*RecoverRequest) ProtoMessage() {}
 
 func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[90]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9232,7 +9438,7 @@ func (x *RecoverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverRequest.ProtoReflect.Descriptor instead.
 func (*RecoverRequest) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{90}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RecoverRequest) GetRecovery() string {
@@ -9286,7 +9492,7 @@ type RecoverReply struct {
 
 func (x *RecoverReply) Reset() {
 	*x = RecoverReply{}
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9298,7 +9504,7 @@ func (x *RecoverReply) String() string {
 func (*RecoverReply) ProtoMessage() {}
 
 func (x *RecoverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_falcon_proto_msgTypes[91]
+	mi := &file_falcon_v1_falcon_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9311,7 +9517,7 @@ func (x *RecoverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecoverReply.ProtoReflect.Descriptor instead.
 func (*RecoverReply) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{91}
+	return file_falcon_v1_falcon_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RecoverReply) GetRecovery() *Recovery {
@@ -9325,7 +9531,7 @@ var File_falcon_v1_falcon_proto protoreflect.FileDescriptor
 
 const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\n" +
-	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\x9f\x03\n" +
+	"\x16falcon/v1/falcon.proto\x12\tfalcon.v1\"\xcf\x03\n" +
 	"\n" +
 	"AgentFrame\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12(\n" +
@@ -9336,8 +9542,18 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\ttelemetry\x18\x06 \x01(\v2\x14.falcon.v1.TelemetryH\x00R\ttelemetry\x122\n" +
 	"\x06result\x18\a \x01(\v2\x18.falcon.v1.CommandResultH\x00R\x06result\x12*\n" +
 	"\x04rank\x18\b \x01(\v2\x14.falcon.v1.RankStateH\x00R\x04rank\x120\n" +
-	"\x06device\x18\t \x01(\v2\x16.falcon.v1.DeviceEventH\x00R\x06deviceB\x06\n" +
-	"\x04body\"\xe0\x01\n" +
+	"\x06device\x18\t \x01(\v2\x16.falcon.v1.DeviceEventH\x00R\x06device\x12.\n" +
+	"\agoodbye\x18\n" +
+	" \x01(\v2\x12.falcon.v1.GoodbyeH\x00R\agoodbyeB\x06\n" +
+	"\x04body\"!\n" +
+	"\aGoodbye\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\" \n" +
+	"\fRenewRequest\x12\x10\n" +
+	"\x03csr\x18\x01 \x01(\fR\x03csr\"D\n" +
+	"\n" +
+	"RenewReply\x12 \n" +
+	"\vcertificate\x18\x01 \x01(\fR\vcertificate\x12\x14\n" +
+	"\x05roots\x18\x02 \x01(\fR\x05roots\"\xfc\x01\n" +
 	"\x05Hello\x12\x14\n" +
 	"\x05agent\x18\x01 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -9347,13 +9563,15 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\adevices\x18\x06 \x03(\tR\adevices\x12\x1a\n" +
 	"\bemulated\x18\a \x01(\bR\bemulated\x12\x14\n" +
 	"\x05sysfs\x18\b \x01(\tR\x05sysfs\x12!\n" +
-	"\flaunch_ranks\x18\t \x01(\x05R\vlaunchRanks\"\x99\x01\n" +
+	"\flaunch_ranks\x18\t \x01(\x05R\vlaunchRanks\x12\x1a\n" +
+	"\bprotocol\x18\n" +
+	" \x01(\rR\bprotocol\"\x99\x01\n" +
 	"\x04Beat\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12!\n" +
 	"\fspool_frames\x18\x02 \x01(\x04R\vspoolFrames\x12%\n" +
 	"\x0edropped_frames\x18\x03 \x01(\x04R\rdroppedFrames\x12)\n" +
-	"\x05ranks\x18\x04 \x03(\v2\x13.falcon.v1.RankBeatR\x05ranks\"\xa9\x01\n" +
+	"\x05ranks\x18\x04 \x03(\v2\x13.falcon.v1.RankBeatR\x05ranks\"\x83\x02\n" +
 	"\bRankBeat\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x1c\n" +
@@ -9362,7 +9580,11 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\vhook_age_ms\x18\x05 \x01(\x01R\thookAgeMs\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x06 \x01(\x04R\n" +
-	"generation\"\x81\x01\n" +
+	"generation\x12\x14\n" +
+	"\x05calls\x18\a \x01(\x04R\x05calls\x12\x1d\n" +
+	"\n" +
+	"waiting_ms\x18\b \x01(\x01R\twaitingMs\x12#\n" +
+	"\rwaiting_known\x18\t \x01(\bR\fwaitingKnown\"\x81\x01\n" +
 	"\vDeviceEvent\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x1c\n" +
 	"\n" +
@@ -9552,13 +9774,14 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\awelcome\x18\x01 \x01(\v2\x12.falcon.v1.WelcomeH\x00R\awelcome\x12\"\n" +
 	"\x03ack\x18\x02 \x01(\v2\x0e.falcon.v1.AckH\x00R\x03ack\x12.\n" +
 	"\acommand\x18\x03 \x01(\v2\x12.falcon.v1.CommandH\x00R\acommandB\x06\n" +
-	"\x04body\"[\n" +
+	"\x04body\"w\n" +
 	"\aWelcome\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x14\n" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12$\n" +
-	"\x0ebeat_period_ms\x18\x03 \x01(\x03R\fbeatPeriodMs\"\x17\n" +
+	"\x0ebeat_period_ms\x18\x03 \x01(\x03R\fbeatPeriodMs\x12\x1a\n" +
+	"\bprotocol\x18\x04 \x01(\rR\bprotocol\"\x17\n" +
 	"\x03Ack\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xa6\x04\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xbf\x04\n" +
 	"\aCommand\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\x12(\n" +
@@ -9572,7 +9795,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x05table\x18\n" +
 	" \x01(\v2\x17.falcon.v1.TableCommandH\x00R\x05table\x122\n" +
 	"\x06rejoin\x18\v \x01(\v2\x18.falcon.v1.RejoinCommandH\x00R\x06rejoin\x12,\n" +
-	"\x04stop\x18\f \x01(\v2\x16.falcon.v1.StopCommandH\x00R\x04stopB\x06\n" +
+	"\x04stop\x18\f \x01(\v2\x16.falcon.v1.StopCommandH\x00R\x04stop\x12\x17\n" +
+	"\alife_ms\x18\r \x01(\x03R\x06lifeMsB\x06\n" +
 	"\x04body\"\x9e\x01\n" +
 	"\rLaunchCommand\x12\x1e\n" +
 	"\n" +
@@ -10289,9 +10513,10 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10RANK_HEALTH_SLOW\x10\x02\x12\x17\n" +
 	"\x13RANK_HEALTH_CULPRIT\x10\x03\x12\x15\n" +
 	"\x11RANK_HEALTH_STALE\x10\x04\x12\x14\n" +
-	"\x10RANK_HEALTH_LOST\x10\x052D\n" +
+	"\x10RANK_HEALTH_LOST\x10\x052}\n" +
 	"\x05Fleet\x12;\n" +
-	"\x06Attach\x12\x15.falcon.v1.AgentFrame\x1a\x16.falcon.v1.EngineFrame(\x010\x012\x90\x04\n" +
+	"\x06Attach\x12\x15.falcon.v1.AgentFrame\x1a\x16.falcon.v1.EngineFrame(\x010\x01\x127\n" +
+	"\x05Renew\x12\x17.falcon.v1.RenewRequest\x1a\x15.falcon.v1.RenewReply2\x90\x04\n" +
 	"\aConsole\x12@\n" +
 	"\bSnapshot\x12\x1a.falcon.v1.SnapshotRequest\x1a\x18.falcon.v1.SnapshotReply\x124\n" +
 	"\x05Watch\x12\x17.falcon.v1.WatchRequest\x1a\x10.falcon.v1.Event0\x01\x12:\n" +
@@ -10316,7 +10541,7 @@ func file_falcon_v1_falcon_proto_rawDescGZIP() []byte {
 }
 
 var file_falcon_v1_falcon_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
+var file_falcon_v1_falcon_proto_msgTypes = make([]protoimpl.MessageInfo, 101)
 var file_falcon_v1_falcon_proto_goTypes = []any{
 	(CommandStatus)(0),        // 0: falcon.v1.CommandStatus
 	(PausePhase)(0),           // 1: falcon.v1.PausePhase
@@ -10326,236 +10551,242 @@ var file_falcon_v1_falcon_proto_goTypes = []any{
 	(TestStatus)(0),           // 5: falcon.v1.TestStatus
 	(RankHealth)(0),           // 6: falcon.v1.RankHealth
 	(*AgentFrame)(nil),        // 7: falcon.v1.AgentFrame
-	(*Hello)(nil),             // 8: falcon.v1.Hello
-	(*Beat)(nil),              // 9: falcon.v1.Beat
-	(*RankBeat)(nil),          // 10: falcon.v1.RankBeat
-	(*DeviceEvent)(nil),       // 11: falcon.v1.DeviceEvent
-	(*RankState)(nil),         // 12: falcon.v1.RankState
-	(*Park)(nil),              // 13: falcon.v1.Park
-	(*Comm)(nil),              // 14: falcon.v1.Comm
-	(*Samples)(nil),           // 15: falcon.v1.Samples
-	(*Sample)(nil),            // 16: falcon.v1.Sample
-	(*Profile)(nil),           // 17: falcon.v1.Profile
-	(*RankProfile)(nil),       // 18: falcon.v1.RankProfile
-	(*CallTiming)(nil),        // 19: falcon.v1.CallTiming
-	(*Telemetry)(nil),         // 20: falcon.v1.Telemetry
-	(*Nic)(nil),               // 21: falcon.v1.Nic
-	(*Gpu)(nil),               // 22: falcon.v1.Gpu
-	(*Host)(nil),              // 23: falcon.v1.Host
-	(*CommandResult)(nil),     // 24: falcon.v1.CommandResult
-	(*RankAck)(nil),           // 25: falcon.v1.RankAck
-	(*EngineFrame)(nil),       // 26: falcon.v1.EngineFrame
-	(*Welcome)(nil),           // 27: falcon.v1.Welcome
-	(*Ack)(nil),               // 28: falcon.v1.Ack
-	(*Command)(nil),           // 29: falcon.v1.Command
-	(*LaunchCommand)(nil),     // 30: falcon.v1.LaunchCommand
-	(*SuspendCommand)(nil),    // 31: falcon.v1.SuspendCommand
-	(*TableCommand)(nil),      // 32: falcon.v1.TableCommand
-	(*RejoinCommand)(nil),     // 33: falcon.v1.RejoinCommand
-	(*ShardMove)(nil),         // 34: falcon.v1.ShardMove
-	(*RankSeat)(nil),          // 35: falcon.v1.RankSeat
-	(*StopCommand)(nil),       // 36: falcon.v1.StopCommand
-	(*RankLaunch)(nil),        // 37: falcon.v1.RankLaunch
-	(*PauseCommand)(nil),      // 38: falcon.v1.PauseCommand
-	(*RankCut)(nil),           // 39: falcon.v1.RankCut
-	(*CommLimit)(nil),         // 40: falcon.v1.CommLimit
-	(*RankPause)(nil),         // 41: falcon.v1.RankPause
-	(*CommCount)(nil),         // 42: falcon.v1.CommCount
-	(*PeerCount)(nil),         // 43: falcon.v1.PeerCount
-	(*TestCommand)(nil),       // 44: falcon.v1.TestCommand
-	(*RankTest)(nil),          // 45: falcon.v1.RankTest
-	(*TestResult)(nil),        // 46: falcon.v1.TestResult
-	(*ProfileCommand)(nil),    // 47: falcon.v1.ProfileCommand
-	(*OrderCommand)(nil),      // 48: falcon.v1.OrderCommand
-	(*SnapshotRequest)(nil),   // 49: falcon.v1.SnapshotRequest
-	(*SnapshotReply)(nil),     // 50: falcon.v1.SnapshotReply
-	(*Operator)(nil),          // 51: falcon.v1.Operator
-	(*RankColumns)(nil),       // 52: falcon.v1.RankColumns
-	(*Column)(nil),            // 53: falcon.v1.Column
-	(*Recurrence)(nil),        // 54: falcon.v1.Recurrence
-	(*Job)(nil),               // 55: falcon.v1.Job
-	(*Policy)(nil),            // 56: falcon.v1.Policy
-	(*RecoveryPolicy)(nil),    // 57: falcon.v1.RecoveryPolicy
-	(*RungPolicy)(nil),        // 58: falcon.v1.RungPolicy
-	(*RankView)(nil),          // 59: falcon.v1.RankView
-	(*NodeView)(nil),          // 60: falcon.v1.NodeView
-	(*Series)(nil),            // 61: falcon.v1.Series
-	(*Mark)(nil),              // 62: falcon.v1.Mark
-	(*Evidence)(nil),          // 63: falcon.v1.Evidence
-	(*Verdict)(nil),           // 64: falcon.v1.Verdict
-	(*Incident)(nil),          // 65: falcon.v1.Incident
-	(*Action)(nil),            // 66: falcon.v1.Action
-	(*Approval)(nil),          // 67: falcon.v1.Approval
-	(*Preview)(nil),           // 68: falcon.v1.Preview
-	(*NodeSwap)(nil),          // 69: falcon.v1.NodeSwap
-	(*LinksOf)(nil),           // 70: falcon.v1.LinksOf
-	(*RungView)(nil),          // 71: falcon.v1.RungView
-	(*Ladder)(nil),            // 72: falcon.v1.Ladder
-	(*EventLine)(nil),         // 73: falcon.v1.EventLine
-	(*Audit)(nil),             // 74: falcon.v1.Audit
-	(*WatchRequest)(nil),      // 75: falcon.v1.WatchRequest
-	(*Event)(nil),             // 76: falcon.v1.Event
-	(*DecideRequest)(nil),     // 77: falcon.v1.DecideRequest
-	(*DecideReply)(nil),       // 78: falcon.v1.DecideReply
-	(*SetPolicyRequest)(nil),  // 79: falcon.v1.SetPolicyRequest
-	(*SetPolicyReply)(nil),    // 80: falcon.v1.SetPolicyReply
-	(*IncidentsRequest)(nil),  // 81: falcon.v1.IncidentsRequest
-	(*Validation)(nil),        // 82: falcon.v1.Validation
-	(*ValidationNow)(nil),     // 83: falcon.v1.ValidationNow
-	(*RankPair)(nil),          // 84: falcon.v1.RankPair
-	(*GemmResult)(nil),        // 85: falcon.v1.GemmResult
-	(*LinkResult)(nil),        // 86: falcon.v1.LinkResult
-	(*ValidateRequest)(nil),   // 87: falcon.v1.ValidateRequest
-	(*ValidateReply)(nil),     // 88: falcon.v1.ValidateReply
-	(*IncidentsReply)(nil),    // 89: falcon.v1.IncidentsReply
-	(*Fault)(nil),             // 90: falcon.v1.Fault
-	(*Recovery)(nil),          // 91: falcon.v1.Recovery
-	(*Shrink)(nil),            // 92: falcon.v1.Shrink
-	(*RankRecovery)(nil),      // 93: falcon.v1.RankRecovery
-	(*RecoveriesRequest)(nil), // 94: falcon.v1.RecoveriesRequest
-	(*RecoveriesReply)(nil),   // 95: falcon.v1.RecoveriesReply
-	(*Exposure)(nil),          // 96: falcon.v1.Exposure
-	(*RecoverRequest)(nil),    // 97: falcon.v1.RecoverRequest
-	(*RecoverReply)(nil),      // 98: falcon.v1.RecoverReply
-	nil,                       // 99: falcon.v1.Host.RunDelayNsEntry
-	nil,                       // 100: falcon.v1.Policy.RungsEntry
-	nil,                       // 101: falcon.v1.Preview.TrafficMbEntry
-	nil,                       // 102: falcon.v1.Recovery.ReplacedEntry
-	nil,                       // 103: falcon.v1.Recovery.PhasesMsEntry
-	nil,                       // 104: falcon.v1.Recovery.PredictedMsEntry
+	(*Goodbye)(nil),           // 8: falcon.v1.Goodbye
+	(*RenewRequest)(nil),      // 9: falcon.v1.RenewRequest
+	(*RenewReply)(nil),        // 10: falcon.v1.RenewReply
+	(*Hello)(nil),             // 11: falcon.v1.Hello
+	(*Beat)(nil),              // 12: falcon.v1.Beat
+	(*RankBeat)(nil),          // 13: falcon.v1.RankBeat
+	(*DeviceEvent)(nil),       // 14: falcon.v1.DeviceEvent
+	(*RankState)(nil),         // 15: falcon.v1.RankState
+	(*Park)(nil),              // 16: falcon.v1.Park
+	(*Comm)(nil),              // 17: falcon.v1.Comm
+	(*Samples)(nil),           // 18: falcon.v1.Samples
+	(*Sample)(nil),            // 19: falcon.v1.Sample
+	(*Profile)(nil),           // 20: falcon.v1.Profile
+	(*RankProfile)(nil),       // 21: falcon.v1.RankProfile
+	(*CallTiming)(nil),        // 22: falcon.v1.CallTiming
+	(*Telemetry)(nil),         // 23: falcon.v1.Telemetry
+	(*Nic)(nil),               // 24: falcon.v1.Nic
+	(*Gpu)(nil),               // 25: falcon.v1.Gpu
+	(*Host)(nil),              // 26: falcon.v1.Host
+	(*CommandResult)(nil),     // 27: falcon.v1.CommandResult
+	(*RankAck)(nil),           // 28: falcon.v1.RankAck
+	(*EngineFrame)(nil),       // 29: falcon.v1.EngineFrame
+	(*Welcome)(nil),           // 30: falcon.v1.Welcome
+	(*Ack)(nil),               // 31: falcon.v1.Ack
+	(*Command)(nil),           // 32: falcon.v1.Command
+	(*LaunchCommand)(nil),     // 33: falcon.v1.LaunchCommand
+	(*SuspendCommand)(nil),    // 34: falcon.v1.SuspendCommand
+	(*TableCommand)(nil),      // 35: falcon.v1.TableCommand
+	(*RejoinCommand)(nil),     // 36: falcon.v1.RejoinCommand
+	(*ShardMove)(nil),         // 37: falcon.v1.ShardMove
+	(*RankSeat)(nil),          // 38: falcon.v1.RankSeat
+	(*StopCommand)(nil),       // 39: falcon.v1.StopCommand
+	(*RankLaunch)(nil),        // 40: falcon.v1.RankLaunch
+	(*PauseCommand)(nil),      // 41: falcon.v1.PauseCommand
+	(*RankCut)(nil),           // 42: falcon.v1.RankCut
+	(*CommLimit)(nil),         // 43: falcon.v1.CommLimit
+	(*RankPause)(nil),         // 44: falcon.v1.RankPause
+	(*CommCount)(nil),         // 45: falcon.v1.CommCount
+	(*PeerCount)(nil),         // 46: falcon.v1.PeerCount
+	(*TestCommand)(nil),       // 47: falcon.v1.TestCommand
+	(*RankTest)(nil),          // 48: falcon.v1.RankTest
+	(*TestResult)(nil),        // 49: falcon.v1.TestResult
+	(*ProfileCommand)(nil),    // 50: falcon.v1.ProfileCommand
+	(*OrderCommand)(nil),      // 51: falcon.v1.OrderCommand
+	(*SnapshotRequest)(nil),   // 52: falcon.v1.SnapshotRequest
+	(*SnapshotReply)(nil),     // 53: falcon.v1.SnapshotReply
+	(*Operator)(nil),          // 54: falcon.v1.Operator
+	(*RankColumns)(nil),       // 55: falcon.v1.RankColumns
+	(*Column)(nil),            // 56: falcon.v1.Column
+	(*Recurrence)(nil),        // 57: falcon.v1.Recurrence
+	(*Job)(nil),               // 58: falcon.v1.Job
+	(*Policy)(nil),            // 59: falcon.v1.Policy
+	(*RecoveryPolicy)(nil),    // 60: falcon.v1.RecoveryPolicy
+	(*RungPolicy)(nil),        // 61: falcon.v1.RungPolicy
+	(*RankView)(nil),          // 62: falcon.v1.RankView
+	(*NodeView)(nil),          // 63: falcon.v1.NodeView
+	(*Series)(nil),            // 64: falcon.v1.Series
+	(*Mark)(nil),              // 65: falcon.v1.Mark
+	(*Evidence)(nil),          // 66: falcon.v1.Evidence
+	(*Verdict)(nil),           // 67: falcon.v1.Verdict
+	(*Incident)(nil),          // 68: falcon.v1.Incident
+	(*Action)(nil),            // 69: falcon.v1.Action
+	(*Approval)(nil),          // 70: falcon.v1.Approval
+	(*Preview)(nil),           // 71: falcon.v1.Preview
+	(*NodeSwap)(nil),          // 72: falcon.v1.NodeSwap
+	(*LinksOf)(nil),           // 73: falcon.v1.LinksOf
+	(*RungView)(nil),          // 74: falcon.v1.RungView
+	(*Ladder)(nil),            // 75: falcon.v1.Ladder
+	(*EventLine)(nil),         // 76: falcon.v1.EventLine
+	(*Audit)(nil),             // 77: falcon.v1.Audit
+	(*WatchRequest)(nil),      // 78: falcon.v1.WatchRequest
+	(*Event)(nil),             // 79: falcon.v1.Event
+	(*DecideRequest)(nil),     // 80: falcon.v1.DecideRequest
+	(*DecideReply)(nil),       // 81: falcon.v1.DecideReply
+	(*SetPolicyRequest)(nil),  // 82: falcon.v1.SetPolicyRequest
+	(*SetPolicyReply)(nil),    // 83: falcon.v1.SetPolicyReply
+	(*IncidentsRequest)(nil),  // 84: falcon.v1.IncidentsRequest
+	(*Validation)(nil),        // 85: falcon.v1.Validation
+	(*ValidationNow)(nil),     // 86: falcon.v1.ValidationNow
+	(*RankPair)(nil),          // 87: falcon.v1.RankPair
+	(*GemmResult)(nil),        // 88: falcon.v1.GemmResult
+	(*LinkResult)(nil),        // 89: falcon.v1.LinkResult
+	(*ValidateRequest)(nil),   // 90: falcon.v1.ValidateRequest
+	(*ValidateReply)(nil),     // 91: falcon.v1.ValidateReply
+	(*IncidentsReply)(nil),    // 92: falcon.v1.IncidentsReply
+	(*Fault)(nil),             // 93: falcon.v1.Fault
+	(*Recovery)(nil),          // 94: falcon.v1.Recovery
+	(*Shrink)(nil),            // 95: falcon.v1.Shrink
+	(*RankRecovery)(nil),      // 96: falcon.v1.RankRecovery
+	(*RecoveriesRequest)(nil), // 97: falcon.v1.RecoveriesRequest
+	(*RecoveriesReply)(nil),   // 98: falcon.v1.RecoveriesReply
+	(*Exposure)(nil),          // 99: falcon.v1.Exposure
+	(*RecoverRequest)(nil),    // 100: falcon.v1.RecoverRequest
+	(*RecoverReply)(nil),      // 101: falcon.v1.RecoverReply
+	nil,                       // 102: falcon.v1.Host.RunDelayNsEntry
+	nil,                       // 103: falcon.v1.Policy.RungsEntry
+	nil,                       // 104: falcon.v1.Preview.TrafficMbEntry
+	nil,                       // 105: falcon.v1.Recovery.ReplacedEntry
+	nil,                       // 106: falcon.v1.Recovery.PhasesMsEntry
+	nil,                       // 107: falcon.v1.Recovery.PredictedMsEntry
 }
 var file_falcon_v1_falcon_proto_depIdxs = []int32{
-	8,   // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
-	9,   // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
-	15,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
-	17,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
-	20,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
-	24,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
-	12,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
-	11,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
-	10,  // 8: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
-	14,  // 9: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
-	13,  // 10: falcon.v1.RankState.park:type_name -> falcon.v1.Park
-	16,  // 11: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
-	18,  // 12: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
-	19,  // 13: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
-	22,  // 14: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
-	23,  // 15: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
-	21,  // 16: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
-	99,  // 17: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
-	0,   // 18: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
-	25,  // 19: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
-	41,  // 20: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
-	46,  // 21: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
-	27,  // 22: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
-	28,  // 23: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
-	29,  // 24: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
-	47,  // 25: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
-	48,  // 26: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
-	38,  // 27: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
-	44,  // 28: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
-	30,  // 29: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
-	31,  // 30: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
-	32,  // 31: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
-	33,  // 32: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
-	36,  // 33: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
-	37,  // 34: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
-	34,  // 35: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
-	35,  // 36: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
-	1,   // 37: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
-	39,  // 38: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
-	40,  // 39: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
-	2,   // 40: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
-	42,  // 41: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
-	3,   // 42: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
-	43,  // 43: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
-	45,  // 44: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
-	4,   // 45: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
-	4,   // 46: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
-	5,   // 47: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
-	55,  // 48: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
-	56,  // 49: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
-	59,  // 50: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
-	61,  // 51: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
-	65,  // 52: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
-	72,  // 53: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
-	73,  // 54: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
-	60,  // 55: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
-	82,  // 56: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
-	21,  // 57: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
-	91,  // 58: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
-	52,  // 59: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
-	54,  // 60: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
-	51,  // 61: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
-	72,  // 62: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
-	53,  // 63: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
-	100, // 64: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
-	57,  // 65: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
-	6,   // 66: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
-	62,  // 67: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
-	63,  // 68: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
-	64,  // 69: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
-	68,  // 70: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
-	67,  // 71: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
-	69,  // 72: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
-	70,  // 73: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
-	70,  // 74: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
-	101, // 75: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
-	68,  // 76: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
-	71,  // 77: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
-	66,  // 78: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
-	66,  // 79: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
-	74,  // 80: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
-	73,  // 81: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
-	66,  // 82: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
-	56,  // 83: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
-	56,  // 84: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
-	85,  // 85: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
-	86,  // 86: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
-	83,  // 87: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
-	84,  // 88: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
-	82,  // 89: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
-	65,  // 90: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
-	82,  // 91: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
-	72,  // 92: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
-	73,  // 93: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
-	61,  // 94: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
-	55,  // 95: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
-	91,  // 96: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
-	90,  // 97: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
-	102, // 98: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
-	34,  // 99: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
-	103, // 100: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
-	104, // 101: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
-	93,  // 102: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
-	92,  // 103: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
-	91,  // 104: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
-	96,  // 105: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
-	91,  // 106: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
-	58,  // 107: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
-	7,   // 108: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
-	49,  // 109: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
-	75,  // 110: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
-	77,  // 111: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
-	79,  // 112: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
-	87,  // 113: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
-	81,  // 114: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
-	94,  // 115: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
-	97,  // 116: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
-	26,  // 117: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
-	50,  // 118: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
-	76,  // 119: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
-	78,  // 120: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
-	80,  // 121: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
-	88,  // 122: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
-	89,  // 123: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
-	95,  // 124: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
-	98,  // 125: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
-	117, // [117:126] is the sub-list for method output_type
-	108, // [108:117] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	11,  // 0: falcon.v1.AgentFrame.hello:type_name -> falcon.v1.Hello
+	12,  // 1: falcon.v1.AgentFrame.beat:type_name -> falcon.v1.Beat
+	18,  // 2: falcon.v1.AgentFrame.samples:type_name -> falcon.v1.Samples
+	20,  // 3: falcon.v1.AgentFrame.profile:type_name -> falcon.v1.Profile
+	23,  // 4: falcon.v1.AgentFrame.telemetry:type_name -> falcon.v1.Telemetry
+	27,  // 5: falcon.v1.AgentFrame.result:type_name -> falcon.v1.CommandResult
+	15,  // 6: falcon.v1.AgentFrame.rank:type_name -> falcon.v1.RankState
+	14,  // 7: falcon.v1.AgentFrame.device:type_name -> falcon.v1.DeviceEvent
+	8,   // 8: falcon.v1.AgentFrame.goodbye:type_name -> falcon.v1.Goodbye
+	13,  // 9: falcon.v1.Beat.ranks:type_name -> falcon.v1.RankBeat
+	17,  // 10: falcon.v1.RankState.comms:type_name -> falcon.v1.Comm
+	16,  // 11: falcon.v1.RankState.park:type_name -> falcon.v1.Park
+	19,  // 12: falcon.v1.Samples.samples:type_name -> falcon.v1.Sample
+	21,  // 13: falcon.v1.Profile.ranks:type_name -> falcon.v1.RankProfile
+	22,  // 14: falcon.v1.RankProfile.calls:type_name -> falcon.v1.CallTiming
+	25,  // 15: falcon.v1.Telemetry.gpus:type_name -> falcon.v1.Gpu
+	26,  // 16: falcon.v1.Telemetry.host:type_name -> falcon.v1.Host
+	24,  // 17: falcon.v1.Telemetry.nics:type_name -> falcon.v1.Nic
+	102, // 18: falcon.v1.Host.run_delay_ns:type_name -> falcon.v1.Host.RunDelayNsEntry
+	0,   // 19: falcon.v1.CommandResult.status:type_name -> falcon.v1.CommandStatus
+	28,  // 20: falcon.v1.CommandResult.ranks:type_name -> falcon.v1.RankAck
+	44,  // 21: falcon.v1.CommandResult.pauses:type_name -> falcon.v1.RankPause
+	49,  // 22: falcon.v1.CommandResult.tests:type_name -> falcon.v1.TestResult
+	30,  // 23: falcon.v1.EngineFrame.welcome:type_name -> falcon.v1.Welcome
+	31,  // 24: falcon.v1.EngineFrame.ack:type_name -> falcon.v1.Ack
+	32,  // 25: falcon.v1.EngineFrame.command:type_name -> falcon.v1.Command
+	50,  // 26: falcon.v1.Command.profile:type_name -> falcon.v1.ProfileCommand
+	51,  // 27: falcon.v1.Command.order:type_name -> falcon.v1.OrderCommand
+	41,  // 28: falcon.v1.Command.pause:type_name -> falcon.v1.PauseCommand
+	47,  // 29: falcon.v1.Command.test:type_name -> falcon.v1.TestCommand
+	33,  // 30: falcon.v1.Command.launch:type_name -> falcon.v1.LaunchCommand
+	34,  // 31: falcon.v1.Command.suspend:type_name -> falcon.v1.SuspendCommand
+	35,  // 32: falcon.v1.Command.table:type_name -> falcon.v1.TableCommand
+	36,  // 33: falcon.v1.Command.rejoin:type_name -> falcon.v1.RejoinCommand
+	39,  // 34: falcon.v1.Command.stop:type_name -> falcon.v1.StopCommand
+	40,  // 35: falcon.v1.LaunchCommand.ranks:type_name -> falcon.v1.RankLaunch
+	37,  // 36: falcon.v1.RejoinCommand.moves:type_name -> falcon.v1.ShardMove
+	38,  // 37: falcon.v1.RejoinCommand.seats:type_name -> falcon.v1.RankSeat
+	1,   // 38: falcon.v1.PauseCommand.phase:type_name -> falcon.v1.PausePhase
+	42,  // 39: falcon.v1.PauseCommand.cuts:type_name -> falcon.v1.RankCut
+	43,  // 40: falcon.v1.RankCut.limits:type_name -> falcon.v1.CommLimit
+	2,   // 41: falcon.v1.RankPause.state:type_name -> falcon.v1.PauseState
+	45,  // 42: falcon.v1.RankPause.counts:type_name -> falcon.v1.CommCount
+	3,   // 43: falcon.v1.RankPause.reason_code:type_name -> falcon.v1.PauseReason
+	46,  // 44: falcon.v1.CommCount.peers:type_name -> falcon.v1.PeerCount
+	48,  // 45: falcon.v1.TestCommand.tests:type_name -> falcon.v1.RankTest
+	4,   // 46: falcon.v1.RankTest.kind:type_name -> falcon.v1.TestKind
+	4,   // 47: falcon.v1.TestResult.kind:type_name -> falcon.v1.TestKind
+	5,   // 48: falcon.v1.TestResult.status:type_name -> falcon.v1.TestStatus
+	58,  // 49: falcon.v1.SnapshotReply.job:type_name -> falcon.v1.Job
+	59,  // 50: falcon.v1.SnapshotReply.policy:type_name -> falcon.v1.Policy
+	62,  // 51: falcon.v1.SnapshotReply.ranks:type_name -> falcon.v1.RankView
+	64,  // 52: falcon.v1.SnapshotReply.series:type_name -> falcon.v1.Series
+	68,  // 53: falcon.v1.SnapshotReply.incidents:type_name -> falcon.v1.Incident
+	75,  // 54: falcon.v1.SnapshotReply.ladder:type_name -> falcon.v1.Ladder
+	76,  // 55: falcon.v1.SnapshotReply.events:type_name -> falcon.v1.EventLine
+	63,  // 56: falcon.v1.SnapshotReply.nodes:type_name -> falcon.v1.NodeView
+	85,  // 57: falcon.v1.SnapshotReply.validation:type_name -> falcon.v1.Validation
+	24,  // 58: falcon.v1.SnapshotReply.nics:type_name -> falcon.v1.Nic
+	94,  // 59: falcon.v1.SnapshotReply.recovery:type_name -> falcon.v1.Recovery
+	55,  // 60: falcon.v1.SnapshotReply.columns:type_name -> falcon.v1.RankColumns
+	57,  // 61: falcon.v1.SnapshotReply.recurring:type_name -> falcon.v1.Recurrence
+	54,  // 62: falcon.v1.SnapshotReply.operators:type_name -> falcon.v1.Operator
+	75,  // 63: falcon.v1.SnapshotReply.others:type_name -> falcon.v1.Ladder
+	56,  // 64: falcon.v1.RankColumns.columns:type_name -> falcon.v1.Column
+	103, // 65: falcon.v1.Policy.rungs:type_name -> falcon.v1.Policy.RungsEntry
+	60,  // 66: falcon.v1.Policy.recovery:type_name -> falcon.v1.RecoveryPolicy
+	6,   // 67: falcon.v1.RankView.health:type_name -> falcon.v1.RankHealth
+	65,  // 68: falcon.v1.Series.marks:type_name -> falcon.v1.Mark
+	66,  // 69: falcon.v1.Verdict.evidence:type_name -> falcon.v1.Evidence
+	67,  // 70: falcon.v1.Incident.verdict:type_name -> falcon.v1.Verdict
+	71,  // 71: falcon.v1.Action.preview:type_name -> falcon.v1.Preview
+	70,  // 72: falcon.v1.Action.approvals:type_name -> falcon.v1.Approval
+	72,  // 73: falcon.v1.Preview.swaps:type_name -> falcon.v1.NodeSwap
+	73,  // 74: falcon.v1.Preview.left:type_name -> falcon.v1.LinksOf
+	73,  // 75: falcon.v1.Preview.joined:type_name -> falcon.v1.LinksOf
+	104, // 76: falcon.v1.Preview.traffic_mb:type_name -> falcon.v1.Preview.TrafficMbEntry
+	71,  // 77: falcon.v1.RungView.preview:type_name -> falcon.v1.Preview
+	74,  // 78: falcon.v1.Ladder.rungs:type_name -> falcon.v1.RungView
+	69,  // 79: falcon.v1.Ladder.proposal:type_name -> falcon.v1.Action
+	69,  // 80: falcon.v1.Ladder.actions:type_name -> falcon.v1.Action
+	77,  // 81: falcon.v1.EventLine.audit:type_name -> falcon.v1.Audit
+	76,  // 82: falcon.v1.Event.line:type_name -> falcon.v1.EventLine
+	69,  // 83: falcon.v1.DecideReply.action:type_name -> falcon.v1.Action
+	59,  // 84: falcon.v1.SetPolicyRequest.policy:type_name -> falcon.v1.Policy
+	59,  // 85: falcon.v1.SetPolicyReply.policy:type_name -> falcon.v1.Policy
+	88,  // 86: falcon.v1.Validation.gemm:type_name -> falcon.v1.GemmResult
+	89,  // 87: falcon.v1.Validation.links:type_name -> falcon.v1.LinkResult
+	86,  // 88: falcon.v1.Validation.now:type_name -> falcon.v1.ValidationNow
+	87,  // 89: falcon.v1.ValidationNow.pairs:type_name -> falcon.v1.RankPair
+	85,  // 90: falcon.v1.ValidateReply.validation:type_name -> falcon.v1.Validation
+	68,  // 91: falcon.v1.IncidentsReply.incidents:type_name -> falcon.v1.Incident
+	85,  // 92: falcon.v1.IncidentsReply.validations:type_name -> falcon.v1.Validation
+	75,  // 93: falcon.v1.IncidentsReply.ladders:type_name -> falcon.v1.Ladder
+	76,  // 94: falcon.v1.IncidentsReply.events:type_name -> falcon.v1.EventLine
+	64,  // 95: falcon.v1.IncidentsReply.chart:type_name -> falcon.v1.Series
+	58,  // 96: falcon.v1.IncidentsReply.job:type_name -> falcon.v1.Job
+	94,  // 97: falcon.v1.IncidentsReply.recoveries:type_name -> falcon.v1.Recovery
+	93,  // 98: falcon.v1.Recovery.faults:type_name -> falcon.v1.Fault
+	105, // 99: falcon.v1.Recovery.replaced:type_name -> falcon.v1.Recovery.ReplacedEntry
+	37,  // 100: falcon.v1.Recovery.moves:type_name -> falcon.v1.ShardMove
+	106, // 101: falcon.v1.Recovery.phases_ms:type_name -> falcon.v1.Recovery.PhasesMsEntry
+	107, // 102: falcon.v1.Recovery.predicted_ms:type_name -> falcon.v1.Recovery.PredictedMsEntry
+	96,  // 103: falcon.v1.Recovery.ranks:type_name -> falcon.v1.RankRecovery
+	95,  // 104: falcon.v1.Recovery.shrink:type_name -> falcon.v1.Shrink
+	94,  // 105: falcon.v1.RecoveriesReply.recoveries:type_name -> falcon.v1.Recovery
+	99,  // 106: falcon.v1.RecoveriesReply.exposures:type_name -> falcon.v1.Exposure
+	94,  // 107: falcon.v1.RecoverReply.recovery:type_name -> falcon.v1.Recovery
+	61,  // 108: falcon.v1.Policy.RungsEntry.value:type_name -> falcon.v1.RungPolicy
+	7,   // 109: falcon.v1.Fleet.Attach:input_type -> falcon.v1.AgentFrame
+	9,   // 110: falcon.v1.Fleet.Renew:input_type -> falcon.v1.RenewRequest
+	52,  // 111: falcon.v1.Console.Snapshot:input_type -> falcon.v1.SnapshotRequest
+	78,  // 112: falcon.v1.Console.Watch:input_type -> falcon.v1.WatchRequest
+	80,  // 113: falcon.v1.Console.Decide:input_type -> falcon.v1.DecideRequest
+	82,  // 114: falcon.v1.Console.SetPolicy:input_type -> falcon.v1.SetPolicyRequest
+	90,  // 115: falcon.v1.Console.Validate:input_type -> falcon.v1.ValidateRequest
+	84,  // 116: falcon.v1.Console.Incidents:input_type -> falcon.v1.IncidentsRequest
+	97,  // 117: falcon.v1.Console.Recoveries:input_type -> falcon.v1.RecoveriesRequest
+	100, // 118: falcon.v1.Console.Recover:input_type -> falcon.v1.RecoverRequest
+	29,  // 119: falcon.v1.Fleet.Attach:output_type -> falcon.v1.EngineFrame
+	10,  // 120: falcon.v1.Fleet.Renew:output_type -> falcon.v1.RenewReply
+	53,  // 121: falcon.v1.Console.Snapshot:output_type -> falcon.v1.SnapshotReply
+	79,  // 122: falcon.v1.Console.Watch:output_type -> falcon.v1.Event
+	81,  // 123: falcon.v1.Console.Decide:output_type -> falcon.v1.DecideReply
+	83,  // 124: falcon.v1.Console.SetPolicy:output_type -> falcon.v1.SetPolicyReply
+	91,  // 125: falcon.v1.Console.Validate:output_type -> falcon.v1.ValidateReply
+	92,  // 126: falcon.v1.Console.Incidents:output_type -> falcon.v1.IncidentsReply
+	98,  // 127: falcon.v1.Console.Recoveries:output_type -> falcon.v1.RecoveriesReply
+	101, // 128: falcon.v1.Console.Recover:output_type -> falcon.v1.RecoverReply
+	119, // [119:129] is the sub-list for method output_type
+	109, // [109:119] is the sub-list for method input_type
+	109, // [109:109] is the sub-list for extension type_name
+	109, // [109:109] is the sub-list for extension extendee
+	0,   // [0:109] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_falcon_proto_init() }
@@ -10572,13 +10803,14 @@ func file_falcon_v1_falcon_proto_init() {
 		(*AgentFrame_Result)(nil),
 		(*AgentFrame_Rank)(nil),
 		(*AgentFrame_Device)(nil),
+		(*AgentFrame_Goodbye)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[19].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[22].OneofWrappers = []any{
 		(*EngineFrame_Welcome)(nil),
 		(*EngineFrame_Ack)(nil),
 		(*EngineFrame_Command)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[22].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[25].OneofWrappers = []any{
 		(*Command_Profile)(nil),
 		(*Command_Order)(nil),
 		(*Command_Pause)(nil),
@@ -10589,7 +10821,7 @@ func file_falcon_v1_falcon_proto_init() {
 		(*Command_Rejoin)(nil),
 		(*Command_Stop)(nil),
 	}
-	file_falcon_v1_falcon_proto_msgTypes[69].OneofWrappers = []any{
+	file_falcon_v1_falcon_proto_msgTypes[72].OneofWrappers = []any{
 		(*Event_Line)(nil),
 		(*Event_Resync)(nil),
 	}
@@ -10599,7 +10831,7 @@ func file_falcon_v1_falcon_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_falcon_v1_falcon_proto_rawDesc), len(file_falcon_v1_falcon_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   98,
+			NumMessages:   101,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -26,6 +26,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Fleet_Attach_FullMethodName = "/falcon.v1.Fleet/Attach"
+	Fleet_Renew_FullMethodName  = "/falcon.v1.Fleet/Renew"
 )
 
 // FleetClient is the client API for Fleet service.
@@ -39,6 +40,9 @@ type FleetClient interface {
 	// keeps them until they are acknowledged; after a reconnect it goes on from
 	// Welcome.acked + 1.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AgentFrame, EngineFrame], error)
+	// Renew signs the caller's certificate again, with the same name and role,
+	// before it expires. Only the key may be new. Role agent.
+	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewReply, error)
 }
 
 type fleetClient struct {
@@ -62,6 +66,16 @@ func (c *fleetClient) Attach(ctx context.Context, opts ...grpc.CallOption) (grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Fleet_AttachClient = grpc.BidiStreamingClient[AgentFrame, EngineFrame]
 
+func (c *fleetClient) Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RenewReply)
+	err := c.cc.Invoke(ctx, Fleet_Renew_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // FleetServer is the server API for Fleet service.
 // All implementations must embed UnimplementedFleetServer
 // for forward compatibility.
@@ -73,6 +87,9 @@ type FleetServer interface {
 	// keeps them until they are acknowledged; after a reconnect it goes on from
 	// Welcome.acked + 1.
 	Attach(grpc.BidiStreamingServer[AgentFrame, EngineFrame]) error
+	// Renew signs the caller's certificate again, with the same name and role,
+	// before it expires. Only the key may be new. Role agent.
+	Renew(context.Context, *RenewRequest) (*RenewReply, error)
 	mustEmbedUnimplementedFleetServer()
 }
 
@@ -85,6 +102,9 @@ type UnimplementedFleetServer struct{}
 
 func (UnimplementedFleetServer) Attach(grpc.BidiStreamingServer[AgentFrame, EngineFrame]) error {
 	return status.Error(codes.Unimplemented, "method Attach not implemented")
+}
+func (UnimplementedFleetServer) Renew(context.Context, *RenewRequest) (*RenewReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
 }
 func (UnimplementedFleetServer) mustEmbedUnimplementedFleetServer() {}
 func (UnimplementedFleetServer) testEmbeddedByValue()               {}
@@ -114,13 +134,36 @@ func _Fleet_Attach_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Fleet_AttachServer = grpc.BidiStreamingServer[AgentFrame, EngineFrame]
 
+func _Fleet_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RenewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FleetServer).Renew(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Fleet_Renew_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FleetServer).Renew(ctx, req.(*RenewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Fleet_ServiceDesc is the grpc.ServiceDesc for Fleet service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var Fleet_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "falcon.v1.Fleet",
 	HandlerType: (*FleetServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Renew",
+			Handler:    _Fleet_Renew_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Attach",

@@ -1,0 +1,8 @@
+package falconv1
+
+// ProtocolRevision is this build's revision of the contract between agents and
+// the engine; Hello and Welcome carry it. Peers of the revision before work
+// together: what one does not know, the other does without.
+//
+//	1: Goodbye, Command.life_ms, RankBeat.calls and waiting_ms
+const ProtocolRevision = 1

@@ -139,7 +139,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		probing.Go(func() { a.probeLoop(ctx) })
 	}
 	defer probing.Wait()
-	defer a.closeAll()
+	defer func() { a.closeAll(time.Now()) }()
 	defer a.working.Wait()
 	a.look(time.Now()) // before any command, which may be one that a killed predecessor left
 	timer := time.NewTimer(a.drainEvery)
@@ -396,14 +396,14 @@ func (a *Agent) setPids() {
 	a.mu.Unlock()
 }
 
-func (a *Agent) closeAll() {
+func (a *Agent) closeAll(now time.Time) {
 	if a.held != nil {
-		a.held.letGo(time.Now()) // nobody will be here to do it
+		a.held.letGo(now) // nobody will be here to do it
 	}
 	for _, p := range a.processes() {
 		a.samples = p.drain(a.buf, a.samples)
 	}
-	a.flush(time.Now())
+	a.flush(now)
 	for _, p := range a.processes() {
 		p.exit.Close()
 		if err := p.seg.Close(); err != nil {

@@ -185,7 +185,7 @@ func TestLaunchedProcessesOutliveTheAgent(t *testing.T) {
 		if life == 1 {
 			t.Cleanup(a.launcher.End)
 		}
-		a.closeAll()
+		a.closeAll(time.Now())
 	}
 	if pids[0] != pids[2] || pids[1] != pids[3] {
 		t.Fatalf("processes %v", pids)

@@ -94,6 +94,14 @@ func Open(cfg Config) (*Shipper, error) {
 	if _, err := credentials(cfg); err != nil {
 		return nil, err
 	}
+	s := build(cfg)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.done.Go(func() { s.run(ctx) })
+	return s, nil
+}
+
+func build(cfg Config) *Shipper {
 	if cfg.FramesMax <= 0 {
 		cfg.FramesMax = FramesMax
 	}
@@ -103,13 +111,10 @@ func Open(cfg Config) (*Shipper, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s := &Shipper{
-		cfg: cfg, log: cfg.Log, cancel: cancel,
+	return &Shipper{
+		cfg: cfg, log: cfg.Log,
 		spool: newSpool(cfg.FramesMax, cfg.BytesMax), ranks: map[int32]*falconv1.RankState{}, wake: make(chan struct{}, 1),
 	}
-	s.done.Go(func() { s.run(ctx) })
-	return s, nil
 }
 
 // Send numbers the frame and queues it. The caller must not touch it again.

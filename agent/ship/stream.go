@@ -131,28 +131,30 @@ func (s *Shipper) greet(ctx context.Context, cancel context.CancelFunc, conn *gr
 	if w == nil {
 		return nil, 0, errWelcome(first)
 	}
+	for _, f := range s.welcomed(w) {
+		if err := st.Send(f); err != nil {
+			return nil, 0, fmt.Errorf("ship: send: %w", err)
+		}
+	}
+	return st, w.Acked, nil
+}
+
+// welcomed begins a stream, and returns what it begins with: the present state
+// of every rank, unnumbered.
+func (s *Shipper) welcomed(w *falconv1.Welcome) []*falconv1.AgentFrame {
 	s.mu.Lock()
 	s.spool.resume(w.Acked)
 	s.connected = true
+	var out []*falconv1.AgentFrame
+	for _, pid := range slices.Sorted(maps.Keys(s.ranks)) {
+		out = append(out, &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: s.ranks[pid]}})
+	}
 	s.mu.Unlock()
 	s.log.Info("attached to the engine", slog.Uint64("epoch", w.Epoch), slog.Uint64("acked", w.Acked))
 	if s.cfg.Welcome != nil {
 		s.cfg.Welcome(w)
 	}
-	return st, w.Acked, s.introduce(st)
-}
-
-// introduce sends the present state of every rank, unnumbered.
-func (s *Shipper) introduce(st stream) error {
-	s.mu.Lock()
-	ranks := slices.Collect(maps.Values(s.ranks))
-	s.mu.Unlock()
-	for _, r := range ranks {
-		if err := st.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: r}}); err != nil {
-			return fmt.Errorf("ship: send: %w", err)
-		}
-	}
-	return nil
+	return out
 }
 
 func (s *Shipper) setConnected(on bool) {
@@ -204,16 +206,20 @@ func (s *Shipper) receive(st stream) error {
 		if err != nil {
 			return fmt.Errorf("ship: receive: %w", err)
 		}
-		switch body := f.Body.(type) {
-		case *falconv1.EngineFrame_Ack:
-			s.mu.Lock()
-			s.spool.ack(body.Ack.Seq)
-			s.progress = true
-			s.mu.Unlock()
-		case *falconv1.EngineFrame_Command:
-			if s.cfg.Command != nil {
-				s.cfg.Command(body.Command)
-			}
+		s.take(f)
+	}
+}
+
+func (s *Shipper) take(f *falconv1.EngineFrame) {
+	switch body := f.Body.(type) {
+	case *falconv1.EngineFrame_Ack:
+		s.mu.Lock()
+		s.spool.ack(body.Ack.Seq)
+		s.progress = true
+		s.mu.Unlock()
+	case *falconv1.EngineFrame_Command:
+		if s.cfg.Command != nil {
+			s.cfg.Command(body.Command)
 		}
 	}
 }

@@ -299,13 +299,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-ticker.C:
 			e.tick(e.cfg.Now())
 		}
-		if e.job.dirty {
-			e.describe(e.cfg.Now())
-		}
-		if err := e.settle(e.cfg.Now()); err != nil {
+		if err := e.finish(e.cfg.Now()); err != nil {
 			return err
 		}
-		e.refresh(e.cfg.Now())
 	}
 }
 

@@ -88,6 +88,27 @@ func (s *Session) End(reason error) { s.cancel(reason) }
 // Context ends with the session; its cause is the reason.
 func (s *Session) Context() context.Context { return s.ctx }
 
+// Next takes what is to be sent next without waiting, a queued frame before an
+// acknowledgement; nil when nothing waits. It is for owners that carry the
+// frames themselves, in place of Service.
+func (s *Session) Next() *falconv1.EngineFrame {
+	select {
+	case f := <-s.out:
+		return f
+	default:
+	}
+	select {
+	case <-s.nudge:
+		return s.acknowledgement()
+	default:
+		return nil
+	}
+}
+
+func (s *Session) acknowledgement() *falconv1.EngineFrame {
+	return &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Ack{Ack: &falconv1.Ack{Seq: s.acked.Load()}}}
+}
+
 // Frames is what waits to be sent; for tests and for the sender.
 func (s *Session) Frames() <-chan *falconv1.EngineFrame { return s.out }
 
@@ -109,8 +130,7 @@ func (s *Session) pump(stream Stream) error {
 				return err
 			}
 		case <-s.nudge:
-			ack := &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Ack{Ack: &falconv1.Ack{Seq: s.acked.Load()}}}
-			if err := stream.Send(ack); err != nil {
+			if err := stream.Send(s.acknowledgement()); err != nil {
 				return err
 			}
 		}

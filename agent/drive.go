@@ -1,0 +1,47 @@
+package agent
+
+import "time"
+
+// Turn does one turn of the loop at once, for an owner that schedules the agent
+// by itself in place of Run, as a simulation does: it takes what has arrived,
+// looks at what is due, and returns the time to the next turn. Work that Run
+// leaves to goroutines has ended when Turn returns.
+func (a *Agent) Turn(now time.Time) time.Duration {
+	for a.takeOne(now) {
+		a.working.Wait()
+	}
+	a.turn(now)
+	a.working.Wait()
+	return a.pace(now)
+}
+
+// takeOne handles one thing that has arrived; false when nothing waits. The
+// order is fixed: a welcome comes before the commands of its stream.
+func (a *Agent) takeOne(now time.Time) bool {
+	select {
+	case w := <-a.welcomes:
+		a.welcome(w)
+		return true
+	default:
+	}
+	select {
+	case c := <-a.inbox:
+		a.desk.Take(c, now)
+		a.look(now)
+		return true
+	default:
+	}
+	select {
+	case <-a.roused:
+		a.look(now)
+		return true
+	default:
+		return false
+	}
+}
+
+// Halt ends an agent that Turn has driven, as the end of Run does.
+func (a *Agent) Halt(now time.Time) {
+	a.working.Wait()
+	a.closeAll(now)
+}

@@ -1,0 +1,45 @@
+package ship
+
+import falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+
+// Link is a Shipper whose frames its owner carries, in place of a connection:
+// the same spool, introduction and acknowledgements, without goroutines and
+// without a network. One goroutine uses it. A simulation drives agents with it.
+type Link struct {
+	s    *Shipper
+	sent uint64 // newest frame handed out on the present stream
+}
+
+// NewLink makes a link. Of cfg, what concerns the network does not count.
+func NewLink(cfg Config) *Link { return &Link{s: build(cfg)} }
+
+// Shipper is what the agent sends through.
+func (l *Link) Shipper() *Shipper { return l.s }
+
+// Hello is the first frame of a stream.
+func (l *Link) Hello() *falconv1.AgentFrame { return l.s.hello() }
+
+// Welcomed begins a stream with the engine's first frame, and returns what is
+// to be sent before anything else.
+func (l *Link) Welcomed(w *falconv1.Welcome) []*falconv1.AgentFrame {
+	l.sent = w.GetAcked()
+	return l.s.welcomed(w)
+}
+
+// Next is the frame to send now; nil when there is none.
+func (l *Link) Next() *falconv1.AgentFrame {
+	beat, frame, _ := l.s.pick(l.sent)
+	if beat != nil { // the frame is picked again
+		return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: beat}}
+	}
+	if frame != nil {
+		l.sent = frame.Seq
+	}
+	return frame
+}
+
+// Received takes one frame of the engine.
+func (l *Link) Received(f *falconv1.EngineFrame) { l.s.take(f) }
+
+// Broken ends the stream.
+func (l *Link) Broken() { l.s.setConnected(false) }

@@ -274,3 +274,6 @@ func (w *Watcher) Close() {
 	defer w.hub.mu.Unlock()
 	delete(w.hub.watchers, w)
 }
+
+// Waiting is how many lines Next would return at once.
+func (w *Watcher) Waiting() int { return len(w.lines) }

@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// setup is what a run's seed has decided before it begins.
+type setup struct {
+	nodes, spares   int
+	perNode         int
+	layout          falcon.Layout
+	iteration       time.Duration
+	iterations      int64 // the job's length
+	checkpointEvery int64
+	spread          time.Duration // between the first and the last rank's end
+	exitInfo        bool          // the kernel tells how processes that are no children have ended
+	drainMs         int
+	skews           []time.Duration // of the nodes' clocks, by node; they stay
+	verbose         bool
+}
+
+// Cluster is one run.
+type Cluster struct {
+	*World
+	setup setup
+	dir   string
+	nodes map[falcon.Node]*node
+	order []*node
+	host  *host
+	conns []*conn
+	job   *job
+	judge *judge
+
+	pids    int
+	parents map[int]int // boot of the agent that started a process
+}
+
+func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
+	dir, err := scratch()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{World: newWorld(seed), dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, parents: map[int]int{}}
+	c.setup = c.draw()
+	if change != nil {
+		change(&c.setup)
+	}
+	c.job, c.judge = newJob(c), newJudge(c)
+	c.host = newHost(c, dir)
+	for i := range c.setup.nodes + c.setup.spares {
+		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", i)), dir)
+		n.skew = c.setup.skews[i]
+		c.nodes[n.name] = n
+		c.order = append(c.order, n)
+	}
+	c.log("setup %+v", c.setup)
+	c.after(0, c.host.start)
+	for _, n := range c.order {
+		c.after(c.between(0, time.Second), n.boot)
+	}
+	c.after(2*time.Second, c.train)
+	c.after(time.Second, c.watch)
+	return c, nil
+}
+
+func (c *Cluster) close() {
+	for _, n := range c.order {
+		n.end(false)
+	}
+	if c.host.engine != nil {
+		c.host.engine.Halt()
+		_ = c.host.journal.Close()
+	}
+	_ = os.RemoveAll(c.dir)
+}
+
+// draw makes a setup.
+func (c *Cluster) draw() setup {
+	s := setup{
+		nodes: 3 + c.rng.IntN(4), spares: 2, perNode: 2, iteration: c.between(300*time.Millisecond, 2*time.Second),
+		checkpointEvery: 20, spread: c.between(0, 900*time.Millisecond), exitInfo: c.rng.IntN(2) == 0, drainMs: 100,
+	}
+	s.layout = falcon.Layout{TP: 1, DP: s.nodes * s.perNode, PP: 1}
+	if s.nodes%2 == 0 && c.rng.IntN(2) == 0 {
+		s.layout = falcon.Layout{TP: 1, DP: s.nodes * s.perNode / 2, PP: 2}
+	}
+	s.iterations = 1 << 30
+	s.skews = make([]time.Duration, s.nodes+s.spares)
+	if c.rng.IntN(3) == 0 {
+		s.skews[c.rng.IntN(s.nodes)] = c.between(-10*time.Minute, 10*time.Minute)
+	}
+	return s
+}
+
+// train starts the job by hand.
+func (c *Cluster) train() {
+	for r := range c.setup.layout.World() {
+		n := c.order[r/c.setup.perNode]
+		p := c.newProc(n, r, falcon.NewDevice(n.name, r%c.setup.perNode), 0)
+		p.show()
+		c.job.join(p, 0, 0, true)
+	}
+}
+
+// watch notes which nodes the engine can reach.
+func (c *Cluster) watch() {
+	for _, n := range c.order {
+		a := n.agent
+		if a != nil && !a.stopped && a.conn != nil && a.conn.agentUp && a.conn.engUp && a.conn.session != nil && !n.path.up.cut && !n.path.down.cut {
+			n.reached = c.now
+		}
+	}
+	c.after(100*time.Millisecond, c.watch)
+}

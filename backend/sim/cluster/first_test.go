@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	first  = flag.Uint64("first", 1, "first seed")
+	seeds  = flag.Int("seeds", 20, "how many seeds")
+	frames = flag.Bool("frames", false, "log every frame")
+	count  = flag.Int("deeds", 200, "entries of a schedule")
+	only   = flag.String("kinds", "", "only these kinds of harmless deeds, by commas")
+	share  = flag.Float64("faults", 0.15, "share of real faults")
+	keep   = flag.String("keep", "", "write what was found, shrunk, into this directory")
+	whole  = flag.Bool("whole", false, "print what was found without shrinking it")
+)
+
+// play runs a story to its end and returns the cluster, closed.
+func play(t testing.TB, s story) *Cluster {
+	t.Helper()
+	c, err := newCluster(s.seed, s.setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	c.frames = *frames
+	over := start
+	for _, d := range s.deeds {
+		c.after(d.at, func() { c.do(d) })
+		over = max(over, d.at+d.last)
+	}
+	c.after(start, c.lift)
+	c.after(over, c.heal)
+	c.run(over + settleMost)
+	c.judge.end()
+	return c
+}
+
+// shrink removes what is not needed for a violation.
+func shrink(t testing.TB, s story) story {
+	for size := (len(s.deeds) + 1) / 2; size > 0; size /= 2 {
+		for i := 0; i+size <= len(s.deeds); {
+			less := s
+			less.deeds = append(append([]deed{}, s.deeds[:i]...), s.deeds[i+size:]...)
+			if len(play(t, less).bad) > 0 {
+				s = less
+			} else {
+				i += size
+			}
+		}
+	}
+	return s
+}
+
+func tell(t *testing.T, c *Cluster, most int) {
+	t.Helper()
+	lines := c.lines[max(0, len(c.lines)-most):]
+	t.Log("\n" + strings.Join(lines, "\n"))
+}
+
+// drawn is the story of a seed by the test's flags.
+func drawn(seed uint64) story {
+	p := plan{deeds: *count, every: 5 * time.Second, faults: *share, faultGap: 100 * time.Second}
+	for _, k := range harmless {
+		if *only != "" && strings.Contains(","+*only+",", ","+k.kind+",") {
+			p.kinds = append(p.kinds, k)
+		}
+	}
+	s := story{seed: seed, exitInfo: seed%3 != 0, deeds: schedule(seed, p)}
+	if seed%2 == 0 {
+		s.iterations = 200 + int64(seed%7)*100
+	}
+	return s
+}
+
+func TestSeeds(t *testing.T) {
+	began, virtual, resumed, fences := time.Now(), time.Duration(0), 0, 0
+	for seed := *first; seed < *first+uint64(*seeds); seed++ {
+		s := drawn(seed)
+		c := play(t, s)
+		virtual, resumed, fences = virtual+c.now, resumed+c.judge.resumed, fences+c.judge.fences
+		if len(c.bad) > 0 {
+			found(t, s, c)
+		}
+	}
+	t.Logf("%d seeds, %.1f h of the job's time in %v; %d recoveries, %d fences", *seeds, virtual.Hours(), time.Since(began).Round(time.Millisecond), resumed, fences)
+}
+
+// found prints the story of a failing seed and how to play it again.
+func found(t *testing.T, s story, c *Cluster) {
+	t.Helper()
+	t.Errorf("seed %d: %v", s.seed, c.bad)
+	if !*whole {
+		s = shrink(t, s)
+		c = play(t, s)
+	}
+	if *keep != "" {
+		name := filepath.Join(*keep, fmt.Sprintf("seed%d.txt", s.seed))
+		if err := os.WriteFile(name, []byte("# "+strings.Join(c.bad, "; ")+"\n"+s.String()), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Log("\n" + s.String())
+	tell(t, c, 60)
+	t.Logf("again: go test ./backend/sim/cluster -run TestSeeds -v -first %d -seeds 1", s.seed)
+}
+
+func TestRepeats(t *testing.T) {
+	for seed := *first; seed < *first+5; seed++ {
+		s := drawn(seed)
+		a, b := play(t, s), play(t, s)
+		if a.hash() == b.hash() {
+			continue
+		}
+		for i := range a.lines {
+			if i >= len(b.lines) || a.lines[i] != b.lines[i] {
+				t.Errorf("seed %d: line %d: %s\n%s", seed, i, a.lines[i], b.lines[min(i, len(b.lines)-1)])
+				break
+			}
+		}
+	}
+}

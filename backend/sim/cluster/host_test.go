@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/engine"
+	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/recovery"
+)
+
+const tickEvery = 100 * time.Millisecond
+
+// host is the machine of the engine.
+type host struct {
+	c       *Cluster
+	engine  *engine.Engine
+	journal *journal.Journal
+	path    string
+	life    int  // counts starts
+	stopped bool // the process does not run (SIGSTOP)
+	stops   int
+	watcher *engine.Watcher
+	woken   bool
+	skew    time.Duration
+}
+
+func newHost(c *Cluster, dir string) *host {
+	return &host{c: c, path: filepath.Join(dir, "journal.db")}
+}
+
+// start opens the journal and restores an engine from it.
+func (h *host) start() {
+	j, err := journal.Open(h.path)
+	if err != nil {
+		h.c.violate("the journal can't be opened: %s", err)
+		return
+	}
+	e, err := engine.New(engine.Config{
+		JobName: "sim", Journal: j, Now: func() time.Time { return h.c.at(h.skew) },
+		Policy:    falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS3, Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
+		Recoverer: spy{recovery.New(recovery.Config{}), h.c.judge},
+	})
+	if err != nil {
+		h.c.violate("the engine does not start: %s", err)
+		return
+	}
+	h.life++
+	h.engine, h.journal = e, j
+	if h.watcher, err = e.Watch(0); err != nil {
+		h.c.violate("%s", err)
+	}
+	h.c.log("engine: life %d begins", h.life)
+	h.tick(h.life)
+}
+
+// kill ends the engine as kill -9 does.
+func (h *host) kill() {
+	if h.engine == nil {
+		return
+	}
+	h.c.log("engine: killed")
+	h.engine.Halt()
+	_ = h.journal.Close()
+	h.engine, h.stopped = nil, false
+	for _, c := range h.c.conns {
+		if c.life == h.life && c.engUp {
+			c.closeEngine("the engine was killed")
+		}
+	}
+}
+
+// revive starts the engine where none runs.
+func (h *host) revive() {
+	if h.engine == nil {
+		h.start()
+	}
+}
+
+// stop is SIGSTOP for a while.
+func (h *host) stop(last time.Duration) {
+	if h.engine == nil || h.stopped {
+		return
+	}
+	h.c.log("engine: stopped for %v", last)
+	h.stopped = true
+	h.stops++
+	no := h.stops
+	h.c.after(last, func() {
+		if h.stops == no {
+			h.cont()
+		}
+	})
+}
+
+func (h *host) cont() {
+	if h.stopped {
+		h.c.log("engine: goes on")
+		h.stopped = false
+		h.turn(true)
+	}
+}
+
+// call has an operator's request carried out; the answer comes at once, as no
+// time passes meanwhile.
+func (h *host) call(f func(context.Context, *engine.Engine) error) error {
+	if h.engine == nil || h.stopped {
+		return engine.ErrStopped
+	}
+	answer := make(chan error, 1)
+	e := h.engine
+	go func() { answer <- f(context.Background(), e) }()
+	for {
+		select {
+		case err := <-answer:
+			h.turn(false)
+			return err
+		default:
+			runtime.Gosched()
+			if err := e.Turn(false); err != nil {
+				h.c.violate("the engine has ended: %s", err)
+				return err
+			}
+		}
+	}
+}
+
+func (h *host) tick(life int) {
+	if h.engine == nil || h.life != life {
+		return
+	}
+	h.c.after(tickEvery, func() { h.tick(life) })
+	h.turn(true)
+}
+
+// wake has the engine look at what arrived, as soon as its process runs.
+func (h *host) wake() {
+	if h.woken || h.engine == nil {
+		return
+	}
+	h.woken = true
+	life := h.life
+	h.c.after(50*time.Microsecond, func() {
+		h.woken = false
+		if h.life == life {
+			h.turn(false)
+		}
+	})
+}
+
+func (h *host) turn(tick bool) {
+	if h.engine == nil || h.stopped {
+		return
+	}
+	if err := h.engine.Turn(tick); err != nil {
+		h.c.violate("the engine has ended: %s", err)
+		return
+	}
+	for h.watcher.Waiting() > 0 {
+		line, _, _ := h.watcher.Next(context.Background())
+		h.c.log("engine: [%s %d] %s", line.GetKind(), line.GetSeverity(), line.GetText())
+	}
+	h.c.conns = slices.DeleteFunc(h.c.conns, func(c *conn) bool { return !c.agentUp && !c.engUp })
+	for _, c := range h.c.conns {
+		c.pump()
+	}
+	h.c.judge.look()
+}
+
+func (h *host) take(c *conn, f *falconv1.AgentFrame) {
+	if err := h.engine.Frame(c.session, f); err == nil {
+		h.wake()
+	}
+}
+
+// scratch is a directory in memory where the machine has one.
+func scratch() (string, error) {
+	base := "/dev/shm"
+	if _, err := os.Stat(base); err != nil {
+		base = ""
+	}
+	return os.MkdirTemp(base, "falcon-sim-")
+}

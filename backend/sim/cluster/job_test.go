@@ -1,0 +1,323 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/ring"
+)
+
+// job is the emulated training job: what is true, whatever the engine believes.
+type job struct {
+	c          *Cluster
+	teams      map[uint64]*team // by generation
+	checkpoint int64            // newest that storage holds, as the iteration that a restart begins with
+	finished   bool
+	begun      time.Duration // when an iteration last began
+	newest     int64
+	lost       int // iterations that were run again
+}
+
+// team is the processes whose communicators are of one generation.
+type team struct {
+	j         *job
+	gen       uint64
+	resume    int64
+	fresh     bool // all come from storage
+	members   map[int]*proc
+	running   bool
+	iteration int64
+	optAt     time.Duration // when the optimizer of this iteration began, 0 = not yet
+	optFor    map[int]time.Duration
+	stuck     time.Duration // since when it waits for a member; 0 = it does not
+	stall     time.Duration // all ranks are in their own storage until then
+	poll      bool
+}
+
+func newJob(c *Cluster) *job {
+	return &job{c: c, teams: map[uint64]*team{}, checkpoint: falcon.NoIteration, newest: -1}
+}
+
+// digest is the checksum of a rank's shard at a step.
+func (j *job) digest(rank int, step int64) uint64 {
+	if step < 0 {
+		return 0
+	}
+	co := j.c.setup.layout.Coord(falcon.Rank(rank))
+	return uint64(step)*31 + uint64(co.TP)*7 + uint64(co.PP)*3 + 1
+}
+
+// join takes a process into a generation's team, which begins once it is whole.
+func (j *job) join(p *proc, gen uint64, resume int64, fresh bool) {
+	t := j.teams[gen]
+	if t == nil {
+		t = &team{j: j, gen: gen, resume: resume, fresh: fresh, members: map[int]*proc{}}
+		j.teams[gen] = t
+	}
+	if old := t.members[p.rank]; old != nil && old != p && old.alive && old.team == t {
+		j.c.violate("rank %d has two processes in generation %d: %s and %s", p.rank, gen, old, p)
+	}
+	t.members[p.rank] = p
+	p.team = t
+	if !fresh {
+		j.c.after(joinMost, func() { t.overdue(p) })
+	}
+	if len(t.members) == j.c.setup.layout.World() && !t.running {
+		j.c.after(j.c.between(groupsLeast, groupsMost), t.begin)
+	}
+}
+
+// leave takes a process out of its team: its communicators are aborted.
+func (j *job) leave(p *proc) {
+	if p.team != nil {
+		p.settle()
+		p.team = nil
+	}
+}
+
+// overdue fails a rejoin that did not become whole.
+func (t *team) overdue(p *proc) {
+	if t.running || p.team != t || !p.alive || p.frozen {
+		return
+	}
+	p.team = nil
+	p.rejoined = ring.Rejoined{Generation: t.gen, Iteration: t.resume, Status: -2}
+	p.stand(t.gen, -2, p.tag())
+}
+
+func (t *team) ranks() []int { return slices.Sorted(maps.Keys(t.members)) }
+
+// whole reports whether all members can go on.
+func (t *team) whole() bool {
+	for _, p := range t.members {
+		if !p.able(t) {
+			return false
+		}
+	}
+	return len(t.members) == t.j.c.setup.layout.World()
+}
+
+// begin has a team train once all its members are there.
+func (t *team) begin() {
+	if t.running || !t.whole() {
+		if !t.running && t.alive() {
+			t.j.c.after(200*time.Millisecond, t.begin)
+		}
+		return
+	}
+	c := t.j.c
+	for _, other := range t.j.teams {
+		if other != t && other.running && other.whole() {
+			c.violate("generations %d and %d train at the same time", other.gen, t.gen)
+		}
+	}
+	t.restore()
+	t.running, t.iteration = true, t.resume-1
+	c.log("generation %d trains from iteration %d", t.gen, t.resume)
+	if t.j.newest >= 0 {
+		t.j.lost += int(max(0, t.j.newest-t.resume+1))
+	}
+	t.next()
+}
+
+// alive reports whether anybody still is in the team.
+func (t *team) alive() bool {
+	for _, p := range t.members {
+		if p.alive && p.team == t {
+			return true
+		}
+	}
+	return false
+}
+
+// restore gives every member its shard, and checks that who gives it has it.
+func (t *team) restore() {
+	c := t.j.c
+	for _, r := range t.ranks() {
+		p := t.members[r]
+		from := p
+		storage := t.fresh
+		if p.rejoin != nil {
+			storage = p.rejoin.Checkpoint
+			for _, m := range p.rejoin.Moves {
+				if int(m.Rank) == r && m.From >= 0 {
+					from = t.members[int(m.From)]
+				} else if int(m.Rank) == r {
+					storage = true
+				}
+			}
+		}
+		if storage && t.resume > 0 && t.resume != c.job.checkpoint && !t.fresh {
+			c.violate("rank %d restores step %d from storage, which holds %d", r, t.resume, c.job.checkpoint)
+		}
+		if !storage && from.step != t.resume && from.kept != t.resume {
+			c.violate("rank %d restores step %d from %s, which holds %d and %d", r, t.resume, from, from.step, from.kept)
+		}
+	}
+	for _, r := range t.ranks() {
+		p := t.members[r]
+		p.step, p.kept = t.resume, falcon.NoIteration
+		p.connect(t.gen)
+		if !t.fresh {
+			p.rejoined = ring.Rejoined{Generation: t.gen, Iteration: t.resume, GroupsNs: 1e6, StateNs: 1e6, Bytes: 1}
+		}
+		p.n.poke()
+	}
+}
+
+// in reports whether a member is in its optimizer now.
+func (t *team) in(p *proc) bool {
+	return t.optAt > 0 && t.j.c.now < t.optAt+t.optFor[p.rank]
+}
+
+// done reports whether a member has finished the optimizer of this iteration.
+func (t *team) done(p *proc) bool { return t.optAt > 0 && !t.in(p) }
+
+// next begins an iteration, or ends the job.
+func (t *team) next() {
+	c := t.j.c
+	if !t.go_(t.next) {
+		return
+	}
+	for _, p := range t.members {
+		p.settle()
+	}
+	t.iteration++
+	t.optAt = 0
+	if t.iteration >= c.setup.iterations {
+		t.end()
+		return
+	}
+	if t.trap() {
+		t.iteration--
+		t.wait(t.next)
+		return
+	}
+	t.j.begun, t.j.newest = c.now, max(t.j.newest, t.iteration)
+	if every := c.setup.checkpointEvery; every > 0 && t.iteration > 0 && t.iteration%every == 0 {
+		t.j.checkpoint = t.iteration
+	}
+	for _, r := range t.ranks() {
+		p := t.members[r]
+		p.ctl.Iteration = t.iteration
+		p.marks = append(p.marks, ring.Mark{Iteration: t.iteration, StartNs: p.mono() + int64(r)*1000, PausedNs: p.pausedNs})
+		p.ctl.MarksWritten = uint64(len(p.marks))
+		t.call(p)
+	}
+	c.log("generation %d: iteration %d", t.gen, t.iteration)
+	ms := c.setup.iteration
+	c.after(ms*9/10+c.between(0, ms/50), t.optimize)
+}
+
+// call writes the records of an iteration's calls.
+func (t *team) call(p *proc) {
+	slot := uint32(len(p.comms) - 1)
+	for range 2 {
+		p.records = append(p.records, ring.Record{
+			EnterNs: p.mono(), ExitNs: p.mono() + 1000, Count: 1024, Ordinal: p.calls, Seq: p.calls + 1, Comm: slot, Peer: -1,
+			Step: uint32(t.iteration), Op: falcon.OpAllReduce, Dtype: 7,
+		})
+		p.calls++
+	}
+	p.comms[slot].Calls = p.calls
+}
+
+// trap holds the members that a pause has ordered to stop before this iteration.
+func (t *team) trap() bool {
+	held := false
+	for _, r := range t.ranks() {
+		p := t.members[r]
+		if p.pause.Wanted != 0 && p.pause.State == ring.PauseArmed && p.boundary <= t.iteration {
+			p.pause.State, p.pause.TrappedNs, p.pause.QuietNs = ring.PauseQuiet, p.mono(), p.mono()
+			p.n.poke()
+		}
+		held = held || p.held()
+	}
+	return held
+}
+
+// go_ reports whether the team can go on now; if not, f is called when it may.
+func (t *team) go_(f func()) bool {
+	switch {
+	case !t.running || !t.alive():
+		t.running = false
+		return false
+	case !t.whole() || t.j.c.now < t.stall:
+		t.wait(f)
+		return false
+	}
+	t.stuck = 0
+	return true
+}
+
+func (t *team) wait(f func()) {
+	if t.stuck == 0 {
+		t.stuck = t.j.c.now
+	}
+	t.j.c.after(100*time.Millisecond, f)
+}
+
+// optimize begins the update, once all have exchanged their gradients.
+func (t *team) optimize() {
+	c := t.j.c
+	if !t.go_(t.optimize) {
+		return
+	}
+	t.optAt, t.optFor = c.now, map[int]time.Duration{}
+	for _, r := range t.ranks() {
+		t.optFor[r] = c.between(time.Millisecond, max(2*time.Millisecond, c.setup.iteration/20))
+	}
+	c.after(c.setup.iteration/10, t.next)
+}
+
+// end is the job's own end.
+func (t *team) end() {
+	c := t.j.c
+	c.log("generation %d: the job is done after iteration %d", t.gen, t.iteration-1)
+	t.running = false
+	last := time.Duration(0)
+	for _, r := range t.ranks() {
+		p := t.members[r]
+		p.team = nil
+		d := c.between(0, c.setup.spread)
+		last = max(last, d)
+		c.after(d, p.finish)
+	}
+	c.after(last, func() {
+		for _, p := range t.members {
+			if !p.normal {
+				return // somebody was killed on the way
+			}
+		}
+		c.log("the job is finished")
+		t.j.finished = true
+	})
+}
+
+// broken reports whether the job can't go on by itself, and why.
+func (j *job) broken() string {
+	why := "no generation trains"
+	for _, g := range slices.Sorted(maps.Keys(j.teams)) {
+		t := j.teams[g]
+		if !t.running {
+			continue
+		}
+		why = ""
+		for _, r := range t.ranks() {
+			switch p := t.members[r]; {
+			case !p.alive:
+				why = p.String() + " has ended: " + p.how
+			case p.frozen:
+				why = p.String() + " is frozen"
+			case p.team != t:
+				why = p.String() + " has left"
+			}
+		}
+		if why == "" {
+			return ""
+		}
+	}
+	return why
+}

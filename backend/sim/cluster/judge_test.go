@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery"
+)
+
+// judge holds the engine's deeds against what is true.
+type judge struct {
+	c       *Cluster
+	fenced  map[string]bool // recovery/node
+	state   map[string]falcon.RecoveryState
+	launch  map[[2]uint64]int // processes started, by generation and rank
+	ok      time.Duration     // when the job was last seen to be whole
+	sick    time.Duration     // when it was last seen to be broken
+	begins  int
+	resumed int
+	fences  int
+	barred  map[falcon.Node]bool // fenced, and not lifted
+}
+
+func newJudge(c *Cluster) *judge {
+	return &judge{c: c, fenced: map[string]bool{}, state: map[string]falcon.RecoveryState{}, launch: map[[2]uint64]int{}, barred: map[falcon.Node]bool{}, sick: -time.Hour}
+}
+
+// spy is the recovery machine with the judge looking at what it decides.
+type spy struct {
+	*recovery.Machine
+	j *judge
+}
+
+func (s spy) Ready() recovery.Ready {
+	r := s.Machine.Ready()
+	for _, v := range r.Recoveries {
+		s.j.recovery(v)
+	}
+	return r
+}
+
+// sickFor is how long after a fault was mended it still explains a recovery: a
+// process that was frozen, say, and went on.
+const sickFor = 15 * time.Second
+
+// look follows the truth.
+func (j *judge) look() {
+	if j.c.job.broken() != "" {
+		j.sick = j.c.now
+		return
+	}
+	j.ok = j.c.now
+}
+
+func (j *judge) recovery(v falcon.Recovery) {
+	was := j.state[v.ID]
+	if was != v.State {
+		j.c.log("engine: %s is %s (generation %d, fenced %v, pending %v, resume %d): %s", v.ID, v.State, v.Generation, v.Fenced, v.Pending, v.Resume, v.Reason)
+	}
+	j.state[v.ID] = v.State
+	if v.State == falcon.RecoveryResumed && was != v.State {
+		j.resumed++
+	}
+	for _, n := range v.Fenced {
+		if key := v.ID + "/" + string(n); !j.fenced[key] {
+			j.fenced[key] = true
+			j.barred[n] = true
+			j.fences++
+			j.fence(v, n)
+		}
+	}
+	if v.State == falcon.RecoverySuspend && was != v.State {
+		j.begins++
+		if why := j.c.job.broken(); why == "" && j.c.now-j.sick > sickFor {
+			j.c.violate("%s holds a healthy job: %v", v.ID, faults(v))
+		}
+	}
+	if j.c.job.finished && !v.State.Over() && was == "" {
+		j.c.violate("%s is opened for a finished job: %v", v.ID, faults(v))
+	}
+}
+
+func faults(v falcon.Recovery) []string {
+	var out []string
+	for _, f := range v.Faults {
+		out = append(out, f.Evidence...)
+	}
+	return out
+}
+
+// reachFor is how long a node must have been out of reach before a recovery that
+// waits for it may give it up.
+const reachFor = 4 * time.Second
+
+// fence judges one fence: the node must be at fault, or out of reach for a while
+// in a recovery that has another cause.
+func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
+	n := j.c.nodes[name]
+	if n == nil || n.guilty() || n.demanded {
+		return
+	}
+	if j.c.now-n.reached > reachFor && j.c.job.broken() != "" && 2*j.unreached() <= len(j.c.order) {
+		return
+	}
+	j.c.violate("healthy node %s is fenced by %s: %v", name, v.ID, faults(v))
+}
+
+// guiltyFor is how long a process's end speaks against its node.
+const guiltyFor = 3 * time.Minute
+
+// guilty reports whether something on the node is, or was just now, at fault.
+func (n *node) guilty() bool {
+	if !n.power {
+		return true
+	}
+	for _, p := range n.procs {
+		if p.frozen && p.alive || !p.alive && !p.normal && n.c.now-p.endedAt < guiltyFor || n.c.now-n.thawed < sickFor {
+			return true
+		}
+	}
+	return n.blamed > 0 && n.c.now-n.blamed < guiltyFor
+}
+
+// started judges a start of a process.
+func (j *judge) started(p *proc) {
+	if j.c.job.finished {
+		j.c.violate("%s is started although the job is finished", p)
+	}
+	key := [2]uint64{p.gen, uint64(p.rank)}
+	if j.launch[key]++; j.launch[key] > 1 {
+		j.c.violate("rank %d of generation %d is started twice", p.rank, p.gen)
+	}
+}
+
+func (j *judge) isFenced(n falcon.Node) bool { return j.barred[n] }
+
+// settleMost is how long a job may stand once everything is whole again.
+const settleMost = 6 * time.Minute
+
+// end judges a run that is over: the job trains, or is finished.
+func (j *judge) end() {
+	c := j.c
+	if len(c.bad) > 0 || c.job.finished || j.c.now-c.job.begun < 10*time.Second+3*c.setup.iteration {
+		return
+	}
+	c.violate("the job stands for ever: no iteration since %.1f s; %s", c.job.begun.Seconds(), c.job.broken())
+}
+
+// unreached counts the nodes that the engine can't reach now.
+func (j *judge) unreached() int {
+	out := 0
+	for _, n := range j.c.order {
+		if j.c.now-n.reached > time.Second {
+			out++
+		}
+	}
+	return out
+}

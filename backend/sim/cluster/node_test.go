@@ -1,0 +1,227 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent"
+	"github.com/failslow/falcon/agent/launch"
+	"github.com/failslow/falcon/agent/ship"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// node is one machine of the cluster.
+type node struct {
+	c     *Cluster
+	name  falcon.Node
+	dir   string
+	power bool
+	skew  time.Duration // of its wall clock
+	path  path
+	agent *agentLife // nil while none runs
+	boots int
+	procs []*proc // that were ever started here, oldest first
+
+	reached  time.Duration // when engine and agent could last speak
+	thawed   time.Duration // when a process here last went on after a freeze
+	blamed   time.Duration // when a device here last reported a fatal fault
+	demanded bool          // an operator has asked for its replacement
+}
+
+// agentLife is one life of a node's agent.
+type agentLife struct {
+	n       *node
+	agent   *agent.Agent
+	link    *ship.Link
+	conn    *conn
+	backoff time.Duration
+	stopped bool // SIGSTOP
+	over    bool
+	due     time.Duration // next turn
+	no      int           // of that turn: an older one does not count
+}
+
+func newNode(c *Cluster, name falcon.Node, dir string) *node {
+	n := &node{c: c, name: name, dir: filepath.Join(dir, string(name)), power: true}
+	if err := os.MkdirAll(n.dir, 0o700); err != nil {
+		c.violate("%s", err)
+	}
+	return n
+}
+
+func (n *node) now() time.Time { return n.c.at(n.skew) }
+
+// boot starts the node's agent.
+func (n *node) boot() {
+	if n.agent != nil || !n.power {
+		return
+	}
+	n.boots++
+	cfg := agent.Defaults()
+	cfg.Node, cfg.Job, cfg.ShmDir = string(n.name), "sim", n.dir
+	cfg.DrainMs, cfg.RankTable = n.c.setup.drainMs, filepath.Join(n.dir, "table.json")
+	cfg.Launch = launch.Config{Command: []string{"/bin/true"}, NodeRanks: n.c.setup.perNode}
+	cfg.Host.Proc = n.dir // nothing of this machine's processes is theirs
+	a := &agentLife{n: n, backoff: ship.BackoffMin}
+	a.agent = agent.New(cfg, agent.Options{Directory: directory{n}, Launch: machine{n}})
+	a.link = ship.NewLink(ship.Config{
+		Hello: &falconv1.Hello{
+			Agent: string(n.name), Node: string(n.name), Boot: fmt.Sprintf("%s-%d", n.name, n.boots), Version: "sim", Job: "sim",
+			LaunchRanks: int32(n.c.setup.perNode), Protocol: falconv1.ProtocolRevision,
+		},
+		Welcome: a.agent.Welcome, Command: a.agent.Command,
+	})
+	a.agent.Bind(a.link.Shipper())
+	n.agent = a
+	n.c.log("%s: agent %d starts", n.name, n.boots)
+	a.wake(0)
+	n.dial(a)
+}
+
+// wake has the next turn come within d.
+func (a *agentLife) wake(d time.Duration) {
+	at := a.n.c.now + d
+	if a.due > a.n.c.now && a.due <= at {
+		return
+	}
+	a.due = at
+	a.no++
+	no := a.no
+	a.n.c.after(d, func() {
+		if no == a.no {
+			a.turn()
+		}
+	})
+}
+
+// turnLeast bounds how often an agent is driven: a busy node's scheduler.
+const turnLeast = 20 * time.Millisecond
+
+func (a *agentLife) turn() {
+	a.due = 0
+	if a.over {
+		return
+	}
+	if a.stopped {
+		return // it goes on with cont
+	}
+	next := a.agent.Turn(a.n.now())
+	a.push()
+	a.wake(max(next, turnLeast))
+}
+
+// push sends what waits on a stream that has been welcomed.
+func (a *agentLife) push() {
+	if a.conn == nil || !a.conn.agentUp || !a.link.Shipper().Stats().Connected {
+		return
+	}
+	for f := a.link.Next(); f != nil; f = a.link.Next() {
+		a.conn.toEngine(f)
+	}
+}
+
+// received takes one frame of the engine.
+func (a *agentLife) received(c *conn, f *falconv1.EngineFrame) {
+	if a.over || a.conn != c {
+		return
+	}
+	if a.stopped {
+		a.n.c.after(100*time.Millisecond, func() { a.received(c, f) }) // it waits in the socket
+		return
+	}
+	if w := f.GetWelcome(); w != nil {
+		for _, g := range a.link.Welcomed(w) {
+			c.toEngine(g)
+		}
+		a.backoff = ship.BackoffMin
+	} else {
+		a.link.Received(f)
+	}
+	a.wake(0)
+}
+
+// lost is told when the agent's end of its connection has closed.
+func (a *agentLife) lost(c *conn, why string) {
+	if a.over || a.conn != c {
+		return
+	}
+	a.link.Broken()
+	a.failed(why)
+}
+
+func (a *agentLife) failed(why string) {
+	if a.over {
+		return
+	}
+	w := a.n.c.World
+	wait := time.Duration(float64(a.backoff) * (0.75 + 0.5*w.rng.Float64()))
+	a.backoff = min(2*a.backoff, ship.BackoffMax)
+	w.log("%s: no stream (%s), next try in %v", a.n.name, why, wait.Round(time.Millisecond))
+	w.after(wait, func() { a.redial() })
+}
+
+func (a *agentLife) redial() {
+	switch {
+	case a.over:
+	case a.stopped:
+		a.n.c.after(100*time.Millisecond, a.redial)
+	default:
+		a.n.dial(a)
+	}
+}
+
+// end ends the agent: in order, or as kill -9 does.
+func (n *node) end(order bool) {
+	a := n.agent
+	if a == nil {
+		return
+	}
+	n.c.log("%s: agent ends (in order: %t)", n.name, order)
+	if order {
+		a.agent.Halt(n.now())
+		a.push()
+	}
+	a.over, n.agent = true, nil
+	if c := a.conn; c != nil && c.agentUp {
+		c.agentUp = false
+		if n.power {
+			c.send(&c.up, &n.path.up, func() { c.closeEngine("the agent has ended") })
+		}
+	}
+}
+
+// stop and cont are SIGSTOP and SIGCONT to the agent.
+func (n *node) stop() {
+	if n.agent != nil {
+		n.c.log("%s: agent stopped", n.name)
+		n.agent.stopped = true
+	}
+}
+
+func (n *node) cont() {
+	if n.agent != nil && n.agent.stopped {
+		n.c.log("%s: agent goes on", n.name)
+		n.agent.stopped = false
+		n.agent.wake(0)
+	}
+}
+
+// die takes the node away: its processes and its agent. With reset, its kernel
+// still closes what is open; without, it falls silent.
+func (n *node) die(reset bool) {
+	if !n.power {
+		return
+	}
+	n.c.log("%s: node dies (reset: %t)", n.name, reset)
+	if !reset {
+		n.power = false
+	}
+	n.end(false)
+	n.power = false
+	for _, p := range n.procs {
+		p.kill("")
+	}
+}

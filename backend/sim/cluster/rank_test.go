@@ -1,0 +1,471 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent"
+	"github.com/failslow/falcon/agent/launch"
+	"github.com/failslow/falcon/agent/ring"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// proc is one training process with its hook: a small state machine whose
+// shared memory the agent reads.
+type proc struct {
+	c    *Cluster
+	n    *node
+	pid  int
+	rank int
+	dev  falcon.Device
+	gen  uint64 // launch that started it, 0 = by hand
+	mark string // FALCON_LAUNCH
+	path string
+	born time.Duration
+
+	shown    bool // its file is there
+	alive    bool
+	frozen   bool
+	frozenAt time.Duration
+	how      string        // by the kernel
+	endedAt  time.Duration // when it ended
+	normal   bool
+
+	team *team
+	step int64 // newest that it holds
+	kept int64 // oldest that it holds, for the one before; NoIteration = holds nothing
+
+	ctl      ring.Control
+	comms    []ring.Comm
+	marks    []ring.Mark
+	calls    uint64
+	records  []ring.Record
+	park     ring.Park
+	rejoined ring.Rejoined
+	rejoin   *ring.Rejoin
+	stopGen  uint64
+	pause    ring.Pause
+	boundary int64
+	pausedNs int64
+	newest   falcon.Order
+
+	watches []*watch
+}
+
+// Times of a process.
+const (
+	unwindLeast, unwindMost = 5 * time.Millisecond, 400 * time.Millisecond
+	importLeast, importMost = 500 * time.Millisecond, 3 * time.Second
+	groupsLeast, groupsMost = 50 * time.Millisecond, 800 * time.Millisecond
+	joinMost                = 60 * time.Second // a rejoin that not all take fails
+)
+
+func (c *Cluster) newProc(n *node, rank int, dev falcon.Device, gen uint64) *proc {
+	c.pids++
+	p := &proc{
+		c: c, n: n, pid: c.pids, rank: rank, dev: dev, gen: gen, alive: true, born: c.now, kept: falcon.NoIteration, step: falcon.NoIteration,
+		path:     filepath.Join(n.dir, "falcon.sim."+strconv.Itoa(c.pids)),
+		comms:    []ring.Comm{},
+		ctl:      ring.Control{Iteration: -1, StepTag: -1, Coverage: ring.CoverAdapter | ring.CoverInit | ring.CoverColl, Generation: gen, GenerationNow: gen},
+		boundary: -1,
+	}
+	l := c.setup.layout
+	p.ctl.TP, p.ctl.DP, p.ctl.PP, p.ctl.MicroBatches, p.ctl.Described = l.TP, l.DP, l.PP, 8, 1
+	n.procs = append(n.procs, p)
+	return p
+}
+
+// show makes the process's file.
+func (p *proc) show() {
+	if err := os.WriteFile(p.path, nil, 0o600); err != nil {
+		p.c.violate("%s", err)
+	}
+	p.shown = true
+}
+
+// connect gives the process communicators of a generation. Those that a
+// suspension aborted stay in the table as aborted.
+func (p *proc) connect(gen uint64) {
+	p.comms = append(p.comms, ring.Comm{
+		Slot: uint32(len(p.comms)), ID: 1000 + gen, Generation: 1, State: ring.CommLive, Size: p.c.setup.layout.World(), Rank: p.rank, Name: "world",
+	})
+	p.calls = 0
+}
+
+// kill ends the process at once; how is what the kernel would say.
+func (p *proc) kill(how string) { p.end(how, false) }
+
+// finish ends it in order: it takes its file back.
+func (p *proc) finish() {
+	if !p.alive {
+		return
+	}
+	_ = os.Remove(p.path)
+	p.shown = false
+	for i := range p.comms {
+		if p.comms[i].State == ring.CommLive {
+			p.comms[i].State = ring.CommGone
+		}
+	}
+	p.end(falconv1.ExitedNormally, true)
+}
+
+func (p *proc) end(how string, normal bool) {
+	if !p.alive {
+		return
+	}
+	p.alive, p.how, p.normal, p.endedAt = false, how, normal, p.c.now
+	p.c.log("rank %d (pid %d on %s, generation %d) ends: %s", p.rank, p.pid, p.n.name, p.gen, how)
+	for _, w := range p.watches {
+		w.end()
+	}
+}
+
+func (p *proc) String() string { return fmt.Sprintf("rank %d (pid %d on %s)", p.rank, p.pid, p.n.name) }
+
+// able reports whether the process takes part in what comes next.
+func (p *proc) able(t *team) bool {
+	return p.alive && !p.frozen && p.team == t && p.n.power && !p.held()
+}
+
+// held reports whether a pause holds the process before the next iteration.
+func (p *proc) held() bool { return p.pause.Wanted != 0 && p.pause.State == ring.PauseQuiet }
+
+func (p *proc) mono() int64 { return (p.c.now + time.Hour).Nanoseconds() }
+
+// Header and what follows is what the agent sees.
+func (p *proc) Header() ring.Header {
+	return ring.Header{
+		PID: p.pid, Rank: p.rank, World: p.c.setup.layout.World(), LocalRank: p.dev.Index(), Job: "sim", Device: string(p.dev),
+		StartMonoNs: (p.born + time.Hour).Nanoseconds(),
+	}
+}
+func (p *proc) UnixNs(mono int64) int64 { return p.n.now().UnixNano() + mono - p.mono() }
+
+func (p *proc) Drain(buf []ring.Record) (int, uint64) {
+	n := copy(buf, p.records)
+	p.records = p.records[n:]
+	return n, 0
+}
+
+const marksKept = 64
+
+func (p *proc) Marks(next uint64, out []ring.Mark) (marks []ring.Mark, following, lost uint64) {
+	all := uint64(len(p.marks))
+	if all > marksKept && next < all-marksKept {
+		lost, next = all-marksKept-next, all-marksKept
+	}
+	return append(out[:0], p.marks[min(next, all):]...), all, lost
+}
+func (p *proc) Timings(uint32, []ring.Timing) []ring.Timing { return nil }
+
+// Control is the hook's half as it stands at this moment.
+func (p *proc) Control() ring.Control {
+	c := p.ctl
+	c.HeartbeatNs = p.mono()
+	if p.frozen {
+		c.HeartbeatNs -= (p.c.now - p.frozenAt).Nanoseconds()
+	}
+	if !p.alive {
+		c.HeartbeatNs = (p.endedAt + time.Hour).Nanoseconds()
+	}
+	c.StepTag = p.tag()
+	return c
+}
+
+// tag is the step tag now: in the optimizer it is -1.
+func (p *proc) tag() int64 {
+	if p.team != nil && p.team.in(p) {
+		return -1
+	}
+	p.settle()
+	return p.step
+}
+
+// settle books an optimizer step that the process has finished by now.
+func (p *proc) settle() {
+	if t := p.team; t != nil && t.done(p) && p.step == t.iteration {
+		p.kept, p.step = p.step, p.step+1
+	}
+}
+
+func (p *proc) Comms(out []ring.Comm) []ring.Comm               { return append(out[:0], p.comms...) }
+func (p *proc) Place() (ring.Place, bool)                       { return ring.Place{}, true }
+func (p *proc) StartProfile(w uint32, _ int64, _ ring.CommMask) { p.ctl.ProfileDone = w - 1 }
+func (p *proc) StopProfile()                                    { p.ctl.ProfileDone++ }
+func (p *proc) NewestOrder() uint64                             { return p.newest.ID }
+func (p *proc) SetPeriod(uint32, uint32)                        {}
+func (p *proc) Pause() ring.Pause                               { return p.pause }
+func (p *proc) PutTest(ring.Test) error                         { return ring.ErrTest }
+func (p *proc) TestResult() (ring.TestResult, bool)             { return ring.TestResult{}, false }
+func (p *proc) Park() (ring.Park, bool)                         { return p.park, true }
+func (p *proc) Rejoined() (ring.Rejoined, bool)                 { return p.rejoined, true }
+func (p *proc) Beat()                                           {}
+func (p *proc) Err() error                                      { return nil }
+func (p *proc) Close() error                                    { return nil }
+
+func (p *proc) JobState() ring.JobState {
+	return ring.JobState{Bytes: 1 << 20, CopyBytesS: 1 << 30, Checkpoint: p.c.job.checkpoint}
+}
+
+func (p *proc) PutOrder(o falcon.Order) error {
+	p.newest = o
+	return nil
+}
+
+// Arm takes a pause up; Release gives it back.
+func (p *proc) Arm(order uint64, untilNs, boundary int64, _ []ring.Cut) error {
+	if p.team == nil || p.team.iteration >= boundary {
+		return ring.ErrMissed
+	}
+	p.pause = ring.Pause{Wanted: order, UntilNs: untilNs, Seen: order, State: ring.PauseArmed}
+	p.boundary = boundary
+	p.c.after(time.Duration(untilNs-p.mono()), func() {
+		if p.pause.Wanted == order && !p.pause.State.Over() {
+			p.letGo(ring.PauseExpired)
+		}
+	})
+	return nil
+}
+
+func (p *proc) Release() {
+	if p.pause.Wanted != 0 && !p.pause.State.Over() {
+		p.letGo(ring.PauseReleased)
+	}
+	p.pause.Wanted = 0
+}
+
+func (p *proc) letGo(state ring.PauseState) {
+	p.pause.State, p.pause.ReleasedNs = state, p.mono()
+	if p.pause.TrappedNs > 0 {
+		p.pausedNs += p.pause.ReleasedNs - p.pause.TrappedNs
+	}
+}
+
+// Suspend has the process unwind and park, unless it is frozen or gone.
+func (p *proc) Suspend(generation uint64, untilNs int64) error {
+	p.ctl.SuspendWanted = max(p.ctl.SuspendWanted, generation)
+	p.c.after(p.c.between(unwindLeast, unwindMost), func() { p.unwind(generation, untilNs) })
+	return nil
+}
+
+func (p *proc) unwind(generation uint64, untilNs int64) {
+	again := func() { p.c.after(20*time.Millisecond, func() { p.unwind(generation, untilNs) }) }
+	switch {
+	case !p.alive || generation < p.ctl.SuspendWanted || p.ctl.Suspended >= generation:
+		return
+	case p.frozen:
+		again()
+		return
+	case p.team != nil && p.team.in(p) && p.mono() < untilNs:
+		again() // the optimizer is left alone
+		return
+	}
+	tag := p.tag()
+	p.c.job.leave(p)
+	for i := range p.comms {
+		if p.comms[i].State == ring.CommLive {
+			p.comms[i].State = ring.CommAborted
+		}
+	}
+	p.ctl.Suspended, p.ctl.SuspendedNs = generation, p.mono()
+	p.rejoin = nil
+	status := int32(ring.ParkSuspended)
+	if p.park.On && p.park.Status == ring.ParkJoin || p.step == falcon.NoIteration {
+		status = ring.ParkJoin
+	}
+	p.stand(generation, status, tag)
+}
+
+// stand parks.
+func (p *proc) stand(generation uint64, status int32, tag int64) {
+	p.park = ring.Park{On: true, Generation: generation, Status: status, Tag: tag, SinceNs: p.mono(), Hold: falcon.RankHold{Steps: [2]int64{-1, -1}}}
+	if p.step != falcon.NoIteration && tag >= 0 {
+		p.park.Hold = falcon.RankHold{Steps: [2]int64{p.step, p.kept}, Sums: [2]uint64{p.c.job.digest(p.rank, p.step), p.c.job.digest(p.rank, p.kept)}}
+	}
+	if p.c.setup.verbose {
+		p.c.log("rank %d (pid %d on %s) parks in generation %d with tag %d, holds %v", p.rank, p.pid, p.n.name, generation, tag, p.park.Hold.Steps)
+	}
+	if g := p.stopGen; g >= generation && g > 0 {
+		p.c.after(10*time.Millisecond, p.finish)
+	}
+	p.n.poke()
+}
+
+// Stop ends the process where it parks.
+func (p *proc) Stop(generation uint64) {
+	p.stopGen = max(p.stopGen, generation)
+	if p.park.On && !p.frozen {
+		p.c.after(10*time.Millisecond, func() {
+			if p.park.On && !p.frozen {
+				p.finish()
+			}
+		})
+	}
+}
+
+// PutRejoin lets the process go on.
+func (p *proc) PutRejoin(r ring.Rejoin) error {
+	p.ctl.RejoinOrdered = r.Generation
+	p.c.after(p.c.between(unwindLeast, 50*time.Millisecond), func() { p.take(r) })
+	return nil
+}
+
+func (p *proc) take(r ring.Rejoin) {
+	switch {
+	case p.frozen && p.alive:
+		p.c.after(50*time.Millisecond, func() { p.take(r) })
+	case !p.alive || !p.park.On || p.park.Generation != r.Generation || p.ctl.SuspendWanted > r.Generation:
+	default:
+		p.park = ring.Park{}
+		p.ctl.GenerationNow = r.Generation
+		p.rejoin = &r
+		p.c.job.join(p, r.Generation, r.Resume, false)
+	}
+}
+
+// watch is the kernel's word on one process's end.
+type watch struct {
+	p     *proc
+	gone  chan struct{}
+	ended func()
+}
+
+func (w *watch) Gone() <-chan struct{} { return w.gone }
+func (w *watch) How() (string, bool) {
+	return w.p.how, w.p.c.setup.exitInfo && !w.p.alive && w.p.how != ""
+}
+func (w *watch) Close() {}
+func (w *watch) end() {
+	select {
+	case <-w.gone:
+	default:
+		close(w.gone)
+		w.ended()
+		w.p.n.poke()
+	}
+}
+
+// poke has the node's agent look at once.
+func (n *node) poke() {
+	if n.agent != nil {
+		n.agent.wake(time.Millisecond)
+	}
+}
+
+// directory is a node's view of its processes.
+type directory struct{ n *node }
+
+func (d directory) Discover() (live, stale []ring.Entry, err error) {
+	for _, p := range d.n.procs {
+		e := ring.Entry{Path: p.path, Job: "sim", PID: p.pid, StartMonoNs: (p.born + time.Hour).Nanoseconds()}
+		switch {
+		case !p.shown:
+		case p.alive:
+			live = append(live, e)
+		default:
+			if _, err := os.Lstat(p.path); err != nil {
+				p.shown = false
+				continue
+			}
+			stale = append(stale, e)
+		}
+	}
+	return live, stale, nil
+}
+
+func (d directory) Open(path string) (agent.Segment, error) {
+	for _, p := range d.n.procs {
+		if p.path == path {
+			return p, nil
+		}
+	}
+	return nil, os.ErrNotExist
+}
+
+func (d directory) Exit(pid int, ended func()) (agent.Exit, error) {
+	for _, p := range d.n.procs {
+		if p.pid == pid && p.alive {
+			w := &watch{p: p, gone: make(chan struct{}), ended: ended}
+			p.watches = append(p.watches, w)
+			return w, nil
+		}
+	}
+	return nil, fmt.Errorf("no process %d", pid)
+}
+
+func (d directory) MonoNs() int64 { return (d.n.c.now + time.Hour).Nanoseconds() }
+
+// machine starts processes on a node.
+type machine struct{ n *node }
+
+func (m machine) Start(s launch.Spec) (launch.Proc, error) {
+	env := map[string]string{}
+	for _, kv := range s.Env {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	rank, _ := strconv.Atoi(env["RANK"])
+	gen, _ := strconv.ParseUint(env["FALCON_GENERATION"], 10, 64)
+	p := m.n.c.newProc(m.n, rank, falcon.Device(env["FALCON_DEVICE"]), gen)
+	p.mark = "FALCON_LAUNCH=" + env["FALCON_LAUNCH"]
+	c := m.n.c
+	c.log("%s: started rank %d as pid %d, generation %d (join %s, resume %s)", m.n.name, rank, p.pid, gen, env["FALCON_JOIN"], env["FALCON_RESUME"])
+	c.judge.started(p)
+	c.after(c.between(importLeast, importMost), func() {
+		if !p.alive {
+			return
+		}
+		p.show()
+		if env["FALCON_JOIN"] == "1" {
+			p.stand(gen, ring.ParkJoin, -1)
+			return
+		}
+		resume := int64(0)
+		if env["FALCON_RESUME"] == "1" && c.job.checkpoint > 0 {
+			resume = c.job.checkpoint
+		}
+		c.job.join(p, gen, resume, true)
+	})
+	return launch.Proc{PID: p.pid, Start: uint64(p.pid)}, nil
+}
+
+func (m machine) find(pid int) *proc {
+	for _, p := range m.n.procs {
+		if p.pid == pid {
+			return p
+		}
+	}
+	return nil
+}
+
+func (m machine) Ended(x launch.Proc) (string, bool) {
+	p := m.find(x.PID)
+	if p == nil || !p.alive {
+		if p != nil && m.n.boots == p.c.parents[p.pid] {
+			return p.how, true
+		}
+		return "", true
+	}
+	return "", false
+}
+
+func (m machine) Kill(x launch.Proc) {
+	if p := m.find(x.PID); p != nil {
+		p.kill("killed by signal 9 (SIGKILL)")
+	}
+}
+
+func (m machine) Find(assignment string) (launch.Proc, bool) {
+	for _, p := range m.n.procs {
+		if p.mark == assignment && p.alive {
+			return launch.Proc{PID: p.pid, Start: uint64(p.pid)}, true
+		}
+	}
+	return launch.Proc{}, false
+}

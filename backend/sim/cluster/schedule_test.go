@@ -1,0 +1,284 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/engine"
+)
+
+// deed is one entry of a schedule: what happens to whom, when, for how long.
+type deed struct {
+	at   time.Duration
+	kind string
+	node int
+	rank int
+	last time.Duration
+	flag bool
+}
+
+func (d deed) String() string {
+	return fmt.Sprintf("%8.3f %-12s node %d rank %d for %v (%t)", d.at.Seconds(), d.kind, d.node, d.rank, d.last.Round(time.Millisecond), d.flag)
+}
+
+// kinds of deeds with their weights. Those above the line leave every process
+// of the job alone; those below it are real faults.
+var harmless = []weighted{
+	{"agent-term", 10}, {"agent-kill", 8}, {"agent-stop", 6}, {"reset", 10}, {"cut", 8}, {"cut-up", 3}, {"cut-down", 3}, {"slow", 3},
+	{"all-term", 3}, {"all-cut", 4}, {"half-cut", 3}, {"all-reset", 3}, {"engine-kill", 6}, {"engine-stop", 6}, {"stall", 3},
+}
+
+var faulty = []weighted{
+	{"rank-kill", 6}, {"rank-freeze", 3}, {"node-reset", 3}, {"node-silent", 3}, {"rank-thaw", 2},
+}
+
+type weighted struct {
+	kind   string
+	weight int
+}
+
+func pick(rng *rand.Rand, from []weighted) string {
+	sum := 0
+	for _, k := range from {
+		sum += k.weight
+	}
+	n := rng.IntN(sum)
+	for _, k := range from {
+		if n -= k.weight; n < 0 {
+			return k.kind
+		}
+	}
+	return ""
+}
+
+// plan is the shape of the schedules of a test.
+type plan struct {
+	deeds    int           // of a run
+	every    time.Duration // between two, in the mean
+	faults   float64       // share of real faults
+	faultGap time.Duration // at least, between two that take a node
+	kinds    []weighted    // harmless ones; nil = all
+}
+
+// start is when the job has been described and trains.
+const start = 20 * time.Second
+
+func schedule(seed uint64, p plan) []deed {
+	rng := rand.New(rand.NewPCG(seed, 0x5c4ed))
+	kinds := p.kinds
+	if kinds == nil {
+		kinds = harmless
+	}
+	at, gap := start, time.Duration(0)
+	var out []deed
+	for range p.deeds {
+		at += time.Duration(rng.ExpFloat64() * float64(p.every))
+		d := deed{at: at, node: rng.IntN(8), rank: rng.IntN(64), flag: rng.IntN(2) == 0}
+		d.last = time.Duration(500+rng.IntN(4500)) * time.Millisecond
+		if rng.IntN(3) == 0 {
+			d.last = time.Duration(5+rng.IntN(55)) * time.Second
+		}
+		d.kind = pick(rng, kinds)
+		if rng.Float64() < p.faults && at > gap {
+			d.kind, gap = pick(rng, faulty), at+p.faultGap
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// do carries one entry out.
+func (c *Cluster) do(d deed) {
+	n := c.order[d.node%len(c.order)]
+	c.log("DEED %s (%s)", d, n.name)
+	switch d.kind {
+	case "agent-term", "agent-kill":
+		c.down(n, d.kind == "agent-term", d.last)
+	case "agent-stop":
+		n.stop()
+		a := n.agent
+		c.after(d.last, func() {
+			if n.agent == a {
+				n.cont()
+			}
+		})
+	case "reset":
+		n.reset()
+	case "cut", "cut-up", "cut-down", "half-cut", "all-cut":
+		c.cut(d)
+	case "slow":
+		n.path.up.slow, n.path.down.slow = d.last/10, d.last/10
+		c.after(d.last, func() { n.path.up.slow, n.path.down.slow = 0, 0 })
+	case "all-term":
+		for _, n := range c.order {
+			c.down(n, true, d.last+c.between(0, 2*time.Second))
+		}
+	case "all-reset":
+		for _, n := range c.order {
+			n.reset()
+		}
+	case "engine-kill":
+		c.host.kill()
+		c.after(min(d.last, 20*time.Second), c.host.revive)
+	case "engine-stop":
+		c.host.stop(d.last)
+	case "stall":
+		for _, t := range c.job.teams { // their order does not matter
+			t.stall = c.now + d.last/2
+		}
+	default:
+		c.fault(d, n)
+	}
+}
+
+// down ends a node's agent and starts it again later.
+func (c *Cluster) down(n *node, order bool, last time.Duration) {
+	n.end(order)
+	c.after(last, n.boot)
+}
+
+// reset breaks a node's connection.
+func (n *node) reset() {
+	if a := n.agent; a != nil && a.conn != nil {
+		a.conn.closeEngine("reset")
+		a.conn.closeAgent("reset")
+	}
+}
+
+// cut takes ways away and mends them later.
+func (c *Cluster) cut(d deed) {
+	var nodes []*node
+	switch d.kind {
+	case "all-cut":
+		nodes = c.order
+	case "half-cut":
+		nodes = c.order[:len(c.order)/2]
+	default:
+		nodes = []*node{c.order[d.node%len(c.order)]}
+	}
+	for _, n := range nodes {
+		n.path.cuts++
+		n.path.up.cut = n.path.up.cut || d.kind != "cut-down"
+		n.path.down.cut = n.path.down.cut || d.kind != "cut-up"
+		n.path.refuse = d.flag
+		if d.flag && n.path.up.cut && n.path.down.cut {
+			n.reset() // REJECT answers with a reset
+		}
+		c.after(d.last, func() { c.mend(n) })
+	}
+}
+
+func (c *Cluster) mend(n *node) {
+	if n.path.cuts--; n.path.cuts > 0 {
+		return
+	}
+	n.path.up.cut, n.path.down.cut, n.path.refuse = false, false, false
+	for _, x := range c.conns {
+		if x.node == n {
+			x.mended()
+		}
+	}
+}
+
+// fault takes something of the job away.
+func (c *Cluster) fault(d deed, n *node) {
+	p := c.victim(d.rank)
+	switch d.kind {
+	case "rank-kill":
+		if p != nil {
+			p.kill("killed by signal 9 (SIGKILL)")
+		}
+	case "rank-freeze", "rank-thaw":
+		if p == nil || p.frozen {
+			return
+		}
+		c.log("%s is frozen", p)
+		p.frozen, p.frozenAt = true, c.now
+		if d.kind == "rank-thaw" {
+			c.after(d.last, p.thaw)
+		}
+	case "node-reset", "node-silent":
+		if p == nil {
+			return
+		}
+		n = p.n
+		n.die(d.kind == "node-reset")
+		c.after(30*time.Second+d.last, n.repair)
+	}
+}
+
+// victim is a process that trains or waits, by a number.
+func (c *Cluster) victim(no int) *proc {
+	var all []*proc
+	for _, n := range c.order {
+		for _, p := range n.procs {
+			if p.alive && n.power {
+				all = append(all, p)
+			}
+		}
+	}
+	if len(all) == 0 || c.job.finished {
+		return nil
+	}
+	return all[no%len(all)]
+}
+
+func (p *proc) thaw() {
+	if p.frozen && p.alive {
+		p.frozen, p.n.thawed = false, p.c.now
+		p.c.log("%s goes on after a freeze", p)
+	}
+}
+
+// repair brings a dead node back, with a new agent and no processes.
+func (n *node) repair() {
+	n.c.log("%s: repaired", n.name)
+	for _, p := range n.procs {
+		p.shown = false
+	}
+	n.power = true
+	n.boot()
+}
+
+// lift has an operator lift all fences of nodes that are well again.
+func (c *Cluster) lift() {
+	for _, n := range c.order {
+		if n.power && c.judge.isFenced(n.name) && !c.broken(n) {
+			err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
+				_, err := e.Recover(ctx, engine.Actor{Name: "op", Role: "approver", From: "sim"}, &falconv1.RecoverRequest{Verb: "lift", Node: string(n.name), Reason: "repaired"})
+				return err
+			})
+			if err == nil {
+				delete(c.judge.barred, n.name)
+				c.log("operator: lifted the fence of %s", n.name)
+			}
+		}
+	}
+	c.after(5*time.Second, c.lift)
+}
+
+// broken reports whether a process on a node is frozen.
+func (c *Cluster) broken(n *node) bool {
+	return slices.ContainsFunc(n.procs, func(p *proc) bool { return p.alive && p.frozen })
+}
+
+// heal ends everything that is in the way: from here on, what is real must be
+// recovered.
+func (c *Cluster) heal() {
+	c.log("everything is whole again")
+	for _, n := range c.order {
+		n.path.cuts = 1
+		c.mend(n)
+		n.path.up.slow, n.path.down.slow = 0, 0
+		if n.power {
+			n.cont()
+			n.boot()
+		}
+	}
+	c.host.cont()
+	c.host.revive()
+}

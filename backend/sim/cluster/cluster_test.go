@@ -19,6 +19,8 @@ type setup struct {
 	spread          time.Duration // between the first and the last rank's end
 	exitInfo        bool          // the kernel tells how processes that are no children have ended
 	drainMs         int
+	autoTests       bool
+	cap             falcon.Rung
 	skews           []time.Duration // of the nodes' clocks, by node; they stay
 	verbose         bool
 }
@@ -89,6 +91,8 @@ func (c *Cluster) draw() setup {
 		s.layout = falcon.Layout{TP: 1, DP: s.nodes * s.perNode / 2, PP: 2}
 	}
 	s.iterations = 1 << 30
+	s.autoTests = c.rng.IntN(2) == 0
+	s.cap = []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4}[c.rng.IntN(3)]
 	s.skews = make([]time.Duration, s.nodes+s.spares)
 	if c.rng.IntN(3) == 0 {
 		s.skews[c.rng.IntN(s.nodes)] = c.between(-10*time.Minute, 10*time.Minute)

@@ -44,8 +44,9 @@ func (h *host) start() {
 	}
 	e, err := engine.New(engine.Config{
 		JobName: "sim", Journal: j, Now: func() time.Time { return h.c.at(h.skew) },
-		Policy:    falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS3, Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
-		Recoverer: spy{recovery.New(recovery.Config{}), h.c.judge},
+		Policy:     falcon.Policy{Mode: falcon.ModeAuto, Cap: h.c.setup.cap, Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
+		Validation: engine.Validation{Auto: h.c.setup.autoTests},
+		Recoverer:  spy{recovery.New(recovery.Config{}), h.c.judge},
 	})
 	if err != nil {
 		h.c.violate("the engine does not start: %s", err)

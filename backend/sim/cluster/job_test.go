@@ -18,6 +18,9 @@ type job struct {
 	begun      time.Duration // when an iteration last began
 	newest     int64
 	lost       int // iterations that were run again
+	sets       uint64
+	slow       map[falcon.Device]float64 // how much slower than others a GPU is; absent = 1
+	orders     map[string]int            // carried out, by kind
 }
 
 // team is the processes whose communicators are of one generation.
@@ -33,11 +36,12 @@ type team struct {
 	optFor    map[int]time.Duration
 	stuck     time.Duration // since when it waits for a member; 0 = it does not
 	stall     time.Duration // all ranks are in their own storage until then
-	poll      bool
+	set       uint64        // of its communicators: a placement makes others
+	committed uint64        // newest order that it has voted for
 }
 
 func newJob(c *Cluster) *job {
-	return &job{c: c, teams: map[uint64]*team{}, checkpoint: falcon.NoIteration, newest: -1}
+	return &job{c: c, teams: map[uint64]*team{}, slow: map[falcon.Device]float64{}, orders: map[string]int{}, checkpoint: falcon.NoIteration, newest: -1}
 }
 
 // digest is the checksum of a rank's shard at a step.
@@ -156,10 +160,11 @@ func (t *team) restore() {
 			c.violate("rank %d restores step %d from %s, which holds %d and %d", r, t.resume, from, from.step, from.kept)
 		}
 	}
+	t.j.sets++
 	for _, r := range t.ranks() {
 		p := t.members[r]
 		p.step, p.kept = t.resume, falcon.NoIteration
-		p.connect(t.gen)
+		p.connect(t.j.sets)
 		if !t.fresh {
 			p.rejoined = ring.Rejoined{Generation: t.gen, Iteration: t.resume, GroupsNs: 1e6, StateNs: 1e6, Bytes: 1}
 		}
@@ -181,8 +186,15 @@ func (t *team) next() {
 	if !t.go_(t.next) {
 		return
 	}
-	for _, p := range t.members {
+	for _, r := range t.ranks() {
+		p := t.members[r]
 		p.settle()
+		if t.optAt > 0 {
+			p.call("world", t.iteration, p.mono(), 1e5, 8)
+		}
+	}
+	if t.optAt > 0 && !t.vote() {
+		return
 	}
 	t.iteration++
 	t.optAt = 0
@@ -190,10 +202,10 @@ func (t *team) next() {
 		t.end()
 		return
 	}
-	if t.trap() {
+	if t.trap() { // the pause comes before the iteration
 		t.iteration--
 		t.wait(t.next)
-		return
+		return // what was voted for holds
 	}
 	t.j.begun, t.j.newest = c.now, max(t.j.newest, t.iteration)
 	if every := c.setup.checkpointEvery; every > 0 && t.iteration > 0 && t.iteration%every == 0 {
@@ -202,27 +214,37 @@ func (t *team) next() {
 	for _, r := range t.ranks() {
 		p := t.members[r]
 		p.ctl.Iteration = t.iteration
-		p.marks = append(p.marks, ring.Mark{Iteration: t.iteration, StartNs: p.mono() + int64(r)*1000, PausedNs: p.pausedNs})
+		p.marks = append(p.marks, ring.Mark{Iteration: t.iteration, StartNs: p.mono(), PausedNs: p.pausedNs})
 		p.ctl.MarksWritten = uint64(len(p.marks))
-		t.call(p)
 	}
 	c.log("generation %d: iteration %d", t.gen, t.iteration)
-	ms := c.setup.iteration
-	c.after(ms*9/10+c.between(0, ms/50), t.optimize)
+	t.compute()
 }
 
-// call writes the records of an iteration's calls.
-func (t *team) call(p *proc) {
-	slot := uint32(len(p.comms) - 1)
-	for range 2 {
-		p.records = append(p.records, ring.Record{
-			EnterNs: p.mono(), ExitNs: p.mono() + 1000, Count: 1024, Ordinal: p.calls, Seq: p.calls + 1, Comm: slot, Peer: -1,
-			Step: uint32(t.iteration), Op: falcon.OpAllReduce, Dtype: 7,
-		})
-		p.calls++
+// compute plays forward and backward: each rank comes to the exchange of the
+// gradients in its own time, and all leave it together.
+func (t *team) compute() {
+	c := t.j.c
+	longest, own := time.Duration(0), map[int]time.Duration{}
+	for _, r := range t.ranks() {
+		p := t.members[r]
+		own[r] = time.Duration(float64(c.setup.iteration) * 0.85 * t.j.slowness(p) * float64(p.ctl.MicroBatches) / 8 * (0.995 + 0.01*c.rng.Float64()))
+		longest = max(longest, own[r])
 	}
-	p.comms[slot].Calls = p.calls
+	begin, transfer := c.now, c.setup.iteration/20
+	c.after(longest+transfer, func() {
+		for _, r := range t.ranks() {
+			if p := t.members[r]; p.team == t && p.alive {
+				enter := (begin + own[r] + time.Hour).Nanoseconds()
+				p.call("dp", t.iteration, enter, (longest + transfer - own[r]).Nanoseconds(), 8<<20)
+			}
+		}
+		t.optimize()
+	})
 }
+
+// slowness is how much longer a process's work takes than on a healthy GPU.
+func (j *job) slowness(p *proc) float64 { return max(1, j.slow[p.dev]) }
 
 // trap holds the members that a pause has ordered to stop before this iteration.
 func (t *team) trap() bool {
@@ -270,6 +292,65 @@ func (t *team) optimize() {
 		t.optFor[r] = c.between(time.Millisecond, max(2*time.Millisecond, c.setup.iteration/20))
 	}
 	c.after(c.setup.iteration/10, t.next)
+}
+
+// vote carries out the newest order that all members hold; false = they leave.
+func (t *team) vote() bool {
+	var newest falcon.Order
+	for i, r := range t.ranks() {
+		if o := t.members[r].newest; i == 0 || o.ID < newest.ID {
+			newest = o
+		}
+	}
+	if newest.ID <= t.committed {
+		return true
+	}
+	t.committed = newest.ID
+	from := t.iteration + 1
+	t.j.c.log("generation %d: order %d (%s) holds from iteration %d", t.gen, newest.ID, newest.Kind, from)
+	t.j.orders[newest.Kind]++
+	members := t.ranks()
+	for _, r := range members {
+		p := t.members[r]
+		p.ctl.CommittedOrder, p.ctl.CommittedIteration, p.ctl.CommittedStatus = newest.ID, from, 0
+		switch newest.Kind {
+		case falcon.OrderMicroBatches:
+			p.ctl.MicroBatches = int(newest.MicroBatches[t.j.c.setup.layout.Coord(falcon.Rank(r)).DP])
+		case falcon.OrderPlacement:
+			size := len(members) / len(newest.Blocks)
+			p.rank = int(newest.Blocks[r/size])*size + r%size
+			p.place = ring.Place{Order: newest.ID, Iteration: from, Rank: p.rank, StepNs: [4]int64{1e6, 1e6, 1e6, 1e6}, Bytes: 1 << 20}
+		case falcon.OrderCheckpoint:
+			t.j.checkpoint, p.ctl.ResumeIteration = from, from
+		}
+		p.n.poke()
+	}
+	if newest.Kind == falcon.OrderPlacement {
+		t.replace()
+	}
+	if newest.Kind == falcon.OrderCheckpoint && newest.Leave {
+		t.running = false
+		for _, r := range members {
+			p := t.members[r]
+			p.team = nil
+			t.j.c.after(t.j.c.between(300*time.Millisecond, time.Second), p.finish)
+		}
+		return false
+	}
+	return true
+}
+
+// replace renumbers the members after a placement.
+func (t *team) replace() {
+	all := slices.Collect(maps.Values(t.members))
+	clear(t.members)
+	for _, p := range all {
+		t.members[p.rank] = p
+	}
+	t.j.sets++
+	for _, r := range t.ranks() {
+		t.members[r].connect(t.j.sets)
+	}
 }
 
 // end is the job's own end.

@@ -28,6 +28,7 @@ type node struct {
 	reached  time.Duration // when engine and agent could last speak
 	thawed   time.Duration // when a process here last went on after a freeze
 	blamed   time.Duration // when a device here last reported a fatal fault
+	hot      uint64        // thermal time of its GPUs so far, ns
 	demanded bool          // an operator has asked for its replacement
 }
 
@@ -79,6 +80,32 @@ func (n *node) boot() {
 	n.c.log("%s: agent %d starts", n.name, n.boots)
 	a.wake(0)
 	n.dial(a)
+	a.probe()
+}
+
+// telemetryEvery is how often the node's GPUs are read.
+const telemetryEvery = 2 * time.Second
+
+// probe sends what the hardware says: a slow GPU's clock is low, for heat.
+func (a *agentLife) probe() {
+	if a.over {
+		return
+	}
+	n, readings := a.n, []falcon.GPUReading{}
+	for i := range n.c.setup.perNode {
+		d := falcon.NewDevice(n.name, i)
+		r := falcon.GPUReading{Device: d, AtNs: n.now().UnixNano(), MaxSMClockMHz: 1980, SMClockMHz: 1980, TemperatureC: 60, PowerMw: 400_000, PowerLimitMw: 700_000}
+		if f := n.c.job.slow[d]; f > 0 {
+			r.SMClockMHz, r.TemperatureC, r.Reasons = uint32(1980/f), 92, falcon.ReasonHwThermal
+			n.hot += uint64(float64(telemetryEvery) * (1 - 1/f))
+		}
+		r.ThermalNs = n.hot
+		readings = append(readings, r)
+	}
+	if !a.stopped {
+		a.link.Shipper().Send(agent.TelemetryFrame(readings, nil, falcon.HostReading{AtNs: n.now().UnixNano()}))
+	}
+	n.c.after(telemetryEvery, a.probe)
 }
 
 // wake has the next turn come within d.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,8 +44,14 @@ type proc struct {
 	ctl      ring.Control
 	comms    []ring.Comm
 	marks    []ring.Mark
-	calls    uint64
 	records  []ring.Record
+	timings  []ring.Timing
+	place    ring.Place
+	env      int    // RANK of its environment: the rank that it was started as
+	window   uint32 // profile that is open, 0 = none
+	windowAt int64  // its base event
+	windowBy int64  // when it ends by itself
+	result   ring.TestResult
 	park     ring.Park
 	rejoined ring.Rejoined
 	rejoin   *ring.Rejoin
@@ -68,10 +75,10 @@ const (
 func (c *Cluster) newProc(n *node, rank int, dev falcon.Device, gen uint64) *proc {
 	c.pids++
 	p := &proc{
-		c: c, n: n, pid: c.pids, rank: rank, dev: dev, gen: gen, alive: true, born: c.now, kept: falcon.NoIteration, step: falcon.NoIteration,
+		c: c, n: n, pid: c.pids, rank: rank, env: rank, dev: dev, gen: gen, alive: true, born: c.now, kept: falcon.NoIteration, step: falcon.NoIteration,
 		path:     filepath.Join(n.dir, "falcon.sim."+strconv.Itoa(c.pids)),
 		comms:    []ring.Comm{},
-		ctl:      ring.Control{Iteration: -1, StepTag: -1, Coverage: ring.CoverAdapter | ring.CoverInit | ring.CoverColl, Generation: gen, GenerationNow: gen},
+		ctl:      ring.Control{Iteration: -1, StepTag: -1, Coverage: ring.CoverAdapter | ring.CoverInit | ring.CoverColl, Generation: gen, GenerationNow: gen, TestWorkspace: 64 << 20},
 		boundary: -1,
 	}
 	l := c.setup.layout
@@ -88,13 +95,51 @@ func (p *proc) show() {
 	p.shown = true
 }
 
-// connect gives the process communicators of a generation. Those that a
-// suspension aborted stay in the table as aborted.
-func (p *proc) connect(gen uint64) {
-	p.comms = append(p.comms, ring.Comm{
-		Slot: uint32(len(p.comms)), ID: 1000 + gen, Generation: 1, State: ring.CommLive, Size: p.c.setup.layout.World(), Rank: p.rank, Name: "world",
+// connect gives the process communicators, of the world and of its replicas.
+// Those that a suspension aborted stay in the table as aborted.
+func (p *proc) connect(set uint64) {
+	l := p.c.setup.layout
+	at := l.Coord(falcon.Rank(p.rank))
+	for i := range p.comms {
+		if p.comms[i].State == ring.CommLive {
+			p.comms[i].State = ring.CommGone
+		}
+	}
+	for _, x := range []ring.Comm{
+		{ID: 1e6 + set*1000, Size: l.World(), Rank: p.rank, Name: "world"},
+		{ID: 2e6 + set*1000 + uint64(at.PP*l.TP+at.TP), Size: l.DP, Rank: at.DP, Name: "dp"},
+	} {
+		x.Slot, x.Generation, x.State = uint32(len(p.comms)), 1, ring.CommLive
+		p.comms = append(p.comms, x)
+	}
+}
+
+// comm is the newest communicator of a name.
+func (p *proc) comm(name string) *ring.Comm {
+	for i := range slices.Backward(p.comms) {
+		if p.comms[i].Name == name {
+			return &p.comms[i]
+		}
+	}
+	return nil
+}
+
+// call records one call that was entered at a moment, and times it while a
+// profile window is open.
+func (p *proc) call(name string, step int64, enterNs, tookNs int64, bytes uint64) {
+	x := p.comm(name)
+	p.records = append(p.records, ring.Record{
+		EnterNs: enterNs, ExitNs: enterNs + 1000, Count: bytes / 4, Ordinal: x.Calls, Seq: x.Calls + 1, Comm: x.Slot, Peer: -1,
+		Step: uint32(step), Op: falcon.OpAllReduce, Dtype: 7,
 	})
-	p.calls = 0
+	if p.window != 0 && enterNs >= p.windowAt && enterNs < p.windowBy {
+		p.ctl.TimingsWritten++
+		p.timings = append(p.timings, ring.Timing{
+			Comm: x.Slot, Ordinal: x.Calls, Op: falcon.OpAllReduce, Dtype: 7, Peer: -1, Bytes: bytes,
+			StartNs: enterNs - p.windowAt, DurationNs: tookNs, Window: p.window,
+		})
+	}
+	x.Calls++
 }
 
 // kill ends the process at once; how is what the kernel would say.
@@ -141,7 +186,7 @@ func (p *proc) mono() int64 { return (p.c.now + time.Hour).Nanoseconds() }
 // Header and what follows is what the agent sees.
 func (p *proc) Header() ring.Header {
 	return ring.Header{
-		PID: p.pid, Rank: p.rank, World: p.c.setup.layout.World(), LocalRank: p.dev.Index(), Job: "sim", Device: string(p.dev),
+		PID: p.pid, Rank: p.env, World: p.c.setup.layout.World(), LocalRank: p.dev.Index(), Job: "sim", Device: string(p.dev),
 		StartMonoNs: (p.born + time.Hour).Nanoseconds(),
 	}
 }
@@ -162,7 +207,26 @@ func (p *proc) Marks(next uint64, out []ring.Mark) (marks []ring.Mark, following
 	}
 	return append(out[:0], p.marks[min(next, all):]...), all, lost
 }
-func (p *proc) Timings(uint32, []ring.Timing) []ring.Timing { return nil }
+
+func (p *proc) Timings(w uint32, out []ring.Timing) []ring.Timing {
+	out = out[:0]
+	for _, t := range p.timings {
+		if t.Window == w {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+func (p *proc) StartProfile(w uint32, untilNs int64, _ ring.CommMask) {
+	p.window, p.windowAt, p.windowBy, p.timings = w, p.mono(), untilNs, nil
+}
+
+func (p *proc) StopProfile() {
+	if p.window != 0 {
+		p.ctl.ProfileDone, p.window = p.window, 0
+	}
+}
 
 // Control is the hook's half as it stands at this moment.
 func (p *proc) Control() ring.Control {
@@ -194,20 +258,17 @@ func (p *proc) settle() {
 	}
 }
 
-func (p *proc) Comms(out []ring.Comm) []ring.Comm               { return append(out[:0], p.comms...) }
-func (p *proc) Place() (ring.Place, bool)                       { return ring.Place{}, true }
-func (p *proc) StartProfile(w uint32, _ int64, _ ring.CommMask) { p.ctl.ProfileDone = w - 1 }
-func (p *proc) StopProfile()                                    { p.ctl.ProfileDone++ }
-func (p *proc) NewestOrder() uint64                             { return p.newest.ID }
-func (p *proc) SetPeriod(uint32, uint32)                        {}
-func (p *proc) Pause() ring.Pause                               { return p.pause }
-func (p *proc) PutTest(ring.Test) error                         { return ring.ErrTest }
-func (p *proc) TestResult() (ring.TestResult, bool)             { return ring.TestResult{}, false }
-func (p *proc) Park() (ring.Park, bool)                         { return p.park, true }
-func (p *proc) Rejoined() (ring.Rejoined, bool)                 { return p.rejoined, true }
-func (p *proc) Beat()                                           {}
-func (p *proc) Err() error                                      { return nil }
-func (p *proc) Close() error                                    { return nil }
+func (p *proc) Comms(out []ring.Comm) []ring.Comm   { return append(out[:0], p.comms...) }
+func (p *proc) Place() (ring.Place, bool)           { return p.place, true }
+func (p *proc) NewestOrder() uint64                 { return p.newest.ID }
+func (p *proc) SetPeriod(uint32, uint32)            {}
+func (p *proc) Pause() ring.Pause                   { return p.pause }
+func (p *proc) TestResult() (ring.TestResult, bool) { return p.result, p.result.ID != 0 }
+func (p *proc) Park() (ring.Park, bool)             { return p.park, true }
+func (p *proc) Rejoined() (ring.Rejoined, bool)     { return p.rejoined, true }
+func (p *proc) Beat()                               {}
+func (p *proc) Err() error                          { return nil }
+func (p *proc) Close() error                        { return nil }
 
 func (p *proc) JobState() ring.JobState {
 	return ring.JobState{Bytes: 1 << 20, CopyBytesS: 1 << 30, Checkpoint: p.c.job.checkpoint}
@@ -215,6 +276,26 @@ func (p *proc) JobState() ring.JobState {
 
 func (p *proc) PutOrder(o falcon.Order) error {
 	p.newest = o
+	return nil
+}
+
+// PutTest runs a test: those of a pair end together, as far as anybody can tell.
+func (p *proc) PutTest(t ring.Test) error {
+	r := ring.TestResult{ID: t.ID, Kind: t.Kind, Status: ring.TestDone, Repeats: t.Repeats, MedianNs: 5e6, BestNs: 4e6, Bytes: t.Bytes}
+	if t.Kind == ring.TestGEMM {
+		r.MedianNs = int64(5e6 * p.c.job.slowness(p))
+	}
+	if t.Kind == ring.TestMint {
+		id := make([]byte, 128)
+		id[0] = byte(t.ID)
+		r.IDs = [2][]byte{id, id}
+	}
+	p.c.after(p.c.between(5*time.Millisecond, 80*time.Millisecond), func() {
+		if p.alive && !p.frozen && p.mono() < t.UntilNs {
+			p.result = r
+			p.n.poke()
+		}
+	})
 	return nil
 }
 

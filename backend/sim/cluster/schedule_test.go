@@ -2,11 +2,15 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/engine"
 )
@@ -30,6 +34,7 @@ func (d deed) String() string {
 var harmless = []weighted{
 	{"agent-term", 10}, {"agent-kill", 8}, {"agent-stop", 6}, {"reset", 10}, {"cut", 8}, {"cut-up", 3}, {"cut-down", 3}, {"slow", 3},
 	{"all-term", 3}, {"all-cut", 4}, {"half-cut", 3}, {"all-reset", 3}, {"engine-kill", 6}, {"engine-stop", 6}, {"stall", 3},
+	{"slow-gpu", 4}, {"test", 4}, {"freeze", 2}, {"decide", 4},
 }
 
 var faulty = []weighted{
@@ -130,10 +135,87 @@ func (c *Cluster) do(d deed) {
 		for _, t := range c.job.teams { // their order does not matter
 			t.stall = c.now + d.last/2
 		}
+	case "slow-gpu":
+		if p := c.victim(d.rank); p != nil {
+			c.job.slow[p.dev] = 1.3 + float64(d.last%time.Second)/float64(time.Second)
+			c.log("%s is slow now: %.2f", p.dev, c.job.slow[p.dev])
+			c.after(10*d.last, func() { delete(c.job.slow, p.dev) })
+		}
+	case "test", "freeze", "decide":
+		c.operate(d)
 	default:
 		c.fault(d, n)
 	}
 }
+
+// operator is who asks in a schedule.
+var operator = engine.Actor{Name: "op", Role: "approver", From: "sim"}
+
+// operate has an operator ask for something; what is refused is refused.
+func (c *Cluster) operate(d deed) {
+	err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
+		switch d.kind {
+		case "test":
+			_, err := e.Validate(ctx, operator, &falconv1.ValidateRequest{Gemm: true, LinkTest: d.flag, Reason: "sim"})
+			return err
+		case "freeze":
+			s, err := e.Latest(ctx)
+			if err != nil {
+				return err
+			}
+			p := proto.CloneOf(s.Reply.GetPolicy())
+			p.Frozen = true
+			_, err = e.SetPolicy(ctx, operator, true, p)
+			return err
+		default:
+			return c.decide(ctx, e, d.rank)
+		}
+	})
+	c.log("operator: %s: %v", d.kind, err)
+	if d.kind == "freeze" {
+		c.after(d.last, c.unfreeze)
+	}
+}
+
+func (c *Cluster) unfreeze() {
+	err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
+		s, err := e.Latest(ctx)
+		if err != nil {
+			return err
+		}
+		p := proto.CloneOf(s.Reply.GetPolicy())
+		p.Frozen = false
+		_, err = e.SetPolicy(ctx, operator, true, p)
+		return err
+	})
+	c.log("operator: unfreeze: %v", err)
+	if err != nil {
+		c.after(time.Second, c.unfreeze)
+	}
+}
+
+// decide takes a rung of the first open incident by hand, or vetoes what is
+// proposed for it.
+func (c *Cluster) decide(ctx context.Context, e *engine.Engine, no int) error {
+	s, err := e.Latest(ctx)
+	if err != nil {
+		return err
+	}
+	for _, x := range s.Reply.GetIncidents() {
+		if x.GetState() == string(falcon.IncidentClosed) {
+			continue
+		}
+		q := &falconv1.DecideRequest{Incident: x.GetId(), Reason: "sim"}
+		if rungs := []falcon.Rung{"", falcon.RungS2, falcon.RungS3, falcon.RungS4}; no%4 > 0 {
+			q.Approve, q.Rung = true, string(rungs[no%4])
+		}
+		_, err = e.Decide(ctx, operator, q)
+		return err
+	}
+	return errNothing
+}
+
+var errNothing = errors.New("no incident is open")
 
 // down ends a node's agent and starts it again later.
 func (c *Cluster) down(n *node, order bool, last time.Duration) {
@@ -249,7 +331,7 @@ func (c *Cluster) lift() {
 	for _, n := range c.order {
 		if n.power && c.judge.isFenced(n.name) && !c.broken(n) {
 			err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
-				_, err := e.Recover(ctx, engine.Actor{Name: "op", Role: "approver", From: "sim"}, &falconv1.RecoverRequest{Verb: "lift", Node: string(n.name), Reason: "repaired"})
+				_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{Verb: "lift", Node: string(n.name), Reason: "repaired"})
 				return err
 			})
 			if err == nil {

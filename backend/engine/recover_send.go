@@ -82,14 +82,14 @@ func (t *told) at(n falcon.Node) int {
 	return -1
 }
 
-func (t *told) frame(epoch uint64, n falcon.Node) *falconv1.EngineFrame {
+func (t *told) frame(epoch uint64, n falcon.Node, now time.Time) *falconv1.EngineFrame {
 	i := t.at(n)
 	c := t.body(n)
 	if i < 0 || c == nil {
 		return nil
 	}
 	c.Epoch, c.Id, c.DeadlineUnixNs = epoch, t.First+uint64(i), t.deadline.UnixNano()
-	return command(c)
+	return command(c, now)
 }
 
 // toldBook holds the commands that are on their way.
@@ -306,7 +306,7 @@ func (e *Engine) sendTold(list []*told) {
 }
 
 func (e *Engine) sendOne(t *told, n falcon.Node) {
-	if f := t.frame(e.mem.epoch, n); f != nil {
+	if f := t.frame(e.mem.epoch, n, e.cfg.Now()); f != nil {
 		e.tellNode(n, f)
 	}
 }

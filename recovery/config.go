@@ -21,8 +21,13 @@ type Config struct {
 	Beat    time.Duration // between two signs of life of an agent (2 s)
 	Suspect int           // missed beats before a node is suspected (2)
 	Dead    int           // and taken for dead, with a second sign (3)
-	Grace   time.Duration // after the engine's start, for agents to come back (10 s)
+	Grace   time.Duration // after the engine's start, or after it heard of too few, for agents to come back (10 s)
 	Gather  time.Duration // faults so close together are handled as one: the ranks of a node die one after another (100 ms)
+
+	UnvouchedStall time.Duration // of the job, before it is a sign against a silent node where no rank can say that it waits (30 s)
+	Leave          time.Duration // for an agent that said goodbye to come back: so long its silence is no sign (60 s)
+	LeaveStall     time.Duration // of the job, before it is one all the same (15 s)
+	Unexplained    time.Duration // for the word on how a process ended, or for a peer's end with success (1 s)
 
 	HangFactor float64       // usual iteration times without progress, before a job is said to hang (20)
 	HangMin    time.Duration // at least (2 min); also how long an unknown iteration may take
@@ -45,6 +50,8 @@ func (c Config) withDefaults() Config {
 	c.Beat = cmp.Or(c.Beat, 2*time.Second)
 	c.Suspect, c.Dead = cmp.Or(c.Suspect, 2), cmp.Or(c.Dead, 3)
 	c.Grace, c.Gather = cmp.Or(c.Grace, 10*time.Second), cmp.Or(c.Gather, 100*time.Millisecond)
+	c.UnvouchedStall, c.Unexplained = cmp.Or(c.UnvouchedStall, 30*time.Second), cmp.Or(c.Unexplained, time.Second)
+	c.Leave, c.LeaveStall = cmp.Or(c.Leave, time.Minute), cmp.Or(c.LeaveStall, 15*time.Second)
 	c.HangFactor, c.HangMin = cmp.Or(c.HangFactor, 20), cmp.Or(c.HangMin, 2*time.Minute)
 	c.OptimizerWait, c.SuspendMost = cmp.Or(c.OptimizerWait, 5*time.Second), cmp.Or(c.SuspendMost, 15*time.Second)
 	c.SpareWait, c.ReplaceMost = cmp.Or(c.SpareWait, 10*time.Minute), cmp.Or(c.ReplaceMost, 5*time.Minute)

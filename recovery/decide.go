@@ -119,6 +119,8 @@ func (m *Machine) asks(now time.Time) string {
 	switch {
 	case c.Whole && m.job.Checkpoint < 0:
 		return noCheckpoint
+	case stuck(c) && silentHang(c):
+		return "the console can't tell a dead node from its own blindness: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
 	case stuck(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
 	case m.policy.Mode == falcon.ModeObserve:
@@ -131,6 +133,13 @@ func (m *Machine) asks(now time.Time) string {
 		return fmt.Sprintf("%d recoveries within an hour were made without a person", most)
 	}
 	return ""
+}
+
+// silentHang reports whether nodes were silent when a job was said to hang.
+func silentHang(c *falcon.Recovery) bool {
+	return slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
+		return slices.ContainsFunc(f.Evidence, func(e string) bool { return strings.Contains(e, unheardOf) })
+	})
 }
 
 // whatThen is a word on a proposal, with what it is about where that is no
@@ -168,6 +177,8 @@ func (m *Machine) automatic(now time.Time) int {
 // it can.
 func (m *Machine) CheckDemand(d Demand) error {
 	switch {
+	case m.hasJob && m.ends.finished:
+		return fmt.Errorf("%w: the job has finished: all its ranks ended normally; start it again if it is to train on", ErrDemand)
 	case !m.hasJob || !m.anyAlive():
 		return fmt.Errorf("%w: no process of a job is known", ErrDemand)
 	case m.cur == nil && m.closed && m.recs[len(m.recs)-1].Attempts > 0:

@@ -13,12 +13,22 @@
 // no I/O and holds no lock.
 //
 // What is a fault. A process's end is one at once, unless it is an ordered or a
-// successful one. A silent node, a fatal device report and a silent hook are
-// signs: each needs a second one (a reset connection, an ended process, a device
-// report, a job that stalls for two beats more than an iteration takes), or
-// policy. Silence of most nodes at once is the console's own. A job in which all
-// live and nothing moves is named, and a person decides. Time in which the
-// machine itself was not asked counts as nobody's silence.
+// successful one, or nobody has said yet how it ended. A silent node, however its
+// stream ended, a fatal device report and a silent hook are signs. While
+// iterations begin, or ranks make calls, there is no fault: ranks exchange in
+// lockstep, so that all of them live. A job that stalls, for two beats more than
+// an iteration takes, is the second sign against a silent node where every node
+// that is heard waits; a rank that is heard and does not wait explains the stall.
+// An agent that said goodbye has time to come back. A job in which nothing moves
+// and nobody is certain to be at fault is named, and a person decides.
+//
+// The machine distrusts itself first. Where most nodes are not heard, at its
+// start, and while the engine is late, nobody is judged by silence and no
+// deadline runs; afterwards all clocks start again.
+//
+// A finished job stays finished. Once a rank has ended with success and the job
+// does not go on, ends that nobody could explain are taken for the same, and
+// silence is no sign. Once all have, the job epoch is over, whatever is said of it.
 //
 // What is made anew. A process that ended, on its own device, InPlace times an
 // hour for its node; else, and for every other fault, all ranks of the node on a

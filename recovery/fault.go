@@ -18,8 +18,8 @@ func whole(f falcon.Fault) bool {
 // fault takes a certain fault in: it opens a recovery, joins the one in
 // progress, or has it begin again with the next generation.
 func (m *Machine) fault(now time.Time, f falcon.Fault) {
-	if m.cur == nil && m.closed || m.cur != nil && m.cur.Whole && m.cur.State == falcon.RecoveryReplace {
-		return // the job stands already and somebody knows, or starts anew as a whole
+	if m.ends.finished || m.cur == nil && m.closed || m.cur != nil && m.cur.Whole && m.cur.State == falcon.RecoveryReplace {
+		return // the job stands already and somebody knows, or it has finished, or starts anew as a whole
 	}
 	f.DetectedNs = now.UnixNano()
 	if m.cur == nil {

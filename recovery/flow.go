@@ -43,18 +43,35 @@ func (m *Machine) once(now time.Time) bool {
 func (m *Machine) enter(now time.Time, s falcon.RecoveryState, most time.Duration) {
 	m.book(now)
 	m.cur.State = s
-	m.at.entered, m.at.moved = now, now
+	m.at.entered, m.at.moved, m.at.renewed = now, now, 0
 	m.deadline(now, most)
 	m.dirty()
 }
 
 func (m *Machine) deadline(now time.Time, most time.Duration) {
-	m.at.until, m.cur.DeadlineNs = time.Time{}, 0
+	m.at.until, m.at.most, m.cur.DeadlineNs = time.Time{}, most, 0
 	if most > 0 {
 		m.at.until = now.Add(most)
 		m.cur.DeadlineNs = m.at.until.UnixNano()
 	}
 	m.dirty()
+}
+
+// renewMost is how often the time of one state begins again.
+const renewMost = 16
+
+// renew lets the present state wait longer, because an agent that it waits for
+// restarts, or has come back just now.
+func (m *Machine) renew(now time.Time, most time.Duration) {
+	if m.at.renewed >= renewMost || m.cur.Whole {
+		return
+	}
+	m.at.renewed++
+	m.at.moved = now
+	if until := now.Add(most); !m.at.until.IsZero() && until.After(m.at.until) {
+		m.at.until, m.cur.DeadlineNs = until, until.UnixNano()
+		m.dirty()
+	}
 }
 
 var phaseOf = map[falcon.RecoveryState]string{
@@ -98,11 +115,12 @@ func (m *Machine) begin(now time.Time, why string) {
 		m.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%d generations came to nothing; look at the faults, then start the job again from its checkpoint", c.Attempts))
 		return
 	}
+	clear(m.ends.open) // who is gone is seen when all others are suspended
 	m.generation = max(m.generation, m.job.Generation) + 1
 	c.Generation, c.Attempts, c.Reason = m.generation, c.Attempts+1, why
 	m.enter(now, falcon.RecoverySuspend, m.cfg.SuspendMost)
 	m.at = attempt{
-		entered: now, moved: now, until: m.at.until, gather: now.Add(m.cfg.Gather), badTable: m.at.badTable,
+		entered: now, moved: now, until: m.at.until, most: m.at.most, gather: now.Add(m.cfg.Gather), badTable: m.at.badTable,
 		awaited: m.at.awaited, // they go on starting meanwhile
 	}
 	m.suspend()

@@ -34,15 +34,15 @@ func (g garbage) park() *Park {
 }
 
 func (g garbage) input() Input {
-	switch g.IntN(13) {
+	switch g.IntN(14) {
 	case 0:
-		return Process{Rank: g.rank(), Node: g.node(), Pid: g.IntN(4), Generation: g.generation(), Alive: g.yes(), Normal: g.yes(), Park: g.park()}
+		return Process{Rank: g.rank(), Node: g.node(), Pid: g.IntN(4), Generation: g.generation(), Alive: g.yes(), Normal: g.yes(), Finished: g.yes(), Exit: g.text(), Park: g.park()}
 	case 1, 2:
 		return Process{Rank: g.rank(), Node: g.node(), Pid: 1, Generation: g.generation() % 8, Alive: true, Park: g.park()}
 	case 3:
-		return Beat{Rank: g.rank(), Pid: 1, Iteration: g.step(), Tag: g.step(), HookAgeMs: float64(g.IntN(9000))}
+		return Beat{Rank: g.rank(), Pid: 1, Iteration: g.step(), Tag: g.step(), HookAgeMs: float64(g.IntN(9000)), Calls: uint64(g.IntN(9)), WaitingMs: float64(g.IntN(9000)), WaitingKnown: g.yes()}
 	case 4:
-		return Node{Node: g.node(), Alive: g.yes(), Reset: g.yes()}
+		return Node{Node: g.node(), Alive: g.yes(), How: How(g.IntN(4))}
 	case 5:
 		return Device{Device: g.device(), Fatal: g.yes(), Code: g.IntN(100), Text: g.text()}
 	case 6:
@@ -55,6 +55,9 @@ func (g garbage) input() Input {
 		return Tabled{Node: g.node(), Generation: g.generation(), Failed: g.text()}
 	case 11:
 		return Rejoined{Rank: g.rank(), Generation: g.generation(), Status: int32(g.IntN(3) - 1), Iteration: g.step()}
+	}
+	if g.IntN(4) == 0 {
+		return Late{}
 	}
 	if g.yes() {
 		return Decision{Recovery: "REC-0001", Verb: []Verb{Approve, Deny, Abort, "x"}[g.IntN(4)], By: "kim"}

@@ -31,7 +31,8 @@ type Process struct {
 	Generation uint64 // that started it
 	Alive      bool
 	Normal     bool   // it ended by itself with success or on an order
-	Exit       string // how it ended
+	Finished   bool   // it ended with success, and not on an order: its part of the job is done
+	Exit       string // how it ended; empty = nobody has said yet
 	Park       *Park  // nil = it does not park
 }
 
@@ -50,14 +51,22 @@ type Beat struct {
 	Iteration int64
 	Tag       int64
 	HookAgeMs float64 // since the hook's side thread was last alive
+
+	Calls        uint64  // NCCL calls so far
+	WaitingMs    float64 // since when it waits for others without a new call, 0 = it does not
+	WaitingKnown bool    // the hook measures that
 }
 
 // Node says that an agent was heard, or how it went.
 type Node struct {
 	Node  falcon.Node
 	Alive bool
-	Reset bool // with Alive false: its connection was reset by the other side, not just silent
+	How   How // with Alive false: how its stream ended
 }
+
+// Late says that the engine works off words of some time ago, or was not asked
+// for longer than it should be: what it takes for silence may be its own.
+type Late struct{}
 
 // Device is a device's own report.
 type Device struct {
@@ -146,8 +155,9 @@ type SetPolicy struct{ Policy falcon.Policy }
 type Restored struct {
 	Recoveries []falcon.Recovery
 	NextID     int
-	Generation uint64 // highest ever used
-	Devices    []Seen // fatal reports that agents will not tell again, the newest of each node
+	Generation uint64        // highest ever used
+	Devices    []Seen        // fatal reports that agents will not tell again, the newest of each node
+	Ended      []falcon.Rank // of the job epoch in force, with success
 }
 
 // Seen is a device's fatal report with the time at which it came.
@@ -160,6 +170,7 @@ func (Job) input()       {}
 func (Process) input()   {}
 func (Beat) input()      {}
 func (Node) input()      {}
+func (Late) input()      {}
 func (Device) input()    {}
 func (Pace) input()      {}
 func (Suspended) input() {}
@@ -254,9 +265,10 @@ type Ready struct {
 	Recoveries []falcon.Recovery // whole, each changed one once
 	Commands   []Command
 	Notes      []Note
+	Ended      []falcon.Rank // ended with success since; durable with Recoveries
 }
 
 // Empty says that there is nothing to do.
 func (r Ready) Empty() bool {
-	return len(r.Recoveries) == 0 && len(r.Commands) == 0 && len(r.Notes) == 0
+	return len(r.Recoveries) == 0 && len(r.Commands) == 0 && len(r.Notes) == 0 && len(r.Ended) == 0
 }

@@ -24,6 +24,8 @@ type Machine struct {
 	sorted []falcon.Node                 // the nodes of on
 	pace   progress                      // of the job
 	last   time.Time                     // newest Tick
+	hear   hearing                       // the console's own
+	ends   ends                          // of the job epoch's processes
 	blind  map[string]bool               // of what is told of too many nodes to be believed
 
 	recs       []*falcon.Recovery // oldest first
@@ -53,19 +55,23 @@ type host struct {
 	heard   time.Time // or, of one never heard, the end of the time that it has for that
 	met     bool      // heard since the machine began
 	suspect bool
-	reset   bool
-	fatal   Device // newest fatal event
+	gone    bool      // its stream has ended and it has opened no other
+	how     How       // it ended
+	goneAt  time.Time // when
+	fatal   Device    // newest fatal event
 	fatalAt time.Time
 }
 
 // attempt is the present generation's state; what a restart needs of it is told
 // anew by the agents.
 type attempt struct {
-	entered  time.Time // the state
-	until    time.Time // its deadline; zero = none
-	gather   time.Time // until then faults join
-	moved    time.Time // newest answer that brought it forward
-	stands   time.Time // since when all who stay park; zero = they don't yet
+	entered  time.Time     // the state
+	until    time.Time     // its deadline; zero = none
+	most     time.Duration // that it was given
+	renewed  int           // how often its time began again
+	gather   time.Time     // until then faults join
+	moved    time.Time     // newest answer that brought it forward
+	stands   time.Time     // since when all who stay park; zero = they don't yet
 	told     []falcon.Node
 	acked    map[falcon.Node]bool     // Suspended
 	awaited  map[falcon.Rank]bool     // launched and not parked yet
@@ -80,12 +86,12 @@ type attempt struct {
 
 // New makes a machine that knows of no job.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg.withDefaults(), nodes: map[falcon.Node]*host{}, changed: map[string]bool{}, blind: map[string]bool{}, least: map[falcon.Device]uint64{}, left: leftovers{}, nextID: 1}
+	return &Machine{cfg: cfg.withDefaults(), nodes: map[falcon.Node]*host{}, changed: map[string]bool{}, blind: map[string]bool{}, least: map[falcon.Device]uint64{}, left: leftovers{}, ends: newEnds(), nextID: 1}
 }
 
 // Ready is what is to be done now: recoveries are made durable first.
 func (m *Machine) Ready() Ready {
-	r := Ready{Commands: m.ready.Commands, Notes: m.ready.Notes}
+	r := Ready{Commands: m.ready.Commands, Notes: m.ready.Notes, Ended: m.ready.Ended}
 	for _, c := range m.recs {
 		if m.changed[c.ID] {
 			r.Recoveries = append(r.Recoveries, clone(c))
@@ -172,6 +178,9 @@ func (m *Machine) Step(now time.Time, in Input) {
 	case Pace:
 		m.onPace(now, in)
 		return
+	case Late:
+		m.onLate(now)
+		return
 	case Job:
 		m.onJob(now, in)
 	case SetPolicy:
@@ -216,9 +225,10 @@ func (m *Machine) Tick(now time.Time) {
 	if !m.hasJob {
 		return
 	}
+	m.listen(now)
 	m.watch(now)
 	m.advance(now)
-	if m.cur != nil && !m.at.until.IsZero() && !now.Before(m.at.until) {
+	if m.cur != nil && !m.at.until.IsZero() && !now.Before(m.at.until) && !m.deadlineHeld(now) {
 		m.overdue(now)
 		m.advance(now)
 	}
@@ -240,6 +250,13 @@ func (m *Machine) forgive(now time.Time) {
 		}
 	}
 	m.pace.moved, m.at.moved = m.pace.moved.Add(gap), m.at.moved.Add(gap)
+	m.postpone(gap)
+}
+
+// recovering reports whether a recovery is at work, and does not only wait for a
+// decision.
+func (m *Machine) recovering() bool {
+	return m.cur != nil && m.cur.State != falcon.RecoveryProposed
 }
 
 // Wakes is when Tick has something to do next, apart from its regular looks;
@@ -319,12 +336,15 @@ func declared(before, j Job) Job {
 
 // newEpoch starts the watch over; what is known of processes that live stays.
 func (m *Machine) newEpoch(now time.Time, first bool) {
-	if !first {
+	if first {
+		m.hear.open(now, m.cfg.Grace) // who is not back yet may know more
+	} else {
 		m.closed = false
 		clear(m.left)
 		m.endedByEpoch(now)
 	}
 	m.index()
+	m.ends = newEnds()
 	m.pace = progress{ms: m.pace.ms, newest: falcon.NoIteration, told: falcon.NoIteration, moved: now}
 	// A job that was started by hand counts its generations from 0 again.
 	maps.DeleteFunc(m.least, func(_ falcon.Device, g uint64) bool { return g > m.job.Generation })

@@ -6,6 +6,7 @@ import "time"
 type progress struct {
 	newest int64     // begun by any rank
 	moved  time.Time // when it was last seen to grow
+	called time.Time // when a rank was last seen to make calls
 	ms     float64   // usual iteration time by the detector, 0 = unknown
 	ownMs  float64   // by beats, where the detector does not know
 	from   int64     // iteration that ownMs is counted from, next
@@ -26,8 +27,16 @@ func (p progress) usual() (time.Duration, bool) {
 	return time.Duration(ms * float64(time.Millisecond)), ms > 0
 }
 
-// see takes an iteration in.
-func (p *progress) see(now time.Time, iteration int64) {
+// still is for how long nothing has moved.
+func (p *progress) still(now time.Time) time.Duration {
+	if p.called.After(p.moved) {
+		return now.Sub(p.called)
+	}
+	return now.Sub(p.moved)
+}
+
+// see takes an iteration in. One that is late is of some time ago, and no measure.
+func (p *progress) see(now time.Time, iteration int64, late bool) {
 	if iteration <= p.newest {
 		return
 	}
@@ -35,7 +44,7 @@ func (p *progress) see(now time.Time, iteration int64) {
 		p.from, p.since = p.newest, p.moved
 	}
 	switch {
-	case p.newest < 0 || iteration <= p.from:
+	case p.newest < 0 || iteration <= p.from || late:
 		p.from, p.since = iteration, now
 	case now.Sub(p.since) >= ownSpan:
 		p.ownMs = float64(now.Sub(p.since).Milliseconds()) / float64(iteration-p.from)
@@ -54,6 +63,9 @@ const ownSpan = time.Second
 // engine hears of a job that stands, or of an agent that was away. Nor are two
 // that come at once: the network held them, and they are of some time ago.
 func (p *progress) grows(now time.Time, beat time.Duration, x *member, b Beat) {
+	if x.beat.Pid == b.Pid && !x.beatAt.IsZero() && b.Calls > x.beat.Calls {
+		p.called = now
+	}
 	if x.beat.Pid == b.Pid && !x.beatAt.IsZero() && now.Sub(x.beatAt) >= beat/2 && b.Iteration > max(x.beat.Iteration, p.told) {
 		p.grew = x.beatAt
 	}

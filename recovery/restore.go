@@ -87,6 +87,12 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 		h := m.host(deviceNode(d.Device.Device), now)
 		h.fatal, h.fatalAt = d.Device, time.Unix(0, d.AtNs)
 	}
+	for _, r := range in.Ended {
+		if r >= 0 && int(r) < len(m.ranks) {
+			m.ends.succeed(now, r, m.pace.told) // an end that nobody heard of meanwhile counts as the same
+		}
+	}
+	m.allOver(now)
 	for _, c := range in.Recoveries {
 		c = clone(&c)
 		m.recs = append(m.recs, &c)

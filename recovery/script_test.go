@@ -46,6 +46,9 @@ type script struct {
 	rejoin    Rejoin
 	suspend   uint64
 	iteration int64
+	calls     uint64
+	waiting   float64 // ms without an iteration
+	ended     []falcon.Rank
 	devices   []Seen // fatal reports, as the journal keeps them
 }
 
@@ -108,8 +111,9 @@ func (s *script) run(w words) string {
 		if s.now.Sub(s.start)%(2*time.Second) != 0 {
 			continue
 		}
-		if w["still"] != "true" {
+		if s.waiting += 2000; w["still"] != "true" {
 			s.iteration += 10
+			s.waiting = 0
 		}
 		for _, in := range s.beats(w) {
 			s.m.Step(s.now, in)
@@ -132,7 +136,17 @@ func (s *script) beats(w words) []Input {
 		if slices.Contains(except, string(p.Node)) {
 			continue
 		}
-		b := Beat{Rank: r, Pid: p.Pid, Iteration: s.iteration, Tag: s.iteration, HookAgeMs: 1}
+		b := Beat{Rank: r, Pid: p.Pid, Iteration: s.iteration, Tag: s.iteration, HookAgeMs: 1, Calls: uint64(s.iteration), WaitingMs: s.waiting, WaitingKnown: true}
+		if slices.Contains(list(w["busy"]), fmt.Sprint(int(r))) {
+			b.WaitingMs = 0
+		}
+		if mute := list(w["mute"]); w["mute"] == "all" || slices.Contains(mute, fmt.Sprint(int(r))) {
+			b.WaitingMs, b.WaitingKnown = 0, false
+		}
+		if slices.Contains(list(w["calls"]), fmt.Sprint(int(r))) {
+			s.calls++
+			b.Calls += s.calls
+		}
 		if slices.Contains(list(w["frozen"]), fmt.Sprint(int(r))) {
 			b.HookAgeMs = float64(s.num(w, "age", 5000))
 		}
@@ -146,7 +160,7 @@ func (s *script) beats(w words) []Input {
 // restart is the engine's way of bringing a machine back.
 func (s *script) restart() string {
 	s.m = New(scriptConfig())
-	back := Restored{NextID: len(s.journal) + 1, Devices: s.devices}
+	back := Restored{NextID: len(s.journal) + 1, Devices: s.devices, Ended: s.ended}
 	for _, id := range slices.Sorted(maps.Keys(s.journal)) {
 		var c falcon.Recovery
 		if err := json.Unmarshal(s.journal[id], &c); err != nil {
@@ -173,6 +187,10 @@ func (s *script) drain() string {
 	out := ""
 	for _, n := range r.Notes {
 		out += fmt.Sprintf("%s %d: %s\n", n.Kind, n.Severity, n.Text)
+	}
+	if len(r.Ended) > 0 {
+		s.ended = append(s.ended, r.Ended...)
+		out += fmt.Sprintf("persist the end of ranks %v\n", r.Ended)
 	}
 	for _, c := range r.Recoveries {
 		out += fmt.Sprintf("persist %s %s generation %d\n", c.ID, c.State, c.Generation)

@@ -81,7 +81,9 @@ func (s *script) inputs(verb string, w words) []Input {
 func (s *script) sign(verb string, w words) []Input {
 	switch verb {
 	case "node":
-		return []Input{Node{Node: falcon.Node(w["node"]), Alive: w["alive"] == "true", Reset: w["reset"] == "true"}}
+		return []Input{Node{Node: falcon.Node(w["node"]), Alive: w["alive"] == "true", How: howOf(w)}}
+	case "late":
+		return []Input{Late{}}
 	case "device":
 		d := Device{Device: falcon.Device(w["device"]), Fatal: w["fatal"] == "true", Code: int(s.num(w, "code", 0)), Text: w["text"]}
 		if d.Fatal {
@@ -107,6 +109,18 @@ func (s *script) sign(verb string, w words) []Input {
 	}
 	s.t.Fatalf("no command %q", verb)
 	return nil
+}
+
+func howOf(w words) How {
+	switch {
+	case w["reset"] == "true":
+		return Reset
+	case w["goodbye"] == "true":
+		return Goodbye
+	case w["closed"] == "true":
+		return Closed
+	}
+	return TimedOut
 }
 
 func each[T any](list []T, f func(T) Input) []Input {
@@ -221,6 +235,7 @@ func (s *script) exit(w words) []Input {
 			p.Generation, _ = strconv.ParseUint(v, 10, 64)
 		}
 		p.Alive, p.Park, p.Normal, p.Exit = false, nil, w["normal"] == "true", w["how"]
+		p.Finished = p.Normal && w["ordered"] != "true"
 		if w["generation"] == "" {
 			s.procs[r] = p
 		}

@@ -45,7 +45,10 @@ func (s *storm) attach(n *station) {
 func (s *storm) visible(p *proc) bool { return !s.now.Before(p.ready) || !p.alive }
 
 func (s *storm) process(p *proc) Process {
-	w := Process{Rank: p.rank, Node: p.node, Pid: p.pid, Generation: p.launch, Alive: p.alive, Normal: p.normal, Exit: "killed"}
+	w := Process{Rank: p.rank, Node: p.node, Pid: p.pid, Generation: p.launch, Alive: p.alive, Normal: p.normal, Finished: p.over, Exit: "killed"}
+	if p.unseen {
+		w.Exit, w.Normal, w.Finished = "", false, false
+	}
 	if p.parked {
 		w.Park = &Park{Generation: p.obeyed, Joining: p.joining, Tag: p.tag, Hold: p.hold}
 	}
@@ -263,6 +266,9 @@ func (s *storm) report(n *station) {
 		if p.frozen {
 			b.HookAgeMs = 6000
 		}
+		if b.WaitingKnown = s.weather.measured; b.WaitingKnown && !p.idle.IsZero() {
+			b.WaitingMs = float64(s.now.Sub(p.idle).Milliseconds())
+		}
 		s.word(n, b)
 	}
 }
@@ -384,6 +390,13 @@ func (s *storm) train() {
 		all = append(all, p)
 		together = together && !p.frozen && p.told <= p.comm && p.tag == all[0].tag && p.tag >= 0
 	}
+	if s.now.Before(s.weather.pause) {
+		for _, p := range s.procs {
+			p.idle = time.Time{}
+		}
+		return
+	}
+	s.idle(together)
 	for _, p := range all {
 		if p.tag == -1 && !p.frozen && !p.stuck && s.chance(0.6) {
 			next := max(p.hold.Steps[0], p.hold.Steps[1]) + 1
@@ -392,6 +405,7 @@ func (s *storm) train() {
 		}
 	}
 	if together && s.chance(0.6) {
+		s.weather.advanced = s.now
 		for _, p := range all {
 			p.tag, p.stuck = -1, s.chaos && s.chance(0.01)
 		}

@@ -11,7 +11,7 @@ import (
 
 // engine takes the nodes' words in, and ticks.
 func (s *storm) engine() {
-	if s.now.Before(s.down) {
+	if s.now.Before(s.down) || s.lags() {
 		return
 	}
 	if !s.down.IsZero() {
@@ -97,6 +97,7 @@ func (s *storm) digest() {
 		s.engineStops()
 		return
 	}
+	s.weather.ended = append(s.weather.ended, r.Ended...)
 	for _, c := range r.Recoveries {
 		s.persist(c)
 	}
@@ -129,6 +130,7 @@ func (s *storm) persist(c falcon.Recovery) {
 	for _, f := range c.Faults {
 		s.accused(f)
 	}
+	s.harmless(c)
 	if c.Attempts > 1 && len(c.Faults) > 1 {
 		s.saw["second fault"] = true
 	}
@@ -192,6 +194,7 @@ func (s *storm) newEpoch() {
 
 func (s *storm) describe(generation uint64, placement falcon.Placement) {
 	s.job.Epoch++
+	s.weather.ended = nil
 	s.job.Generation, s.job.Placement = generation, slices.Clone(placement)
 	s.record()
 	s.means()
@@ -435,7 +438,7 @@ func (s *storm) person() {
 		return
 	}
 	if c.Whole && s.chance(0.5) { // just as an agent is between two connections
-		if s.agentRestarts(s.nodes[s.rng.IntN(len(s.nodes))]); s.means() {
+		if s.agentRestarts(s.nodes[s.rng.IntN(len(s.nodes))], Reset); s.means() {
 			s.m.Step(s.now, s.job)
 			s.digest()
 		}

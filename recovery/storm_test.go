@@ -57,6 +57,7 @@ func TestRandomSchedules(t *testing.T) {
 		"resumed", "failed", "checkpoint", "second fault", "engine restart", "rank 0 lost", "spare used", "in place", "waits for a person",
 		"lost order", "late word", "refused word", "whole restart", "parked in the optimizer", "nothing lost", "cancelled", "denied", "restart in suspend", "restart in rejoin",
 		"fewer replicas", "fewer are asked for", "recovered with fewer", "agents awaited",
+		"goodbye", "blackout", "all agents restart", "pause", "late engine", "unexplained end", "finished", "engine restart as it finishes",
 	} {
 		if sum[k] == 0 {
 			t.Errorf("no schedule had: %s", k)
@@ -97,6 +98,7 @@ type storm struct {
 	wholeAt time.Time
 	decides time.Time
 	free    []falcon.Node // scratch of means
+	weather weather
 }
 
 // station is a node with its agent.
@@ -104,6 +106,7 @@ type station struct {
 	name     falcon.Node
 	up       bool
 	cut      bool // nothing comes through, either way
+	cutEnds  time.Time
 	attach   time.Time
 	attached bool
 	in       []letter // to the engine
@@ -139,6 +142,7 @@ type proc struct {
 	alive    bool
 	frozen   bool
 	normal   bool
+	over     bool      // it ended with success, by itself
 	ready    time.Time // it starts until then
 	parked   bool
 	joining  bool
@@ -154,7 +158,9 @@ type proc struct {
 	hold     falcon.RankHold
 	ack      *Rejoined
 	said     said
-	broken   int // steps in which peers were missing
+	broken   int       // steps in which peers were missing
+	unseen   bool      // nobody sees how it ends
+	idle     time.Time // since when it waits for others; zero = it does not
 }
 
 func (s *storm) chance(p float64) bool { return s.rng.Float64() < p }
@@ -205,6 +211,7 @@ func newStorm(seed uint64) *storm {
 	}
 	s.record()
 	s.policy()
+	s.weather.measured = !s.chance(0.1)
 	s.spare = []time.Duration{15 * time.Second, time.Second}[s.rng.IntN(2)]
 	s.machine()
 	return s
@@ -255,8 +262,8 @@ func (s *storm) machine() {
 	s.means()
 	s.m.Step(s.now, s.job)
 	s.m.Step(s.now, SetPolicy{s.pol})
-	if len(s.journal) > 0 {
-		back := Restored{NextID: len(s.journal) + 1}
+	if len(s.journal) > 0 || len(s.weather.ended) > 0 {
+		back := Restored{NextID: len(s.journal) + 1, Ended: s.weather.ended}
 		for _, c := range s.journal {
 			back.Recoveries = append(back.Recoveries, clone(&c))
 		}
@@ -288,6 +295,7 @@ func (s *storm) play() {
 		}
 		if quiet > 8 {
 			s.outcome()
+			s.finish()
 			return
 		}
 	}
@@ -303,7 +311,7 @@ func (s *storm) atRest(best int64) bool {
 	if c, ok := s.m.Current(); ok {
 		return c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
 	}
-	return s.m.closed && !s.waiting() || s.m.pace.hung || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.blind["silent"] || s.m.blind["without a sign of life of a process"]
+	return s.m.closed && !s.waiting() || s.m.pace.hung || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.blind && !s.m.anyAlive() || s.m.blind["without a sign of life of a process"]
 }
 
 // waiting says that a process waits in a generation, and holds its device for
@@ -361,6 +369,7 @@ func (s *storm) step() {
 		s.strike()
 	}
 	for _, n := range s.nodes {
+		s.clears(n)
 		s.agent(n)
 	}
 	for _, p := range s.procs {
@@ -381,7 +390,7 @@ func (s *storm) strike() {
 	}
 	n := s.nodes[s.rng.IntN(len(s.nodes))]
 	p := s.procs[s.rng.IntN(len(s.procs))]
-	switch s.rng.IntN(12) {
+	switch s.rng.IntN(18) {
 	case 0, 1, 2, 3:
 		s.kill(p, "killed")
 	case 4:
@@ -393,25 +402,15 @@ func (s *storm) strike() {
 		n.cut = !n.cut && len(s.m.sorted) > 1 // else the iterations that are not heard of count as slow ones
 		s.logf("link of %s cut %v", n.name, n.cut)
 	case 7:
-		s.agentRestarts(n)
+		s.agentRestarts(n, Reset)
 	case 8, 9:
 		s.engineStops()
 	case 10:
 		s.word(n, Device{Device: falcon.NewDevice(n.name, 0), Fatal: true, Code: 79, Text: "fell off the bus"})
 	case 11:
 		s.byHand(p)
-	}
-}
-
-func (s *storm) byHand(p *proc) {
-	d := Demand{Rank: p.rank, Node: p.node, By: "kim", Reason: "test"}
-	if s.chance(0.5) {
-		d.Rank = -1
-	}
-	if !s.now.Before(s.down) && s.m.CheckDemand(d) == nil && s.chance(0.5) {
-		s.logf("demand %+v", d)
-		s.m.Step(s.now, d)
-		s.digest()
+	default:
+		s.trouble(n)
 	}
 }
 
@@ -422,6 +421,9 @@ func (s *storm) kill(p *proc, how string) {
 	s.logf("rank %d pid %d on %s is %s", p.rank, p.pid, p.node, how)
 	if p.rank == 0 && s.owner(p) {
 		s.saw["rank 0 lost"] = true
+	}
+	if p.unseen = s.chance(0.2); p.unseen {
+		s.saw["unexplained end"] = true
 	}
 	p.alive, p.parked, p.training, p.order = false, false, false, nil
 }
@@ -439,22 +441,10 @@ func (s *storm) loseNode(n *station) {
 	}
 	n.tasks, n.out = nil, nil
 	if s.chance(0.5) && !n.cut { // the machine is gone, its peer tells
-		n.in = append(n.in, letter{due: s.now, input: Node{Node: n.name, Reset: true}})
+		n.in = append(n.in, letter{due: s.now, input: Node{Node: n.name, How: Reset}})
 	} else {
 		n.in = nil
 	}
-}
-
-func (s *storm) agentRestarts(n *station) {
-	if !n.up {
-		return
-	}
-	s.logf("agent of %s restarts", n.name)
-	n.tasks, n.out, n.in = nil, nil, nil
-	if !n.cut {
-		n.in = []letter{{due: s.now, input: Node{Node: n.name, Reset: true}}}
-	}
-	s.detach(n)
 }
 
 func (s *storm) detach(n *station) {

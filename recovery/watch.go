@@ -13,7 +13,7 @@ func (m *Machine) onPace(now time.Time, p Pace) {
 		m.pace.moved = now
 	}
 	m.pace.held, m.pace.ms = p.Held, p.Ms
-	m.pace.see(now, p.Iteration)
+	m.pace.see(now, p.Iteration, m.hear.holds())
 }
 
 func (m *Machine) onBeat(now time.Time, b Beat) {
@@ -26,20 +26,27 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 	}
 	m.pace.grows(now, m.cfg.Beat, x, b)
 	x.beat, x.beatAt = b, now
-	m.pace.see(now, b.Iteration)
+	m.pace.see(now, b.Iteration, m.hear.holds())
 }
 
 func (m *Machine) onNode(now time.Time, n Node) {
 	h := m.host(n.Node, now)
 	if !n.Alive {
-		h.reset = h.reset || n.Reset
+		h.gone, h.how, h.goneAt = true, n.How, now
 		h.heard = earlier(h.heard, now)
+		if n.How == Goodbye && m.recovering() && m.waitsFor(n.Node) {
+			m.renew(now, m.cfg.LeaveStall)
+		}
 		return
 	}
 	if h.suspect {
 		m.note("fault", 0, "node %s is heard again", n.Node)
 	}
-	h.heard, h.met, h.reset, h.suspect = now, true, false, false
+	back := h.gone
+	h.heard, h.met, h.gone, h.suspect = now, true, false, false
+	if back && m.recovering() && m.waitsFor(n.Node) {
+		m.renew(now, m.at.most)
+	}
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -60,6 +67,7 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 	if p.Generation < m.least[m.placement()[p.Rank]] || (m.cur != nil && slices.Contains(m.cur.Fenced, p.Node)) {
 		return
 	}
+	m.explains(now, p)
 	if x.known && (p.Generation < x.proc.Generation || (!x.proc.Alive && p.Pid == x.proc.Pid) || (!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid)) {
 		return // late
 	}
@@ -76,18 +84,8 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 	}
 }
 
-// ended judges a process's end.
-func (m *Machine) ended(now time.Time, p Process) {
-	if p.Normal && m.cur == nil {
-		return
-	}
-	if m.cur != nil && (m.cur.Whole || m.at.stopping[p.Rank] || (p.Normal && m.at.rejoinedOK(p.Rank))) {
-		m.at.moved = now
-		return
-	}
-	if m.cur != nil && slices.Contains(m.cur.Pending, p.Rank) {
-		return
-	}
+// lost takes a process's end for a fault.
+func (m *Machine) lost(now time.Time, p Process) {
 	how := p.Exit
 	if how == "" {
 		how = "nobody saw how"
@@ -160,17 +158,21 @@ func (m *Machine) isFenced(n falcon.Node) bool {
 
 // watch looks for nodes and processes that say nothing.
 func (m *Machine) watch(now time.Time) {
-	if m.cur != nil && m.cur.Whole && m.cur.State != falcon.RecoveryProposed {
+	if m.recovering() && m.cur.Whole || m.ends.finished {
 		return // the whole restart has its own watch
 	}
 	if m.closed && m.pace.grew.After(m.closedAt.Add(2*m.cfg.Beat)) {
 		m.closed = false
 		m.note("recovery", 1, "the job goes on after all: iteration %d has begun", m.pace.told)
 	}
-	m.watchNodes(now)
-	m.watchRanks(now)
+	m.suspect(now)
+	if !m.hear.holds() {
+		m.watchEnds(now)
+		m.watchNodes(now)
+		m.watchRanks(now)
+		m.watchParked(now)
+	}
 	m.watchHang(now)
-	m.watchParked(now)
 	m.watchRelief(now)
 	m.watchLeft(now)
 }
@@ -179,44 +181,53 @@ func (m *Machine) silent(now time.Time, h *host) int {
 	return int(now.Sub(h.heard) / m.cfg.Beat)
 }
 
-// watchNodes fences nodes that are silent and have a second sign against them.
-// Where most are silent it is the console that hears nothing.
-func (m *Machine) watchNodes(now time.Time) {
-	var dead []falcon.Node
+// suspect names the nodes of which nothing was heard for some time.
+func (m *Machine) suspect(now time.Time) {
 	for _, n := range m.sorted {
 		h := m.host(n, now)
-		if m.isFenced(n) {
-			continue
-		}
-		missed := m.silent(now, h)
-		if missed >= m.cfg.Suspect && !h.suspect {
+		if missed := m.silent(now, h); missed >= m.cfg.Suspect && !h.suspect && !m.isFenced(n) && !h.leaves(now, m.cfg.Leave) {
 			h.suspect = true
 			m.note("fault", 1, "node %s is suspected: nothing was heard of it for %d beats", n, missed)
 		}
-		if missed >= m.cfg.Dead {
-			dead = append(dead, n)
+	}
+}
+
+// deadNodes lists those that are silent for so long that a second sign counts.
+func (m *Machine) deadNodes(now time.Time) []falcon.Node {
+	var out []falcon.Node
+	for _, n := range m.sorted {
+		if !m.isFenced(n) && m.silent(now, m.host(n, now)) >= m.cfg.Dead {
+			out = append(out, n)
 		}
 	}
+	return out
+}
+
+// watchNodes fences nodes that are silent and have a second sign against them.
+func (m *Machine) watchNodes(now time.Time) {
+	if m.cur == nil && m.ends.finishing(&m.pace, m.cfg.Beat) {
+		return // agents may well leave with it
+	}
+	dead := m.deadNodes(now)
+	if len(dead) == 0 {
+		return
+	}
+	t := m.testify(now)
+	stall := m.standstill(now, t)
 	var faults []falcon.Fault
-	soft := 0
 	for _, n := range dead {
 		h := m.nodes[n]
-		sign := m.second(now, n)
-		if !h.reset && !m.anyEnded(n) {
-			soft++ // nothing but silence: it may be the console that hears nothing
-		}
-		if sign != "" {
-			faults = append(faults, falcon.Fault{
-				Kind: falcon.FaultNode, Node: n, FirstNs: h.heard.UnixNano(),
-				Evidence: []string{fmt.Sprintf("nothing was heard of node %s for %d beats", n, m.silent(now, h)), sign},
-			})
+		if sign := m.second(now, n, t, stall); sign != "" {
+			f := falcon.Fault{Kind: falcon.FaultNode, Node: n, FirstNs: h.heard.UnixNano()}
+			f.Evidence = []string{fmt.Sprintf("nothing was heard of node %s for %d beats", n, m.silent(now, h)), sign}
+			if h.gone && h.how == Reset {
+				f.Evidence = append(f.Evidence, "its connection was reset")
+			}
+			faults = append(faults, f)
 		}
 	}
-	blind := m.tooMany(soft, "silent")
 	for _, f := range faults {
-		if !blind || m.nodes[f.Node].reset || m.anyEnded(f.Node) {
-			m.fault(now, f)
-		}
+		m.fault(now, f)
 	}
 }
 
@@ -236,31 +247,6 @@ func (m *Machine) tooMany(nodes int, what string) bool {
 		m.note("fault", 2, "%d of %d nodes are %s at once: nothing is fenced, the console's own network may be at fault", nodes, len(m.on), what)
 	}
 	return m.blind[what]
-}
-
-// second is the second sign against a silent node, empty = none.
-func (m *Machine) second(now time.Time, n falcon.Node) string {
-	h := m.nodes[n]
-	switch {
-	case h.reset:
-		return "its connection was reset"
-	case m.fresh(now, h):
-		return deviceText(h.fatal)
-	case m.policy.Recovery.FenceAlone:
-		return "policy takes a silent agent for enough"
-	case m.anyEnded(n):
-		return "a process on it has ended"
-	}
-	if m.cur != nil && m.cur.State != falcon.RecoveryProposed {
-		if m.waitsFor(n) && now.Sub(m.at.moved) >= 2*m.cfg.Beat && m.onlySilent(now) {
-			return "the recovery waits for nothing but silent nodes"
-		}
-		return ""
-	}
-	if for_ := m.stalled(now); for_ > 0 {
-		return fmt.Sprintf("no rank has begun an iteration for %.1f s", for_.Seconds())
-	}
-	return ""
 }
 
 // onlySilent says that everybody who is heard has done what the present state
@@ -312,7 +298,7 @@ func (m *Machine) stalled(now time.Time) time.Duration {
 	if !known {
 		usual = m.cfg.HangMin
 	}
-	for_ := now.Sub(m.pace.moved)
+	for_ := m.pace.still(now)
 	if m.pace.held || m.pace.newest < 0 || for_ < 2*m.cfg.Beat+usual {
 		return 0
 	}
@@ -323,8 +309,8 @@ func (m *Machine) stalled(now time.Time) time.Duration {
 // devices that failed, where the job stalls.
 func (m *Machine) watchRanks(now time.Time) {
 	var faults []falcon.Fault
-	recovering := m.cur != nil && m.cur.State != falcon.RecoveryProposed
-	if recovering && now.Sub(m.at.moved) < 2*m.cfg.Beat || !recovering && m.stalled(now) == 0 {
+	recovering := m.recovering()
+	if recovering && now.Sub(m.at.moved) < 2*m.cfg.Beat || !recovering && !m.standsUnexplained(now) {
 		return
 	}
 	nodes := map[falcon.Node]bool{}
@@ -345,13 +331,19 @@ func (m *Machine) watchRanks(now time.Time) {
 	}
 }
 
+// standsUnexplained reports whether the job stalls, and no rank that is heard
+// explains it: by its own work, or by its end with success.
+func (m *Machine) standsUnexplained(now time.Time) bool {
+	return m.stalled(now) > 0 && !m.ends.finishing(&m.pace, m.cfg.Beat) && m.testify(now).busy == 0
+}
+
 // quiet judges one rank of a job that stalls.
 func (m *Machine) quiet(now time.Time, r falcon.Rank, n falcon.Node) (falcon.Fault, bool) {
 	x, h := &m.ranks[r], m.host(n, now)
-	age := time.Duration(x.beat.HookAgeMs * float64(time.Millisecond))
+	age := x.hookAge()
 	f := falcon.Fault{Node: n, Device: m.placement()[r]}
 	switch {
-	case m.silent(now, h) > 0 || !h.met:
+	case m.silent(now, h) > 0 || !h.met || h.gone:
 		return f, false // nothing is known of it
 	case m.fresh(now, h) && x.known && x.proc.Alive && hits(h.fatal, f.Device):
 		f.Kind, f.FirstNs = falcon.FaultDevice, h.fatalAt.UnixNano()
@@ -359,7 +351,7 @@ func (m *Machine) quiet(now time.Time, r falcon.Rank, n falcon.Node) (falcon.Fau
 	case x.known && x.proc.Alive && !x.beatAt.IsZero() && now.Sub(x.beatAt) <= 2*m.cfg.Beat && age > 2*m.cfg.Beat:
 		f.Kind, f.FirstNs = falcon.FaultFrozen, now.Add(-age).UnixNano()
 		f.Evidence = []string{fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago", r, x.proc.Pid, f.Device, age.Seconds()), "the job stalls"}
-	case !x.known && m.cur == nil && m.anyAlive():
+	case !x.known && m.cur == nil && m.anyAlive() && !m.ends.over[r]:
 		f.Kind, f.FirstNs, f.Ranks = falcon.FaultExit, m.pace.moved.UnixNano(), []falcon.Rank{r}
 		f.Evidence = []string{fmt.Sprintf("node %s is heard and has no process of rank %d", n, r), "the job stalls"}
 	default:
@@ -378,14 +370,31 @@ func (m *Machine) watchHang(now time.Time) {
 	usual, _ := m.pace.usual()
 	limit := max(time.Duration(m.cfg.HangFactor*float64(usual)), m.cfg.HangMin)
 	for_ := m.stalled(now)
-	if m.cur != nil || m.closed || m.pace.hung || for_ < limit || !m.anyAlive() || m.anySilent(now) {
+	if m.cur != nil || m.closed || m.pace.hung || for_ < limit || !m.anyAlive() {
 		return
 	}
 	m.pace.hung = true
 	m.fault(now, falcon.Fault{
 		Kind: falcon.FaultHang, FirstNs: m.pace.moved.UnixNano(),
-		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, all processes and their hooks are alive", for_.Seconds()), m.behind()},
+		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", for_.Seconds(), m.soundness(now)), m.behind()},
 	})
+}
+
+// unheardOf begins the part of a hang's evidence that names silent nodes.
+const unheardOf = "and nothing is heard of "
+
+// soundness says in what condition the nodes of a job that hangs are.
+func (m *Machine) soundness(now time.Time) string {
+	var silent []falcon.Node
+	for _, n := range m.sorted {
+		if m.unheard(now, m.host(n, now)) {
+			silent = append(silent, n)
+		}
+	}
+	if len(silent) == 0 {
+		return "all processes and their hooks are alive"
+	}
+	return unheardOf + nodeList(silent)
 }
 
 // watchParked finds processes that have left training by themselves, as they do
@@ -405,15 +414,6 @@ func (m *Machine) watchParked(now time.Time) {
 		})
 		return
 	}
-}
-
-func (m *Machine) anySilent(now time.Time) bool {
-	for n := range m.on {
-		if m.silent(now, m.host(n, now)) >= m.cfg.Suspect {
-			return true
-		}
-	}
-	return false
 }
 
 // behind names the ranks that stand at the oldest iteration.

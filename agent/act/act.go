@@ -2,8 +2,9 @@
 //
 // It guarantees that a command is executed at most once per (epoch, id) over
 // the life of the agent process, that a repeat is answered from memory, that
-// nothing is executed after its deadline or for a past epoch, and that every
-// command taken on is answered in the end. Memory is bounded: an id that was
+// nothing is executed after its life or for a past epoch, and that every command
+// taken on is answered in the end. A life is counted from the command's receipt,
+// so that clocks which differ do no harm, and ends at LifeMax. Memory is bounded: an id that was
 // forgotten is refused, not executed again.
 //
 // A Desk is a plain machine: no goroutines, no clock, no I/O. Its owner calls
@@ -99,15 +100,28 @@ func (d *Desk) Take(cmd *falconv1.Command, now time.Time) {
 			fmt.Sprintf("command %d is older than this agent's memory", k.id)))
 		return
 	}
-	deadline := now.Add(LifeMax)
-	if ns := cmd.GetDeadlineUnixNs(); ns != 0 && time.Unix(0, ns).Before(deadline) {
-		deadline = time.Unix(0, ns)
-	}
+	deadline := deadlineOf(cmd, now)
 	if !deadline.After(now) {
 		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the command arrived after its deadline"))
 		return
 	}
 	d.begin(k, cmd, now, deadline)
+}
+
+// deadlineOf is when a command ends. Its life is counted from its receipt by the
+// caller's clock alone: the engine's may be set otherwise. Only an engine that
+// gives no life is taken at its absolute word.
+func deadlineOf(cmd *falconv1.Command, now time.Time) time.Time {
+	most := now.Add(LifeMax)
+	switch life, ns := cmd.GetLifeMs(), cmd.GetDeadlineUnixNs(); {
+	case life < 0:
+		return now
+	case life > 0 && life < LifeMax.Milliseconds():
+		return now.Add(time.Duration(life) * time.Millisecond)
+	case life == 0 && ns != 0 && time.Unix(0, ns).Before(most):
+		return time.Unix(0, ns)
+	}
+	return most
 }
 
 func (d *Desk) begin(k key, cmd *falconv1.Command, now, deadline time.Time) {

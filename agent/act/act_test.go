@@ -195,3 +195,42 @@ func TestLateTasksAreWatchedAndBounded(t *testing.T) {
 		t.Fatalf("a repeat is answered with %v, not with the late result", r)
 	}
 }
+
+// A life counts from the receipt by the agent's own clock, however far that is
+// from the engine's; only an engine that gives none is taken at its word.
+func TestLifeCountsFromReceipt(t *testing.T) {
+	for _, skew := range []time.Duration{-10 * time.Minute, 0, 10 * time.Minute} {
+		b := newBench()
+		c := command(1, 1, t0.Add(-skew).Add(5*time.Second))
+		c.LifeMs = 5000
+		b.desk.Take(c, t0)
+		b.desk.Tick(t0.Add(4 * time.Second))
+		b.expect(t, accepted)
+		b.desk.Tick(t0.Add(6 * time.Second))
+		b.expect(t, accepted, expired)
+	}
+}
+
+func TestLifeIsBounded(t *testing.T) {
+	for life, ends := range map[int64]time.Duration{int64(time.Hour / time.Millisecond): LifeMax, 1 << 62: LifeMax, 1500: 1500 * time.Millisecond} {
+		b := newBench()
+		b.desk.Take(&falconv1.Command{Epoch: 1, Id: 1, LifeMs: life, DeadlineUnixNs: 1}, t0)
+		b.desk.Tick(t0.Add(ends))
+		b.expect(t, accepted)
+		b.desk.Tick(t0.Add(ends + time.Millisecond))
+		b.expect(t, accepted, expired)
+	}
+}
+
+// A command that was over when it was sent is not executed, also where the
+// agent's clock is behind.
+func TestLifeThatIsOver(t *testing.T) {
+	b := newBench()
+	c := command(1, 1, t0.Add(time.Hour))
+	c.LifeMs = -1
+	b.desk.Take(c, t0)
+	b.expect(t, expired)
+	if len(b.started) != 0 {
+		t.Fatal("a command whose life is over was executed")
+	}
+}

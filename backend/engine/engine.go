@@ -74,6 +74,7 @@ type arrival struct {
 	session *fleet.Session
 	what    arrivalKind
 	frame   frame
+	at      time.Time // it came
 }
 
 type arrivalKind uint8
@@ -110,6 +111,7 @@ type Engine struct {
 	rec      Recoverer
 	recJob   recovery.Job // as the machine knows it
 	recJobAt time.Time    // when that was looked at
+	ear      ear
 	told     toldBook
 	tables   tableBook
 	stood    map[falcon.Rank]stood
@@ -197,7 +199,7 @@ func assemble(cfg Config, mem *memory) *Engine {
 		det:      cfg.Detector, plan: cfg.Planner, mem: mem,
 		nodes: fleet.NewRegistry(), job: newJob(), pace: newPace(),
 		orders: newOrderBook(mem.orders), windows: newWindowBook(),
-		rec: cfg.Recoverer, tables: newTableBook(), stood: map[falcon.Rank]stood{}, begun: falcon.NoIteration,
+		rec: cfg.Recoverer, ear: newEar(), tables: newTableBook(), stood: map[falcon.Rank]stood{}, begun: falcon.NoIteration,
 		refusedTold: map[string]bool{},
 		budgets:     map[string]*budget{},
 		readings:    map[falcon.Device]falcon.GPUReading{},
@@ -318,6 +320,7 @@ func (e *Engine) drain() {
 }
 
 func (e *Engine) tick(now time.Time) {
+	e.ticked(now)
 	e.release(now)
 	if e.recheck {
 		e.describe(now)

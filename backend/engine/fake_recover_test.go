@@ -206,13 +206,16 @@ func (a *fakeAgent) lose(j *fakeJob) {
 
 // beats sends the sign of life of every agent.
 func (j *fakeJob) beats() {
+	if j.waitedMs += 100; !j.stalled {
+		j.waitedMs = 0
+	}
 	for _, a := range j.agents {
 		if a.stream == nil || a.crew.gone {
 			continue
 		}
 		b := &falconv1.Beat{}
 		for _, r := range a.ranks {
-			b.Ranks = append(b.Ranks, &falconv1.RankBeat{Rank: r, Pid: j.pidOf(a.node, r), Iteration: j.iteration, StepTag: j.iteration})
+			b.Ranks = append(b.Ranks, &falconv1.RankBeat{Rank: r, Pid: j.pidOf(a.node, r), Iteration: j.iteration, StepTag: j.iteration, WaitingMs: j.waitedMs, WaitingKnown: !j.mute})
 		}
 		a.stream.in <- &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: b}}
 	}

@@ -244,6 +244,9 @@ func (a *fakeAgent) command(c *falconv1.Command, j *fakeJob) {
 		a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Result{Result: old}})
 		return
 	}
+	if c.GetDeadlineUnixNs() != 0 && c.GetLifeMs() == 0 {
+		a.t.Errorf("command %d has a deadline by the engine's clock and no life: %v", k.id, c)
+	}
 	a.executed[k]++
 	res := &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED}
 	if c.GetProfile() != nil && a.noWindow {
@@ -307,6 +310,9 @@ type fakeJob struct {
 	kept      fakeHistory
 	waits     bool    // for the launch of its ranks
 	stalled   bool    // a rank is gone, or does not take part
+	waitedMs  float64 // how long the others wait for it
+	mute      bool    // hooks can't say that
+	pauses    bool    // all ranks are in their storage
 	resumed   []int64 // iterations that recoveries have led to
 	saved     int64   // checkpoint that the ranks tell of
 }
@@ -368,7 +374,7 @@ func (j *fakeJob) ms() float64 {
 }
 
 func (j *fakeJob) step() {
-	if j.waits || j.stalled || j.held() {
+	if j.waits || j.stalled || j.pauses || j.held() {
 		return
 	}
 	if j.vote(); j.waits {

@@ -33,12 +33,13 @@ func (e *Engine) Frame(s *fleet.Session, f *falconv1.AgentFrame) error {
 // session's own context has ended.
 func (e *Engine) Detach(s *fleet.Session) {
 	select {
-	case e.arrivals <- arrival{session: s, what: arriveDetach}:
+	case e.arrivals <- arrival{session: s, what: arriveDetach, at: e.cfg.Now()}:
 	case <-e.done:
 	}
 }
 
 func (e *Engine) arrive(s *fleet.Session, a arrival) error {
+	a.at = e.cfg.Now()
 	select {
 	case e.arrivals <- a:
 		return nil
@@ -51,13 +52,13 @@ func (e *Engine) arrive(s *fleet.Session, a arrival) error {
 
 func (e *Engine) take(a arrival, now time.Time) {
 	e.dirty = true
+	e.waited(a, now)
 	switch a.what {
 	case arriveAttach:
 		e.attach(a.session, now)
 	case arriveDetach:
 		if n := e.nodes.Detach(a.session); n != nil {
-			e.tell("agent", 2, "the agent of node %s is gone", clean(string(n.Name)))
-			e.gone(n, now)
+			e.gone(n, a.session, now)
 			e.val.Step(now, validate.Lost{Node: n.Name})
 		}
 	case arriveFrame:
@@ -80,6 +81,7 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 		e.val.Step(now, validate.Lost{Node: n.Name})
 	}
 	e.attached[n.Name] = now
+	e.ear.attached(n.Name)
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
 	e.tell("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
@@ -93,7 +95,7 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 func (e *Engine) retell(n *fleet.Node, now time.Time) {
 	e.retellRecovery(n.Name)
 	for _, c := range e.val.Open(n.Name) {
-		n.Session.Send(validationFrame(e.mem.epoch, c))
+		n.Session.Send(validationFrame(e.mem.epoch, c, now))
 	}
 	if e.val.Active() {
 		return // what else is open is told once the job goes on
@@ -102,13 +104,13 @@ func (e *Engine) retell(n *fleet.Node, now time.Time) {
 	for _, id := range sortedKeys(e.orders.open) {
 		if o := e.orders.open[id]; o.sent || e.mayGo(o, now) {
 			o.sent = true
-			n.Session.Send(o.frame(e.mem.epoch))
+			n.Session.Send(o.frame(e.mem.epoch, now))
 		}
 	}
 	for _, id := range e.windows.order {
 		w := e.windows.byCommand[id]
 		if !w.answered[n.Name] && now.Before(w.deadline) {
-			n.Session.Send(w.frame(e.mem.epoch))
+			n.Session.Send(w.frame(e.mem.epoch, now))
 		}
 	}
 }
@@ -129,6 +131,8 @@ func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 		e.rank(n, body.Rank, now)
 	case *falconv1.AgentFrame_Device:
 		e.device(n, body.Device, now)
+	case *falconv1.AgentFrame_Goodbye:
+		e.ear.leaves(n.Name)
 	}
 }
 

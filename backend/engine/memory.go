@@ -37,6 +37,7 @@ const (
 	kindFence      journal.Kind = "fence"      // fenceRecord
 	kindSent       journal.Kind = "sent"       // sentRecord
 	kindDevice     journal.Kind = "device"     // deviceRecord
+	kindEnded      journal.Kind = "ended"      // endedRecord
 )
 
 type epochRecord struct {
@@ -161,6 +162,7 @@ type memory struct {
 	fences       fences
 	devices      map[falcon.Node]recovery.Seen // newest fatal report of each node that is still a sign
 	sent         []sentRecord                  // newest last
+	ended        endedRecord                   // of the newest job epoch that has any
 }
 
 func newMemory() *memory {
@@ -223,6 +225,8 @@ func (m *memory) apply(r journal.Record) error {
 		err = fold(r, m.fences.apply)
 	case kindSent:
 		err = fold(r, m.setSent)
+	case kindEnded:
+		err = fold(r, m.ended.add)
 	case kindDevice:
 		err = fold(r, func(v deviceRecord) { m.setDevice(v, r.AtNs) })
 	}

@@ -18,6 +18,7 @@ const (
 	VoteWait   = 30 * time.Second
 	WindowLife = 30 * time.Second
 	windowsMax = 64 // profile windows remembered
+	lifeOver   = -1 // life_ms of a command whose deadline has passed
 )
 
 // order is one that waits for its ranks.
@@ -79,14 +80,14 @@ func (b *orderBook) add(rec orderRecord) {
 	}
 }
 
-func (o *order) frame(epoch uint64) *falconv1.EngineFrame {
+func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
 	return command(&falconv1.Command{
 		Epoch: epoch, Id: o.Command, DeadlineUnixNs: o.DeadlineNs,
 		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
 			Order: o.Order.ID, Kind: o.Order.Kind, MicroBatches: o.Order.MicroBatches, JobEpoch: o.Order.Epoch,
 			Blocks: o.Order.Blocks, Leave: o.Order.Leave,
 		}},
-	})
+	}, now)
 }
 
 // mayGo says whether an order can go out now: nothing else is being done with
@@ -100,7 +101,7 @@ func (e *Engine) sendOrders(now time.Time) {
 	for _, id := range sortedKeys(e.orders.open) {
 		if o := e.orders.open[id]; !o.sent && e.mayGo(o, now) {
 			o.sent = true
-			e.broadcast(o.frame(e.mem.epoch))
+			e.broadcast(o.frame(e.mem.epoch, now))
 		}
 	}
 }
@@ -118,7 +119,7 @@ func (e *Engine) sendWindows(now time.Time) {
 	for _, w := range e.waiting {
 		w.deadline = now.Add(WindowLife)
 		e.windows.add(w)
-		e.broadcast(w.frame(e.mem.epoch))
+		e.broadcast(w.frame(e.mem.epoch, now))
 	}
 	e.waiting = nil
 }
@@ -132,7 +133,15 @@ func (e *Engine) orderDeadline(now time.Time, o falcon.Order) time.Time {
 	return at.Add(OrderLife)
 }
 
-func command(c *falconv1.Command) *falconv1.EngineFrame {
+// command gives a command the rest of its life as it is sent: agents count it
+// from its receipt, whatever their clocks say. One that is over says so.
+func command(c *falconv1.Command, now time.Time) *falconv1.EngineFrame {
+	if c.DeadlineUnixNs != 0 {
+		life := time.Unix(0, c.DeadlineUnixNs).Sub(now).Milliseconds()
+		if c.LifeMs = life; life <= 0 {
+			c.LifeMs = lifeOver
+		}
+	}
 	return &falconv1.EngineFrame{Body: &falconv1.EngineFrame_Command{Command: c}}
 }
 
@@ -309,11 +318,11 @@ func (b *windowBook) add(w *window) {
 	}
 }
 
-func (w *window) frame(epoch uint64) *falconv1.EngineFrame {
+func (w *window) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
 	return command(&falconv1.Command{
 		Epoch: epoch, Id: w.command, DeadlineUnixNs: w.deadline.UnixNano(),
 		Body: &falconv1.Command_Profile{Profile: &falconv1.ProfileCommand{
 			Window: w.command, Iterations: int32(w.iterations),
 		}},
-	})
+	}, now)
 }

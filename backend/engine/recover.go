@@ -113,10 +113,11 @@ func (e *Engine) generation() uint64 {
 func (e *Engine) restoreRecovery(now time.Time) {
 	e.fenceStore(e.mem.fences.newest)
 	e.rec.Step(now, recovery.SetPolicy{Policy: e.mem.policy.Policy})
-	if len(e.mem.recoveries) > 0 || e.generation() > 0 || len(e.mem.devices) > 0 {
+	ended := e.mem.ended.of(e.mem.job.Epoch)
+	if len(e.mem.recoveries) > 0 || e.generation() > 0 || len(e.mem.devices) > 0 || len(ended) > 0 {
 		e.rec.Step(now, recovery.Restored{
 			Recoveries: slices.Clone(e.mem.recoveries), NextID: e.mem.nextRecovery, Generation: e.generation(),
-			Devices: slices.Collect(maps.Values(e.mem.devices)),
+			Devices: slices.Collect(maps.Values(e.mem.devices)), Ended: ended,
 		})
 	}
 }
@@ -219,7 +220,7 @@ func (e *Engine) stepProcess(now time.Time, p *process) {
 	s := p.state
 	e.rec.Step(now, recovery.Process{
 		Rank: p.rank, Node: p.node, Pid: int(s.GetPid()), Generation: s.GetGeneration(), Alive: s.GetAlive(),
-		Normal: endedWell(s.GetExit()) || e.leaving(), Exit: clean(s.GetExit()), Park: e.parkFrom(s.GetPark()),
+		Normal: endedWell(s.GetExit()) || e.leaving(), Finished: endedWell(s.GetExit()) && !e.leaving(), Exit: clean(s.GetExit()), Park: e.parkFrom(s.GetPark()),
 	})
 }
 
@@ -255,6 +256,7 @@ func (e *Engine) parkFrom(in *falconv1.Park) *recovery.Park {
 // beat takes a node's sign of life and those of its processes.
 func (e *Engine) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
 	n.Beat = in
+	e.clock(n.Name, in.GetAtUnixNs())
 	e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	for _, b := range in.GetRanks()[:min(len(in.GetRanks()), gpusMax)] {
 		p := e.job.ranks[falcon.Rank(b.GetRank())]
@@ -268,14 +270,9 @@ func (e *Engine) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
 		e.begun = max(e.begun, b.GetIteration())
 		e.rec.Step(now, recovery.Beat{
 			Rank: p.rank, Pid: int(b.GetPid()), Iteration: b.GetIteration(), Tag: b.GetStepTag(), HookAgeMs: finite(b.GetHookAgeMs(), msMost),
+			Calls: b.GetCalls(), WaitingMs: finite(b.GetWaitingMs(), msMost), WaitingKnown: b.GetWaitingKnown(),
 		})
 	}
-}
-
-// gone tells the machine how an agent went. A stream that breaks although the
-// agent was just heard was reset; one that nobody was heard on has timed out.
-func (e *Engine) gone(n *fleet.Node, now time.Time) {
-	e.rec.Step(now, recovery.Node{Node: n.Name, Reset: n.Age(now) < 2*e.cfg.beat()})
 }
 
 func (c Config) beat() time.Duration { return orElse(c.Recovery.Beat, BeatPeriod) }
@@ -334,6 +331,9 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
 		if x.State.Over() && !was.State.Over() {
 			r.steps = append(r.steps, func() { e.recovered(now, x) })
 		}
+	}
+	if len(v.Ended) > 0 {
+		r.records = append(r.records, record(now, kindEnded, endedRecord{JobEpoch: e.recJob.Epoch, Ranks: v.Ended}))
 	}
 	for _, n := range v.Notes {
 		e.tell(n.Kind, int32(n.Severity), "%s", n.Text)

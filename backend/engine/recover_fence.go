@@ -161,10 +161,11 @@ func (e *Engine) stopFenced(n falcon.Node) {
 	if !is || v.Stop == 0 {
 		return
 	}
+	now := e.cfg.Now()
 	e.tellNode(n, command(&falconv1.Command{
-		Epoch: e.mem.epoch, Id: v.Stop + uint64(slices.Index(v.Nodes, n)), DeadlineUnixNs: e.cfg.Now().Add(commandLife).UnixNano(),
+		Epoch: e.mem.epoch, Id: v.Stop + uint64(slices.Index(v.Nodes, n)), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: v.Generation}},
-	}))
+	}, now))
 }
 
 // refuses says that a frame does not count because its node or process is
@@ -172,7 +173,7 @@ func (e *Engine) stopFenced(n falcon.Node) {
 func (e *Engine) refuses(n *fleet.Node, f frame) bool {
 	name := ""
 	switch body := f.GetBody().(type) {
-	case *falconv1.AgentFrame_Hello, *falconv1.AgentFrame_Beat, *falconv1.AgentFrame_Telemetry:
+	case *falconv1.AgentFrame_Hello, *falconv1.AgentFrame_Beat, *falconv1.AgentFrame_Telemetry, *falconv1.AgentFrame_Goodbye:
 		return false
 	case *falconv1.AgentFrame_Rank:
 		name = processName(n.Name, body.Rank)

@@ -82,14 +82,14 @@ func (t *told) at(n falcon.Node) int {
 	return -1
 }
 
-func (t *told) frame(epoch uint64, n falcon.Node) *falconv1.EngineFrame {
+func (t *told) frame(epoch uint64, n falcon.Node, now time.Time) *falconv1.EngineFrame {
 	i := t.at(n)
 	c := t.body(n)
 	if i < 0 || c == nil {
 		return nil
 	}
 	c.Epoch, c.Id, c.DeadlineUnixNs = epoch, t.First+uint64(i), t.deadline.UnixNano()
-	return command(c)
+	return command(c, now)
 }
 
 // toldBook holds the commands that are on their way.
@@ -306,7 +306,7 @@ func (e *Engine) sendTold(list []*told) {
 }
 
 func (e *Engine) sendOne(t *told, n falcon.Node) {
-	if f := t.frame(e.mem.epoch, n); f != nil {
+	if f := t.frame(e.mem.epoch, n, e.cfg.Now()); f != nil {
 		e.tellNode(n, f)
 	}
 }
@@ -317,8 +317,12 @@ func (e *Engine) retellRecovery(n falcon.Node) {
 		e.stopFenced(n)
 		return
 	}
+	fresh := e.cfg.Now().Add(commandLife) // the node may have been away for all of the first one
 	for _, t := range e.told.open {
 		if !t.answered[n] && e.wanted(t, n) {
+			if t.deadline.Before(fresh) {
+				t.deadline = fresh
+			}
 			e.sendOne(t, n)
 		}
 	}

@@ -178,12 +178,12 @@ func (e *Engine) sendLaunch(only falcon.Node) {
 	}
 	for _, c := range r.Commands {
 		if (only == "" || c.Node == only) && !e.launched[c.Node] {
-			e.tellNode(c.Node, launchFrame(e.mem.epoch, r, c))
+			e.tellNode(c.Node, launchFrame(e.mem.epoch, r, c, e.cfg.Now()))
 		}
 	}
 }
 
-func launchFrame(epoch uint64, r restartRecord, c nodeLaunch) *falconv1.EngineFrame {
+func launchFrame(epoch uint64, r restartRecord, c nodeLaunch, now time.Time) *falconv1.EngineFrame {
 	l := &falconv1.LaunchCommand{Generation: r.Launch.Generation, World: int32(len(r.Launch.Placement)), Resume: r.Launch.Resume}
 	for rank, d := range r.Launch.Placement {
 		if d.Node() == c.Node {
@@ -192,7 +192,7 @@ func launchFrame(epoch uint64, r restartRecord, c nodeLaunch) *falconv1.EngineFr
 	}
 	return command(&falconv1.Command{
 		Epoch: epoch, Id: c.Command, DeadlineUnixNs: r.Deadline, Body: &falconv1.Command_Launch{Launch: l},
-	})
+	}, now)
 }
 
 // launchResult takes a node's word; false for one about something else.

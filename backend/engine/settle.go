@@ -241,13 +241,13 @@ func (e *Engine) send(r round) {
 			continue
 		}
 		e.windows.add(w)
-		e.broadcast(w.frame(e.mem.epoch))
+		e.broadcast(w.frame(e.mem.epoch, e.cfg.Now()))
 	}
 }
 
 func (e *Engine) sendTests(list []validate.Command) {
 	for _, c := range list {
-		e.tellNode(c.Node, validationFrame(e.mem.epoch, c))
+		e.tellNode(c.Node, validationFrame(e.mem.epoch, c, e.cfg.Now()))
 	}
 }
 

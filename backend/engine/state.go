@@ -247,6 +247,7 @@ func (e *Engine) nodeViews(now time.Time) []*falconv1.NodeView {
 		out = append(out, &falconv1.NodeView{
 			Node: string(n.Name), Connected: n.Connected(), AgeMs: n.Age(now).Milliseconds(),
 			Version: clean(n.Hello.GetVersion()), Dropped: n.Beat.GetDroppedFrames(), StealShare: n.Steal,
+			SkewMs: e.ear.skewMs(n.Name),
 		})
 	}
 	return out

@@ -142,14 +142,14 @@ func (b *windowBook) inFlight(now time.Time, nodes []falcon.Node) bool {
 	return false
 }
 
-func validationFrame(epoch uint64, c validate.Command) *falconv1.EngineFrame {
+func validationFrame(epoch uint64, c validate.Command, now time.Time) *falconv1.EngineFrame {
 	out := &falconv1.Command{Epoch: epoch, Id: c.ID, DeadlineUnixNs: c.Deadline.UnixNano()}
 	if c.Test != nil {
 		out.Body = &falconv1.Command_Test{Test: c.Test}
 	} else {
 		out.Body = &falconv1.Command_Pause{Pause: c.Pause}
 	}
-	return command(out)
+	return command(out, now)
 }
 
 // validationRecord is a validation as it stood when it began, before the job

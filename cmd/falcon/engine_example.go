@@ -19,7 +19,7 @@ policy:
   recovery:
     approval: auto                # auto | person: whether a fail-stop fault is recovered from without a person
     countdown_s: 0                # before it acts by itself
-    fence_alone: false            # a silent agent is enough to fence its node, without a second sign
+    fence_alone: false            # where the job stalls, a silent agent is enough to fence its node
     allow_shrink: false           # go on with fewer replicas where no spare is left
     in_place: 2                   # times an hour that a process is made anew on its own node, -1 = never
     per_hour: 10                  # recoveries without a person, -1 = none
@@ -40,6 +40,9 @@ recovery:
   beat: 2s                        # between two signs of life of an agent
   suspect: 2                      # missed beats before a node is suspected
   dead: 3                         # and taken for dead, with a second sign
+  leave: 1m                       # for an agent that said goodbye to come back
+  leave_stall: 15s                # of the job meanwhile, before its node is judged all the same
+  unvouched_stall: 30s            # of the job, where hooks can't say that the others wait for a silent node
   hang: 2m                        # without any iteration, before the job is said to hang
   optimizer_wait: 5s              # for ranks inside the optimizer, before they are suspended
   suspend: 15s                    # for all to park; who did not is taken for frozen

@@ -131,11 +131,12 @@ func (a *agent) send(f *falconv1.AgentFrame) {
 }
 
 func (a *agent) beat() {
-	at := a.c.iteration()
+	at, waits := a.c.iteration(), a.c.waitingMs()
 	b := &falconv1.Beat{AtUnixNs: time.Now().UnixNano()}
 	for i := range a.ranks {
 		b.Ranks = append(b.Ranks, &falconv1.RankBeat{
 			Rank: a.ranks[i].number, Pid: a.ranks[i].pid, Iteration: at, StepTag: at, HookAgeMs: 1, Generation: a.ranks[i].rejoined,
+			Calls: uint64(max(at, 0)), WaitingMs: waits, WaitingKnown: true,
 		})
 	}
 	a.send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: b}})

@@ -73,6 +73,7 @@ type Cluster struct {
 	begun   time.Time
 	tables  atomic.Int64 // taken by nodes
 	stalled atomic.Int64 // iteration at which the job stands, plus 1; 0 = it goes on
+	since   atomic.Int64 // Unix ns, when it came to stand
 
 	mu       sync.Mutex
 	err      error
@@ -280,6 +281,14 @@ func (c *Cluster) iteration() int64 {
 		return at - 1
 	}
 	return int64(time.Since(c.begun).Seconds() * 1e3 / c.StepMs)
+}
+
+// waitingMs is for how long all ranks have waited for one that is lost.
+func (c *Cluster) waitingMs() float64 {
+	if c.stalled.Load() == 0 {
+		return 0
+	}
+	return float64(time.Since(time.Unix(0, c.since.Load())).Milliseconds())
 }
 
 // sum is the checksum of a rank's shard: the two instances hold the same.

@@ -44,8 +44,9 @@ func (c *Cluster) Lose(ctx context.Context) (Outcome, error) {
 	victim := c.agents[nodes/2]
 	victim.lost.Store(true)
 	c.forgetTables()
-	c.stalled.Store(c.iteration() + 1)
 	at := time.Now()
+	c.since.Store(at.UnixNano())
+	c.stalled.Store(c.iteration() + 1)
 	var last *falconv1.Recovery
 	err := c.until(ctx, "the job has not recovered", func() (bool, error) {
 		r, err := c.engine.Recoveries(ctx, "", false)

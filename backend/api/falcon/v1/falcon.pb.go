@@ -2915,7 +2915,7 @@ type Command struct {
 	//	*Command_Rejoin
 	//	*Command_Stop
 	Body          isCommand_Body `protobuf_oneof:"body"`
-	LifeMs        int64          `protobuf:"varint,13,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"` // how long the command lives, from its receipt by the agent's own clock; 0 = deadline_unix_ns counts
+	LifeMs        int64          `protobuf:"varint,13,opt,name=life_ms,json=lifeMs,proto3" json:"life_ms,omitempty"` // how long the command lives, from its receipt by the agent's own clock; 0 = deadline_unix_ns counts, below 0 = it is over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5896,6 +5896,7 @@ type NodeView struct {
 	Version       string                 `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
 	Dropped       uint64                 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`
 	StealShare    float64                `protobuf:"fixed64,6,opt,name=steal_share,json=stealShare,proto3" json:"steal_share,omitempty"`
+	SkewMs        float64                `protobuf:"fixed64,7,opt,name=skew_ms,json=skewMs,proto3" json:"skew_ms,omitempty"` // its clock is so far ahead of the engine's, as far as beats can tell; 0 = less than 2 s
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5968,6 +5969,13 @@ func (x *NodeView) GetDropped() uint64 {
 func (x *NodeView) GetStealShare() float64 {
 	if x != nil {
 		return x.StealShare
+	}
+	return 0
+}
+
+func (x *NodeView) GetSkewMs() float64 {
+	if x != nil {
+		return x.SkewMs
 	}
 	return 0
 }
@@ -10083,7 +10091,7 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\x10temperature_step\x18\x12 \x01(\x05R\x0ftemperatureStep\x12\x1d\n" +
 	"\n" +
 	"clock_step\x18\x13 \x01(\x05R\tclockStep\x12\x19\n" +
-	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\"\xa8\x01\n" +
+	"\bcnp_step\x18\x14 \x01(\x05R\acnpStep\"\xc1\x01\n" +
 	"\bNodeView\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x15\n" +
@@ -10091,7 +10099,8 @@ const file_falcon_v1_falcon_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x18\n" +
 	"\adropped\x18\x05 \x01(\x04R\adropped\x12\x1f\n" +
 	"\vsteal_share\x18\x06 \x01(\x01R\n" +
-	"stealShare\"\xda\x02\n" +
+	"stealShare\x12\x17\n" +
+	"\askew_ms\x18\a \x01(\x01R\x06skewMs\"\xda\x02\n" +
 	"\x06Series\x12\x12\n" +
 	"\x04rank\x18\x01 \x01(\x05R\x04rank\x12'\n" +
 	"\x0ffirst_iteration\x18\x02 \x01(\x03R\x0efirstIteration\x12\x0e\n" +

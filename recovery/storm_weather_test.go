@@ -1,0 +1,180 @@
+package recovery
+
+import (
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// weather is trouble of connections, of the engine itself and of storage: nothing
+// of it is a fault of a node.
+type weather struct {
+	pause    time.Time // all ranks are in their storage until then
+	lag      time.Time // the engine takes nothing in until then
+	advanced time.Time // the job's newest iteration began
+	measured bool      // hooks know what their ranks wait for
+	ended    []falcon.Rank
+}
+
+func (s *storm) trouble(n *station) {
+	switch s.rng.IntN(6) {
+	case 0:
+		s.saw["goodbye"] = true
+		s.agentRestarts(n, Goodbye)
+		n.attach = s.now.Add(time.Duration(s.rng.IntN(9000)) * time.Millisecond)
+	case 1:
+		s.blackout()
+	case 2:
+		s.saw["all agents restart"] = true
+		how := []How{Goodbye, Reset, Closed}[s.rng.IntN(3)]
+		for _, n := range s.nodes {
+			s.agentRestarts(n, how)
+		}
+	case 3, 4:
+		s.saw["pause"] = true
+		s.weather.pause = s.now.Add(time.Duration(2000+s.rng.IntN(8000)) * time.Millisecond)
+		s.logf("all ranks write to storage until %.1f", s.weather.pause.Sub(s.start).Seconds())
+	case 5:
+		s.saw["late engine"] = true
+		s.weather.lag = s.now.Add(time.Duration(s.rng.IntN(9000)) * time.Millisecond)
+		s.logf("the engine is late until %.1f", s.weather.lag.Sub(s.start).Seconds())
+	}
+}
+
+// blackout takes the engine's network away; it comes back node by node.
+func (s *storm) blackout() {
+	s.saw["blackout"] = true
+	for _, n := range s.nodes {
+		if s.chance(0.1) {
+			continue
+		}
+		n.cut, n.cutEnds = true, s.now.Add(time.Duration(4000+s.rng.IntN(12000))*time.Millisecond)
+		s.logf("link of %s is lost until %.1f", n.name, n.cutEnds.Sub(s.start).Seconds())
+	}
+}
+
+func (s *storm) clears(n *station) {
+	if !n.cutEnds.IsZero() && !s.now.Before(n.cutEnds) {
+		n.cut, n.cutEnds = false, time.Time{}
+	}
+}
+
+// lags reports whether the engine is late; once it goes on, it says so.
+func (s *storm) lags() bool {
+	if s.now.Before(s.weather.lag) {
+		return true
+	}
+	if !s.weather.lag.IsZero() {
+		s.weather.lag = time.Time{}
+		s.m.Step(s.now, Late{})
+	}
+	return false
+}
+
+// idle has every process that trains wait, but for those in the optimizer, and
+// while all compute.
+func (s *storm) idle(together bool) {
+	for _, p := range s.procs {
+		switch {
+		case together || !p.alive || !p.training || p.frozen || p.tag == -1:
+			p.idle = time.Time{}
+		case p.idle.IsZero():
+			p.idle = s.now
+		}
+	}
+}
+
+// harmless looks at a recovery that begins by silence: the job must have stood,
+// and not for a reason that all of it share.
+func (s *storm) harmless(c falcon.Recovery) {
+	if len(c.Faults) != 1 || c.Attempts > 1 || s.seen[c.ID] {
+		return
+	}
+	s.seen[c.ID] = true
+	f := c.Faults[0]
+	if f.Kind != falcon.FaultNode && f.Kind != falcon.FaultFrozen || strings.Contains(f.Evidence[0], "asks that") {
+		return
+	}
+	if stood := s.now.Sub(s.weather.advanced); stood < 4*time.Second {
+		s.fail("node %s is given up while iterations begin, the newest %s ago: %v", f.Node, stood, f.Evidence)
+	}
+	if s.sound() && !s.pol.Recovery.FenceAlone && !strings.Contains(strings.Join(f.Evidence, " "), "reports XID") {
+		s.fail("node %s is given up and the whole job is sound: %v", f.Node, f.Evidence)
+	}
+}
+
+// sound reports whether every rank's process could train on.
+func (s *storm) sound() bool {
+	for r, d := range s.job.Placement {
+		ok := false
+		for _, p := range s.procs {
+			ok = ok || p.rank == falcon.Rank(r) && p.node == d.Node() && p.alive && p.training && !p.frozen && !p.stuck && s.owner(p)
+		}
+		if !ok || !s.station(d.Node()).up {
+			return false
+		}
+	}
+	return true
+}
+
+// finish lets a job that trains come to its end, rank by rank: that is no fault,
+// however the engine hears of it.
+func (s *storm) finish() {
+	if _, open := s.m.Current(); open || s.m.closed || s.trainers() < len(s.job.Placement) || !s.sound() || !s.chance(0.5) {
+		return
+	}
+	s.saw["finished"] = true
+	recoveries, first := len(s.journal), true
+	for range 120 {
+		for _, p := range s.procs {
+			if !p.alive || !s.owner(p) || !first && s.chance(0.8) {
+				continue
+			}
+			unseen := !first && s.chance(0.5)
+			s.logf("rank %d pid %d ends with success, unseen: %v", p.rank, p.pid, unseen)
+			p.alive, p.training, p.normal, p.over, p.unseen = false, false, true, true, unseen
+			if first {
+				first = false
+				break
+			}
+		}
+		if s.chance(0.03) && !s.now.Before(s.down) {
+			s.saw["engine restart as it finishes"] = true
+			s.engineStops()
+		}
+		if s.step(); s.bad != "" {
+			return
+		}
+	}
+	if len(s.journal) > recoveries {
+		s.fail("a finished job is recovered: %+v", s.journal[recoveries])
+	}
+	if !s.m.ends.finished {
+		s.fail("the job has finished, and the machine does not know")
+	}
+}
+
+func (s *storm) agentRestarts(n *station, how How) {
+	if !n.up {
+		return
+	}
+	s.logf("agent of %s restarts (%d)", n.name, how)
+	n.tasks, n.out, n.in = nil, nil, nil
+	if !n.cut {
+		n.in = []letter{{due: s.now, input: Node{Node: n.name, How: how}}}
+	}
+	s.detach(n)
+}
+
+func (s *storm) byHand(p *proc) {
+	d := Demand{Rank: p.rank, Node: p.node, By: "kim", Reason: "test"}
+	if s.chance(0.5) {
+		d.Rank = -1
+	}
+	if !s.now.Before(s.down) && s.m.CheckDemand(d) == nil && s.chance(0.5) {
+		s.logf("demand %+v", d)
+		s.m.Step(s.now, d)
+		s.digest()
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +32,8 @@ const (
 type shipper interface {
 	Send(f *falconv1.AgentFrame)
 	Beat(now time.Time, ranks []*falconv1.RankBeat)
+	// Ends are the processes' ends that the engine has not acknowledged.
+	Ends() []*falconv1.RankState
 }
 
 // Agent is one node's daemon. Build it with New, feed it the engine's frames
@@ -59,6 +63,11 @@ type Agent struct {
 	buf     *buffers
 	samples []falcon.Sample
 
+	notes   notebook
+	unnoted bool      // it can't be written, and that was said
+	parted  []*parted // followed by an earlier life, and not by this one
+	uid     int       // this agent's
+
 	scanned, looked, shipped, beaten time.Time
 	suspended                        uint64    // newest suspension of the node, by this agent's word or an earlier one's
 	urgentTil                        time.Time // looks come every recoverEvery until then
@@ -81,6 +90,8 @@ type Options struct {
 	Log *slog.Logger
 	// Launch replaces the machine that processes are started on, in tests.
 	Launch launch.System
+	// Old has the agent do without what newer kernels have, in tests and labs.
+	Old OldKernel
 }
 
 // New builds an agent. Bind gives it its stream before Run.
@@ -92,7 +103,7 @@ func New(cfg Config, opt Options) *Agent {
 		byPath: map[string]*process{}, ignored: map[string]bool{}, buf: newBuffers(),
 	}
 	if a.dir == nil {
-		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job}
+		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job, old: opt.Old}
 	}
 	if a.nicOf == nil {
 		a.nicOf = func(falcon.Device) falcon.NIC { return "" }
@@ -102,6 +113,7 @@ func New(cfg Config, opt Options) *Agent {
 	}
 	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
 	a.table, a.proc = table.New(cfg.RankTable), cfg.Host.Proc
+	a.notes.path, a.uid = filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)), os.Geteuid()
 	a.launcher = launch.New(cfg.Launch, at, recordName(cfg.Job, cfg.Node), opt.Launch, a.log)
 	a.desk = act.New(a.begin, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
 	return a
@@ -141,6 +153,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer probing.Wait()
 	defer a.closeAll()
 	defer a.working.Wait()
+	a.recall()
 	a.look(time.Now()) // before any command, which may be one that a killed predecessor left
 	timer := time.NewTimer(a.drainEvery)
 	defer timer.Stop()
@@ -347,15 +360,6 @@ func (a *Agent) die(p *process, now time.Time, how string) {
 	a.setPids()
 }
 
-// howEnded is how a process ended: by this agent's own word where it started it,
-// else by the kernel's.
-func (a *Agent) howEnded(p *process) (string, bool) {
-	if how, known := a.launcher.How(p.header.PID, p.status.Generation); known {
-		return how, true
-	}
-	return p.exit.How()
-}
-
 // recordName is the file that says what this agent has started: one of its own
 // for each job and node that share a directory.
 func recordName(job, node string) string {
@@ -404,6 +408,7 @@ func (a *Agent) closeAll() {
 		a.samples = p.drain(a.buf, a.samples)
 	}
 	a.flush(time.Now())
+	a.note()
 	for _, p := range a.processes() {
 		p.exit.Close()
 		if err := p.seg.Close(); err != nil {

@@ -152,6 +152,19 @@ func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat) {
 	s.nudge()
 }
 
+// Ends are the ends of processes that were sent and not acknowledged, oldest
+// first. The caller must not change them.
+func (s *Shipper) Ends() (ends []*falconv1.RankState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.spool.frames {
+		if st := e.frame.GetRank(); st != nil && !st.Alive {
+			ends = append(ends, st)
+		}
+	}
+	return ends
+}
+
 // Stats looks at the spool.
 func (s *Shipper) Stats() Stats {
 	s.mu.Lock()

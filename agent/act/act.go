@@ -1,7 +1,8 @@
 // Package act executes the engine's commands at most once each.
 //
 // It guarantees that a command is executed at most once per (epoch, id) over
-// the life of the agent process, that a repeat is answered from memory, that
+// the life of the agent process, and over lives that hand their memory on (Export,
+// Import), that a repeat is answered from memory, that
 // nothing is executed after its deadline or for a past epoch, and that every
 // command taken on is answered in the end. Memory is bounded: an id that was
 // forgotten is refused, not executed again.
@@ -52,6 +53,7 @@ type running struct {
 	key      key
 	task     Task
 	deadline time.Time
+	cmd      *falconv1.Command // for the next life of the agent
 }
 
 // Desk takes commands, remembers them and steps those in progress.
@@ -122,7 +124,7 @@ func (d *Desk) begin(k key, cmd *falconv1.Command, now, deadline time.Time) {
 		return
 	}
 	d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, ""))
-	d.running = append(d.running, running{key: k, task: task, deadline: deadline})
+	d.running = append(d.running, running{key: k, task: task, deadline: deadline, cmd: cmd})
 }
 
 // Tick steps what is in progress. A task that goes on past its deadline is

@@ -7,7 +7,9 @@
 // and rank states last, and never silently. Send never blocks, so an absent
 // engine costs training nothing. Every stream begins with the present state of
 // each process, unnumbered, since the engine may be a new one that knows nothing
-// of the ranks whose samples wait in the spool. One goroutine connects, one per live stream
+// of the ranks whose samples wait in the spool. A Shipper that is closed ends a
+// live stream with a goodbye, and what the engine has not acknowledged by then can
+// be handed to the next one (Handover), which goes on as the same boot. One goroutine connects, one per live stream
 // receives; both belong to the Shipper, and Close waits for them.
 //
 // It looks into rank states alone, and never speaks without TLS 1.3 and a
@@ -52,8 +54,9 @@ type Config struct {
 	KeyFile    string
 	CAFile     string
 	Hello      *falconv1.Hello
-	FramesMax  int // 0 = FramesMax
-	BytesMax   int // 0 = BytesMax
+	FramesMax  int       // 0 = FramesMax
+	BytesMax   int       // 0 = BytesMax
+	From       *Handover // of the Shipper before, nil for none; Hello has its boot
 	Log        *slog.Logger
 
 	Welcome func(*falconv1.Welcome) // a new stream is up
@@ -103,10 +106,16 @@ func Open(cfg Config) (*Shipper, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.From != nil && (cfg.From.Check() != nil || cfg.From.Boot != cfg.Hello.GetBoot()) {
+		return nil, fmt.Errorf("%w, or another boot than the agent's", ErrHandover)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Shipper{
 		cfg: cfg, log: cfg.Log, cancel: cancel,
 		spool: newSpool(cfg.FramesMax, cfg.BytesMax), ranks: map[int32]*falconv1.RankState{}, wake: make(chan struct{}, 1),
+	}
+	if cfg.From != nil {
+		s.spool.takeOver(*cfg.From)
 	}
 	s.done.Go(func() { s.run(ctx) })
 	return s, nil
@@ -172,7 +181,8 @@ func (s *Shipper) Stats() Stats {
 	return Stats{Frames: uint64(len(s.spool.frames)), Dropped: s.spool.dropped, Lost: s.spool.lost, Connected: s.connected}
 }
 
-// Close sends what a live stream takes within FlushMax, then ends.
+// Close sends what a live stream takes within FlushMax, and behind it a goodbye,
+// then ends.
 func (s *Shipper) Close() {
 	s.mu.Lock()
 	s.closing = true

@@ -63,14 +63,12 @@ type Agent struct {
 	buf     *buffers
 	samples []falcon.Sample
 
-	notes   notebook
-	unnoted bool      // it can't be written, and that was said
-	parted  []*parted // followed by an earlier life, and not by this one
-	uid     int       // this agent's
+	notes notebook
+	next  succession
 
-	scanned, looked, shipped, beaten time.Time
-	suspended                        uint64    // newest suspension of the node, by this agent's word or an earlier one's
-	urgentTil                        time.Time // looks come every recoverEvery until then
+	last      struct{ scanned, looked, shipped, beaten time.Time }
+	suspended uint64    // newest suspension of the node, by this agent's word or an earlier one's
+	urgentTil time.Time // looks come every recoverEvery until then
 
 	working sync.WaitGroup // goroutines of orders in progress
 
@@ -113,7 +111,10 @@ func New(cfg Config, opt Options) *Agent {
 	}
 	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
 	a.table, a.proc = table.New(cfg.RankTable), cfg.Host.Proc
-	a.notes.path, a.uid = filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)), os.Geteuid()
+	a.notes.path, a.notes.uid = filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)), os.Geteuid()
+	a.next = succession{
+		node: cfg.Node, job: cfg.Job, path: filepath.Join(cfg.ShmDir, handoverName(cfg.Job, cfg.Node)), most: int64(cfg.SpoolMb)<<20 + handoverExtra,
+	}
 	a.launcher = launch.New(cfg.Launch, at, recordName(cfg.Job, cfg.Node), opt.Launch, a.log)
 	a.desk = act.New(a.begin, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
 	return a
@@ -153,8 +154,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer probing.Wait()
 	defer a.closeAll()
 	defer a.working.Wait()
-	a.recall()
+	a.notes.recall(a)
 	a.look(time.Now()) // before any command, which may be one that a killed predecessor left
+	a.inherit(time.Now())
 	timer := time.NewTimer(a.drainEvery)
 	defer timer.Stop()
 	for {
@@ -190,7 +192,7 @@ func (a *Agent) pace(now time.Time) time.Duration {
 // turn looks at everything once every drainEvery, and in between, while the job
 // is held or recovers, at the orders in progress alone.
 func (a *Agent) turn(now time.Time) {
-	if now.Sub(a.looked) >= a.drainEvery {
+	if now.Sub(a.last.looked) >= a.drainEvery {
 		a.look(now)
 		return
 	}
@@ -269,20 +271,20 @@ func (a *Agent) welcome(w *falconv1.Welcome) {
 
 // look is one full turn of the loop.
 func (a *Agent) look(now time.Time) {
-	a.looked = now
-	if now.Sub(a.scanned) >= scanEvery {
-		a.scanned = now
+	a.last.looked = now
+	if now.Sub(a.last.scanned) >= scanEvery {
+		a.last.scanned = now
 		a.scan()
 	}
 	for _, p := range a.processes() {
 		a.follow(p, now)
 	}
 	a.attend(now)
-	if len(a.samples) > 0 && now.Sub(a.shipped) >= batchEvery {
+	if len(a.samples) > 0 && now.Sub(a.last.shipped) >= batchEvery {
 		a.flush(now)
 	}
-	if now.Sub(a.beaten) >= a.beatEvery {
-		a.beaten = now
+	if now.Sub(a.last.beaten) >= a.beatEvery {
+		a.last.beaten = now
 		a.ship.Beat(now, a.beats())
 	}
 }
@@ -339,7 +341,7 @@ func (a *Agent) flush(now time.Time) {
 		a.ship.Send(samplesFrame(a.samples))
 		a.samples = a.samples[:0]
 	}
-	a.shipped = now
+	a.last.shipped = now
 }
 
 // die reports a process's end at once, with how it ended when that is known.
@@ -402,13 +404,14 @@ func (a *Agent) setPids() {
 
 func (a *Agent) closeAll() {
 	if a.held != nil {
-		a.held.letGo(time.Now()) // nobody will be here to do it
+		a.held.letGo(time.Now()) // no agent will be here to do it
 	}
+	a.leave(time.Now())
 	for _, p := range a.processes() {
 		a.samples = p.drain(a.buf, a.samples)
 	}
 	a.flush(time.Now())
-	a.note()
+	a.notes.note(a)
 	for _, p := range a.processes() {
 		p.exit.Close()
 		if err := p.seg.Close(); err != nil {

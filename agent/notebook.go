@@ -51,6 +51,10 @@ type followed struct {
 type notebook struct {
 	path string
 	have []any // what is in the file: states are the same while their pointers are
+	uid  int   // this agent's
+
+	parted []*parted // followed by an earlier life, and not by this one
+	failed bool      // it can't be written, and that was said
 }
 
 // write brings the file up to date.
@@ -125,14 +129,14 @@ func (h notebookHead) states(parts [][]byte) (procs []followed, ends []*falconv1
 
 // recall takes up what an earlier life of this agent has followed. An end that
 // the engine had not acknowledged is sent again, unless its frame was handed over.
-func (a *Agent) recall() {
-	procs, ends, err := a.notes.read()
+func (n *notebook) recall(a *Agent) {
+	procs, ends, err := n.read()
 	if err != nil {
 		a.log.Warn("can't read which processes the agent followed before: what ended meanwhile is not reported", slog.Any("err", err))
 		return
 	}
 	for _, p := range procs {
-		a.parted = append(a.parted, &parted{followed: p})
+		n.parted = append(n.parted, &parted{followed: p})
 	}
 	again := a.ship.Ends()
 	for _, st := range ends {
@@ -144,21 +148,21 @@ func (a *Agent) recall() {
 
 // note writes down what is followed now. A disk that is full costs no more than
 // that: it is said once.
-func (a *Agent) note() {
+func (n *notebook) note(a *Agent) {
 	var procs []followed
 	for _, p := range a.processes() {
 		if !p.dead {
 			procs = append(procs, p.followed())
 		}
 	}
-	for _, p := range a.parted {
+	for _, p := range n.parted {
 		procs = append(procs, p.followed)
 	}
-	err := a.notes.write(procs, a.ship.Ends())
-	if err != nil && !a.unnoted {
+	err := n.write(procs, a.ship.Ends())
+	if err != nil && !n.failed {
 		a.log.Warn("can't write down which processes are followed: ends during a restart of the agent will not be reported", slog.Any("err", err))
 	}
-	a.unnoted = err != nil
+	n.failed = err != nil
 }
 
 func (p *process) followed() followed {
@@ -173,13 +177,13 @@ type parted struct {
 }
 
 // reunite says that a process is followed again.
-func (a *Agent) reunite(p *process) {
-	a.parted = slices.DeleteFunc(a.parted, func(o *parted) bool { return o.Path == p.path && o.MadeNs == p.header.StartMonoNs })
+func (n *notebook) reunite(p *process) {
+	n.parted = slices.DeleteFunc(n.parted, func(o *parted) bool { return o.Path == p.path && o.MadeNs == p.header.StartMonoNs })
 }
 
 // reckon reports what has ended while no agent looked, each by its own last word
 // where there is one.
-func (a *Agent) reckon() {
+func (n *notebook) reckon(a *Agent) {
 	words, bad, err := a.dir.Ended()
 	if err != nil {
 		return // the scan says it
@@ -191,15 +195,15 @@ func (a *Agent) reckon() {
 		a.ignored[path] = true
 	}
 	for _, w := range words {
-		a.word(w)
+		n.word(a, w)
 	}
-	a.parted = slices.DeleteFunc(a.parted, a.settled)
+	n.parted = slices.DeleteFunc(n.parted, func(p *parted) bool { return p.settled(a) })
 }
 
 // word takes up the last word of a process. One that is followed keeps it until
 // it has gone.
-func (a *Agent) word(w ring.Ended) {
-	for _, p := range a.parted {
+func (n *notebook) word(a *Agent, w ring.Ended) {
+	for _, p := range n.parted {
 		if p.PID == w.Header.PID && p.MadeNs == w.Header.StartMonoNs && p.UID == w.UID {
 			p.end = w.End
 			return
@@ -209,7 +213,7 @@ func (a *Agent) word(w ring.Ended) {
 	if _, runs := a.dir.Born(w.Header.PID); runs || a.byPath[base] != nil || a.elsewhere(w.Header.Device) || a.ignored[w.Path] {
 		return
 	}
-	if st := strayState(w); w.UID == a.uid && w.Rank >= 0 { // of others anybody could claim anything
+	if st := strayState(w); w.UID == n.uid && w.Rank >= 0 { // of others anybody could claim anything
 		a.ship.Send(rankFrame(st))
 		a.log.Info("a training process ended that no agent has followed", slog.Int("pid", w.Header.PID), slog.String("how", st.Exit))
 	}
@@ -229,12 +233,12 @@ func strayState(w ring.Ended) *falconv1.RankState {
 }
 
 // settled reports the end of a process that is gone; false while it runs.
-func (a *Agent) settled(p *parted) bool {
+func (p *parted) settled(a *Agent) bool {
 	if now, runs := a.dir.Born(p.PID); runs && now == p.Born {
 		return false // its training is over, or its file can't be read for the moment
 	}
 	if !p.end.InOrder() {
-		p.end = a.leftBehind(p.followed)
+		p.end = p.leftBehind(a.dir)
 	}
 	how := endText(p.end)
 	if p.state != nil {
@@ -248,8 +252,8 @@ func (a *Agent) settled(p *parted) bool {
 }
 
 // leftBehind is the mark in the file of a process that could not take it back.
-func (a *Agent) leftBehind(p followed) ring.End {
-	seg, err := a.dir.Open(p.Path)
+func (p followed) leftBehind(dir Directory) ring.End {
+	seg, err := dir.Open(p.Path)
 	if err != nil {
 		return ring.End{}
 	}

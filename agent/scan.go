@@ -35,7 +35,7 @@ func (a *Agent) scan() {
 			a.adopt(e)
 		}
 	}
-	a.reckon()
+	a.notes.reckon(a)
 	for path := range a.ignored {
 		if !here[path] && !strings.HasSuffix(path, ring.EndedSuffix) {
 			delete(a.ignored, path)
@@ -45,7 +45,7 @@ func (a *Agent) scan() {
 		a.clear(e)
 	}
 	a.publish()
-	a.note()
+	a.notes.note(a)
 }
 
 // warnUnknown says once that a process's NCCL has functions that pass by the
@@ -82,7 +82,8 @@ func (a *Agent) adopt(e ring.Entry) {
 	p := newProcess(e.Path, seg, exit)
 	p.born, _ = a.dir.Born(e.PID)
 	p.uid, _ = a.dir.Owner(e.Path)
-	a.reunite(p)
+	a.notes.reunite(p)
+	a.next.readOn(p)
 	a.takeBack(p)
 	a.catchUp(p)
 	a.byPath[e.Path] = p

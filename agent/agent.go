@@ -406,11 +406,11 @@ func (a *Agent) closeAll() {
 	if a.held != nil {
 		a.held.letGo(time.Now()) // no agent will be here to do it
 	}
-	a.leave(time.Now())
 	for _, p := range a.processes() {
 		a.samples = p.drain(a.buf, a.samples)
 	}
 	a.flush(time.Now())
+	a.leave(time.Now())
 	a.notes.note(a)
 	for _, p := range a.processes() {
 		p.exit.Close()

@@ -24,9 +24,13 @@ func stream(next uint64) ship.Handover { return ship.Handover{Boot: "b1", Next: 
 // succeed is a life that takes over what was left, and hands over at its end.
 func succeed(t *testing.T, dir *fakeDir, ship *fakeShip, during func(a *Agent)) {
 	t.Helper()
-	cfg := Defaults()
-	cfg.Node, cfg.ShmDir, cfg.Job = "n1", dir.path, "j"
-	a := New(cfg, Options{Directory: dir})
+	succeedWith(t, launchConfig(), Options{Directory: dir}, ship, during)
+}
+
+func succeedWith(t *testing.T, cfg Config, opt Options, ship *fakeShip, during func(a *Agent)) {
+	t.Helper()
+	cfg.Node, cfg.ShmDir, cfg.Job = "n1", opt.Directory.(*fakeDir).path, "j"
+	a := New(cfg, opt)
 	a.Bind(ship)
 	a.TakeOver()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -97,6 +101,30 @@ func TestARecoveryOutlivesTheAgent(t *testing.T) {
 		if s.recovery.suspended != 1 || len(s.recovery.orders) != 1 {
 			t.Fatalf("%d suspensions and %d rejoins were written", s.recovery.suspended, len(s.recovery.orders))
 		}
+	})
+}
+
+// A launch goes on under the next agent, which starts nothing twice.
+func TestALaunchOutlivesTheAgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, n := &fakeMachine{how: map[int]string{}}, &node{dir: newFakeDir(t)}
+		opt := Options{Directory: n.dir, Launch: m}
+		first, second := &fakeShip{}, &fakeShip{}
+		succeedWith(t, launchConfig(), opt, first, func(a *Agent) {
+			a.Command(launchCommand(1, 2, 4, 5))
+			wait(time.Second)
+			n.up(201, 4, 0, 2)
+			wait(time.Second)
+		})
+		succeedWith(t, launchConfig(), opt, second, func(a *Agent) {
+			n.up(202, 5, 1, 2)
+			wait(time.Second)
+			a.Command(launchCommand(1, 2, 4, 5))
+			wait(time.Second)
+			if r := newest(second, 1); r.GetStatus() != done || len(r.Ranks) != 2 || len(m.started) != 2 {
+				t.Fatalf("%v after %d starts", r, len(m.started))
+			}
+		})
 	})
 }
 

@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +32,8 @@ const (
 type shipper interface {
 	Send(f *falconv1.AgentFrame)
 	Beat(now time.Time, ranks []*falconv1.RankBeat)
+	// Ends are the processes' ends that the engine has not acknowledged.
+	Ends() []*falconv1.RankState
 }
 
 // Agent is one node's daemon. Build it with New, feed it the engine's frames
@@ -59,9 +63,12 @@ type Agent struct {
 	buf     *buffers
 	samples []falcon.Sample
 
-	scanned, looked, shipped, beaten time.Time
-	suspended                        uint64    // newest suspension of the node, by this agent's word or an earlier one's
-	urgentTil                        time.Time // looks come every recoverEvery until then
+	notes notebook
+	next  succession
+
+	last      struct{ scanned, looked, shipped, beaten time.Time }
+	suspended uint64    // newest suspension of the node, by this agent's word or an earlier one's
+	urgentTil time.Time // looks come every recoverEvery until then
 
 	working sync.WaitGroup // goroutines of orders in progress
 
@@ -81,6 +88,8 @@ type Options struct {
 	Log *slog.Logger
 	// Launch replaces the machine that processes are started on, in tests.
 	Launch launch.System
+	// Old has the agent do without what newer kernels have, in tests and labs.
+	Old OldKernel
 }
 
 // New builds an agent. Bind gives it its stream before Run.
@@ -92,7 +101,7 @@ func New(cfg Config, opt Options) *Agent {
 		byPath: map[string]*process{}, ignored: map[string]bool{}, buf: newBuffers(),
 	}
 	if a.dir == nil {
-		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job}
+		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job, old: opt.Old}
 	}
 	if a.nicOf == nil {
 		a.nicOf = func(falcon.Device) falcon.NIC { return "" }
@@ -102,6 +111,10 @@ func New(cfg Config, opt Options) *Agent {
 	}
 	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
 	a.table, a.proc = table.New(cfg.RankTable), cfg.Host.Proc
+	a.notes.path, a.notes.uid = filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)), os.Geteuid()
+	a.next = succession{
+		node: cfg.Node, job: cfg.Job, path: filepath.Join(cfg.ShmDir, handoverName(cfg.Job, cfg.Node)), most: int64(cfg.SpoolMb)<<20 + handoverExtra,
+	}
 	a.launcher = launch.New(cfg.Launch, at, recordName(cfg.Job, cfg.Node), opt.Launch, a.log)
 	a.desk = act.New(a.begin, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
 	return a
@@ -141,7 +154,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer probing.Wait()
 	defer func() { a.closeAll(time.Now()) }()
 	defer a.working.Wait()
-	a.look(time.Now()) // before any command, which may be one that a killed predecessor left
+	a.Start(time.Now())
 	timer := time.NewTimer(a.drainEvery)
 	defer timer.Stop()
 	for {
@@ -177,7 +190,7 @@ func (a *Agent) pace(now time.Time) time.Duration {
 // turn looks at everything once every drainEvery, and in between, while the job
 // is held or recovers, at the orders in progress alone.
 func (a *Agent) turn(now time.Time) {
-	if now.Sub(a.looked) >= a.drainEvery {
+	if now.Sub(a.last.looked) >= a.drainEvery {
 		a.look(now)
 		return
 	}
@@ -256,20 +269,20 @@ func (a *Agent) welcome(w *falconv1.Welcome) {
 
 // look is one full turn of the loop.
 func (a *Agent) look(now time.Time) {
-	a.looked = now
-	if now.Sub(a.scanned) >= scanEvery {
-		a.scanned = now
+	a.last.looked = now
+	if now.Sub(a.last.scanned) >= scanEvery {
+		a.last.scanned = now
 		a.scan()
 	}
 	for _, p := range a.processes() {
 		a.follow(p, now)
 	}
 	a.attend(now)
-	if len(a.samples) > 0 && now.Sub(a.shipped) >= batchEvery {
+	if len(a.samples) > 0 && now.Sub(a.last.shipped) >= batchEvery {
 		a.flush(now)
 	}
-	if now.Sub(a.beaten) >= a.beatEvery {
-		a.beaten = now
+	if now.Sub(a.last.beaten) >= a.beatEvery {
+		a.last.beaten = now
 		a.ship.Beat(now, a.beats())
 	}
 }
@@ -326,7 +339,7 @@ func (a *Agent) flush(now time.Time) {
 		a.ship.Send(samplesFrame(a.samples))
 		a.samples = a.samples[:0]
 	}
-	a.shipped = now
+	a.last.shipped = now
 }
 
 // die reports a process's end at once, with how it ended when that is known.
@@ -345,15 +358,6 @@ func (a *Agent) die(p *process, now time.Time, how string) {
 	}
 	a.log.Info("a training process ended", slog.String("process", p.String()), slog.String("how", how), slog.Uint64("overwritten_unread", p.lost))
 	a.setPids()
-}
-
-// howEnded is how a process ended: by this agent's own word where it started it,
-// else by the kernel's.
-func (a *Agent) howEnded(p *process) (string, bool) {
-	if how, known := a.launcher.How(p.header.PID, p.status.Generation); known {
-		return how, true
-	}
-	return p.exit.How()
 }
 
 // recordName is the file that says what this agent has started: one of its own
@@ -398,12 +402,14 @@ func (a *Agent) setPids() {
 
 func (a *Agent) closeAll(now time.Time) {
 	if a.held != nil {
-		a.held.letGo(now) // nobody will be here to do it
+		a.held.letGo(now) // no agent will be here to do it
 	}
 	for _, p := range a.processes() {
 		a.samples = p.drain(a.buf, a.samples)
 	}
 	a.flush(now)
+	a.leave(now)
+	a.notes.note(a)
 	for _, p := range a.processes() {
 		p.exit.Close()
 		if err := p.seg.Close(); err != nil {

@@ -71,8 +71,10 @@ func waitsForCPU(proc string, pid int) bool {
 func (p *process) beat(monoNs int64) *falconv1.RankBeat {
 	st := p.seg.Control()
 	last := max(st.HeartbeatNs, p.header.StartMonoNs)
-	return &falconv1.RankBeat{
+	b := &falconv1.RankBeat{
 		Rank: int32(p.rank), Pid: int32(p.header.PID), Iteration: max(st.Iteration, -1), StepTag: max(st.StepTag, -1),
 		HookAgeMs: float64(max(monoNs-last, 0)) / float64(time.Millisecond), Generation: st.GenerationNow,
 	}
+	p.evidence(b, st, monoNs)
+	return b
 }

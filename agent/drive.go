@@ -2,6 +2,14 @@ package agent
 
 import "time"
 
+// Start takes over what earlier lives of the agent left, before any command.
+// Run does it by itself; an owner that drives the agent calls it once.
+func (a *Agent) Start(now time.Time) {
+	a.notes.recall(a)
+	a.look(now) // before any command, which may be one that a killed predecessor left
+	a.inherit(now)
+}
+
 // Turn does one turn of the loop at once, for an owner that schedules the agent
 // by itself in place of Run, as a simulation does: it takes what has arrived,
 // looks at what is due, and returns the time to the next turn. Work that Run

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -17,16 +18,33 @@ type exitWatch struct {
 	fd   *os.File
 	gone chan struct{}
 	done sync.WaitGroup
+	mute bool // as a kernel that does not tell how processes ended
+}
+
+// OldKernel has the agent do without what newer kernels have, in tests and labs.
+type OldKernel struct {
+	NoPidfd    bool // 5.3
+	NoExitInfo bool // 6.15: how processes ended that are not the agent's own
 }
 
 // watchExit begins to watch, and calls ended at the end; the error is ESRCH
-// where there is no such process.
-func watchExit(pid int, ended func()) (Exit, error) {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+// where there is no such process. Kernels before 5.3 have no pidfd: there the
+// process is looked at again and again.
+func watchExit(pid int, ended func(), old OldKernel) (Exit, error) {
+	fd, err := -1, error(unix.ENOSYS)
+	if !old.NoPidfd {
+		fd, err = unix.PidfdOpen(pid, 0) // its own flag for not blocking is of 5.10
+	}
+	if errors.Is(err, unix.ENOSYS) {
+		return pollExit(pid, ended)
+	}
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("agent: can't watch process %d: %w", pid, err)
 	}
-	w := &exitWatch{fd: os.NewFile(uintptr(fd), "pidfd"), gone: make(chan struct{})}
+	w := &exitWatch{fd: os.NewFile(uintptr(fd), "pidfd"), gone: make(chan struct{}), mute: old.NoExitInfo}
 	w.done.Go(func() { w.wait(ended) })
 	return w, nil
 }
@@ -71,6 +89,9 @@ const (
 // How asks the kernel (6.15 and later) how a process ended that is not the
 // agent's child; it knows once the parent has collected it.
 func (w *exitWatch) How() (string, bool) {
+	if w.mute {
+		return "", false
+	}
 	raw, err := w.fd.SyscallConn()
 	if err != nil {
 		return "", false

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"os/exec"
 	"syscall"
 	"testing"
@@ -12,7 +13,7 @@ import (
 )
 
 // child starts a real process that sleeps until it is told otherwise.
-func child(t *testing.T, script string) (*exec.Cmd, Exit) {
+func child(t *testing.T, script string, old OldKernel) (*exec.Cmd, Exit) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script)
 	stdin, err := cmd.StdinPipe()
@@ -23,7 +24,7 @@ func child(t *testing.T, script string) (*exec.Cmd, Exit) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = stdin.Close(); _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	w, err := watchExit(cmd.Process.Pid, func() {})
+	w, err := watchExit(cmd.Process.Pid, func() {}, old)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func TestExitIsSeenAndExplained(t *testing.T) {
 		"exit 0":                "exited normally",
 		"kill -SEGV $$; read x": "killed by signal 11 (SIGSEGV)",
 	} {
-		cmd, w := child(t, script)
+		cmd, w := child(t, script, OldKernel{})
 		if want == "killed by signal 9 (SIGKILL)" {
 			select {
 			case <-w.Gone():
@@ -69,8 +70,17 @@ func TestExitIsSeenAndExplained(t *testing.T) {
 	}
 }
 
+// Kernels that can't watch a process, or don't tell how it ended.
+var oldKernels = []OldKernel{{}, {NoPidfd: true}, {NoExitInfo: true}}
+
 func TestCloseEndsTheWatch(t *testing.T) {
-	_, w := child(t, "read x")
+	for _, old := range oldKernels {
+		closeEndsTheWatch(t, old)
+	}
+}
+
+func closeEndsTheWatch(t *testing.T, old OldKernel) {
+	_, w := child(t, "read x", old)
 	w.Close() // goleak checks the goroutine
 	select {
 	case <-w.Gone():
@@ -80,8 +90,10 @@ func TestCloseEndsTheWatch(t *testing.T) {
 }
 
 func TestWatchingNoProcess(t *testing.T) {
-	if _, err := watchExit(1<<22, nil); err == nil {
-		t.Fatal("no error for a pid beyond all pids")
+	for _, old := range oldKernels {
+		if _, err := watchExit(1<<22, nil, old); err == nil {
+			t.Fatalf("%+v: no error for a pid beyond all pids", old)
+		}
 	}
 }
 
@@ -95,5 +107,32 @@ func TestDescribeExit(t *testing.T) {
 		if got := launch.DescribeExit(status); got != want {
 			t.Errorf("%#x: %q, want %q", uint32(status), got, want)
 		}
+	}
+}
+
+// Without a pidfd the end is seen all the same, while the parent has not asked
+// for it and also afterwards; how it was is not known.
+func TestExitOnAnOldKernel(t *testing.T) {
+	for _, old := range oldKernels[1:] {
+		cmd, w := child(t, "read x", old)
+		if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, w)
+		_ = cmd.Wait()
+		if how, known := w.How(); known {
+			t.Errorf("%+v: %q", old, how)
+		}
+	}
+}
+
+// A process whose first thread has ended goes on.
+func TestBorn(t *testing.T) {
+	self, ok := born(os.Getpid())
+	if again, still := born(os.Getpid()); !ok || !still || again != self || self == 0 {
+		t.Fatalf("%d and %d", self, again)
+	}
+	if _, ok := born(1 << 22); ok {
+		t.Fatal("a pid beyond all pids runs")
 	}
 }

@@ -264,6 +264,7 @@ type fakeDir struct {
 	segs  map[string]*fakeSegment
 	exits map[int]*fakeExit
 	stale []ring.Entry
+	words []ring.Ended // last words whose files are there
 
 	hidden []int // pids that Discover does not list as live
 }
@@ -326,6 +327,34 @@ func (d *fakeDir) Exit(pid int, ended func()) (Exit, error) {
 	return d.exits[pid], nil
 }
 
+func (d *fakeDir) Born(pid int) (uint64, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.exits[pid]
+	if e == nil {
+		return 0, false
+	}
+	select {
+	case <-e.gone:
+		return 0, false
+	default:
+		return uint64(pid), true
+	}
+}
+
+func (d *fakeDir) Owner(string) (int, error) { return os.Geteuid(), nil }
+
+func (d *fakeDir) Ended() (found []ring.Ended, bad map[string]error, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.words {
+		if _, err := os.Stat(w.Path); err == nil {
+			found = append(found, w)
+		}
+	}
+	return found, nil, nil
+}
+
 func (d *fakeDir) MonoNs() int64 { return time.Now().UnixNano() }
 
 // fakeShip keeps what the agent sends.
@@ -333,13 +362,23 @@ type fakeShip struct {
 	mu     sync.Mutex
 	frames []*falconv1.AgentFrame
 	beats  int
-	ranks  []*falconv1.RankBeat // of the newest beat
+	ranks  []*falconv1.RankBeat  // of the newest beat
+	kept   []*falconv1.RankState // ends that were sent and not acknowledged
 }
 
 func (s *fakeShip) Send(f *falconv1.AgentFrame) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.frames = append(s.frames, f)
+	if st := f.GetRank(); st != nil && !st.Alive {
+		s.kept = append(s.kept, st)
+	}
+}
+
+func (s *fakeShip) Ends() []*falconv1.RankState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.kept)
 }
 
 func (s *fakeShip) Beat(_ time.Time, ranks []*falconv1.RankBeat) {

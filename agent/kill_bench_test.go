@@ -13,7 +13,9 @@ import (
 // watchedDir is a fakeDir whose processes are real ones.
 type watchedDir struct{ *fakeDir }
 
-func (d watchedDir) Exit(pid int, ended func()) (Exit, error) { return watchExit(pid, ended) }
+func (d watchedDir) Exit(pid int, ended func()) (Exit, error) {
+	return watchExit(pid, ended, OldKernel{})
+}
 
 // endsShip notes when the end of a process is handed to the stream.
 type endsShip struct{ ends chan time.Time }
@@ -28,6 +30,7 @@ func (s endsShip) Send(f *falconv1.AgentFrame) {
 }
 
 func (endsShip) Beat(time.Time, []*falconv1.RankBeat) {}
+func (endsShip) Ends() []*falconv1.RankState          { return nil }
 
 // BenchmarkKillToFrame is how long it takes from SIGKILL of a training process to
 // its end being in the agent's stream; the network and the engine come on top.

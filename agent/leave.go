@@ -7,19 +7,22 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/failslow/falcon/agent/launch"
 	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
 // leaving says that a process has ended by itself, and that nobody has said yet
-// with which status. One that ends by itself takes its file back; what was
-// killed leaves it behind, and is told of at once. A job's end must not be taken
-// for the death of its ranks.
+// with which status. One that ends by itself marks its end and takes its file
+// back; what was killed does neither, and is reported at once. A job's end must
+// not be taken for the death of its ranks.
 func (a *Agent) leaving(p *process, now time.Time) bool {
 	if p.goneAt.IsZero() {
 		p.goneAt = now
 	}
-	if !p.tookBack() || now.Sub(p.goneAt) >= exitWait {
+	if !p.status.Ended.InOrder() && !p.tookBack() || now.Sub(p.goneAt) >= exitWait {
 		return false
 	}
 	a.launcher.Collect()
@@ -33,13 +36,51 @@ func (p *process) tookBack() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// inOrder is how a process ended of which no kernel tells: in order, if it had
-// given up all its communicators and took its file back; else it is not known.
+// howEnded is how a process ended: by its own mark where that has the status,
+// since what goes wrong behind it is no matter of the job; by this agent's
+// knowledge where it started the process; else by the kernel's.
+func (a *Agent) howEnded(p *process) (string, bool) {
+	if end := p.status.Ended; end.InOrder() && end.Status >= 0 {
+		return endText(end), true
+	}
+	if how, known := a.launcher.How(p.header.PID, p.status.Generation); known {
+		return how, true
+	}
+	return p.exit.How()
+}
+
+// endText is a process's own word on its end, for people; "" is none.
+func endText(end ring.End) string {
+	switch {
+	case !end.InOrder():
+		return ""
+	case end.Status < 0:
+		return falconv1.ExitedInOrder
+	}
+	return launch.DescribeExit(unix.WaitStatus(end.Status << 8))
+}
+
+// inOrder is how a process ended of which no kernel tells: in order, if it has
+// marked its end, or, where its hook is one that does not, if it had given up all
+// its communicators and took its file back; else it is not known.
 func (p *process) inOrder() string {
+	if how := endText(p.status.Ended); how != "" {
+		return how
+	}
 	p.comms = p.seg.Comms(p.comms)
-	live := func(c ring.Comm) bool { return c.State == ring.CommLive || c.State == ring.CommAborted }
-	if !p.tookBack() || len(p.comms) == 0 || slices.ContainsFunc(p.comms, live) {
+	if !p.tookBack() || len(p.comms) == 0 || slices.ContainsFunc(p.comms, p.inUse) {
 		return ""
 	}
 	return falconv1.ExitedInOrder
+}
+
+// inUse says that a communicator was not given up. One that a suspension has
+// aborted is no part of the job any more, once others took its place or the
+// process has parked; without a suspension it was aborted for a failure.
+func (p *process) inUse(c ring.Comm) bool {
+	if c.State != ring.CommAborted || p.status.Suspended == 0 {
+		return c.State == ring.CommLive || c.State == ring.CommAborted
+	}
+	gone := func(c ring.Comm) bool { return c.State == ring.CommGone }
+	return !p.park.On && !slices.ContainsFunc(p.comms, gone)
 }

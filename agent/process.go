@@ -49,6 +49,8 @@ type process struct {
 	header ring.Header
 	rank   falcon.Rank // held now, -1 while unknown; not unique while a placement is carried out
 	exit   Exit
+	born   uint64 // see Directory
+	uid    int    // whose file its memory is
 
 	comms   []ring.Comm
 	commID  []uint64 // by slot, 0 = unknown
@@ -81,6 +83,7 @@ type process struct {
 	rejoined ring.Rejoined // the newest rejoin, Generation 0 for none
 	news     bool          // of either that was not published so far
 
+	calls  callCount
 	window *window // profile in progress
 	sent   *falconv1.RankState
 

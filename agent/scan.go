@@ -4,8 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 
-	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
 )
 
@@ -35,8 +35,9 @@ func (a *Agent) scan() {
 			a.adopt(e)
 		}
 	}
+	a.notes.reckon(a)
 	for path := range a.ignored {
-		if !here[path] {
+		if !here[path] && !strings.HasSuffix(path, ring.EndedSuffix) {
 			delete(a.ignored, path)
 		}
 	}
@@ -44,6 +45,7 @@ func (a *Agent) scan() {
 		a.clear(e)
 	}
 	a.publish()
+	a.notes.note(a)
 }
 
 // warnUnknown says once that a process's NCCL has functions that pass by the
@@ -67,7 +69,7 @@ func (a *Agent) adopt(e ring.Entry) {
 		a.log.Warn("ignored a file", slog.Any("err", err))
 		return
 	}
-	if d := seg.Header().Device; d != "" && falcon.Device(d).Node() != a.node {
+	if a.elsewhere(seg.Header().Device) {
 		a.ignored[e.Path] = true // another node's, where several share a directory
 		_ = seg.Close()
 		return
@@ -78,6 +80,10 @@ func (a *Agent) adopt(e ring.Entry) {
 		return
 	}
 	p := newProcess(e.Path, seg, exit)
+	p.born, _ = a.dir.Born(e.PID)
+	p.uid, _ = a.dir.Owner(e.Path)
+	a.notes.reunite(p)
+	a.next.readOn(p)
 	a.takeBack(p)
 	a.catchUp(p)
 	a.byPath[e.Path] = p
@@ -93,9 +99,9 @@ func (a *Agent) clear(e ring.Entry) {
 	}
 	if seg, err := a.dir.Open(e.Path); err == nil {
 		silent := a.dir.MonoNs() - seg.Control().HeartbeatNs
-		d := seg.Header().Device
+		away := a.elsewhere(seg.Header().Device)
 		_ = seg.Close()
-		if silent < staleMin.Nanoseconds() || (d != "" && falcon.Device(d).Node() != a.node) {
+		if silent < staleMin.Nanoseconds() || away {
 			return
 		}
 	}
@@ -115,6 +121,7 @@ func (a *Agent) drop(p *process) {
 	_ = p.seg.Close()
 	delete(a.byPath, p.path)
 	a.remove(ring.Entry{Path: p.path, PID: p.header.PID})
+	a.remove(ring.Entry{Path: p.path + ring.EndedSuffix})
 }
 
 // supersede lets go of a process that started another program (exec), which has

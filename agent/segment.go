@@ -1,6 +1,10 @@
 package agent
 
 import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
 )
@@ -47,6 +51,14 @@ type Directory interface {
 	// goroutine; it must not block.
 	Exit(pid int, ended func()) (Exit, error)
 	MonoNs() int64
+	// Born is when the process with this number began, in ticks that no later
+	// process of that number has; false where none runs.
+	Born(pid int) (ticks uint64, ok bool)
+	// Owner is whose file that is.
+	Owner(path string) (uid int, err error)
+	// Ended lists the last words of processes that ended in order; bad are those
+	// that can't be read, with the reasons.
+	Ended() (found []ring.Ended, bad map[string]error, err error)
 }
 
 // Exit is one process watched for its end.
@@ -62,12 +74,24 @@ type Exit interface {
 // shmDir is the real Directory.
 type shmDir struct {
 	path, job string
+	old       OldKernel
 }
 
 func (d shmDir) Discover() (live, stale []ring.Entry, err error) { return ring.Discover(d.path, d.job) }
 func (d shmDir) Open(path string) (Segment, error)               { return openSegment(path) }
-func (d shmDir) Exit(pid int, ended func()) (Exit, error)        { return watchExit(pid, ended) }
+func (d shmDir) Exit(pid int, ended func()) (Exit, error)        { return watchExit(pid, ended, d.old) }
 func (d shmDir) MonoNs() int64                                   { return ring.MonoNs() }
+func (d shmDir) Born(pid int) (uint64, bool)                     { return born(pid) }
+
+func (d shmDir) Ended() ([]ring.Ended, map[string]error, error) { return ring.EndedIn(d.path, d.job) }
+
+func (d shmDir) Owner(path string) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return -1, fmt.Errorf("agent: %s: %w", path, err)
+	}
+	return int(st.Uid), nil
+}
 
 func openSegment(path string) (Segment, error) {
 	p, err := ring.Open(path)

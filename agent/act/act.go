@@ -1,11 +1,12 @@
 // Package act executes the engine's commands at most once each.
 //
 // It guarantees that a command is executed at most once per (epoch, id) over
-// the life of the agent process, that a repeat is answered from memory, that
-// nothing is executed after its life or for a past epoch, and that every command
-// taken on is answered in the end. A life is counted from the command's receipt,
-// so that clocks which differ do no harm, and ends at LifeMax. Memory is bounded: an id that was
-// forgotten is refused, not executed again.
+// the life of the agent process, and over lives that hand their memory on
+// (Export, Import), that a repeat is answered from memory, that nothing is
+// executed after its life or for a past epoch, and that every command taken on is
+// answered in the end. A life is counted from the command's receipt, so that
+// clocks which differ do no harm, and ends at LifeMax. Memory is bounded: an id
+// that was forgotten is refused, not executed again.
 //
 // A Desk is a plain machine: no goroutines, no clock, no I/O. Its owner calls
 // Take and Tick from one goroutine and gives the time. It must not know what a
@@ -53,6 +54,7 @@ type running struct {
 	key      key
 	task     Task
 	deadline time.Time
+	cmd      *falconv1.Command // for the next life of the agent
 }
 
 // Desk takes commands, remembers them and steps those in progress.
@@ -136,7 +138,7 @@ func (d *Desk) begin(k key, cmd *falconv1.Command, now, deadline time.Time) {
 		return
 	}
 	d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, ""))
-	d.running = append(d.running, running{key: k, task: task, deadline: deadline})
+	d.running = append(d.running, running{key: k, task: task, deadline: deadline, cmd: cmd})
 }
 
 // Tick steps what is in progress. A task that goes on past its deadline is

@@ -30,6 +30,8 @@ const (
 	testBytes    = 304
 	resultBytes  = 320
 	uniqueBytes  = 128
+	endedBytes   = 256
+	endedMagic   = 0x31444e45434c4146
 	markBytes    = 32
 
 	hdrMagic             = 0
@@ -183,6 +185,9 @@ const (
 	ctlStateBytes        = 6568
 	ctlCopyBytes         = 6576
 	ctlCheckpointIter    = 6584
+	ctlEnded             = 6592
+	ctlEndedStatus       = 6600
+	ctlWaitingSince      = 6608
 	ctlRejoin            = 24704
 	tstSeq               = 0
 	tstID                = 8
@@ -204,6 +209,30 @@ const (
 	resSetupNs           = 48
 	resBytes             = 56
 	resIDs               = 64
+
+	endMagic     = 0
+	endBytes     = 8
+	endPID       = 12
+	endStartMono = 16
+	endStartUnix = 24
+	endAt        = 32
+	endStatus    = 40
+	endRank      = 44
+	endWorld     = 48
+	endLocalRank = 52
+	endGen       = 56
+	endGenNow    = 64
+	endIter      = 72
+	endTag       = 80
+	endTP        = 88
+	endDP        = 92
+	endPP        = 96
+	endPlaceRank = 100
+	endPlace     = 104
+	endPlaceIter = 112
+	endJob       = 120
+	endDevice    = 184
+	endCheck     = 248
 
 	markIteration = 0
 	markStart     = 8
@@ -259,4 +288,5 @@ const (
 	CoverAdapter  = 1 << 4
 	CoverUnhooked = 1 << 5 // NCCL is loaded and at least part of it passes by the hook
 	CoverUnknown  = 1 << 6 // this NCCL has entry points that the hook does not know
+	CoverWaiting  = 1 << 7 // the hook measures whether the process waits
 )

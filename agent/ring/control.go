@@ -33,6 +33,8 @@ type Control struct {
 	Suspended          uint64 // newest suspension obeyed: all older communicators are aborted
 	SuspendedNs        int64  // CLOCK_MONOTONIC when that was done
 	RejoinOrdered      uint64 // newest rejoin in the mailbox, 0 = none
+	WaitingSinceNs     int64  // CLOCK_MONOTONIC; 0 = does not wait, which says nothing without CoverWaiting
+	Ended              End    // as the process said before it went; the zero value while it has not
 }
 
 // Control reads the hook's half of the control block.
@@ -54,6 +56,7 @@ func (p *Process) Control() (c Control) {
 		PausedNs: w.i64(ctlPaused), TestWorkspace: w.u64(ctlTestWorkspace),
 		ResumeIteration: max(w.i64(ctlResumeIter), 0), Generation: w.u64(ctlGeneration),
 		GenerationNow: w.u64(ctlGenerationNow), SuspendWanted: w.u64(ctlSuspendGeneration),
+		WaitingSinceNs: max(w.i64(ctlWaitingSince), 0), Ended: w.end(ctlEnded, ctlEndedStatus),
 		Suspended: w.u64(ctlSuspendedGen), SuspendedNs: max(w.i64(ctlSuspendedNs), 0), RejoinOrdered: w.u64(ctlRejoinID),
 	}
 }

@@ -10,8 +10,15 @@ type Link struct {
 	sent uint64 // newest frame handed out on the present stream
 }
 
-// NewLink makes a link. Of cfg, what concerns the network does not count.
-func NewLink(cfg Config) *Link { return &Link{s: build(cfg)} }
+// NewLink makes a link. Of cfg, what concerns the network does not count. An
+// error wraps ErrHandover.
+func NewLink(cfg Config) (*Link, error) {
+	s, err := build(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Link{s: s}, nil
+}
 
 // Shipper is what the agent sends through.
 func (l *Link) Shipper() *Shipper { return l.s }
@@ -43,3 +50,6 @@ func (l *Link) Received(f *falconv1.EngineFrame) { l.s.take(f) }
 
 // Broken ends the stream.
 func (l *Link) Broken() { l.s.setConnected(false) }
+
+// Goodbye is the last frame of an agent that stops in order.
+func (l *Link) Goodbye() *falconv1.AgentFrame { return farewell() }

@@ -7,7 +7,9 @@
 // and rank states last, and never silently. Send never blocks, so an absent
 // engine costs training nothing. Every stream begins with the present state of
 // each process, unnumbered, since the engine may be a new one that knows nothing
-// of the ranks whose samples wait in the spool. One goroutine connects, one per live stream
+// of the ranks whose samples wait in the spool. A Shipper that is closed ends a
+// live stream with a goodbye, and what the engine has not acknowledged by then can
+// be handed to the next one (Handover), which goes on as the same boot. One goroutine connects, one per live stream
 // receives; both belong to the Shipper, and Close waits for them.
 //
 // It looks into rank states alone, and never speaks without TLS 1.3 and a
@@ -52,8 +54,9 @@ type Config struct {
 	KeyFile    string
 	CAFile     string
 	Hello      *falconv1.Hello
-	FramesMax  int // 0 = FramesMax
-	BytesMax   int // 0 = BytesMax
+	FramesMax  int       // 0 = FramesMax
+	BytesMax   int       // 0 = BytesMax
+	From       *Handover // of the Shipper before, nil for none; Hello has its boot
 	Log        *slog.Logger
 
 	Welcome func(*falconv1.Welcome) // a new stream is up
@@ -94,14 +97,17 @@ func Open(cfg Config) (*Shipper, error) {
 	if _, err := credentials(cfg); err != nil {
 		return nil, err
 	}
-	s := build(cfg)
+	s, err := build(cfg)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.done.Go(func() { s.run(ctx) })
 	return s, nil
 }
 
-func build(cfg Config) *Shipper {
+func build(cfg Config) (*Shipper, error) {
 	if cfg.FramesMax <= 0 {
 		cfg.FramesMax = FramesMax
 	}
@@ -111,10 +117,18 @@ func build(cfg Config) *Shipper {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Shipper{
+	s := &Shipper{
 		cfg: cfg, log: cfg.Log,
 		spool: newSpool(cfg.FramesMax, cfg.BytesMax), ranks: map[int32]*falconv1.RankState{}, wake: make(chan struct{}, 1),
 	}
+	if cfg.From == nil {
+		return s, nil
+	}
+	if cfg.From.Check() != nil || cfg.From.Boot != cfg.Hello.GetBoot() {
+		return nil, fmt.Errorf("%w, or another boot than the agent's", ErrHandover)
+	}
+	s.spool.takeOver(*cfg.From)
+	return s, nil
 }
 
 // Send numbers the frame and queues it. The caller must not touch it again.
@@ -157,6 +171,19 @@ func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat) {
 	s.nudge()
 }
 
+// Ends are the ends of processes that were sent and not acknowledged, oldest
+// first. The caller must not change them.
+func (s *Shipper) Ends() (ends []*falconv1.RankState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.spool.frames {
+		if st := e.frame.GetRank(); st != nil && !st.Alive {
+			ends = append(ends, st)
+		}
+	}
+	return ends
+}
+
 // Stats looks at the spool.
 func (s *Shipper) Stats() Stats {
 	s.mu.Lock()
@@ -164,7 +191,8 @@ func (s *Shipper) Stats() Stats {
 	return Stats{Frames: uint64(len(s.spool.frames)), Dropped: s.spool.dropped, Lost: s.spool.lost, Connected: s.connected}
 }
 
-// Close sends what a live stream takes within FlushMax, then ends.
+// Close sends what a live stream takes within FlushMax, and behind it a goodbye,
+// then ends.
 func (s *Shipper) Close() {
 	s.mu.Lock()
 	s.closing = true

@@ -181,7 +181,7 @@ func (s *Shipper) transmit(ctx context.Context, st stream, sent uint64) error {
 			continue
 		}
 		if closing {
-			return nil
+			return goodbye(st)
 		}
 		select {
 		case <-ctx.Done():
@@ -189,6 +189,19 @@ func (s *Shipper) transmit(ctx context.Context, st stream, sent uint64) error {
 		case <-s.wake:
 		}
 	}
+}
+
+// goodbye is the last frame: the node's processes go on without an agent for a
+// while. An engine that does not know it passes over it.
+func goodbye(st stream) error {
+	if err := st.Send(farewell()); err != nil {
+		return fmt.Errorf("ship: send: %w", err)
+	}
+	return nil
+}
+
+func farewell() *falconv1.AgentFrame {
+	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Goodbye{Goodbye: &falconv1.Goodbye{Reason: "stopping"}}}
 }
 
 func (s *Shipper) pick(sent uint64) (*falconv1.Beat, *falconv1.AgentFrame, bool) {

@@ -49,7 +49,7 @@ type node struct {
 	ranks  []*exec.Cmd
 }
 
-func newNode(t *testing.T, iterations int) *node {
+func newNode(t *testing.T, iterations int, args ...string) *node {
 	t.Helper()
 	bin := os.Getenv("FALCON_TEST_BIN") // of another build
 	if bin == "" {
@@ -78,10 +78,11 @@ func newNode(t *testing.T, iterations int) *node {
 		t.Fatal(err)
 	}
 	for r := range jobRanks {
+		run := append([]string{"run", "--job", "live", "--hook", hook, "--", trainer,
+			"--dp", strconv.Itoa(jobRanks), "--iterations", strconv.Itoa(iterations), "--rendezvous", rendezvous}, args...)
 		n.ranks = append(n.ranks, start(t, []string{
 			"RANK=" + strconv.Itoa(r), "LOCAL_RANK=" + strconv.Itoa(r), "WORLD_SIZE=" + strconv.Itoa(jobRanks), "FALCON_SHM_DIR=" + n.dir,
-		}, "run", "--job", "live", "--hook", hook, "--", trainer,
-			"--dp", strconv.Itoa(jobRanks), "--iterations", strconv.Itoa(iterations), "--rendezvous", rendezvous))
+		}, run...))
 	}
 	return n
 }

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -41,32 +42,45 @@ func serve(cfg agent.Config) error {
 	}
 	reports := &mailbox{}
 	gpus := openNVML(cfg, reports)
+	stopGPUs, stopPorts := func() {}, func() {}
 	if gpus != nil {
-		defer gpus.Close()
+		stopGPUs = sync.OnceFunc(gpus.Close)
+		defer stopGPUs()
 		if why := gpus.Err(); why != "" {
 			log.Warn("no GPU telemetry", slog.String("why", why))
 		}
 	}
 	ports := openNIC(cfg, reports)
-	opt := agent.Options{Probe: probe(cfg, gpus, ports), Log: log}
+	opt := agent.Options{Probe: probe(cfg, gpus, ports), Log: log, Old: oldKernel()}
 	if ports != nil {
-		defer ports.Close()
+		stopPorts = sync.OnceFunc(ports.Close)
+		defer stopPorts()
 		opt.NIC = ports.Of
 	}
 	a := agent.New(cfg, opt)
+	boot, from := bootID(), a.TakeOver()
+	if from != nil {
+		boot = from.Boot
+	}
 	stream, err := ship.Open(ship.Config{
 		Address: cfg.Engine, ServerName: cfg.Server, CertFile: cfg.Cert, KeyFile: cfg.Key, CAFile: cfg.CA,
 		FramesMax: cfg.SpoolFrames, BytesMax: cfg.SpoolMb << 20, Log: log,
-		Hello: hello(cfg, gpus), Welcome: a.Welcome, Command: a.Command,
+		Hello: hello(cfg, gpus, boot), From: from, Welcome: a.Welcome, Command: a.Command,
 	})
 	if err != nil {
 		return err
 	}
-	defer stream.Close()
 	reports.open(stream.Send)
 	a.Bind(stream)
 	log.Info("agent started", slog.String("node", cfg.Node), slog.String("engine", cfg.Engine), slog.String("shm_dir", cfg.ShmDir))
-	return a.Run(ctx)
+	err = a.Run(ctx)
+	for _, stop := range []func(){stopGPUs, stopPorts, stream.Close} { // what they report last is sent, or handed over
+		stop()
+	}
+	if err := a.HandOver(stream.Handover()); err != nil {
+		log.Warn("nothing is handed over", slog.Any("err", err))
+	}
+	return err
 }
 
 func newLog(level string) (*slog.Logger, error) {
@@ -75,6 +89,12 @@ func newLog(level string) (*slog.Logger, error) {
 		return nil, fmt.Errorf("%w: log_level %q is not debug, info, warn or error", agent.ErrConfig, level)
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+// oldKernel reads the settings of tests and labs that have the agent do without
+// what newer kernels have.
+func oldKernel() agent.OldKernel {
+	return agent.OldKernel{NoPidfd: os.Getenv("FALCON_NO_PIDFD") != "", NoExitInfo: os.Getenv("FALCON_NO_EXIT_INFO") != ""}
 }
 
 // openNVML starts the GPU probe. On a lab's node the stand-in library finds
@@ -132,9 +152,9 @@ func probe(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(time.Tim
 	}
 }
 
-func hello(cfg agent.Config, gpus *nvml.Prober) *falconv1.Hello {
+func hello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello {
 	h := &falconv1.Hello{
-		Agent: cfg.Node, Node: cfg.Node, Boot: bootID(), Version: version(), Job: cfg.Job,
+		Agent: cfg.Node, Node: cfg.Node, Boot: boot, Version: version(), Protocol: falconv1.ProtocolRevision, Job: cfg.Job,
 		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup, LaunchRanks: int32(cfg.Launch.Ranks()),
 	}
 	if gpus != nil {
@@ -143,7 +163,7 @@ func hello(cfg agent.Config, gpus *nvml.Prober) *falconv1.Hello {
 	return h
 }
 
-// bootID is new for every start: the engine counts frames anew.
+// bootID is new for every start that takes nothing over: the engine counts frames anew.
 func bootID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -10,6 +10,7 @@ static inline bool gate_pass(falcon_tls *t, falcon_span *s, void *comm, void *st
   do {
     if (FALCON_UNLIKELY(g & FALCON_GATE_ARMED)) return falcon_gate_slow(t, s, comm, stream);
   } while (FALCON_UNLIKELY(!__atomic_compare_exchange_n(gate, &g, FALCON_GATE_COUNT(g + 1), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)));
+  atomic_store_explicit(&falcon_streams[s->comm], (uintptr_t)stream + 1, memory_order_relaxed);
   s->ordinal = FALCON_GATE_COUNT(g);
   return true;
 }

@@ -34,6 +34,7 @@
 #define FALCON_DRAIN_NS (FALCON_DRAIN_MS * 1000000ull) /* after a window, for calls still on the device */
 
 #define FALCON_COV_MAPPED (1u << 31)        /* private: NCCL is mapped and nobody came by us yet */
+#define FALCON_COV_UNASKED (1u << 30)       /* private: streams must not be asked any more */
 
 enum falcon_life { LIFE_INERT = 0, LIFE_ACTIVE = 1, LIFE_OFF = 2 /* for good: refused, failed or forked */ };
 
@@ -118,7 +119,11 @@ static inline void *falcon_fn(int fn) {
 /* shm.c */
 bool falcon_activate(void);                /* first use: create the file, start the side thread */
 bool falcon_reserve(void *from, size_t bytes); /* false: the memory must not be written */
-void falcon_retire(void);                  /* remove the file */
+void falcon_retire(void);                  /* say that it ended in order, and remove the file */
+
+/* ended.c */
+void falcon_ended_load(void);              /* once, in a process that has a file: learn its exit status */
+void falcon_ended_mark(void);
 void falcon_strip_preload(void);           /* env.c */
 
 static inline bool falcon_active(void) {
@@ -156,6 +161,10 @@ uint64_t falcon_comm_child(void *parent, int color, uint64_t *parent_id);
 uint64_t falcon_fnv(uint64_t h, const void *p, size_t n);
 #define FALCON_FNV_START 14695981039346656037ull
 int falcon_comm_device(uint32_t slot);
+
+/* wait.c: by slot, the stream of the newest call of a live communicator, plus 1;
+ * 0 = none. Not in the file: what the agent writes is never given to CUDA. */
+extern _Atomic uintptr_t falcon_streams[FALCON_COMMS_MAX] __attribute__((visibility("hidden")));
 
 /* exports.c */
 void falcon_exports_look(void *real);      /* once: any function of the NCCL that is used */

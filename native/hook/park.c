@@ -108,7 +108,7 @@ static void publish(falcon_control *c, const parked *p, bool on) {
   end_write(&c->park_seq, seq);
 }
 
-static uint64_t env_ns(const char *name, unsigned long seconds) {
+uint64_t falcon_env_seconds(const char *name, unsigned long seconds) {
   const char *s = getenv(name);
   char *end = NULL;
   unsigned long v = s && *s >= '0' && *s <= '9' ? strtoul(s, &end, 10) : seconds;
@@ -158,7 +158,7 @@ static void sleep_slice(falcon_control *c, uint32_t seen) {
 }
 
 static int wait_word(falcon_control *c, parked *p, falcon_job_order *out) {
-  uint64_t agent_ns = env_ns("FALCON_PARK_AGENT_S", AGENT_S), max_ns = env_ns("FALCON_PARK_MAX_S", MAX_S);
+  uint64_t agent_ns = falcon_env_seconds("FALCON_PARK_AGENT_S", AGENT_S), max_ns = falcon_env_seconds("FALCON_PARK_MAX_S", MAX_S);
   for (;;) {
     uint32_t seen = GET(pause_word);
     if (word_generation() != p->generation) {

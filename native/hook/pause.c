@@ -7,6 +7,7 @@
 #include "pause.h"
 #include "clock.h"
 #include "cuda.h"
+#include "wait.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -351,7 +352,10 @@ bool falcon_pause_gone(void *handle) {
   return false;
 }
 
-void falcon_pause_captured(void) { atomic_store(&pause_.captured, true); }
+void falcon_pause_captured(void) {
+  atomic_store(&pause_.captured, true);
+  falcon_wait_captured();
+}
 
 /* Behind its cut the program goes on to compute, up to its next call: the tests
  * would run beside that. So the call is awaited, whose stream then says when

@@ -190,6 +190,7 @@ static void start(void) {
     ok = false;
   }
   if (ok) falcon_strip_preload();
+  if (ok) falcon_ended_load();
   atomic_store_explicit(&falcon_hook.life, ok ? LIFE_ACTIVE : LIFE_OFF, memory_order_release);
   falcon_cover_slow(0);
 }
@@ -207,12 +208,15 @@ FALCON_COLD bool falcon_activate(void) {
 /* Only the process that made the file removes it: a forked child is LIFE_OFF. */
 void falcon_retire(void) {
   falcon_pause_close();
-  if (falcon_active()) unlink(falcon_hook.path);
+  if (!falcon_active()) return;
+  falcon_ended_mark();
+  unlink(falcon_hook.path);
 }
 
 /* NCCL found mapped is held against the job only until a communicator comes. */
 static uint32_t public_coverage(void) {
-  uint32_t all = atomic_load(&falcon_hook.coverage), out = all & ~(uint32_t)FALCON_COV_MAPPED;
+  uint32_t all = atomic_load(&falcon_hook.coverage), out = all & ~(uint32_t)(FALCON_COV_MAPPED | FALCON_COV_UNASKED);
+  if (all & FALCON_COV_UNASKED) out &= ~(uint32_t)FALCON_COV_WAITING;
   return all & FALCON_COV_MAPPED && !(all & FALCON_COV_INIT) ? out | FALCON_COV_UNHOOKED : out;
 }
 

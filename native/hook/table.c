@@ -131,6 +131,7 @@ static falcon_comm *live(uintptr_t h) {
 
 static void set_state(falcon_comm *c, uint32_t state) {
   if (!c) return;
+  atomic_store_explicit(&falcon_streams[c - falcon_hook.comms], 0, memory_order_release); /* it may be destroyed next */
   write_begin(c);
   set32(&c->state, state);
   write_end(c);

@@ -99,9 +99,9 @@ void falcon_job_rejoined(uint64_t id, int64_t i, int32_t status, const uint64_t 
  * kept out of the job's own iteration times. */
 uint64_t falcon_job_paused_ns(void);
 
-/* The training is over: removes the shared-memory file, as a normal exit() of
- * the process does. For runtimes that end without exit() (Go), so that the
- * agent can tell an end from a crash. */
+/* The training is over: marks the end and removes the shared-memory file, as a
+ * normal exit() of the process does. For runtimes that end without exit() (Go),
+ * so that the agent can tell an end from a crash. */
 void falcon_job_finish(void);
 
 #endif

@@ -2,6 +2,8 @@
  * Shared memory between one training process (the hook writes) and the node
  * agent (reads, and writes the control block). One file per process:
  * $FALCON_SHM_DIR/falcon.<job>.<pid> (default directory /dev/shm), mode 0600.
+ * A process that ends in order says so in its control block and removes the file
+ * (falcon_ended); one that is killed leaves the file as it is.
  *
  * Guarantees: fixed sizes and offsets (native/test prints every offsetof, a Go
  * test compares them with agent/ring's constants); the hook never waits for
@@ -28,6 +30,9 @@
 #define FALCON_ORDER_VALUES 1024u /* micro-batch counts, one per replica */
 #define FALCON_NAME_BYTES  64u
 #define FALCON_COMM_NONE   0xffffffffu
+#define FALCON_ENDED_MAGIC 0x31444e45434c4146ull /* "FALCEND1", little endian */
+#define FALCON_ENDED_SUFFIX ".ended"
+#define FALCON_ENDED_UNKNOWN (-1) /* an end in order, by a word that does not say the exit status */
 #define FALCON_DRAIN_MS    5000u  /* after a profile window ends, its timings are written within this time */
 
 /* Operations: the values of falcon.Op. */
@@ -244,7 +249,8 @@ enum falcon_park_status { FALCON_PARK_SUSPENDED = 0, /* suspended, or a peer die
 /* Coverage bits: what the hook saw. */
 enum falcon_coverage { FALCON_COV_INIT = 1u << 0, FALCON_COV_COLL = 1u << 1, FALCON_COV_P2P = 1u << 2,
   FALCON_COV_GROUP = 1u << 3, FALCON_COV_ADAPTER = 1u << 4, FALCON_COV_UNHOOKED = 1u << 5, /* NCCL mapped, never called through us */
-  FALCON_COV_UNKNOWN = 1u << 6 /* this NCCL has entry points that the hook does not know */ };
+  FALCON_COV_UNKNOWN = 1u << 6, /* this NCCL has entry points that the hook does not know */
+  FALCON_COV_WAITING = 1u << 7 /* waiting_since_ns is measured */ };
 
 /* Control block. The two halves lie on separate pages by writer. */
 typedef struct falcon_control {
@@ -345,7 +351,12 @@ typedef struct falcon_control {
   int32_t  micro_min, micro_max, micro_multiple; /* micro-batches that this rank's replica may be given */
   uint64_t state_bytes, copy_bytes_s;
   int64_t  checkpoint_iteration; /* that a restart would begin with, plus 1; 0 = none */
-  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 192];
+  /* An end in order: exit() ran, or falcon_job_finish. Older hooks leave both 0. */
+  uint64_t ended_ns;            /* CLOCK_MONOTONIC; 0 = no such end so far; stored last, release */
+  int32_t  ended_status;        /* exit status, or FALCON_ENDED_UNKNOWN */
+  uint32_t reserved_ended;
+  uint64_t waiting_since_ns;    /* CLOCK_MONOTONIC; 0 = does not wait; says nothing without FALCON_COV_WAITING */
+  uint8_t  pad_hook[FALCON_PAGE - 256 - 2048 - 216];
   /* agent -> hook */
   falcon_shm_order orders[FALCON_ORDER_SLOTS];
   falcon_shm_order rejoin;      /* kind FALCON_ORDER_REJOIN; id = epoch = generation */
@@ -355,5 +366,26 @@ typedef struct falcon_control {
   falcon_test_result result;
   uint8_t  pad_result[FALCON_PAGE - 320];
 } falcon_control;
+
+/* What a process that ended in order leaves in the place of its file, under the
+ * same name and FALCON_ENDED_SUFFIX, for an agent that is away at that moment:
+ * written whole, then renamed. Without an agent that has looked within
+ * FALCON_PARK_AGENT_S nothing is left. Agents remove it, once the process is gone. */
+typedef struct falcon_ended {
+  uint64_t magic;
+  uint32_t bytes;               /* sizeof(falcon_ended) */
+  uint32_t pid;
+  uint64_t start_mono_ns, start_unix_ns; /* the header's */
+  uint64_t ended_ns;            /* the control block's; here and below */
+  int32_t  ended_status;
+  int32_t  rank, world, local_rank;
+  uint64_t generation, generation_now;
+  int64_t  iteration, step_tag;
+  int32_t  tp, dp, pp, place_rank;
+  uint64_t place_order;
+  int64_t  place_iteration;
+  char     job[FALCON_NAME_BYTES], device[FALCON_NAME_BYTES];
+  uint64_t check;               /* FNV-1a 64 of all before */
+} falcon_ended;
 
 #endif

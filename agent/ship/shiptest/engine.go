@@ -82,6 +82,13 @@ func (e *Engine) Start() {
 	e.serving.Go(func() { _ = s.Serve(l) })
 }
 
+// Started says whether it listens.
+func (e *Engine) Started() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.server != nil
+}
+
 // Stop ends all streams at once, as a crash would.
 func (e *Engine) Stop() {
 	e.mu.Lock()

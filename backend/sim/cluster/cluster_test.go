@@ -19,6 +19,8 @@ type setup struct {
 	spread          time.Duration // between the first and the last rank's end
 	exitInfo        bool          // the kernel tells how processes that are no children have ended
 	drainMs         int
+	marksEnd        bool // the hook marks an end in order: not one of the version before
+	waiting         bool // the hook tells who waits: likewise
 	autoTests       bool
 	cap             falcon.Rung
 	skews           []time.Duration // of the nodes' clocks, by node; they stay
@@ -91,6 +93,7 @@ func (c *Cluster) draw() setup {
 		s.layout = falcon.Layout{TP: 1, DP: s.nodes * s.perNode / 2, PP: 2}
 	}
 	s.iterations = 1 << 30
+	s.marksEnd, s.waiting = true, true
 	s.autoTests = c.rng.IntN(2) == 0
 	s.cap = []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4}[c.rng.IntN(3)]
 	s.skews = make([]time.Duration, s.nodes+s.spares)

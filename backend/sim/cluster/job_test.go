@@ -172,6 +172,12 @@ func (t *team) restore() {
 	}
 }
 
+// waits reports whether a member waits for others inside the exchange: the team
+// is stuck for another's sake, and not in storage.
+func (t *team) waits(p *proc) bool {
+	return t.stuck > 0 && t.j.c.now >= t.stall && !p.held()
+}
+
 // in reports whether a member is in its optimizer now.
 func (t *team) in(p *proc) bool {
 	return t.optAt > 0 && t.j.c.now < t.optAt+t.optFor[p.rank]

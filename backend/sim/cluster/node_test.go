@@ -68,14 +68,24 @@ func (n *node) boot() {
 	cfg.Host.Proc = n.dir // nothing of this machine's processes is theirs
 	a := &agentLife{n: n, backoff: ship.BackoffMin}
 	a.agent = agent.New(cfg, agent.Options{Directory: directory{n}, Launch: machine{n}})
-	a.link = ship.NewLink(ship.Config{
+	boot, from := fmt.Sprintf("%s-%d", n.name, n.boots), a.agent.TakeOver()
+	if from != nil {
+		boot = from.Boot
+	}
+	var err error
+	a.link, err = ship.NewLink(ship.Config{
 		Hello: &falconv1.Hello{
-			Agent: string(n.name), Node: string(n.name), Boot: fmt.Sprintf("%s-%d", n.name, n.boots), Version: "sim", Job: "sim",
+			Agent: string(n.name), Node: string(n.name), Boot: boot, Version: "sim", Job: "sim",
 			LaunchRanks: int32(n.c.setup.perNode), Protocol: falconv1.ProtocolRevision,
 		},
-		Welcome: a.agent.Welcome, Command: a.agent.Command,
+		From: from, Welcome: a.agent.Welcome, Command: a.agent.Command,
 	})
+	if err != nil {
+		n.c.violate("%s: %s", n.name, err)
+		return
+	}
 	a.agent.Bind(a.link.Shipper())
+	a.agent.Start(n.now())
 	n.agent = a
 	n.c.log("%s: agent %d starts", n.name, n.boots)
 	a.wake(0)
@@ -210,6 +220,12 @@ func (n *node) end(order bool) {
 	if order {
 		a.agent.Halt(n.now())
 		a.push()
+		if c := a.conn; c != nil && c.agentUp && !a.stopped && a.link.Shipper().Stats().Connected {
+			c.toEngine(a.link.Goodbye())
+		}
+		if err := a.agent.HandOver(a.link.Shipper().Handover()); err != nil {
+			n.c.violate("%s: %s", n.name, err)
+		}
 	}
 	a.over, n.agent = true, nil
 	if c := a.conn; c != nil && c.agentUp {

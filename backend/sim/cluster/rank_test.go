@@ -150,6 +150,11 @@ func (p *proc) finish() {
 	if !p.alive {
 		return
 	}
+	if p.c.setup.marksEnd {
+		if err := os.WriteFile(p.path+ring.EndedSuffix, nil, 0o600); err != nil {
+			p.c.violate("%s", err)
+		}
+	}
 	_ = os.Remove(p.path)
 	p.shown = false
 	for i := range p.comms {
@@ -237,6 +242,15 @@ func (p *proc) Control() ring.Control {
 	}
 	if !p.alive {
 		c.HeartbeatNs = (p.endedAt + time.Hour).Nanoseconds()
+	}
+	if p.normal && p.c.setup.marksEnd {
+		c.Ended = ring.End{AtNs: (p.endedAt + time.Hour).Nanoseconds()}
+	}
+	if p.c.setup.waiting {
+		c.Coverage |= ring.CoverWaiting
+		if t := p.team; t != nil && t.waits(p) && p.alive {
+			c.WaitingSinceNs = (t.stuck + time.Hour).Nanoseconds()
+		}
 	}
 	c.StepTag = p.tag()
 	return c
@@ -478,6 +492,34 @@ func (d directory) Exit(pid int, ended func()) (agent.Exit, error) {
 		}
 	}
 	return nil, fmt.Errorf("no process %d", pid)
+}
+
+func (d directory) Born(pid int) (uint64, bool) {
+	for _, p := range d.n.procs {
+		if p.pid == pid && p.alive {
+			return uint64(pid), true
+		}
+	}
+	return 0, false
+}
+
+func (d directory) Owner(string) (int, error) { return os.Getuid(), nil }
+
+// Ended are the last words of processes whose end no agent has taken up: they
+// lie in files.
+func (d directory) Ended() ([]ring.Ended, map[string]error, error) {
+	var out []ring.Ended
+	for _, p := range d.n.procs {
+		path := p.path + ring.EndedSuffix
+		if _, err := os.Lstat(path); err != nil {
+			continue
+		}
+		out = append(out, ring.Ended{
+			Path: path, UID: os.Getuid(), Header: p.Header(), End: p.Control().Ended, Rank: p.rank, Place: p.place.Order, PlaceIteration: p.place.Iteration,
+			Generation: p.gen, GenNow: p.ctl.GenerationNow, Iteration: p.ctl.Iteration, StepTag: p.step, TP: p.ctl.TP, DP: p.ctl.DP, PP: p.ctl.PP,
+		})
+	}
+	return out, nil, nil
 }
 
 func (d directory) MonoNs() int64 { return (d.n.c.now + time.Hour).Nanoseconds() }

@@ -37,7 +37,11 @@ API int cudaMalloc(void **p, size_t n) { return (*p = malloc(n)) ? 0 : 2; }
 API int cudaMemGetInfo(size_t *f, size_t *t) { *f = *t = fake_cuda_free; return 0; }
 API int cudaMemsetAsync(void *p, int v, size_t n, void *stream) { (void)stream; memset(p, v, n); return 0; }
 API int cudaStreamCreateWithFlags(void **s, unsigned flags) { static uintptr_t next = 0xA0; (void)flags; *s = (void *)(next += 0x10); return 0; }
-API int cudaStreamQuery(void *stream) { return now() >= *end_of(stream) ? 0 : 600; }
+API _Atomic int fake_cuda_queries;   /* of streams */
+API int cudaStreamQuery(void *stream) {
+  fake_cuda_queries++;
+  return now() >= *end_of(stream) ? 0 : 600;
+}
 API int cudaStreamSynchronize(void *stream) { (void)stream; return 0; }
 API int cudaGetLastError(void) { int e = last_error; last_error = 0; return e; }
 /* It makes a context on the thread's device, as the real one does. */

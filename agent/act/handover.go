@@ -1,0 +1,74 @@
+package act
+
+import (
+	"time"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// Memory is what a desk leaves to the one that takes its place, so that no
+// command is executed twice over an upgrade of the agent.
+type Memory struct {
+	Epoch   uint64 // newest seen
+	Floor   uint64 // ids of this epoch up to here are forgotten
+	Answers []*falconv1.CommandResult
+	Open    []Open
+}
+
+// Open is a command whose work has not ended.
+type Open struct {
+	Command *falconv1.Command
+	Left    time.Duration // of its life; 0 or less is a Lingerer past its deadline
+}
+
+// Export is the desk's memory, oldest first. The desk must not be used further.
+func (d *Desk) Export(now time.Time) Memory {
+	m := Memory{Epoch: d.epoch, Floor: d.floor}
+	for _, k := range d.order {
+		m.Answers = append(m.Answers, d.last[k])
+	}
+	for _, r := range append(append([]running{}, d.late...), d.running...) {
+		m.Open = append(m.Open, Open{Command: r.cmd, Left: r.deadline.Sub(now)})
+	}
+	return m
+}
+
+// Import takes over the memory of the desk before. again says why a command can't
+// be taken up where its work stands, "" where it can: then it is begun again, which
+// must be safe, and reported as any other. Nothing may have been taken before.
+func (d *Desk) Import(m Memory, now time.Time, again func(*falconv1.Command) string) {
+	d.Fence(m.Epoch)
+	if m.Epoch == d.epoch {
+		d.floor = max(d.floor, m.Floor)
+	}
+	for _, r := range m.Answers {
+		k := key{r.GetEpoch(), r.GetId()}
+		if _, known := d.last[k]; !known {
+			d.order = append(d.order, k)
+		}
+		d.last[k] = r
+	}
+	for _, o := range m.Open[:min(len(m.Open), RunningMax+LateMax)] {
+		d.resume(o, now, again(o.Command))
+	}
+	d.forget()
+}
+
+func (d *Desk) resume(o Open, now time.Time, why string) {
+	k, deadline := key{o.Command.GetEpoch(), o.Command.GetId()}, now.Add(min(o.Left, LifeMax))
+	if why != "" {
+		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, why))
+		return
+	}
+	task, err := d.start(o.Command, now, deadline)
+	if err != nil {
+		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED, err.Error()))
+		return
+	}
+	r := running{key: k, task: task, deadline: deadline, cmd: o.Command}
+	if _, lingers := task.(Lingerer); lingers && o.Left <= 0 {
+		d.late = append(d.late, r)
+		return
+	}
+	d.running = append(d.running, r) // past its deadline it is answered at the next tick
+}

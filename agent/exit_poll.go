@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// exitPollEvery is between two looks at a process without a pidfd.
+const exitPollEvery = 50 * time.Millisecond
+
+// Fields of /proc/PID/stat behind the name.
+const (
+	statState   = 0
+	statThreads = 17
+	statBorn    = 19
+)
+
+// born is when the process with this number began, in clock ticks since boot: a
+// number is used again, but not at one start. It is false where none runs, or
+// what is left of one waits for its parent.
+func born(pid int) (ticks uint64, ok bool) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if err != nil || len(f) <= statBorn {
+		return 0, false
+	}
+	// Where the first thread alone has ended, the others go on.
+	ended := string(f[statState]) == "X" || string(f[statState]) == "Z" && len(f[statThreads]) == 1 && f[statThreads][0] <= '1'
+	ticks, err = strconv.ParseUint(string(f[statBorn]), 10, 64)
+	return ticks, err == nil && !ended
+}
+
+// polledExit watches a process by looking at it.
+type polledExit struct {
+	gone, stop chan struct{}
+	done       sync.WaitGroup
+	once       sync.Once
+}
+
+func pollExit(pid int, ended func()) (Exit, error) {
+	ticks, ok := born(pid)
+	if !ok {
+		return nil, fmt.Errorf("agent: can't watch process %d: %w", pid, unix.ESRCH)
+	}
+	w := &polledExit{gone: make(chan struct{}), stop: make(chan struct{})}
+	w.done.Go(func() { w.poll(pid, ticks, ended) })
+	return w, nil
+}
+
+func (w *polledExit) poll(pid int, ticks uint64, ended func()) {
+	tick := time.NewTicker(exitPollEvery)
+	defer tick.Stop()
+	for {
+		if now, ok := born(pid); !ok || now != ticks {
+			close(w.gone)
+			ended()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+func (w *polledExit) Gone() <-chan struct{} { return w.gone }
+
+// How is for newer kernels.
+func (w *polledExit) How() (string, bool) { return "", false }
+
+func (w *polledExit) Close() {
+	w.once.Do(func() { close(w.stop) })
+	w.done.Wait()
+}

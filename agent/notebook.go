@@ -1,0 +1,265 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/relay"
+	"github.com/failslow/falcon/agent/ring"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+const (
+	notebookVersion = 1
+	notebookMost    = 16 << 20
+	followedMax     = 1024 // processes of a node that are written down
+)
+
+// notebookName is the file of the processes that this agent follows, and of the
+// ends that the engine has not acknowledged: one of its own for each job and node
+// that share a directory.
+func notebookName(job, node string) string {
+	return "falcon-agent." + ring.FileJob(job) + "." + ring.FileJob(node)
+}
+
+// notebookHead is followed by the newest state of each process, empty where none
+// was sent, and by the states of the ends.
+type notebookHead struct {
+	Version int        `json:"version"`
+	Procs   []followed `json:"procs"`
+}
+
+// followed is a process for certain, and what it takes to tell of its end
+// without having seen it.
+type followed struct {
+	PID    int    `json:"pid"`
+	Born   uint64 `json:"born"` // see Directory
+	MadeNs int64  `json:"made"` // its file
+	UID    int    `json:"uid"`  // whose file that is
+	Path   string `json:"path"`
+
+	state *falconv1.RankState
+}
+
+// notebook keeps what the next life of this agent has to know of processes.
+type notebook struct {
+	path string
+	have []any // what is in the file: states are the same while their pointers are
+	uid  int   // this agent's
+
+	parted []*parted // followed by an earlier life, and not by this one
+	failed bool      // it can't be written, and that was said
+}
+
+// write brings the file up to date.
+func (n *notebook) write(procs []followed, ends []*falconv1.RankState) error {
+	procs = procs[:min(len(procs), followedMax)]
+	var want []any
+	for _, p := range procs {
+		want = append(want, p)
+	}
+	for _, e := range ends {
+		want = append(want, e)
+	}
+	if n.have != nil && slices.Equal(want, n.have) {
+		return nil
+	}
+	parts := make([][]byte, 0, len(procs)+len(ends))
+	for _, p := range procs {
+		parts = append(parts, marshal(p.state))
+	}
+	for _, e := range ends {
+		parts = append(parts, marshal(e))
+	}
+	sealed, err := relay.Encode(notebookHead{Version: notebookVersion, Procs: procs}, parts)
+	if err == nil {
+		err = relay.Save(n.path, sealed)
+	}
+	if err == nil {
+		n.have = append([]any{}, want...)
+	}
+	return err
+}
+
+func marshal(st *falconv1.RankState) []byte {
+	if st == nil {
+		return nil
+	}
+	b, _ := proto.Marshal(st) // of plain fields: it can't fail
+	return b
+}
+
+// read is what the life before has left; nothing where there is none.
+func (n *notebook) read() ([]followed, []*falconv1.RankState, error) {
+	var head notebookHead
+	parts, err := relay.Load(n.path, notebookMost, &head)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return head.states(parts)
+}
+
+func (h notebookHead) states(parts [][]byte) (procs []followed, ends []*falconv1.RankState, err error) {
+	if h.Version != notebookVersion || len(h.Procs) > min(len(parts), followedMax) {
+		return nil, nil, relay.ErrDamaged
+	}
+	for i, b := range parts {
+		st := &falconv1.RankState{}
+		if proto.Unmarshal(b, st) != nil {
+			return nil, nil, relay.ErrDamaged
+		}
+		switch {
+		case i >= len(h.Procs):
+			ends = append(ends, st)
+		case len(b) > 0:
+			h.Procs[i].state = st
+		}
+	}
+	return h.Procs, ends, nil
+}
+
+// recall takes up what an earlier life of this agent has followed. An end that
+// the engine had not acknowledged is sent again, unless its frame was handed over.
+func (n *notebook) recall(a *Agent) {
+	procs, ends, err := n.read()
+	if err != nil {
+		a.log.Warn("can't read which processes the agent followed before: what ended meanwhile is not reported", slog.Any("err", err))
+		return
+	}
+	for _, p := range procs {
+		n.parted = append(n.parted, &parted{followed: p})
+	}
+	again := a.ship.Ends()
+	for _, st := range ends {
+		if !slices.ContainsFunc(again, func(s *falconv1.RankState) bool { return s.Pid == st.Pid }) {
+			a.ship.Send(rankFrame(st))
+		}
+	}
+}
+
+// note writes down what is followed now. A disk that is full costs no more than
+// that: it is said once.
+func (n *notebook) note(a *Agent) {
+	var procs []followed
+	for _, p := range a.processes() {
+		if !p.dead {
+			procs = append(procs, p.followed())
+		}
+	}
+	for _, p := range n.parted {
+		procs = append(procs, p.followed)
+	}
+	err := n.write(procs, a.ship.Ends())
+	if err != nil && !n.failed {
+		a.log.Warn("can't write down which processes are followed: ends during a restart of the agent will not be reported", slog.Any("err", err))
+	}
+	n.failed = err != nil
+}
+
+func (p *process) followed() followed {
+	return followed{PID: p.header.PID, Born: p.born, MadeNs: p.header.StartMonoNs, UID: p.uid, Path: p.path, state: p.sent}
+}
+
+// parted is a process that was followed by an earlier life of this agent and has
+// no file to be followed by any more.
+type parted struct {
+	followed
+	end ring.End
+}
+
+// reunite says that a process is followed again.
+func (n *notebook) reunite(p *process) {
+	n.parted = slices.DeleteFunc(n.parted, func(o *parted) bool { return o.Path == p.path && o.MadeNs == p.header.StartMonoNs })
+}
+
+// reckon reports what has ended while no agent looked, each by its own last word
+// where there is one.
+func (n *notebook) reckon(a *Agent) {
+	words, bad, err := a.dir.Ended()
+	if err != nil {
+		return // the scan says it
+	}
+	for path, why := range bad {
+		if !a.ignored[path] {
+			a.log.Warn("ignored a file", slog.Any("err", why))
+		}
+		a.ignored[path] = true
+	}
+	for _, w := range words {
+		n.word(a, w)
+	}
+	n.parted = slices.DeleteFunc(n.parted, func(p *parted) bool { return p.settled(a) })
+}
+
+// word takes up the last word of a process. One that is followed keeps it until
+// it has gone.
+func (n *notebook) word(a *Agent, w ring.Ended) {
+	for _, p := range n.parted {
+		if p.PID == w.Header.PID && p.MadeNs == w.Header.StartMonoNs && p.UID == w.UID {
+			p.end = w.End
+			return
+		}
+	}
+	base := w.Path[:len(w.Path)-len(filepath.Ext(w.Path))]
+	if _, runs := a.dir.Born(w.Header.PID); runs || a.byPath[base] != nil || a.elsewhere(w.Header.Device) || a.ignored[w.Path] {
+		return
+	}
+	if st := strayState(w); w.UID == n.uid && w.Rank >= 0 { // of others anybody could claim anything
+		a.ship.Send(rankFrame(st))
+		a.log.Info("a training process ended that no agent has followed", slog.Int("pid", w.Header.PID), slog.String("how", st.Exit))
+	}
+	a.remove(ring.Entry{Path: w.Path})
+}
+
+// elsewhere says that a device is of another node, where several share a directory.
+func (a *Agent) elsewhere(device string) bool {
+	return device != "" && falcon.Device(device).Node() != a.node
+}
+
+func strayState(w ring.Ended) *falconv1.RankState {
+	return &falconv1.RankState{
+		Rank: int32(w.Rank), Device: w.Header.Device, Pid: int32(w.Header.PID), Exit: endText(w.End), World: int32(max(w.Header.World, 0)),
+		Tp: int32(w.TP), Dp: int32(w.DP), Pp: int32(w.PP), Generation: w.Generation, PlacementOrder: w.Place, PlacementIteration: w.PlaceIteration,
+	}
+}
+
+// settled reports the end of a process that is gone; false while it runs.
+func (p *parted) settled(a *Agent) bool {
+	if now, runs := a.dir.Born(p.PID); runs && now == p.Born {
+		return false // its training is over, or its file can't be read for the moment
+	}
+	if !p.end.InOrder() {
+		p.end = p.leftBehind(a.dir)
+	}
+	how := endText(p.end)
+	if p.state != nil {
+		st := proto.CloneOf(p.state)
+		st.Alive, st.Exit = false, how
+		a.ship.Send(rankFrame(st))
+	}
+	a.log.Info("a training process ended while no agent looked", slog.Int("pid", p.PID), slog.String("how", how))
+	a.remove(ring.Entry{Path: p.Path + ring.EndedSuffix})
+	return true
+}
+
+// leftBehind is the mark in the file of a process that could not take it back.
+func (p followed) leftBehind(dir Directory) ring.End {
+	seg, err := dir.Open(p.Path)
+	if err != nil {
+		return ring.End{}
+	}
+	defer func() { _ = seg.Close() }()
+	if seg.Header().StartMonoNs != p.MadeNs {
+		return ring.End{}
+	}
+	return seg.Control().Ended
+}

@@ -1,0 +1,130 @@
+package ring
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// EndedSuffix is what the name of a last word has behind that of the file.
+const EndedSuffix = ".ended"
+
+// End is a process's own word that it ended in order. The zero value is none:
+// it lives, was killed, or has a hook that does not say.
+type End struct {
+	AtNs   int64 // CLOCK_MONOTONIC
+	Status int   // exit status, -1 where the word was given before it was known
+}
+
+// InOrder says that there is a word.
+func (e End) InOrder() bool { return e.AtNs > 0 }
+
+// end reads a word; what no process exits with reads as not known.
+func (m image) end(at, status uint64) End {
+	e := End{AtNs: max(m.i64(at), 0), Status: int(m.i32(status))}
+	if e.Status < 0 || e.Status > 255 {
+		e.Status = -1
+	}
+	if e.AtNs == 0 {
+		return End{}
+	}
+	return e
+}
+
+// Ended is what a process that ended in order leaves for an agent that was away.
+type Ended struct {
+	Path               string
+	UID                int // whose file that is
+	Header             Header
+	End                End
+	Rank               int    // held last, by its newest placement; -1 unknown
+	Place              uint64 // that placement's order, 0 = none
+	PlaceIteration     int64
+	Generation, GenNow uint64
+	Iteration, StepTag int64
+	TP, DP, PP         int
+}
+
+// Remove deletes the file; one that is gone already is fine.
+func (e Ended) Remove() error { return Entry{Path: e.Path}.Remove() }
+
+// EndedIn lists what processes of a job (of all jobs when it is empty) have left
+// in dir. bad are files that can't be read as such, with the reasons.
+func EndedIn(dir, job string) (found []Ended, bad map[string]error, err error) {
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ring: cannot list %s: %w", dir, err)
+	}
+	for _, n := range names {
+		base, ok := strings.CutSuffix(n.Name(), EndedSuffix)
+		entry, known := parseName(dir, base)
+		if !ok || !known || (job != "" && entry.Job != FileJob(job)) {
+			continue
+		}
+		e, err := readEnded(entry.Path + EndedSuffix)
+		switch {
+		case err == nil && e.Header.PID == entry.PID:
+			found = append(found, e)
+		case errors.Is(err, fs.ErrNotExist): // another agent took it
+		default:
+			if bad == nil {
+				bad = map[string]error{}
+			}
+			bad[entry.Path+EndedSuffix] = errors.Join(err, fmt.Errorf("%w: %s is of process %d", ErrCorrupt, n.Name(), e.Header.PID))
+		}
+	}
+	return found, bad, nil
+}
+
+func readEnded(path string) (Ended, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return Ended{}, fmt.Errorf("ring: cannot open the last word of a training process: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	var st unix.Stat_t
+	b, err := io.ReadAll(io.LimitReader(f, endedBytes+1))
+	if err = errors.Join(err, unix.Fstat(int(f.Fd()), &st)); err != nil {
+		return Ended{}, fmt.Errorf("ring: cannot read %s: %w", path, err)
+	}
+	e, err := DecodeEnded(b)
+	e.Path, e.UID = path, int(st.Uid)
+	return e, err
+}
+
+// DecodeEnded reads struct falcon_ended; the error wraps ErrCorrupt.
+func DecodeEnded(b []byte) (Ended, error) {
+	if len(b) != endedBytes || binary.LittleEndian.Uint64(b[endMagic:]) != endedMagic || binary.LittleEndian.Uint32(b[endBytes:]) != endedBytes {
+		return Ended{}, fmt.Errorf("%w: the last word of a process has %d bytes, or does not start as one; remove it", ErrCorrupt, len(b))
+	}
+	sum := fnv.New64a()
+	sum.Write(b[:endCheck])
+	if sum.Sum64() != binary.LittleEndian.Uint64(b[endCheck:]) {
+		return Ended{}, fmt.Errorf("%w: the last word of a process is damaged; remove it", ErrCorrupt)
+	}
+	m := make(image, len(b)+8) // its words are read as words
+	copy(m, b)
+	e := Ended{
+		Header: Header{
+			PID: int(m.u32(endPID)), Rank: int(m.i32(endRank)), World: int(m.i32(endWorld)), LocalRank: int(m.i32(endLocalRank)),
+			StartUnixNs: m.i64(endStartUnix), StartMonoNs: m.i64(endStartMono), Job: name(m.copyName(endJob)), Device: name(m.copyName(endDevice)),
+		},
+		End: m.end(endAt, endStatus), Generation: m.u64(endGen), GenNow: m.u64(endGenNow), Iteration: m.i64(endIter), StepTag: m.i64(endTag),
+		TP: bounded(m.i32(endTP)), DP: bounded(m.i32(endDP)), PP: bounded(m.i32(endPP)),
+	}
+	e.Rank = max(e.Header.Rank, -1)
+	if order := m.u64(endPlace); order != 0 {
+		e.Rank, e.Place, e.PlaceIteration = max(int(m.i32(endPlaceRank)), -1), order, m.i64(endPlaceIter)
+	}
+	if !e.End.InOrder() || e.Header.PID < 1 || e.Rank >= ranksMax {
+		return Ended{}, fmt.Errorf("%w: the last word of a process says nothing that can be; remove it", ErrCorrupt)
+	}
+	return e, nil
+}

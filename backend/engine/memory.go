@@ -222,7 +222,7 @@ func (m *memory) apply(r journal.Record) error {
 	case kindRecovery:
 		err = fold(r, m.setRecovery)
 	case kindFence:
-		err = fold(r, m.fences.apply)
+		err = fold(r, func(v fenceRecord) { m.fences.apply(v, m.job.Processes) })
 	case kindSent:
 		err = fold(r, m.setSent)
 	case kindEnded:

@@ -309,7 +309,7 @@ func (e *Engine) tellPace(now time.Time) {
 	steady := e.det.Steady()
 	in := recovery.Pace{
 		Iteration: e.begun, Ms: finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
-		Held: e.val.Active() || e.orders.heavy() || e.mem.restart.going(),
+		Held: e.val.Active() || e.val.MayHold(now) || e.orders.heavy() || e.mem.restart.going(),
 	}
 	if in.Iteration == e.paced.Iteration && in.Held == e.paced.Held && now.Sub(e.pacedAt) < pacePeriod {
 		return

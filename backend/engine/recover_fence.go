@@ -50,15 +50,17 @@ func (f *fences) node(n falcon.Node) bool { _, is := f.nodes[n]; return is }
 
 func (f *fences) process(name string) bool { _, is := f.names[name]; return is }
 
-func (f *fences) apply(v fenceRecord) {
+// apply folds a record in. A lifted fence lets those processes speak again that
+// the job still has; others were replaced, and stay fenced for ever.
+func (f *fences) apply(v fenceRecord, job []string) {
 	if v.Lifted != "" {
 		delete(f.nodes, v.Lifted)
 		f.order = slices.DeleteFunc(f.order, func(name string) bool {
-			on := f.names[name] == v.Lifted
-			if on {
+			back := f.names[name] == v.Lifted && slices.Contains(job, name)
+			if back {
 				delete(f.names, name)
 			}
-			return on
+			return back
 		})
 		return
 	}
@@ -204,11 +206,34 @@ func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string)
 	if v := e.recovering(); v != nil && slices.Contains(v.Fenced, node) {
 		return fmt.Errorf("%w: %s has fenced node %s and is in progress (%s); lift it when that is over", ErrStale, v.ID, node, v.State)
 	}
+	if why := e.leftOver(node); why != "" {
+		return fmt.Errorf("%w: %s", ErrRefused, why)
+	}
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
 	e.extra = append(e.extra, record(now, kindFence, rec))
-	e.mem.fences.apply(rec) // folded in again when durable: the same
+	e.mem.fences.apply(rec, e.mem.job.Processes) // folded in again when durable: the same
 	e.tell("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
 	e.audit(now, who, deed{Verb: verbLift, About: string(node), Reason: reason})
 	e.means = means{}
 	return nil
+}
+
+// leftOver says in one sentence what a fenced node still holds of the job, ""
+// when it holds nothing: a process that was replaced must have ended before its
+// node can be a spare, and only the node's own agent can say so.
+func (e *Engine) leftOver(node falcon.Node) string {
+	n := e.nodes.Node(node)
+	if n == nil || !n.Connected() || n.Beat == nil {
+		return fmt.Sprintf("the agent of node %s is not connected, so that nobody can say what still runs there; start it, then lift the fence", node)
+	}
+	for _, b := range n.Beat.GetRanks() {
+		prefix := fmt.Sprintf("%s/%d", node, b.GetPid())
+		for name, on := range e.mem.fences.names {
+			runs := on == node && (name == prefix || strings.HasPrefix(name, prefix+"/"))
+			if runs && !slices.Contains(e.mem.job.Processes, name) {
+				return fmt.Sprintf("process %d on node %s was replaced and still runs; it was ordered to end: wait, or kill it, then lift the fence", b.GetPid(), node)
+			}
+		}
+	}
+	return ""
 }

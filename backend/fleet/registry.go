@@ -25,7 +25,7 @@ type Node struct {
 	Session  *Session // nil while no stream is open
 	Host     string   // address that its newest stream came from, "" = unknown
 	LastSeen time.Time
-	Beat     *falconv1.Beat // newest, nil before the first
+	Beat     *falconv1.Beat // newest of the present stream, or of the last one; nil before its first
 	Steal    float64        // share of CPU time withheld, from the last telemetry
 
 	boot  string
@@ -67,7 +67,7 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 	if boot := s.Hello.GetAgent() + "\x00" + s.Hello.GetBoot(); boot != n.boot {
 		n.boot, n.taken, n.acked = boot, 0, 0
 	}
-	n.Session, n.Hello, n.LastSeen, n.Host = s, s.Hello, now, s.Host
+	n.Session, n.Hello, n.LastSeen, n.Host, n.Beat = s, s.Hello, now, s.Host, nil
 	return n, n.acked, nil
 }
 

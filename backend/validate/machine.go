@@ -32,6 +32,7 @@ type Machine struct {
 	retry     bool      // let go, then try again
 	until     time.Time // the present state's end
 	lifeEnds  time.Time // the order's
+	older     time.Time // until when ranks of the validation before may be held
 	quietAt   time.Time // when all ranks were quiet
 	surveyed  time.Time // when the survey was sent
 	turns     []time.Duration
@@ -83,6 +84,24 @@ func (m *Machine) Open(node falcon.Node) []Command {
 // Awaits says that an answer to this command is of use.
 func (m *Machine) Awaits(id uint64) bool { _, known := m.open[id]; return known }
 
+// MayHold reports whether ranks may still be held for a validation that is over:
+// those of a node that was lost before it confirmed to have let go. Their hooks
+// let go by themselves when the order's life ends.
+func (m *Machine) MayHold(now time.Time) bool { return now.Before(m.holdsUntil()) }
+
+// holdsUntil is when the last hook has let go at the latest; zero where every
+// node has confirmed.
+func (m *Machine) holdsUntil() time.Time {
+	all := !slices.ContainsFunc(m.nodes, func(n falcon.Node) bool { return !m.letGo[n] })
+	if m.lifeEnds.IsZero() || all {
+		return m.older
+	}
+	if end := m.lifeEnds.Add(goWait); end.After(m.older) {
+		return end
+	}
+	return m.older
+}
+
 // Ends is when the hold is over at the latest; zero while nothing is held.
 func (m *Machine) Ends() time.Time { return m.lifeEnds }
 
@@ -129,7 +148,7 @@ func (m *Machine) start(now time.Time, b Begin) {
 	if m.active {
 		panic("validate: a validation is in progress already")
 	}
-	*m = Machine{cfg: m.cfg, newID: m.newID, ready: m.ready, begin: b, active: true, lost: map[falcon.Node]bool{}, open: map[uint64]Command{}}
+	*m = Machine{cfg: m.cfg, newID: m.newID, ready: m.ready, begin: b, active: true, older: m.holdsUntil(), lost: map[falcon.Node]bool{}, open: map[uint64]Command{}}
 	m.ranksOf = map[falcon.Node][]falcon.Rank{}
 	for r, x := range b.Members {
 		n := x.Device.Node()
@@ -233,6 +252,9 @@ func (m *Machine) answer(now time.Time, in Answer) {
 	status := in.Result.GetStatus()
 	if status != falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED {
 		delete(m.open, c.ID)
+		if c.Pause.GetPhase() == falconv1.PausePhase_PAUSE_PHASE_RESUME && c.Pause.GetPause() == m.pause && m.letGo != nil {
+			m.letGo[c.Node] = true
+		}
 	}
 	if !m.active {
 		return

@@ -11,14 +11,15 @@ import (
 )
 
 var (
-	first  = flag.Uint64("first", 1, "first seed")
-	seeds  = flag.Int("seeds", 20, "how many seeds")
-	frames = flag.Bool("frames", false, "log every frame")
-	count  = flag.Int("deeds", 200, "entries of a schedule")
-	only   = flag.String("kinds", "", "only these kinds of harmless deeds, by commas")
-	share  = flag.Float64("faults", 0.15, "share of real faults")
-	keep   = flag.String("keep", "", "write what was found, shrunk, into this directory")
-	whole  = flag.Bool("whole", false, "print what was found without shrinking it")
+	first     = flag.Uint64("first", 1, "first seed")
+	seeds     = flag.Int("seeds", 20, "how many seeds")
+	frames    = flag.Bool("frames", false, "log every frame")
+	count     = flag.Int("deeds", 200, "entries of a schedule")
+	only      = flag.String("kinds", "", "only these kinds of harmless deeds, by commas")
+	share     = flag.Float64("faults", 0.15, "share of real faults")
+	keep      = flag.String("keep", "", "write what was found, shrunk, into this directory")
+	linesTold = flag.Int("lines", 60, "how many lines of a story are printed")
+	whole     = flag.Bool("whole", false, "print what was found without shrinking it")
 )
 
 // play runs a story to its end and returns the cluster, closed.
@@ -107,7 +108,7 @@ func found(t *testing.T, s story, c *Cluster) {
 		}
 	}
 	t.Log("\n" + s.String())
-	tell(t, c, 60)
+	tell(t, c, *linesTold)
 	t.Logf("again: go test ./backend/sim/cluster -run TestSeeds -v -first %d -seeds 1", s.seed)
 }
 

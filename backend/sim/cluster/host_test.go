@@ -27,6 +27,7 @@ type host struct {
 	stopped bool // the process does not run (SIGSTOP)
 	stops   int
 	watcher *engine.Watcher
+	seen    uint64 // newest line of the event log that was looked at
 	woken   bool
 	skew    time.Duration
 }
@@ -44,7 +45,7 @@ func (h *host) start() {
 	}
 	e, err := engine.New(engine.Config{
 		JobName: "sim", Journal: j, Now: func() time.Time { return h.c.at(h.skew) },
-		Policy:     falcon.Policy{Mode: falcon.ModeAuto, Cap: h.c.setup.cap, Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
+		Policy:     falcon.Policy{Mode: falcon.ModeAuto, Cap: h.c.setup.cap, Owner: "sim", Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
 		Validation: engine.Validation{Auto: h.c.setup.autoTests},
 		Recoverer:  spy{recovery.New(recovery.Config{}), h.c.judge},
 	})
@@ -165,6 +166,10 @@ func (h *host) turn(tick bool) {
 	}
 	for h.watcher.Waiting() > 0 {
 		line, _, _ := h.watcher.Next(context.Background())
+		if line.GetSeq() <= h.seen {
+			continue // told by the life before
+		}
+		h.seen = line.GetSeq()
 		h.c.log("engine: [%s %d] %s", line.GetKind(), line.GetSeverity(), line.GetText())
 	}
 	h.c.conns = slices.DeleteFunc(h.c.conns, func(c *conn) bool { return !c.agentUp && !c.engUp })

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -18,6 +19,7 @@ type judge struct {
 	begins  int
 	resumed int
 	fences  int
+	waits   bool                 // a recovery waits for a spare
 	barred  map[falcon.Node]bool // fenced, and not lifted
 }
 
@@ -58,6 +60,7 @@ func (j *judge) recovery(v falcon.Recovery) {
 		j.c.log("engine: %s is %s (generation %d, fenced %v, pending %v, resume %d): %s", v.ID, v.State, v.Generation, v.Fenced, v.Pending, v.Resume, v.Reason)
 	}
 	j.state[v.ID] = v.State
+	j.waits = !v.State.Over() && strings.Contains(v.Reason, "no spare is left")
 	if v.State == falcon.RecoveryResumed && was != v.State {
 		j.resumed++
 	}
@@ -114,6 +117,9 @@ func (n *node) guilty() bool {
 		return true
 	}
 	for _, p := range n.procs {
+		if p.alive && p.team == nil && n.c.job.broken() == "" {
+			return true // a process that is left over takes the place of others
+		}
 		if p.frozen && p.alive || !p.alive && !p.normal && n.c.now-p.endedAt < guiltyFor || n.c.now-n.thawed < sickFor {
 			return true
 		}

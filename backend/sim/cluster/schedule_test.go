@@ -326,7 +326,8 @@ func (n *node) repair() {
 	n.boot()
 }
 
-// lift has an operator lift all fences of nodes that are well again.
+// lift has an operator lift all fences of nodes that are well again, and bring a
+// spare where a recovery waits for one.
 func (c *Cluster) lift() {
 	for _, n := range c.order {
 		if n.power && c.judge.isFenced(n.name) && !c.broken(n) {
@@ -340,8 +341,19 @@ func (c *Cluster) lift() {
 			}
 		}
 	}
+	if c.judge.waits && len(c.order) < nodesMost {
+		c.judge.waits = false
+		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", len(c.order))), c.dir)
+		c.nodes[n.name] = n
+		c.order = append(c.order, n)
+		c.log("operator: connected %s as a spare", n.name)
+		n.boot()
+	}
 	c.after(5*time.Second, c.lift)
 }
+
+// nodesMost bounds the spares that operators bring.
+const nodesMost = 24
 
 // broken reports whether a process on a node is frozen.
 func (c *Cluster) broken(n *node) bool {

@@ -89,7 +89,7 @@ func TestFound(t *testing.T) {
 			}
 			if len(c.bad) > 0 {
 				t.Errorf("%v", c.bad)
-				tell(t, c, 60)
+				tell(t, c, *linesTold)
 			}
 		})
 	}

@@ -410,6 +410,10 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		e.tell("rank", 2, "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
 		return
 	}
+	if e.stray(n.Name, rank, in) {
+		e.endStray(now, n.Name, rank, in)
+		return
+	}
 	if was && old.node != n.Name && e.connected(old.node) && !e.placed(n.Name, rank) {
 		e.tell("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		return

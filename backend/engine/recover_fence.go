@@ -206,7 +206,7 @@ func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string)
 	if v := e.recovering(); v != nil && slices.Contains(v.Fenced, node) {
 		return fmt.Errorf("%w: %s has fenced node %s and is in progress (%s); lift it when that is over", ErrStale, v.ID, node, v.State)
 	}
-	if why := e.leftOver(node); why != "" {
+	if why := e.leftOver(now, node); why != "" {
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
@@ -221,10 +221,10 @@ func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string)
 // leftOver says in one sentence what a fenced node still holds of the job, ""
 // when it holds nothing: a process that was replaced must have ended before its
 // node can be a spare, and only the node's own agent can say so.
-func (e *Engine) leftOver(node falcon.Node) string {
+func (e *Engine) leftOver(now time.Time, node falcon.Node) string {
 	n := e.nodes.Node(node)
-	if n == nil || !n.Connected() || n.Beat == nil {
-		return fmt.Sprintf("the agent of node %s is not connected, so that nobody can say what still runs there; start it, then lift the fence", node)
+	if n == nil || !n.Connected() || n.Beat == nil || n.Age(now) > 2*e.cfg.beat() {
+		return fmt.Sprintf("the agent of node %s is not heard, so that nobody can say what still runs there; start it, then lift the fence", node)
 	}
 	for _, b := range n.Beat.GetRanks() {
 		prefix := fmt.Sprintf("%s/%d", node, b.GetPid())

@@ -1,0 +1,53 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// A stray is a process of an older launch that is not the job's: its order came
+// late to a node that was out of reach, when others held its rank already. It
+// must not take the rank from the job's own process, and it is ordered to end.
+
+// stray reports whether a process that claims a rank can only be left over. A
+// process that was started by hand may be a new job's, and is none.
+func (e *Engine) stray(node falcon.Node, rank falcon.Rank, in *falconv1.RankState) bool {
+	job := &e.mem.job
+	if in.GetGeneration() == 0 || !in.GetAlive() || rank < 0 || int(rank) >= len(job.Processes) {
+		return false
+	}
+	if e.recovering() != nil || e.unadopted() != nil || e.mem.restart.going() || in.GetGeneration() > max(job.Generation, job.Rejoined) {
+		return false // who holds what is being changed
+	}
+	name := processName(node, in)
+	return name != job.Processes[rank] && !slices.Contains(job.Processes, name)
+}
+
+// endStray has a stray end, once for each stream of its agent. A node on which
+// the job's own process has that rank is left to the operator: an order to end
+// goes by rank.
+func (e *Engine) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in *falconv1.RankState) {
+	key := fmt.Sprintf("stray/%s/%d", processName(node, in), e.attached[node].UnixNano())
+	if e.refusedTold[key] || len(e.refusedTold) >= refusedToldMost {
+		return
+	}
+	e.refusedTold[key] = true
+	own := nodeOfProcess(e.mem.job.Processes[rank]) == node
+	what := "it is ordered to end"
+	if own {
+		what = "end it by hand"
+	}
+	e.tell("rank", 2, "process %d on node %s claims rank %d for the launch of generation %d, and that rank is another's: %s", in.GetPid(), node, rank, in.GetGeneration(), what)
+	if own {
+		return
+	}
+	c := &falconv1.Command{
+		Epoch: e.mem.epoch, Id: e.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
+		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration(), Ranks: []int32{int32(rank)}}},
+	}
+	e.after = append(e.after, func() { e.tellNode(node, command(c, now)) }) // its id is durable by then
+}

@@ -6,7 +6,7 @@ type FaultKind string
 // Kinds of faults.
 const (
 	FaultExit   FaultKind = "exit"   // a training process ended, and not by an order
-	FaultNode   FaultKind = "node"   // a node is gone: agent silent, and a second signal
+	FaultNode   FaultKind = "node"   // a node is gone: agent silent, and the job stalls
 	FaultFrozen FaultKind = "frozen" // a process is alive, its hook is silent and its peers stall
 	FaultHang   FaultKind = "hang"   // a process and its hook are alive, and no iteration comes
 	FaultDevice FaultKind = "device" // a device reported what it does not recover from by itself (XID, ECC, NIC down)
@@ -153,7 +153,7 @@ type Shrink struct {
 type RecoveryPolicy struct {
 	Approval    string  `json:"approval,omitempty" yaml:"approval"`         // ApprovalAuto (default) or ApprovalPerson
 	Countdown   float64 `json:"countdown_s,omitempty" yaml:"countdown_s"`   // before it acts by itself
-	FenceAlone  bool    `json:"fence_alone,omitempty" yaml:"fence_alone"`   // a silent agent is enough to fence its node
+	FenceAlone  bool    `json:"fence_alone,omitempty" yaml:"fence_alone"`   // where the job stalls, a silent agent is enough to fence its node
 	AllowShrink bool    `json:"allow_shrink,omitempty" yaml:"allow_shrink"` // go on with fewer replicas where no spare is left
 	InPlace     int     `json:"in_place,omitempty" yaml:"in_place"`         // times an hour that a process is made anew on its own node, default 2
 	PerHour     int     `json:"per_hour,omitempty" yaml:"per_hour"`         // recoveries without a person, default 10; then somebody must approve

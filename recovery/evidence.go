@@ -34,10 +34,11 @@ func (m *Machine) unheard(now time.Time, h *host) bool {
 // lockstep, so that the cause is with those of whom nothing is known. A rank that
 // is heard and does not wait explains the stall by itself.
 type testimony struct {
-	nodes   int // heard
-	waiting int // of them: a rank waits, and none is busy
-	busy    int // ranks in their own code or storage
-	frozen  int // ranks whose hooks are silent
+	nodes   int       // heard
+	waiting int       // of them those of which a rank waits
+	since   time.Time // newest time at which a rank began to wait
+	busy    int       // ranks in their own code or storage
+	frozen  int       // ranks whose hooks are silent
 }
 
 // word is what one rank says of a stall.
@@ -50,13 +51,22 @@ const (
 	frozen             // its hook is silent
 )
 
-func (t *testimony) add(words []word) {
+// vouched reports whether all nodes that are heard wait.
+func (t testimony) vouched() bool {
+	return t.nodes > 0 && t.waiting == t.nodes && t.busy == 0 && t.frozen == 0
+}
+
+// add takes the words of one node's ranks, with when those that wait began.
+func (t *testimony) add(words []word, since []time.Time) {
 	t.nodes++
 	waiting := false
-	for _, w := range words {
+	for i, w := range words {
 		switch w {
 		case waits:
 			waiting = true
+			if since[i].After(t.since) {
+				t.since = since[i]
+			}
 		case busy:
 			t.busy++
 		case frozen:
@@ -75,7 +85,7 @@ func (t testimony) against(stall, unvouched time.Duration) string {
 	switch {
 	case t.nodes == 0 || t.busy > 0 || t.frozen > 0:
 		return ""
-	case t.waiting == t.nodes:
+	case t.vouched():
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and those that are heard wait", stall.Seconds())
 	case stall >= unvouched:
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s", stall.Seconds())
@@ -91,11 +101,11 @@ func (m *Machine) testify(now time.Time) testimony {
 		if m.isFenced(n) || !h.met || m.unheard(now, h) {
 			continue
 		}
-		words := make([]word, 0, len(m.on[n]))
-		for _, r := range m.on[n] {
-			words = append(words, m.ranks[r].word(now, m.cfg.Beat))
+		words, since := make([]word, len(m.on[n])), make([]time.Time, len(m.on[n]))
+		for i, r := range m.on[n] {
+			words[i], since[i] = m.ranks[r].word(now, m.cfg.Beat), m.ranks[r].waitsSince()
 		}
-		t.add(words)
+		t.add(words, since)
 	}
 	return t
 }
@@ -119,20 +129,41 @@ func (x *member) word(now time.Time, beat time.Duration) word {
 	return busy
 }
 
+// waitsSince is when a rank that waits began to.
+func (x *member) waitsSince() time.Time {
+	if x.proc.Park != nil {
+		return x.parkedAt
+	}
+	return x.beatAt.Add(-time.Duration(x.beat.WaitingMs * float64(time.Millisecond)))
+}
+
+// standstill is for how long the job stalls, by its iterations, or by the words of
+// ranks that all wait: they know it before a beat without an iteration says it;
+// 0 = it goes on, or nobody can say.
+func (m *Machine) standstill(now time.Time, t testimony) time.Duration {
+	usual, known := m.pace.usual()
+	stall := m.stalled(now)
+	switch {
+	case stall > 0 || m.pace.held:
+		return stall
+	case m.pace.newest < 0 && t.vouched(): // a job begins when it does: all but some have, for long
+		return max(0, now.Sub(t.since)-m.cfg.HangMin)
+	case m.pace.newest < 0 || !known || !t.vouched() || m.pace.still(now) < 2*m.cfg.Beat || now.Sub(t.since) < 2*m.cfg.Beat+usual:
+		return 0
+	}
+	return now.Sub(t.since)
+}
+
 func (x *member) hookAge() time.Duration {
 	return time.Duration(x.beat.HookAgeMs * float64(time.Millisecond))
 }
 
 // second is the second sign against a silent node, empty = none. While iterations
 // begin there is none: they prove that all ranks live.
-func (m *Machine) second(now time.Time, n falcon.Node) string {
+func (m *Machine) second(now time.Time, n falcon.Node, t testimony, stall time.Duration) string {
 	h := m.nodes[n]
 	if m.recovering() {
 		return m.secondMeanwhile(now, n, h)
-	}
-	stall := m.stalled(now)
-	if m.pace.newest < 0 && !m.pace.held { // a job that never began stands still for long
-		stall = max(0, now.Sub(m.pace.moved)-m.cfg.HangMin)
 	}
 	switch {
 	case stall == 0, h.leaves(now, m.cfg.Leave) && stall < m.cfg.LeaveStall:
@@ -144,7 +175,7 @@ func (m *Machine) second(now time.Time, n falcon.Node) string {
 	case m.anyEnded(n):
 		return "a process on it has ended"
 	}
-	return m.testify(now).against(stall, m.cfg.UnvouchedStall)
+	return t.against(stall, m.cfg.UnvouchedStall)
 }
 
 // secondMeanwhile is the same in a recovery: there no iterations begin, and a

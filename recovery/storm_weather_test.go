@@ -166,3 +166,15 @@ func (s *storm) agentRestarts(n *station, how How) {
 	}
 	s.detach(n)
 }
+
+func (s *storm) byHand(p *proc) {
+	d := Demand{Rank: p.rank, Node: p.node, By: "kim", Reason: "test"}
+	if s.chance(0.5) {
+		d.Rank = -1
+	}
+	if !s.now.Before(s.down) && s.m.CheckDemand(d) == nil && s.chance(0.5) {
+		s.logf("demand %+v", d)
+		s.m.Step(s.now, d)
+		s.digest()
+	}
+}

@@ -192,21 +192,34 @@ func (m *Machine) suspect(now time.Time) {
 	}
 }
 
+// deadNodes lists those that are silent for so long that a second sign counts.
+func (m *Machine) deadNodes(now time.Time) []falcon.Node {
+	var out []falcon.Node
+	for _, n := range m.sorted {
+		if !m.isFenced(n) && m.silent(now, m.host(n, now)) >= m.cfg.Dead {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // watchNodes fences nodes that are silent and have a second sign against them.
 func (m *Machine) watchNodes(now time.Time) {
 	if m.cur == nil && m.ends.finishing(&m.pace, m.cfg.Beat) {
 		return // agents may well leave with it
 	}
+	dead := m.deadNodes(now)
+	if len(dead) == 0 {
+		return
+	}
+	t := m.testify(now)
+	stall := m.standstill(now, t)
 	var faults []falcon.Fault
-	for _, n := range m.sorted {
-		h := m.host(n, now)
-		missed := m.silent(now, h)
-		if m.isFenced(n) || missed < m.cfg.Dead {
-			continue
-		}
-		if sign := m.second(now, n); sign != "" {
+	for _, n := range dead {
+		h := m.nodes[n]
+		if sign := m.second(now, n, t, stall); sign != "" {
 			f := falcon.Fault{Kind: falcon.FaultNode, Node: n, FirstNs: h.heard.UnixNano()}
-			f.Evidence = []string{fmt.Sprintf("nothing was heard of node %s for %d beats", n, missed), sign}
+			f.Evidence = []string{fmt.Sprintf("nothing was heard of node %s for %d beats", n, m.silent(now, h)), sign}
 			if h.gone && h.how == Reset {
 				f.Evidence = append(f.Evidence, "its connection was reset")
 			}

@@ -342,3 +342,40 @@ func TestCommandsCarryTheirLives(t *testing.T) {
 		}
 	}
 }
+
+// All agents restart in the middle of a recovery: it waits for them, and succeeds
+// with every node.
+func TestAllAgentsRestartInARecovery(t *testing.T) {
+	for _, says := range []bool{true, false} {
+		for _, turns := range []int{20, 120, 700} {
+			t.Run(fmt.Sprintf("goodbye=%v turns=%d", says, turns), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := harm(t)
+					b.job.agents[1].crash(2, b.job, "killed by signal 9")
+					synctest.Wait()
+					for _, a := range b.job.agents {
+						if says {
+							a.stream.in <- goodbye()
+						}
+						synctest.Wait()
+						a.leave()
+					}
+					b.playTurns(turns)
+					for _, a := range b.job.agents {
+						b.attach(a)
+						b.playTurns(15)
+					}
+					b.playTurns(300)
+					list := b.recoveries()
+					if len(list) != 1 || list[0].State != falcon.RecoveryResumed || len(list[0].Fenced) > 0 || list[0].Whole {
+						t.Errorf("recoveries %+v", list)
+					}
+					b.onceEach()
+					if err := b.halt(); err != nil {
+						t.Error(err)
+					}
+				})
+			})
+		}
+	}
+}

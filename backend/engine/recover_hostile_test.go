@@ -34,7 +34,8 @@ func strange(j *fakeJob) []*falconv1.AgentFrame {
 		beat(&falconv1.RankBeat{Rank: 99, Iteration: 1 << 62}), beat(&falconv1.RankBeat{Rank: 0, Pid: 1, StepTag: -9}),
 		beat(&falconv1.RankBeat{Rank: -5, Pid: -1, HookAgeMs: 1e300}),
 		beat(&falconv1.RankBeat{Rank: 0, Pid: 4242, Calls: 1<<64 - 1, WaitingMs: -1e300, WaitingKnown: true}),
-		{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: math.MaxInt64}}}, {Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: math.MinInt64}}},
+		{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: math.MaxInt64}}},
+		{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{AtUnixNs: math.MinInt64}}},
 		{Body: &falconv1.AgentFrame_Goodbye{Goodbye: &falconv1.Goodbye{Reason: "\x1b[2J"}}},
 		{Body: &falconv1.AgentFrame_Device{Device: &falconv1.DeviceEvent{Device: "n1.g0", Fatal: true, Code: 79}}}, // of another node
 		{Body: &falconv1.AgentFrame_Result{Result: &falconv1.CommandResult{Id: 1, Ranks: []*falconv1.RankAck{{Rank: 2, Generation: 1, Iteration: 3}}}}},

@@ -317,8 +317,12 @@ func (e *Engine) retellRecovery(n falcon.Node) {
 		e.stopFenced(n)
 		return
 	}
+	fresh := e.cfg.Now().Add(commandLife) // the node may have been away for all of the first one
 	for _, t := range e.told.open {
 		if !t.answered[n] && e.wanted(t, n) {
+			if t.deadline.Before(fresh) {
+				t.deadline = fresh
+			}
 			e.sendOne(t, n)
 		}
 	}

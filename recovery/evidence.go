@@ -53,7 +53,7 @@ const (
 
 // vouched reports whether all nodes that are heard wait.
 func (t testimony) vouched() bool {
-	return t.nodes > 0 && t.waiting == t.nodes && t.busy == 0 && t.frozen == 0
+	return t.nodes > 0 && t.waiting == t.nodes && t.busy+t.frozen == 0
 }
 
 // add takes the words of one node's ranks, with when those that wait began.
@@ -83,7 +83,7 @@ func (t *testimony) add(words []word, since []time.Time) {
 // none. Without the word of every node that is heard, it takes a longer stall.
 func (t testimony) against(stall, unvouched time.Duration) string {
 	switch {
-	case t.nodes == 0 || t.busy > 0 || t.frozen > 0:
+	case t.nodes == 0 || t.busy+t.frozen > 0:
 		return ""
 	case t.vouched():
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and those that are heard wait", stall.Seconds())
@@ -166,7 +166,7 @@ func (m *Machine) second(now time.Time, n falcon.Node, t testimony, stall time.D
 		return m.secondMeanwhile(now, n, h)
 	}
 	switch {
-	case stall == 0, h.leaves(now, m.cfg.Leave) && stall < m.cfg.LeaveStall:
+	case stall == 0, t.busy > 0, h.leaves(now, m.cfg.Leave) && stall < m.cfg.LeaveStall:
 		return ""
 	case m.fresh(now, h):
 		return deviceText(h.fatal)

@@ -71,9 +71,15 @@ func (e *ends) overdue(now time.Time, most time.Duration) []falcon.Rank {
 	return out
 }
 
+// idle reports whether nothing was ordered yet: no recovery is open, or one is
+// only proposed.
+func (m *Machine) idle() bool {
+	return m.cur == nil || m.cur.State == falcon.RecoveryProposed && m.cur.Attempts == 0 && !m.cur.Whole
+}
+
 // ended judges a process's end.
 func (m *Machine) ended(now time.Time, p Process) {
-	idle := m.cur == nil || m.cur.State == falcon.RecoveryProposed && m.cur.Attempts == 0 && !m.cur.Whole
+	idle := m.idle()
 	switch {
 	case m.closed && m.cur == nil && p.Normal, m.ends.finished:
 		return
@@ -85,10 +91,10 @@ func (m *Machine) ended(now time.Time, p Process) {
 	case !idle && (m.cur.Whole || m.at.stopping[p.Rank] || p.Normal && m.at.rejoinedOK(p.Rank)):
 		m.at.moved = now
 		return
-	case m.cur != nil && slices.Contains(m.cur.Pending, p.Rank):
-		return
 	case idle && p.Exit == "" && m.ends.covers(now, &m.pace, m.cfg.Beat):
 		m.succeeded(now, p.Rank)
+		return
+	case m.cur != nil && slices.Contains(m.cur.Pending, p.Rank):
 		return
 	case idle && p.Exit == "":
 		m.ends.open[p.Rank] = now
@@ -129,9 +135,17 @@ func (m *Machine) allOver(now time.Time) {
 	}
 }
 
-// watchEnds takes ends that nobody has explained in time for faults.
+// watchEnds takes ends that nobody has explained in time for faults. A node that is
+// not heard may have more to say of it.
 func (m *Machine) watchEnds(now time.Time) {
-	for _, r := range m.ends.overdue(now, m.cfg.Unexplained) {
+	if len(m.ends.open) == 0 {
+		return
+	}
+	wait := m.cfg.Unexplained
+	if slices.ContainsFunc(m.sorted, func(n falcon.Node) bool { return m.unheard(now, m.host(n, now)) }) {
+		wait = max(wait, m.cfg.Grace)
+	}
+	for _, r := range m.ends.overdue(now, wait) {
 		delete(m.ends.open, r)
 		if x := &m.ranks[r]; x.known && !x.proc.Alive {
 			m.lost(now, x.proc)

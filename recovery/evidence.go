@@ -53,7 +53,7 @@ const (
 
 // vouched reports whether all nodes that are heard wait.
 func (t testimony) vouched() bool {
-	return t.nodes > 0 && t.waiting == t.nodes && t.busy == 0 && t.frozen == 0
+	return t.nodes > 0 && t.waiting == t.nodes && t.busy+t.frozen == 0
 }
 
 // add takes the words of one node's ranks, with when those that wait began.
@@ -83,7 +83,7 @@ func (t *testimony) add(words []word, since []time.Time) {
 // none. Without the word of every node that is heard, it takes a longer stall.
 func (t testimony) against(stall, unvouched time.Duration) string {
 	switch {
-	case t.nodes == 0 || t.busy > 0 || t.frozen > 0:
+	case t.nodes == 0 || t.busy+t.frozen > 0:
 		return ""
 	case t.vouched():
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and those that are heard wait", stall.Seconds())
@@ -146,9 +146,9 @@ func (m *Machine) standstill(now time.Time, t testimony) time.Duration {
 	switch {
 	case stall > 0 || m.pace.held:
 		return stall
-	case m.pace.newest < 0: // a job that never began stands still for long
-		return max(0, now.Sub(m.pace.moved)-m.cfg.HangMin)
-	case !known || !t.vouched() || m.pace.still(now) < 2*m.cfg.Beat || now.Sub(t.since) < 2*m.cfg.Beat+usual:
+	case m.pace.newest < 0 && t.vouched(): // a job begins when it does: all but some have, for long
+		return max(0, now.Sub(t.since)-m.cfg.HangMin)
+	case m.pace.newest < 0 || !known || !t.vouched() || m.pace.still(now) < 2*m.cfg.Beat || now.Sub(t.since) < 2*m.cfg.Beat+usual:
 		return 0
 	}
 	return now.Sub(t.since)
@@ -166,7 +166,7 @@ func (m *Machine) second(now time.Time, n falcon.Node, t testimony, stall time.D
 		return m.secondMeanwhile(now, n, h)
 	}
 	switch {
-	case stall == 0, h.leaves(now, m.cfg.Leave) && stall < m.cfg.LeaveStall:
+	case stall == 0, t.busy > 0, h.leaves(now, m.cfg.Leave) && stall < m.cfg.LeaveStall:
 		return ""
 	case m.fresh(now, h):
 		return deviceText(h.fatal)

@@ -1,6 +1,9 @@
 package recovery
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // progress is how the job's iterations come.
 type progress struct {
@@ -8,8 +11,8 @@ type progress struct {
 	moved  time.Time // when it was last seen to grow
 	called time.Time // when a rank was last seen to make calls
 	ms     float64   // usual iteration time by the detector, 0 = unknown
-	ownMs  float64   // by beats, where the detector does not know
-	from   int64     // iteration that ownMs is counted from, next
+	own    []float64 // newest measures of it by beats, for where the detector does not know
+	from   int64     // iteration that the next one is counted from
 	since  time.Time // when it was seen
 	seen   time.Time // when see took the newest in
 	told   int64     // newest in a beat
@@ -19,12 +22,29 @@ type progress struct {
 }
 
 // usual is the iteration time, false where nobody knows.
-func (p progress) usual() (time.Duration, bool) {
+func (p *progress) usual() (time.Duration, bool) {
 	ms := p.ms
-	if ms <= 0 {
-		ms = p.ownMs
+	if n := len(p.own); ms <= 0 && n > 0 {
+		ms = p.own[n-1]
 	}
 	return time.Duration(ms * float64(time.Millisecond)), ms > 0
+}
+
+// typical is the same for a hang, which is told by many iterations: one with a
+// pause in it is none to go by.
+func (p *progress) typical() time.Duration {
+	ms := p.ms
+	if n := len(p.own); ms <= 0 && n > 0 {
+		ms = slices.Sorted(slices.Values(p.own))[(n-1)/2]
+	}
+	return time.Duration(ms * float64(time.Millisecond))
+}
+
+// ownKept is how many measures are kept.
+const ownKept = 5
+
+func (p *progress) measure(ms float64) {
+	p.own = append(p.own[max(0, len(p.own)+1-ownKept):], ms)
 }
 
 // still is for how long nothing has moved.
@@ -47,7 +67,7 @@ func (p *progress) see(now time.Time, iteration int64, late bool) {
 	case p.newest < 0 || iteration <= p.from || late:
 		p.from, p.since = iteration, now
 	case now.Sub(p.since) >= ownSpan:
-		p.ownMs = float64(now.Sub(p.since).Milliseconds()) / float64(iteration-p.from)
+		p.measure(float64(now.Sub(p.since).Milliseconds()) / float64(iteration-p.from))
 		p.from, p.since = iteration, now
 	}
 	p.newest, p.moved, p.seen, p.hung = iteration, now, now, false

@@ -117,7 +117,7 @@ func (m *Machine) finish(now time.Time, s falcon.RecoveryState, why string) {
 	m.enter(now, s, 0)
 	c.Reason, c.EndedNs = why, now.UnixNano()
 	if s != falcon.RecoveryResumed && began {
-		m.command(Stop{Generation: c.Generation, Nodes: slices.Clone(m.sorted)}) // nodes that were given up too: they may not be fenced yet
+		m.command(Stop{Generation: c.Generation, Nodes: m.stopped()})
 	}
 	m.cur, m.at = nil, attempt{}
 	m.closed, m.closedAt = s != falcon.RecoveryResumed && !stuck(c), now
@@ -133,6 +133,14 @@ func (m *Machine) finish(now time.Time, s falcon.RecoveryState, why string) {
 		m.note("recovery", 2, "%s is %s: %s", c.ID, s, why)
 	}
 	m.index()
+}
+
+// stopped are the nodes whose processes end with a recovery without success: those
+// that were given up too, as they may not be fenced yet.
+func (m *Machine) stopped() []falcon.Node {
+	out := append(slices.Clone(m.sorted), m.cur.Fenced...)
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // settle takes the outcome over into the job, until the engine describes it anew.

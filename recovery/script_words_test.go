@@ -219,7 +219,11 @@ func (s *script) up(w words) []Input {
 		}
 		p := Process{Rank: falcon.Rank(r), Node: d.Node(), Pid: 100 + r, Generation: uint64(s.num(w, "generation", 0)), Alive: true}
 		s.procs[p.Rank] = p
-		out = append(out, p, Beat{Rank: p.Rank, Pid: p.Pid, Iteration: s.iteration, Tag: s.iteration})
+		b := Beat{Rank: p.Rank, Pid: p.Pid, Iteration: s.iteration, Tag: s.iteration}
+		if w["iteration"] == "none" {
+			b.Iteration, b.Tag = falcon.NoIteration, falcon.NoIteration
+		}
+		out = append(out, p, b)
 	}
 	for _, n := range s.nodes(words{}) {
 		out = append(out, Node{Node: n, Alive: true})

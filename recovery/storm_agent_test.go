@@ -398,7 +398,10 @@ func (s *storm) train() {
 	}
 	s.idle(together)
 	for _, p := range all {
-		if p.tag == -1 && !p.frozen && !p.stuck && s.chance(0.6) {
+		if p.tag != -1 {
+			p.updates = 0
+		}
+		if p.updates++; p.tag == -1 && !p.frozen && !p.stuck && (s.chance(0.6) || p.updates > 3) { // else who waits for it is right to
 			next := max(p.hold.Steps[0], p.hold.Steps[1]) + 1
 			p.hold, p.tag = s.sums(p.rank, next), next
 			s.best = max(s.best, next)

@@ -20,7 +20,7 @@ var (
 // Bounds of a schedule.
 const (
 	stormStep = 500 * time.Millisecond
-	stormRest = 600 // steps after the last fault, in which everything must end
+	stormRest = 1000 // steps after the last fault, in which everything must end
 )
 
 // Whatever fails whenever: a rank has one owner, two generations never train, no
@@ -160,6 +160,7 @@ type proc struct {
 	said     said
 	broken   int       // steps in which peers were missing
 	unseen   bool      // nobody sees how it ends
+	updates  int       // steps in the optimizer
 	idle     time.Time // since when it waits for others; zero = it does not
 }
 

@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -96,10 +97,13 @@ func (s *storm) harmless(c falcon.Recovery) {
 	if f.Kind != falcon.FaultNode && f.Kind != falcon.FaultFrozen || strings.Contains(f.Evidence[0], "asks that") {
 		return
 	}
-	if stood := s.now.Sub(s.weather.advanced); stood < 4*time.Second {
+	if s.pol.Recovery.FenceAlone {
+		return // that asks for less than the word of those who are heard
+	}
+	if stood := s.now.Sub(s.weather.advanced); stood < 4*time.Second && s.weather.measured {
 		s.fail("node %s is given up while iterations begin, the newest %s ago: %v", f.Node, stood, f.Evidence)
 	}
-	if s.sound() && !s.pol.Recovery.FenceAlone && !strings.Contains(strings.Join(f.Evidence, " "), "reports XID") {
+	if device := strings.Contains(strings.Join(f.Evidence, " "), "reports XID"); s.sound() && (s.weather.measured || !device) {
 		s.fail("node %s is given up and the whole job is sound: %v", f.Node, f.Evidence)
 	}
 }
@@ -124,11 +128,14 @@ func (s *storm) finish() {
 	if _, open := s.m.Current(); open || s.m.closed || s.trainers() < len(s.job.Placement) || !s.sound() || !s.chance(0.5) {
 		return
 	}
+	if slices.ContainsFunc(s.nodes, func(n *station) bool { return n.cut || n.up && !n.attached }) {
+		return
+	}
 	s.saw["finished"] = true
 	recoveries, first := len(s.journal), true
-	for range 120 {
+	for step := range 120 {
 		for _, p := range s.procs {
-			if !p.alive || !s.owner(p) || !first && s.chance(0.8) {
+			if !p.alive || !s.owner(p) || !first && step < 40 && s.chance(0.8) {
 				continue
 			}
 			unseen := !first && s.chance(0.5)
@@ -147,11 +154,13 @@ func (s *storm) finish() {
 			return
 		}
 	}
-	if len(s.journal) > recoveries {
-		s.fail("a finished job is recovered: %+v", s.journal[recoveries])
+	for _, c := range s.journal[recoveries:] {
+		if c.Attempts > 0 {
+			s.fail("a finished job is recovered: %+v", c)
+		}
 	}
-	if !s.m.ends.finished {
-		s.fail("the job has finished, and the machine does not know")
+	if !s.m.ends.finished && !s.m.closed {
+		s.fail("the job has finished, and the machine does not know: %v are over", s.m.ends.over)
 	}
 }
 

@@ -64,7 +64,7 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 		return
 	}
 	x := &m.ranks[p.Rank]
-	if p.Generation < m.least[m.placement()[p.Rank]] || (m.cur != nil && slices.Contains(m.cur.Fenced, p.Node)) {
+	if p.Generation < m.least[m.placement()[p.Rank]] || (!m.idle() && slices.Contains(m.cur.Fenced, p.Node)) {
 		return
 	}
 	m.explains(now, p)
@@ -367,9 +367,11 @@ func (m *Machine) anyAlive() bool {
 // watchHang names a job whose processes live and which does not move. What to
 // do about it is for a person to say.
 func (m *Machine) watchHang(now time.Time) {
-	usual, _ := m.pace.usual()
-	limit := max(time.Duration(m.cfg.HangFactor*float64(usual)), m.cfg.HangMin)
+	limit := max(time.Duration(m.cfg.HangFactor*float64(m.pace.typical())), m.cfg.HangMin)
 	for_ := m.stalled(now)
+	if m.pace.newest < 0 && !m.pace.held && m.hear.exhausted(now, m.cfg.HangMin) { // it may have begun unheard
+		for_ = m.pace.still(now)
+	}
 	if m.cur != nil || m.closed || m.pace.hung || for_ < limit || !m.anyAlive() {
 		return
 	}
@@ -431,7 +433,10 @@ func (m *Machine) behind() string {
 			n++
 		}
 	}
-	if n == 0 || n == with {
+	if n == 0 || low < 0 {
+		return "none was heard of before"
+	}
+	if n == with {
 		return fmt.Sprintf("all ranks stand at iteration %d", low)
 	}
 	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, stand at iteration %d, behind the others", n, with, first, low)

@@ -283,8 +283,9 @@ func (p *rankProcess) signal(sig unix.Signal) {
 func (l *Lab) outcome() error {
 	var bad []string
 	_, members := l.newest()
+	refused := slices.ContainsFunc(members, (*rankProcess).refused) // the others were ended for it
 	for _, p := range members {
-		if !p.ok() {
+		if !p.ok() && (p.refused() || !refused) {
 			bad = append(bad, fmt.Sprintf("rank %d (%s) %s", p.rank, p.device, p.why()))
 		}
 	}

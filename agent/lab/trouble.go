@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,22 +98,27 @@ func (l *Lab) CutAgent(node string, mode CutMode, d time.Duration) error {
 	if mode != CutReset && mode != CutDrop {
 		return fmt.Errorf("lab: a cut is %s or %s, not %q", CutReset, CutDrop, mode)
 	}
-	return l.until(cutFile+string(a.setup.Node), string(mode)+" ", d)
+	return l.until(cutFile+string(a.setup.Node), string(mode)+" ", d, 0)
 }
 
+// stallAhead is how many iterations ahead a stall begins: all ranks must read of
+// it before they come there.
+const stallAhead = 3
+
 // Stall has the job's storage give no data for so long: each rank sleeps in its
-// own code at the begin of its next iteration. 0 ends it for those that come later.
+// own code at the begin of the same iteration, a few ahead of now. 0 ends it for
+// those that come later.
 func (l *Lab) Stall(d time.Duration) error {
 	if err := checkFor(d); err != nil {
 		return err
 	}
-	return l.until(stallFile, "", d)
+	return l.until(stallFile, "", d, l.Status().Iteration+stallAhead)
 }
 
-// until writes a file that holds for so long.
-func (l *Lab) until(name, prefix string, d time.Duration) error {
+// until writes a file that holds for so long, from an iteration on.
+func (l *Lab) until(name, prefix string, d time.Duration, from int64) error {
 	path := filepath.Join(l.place.dir, name)
-	text := prefix + strconv.FormatInt(time.Now().Add(d).UnixNano(), 10) + "\n"
+	text := prefix + fmt.Sprintln(time.Now().Add(d).UnixNano(), from)
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}

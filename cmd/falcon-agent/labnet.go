@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -40,9 +38,9 @@ func labSkew(emulated bool) time.Duration {
 // cut says how the connection is cut now, "" where it is not.
 func (n labNet) cut() string {
 	text, err := os.ReadFile(n.file)
-	mode, until, ok := strings.Cut(strings.TrimSpace(string(text)), " ")
-	ns, err2 := strconv.ParseInt(until, 10, 64)
-	if err != nil || err2 != nil || !ok || time.Now().UnixNano() >= ns {
+	var mode string
+	var ns int64
+	if _, err2 := fmt.Sscan(string(text), &mode, &ns); err != nil || err2 != nil || time.Now().UnixNano() >= ns {
 		return ""
 	}
 	return mode

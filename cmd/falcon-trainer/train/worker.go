@@ -164,7 +164,7 @@ func (w *worker) train(ctx context.Context) error {
 // twice: for the world's loss and vote, and for the update.
 func (w *worker) iterate(ctx context.Context, i int64) error {
 	w.hook.BeginIteration(i)
-	if err := w.nap(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), time.Now())); err != nil {
+	if err := w.nap(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, time.Now())); err != nil {
 		return err
 	}
 	w.q.Zero(w.stage.grad.Memory())

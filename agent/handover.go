@@ -233,11 +233,9 @@ func (a *Agent) again(c *falconv1.Command) string {
 	return replaced
 }
 
-// leave keeps what is handed over, as the loop ends.
+// leave keeps what is handed over, as the loop ends. Commands that were not taken
+// up by then are not answered: the engine sends them again.
 func (a *Agent) leave(now time.Time) {
-	for len(a.inbox) > 0 { // those that came with the order to stop are not lost
-		a.desk.Take(<-a.inbox, now)
-	}
 	a.next.left = a.desk.Export(now)
 	for _, p := range a.processes() {
 		if p.nextMark > 0 && !p.dead {

@@ -1,8 +1,7 @@
 // Package act executes the engine's commands at most once each.
 //
 // It guarantees that a command is executed at most once per (epoch, id) over
-// the life of the agent process, and over lives that hand their memory on (Export,
-// Import), that a repeat is answered from memory, that
+// the life of the agent process, that a repeat is answered from memory, that
 // nothing is executed after its deadline or for a past epoch, and that every
 // command taken on is answered in the end. Memory is bounded: an id that was
 // forgotten is refused, not executed again.

@@ -26,7 +26,7 @@
 //
 // A process's end is told at once, without waiting for a look, and again when the
 // kernel says how it ended. An end in order is known by the process's own mark,
-// also where no kernel tells the status or no agent looked: what is followed, and
+// also where no kernel reports the status or no agent looked: what is followed, and
 // what ended without the engine's acknowledgement, is written down for the next
 // life (notebook). An agent that stops hands its frames, its memory of commands and
 // its readings to the next one (HandOver, TakeOver), so that the engine counts each

@@ -21,7 +21,7 @@ import (
 
 // Bounds of a handover.
 const (
-	HandoverMax     = 10 * time.Minute // an older one is of no use: the engine counts the agent's frames anew
+	HandoverMax     = 10 * time.Minute // an older one is of no use: the engine counts the agent's frames from 1 again
 	handoverVersion = 1
 	handoverExtra   = 32 << 20 // beside the spool: answers, commands and numbers
 	openBytesMax    = 8 << 20  // commands in progress; one more is left out, and answered as expired
@@ -101,7 +101,7 @@ func (n *succession) stamp() handoverHead {
 	return handoverHead{Version: handoverVersion, Node: n.node, Job: n.job, Machine: machineBoot(), WrittenNs: now.Nano()}
 }
 
-// machineBoot is new for every boot of the machine, "" where the kernel does not tell.
+// machineBoot is new for every boot of the machine, "" where the kernel does not say.
 func machineBoot() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))

@@ -163,7 +163,7 @@ func hello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello {
 	return h
 }
 
-// bootID is new for every start that takes nothing over: the engine counts frames anew.
+// bootID is new for every start that takes nothing over: the engine counts frames from 1 again.
 func bootID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

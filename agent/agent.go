@@ -51,6 +51,8 @@ type Agent struct {
 
 	drainEvery, beatEvery, telemetryEvery time.Duration
 
+	now func() time.Time
+
 	desk     *act.Desk
 	held     *hold // the pause in force, nil when none is
 	inbox    chan *falconv1.Command
@@ -72,8 +74,10 @@ type Agent struct {
 
 	working sync.WaitGroup // goroutines of orders in progress
 
-	mu   sync.Mutex // guards pids, which the probe's goroutine reads
-	pids map[falcon.Rank]int
+	pids struct { // which the probe's goroutine reads
+		sync.Mutex
+		of map[falcon.Rank]int
+	}
 }
 
 // Options are what New needs beside the configuration.
@@ -90,6 +94,8 @@ type Options struct {
 	Launch launch.System
 	// Old has the agent do without what newer kernels have, in tests and labs.
 	Old OldKernel
+	// Skew is by how much the agent's clock is ahead, on emulated nodes.
+	Skew time.Duration
 }
 
 // New builds an agent. Bind gives it its stream before Run.
@@ -98,6 +104,7 @@ func New(cfg Config, opt Options) *Agent {
 		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, probe: opt.Probe, nicOf: opt.NIC,
 		drainEvery: ms(cfg.DrainMs), beatEvery: ms(cfg.BeatMs), telemetryEvery: ms(cfg.TelemetryMs),
 		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), roused: make(chan struct{}, 1),
+		now:    func() time.Time { return time.Now().Add(opt.Skew) },
 		byPath: map[string]*process{}, ignored: map[string]bool{}, buf: newBuffers(),
 	}
 	if a.dir == nil {
@@ -152,9 +159,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		probing.Go(func() { a.probeLoop(ctx) })
 	}
 	defer probing.Wait()
-	defer func() { a.closeAll(time.Now()) }()
+	defer func() { a.closeAll(a.now()) }()
 	defer a.working.Wait()
-	a.Start(time.Now())
+	a.Start(a.now())
 	timer := time.NewTimer(a.drainEvery)
 	defer timer.Stop()
 	for {
@@ -162,17 +169,17 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-			a.turn(time.Now())
+			a.turn(a.now())
 		case <-a.roused: // at once: peers wait for a dead rank in vain
-			a.look(time.Now())
+			a.look(a.now())
 		case w := <-a.welcomes:
 			a.welcome(w)
 			continue
 		case c := <-a.inbox:
-			a.desk.Take(c, time.Now())
-			a.look(time.Now()) // a survey is answered, a test begins at once
+			a.desk.Take(c, a.now())
+			a.look(a.now()) // a survey is answered, a test begins at once
 		}
-		timer.Reset(a.pace(time.Now()))
+		timer.Reset(a.pace(a.now()))
 	}
 }
 
@@ -395,9 +402,9 @@ func (a *Agent) setPids() {
 		}
 		pids[p.rank], order[p.rank] = p.header.PID, p.place.Order
 	}
-	a.mu.Lock()
-	a.pids = pids
-	a.mu.Unlock()
+	a.pids.Lock()
+	a.pids.of = pids
+	a.pids.Unlock()
 }
 
 func (a *Agent) closeAll(now time.Time) {
@@ -423,10 +430,10 @@ func (a *Agent) probeLoop(ctx context.Context) {
 	ticker := time.NewTicker(a.telemetryEvery)
 	defer ticker.Stop()
 	for {
-		a.mu.Lock()
-		pids := maps.Clone(a.pids)
-		a.mu.Unlock()
-		if f := a.probe(time.Now(), pids); f != nil {
+		a.pids.Lock()
+		pids := maps.Clone(a.pids.of)
+		a.pids.Unlock()
+		if f := a.probe(a.now(), pids); f != nil {
 			a.ship.Send(f)
 		}
 		select {

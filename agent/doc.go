@@ -25,8 +25,14 @@
 // and outlive the agent.
 //
 // A process's end is told at once, without waiting for a look, and again when the
-// kernel says how it ended. Every beat says of each process how far it is and how
-// long its hook has been silent. In a recovery the agent writes what the engine
+// kernel says how it ended. An end in order is known by the process's own mark,
+// also where no kernel reports the status or no agent looked: what is followed, and
+// what ended without the engine's acknowledgement, is written down for the next
+// life (notebook). An agent that stops hands its frames, its memory of commands and
+// its readings to the next one (HandOver, TakeOver), so that the engine counts each
+// frame once and no command is executed twice. Every beat says of each process how
+// far it is, how long its hook has been silent, how many calls it has made and
+// since when it waits for its peers, where its hook measures that. In a recovery the agent writes what the engine
 // orders (suspend, rejoin, stop: all processes meant, or none) and tells what the
 // processes say, park words before the outcome of the order; all of it stands in
 // the processes' memory, so that an agent which is started anew goes on from

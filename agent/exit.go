@@ -18,7 +18,7 @@ type exitWatch struct {
 	fd   *os.File
 	gone chan struct{}
 	done sync.WaitGroup
-	mute bool // as a kernel that does not tell how processes ended
+	mute bool // as a kernel that does not report how processes ended
 }
 
 // OldKernel has the agent do without what newer kernels have, in tests and labs.

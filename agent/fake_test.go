@@ -264,7 +264,7 @@ type fakeDir struct {
 	segs  map[string]*fakeSegment
 	exits map[int]*fakeExit
 	stale []ring.Entry
-	words []ring.Ended // last words whose files are there
+	words []ring.Ended // end records whose files are there
 
 	hidden []int // pids that Discover does not list as live
 }

@@ -21,7 +21,7 @@ import (
 
 // Bounds of a handover.
 const (
-	HandoverMax     = 10 * time.Minute // an older one is of no use: the engine counts the agent's frames anew
+	HandoverMax     = 10 * time.Minute // an older one is of no use: the engine counts the agent's frames from 1 again
 	handoverVersion = 1
 	handoverExtra   = 32 << 20 // beside the spool: answers, commands and numbers
 	openBytesMax    = 8 << 20  // commands in progress; one more is left out, and answered as expired
@@ -101,7 +101,7 @@ func (n *succession) stamp() handoverHead {
 	return handoverHead{Version: handoverVersion, Node: n.node, Job: n.job, Machine: machineBoot(), WrittenNs: now.Nano()}
 }
 
-// machineBoot is new for every boot of the machine, "" where the kernel does not tell.
+// machineBoot is new for every boot of the machine, "" where the kernel does not say.
 func machineBoot() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
@@ -233,11 +233,9 @@ func (a *Agent) again(c *falconv1.Command) string {
 	return replaced
 }
 
-// leave keeps what is handed over, as the loop ends.
+// leave keeps what is handed over, as the loop ends. Commands that were not taken
+// up by then are not answered: the engine sends them again.
 func (a *Agent) leave(now time.Time) {
-	for len(a.inbox) > 0 { // those that came with the order to stop are not lost
-		a.desk.Take(<-a.inbox, now)
-	}
 	a.next.left = a.desk.Export(now)
 	for _, p := range a.processes() {
 		if p.nextMark > 0 && !p.dead {

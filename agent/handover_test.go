@@ -186,6 +186,21 @@ func TestMarksAreReadOn(t *testing.T) {
 	})
 }
 
+// A lab's agent whose clock is ahead takes a deadline of the engine's for over.
+func TestAClockThatIsAhead(t *testing.T) {
+	onNodeWith(t, Defaults(), Options{Skew: 10 * time.Minute}, func(t *testing.T, n *node) {
+		n.dir.add(100, 0, "n1.g0")
+		wait(time.Second)
+		c := profileCommand(1, 3)
+		c.DeadlineUnixNs = time.Now().Add(time.Minute).UnixNano()
+		n.Command(c)
+		wait(time.Second)
+		if r := newest(n.ship, 1); r.GetStatus() != falconv1.CommandStatus_COMMAND_STATUS_EXPIRED {
+			t.Fatalf("%v", r)
+		}
+	})
+}
+
 func newAgent(t *testing.T, dir, node, job string) *Agent {
 	t.Helper()
 	cfg := Defaults()

@@ -60,7 +60,7 @@ func endText(end ring.End) string {
 	return launch.DescribeExit(unix.WaitStatus(end.Status << 8))
 }
 
-// inOrder is how a process ended of which no kernel tells: in order, if it has
+// inOrder is how a process ended of which no kernel reports the status: in order, if it has
 // marked its end, or, where its hook is one that does not, if it had given up all
 // its communicators and took its file back; else it is not known.
 func (p *process) inOrder() string {

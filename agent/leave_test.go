@@ -65,7 +65,7 @@ func TestAMarkSaysHowItEnded(t *testing.T) {
 				t.Fatalf("status %d: exits %q", status, n.exits())
 			}
 			if _, err := os.Stat(word); err == nil {
-				t.Error("the last word is still there")
+				t.Error("the end record is still there")
 			}
 		})
 	}

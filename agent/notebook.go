@@ -35,7 +35,7 @@ type notebookHead struct {
 	Procs   []followed `json:"procs"`
 }
 
-// followed is a process for certain, and what it takes to tell of its end
+// followed is a process for certain, and what it takes to report its end
 // without having seen it.
 type followed struct {
 	PID    int    `json:"pid"`
@@ -181,7 +181,7 @@ func (n *notebook) reunite(p *process) {
 	n.parted = slices.DeleteFunc(n.parted, func(o *parted) bool { return o.Path == p.path && o.MadeNs == p.header.StartMonoNs })
 }
 
-// reckon reports what has ended while no agent looked, each by its own last word
+// reckon reports what has ended while no agent looked, each by its own end record
 // where there is one.
 func (n *notebook) reckon(a *Agent) {
 	words, bad, err := a.dir.Ended()
@@ -200,7 +200,7 @@ func (n *notebook) reckon(a *Agent) {
 	n.parted = slices.DeleteFunc(n.parted, func(p *parted) bool { return p.settled(a) })
 }
 
-// word takes up the last word of a process. One that is followed keeps it until
+// word takes up the end record of a process. One that is followed keeps it until
 // it has gone.
 func (n *notebook) word(a *Agent, w ring.Ended) {
 	for _, p := range n.parted {

@@ -16,7 +16,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// leave puts the last word of a process there.
+// leave puts the end record of a process there.
 func (d *fakeDir) leave(t *testing.T, pid int, end ring.End) (path string) {
 	t.Helper()
 	path = d.entry(pid).Path + ring.EndedSuffix
@@ -95,7 +95,7 @@ func TestEndsAcrossARestart(t *testing.T) {
 	})
 }
 
-// A process that has said its last word may still write its results: it ends when
+// A process that has left its end record may still write its results: it ends when
 // it is gone.
 func TestAnEndIsNotReportedBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

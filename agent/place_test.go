@@ -53,7 +53,7 @@ func TestRanksChangeHandsOnOneNode(t *testing.T) {
 		wait(time.Second)
 		checkHands(t, n)
 		checkSwapAcks(t, n)
-		if pids := n.pids; pids[1] != 100 || pids[0] != 101 || len(pids) != 2 {
+		if pids := n.pids.of; pids[1] != 100 || pids[0] != 101 || len(pids) != 2 {
 			t.Fatalf("processes by rank %v", pids)
 		}
 	})

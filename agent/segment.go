@@ -56,7 +56,7 @@ type Directory interface {
 	Born(pid int) (ticks uint64, ok bool)
 	// Owner is whose file that is.
 	Owner(path string) (uid int, err error)
-	// Ended lists the last words of processes that ended in order; bad are those
+	// Ended lists the end records of processes that ended in order; bad are those
 	// that can't be read, with the reasons.
 	Ended() (found []ring.Ended, bad map[string]error, err error)
 }

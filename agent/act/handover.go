@@ -6,8 +6,8 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// Memory is what a desk leaves to the one that takes its place, so that no
-// command is executed twice over an upgrade of the agent.
+// Memory is what a desk leaves to the one that takes its place. Over lives of the
+// agent that hand it on, a command is executed at most once too.
 type Memory struct {
 	Epoch   uint64 // newest seen
 	Floor   uint64 // ids of this epoch up to here are forgotten

@@ -22,10 +22,11 @@ const (
 
 // Request is one wish to a running lab.
 type Request struct {
-	Op     string        `json:"op"` // status, stop, inject, kill, freeze
+	Op     string        `json:"op"` // status, stop, inject, kill, freeze; stop-agent, kill-agent, freeze-agent, thaw-agent, cut-agent, stall
 	Event  *Event        `json:"event,omitempty"`
 	For    time.Duration `json:"for,omitempty"`
-	Target string        `json:"target,omitempty"` // rank number or node, for kill and freeze; for kill also console and agent NODE
+	Target string        `json:"target,omitempty"` // rank number or node, for kill and freeze; for kill also console and agent NODE; for agents their node
+	Mode   CutMode       `json:"mode,omitempty"`   // of cut-agent
 }
 
 // Reply is the lab's answer.
@@ -109,7 +110,7 @@ func (c *control) do(req Request) error {
 	case "freeze":
 		return c.strike(Event{Freeze: req.Target})
 	}
-	return fmt.Errorf("unknown request %q", req.Op)
+	return c.lab.trouble(req)
 }
 
 // strike has the loop deal a death or a freeze now.

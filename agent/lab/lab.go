@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,6 +68,9 @@ type Options struct {
 	Attended    bool                                     // a person may decide what is done
 	Unpaced     bool                                     // no modelled time: as fast as the host goes
 	AgentConfig func(NodeSetup) (file string, err error) // writes it, names it
+	// AgentEnv adds to the environment of a node's agent: FALCON_LAB_SKEW shifts its
+	// clock, FALCON_NO_PIDFD and FALCON_NO_EXIT_INFO make its kernel old. nil = nothing.
+	AgentEnv func(NodeSetup) []string
 }
 
 // Lab is one running cluster.
@@ -122,6 +126,7 @@ type agentNode struct {
 	config string
 	pgid   atomic.Int64 // written when the node's first process starts
 	lost   atomic.Bool  // the node was killed: nothing is started there again
+	away   atomic.Int64 // how long the agent stays away after its next end, in ns; 0 = as usual
 	cmd    *exec.Cmd    // owned by whoever starts the agent: Start, then keepAgent
 }
 
@@ -317,6 +322,10 @@ func (l *Lab) startAgent(a *agentNode) error {
 	a.cmd = exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), "--config", a.config)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
 	a.cmd.Env = append(l.environ(), "FALCON_LAB_STATE="+a.setup.State, envNode+"="+strconv.Itoa(a.setup.Index))
+	if l.opt.AgentEnv != nil {
+		a.cmd.Env = append(a.cmd.Env, l.opt.AgentEnv(a.setup)...)
+	}
+	a.cmd.Env = append(a.cmd.Env, "FALCON_LAB_CUT="+filepath.Join(l.place.dir, cutFile+string(a.setup.Node)))
 	cmd := a.cmd
 	if err := l.spawn.start(cmd, a.group()); err != nil {
 		return fmt.Errorf("lab: can't start the agent of %s: %w", a.setup.Node, err)
@@ -343,7 +352,7 @@ func (l *Lab) keepAgent(a *agentNode, cmd *exec.Cmd) {
 	_ = cmd.Wait()
 	select {
 	case <-l.closing.Done():
-	case <-time.After(agentRestart):
+	case <-time.After(cmp.Or(time.Duration(a.away.Swap(0)), agentRestart)):
 	}
 	if l.closing.Err() != nil || a.lost.Load() {
 		return

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -46,6 +47,16 @@ func (p *rankProcess) ok() bool {
 		return p.err == nil && p.cmd != nil
 	}
 	return false
+}
+
+// exitRefused is what the trainer exits with when it does not begin, as for a
+// setting that can't be.
+const exitRefused = 2
+
+// refused says that the process never began: no recovery helps.
+func (p *rankProcess) refused() bool {
+	var exit *exec.ExitError
+	return p.exited && p.end == "" && errors.As(p.err, &exit) && exit.ExitCode() == exitRefused
 }
 
 // why is what is known of a bad end.
@@ -272,8 +283,9 @@ func (p *rankProcess) signal(sig unix.Signal) {
 func (l *Lab) outcome() error {
 	var bad []string
 	_, members := l.newest()
+	refused := slices.ContainsFunc(members, (*rankProcess).refused) // the others were ended for it
 	for _, p := range members {
-		if !p.ok() {
+		if !p.ok() && (p.refused() || !refused) {
 			bad = append(bad, fmt.Sprintf("rank %d (%s) %s", p.rank, p.device, p.why()))
 		}
 	}

@@ -48,6 +48,9 @@ func (l *Lab) over() bool { return len(l.working()) == 0 && !l.mayReturn() }
 
 func (l *Lab) mayReturn() bool {
 	generation, members := l.newest()
+	if slices.ContainsFunc(members, (*rankProcess).refused) {
+		return false
+	}
 	left, failed := 0, 0
 	for _, p := range members {
 		if p.end == endCheckpointed {
@@ -98,6 +101,9 @@ func (l *Lab) handle(e event) bool {
 		e.proc.exited, e.proc.err = true, e.err
 		if !e.proc.ok() {
 			l.struck(e.proc.rank, "", e.unixNs) // if its log did not say so first
+		}
+		if e.proc.refused() { // the others would wait for it
+			l.killRanks()
 		}
 		return true
 	}

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// EndedSuffix is what the name of a last word has behind that of the file.
+// EndedSuffix is what the name of an end record has behind that of the file.
 const EndedSuffix = ".ended"
 
 // End is a process's own word that it ended in order. The zero value is none:
@@ -86,7 +86,7 @@ func EndedIn(dir, job string) (found []Ended, bad map[string]error, err error) {
 func readEnded(path string) (Ended, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return Ended{}, fmt.Errorf("ring: cannot open the last word of a training process: %w", err)
+		return Ended{}, fmt.Errorf("ring: cannot open the end record of a training process: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	var st unix.Stat_t
@@ -102,12 +102,12 @@ func readEnded(path string) (Ended, error) {
 // DecodeEnded reads struct falcon_ended; the error wraps ErrCorrupt.
 func DecodeEnded(b []byte) (Ended, error) {
 	if len(b) != endedBytes || binary.LittleEndian.Uint64(b[endMagic:]) != endedMagic || binary.LittleEndian.Uint32(b[endBytes:]) != endedBytes {
-		return Ended{}, fmt.Errorf("%w: the last word of a process has %d bytes, or does not start as one; remove it", ErrCorrupt, len(b))
+		return Ended{}, fmt.Errorf("%w: the end record of a process has %d bytes, or does not start as one; remove it", ErrCorrupt, len(b))
 	}
 	sum := fnv.New64a()
 	sum.Write(b[:endCheck])
 	if sum.Sum64() != binary.LittleEndian.Uint64(b[endCheck:]) {
-		return Ended{}, fmt.Errorf("%w: the last word of a process is damaged; remove it", ErrCorrupt)
+		return Ended{}, fmt.Errorf("%w: the end record of a process is damaged; remove it", ErrCorrupt)
 	}
 	m := make(image, len(b)+8) // its words are read as words
 	copy(m, b)
@@ -124,7 +124,7 @@ func DecodeEnded(b []byte) (Ended, error) {
 		e.Rank, e.Place, e.PlaceIteration = max(int(m.i32(endPlaceRank)), -1), order, m.i64(endPlaceIter)
 	}
 	if !e.End.InOrder() || e.Header.PID < 1 || e.Rank >= ranksMax {
-		return Ended{}, fmt.Errorf("%w: the last word of a process says nothing that can be; remove it", ErrCorrupt)
+		return Ended{}, fmt.Errorf("%w: the end record of a process says nothing that can be; remove it", ErrCorrupt)
 	}
 	return e, nil
 }

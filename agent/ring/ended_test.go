@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ended is a last word as the hook writes it.
+// ended is an end record as the hook writes it.
 func ended(change func(image)) []byte {
 	m := make(image, endedBytes)
 	m.put64(endMagic, endedMagic)

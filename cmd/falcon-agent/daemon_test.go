@@ -78,8 +78,10 @@ func newNode(t *testing.T, iterations int, args ...string) *node {
 		t.Fatal(err)
 	}
 	for r := range jobRanks {
-		run := append([]string{"run", "--job", "live", "--hook", hook, "--", trainer,
-			"--dp", strconv.Itoa(jobRanks), "--iterations", strconv.Itoa(iterations), "--rendezvous", rendezvous}, args...)
+		run := append([]string{
+			"run", "--job", "live", "--hook", hook, "--", trainer,
+			"--dp", strconv.Itoa(jobRanks), "--iterations", strconv.Itoa(iterations), "--rendezvous", rendezvous,
+		}, args...)
 		n.ranks = append(n.ranks, start(t, []string{
 			"RANK=" + strconv.Itoa(r), "LOCAL_RANK=" + strconv.Itoa(r), "WORLD_SIZE=" + strconv.Itoa(jobRanks), "FALCON_SHM_DIR=" + n.dir,
 		}, run...))

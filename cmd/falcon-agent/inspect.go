@@ -42,6 +42,7 @@ func describe(out io.Writer, p *ring.Process) {
 	fmt.Fprintf(out, "job %s, process %d, rank %d of %d (local %d), device %q\n", h.Job, h.PID, h.Rank, h.World, h.LocalRank, h.Device)
 	fmt.Fprintf(out, "heartbeat %s ago, iteration %d, step tag %d, layout tp%d dp%d pp%d, %d micro-batches\n", beat, c.Iteration, c.StepTag, c.TP, c.DP, c.PP, c.MicroBatches)
 	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", coverage(c.Coverage), c.RecordsLost, c.TimingsLost)
+	fmt.Fprintln(out, waiting(c, ring.MonoNs()))
 	fmt.Fprintf(out, "order %d committed from iteration %d, status %d\n", c.CommittedOrder, c.CommittedIteration, c.CommittedStatus)
 	fmt.Fprintln(out, placed(p.Place, c))
 	fmt.Fprintln(out, recovery(p.Park, p.Rejoined, c))
@@ -49,6 +50,26 @@ func describe(out io.Writer, p *ring.Process) {
 	for _, m := range p.Comms(nil) {
 		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, %s, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, gate(m), m.State)
 	}
+}
+
+// waiting says whether the process waits for its peers, and how it ended.
+func waiting(c ring.Control, now int64) string {
+	var text string
+	switch {
+	case c.Coverage&ring.CoverWaiting == 0:
+		text = "whether it waits for its peers is not known"
+	case c.WaitingSinceNs == 0:
+		text = "does not wait for its peers"
+	default:
+		text = fmt.Sprintf("has waited for its peers for %v", time.Duration(max(now-c.WaitingSinceNs, 0)).Round(time.Millisecond))
+	}
+	switch {
+	case c.Ended.InOrder() && c.Ended.Status >= 0:
+		text += fmt.Sprintf("; ended with status %d", c.Ended.Status)
+	case c.Ended.InOrder():
+		text += "; has finished its training"
+	}
+	return text
 }
 
 // placed says which rank the process holds by a placement, which launch started
@@ -140,7 +161,7 @@ func gate(m ring.Comm) string {
 }
 
 // coverageBits are the names of enum falcon_coverage, by bit.
-var coverageBits = []string{"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED", "NCCL HAS UNKNOWN FUNCTIONS"}
+var coverageBits = []string{"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED", "NCCL HAS UNKNOWN FUNCTIONS", "waiting"}
 
 func coverage(bits uint32) string {
 	var names []string

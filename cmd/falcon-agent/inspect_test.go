@@ -47,6 +47,20 @@ func TestInspectTellsOfPauses(t *testing.T) {
 	}
 }
 
+func TestInspectTellsOfWaitingAndEnds(t *testing.T) {
+	for want, c := range map[string]ring.Control{
+		"whether it waits for its peers is not known":                            {WaitingSinceNs: 5e9},
+		"does not wait for its peers":                                            {Coverage: ring.CoverWaiting},
+		"has waited for its peers for 2s":                                        {Coverage: ring.CoverWaiting, WaitingSinceNs: 5e9},
+		"does not wait for its peers; ended with status 3":                       {Coverage: ring.CoverWaiting, Ended: ring.End{AtNs: 1, Status: 3}},
+		"whether it waits for its peers is not known; has finished its training": {Ended: ring.End{AtNs: 1, Status: -1}},
+	} {
+		if got := waiting(c, 7e9); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
 func TestInspectTellsOfPlacements(t *testing.T) {
 	at := ring.Place{Order: 3, Iteration: 41, Rank: 5, StepNs: [4]int64{1e6, 2e6, 3e6, 4e6}, Bytes: 12e6}
 	for _, c := range []struct {

@@ -51,7 +51,7 @@ func serve(cfg agent.Config) error {
 		}
 	}
 	ports := openNIC(cfg, reports)
-	opt := agent.Options{Probe: probe(cfg, gpus, ports), Log: log, Old: oldKernel()}
+	opt := agent.Options{Probe: probe(cfg, gpus, ports), Log: log, Old: oldKernel(), Skew: labSkew(cfg.Lab.State != "")}
 	if ports != nil {
 		stopPorts = sync.OnceFunc(ports.Close)
 		defer stopPorts()
@@ -65,7 +65,7 @@ func serve(cfg agent.Config) error {
 	stream, err := ship.Open(ship.Config{
 		Address: cfg.Engine, ServerName: cfg.Server, CertFile: cfg.Cert, KeyFile: cfg.Key, CAFile: cfg.CA,
 		FramesMax: cfg.SpoolFrames, BytesMax: cfg.SpoolMb << 20, Log: log,
-		Hello: hello(cfg, gpus, boot), From: from, Welcome: a.Welcome, Command: a.Command,
+		Hello: hello(cfg, gpus, boot), From: from, Dial: labDial(cfg.Lab.State != ""), Welcome: a.Welcome, Command: a.Command,
 	})
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func hello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello {
 	return h
 }
 
-// bootID is new for every start that takes nothing over: the engine counts frames anew.
+// bootID is new for every start that takes nothing over: the engine counts frames from 1 again.
 func bootID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

@@ -28,7 +28,7 @@ static void leaving(int status, void *unused) {
 
 void falcon_ended_load(void) { on_exit(leaving, NULL); }
 
-/* Somebody is there to take the small file up, or will be soon. */
+/* An agent is there to take the small file up, or will be soon. */
 static bool agent_near(const falcon_control *c, uint64_t now) {
   uint64_t looked = __atomic_load_n(&c->agent_alive_ns, __ATOMIC_ACQUIRE);
   return looked && (looked > now || now - looked < falcon_env_seconds("FALCON_PARK_AGENT_S", AGENT_S));

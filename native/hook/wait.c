@@ -7,6 +7,8 @@
 #include <time.h>
 
 #define PER_THREAD_STREAM 2u   /* every thread's own: asked from here it would be ours */
+#define SEARCH_NS 200000000ull
+#define SEARCH_MAX_NS 60000000000ull
 #define CLOSE_NS 50000000ull
 #define NAP_NS 200000l
 
@@ -18,6 +20,7 @@ static struct {
   uint64_t progress;           /* what all calls so far add up to */
   uint64_t since_ns;           /* when that was first seen */
   uint64_t asked_ns;
+  uint64_t search_ns, search_gap_ns; /* for the runtime */
   bool drained, ready;
   _Atomic bool closed, asking;
 } w_;
@@ -80,9 +83,13 @@ static enum answer ask(void) {
   return a;
 }
 
-/* There is a runtime that can be asked, and the device is known. */
-static bool ready(void) {
-  if (w_.ready || !(atomic_load(&falcon_hook.coverage) & FALCON_COV_INIT)) return w_.ready;
+/* There is a runtime that can be asked, and the device is known. Where there is
+ * none the search reads all mappings: so it comes ever more seldom. */
+static bool ready(uint64_t now_ns) {
+  if (w_.ready || now_ns < w_.search_ns || !(atomic_load(&falcon_hook.coverage) & FALCON_COV_INIT)) return w_.ready;
+  w_.search_gap_ns = w_.search_gap_ns ? w_.search_gap_ns * 2 : SEARCH_NS;
+  if (w_.search_gap_ns > SEARCH_MAX_NS) w_.search_gap_ns = SEARCH_MAX_NS;
+  w_.search_ns = now_ns + w_.search_gap_ns;
   const falcon_cuda_api *cuda = falcon_cuda_find();
   w_.ready = cuda && cuda->stream_query && falcon_cuda_enter() >= 0;
   if (w_.ready) falcon_cover(FALCON_COV_WAITING);
@@ -99,7 +106,7 @@ static bool on_device(uint64_t now_ns) {
 }
 
 void falcon_wait_tick(uint64_t now_ns, bool excluded) {
-  if (atomic_load(&w_.closed) || atomic_load(&falcon_hook.coverage) & FALCON_COV_UNASKED || !ready()) {
+  if (atomic_load(&w_.closed) || atomic_load(&falcon_hook.coverage) & FALCON_COV_UNASKED || !ready(now_ns)) {
     publish(0);
     return;
   }

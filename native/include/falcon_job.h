@@ -101,7 +101,7 @@ uint64_t falcon_job_paused_ns(void);
 
 /* The training is over: marks the end and removes the shared-memory file, as a
  * normal exit() of the process does. For runtimes that end without exit() (Go),
- * so that the agent can tell an end from a crash. */
+ * so that the agent can distinguish an end from a crash. */
 void falcon_job_finish(void);
 
 #endif

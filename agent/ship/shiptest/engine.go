@@ -40,13 +40,14 @@ type Engine struct {
 	cut      int
 	commands []*falconv1.Command // told again on every stream
 	tell     chan struct{}
+	revision uint32 // of the contract, as it says in its welcomes
 }
 
 // NewEngine makes an engine that does not listen yet.
 func NewEngine(t *testing.T) *Engine {
 	t.Helper()
 	a := NewAuthority(t)
-	e := &Engine{t: t, auth: a, files: a.Issue(t, "engine"), addr: "127.0.0.1:0", acked: map[string]uint64{}, tell: make(chan struct{})}
+	e := &Engine{t: t, auth: a, files: a.Issue(t, "engine"), addr: "127.0.0.1:0", acked: map[string]uint64{}, tell: make(chan struct{}), revision: falconv1.ProtocolRevision}
 	l := e.listen()
 	e.addr = l.Addr().String()
 	l.Close()
@@ -80,6 +81,14 @@ func (e *Engine) Start() {
 	e.server = s
 	e.mu.Unlock()
 	e.serving.Go(func() { _ = s.Serve(l) })
+}
+
+// Speak makes it an engine of another revision of the contract: of 0 it passes
+// over what came later.
+func (e *Engine) Speak(revision uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.revision = revision
 }
 
 // Started says whether it listens.
@@ -127,9 +136,9 @@ func (e *Engine) Attach(st stream) error {
 	boot := first.GetHello().GetBoot()
 	e.mu.Lock()
 	e.hellos = append(e.hellos, first.GetHello())
-	acked := e.acked[boot]
+	acked, revision := e.acked[boot], e.revision
 	e.mu.Unlock()
-	if err := st.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{Epoch: 1, Acked: acked}}}); err != nil {
+	if err := st.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{Epoch: 1, Acked: acked, Protocol: revision}}}); err != nil {
 		return err
 	}
 	acks, ended := make(chan uint64, 1024), make(chan error, 1)
@@ -183,6 +192,9 @@ func (e *Engine) write(st stream, acks <-chan uint64, ended <-chan error) error 
 func (e *Engine) take(f *falconv1.AgentFrame, boot string) (ack uint64, cut bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.revision == 0 && f.GetGoodbye() != nil {
+		return 0, false
+	}
 	if f.GetBeat() != nil {
 		e.beats++
 		return 0, false

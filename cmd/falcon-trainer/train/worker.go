@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -163,6 +164,9 @@ func (w *worker) train(ctx context.Context) error {
 // twice: for the world's loss and vote, and for the update.
 func (w *worker) iterate(ctx context.Context, i int64) error {
 	w.hook.BeginIteration(i)
+	if err := w.nap(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, time.Now())); err != nil {
+		return err
+	}
 	w.q.Zero(w.stage.grad.Memory())
 	w.tally.begin(w.hook.Poll(i))
 	micro := int(w.split[w.at.DP])

@@ -30,7 +30,7 @@ for p in t_linked t_open t_profile t_pause t_hold t_wait t_end t_suspend t_park 
     run $p "$c"
   done
 done
-# The last words of those whose agent, played or mad, has looked may stay.
+# The end records of those whose agent, played or mad, has looked may stay.
 left=$(ls "$shm" | grep -v -e '\.crash' -e '\.ended$' || true)
 if [ -n "$left" ]; then echo "FAIL files left behind: $left"; fail=1; fi
 exit $fail

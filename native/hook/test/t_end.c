@@ -13,7 +13,7 @@ static uint64_t fnv(const void *p, size_t n) {
   return h;
 }
 
-/* A training process as this program's child; ready is told when its file is there. */
+/* A training process as this program's child; it writes to ready when its file is there. */
 typedef struct { pid_t pid; char *map; char path[1024], ended[1100]; } trainer;
 
 static void train(void (*end)(void), int ready, int go) {

@@ -28,11 +28,11 @@ const (
 
 // Overhead is what a process that only serves a store needs beyond the budget:
 // the program itself, the runtime, and garbage that is not collected yet.
-const Overhead = 96 << 20
+const Overhead = 128 << 20
 
 // LimitMemory has the runtime of a process that only serves a store collect
 // garbage early enough to stay within the budget and Overhead.
-func LimitMemory(budget int64) { debug.SetMemoryLimit(budget + Overhead/2) }
+func LimitMemory(budget int64) { debug.SetMemoryLimit(budget + Overhead/4) }
 
 // budget counts the memory that all parts of a server share. The server's lock
 // guards it.

@@ -52,6 +52,10 @@ type story struct {
 	streak    int                  // healthy windows running
 	healthyAt int64                // iteration of the first of them
 	badAt     int64                // iteration of the last window that was not
+
+	silent time.Time // since when a node that it names can't be heard; zero = all are
+	waited bool      // relief has waited for it as long as it may
+	later  bool      // a look at it was put off for that
 }
 
 func (s *story) name() string {

@@ -26,7 +26,7 @@ func (m *Machine) faster(at int64, c bocd.Change) {
 	for _, s := range open {
 		s.check, s.faster = s.located() && len(s.inForce) == 0, at
 		if s.check && m.waits(s) {
-			s.check, s.later = false, true
+			s.check, s.silent.later = false, true
 		}
 	}
 	m.hurry()

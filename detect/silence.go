@@ -16,6 +16,13 @@ const (
 	silentMost = 10 * time.Minute // that relief waits for a silent node
 )
 
+// silence of a node that a story names.
+type silence struct {
+	since  time.Time // zero = all are heard
+	waited bool      // relief has waited as long as it may
+	later  bool      // a look at the culprit was put off
+}
+
 // listen notes of every open incident whether its nodes are heard.
 func (m *Machine) listen() {
 	if !m.has {
@@ -34,14 +41,14 @@ func (m *Machine) listen() {
 			}
 		}
 		switch {
-		case len(own) > 0 && s.silent.IsZero():
+		case len(own) > 0 && s.silent.since.IsZero():
 			s.hush(m.now)
 			m.note(m.newest, "profile", "%s: relief waits, as %s can't be heard", s.ID, strings.Join(own, ", "))
-		case len(own) == 0 && !s.silent.IsZero():
+		case len(own) == 0 && !s.silent.since.IsZero():
 			s.heard()
 			m.note(m.newest, "profile", "%s: all that it names are heard again", s.ID)
-		case !s.silent.IsZero() && !s.waited && !m.waits(s):
-			s.waited = true
+		case !s.silent.since.IsZero() && !s.silent.waited && !m.waits(s):
+			s.silent.waited = true
 			m.note(m.newest, "profile", "%s: relief waits no longer, although %s can't be heard", s.ID, strings.Join(own, ", "))
 		}
 	}
@@ -77,21 +84,19 @@ func (m *Machine) names(s *story, n falcon.Node) bool {
 
 // waits says that a story's relief is put off, as a node of its own is silent.
 func (m *Machine) waits(s *story) bool {
-	return !s.silent.IsZero() && m.now.Sub(s.silent) < silentMost
+	return !s.silent.since.IsZero() && m.now.Sub(s.silent.since) < silentMost
 }
 
 // hush is the beginning of a silence: looks from before it and after it are not
 // looks running.
 func (s *story) hush(now time.Time) {
-	s.silent, s.waited, s.streak = now, false, 0
-	s.later = s.check
+	s.silent, s.streak = silence{since: now, later: s.check}, 0
 	s.check, s.urgent = false, false
 }
 
 // heard is its end. A look that was put off is due; that no test could be had
 // meanwhile says nothing.
 func (s *story) heard() {
-	s.silent = time.Time{}
-	s.check, s.later = s.later, false
+	s.check, s.silent = s.silent.later, silence{}
 	s.line.barred, s.line.refusals, s.line.looks = "", 0, 0
 }

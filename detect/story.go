@@ -52,10 +52,7 @@ type story struct {
 	streak    int                  // healthy windows running
 	healthyAt int64                // iteration of the first of them
 	badAt     int64                // iteration of the last window that was not
-
-	silent time.Time // since when a node that it names can't be heard; zero = all are
-	waited bool      // relief has waited for it as long as it may
-	later  bool      // a look at it was put off for that
+	silent    silence              // of a node that it names
 }
 
 func (s *story) name() string {

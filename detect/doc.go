@@ -70,6 +70,10 @@
 // a verified downward change and a healthy culprit. An incident closes when it
 // is relieved and none of its actions holds.
 //
+// While a node that an incident names is silent (no sample for 3 s, and more than
+// 8 iterations behind), its relief waits, ten minutes at most, and the log says so;
+// the looks begin again once it is heard.
+//
 // A second slowdown while incidents are open stays untold until a profile says
 // whether somebody new is slow. Ranks that two windows running show slow
 // without an onset of their own (it hid behind an action) are told too. A slow
@@ -94,9 +98,10 @@
 // A slow link off its ring is never relieved for being unused. What it carries
 // now is judged (a ring, or messages that showed it slow there); else, once it
 // looked at rest in three windows, ports included, a test decides (line.go).
-// Tests of one link are 20, 40, 80 … at most 640 iterations apart. Where none can
-// be had, nine looks and ports at rest at both ends relieve it, and the log says
-// so; without readings of ports it stays open.
+// Tests of one link are 20, 40, 80 … at most 640 iterations apart. One clears
+// the link when it ended and measured both directions. Where two running bring
+// nothing though all nodes are heard, nine looks and ports at rest at both ends
+// relieve it, and the log says so; without readings of ports it stays open.
 //
 // A restart from a checkpoint (S4) is a new job epoch whose iterations go on.
 // Incidents whose devices and links are all gone are relieved with its first

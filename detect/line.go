@@ -16,19 +16,26 @@ type line struct {
 	gap    int64         // iterations from one test to the next
 	testAt int64         // iteration before which none is asked for
 	asked  bool          // one is on its way
-	barred string        // why the newest brought nothing, empty when it did
+
+	barred   string // why the newest brought nothing, empty when it did
+	refusals int    // tests running that brought nothing
+	looks    int    // healthy windows running since the first of them
 }
 
 // Bounds of the watch of a link that carries little or nothing. A test holds the
 // job, so the distance between two of them doubles from one to the next up to
-// testMost: at most 7 tests in 1,260 iterations, then one in 640. Where no test
-// can be had, quietLooks healthy looks and ports at rest at both ends do.
+// testMost: at most 7 tests in 1,260 iterations, then one in 640. The
+// first that brings nothing is repeated soon. Where barredLeast running bring
+// nothing although all nodes are heard, quietLooks healthy looks since the first,
+// and ports at rest at both ends, do.
 const (
 	testGap    = 20
 	testMost   = 640
 	quietLooks = 9
-	pairSlow   = 1.5             // over its class: a message that takes this long is slow however little it weighs
-	restSpan   = 5 * time.Second // over which ports must be at rest
+
+	barredLeast = 2
+	pairSlow    = 1.5             // over its class: a message that takes this long is slow however little it weighs
+	restSpan    = 5 * time.Second // over which ports must be at rest
 )
 
 // sign is what one look says about a link.
@@ -62,7 +69,7 @@ func (m *Machine) watchLines(s *story, w *window, res *peer.Result) {
 	case unseen:
 		return
 	case slow:
-		s.streak, s.badAt = 0, w.iteration
+		s.streak, s.badAt, s.line.looks = 0, w.iteration, 0
 		return
 	case quiet, proven:
 	}
@@ -74,13 +81,16 @@ func (m *Machine) watchLines(s *story, w *window, res *peer.Result) {
 		s.healthyAt = w.iteration + 1
 	}
 	s.streak++
+	if s.line.refusals > 0 {
+		s.line.looks++
+	}
 	switch {
 	case s.streak < m.cfg.ReliefStreak:
 	case worst == proven:
 		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("transfers over %s took as long as their class's in %d profiles running", culprits(s.Verdict), s.streak))
-	case s.line.barred != "" && s.streak >= quietLooks && m.portsAtRest(s):
+	case s.line.refusals >= barredLeast && s.line.looks >= quietLooks && m.portsAtRest(s):
 		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf(
-			"the ports at the ends of %s were at rest in %d looks running, while it carried little; no test confirms it (%s)", culprits(s.Verdict), s.streak, s.line.barred))
+			"the ports at the ends of %s were at rest in %d looks running, while it carried little; no test confirms it (%s)", culprits(s.Verdict), s.line.looks, s.line.barred))
 	}
 }
 
@@ -195,18 +205,21 @@ func (m *Machine) askLine(at int64) bool {
 		return false
 	}
 	for _, s := range m.stories {
-		if !s.Open() || !s.lines() || s.streak < m.cfg.ReliefStreak || at < s.line.testAt {
+		if !s.Open() || !s.lines() || s.streak < m.cfg.ReliefStreak || at < s.line.testAt || m.waits(s) {
 			continue
+		}
+		if len(m.silentNodes()) > 0 {
+			return false // it would be refused
 		}
 		ask := m.lineTest(s)
 		s.line.gap = min(max(2*s.line.gap, testGap), testMost)
 		s.line.testAt = at + s.line.gap
 		if m.cfg.ValidateTries < 0 {
-			s.line.barred = "tests are switched off"
+			s.line.barred, s.line.refusals = "tests are switched off", barredLeast
 			continue
 		}
 		if len(ask.Pairs) == 0 {
-			s.line.barred = "no ranks are at both of its ends"
+			s.line.barred, s.line.refusals = "no ranks are at both of its ends", barredLeast
 			continue
 		}
 		s.line.asked = true
@@ -287,7 +300,9 @@ func (m *Machine) lineTested(s *story, v falcon.Validation) bool {
 		if !ok {
 			continue
 		}
-		judged++
+		if t.both {
+			judged++
+		}
 		isSlow = isSlow || t.slow
 		if t.ratio > ratio {
 			ratio, slowest = t.ratio, l
@@ -300,42 +315,55 @@ func (m *Machine) lineTested(s *story, v falcon.Validation) bool {
 	}
 	switch {
 	case isSlow:
-		s.streak, s.badAt, s.line.barred = 0, at, ""
+		s.streak, s.badAt = 0, at
+		s.line.barred, s.line.refusals, s.line.looks = "", 0, 0
 		m.note(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.line.gap)
-	case judged == len(s.Verdict.Links) && (s.streak >= m.cfg.ReliefStreak || v.Ask.Incident == ""):
+	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.streak >= m.cfg.ReliefStreak || v.Ask.Incident == ""):
 		if s.streak == 0 || !m.portsAtRest(s) { // looks that see nothing don't say since when
 			s.healthyAt = at
 		}
 		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("%s takes %.2f x the median of its class in a test", culprits(s.Verdict), ratio))
 	default:
-		s.line.barred = v.Reason
-		if s.line.barred == "" {
-			s.line.barred = "a test could not judge it"
-		}
+		m.bar(s, v, at)
 	}
 	return true
 }
 
+// bar notes a test that brought nothing. The first of them may be for a moment
+// only, such as that of an agent between two connections, and is soon repeated.
+func (m *Machine) bar(s *story, v falcon.Validation, at int64) {
+	s.line.refusals++
+	if s.line.barred = v.Reason; s.line.barred == "" {
+		s.line.barred = "a test could not judge it"
+	}
+	if s.line.refusals < barredLeast {
+		s.line.testAt = min(s.line.testAt, at+testGap)
+	}
+}
+
 // tested is what exchanges over one node pair showed.
 type tested struct {
+	both  bool    // directions were judged
 	slow  bool    // half of them at least
 	ratio float64 // the greatest
 }
 
 // testOf sums up the judged exchanges over a link, ok false where there is none.
 func testOf(results []falcon.LinkResult, l falcon.Link) (out tested, ok bool) {
-	judged, slow := 0, 0
+	judged, slow, ways := 0, 0, map[falcon.Node]bool{}
 	for _, r := range results {
 		a, b := r.FromDevice.Node(), r.ToDevice.Node()
 		if r.Err != "" || !(r.BaseMs > 0) || !(r.Ratio > 0) || falcon.NewLink(a, b) != l {
 			continue
 		}
 		judged++
+		ways[b] = true
 		if r.Slow {
 			slow++
 		}
 		out.ratio = max(out.ratio, r.Ratio)
 	}
 	out.slow = slow > 0 && 2*slow >= judged
+	out.both = len(ways) == 2
 	return out, judged > 0
 }

@@ -110,6 +110,7 @@ func (m *Machine) Step(now time.Time, in Input) {
 // what is there. Call it about once a second.
 func (m *Machine) Tick(now time.Time) {
 	m.now = now
+	m.listen()
 	m.checkWindow()
 	m.plan()
 }
@@ -183,6 +184,7 @@ func (m *Machine) startEpoch(j Job) {
 	m.ranks = make([]*series, j.Layout.World())
 	for i := range m.ranks {
 		m.ranks[i] = newSeries(&m.cfg)
+		m.ranks[i].heardAt = m.now
 	}
 	m.slow, m.fold, m.times, m.newest = newSeries(&m.cfg), fold{}, times{}, -1
 	m.alarms, m.lastOnset, m.settleTo = nil, falcon.NoIteration, 0
@@ -239,6 +241,7 @@ func (m *Machine) stepSamples(in Samples) {
 			continue // sent again after a reconnect
 		}
 		m.newest = max(m.newest, s.Iteration)
+		r.heardAt = m.now
 		ms := s.RunMs()
 		if s.PausedMs > 0 {
 			r.skip(s.Iteration)
@@ -252,6 +255,7 @@ func (m *Machine) stepSamples(in Samples) {
 		}
 	}
 	m.quorum()
+	m.listen()
 	for {
 		c, ok := m.fold.done(len(m.ranks), m.newest)
 		if !ok {

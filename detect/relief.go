@@ -25,6 +25,9 @@ func (m *Machine) faster(at int64, c bocd.Change) {
 	at = m.firstFast(at, (c.BeforeMs+c.AfterMs)/2)
 	for _, s := range open {
 		s.check, s.faster = s.located() && len(s.inForce) == 0, at
+		if s.check && m.waits(s) {
+			s.check, s.silent.later = false, true
+		}
 	}
 	m.hurry()
 }
@@ -64,7 +67,7 @@ func (m *Machine) levelRelief(iteration int64) {
 	m.lookAtCounters()
 	tail := m.slow.tail(levelOver)
 	for _, s := range m.openStories() {
-		if s.blind && s.located() || s.hidden || s.FromStart || s.moved && s.located() && (m.away() || iteration < s.backAt+m.cfg.SettleAfter) || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
+		if m.waits(s) || s.blind && s.located() || s.hidden || s.FromStart || s.moved && s.located() && (m.away() || iteration < s.backAt+m.cfg.SettleAfter) || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
 			continue
 		}
 		healthy := max(s.HealthyMs, s.floorMs)
@@ -86,7 +89,7 @@ func (m *Machine) levelRelief(iteration int64) {
 // is measured against it.
 func (m *Machine) accept(iteration int64) {
 	open := m.openStories()
-	if len(open) != 1 || !open[0].judged() || open[0].Verdict.Cause != falcon.CauseNotHardware || len(open[0].inForce) > 0 ||
+	if len(open) != 1 || !open[0].judged() || m.waits(open[0]) || open[0].Verdict.Cause != falcon.CauseNotHardware || len(open[0].inForce) > 0 ||
 		iteration < open[0].OnsetIteration+m.cfg.AcceptAfter || m.settling(iteration) {
 		return
 	}
@@ -156,7 +159,7 @@ func (m *Machine) clockBack(s *story) (at, bad int64, ok bool) {
 // watch judges a story's culprit by a window that was asked for after its
 // action took force.
 func (m *Machine) watch(s *story, w *window, res peer.Result) {
-	if w.iteration < s.since {
+	if w.iteration < s.since || m.waits(s) {
 		return
 	}
 	if s.lines() {

@@ -108,6 +108,10 @@ func (s *script) do(t *testing.T, f []string) string {
 		s.w.refuse = numbers(t, f[1:])[0]
 	case "missing":
 		s.w.missing = falcon.Node(strings.TrimPrefix(arg(1), "none"))
+	case "idle":
+		s.w.idle = arg(1) == "on"
+	case "silent": // node, or none
+		s.w.silent = falcon.Node(strings.TrimPrefix(arg(1), "none"))
 	case "acted":
 		s.w.act(arg(1), false, numbers(t, f[2:]))
 	case "reverted":

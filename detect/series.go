@@ -16,7 +16,8 @@ type series struct {
 	origin  int64
 	seen    int // values taken in; value i lies at i % cap
 	limit   int
-	newest  int64 // newest iteration heard of, left out or not; -1 before the first
+	newest  int64     // newest iteration heard of, left out or not; -1 before the first
+	heardAt time.Time // when that was
 }
 
 func newSeries(cfg *Config) *series {

@@ -52,6 +52,7 @@ type story struct {
 	streak    int                  // healthy windows running
 	healthyAt int64                // iteration of the first of them
 	badAt     int64                // iteration of the last window that was not
+	silent    silence              // of a node that it names
 }
 
 func (s *story) name() string {

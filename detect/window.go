@@ -73,7 +73,7 @@ func (m *Machine) plan() {
 
 // due says that a watched culprit should be looked at.
 func (m *Machine) due(s *story, at int64) bool {
-	if !s.Open() || !s.located() {
+	if !s.Open() || !s.located() || m.waits(s) {
 		return false
 	}
 	if s.check {

@@ -24,10 +24,12 @@ type world struct {
 
 	counters bool
 	nics     bool
+	idle     bool        // slow links carry nothing: their ports see nothing
 	refuse   int         // windows still to be refused
 	tests    string      // answer to asks: "on", "off" (none comes), "refused"
 	tested   int         // validations answered
 	missing  falcon.Node // sends no profile
+	silent   falcon.Node // its agent can't be heard: no samples, profiles, readings or tests
 	spike    float64     // factor on the next iteration's time
 
 	read    time.Time
@@ -137,6 +139,10 @@ func (w *world) validate() float64 {
 	w.tested++
 	v := w.job.Validate(*ask)
 	held := 350.0
+	if w.silent != "" {
+		v = falcon.Validation{Ask: *ask, State: falcon.ValidationRefused, Reason: "the agent of node " + string(w.silent) + " is away"}
+		held = 0
+	}
 	if w.tests == "refused" {
 		v = falcon.Validation{Ask: *ask, State: falcon.ValidationRefused, Reason: "no consistent boundary: rank 3 is not hooked"}
 		held = 0
@@ -160,10 +166,15 @@ func (w *world) deliver(samples []falcon.Sample) {
 		}
 		w.now = w.now.Add(time.Duration(batch[0].Ms * float64(time.Millisecond)))
 		w.probe(batch[0].Ms)
-		w.step(Samples{Samples: batch})
+		w.step(Samples{Samples: w.heard(batch)})
 	}
 	w.m.Tick(w.now)
 	w.drain()
+}
+
+// heard leaves out what a silent node would have sent.
+func (w *world) heard(samples []falcon.Sample) []falcon.Sample {
+	return slices.DeleteFunc(slices.Clone(samples), func(s falcon.Sample) bool { return w.job.Placement[s.Rank].Node() == w.silent })
 }
 
 // answer feeds the nodes' parts of a window.
@@ -186,11 +197,11 @@ func (w *world) answer(window uint64, profiles []falcon.RankProfile) {
 		byNode[n] = append(byNode[n], p)
 	}
 	for _, n := range nodes {
-		if n != w.missing {
+		if n != w.missing && n != w.silent {
 			w.step(Profiled{Window: window, Profiles: byNode[n]})
 		}
 	}
-	if w.missing != "" {
+	if w.missing != "" || w.silent != "" {
 		w.now = w.now.Add(time.Minute)
 		w.m.Tick(w.now)
 		w.drain()
@@ -212,6 +223,9 @@ func (w *world) probe(ms float64) {
 	in := Readings{NICs: w.ports()}
 	hosts := map[falcon.Node]bool{}
 	for _, d := range w.job.Placement {
+		if d.Node() == w.silent {
+			continue
+		}
 		clock := uint32(1980)
 		if c := w.job.Clock[d]; c > 0 {
 			clock = uint32(1980 * c)
@@ -235,7 +249,7 @@ func (w *world) probe(ms float64) {
 // ports reads one port per node; marks grow at both ends of a slow link.
 func (w *world) ports() []falcon.NICReading {
 	for l, f := range w.job.Link {
-		if f < 1 {
+		if f < 1 && !w.idle {
 			w.congest[l.A] += 300
 			w.congest[l.B] += 300
 		}
@@ -244,7 +258,7 @@ func (w *world) ports() []falcon.NICReading {
 	seen := map[falcon.Node]bool{}
 	for _, d := range w.job.Placement {
 		n := d.Node()
-		if seen[n] || !w.nics {
+		if seen[n] || !w.nics || n == w.silent {
 			continue
 		}
 		seen[n] = true

@@ -10,7 +10,9 @@
 // than the least one and more than what their model is wrong by about the present
 // (up to DoubtMost, so that no model is so bad that it hides a large gain); every
 // action is verified, and S2 and S3 are reverted
-// when they did not help or when the fault clears; a restart (S4) is launched
+// when they did not help or when the fault clears; iterations in which a node that
+// the incident names could not be heard measure no action, for ten minutes at
+// most; a restart (S4) is launched
 // only once all processes of before have ended, and goes back to the old nodes
 // when the new ones don't come up. Everything it needs to go on after a restart
 // of the engine is in the actions and impacts that it hands out. Time comes in

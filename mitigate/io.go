@@ -39,8 +39,9 @@ type Incident struct {
 
 // Iteration is the job's iteration time: the slowest rank, pauses taken out.
 type Iteration struct {
-	Index int64
-	Ms    float64
+	Index   int64
+	Ms      float64
+	Unheard []falcon.Node // silent: it was counted without their ranks
 }
 
 // Speeds are the self times of the last complete profile, per micro-batch, by

@@ -3,6 +3,7 @@ package mitigate
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -74,6 +75,7 @@ type story struct {
 	revertAt int64                // newest iteration when the last of them was sent
 	failedAt int64                // newest iteration when an order last failed
 	held     string               // last reason why a revert waits, to say it once
+	unheard  time.Time            // since when its newest action is measured without nodes that it names; zero = it is not
 }
 
 // flight is the order that is out, and what it does to the job.

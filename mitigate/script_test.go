@@ -230,7 +230,11 @@ func (sc *script) inputs(a args) []Input {
 	case "iterations":
 		var out []Input
 		for i := int64(a.num("from")); i <= int64(a.num("to")); i++ {
-			out = append(out, Iteration{Index: i, Ms: a.num("ms")})
+			it := Iteration{Index: i, Ms: a.num("ms")}
+			for _, n := range a.words("unheard") {
+				it.Unheard = append(it.Unheard, falcon.Node(n))
+			}
+			out = append(out, it)
 		}
 		return out
 	case "incident":

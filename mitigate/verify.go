@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 )
@@ -26,7 +27,7 @@ func (p *Planner) measure(s *story) {
 	}
 	a := &s.actions[i]
 	settled := a.AppliedIteration + int64(p.cfg.SettleIterations)
-	after := p.span(settled, math.MaxInt64)
+	after := p.heard(s, a, settled)
 	need := p.cfg.MeasureIterations
 	if a.Rung != falcon.RungS4 && worse(a, after) {
 		need = min(need, worseIterations)
@@ -51,6 +52,50 @@ func (p *Planner) measure(s *story) {
 		a.RevertReason = fmt.Sprintf("it did not help enough: %.1f ms before, %.1f ms after, %.1f ms predicted", a.BeforeMs, a.MeasuredMs, a.PredictedMs)
 	}
 	p.changed(*a)
+}
+
+// unheardMost is how long a measurement waits for nodes that the incident names
+// and that can't be heard.
+const unheardMost = 10 * time.Minute
+
+// heard lists the times of iterations from one on that all nodes which the
+// incident names had a part in. What the others say does not tell whether an
+// action helped, until the wait is over.
+func (p *Planner) heard(s *story, a *falcon.Action, from int64) (out []float64) {
+	silent := falcon.Node("")
+	for _, it := range p.history {
+		if it.Index < from {
+			continue
+		}
+		if i := slices.IndexFunc(it.Unheard, func(n falcon.Node) bool { return p.names(s, n) }); i >= 0 {
+			silent = it.Unheard[i]
+			continue
+		}
+		out = append(out, it.Ms)
+	}
+	switch {
+	case silent == "":
+		s.unheard = time.Time{}
+	case s.unheard.IsZero():
+		s.unheard = p.now
+		p.note("action", "%s is measured without the iterations in which %s could not be heard", a.ID, silent)
+	case p.now.Sub(s.unheard) >= unheardMost && len(out) < p.cfg.MeasureIterations:
+		return p.span(from, math.MaxInt64)
+	}
+	return out
+}
+
+// names says that an incident is about a node: by a device, a link, or, where it
+// knows neither, by a rank.
+func (p *Planner) names(s *story, n falcon.Node) bool {
+	v := &s.incident.Verdict
+	if len(v.Devices)+len(v.Links) > 0 {
+		return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return d.Node() == n }) ||
+			slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return l.A == n || l.B == n })
+	}
+	return slices.ContainsFunc(v.Ranks, func(r falcon.Rank) bool {
+		return r >= 0 && int(r) < len(p.job.Placement) && p.job.Placement[r].Node() == n
+	})
 }
 
 func worse(a *falcon.Action, after []float64) bool {

@@ -36,14 +36,37 @@ var ErrListen = errors.New("store: can't listen")
 type Options struct {
 	Listen   string // HOST:PORT on loopback
 	Upstream string // HOST:PORT of the store
+	Budget   int64  // bytes of requests, answers and waits in flight; 0 = DefaultBudget
 	Log      *slog.Logger
+
+	FirstRequest time.Duration // for a client to make its first request, default 30 s
+	OneRequest   time.Duration // for a request that has begun to be complete, default 10 s
+}
+
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Budget == 0 {
+		o.Budget = DefaultBudget
+	}
+	if o.FirstRequest == 0 {
+		o.FirstRequest = firstRequestMax
+	}
+	if o.OneRequest == 0 {
+		o.OneRequest = oneRequestMax
+	}
+	return o
 }
 
 // Proxy serves one node.
 type Proxy struct {
 	o    Options
 	l    net.Listener
+	b    budget
 	done sync.WaitGroup
+
+	dialing chan struct{} // held by those who reach for the store, for shared connections
 
 	mu      sync.Mutex
 	closed  bool
@@ -59,6 +82,7 @@ type client struct {
 	nc      net.Conn
 	r       *bufio.Reader
 	current bool
+	bill    bill    // of the present request
 	up      *shared // guarded by p.mu for others than the client itself
 
 	mu sync.Mutex // one answer at a time; taken before p.mu
@@ -80,6 +104,7 @@ type waitFor struct {
 	left    bool     // nobody waits any more; guarded by Proxy.mu
 	first   *client  // whose request it is; the others joined later
 	clients map[*client]bool
+	bill    bill
 }
 
 // Open listens and serves. The store need not be there yet.
@@ -91,14 +116,12 @@ func Open(o Options) (*Proxy, error) {
 	if _, _, err := net.SplitHostPort(o.Upstream); err != nil {
 		return nil, fmt.Errorf("%w: the store's address %q is not HOST:PORT", ErrListen, o.Upstream)
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o = o.withDefaults()
 	l, err := net.Listen("tcp", o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
 	}
-	p := &Proxy{o: o, l: l, clients: map[*client]bool{}, shared: map[bool][]*shared{}, waits: map[string]*waitFor{}}
+	p := &Proxy{o: o, l: l, b: budget{limit: o.Budget}, dialing: make(chan struct{}, SharedMax), clients: map[*client]bool{}, shared: map[bool][]*shared{}, waits: map[string]*waitFor{}}
 	p.done.Go(p.accept)
 	return p, nil
 }
@@ -138,7 +161,7 @@ func (p *Proxy) accept() {
 			time.Sleep(10 * time.Millisecond) // no file descriptor is free
 			continue
 		}
-		c := &client{p: p, nc: nc, r: bufio.NewReader(nc)}
+		c := &client{p: p, nc: nc, r: bufio.NewReader(nc), bill: bill{b: &p.b}}
 		p.mu.Lock()
 		if p.closed || len(p.clients) >= ClientsMax {
 			_ = nc.Close()
@@ -152,7 +175,10 @@ func (p *Proxy) accept() {
 
 func (c *client) serve() {
 	defer c.leave()
-	var err error
+	err := c.nc.SetReadDeadline(time.Now().Add(c.p.o.FirstRequest))
+	if err != nil {
+		return
+	}
 	if c.current, err = greet(c.r); err != nil {
 		return
 	}
@@ -165,10 +191,7 @@ func (c *client) serve() {
 		layout = current
 	}
 	for {
-		q, err := next(c.r, layout)
-		if err == nil {
-			err = c.do(q)
-		}
+		err := c.one(layout)
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 				c.p.o.Log.Warn("a client of the rendezvous store was disconnected", slog.Any("err", err))
@@ -176,6 +199,27 @@ func (c *client) serve() {
 			return
 		}
 	}
+}
+
+// one reads and carries out one request. It must come soon after a client has
+// connected, and be complete soon after it has begun; between two a client may be
+// silent.
+func (c *client) one(layout map[byte]kind) error {
+	defer c.bill.settle()
+	if _, err := c.r.Peek(1); err != nil {
+		return err
+	}
+	if err := c.nc.SetReadDeadline(time.Now().Add(c.p.o.OneRequest)); err != nil {
+		return err
+	}
+	q, err := next(c.r, layout, &c.bill)
+	if err != nil {
+		return err
+	}
+	if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	return c.do(q)
 }
 
 // do carries out one request. Clients ask one thing at a time: any request ends a
@@ -188,7 +232,10 @@ func (c *client) do(q request) error {
 	case waiting:
 		return c.p.wait(c, q)
 	}
-	answer, err := c.up.exchange(q)
+	answer, err := c.up.exchange(q, &c.bill)
+	if errors.Is(err, ErrFull) {
+		return err
+	}
 	if err != nil {
 		c.p.lose(c.up)
 		return err
@@ -223,7 +270,7 @@ func (c *client) leave() {
 }
 
 // exchange sends a request and reads its answer.
-func (s *shared) exchange(q request) ([]byte, error) {
+func (s *shared) exchange(q request, b *bill) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.nc.SetDeadline(time.Now().Add(answerMax)); err != nil {
@@ -232,7 +279,7 @@ func (s *shared) exchange(q request) ([]byte, error) {
 	if _, err := s.nc.Write(q.raw); err != nil {
 		return nil, err
 	}
-	return answerTo(s.r, q)
+	return answerTo(s.r, q, b)
 }
 
 // connect gives a client one of the shared connections, in turn. One that the
@@ -244,6 +291,11 @@ func (p *Proxy) connect(c *client) error {
 			p.lose(s)
 		}
 	}
+	if p.assign(c, nil) {
+		return nil
+	}
+	p.dialing <- struct{}{} // clients that begin together need no connection each
+	defer func() { <-p.dialing }()
 	if p.assign(c, nil) {
 		return nil
 	}

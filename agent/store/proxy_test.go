@@ -90,7 +90,7 @@ func (u *upstream) serve(nc net.Conn) {
 	}
 	for err == nil {
 		var q request
-		if q, err = next(r, layout); err == nil {
+		if q, err = next(r, layout, nil); err == nil {
 			_, err = nc.Write(u.answer(nc, r, q))
 		}
 	}
@@ -394,7 +394,7 @@ func FuzzNext(f *testing.F) {
 		r := bufio.NewReader(bytes.NewReader(b))
 		var seen []byte
 		for {
-			q, err := next(r, layout)
+			q, err := next(r, layout, nil)
 			if err != nil {
 				return
 			}

@@ -27,7 +27,10 @@ func (p *Proxy) wait(c *client, q request) error {
 	case len(p.waits) >= WaitsMax:
 		return errWaits
 	}
-	w := &waitFor{key: key, first: c, clients: map[*client]bool{c: true}}
+	w := &waitFor{key: key, first: c, clients: map[*client]bool{c: true}, bill: bill{b: &p.b}}
+	if err := w.bill.pay(len(key) + cap(q.raw)); err != nil {
+		return err
+	}
 	p.waits[key], c.w = w, w
 	isCurrent := c.current
 	p.done.Go(func() { p.await(w, q, isCurrent) })
@@ -37,6 +40,7 @@ func (p *Proxy) wait(c *client, q request) error {
 // await holds one wait at the store, and then tells all who wait.
 func (p *Proxy) await(w *waitFor, q request, isCurrent bool) {
 	err := p.ask(w, q, isCurrent)
+	defer w.bill.settle()
 	p.mu.Lock()
 	if p.waits[w.key] == w {
 		delete(p.waits, w.key)
@@ -106,7 +110,7 @@ func (p *Proxy) release(c *client, w *waitFor, q request) error {
 // number before WAIT's, and the same parts.
 func (p *Proxy) ready(c *client, q request) (bool, error) {
 	raw := append([]byte{q.raw[0] - 1}, q.raw[1:]...)
-	answer, err := c.up.exchange(request{kind: check, raw: raw, keys: q.keys})
+	answer, err := c.up.exchange(request{kind: check, raw: raw, keys: q.keys}, nil)
 	return err == nil && answer[0] == 0, err
 }
 

@@ -106,12 +106,17 @@ type request struct {
 
 // reader takes one request apart just as far as to know where it ends.
 type reader struct {
-	r   *bufio.Reader
-	raw []byte
+	r    *bufio.Reader
+	raw  []byte
+	bill *bill // nil = memory is free
+
+	skips   bool   // what does not fit is read all the same, and thrown away
+	over    error  // why it is
+	scratch []byte // then
 }
 
 // next reads one request; io.EOF means that the client left between two.
-func next(r *bufio.Reader, layout map[byte]kind) (request, error) {
+func next(r *bufio.Reader, layout map[byte]kind, b *bill) (request, error) {
 	code, err := r.ReadByte()
 	if err != nil {
 		return request{}, err
@@ -120,7 +125,7 @@ func next(r *bufio.Reader, layout map[byte]kind) (request, error) {
 	if !known {
 		return request{}, fmt.Errorf("%w: opcode %d", ErrProtocol, code)
 	}
-	d := &reader{r: r, raw: []byte{code}}
+	d := &reader{r: r, raw: []byte{code}, bill: b}
 	q := request{kind: k}
 	for _, p := range []byte(k.parts) {
 		n, err := d.part(part(p))
@@ -185,15 +190,52 @@ func (d *reader) take(n int) ([]byte, error) {
 	if len(d.raw)+n > MaxRequest {
 		return nil, fmt.Errorf("%w: a request of more than %d bytes", ErrProtocol, MaxRequest)
 	}
+	if d.over == nil {
+		err := d.room(n)
+		if err != nil && !d.skips {
+			return nil, err
+		}
+		d.over = err
+	}
+	if d.over != nil {
+		return d.skip(n)
+	}
 	at := len(d.raw)
-	d.raw = append(d.raw, make([]byte, n)...)
+	d.raw = d.raw[:at+n]
 	_, err := io.ReadFull(d.r, d.raw[at:])
 	return d.raw[at:], err
 }
 
-// answerTo reads what the store answers to a request.
-func answerTo(r *bufio.Reader, q request) ([]byte, error) {
-	d := &reader{r: r}
+// skip reads n bytes, a chunk at most, and keeps none.
+func (d *reader) skip(n int) ([]byte, error) {
+	if d.scratch == nil {
+		d.raw, d.scratch = nil, make([]byte, chunk)
+	}
+	_, err := io.ReadFull(d.r, d.scratch[:n])
+	return d.scratch[:n], err
+}
+
+// room makes place for n more bytes, twice as much as there was, and pays for it.
+func (d *reader) room(n int) error {
+	need := len(d.raw) + n
+	if need <= cap(d.raw) {
+		return nil
+	}
+	size := max(need, min(2*cap(d.raw), MaxRequest))
+	if err := d.bill.pay(size); err != nil { // the old room is not free before it is copied
+		return err
+	}
+	more := make([]byte, len(d.raw), size)
+	copy(more, d.raw)
+	d.bill.back(cap(d.raw))
+	d.raw = more
+	return nil
+}
+
+// answerTo reads what the store answers to a request. One that does not fit in the
+// budget is read to its end, as the connection is not its client's alone: ErrFull.
+func answerTo(r *bufio.Reader, q request, b *bill) ([]byte, error) {
+	d := &reader{r: r, bill: b, skips: true}
 	var err error
 	switch q.answer {
 	case aByte:
@@ -213,6 +255,9 @@ func answerTo(r *bufio.Reader, q request) ([]byte, error) {
 		if n, err = d.take(8); err == nil && binary.LittleEndian.Uint64(n) != 0 {
 			err = d.vector(MaxValue)
 		}
+	}
+	if err == nil {
+		err = d.over
 	}
 	return d.raw, err
 }

@@ -338,6 +338,7 @@ func (e *Engine) tick(now time.Time) {
 	e.letGo(now)
 	e.watchRestart(now)
 	e.tellMeans(now)
+	e.tellStore()
 }
 
 // do runs f in the loop and waits until what it led to is durable.

@@ -222,9 +222,24 @@ func (e *Engine) keepEarly(samples []falcon.Sample) {
 
 // release hands the job's complete iterations to the planner.
 func (e *Engine) release(now time.Time) {
-	for _, it := range e.pace.take(e.job.alive, now) {
+	unheard := func(heard map[falcon.Rank]struct{}) []falcon.Node { return e.job.unheard(heard, now) }
+	for _, it := range e.pace.take(e.job.alive, now, unheard) {
 		e.plan.Step(now, it)
 	}
+}
+
+// unheard are the nodes of live ranks that are not among those heard and have
+// sent no sample for some time: not those of ranks whose samples come in batches.
+func (j *job) unheard(heard map[falcon.Rank]struct{}, now time.Time) []falcon.Node {
+	var out []falcon.Node
+	for r, p := range j.ranks {
+		if _, is := heard[r]; is || !p.state.GetAlive() || now.Sub(p.lastSeen) < unheardFor || slices.Contains(out, p.node) {
+			continue
+		}
+		out = append(out, p.node)
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (e *Engine) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {

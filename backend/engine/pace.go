@@ -12,6 +12,7 @@ const (
 	laggardIterations = 16              // newer iterations seen elsewhere
 	laggardWait       = 5 * time.Second // since the iteration was first heard of
 	gapIterationsMax  = 1 << 16         // a jump beyond begins anew
+	unheardFor        = 3 * time.Second // without a sample, before a laggard's node counts as silent
 )
 
 // pace turns samples of single ranks into the job's iteration times. An
@@ -53,7 +54,8 @@ func (p *pace) add(s falcon.Sample, now time.Time) {
 
 // take gives out what is ready, oldest first; live is the number of ranks
 // that can report. Iterations that nobody reported are skipped.
-func (p *pace) take(live int, now time.Time) []mitigate.Iteration {
+// unheard names the nodes that an incomplete one was given out without.
+func (p *pace) take(live int, now time.Time, unheard func(heard map[falcon.Rank]struct{}) []falcon.Node) []mitigate.Iteration {
 	var out []mitigate.Iteration
 	for p.next != falcon.NoIteration && p.next <= p.newest {
 		it := p.open[p.next]
@@ -61,7 +63,11 @@ func (p *pace) take(live int, now time.Time) []mitigate.Iteration {
 			break
 		}
 		if it != nil {
-			out = append(out, mitigate.Iteration{Index: p.next, Ms: it.ms})
+			given := mitigate.Iteration{Index: p.next, Ms: it.ms}
+			if len(it.ranks) < live {
+				given.Unheard = unheard(it.ranks)
+			}
+			out = append(out, given)
 			delete(p.open, p.next)
 		}
 		p.next++

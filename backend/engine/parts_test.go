@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -22,28 +23,46 @@ func sampleOf(r falcon.Rank, i int64, ms float64) falcon.Sample {
 	return falcon.Sample{Rank: r, Iteration: i, Ms: ms}
 }
 
+// allHeard is for tests in which nobody is silent.
+func allHeard(map[falcon.Rank]struct{}) []falcon.Node { return nil }
+
+// An iteration that is given out without a silent node says so; a rank whose
+// samples are only late is not silent.
+func TestPaceNamesTheUnheard(t *testing.T) {
+	j := &job{ranks: map[falcon.Rank]*process{}}
+	for r, age := range []time.Duration{0, unheardFor, unheardFor, unheardFor - 1, unheardFor} {
+		j.ranks[falcon.Rank(r)] = &process{node: falcon.Node(fmt.Sprint("n", r/2)), state: &falconv1.RankState{Alive: r != 4}, lastSeen: t0.Add(-age)}
+	}
+	p := newPace()
+	p.add(sampleOf(0, 3, 10), t0.Add(-laggardWait))
+	got := p.take(4, t0, func(heard map[falcon.Rank]struct{}) []falcon.Node { return j.unheard(heard, t0) })
+	if want := []mitigate.Iteration{{Index: 3, Ms: 10, Unheard: []falcon.Node{"n0", "n1"}}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestPaceWaitsForAllButNotForever(t *testing.T) {
 	p := newPace()
 	p.add(sampleOf(0, 3, 10), t0)
-	if got := p.take(2, t0); got != nil {
+	if got := p.take(2, t0, allHeard); got != nil {
 		t.Fatalf("given out before rank 1 reported: %v", got)
 	}
 	p.add(falcon.Sample{Rank: 1, Iteration: 3, Ms: 30, PausedMs: 10}, t0)
-	if got := p.take(2, t0); !slices.Equal(got, []mitigate.Iteration{{Index: 3, Ms: 20}}) {
+	if got := p.take(2, t0, allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 3, Ms: 20}}) {
 		t.Fatalf("got %v, want iteration 3 at 20 ms", got)
 	}
 	p.add(sampleOf(1, 3, 99), t0) // again, after a reconnect
 	p.add(sampleOf(0, 4, 11), t0)
-	if got := p.take(2, t0.Add(laggardWait-1)); got != nil {
+	if got := p.take(2, t0.Add(laggardWait-1), allHeard); got != nil {
 		t.Fatalf("given out early: %v", got)
 	}
-	if got := p.take(2, t0.Add(laggardWait)); !slices.Equal(got, []mitigate.Iteration{{Index: 4, Ms: 11}}) {
+	if got := p.take(2, t0.Add(laggardWait), allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 4, Ms: 11}}) {
 		t.Fatalf("after the wait: %v", got)
 	}
 	for i := int64(5); i < 5+laggardIterations+1; i++ {
 		p.add(sampleOf(0, i, 12), t0)
 	}
-	if got := p.take(2, t0); !slices.Equal(got, []mitigate.Iteration{{Index: 5, Ms: 12}}) {
+	if got := p.take(2, t0, allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 5, Ms: 12}}) {
 		t.Fatalf("a silent rank held back more than %d iterations: %v", laggardIterations, got)
 	}
 }
@@ -69,7 +88,7 @@ func TestPaceAgainstSorting(t *testing.T) {
 			want[next[r]] = max(want[next[r]], ms)
 			p.add(sampleOf(falcon.Rank(r), next[r], ms), t0)
 			next[r]++
-			got = append(got, p.take(ranks, t0)...)
+			got = append(got, p.take(ranks, t0, allHeard)...)
 		}
 		for i, it := range got {
 			if it.Index != int64(i) || it.Ms != want[i] {

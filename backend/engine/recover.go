@@ -36,6 +36,12 @@ type Store interface {
 	Fence(generation uint64) error
 }
 
+// newsworthy is a Store that may end and come back by itself. News are lines for
+// the operators that were not handed out before; it must not block.
+type newsworthy interface {
+	News() []string
+}
+
 // Bounds of recoveries.
 const (
 	recoveriesKept = 128                    // in memory; the journal keeps them all

@@ -157,6 +157,17 @@ func (e *Engine) fenceStore(generation uint64) {
 	}
 }
 
+// tellStore passes on what the job's rendezvous store has to say.
+func (e *Engine) tellStore() {
+	s, is := e.cfg.Recovery.Store.(newsworthy)
+	if !is {
+		return
+	}
+	for _, line := range s.News() {
+		e.tell("recovery", 2, "%s", line)
+	}
+}
+
 // stopFenced has a fenced node end what it still runs.
 func (e *Engine) stopFenced(n falcon.Node) {
 	v, is := e.mem.fences.nodes[n]

@@ -185,7 +185,8 @@ func (m *memory) setValidation(v validationRecord) {
 }
 
 // ownTimes are the least times of every direction in earlier validations in
-// which it was not slow.
+// which it was not slow. Of one that was cut short those do not count that could
+// not be compared: the others of their class are what is missing.
 func (m *memory) ownTimes() func(from, to falcon.Device, bytes int64) (float64, bool) {
 	type direction struct {
 		from, to falcon.Device
@@ -195,6 +196,9 @@ func (m *memory) ownTimes() func(from, to falcon.Device, bytes int64) (float64, 
 	for _, t := range m.tests {
 		for _, l := range t.Validation.Links {
 			k := direction{l.FromDevice, l.ToDevice, l.Bytes}
+			if t.Validation.State != falcon.ValidationDone && !(l.BaseMs > 0) {
+				continue
+			}
 			if old, known := least[k]; l.Err == "" && !l.Slow && l.Ms > 0 && (!known || l.Ms < old) {
 				least[k] = l.Ms
 			}

@@ -1,9 +1,11 @@
 package tcpstore
 
 import (
+	lists "container/list"
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"syscall"
 	"time"
 )
@@ -27,21 +29,35 @@ const (
 type conn struct {
 	s          *Server
 	nc         *net.TCPConn
+	from       netip.Addr
 	generation uint64
+	d          *decoder
 	w          *waiter // of the newest blocked wait; used by its goroutine only
 	out        []byte  // scratch for small answers
+	listed     bool    // in amid; used by its goroutine only
+	owes       bool    // its request or answer was charged; used by its goroutine only
+
+	// Guarded by the server's lock.
+	since   time.Time      // when it was made
+	begun   time.Time      // when a request was seen to be incomplete
+	silent  *lists.Element // it has not completed a request
+	amid    *lists.Element // it is in the middle of one
+	charged int64          // for its request and the answer; raised by its goroutine only
+	gone    bool           // it was ended, and is charged for nothing
 }
 
-// answer is what goes back: head, then the values as they are in the table.
+// answer is what goes back: head, then pieces, some of which are values as they
+// are in the table: those that are held until they are sent.
 type answer struct {
 	head []byte
 	more net.Buffers
+	held []*value
 }
 
 func (c *conn) serve() {
 	defer c.s.wg.Done()
 	defer c.s.leave(c)
-	d := newDecoder(c.nc)
+	d := c.d
 	if err := d.greet(); err != nil {
 		c.s.refuse(c, err)
 		return
@@ -66,16 +82,22 @@ func (c *conn) do(q request) error {
 	for _, w := range free {
 		w.c.release(w)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.send(a)
 	}
-	return c.send(a)
+	c.settle(a.held)
+	return err
 }
 
 func (c *conn) apply(q request) (answer, []*waiter, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
+	c.spoke()
+	c.listed = false
 	c.endWait() // may let go of the lock: before anything is judged
+	if c.gone {
+		return answer{}, nil, net.ErrClosed
+	}
 	if err := c.allowed(q); err != nil {
 		return answer{}, nil, err
 	}
@@ -127,7 +149,7 @@ func (c *conn) ask(q request) (answer, []*waiter, error) {
 		return c.multiSet(q)
 	case opCompareSet:
 		v, free, err := t.compareSet(o, q.key, q.expect, q.value)
-		return c.vectors(v), free, err
+		return c.vector(v), free, err
 	case opAdd:
 		n, free, err := t.add(o, q.key, q.delta)
 		return c.number(n), free, err
@@ -148,7 +170,7 @@ func (c *conn) read(q request) (answer, error) {
 	t := &c.s.t
 	switch q.op {
 	case opGet:
-		return c.vectors(t.values[q.key]), nil
+		return c.vector(t.values[q.key]), nil
 	case opMultiGet:
 		return c.multiGet(q)
 	case opCheck:
@@ -196,16 +218,29 @@ func (c *conn) multiSet(q request) (answer, []*waiter, error) {
 	return answer{}, free, nil
 }
 
+// multiGet pays for the pieces of its answer, which may be many.
 func (c *conn) multiGet(q request) (answer, error) {
-	size := 0
-	values := make([][]byte, len(q.keys))
-	for i, k := range q.keys {
-		values[i] = c.s.t.values[k]
-		if size += 8 + len(values[i]); size > maxReply {
+	size, room := 0, 0
+	for _, k := range q.keys {
+		n := c.s.t.values[k].len()
+		size += 8 + n
+		if room += itemCost; n <= copyBelow {
+			room += n
+		}
+		if size > maxReply {
 			return answer{}, fmt.Errorf("%w: the values asked for at once have more than %d bytes", ErrProtocol, maxReply)
 		}
 	}
-	return c.vectors(values...), nil
+	if room > freeHeld {
+		if err := c.pay(room, room > bigFrom); err != nil {
+			return answer{}, err
+		}
+	}
+	var a answer
+	for _, k := range q.keys {
+		a.add(&c.s.t, c.s.t.values[k])
+	}
+	return a, nil
 }
 
 func (c *conn) one(b byte) answer {
@@ -218,29 +253,48 @@ func (c *conn) number(n int64) answer {
 	return answer{head: c.out}
 }
 
-func (c *conn) popped(n int, value []byte) answer {
-	if n == 0 {
-		return c.number(0)
+func (c *conn) popped(n int, v *value) answer {
+	a := answer{head: binary.LittleEndian.AppendUint64(nil, uint64(n))}
+	if n > 0 {
+		a.add(&c.s.t, v)
 	}
-	head := binary.LittleEndian.AppendUint64(nil, uint64(n))
-	return answer{head: binary.LittleEndian.AppendUint64(head, uint64(len(value))), more: net.Buffers{value}}
+	return a
 }
 
 // copyBelow is up to which size a value is copied into one write with its
 // length.
 const copyBelow = 1 << 10
 
-func (c *conn) vectors(values ...[]byte) answer {
-	if len(values) == 1 && len(values[0]) <= copyBelow {
-		c.out = binary.LittleEndian.AppendUint64(c.out[:0], uint64(len(values[0])))
-		c.out = append(c.out, values[0]...)
-		return answer{head: c.out}
+func (c *conn) vector(v *value) answer {
+	if v.len() > copyBelow {
+		var a answer
+		a.add(&c.s.t, v)
+		return a
 	}
-	var a answer
-	for _, v := range values {
-		a.more = append(a.more, binary.LittleEndian.AppendUint64(nil, uint64(len(v))), v)
+	c.out = binary.LittleEndian.AppendUint64(c.out[:0], uint64(v.len()))
+	if v != nil {
+		c.out = append(c.out, v.b...)
 	}
-	return a
+	return answer{head: c.out}
+}
+
+// add puts a value and its length behind what is there. A small one is copied,
+// a large one held in the table until it is sent.
+func (a *answer) add(t *table, v *value) {
+	last := &a.head
+	if n := len(a.more); n > 0 {
+		last = &a.more[n-1]
+	}
+	*last = binary.LittleEndian.AppendUint64(*last, uint64(v.len()))
+	switch {
+	case v.len() > copyBelow:
+		a.more = append(a.more, v.b, nil)
+		a.held = append(a.held, v)
+		v.readers++
+	case v != nil:
+		*last = append(*last, v.b...)
+		t.free(v)
+	}
 }
 
 func (c *conn) send(a answer) error {

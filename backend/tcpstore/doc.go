@@ -4,23 +4,45 @@
 // It guarantees, while a server is open: requests take effect one at a time, in
 // the order in which each client sent them; a blocked wait costs one entry a
 // key and no thread; what a client sends is bounded (key 8 KiB, value 8 MiB,
-// 16 MiB a request) and costs memory only as it arrives; keys, bytes, waits and
-// connections are bounded by Options. A request that breaks a bound or the
-// protocol ends its own connection, with the reason in the log, and nobody
-// else's. After Fence(g) has returned, nothing that a connection of an older
+// 16 MiB a request) and costs memory only as it arrives. A request that breaks a
+// bound or the protocol ends its own connection, with the reason in the log.
+// After Fence(g) has returned, nothing that a connection of an older
 // generation sent takes effect any more, its keys are gone, and keys that name
 // an older attempt (TORCHELASTIC_RESTART_COUNT) are refused. After Close no
 // goroutine of the package is left.
+//
+// # Memory
+//
+// One budget (Options.Budget) pays for everything: keys, values, waits, requests
+// that are on their way in, answers that are on their way out, and 8 KiB for each
+// connection. What does not fit is refused. A value is charged until the last
+// answer that sends it is out, even when its key is gone. Large charges (over
+// 16 KiB) leave a quarter of the budget free, so that a store full of large
+// values still serves clients that only meet. A process that is the store's alone
+// and calls LimitMemory stays below the budget and Overhead.
+//
+// A connection must make its first request within 30 s, and complete a request
+// within 10 s of the moment when it was seen to be incomplete. After its first
+// request it may be silent, or wait, for as long as it likes. Where connections
+// or their memory run out, the oldest one without a request makes way for a new
+// one; where memory for requests runs out, the oldest incomplete one does. A
+// client that has completed a request and is not sending one is never ended for
+// others. Connections are bounded in total and, from other machines, by address.
+//
+// Who can reach the store and follows the protocol can still fill it with small
+// keys: the protocol asks nobody who he is. That is why a server listens on
+// loopback only, unless Options say otherwise.
+//
+// # Layouts
 //
 // Both opcode layouts are served and told apart by the first message: newer
 // clients begin with a magic number, PyTorch 1.13 and 2.0 do not (Layout). The
 // callback channel of 1.13 (WATCH_KEY) is accepted as a connection but its one
 // request is refused.
 //
-// Nobody is asked who he is: the protocol has no authentication. That is why a
-// server listens on loopback only, unless Options say otherwise.
-//
-// A Server owns its goroutines: some that accept, one for each connection. It
-// must not know what the keys mean, apart from the attempt in them, and it
-// keeps nothing on disk: a job that loses its store builds its groups anew.
+// A Server owns its goroutines: some that accept, one that ends late
+// connections, one for each connection. It must not know what the keys mean,
+// apart from the attempt in them, and it keeps nothing on disk: a job that loses
+// its store builds its groups again. Package keeper runs one in a process of its
+// own.
 package tcpstore

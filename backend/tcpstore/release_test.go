@@ -29,6 +29,7 @@ func init() {
 	if os.Getenv(asServer) == "" {
 		return
 	}
+	LimitMemory(DefaultBudget)
 	s, err := Listen("127.0.0.1:0", Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -50,7 +51,7 @@ type other struct {
 
 // start runs a command that prints a name and an address, and serves until its
 // input ends.
-func start(t *testing.T, c *exec.Cmd) other {
+func start(t testing.TB, c *exec.Cmd) other {
 	t.Helper()
 	in, err := c.StdinPipe()
 	must(t, err)
@@ -73,14 +74,14 @@ func start(t *testing.T, c *exec.Cmd) other {
 	return other{name, address, c.Process.Pid}
 }
 
-func ours(t *testing.T) other {
+func ours(t testing.TB) other {
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), asServer+"=1")
 	return start(t, c)
 }
 
 // peakMiB is the most memory that a process has had.
-func peakMiB(t *testing.T, pid int) float64 {
+func peakMiB(t testing.TB, pid int) float64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	must(t, err)
 	_, rest, _ := bytes.Cut(b, []byte("VmHWM:"))
@@ -143,4 +144,20 @@ func releaseAtScale(t *testing.T) {
 func middle(v []float64) float64 {
 	slices.Sort(v)
 	return v[len(v)/2]
+}
+
+// BenchmarkMeet is ten thousand clients that meet in a store of another
+// process, from the first connection until the last is released.
+func BenchmarkMeet(b *testing.B) {
+	for _, l := range layouts {
+		b.Run(l.String(), func(b *testing.B) {
+			for range b.N {
+				s := ours(b)
+				took, err := Meet(s.address, l, 10000, releaseLimit)
+				must(b, err)
+				b.ReportMetric(took.Seconds(), "s/meeting")
+				b.ReportMetric(peakMiB(b, s.pid), "MiB")
+			}
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -23,32 +24,54 @@ var (
 
 // Options of a server; zero values become the defaults.
 type Options struct {
-	Generation uint64 // of the job that meets in it; see Fence
-	Exposed    bool   // listen on an address that others can reach
-	MaxConns   int    // default 65,536
-	MaxKeys    int    // default 131,072
-	MaxBytes   int64  // of keys and values together, default 1 GiB
-	MaxWaits   int    // keys that are waited for, over all connections, default 4,194,304
-	Log        *slog.Logger
+	Generation    uint64        // of the job that meets in it; see Fence
+	Exposed       bool          // listen on an address that others can reach
+	Budget        int64         // bytes of memory for everything, default 256 MiB; see the package comment
+	MaxConns      int           // default 65,536, and not more than the process may have descriptors
+	MaxPerAddress int           // connections of one address; default 4,096, and no bound for those of this machine
+	MaxKeys       int           // default 131,072
+	MaxWaits      int           // keys that are waited for, over all connections, default 4,194,304
+	FirstRequest  time.Duration // for a new connection to make its first request, default 30 s
+	OneRequest    time.Duration // for a request that has begun to be complete, default 10 s
+	Log           *slog.Logger
 }
 
+// Bounds that Options are filled with.
+const (
+	DefaultBudget   = 256 << 20
+	maxConns        = 64 << 10
+	spareFiles      = 64 // descriptors that are not for connections
+	perAddressMost  = 4 << 10
+	firstRequestMax = 30 * time.Second
+	oneRequestMax   = 10 * time.Second
+)
+
 func (o Options) withDefaults() Options {
-	if o.MaxConns == 0 {
-		o.MaxConns = 64 << 10
-	}
-	if o.MaxKeys == 0 {
-		o.MaxKeys = 128 << 10
-	}
-	if o.MaxBytes == 0 {
-		o.MaxBytes = 1 << 30
-	}
-	if o.MaxWaits == 0 {
-		o.MaxWaits = 4 << 20
-	}
+	fill(&o.Budget, DefaultBudget)
+	fill(&o.MaxConns, connsAllowed())
+	fill(&o.MaxKeys, 128<<10)
+	fill(&o.MaxWaits, 4<<20)
+	fill(&o.FirstRequest, firstRequestMax)
+	fill(&o.OneRequest, oneRequestMax)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+func fill[T int | int64 | time.Duration](v *T, otherwise T) {
+	if *v == 0 {
+		*v = otherwise
+	}
+}
+
+// connsAllowed is how many connections the process has descriptors for.
+func connsAllowed() int {
+	var r unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &r) != nil || r.Cur >= maxConns+spareFiles {
+		return maxConns
+	}
+	return max(int(r.Cur)-spareFiles, 1)
 }
 
 // acceptors take connections in parallel: while one takes the next connection,
@@ -61,34 +84,54 @@ const acceptPause = 20 * time.Millisecond
 
 // Server is an open store. All methods may be called by anybody at any time.
 type Server struct {
-	o  Options
-	l  net.Listener
-	wg sync.WaitGroup
+	o    Options
+	l    net.Listener
+	wg   sync.WaitGroup
+	quit chan struct{}
 
 	mu      sync.Mutex
 	t       table
 	conns   map[*conn]struct{}
+	from    map[netip.Addr]int // connections by address
+	doubt   suspects
 	refused int64 // connections and requests
+	evicted int64 // connections that made way for others
 	closed  bool
 }
 
 // Listen opens a store at host:port (port 0 = any) and serves until Close.
 func Listen(address string, o Options) (*Server, error) {
-	if err := mayListen(address, o.Exposed); err != nil {
+	l, err := Bind(address, o.Exposed)
+	if err != nil {
+		return nil, err
+	}
+	return Serve(l, o), nil
+}
+
+// Bind listens at host:port for a Server of this process or of another one: on
+// loopback only, unless exposed.
+func Bind(address string, exposed bool) (*net.TCPListener, error) {
+	if err := mayListen(address, exposed); err != nil {
 		return nil, err
 	}
 	l, err := listen(address)
 	if err != nil {
 		return nil, fmt.Errorf("tcpstore: %w", err)
 	}
-	s := &Server{o: o.withDefaults(), l: l, conns: map[*conn]struct{}{}}
-	s.t.generation = o.Generation
+	return l.(*net.TCPListener), nil
+}
+
+// Serve serves on a listener of Bind, which it owns from now on, until Close.
+func Serve(l *net.TCPListener, o Options) *Server {
+	s := &Server{o: o.withDefaults(), l: l, quit: make(chan struct{}), conns: map[*conn]struct{}{}, from: map[netip.Addr]int{}}
+	s.t.generation, s.t.b.limit = o.Generation, s.o.Budget
 	s.t.clear()
+	s.wg.Add(1 + acceptors)
+	go s.sweep()
 	for range acceptors {
-		s.wg.Add(1)
 		go s.accept()
 	}
-	return s, nil
+	return s
 }
 
 func mayListen(address string, exposed bool) error {
@@ -152,17 +195,14 @@ func (s *Server) accept() {
 }
 
 func (s *Server) admit(nc *net.TCPConn) {
-	c := &conn{s: s, nc: nc}
+	c := &conn{s: s, nc: nc, from: addressOf(nc)}
+	c.d = newDecoder(c)
+	c.d.charge = c.charge
 	s.mu.Lock()
-	ok := !s.closed && len(s.conns) < s.o.MaxConns
-	if ok {
-		c.generation = s.t.generation
-		s.conns[c] = struct{}{}
-		s.wg.Add(1)
-	}
+	err := s.place(c)
 	s.mu.Unlock()
-	if !ok {
-		c.s.refuse(c, fmt.Errorf("%w: %d connections are all that it takes", ErrFull, s.o.MaxConns))
+	if err != nil {
+		s.refuse(c, err)
 		nc.Close()
 		return
 	}
@@ -170,10 +210,9 @@ func (s *Server) admit(nc *net.TCPConn) {
 }
 
 func (s *Server) leave(c *conn) {
-	c.nc.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.conns, c)
+	s.end(c)
 	if c.w != nil && c.w.left > 0 {
 		s.t.forget(c.w)
 	}
@@ -201,7 +240,7 @@ func (s *Server) Fence(generation uint64) error {
 // hangUp ends all connections; each one's goroutine notices by itself.
 func (s *Server) hangUp() {
 	for c := range s.conns {
-		c.nc.Close()
+		s.end(c)
 	}
 }
 
@@ -209,6 +248,9 @@ func (s *Server) hangUp() {
 // listener's.
 func (s *Server) Close() error {
 	s.mu.Lock()
+	if !s.closed {
+		close(s.quit)
+	}
 	s.closed = true
 	s.hangUp()
 	s.mu.Unlock()
@@ -223,15 +265,20 @@ type Stats struct {
 	Conns      int
 	Keys       int
 	Bytes      int64 // of keys and values
+	Used       int64 // of the budget
 	Waits      int   // keys that are waited for
 	Refused    int64 // connections and requests since it was opened
+	Evicted    int64 // connections that were ended for others, since then
 }
 
 // Stats of this moment.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{s.t.generation, len(s.conns), len(s.t.values) + len(s.t.queues), s.t.bytes, s.t.waiting, s.refused}
+	return Stats{
+		Generation: s.t.generation, Conns: len(s.conns), Keys: len(s.t.values) + len(s.t.queues), Bytes: s.t.bytes,
+		Used: s.t.b.used, Waits: s.t.waiting, Refused: s.refused, Evicted: s.evicted,
+	}
 }
 
 // told is how many refusals the log has in full; after that it has one of

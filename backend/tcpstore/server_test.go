@@ -305,7 +305,7 @@ func TestOldAttemptIsRefused(t *testing.T) {
 
 // A client that breaks a bound loses its connection; the others don't notice.
 func TestBounds(t *testing.T) {
-	s := open(t, Options{MaxKeys: 3, MaxBytes: 1000, MaxWaits: 4})
+	s := open(t, Options{MaxKeys: 3, Budget: 256 << 10, MaxWaits: 4})
 	good := dial(t, s, Current)
 	must(t, good.MultiSet([]string{"a", "b", "c"}, []string{"1", "x", strings.Repeat("y", 500)}))
 	_, err := good.NumKeys() // what was stored is there once this is answered
@@ -313,8 +313,8 @@ func TestBounds(t *testing.T) {
 	for name, bad := range map[string]func(c *Client) error{
 		"a key too many":     func(c *Client) error { return c.Set("d", "") },
 		"a queue too many":   func(c *Client) error { return c.Push("d", "") },
-		"too many bytes":     func(c *Client) error { return c.Set("a", strings.Repeat("z", 600)) },
-		"append too much":    func(c *Client) error { return c.Append("c", strings.Repeat("z", 600)) },
+		"too many bytes":     func(c *Client) error { return c.Set("a", strings.Repeat("z", 200<<10)) },
+		"append too much":    func(c *Client) error { return c.Append("c", strings.Repeat("z", 200<<10)) },
 		"no number":          func(c *Client) error { _, err := c.Add("b", 1); return err },
 		"number overflows":   func(c *Client) error { _, err := c.Add("a", 1<<63-1); return err },
 		"long key":           func(c *Client) error { return c.Set(strings.Repeat("k", MaxKey+1), "") },

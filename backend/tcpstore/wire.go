@@ -81,12 +81,39 @@ type request struct {
 	values [][]byte
 }
 
-// decoder reads requests. It allocates no more than what has arrived, and a
-// chunk.
+// decoder reads requests. It allocates no more than twice what has arrived, and
+// a chunk.
 type decoder struct {
 	r      *bufio.Reader
 	layout Layout
-	left   int // bytes that the present request may still have
+	left   int  // bytes that the present request may still have
+	amid   bool // a request has begun and is not complete
+
+	charge  func(n int, big bool) error // pays for memory of a request; nil = it is free
+	held    int                         // memory of the present request
+	charged int                         // what was paid for it
+}
+
+// Charges of a request: the first bytes are the connection's own, and then it
+// pays in steps that grow with it, so that many keys don't mean many charges.
+const (
+	freeHeld  = 1 << 10
+	chargeMin = 4 << 10
+)
+
+// hold pays for n more bytes of memory.
+func (d *decoder) hold(n int) error {
+	d.held += n
+	need := d.held - freeHeld - d.charged
+	if d.charge == nil || need <= 0 {
+		return nil
+	}
+	step := max(need, min(max(d.charged, chargeMin), chunk))
+	if err := d.charge(step, d.held > bigFrom); err != nil {
+		return err
+	}
+	d.charged += step
+	return nil
 }
 
 // greet finds the layout by the first message. A legacy client's first message
@@ -120,11 +147,12 @@ func (d *decoder) next() (request, error) {
 	if err != nil {
 		return request{}, err
 	}
-	d.left = MaxRequest
+	d.left, d.held, d.charged, d.amid = MaxRequest, 0, 0, true
 	q := request{op: d.opOf(code)}
 	if err := d.body(&q); err != nil {
 		return request{}, cutShort(err)
 	}
+	d.amid = false
 	if q.op == opNone {
 		return request{}, fmt.Errorf("%w: opcode %d is none of the %s layout", ErrProtocol, code, d.layout)
 	}
@@ -231,11 +259,24 @@ func (d *decoder) bytes(limit int, what string) ([]byte, error) {
 	if d.left -= n; d.left < 0 {
 		return nil, fmt.Errorf("%w: a request has more than %d bytes", ErrProtocol, MaxRequest)
 	}
-	b := make([]byte, 0, min(n, chunk))
-	for len(b) < n {
-		k := min(n-len(b), chunk)
-		at := len(b)
-		b = append(b, make([]byte, k)...)
+	if err := d.hold(itemCost); err != nil {
+		return nil, err
+	}
+	return d.fill(n)
+}
+
+// fill reads n bytes into room that doubles as they come.
+func (d *decoder) fill(n int) ([]byte, error) {
+	var b []byte
+	for at := 0; at < n; at = len(b) {
+		size := min(n, max(chunk, 2*at))
+		if err := d.hold(size); err != nil {
+			return nil, err
+		}
+		more := make([]byte, size)
+		copy(more, b)
+		b = more
+		d.held -= at
 		if _, err := io.ReadFull(d.r, b[at:]); err != nil {
 			return nil, err
 		}

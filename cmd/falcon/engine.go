@@ -21,7 +21,6 @@ import (
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/rpc"
-	"github.com/failslow/falcon/backend/tcpstore"
 	"github.com/failslow/falcon/tui/front"
 )
 
@@ -136,6 +135,9 @@ func (c *engineConfig) check() error {
 	if err := c.Recovery.check(); err != nil {
 		return err
 	}
+	if err := c.Store.check(); err != nil {
+		return err
+	}
 	if err := c.SSH.check(); err != nil {
 		return err
 	}
@@ -185,7 +187,7 @@ func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slo
 	return h, err
 }
 
-func startWith(ctx context.Context, j *journal.Journal, store *tcpstore.Server, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
+func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	conf := engine.Config{
 		JobName: cfg.Job, Journal: j, Detect: cfg.Detect.detector(), Mitigate: cfg.Mitigate.planner(), Policy: cfg.policy(), Validation: cfg.Validation.engine(),
 		Restart: cfg.Restart.engine(), Recovery: cfg.Recovery.engine(), Log: log,
@@ -235,7 +237,7 @@ func openDoors(e *engine.Engine, cfg engineConfig) (*rpc.Server, error) {
 
 // run ends the parts in their order: the engine first, so that watchers and
 // agents are told; then the doors, those who look first; the journal last.
-func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *front.Server, store *tcpstore.Server, j *journal.Journal) {
+func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *front.Server, store rendezvous, j *journal.Journal) {
 	defer close(h.ended)
 	var g group.Group
 	engineCtx, cancel := context.WithCancel(ctx)

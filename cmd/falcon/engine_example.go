@@ -54,6 +54,7 @@ recovery:
 store:
   listen: ""                      # HOST:PORT of the job's rendezvous store (PyTorch's TCPStore); "" = none
   exposed: false                  # true: other machines may reach it; it asks nobody who he is
+  budget_mib: 256                 # memory of all that it holds; each connection counts 8 KiB
 ssh:
   listen: ""                      # HOST:PORT of the console over SSH, such as 0.0.0.0:2222; "" = none
   host_key: /var/lib/falcon/ssh_host_key  # made when it is not there; default ssh_host_key in state_dir

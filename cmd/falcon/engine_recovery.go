@@ -2,14 +2,12 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/engine"
-	"github.com/failslow/falcon/backend/tcpstore"
 	"github.com/failslow/falcon/recovery"
 )
 
@@ -67,22 +65,4 @@ func (r recoveryConfig) engine() engine.Recovery {
 			SpareWait: r.SpareWait, AgentWait: r.AgentWait, ReplaceMost: r.Replace, RejoinMost: r.Rejoin,
 		},
 	}
-}
-
-// storeConfig is the rendezvous store that the engine serves to the job.
-type storeConfig struct {
-	Listen  string `yaml:"listen"`  // HOST:PORT; "" = none
-	Exposed bool   `yaml:"exposed"` // an address that other machines reach is meant: the protocol asks nobody who he is
-}
-
-// open starts the store; nil where none is wanted.
-func (s storeConfig) open(log *slog.Logger) (*tcpstore.Server, error) {
-	if s.Listen == "" {
-		return nil, nil
-	}
-	out, err := tcpstore.Listen(s.Listen, tcpstore.Options{Exposed: s.Exposed, Log: log})
-	if err != nil {
-		return nil, fmt.Errorf("store.listen: %w", err)
-	}
-	return out, nil
 }

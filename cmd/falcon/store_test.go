@@ -63,6 +63,8 @@ func TestStoreSaysWhatIsWrong(t *testing.T) {
 	for _, c := range []struct{ args, says string }{
 		{"--listen 0.0.0.0:0", "--insecure-listen"},
 		{"--listen nonsense", "HOST:PORT"},
+		{"--budget 5", "--budget"},
+		{"--max-clients -1", "--max-clients"},
 		{"more", "store"},
 	} {
 		e := exec.Command(bin, append([]string{"store"}, strings.Fields(c.args)...)...)

@@ -93,6 +93,9 @@ func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
 // mayGo says whether an order can go out now: nothing else is being done with
 // the job that it would overlap.
 func (e *Engine) mayGo(o *order, now time.Time) bool {
+	if o.Order.Epoch != e.mem.job.Epoch || e.unadopted() != nil {
+		return false // ranks would still vote for what the planner has given up
+	}
 	return !e.val.Active() && e.recovering() == nil && !(o.heavy() && e.windows.inFlight(now, e.jobNodes()))
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
 	if n == nil || n.guilty() || n.demanded {
 		return
 	}
-	if j.c.now-n.reached > reachFor && j.c.job.broken() != "" && 2*j.unreached() <= len(j.c.order) {
+	if out, of := j.unreached(); j.c.now-n.reached > reachFor && j.c.job.broken() != "" && 2*out <= of {
 		return
 	}
 	j.c.violate("healthy node %s is fenced by %s: %v", name, v.ID, faults(v))
@@ -152,13 +153,17 @@ func (j *judge) end() {
 	c.violate("the job stands for ever: no iteration since %.1f s; %s", c.job.begun.Seconds(), c.job.broken())
 }
 
-// unreached counts the nodes that the engine can't reach now.
-func (j *judge) unreached() int {
-	out := 0
+// unreached counts the nodes of the job that the engine can't reach now, and all
+// of them.
+func (j *judge) unreached() (out, of int) {
 	for _, n := range j.c.order {
+		if !slices.ContainsFunc(n.procs, func(p *proc) bool { return p.alive || j.c.now-p.endedAt < guiltyFor }) {
+			continue
+		}
+		of++
 		if j.c.now-n.reached > time.Second {
 			out++
 		}
 	}
-	return out
+	return out, of
 }

@@ -37,7 +37,7 @@ func (q *events) Pop() any {
 }
 
 // linesKept bounds the trace that a failing run prints.
-const linesKept = 40000
+const linesKept = 400000
 
 // World is the clock, the queue of what will happen, the only source of chance,
 // and the trace of what did.

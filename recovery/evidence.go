@@ -79,11 +79,11 @@ func (t *testimony) add(words []word, since []time.Time) {
 	}
 }
 
-// against is the sign that a stall is against a node that is not heard, empty =
-// none. Without the word of every node that is heard, it takes a longer stall.
+// against is the sign that a stall which no rank explains is against a node that is
+// not heard, empty = none. Without the word of every node that is heard, it takes a longer stall.
 func (t testimony) against(stall, unvouched time.Duration) string {
 	switch {
-	case t.nodes == 0 || t.busy+t.frozen > 0:
+	case t.frozen > 0:
 		return ""
 	case t.vouched():
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and those that are heard wait", stall.Seconds())
@@ -159,14 +159,15 @@ func (x *member) hookAge() time.Duration {
 }
 
 // second is the second sign against a silent node, empty = none. While iterations
-// begin there is none: they prove that all ranks live.
+// begin there is none: they prove that all ranks live. Where no node is heard
+// nobody can say that none begin.
 func (m *Machine) second(now time.Time, n falcon.Node, t testimony, stall time.Duration) string {
 	h := m.nodes[n]
 	if m.recovering() {
 		return m.secondMeanwhile(now, n, h)
 	}
 	switch {
-	case stall == 0, t.busy > 0, h.leaves(now, m.cfg.Leave) && stall < m.cfg.LeaveStall:
+	case stall == 0, t.nodes == 0, t.busy > 0, h.leaves(now, m.cfg.Leave) && stall < m.cfg.LeaveStall:
 		return ""
 	case m.fresh(now, h):
 		return deviceText(h.fatal)

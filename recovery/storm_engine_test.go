@@ -421,7 +421,7 @@ func (s *storm) smaller(c falcon.Recovery, p falcon.Placement) {
 		}
 	}
 	if s.saw["fewer replicas"] = true; s.chaos {
-		s.left += 40 // for what befalls the smaller world
+		s.left += 120 // for what befalls the smaller world
 	}
 	s.job.Layout, s.job.Splits = v.Layout, slices.Clone(v.Splits)
 	s.share()

@@ -59,7 +59,7 @@ func TestRandomSchedules(t *testing.T) {
 		"fewer replicas", "fewer are asked for", "recovered with fewer", "agents awaited",
 		"goodbye", "blackout", "all agents restart", "pause", "late engine", "unexplained end", "finished", "engine restart as it finishes",
 	} {
-		if sum[k] == 0 {
+		if rare := testing.Short() && k == "recovered with fewer"; sum[k] == 0 && !rare {
 			t.Errorf("no schedule had: %s", k)
 		}
 	}
@@ -386,7 +386,7 @@ func (s *storm) step() {
 
 // strike lets something fail.
 func (s *storm) strike() {
-	if !s.chance(0.08) {
+	if !s.chance(0.1) {
 		return
 	}
 	n := s.nodes[s.rng.IntN(len(s.nodes))]

@@ -72,3 +72,12 @@ func (b *bench) turn() {
 		synctest.Wait()
 	}
 }
+
+func (b *bench) dead() bool {
+	select {
+	case <-b.engine.Done():
+		return true
+	default:
+		return false
+	}
+}

@@ -30,6 +30,12 @@
 // or process says of the job is refused, whatever it believes itself, until
 // somebody lifts the node's fence.
 //
+// The engine looks at itself before it takes an agent for silent: how long words
+// waited for it and how late its ticks come goes to the recovery machine, with how
+// each stream ended. Commands carry what is left of their lives, which agents
+// count by their own clocks; a clock that differs is named. The ends of ranks with
+// success are durable: a finished job is not recovered after a restart.
+//
 // Run's caller owns the goroutine; everything else goes through channels of
 // named bounds. Samples are never persisted. A policy that an approver sets
 // holds over restarts until the configured one changes; a freeze holds even

@@ -492,13 +492,4 @@ func (b *bench) halt() error {
 	return err
 }
 
-func (b *bench) dead() bool {
-	select {
-	case <-b.engine.Done():
-		return true
-	default:
-		return false
-	}
-}
-
 var tester = Actor{Name: "tester", Role: "approver", From: "test"}

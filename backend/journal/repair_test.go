@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -121,7 +122,7 @@ func TestErrorsOfDisksAreNamed(t *testing.T) {
 		if !errors.Is(err, want) || errors.Is(err, ErrCorrupt) || strings.Contains(err.Error(), "repair") {
 			t.Errorf("%v: %v, want %v", errno, err, want)
 		}
-		if passes := want == ErrFull || want == ErrReadOnly || want == ErrIO; Transient(err) != passes {
+		if passes := slices.Contains([]error{ErrFull, ErrReadOnly, ErrIO}, want); Transient(err) != passes {
 			t.Errorf("%v: Transient = %v", errno, !passes)
 		}
 	}

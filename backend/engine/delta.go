@@ -132,14 +132,19 @@ func listed[T ~string](d *delta, name string, was []T) ([]T, error) {
 	return out, nil
 }
 
+// castagnoli is the sum that processors compute.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sumOf adds a list to a sum over lists.
 func sumOf[T ~string](sum uint32, in []T) uint32 {
-	h := crc32.NewIEEE()
-	var b []byte
+	const most = 32 << 10
+	b := append(make([]byte, 0, most+256), '|')
 	for _, v := range in {
-		b = append(append(b[:0], v...), 0)
-		h.Write(b)
+		if b = append(append(b, v...), 0); len(b) >= most {
+			sum, b = crc32.Update(sum, castagnoli, b), b[:0]
+		}
 	}
-	return sum*31 + h.Sum32()
+	return crc32.Update(sum, castagnoli, b)
 }
 
 // rangesText lists ranks as ranges, in their order.

@@ -178,15 +178,15 @@ func (w *walker) walkLog(log *bbolt.Bucket) error {
 // begin finds where the chain begins: with the first record of all, or with a
 // snapshot.
 func (w *walker) begin(k, v []byte) error {
-	if bytes.Equal(k, seqKey(1)) {
+	r, err := decode(v)
+	if err != nil {
+		return fmt.Errorf("record %x is the first broken one: %w", k, err)
+	}
+	if bytes.Equal(k, seqKey(1)) && r.Kind != KindSnapshot {
 		if w.Kept > 0 {
 			return fmt.Errorf("%w: there are audit records and no snapshot", ErrRecord)
 		}
 		return nil
-	}
-	r, err := decode(v)
-	if err != nil {
-		return fmt.Errorf("record %x is the first broken one: %w", k, err)
 	}
 	if len(k) != 8 || binary.BigEndian.Uint64(k) != r.Seq {
 		return fmt.Errorf("record %d is the first broken one: %w: record %d stands there", w.Head.Seq+1, ErrRecord, r.Seq)

@@ -180,6 +180,20 @@ func TestFileStopsGrowing(t *testing.T) {
 	}
 }
 
+func TestSnapshotOfAnEmptyJournal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	j, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(j.Compact(1, [][]byte{[]byte("a")}, Keep{}), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := Verify(path); err != nil || r.Head.Seq != 2 || r.From != (Head{}) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 func BenchmarkCompact(b *testing.B) {
 	j, err := Open(filepath.Join(b.TempDir(), "j.db"))
 	if err != nil {

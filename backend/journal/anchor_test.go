@@ -184,3 +184,19 @@ func TestDamagedHeadFile(t *testing.T) {
 		t.Errorf("Repair of a good journal = %+v, %v", out, err)
 	}
 }
+
+// BenchmarkHeadFile is what the head file adds to every Append.
+func BenchmarkHeadFile(b *testing.B) {
+	a, err := openAnchor(filepath.Join(b.TempDir(), "journal.db"), Head{}, true)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer a.close()
+	h := Head{}
+	for b.Loop() {
+		h.Seq++
+		if err := a.write(h); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

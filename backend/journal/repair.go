@@ -270,6 +270,7 @@ func Restore(backupFile, path string, force bool) (report Report, aside string, 
 	if aside, err = swapIn(path, fresh, "replaced"); err != nil {
 		return report, aside, failed(path, err)
 	}
+	report.Anchored = true
 	return report, aside, newAnchor(path, report.Head)
 }
 

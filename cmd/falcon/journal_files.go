@@ -16,13 +16,13 @@ func journalBackupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "backup FILE",
 		Short:   "Write a checked copy of a stopped engine's journal",
-		Long:    "Write a checked, consistent copy of the journal to FILE, which is replaced once the copy is on stable storage. The engine must not be running, as it alone may read its journal: a running one writes copies by itself where falcon.yaml has the section backup (see falcon serve --help).",
+		Long:    "Write a checked, consistent copy of the journal to FILE, which is replaced once the copy is on stable storage. The engine must not be running, as it alone may read its journal: a running one writes copies by itself where falcon.yaml has journal.backup_dir (see falcon serve --help).",
 		Example: "  falcon journal backup /backup/journal-monday.db\n  falcon journal backup /backup/journal-monday.db --journal /var/lib/falcon/journal.db",
 		Args:    oneBackup,
 		RunE: func(c *cobra.Command, args []string) error {
 			r, err := journal.Copy(from, args[0])
 			if errors.Is(err, journal.ErrLocked) {
-				return fmt.Errorf("%w; or have the running engine write copies by itself: section backup of falcon.yaml", err)
+				return fmt.Errorf("%w; or have the running engine write copies by itself: journal.backup_dir of falcon.yaml", err)
 			}
 			if err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/failslow/falcon/backend/journal"
 )
@@ -81,7 +82,7 @@ func TestJournalBackupAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	if code, _, why := command(t, "journal", "backup", copied, "--journal", path); code != 1 || !strings.Contains(why, "section backup of falcon.yaml") {
+	if code, _, why := command(t, "journal", "backup", copied, "--journal", path); code != 1 || !strings.Contains(why, "journal.backup_dir of falcon.yaml") {
 		t.Errorf("beside an engine: %d, %q", code, why)
 	}
 }
@@ -111,5 +112,38 @@ func TestJournalRepair(t *testing.T) {
 	}
 	if code, out, why := command(t, "journal", "verify", path); code != 0 || !strings.Contains(out, "2 records, unbroken") {
 		t.Errorf("verify: %d, %q, %q", code, out, why)
+	}
+}
+
+// A running engine writes copies that can be checked and brought back, and
+// keeps the newest.
+func TestRunningEngineKeepsCopies(t *testing.T) {
+	dir := t.TempDir()
+	j, err := journal.Open(filepath.Join(dir, "journal.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	c := journalConfig{BackupDir: filepath.Join(dir, "copies"), Backups: 2}
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	other := filepath.Join(c.BackupDir, "journal-monday.db")
+	for n := range 4 {
+		if err := errors.Join(j.Append([]journal.Record{{Kind: "event", Body: []byte("{}")}}), c.copyOnce(j, at.Add(time.Duration(n)*time.Hour)), os.WriteFile(other, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	names, err := filepath.Glob(filepath.Join(c.BackupDir, "journal-2*"))
+	if err != nil || len(names) != 2 || filepath.Base(names[1]) != "journal-20300102T060405Z.db" {
+		t.Fatalf("%v, %v", names, err)
+	}
+	if r, err := journal.Verify(names[1]); err != nil || r.Head.Seq != 4 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Error("a file of somebody else is gone")
+	}
+	c.BackupEvery = time.Millisecond
+	if err := c.check(); err == nil || !strings.Contains(err.Error(), "journal.backup_every") {
+		t.Error(err)
 	}
 }

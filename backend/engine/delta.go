@@ -172,22 +172,33 @@ func parseRanges(s string) ([]falcon.Rank, error) {
 	if s == "" {
 		return nil, nil
 	}
-	var out []falcon.Rank
+	total := 0
 	for part := range strings.SplitSeq(s, ",") {
-		from, to, is := strings.Cut(part, "-")
-		a, err := strconv.Atoi(from)
-		b := a
-		if err == nil && is {
-			b, err = strconv.Atoi(to)
-		}
-		if err != nil || a < 0 || b < a || b >= RanksMax || len(out)+b-a >= RanksMax {
+		from, to, err := parseRange(part)
+		if total += to - from + 1; err != nil || total > RanksMax {
 			return nil, fmt.Errorf("%w: %q are no ranks", errDelta, part)
 		}
-		for r := a; r <= b; r++ {
-			out = append(out, falcon.Rank(r))
+	}
+	out := make([]falcon.Rank, 0, total)
+	for part := range strings.SplitSeq(s, ",") {
+		for from, to, _ := parseRange(part); from <= to; from++ {
+			out = append(out, falcon.Rank(from))
 		}
 	}
 	return out, nil
+}
+
+// parseRange reads "4" or "4-7"; both ends belong to it.
+func parseRange(s string) (from, to int, err error) {
+	first, last, is := strings.Cut(s, "-")
+	from, err = strconv.Atoi(first)
+	if to = from; err == nil && is {
+		to, err = strconv.Atoi(last)
+	}
+	if err == nil && (from < 0 || to < from || to >= RanksMax) {
+		err = errDelta
+	}
+	return from, to, err
 }
 
 // written is what the newest records say, those of a batch under way included:

@@ -21,13 +21,14 @@ var (
 	ErrReadOnly   = errors.New("journal: the file system is read-only")
 	ErrIO         = errors.New("journal: the disk reports an input/output error")
 	ErrPermission = errors.New("journal: permission denied")
+	ErrScarce     = errors.New("journal: the machine is out of file descriptors or memory")
 	ErrClosed     = errors.New("journal: closed")
 )
 
-// Transient reports whether an error is one of the disk's that can pass while
+// Transient reports whether an error is one of the machine's that can pass while
 // the file stays as it is: the same batch may be appended again later.
 func Transient(err error) bool {
-	return errors.Is(err, ErrFull) || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrIO)
+	return errors.Is(err, ErrFull) || errors.Is(err, ErrReadOnly) || errors.Is(err, ErrIO) || errors.Is(err, ErrScarce)
 }
 
 // explained names an error of the operating system, with what to do; nil for
@@ -42,10 +43,16 @@ func explained(path string, err error) error {
 		return fmt.Errorf("%w: %s (%w); find out why (dmesg), then mount it for writing: the journal itself is as it was", ErrReadOnly, path, err)
 	case errors.Is(err, syscall.EIO):
 		return fmt.Errorf("%w: %s (%w); look at dmesg, copy the state directory to a good disk, and check the copy with falcon journal verify", ErrIO, path, err)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM):
+		return fmt.Errorf("%w: %s (%w); raise the limit of open files (LimitNOFILE, ulimit -n) or free memory", ErrScarce, path, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %s (%w); run falcon as the owner of the state directory, or give the files to its user (chown)", ErrPermission, path, err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %s (%w); create the directory or correct state_dir", ErrAbsent, path, err)
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return fmt.Errorf("journal: %s: %w; this is the operating system's answer and no damage of the journal: look at dmesg", path, err)
 	}
 	return nil
 }
@@ -78,7 +85,7 @@ const fencesLost = "lost records may hold fences and decisions, so look first wh
 
 // known reports whether an error has its explanation already.
 func known(err error) bool {
-	for _, e := range []error{ErrLocked, ErrCorrupt, ErrLost, ErrNewer, ErrAbsent, ErrFull, ErrReadOnly, ErrIO, ErrPermission, ErrClosed} {
+	for _, e := range []error{ErrLocked, ErrCorrupt, ErrLost, ErrNewer, ErrAbsent, ErrFull, ErrReadOnly, ErrIO, ErrPermission, ErrScarce, ErrClosed} {
 		if errors.Is(err, e) {
 			return true
 		}

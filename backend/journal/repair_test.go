@@ -117,12 +117,13 @@ func TestErrorsOfDisksAreNamed(t *testing.T) {
 	for errno, want := range map[syscall.Errno]error{
 		syscall.ENOSPC: ErrFull, syscall.EDQUOT: ErrFull, syscall.EROFS: ErrReadOnly, syscall.EIO: ErrIO,
 		syscall.EACCES: ErrPermission, syscall.EPERM: ErrPermission, syscall.ENOENT: ErrAbsent, syscall.EWOULDBLOCK: ErrLocked,
+		syscall.EMFILE: ErrScarce, syscall.ENFILE: ErrScarce, syscall.ENOTDIR: syscall.ENOTDIR,
 	} {
 		err := failed("/state/journal.db", &os.PathError{Op: "write", Path: "/state/journal.db", Err: errno})
 		if !errors.Is(err, want) || errors.Is(err, ErrCorrupt) || strings.Contains(err.Error(), "repair") {
 			t.Errorf("%v: %v, want %v", errno, err, want)
 		}
-		if passes := slices.Contains([]error{ErrFull, ErrReadOnly, ErrIO}, want); Transient(err) != passes {
+		if passes := slices.Contains([]error{ErrFull, ErrReadOnly, ErrIO, ErrScarce}, want); Transient(err) != passes {
 			t.Errorf("%v: Transient = %v", errno, !passes)
 		}
 	}

@@ -59,6 +59,10 @@ gobench "S3 search, up to 1,024 nodes" ./mitigate/topology '.'
 section "Rendezvous store: all clients of a job released, beside the installed PyTorch's own server" go test ./backend/tcpstore -count=1 -timeout 30m -run TestRelease -store-scale -v
 gobench "Rank table of 18,000 devices" ./recovery/ranktable '.'
 gobench "Engine and journal" ./backend/... '.'
+section "Journal: bytes of a recovery, whole and by what changes" go test ./backend/engine -count=1 -run BytesOfARecovery -v
+section "Journal: a start and a snapshot at 100,000 ranks" go test ./backend/engine -run '^$' -bench 100000Ranks -benchtime 5x
+section "Journal: an append, and the head file's part of it" go test ./backend/journal -run '^$' -bench 'Append|HeadFile' -benchtime 500x
+section "Journal: ended at every point of a write, and power lost in every stage of a commit" go test ./backend/journal -count=1 -run 'Killed|PowerLoss' -journal-kills 1000 -journal-images 1000 -v
 gobench "Console" ./tui/... '.'
 section "Console: bytes of a pull, columns beside messages" go test ./backend/api/columns -count=1 -run BytesOfAPull -v
 gobench "Console: columns of 100,000 ranks" ./backend/api/columns '.'

@@ -56,7 +56,7 @@ func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int
 func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideRequest) (*falconv1.Action, error) {
 	var id string
 	var refused error
-	if err := e.do(ctx, func() { id, refused = e.decide(who, q) }); err != nil {
+	if err := e.change(ctx, func() { id, refused = e.decide(who, q) }); err != nil {
 		return nil, err
 	}
 	if refused != nil {

@@ -143,7 +143,7 @@ func (e *Engine) takeEarly(now time.Time) {
 // holdJob makes a changed description durable.
 func (e *Engine) holdJob(now time.Time, rec jobRecord) {
 	if !rec.equal(e.mem.job) {
-		e.extra = append(e.extra, record(now, kindJob, rec))
+		e.extra = append(e.extra, e.written.jobRecord(now, rec))
 		e.mem.setJob(rec)           // the record is folded in again when it is durable: the same value
 		e.seen, e.seenAt = rec, now // ranks that still describe the job as it was have not done so for long
 		e.job.remember(rec)

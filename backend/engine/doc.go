@@ -36,6 +36,15 @@
 // count by their own clocks; a clock that differs is named. The ends of ranks with
 // success are durable: a finished job is not recovered after a restart.
 //
+// A disk that does not take a batch (full, read-only, failing) does not end the
+// engine: the batch waits as one piece with all that was to follow it, and is
+// written again with the same ids. Until then no frame is taken or acknowledged
+// and nothing is decided or sent; what reads is answered, what decides is
+// refused, and the job's alarm says why. Once the journal's records are many a
+// snapshot of memory takes their place, while nothing is being done with the
+// job; memory folded from a snapshot is the memory that it was made from.
+// Records that this engine can't read end its start: none is passed over.
+//
 // Run's caller owns the goroutine; everything else goes through channels of
 // named bounds. Samples are never persisted. A policy that an approver sets
 // holds over restarts until the configured one changes; a freeze holds even

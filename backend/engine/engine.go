@@ -28,6 +28,7 @@ var (
 	ErrInvalid  = errors.New("engine: invalid")
 	ErrDenied   = errors.New("engine: denied")
 	ErrRefused  = errors.New("engine: refused")
+	ErrDisk     = errors.New("engine: the journal can't be written")
 )
 
 // Bounds of the loop.
@@ -52,10 +53,11 @@ type Config struct {
 	Recoverer  Recoverer        // nil = recovery.New(Recovery.Machine)
 	Detect     detect.Config
 	Mitigate   mitigate.Config
-	Policy     falcon.Policy // when the journal holds none
+	Policy     falcon.Policy // when the journal holds none; no mode = observe
 	Validation Validation
 	Restart    Restart
 	Recovery   Recovery
+	Retention  Retention
 	Now        func() time.Time
 	Log        *slog.Logger
 	Fault      func(point string) error // tests stop the engine here; see Points
@@ -142,7 +144,10 @@ type Engine struct {
 	means    means                     // what the planner was told it can restart with
 	meansAt  time.Time
 	extra    []journal.Record // goes with the next batch
-	after    []func()         // runs once the batch is durable
+	written  written          // what the newest records say
+	waits    waits            // a batch that the disk did not take
+	unmade   int64            // size of the journal at which no snapshot could be made
+	after    []func(error)    // runs once the batch is durable (nil), or the disk does not take it
 	nextCmd  uint64
 	durable  uint64 // mem.reserved as the journal has it
 	stepped  bool   // the machines know the job
@@ -181,6 +186,9 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Recoverer == nil {
 		cfg.Recoverer = recovery.New(cfg.Recovery.Machine)
 	}
+	if cfg.Policy.Mode == "" {
+		cfg.Policy.Mode = falcon.ModeObserve
+	}
 	mem, err := restore(cfg.Journal)
 	if err != nil {
 		return nil, err
@@ -208,6 +216,7 @@ func assemble(cfg Config, mem *memory) *Engine {
 		nextCmd: mem.reserved, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
 	}
+	e.written.job = mem.told
 	e.job.remember(mem.job)
 	e.val = validate.New(cfg.Validation.machine(), func() uint64 { return e.commandID(e.cfg.Now()) })
 	return e
@@ -232,7 +241,11 @@ func (e *Engine) begin() error {
 	e.reserve(now)
 	e.adoptPolicy(now)
 	e.restoreMachines(now)
-	return e.settle(now)
+	if err := e.settle(now); err != nil {
+		return err
+	}
+	e.compact(now, min(e.cfg.Retention.snapshotBytes(), compactAtStart))
+	return nil
 }
 
 func (e *Engine) restoreMachines(now time.Time) {
@@ -295,10 +308,13 @@ func (e *Engine) Run(ctx context.Context) error {
 			return nil
 		case f := <-e.requests:
 			f()
-		case a := <-e.arrivals:
+		case a := <-e.heard():
 			e.take(a, e.cfg.Now())
 			e.drain()
 		case <-ticker.C:
+			if err := e.retry(e.cfg.Now()); err != nil {
+				return err
+			}
 			e.tick(e.cfg.Now())
 		}
 		if err := e.finish(e.cfg.Now()); err != nil {
@@ -320,6 +336,9 @@ func (e *Engine) drain() {
 }
 
 func (e *Engine) tick(now time.Time) {
+	if e.waits.round != nil {
+		return
+	}
 	e.ticked(now)
 	e.release(now)
 	if e.recheck {
@@ -341,23 +360,26 @@ func (e *Engine) tick(now time.Time) {
 	e.tellStore()
 }
 
-// do runs f in the loop and waits until what it led to is durable.
-func (e *Engine) do(ctx context.Context, f func()) error {
-	ready := make(chan struct{})
-	g := func() {
-		f()
-		e.after = append(e.after, func() { close(ready) })
-	}
+// do runs f in the loop and waits until what it led to is durable. It is for
+// what reads: it is answered also while nothing can be made durable.
+func (e *Engine) do(ctx context.Context, f func()) error { return e.inTurn(ctx, f, false) }
+
+// change is do for what decides: it is refused while the journal can't be
+// written.
+func (e *Engine) change(ctx context.Context, f func()) error { return e.inTurn(ctx, f, true) }
+
+func (e *Engine) inTurn(ctx context.Context, f func(), decides bool) error {
+	ready := make(chan error, 1)
 	select {
-	case e.requests <- g:
+	case e.requests <- func() { e.serve(f, decides, ready) }:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-e.done:
 		return ErrStopped
 	}
 	select {
-	case <-ready:
-		return nil
+	case err := <-ready:
+		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-e.done:

@@ -408,9 +408,11 @@ type bench struct {
 	halted  bool
 	plan    mitigate.Config
 	tests   Validation
-	ask     *falcon.ValidationAsk
-	script  *fakePlanner // instead of the planner
-	each    func(*bench) // done in every turn of playTo
+
+	retention Retention
+	ask       *falcon.ValidationAsk
+	script    *fakePlanner // instead of the planner
+	each      func(*bench) // done in every turn of playTo
 
 	recovers bool // the recovery machine that is shipped is at work
 	recovery recovery.Config
@@ -430,12 +432,12 @@ func newBench(t *testing.T) *bench {
 // struck already while it was restoring.
 func (b *bench) start() bool {
 	b.t.Helper()
-	j, err := journal.Open(b.path)
+	j, err := journal.OpenWith(b.path, journal.Options{NoSync: true, Fault: b.fault}) // a process that ends leaves what it wrote
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	b.journal, b.det = j, &fakeDetector{newest: -1, ask: b.ask, askAt: 6}
-	conf := Config{JobName: "test", Journal: j, Validation: b.tests, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault}
+	conf := Config{JobName: "test", Journal: j, Validation: b.tests, Detector: b.det, Policy: b.policy, Mitigate: b.plan, Fault: b.fault, Retention: b.retention}
 	conf.Recoverer, conf.Recovery.Machine = asleep{}, b.recovery
 	if b.recovers {
 		conf.Recoverer = nil

@@ -11,11 +11,16 @@ import (
 	"github.com/failslow/falcon/backend/journal"
 )
 
+// points are those at which an engine, or its journal, writes or sends.
+func points() []string {
+	return []string{PointBeforeWrite, PointAfterWrite, PointAfterSend, journal.PointCommitted}
+}
+
 // The engine is killed at every point at which it writes or sends, one kill a
 // run, and started again on its journal. The story must end as without a kill:
 // nothing lost, nothing executed twice.
 func TestKilledAtEveryPoint(t *testing.T) {
-	for _, point := range []string{PointBeforeWrite, PointAfterWrite, PointAfterSend} {
+	for _, point := range points() {
 		t.Run(point, func(t *testing.T) {
 			for nth := 1; ; nth++ {
 				if !killedAt(t, point, nth) {

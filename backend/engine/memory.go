@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,11 +16,13 @@ import (
 	"github.com/failslow/falcon/recovery"
 )
 
-// Kinds of records. Bodies are JSON; fields are only ever added.
+// Kinds of records. Bodies are JSON; fields are only ever added. A new kind, and
+// a field without which a record means something else, raises journal.Version:
+// an older falcon must refuse the journal and not pass it over.
 const (
 	kindEpoch      journal.Kind = "epoch"      // epochRecord
 	kindReserve    journal.Kind = "reserve"    // reserveRecord
-	kindJob        journal.Kind = "job"        // jobRecord
+	kindJob        journal.Kind = "job"        // jobRecord, or a delta of one
 	kindBaseline   journal.Kind = "baseline"   // baselineRecord
 	kindIncident   journal.Kind = "incident"   // falcon.Incident
 	kindAction     journal.Kind = "action"     // falcon.Action
@@ -33,9 +36,9 @@ const (
 	kindImpact     journal.Kind = "impact"     // mitigate.Impact
 	kindValidation journal.Kind = "validation" // validationRecord
 	kindRestart    journal.Kind = "restart"    // restartRecord
-	kindRecovery   journal.Kind = "recovery"   // falcon.Recovery
+	kindRecovery   journal.Kind = "recovery"   // falcon.Recovery, or a delta of one
 	kindFence      journal.Kind = "fence"      // fenceRecord
-	kindSent       journal.Kind = "sent"       // sentRecord
+	kindSent       journal.Kind = "sent"       // sentRecord, or a sentDelta
 	kindDevice     journal.Kind = "device"     // deviceRecord
 	kindEnded      journal.Kind = "ended"      // endedRecord
 )
@@ -163,6 +166,9 @@ type memory struct {
 	devices      map[falcon.Node]recovery.Seen // newest fatal report of each node that is still a sign
 	sent         []sentRecord                  // newest last
 	ended        endedRecord                   // of the newest job epoch that has any
+
+	told      jobRecord     // the job as its newest record says: what changes are made from
+	toldNodes []falcon.Node // that it is on, ascending
 }
 
 func newMemory() *memory {
@@ -182,8 +188,9 @@ func record(now time.Time, kind journal.Kind, v any) journal.Record {
 	return journal.Record{AtNs: now.UnixNano(), Kind: kind, Body: body}
 }
 
-// apply folds one record in. A kind it does not know was written by a newer
-// falcon and is left alone.
+// apply folds one record in. A kind that it does not know can only come of a
+// damaged journal or of a defect, as newer formats are refused: without it
+// memory would say something else than what was decided.
 func (m *memory) apply(r journal.Record) error {
 	var err error
 	switch r.Kind {
@@ -192,7 +199,7 @@ func (m *memory) apply(r journal.Record) error {
 	case kindReserve:
 		err = fold(r, func(v reserveRecord) { m.reserved = max(m.reserved, v.Below) })
 	case kindJob:
-		err = fold(r, m.setJob)
+		err = m.foldJob(r)
 	case kindBaseline:
 		err = fold(r, func(v baselineRecord) { m.baseline = v })
 	case kindIncident:
@@ -206,7 +213,7 @@ func (m *memory) apply(r journal.Record) error {
 	case kindDecision:
 		err = fold(r, func(v DecisionRecord) { m.decisions[v.Action], m.decidedNs[v.Action] = v, r.AtNs })
 	case kindPolicy:
-		err = fold(r, func(v policyRecord) { m.policy = v })
+		err = m.foldPolicy(r)
 	case kindOverhead:
 		err = fold(r, func(v map[falcon.Rung]float64) { m.overheads = v })
 	case kindSpeeds:
@@ -220,19 +227,41 @@ func (m *memory) apply(r journal.Record) error {
 	case kindRestart:
 		err = fold(r, m.setRestart)
 	case kindRecovery:
-		err = fold(r, m.setRecovery)
+		err = m.foldRecovery(r)
 	case kindFence:
 		err = fold(r, func(v fenceRecord) { m.fences.apply(v, m.job.Processes) })
 	case kindSent:
-		err = fold(r, m.setSent)
+		err = m.foldSent(r)
 	case kindEnded:
 		err = fold(r, m.ended.add)
 	case kindDevice:
 		err = fold(r, func(v deviceRecord) { m.setDevice(v, r.AtNs) })
+	case journal.KindSnapshot: // its parts follow
+	case journal.KindPart:
+		err = m.foldPart(r.Body)
+	default:
+		err = fmt.Errorf("%w: this falcon knows no records of this kind; it is not passed over, as what it says would be forgotten", errKind)
 	}
 	if err != nil {
 		return fmt.Errorf("engine: journal record %d (%s): %w", r.Seq, r.Kind, err)
 	}
+	return nil
+}
+
+// errKind is wrapped by an error about a kind of records.
+var errKind = errors.New("engine: unknown kind")
+
+// foldPolicy refuses a policy that this falcon would not have taken: under it,
+// nobody knows what may be done without a person.
+func (m *memory) foldPolicy(r journal.Record) error {
+	var v policyRecord
+	if err := json.Unmarshal(r.Body, &v); err != nil {
+		return err
+	}
+	if err := CheckPolicy(v.Policy); err != nil {
+		return err
+	}
+	m.policy = v
 	return nil
 }
 
@@ -363,7 +392,7 @@ func (m *memory) unfinished() []falcon.Incident {
 	return out
 }
 
-// restore folds the whole journal.
+// restore folds the whole journal: its snapshot, and what came after it.
 func restore(j *journal.Journal) (*memory, error) {
 	m := newMemory()
 	if err := j.Each(m.apply); err != nil {

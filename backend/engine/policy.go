@@ -141,7 +141,7 @@ func protoPolicy(p falcon.Policy, version uint64) *falconv1.Policy {
 func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
 	var out *falconv1.Policy
 	var refused error
-	err := e.do(ctx, func() { out, refused = e.setPolicy(who, mayLoosen, p) })
+	err := e.change(ctx, func() { out, refused = e.setPolicy(who, mayLoosen, p) })
 	return out, errors.Join(err, refused)
 }
 

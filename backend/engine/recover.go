@@ -329,7 +329,7 @@ func (e *Engine) tellPace(now time.Time) {
 func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
 	for _, x := range v.Recoveries {
 		was, _ := e.mem.recovery(x.ID)
-		r.records = append(r.records, record(now, kindRecovery, x))
+		r.records = append(r.records, e.written.recoveryRecord(now, e.mem.told, x))
 		begins := x.State == falcon.RecoverySuspend && (was.State != x.State || was.Generation != x.Generation)
 		if begins {
 			r.steps = append(r.steps, func() { e.makeWay(now, x.ID) })

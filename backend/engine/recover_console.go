@@ -112,7 +112,7 @@ func (e *Engine) stage(v falcon.Recovery, r falcon.Rank, p *process) string {
 func (e *Engine) Recover(ctx context.Context, who Actor, q *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 	var id string
 	var refused error
-	if err := e.do(ctx, func() { id, refused = e.recover(who, q) }); err != nil {
+	if err := e.change(ctx, func() { id, refused = e.recover(who, q) }); err != nil {
 		return nil, err
 	}
 	if refused != nil {

@@ -42,10 +42,13 @@ type sentRecord struct {
 
 // sentKept bounds the promises in memory: a recovery in progress has a few for
 // each of its generations.
-const sentKept = 256
+const (
+	sentKept        = 256
+	sentGenerations = 4 // of which nothing is sent again
+)
 
 func (m *memory) setSent(v sentRecord) {
-	m.sent = append(m.sent, v)
+	m.sent = slices.DeleteFunc(append(m.sent, v), func(o sentRecord) bool { return o.Generation+sentGenerations <= v.Generation })
 	m.sent = slices.Delete(m.sent, 0, max(0, len(m.sent)-sentKept))
 }
 
@@ -151,7 +154,7 @@ func (e *Engine) promise(now time.Time, t *told, r *round) {
 				t.First = id
 			}
 		}
-		r.records = append(r.records, record(now, kindSent, t.sentRecord))
+		r.records = append(r.records, e.mem.sentRecord(now, t.sentRecord))
 	}
 	t.deadline = now.Add(commandLife)
 	if v := e.mem.current(); v != nil && v.DeadlineNs > t.deadline.UnixNano() {

@@ -36,6 +36,9 @@ type round struct {
 // has for the other. It ends by acknowledging the agents' frames.
 func (e *Engine) settle(now time.Time) error {
 	for range settleMax {
+		if e.waits.round != nil {
+			return nil // nothing is decided before what was is durable
+		}
 		d, p, v, x := e.det.Ready(), e.plan.Ready(), e.val.Ready(), e.rec.Ready()
 		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && len(e.extra) == 0 && len(e.again) == 0 {
 			if !e.tellSpeeds(now) {
@@ -49,32 +52,43 @@ func (e *Engine) settle(now time.Time) error {
 			e.sendTests(r.tests)
 			r.tests = nil
 		}
-		if err := e.persist(r.records); err != nil {
+		if err := e.persist(r.records); journal.Transient(err) {
+			e.wait(now, &r, err)
+			return nil
+		} else if err != nil {
 			return err
 		}
-		e.send(r)
-		if err := e.cfg.Fault(PointAfterSend); err != nil {
+		if err := e.carryOut(r); err != nil {
 			return err
 		}
-		e.det.Advance()
-		e.plan.Advance()
-		e.val.Advance()
-		e.rec.Advance()
-		for _, step := range r.steps {
-			step()
-		}
-		e.dirty = true
 	}
 	// What was decided so far is durable and sent; the next turn goes on.
 	e.log.Error("the machines want ever more in one turn", slog.Int("rounds", settleMax))
 	return e.rest()
 }
 
+// carryOut does what a durable batch is for.
+func (e *Engine) carryOut(r round) error {
+	e.send(r)
+	if err := e.cfg.Fault(PointAfterSend); err != nil {
+		return err
+	}
+	e.det.Advance()
+	e.plan.Advance()
+	e.val.Advance()
+	e.rec.Advance()
+	for _, step := range r.steps {
+		step()
+	}
+	e.dirty = true
+	return nil
+}
+
 // rest tells those who wait that everything so far is durable.
 func (e *Engine) rest() error {
 	e.nodes.Acknowledge()
 	for _, f := range e.after {
-		f()
+		f(nil)
 	}
 	clear(e.after)
 	e.after = e.after[:0]

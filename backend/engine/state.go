@@ -136,6 +136,9 @@ func (e *Engine) openIncident() bool {
 
 // jobAlarm is the first thing that makes the picture itself doubtful.
 func (e *Engine) jobAlarm(now time.Time) string {
+	if e.waits.round != nil {
+		return e.waits.text(now)
+	}
 	unhooked := 0
 	for _, p := range e.job.ranks {
 		if p.state.GetAlive() && p.state.GetUnhooked() {

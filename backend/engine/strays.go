@@ -49,5 +49,9 @@ func (e *Engine) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in 
 		Epoch: e.mem.epoch, Id: e.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration(), Ranks: []int32{int32(rank)}}},
 	}
-	e.after = append(e.after, func() { e.tellNode(node, command(c, now)) }) // its id is durable by then
+	e.after = append(e.after, func(err error) {
+		if err == nil { // its id is durable
+			e.tellNode(node, command(c, now))
+		}
+	})
 }

@@ -12,13 +12,16 @@ func (e *Engine) Turn(tick bool) error {
 		select {
 		case f := <-e.requests:
 			f()
-		case a := <-e.arrivals:
+		case a := <-e.heard():
 			e.take(a, now)
 		default:
 			more = false
 		}
 	}
 	if tick {
+		if err := e.retry(now); err != nil {
+			return err
+		}
 		e.tick(now)
 	}
 	return e.finish(now)
@@ -26,12 +29,13 @@ func (e *Engine) Turn(tick bool) error {
 
 // finish ends a turn of the loop: what was taken in is settled, and shown.
 func (e *Engine) finish(now time.Time) error {
-	if e.job.dirty {
+	if e.job.dirty && e.waits.round == nil {
 		e.describe(now)
 	}
 	if err := e.settle(now); err != nil {
 		return err
 	}
+	e.compact(now, e.cfg.Retention.snapshotBytes())
 	e.refresh(now)
 	return nil
 }

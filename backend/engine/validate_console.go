@@ -27,7 +27,7 @@ const (
 func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRequest) (*falconv1.Validation, error) {
 	var id string
 	var refused error
-	if err := e.do(ctx, func() {
+	if err := e.change(ctx, func() {
 		if q.GetCancel() != "" {
 			id, refused = e.cancelValidation(who, q)
 			return

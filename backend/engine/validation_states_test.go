@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/backend/validate"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/validate"
 )
 
 // inEach plays a story in each state; node n1 keeps the validation there.

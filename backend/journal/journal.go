@@ -1,110 +1,164 @@
 package journal
 
 import (
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"go.etcd.io/bbolt"
-	berrors "go.etcd.io/bbolt/errors"
 )
 
 // OpenTimeout is how long Open waits for another process to let the file go.
 const OpenTimeout = 2 * time.Second
 
-const (
-	logBucket  = "log"
-	metaBucket = "meta"
-	headKey    = "head"
-)
-
-// Head is the newest record's place in the chain; zero for an empty journal.
-type Head struct {
-	Seq  uint64
-	Hash Hash
+// Options are for tests.
+type Options struct {
+	// Fault is asked at the points below; an error stops the work there, as the
+	// end of the process would.
+	Fault func(point string) error
+	// NoSync leaves out the syncs: what is written outlives the process and not
+	// the machine.
+	NoSync bool
 }
 
-func (h Head) String() string {
-	return fmt.Sprintf("%d:%s", h.Seq, hex.EncodeToString(h.Hash[:]))
+// Points at which Options.Fault is asked.
+const (
+	PointBeforeCommit  = "before commit"
+	PointCommitted     = "committed, head file not written"
+	PointAnchored      = "head file written"
+	PointBeforeCompact = "before compaction"
+	PointCompacted     = "compacted, head file not written"
+	PointReplaced      = "compacted, head file written"
+)
+
+// Points lists all of them.
+func Points() []string {
+	return []string{PointBeforeCommit, PointCommitted, PointAnchored, PointBeforeCompact, PointCompacted, PointReplaced}
 }
 
 // Journal is an open log.
 type Journal struct {
-	db   *bbolt.DB
 	path string
-	head Head
+	opt  Options
+
+	lock   sync.RWMutex // of db, which a failed write replaces: for Backup
+	db     *bbolt.DB    // nil after a failed write, until the next one
+	anchor *anchor
+	report Report
+	behind bool // the file may hold records after head that were not acknowledged
+	closed bool
 }
 
 // Open opens or creates the journal at path (mode 0600) and takes its lock.
-// The whole chain is checked: an engine must not act on a past that was
-// tampered with. Errors wrap ErrLocked or ErrCorrupt.
-func Open(path string) (*Journal, error) {
-	db, err := openDB(path, false)
-	if err != nil {
-		return nil, err
+// The whole chain is checked, and its end against the head file: an engine must
+// not act on a past that was tampered with or cut off. A journal of an older
+// format is converted. Errors wrap one of this package's.
+func Open(path string) (*Journal, error) { return OpenWith(path, Options{}) }
+
+// OpenWith is Open with options.
+func OpenWith(path string, opt Options) (*Journal, error) {
+	if opt.Fault == nil {
+		opt.Fault = func(string) error { return nil }
 	}
-	j := &Journal{db: db, path: path}
-	if err := j.prepare(); err != nil {
-		_ = db.Close()
-		return nil, err
+	j := &Journal{path: path, opt: opt}
+	if err := j.open(); err != nil {
+		return nil, errors.Join(err, j.Close())
 	}
 	return j, nil
 }
 
-func (j *Journal) prepare() error {
-	err := guarded(func() error { return j.db.Update(createBuckets) })
+// open reads before it writes: a journal that is refused stays as it was.
+func (j *Journal) open() error {
+	a, err := readAnchor(j.path)
 	if err != nil {
-		return corrupt(j.path, err)
+		return err
 	}
-	head, err := walk(j.db, nil)
-	if err != nil {
-		return corrupt(j.path, err)
+	if _, err := os.Stat(j.path); errors.Is(err, fs.ErrNotExist) && a != nil && a.head.Seq > 0 {
+		return lost(j.path, Head{}, a.head)
 	}
-	j.head = head
-	return nil
-}
-
-func createBuckets(tx *bbolt.Tx) error {
-	for _, name := range []string{logBucket, metaBucket} {
-		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
-			return err
+	if j.db, err = openDB(j.path, false, j.opt.NoSync); err != nil {
+		return err
+	}
+	w := &walker{}
+	if a != nil {
+		w.anchor = &a.head
+	}
+	if err := walk(j.db, w); err != nil {
+		return failed(j.path, err)
+	}
+	if err := w.anchored(j.path, a); err != nil {
+		return err
+	}
+	if w.Version < Version {
+		if err := j.update(func(tx *bbolt.Tx) error { return prepareTx(tx, w.Head) }); err != nil {
+			return failed(j.path, err)
 		}
 	}
-	return nil
+	j.report = w.Report
+	j.report.Version, j.report.Anchored = Version, a != nil
+	j.anchor, err = openAnchor(j.path, w.Head, !j.opt.NoSync)
+	return err
 }
 
 // Head is the newest record's place in the chain.
-func (j *Journal) Head() Head { return j.head }
+func (j *Journal) Head() Head { return j.report.Head }
+
+// Report is what Open has found, with what was written since.
+func (j *Journal) Report() Report { return j.report }
 
 // Path is the file's name as it was opened.
 func (j *Journal) Path() string { return j.path }
 
 // Append stores the batch durably, in order, all or nothing, and fills Seq and
-// Hash. An empty batch costs nothing. After an error the journal's state on
-// disk is unchanged, and so is its head.
+// Hash. An empty batch costs nothing. After an error Head is as before, and the
+// same batch may be appended again; see Transient.
 func (j *Journal) Append(batch []Record) error {
 	if len(batch) == 0 {
 		return nil
 	}
+	size := int64(0)
 	for _, r := range batch {
 		if err := r.check(); err != nil {
 			return err
 		}
+		size += int64(headBytes + len(r.Kind) + len(r.Body))
 	}
-	head := j.head
-	err := guarded(func() error {
-		return j.db.Update(func(tx *bbolt.Tx) error { return put(tx, batch, &head) })
+	if err := errors.Join(j.revive(), j.opt.Fault(PointBeforeCommit)); err != nil {
+		return err
+	}
+	head := j.report.Head
+	err := j.update(func(tx *bbolt.Tx) error {
+		if err := j.dropUnacknowledged(tx); err != nil {
+			return err
+		}
+		return put(tx, batch, &head)
 	})
-	if err != nil {
-		return fmt.Errorf("journal: write to %s: %w", j.path, err)
+	if err == nil {
+		err = j.seal(head, PointCommitted, PointAnchored)
 	}
-	j.head = head
+	if err != nil {
+		j.drop()
+		return unwritten(j.path, err)
+	}
+	j.report.Records += uint64(len(batch))
+	j.report.Since += size
 	return nil
+}
+
+// seal writes the head file once a commit is durable.
+func (j *Journal) seal(head Head, before, after string) error {
+	if err := j.opt.Fault(before); err != nil {
+		return err
+	}
+	if err := j.anchor.write(head); err != nil {
+		return err
+	}
+	j.report.Head, j.behind = head, false
+	return j.opt.Fault(after)
 }
 
 func put(tx *bbolt.Tx, batch []Record, head *Head) error {
@@ -122,128 +176,113 @@ func put(tx *bbolt.Tx, batch []Record, head *Head) error {
 	return tx.Bucket([]byte(metaBucket)).Put([]byte(headKey), head.encode())
 }
 
-func (h Head) encode() []byte {
-	return append(binary.BigEndian.AppendUint64(nil, h.Seq), h.Hash[:]...)
+// update runs one transaction; a damaged file's panic becomes an error.
+func (j *Journal) update(f func(*bbolt.Tx) error) error {
+	return guarded(func() error { return j.db.Update(f) })
 }
 
-func decodeHead(b []byte) (Head, error) {
-	var h Head
-	if len(b) == 0 {
-		return h, nil
+// drop closes the file after a failed write. What the write has left in the
+// file, and in this process's picture of it, is not known: the next Append
+// reads it again.
+func (j *Journal) drop() {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	if j.db != nil {
+		_ = guarded(j.db.Close)
 	}
-	if len(b) != 8+len(h.Hash) {
-		return h, fmt.Errorf("%w: the head has %d bytes", ErrRecord, len(b))
-	}
-	h.Seq = binary.BigEndian.Uint64(b)
-	copy(h.Hash[:], b[8:])
-	return h, nil
+	j.db, j.behind = nil, true
 }
 
-// Each calls f for every record in order, checking the chain on the way.
+// revive opens the file again after a failed write. A batch that was not
+// acknowledged may be in it, which the next one replaces; a snapshot that was
+// not is taken over.
+func (j *Journal) revive() error {
+	if j.closed {
+		return ErrClosed
+	}
+	if j.db != nil {
+		return nil
+	}
+	db, err := openDB(j.path, false, j.opt.NoSync)
+	if err != nil {
+		return err
+	}
+	w := &walker{anchor: &j.report.Head}
+	if err := walk(db, w); err != nil {
+		return errors.Join(failed(j.path, err), db.Close())
+	}
+	if w.Head.Seq < j.report.Head.Seq {
+		return errors.Join(lost(j.path, w.Head, j.report.Head), db.Close())
+	}
+	if w.From.Seq >= j.report.Head.Seq && w.From.Seq > 0 {
+		j.report = w.Report
+	}
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	j.db = db
+	return nil
+}
+
+// dropUnacknowledged removes what a failed Append may have left.
+func (j *Journal) dropUnacknowledged(tx *bbolt.Tx) error {
+	if !j.behind {
+		return nil
+	}
+	c := tx.Bucket([]byte(logBucket)).Cursor()
+	for k, _ := c.Seek(seqKey(j.report.Head.Seq + 1)); k != nil; k, _ = c.Seek(seqKey(j.report.Head.Seq + 1)) {
+		if err := c.Delete(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Each calls f for every record from the snapshot on, in order, checking the
+// chain on the way.
 func (j *Journal) Each(f func(Record) error) error {
-	_, err := walk(j.db, f)
-	return err
+	if err := j.revive(); err != nil {
+		return err
+	}
+	var stopped error
+	err := walk(j.db, &walker{each: func(r Record) error { stopped = f(r); return stopped }})
+	if stopped != nil {
+		return stopped
+	}
+	if err != nil {
+		return failed(j.path, err)
+	}
+	return nil
 }
 
 // Close gives the file back.
-func (j *Journal) Close() error { return j.db.Close() }
-
-// Verify checks a journal that nobody has open: it returns the head, or an
-// error that names the first broken record.
-func Verify(path string) (Head, error) { return Read(path, nil) }
-
-// Read is Verify that hands every record to f on the way, oldest first; f may
-// be nil. An error of f ends it.
-func Read(path string, f func(Record) error) (Head, error) {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return Head{}, fmt.Errorf("%w: %s; name the journal.db of the engine's state directory", ErrAbsent, path)
+func (j *Journal) Close() error {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	j.closed = true
+	err := j.anchor.close()
+	j.anchor = nil
+	if j.db != nil {
+		err = errors.Join(err, j.db.Close())
 	}
-	db, err := openDB(path, true)
-	if err != nil {
-		return Head{}, err
-	}
-	defer db.Close()
-	var failed error
-	head, err := walk(db, func(r Record) error {
-		if f != nil {
-			failed = f(r)
-		}
-		return failed
-	})
-	switch {
-	case failed != nil:
-		return head, failed
-	case err != nil:
-		return head, corrupt(path, err)
-	}
-	return head, nil
+	j.db = nil
+	return err
 }
 
-func openDB(path string, readOnly bool) (*bbolt.DB, error) {
+func openDB(path string, readOnly, noSync bool) (*bbolt.DB, error) {
 	if err := precheck(path); err != nil {
 		return nil, err
 	}
 	var db *bbolt.DB
 	err := guarded(func() (err error) {
 		db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-			Timeout: OpenTimeout, ReadOnly: readOnly, FreelistType: bbolt.FreelistMapType,
+			Timeout: OpenTimeout, ReadOnly: readOnly, FreelistType: bbolt.FreelistMapType, NoSync: noSync, NoGrowSync: noSync,
 		})
 		return err
 	})
-	switch {
-	case err == nil:
-		return db, nil
-	case errors.Is(err, berrors.ErrTimeout):
-		return nil, fmt.Errorf("%w: %s; stop the other falcon that uses this state directory, or choose another state_dir", ErrLocked, path)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("journal: open %s: %w", path, err)
-	}
-	return nil, corrupt(path, err)
-}
-
-// walk reads the log in order and compares its end with the stored head.
-func walk(db *bbolt.DB, f func(Record) error) (Head, error) {
-	var head Head
-	err := guarded(func() error {
-		return db.View(func(tx *bbolt.Tx) error { return walkTx(tx, &head, f) })
-	})
-	return head, err
-}
-
-func walkTx(tx *bbolt.Tx, head *Head, f func(Record) error) error {
-	log, meta := tx.Bucket([]byte(logBucket)), tx.Bucket([]byte(metaBucket))
-	if log == nil || meta == nil {
-		return fmt.Errorf("%w: this is no Falcon journal", ErrRecord)
-	}
-	c := log.Cursor()
-	for k, v := c.First(); k != nil; k, v = c.Next() {
-		r, err := follows(k, v, head.Seq, head.Hash)
-		if err != nil {
-			return fmt.Errorf("record %d is the first broken one: %w", head.Seq+1, err)
-		}
-		*head = Head{Seq: r.Seq, Hash: r.Hash}
-		if f != nil {
-			if err := f(r); err != nil {
-				return err
-			}
-		}
-	}
-	return endsAt(meta.Get([]byte(headKey)), *head)
-}
-
-func endsAt(stored []byte, found Head) error {
-	want, err := decodeHead(stored)
 	if err != nil {
-		return err
+		return nil, failed(path, err)
 	}
-	if want != found {
-		return fmt.Errorf("%w: the log ends at record %d and its head says %d", ErrRecord, found.Seq, want.Seq)
-	}
-	return nil
-}
-
-func corrupt(path string, err error) error {
-	return fmt.Errorf("%w: %s: %w; keep the file for the inquiry and start with an empty state_dir", ErrCorrupt, path, err)
+	return db, nil
 }
 
 // guarded turns what bbolt does on a damaged file (a panic, or a fault on a
@@ -266,11 +305,11 @@ func precheck(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("journal: open %s: %w", path, err)
+		return failed(path, err)
 	case info.IsDir():
 		return fmt.Errorf("journal: %s is a directory, not a journal file", path)
 	case info.Size() > 0 && info.Size() < 4*int64(os.Getpagesize()):
-		return corrupt(path, fmt.Errorf("%w: the file was cut to %d bytes", ErrRecord, info.Size()))
+		return failed(path, fmt.Errorf("%w: the file was cut to %d bytes", ErrRecord, info.Size()))
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ func fill(t *testing.T, path string, batches, each int) Head {
 func TestAppendSurvivesReopening(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j.db")
 	head := fill(t, path, 3, 4)
-	if got, err := Verify(path); err != nil || got != head {
-		t.Fatalf("Verify = %v, %v; want %v", got, err, head)
+	if got, err := Verify(path); err != nil || got.Head != head || !got.Anchored {
+		t.Fatalf("Verify = %+v, %v; want %v", got, err, head)
 	}
 	head = fill(t, path, 1, 1)
 	if head.Seq != 13 {
@@ -76,8 +76,8 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := Verify(path); err != nil || got != head {
-		t.Fatalf("Verify = %v, %v", got, err)
+	if got, err := Verify(path); err != nil || got.Head != head {
+		t.Fatalf("Verify = %+v, %v", got, err)
 	}
 }
 
@@ -124,13 +124,14 @@ func TestEveryBitOfTheLastRecordCounts(t *testing.T) {
 		bad := bytes.Clone(good)
 		bad[bit/8] ^= 1 << (bit % 8)
 		set(bad)
-		if _, err := walk(db, nil); !errors.Is(err, ErrRecord) || !strings.Contains(err.Error(), "record 3") {
+		if err := walk(db, &walker{}); !errors.Is(err, ErrRecord) || !strings.Contains(err.Error(), "record 3") {
 			t.Fatalf("bit %d flipped: %v", bit, err)
 		}
 	}
 	set(good)
-	if got, err := walk(db, nil); err != nil || got != head {
-		t.Fatalf("restored: %v, %v", got, err)
+	w := &walker{}
+	if err := walk(db, w); err != nil || w.Head != head {
+		t.Fatalf("restored: %v, %v", w.Head, err)
 	}
 }
 
@@ -176,7 +177,7 @@ func TestTruncatedFileIsOneClearError(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := Verify(cut); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("cut to %d: Verify = %v, %v (whole head %v)", keep, got.Seq, err, head.Seq)
+			t.Errorf("cut to %d: Verify = %v, %v (whole head %v)", keep, got.Head.Seq, err, head.Seq)
 		}
 		if _, err := Open(cut); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("cut to %d: Open = %v", keep, err)

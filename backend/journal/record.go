@@ -3,17 +3,8 @@ package journal
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
-)
-
-// Errors of this package. Each is wrapped with the file and what to do.
-var (
-	ErrLocked  = errors.New("journal: held by another process")
-	ErrCorrupt = errors.New("journal: corrupt")
-	ErrRecord  = errors.New("journal: bad record")
-	ErrAbsent  = errors.New("journal: no such file")
 )
 
 // Bounds of one record.

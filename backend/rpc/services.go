@@ -203,7 +203,7 @@ func wire(err error) error {
 		code = codes.ResourceExhausted
 	case errors.Is(err, fleet.ErrSuperseded):
 		code = codes.Aborted
-	case errors.Is(err, engine.ErrStopped), errors.Is(err, fleet.ErrClosed):
+	case errors.Is(err, engine.ErrStopped), errors.Is(err, engine.ErrDisk), errors.Is(err, fleet.ErrClosed):
 		code = codes.Unavailable
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled

@@ -48,6 +48,7 @@ type engineConfig struct {
 	Mitigate   mitigateConfig   `yaml:"mitigate"`
 	Recovery   recoveryConfig   `yaml:"recovery"`
 	Store      storeConfig      `yaml:"store"`
+	Journal    journalConfig    `yaml:"journal"`
 	SSH        sshConfig        `yaml:"ssh"`
 }
 
@@ -141,6 +142,9 @@ func (c *engineConfig) check() error {
 	if err := c.SSH.check(); err != nil {
 		return err
 	}
+	if err := c.Journal.check(); err != nil {
+		return err
+	}
 	return c.Detect.check()
 }
 
@@ -168,6 +172,9 @@ func startEngine(ctx context.Context, cfg engineConfig, log *slog.Logger) (*engi
 	if err != nil {
 		return nil, err
 	}
+	if r := j.Report(); !r.Anchored && r.Head.Seq > 0 {
+		log.Warn("the journal had no head file beside it: that its end is whole was not checked; from now on it is", slog.Uint64("records", r.Head.Seq))
+	}
 	h, err := startOn(ctx, j, cfg, log)
 	if err != nil {
 		return nil, errors.Join(err, j.Close())
@@ -190,7 +197,7 @@ func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slo
 func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	conf := engine.Config{
 		JobName: cfg.Job, Journal: j, Detect: cfg.Detect.detector(), Mitigate: cfg.Mitigate.planner(), Policy: cfg.policy(), Validation: cfg.Validation.engine(),
-		Restart: cfg.Restart.engine(), Recovery: cfg.Recovery.engine(), Log: log,
+		Restart: cfg.Restart.engine(), Recovery: cfg.Recovery.engine(), Retention: cfg.Journal.retention(), Log: log,
 	}
 	if store != nil {
 		conf.Recovery.Store = store
@@ -216,7 +223,7 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	if ssh != nil {
 		h.SSH = ssh.Address()
 	}
-	go h.run(ctx, e, server, ssh, store, j)
+	go h.run(ctx, e, server, ssh, store, j, func(ctx context.Context) error { return cfg.Journal.keepCopies(ctx, j, log) })
 	return h, nil
 }
 
@@ -237,11 +244,13 @@ func openDoors(e *engine.Engine, cfg engineConfig) (*rpc.Server, error) {
 
 // run ends the parts in their order: the engine first, so that watchers and
 // agents are told; then the doors, those who look first; the journal last.
-func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *front.Server, store rendezvous, j *journal.Journal) {
+func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Server, ssh *front.Server, store rendezvous, j *journal.Journal, copies func(context.Context) error) {
 	defer close(h.ended)
 	var g group.Group
 	engineCtx, cancel := context.WithCancel(ctx)
 	g.Add(func() error { return e.Run(engineCtx) }, func(error) { cancel() })
+	copyCtx, stopCopies := context.WithCancel(ctx)
+	g.Add(func() error { return copies(copyCtx) }, func(error) { stopCopies() })
 	g.Add(func() error { <-e.Done(); closeDoors(ssh, server); return nil }, func(error) {})
 	h.err = g.Run()
 	if store != nil {

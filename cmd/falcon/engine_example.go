@@ -55,6 +55,13 @@ store:
   listen: ""                      # HOST:PORT of the job's rendezvous store (PyTorch's TCPStore); "" = none
   exposed: false                  # true: other machines may reach it; it asks nobody who he is
   budget_mib: 256                 # memory of all that it holds; each connection counts 8 KiB
+journal:
+  snapshot_mb: 64                 # of records since the newest snapshot, before the next takes their place
+  audit_days: 90                  # how long decisions, policies, fences and audit lines stay
+  audit_records: 100000           # and how many of them at most
+  backup_dir: ""                  # where the running engine writes copies of the journal; "" = nowhere
+  backup_every: 1h                # between two copies
+  backups: 24                     # copies that stay
 ssh:
   listen: ""                      # HOST:PORT of the console over SSH, such as 0.0.0.0:2222; "" = none
   host_key: /var/lib/falcon/ssh_host_key  # made when it is not there; default ssh_host_key in state_dir

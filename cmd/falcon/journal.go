@@ -22,10 +22,10 @@ import (
 func journalCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "journal",
-		Short:   "Check and read the engine's journal",
-		Example: "  falcon journal verify\n  falcon journal show --kind decision --kind outcome",
+		Short:   "Check, read, copy and repair the engine's journal",
+		Example: "  falcon journal verify\n  falcon journal show --kind decision --kind outcome\n  falcon journal backup /backup/journal-monday.db",
 	}
-	c.AddCommand(journalVerifyCommand(), journalShowCommand())
+	c.AddCommand(journalVerifyCommand(), journalShowCommand(), journalBackupCommand(), journalRestoreCommand(), journalRepairCommand())
 	return c
 }
 
@@ -34,24 +34,49 @@ func journalVerifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "verify [FILE]",
 		Short:   "Check every record's place in the hash chain; the engine must not be running",
+		Long:    "Check every record's place in the hash chain, and the chain's end against the head file beside it (journal.head of journal.db): a journal that ends before that has lost records. Older records that a snapshot has replaced can't be checked any more; those that it has kept for the audit are proved by it.",
 		Example: "  falcon journal verify /var/lib/falcon/journal.db",
 		Args:    oneJournal,
 		RunE: func(c *cobra.Command, args []string) error {
 			path := journalPath(args)
-			head, err := journal.Verify(path)
+			r, err := journal.Verify(path)
 			if err != nil {
 				return err
 			}
-			hash := hex.EncodeToString(head.Hash[:])
 			if asJSON {
-				return writeJSON(c.OutOrStdout(), map[string]any{"file": path, "records": head.Seq, "head": hash})
+				return writeJSON(c.OutOrStdout(), verified(path, r))
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %d records, unbroken; head %s\n", path, head.Seq, hash)
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: %s\n", path, reportText(r))
 			return err
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "write one JSON document")
 	return c
+}
+
+// verified is what verify --json writes. Records counts all that there ever
+// were: the number of the newest.
+func verified(path string, r journal.Report) map[string]any {
+	return map[string]any{
+		"file": path, "records": r.Head.Seq, "head": hex.EncodeToString(r.Head.Hash[:]), "format": r.Version, "written_by": r.By,
+		"replaced": r.From.Seq, "audit_records": r.Kept, "audit_lost": r.TailLost, "head_file": r.Anchored,
+	}
+}
+
+// reportText is a checked journal in a sentence.
+func reportText(r journal.Report) string {
+	text := fmt.Sprintf("%d records, unbroken", r.Head.Seq)
+	if r.From.Seq > 0 {
+		text = fmt.Sprintf("%d records, unbroken from the snapshot that replaces the first %d", r.Head.Seq, r.From.Seq)
+		if text += fmt.Sprintf("; %d of those are kept for the audit", r.Kept); r.TailLost {
+			text += " (a repair has given them up)"
+		}
+	}
+	text += "; head " + hex.EncodeToString(r.Head.Hash[:])
+	if !r.Anchored {
+		text += "; there is no head file beside it, so records cut off at its end would not be noticed"
+	}
+	return text
 }
 
 func oneJournal(c *cobra.Command, args []string) error {

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"bytes"
+	"log/slog"
+	"time"
+
+	"github.com/failslow/falcon/backend/journal"
+)
+
+// Retention says how much of the past the journal keeps. Zero values mean the
+// defaults below.
+type Retention struct {
+	SnapshotBytes int64         // of records since the newest snapshot, before the next; at least four times that one's size
+	AuditAge      time.Duration // how long decisions, policies, fences and audit lines stay
+	AuditRecords  int           // how many of them at most
+}
+
+// Defaults of retention.
+const (
+	SnapshotBytesDefault = 64 << 20
+	AuditAgeDefault      = 90 * 24 * time.Hour
+	AuditRecordsDefault  = 100_000
+	compactAtStart       = 1 << 20 // of records at a start: the next one is to read less
+	snapshotsWorth       = 4       // size of the records that a snapshot of size 1 is made for
+)
+
+func (r Retention) snapshotBytes() int64 {
+	if r.SnapshotBytes > 0 {
+		return r.SnapshotBytes
+	}
+	return SnapshotBytesDefault
+}
+
+// keep says what stays for the audit.
+func (r Retention) keep(now time.Time) journal.Keep {
+	oldest := now.Add(-orElse(r.AuditAge, AuditAgeDefault)).UnixNano()
+	most := r.AuditRecords
+	if most <= 0 {
+		most = AuditRecordsDefault
+	}
+	return journal.Keep{Most: most, Record: func(r journal.Record) bool { return r.AtNs >= oldest && ofAudit(r) }}
+}
+
+// ofAudit reports whether a record says who decided what.
+func ofAudit(r journal.Record) bool {
+	switch r.Kind {
+	case kindDecision, kindPolicy, kindFence:
+		return true
+	case kindEvent:
+		return bytes.Contains(r.Body, []byte(`"audit":{`))
+	}
+	return false
+}
+
+// compact has a snapshot take the place of the journal's records once they are
+// many. It never runs while something is being done with the job, as the loop
+// stands for as long as it takes.
+func (e *Engine) compact(now time.Time, limit int64) {
+	at := e.cfg.Journal.Report()
+	if at.Since < max(limit, snapshotsWorth*at.Snapshot, e.unmade) || e.atWork() {
+		return
+	}
+	e.unmade = 0
+	if err := e.cfg.Journal.Compact(now.UnixNano(), e.mem.snapshot(), e.cfg.Retention.keep(now)); err != nil {
+		e.unmade = at.Since + limit/8
+		e.log.Error("no snapshot of the journal could be made", slog.Any("err", err))
+		e.tell("journal", 2, "no snapshot of the journal could be made; it is tried again when the journal has grown: %s", err)
+		return
+	}
+	e.log.Info("the journal is compacted", slog.Int64("bytes", at.Since), slog.Int64("snapshot", e.cfg.Journal.Report().Snapshot), slog.Duration("took", e.cfg.Now().Sub(now)))
+}
+
+// atWork reports whether the job is being worked on, or a batch is under way.
+func (e *Engine) atWork() bool {
+	return e.mem.current() != nil || e.unadopted() != nil || e.mem.restart.going() || e.val.Active() || e.orders.heavy() ||
+		e.waits.round != nil || len(e.extra) > 0 || !e.mem.job.equal(e.mem.told)
+}

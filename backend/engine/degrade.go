@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/recovery"
+)
+
+// A disk that is full, read-only or failing does not end the engine. The batch
+// that it did not take waits, as one piece, with all that was to follow it;
+// until it is durable nothing else is decided: no frame is taken (agents spool),
+// no order is sent, and decisions of operators are refused. What is asked is
+// answered, and the picture says what is wrong.
+
+// Bounds of trying again.
+const (
+	retryFirst = 500 * time.Millisecond
+	retryMost  = 15 * time.Second
+)
+
+// waits is a batch that the disk did not take.
+type waits struct {
+	round *round // nil = none
+	err   error
+	since time.Time
+	next  time.Time // when it is tried again
+	pause time.Duration
+}
+
+// text is the state for people.
+func (w *waits) text(now time.Time) string {
+	return fmt.Sprintf("the journal can't be written since %s: nothing is decided or sent; %s", now.Sub(w.since).Round(time.Second), clean(w.err.Error()))
+}
+
+// wait keeps a batch, and answers those who wait for it: what they asked for is
+// in it.
+func (e *Engine) wait(now time.Time, r *round, err error) {
+	e.waits = waits{round: r, err: err, since: now, next: now.Add(retryFirst), pause: retryFirst}
+	e.log.Error("the journal can't be written; the engine reads and shows, and tries again", slog.Any("err", err), slog.Int("records", len(r.records)))
+	e.show(now, 3, fmt.Sprintf("the journal can't be written: nothing is decided or sent until it can; %s", err))
+	for _, f := range e.after {
+		f(fmt.Errorf("%w: not stored yet: what you asked for waits, and is carried out once it can be: look again before you repeat it; %w", ErrDisk, err))
+	}
+	clear(e.after)
+	e.after = e.after[:0]
+	e.dirty = true
+}
+
+// show publishes a line that is in no journal: the one about the journal.
+func (e *Engine) show(now time.Time, severity int32, text string) {
+	e.mem.addEvent(eventRecord{Iteration: e.det.Steady().Iteration, Kind: "journal", Severity: severity, Text: clean(text)}, journal.Record{AtNs: now.UnixNano()})
+	e.hub.publish(e.mem.events[len(e.mem.events)-1])
+}
+
+// heard is where frames arrive; while a batch waits they back up.
+func (e *Engine) heard() <-chan arrival {
+	if e.waits.round != nil {
+		return nil
+	}
+	return e.arrivals
+}
+
+// serve carries a request out, or refuses it, in the loop.
+func (e *Engine) serve(f func(), decides bool, ready chan<- error) {
+	if e.waits.round == nil {
+		f()
+		e.after = append(e.after, func(err error) {
+			if !decides {
+				err = nil
+			}
+			ready <- err
+		})
+		return
+	}
+	if decides {
+		ready <- fmt.Errorf("%w: nothing can be decided until it can; %w", ErrDisk, e.waits.err)
+		return
+	}
+	f()
+	ready <- nil
+}
+
+// retry writes the waiting batch again when it is time: the same records, with
+// the same ids.
+func (e *Engine) retry(now time.Time) error {
+	w := &e.waits
+	if w.round == nil || now.Before(w.next) {
+		return nil
+	}
+	e.dirty = true
+	err := e.persist(w.round.records)
+	if journal.Transient(err) {
+		w.pause = min(2*w.pause, retryMost)
+		w.err, w.next = err, now.Add(w.pause)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return e.goOn(now)
+}
+
+// goOn continues where the engine stopped. The nodes were not listened to
+// meanwhile: their silence says nothing.
+func (e *Engine) goOn(now time.Time) error {
+	w := e.waits
+	e.waits = waits{}
+	for _, n := range e.nodes.Nodes() {
+		if n.Connected() {
+			e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
+		}
+	}
+	e.log.Info("the journal is written again", slog.Duration("after", now.Sub(w.since)))
+	if err := e.carryOut(*w.round); err != nil {
+		return err
+	}
+	e.write(e.det.Steady().Iteration, "journal", 2, "the journal could not be written for %s (%s); %d records waited and are stored now", now.Sub(w.since).Round(time.Second), w.err, len(w.round.records))
+	for range arrivalsMax / batchMax {
+		e.drain()
+	}
+	return nil
+}

@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/journal"
+	"github.com/failslow/falcon/mitigate"
+	"github.com/failslow/falcon/recovery"
+)
+
+// A snapshot is memory as the records of one: parts of one section each, in the
+// sections' order. Folding it gives the memory that folding the records gave
+// which it takes the place of.
+
+// partBytes bounds a part, but for one that a single item fills.
+const partBytes = 4 << 20
+
+// part is the body of one of a snapshot's records.
+type part struct {
+	Section string            `json:"section"`
+	Items   []json.RawMessage `json:"items"`
+}
+
+// section is one field of memory, or several that belong together.
+type section struct {
+	name string
+	out  func(m *memory, put func(any))
+	in   func(m *memory, item json.RawMessage) error
+}
+
+// entry is one of a map.
+type entry[K comparable, V any] struct {
+	Key   K `json:"key"`
+	Value V `json:"value"`
+}
+
+func one[T any](name string, field func(*memory) *T) section {
+	return section{
+		name: name,
+		out:  func(m *memory, put func(any)) { put(*field(m)) },
+		in:   func(m *memory, item json.RawMessage) error { return json.Unmarshal(item, field(m)) },
+	}
+}
+
+func many[T any](name string, field func(*memory) *[]T) section {
+	return section{
+		name: name,
+		out: func(m *memory, put func(any)) {
+			for _, v := range *field(m) {
+				put(v)
+			}
+		},
+		in: func(m *memory, item json.RawMessage) error {
+			var v T
+			err := json.Unmarshal(item, &v)
+			*field(m) = append(*field(m), v)
+			return err
+		},
+	}
+}
+
+func table[K ~string, V any](name string, field func(*memory) map[K]V) section {
+	return section{
+		name: name,
+		out: func(m *memory, put func(any)) {
+			in := field(m)
+			for _, k := range sortedKeys(in) {
+				put(entry[K, V]{k, in[k]})
+			}
+		},
+		in: func(m *memory, item json.RawMessage) error {
+			var v entry[K, V]
+			err := json.Unmarshal(item, &v)
+			field(m)[v.Key] = v.Value
+			return err
+		},
+	}
+}
+
+// sections are all of memory. The job comes before what is written by what it
+// changes of the job.
+var sections = []section{
+	{name: "counters", out: (*memory).putCounters, in: (*memory).takeCounters},
+	one("policy", func(m *memory) *policyRecord { return &m.policy }),
+	{name: "job", out: func(m *memory, put func(any)) { put(m.job) }, in: (*memory).takeJob},
+	one("baseline", func(m *memory) *baselineRecord { return &m.baseline }),
+	one("overheads", func(m *memory) *map[falcon.Rung]float64 { return &m.overheads }),
+	one("restart", func(m *memory) *restartRecord { return &m.restart }),
+	many("incidents", func(m *memory) *[]falcon.Incident { return &m.incidents }),
+	table("opened", func(m *memory) map[string]opening { return m.opened }),
+	many("actions", func(m *memory) *[]falcon.Action { return &m.actions }),
+	many("orders", func(m *memory) *[]orderRecord { return &m.orders }),
+	table("decisions", func(m *memory) map[string]DecisionRecord { return m.decisions }),
+	table("decided", func(m *memory) map[string]int64 { return m.decidedNs }),
+	table("speeds", func(m *memory) map[string]speedsRecord { return m.speeds }),
+	table("impacts", func(m *memory) map[string]mitigate.Impact { return m.impacts }),
+	many("tests", func(m *memory) *[]validationRecord { return &m.tests }),
+	{name: "recoveries", out: (*memory).putRecoveries, in: (*memory).takeRecovery},
+	{name: "fences", out: (*memory).putFences, in: (*memory).takeFences},
+	table("devices", func(m *memory) map[falcon.Node]recovery.Seen { return m.devices }),
+	one("ended", func(m *memory) *endedRecord { return &m.ended }),
+	{name: "sent", out: (*memory).putSent, in: (*memory).takeSent},
+	{name: "events", out: (*memory).putEvents, in: (*memory).takeEvent},
+}
+
+// snapshot makes the parts.
+func (m *memory) snapshot() [][]byte {
+	var out [][]byte
+	for _, s := range sections {
+		p, size := part{Section: s.name}, 0
+		flush := func() {
+			if len(p.Items) > 0 {
+				out = append(out, encode(p))
+			}
+			p.Items, size = nil, 0
+		}
+		s.out(m, func(v any) {
+			item := encode(v)
+			if size+len(item) > partBytes {
+				flush()
+			}
+			p.Items, size = append(p.Items, item), size+len(item)+1
+		})
+		flush()
+	}
+	return out
+}
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("engine: encode %T: %v", v, err))
+	}
+	return b
+}
+
+// foldPart folds one part of a snapshot in.
+func (m *memory) foldPart(body []byte) error {
+	var p part
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(sections, func(s section) bool { return s.name == p.Section })
+	if i < 0 {
+		return fmt.Errorf("%w: section %q of a snapshot", errKind, p.Section)
+	}
+	for n, item := range p.Items {
+		if err := sections[i].in(m, item); err != nil {
+			return fmt.Errorf("section %s, item %d: %w", p.Section, n, err)
+		}
+	}
+	return nil
+}
+
+// counters are the numbers that go up.
+type counters struct {
+	Epoch      uint64 `json:"epoch"`
+	Reserved   uint64 `json:"reserved"`
+	Order      uint64 `json:"next_order"`
+	Event      uint64 `json:"event"`
+	SpeedsOf   uint64 `json:"speeds_of"`
+	Incident   int    `json:"next_incident"`
+	Validation int    `json:"next_validation"`
+	Recovery   int    `json:"next_recovery"`
+	Generation uint64 `json:"generation"`
+}
+
+func (m *memory) putCounters(put func(any)) {
+	put(counters{m.epoch, m.reserved, m.orderNext, m.eventSeq, m.speedsOf, m.nextNo, m.nextTest, m.nextRecovery, m.generation})
+}
+
+func (m *memory) takeCounters(item json.RawMessage) error {
+	var v counters
+	err := json.Unmarshal(item, &v)
+	m.epoch, m.reserved, m.orderNext, m.eventSeq, m.speedsOf = v.Epoch, v.Reserved, v.Order, v.Event, v.SpeedsOf
+	m.nextNo, m.nextTest, m.nextRecovery, m.generation = v.Incident, v.Validation, v.Recovery, v.Generation
+	return err
+}
+
+func (m *memory) takeJob(item json.RawMessage) error {
+	err := json.Unmarshal(item, &m.job)
+	m.setTold(m.job)
+	return err
+}
+
+// putRecoveries writes each by what it changes of the job: their placements
+// differ little from it.
+func (m *memory) putRecoveries(put func(any)) {
+	for i := range m.recoveries {
+		put(recoveryDelta(m.told, nil, m.recoveries[i]))
+	}
+}
+
+func (m *memory) takeRecovery(item json.RawMessage) error {
+	v, err := foldDelta(item, func(d delta) (falcon.Recovery, error) { return d.recovery(m) })
+	m.recoveries = append(m.recoveries, v)
+	return err
+}
+
+func (m *memory) putSent(put func(any)) {
+	for _, v := range m.sent {
+		put(m.sentDelta(v))
+	}
+}
+
+func (m *memory) takeSent(item json.RawMessage) error {
+	v, err := foldDelta(item, func(delta) (sentRecord, error) {
+		var d sentDelta
+		if err := json.Unmarshal(item, &d); err != nil {
+			return sentRecord{}, err
+		}
+		return d.whole(m)
+	})
+	m.sent = append(m.sent, v)
+	return err
+}
+
+// fencesImage are the fences as a snapshot holds them.
+type fencesImage struct {
+	Nodes     map[falcon.Node]fenceRecord `json:"nodes"`
+	Processes []string                    `json:"processes"` // oldest first
+	Newest    uint64                      `json:"newest"`
+}
+
+func (m *memory) putFences(put func(any)) {
+	put(fencesImage{m.fences.nodes, m.fences.order, m.fences.newest})
+}
+
+func (m *memory) takeFences(item json.RawMessage) error {
+	v := fencesImage{Nodes: m.fences.nodes}
+	if err := json.Unmarshal(item, &v); err != nil {
+		return err
+	}
+	m.fences = newFences()
+	for n, f := range v.Nodes {
+		m.fences.nodes[n] = f
+	}
+	m.fences.order, m.fences.newest = v.Processes, v.Newest
+	for _, name := range v.Processes {
+		m.fences.names[name] = nodeOfProcess(name)
+	}
+	return nil
+}
+
+// eventImage is a line with its place in the journal.
+type eventImage struct {
+	Line   []byte `json:"line"` // protobuf
+	Record uint64 `json:"record"`
+	Hash   []byte `json:"hash"`
+}
+
+func (m *memory) putEvents(put func(any)) {
+	for i, line := range m.events {
+		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(line)
+		if err != nil {
+			panic(fmt.Sprintf("engine: encode line %d: %v", line.GetSeq(), err)) // texts were made valid when they were folded in
+		}
+		put(eventImage{b, m.places[i].record, m.places[i].hash[:]})
+	}
+}
+
+func (m *memory) takeEvent(item json.RawMessage) error {
+	var v eventImage
+	if err := json.Unmarshal(item, &v); err != nil {
+		return err
+	}
+	line := &falconv1.EventLine{}
+	at := place{record: v.Record}
+	if err := proto.Unmarshal(v.Line, line); err != nil {
+		return err
+	}
+	if copy(at.hash[:], v.Hash) != len(journal.Hash{}) {
+		return fmt.Errorf("%w: line %d has no place", errDelta, line.GetSeq())
+	}
+	m.events, m.places = append(m.events, line), append(m.places, at)
+	return nil
+}
+
+// MarshalJSON is for snapshots.
+func (o opening) MarshalJSON() ([]byte, error) {
+	return json.Marshal([2]uint64{uint64(o.atNs), o.epoch})
+}
+
+// UnmarshalJSON is for snapshots.
+func (o *opening) UnmarshalJSON(b []byte) error {
+	var v [2]uint64
+	err := json.Unmarshal(b, &v)
+	o.atNs, o.epoch = int64(v[0]), v[1]
+	return err
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -28,48 +27,42 @@ func (e *Engine) tell(kind string, severity int32, format string, args ...any) {
 }
 
 func (e *Engine) tellAt(iteration int64, kind string, severity int32, format string, args ...any) {
-	switch kind {
-	case "agent", "rank", "jitter", "profile", "rebase", "settled":
-		if !e.affords(kind) {
-			return
-		}
+	if agentsCause(kind, severity) && !e.affords(kind) {
+		return
 	}
 	e.write(iteration, kind, severity, format, args...)
 }
 
-// Bounds of lines that agents can cause: each is written to the journal, for
-// ever.
-const (
-	linesBurst  = 256
-	linesPeriod = 10 * time.Second
-)
-
-// budget counts the lines of one kind in the present period.
-type budget struct {
-	since         time.Time
-	told, leftOut int
+// agentsCause says that agents can have any number of such lines written.
+func agentsCause(kind string, severity int32) bool {
+	switch kind {
+	case "agent", "rank", "jitter", "profile", "rebase", "settled":
+		return true
+	case "fault":
+		return severity < 2 // what a recovery acts on is always told
+	}
+	return false
 }
 
-// affords says whether one more line of a kind may be told now. What was left
-// out is told as a number when the next period begins.
+// affords says whether one more line of a kind may be told now: its node's
+// budget first, then that of all nodes. What was left out is told as a number
+// when the next period begins.
 func (e *Engine) affords(kind string) bool {
-	now, b := e.cfg.Now(), e.budgets[kind]
-	if b == nil {
-		b = &budget{since: now}
-		e.budgets[kind] = b
-	}
-	if now.Sub(b.since) >= linesPeriod || now.Before(b.since) {
-		if b.leftOut > 0 {
-			e.write(e.det.Steady().Iteration, kind, 1, "%d further lines of this kind were left out", b.leftOut)
+	now := e.cfg.Now()
+	if node := e.budgets.speaker; node != "" {
+		ok, left := e.budgets.of(source{kind, node}, nodeLinesBurst, now).take(now)
+		if left > 0 {
+			e.write(e.det.Steady().Iteration, kind, 1, "%d further lines of this kind from node %s were left out", left, node)
 		}
-		*b = budget{since: now}
+		if !ok {
+			return false
+		}
 	}
-	if b.told >= linesBurst {
-		b.leftOut++
-		return false
+	ok, left := e.budgets.of(source{kind: kind}, linesBurst, now).take(now)
+	if left > 0 {
+		e.write(e.det.Steady().Iteration, kind, 1, "%d further lines of this kind were left out", left)
 	}
-	b.told++
-	return true
+	return ok
 }
 
 func (e *Engine) write(iteration int64, kind string, severity int32, format string, args ...any) {

@@ -34,6 +34,7 @@ type Certificates struct {
 	list  revocations
 	known fs.FileInfo // of the list that was read
 	bad   error       // of the newest look at the list
+	last  time.Time   // of the newest look at all of them
 }
 
 // OpenCertificates reads the files; revoked may be missing, which revokes
@@ -59,6 +60,7 @@ func (c *Certificates) ServerTLS() *tls.Config {
 	first := c.conf.Clone()
 	c.mu.Unlock()
 	first.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		c.look()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.conf, nil
@@ -66,10 +68,25 @@ func (c *Certificates) ServerTLS() *tls.Config {
 	return first
 }
 
+// lookEvery bounds how often callers have the files looked at.
+const lookEvery = time.Second
+
+// look refreshes where the newest look is old: thousands of callers may come at
+// once.
+func (c *Certificates) look() {
+	c.mu.Lock()
+	old := time.Since(c.last) >= lookEvery
+	c.mu.Unlock()
+	if old {
+		c.Refresh()
+	}
+}
+
 // Refresh looks whether the files have changed; a few stat calls when not.
 func (c *Certificates) Refresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.last = time.Now()
 	c.refreshPair()
 	c.refreshList()
 }
@@ -146,24 +163,28 @@ func (c *Certificates) Leaf() *x509.Certificate {
 // Revoked reports whether a certificate is on the list: by its serial number,
 // or by the name in it.
 func (c *Certificates) Revoked(id Identity, leaf *x509.Certificate) bool {
+	c.look()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.list.has(id, leaf)
 }
 
-// EndsSoon reports whether a certificate should be renewed: less than seven
-// days are left of a long life, or less than a third of a short one.
+// EndsSoon reports whether a certificate should have been renewed: less than
+// seven days are left of a long life, or less than three tenths of a short one,
+// as its holder renews it with a third left.
 func EndsSoon(leaf *x509.Certificate, now time.Time) bool {
-	left, third := leaf.NotAfter.Sub(now), leaf.NotAfter.Sub(leaf.NotBefore)/3
-	return left < min(7*24*time.Hour, third)
+	left, life := leaf.NotAfter.Sub(now), leaf.NotAfter.Sub(leaf.NotBefore)
+	return left < min(7*24*time.Hour, life/10*3)
 }
 
 // RevokedFile is the name of the list inside a certificate directory.
 const RevokedFile = "revoked"
 
-// ErrRevocations is wrapped by every error about a list of revoked
-// certificates.
-var ErrRevocations = errors.New("auth: bad list of revoked certificates")
+// Errors about lists of revoked certificates.
+var (
+	ErrRevocations = errors.New("auth: bad list of revoked certificates")
+	ErrSerial      = errors.New("auth: bad serial number")
+)
 
 // revocations are serial numbers and names.
 type revocations map[string]struct{}
@@ -231,7 +252,7 @@ func revocationKey(s string) (string, error) {
 	if hex, ok := strings.CutPrefix(s, "serial:"); ok {
 		n, ok := new(big.Int).SetString(strings.ReplaceAll(hex, ":", ""), 16)
 		if !ok || n.Sign() < 0 || len(hex) > 128 {
-			return "", fmt.Errorf("%q is no serial number in hexadecimal", s)
+			return "", fmt.Errorf("%w: %q; give it in hexadecimal, such as serial:3f2a9c", ErrSerial, s)
 		}
 		return serialKey(n), nil
 	}

@@ -248,6 +248,9 @@ func (d *Door) Recheck() {
 	}
 }
 
+// Guests are the proven callers that are connected now.
+func (d *Door) Guests() []*Guest { return d.guests.list() }
+
 // Close stops accepting, ends those that have not proven who they are, and
 // waits. Connections that were handed out are their server's to end.
 func (d *Door) Close() {

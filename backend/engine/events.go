@@ -71,6 +71,12 @@ func (e *Engine) write(iteration int64, kind string, severity int32, format stri
 	}))
 }
 
+// Alarm writes a line about the engine itself that a person should know, such
+// as its certificates or its memory.
+func (e *Engine) Alarm(ctx context.Context, severity int32, text string) error {
+	return e.do(ctx, func() { e.tell("alarm", severity, "%s", text) })
+}
+
 // planKind maps the planner's notes to the kinds that consoles know.
 func planKind(kind string) string {
 	if kind == "skip" {

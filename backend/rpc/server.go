@@ -217,6 +217,14 @@ func (s *Server) Address() string {
 	return s.network.Addr().String()
 }
 
+// Guests are the callers from the network that are connected now.
+func (s *Server) Guests() []*door.Guest {
+	if s.door == nil {
+		return nil
+	}
+	return s.door.Guests()
+}
+
 // Socket is the path of the local socket.
 func (s *Server) Socket() string { return s.cfg.Socket }
 

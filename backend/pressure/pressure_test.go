@@ -17,8 +17,19 @@ func TestLevelsRiseAndFallApart(t *testing.T) {
 		share float64
 		want  Level
 	}{
-		{0.5, Plenty}, {0.899, Plenty}, {0.9, NoWatches}, {0.91, NoWatches}, {0.99, NoSamples}, {0.94, NoSamples}, {0.92, NoTelemetry},
-		{0.86, NoWatches}, {0.849, Plenty}, {0.93, NoViewers}, {0.88, NoViewers}, {2, NoSamples}, {0, Plenty},
+		{0.5, Plenty},
+		{0.899, Plenty},
+		{0.9, NoWatches},
+		{0.91, NoWatches},
+		{0.99, NoSamples},
+		{0.94, NoSamples},
+		{0.92, NoTelemetry},
+		{0.86, NoWatches},
+		{0.849, Plenty},
+		{0.93, NoViewers},
+		{0.88, NoViewers},
+		{2, NoSamples},
+		{0, Plenty},
 	} {
 		if at = levelAt(at, c.share); at != c.want {
 			t.Fatalf("at %.3f: %v, want %v", c.share, at, c.want)

@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 
 	"github.com/failslow/falcon/agent/ship"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -29,8 +31,8 @@ import (
 
 // Means of the attacked engine.
 const (
-	victimMemory      = 512 << 20 // beyond it the process ends
-	victimMemoryLimit = "400MiB"  // memory_limit
+	victimMemory      = 512      // MiB that it may take at most
+	victimMemoryLimit = "400MiB" // memory_limit
 	victimDescriptors = 4096
 	victimEnv         = "FALCON_ATTACKED_DIR"
 )
@@ -42,10 +44,8 @@ func TestAttackedEngine(t *testing.T) {
 	if dir == "" {
 		t.Skip("it is run by TestAttacks")
 	}
-	for what, most := range map[int]uint64{unix.RLIMIT_DATA: victimMemory, unix.RLIMIT_NOFILE: victimDescriptors} {
-		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: most, Max: most}); err != nil {
-			t.Fatal(err)
-		}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: victimDescriptors, Max: victimDescriptors}); err != nil {
+		t.Fatal(err)
 	}
 	cfg := engineConfig{StateDir: dir, Listen: "127.0.0.1:0", MemoryLimit: victimMemoryLimit}
 	cfg.fill()
@@ -186,6 +186,20 @@ func (v *victim) console(role auth.Role, name string) falconv1.ConsoleClient {
 	return falconv1.NewConsoleClient(conn)
 }
 
+// encoded is a message that is sent again and again without being encoded
+// again, so that the attacker's work leaves the machine to the engine.
+type encoded struct{ b []byte }
+
+// encodedCodec sends encoded messages.
+type encodedCodec struct{ encoding.CodecV2 }
+
+func (c encodedCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if e, ok := v.(*encoded); ok {
+		return mem.BufferSlice{mem.SliceBuffer(e.b)}, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
 // answers are how long the owner waited.
 type answers struct {
 	ms     []float64
@@ -268,12 +282,16 @@ func (v *victim) fleet(n int) *crowd {
 	return f
 }
 
-// train sends an iteration a second and a sign of life every other one.
+// train has each agent send an iteration a second and a sign of life every other
+// one, spread over the second.
 func (f *crowd) train() {
-	tick := time.NewTicker(time.Second)
+	const parts = 20
+	tick := time.NewTicker(time.Second / parts)
 	defer tick.Stop()
-	for i := int64(0); ; i++ {
-		for r, s := range f.agents {
+	for turn := int64(0); ; turn++ {
+		i := turn / parts
+		for r := int(turn % parts); r < len(f.agents); r += parts {
+			s := f.agents[r]
 			s.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Samples{Samples: &falconv1.Samples{Samples: []*falconv1.Sample{{Rank: int32(r), Iteration: i, Ms: 1000}}}}})
 			if i%2 == 0 {
 				s.Beat(time.Now(), []*falconv1.RankBeat{{Rank: int32(r), Pid: 7, Iteration: i, StepTag: i}})

@@ -119,7 +119,7 @@ func (k *care) changed(was, now pressure.Level, used int64) {
 	if now > was {
 		text = fmt.Sprintf("memory: %d of %d MiB are in use: left out from now on are %s; raise memory_limit or end what asks for much", used>>20, k.limit>>20, now)
 	}
-	k.log.Warn(text)
+	k.log.Warn("memory", slog.String("alarm", text))
 	select {
 	case k.levels <- text:
 	default: // the log has it

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -93,18 +92,20 @@ func largeRequests(ctx context.Context, v *victim) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	viewer, operator := v.dial(auth.RoleViewer, "eve"), v.dial(auth.RoleOperator, "mallory")
-	defer viewer.Close()
-	defer operator.Close()
 	codec := grpc.ForceCodecV2(encodedCodec{encoding.GetCodecV2("proto")})
-	set := func(cc *grpc.ClientConn) error {
-		err := cc.Invoke(ctx, falconv1.Console_SetPolicy_FullMethodName, &encoded{b}, &falconv1.SetPolicyReply{}, codec)
-		if err == nil {
-			v.t.Error("such a policy was set")
+	var callers sync.WaitGroup
+	for _, who := range []auth.Role{auth.RoleViewer, auth.RoleOperator} {
+		for range 12 {
+			cc := v.dial(who, "eve-"+string(who))
+			callers.Go(func() {
+				defer cc.Close()
+				repeat(ctx, 4, func() error {
+					return cc.Invoke(ctx, falconv1.Console_SetPolicy_FullMethodName, &encoded{b}, &falconv1.SetPolicyReply{}, codec)
+				})
+			})
 		}
-		return err
 	}
-	repeat(ctx, 12, func() error { return errors.Join(set(viewer), set(operator)) })
+	callers.Wait()
 }
 
 func largeFrames(ctx context.Context, v *victim) {
@@ -116,7 +117,7 @@ func largeFrames(ctx context.Context, v *victim) {
 	repeat(ctx, 1, func() error {
 		return v.attach(ctx, "hostile", func(send func(*falconv1.AgentFrame) error) error {
 			for sent++; sent < 156; sent++ {
-				state.Pid = int32(sent)
+				state.Rank, state.Pid = int32(sent), int32(sent)
 				if err := send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Rank{Rank: state}}); err != nil {
 					return err
 				}

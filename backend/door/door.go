@@ -212,7 +212,7 @@ func (d *Door) let(g *Guest) error {
 	}
 	c := &conn{Conn: g.conn, guest: g}
 	c.leave = func() {
-		g.cancel(net.ErrClosed)
+		g.cancel(context.Canceled) // the peer's doing unless a reason was given before
 		d.guests.leave(g)
 	}
 	if !to.put(c) {

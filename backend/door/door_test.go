@@ -2,6 +2,7 @@ package door
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -126,6 +127,30 @@ func TestOneIdentityReplacesItsOwnConnections(t *testing.T) {
 	s.leave(second)
 	if s.len() != 5 {
 		t.Errorf("%d open after one left", s.len())
+	}
+}
+
+// A connection that its peer closes does not look as if the engine had ended
+// what went over it.
+func TestPeersOwnEndIsNoReason(t *testing.T) {
+	d := &Door{guests: newGuests(Limits{}.fill()), people: newQueue(nil)}
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	g := guest(auth.RoleViewer, "ann")
+	g.conn, g.Leaf = tls.Server(ours, &tls.Config{MinVersion: tls.VersionTLS13}), &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
+	g.ctx, g.cancel = context.WithCancelCause(context.Background())
+	let := make(chan error, 1)
+	go func() { let <- d.let(g) }()
+	c, err := d.people.Accept()
+	if err = errors.Join(err, <-let); err != nil || d.guests.len() != 1 {
+		t.Fatalf("%d guests, %v", d.guests.len(), err)
+	}
+	ctx, stop := g.Stream(context.Background(), time.Hour, time.Now())
+	defer stop()
+	_ = c.Close()
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) || d.guests.len() != 0 {
+		t.Errorf("%v, %d guests", cause, d.guests.len())
 	}
 }
 

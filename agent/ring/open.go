@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,9 @@ var (
 	ErrNotReady = errors.New("ring: file not ready")
 	// ErrOrder is wrapped when an order cannot be put into the mailbox.
 	ErrOrder = errors.New("ring: bad order")
+	// ErrForeign is wrapped when a file was made by another user than the one
+	// whose process it speaks for.
+	ErrForeign = errors.New("ring: shared-memory file of another user")
 )
 
 // Header says who a process is. Values are those it started with.
@@ -61,6 +65,9 @@ func Open(path string) (*Process, error) {
 	if !info.Mode().IsRegular() || info.Size() < headerBytes || info.Size() > 1<<30 {
 		return nil, sizeError(path, info)
 	}
+	if err := checkOwner(path, info); err != nil {
+		return nil, err
+	}
 	mem, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("ring: cannot map %s: %w", path, err)
@@ -69,6 +76,9 @@ func Open(path string) (*Process, error) {
 	if err != nil {
 		_ = unix.Munmap(mem)
 		return nil, err
+	}
+	if e, ok := parseName(filepath.Split(path)); ok && e.PID != p.header.PID {
+		return nil, errors.Join(fmt.Errorf("%w: %s says that it is of process %d: remove it", ErrForeign, path, p.header.PID), p.Close())
 	}
 	return p, nil
 }

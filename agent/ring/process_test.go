@@ -309,7 +309,7 @@ func TestStartIsComparedByTheMonotonicClock(t *testing.T) {
 // TestShrinkingFile: a file that is cut under the mapping is an error, not a
 // crash of the agent.
 func TestShrinkingFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "falcon.j.1")
+	path := filepath.Join(t.TempDir(), "falcon.j.77")
 	if err := os.WriteFile(path, blank(), 0o600); err != nil {
 		t.Fatal(err)
 	}

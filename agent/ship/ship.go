@@ -12,6 +12,10 @@
 // be handed to the next one (Handover), which goes on as the same boot. One goroutine connects, one per live stream
 // receives; both belong to the Shipper, and Close waits for them.
 //
+// It renews its own certificate after two thirds of its life, where the engine
+// does that, and puts a new pair in its place so that a kill at any moment
+// leaves one that fits together.
+//
 // It looks into rank states alone, and never speaks without TLS 1.3 and a
 // client certificate.
 package ship
@@ -94,7 +98,7 @@ type Stats struct {
 // Open checks the credentials and starts connecting. The engine need not be
 // there.
 func Open(cfg Config) (*Shipper, error) {
-	if _, err := credentials(cfg); err != nil {
+	if _, _, err := credentials(cfg); err != nil {
 		return nil, err
 	}
 	s, err := build(cfg)

@@ -32,34 +32,34 @@ type stream = grpc.BidiStreamingClient[falconv1.AgentFrame, falconv1.EngineFrame
 
 // credentials reads the files anew for every connection, so that a renewed
 // certificate needs no restart.
-func credentials(cfg Config) (grpccreds.TransportCredentials, error) {
-	cert, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
+func credentials(cfg Config) (grpccreds.TransportCredentials, *x509.Certificate, error) {
+	cert, err := loadPair(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w (issue them with \"falcon certs issue\")", ErrCredentials, err)
+		return nil, nil, fmt.Errorf("%w: %w (issue them with \"falcon certs issue\")", ErrCredentials, err)
 	}
 	pem, err := os.ReadFile(cfg.CAFile)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrCredentials, err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%w: %s holds no PEM certificate", ErrCredentials, cfg.CAFile)
+		return nil, nil, fmt.Errorf("%w: %s holds no PEM certificate", ErrCredentials, cfg.CAFile)
 	}
 	name := cfg.ServerName
 	if name == "" {
 		if name, _, err = net.SplitHostPort(cfg.Address); err != nil {
-			return nil, fmt.Errorf("%w: engine address %q is not HOST:PORT", ErrCredentials, cfg.Address)
+			return nil, nil, fmt.Errorf("%w: engine address %q is not HOST:PORT", ErrCredentials, cfg.Address)
 		}
 	}
 	return grpccreds.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool, ServerName: name,
-	}), nil
+	}), cert.Leaf, nil
 }
 
-func (s *Shipper) options() ([]grpc.DialOption, error) {
-	creds, err := credentials(s.cfg)
+func (s *Shipper) options() ([]grpc.DialOption, *x509.Certificate, error) {
+	creds, leaf, err := credentials(s.cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
@@ -72,12 +72,12 @@ func (s *Shipper) options() ([]grpc.DialOption, error) {
 	if s.cfg.Dial != nil {
 		opts = append(opts, grpc.WithContextDialer(s.cfg.Dial))
 	}
-	return opts, nil
+	return opts, leaf, nil
 }
 
 // attach holds one stream until it ends.
 func (s *Shipper) attach(ctx context.Context) error {
-	opts, err := s.options()
+	opts, leaf, err := s.options()
 	if err != nil {
 		return err
 	}
@@ -96,6 +96,7 @@ func (s *Shipper) attach(ctx context.Context) error {
 
 	var receiving sync.WaitGroup
 	var recvErr error
+	receiving.Go(func() { s.keepCertificate(ctx, conn, leaf) })
 	receiving.Go(func() {
 		defer cancel()
 		recvErr = s.receive(st)

@@ -7,6 +7,10 @@
 // verified, from the kernel's word about a socket's peer, or from a pipe that
 // this process made for an identity it has proven; never from anything the
 // caller sends. TLS is 1.3 only, with certificates on both sides.
+// A renewed certificate has the role and the name of the one before, whatever
+// was asked for. Certificate files and the list of revoked certificates are
+// followed without a restart; one that can't be used leaves what was read before
+// in force.
 // It owns no goroutines, and must not decide what a method needs: package rpc
 // holds that table.
 package auth

@@ -86,18 +86,31 @@ func FromContext(ctx context.Context) (Identity, error) {
 	}
 	switch info := p.AuthInfo.(type) {
 	case credentials.TLSInfo:
-		id, err := FromChains(info.State.VerifiedChains)
-		if err == nil {
-			err = unexpired(info.State.VerifiedChains[0][0], time.Now())
-		}
-		id.From = p.Addr.String()
-		return id, err
+		return certified(info, p.Addr.String())
+	case Certified:
+		return certified(info.Certificate(), p.Addr.String())
 	case PeerCred:
 		return fromSocket(info, os.Getuid())
 	case Vouched:
 		return fromVouched(info)
 	}
 	return Identity{}, fmt.Errorf("%w: the transport proves nothing", ErrPeer)
+}
+
+// Certified is the AuthInfo of a connection on which TLS has verified a
+// certificate, wrapped by whoever let it in.
+type Certified interface {
+	credentials.AuthInfo
+	Certificate() credentials.TLSInfo
+}
+
+func certified(info credentials.TLSInfo, from string) (Identity, error) {
+	id, err := FromChains(info.State.VerifiedChains)
+	if err == nil {
+		err = unexpired(info.State.VerifiedChains[0][0], time.Now())
+	}
+	id.From = from
+	return id, err
 }
 
 // unexpired checks a certificate anew: a connection may outlive the one that

@@ -131,9 +131,9 @@ type Engine struct {
 	waiting  []*window    // profile windows that wait until the job goes on
 	nics     map[falcon.NIC]falcon.NICReading
 	cnps     map[falcon.NIC]cnpRate
-	budgets  map[string]*budget // of event lines, by kind
-	profiled bool               // the detector's speeds may be new
-	levels   []shown            // by rank
+	budgets  *budgets // of what agents can have written
+	profiled bool     // the detector's speeds may be new
+	levels   []shown  // by rank
 	readings map[falcon.Device]falcon.GPUReading
 	early    []falcon.Sample
 	ahead    []aheadSample // of ranks whose placement's outcome is not known yet
@@ -209,7 +209,7 @@ func assemble(cfg Config, mem *memory) *Engine {
 		orders: newOrderBook(mem.orders), windows: newWindowBook(),
 		rec: cfg.Recoverer, ear: newEar(), tables: newTableBook(), stood: map[falcon.Rank]stood{}, begun: falcon.NoIteration,
 		refusedTold: map[string]bool{},
-		budgets:     map[string]*budget{},
+		budgets:     newBudgets(),
 		readings:    map[falcon.Device]falcon.GPUReading{},
 		nics:        map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
 		launched: map[falcon.Node]bool{}, attached: map[falcon.Node]time.Time{},

@@ -2,9 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -26,54 +27,54 @@ func (e *Engine) tell(kind string, severity int32, format string, args ...any) {
 }
 
 func (e *Engine) tellAt(iteration int64, kind string, severity int32, format string, args ...any) {
-	switch kind {
-	case "agent", "rank", "jitter", "profile", "rebase", "settled":
-		if !e.affords(kind) {
-			return
-		}
+	if agentsCause(kind, severity) && !e.affords(kind) {
+		return
 	}
 	e.write(iteration, kind, severity, format, args...)
 }
 
-// Bounds of lines that agents can cause: each is written to the journal, for
-// ever.
-const (
-	linesBurst  = 256
-	linesPeriod = 10 * time.Second
-)
-
-// budget counts the lines of one kind in the present period.
-type budget struct {
-	since         time.Time
-	told, leftOut int
+// agentsCause says that agents can have any number of such lines written.
+func agentsCause(kind string, severity int32) bool {
+	switch kind {
+	case "agent", "rank", "jitter", "profile", "rebase", "settled":
+		return true
+	case "fault":
+		return severity < 2 // what a recovery acts on is always told
+	}
+	return false
 }
 
-// affords says whether one more line of a kind may be told now. What was left
-// out is told as a number when the next period begins.
+// affords says whether one more line of a kind may be told now: its node's
+// budget first, then that of all nodes. What was left out is told as a number
+// when the next period begins.
 func (e *Engine) affords(kind string) bool {
-	now, b := e.cfg.Now(), e.budgets[kind]
-	if b == nil {
-		b = &budget{since: now}
-		e.budgets[kind] = b
-	}
-	if now.Sub(b.since) >= linesPeriod || now.Before(b.since) {
-		if b.leftOut > 0 {
-			e.write(e.det.Steady().Iteration, kind, 1, "%d further lines of this kind were left out", b.leftOut)
+	now := e.cfg.Now()
+	if node := e.budgets.speaker; node != "" {
+		ok, left := e.budgets.of(source{kind, node}, nodeLinesBurst, now).take(now)
+		if left > 0 {
+			e.write(e.det.Steady().Iteration, kind, 1, "%d further lines of this kind from node %s were left out", left, node)
 		}
-		*b = budget{since: now}
+		if !ok {
+			return false
+		}
 	}
-	if b.told >= linesBurst {
-		b.leftOut++
-		return false
+	ok, left := e.budgets.of(source{kind: kind}, linesBurst, now).take(now)
+	if left > 0 {
+		e.write(e.det.Steady().Iteration, kind, 1, "%d further lines of this kind were left out", left)
 	}
-	b.told++
-	return true
+	return ok
 }
 
 func (e *Engine) write(iteration int64, kind string, severity int32, format string, args ...any) {
 	e.extra = append(e.extra, record(e.cfg.Now(), kindEvent, eventRecord{
 		Iteration: iteration, Kind: kind, Severity: severity, Text: clean(fmt.Sprintf(format, args...)),
 	}))
+}
+
+// Alarm writes a line about the engine itself that a person should know, such
+// as its certificates or its memory.
+func (e *Engine) Alarm(ctx context.Context, severity int32, text string) error {
+	return e.do(ctx, func() { e.tell("alarm", severity, "%s", text) })
 }
 
 // planKind maps the planner's notes to the kinds that consoles know.
@@ -154,9 +155,13 @@ func ranksText(ranks []falcon.Rank) string {
 
 // Bounds of watching.
 const (
-	WatchersMax = 256
-	watchQueue  = 256 // lines that wait for one watcher
+	WatchersMax  = 256
+	WatchersEach = 16  // of one caller
+	watchQueue   = 256 // lines that wait for one watcher
 )
+
+// ErrCrowded ends a watch whose place a newer one has taken.
+var ErrCrowded = errors.New("engine: too many watches")
 
 // hub hands event lines to watchers. A watcher that can't keep up loses lines
 // and is told to pull a snapshot; publishing never waits.
@@ -164,19 +169,24 @@ type hub struct {
 	mu       sync.Mutex
 	recent   []*falconv1.EventLine
 	newest   uint64
-	watchers map[*Watcher]struct{}
+	watchers []*Watcher // oldest first
 	closed   bool
 }
 
 // Watcher is one subscription.
 type Watcher struct {
 	hub    *hub
+	who    watching
 	lines  chan *falconv1.EventLine
-	missed bool // guarded by hub.mu
+	missed bool  // guarded by hub.mu
+	ended  error // why lines is closed; guarded by hub.mu
 }
 
+// watching tells the callers apart whose watches are counted together.
+type watching struct{ name, role string }
+
 func newHub(recent []*falconv1.EventLine, newest uint64) *hub {
-	return &hub{recent: append([]*falconv1.EventLine(nil), recent...), newest: newest, watchers: map[*Watcher]struct{}{}}
+	return &hub{recent: append([]*falconv1.EventLine(nil), recent...), newest: newest}
 }
 
 func (h *hub) publish(line *falconv1.EventLine) {
@@ -187,7 +197,7 @@ func (h *hub) publish(line *falconv1.EventLine) {
 		h.recent = append(h.recent[:0:0], h.recent[len(h.recent)-EventsMax/2:]...)
 	}
 	h.recent = append(h.recent, line)
-	for w := range h.watchers {
+	for _, w := range h.watchers {
 		select {
 		case w.lines <- line:
 		default:
@@ -200,28 +210,72 @@ func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	for w := range h.watchers {
-		close(w.lines)
-		delete(h.watchers, w)
+	for len(h.watchers) > 0 {
+		h.end(0, ErrStopped)
 	}
 }
 
-// Watch subscribes to the lines after seq. It fails when the engine has
-// stopped or too many watch. The caller must Close the watcher.
-func (e *Engine) Watch(after uint64) (*Watcher, error) {
+// end closes one subscription; the caller holds mu.
+func (h *hub) end(i int, why error) {
+	w := h.watchers[i]
+	w.ended = why
+	close(w.lines)
+	h.watchers = slices.Delete(h.watchers, i, i+1)
+}
+
+// Watch subscribes to the lines after seq, for the process itself.
+func (e *Engine) Watch(after uint64) (*Watcher, error) { return e.WatchAs(Actor{}, after) }
+
+// WatchAs subscribes a caller to the lines after seq. It fails when the engine
+// has stopped. Of too many watches of one caller the oldest ends, and of too
+// many in all the oldest of whoever has most: a peer that lost its connection
+// opens another before the loss is seen here, and one caller can't take the
+// others' places. The caller must Close the watcher.
+func (e *Engine) WatchAs(who Actor, after uint64) (*Watcher, error) {
 	h := e.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, ErrStopped
 	}
-	if len(h.watchers) >= WatchersMax {
-		return nil, fmt.Errorf("%w: %d consoles watch already", ErrDenied, WatchersMax)
+	w := &Watcher{hub: h, who: watching{who.Name, who.Role}, lines: make(chan *falconv1.EventLine, watchQueue)}
+	if i, n := h.oldestOf(w.who); n >= WatchersEach {
+		h.end(i, fmt.Errorf("%w: %s watches %d times already, and the oldest of them ended", ErrCrowded, who.Name, n))
 	}
-	w := &Watcher{hub: h, lines: make(chan *falconv1.EventLine, watchQueue)}
+	if len(h.watchers) >= WatchersMax {
+		i, n := h.oldestOf(h.greediest())
+		h.end(i, fmt.Errorf("%w: there are %d, of which %d were this caller's, and the oldest of those ended", ErrCrowded, WatchersMax, n))
+	}
 	w.missed = !h.replay(w, after)
-	h.watchers[w] = struct{}{}
+	h.watchers = append(h.watchers, w)
 	return w, nil
+}
+
+// oldestOf finds a caller's oldest watch and counts all of them.
+func (h *hub) oldestOf(who watching) (oldest, n int) {
+	for i, w := range h.watchers {
+		if w.who != who {
+			continue
+		}
+		if n == 0 {
+			oldest = i
+		}
+		n++
+	}
+	return oldest, n
+}
+
+// greediest is who watches most often; of several the one whose oldest watch is
+// the oldest.
+func (h *hub) greediest() watching {
+	count := map[watching]int{}
+	most := 0
+	for _, w := range h.watchers {
+		count[w.who]++
+		most = max(most, count[w.who])
+	}
+	i := slices.IndexFunc(h.watchers, func(w *Watcher) bool { return count[w.who] == most })
+	return h.watchers[i].who
 }
 
 // replay queues the lines after seq; false when some of them are gone, do not
@@ -245,12 +299,18 @@ func (w *Watcher) Next(ctx context.Context) (line *falconv1.EventLine, resync bo
 	select {
 	case line, ok := <-w.lines:
 		if !ok {
-			return nil, false, ErrStopped
+			return nil, false, w.why()
 		}
 		return line, false, nil
 	case <-ctx.Done():
 		return nil, false, context.Cause(ctx)
 	}
+}
+
+func (w *Watcher) why() error {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	return w.ended
 }
 
 // takeMissed reports a loss once, and drops the lines queued before it: the
@@ -263,7 +323,7 @@ func (w *Watcher) takeMissed() bool {
 	}
 	w.missed = false
 	for len(w.lines) > 0 {
-		<-w.lines
+		<-w.lines // also of one that has ended: what it held is older than the snapshot
 	}
 	return true
 }
@@ -272,7 +332,7 @@ func (w *Watcher) takeMissed() bool {
 func (w *Watcher) Close() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	delete(w.hub.watchers, w)
+	w.hub.watchers = slices.DeleteFunc(w.hub.watchers, func(x *Watcher) bool { return x == w })
 }
 
 // Waiting is how many lines Next would return at once.

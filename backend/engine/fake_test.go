@@ -453,7 +453,7 @@ func (b *bench) start() bool {
 		}
 		return false
 	}
-	b.engine, b.streams, b.ended = e, fleet.NewService(e), make(chan error, 1)
+	b.engine, b.streams, b.ended = e, fleet.NewService(e, nil), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
 	b.stop, b.halted = cancel, false
 	go func() { b.ended <- e.Run(ctx) }()

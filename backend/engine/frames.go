@@ -53,6 +53,8 @@ func (e *Engine) arrive(s *fleet.Session, a arrival) error {
 func (e *Engine) take(a arrival, now time.Time) {
 	e.dirty = true
 	e.waited(a, now)
+	e.budgets.speaker = falcon.Node(a.session.Hello.GetNode())
+	defer func() { e.budgets.speaker = "" }()
 	switch a.what {
 	case arriveAttach:
 		e.attach(a.session, now)

@@ -10,8 +10,11 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// RanksMax bounds the world size that agents can claim.
-const RanksMax = 1 << 18
+// Bounds of what agents can claim.
+const (
+	RanksMax     = 1 << 18 // the world size
+	RanksPerNode = 128     // processes that one node's agent describes, ended ones included
+)
 
 // process is one training process as its agent describes it. Its identity is
 // its node, its pid and its launch: the rank is what it holds, and changes with
@@ -49,14 +52,15 @@ type job struct {
 	floor    uint64                   // dead processes of earlier launches count no more
 	emulated bool
 	exact    bool // all samples of the newest batch came from step marks
-	alive    int  // live ranks
-	claimed  int  // world size that most live ranks claim
-	claims   map[int]int
-	dirty    bool // something that describe must look at has changed
+	alive    int  // live ranks of the claimed world, and those that claim none
+	claimed  int  // world size that most nodes claim
+	claims   map[int]*support
+	on       map[falcon.Node]int // processes of each node
+	dirty    bool                // something that describe must look at has changed
 }
 
 func newJob() *job {
-	return &job{ranks: map[falcon.Rank]*process{}, named: map[string]*process{}, claims: map[int]int{}}
+	return &job{ranks: map[falcon.Rank]*process{}, named: map[string]*process{}, claims: map[int]*support{}, on: map[falcon.Node]int{}}
 }
 
 // remember takes over what the journal says of the processes.
@@ -107,6 +111,9 @@ func (j *job) set(node falcon.Node, s *falconv1.RankState) bool {
 	if s.GetWorld() > 0 && s.GetRank() >= s.GetWorld() {
 		return false // none of its own world
 	}
+	if len(s.GetComms()) > commsMost {
+		return false
+	}
 	at := j.seat(node, s)
 	switch {
 	case at.p == nil:
@@ -134,6 +141,9 @@ func (j *job) enter(node falcon.Node, s *falconv1.RankState, at seat) bool {
 	if old := j.ranks[at.rank]; !s.GetAlive() && (old != nil || s.GetGeneration() < j.floor) {
 		return false // the end of an earlier process of a rank that lives again
 	}
+	if j.on[node] >= RanksPerNode {
+		return false
+	}
 	p := &process{name: processName(node, s), node: node, rank: at.rank, order: at.order, device: deviceOn(node, s.GetDevice())}
 	if at.ahead {
 		p.next = s
@@ -155,26 +165,24 @@ func (j *job) leave(p *process) {
 	if j.ranks[p.rank] != p {
 		return
 	}
-	j.count(p.state, -1)
+	j.count(p, -1)
 	delete(j.ranks, p.rank)
 	delete(j.named, p.name)
+	if j.on[p.node]--; j.on[p.node] <= 0 {
+		delete(j.on, p.node)
+	}
 }
 
 // put sets a process's state, at its rank.
 func (j *job) put(p *process, s *falconv1.RankState) {
 	if j.ranks[p.rank] == p {
-		j.count(p.state, -1)
+		j.count(p, -1)
+	} else {
+		j.on[p.node]++
 	}
 	p.state = s
-	j.count(s, 1)
+	j.count(p, 1)
 	j.ranks[p.rank], j.named[p.name], j.dirty = p, p, true
-}
-
-func (j *job) count(s *falconv1.RankState, by int) {
-	if s.GetAlive() {
-		j.alive += by
-		j.claim(int(s.GetWorld()), by)
-	}
 }
 
 // forgetEnded drops the processes that have ended before a launch.
@@ -182,22 +190,6 @@ func (j *job) forgetEnded() {
 	for _, r := range sortedKeys(j.ranks) {
 		if p := j.ranks[r]; !p.state.GetAlive() {
 			j.leave(p)
-		}
-	}
-}
-
-// claim counts the ranks that say how large the world is: one that is wrong
-// does not stop the others' job from being known.
-func (j *job) claim(world, by int) {
-	if j.claims[world] += by; j.claims[world] <= 0 {
-		delete(j.claims, world)
-	}
-	if n := j.claims[j.claimed]; n == 0 || j.claims[world] > n {
-		most := 0
-		for _, w := range sortedKeys(j.claims) {
-			if j.claims[w] > most {
-				j.claimed, most = w, j.claims[w]
-			}
 		}
 	}
 }
@@ -210,6 +202,9 @@ func keepShape(s, old *falconv1.RankState) *falconv1.RankState {
 	}
 	return s
 }
+
+// outside says that a rank is none of the claimed world.
+func (j *job) outside(r falcon.Rank) bool { return j.claimed > 0 && int(r) >= j.claimed }
 
 // world is the claimed number of ranks, 0 while unknown.
 func (j *job) world() int { return j.claimed }
@@ -261,7 +256,10 @@ func (j *job) layout() (falcon.Layout, string) {
 // order is the newest placement that a process of the picture has carried out.
 func (j *job) order() uint64 {
 	newest := uint64(0)
-	for _, p := range j.ranks {
+	for r, p := range j.ranks {
+		if j.outside(r) {
+			continue
+		}
 		newest = max(newest, p.order)
 	}
 	return newest
@@ -270,8 +268,8 @@ func (j *job) order() uint64 {
 // generation is the launch that all ranks are of, 0 for a mixture.
 func (j *job) generation() uint64 {
 	first := j.ranks[0].state.GetGeneration()
-	for _, p := range j.ranks {
-		if p.state.GetGeneration() != first {
+	for r, p := range j.ranks {
+		if !j.outside(r) && p.state.GetGeneration() != first {
 			return 0
 		}
 	}
@@ -283,8 +281,8 @@ const coverageAdapter = 1 << 4
 
 // adapter says that the framework of every rank takes orders.
 func (j *job) adapter() bool {
-	for _, p := range j.ranks {
-		if p.state.GetCoverage()&coverageAdapter == 0 {
+	for r, p := range j.ranks {
+		if !j.outside(r) && p.state.GetCoverage()&coverageAdapter == 0 {
 			return false
 		}
 	}

@@ -119,10 +119,10 @@ func (j *job) move(perm []falcon.Rank, id uint64) {
 		}
 		if p.next != nil && p.next.GetPlacementOrder() <= id {
 			alive := p.state.GetAlive()
-			j.count(p.state, -1)
+			j.count(p, -1)
 			p.state, p.next = p.next, nil
 			p.state.Alive = alive
-			j.count(p.state, 1)
+			j.count(p, 1)
 		}
 		j.ranks[p.rank] = p
 	}

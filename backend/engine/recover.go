@@ -290,6 +290,13 @@ func (e *Engine) device(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) 
 		device = falcon.Device(nic)
 	}
 	report := recovery.Device{Device: device, Fatal: in.GetFatal(), Code: int(in.GetCode()), Text: clean(in.GetText())}
+	ok, again := e.budgets.report(n.Name, report, now)
+	if !ok {
+		return
+	}
+	if again > 0 {
+		e.tell("fault", 1, "device %s has reported code %d %d times more since", device, report.Code, again)
+	}
 	if report.Fatal {
 		e.extra = append(e.extra, record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
 	}

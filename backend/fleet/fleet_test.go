@@ -155,7 +155,7 @@ func (r *recorder) Frame(_ *Session, f *falconv1.AgentFrame) error {
 
 func TestServiceRunsAStreamToItsEnd(t *testing.T) {
 	rec := &recorder{make(chan *Session, 1), make(chan *Session, 1), make(chan uint64, 9)}
-	v := NewService(rec)
+	v := NewService(rec, nil)
 	ctx, cancel := context.WithCancel(context.Background())
 	st := &fakeStream{ctx: ctx, in: make(chan *falconv1.AgentFrame, 3), out: make(chan *falconv1.EngineFrame, 3)}
 	done := make(chan error, 1)

@@ -75,6 +75,7 @@ func (r *Registry) Attach(s *Session, now time.Time) (*Node, uint64, error) {
 // and was not taken before. Numbers may be skipped, as a full spool lets go of
 // telemetry; they never go back. Frames numbered 0 always count.
 func (r *Registry) Take(s *Session, seq uint64, now time.Time) (*Node, bool) {
+	s.held.pop() // the engine has it now, whatever it makes of it
 	n := r.nodes[falcon.Node(s.Hello.GetNode())]
 	if n == nil || n.Session != s {
 		return nil, false

@@ -17,6 +17,7 @@ var (
 	ErrSlow       = errors.New("fleet: the agent does not read its commands")
 	ErrSuperseded = errors.New("fleet: the agent has opened a newer stream")
 	ErrClosed     = errors.New("fleet: the engine is stopping")
+	ErrBudget     = errors.New("fleet: the agent sends frames beyond what one may hold")
 )
 
 // QueueFrames bounds what waits for one agent. Commands are rare (one order
@@ -34,6 +35,7 @@ type Session struct {
 	nudge  chan struct{}
 	cancel context.CancelCauseFunc
 	ctx    context.Context
+	held   held
 }
 
 // NewSession makes a session whose life ends with ctx or End.
@@ -148,15 +150,19 @@ type Sink interface {
 // Service runs the streams.
 type Service struct {
 	sink    Sink
+	budgets *Budgets
 	mu      sync.Mutex
 	closed  bool
 	live    map[*Session]struct{}
 	readers sync.WaitGroup
 }
 
-// NewService makes a service that feeds sink.
-func NewService(sink Sink) *Service {
-	return &Service{sink: sink, live: map[*Session]struct{}{}}
+// NewService makes a service that feeds sink; nil budgets mean the defaults.
+func NewService(sink Sink, budgets *Budgets) *Service {
+	if budgets == nil {
+		budgets = NewBudgets(Limits{})
+	}
+	return &Service{sink: sink, budgets: budgets, live: map[*Session]struct{}{}}
 }
 
 // Run serves one stream whose hello has been read and whose caller has been
@@ -182,13 +188,21 @@ func (v *Service) Run(stream Stream, hello *falconv1.Hello) error {
 
 // read hands frames on until the stream ends: which is at the latest when Run
 // has returned, as gRPC then cancels the stream's context.
+//
+// It reads no faster than the agent's budget allows: the agent feels that as a
+// slow connection, and nothing is lost.
 func (v *Service) read(s *Session, stream Stream) error {
+	pace := v.budgets.of(s.Hello.GetNode())
 	for {
 		f, err := stream.Recv()
 		if err != nil {
 			return err
 		}
+		if err := pace.admit(s, f); err != nil {
+			return err
+		}
 		if err := v.sink.Frame(s, f); err != nil {
+			s.held.drop()
 			return err
 		}
 	}

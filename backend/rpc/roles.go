@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -50,26 +49,3 @@ func identity(ctx context.Context) auth.Identity {
 	id, _ := ctx.Value(identityKey{}).(auth.Identity)
 	return id
 }
-
-func unaryGate(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	ctx, err := admit(ctx, info.FullMethod)
-	if err != nil {
-		return nil, err
-	}
-	return next(ctx, req)
-}
-
-func streamGate(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	ctx, err := admit(ss.Context(), info.FullMethod)
-	if err != nil {
-		return err
-	}
-	return next(srv, gatedStream{ServerStream: ss, ctx: ctx})
-}
-
-type gatedStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s gatedStream) Context() context.Context { return s.ctx }

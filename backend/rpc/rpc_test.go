@@ -36,6 +36,7 @@ type site struct {
 	engine *engine.Engine
 	plan   engine.Planner // nil = the real one
 	policy falcon.Policy
+	tune   func(*Config) // nil = the defaults
 }
 
 func newSite(t testing.TB) *site {
@@ -50,6 +51,11 @@ func newSiteWith(t testing.TB, plan engine.Planner) *site {
 
 func newSiteUnder(t testing.TB, plan engine.Planner, rungs map[falcon.Rung]falcon.RungPolicy) *site {
 	t.Helper()
+	return newTunedSite(t, plan, rungs, nil)
+}
+
+func newTunedSite(t testing.TB, plan engine.Planner, rungs map[falcon.Rung]falcon.RungPolicy, tune func(*Config)) *site {
+	t.Helper()
 	// A socket's path must be short; the test's own directory may not be.
 	dir, err := os.MkdirTemp("", "falcon")
 	if err != nil {
@@ -60,7 +66,7 @@ func newSiteUnder(t testing.TB, plan engine.Planner, rungs map[falcon.Rung]falco
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t: t, dir: dir, ca: ca, plan: plan, policy: falcon.Policy{Mode: falcon.ModeApprove, Rungs: rungs}}
+	s := &site{t: t, dir: dir, ca: ca, plan: plan, policy: falcon.Policy{Mode: falcon.ModeApprove, Rungs: rungs}, tune: tune}
 	if err := ca.Save(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +100,11 @@ func (s *site) open() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if s.server, err = Listen(Config{Engine: s.engine, Socket: filepath.Join(s.dir, "f.sock"), Address: "127.0.0.1:0", TLS: conf}); err != nil {
+	cfg := Config{Engine: s.engine, Socket: filepath.Join(s.dir, "f.sock"), Address: "127.0.0.1:0", TLS: conf}
+	if s.tune != nil {
+		s.tune(&cfg)
+	}
+	if s.server, err = Listen(cfg); err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -145,6 +155,13 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 		}
 		_ = st.Send(hello("agent")) // a refusal is read below
 		_, err = st.Recv()
+		return err
+	},
+	falconv1.Fleet_Renew_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
+		_, err := falconv1.NewFleetClient(cc).Renew(ctx, &falconv1.RenewRequest{})
+		if status.Code(err) == codes.Unimplemented && strings.Contains(err.Error(), "renew: true") {
+			return nil // passed, and this engine renews none
+		}
 		return err
 	},
 	falconv1.Console_Snapshot_FullMethodName: func(ctx context.Context, cc *grpc.ClientConn) error {
@@ -200,6 +217,7 @@ var calls = map[string]func(context.Context, *grpc.ClientConn) error{
 // admitted is who may call what, written down apart from the table it tests.
 var admitted = map[string]string{
 	falconv1.Fleet_Attach_FullMethodName:       "agent",
+	falconv1.Fleet_Renew_FullMethodName:        "agent",
 	falconv1.Console_Snapshot_FullMethodName:   "viewer operator approver admin",
 	falconv1.Console_Watch_FullMethodName:      "viewer operator approver admin",
 	falconv1.Console_Incidents_FullMethodName:  "viewer operator approver admin",
@@ -279,7 +297,7 @@ func TestSocketIsItsOwnersAlone(t *testing.T) {
 	if err == nil {
 		_, err = st.Recv()
 	}
-	if status.Code(err) != codes.Unimplemented {
+	if status.Code(err) != codes.PermissionDenied {
 		t.Errorf("agents through the socket: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/backend/door"
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/backend/fleet"
 )
@@ -34,7 +36,11 @@ const (
 	pingWait        = 10 * time.Second
 	socketPathMax   = 107 // sun_path of Linux, less its final zero
 	stopWait        = 2 * time.Second
-	handshakeWait   = 20 * time.Second
+	handshakeWait   = 10 * time.Second
+	agentStreams    = 4  // of one connection; an agent needs one
+	personStreams   = 64 // of one connection
+	windowBytes     = 64 << 10
+	agentWindow     = 1 << 20
 )
 
 // ErrListen is wrapped by every error about an address that can't be had.
@@ -46,9 +52,15 @@ type Config struct {
 	Engine  *engine.Engine
 	Socket  string
 	Address string
-	TLS     *tls.Config // auth.ServerTLS; required with Address
+	TLS     *tls.Config // auth.ServerTLS or Certificates.ServerTLS; required with Address
 
-	Handshake time.Duration // until a caller has proven who it is; 0 = 20 s
+	Limits  Limits
+	Budgets fleet.Limits
+	Check   func(*door.Guest) error // whether a certificate still holds, as revocation may have ended it; nil = its dates count
+	Renew   Signer                  // nil = agents' certificates are not renewed
+	Load    Load                    // nil = the engine is never short of memory
+	Shed    func() fleet.Shed       // which frames are left out now; nil = none
+	Log     *slog.Logger
 
 	Now func() time.Time // nil = the real clock
 }
@@ -57,9 +69,12 @@ type Config struct {
 // inside this process.
 type Server struct {
 	cfg     Config
+	gate    *gate
 	local   *grpc.Server
-	remote  *grpc.Server
 	inside  *grpc.Server
+	people  *grpc.Server // from the network
+	agents  *grpc.Server
+	door    *door.Door
 	pipes   *pipes
 	socket  net.Listener
 	network net.Listener
@@ -70,26 +85,43 @@ type Server struct {
 
 // Listen takes the socket and the address and starts serving.
 func Listen(cfg Config) (*Server, error) {
-	s := &Server{cfg: cfg, streams: fleet.NewService(cfg.Engine)}
+	s := &Server{cfg: cfg, gate: newGate(cfg), streams: fleet.NewService(cfg.Engine, fleet.NewBudgets(cfg.Budgets))}
 	if err := s.listen(); err != nil {
 		s.closeListeners()
 		return nil, err
 	}
 	console := &consoleService{engine: cfg.Engine, presence: newPresence(cfg.Now)}
-	s.local = grpc.NewServer(cfg.options(auth.SocketCredentials(), RequestBytesMax)...)
+	s.local = grpc.NewServer(append(s.options(auth.SocketCredentials()), grpc.InTapHandle(s.gate.open))...)
 	falconv1.RegisterConsoleServer(s.local, console)
 	s.serve(s.local, s.socket)
 	s.pipes = newPipes()
-	s.inside = grpc.NewServer(cfg.options(auth.VouchedCredentials(), RequestBytesMax)...)
+	s.inside = grpc.NewServer(append(s.options(auth.VouchedCredentials()), grpc.InTapHandle(s.gate.guarded), grpc.MaxConcurrentStreams(personStreams))...)
 	falconv1.RegisterConsoleServer(s.inside, console)
 	s.serve(s.inside, s.pipes)
 	if s.network != nil {
-		s.remote = grpc.NewServer(cfg.options(credentials.NewTLS(cfg.TLS), FrameBytesMax)...)
-		falconv1.RegisterConsoleServer(s.remote, console)
-		falconv1.RegisterFleetServer(s.remote, &fleetService{streams: s.streams})
-		s.serve(s.remote, s.network)
+		s.serveNetwork(console)
 	}
 	return s, nil
+}
+
+// serveNetwork hears people and agents apart: each has the limits of its kind
+// from the first byte of HTTP/2 on. Both servers know both services, so that a
+// caller of the wrong role is told which one it needs.
+func (s *Server) serveNetwork(console *consoleService) {
+	agents := &fleetService{streams: s.streams, renew: s.cfg.Renew}
+	s.people = grpc.NewServer(append(s.options(door.Credentials()), grpc.InTapHandle(s.gate.guarded), grpc.MaxConcurrentStreams(personStreams))...)
+	s.agents = grpc.NewServer(append(s.options(door.Credentials()),
+		grpc.InTapHandle(s.gate.guarded), grpc.MaxConcurrentStreams(agentStreams),
+		grpc.MaxRecvMsgSize(FrameBytesMax), grpc.ForceServerCodecV2(fleet.NewCodec(s.cfg.Shed)),
+		grpc.InitialWindowSize(agentWindow), grpc.InitialConnWindowSize(agentWindow),
+	)...)
+	for _, g := range []*grpc.Server{s.people, s.agents} {
+		falconv1.RegisterConsoleServer(g, console)
+		falconv1.RegisterFleetServer(g, agents)
+	}
+	s.door = door.Open(door.Config{Listener: s.network, TLS: s.cfg.TLS, Limits: s.cfg.Limits.Limits, Check: s.cfg.Check, Log: s.cfg.Log, Now: s.cfg.Now})
+	s.serve(s.people, s.door.People())
+	s.serve(s.agents, s.door.Agents())
 }
 
 func (s *Server) listen() error {
@@ -155,13 +187,16 @@ func clearSocket(path string) error {
 	return nil
 }
 
-func (c *Config) options(creds credentials.TransportCredentials, bytesMax int) []grpc.ServerOption {
+// options are those of every server; later ones of the same kind win.
+func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.Creds(creds),
-		grpc.ConnectionTimeout(cmp.Or(c.Handshake, handshakeWait)),
-		grpc.UnaryInterceptor(unaryGate),
-		grpc.StreamInterceptor(streamGate),
-		grpc.MaxRecvMsgSize(bytesMax),
+		grpc.ConnectionTimeout(cmp.Or(s.cfg.Limits.Handshake, handshakeWait)),
+		grpc.UnaryInterceptor(s.gate.unary),
+		grpc.StreamInterceptor(s.gate.stream),
+		grpc.MaxRecvMsgSize(RequestBytesMax),
+		grpc.InitialWindowSize(windowBytes),
+		grpc.InitialConnWindowSize(windowBytes),
 		grpc.MaxHeaderListSize(16 << 10),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WriteBufferSize(writeBuffer),
@@ -182,6 +217,14 @@ func (s *Server) Address() string {
 	return s.network.Addr().String()
 }
 
+// Guests are the callers from the network that are connected now.
+func (s *Server) Guests() []*door.Guest {
+	if s.door == nil {
+		return nil
+	}
+	return s.door.Guests()
+}
+
 // Socket is the path of the local socket.
 func (s *Server) Socket() string { return s.cfg.Socket }
 
@@ -189,12 +232,15 @@ func (s *Server) Socket() string { return s.cfg.Socket }
 func (s *Server) Close() {
 	s.once.Do(func() {
 		s.streams.End()
-		for _, g := range []*grpc.Server{s.local, s.inside, s.remote} {
+		for _, g := range []*grpc.Server{s.local, s.inside, s.people, s.agents} {
 			if g != nil {
 				stop(g)
 			}
 		}
 		s.running.Wait()
+		if s.door != nil {
+			s.door.Close()
+		}
 		s.streams.Close()
 		s.closeListeners()
 	})

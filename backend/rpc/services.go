@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/backend/door"
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/backend/fleet"
 )
@@ -23,6 +25,27 @@ const helloWait = 10 * time.Second
 type fleetService struct {
 	falconv1.UnimplementedFleetServer
 	streams *fleet.Service
+	renew   Signer
+}
+
+// Signer signs an agent's request for a new certificate; roots is what to trust
+// from now on, PEM.
+type Signer func(csr []byte, leaf *x509.Certificate) (cert, roots []byte, err error)
+
+// Renew signs the caller's certificate again, where the engine may.
+func (f *fleetService) Renew(ctx context.Context, q *falconv1.RenewRequest) (*falconv1.RenewReply, error) {
+	guest := guestOf(ctx)
+	if f.renew == nil || guest == nil {
+		return nil, status.Error(codes.Unimplemented, "this engine does not renew certificates: set renew: true beside the authority's key, or issue one with falcon certs issue")
+	}
+	cert, roots, err := f.renew(q.GetCsr(), guest.Leaf)
+	switch {
+	case errors.Is(err, auth.ErrRequest):
+		return nil, status.Error(codes.InvalidArgument, err.Error())
+	case err != nil:
+		return nil, wire(err)
+	}
+	return &falconv1.RenewReply{Certificate: cert, Roots: roots}, nil
 }
 
 func (f *fleetService) Attach(stream grpc.BidiStreamingServer[falconv1.AgentFrame, falconv1.EngineFrame]) error {
@@ -114,7 +137,7 @@ func chosen(q *falconv1.SnapshotRequest, s *engine.State) falcon.Rank {
 }
 
 func (c *consoleService) Watch(q *falconv1.WatchRequest, stream grpc.ServerStreamingServer[falconv1.Event]) error {
-	w, err := c.engine.Watch(q.GetAfterSeq())
+	w, err := c.engine.WatchAs(actor(stream.Context()), q.GetAfterSeq())
 	if err != nil {
 		return wire(err)
 	}
@@ -199,11 +222,13 @@ func wire(err error) error {
 		code = codes.InvalidArgument
 	case errors.Is(err, engine.ErrDenied):
 		code = codes.PermissionDenied
-	case errors.Is(err, fleet.ErrFull), errors.Is(err, fleet.ErrSlow):
+	case errors.Is(err, fleet.ErrFull), errors.Is(err, fleet.ErrSlow), errors.Is(err, fleet.ErrBudget), errors.Is(err, engine.ErrCrowded):
 		code = codes.ResourceExhausted
-	case errors.Is(err, fleet.ErrSuperseded):
+	case errors.Is(err, fleet.ErrSuperseded), errors.Is(err, door.ErrReplaced):
 		code = codes.Aborted
-	case errors.Is(err, engine.ErrStopped), errors.Is(err, engine.ErrDisk), errors.Is(err, fleet.ErrClosed):
+	case errors.Is(err, door.ErrRevoked), errors.Is(err, door.ErrExpired):
+		code = codes.Unauthenticated
+	case errors.Is(err, engine.ErrStopped), errors.Is(err, engine.ErrDisk), errors.Is(err, fleet.ErrClosed), errors.Is(err, door.ErrAge):
 		code = codes.Unavailable
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled

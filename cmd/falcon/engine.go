@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	group "github.com/oklog/run"
 	"go.yaml.in/yaml/v3"
@@ -50,6 +51,11 @@ type engineConfig struct {
 	Store      storeConfig      `yaml:"store"`
 	Journal    journalConfig    `yaml:"journal"`
 	SSH        sshConfig        `yaml:"ssh"`
+
+	MemoryLimit string        `yaml:"memory_limit"` // "" = 80 % of the cgroup's, "none" = no limit; GOMEMLIMIT wins
+	Revoked     string        `yaml:"revoked"`      // list of revoked certificates; default: revoked beside certs.ca
+	Renew       bool          `yaml:"renew"`        // agents' certificates are renewed, with the authority's key beside certs.ca
+	StreamMost  time.Duration `yaml:"stream_most"`  // how old a stream may become; 0 = 24h
 }
 
 // defaultStateDir follows the XDG base directories; FALCON_STATE_DIR wins.
@@ -112,6 +118,7 @@ func (c *engineConfig) fill() {
 	setDefault(&c.Certs.CA, files.CA)
 	setDefault(&c.Certs.Cert, files.Cert)
 	setDefault(&c.Certs.Key, files.Key)
+	setDefault(&c.Revoked, filepath.Join(filepath.Dir(c.Certs.CA), auth.RevokedFile))
 }
 
 func setDefault(s *string, value string) {
@@ -145,6 +152,9 @@ func (c *engineConfig) check() error {
 	if err := c.Journal.check(); err != nil {
 		return err
 	}
+	if err := c.checkAdmission(); err != nil {
+		return err
+	}
 	return c.Detect.check()
 }
 
@@ -155,6 +165,7 @@ type engineHandle struct {
 	Store   string // HOST:PORT of the job's rendezvous store, "" = none
 	SSH     string // HOST:PORT of the SSH front, "" = none
 
+	care  *care
 	stop  context.CancelFunc
 	ended chan struct{}
 	err   error // valid once ended is closed
@@ -206,17 +217,18 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	if err != nil {
 		return nil, err
 	}
-	server, err := openDoors(e, cfg)
+	server, care, err := openDoors(e, cfg, log)
 	if err != nil {
 		return nil, err
 	}
 	ssh, err := cfg.SSH.open(server, log)
 	if err != nil {
 		server.Close()
+		care.close()
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	h := &engineHandle{Socket: server.Socket(), Address: server.Address(), stop: cancel, ended: make(chan struct{})}
+	h := &engineHandle{Socket: server.Socket(), Address: server.Address(), care: care, stop: cancel, ended: make(chan struct{})}
 	if store != nil {
 		h.Store = store.Addr()
 	}
@@ -225,21 +237,6 @@ func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg en
 	}
 	go h.run(ctx, e, server, ssh, store, j, func(ctx context.Context) error { return cfg.Journal.keepCopies(ctx, j, log) })
 	return h, nil
-}
-
-func openDoors(e *engine.Engine, cfg engineConfig) (*rpc.Server, error) {
-	rc := rpc.Config{Engine: e, Socket: cfg.Socket}
-	if cfg.Listen != "none" {
-		if _, err := os.Stat(cfg.Certs.Cert); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("no server certificate %s: make one with falcon certs init, or set listen: none", cfg.Certs.Cert)
-		}
-		conf, err := auth.ServerTLS(cfg.Certs)
-		if err != nil {
-			return nil, err
-		}
-		rc.Address, rc.TLS = cfg.Listen, conf
-	}
-	return rpc.Listen(rc)
 }
 
 // run ends the parts in their order: the engine first, so that watchers and
@@ -251,6 +248,7 @@ func (h *engineHandle) run(ctx context.Context, e *engine.Engine, server *rpc.Se
 	g.Add(func() error { return e.Run(engineCtx) }, func(error) { cancel() })
 	copyCtx, stopCopies := context.WithCancel(ctx)
 	g.Add(func() error { return copies(copyCtx) }, func(error) { stopCopies() })
+	g.Add(func() error { h.care.run(engineCtx); return nil }, func(error) { cancel() })
 	g.Add(func() error { <-e.Done(); closeDoors(ssh, server); return nil }, func(error) {})
 	h.err = g.Run()
 	if store != nil {

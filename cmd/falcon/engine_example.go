@@ -7,6 +7,10 @@ state_dir: /var/lib/falcon        # journal, socket, certs; default $FALCON_STAT
 socket: /var/lib/falcon/falcon.sock
 listen: 0.0.0.0:7440              # agents and remote consoles; default 127.0.0.1:7440, "none" = local only
 certs: {ca: /var/lib/falcon/certs/ca.crt, cert: /var/lib/falcon/certs/server.crt, key: /var/lib/falcon/certs/server.key}
+memory_limit: ""                  # of the engine's memory, such as 2GiB; "" = 80 % of the cgroup's, none = no limit; GOMEMLIMIT wins
+revoked: /var/lib/falcon/certs/revoked  # list of revoked certificates; default revoked beside certs.ca
+renew: false                      # agents' certificates are signed again in time; needs ca.key beside certs.ca
+stream_most: 24h                  # how old a stream of an agent or a console becomes before it is opened again
 policy:
   mode: approve                   # observe | approve | auto
   cap: S1                         # the highest rung that acts by itself in auto

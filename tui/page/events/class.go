@@ -24,7 +24,7 @@ var classes = [...]class{
 	{"recoveries", []string{"recovery", "fault"}},
 	{"tests", []string{"validation"}},
 	{"detector's notes", []string{"jitter", "profile", "rebase", "settled", "learned", "skip"}},
-	{"cluster", []string{"agent", "rank", "policy"}},
+	{"cluster", []string{"agent", "rank", "policy", "alarm"}},
 }
 
 func (c class) holds(kind string) bool { return c.kinds == nil || slices.Contains(c.kinds, kind) }

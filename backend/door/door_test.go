@@ -1,0 +1,183 @@
+package door
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/failslow/falcon/backend/auth"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	start = time.Unix(1_700_000_000, 0)
+	near  = netip.MustParsePrefix("10.0.0.1/32")
+	far   = netip.MustParsePrefix("10.0.0.2/32")
+)
+
+// gone reports whether the other end of a pipe was closed.
+func gone(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(-time.Second))
+	_, err := c.Read(make([]byte, 1))
+	var timeout net.Error
+	return !errors.As(err, &timeout) || !timeout.Timeout()
+}
+
+func (w *waiting) admit(t *testing.T, from netip.Prefix, at time.Time) (*stranger, net.Conn) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+	s, ok := w.enter(ours, from, at)
+	if !ok {
+		return nil, theirs
+	}
+	return s, theirs
+}
+
+func TestSilentOnesMakePlace(t *testing.T) {
+	w := newWaiting(4, 2, time.Second)
+	first, c := w.admit(t, near, start)
+	if second, _ := w.admit(t, near, start); first == nil || second == nil {
+		t.Fatal("two of one source have no place")
+	}
+	if third, _ := w.admit(t, near, start); third == nil || !gone(t, c) || w.len() != 2 {
+		t.Errorf("the third of one source: %v, the first is gone: %v, %d wait", third, gone(t, c), w.len())
+	}
+	if w.leave(first) {
+		t.Error("the first still owns its connection")
+	}
+}
+
+// One that speaks is left alone until its grace is over.
+func TestSpeakersKeepTheirPlace(t *testing.T) {
+	w := newWaiting(4, 2, time.Second)
+	for range 2 {
+		s, _ := w.admit(t, near, start)
+		s.speaks = true
+	}
+	if s, _ := w.admit(t, near, start.Add(time.Millisecond)); s != nil {
+		t.Error("a third of the source took a speaker's place")
+	}
+	if s, _ := w.admit(t, far, start.Add(time.Millisecond)); s == nil {
+		t.Error("another source has no place")
+	}
+	if s, _ := w.admit(t, near, start.Add(2*time.Second)); s == nil {
+		t.Error("a speaker keeps its place for ever")
+	}
+	if n := w.len(); n != 3 {
+		t.Errorf("%d wait", n)
+	}
+}
+
+func TestAllSourcesTogetherAreBounded(t *testing.T) {
+	w := newWaiting(8, 4, time.Second)
+	for i := range 100 {
+		w.admit(t, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(i), 1}), 32), start)
+		if w.len() > 8 || len(w.sources) > 8 {
+			t.Fatalf("%d wait from %d sources", w.len(), len(w.sources))
+		}
+	}
+	if !w.evictOldest() || w.len() != 7 {
+		t.Errorf("out of descriptors: %d wait", w.len())
+	}
+	if w.close(); w.len() != 0 || len(w.sources) != 0 || w.evictOldest() {
+		t.Errorf("closed: %d wait", w.len())
+	}
+	if s, _ := w.admit(t, near, start); s != nil {
+		t.Error("a closed door let one in")
+	}
+}
+
+func guest(role auth.Role, name string) *Guest {
+	return &Guest{Identity: auth.Identity{Role: role, Name: name}}
+}
+
+func TestOneIdentityReplacesItsOwnConnections(t *testing.T) {
+	s := newGuests(Limits{Connections: 6, PerAgent: 2, PerPerson: 3})
+	enter := func(g *Guest) (old []*Guest, ok bool) { t.Helper(); return s.enter(g) }
+	first, second := guest(auth.RoleAgent, "n1"), guest(auth.RoleAgent, "n1")
+	enter(first)
+	enter(second)
+	if old, ok := enter(guest(auth.RoleAgent, "n1")); !ok || len(old) != 1 || old[0] != first {
+		t.Errorf("the third of two: %v, %v", old, ok)
+	}
+	for range 3 {
+		enter(guest(auth.RoleViewer, "n1")) // a person of the same name is another identity
+	}
+	if old, ok := enter(guest(auth.RoleAgent, "n2")); !ok || len(old) != 0 || s.len() != 6 {
+		t.Errorf("another agent: %v, %v, %d open", old, ok, s.len())
+	}
+	if _, ok := enter(guest(auth.RoleAgent, "n3")); ok {
+		t.Error("one more than all")
+	}
+	if old, ok := enter(guest(auth.RoleAgent, "n2")); !ok || len(old) != 1 || s.len() != 6 {
+		t.Errorf("a reconnect when all places are taken: %v, %v, %d open", old, ok, s.len())
+	}
+	s.leave(second)
+	s.leave(second)
+	if s.len() != 5 {
+		t.Errorf("%d open after one left", s.len())
+	}
+}
+
+// A connection that its peer closes does not look as if the engine had ended
+// what went over it.
+func TestPeersOwnEndIsNoReason(t *testing.T) {
+	d := &Door{guests: newGuests(Limits{}.fill()), people: newQueue(nil)}
+	ours, theirs := net.Pipe()
+	defer theirs.Close()
+	g := guest(auth.RoleViewer, "ann")
+	g.conn, g.Leaf = tls.Server(ours, &tls.Config{MinVersion: tls.VersionTLS13}), &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}
+	g.ctx, g.cancel = context.WithCancelCause(context.Background())
+	let := make(chan error, 1)
+	go func() { let <- d.let(g) }()
+	c, err := d.people.Accept()
+	if err = errors.Join(err, <-let); err != nil || d.guests.len() != 1 {
+		t.Fatalf("%d guests, %v", d.guests.len(), err)
+	}
+	ctx, stop := g.Stream(context.Background(), time.Hour, time.Now())
+	defer stop()
+	_ = c.Close()
+	<-ctx.Done()
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) || d.guests.len() != 0 {
+		t.Errorf("%v, %d guests", cause, d.guests.len())
+	}
+}
+
+func TestStreamsEndForTheirReasons(t *testing.T) {
+	for what, c := range map[string]struct {
+		life, most time.Duration
+		end        error
+		want       error
+		from, to   time.Duration
+	}{
+		"certificate": {time.Minute, time.Hour, nil, ErrExpired, time.Minute, time.Minute},
+		"age":         {time.Hour, time.Minute, nil, ErrAge, 54 * time.Second, time.Minute},
+		"sent away":   {time.Hour, time.Hour, ErrRevoked, ErrRevoked, 0, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &Guest{Leaf: &x509.Certificate{NotAfter: time.Now().Add(c.life)}}
+			g.ctx, g.cancel = context.WithCancelCause(context.Background())
+			from := time.Now()
+			ctx, stop := g.Stream(context.Background(), c.most, from)
+			defer stop()
+			if c.end != nil {
+				g.cancel(c.end)
+			}
+			<-ctx.Done()
+			if after := time.Since(from); !errors.Is(context.Cause(ctx), c.want) || after < c.from || after > c.to {
+				t.Errorf("%s: %v after %v", what, context.Cause(ctx), after)
+			}
+		})
+	}
+}

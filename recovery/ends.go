@@ -27,6 +27,11 @@ func newEnds() ends {
 	return ends{over: map[falcon.Rank]bool{}, open: map[falcon.Rank]time.Time{}}
 }
 
+// follow takes up the ranks' new numbers.
+func (e *ends) follow(perm []falcon.Rank) {
+	e.over, e.open = rekeyed(e.over, perm), rekeyed(e.open, perm)
+}
+
 // finishing reports whether a rank has ended with success and the job does not go
 // on. Its peers may still come to the end of the step that was its last.
 func (e *ends) finishing(p *progress, beat time.Duration) bool {

@@ -298,6 +298,9 @@ func (m *Machine) host(n falcon.Node, now time.Time) *host {
 }
 
 func (m *Machine) onJob(now time.Time, j Job) {
+	if perm := permutation(m.job.Placement, j.Placement); m.hasJob && m.job.Epoch == j.Epoch && perm != nil && m.mayFollow() {
+		m.follow(j.Placement, perm)
+	}
 	before, first := m.job, !m.hasJob
 	if before.Epoch == j.Epoch && (m.cur != nil || j.Generation < before.Generation) { // a recovery has its own, and leaves it
 		j.Layout, j.Placement, j.Generation = before.Layout, before.Placement, max(j.Generation, before.Generation)

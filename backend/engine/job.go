@@ -90,6 +90,9 @@ func (j *job) seat(node falcon.Node, s *falconv1.RankState) seat {
 	switch r, known := j.known[name]; {
 	case at.p != nil:
 		rank, at.order = at.p.rank, at.p.order
+	case known && r == at.rank:
+		// It may have been started for this rank after the placement, and carried none out.
+		rank, at.order = r, min(j.placed, at.order)
 	case known:
 		rank, at.order = r, j.placed
 	default:

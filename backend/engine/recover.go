@@ -135,7 +135,7 @@ func (e *Engine) stepRecoveryJob(now time.Time) {
 	}
 	e.recJobAt = now
 	in := e.recoveryJob()
-	fresh := in.Epoch != e.recJob.Epoch
+	fresh := in.Epoch != e.recJob.Epoch || !slices.Equal(in.Placement, e.recJob.Placement)
 	if !fresh && sameRecoveryJob(in, e.recJob) {
 		return
 	}

@@ -40,7 +40,8 @@ type Cluster struct {
 	judge *judge
 
 	pids    int
-	parents map[int]int // boot of the agent that started a process
+	did     map[string]int // deeds, by kind
+	parents map[int]int    // boot of the agent that started a process
 }
 
 func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
@@ -48,7 +49,7 @@ func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{World: newWorld(seed), dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, parents: map[int]int{}}
+	c := &Cluster{World: newWorld(seed), dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, parents: map[int]int{}, did: map[string]int{}}
 	c.setup = c.draw()
 	if change != nil {
 		change(&c.setup)
@@ -86,7 +87,7 @@ func (c *Cluster) close() {
 func (c *Cluster) draw() setup {
 	s := setup{
 		nodes: 3 + c.rng.IntN(4), spares: 2, perNode: 2, iteration: c.between(300*time.Millisecond, 2*time.Second),
-		checkpointEvery: 20, spread: c.between(0, 900*time.Millisecond), exitInfo: c.rng.IntN(2) == 0, drainMs: 100,
+		checkpointEvery: 20, spread: c.between(0, 900*time.Millisecond), exitInfo: c.rng.IntN(2) == 0, drainMs: 200,
 	}
 	s.layout = falcon.Layout{TP: 1, DP: s.nodes * s.perNode, PP: 1}
 	if s.nodes%2 == 0 && c.rng.IntN(2) == 0 {

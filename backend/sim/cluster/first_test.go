@@ -5,9 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/failslow/falcon"
 )
 
 var (
@@ -67,7 +72,7 @@ func tell(t *testing.T, c *Cluster, most int) {
 
 // drawn is the story of a seed by the test's flags.
 func drawn(seed uint64) story {
-	p := plan{deeds: *count, every: 5 * time.Second, faults: *share, faultGap: 100 * time.Second}
+	p := plan{deeds: *count, every: 4 * time.Second, faults: *share, faultGap: 100 * time.Second}
 	for _, k := range harmless {
 		if *only != "" && strings.Contains(","+*only+",", ","+k.kind+",") {
 			p.kinds = append(p.kinds, k)
@@ -80,17 +85,79 @@ func drawn(seed uint64) story {
 	return s
 }
 
+// TestSeeds plays random schedules. A seed's run depends on nothing else.
 func TestSeeds(t *testing.T) {
-	began, virtual, resumed, fences := time.Now(), time.Duration(0), 0, 0
-	for seed := *first; seed < *first+uint64(*seeds); seed++ {
-		s := drawn(seed)
-		c := play(t, s)
-		virtual, resumed, fences = virtual+c.now, resumed+c.judge.resumed, fences+c.judge.fences
-		if len(c.bad) > 0 {
-			found(t, s, c)
+	var sum tally
+	began := time.Now()
+	t.Run("all", func(t *testing.T) {
+		for shard := range uint64(runtime.GOMAXPROCS(0)) {
+			t.Run(fmt.Sprint(shard), func(t *testing.T) {
+				t.Parallel()
+				for seed := *first + shard; seed < *first+uint64(*seeds); seed += uint64(runtime.GOMAXPROCS(0)) {
+					s := drawn(seed)
+					c := play(t, s)
+					sum.add(c)
+					if len(c.bad) > 0 {
+						found(t, s, c)
+					}
+				}
+			})
+		}
+	})
+	t.Logf("%d seeds in %v: %s", *seeds, time.Since(began).Round(time.Millisecond), &sum)
+	sum.check(t)
+}
+
+// tally is what all runs together have met: a test that meets nothing proves
+// nothing.
+type tally struct {
+	mu       sync.Mutex
+	time     time.Duration
+	finished int
+	resumed  int
+	fences   int
+	orders   map[string]int
+	deeds    map[string]int
+}
+
+func (y *tally) add(c *Cluster) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.orders == nil {
+		y.orders, y.deeds = map[string]int{}, map[string]int{}
+	}
+	y.time += c.now
+	y.resumed, y.fences = y.resumed+c.judge.resumed, y.fences+c.judge.fences
+	if c.job.finished {
+		y.finished++
+	}
+	for kind, n := range c.job.orders {
+		y.orders[kind] += n
+	}
+	for kind, n := range c.did {
+		y.deeds[kind] += n
+	}
+}
+
+func (y *tally) String() string {
+	return fmt.Sprintf("%.1f h of the jobs' time, %d recoveries with success, %d fences, %d jobs finished, orders carried out %v, deeds %v",
+		y.time.Hours(), y.resumed, y.fences, y.finished, y.orders, y.deeds)
+}
+
+// check wants every kind of deed and of order to have been met in a long run.
+func (y *tally) check(t *testing.T) {
+	t.Helper()
+	if *seeds < 100 || *only != "" {
+		return
+	}
+	for _, k := range append(slices.Clone(harmless), faulty...) {
+		if y.deeds[k.kind] == 0 {
+			t.Errorf("no %s was met", k.kind)
 		}
 	}
-	t.Logf("%d seeds, %.1f h of the job's time in %v; %d recoveries, %d fences", *seeds, virtual.Hours(), time.Since(began).Round(time.Millisecond), resumed, fences)
+	if y.resumed == 0 || y.finished == 0 || y.orders[falcon.OrderMicroBatches] == 0 || y.orders[falcon.OrderPlacement] == 0 || y.orders[falcon.OrderCheckpoint] == 0 {
+		t.Errorf("something was never met: %s", y)
+	}
 }
 
 // found prints the story of a failing seed and how to play it again.

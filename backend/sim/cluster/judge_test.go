@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -68,9 +67,9 @@ func (j *judge) recovery(v falcon.Recovery) {
 	for _, n := range v.Fenced {
 		if key := v.ID + "/" + string(n); !j.fenced[key] {
 			j.fenced[key] = true
-			j.barred[n] = true
 			j.fences++
 			j.fence(v, n)
+			j.barred[n] = true
 		}
 	}
 	if v.State == falcon.RecoverySuspend && was != v.State {
@@ -103,7 +102,7 @@ func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
 	if n == nil || n.guilty() || n.demanded {
 		return
 	}
-	if out, of := j.unreached(); j.c.now-n.reached > reachFor && j.c.job.broken() != "" && 2*out <= of {
+	if out, of := j.unreached(v.Placement); j.c.now-n.reached > reachFor && j.c.job.broken() != "" && 2*out <= of {
 		return
 	}
 	j.c.violate("healthy node %s is fenced by %s: %v", name, v.ID, faults(v))
@@ -142,7 +141,7 @@ func (j *judge) started(p *proc) {
 func (j *judge) isFenced(n falcon.Node) bool { return j.barred[n] }
 
 // settleMost is how long a job may stand once everything is whole again.
-const settleMost = 6 * time.Minute
+const settleMost = 3 * time.Minute
 
 // end judges a run that is over: the job trains, or is finished.
 func (j *judge) end() {
@@ -153,15 +152,17 @@ func (j *judge) end() {
 	c.violate("the job stands for ever: no iteration since %.1f s; %s", c.job.begun.Seconds(), c.job.broken())
 }
 
-// unreached counts the nodes of the job that the engine can't reach now, and all
-// of them.
-func (j *judge) unreached() (out, of int) {
-	for _, n := range j.c.order {
-		if !slices.ContainsFunc(n.procs, func(p *proc) bool { return p.alive || j.c.now-p.endedAt < guiltyFor }) {
+// unreached counts the nodes of a placement that the engine can't reach for a
+// while, and all of them, without those that are fenced.
+func (j *judge) unreached(on falcon.Placement) (out, of int) {
+	seen := map[falcon.Node]bool{}
+	for _, d := range on {
+		n := j.c.nodes[d.Node()]
+		if n == nil || seen[n.name] || j.barred[n.name] {
 			continue
 		}
-		of++
-		if j.c.now-n.reached > time.Second {
+		seen[n.name] = true
+		if of++; j.c.now-n.reached > reachFor {
 			out++
 		}
 	}

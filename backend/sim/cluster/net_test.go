@@ -49,10 +49,10 @@ type conn struct {
 
 // pipe carries messages in order.
 type pipe struct {
-	queue   []func()
-	last    time.Duration // when the newest delivery is due
-	heard   time.Duration // when the far end last got anything, keepalives included
-	waiting bool
+	queue []func()      // sent, and not delivered
+	held  int           // of them, due while the way was cut
+	last  time.Duration // when the newest delivery is due
+	heard time.Duration // when the far end last got anything, keepalives included
 }
 
 // dial opens a connection from a node's agent, or fails in its own time.
@@ -84,34 +84,36 @@ func (n *node) dial(a *agentLife) {
 // the way is cut it waits.
 func (c *conn) send(q *pipe, over *way, f func()) {
 	q.queue = append(q.queue, f)
-	c.flow(q, over)
+	c.due(q, over, c.w.between(latencyLeast, latencyMost)+over.slow)
 }
 
-func (c *conn) flow(q *pipe, over *way) {
-	if over.cut || q.waiting || len(q.queue) == 0 {
-		return
-	}
-	q.waiting = true
-	q.last = max(q.last, c.w.now+c.w.between(latencyLeast, latencyMost)+over.slow)
+// due delivers one more message after a while.
+func (c *conn) due(q *pipe, over *way, wait time.Duration) {
+	q.last = max(q.last, c.w.now+wait)
 	c.w.after(q.last-c.w.now, func() {
-		q.waiting = false
 		if over.cut {
-			return // it goes on when the way is mended
+			q.held++ // it goes on when the way is mended
+			return
 		}
-		batch := q.queue
-		q.queue = nil
+		f := q.queue[0]
+		q.queue = q.queue[1:]
 		q.heard = c.w.now
-		for _, f := range batch {
-			f()
-		}
-		c.flow(q, over)
+		f()
 	})
 }
 
 // mended lets what waits flow again.
 func (c *conn) mended() {
-	c.flow(&c.up, &c.node.path.up)
-	c.flow(&c.down, &c.node.path.down)
+	for _, x := range []struct {
+		q    *pipe
+		over *way
+	}{{&c.up, &c.node.path.up}, {&c.down, &c.node.path.down}} {
+		n := x.q.held
+		x.q.held = 0
+		for range n {
+			c.due(x.q, x.over, c.w.between(latencyLeast, latencyMost))
+		}
+	}
 }
 
 // probe is the keepalive of both ends: it needs both ways.

@@ -30,6 +30,7 @@ type proc struct {
 	born time.Duration
 
 	shown    bool // its file is there
+	spoke    bool // the file of its last word may be there
 	alive    bool
 	frozen   bool
 	frozenAt time.Duration
@@ -154,6 +155,7 @@ func (p *proc) finish() {
 		if err := os.WriteFile(p.path+ring.EndedSuffix, nil, 0o600); err != nil {
 			p.c.violate("%s", err)
 		}
+		p.spoke = true
 	}
 	_ = os.Remove(p.path)
 	p.shown = false
@@ -511,7 +513,11 @@ func (d directory) Ended() ([]ring.Ended, map[string]error, error) {
 	var out []ring.Ended
 	for _, p := range d.n.procs {
 		path := p.path + ring.EndedSuffix
+		if !p.spoke {
+			continue
+		}
 		if _, err := os.Lstat(path); err != nil {
+			p.spoke = false // an agent took it
 			continue
 		}
 		out = append(out, ring.Ended{

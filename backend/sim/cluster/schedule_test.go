@@ -69,6 +69,10 @@ type plan struct {
 	kinds    []weighted    // harmless ones; nil = all
 }
 
+// slowMost bounds the latency of a slow way: beyond it a node counts as out of
+// reach.
+const slowMost = 1500 * time.Millisecond
+
 // start is when the job has been described and trains.
 const start = 20 * time.Second
 
@@ -100,6 +104,7 @@ func schedule(seed uint64, p plan) []deed {
 func (c *Cluster) do(d deed) {
 	n := c.order[d.node%len(c.order)]
 	c.log("DEED %s (%s)", d, n.name)
+	c.did[d.kind]++
 	switch d.kind {
 	case "agent-term", "agent-kill":
 		c.down(n, d.kind == "agent-term", d.last)
@@ -116,7 +121,7 @@ func (c *Cluster) do(d deed) {
 	case "cut", "cut-up", "cut-down", "half-cut", "all-cut":
 		c.cut(d)
 	case "slow":
-		n.path.up.slow, n.path.down.slow = d.last/10, d.last/10
+		n.path.up.slow, n.path.down.slow = min(d.last/10, slowMost), min(d.last/10, slowMost)
 		c.after(d.last, func() { n.path.up.slow, n.path.down.slow = 0, 0 })
 	case "all-term":
 		for _, n := range c.order {

@@ -179,6 +179,17 @@ func (m *Machine) second(now time.Time, n falcon.Node, t testimony, stall time.D
 	return t.against(stall, m.cfg.UnvouchedStall)
 }
 
+// patience is how long nothing may bring a recovery forward before nodes that are
+// not heard are at fault for it. Once a rank trains again, all have built the
+// groups with it: beats of the iterations that begin may then speak for them.
+func (m *Machine) patience() time.Duration {
+	if m.cur.State != falcon.RecoveryRejoin || len(m.at.rejoined) == 0 {
+		return 2 * m.cfg.Beat
+	}
+	usual, _ := m.pace.usual()
+	return 4*m.cfg.Beat + min(3*usual, m.cfg.HangMin)
+}
+
 // secondMeanwhile is the same in a recovery: there no iterations begin, and a
 // node that all wait for is not heard.
 func (m *Machine) secondMeanwhile(now time.Time, n falcon.Node, h *host) string {
@@ -196,7 +207,7 @@ func (m *Machine) secondMeanwhile(now time.Time, n falcon.Node, h *host) string 
 		return "policy takes a silent agent for enough"
 	case m.anyEnded(n):
 		return "a process on it has ended"
-	case m.waitsFor(n) && quiet >= 2*m.cfg.Beat && m.onlySilent(now):
+	case m.waitsFor(n) && quiet >= m.patience() && m.onlySilent(now):
 		return "the recovery waits for nothing but silent nodes"
 	}
 	return ""

@@ -68,10 +68,13 @@ func (h *hearing) see(now time.Time, unheard, unmet, nodes int, grace time.Durat
 
 // listen judges the console's own hearing before that of anybody else.
 func (m *Machine) listen(now time.Time) {
-	unheard, unmet, leaving := 0, 0, 0
+	unheard, unmet, leaving, of := 0, 0, 0, 0
 	for _, n := range m.sorted {
+		if m.isFenced(n) {
+			continue // it speaks neither for the console's hearing nor against it
+		}
+		of++
 		switch h := m.host(n, now); {
-		case m.isFenced(n):
 		case m.unheard(now, h):
 			unheard++
 			if h.leaves(now, m.cfg.Leave) {
@@ -82,9 +85,9 @@ func (m *Machine) listen(now time.Time) {
 		}
 	}
 	blind := m.hear.blind
-	held, over := m.hear.see(now, unheard, unmet, len(m.on), m.cfg.Grace)
+	held, over := m.hear.see(now, unheard, unmet, of, m.cfg.Grace)
 	if m.hear.blind && !blind && unheard > leaving {
-		m.note("fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", unheard, len(m.on))
+		m.note("fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", unheard, of)
 	}
 	if over {
 		m.listenAnew(now, held)

@@ -95,6 +95,10 @@ func faults(v falcon.Recovery) []string {
 // waits for it may give it up.
 const reachFor = 4 * time.Second
 
+// knownFor is how long a node must have been out of reach before the engine can
+// be sure to know: two missed beats, and the one that was under way.
+const knownFor = 6500 * time.Millisecond
+
 // fence judges one fence: the node must be at fault, or out of reach for a while
 // in a recovery that has another cause.
 func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
@@ -102,10 +106,12 @@ func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
 	if n == nil || n.guilty() || n.demanded {
 		return
 	}
-	if out, of := j.unreached(v.Placement); j.c.now-n.reached > reachFor && j.c.job.broken() != "" && 2*out <= of {
+	out, of := j.unreached(v.Placement)
+	away, broken := j.c.now-n.reached, j.c.job.broken()
+	if away > reachFor && broken != "" && 2*out <= of {
 		return
 	}
-	j.c.violate("healthy node %s is fenced by %s: %v", name, v.ID, faults(v))
+	j.c.violate("healthy node %s is fenced by %s: out of reach for %v, %d of %d nodes are; the job: %q; %v", name, v.ID, away, out, of, broken, faults(v))
 }
 
 // guiltyFor is how long a process's end speaks against its node.
@@ -162,7 +168,7 @@ func (j *judge) unreached(on falcon.Placement) (out, of int) {
 			continue
 		}
 		seen[n.name] = true
-		if of++; j.c.now-n.reached > reachFor {
+		if of++; j.c.now-n.reached > knownFor {
 			out++
 		}
 	}

@@ -58,7 +58,7 @@ func startLab(t *testing.T, sc lab.Scenario, netns string) *liveLab {
 	l := &liveLab{
 		t: t, rng: rand.New(rand.NewPCG(*labHarmSeed, 7)), netns: netns, report: filepath.Join(t.TempDir(), "report.json"), ended: make(chan error, 1),
 	}
-	args := []string{binFalcon(t), "lab", "run", "--headless", "--no-reference", "--approve", "never", "--report", l.report, "--scenario", file}
+	args := []string{binFalcon(t), "lab", "run", "--headless", "--no-reference", "--report", l.report, "--scenario", file}
 	if netns != "" {
 		args = append([]string{"ip", "netns", "exec", netns}, args...)
 	}

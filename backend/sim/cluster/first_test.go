@@ -114,6 +114,7 @@ type tally struct {
 	mu       sync.Mutex
 	time     time.Duration
 	finished int
+	gaveUp   int
 	resumed  int
 	fences   int
 	orders   map[string]int
@@ -131,6 +132,7 @@ func (y *tally) add(c *Cluster) {
 	if c.job.finished {
 		y.finished++
 	}
+	y.gaveUp += c.judge.gaveUp
 	for kind, n := range c.job.orders {
 		y.orders[kind] += n
 	}
@@ -140,8 +142,8 @@ func (y *tally) add(c *Cluster) {
 }
 
 func (y *tally) String() string {
-	return fmt.Sprintf("%.1f h of the jobs' time, %d recoveries with success, %d fences, %d jobs finished, orders carried out %v, deeds %v",
-		y.time.Hours(), y.resumed, y.fences, y.finished, y.orders, y.deeds)
+	return fmt.Sprintf("%.1f h of the jobs' time, %d recoveries with success, %d fences, %d jobs finished, %d given up with a sentence, orders carried out %v, deeds %v",
+		y.time.Hours(), y.resumed, y.fences, y.finished, y.gaveUp, y.orders, y.deeds)
 }
 
 // check wants every kind of deed and of order to have been met in a long run.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -170,6 +171,7 @@ func (h *host) turn(tick bool) {
 			continue // told by the life before
 		}
 		h.seen = line.GetSeq()
+		h.c.judge.stands = h.c.judge.stands || strings.Contains(line.GetText(), standsText)
 		h.c.log("engine: [%s %d] %s", line.GetKind(), line.GetSeverity(), line.GetText())
 	}
 	h.c.conns = slices.DeleteFunc(h.c.conns, func(c *conn) bool { return !c.agentUp && !c.engUp })
@@ -184,6 +186,10 @@ func (h *host) take(c *conn, f *falconv1.AgentFrame) {
 		h.wake()
 	}
 }
+
+// standsText is what the engine says of a restart that a person had ordered and
+// that it has given up, before it says what to do.
+const standsText = "the job stands: "
 
 // scratch is a directory in memory where the machine has one.
 func scratch() (string, error) {

@@ -15,6 +15,7 @@ type job struct {
 	teams      map[uint64]*team // by generation
 	checkpoint int64            // newest that storage holds, as the iteration that a restart begins with
 	finished   bool
+	over       bool          // it has come to its own end, but for those that were killed on the way
 	begun      time.Duration // when an iteration last began
 	newest     int64
 	lost       int // iterations that were run again
@@ -363,7 +364,7 @@ func (t *team) replace() {
 func (t *team) end() {
 	c := t.j.c
 	c.log("generation %d: the job is done after iteration %d", t.gen, t.iteration-1)
-	t.running = false
+	t.running, t.j.over = false, true
 	last := time.Duration(0)
 	for _, r := range t.ranks() {
 		p := t.members[r]

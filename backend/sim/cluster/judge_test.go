@@ -19,6 +19,8 @@ type judge struct {
 	begins  int
 	resumed int
 	fences  int
+	stands  bool                 // a restart was given up, and the engine has said so
+	gaveUp  int                  // runs that have ended so
 	waits   bool                 // a recovery waits for a spare
 	barred  map[falcon.Node]bool // fenced, and not lifted
 }
@@ -93,11 +95,14 @@ func faults(v falcon.Recovery) []string {
 
 // reachFor is how long a node must have been out of reach before a recovery that
 // waits for it may give it up.
-const reachFor = 4 * time.Second
+const reachFor = 3500 * time.Millisecond
 
 // knownFor is how long a node must have been out of reach before the engine can
 // be sure to know: two missed beats, and the one that was under way.
 const knownFor = 6500 * time.Millisecond
+
+// backFor is how long a node's return may take to be known.
+const backFor = 1500 * time.Millisecond
 
 // fence judges one fence: the node must be at fault, or out of reach for a while
 // in a recovery that has another cause.
@@ -108,14 +113,17 @@ func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
 	}
 	out, of := j.unreached(v.Placement)
 	away, broken := j.c.now-n.reached, j.c.job.broken()
-	if away > reachFor && broken != "" && 2*out <= of {
+	if j.c.now-n.back < backFor {
+		away = max(away, n.outage) // the engine has not heard of its return so far
+	}
+	if broken != "" && (away > reachFor && 2*out <= of || away > keepalive) {
 		return
 	}
 	j.c.violate("healthy node %s is fenced by %s: out of reach for %v, %d of %d nodes are; the job: %q; %v", name, v.ID, away, out, of, broken, faults(v))
 }
 
 // guiltyFor is how long a process's end speaks against its node.
-const guiltyFor = 3 * time.Minute
+const guiltyFor = 10 * time.Minute
 
 // guilty reports whether something on the node is, or was just now, at fault.
 func (n *node) guilty() bool {
@@ -152,7 +160,11 @@ const settleMost = 3 * time.Minute
 // end judges a run that is over: the job trains, or is finished.
 func (j *judge) end() {
 	c := j.c
-	if len(c.bad) > 0 || c.job.finished || j.c.now-c.job.begun < 10*time.Second+3*c.setup.iteration {
+	if len(c.bad) > 0 || c.job.over || j.c.now-c.job.begun < 10*time.Second+3*c.setup.iteration {
+		return
+	}
+	if j.stands {
+		j.gaveUp++
 		return
 	}
 	c.violate("the job stands for ever: no iteration since %.1f s; %s", c.job.begun.Seconds(), c.job.broken())

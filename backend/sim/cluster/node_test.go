@@ -26,6 +26,8 @@ type node struct {
 	procs []*proc // that were ever started here, oldest first
 
 	reached  time.Duration // when engine and agent could last speak
+	back     time.Duration // when that was possible again, after an outage
+	outage   time.Duration // how long that one was
 	thawed   time.Duration // when a process here last went on after a freeze
 	blamed   time.Duration // when a device here last reported a fatal fault
 	hot      uint64        // thermal time of its GPUs so far, ns

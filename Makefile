@@ -19,10 +19,10 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval table7 e2e seeds pauses swaps figures outage estimates pictures check clean
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval table7 simulate harmless attacks crashes nightly e2e seeds pauses swaps recoveries detection-times soak figures outage estimates pictures check clean
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
 
 build: native ## build bin/falcon, bin/falcon-agent, bin/falcon-trainer and bin/lib
 	go build -o $(BIN)/ ./cmd/...
@@ -97,6 +97,39 @@ SIM_SEEDS ?= 20
 table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md
 	go test ./backend/sim -count=1 -timeout 2h -v -run TestTable7 -sim-seeds $(SIM_SEEDS) -sim-out $(CURDIR)/docs/benchmarks.md
 
+SIM_FIRST ?= 1
+SIM_COUNT ?= 300
+SIM_TIMEOUT ?= 2h
+simulate: ## engine, agents, job, network and clocks under one seed: SIM_COUNT (300) random schedules from SIM_FIRST (1), and those that found something
+	go test ./backend/sim/cluster -count=1 -timeout $(SIM_TIMEOUT) -v -run 'TestSeeds|TestFound|TestRepeats' -first $(SIM_FIRST) -seeds $(SIM_COUNT)
+
+HARM ?= 100
+harmless: build ## disturb the agents of a lab that trains HARM (100) times, and cut its network: no iteration may be lost; needs root, for a network namespace
+	@if [ "$$(id -u)" = 0 ] && command -v ip >/dev/null && command -v iptables >/dev/null; then \
+	  go test -count=1 -timeout 3h -v -run TestHarmless ./cmd/falcon -lab-harm $(HARM); \
+	else echo "harmless: skipped: it needs root, ip and iptables, to make a network namespace"; fi
+
+attacks: ## one engine under attack for 10 s each way, beside 1,000 emulated agents: its owner must be answered
+	go test ./cmd/falcon -count=1 -timeout 1h -v -run TestAttacks -attack 1000 -attack-for 10s
+
+crashes: ## the journal killed 1,000 times at each point of a write, and 1,000 images of a lost power
+	go test ./backend/journal -count=1 -timeout 2h -v -run 'Killed|PowerLoss' -journal-kills 1000 -journal-images 1000
+
+# First what is exact on any machine, then what is timed, one after the other. A
+# target that fails does not keep the others from running. Tables go to
+# bin/nightly, not into docs.
+NIGHT_SEEDS ?= 10000
+NIGHT := $(BIN)/nightly
+nightly: build ## simulate with NIGHT_SEEDS (10,000) schedules, crashes, attacks, harmless, soak and recoveries; hours; tables go to bin/nightly
+	@rm -rf $(NIGHT) && mkdir -p $(NIGHT) && cp docs/recoveries.md $(NIGHT)/
+	@failed=; \
+	$(MAKE) simulate SIM_COUNT=$(NIGHT_SEEDS) SIM_TIMEOUT=6h || failed="$$failed simulate"; \
+	for t in crashes attacks harmless; do $(MAKE) $$t || failed="$$failed $$t"; done; \
+	for t in soak recoveries; do \
+	  $(MAKE) $$t RECOVERIES_PAGE=$(NIGHT)/recoveries.md RECOVERIES_OUT=$(NIGHT)/recoveries || failed="$$failed $$t"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "nightly: failed:$$failed"; exit 1; fi
+
 e2e: build ## the lab's scenarios once each, without a terminal, judged by their reports
 	go test -count=1 -timeout 20m -v -run LabScenarios ./cmd/falcon -lab-seeds 1
 
@@ -113,18 +146,20 @@ swaps: build ## kill the console, an agent and a rank at each step of a swap; un
 	go test -count=1 -timeout 60m -v -run 'DeathsInASwap|WorseIsReverted' ./cmd/falcon -lab-kills
 
 RECOVER_SEEDS ?= 100
+RECOVERIES_PAGE ?= $(CURDIR)/docs/recoveries.md
+RECOVERIES_OUT ?= $(BIN)/recoveries
 recoveries: build ## every fault point, with and without ZeRO, of ranks and nodes, and RECOVER_SEEDS (100) random moments; its part of docs/recoveries.md, goes on where it stopped
-	@mkdir -p $(BIN)/recoveries
-	go test -count=1 -timeout 3h -v -run TestRecoverPoints ./cmd/falcon -lab-recover-seeds $(RECOVER_SEEDS) -lab-recoveries $(CURDIR)/docs/recoveries.md -lab-out $(BIN)/recoveries
+	@mkdir -p $(RECOVERIES_OUT)
+	go test -count=1 -timeout 3h -v -run TestRecoverPoints ./cmd/falcon -lab-recover-seeds $(RECOVER_SEEDS) -lab-recoveries $(RECOVERIES_PAGE) -lab-out $(RECOVERIES_OUT)
 
 DEATHS ?= 30
 detection-times: build ## how fast deaths of processes and nodes and freezes are known, at least DEATHS (30) of each; its part of docs/recoveries.md
 	@mkdir -p $(BIN)/deaths
-	go test -count=1 -timeout 3h -v -run TestDetectionTimes ./cmd/falcon -lab-times $(DEATHS) -lab-page $(CURDIR)/docs/recoveries.md -lab-out $(BIN)/deaths
+	go test -count=1 -timeout 3h -v -run TestDetectionTimes ./cmd/falcon -lab-times $(DEATHS) -lab-page $(RECOVERIES_PAGE) -lab-out $(BIN)/deaths
 
 MINUTES ?= 30
 soak: build ## a healthy job beside CPU hogs for MINUTES (30): nobody may be fenced; its part of docs/recoveries.md
-	go test -count=1 -timeout 5h -v -run TestSoak ./cmd/falcon -lab-soak $(MINUTES) -lab-page $(CURDIR)/docs/recoveries.md
+	go test -count=1 -timeout 5h -v -run TestSoak ./cmd/falcon -lab-soak $(MINUTES) -lab-page $(RECOVERIES_PAGE)
 
 FIGURES ?=
 figures: build ## the paper's mitigation figures in the lab (FIGURES=fig13 plays some); writes docs/figures.md, goes on where it stopped

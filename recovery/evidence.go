@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -179,11 +180,23 @@ func (m *Machine) second(now time.Time, n falcon.Node, t testimony, stall time.D
 	return t.against(stall, m.cfg.UnvouchedStall)
 }
 
+// brokeByThemselves reports whether the recovery began because ranks that are
+// heard left training by themselves: their communicators broke, so that somebody
+// is gone.
+func (m *Machine) brokeByThemselves() bool {
+	return m.cur.State == falcon.RecoverySuspend && slices.ContainsFunc(m.cur.Faults, func(f falcon.Fault) bool {
+		return f.Kind == falcon.FaultHang && f.Node != ""
+	})
+}
+
 // patience is how long nothing may bring a recovery forward before nodes that are
 // not heard are at fault for it. Once a rank trains again, all have built the
 // groups with it: beats of the iterations that begin may then speak for them.
 func (m *Machine) patience() time.Duration {
-	if m.cur.State != falcon.RecoveryRejoin || len(m.at.rejoined) == 0 {
+	switch {
+	case m.brokeByThemselves():
+		return 0
+	case m.cur.State != falcon.RecoveryRejoin || len(m.at.rejoined) == 0:
 		return 2 * m.cfg.Beat
 	}
 	usual, _ := m.pace.usual()

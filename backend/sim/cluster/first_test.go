@@ -27,6 +27,30 @@ var (
 	whole     = flag.Bool("whole", false, "print what was found without shrinking it")
 )
 
+// Seeds that a test plays at most; the race detector, which runs with -short,
+// makes each of them many times slower.
+const (
+	seedsShort   = 5
+	repeats      = 5 // of TestRepeats, two runs each
+	repeatsShort = 1
+)
+
+// seedsMost is how many seeds are played, by the test's flags.
+func seedsMost() int {
+	if testing.Short() {
+		return min(*seeds, seedsShort)
+	}
+	return *seeds
+}
+
+// repeatsMost is how many of them are played twice.
+func repeatsMost() int {
+	if testing.Short() {
+		return min(*seeds, repeatsShort)
+	}
+	return min(*seeds, repeats)
+}
+
 // play runs a story to its end and returns the cluster, closed.
 func play(t testing.TB, s story) *Cluster {
 	t.Helper()
@@ -93,7 +117,7 @@ func TestSeeds(t *testing.T) {
 		for shard := range uint64(runtime.GOMAXPROCS(0)) {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
 				t.Parallel()
-				for seed := *first + shard; seed < *first+uint64(*seeds); seed += uint64(runtime.GOMAXPROCS(0)) {
+				for seed := *first + shard; seed < *first+uint64(seedsMost()); seed += uint64(runtime.GOMAXPROCS(0)) {
 					s := drawn(seed)
 					c := play(t, s)
 					sum.add(c)
@@ -104,7 +128,7 @@ func TestSeeds(t *testing.T) {
 			})
 		}
 	})
-	t.Logf("%d seeds in %v: %s", *seeds, time.Since(began).Round(time.Millisecond), &sum)
+	t.Logf("%d seeds in %v: %s", seedsMost(), time.Since(began).Round(time.Millisecond), &sum)
 	sum.check(t)
 }
 
@@ -149,7 +173,7 @@ func (y *tally) String() string {
 // check wants every kind of deed and of order to have been met in a long run.
 func (y *tally) check(t *testing.T) {
 	t.Helper()
-	if *seeds < 100 || *only != "" {
+	if seedsMost() < 100 || *only != "" {
 		return
 	}
 	for _, k := range append(slices.Clone(harmless), faulty...) {
@@ -181,8 +205,9 @@ func found(t *testing.T, s story, c *Cluster) {
 	t.Logf("again: go test ./backend/sim/cluster -run TestSeeds -v -first %d -seeds 1", s.seed)
 }
 
+// TestRepeats plays seeds twice and compares the hashes of their traces.
 func TestRepeats(t *testing.T) {
-	for seed := *first; seed < *first+2; seed++ {
+	for seed := *first; seed < *first+uint64(repeatsMost()); seed++ {
 		s := drawn(seed)
 		a, b := play(t, s), play(t, s)
 		if a.hash() == b.hash() {

@@ -353,7 +353,7 @@ func (a *Agent) flush(now time.Time) {
 func (a *Agent) die(p *process, now time.Time, how string) {
 	p.dead, p.deadline = true, now.Add(exitWait)
 	a.launcher.Collect() // this agent's children
-	if known, ok := a.howEnded(p); ok {
+	if known, ok := p.howEnded(a.launcher); ok {
 		how = known
 	}
 	if how != "" {
@@ -375,7 +375,7 @@ func recordName(job, node string) string {
 
 // bury asks how a process ended for a while, then lets go of it and its file.
 func (a *Agent) bury(p *process, now time.Time) {
-	if how, known := a.howEnded(p); known && now.Before(p.deadline) {
+	if how, known := p.howEnded(a.launcher); known && now.Before(p.deadline) {
 		if st := p.ended(a.node, how); st != nil {
 			a.ship.Send(rankFrame(st))
 		}

@@ -26,7 +26,7 @@ func (a *Agent) leaving(p *process, now time.Time) bool {
 		return false
 	}
 	a.launcher.Collect()
-	_, known := a.howEnded(p)
+	_, known := p.howEnded(a.launcher)
 	return !known
 }
 
@@ -37,13 +37,13 @@ func (p *process) tookBack() bool {
 }
 
 // howEnded is how a process ended: by its own mark where that has the status,
-// since what goes wrong behind it is no matter of the job; by this agent's
-// knowledge where it started the process; else by the kernel's.
-func (a *Agent) howEnded(p *process) (string, bool) {
+// since what goes wrong behind it is no matter of the job; by the
+// launcher's knowledge where it started the process; else by the kernel's.
+func (p *process) howEnded(started *launch.Launcher) (string, bool) {
 	if end := p.status.Ended; end.InOrder() && end.Status >= 0 {
 		return endText(end), true
 	}
-	if how, known := a.launcher.How(p.header.PID, p.status.Generation); known {
+	if how, known := started.How(p.header.PID, p.status.Generation); known {
 		return how, true
 	}
 	return p.exit.How()

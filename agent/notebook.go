@@ -210,7 +210,7 @@ func (n *notebook) word(a *Agent, w ring.Ended) {
 		}
 	}
 	base := w.Path[:len(w.Path)-len(filepath.Ext(w.Path))]
-	if _, runs := a.dir.Born(w.Header.PID); runs || a.byPath[base] != nil || a.elsewhere(w.Header.Device) || a.ignored[w.Path] {
+	if _, runs := a.dir.Born(w.Header.PID); runs || a.byPath[base] != nil || elsewhere(a.node, w.Header.Device) || a.ignored[w.Path] {
 		return
 	}
 	if st := strayState(w); w.UID == n.uid && w.Rank >= 0 { // of others anybody could claim anything
@@ -221,8 +221,8 @@ func (n *notebook) word(a *Agent, w ring.Ended) {
 }
 
 // elsewhere says that a device is of another node, where several share a directory.
-func (a *Agent) elsewhere(device string) bool {
-	return device != "" && falcon.Device(device).Node() != a.node
+func elsewhere(node falcon.Node, device string) bool {
+	return device != "" && falcon.Device(device).Node() != node
 }
 
 func strayState(w ring.Ended) *falconv1.RankState {

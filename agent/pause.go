@@ -363,10 +363,10 @@ func (a *Agent) resume(pause uint64, now time.Time) (act.Task, error) {
 
 // takeBack lets go of what a killed predecessor of this agent has left in
 // force: nobody here knows any more what it was for.
-func (a *Agent) takeBack(p *process) {
+func (p *process) takeBack(log *slog.Logger) {
 	if s := p.seg.Pause(); s.Wanted != 0 {
 		p.seg.Release()
-		a.log.Warn("took back a pause that an earlier agent has ordered", slog.String("process", p.String()), slog.Uint64("order", s.Wanted))
+		log.Warn("took back a pause that an earlier agent has ordered", slog.String("process", p.String()), slog.Uint64("order", s.Wanted))
 	}
 }
 

@@ -69,7 +69,7 @@ func (a *Agent) adopt(e ring.Entry) {
 		a.log.Warn("ignored a file", slog.Any("err", err))
 		return
 	}
-	if a.elsewhere(seg.Header().Device) {
+	if elsewhere(a.node, seg.Header().Device) {
 		a.ignored[e.Path] = true // another node's, where several share a directory
 		_ = seg.Close()
 		return
@@ -84,7 +84,7 @@ func (a *Agent) adopt(e ring.Entry) {
 	p.uid, _ = a.dir.Owner(e.Path)
 	a.notes.reunite(p)
 	a.next.readOn(p)
-	a.takeBack(p)
+	p.takeBack(a.log)
 	a.catchUp(p)
 	a.byPath[e.Path] = p
 	a.log.Info("following a training process", slog.String("process", p.String()), slog.String("job", e.Job))
@@ -99,7 +99,7 @@ func (a *Agent) clear(e ring.Entry) {
 	}
 	if seg, err := a.dir.Open(e.Path); err == nil {
 		silent := a.dir.MonoNs() - seg.Control().HeartbeatNs
-		away := a.elsewhere(seg.Header().Device)
+		away := elsewhere(a.node, seg.Header().Device)
 		_ = seg.Close()
 		if silent < staleMin.Nanoseconds() || away {
 			return

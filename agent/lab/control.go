@@ -110,7 +110,7 @@ func (c *control) do(req Request) error {
 	case "freeze":
 		return c.strike(Event{Freeze: req.Target})
 	}
-	return c.lab.trouble(req)
+	return c.lab.Trouble().do(req)
 }
 
 // strike has the loop deal a death or a freeze now.

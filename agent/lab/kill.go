@@ -70,7 +70,7 @@ func (l *Lab) strike(e Event) {
 	v, err := l.sc.parseVictim(e.Kill + e.Freeze)
 	k := Kill{Target: v.String(), Frozen: e.Freeze != "", Step: e.OnStep, Point: e.Point, Iteration: l.records.done, UnixNs: time.Now().UnixNano()}
 	if err == nil {
-		err = l.fell(v, e)
+		err = l.signal(v, e.signal())
 	}
 	if err != nil {
 		k.Error = err.Error()
@@ -78,13 +78,12 @@ func (l *Lab) strike(e Event) {
 	l.kills = append(l.kills, k)
 }
 
-// fell ends or stops the victim.
-func (l *Lab) fell(v victim, e Event) error {
-	sig := unix.SIGKILL
+// signal is what ends or stops the victim.
+func (e Event) signal() unix.Signal {
 	if e.Freeze != "" {
-		sig = unix.SIGSTOP
+		return unix.SIGSTOP
 	}
-	return l.signal(v, sig)
+	return unix.SIGKILL
 }
 
 // struck takes a rank's word that it has come to the point where it stops, or,

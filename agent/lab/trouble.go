@@ -10,8 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Trouble with agents and storage, for tests of what must not harm the job. All
-// of it may be called from any goroutine, while the lab runs.
+// Trouble is trouble with agents and storage, for tests of what must not harm
+// the job. All of it may be called from any goroutine, while the lab runs.
+type Trouble struct{ lab *Lab }
+
+// Trouble is what makes trouble in this lab.
+func (l *Lab) Trouble() Trouble { return Trouble{l} }
 
 // Files by which the lab reaches its processes.
 const (
@@ -37,8 +41,8 @@ func checkFor(d time.Duration) error {
 	return nil
 }
 
-func (l *Lab) agentOf(node string) (*agentNode, error) {
-	for _, a := range l.agents {
+func (t Trouble) agentOf(node string) (*agentNode, error) {
+	for _, a := range t.lab.agents {
 		if string(a.setup.Node) == node {
 			return a, nil
 		}
@@ -48,57 +52,57 @@ func (l *Lab) agentOf(node string) (*agentNode, error) {
 
 // StopAgent ends a node's agent as a service manager does (SIGTERM); KillAgent
 // with -9. It is started again after so long, 0 for the usual second.
-func (l *Lab) StopAgent(node string, away time.Duration) error {
-	return l.endAgent(node, away, unix.SIGTERM)
+func (t Trouble) StopAgent(node string, away time.Duration) error {
+	return t.endAgent(node, away, unix.SIGTERM)
 }
 
 // KillAgent is StopAgent with SIGKILL.
-func (l *Lab) KillAgent(node string, away time.Duration) error {
-	return l.endAgent(node, away, unix.SIGKILL)
+func (t Trouble) KillAgent(node string, away time.Duration) error {
+	return t.endAgent(node, away, unix.SIGKILL)
 }
 
-func (l *Lab) endAgent(node string, away time.Duration, sig unix.Signal) error {
-	a, err := l.agentOf(node)
+func (t Trouble) endAgent(node string, away time.Duration, sig unix.Signal) error {
+	a, err := t.agentOf(node)
 	if err = errors.Join(err, checkFor(away)); err != nil {
 		return err
 	}
 	a.away.Store(int64(away))
-	return l.signal(victim{what: "agent", node: a.setup.Node}, sig)
+	return t.lab.signal(victim{what: "agent", node: a.setup.Node}, sig)
 }
 
 // FreezeAgent stops a node's agent (SIGSTOP) and lets it go on after so long, 0
 // for ThawAgent's word.
-func (l *Lab) FreezeAgent(node string, d time.Duration) error {
-	a, err := l.agentOf(node)
+func (t Trouble) FreezeAgent(node string, d time.Duration) error {
+	a, err := t.agentOf(node)
 	if err = errors.Join(err, checkFor(d)); err != nil {
 		return err
 	}
-	if err := l.signal(victim{what: "agent", node: a.setup.Node}, unix.SIGSTOP); err != nil || d == 0 {
+	if err := t.lab.signal(victim{what: "agent", node: a.setup.Node}, unix.SIGSTOP); err != nil || d == 0 {
 		return err
 	}
-	l.after(d, func() { _ = l.ThawAgent(node) }) // gone already is as good
+	t.after(d, func() { _ = t.ThawAgent(node) }) // gone already is as good
 	return nil
 }
 
 // ThawAgent lets a frozen agent go on.
-func (l *Lab) ThawAgent(node string) error {
-	a, err := l.agentOf(node)
+func (t Trouble) ThawAgent(node string) error {
+	a, err := t.agentOf(node)
 	if err != nil {
 		return err
 	}
-	return l.signal(victim{what: "agent", node: a.setup.Node}, unix.SIGCONT)
+	return t.lab.signal(victim{what: "agent", node: a.setup.Node}, unix.SIGCONT)
 }
 
 // CutAgent cuts a node's agent off from the engine for so long; 0 mends it.
-func (l *Lab) CutAgent(node string, mode CutMode, d time.Duration) error {
-	a, err := l.agentOf(node)
+func (t Trouble) CutAgent(node string, mode CutMode, d time.Duration) error {
+	a, err := t.agentOf(node)
 	if err = errors.Join(err, checkFor(d)); err != nil {
 		return err
 	}
 	if mode != CutReset && mode != CutDrop {
 		return fmt.Errorf("lab: a cut is %s or %s, not %q", CutReset, CutDrop, mode)
 	}
-	return l.until(cutFile+string(a.setup.Node), string(mode)+" ", d, 0)
+	return t.until(cutFile+string(a.setup.Node), string(mode)+" ", d, 0)
 }
 
 // stallAhead is how many iterations ahead a stall begins: all ranks must read of
@@ -108,16 +112,16 @@ const stallAhead = 3
 // Stall has the job's storage give no data for so long: each rank sleeps in its
 // own code at the begin of the same iteration, a few ahead of now. 0 ends it for
 // those that come later.
-func (l *Lab) Stall(d time.Duration) error {
+func (t Trouble) Stall(d time.Duration) error {
 	if err := checkFor(d); err != nil {
 		return err
 	}
-	return l.until(stallFile, "", d, l.Status().Iteration+stallAhead)
+	return t.until(stallFile, "", d, t.lab.Status().Iteration+stallAhead)
 }
 
 // until writes a file that holds for so long, from an iteration on.
-func (l *Lab) until(name, prefix string, d time.Duration, from int64) error {
-	path := filepath.Join(l.place.dir, name)
+func (t Trouble) until(name, prefix string, d time.Duration, from int64) error {
+	path := filepath.Join(t.lab.place.dir, name)
 	text := prefix + fmt.Sprintln(time.Now().Add(d).UnixNano(), from)
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 		return fmt.Errorf("lab: %w", err)
@@ -129,31 +133,31 @@ func (l *Lab) until(name, prefix string, d time.Duration, from int64) error {
 }
 
 // after calls do when d is over, unless the lab closes before.
-func (l *Lab) after(d time.Duration, do func()) {
-	l.wait.Go(func() {
+func (t Trouble) after(d time.Duration, do func()) {
+	t.lab.wait.Go(func() {
 		select {
 		case <-time.After(d):
 			do()
-		case <-l.closing.Done():
+		case <-t.lab.closing.Done():
 		}
 	})
 }
 
-// trouble carries out a request.
-func (l *Lab) trouble(r Request) error {
+// do carries out a request.
+func (t Trouble) do(r Request) error {
 	switch r.Op {
 	case "stop-agent":
-		return l.StopAgent(r.Target, r.For)
+		return t.StopAgent(r.Target, r.For)
 	case "kill-agent":
-		return l.KillAgent(r.Target, r.For)
+		return t.KillAgent(r.Target, r.For)
 	case "freeze-agent":
-		return l.FreezeAgent(r.Target, r.For)
+		return t.FreezeAgent(r.Target, r.For)
 	case "thaw-agent":
-		return l.ThawAgent(r.Target)
+		return t.ThawAgent(r.Target)
 	case "cut-agent":
-		return l.CutAgent(r.Target, r.Mode, r.For)
+		return t.CutAgent(r.Target, r.Mode, r.For)
 	case "stall":
-		return l.Stall(r.For)
+		return t.Stall(r.For)
 	}
 	return fmt.Errorf("unknown request %q", r.Op)
 }

@@ -50,19 +50,19 @@ func awaitState(t *testing.T, pid int, want string) {
 
 func TestAgentsAreFrozenAndEnded(t *testing.T) {
 	l, cmd := troubled(t)
-	if err := l.trouble(Request{Op: "freeze-agent", Target: "n1"}); err != nil {
+	if err := l.Trouble().do(Request{Op: "freeze-agent", Target: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	awaitState(t, cmd.Process.Pid, "T")
-	if err := l.trouble(Request{Op: "thaw-agent", Target: "n1"}); err != nil {
+	if err := l.Trouble().do(Request{Op: "thaw-agent", Target: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	awaitState(t, cmd.Process.Pid, "SR")
-	if err := l.trouble(Request{Op: "freeze-agent", Target: "n1", For: 50 * time.Millisecond}); err != nil {
+	if err := l.Trouble().do(Request{Op: "freeze-agent", Target: "n1", For: 50 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	awaitState(t, cmd.Process.Pid, "SR")
-	if err := l.trouble(Request{Op: "stop-agent", Target: "n1", For: 9 * time.Second}); err != nil {
+	if err := l.Trouble().do(Request{Op: "stop-agent", Target: "n1", For: 9 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
@@ -84,7 +84,7 @@ func TestTroubleThatCannotBe(t *testing.T) {
 		{Op: "thaw-agent"},
 		{Op: "trip"},
 	} {
-		if err := l.trouble(r); err == nil || strings.Contains(err.Error(), "\n") {
+		if err := l.Trouble().do(r); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
@@ -93,10 +93,10 @@ func TestTroubleThatCannotBe(t *testing.T) {
 // What holds for a while is in a file with the time until then.
 func TestCutsAndStalls(t *testing.T) {
 	l, _ := troubled(t)
-	if err := l.trouble(Request{Op: "cut-agent", Target: "n1", Mode: CutDrop, For: time.Minute}); err != nil {
+	if err := l.Trouble().do(Request{Op: "cut-agent", Target: "n1", Mode: CutDrop, For: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.trouble(Request{Op: "stall", For: time.Minute}); err != nil {
+	if err := l.Trouble().do(Request{Op: "stall", For: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	for file, prefix := range map[string]string{"cut.n1": "drop ", "stall": ""} {

@@ -14,7 +14,7 @@ import (
 // ErrRequest is wrapped where a request for a certificate is refused.
 var ErrRequest = errors.New("auth: bad request for a certificate")
 
-// Renew signs a key anew for whom leaf proves, with the same role, name and
+// Renew signs a new key for whom leaf proves, with the same role, name and
 // length of life. The request proves that its sender holds the key; all else in
 // it is ignored.
 func (ca *CA) Renew(csr []byte, leaf *x509.Certificate, now time.Time) (certPEM []byte, err error) {

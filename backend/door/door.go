@@ -85,7 +85,7 @@ func Open(cfg Config) *Door {
 	return d
 }
 
-// secured has the caller speak HTTP/2, and prove itself anew each time: a
+// secured has the caller speak HTTP/2, and prove itself on each connection: a
 // resumed session would skip the certificate.
 func secured(c *tls.Config) *tls.Config {
 	c = c.Clone()

@@ -57,7 +57,7 @@ func (j *job) claim(world int, node falcon.Node, by int) {
 	}
 }
 
-// choose finds the best founded claim anew.
+// choose finds the best founded claim again.
 func (j *job) choose() {
 	var best *support
 	for _, w := range sortedKeys(j.claims) {

@@ -146,9 +146,6 @@ type memory struct {
 	policy    policyRecord
 	decisions map[string]DecisionRecord // by action, the one that counted
 	decidedNs map[string]int64
-	events    []*falconv1.EventLine
-	places    []place // of events, aligned
-	eventSeq  uint64
 	overheads map[falcon.Rung]float64
 	speeds    map[string]speedsRecord    // by incident
 	impacts   map[string]mitigate.Impact // by incident
@@ -167,7 +164,19 @@ type memory struct {
 	sent         []sentRecord                  // newest last
 	ended        endedRecord                   // of the newest job epoch that has any
 
-	told      jobRecord     // the job as its newest record says: what changes are made from
+	eventLines
+	jobTold
+}
+
+type eventLines struct {
+	events   []*falconv1.EventLine
+	places   []place // of events, aligned
+	eventSeq uint64
+}
+
+// jobTold is the job as its newest record says: what changes are made from.
+type jobTold struct {
+	told      jobRecord
 	toldNodes []falcon.Node // that it is on, ascending
 }
 

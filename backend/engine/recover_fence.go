@@ -235,7 +235,7 @@ func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string)
 func (e *Engine) leftOver(now time.Time, node falcon.Node) string {
 	n := e.nodes.Node(node)
 	if n == nil || !n.Connected() || n.Beat == nil || n.Age(now) > 2*e.cfg.beat() {
-		return fmt.Sprintf("the agent of node %s is not heard, so that nobody can say what still runs there; start it, then lift the fence", node)
+		return fmt.Sprintf("the agent of node %s is not heard, and what still runs there is not known; start it, then lift the fence", node)
 	}
 	for _, b := range n.Beat.GetRanks() {
 		prefix := fmt.Sprintf("%s/%d", node, b.GetPid())

@@ -158,7 +158,7 @@ func (h *history) other() {
 		record(t0, kindRestart, restartRecord{Phase: phaseLeaving, Home: h.placement("home"), Next: &falcon.Launch{Generation: n}}),
 		record(t0, kindFence, fenceRecord{Generation: n, Nodes: []falcon.Node{falcon.Node(fmt.Sprint("n", n%3))}, Processes: []string{fmt.Sprintf("n1/%d", n), "n2/7"}, Stop: n}),
 		record(t0, kindFence, fenceRecord{Lifted: "n1", By: "maria"}),
-		record(t0, kindEnded, endedRecord{JobEpoch: uint64(n % 3), Ranks: []falcon.Rank{falcon.Rank(n % 4)}}),
+		record(t0, kindEnded, endedRecord{JobEpoch: n % 3, Ranks: []falcon.Rank{falcon.Rank(n % 4)}}),
 		record(t0, kindDevice, deviceRecord{Node: falcon.Node(fmt.Sprint("n", n%3)), Device: "n1.g0", Code: 79, Text: "gone"}),
 	}
 	h.add(records[h.number("kind", len(records)-1)])

@@ -25,7 +25,7 @@ type recoveryConfig struct {
 	Suspend       time.Duration          `yaml:"suspend"`         // for all to park
 	SpareWait     time.Duration          `yaml:"spare_wait"`      // for a spare to be brought
 	AgentWait     time.Duration          `yaml:"agent_wait"`      // for agents to come back, before a whole restart
-	Replace       time.Duration          `yaml:"replace"`         // for processes made anew to park
+	Replace       time.Duration          `yaml:"replace"`         // for new processes to park
 	Rejoin        time.Duration          `yaml:"rejoin"`          // for groups and state
 	Racks         map[falcon.Node]string `yaml:"racks"`           // failure domain of each node
 }

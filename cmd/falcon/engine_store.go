@@ -13,7 +13,7 @@ import (
 // process of its own.
 type storeConfig struct {
 	Listen    string `yaml:"listen"`     // HOST:PORT; "" = none
-	Exposed   bool   `yaml:"exposed"`    // an address that other machines reach is meant: the protocol asks nobody who he is
+	Exposed   bool   `yaml:"exposed"`    // an address that other machines reach is meant: the protocol does not authenticate
 	BudgetMiB int64  `yaml:"budget_mib"` // memory of all that it holds; 0 = the default
 
 	inProcess bool // of the engine; for tests

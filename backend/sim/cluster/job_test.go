@@ -37,7 +37,6 @@ type team struct {
 	optFor    map[int]time.Duration
 	stuck     time.Duration // since when it waits for a member; 0 = it does not
 	stall     time.Duration // all ranks are in their own storage until then
-	set       uint64        // of its communicators: a placement makes others
 	committed uint64        // newest order that it has voted for
 }
 

@@ -372,7 +372,7 @@ func (p *proc) unwind(generation uint64, untilNs int64) {
 	}
 	p.ctl.Suspended, p.ctl.SuspendedNs = generation, p.mono()
 	p.rejoin = nil
-	status := int32(ring.ParkSuspended)
+	status := ring.ParkSuspended
 	if p.park.On && p.park.Status == ring.ParkJoin || p.step == falcon.NoIteration {
 		status = ring.ParkJoin
 	}

@@ -32,9 +32,25 @@ func (d deed) String() string {
 // kinds of deeds with their weights. Those above the line leave every process
 // of the job alone; those below it are real faults.
 var harmless = []weighted{
-	{"agent-term", 10}, {"agent-kill", 8}, {"agent-stop", 6}, {"reset", 10}, {"cut", 8}, {"cut-up", 3}, {"cut-down", 3}, {"slow", 3},
-	{"all-term", 3}, {"all-cut", 4}, {"half-cut", 3}, {"all-reset", 3}, {"engine-kill", 6}, {"engine-stop", 6}, {"stall", 3},
-	{"slow-gpu", 4}, {"test", 4}, {"freeze", 2}, {"decide", 4},
+	{"agent-term", 10},
+	{"agent-kill", 8},
+	{"agent-stop", 6},
+	{"reset", 10},
+	{"cut", 8},
+	{"cut-up", 3},
+	{"cut-down", 3},
+	{"slow", 3},
+	{"all-term", 3},
+	{"all-cut", 4},
+	{"half-cut", 3},
+	{"all-reset", 3},
+	{"engine-kill", 6},
+	{"engine-stop", 6},
+	{"stall", 3},
+	{"slow-gpu", 4},
+	{"test", 4},
+	{"freeze", 2},
+	{"decide", 4},
 }
 
 var faulty = []weighted{
@@ -149,7 +165,7 @@ func (c *Cluster) do(d deed) {
 	case "test", "freeze", "decide":
 		c.operate(d)
 	default:
-		c.fault(d, n)
+		c.fault(d)
 	}
 }
 
@@ -272,7 +288,7 @@ func (c *Cluster) mend(n *node) {
 }
 
 // fault takes something of the job away.
-func (c *Cluster) fault(d deed, n *node) {
+func (c *Cluster) fault(d deed) {
 	p := c.victim(d.rank)
 	switch d.kind {
 	case "rank-kill":
@@ -292,9 +308,8 @@ func (c *Cluster) fault(d deed, n *node) {
 		if p == nil {
 			return
 		}
-		n = p.n
-		n.die(d.kind == "node-reset")
-		c.after(30*time.Second+d.last, n.repair)
+		p.n.die(d.kind == "node-reset")
+		c.after(30*time.Second+d.last, p.n.repair)
 	}
 }
 

@@ -1,0 +1,103 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/backend/validate"
+)
+
+// An engine with a job of generation 6 on n0 and n1, and memory alone.
+func jobOfSix() *Engine {
+	e := &Engine{mem: newMemory(), nodes: fleet.NewRegistry(), job: newJob(), cfg: Config{Now: time.Now}}
+	e.mem.job = jobRecord{
+		Epoch: 3, Processes: []string{"n0/100", "n1/200/g6"}, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1},
+		Placement: falcon.Placement{"n0.g0", "n1.g0"}, Rejoined: 6,
+	}
+	return e
+}
+
+// The order of a launch reaches a node only when its rank was made elsewhere.
+func TestALateLaunchTakesNoRank(t *testing.T) {
+	e := jobOfSix()
+	for _, c := range []struct {
+		what  string
+		node  falcon.Node
+		state *falconv1.RankState
+		stray bool
+	}{
+		{"of an older launch", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Generation: 5, Alive: true}, true},
+		{"of the same launch on another node", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Generation: 6, Alive: true}, true},
+		{"the job's own", "n1", &falconv1.RankState{Rank: 1, Pid: 200, Generation: 6, Alive: true}, false},
+		{"started by hand", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Alive: true}, false},
+		{"of a newer launch", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Generation: 7, Alive: true}, false},
+		{"ended", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Generation: 5}, false},
+		{"the job's own under its rank before a placement", "n1", &falconv1.RankState{Rank: 0, Pid: 200, Generation: 6, Alive: true}, false},
+	} {
+		if got := e.stray(c.node, falcon.Rank(c.state.GetRank()), c.state); got != c.stray {
+			t.Errorf("a process %s: stray %t", c.what, got)
+		}
+	}
+}
+
+// A lifted fence lets those speak again that the job still has.
+func TestALiftedFenceKeepsTheReplacedQuiet(t *testing.T) {
+	f := newFences()
+	f.apply(fenceRecord{Generation: 6, Nodes: []falcon.Node{"n1"}, Processes: []string{"n1/100", "n1/200/g6"}}, nil)
+	f.apply(fenceRecord{Lifted: "n1"}, []string{"n0/100", "n1/200/g6"})
+	if f.node("n1") || !f.process("n1/100") || f.process("n1/200/g6") {
+		t.Errorf("nodes %v, processes %v", f.nodes, f.names)
+	}
+}
+
+// A node that still runs what was replaced, or of which nobody can say what it
+// runs, stays fenced.
+func TestAFenceIsLiftedOnEvidence(t *testing.T) {
+	e, at := jobOfSix(), time.Unix(1_700_000_000, 0)
+	e.mem.fences.apply(fenceRecord{Generation: 6, Nodes: []falcon.Node{"n2"}, Processes: []string{"n2/77"}}, nil)
+	if why := e.leftOver(at, "n2"); !strings.Contains(why, "is not heard") {
+		t.Errorf("a node that was never heard: %q", why)
+	}
+	n, _, err := e.nodes.Attach(fleet.NewSession(t.Context(), &falconv1.Hello{Node: "n2", Boot: "b"}), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := e.leftOver(at, "n2"); !strings.Contains(why, "is not heard") {
+		t.Errorf("a node without a beat: %q", why)
+	}
+	n.Beat = &falconv1.Beat{Ranks: []*falconv1.RankBeat{{Pid: 77}}}
+	if why := e.leftOver(at, "n2"); !strings.Contains(why, "process 77 on node n2 was replaced and still runs") {
+		t.Errorf("a node that runs what was replaced: %q", why)
+	}
+	n.Beat = &falconv1.Beat{Ranks: []*falconv1.RankBeat{{Pid: 78}}}
+	if why := e.leftOver(at, "n2"); why != "" {
+		t.Errorf("a node that runs something else: %q", why)
+	}
+	if why := e.leftOver(at.Add(time.Minute), "n2"); !strings.Contains(why, "is not heard") {
+		t.Errorf("a node that has fallen silent: %q", why)
+	}
+}
+
+// An order made for the job epoch that a recovery is about to end is not sent: the
+// ranks would vote for what the planner gives up.
+func TestAnOrderOfAnEndingEpochWaits(t *testing.T) {
+	e := jobOfSix()
+	e.orders, e.windows, e.val = newOrderBook(nil), newWindowBook(), validate.New(validate.Config{}, func() uint64 { return 1 })
+	now := time.Unix(1_700_000_000, 0)
+	o := &order{orderRecord: orderRecord{Order: falcon.Order{Epoch: 3, ID: 2, Kind: falcon.OrderCheckpoint, Leave: true}}}
+	if !e.mayGo(o, now) {
+		t.Fatal("nothing is in the way of it")
+	}
+	e.mem.recoveries = []falcon.Recovery{{ID: "REC-0001", State: falcon.RecoveryResumed, Generation: 7, JobEpoch: 3}}
+	if e.mayGo(o, now) {
+		t.Error("the recovery has succeeded, and its epoch has not begun")
+	}
+	e.mem.recoveries, e.mem.job.Epoch = nil, 4
+	if e.mayGo(o, now) {
+		t.Error("it was made for the epoch before")
+	}
+}

@@ -19,7 +19,7 @@ BUF      := $(TOOLS)/buf
 PROTOC_GO   := $(TOOLS)/protoc-gen-go
 PROTOC_GRPC := $(TOOLS)/protoc-gen-go-grpc
 
-.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval table7 simulate harmless attacks crashes nightly e2e seeds pauses swaps recoveries detection-times soak figures outage estimates pictures check clean
+.PHONY: help build demo test race lint fmt proto proto-check native native-test native-asan native-tsan fuzz bench eval table7 simulate harmless ends attacks crashes nightly e2e seeds pauses swaps recoveries detection-times soak figures outage estimates pictures check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  %-15s %s\n", $$1, $$2}'
@@ -109,6 +109,10 @@ harmless: build ## disturb the agents of a lab that trains HARM (100) times, and
 	  go test -count=1 -timeout 3h -v -run TestHarmless ./cmd/falcon -lab-harm $(HARM); \
 	else echo "harmless: skipped: it needs root, ip and iptables, to make a network namespace"; fi
 
+ENDS ?= 20
+ends: build ## jobs that recover once and end, ENDS (20) of them, on agents that no kernel tells how a process ended
+	go test -count=1 -timeout 60m -v -run TestEndsWithoutExitInformation ./cmd/falcon -lab-ends $(ENDS)
+
 attacks: ## one engine under attack for 10 s each way, beside 1,000 emulated agents: its owner must be answered
 	go test ./cmd/falcon -count=1 -timeout 1h -v -run TestAttacks -attack 1000 -attack-for 10s
 
@@ -124,7 +128,7 @@ nightly: build ## simulate with NIGHT_SEEDS (10,000) schedules, crashes, attacks
 	@rm -rf $(NIGHT) && mkdir -p $(NIGHT) && cp docs/recoveries.md $(NIGHT)/
 	@failed=; \
 	$(MAKE) simulate SIM_COUNT=$(NIGHT_SEEDS) SIM_TIMEOUT=6h || failed="$$failed simulate"; \
-	for t in crashes attacks harmless; do $(MAKE) $$t || failed="$$failed $$t"; done; \
+	for t in crashes attacks harmless ends; do $(MAKE) $$t || failed="$$failed $$t"; done; \
 	for t in soak recoveries; do \
 	  $(MAKE) $$t RECOVERIES_PAGE=$(NIGHT)/recoveries.md RECOVERIES_OUT=$(NIGHT)/recoveries || failed="$$failed $$t"; \
 	done; \

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -18,18 +19,38 @@ import (
 )
 
 // flaky is a disk that does not take what is written while broken is set.
+// The engine asks it from its own goroutine.
 type flaky struct {
 	point  string
+	mu     sync.Mutex
 	broken error
 	struck int
 }
 
 func (d *flaky) fault(point string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if point != d.point || d.broken == nil {
 		return nil
 	}
 	d.struck++
 	return d.broken
+}
+
+// set breaks the disk from now on, nil mends it.
+func (d *flaky) set(broken error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.broken = broken
+}
+
+// count is how often the disk has failed since it was counted before.
+func (d *flaky) count() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.struck
+	d.struck = 0
+	return n
 }
 
 // broken is a disk's error as the journal names it.
@@ -51,20 +72,19 @@ func TestDiskFailsAtEveryBatch(t *testing.T) {
 					b.start()
 					for turns := 0; b.job.iteration < 130; turns++ {
 						if turns > 0 {
-							d.broken = broken(errno)
+							d.set(broken(errno))
 						}
 						b.turn()
-						if d.struck > 0 {
+						if d.count() > 0 {
 							outages++
 							time.Sleep(time.Minute)
 							synctest.Wait()
-						}
-						if d.struck > 0 {
-							d.broken = nil
+							d.set(nil)
 							time.Sleep(retryMost)
 							b.turn()
 						}
-						d.broken, d.struck = nil, 0
+						d.set(nil)
+						d.count()
 						approveIfProposed(b)
 						if b.dead() {
 							t.Fatal("the engine has ended")
@@ -92,7 +112,7 @@ func TestFullDiskIsSaid(t *testing.T) {
 		b.fault = d.fault
 		b.start()
 		b.turn()
-		d.broken = broken(syscall.ENOSPC)
+		d.set(broken(syscall.ENOSPC))
 		ctx := context.Background()
 		frozen := &falconv1.Policy{Mode: "approve", Frozen: true, Version: 1}
 		began := time.Now()
@@ -127,7 +147,7 @@ func TestFullDiskIsSaid(t *testing.T) {
 			t.Errorf("the picture says %q, %v", s.Reply.GetJob().GetAlarm(), err)
 		}
 		spooled := len(b.job.agents[0].spool)
-		d.broken = nil
+		d.set(nil)
 		time.Sleep(retryMost)
 		b.turn()
 		if p := b.engine.mem.policy; !p.Policy.Frozen || p.Version != 2 {
@@ -167,7 +187,7 @@ func TestReallyFullDisk(t *testing.T) {
 				fill(t, filepath.Join(dir, "ballast"))
 			}
 			b.turn()
-			if full == 1 && b.engine.waits.round != nil {
+			if full == 1 && alarmed(b) {
 				full = 2
 				for range 20 {
 					b.turn()
@@ -187,6 +207,16 @@ func TestReallyFullDisk(t *testing.T) {
 			t.Error("the disk was never found full")
 		}
 	})
+}
+
+// alarmed reports whether the picture says that the disk does not take what is
+// written.
+func alarmed(b *bench) bool {
+	s, err := b.engine.Latest(context.Background())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return strings.Contains(s.Reply.GetJob().GetAlarm(), "the journal can't be written")
 }
 
 // fill leaves no room.

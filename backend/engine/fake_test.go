@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -196,12 +197,16 @@ type fakeAgent struct {
 	crew     fakeCrew
 }
 
+// carry sends a frame as a connection does: what arrives is the engine's own,
+// however often the agent sends it again.
+func (s *fakeStream) carry(f *falconv1.AgentFrame) { s.in <- proto.CloneOf(f) }
+
 func (a *fakeAgent) send(f *falconv1.AgentFrame) {
 	a.seq++
 	f.Seq = a.seq
 	a.spool = append(a.spool, f)
 	if a.stream != nil {
-		a.stream.in <- f
+		a.stream.carry(f)
 	}
 }
 
@@ -229,7 +234,7 @@ func (a *fakeAgent) handle(e *falconv1.EngineFrame, j *fakeJob) {
 			a.stream.in <- j.rankState(a.node, r)
 		}
 		for _, f := range a.spool {
-			a.stream.in <- f
+			a.stream.carry(f)
 		}
 	case *falconv1.EngineFrame_Ack:
 		a.drop(b.Ack.GetSeq())

@@ -220,7 +220,7 @@ func (m *Machine) secondMeanwhile(now time.Time, n falcon.Node, h *host) string 
 		return "policy takes a silent agent for enough"
 	case m.anyEnded(n):
 		return "a process on it has ended"
-	case m.waitsFor(n) && quiet >= m.patience() && m.onlySilent(now):
+	case m.waitsFor(n) && quiet >= m.patience() && m.onlySilent(now) && !m.irreplaceable(now, n):
 		return "the recovery waits for nothing but silent nodes"
 	}
 	return ""

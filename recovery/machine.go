@@ -228,7 +228,7 @@ func (m *Machine) Tick(now time.Time) {
 	m.listen(now)
 	m.watch(now)
 	m.advance(now)
-	if m.cur != nil && !m.at.until.IsZero() && !now.Before(m.at.until) && !m.deadlineHeld(now) {
+	if m.cur != nil && !m.at.until.IsZero() && !now.Before(m.at.until) && !m.deadlineHeld(now) && !m.deadlineWaits(now) {
 		m.overdue(now)
 		m.advance(now)
 	}

@@ -63,6 +63,9 @@ func (j *judge) recovery(v falcon.Recovery) {
 	}
 	j.state[v.ID] = v.State
 	j.waits = !v.State.Over() && strings.Contains(v.Reason, "no spare is left")
+	if v.State == falcon.RecoveryFailed && was != v.State {
+		j.stands = true // it says why, and what to do
+	}
 	if v.State == falcon.RecoveryResumed && was != v.State {
 		j.resumed++
 	}

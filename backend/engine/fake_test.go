@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -148,34 +146,6 @@ func (d *fakeDetector) Speeds() []float64 {
 	return []float64{12, 12, 24, 12}
 }
 
-// fakeStream is an agent's stream whose two directions are channels.
-type fakeStream struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	in     chan *falconv1.AgentFrame
-	out    chan *falconv1.EngineFrame
-}
-
-func (f *fakeStream) Context() context.Context { return f.ctx }
-
-func (f *fakeStream) Send(e *falconv1.EngineFrame) error {
-	select {
-	case f.out <- e:
-		return nil
-	case <-f.ctx.Done():
-		return f.ctx.Err()
-	}
-}
-
-func (f *fakeStream) Recv() (*falconv1.AgentFrame, error) {
-	select {
-	case a := <-f.in:
-		return a, nil
-	case <-f.ctx.Done():
-		return nil, io.EOF
-	}
-}
-
 type cmdKey struct{ epoch, id uint64 }
 
 // fakeAgent executes each command once and answers repeats from memory.
@@ -196,10 +166,6 @@ type fakeAgent struct {
 	hold     fakeHold
 	crew     fakeCrew
 }
-
-// carry sends a frame as a connection does: what arrives is the engine's own,
-// however often the agent sends it again.
-func (s *fakeStream) carry(f *falconv1.AgentFrame) { s.in <- proto.CloneOf(f) }
 
 func (a *fakeAgent) send(f *falconv1.AgentFrame) {
 	a.seq++

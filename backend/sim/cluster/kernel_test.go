@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent"
+	"github.com/failslow/falcon/agent/launch"
+	"github.com/failslow/falcon/agent/ring"
+)
+
+// watch is the kernel's word on one process's end.
+type watch struct {
+	p     *proc
+	gone  chan struct{}
+	ended func()
+}
+
+func (w *watch) Gone() <-chan struct{} { return w.gone }
+func (w *watch) How() (string, bool) {
+	return w.p.how, w.p.c.setup.exitInfo && !w.p.alive && w.p.how != ""
+}
+func (w *watch) Close() {}
+func (w *watch) end() {
+	select {
+	case <-w.gone:
+	default:
+		close(w.gone)
+		w.ended()
+		w.p.n.poke()
+	}
+}
+
+// poke has the node's agent look at once.
+func (n *node) poke() {
+	if n.agent != nil {
+		n.agent.wake(time.Millisecond)
+	}
+}
+
+// directory is a node's view of its processes.
+type directory struct{ n *node }
+
+func (d directory) Discover() (live, stale []ring.Entry, err error) {
+	for _, p := range d.n.procs {
+		e := ring.Entry{Path: p.path, Job: "sim", PID: p.pid, StartMonoNs: (p.born + time.Hour).Nanoseconds()}
+		switch {
+		case !p.shown:
+		case p.alive:
+			live = append(live, e)
+		default:
+			if _, err := os.Lstat(p.path); err != nil {
+				p.shown = false
+				continue
+			}
+			stale = append(stale, e)
+		}
+	}
+	return live, stale, nil
+}
+
+func (d directory) Open(path string) (agent.Segment, error) {
+	for _, p := range d.n.procs {
+		if p.path == path {
+			return p, nil
+		}
+	}
+	return nil, os.ErrNotExist
+}
+
+func (d directory) Exit(pid int, ended func()) (agent.Exit, error) {
+	for _, p := range d.n.procs {
+		if p.pid == pid && p.alive {
+			w := &watch{p: p, gone: make(chan struct{}), ended: ended}
+			p.watches = append(p.watches, w)
+			return w, nil
+		}
+	}
+	return nil, fmt.Errorf("no process %d", pid)
+}
+
+func (d directory) Born(pid int) (uint64, bool) {
+	for _, p := range d.n.procs {
+		if p.pid == pid && p.alive {
+			return uint64(pid), true
+		}
+	}
+	return 0, false
+}
+
+func (d directory) Owner(string) (int, error) { return os.Getuid(), nil }
+
+// Ended are the last words of processes whose end no agent has taken up: they
+// lie in files.
+func (d directory) Ended() ([]ring.Ended, map[string]error, error) {
+	var out []ring.Ended
+	for _, p := range d.n.procs {
+		path := p.path + ring.EndedSuffix
+		if !p.spoke {
+			continue
+		}
+		if _, err := os.Lstat(path); err != nil {
+			p.spoke = false // an agent took it
+			continue
+		}
+		out = append(out, ring.Ended{
+			Path: path, UID: os.Getuid(), Header: p.Header(), End: p.Control().Ended, Rank: p.rank, Place: p.place.Order, PlaceIteration: p.place.Iteration,
+			Generation: p.gen, GenNow: p.ctl.GenerationNow, Iteration: p.ctl.Iteration, StepTag: p.step, TP: p.ctl.TP, DP: p.ctl.DP, PP: p.ctl.PP,
+		})
+	}
+	return out, nil, nil
+}
+
+func (d directory) MonoNs() int64 { return (d.n.c.now + time.Hour).Nanoseconds() }
+
+// machine starts processes on a node.
+type machine struct{ n *node }
+
+func (m machine) Start(s launch.Spec) (launch.Proc, error) {
+	env := map[string]string{}
+	for _, kv := range s.Env {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	rank, _ := strconv.Atoi(env["RANK"])
+	gen, _ := strconv.ParseUint(env["FALCON_GENERATION"], 10, 64)
+	p := m.n.c.newProc(m.n, rank, falcon.Device(env["FALCON_DEVICE"]), gen)
+	p.mark = "FALCON_LAUNCH=" + env["FALCON_LAUNCH"]
+	c := m.n.c
+	c.log("%s: started rank %d as pid %d, generation %d (join %s, resume %s)", m.n.name, rank, p.pid, gen, env["FALCON_JOIN"], env["FALCON_RESUME"])
+	c.judge.started(p)
+	c.after(c.between(importLeast, importMost), func() {
+		if !p.alive {
+			return
+		}
+		p.show()
+		if env["FALCON_JOIN"] == "1" {
+			p.stand(gen, ring.ParkJoin, -1)
+			return
+		}
+		resume := int64(0)
+		if env["FALCON_RESUME"] == "1" && c.job.checkpoint > 0 {
+			resume = c.job.checkpoint
+		}
+		c.job.join(p, gen, resume, true)
+	})
+	return launch.Proc{PID: p.pid, Start: uint64(p.pid)}, nil
+}
+
+func (m machine) find(pid int) *proc {
+	for _, p := range m.n.procs {
+		if p.pid == pid {
+			return p
+		}
+	}
+	return nil
+}
+
+func (m machine) Ended(x launch.Proc) (string, bool) {
+	p := m.find(x.PID)
+	if p == nil || !p.alive {
+		if p != nil && m.n.boots == p.c.parents[p.pid] {
+			return p.how, true
+		}
+		return "", true
+	}
+	return "", false
+}
+
+func (m machine) Kill(x launch.Proc) {
+	if p := m.find(x.PID); p != nil {
+		p.kill("killed by signal 9 (SIGKILL)")
+	}
+}
+
+func (m machine) Find(assignment string) (launch.Proc, bool) {
+	for _, p := range m.n.procs {
+		if p.mark == assignment && p.alive {
+			return launch.Proc{PID: p.pid, Start: uint64(p.pid)}, true
+		}
+	}
+	return launch.Proc{}, false
+}

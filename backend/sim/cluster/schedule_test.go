@@ -362,7 +362,6 @@ func (c *Cluster) lift() {
 		}
 	}
 	if c.judge.waits && len(c.order) < nodesMost {
-		c.judge.waits = false
 		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", len(c.order))), c.dir)
 		c.nodes[n.name] = n
 		c.order = append(c.order, n)

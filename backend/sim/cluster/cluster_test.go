@@ -39,9 +39,8 @@ type Cluster struct {
 	job   *job
 	judge *judge
 
-	pids    int
-	did     map[string]int // deeds, by kind
-	parents map[int]int    // boot of the agent that started a process
+	pids int
+	did  map[string]int // deeds, by kind
 }
 
 func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
@@ -49,7 +48,7 @@ func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{World: newWorld(seed), dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, parents: map[int]int{}, did: map[string]int{}}
+	c := &Cluster{World: newWorld(seed), dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, did: map[string]int{}}
 	c.setup = c.draw()
 	if change != nil {
 		change(&c.setup)

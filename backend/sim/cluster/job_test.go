@@ -18,7 +18,6 @@ type job struct {
 	over       bool          // it has come to its own end, but for those that were killed on the way
 	begun      time.Duration // when an iteration last began
 	newest     int64
-	lost       int // iterations that were run again
 	sets       uint64
 	slow       map[falcon.Device]float64 // how much slower than others a GPU is; absent = 1
 	orders     map[string]int            // carried out, by kind
@@ -120,9 +119,6 @@ func (t *team) begin() {
 	t.restore()
 	t.running, t.iteration = true, t.resume-1
 	c.log("generation %d trains from iteration %d", t.gen, t.resume)
-	if t.j.newest >= 0 {
-		t.j.lost += int(max(0, t.j.newest-t.resume+1))
-	}
 	t.next()
 }
 

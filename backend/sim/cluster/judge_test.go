@@ -14,7 +14,6 @@ type judge struct {
 	fenced  map[string]bool // recovery/node
 	state   map[string]falcon.RecoveryState
 	launch  map[[2]uint64]int // processes started, by generation and rank
-	ok      time.Duration     // when the job was last seen to be whole
 	sick    time.Duration     // when it was last seen to be broken
 	begins  int
 	resumed int
@@ -51,9 +50,7 @@ const sickFor = 15 * time.Second
 func (j *judge) look() {
 	if j.c.job.broken() != "" {
 		j.sick = j.c.now
-		return
 	}
-	j.ok = j.c.now
 }
 
 func (j *judge) recovery(v falcon.Recovery) {

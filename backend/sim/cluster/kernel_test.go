@@ -160,15 +160,11 @@ func (m machine) find(pid int) *proc {
 	return nil
 }
 
+// Ended never says how: the launcher then learns it as of a process that an
+// earlier agent has started.
 func (m machine) Ended(x launch.Proc) (string, bool) {
 	p := m.find(x.PID)
-	if p == nil || !p.alive {
-		if p != nil && m.n.boots == p.c.parents[p.pid] {
-			return p.how, true
-		}
-		return "", true
-	}
-	return "", false
+	return "", p == nil || !p.alive
 }
 
 func (m machine) Kill(x launch.Proc) {

@@ -13,6 +13,9 @@ FUZZTIME ?= 5s
 # that are not ours.
 export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 export PATH := $(TOOLS):$(PATH)
+# A cache per checkout: golangci-lint keeps findings under the path of the tree
+# it met them in, and reports them again in another one that has equal files.
+export GOLANGCI_LINT_CACHE := $(BIN)/.golangci-lint
 
 GOLANGCI := $(TOOLS)/golangci-lint
 BUF      := $(TOOLS)/buf

@@ -120,7 +120,7 @@ func New(cfg Config, opt Options) *Agent {
 	a.table, a.proc = table.New(cfg.RankTable), cfg.Host.Proc
 	a.notes.path, a.notes.uid = filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)), os.Geteuid()
 	a.next = succession{
-		node: cfg.Node, job: cfg.Job, path: filepath.Join(cfg.ShmDir, handoverName(cfg.Job, cfg.Node)), most: int64(cfg.SpoolMb)<<20 + handoverExtra,
+		node: cfg.Node, job: cfg.Job, path: filepath.Join(cfg.ShmDir, handoverName(cfg.Job, cfg.Node)), most: int64(cfg.SpoolMb)<<20 + handoverExtra, monoNs: a.dir.MonoNs,
 	}
 	a.launcher = launch.New(cfg.Launch, at, recordName(cfg.Job, cfg.Node), opt.Launch, a.log)
 	a.desk = act.New(a.begin, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
@@ -223,7 +223,7 @@ func (a *Agent) begin(cmd *falconv1.Command, now, deadline time.Time) (act.Task,
 		}
 		return t, nil
 	case *falconv1.Command_Order:
-		t, err := a.startOrder(body.Order, deadline)
+		t, err := a.startOrder(body.Order, now, deadline)
 		if err != nil {
 			return nil, err
 		}
@@ -389,9 +389,26 @@ func (a *Agent) bury(p *process, now time.Time) {
 
 // processes is every process, in order of rank.
 func (a *Agent) processes() []*process {
-	return slices.SortedFunc(maps.Values(a.byPath), func(x, y *process) int {
-		return cmp.Or(cmp.Compare(x.rank, y.rank), cmp.Compare(x.path, y.path))
+	all := make([]*process, 0, len(a.byPath))
+	for _, p := range a.byPath {
+		all = append(all, p)
+	}
+	slices.SortFunc(all, func(x, y *process) int {
+		if d := cmp.Compare(x.rank, y.rank); d != 0 {
+			return d
+		}
+		return cmp.Compare(x.path, y.path)
 	})
+	return all
+}
+
+// startedAs are the processes that live, by the ranks that they were started as.
+func (a *Agent) startedAs() []launch.Running {
+	var out []launch.Running
+	for _, p := range a.alive() {
+		out = append(out, launch.Running{PID: p.header.PID, Rank: p.header.Rank, Generation: p.status.Generation})
+	}
+	return out
 }
 
 func (a *Agent) setPids() {

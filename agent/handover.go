@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon/agent/act"
@@ -41,7 +40,7 @@ type handoverHead struct {
 	Node      string    `json:"node"`
 	Job       string    `json:"job"`
 	Machine   string    `json:"machine"` // the kernel's boot, by whose clock it was written
-	WrittenNs int64     `json:"written"` // CLOCK_BOOTTIME
+	WrittenNs int64     `json:"written"` // CLOCK_MONOTONIC
 	Boot      string    `json:"boot"`
 	Next      uint64    `json:"next"`
 	Dropped   uint64    `json:"dropped"`
@@ -65,7 +64,8 @@ type reading struct {
 // the next.
 type succession struct {
 	node, job, path string
-	most            int64     // bytes
+	most            int64 // bytes
+	monoNs          func() int64
 	taken           *handover // until its commands are taken up
 	left            act.Memory
 	readings        []reading
@@ -96,9 +96,7 @@ func (a *Agent) HandOver(stream ship.Handover) error {
 
 // stamp says whose handover it is, and of when.
 func (n *succession) stamp() handoverHead {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now)
-	return handoverHead{Version: handoverVersion, Node: n.node, Job: n.job, Machine: machineBoot(), WrittenNs: now.Nano()}
+	return handoverHead{Version: handoverVersion, Node: n.node, Job: n.job, Machine: machineBoot(), WrittenNs: n.monoNs()}
 }
 
 // machineBoot is new for every boot of the machine, "" where the kernel does not say.
@@ -148,8 +146,9 @@ func (a *Agent) TakeOver() *ship.Handover {
 	if err == nil {
 		h, err = head.open(parts)
 	}
-	if err == nil {
-		err = head.fits(a.next.stamp())
+	if now := a.next.stamp(); err == nil {
+		err = head.fits(now)
+		h.age(time.Duration(now.WrittenNs - head.WrittenNs))
 	}
 	if gone := os.Remove(a.next.path); gone != nil { // it would be taken twice
 		err = errors.Join(err, gone)
@@ -210,6 +209,13 @@ func (head handoverHead) open(parts [][]byte) (h handover, err error) {
 
 func read[M proto.Message](list []M, b []byte, m M) ([]M, error) {
 	return append(list, m), proto.Unmarshal(b, m)
+}
+
+// age takes from the commands' lives what has passed between the two agents.
+func (h *handover) age(by time.Duration) {
+	for i := range h.desk.Open {
+		h.desk.Open[i].Left -= by
+	}
 }
 
 // inherit takes up the commands of the life before, where their work stands.

@@ -22,7 +22,8 @@ type launchTask struct {
 	agent *Agent
 	plan  launch.Plan
 	began time.Time
-	told  int // ranks in the last report
+	told  int  // ranks in the last report
+	waits bool // others, which were told to end, still run here
 }
 
 func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Task, error) {
@@ -30,18 +31,29 @@ func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Tas
 	for _, r := range cmd.GetRanks() {
 		plan.Ranks = append(plan.Ranks, launch.Rank{Rank: int(r.GetRank()), LocalRank: int(r.GetLocalRank()), Device: falcon.Device(r.GetDevice())})
 	}
-	var running []launch.Running
-	for _, p := range a.processes() {
-		if !p.dead {
-			running = append(running, launch.Running{
-				PID: p.header.PID, Rank: int(p.rank), Device: falcon.Device(p.device(a.node)), Generation: p.status.Generation, Text: p.String(),
-			})
-		}
-	}
-	if err := a.launcher.Begin(plan, running); err != nil {
+	t := &launchTask{agent: a, plan: plan, began: now}
+	if err := t.begin(); err != nil {
 		return nil, err
 	}
-	return &launchTask{agent: a, plan: plan, began: now}, nil
+	return t, nil
+}
+
+// begin starts the processes. Those that must be gone first are waited for where
+// they were told to end, and are a reason to refuse where they were not.
+func (t *launchTask) begin() error {
+	var running []launch.Running
+	t.waits = false
+	for _, p := range t.agent.alive() {
+		r := launch.Running{
+			PID: p.header.PID, Rank: int(p.rank), Device: falcon.Device(p.device(t.agent.node)), Generation: p.status.Generation, Text: p.String(),
+		}
+		t.waits = t.waits || p.ending && t.plan.Excludes(r)
+		running = append(running, r)
+	}
+	if t.waits {
+		return nil
+	}
+	return t.agent.launcher.Begin(t.plan, running)
 }
 
 // Step reports each rank that made itself known, and ends when all have, or one
@@ -49,6 +61,14 @@ func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Tas
 // it.
 func (t *launchTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 	t.agent.launcher.Collect()
+	if t.waits {
+		if err := t.begin(); err != nil {
+			return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}, true
+		}
+	}
+	if t.waits && now.Sub(t.began) < launchWait {
+		return nil, false
+	}
 	if t.plan.Join {
 		t.agent.urgent(now) // the whole job waits for it
 	}

@@ -50,24 +50,23 @@ type followed struct {
 // notebook keeps what the next life of this agent has to know of processes.
 type notebook struct {
 	path string
-	have []any // what is in the file: states are the same while their pointers are
-	uid  int   // this agent's
+	have *noted // what is in the file; nil while that is unknown
+	uid  int    // this agent's
 
 	parted []*parted // followed by an earlier life, and not by this one
 	failed bool      // it can't be written, and that was said
 }
 
+// noted is the content of the file. States are the same while their pointers are.
+type noted struct {
+	procs []followed
+	ends  []*falconv1.RankState
+}
+
 // write brings the file up to date.
 func (n *notebook) write(procs []followed, ends []*falconv1.RankState) error {
 	procs = procs[:min(len(procs), followedMax)]
-	var want []any
-	for _, p := range procs {
-		want = append(want, p)
-	}
-	for _, e := range ends {
-		want = append(want, e)
-	}
-	if n.have != nil && slices.Equal(want, n.have) {
+	if n.have != nil && slices.Equal(procs, n.have.procs) && slices.Equal(ends, n.have.ends) {
 		return nil
 	}
 	parts := make([][]byte, 0, len(procs)+len(ends))
@@ -82,7 +81,7 @@ func (n *notebook) write(procs []followed, ends []*falconv1.RankState) error {
 		err = relay.Save(n.path, sealed)
 	}
 	if err == nil {
-		n.have = append([]any{}, want...)
+		n.have = &noted{slices.Clone(procs), slices.Clone(ends)}
 	}
 	return err
 }
@@ -229,6 +228,7 @@ func strayState(w ring.Ended) *falconv1.RankState {
 	return &falconv1.RankState{
 		Rank: int32(w.Rank), Device: w.Header.Device, Pid: int32(w.Header.PID), Exit: endText(w.End), World: int32(max(w.Header.World, 0)),
 		Tp: int32(w.TP), Dp: int32(w.DP), Pp: int32(w.PP), Generation: w.Generation, PlacementOrder: w.Place, PlacementIteration: w.PlaceIteration,
+		Committed: commitment(w.Committed),
 	}
 }
 

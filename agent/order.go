@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -26,10 +27,21 @@ type orderTask struct {
 	expired  bool
 }
 
-func (a *Agent) startOrder(cmd *falconv1.OrderCommand, deadline time.Time) (*orderTask, error) {
+// startOrder puts an order into the mailboxes of the processes that it was made
+// for. Those of a later generation are not among them, and once its deadline has
+// passed no more get it: the engine may have withdrawn it by then.
+func (a *Agent) startOrder(cmd *falconv1.OrderCommand, now, deadline time.Time) (*orderTask, error) {
 	ranks := a.local(nil)
 	if len(ranks) == 0 {
 		return nil, errNoRank
+	}
+	late := !now.Before(deadline)
+	ranks = slices.DeleteFunc(ranks, func(p *process) bool {
+		over := cmd.Generation != nil && p.generation() > cmd.GetGeneration()
+		return (over || late) && p.seg.NewestOrder() < cmd.GetOrder()
+	})
+	if len(ranks) == 0 {
+		return nil, fmt.Errorf("order %d is for generation %d of the job, or came too late: no process of this node has it", cmd.GetOrder(), cmd.GetGeneration())
 	}
 	o := falcon.Order{
 		Epoch: cmd.GetJobEpoch(), ID: cmd.GetOrder(), Kind: cmd.GetKind(), MicroBatches: cmd.GetMicroBatches(),

@@ -1,11 +1,10 @@
 package agent
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/iterate"
@@ -86,7 +85,9 @@ type process struct {
 	calls  callCount
 	window *window // profile in progress
 	sent   *falconv1.RankState
+	wire   []byte // of sent, to compare
 
+	ending   bool // it was told to end
 	dead     bool
 	deadline time.Time // until when a dead process's exit status is asked for
 }
@@ -307,6 +308,7 @@ func (p *process) state(node falcon.Node) *falconv1.RankState {
 	if p.place.Order != 0 {
 		st.PlacementOrder, st.PlacementIteration = p.place.Order, p.place.Iteration
 	}
+	st.Committed = commitment(p.status.Committed())
 	p.recoverable(st)
 	for _, c := range p.comms {
 		if c.State == ring.CommLive {
@@ -316,6 +318,19 @@ func (p *process) state(node falcon.Node) *falconv1.RankState {
 		}
 	}
 	return st
+}
+
+// generation is the newest one that the process is of, or was ordered into.
+func (p *process) generation() uint64 {
+	return max(p.status.GenerationNow, p.status.RejoinOrdered, p.status.SuspendWanted)
+}
+
+// commitment is what the engine is told of it; nil for none.
+func commitment(c ring.Commitment) *falconv1.Commitment {
+	if c.Order == 0 {
+		return nil
+	}
+	return &falconv1.Commitment{Order: c.Order, Iteration: c.Iteration, Status: c.Status, ResumeIteration: c.Resume}
 }
 
 // reason says why no period is known; with step marks, that they count.
@@ -349,10 +364,14 @@ func (p *process) changed(node falcon.Node, nicOf func(falcon.Device) falcon.NIC
 	if st != nil {
 		st.Nic = string(nicOf(falcon.Device(st.Device)))
 	}
-	if st == nil || (p.sent != nil && proto.Equal(st, p.sent)) {
+	if st == nil {
 		return nil
 	}
-	p.sent = st
+	wire := marshal(st) // compared as bytes, of one encoder and without maps: several times cheaper than field by field
+	if p.sent != nil && bytes.Equal(wire, p.wire) {
+		return nil
+	}
+	p.sent, p.wire = st, wire
 	return st
 }
 
@@ -362,7 +381,7 @@ func (p *process) ended(node falcon.Node, how string) *falconv1.RankState {
 	if st != nil {
 		st.Alive, st.Exit = false, how
 		st.Nic = p.sent.GetNic()
-		p.sent = st
+		p.sent, p.wire = st, marshal(st)
 	}
 	return st
 }

@@ -293,38 +293,65 @@ func failed(acks []*falconv1.RankAck) string {
 	return ""
 }
 
-// stopTask watches parked processes until they have ended.
+// stopTask watches processes that were told to end, until they have.
 type stopTask struct {
 	agent *Agent
+	cmd   *falconv1.StopCommand
 	ranks []*process
+	left  int // launched here and not followed, that still run
 }
 
 // startStop has processes end with success where they park. One that trains is
-// suspended for it; one that has gone on in this generation is not meant.
+// suspended for it; one that has gone on in this generation is not meant. Without
+// ranks the whole node is meant: also what becomes known only later, and what was
+// launched for an earlier generation and never made a communicator.
 func (a *Agent) startStop(cmd *falconv1.StopCommand) (*stopTask, error) {
-	g, t := cmd.GetGeneration(), &stopTask{agent: a}
-	for _, p := range a.alive() {
-		at, ok := p.seg.Rejoined()
-		if len(cmd.GetRanks()) > 0 && !slices.Contains(cmd.GetRanks(), int32(p.rank)) || ok && at.Generation >= g && at.Status == 0 && !p.parkedIn(0) {
+	t := &stopTask{agent: a, cmd: cmd}
+	if err := t.order(); err != nil {
+		return nil, err
+	}
+	a.log.Info("processes were told to end", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("processes", len(t.ranks)))
+	return t, nil
+}
+
+// order tells all processes that are meant and have not been told.
+func (t *stopTask) order() error {
+	var fresh []*process
+	for _, p := range t.agent.alive() {
+		if !t.means(p) || slices.Contains(t.ranks, p) {
 			continue
 		}
 		if !p.canPark() {
-			return nil, fmt.Errorf("%s can't be stopped: the job has no adapter (falcon_job.h)", p)
+			return fmt.Errorf("%s can't be stopped: the job has no adapter (falcon_job.h)", p)
 		}
-		t.ranks = append(t.ranks, p)
+		fresh = append(fresh, p)
 	}
-	now := a.dir.MonoNs()
-	for _, p := range t.ranks {
+	now, g := t.agent.dir.MonoNs(), t.cmd.GetGeneration()
+	for _, p := range fresh {
 		st := p.seg.Control()
 		if max(st.SuspendWanted, st.GenerationNow) < g {
 			if err := p.seg.Suspend(g, now); err != nil {
-				return nil, fmt.Errorf("%s: %w", p, err)
+				return fmt.Errorf("%s: %w", p, err)
 			}
 		}
 		p.seg.Stop(g)
+		p.ending = true
 	}
-	a.log.Info("processes were told to end", slog.Uint64("generation", g), slog.Int("processes", len(t.ranks)))
-	return t, nil
+	t.ranks = append(t.ranks, fresh...)
+	return nil
+}
+
+// means reports whether the order is about a process.
+func (t *stopTask) means(p *process) bool {
+	if ranks := t.cmd.GetRanks(); len(ranks) > 0 && !slices.Contains(ranks, int32(p.rank)) {
+		return false
+	}
+	g := t.cmd.GetGeneration()
+	if at, ok := p.seg.Rejoined(); ok && at.Generation >= g && at.Status == 0 && !p.parkedIn(0) {
+		return false
+	}
+	fresh := p.status.Generation >= g && t.agent.launcher.Fresh(p.status.Generation)
+	return len(t.cmd.GetRanks()) > 0 || !fresh
 }
 
 func (t *stopTask) open() []*process {
@@ -333,7 +360,14 @@ func (t *stopTask) open() []*process {
 
 // Step is done when all have ended.
 func (t *stopTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
-	if t.agent.urgent(now); len(t.open()) > 0 {
+	t.agent.urgent(now)
+	if len(t.cmd.GetRanks()) == 0 {
+		if err := t.order(); err != nil {
+			return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}, true
+		}
+		t.left = t.agent.launcher.EndUnseen(t.cmd.GetGeneration(), t.agent.startedAs())
+	}
+	if len(t.open()) > 0 || t.left > 0 {
 		return nil, false
 	}
 	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}, true

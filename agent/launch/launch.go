@@ -38,6 +38,7 @@ type Launcher struct {
 	rec    record
 	loaded bool
 	ended  map[Proc]string // how; of processes in the record
+	killed map[Proc]bool   // by this Launcher
 }
 
 // New builds a Launcher. name is the record's file name, of this job and node
@@ -46,7 +47,7 @@ func New(cfg Config, at At, name string, sys System, log *slog.Logger) *Launcher
 	if sys == nil {
 		sys = machine{proc: "/proc"}
 	}
-	return &Launcher{cfg: cfg, at: at, path: filepath.Join(at.ShmDir, name), sys: sys, log: log, ended: map[Proc]string{}}
+	return &Launcher{cfg: cfg, at: at, path: filepath.Join(at.ShmDir, name), sys: sys, log: log, ended: map[Proc]string{}, killed: map[Proc]bool{}}
 }
 
 // Running is a process of the job that the agent follows.
@@ -76,7 +77,7 @@ func (l *Launcher) Begin(p Plan, running []Running) error {
 		return fmt.Errorf("%w: generation %d was launched here as something else, or has failed: a new launch needs a new one", ErrPlan, p.Generation)
 	}
 	for _, r := range running {
-		if r.Generation != p.Generation && p.excludes(r) {
+		if p.Excludes(r) {
 			return fmt.Errorf("%w: %s of generation %d still runs here", ErrPlan, r.Text, r.Generation)
 		}
 	}
@@ -88,8 +89,11 @@ func (l *Launcher) Begin(p Plan, running []Running) error {
 	return l.start()
 }
 
-// excludes says that a process must be gone before the plan can begin: any one,
-// or where others are joined, one with a rank or a device of the plan.
+// Excludes reports whether a process must be gone before the plan can begin: any
+// one of another generation, or where others are joined, one with a rank or a
+// device of the plan.
+func (p Plan) Excludes(r Running) bool { return r.Generation != p.Generation && p.excludes(r) }
+
 func (p Plan) excludes(r Running) bool {
 	return !p.Join || slices.ContainsFunc(p.Ranks, func(own Rank) bool { return own.Rank == r.Rank || own.Device == r.Device })
 }
@@ -253,6 +257,31 @@ func (l *Launcher) How(pid int, generation uint64) (string, bool) {
 	return "", false
 }
 
+// Fresh reports whether the newest launch is of this generation and joins no others.
+func (l *Launcher) Fresh(generation uint64) bool {
+	return l.recall() == nil && l.rec.Plan.Generation == generation && !l.rec.Plan.Join && generation > 0
+}
+
+// EndUnseen ends what was launched for a generation before g and is not among
+// followed: it has never made a communicator. It returns how many still run. A
+// process is known by the rank that it was started as, as the command may have
+// started another one.
+func (l *Launcher) EndUnseen(g uint64, followed []Running) int {
+	if l.recall() != nil {
+		return 0 // the next launch says why the record can't be read
+	}
+	l.Collect()
+	left := 0
+	for _, o := range l.living() {
+		seen := slices.ContainsFunc(followed, func(r Running) bool { return r.Rank == o.Rank && r.Generation == o.Generation })
+		if o.Generation < g && !seen {
+			l.kill(o.Proc)
+			left++
+		}
+	}
+	return left
+}
+
 // End ends what runs of the newest launch, which has failed: it can't be begun
 // again.
 func (l *Launcher) End() {
@@ -277,6 +306,9 @@ func (l *Launcher) kill(p Proc) {
 		l.ended[p] = how
 		return
 	}
-	l.log.Warn("ended a process of a launch that failed", slog.Int("pid", p.PID))
-	l.sys.Kill(p)
+	if !l.killed[p] { // it may take a while to go
+		l.log.Warn("ended a process of a launch that failed", slog.Int("pid", p.PID))
+		l.sys.Kill(p)
+	}
+	l.killed[p] = true
 }

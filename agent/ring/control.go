@@ -37,6 +37,19 @@ type Control struct {
 	Ended              End    // as the process said before it went; the zero value while it has not
 }
 
+// Commitment is the newest order that a rank has voted for; Order 0 is none.
+type Commitment struct {
+	Order     uint64
+	Iteration int64 // first that it holds for
+	Status    int32 // 0 = applied
+	Resume    int64 // checkpoints: the iteration that a restart begins with
+}
+
+// Committed is the newest order that the rank has voted for.
+func (c Control) Committed() Commitment {
+	return Commitment{Order: c.CommittedOrder, Iteration: c.CommittedIteration, Status: c.CommittedStatus, Resume: c.ResumeIteration}
+}
+
 // Control reads the hook's half of the control block.
 func (p *Process) Control() (c Control) {
 	if p.err != nil {

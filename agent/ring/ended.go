@@ -47,6 +47,7 @@ type Ended struct {
 	Rank               int    // held last, by its newest placement; -1 unknown
 	Place              uint64 // that placement's order, 0 = none
 	PlaceIteration     int64
+	Committed          Commitment
 	Generation, GenNow uint64
 	Iteration, StepTag int64
 	TP, DP, PP         int
@@ -119,6 +120,7 @@ func DecodeEnded(b []byte) (Ended, error) {
 		End: m.end(endAt, endStatus), Generation: m.u64(endGen), GenNow: m.u64(endGenNow), Iteration: m.i64(endIter), StepTag: m.i64(endTag),
 		TP: bounded(m.i32(endTP)), DP: bounded(m.i32(endDP)), PP: bounded(m.i32(endPP)),
 	}
+	e.Committed = Commitment{Order: m.u64(endCommitted), Iteration: m.i64(endCommitIter), Status: m.i32(endCommitStat), Resume: max(m.i64(endResume), 0)}
 	e.Rank = max(e.Header.Rank, -1)
 	if order := m.u64(endPlace); order != 0 {
 		e.Rank, e.Place, e.PlaceIteration = max(int(m.i32(endPlaceRank)), -1), order, m.i64(endPlaceIter)

@@ -101,61 +101,61 @@ type Engine struct {
 	hub      *hub
 	columns  columns.Log // of pictures that consoles pulled; from any goroutine
 
-	det      Detector
-	plan     Planner
-	mem      *memory
-	nodes    *fleet.Registry
-	job      *job
-	pace     *pace
-	orders   *orderBook
-	windows  *windowBook
-	leads    leads
-	rec      Recoverer
-	recJob   recovery.Job // as the machine knows it
-	recJobAt time.Time    // when that was looked at
-	ear      ear
-	told     toldBook
-	tables   tableBook
-	stood    map[falcon.Rank]stood
-	relaunch *falcon.Launch // that a recovery's restart has come to
-	again    []*told        // commands that are sent again in another form
-	laid     bool           // this start has brought the job's rank table to its nodes
-	laying   []falcon.Node  // that it is still to be brought to
-	begun    int64          // newest iteration that a rank has begun
-	paced    recovery.Pace  // as the machine knows it
-	pacedAt  time.Time
-	val      *validate.Machine
-	asks     []pendingAsk // of the detector, waiting for their moment
-	request  *request     // of an operator, waiting for its moment; nil = none
-	asking   asking       // who asked for the one in progress
-	waiting  []*window    // profile windows that wait until the job goes on
-	nics     map[falcon.NIC]falcon.NICReading
-	cnps     map[falcon.NIC]cnpRate
-	budgets  *budgets // of what agents can have written
-	profiled bool     // the detector's speeds may be new
-	levels   []shown  // by rank
-	readings map[falcon.Device]falcon.GPUReading
-	early    []falcon.Sample
-	ahead    []aheadSample // of ranks whose placement's outcome is not known yet
-	rejob    bool          // the detector is to hear of the job once it has heard of the action
-	comms    map[falcon.Rank][]falcon.Comm
-	launched map[falcon.Node]bool      // nodes that have done their part of the launch
-	attached map[falcon.Node]time.Time // since when each agent's stream is open
-	means    means                     // what the planner was told it can restart with
-	meansAt  time.Time
-	extra    []journal.Record // goes with the next batch
-	written  written          // what the newest records say
-	waits    waits            // a batch that the disk did not take
-	unmade   int64            // size of the journal at which no snapshot could be made
-	after    []func(error)    // runs once the batch is durable (nil), or the disk does not take it
-	nextCmd  uint64
-	durable  uint64 // mem.reserved as the journal has it
-	stepped  bool   // the machines know the job
-	alarm    string
-	lastData time.Time
-	dirty    bool // the snapshot is behind
-	version  uint64
-	built    time.Time
+	det         Detector
+	plan        Planner
+	mem         *memory
+	nodes       *fleet.Registry
+	job         *job
+	pace        *pace
+	orders      *orderBook
+	windows     *windowBook
+	leads       leads
+	rec         Recoverer
+	recJob      recovery.Job // as the machine knows it
+	recJobAt    time.Time    // when that was looked at
+	ear         ear
+	told        toldBook
+	tables      tableBook
+	stood       map[falcon.Rank]stood
+	relaunch    *falcon.Launch // that a recovery's restart has come to
+	again       []*told        // commands that are sent again in another form
+	laid        bool           // this start has brought the job's rank table to its nodes
+	laying      []falcon.Node  // that it is still to be brought to
+	begun       int64          // newest iteration that a rank has begun
+	paced       recovery.Pace  // as the machine knows it
+	pacedAt     time.Time
+	val         *validate.Machine
+	asks        []pendingAsk // of the detector, waiting for their moment
+	request     *request     // of an operator, waiting for its moment; nil = none
+	asking      asking       // who asked for the one in progress
+	waiting     []*window    // profile windows that wait until the job goes on
+	nics        map[falcon.NIC]falcon.NICReading
+	cnps        map[falcon.NIC]cnpRate
+	budgets     *budgets // of what agents can have written
+	profiled    bool     // the detector's speeds may be new
+	levels      []shown  // by rank
+	readings    map[falcon.Device]falcon.GPUReading
+	early       []falcon.Sample
+	ahead       []aheadSample // of ranks whose placement's outcome is not known yet
+	rejob       bool          // the detector is to hear of the job once it has heard of the action
+	comms       map[falcon.Rank][]falcon.Comm
+	restartDone map[uint64]bool           // commands of the restart that were carried out
+	attached    map[falcon.Node]time.Time // since when each agent's stream is open
+	means       means                     // what the planner was told it can restart with
+	meansAt     time.Time
+	extra       []journal.Record // goes with the next batch
+	written     written          // what the newest records say
+	waits       waits            // a batch that the disk did not take
+	unmade      int64            // size of the journal at which no snapshot could be made
+	after       []func(error)    // runs once the batch is durable (nil), or the disk does not take it
+	nextCmd     uint64
+	durable     uint64 // mem.reserved as the journal has it
+	stepped     bool   // the machines know the job
+	alarm       string
+	lastData    time.Time
+	dirty       bool // the snapshot is behind
+	version     uint64
+	built       time.Time
 	// buildCost is what the last picture took of the loop's time.
 	buildCost time.Duration
 	jitters   []mark
@@ -212,7 +212,7 @@ func assemble(cfg Config, mem *memory) *Engine {
 		budgets:     newBudgets(),
 		readings:    map[falcon.Device]falcon.GPUReading{},
 		nics:        map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
-		launched: map[falcon.Node]bool{}, attached: map[falcon.Node]time.Time{},
+		restartDone: map[uint64]bool{}, attached: map[falcon.Node]time.Time{},
 		nextCmd: mem.reserved, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
 	}

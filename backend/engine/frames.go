@@ -102,6 +102,7 @@ func (e *Engine) retell(n *fleet.Node, now time.Time) {
 	if e.val.Active() {
 		return // what else is open is told once the job goes on
 	}
+	e.sendStops(n.Name)
 	e.sendLaunch(n.Name)
 	for _, id := range sortedKeys(e.orders.open) {
 		if o := e.orders.open[id]; o.sent || e.mayGo(o, now) {
@@ -292,7 +293,7 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		e.val.Step(now, validate.Answer{Node: n.Name, Result: e.cleanResult(n, in)})
 		return
 	}
-	if e.launchResult(now, n.Name, in) || e.recoverResult(now, n.Name, in) {
+	if e.restartResult(now, n.Name, in) || e.recoverResult(now, n.Name, in) {
 		return
 	}
 	if o := e.orders.open[in.GetId()]; o != nil {
@@ -300,11 +301,9 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		e.judgeOrders(now)
 		return
 	}
-	if o, out, agreed := e.orders.late(n.Name, e.own(n, in), e.mem.job.Layout.World(), e.mem.job.Epoch); o != nil {
-		if agreed {
-			e.extra = append(e.extra, record(now, kindOutcome, out))
-			e.tell("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
-			e.committed(now, o, out)
+	if e.orders.late(n.Name, e.own(n, in), e.mem.job.Epoch) {
+		if o, out := e.orders.revived(e.mem.job.Layout.World(), e.mem.job.Epoch); o != nil {
+			e.agreedLate(now, o, out)
 		}
 		return
 	}
@@ -314,6 +313,12 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		w.answered[n.Name] = true
 		e.det.Step(now, detect.Profiled{Window: w.window, Refused: clean(string(n.Name) + ": " + in.GetDetail())})
 	}
+}
+
+func (e *Engine) agreedLate(now time.Time, o *order, out outcomeRecord) {
+	e.extra = append(e.extra, record(now, kindOutcome, out))
+	e.tell("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
+	e.committed(now, o, out)
 }
 
 // own leaves only acknowledgements of ranks that live on the node. A rank
@@ -343,6 +348,9 @@ func (e *Engine) nodeOf(r falcon.Rank) falcon.Node {
 
 // judgeOrders ends the orders whose outcome is known.
 func (e *Engine) judgeOrders(now time.Time) {
+	if o, out := e.orders.revived(e.mem.job.Layout.World(), e.mem.job.Epoch); o != nil {
+		e.agreedLate(now, o, out)
+	}
 	for _, id := range sortedKeys(e.orders.open) {
 		o := e.orders.open[id]
 		e.witnesses(o, now)
@@ -441,6 +449,11 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	p := e.job.ranks[rank]
 	if !in.GetAlive() && p.endedAt.IsZero() {
 		p.endedAt = now
+	}
+	for _, o := range e.orders.all() {
+		if !e.mem.fences.process(p.name) {
+			o.witness(p, now)
+		}
 	}
 	e.stepProcess(now, p)
 	if was && in.GetAlive() && old != p {

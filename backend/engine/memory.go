@@ -76,6 +76,7 @@ type orderRecord struct {
 	Order      falcon.Order `json:"order"`
 	Command    uint64       `json:"command"`
 	DeadlineNs int64        `json:"deadline_unix_ns"`
+	Generation *uint64      `json:"generation,omitempty"` // of the job that it was made for; nil in old records
 }
 
 // outcomeRecord ends an order.

@@ -25,7 +25,7 @@ const (
 type order struct {
 	orderRecord
 	acks     map[falcon.Rank]*falconv1.RankAck
-	seen     map[falcon.Rank]*falconv1.RankAck // placements: what processes announce themselves; see witness
+	seen     map[falcon.Rank]*falconv1.RankAck // what processes say of themselves in their states; see witness
 	seenAt   time.Time                         // newest of them
 	sent     bool                              // it has gone out; false while something holds it back
 	gone     string                            // a rank that has ended before anybody took the order
@@ -48,22 +48,41 @@ func (b *orderBook) giveUp(o *order) {
 	b.lost = b.lost[max(0, len(b.lost)-lostMax):]
 }
 
-// late takes an agent's word about an order that was given up on; it says
-// whether all ranks of the world have agreed on it after all.
-func (b *orderBook) late(node falcon.Node, res *falconv1.CommandResult, world int, jobEpoch uint64) (*order, outcomeRecord, bool) {
+// late takes an agent's word about an order that was given up on; false for one
+// about something else.
+func (b *orderBook) late(node falcon.Node, res *falconv1.CommandResult, jobEpoch uint64) bool {
+	for _, o := range b.lost {
+		if o.Command == res.GetId() && o.Order.Epoch == jobEpoch {
+			o.result(node, res)
+			return true
+		}
+	}
+	return false
+}
+
+// revived takes out an order that was given up on, and that all ranks of the world
+// have agreed on after all; nil for none.
+func (b *orderBook) revived(world int, jobEpoch uint64) (*order, outcomeRecord) {
 	for i, o := range b.lost {
-		if o.Command != res.GetId() || o.Order.Epoch != jobEpoch {
+		if o.Order.Epoch != jobEpoch || world == 0 || o.words() < world {
 			continue
 		}
-		o.result(node, res)
 		out := o.agreed(outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration})
-		if world == 0 || len(o.acks) < world || out.Failed != "" {
-			return o, out, false
+		if out.Failed == "" {
+			b.lost = slices.Delete(b.lost, i, i+1)
+			return o, out
 		}
-		b.lost = slices.Delete(b.lost, i, i+1)
-		return o, out, true
 	}
-	return nil, outcomeRecord{}, false
+	return nil, outcomeRecord{}
+}
+
+// all are the orders that ranks may still vote for.
+func (b *orderBook) all() []*order {
+	out := slices.Clone(b.lost)
+	for _, id := range sortedKeys(b.open) {
+		out = append(out, b.open[id])
+	}
+	return out
 }
 
 func newOrderBook(pending []orderRecord) *orderBook {
@@ -85,7 +104,7 @@ func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
 		Epoch: epoch, Id: o.Command, DeadlineUnixNs: o.DeadlineNs,
 		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
 			Order: o.Order.ID, Kind: o.Order.Kind, MicroBatches: o.Order.MicroBatches, JobEpoch: o.Order.Epoch,
-			Blocks: o.Order.Blocks, Leave: o.Order.Leave,
+			Blocks: o.Order.Blocks, Leave: o.Order.Leave, Generation: o.Generation,
 		}},
 	}, now)
 }

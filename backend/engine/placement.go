@@ -51,17 +51,25 @@ func moved[T any](in []T, now []falcon.Rank) []T {
 	return out
 }
 
-// witness takes a new rank that a process announces for its word on the order:
-// it speaks of one only after the vote. The acknowledgement says more and wins.
+// witness takes what a process's state says of its vote for its word on the order,
+// of a placement the new rank. The acknowledgement says more and wins; but it can
+// be lost with the agent, and the state can't.
 func (o *order) witness(p *process, now time.Time) {
-	s := p.next
-	if o.Order.Kind != falcon.OrderPlacement || s == nil || s.GetPlacementOrder() != o.Order.ID || o.seen[p.rank] != nil {
+	if o.seen[p.rank] != nil {
 		return
 	}
-	o.seen[p.rank] = &falconv1.RankAck{
-		Rank: int32(p.rank), Order: o.Order.ID, Iteration: s.GetPlacementIteration(), NowRank: s.GetRank(),
+	var ack *falconv1.RankAck
+	if s := p.next; o.Order.Kind == falcon.OrderPlacement && s != nil && s.GetPlacementOrder() == o.Order.ID {
+		ack = &falconv1.RankAck{Rank: int32(p.rank), Order: o.Order.ID, Iteration: s.GetPlacementIteration(), NowRank: s.GetRank()}
 	}
-	o.seenAt = now
+	if c := p.state.GetCommitted(); o.Order.Kind != falcon.OrderPlacement && c.GetOrder() == o.Order.ID {
+		ack = &falconv1.RankAck{
+			Rank: int32(p.rank), Order: o.Order.ID, Iteration: c.GetIteration(), Status: c.GetStatus(), NowRank: int32(p.rank), ResumeIteration: c.GetResumeIteration(),
+		}
+	}
+	if ack != nil {
+		o.seen[p.rank], o.seenAt = ack, now
+	}
 }
 
 // witnesses gathers what the processes have announced about an order.

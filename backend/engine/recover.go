@@ -236,8 +236,7 @@ func (e *Engine) leaving() bool {
 	if e.mem.restart.going() {
 		return true
 	}
-	o := e.orders.leaving()
-	return o != nil && o.words() > 0
+	return slices.ContainsFunc(e.orders.all(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == e.mem.job.Epoch && o.words() > 0 })
 }
 
 // parkFrom reads where a process waits. A word about a generation that nobody

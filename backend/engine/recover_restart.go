@@ -13,7 +13,7 @@ import (
 // all have ended the nodes start others.
 
 // digestRestart begins it; a restart that is going on already stays.
-func (e *Engine) digestRestart(now time.Time, c recovery.Restart, r *round) {
+func (e *Engine) digestRestart(now time.Time, c recovery.Restart) {
 	if e.mem.restart.going() || e.mem.restart.Launch != nil && e.mem.restart.Launch.Generation >= c.Generation {
 		return // given again
 	}
@@ -27,12 +27,9 @@ func (e *Engine) digestRestart(now time.Time, c recovery.Restart, r *round) {
 	if v := e.mem.current(); v != nil && v.Resume >= 0 {
 		rec.Resume = v.Resume
 	}
+	e.stop(now, &rec, c.Generation, placementNodes(home))
 	e.turnTo(now, rec, phaseLeaving)
 	e.tell("recovery", 2, "the whole job is restarted from its newest checkpoint: %s", c.Reason)
-	if t := e.compose(recovery.Stop{Generation: c.Generation, Nodes: placementNodes(home)}); t != nil && len(t.Nodes) > 0 {
-		e.promise(now, t, r)
-		r.told = append(r.told, t)
-	}
 }
 
 // restartEnded tells the recovery machine how its restart has come out.

@@ -135,7 +135,7 @@ func (e *Engine) digestCommand(now time.Time, c recovery.Command, r *round) {
 		r.records = append(r.records, record(now, kindFence, v))
 		r.fences = append(r.fences, v)
 	case recovery.Restart:
-		e.digestRestart(now, c, r)
+		e.digestRestart(now, c)
 	default:
 		if t := e.compose(c); t != nil {
 			e.promise(now, t, r)

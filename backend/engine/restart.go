@@ -46,6 +46,13 @@ type restartRecord struct {
 	Failed   string           `json:"failed,omitempty"`
 	Home     falcon.Placement `json:"home,omitempty"` // where the processes ran that leave; "" = nobody waits for it
 	Next     *falcon.Launch   `json:"next,omitempty"` // what a recovery has planned for when they have ended
+	Stop     *stopRecord      `json:"stop,omitempty"` // what has the processes of before end; nil = they end by themselves
+}
+
+// stopRecord has nodes end what runs there of generations before this one.
+type stopRecord struct {
+	Generation uint64       `json:"generation"`
+	Commands   []nodeLaunch `json:"commands"`
 }
 
 // nodeLaunch is the command that one node gets.
@@ -93,15 +100,89 @@ func (e *Engine) watchRestart(now time.Time) {
 			e.stays(now, r, fmt.Sprintf("no launch was planned within %s of the processes' end: start the job by hand", LeftWait))
 		}
 	case phaseLaunching:
-		if now.UnixNano() > r.Deadline {
-			e.launchFails(now, e.launchText())
-		}
+		e.watchLaunch(now, r)
 	case phaseClearing:
-		if e.job.alive == 0 || waited > e.cfg.Restart.leave() {
+		if e.cleared(r) && e.job.alive == 0 || waited > e.cfg.Restart.leave() {
 			e.turnTo(now, r, phaseOver)
 			e.launchOver(now, r)
 		}
 	}
+}
+
+// watchLaunch ends a launch that can't come up any more, or whose job has run to
+// its end while nobody looked.
+func (e *Engine) watchLaunch(now time.Time, r restartRecord) {
+	well := 0
+	for i := range r.Launch.Placement {
+		rank := falcon.Rank(i)
+		p := e.job.ranks[rank]
+		if p == nil || p.state.GetAlive() || p.state.GetGeneration() != r.Launch.Generation {
+			continue
+		}
+		exit := p.state.GetExit()
+		switch {
+		case endedWell(exit):
+			well++
+		case exit != "" || now.Sub(p.endedAt) >= exitWait:
+			e.launchFails(now, e.rankText(rank)+" has ended"+how(exit))
+			return
+		}
+	}
+	switch {
+	case well == len(r.Launch.Placement):
+		e.finishedLaunch(now, r)
+	case now.UnixNano() > r.Deadline:
+		e.launchFails(now, e.launchText())
+	}
+}
+
+// finishedLaunch ends the restart of a job that has finished since.
+func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
+	e.turnTo(now, r, phaseOver)
+	e.tell("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
+	e.launchOver(now, r)
+	for _, rank := range sortedKeys(e.job.ranks) {
+		e.stepProcess(now, e.job.ranks[rank]) // their ends are no part of a restart
+	}
+}
+
+// stop has nodes end what is left of earlier generations; r is the record that
+// the next phase begins with.
+func (e *Engine) stop(now time.Time, r *restartRecord, generation uint64, nodes []falcon.Node) {
+	r.Stop = &stopRecord{Generation: generation}
+	for _, n := range nodes {
+		if !e.mem.fences.node(n) { // one that is fenced is told so by its fence
+			r.Stop.Commands = append(r.Stop.Commands, nodeLaunch{n, e.commandID(now)})
+		}
+	}
+	e.after = append(e.after, func(err error) {
+		if err == nil { // it is durable
+			e.sendStops("")
+		}
+	})
+}
+
+// sendStops tells the nodes that have not answered, or one of them.
+func (e *Engine) sendStops(only falcon.Node) {
+	r, now := e.mem.restart, e.cfg.Now()
+	if r.Stop == nil || !r.going() {
+		return
+	}
+	for _, c := range r.Stop.Commands {
+		if (only == "" || c.Node == only) && !e.restartDone[c.Command] {
+			e.tellNode(c.Node, command(&falconv1.Command{
+				Epoch: e.mem.epoch, Id: c.Command, DeadlineUnixNs: now.Add(e.cfg.Restart.leave()).UnixNano(),
+				Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: r.Stop.Generation}},
+			}, now))
+		}
+	}
+}
+
+// cleared reports whether every node says that nothing of before runs there.
+func (e *Engine) cleared(r restartRecord) bool {
+	return r.Stop == nil || !slices.ContainsFunc(r.Stop.Commands, func(c nodeLaunch) bool {
+		return !e.restartDone[c.Command] && !e.mem.fences.node(c.Node)
+	})
 }
 
 // launchOver tells who planned a launch how it has come out.
@@ -161,7 +242,6 @@ func (e *Engine) digestLaunch(now time.Time, l *falcon.Launch, r *round) {
 		rec.Commands = append(rec.Commands, nodeLaunch{n, e.commandID(now)})
 	}
 	e.turnTo(now, rec, phaseLaunching)
-	e.launched = map[falcon.Node]bool{}
 	e.tell("action", 1, "launch %d: %d ranks on %s", l.Generation, len(l.Placement), nodesText(sortedKeys(byNode)))
 	r.steps = append(r.steps, func() { // what has ended makes room for what comes
 		e.job.floor = max(e.job.floor, l.Generation)
@@ -177,7 +257,7 @@ func (e *Engine) sendLaunch(only falcon.Node) {
 		return
 	}
 	for _, c := range r.Commands {
-		if (only == "" || c.Node == only) && !e.launched[c.Node] {
+		if (only == "" || c.Node == only) && !e.restartDone[c.Command] {
 			e.tellNode(c.Node, launchFrame(e.mem.epoch, r, c, e.cfg.Now()))
 		}
 	}
@@ -195,17 +275,20 @@ func launchFrame(epoch uint64, r restartRecord, c nodeLaunch, now time.Time) *fa
 	}, now)
 }
 
-// launchResult takes a node's word; false for one about something else.
-func (e *Engine) launchResult(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
-	r := e.mem.restart
-	if !slices.Contains(r.Commands, nodeLaunch{node, in.GetId()}) {
+// restartResult takes a node's word; false for one about something else.
+func (e *Engine) restartResult(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
+	r, c := e.mem.restart, nodeLaunch{node, in.GetId()}
+	stops := r.Stop != nil && slices.Contains(r.Stop.Commands, c)
+	if !stops && !slices.Contains(r.Commands, c) {
 		return false
 	}
 	switch in.GetStatus() {
 	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
-		e.launched[node] = true
+		e.restartDone[c.Command] = true
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
-		if r.Phase == phaseLaunching {
+		if stops {
+			e.tell("action", 2, "node %s has not ended what runs there of before: %s", node, clean(in.GetDetail()))
+		} else if r.Phase == phaseLaunching {
 			e.launchFails(now, fmt.Sprintf("node %s: %s", node, clean(in.GetDetail())))
 		}
 	}
@@ -218,6 +301,7 @@ func (e *Engine) launchFails(now time.Time, why string) {
 	r := e.mem.restart
 	r.Failed = why
 	e.tell("action", 3, "launch %d has failed: %s", r.Launch.Generation, why)
+	e.stop(now, &r, r.Launch.Generation+1, placementNodes(r.Launch.Placement))
 	e.turnTo(now, r, phaseClearing)
 }
 

@@ -143,7 +143,8 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 		e.noteDecision(now, a)
 	}
 	for _, o := range p.Orders {
-		rec := orderRecord{Order: o, Command: e.commandID(now), DeadlineNs: e.orderDeadline(now, o).UnixNano()}
+		g := max(e.mem.job.Generation, e.mem.job.Rejoined)
+		rec := orderRecord{Order: o, Command: e.commandID(now), DeadlineNs: e.orderDeadline(now, o).UnixNano(), Generation: &g}
 		r.orders = append(r.orders, rec)
 		r.records = append(r.records, record(now, kindOrder, rec))
 	}

@@ -47,7 +47,7 @@ func (e *Engine) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in 
 	}
 	c := &falconv1.Command{
 		Epoch: e.mem.epoch, Id: e.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
-		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration(), Ranks: []int32{int32(rank)}}},
+		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration() + 1, Ranks: []int32{int32(rank)}}},
 	}
 	e.after = append(e.after, func(err error) {
 		if err == nil { // its id is durable

@@ -19,6 +19,7 @@ typedef uint64_t __attribute__((may_alias)) word;
 
 static falcon_shm_order held[FALCON_ORDER_SLOTS];
 static uint64_t newest_seen;
+static uint64_t voided; /* orders up to this one are of a generation that is over */
 
 _Static_assert(FALCON_JOB_VALUES_MAX == FALCON_ORDER_VALUES, "an order fits");
 
@@ -97,10 +98,18 @@ FALCON_EXPORT uint64_t falcon_job_poll(int64_t i) {
   falcon_control *c = falcon_adapter();
   if (!c) return 0;
   uint64_t newest = __atomic_load_n(&c->newest_order, __ATOMIC_ACQUIRE);
-  if (newest <= newest_seen) return newest_seen;
-  collect(c);
-  if (held[newest % FALCON_ORDER_SLOTS].id == newest) newest_seen = newest;
-  return newest_seen;
+  if (newest > newest_seen) {
+    collect(c);
+    if (held[newest % FALCON_ORDER_SLOTS].id == newest) newest_seen = newest;
+  }
+  return newest_seen > voided ? newest_seen : 0;
+}
+
+/* What lies in the mailbox was ordered of the job as it was: ranks that rejoin in
+ * another generation must not vote for it, whenever the last of them gets it. */
+void falcon_orders_void(void) {
+  falcon_control *c = falcon_adapter();
+  if (c) voided = __atomic_load_n(&c->newest_order, __ATOMIC_ACQUIRE);
 }
 
 FALCON_EXPORT int falcon_job_fetch(uint64_t id, falcon_job_order *out) {

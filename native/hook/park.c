@@ -180,7 +180,10 @@ FALCON_EXPORT int falcon_job_park(int status, const int64_t steps[2], const uint
   parked p = {.status = status, .steps = steps, .sums = sums, .begun_ns = falcon_mono_ns(), .generation = word_generation()};
   publish(c, &p, true);
   int rc = wait_word(c, &p, out);
-  if (rc == FALCON_PARK_REJOIN) falcon_suspend_rejoin(last_taken);
+  if (rc == FALCON_PARK_REJOIN) {
+    falcon_orders_void();
+    falcon_suspend_rejoin(last_taken);
+  }
   publish(c, &p, false);
   errno = saved;
   return rc;

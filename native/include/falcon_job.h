@@ -43,7 +43,8 @@ void falcon_job_begin_optimizer(int64_t i);
 /* Only after the update has finished on the device; next is i+1. */
 void falcon_job_end_optimizer(int64_t next);
 
-/* Id of the newest order this rank has prepared, 0 for none. The ranks take
+/* Id of the newest order this rank has prepared, 0 for none: after a rejoin those
+ * of before count no more. The ranks take
  * the world-wide MIN of these ids: that vote is the commit. */
 uint64_t falcon_job_poll(int64_t i);
 

@@ -384,6 +384,11 @@ typedef struct falcon_ended {
   int32_t  tp, dp, pp, place_rank;
   uint64_t place_order;
   int64_t  place_iteration;
+  uint64_t committed_order;
+  int64_t  committed_iteration;
+  uint64_t resume_iteration;
+  int32_t  committed_status;
+  uint32_t reserved;
   char     job[FALCON_NAME_BYTES], device[FALCON_NAME_BYTES];
   uint64_t check;               /* FNV-1a 64 of all before */
 } falcon_ended;

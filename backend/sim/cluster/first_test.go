@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -34,6 +35,13 @@ const (
 	repeats      = 5 // of TestRepeats, two runs each
 	repeatsShort = 1
 )
+
+// TestMain lets the heap grow further than usual: runs are small, short-lived and
+// many.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	m.Run()
+}
 
 // seedsMost is how many seeds are played, by the test's flags.
 func seedsMost() int {

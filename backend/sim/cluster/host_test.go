@@ -178,7 +178,9 @@ func (h *host) turn(tick bool) {
 	for _, c := range h.c.conns {
 		c.pump()
 	}
-	h.c.judge.look()
+	if tick {
+		h.c.judge.look()
+	}
 }
 
 func (h *host) take(c *conn, f *falconv1.AgentFrame) {

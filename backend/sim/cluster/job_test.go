@@ -381,13 +381,17 @@ func (t *team) end() {
 
 // broken reports whether the job can't go on by itself, and why.
 func (j *job) broken() string {
+	for _, t := range j.teams {
+		if t.running && t.intact() {
+			return ""
+		}
+	}
 	why := "no generation trains"
 	for _, g := range slices.Sorted(maps.Keys(j.teams)) {
 		t := j.teams[g]
 		if !t.running {
 			continue
 		}
-		why = ""
 		for _, r := range t.ranks() {
 			switch p := t.members[r]; {
 			case !p.alive:
@@ -398,9 +402,16 @@ func (j *job) broken() string {
 				why = p.String() + " has left"
 			}
 		}
-		if why == "" {
-			return ""
-		}
 	}
 	return why
+}
+
+// intact reports whether every member of the team is still in it and runs.
+func (t *team) intact() bool {
+	for _, p := range t.members {
+		if !p.alive || p.frozen || p.team != t {
+			return false
+		}
+	}
+	return true
 }

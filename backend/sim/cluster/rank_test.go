@@ -417,7 +417,7 @@ func (p *proc) take(r ring.Rejoin) {
 	case !p.alive || !p.park.On || p.park.Generation != r.Generation || p.ctl.SuspendWanted > r.Generation:
 	default:
 		p.park = ring.Park{}
-		p.ctl.GenerationNow = r.Generation
+		p.ctl.GenerationNow, p.newest = r.Generation, falcon.Order{} // orders of before are void
 		p.rejoin = &r
 		p.c.job.join(p, r.Generation, r.Resume, false)
 	}

@@ -25,6 +25,16 @@ static void *park(void *unused) {
   return NULL;
 }
 
+static void put_micro(uint64_t id) {
+  falcon_shm_order *o = &CTL(b)->orders[id % FALCON_ORDER_SLOTS];
+  o->id = id;
+  o->epoch = 9;
+  o->kind = FALCON_ORDER_MICROBATCHES;
+  o->n = 2;
+  __atomic_store_n(&o->seq, o->seq + 2, __ATOMIC_RELEASE);
+  __atomic_store_n(&CTL(b)->newest_order, id, __ATOMIC_RELEASE);
+}
+
 static void start(void) {
   FIND(falcon_job_describe);
   f_falcon_job_describe(1, 2, 1, 4);
@@ -91,6 +101,24 @@ static void case_joining(void) {
   f_falcon_job_rejoined(4, 57, 0, (uint64_t[2]){1000, 2000}, 1 << 20);
   CHECK(LOAD(CTL(b)->rejoin_order) == 4 && LOAD(CTL(b)->rejoin_iteration) == 57 && LOAD(CTL(b)->rejoin_status) == 0);
   CHECK(LOAD(CTL(b)->rejoin_step_ns[1]) == 2000 && LOAD(CTL(b)->rejoin_bytes) == 1 << 20 && LOAD(CTL(b)->step_tag) == 57);
+}
+
+/* An order that lay in the mailbox of the generation before binds nobody in this
+ * one; a newer one does. */
+static void case_orders_void(void) {
+  FIND(falcon_job_poll);
+  start();
+  put_micro(2);
+  CHECK(f_falcon_job_poll(1) == 2);
+  put_micro(3); /* not seen before the suspension */
+  put_suspend(4, 0);
+  park_aside(FALCON_PARK_SUSPENDED, 41, -1);
+  CHECK(await_parked(4, 10000));
+  put_rejoin(4);
+  CHECK(outcome() == FALCON_PARK_REJOIN);
+  CHECK(f_falcon_job_poll(2) == 0);
+  put_micro(5);
+  CHECK(f_falcon_job_poll(3) == 5);
 }
 
 /* Orders that are none: nothing is taken, and the right one still is. */
@@ -169,7 +197,7 @@ static void case_state(void) {
 }
 
 static const test_case cases[] = {
-  CASE(word), CASE(joining), CASE(absurd), CASE(stop), CASE(nobody), CASE(no_hook), CASE(state),
+  CASE(word), CASE(joining), CASE(orders_void), CASE(absurd), CASE(stop), CASE(nobody), CASE(no_hook), CASE(state),
 };
 
 int main(int argc, char **argv) { return run_case(cases, sizeof cases / sizeof *cases, argc, argv); }

@@ -172,7 +172,7 @@ func (p *process) followed() followed {
 // no file to be followed by any more.
 type parted struct {
 	followed
-	end ring.End
+	word *ring.Ended // its own, nil while there is none
 }
 
 // reunite says that a process is followed again.
@@ -204,7 +204,7 @@ func (n *notebook) reckon(a *Agent) {
 func (n *notebook) word(a *Agent, w ring.Ended) {
 	for _, p := range n.parted {
 		if p.PID == w.Header.PID && p.MadeNs == w.Header.StartMonoNs && p.UID == w.UID {
-			p.end = w.End
+			p.word = &w
 			return
 		}
 	}
@@ -228,7 +228,7 @@ func strayState(w ring.Ended) *falconv1.RankState {
 	return &falconv1.RankState{
 		Rank: int32(w.Rank), Device: w.Header.Device, Pid: int32(w.Header.PID), Exit: endText(w.End), World: int32(max(w.Header.World, 0)),
 		Tp: int32(w.TP), Dp: int32(w.DP), Pp: int32(w.PP), Generation: w.Generation, PlacementOrder: w.Place, PlacementIteration: w.PlaceIteration,
-		Committed: commitment(w.Committed),
+		Committed: commitment(w.Committed), RejoinedGeneration: w.Rejoined,
 	}
 }
 
@@ -237,18 +237,35 @@ func (p *parted) settled(a *Agent) bool {
 	if now, runs := a.dir.Born(p.PID); runs && now == p.Born {
 		return false // its training is over, or its file can't be read for the moment
 	}
-	if !p.end.InOrder() {
-		p.end = p.leftBehind(a.dir)
-	}
-	how := endText(p.end)
+	how := p.how(a.dir)
 	if p.state != nil {
 		st := proto.CloneOf(p.state)
 		st.Alive, st.Exit = false, how
+		p.add(st)
 		a.ship.Send(rankFrame(st))
 	}
 	a.log.Info("a training process ended while no agent looked", slog.Int("pid", p.PID), slog.String("how", how))
 	a.remove(ring.Entry{Path: p.Path + ring.EndedSuffix})
 	return true
+}
+
+// how is how the process ended, by its own word, or by the mark in its file.
+func (p *parted) how(dir Directory) string {
+	if p.word != nil {
+		return endText(p.word.End)
+	}
+	return endText(p.leftBehind(dir))
+}
+
+// add brings a state, which an earlier agent has sent, up to the process's end.
+func (p *parted) add(st *falconv1.RankState) {
+	if p.word == nil {
+		return
+	}
+	st.Committed, st.RejoinedGeneration = commitment(p.word.Committed), max(st.RejoinedGeneration, p.word.Rejoined)
+	if p.word.Place > st.PlacementOrder && p.word.Rank >= 0 {
+		st.Rank, st.PlacementOrder, st.PlacementIteration = int32(p.word.Rank), p.word.Place, p.word.PlaceIteration
+	}
 }
 
 // leftBehind is the mark in the file of a process that could not take it back.

@@ -122,7 +122,7 @@ func (m *Machine) explains(now time.Time, p Process) {
 // succeeded enters an end with success, and those that it explains.
 func (m *Machine) succeeded(now time.Time, r falcon.Rank) {
 	if m.cur != nil {
-		m.at.moved = now
+		m.at.moved, m.at.over = now, true
 	}
 	m.ready.Ended = append(m.ready.Ended, m.ends.succeed(now, r, m.pace.told)...)
 	m.allOver(now)

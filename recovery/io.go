@@ -33,6 +33,7 @@ type Process struct {
 	Normal     bool   // it ended by itself with success or on an order
 	Finished   bool   // it ended with success, and not on an order: its part of the job is done
 	Exit       string // how it ended; empty = nobody has said yet
+	Rejoined   uint64 // newest generation that it has rejoined with success, 0 = none
 	Park       *Park  // nil = it does not park
 }
 

@@ -79,6 +79,7 @@ type attempt struct {
 	tabled   map[falcon.Node]bool     // Tabled
 	rejoined map[falcon.Rank]Rejoined // with success
 	spare    bool                     // waits for one
+	over     bool                     // a rank has rejoined, and come to the job's end
 	agents   map[falcon.Node]bool     // that a whole restart waits for; nil = it waits for none
 	retry    bool                     // made because a rejoin failed
 	badTable map[falcon.Node]int      // failures to take a table, over all attempts

@@ -240,6 +240,7 @@ func (s *script) exit(w words) []Input {
 		}
 		p.Alive, p.Park, p.Normal, p.Exit = false, nil, w["normal"] == "true", w["how"]
 		p.Finished = p.Normal && w["ordered"] != "true"
+		p.Rejoined, _ = strconv.ParseUint(w["rejoined"], 10, 64)
 		if w["generation"] == "" {
 			s.procs[r] = p
 		}

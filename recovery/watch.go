@@ -78,9 +78,18 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 	x.known, x.proc = true, p
 	switch {
 	case died:
+		m.rejoinedBefore(p)
 		m.ended(now, p)
 	case m.cur != nil && p.Alive:
 		m.parkedOne(now, p.Rank)
+	}
+}
+
+// rejoinedBefore takes what an ended process says of its rejoin for the answer of
+// its agent, which may be lost.
+func (m *Machine) rejoinedBefore(p Process) {
+	if c := m.cur; c != nil && c.State == falcon.RecoveryRejoin && p.Rejoined == c.Generation && !m.at.rejoinedOK(p.Rank) {
+		m.at.rejoined[p.Rank] = Rejoined{Rank: p.Rank, Generation: c.Generation, Iteration: c.Resume}
 	}
 }
 

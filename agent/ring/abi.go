@@ -30,7 +30,7 @@ const (
 	testBytes    = 304
 	resultBytes  = 320
 	uniqueBytes  = 128
-	endedBytes   = 288
+	endedBytes   = 296
 	endedMagic   = 0x31444e45434c4146
 	markBytes    = 32
 
@@ -234,9 +234,10 @@ const (
 	endCommitIter = 128
 	endResume     = 136
 	endCommitStat = 144
-	endJob        = 152
-	endDevice     = 216
-	endCheck      = 280
+	endRejoined   = 152
+	endJob        = 160
+	endDevice     = 224
+	endCheck      = 288
 
 	markIteration = 0
 	markStart     = 8

@@ -48,6 +48,7 @@ type Ended struct {
 	Place              uint64 // that placement's order, 0 = none
 	PlaceIteration     int64
 	Committed          Commitment
+	Rejoined           uint64 // newest rejoin that succeeded, 0 = none
 	Generation, GenNow uint64
 	Iteration, StepTag int64
 	TP, DP, PP         int
@@ -118,7 +119,7 @@ func DecodeEnded(b []byte) (Ended, error) {
 			StartUnixNs: m.i64(endStartUnix), StartMonoNs: m.i64(endStartMono), Job: name(m.copyName(endJob)), Device: name(m.copyName(endDevice)),
 		},
 		End: m.end(endAt, endStatus), Generation: m.u64(endGen), GenNow: m.u64(endGenNow), Iteration: m.i64(endIter), StepTag: m.i64(endTag),
-		TP: bounded(m.i32(endTP)), DP: bounded(m.i32(endDP)), PP: bounded(m.i32(endPP)),
+		Rejoined: m.u64(endRejoined), TP: bounded(m.i32(endTP)), DP: bounded(m.i32(endDP)), PP: bounded(m.i32(endPP)),
 	}
 	e.Committed = Commitment{Order: m.u64(endCommitted), Iteration: m.i64(endCommitIter), Status: m.i32(endCommitStat), Resume: max(m.i64(endResume), 0)}
 	e.Rank = max(e.Header.Rank, -1)

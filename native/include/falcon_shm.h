@@ -389,6 +389,7 @@ typedef struct falcon_ended {
   uint64_t resume_iteration;
   int32_t  committed_status;
   uint32_t reserved;
+  uint64_t rejoined;            /* newest rejoin that succeeded, 0 = none */
   char     job[FALCON_NAME_BYTES], device[FALCON_NAME_BYTES];
   uint64_t check;               /* FNV-1a 64 of all before */
 } falcon_ended;

@@ -112,7 +112,7 @@ func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
 		return
 	}
 	out, of := j.unreached(v.Placement)
-	away, broken := j.c.now-n.reached, j.c.job.broken()
+	away, broken := j.c.now-n.reached+max(n.path.up.slow, n.path.down.slow), j.c.job.broken() // what came last was sent that long before
 	if j.c.now-n.back < backFor {
 		away = max(away, n.outage) // the engine has not heard of its return so far
 	}

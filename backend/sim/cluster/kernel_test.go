@@ -110,7 +110,7 @@ func (d directory) Ended() ([]ring.Ended, map[string]error, error) {
 		out = append(out, ring.Ended{
 			Path: path, UID: os.Getuid(), Header: p.Header(), End: p.Control().Ended, Rank: p.rank, Place: p.place.Order, PlaceIteration: p.place.Iteration,
 			Generation: p.gen, GenNow: p.ctl.GenerationNow, Iteration: p.ctl.Iteration, StepTag: p.step, TP: p.ctl.TP, DP: p.ctl.DP, PP: p.ctl.PP,
-			Committed: p.Control().Committed(),
+			Committed: p.Control().Committed(), Rejoined: p.rejoinedWell(),
 		})
 	}
 	return out, nil, nil

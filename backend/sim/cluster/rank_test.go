@@ -376,6 +376,14 @@ func (p *proc) unwind(generation uint64, untilNs int64) {
 	p.stand(generation, status, tag)
 }
 
+// rejoinedWell is the newest rejoin that has succeeded.
+func (p *proc) rejoinedWell() uint64 {
+	if p.rejoined.Status != 0 {
+		return 0
+	}
+	return p.rejoined.Generation
+}
+
 // stand parks.
 func (p *proc) stand(generation uint64, status int32, tag int64) {
 	p.park = ring.Park{On: true, Generation: generation, Status: status, Tag: tag, SinceNs: p.mono(), Hold: falcon.RankHold{Steps: [2]int64{-1, -1}}}

@@ -257,6 +257,7 @@ int main(void) {
   O(falcon_ended, committed_iteration)
   O(falcon_ended, resume_iteration)
   O(falcon_ended, committed_status)
+  O(falcon_ended, rejoined)
   O(falcon_ended, job)
   O(falcon_ended, device)
   O(falcon_ended, check)

@@ -210,9 +210,6 @@ func (m *Machine) secondMeanwhile(now time.Time, n falcon.Node, h *host) string 
 	if h.leaves(now, m.cfg.Leave) && quiet < m.cfg.LeaveStall {
 		return ""
 	}
-	if m.cur.State == falcon.RecoveryRejoin && m.pace.grew.After(m.at.entered) {
-		return "" // iterations begin: all have rejoined, and only the node's word is missing
-	}
 	switch {
 	case m.fresh(now, h):
 		return deviceText(h.fatal)

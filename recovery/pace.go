@@ -81,12 +81,13 @@ const ownSpan = time.Second
 // grows looks for iterations that are certain to have begun: those that a process
 // has told one after the other. One word alone is none: it may be the first that an
 // engine hears of a job that stands, or of an agent that was away. Nor are two
-// that come at once: the network held them, and they are of some time ago.
-func (p *progress) grows(now time.Time, beat time.Duration, x *member, b Beat) {
+// that come at once: the network held them, and they are of some time ago. Only an
+// iteration above least counts: where a job goes back, its numbers come again.
+func (p *progress) grows(now time.Time, beat time.Duration, x *member, b Beat, least int64) {
 	if x.beat.Pid == b.Pid && !x.beatAt.IsZero() && b.Calls > x.beat.Calls {
 		p.called = now
 	}
-	if x.beat.Pid == b.Pid && !x.beatAt.IsZero() && now.Sub(x.beatAt) >= beat/2 && b.Iteration > max(x.beat.Iteration, p.told) {
+	if x.beat.Pid == b.Pid && !x.beatAt.IsZero() && now.Sub(x.beatAt) >= beat/2 && b.Iteration > max(x.beat.Iteration, least) {
 		p.grew = x.beatAt
 	}
 	p.told = max(p.told, b.Iteration)

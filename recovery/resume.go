@@ -101,10 +101,10 @@ func (m *Machine) rejoinFailed(now time.Time, why string) {
 
 func (a *attempt) rejoinedOK(r falcon.Rank) bool { _, ok := a.rejoined[r]; return ok }
 
-// resume ends the recovery once all ranks train again: each says so, or one has
-// come to the job's end, which no rank reaches without the others.
+// resume ends the recovery once all ranks train again: each says so, or the job has
+// gone through an iteration or come to its end, which no rank does without the others.
 func (m *Machine) resume(now time.Time) bool {
-	if len(m.at.rejoined) < len(m.ranks) && !m.at.over {
+	if len(m.at.rejoined) < len(m.ranks) && !m.at.over && !m.pace.grew.After(m.at.entered) {
 		return false
 	}
 	m.finish(now, falcon.RecoveryResumed, m.cur.Reason)

@@ -24,9 +24,18 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 	if !x.known || !x.proc.Alive || x.proc.Pid != b.Pid {
 		return
 	}
-	m.pace.grows(now, m.cfg.Beat, x, b)
+	m.pace.grows(now, m.cfg.Beat, x, b, m.growsAbove())
 	x.beat, x.beatAt = b, now
 	m.pace.see(now, b.Iteration, m.hear.holds())
+}
+
+// growsAbove is the iteration above which one is new. Those of a rejoin come after
+// the one that it resumes at: that has begun on each rank by itself.
+func (m *Machine) growsAbove() int64 {
+	if m.cur != nil && m.cur.State == falcon.RecoveryRejoin {
+		return m.cur.Resume
+	}
+	return m.pace.told
 }
 
 func (m *Machine) onNode(now time.Time, n Node) {

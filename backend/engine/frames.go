@@ -104,16 +104,25 @@ func (e *Engine) retell(n *fleet.Node, now time.Time) {
 	}
 	e.sendStops(n.Name)
 	e.sendLaunch(n.Name)
-	for _, id := range sortedKeys(e.orders.open) {
-		if o := e.orders.open[id]; o.sent || e.mayGo(o, now) {
-			o.sent = true
-			n.Session.Send(o.frame(e.mem.epoch, now))
-		}
-	}
+	e.retellOrders(n, now)
 	for _, id := range e.windows.order {
 		w := e.windows.byCommand[id]
 		if !w.answered[n.Name] && now.Before(w.deadline) {
 			n.Session.Send(w.frame(e.mem.epoch, now))
+		}
+	}
+}
+
+// retellOrders sends the open orders again, to a node that holds ranks: another one
+// would refuse them.
+func (e *Engine) retellOrders(n *fleet.Node, now time.Time) {
+	if len(e.orders.open) == 0 || !slices.Contains(e.jobNodes(), n.Name) {
+		return
+	}
+	for _, id := range sortedKeys(e.orders.open) {
+		if o := e.orders.open[id]; o.sent || e.mayGo(o, now) {
+			o.sent = true
+			n.Session.Send(o.frame(e.mem.epoch, now))
 		}
 	}
 }
@@ -315,6 +324,20 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 	}
 }
 
+// nobodyThere reports whether all processes of the job are known to have ended.
+func (e *Engine) nobodyThere(now time.Time) bool {
+	_, there := e.stillThere(now, restartRecord{Home: e.mem.job.Placement})
+	return !there
+}
+
+// noteVote makes the first word of an order durable.
+func (e *Engine) noteVote(now time.Time, o *order) {
+	if v := o.vote(); v != nil {
+		e.extra = append(e.extra, record(now, kindVote, *v))
+		e.dirty = true
+	}
+}
+
 func (e *Engine) agreedLate(now time.Time, o *order, out outcomeRecord) {
 	e.extra = append(e.extra, record(now, kindOutcome, out))
 	e.tell("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
@@ -355,9 +378,11 @@ func (e *Engine) judgeOrders(now time.Time) {
 		o := e.orders.open[id]
 		e.witnesses(o, now)
 		o.gone = e.goneRank(now)
+		o.left = o.Order.Leave && e.nobodyThere(now)
 		o.patience = votesAfter * time.Duration(min(e.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond))
 		out, over := o.outcome(e.mem.job.Layout.World(), e.mem.job.Epoch, now)
 		if !over {
+			e.noteVote(now, o)
 			continue
 		}
 		delete(e.orders.open, id)
@@ -453,6 +478,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	for _, o := range e.orders.all() {
 		if !e.mem.fences.process(p.name) {
 			o.witness(p, now)
+			e.noteVote(now, o)
 		}
 	}
 	e.stepProcess(now, p)

@@ -27,6 +27,7 @@ const (
 	kindIncident   journal.Kind = "incident"   // falcon.Incident
 	kindAction     journal.Kind = "action"     // falcon.Action
 	kindOrder      journal.Kind = "order"      // orderRecord
+	kindVote       journal.Kind = "vote"       // voteRecord
 	kindOutcome    journal.Kind = "outcome"    // outcomeRecord
 	kindDecision   journal.Kind = "decision"   // DecisionRecord
 	kindPolicy     journal.Kind = "policy"     // policyRecord
@@ -77,6 +78,17 @@ type orderRecord struct {
 	Command    uint64       `json:"command"`
 	DeadlineNs int64        `json:"deadline_unix_ns"`
 	Generation *uint64      `json:"generation,omitempty"` // of the job that it was made for; nil in old records
+	Voted      *voteRecord  `json:"voted,omitempty"`      // the first word of it; nil while there is none
+}
+
+// voteRecord is what the first rank has said of its vote: as the vote is the commit,
+// the order holds, whatever else of it gets lost.
+type voteRecord struct {
+	Order     uint64      `json:"order"`
+	Rank      falcon.Rank `json:"rank"`
+	Iteration int64       `json:"iteration"`
+	Status    int32       `json:"status,omitempty"`
+	Resume    int64       `json:"resume_iteration,omitempty"`
 }
 
 // outcomeRecord ends an order.
@@ -218,6 +230,8 @@ func (m *memory) apply(r journal.Record) error {
 		err = fold(r, m.setAction)
 	case kindOrder:
 		err = fold(r, m.addOrder)
+	case kindVote:
+		err = fold(r, m.setVote)
 	case kindOutcome:
 		err = fold(r, m.endOrder)
 	case kindDecision:
@@ -360,6 +374,14 @@ func (m *memory) actionIndex(id string) int {
 func (m *memory) addOrder(v orderRecord) {
 	m.orders = append(m.orders, v)
 	m.orderNext = max(m.orderNext, v.Order.ID+1)
+}
+
+func (m *memory) setVote(v voteRecord) {
+	for i := range m.orders {
+		if m.orders[i].Order.ID == v.Order {
+			m.orders[i].Voted = &v
+		}
+	}
 }
 
 func (m *memory) endOrder(v outcomeRecord) {

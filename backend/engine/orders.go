@@ -29,6 +29,7 @@ type order struct {
 	seenAt   time.Time                         // newest of them
 	sent     bool                              // it has gone out; false while something holds it back
 	gone     string                            // a rank that has ended before anybody took the order
+	left     bool                              // nobody is left who could say more of it
 	patience time.Duration                     // beyond the deadline, at least VoteWait: slow jobs vote late
 	refused  map[falcon.Node]string            // nodes that will not deliver it, and why
 }
@@ -94,9 +95,15 @@ func newOrderBook(pending []orderRecord) *orderBook {
 }
 
 func (b *orderBook) add(rec orderRecord) {
-	b.open[rec.Command] = &order{
+	o := &order{
 		orderRecord: rec, acks: map[falcon.Rank]*falconv1.RankAck{}, seen: map[falcon.Rank]*falconv1.RankAck{}, refused: map[falcon.Node]string{},
 	}
+	if v := rec.Voted; v != nil {
+		o.seen[v.Rank] = &falconv1.RankAck{
+			Rank: int32(v.Rank), NowRank: int32(v.Rank), Order: v.Order, Iteration: v.Iteration, Status: v.Status, ResumeIteration: v.Resume,
+		}
+	}
+	b.open[rec.Command] = o
 }
 
 func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
@@ -197,7 +204,7 @@ func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecor
 		return o.agreed(out), true
 	case world > 0 && o.words() >= world && now.Sub(o.seenAt) >= placedWait:
 		return o.agreed(out), true // all announce what the order leads to
-	case o.words() > 0 && late:
+	case o.words() > 0 && (late || o.left):
 		return o.agreed(out), true // the vote was cast by all; some agents are gone with their word
 	case o.words() > 0:
 		return out, false
@@ -209,6 +216,18 @@ func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecor
 		out.Failed = fmt.Sprintf("no rank had taken it %s after its deadline", wait)
 	}
 	return out, out.Failed != ""
+}
+
+// vote is the first word of an order, where it is not written down; nil otherwise.
+func (o *order) vote() *voteRecord {
+	if o.Voted != nil || o.words() == 0 {
+		return nil
+	}
+	heard := o.heard()
+	r := sortedKeys(heard)[0]
+	a := heard[r]
+	o.Voted = &voteRecord{Order: o.Order.ID, Rank: r, Iteration: a.GetIteration(), Status: a.GetStatus(), Resume: a.GetResumeIteration()}
+	return o.Voted
 }
 
 // words counts the ranks that have taken the order, by their acknowledgement or

@@ -86,12 +86,13 @@ func (c *Cluster) close() {
 func (c *Cluster) draw() setup {
 	s := setup{
 		nodes: 3 + c.rng.IntN(4), spares: 2, perNode: 2, iteration: c.between(300*time.Millisecond, 2*time.Second),
-		checkpointEvery: 20, spread: c.between(0, 900*time.Millisecond), exitInfo: c.rng.IntN(2) == 0, drainMs: 200,
+		checkpointEvery: 20, spread: c.between(0, 900*time.Millisecond), exitInfo: c.rng.IntN(2) == 0,
 	}
 	s.layout = falcon.Layout{TP: 1, DP: s.nodes * s.perNode, PP: 1}
 	if s.nodes%2 == 0 && c.rng.IntN(2) == 0 {
 		s.layout = falcon.Layout{TP: 1, DP: s.nodes * s.perNode / 2, PP: 2}
 	}
+	s.drainMs = 200 * (1 + c.rng.IntN(3))
 	s.iterations = 1 << 30
 	s.marksEnd, s.waiting = true, true
 	s.autoTests = c.rng.IntN(2) == 0

@@ -118,6 +118,7 @@ func New(cfg Config, opt Options) *Agent {
 	}
 	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
 	a.table, a.proc = table.New(cfg.RankTable), cfg.Host.Proc
+	a.notes.well = map[launchedRank]bool{}
 	a.notes.path, a.notes.uid = filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)), os.Geteuid()
 	a.next = succession{
 		node: cfg.Node, job: cfg.Job, path: filepath.Join(cfg.ShmDir, handoverName(cfg.Job, cfg.Node)), most: int64(cfg.SpoolMb)<<20 + handoverExtra, monoNs: a.dir.MonoNs,
@@ -361,10 +362,18 @@ func (a *Agent) die(p *process, now time.Time, how string) {
 	}
 	a.flush(now) // its last iterations come before its end
 	if st := p.ended(a.node, how); st != nil {
-		a.ship.Send(rankFrame(st))
+		a.tellEnd(st)
 	}
 	a.log.Info("a training process ended", slog.String("process", p.String()), slog.String("how", how), slog.Uint64("overwritten_unread", p.lost))
 	a.setPids()
+}
+
+// tellEnd reports how a process ended. A launch asks later who has ended well.
+func (a *Agent) tellEnd(st *falconv1.RankState) {
+	a.ship.Send(rankFrame(st))
+	if falconv1.ExitedWell(st.Exit) {
+		a.notes.well[launchedRank{int(st.Rank), st.Generation}] = true
+	}
 }
 
 // recordName is the file that says what this agent has started: one of its own
@@ -377,7 +386,7 @@ func recordName(job, node string) string {
 func (a *Agent) bury(p *process, now time.Time) {
 	if how, known := p.howEnded(a.launcher); known && now.Before(p.deadline) {
 		if st := p.ended(a.node, how); st != nil {
-			a.ship.Send(rankFrame(st))
+			a.tellEnd(st)
 		}
 		p.deadline = now
 	}

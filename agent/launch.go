@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"time"
 
@@ -15,6 +16,10 @@ import (
 // communicator: imports, data, rendezvous. Then the launch has failed.
 const launchWait = 10 * time.Minute
 
+// wordWait is for the end record of a process that ended before it was seen: the
+// scan takes it up.
+const wordWait = 3 * scanEvery
+
 // launchTask watches the processes of one launch until each has made itself
 // known through its hook: by its communicators, or, where it joins others, by
 // parking.
@@ -22,8 +27,9 @@ type launchTask struct {
 	agent *Agent
 	plan  launch.Plan
 	began time.Time
-	told  int  // ranks in the last report
-	waits bool // others, which were told to end, still run here
+	told  int       // ranks in the last report
+	waits bool      // others, which were told to end, still run here
+	ended time.Time // when a rank was first seen to have ended that never made itself known
 }
 
 func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Task, error) {
@@ -35,6 +41,7 @@ func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Tas
 	if err := t.begin(); err != nil {
 		return nil, err
 	}
+	maps.DeleteFunc(a.notes.well, func(s launchedRank, _ bool) bool { return s.generation != plan.Generation })
 	return t, nil
 }
 
@@ -78,7 +85,17 @@ func (t *launchTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 			known = append(known, &falconv1.RankAck{Rank: int32(r.Rank), NowRank: int32(r.Rank), Iteration: p.status.Iteration})
 			continue
 		}
+		if t.agent.notes.well[launchedRank{r.Rank, t.plan.Generation}] { // it trained and ended while no agent looked
+			known = append(known, &falconv1.RankAck{Rank: int32(r.Rank), NowRank: int32(r.Rank)})
+			continue
+		}
 		if at := t.agent.launcher.State(r.Rank); at.Ended {
+			if t.ended.IsZero() {
+				t.ended = now
+			}
+			if !t.plan.Join && now.Sub(t.ended) < wordWait {
+				continue
+			}
 			return t.fail(falconv1.CommandStatus_COMMAND_STATUS_REFUSED, earlyEnd(r, at, t.plan.Join)), true
 		}
 	}

@@ -53,8 +53,15 @@ type notebook struct {
 	have *noted // what is in the file; nil while that is unknown
 	uid  int    // this agent's
 
-	parted []*parted // followed by an earlier life, and not by this one
-	failed bool      // it can't be written, and that was said
+	parted []*parted             // followed by an earlier life, and not by this one
+	well   map[launchedRank]bool // who has ended with success, of the newest launch
+	failed bool                  // it can't be written, and that was said
+}
+
+// launchedRank is a rank of a launch.
+type launchedRank struct {
+	rank       int
+	generation uint64
 }
 
 // noted is the content of the file. States are the same while their pointers are.
@@ -213,7 +220,7 @@ func (n *notebook) word(a *Agent, w ring.Ended) {
 		return
 	}
 	if st := strayState(w); w.UID == n.uid && w.Rank >= 0 { // of others anybody could claim anything
-		a.ship.Send(rankFrame(st))
+		a.tellEnd(st)
 		a.log.Info("a training process ended that no agent has followed", slog.Int("pid", w.Header.PID), slog.String("how", st.Exit))
 	}
 	a.remove(ring.Entry{Path: w.Path})
@@ -242,7 +249,7 @@ func (p *parted) settled(a *Agent) bool {
 		st := proto.CloneOf(p.state)
 		st.Alive, st.Exit = false, how
 		p.add(st)
-		a.ship.Send(rankFrame(st))
+		a.tellEnd(st)
 	}
 	a.log.Info("a training process ended while no agent looked", slog.Int("pid", p.PID), slog.String("how", how))
 	a.remove(ring.Entry{Path: p.Path + ring.EndedSuffix})

@@ -490,7 +490,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s has ended", rank, n.Name)})
 		severity := int32(3)
 		switch {
-		case endedWell(in.GetExit()):
+		case falconv1.ExitedWell(in.GetExit()):
 			severity = 0
 		case in.GetExit() == "": // how will follow
 			severity = 1

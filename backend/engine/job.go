@@ -415,7 +415,7 @@ func (j *job) someLost(now time.Time) bool {
 			continue
 		}
 		unknown := p.state.GetExit() == "" && now.Sub(p.endedAt) < exitWait
-		if !endedWell(p.state.GetExit()) && !unknown {
+		if !falconv1.ExitedWell(p.state.GetExit()) && !unknown {
 			return true
 		}
 	}
@@ -427,14 +427,9 @@ const exitWait = 3 * time.Second
 
 func (j *job) finishedWell() bool {
 	for _, p := range j.ranks {
-		if !endedWell(p.state.GetExit()) {
+		if !falconv1.ExitedWell(p.state.GetExit()) {
 			return false
 		}
 	}
 	return j.ended()
-}
-
-// endedWell reads the agent's word about an exit.
-func endedWell(exit string) bool {
-	return exit == falconv1.ExitedNormally || exit == falconv1.ExitedInOrder
 }

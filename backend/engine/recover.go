@@ -226,7 +226,7 @@ func (e *Engine) stepProcess(now time.Time, p *process) {
 	s := p.state
 	e.rec.Step(now, recovery.Process{
 		Rank: p.rank, Node: p.node, Pid: int(s.GetPid()), Generation: s.GetGeneration(), Alive: s.GetAlive(),
-		Normal: endedWell(s.GetExit()) || e.leaving(), Finished: endedWell(s.GetExit()) && !e.leaving(), Exit: clean(s.GetExit()), Park: e.parkFrom(s.GetPark()),
+		Normal: falconv1.ExitedWell(s.GetExit()) || e.leaving(), Finished: falconv1.ExitedWell(s.GetExit()) && !e.leaving(), Exit: clean(s.GetExit()), Park: e.parkFrom(s.GetPark()),
 		Rejoined: min(s.GetRejoinedGeneration(), e.generation()),
 	})
 }

@@ -112,28 +112,41 @@ func (e *Engine) watchRestart(now time.Time) {
 // watchLaunch ends a launch that can't come up any more, or whose job has run to
 // its end while nobody looked.
 func (e *Engine) watchLaunch(now time.Time, r restartRecord) {
-	well := 0
-	for i := range r.Launch.Placement {
-		rank := falcon.Rank(i)
-		p := e.job.ranks[rank]
-		if p == nil || p.state.GetAlive() || p.state.GetGeneration() != r.Launch.Generation {
-			continue
-		}
-		exit := p.state.GetExit()
-		switch {
-		case endedWell(exit):
-			well++
-		case exit != "" || now.Sub(p.endedAt) >= exitWait:
-			e.launchFails(now, e.rankText(rank)+" has ended"+how(exit))
-			return
-		}
-	}
+	rank, lost := e.launchLost(now, r)
 	switch {
-	case well == len(r.Launch.Placement):
+	case lost != nil:
+		e.launchFails(now, e.rankText(rank)+" has ended"+how(lost.state.GetExit()))
+	case e.endedWell(r) == len(r.Launch.Placement):
 		e.finishedLaunch(now, r)
 	case now.UnixNano() > r.Deadline:
 		e.launchFails(now, e.launchText())
 	}
+}
+
+// launchLost finds a rank of a launch that has ended, and not well; nil for none.
+func (e *Engine) launchLost(now time.Time, r restartRecord) (falcon.Rank, *process) {
+	for i := range r.Launch.Placement {
+		p := e.job.ranks[falcon.Rank(i)]
+		if p == nil || p.state.GetAlive() || p.state.GetGeneration() != r.Launch.Generation || falconv1.ExitedWell(p.state.GetExit()) {
+			continue
+		}
+		if p.state.GetExit() != "" || now.Sub(p.endedAt) >= exitWait {
+			return p.rank, p
+		}
+	}
+	return 0, nil
+}
+
+// endedWell counts the ranks of a launch that have ended with success.
+func (e *Engine) endedWell(r restartRecord) int {
+	n := 0
+	for i := range r.Launch.Placement {
+		p := e.job.ranks[falcon.Rank(i)]
+		if p != nil && !p.state.GetAlive() && p.state.GetGeneration() == r.Launch.Generation && falconv1.ExitedWell(p.state.GetExit()) {
+			n++
+		}
+	}
+	return n
 }
 
 // finishedLaunch ends the restart of a job that has finished since.
@@ -288,7 +301,7 @@ func (e *Engine) restartResult(now time.Time, node falcon.Node, in *falconv1.Com
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
 		if stops {
 			e.tell("action", 2, "node %s has not ended what runs there of before: %s", node, clean(in.GetDetail()))
-		} else if r.Phase == phaseLaunching {
+		} else if r.Phase == phaseLaunching && e.endedWell(r) == 0 { // else it came up: ranks have come to the job's end
 			e.launchFails(now, fmt.Sprintf("node %s: %s", node, clean(in.GetDetail())))
 		}
 	}

@@ -56,11 +56,7 @@ func (e *Engine) describe(now time.Time) {
 	}
 	fresh := rec.Epoch != e.mem.job.Epoch
 	if fresh {
-		e.pace, e.leads, e.ahead = newPace(), leads{}, nil
-		e.told.forget(false)
-		e.begun = falcon.NoIteration
-		e.val.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
-		e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
+		e.beginEpoch(now, rec)
 	}
 	e.reconcile(now)
 	if rec.PlacementOrder != e.mem.job.PlacementOrder && rec.Epoch == e.mem.job.Epoch {
@@ -73,6 +69,15 @@ func (e *Engine) describe(now time.Time) {
 	if fresh || !e.laid {
 		e.layTable()
 	}
+}
+
+// beginEpoch forgets what was of the job epoch before.
+func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
+	e.pace, e.leads, e.ahead = newPace(), leads{}, nil
+	e.told.forget(false)
+	e.begun = falcon.NoIteration
+	e.val.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
+	e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 }
 
 // candidate is the job as its ranks describe it now, how long that must hold

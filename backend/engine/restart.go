@@ -153,10 +153,10 @@ func (e *Engine) endedWell(r restartRecord) int {
 func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
 	e.turnTo(now, r, phaseOver)
 	e.tell("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
+	rec, _, _ := e.candidate()
+	e.beginEpoch(now, rec) // the job was another one, if nobody has seen it
+	e.commitJob(now, rec)
 	e.launchOver(now, r)
-	for _, rank := range sortedKeys(e.job.ranks) {
-		e.stepProcess(now, e.job.ranks[rank]) // their ends are no part of a restart
-	}
 }
 
 // stop has nodes end what is left of earlier generations; r is the record that

@@ -76,6 +76,9 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 	if p.Generation < m.least[m.placement()[p.Rank]] || (!m.idle() && slices.Contains(m.cur.Fenced, p.Node)) {
 		return
 	}
+	if m.cur == nil && p.Generation <= m.rejoined() && p.Rejoined < m.rejoined() {
+		p.Park = nil // of before the newest rejoin, which all have carried out: its agent was away
+	}
 	m.explains(now, p)
 	if x.known && (p.Generation < x.proc.Generation || (!x.proc.Alive && p.Pid == x.proc.Pid) || (!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid)) {
 		return // late
@@ -92,6 +95,16 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 	case m.cur != nil && p.Alive:
 		m.parkedOne(now, p.Rank)
 	}
+}
+
+// rejoined is the newest generation that the job has rejoined; 0 for none.
+func (m *Machine) rejoined() uint64 {
+	for _, c := range slices.Backward(m.recs) {
+		if c.State == falcon.RecoveryResumed && !c.Whole && c.JobEpoch >= m.job.Epoch-1 {
+			return c.Generation
+		}
+	}
+	return 0
 }
 
 // rejoinedBefore takes what an ended process says of its rejoin for the answer of

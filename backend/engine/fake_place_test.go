@@ -16,7 +16,7 @@ type fakePlace struct {
 	pids     map[int32]int32 // by rank, once they are not those that the job began with
 	refuse   string          // launches, with this reason
 	started  int             // launches carried out
-	mute     bool            // acknowledgements of placements get lost; what ranks announce does not
+	mute     bool            // acknowledgements of placements and checkpoints get lost; what ranks say themselves does not
 }
 
 // fakeHistory is what really happened, to be compared with what the engine
@@ -136,7 +136,9 @@ func (a *fakeAgent) ack(r int32, order uint64, iteration int64) *falconv1.RankAc
 // checkpoint has the ranks acknowledge, and end.
 func (j *fakeJob) checkpoint(id uint64) {
 	for _, a := range j.agents {
-		a.committed(id, j.iteration)
+		if !a.place.mute {
+			a.committed(id, j.iteration)
+		}
 	}
 	for _, a := range j.holders() {
 		for _, r := range a.ranks {
@@ -145,6 +147,7 @@ func (j *fakeJob) checkpoint(id uint64) {
 				continue
 			}
 			s.GetRank().Alive, s.GetRank().Exit = false, falconv1.ExitedNormally
+			s.GetRank().Committed = &falconv1.Commitment{Order: id, Iteration: j.iteration, ResumeIteration: j.iteration}
 			a.send(s)
 		}
 		a.ranks = nil

@@ -120,6 +120,126 @@ func TestLaunchThatANodeRefuses(t *testing.T) {
 	})
 }
 
+// A rank that ends fails its launch at once, and what the others have started is
+// told to end.
+func TestLaunchThatARankEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := restartBench(t)
+		b.start()
+		spare := b.job.agents[2]
+		for !b.job.waits {
+			if b.turn(); b.job.iteration == 18 {
+				spare.stream.cancel() // it does not hear of the launch
+				spare.stream = nil
+			}
+		}
+		for range 20 {
+			b.turn()
+		}
+		if v := b.restartView(); !strings.Contains(v.GetRestart(), "launch 1 waits for rank 2 on n2") {
+			t.Fatalf("restart %q", v.GetRestart())
+		}
+		s := b.job.rankState("n0", 0)
+		s.GetRank().Alive, s.GetRank().Exit = false, "killed by signal 9 (SIGKILL)"
+		b.job.agents[0].send(s)
+		for range 5 {
+			b.turn()
+		}
+		if v := b.restartView(); !strings.Contains(v.GetRestart(), "launch 1 has failed (rank 0 on n0 has ended (killed by signal 9 (SIGKILL)))") {
+			t.Errorf("restart %q", v.GetRestart())
+		}
+		b.inLoop(func() {
+			if r := b.engine.mem.restart; r.Stop == nil || r.Stop.Generation != 2 || len(r.Stop.Commands) != 2 {
+				t.Errorf("stop %+v", r.Stop)
+			}
+		})
+		if err := b.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The answers to a checkpoint's order can be lost with the agents, and the engine
+// be killed before it knows the outcome: the first word of the vote stands.
+func TestVotesOutliveAgentsAndEngine(t *testing.T) {
+	for name, killed := range map[string]bool{"answers lost": false, "engine killed too": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := restartBench(t)
+				for _, a := range b.job.agents {
+					a.place.mute = true
+				}
+				b.start()
+				for b.job.committed == 0 {
+					b.turn()
+				}
+				b.turn()
+				if killed {
+					if err := b.halt(); err != nil {
+						t.Error(err)
+					}
+					b.start()
+				}
+				for range 1200 {
+					if b.turn(); b.job.iteration >= 60 {
+						break
+					}
+				}
+				checkRestarted(b)
+				if err := b.halt(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A launch that nobody has seen come up, and whose ranks have all ended well, is
+// the job that has finished: nothing is started again.
+func TestLaunchThatRanToItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := restartBench(t)
+		b.start()
+		spare := b.job.agents[2]
+		for !b.job.waits {
+			if b.turn(); b.job.iteration == 18 {
+				spare.stream.cancel()
+				spare.stream = nil
+			}
+		}
+		for range 20 {
+			b.turn()
+		}
+		end := func(a *fakeAgent, r int32) {
+			s := b.job.rankState(a.node, r)
+			s.GetRank().Alive, s.GetRank().Exit, s.GetRank().Device = false, falconv1.ExitedNormally, string(b.script.to[r])
+			a.send(s)
+		}
+		b.job.kept.generation = 1
+		end(b.job.agents[0], 0)
+		end(b.job.agents[0], 1)
+		spare.place.refuse = "rank 2 ended before it had made a communicator"
+		b.attach(spare)
+		b.turn()
+		end(spare, 2)
+		end(spare, 3)
+		for range 20 {
+			b.turn()
+		}
+		if v := b.restartView(); v.GetState() != "finished" || v.GetRestart() != "" {
+			t.Errorf("state %q, %q", v.GetState(), v.GetRestart())
+		}
+		b.inLoop(func() {
+			if e := b.engine; e.mem.job.Epoch != 2 || e.mem.restart.Phase != phaseOver || e.mem.restart.Failed != "" {
+				t.Errorf("job epoch %d, restart %+v", e.mem.job.Epoch, e.mem.restart)
+			}
+		})
+		if err := b.halt(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func (b *bench) restartView() (v *falconv1.Job) {
 	b.inLoop(func() { v = b.engine.jobView(time.Now()) })
 	return v

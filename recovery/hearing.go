@@ -3,7 +3,7 @@ package recovery
 import "time"
 
 // hearing is how well the console itself hears. While it is blind (most nodes
-// are not heard at once) or late (it works off words of long ago) nobody is
+// are not heard at once, or no node at all) or late (it works off words of long ago) nobody is
 // judged by silence: a hold begins, and when it ends all clocks start again.
 type hearing struct {
 	blind bool      // most nodes are not heard now
@@ -48,11 +48,11 @@ func (h *hearing) lag(now time.Time, beat time.Duration) bool {
 	return fresh
 }
 
-// see takes how many nodes are missed: not heard now, and not heard yet. It
-// reports for how long all held still when that ends: the clocks start again at
-// this moment.
-func (h *hearing) see(now time.Time, unheard, unmet, nodes int, grace time.Duration) (held time.Duration, over bool) {
-	if h.blind = unheard > 1 && 2*unheard > nodes; h.blind {
+// see takes how many nodes are missed: not heard now, and not heard yet; deaf is
+// that no node at all is heard, be it a spare or fenced. It reports for how long
+// all held still when that ends: the clocks start again at this moment.
+func (h *hearing) see(now time.Time, unheard, unmet, nodes int, deaf bool, grace time.Duration) (held time.Duration, over bool) {
+	if h.blind = deaf || unheard > 1 && 2*unheard > nodes; h.blind {
 		h.start(now)
 		h.grace = now.Add(grace)
 	}
@@ -85,13 +85,23 @@ func (m *Machine) listen(now time.Time) {
 		}
 	}
 	blind := m.hear.blind
-	held, over := m.hear.see(now, unheard, unmet, of, m.cfg.Grace)
-	if m.hear.blind && !blind && unheard > leaving {
+	held, over := m.hear.see(now, unheard, unmet, of, unheard > 0 && m.deaf(now), m.cfg.Grace)
+	if m.hear.blind && !blind && unheard > max(leaving, 1) {
 		m.note("fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", unheard, of)
 	}
 	if over {
 		m.listenAnew(now, held)
 	}
+}
+
+// deaf reports whether no node at all is heard.
+func (m *Machine) deaf(now time.Time) bool {
+	for _, h := range m.nodes {
+		if h.met && !m.unheard(now, h) {
+			return false
+		}
+	}
+	return len(m.nodes) > 1
 }
 
 // listenAnew starts all clocks again after a time in which the console could not

@@ -243,14 +243,14 @@ func (m *Machine) forgive(now time.Time) {
 		return
 	}
 	for _, h := range m.nodes {
-		h.heard = h.heard.Add(gap)
+		h.heard = earlier(h.heard.Add(gap), now) // what has come since is of now
 	}
 	for i := range m.ranks {
 		if x := &m.ranks[i]; !x.beatAt.IsZero() {
-			x.beatAt = x.beatAt.Add(gap)
+			x.beatAt = earlier(x.beatAt.Add(gap), now)
 		}
 	}
-	m.pace.moved, m.at.moved = m.pace.moved.Add(gap), m.at.moved.Add(gap)
+	m.pace.moved, m.at.moved = earlier(m.pace.moved.Add(gap), now), earlier(m.at.moved.Add(gap), now)
 	m.postpone(gap)
 }
 

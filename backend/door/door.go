@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/backend/netaddr"
 )
 
 // Limits bound the door; zero values mean the defaults.
@@ -144,7 +145,7 @@ func (d *Door) pause() {
 }
 
 func (d *Door) enter(c net.Conn) {
-	s, ok := d.waiting.enter(c, sourceOf(c.RemoteAddr()), d.cfg.Now())
+	s, ok := d.waiting.enter(c, netaddr.Network(c.RemoteAddr()), d.cfg.Now())
 	if !ok {
 		_ = c.Close()
 		return

@@ -163,19 +163,3 @@ func (l *listened) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
-
-// sourceOf is an IPv4 address, or the 64 bits that one IPv6 customer has.
-func sourceOf(a net.Addr) netip.Prefix {
-	host, _, err := net.SplitHostPort(a.String())
-	if err != nil {
-		host = a.String()
-	}
-	ip, _ := netip.ParseAddr(host)
-	ip = ip.WithZone("").Unmap()
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits) // of an address that is none: all such share one
-	return p
-}

@@ -8,6 +8,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	gossh "golang.org/x/crypto/ssh"
 	"golang.org/x/time/rate"
+
+	"github.com/failslow/falcon/backend/netaddr"
 )
 
 // addressesMax bounds how many addresses the door remembers; the ones that
@@ -32,7 +34,7 @@ func newDoor(l Limits) *door {
 func (d *door) enter(a net.Addr) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	key := network(a)
+	key := netaddr.Network(a)
 	l, ok := d.seen.Get(key)
 	if !ok {
 		l = rate.NewLimiter(rate.Limit(float64(d.limits.PerMinute)/60), d.limits.PerMinute)
@@ -52,22 +54,6 @@ func (d *door) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open--
-}
-
-// network is an IPv4 address, or the 64 bits that one IPv6 customer has.
-func network(a net.Addr) netip.Prefix {
-	host, _, err := net.SplitHostPort(a.String())
-	if err != nil {
-		host = a.String()
-	}
-	ip, _ := netip.ParseAddr(host)
-	ip = ip.WithZone("").Unmap()
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	p, _ := ip.Prefix(bits) // of an address that is none: all such share one
-	return p
 }
 
 // counted is a connection that gives its place back, once.

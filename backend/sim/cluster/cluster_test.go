@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"time"
 
@@ -19,8 +20,7 @@ type setup struct {
 	spread          time.Duration // between the first and the last rank's end
 	exitInfo        bool          // the kernel tells how processes that are no children have ended
 	drainMs         int
-	marksEnd        bool // the hook marks an end in order: not one of the version before
-	waiting         bool // the hook tells who waits: likewise
+	old             []bool // by node: agent and hooks begin as those of the version before
 	autoTests       bool
 	cap             falcon.Rung
 	skews           []time.Duration // of the nodes' clocks, by node; they stay
@@ -50,14 +50,16 @@ func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
 	}
 	c := &Cluster{World: newWorld(seed), dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, did: map[string]int{}}
 	c.setup = c.draw()
+	c.setup.versions(seed)
 	if change != nil {
 		change(&c.setup)
 	}
+	c.setup.fit()
 	c.job, c.judge = newJob(c), newJudge(c)
 	c.host = newHost(c, dir)
 	for i := range c.setup.nodes + c.setup.spares {
 		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", i)), dir)
-		n.skew = c.setup.skews[i]
+		n.skew, n.old = c.setup.skews[i], c.setup.old[i]
 		c.nodes[n.name] = n
 		c.order = append(c.order, n)
 	}
@@ -92,9 +94,7 @@ func (c *Cluster) draw() setup {
 	if s.nodes%2 == 0 && c.rng.IntN(2) == 0 {
 		s.layout = falcon.Layout{TP: 1, DP: s.nodes * s.perNode / 2, PP: 2}
 	}
-	s.drainMs = 200 * (1 + c.rng.IntN(3))
 	s.iterations = 1 << 30
-	s.marksEnd, s.waiting = true, true
 	s.autoTests = c.rng.IntN(2) == 0
 	s.cap = []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4}[c.rng.IntN(3)]
 	s.skews = make([]time.Duration, s.nodes+s.spares)
@@ -102,6 +102,30 @@ func (c *Cluster) draw() setup {
 		s.skews[c.rng.IntN(s.nodes)] = c.between(-10*time.Minute, 10*time.Minute)
 	}
 	return s
+}
+
+// versions draws the agents' pace, and in one run of three which nodes begin with
+// agents and hooks of the version before: an upgrade of the cluster is under way.
+func (s *setup) versions(seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0x0d1f))
+	s.drainMs = 200 * (1 + rng.IntN(3))
+	s.old = make([]bool, len(s.skews))
+	if rng.IntN(3) == 0 {
+		for i := range s.old {
+			s.old[i] = rng.IntN(2) == 0
+		}
+	}
+}
+
+// fit takes out what the version before is known not to bear: kernels that do not
+// report how a process ended, and clocks that are off.
+func (s *setup) fit() {
+	for i := range s.old {
+		s.old[i] = s.old[i] && s.exitInfo
+		if s.old[i] {
+			s.skews[i] = 0
+		}
+	}
 }
 
 // train starts the job by hand.

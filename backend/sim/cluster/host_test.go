@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -31,6 +33,7 @@ type host struct {
 	seen    uint64 // newest line of the event log that was looked at
 	woken   bool
 	skew    time.Duration
+	full    int // disks that are full, and not freed
 }
 
 func newHost(c *Cluster, dir string) *host {
@@ -39,7 +42,7 @@ func newHost(c *Cluster, dir string) *host {
 
 // start opens the journal and restores an engine from it.
 func (h *host) start() {
-	j, err := journal.Open(h.path)
+	j, err := journal.OpenWith(h.path, journal.Options{Fault: h.fault})
 	if err != nil {
 		h.c.violate("the journal can't be opened: %s", err)
 		return
@@ -50,6 +53,11 @@ func (h *host) start() {
 		Validation: engine.Validation{Auto: h.c.setup.autoTests},
 		Recoverer:  spy{recovery.New(recovery.Config{}), h.c.judge},
 	})
+	if journal.Transient(err) { // it says so and exits, and whoever supervises it tries again
+		_ = j.Close()
+		h.c.after(time.Second, h.revive)
+		return
+	}
 	if err != nil {
 		h.c.violate("the engine does not start: %s", err)
 		return
@@ -61,6 +69,21 @@ func (h *host) start() {
 	}
 	h.c.log("engine: life %d begins", h.life)
 	h.tick(h.life)
+}
+
+// fault is the disk of the journal, which may be full.
+func (h *host) fault(point string) error {
+	if h.full > 0 && point == journal.PointBeforeCommit {
+		return errors.Join(journal.ErrFull, syscall.ENOSPC)
+	}
+	return nil
+}
+
+// fill fills the disk for a while.
+func (h *host) fill(last time.Duration) {
+	h.c.log("engine: its disk is full for %v", last)
+	h.full++
+	h.c.after(last, func() { h.full = max(0, h.full-1) })
 }
 
 // kill ends the engine as kill -9 does.

@@ -154,6 +154,9 @@ func (c *conn) live() bool { return c.engUp && c.host.engine != nil && c.host.li
 // toEngine carries one frame of the agent.
 func (c *conn) toEngine(f *falconv1.AgentFrame) {
 	f = proto.CloneOf(f)
+	if c.agent.old && !olderFrame(f) {
+		return
+	}
 	if c.w.frames {
 		c.w.log("%s > %T %d", c.node.name, f.Body, f.Seq)
 	}
@@ -171,6 +174,9 @@ func (c *conn) pump() {
 	}
 	for f := c.session.Next(); f != nil; f = c.session.Next() {
 		f = proto.CloneOf(f)
+		if c.agent.old {
+			olderCommand(f.GetCommand())
+		}
 		if c.w.frames {
 			c.w.log("%s < %T %T", c.node.name, f.Body, f.GetCommand().GetBody())
 		}
@@ -182,6 +188,33 @@ func (c *conn) pump() {
 	}
 	if c.session.Context().Err() != nil {
 		c.closeEngine(context.Cause(c.session.Context()).Error())
+	}
+}
+
+// olderFrame takes out of a frame what an agent of the version before does not
+// send; false for one that it does not know at all.
+func olderFrame(f *falconv1.AgentFrame) bool {
+	switch b := f.Body.(type) {
+	case *falconv1.AgentFrame_Goodbye:
+		return false
+	case *falconv1.AgentFrame_Beat:
+		for _, r := range b.Beat.Ranks {
+			r.Calls, r.WaitingMs, r.WaitingKnown = 0, 0, false
+		}
+	case *falconv1.AgentFrame_Rank:
+		b.Rank.Committed = nil
+	}
+	return true
+}
+
+// olderCommand takes out of a command what such an agent does not know.
+func olderCommand(cmd *falconv1.Command) {
+	if cmd == nil {
+		return
+	}
+	cmd.LifeMs = 0
+	if o := cmd.GetOrder(); o != nil {
+		o.Generation = nil
 	}
 }
 

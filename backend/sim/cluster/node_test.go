@@ -32,6 +32,7 @@ type node struct {
 	blamed   time.Duration // when a device here last reported a fatal fault
 	hot      uint64        // thermal time of its GPUs so far, ns
 	demanded bool          // an operator has asked for its replacement
+	old      bool          // its agent is of the version before, until it is started again
 }
 
 // agentLife is one life of a node's agent.
@@ -43,6 +44,7 @@ type agentLife struct {
 	backoff time.Duration
 	stopped bool // SIGSTOP
 	over    bool
+	old     bool          // of the version before
 	due     time.Duration // next turn
 	no      int           // of that turn: an older one does not count
 }
@@ -68,7 +70,7 @@ func (n *node) boot() {
 	cfg.DrainMs, cfg.RankTable = n.c.setup.drainMs, filepath.Join(n.dir, "table.json")
 	cfg.Launch = launch.Config{Command: []string{"/bin/true"}, NodeRanks: n.c.setup.perNode}
 	cfg.Host.Proc = n.dir // nothing of this machine's processes is theirs
-	a := &agentLife{n: n, backoff: ship.BackoffMin}
+	a := &agentLife{n: n, backoff: ship.BackoffMin, old: n.old}
 	a.agent = agent.New(cfg, agent.Options{Directory: directory{n}, Launch: machine{n}})
 	boot, from := fmt.Sprintf("%s-%d", n.name, n.boots), a.agent.TakeOver()
 	if from != nil {
@@ -78,7 +80,7 @@ func (n *node) boot() {
 	a.link, err = ship.NewLink(ship.Config{
 		Hello: &falconv1.Hello{
 			Agent: string(n.name), Node: string(n.name), Boot: boot, Version: "sim", Job: "sim",
-			LaunchRanks: int32(n.c.setup.perNode), Protocol: falconv1.ProtocolRevision,
+			LaunchRanks: int32(n.c.setup.perNode), Protocol: n.protocol(),
 		},
 		From: from, Welcome: a.agent.Welcome, Command: a.agent.Command,
 	})
@@ -93,6 +95,13 @@ func (n *node) boot() {
 	a.wake(0)
 	n.dial(a)
 	a.probe()
+}
+
+func (n *node) protocol() uint32 {
+	if n.old {
+		return 0
+	}
+	return falconv1.ProtocolRevision
 }
 
 // telemetryEvery is how often the node's GPUs are read.
@@ -218,8 +227,9 @@ func (n *node) end(order bool) {
 	if a == nil {
 		return
 	}
-	n.c.log("%s: agent ends (in order: %t)", n.name, order)
-	if order {
+	n.c.log("%s: agent ends (in order: %t, old: %t)", n.name, order, a.old)
+	n.old = false // it is upgraded
+	if order && !a.old {
 		a.agent.Halt(n.now())
 		a.push()
 		if c := a.conn; c != nil && c.agentUp && !a.stopped && a.link.Shipper().Stats().Connected {

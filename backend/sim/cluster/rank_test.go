@@ -34,6 +34,7 @@ type proc struct {
 	how      string        // by the kernel
 	endedAt  time.Duration // when it ended
 	normal   bool
+	old      bool // its hook is of the version before
 
 	team *team
 	step int64 // newest that it holds
@@ -77,7 +78,7 @@ func (c *Cluster) newProc(n *node, rank int, dev falcon.Device, gen uint64) *pro
 		path:     filepath.Join(n.dir, "falcon.sim."+strconv.Itoa(c.pids)),
 		comms:    []ring.Comm{},
 		ctl:      ring.Control{Iteration: -1, StepTag: -1, Coverage: ring.CoverAdapter | ring.CoverInit | ring.CoverColl, Generation: gen, GenerationNow: gen, TestWorkspace: 64 << 20},
-		boundary: -1,
+		boundary: -1, old: n.old,
 	}
 	l := c.setup.layout
 	p.ctl.TP, p.ctl.DP, p.ctl.PP, p.ctl.MicroBatches, p.ctl.Described = l.TP, l.DP, l.PP, 8, 1
@@ -148,7 +149,7 @@ func (p *proc) finish() {
 	if !p.alive {
 		return
 	}
-	if p.c.setup.marksEnd {
+	if !p.old {
 		if err := os.WriteFile(p.path+ring.EndedSuffix, nil, 0o600); err != nil {
 			p.c.violate("%s", err)
 		}
@@ -242,10 +243,10 @@ func (p *proc) Control() ring.Control {
 	if !p.alive {
 		c.HeartbeatNs = (p.endedAt + time.Hour).Nanoseconds()
 	}
-	if p.normal && p.c.setup.marksEnd {
+	if p.normal && !p.old {
 		c.Ended = ring.End{AtNs: (p.endedAt + time.Hour).Nanoseconds()}
 	}
-	if p.c.setup.waiting {
+	if !p.old {
 		c.Coverage |= ring.CoverWaiting
 		if t := p.team; t != nil && t.waits(p) && p.alive {
 			c.WaitingSinceNs = (t.stuck + time.Hour).Nanoseconds()

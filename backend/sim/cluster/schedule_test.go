@@ -46,6 +46,7 @@ var harmless = []weighted{
 	{"all-reset", 3},
 	{"engine-kill", 6},
 	{"engine-stop", 6},
+	{"disk-full", 3},
 	{"stall", 3},
 	{"slow-gpu", 4},
 	{"test", 4},
@@ -152,6 +153,8 @@ func (c *Cluster) do(d deed) {
 		c.after(min(d.last, 20*time.Second), c.host.revive)
 	case "engine-stop":
 		c.host.stop(d.last)
+	case "disk-full":
+		c.host.fill(d.last)
 	case "stall":
 		for _, t := range c.job.teams { // their order does not matter
 			t.stall = c.now + d.last/2
@@ -392,6 +395,7 @@ func (c *Cluster) heal() {
 			n.boot()
 		}
 	}
+	c.host.full = 0
 	c.host.cont()
 	c.host.revive()
 }

@@ -94,11 +94,22 @@ func (m *Machine) byPolicy(now time.Time) bool {
 		c.Reason = whatThen(c, "policy approves it when its countdown ends")
 		m.deadline(now, wait)
 	}
-	if now.Before(m.at.until) {
+	if now.Before(m.at.until) || m.mayBeOver(now) {
 		return false
 	}
 	m.approve(now, byPolicyName, byPolicyName)
 	return true
+}
+
+// mayBeOver reports whether what is proposed was found before the console had to
+// begin to listen again, and the job may go on by itself by now: iterations that
+// begin are known some beats later.
+func (m *Machine) mayBeOver(now time.Time) bool {
+	if !m.mendsItself() || m.newestFault().After(m.hear.since) {
+		return false
+	}
+	usual, _ := m.pace.usual()
+	return m.hear.holds() || now.Sub(m.hear.since) < 4*m.cfg.Beat+min(2*usual, m.cfg.HangMin)
 }
 
 // needsPerson says why somebody must decide, empty = policy may.

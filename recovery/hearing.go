@@ -10,6 +10,7 @@ type hearing struct {
 	began time.Time // of the hold; zero = there is none
 	grace time.Time // after blindness, until then: for those who are not back yet
 	late  time.Time // until then the console catches up
+	since time.Time // when all clocks began again; zero = never
 	noted time.Time // when it was last said that the console is late
 }
 
@@ -115,7 +116,7 @@ func (m *Machine) listenAnew(now time.Time, held time.Duration) {
 	for r := range m.ends.open {
 		m.ends.open[r] = now
 	}
-	m.pace.moved, m.at.moved = now, now
+	m.pace.moved, m.at.moved, m.hear.since = now, now, now
 	m.postpone(held)
 }
 

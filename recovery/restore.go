@@ -82,7 +82,7 @@ func (m *Machine) giveUpLate(now time.Time, kind falcon.FaultKind, format string
 func (m *Machine) onRestored(now time.Time, in Restored) {
 	m.nextID = max(m.nextID, in.NextID)
 	m.generation = max(m.generation, in.Generation)
-	m.recs, m.cur = nil, nil
+	m.recs, m.cur, m.hear.since = nil, nil, now
 	for _, d := range in.Devices {
 		h := m.host(deviceNode(d.Device.Device), now)
 		h.fatal, h.fatalAt = d.Device, time.Unix(0, d.AtNs)

@@ -473,20 +473,31 @@ func (m *Machine) behind() string {
 	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, stand at iteration %d, behind the others", n, with, first, low)
 }
 
+// mendsItself reports whether nothing has ended for good: what froze, fell silent or
+// hung may go on.
+func (m *Machine) mendsItself() bool {
+	return !slices.ContainsFunc(m.cur.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice })
+}
+
+// newestFault is when the newest fault of the recovery was found.
+func (m *Machine) newestFault() time.Time {
+	newest := int64(0)
+	for _, f := range m.cur.Faults {
+		newest = max(newest, f.DetectedNs)
+	}
+	return time.Unix(0, newest)
+}
+
 // watchRelief ends a proposal whose job goes on by itself; one that was suspended
 // does not.
 func (m *Machine) watchRelief(now time.Time) {
 	if m.cur == nil || m.cur.State != falcon.RecoveryProposed || len(m.cur.Faults) == 0 || m.cur.Attempts > 0 {
 		return
 	}
-	newest := int64(0)
-	for _, f := range m.cur.Faults {
-		if f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice {
-			return
-		}
-		newest = max(newest, f.DetectedNs)
+	if !m.mendsItself() {
+		return
 	}
-	if m.pace.grew.After(time.Unix(0, newest).Add(2 * m.cfg.Beat)) {
+	if m.pace.grew.After(m.newestFault().Add(2 * m.cfg.Beat)) {
 		m.finish(now, falcon.RecoveryCancelled, fmt.Sprintf("iterations come again (%d): nothing is left to recover", m.pace.told))
 		m.closed = false
 	}

@@ -142,7 +142,11 @@ func (c *Cluster) train() {
 func (c *Cluster) watch() {
 	for _, n := range c.order {
 		a := n.agent
-		if a != nil && !a.stopped && a.conn != nil && a.conn.agentUp && a.conn.engUp && a.conn.session != nil && !n.path.up.cut && !n.path.down.cut {
+		if a == nil || a.stopped || a.conn == nil || !a.conn.agentUp || !a.conn.engUp || a.conn.session == nil || n.path.up.cut {
+			continue
+		}
+		n.audible = c.now
+		if !n.path.down.cut {
 			if d := c.now - n.reached; d > time.Second {
 				n.outage, n.back = d, c.now
 			}

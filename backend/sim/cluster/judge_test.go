@@ -170,7 +170,7 @@ func (j *judge) end() {
 	c.violate("the job stands for ever: no iteration since %.1f s; %s", c.job.begun.Seconds(), c.job.broken())
 }
 
-// unreached counts the nodes of a placement that the engine can't reach for a
+// unreached counts the nodes of a placement that the engine can't hear for a
 // while, and all of them, without those that are fenced.
 func (j *judge) unreached(on falcon.Placement) (out, of int) {
 	seen := map[falcon.Node]bool{}
@@ -180,7 +180,7 @@ func (j *judge) unreached(on falcon.Placement) (out, of int) {
 			continue
 		}
 		seen[n.name] = true
-		if of++; j.c.now-n.reached > knownFor {
+		if of++; j.c.now-n.audible > knownFor {
 			out++
 		}
 	}

@@ -25,7 +25,8 @@ type node struct {
 	boots int
 	procs []*proc // that were ever started here, oldest first
 
-	reached  time.Duration // when engine and agent could last speak
+	audible  time.Duration // when the engine could last hear the agent
+	reached  time.Duration // when both could last speak
 	back     time.Duration // when that was possible again, after an outage
 	outage   time.Duration // how long that one was
 	thawed   time.Duration // when a process here last went on after a freeze

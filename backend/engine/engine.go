@@ -206,7 +206,7 @@ func assemble(cfg Config, mem *memory) *Engine {
 		hub:      newHub(mem.events, mem.eventSeq),
 		det:      cfg.Detector, plan: cfg.Planner, mem: mem,
 		nodes: fleet.NewRegistry(), job: newJob(), pace: newPace(),
-		orders: newOrderBook(mem.orders), windows: newWindowBook(),
+		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
 		rec: cfg.Recoverer, ear: newEar(), tables: newTableBook(), stood: map[falcon.Rank]stood{}, begun: falcon.NoIteration,
 		refusedTold: map[string]bool{},
 		budgets:     newBudgets(),
@@ -215,6 +215,9 @@ func assemble(cfg Config, mem *memory) *Engine {
 		restartDone: map[uint64]bool{}, attached: map[falcon.Node]time.Time{},
 		nextCmd: mem.reserved, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
+	}
+	for _, o := range e.orders.open {
+		o.listen = cfg.Now().Add(VoteWait)
 	}
 	e.written.job = mem.told
 	e.job.remember(mem.job)

@@ -148,26 +148,27 @@ type eventRecord struct {
 // memory is what the journal says, folded; the live engine and a restart go
 // through the same apply.
 type memory struct {
-	epoch     uint64
-	reserved  uint64 // command ids below were promised
-	job       jobRecord
-	baseline  baselineRecord
-	incidents []falcon.Incident // by first mention
-	actions   []falcon.Action   // by first mention
-	orders    []orderRecord     // without an outcome
-	orderNext uint64            // first order id never used
-	policy    policyRecord
-	decisions map[string]DecisionRecord // by action, the one that counted
-	decidedNs map[string]int64
-	overheads map[falcon.Rung]float64
-	speeds    map[string]speedsRecord    // by incident
-	impacts   map[string]mitigate.Impact // by incident
-	speedsOf  uint64                     // job epoch of speeds
-	nextNo    int                        // number of the next incident (INC-0001 has 1)
-	opened    map[string]opening         // by incident
-	tests     []validationRecord         // by first mention
-	nextTest  int                        // number of the next validation (VAL-0001 has 1)
-	restart   restartRecord
+	epoch      uint64
+	reserved   uint64 // command ids below were promised
+	job        jobRecord
+	baseline   baselineRecord
+	incidents  []falcon.Incident // by first mention
+	actions    []falcon.Action   // by first mention
+	orders     []orderRecord     // without an outcome
+	lostOrders []orderRecord     // given up, oldest first; see orderBook.lost
+	orderNext  uint64            // first order id never used
+	policy     policyRecord
+	decisions  map[string]DecisionRecord // by action, the one that counted
+	decidedNs  map[string]int64
+	overheads  map[falcon.Rung]float64
+	speeds     map[string]speedsRecord    // by incident
+	impacts    map[string]mitigate.Impact // by incident
+	speedsOf   uint64                     // job epoch of speeds
+	nextNo     int                        // number of the next incident (INC-0001 has 1)
+	opened     map[string]opening         // by incident
+	tests      []validationRecord         // by first mention
+	nextTest   int                        // number of the next validation (VAL-0001 has 1)
+	restart    restartRecord
 
 	recoveries   []falcon.Recovery // by first mention
 	nextRecovery int               // number of the next one (REC-0001 has 1)
@@ -384,8 +385,20 @@ func (m *memory) setVote(v voteRecord) {
 	}
 }
 
+// endOrder ends an order. One that was given up is kept for a while: ranks that
+// nobody heard may have agreed on it.
 func (m *memory) endOrder(v outcomeRecord) {
-	m.orders = slices.DeleteFunc(m.orders, func(o orderRecord) bool { return o.Order.ID == v.Order })
+	for _, o := range m.orders {
+		if o.Order.ID == v.Order && v.Failed != "" {
+			m.lostOrders = append(m.lostOrders, o)
+			m.lostOrders = slices.Delete(m.lostOrders, 0, max(0, len(m.lostOrders)-lostMax))
+		}
+	}
+	has := func(o orderRecord) bool { return o.Order.ID == v.Order }
+	m.orders = slices.DeleteFunc(m.orders, has)
+	if v.Failed == "" {
+		m.lostOrders = slices.DeleteFunc(m.lostOrders, has)
+	}
 }
 
 // EventsMax bounds the lines that are kept for consoles.

@@ -29,6 +29,7 @@ type order struct {
 	seenAt   time.Time                         // newest of them
 	sent     bool                              // it has gone out; false while something holds it back
 	gone     string                            // a rank that has ended before anybody took the order
+	listen   time.Time                         // until then nobody may have spoken yet: the engine has started
 	left     bool                              // nobody is left who could say more of it
 	patience time.Duration                     // beyond the deadline, at least VoteWait: slow jobs vote late
 	refused  map[falcon.Node]string            // nodes that will not deliver it, and why
@@ -41,7 +42,7 @@ type orderBook struct {
 }
 
 // lostMax bounds the orders remembered that were given up on.
-const lostMax = 64
+const lostMax = 16
 
 func (b *orderBook) giveUp(o *order) {
 	delete(b.open, o.Command)
@@ -86,15 +87,21 @@ func (b *orderBook) all() []*order {
 	return out
 }
 
-func newOrderBook(pending []orderRecord) *orderBook {
+// newOrderBook holds the orders that are open, and those that were given up.
+func newOrderBook(pending, lost []orderRecord) *orderBook {
 	b := &orderBook{open: map[uint64]*order{}}
 	for _, rec := range pending {
 		b.add(rec)
 	}
+	for _, rec := range lost {
+		b.lost = append(b.lost, newOrder(rec))
+	}
 	return b
 }
 
-func (b *orderBook) add(rec orderRecord) {
+func (b *orderBook) add(rec orderRecord) { b.open[rec.Command] = newOrder(rec) }
+
+func newOrder(rec orderRecord) *order {
 	o := &order{
 		orderRecord: rec, acks: map[falcon.Rank]*falconv1.RankAck{}, seen: map[falcon.Rank]*falconv1.RankAck{}, refused: map[falcon.Node]string{},
 	}
@@ -103,7 +110,7 @@ func (b *orderBook) add(rec orderRecord) {
 			Rank: int32(v.Rank), NowRank: int32(v.Rank), Order: v.Order, Iteration: v.Iteration, Status: v.Status, ResumeIteration: v.Resume,
 		}
 	}
-	b.open[rec.Command] = o
+	return o
 }
 
 func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
@@ -196,7 +203,7 @@ func (o *order) result(node falcon.Node, res *falconv1.CommandResult) {
 func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecord, bool) {
 	out := outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration}
 	wait := max(VoteWait, o.patience)
-	late := now.UnixNano() > o.DeadlineNs+int64(wait)
+	late := now.UnixNano() > o.DeadlineNs+int64(wait) && now.After(o.listen)
 	switch {
 	case o.Order.Epoch != jobEpoch:
 		out.Failed = fmt.Sprintf("it was made for job epoch %d and this is epoch %d", o.Order.Epoch, jobEpoch)

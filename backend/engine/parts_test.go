@@ -222,7 +222,7 @@ func TestOrderOutcomes(t *testing.T) {
 		"refused":              {[]*falconv1.CommandResult{refuse}, 2, 1, t0, true, outcomeRecord{Order: 5, Iteration: -1, Failed: "node n does not deliver it: no"}},
 		"nobody":               {nil, 2, 1, t0, false, outcomeRecord{Order: 5, Iteration: -1}},
 	} {
-		b := newOrderBook([]orderRecord{{Order: falcon.Order{Epoch: 1, ID: 5}, Command: 9, DeadlineNs: t0.Add(OrderLife).UnixNano()}})
+		b := newOrderBook([]orderRecord{{Order: falcon.Order{Epoch: 1, ID: 5}, Command: 9, DeadlineNs: t0.Add(OrderLife).UnixNano()}}, nil)
 		for _, r := range c.results {
 			b.open[9].result("n", r)
 		}

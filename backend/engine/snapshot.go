@@ -96,6 +96,7 @@ var sections = []section{
 	table("opened", func(m *memory) map[string]opening { return m.opened }),
 	many("actions", func(m *memory) *[]falcon.Action { return &m.actions }),
 	many("orders", func(m *memory) *[]orderRecord { return &m.orders }),
+	many("lost orders", func(m *memory) *[]orderRecord { return &m.lostOrders }),
 	table("decisions", func(m *memory) map[string]DecisionRecord { return m.decisions }),
 	table("decided", func(m *memory) map[string]int64 { return m.decidedNs }),
 	table("speeds", func(m *memory) map[string]speedsRecord { return m.speeds }),

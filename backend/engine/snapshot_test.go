@@ -142,6 +142,9 @@ func (h *history) incident() {
 	if state == falcon.IncidentLocated {
 		h.add(record(t0, kindSpeeds, speedsRecord{Incident: id, SelfMs: []float64{1, 2}, Profile: falcon.JobProfile{SelfMs: []float64{1, 2}}}))
 	}
+	given := uint64(1000 + h.number("order", 9))
+	h.add(record(t0, kindOrder, orderRecord{Order: falcon.Order{ID: given}, Command: given}))
+	h.add(record(t0, kindOutcome, outcomeRecord{Order: given, Failed: "late"}))
 	h.add(record(t0, kindDecision, DecisionRecord{Action: id + "/S2", Incident: id, By: "maria", Approve: true}))
 }
 
@@ -152,6 +155,7 @@ func (h *history) other() {
 		record(t0, kindEpoch, epochRecord{n + 1}), record(t0, kindReserve, reserveRecord{n}),
 		record(t0, kindBaseline, baselineRecord{1, float64(n)}), record(t0, kindPolicy, policyRecord{Policy: policy, Version: n, By: "maria"}),
 		record(t0, kindOrder, orderRecord{Order: falcon.Order{ID: n}, Command: n}), record(t0, kindOutcome, outcomeRecord{Order: n / 2}),
+		record(t0, kindVote, voteRecord{Order: n / 3, Rank: 1, Iteration: 7}),
 		record(t0, kindOverhead, map[falcon.Rung]float64{falcon.RungS2: float64(n)}),
 		record(t0, kindEvent, eventRecord{Kind: kindAudit, Text: "INC-0001", Audit: &deed{Actor: "maria", Verb: "approve"}}),
 		record(t0, kindValidation, validationRecord{Validation: falcon.Validation{ID: fmt.Sprintf("VAL-%04d", n)}, Pause: n, Nodes: []falcon.Node{"n1"}}),

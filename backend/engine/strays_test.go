@@ -86,7 +86,7 @@ func TestAFenceIsLiftedOnEvidence(t *testing.T) {
 // ranks would vote for what the planner gives up.
 func TestAnOrderOfAnEndingEpochWaits(t *testing.T) {
 	e := jobOfSix()
-	e.orders, e.windows, e.val = newOrderBook(nil), newWindowBook(), validate.New(validate.Config{}, func() uint64 { return 1 })
+	e.orders, e.windows, e.val = newOrderBook(nil, nil), newWindowBook(), validate.New(validate.Config{}, func() uint64 { return 1 })
 	now := time.Unix(1_700_000_000, 0)
 	o := &order{orderRecord: orderRecord{Order: falcon.Order{Epoch: 3, ID: 2, Kind: falcon.OrderCheckpoint, Leave: true}}}
 	if !e.mayGo(o, now) {

@@ -67,6 +67,10 @@ func (h *host) start() {
 	if h.watcher, err = e.Watch(0); err != nil {
 		h.c.violate("%s", err)
 	}
+	for h.seen = 0; h.watcher.Waiting() > 0; { // told by the life before
+		line, _, _ := h.watcher.Next(context.Background())
+		h.seen = line.GetSeq()
+	}
 	h.c.log("engine: life %d begins", h.life)
 	h.tick(h.life)
 }

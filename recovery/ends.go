@@ -45,9 +45,9 @@ func (e *ends) finishing(p *progress, beat time.Duration) bool {
 }
 
 // covers reports whether an end that nobody could explain is one of a job that
-// finishes.
-func (e *ends) covers(now time.Time, p *progress, beat time.Duration) bool {
-	return e.finishing(p, beat) && now.Sub(e.newest) <= finishWait
+// finishes: it came soon after one with success, or most of the ranks have ended so.
+func (e *ends) covers(now time.Time, p *progress, beat time.Duration, ranks int) bool {
+	return e.finishing(p, beat) && (now.Sub(e.newest) <= finishWait || 2*len(e.over) > ranks)
 }
 
 // succeed enters an end with success, and lists the ranks whose ends it explains.
@@ -96,7 +96,7 @@ func (m *Machine) ended(now time.Time, p Process) {
 	case !idle && (m.cur.Whole || m.at.stopping[p.Rank] || p.Normal && m.at.rejoinedOK(p.Rank)):
 		m.at.moved = now
 		return
-	case idle && p.Exit == "" && m.ends.covers(now, &m.pace, m.cfg.Beat):
+	case idle && p.Exit == "" && m.ends.covers(now, &m.pace, m.cfg.Beat, len(m.ranks)):
 		m.succeeded(now, p.Rank)
 		return
 	case m.cur != nil && slices.Contains(m.cur.Pending, p.Rank):

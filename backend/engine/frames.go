@@ -121,7 +121,7 @@ func (e *Engine) retellOrders(n *fleet.Node, now time.Time) {
 	}
 	for _, id := range sortedKeys(e.orders.open) {
 		if o := e.orders.open[id]; o.sent || e.mayGo(o, now) {
-			o.sent = true
+			o.goes(now)
 			n.Session.Send(o.frame(e.mem.epoch, now))
 		}
 	}

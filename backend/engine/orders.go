@@ -132,11 +132,20 @@ func (e *Engine) mayGo(o *order, now time.Time) bool {
 	return !e.val.Active() && e.recovering() == nil && !(o.heavy() && e.windows.inFlight(now, e.jobNodes()))
 }
 
+// goes marks an order as sent. Its life begins now, where it is sent for the first
+// time.
+func (o *order) goes(now time.Time) {
+	if fresh := now.Add(OrderLife).UnixNano(); !o.sent && o.DeadlineNs < fresh {
+		o.DeadlineNs = fresh
+	}
+	o.sent = true
+}
+
 // sendOrders lets orders go out that nothing holds back any more.
 func (e *Engine) sendOrders(now time.Time) {
 	for _, id := range sortedKeys(e.orders.open) {
 		if o := e.orders.open[id]; !o.sent && e.mayGo(o, now) {
-			o.sent = true
+			o.goes(now)
 			e.broadcast(o.frame(e.mem.epoch, now))
 		}
 	}

@@ -308,8 +308,14 @@ func (e *Engine) sendTold(list []*told) {
 	}
 }
 
+// sendOne sends a command to a node. Its life begins now: the node may have been
+// away until now, or the disk may not have taken the promise for long.
 func (e *Engine) sendOne(t *told, n falcon.Node) {
-	if f := t.frame(e.mem.epoch, n, e.cfg.Now()); f != nil {
+	now := e.cfg.Now()
+	if fresh := now.Add(commandLife); t.deadline.Before(fresh) {
+		t.deadline = fresh
+	}
+	if f := t.frame(e.mem.epoch, n, now); f != nil {
 		e.tellNode(n, f)
 	}
 }
@@ -320,12 +326,8 @@ func (e *Engine) retellRecovery(n falcon.Node) {
 		e.stopFenced(n)
 		return
 	}
-	fresh := e.cfg.Now().Add(commandLife) // the node may have been away for all of the first one
 	for _, t := range e.told.open {
 		if !t.answered[n] && e.wanted(t, n) {
-			if t.deadline.Before(fresh) {
-				t.deadline = fresh
-			}
 			e.sendOne(t, n)
 		}
 	}

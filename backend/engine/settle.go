@@ -255,6 +255,7 @@ func (e *Engine) send(r round) {
 			e.waiting = append(e.waiting[max(0, len(e.waiting)+1-windowsMax):], w)
 			continue
 		}
+		w.deadline = e.cfg.Now().Add(WindowLife)
 		e.windows.add(w)
 		e.broadcast(w.frame(e.mem.epoch, e.cfg.Now()))
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -296,19 +297,43 @@ func (t *team) optimize() {
 	c.after(c.setup.iteration/10, t.next)
 }
 
-// vote carries out the newest order that all members hold; false = they leave.
-func (t *team) vote() bool {
-	var newest falcon.Order
-	for i, r := range t.ranks() {
-		if o := t.members[r].newest; i == 0 || o.ID < newest.ID {
-			newest = o
+// refusedGone is the status of an order that a rank does not hold, or no longer.
+const refusedGone = 9
+
+// elected is the least of the newest orders of all members, and whether each of
+// them holds it: one may have got only a later one.
+func (t *team) elected() (o falcon.Order, held bool) {
+	least := uint64(math.MaxUint64)
+	for _, p := range t.members {
+		least = min(least, p.newest)
+	}
+	held = true
+	for _, p := range t.members {
+		if x := p.box[least%uint64(len(p.box))]; x.ID == least {
+			o = x
+		} else {
+			held = false
 		}
 	}
+	o.ID = least
+	return o, held
+}
+
+// vote carries out the order that is elected; false = they leave.
+func (t *team) vote() bool {
+	newest, held := t.elected()
 	if newest.ID <= t.committed {
 		return true
 	}
 	t.committed = newest.ID
 	from := t.iteration + 1
+	if !held {
+		t.j.c.log("generation %d: order %d is not held by all", t.gen, newest.ID)
+		for _, p := range t.members {
+			p.ctl.CommittedOrder, p.ctl.CommittedIteration, p.ctl.CommittedStatus = newest.ID, from, refusedGone
+		}
+		return true
+	}
 	t.j.c.log("generation %d: order %d (%s) holds from iteration %d", t.gen, newest.ID, newest.Kind, from)
 	t.j.orders[newest.Kind]++
 	members := t.ranks()

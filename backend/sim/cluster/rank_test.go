@@ -58,7 +58,8 @@ type proc struct {
 	pause    ring.Pause
 	boundary int64
 	pausedNs int64
-	newest   falcon.Order
+	box      [4]falcon.Order // the mailbox: by id modulo its size, as the hook's
+	newest   uint64          // order in it, 0 = none
 
 	watches []*watch
 }
@@ -274,7 +275,7 @@ func (p *proc) settle() {
 
 func (p *proc) Comms(out []ring.Comm) []ring.Comm   { return append(out[:0], p.comms...) }
 func (p *proc) Place() (ring.Place, bool)           { return p.place, true }
-func (p *proc) NewestOrder() uint64                 { return p.newest.ID }
+func (p *proc) NewestOrder() uint64                 { return p.newest }
 func (p *proc) SetPeriod(uint32, uint32)            {}
 func (p *proc) Pause() ring.Pause                   { return p.pause }
 func (p *proc) TestResult() (ring.TestResult, bool) { return p.result, p.result.ID != 0 }
@@ -289,7 +290,7 @@ func (p *proc) JobState() ring.JobState {
 }
 
 func (p *proc) PutOrder(o falcon.Order) error {
-	p.newest = o
+	p.box[o.ID%uint64(len(p.box))], p.newest = o, max(p.newest, o.ID)
 	return nil
 }
 
@@ -426,7 +427,7 @@ func (p *proc) take(r ring.Rejoin) {
 	case !p.alive || !p.park.On || p.park.Generation != r.Generation || p.ctl.SuspendWanted > r.Generation:
 	default:
 		p.park = ring.Park{}
-		p.ctl.GenerationNow, p.newest = r.Generation, falcon.Order{} // orders of before are void
+		p.ctl.GenerationNow, p.newest, p.box = r.Generation, 0, [4]falcon.Order{} // orders of before are void
 		p.rejoin = &r
 		p.c.job.join(p, r.Generation, r.Resume, false)
 	}

@@ -189,6 +189,12 @@ func (m *Machine) brokeByThemselves() bool {
 	})
 }
 
+// othersBusy reports whether ranks that have rejoined are in their own code, or in
+// storage: who waits for nobody is no sign against a node that is not heard.
+func (m *Machine) othersBusy(now time.Time) bool {
+	return m.cur.State == falcon.RecoveryRejoin && len(m.at.rejoined) > 0 && m.testify(now).busy > 0
+}
+
 // patience is how long nothing may bring a recovery forward before nodes that are
 // not heard are at fault for it. Once a rank trains again, all have built the
 // groups with it: beats of the iterations that begin may then speak for them.
@@ -217,7 +223,7 @@ func (m *Machine) secondMeanwhile(now time.Time, n falcon.Node, h *host) string 
 		return "policy takes a silent agent for enough"
 	case m.anyEnded(n):
 		return "a process on it has ended"
-	case m.waitsFor(n) && quiet >= m.patience() && m.onlySilent(now) && !m.irreplaceable(now, n):
+	case m.waitsFor(n) && quiet >= m.patience() && m.onlySilent(now) && !m.irreplaceable(now, n) && !m.othersBusy(now):
 		return "the recovery waits for nothing but silent nodes"
 	}
 	return ""

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+)
+
+// What waited, for the disk or for something else to end, is not over as it goes
+// out: its life begins then.
+func TestACommandLivesFromWhenItIsSent(t *testing.T) {
+	e := jobOfSix()
+	now := time.Unix(1_700_000_000, 0)
+	e.nodes, e.cfg.Now = fleet.NewRegistry(), func() time.Time { return now }
+	c := &told{
+		sentRecord: sentRecord{First: 1, Nodes: []falcon.Node{"n1"}}, deadline: now.Add(-time.Minute),
+		body: func(falcon.Node) *falconv1.Command { return &falconv1.Command{} },
+	}
+	e.sendOne(c, "n1")
+	if !c.deadline.Equal(now.Add(commandLife)) {
+		t.Errorf("a recovery's command lives until %v from now", c.deadline.Sub(now))
+	}
+	o := newOrder(orderRecord{DeadlineNs: now.Add(-time.Minute).UnixNano()})
+	o.goes(now)
+	if life := time.Duration(o.DeadlineNs - now.UnixNano()); life != OrderLife {
+		t.Errorf("an order lives until %v from now", life)
+	}
+	if o.goes(now.Add(time.Hour)); o.DeadlineNs != now.Add(OrderLife).UnixNano() {
+		t.Error("an order that was sent again lives longer")
+	}
+}
+
+// An order that was given up on before the engine was started again is still one
+// that the ranks may have agreed on.
+func TestLostOrdersOutliveAStart(t *testing.T) {
+	m := newMemory()
+	m.addOrder(orderRecord{Order: falcon.Order{Epoch: 1, ID: 4, Kind: falcon.OrderCheckpoint, Leave: true}, Command: 9})
+	m.endOrder(outcomeRecord{Order: 4, Failed: "nobody took it"})
+	b := newOrderBook(m.orders, m.lostOrders)
+	if len(b.open) != 0 || len(b.lost) != 1 {
+		t.Fatalf("%d open, %d lost", len(b.open), len(b.lost))
+	}
+	now := time.Unix(1_700_000_000, 0)
+	for r := range falcon.Rank(2) {
+		p := &process{rank: r, state: &falconv1.RankState{Committed: &falconv1.Commitment{Order: 4, Iteration: 60, ResumeIteration: 60}}}
+		for _, o := range b.all() {
+			o.witness(p, now)
+		}
+	}
+	if o, out := b.revived(2, 1); o == nil || out.Resume != 60 || out.Failed != "" {
+		t.Errorf("outcome %+v", out)
+	}
+}

@@ -14,8 +14,8 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/failslow/falcon/backend/api/netaddr"
 	"github.com/failslow/falcon/backend/auth"
-	"github.com/failslow/falcon/backend/netaddr"
 )
 
 // Limits bound the door; zero values mean the defaults.

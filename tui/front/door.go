@@ -9,7 +9,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 	"golang.org/x/time/rate"
 
-	"github.com/failslow/falcon/backend/netaddr"
+	"github.com/failslow/falcon/backend/api/netaddr"
 )
 
 // addressesMax bounds how many addresses the door remembers; the ones that

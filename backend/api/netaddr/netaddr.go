@@ -1,6 +1,6 @@
-// Package netaddr says which network an address belongs to, for limits that are
-// counted by network. It guarantees that two addresses of one customer's network
-// count as one; it opens no connection and looks nothing up.
+// Package netaddr says which network a caller belongs to, for limits that both
+// doors, the API's and that of SSH, count alike. It guarantees that two addresses of
+// one customer's network count as one; it opens no connection and looks nothing up.
 package netaddr
 
 import (

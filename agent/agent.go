@@ -34,6 +34,8 @@ type shipper interface {
 	Beat(now time.Time, ranks []*falconv1.RankBeat)
 	// Ends are the processes' ends that the engine has not acknowledged.
 	Ends() []*falconv1.RankState
+	// Renew begins a new stream in the place of the present one.
+	Renew()
 }
 
 // Agent is one node's daemon. Build it with New, feed it the engine's frames
@@ -68,7 +70,7 @@ type Agent struct {
 	notes notebook
 	next  succession
 
-	last      struct{ scanned, looked, shipped, beaten time.Time }
+	last      struct{ turned, scanned, looked, shipped, beaten time.Time }
 	suspended uint64    // newest suspension of the node, by this agent's word or an earlier one's
 	urgentTil time.Time // looks come every recoverEvery until then
 
@@ -170,18 +172,44 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
+			a.wakes(a.now())
 			a.turn(a.now())
 		case <-a.roused: // at once: peers wait for a dead rank in vain
+			a.wakes(a.now())
 			a.look(a.now())
 		case w := <-a.welcomes:
 			a.welcome(w)
 			continue
 		case c := <-a.inbox:
-			a.desk.Take(c, a.now())
+			if !a.wakes(a.now()) {
+				a.desk.Take(c, a.now())
+			}
 			a.look(a.now()) // a survey is answered, a test begins at once
 		}
 		timer.Reset(a.pace(a.now()))
 	}
+}
+
+// asleepAfter is how long the loop stands still before its agent counts as one that
+// was stopped.
+const asleepAfter = 10 * time.Second
+
+// wakes reports whether the agent was stopped (SIGSTOP, a paused machine) until now.
+// Commands that waited for it may be void by then, and their lives begin when they
+// are taken: they are dropped, and the engine says again what still holds.
+func (a *Agent) wakes(now time.Time) bool {
+	slept := now.Sub(a.last.turned)
+	first := a.last.turned.IsZero()
+	a.last.turned = now
+	if first || slept < asleepAfter {
+		return false
+	}
+	a.log.Warn("the agent was stopped: it begins a new stream", slog.Duration("for", slept))
+	for len(a.inbox) > 0 {
+		<-a.inbox
+	}
+	a.ship.Renew()
+	return true
 }
 
 // pace is the time to the next turn.

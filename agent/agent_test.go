@@ -295,3 +295,34 @@ func FuzzParseConfig(f *testing.F) {
 		}
 	})
 }
+
+// An agent that was stopped drops what waited for it: the engine says again, on a new
+// stream, what still holds.
+func TestStoppedAgentBeginsANewStream(t *testing.T) {
+	onNode(t, func(t *testing.T, n *node) {
+		s := n.dir.add(100, 0, "n1.g0")
+		wait(time.Second)
+		if n.ship.renewed != 0 {
+			t.Fatalf("%d streams", n.ship.renewed)
+		}
+		cfg := Defaults()
+		cfg.Node, cfg.ShmDir = "n1", t.TempDir()
+		a := New(cfg, Options{Directory: n.dir})
+		ship := &fakeShip{}
+		a.Bind(ship)
+		now := time.Now()
+		a.Start(now)
+		a.Turn(now)
+		a.Command(orderCommand(1, 4, time.Minute))
+		a.Turn(now.Add(asleepAfter))
+		if ship.renewed != 1 || len(s.orders) != 0 || len(ship.results()) != 0 {
+			t.Fatalf("%d new streams, %d orders, results %v", ship.renewed, len(s.orders), ship.results())
+		}
+		a.Command(orderCommand(1, 4, time.Minute))
+		a.Turn(now.Add(asleepAfter + time.Second))
+		if ship.renewed != 1 || len(s.orders) != 1 {
+			t.Fatalf("%d new streams, %d orders", ship.renewed, len(s.orders))
+		}
+		a.Halt(now.Add(asleepAfter + 2*time.Second))
+	})
+}

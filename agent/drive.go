@@ -15,6 +15,7 @@ func (a *Agent) Start(now time.Time) {
 // looks at what is due, and returns the time to the next turn. Work that Run
 // leaves to goroutines has ended when Turn returns.
 func (a *Agent) Turn(now time.Time) time.Duration {
+	a.wakes(now)
 	for a.takeOne(now) {
 		a.working.Wait()
 	}

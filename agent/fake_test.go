@@ -359,11 +359,12 @@ func (d *fakeDir) MonoNs() int64 { return time.Now().UnixNano() }
 
 // fakeShip keeps what the agent sends.
 type fakeShip struct {
-	mu     sync.Mutex
-	frames []*falconv1.AgentFrame
-	beats  int
-	ranks  []*falconv1.RankBeat  // of the newest beat
-	kept   []*falconv1.RankState // ends that were sent and not acknowledged
+	mu      sync.Mutex
+	frames  []*falconv1.AgentFrame
+	beats   int
+	renewed int                   // streams that the agent asked for
+	ranks   []*falconv1.RankBeat  // of the newest beat
+	kept    []*falconv1.RankState // ends that were sent and not acknowledged
 }
 
 func (s *fakeShip) Send(f *falconv1.AgentFrame) {
@@ -373,6 +374,12 @@ func (s *fakeShip) Send(f *falconv1.AgentFrame) {
 	if st := f.GetRank(); st != nil && !st.Alive {
 		s.kept = append(s.kept, st)
 	}
+}
+
+func (s *fakeShip) Renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewed++
 }
 
 func (s *fakeShip) Ends() []*falconv1.RankState {

@@ -30,7 +30,9 @@ func (s endsShip) Send(f *falconv1.AgentFrame) {
 }
 
 func (endsShip) Beat(time.Time, []*falconv1.RankBeat) {}
-func (endsShip) Ends() []*falconv1.RankState          { return nil }
+func (endsShip) Renew()                               {}
+
+func (endsShip) Ends() []*falconv1.RankState { return nil }
 
 // BenchmarkKillToFrame is how long it takes from SIGKILL of a training process to
 // its end being in the agent's stream; the network and the engine come on top.

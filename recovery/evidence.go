@@ -168,7 +168,7 @@ func (m *Machine) second(now time.Time, n falcon.Node, t testimony, stall time.D
 		return m.secondMeanwhile(now, n, h)
 	}
 	switch {
-	case stall == 0, t.nodes == 0, t.busy > 0, h.leaves(now, m.cfg.Leave) && stall < m.cfg.LeaveStall:
+	case stall == 0, t.nodes == 0, t.busy > 0, m.someLeave(now) && stall < m.cfg.LeaveStall: // it may be one of theirs
 		return ""
 	case m.fresh(now, h):
 		return deviceText(h.fatal)
@@ -178,6 +178,12 @@ func (m *Machine) second(now time.Time, n falcon.Node, t testimony, stall time.D
 		return "a process on it has ended"
 	}
 	return t.against(stall, m.cfg.UnvouchedStall)
+}
+
+// someLeave reports whether a node of the job is not heard since its agent said
+// goodbye.
+func (m *Machine) someLeave(now time.Time) bool {
+	return slices.ContainsFunc(m.sorted, func(n falcon.Node) bool { return !m.isFenced(n) && m.host(n, now).leaves(now, m.cfg.Leave) })
 }
 
 // brokeByThemselves reports whether the recovery began because ranks that are

@@ -84,6 +84,7 @@ type Shipper struct {
 	connected bool
 	closing   bool
 	progress  bool          // the last stream had something acknowledged
+	breakOff  func()        // ends the present stream; nil while there is none
 	wake      chan struct{} // holds one token when there may be something to send
 }
 
@@ -193,6 +194,24 @@ func (s *Shipper) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Stats{Frames: uint64(len(s.spool.frames)), Dropped: s.spool.dropped, Lost: s.spool.lost, Connected: s.connected}
+}
+
+// Renew ends the present stream, so that another begins. What the engine has sent on
+// the old one and the agent has not taken is lost: the engine says again what still
+// holds.
+func (s *Shipper) Renew() {
+	s.mu.Lock()
+	f := s.breakOff
+	s.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
+func (s *Shipper) setBreakOff(f func()) {
+	s.mu.Lock()
+	s.breakOff = f
+	s.mu.Unlock()
 }
 
 // Close sends what a live stream takes within FlushMax, and behind it a goodbye,

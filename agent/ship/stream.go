@@ -89,6 +89,8 @@ func (s *Shipper) attach(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer s.setConnected(false)
+	s.setBreakOff(cancel)
+	defer s.setBreakOff(nil)
 	st, acked, err := s.greet(ctx, cancel, conn)
 	if err != nil {
 		return err
@@ -219,6 +221,9 @@ func (s *Shipper) receive(st stream) error {
 		f, err := st.Recv()
 		if err != nil {
 			return fmt.Errorf("ship: receive: %w", err)
+		}
+		if err := st.Context().Err(); err != nil {
+			return fmt.Errorf("ship: receive: %w", err) // what came is of a stream that was given up
 		}
 		s.take(f)
 	}

@@ -116,7 +116,7 @@ func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
 	if j.c.now-n.back < backFor {
 		away = max(away, n.outage) // the engine has not heard of its return so far
 	}
-	if broken != "" && (away > reachFor && 2*out <= of || away > keepalive) {
+	if (broken != "" || j.c.now-j.sick <= sickFor) && (away > reachFor && 2*out <= of || away > keepalive) {
 		return
 	}
 	j.c.violate("healthy node %s is fenced by %s: out of reach for %v, %d of %d nodes are; the job: %q; %v", name, v.ID, away, out, of, broken, faults(v))

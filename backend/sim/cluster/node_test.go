@@ -89,6 +89,12 @@ func (n *node) boot() {
 		n.c.violate("%s: %s", n.name, err)
 		return
 	}
+	a.link.OnRenew(func() {
+		if c := a.conn; c != nil {
+			n.c.log("%s: agent begins a new stream", n.name)
+			c.closeAgent("the agent was stopped")
+		}
+	})
 	a.agent.Bind(a.link.Shipper())
 	a.agent.Start(n.now())
 	n.agent = a
@@ -174,7 +180,7 @@ func (a *agentLife) push() {
 
 // received takes one frame of the engine.
 func (a *agentLife) received(c *conn, f *falconv1.EngineFrame) {
-	if a.over || a.conn != c {
+	if a.over || a.conn != c || !c.agentUp {
 		return
 	}
 	if a.stopped {

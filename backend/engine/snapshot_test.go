@@ -47,10 +47,11 @@ func again(t testing.TB, m *memory) *memory {
 
 // history makes random records, as an engine would write them, and folds them.
 type history struct {
-	t   *rapid.T
-	m   *memory
-	w   written
-	seq uint64
+	t     *rapid.T
+	m     *memory
+	w     written
+	seq   uint64
+	whole bool // other adds all that it has
 }
 
 func (h *history) add(r journal.Record) {
@@ -136,6 +137,9 @@ func mapOf(m map[falcon.Rank]int32, r falcon.Rank, pid int32) map[falcon.Rank]in
 func (h *history) incident() {
 	id := fmt.Sprintf("INC-%04d", 1+h.number("incident", 4))
 	state := []falcon.IncidentState{falcon.IncidentVerified, falcon.IncidentLocated, falcon.IncidentClosed}[h.number("state", 2)]
+	if h.whole {
+		state = falcon.IncidentLocated // only such one has speeds
+	}
 	h.add(record(t0, kindIncident, falcon.Incident{ID: id, State: state, RelievedIteration: falcon.NoIteration, Verdict: falcon.Verdict{Devices: []falcon.Device{"n1.g0"}, Links: []falcon.Link{falcon.NewLink("n0", "n1")}}}))
 	h.add(record(t0, kindAction, falcon.Action{ID: id + "/S2", Incident: id, Rung: falcon.RungS2, MicroBatches: []int32{1, 2}}))
 	h.add(record(t0, kindImpact, mitigate.Impact{Incident: id, ImpactMs: float64(h.number("impact", 99))}))
@@ -165,7 +169,14 @@ func (h *history) other() {
 		record(t0, kindEnded, endedRecord{JobEpoch: n % 3, Ranks: []falcon.Rank{falcon.Rank(n % 4)}}),
 		record(t0, kindDevice, deviceRecord{Node: falcon.Node(fmt.Sprint("n", n%3)), Device: "n1.g0", Code: 79, Text: "gone"}),
 	}
-	h.add(records[h.number("kind", len(records)-1)])
+	from := h.number("kind", len(records)-1)
+	most := 1
+	if h.whole {
+		most = len(records)
+	}
+	for i := range most {
+		h.add(records[(from+i)%len(records)])
+	}
 }
 
 // What is folded from a snapshot is what was folded from the records that it
@@ -178,6 +189,13 @@ func TestSnapshotSaysTheSame(t *testing.T) {
 			for range h.number("records", 40) {
 				[]func(){h.job, h.recovery, h.sent, h.incident, h.other}[h.number("what", 4)]()
 			}
+		}
+		if h.whole = len(filled) == 0; h.whole { // the first meets all kinds, however few follow
+			for _, f := range []func(){h.job, h.recovery, h.sent, h.incident, h.other} {
+				f()
+			}
+			note(filled, h.m)
+			h.whole = false
 		}
 		play()
 		copied := newMemory()

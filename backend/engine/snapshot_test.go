@@ -154,6 +154,9 @@ func (h *history) incident() {
 
 func (h *history) other() {
 	n := uint64(h.number("n", 50))
+	if h.whole {
+		n += 10 // what counts from 1 has grown
+	}
 	policy := falcon.Policy{Mode: falcon.ModeApprove, Cap: falcon.RungS2, Rungs: map[falcon.Rung]falcon.RungPolicy{falcon.RungS2: {Undo: 5}}}
 	records := []journal.Record{
 		record(t0, kindEpoch, epochRecord{n + 1}), record(t0, kindReserve, reserveRecord{n}),

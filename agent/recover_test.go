@@ -373,40 +373,6 @@ func TestStopEndsWhatIsNotWanted(t *testing.T) {
 	})
 }
 
-// Without ranks a stop means the whole node: what becomes known later too, but
-// nothing that was launched since.
-func TestStopOfAFailedLaunch(t *testing.T) {
-	m := &fakeMachine{how: map[int]string{}}
-	onNodeWith(t, launchConfig(), Options{Launch: m}, func(t *testing.T, n *node) {
-		n.Command(launchCommand(1, 2, 4, 5))
-		wait(time.Second)
-		up := n.up(201, 4, 0, 2)
-		up.set(func() { up.control.GenerationNow, up.control.Coverage = 2, ring.CoverAdapter })
-		wait(time.Second)
-		n.order(2, time.Minute, stopCommand(3))
-		if up.control.SuspendWanted != 3 || up.recovery.stop != 3 || m.how[202] == "" {
-			t.Fatalf("suspended for %d, stopped for %d, unseen %q", up.control.SuspendWanted, up.recovery.stop, m.how[202])
-		}
-		n.Command(launchCommand(3, 3, 4, 5)) // before the last one is gone
-		wait(time.Second)
-		if len(m.started) != 2 {
-			t.Fatalf("%d starts beside a process that is to end", len(m.started))
-		}
-		m.end(201, "exited normally")
-		n.dir.exits[201].die("exited normally")
-		wait(time.Second)
-		if len(m.started) != 4 {
-			t.Fatalf("%d starts", len(m.started))
-		}
-		fresh := n.up(203, 4, 0, 3)
-		wait(time.Second)
-		n.order(4, time.Minute, stopCommand(3))
-		if fresh.recovery.stop != 0 || m.how[204] != "" {
-			t.Fatal("what was launched since was told to end")
-		}
-	})
-}
-
 func TestStopWithoutAnAdapter(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		s := n.dir.add(100, 0, "n1.g0")

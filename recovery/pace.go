@@ -3,6 +3,8 @@ package recovery
 import (
 	"slices"
 	"time"
+
+	"github.com/failslow/falcon"
 )
 
 // progress is how the job's iterations come.
@@ -91,4 +93,13 @@ func (p *progress) grows(now time.Time, beat time.Duration, x *member, b Beat, l
 		p.grew = x.beatAt
 	}
 	p.told = max(p.told, b.Iteration)
+}
+
+// growsAbove is the iteration above which one is new. Those of a rejoin come after
+// the one that it resumes at: that has begun on each rank by itself.
+func (m *Machine) growsAbove() int64 {
+	if m.cur != nil && m.cur.State == falcon.RecoveryRejoin {
+		return m.cur.Resume
+	}
+	return m.pace.told
 }

@@ -160,3 +160,21 @@ func (m *Machine) settle(c *falcon.Recovery) {
 func stuck(c *falcon.Recovery) bool {
 	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultHang || f.Node != "" })
 }
+
+// rejoined is the newest generation that the job has rejoined; 0 for none.
+func (m *Machine) rejoined() uint64 {
+	for _, c := range slices.Backward(m.recs) {
+		if c.State == falcon.RecoveryResumed && !c.Whole && c.JobEpoch >= m.job.Epoch-1 {
+			return c.Generation
+		}
+	}
+	return 0
+}
+
+// rejoinedBefore takes what an ended process says of its rejoin for the answer of
+// its agent, which may be lost.
+func (m *Machine) rejoinedBefore(p Process) {
+	if c := m.cur; c != nil && c.State == falcon.RecoveryRejoin && p.Rejoined == c.Generation && !m.at.rejoinedOK(p.Rank) {
+		m.at.rejoined[p.Rank] = Rejoined{Rank: p.Rank, Generation: c.Generation, Iteration: c.Resume}
+	}
+}

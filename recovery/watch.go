@@ -29,15 +29,6 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 	m.pace.see(now, b.Iteration, m.hear.holds())
 }
 
-// growsAbove is the iteration above which one is new. Those of a rejoin come after
-// the one that it resumes at: that has begun on each rank by itself.
-func (m *Machine) growsAbove() int64 {
-	if m.cur != nil && m.cur.State == falcon.RecoveryRejoin {
-		return m.cur.Resume
-	}
-	return m.pace.told
-}
-
 func (m *Machine) onNode(now time.Time, n Node) {
 	h := m.host(n.Node, now)
 	if !n.Alive {
@@ -94,24 +85,6 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 		m.ended(now, p)
 	case m.cur != nil && p.Alive:
 		m.parkedOne(now, p.Rank)
-	}
-}
-
-// rejoined is the newest generation that the job has rejoined; 0 for none.
-func (m *Machine) rejoined() uint64 {
-	for _, c := range slices.Backward(m.recs) {
-		if c.State == falcon.RecoveryResumed && !c.Whole && c.JobEpoch >= m.job.Epoch-1 {
-			return c.Generation
-		}
-	}
-	return 0
-}
-
-// rejoinedBefore takes what an ended process says of its rejoin for the answer of
-// its agent, which may be lost.
-func (m *Machine) rejoinedBefore(p Process) {
-	if c := m.cur; c != nil && c.State == falcon.RecoveryRejoin && p.Rejoined == c.Generation && !m.at.rejoinedOK(p.Rank) {
-		m.at.rejoined[p.Rank] = Rejoined{Rank: p.Rank, Generation: c.Generation, Iteration: c.Resume}
 	}
 }
 

@@ -155,6 +155,10 @@ func (e *Engine) holdJob(now time.Time, rec jobRecord) {
 	}
 }
 
+// newest is the newest generation that the job is of: its launch's, or that of its
+// newest rejoin.
+func (r jobRecord) newest() uint64 { return max(r.Generation, r.Rejoined) }
+
 func (r jobRecord) equal(o jobRecord) bool {
 	return r.Epoch == o.Epoch && r.Layout == o.Layout && slices.Equal(r.Processes, o.Processes) &&
 		slices.Equal(r.Placement, o.Placement) && slices.Equal(r.MicroBatches, o.MicroBatches) &&

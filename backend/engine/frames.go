@@ -311,9 +311,7 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		return
 	}
 	if e.orders.late(n.Name, e.own(n, in), e.mem.job.Epoch) {
-		if o, out := e.orders.revived(e.mem.job.Layout.World(), e.mem.job.Epoch); o != nil {
-			e.agreedLate(now, o, out)
-		}
+		e.judgeOrders(now)
 		return
 	}
 	w := e.windows.byCommand[in.GetId()]
@@ -322,26 +320,6 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		w.answered[n.Name] = true
 		e.det.Step(now, detect.Profiled{Window: w.window, Refused: clean(string(n.Name) + ": " + in.GetDetail())})
 	}
-}
-
-// nobodyThere reports whether all processes of the job are known to have ended.
-func (e *Engine) nobodyThere(now time.Time) bool {
-	_, there := e.stillThere(now, restartRecord{Home: e.mem.job.Placement})
-	return !there
-}
-
-// noteVote makes the first word of an order durable.
-func (e *Engine) noteVote(now time.Time, o *order) {
-	if v := o.vote(); v != nil {
-		e.extra = append(e.extra, record(now, kindVote, *v))
-		e.dirty = true
-	}
-}
-
-func (e *Engine) agreedLate(now time.Time, o *order, out outcomeRecord) {
-	e.extra = append(e.extra, record(now, kindOutcome, out))
-	e.tell("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
-	e.committed(now, o, out)
 }
 
 // own leaves only acknowledgements of ranks that live on the node. A rank
@@ -368,54 +346,6 @@ func (e *Engine) nodeOf(r falcon.Rank) falcon.Node {
 	}
 	return ""
 }
-
-// judgeOrders ends the orders whose outcome is known.
-func (e *Engine) judgeOrders(now time.Time) {
-	if o, out := e.orders.revived(e.mem.job.Layout.World(), e.mem.job.Epoch); o != nil {
-		e.agreedLate(now, o, out)
-	}
-	for _, id := range sortedKeys(e.orders.open) {
-		o := e.orders.open[id]
-		e.witnesses(o, now)
-		o.gone = e.goneRank(now)
-		o.left = o.Order.Leave && e.nobodyThere(now)
-		o.patience = votesAfter * time.Duration(min(e.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond))
-		out, over := o.outcome(e.mem.job.Layout.World(), e.mem.job.Epoch, now)
-		if !over {
-			e.noteVote(now, o)
-			continue
-		}
-		delete(e.orders.open, id)
-		e.extra = append(e.extra, record(now, kindOutcome, out))
-		if out.Failed != "" {
-			e.orders.giveUp(o)
-			e.tell("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
-			e.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
-		} else {
-			e.committed(now, o, out)
-		}
-		e.letGo(now)
-	}
-}
-
-// goneAfter is how long the word of ranks that took an order before one of them
-// ended may take to come.
-const goneAfter = 15 * time.Second
-
-// goneRank says which rank has ended, so that no order can take effect any
-// more; "" while all live.
-func (e *Engine) goneRank(now time.Time) string {
-	for r := range e.mem.job.Layout.World() {
-		p := e.job.ranks[falcon.Rank(r)]
-		if p != nil && !p.state.GetAlive() && now.Sub(p.endedAt) > goneAfter {
-			return fmt.Sprintf("rank %d on %s has ended", r, p.node)
-		}
-	}
-	return ""
-}
-
-// votesAfter is how many iterations an order's vote may take to come.
-const votesAfter = 10
 
 func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
 	e.plan.Step(now, mitigate.Committed{
@@ -475,12 +405,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	if !in.GetAlive() && p.endedAt.IsZero() {
 		p.endedAt = now
 	}
-	for _, o := range e.orders.all() {
-		if !e.mem.fences.process(p.name) {
-			o.witness(p, now)
-			e.noteVote(now, o)
-		}
-	}
+	e.takeVote(p, now)
 	e.stepProcess(now, p)
 	if was && in.GetAlive() && old != p {
 		// Its end will be told late or never; the new process is not held.

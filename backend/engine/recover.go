@@ -105,7 +105,7 @@ func (e *Engine) standing() bool { return e.recovering() != nil && !e.mem.restar
 
 // generation is the highest one ever used.
 func (e *Engine) generation() uint64 {
-	g := max(e.mem.generation, e.mem.job.Generation, e.mem.job.Rejoined)
+	g := max(e.mem.generation, e.mem.job.newest())
 	if l := e.mem.restart.Launch; l != nil {
 		g = max(g, l.Generation)
 	}
@@ -151,7 +151,7 @@ func (e *Engine) stepRecoveryJob(now time.Time) {
 func (e *Engine) recoveryJob() recovery.Job {
 	rec := e.mem.job
 	in := recovery.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: max(rec.Generation, rec.Rejoined),
+		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: rec.newest(),
 		Spares: e.meansNow().spares, CanLaunch: map[falcon.Node]bool{}, Away: e.awayNodes(), Domains: e.cfg.Recovery.Racks, Adapter: rec.Adapter,
 		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
 	}
@@ -223,10 +223,10 @@ func (e *Engine) stepProcess(now time.Time, p *process) {
 	if p == nil || int(p.rank) >= e.mem.job.Layout.World() {
 		return
 	}
-	s := p.state
+	s, leaving := p.state, e.leaving()
 	e.rec.Step(now, recovery.Process{
 		Rank: p.rank, Node: p.node, Pid: int(s.GetPid()), Generation: s.GetGeneration(), Alive: s.GetAlive(),
-		Normal: falconv1.ExitedWell(s.GetExit()) || e.leaving(), Finished: falconv1.ExitedWell(s.GetExit()) && !e.leaving(), Exit: clean(s.GetExit()), Park: e.parkFrom(s.GetPark()),
+		Normal: falconv1.ExitedWell(s.GetExit()) || leaving, Finished: falconv1.ExitedWell(s.GetExit()) && !leaving, Exit: clean(s.GetExit()), Park: e.parkFrom(s.GetPark()),
 		Rejoined: min(s.GetRejoinedGeneration(), e.generation()),
 	})
 }

@@ -120,22 +120,28 @@ func TestLaunchThatANodeRefuses(t *testing.T) {
 	})
 }
 
+// launching is that job as its launch waits for the spare, which does not hear of it.
+func launching(t *testing.T) *bench {
+	b := restartBench(t)
+	b.start()
+	spare := b.job.agents[2]
+	for !b.job.waits {
+		if b.turn(); b.job.iteration == 18 {
+			spare.stream.cancel()
+			spare.stream = nil
+		}
+	}
+	for range 20 {
+		b.turn()
+	}
+	return b
+}
+
 // A rank that ends fails its launch at once, and what the others have started is
 // told to end.
 func TestLaunchThatARankEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := restartBench(t)
-		b.start()
-		spare := b.job.agents[2]
-		for !b.job.waits {
-			if b.turn(); b.job.iteration == 18 {
-				spare.stream.cancel() // it does not hear of the launch
-				spare.stream = nil
-			}
-		}
-		for range 20 {
-			b.turn()
-		}
+		b := launching(t)
 		if v := b.restartView(); !strings.Contains(v.GetRestart(), "launch 1 waits for rank 2 on n2") {
 			t.Fatalf("restart %q", v.GetRestart())
 		}
@@ -198,18 +204,8 @@ func TestVotesOutliveAgentsAndEngine(t *testing.T) {
 // the job that has finished: nothing is started again.
 func TestLaunchThatRanToItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := restartBench(t)
-		b.start()
+		b := launching(t)
 		spare := b.job.agents[2]
-		for !b.job.waits {
-			if b.turn(); b.job.iteration == 18 {
-				spare.stream.cancel()
-				spare.stream = nil
-			}
-		}
-		for range 20 {
-			b.turn()
-		}
 		end := func(a *fakeAgent, r int32) {
 			s := b.job.rankState(a.node, r)
 			s.GetRank().Alive, s.GetRank().Exit, s.GetRank().Device = false, falconv1.ExitedNormally, string(b.script.to[r])

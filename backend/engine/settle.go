@@ -143,7 +143,7 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 		e.noteDecision(now, a)
 	}
 	for _, o := range p.Orders {
-		g := max(e.mem.job.Generation, e.mem.job.Rejoined)
+		g := e.mem.job.newest()
 		rec := orderRecord{Order: o, Command: e.commandID(now), DeadlineNs: e.orderDeadline(now, o).UnixNano(), Generation: &g}
 		r.orders = append(r.orders, rec)
 		r.records = append(r.records, record(now, kindOrder, rec))

@@ -70,7 +70,7 @@ func (e *Engine) jobView(now time.Time) *falconv1.Job {
 		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
 		Epoch: e.mem.job.Epoch, State: e.jobState(now), Emulated: e.job.emulated,
 		MicroBatches: e.mem.job.MicroBatches, Exact: e.job.exact, Alarm: e.jobAlarm(now), DataAgeMs: -1,
-		PlacementOrder: e.mem.job.PlacementOrder, Generation: max(e.mem.job.Generation, e.mem.job.Rejoined), Restart: e.restarting(now),
+		PlacementOrder: e.mem.job.PlacementOrder, Generation: e.mem.job.newest(), Restart: e.restarting(now),
 	}
 	if steady.BaselineMs > 0 && steady.CurrentMs > 0 { // none is known yet in a new job epoch
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1

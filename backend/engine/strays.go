@@ -20,7 +20,7 @@ func (e *Engine) stray(node falcon.Node, rank falcon.Rank, in *falconv1.RankStat
 	if in.GetGeneration() == 0 || !in.GetAlive() || rank < 0 || int(rank) >= len(job.Processes) {
 		return false
 	}
-	if e.recovering() != nil || e.unadopted() != nil || e.mem.restart.going() || in.GetGeneration() > max(job.Generation, job.Rejoined) {
+	if e.recovering() != nil || e.unadopted() != nil || e.mem.restart.going() || in.GetGeneration() > job.newest() {
 		return false // who holds what is being changed
 	}
 	name := processName(node, in)

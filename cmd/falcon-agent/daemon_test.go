@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// atExit spares a daemon under the race detector the second that it sleeps before
+// it ends: six upgrades would outlive the job.
+const atExit = "GORACE=atexit_sleep_ms=0"
+
 const (
 	jobRanks      = 2 // DP 2
 	jobIterations = 3000
@@ -32,7 +36,7 @@ const (
 func start(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(append(os.Environ(), asAgent+"=1"), env...)
+	cmd.Env = append(append(os.Environ(), asAgent+"=1", atExit), env...)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/failslow/falcon/backend/tcpstore"
 )
@@ -122,6 +123,14 @@ func gone(pid int) func() bool {
 	return func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 }
 
+// freeze stops a child of ours. The signal alone takes effect later: a thread on
+// another core may still answer.
+func freeze(t *testing.T, pid int) {
+	t.Helper()
+	must(t, syscall.Kill(pid, syscall.SIGSTOP))
+	must(t, unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
+}
+
 func dial(t *testing.T, k *Keeper) *tcpstore.Client {
 	t.Helper()
 	c, err := tcpstore.Dial(k.Addr(), tcpstore.Current, patience)
@@ -226,7 +235,7 @@ func TestStoreHangs(t *testing.T) {
 	k := open(t, Options{})
 	until(t, "it serves", serves(k))
 	was := k.Pid()
-	must(t, syscall.Kill(was, syscall.SIGSTOP))
+	freeze(t, was)
 	must(t, k.Fence(9))
 	if !gone(was)() {
 		t.Error("the fence returned while the old store was there")

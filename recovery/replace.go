@@ -200,9 +200,7 @@ func (m *Machine) orderReplace() {
 	if len(c.Fenced) > 0 || len(ranks) > 0 {
 		m.command(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: ranks})
 	}
-	if len(c.Fenced) > 0 {
-		m.command(Stop{Generation: c.Generation, Nodes: slices.Clone(c.Fenced)})
-	}
+	m.stopFenced()
 	if len(ranks) == 0 {
 		return
 	}
@@ -215,6 +213,45 @@ func (m *Machine) orderReplace() {
 	slices.Sort(where)
 	m.command(l)
 	m.note("recovery", 1, "%s: generation %d: %s made anew on %s, %d survivors stay", c.ID, c.Generation, rankList(ranks), nodeList(slices.Compact(where)), len(c.Survivors))
+}
+
+// orderAwaited orders again what an earlier generation launched and what has not
+// parked so far, and what must come before it: neither may ever have reached
+// anybody. Where a later generation was launched on the same node, the agent
+// refuses the earlier one.
+func (m *Machine) orderAwaited() {
+	newest := map[falcon.Node]uint64{}
+	for r, g := range m.cur.Launched {
+		n := m.cur.Placement[r].Node()
+		newest[n] = max(newest[n], g)
+	}
+	again := map[uint64]map[falcon.Rank]falcon.Device{}
+	for r := range m.at.awaited {
+		d, g := m.cur.Placement[r], m.cur.Launched[r]
+		if g == m.cur.Generation || g < newest[d.Node()] || m.isFenced(d.Node()) {
+			continue
+		}
+		if again[g] == nil {
+			again[g] = map[falcon.Rank]falcon.Device{}
+		}
+		for _, other := range m.on[d.Node()] { // the node is to get the same command again
+			if m.cur.Launched[other] == g {
+				again[g][other] = m.cur.Placement[other]
+			}
+		}
+	}
+	for _, g := range slices.Sorted(maps.Keys(again)) {
+		m.command(Fence{Generation: g, Nodes: slices.Clone(m.cur.Fenced), Ranks: slices.Sorted(maps.Keys(again[g]))})
+		m.stopFenced()
+		m.command(Launch{Generation: g, Ranks: again[g], World: len(m.ranks)})
+	}
+}
+
+// stopFenced ends what runs on the nodes that are given up.
+func (m *Machine) stopFenced() {
+	if len(m.cur.Fenced) > 0 {
+		m.command(Stop{Generation: m.cur.Generation, Nodes: slices.Clone(m.cur.Fenced)})
+	}
 }
 
 // restart hands the job over to a whole restart, since survivors can't be

@@ -181,6 +181,7 @@ func (m *Machine) again(now time.Time) {
 		m.at.gather = now.Add(m.cfg.Gather)
 		m.deadline(now, m.cfg.SuspendMost)
 		m.suspend()
+		m.orderAwaited()
 	case falcon.RecoveryReplace:
 		if c.Whole {
 			m.deadline(now, m.cfg.RestartMost)
@@ -189,6 +190,7 @@ func (m *Machine) again(now time.Time) {
 		}
 		m.deadline(now, m.cfg.ReplaceMost)
 		m.orderReplace()
+		m.orderAwaited()
 	case falcon.RecoveryTable:
 		m.deadline(now, m.cfg.TableMost)
 		m.at.tabled = map[falcon.Node]bool{}

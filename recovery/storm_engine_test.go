@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -221,7 +222,12 @@ func (s *storm) order(c Command) {
 	case Fence:
 		s.fence(c)
 	case Launch:
-		s.send("launch", c.Generation, c, placed(c.Ranks), fmt.Sprint(c))
+		for _, n := range placed(c.Ranks) { // given again, it may leave nodes out
+			own := maps.Clone(c.Ranks)
+			maps.DeleteFunc(own, func(_ falcon.Rank, d falcon.Device) bool { return d.Node() != n })
+			s.once("launch on "+string(n), c.Generation, fmt.Sprint(own))
+		}
+		s.send("launch", c.Generation, c, placed(c.Ranks), "")
 	case Table:
 		s.send("table", c.Generation, c, devices(c.Placement), fmt.Sprint(c))
 	case Rejoin:
@@ -264,7 +270,7 @@ func (s *storm) once(kind string, generation uint64, text string) {
 }
 
 func (s *storm) send(kind string, generation uint64, c Command, nodes []falcon.Node, text string) {
-	if kind != "stop" {
+	if kind != "stop" && kind != "launch" {
 		s.once(kind, generation, text)
 	}
 	for _, o := range s.orders {

@@ -137,6 +137,9 @@ func (s *script) beats(w words) []Input {
 			continue
 		}
 		b := Beat{Rank: r, Pid: p.Pid, Iteration: s.iteration, Tag: s.iteration, HookAgeMs: 1, Calls: uint64(s.iteration), WaitingMs: s.waiting, WaitingKnown: true}
+		if w["iteration"] == "none" {
+			b.Iteration, b.Tag = falcon.NoIteration, falcon.NoIteration
+		}
 		if slices.Contains(list(w["busy"]), fmt.Sprint(int(r))) {
 			b.WaitingMs = 0
 		}

@@ -309,6 +309,17 @@ func (m *Machine) stalled(now time.Time) time.Duration {
 	return for_
 }
 
+// unbegun is for how long a job has not begun its first iteration, from HangMin
+// on: before that it may load, compile or warm up. 0 = it has begun one, or
+// nobody can say.
+func (m *Machine) unbegun(now time.Time) time.Duration {
+	for_ := m.pace.still(now)
+	if m.pace.newest >= 0 || m.pace.held || for_ < m.cfg.HangMin {
+		return 0
+	}
+	return for_
+}
+
 // watchRanks finds processes that are frozen or gone without a word, and
 // devices that failed, where the job stalls.
 func (m *Machine) watchRanks(now time.Time) {
@@ -338,7 +349,7 @@ func (m *Machine) watchRanks(now time.Time) {
 // standsUnexplained reports whether the job stalls, and no rank that is heard
 // explains it: by its own work, or by its end with success.
 func (m *Machine) standsUnexplained(now time.Time) bool {
-	return m.stalled(now) > 0 && !m.ends.finishing(&m.pace, m.cfg.Beat) && m.testify(now).busy == 0
+	return m.stalled(now)+m.unbegun(now) > 0 && !m.ends.finishing(&m.pace, m.cfg.Beat) && m.testify(now).busy == 0
 }
 
 // quiet judges one rank of a job that stalls.
@@ -373,8 +384,12 @@ func (m *Machine) anyAlive() bool {
 func (m *Machine) watchHang(now time.Time) {
 	limit := max(time.Duration(m.cfg.HangFactor*float64(m.pace.typical())), m.cfg.HangMin)
 	for_ := m.stalled(now)
-	if m.pace.newest < 0 && !m.pace.held && m.hear.exhausted(now, m.cfg.HangMin) { // it may have begun unheard
-		for_ = m.pace.still(now)
+	if begin := m.unbegun(now); begin > 0 {
+		if t := m.testify(now); t.vouched() {
+			for_ = min(begin, now.Sub(t.since))
+		} else if m.hear.exhausted(now, m.cfg.HangMin) { // it may have begun unheard
+			for_ = begin
+		}
 	}
 	if m.cur != nil || m.closed || m.pace.hung || for_ < limit || !m.anyAlive() {
 		return

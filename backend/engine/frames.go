@@ -406,6 +406,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		p.endedAt = now
 	}
 	e.takeVote(p, now)
+	e.noteLaunchEnded(now, p)
 	e.stepProcess(now, p)
 	if was && in.GetAlive() && old != p {
 		// Its end will be told late or never; the new process is not held.

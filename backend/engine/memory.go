@@ -20,28 +20,29 @@ import (
 // a field without which a record means something else, raises journal.Version:
 // an older falcon must refuse the journal and not pass it over.
 const (
-	kindEpoch      journal.Kind = "epoch"      // epochRecord
-	kindReserve    journal.Kind = "reserve"    // reserveRecord
-	kindJob        journal.Kind = "job"        // jobRecord, or a delta of one
-	kindBaseline   journal.Kind = "baseline"   // baselineRecord
-	kindIncident   journal.Kind = "incident"   // falcon.Incident
-	kindAction     journal.Kind = "action"     // falcon.Action
-	kindOrder      journal.Kind = "order"      // orderRecord
-	kindVote       journal.Kind = "vote"       // voteRecord
-	kindOutcome    journal.Kind = "outcome"    // outcomeRecord
-	kindDecision   journal.Kind = "decision"   // DecisionRecord
-	kindPolicy     journal.Kind = "policy"     // policyRecord
-	kindEvent      journal.Kind = "event"      // eventRecord
-	kindOverhead   journal.Kind = "overhead"   // map of rung to ms
-	kindSpeeds     journal.Kind = "speeds"     // speedsRecord
-	kindImpact     journal.Kind = "impact"     // mitigate.Impact
-	kindValidation journal.Kind = "validation" // validationRecord
-	kindRestart    journal.Kind = "restart"    // restartRecord
-	kindRecovery   journal.Kind = "recovery"   // falcon.Recovery, or a delta of one
-	kindFence      journal.Kind = "fence"      // fenceRecord
-	kindSent       journal.Kind = "sent"       // sentRecord, or a sentDelta
-	kindDevice     journal.Kind = "device"     // deviceRecord
-	kindEnded      journal.Kind = "ended"      // endedRecord
+	kindEpoch       journal.Kind = "epoch"        // epochRecord
+	kindReserve     journal.Kind = "reserve"      // reserveRecord
+	kindJob         journal.Kind = "job"          // jobRecord, or a delta of one
+	kindBaseline    journal.Kind = "baseline"     // baselineRecord
+	kindIncident    journal.Kind = "incident"     // falcon.Incident
+	kindAction      journal.Kind = "action"       // falcon.Action
+	kindOrder       journal.Kind = "order"        // orderRecord
+	kindVote        journal.Kind = "vote"         // voteRecord
+	kindOutcome     journal.Kind = "outcome"      // outcomeRecord
+	kindDecision    journal.Kind = "decision"     // DecisionRecord
+	kindPolicy      journal.Kind = "policy"       // policyRecord
+	kindEvent       journal.Kind = "event"        // eventRecord
+	kindOverhead    journal.Kind = "overhead"     // map of rung to ms
+	kindSpeeds      journal.Kind = "speeds"       // speedsRecord
+	kindImpact      journal.Kind = "impact"       // mitigate.Impact
+	kindValidation  journal.Kind = "validation"   // validationRecord
+	kindRestart     journal.Kind = "restart"      // restartRecord
+	kindRecovery    journal.Kind = "recovery"     // falcon.Recovery, or a delta of one
+	kindFence       journal.Kind = "fence"        // fenceRecord
+	kindSent        journal.Kind = "sent"         // sentRecord, or a sentDelta
+	kindDevice      journal.Kind = "device"       // deviceRecord
+	kindEnded       journal.Kind = "ended"        // endedRecord
+	kindLaunchEnded journal.Kind = "launch-ended" // launchEndedRecord
 )
 
 type epochRecord struct {
@@ -259,6 +260,8 @@ func (m *memory) apply(r journal.Record) error {
 		err = m.foldSent(r)
 	case kindEnded:
 		err = fold(r, m.ended.add)
+	case kindLaunchEnded:
+		err = fold(r, m.launchEnded)
 	case kindDevice:
 		err = fold(r, func(v deviceRecord) { m.setDevice(v, r.AtNs) })
 	case journal.KindSnapshot: // its parts follow

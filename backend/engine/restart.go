@@ -44,9 +44,10 @@ type restartRecord struct {
 	Commands []nodeLaunch     `json:"commands,omitempty"`
 	Deadline int64            `json:"deadline_unix_ns,omitempty"`
 	Failed   string           `json:"failed,omitempty"`
-	Home     falcon.Placement `json:"home,omitempty"` // where the processes ran that leave; "" = nobody waits for it
-	Next     *falcon.Launch   `json:"next,omitempty"` // what a recovery has planned for when they have ended
-	Stop     *stopRecord      `json:"stop,omitempty"` // what has the processes of before end; nil = they end by themselves
+	Home     falcon.Placement `json:"home,omitempty"`  // where the processes ran that leave; "" = nobody waits for it
+	Next     *falcon.Launch   `json:"next,omitempty"`  // what a recovery has planned for when they have ended
+	Ended    []falcon.Rank    `json:"ended,omitempty"` // ranks of the launch that have ended with success, ascending
+	Stop     *stopRecord      `json:"stop,omitempty"`  // what has the processes of before end; nil = they end by themselves
 }
 
 // stopRecord has nodes end what runs there of generations before this one.
@@ -116,7 +117,7 @@ func (e *Engine) watchLaunch(now time.Time, r restartRecord) {
 	switch {
 	case lost != nil:
 		e.launchFails(now, e.rankText(rank)+" has ended"+how(lost.state.GetExit()))
-	case e.endedWell(r) == len(r.Launch.Placement):
+	case len(r.Ended) == len(r.Launch.Placement):
 		e.finishedLaunch(now, r)
 	case now.UnixNano() > r.Deadline:
 		e.launchFails(now, e.launchText())
@@ -135,28 +136,6 @@ func (e *Engine) launchLost(now time.Time, r restartRecord) (falcon.Rank, *proce
 		}
 	}
 	return 0, nil
-}
-
-// endedWell counts the ranks of a launch that have ended with success.
-func (e *Engine) endedWell(r restartRecord) int {
-	n := 0
-	for i := range r.Launch.Placement {
-		p := e.job.ranks[falcon.Rank(i)]
-		if p != nil && !p.state.GetAlive() && p.state.GetGeneration() == r.Launch.Generation && falconv1.ExitedWell(p.state.GetExit()) {
-			n++
-		}
-	}
-	return n
-}
-
-// finishedLaunch ends the restart of a job that has finished since.
-func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
-	e.turnTo(now, r, phaseOver)
-	e.tell("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
-	rec, _, _ := e.candidate()
-	e.beginEpoch(now, rec) // the job was another one, if nobody has seen it
-	e.commitJob(now, rec)
-	e.launchOver(now, r)
 }
 
 // stop has nodes end what is left of earlier generations; r is the record that
@@ -245,7 +224,7 @@ func (e *Engine) stillThere(now time.Time, r restartRecord) (falcon.Rank, bool) 
 // digestLaunch makes a launch durable, with a command for every node.
 func (e *Engine) digestLaunch(now time.Time, l *falcon.Launch, r *round) {
 	rec := e.mem.restart
-	rec.Launch, rec.Commands, rec.Failed = l, nil, ""
+	rec.Launch, rec.Commands, rec.Ended, rec.Failed = l, nil, nil, ""
 	rec.Deadline = now.Add(e.cfg.Restart.launch()).UnixNano()
 	byNode := map[falcon.Node]bool{}
 	for _, d := range l.Placement {
@@ -301,7 +280,7 @@ func (e *Engine) restartResult(now time.Time, node falcon.Node, in *falconv1.Com
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
 		if stops {
 			e.tell("action", 2, "node %s has not ended what runs there of before: %s", node, clean(in.GetDetail()))
-		} else if r.Phase == phaseLaunching && e.endedWell(r) == 0 { // else it came up: ranks have come to the job's end
+		} else if r.Phase == phaseLaunching && len(r.Ended) == 0 { // else it came up: ranks have come to the job's end
 			e.launchFails(now, fmt.Sprintf("node %s: %s", node, clean(in.GetDetail())))
 		}
 	}

@@ -201,27 +201,49 @@ func TestVotesOutliveAgentsAndEngine(t *testing.T) {
 }
 
 // A launch that nobody has seen come up, and whose ranks have all ended well, is
-// the job that has finished: nothing is started again.
+// the job that has finished: nothing is started again, also by an engine that was
+// killed between the ends, and whose agents tell nothing twice.
 func TestLaunchThatRanToItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := launching(t)
-		spare := b.job.agents[2]
-		end := func(a *fakeAgent, r int32) {
-			s := b.job.rankState(a.node, r)
-			s.GetRank().Alive, s.GetRank().Exit, s.GetRank().Device = false, falconv1.ExitedNormally, string(b.script.to[r])
-			a.send(s)
+	for name, killed := range map[string]bool{"one engine": false, "killed between the ends": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { ranToItsEnd(t, launching(t), killed) })
+		})
+	}
+}
+
+func ranToItsEnd(t *testing.T, b *bench, killed bool) {
+	spare := b.job.agents[2]
+	again := func() {
+		if err := b.halt(); err != nil {
+			t.Error(err)
 		}
-		b.job.kept.generation = 1
-		end(b.job.agents[0], 0)
-		end(b.job.agents[0], 1)
-		spare.place.refuse = "rank 2 ended before it had made a communicator"
-		b.attach(spare)
+		b.start()
 		b.turn()
-		end(spare, 2)
-		end(spare, 3)
-		for range 20 {
-			b.turn()
+	}
+	end := func(a *fakeAgent, r int32) {
+		s := b.job.rankState(a.node, r)
+		s.GetRank().Alive, s.GetRank().Exit, s.GetRank().Device = false, falconv1.ExitedNormally, string(b.script.to[r])
+		a.send(s)
+	}
+	b.job.kept.generation = 1
+	end(b.job.agents[0], 0)
+	end(b.job.agents[0], 1)
+	b.turn()
+	spare.place.refuse = "rank 2 ended before it had made a communicator"
+	if killed {
+		for _, a := range b.job.agents {
+			a.ranks = nil
 		}
+		again()
+	}
+	b.attach(spare)
+	b.turn()
+	end(spare, 2)
+	end(spare, 3)
+	for range 20 {
+		b.turn()
+	}
+	check := func() {
 		if v := b.restartView(); v.GetState() != "finished" || v.GetRestart() != "" {
 			t.Errorf("state %q, %q", v.GetState(), v.GetRestart())
 		}
@@ -230,10 +252,16 @@ func TestLaunchThatRanToItsEnd(t *testing.T) {
 				t.Errorf("job epoch %d, restart %+v", e.mem.job.Epoch, e.mem.restart)
 			}
 		})
-		if err := b.halt(); err != nil {
-			t.Error(err)
-		}
-	})
+	}
+	check()
+	if killed {
+		spare.ranks = nil
+		again()
+		check()
+	}
+	if err := b.halt(); err != nil {
+		t.Error(err)
+	}
 }
 
 func (b *bench) restartView() (v *falconv1.Job) {

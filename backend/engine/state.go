@@ -87,6 +87,8 @@ func (e *Engine) jobState(now time.Time) string {
 		return "restarting"
 	case e.recovering() != nil || e.unadopted() != nil:
 		return "recovering"
+	case len(e.job.ranks) == 0 && e.finishedBefore():
+		return "finished"
 	case len(e.job.ranks) == 0:
 		return "waiting for agents"
 	case e.job.finishedWell(): // a job that has ended needs no agents

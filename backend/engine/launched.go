@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// launchEndedRecord is a rank of a launch that has ended with success before the
+// launch was the job: some nodes were not heard meanwhile. An engine that starts
+// after it must not take the launch for one that never came up.
+type launchEndedRecord struct {
+	Generation uint64      `json:"generation"`
+	Rank       falcon.Rank `json:"rank"`
+}
+
+func (m *memory) launchEnded(v launchEndedRecord) {
+	r := &m.restart
+	if r.Launch == nil || r.Launch.Generation != v.Generation {
+		return
+	}
+	if i, found := slices.BinarySearch(r.Ended, v.Rank); !found {
+		r.Ended = slices.Insert(r.Ended, i, v.Rank)
+	}
+}
+
+// noteLaunchEnded makes the end of a launched rank durable.
+func (e *Engine) noteLaunchEnded(now time.Time, p *process) {
+	r := e.mem.restart
+	if r.Phase != phaseLaunching || p.state.GetAlive() || p.state.GetGeneration() != r.Launch.Generation || !falconv1.ExitedWell(p.state.GetExit()) {
+		return
+	}
+	if int(p.rank) >= len(r.Launch.Placement) || slices.Contains(r.Ended, p.rank) {
+		return
+	}
+	v := launchEndedRecord{Generation: r.Launch.Generation, Rank: p.rank}
+	e.mem.launchEnded(v) // folded in again when it is durable: the same value
+	e.extra = append(e.extra, record(now, kindLaunchEnded, v))
+}
+
+// finishedLaunch ends the restart of a job that has finished since. Who has not
+// seen all of its processes knows them by the launch.
+func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
+	e.turnTo(now, r, phaseOver)
+	e.tell("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
+	rec := e.unseen(*r.Launch)
+	if n := len(r.Launch.Placement); len(e.job.ranks) == n && e.job.world() == n {
+		rec, _, _ = e.candidate()
+	}
+	e.beginEpoch(now, rec) // the job was another one, if nobody has seen it
+	e.commitJob(now, rec)
+	ended := endedRecord{JobEpoch: rec.Epoch, Ranks: slices.Clone(r.Ended)}
+	e.extra = append(e.extra, record(now, kindEnded, ended))
+	e.launchOver(now, r)
+}
+
+// unseen is the job that a launch has started, without its processes.
+func (e *Engine) unseen(l falcon.Launch) jobRecord {
+	was := e.mem.job
+	return jobRecord{
+		Epoch: was.Epoch + 1, Processes: make([]string, len(l.Placement)), Layout: was.Layout,
+		Placement: slices.Clone(l.Placement), Generation: l.Generation, Adapter: was.Adapter,
+	}
+}
+
+// finishedBefore reports whether all ranks of the job have ended with success, as
+// far as the journal knows.
+func (e *Engine) finishedBefore() bool {
+	ended := map[falcon.Rank]bool{}
+	for _, r := range e.mem.ended.of(e.mem.job.Epoch) {
+		ended[r] = true
+	}
+	return len(ended) > 0 && len(ended) == len(e.mem.job.Placement)
+}

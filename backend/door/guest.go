@@ -61,8 +61,8 @@ func (g *Guest) End(reason error) {
 	time.AfterFunc(partingWait, func() { _ = g.conn.Close() })
 }
 
-// refusalsMost is how many refused calls one connection may make: each keeps a
-// little memory until the connection ends.
+// refusalsMost is how many refused calls one connection may make: no program that
+// means well goes on.
 const refusalsMost = 256
 
 // Refused counts a refused call, and ends a connection that makes many.

@@ -50,7 +50,8 @@ type Load interface {
 	NoSnapshots() bool // of viewers
 }
 
-// gate decides about a call from its headers, before its message is read.
+// gate decides about a call from its headers, before its message is read; an
+// interceptor then answers.
 type gate struct {
 	limits Limits
 	load   Load // nil = never short of memory
@@ -95,21 +96,49 @@ func (g *gate) caller(id auth.Identity) *caller {
 // streaming are the methods whose calls last.
 var streaming = map[string]bool{falconv1.Fleet_Attach_FullMethodName: true, falconv1.Console_Watch_FullMethodName: true}
 
+// refusedKey is the context's key of why the call is refused.
+type refusedKey struct{}
+
+// How long a refused call may take to send its message, which nobody looks at.
+// Those of agents may be as large as a frame.
+const (
+	refusedMost      = 5 * time.Second
+	refusedMostAgent = 200 * time.Millisecond
+)
+
+// refuse leaves the error to the interceptors. gRPC never cancels the context of
+// a call that its tap refuses: one with a deadline of years would keep its timer
+// and a third of a KiB for as long.
+func refuse(ctx context.Context, method string, err error) context.Context {
+	most := refusedMost
+	if method == falconv1.Fleet_Renew_FullMethodName {
+		most = refusedMostAgent
+	}
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, refusedKey{}, err), most)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
 // open is the tap of the owner's socket: it checks the role and bounds nothing,
 // so that the owner is heard whatever others do.
 func (g *gate) open(ctx context.Context, info *tap.Info) (context.Context, error) {
-	return admit(ctx, info.FullMethodName)
+	out, err := admit(ctx, info.FullMethodName)
+	if err != nil {
+		out = refuse(ctx, info.FullMethodName, err)
+	}
+	return out, nil
 }
 
 // guarded is the tap of everybody else.
 func (g *gate) guarded(ctx context.Context, info *tap.Info) (context.Context, error) {
 	out, err := g.weigh(ctx, info.FullMethodName)
-	if err != nil {
-		if guest := guestOf(ctx); guest != nil {
-			guest.Refused()
-		}
+	if err == nil {
+		return out, nil
 	}
-	return out, err
+	if guest := guestOf(ctx); guest != nil {
+		guest.Refused()
+	}
+	return refuse(ctx, info.FullMethodName, err), nil
 }
 
 func (g *gate) weigh(ctx context.Context, method string) (context.Context, error) {
@@ -158,6 +187,9 @@ func (g *gate) count(ctx context.Context, id auth.Identity, method string) (cont
 	} else {
 		ctx, cancel = context.WithTimeout(ctx, g.limits.CallMost)
 	}
+	if method == falconv1.Fleet_Renew_FullMethodName {
+		most = 1 // its message may be as large as a frame
+	}
 	if int(places.Add(1)) > most {
 		places.Add(-1)
 		cancel()
@@ -203,13 +235,26 @@ func (g *gate) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo
 	return next(srv, gatedStream{ServerStream: ss, ctx: ctx})
 }
 
-// passed is the call's context as the tap has left it; a call that came past
-// the tap is checked here.
+// passed is the call's context as the tap has left it, or its refusal; a call
+// that came past the tap is checked here.
 func passed(ctx context.Context, method string) (context.Context, error) {
+	if err, refused := ctx.Value(refusedKey{}).(error); refused {
+		return ctx, err
+	}
 	if _, ok := ctx.Value(identityKey{}).(auth.Identity); ok {
 		return ctx, nil
 	}
+	if _, known := needs[method]; !known {
+		return ctx, nil // for elsewhere
+	}
 	return admit(ctx, method)
+}
+
+// elsewhere answers calls of methods that the server does not have, once the
+// interceptor has let them by.
+func elsewhere(_ any, ss grpc.ServerStream) error {
+	method, _ := grpc.MethodFromServerStream(ss)
+	return status.Errorf(codes.Unimplemented, "there is no method %q here", method)
 }
 
 // recovered turns a panic into the call's error: one bad call ends alone.

@@ -194,6 +194,7 @@ func (s *Server) options(creds credentials.TransportCredentials) []grpc.ServerOp
 		grpc.ConnectionTimeout(cmp.Or(s.cfg.Limits.Handshake, handshakeWait)),
 		grpc.UnaryInterceptor(s.gate.unary),
 		grpc.StreamInterceptor(s.gate.stream),
+		grpc.UnknownServiceHandler(elsewhere),
 		grpc.MaxRecvMsgSize(RequestBytesMax),
 		grpc.InitialWindowSize(windowBytes),
 		grpc.InitialConnWindowSize(windowBytes),

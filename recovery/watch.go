@@ -324,8 +324,11 @@ func (m *Machine) unbegun(now time.Time) time.Duration {
 // devices that failed, where the job stalls.
 func (m *Machine) watchRanks(now time.Time) {
 	var faults []falcon.Fault
-	recovering := m.recovering()
-	if recovering && now.Sub(m.at.moved) < 2*m.cfg.Beat || !recovering && !m.standsUnexplained(now) {
+	recovering, unexplained := m.recovering(), m.standsUnexplained(now)
+	switch {
+	case recovering && now.Sub(m.at.moved) < 2*m.cfg.Beat:
+		return
+	case !recovering && !unexplained && (m.unbegun(now) == 0 || m.ends.finishing(&m.pace, m.cfg.Beat)):
 		return
 	}
 	nodes := map[falcon.Node]bool{}
@@ -334,7 +337,8 @@ func (m *Machine) watchRanks(now time.Time) {
 		if nodes[n] || m.isFenced(n) || recovering && !m.waitsForRank(falcon.Rank(r)) {
 			continue
 		}
-		if f, ok := m.quiet(now, falcon.Rank(r), n); ok {
+		f, ok := m.quiet(now, falcon.Rank(r), n)
+		if stopped := f.Kind == falcon.FaultFrozen && m.ranks[r].hookAge() >= m.cfg.HangMin; ok && (recovering || unexplained || stopped) {
 			nodes[n], faults = true, append(faults, f)
 		}
 	}

@@ -41,6 +41,8 @@ type Cluster struct {
 
 	pids int
 	did  map[string]int // deeds, by kind
+
+	struck map[string]int // engines killed, by point
 }
 
 func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
@@ -48,7 +50,7 @@ func newCluster(seed uint64, change func(*setup)) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{World: newWorld(seed), dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, did: map[string]int{}}
+	c := &Cluster{World: newWorld(seed), dir: dir, nodes: map[falcon.Node]*node{}, pids: 100, did: map[string]int{}, struck: map[string]int{}}
 	c.setup = c.draw()
 	c.setup.versions(seed)
 	if change != nil {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/engine"
+	"github.com/failslow/falcon/backend/journal"
 )
 
 var (
@@ -151,13 +153,14 @@ type tally struct {
 	fences   int
 	orders   map[string]int
 	deeds    map[string]int
+	struck   map[string]int // engines killed, by point
 }
 
 func (y *tally) add(c *Cluster) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if y.orders == nil {
-		y.orders, y.deeds = map[string]int{}, map[string]int{}
+		y.orders, y.deeds, y.struck = map[string]int{}, map[string]int{}, map[string]int{}
 	}
 	y.time += c.now
 	y.resumed, y.fences = y.resumed+c.judge.resumed, y.fences+c.judge.fences
@@ -171,11 +174,14 @@ func (y *tally) add(c *Cluster) {
 	for kind, n := range c.did {
 		y.deeds[kind] += n
 	}
+	for point, n := range c.struck {
+		y.struck[point] += n
+	}
 }
 
 func (y *tally) String() string {
-	return fmt.Sprintf("%.1f h of the jobs' time, %d recoveries with success, %d fences, %d jobs finished, %d given up with a sentence, orders carried out %v, deeds %v",
-		y.time.Hours(), y.resumed, y.fences, y.finished, y.gaveUp, y.orders, y.deeds)
+	return fmt.Sprintf("%.1f h of the jobs' time, %d recoveries with success, %d fences, %d jobs finished, %d given up with a sentence, orders carried out %v, deeds %v, engines killed %v",
+		y.time.Hours(), y.resumed, y.fences, y.finished, y.gaveUp, y.orders, y.deeds, y.struck)
 }
 
 // check wants every kind of deed and of order to have been met in a long run.
@@ -187,6 +193,11 @@ func (y *tally) check(t *testing.T) {
 	for _, k := range append(slices.Clone(harmless), faulty...) {
 		if y.deeds[k.kind] == 0 {
 			t.Errorf("no %s was met", k.kind)
+		}
+	}
+	for _, point := range []string{engine.PointBeforeWrite, engine.PointAfterWrite, engine.PointAfterSend, journal.PointBeforeCommit, journal.PointCommitted, journal.PointAnchored} {
+		if y.struck[point] == 0 {
+			t.Errorf("no engine was killed %s", point)
 		}
 	}
 	if y.resumed == 0 || y.finished == 0 || y.orders[falcon.OrderMicroBatches] == 0 || y.orders[falcon.OrderPlacement] == 0 || y.orders[falcon.OrderCheckpoint] == 0 {

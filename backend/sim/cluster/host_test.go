@@ -34,7 +34,12 @@ type host struct {
 	woken   bool
 	skew    time.Duration
 	full    int // disks that are full, and not freed
+	doom    int // points until the engine is killed at one, 0 = it is not to be
+	dying   bool
 }
+
+// errKilled ends an engine at one of its points.
+var errKilled = errors.New("killed")
 
 func newHost(c *Cluster, dir string) *host {
 	return &host{c: c, path: filepath.Join(dir, "journal.db")}
@@ -48,7 +53,7 @@ func (h *host) start() {
 		return
 	}
 	e, err := engine.New(engine.Config{
-		JobName: "sim", Journal: j, Now: func() time.Time { return h.c.at(h.skew) },
+		JobName: "sim", Journal: j, Fault: h.strike, Now: func() time.Time { return h.c.at(h.skew) },
 		Policy:     falcon.Policy{Mode: falcon.ModeAuto, Cap: h.c.setup.cap, Owner: "sim", Recovery: falcon.RecoveryPolicy{PerHour: 1000}},
 		Validation: engine.Validation{Auto: h.c.setup.autoTests},
 		Recoverer:  spy{recovery.New(recovery.Config{}), h.c.judge},
@@ -75,8 +80,26 @@ func (h *host) start() {
 	h.tick(h.life)
 }
 
+// strike kills an engine that is to die, at the point where its time has come.
+func (h *host) strike(point string) error {
+	if h.doom > 0 && !h.dying {
+		if h.doom--; h.doom == 0 {
+			h.dying = true
+			h.c.struck[point]++
+			h.c.log("engine: is killed %s", point)
+		}
+	}
+	if h.dying {
+		return errKilled
+	}
+	return nil
+}
+
 // fault is the disk of the journal, which may be full.
 func (h *host) fault(point string) error {
+	if err := h.strike(point); err != nil {
+		return err
+	}
 	if h.full > 0 && point == journal.PointBeforeCommit {
 		return errors.Join(journal.ErrFull, syscall.ENOSPC)
 	}
@@ -96,9 +119,10 @@ func (h *host) kill() {
 		return
 	}
 	h.c.log("engine: killed")
+	h.dying = true // what is under way ends where it is
 	h.engine.Halt()
 	_ = h.journal.Close()
-	h.engine, h.stopped = nil, false
+	h.engine, h.stopped, h.doom, h.dying = nil, false, 0, false
 	for _, c := range h.c.conns {
 		if c.life == h.life && c.engUp {
 			c.closeEngine("the engine was killed")
@@ -153,9 +177,11 @@ func (h *host) call(f func(context.Context, *engine.Engine) error) error {
 			return err
 		default:
 			runtime.Gosched()
+			if h.engine != e {
+				continue // it was killed: the answer says so
+			}
 			if err := e.Turn(false); err != nil {
-				h.c.violate("the engine has ended: %s", err)
-				return err
+				h.ends(err)
 			}
 		}
 	}
@@ -184,12 +210,25 @@ func (h *host) wake() {
 	})
 }
 
+// ends is an engine that has ended by itself, or was killed at a point.
+func (h *host) ends(err error) {
+	if !h.dying {
+		h.c.violate("the engine has ended: %s", err)
+		return
+	}
+	for _, c := range h.c.conns {
+		c.pump() // what was sent is on its way
+	}
+	h.kill()
+	h.c.after(h.c.between(0, 5*time.Second), h.revive)
+}
+
 func (h *host) turn(tick bool) {
 	if h.engine == nil || h.stopped {
 		return
 	}
 	if err := h.engine.Turn(tick); err != nil {
-		h.c.violate("the engine has ended: %s", err)
+		h.ends(err)
 		return
 	}
 	for h.watcher.Waiting() > 0 {

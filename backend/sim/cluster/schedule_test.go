@@ -45,6 +45,7 @@ var harmless = []weighted{
 	{"half-cut", 3},
 	{"all-reset", 3},
 	{"engine-kill", 6},
+	{"engine-crash", 8},
 	{"engine-stop", 6},
 	{"disk-full", 3},
 	{"stall", 3},
@@ -151,6 +152,10 @@ func (c *Cluster) do(d deed) {
 	case "engine-kill":
 		c.host.kill()
 		c.after(min(d.last, 20*time.Second), c.host.revive)
+	case "engine-crash": // killed at one of the next points at which it writes or sends
+		if c.host.engine != nil {
+			c.host.doom = 1 + d.rank%12
+		}
 	case "engine-stop":
 		c.host.stop(d.last)
 	case "disk-full":

@@ -20,6 +20,7 @@ type setup struct {
 	spread          time.Duration // between the first and the last rank's end
 	exitInfo        bool          // the kernel tells how processes that are no children have ended
 	drainMs         int
+	snapshotBytes   int64  // of records, before the journal is compacted
 	old             []bool // by node: agent and hooks begin as those of the version before
 	autoTests       bool
 	cap             falcon.Rung
@@ -106,8 +107,9 @@ func (c *Cluster) draw() setup {
 	return s
 }
 
-// versions draws the agents' pace, and in one run of three which nodes begin with
-// agents and hooks of the version before: an upgrade of the cluster is under way.
+// versions draws the agents' pace, whether the journal is compacted every few
+// seconds, and in one run of three which nodes begin with agents and hooks of the
+// version before: an upgrade of the cluster is under way.
 func (s *setup) versions(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x0d1f))
 	s.drainMs = 200 * (1 + rng.IntN(3))
@@ -116,6 +118,9 @@ func (s *setup) versions(seed uint64) {
 		for i := range s.old {
 			s.old[i] = rng.IntN(2) == 0
 		}
+	}
+	if rng.IntN(2) == 0 {
+		s.snapshotBytes = 32 << 10
 	}
 }
 

@@ -195,8 +195,8 @@ func (y *tally) check(t *testing.T) {
 			t.Errorf("no %s was met", k.kind)
 		}
 	}
-	for _, point := range []string{engine.PointBeforeWrite, engine.PointAfterWrite, engine.PointAfterSend, journal.PointBeforeCommit, journal.PointCommitted, journal.PointAnchored} {
-		if y.struck[point] == 0 {
+	for _, point := range append(journal.Points(), engine.PointBeforeWrite, engine.PointAfterWrite, engine.PointAfterSend) {
+		if y.struck[point] == 0 && seedsMost() >= 300 {
 			t.Errorf("no engine was killed %s", point)
 		}
 	}

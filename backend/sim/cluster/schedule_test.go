@@ -154,7 +154,10 @@ func (c *Cluster) do(d deed) {
 		c.after(min(d.last, 20*time.Second), c.host.revive)
 	case "engine-crash": // killed at one of the next points at which it writes or sends
 		if c.host.engine != nil {
-			c.host.doom = 1 + d.rank%12
+			c.host.doom, c.host.seldom = 1+d.rank%12, d.node%2 == 0 && c.setup.snapshotBytes > 0
+			if c.host.seldom {
+				c.host.doom = 1 + d.rank%3
+			}
 		}
 	case "engine-stop":
 		c.host.stop(d.last)

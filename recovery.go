@@ -17,11 +17,12 @@ const (
 type Fault struct {
 	Kind       FaultKind `json:"kind"`
 	Node       Node      `json:"node"`
-	Device     Device    `json:"device,omitempty"` // empty = the whole node
-	Ranks      []Rank    `json:"ranks"`            // that must be made anew
-	Evidence   []string  `json:"evidence"`         // one sentence each, oldest first
-	FirstNs    int64     `json:"first_unix_ns"`    // of the first sign
-	DetectedNs int64     `json:"detected_unix_ns"` // when it was certain enough to act
+	Device     Device    `json:"device,omitempty"`   // empty = the whole node
+	Ranks      []Rank    `json:"ranks"`              // that must be made anew
+	Evidence   []string  `json:"evidence"`           // one sentence each, oldest first
+	AskedBy    string    `json:"asked_by,omitempty"` // who demanded it without a sign; "" = it was found
+	FirstNs    int64     `json:"first_unix_ns"`      // of the first sign
+	DetectedNs int64     `json:"detected_unix_ns"`   // when it was certain enough to act
 }
 
 // ZeRO says how the optimizer's state is spread (Rajbhandari et al. 2020):

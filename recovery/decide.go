@@ -212,7 +212,7 @@ func (m *Machine) onDemand(now time.Time, d Demand) {
 		return
 	}
 	m.closed = false
-	f := falcon.Fault{Kind: falcon.FaultNode, Node: d.Node, FirstNs: now.UnixNano()}
+	f := falcon.Fault{Kind: falcon.FaultNode, Node: d.Node, AskedBy: d.By, FirstNs: now.UnixNano()}
 	what := fmt.Sprintf("node %s be given up", d.Node)
 	if d.Rank >= 0 {
 		f.Kind, f.Device, f.Ranks = falcon.FaultExit, m.placement()[d.Rank], []falcon.Rank{d.Rank}

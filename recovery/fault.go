@@ -108,6 +108,9 @@ func merge(o *falcon.Fault, f falcon.Fault) {
 		}
 	}
 	slices.Sort(o.Ranks)
+	if f.AskedBy == "" {
+		o.AskedBy = ""
+	}
 	switch {
 	case whole(f) && !whole(*o), o.Kind == falcon.FaultHang:
 		o.Kind, o.Device = f.Kind, f.Device

@@ -95,7 +95,8 @@ func (m *Machine) notInPlace(now time.Time, n falcon.Node) string {
 	return ""
 }
 
-// exits counts how often processes of a node ended within the last hour.
+// exits counts how often processes of a node ended by themselves within the last
+// hour.
 func (m *Machine) exits(now time.Time, n falcon.Node) int {
 	times := 0
 	for _, c := range m.recs {
@@ -103,7 +104,7 @@ func (m *Machine) exits(now time.Time, n falcon.Node) int {
 			continue
 		}
 		for _, f := range c.Faults {
-			if f.Kind == falcon.FaultExit && f.Node == n && now.UnixNano()-f.DetectedNs < int64(hour) {
+			if f.Kind == falcon.FaultExit && f.AskedBy == "" && f.Node == n && now.UnixNano()-f.DetectedNs < int64(hour) {
 				times++
 			}
 		}

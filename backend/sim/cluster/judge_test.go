@@ -138,7 +138,18 @@ func (n *node) guilty() bool {
 			return true
 		}
 	}
-	return n.blamed > 0 && n.c.now-n.blamed < guiltyFor
+	return n.ends() >= 3
+}
+
+// ends counts the processes of the node that ended by themselves within an hour:
+// where that happens often, nothing is started there any more.
+func (n *node) ends() (times int) {
+	for _, p := range n.procs {
+		if !p.alive && !p.normal && n.c.now-p.endedAt < time.Hour {
+			times++
+		}
+	}
+	return times
 }
 
 // started judges a start of a process.

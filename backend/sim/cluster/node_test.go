@@ -30,7 +30,6 @@ type node struct {
 	back     time.Duration // when that was possible again, after an outage
 	outage   time.Duration // how long that one was
 	thawed   time.Duration // when a process here last went on after a freeze
-	blamed   time.Duration // when a device here last reported a fatal fault
 	hot      uint64        // thermal time of its GPUs so far, ns
 	demanded bool          // an operator has asked for its replacement
 	old      bool          // its agent is of the version before, until it is started again

@@ -53,6 +53,7 @@ var harmless = []weighted{
 	{"test", 4},
 	{"freeze", 2},
 	{"decide", 4},
+	{"demand", 2},
 }
 
 var faulty = []weighted{
@@ -173,7 +174,7 @@ func (c *Cluster) do(d deed) {
 			c.log("%s is slow now: %.2f", p.dev, c.job.slow[p.dev])
 			c.after(10*d.last, func() { delete(c.job.slow, p.dev) })
 		}
-	case "test", "freeze", "decide":
+	case "test", "freeze", "decide", "demand":
 		c.operate(d)
 	default:
 		c.fault(d)
@@ -199,6 +200,8 @@ func (c *Cluster) operate(d deed) {
 			p.Frozen = true
 			_, err = e.SetPolicy(ctx, operator, true, p)
 			return err
+		case "demand":
+			return c.demand(ctx, e, d)
 		default:
 			return c.decide(ctx, e, d.rank)
 		}
@@ -245,6 +248,26 @@ func (c *Cluster) decide(ctx context.Context, e *engine.Engine, no int) error {
 		return err
 	}
 	return errNothing
+}
+
+// demand has a rank made anew, or a whole node given up, though nothing is known
+// against it. What is in doubt counts as done: an engine may die as it answers.
+func (c *Cluster) demand(ctx context.Context, e *engine.Engine, d deed) error {
+	p := c.victim(d.rank)
+	if p == nil {
+		return errNothing
+	}
+	q := &falconv1.RecoverRequest{Verb: "renew", Rank: int32(p.rank), Reason: "sim"}
+	if d.flag && c.now < start+10*time.Minute {
+		q = &falconv1.RecoverRequest{Verb: "fence", Node: string(p.n.name), Reason: "sim"}
+	}
+	was := p.n.demanded
+	p.n.demanded, c.judge.sick = was || q.GetVerb() == "fence", c.now
+	_, err := e.Recover(ctx, operator, q)
+	if err != nil && !errors.Is(err, engine.ErrStopped) {
+		p.n.demanded = was
+	}
+	return err
 }
 
 var errNothing = errors.New("no incident is open")
@@ -368,6 +391,7 @@ func (c *Cluster) lift() {
 			})
 			if err == nil {
 				delete(c.judge.barred, n.name)
+				n.demanded = false
 				c.log("operator: lifted the fence of %s", n.name)
 			}
 		}

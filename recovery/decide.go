@@ -130,7 +130,9 @@ func (m *Machine) asks(now time.Time) string {
 	switch {
 	case c.Whole && m.job.Checkpoint < 0:
 		return noCheckpoint
-	case stuck(c) && silentHang(c):
+	case stuck(c) && hangWith(c, noneLeft):
+		return "somebody may have stopped the job: approve to start it again from its newest checkpoint, or deny"
+	case stuck(c) && hangWith(c, unheardOf):
 		return "the console can't tell a dead node from its own blindness: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
 	case stuck(c):
 		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
@@ -146,10 +148,10 @@ func (m *Machine) asks(now time.Time) string {
 	return ""
 }
 
-// silentHang reports whether nodes were silent when a job was said to hang.
-func silentHang(c *falcon.Recovery) bool {
+// hangWith reports whether the evidence of a hang contains a text.
+func hangWith(c *falcon.Recovery, text string) bool {
 	return slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
-		return slices.ContainsFunc(f.Evidence, func(e string) bool { return strings.Contains(e, unheardOf) })
+		return slices.ContainsFunc(f.Evidence, func(e string) bool { return strings.Contains(e, text) })
 	})
 }
 

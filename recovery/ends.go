@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -101,6 +102,9 @@ func (m *Machine) ended(now time.Time, p Process) {
 		return
 	case m.cur != nil && slices.Contains(m.cur.Pending, p.Rank):
 		return
+	case !idle && p.Finished && m.cur.State == falcon.RecoverySuspend && p.Park == nil:
+		m.succeeded(now, p.Rank) // before the order came; gone asks for it where others have parked
+		return
 	case idle && p.Exit == "":
 		m.ends.open[p.Rank] = now
 		return
@@ -122,7 +126,7 @@ func (m *Machine) explains(now time.Time, p Process) {
 // succeeded enters an end with success, and those that it explains.
 func (m *Machine) succeeded(now time.Time, r falcon.Rank) {
 	if m.cur != nil {
-		m.at.moved, m.at.over = now, true
+		m.at.moved, m.at.over = now, m.cur.State == falcon.RecoveryRejoin
 	}
 	m.ready.Ended = append(m.ready.Ended, m.ends.succeed(now, r, m.pace.told)...)
 	m.allOver(now)
@@ -135,10 +139,30 @@ func (m *Machine) allOver(now time.Time) {
 	}
 	m.ends.finished = true
 	m.note("recovery", 0, "the job has finished: all %d ranks ended normally", len(m.ranks))
-	if m.cur != nil && m.cur.State == falcon.RecoveryProposed {
+	if m.cur != nil && (m.cur.State == falcon.RecoveryProposed || m.cur.State == falcon.RecoverySuspend && !m.cur.Whole) {
 		m.finish(now, falcon.RecoveryCancelled, "the job has finished: nothing is left to recover")
 	}
 }
+
+// watchFinish ends a recovery that the job's end has overtaken: most ranks have
+// ended with success, and nobody is heard who still lives. Who is not heard may
+// have ended too.
+func (m *Machine) watchFinish(now time.Time) {
+	if m.cur == nil || m.cur.State != falcon.RecoverySuspend || m.cur.Whole || !m.mostOver() {
+		return
+	}
+	for r := range m.ranks {
+		x := &m.ranks[r]
+		if x.known && x.proc.Alive && !m.unheard(now, m.host(x.proc.Node, now)) {
+			return
+		}
+	}
+	m.finish(now, falcon.RecoveryCancelled, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", len(m.ends.over), len(m.ranks)))
+	m.closed = false // the others' ends are still to come
+}
+
+// mostOver reports whether most ranks have ended with success.
+func (m *Machine) mostOver() bool { return 2*len(m.ends.over) > len(m.ranks) }
 
 // watchEnds takes ends that nobody has explained in time for faults. A node that is
 // not heard may have more to say of it.

@@ -156,6 +156,7 @@ func (m *Machine) take(a assignment, generation uint64) {
 	}
 	for _, r := range a.launch {
 		c.Replaced[r], c.Launched[r] = a.placement[r], generation
+		delete(m.ends.over, r)
 		m.ranks[r], m.least[a.placement[r]] = member{}, generation
 	}
 	c.Placement, c.Pending = a.placement, nil

@@ -88,7 +88,7 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 		h.fatal, h.fatalAt = d.Device, time.Unix(0, d.AtNs)
 	}
 	for _, r := range in.Ended {
-		if r >= 0 && int(r) < len(m.ranks) {
+		if r >= 0 && int(r) < len(m.ranks) && !launchedSince(in.Recoveries, r) {
 			m.ends.succeed(now, r, m.pace.told) // an end that nobody heard of meanwhile counts as the same
 		}
 	}
@@ -119,6 +119,12 @@ func (m *Machine) onRestored(now time.Time, in Restored) {
 		m.closed, m.closedAt = true, now
 	}
 	m.index()
+}
+
+// launchedSince reports whether a recovery that goes on has launched a rank that
+// had ended with success.
+func launchedSince(all []falcon.Recovery, r falcon.Rank) bool {
+	return slices.ContainsFunc(all, func(c falcon.Recovery) bool { return !c.State.Over() && c.Launched[r] > 0 })
 }
 
 // floors says again of which generation the processes on devices are at least.

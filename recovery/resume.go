@@ -117,11 +117,11 @@ func (m *Machine) finish(now time.Time, s falcon.RecoveryState, why string) {
 	c, began := m.cur, m.cur.Attempts > 0 && m.cur.JobEpoch == m.job.Epoch
 	m.enter(now, s, 0)
 	c.Reason, c.EndedNs = why, now.UnixNano()
-	if s != falcon.RecoveryResumed && began {
+	if s != falcon.RecoveryResumed && began && !m.mostOver() { // else they end by themselves
 		m.command(Stop{Generation: c.Generation, Nodes: m.stopped()})
 	}
 	m.cur, m.at = nil, attempt{}
-	m.closed, m.closedAt = s != falcon.RecoveryResumed && !stuck(c), now
+	m.closed, m.closedAt = s != falcon.RecoveryResumed && (!stuck(c) || hangWith(c, noneLeft)), now
 	m.pace.moved = now
 	if s == falcon.RecoveryResumed {
 		m.settle(c)

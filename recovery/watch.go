@@ -172,11 +172,13 @@ func (m *Machine) watch(now time.Time) {
 	m.suspect(now)
 	if !m.hear.holds() {
 		m.watchEnds(now)
+		m.watchFinish(now)
 		m.watchNodes(now)
 		m.watchRanks(now)
 		m.watchParked(now)
 	}
 	m.watchHang(now)
+	m.watchEmpty(now)
 	m.watchRelief(now)
 	m.watchLeft(now)
 }
@@ -404,6 +406,25 @@ func (m *Machine) watchHang(now time.Time) {
 		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", for_.Seconds(), m.soundness(now)), m.behind()},
 	})
 }
+
+// watchEmpty names a job of which no process is left although all its nodes are
+// heard: they ended while nobody looked. Somebody may have stopped it.
+func (m *Machine) watchEmpty(now time.Time) {
+	if m.cur != nil || m.closed || m.pace.hung || m.pace.held || len(m.ends.over) > 0 || m.hear.holds() || m.anyAlive() || m.pace.still(now) < m.cfg.HangMin {
+		return
+	}
+	if slices.ContainsFunc(m.sorted, func(n falcon.Node) bool { h := m.host(n, now); return !h.met || m.unheard(now, h) }) {
+		return
+	}
+	m.pace.hung = true
+	m.fault(now, falcon.Fault{
+		Kind: falcon.FaultHang, FirstNs: m.pace.moved.UnixNano(),
+		Evidence: []string{fmt.Sprintf("%s for %.0f s, and nobody saw how they ended", noneLeft, m.pace.still(now).Seconds())},
+	})
+}
+
+// noneLeft begins the evidence that all processes are gone.
+const noneLeft = "all nodes are heard, and none has had a process of the job"
 
 // unheardOf begins the part of a hang's evidence that names silent nodes.
 const unheardOf = "and nothing is heard of "

@@ -21,6 +21,7 @@ type judge struct {
 	stands  bool                 // a restart was given up, and the engine has said so
 	gaveUp  int                  // runs that have ended so
 	waits   bool                 // a recovery waits for a spare
+	asks    string               // the recovery that waits for a person
 	barred  map[falcon.Node]bool // fenced, and not lifted
 }
 
@@ -59,6 +60,10 @@ func (j *judge) recovery(v falcon.Recovery) {
 		j.c.log("engine: %s is %s (generation %d, fenced %v, pending %v, resume %d): %s", v.ID, v.State, v.Generation, v.Fenced, v.Pending, v.Resume, v.Reason)
 	}
 	j.state[v.ID] = v.State
+	j.asks = ""
+	if v.State == falcon.RecoveryProposed && v.Reason != "" {
+		j.asks = v.ID
+	}
 	j.waits = !v.State.Over() && strings.Contains(v.Reason, "no spare is left")
 	if v.State == falcon.RecoveryFailed && was != v.State {
 		j.stands = true // it says why, and what to do

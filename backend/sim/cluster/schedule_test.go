@@ -396,6 +396,13 @@ func (c *Cluster) lift() {
 			}
 		}
 	}
+	if id := c.judge.asks; id != "" && c.job.broken() != "" { // they look at the job before they approve
+		err := c.host.call(func(ctx context.Context, e *engine.Engine) error {
+			_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{Verb: "approve", Recovery: id, Reason: "sim"})
+			return err
+		})
+		c.log("operator: approve %s: %v", id, err)
+	}
 	if c.judge.waits && len(c.order) < nodesMost {
 		n := newNode(c, falcon.Node(fmt.Sprintf("n%d", len(c.order))), c.dir)
 		c.nodes[n.name] = n

@@ -165,13 +165,13 @@ func (m *Machine) watchFinish(now time.Time) {
 func (m *Machine) mostOver() bool { return 2*len(m.ends.over) > len(m.ranks) }
 
 // watchEnds takes ends that nobody has explained in time for faults. A node that is
-// not heard may have more to say of it.
+// not heard, or not yet, may have more to say of it.
 func (m *Machine) watchEnds(now time.Time) {
 	if len(m.ends.open) == 0 {
 		return
 	}
 	wait := m.cfg.Unexplained
-	if slices.ContainsFunc(m.sorted, func(n falcon.Node) bool { return m.unheard(now, m.host(n, now)) }) {
+	if slices.ContainsFunc(m.sorted, func(n falcon.Node) bool { h := m.host(n, now); return !h.met || m.unheard(now, h) }) {
 		wait = max(wait, m.cfg.Grace)
 	}
 	for _, r := range m.ends.overdue(now, wait) {

@@ -87,7 +87,7 @@ func (m *Machine) listen(now time.Time) {
 	}
 	blind := m.hear.blind
 	held, over := m.hear.see(now, unheard, unmet, of, unheard > 0 && m.deaf(now), m.cfg.Grace)
-	if m.hear.blind && !blind && unheard > max(leaving, 1) {
+	if m.hear.blind && !blind && unheard > max(leaving, 1) && !m.ends.finished {
 		m.note("fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", unheard, of)
 	}
 	if over {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -81,13 +82,19 @@ func (j *judge) recovery(v falcon.Recovery) {
 	}
 	if v.State == falcon.RecoverySuspend && was != v.State {
 		j.begins++
-		if why := j.c.job.broken(); why == "" && j.c.now-j.sick > sickFor {
+		blamed := slices.ContainsFunc(v.Placement, func(d falcon.Device) bool { n := j.c.nodes[d.Node()]; return n != nil && n.suspect() })
+		if why := j.c.job.broken(); why == "" && j.c.now-j.sick > sickFor && !(blamed && fatal(v)) {
 			j.c.violate("%s holds a healthy job: %v", v.ID, faults(v))
 		}
 	}
 	if j.c.job.finished && !v.State.Over() && was == "" {
 		j.c.violate("%s is opened for a finished job: %v", v.ID, faults(v))
 	}
+}
+
+// fatal reports whether a device's fault is among what a recovery is about.
+func fatal(v falcon.Recovery) bool {
+	return slices.ContainsFunc(v.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultDevice })
 }
 
 func faults(v falcon.Recovery) []string {
@@ -143,8 +150,12 @@ func (n *node) guilty() bool {
 			return true
 		}
 	}
-	return n.ends() >= 3
+	return n.ends() >= 3 || n.suspect()
 }
+
+// suspect reports whether a device of the node has reported a fatal fault of late:
+// with a stall, whatever its cause, that is a sign against it.
+func (n *node) suspect() bool { return n.blamed > 0 && n.c.now-n.blamed < guiltyFor+sickFor }
 
 // ends counts the processes of the node that ended by themselves within an hour:
 // where that happens often, nothing is started there any more.

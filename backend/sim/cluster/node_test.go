@@ -31,6 +31,7 @@ type node struct {
 	outage   time.Duration // how long that one was
 	thawed   time.Duration // when a process here last went on after a freeze
 	hot      uint64        // thermal time of its GPUs so far, ns
+	blamed   time.Duration // when a device here last reported a fatal fault, 0 = never
 	demanded bool          // an operator has asked for its replacement
 	old      bool          // its agent is of the version before, until it is started again
 }
@@ -133,6 +134,20 @@ func (a *agentLife) probe() {
 		a.link.Shipper().Send(agent.TelemetryFrame(readings, nil, falcon.HostReading{AtNs: n.now().UnixNano()}))
 	}
 	n.c.after(telemetryEvery, a.probe)
+}
+
+// complain has a device report a fault, which is fatal or not. Nothing comes of it
+// by itself: its process goes on.
+func (n *node) complain(d falcon.Device, fatal bool) {
+	if n.agent == nil || n.agent.stopped || !n.power {
+		return
+	}
+	code, text := 13, "a page fault of the application"
+	if fatal {
+		code, text = 79, "the GPU has fallen off the bus"
+		n.blamed = n.c.now
+	}
+	n.agent.link.Shipper().Send(agent.DeviceFrame(string(d), n.now().UnixNano(), fatal, code, text))
 }
 
 // wake has the next turn come within d.

@@ -54,6 +54,7 @@ var harmless = []weighted{
 	{"freeze", 2},
 	{"decide", 4},
 	{"demand", 2},
+	{"device", 2},
 }
 
 var faulty = []weighted{
@@ -174,6 +175,8 @@ func (c *Cluster) do(d deed) {
 			c.log("%s is slow now: %.2f", p.dev, c.job.slow[p.dev])
 			c.after(10*d.last, func() { delete(c.job.slow, p.dev) })
 		}
+	case "device":
+		n.complain(falcon.NewDevice(n.name, d.rank%c.setup.perNode), d.flag)
 	case "test", "freeze", "decide", "demand":
 		c.operate(d)
 	default:

@@ -63,10 +63,11 @@ func (b *orderBook) late(node falcon.Node, res *falconv1.CommandResult, jobEpoch
 }
 
 // revived takes out an order that was given up on, and that all ranks of the world
-// have agreed on after all; nil for none.
-func (b *orderBook) revived(world int, jobEpoch uint64) (*order, outcomeRecord) {
+// have agreed on after all; nil for none. recovered is that a recovery has taken
+// the job over: what has left with a checkpoint is that one's to start again.
+func (b *orderBook) revived(world int, jobEpoch uint64, recovered bool) (*order, outcomeRecord) {
 	for i, o := range b.lost {
-		if o.Order.Epoch != jobEpoch || world == 0 || o.words() < world {
+		if o.Order.Epoch != jobEpoch || world == 0 || o.words() < world || recovered && o.Order.Leave {
 			continue
 		}
 		out := o.agreed(outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration})

@@ -50,7 +50,10 @@ func TestLostOrdersOutliveAStart(t *testing.T) {
 			o.witness(p, now)
 		}
 	}
-	if o, out := b.revived(2, 1); o == nil || out.Resume != 60 || out.Failed != "" {
+	if o, _ := b.revived(2, 1, true); o != nil {
+		t.Error("a restart begins although a recovery has the job")
+	}
+	if o, out := b.revived(2, 1, false); o == nil || out.Resume != 60 || out.Failed != "" {
 		t.Errorf("outcome %+v", out)
 	}
 }

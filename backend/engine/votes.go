@@ -16,7 +16,7 @@ const votesAfter = 10
 
 // judgeOrders ends the orders whose outcome is known.
 func (e *Engine) judgeOrders(now time.Time) {
-	if o, out := e.orders.revived(e.mem.job.Layout.World(), e.mem.job.Epoch); o != nil {
+	if o, out := e.orders.revived(e.mem.job.Layout.World(), e.mem.job.Epoch, e.takenOver()); o != nil {
 		e.agreedLate(now, o, out)
 	}
 	for _, id := range sortedKeys(e.orders.open) {
@@ -41,6 +41,12 @@ func (e *Engine) judgeOrders(now time.Time) {
 		}
 		e.letGo(now)
 	}
+}
+
+// takenOver reports whether a recovery has begun in this job epoch.
+func (e *Engine) takenOver() bool {
+	n := len(e.mem.recoveries)
+	return n > 0 && e.mem.recoveries[n-1].JobEpoch == e.mem.job.Epoch && e.mem.recoveries[n-1].Attempts > 0
 }
 
 func (e *Engine) agreedLate(now time.Time, o *order, out outcomeRecord) {

@@ -157,6 +157,7 @@ func (m *Machine) take(a assignment, generation uint64) {
 	for _, r := range a.launch {
 		c.Replaced[r], c.Launched[r] = a.placement[r], generation
 		delete(m.ends.over, r)
+		delete(m.at.stopping, r) // its next process has not been told to
 		m.ranks[r], m.least[a.placement[r]] = member{}, generation
 	}
 	c.Placement, c.Pending = a.placement, nil

@@ -181,6 +181,9 @@ func (m *Machine) suspended(now time.Time) bool {
 	if now.Before(m.at.gather) || !m.allAcked() {
 		return false
 	}
+	if m.watchFinish(now); m.cur == nil {
+		return false
+	}
 	if m.gone(now) {
 		return true
 	}

@@ -359,7 +359,7 @@ func (t *team) vote() bool {
 		t.running = false
 		for _, r := range members {
 			p := t.members[r]
-			p.team = nil
+			p.team, p.leaving = nil, true
 			t.j.c.after(t.j.c.between(300*time.Millisecond, time.Second), p.finish)
 		}
 		return false
@@ -388,7 +388,7 @@ func (t *team) end() {
 	last := time.Duration(0)
 	for _, r := range t.ranks() {
 		p := t.members[r]
-		p.team = nil
+		p.team, p.leaving = nil, true
 		d := c.between(0, c.setup.spread)
 		last = max(last, d)
 		c.after(d, p.finish)

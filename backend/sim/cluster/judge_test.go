@@ -83,18 +83,13 @@ func (j *judge) recovery(v falcon.Recovery) {
 	if v.State == falcon.RecoverySuspend && was != v.State {
 		j.begins++
 		blamed := slices.ContainsFunc(v.Placement, func(d falcon.Device) bool { n := j.c.nodes[d.Node()]; return n != nil && n.suspect() })
-		if why := j.c.job.broken(); why == "" && j.c.now-j.sick > sickFor && !(blamed && fatal(v)) {
+		if why := j.c.job.broken(); why == "" && j.c.now-j.sick > sickFor && !blamed {
 			j.c.violate("%s holds a healthy job: %v", v.ID, faults(v))
 		}
 	}
 	if j.c.job.finished && !v.State.Over() && was == "" {
 		j.c.violate("%s is opened for a finished job: %v", v.ID, faults(v))
 	}
-}
-
-// fatal reports whether a device's fault is among what a recovery is about.
-func fatal(v falcon.Recovery) bool {
-	return slices.ContainsFunc(v.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultDevice })
 }
 
 func faults(v falcon.Recovery) []string {
@@ -128,7 +123,7 @@ func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
 	if j.c.now-n.back < backFor {
 		away = max(away, n.outage) // the engine has not heard of its return so far
 	}
-	if (broken != "" || j.c.now-j.sick <= sickFor) && (away > reachFor && 2*out <= of || away > keepalive) {
+	if (broken != "" || j.c.now-j.sick <= sickFor) && (away > reachFor && 2*out <= max(of, 2) || away > keepalive) {
 		return
 	}
 	j.c.violate("healthy node %s is fenced by %s: out of reach for %v, %d of %d nodes are; the job: %q; %v", name, v.ID, away, out, of, broken, faults(v))
@@ -155,7 +150,10 @@ func (n *node) guilty() bool {
 
 // suspect reports whether a device of the node has reported a fatal fault of late:
 // with a stall, whatever its cause, that is a sign against it.
-func (n *node) suspect() bool { return n.blamed > 0 && n.c.now-n.blamed < guiltyFor+sickFor }
+func (n *node) suspect() bool { return n.blamed > 0 && n.c.now-n.blamed < guiltyFor+heardFor }
+
+// heardFor is how much later than a device's report the engine may hear of it.
+const heardFor = 3 * time.Minute
 
 // ends counts the processes of the node that ended by themselves within an hour:
 // where that happens often, nothing is started there any more.

@@ -52,6 +52,7 @@ type proc struct {
 	windowBy int64  // when it ends by itself
 	result   ring.TestResult
 	park     ring.Park
+	leaving  bool // on the way to its end: it parks no more
 	rejoined ring.Rejoined
 	rejoin   *ring.Rejoin
 	stopGen  uint64
@@ -353,7 +354,7 @@ func (p *proc) Suspend(generation uint64, untilNs int64) error {
 func (p *proc) unwind(generation uint64, untilNs int64) {
 	again := func() { p.c.after(20*time.Millisecond, func() { p.unwind(generation, untilNs) }) }
 	switch {
-	case !p.alive || generation < p.ctl.SuspendWanted || p.ctl.Suspended >= generation:
+	case !p.alive || p.leaving || generation < p.ctl.SuspendWanted || p.ctl.Suspended >= generation:
 		return
 	case p.frozen:
 		again()

@@ -107,8 +107,7 @@ func (c *Cluster) draw() setup {
 	return s
 }
 
-// versions draws the agents' pace, whether the journal is compacted every few
-// seconds, and in one run of three which nodes begin with agents and hooks of the
+// versions draws the agents' pace, whether the journal is compacted often, and in one run of three which nodes begin with agents and hooks of the
 // version before: an upgrade of the cluster is under way.
 func (s *setup) versions(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x0d1f))
@@ -119,8 +118,8 @@ func (s *setup) versions(seed uint64) {
 			s.old[i] = rng.IntN(2) == 0
 		}
 	}
-	if rng.IntN(2) == 0 {
-		s.snapshotBytes = 32 << 10
+	if rng.IntN(4) > 0 {
+		s.snapshotBytes = 16 << 10
 	}
 }
 

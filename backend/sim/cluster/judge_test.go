@@ -182,10 +182,27 @@ func (j *judge) isFenced(n falcon.Node) bool { return j.barred[n] }
 // settleMost is how long a job may stand once everything is whole again.
 const settleMost = 3 * time.Minute
 
+// settleLeast is how long each run goes on then; one that has settled ends with it,
+// but for every eighth.
+const settleLeast = 45 * time.Second
+
+// settled reports whether the job trains, or has finished, and no recovery is open.
+func (j *judge) settled() bool {
+	for _, state := range j.state {
+		if !state.Over() {
+			return false
+		}
+	}
+	return j.c.job.finished || !j.stands && j.trains()
+}
+
+// trains reports whether iterations begin.
+func (j *judge) trains() bool { return j.c.now-j.c.job.begun < 10*time.Second+3*j.c.setup.iteration }
+
 // end judges a run that is over: the job trains, or is finished.
 func (j *judge) end() {
 	c := j.c
-	if len(c.bad) > 0 || c.job.over || j.c.now-c.job.begun < 10*time.Second+3*c.setup.iteration {
+	if len(c.bad) > 0 || c.job.over || j.trains() {
 		return
 	}
 	if j.stands {

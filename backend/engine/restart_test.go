@@ -145,6 +145,10 @@ func TestLaunchThatARankEnds(t *testing.T) {
 		if v := b.restartView(); !strings.Contains(v.GetRestart(), "launch 1 waits for rank 2 on n2") {
 			t.Fatalf("restart %q", v.GetRestart())
 		}
+		_, err := b.engine.Recover(context.Background(), tester, &falconv1.RecoverRequest{Verb: verbRenew, Rank: 1, Reason: "leaks"})
+		if synctest.Wait(); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the job is restarting") {
+			t.Errorf("a rank made anew in the midst of a restart: %v", err)
+		}
 		s := b.job.rankState("n0", 0)
 		s.GetRank().Alive, s.GetRank().Exit = false, "killed by signal 9 (SIGKILL)"
 		b.job.agents[0].send(s)

@@ -188,12 +188,17 @@ const settleLeast = 45 * time.Second
 
 // settled reports whether the job trains, or has finished, and no recovery is open.
 func (j *judge) settled() bool {
+	return !j.open() && (j.c.job.finished || !j.stands && j.trains())
+}
+
+// open reports whether a recovery is.
+func (j *judge) open() bool {
 	for _, state := range j.state {
 		if !state.Over() {
-			return false
+			return true
 		}
 	}
-	return j.c.job.finished || !j.stands && j.trains()
+	return false
 }
 
 // trains reports whether iterations begin.

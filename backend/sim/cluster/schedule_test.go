@@ -392,7 +392,7 @@ func (c *Cluster) lift() {
 				_, err := e.Recover(ctx, operator, &falconv1.RecoverRequest{Verb: "lift", Node: string(n.name), Reason: "repaired"})
 				return err
 			})
-			if err == nil || errors.Is(err, engine.ErrNotFound) { // the engine died before its fence, or as it lifted it
+			if err == nil || errors.Is(err, engine.ErrNotFound) && !c.judge.open() { // the engine died before its fence, or as it lifted it
 				delete(c.judge.barred, n.name)
 				n.demanded = false
 				c.log("operator: lifted the fence of %s", n.name)

@@ -144,21 +144,27 @@ func (m *Machine) allOver(now time.Time) {
 	}
 }
 
-// watchFinish ends a recovery that the job's end has overtaken: most ranks have
-// ended with success, and nobody is heard who still lives. Who is not heard may
-// have ended too.
+// watchFinish ends a recovery that the job's end has overtaken: ranks have ended
+// with success, most of them or none otherwise, and nobody is heard who still
+// lives. Who is not heard may have ended too.
 func (m *Machine) watchFinish(now time.Time) {
-	if m.cur == nil || m.cur.State != falcon.RecoverySuspend || m.cur.Whole || !m.mostOver() {
+	if m.cur == nil || m.cur.State != falcon.RecoverySuspend || m.cur.Whole || len(m.ends.over) == 0 || m.anyFailed() && !m.mostOver() {
 		return
 	}
 	for r := range m.ranks {
 		x := &m.ranks[r]
-		if x.known && x.proc.Alive && !m.unheard(now, m.host(x.proc.Node, now)) {
+		if x.known && x.proc.Alive && !m.isFenced(x.proc.Node) && !m.unheard(now, m.host(x.proc.Node, now)) {
 			return
 		}
 	}
+	m.at.overtaken = true
 	m.finish(now, falcon.RecoveryCancelled, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", len(m.ends.over), len(m.ranks)))
 	m.closed = false // the others' ends are still to come
+}
+
+// anyFailed reports whether a rank is known to have ended otherwise.
+func (m *Machine) anyFailed() bool {
+	return slices.ContainsFunc(m.ranks, func(x member) bool { return x.known && !x.proc.Alive && !x.proc.Normal && x.proc.Exit != "" })
 }
 
 // mostOver reports whether most ranks have ended with success.

@@ -65,24 +65,25 @@ type host struct {
 // attempt is the present generation's state; what a restart needs of it is told
 // anew by the agents.
 type attempt struct {
-	entered  time.Time     // the state
-	until    time.Time     // its deadline; zero = none
-	most     time.Duration // that it was given
-	renewed  int           // how often its time began again
-	gather   time.Time     // until then faults join
-	moved    time.Time     // newest answer that brought it forward
-	stands   time.Time     // since when all who stay park; zero = they don't yet
-	told     []falcon.Node
-	acked    map[falcon.Node]bool     // Suspended
-	awaited  map[falcon.Rank]bool     // launched and not parked yet
-	stopping map[falcon.Rank]bool     // told to end, to be made anew on their device
-	tabled   map[falcon.Node]bool     // Tabled
-	rejoined map[falcon.Rank]Rejoined // with success
-	spare    bool                     // waits for one
-	over     bool                     // a rank has rejoined, and come to the job's end
-	agents   map[falcon.Node]bool     // that a whole restart waits for; nil = it waits for none
-	retry    bool                     // made because a rejoin failed
-	badTable map[falcon.Node]int      // failures to take a table, over all attempts
+	entered   time.Time     // the state
+	until     time.Time     // its deadline; zero = none
+	most      time.Duration // that it was given
+	renewed   int           // how often its time began again
+	gather    time.Time     // until then faults join
+	moved     time.Time     // newest answer that brought it forward
+	stands    time.Time     // since when all who stay park; zero = they don't yet
+	told      []falcon.Node
+	acked     map[falcon.Node]bool     // Suspended
+	awaited   map[falcon.Rank]bool     // launched and not parked yet
+	stopping  map[falcon.Rank]bool     // told to end, to be made anew on their device
+	tabled    map[falcon.Node]bool     // Tabled
+	rejoined  map[falcon.Rank]Rejoined // with success
+	spare     bool                     // waits for one
+	over      bool                     // a rank has rejoined, and come to the job's end
+	overtaken bool                     // all have, before they were suspended
+	agents    map[falcon.Node]bool     // that a whole restart waits for; nil = it waits for none
+	retry     bool                     // made because a rejoin failed
+	badTable  map[falcon.Node]int      // failures to take a table, over all attempts
 }
 
 // New makes a machine that knows of no job.

@@ -117,7 +117,7 @@ func (m *Machine) finish(now time.Time, s falcon.RecoveryState, why string) {
 	c, began := m.cur, m.cur.Attempts > 0 && m.cur.JobEpoch == m.job.Epoch
 	m.enter(now, s, 0)
 	c.Reason, c.EndedNs = why, now.UnixNano()
-	if s != falcon.RecoveryResumed && began && !m.mostOver() { // else they end by themselves
+	if s != falcon.RecoveryResumed && began && !m.at.overtaken && !m.mostOver() { // else they end by themselves
 		m.command(Stop{Generation: c.Generation, Nodes: m.stopped()})
 	}
 	m.cur, m.at = nil, attempt{}

@@ -22,6 +22,9 @@ func (m *Machine) unbegun(now time.Time) time.Duration {
 // watchHang names a job whose processes live and which does not move. What to
 // do about it is for a person to say.
 func (m *Machine) watchHang(now time.Time) {
+	if m.cur != nil || m.closed || m.pace.hung {
+		return
+	}
 	limit := max(time.Duration(m.cfg.HangFactor*float64(m.pace.typical())), m.cfg.HangMin)
 	for_ := m.stalled(now)
 	if begin := m.unbegun(now); begin > 0 {
@@ -31,7 +34,7 @@ func (m *Machine) watchHang(now time.Time) {
 			for_ = begin
 		}
 	}
-	if m.cur != nil || m.closed || m.pace.hung || for_ < limit || !m.anyAlive() {
+	if for_ < limit || !m.anyAlive() {
 		return
 	}
 	m.pace.hung = true

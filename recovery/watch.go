@@ -315,7 +315,8 @@ func (m *Machine) stalled(now time.Time) time.Duration {
 // devices that failed, where the job stalls.
 func (m *Machine) watchRanks(now time.Time) {
 	var faults []falcon.Fault
-	recovering, unexplained := m.recovering(), m.standsUnexplained(now)
+	recovering := m.recovering()
+	unexplained := !recovering && m.standsUnexplained(now)
 	switch {
 	case recovering && now.Sub(m.at.moved) < 2*m.cfg.Beat:
 		return

@@ -32,7 +32,7 @@ func (e *Engine) noteLaunchEnded(now time.Time, p *process) {
 	if r.Phase != phaseLaunching || p.state.GetAlive() || p.state.GetGeneration() != r.Launch.Generation || !falconv1.ExitedWell(p.state.GetExit()) {
 		return
 	}
-	if int(p.rank) >= len(r.Launch.Placement) || slices.Contains(r.Ended, p.rank) {
+	if _, noted := slices.BinarySearch(r.Ended, p.rank); noted || int(p.rank) >= len(r.Launch.Placement) {
 		return
 	}
 	v := launchEndedRecord{Generation: r.Launch.Generation, Rank: p.rank}

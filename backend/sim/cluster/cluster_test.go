@@ -107,8 +107,9 @@ func (c *Cluster) draw() setup {
 	return s
 }
 
-// versions draws the agents' pace, whether the journal is compacted often, and in one run of three which nodes begin with agents and hooks of the
-// version before: an upgrade of the cluster is under way.
+// versions draws the agents' pace, whether the journal is compacted often, and in
+// one run of three which nodes begin with agents and hooks of the version before:
+// an upgrade of the cluster is under way.
 func (s *setup) versions(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0x0d1f))
 	s.drainMs = 200 * (1 + rng.IntN(3))

@@ -168,6 +168,9 @@ func (m *Machine) onSuspended(now time.Time, s Suspended) {
 	if !m.at.acked[s.Node] {
 		m.at.acked[s.Node], m.at.moved = true, now
 	}
+	for _, r := range m.on[s.Node] {
+		m.suspendLate(now, r)
+	}
 }
 
 // parked says that rank r's process parks and its word is of this attempt.
@@ -269,6 +272,24 @@ func (m *Machine) parkedOne(now time.Time, r falcon.Rank) {
 		delete(m.at.awaited, r)
 		m.at.moved = now
 	}
+	m.suspendLate(now, r)
+}
+
+// suspendLate begins another generation where the present suspension does not
+// reach the process launched for rank r.
+func (m *Machine) suspendLate(now time.Time, r falcon.Rank) {
+	if m.unsuspended(r) {
+		m.begin(now, fmt.Sprintf("rank %d came up after its node had acknowledged the suspension", r))
+	}
+}
+
+// unsuspended reports whether the process launched for rank r waits in an older
+// generation although its node has acknowledged the present suspension. The
+// node's agent was replaced in between and does not know of it: nothing but a
+// new order would make the process park.
+func (m *Machine) unsuspended(r falcon.Rank) bool {
+	x := &m.ranks[r]
+	return m.cur.State == falcon.RecoverySuspend && !m.cur.Whole && m.at.acked[x.proc.Node] && m.joined(r) && x.proc.Park.Generation < m.cur.Generation
 }
 
 // joined says that the process launched for rank r parks.

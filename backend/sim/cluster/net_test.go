@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -158,7 +159,7 @@ func (c *conn) toEngine(f *falconv1.AgentFrame) {
 		return
 	}
 	if c.w.frames {
-		c.w.log("%s > %T %d", c.node.name, f.Body, f.Seq)
+		c.w.log("%s > %s", c.node.name, prototext.MarshalOptions{}.Format(f))
 	}
 	c.send(&c.up, &c.node.path.up, func() {
 		if c.live() && c.session != nil && c.session.Context().Err() == nil {
@@ -178,7 +179,7 @@ func (c *conn) pump() {
 			olderCommand(f.GetCommand())
 		}
 		if c.w.frames {
-			c.w.log("%s < %T %T", c.node.name, f.Body, f.GetCommand().GetBody())
+			c.w.log("%s < %s", c.node.name, prototext.MarshalOptions{}.Format(f))
 		}
 		c.send(&c.down, &c.node.path.down, func() {
 			if c.agentUp {

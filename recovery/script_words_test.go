@@ -241,6 +241,9 @@ func (s *script) exit(w words) []Input {
 		p.Alive, p.Park, p.Normal, p.Exit = false, nil, w["normal"] == "true", w["how"]
 		p.Finished = p.Normal && w["ordered"] != "true"
 		p.Rejoined, _ = strconv.ParseUint(w["rejoined"], 10, 64)
+		if g, err := strconv.ParseUint(w["parked"], 10, 64); err == nil {
+			p.Park = &Park{Generation: g, Tag: falcon.NoIteration} // its agent saw nothing newer
+		}
 		if w["generation"] == "" {
 			s.procs[r] = p
 		}

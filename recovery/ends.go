@@ -102,7 +102,7 @@ func (m *Machine) ended(now time.Time, p Process) {
 		return
 	case m.cur != nil && slices.Contains(m.cur.Pending, p.Rank):
 		return
-	case !idle && p.Finished && m.cur.State == falcon.RecoverySuspend && !m.heldBack(p):
+	case !idle && p.Finished && m.cur.State == falcon.RecoverySuspend && !heldBack(m.cur, p):
 		m.succeeded(now, p.Rank) // before the order came; gone asks for it where others have parked
 		return
 	case idle && p.Exit == "":
@@ -115,8 +115,8 @@ func (m *Machine) ended(now time.Time, p Process) {
 // heldBack reports whether a process that ended was parked, as far as is known.
 // What an agent saw last may be older than the rejoin of an earlier generation:
 // ranks that were ordered to rejoin may have trained to the job's end since.
-func (m *Machine) heldBack(p Process) bool {
-	return p.Park != nil && (!m.cur.NoReturn || p.Park.Generation >= m.cur.Generation)
+func heldBack(c *falcon.Recovery, p Process) bool {
+	return p.Park != nil && (!c.NoReturn || p.Park.Generation >= c.Generation)
 }
 
 // explains takes a later word on how a process ended, where one was missing.

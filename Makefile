@@ -94,7 +94,7 @@ bench: build ## benchmarks; writes docs/benchmarks.md
 EVAL_JOBS ?= 10000
 EVAL_ITERATIONS ?= 1000
 eval: ## quality of detection on EVAL_JOBS generated jobs, beside the paper's; its part of docs/benchmarks.md
-	go test ./detect/eval -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(CURDIR)/docs/benchmarks.md
+	go test ./detect/evaltest -count=1 -timeout 2h -v -run TestEval -eval-jobs $(EVAL_JOBS) -eval-iterations $(EVAL_ITERATIONS) -eval-out $(CURDIR)/docs/benchmarks.md
 
 SIM_SEEDS ?= 20
 table7: ## mixed faults on 64 and 256 emulated GPUs, SIM_SEEDS seeds each; its part of docs/benchmarks.md

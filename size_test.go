@@ -39,7 +39,6 @@ var oversized = map[string]int{
 	"cmd/falcon-trainer.options fields":       32,
 	"cmd/falcon-trainer/train.worker fields":  38,
 	"cmd/falcon-trainer/train.worker methods": 108,
-	"detect.Config fields":                    31,
 	"detect.Machine fields":                   41,
 	"detect.Machine methods":                  162,
 	"detect.story fields":                     36,

@@ -15,73 +15,79 @@ type Config struct {
 
 	Quorum      float64 // share of the ranks whose own onsets open an incident without the job's series; 0.5
 	MergeWithin int64   // iterations: onsets this near are one; 8
-	TellAfter   int64   // iterations that a slowdown lasts before it is told although nobody is named; 8
-	Bursts      int     // slowdowns that passed unexplained, the present one included, that are one intermittent fault; 3
+	TellAfter   int64   // iterations that a slowdown lasts before it is reported although no culprit is known; 8
+	Bursts      int     // unexplained slowdowns, the present one included, that are one intermittent fault; 3
 	BurstWithin int64   // iterations in which they lie, and without one that end it; 100
 	History     int     // samples kept per rank; 1024
 	Settled     float64 // relief: the level is within this of the baseline; 0.05
 
-	ProfileIterations int           // window that seeks a culprit or learns the healthy state; 4
-	ProfileTries      int           // windows per onset before the verdict stays "unknown"; 3
-	ProfileSpacing    int64         // iterations between two tries; 5
-	ProfileRetry      int64         // iterations after which an open incident that names nobody is tried again; 50
-	ProfileDeadline   time.Duration // a window is judged with what is there after at least this long; 10 s
+	Profile  ProfileConfig
+	Validate ValidateConfig
+	Relief   ReliefConfig
+	Watch    WatchConfig
 
-	ValidateTries   int   // validations asked for per incident, negative = none; 2
-	ValidateSpacing int64 // iterations between two; 20
-
-	ReliefIterations int   // window that watches a culprit while an action holds; 2
-	ReliefEvery      int64 // iterations between two such windows; 20
-	ReliefConfirm    int64 // the same once a window was healthy or the counters are; 10
-	ReliefStreak     int   // healthy windows running that mean relief; 3
-
-	WatchEvery      int64         // iterations between two looks at the ranks of a quiet job, negative = none; 200
-	WatchIterations int           // steps of such a look; 2
-	WatchSpacing    time.Duration // least time between two such looks, negative = none; 60 s
-	WatchOver       float64       // self time over the peers' median that is slow for the watch; 1.5
-	WatchSteps      int           // slow steps running that make a rank failing; 3
-
-	Throughput      float64 // share of the best, or of the peak, below which the job is looked at; 0.8
+	Throughput      float64 // share of the best, or of the peak, below which the job is profiled; 0.8
 	PeakIterationMs float64 // iteration time that the job should reach, 0 = its own best
 
 	SettleBefore int64 // iterations before an action that belong to it; 2
 	SettleAfter  int64 // iterations from its first one on that belong to it; 8
-	AcceptAfter  int64 // iterations after which work that grew by itself is the job's normal pace; 500
+	AcceptAfter  int64 // iterations after which work that grew by itself is the job's normal level; 500
 	CloseAfter   int64 // iterations from relief to close, for actions still on their way; 8
+}
+
+// ProfileConfig bounds the profile windows that seek a culprit or learn the
+// healthy state.
+type ProfileConfig struct {
+	Iterations int           // of one window; 4
+	Tries      int           // windows per onset before the verdict stays "unknown"; 3
+	Spacing    int64         // iterations between two tries; 5
+	Retry      int64         // iterations after which an open incident without a culprit is tried again; 50
+	Deadline   time.Duration // an incomplete window is judged after at least this long; 10 s
+}
+
+// ValidateConfig bounds the validations that incidents ask for.
+type ValidateConfig struct {
+	Tries   int   // per incident, negative = none; 2
+	Spacing int64 // iterations between two; 20
+}
+
+// ReliefConfig sets how a culprit is profiled while an action holds.
+type ReliefConfig struct {
+	Iterations int   // of one window; 2
+	Every      int64 // iterations between two windows; 20
+	Confirm    int64 // the same once a window was healthy or the counters are; 10
+	Streak     int   // consecutive healthy windows that mean relief; 3
+}
+
+// WatchConfig sets how the ranks of a quiet job are watched.
+type WatchConfig struct {
+	Every      int64         // iterations between two windows, negative = none; 200
+	Iterations int           // steps of a window; 2
+	Spacing    time.Duration // least time between two windows, negative = none; 60 s
+	Over       float64       // self time over the peers' median that is slow; 1.5
+	Steps      int           // consecutive slow steps that make a rank failing; 3
 }
 
 // DefaultConfig is the production setting.
 func DefaultConfig() Config {
 	return Config{
-		Tracker:           bocd.DefaultTrackerConfig(),
-		Quorum:            0.5,
-		MergeWithin:       8,
-		TellAfter:         8,
-		Bursts:            3,
-		BurstWithin:       100,
-		History:           1024,
-		Settled:           0.05,
-		ProfileIterations: 4,
-		ProfileTries:      3,
-		ProfileSpacing:    5,
-		ProfileRetry:      50,
-		ProfileDeadline:   10 * time.Second,
-		ValidateTries:     2,
-		ValidateSpacing:   20,
-		ReliefIterations:  2,
-		ReliefEvery:       20,
-		ReliefConfirm:     10,
-		ReliefStreak:      3,
-		WatchEvery:        200,
-		WatchIterations:   2,
-		WatchSpacing:      time.Minute,
-		WatchOver:         1.5,
-		WatchSteps:        3,
-		Throughput:        0.8,
-		SettleBefore:      2,
-		SettleAfter:       8,
-		AcceptAfter:       500,
-		CloseAfter:        8,
+		Tracker:      bocd.DefaultTrackerConfig(),
+		Quorum:       0.5,
+		MergeWithin:  8,
+		TellAfter:    8,
+		Bursts:       3,
+		BurstWithin:  100,
+		History:      1024,
+		Settled:      0.05,
+		Profile:      ProfileConfig{Iterations: 4, Tries: 3, Spacing: 5, Retry: 50, Deadline: 10 * time.Second},
+		Validate:     ValidateConfig{Tries: 2, Spacing: 20},
+		Relief:       ReliefConfig{Iterations: 2, Every: 20, Confirm: 10, Streak: 3},
+		Watch:        WatchConfig{Every: 200, Iterations: 2, Spacing: time.Minute, Over: 1.5, Steps: 3},
+		Throughput:   0.8,
+		SettleBefore: 2,
+		SettleAfter:  8,
+		AcceptAfter:  500,
+		CloseAfter:   8,
 	}
 }
 
@@ -90,45 +96,62 @@ func (c Config) withDefaults() Config {
 	if c.Tracker == (bocd.TrackerConfig{}) {
 		c.Tracker = d.Tracker
 	}
-	fill(&c.Tracker.Verify, d.Tracker.Verify)
-	fill(&c.Quorum, d.Quorum)
-	fill(&c.MergeWithin, d.MergeWithin)
-	fill(&c.TellAfter, d.TellAfter)
-	fill(&c.Bursts, d.Bursts)
-	fill(&c.BurstWithin, d.BurstWithin)
-	fill(&c.History, d.History)
-	fill(&c.Settled, d.Settled)
-	fill(&c.ProfileIterations, d.ProfileIterations)
-	fill(&c.ProfileTries, d.ProfileTries)
-	fill(&c.ProfileSpacing, d.ProfileSpacing)
-	fill(&c.ProfileRetry, d.ProfileRetry)
-	fill(&c.ProfileDeadline, d.ProfileDeadline)
-	if c.ValidateTries == 0 {
-		c.ValidateTries = d.ValidateTries
-	}
-	fill(&c.ValidateSpacing, d.ValidateSpacing)
-	fill(&c.ReliefIterations, d.ReliefIterations)
-	fill(&c.ReliefEvery, d.ReliefEvery)
-	fill(&c.ReliefConfirm, d.ReliefConfirm)
-	fill(&c.ReliefStreak, d.ReliefStreak)
-	if c.WatchEvery == 0 {
-		c.WatchEvery = d.WatchEvery
-	}
-	fill(&c.WatchIterations, d.WatchIterations)
-	if c.WatchSpacing == 0 {
-		c.WatchSpacing = d.WatchSpacing
-	}
-	fill(&c.WatchOver, d.WatchOver)
-	fill(&c.WatchSteps, d.WatchSteps)
-	fill(&c.Throughput, d.Throughput)
-	fill(&c.SettleBefore, d.SettleBefore)
-	fill(&c.SettleAfter, d.SettleAfter)
-	fill(&c.AcceptAfter, d.AcceptAfter)
-	fill(&c.CloseAfter, d.CloseAfter)
+	setDefault(&c.Tracker.Verify, d.Tracker.Verify)
+	setDefault(&c.Quorum, d.Quorum)
+	setDefault(&c.MergeWithin, d.MergeWithin)
+	setDefault(&c.TellAfter, d.TellAfter)
+	setDefault(&c.Bursts, d.Bursts)
+	setDefault(&c.BurstWithin, d.BurstWithin)
+	setDefault(&c.History, d.History)
+	setDefault(&c.Settled, d.Settled)
+	c.Profile.setDefaults(d.Profile)
+	c.Validate.setDefaults(d.Validate)
+	c.Relief.setDefaults(d.Relief)
+	c.Watch.setDefaults(d.Watch)
+	setDefault(&c.Throughput, d.Throughput)
+	setDefault(&c.SettleBefore, d.SettleBefore)
+	setDefault(&c.SettleAfter, d.SettleAfter)
+	setDefault(&c.AcceptAfter, d.AcceptAfter)
+	setDefault(&c.CloseAfter, d.CloseAfter)
 	return c
 }
 
-func fill[T int | int64 | float64 | time.Duration](v *T, def T) {
+func (c *ProfileConfig) setDefaults(d ProfileConfig) {
+	setDefault(&c.Iterations, d.Iterations)
+	setDefault(&c.Tries, d.Tries)
+	setDefault(&c.Spacing, d.Spacing)
+	setDefault(&c.Retry, d.Retry)
+	setDefault(&c.Deadline, d.Deadline)
+}
+
+func (c *ValidateConfig) setDefaults(d ValidateConfig) {
+	if c.Tries == 0 {
+		c.Tries = d.Tries
+	}
+	setDefault(&c.Spacing, d.Spacing)
+}
+
+func (c *ReliefConfig) setDefaults(d ReliefConfig) {
+	setDefault(&c.Iterations, d.Iterations)
+	setDefault(&c.Every, d.Every)
+	setDefault(&c.Confirm, d.Confirm)
+	setDefault(&c.Streak, d.Streak)
+}
+
+func (c *WatchConfig) setDefaults(d WatchConfig) {
+	if c.Every == 0 {
+		c.Every = d.Every
+	}
+	setDefault(&c.Iterations, d.Iterations)
+	if c.Spacing == 0 {
+		c.Spacing = d.Spacing
+	}
+	setDefault(&c.Over, d.Over)
+	setDefault(&c.Steps, d.Steps)
+}
+
+// setDefault gives a setting that is not positive its default.
+func setDefault[T int | int64 | float64 | time.Duration](v *T, def T) {
 	if *v <= 0 {
 		*v = def
 	}

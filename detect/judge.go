@@ -220,11 +220,11 @@ func (m *Machine) explains(s *story, r peer.Rank) float64 {
 // again puts a story's verdict off to another window, while tries are left.
 func (m *Machine) again(s *story) bool {
 	s.tries++
-	s.notUntil, s.after = m.slow.last()+m.cfg.ProfileSpacing, m.windows
-	if s.tries < m.cfg.ProfileTries {
+	s.notUntil, s.after = m.slow.last()+m.cfg.Profile.Spacing, m.windows
+	if s.tries < m.cfg.Profile.Tries {
 		return true
 	}
-	s.notUntil = m.slow.last() + m.cfg.ProfileRetry
+	s.notUntil = m.slow.last() + m.cfg.Profile.Retry
 	return false
 }
 
@@ -361,7 +361,7 @@ func (m *Machine) learned(w *window, res peer.Result) {
 	named := len(v.Devices)+len(v.Links) > 0
 	switch {
 	case named && m.learn.due && m.convincing(v, res) && m.learn.seen != culprits(v):
-		m.learn.seen, m.learn.after = culprits(v), m.slow.last()+m.cfg.ProfileSpacing
+		m.learn.seen, m.learn.after = culprits(v), m.slow.last()+m.cfg.Profile.Spacing
 		m.note(w.iteration, "profile", "%s looks slower than its peers: a second profile will tell", culprits(v))
 	case named && m.learn.due && m.convincing(v, res):
 		m.learn.due = false
@@ -369,7 +369,7 @@ func (m *Machine) learned(w *window, res peer.Result) {
 	case named || len(res.Slow) > 0:
 		m.note(w.iteration, "profile", "%s looks slower than its peers, but neither waits nor counters confirm it", culprits(v))
 		m.learnAgain()
-	case res.Missing > 0 && !m.healthy.Known() && m.learn.tries+1 < m.cfg.ProfileTries:
+	case res.Missing > 0 && !m.healthy.Known() && m.learn.tries+1 < m.cfg.Profile.Tries:
 		m.learnAgain()
 	case !res.AllSlow && len(res.SlowStages) == 0:
 		m.healthy.Learn(res)

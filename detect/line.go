@@ -85,7 +85,7 @@ func (m *Machine) watchLines(s *story, w *window, res *peer.Result) {
 		s.line.looks++
 	}
 	switch {
-	case s.streak < m.cfg.ReliefStreak:
+	case s.streak < m.cfg.Relief.Streak:
 	case worst == proven:
 		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("transfers over %s took as long as their class's in %d profiles running", culprits(s.Verdict), s.streak))
 	case s.line.refusals >= barredLeast && s.line.looks >= quietLooks && m.portsAtRest(s):
@@ -205,7 +205,7 @@ func (m *Machine) askLine(at int64) bool {
 		return false
 	}
 	for _, s := range m.stories {
-		if !s.Open() || !s.lines() || s.streak < m.cfg.ReliefStreak || at < s.line.testAt || m.waits(s) {
+		if !s.Open() || !s.lines() || s.streak < m.cfg.Relief.Streak || at < s.line.testAt || m.waits(s) {
 			continue
 		}
 		if len(m.silentNodes()) > 0 {
@@ -214,7 +214,7 @@ func (m *Machine) askLine(at int64) bool {
 		ask := m.lineTest(s)
 		s.line.gap = min(max(2*s.line.gap, testGap), testMost)
 		s.line.testAt = at + s.line.gap
-		if m.cfg.ValidateTries < 0 {
+		if m.cfg.Validate.Tries < 0 {
 			s.line.barred, s.line.refusals = "tests are switched off", barredLeast
 			continue
 		}
@@ -318,7 +318,7 @@ func (m *Machine) lineTested(s *story, v falcon.Validation) bool {
 		s.streak, s.badAt = 0, at
 		s.line.barred, s.line.refusals, s.line.looks = "", 0, 0
 		m.note(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.line.gap)
-	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.streak >= m.cfg.ReliefStreak || v.Ask.Incident == ""):
+	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.streak >= m.cfg.Relief.Streak || v.Ask.Incident == ""):
 		if s.streak == 0 || !m.portsAtRest(s) { // looks that see nothing don't say since when
 			s.healthyAt = at
 		}

@@ -190,7 +190,7 @@ func (m *Machine) startEpoch(j Job) {
 	m.alarms, m.lastOnset, m.settleTo = nil, falcon.NoIteration, 0
 	m.jitterAt, m.dipAt, m.strangers, m.bursts = -m.cfg.MergeWithin-1, falcon.NoIteration, nil, nil
 	m.healthy, m.window, m.learn, m.asking = peer.Healthy{}, nil, learning{due: true}, nil
-	m.rankWatch = peer.NewWatch(j.Layout.World(), m.cfg.WatchOver, m.cfg.WatchSteps)
+	m.rankWatch = peer.NewWatch(j.Layout.World(), m.cfg.Watch.Over, m.cfg.Watch.Steps)
 	m.watchAt, m.throughputTold = 0, false
 	m.haveLast, m.shown = false, make([]peer.Rank, j.Layout.World())
 	m.lookAt, m.departures = 0, true

@@ -55,7 +55,7 @@ func collectivesOf(w *world, p falcon.RankProfile, d falcon.Dimension) []falcon.
 func TestProfileIsWhatTheJobDoes(t *testing.T) {
 	for seed := range uint64(6) {
 		w := newWorld(falcon.Layout{TP: 2, DP: 4, PP: 2}, 8, 8, seed)
-		w.m = New(Config{ReliefEvery: 1 << 30, WatchEvery: -1})
+		w.m = New(Config{Relief: ReliefConfig{Every: 1 << 30}, Watch: WatchConfig{Every: -1}})
 		w.describe()
 		if got := w.m.Profile(); len(got.SelfMs)+len(got.Groups)+len(got.Links) > 0 || w.m.Profiled() != 0 {
 			t.Fatalf("before any window: %+v", got)
@@ -179,7 +179,7 @@ func TestProfileOfLinks(t *testing.T) {
 // carries a pipeline's messages theirs.
 func TestProfileOfUntestedLinks(t *testing.T) {
 	w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 3)
-	w.m = New(Config{ValidateTries: -1})
+	w.m = New(Config{Validate: ValidateConfig{Tries: -1}})
 	w.describe()
 	w.nics = true
 	w.run(35)
@@ -192,7 +192,7 @@ func TestProfileOfUntestedLinks(t *testing.T) {
 		t.Errorf("links %+v, want %s at 10", got, l)
 	}
 	w = newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 8, 8, 3)
-	w.m = New(Config{ValidateTries: -1})
+	w.m = New(Config{Validate: ValidateConfig{Tries: -1}})
 	w.describe()
 	w.run(35)
 	l = falcon.NewLink(w.job.Placement[1].Node(), w.job.Placement[5].Node())

@@ -188,7 +188,7 @@ func (m *Machine) watch(s *story, w *window, res peer.Result) {
 		s.healthyAt = w.iteration + 1
 	}
 	s.streak++
-	if s.streak < m.cfg.ReliefStreak {
+	if s.streak < m.cfg.Relief.Streak {
 		return
 	}
 	m.relieve(s, max(m.reliefOf(s), s.badAt+1), "the culprit was as fast as its peers in three profiles running")

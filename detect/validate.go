@@ -35,7 +35,7 @@ func (m *Machine) held() bool { return m.asking != nil && m.now.Sub(m.asking.at)
 // validate asks for the tests that a fresh verdict lacks, one story at a time.
 // It says whether it did.
 func (m *Machine) validate(at int64) bool {
-	if m.held() || m.cfg.ValidateTries < 0 || m.settling(at) {
+	if m.held() || m.cfg.Validate.Tries < 0 || m.settling(at) {
 		return false
 	}
 	for _, s := range m.stories {
@@ -47,7 +47,7 @@ func (m *Machine) validate(at int64) bool {
 			continue
 		}
 		s.asks++
-		s.askFrom = at + m.cfg.ValidateSpacing
+		s.askFrom = at + m.cfg.Validate.Spacing
 		m.asking = &asking{s.ID, m.now}
 		m.ready.Asks = append(m.ready.Asks, ask)
 		return true
@@ -63,7 +63,7 @@ func (m *Machine) unproven(s *story, at int64) bool {
 	switch {
 	case !s.Open() || s.between || s.ID == "" || !s.judged() || s.timing == nil || s.timing.AllSlow || len(s.inForce) > 0 && s.grew == 0:
 		return false
-	case s.tested || s.asks >= m.cfg.ValidateTries || at < s.askFrom:
+	case s.tested || s.asks >= m.cfg.Validate.Tries || at < s.askFrom:
 		return false
 	case v.Cause == falcon.CauseNotHardware || v.Cause == falcon.CauseFacility:
 		return false

@@ -11,14 +11,14 @@ import (
 // watchDue says that it is time to look at the ranks although nothing calls
 // for it: a rank's slowness need not show in the iteration time.
 func (m *Machine) watchDue(at int64) bool {
-	return m.cfg.WatchEvery > 0 && len(m.openStories()) == 0 && m.healthy.Known() && at >= m.watchAt && !m.now.Before(m.watchFrom) && !m.settling(at)
+	return m.cfg.Watch.Every > 0 && len(m.openStories()) == 0 && m.healthy.Known() && at >= m.watchAt && !m.now.Before(m.watchFrom) && !m.settling(at)
 }
 
 // lookAtRanks feeds a window's iterations to the rank-level watch
 // (straggler-chapter §2) and tells what it saw of ranks that no incident
 // names.
 func (m *Machine) lookAtRanks(w *window, res *peer.Result) {
-	m.watchAt, m.watchFrom = m.slow.last()+m.cfg.WatchEvery, m.now.Add(m.cfg.WatchSpacing)
+	m.watchAt, m.watchFrom = m.slow.last()+m.cfg.Watch.Every, m.now.Add(m.cfg.Watch.Spacing)
 	for _, s := range m.rankWatch.Look(m.job.Layout, res, w.iteration) {
 		if m.named(s.Rank) || res.Uneven && !s.Failing {
 			continue
@@ -26,7 +26,7 @@ func (m *Machine) lookAtRanks(w *window, res *peer.Result) {
 		switch {
 		case s.Failing:
 			m.note(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %d steps running and waited %.1f ms itself: failing", m.device(s.Rank), s.Ratio, s.Steps, s.Waits)
-		case s.Steps < m.cfg.WatchSteps:
+		case s.Steps < m.cfg.Watch.Steps:
 			m.note(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %s, then no longer: transient", m.device(s.Rank), s.Ratio, steps(s.Steps))
 		default:
 			m.note(w.iteration, "watch", "%s computes as its peers do again after %d steps", m.device(s.Rank), s.Steps)
@@ -39,7 +39,7 @@ func (m *Machine) lookAtRanks(w *window, res *peer.Result) {
 
 // lookSoon has the ranks looked at again shortly.
 func (m *Machine) lookSoon() {
-	m.watchAt, m.watchFrom = m.slow.last()+m.cfg.ProfileSpacing, m.now
+	m.watchAt, m.watchFrom = m.slow.last()+m.cfg.Profile.Spacing, m.now
 }
 
 func steps(n int) string {

@@ -55,7 +55,7 @@ func TestWatchIsPeriodicAndCanBeOff(t *testing.T) {
 		want    int64
 	}{{0, -1, 3}, {100, -1, 6}, {-1, -1, 0}, {0, 0, 1}, {0, 40 * time.Second, 2}} { // 700 iterations take 98 s
 		w := newWorld(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
-		w.m = New(Config{WatchEvery: tt.every, WatchSpacing: tt.spacing})
+		w.m = New(Config{Watch: WatchConfig{Every: tt.every, Spacing: tt.spacing}})
 		w.describe()
 		w.run(700)
 		if got := strings.Count(w.out.String(), "How do the ranks compute?"); int64(got) != tt.want {

@@ -44,13 +44,13 @@ func (m *Machine) plan() {
 	at := m.slow.last()
 	for _, s := range m.stories {
 		if s.Open() && !s.between && (!s.judged() || s.puzzling()) && at >= s.notUntil {
-			m.request(m.cfg.ProfileIterations, fmt.Sprintf("%s slower since iteration %d: who is it?", s.name(), s.OnsetIteration))
+			m.request(m.cfg.Profile.Iterations, fmt.Sprintf("%s slower since iteration %d: who is it?", s.name(), s.OnsetIteration))
 			return
 		}
 	}
 	if m.lookAt > 0 && at >= m.lookAt && !m.held() {
 		m.lookAt = 0
-		m.request(m.cfg.ProfileIterations, "How do the ranks compute on their new devices?")
+		m.request(m.cfg.Profile.Iterations, "How do the ranks compute on their new devices?")
 		return
 	}
 	if m.validate(at) || m.askLine(at) || m.held() {
@@ -58,16 +58,16 @@ func (m *Machine) plan() {
 	}
 	for _, s := range m.stories {
 		if m.due(s, at) {
-			m.request(m.cfg.ReliefIterations, fmt.Sprintf("%s: is %s healthy again?", s.ID, culprits(s.Verdict)))
+			m.request(m.cfg.Relief.Iterations, fmt.Sprintf("%s: is %s healthy again?", s.ID, culprits(s.Verdict)))
 			return
 		}
 	}
 	if m.learn.due && at >= m.learn.after && !m.settling(at) && len(m.openStories()) == 0 {
-		m.request(m.cfg.ProfileIterations, "How does the job compute now?")
+		m.request(m.cfg.Profile.Iterations, "How does the job compute now?")
 		return
 	}
 	if m.watchDue(at) {
-		m.request(m.cfg.WatchIterations, "How do the ranks compute?")
+		m.request(m.cfg.Watch.Iterations, "How do the ranks compute?")
 	}
 }
 
@@ -79,9 +79,9 @@ func (m *Machine) due(s *story, at int64) bool {
 	if s.check {
 		return true
 	}
-	every := m.cfg.ReliefEvery
+	every := m.cfg.Relief.Every
 	if s.streak > 0 || s.urgent {
-		every = m.cfg.ReliefConfirm
+		every = m.cfg.Relief.Confirm
 	}
 	return s.watching() && at >= s.asked+every && at >= s.since
 }
@@ -152,7 +152,7 @@ func (m *Machine) checkWindow() {
 	}
 	waited := m.now.Sub(w.asked)
 	expected := time.Duration(deadlineTimes * float64(w.iterations) * m.level() * float64(time.Millisecond))
-	deadline := min(max(m.cfg.ProfileDeadline, expected), deadlineMost)
+	deadline := min(max(m.cfg.Profile.Deadline, expected), deadlineMost)
 	switch {
 	case len(w.parts) == len(m.ranks):
 	case waited >= deadline:
@@ -203,8 +203,8 @@ func (m *Machine) failed(w *window) {
 // learnAgain tries the healthy profile again later, a bounded number of times.
 func (m *Machine) learnAgain() {
 	m.learn.tries++
-	m.learn.after = m.slow.last() + m.cfg.ProfileSpacing*int64(m.learn.tries)
-	m.learn.due = m.learn.due && m.learn.tries < m.cfg.ProfileTries
+	m.learn.after = m.slow.last() + m.cfg.Profile.Spacing*int64(m.learn.tries)
+	m.learn.due = m.learn.due && m.learn.tries < m.cfg.Profile.Tries
 }
 
 // level is the median of the job's last iterations, ms.

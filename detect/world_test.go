@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/rig"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 )
 
 // world plays a synthetic job against a machine: samples of every iteration,
 // counters about once a second, answers to profile requests.
 type world struct {
-	job     *rig.Job
+	job     *jobtest.Job
 	m       *Machine
 	now     time.Time
 	epoch   uint64
@@ -39,7 +39,7 @@ type world struct {
 
 func newWorld(l falcon.Layout, nodes, micro int, seed uint64) *world {
 	w := &world{
-		job: rig.New(l, nodes, micro, seed), m: New(Config{}), now: time.Unix(1000, 0),
+		job: jobtest.New(l, nodes, micro, seed), m: New(Config{}), now: time.Unix(1000, 0),
 		counters: true, thermal: map[falcon.Device]uint64{}, congest: map[falcon.Node]uint64{}, epoch: 1, tests: "on",
 	}
 	w.describe()

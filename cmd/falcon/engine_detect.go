@@ -66,12 +66,12 @@ func (d detectConfig) detector() detect.Config {
 	override(&out.Tracker.Verify, d.Verify)
 	override(&out.Tracker.WarmUp, d.WarmUp)
 	override(&out.Rules.Suspect, d.Suspect)
-	override(&out.ValidateTries, d.ValidateTries)
+	override(&out.Validate.Tries, d.ValidateTries)
 	override(&out.PeakIterationMs, d.PeakIterationMs)
 	override(&out.Throughput, d.Throughput)
-	override(&out.WatchEvery, d.WatchEvery)
-	override(&out.WatchOver, d.WatchOver)
-	override(&out.WatchSteps, d.WatchSteps)
+	override(&out.Watch.Every, d.WatchEvery)
+	override(&out.Watch.Over, d.WatchOver)
+	override(&out.Watch.Steps, d.WatchSteps)
 	return out
 }
 

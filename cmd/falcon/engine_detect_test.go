@@ -51,8 +51,8 @@ func TestDetectSettingsReachTheDetector(t *testing.T) {
 	want := detect.DefaultConfig()
 	want.Tracker.Filter.RunLength, want.Tracker.Filter.Threshold = 100, 0.8
 	want.Tracker.Verify, want.Tracker.WarmUp, want.Rules.Suspect = 0.2, 20, 1.3
-	want.ValidateTries, want.PeakIterationMs, want.Throughput = none, 900, 0.7
-	want.WatchEvery, want.WatchOver, want.WatchSteps = none, 2, 5
+	want.Validate.Tries, want.PeakIterationMs, want.Throughput = none, 900, 0.7
+	want.Watch.Every, want.Watch.Over, want.Watch.Steps = none, 2, 5
 	cfg := loadText(t, `detect: {run_length: 100, threshold: 0.8, verify: 0.2, warm_up: 20, suspect: 1.3, validate_tries: -1,
   peak_iteration_ms: 900, throughput: 0.7, watch_every: -1, watch_over: 2, watch_steps: 5}`)
 	if got := cfg.Detect.detector(); !reflect.DeepEqual(got, want) {

@@ -7,15 +7,15 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/rig"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 	"github.com/failslow/falcon/detect/peer"
 )
 
 // scene is a DP 4 × PP 2 job on four nodes, judged with counters that a test
 // makes up.
-func scene(t *testing.T, spoil func(*rig.Job)) Case {
+func scene(t *testing.T, spoil func(*jobtest.Job)) Case {
 	t.Helper()
-	j := rig.New(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 11)
+	j := jobtest.New(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 11)
 	h := &peer.Healthy{}
 	look := func() peer.Result {
 		_, profiles := j.Iteration(4, 1)
@@ -32,13 +32,13 @@ func scene(t *testing.T, spoil func(*rig.Job)) Case {
 	return c
 }
 
-func slowGPU(j *rig.Job)  { j.Clock["n1.g0"] = 0.5 }
-func slowHost(j *rig.Job) { j.Share["n1"] = 0.06 }
+func slowGPU(j *jobtest.Job)  { j.Clock["n1.g0"] = 0.5 }
+func slowHost(j *jobtest.Job) { j.Share["n1"] = 0.06 }
 
 func TestCauses(t *testing.T) {
 	tests := []struct {
 		name    string
-		spoil   func(*rig.Job)
+		spoil   func(*jobtest.Job)
 		tell    func(*Case)
 		cause   falcon.Cause
 		devices []falcon.Device
@@ -66,7 +66,7 @@ func TestCauses(t *testing.T) {
 			[]falcon.Device{"n1.g0"},
 			0.4, 0.7,
 		},
-		{"counters alone make no culprit", func(*rig.Job) {}, func(c *Case) {
+		{"counters alone make no culprit", func(*jobtest.Job) {}, func(c *Case) {
 			c.Counters.GPUs["n2.g1"] = GPU{Known: true, Clock: 0.5, Before: 1, ThrottleShare: 1}
 		}, falcon.CauseUnknown, nil, 0, 0.1},
 		{"starved host", slowHost, func(c *Case) {
@@ -88,15 +88,15 @@ func TestCauses(t *testing.T) {
 			0, 0.7,
 		},
 		{
-			"own work", func(j *rig.Job) { j.Load = []float64{2, 2} }, func(*Case) {},
+			"own work", func(j *jobtest.Job) { j.Load = []float64{2, 2} }, func(*Case) {},
 			falcon.CauseNotHardware, nil, 0.9, 1,
 		},
 		{
-			"own work without counters", func(j *rig.Job) { j.Load = []float64{2, 2} }, func(c *Case) { c.Counters = Counters{} },
+			"own work without counters", func(j *jobtest.Job) { j.Load = []float64{2, 2} }, func(c *Case) { c.Counters = Counters{} },
 			falcon.CauseUnknown, nil, 0, 0.7,
 		},
 		{
-			"dp link", func(j *rig.Job) { j.Link[falcon.NewLink("n2", "n3")] = 0.1 }, func(*Case) {},
+			"dp link", func(j *jobtest.Job) { j.Link[falcon.NewLink("n2", "n3")] = 0.1 }, func(*Case) {},
 			falcon.CauseNetwork, nil, 0.6, 0.9,
 		},
 	}
@@ -119,7 +119,7 @@ func TestCauses(t *testing.T) {
 }
 
 func TestFacilityNeedsAllClocksDown(t *testing.T) {
-	c := scene(t, func(j *rig.Job) { j.Load = []float64{1.5, 1.5} })
+	c := scene(t, func(j *jobtest.Job) { j.Load = []float64{1.5, 1.5} })
 	for d := range c.Counters.GPUs {
 		c.Counters.GPUs[d] = GPU{Known: true, Clock: 0.66, Before: 1, ThrottleShare: 1}
 	}
@@ -145,7 +145,7 @@ func TestDoubtLowersConfidence(t *testing.T) {
 }
 
 func TestTwoCausesAtOnce(t *testing.T) {
-	c := scene(t, func(j *rig.Job) { j.Clock["n3.g1"] = 0.5; slowHost(j) })
+	c := scene(t, func(j *jobtest.Job) { j.Clock["n3.g1"] = 0.5; slowHost(j) })
 	c.Counters.GPUs["n3.g1"] = GPU{Known: true, Clock: 0.5, Before: 1, ThrottleShare: 0.9}
 	c.Counters.Hosts["n1"] = Host{Known: true, StealShare: 0.9}
 	v := Judge(c)

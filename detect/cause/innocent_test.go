@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/rig"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 )
 
 func second(s int) time.Time { return time.Unix(int64(s), 0) }
@@ -143,7 +143,7 @@ func TestASingleHostIsComparedWithItsPast(t *testing.T) {
 
 // A clock that was low all along explains no onset and confirms nobody.
 func TestALowClockOfOldConfirmsNobody(t *testing.T) {
-	c := scene(t, func(j *rig.Job) { j.Clock["n1.g0"] = 0.85 })
+	c := scene(t, func(j *jobtest.Job) { j.Clock["n1.g0"] = 0.85 })
 	c.Counters.GPUs["n1.g0"] = GPU{Known: true, Clock: 0.9, Before: 0.9}
 	if c.Confirmed(2) {
 		t.Error("confirmed by a clock that did not change")

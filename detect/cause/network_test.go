@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/rig"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 	"github.com/failslow/falcon/detect/peer"
 )
 
 // ringScene is a DP 4 job on four nodes whose ring is slow: timing names it,
 // not its link.
-func ringScene(t *testing.T, spoil func(*rig.Job)) Case {
+func ringScene(t *testing.T, spoil func(*jobtest.Job)) Case {
 	t.Helper()
-	j := rig.New(falcon.Layout{TP: 1, DP: 4, PP: 1}, 4, 8, 13)
+	j := jobtest.New(falcon.Layout{TP: 1, DP: 4, PP: 1}, 4, 8, 13)
 	h := &peer.Healthy{}
 	look := func() peer.Result {
 		_, profiles := j.Iteration(4, 1)
@@ -30,12 +30,12 @@ func ringScene(t *testing.T, spoil func(*rig.Job)) Case {
 	return c
 }
 
-func slowRing(j *rig.Job) { j.Link[falcon.NewLink("n1", "n2")] = 0.05 }
+func slowRing(j *jobtest.Job) { j.Link[falcon.NewLink("n1", "n2")] = 0.05 }
 
-// tested runs a validation of the whole ring as the rig would, with more
+// tested runs a validation of the whole ring as the synthetic job would, with more
 // trouble than the profile saw.
 func tested(c *Case, links map[falcon.Link]float64) {
-	j := rig.New(c.Layout, 4, 8, 5)
+	j := jobtest.New(c.Layout, 4, 8, 5)
 	for l, f := range links {
 		j.Link[l] = f
 	}
@@ -89,7 +89,7 @@ func TestLinksAreNamedByTheMostDirectProof(t *testing.T) {
 
 // Ports and tests make no culprit where no transfer is long.
 func TestCongestionWithoutASlowTransferNamesNobody(t *testing.T) {
-	c := ringScene(t, func(*rig.Job) {})
+	c := ringScene(t, func(*jobtest.Job) {})
 	hot(&c, "n1", "n2")
 	tested(&c, map[falcon.Link]float64{falcon.NewLink("n1", "n2"): 0.1})
 	if v := Judge(c); v.Cause != falcon.CauseUnknown || len(v.Links) > 0 {
@@ -105,7 +105,7 @@ func TestMultiplications(t *testing.T) {
 	blind := func(c *Case) { c.Counters = Counters{} }
 	tests := []struct {
 		name    string
-		spoil   func(*rig.Job)
+		spoil   func(*jobtest.Job)
 		tell    func(*Case)
 		cause   falcon.Cause
 		devices []falcon.Device
@@ -118,8 +118,8 @@ func TestMultiplications(t *testing.T) {
 			c.Tests = &Tests{GEMM: []falcon.GEMMResult{{Device: "n1.g0", Ms: 4, Ratio: 1}, {Device: "n1.g1", Ms: 4, Ratio: 1}}}
 		}, falcon.CauseCPU, []falcon.Device{"n1.g0", "n1.g1"}, 0.5},
 		{"healthy against a GPU without counters", slowGPU, func(c *Case) { blind(c); c.Tests = result("n1.g0", 1) }, falcon.CauseUnknown, []falcon.Device{"n1.g0"}, 0},
-		{"slow where no rank is", func(*rig.Job) {}, func(c *Case) { c.Tests = result("n1.g0", 2) }, falcon.CauseUnknown, nil, 0},
-		{"right below the profile's rule", func(j *rig.Job) { j.Clock["n1.g0"] = 0.93 }, func(c *Case) { c.Tests = result("n1.g0", 1.3) }, falcon.CauseGPU, []falcon.Device{"n1.g0"}, 0.7},
+		{"slow where no rank is", func(*jobtest.Job) {}, func(c *Case) { c.Tests = result("n1.g0", 2) }, falcon.CauseUnknown, nil, 0},
+		{"right below the profile's rule", func(j *jobtest.Job) { j.Clock["n1.g0"] = 0.93 }, func(c *Case) { c.Tests = result("n1.g0", 1.3) }, falcon.CauseGPU, []falcon.Device{"n1.g0"}, 0.7},
 		{"failed", slowGPU, func(c *Case) {
 			blind(c)
 			c.Tests = &Tests{GEMM: []falcon.GEMMResult{{Device: "n1.g0", Err: "out of memory"}}}

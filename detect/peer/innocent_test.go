@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/rig"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 )
 
 // accusedOf is everybody that a result points at.
@@ -35,7 +35,7 @@ func TestUnequalStagesAccuseNobody(t *testing.T) {
 		{TP: 1, DP: 4, PP: 4}, {TP: 1, DP: 2, PP: 4}, {TP: 1, DP: 1, PP: 4}, {TP: 2, DP: 2, PP: 2}, {TP: 4, DP: 1, PP: 2}, {TP: 8, DP: 1, PP: 1},
 	} {
 		for seed := range uint64(5) {
-			j := rig.New(l, 4, 8, seed)
+			j := jobtest.New(l, 4, 8, seed)
 			j.StepMs = 20
 			for s := range l.PP {
 				j.Load = append(j.Load, 1+0.1*float64(s))
@@ -57,7 +57,7 @@ func TestUnequalStagesAccuseNobody(t *testing.T) {
 // tensor-parallel ranks show it.
 func TestAStageThatGrewIsNoRank(t *testing.T) {
 	for _, l := range []falcon.Layout{{TP: 1, DP: 4, PP: 2}, {TP: 2, DP: 2, PP: 2}, {TP: 4, DP: 1, PP: 2}} {
-		j := rig.New(l, 2, 8, 4)
+		j := jobtest.New(l, 2, 8, 4)
 		h := &Healthy{}
 		h.Learn(look(j, 4, nil))
 		j.Load = []float64{1, 1.5}
@@ -72,7 +72,7 @@ func TestAStageThatGrewIsNoRank(t *testing.T) {
 func TestAMissingCulpritAccusesNobodyElse(t *testing.T) {
 	for seed := range uint64(10) {
 		l := falcon.Layout{TP: 1, DP: 4, PP: 4}
-		j := rig.New(l, 16, 8, seed)
+		j := jobtest.New(l, 16, 8, seed)
 		h := &Healthy{}
 		h.Learn(look(j, 4, nil))
 		slow := falcon.Rank(seed % 16)
@@ -91,7 +91,7 @@ func TestAMissingCulpritAccusesNobodyElse(t *testing.T) {
 func TestUnevenMicroBatchesAccuseNobody(t *testing.T) {
 	for _, l := range []falcon.Layout{{TP: 1, DP: 4, PP: 2}, {TP: 1, DP: 2, PP: 2}, {TP: 1, DP: 8, PP: 1}} {
 		for _, step := range []float64{0, 10, 30} {
-			j := rig.New(l, 4, 8, 3)
+			j := jobtest.New(l, 4, 8, 3)
 			j.StepMs = step
 			h := &Healthy{}
 			h.Learn(look(j, 4, nil))

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/rig"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 )
 
 // naive* is the second implementation: the rules as LAB-AND-HOOK.md words
@@ -172,7 +172,7 @@ func TestSlowRanksEqualTheNaiveRule(t *testing.T) {
 
 func TestTransfersEqualTheNaiveJoin(t *testing.T) {
 	for seed := range 20 {
-		j := rig.New(falcon.Layout{TP: 1 + seed%2, DP: 2 + seed%3, PP: 1 + seed%3}, 2, 3, uint64(seed))
+		j := jobtest.New(falcon.Layout{TP: 1 + seed%2, DP: 2 + seed%3, PP: 1 + seed%3}, 2, 3, uint64(seed))
 		j.Link[falcon.NewLink("n0", "n1")] = 0.3
 		_, profiles := j.Iteration(2, 1)
 		want := naiveTransfers(j.Layout, profiles)

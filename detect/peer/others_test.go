@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/rig"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 )
 
 func TestOthersEqualTheNaiveMedian(t *testing.T) {
@@ -29,7 +29,7 @@ func TestOthersEqualTheNaiveMedian(t *testing.T) {
 // wide is a window of many replicas, made of those of a small job.
 func wide(dp int) Window {
 	const few, pp = 8, 4
-	j := rig.New(falcon.Layout{TP: 1, DP: few, PP: pp}, few, 8, 8)
+	j := jobtest.New(falcon.Layout{TP: 1, DP: few, PP: pp}, few, 8, 8)
 	_, small := j.Iteration(2, 1)
 	w := Window{Layout: falcon.Layout{TP: 1, DP: dp, PP: pp}}
 	for r := range falcon.Rank(w.Layout.World()) {
@@ -39,7 +39,7 @@ func wide(dp int) Window {
 		for i := range p.Calls {
 			if c := &p.Calls[i]; c.Op == falcon.OpSend || c.Op == falcon.OpRecv {
 				c.Comm = 1_000_000 + uint64(at.DP)
-			} else if c.Comm != rig.WorldComm {
+			} else if c.Comm != jobtest.WorldComm {
 				c.Comm = 1000 + uint64(at.PP)
 			}
 		}

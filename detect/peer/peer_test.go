@@ -8,17 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/rig"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 )
 
-func judgeRig(j *rig.Job, h *Healthy) Result {
+func judgeRig(j *jobtest.Job, h *Healthy) Result {
 	_, profiles := j.Iteration(4, 1)
 	return Judge(Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles, Healthy: h})
 }
 
 func TestHealthyJobNamesNobody(t *testing.T) {
 	for seed := range uint64(30) {
-		j := rig.New(falcon.Layout{TP: 2, DP: 4, PP: 2}, 4, 6, seed)
+		j := jobtest.New(falcon.Layout{TP: 2, DP: 4, PP: 2}, 4, 6, seed)
 		res := judgeRig(j, nil)
 		if len(res.Slow) > 0 || slices.ContainsFunc(res.Groups, func(g Group) bool { return g.Suspect }) ||
 			slices.ContainsFunc(res.Pairs, func(p Pair) bool { return p.Suspect }) {
@@ -30,7 +30,7 @@ func TestHealthyJobNamesNobody(t *testing.T) {
 // Under a pipeline "who waits least" points at the slow replica's other stages
 // too; self time must not.
 func TestOnlyTheSlowRankOfTheReplicaIsNamed(t *testing.T) {
-	j := rig.New(falcon.Layout{TP: 1, DP: 4, PP: 4}, 4, 8, 3)
+	j := jobtest.New(falcon.Layout{TP: 1, DP: 4, PP: 4}, 4, 8, 3)
 	slow := falcon.Layout{TP: 1, DP: 4, PP: 4}.RankOf(falcon.Coord{DP: 2, PP: 1})
 	j.Clock[j.Placement[slow]] = 0.5
 	res := judgeRig(j, nil)
@@ -55,7 +55,7 @@ func TestOnlyTheSlowRankOfTheReplicaIsNamed(t *testing.T) {
 }
 
 func TestTogether(t *testing.T) {
-	j := rig.New(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
+	j := jobtest.New(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, 3)
 	h := &Healthy{}
 	h.Learn(judgeRig(j, nil))
 	j.Load = []float64{1.5, 1.5}
@@ -73,7 +73,7 @@ func TestTogether(t *testing.T) {
 
 // A link fault shows in the group's transfer and in nobody's self time.
 func TestSlowLinkAccusesNoRank(t *testing.T) {
-	j := rig.New(falcon.Layout{TP: 1, DP: 4, PP: 4}, 8, 8, 3)
+	j := jobtest.New(falcon.Layout{TP: 1, DP: 4, PP: 4}, 8, 8, 3)
 	h := &Healthy{}
 	h.Learn(judgeRig(j, nil))
 	j.Link[falcon.NewLink("n2", "n3")] = 0.1
@@ -90,7 +90,7 @@ func TestSlowLinkAccusesNoRank(t *testing.T) {
 }
 
 func TestOrderOfProfilesDoesNotMatter(t *testing.T) {
-	j := rig.New(falcon.Layout{TP: 2, DP: 4, PP: 2}, 4, 4, 8)
+	j := jobtest.New(falcon.Layout{TP: 2, DP: 4, PP: 2}, 4, 4, 8)
 	j.Clock["n1.g2"] = 0.7
 	_, profiles := j.Iteration(3, 1)
 	w := Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles}
@@ -127,7 +127,7 @@ func TestNonsenseIsNotMeasured(t *testing.T) {
 // A group of which a member sent nothing has no transfer: the least duration
 // of the others includes the wait for it.
 func TestIncompleteGroupsAreNotJudged(t *testing.T) {
-	j := rig.New(falcon.Layout{TP: 1, DP: 4, PP: 1}, 4, 4, 8)
+	j := jobtest.New(falcon.Layout{TP: 1, DP: 4, PP: 1}, 4, 4, 8)
 	j.Clock["n2.g0"] = 0.5
 	_, profiles := j.Iteration(2, 1)
 	profiles = slices.Delete(profiles, 2, 3)
@@ -138,7 +138,7 @@ func TestIncompleteGroupsAreNotJudged(t *testing.T) {
 }
 
 func BenchmarkJudge(b *testing.B) {
-	j := rig.New(falcon.Layout{TP: 1, DP: 128, PP: 8}, 128, 8, 8)
+	j := jobtest.New(falcon.Layout{TP: 1, DP: 128, PP: 8}, 128, 8, 8)
 	_, profiles := j.Iteration(2, 1)
 	w := Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles}
 	for b.Loop() {

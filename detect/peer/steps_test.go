@@ -7,10 +7,10 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/internal/rig"
+	"github.com/failslow/falcon/detect/internal/jobtest"
 )
 
-func look(j *rig.Job, n int, h *Healthy) Result {
+func look(j *jobtest.Job, n int, h *Healthy) Result {
 	_, profiles := j.Iteration(n, 1)
 	return Judge(Window{Layout: j.Layout, Placement: j.Placement, Comms: j.Comms, Profiles: profiles, Healthy: h})
 }
@@ -19,7 +19,7 @@ func look(j *rig.Job, n int, h *Healthy) Result {
 // and waits to those of the whole.
 func TestStepsAddUp(t *testing.T) {
 	for seed := range uint64(10) {
-		j := rig.New(falcon.Layout{TP: 2, DP: 4, PP: 2}, 4, 6, seed)
+		j := jobtest.New(falcon.Layout{TP: 2, DP: 4, PP: 2}, 4, 6, seed)
 		j.Clock["n1.g1"] = 0.6
 		res := look(j, 4, nil)
 		for _, r := range res.Ranks {
@@ -63,7 +63,7 @@ func TestStepsOfStrangeCalls(t *testing.T) {
 // slow in every iteration stays accused beside it.
 func TestUnevenWork(t *testing.T) {
 	for seed := range uint64(20) {
-		j := rig.New(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, seed)
+		j := jobtest.New(falcon.Layout{TP: 1, DP: 4, PP: 2}, 4, 8, seed)
 		h := &Healthy{}
 		h.Learn(look(j, 4, h))
 		switch seed % 4 {
@@ -125,7 +125,7 @@ func TestWatchAgainstThePlainRule(t *testing.T) {
 
 // A job without peers is watched by its own past.
 func TestWatchWithoutPeers(t *testing.T) {
-	j := rig.New(falcon.Layout{TP: 1, DP: 1, PP: 4}, 4, 8, 3)
+	j := jobtest.New(falcon.Layout{TP: 1, DP: 1, PP: 4}, 4, 8, 3)
 	h := &Healthy{}
 	h.Learn(look(j, 4, h))
 	j.Clock["n2.g0"] = 0.5

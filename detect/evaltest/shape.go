@@ -1,4 +1,4 @@
-package eval
+package evaltest
 
 import "math/rand/v2"
 

@@ -1,4 +1,4 @@
-// Package rig is a synthetic training job for the detector's tests: it plays
+// Package jobtest is a synthetic training job for the detector's tests: it plays
 // one iteration of a TP × DP × PP job (1F1B) at a time as a simulation of host
 // enqueues, device queues and communication, with faults of GPUs, hosts, links
 // and of the job's own work, and measures it as the hook would.
@@ -7,4 +7,4 @@
 // the same numbers for the same seed and calls, and that waits, transfers and
 // self times follow from the faults by the schedule, not from what a detector
 // is hoped to see.
-package rig
+package jobtest

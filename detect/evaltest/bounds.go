@@ -1,4 +1,4 @@
-package eval
+package evaltest
 
 import "gonum.org/v1/gonum/mathext"
 

@@ -1,4 +1,4 @@
-// Package eval measures the detector on generated jobs whose truth is known,
+// Package evaltest measures the detector on generated jobs whose truth is known,
 // beside the paper's baselines (FALCON §7.2, tables 4 and 5). It is pure: the
 // same seed, mix and length give the same jobs, scores and tables. It reads no
 // file, starts no goroutine and reads no clock; whoever calls Run may do so
@@ -61,4 +61,4 @@
 // falls into a spell (or on its end); it is missed when all reports lie
 // elsewhere. A healthy job with any report is a false positive. Delay is
 // DetectedAt minus the spell's first iteration; 0 would be told at its end.
-package eval
+package evaltest

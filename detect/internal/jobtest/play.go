@@ -1,4 +1,4 @@
-package rig
+package jobtest
 
 import (
 	"math"
@@ -85,7 +85,7 @@ func (j *Job) play() *playing {
 	}
 	for r := range p.ops {
 		if p.at[r] < len(p.ops[r]) {
-			panic("rig: schedule deadlocked")
+			panic("jobtest: schedule deadlocked")
 		}
 		p.end = math.Max(p.end, p.device[r])
 	}

@@ -1,4 +1,4 @@
-package eval
+package evaltest
 
 // Mix is one of the paper's populations of jobs.
 type Mix struct {

@@ -1,4 +1,4 @@
-package rig
+package jobtest
 
 import (
 	"math/rand/v2"

@@ -1,6 +1,8 @@
 package detect
 
 import (
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/failslow/falcon/detect/bocd"
@@ -8,31 +10,32 @@ import (
 )
 
 // Config holds the detector's thresholds. The zero value of each field means
-// the default that DefaultConfig gives.
+// the default that DefaultConfig gives. The fields with a YAML name are those of
+// the section detect of falcon.yaml, which Check validates.
 type Config struct {
-	Tracker bocd.TrackerConfig // change points of every rank's series and of the job's
-	Rules   peer.Rules         // comparison of ranks and groups
+	Tracker bocd.TrackerConfig `yaml:",inline"` // change points of every rank's series and of the job's
+	Rules   peer.Rules         `yaml:",inline"` // comparison of ranks and groups
 
-	Quorum      float64 // share of the ranks whose own onsets open an incident without the job's series; 0.5
-	MergeWithin int64   // iterations: onsets this near are one; 8
-	TellAfter   int64   // iterations that a slowdown lasts before it is reported although no culprit is known; 8
-	Bursts      int     // unexplained slowdowns, the present one included, that are one intermittent fault; 3
-	BurstWithin int64   // iterations in which they lie, and without one that end it; 100
-	History     int     // samples kept per rank; 1024
-	Settled     float64 // relief: the level is within this of the baseline; 0.05
+	Quorum      float64 `yaml:"-"` // share of the ranks whose own onsets open an incident without the job's series; 0.5
+	MergeWithin int64   `yaml:"-"` // iterations: onsets this near are one; 8
+	TellAfter   int64   `yaml:"-"` // iterations that a slowdown lasts before it is reported although no culprit is known; 8
+	Bursts      int     `yaml:"-"` // unexplained slowdowns, the present one included, that are one intermittent fault; 3
+	BurstWithin int64   `yaml:"-"` // iterations in which they lie, and without one that end it; 100
+	History     int     `yaml:"-"` // samples kept per rank; 1024
+	Settled     float64 `yaml:"-"` // relief: the level is within this of the baseline; 0.05
 
-	Profile  ProfileConfig
-	Validate ValidateConfig
-	Relief   ReliefConfig
-	Watch    WatchConfig
+	Profile  ProfileConfig  `yaml:"-"`
+	Validate ValidateConfig `yaml:",inline"`
+	Relief   ReliefConfig   `yaml:"-"`
+	Watch    WatchConfig    `yaml:",inline"`
 
-	Throughput      float64 // share of the best, or of the peak, below which the job is profiled; 0.8
-	PeakIterationMs float64 // iteration time that the job should reach, 0 = its own best
+	Throughput      float64 `yaml:"throughput"`        // share of the best, or of the peak, below which the job is profiled; 0.8
+	PeakIterationMs float64 `yaml:"peak_iteration_ms"` // iteration time that the job should reach, 0 = its own best
 
-	SettleBefore int64 // iterations before an action that belong to it; 2
-	SettleAfter  int64 // iterations from its first one on that belong to it; 8
-	AcceptAfter  int64 // iterations after which work that grew by itself is the job's normal level; 500
-	CloseAfter   int64 // iterations from relief to close, for actions still on their way; 8
+	SettleBefore int64 `yaml:"-"` // iterations before an action that belong to it; 2
+	SettleAfter  int64 `yaml:"-"` // iterations from its first one on that belong to it; 8
+	AcceptAfter  int64 `yaml:"-"` // iterations after which work that grew by itself is the job's normal level; 500
+	CloseAfter   int64 `yaml:"-"` // iterations from relief to close, for actions still on their way; 8
 }
 
 // ProfileConfig bounds the profile windows that seek a culprit or learn the
@@ -47,8 +50,8 @@ type ProfileConfig struct {
 
 // ValidateConfig bounds the validations that incidents ask for.
 type ValidateConfig struct {
-	Tries   int   // per incident, negative = none; 2
-	Spacing int64 // iterations between two; 20
+	Tries   int   `yaml:"validate_tries"` // per incident, negative = none; 2
+	Spacing int64 `yaml:"-"`              // iterations between two; 20
 }
 
 // ReliefConfig sets how a culprit is profiled while an action holds.
@@ -61,11 +64,11 @@ type ReliefConfig struct {
 
 // WatchConfig sets how the ranks of a quiet job are watched.
 type WatchConfig struct {
-	Every      int64         // iterations between two windows, negative = none; 200
-	Iterations int           // steps of a window; 2
-	Spacing    time.Duration // least time between two windows, negative = none; 60 s
-	Over       float64       // self time over the peers' median that is slow; 1.5
-	Steps      int           // consecutive slow steps that make a rank failing; 3
+	Every      int64         `yaml:"watch_every"` // iterations between two windows, negative = none; 200
+	Iterations int           `yaml:"-"`           // steps of a window; 2
+	Spacing    time.Duration `yaml:"-"`           // least time between two windows, negative = none; 60 s
+	Over       float64       `yaml:"watch_over"`  // self time over the peers' median that is slow; 1.5
+	Steps      int           `yaml:"watch_steps"` // consecutive slow steps that make a rank failing; 3
 }
 
 // DefaultConfig is the production setting.
@@ -156,3 +159,36 @@ func setDefault[T int | int64 | float64 | time.Duration](v *T, def T) {
 		*v = def
 	}
 }
+
+// Check reports the first value of falcon.yaml that makes no sense. Zero values
+// pass: they mean the defaults.
+func (c Config) Check() error {
+	within := func(v, least, most float64) bool { return v >= least && v <= most }
+	share := func(v float64) bool { return v > 0 && v < 1 }
+	for _, s := range []struct {
+		key   string
+		value float64
+		ok    bool
+		set   string
+	}{
+		{"run_length", c.Tracker.Filter.RunLength, within(c.Tracker.Filter.RunLength, 1, 1e12), "the iterations expected between two changes, from 1 to 1e12"},
+		{"threshold", c.Tracker.Filter.Threshold, share(c.Tracker.Filter.Threshold), "a probability between 0 and 1"},
+		{"verify", c.Tracker.Verify, c.Tracker.Verify > 0 && c.Tracker.Verify <= 10, "a share such as 0.1 for a change of 10 %"},
+		{"warm_up", float64(c.Tracker.WarmUp), within(float64(c.Tracker.WarmUp), 3, 256), "iterations from 3 to 256"},
+		{"suspect", c.Rules.Suspect, c.Rules.Suspect > 1 && c.Rules.Suspect <= 10, "a ratio above 1, such as 1.1"},
+		{"validate_tries", float64(c.Validate.Tries), c.Validate.Tries == none || within(float64(c.Validate.Tries), 1, 100), "tests per incident from 1 to 100, or -1 for none"},
+		{"peak_iteration_ms", c.PeakIterationMs, c.PeakIterationMs > 0 && !math.IsInf(c.PeakIterationMs, 0), "the milliseconds that an iteration should take"},
+		{"throughput", c.Throughput, share(c.Throughput), "a share between 0 and 1"},
+		{"watch_every", float64(c.Watch.Every), c.Watch.Every == none || c.Watch.Every > 0, "iterations, or -1 for never"},
+		{"watch_over", c.Watch.Over, c.Watch.Over > 1 && c.Watch.Over <= 100, "a ratio above 1, such as 1.5"},
+		{"watch_steps", float64(c.Watch.Steps), within(float64(c.Watch.Steps), 1, 1000), "steps from 1 to 1000"},
+	} {
+		if s.value != 0 && !s.ok {
+			return fmt.Errorf("detect.%s is %v; set %s", s.key, s.value, s.set)
+		}
+	}
+	return nil
+}
+
+// none turns off a setting whose zero value is the default.
+const none = -1

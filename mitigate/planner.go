@@ -27,13 +27,27 @@ const (
 	totalMost     = 1 << 16 // micro-batches in a batch that is still priced
 )
 
-// Config are the planner's settings; zero values mean the defaults.
+// Config are the planner's settings; zero values mean the defaults. The fields
+// with a YAML name are those of the section mitigate of falcon.yaml, which Check
+// validates.
 type Config struct {
-	SettleIterations  int
-	MeasureIterations int
-	MinGain           float64
-	KeepShare         float64
-	OverheadsMs       map[falcon.Rung]float64 // expected, by rung, until the rung was measured
+	SettleIterations  int                     `yaml:"-"`
+	MeasureIterations int                     `yaml:"-"`
+	MinGain           float64                 `yaml:"-"`
+	KeepShare         float64                 `yaml:"-"`
+	OverheadsMs       map[falcon.Rung]float64 `yaml:"overheads_ms"` // expected, by rung, until the rung was measured
+}
+
+const overheadMsMost = 1e9 // eleven days
+
+// Check reports the first value of falcon.yaml that makes no sense.
+func (c Config) Check() error {
+	for r, ms := range c.OverheadsMs {
+		if r.Level() < 2 || !(ms > 0 && ms <= overheadMsMost) {
+			return fmt.Errorf("mitigate.overheads_ms: %s: %v; give S2, S3 or S4 its expected cost in ms", r, ms)
+		}
+	}
+	return nil
 }
 
 // Planner climbs the ladder for the incidents of one job. See the package

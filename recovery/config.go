@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/failslow/falcon/recovery/replica"
@@ -15,35 +16,36 @@ const (
 	hour            = time.Hour
 )
 
-// Config is how faults are told and how long each state may take; zero values
-// mean the defaults in parentheses.
+// Config says how faults are detected and how long each state may take; zero
+// values mean the defaults in parentheses. The fields with a YAML name are those
+// of the section recovery of falcon.yaml, which Check validates.
 type Config struct {
-	Beat    time.Duration // between two signs of life of an agent (2 s)
-	Suspect int           // missed beats before a node is suspected (2)
-	Dead    int           // and taken for dead, with a second sign (3)
-	Grace   time.Duration // after the engine's start, or after it heard of too few, for agents to come back (10 s)
-	Gather  time.Duration // faults so close together are handled as one: the ranks of a node die one after another (100 ms)
+	Beat    time.Duration `yaml:"beat"`    // between two signs of life of an agent (2 s)
+	Suspect int           `yaml:"suspect"` // missed beats before a node is suspected (2)
+	Dead    int           `yaml:"dead"`    // and taken for dead, with a second sign (3)
+	Grace   time.Duration `yaml:"-"`       // after the engine's start, or after it heard of too few, for agents to come back (10 s)
+	Gather  time.Duration `yaml:"-"`       // faults so close together are handled as one: the ranks of a node die one after another (100 ms)
 
-	UnvouchedStall time.Duration // of the job, before it is a sign against a silent node where no rank can say that it waits (30 s)
-	Leave          time.Duration // for an agent that said goodbye to come back: so long its silence is no sign (60 s)
-	LeaveStall     time.Duration // of the job, before it is one all the same (15 s)
-	Unexplained    time.Duration // for the word on how a process ended, or for a peer's end with success (1 s)
+	UnvouchedStall time.Duration `yaml:"unvouched_stall"` // of the job, before it is a sign against a silent node where no rank can say that it waits (30 s)
+	Leave          time.Duration `yaml:"leave"`           // for an agent that said goodbye to come back: so long its silence is no sign (60 s)
+	LeaveStall     time.Duration `yaml:"leave_stall"`     // of the job, before it is one all the same (15 s)
+	Unexplained    time.Duration `yaml:"-"`               // for the word on how a process ended, or for a peer's end with success (1 s)
 
-	HangFactor float64       // usual iteration times without progress, before a job is said to hang (20)
-	HangMin    time.Duration // at least (2 min); also how long an unknown iteration may take
+	HangFactor float64       `yaml:"-"`    // usual iteration times without progress, before a job is said to hang (20)
+	HangMin    time.Duration `yaml:"hang"` // at least (2 min); also how long an unknown iteration may take
 
-	OptimizerWait time.Duration // for ranks inside the optimizer (5 s)
-	SuspendMost   time.Duration // for all to park (15 s); afterwards who did not is frozen
-	SpareWait     time.Duration // for a spare to be brought (10 min)
-	ReplaceMost   time.Duration // for processes made anew to park (5 min)
-	TableMost     time.Duration // for the rank table (10 s)
-	CollectMost   time.Duration // for the words of all (10 s)
-	RejoinMost    time.Duration // for groups and state (5 min)
-	RestartMost   time.Duration // for a whole restart (30 min)
-	AgentWait     time.Duration // for agents to come back, before a whole restart that needs them (1 min)
-	Rejoins       int           // failed rejoins from replicas before the checkpoint is taken, once (3)
+	OptimizerWait time.Duration `yaml:"optimizer_wait"` // for ranks inside the optimizer (5 s)
+	SuspendMost   time.Duration `yaml:"suspend"`        // for all to park (15 s); afterwards who did not is frozen
+	SpareWait     time.Duration `yaml:"spare_wait"`     // for a spare to be brought (10 min)
+	ReplaceMost   time.Duration `yaml:"replace"`        // for processes made anew to park (5 min)
+	TableMost     time.Duration `yaml:"-"`              // for the rank table (10 s)
+	CollectMost   time.Duration `yaml:"-"`              // for the words of all (10 s)
+	RejoinMost    time.Duration `yaml:"rejoin"`         // for groups and state (5 min)
+	RestartMost   time.Duration `yaml:"-"`              // for a whole restart (30 min)
+	AgentWait     time.Duration `yaml:"agent_wait"`     // for agents to come back, before a whole restart that needs them (1 min)
+	Rejoins       int           `yaml:"-"`              // failed rejoins from replicas before the checkpoint is taken, once (3)
 
-	Choose func(replica.Query) (replica.Choice, error) // the resume rule (replica.Choose)
+	Choose func(replica.Query) (replica.Choice, error) `yaml:"-"` // the resume rule (replica.Choose)
 }
 
 func (c Config) withDefaults() Config {
@@ -70,3 +72,35 @@ const (
 	inPlaceDefault = 2
 	perHourDefault = 10
 )
+
+// Bounds of what a site may set.
+const (
+	beatLeast  = 50 * time.Millisecond
+	beatMost   = time.Minute
+	missedMost = 100
+	waitMost   = 24 * time.Hour
+)
+
+// Check reports the first value of falcon.yaml that makes no sense. Zero values
+// pass: they mean the defaults.
+func (c Config) Check() error {
+	if c.Beat != 0 && (c.Beat < beatLeast || c.Beat > beatMost) {
+		return fmt.Errorf("recovery.beat is %s; give %s to %s, 0s = the default", c.Beat, beatLeast, beatMost)
+	}
+	if c.Suspect < 0 || c.Dead < 0 || max(c.Suspect, c.Dead) > missedMost || c.Suspect > 0 && c.Dead > 0 && c.Dead < c.Suspect {
+		return fmt.Errorf("recovery.suspect is %d and recovery.dead %d; give missed beats, dead not fewer than suspect", c.Suspect, c.Dead)
+	}
+	for _, wait := range []struct {
+		key  string
+		time time.Duration
+	}{
+		{"agent_wait", c.AgentWait}, {"hang", c.HangMin}, {"leave", c.Leave}, {"leave_stall", c.LeaveStall},
+		{"optimizer_wait", c.OptimizerWait}, {"rejoin", c.RejoinMost}, {"replace", c.ReplaceMost},
+		{"spare_wait", c.SpareWait}, {"suspend", c.SuspendMost}, {"unvouched_stall", c.UnvouchedStall},
+	} {
+		if wait.time < 0 || wait.time > waitMost {
+			return fmt.Errorf("recovery.%s is %s; give a time up to %s, 0s = the default", wait.key, wait.time, waitMost)
+		}
+	}
+	return nil
+}

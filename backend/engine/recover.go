@@ -24,10 +24,10 @@ import (
 
 // Recovery are the settings of fail-stop recovery.
 type Recovery struct {
-	Machine recovery.Config
-	Racks   map[falcon.Node]string // failure domain of each node; absent = the node's own
-	Beat    time.Duration          // how often agents are asked to be heard; 0 = BeatPeriod
-	Store   Store                  // that the job meets in; nil = none of ours
+	Machine recovery.Config        `yaml:",inline"`
+	Racks   map[falcon.Node]string `yaml:"racks"` // failure domain of each node; absent = the node's own
+	Beat    time.Duration          `yaml:"-"`     // how often agents are asked to be heard; 0 = BeatPeriod
+	Store   Store                  `yaml:"-"`     // that the job meets in; nil = none of ours
 }
 
 // Store is what the engine needs of a rendezvous store: it refuses, and drops,

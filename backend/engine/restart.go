@@ -30,8 +30,8 @@ const (
 
 // Restart bounds the phases of a restart; zero values mean the defaults.
 type Restart struct {
-	LeaveWait  time.Duration // LeaveWait
-	LaunchWait time.Duration // LaunchWait
+	LeaveWait  time.Duration `yaml:"leave"`  // LeaveWait
+	LaunchWait time.Duration `yaml:"launch"` // LaunchWait
 }
 
 // restartRecord is how far a restart has come.

@@ -16,14 +16,14 @@ import (
 // Validation says when the job may be held for tests, and what the tests are.
 // Zero values mean the defaults of package validate and those below.
 type Validation struct {
-	Auto              bool          // the detector's requests are carried out without a person
-	Life              time.Duration // of the order that holds the job; at most 60 s
-	CollectiveTimeout time.Duration // of the job's framework: a hold lasts at most a quarter of it; 0 = unknown
-	GEMMSide          int           // side of the matrices
-	Repeats           int           // timed repeats of each test
-	MessageBytes      int64         // of a link test
-	PerHour           int           // automatic ones; 0 = PerHourDefault
-	CoolDown          int64         // iterations between automatic ones; 0 = CoolDownDefault
+	Auto              bool          `yaml:"-"`                  // the detector's requests are carried out without a person
+	Life              time.Duration `yaml:"life"`               // of the order that holds the job; at most 60 s
+	CollectiveTimeout time.Duration `yaml:"collective_timeout"` // of the job's framework: a hold lasts at most a quarter of it; 0 = unknown
+	GEMMSide          int           `yaml:"gemm_n"`             // side of the matrices
+	Repeats           int           `yaml:"repeats"`            // timed repeats of each test
+	MessageBytes      int64         `yaml:"message_bytes"`      // of a link test
+	PerHour           int           `yaml:"per_hour"`           // automatic ones; 0 = PerHourDefault
+	CoolDown          int64         `yaml:"cool_down"`          // iterations between automatic ones; 0 = CoolDownDefault
 }
 
 // Bounds of validations that nobody asked for, and of what is kept of them.

@@ -14,7 +14,7 @@ import (
 )
 
 // engineWith is an engine that was stopped while an action waited for a word.
-func engineWith(t *testing.T, a falcon.Action, rungs map[string]rungConfig) *engineHandle {
+func engineWith(t *testing.T, a falcon.Action, rungs map[falcon.Rung]rungConfig) *engineHandle {
 	t.Helper()
 	cfg := engineConfig{StateDir: shortDir(t), Listen: "none", Policy: policyConfig{Rungs: rungs}}
 	cfg.fill()
@@ -62,7 +62,7 @@ func TestDecideWantsAReasonForARestart(t *testing.T) {
 func TestDecideTellsWhatAnApprovalWaitsFor(t *testing.T) {
 	h := engineWith(t, falcon.Action{
 		ID: "INC-0001/S3/1", Incident: "INC-0001", Rung: falcon.RungS3, State: falcon.ActionProposed, PlanHash: "77e1b0c3",
-	}, map[string]rungConfig{"S3": {Second: true}})
+	}, map[falcon.Rung]rungConfig{"S3": {RungPolicy: falcon.RungPolicy{Second: true}}})
 	args := []string{"decide", "INC-0001", "--action", "INC-0001/S3/1", "--plan", "77e1b0c3", "--connect", h.Socket}
 	if code, out, errs := command(t, append(args, "--approve")...); code != 0 || !strings.Contains(out, "and waits for a second approver: somebody else has to run this, too") {
 		t.Errorf("the first: exit %d %q %q", code, out, errs)

@@ -22,6 +22,8 @@ import (
 	"github.com/failslow/falcon/backend/engine"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/rpc"
+	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/tui/front"
 )
 
@@ -35,19 +37,19 @@ const (
 
 // engineConfig is falcon.yaml.
 type engineConfig struct {
-	Job        string        `yaml:"job"`       // name shown to operators
-	StateDir   string        `yaml:"state_dir"` // journal, socket and certificates; default: see defaultStateDir
-	Socket     string        `yaml:"socket"`    // default: falcon.sock in the state directory
-	Listen     string        `yaml:"listen"`    // HOST:PORT for agents and remote consoles; "none" = local only
-	Certs      auth.Files    `yaml:"certs"`     // default: ca and server in the state directory's certs
-	Policy     policyConfig  `yaml:"policy"`
-	PolicyFile string        `yaml:"policy_file"` // instead of policy: the same keys in a file of their own
-	Restart    restartConfig `yaml:"restart"`
-	Detect     detectConfig  `yaml:"detect"`
+	Job        string         `yaml:"job"`       // name shown to operators
+	StateDir   string         `yaml:"state_dir"` // journal, socket and certificates; default: see defaultStateDir
+	Socket     string         `yaml:"socket"`    // default: falcon.sock in the state directory
+	Listen     string         `yaml:"listen"`    // HOST:PORT for agents and remote consoles; "none" = local only
+	Certs      auth.Files     `yaml:"certs"`     // default: ca and server in the state directory's certs
+	Policy     policyConfig   `yaml:"policy"`
+	PolicyFile string         `yaml:"policy_file"` // instead of policy: the same keys in a file of their own
+	Restart    engine.Restart `yaml:"restart"`
+	Detect     detect.Config  `yaml:"detect"`
 
 	Validation validationConfig `yaml:"validation"`
-	Mitigate   mitigateConfig   `yaml:"mitigate"`
-	Recovery   recoveryConfig   `yaml:"recovery"`
+	Mitigate   mitigate.Config  `yaml:"mitigate"`
+	Recovery   engine.Recovery  `yaml:"recovery"`
 	Store      storeConfig      `yaml:"store"`
 	Journal    journalConfig    `yaml:"journal"`
 	SSH        sshConfig        `yaml:"ssh"`
@@ -75,7 +77,7 @@ func defaultStateDir() string {
 
 // loadEngineConfig reads falcon.yaml strictly; "" means the defaults.
 func loadEngineConfig(path string) (engineConfig, error) {
-	var cfg engineConfig
+	cfg := engineConfig{Detect: detect.DefaultConfig()}
 	if path != "" {
 		b, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -102,6 +104,9 @@ func loadEngineConfig(path string) (engineConfig, error) {
 func yamlSentence(err error) string {
 	s := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")
 	s, _, _ = strings.Cut(strings.TrimPrefix(s, "yaml: "), " in type ")
+	for _, name := range []string{"Mode", "Rung", "Variant", "Node"} {
+		s = strings.ReplaceAll(s, "into falcon."+name, "into string")
+	}
 	return strings.Join(strings.Fields(s), " ")
 }
 
@@ -110,8 +115,8 @@ func (c *engineConfig) fill() {
 	setDefault(&c.Job, "job")
 	setDefault(&c.Listen, defaultListen)
 	setDefault(&c.Socket, filepath.Join(c.StateDir, socketName))
-	setDefault(&c.Policy.Mode, string(falcon.ModeApprove))
-	setDefault(&c.Policy.Cap, string(falcon.RungS1))
+	setDefault(&c.Policy.Mode, falcon.ModeApprove)
+	setDefault(&c.Policy.Cap, falcon.RungS1)
 	setDefault(&c.Validation.Mode, validationManual)
 	files := auth.FilesIn(filepath.Join(c.StateDir, certsName), string(auth.RoleServer))
 	setDefault(&c.SSH.HostKey, filepath.Join(c.StateDir, hostKeyName))
@@ -121,27 +126,26 @@ func (c *engineConfig) fill() {
 	setDefault(&c.Revoked, filepath.Join(filepath.Dir(c.Certs.CA), auth.RevokedFile))
 }
 
-func setDefault(s *string, value string) {
+func setDefault[T ~string](s *T, value T) {
 	if *s == "" {
 		*s = value
 	}
 }
 
 func (c *engineConfig) check() error {
-	if err := engine.CheckPolicy(c.policy()); err != nil {
+	if err := engine.CheckPolicy(c.Policy.policy()); err != nil {
 		return fmt.Errorf("%w: policy: %w", errUsage, err)
 	}
 	if err := c.Validation.check(); err != nil {
 		return err
 	}
-	if err := c.Restart.check(); err != nil {
+	if err := checkRestart(c.Restart); err != nil {
 		return err
 	}
-	if err := c.Mitigate.check(); err != nil {
-		return err
-	}
-	if err := c.Recovery.check(); err != nil {
-		return err
+	for _, err := range []error{c.Mitigate.Check(), c.Recovery.Machine.Check()} {
+		if err != nil {
+			return fmt.Errorf("%w: %w", errUsage, err)
+		}
 	}
 	if err := c.Store.check(); err != nil {
 		return err
@@ -155,7 +159,10 @@ func (c *engineConfig) check() error {
 	if err := c.checkAdmission(); err != nil {
 		return err
 	}
-	return c.Detect.check()
+	if err := c.Detect.Check(); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	return nil
 }
 
 // engineHandle is a running engine with its doors open.
@@ -207,9 +214,10 @@ func startOn(ctx context.Context, j *journal.Journal, cfg engineConfig, log *slo
 
 func startWith(ctx context.Context, j *journal.Journal, store rendezvous, cfg engineConfig, log *slog.Logger) (*engineHandle, error) {
 	conf := engine.Config{
-		JobName: cfg.Job, Journal: j, Detect: cfg.Detect.detector(), Mitigate: cfg.Mitigate.planner(), Policy: cfg.policy(), Validation: cfg.Validation.engine(),
-		Restart: cfg.Restart.engine(), Recovery: cfg.Recovery.engine(), Retention: cfg.Journal.retention(), Log: log,
+		JobName: cfg.Job, Journal: j, Detect: cfg.Detect, Mitigate: cfg.Mitigate, Policy: cfg.Policy.policy(), Validation: cfg.Validation.settings(),
+		Restart: cfg.Restart, Recovery: cfg.Recovery, Retention: cfg.Journal.retention(), Log: log,
 	}
+	conf.Recovery.Beat = cfg.Recovery.Machine.Beat
 	if store != nil {
 		conf.Recovery.Store = store
 	}

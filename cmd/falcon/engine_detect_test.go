@@ -45,17 +45,17 @@ func TestDetectSettingsAreChecked(t *testing.T) {
 }
 
 func TestDetectSettingsReachTheDetector(t *testing.T) {
-	if got := (detectConfig{}).detector(); !reflect.DeepEqual(got, detect.DefaultConfig()) {
+	if got := loadText(t, "detect: {}").Detect; !reflect.DeepEqual(got, detect.DefaultConfig()) {
 		t.Errorf("nothing set: %+v", got)
 	}
 	want := detect.DefaultConfig()
 	want.Tracker.Filter.RunLength, want.Tracker.Filter.Threshold = 100, 0.8
 	want.Tracker.Verify, want.Tracker.WarmUp, want.Rules.Suspect = 0.2, 20, 1.3
-	want.Validate.Tries, want.PeakIterationMs, want.Throughput = none, 900, 0.7
-	want.Watch.Every, want.Watch.Over, want.Watch.Steps = none, 2, 5
+	want.Validate.Tries, want.PeakIterationMs, want.Throughput = -1, 900, 0.7
+	want.Watch.Every, want.Watch.Over, want.Watch.Steps = -1, 2, 5
 	cfg := loadText(t, `detect: {run_length: 100, threshold: 0.8, verify: 0.2, warm_up: 20, suspect: 1.3, validate_tries: -1,
   peak_iteration_ms: 900, throughput: 0.7, watch_every: -1, watch_over: 2, watch_steps: 5}`)
-	if got := cfg.Detect.detector(); !reflect.DeepEqual(got, want) {
+	if got := cfg.Detect; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -73,14 +73,14 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	cfg := loadText(t, engineExample)
 	want := detect.DefaultConfig()
 	want.Rules.Suspect = 1.1 // unset it means that (peer.Rules)
-	if got := cfg.Detect.detector(); !reflect.DeepEqual(got, want) {
+	if got := cfg.Detect; !reflect.DeepEqual(got, want) {
 		t.Errorf("what the example shows of detect are not the defaults: %+v", got)
 	}
 	defaults := engine.Validation{
 		Life: tests.LifeDefault, GEMMSide: tests.GEMMSideDefault, Repeats: tests.RepeatsDefault,
 		MessageBytes: tests.MessageBytesDefault, PerHour: engine.PerHourDefault, CoolDown: engine.CoolDownDefault,
 	}
-	if got := cfg.Validation.engine(); got != defaults {
+	if got := cfg.Validation.settings(); got != defaults {
 		t.Errorf("what the example shows of validation are not the defaults: %+v", got)
 	}
 	for _, key := range yamlKeys(reflect.TypeFor[engineConfig]()) {
@@ -94,7 +94,16 @@ func yamlKeys(t reflect.Type) []string {
 	var out []string
 	for i := range t.NumField() {
 		f := t.Field(i)
-		out = append(out, f.Tag.Get("yaml"))
+		name := f.Tag.Get("yaml")
+		if name == "-" || !f.IsExported() {
+			continue
+		}
+		if name == "" {
+			panic(f.Name + " of " + t.String() + " has no YAML name")
+		}
+		if name != ",inline" {
+			out = append(out, name)
+		}
 		if f.Type.Kind() == reflect.Struct {
 			out = append(out, yamlKeys(f.Type)...)
 		}

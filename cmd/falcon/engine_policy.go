@@ -18,35 +18,37 @@ import (
 )
 
 // policyConfig is the policy of falcon.yaml, or of a file of its own. What an
-// approver sets in the console is in the journal and wins over it, until it
-// changes: then it is the newer word (a freeze stays all the same).
+// approver sets in the console is in the journal and wins over the file until
+// the file changes; then the file wins. A freeze stays in either case.
 type policyConfig struct {
-	Mode  string `yaml:"mode"`
-	Cap   string `yaml:"cap"`
-	Owner string `yaml:"owner"`
+	falcon.Policy `yaml:",inline"`
 
-	Rungs     map[string]rungConfig `yaml:"rungs"`
-	Hours     string                `yaml:"hours"`
-	AllowDrop bool                  `yaml:"allow_drop"`
-	Variants  []string              `yaml:"variants"`
-
-	Recovery falcon.RecoveryPolicy `yaml:"recovery"`
+	Rungs map[falcon.Rung]rungConfig `yaml:"rungs"`
 }
 
-// rungConfig is falcon.RungPolicy, where a time to undo that is not set is not
-// the same as none.
+// rungConfig is the policy of one rung, where a time to undo that is not set
+// differs from zero.
 type rungConfig struct {
-	Approval  string   `yaml:"approval"`
-	Countdown float64  `yaml:"countdown_s"`
-	PerHour   int      `yaml:"per_hour"`
-	Undo      *float64 `yaml:"undo_s"`
-	Second    bool     `yaml:"second"`
+	falcon.RungPolicy `yaml:",inline"`
+
+	Undo *float64 `yaml:"undo_s"`
 }
 
 func (r rungConfig) policy() falcon.RungPolicy {
-	out := falcon.RungPolicy{Approval: r.Approval, Countdown: r.Countdown, PerHour: r.PerHour, Second: r.Second}
+	out := r.RungPolicy
 	if r.Undo != nil {
 		out.Undo = *r.Undo
+	}
+	return out
+}
+
+func (p policyConfig) policy() falcon.Policy {
+	out := p.Policy
+	for r, v := range p.Rungs {
+		if out.Rungs == nil {
+			out.Rungs = map[falcon.Rung]falcon.RungPolicy{}
+		}
+		out.Rungs[r] = v.policy()
 	}
 	return out
 }
@@ -58,16 +60,16 @@ const undoS3 = 10.0
 // fillUndo gives S3 its time to undo. Labs have none but what their scenario
 // says: scripts drive them.
 func (p *policyConfig) fillUndo() {
-	s3 := p.Rungs[string(falcon.RungS3)]
+	s3 := p.Rungs[falcon.RungS3]
 	if s3.Undo != nil {
 		return
 	}
 	undo := undoS3
 	s3.Undo = &undo
 	if p.Rungs == nil {
-		p.Rungs = map[string]rungConfig{}
+		p.Rungs = map[falcon.Rung]rungConfig{}
 	}
-	p.Rungs[string(falcon.RungS3)] = s3
+	p.Rungs[falcon.RungS3] = s3
 }
 
 // policyBytesMax bounds a policy file.
@@ -115,43 +117,14 @@ func (p *policyConfig) decode(b []byte, path string) error {
 	return nil
 }
 
-func (c *engineConfig) policy() falcon.Policy {
-	p := c.Policy
-	out := falcon.Policy{
-		Mode: falcon.Mode(p.Mode), Cap: falcon.Rung(p.Cap), Owner: p.Owner, Hours: p.Hours, AllowDrop: p.AllowDrop,
-		Recovery: p.Recovery,
-	}
-	for r, v := range p.Rungs {
-		if out.Rungs == nil {
-			out.Rungs = map[falcon.Rung]falcon.RungPolicy{}
-		}
-		out.Rungs[falcon.Rung(r)] = v.policy()
-	}
-	for _, v := range p.Variants {
-		out.Variants = append(out.Variants, falcon.Variant(v))
-	}
-	return out
-}
+// restartMost bounds the phases of a restart (S4): a longer one is stuck.
+const restartMost = 24 * time.Hour
 
-// restartConfig bounds the phases of a restart (S4); zero values are the
-// engine's defaults.
-type restartConfig struct {
-	Leave  time.Duration `yaml:"leave"`  // from the checkpoint to the last process's end
-	Launch time.Duration `yaml:"launch"` // from the launch to all ranks at work
-}
-
-// restartMax bounds both: longer is a job that somebody has to look at.
-const restartMax = 24 * time.Hour
-
-func (r restartConfig) check() error {
-	for key, v := range map[string]time.Duration{"leave": r.Leave, "launch": r.Launch} {
-		if v < 0 || v > restartMax {
-			return fmt.Errorf("%w: restart.%s is %s; give a time up to %s, 0s = the default", errUsage, key, v, restartMax)
+func checkRestart(r engine.Restart) error {
+	for key, v := range map[string]time.Duration{"leave": r.LeaveWait, "launch": r.LaunchWait} {
+		if v < 0 || v > restartMost {
+			return fmt.Errorf("%w: restart.%s is %s; give a time up to %s, 0s = the default", errUsage, key, v, restartMost)
 		}
 	}
 	return nil
-}
-
-func (r restartConfig) engine() engine.Restart {
-	return engine.Restart{LeaveWait: r.Leave, LaunchWait: r.Launch}
 }

@@ -39,7 +39,7 @@ func TestPolicyFileIsThePolicySection(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}
-		got = append(got, cfg.policy())
+		got = append(got, cfg.Policy.policy())
 	}
 	want := falcon.Policy{
 		Mode: falcon.ModeAuto, Cap: falcon.RungS3, Owner: "maria", Hours: "22:00-06:00",
@@ -89,7 +89,7 @@ func TestUndoIsShipped(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if p := cfg.policy(); p.Rungs[falcon.RungS3] != want || p.Rungs[falcon.RungS4] != (falcon.RungPolicy{}) {
+		if p := cfg.Policy.policy(); p.Rungs[falcon.RungS3] != want || p.Rungs[falcon.RungS4] != (falcon.RungPolicy{}) {
 			t.Errorf("%q: %+v", text, p.Rungs)
 		}
 	}

@@ -16,14 +16,9 @@ const (
 // validationConfig says when the job may be held for tests, and what they are.
 // Zero values are the engine's defaults.
 type validationConfig struct {
-	Mode              string        `yaml:"mode"`               // auto or manual
-	Life              time.Duration `yaml:"life"`               // how long one hold may last at most
-	CollectiveTimeout time.Duration `yaml:"collective_timeout"` // of the job's framework: a hold lasts at most a quarter of it
-	GEMMSide          int           `yaml:"gemm_n"`
-	Repeats           int           `yaml:"repeats"`
-	MessageBytes      int64         `yaml:"message_bytes"`
-	PerHour           int           `yaml:"per_hour"`  // automatic ones
-	CoolDown          int64         `yaml:"cool_down"` // iterations between automatic ones
+	Mode string `yaml:"mode"` // auto or manual
+
+	engine.Validation `yaml:",inline"`
 }
 
 // Bounds of the settings, as those of a request by hand.
@@ -48,9 +43,8 @@ func (v validationConfig) check() error {
 	return nil
 }
 
-func (v validationConfig) engine() engine.Validation {
-	return engine.Validation{
-		Auto: v.Mode == validationAuto, Life: v.Life, CollectiveTimeout: v.CollectiveTimeout, GEMMSide: v.GEMMSide,
-		Repeats: v.Repeats, MessageBytes: v.MessageBytes, PerHour: v.PerHour, CoolDown: v.CoolDown,
-	}
+func (v validationConfig) settings() engine.Validation {
+	out := v.Validation
+	out.Auto = v.Mode == validationAuto
+	return out
 }

@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/failslow/falcon/agent/lab"
+	"github.com/failslow/falcon/backend/engine"
 )
 
 // labPolicy is what --approve asks for, else what the scenario says, else what
@@ -39,7 +40,7 @@ func scenarioPolicy(sc lab.Scenario) (policyConfig, error) {
 }
 
 // scenarioRecovery reads the scenario's times of a recovery likewise.
-func scenarioRecovery(sc lab.Scenario, p policyConfig) (recoveryConfig, error) {
+func scenarioRecovery(sc lab.Scenario, p policyConfig) (engine.Recovery, error) {
 	c := engineConfig{Policy: p}
 	err := scenarioPart("recovery", sc.Recovery, &c.Recovery, &c)
 	return c.Recovery, err

@@ -23,6 +23,8 @@ import (
 	"github.com/failslow/falcon/agent/launch"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/auth"
+	"github.com/failslow/falcon/backend/engine"
+	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/plain"
@@ -38,10 +40,14 @@ const (
 
 // labPolicies says what --approve lets happen without a person.
 var labPolicies = map[string]policyConfig{
-	"never": {Mode: string(falcon.ModeApprove), Cap: string(falcon.RungS1), Owner: "lab", Recovery: falcon.RecoveryPolicy{Approval: falcon.ApprovalPerson}},
-	"s2":    {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS2), Owner: "lab", Recovery: labRecovery},
-	"s3":    {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS3), Owner: "lab", Recovery: labRecovery},
-	"all":   {Mode: string(falcon.ModeAuto), Cap: string(falcon.RungS4), Owner: "lab", Recovery: labRecovery},
+	"never": labPolicyOf(falcon.ModeApprove, falcon.RungS1, falcon.RecoveryPolicy{Approval: falcon.ApprovalPerson}),
+	"s2":    labPolicyOf(falcon.ModeAuto, falcon.RungS2, labRecovery),
+	"s3":    labPolicyOf(falcon.ModeAuto, falcon.RungS3, labRecovery),
+	"all":   labPolicyOf(falcon.ModeAuto, falcon.RungS4, labRecovery),
+}
+
+func labPolicyOf(mode falcon.Mode, highest falcon.Rung, r falcon.RecoveryPolicy) policyConfig {
+	return policyConfig{Policy: falcon.Policy{Mode: mode, Cap: highest, Owner: "lab", Recovery: r}}
 }
 
 // labRecovery lets recoveries begin by themselves, as often as a lab kills: it
@@ -52,7 +58,8 @@ var labRecovery = falcon.RecoveryPolicy{PerHour: 1000}
 // the emulated links are narrow, the matrix products done for real. A lab plays
 // in a minute what a cluster does in days, so the hourly limit is out of the way.
 var labValidation = validationConfig{
-	Mode: validationAuto, GEMMSide: 128, Repeats: 3, MessageBytes: 256 << 10, PerHour: 1000,
+	Mode:       validationAuto,
+	Validation: engine.Validation{GEMMSide: 128, Repeats: 3, MessageBytes: 256 << 10, PerHour: 1000},
 }
 
 // labRun is one lab with its engine.
@@ -60,7 +67,7 @@ type labRun struct {
 	o        labOptions
 	sc       lab.Scenario
 	policy   policyConfig
-	recovery recoveryConfig
+	recovery engine.Recovery
 	screen   bool // a console on the terminal
 	lab      *lab.Lab
 	config   string // falcon.yaml
@@ -150,7 +157,7 @@ func (r *labRun) writeConfig() error {
 		Job: lab.Job, StateDir: r.lab.Dir(), Socket: r.socket, Listen: r.address,
 		Certs: auth.FilesIn(r.certsDir(), string(auth.RoleServer)), Policy: r.policy,
 		Recovery:   r.recovery,
-		Validation: labValidation, Mitigate: mitigateConfig{OverheadsMs: r.sc.Overheads},
+		Validation: labValidation, Mitigate: mitigate.Config{OverheadsMs: r.sc.Overheads},
 	})
 }
 

@@ -42,14 +42,14 @@ var UnitPrior = Prior{Mu: 0, Kappa: 1, Alpha: 1, Beta: 1}
 // but Prune 0 means no pruning: an exact posterior whose memory and time grow
 // with the series.
 type Config struct {
-	RunLength float64 // expected run length; the hazard is 1/RunLength
-	Window    int     // w of P(r ≤ w)
-	Threshold float64 // alarm when P(r ≤ w) > Threshold
-	Prior     Prior
+	RunLength float64 `yaml:"run_length"` // expected run length; the hazard is 1/RunLength
+	Window    int     `yaml:"-"`          // w of P(r ≤ w)
+	Threshold float64 `yaml:"threshold"`  // alarm when P(r ≤ w) > Threshold
+	Prior     Prior   `yaml:"-"`
 	// Prune scales the tolerance at which run lengths that predict alike are
 	// merged (see tolerance). The shortest and the most probable always stay.
-	Prune   float64
-	MaxRuns int // most run lengths kept when Prune > 0: the bound rises until they fit
+	Prune   float64 `yaml:"-"`
+	MaxRuns int     `yaml:"-"` // most run lengths kept when Prune > 0: the bound rises until they fit
 }
 
 // DefaultConfig is the production setting: constant hazard 1/250, w = 5,

@@ -31,13 +31,13 @@ type Change struct {
 
 // TrackerConfig sets up a Tracker; zero fields mean their defaults.
 type TrackerConfig struct {
-	Filter  Config  // of the standardised series; Prune 0 means exact here too
-	WarmUp  int     // observations that give the first scale, ≥ 3
-	Verify  float64 // |after − before| / min(before, after) that makes a change real
-	Settled float64 // an incident ends when the level is within this of the baseline
+	Filter  Config  `yaml:",inline"` // of the standardised series; Prune 0 means exact here too
+	WarmUp  int     `yaml:"warm_up"` // observations that give the first scale, ≥ 3
+	Verify  float64 `yaml:"verify"`  // |after − before| / min(before, after) that makes a change real
+	Settled float64 `yaml:"-"`       // an incident ends when the level is within this of the baseline
 	// Raw feeds the filter the observations as they are, from the first on,
 	// and never starts it over: its posterior is then that of the bare series.
-	Raw bool
+	Raw bool `yaml:"-"`
 }
 
 // DefaultTrackerConfig is the production setting.

@@ -12,19 +12,19 @@ import (
 type Rules struct {
 	// Suspect is the ratio over the median of its kind above which a group's
 	// transfer or a rank's self time is suspicious; default 1.1 (FALCON §4.3).
-	Suspect float64
+	Suspect float64 `yaml:"suspect"`
 	// WaitOver is how many transfers a wait must exceed to say that somebody is
 	// waited for; default 2.
-	WaitOver float64
+	WaitOver float64 `yaml:"-"`
 	// Margin is how much slower the least slow accused rank must be than the
 	// slowest rank that is not accused; default 1.03.
-	Margin float64
+	Margin float64 `yaml:"-"`
 	// MinPeers is how many peers make a median that can be trusted; with fewer
 	// the own healthy profile decides; default 3.
-	MinPeers int
+	MinPeers int `yaml:"-"`
 	// Matter is the share of the iteration that an excess of transfer must cost
 	// to be worth a name; default 0.02. Below it lie calls of a few bytes.
-	Matter float64
+	Matter float64 `yaml:"-"`
 }
 
 func (r Rules) withDefaults() Rules {

@@ -94,9 +94,16 @@ func (c Config) Check() error {
 		key  string
 		time time.Duration
 	}{
-		{"agent_wait", c.AgentWait}, {"hang", c.HangMin}, {"leave", c.Leave}, {"leave_stall", c.LeaveStall},
-		{"optimizer_wait", c.OptimizerWait}, {"rejoin", c.RejoinMost}, {"replace", c.ReplaceMost},
-		{"spare_wait", c.SpareWait}, {"suspend", c.SuspendMost}, {"unvouched_stall", c.UnvouchedStall},
+		{"agent_wait", c.AgentWait},
+		{"hang", c.HangMin},
+		{"leave", c.Leave},
+		{"leave_stall", c.LeaveStall},
+		{"optimizer_wait", c.OptimizerWait},
+		{"rejoin", c.RejoinMost},
+		{"replace", c.ReplaceMost},
+		{"spare_wait", c.SpareWait},
+		{"suspend", c.SuspendMost},
+		{"unvouched_stall", c.UnvouchedStall},
 	} {
 		if wait.time < 0 || wait.time > waitMost {
 			return fmt.Errorf("recovery.%s is %s; give a time up to %s, 0s = the default", wait.key, wait.time, waitMost)

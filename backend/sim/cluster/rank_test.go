@@ -251,7 +251,7 @@ func (p *proc) Control() ring.Control {
 	if !p.old {
 		c.Coverage |= ring.CoverWaiting
 		if t := p.team; t != nil && t.waits(p) && p.alive {
-			c.WaitingSinceNs = (t.stuck + time.Hour).Nanoseconds()
+			c.WaitingSinceNs = (max(t.stuck, t.stall) + time.Hour).Nanoseconds() // in storage it waits for none
 		}
 	}
 	c.StepTag = p.tag()

@@ -173,8 +173,8 @@ figures: build ## the paper's mitigation figures in the lab (FIGURES=fig13 plays
 	@mkdir -p $(BIN)/figures
 	go test -count=1 -timeout 3h -v -run TestFigures ./cmd/falcon -lab-figures $(CURDIR)/docs/figures.md -lab-out $(BIN)/figures -lab-figure '$(FIGURES)'
 
-pictures: ## draw docs/pictures/*.png anew, from the lab's recording and the scripted engine
-	go run ./tui/internal/shots
+pictures: ## draw docs/pictures/*.png again, from the lab's recording and the scripted engine
+	go test -count=1 -run TestPictures ./tui -pictures $(CURDIR)/docs/pictures
 
 outage: ## one node lost in emulated jobs of 32 to 18,000 devices, beside FlashRecovery's tables; writes docs/flashrecovery.md
 	go test ./backend/sim/outage -count=1 -timeout 2h -v -run TestScale -outage-out $(CURDIR)/docs/flashrecovery.md

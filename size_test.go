@@ -46,7 +46,6 @@ var oversized = map[string]int{
 	"recovery.Machine methods":                183,
 	"tui.Model fields":                        46,
 	"tui.Model methods":                       226,
-	"tui/internal/fakeengine.Engine methods":  70,
 	"tui/page.State methods":                  80,
 }
 

@@ -10,7 +10,7 @@ import (
 	uv "github.com/charmbracelet/ultraviolet"
 
 	"github.com/failslow/falcon/tui/alert"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // raw is what a command writes to the terminal, "" for nothing.
@@ -25,7 +25,7 @@ func raw(cmd tea.Cmd) string {
 }
 
 func TestNewIncidentRingsAndNotifiesTheAbsent(t *testing.T) {
-	src := &still{state: stateAt(t, fakeengine.Options{}, 30, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	if got := raw(m.meet(tea.EnvMsg{"TERM=xterm-256color"})); got != alert.Probe {
@@ -36,7 +36,7 @@ func TestNewIncidentRingsAndNotifiesTheAbsent(t *testing.T) {
 	}
 	m.Update(uv.UnknownOscEvent("\x1b]99;i=falcon-probe:p=?;o=unfocused\x1b\\"))
 	m.Update(tea.BlurMsg{})
-	m.update(stateAt(t, fakeengine.Options{}, fakeengine.Located, 0, wide))
+	m.update(stateAt(t, enginetest.Options{}, enginetest.Located, 0, wide))
 	got := raw(m.alert())
 	if !strings.HasPrefix(got, "\a\x1b]99;") || !strings.Contains(got, "INC-0001") {
 		t.Errorf("a new incident: %q", got)
@@ -51,7 +51,7 @@ func TestNewIncidentRingsAndNotifiesTheAbsent(t *testing.T) {
 }
 
 func TestMutedConsoleIsSilent(t *testing.T) {
-	src := &still{state: stateAt(t, fakeengine.Options{}, 30, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now, Silent: true}, 80, 24)
 	if raw(m.meet(tea.EnvMsg{"TERM=xterm-kitty"})) != "" {
 		t.Error("asks for what isn't wanted")
@@ -59,14 +59,14 @@ func TestMutedConsoleIsSilent(t *testing.T) {
 	m.alert()
 	send(m, "B")
 	m.Update(tea.BlurMsg{})
-	m.update(stateAt(t, fakeengine.Options{}, fakeengine.Located, 0, wide))
+	m.update(stateAt(t, enginetest.Options{}, enginetest.Located, 0, wide))
 	if got := raw(m.alert()); got != "" {
 		t.Errorf("%q", got)
 	}
 }
 
 func TestCopySaysWhatMayBeIgnored(t *testing.T) {
-	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
 	files := map[string]string{}
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now, Save: func(name string, data []byte) (string, error) {
 		files[name] = string(data)

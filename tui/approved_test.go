@@ -8,15 +8,15 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
 // approvedBy is a console at a moment at which somebody has approved S3.
-func approvedBy(t *testing.T, o fakeengine.Options, by string) (*fakeengine.Engine, *still, *clock, *Model) {
+func approvedBy(t *testing.T, o enginetest.Options, by string) (*enginetest.Engine, *still, *clock, *Model) {
 	t.Helper()
 	o.Rung = "S3"
-	e := fakeengine.New(o)
+	e := enginetest.New(o)
 	e.AdvanceTo(92)
 	e.Elsewhere(true, by, "the link is worn")
 	src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
@@ -26,7 +26,7 @@ func approvedBy(t *testing.T, o fakeengine.Options, by string) (*fakeengine.Engi
 // What is approved and can be undone is told on every page, with its time, and
 // v takes it back; a approves nothing.
 func TestWithdrawingAnApproval(t *testing.T) {
-	e, src, clk, m := approvedBy(t, fakeengine.Options{Undo: 10}, "li")
+	e, src, clk, m := approvedBy(t, enginetest.Options{Undo: 10}, "li")
 	for _, p := range key.Pages {
 		m.show(p)
 		if s := text(m); !containsAll(s, "S3 approved by li, acts in 8 s, v withdraws it") {
@@ -71,7 +71,7 @@ func TestWithdrawingAnApproval(t *testing.T) {
 // an approval's does not.
 func TestApprovedWhileAVetoIsWritten(t *testing.T) {
 	for _, k := range []string{"v", "a"} {
-		e := fakeengine.New(fakeengine.Options{Rung: "S3", Undo: 600})
+		e := enginetest.New(enginetest.Options{Rung: "S3", Undo: 600})
 		e.AdvanceTo(92)
 		src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
 		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
@@ -98,7 +98,7 @@ func TestApprovedWhileAVetoIsWritten(t *testing.T) {
 
 // A freeze holds what is approved, and says so.
 func TestFreezeHoldsAnApproval(t *testing.T) {
-	e, _, _, m := approvedBy(t, fakeengine.Options{Undo: 10}, "li")
+	e, _, _, m := approvedBy(t, enginetest.Options{Undo: 10}, "li")
 	s := pictureOf(t, e, wide)
 	s.Snap = proto.CloneOf(s.Snap)
 	s.Snap.Policy.Frozen = true
@@ -111,7 +111,7 @@ func TestFreezeHoldsAnApproval(t *testing.T) {
 // The second approver is asked like the first, and is told of it; the first
 // one can only take it back.
 func TestTheSecondApprover(t *testing.T) {
-	_, src, clk, m := approvedBy(t, fakeengine.Options{Two: true}, "li")
+	_, src, clk, m := approvedBy(t, enginetest.Options{Two: true}, "li")
 	if s := text(m); !containsAll(s, "S3 approved by li, waits for a second approver", "a approve", "v veto") {
 		t.Errorf("the bar:\n%s", s)
 	}
@@ -126,7 +126,7 @@ func TestTheSecondApprover(t *testing.T) {
 		t.Errorf("sent: %v", src.decides)
 	}
 
-	_, src, _, m = approvedBy(t, fakeengine.Options{Two: true}, "maria")
+	_, src, _, m = approvedBy(t, enginetest.Options{Two: true}, "maria")
 	presses(m, "a")
 	if s := text(m); m.dialog != nil || !containsAll(s, "you have approved S3 already; another person has to") {
 		t.Errorf("the first again:\n%s", s)
@@ -141,9 +141,9 @@ func TestTheSecondApprover(t *testing.T) {
 func TestGoldenApprovalDialogs(t *testing.T) {
 	drawsAlone(t)
 	for _, x := range []pageScene{
-		{"withdraw", key.Ladder, fakeengine.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, []string{"v"}},
-		{"second", key.Ladder, fakeengine.Options{Rung: "S3", Undo: 10, Two: true}, 54, approves("li"), 0, []string{"a"}},
-		{"first", key.Ladder, fakeengine.Options{Rung: "S3", Undo: 10, Two: true}, 54, nil, 0, []string{"a"}},
+		{"withdraw", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, []string{"v"}},
+		{"second", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10, Two: true}, 54, approves("li"), 0, []string{"a"}},
+		{"first", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10, Two: true}, 54, nil, 0, []string{"a"}},
 	} {
 		for _, s := range sizes[:2] {
 			m := x.screen(t, s[0], s[1], colorprofile.TrueColor, "dark", false)

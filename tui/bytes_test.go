@@ -19,7 +19,7 @@ import (
 	"github.com/charmbracelet/x/vt"
 
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -32,7 +32,7 @@ const (
 )
 
 // huge is 100,000 ranks.
-var huge = fakeengine.Options{TP: 8, DP: 1250, PP: 10, Healthy: true}
+var huge = enginetest.Options{TP: 8, DP: 1250, PP: 10, Healthy: true}
 
 // meter is an emulated terminal that counts what it is sent.
 type meter struct {
@@ -88,7 +88,7 @@ func (s *script) put(f *feed.State) {
 type metered struct {
 	*meter
 	t      *testing.T
-	engine *fakeengine.Engine
+	engine *enginetest.Engine
 	src    *script
 	prog   *tea.Program
 	model  *Model
@@ -97,11 +97,11 @@ type metered struct {
 
 const firstIteration = 300 // charts are full
 
-func onMeter(t *testing.T, o fakeengine.Options, p key.Scope, w, h int, now func() time.Time, test func(x *metered)) {
+func onMeter(t *testing.T, o enginetest.Options, p key.Scope, w, h int, now func() time.Time, test func(x *metered)) {
 	t.Helper()
 	startSignals()
 	synctest.Test(t, func(t *testing.T) {
-		x := &metered{t: t, meter: &meter{emu: vt.NewEmulator(w, h)}, engine: fakeengine.New(o), src: newScript(), now: now}
+		x := &metered{t: t, meter: &meter{emu: vt.NewEmulator(w, h)}, engine: enginetest.New(o), src: newScript(), now: now}
 		if x.now == nil {
 			x.now = time.Now
 		}
@@ -175,7 +175,7 @@ func (x *metered) showsItAll() {
 func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 	still := newClock()
 	for _, p := range []key.Scope{key.Overview, key.Ranks, key.Posterior, key.Events} {
-		onMeter(t, fakeengine.Options{Healthy: true}, p, 120, 40, still.now, func(x *metered) {
+		onMeter(t, enginetest.Options{Healthy: true}, p, 120, 40, still.now, func(x *metered) {
 			x.take()
 			time.Sleep(time.Minute) // 60 ticks, 3,600 frames
 			synctest.Wait()
@@ -201,7 +201,7 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 func TestIdleBytes(t *testing.T) {
 	drawsAlone(t)
 	const seconds = 4
-	for _, o := range []fakeengine.Options{{Healthy: true}, huge} {
+	for _, o := range []enginetest.Options{{Healthy: true}, huge} {
 		for _, p := range []key.Scope{key.Overview, key.Ranks, key.Grid} {
 			onMeter(t, o, p, 120, 40, nil, func(x *metered) {
 				n := 0
@@ -302,7 +302,7 @@ func TestAKeyCostsFewBytes(t *testing.T) {
 // BenchmarkIdleBytes runs the real program for a second of real time at five
 // pictures a second.
 func BenchmarkIdleBytes(b *testing.B) {
-	e := fakeengine.New(huge)
+	e := enginetest.New(huge)
 	e.AdvanceTo(firstIteration)
 	for b.Loop() {
 		n := idleSecond(b, e)
@@ -310,7 +310,7 @@ func BenchmarkIdleBytes(b *testing.B) {
 	}
 }
 
-func idleSecond(b *testing.B, e *fakeengine.Engine) int {
+func idleSecond(b *testing.B, e *enginetest.Engine) int {
 	b.Helper()
 	x := startReal(b, e, key.Ranks, 120, 40)
 	defer x.stop()
@@ -361,7 +361,7 @@ func (c *counter) take() int {
 	return n
 }
 
-func startReal(b *testing.B, e *fakeengine.Engine, p key.Scope, w, h int) *real {
+func startReal(b *testing.B, e *enginetest.Engine, p key.Scope, w, h int) *real {
 	b.Helper()
 	x := &real{src: newScript(), out: &counter{wrote: make(chan struct{}, 1)}, ended: make(chan struct{})}
 	x.src.latest.Store(pictureOf(b, e, feed.Want{Rank: -1, Columns: 120, RunLengths: 64}))

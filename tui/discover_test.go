@@ -8,7 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/widget"
 )
@@ -327,7 +327,7 @@ func TestSummaryTellsWhatMatters(t *testing.T) {
 			t.Errorf("at %v:\n%s", s, out)
 		}
 	}
-	m := screen(t, moment{"lost", fakeengine.Proposed, 0, fakeengine.Options{}}, key.Overview, 12, 1, "dark", colorprofile.ASCII, false)
+	m := screen(t, moment{"lost", enginetest.Proposed, 0, enginetest.Options{}}, key.Overview, 12, 1, "dark", colorprofile.ASCII, false)
 	if out := text(m); !strings.Contains(out, "S2") {
 		t.Errorf("one short row must name what waits: %q", out)
 	}
@@ -418,7 +418,7 @@ func TestPaneFillsThePage(t *testing.T) {
 
 // Pages of one pane say so; the others let it fill the page and come back.
 func TestEveryPageOfPanesZooms(t *testing.T) {
-	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 80, 24)
 	for page, want := range map[key.Scope]string{
 		key.Ranks: "map: pane 1 of 1", key.Grid: "grid: pane 1 of 1", key.Events: "events: pane 1 of 2", key.Overview: "pane 1 of", key.Ladder: "pane 1 of",

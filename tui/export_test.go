@@ -4,13 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
 func TestExportWritesTheReport(t *testing.T) {
 	files := map[string]string{}
-	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
 	withPast(src)
 	opts := Options{Theme: "dark", Now: newClock().now, Recording: "/state/tonight.rec", Save: func(name string, data []byte) (string, error) {
 		files[name] = string(data)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -27,15 +27,15 @@ var update = flag.Bool("update", false, "rewrite the golden views")
 type moment struct {
 	name          string
 	iter, approve int64
-	options       fakeengine.Options
+	options       enginetest.Options
 }
 
 var moments = []moment{
-	{"healthy", 30, 0, fakeengine.Options{}},
-	{"proposed", fakeengine.Proposed + 4, 0, fakeengine.Options{}},
-	{"closed", 225, fakeengine.Proposed + 1, fakeengine.Options{}},
-	{"finished", fakeengine.End, fakeengine.Proposed + 1, fakeengine.Options{Stray: 230}},
-	{"large", 120, 0, fakeengine.Options{TP: 8, DP: 32, PP: 8}},
+	{"healthy", 30, 0, enginetest.Options{}},
+	{"proposed", enginetest.Proposed + 4, 0, enginetest.Options{}},
+	{"closed", 225, enginetest.Proposed + 1, enginetest.Options{}},
+	{"finished", enginetest.End, enginetest.Proposed + 1, enginetest.Options{Stray: 230}},
+	{"large", 120, 0, enginetest.Options{TP: 8, DP: 32, PP: 8}},
 }
 
 var sizes = [][2]int{{80, 24}, {120, 40}, {200, 60}}
@@ -283,7 +283,7 @@ func BenchmarkComposeDialog120x40(b *testing.B) {
 }
 
 func BenchmarkComposeRanks200x60Of100k(b *testing.B) {
-	mo := moment{"huge", 120, 0, fakeengine.Options{TP: 8, DP: 781, PP: 16}}
+	mo := moment{"huge", 120, 0, enginetest.Options{TP: 8, DP: 781, PP: 16}}
 	m := screen(b, mo, key.Ranks, 200, 60, "dark", colorprofile.TrueColor, false)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -8,17 +8,17 @@ import (
 
 	"github.com/charmbracelet/colorprofile"
 
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
 // The ladder with each rung proposed, and acting by itself.
 func TestGoldenLadder(t *testing.T) {
 	for _, mo := range []moment{
-		{"s3", fakeengine.Proposed + 4, 0, fakeengine.Options{Rung: "S3"}},
-		{"s3-large", fakeengine.Proposed + 4, 0, fakeengine.Options{Rung: "S3", TP: 8, DP: 32, PP: 8}},
-		{"s4", fakeengine.Proposed + 4, 0, fakeengine.Options{Rung: "S4"}},
-		{"automatic", fakeengine.Proposed + 4, 0, fakeengine.Options{Auto: true}},
+		{"s3", enginetest.Proposed + 4, 0, enginetest.Options{Rung: "S3"}},
+		{"s3-large", enginetest.Proposed + 4, 0, enginetest.Options{Rung: "S3", TP: 8, DP: 32, PP: 8}},
+		{"s4", enginetest.Proposed + 4, 0, enginetest.Options{Rung: "S4"}},
+		{"automatic", enginetest.Proposed + 4, 0, enginetest.Options{Auto: true}},
 	} {
 		for _, s := range sizes {
 			m := screen(t, mo, key.Ladder, s[0], s[1], "dark", colorprofile.TrueColor, false)
@@ -33,7 +33,7 @@ func TestGoldenLadder(t *testing.T) {
 // What acts by itself is said in words on every page, in the ladder and in the
 // dialog, and the countdown runs by the clock.
 func TestAutomaticIsSaidInWords(t *testing.T) {
-	_, src, clk, m := opened(t, fakeengine.Options{Auto: true}, 80, 24)
+	_, src, clk, m := opened(t, enginetest.Options{Auto: true}, 80, 24)
 	clk.t = time.Unix(0, src.state.Snap.Ladder.Proposal.DeadlineUnixNs).Add(-20 * time.Second)
 	m.Update(tickMsg{})
 	if s := text(m); !containsAll(s, "AUTOMATIC: policy approves this in 20 s", "a veto or F stops it") {
@@ -62,12 +62,12 @@ func TestARungThatWasTakenSaysHowItStands(t *testing.T) {
 		iter, approved int64
 		want           []string
 	}{
-		{fakeengine.Proposed + 2, 0, []string{waits}},
-		{fakeengine.Proposed + 2, fakeengine.Proposed + 1, []string{"S2 (shift micro-batches) approved by maria; the ranks are agreeing on an iteration"}},
-		{fakeengine.Proposed + 5, fakeengine.Proposed + 1, []string{"In force since iteration 53, approved by maria; its gain is being measured. If wrong:"}},
-		{fakeengine.Proposed + 12, fakeengine.Proposed + 1, []string{"In force since iteration 53, approved by maria, and kept: 400 ms → 262 ms measured", "It is undone when the fault clears"}},
+		{enginetest.Proposed + 2, 0, []string{waits}},
+		{enginetest.Proposed + 2, enginetest.Proposed + 1, []string{"S2 (shift micro-batches) approved by maria; the ranks are agreeing on an iteration"}},
+		{enginetest.Proposed + 5, enginetest.Proposed + 1, []string{"In force since iteration 53, approved by maria; its gain is being measured. If wrong:"}},
+		{enginetest.Proposed + 12, enginetest.Proposed + 1, []string{"In force since iteration 53, approved by maria, and kept: 400 ms → 262 ms measured", "It is undone when the fault clears"}},
 	} {
-		src := &still{state: stateAt(t, fakeengine.Options{}, c.iter, c.approved, wide)}
+		src := &still{state: stateAt(t, enginetest.Options{}, c.iter, c.approved, wide)}
 		m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 120, 40)
 		for _, k := range []string{"5", "k", "k", "k", "k", "j"} { // onto S2
 			send(m, k)

@@ -13,7 +13,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/filter"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 )
@@ -75,7 +75,7 @@ func TestMemoryOfASession(t *testing.T) {
 	}
 	o := huge
 	o.Flicker = 60
-	e := fakeengine.New(o)
+	e := enginetest.New(o)
 	e.AdvanceTo(firstIteration)
 	srv := e.ServeInMemory()
 	defer srv.Close()
@@ -132,11 +132,11 @@ func TestMemoryOfASession(t *testing.T) {
 
 // prepared are two pictures of 100,000 ranks, an iteration apart, as a feed
 // hands them over: ranks as columns, the second as changes since the first.
-func prepared(b *testing.B) (*fakeengine.Engine, [2]*feed.State) {
+func prepared(b *testing.B) (*enginetest.Engine, [2]*feed.State) {
 	b.Helper()
 	o := huge
 	o.Flicker = 60
-	e := fakeengine.New(o)
+	e := enginetest.New(o)
 	e.AdvanceTo(firstIteration)
 	var states [2]*feed.State
 	for i := range states {
@@ -216,7 +216,7 @@ func sizeName(s [2]int) string {
 // From a key to the first byte of what it changes, in a real program at
 // 100,000 ranks, without a network.
 func BenchmarkKeyToScreen(b *testing.B) {
-	e := fakeengine.New(huge)
+	e := enginetest.New(huge)
 	e.AdvanceTo(firstIteration)
 	x := startReal(b, e, key.Ranks, 120, 40)
 	defer x.stop()

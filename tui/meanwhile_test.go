@@ -10,14 +10,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // opened is a console with the approval dialog open and alive.
-func opened(t *testing.T, o fakeengine.Options, w, h int) (*fakeengine.Engine, *still, *clock, *Model) {
+func opened(t *testing.T, o enginetest.Options, w, h int) (*enginetest.Engine, *still, *clock, *Model) {
 	t.Helper()
-	e := fakeengine.New(o)
-	e.AdvanceTo(fakeengine.Proposed + 2)
+	e := enginetest.New(o)
+	e.AdvanceTo(enginetest.Proposed + 2)
 	src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, w, h)
 	send(m, "a")
@@ -32,7 +32,7 @@ func opened(t *testing.T, o fakeengine.Options, w, h int) (*fakeengine.Engine, *
 // decided what; nothing can be decided any more.
 func TestTheSecondSeesWhoDecided(t *testing.T) {
 	for _, approve := range []bool{true, false} {
-		e, src, _, m := opened(t, fakeengine.Options{}, 80, 24)
+		e, src, _, m := opened(t, enginetest.Options{}, 80, 24)
 		e.Elsewhere(approve, "li", "maintenance at ten")
 		m.Update(updateMsg{pictureOf(t, e, wide)})
 		want := "li has approved this; it is dispatched now"
@@ -50,7 +50,7 @@ func TestTheSecondSeesWhoDecided(t *testing.T) {
 }
 
 func TestDialogNamesWhoElseReviews(t *testing.T) {
-	e, src, clk, m := opened(t, fakeengine.Options{}, 80, 24)
+	e, src, clk, m := opened(t, enginetest.Options{}, 80, 24)
 	if got := src.want.Attending; got != "INC-0001/S2/1" {
 		t.Errorf("others are told that it attends to %q", got)
 	}
@@ -75,7 +75,7 @@ func TestDialogNamesWhoElseReviews(t *testing.T) {
 
 // A plan that changes under an open dialog is shown beside what was asked.
 func TestChangedPlanIsShown(t *testing.T) {
-	e, src, _, m := opened(t, fakeengine.Options{}, 80, 24)
+	e, src, _, m := opened(t, enginetest.Options{}, 80, 24)
 	s := pictureOf(t, e, wide)
 	s.Snap = proto.CloneOf(s.Snap)
 	p := s.Snap.Ladder.Proposal
@@ -91,7 +91,7 @@ func TestChangedPlanIsShown(t *testing.T) {
 }
 
 func TestRestartedJobBlocksTheDialog(t *testing.T) {
-	e, src, _, m := opened(t, fakeengine.Options{}, 80, 24)
+	e, src, _, m := opened(t, enginetest.Options{}, 80, 24)
 	s := pictureOf(t, e, wide)
 	s.Snap = proto.CloneOf(s.Snap)
 	s.Snap.Job.Epoch = 2
@@ -104,7 +104,7 @@ func TestRestartedJobBlocksTheDialog(t *testing.T) {
 
 // S3's dialog says what moves, what that does to the job, why, and what undoes it.
 func TestTopologyDialogSaysAll(t *testing.T) {
-	_, src, _, m := opened(t, fakeengine.Options{Rung: "S3"}, 100, 50)
+	_, src, _, m := opened(t, enginetest.Options{Rung: "S3"}, 100, 50)
 	if s := text(m); !containsAll(s, "APPROVE S3?", "Changes places: n1 with n3", "n0-n1 leave DP", "n0-n3 join DP", "Impact: the job stands",
 		"Evidence: GPU degradation", "If wrong: a failure before the ranks' second vote") {
 		t.Errorf("the dialog:\n%s", s)
@@ -117,11 +117,11 @@ func TestTopologyDialogSaysAll(t *testing.T) {
 
 // Nothing that is pasted decides, whatever is open, wherever the focus is.
 func TestPasteDecidesNothing(t *testing.T) {
-	for _, o := range []fakeengine.Options{{}, {Rung: "S3"}, {Rung: "S4"}} {
+	for _, o := range []enginetest.Options{{}, {Rung: "S3"}, {Rung: "S4"}} {
 		for _, open := range [][]string{{"a"}, {"v"}, {"c"}, {"5", "x"}, {"5", "j", "j", "x"}, {"6", "x"}, {":"}, {"F"}} {
 			for tabs := range 4 {
-				e := fakeengine.New(o)
-				e.AdvanceTo(fakeengine.Proposed + 2)
+				e := enginetest.New(o)
+				e.AdvanceTo(enginetest.Proposed + 2)
 				src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
 				m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 				presses(m, open...)
@@ -140,7 +140,7 @@ func TestPasteDecidesNothing(t *testing.T) {
 
 // A resize, however small, neither decides nor loses what was typed.
 func TestResizeDuringADialog(t *testing.T) {
-	_, src, _, m := opened(t, fakeengine.Options{Rung: "S4"}, 80, 24)
+	_, src, _, m := opened(t, enginetest.Options{Rung: "S4"}, 80, 24)
 	types(m, "gpt-lab 8")
 	for _, s := range [][2]int{{200, 60}, {61, 17}, {1, 1}, {40, 10}, {0, 0}, {300, 90}, {60, 16}, {80, 24}} {
 		m.Update(tea.WindowSizeMsg{Width: s[0], Height: s[1]})
@@ -161,7 +161,7 @@ func TestResizeDuringADialog(t *testing.T) {
 
 // A lost connection decides nothing, and its return does not either.
 func TestLostConnectionNeverApproves(t *testing.T) {
-	e, src, clk, m := opened(t, fakeengine.Options{}, 80, 24)
+	e, src, clk, m := opened(t, enginetest.Options{}, 80, 24)
 	presses(m, "tab")
 	lost := pictureOf(t, e, wide)
 	lost.Conn, lost.Err = 2, "gone"

@@ -6,7 +6,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // hand is somebody who has never seen the console: it presses only what the
@@ -31,8 +31,8 @@ func (u *hand) follow(words string, code rune) {
 // the slow rank, see why, approve S2, in under ten key presses.
 func TestNewUserApprovesInUnderTenKeys(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {120, 40}} {
-		e := fakeengine.New(fakeengine.Options{})
-		e.AdvanceTo(fakeengine.Proposed + 3)
+		e := enginetest.New(enginetest.Options{})
+		e.AdvanceTo(enginetest.Proposed + 3)
 		u := &hand{term: openTerm(t, e, size[0], size[1])}
 
 		u.shows("S2 PROPOSED")

@@ -9,7 +9,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/link"
 )
@@ -31,7 +31,7 @@ func withPast(src *still) {
 
 func proposedWithPast(t *testing.T) (*Model, *still) {
 	t.Helper()
-	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
 	withPast(src)
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 120, 40)
 	return m, src
@@ -116,7 +116,7 @@ func TestShowingSharesNothingThatIsChanged(t *testing.T) {
 }
 
 func TestOpenGoesThereOnceThereIsData(t *testing.T) {
-	full := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)
+	full := stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)
 	for text, ok := range map[string]func(*Model) bool{
 		"inc/INC-0001":                func(m *Model) bool { return m.current == key.Ladder && m.look == nil },
 		"rank/5":                      func(m *Model) bool { return m.current == key.Ranks && m.state.Rank() == 5 },
@@ -148,7 +148,7 @@ func TestOpenGoesThereOnceThereIsData(t *testing.T) {
 
 // What the console says of the place where it stands leads there.
 func TestHereLeadsBack(t *testing.T) {
-	full := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)
+	full := stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)
 	for _, keys := range [][]string{{}, {"2", "l", "+"}, {"3", "j"}, {"4", "h", "h"}, {"5"}, {"6", "space", "l", "space"}, {"8"}} {
 		a := quiet(t, &still{state: full}, Options{Theme: "dark", Now: newClock().now}, 120, 40)
 		for _, k := range keys {

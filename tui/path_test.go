@@ -13,7 +13,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -194,21 +194,21 @@ func turned(s *feed.State) *feed.State {
 	return &out
 }
 
-var sceneOptions = []fakeengine.Options{{}, {Rung: "S3"}, {Rung: "S4"}, {Auto: true}}
+var sceneOptions = []enginetest.Options{{}, {Rung: "S3"}, {Rung: "S4"}, {Auto: true}}
 
 func scenes(t interface{ Fatal(...any) }) []scene {
 	var out []scene
 	for _, o := range sceneOptions {
-		out = append(out, pairOf(stateAt(t, o, fakeengine.Proposed+2, 0, wide)))
+		out = append(out, pairOf(stateAt(t, o, enginetest.Proposed+2, 0, wide)))
 	}
-	frozen := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)
+	frozen := stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)
 	frozen.Snap.Policy.Frozen = true
 	out = append(out, pairOf(frozen))
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(30)
 	e.Lose(falcon.RecoveryProposed)
 	out = append(out, pairOf(pictureOf(t, e, wide)))
-	out = append(out, pairOf(stateAt(t, fakeengine.Options{Second: true}, fakeengine.SecondFrom+2, 0, wide)))
+	out = append(out, pairOf(stateAt(t, enginetest.Options{Second: true}, enginetest.SecondFrom+2, 0, wide)))
 	return append(out, approvedScenes(t)...)
 }
 
@@ -217,9 +217,9 @@ func scenes(t interface{ Fatal(...any) }) []scene {
 func approvedScenes(t interface{ Fatal(...any) }) []scene {
 	var out []scene
 	for _, by := range []string{"li", "maria"} {
-		for _, o := range []fakeengine.Options{{Rung: "S3", Undo: 600}, {Rung: "S3", Two: true}} {
-			e := fakeengine.New(o)
-			e.AdvanceTo(fakeengine.Proposed + 2)
+		for _, o := range []enginetest.Options{{Rung: "S3", Undo: 600}, {Rung: "S3", Two: true}} {
+			e := enginetest.New(o)
+			e.AdvanceTo(enginetest.Proposed + 2)
 			e.Elsewhere(true, by, "")
 			s := pairOf(pictureOf(t, e, wide))
 			s.busy = o.Undo > 0

@@ -17,7 +17,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // A program's pending tick outlives it by up to a second, and its input reader
@@ -54,7 +54,7 @@ func (c *clock) pass(d time.Duration) {
 // term is a console on an emulated terminal, with a scripted engine behind.
 type term struct {
 	t      *testing.T
-	engine *fakeengine.Engine
+	engine *enginetest.Engine
 	clock  *clock
 	prog   *tea.Program
 	emu    *vt.SafeEmulator
@@ -94,7 +94,7 @@ func (w screenWriter) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-func openTerm(t *testing.T, e *fakeengine.Engine, w, h int) *term {
+func openTerm(t *testing.T, e *enginetest.Engine, w, h int) *term {
 	t.Helper()
 	srv := e.ServeInMemory()
 	cc, err := srv.Dial()
@@ -180,8 +180,8 @@ func (x *term) types(s string) {
 func (x *term) armed() { x.clock.pass(guard + time.Millisecond) }
 
 func TestApprovePath(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed + 3)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed + 3)
 	x := openTerm(t, e, 80, 24)
 	x.shows("S2 PROPOSED")
 	x.press('a')
@@ -207,8 +207,8 @@ func TestApprovePath(t *testing.T) {
 }
 
 func TestVetoPathWithReason(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed)
 	x := openTerm(t, e, 120, 40)
 	x.shows("S2 PROPOSED")
 	x.press('v')
@@ -226,8 +226,8 @@ func TestVetoPathWithReason(t *testing.T) {
 }
 
 func TestEnterAloneCancels(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed)
 	x := openTerm(t, e, 80, 24)
 	x.shows("S2 PROPOSED")
 	x.press('a')
@@ -241,8 +241,8 @@ func TestEnterAloneCancels(t *testing.T) {
 }
 
 func TestRefusalIsShown(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed)
 	e.Refuse("another operator decided first\x1b[2J")
 	x := openTerm(t, e, 80, 24)
 	x.shows("S2 PROPOSED")
@@ -257,8 +257,8 @@ func TestRefusalIsShown(t *testing.T) {
 }
 
 func TestViewerSeesWhyNot(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{Role: "viewer"})
-	e.AdvanceTo(fakeengine.Proposed)
+	e := enginetest.New(enginetest.Options{Role: "viewer"})
+	e.AdvanceTo(enginetest.Proposed)
 	x := openTerm(t, e, 80, 24)
 	x.shows("needs role approver")
 	x.press('a')
@@ -268,7 +268,7 @@ func TestViewerSeesWhyNot(t *testing.T) {
 }
 
 func TestFreezeAndUnfreeze(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	x := openTerm(t, e, 80, 24)
 	x.shows("APPROVE")
 	x.press('F')
@@ -296,7 +296,7 @@ func TestFreezeAndUnfreeze(t *testing.T) {
 }
 
 func TestAutomaticCap(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	x := openTerm(t, e, 80, 24)
 	x.shows("APPROVE")
 	x.press('c')
@@ -310,12 +310,12 @@ func TestAutomaticCap(t *testing.T) {
 	if p := e.Policy(); p.Mode != "auto" || p.Cap != "S2" {
 		t.Errorf("policy %v", p)
 	}
-	e.AdvanceTo(fakeengine.Proposed + 12)
+	e.AdvanceTo(enginetest.Proposed + 12)
 	x.shows("kept")
 }
 
 func TestResizeStormAndPages(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{TP: 2, DP: 16, PP: 4})
+	e := enginetest.New(enginetest.Options{TP: 2, DP: 16, PP: 4})
 	e.AdvanceTo(120)
 	x := openTerm(t, e, 80, 24)
 	x.shows("INC-0001")
@@ -331,8 +331,8 @@ func TestResizeStormAndPages(t *testing.T) {
 }
 
 func TestTinyScreenSaysTheEssentials(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed)
 	x := openTerm(t, e, 50, 12)
 	x.shows("enlarge to 60×16")
 	s := x.shows("S2 PROPOSED") // the first picture may come before the first data
@@ -342,7 +342,7 @@ func TestTinyScreenSaysTheEssentials(t *testing.T) {
 }
 
 func TestLeavingRestoresTheTerminal(t *testing.T) {
-	x := openTerm(t, fakeengine.New(fakeengine.Options{}), 80, 24)
+	x := openTerm(t, enginetest.New(enginetest.Options{}), 80, 24)
 	x.shows("gpt-lab")
 	if !x.emu.IsAltScreen() {
 		t.Error("not on the alternate screen")
@@ -365,9 +365,9 @@ func TestLeavingRestoresTheTerminal(t *testing.T) {
 }
 
 func TestHostileTextNeverReachesTheTerminal(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.Hostile("\x1b]0;owned\x07\x1b[2J\u202e")
-	e.AdvanceTo(fakeengine.Proposed)
+	e.AdvanceTo(enginetest.Proposed)
 	x := openTerm(t, e, 120, 40)
 	x.shows("S2 PROPOSED")
 	for _, k := range "234581" {
@@ -384,8 +384,8 @@ func TestHostileTextNeverReachesTheTerminal(t *testing.T) {
 }
 
 func TestEngineLossIsSaidWithoutBlocking(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed)
 	srv := e.ServeInMemory()
 	cc, err := srv.Dial()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -72,8 +72,8 @@ func (s *still) Freeze(context.Context) (*falconv1.Policy, error) {
 
 // stateAt is the scripted engine's picture at an iteration, approved at
 // approve (0 = not).
-func stateAt(t interface{ Fatal(...any) }, o fakeengine.Options, iter, approve int64, w feed.Want) *feed.State {
-	e := fakeengine.New(o)
+func stateAt(t interface{ Fatal(...any) }, o enginetest.Options, iter, approve int64, w feed.Want) *feed.State {
+	e := enginetest.New(o)
 	if approve > 0 {
 		e.AdvanceTo(approve)
 		_, err := e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true})
@@ -86,7 +86,7 @@ func stateAt(t interface{ Fatal(...any) }, o fakeengine.Options, iter, approve i
 }
 
 // pictureOf is what a console holds of an engine, recoveries included.
-func pictureOf(t interface{ Fatal(...any) }, e *fakeengine.Engine, w feed.Want) *feed.State {
+func pictureOf(t interface{ Fatal(...any) }, e *enginetest.Engine, w feed.Want) *feed.State {
 	snap, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{Rank: w.Rank, Columns: w.Columns, RunLengths: w.RunLengths})
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ type step struct {
 // that is older than the guard, its focus moved to Approve, and enter. A
 // second, much simpler model of the dialog says when that is the case.
 func TestNoApprovalWithoutTheFullPath(t *testing.T) {
-	state := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)
+	state := stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)
 	approvals := 0
 	rapid.Check(t, func(t *rapid.T) {
 		src := &still{state: state}
@@ -249,13 +249,13 @@ func TestEveryKeyIsInHelp(t *testing.T) {
 
 // A plan that changes while the dialog is open can't be approved there.
 func TestChangedPlanBlocksTheDialog(t *testing.T) {
-	state := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)
+	state := stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)
 	src := &still{state: state}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	send(m, "a")
 	clk.pass(guard)
-	changed := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+3, 0, wide)
+	changed := stateAt(t, enginetest.Options{}, enginetest.Proposed+3, 0, wide)
 	changed.Snap.Ladder.Proposal.PlanHash = "other"
 	m.Update(updateMsg{changed})
 	send(m, "tab")
@@ -270,7 +270,7 @@ func TestChangedPlanBlocksTheDialog(t *testing.T) {
 
 func TestLeavingAsksWhenTheEngineWouldStop(t *testing.T) {
 	open := func(iter int64) *Model {
-		src := &still{state: stateAt(t, fakeengine.Options{}, iter, 0, wide)}
+		src := &still{state: stateAt(t, enginetest.Options{}, iter, 0, wide)}
 		return quiet(t, src, Options{Theme: "dark", Now: newClock().now, QuitNote: "the engine stops too"}, 80, 24)
 	}
 	m := open(30)
@@ -284,7 +284,7 @@ func TestLeavingAsksWhenTheEngineWouldStop(t *testing.T) {
 	if !m.leaving {
 		t.Error("the second interrupt must leave")
 	}
-	m = open(fakeengine.End)
+	m = open(enginetest.End)
 	send(m, "q")
 	if !m.leaving {
 		t.Error("nothing is lost once the job has finished")
@@ -294,7 +294,7 @@ func TestLeavingAsksWhenTheEngineWouldStop(t *testing.T) {
 // What can't be seen can't be decided: a screen too small for the dialog takes
 // no approval, and still lets the operator leave.
 func TestSmallScreenDecidesNothing(t *testing.T) {
-	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now, QuitNote: "the engine stops too"}, 80, 24)
 	send(m, "a")

@@ -7,7 +7,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 type recorder struct{ why string }
@@ -17,7 +17,7 @@ func (r *recorder) Stopped() string { return r.why }
 // The header says that the session is recorded, and the console that it is no
 // more, once.
 func TestRecordingIsShown(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(20)
 	src := &still{state: pictureOf(t, e, feed.Want{Rank: feed.WorstRank, Columns: 60, RunLengths: 16})}
 	for w, mark := range map[int]string{80: "● rec  data", 120: "● recording  data"} {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -29,9 +29,9 @@ func lossName(s falcon.RecoveryState) string {
 }
 
 // lossScreen composes a page while a rank is lost.
-func lossScreen(t testing.TB, o fakeengine.Options, state falcon.RecoveryState, p key.Scope, w, h int, ascii bool) *Model {
+func lossScreen(t testing.TB, o enginetest.Options, state falcon.RecoveryState, p key.Scope, w, h int, ascii bool) *Model {
 	t.Helper()
-	e := fakeengine.New(o)
+	e := enginetest.New(o)
 	e.AdvanceTo(30)
 	if state != "" {
 		e.Lose(state)
@@ -53,16 +53,16 @@ func lossScreen(t testing.TB, o fakeengine.Options, state falcon.RecoveryState, 
 func TestGoldenRecovery(t *testing.T) {
 	for _, state := range losses {
 		for _, s := range sizes[:2] {
-			m := lossScreen(t, fakeengine.Options{}, state, key.Recovery, s[0], s[1], false)
+			m := lossScreen(t, enginetest.Options{}, state, key.Recovery, s[0], s[1], false)
 			checkGeometry(t, m.View().Content, s[0], s[1])
 			golden(t, fmt.Sprintf("text/loss-%s-%dx%d.txt", lossName(state), s[0], s[1]), trimRows(text(m)))
 		}
 	}
-	m := lossScreen(t, fakeengine.Options{}, falcon.RecoveryReplace, key.Recovery, 80, 24, true)
+	m := lossScreen(t, enginetest.Options{}, falcon.RecoveryReplace, key.Recovery, 80, 24, true)
 	golden(t, "text/loss-replace-80x24-ascii.txt", trimRows(text(m)))
-	m = lossScreen(t, fakeengine.Options{TP: 8, DP: 64, PP: 36}, falcon.RecoverySuspend, key.Recovery, 80, 24, false)
+	m = lossScreen(t, enginetest.Options{TP: 8, DP: 64, PP: 36}, falcon.RecoverySuspend, key.Recovery, 80, 24, false)
 	golden(t, "text/loss-suspend-18432-80x24.txt", trimRows(text(m)))
-	m = lossScreen(t, fakeengine.Options{}, falcon.RecoveryReplace, key.Overview, 80, 24, false)
+	m = lossScreen(t, enginetest.Options{}, falcon.RecoveryReplace, key.Overview, 80, 24, false)
 	golden(t, "text/overview-replace-80x24.txt", trimRows(text(m)))
 }
 
@@ -70,7 +70,7 @@ func TestGoldenRecovery(t *testing.T) {
 func TestRecoveryIsExactAtEverySize(t *testing.T) {
 	drawsAlone(t)
 	for _, state := range losses {
-		for _, world := range []fakeengine.Options{{}, {TP: 4, DP: 8, PP: 8}} {
+		for _, world := range []enginetest.Options{{}, {TP: 4, DP: 8, PP: 8}} {
 			for w := 20; w < 140; w += 20 {
 				for h := 8; h < 50; h += 8 {
 					m := lossScreen(t, world, state, key.Recovery, w, h, false)
@@ -89,7 +89,7 @@ func TestRecoveryIsExactAtEverySize(t *testing.T) {
 // A mark of several ranks shows the one that is least far: one lost rank among
 // 18,432 is seen.
 func TestOneLostRankIsSeenAmongMany(t *testing.T) {
-	m := lossScreen(t, fakeengine.Options{TP: 8, DP: 64, PP: 36}, falcon.RecoveryReplace, key.Recovery, 80, 24, false)
+	m := lossScreen(t, enginetest.Options{TP: 8, DP: 64, PP: 36}, falcon.RecoveryReplace, key.Recovery, 80, 24, false)
 	if s := text(m); strings.Count(s, "▲") != 3 || !containsAll(s, "least far of", "rank 16 ▲ starting", "■ 18431 parked") {
 		t.Errorf("one mark, one in the tally and one in the detail should show the rank that starts:\n%s", s)
 	}
@@ -97,24 +97,24 @@ func TestOneLostRankIsSeenAmongMany(t *testing.T) {
 
 func TestRecoveryShowsOnEveryPage(t *testing.T) {
 	for _, p := range key.Pages {
-		m := lossScreen(t, fakeengine.Options{}, falcon.RecoveryReplace, p, 80, 24, false)
+		m := lossScreen(t, enginetest.Options{}, falcon.RecoveryReplace, p, 80, 24, false)
 		if s := text(m); !containsAll(s, "REC-0001 replace, generation 3", "12 s to its deadline") {
 			t.Errorf("page %s says nothing of the recovery:\n%s", p, s)
 		}
-		m = lossScreen(t, fakeengine.Options{}, falcon.RecoveryProposed, p, 80, 24, false)
+		m = lossScreen(t, enginetest.Options{}, falcon.RecoveryProposed, p, 80, 24, false)
 		if s := text(m); !containsAll(s, "RECOVERY PROPOSED  REC-0001", "a approve  v deny") {
 			t.Errorf("page %s does not ask:\n%s", p, s)
 		}
 	}
-	m := lossScreen(t, fakeengine.Options{}, falcon.RecoveryProposed, key.Overview, 50, 12, false)
+	m := lossScreen(t, enginetest.Options{}, falcon.RecoveryProposed, key.Overview, 50, 12, false)
 	if s := text(m); !containsAll(s, "REC-0001 waits for a decision") {
 		t.Errorf("the small summary says nothing of the recovery:\n%s", s)
 	}
 }
 
 // recoveryTerm is a console on page 7 with a recovery in a state.
-func recoveryTerm(t *testing.T, state falcon.RecoveryState, role string) (*term, *fakeengine.Engine) {
-	e := fakeengine.New(fakeengine.Options{Role: role})
+func recoveryTerm(t *testing.T, state falcon.RecoveryState, role string) (*term, *enginetest.Engine) {
+	e := enginetest.New(enginetest.Options{Role: role})
 	e.AdvanceTo(30)
 	if state != "" {
 		e.Lose(state)
@@ -138,7 +138,7 @@ func TestApproveRecovery(t *testing.T) {
 	x.press(tea.KeyEnter)
 	x.shows("REC-0001 suspend")
 	r := e.Recovers()
-	if len(r) != 1 || r[0].Verb != "approve" || r[0].Recovery != "REC-0001" || r[0].PlanHash != fakeengine.RecoveryHash {
+	if len(r) != 1 || r[0].Verb != "approve" || r[0].Recovery != "REC-0001" || r[0].PlanHash != enginetest.RecoveryHash {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -163,7 +163,7 @@ func TestDenyRecoveryWithReason(t *testing.T) {
 	x.shows("▸ Deny")
 	x.press(tea.KeyEnter)
 	x.shows("denied by maria: maintenance")
-	if r := e.Recovers(); len(r) != 1 || r[0].Verb != "deny" || r[0].Reason != "maintenance" || r[0].PlanHash != fakeengine.RecoveryHash {
+	if r := e.Recovers(); len(r) != 1 || r[0].Verb != "deny" || r[0].Reason != "maintenance" || r[0].PlanHash != enginetest.RecoveryHash {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -277,7 +277,7 @@ func TestRefusedRecoveryIsSaid(t *testing.T) {
 
 // A plan that changes while the dialog is open can't be approved there.
 func TestChangedRecoveryBlocksTheDialog(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(30)
 	e.Lose(falcon.RecoveryProposed)
 	src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
@@ -295,7 +295,7 @@ func TestChangedRecoveryBlocksTheDialog(t *testing.T) {
 }
 
 func TestHostileRecoveryNeverReachesTheTerminal(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.Hostile("\x1b]0;owned\x07\x1b[2J\u202e")
 	e.AdvanceTo(30)
 	x := openTerm(t, e, 120, 40)
@@ -315,8 +315,8 @@ func TestHostileRecoveryNeverReachesTheTerminal(t *testing.T) {
 // A word on a recovery leaves the console only after: a dialog opened for it
 // that is older than the guard, its focus moved from Cancel, and enter.
 func TestNoWordWithoutTheFullPath(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed + 2)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed + 2)
 	e.Lose(falcon.RecoveryProposed)
 	state := pictureOf(t, e, wide)
 	words := 0
@@ -336,7 +336,7 @@ func TestNoWordWithoutTheFullPath(t *testing.T) {
 			}
 			words++
 			r := src.words[len(src.words)-1]
-			if !may || r.Recovery != "" && r.PlanHash != fakeengine.RecoveryHash || r.Recovery == "" && r.Reason == "" {
+			if !may || r.Recovery != "" && r.PlanHash != enginetest.RecoveryHash || r.Recovery == "" && r.Reason == "" {
 				t.Fatalf("%q sent %v without the full path", k, r)
 			}
 		}
@@ -348,7 +348,7 @@ func TestNoWordWithoutTheFullPath(t *testing.T) {
 
 // A fence is lifted only with a reason and a confirmation, too.
 func TestLiftTakesNodeAndReason(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(30)
 	src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)

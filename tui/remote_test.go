@@ -10,7 +10,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // Half a mouse report at the end of what the decoder holds makes it reach
@@ -22,7 +22,7 @@ func TestAPanicOfTheDecoderEndsItsConsoleAlone(t *testing.T) {
 	defer typed.Close()
 	go func() { _, _ = io.WriteString(typed, strings.Repeat("x", held-len(half))+half) }()
 	ended := make(chan error, 1)
-	srv := fakeengine.New(fakeengine.Options{}).ServeInMemory()
+	srv := enginetest.New(enginetest.Options{}).ServeInMemory()
 	t.Cleanup(srv.Close)
 	cc, err := srv.Dial()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/record"
 )
@@ -22,11 +22,11 @@ import (
 // iteration's picture over.
 func storyStates(t *testing.T, visit func(*feed.State)) {
 	t.Helper()
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	want := feed.Want{Rank: feed.WorstRank, Columns: 240, RunLengths: 128}
-	for i := int64(1); i <= fakeengine.End; i++ {
+	for i := int64(1); i <= enginetest.End; i++ {
 		e.AdvanceTo(i)
-		if i == fakeengine.Proposed+4 {
+		if i == enginetest.Proposed+4 {
 			_, err := e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true})
 			if err != nil {
 				t.Fatal(err)
@@ -111,7 +111,7 @@ func TestReplayDrawsWhatWasLive(t *testing.T) {
 // The footer of a recording names no key that decides.
 func TestARecordingOffersNoDecision(t *testing.T) {
 	for _, p := range key.Pages {
-		src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+4, 0, wide)}
+		src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+4, 0, wide)}
 		live := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 200, 60)
 		live.show(p)
 		all := live.table.Footer(live.scopes()...)

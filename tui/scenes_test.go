@@ -14,7 +14,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -22,62 +22,62 @@ import (
 type pageScene struct {
 	name    string
 	page    key.Scope
-	options fakeengine.Options
+	options enginetest.Options
 	iter    int64
-	before  func(*fakeengine.Engine) // at the iteration
+	before  func(*enginetest.Engine) // at the iteration
 	after   int                      // iterations further
 	keys    []string
 }
 
-func asks(r *falconv1.ValidateRequest) func(*fakeengine.Engine) {
-	return func(e *fakeengine.Engine) { _, _ = e.Validate(context.Background(), r) }
+func asks(r *falconv1.ValidateRequest) func(*enginetest.Engine) {
+	return func(e *enginetest.Engine) { _, _ = e.Validate(context.Background(), r) }
 }
 
 var allTests = &falconv1.ValidateRequest{Gemm: true, LinkTest: true, Reason: "after the second alarm"}
 
 var pageScenes = []pageScene{
-	{"validating-gpus", key.Validate, fakeengine.Options{}, 54, asks(allTests), 0, nil},
-	{"validating-pass", key.Validate, fakeengine.Options{}, 54, asks(allTests), 1, nil},
-	{"matrix-nodes", key.Validate, fakeengine.Options{SlowLink: "n1-n2"}, 54, asks(allTests), 3, []string{"r"}},
-	{"matrix-ranks", key.Validate, fakeengine.Options{SlowLink: "n1-n2"}, 54, asks(allTests), 3, []string{"r", "m"}},
-	{"links", key.Validate, fakeengine.Options{SlowLink: "n1-n2", Recurring: true}, 54, asks(allTests), 3, []string{"L", "space", "j", "j", "space"}},
-	{"older", key.Validate, fakeengine.Options{}, 54, asks(allTests), 3, []string{"["}},
-	{"hairline", key.Posterior, fakeengine.Options{}, 120, nil, 0, []string{"N", "h"}},
-	{"past", key.Posterior, fakeengine.Options{}, 239, nil, 0, []string{"[", "["}},
-	{"watch", key.Overview, fakeengine.Options{Recurring: true}, 54, asks(allTests), 1, nil},
-	{"recovering", key.Overview, fakeengine.Options{Recurring: true}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryReplace) }, 0, nil},
-	{"asked", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryProposed) }, 0, nil},
-	{"replacing", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryReplace) }, 0, nil},
-	{"rejoining", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryRejoin) }, 0, nil},
-	{"resumed", key.Recovery, fakeengine.Options{}, 54, func(e *fakeengine.Engine) { e.Lose(falcon.RecoveryResumed) }, 0, nil},
-	{"approved", key.Ladder, fakeengine.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, nil},
-	{"approved", key.Overview, fakeengine.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, nil},
-	{"second", key.Ladder, fakeengine.Options{Rung: "S3", Undo: 10, Two: true}, 54, approves("li"), 0, nil},
-	{"second", key.Overview, fakeengine.Options{Rung: "S3", Two: true}, 54, approves("li"), 0, nil},
-	{"first", key.Ranks, fakeengine.Options{Rung: "S4", Two: true}, 54, approves("maria"), 0, []string{"a"}},
-	{"audit", key.Events, fakeengine.Options{}, 54, decides, 20, []string{"t"}},
-	{"several", key.Ladder, fakeengine.Options{Second: true}, 54, nil, 0, nil},
-	{"several-shown", key.Ladder, fakeengine.Options{Second: true}, 54, nil, 0, []string{"["}},
-	{"several-elsewhere", key.Ranks, fakeengine.Options{Second: true}, 54, decidesLink, 1, nil},
-	{"nothing", key.Events, fakeengine.Options{}, 10, nil, 0, []string{"s", "s"}},
+	{"validating-gpus", key.Validate, enginetest.Options{}, 54, asks(allTests), 0, nil},
+	{"validating-pass", key.Validate, enginetest.Options{}, 54, asks(allTests), 1, nil},
+	{"matrix-nodes", key.Validate, enginetest.Options{SlowLink: "n1-n2"}, 54, asks(allTests), 3, []string{"r"}},
+	{"matrix-ranks", key.Validate, enginetest.Options{SlowLink: "n1-n2"}, 54, asks(allTests), 3, []string{"r", "m"}},
+	{"links", key.Validate, enginetest.Options{SlowLink: "n1-n2", Recurring: true}, 54, asks(allTests), 3, []string{"L", "space", "j", "j", "space"}},
+	{"older", key.Validate, enginetest.Options{}, 54, asks(allTests), 3, []string{"["}},
+	{"hairline", key.Posterior, enginetest.Options{}, 120, nil, 0, []string{"N", "h"}},
+	{"past", key.Posterior, enginetest.Options{}, 239, nil, 0, []string{"[", "["}},
+	{"watch", key.Overview, enginetest.Options{Recurring: true}, 54, asks(allTests), 1, nil},
+	{"recovering", key.Overview, enginetest.Options{Recurring: true}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryReplace) }, 0, nil},
+	{"asked", key.Recovery, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryProposed) }, 0, nil},
+	{"replacing", key.Recovery, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryReplace) }, 0, nil},
+	{"rejoining", key.Recovery, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryRejoin) }, 0, nil},
+	{"resumed", key.Recovery, enginetest.Options{}, 54, func(e *enginetest.Engine) { e.Lose(falcon.RecoveryResumed) }, 0, nil},
+	{"approved", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, nil},
+	{"approved", key.Overview, enginetest.Options{Rung: "S3", Undo: 10}, 92, approves("li"), 0, nil},
+	{"second", key.Ladder, enginetest.Options{Rung: "S3", Undo: 10, Two: true}, 54, approves("li"), 0, nil},
+	{"second", key.Overview, enginetest.Options{Rung: "S3", Two: true}, 54, approves("li"), 0, nil},
+	{"first", key.Ranks, enginetest.Options{Rung: "S4", Two: true}, 54, approves("maria"), 0, []string{"a"}},
+	{"audit", key.Events, enginetest.Options{}, 54, decides, 20, []string{"t"}},
+	{"several", key.Ladder, enginetest.Options{Second: true}, 54, nil, 0, nil},
+	{"several-shown", key.Ladder, enginetest.Options{Second: true}, 54, nil, 0, []string{"["}},
+	{"several-elsewhere", key.Ranks, enginetest.Options{Second: true}, 54, decidesLink, 1, nil},
+	{"nothing", key.Events, enginetest.Options{}, 10, nil, 0, []string{"s", "s"}},
 }
 
 // approves is another operator's approval, or one's own.
-func approves(by string) func(*fakeengine.Engine) {
-	return func(e *fakeengine.Engine) { e.Elsewhere(true, by, "the link is worn") }
+func approves(by string) func(*enginetest.Engine) {
+	return func(e *enginetest.Engine) { e.Elsewhere(true, by, "the link is worn") }
 }
 
-func decides(e *fakeengine.Engine) {
+func decides(e *enginetest.Engine) {
 	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true, Reason: "the evidence is plain"})
 }
 
-func decidesLink(e *fakeengine.Engine) {
-	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{Action: fakeengine.SecondID + "/S3/1", PlanHash: fakeengine.SecondHash, Approve: true})
+func decidesLink(e *enginetest.Engine) {
+	_, _ = e.Decide(context.Background(), &falconv1.DecideRequest{Action: enginetest.SecondID + "/S3/1", PlanHash: enginetest.SecondHash, Approve: true})
 }
 
 func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, theme string, ascii bool) *Model {
 	t.Helper()
-	e := fakeengine.New(x.options)
+	e := enginetest.New(x.options)
 	e.AdvanceTo(x.iter)
 	if x.before != nil {
 		x.before(e)

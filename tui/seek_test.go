@@ -6,23 +6,23 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
 // many is a job in which ranks are sought aside.
-var many = fakeengine.Options{TP: 8, DP: 80, PP: 8, Healthy: true}
+var many = enginetest.Options{TP: 8, DP: 80, PP: 8, Healthy: true}
 
 // seeker is a console on the ranks page of a large job, whose commands run when
 // the test says so.
 type seeker struct {
 	*Model
 	t      testing.TB
-	engine *fakeengine.Engine
+	engine *enginetest.Engine
 }
 
-func newSeeker(t testing.TB, o fakeengine.Options) *seeker {
-	s := &seeker{t: t, engine: fakeengine.New(o)}
+func newSeeker(t testing.TB, o enginetest.Options) *seeker {
+	s := &seeker{t: t, engine: enginetest.New(o)}
 	s.engine.AdvanceTo(firstIteration)
 	src := newScript()
 	src.latest.Store(s.picture())
@@ -150,7 +150,7 @@ func TestAPictureIsPreparedForThePresentFilter(t *testing.T) {
 
 // In a small job all is found while the key is handled.
 func TestFewRanksAreFoundAtOnce(t *testing.T) {
-	s := newSeeker(t, fakeengine.Options{})
+	s := newSeeker(t, enginetest.Options{})
 	if cmd := s.press("/", "t", "p", ":", "0"); cmd != nil {
 		t.Error("ranks are sought aside")
 	}

@@ -7,14 +7,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // Two incidents are open, the newer INC-0002 is the present one, and both wait
 // for a decision.
 func severalOpen(t *testing.T) (*Model, *still, *clock) {
 	t.Helper()
-	src := &still{state: stateAt(t, fakeengine.Options{Second: true}, fakeengine.SecondFrom+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{Second: true}, enginetest.SecondFrom+2, 0, wide)}
 	clk := newClock()
 	return quiet(t, src, Options{Theme: "dark", Now: clk.now}, 120, 40), src, clk
 }

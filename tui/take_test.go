@@ -5,13 +5,13 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // A restart of the whole job is taken only by typing the job's name and its
 // number of ranks, with a reason.
 func TestRestartWantsTheJobTyped(t *testing.T) {
-	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	presses(m, "5", "j", "j", "x") // from the proposed S2 over S3 to S4 restart
@@ -26,7 +26,7 @@ func TestRestartWantsTheJobTyped(t *testing.T) {
 
 // Approving a proposed restart asks for the same.
 func TestProposedRestartWantsTheJobTyped(t *testing.T) {
-	src := &still{state: stateAt(t, fakeengine.Options{Rung: "S4"}, fakeengine.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{Rung: "S4"}, enginetest.Proposed+2, 0, wide)}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	send(m, "a")
@@ -88,7 +88,7 @@ func types(m *Model, s string) {
 }
 
 func TestTakeOpensTheProposalAndRefusesTheRest(t *testing.T) {
-	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 80, 24)
 	send(m, "5")
 	send(m, "x")
@@ -105,14 +105,14 @@ func TestTakeOpensTheProposalAndRefusesTheRest(t *testing.T) {
 
 // A plan that changes while the dialog is open can't be taken there.
 func TestChangedRungBlocksTaking(t *testing.T) {
-	src := &still{state: stateAt(t, fakeengine.Options{}, fakeengine.Proposed+2, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	for _, k := range []string{"5", "j", "j", "x"} {
 		send(m, k)
 	}
 	clk.pass(guard)
-	changed := stateAt(t, fakeengine.Options{}, fakeengine.Proposed+3, 0, wide)
+	changed := stateAt(t, enginetest.Options{}, enginetest.Proposed+3, 0, wide)
 	for _, g := range changed.Snap.Ladder.Rungs {
 		g.PlanHash = "other"
 	}
@@ -126,7 +126,7 @@ func TestChangedRungBlocksTaking(t *testing.T) {
 
 // Changing the mode keeps what else the policy says.
 func TestModesKeepThePolicy(t *testing.T) {
-	p := stateAt(t, fakeengine.Options{}, fakeengine.Proposed, 0, wide).Snap.Policy
+	p := stateAt(t, enginetest.Options{}, enginetest.Proposed, 0, wide).Snap.Policy
 	p.Owner, p.Hours, p.AllowDrop, p.Variants = "ml-oncall", "22:00-06:00", true, []string{"replace"}
 	for _, o := range modes(p) {
 		if o.Owner != p.Owner || o.Hours != p.Hours || !o.AllowDrop || len(o.Variants) != 1 || o.Version != p.Version {

@@ -8,7 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/failslow/falcon/themes"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // A theme's file that changes is shown anew; a broken one keeps the old look
@@ -21,7 +21,7 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 		}
 	}
 	put("base = \"dark\"\n[roles.text]\nfg = [\"#ffffff\", \"231\", \"15\"]\n")
-	src := &still{state: stateAt(t, fakeengine.Options{}, 30, 0, wide)}
+	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
 	m := quiet(t, src, Options{Theme: "mine", Now: newClock().now, Themes: themes.Library{Dir: dir}}, 80, 24)
 	first := m.pal.Style(themes.Text)
 	look := func() { answer(m, m.watchTheme()) }
@@ -48,7 +48,7 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 }
 
 func TestThemesAreStepped(t *testing.T) {
-	m := quiet(t, &still{state: stateAt(t, fakeengine.Options{}, 30, 0, wide)}, Options{Theme: "dark", Now: newClock().now}, 80, 24)
+	m := quiet(t, &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}, Options{Theme: "dark", Now: newClock().now}, 80, 24)
 	seen := map[string]bool{}
 	for range themes.Names() {
 		answer(m, m.nextTheme())

@@ -10,13 +10,13 @@ import (
 	"pgregory.net/rapid"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
 
 func TestValidatePath(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Located + 4)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Located + 4)
 	x := openTerm(t, e, 120, 40)
 	x.shows("gpt-lab")
 	x.press('6')
@@ -34,7 +34,7 @@ func TestValidatePath(t *testing.T) {
 	x.shows("▸ Test")
 	x.press(tea.KeyEnter)
 	x.shows("VAL-0002 testing")
-	e.Advance(fakeengine.TestIterations)
+	e.Advance(enginetest.TestIterations)
 	x.shows("VAL-0002 done")
 	x.shows("job held 182 ms")
 	v := e.Validates()
@@ -44,8 +44,8 @@ func TestValidatePath(t *testing.T) {
 }
 
 func TestATestIsEndedWithOneKey(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Located + 4)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Located + 4)
 	x := openTerm(t, e, 80, 24)
 	x.shows("gpt-lab")
 	x.press('6')
@@ -65,7 +65,7 @@ func TestATestIsEndedWithOneKey(t *testing.T) {
 }
 
 func TestARefusedTestIsExplained(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(30)
 	e.Refuse("no consistent boundary: rank 3 makes 20 calls an iteration on pp0 and rank 1 makes 21")
 	x := openTerm(t, e, 80, 24)
@@ -81,7 +81,7 @@ func TestARefusedTestIsExplained(t *testing.T) {
 }
 
 func TestAViewerCannotTest(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{Role: "viewer"})
+	e := enginetest.New(enginetest.Options{Role: "viewer"})
 	e.AdvanceTo(30)
 	x := openTerm(t, e, 80, 24)
 	x.shows("gpt-lab")
@@ -94,7 +94,7 @@ func TestAViewerCannotTest(t *testing.T) {
 // As for approvals: the job is held only after x, a dialog older than the
 // guard, its focus moved, and enter.
 func TestNoTestWithoutTheFullPath(t *testing.T) {
-	state := stateAt(t, fakeengine.Options{}, fakeengine.Located+4, 0, wide)
+	state := stateAt(t, enginetest.Options{}, enginetest.Located+4, 0, wide)
 	keys := append(slices.Clone(sessionKeys), slices.Repeat([]string{"6", "x", "x", "tab", "enter"}, 60)...)
 	held := 0
 	rapid.Check(t, func(t *rapid.T) {

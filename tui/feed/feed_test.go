@@ -13,14 +13,14 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 10 * time.Second // far above what any of these waits takes
 
-func start(t *testing.T, e *fakeengine.Engine) *Feed {
+func start(t *testing.T, e *enginetest.Engine) *Feed {
 	t.Helper()
 	srv := e.ServeInMemory()
 	cc, err := srv.Dial()
@@ -49,10 +49,10 @@ func until(t *testing.T, f *Feed, what string, ok func(*State) bool) *State {
 }
 
 func TestSnapshotsArriveAndChange(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	f := start(t, e)
 	until(t, f, "the first snapshot", func(s *State) bool { return s.Conn == Live })
-	e.AdvanceTo(fakeengine.Located)
+	e.AdvanceTo(enginetest.Located)
 	s := until(t, f, "the verdict", func(s *State) bool {
 		return len(s.Snap.Incidents) == 1 && s.Snap.Incidents[0].State == "located"
 	})
@@ -62,7 +62,7 @@ func TestSnapshotsArriveAndChange(t *testing.T) {
 }
 
 func TestWantIsSentWithTheNextPull(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(30)
 	f := start(t, e)
 	f.Ask(Want{Rank: 5, Columns: 7, RunLengths: 9})
@@ -73,9 +73,9 @@ func TestWantIsSentWithTheNextPull(t *testing.T) {
 }
 
 func TestRemoteTextIsCleaned(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.Hostile("\x1b[2J\u202e")
-	e.AdvanceTo(fakeengine.Proposed)
+	e.AdvanceTo(enginetest.Proposed)
 	f := start(t, e)
 	s := until(t, f, "everything", func(s *State) bool { return s.Snap.GetLadder().GetProposal() != nil })
 	if got := s.Snap.String(); strings.ContainsAny(got, "\x1b\u202e") || strings.Contains(got, `\x1b`) || strings.Contains(got, `\u202e`) {
@@ -85,8 +85,8 @@ func TestRemoteTextIsCleaned(t *testing.T) {
 
 func TestLostConnectionIsSaidAndHeals(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	e := fakeengine.New(fakeengine.Options{})
-	listen := func() *fakeengine.Server {
+	e := enginetest.New(enginetest.Options{})
+	listen := func() *enginetest.Server {
 		lis, err := net.Listen("unix", path)
 		if err != nil {
 			t.Fatal(err)
@@ -112,8 +112,8 @@ func TestLostConnectionIsSaidAndHeals(t *testing.T) {
 }
 
 func TestDecideAndRefusal(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed)
 	f := start(t, e)
 	_, err := f.Decide(context.Background(), &falconv1.DecideRequest{Action: "INC-0001/S2/1", PlanHash: "stale", Approve: true})
 	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "plan has changed") {
@@ -126,7 +126,7 @@ func TestDecideAndRefusal(t *testing.T) {
 }
 
 func TestFreezeWinsOverAStaleVersion(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	f := start(t, e)
 	until(t, f, "live", func(s *State) bool { return s.Conn == Live })
 	old := f.Latest().Snap.Policy
@@ -158,7 +158,7 @@ func TestBadAddresses(t *testing.T) {
 }
 
 func TestRecoveriesArePulledWhileWanted(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(30)
 	f := start(t, e)
 	s := until(t, f, "the first snapshot", func(s *State) bool { return s.Conn == Live })

@@ -14,14 +14,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // direct is a client in the same bubble of goroutines as the engine: each
 // reply is a copy, as over a wire.
 type direct struct {
 	falconv1.ConsoleClient // nil: what a test does not expect panics
-	engine                 *fakeengine.Engine
+	engine                 *enginetest.Engine
 	actor, role            string
 
 	mu      sync.Mutex
@@ -80,9 +80,9 @@ func (d *direct) say(c codes.Code) {
 
 // inHub runs a test on a hub with a job at iteration 30, in a bubble whose
 // clock moves only when all goroutines wait.
-func inHub(t *testing.T, test func(t *testing.T, e *fakeengine.Engine, shared *direct, h *Hub, client func(actor, role string) *direct)) {
+func inHub(t *testing.T, test func(t *testing.T, e *enginetest.Engine, shared *direct, h *Hub, client func(actor, role string) *direct)) {
 	synctest.Test(t, func(t *testing.T) {
-		e := fakeengine.New(fakeengine.Options{})
+		e := enginetest.New(enginetest.Options{})
 		e.AdvanceTo(30)
 		client := func(actor, role string) *direct { return &direct{engine: e, actor: actor, role: role} }
 		shared := client("console", "viewer")
@@ -99,7 +99,7 @@ func after(d time.Duration) {
 }
 
 func TestSessionsShareOnePullAndKeepTheirOwn(t *testing.T) {
-	inHub(t, func(t *testing.T, e *fakeengine.Engine, shared *direct, h *Hub, client func(string, string) *direct) {
+	inHub(t, func(t *testing.T, e *enginetest.Engine, shared *direct, h *Hub, client func(string, string) *direct) {
 		after(time.Minute)
 		if n, _ := shared.calls(); n != 0 {
 			t.Errorf("%d pulls for nobody", n)
@@ -138,7 +138,7 @@ func TestSessionsShareOnePullAndKeepTheirOwn(t *testing.T) {
 }
 
 func TestDecisionsAreTheSessionsOwn(t *testing.T) {
-	inHub(t, func(t *testing.T, _ *fakeengine.Engine, shared *direct, h *Hub, client func(string, string) *direct) {
+	inHub(t, func(t *testing.T, _ *enginetest.Engine, shared *direct, h *Hub, client func(string, string) *direct) {
 		maria, joe := client("maria", "approver"), client("joe", "approver")
 		s := h.Session(maria)
 		h.Session(joe)
@@ -154,7 +154,7 @@ func TestDecisionsAreTheSessionsOwn(t *testing.T) {
 // What the engine refuses to one operator is not shown from what the others
 // see, and comes back with the right.
 func TestARefusedSessionSeesNothing(t *testing.T) {
-	inHub(t, func(t *testing.T, e *fakeengine.Engine, _ *direct, h *Hub, client func(string, string) *direct) {
+	inHub(t, func(t *testing.T, e *enginetest.Engine, _ *direct, h *Hub, client func(string, string) *direct) {
 		maria, eve := client("maria", "viewer"), client("eve", "")
 		eve.say(codes.PermissionDenied)
 		a, b := h.Session(maria), h.Session(eve)
@@ -182,7 +182,7 @@ func TestARefusedSessionSeesNothing(t *testing.T) {
 }
 
 func TestALostEngineKeepsTheLastPicture(t *testing.T) {
-	inHub(t, func(t *testing.T, e *fakeengine.Engine, shared *direct, h *Hub, client func(string, string) *direct) {
+	inHub(t, func(t *testing.T, e *enginetest.Engine, shared *direct, h *Hub, client func(string, string) *direct) {
 		maria := client("maria", "viewer")
 		s := h.Session(maria)
 		after(time.Second)
@@ -208,7 +208,7 @@ func TestALostEngineKeepsTheLastPicture(t *testing.T) {
 // A console that does not read, as behind a stalled terminal, makes little work
 // and holds nobody up; what it takes at last is followed by the present.
 func TestAStalledSessionMakesLittleWork(t *testing.T) {
-	inHub(t, func(t *testing.T, e *fakeengine.Engine, _ *direct, h *Hub, client func(string, string) *direct) {
+	inHub(t, func(t *testing.T, e *enginetest.Engine, _ *direct, h *Hub, client func(string, string) *direct) {
 		slow, quick := client("slow", "viewer"), client("quick", "viewer")
 		a, b := h.Session(slow), h.Session(quick)
 		after(time.Second)
@@ -235,7 +235,7 @@ func TestAStalledSessionMakesLittleWork(t *testing.T) {
 }
 
 func TestPaceIsTheKeenestSessions(t *testing.T) {
-	inHub(t, func(t *testing.T, e *fakeengine.Engine, shared *direct, h *Hub, client func(string, string) *direct) {
+	inHub(t, func(t *testing.T, e *enginetest.Engine, shared *direct, h *Hub, client func(string, string) *direct) {
 		pulls := func(d time.Duration) int {
 			before, _ := shared.calls()
 			after(d)
@@ -269,7 +269,7 @@ func TestPaceIsTheKeenestSessions(t *testing.T) {
 }
 
 func TestClosing(t *testing.T) {
-	inHub(t, func(t *testing.T, _ *fakeengine.Engine, _ *direct, h *Hub, client func(string, string) *direct) {
+	inHub(t, func(t *testing.T, _ *enginetest.Engine, _ *direct, h *Hub, client func(string, string) *direct) {
 		s := h.Session(client("a", "viewer"))
 		s.Close()
 		s.Close()
@@ -285,10 +285,10 @@ func TestClosing(t *testing.T) {
 
 // Columns are asked for, and what comes is what an engine without them sends.
 func TestColumnsShowWhatRanksDo(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{TP: 2, DP: 16, PP: 4, Flicker: 3})
+	e := enginetest.New(enginetest.Options{TP: 2, DP: 16, PP: 4, Flicker: 3})
 	e.Hostile("\x1b[2J")
 	f := start(t, e)
-	for _, iter := range []int64{30, 31, fakeengine.Located, fakeengine.End} {
+	for _, iter := range []int64{30, 31, enginetest.Located, enginetest.End} {
 		e.AdvanceTo(iter)
 		s := until(t, f, "the iteration", func(s *State) bool { return s.Snap.GetJob().GetIteration() == iter })
 		want, err := e.Snapshot(t.Context(), &falconv1.SnapshotRequest{Rank: WorstRank})

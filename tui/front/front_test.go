@@ -19,7 +19,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // A program's pending tick outlives it by up to a second; the library offers
@@ -35,7 +35,7 @@ const patience = 20 * time.Second // far above what any wait takes
 // place is a front on the loopback with a scripted engine behind.
 type place struct {
 	t      testing.TB
-	engine *fakeengine.Engine
+	engine *enginetest.Engine
 	server *Server
 	people map[string]Caller // by the key's wire form
 	mu     sync.Mutex
@@ -44,7 +44,7 @@ type place struct {
 
 func newPlace(t testing.TB, limits Limits) *place {
 	t.Helper()
-	p := &place{t: t, engine: fakeengine.New(fakeengine.Options{}), people: map[string]Caller{}}
+	p := &place{t: t, engine: enginetest.New(enginetest.Options{}), people: map[string]Caller{}}
 	behind := p.engine.ServeInMemory()
 	if limits.PerMinute == 0 {
 		limits.PerMinute = 10_000
@@ -286,7 +286,7 @@ func exec(t testing.TB, c *gossh.Client, command string) (out, errs string, code
 
 func TestAnOperatorSeesTheJobAndLeaves(t *testing.T) {
 	p := newPlace(t, Limits{})
-	p.engine.AdvanceTo(fakeengine.Proposed + 2)
+	p.engine.AdvanceTo(enginetest.Proposed + 2)
 	x := sit(t, p.dial(p.person("maria", "approver")), 80, 24, "")
 	x.shows("S2 PROPOSED")
 	if !x.emu.IsAltScreen() {

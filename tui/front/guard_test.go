@@ -15,7 +15,7 @@ import (
 
 	gossh "golang.org/x/crypto/ssh"
 
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // Nothing but a session with Falcon's own words is to be had.
@@ -74,7 +74,7 @@ func TestThereIsNothingButTheConsole(t *testing.T) {
 
 func TestUsageAndOnce(t *testing.T) {
 	p := newPlace(t, Limits{})
-	p.engine.AdvanceTo(fakeengine.Proposed + 1)
+	p.engine.AdvanceTo(enginetest.Proposed + 1)
 	c := p.dial(p.person("dana", "viewer"))
 	if out, _, code := exec(t, c, "help"); code != 0 || !strings.Contains(out, "inc/INC-0001") {
 		t.Errorf("help: %d %q", code, out)
@@ -99,7 +99,7 @@ func TestUsageAndOnce(t *testing.T) {
 // Without a terminal lines come, and end with the job.
 func TestLinesWithoutATerminal(t *testing.T) {
 	p := newPlace(t, Limits{})
-	p.engine.AdvanceTo(fakeengine.End)
+	p.engine.AdvanceTo(enginetest.End)
 	out, errs, code := exec(t, p.dial(p.person("dana", "viewer")), "")
 	if code != 0 || !strings.Contains(out, "the job has finished") || strings.Contains(out, "\x1b") {
 		t.Errorf("%d %q %q", code, out, errs)
@@ -109,7 +109,7 @@ func TestLinesWithoutATerminal(t *testing.T) {
 // On a terminal that is dumb the server echoes what is typed, and ctrl-C ends.
 func TestLinesOnATerminal(t *testing.T) {
 	p := newPlace(t, Limits{})
-	p.engine.AdvanceTo(fakeengine.Proposed + 1)
+	p.engine.AdvanceTo(enginetest.Proposed + 1)
 	x := sit(t, p.dial(p.person("maria", "approver")), 100, 40, "--plain")
 	x.shows("1) approve  2) veto  3) show evidence")
 	x.press("helq\x7fp\r")
@@ -123,7 +123,7 @@ func TestLinesOnATerminal(t *testing.T) {
 
 func TestSeveralOperatorsSeeOneJob(t *testing.T) {
 	p := newPlace(t, Limits{})
-	p.engine.AdvanceTo(fakeengine.Proposed)
+	p.engine.AdvanceTo(enginetest.Proposed)
 	a := sit(t, p.dial(p.person("maria", "approver")), 80, 24, "")
 	b := sit(t, p.dial(p.person("omar", "approver")), 120, 40, "--color none --theme light")
 	a.shows("S2 PROPOSED")
@@ -322,7 +322,7 @@ func FuzzInput(f *testing.F) {
 // A link opens the screen where it points, and is told as lines elsewhere.
 func TestDeepLinks(t *testing.T) {
 	p := newPlace(t, Limits{})
-	p.engine.AdvanceTo(fakeengine.Proposed + 1)
+	p.engine.AdvanceTo(enginetest.Proposed + 1)
 	c := p.dial(p.person("maria", "approver"))
 	sit(t, c, 100, 40, "rank/5?view=ranks").shows("rank 5")
 	sit(t, c, 100, 40, "events").shows("INC-0001 opened")

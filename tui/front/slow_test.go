@@ -11,7 +11,7 @@ import (
 
 	gossh "golang.org/x/crypto/ssh"
 
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // lane carries bytes one way: so many a second, and with a delay. It is a deep
@@ -99,7 +99,7 @@ func (p *place) throughNarrow(s gossh.Signer, rate int, delay time.Duration) *go
 // all the time, typed letters show. How soon is the benchmark's to say.
 func TestKeysShowOnASlowLink(t *testing.T) {
 	p := newPlace(t, Limits{})
-	p.engine.AdvanceTo(fakeengine.Proposed)
+	p.engine.AdvanceTo(enginetest.Proposed)
 	stop := p.drive()
 	defer stop()
 	x := sit(t, p.throughNarrow(p.person("maria", "viewer"), 8000, 150*time.Millisecond), 120, 40, "")
@@ -149,7 +149,7 @@ func (s *stoppable) Read(p []byte) (int, error) {
 // the engine is not held up.
 func TestASessionThatStopsReadingIsClosed(t *testing.T) {
 	p := newPlace(t, Limits{Stall: 500 * time.Millisecond})
-	p.engine.AdvanceTo(fakeengine.Proposed)
+	p.engine.AdvanceTo(enginetest.Proposed)
 	raw, err := net.Dial("tcp", p.server.Address())
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func (x *seat) echo(n int) time.Duration {
 
 func benchKeys(b *testing.B, dial func(*place, gossh.Signer) *gossh.Client) {
 	p := newPlace(b, Limits{})
-	p.engine.AdvanceTo(fakeengine.Proposed)
+	p.engine.AdvanceTo(enginetest.Proposed)
 	stop := p.drive()
 	defer stop()
 	x := sit(b, dial(p, p.person("maria", "viewer")), 120, 40, "")

@@ -6,15 +6,15 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // approvedBy is a moment at which somebody has approved S3.
-func approvedBy(t *testing.T, o fakeengine.Options, by string) *fakeengine.Engine {
+func approvedBy(t *testing.T, o enginetest.Options, by string) *enginetest.Engine {
 	t.Helper()
 	o.Rung = "S3"
-	e := fakeengine.New(o)
-	e.AdvanceTo(fakeengine.Proposed + 2)
+	e := enginetest.New(o)
+	e.AdvanceTo(enginetest.Proposed + 2)
 	e.Elsewhere(true, by, "worn")
 	return e
 }
@@ -22,8 +22,8 @@ func approvedBy(t *testing.T, o fakeengine.Options, by string) *fakeengine.Engin
 // What is approved can be withdrawn by number, and not approved again; a
 // question that was open for the proposal is withdrawn and asked anew.
 func TestWithdrawingByNumber(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{Rung: "S3", Undo: 600})
-	e.AdvanceTo(fakeengine.Proposed + 2)
+	e := enginetest.New(enginetest.Options{Rung: "S3", Undo: 600})
+	e.AdvanceTo(enginetest.Proposed + 2)
 	x := sitAt(t, picture(t, e))
 	x.said("DECISION NEEDED: S3")
 	x.types("1")
@@ -49,13 +49,13 @@ func TestWithdrawingByNumber(t *testing.T) {
 
 // The second approver answers as the first did; the first can only veto.
 func TestSecondApproverByNumber(t *testing.T) {
-	x := sitAt(t, picture(t, approvedBy(t, fakeengine.Options{Two: true}, "li")))
+	x := sitAt(t, picture(t, approvedBy(t, enginetest.Options{Two: true}, "li")))
 	x.said("DECISION NEEDED: S3", "approved by li, waits for a second approver", "1) approve")
 	x.types("1")
 	if r := x.types("yes"); r == nil || !r.decide.GetApprove() {
 		t.Errorf("sent %v", r)
 	}
-	x = sitAt(t, picture(t, approvedBy(t, fakeengine.Options{Two: true}, "maria")))
+	x = sitAt(t, picture(t, approvedBy(t, enginetest.Options{Two: true}, "maria")))
 	x.said("is approved by maria, waits for a second approver", "another person has to approve it, too: 2) veto")
 	for _, l := range []string{"1", "yes"} {
 		if r := x.types(l); r != nil {
@@ -70,8 +70,8 @@ func TestSecondApproverByNumber(t *testing.T) {
 
 // The stream tells each approval once.
 func TestApprovalsInTheStream(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{Rung: "S3", Undo: 10, Two: true})
-	e.AdvanceTo(fakeengine.Proposed + 2)
+	e := enginetest.New(enginetest.Options{Rung: "S3", Undo: 10, Two: true})
+	e.AdvanceTo(enginetest.Proposed + 2)
 	d := newDiff()
 	d.step(picture(t, e))
 	tell := func() string {

@@ -12,11 +12,11 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 // picture is what the scripted engine shows.
-func picture(t testing.TB, e *fakeengine.Engine) *feed.State {
+func picture(t testing.TB, e *enginetest.Engine) *feed.State {
 	t.Helper()
 	r, err := e.Snapshot(context.Background(), &falconv1.SnapshotRequest{Rank: -1})
 	if err != nil {
@@ -67,8 +67,8 @@ func (x *sitting) said(parts ...string) {
 }
 
 func proposed(t testing.TB) *feed.State {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed + 1)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed + 1)
 	return picture(t, e)
 }
 
@@ -96,13 +96,13 @@ func TestApproveTakesTwoAnswers(t *testing.T) {
 // Of two incidents that wait both are asked about, the present one first; a
 // question stays on its incident when another comes to the front.
 func TestEveryOpenIncidentIsAskedAbout(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.SecondFrom + 1)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.SecondFrom + 1)
 	first := picture(t, e)
 	x := sitAt(t, first)
 	x.said("DECISION NEEDED: S2 (shift micro-batches) for INC-0001")
-	e = fakeengine.New(fakeengine.Options{Second: true})
-	e.AdvanceTo(fakeengine.SecondFrom + 1)
+	e = enginetest.New(enginetest.Options{Second: true})
+	e.AdvanceTo(enginetest.SecondFrom + 1)
 	x.show(picture(t, e))
 	x.types("1")
 	r := x.types("yes")
@@ -111,7 +111,7 @@ func TestEveryOpenIncidentIsAskedAbout(t *testing.T) {
 	}
 	x.ask.answered(answer{own: true, text: "approved"})
 	x.show(x.s)
-	x.said("DECISION NEEDED: S3 (change topology) for INC-0002, plan " + fakeengine.SecondHash)
+	x.said("DECISION NEEDED: S3 (change topology) for INC-0002, plan " + enginetest.SecondHash)
 	x.types("1")
 	if r := x.types("yes"); r == nil || r.decide.Action != "INC-0002/S3/1" {
 		t.Errorf("sent %v", r)
@@ -241,8 +241,8 @@ func TestRestartTakesTypedWordsAndAReason(t *testing.T) {
 }
 
 func TestRecoveriesAreAskedFirst(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed + 1)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed + 1)
 	e.Lose(falcon.RecoveryProposed)
 	x := sitAt(t, picture(t, e))
 	x.said("DECISION NEEDED: recovery REC-", "2) deny")
@@ -258,8 +258,8 @@ func TestRecoveriesAreAskedFirst(t *testing.T) {
 // Approving through Run: what is piped in at once decides nothing; what is
 // typed after reading does.
 func TestRunApproves(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed + 1)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed + 1)
 	in, keys := io.Pipe()
 	out := newSink()
 	cl := client(t, e)
@@ -295,8 +295,8 @@ func TestRunApproves(t *testing.T) {
 
 // A pipe that holds all answers and ends approves nothing.
 func TestRunWithAllAnswersPiped(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Proposed + 1)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Proposed + 1)
 	out := newSink()
 	cl := client(t, e)
 	ended := make(chan error, 1)
@@ -304,7 +304,7 @@ func TestRunWithAllAnswersPiped(t *testing.T) {
 		ended <- Run(context.Background(), cl, out, Options{In: strings.NewReader(strings.Repeat("1\nyes\n", 50))})
 	}()
 	out.until(t, "waits for a decision")
-	e.AdvanceTo(fakeengine.End)
+	e.AdvanceTo(enginetest.End)
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}

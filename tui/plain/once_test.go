@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/link"
 )
 
@@ -23,7 +23,7 @@ func (forgetful) Incidents(context.Context, *falconv1.IncidentsRequest, ...grpc.
 
 // A script learns by the exit code that the incident it asked for is not there.
 func TestOnceFailsForAnAbsentIncident(t *testing.T) {
-	c := forgetful{client(t, fakeengine.New(fakeengine.Options{}))}
+	c := forgetful{client(t, enginetest.New(enginetest.Options{}))}
 	var out strings.Builder
 	err := Once(t.Context(), c, &out, false, &link.Target{Kind: link.Incident, ID: "INC-0042"})
 	if err == nil || err.Error() != `INC-0042 can't be told: no incident "INC-0042"` || out.Len() > 0 {

@@ -15,7 +15,7 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,7 +61,7 @@ func (s *sink) until(t *testing.T, text string) {
 	}
 }
 
-func client(t *testing.T, e *fakeengine.Engine) falconv1.ConsoleClient {
+func client(t *testing.T, e *enginetest.Engine) falconv1.ConsoleClient {
 	t.Helper()
 	srv := e.ServeInMemory()
 	cc, err := srv.Dial()
@@ -73,7 +73,7 @@ func client(t *testing.T, e *fakeengine.Engine) falconv1.ConsoleClient {
 }
 
 func TestWholeStory(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	out := newSink()
 	ended := make(chan error, 1)
 	cl := client(t, e)
@@ -84,9 +84,9 @@ func TestWholeStory(t *testing.T) {
 		text string
 	}{
 		{25, "steady at"},
-		{fakeengine.Detected, "verified at 43"},
-		{fakeengine.Located, "GPU degradation on n1.g0 (rank 2), confidence 97%"},
-		{fakeengine.Proposed, "waits for a decision"},
+		{enginetest.Detected, "verified at 43"},
+		{enginetest.Located, "GPU degradation on n1.g0 (rank 2), confidence 97%"},
+		{enginetest.Proposed, "waits for a decision"},
 	} {
 		e.AdvanceTo(at.iter)
 		out.until(t, at.text)
@@ -99,11 +99,11 @@ func TestWholeStory(t *testing.T) {
 		iter int64
 		text string
 	}{
-		{fakeengine.Proposed + 2, "in force from iteration 52"},
-		{fakeengine.Proposed + 8, "kept: 400 ms → 262 ms measured"},
-		{fakeengine.Seen, "the fault has cleared"},
-		{fakeengine.Reverted, "reverted from iteration 208"},
-		{fakeengine.End, "cost "},
+		{enginetest.Proposed + 2, "in force from iteration 52"},
+		{enginetest.Proposed + 8, "kept: 400 ms → 262 ms measured"},
+		{enginetest.Seen, "the fault has cleared"},
+		{enginetest.Reverted, "reverted from iteration 208"},
+		{enginetest.End, "cost "},
 	} {
 		e.AdvanceTo(at.iter)
 		out.until(t, at.text)
@@ -131,9 +131,9 @@ func golden(t *testing.T, path, got string) {
 }
 
 func TestStreamIsPrintable(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.Hostile("\x1b[31m\u202e")
-	e.AdvanceTo(fakeengine.End)
+	e.AdvanceTo(enginetest.End)
 	out := newSink()
 	if err := Run(context.Background(), client(t, e), out, Options{}); err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func TestNoEngineEndsWithASentence(t *testing.T) {
 }
 
 func TestCancelledStreamStillTellsTheStory(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
-	e.AdvanceTo(fakeengine.Located)
+	e := enginetest.New(enginetest.Options{})
+	e.AdvanceTo(enginetest.Located)
 	out := newSink()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -178,7 +178,7 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, errors.New("closed pipe") }
 
 func TestFailedWriteEndsTheStream(t *testing.T) {
-	err := Run(context.Background(), client(t, fakeengine.New(fakeengine.Options{})), broken{}, Options{})
+	err := Run(context.Background(), client(t, enginetest.New(enginetest.Options{})), broken{}, Options{})
 	if err == nil || !strings.Contains(err.Error(), "closed pipe") {
 		t.Errorf("got %v", err)
 	}

@@ -7,11 +7,11 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
 func TestStoryTellsRecoveries(t *testing.T) {
-	e := fakeengine.New(fakeengine.Options{})
+	e := enginetest.New(enginetest.Options{})
 	e.AdvanceTo(30)
 	e.Lose(falcon.RecoveryResumed)
 	out := newSink()

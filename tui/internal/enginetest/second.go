@@ -1,4 +1,4 @@
-package fakeengine
+package enginetest
 
 import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"

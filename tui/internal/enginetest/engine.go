@@ -1,4 +1,4 @@
-// Package fakeengine is a scripted stand-in for the engine's Console service,
+// Package enginetest is a scripted stand-in for the engine's Console service,
 // for the console's own tests and for trying the screen by hand. It is never
 // linked into a shipped binary.
 //
@@ -7,7 +7,7 @@
 // reverted. It is a pure function of the iteration and of the decisions made,
 // so tests are deterministic; Advance is the only thing that moves it. Lose
 // adds the loss of a rank at any iteration.
-package fakeengine
+package enginetest
 
 import (
 	"context"

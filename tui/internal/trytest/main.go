@@ -1,5 +1,5 @@
-// Command tryit shows the console on the scripted engine, to look at it by
-// hand: go run ./tui/internal/tryit [-speed 20] [-plain]. It is a tool for
+// Command trytest shows the console on the scripted engine, to look at it by
+// hand: go run ./tui/internal/trytest [-speed 20] [-plain]. It is a tool for
 // developers and part of no shipped binary.
 package main
 
@@ -15,7 +15,7 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui"
 	"github.com/failslow/falcon/tui/feed"
-	"github.com/failslow/falcon/tui/internal/fakeengine"
+	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/plain"
 )
 
@@ -34,7 +34,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	e := fakeengine.New(fakeengine.Options{TP: *tp, DP: *dp, PP: *pp, Role: *role, Second: *second})
+	e := enginetest.New(enginetest.Options{TP: *tp, DP: *dp, PP: *pp, Role: *role, Second: *second})
 	e.Advance(*skip)
 	srv := e.ServeInMemory()
 	defer srv.Close()
@@ -46,7 +46,7 @@ func main() {
 }
 
 // drive moves the job until ctx ends; the process ends right after.
-func drive(ctx context.Context, e *fakeengine.Engine, speed int) {
+func drive(ctx context.Context, e *enginetest.Engine, speed int) {
 	t := time.NewTicker(time.Second / time.Duration(max(1, speed)))
 	defer t.Stop()
 	for {
@@ -59,7 +59,7 @@ func drive(ctx context.Context, e *fakeengine.Engine, speed int) {
 	}
 }
 
-func show(ctx context.Context, srv *fakeengine.Server, lines bool, opts tui.Options) error {
+func show(ctx context.Context, srv *enginetest.Server, lines bool, opts tui.Options) error {
 	cc, err := srv.Dial()
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package fakeengine
+package enginetest
 
 import (
 	"context"

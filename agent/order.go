@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -43,10 +44,7 @@ func (a *Agent) startOrder(cmd *falconv1.OrderCommand, now, deadline time.Time) 
 	if len(ranks) == 0 {
 		return nil, fmt.Errorf("order %d is for generation %d of the job, or came too late: no process of this node has it", cmd.GetOrder(), cmd.GetGeneration())
 	}
-	o := falcon.Order{
-		Epoch: cmd.GetJobEpoch(), ID: cmd.GetOrder(), Kind: cmd.GetKind(), MicroBatches: cmd.GetMicroBatches(),
-		Blocks: cmd.GetBlocks(), Leave: cmd.GetLeave(),
-	}
+	o := convert.OrderFromProto(cmd)
 	for _, p := range ranks {
 		if p.seg.NewestOrder() >= o.ID {
 			continue // an earlier life of this agent has put it there

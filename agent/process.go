@@ -11,6 +11,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/iterate"
 	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect/period"
 )
@@ -315,9 +316,7 @@ func (p *process) state(node falcon.Node) *falconv1.RankState {
 	p.recoverable(st)
 	for _, c := range p.comms {
 		if c.State == ring.CommLive {
-			st.Comms = append(st.Comms, &falconv1.Comm{
-				Id: c.ID, Name: c.Name, Size: int32(c.Size), Rank: int32(c.Rank), Generation: c.Generation,
-			})
+			st.Comms = append(st.Comms, convert.CommToProto(falcon.Comm{ID: c.ID, Name: c.Name, Size: c.Size, RankInComm: c.Rank, Generation: c.Generation}))
 		}
 	}
 	return st

@@ -9,6 +9,7 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -116,7 +117,7 @@ func (t *profileTask) finish() *falconv1.CommandResult {
 			thin = append(thin, p.String())
 		}
 		trim(&got, frameCallsMax/len(t.ranks))
-		out.Ranks = append(out.Ranks, rankProfile(got))
+		out.Ranks = append(out.Ranks, convert.ProfileToProto(got))
 	}
 	res := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/mitigate"
 )
@@ -65,7 +66,7 @@ func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideReques
 	var out *falconv1.Action
 	err := e.do(ctx, func() {
 		if i := e.mem.actionIndex(id); i >= 0 {
-			out = protoAction(e.mem.actions[i])
+			out = convert.ActionToProto(e.mem.actions[i])
 		}
 	})
 	return out, err
@@ -278,7 +279,7 @@ func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsR
 	err := e.do(ctx, func() {
 		for _, v := range e.front() {
 			if id == "" || v.ID == id {
-				out.Incidents = append(out.Incidents, protoIncident(v))
+				out.Incidents = append(out.Incidents, convert.IncidentToProto(v))
 				out.Ladders = append(out.Ladders, e.ladder(v.ID))
 			}
 		}

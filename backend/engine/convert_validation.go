@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/validate"
@@ -104,47 +105,6 @@ func nicOn(node falcon.Node, name string) (falcon.NIC, bool) {
 	return falcon.NIC(name), true
 }
 
-func nicFrom(node falcon.Node, x *falconv1.Nic) (falcon.NICReading, bool) {
-	name, ok := nicOn(node, x.GetName())
-	return falcon.NICReading{
-		NIC: name, AtNs: x.GetAtUnixNs(), RateMbps: x.GetRateMbps(), Active: x.GetActive(), XmitWait: x.GetXmitWait(),
-		CNPSent: x.GetCnpSent(), CNPHandled: x.GetCnpHandled(), ECNMarked: x.GetEcnMarked(), Retransmits: x.GetRetransmits(),
-		OutOfSequence: x.GetOutOfSequence(), LinkDowned: x.GetLinkDowned(), SymbolErrors: x.GetSymbolErrors(),
-		XmitBytes: x.GetXmitBytes(), RcvBytes: x.GetRcvBytes(), Emulated: x.GetEmulated(), Err: clean(x.GetErr()),
-	}, ok
-}
-
-func protoNIC(x falcon.NICReading) *falconv1.Nic {
-	return &falconv1.Nic{
-		Name: string(x.NIC), AtUnixNs: x.AtNs, RateMbps: x.RateMbps, Active: x.Active, XmitWait: x.XmitWait,
-		CnpSent: x.CNPSent, CnpHandled: x.CNPHandled, EcnMarked: x.ECNMarked, Retransmits: x.Retransmits,
-		OutOfSequence: x.OutOfSequence, LinkDowned: x.LinkDowned, SymbolErrors: x.SymbolErrors,
-		XmitBytes: x.XmitBytes, RcvBytes: x.RcvBytes, Emulated: x.Emulated, Err: x.Err,
-	}
-}
-
-func protoValidation(v falcon.Validation) *falconv1.Validation {
-	out := &falconv1.Validation{
-		Id: v.ID, Incident: v.Ask.Incident, By: v.Ask.By, Why: v.Ask.Why, State: string(v.State), Reason: v.Reason,
-		Iteration: v.Iteration, Passes: int32(v.Passes), ExtraPasses: int32(v.ExtraPasses), PassesDone: int32(v.PassesDone),
-		PausedMs: v.PausedMs, QuietMs: v.QuietMs, Attempts: int32(v.Attempts), Emulated: v.Emulated, AtUnixNs: v.AtNs,
-		GemmN: int32(v.Ask.GEMMSide), MessageBytes: v.Ask.MessageBytes,
-	}
-	for _, g := range v.GEMM {
-		out.Gemm = append(out.Gemm, &falconv1.GemmResult{
-			Rank: int32(g.Rank), Device: string(g.Device), Ms: g.Ms, MedianMs: g.MedianMs, Ratio: g.Ratio, Slow: g.Slow, Err: g.Err,
-		})
-	}
-	for _, l := range v.Links {
-		out.Links = append(out.Links, &falconv1.LinkResult{
-			From: int32(l.From), To: int32(l.To), FromDevice: string(l.FromDevice), ToDevice: string(l.ToDevice), Link: l.Link,
-			Class: string(l.Class), Pass: int32(l.Pass), Bytes: l.Bytes, Ms: l.Ms, BaseMs: l.BaseMs, Ratio: l.Ratio, Slow: l.Slow,
-			Err: l.Err, Basis: l.Basis,
-		})
-	}
-	return out
-}
-
 // recurrenceViews lists who was named again and again, most often first.
 func (e *Engine) recurrenceViews() []*falconv1.Recurrence {
 	var out []*falconv1.Recurrence
@@ -168,7 +128,7 @@ const nowMost = 256
 
 func protoNow(n validate.Now) *falconv1.ValidationNow {
 	out := &falconv1.ValidationNow{
-		Step: n.Step, Pass: int32(n.Pass), Again: n.Again, Ranks: protoRanks(n.Awaited[:min(nowMost, len(n.Awaited))]),
+		Step: n.Step, Pass: int32(n.Pass), Again: n.Again, Ranks: convert.Ranks(n.Awaited[:min(nowMost, len(n.Awaited))]),
 	}
 	for _, p := range n.Pairs[:min(nowMost, len(n.Pairs))] {
 		out.Pairs = append(out.Pairs, &falconv1.RankPair{A: int32(p[0]), B: int32(p[1])})

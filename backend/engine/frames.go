@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/validate"
@@ -193,11 +194,11 @@ func (e *Engine) attribute(n *fleet.Node, in []*falconv1.Sample, now time.Time) 
 				coming = e.coming(n.Name)
 			}
 			if coming[r] {
-				e.keepAhead(n.Name, sampleFrom(s))
+				e.keepAhead(n.Name, convert.SampleFromProto(s))
 			}
 			continue
 		}
-		out = append(out, sampleFrom(s))
+		out = append(out, convert.SampleFromProto(s))
 		if p := e.job.ranks[r]; p != nil {
 			p.lastSeen = now
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -328,10 +329,9 @@ func (j *job) comms(l falcon.Layout) map[falcon.Rank][]falcon.Comm {
 	out := make(map[falcon.Rank][]falcon.Comm, l.World())
 	for r := range l.World() {
 		for _, c := range j.ranks[falcon.Rank(r)].state.GetComms() {
-			out[falcon.Rank(r)] = append(out[falcon.Rank(r)], falcon.Comm{
-				ID: c.GetId(), Name: clean(c.GetName()), Dimension: named(c.GetName(), dimension[c.GetId()], l),
-				Size: int(c.GetSize()), RankInComm: int(c.GetRank()), Generation: c.GetGeneration(),
-			})
+			comm := convert.CommFromProto(c)
+			comm.Name, comm.Dimension = clean(comm.Name), named(comm.Name, dimension[comm.ID], l)
+			out[falcon.Rank(r)] = append(out[falcon.Rank(r)], comm)
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -115,12 +116,10 @@ func newOrder(rec orderRecord) *order {
 }
 
 func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
+	body := convert.OrderToProto(o.Order)
+	body.Generation = o.Generation
 	return command(&falconv1.Command{
-		Epoch: epoch, Id: o.Command, DeadlineUnixNs: o.DeadlineNs,
-		Body: &falconv1.Command_Order{Order: &falconv1.OrderCommand{
-			Order: o.Order.ID, Kind: o.Order.Kind, MicroBatches: o.Order.MicroBatches, JobEpoch: o.Order.Epoch,
-			Blocks: o.Order.Blocks, Leave: o.Order.Leave, Generation: o.Generation,
-		}},
+		Epoch: epoch, Id: o.Command, DeadlineUnixNs: o.DeadlineNs, Body: &falconv1.Command_Order{Order: body},
 	}, now)
 }
 

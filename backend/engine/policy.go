@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/mitigate"
 	"github.com/failslow/falcon/recovery"
@@ -91,7 +92,7 @@ func policyText(p falcon.Policy) string {
 		parts = append(parts, "by itself "+p.Hours+" UTC")
 	}
 	if len(p.Variants) > 0 {
-		parts = append(parts, "S4 by "+strings.Join(texts(p.Variants), ", "))
+		parts = append(parts, "S4 by "+strings.Join(convert.Strings(p.Variants), ", "))
 	}
 	if p.AllowDrop {
 		parts = append(parts, "replicas may be dropped")
@@ -105,33 +106,20 @@ func policyText(p falcon.Policy) string {
 	return strings.Join(parts, "; ")
 }
 
+// policyFrom is a policy as a console sent it, its texts cleaned.
 func policyFrom(p *falconv1.Policy) falcon.Policy {
-	out := falcon.Policy{
-		Mode: falcon.Mode(p.GetMode()), Cap: falcon.Rung(p.GetCap()), Frozen: p.GetFrozen(), Owner: clean(p.GetOwner()),
-		Hours: clean(p.GetHours()), AllowDrop: p.GetAllowDrop(), Recovery: recoveryPolicyFrom(p.GetRecovery()),
+	out := convert.PolicyFromProto(p)
+	out.Owner, out.Hours, out.Recovery.Approval = clean(out.Owner), clean(out.Hours), clean(out.Recovery.Approval)
+	rungs := out.Rungs
+	if rungs != nil {
+		out.Rungs = make(map[falcon.Rung]falcon.RungPolicy, len(rungs))
 	}
-	for name, r := range p.GetRungs() {
-		if out.Rungs == nil {
-			out.Rungs = map[falcon.Rung]falcon.RungPolicy{}
-		}
-		out.Rungs[falcon.Rung(clean(name))] = falcon.RungPolicy{Approval: clean(r.GetApproval()), Countdown: r.GetCountdownS(), PerHour: int(r.GetPerHour()), Undo: r.GetUndoS(), Second: r.GetSecond()}
+	for name, r := range rungs {
+		r.Approval = clean(r.Approval)
+		out.Rungs[falcon.Rung(clean(string(name)))] = r
 	}
-	for _, v := range p.GetVariants() {
-		out.Variants = append(out.Variants, falcon.Variant(clean(v)))
-	}
-	return out
-}
-
-func protoPolicy(p falcon.Policy, version uint64) *falconv1.Policy {
-	out := &falconv1.Policy{
-		Mode: string(p.Mode), Cap: string(p.Cap), Frozen: p.Frozen, Owner: p.Owner, Version: version,
-		Hours: p.Hours, AllowDrop: p.AllowDrop, Variants: texts(p.Variants), Recovery: protoRecoveryPolicy(p.Recovery),
-	}
-	for r, v := range p.Rungs {
-		if out.Rungs == nil {
-			out.Rungs = map[string]*falconv1.RungPolicy{}
-		}
-		out.Rungs[string(r)] = &falconv1.RungPolicy{Approval: v.Approval, CountdownS: v.Countdown, PerHour: int32(v.PerHour), UndoS: v.Undo, Second: v.Second}
+	for i, v := range out.Variants {
+		out.Variants[i] = falcon.Variant(clean(string(v)))
 	}
 	return out
 }
@@ -171,7 +159,7 @@ func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falc
 	e.audit(now, who, deed{Verb: "set policy", About: policyText(next)})
 	e.plan.Step(now, mitigate.SetPolicy{Policy: next})
 	e.rec.Step(now, recovery.SetPolicy{Policy: next})
-	return protoPolicy(next, rec.Version), nil
+	return convert.PolicyToProto(next, rec.Version), nil
 }
 
 // CheckPolicy says what is wrong with a policy.

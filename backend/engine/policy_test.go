@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 )
 
 // allOfIt is a policy with every field set.
@@ -33,10 +34,10 @@ func TestPolicyOnTheWireIsWhole(t *testing.T) {
 		}
 	}
 	p.Frozen = true
-	if got := policyFrom(protoPolicy(p, 7)); !got.Equal(p) {
+	if got := policyFrom(convert.PolicyToProto(p, 7)); !got.Equal(p) {
 		t.Errorf("%+v became %+v", p, got)
 	}
-	if got := policyFrom(protoPolicy(falcon.Policy{Mode: falcon.ModeApprove}, 1)); !got.Equal(falcon.Policy{Mode: falcon.ModeApprove}) {
+	if got := policyFrom(convert.PolicyToProto(falcon.Policy{Mode: falcon.ModeApprove}, 1)); !got.Equal(falcon.Policy{Mode: falcon.ModeApprove}) {
 		t.Errorf("a short policy became %+v", got)
 	}
 	for _, want := range []string{"mode auto, cap S3, frozen true", "S2 auto 4 an hour", "S3 person after 30 s by two people with 10 s to undo", "22:00-06:00 UTC", "restart, drop", "owner maria", "recovery person after 5 s 6 an hour, 3 an hour in place, a silent agent is enough to fence, replicas may be given up"} {
@@ -57,7 +58,7 @@ func TestConfiguredPolicyAndTheJournal(t *testing.T) {
 		}
 		set := func(p falcon.Policy) {
 			b.inLoop(func() {
-				if _, err := b.engine.setPolicy(tester, true, protoPolicy(p, b.engine.mem.policy.Version)); err != nil {
+				if _, err := b.engine.setPolicy(tester, true, convert.PolicyToProto(p, b.engine.mem.policy.Version)); err != nil {
 					b.t.Error(err)
 				}
 			})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/recovery"
 	"github.com/failslow/falcon/recovery/replica"
@@ -55,7 +56,7 @@ func (e *Engine) newestRecovery() *falconv1.Recovery {
 // recoveryView is a recovery for consoles; only the newest says where its
 // processes stand.
 func (e *Engine) recoveryView(v falcon.Recovery, newest bool) *falconv1.Recovery {
-	out := protoRecovery(v)
+	out := convert.RecoveryToProto(v)
 	if !newest || v.State.Over() {
 		return out
 	}
@@ -228,7 +229,7 @@ func (e *Engine) exposures() ([]*falconv1.Exposure, string) {
 	out := make([]*falconv1.Exposure, len(list))
 	for i, x := range list {
 		out[i] = &falconv1.Exposure{
-			Domain: x.Label(), Nodes: texts(x.Nodes), Ranks: protoRanks(x.Lost), Why: x.Why,
+			Domain: x.Label(), Nodes: convert.Strings(x.Nodes), Ranks: convert.Ranks(x.Lost), Why: x.Why,
 			CheckpointIteration: job.Checkpoint, Spare: len(job.Spares) >= len(x.Nodes),
 		}
 	}

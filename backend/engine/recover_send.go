@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/recovery"
 )
@@ -256,7 +257,7 @@ func seats(p falcon.Placement) map[falcon.Node][]falcon.Rank {
 
 func rejoinCommand(c recovery.Rejoin, ranks []falcon.Rank, pids map[falcon.Rank]int32) *falconv1.Command {
 	out := &falconv1.RejoinCommand{
-		Generation: c.Generation, ResumeIteration: c.Resume, Checkpoint: c.Checkpoint, MicroBatches: c.Splits, Moves: protoMoves(c.Moves),
+		Generation: c.Generation, ResumeIteration: c.Resume, Checkpoint: c.Checkpoint, MicroBatches: c.Splits, Moves: convert.MovesToProto(c.Moves),
 	}
 	for _, r := range ranks {
 		out.Seats = append(out.Seats, &falconv1.RankSeat{Rank: int32(r), Pid: pids[r]})

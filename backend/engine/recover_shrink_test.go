@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	"github.com/failslow/falcon/detect"
 	"github.com/failslow/falcon/recovery"
 )
@@ -32,7 +33,7 @@ func checkFewer(b *bench) {
 	if v.Reason != "it goes on with 2 of 4 replicas: no spare came" || !slices.Equal(v.Splits, []int32{16, 16}) {
 		b.t.Errorf("reason %q, splits %v", v.Reason, v.Splits)
 	}
-	if w := protoRecovery(v); !w.GetWhole() || w.GetShrink().GetOf() != 4 || !slices.Equal(w.GetShrink().GetKept(), []int32{0, 1}) {
+	if w := convert.RecoveryToProto(v); !w.GetWhole() || w.GetShrink().GetOf() != 4 || !slices.Equal(w.GetShrink().GetKept(), []int32{0, 1}) {
 		b.t.Errorf("on the wire: whole %v, %v", w.GetWhole(), w.GetShrink())
 	}
 	checkPicture(b)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
 )
@@ -34,7 +35,7 @@ func (e *Engine) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) {
 	}
 	for _, r := range e.mem.recoveries {
 		if e.belongs(r, v) {
-			out.Recoveries, about = append(out.Recoveries, protoRecovery(r)), append(about, r.ID)
+			out.Recoveries, about = append(out.Recoveries, convert.RecoveryToProto(r)), append(about, r.ID)
 		}
 	}
 	out.Events = e.linesAbout(about)

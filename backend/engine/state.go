@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect"
 )
@@ -53,7 +54,7 @@ func (e *Engine) build(now time.Time) {
 	ranks, worst := e.rankViews(now)
 	reply := &falconv1.SnapshotReply{
 		Version: e.version, EngineId: e.id, AtUnixNs: now.UnixNano(),
-		Job: e.jobView(now), Policy: protoPolicy(e.plan.Policy(), e.mem.policy.Version),
+		Job: e.jobView(now), Policy: convert.PolicyToProto(e.plan.Policy(), e.mem.policy.Version),
 		Ranks: ranks, Nodes: e.nodeViews(now),
 		Incidents: e.incidentViews(), Ladder: e.frontLadder(), Others: e.otherLadders(),
 		Validation: e.validationView(), Nics: e.nicViews(), Recurring: e.recurrenceViews(),
@@ -280,7 +281,7 @@ func (e *Engine) incidentViews() []*falconv1.Incident {
 		if i == incidentsMax {
 			break
 		}
-		out = append(out, protoIncident(v))
+		out = append(out, convert.IncidentToProto(v))
 	}
 	return out
 }
@@ -308,12 +309,12 @@ func (e *Engine) otherLadders() []*falconv1.Ladder {
 // still shows what the journal knows of its actions.
 func (e *Engine) ladder(incident string) *falconv1.Ladder {
 	if l, ok := e.plan.Ladder(incident); ok {
-		return protoLadder(l)
+		return convert.LadderToProto(l)
 	}
 	out := &falconv1.Ladder{Incident: incident}
 	for _, a := range e.mem.actions {
 		if a.Incident == incident {
-			out.Actions = append(out.Actions, protoAction(a))
+			out.Actions = append(out.Actions, convert.ActionToProto(a))
 		}
 	}
 	return out

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/validate"
 )
@@ -234,12 +235,12 @@ func (e *Engine) ranksOn(node falcon.Node) []falcon.Rank {
 // validationView is the one in progress, else the newest, which may wait still.
 func (e *Engine) validationView() *falconv1.Validation {
 	if v, _ := e.val.View(); e.val.Active() {
-		out := protoValidation(v)
+		out := convert.ValidationToProto(v)
 		out.Now = protoNow(e.val.Now())
 		return out
 	}
 	if n := len(e.mem.tests); n > 0 {
-		return protoValidation(e.asItStands(e.mem.tests[n-1].Validation))
+		return convert.ValidationToProto(e.asItStands(e.mem.tests[n-1].Validation))
 	}
 	return nil
 }
@@ -267,7 +268,7 @@ func (e *Engine) validationViews(incident string) []*falconv1.Validation {
 	var out []*falconv1.Validation
 	for _, t := range slices.Backward(e.mem.tests) {
 		if v := t.Validation; (incident == "" || v.Ask.Incident == incident) && len(out) < validationsMost {
-			out = append(out, protoValidation(e.asItStands(v)))
+			out = append(out, convert.ValidationToProto(e.asItStands(v)))
 		}
 	}
 	return out
@@ -277,7 +278,7 @@ func (e *Engine) validationViews(incident string) []*falconv1.Validation {
 func (e *Engine) nicViews() []*falconv1.Nic {
 	var out []*falconv1.Nic
 	for _, name := range sortedKeys(e.nics) {
-		out = append(out, protoNIC(e.nics[name]))
+		out = append(out, convert.NICToProto(e.nics[name]))
 	}
 	return out
 }

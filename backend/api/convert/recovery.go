@@ -1,0 +1,73 @@
+package convert
+
+import (
+	"maps"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// RecoveryToProto leaves out what only the recovery machine needs.
+func RecoveryToProto(v falcon.Recovery) *falconv1.Recovery {
+	out := &falconv1.Recovery{
+		Id: v.ID, State: string(v.State), Generation: v.Generation, Attempts: clamped(v.Attempts),
+		Faults: mapped(v.Faults, faultToProto), Survivors: Ranks(v.Survivors), Fenced: Strings(v.Fenced),
+		ResumeIteration: v.Resume, BeforeIteration: v.Before, Moves: MovesToProto(v.Moves), Checkpoint: v.Checkpoint,
+		Reason: v.Reason, PhasesMs: maps.Clone(v.PhaseMs), PredictedMs: maps.Clone(v.PredictMs), PlanHash: v.PlanHash,
+		DecidedBy: v.DecidedBy, DecidedFrom: v.DecidedFrom, NoReturn: v.NoReturn,
+		StartedUnixNs: v.StartedNs, EndedUnixNs: v.EndedNs, DeadlineUnixNs: v.DeadlineNs, Whole: v.Whole,
+		Replaced: make(map[int32]string, len(v.Replaced)),
+	}
+	for r, d := range v.Replaced {
+		out.Replaced[clamped(r)] = string(d)
+	}
+	if v.Shrink != nil {
+		out.Shrink = &falconv1.Shrink{Of: clamped(v.Shrink.Of), Kept: mapped(v.Shrink.Kept, clamped[int])}
+	}
+	return out
+}
+
+// RecoveryFromProto is the recovery as far as the contract carries it.
+func RecoveryFromProto(p *falconv1.Recovery) falcon.Recovery {
+	out := falcon.Recovery{
+		ID: p.GetId(), State: falcon.RecoveryState(p.GetState()), Generation: p.GetGeneration(), Attempts: int(p.GetAttempts()),
+		Faults: mapped(p.GetFaults(), faultFromProto), Survivors: RanksFromProto(p.GetSurvivors()), Fenced: names[falcon.Node](p.GetFenced()),
+		Resume: p.GetResumeIteration(), Before: p.GetBeforeIteration(), Moves: mapped(p.GetMoves(), moveFromProto), Checkpoint: p.GetCheckpoint(),
+		Reason: p.GetReason(), PhaseMs: copied(p.GetPhasesMs()), PredictMs: copied(p.GetPredictedMs()), PlanHash: p.GetPlanHash(),
+		DecidedBy: p.GetDecidedBy(), DecidedFrom: p.GetDecidedFrom(), NoReturn: p.GetNoReturn(),
+		StartedNs: p.GetStartedUnixNs(), EndedNs: p.GetEndedUnixNs(), DeadlineNs: p.GetDeadlineUnixNs(), Whole: p.GetWhole(),
+		Replaced: make(map[falcon.Rank]falcon.Device, len(p.GetReplaced())),
+	}
+	for r, d := range p.GetReplaced() {
+		out.Replaced[falcon.Rank(r)] = falcon.Device(d)
+	}
+	if s := p.GetShrink(); s != nil {
+		out.Shrink = &falcon.Shrink{Of: int(s.GetOf()), Kept: mapped(s.GetKept(), widened)}
+	}
+	return out
+}
+
+func faultToProto(f falcon.Fault) *falconv1.Fault {
+	return &falconv1.Fault{
+		Kind: string(f.Kind), Node: string(f.Node), Device: string(f.Device), Ranks: Ranks(f.Ranks), Evidence: f.Evidence,
+		FirstUnixNs: f.FirstNs, DetectedUnixNs: f.DetectedNs,
+	}
+}
+
+func faultFromProto(p *falconv1.Fault) falcon.Fault {
+	return falcon.Fault{
+		Kind: falcon.FaultKind(p.GetKind()), Node: falcon.Node(p.GetNode()), Device: falcon.Device(p.GetDevice()),
+		Ranks: RanksFromProto(p.GetRanks()), Evidence: names[string](p.GetEvidence()), FirstNs: p.GetFirstUnixNs(), DetectedNs: p.GetDetectedUnixNs(),
+	}
+}
+
+// MovesToProto is where ranks get their state from.
+func MovesToProto(in []falcon.ShardMove) []*falconv1.ShardMove {
+	return mapped(in, func(m falcon.ShardMove) *falconv1.ShardMove {
+		return &falconv1.ShardMove{Rank: clamped(m.Rank), From: clamped(m.From), Why: m.Why}
+	})
+}
+
+func moveFromProto(p *falconv1.ShardMove) falcon.ShardMove {
+	return falcon.ShardMove{Rank: falcon.Rank(p.GetRank()), From: falcon.Rank(p.GetFrom()), Why: p.GetWhy()}
+}

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -286,6 +287,19 @@ func TestRecordOfVersionOne(t *testing.T) {
 	}
 	if _, err := decode([]byte(`{"version":3,"plan":{"generation":1},"procs":[]}`)); err == nil {
 		t.Fatal("a record of a later version was read")
+	}
+}
+
+// An agent that takes an older one's place back reads what the newer one has added
+// fields to.
+func TestUnknownFieldsOfARecordAreIgnored(t *testing.T) {
+	text := bytes.Replace(spoilt(77), []byte(`{"version":1,`), []byte(`{"version":2,"added_later":{"a":[1]},`), 1)
+	r, err := decode(text)
+	if err != nil || r.Procs[0].PID != 77 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := decode(append(text, "{}"...)); err == nil {
+		t.Fatal("a record with something behind it was read")
 	}
 }
 

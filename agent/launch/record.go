@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,12 +71,11 @@ func load(path string) (record, error) {
 	return r, nil
 }
 
-// decode checks a record.
+// decode checks a record. Fields that it does not know are ignored, so that a newer
+// agent may add some: a change that an older one must not miss raises the version.
 func decode(text []byte) (record, error) {
 	var r record
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
+	if err := json.Unmarshal(text, &r); err != nil {
 		return record{}, err
 	}
 	switch {

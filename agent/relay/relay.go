@@ -46,8 +46,9 @@ func Encode(head any, parts [][]byte) ([]byte, error) {
 	return out, nil
 }
 
-// Decode opens what Encode sealed. Unknown fields of the head are an error: they
-// are of a newer agent. The parts share b's memory.
+// Decode opens what Encode sealed. Fields of the head that the reader does not
+// know are ignored, so that a newer agent may add some; a change that an older
+// reader must not miss raises the version in the head. The parts share b's memory.
 func Decode(b []byte, head any) ([][]byte, error) {
 	if len(b) < sealBytes || string(b[:len(magic)]) != magic {
 		return nil, fmt.Errorf("%w: it does not start as one", ErrDamaged)
@@ -60,9 +61,7 @@ func Decode(b []byte, head any) ([][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(parts[0]))
-	d.DisallowUnknownFields()
-	if err := d.Decode(head); err != nil {
+	if err := json.Unmarshal(parts[0], head); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return parts[1:], nil

@@ -40,7 +40,7 @@ func localCommand(o *options) *cobra.Command {
 		Example: "  falcon-trainer local --dp 4 --pp 2 --iterations 20",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.runLocal(c.Context(), given(c.Flags(), o.points), perNode)
+			return o.runLocal(c.Context(), given(c.Flags(), o.faults), perNode)
 		},
 	}
 	c.Flags().IntVar(&perNode, "gpus-per-node", 8, "ranks per emulated node")
@@ -82,14 +82,14 @@ func (o *options) runLocal(ctx context.Context, flags []string, perNode int) err
 	}
 	// The kernel ends the ranks when the thread that started them ends.
 	runtime.LockOSThread()
-	f := fleet{exits: make(chan exit, o.layout.World())}
-	for r := range o.layout.World() {
+	f := fleet{exits: make(chan exit, o.job.Layout.World())}
+	for r := range o.job.Layout.World() {
 		cmd := exec.Command(self, append([]string{"--rendezvous=" + dir, "--log=" + o.logOf(r)}, flags...)...)
 		cmd.Stderr = os.Stderr
 		if r == 0 {
 			cmd.Stdout = os.Stdout
 		}
-		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(o.layout.World()),
+		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(o.job.Layout.World()),
 			"LOCAL_RANK="+strconv.Itoa(r%perNode), "FALCON_LAB_NODE="+strconv.Itoa(r/perNode))
 		if err := f.start(cmd, r); err != nil {
 			f.signal(syscall.SIGKILL)

@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,6 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
-	"github.com/failslow/falcon/cmd/falcon-trainer/rendezvous"
 	"github.com/failslow/falcon/cmd/falcon-trainer/train"
 )
 
@@ -99,37 +99,19 @@ func exitCode(err error) int {
 
 // options are the flags as given.
 type options struct {
-	layout       falcon.Layout
-	hidden, ffn  int
-	layers       int
-	batch        int
-	microBatches int
-	globalBatch  int
-	iterations   int64
-	seed         int64
-	rate         float64
-	zero         int
-	instances    int
-	park         bool
-	points       []string
-	forwardMs    float64
-	backwardMs   float64
-	rendezvous   string
-	marks        string
-	log          string
-	printPeak    bool
-	virtual      int
-	evalEvery    int64
-	evalMicro    int
-	saveEvery    int64
-	saveFolder   string
-	saveMs       float64
-	resume       bool
-	stateMB      float64
-	copyGBs      float64
-	diskMBs      float64
-	failStep     string
-	dieStep      string
+	job             train.Config // what a flag sets as it is
+	seed            int64
+	zero, instances int
+	faults          []string
+	marks           string
+	emulated        emulatedRates
+	log             string
+	printPeak       bool
+}
+
+// emulatedRates are the flags of the emulated state and storage, in the units of the flags.
+type emulatedRates struct {
+	stateMB, copyGBs, diskMBs, checkpointMs float64
 }
 
 // noArgs makes a stray word wrong use.
@@ -161,37 +143,37 @@ func command() *cobra.Command {
 
 func (o *options) declare(c *cobra.Command) {
 	f := c.PersistentFlags()
-	f.IntVar(&o.layout.TP, "tp", 1, "tensor-parallel ranks")
-	f.IntVar(&o.layout.DP, "dp", 1, "data-parallel replicas")
-	f.IntVar(&o.layout.PP, "pp", 1, "pipeline stages")
-	f.IntVar(&o.hidden, "hidden", 96, "width of the model")
-	f.IntVar(&o.ffn, "ffn", 0, "width inside a layer (default twice --hidden)")
-	f.IntVar(&o.layers, "layers", 0, "layers of the whole model (default 1 per stage, or per virtual stage)")
-	f.IntVar(&o.batch, "batch", 8, "samples per micro-batch")
-	f.IntVar(&o.microBatches, "micro-batches", 8, "micro-batches per replica and iteration at the start")
-	f.IntVar(&o.globalBatch, "global-batch", 0, "micro-batches per iteration of all replicas together, shared out over as many as there are (0 = --micro-batches for each)")
-	f.Int64Var(&o.iterations, "iterations", 100, "iterations to train")
+	f.IntVar(&o.job.Layout.TP, "tp", 1, "tensor-parallel ranks")
+	f.IntVar(&o.job.Layout.DP, "dp", 1, "data-parallel replicas")
+	f.IntVar(&o.job.Layout.PP, "pp", 1, "pipeline stages")
+	f.IntVar(&o.job.Shape.Hidden, "hidden", 96, "width of the model")
+	f.IntVar(&o.job.Shape.FFN, "ffn", 0, "width inside a layer (default twice --hidden)")
+	f.IntVar(&o.job.Shape.Layers, "layers", 0, "layers of the whole model (default 1 per stage, or per virtual stage)")
+	f.IntVar(&o.job.Shape.Batch, "batch", 8, "samples per micro-batch")
+	f.IntVar(&o.job.MicroBatches, "micro-batches", 8, "micro-batches per replica and iteration at the start")
+	f.IntVar(&o.job.GlobalBatch, "global-batch", 0, "micro-batches per iteration of all replicas together, shared out over as many as there are (0 = --micro-batches for each)")
+	f.Int64Var(&o.job.Iterations, "iterations", 100, "iterations to train")
 	f.Int64Var(&o.seed, "seed", 1, "seed of weights and data")
-	f.Float64Var(&o.rate, "rate", 2e-3, "learning rate")
+	f.Float64Var(&o.job.Rate, "rate", 2e-3, "learning rate")
 	f.IntVar(&o.zero, "zero", 0, "ZeRO stage: 0 plain data parallelism, 1 a sharded optimizer")
 	f.IntVar(&o.instances, "zero-instances", 1, "with --zero 1: groups of replicas that each hold the whole optimizer state once; a divisor of --dp")
-	f.BoolVar(&o.park, "park", false, "where a peer dies or the agent suspends the job: leave the iteration and wait to rejoin it, instead of ending; needs the hook")
-	f.StringArrayVar(&o.points, "fault", nil, "injected fault: POINT@ITERATION:RANK[:kill|freeze][/GENERATION]; POINT is "+fault.Names()+"; repeatable")
-	f.IntVar(&o.virtual, "virtual-stages", 1, "model chunks per pipeline stage, run interleaved; --micro-batches must then be a multiple of --pp")
-	f.Int64Var(&o.evalEvery, "eval-every", 0, "iterations from one evaluation on a held-out batch to the next (0 = none)")
-	f.IntVar(&o.evalMicro, "eval-micro-batches", 0, "micro-batches per replica of an evaluation (default as --micro-batches)")
-	f.Int64Var(&o.saveEvery, "checkpoint-every", 0, "iterations from one checkpoint to the next (0 = none)")
-	f.StringVar(&o.saveFolder, "checkpoint-dir", "", "folder for checkpoints; the newest two are kept")
-	f.BoolVar(&o.resume, "resume", false, "go on from the newest complete checkpoint in --checkpoint-dir; plain data parallelism takes as many replicas as WORLD_SIZE makes, and with --global-batch the same samples")
-	f.Float64Var(&o.stateMB, "state-mb", 0, "emulated state of each GPU, in MB: what dumping, swapping, storing and loading it take (default the real one's size)")
-	f.Float64Var(&o.copyGBs, "copy-gb-s", 0, "emulated copies between device and host, in GB/s (0 = they take no time)")
-	f.Float64Var(&o.diskMBs, "disk-mb-s", 0, "emulated storage for each rank, in MB/s (0 = as fast as the real one)")
-	f.StringVar(&o.failStep, "fail-step", "", "injected failure: the step (pause, dump, swap, restore) of this process's first placement that fails once it is done")
-	f.StringVar(&o.dieStep, "die-step", "", "injected death: the step of a placement at whose beginning this process kills itself; or vote, commit")
-	f.Float64Var(&o.saveMs, "checkpoint-ms", 0, "emulated storage: writing a checkpoint takes at least this long, in ms")
-	f.Float64Var(&o.forwardMs, "fwd-ms", 5, "modelled forward pass per micro-batch and stage, in ms")
-	f.Float64Var(&o.backwardMs, "bwd-ms", 0, "modelled backward pass, in ms (default twice --fwd-ms)")
-	f.StringVar(&o.rendezvous, "rendezvous", "", "empty folder through which the ranks meet")
+	f.BoolVar(&o.job.Park, "park", false, "where a peer dies or the agent suspends the job: leave the iteration and wait to rejoin it, instead of ending; needs the hook")
+	f.StringArrayVar(&o.faults, "fault", nil, "injected fault: POINT@ITERATION:RANK[:kill|freeze][/GENERATION]; POINT is "+fault.Names()+"; repeatable")
+	f.IntVar(&o.job.Shape.Chunks, "virtual-stages", 1, "model chunks per pipeline stage, run interleaved; --micro-batches must then be a multiple of --pp")
+	f.Int64Var(&o.job.Evaluation.Every, "eval-every", 0, "iterations from one evaluation on a held-out batch to the next (0 = none)")
+	f.IntVar(&o.job.Evaluation.MicroBatches, "eval-micro-batches", 0, "micro-batches per replica of an evaluation (default as --micro-batches)")
+	f.Int64Var(&o.job.Checkpoint.Every, "checkpoint-every", 0, "iterations from one checkpoint to the next (0 = none)")
+	f.StringVar(&o.job.Checkpoint.Folder, "checkpoint-dir", "", "folder for checkpoints; the newest two are kept")
+	f.BoolVar(&o.job.Checkpoint.Resume, "resume", false, "go on from the newest complete checkpoint in --checkpoint-dir; plain data parallelism takes as many replicas as WORLD_SIZE makes, and with --global-batch the same samples")
+	f.Float64Var(&o.emulated.stateMB, "state-mb", 0, "emulated state of each GPU, in MB: what dumping, swapping, storing and loading it take (default the real one's size)")
+	f.Float64Var(&o.emulated.copyGBs, "copy-gb-s", 0, "emulated copies between device and host, in GB/s (0 = they take no time)")
+	f.Float64Var(&o.emulated.diskMBs, "disk-mb-s", 0, "emulated storage for each rank, in MB/s (0 = as fast as the real one)")
+	f.StringVar(&o.job.Faults.Fail, "fail-step", "", "injected failure: the step (pause, dump, swap, restore) of this process's first placement that fails once it is done")
+	f.StringVar(&o.job.Faults.Die, "die-step", "", "injected death: the step of a placement at whose beginning this process kills itself; or vote, commit")
+	f.Float64Var(&o.emulated.checkpointMs, "checkpoint-ms", 0, "emulated storage: writing a checkpoint takes at least this long, in ms")
+	f.Float64Var(&o.job.ForwardMs, "fwd-ms", 5, "modelled forward pass per micro-batch and stage, in ms")
+	f.Float64Var(&o.job.BackwardMs, "bwd-ms", 0, "modelled backward pass, in ms (default twice --fwd-ms)")
+	f.StringVar((*string)(&o.job.Rendezvous), "rendezvous", "", "empty folder through which the ranks meet")
 	f.StringVar(&o.marks, "marks", "on", "tell the hook where iterations begin and end: on or off")
 	f.StringVar(&o.log, "log", "", "where the JSON lines go: a file, with {rank} for the rank, or unix:PATH for a listening socket (default standard output)")
 	f.BoolVar(&o.printPeak, "print-peak", false, "print the FLOP/s at which --fwd-ms holds, and exit")
@@ -199,36 +181,25 @@ func (o *options) declare(c *cobra.Command) {
 
 // config turns flags and environment into one rank's job, without its log.
 func (o *options) config() (train.Config, error) {
-	c := train.Config{
-		Layout: o.layout, MicroBatches: o.microBatches, Iterations: o.iterations, Seed: uint64(o.seed), Rate: o.rate,
-		ForwardMs: o.forwardMs, BackwardMs: or(o.backwardMs, 2*o.forwardMs), Marks: o.marks == "on", Instances: o.zero * o.instances,
-		Park: o.park, GlobalBatch: o.globalBatch,
-		Rendezvous: rendezvous.Folder(o.rendezvous),
-		Shape: model.Shape{
-			Hidden: o.hidden, FFN: or(o.ffn, 2*o.hidden), Layers: or(o.layers, o.layout.PP*o.virtual), Batch: o.batch,
-			Chunks: o.virtual,
-		},
-		Evaluation: train.Evaluation{Every: o.evalEvery, MicroBatches: or(o.evalMicro, o.microBatches)},
-		Checkpoint: train.Checkpoint{
-			Every: o.saveEvery, Folder: o.saveFolder, Least: time.Duration(o.saveMs * float64(time.Millisecond)),
-			Resume: o.resume,
-		},
-		State:  train.State{Bytes: o.stateMB * 1e6, Copy: o.copyGBs * 1e9, Disk: o.diskMBs * 1e6},
-		Faults: train.Faults{Fail: o.failStep, Die: o.dieStep},
-	}
-	if o.virtual < 1 {
-		return c, fmt.Errorf("%w: --virtual-stages is %d, give at least 1", errUsage, o.virtual)
-	}
-	if o.marks != "on" && o.marks != "off" {
+	c := o.job
+	c.Seed, c.Marks, c.Instances = uint64(o.seed), o.marks == "on", o.zero*o.instances
+	c.BackwardMs = cmp.Or(c.BackwardMs, 2*c.ForwardMs)
+	c.Shape.FFN = cmp.Or(c.Shape.FFN, 2*c.Shape.Hidden)
+	c.Shape.Layers = cmp.Or(c.Shape.Layers, c.Layout.PP*c.Shape.Chunks)
+	c.Evaluation.MicroBatches = cmp.Or(c.Evaluation.MicroBatches, c.MicroBatches)
+	c.Checkpoint.Least = time.Duration(o.emulated.checkpointMs * float64(time.Millisecond))
+	c.State = train.State{Bytes: o.emulated.stateMB * 1e6, Copy: o.emulated.copyGBs * 1e9, Disk: o.emulated.diskMBs * 1e6}
+	switch {
+	case c.Shape.Chunks < 1:
+		return c, fmt.Errorf("%w: --virtual-stages is %d, give at least 1", errUsage, c.Shape.Chunks)
+	case o.marks != "on" && o.marks != "off":
 		return c, fmt.Errorf("%w: --marks is %q, give on or off", errUsage, o.marks)
-	}
-	if o.zero != 0 && o.zero != 1 {
+	case o.zero != 0 && o.zero != 1:
 		return c, fmt.Errorf("%w: --zero is %d, give 0 or 1", errUsage, o.zero)
-	}
-	if o.instances != 1 && o.zero == 0 || o.instances < 1 {
+	case o.instances != 1 && o.zero == 0 || o.instances < 1:
 		return c, fmt.Errorf("%w: --zero-instances is %d, give at least 1, and more than 1 only with --zero 1", errUsage, o.instances)
 	}
-	for _, s := range o.points {
+	for _, s := range o.faults {
 		p, err := fault.Parse(s)
 		if err != nil {
 			return c, err
@@ -236,13 +207,6 @@ func (o *options) config() (train.Config, error) {
 		c.Points = append(c.Points, p)
 	}
 	return c, c.Validate()
-}
-
-func or[T int | float64](v, fallback T) T {
-	if v == 0 {
-		return fallback
-	}
-	return v
 }
 
 func (o *options) runRank(ctx context.Context) error {
@@ -281,16 +245,16 @@ func (o *options) place(c *train.Config) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	if n := o.layout.TP * o.layout.PP; (o.resume || join == 1) && o.zero == 0 && world > 0 && world%n == 0 {
-		o.layout.DP = world / n // a replica may have been dropped, or added
-		c.Layout.DP = o.layout.DP
+	if n := o.job.Layout.TP * o.job.Layout.PP; (o.job.Checkpoint.Resume || join == 1) && o.zero == 0 && world > 0 && world%n == 0 {
+		o.job.Layout.DP = world / n // a replica may have been dropped, or added
+		c.Layout.DP = o.job.Layout.DP
 	}
-	if want := o.layout.World(); max(world, 1) != want {
+	if want := o.job.Layout.World(); max(world, 1) != want {
 		return fmt.Errorf("%w: WORLD_SIZE is %d, but tp %d × dp %d × pp %d is %d ranks; make them agree or use `falcon-trainer local`",
-			errUsage, max(world, 1), o.layout.TP, o.layout.DP, o.layout.PP, want)
+			errUsage, max(world, 1), o.job.Layout.TP, o.job.Layout.DP, o.job.Layout.PP, want)
 	}
-	if o.layout.World() > 1 && o.rendezvous == "" {
-		return fmt.Errorf("%w: %d ranks need --rendezvous, an empty folder to meet in", errUsage, o.layout.World())
+	if o.job.Layout.World() > 1 && o.job.Rendezvous == "" {
+		return fmt.Errorf("%w: %d ranks need --rendezvous, an empty folder to meet in", errUsage, o.job.Layout.World())
 	}
 	c.Rank, c.LocalRank, c.Generation, c.Join = falcon.Rank(rank), local, uint64(generation), join == 1
 	return c.Validate()

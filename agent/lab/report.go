@@ -18,39 +18,56 @@ import (
 )
 
 // Report is what a run showed: the injected truth, the trainers' own clocks
-// and Falcon's word, side by side. Its fields are a promise to users.
+// and Falcon's account of it, side by side. Its fields are a promise to users;
+// in JSON those of its parts stand between the others.
 type Report struct {
-	Scenario        string              `json:"scenario"`
-	Build           string              `json:"build"` // version of the binary that played it
-	Seed            int64               `json:"seed"`
-	Layout          falcon.Layout       `json:"layout"`
-	Ranks           int                 `json:"ranks"`
-	Nodes           int                 `json:"nodes"`  // in use at the start
-	Spares          int                 `json:"spares"` // beyond them
-	Injected        []Injected          `json:"injected"`
-	Iterations      []Iteration         `json:"iterations"`
-	HealthyMs       *float64            `json:"healthy_ms"`
-	SlowMs          *float64            `json:"slow_ms"`
-	MitigatedMs     *float64            `json:"mitigated_ms"`
-	AfterMs         *float64            `json:"after_ms"` // median after the last revert
-	SlowdownRemoved *float64            `json:"slowdown_removed"`
-	SlowdownBound   *float64            `json:"slowdown_removed_bound"` // what the cost model says is possible
-	Incidents       []IncidentStory     `json:"incidents"`
-	Validations     []falcon.Validation `json:"validations"` // pauses of the job and what was measured in them, oldest first
-	Swaps           []SwapStory         `json:"swaps"`       // placements, as the ranks tell them
-	Restarts        []Restart           `json:"restarts"`    // generations started from a checkpoint
-	Kills           []Kill              `json:"kills"`       // deaths that the scenario dealt
-	Phases          []Phase             `json:"phases"`      // between one change of faults or actions and the next
-	Recoveries      []RecoveryStory     `json:"recoveries"`
-	FinalLoss       float64             `json:"final_loss"`
-	ReferenceLoss   float64             `json:"reference_loss"`
-	WeightsSha      string              `json:"weights_sha256"`
-	ReferenceSha    string              `json:"reference_weights_sha256"`
-	WeightsNote     string              `json:"weights_note"` // whether the two hashes must be equal, and why not
-	SamplesNote     string              `json:"samples_note"` // whether every iteration saw the reference's samples
-	Emulated        []string            `json:"emulated"`
-	RankCPUMs       float64             `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, without the first iterations
-	Error           string              `json:"error,omitempty"`
+	Setup
+	Injected   []Injected  `json:"injected"`
+	Iterations []Iteration `json:"iterations"`
+	Medians
+	Incidents   []IncidentStory     `json:"incidents"`
+	Validations []falcon.Validation `json:"validations"` // pauses of the job and what was measured in them, oldest first
+	Swaps       []SwapStory         `json:"swaps"`       // placements, as the ranks report them
+	Restarts    []Restart           `json:"restarts"`    // generations started from a checkpoint
+	Kills       []Kill              `json:"kills"`       // deaths that the scenario dealt
+	Phases      []Phase             `json:"phases"`      // between one change of faults or actions and the next
+	Recoveries  []RecoveryStory     `json:"recoveries"`
+	Training
+	Emulated  []string `json:"emulated"`
+	RankCPUMs float64  `json:"rank_cpu_ms_per_iteration"` // all rank processes, user and system, without the first iterations
+	Error     string   `json:"error,omitempty"`
+}
+
+// Setup is what was played.
+type Setup struct {
+	Scenario string        `json:"scenario"`
+	Build    string        `json:"build"` // version of the binary that played it
+	Seed     int64         `json:"seed"`
+	Layout   falcon.Layout `json:"layout"`
+	Ranks    int           `json:"ranks"`
+	Nodes    int           `json:"nodes"`  // in use at the start
+	Spares   int           `json:"spares"` // beyond them
+}
+
+// Medians are the iteration times of the run's stretches, null where one holds no
+// iteration.
+type Medians struct {
+	HealthyMs       *float64 `json:"healthy_ms"`
+	SlowMs          *float64 `json:"slow_ms"`
+	MitigatedMs     *float64 `json:"mitigated_ms"`
+	AfterMs         *float64 `json:"after_ms"` // after the last revert
+	SlowdownRemoved *float64 `json:"slowdown_removed"`
+	SlowdownBound   *float64 `json:"slowdown_removed_bound"` // what the cost model predicts as possible
+}
+
+// Training is what was trained, beside the reference run.
+type Training struct {
+	FinalLoss     float64 `json:"final_loss"`
+	ReferenceLoss float64 `json:"reference_loss"`
+	WeightsSha    string  `json:"weights_sha256"`
+	ReferenceSha  string  `json:"reference_weights_sha256"`
+	WeightsNote   string  `json:"weights_note"` // whether the two hashes must be equal, and why not
+	SamplesNote   string  `json:"samples_note"` // whether every iteration saw the reference's samples
 }
 
 const outcomeKept = "kept"
@@ -95,11 +112,17 @@ func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, err
 // Report joins the lab's records with the engine's incidents. Call it after
 // Run, while the engine still answers.
 func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Reference) (Report, error) {
+	layout := l.sc.Layout.Layout()
 	r := Report{
-		Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: l.sc.Layout.Layout(), Ranks: l.sc.Layout.Layout().World(), Nodes: l.sc.Nodes, Spares: l.sc.Spares,
+		Setup: Setup{
+			Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: layout, Ranks: layout.World(), Nodes: l.sc.Nodes, Spares: l.sc.Spares,
+		},
 		Injected: orEmpty(l.faults.injected), Iterations: l.records.rows[:l.records.done],
-		Swaps: l.records.orders.stories(), Restarts: orEmpty(l.records.restarts), WeightsNote: l.records.weightsNote(ref), SamplesNote: l.records.samplesNote(ref),
-		WeightsSha: l.records.sha, ReferenceLoss: ref.Loss, ReferenceSha: ref.Sha,
+		Swaps: l.records.orders.stories(), Restarts: orEmpty(l.records.restarts),
+		Training: Training{
+			ReferenceLoss: ref.Loss, ReferenceSha: ref.Sha, WeightsSha: l.records.sha,
+			WeightsNote: l.records.weightsNote(ref), SamplesNote: l.records.samplesNote(ref),
+		},
 		Emulated: []string{"gpu pace", "link pace", "nvml counters", "nic counters"},
 	}
 	r.Emulated = append(r.Emulated, l.sc.emulated()...)

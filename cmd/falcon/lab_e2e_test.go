@@ -233,7 +233,7 @@ func judgeOnce(t *testing.T, file string, args []string, judge func(lab.Report) 
 		r, out, err = playLab(t, file, args...)
 	}
 	if err != nil {
-		return lab.Report{Build: unplayed}, out, err.Error()
+		return lab.Report{Setup: lab.Setup{Build: unplayed}}, out, err.Error()
 	}
 	return r, out, strings.Join(judge(r), "; ")
 }

@@ -234,7 +234,7 @@ func TestJudge(t *testing.T) {
 	relieved := int64(150)
 	good := func() lab.Report {
 		return lab.Report{
-			Ranks: 8, Nodes: 8,
+			Setup: lab.Setup{Ranks: 8, Nodes: 8},
 			Injected: []lab.Injected{
 				{Kind: "link", Links: []string{"n1-n2"}, FirstIteration: 40, LastIteration: 149},
 				{Kind: "gpu", Devices: []string{"n6.g0"}, FirstIteration: 95, LastIteration: 149},

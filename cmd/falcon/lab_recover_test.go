@@ -229,8 +229,8 @@ func TestJudgeRecovery(t *testing.T) {
 	ms := 40.0
 	good := func() lab.Report {
 		return lab.Report{
-			SamplesNote: lab.SamplesEqual, WeightsNote: "must be equal", WeightsSha: "a", ReferenceSha: "a",
-			Kills: []lab.Kill{{Target: "rank 5", Iteration: 30, DetectedMs: &ms}},
+			Training: lab.Training{SamplesNote: lab.SamplesEqual, WeightsNote: "must be equal", WeightsSha: "a", ReferenceSha: "a"},
+			Kills:    []lab.Kill{{Target: "rank 5", Iteration: 30, DetectedMs: &ms}},
 			Recoveries: []lab.RecoveryStory{{
 				ID: "REC-0001", State: "resumed", Replaced: map[string]string{"5": "n2.g1"}, RestoredFrom: map[string]int32{"5": 1},
 				SurvivorPidsKept: true, LostIterations: 1, ResumeIteration: 30,

@@ -63,7 +63,7 @@ func TestJudgeFewer(t *testing.T) {
 	ms := 40.0
 	good := func() lab.Report {
 		return lab.Report{
-			SamplesNote: lab.SamplesShared, WeightsNote: "replicas were given up", WeightsSha: "a", ReferenceSha: "b",
+			Training:   lab.Training{SamplesNote: lab.SamplesShared, WeightsNote: "replicas were given up", WeightsSha: "a", ReferenceSha: "b"},
 			Kills:      []lab.Kill{{Target: "node n1", Iteration: 30, DetectedMs: &ms}},
 			Recoveries: []lab.RecoveryStory{{ID: "REC-0001", State: "resumed", Reason: "1 of 2 replicas", Replaced: map[string]string{"0": "n0.g0"}}},
 		}

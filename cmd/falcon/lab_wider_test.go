@@ -328,7 +328,7 @@ func lostMs(r lab.Report) float64 {
 // reason for them.
 func TestLost(t *testing.T) {
 	healthy := 100.0
-	r := lab.Report{HealthyMs: &healthy, Phases: []lab.Phase{
+	r := lab.Report{Medians: lab.Medians{HealthyMs: &healthy}, Phases: []lab.Phase{
 		{From: 0, To: 2}, {From: 2, To: 4, Faults: []string{"gpu n0.g0"}}, {From: 4, To: 5, Actions: []string{"INC-0001/S2/1"}}, {From: 5, To: 6},
 	}}
 	for i, ms := range []float64{100, 130, 150, 140, 90, 170} {

@@ -14,45 +14,45 @@ type holdPlan struct {
 	cuts     []*falconv1.RankCut
 }
 
-// cuts finds the boundary `margin` iterations after the newest one and counts
+// planCuts finds the boundary `margin` iterations after the newest one and counts
 // for every rank and communicator the calls before it. The answer is a reason
 // instead where the counts of the ranks do not fit together: a rank that is
 // missing or unsteady, a communicator whose members call it unequally often, a
 // message that is sent and not received.
-func cuts(members []Member, survey map[falcon.Rank]*falconv1.RankPause, margin int64) (holdPlan, string) {
+func planCuts(members []Member, survey map[falcon.Rank]*falconv1.RankPause, margin int64) (holdPlan, string) {
 	plan := holdPlan{boundary: -1}
 	exact := true
 	for r := range members {
 		p := survey[falcon.Rank(r)]
-		if why := usable(r, p); why != "" {
+		if why := checkRank(r, p); why != "" {
 			return plan, why
 		}
 		plan.boundary = max(plan.boundary, p.GetNewest()+margin)
 		exact = exact && p.GetExact()
 	}
-	if why := together(members, survey); why != "" {
+	if why := checkSpread(members, survey); why != "" {
 		return plan, why
 	}
-	t := table{members: members, survey: survey, boundary: plan.boundary, exact: exact, counts: map[place]*falconv1.CommCount{}}
-	if why := t.fill(); why != "" {
+	t := callTable{members: members, survey: survey, boundary: plan.boundary, exact: exact, counts: map[commSeat]*falconv1.CommCount{}}
+	if why := t.seatRanks(); why != "" {
 		return plan, why
 	}
-	if why := t.check(); why != "" {
+	if why := t.checkComms(); why != "" {
 		return plan, why
 	}
 	for r := range members {
 		p := survey[falcon.Rank(r)]
-		if why := t.near(r, p); why != "" {
+		if why := t.checkReach(r, p); why != "" {
 			return plan, why
 		}
-		plan.cuts = append(plan.cuts, t.cut(r, p))
+		plan.cuts = append(plan.cuts, t.rankCut(r, p))
 		plan.waitMs = max(plan.waitMs, float64(plan.boundary-p.GetNewest())*p.GetIterationMs())
 	}
 	return plan, ""
 }
 
-// usable says why a rank alone can't be held.
-func usable(r int, p *falconv1.RankPause) string {
+// checkRank is why a rank alone can't be held, empty when it can.
+func checkRank(r int, p *falconv1.RankPause) string {
 	switch {
 	case p == nil:
 		return fmt.Sprintf("rank %d is missing in its node's answer", r)
@@ -73,9 +73,9 @@ func usable(r int, p *falconv1.RankPause) string {
 	return ""
 }
 
-// together wants all ranks near one iteration, as they are in training that is
-// in step: a word that is far off would put the boundary where nobody comes.
-func together(members []Member, survey map[falcon.Rank]*falconv1.RankPause) string {
+// checkSpread requires all ranks to be near one iteration, as synchronous training
+// keeps them: one wrong report would put the boundary where no rank arrives.
+func checkSpread(members []Member, survey map[falcon.Rank]*falconv1.RankPause) string {
 	first, last := 0, 0
 	at := func(r int) int64 { return survey[falcon.Rank(r)].GetNewest() }
 	for r := range members {
@@ -87,23 +87,24 @@ func together(members []Member, survey map[falcon.Rank]*falconv1.RankPause) stri
 		}
 	}
 	if at(last)-at(first) > apartMost {
-		return fmt.Sprintf("rank %d says that it is in iteration %d and rank %d in iteration %d", first, at(first), last, at(last))
+		return fmt.Sprintf("rank %d reports iteration %d and rank %d iteration %d", first, at(first), last, at(last))
 	}
 	return ""
 }
 
-// near refuses a cut that a gate can't tell from one of its last lap.
-func (t *table) near(r int, p *falconv1.RankPause) string {
+// checkReach refuses a cut that is more calls ahead than a gate's counter can
+// distinguish.
+func (t *callTable) checkReach(r int, p *falconv1.RankPause) string {
 	for _, c := range p.GetCounts() {
-		if n := c.GetPerIteration() * t.ahead(r); n > aheadMost {
+		if n := c.GetPerIteration() * t.iterationsAhead(r); n > aheadMost {
 			return fmt.Sprintf("the cut of rank %d on communicator %016x is %d calls ahead of what it counted, at most %d can be told", r, c.GetComm(), n, aheadMost)
 		}
 	}
 	return ""
 }
 
-// place is a seat in a communicator.
-type place struct {
+// commSeat is one member of a communicator.
+type commSeat struct {
 	comm uint64
 	seat int
 }
@@ -114,25 +115,25 @@ type group struct {
 	ranks map[int]int // seat to rank
 }
 
-// table is the survey by communicator and seat.
-type table struct {
+// callTable is the survey by communicator and seat.
+type callTable struct {
 	members  []Member
 	survey   map[falcon.Rank]*falconv1.RankPause
 	boundary int64
 	exact    bool
 	groups   map[uint64]*group
 	ids      []uint64 // in the order in which ranks name them
-	counts   map[place]*falconv1.CommCount
+	counts   map[commSeat]*falconv1.CommCount
 }
 
-// fill seats the ranks; a communicator that counts calls and that no agent has
+// seatRanks puts the ranks into their seats; a communicator that counts calls and that no agent has
 // described can't be checked.
-func (t *table) fill() string {
+func (t *callTable) seatRanks() string {
 	t.groups = map[uint64]*group{}
 	for r, m := range t.members {
 		seats := map[uint64]int{}
 		for _, c := range m.Comms {
-			t.seat(r, c)
+			t.addMember(r, c)
 			seats[c.ID] = c.RankInComm
 		}
 		for _, c := range t.survey[falcon.Rank(r)].GetCounts() {
@@ -140,13 +141,13 @@ func (t *table) fill() string {
 			if !known {
 				return fmt.Sprintf("rank %d has a communicator (%016x) that its agent has not described yet", r, c.GetComm())
 			}
-			t.counts[place{c.GetComm(), seat}] = c
+			t.counts[commSeat{c.GetComm(), seat}] = c
 		}
 	}
 	return ""
 }
 
-func (t *table) seat(r int, c falcon.Comm) {
+func (t *callTable) addMember(r int, c falcon.Comm) {
 	g := t.groups[c.ID]
 	if g == nil {
 		g = &group{size: c.Size, ranks: map[int]int{}}
@@ -159,18 +160,18 @@ func (t *table) seat(r int, c falcon.Comm) {
 	g.ranks[c.RankInComm] = r
 }
 
-// check compares all members of every communicator.
-func (t *table) check() string {
+// checkComms compares all members of every communicator.
+func (t *callTable) checkComms() string {
 	for _, id := range t.ids {
 		g := t.groups[id]
-		if why := t.seated(id, g); why != "" {
+		if why := t.checkSeats(id, g); why != "" {
 			return why
 		}
 		for seat := range g.size {
-			if why := t.sameCollectives(id, g, seat); why != "" {
+			if why := t.compareCollectives(id, g, seat); why != "" {
 				return why
 			}
-			if why := t.matched(id, g, seat); why != "" {
+			if why := t.compareMessages(id, g, seat); why != "" {
 				return why
 			}
 		}
@@ -178,9 +179,9 @@ func (t *table) check() string {
 	return ""
 }
 
-// seated wants every seat taken: a member that is no rank of this job, or that
-// is described wrongly, can't be checked.
-func (t *table) seated(id uint64, g *group) string {
+// checkSeats requires every seat to be taken: a member that is not a rank of this
+// job, or that is described wrongly, can't be checked.
+func (t *callTable) checkSeats(id uint64, g *group) string {
 	if g.size < len(g.ranks) {
 		return fmt.Sprintf("the members of communicator %016x disagree about its size", id)
 	}
@@ -192,70 +193,70 @@ func (t *table) seated(id uint64, g *group) string {
 	return ""
 }
 
-// sameCollectives compares a seat with seat 0: as many collectives in an
+// compareCollectives compares a seat with seat 0: as many collectives in an
 // iteration, and where all calls were seen, as many up to the boundary. Ranks
 // whose boundaries are inferred may mean different points of the iteration by
 // them, and only equal counts from the start prove that they don't.
-func (t *table) sameCollectives(id uint64, g *group, seat int) string {
-	a, b := t.counts[place{id, 0}], t.counts[place{id, seat}]
+func (t *callTable) compareCollectives(id uint64, g *group, seat int) string {
+	a, b := t.counts[commSeat{id, 0}], t.counts[commSeat{id, seat}]
 	ra, rb := g.ranks[0], g.ranks[seat]
 	if x, y := a.GetCollectivesPerIteration(), b.GetCollectivesPerIteration(); x != y {
 		return fmt.Sprintf("rank %d does %d collectives an iteration on communicator %016x and rank %d does %d", ra, x, id, rb, y)
 	}
 	if !a.GetWhole() || !b.GetWhole() {
-		if why := t.blind(id, g, seat, b); why != "" {
+		if why := t.requireWhole(id, g, seat, b); why != "" {
 			return why
 		}
-		return t.blind(id, g, 0, a)
+		return t.requireWhole(id, g, 0, a)
 	}
-	x := t.at(ra, a.GetCollectives(), a.GetCollectivesPerIteration())
-	y := t.at(rb, b.GetCollectives(), b.GetCollectivesPerIteration())
+	x := t.countAtBoundary(ra, a.GetCollectives(), a.GetCollectivesPerIteration())
+	y := t.countAtBoundary(rb, b.GetCollectives(), b.GetCollectivesPerIteration())
 	if x != y {
 		return fmt.Sprintf("at iteration %d rank %d will have done %d collectives on communicator %016x and rank %d %d", t.boundary, ra, x, id, rb, y)
 	}
 	return ""
 }
 
-// blind refuses a member whose boundary is inferred and whose calls were not
+// requireWhole refuses a member whose boundary is inferred and whose calls were not
 // all seen; with exact marks on all ranks iterations alone are proof enough.
-func (t *table) blind(id uint64, g *group, seat int, c *falconv1.CommCount) string {
+func (t *callTable) requireWhole(id uint64, g *group, seat int, c *falconv1.CommCount) string {
 	if t.exact || c.GetWhole() || c.GetPerIteration() == 0 {
 		return ""
 	}
 	return fmt.Sprintf("rank %d marks no steps, and its calls on communicator %016x were not seen from the start", g.ranks[seat], id)
 }
 
-// matched compares what a seat sends with what its peers receive from it, and
+// compareMessages compares what a seat sends with what its peers receive from it, and
 // the other way.
-func (t *table) matched(id uint64, g *group, seat int) string {
-	c := t.counts[place{id, seat}]
+func (t *callTable) compareMessages(id uint64, g *group, seat int) string {
+	c := t.counts[commSeat{id, seat}]
 	for _, p := range c.GetPeers() {
 		peer := int(p.GetPeer())
 		if peer < 0 || peer >= g.size {
 			return fmt.Sprintf("rank %d names member %d of communicator %016x, which has %d", g.ranks[seat], peer, id, g.size)
 		}
-		other := t.counts[place{id, peer}]
+		other := t.counts[commSeat{id, peer}]
 		back := peerOf(other, seat)
 		from, to := g.ranks[seat], g.ranks[peer]
-		if why := t.flow(from, to, c, other, p.GetSendsPerIteration(), back.GetRecvsPerIteration(), p.GetSends(), back.GetRecvs()); why != "" {
+		if why := t.compareFlow(from, to, c, other, p.GetSendsPerIteration(), back.GetRecvsPerIteration(), p.GetSends(), back.GetRecvs()); why != "" {
 			return why
 		}
-		if why := t.flow(to, from, other, c, back.GetSendsPerIteration(), p.GetRecvsPerIteration(), back.GetSends(), p.GetRecvs()); why != "" {
+		if why := t.compareFlow(to, from, other, c, back.GetSendsPerIteration(), p.GetRecvsPerIteration(), back.GetSends(), p.GetRecvs()); why != "" {
 			return why
 		}
 	}
 	return ""
 }
 
-// flow compares one direction: sends of one rank and receives of the other.
-func (t *table) flow(from, to int, out, in *falconv1.CommCount, sends, recvs, sent, received uint64) string {
+// compareFlow compares one direction: sends of one rank and receives of the other.
+func (t *callTable) compareFlow(from, to int, out, in *falconv1.CommCount, sends, recvs, sent, received uint64) string {
 	if sends != recvs {
 		return fmt.Sprintf("rank %d sends %d messages an iteration to rank %d, which receives %d", from, sends, to, recvs)
 	}
 	if !out.GetWhole() || !in.GetWhole() {
 		return ""
 	}
-	if x, y := t.at(from, sent, sends), t.at(to, received, recvs); x != y {
+	if x, y := t.countAtBoundary(from, sent, sends), t.countAtBoundary(to, received, recvs); x != y {
 		return fmt.Sprintf("at iteration %d rank %d will have sent %d messages to rank %d, which will have received %d", t.boundary, from, x, to, y)
 	}
 	return ""
@@ -270,19 +271,19 @@ func peerOf(c *falconv1.CommCount, seat int) *falconv1.PeerCount {
 	return nil
 }
 
-// at is a count carried on from the rank's own boundary to the common one.
-func (t *table) at(r int, count, perIteration uint64) uint64 {
-	return count + perIteration*t.ahead(r)
+// countAtBoundary is a count carried on from the rank's own boundary to the common one.
+func (t *callTable) countAtBoundary(r int, count, perIteration uint64) uint64 {
+	return count + perIteration*t.iterationsAhead(r)
 }
 
-func (t *table) ahead(r int) uint64 {
+func (t *callTable) iterationsAhead(r int) uint64 {
 	return uint64(t.boundary - t.survey[falcon.Rank(r)].GetBoundary())
 }
 
-func (t *table) cut(r int, p *falconv1.RankPause) *falconv1.RankCut {
+func (t *callTable) rankCut(r int, p *falconv1.RankPause) *falconv1.RankCut {
 	out := &falconv1.RankCut{Rank: int32(r), Iteration: t.boundary}
 	for _, c := range p.GetCounts() {
-		out.Limits = append(out.Limits, &falconv1.CommLimit{Comm: c.GetComm(), Calls: t.at(r, c.GetCalls(), c.GetPerIteration())})
+		out.Limits = append(out.Limits, &falconv1.CommLimit{Comm: c.GetComm(), Calls: t.countAtBoundary(r, c.GetCalls(), c.GetPerIteration())})
 	}
 	return out
 }

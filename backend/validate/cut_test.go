@@ -200,7 +200,7 @@ func TestEveryRankReachesItsCut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawProgram(t)
 		survey := p.survey(func(int) int64 { return rapid.Int64Range(3, 6).Draw(t, "newest") }, func(int) int { return 0 }, rapid.Bool().Draw(t, "marks"))
-		plan, why := cuts(p.members(), survey, rapid.Int64Range(2, 5).Draw(t, "margin"))
+		plan, why := planCuts(p.members(), survey, rapid.Int64Range(2, 5).Draw(t, "margin"))
 		if why != "" {
 			t.Fatalf("refused: %s", why)
 		}
@@ -218,10 +218,10 @@ func TestRanksFarApart(t *testing.T) {
 		lie  func(*falconv1.RankPause)
 		want string
 	}{
-		"ahead": {func(p *falconv1.RankPause) { p.Newest, p.Boundary = 1<<39, 1<<39 }, "rank 0 says that it is in iteration 5 and rank 2 in iteration 549755813888"},
+		"ahead": {func(p *falconv1.RankPause) { p.Newest, p.Boundary = 1<<39, 1<<39 }, "rank 0 reports iteration 5 and rank 2 iteration 549755813888"},
 		"behind": {func(p *falconv1.RankPause) {
 			p.Newest, p.Boundary = 5+apartMost+1, 5+apartMost+1
-		}, "rank 0 says that it is in iteration 5 and rank 2 in iteration 1030"},
+		}, "rank 0 reports iteration 5 and rank 2 iteration 1030"},
 		"too many calls": {func(p *falconv1.RankPause) { p.Counts[0].PerIteration = 1 << 22 }, "the cut of rank 2 on communicator 0000000000000000 is 8388608 calls ahead"},
 		"refused": {func(p *falconv1.RankPause) {
 			p.State, p.Reason, p.Newest, p.Boundary = falconv1.PauseState_PAUSE_STATE_REFUSED, "nothing is known yet", -1, -1
@@ -229,7 +229,7 @@ func TestRanksFarApart(t *testing.T) {
 	} {
 		survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
 		c.lie(survey[2])
-		if _, why := cuts(p.members(), survey, 2); !strings.Contains(why, c.want) {
+		if _, why := planCuts(p.members(), survey, 2); !strings.Contains(why, c.want) {
 			t.Errorf("%s: %q, want %q", name, why, c.want)
 		}
 	}
@@ -244,7 +244,7 @@ func TestNoCutThatHangs(t *testing.T) {
 		survey := p.survey(
 			func(int) int64 { return rapid.Int64Range(3, 6).Draw(t, "newest") },
 			func(int) int { return rapid.IntRange(0, 3).Draw(t, "shift") }, false)
-		plan, why := cuts(p.members(), survey, 2)
+		plan, why := planCuts(p.members(), survey, 2)
 		if why != "" {
 			refused++
 			return
@@ -268,7 +268,7 @@ func TestOneCallTooMany(t *testing.T) {
 	survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
 	c := survey[1].GetCounts()[0]
 	c.PerIteration, c.CollectivesPerIteration = 21, 21
-	if _, why := cuts(p.members(), survey, 2); !strings.Contains(why, "rank 0 does 20 collectives") || !strings.Contains(why, "rank 1 does 21") {
+	if _, why := planCuts(p.members(), survey, 2); !strings.Contains(why, "rank 0 does 20 collectives") || !strings.Contains(why, "rank 1 does 21") {
 		t.Errorf("%q", why)
 	}
 }
@@ -286,7 +286,7 @@ func TestMessagesThatNobodyReceives(t *testing.T) {
 	} {
 		survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
 		c.wrong(survey[0].GetCounts()[0])
-		if _, why := cuts(p.members(), survey, 2); !strings.Contains(why, c.say) {
+		if _, why := planCuts(p.members(), survey, 2); !strings.Contains(why, c.say) {
 			t.Errorf("%s: %q, want %q", name, why, c.say)
 		}
 	}
@@ -307,7 +307,7 @@ func TestCommunicatorsDescribedWrongly(t *testing.T) {
 		members := p.members()
 		c.wrong(&members[1].Comms[0])
 		survey := p.survey(func(int) int64 { return 5 }, func(int) int { return 0 }, true)
-		if _, why := cuts(members, survey, 2); !strings.Contains(why, c.say) {
+		if _, why := planCuts(members, survey, 2); !strings.Contains(why, c.say) {
 			t.Errorf("%s: %q, want %q", name, why, c.say)
 		}
 	}

@@ -9,46 +9,49 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// takeSurvey asks every node where its ranks stand. Each attempt is a pause of
+// startSurvey asks every node where its ranks are. Each attempt is a pause of
 // its own: hooks know pauses by their ids.
-func (m *Machine) takeSurvey(now time.Time) {
-	m.measurePause() // of the attempt before
+func (m *Machine) startSurvey(now time.Time) {
+	m.addDurations() // of the attempt before
 	m.v.QuietMs = 0
 	m.v.State = falcon.ValidationSurveying
 	m.v.Attempts++
-	m.pause, m.armed, m.failure = m.newID(), false, ""
-	m.survey = map[falcon.Rank]*falconv1.RankPause{}
-	m.accepted, m.armDone = map[falcon.Node]bool{}, map[falcon.Node]bool{}
-	m.standing = map[falcon.Rank]*falconv1.RankPause{}
-	m.turns, m.surveyed, m.until = nil, now, now.Add(surveyWait)
-	for _, n := range m.nodes {
-		m.send(Command{Node: n, Deadline: m.until, Pause: &falconv1.PauseCommand{
-			Pause: m.pause, Phase: falconv1.PausePhase_PAUSE_PHASE_SURVEY,
-		}})
+	m.pause, m.armed, m.failure = m.out.newID(), false, ""
+	m.nodes.startAttempt()
+	m.ranks = newRankStates(m.roster)
+	m.survey, m.deadline = newSurvey(now), now.Add(surveyWait)
+	for _, n := range m.roster.nodes {
+		m.out.sendPhase(falconv1.PausePhase_PAUSE_PHASE_SURVEY, m.pause, Command{Node: n, Deadline: m.deadline})
 	}
 }
 
+// notSurveyed is the first node without an answer to the survey.
+func (m *Machine) notSurveyed() falcon.Node {
+	for _, n := range m.roster.nodes {
+		if len(m.out.pendingPhase(n, falconv1.PausePhase_PAUSE_PHASE_SURVEY)) > 0 {
+			return n
+		}
+	}
+	return ""
+}
+
 func (m *Machine) surveyAnswer(now time.Time, node falcon.Node, r *falconv1.CommandResult) {
-	if m.v.State != falcon.ValidationSurveying || r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED {
+	if m.v.State != falcon.ValidationSurveying || isAccepted(r) {
 		return
 	}
-	if refusedOrExpired(r) {
+	if isRefusedOrExpired(r) {
 		m.fail(now, fmt.Sprintf("node %s can't be surveyed: %s", node, r.GetDetail()))
 		return
 	}
-	for _, p := range r.GetPauses() {
-		m.survey[falcon.Rank(p.GetRank())] = p
-	}
-	m.turns = append(m.turns, now.Sub(m.surveyed))
-	if len(m.turns) == len(m.nodes) {
+	if m.survey.add(now, r.GetPauses()) == len(m.roster.nodes) {
 		m.arm(now)
 	}
 }
 
-// arm writes the cuts where the counts of all ranks agree.
+// arm sends the cuts where the counts of all ranks agree.
 func (m *Machine) arm(now time.Time) {
 	life := m.cfg.OrderLife()
-	plan, why := cuts(m.begin.Members, m.survey, m.margin(now))
+	plan, why := planCuts(m.roster.members, m.survey.answers, m.survey.margin(now, m.v.Attempts))
 	if why != "" {
 		m.fail(now, "no consistent boundary: "+why)
 		return
@@ -59,148 +62,53 @@ func (m *Machine) arm(now time.Time) {
 	}
 	m.v.State, m.v.Iteration, m.armed = falcon.ValidationArming, plan.boundary, true
 	m.lifeEnds = now.Add(life)
-	m.until = m.lifeEnds
-	for _, n := range m.nodes {
-		c := &falconv1.PauseCommand{Pause: m.pause, Phase: falconv1.PausePhase_PAUSE_PHASE_ARM, LifeMs: life.Milliseconds()}
-		for _, r := range m.ranksOf[n] {
+	m.deadline = m.lifeEnds
+	for _, n := range m.roster.nodes {
+		c := &falconv1.PauseCommand{LifeMs: life.Milliseconds()}
+		for _, r := range m.roster.ranksOf[n] {
 			c.Cuts = append(c.Cuts, plan.cuts[r])
 		}
-		m.send(Command{Node: n, Deadline: m.lifeEnds, Pause: c})
+		m.out.sendPhase(falconv1.PausePhase_PAUSE_PHASE_ARM, m.pause, Command{Node: n, Deadline: m.lifeEnds, Pause: c})
 	}
 	m.persist()
 }
 
-// margin is the boundary's distance from the newest iteration: one iteration
-// and those that pass while the order travels. The counts were read after the
-// survey was sent, and the order arrives within a round trip from now: the
-// survey's own p99 stands for that. Each further attempt doubles it.
-func (m *Machine) margin(now time.Time) int64 {
-	iteration := 0.0
-	for _, p := range m.survey {
-		if ms := p.GetIterationMs(); ms > 0 && (iteration == 0 || ms < iteration) {
-			iteration = ms
-		}
-	}
-	margin := int64(marginLeast)
-	if iteration > 0 {
-		slices.Sort(m.turns)
-		p99 := m.turns[(len(m.turns)*99-1)/100]
-		travel := float64((now.Sub(m.surveyed) + p99).Microseconds()) / 1e3
-		margin = max(margin, 1+int64(ceil(min(travel/iteration, marginMost))))
-	}
-	return min(margin<<(m.v.Attempts-1), marginMost)
-}
-
-func ceil(x float64) float64 {
-	if n := float64(int64(x)); n < x {
-		return n + 1
-	}
-	return x
-}
-
-// take keeps the newest word about every rank.
-func (m *Machine) take(r *falconv1.CommandResult) {
-	for _, p := range r.GetPauses() {
-		if m.standing == nil {
-			m.standing = map[falcon.Rank]*falconv1.RankPause{}
-		}
-		rank := falcon.Rank(p.GetRank())
-		if old := m.standing[rank]; old != nil { // a last word need not repeat what was measured
-			p.HeldMs, p.QuietMs = max(p.GetHeldMs(), old.GetHeldMs()), max(p.GetQuietMs(), old.GetQuietMs())
-		}
-		m.standing[rank] = p
-		switch p.GetState() {
-		case falconv1.PauseState_PAUSE_STATE_REACHED, falconv1.PauseState_PAUSE_STATE_QUIET:
-			m.held = true
-		default:
-			m.held = m.held || p.GetHeldMs() > 0
-		}
-	}
+func (m *Machine) updateRanks(r *falconv1.CommandResult) {
+	m.held = m.ranks.update(r.GetPauses()) || m.held
 }
 
 func (m *Machine) armAnswer(now time.Time, node falcon.Node, r *falconv1.CommandResult) {
-	m.take(r)
+	m.updateRanks(r)
 	switch {
 	case m.v.State == falcon.ValidationResuming:
-		if r.GetStatus() != falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED {
-			m.secondThought(node, r)
-			m.markArmDone(node)
-			m.released(now)
+		if !isAccepted(r) {
+			m.dropRetry(node, r)
+			m.nodes.armEnded[node] = true
+			m.afterRelease(now)
 		}
-	case refusedOrExpired(r):
-		m.armDone[node] = true
-		m.missed(now, node, m.cannot(node, r))
-	case done(r):
-		m.armDone[node] = true
-		m.fail(now, m.letGoEarly(node))
+	case isRefusedOrExpired(r):
+		m.nodes.armEnded[node] = true
+		m.failOrRetry(now, node, m.ranks.refusal(node, r.GetDetail()))
+	case isDone(r):
+		m.nodes.armEnded[node] = true
+		m.fail(now, m.ranks.earlyRelease(node))
 	default:
-		m.accepted[node] = true
 		m.progress(now, node)
 	}
 }
 
-// refusal is what the first refused rank says, else the node.
-func (m *Machine) refusal(node falcon.Node, r *falconv1.CommandResult) string {
-	for _, rank := range m.ranksOf[node] {
-		if p := m.standing[rank]; p.GetState() == falconv1.PauseState_PAUSE_STATE_REFUSED {
-			return fmt.Sprintf("rank %d: %s", rank, p.GetReason())
-		}
-	}
-	return r.GetDetail()
-}
-
-// letGoEarly says which rank of the node is not held although it should be.
-func (m *Machine) letGoEarly(node falcon.Node) string {
-	for _, rank := range m.ranksOf[node] {
-		switch p := m.standing[rank]; p.GetState() {
-		case falconv1.PauseState_PAUSE_STATE_EXPIRED:
-			return fmt.Sprintf("rank %d let go at the order's deadline", rank)
-		case falconv1.PauseState_PAUSE_STATE_REFUSED:
-			return fmt.Sprintf("rank %d: %s", rank, p.GetReason())
-		case falconv1.PauseState_PAUSE_STATE_RELEASED:
-			return fmt.Sprintf("rank %d was let go by its agent", rank)
-		}
-	}
-	return fmt.Sprintf("node %s let go", node)
-}
-
-func (m *Machine) cannot(node falcon.Node, r *falconv1.CommandResult) string {
-	return fmt.Sprintf("node %s can't hold: %s", node, m.refusal(node, r))
-}
-
-// hopeful says that a cut farther ahead may do where the node refused this one:
-// every rank that it names was late, in the middle of a group, or made other
-// calls in one iteration (an evaluation, a log line) than in those before it.
-func (m *Machine) hopeful(node falcon.Node) bool {
-	some := false
-	for _, rank := range m.ranksOf[node] {
-		p := m.standing[rank]
-		if p.GetState() != falconv1.PauseState_PAUSE_STATE_REFUSED {
-			continue
-		}
-		switch p.GetReasonCode() {
-		case falconv1.PauseReason_PAUSE_REASON_MISSED, falconv1.PauseReason_PAUSE_REASON_GROUP, falconv1.PauseReason_PAUSE_REASON_LATE,
-			falconv1.PauseReason_PAUSE_REASON_UNEVEN:
-			some = true
-		default:
-			return false
-		}
-	}
-	return some
-}
-
-// secondThought gives up the next attempt where another node turns out not to
+// dropRetry gives up the next attempt where another node turns out not to
 // be able to hold at all.
-func (m *Machine) secondThought(node falcon.Node, r *falconv1.CommandResult) {
-	if m.retry && r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED && !m.hopeful(node) {
-		m.retry, m.failure = false, fmt.Sprintf("%s (attempt %d)", m.cannot(node, r), m.v.Attempts)
+func (m *Machine) dropRetry(node falcon.Node, r *falconv1.CommandResult) {
+	if m.retry && r.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_REFUSED && !m.ranks.retryable(node) {
+		m.retry, m.failure = false, fmt.Sprintf("%s (attempt %d)", m.ranks.refusal(node, r.GetDetail()), m.v.Attempts)
 	}
 }
 
-// missed takes everything back and, where that can help, tries again farther
+// failOrRetry takes everything back and, where that can help, tries again farther
 // ahead.
-func (m *Machine) missed(now time.Time, node falcon.Node, why string) {
-	if m.v.Attempts >= AttemptsMost || m.v.State == falcon.ValidationTesting || !m.hopeful(node) {
+func (m *Machine) failOrRetry(now time.Time, node falcon.Node, why string) {
+	if m.v.Attempts >= AttemptsMost || m.v.State == falcon.ValidationTesting || !m.ranks.retryable(node) {
 		m.fail(now, fmt.Sprintf("%s (attempt %d)", why, m.v.Attempts))
 		return
 	}
@@ -208,74 +116,99 @@ func (m *Machine) missed(now time.Time, node falcon.Node, why string) {
 	m.release(now)
 }
 
-// progress looks whether all ranks are where they should be.
+// progress begins the tests once all ranks are quiet.
 func (m *Machine) progress(now time.Time, node falcon.Node) {
-	quiet := true
-	for _, rank := range m.ranksOf[node] {
-		switch m.standing[rank].GetState() {
-		case falconv1.PauseState_PAUSE_STATE_RELEASED, falconv1.PauseState_PAUSE_STATE_EXPIRED:
-			m.fail(now, m.letGoEarly(node))
-			return
-		case falconv1.PauseState_PAUSE_STATE_REFUSED:
-			m.missed(now, node, m.letGoEarly(node))
-			return
-		case falconv1.PauseState_PAUSE_STATE_QUIET:
-		default:
-			quiet = false
-		}
+	all := m.nodes.accept(node)
+	quiet, broken := m.ranks.nodeQuiet(node)
+	switch broken {
+	case falconv1.PauseState_PAUSE_STATE_UNSPECIFIED:
+	case falconv1.PauseState_PAUSE_STATE_REFUSED:
+		m.failOrRetry(now, node, m.ranks.earlyRelease(node))
+		return
+	default:
+		m.fail(now, m.ranks.earlyRelease(node))
+		return
 	}
-	if m.v.State == falcon.ValidationArming && len(m.accepted) == len(m.nodes) {
+	if m.v.State == falcon.ValidationArming && all {
 		m.v.State = falcon.ValidationWaiting
 	}
-	if quiet && m.v.State == falcon.ValidationWaiting && m.laggards() == 0 {
+	if quiet && m.v.State == falcon.ValidationWaiting && len(m.ranks.notQuiet()) == 0 {
 		m.beginTests(now)
 	}
 }
 
-// laggards counts the ranks that are not quiet yet.
-func (m *Machine) laggards() int {
-	n := 0
-	for r := range m.begin.Members {
-		if m.standing[falcon.Rank(r)].GetState() != falconv1.PauseState_PAUSE_STATE_QUIET {
-			n++
-		}
+// lateness describes who kept the others waiting until the deadline.
+func (m *Machine) lateness() string {
+	if n, waits := m.nodes.notAccepted(); waits {
+		return fmt.Sprintf("node %s did not answer the order within %s", n, m.cfg.OrderLife())
 	}
-	return n
+	return m.ranks.lateness(m.cfg.OrderLife())
 }
 
-// laggard says who kept the others waiting until the deadline.
-func (m *Machine) laggard() string {
-	for _, n := range m.nodes {
-		if !m.accepted[n] {
-			return fmt.Sprintf("node %s did not answer the order within %s", n, m.cfg.OrderLife())
-		}
+// loseNode goes on with a release without the node, and fails anything else.
+func (m *Machine) loseNode(now time.Time, node falcon.Node) {
+	if !m.active || !slices.Contains(m.roster.nodes, node) {
+		return
 	}
-	for r := range m.begin.Members {
-		p := m.standing[falcon.Rank(r)]
-		if p.GetState() == falconv1.PauseState_PAUSE_STATE_QUIET {
-			continue
-		}
-		where := "had not come to the boundary"
-		if p.GetState() == falconv1.PauseState_PAUSE_STATE_REACHED {
-			where = "had work on its streams still"
-		}
-		ahead := ""
-		if p.GetRunAhead() > 0 {
-			ahead = fmt.Sprintf("; its host runs %d iterations ahead of the device", p.GetRunAhead())
-		}
-		return fmt.Sprintf("rank %d %s after %s (%d ranks were late)%s", r, where, m.cfg.OrderLife(), m.laggards(), ahead)
+	m.nodes.lost[node] = true
+	m.fail(now, fmt.Sprintf("the agent of node %s is gone", node))
+	if m.active && m.v.State == falcon.ValidationResuming {
+		m.afterRelease(now)
 	}
-	return "the order's time was over"
 }
 
-// silent is the first node without an answer to the survey.
-func (m *Machine) silent() falcon.Node {
-	for _, n := range m.nodes {
-		for _, c := range m.open {
-			if c.Node == n && c.Pause.GetPhase() == falconv1.PausePhase_PAUSE_PHASE_SURVEY {
-				return n
-			}
-		}
+// fail releases all nodes; what was measured stays.
+func (m *Machine) fail(now time.Time, why string) {
+	if !m.active {
+		return
 	}
-	return ""
+	if m.v.State == falcon.ValidationResuming {
+		if m.retry { // between two attempts: there is no next one
+			m.retry, m.failure = false, why
+		}
+		return
+	}
+	m.failure = why
+	m.release(now)
+}
+
+// release sends RESUME to all nodes, or ends at once where nothing is held.
+func (m *Machine) release(now time.Time) {
+	if !m.armed {
+		m.finish()
+		return
+	}
+	m.v.State = falcon.ValidationResuming
+	m.nodes.startRelease()
+	m.deadline = m.lifeEnds.Add(releaseWait)
+	m.out.closeAllButArm()
+	for _, n := range m.roster.nodes {
+		m.out.sendPhase(falconv1.PausePhase_PAUSE_PHASE_RESUME, m.pause, Command{Node: n, Deadline: m.lifeEnds.Add(LifeMost)})
+	}
+}
+
+func (m *Machine) resumeAnswer(now time.Time, node falcon.Node, r *falconv1.CommandResult) {
+	m.updateRanks(r)
+	if m.v.State != falcon.ValidationResuming || isAccepted(r) {
+		return
+	}
+	m.nodes.released[node] = true
+	if len(r.GetPauses()) > 0 {
+		m.nodes.armEnded[node] = true
+	}
+	m.afterRelease(now)
+}
+
+// afterRelease goes on once every node that can answer has released its ranks:
+// with the next attempt, or to the end.
+func (m *Machine) afterRelease(now time.Time) {
+	if !m.nodes.releaseOver() {
+		return
+	}
+	if m.retry {
+		m.retry = false
+		m.startSurvey(now)
+		return
+	}
+	m.finish()
 }

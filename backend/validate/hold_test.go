@@ -14,16 +14,16 @@ func TestRanksOfALostNodeMayBeHeld(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	held := func() *Machine {
 		m := New(Config{}, func() uint64 { return 9 })
-		m.nodes, m.pause, m.lifeEnds = []falcon.Node{"n0", "n1"}, 5, at.Add(LifeDefault)
-		m.letGo = map[falcon.Node]bool{"n0": true}
-		m.open = map[uint64]Command{9: {ID: 9, Node: "n1", Pause: &falconv1.PauseCommand{Pause: 5, Phase: falconv1.PausePhase_PAUSE_PHASE_RESUME}}}
+		m.nodes, m.pause, m.lifeEnds = newNodeStates([]falcon.Node{"n0", "n1"}), 5, at.Add(LifeDefault)
+		m.nodes.released["n0"] = true
+		m.out.pending = map[uint64]Command{9: {ID: 9, Node: "n1", Pause: &falconv1.PauseCommand{Pause: 5, Phase: falconv1.PausePhase_PAUSE_PHASE_RESUME}}}
 		return m
 	}
 	m := held()
 	if !m.MayHold(at) || !m.MayHold(at.Add(LifeDefault)) {
 		t.Error("n1 has not confirmed, and its order lives")
 	}
-	if m.MayHold(at.Add(LifeDefault + 2*goWait)) {
+	if m.MayHold(at.Add(LifeDefault + 2*releaseWait)) {
 		t.Error("its hooks have let go by themselves")
 	}
 	m = held()
@@ -35,6 +35,6 @@ func TestRanksOfALostNodeMayBeHeld(t *testing.T) {
 	m.Step(at, Begin{ID: "VAL-0002"})
 	m.Step(at, Stop{Why: "test"})
 	if !m.MayHold(at) {
-		t.Error("a later validation has made the machine forget")
+		t.Error("a later validation dropped the hold of the one before")
 	}
 }

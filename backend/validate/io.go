@@ -16,7 +16,7 @@ const (
 	surveyWait   = 3 * time.Second // for all answers to a survey
 	testLife     = 5 * time.Second // of one test, at most what is left of the order
 	reserveLife  = 300 * time.Millisecond
-	goWait       = time.Second // beyond the order's deadline, for the word that all were let go
+	releaseWait  = time.Second // beyond the order's deadline, for the nodes to confirm the release
 	marginLeast  = 2           // iterations
 	marginMost   = 1024
 	apartMost    = 1024    // iterations between the ranks of one job
@@ -75,8 +75,8 @@ type Begin struct {
 	Own      passes.Own // earlier times of links; may be nil
 }
 
-// Recover takes up a validation that an engine before this one left behind:
-// all that is done is to let go on every node.
+// Recover releases, on every node, what a validation holds that an engine before
+// this one left behind.
 type Recover struct {
 	Validation falcon.Validation
 	Pause      uint64
@@ -89,7 +89,8 @@ type Answer struct {
 	Result *falconv1.CommandResult
 }
 
-// Lost says that a node's agent is gone; its hooks let go by themselves.
+// Lost reports that a node's agent is gone; its hooks release their ranks by
+// themselves.
 type Lost struct{ Node falcon.Node }
 
 // Stop ends the validation: a process ended, the job changed, an operator

@@ -1,8 +1,6 @@
 package validate
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -10,11 +8,11 @@ import (
 	"github.com/failslow/falcon/detect/passes"
 )
 
-// Now is what a validation in progress is at.
+// Now is the present step of a validation in progress.
 type Now struct {
 	Step    string // "gemm", "ids", "pass"; empty = no test runs
 	Pass    int    // of step "pass"
-	Again   bool   // of what was slow, once more
+	Again   bool   // a slow result is measured once more
 	Pairs   []passes.Pair
 	Awaited []falcon.Rank // ascending
 	Held    time.Time     // since when all ranks are quiet, zero = not
@@ -25,7 +23,7 @@ var stepNames = map[falconv1.TestKind]string{
 	falconv1.TestKind_TEST_KIND_GEMM: "gemm", falconv1.TestKind_TEST_KIND_ID: "ids", falconv1.TestKind_TEST_KIND_LINK: "pass",
 }
 
-// Now tells what the validation in progress is at; the zero value when none is.
+// Now is the present step of the validation in progress; the zero value when none is.
 func (m *Machine) Now() Now {
 	if !m.active {
 		return Now{}
@@ -34,13 +32,8 @@ func (m *Machine) Now() Now {
 	if m.armed {
 		out.Ends = m.lifeEnds
 	}
-	if m.v.State != falcon.ValidationTesting || len(m.steps) == 0 {
-		return out
-	}
-	s := m.steps[0]
-	out.Step, out.Again, out.Awaited = stepNames[s.kind], s.again, slices.Sorted(maps.Keys(m.awaited))
-	if s.kind == falconv1.TestKind_TEST_KIND_LINK {
-		out.Pass, out.Pairs = s.pass, slices.Clone(m.schedule[s.pass].Pairs)
+	if m.v.State == falcon.ValidationTesting {
+		m.tests.now(&out)
 	}
 	return out
 }

@@ -22,7 +22,7 @@ type pendingAsk struct {
 func (e *Engine) advised(now time.Time, ask falcon.ValidationAsk, r *round) {
 	ask.By = "engine"
 	if !e.cfg.Validation.Auto {
-		e.tell("validation", 1, "a test is advised (%s); to hold the job for it: %s", ask.Why, commandFor(ask))
+		e.oplog.logf("validation", 1, "a test is advised (%s); to hold the job for it: %s", ask.Why, commandFor(ask))
 		r.steps = append(r.steps, func() { e.declined(now, ask, "validations wait for an operator (validation mode manual)") })
 		return
 	}
@@ -234,8 +234,8 @@ type request struct {
 func (e *Engine) takeRequest(now time.Time, ask falcon.ValidationAsk, who Actor, why string) string {
 	q := &request{pendingAsk: pendingAsk{ask, now, e.mem.job.Epoch}, id: e.nextValidation(), who: who, why: why}
 	e.request = q
-	e.extra = append(e.extra, record(now, kindValidation, e.requestRecord(q)))
-	e.tell("validation", 0, "%s: asked for by %s, waits: %s", q.id, who.Name, why)
+	e.batch.add(record(now, kindValidation, e.requestRecord(q)))
+	e.oplog.logf("validation", 0, "%s: asked for by %s, waits: %s", q.id, who.Name, why)
 	return q.id
 }
 
@@ -287,7 +287,7 @@ func (e *Engine) endRequest(now time.Time, why string) {
 // refused ends a validation for which nothing was held.
 func (e *Engine) refused(now time.Time, rec validationRecord, why string) {
 	rec.Validation.State, rec.Validation.Reason = falcon.ValidationRefused, why
-	e.extra = append(e.extra, record(now, kindValidation, rec))
-	e.tell("validation", 1, "%s: refused, nothing was held: %s", rec.Validation.ID, why)
+	e.batch.add(record(now, kindValidation, rec))
+	e.oplog.logf("validation", 1, "%s: refused, nothing was held: %s", rec.Validation.ID, why)
 	e.det.Step(now, detect.Validated{Validation: rec.Validation})
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -46,14 +45,6 @@ func (d *deed) text() string {
 		t += ": " + d.Reason
 	}
 	return t
-}
-
-// audit tells consoles of a deed, in the batch that holds what it leads to.
-func (e *Engine) audit(now time.Time, who Actor, d deed) {
-	d.Actor, d.Role, d.From = clean(who.Name), clean(who.Role), clean(who.From)
-	e.extra = append(e.extra, record(now, kindEvent, eventRecord{
-		Iteration: e.det.Steady().Iteration, Kind: kindAudit, Text: clean(d.text()), Audit: &d,
-	}))
 }
 
 // verbFor is what a decision did to an action, in words: of two approvals

@@ -65,7 +65,7 @@ func (e *Engine) compact(now time.Time, limit int64) {
 	if err := e.cfg.Journal.Compact(now.UnixNano(), e.mem.snapshot(), e.cfg.Retention.keep(now)); err != nil {
 		e.unmade = at.Since + limit/8
 		e.log.Error("no snapshot of the journal could be made", slog.Any("err", err))
-		e.tell("journal", 2, "no snapshot of the journal could be made; it is tried again when the journal has grown: %s", err)
+		e.oplog.logf("journal", 2, "no snapshot of the journal could be made; it is tried again when the journal has grown: %s", err)
 		return
 	}
 	e.log.Info("the journal is compacted", slog.Int64("bytes", at.Since), slog.Int64("snapshot", e.cfg.Journal.Report().Snapshot), slog.Duration("took", e.cfg.Now().Sub(now)))
@@ -74,5 +74,5 @@ func (e *Engine) compact(now time.Time, limit int64) {
 // atWork reports whether the job is being worked on, or a batch is under way.
 func (e *Engine) atWork() bool {
 	return e.mem.current() != nil || e.unadopted() != nil || e.mem.restart.going() || e.val.Active() || e.orders.heavy() ||
-		e.waits.round != nil || len(e.extra) > 0 || !e.mem.job.equal(e.mem.told)
+		e.waits.round != nil || !e.batch.empty() || !e.mem.job.equal(e.mem.told)
 }

@@ -139,12 +139,12 @@ func openTo(a falcon.Action, approve bool) bool {
 
 // decided writes the decision down, in the batch that holds what it leads to.
 func (e *Engine) decided(now time.Time, who Actor, a falcon.Action, d mitigate.Decision, verb string) {
-	e.extra = append(e.extra, record(now, kindDecision, DecisionRecord{
+	e.batch.add(record(now, kindDecision, DecisionRecord{
 		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: e.mem.job.Epoch,
 		Approve: d.Approve, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
 		Rung: a.Rung, Variant: a.Variant,
 	}))
-	e.audit(now, who, deed{Verb: verb, About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
+	e.oplog.audit(now, who, deed{Verb: verb, About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
 }
 
 // byPolicy is who decides where no person does.

@@ -41,11 +41,7 @@ func (e *Engine) wait(now time.Time, r *round, err error) {
 	e.waits = waits{round: r, err: err, since: now, next: now.Add(retryFirst), pause: retryFirst}
 	e.log.Error("the journal can't be written; the engine reads and shows, and tries again", slog.Any("err", err), slog.Int("records", len(r.records)))
 	e.show(now, 3, fmt.Sprintf("the journal can't be written: nothing is decided or sent until it can; %s", err))
-	for _, f := range e.after {
-		f(fmt.Errorf("%w: not stored yet: what you asked for waits, and is carried out once it can be: look again before you repeat it; %w", ErrDisk, err))
-	}
-	clear(e.after)
-	e.after = e.after[:0]
+	e.batch.settled(fmt.Errorf("%w: not stored yet: what you asked for waits, and is carried out once it can be: look again before you repeat it; %w", ErrDisk, err))
 	e.dirty = true
 }
 
@@ -67,7 +63,7 @@ func (e *Engine) heard() <-chan arrival {
 func (e *Engine) serve(f func(), decides bool, ready chan<- error) {
 	if e.waits.round == nil {
 		f()
-		e.after = append(e.after, func(err error) {
+		e.batch.then(func(err error) {
 			if !decides {
 				err = nil
 			}
@@ -117,7 +113,7 @@ func (e *Engine) goOn(now time.Time) error {
 	if err := e.carryOut(*w.round); err != nil {
 		return err
 	}
-	e.write(e.det.Steady().Iteration, "journal", 2, "the journal could not be written for %s (%s); %d records waited and are stored now", now.Sub(w.since).Round(time.Second), w.err, len(w.round.records))
+	e.oplog.append(e.det.Steady().Iteration, "journal", 2, "the journal could not be written for %s (%s); %d records waited and are stored now", now.Sub(w.since).Round(time.Second), w.err, len(w.round.records))
 	for range arrivalsMax / batchMax {
 		e.drain()
 	}

@@ -51,7 +51,7 @@ func (e *Engine) describe(now time.Time) {
 	if why != e.alarm {
 		e.alarm = why
 		if why != "" {
-			e.tell("rank", 2, "%s", why)
+			e.oplog.logf("rank", 2, "%s", why)
 		}
 	}
 	fresh := rec.Epoch != e.mem.job.Epoch
@@ -77,7 +77,7 @@ func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 	e.told.forget(false)
 	e.begun = falcon.NoIteration
 	e.val.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
-	e.tell("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
+	e.oplog.logf("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 }
 
 // candidate is the job as its ranks describe it now, how long that must hold
@@ -148,7 +148,7 @@ func (e *Engine) takeEarly(now time.Time) {
 // holdJob makes a changed description durable.
 func (e *Engine) holdJob(now time.Time, rec jobRecord) {
 	if !rec.equal(e.mem.job) {
-		e.extra = append(e.extra, e.written.jobRecord(now, rec))
+		e.batch.add(e.written.jobRecord(now, rec))
 		e.mem.setJob(rec)           // the record is folded in again when it is durable: the same value
 		e.seen, e.seenAt = rec, now // ranks that still describe the job as it was have not done so for long
 		e.job.remember(rec)

@@ -112,9 +112,9 @@ func (e *Engine) gone(n *fleet.Node, s *fleet.Session, now time.Time) {
 	how, name := recovery.TimedOut, clean(string(n.Name))
 	if e.ear.goodbye[n.Name] {
 		how = recovery.Goodbye
-		e.tell("agent", 0, "the agent of node %s stopped in order", name)
+		e.oplog.logf("agent", 0, "the agent of node %s stopped in order", name)
 	} else {
-		e.tell("agent", 2, "the agent of node %s is gone", name)
+		e.oplog.logf("agent", 2, "the agent of node %s is gone", name)
 	}
 	switch {
 	case how == recovery.Goodbye:
@@ -154,10 +154,10 @@ func (e *Engine) clock(n falcon.Node, atNs int64) {
 		if size < 0 {
 			where = "behind"
 		}
-		e.tell("agent", 1, "the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that", clean(string(n)), size.Abs().Seconds(), where)
+		e.oplog.logf("agent", 1, "the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that", clean(string(n)), size.Abs().Seconds(), where)
 	case s.told && size.Abs() <= skewBack:
 		s.told = false
-		e.tell("agent", 0, "the clock of node %s agrees with the console's again", clean(string(n)))
+		e.oplog.logf("agent", 0, "the clock of node %s agrees with the console's again", clean(string(n)))
 	}
 }
 

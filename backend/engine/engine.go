@@ -101,39 +101,39 @@ type Engine struct {
 	hub      *hub
 	columns  columns.Log // of pictures that consoles pulled; from any goroutine
 
-	det         Detector
-	plan        Planner
-	mem         *memory
-	nodes       *fleet.Registry
-	job         *job
-	pace        *pace
-	orders      *orderBook
-	windows     *windowBook
-	leads       leads
-	rec         Recoverer
-	recJob      recovery.Job // as the machine knows it
-	recJobAt    time.Time    // when that was looked at
-	ear         ear
-	told        toldBook
-	tables      tableBook
-	stood       map[falcon.Rank]stood
-	relaunch    *falcon.Launch // that a recovery's restart has come to
-	again       []*told        // commands that are sent again in another form
-	laid        bool           // this start has brought the job's rank table to its nodes
-	laying      []falcon.Node  // that it is still to be brought to
-	begun       int64          // newest iteration that a rank has begun
-	paced       recovery.Pace  // as the machine knows it
-	pacedAt     time.Time
-	val         *validate.Machine
-	asks        []pendingAsk // of the detector, waiting for their moment
-	request     *request     // of an operator, waiting for its moment; nil = none
-	asking      asking       // who asked for the one in progress
-	waiting     []*window    // profile windows that wait until the job goes on
-	nics        map[falcon.NIC]falcon.NICReading
-	cnps        map[falcon.NIC]cnpRate
-	budgets     *budgets // of what agents can have written
-	profiled    bool     // the detector's speeds may be new
-	levels      []shown  // by rank
+	det      Detector
+	plan     Planner
+	mem      *memory
+	nodes    *fleet.Registry
+	job      *job
+	pace     *pace
+	orders   *orderBook
+	windows  *windowBook
+	leads    leads
+	rec      Recoverer
+	recJob   recovery.Job // as the machine knows it
+	recJobAt time.Time    // when that was looked at
+	ear      ear
+	told     toldBook
+	tables   tableBook
+	stood    map[falcon.Rank]stood
+	relaunch *falcon.Launch // that a recovery's restart has come to
+	again    []*told        // commands that are sent again in another form
+	laid     bool           // this start has brought the job's rank table to its nodes
+	laying   []falcon.Node  // that it is still to be brought to
+	begun    int64          // newest iteration that a rank has begun
+	paced    recovery.Pace  // as the machine knows it
+	pacedAt  time.Time
+	val      *validate.Machine
+	asks     []pendingAsk // of the detector, waiting for their moment
+	request  *request     // of an operator, waiting for its moment; nil = none
+	asking   asking       // who asked for the one in progress
+	waiting  []*window    // profile windows that wait until the job goes on
+	nics     map[falcon.NIC]falcon.NICReading
+	cnps     map[falcon.NIC]cnpRate
+
+	profiled    bool    // the detector's speeds may be new
+	levels      []shown // by rank
 	readings    map[falcon.Device]falcon.GPUReading
 	early       []falcon.Sample
 	ahead       []aheadSample // of ranks whose placement's outcome is not known yet
@@ -143,27 +143,27 @@ type Engine struct {
 	attached    map[falcon.Node]time.Time // since when each agent's stream is open
 	means       means                     // what the planner was told it can restart with
 	meansAt     time.Time
-	extra       []journal.Record // goes with the next batch
-	written     written          // what the newest records say
-	waits       waits            // a batch that the disk did not take
-	unmade      int64            // size of the journal at which no snapshot could be made
-	after       []func(error)    // runs once the batch is durable (nil), or the disk does not take it
-	nextCmd     uint64
-	durable     uint64 // mem.reserved as the journal has it
-	stepped     bool   // the machines know the job
-	alarm       string
-	lastData    time.Time
-	dirty       bool // the snapshot is behind
-	version     uint64
-	built       time.Time
+
+	written written // what the newest records say
+	waits   waits   // a batch that the disk did not take
+	unmade  int64   // size of the journal at which no snapshot could be made
+
+	stepped  bool // the machines know the job
+	alarm    string
+	lastData time.Time
+	dirty    bool // the snapshot is behind
+	version  uint64
+	built    time.Time
 	// buildCost is what the last picture took of the loop's time.
 	buildCost time.Duration
-	jitters   []mark
-	seen      jobRecord // newest candidate for the job's description
-	seenAt    time.Time // since when
-	recheck   bool      // it must hold still for longer
+
+	seen    jobRecord // newest candidate for the job's description
+	seenAt  time.Time // since when
+	recheck bool      // it must hold still for longer
 
 	refusedTold map[string]bool // of whom it was told that they are fenced
+	batch       *batch
+	oplog       *operatorLog
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -209,19 +209,19 @@ func assemble(cfg Config, mem *memory) *Engine {
 		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
 		rec: cfg.Recoverer, ear: newEar(), tables: newTableBook(), stood: map[falcon.Rank]stood{}, begun: falcon.NoIteration,
 		refusedTold: map[string]bool{},
-		budgets:     newBudgets(),
 		readings:    map[falcon.Device]falcon.GPUReading{},
 		nics:        map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
 		restartDone: map[uint64]bool{}, attached: map[falcon.Node]time.Time{},
-		nextCmd: mem.reserved, dirty: true,
+		batch: newBatch(mem.reserved), dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
 	}
+	e.oplog = newOperatorLog(cfg.Now, e.det, e.batch)
 	for _, o := range e.orders.open {
 		o.listen = cfg.Now().Add(VoteWait)
 	}
 	e.written.job = mem.told
 	e.job.remember(mem.job)
-	e.val = validate.New(cfg.Validation.machine(), func() uint64 { return e.commandID(e.cfg.Now()) })
+	e.val = validate.New(cfg.Validation.machine(), func() uint64 { return e.batch.commandID(e.cfg.Now()) })
 	return e
 }
 
@@ -238,10 +238,9 @@ func (e *Engine) begin() error {
 	now := e.cfg.Now()
 	if e.mem.epoch == 0 {
 		// Agents remember ids by epoch: a new journal must not repeat an old one's.
-		e.extra = append(e.extra, record(now, kindEpoch, epochRecord{Epoch: uint64(now.UnixNano())}))
+		e.batch.add(record(now, kindEpoch, epochRecord{Epoch: uint64(now.UnixNano())}))
 	}
-	e.nextCmd = max(e.nextCmd, 1)
-	e.reserve(now)
+	e.batch.reserve(now)
 	e.adoptPolicy(now)
 	e.restoreMachines(now)
 	if err := e.settle(now); err != nil {
@@ -395,23 +394,6 @@ func (e *Engine) ID() string { return e.id }
 
 // Done is closed when Run has ended.
 func (e *Engine) Done() <-chan struct{} { return e.done }
-
-// reserve promises a block of command ids. The promise is in the same batch as
-// the first command that needs it, and so durable before that one is sent.
-func (e *Engine) reserve(now time.Time) {
-	e.mem.reserved = e.nextCmd + reserveBlock
-	e.extra = append(e.extra, record(now, kindReserve, reserveRecord{Below: e.mem.reserved}))
-}
-
-// commandID gives out the next id.
-func (e *Engine) commandID(now time.Time) uint64 {
-	id := e.nextCmd
-	e.nextCmd++
-	if e.nextCmd >= e.mem.reserved {
-		e.reserve(now)
-	}
-	return id
-}
 
 // threshold is the probability at which the detector raises an alarm, for the
 // line in consoles' charts.

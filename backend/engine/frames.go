@@ -54,8 +54,8 @@ func (e *Engine) arrive(s *fleet.Session, a arrival) error {
 func (e *Engine) take(a arrival, now time.Time) {
 	e.dirty = true
 	e.waited(a, now)
-	e.budgets.speaker = falcon.Node(a.session.Hello.GetNode())
-	defer func() { e.budgets.speaker = "" }()
+	e.oplog.budgets.speaker = falcon.Node(a.session.Hello.GetNode())
+	defer func() { e.oplog.budgets.speaker = "" }()
 	switch a.what {
 	case arriveAttach:
 		e.attach(a.session, now)
@@ -86,7 +86,7 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 	e.attached[n.Name] = now
 	e.ear.attached(n.Name)
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
-	e.tell("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
+	e.oplog.logf("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
 		Epoch: e.mem.epoch, Acked: acked, BeatPeriodMs: e.cfg.beat().Milliseconds(),
 	}}})
@@ -354,7 +354,7 @@ func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
 		Swap: out.Swap, Resume: out.Resume,
 	})
 	if out.Status != 0 {
-		e.tell("action", 2, "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
+		e.oplog.logf("action", 2, "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
 		return
 	}
 	switch rec := e.mem.job; o.Order.Kind {
@@ -363,10 +363,10 @@ func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
 		e.commitJob(now, rec)
 	case falcon.OrderPlacement:
 		if !e.place(now, o.Order.ID, out.Iteration, moves(o.Order.Blocks, len(rec.Processes))) {
-			e.tell("action", 3, "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
+			e.oplog.logf("action", 3, "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
 			return
 		}
-		e.tell("action", 1, "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
+		e.oplog.logf("action", 1, "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
 		e.stepPlannerJob(now)
 	case falcon.OrderCheckpoint:
 		if o.Order.Leave {
@@ -388,7 +388,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	old := e.job.ranks[rank]
 	was := old != nil && old.state.GetAlive()
 	if e.misplaced(n.Name, rank, in) {
-		e.tell("rank", 2, "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
+		e.oplog.logf("rank", 2, "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
 		return
 	}
 	if e.stray(n.Name, rank, in) {
@@ -396,7 +396,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		return
 	}
 	if was && old.node != n.Name && e.connected(old.node) && !e.placed(n.Name, rank) {
-		e.tell("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
+		e.oplog.logf("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		return
 	}
 	if !e.job.set(n.Name, in) {
@@ -422,7 +422,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		case in.GetExit() == "": // how will follow
 			severity = 1
 		}
-		e.tell("rank", severity, "rank %d on node %s has ended%s", rank, n.Name, how(in.GetExit()))
+		e.oplog.logf("rank", severity, "rank %d on node %s has ended%s", rank, n.Name, how(in.GetExit()))
 	}
 }
 

@@ -37,14 +37,14 @@ func (e *Engine) noteLaunchEnded(now time.Time, p *process) {
 	}
 	v := launchEndedRecord{Generation: r.Launch.Generation, Rank: p.rank}
 	e.mem.launchEnded(v) // folded in again when it is durable: the same value
-	e.extra = append(e.extra, record(now, kindLaunchEnded, v))
+	e.batch.add(record(now, kindLaunchEnded, v))
 }
 
 // finishedLaunch ends the restart of a job that has finished since. Who has not
 // seen all of its processes knows them by the launch.
 func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
 	e.turnTo(now, r, phaseOver)
-	e.tell("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
+	e.oplog.logf("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
 	rec := e.unseen(*r.Launch)
 	if n := len(r.Launch.Placement); len(e.job.ranks) == n && e.job.world() == n {
 		rec, _, _ = e.candidate()
@@ -52,7 +52,7 @@ func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
 	e.beginEpoch(now, rec) // the job was another one, if nobody has seen it
 	e.commitJob(now, rec)
 	ended := endedRecord{JobEpoch: rec.Epoch, Ranks: slices.Clone(r.Ended)}
-	e.extra = append(e.extra, record(now, kindEnded, ended))
+	e.batch.add(record(now, kindEnded, ended))
 	e.launchOver(now, r)
 }
 

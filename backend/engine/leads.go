@@ -57,7 +57,7 @@ func (e *Engine) inStep(samples []falcon.Sample, now time.Time) []falcon.Sample 
 	for _, s := range samples {
 		node := e.nodeOf(s.Rank)
 		if ahead.tooFar(node, s.Iteration, now) {
-			e.tell("rank", 2, "rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored", s.Rank, node, s.Iteration)
+			e.oplog.logf("rank", 2, "rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored", s.Rank, node, s.Iteration)
 			continue
 		}
 		e.leads.note(node, s.Iteration, now)

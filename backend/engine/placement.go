@@ -113,7 +113,7 @@ func (e *Engine) place(now time.Time, id uint64, iteration int64, perm []falcon.
 	e.job.move(perm, id)
 	e.rejob = true // the detector hears of the action first
 	e.holdJob(now, rec)
-	e.extra = append(e.extra, e.followSpeeds(now, perm)...)
+	e.batch.add(e.followSpeeds(now, perm)...)
 	return true
 }
 
@@ -166,7 +166,7 @@ func (e *Engine) reconcile(now time.Time) {
 		return
 	}
 	e.orders.forget(id)
-	e.tell("action", 1, "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
+	e.oplog.logf("action", 1, "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
 	e.plan.Step(now, mitigate.Committed{Order: id, Iteration: iteration})
 	e.stepPlannerJob(now)
 }

@@ -51,9 +51,9 @@ func (e *Engine) adoptPolicy(now time.Time) {
 		next.Policy.Frozen = was.Policy.Frozen
 	}
 	if was.Version != 0 && !next.Policy.Equal(was.Policy) {
-		e.tell("policy", 1, "the configured policy has changed and holds now: %s", policyText(next.Policy))
+		e.oplog.logf("policy", 1, "the configured policy has changed and holds now: %s", policyText(next.Policy))
 	}
-	e.extra = append(e.extra, record(now, kindPolicy, next))
+	e.batch.add(record(now, kindPolicy, next))
 	e.mem.policy = next // folded in again when durable: the same value
 }
 
@@ -154,9 +154,9 @@ func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falc
 	}
 	now := e.cfg.Now()
 	rec := policyRecord{Policy: next, Version: was.Version + 1, File: was.File, By: who.Name, Role: who.Role, From: who.From}
-	e.extra = append(e.extra, record(now, kindPolicy, rec))
-	e.tell("policy", 0, "policy: %s (by %s)", policyText(next), who.Name)
-	e.audit(now, who, deed{Verb: "set policy", About: policyText(next)})
+	e.batch.add(record(now, kindPolicy, rec))
+	e.oplog.logf("policy", 0, "policy: %s (by %s)", policyText(next), who.Name)
+	e.oplog.audit(now, who, deed{Verb: "set policy", About: policyText(next)})
 	e.plan.Step(now, mitigate.SetPolicy{Policy: next})
 	e.rec.Step(now, recovery.SetPolicy{Policy: next})
 	return convert.PolicyToProto(next, rec.Version), nil

@@ -290,15 +290,15 @@ func (e *Engine) device(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) 
 		device = falcon.Device(nic)
 	}
 	report := recovery.Device{Device: device, Fatal: in.GetFatal(), Code: int(in.GetCode()), Text: clean(in.GetText())}
-	ok, again := e.budgets.report(n.Name, report, now)
+	ok, again := e.oplog.budgets.report(n.Name, report, now)
 	if !ok {
 		return
 	}
 	if again > 0 {
-		e.tell("fault", 1, "device %s has reported code %d %d times more since", device, report.Code, again)
+		e.oplog.logf("fault", 1, "device %s has reported code %d %d times more since", device, report.Code, again)
 	}
 	if report.Fatal {
-		e.extra = append(e.extra, record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
+		e.batch.add(record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
 	}
 	e.rec.Step(now, report)
 }
@@ -349,7 +349,7 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
 		r.records = append(r.records, record(now, kindEnded, endedRecord{JobEpoch: e.recJob.Epoch, Ranks: v.Ended}))
 	}
 	for _, n := range v.Notes {
-		e.tell(n.Kind, int32(n.Severity), "%s", n.Text)
+		e.oplog.logf(n.Kind, int32(n.Severity), "%s", n.Text)
 	}
 	whole := slices.ContainsFunc(v.Commands, func(c recovery.Command) bool { _, is := c.(recovery.Restart); return is })
 	for _, c := range v.Commands {
@@ -390,13 +390,13 @@ func (e *Engine) withdraw(now time.Time, o *order, why string) {
 		out = o.agreed(out)
 	}
 	delete(e.orders.open, o.Command)
-	e.extra = append(e.extra, record(now, kindOutcome, out))
+	e.batch.add(record(now, kindOutcome, out))
 	if out.Failed == "" {
 		e.committed(now, o, out)
 		return
 	}
 	e.orders.giveUp(o)
-	e.tell("action", 2, "order %d is withdrawn: %s", o.Order.ID, out.Failed)
+	e.oplog.logf("action", 2, "order %d is withdrawn: %s", o.Order.ID, out.Failed)
 	e.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
 }
 
@@ -422,7 +422,7 @@ func (e *Engine) adopt(now time.Time, v falcon.Recovery) bool {
 	e.pace, e.leads, e.ahead = newPace(), leads{}, nil
 	e.begun = v.Resume - 1
 	e.commitJob(now, rec)
-	e.tell("recovery", 0, "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
+	e.oplog.logf("recovery", 0, "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
 	return true
 }
 

@@ -163,11 +163,11 @@ func (e *Engine) decideRecovery(now time.Time, who Actor, q *falconv1.RecoverReq
 }
 
 func (e *Engine) recordRecoveryDecision(now time.Time, who Actor, id, hash, verb, reason string) {
-	e.extra = append(e.extra, record(now, kindDecision, DecisionRecord{
+	e.batch.add(record(now, kindDecision, DecisionRecord{
 		Action: id, PlanHash: hash, JobEpoch: e.mem.job.Epoch, Approve: verb == string(recovery.Approve), Verb: verb,
 		Reason: reason, By: who.Name, Role: who.Role, From: who.From,
 	}))
-	e.audit(now, who, deed{Verb: verb, About: id, PlanHash: hash, Reason: reason})
+	e.oplog.audit(now, who, deed{Verb: verb, About: id, PlanHash: hash, Reason: reason})
 }
 
 // demand takes what somebody wants although no fault was seen.

@@ -124,7 +124,7 @@ func (e *Engine) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
 		}
 	}
 	for range c.Nodes {
-		if id := e.commandID(now); out.Stop == 0 {
+		if id := e.batch.commandID(now); out.Stop == 0 {
 			out.Stop = id
 		}
 	}
@@ -153,7 +153,7 @@ func (e *Engine) fenceStore(generation uint64) {
 		return
 	}
 	if err := e.cfg.Recovery.Store.Fence(generation); err != nil {
-		e.tell("recovery", 2, "the store does not refuse generations before %d: %s", generation, err)
+		e.oplog.logf("recovery", 2, "the store does not refuse generations before %d: %s", generation, err)
 	}
 }
 
@@ -164,7 +164,7 @@ func (e *Engine) tellStore() {
 		return
 	}
 	for _, line := range s.News() {
-		e.tell("recovery", 2, "%s", line)
+		e.oplog.logf("recovery", 2, "%s", line)
 	}
 }
 
@@ -201,7 +201,7 @@ func (e *Engine) refuses(n *fleet.Node, f frame) bool {
 	}
 	if key := fmt.Sprintf("%s/%d", what, v.Generation); !e.refusedTold[key] && len(e.refusedTold) < refusedToldMost {
 		e.refusedTold[key] = true
-		e.tell("recovery", 1, "%s is refused: it is fenced", clean(what))
+		e.oplog.logf("recovery", 1, "%s is refused: it is fenced", clean(what))
 	}
 	return true
 }
@@ -221,10 +221,10 @@ func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string)
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
-	e.extra = append(e.extra, record(now, kindFence, rec))
+	e.batch.add(record(now, kindFence, rec))
 	e.mem.fences.apply(rec, e.mem.job.Processes) // folded in again when durable: the same
-	e.tell("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
-	e.audit(now, who, deed{Verb: verbLift, About: string(node), Reason: reason})
+	e.oplog.logf("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
+	e.oplog.audit(now, who, deed{Verb: verbLift, About: string(node), Reason: reason})
 	e.means = means{}
 	return nil
 }

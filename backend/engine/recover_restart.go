@@ -29,7 +29,7 @@ func (e *Engine) digestRestart(now time.Time, c recovery.Restart) {
 	}
 	e.stop(now, &rec, c.Generation, placementNodes(home))
 	e.turnTo(now, rec, phaseLeaving)
-	e.tell("recovery", 2, "the whole job is restarted from its newest checkpoint: %s", c.Reason)
+	e.oplog.logf("recovery", 2, "the whole job is restarted from its newest checkpoint: %s", c.Reason)
 }
 
 // restartEnded tells the recovery machine how its restart has come out.

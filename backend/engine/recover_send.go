@@ -151,7 +151,7 @@ func (e *Engine) promise(now time.Time, t *told, r *round) {
 		t.sentRecord = was
 	} else {
 		for range t.Nodes {
-			if id := e.commandID(now); t.First == 0 {
+			if id := e.batch.commandID(now); t.First == 0 {
 				t.First = id
 			}
 		}
@@ -416,7 +416,7 @@ func (e *Engine) rejoinedRanks(now time.Time, t *told, node falcon.Node, in *fal
 // rejoinRefused takes a refusal for the word of every rank of the node that has
 // not spoken.
 func (e *Engine) rejoinRefused(now time.Time, t *told, node falcon.Node, why string) {
-	e.tell("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)
+	e.oplog.logf("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)
 	for _, r := range sortedKeys(t.Pids) {
 		if e.nodeOf(r) == node && e.stood[r].generation != t.Generation {
 			e.rec.Step(now, recovery.Rejoined{Rank: r, Generation: t.Generation, Status: statusRefused, Iteration: falcon.NoIteration})

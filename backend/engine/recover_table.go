@@ -102,7 +102,7 @@ func (b *tableBook) answered(node falcon.Node, generation uint64, failed string)
 func (e *Engine) composeTable(t *told, p falcon.Placement) bool {
 	text, err := e.table(p)
 	if err != nil {
-		e.tell("recovery", 3, "generation %d has no rank table: %s", t.Generation, err)
+		e.oplog.logf("recovery", 3, "generation %d has no rank table: %s", t.Generation, err)
 		return false
 	}
 	made := rankTable{t.Generation, text}

@@ -70,14 +70,14 @@ func (m *memory) setRestart(v restartRecord) { m.restart = v }
 func (e *Engine) turnTo(now time.Time, rec restartRecord, phase string) {
 	rec.Phase, rec.SinceNs = phase, now.UnixNano()
 	e.mem.restart = rec // folded in again when durable: the same value
-	e.extra = append(e.extra, record(now, kindRestart, rec))
+	e.batch.add(record(now, kindRestart, rec))
 	e.dirty = true
 }
 
 // leaves begins to wait for the processes' end after their checkpoint.
 func (e *Engine) leaves(now time.Time, o *order, resume int64) {
 	e.turnTo(now, restartRecord{Order: o.Order.ID, Resume: resume, Home: slices.Clone(e.mem.job.Placement)}, phaseLeaving)
-	e.tell("action", 1, "checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving", o.Order.ID, resume)
+	e.oplog.logf("action", 1, "checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving", o.Order.ID, resume)
 }
 
 // watchRestart makes the moves of a restart that are due.
@@ -144,10 +144,10 @@ func (e *Engine) stop(now time.Time, r *restartRecord, generation uint64, nodes 
 	r.Stop = &stopRecord{Generation: generation}
 	for _, n := range nodes {
 		if !e.mem.fences.node(n) { // one that is fenced is told so by its fence
-			r.Stop.Commands = append(r.Stop.Commands, nodeLaunch{n, e.commandID(now)})
+			r.Stop.Commands = append(r.Stop.Commands, nodeLaunch{n, e.batch.commandID(now)})
 		}
 	}
-	e.after = append(e.after, func(err error) {
+	e.batch.then(func(err error) {
 		if err == nil { // it is durable
 			e.sendStops("")
 		}
@@ -190,7 +190,7 @@ func (e *Engine) launchOver(now time.Time, r restartRecord) {
 func (e *Engine) stays(now time.Time, r restartRecord, why string) {
 	r.Failed = why
 	e.turnTo(now, r, phaseOver)
-	e.tell("action", 3, "the restart ends here: %s", why)
+	e.oplog.logf("action", 3, "the restart ends here: %s", why)
 	if r.Next != nil {
 		e.restartEnded(now, r)
 		return
@@ -231,10 +231,10 @@ func (e *Engine) digestLaunch(now time.Time, l *falcon.Launch, r *round) {
 		byNode[d.Node()] = true
 	}
 	for _, n := range sortedKeys(byNode) {
-		rec.Commands = append(rec.Commands, nodeLaunch{n, e.commandID(now)})
+		rec.Commands = append(rec.Commands, nodeLaunch{n, e.batch.commandID(now)})
 	}
 	e.turnTo(now, rec, phaseLaunching)
-	e.tell("action", 1, "launch %d: %d ranks on %s", l.Generation, len(l.Placement), nodesText(sortedKeys(byNode)))
+	e.oplog.logf("action", 1, "launch %d: %d ranks on %s", l.Generation, len(l.Placement), nodesText(sortedKeys(byNode)))
 	r.steps = append(r.steps, func() { // what has ended makes room for what comes
 		e.job.floor = max(e.job.floor, l.Generation)
 		e.job.forgetEnded()
@@ -279,7 +279,7 @@ func (e *Engine) restartResult(now time.Time, node falcon.Node, in *falconv1.Com
 		e.restartDone[c.Command] = true
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
 		if stops {
-			e.tell("action", 2, "node %s has not ended what runs there of before: %s", node, clean(in.GetDetail()))
+			e.oplog.logf("action", 2, "node %s has not ended what runs there of before: %s", node, clean(in.GetDetail()))
 		} else if r.Phase == phaseLaunching && len(r.Ended) == 0 { // else it came up: ranks have come to the job's end
 			e.launchFails(now, fmt.Sprintf("node %s: %s", node, clean(in.GetDetail())))
 		}
@@ -292,7 +292,7 @@ func (e *Engine) restartResult(now time.Time, node falcon.Node, in *falconv1.Com
 func (e *Engine) launchFails(now time.Time, why string) {
 	r := e.mem.restart
 	r.Failed = why
-	e.tell("action", 3, "launch %d has failed: %s", r.Launch.Generation, why)
+	e.oplog.logf("action", 3, "launch %d has failed: %s", r.Launch.Generation, why)
 	e.stop(now, &r, r.Launch.Generation+1, placementNodes(r.Launch.Placement))
 	e.turnTo(now, r, phaseClearing)
 }
@@ -304,7 +304,7 @@ func (e *Engine) settleLaunch(now time.Time) {
 		return
 	}
 	e.turnTo(now, r, phaseOver)
-	e.tell("action", 1, "launch %d runs: %d ranks in job epoch %d", r.Launch.Generation, len(e.mem.job.Processes), e.mem.job.Epoch)
+	e.oplog.logf("action", 1, "launch %d runs: %d ranks in job epoch %d", r.Launch.Generation, len(e.mem.job.Processes), e.mem.job.Epoch)
 	e.launchOver(now, r)
 }
 
@@ -316,7 +316,7 @@ func (e *Engine) overtaken(now time.Time) {
 	}
 	was := r.Phase
 	r.Failed = "somebody else started the job"
-	e.tell("action", 2, "the restart ends here: %s", r.Failed)
+	e.oplog.logf("action", 2, "the restart ends here: %s", r.Failed)
 	e.turnTo(now, r, phaseOver)
 	if was == phaseLaunching || was == phaseClearing {
 		e.launchOver(now, r)

@@ -40,7 +40,7 @@ func (e *Engine) settle(now time.Time) error {
 			return nil // nothing is decided before what was is durable
 		}
 		d, p, v, x := e.det.Ready(), e.plan.Ready(), e.val.Ready(), e.rec.Ready()
-		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && len(e.extra) == 0 && len(e.again) == 0 {
+		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && e.batch.empty() && len(e.again) == 0 {
 			if !e.tellSpeeds(now) {
 				return e.rest()
 			}
@@ -87,11 +87,7 @@ func (e *Engine) carryOut(r round) error {
 // rest tells those who wait that everything so far is durable.
 func (e *Engine) rest() error {
 	e.nodes.Acknowledge()
-	for _, f := range e.after {
-		f(nil)
-	}
-	clear(e.after)
-	e.after = e.after[:0]
+	e.batch.settled(nil)
 	return nil
 }
 
@@ -118,7 +114,7 @@ func (e *Engine) persist(batch []journal.Record) error {
 			e.hub.publish(e.mem.events[len(e.mem.events)-1])
 		}
 	}
-	e.durable = e.mem.reserved // its record went with this batch or an earlier one
+	e.batch.written(e.mem.reserved)
 	return nil
 }
 
@@ -132,11 +128,11 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 	}
 	for _, q := range d.Requests {
 		r.windows = append(r.windows, &window{
-			command: e.commandID(now), window: q.Window, iterations: q.Iterations, deadline: now.Add(WindowLife),
+			command: e.batch.commandID(now), window: q.Window, iterations: q.Iterations, deadline: now.Add(WindowLife),
 		})
 	}
 	for _, n := range d.Notes {
-		e.noteDetected(n)
+		e.oplog.detected(n)
 	}
 	for _, a := range p.Actions {
 		r.records = append(r.records, record(now, kindAction, a))
@@ -144,7 +140,7 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 	}
 	for _, o := range p.Orders {
 		g := e.mem.job.newest()
-		rec := orderRecord{Order: o, Command: e.commandID(now), DeadlineNs: e.orderDeadline(now, o).UnixNano(), Generation: &g}
+		rec := orderRecord{Order: o, Command: e.batch.commandID(now), DeadlineNs: e.orderDeadline(now, o).UnixNano(), Generation: &g}
 		r.orders = append(r.orders, rec)
 		r.records = append(r.records, record(now, kindOrder, rec))
 	}
@@ -174,11 +170,10 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 		r.records = append(r.records, record(now, kindImpact, v))
 	}
 	for _, n := range p.Notes {
-		e.tellAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
+		e.oplog.logAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
 	}
 	e.learned(now, len(p.Actions) > 0)
-	r.records = append(r.records, e.extra...)
-	e.extra = nil
+	r.records = append(r.records, e.batch.take()...)
 	return r
 }
 
@@ -187,7 +182,7 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *round) {
 	r.records = append(r.records, record(now, kindIncident, v))
 	old, known := e.mem.incident(v.ID)
-	e.tellIncident(old, known, v)
+	e.oplog.incident(old, known, v)
 	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Incident{Incident: v}) })
 	if v.State != falcon.IncidentLocated {
 		return
@@ -214,7 +209,7 @@ func (e *Engine) tellSpeeds(now time.Time) bool {
 			continue
 		}
 		if next := e.speedsOf(v.ID); len(next.SelfMs) > 0 && !next.like(e.mem.speeds[v.ID]) {
-			e.extra = append(e.extra, record(now, kindSpeeds, next))
+			e.batch.add(record(now, kindSpeeds, next))
 			e.plan.Step(now, mitigate.Speeds(next))
 			told = true
 		}
@@ -228,10 +223,10 @@ func (e *Engine) learned(now time.Time, acted bool) {
 	was := e.mem.baseline
 	if !steady.Learning && steady.BaselineMs > 0 &&
 		(was.JobEpoch != e.mem.job.Epoch || math.Abs(steady.BaselineMs-was.Ms) > baselineStep*was.Ms) {
-		e.extra = append(e.extra, record(now, kindBaseline, baselineRecord{JobEpoch: e.mem.job.Epoch, Ms: steady.BaselineMs}))
+		e.batch.add(record(now, kindBaseline, baselineRecord{JobEpoch: e.mem.job.Epoch, Ms: steady.BaselineMs}))
 	}
 	if over := e.plan.OverheadsMs(); acted && len(over) > 0 && !maps.Equal(over, e.mem.overheads) {
-		e.extra = append(e.extra, record(now, kindOverhead, over))
+		e.batch.add(record(now, kindOverhead, over))
 	}
 }
 
@@ -270,7 +265,7 @@ func (e *Engine) sendTests(list []validate.Command) {
 // promised says that the ids of all commands are below one that is durable: no
 // restart gives them out again.
 func (e *Engine) promised(list []validate.Command) bool {
-	return !slices.ContainsFunc(list, func(c validate.Command) bool { return c.ID >= e.durable })
+	return !slices.ContainsFunc(list, func(c validate.Command) bool { return c.ID >= e.batch.durable })
 }
 
 func (e *Engine) tellNode(name falcon.Node, f *falconv1.EngineFrame) {

@@ -381,7 +381,7 @@ func (e *Engine) marks(from int64) []*falconv1.Mark {
 			add(a.RevertedIteration, "reverted")
 		}
 	}
-	for _, m := range e.jitters {
+	for _, m := range e.oplog.jitters {
 		add(m.iteration, m.kind)
 	}
 	slices.SortStableFunc(out, func(a, b *falconv1.Mark) int { return int(a.Iteration - b.Iteration) })

@@ -39,7 +39,7 @@ func TestNewsOfTheStoreAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	told := func() (out []string) {
-		for _, r := range e.extra {
+		for _, r := range e.batch.records {
 			if r.Kind == kindEvent && strings.Contains(string(r.Body), "the store is") {
 				out = append(out, string(r.Body))
 			}

@@ -41,15 +41,15 @@ func (e *Engine) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in 
 	if own {
 		what = "end it by hand"
 	}
-	e.tell("rank", 2, "process %d on node %s claims rank %d for the launch of generation %d, and that rank is another's: %s", in.GetPid(), node, rank, in.GetGeneration(), what)
+	e.oplog.logf("rank", 2, "process %d on node %s claims rank %d for the launch of generation %d, and that rank is another's: %s", in.GetPid(), node, rank, in.GetGeneration(), what)
 	if own {
 		return
 	}
 	c := &falconv1.Command{
-		Epoch: e.mem.epoch, Id: e.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
+		Epoch: e.mem.epoch, Id: e.batch.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration() + 1, Ranks: []int32{int32(rank)}}},
 	}
-	e.after = append(e.after, func(err error) {
+	e.batch.then(func(err error) {
 		if err == nil { // its id is durable
 			e.tellNode(node, command(c, now))
 		}

@@ -64,8 +64,8 @@ func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (strin
 		}
 		return "", fmt.Errorf("%w: no validation %q is in progress", ErrNotFound, clean(q.GetCancel()))
 	}
-	e.tell("validation", 1, "%s: ended by %s", v.ID, who.Name)
-	e.audit(e.cfg.Now(), who, deed{Verb: "end test", About: v.ID})
+	e.oplog.logf("validation", 1, "%s: ended by %s", v.ID, who.Name)
+	e.oplog.audit(e.cfg.Now(), who, deed{Verb: "end test", About: v.ID})
 	e.val.Step(e.cfg.Now(), validate.Stop{Why: "ended by " + who.Name})
 	return v.ID, nil
 }
@@ -87,11 +87,11 @@ func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error
 	}
 	if why := e.busy(now); why != "" {
 		id := e.takeRequest(now, ask, who, why)
-		e.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
+		e.oplog.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
 		return id, nil
 	}
 	id := e.nextValidation()
-	e.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
+	e.oplog.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
 	e.startValidation(now, id, ask, who)
 	return id, nil
 }

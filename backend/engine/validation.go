@@ -94,7 +94,7 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *round) {
 		r.records = append(r.records, record(now, kindValidation, rec))
 	}
 	for _, n := range v.Notes {
-		e.tell("validation", n.Severity, "%s", n.Text)
+		e.oplog.logf("validation", n.Severity, "%s", n.Text)
 	}
 	if v.Over {
 		r.steps = append(r.steps, func() {

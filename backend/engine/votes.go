@@ -31,10 +31,10 @@ func (e *Engine) judgeOrders(now time.Time) {
 			continue
 		}
 		delete(e.orders.open, id)
-		e.extra = append(e.extra, record(now, kindOutcome, out))
+		e.batch.add(record(now, kindOutcome, out))
 		if out.Failed != "" {
 			e.orders.giveUp(o)
-			e.tell("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
+			e.oplog.logf("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
 			e.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
 		} else {
 			e.committed(now, o, out)
@@ -50,8 +50,8 @@ func (e *Engine) takenOver() bool {
 }
 
 func (e *Engine) agreedLate(now time.Time, o *order, out outcomeRecord) {
-	e.extra = append(e.extra, record(now, kindOutcome, out))
-	e.tell("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
+	e.batch.add(record(now, kindOutcome, out))
+	e.oplog.logf("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
 	e.committed(now, o, out)
 }
 
@@ -70,7 +70,7 @@ func (e *Engine) takeVote(p *process, now time.Time) {
 // noteVote makes the first word of an order durable.
 func (e *Engine) noteVote(now time.Time, o *order) {
 	if v := o.vote(); v != nil {
-		e.extra = append(e.extra, record(now, kindVote, *v))
+		e.batch.add(record(now, kindVote, *v))
 		e.dirty = true
 	}
 }

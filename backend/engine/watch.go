@@ -7,151 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/detect"
 )
-
-// mark is a point on the iteration axis that is worth a line in the chart.
-type mark struct {
-	iteration int64
-	kind      string
-}
-
-// marksMax bounds the jitters remembered for charts.
-const marksMax = 256
-
-// tell writes one line for operators; it is published when it is durable.
-func (e *Engine) tell(kind string, severity int32, format string, args ...any) {
-	e.tellAt(e.det.Steady().Iteration, kind, severity, format, args...)
-}
-
-func (e *Engine) tellAt(iteration int64, kind string, severity int32, format string, args ...any) {
-	if agentsCause(kind, severity) && !e.affords(kind) {
-		return
-	}
-	e.write(iteration, kind, severity, format, args...)
-}
-
-// agentsCause says that agents can have any number of such lines written.
-func agentsCause(kind string, severity int32) bool {
-	switch kind {
-	case "agent", "rank", "jitter", "profile", "rebase", "settled":
-		return true
-	case "fault":
-		return severity < 2 // what a recovery acts on is always told
-	}
-	return false
-}
-
-// affords says whether one more line of a kind may be told now: its node's
-// budget first, then that of all nodes. What was left out is told as a number
-// when the next period begins.
-func (e *Engine) affords(kind string) bool {
-	now := e.cfg.Now()
-	if node := e.budgets.speaker; node != "" {
-		ok, left := e.budgets.of(source{kind, node}, nodeLinesBurst, now).take(now)
-		if left > 0 {
-			e.write(e.det.Steady().Iteration, kind, 1, "%d further lines of this kind from node %s were left out", left, node)
-		}
-		if !ok {
-			return false
-		}
-	}
-	ok, left := e.budgets.of(source{kind: kind}, linesBurst, now).take(now)
-	if left > 0 {
-		e.write(e.det.Steady().Iteration, kind, 1, "%d further lines of this kind were left out", left)
-	}
-	return ok
-}
-
-func (e *Engine) write(iteration int64, kind string, severity int32, format string, args ...any) {
-	e.extra = append(e.extra, record(e.cfg.Now(), kindEvent, eventRecord{
-		Iteration: iteration, Kind: kind, Severity: severity, Text: clean(fmt.Sprintf(format, args...)),
-	}))
-}
-
-// Alarm writes a line about the engine itself that a person should know, such
-// as its certificates or its memory.
-func (e *Engine) Alarm(ctx context.Context, severity int32, text string) error {
-	return e.do(ctx, func() { e.tell("alarm", severity, "%s", text) })
-}
-
-// planKind maps the planner's notes to the kinds that consoles know.
-func planKind(kind string) string {
-	if kind == "skip" {
-		return "action"
-	}
-	return kind
-}
-
-// noteDetected passes on what the detector judged to be nothing; onsets and
-// reliefs are told from the incident itself.
-func (e *Engine) noteDetected(n detect.Note) {
-	switch n.Kind {
-	case "onset", "relief":
-		return
-	case "jitter":
-		e.jitters = append(e.jitters, mark{n.Iteration, n.Kind})
-		if len(e.jitters) > marksMax {
-			e.jitters = e.jitters[len(e.jitters)-marksMax/2:]
-		}
-	}
-	e.tellAt(n.Iteration, n.Kind, 0, "%s", n.Text)
-}
-
-// tellIncident says what is new about an incident.
-func (e *Engine) tellIncident(old falcon.Incident, known bool, v falcon.Incident) {
-	severity := int32(max(v.Verdict.Severity, 1))
-	if !known {
-		e.tellAt(v.DetectedIteration, "incident", severity, "%s: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.OnsetIteration, v.SlowMs, v.HealthyMs)
-	}
-	if known && old.State == v.State {
-		return
-	}
-	switch v.State {
-	case falcon.IncidentLocated:
-		e.tell("verdict", severity, "%s: %s", v.ID, VerdictText(v.Verdict))
-	case falcon.IncidentRelieved:
-		if old.State == falcon.IncidentVerified {
-			e.tellAt(v.RelievedIteration, "incident", 0, "%s: the slowdown passed at iteration %d before anybody could be profiled: nobody is named", v.ID, v.RelievedIteration)
-			return
-		}
-		e.tellAt(v.RelievedIteration, "incident", 0, "%s: the fault has cleared; healthy from iteration %d", v.ID, v.RelievedIteration)
-	case falcon.IncidentClosed:
-		e.tell("incident", 0, "%s is closed", v.ID)
-	case falcon.IncidentVerified:
-	}
-}
-
-// VerdictText is a verdict in one sentence.
-func VerdictText(v falcon.Verdict) string {
-	where := ""
-	for _, d := range v.Devices {
-		where += " " + string(d)
-	}
-	for _, l := range v.Links {
-		where += " " + l.String()
-	}
-	if where != "" {
-		where = " on" + where
-	}
-	if len(v.Ranks) > 0 {
-		where += fmt.Sprintf(" (rank %s)", ranksText(v.Ranks))
-	}
-	return fmt.Sprintf("%s%s, confidence %.2f", v.Cause, where, v.Confidence)
-}
-
-func ranksText(ranks []falcon.Rank) string {
-	s := ""
-	for i, r := range ranks {
-		if i > 0 {
-			s += ", "
-		}
-		s += fmt.Sprint(int(r))
-	}
-	return s
-}
 
 // Bounds of watching.
 const (
@@ -337,3 +194,9 @@ func (w *Watcher) Close() {
 
 // Waiting is how many lines Next would return at once.
 func (w *Watcher) Waiting() int { return len(w.lines) }
+
+// Alarm writes a line about the engine itself that a person should know, such
+// as its certificates or its memory.
+func (e *Engine) Alarm(ctx context.Context, severity int32, text string) error {
+	return e.do(ctx, func() { e.oplog.logf("alarm", severity, "%s", text) })
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/failslow/falcon/backend/journal"
+)
+
+// batch is what the loop has for the next write to the journal: records, and
+// what runs once they are durable. It gives out the ids of commands: a promised
+// block of them is durable before one of the block is sent, so that no restart
+// gives an id out twice.
+type batch struct {
+	records     []journal.Record
+	whenDurable []func(error) // nil error: durable; else the disk refused the batch
+
+	nextID   uint64 // of commands
+	promised uint64 // ids below are in this batch or in the journal
+	durable  uint64 // ids below are in the journal
+}
+
+func newBatch(reserved uint64) *batch {
+	return &batch{nextID: max(reserved, 1), promised: reserved}
+}
+
+func (b *batch) add(records ...journal.Record) { b.records = append(b.records, records...) }
+
+func (b *batch) empty() bool { return len(b.records) == 0 }
+
+// then runs f when the batch, and all that follows from it in this turn, is durable.
+func (b *batch) then(f func(error)) { b.whenDurable = append(b.whenDurable, f) }
+
+// take empties the batch of its records.
+func (b *batch) take() []journal.Record {
+	out := b.records
+	b.records = nil
+	return out
+}
+
+// written notes that all records taken so far are durable.
+func (b *batch) written(reserved uint64) { b.durable = reserved }
+
+// settled runs what waits for durability; err is why the disk refused.
+func (b *batch) settled(err error) {
+	waiting := b.whenDurable
+	b.whenDurable = nil
+	for _, f := range waiting {
+		f(err)
+	}
+}
+
+// reserve promises another block of command ids.
+func (b *batch) reserve(now time.Time) {
+	b.promised = b.nextID + reserveBlock
+	b.add(record(now, kindReserve, reserveRecord{Below: b.promised}))
+}
+
+// commandID gives out the next id.
+func (b *batch) commandID(now time.Time) uint64 {
+	id := b.nextID
+	b.nextID++
+	if b.nextID >= b.promised {
+		b.reserve(now)
+	}
+	return id
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect"
+)
+
+// mark is a point on the iteration axis that is worth a line in the chart.
+type mark struct {
+	iteration int64
+	kind      string
+}
+
+// marksMax bounds the jitters remembered for charts.
+const marksMax = 256
+
+// operatorLog writes the lines that operators read: each is a record of the
+// next batch, and is published once it is durable. Lines that agents can cause
+// have budgets.
+type operatorLog struct {
+	now     func() time.Time
+	det     Detector // for the iteration that a line belongs to
+	batch   *batch
+	budgets *budgets // of what agents can have written
+	jitters []mark   // newest last, for charts
+}
+
+func newOperatorLog(now func() time.Time, det Detector, b *batch) *operatorLog {
+	return &operatorLog{now: now, det: det, batch: b, budgets: newBudgets()}
+}
+
+// logf writes a line at the newest iteration.
+func (l *operatorLog) logf(kind string, severity int32, format string, args ...any) {
+	l.logAt(l.det.Steady().Iteration, kind, severity, format, args...)
+}
+
+func (l *operatorLog) logAt(iteration int64, kind string, severity int32, format string, args ...any) {
+	if agentsCause(kind, severity) && !l.withinBudget(kind) {
+		return
+	}
+	l.append(iteration, kind, severity, format, args...)
+}
+
+// agentsCause says that agents can have any number of such lines written.
+func agentsCause(kind string, severity int32) bool {
+	switch kind {
+	case "agent", "rank", "jitter", "profile", "rebase", "settled":
+		return true
+	case "fault":
+		return severity < 2 // what a recovery acts on is always told
+	}
+	return false
+}
+
+// affords says whether one more line of a kind may be told now: its node's
+// budget first, then that of all nodes. What was left out is told as a number
+// when the next period begins.
+func (l *operatorLog) withinBudget(kind string) bool {
+	now := l.now()
+	if node := l.budgets.speaker; node != "" {
+		ok, left := l.budgets.of(source{kind, node}, nodeLinesBurst, now).take(now)
+		if left > 0 {
+			l.append(l.det.Steady().Iteration, kind, 1, "%d further lines of this kind from node %s were left out", left, node)
+		}
+		if !ok {
+			return false
+		}
+	}
+	ok, left := l.budgets.of(source{kind: kind}, linesBurst, now).take(now)
+	if left > 0 {
+		l.append(l.det.Steady().Iteration, kind, 1, "%d further lines of this kind were left out", left)
+	}
+	return ok
+}
+
+func (l *operatorLog) append(iteration int64, kind string, severity int32, format string, args ...any) {
+	l.batch.add(record(l.now(), kindEvent, eventRecord{
+		Iteration: iteration, Kind: kind, Severity: severity, Text: clean(fmt.Sprintf(format, args...)),
+	}))
+}
+
+// planKind maps the planner's notes to the kinds that consoles know.
+func planKind(kind string) string {
+	if kind == "skip" {
+		return "action"
+	}
+	return kind
+}
+
+// noteDetected passes on what the detector judged to be nothing; onsets and
+// reliefs are told from the incident itself.
+func (l *operatorLog) detected(n detect.Note) {
+	switch n.Kind {
+	case "onset", "relief":
+		return
+	case "jitter":
+		l.jitters = append(l.jitters, mark{n.Iteration, n.Kind})
+		if len(l.jitters) > marksMax {
+			l.jitters = l.jitters[len(l.jitters)-marksMax/2:]
+		}
+	}
+	l.logAt(n.Iteration, n.Kind, 0, "%s", n.Text)
+}
+
+// tellIncident says what is new about an incident.
+func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Incident) {
+	severity := int32(max(v.Verdict.Severity, 1))
+	if !known {
+		l.logAt(v.DetectedIteration, "incident", severity, "%s: slow since iteration %d: %.1f ms instead of %.1f ms", v.ID, v.OnsetIteration, v.SlowMs, v.HealthyMs)
+	}
+	if known && old.State == v.State {
+		return
+	}
+	switch v.State {
+	case falcon.IncidentLocated:
+		l.logf("verdict", severity, "%s: %s", v.ID, VerdictText(v.Verdict))
+	case falcon.IncidentRelieved:
+		if old.State == falcon.IncidentVerified {
+			l.logAt(v.RelievedIteration, "incident", 0, "%s: the slowdown passed at iteration %d before anybody could be profiled: nobody is named", v.ID, v.RelievedIteration)
+			return
+		}
+		l.logAt(v.RelievedIteration, "incident", 0, "%s: the fault has cleared; healthy from iteration %d", v.ID, v.RelievedIteration)
+	case falcon.IncidentClosed:
+		l.logf("incident", 0, "%s is closed", v.ID)
+	case falcon.IncidentVerified:
+	}
+}
+
+// VerdictText is a verdict in one sentence.
+func VerdictText(v falcon.Verdict) string {
+	where := ""
+	for _, d := range v.Devices {
+		where += " " + string(d)
+	}
+	for _, l := range v.Links {
+		where += " " + l.String()
+	}
+	if where != "" {
+		where = " on" + where
+	}
+	if len(v.Ranks) > 0 {
+		where += fmt.Sprintf(" (rank %s)", ranksText(v.Ranks))
+	}
+	return fmt.Sprintf("%s%s, confidence %.2f", v.Cause, where, v.Confidence)
+}
+
+func ranksText(ranks []falcon.Rank) string {
+	s := ""
+	for i, r := range ranks {
+		if i > 0 {
+			s += ", "
+		}
+		s += fmt.Sprint(int(r))
+	}
+	return s
+}
+
+// audit tells consoles of a deed, in the batch that holds what it leads to.
+func (l *operatorLog) audit(now time.Time, who Actor, d deed) {
+	d.Actor, d.Role, d.From = clean(who.Name), clean(who.Role), clean(who.From)
+	l.batch.add(record(now, kindEvent, eventRecord{
+		Iteration: l.det.Steady().Iteration, Kind: kindAudit, Text: clean(d.text()), Audit: &d,
+	}))
+}

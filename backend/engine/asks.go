@@ -106,7 +106,7 @@ func (e *Engine) obstacle(now time.Time, p pendingAsk) (why string, passing bool
 	if why, passing = e.unready(now); why != "" {
 		return why, passing
 	}
-	if why = e.unfit(p.ask); why != "" {
+	if why = e.cluster.unfitFor(p.ask); why != "" {
 		return why, false
 	}
 	return e.busy(now), true
@@ -129,7 +129,7 @@ func (e *Engine) busy(now time.Time) string {
 	for _, id := range sortedKeys(e.orders.open) {
 		return fmt.Sprintf("order %d is being agreed on", e.orders.open[id].Order.ID)
 	}
-	if e.windows.inFlight(now, e.jobNodes()) {
+	if e.windows.inFlight(now, e.cluster.jobNodes()) {
 		return "a profile window is in progress"
 	}
 	return ""
@@ -148,11 +148,11 @@ func (e *Engine) unready(now time.Time) (string, bool) {
 	if !e.stepped || !e.job.complete() || e.job.dirty || e.recheck {
 		return "the job's description still changes", true
 	}
-	if r := e.unsettled(); r >= 0 {
+	if r := e.cluster.unsettledRank(); r >= 0 {
 		return fmt.Sprintf("rank %d has not told yet what it uses in its new place", r), true
 	}
-	for _, n := range e.jobNodes() {
-		if !e.connected(n) {
+	for _, n := range e.cluster.jobNodes() {
+		if !e.cluster.connected(n) {
 			return fmt.Sprintf("the agent of node %s is away", n), true
 		}
 	}
@@ -165,18 +165,18 @@ func (e *Engine) unready(now time.Time) (string, bool) {
 	return "", false
 }
 
-// unfit names the first rank that can't be held, or tested.
-func (e *Engine) unfit(ask falcon.ValidationAsk) string {
-	for r := range e.job.world() {
-		if e.job.ranks[falcon.Rank(r)].state.GetUnhooked() {
+// unfitFor names the first rank that can't be held, or tested.
+func (c *clusterView) unfitFor(ask falcon.ValidationAsk) string {
+	for r := range c.job.world() {
+		if c.job.ranks[falcon.Rank(r)].state.GetUnhooked() {
 			return fmt.Sprintf("rank %d runs NCCL without the hook: start it with falcon-agent run", r)
 		}
 	}
 	for _, r := range testedRanks(ask) {
-		if int(r) < 0 || int(r) >= e.job.world() {
-			return fmt.Sprintf("rank %d is none of the job's %d", r, e.job.world())
+		if int(r) < 0 || int(r) >= c.job.world() {
+			return fmt.Sprintf("rank %d is none of the job's %d", r, c.job.world())
 		}
-		if e.job.ranks[r].state.GetTestWorkspace() == 0 {
+		if c.job.ranks[r].state.GetTestWorkspace() == 0 {
 			return fmt.Sprintf("rank %d has reserved no memory for tests: set FALCON_TEST_MB for its process", r)
 		}
 	}

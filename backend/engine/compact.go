@@ -73,6 +73,6 @@ func (e *Engine) compact(now time.Time, limit int64) {
 
 // atWork reports whether the job is being worked on, or a batch is under way.
 func (e *Engine) atWork() bool {
-	return e.mem.current() != nil || e.unadopted() != nil || e.mem.restart.going() || e.val.Active() || e.orders.heavy() ||
+	return e.mem.current() != nil || e.cluster.unadopted() != nil || e.mem.restart.going() || e.val.Active() || e.orders.heavy() ||
 		e.waits.round != nil || !e.batch.empty() || !e.mem.job.equal(e.mem.told)
 }

@@ -26,18 +26,18 @@ const (
 // cleanResult leaves of a pause's or test's answer what its node may say: of
 // its own ranks, once each, with counts in range. What can't be true of a rank
 // is turned into a refusal of that rank, so that it is named.
-func (e *Engine) cleanResult(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
+func (c *clusterView) cleanResult(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
 	out := &falconv1.CommandResult{Epoch: in.GetEpoch(), Id: in.GetId(), Status: in.GetStatus(), Detail: clean(in.GetDetail())}
 	seen := map[int32]bool{}
 	for _, p := range in.GetPauses() {
-		if e.nodeOf(falcon.Rank(p.GetRank())) == n.Name && !seen[p.GetRank()] {
+		if c.nodeOf(falcon.Rank(p.GetRank())) == n.Name && !seen[p.GetRank()] {
 			seen[p.GetRank()] = true
 			out.Pauses = append(out.Pauses, cleanPause(p))
 		}
 	}
 	clear(seen)
 	for _, t := range in.GetTests() {
-		if e.nodeOf(falcon.Rank(t.GetRank())) == n.Name && !seen[t.GetRank()] {
+		if c.nodeOf(falcon.Rank(t.GetRank())) == n.Name && !seen[t.GetRank()] {
 			seen[t.GetRank()] = true
 			out.Tests = append(out.Tests, cleanTest(t))
 		}

@@ -29,15 +29,15 @@ func (e *Engine) describe(now time.Time) {
 	e.job.dirty, e.recheck = false, false
 	switch {
 	case !e.stepped:
-	case e.standing() && now.Sub(e.recJobAt) < tickPeriod: // thousands of ranks speak at once
+	case e.cluster.descriptionFrozen() && now.Sub(e.recJobAt) < tickPeriod: // thousands of ranks speak at once
 		e.recheck = true
 	default:
 		e.stepRecoveryJob(now) // what the adapters say may be new
 	}
-	if e.standing() || !e.job.complete() {
+	if e.cluster.descriptionFrozen() || !e.job.complete() {
 		return
 	}
-	if v := e.unadopted(); v != nil && e.adopt(now, *v) {
+	if v := e.cluster.unadopted(); v != nil && e.adopt(now, *v) {
 		return
 	}
 	rec, wait, why := e.candidate()
@@ -109,7 +109,7 @@ func (e *Engine) candidate() (rec jobRecord, wait time.Duration, why string) {
 		if why != "" {
 			wait = max(wait, layoutWait)
 		}
-	case rec.MicroBatches == nil || e.orderOut() || e.unsettled() >= 0:
+	case rec.MicroBatches == nil || e.orderOut() || e.cluster.unsettledRank() >= 0:
 		rec.MicroBatches = was.MicroBatches // the commit says
 	case was.MicroBatches != nil && !slices.Equal(rec.MicroBatches, was.MicroBatches):
 		wait = microBatchSettle
@@ -183,7 +183,7 @@ func (e *Engine) stepDetectorJob(now time.Time, rec jobRecord) {
 	if rec.Rejoined != 0 && e.mem.baseline.JobEpoch+1 == rec.Epoch {
 		keep = e.mem.baseline.Ms // the same job on as good devices: what was healthy before is so now
 	}
-	if e.job.complete() && (e.comms == nil || e.unsettled() < 0) {
+	if e.job.complete() && (e.comms == nil || e.cluster.unsettledRank() < 0) {
 		e.comms = e.job.comms(rec.Layout)
 	}
 	e.det.Step(now, detect.Job{
@@ -203,11 +203,11 @@ func (e *Engine) tellDetectorJob(now time.Time) {
 
 func (e *Engine) stepPlannerJob(now time.Time) {
 	rec := e.mem.job
-	e.means = e.meansNow()
+	e.means = e.cluster.launchMeans()
 	in := mitigate.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
 		Placement: slices.Clone(rec.Placement), Spares: e.means.spares, CanLaunch: e.means.launch, Adapter: rec.Adapter,
-		Recovered: rec.Rejoined != 0, Generation: e.generation(),
+		Recovered: rec.Rejoined != 0, Generation: e.cluster.newestGeneration(),
 	}
 	e.job.declare(&in)
 	e.plan.Step(now, in)
@@ -221,32 +221,24 @@ type means struct {
 
 func (m means) equal(o means) bool { return m.launch == o.launch && slices.Equal(m.spares, o.spares) }
 
-// meansNow looks at the agents: a spare is here, can start as many processes as
+// launchMeans looks at the agents: a spare is here, can start as many processes as
 // a node of the job holds, and holds none.
-func (e *Engine) meansNow() means {
+func (c *clusterView) launchMeans() means {
 	held, most := map[falcon.Node]int{}, 0
-	for _, d := range e.mem.job.Placement {
+	for _, d := range c.mem.job.Placement {
 		held[d.Node()]++
 		most = max(most, held[d.Node()])
 	}
 	out := means{launch: len(held) > 0}
 	for name, n := range held {
-		out.launch = out.launch && e.starts(name) >= n
+		out.launch = out.launch && c.launchSlots(name) >= n
 	}
-	for _, n := range e.nodes.Nodes() {
-		if held[n.Name] == 0 && most > 0 && e.starts(n.Name) >= most && !e.job.livesOn(n.Name) && !e.mem.fences.node(n.Name) {
+	for _, n := range c.nodes.Nodes() {
+		if held[n.Name] == 0 && most > 0 && c.launchSlots(n.Name) >= most && !c.job.livesOn(n.Name) && !c.mem.fences.node(n.Name) {
 			out.spares = append(out.spares, n.Name)
 		}
 	}
 	return out
-}
-
-// starts is how many processes a node can start now.
-func (e *Engine) starts(name falcon.Node) int {
-	if n := e.nodes.Node(name); n != nil && n.Connected() {
-		return int(n.Hello.GetLaunchRanks())
-	}
-	return 0
 }
 
 // meansPeriod is how often the agents are looked at for that.
@@ -258,7 +250,7 @@ func (e *Engine) tellMeans(now time.Time) {
 		return
 	}
 	e.meansAt = now
-	if !e.meansNow().equal(e.means) {
+	if !e.cluster.launchMeans().equal(e.means) {
 		e.stepPlannerJob(now)
 	}
 	e.stepRecoveryJob(now)

@@ -12,7 +12,7 @@ import (
 // they said until then is old, and never the job's split again.
 func TestAgreedSplitOutlivesOlderWords(t *testing.T) {
 	now := time.Unix(1000, 0)
-	e := &Engine{mem: newMemory(), job: newJob(), orders: newOrderBook(nil, nil)}
+	e := bareEngine(newMemory())
 	for r := range int32(4) {
 		e.job.set("n0", &falconv1.RankState{Rank: r, Pid: 10 + r, Alive: true, World: 4, Tp: 1, Dp: 2, Pp: 2, MicroBatches: 2})
 	}

@@ -139,10 +139,10 @@ type Engine struct {
 	ahead       []aheadSample // of ranks whose placement's outcome is not known yet
 	rejob       bool          // the detector is to hear of the job once it has heard of the action
 	comms       map[falcon.Rank][]falcon.Comm
-	restartDone map[uint64]bool           // commands of the restart that were carried out
-	attached    map[falcon.Node]time.Time // since when each agent's stream is open
-	means       means                     // what the planner was told it can restart with
-	meansAt     time.Time
+	restartDone map[uint64]bool // commands of the restart that were carried out
+
+	means   means // what the planner was told it can restart with
+	meansAt time.Time
 
 	written written // what the newest records say
 	waits   waits   // a batch that the disk did not take
@@ -164,6 +164,7 @@ type Engine struct {
 	refusedTold map[string]bool // of whom it was told that they are fenced
 	batch       *batch
 	oplog       *operatorLog
+	cluster     *clusterView
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -211,10 +212,11 @@ func assemble(cfg Config, mem *memory) *Engine {
 		refusedTold: map[string]bool{},
 		readings:    map[falcon.Device]falcon.GPUReading{},
 		nics:        map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
-		restartDone: map[uint64]bool{}, attached: map[falcon.Node]time.Time{},
-		batch: newBatch(mem.reserved), dirty: true,
+		restartDone: map[uint64]bool{},
+		batch:       newBatch(mem.reserved), dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
 	}
+	e.cluster = &clusterView{cfg: &e.cfg, mem: mem, job: e.job, nodes: e.nodes, attached: map[falcon.Node]time.Time{}}
 	e.oplog = newOperatorLog(cfg.Now, e.det, e.batch)
 	for _, o := range e.orders.open {
 		o.listen = cfg.Now().Add(VoteWait)

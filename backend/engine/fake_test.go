@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -466,3 +467,8 @@ func (b *bench) halt() error {
 }
 
 var tester = Actor{Name: "tester", Role: "approver", From: "test"}
+
+// bareEngine has no journal and machines that want nothing.
+func bareEngine(mem *memory) *Engine {
+	return assemble(Config{Now: time.Now, Log: slog.New(slog.DiscardHandler), Detector: &fakeDetector{newest: -1}, Recoverer: asleep{}}, mem)
+}

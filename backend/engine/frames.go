@@ -83,7 +83,7 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 	if renewed { // what was sent on the older stream may not have arrived
 		e.val.Step(now, validate.Lost{Node: n.Name})
 	}
-	e.attached[n.Name] = now
+	e.cluster.attached[n.Name] = now
 	e.ear.attached(n.Name)
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
 	e.oplog.logf("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
@@ -117,7 +117,7 @@ func (e *Engine) retell(n *fleet.Node, now time.Time) {
 // retellOrders sends the open orders again, to a node that holds ranks: another one
 // would refuse them.
 func (e *Engine) retellOrders(n *fleet.Node, now time.Time) {
-	if len(e.orders.open) == 0 || !slices.Contains(e.jobNodes(), n.Name) {
+	if len(e.orders.open) == 0 || !slices.Contains(e.cluster.jobNodes(), n.Name) {
 		return
 	}
 	for _, id := range sortedKeys(e.orders.open) {
@@ -160,9 +160,9 @@ func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 		return
 	}
 	e.lastData = now
-	v := e.recovering()
+	v := e.cluster.recovering()
 	if v == nil {
-		v = e.unadopted()
+		v = e.cluster.unadopted()
 	}
 	switch r := e.mem.restart; {
 	case r.Phase == phaseLaunching: // of the job epoch that is about to begin, but for the old one's last
@@ -189,7 +189,7 @@ func (e *Engine) attribute(n *fleet.Node, in []*falconv1.Sample, now time.Time) 
 		if p := e.job.ranks[r]; p != nil && e.mem.fences.process(p.name) {
 			continue
 		}
-		if e.nodeAt(r, s.GetIteration()) != n.Name {
+		if e.cluster.nodeAtIteration(r, s.GetIteration()) != n.Name {
 			if coming == nil {
 				coming = e.coming(n.Name)
 			}
@@ -264,7 +264,7 @@ func (e *Engine) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {
 	e.profiled = true
 	out := detect.Profiled{Window: w.window, Refused: clean(in.GetRefused())}
 	for _, p := range in.GetRanks() {
-		if e.nodeOf(falcon.Rank(p.GetRank())) == n.Name && plausibleProfile(p) {
+		if e.cluster.nodeOf(falcon.Rank(p.GetRank())) == n.Name && plausibleProfile(p) {
 			out.Profiles = append(out.Profiles, profileFrom(w.window, p))
 		}
 	}
@@ -300,18 +300,18 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		return
 	}
 	if e.val.Awaits(in.GetId()) {
-		e.val.Step(now, validate.Answer{Node: n.Name, Result: e.cleanResult(n, in)})
+		e.val.Step(now, validate.Answer{Node: n.Name, Result: e.cluster.cleanResult(n, in)})
 		return
 	}
 	if e.restartResult(now, n.Name, in) || e.recoverResult(now, n.Name, in) {
 		return
 	}
 	if o := e.orders.open[in.GetId()]; o != nil {
-		o.result(n.Name, e.own(n, in))
+		o.result(n.Name, e.cluster.ownAcks(n, in))
 		e.judgeOrders(now)
 		return
 	}
-	if e.orders.late(n.Name, e.own(n, in), e.mem.job.Epoch) {
+	if e.orders.late(n.Name, e.cluster.ownAcks(n, in), e.mem.job.Epoch) {
 		e.judgeOrders(now)
 		return
 	}
@@ -321,31 +321,6 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		w.answered[n.Name] = true
 		e.det.Step(now, detect.Profiled{Window: w.window, Refused: clean(string(n.Name) + ": " + in.GetDetail())})
 	}
-}
-
-// own leaves only acknowledgements of ranks that live on the node. A rank
-// whose process has ended since still counts: its vote was cast.
-func (e *Engine) own(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
-	in.Ranks = slices.DeleteFunc(in.Ranks, func(a *falconv1.RankAck) bool {
-		p := e.job.ranks[falcon.Rank(a.GetRank())]
-		return e.nodeOf(falcon.Rank(a.GetRank())) != n.Name || p != nil && e.mem.fences.process(p.name)
-	})
-	return in
-}
-
-// nodeOf is where a rank lives: by its agent's word, or, before that has come
-// again after a restart, by the journal's.
-func (e *Engine) nodeOf(r falcon.Rank) falcon.Node {
-	if p := e.job.ranks[r]; p != nil {
-		return p.node
-	}
-	if v := e.recovering(); v != nil && r >= 0 && int(r) < len(v.Placement) {
-		return v.Placement[r].Node()
-	}
-	if r >= 0 && int(r) < len(e.mem.job.Placement) {
-		return e.mem.job.Placement[r].Node()
-	}
-	return ""
 }
 
 func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
@@ -387,15 +362,15 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	rank := e.job.seat(n.Name, in).rank
 	old := e.job.ranks[rank]
 	was := old != nil && old.state.GetAlive()
-	if e.misplaced(n.Name, rank, in) {
+	if e.cluster.misplaced(n.Name, rank, in) {
 		e.oplog.logf("rank", 2, "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
 		return
 	}
-	if e.stray(n.Name, rank, in) {
+	if e.cluster.isStray(n.Name, rank, in) {
 		e.endStray(now, n.Name, rank, in)
 		return
 	}
-	if was && old.node != n.Name && e.connected(old.node) && !e.placed(n.Name, rank) {
+	if was && old.node != n.Name && e.cluster.connected(old.node) && !e.cluster.placed(n.Name, rank) {
 		e.oplog.logf("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		return
 	}
@@ -424,11 +399,6 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		}
 		e.oplog.logf("rank", severity, "rank %d on node %s has ended%s", rank, n.Name, how(in.GetExit()))
 	}
-}
-
-func (e *Engine) connected(name falcon.Node) bool {
-	n := e.nodes.Node(name)
-	return n != nil && n.Connected()
 }
 
 func how(exit string) string {

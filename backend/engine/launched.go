@@ -45,7 +45,7 @@ func (e *Engine) noteLaunchEnded(now time.Time, p *process) {
 func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
 	e.turnTo(now, r, phaseOver)
 	e.oplog.logf("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
-	rec := e.unseen(*r.Launch)
+	rec := e.cluster.unseenLaunch(*r.Launch)
 	if n := len(r.Launch.Placement); len(e.job.ranks) == n && e.job.world() == n {
 		rec, _, _ = e.candidate()
 	}
@@ -56,21 +56,11 @@ func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
 	e.launchOver(now, r)
 }
 
-// unseen is the job that a launch has started, without its processes.
-func (e *Engine) unseen(l falcon.Launch) jobRecord {
-	was := e.mem.job
+// unseenLaunch is the job that a launch has started, without its processes.
+func (c *clusterView) unseenLaunch(l falcon.Launch) jobRecord {
+	was := c.mem.job
 	return jobRecord{
 		Epoch: was.Epoch + 1, Processes: make([]string, len(l.Placement)), Layout: was.Layout,
 		Placement: slices.Clone(l.Placement), Generation: l.Generation, Adapter: was.Adapter,
 	}
-}
-
-// finishedBefore reports whether all ranks of the job have ended with success, as
-// far as the journal knows.
-func (e *Engine) finishedBefore() bool {
-	ended := map[falcon.Rank]bool{}
-	for _, r := range e.mem.ended.of(e.mem.job.Epoch) {
-		ended[r] = true
-	}
-	return len(ended) > 0 && len(ended) == len(e.mem.job.Placement)
 }

@@ -51,11 +51,11 @@ func (l *leads) tooFar(node falcon.Node, iteration int64, now time.Time) bool {
 func (e *Engine) inStep(samples []falcon.Sample, now time.Time) []falcon.Sample {
 	ahead := e.leads
 	for _, s := range samples {
-		ahead.note(e.nodeOf(s.Rank), s.Iteration, now)
+		ahead.note(e.cluster.nodeOf(s.Rank), s.Iteration, now)
 	}
 	out := samples[:0]
 	for _, s := range samples {
-		node := e.nodeOf(s.Rank)
+		node := e.cluster.nodeOf(s.Rank)
 		if ahead.tooFar(node, s.Iteration, now) {
 			e.oplog.logf("rank", 2, "rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored", s.Rank, node, s.Iteration)
 			continue

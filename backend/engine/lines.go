@@ -55,7 +55,7 @@ func agentsCause(kind string, severity int32) bool {
 	return false
 }
 
-// affords says whether one more line of a kind may be told now: its node's
+// withinBudget says whether one more line of a kind may be told now: its node's
 // budget first, then that of all nodes. What was left out is told as a number
 // when the next period begins.
 func (l *operatorLog) withinBudget(kind string) bool {
@@ -90,7 +90,7 @@ func planKind(kind string) string {
 	return kind
 }
 
-// noteDetected passes on what the detector judged to be nothing; onsets and
+// detected passes on what the detector judged to be nothing; onsets and
 // reliefs are told from the incident itself.
 func (l *operatorLog) detected(n detect.Note) {
 	switch n.Kind {
@@ -105,7 +105,7 @@ func (l *operatorLog) detected(n detect.Note) {
 	l.logAt(n.Iteration, n.Kind, 0, "%s", n.Text)
 }
 
-// tellIncident says what is new about an incident.
+// incident says what is new about an incident.
 func (l *operatorLog) incident(old falcon.Incident, known bool, v falcon.Incident) {
 	severity := int32(max(v.Verdict.Severity, 1))
 	if !known {

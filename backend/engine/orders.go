@@ -126,10 +126,10 @@ func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
 // mayGo says whether an order can go out now: nothing else is being done with
 // the job that it would overlap.
 func (e *Engine) mayGo(o *order, now time.Time) bool {
-	if o.Order.Epoch != e.mem.job.Epoch || e.unadopted() != nil {
+	if o.Order.Epoch != e.mem.job.Epoch || e.cluster.unadopted() != nil {
 		return false // ranks would still vote for what the planner has given up
 	}
-	return !e.val.Active() && e.recovering() == nil && !(o.heavy() && e.windows.inFlight(now, e.jobNodes()))
+	return !e.val.Active() && e.cluster.recovering() == nil && !(o.heavy() && e.windows.inFlight(now, e.cluster.jobNodes()))
 }
 
 // goes marks an order as sent. Its life begins now, where it is sent for the first
@@ -146,7 +146,7 @@ func (e *Engine) sendOrders(now time.Time) {
 	for _, id := range sortedKeys(e.orders.open) {
 		if o := e.orders.open[id]; !o.sent && e.mayGo(o, now) {
 			o.goes(now)
-			e.broadcast(o.frame(e.mem.epoch, now))
+			e.cluster.broadcast(o.frame(e.mem.epoch, now))
 		}
 	}
 }
@@ -154,7 +154,7 @@ func (e *Engine) sendOrders(now time.Time) {
 // letGo sends what has waited for something else to end.
 func (e *Engine) letGo(now time.Time) {
 	e.sendOrders(now)
-	if len(e.waiting) > 0 && !e.val.Active() && e.recovering() == nil && e.request == nil && !e.orders.heavy() {
+	if len(e.waiting) > 0 && !e.val.Active() && e.cluster.recovering() == nil && e.request == nil && !e.orders.heavy() {
 		e.sendWindows(now)
 	}
 }
@@ -164,7 +164,7 @@ func (e *Engine) sendWindows(now time.Time) {
 	for _, w := range e.waiting {
 		w.deadline = now.Add(WindowLife)
 		e.windows.add(w)
-		e.broadcast(w.frame(e.mem.epoch, now))
+		e.cluster.broadcast(w.frame(e.mem.epoch, now))
 	}
 	e.waiting = nil
 }
@@ -172,7 +172,7 @@ func (e *Engine) sendWindows(now time.Time) {
 // orderDeadline leaves an order its life beyond what holds it back.
 func (e *Engine) orderDeadline(now time.Time, o falcon.Order) time.Time {
 	at := e.afterHold(now)
-	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && e.windows.inFlight(now, e.jobNodes()) {
+	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && e.windows.inFlight(now, e.cluster.jobNodes()) {
 		at = at.Add(WindowLife)
 	}
 	return at.Add(OrderLife)

@@ -72,13 +72,13 @@ func (o *order) witness(p *process, now time.Time) {
 	}
 }
 
-// witnesses gathers what the processes have announced about an order.
-func (e *Engine) witnesses(o *order, now time.Time) {
+// gatherWitnesses gathers what the processes have announced about an order.
+func (c *clusterView) gatherWitnesses(o *order, now time.Time) {
 	if o.Order.Kind != falcon.OrderPlacement {
 		return
 	}
-	for _, r := range sortedKeys(e.job.ranks) {
-		o.witness(e.job.ranks[r], now)
+	for _, r := range sortedKeys(c.job.ranks) {
+		o.witness(c.job.ranks[r], now)
 	}
 }
 
@@ -137,15 +137,15 @@ func (j *job) move(perm []falcon.Rank, id uint64) {
 	j.dirty = true
 }
 
-// announced finds a placement that all processes say they have carried out and
+// announcedPlacement finds a placement that all processes say they have carried out and
 // that no open order stands for: its order was given up on, or its journal is
 // lost. The processes are right.
-func (e *Engine) announced() (id uint64, iteration int64, perm []falcon.Rank) {
-	world := len(e.mem.job.Processes)
+func (c *clusterView) announcedPlacement() (id uint64, iteration int64, perm []falcon.Rank) {
+	world := len(c.mem.job.Processes)
 	perm = make([]falcon.Rank, world)
 	taken := make([]bool, world)
 	for r := range world {
-		p := e.job.ranks[falcon.Rank(r)]
+		p := c.job.ranks[falcon.Rank(r)]
 		if p == nil || p.next == nil || (id != 0 && p.next.GetPlacementOrder() != id) {
 			return 0, 0, nil
 		}
@@ -161,7 +161,7 @@ func (e *Engine) announced() (id uint64, iteration int64, perm []falcon.Rank) {
 
 // reconcile takes a placement from the processes' own word.
 func (e *Engine) reconcile(now time.Time) {
-	id, iteration, perm := e.announced()
+	id, iteration, perm := e.cluster.announcedPlacement()
 	if id == 0 || e.orders.byOrder(id) != nil || !e.place(now, id, iteration, perm) {
 		return
 	}
@@ -171,31 +171,10 @@ func (e *Engine) reconcile(now time.Time) {
 	e.stepPlannerJob(now)
 }
 
-// unsettled is a rank whose process has not told yet which communicators it
-// uses since the newest placement; -1 when there is none.
-func (e *Engine) unsettled() falcon.Rank {
-	for r := range e.job.world() {
-		if p := e.job.ranks[falcon.Rank(r)]; p == nil || !p.settled() || p.next != nil {
-			return falcon.Rank(r)
-		}
-	}
-	return -1
-}
-
 // aheadSample came before the outcome of the placement that it belongs to.
 type aheadSample struct {
 	node   falcon.Node
 	sample falcon.Sample
-}
-
-// nodeAt is where a rank lived at an iteration, under the newest placement or
-// the one before.
-func (e *Engine) nodeAt(r falcon.Rank, iteration int64) falcon.Node {
-	job := &e.mem.job
-	if iteration < job.PlacedIteration && r >= 0 && int(r) < len(job.Before) {
-		return job.Before[r].Node()
-	}
-	return e.nodeOf(r)
 }
 
 // coming are the ranks that a placement on its way brings to a node.
@@ -203,7 +182,7 @@ func (e *Engine) coming(node falcon.Node) map[falcon.Rank]bool {
 	out := map[falcon.Rank]bool{}
 	for _, o := range e.orders.open {
 		for old, now := range moves(o.Order.Blocks, len(e.mem.job.Processes)) {
-			if e.nodeOf(falcon.Rank(old)) == node {
+			if e.cluster.nodeOf(falcon.Rank(old)) == node {
 				out[now] = true
 			}
 		}
@@ -231,7 +210,7 @@ func (e *Engine) takeAhead(now time.Time) {
 	e.ahead = nil
 	var out []falcon.Sample
 	for _, a := range waiting {
-		if e.nodeAt(a.sample.Rank, a.sample.Iteration) == a.node {
+		if e.cluster.nodeAtIteration(a.sample.Rank, a.sample.Iteration) == a.node {
 			out = append(out, a.sample)
 		}
 	}

@@ -77,52 +77,14 @@ func (m *memory) setRecovery(v falcon.Recovery) {
 	m.recoveries = slices.Delete(m.recoveries, 0, max(0, len(m.recoveries)-recoveriesKept))
 }
 
-// recovering is the recovery that is at work on the job; nil while there is
-// none, or one only waits for a decision.
-func (e *Engine) recovering() *falcon.Recovery {
-	if v := e.mem.current(); v != nil && v.State != falcon.RecoveryProposed {
-		return v
-	}
-	return nil
-}
-
-// unadopted is a recovery that has succeeded and whose job epoch has not begun.
-func (e *Engine) unadopted() *falcon.Recovery {
-	n := len(e.mem.recoveries)
-	if n == 0 {
-		return nil
-	}
-	v := &e.mem.recoveries[n-1]
-	if v.State == falcon.RecoveryResumed && v.Generation > e.mem.job.Rejoined && v.JobEpoch == e.mem.job.Epoch {
-		return v
-	}
-	return nil
-}
-
-// standing says that the job's description stands still: a recovery is at work,
-// and not by a whole restart.
-func (e *Engine) standing() bool { return e.recovering() != nil && !e.mem.restart.going() }
-
-// generation is the highest one ever used.
-func (e *Engine) generation() uint64 {
-	g := max(e.mem.generation, e.mem.job.newest())
-	if l := e.mem.restart.Launch; l != nil {
-		g = max(g, l.Generation)
-	}
-	for i := range e.mem.actions {
-		g = max(g, e.mem.actions[i].Generation)
-	}
-	return g
-}
-
 // restoreRecovery gives the machine back what the journal kept.
 func (e *Engine) restoreRecovery(now time.Time) {
 	e.fenceStore(e.mem.fences.newest)
 	e.rec.Step(now, recovery.SetPolicy{Policy: e.mem.policy.Policy})
 	ended := e.mem.ended.of(e.mem.job.Epoch)
-	if len(e.mem.recoveries) > 0 || e.generation() > 0 || len(e.mem.devices) > 0 || len(ended) > 0 {
+	if len(e.mem.recoveries) > 0 || e.cluster.newestGeneration() > 0 || len(e.mem.devices) > 0 || len(ended) > 0 {
 		e.rec.Step(now, recovery.Restored{
-			Recoveries: slices.Clone(e.mem.recoveries), NextID: e.mem.nextRecovery, Generation: e.generation(),
+			Recoveries: slices.Clone(e.mem.recoveries), NextID: e.mem.nextRecovery, Generation: e.cluster.newestGeneration(),
 			Devices: slices.Collect(maps.Values(e.mem.devices)), Ended: ended,
 		})
 	}
@@ -134,7 +96,7 @@ func (e *Engine) stepRecoveryJob(now time.Time) {
 		return
 	}
 	e.recJobAt = now
-	in := e.recoveryJob()
+	in := e.cluster.recoveryJob()
 	fresh := in.Epoch != e.recJob.Epoch || !slices.Equal(in.Placement, e.recJob.Placement)
 	if !fresh && sameRecoveryJob(in, e.recJob) {
 		return
@@ -148,36 +110,36 @@ func (e *Engine) stepRecoveryJob(now time.Time) {
 	}
 }
 
-func (e *Engine) recoveryJob() recovery.Job {
-	rec := e.mem.job
+func (c *clusterView) recoveryJob() recovery.Job {
+	rec := c.mem.job
 	in := recovery.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: rec.newest(),
-		Spares: e.meansNow().spares, CanLaunch: map[falcon.Node]bool{}, Away: e.awayNodes(), Domains: e.cfg.Recovery.Racks, Adapter: rec.Adapter,
+		Spares: c.launchMeans().spares, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Adapter: rec.Adapter,
 		Splits: slices.Clone(rec.MicroBatches), Checkpoint: falcon.NoIteration,
 	}
-	if v := e.unadopted(); v != nil { // its epoch is about to begin
+	if v := c.unadopted(); v != nil { // its epoch is about to begin
 		in.Placement, in.Generation = slices.Clone(v.Placement), v.Generation
 	}
-	for _, n := range e.nodes.Nodes() {
-		if e.starts(n.Name) > 0 && !e.mem.fences.node(n.Name) {
+	for _, n := range c.nodes.Nodes() {
+		if c.launchSlots(n.Name) > 0 && !c.mem.fences.node(n.Name) {
 			in.CanLaunch[n.Name] = true
 		}
 	}
-	e.declared(&in)
+	c.addDeclaredState(&in)
 	return in
 }
 
 // awayNodes are those in use whose agents are not connected, but for those that
 // had no launch command when they were last heard.
-func (e *Engine) awayNodes() map[falcon.Node]bool {
+func (c *clusterView) awayNodes() map[falcon.Node]bool {
 	out := map[falcon.Node]bool{}
-	in := []falcon.Placement{e.mem.job.Placement}
-	if v := e.mem.current(); v != nil {
+	in := []falcon.Placement{c.mem.job.Placement}
+	if v := c.mem.current(); v != nil {
 		in = append(in, v.Placement) // a spare may hold ranks already
 	}
 	for _, p := range in {
 		for _, name := range placementNodes(p) {
-			n := e.nodes.Node(name)
+			n := c.nodes.Node(name)
 			if n == nil || !n.Connected() && n.Hello.GetLaunchRanks() > 0 {
 				out[name] = true
 			}
@@ -186,12 +148,12 @@ func (e *Engine) awayNodes() map[falcon.Node]bool {
 	return out
 }
 
-// declared fills in what the adapters say of the job's state: the whole job
+// addDeclaredState fills in what the adapters say of the job's state: the whole job
 // has what its weakest rank has.
-func (e *Engine) declared(in *recovery.Job) {
+func (c *clusterView) addDeclaredState(in *recovery.Job) {
 	least := int64(math.MaxInt64)
 	for r := range in.Layout.World() {
-		p := e.job.ranks[falcon.Rank(r)]
+		p := c.job.ranks[falcon.Rank(r)]
 		if p == nil || !p.state.GetAlive() {
 			continue // what the others say holds for it
 		}
@@ -227,7 +189,7 @@ func (e *Engine) stepProcess(now time.Time, p *process) {
 	e.rec.Step(now, recovery.Process{
 		Rank: p.rank, Node: p.node, Pid: int(s.GetPid()), Generation: s.GetGeneration(), Alive: s.GetAlive(),
 		Normal: falconv1.ExitedWell(s.GetExit()) || leaving, Finished: falconv1.ExitedWell(s.GetExit()) && !leaving, Exit: clean(s.GetExit()), Park: e.parkFrom(s.GetPark()),
-		Rejoined: min(s.GetRejoinedGeneration(), e.generation()),
+		Rejoined: min(s.GetRejoinedGeneration(), e.cluster.newestGeneration()),
 	})
 }
 
@@ -243,7 +205,7 @@ func (e *Engine) leaving() bool {
 // parkFrom reads where a process waits. A word about a generation that nobody
 // has given out is none.
 func (e *Engine) parkFrom(in *falconv1.Park) *recovery.Park {
-	if in == nil || in.GetGeneration() > e.generation() || in.GetTag() < -1 || in.GetTag() > iterationMost {
+	if in == nil || in.GetGeneration() > e.cluster.newestGeneration() || in.GetTag() < -1 || in.GetTag() > iterationMost {
 		return nil
 	}
 	out := &recovery.Park{Generation: in.GetGeneration(), Joining: in.GetJoining(), Tag: in.GetTag()}
@@ -411,11 +373,11 @@ func (e *Engine) recovered(now time.Time, v falcon.Recovery) {
 // adopt begins the job epoch that a recovery has led to; false while, or as, it
 // is another job that runs.
 func (e *Engine) adopt(now time.Time, v falcon.Recovery) bool {
-	rec, ok := e.adoptable(v)
+	rec, ok := e.cluster.adoptable(v)
 	if !ok {
 		return false
 	}
-	if r := e.unjoined(v.Generation); r >= 0 && now.UnixNano()-v.EndedNs < int64(adoptWait) {
+	if r := e.cluster.unjoined(v.Generation); r >= 0 && now.UnixNano()-v.EndedNs < int64(adoptWait) {
 		e.recheck = true
 		return true
 	}
@@ -428,31 +390,31 @@ func (e *Engine) adopt(now time.Time, v falcon.Recovery) bool {
 
 // adoptable describes the job after a recovery, where its processes are those
 // that the recovery has left and made.
-func (e *Engine) adoptable(v falcon.Recovery) (jobRecord, bool) {
-	rec := e.mem.job
-	now := e.job.processes()
+func (c *clusterView) adoptable(v falcon.Recovery) (jobRecord, bool) {
+	rec := c.mem.job
+	now := c.job.processes()
 	if len(now) != len(rec.Processes) {
 		return rec, false
 	}
-	made := e.madeAnew(rec.Epoch)
+	made := c.replacedSince(rec.Epoch)
 	for r, name := range now {
-		p := e.job.ranks[falcon.Rank(r)]
+		p := c.job.ranks[falcon.Rank(r)]
 		if name != rec.Processes[r] && (!made[falcon.Rank(r)] || p.state.GetGeneration() > v.Generation) {
 			return rec, false
 		}
 	}
 	rec.Epoch++
-	rec.Processes, rec.Placement, rec.Rejoined, rec.Adapter = now, e.job.placement(), v.Generation, e.job.adapter()
-	rec.PlacementOrder, rec.PlacedIteration, rec.Before = e.job.order(), 0, nil
+	rec.Processes, rec.Placement, rec.Rejoined, rec.Adapter = now, c.job.placement(), v.Generation, c.job.adapter()
+	rec.PlacementOrder, rec.PlacedIteration, rec.Before = c.job.order(), 0, nil
 	return rec, true
 }
 
-// madeAnew are the ranks that recoveries of a job epoch have replaced: one may
+// replacedSince are the ranks that recoveries of a job epoch have replaced: one may
 // begin before the epoch that another has led to.
-func (e *Engine) madeAnew(epoch uint64) map[falcon.Rank]bool {
+func (c *clusterView) replacedSince(epoch uint64) map[falcon.Rank]bool {
 	out := map[falcon.Rank]bool{}
-	for i := range e.mem.recoveries {
-		if v := &e.mem.recoveries[i]; v.JobEpoch == epoch {
+	for i := range c.mem.recoveries {
+		if v := &c.mem.recoveries[i]; v.JobEpoch == epoch {
 			for r := range v.Replaced {
 				out[r] = true
 			}
@@ -463,9 +425,9 @@ func (e *Engine) madeAnew(epoch uint64) map[falcon.Rank]bool {
 
 // unjoined is a rank whose process has not told that it trains in a generation;
 // -1 when there is none.
-func (e *Engine) unjoined(generation uint64) falcon.Rank {
-	for r := range e.job.world() {
-		if p := e.job.ranks[falcon.Rank(r)]; p == nil || p.state.GetRejoinedGeneration() < generation {
+func (c *clusterView) unjoined(generation uint64) falcon.Rank {
+	for r := range c.job.world() {
+		if p := c.job.ranks[falcon.Rank(r)]; p == nil || p.state.GetRejoinedGeneration() < generation {
 			return falcon.Rank(r)
 		}
 	}

@@ -191,9 +191,9 @@ func (e *Engine) demand(now time.Time, who Actor, q *falconv1.RecoverRequest) (s
 		return "", fmt.Errorf("%w: the job has no rank %d; its ranks are 0 to %d", ErrNotFound, q.GetRank(), e.mem.job.Layout.World()-1)
 	case q.GetVerb() == verbRenew:
 		d.Rank = falcon.Rank(q.GetRank())
-		d.Node = e.nodeOf(d.Rank)
-	case !slices.Contains(e.jobNodes(), node):
-		return "", fmt.Errorf("%w: node %q holds no rank of the job; its nodes are %s", ErrNotFound, clean(string(node)), nodesText(e.jobNodes()))
+		d.Node = e.cluster.nodeOf(d.Rank)
+	case !slices.Contains(e.cluster.jobNodes(), node):
+		return "", fmt.Errorf("%w: node %q holds no rank of the job; its nodes are %s", ErrNotFound, clean(string(node)), nodesText(e.cluster.jobNodes()))
 	}
 	if err := e.rec.CheckDemand(d); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrRefused, err)
@@ -215,7 +215,7 @@ func (e *Engine) demanded(now time.Time, who Actor, verb, reason string) (string
 
 // exposures is what would be lost if a part of the cluster went now.
 func (e *Engine) exposures() ([]*falconv1.Exposure, string) {
-	job := e.recoveryJob()
+	job := e.cluster.recoveryJob()
 	switch {
 	case job.Epoch == 0:
 		return nil, "no job is known"

@@ -86,18 +86,11 @@ func nodeOfProcess(name string) falcon.Node {
 	return falcon.Node(node)
 }
 
-// placed says that a recovery in progress has a rank on a node, whoever else
-// claims it.
-func (e *Engine) placed(node falcon.Node, r falcon.Rank) bool {
-	v := e.recovering()
-	return v != nil && r >= 0 && int(r) < len(v.Placement) && v.Placement[r].Node() == node
-}
-
 // misplaced says that a process is none that a recovery in progress knows of:
 // its rank belongs elsewhere, or its generation was given out to nobody.
-func (e *Engine) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.RankState) bool {
-	v := e.recovering()
-	if v == nil || e.mem.restart.going() || r < 0 || int(r) >= len(v.Placement) || e.job.named[processName(node, s)] != nil {
+func (c *clusterView) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.RankState) bool {
+	v := c.recovering()
+	if v == nil || c.mem.restart.going() || r < 0 || int(r) >= len(v.Placement) || c.job.named[processName(node, s)] != nil {
 		return false
 	}
 	return v.Placement[r].Node() != node || s.GetGeneration() > v.Generation
@@ -175,7 +168,7 @@ func (e *Engine) stopFenced(n falcon.Node) {
 		return
 	}
 	now := e.cfg.Now()
-	e.tellNode(n, command(&falconv1.Command{
+	e.cluster.send(n, command(&falconv1.Command{
 		Epoch: e.mem.epoch, Id: v.Stop + uint64(slices.Index(v.Nodes, n)), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: v.Generation}},
 	}, now))
@@ -214,10 +207,10 @@ func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string)
 	if !e.mem.fences.node(node) {
 		return fmt.Errorf("%w: node %q is not fenced", ErrNotFound, clean(string(node)))
 	}
-	if v := e.recovering(); v != nil && slices.Contains(v.Fenced, node) {
+	if v := e.cluster.recovering(); v != nil && slices.Contains(v.Fenced, node) {
 		return fmt.Errorf("%w: %s has fenced node %s and is in progress (%s); lift it when that is over", ErrStale, v.ID, node, v.State)
 	}
-	if why := e.leftOver(now, node); why != "" {
+	if why := e.cluster.leftRunning(now, node); why != "" {
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
@@ -229,19 +222,19 @@ func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string)
 	return nil
 }
 
-// leftOver says in one sentence what a fenced node still holds of the job, ""
+// leftRunning says in one sentence what a fenced node still holds of the job, ""
 // when it holds nothing: a process that was replaced must have ended before its
 // node can be a spare, and only the node's own agent can say so.
-func (e *Engine) leftOver(now time.Time, node falcon.Node) string {
-	n := e.nodes.Node(node)
-	if n == nil || !n.Connected() || n.Beat == nil || n.Age(now) > 2*e.cfg.beat() {
+func (c *clusterView) leftRunning(now time.Time, node falcon.Node) string {
+	n := c.nodes.Node(node)
+	if n == nil || !n.Connected() || n.Beat == nil || n.Age(now) > 2*c.cfg.beat() {
 		return fmt.Sprintf("the agent of node %s is not heard, and what still runs there is not known; start it, then lift the fence", node)
 	}
 	for _, b := range n.Beat.GetRanks() {
 		prefix := fmt.Sprintf("%s/%d", node, b.GetPid())
-		for name, on := range e.mem.fences.names {
+		for name, on := range c.mem.fences.names {
 			runs := on == node && (name == prefix || strings.HasPrefix(name, prefix+"/"))
-			if runs && !slices.Contains(e.mem.job.Processes, name) {
+			if runs && !slices.Contains(c.mem.job.Processes, name) {
 				return fmt.Sprintf("process %d on node %s was replaced and still runs; it was ordered to end: wait, or kill it, then lift the fence", b.GetPid(), node)
 			}
 		}

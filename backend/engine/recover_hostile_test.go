@@ -74,7 +74,7 @@ func TestHostileWordsInARecovery(t *testing.T) {
 }
 
 func TestParkOfOtherGenerations(t *testing.T) {
-	e := &Engine{mem: newMemory()}
+	e := bareEngine(newMemory())
 	e.mem.generation = 4
 	if p := e.parkFrom(&falconv1.Park{Generation: 5, Steps: []int64{3}, Sums: []uint64{9}}); p != nil {
 		t.Errorf("of the future: %+v", p)
@@ -113,8 +113,8 @@ func TestFencedNodeThatComesBack(t *testing.T) {
 		}
 		b.inLoop(func() {
 			checkSamples(b)
-			if m := b.engine.meansNow(); len(m.spares) != 0 || !b.engine.connected("n1") {
-				t.Errorf("spares %v, connected: %v", m.spares, b.engine.connected("n1"))
+			if m := b.engine.cluster.launchMeans(); len(m.spares) != 0 || !b.engine.cluster.connected("n1") {
+				t.Errorf("spares %v, connected: %v", m.spares, b.engine.cluster.connected("n1"))
 			}
 			told := 0
 			for _, l := range b.engine.mem.events {
@@ -131,7 +131,7 @@ func TestFencedNodeThatComesBack(t *testing.T) {
 		}
 		b.turn()
 		b.inLoop(func() {
-			if m := b.engine.meansNow(); !slices.Equal(m.spares, []falcon.Node{"n1"}) {
+			if m := b.engine.cluster.launchMeans(); !slices.Equal(m.spares, []falcon.Node{"n1"}) {
 				t.Errorf("spares after the fence is lifted: %v", m.spares)
 			}
 		})
@@ -175,8 +175,8 @@ func TestFencedNodeAfterARecoveryThatFailed(t *testing.T) {
 			t.Errorf("another recovery: %+v", list[1])
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.job.ranks[2] != nil || e.job.ranks[3] != nil || e.recoveryJob().CanLaunch["n1"] {
-				t.Errorf("ranks of the fenced node count: %+v, job %+v", e.job.ranks, e.recoveryJob())
+			if e := b.engine; e.job.ranks[2] != nil || e.job.ranks[3] != nil || e.cluster.recoveryJob().CanLaunch["n1"] {
+				t.Errorf("ranks of the fenced node count: %+v, job %+v", e.job.ranks, e.cluster.recoveryJob())
 			}
 		})
 		if err := b.halt(); err != nil {

@@ -182,13 +182,13 @@ func (e *Engine) compose(c recovery.Command) *told {
 			return nil
 		}
 	case recovery.Rejoin:
-		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, placementNodes(c.Placement), e.pids()
+		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, placementNodes(c.Placement), e.cluster.pids()
 		on := seats(c.Placement)
 		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, on[n], t.Pids) }
 	case recovery.Stop:
-		t.Generation, t.Kind, t.Nodes = c.Generation, tellStop, e.stopNodes(c)
+		t.Generation, t.Kind, t.Nodes = c.Generation, tellStop, e.cluster.stopNodes(c)
 		t.body = func(n falcon.Node) *falconv1.Command {
-			return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: c.Generation, Ranks: e.stopRanks(c, n)}}}
+			return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: c.Generation, Ranks: e.cluster.stopRanks(c, n)}}}
 		}
 	default:
 		e.log.Error("the recovery machine wants something unknown", "command", fmt.Sprintf("%T", c))
@@ -236,9 +236,9 @@ func joinCommand(c recovery.Launch, n falcon.Node) *falconv1.Command {
 }
 
 // pids are the processes that hold the ranks now.
-func (e *Engine) pids() map[falcon.Rank]int32 {
-	out := make(map[falcon.Rank]int32, len(e.job.ranks))
-	for r, p := range e.job.ranks {
+func (c *clusterView) pids() map[falcon.Rank]int32 {
+	out := make(map[falcon.Rank]int32, len(c.job.ranks))
+	for r, p := range c.job.ranks {
 		if p.state.GetAlive() {
 			out[r] = p.state.GetPid()
 		}
@@ -267,28 +267,28 @@ func rejoinCommand(c recovery.Rejoin, ranks []falcon.Rank, pids map[falcon.Rank]
 
 // stopNodes are those that a stop goes to: the nodes named, or those of the
 // ranks named, or all that hold ranks.
-func (e *Engine) stopNodes(c recovery.Stop) []falcon.Node {
+func (c *clusterView) stopNodes(stop recovery.Stop) []falcon.Node {
 	seen := map[falcon.Node]bool{}
-	for _, n := range c.Nodes {
+	for _, n := range stop.Nodes {
 		seen[n] = true
 	}
-	for _, r := range c.Ranks {
-		if len(c.Nodes) == 0 {
-			seen[e.nodeOf(r)] = true
+	for _, r := range stop.Ranks {
+		if len(stop.Nodes) == 0 {
+			seen[c.nodeOf(r)] = true
 		}
 	}
 	if len(seen) == 0 {
-		return e.jobNodes()
+		return c.jobNodes()
 	}
 	delete(seen, "")
 	return sortedKeys(seen)
 }
 
 // stopRanks are those of a node that are meant; none = all.
-func (e *Engine) stopRanks(c recovery.Stop, n falcon.Node) []int32 {
+func (c *clusterView) stopRanks(stop recovery.Stop, n falcon.Node) []int32 {
 	var out []int32
-	for _, r := range c.Ranks {
-		if e.nodeOf(r) == n || len(c.Nodes) > 0 {
+	for _, r := range stop.Ranks {
+		if c.nodeOf(r) == n || len(stop.Nodes) > 0 {
 			out = append(out, int32(r))
 		}
 	}
@@ -317,7 +317,7 @@ func (e *Engine) sendOne(t *told, n falcon.Node) {
 		t.deadline = fresh
 	}
 	if f := t.frame(e.mem.epoch, n, now); f != nil {
-		e.tellNode(n, f)
+		e.cluster.send(n, f)
 	}
 }
 
@@ -328,7 +328,7 @@ func (e *Engine) retellRecovery(n falcon.Node) {
 		return
 	}
 	for _, t := range e.told.open {
-		if !t.answered[n] && e.wanted(t, n) {
+		if !t.answered[n] && e.cluster.wanted(t, n) {
 			e.sendOne(t, n)
 		}
 	}
@@ -336,8 +336,8 @@ func (e *Engine) retellRecovery(n falcon.Node) {
 
 // wanted says that a command still leads to what the recovery is about: a rank
 // may have been launched elsewhere since.
-func (e *Engine) wanted(t *told, n falcon.Node) bool {
-	v := e.mem.current()
+func (c *clusterView) wanted(t *told, n falcon.Node) bool {
+	v := c.mem.current()
 	if t.Kind != tellLaunch || v == nil {
 		return true
 	}
@@ -401,7 +401,7 @@ func (e *Engine) rejoinedRanks(now time.Time, t *told, node falcon.Node, in *fal
 	for _, a := range in.GetRanks() {
 		r := falcon.Rank(a.GetRank())
 		p := e.job.ranks[r]
-		mine := e.nodeOf(r) == node && (p == nil || p.state.GetPid() == t.Pids[r] && !e.mem.fences.process(p.name))
+		mine := e.cluster.nodeOf(r) == node && (p == nil || p.state.GetPid() == t.Pids[r] && !e.mem.fences.process(p.name))
 		if !mine || a.GetGeneration() != t.Generation || a.GetIteration() < falcon.NoIteration || a.GetIteration() > iterationMost {
 			continue
 		}
@@ -418,7 +418,7 @@ func (e *Engine) rejoinedRanks(now time.Time, t *told, node falcon.Node, in *fal
 func (e *Engine) rejoinRefused(now time.Time, t *told, node falcon.Node, why string) {
 	e.oplog.logf("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)
 	for _, r := range sortedKeys(t.Pids) {
-		if e.nodeOf(r) == node && e.stood[r].generation != t.Generation {
+		if e.cluster.nodeOf(r) == node && e.stood[r].generation != t.Generation {
 			e.rec.Step(now, recovery.Rejoined{Rank: r, Generation: t.Generation, Status: statusRefused, Iteration: falcon.NoIteration})
 			e.stood[r] = stood{t.Generation, statusRefused}
 		}

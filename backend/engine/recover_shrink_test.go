@@ -46,7 +46,7 @@ func checkFewer(b *bench) {
 		if !slices.Equal(v.Placement, want) || e.mem.restart.Phase != phaseOver || !e.mem.fences.node("n1") {
 			b.t.Errorf("recovered on %v, restart %s, fences %v", v.Placement, e.mem.restart.Phase, e.mem.fences.nodes)
 		}
-		if in := e.recoveryJob(); in.Layout != rec.Layout || !slices.Equal(in.Splits, rec.MicroBatches) {
+		if in := e.cluster.recoveryJob(); in.Layout != rec.Layout || !slices.Equal(in.Splits, rec.MicroBatches) {
 			b.t.Errorf("the next recovery begins with %+v", in)
 		}
 	})

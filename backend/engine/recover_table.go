@@ -31,11 +31,11 @@ func newTableBook() tableBook {
 	return tableBook{held: map[falcon.Node]uint64{}, retried: map[falcon.Node]uint64{}}
 }
 
-// table encodes the rank table of a placement.
-func (e *Engine) table(p falcon.Placement) ([]byte, error) {
+// rankTable encodes the rank table of a placement.
+func (c *clusterView) rankTable(p falcon.Placement) ([]byte, error) {
 	addresses := map[falcon.Node]ranktable.Address{}
 	for _, n := range placementNodes(p) {
-		if x := e.nodes.Node(n); x != nil {
+		if x := c.nodes.Node(n); x != nil {
 			addresses[n] = ranktable.Address{HostIP: x.Host}
 		}
 	}
@@ -100,7 +100,7 @@ func (b *tableBook) answered(node falcon.Node, generation uint64, failed string)
 // composeTable fills in a command that brings a table; false where there is
 // none to bring.
 func (e *Engine) composeTable(t *told, p falcon.Placement) bool {
-	text, err := e.table(p)
+	text, err := e.cluster.rankTable(p)
 	if err != nil {
 		e.oplog.logf("recovery", 3, "generation %d has no rank table: %s", t.Generation, err)
 		return false
@@ -122,7 +122,7 @@ func (e *Engine) layTable() {
 		return
 	}
 	e.laid = true
-	if t := e.compose(recovery.Table{Generation: e.generation(), Placement: e.mem.job.Placement}); t != nil {
+	if t := e.compose(recovery.Table{Generation: e.cluster.newestGeneration(), Placement: e.mem.job.Placement}); t != nil {
 		t.paced = true
 		e.again = append(e.again, t)
 	}

@@ -34,7 +34,7 @@ func (e *Engine) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) {
 		about = append(about, t.GetId())
 	}
 	for _, r := range e.mem.recoveries {
-		if e.belongs(r, v) {
+		if e.cluster.belongsTo(r, v) {
 			out.Recoveries, about = append(out.Recoveries, convert.RecoveryToProto(r)), append(about, r.ID)
 		}
 	}
@@ -42,29 +42,29 @@ func (e *Engine) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) {
 	out.Chart = e.chartOf(v)
 }
 
-// belongs says that a recovery tells about an incident: it handled a fault that
+// belongsTo says that a recovery tells about an incident: it handled a fault that
 // came while the incident lasted, or shortly after, or one of a node that the
 // incident names. What was slow and then died is one story.
-func (e *Engine) belongs(r falcon.Recovery, v falcon.Incident) bool {
+func (c *clusterView) belongsTo(r falcon.Recovery, v falcon.Incident) bool {
 	for _, f := range r.Faults {
 		if slices.ContainsFunc(v.Verdict.Devices, func(d falcon.Device) bool { return d.Node() == f.Node }) {
 			return true
 		}
 	}
-	at := e.struck(r)
+	at := c.struckRanks(r)
 	if at == falcon.NoIteration {
 		return v.Open() && !r.State.Over()
 	}
 	return at >= v.OnsetIteration && (v.RelievedIteration == falcon.NoIteration || at <= v.RelievedIteration+chartMargin)
 }
 
-// struck is the iteration in which a recovery's fault came: what the processes
+// struckRanks is the iteration in which a recovery's fault came: what the processes
 // said, else, where none was asked, that of the first line about it.
-func (e *Engine) struck(r falcon.Recovery) int64 {
+func (c *clusterView) struckRanks(r falcon.Recovery) int64 {
 	if r.Before != falcon.NoIteration {
 		return r.Before
 	}
-	for _, line := range e.mem.events {
+	for _, line := range c.mem.events {
 		if names(line, []string{r.ID}) {
 			return line.GetIteration()
 		}

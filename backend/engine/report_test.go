@@ -22,7 +22,8 @@ func (ladders) Ladder(incident string) (falcon.Ladder, bool) {
 // The picture holds a ladder of every open incident, the front one's apart:
 // each can be decided on.
 func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
-	e := &Engine{mem: &memory{}, plan: ladders{}}
+	e := bareEngine(newMemory())
+	e.plan = ladders{}
 	for i, state := range []falcon.IncidentState{falcon.IncidentLocated, falcon.IncidentClosed, falcon.IncidentVerified, falcon.IncidentLocated} {
 		e.mem.incidents = append(e.mem.incidents, falcon.Incident{ID: fmt.Sprintf("INC-%04d", i+1), State: state})
 	}
@@ -43,7 +44,7 @@ func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
 
 // A recovery belongs to an incident by its iteration or by its node.
 func TestRecoveriesOfAnIncident(t *testing.T) {
-	e := &Engine{mem: &memory{}}
+	e := bareEngine(newMemory())
 	e.mem.events = []*falconv1.EventLine{{Iteration: 70, Text: "REC-0009: node n5 is lost"}}
 	at := func(id string, before int64, node falcon.Node) falcon.Recovery {
 		return falcon.Recovery{ID: id, State: falcon.RecoveryDenied, Before: before, Faults: []falcon.Fault{{Node: node}}}
@@ -55,7 +56,7 @@ func TestRecoveriesOfAnIncident(t *testing.T) {
 	v := falcon.Incident{State: falcon.IncidentClosed, OnsetIteration: 40, RelievedIteration: 120, Verdict: falcon.Verdict{Devices: []falcon.Device{"n1.g0"}}}
 	var got []string
 	for _, r := range all {
-		if e.belongs(r, v) {
+		if e.cluster.belongsTo(r, v) {
 			got = append(got, r.ID)
 		}
 	}
@@ -64,7 +65,7 @@ func TestRecoveriesOfAnIncident(t *testing.T) {
 	}
 	going := at("goes on", falcon.NoIteration, "n5")
 	going.State, v.State = falcon.RecoveryReplace, falcon.IncidentLocated
-	if !e.belongs(going, v) {
+	if !e.cluster.belongsTo(going, v) {
 		t.Error("a recovery that goes on while the incident does is not told")
 	}
 }

@@ -86,7 +86,7 @@ func (e *Engine) watchRestart(now time.Time) {
 	waited := time.Duration(now.UnixNano() - r.SinceNs)
 	switch r.Phase {
 	case phaseLeaving:
-		rank, still := e.stillThere(now, r)
+		rank, still := e.cluster.stillRunning(now, r)
 		if !still && r.Next != nil {
 			e.turnTo(now, r, phaseLeft)
 			e.relaunch = r.Next
@@ -94,7 +94,7 @@ func (e *Engine) watchRestart(now time.Time) {
 			e.turnTo(now, r, phaseLeft)
 			e.plan.Step(now, mitigate.Left{Order: r.Order})
 		} else if waited > e.cfg.Restart.leave() {
-			e.stays(now, r, fmt.Sprintf("%s has not ended %s after the checkpoint", e.rankText(rank), e.cfg.Restart.leave()))
+			e.stays(now, r, fmt.Sprintf("%s has not ended %s after the checkpoint", e.cluster.rankText(rank), e.cfg.Restart.leave()))
 		}
 	case phaseLeft:
 		if waited > LeftWait {
@@ -113,21 +113,21 @@ func (e *Engine) watchRestart(now time.Time) {
 // watchLaunch ends a launch that can't come up any more, or whose job has run to
 // its end while nobody looked.
 func (e *Engine) watchLaunch(now time.Time, r restartRecord) {
-	rank, lost := e.launchLost(now, r)
+	rank, lost := e.cluster.launchLost(now, r)
 	switch {
 	case lost != nil:
-		e.launchFails(now, e.rankText(rank)+" has ended"+how(lost.state.GetExit()))
+		e.launchFails(now, e.cluster.rankText(rank)+" has ended"+how(lost.state.GetExit()))
 	case len(r.Ended) == len(r.Launch.Placement):
 		e.finishedLaunch(now, r)
 	case now.UnixNano() > r.Deadline:
-		e.launchFails(now, e.launchText())
+		e.launchFails(now, e.cluster.launchText())
 	}
 }
 
 // launchLost finds a rank of a launch that has ended, and not well; nil for none.
-func (e *Engine) launchLost(now time.Time, r restartRecord) (falcon.Rank, *process) {
+func (c *clusterView) launchLost(now time.Time, r restartRecord) (falcon.Rank, *process) {
 	for i := range r.Launch.Placement {
-		p := e.job.ranks[falcon.Rank(i)]
+		p := c.job.ranks[falcon.Rank(i)]
 		if p == nil || p.state.GetAlive() || p.state.GetGeneration() != r.Launch.Generation || falconv1.ExitedWell(p.state.GetExit()) {
 			continue
 		}
@@ -162,7 +162,7 @@ func (e *Engine) sendStops(only falcon.Node) {
 	}
 	for _, c := range r.Stop.Commands {
 		if (only == "" || c.Node == only) && !e.restartDone[c.Command] {
-			e.tellNode(c.Node, command(&falconv1.Command{
+			e.cluster.send(c.Node, command(&falconv1.Command{
 				Epoch: e.mem.epoch, Id: c.Command, DeadlineUnixNs: now.Add(e.cfg.Restart.leave()).UnixNano(),
 				Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: r.Stop.Generation}},
 			}, now))
@@ -198,29 +198,6 @@ func (e *Engine) stays(now time.Time, r restartRecord, why string) {
 	e.plan.Step(now, mitigate.Left{Order: r.Order, Reason: why})
 }
 
-// stillThere finds a rank whose process is not known to have ended. One that
-// its agent does not tell of any more, although it is here and had the time,
-// has ended; one on a fenced node is not waited for.
-func (e *Engine) stillThere(now time.Time, r restartRecord) (falcon.Rank, bool) {
-	for i, device := range r.Home {
-		rank := falcon.Rank(i)
-		if device == "" || e.mem.fences.node(device.Node()) {
-			continue
-		}
-		if p := e.job.ranks[rank]; p != nil {
-			if p.state.GetAlive() {
-				return rank, true
-			}
-			continue
-		}
-		n := e.nodes.Node(device.Node())
-		if n == nil || !n.Connected() || now.Sub(e.attached[n.Name]) < retellWait {
-			return rank, true
-		}
-	}
-	return 0, false
-}
-
 // digestLaunch makes a launch durable, with a command for every node.
 func (e *Engine) digestLaunch(now time.Time, l *falcon.Launch, r *round) {
 	rec := e.mem.restart
@@ -250,7 +227,7 @@ func (e *Engine) sendLaunch(only falcon.Node) {
 	}
 	for _, c := range r.Commands {
 		if (only == "" || c.Node == only) && !e.restartDone[c.Command] {
-			e.tellNode(c.Node, launchFrame(e.mem.epoch, r, c, e.cfg.Now()))
+			e.cluster.send(c.Node, launchFrame(e.mem.epoch, r, c, e.cfg.Now()))
 		}
 	}
 }
@@ -342,12 +319,12 @@ func (e *Engine) restarting(now time.Time) string {
 	r := e.mem.restart
 	switch r.Phase {
 	case phaseLeaving:
-		rank, _ := e.stillThere(now, r)
-		return fmt.Sprintf("restarting from iteration %d: waiting for %s to end", r.Resume, e.rankText(rank))
+		rank, _ := e.cluster.stillRunning(now, r)
+		return fmt.Sprintf("restarting from iteration %d: waiting for %s to end", r.Resume, e.cluster.rankText(rank))
 	case phaseLeft:
 		return "restarting: all processes have ended, the launch is being planned"
 	case phaseLaunching:
-		return "restarting: " + e.launchText()
+		return "restarting: " + e.cluster.launchText()
 	case phaseClearing:
 		return fmt.Sprintf("restarting: launch %d has failed (%s), what it started is to end", r.Launch.Generation, r.Failed)
 	}
@@ -358,19 +335,15 @@ func (e *Engine) restarting(now time.Time) string {
 }
 
 // launchText names the first rank that a launch waits for.
-func (e *Engine) launchText() string {
-	l := e.mem.restart.Launch
+func (c *clusterView) launchText() string {
+	l := c.mem.restart.Launch
 	for i, d := range l.Placement {
-		p := e.job.ranks[falcon.Rank(i)]
+		p := c.job.ranks[falcon.Rank(i)]
 		if p == nil || !p.state.GetAlive() || p.state.GetGeneration() != l.Generation {
 			return fmt.Sprintf("launch %d waits for rank %d on %s", l.Generation, i, d.Node())
 		}
 	}
 	return fmt.Sprintf("launch %d waits for the ranks to tell their layout", l.Generation)
-}
-
-func (e *Engine) rankText(r falcon.Rank) string {
-	return fmt.Sprintf("rank %d on %s", r, e.nodeOf(r))
 }
 
 func nodesText(nodes []falcon.Node) string {

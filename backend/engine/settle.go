@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/validate"
 	"github.com/failslow/falcon/detect"
@@ -246,19 +245,19 @@ func (e *Engine) send(r round) {
 	}
 	e.sendOrders(e.cfg.Now())
 	for _, w := range r.windows {
-		if e.val.Active() || e.request != nil || e.orders.heavy() || e.recovering() != nil {
+		if e.val.Active() || e.request != nil || e.orders.heavy() || e.cluster.recovering() != nil {
 			e.waiting = append(e.waiting[max(0, len(e.waiting)+1-windowsMax):], w)
 			continue
 		}
 		w.deadline = e.cfg.Now().Add(WindowLife)
 		e.windows.add(w)
-		e.broadcast(w.frame(e.mem.epoch, e.cfg.Now()))
+		e.cluster.broadcast(w.frame(e.mem.epoch, e.cfg.Now()))
 	}
 }
 
 func (e *Engine) sendTests(list []validate.Command) {
 	for _, c := range list {
-		e.tellNode(c.Node, validationFrame(e.mem.epoch, c, e.cfg.Now()))
+		e.cluster.send(c.Node, validationFrame(e.mem.epoch, c, e.cfg.Now()))
 	}
 }
 
@@ -266,23 +265,4 @@ func (e *Engine) sendTests(list []validate.Command) {
 // restart gives them out again.
 func (e *Engine) promised(list []validate.Command) bool {
 	return !slices.ContainsFunc(list, func(c validate.Command) bool { return c.ID >= e.batch.durable })
-}
-
-func (e *Engine) tellNode(name falcon.Node, f *falconv1.EngineFrame) {
-	if n := e.nodes.Node(name); n != nil && n.Connected() {
-		n.Session.Send(f)
-	}
-}
-
-// broadcast reaches every node that holds a rank; those without a stream are
-// told when they come back.
-func (e *Engine) broadcast(f *falconv1.EngineFrame) {
-	told := map[falcon.Node]bool{}
-	for r := range e.mem.job.Layout.World() {
-		name := e.nodeOf(falcon.Rank(r))
-		if n := e.nodes.Node(name); n != nil && n.Connected() && !told[name] {
-			n.Session.Send(f)
-		}
-		told[name] = true
-	}
 }

@@ -86,9 +86,9 @@ func (e *Engine) jobState(now time.Time) string {
 	switch {
 	case e.restarting(now) != "":
 		return "restarting"
-	case e.recovering() != nil || e.unadopted() != nil:
+	case e.cluster.recovering() != nil || e.cluster.unadopted() != nil:
 		return "recovering"
-	case len(e.job.ranks) == 0 && e.finishedBefore():
+	case len(e.job.ranks) == 0 && e.cluster.finishedBefore():
 		return "finished"
 	case len(e.job.ranks) == 0:
 		return "waiting for agents"
@@ -100,7 +100,7 @@ func (e *Engine) jobState(now time.Time) string {
 		return "lost"
 	case !e.job.complete() && !e.job.someEnded():
 		return "waiting for agents"
-	case e.openIncident():
+	case e.cluster.openIncident():
 		return "slow"
 	case e.det.Steady().Learning:
 		return "learning"
@@ -108,24 +108,10 @@ func (e *Engine) jobState(now time.Time) string {
 	return "steady"
 }
 
-// blindNode is a node with live ranks whose agent has been away for long; ""
-// when there is none.
-func (e *Engine) blindNode(now time.Time) falcon.Node {
-	if e.job.alive == 0 {
-		return ""
-	}
-	for _, n := range e.nodes.Nodes() {
-		if !n.Connected() && n.Age(now) > staleAfter && e.job.livesOn(n.Name) {
-			return n.Name
-		}
-	}
-	return ""
-}
-
 // nodeLost tells a lost node from a lost agent: with a node gone the whole job
 // stands still, with an agent gone it trains on and the others report.
 func (e *Engine) nodeLost(now time.Time) bool {
-	return !e.lastData.IsZero() && now.Sub(e.lastData) > e.standstill() && e.blindNode(now) != ""
+	return !e.lastData.IsZero() && now.Sub(e.lastData) > e.standstill() && e.cluster.blindNode(now) != ""
 }
 
 // standstill is how long a job that goes on is silent at most.
@@ -133,8 +119,8 @@ func (e *Engine) standstill() time.Duration {
 	return max(staleAfter, time.Duration(min(10*e.det.Steady().CurrentMs, msMost)*float64(time.Millisecond)))
 }
 
-func (e *Engine) openIncident() bool {
-	return slices.ContainsFunc(e.mem.incidents, falcon.Incident.Open)
+func (c *clusterView) openIncident() bool {
+	return slices.ContainsFunc(c.mem.incidents, falcon.Incident.Open)
 }
 
 // jobAlarm is the first thing that makes the picture itself doubtful.
@@ -151,7 +137,7 @@ func (e *Engine) jobAlarm(now time.Time) string {
 	if unhooked > 0 {
 		return fmt.Sprintf("%d ranks run NCCL without the hook", unhooked)
 	}
-	if name := e.blindNode(now); name != "" {
+	if name := e.cluster.blindNode(now); name != "" {
 		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}
 	return e.alarm
@@ -165,7 +151,7 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 	if world == 0 {
 		return nil, -1
 	}
-	culprits := e.culprits()
+	culprits := e.cluster.culprits()
 	status, ms := e.statuses(world)
 	stages := stageMedians(l, ms)
 	views, block := make([]*falconv1.RankView, world), make([]falconv1.RankView, world)
@@ -220,9 +206,9 @@ func score(v *falconv1.RankView) int32 {
 	return v.Level
 }
 
-func (e *Engine) culprits() map[falcon.Rank]bool {
+func (c *clusterView) culprits() map[falcon.Rank]bool {
 	out := map[falcon.Rank]bool{}
-	for _, v := range e.mem.incidents {
+	for _, v := range c.mem.incidents {
 		if v.Open() {
 			for _, r := range v.Verdict.Ranks {
 				out[r] = true

@@ -13,14 +13,14 @@ import (
 // late to a node that was out of reach, when others held its rank already. It
 // must not take the rank from the job's own process, and it is ordered to end.
 
-// stray reports whether a process that claims a rank can only be left over. A
+// isStray reports whether a process that claims a rank can only be left over. A
 // process that was started by hand may be a new job's, and is none.
-func (e *Engine) stray(node falcon.Node, rank falcon.Rank, in *falconv1.RankState) bool {
-	job := &e.mem.job
+func (c *clusterView) isStray(node falcon.Node, rank falcon.Rank, in *falconv1.RankState) bool {
+	job := &c.mem.job
 	if in.GetGeneration() == 0 || !in.GetAlive() || rank < 0 || int(rank) >= len(job.Processes) {
 		return false
 	}
-	if e.recovering() != nil || e.unadopted() != nil || e.mem.restart.going() || in.GetGeneration() > job.newest() {
+	if c.recovering() != nil || c.unadopted() != nil || c.mem.restart.going() || in.GetGeneration() > job.newest() {
 		return false // who holds what is being changed
 	}
 	name := processName(node, in)
@@ -31,7 +31,7 @@ func (e *Engine) stray(node falcon.Node, rank falcon.Rank, in *falconv1.RankStat
 // the job's own process has that rank is left to the operator: an order to end
 // goes by rank.
 func (e *Engine) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in *falconv1.RankState) {
-	key := fmt.Sprintf("stray/%s/%d", processName(node, in), e.attached[node].UnixNano())
+	key := fmt.Sprintf("stray/%s/%d", processName(node, in), e.cluster.attached[node].UnixNano())
 	if e.refusedTold[key] || len(e.refusedTold) >= refusedToldMost {
 		return
 	}
@@ -51,7 +51,7 @@ func (e *Engine) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in 
 	}
 	e.batch.then(func(err error) {
 		if err == nil { // its id is durable
-			e.tellNode(node, command(c, now))
+			e.cluster.send(node, command(c, now))
 		}
 	})
 }

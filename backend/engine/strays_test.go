@@ -13,7 +13,7 @@ import (
 
 // An engine with a job of generation 6 on n0 and n1, and memory alone.
 func jobOfSix() *Engine {
-	e := &Engine{mem: newMemory(), nodes: fleet.NewRegistry(), job: newJob(), cfg: Config{Now: time.Now}}
+	e := bareEngine(newMemory())
 	e.mem.job = jobRecord{
 		Epoch: 3, Processes: []string{"n0/100", "n1/200/g6"}, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1},
 		Placement: falcon.Placement{"n0.g0", "n1.g0"}, Rejoined: 6,
@@ -38,7 +38,7 @@ func TestALateLaunchTakesNoRank(t *testing.T) {
 		{"ended", "n3", &falconv1.RankState{Rank: 1, Pid: 300, Generation: 5}, false},
 		{"the job's own under its rank before a placement", "n1", &falconv1.RankState{Rank: 0, Pid: 200, Generation: 6, Alive: true}, false},
 	} {
-		if got := e.stray(c.node, falcon.Rank(c.state.GetRank()), c.state); got != c.stray {
+		if got := e.cluster.isStray(c.node, falcon.Rank(c.state.GetRank()), c.state); got != c.stray {
 			t.Errorf("a process %s: stray %t", c.what, got)
 		}
 	}
@@ -59,25 +59,25 @@ func TestALiftedFenceKeepsTheReplacedQuiet(t *testing.T) {
 func TestAFenceIsLiftedOnEvidence(t *testing.T) {
 	e, at := jobOfSix(), time.Unix(1_700_000_000, 0)
 	e.mem.fences.apply(fenceRecord{Generation: 6, Nodes: []falcon.Node{"n2"}, Processes: []string{"n2/77"}}, nil)
-	if why := e.leftOver(at, "n2"); !strings.Contains(why, "is not heard") {
+	if why := e.cluster.leftRunning(at, "n2"); !strings.Contains(why, "is not heard") {
 		t.Errorf("a node that was never heard: %q", why)
 	}
 	n, _, err := e.nodes.Attach(fleet.NewSession(t.Context(), &falconv1.Hello{Node: "n2", Boot: "b"}), at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := e.leftOver(at, "n2"); !strings.Contains(why, "is not heard") {
+	if why := e.cluster.leftRunning(at, "n2"); !strings.Contains(why, "is not heard") {
 		t.Errorf("a node without a beat: %q", why)
 	}
 	n.Beat = &falconv1.Beat{Ranks: []*falconv1.RankBeat{{Pid: 77}}}
-	if why := e.leftOver(at, "n2"); !strings.Contains(why, "process 77 on node n2 was replaced and still runs") {
+	if why := e.cluster.leftRunning(at, "n2"); !strings.Contains(why, "process 77 on node n2 was replaced and still runs") {
 		t.Errorf("a node that runs what was replaced: %q", why)
 	}
 	n.Beat = &falconv1.Beat{Ranks: []*falconv1.RankBeat{{Pid: 78}}}
-	if why := e.leftOver(at, "n2"); why != "" {
+	if why := e.cluster.leftRunning(at, "n2"); why != "" {
 		t.Errorf("a node that runs something else: %q", why)
 	}
-	if why := e.leftOver(at.Add(time.Minute), "n2"); !strings.Contains(why, "is not heard") {
+	if why := e.cluster.leftRunning(at.Add(time.Minute), "n2"); !strings.Contains(why, "is not heard") {
 		t.Errorf("a node that has fallen silent: %q", why)
 	}
 }

@@ -78,11 +78,11 @@ func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error
 	if why, _ := e.unready(now); why != "" {
 		return "", fmt.Errorf("%w: %s", ErrRefused, why)
 	}
-	ask, err := e.askFrom(who, q)
+	ask, err := e.cluster.validationAsk(who, q)
 	if err != nil {
 		return "", err
 	}
-	if why := cmp.Or(e.forbidden(), e.unfit(ask)); why != "" {
+	if why := cmp.Or(e.forbidden(), e.cluster.unfitFor(ask)); why != "" {
 		return "", fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	if why := e.busy(now); why != "" {
@@ -108,9 +108,9 @@ func (e *Engine) taken() string {
 	return ""
 }
 
-// askFrom checks a request and finds the ranks that it means: those named,
+// validationAsk checks a request and finds the ranks that it means: those named,
 // those at the ends of the links named, or all.
-func (e *Engine) askFrom(who Actor, q *falconv1.ValidateRequest) (falcon.ValidationAsk, error) {
+func (c *clusterView) validationAsk(who Actor, q *falconv1.ValidateRequest) (falcon.ValidationAsk, error) {
 	ask := falcon.ValidationAsk{
 		Incident: clean(q.GetIncident()), By: who.Name, Why: clean(q.GetReason()),
 		GEMMSide: int(q.GetGemmN()), MessageBytes: q.GetMessageBytes(),
@@ -121,22 +121,22 @@ func (e *Engine) askFrom(who Actor, q *falconv1.ValidateRequest) (falcon.Validat
 	if err := checkSizes(q); err != nil {
 		return ask, err
 	}
-	if _, known := e.mem.incident(ask.Incident); ask.Incident != "" && !known {
+	if _, known := c.mem.incident(ask.Incident); ask.Incident != "" && !known {
 		return ask, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, ask.Incident)
 	}
-	ranks, err := e.ranksFrom(q.GetRanks())
+	ranks, err := c.ranksFrom(q.GetRanks())
 	if err != nil {
 		return ask, err
 	}
 	for _, name := range q.GetLinks() {
-		pairs, err := e.pairsOf(name)
+		pairs, err := c.linkPairs(name)
 		if err != nil {
 			return ask, err
 		}
 		ask.Pairs = append(ask.Pairs, pairs...)
 	}
 	if q.GetGemm() {
-		ask.GEMM = e.gemmRanks(ranks, ask.Pairs)
+		ask.GEMM = c.gemmRanks(ranks, ask.Pairs)
 	}
 	if q.GetLinkTest() && (len(q.GetRanks()) > 0 || len(ask.Pairs) == 0) {
 		if len(ranks) < 2 {
@@ -148,8 +148,8 @@ func (e *Engine) askFrom(who Actor, q *falconv1.ValidateRequest) (falcon.Validat
 }
 
 // gemmRanks are the ranks at the links' ends where only links are named.
-func (e *Engine) gemmRanks(ranks []falcon.Rank, pairs [][2]falcon.Rank) []falcon.Rank {
-	if len(pairs) == 0 || len(ranks) < e.job.world() {
+func (c *clusterView) gemmRanks(ranks []falcon.Rank, pairs [][2]falcon.Rank) []falcon.Rank {
+	if len(pairs) == 0 || len(ranks) < c.job.world() {
 		return ranks
 	}
 	var out []falcon.Rank
@@ -175,8 +175,8 @@ func checkSizes(q *falconv1.ValidateRequest) error {
 	return nil
 }
 
-func (e *Engine) ranksFrom(in []int32) ([]falcon.Rank, error) {
-	world := e.job.world()
+func (c *clusterView) ranksFrom(in []int32) ([]falcon.Rank, error) {
+	world := c.job.world()
 	out := make([]falcon.Rank, 0, len(in))
 	for _, r := range in {
 		if r < 0 || int(r) >= world {
@@ -198,14 +198,14 @@ func (e *Engine) ranksFrom(in []int32) ([]falcon.Rank, error) {
 	return out, nil
 }
 
-// pairsOf joins the ranks of two nodes one by one, in the order of devices:
+// linkPairs joins the ranks of two nodes one by one, in the order of devices:
 // every rail of the link.
-func (e *Engine) pairsOf(name string) ([][2]falcon.Rank, error) {
+func (c *clusterView) linkPairs(name string) ([][2]falcon.Rank, error) {
 	l, err := falcon.ParseLink(clean(name))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	a, b := e.ranksOn(l.A), e.ranksOn(l.B)
+	a, b := c.ranksOn(l.A), c.ranksOn(l.B)
 	for node, ranks := range map[falcon.Node][]falcon.Rank{l.A: a, l.B: b} {
 		if len(ranks) == 0 {
 			return nil, fmt.Errorf("%w: no rank of the job lives on node %s", ErrInvalid, node)
@@ -216,20 +216,6 @@ func (e *Engine) pairsOf(name string) ([][2]falcon.Rank, error) {
 		out = append(out, [2]falcon.Rank{a[i], b[i]})
 	}
 	return out, nil
-}
-
-// ranksOn lists a node's ranks in the order of their devices.
-func (e *Engine) ranksOn(node falcon.Node) []falcon.Rank {
-	var out []falcon.Rank
-	for r := range e.job.world() {
-		if e.job.ranks[falcon.Rank(r)].node == node {
-			out = append(out, falcon.Rank(r))
-		}
-	}
-	slices.SortStableFunc(out, func(a, b falcon.Rank) int {
-		return e.job.ranks[a].device.Index() - e.job.ranks[b].device.Index()
-	})
-	return out
 }
 
 // validationView is the one in progress, else the newest, which may wait still.

@@ -89,7 +89,7 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *round) {
 			By: who.who.Name, Role: who.who.Role, From: who.who.From,
 		}
 		if v.Pause != 0 {
-			rec.Nodes = e.jobNodes()
+			rec.Nodes = e.cluster.jobNodes()
 		}
 		r.records = append(r.records, record(now, kindValidation, rec))
 	}
@@ -121,15 +121,6 @@ func (e *Engine) afterHold(now time.Time) time.Time {
 		return ends
 	}
 	return now
-}
-
-// jobNodes are the nodes that hold ranks, sorted.
-func (e *Engine) jobNodes() []falcon.Node {
-	seen := map[falcon.Node]bool{}
-	for r := range e.mem.job.Layout.World() {
-		seen[e.nodeOf(falcon.Rank(r))] = true
-	}
-	return sortedKeys(seen)
 }
 
 // inFlight says that some node has not answered a window yet.

@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/mitigate"
 )
 
@@ -16,14 +14,14 @@ const votesAfter = 10
 
 // judgeOrders ends the orders whose outcome is known.
 func (e *Engine) judgeOrders(now time.Time) {
-	if o, out := e.orders.revived(e.mem.job.Layout.World(), e.mem.job.Epoch, e.takenOver()); o != nil {
+	if o, out := e.orders.revived(e.mem.job.Layout.World(), e.mem.job.Epoch, e.cluster.recoveryBegun()); o != nil {
 		e.agreedLate(now, o, out)
 	}
 	for _, id := range sortedKeys(e.orders.open) {
 		o := e.orders.open[id]
-		e.witnesses(o, now)
-		o.gone = e.goneRank(now)
-		o.left = o.Order.Leave && e.nobodyThere(now)
+		e.cluster.gatherWitnesses(o, now)
+		o.gone = e.cluster.endedRank(now)
+		o.left = o.Order.Leave && e.cluster.allGone(now)
 		o.patience = votesAfter * time.Duration(min(e.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond))
 		out, over := o.outcome(e.mem.job.Layout.World(), e.mem.job.Epoch, now)
 		if !over {
@@ -43,10 +41,10 @@ func (e *Engine) judgeOrders(now time.Time) {
 	}
 }
 
-// takenOver reports whether a recovery has begun in this job epoch.
-func (e *Engine) takenOver() bool {
-	n := len(e.mem.recoveries)
-	return n > 0 && e.mem.recoveries[n-1].JobEpoch == e.mem.job.Epoch && e.mem.recoveries[n-1].Attempts > 0
+// recoveryBegun reports whether a recovery has begun in this job epoch.
+func (c *clusterView) recoveryBegun() bool {
+	n := len(c.mem.recoveries)
+	return n > 0 && c.mem.recoveries[n-1].JobEpoch == c.mem.job.Epoch && c.mem.recoveries[n-1].Attempts > 0
 }
 
 func (e *Engine) agreedLate(now time.Time, o *order, out outcomeRecord) {
@@ -75,24 +73,6 @@ func (e *Engine) noteVote(now time.Time, o *order) {
 	}
 }
 
-// nobodyThere reports whether all processes of the job are known to have ended.
-func (e *Engine) nobodyThere(now time.Time) bool {
-	_, there := e.stillThere(now, restartRecord{Home: e.mem.job.Placement})
-	return !there
-}
-
 // goneAfter is how long the word of ranks that took an order before one of them
 // ended may take to come.
 const goneAfter = 15 * time.Second
-
-// goneRank says which rank has ended, so that no order can take effect any
-// more; "" while all live.
-func (e *Engine) goneRank(now time.Time) string {
-	for r := range e.mem.job.Layout.World() {
-		p := e.job.ranks[falcon.Rank(r)]
-		if p != nil && !p.state.GetAlive() && now.Sub(p.endedAt) > goneAfter {
-			return fmt.Sprintf("rank %d on %s has ended", r, p.node)
-		}
-	}
-	return ""
-}

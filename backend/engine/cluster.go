@@ -1,0 +1,239 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+)
+
+// clusterView answers where ranks, processes and agents are, from what agents
+// have described and what the journal keeps. It decides nothing and changes
+// nothing, and it sends frames to nodes by their names.
+type clusterView struct {
+	cfg      *Config
+	mem      *memory
+	job      *job
+	nodes    *fleet.Registry
+	attached map[falcon.Node]time.Time // since when each agent's stream is open
+}
+
+// nodeOf is where a rank lives: by its agent's word, or, before that has come
+// again after a restart, by the journal's.
+func (c *clusterView) nodeOf(r falcon.Rank) falcon.Node {
+	if p := c.job.ranks[r]; p != nil {
+		return p.node
+	}
+	if v := c.recovering(); v != nil && r >= 0 && int(r) < len(v.Placement) {
+		return v.Placement[r].Node()
+	}
+	if r >= 0 && int(r) < len(c.mem.job.Placement) {
+		return c.mem.job.Placement[r].Node()
+	}
+	return ""
+}
+
+// nodeAtIteration is where a rank lived at an iteration, under the newest placement or
+// the one before.
+func (c *clusterView) nodeAtIteration(r falcon.Rank, iteration int64) falcon.Node {
+	job := &c.mem.job
+	if iteration < job.PlacedIteration && r >= 0 && int(r) < len(job.Before) {
+		return job.Before[r].Node()
+	}
+	return c.nodeOf(r)
+}
+
+// jobNodes are the nodes that hold ranks, sorted.
+func (c *clusterView) jobNodes() []falcon.Node {
+	seen := map[falcon.Node]bool{}
+	for r := range c.mem.job.Layout.World() {
+		seen[c.nodeOf(falcon.Rank(r))] = true
+	}
+	return sortedKeys(seen)
+}
+
+// ranksOn lists a node's ranks in the order of their devices.
+func (c *clusterView) ranksOn(node falcon.Node) []falcon.Rank {
+	var out []falcon.Rank
+	for r := range c.job.world() {
+		if c.job.ranks[falcon.Rank(r)].node == node {
+			out = append(out, falcon.Rank(r))
+		}
+	}
+	slices.SortStableFunc(out, func(a, b falcon.Rank) int {
+		return c.job.ranks[a].device.Index() - c.job.ranks[b].device.Index()
+	})
+	return out
+}
+
+func (c *clusterView) rankText(r falcon.Rank) string {
+	return fmt.Sprintf("rank %d on %s", r, c.nodeOf(r))
+}
+
+func (c *clusterView) connected(name falcon.Node) bool {
+	n := c.nodes.Node(name)
+	return n != nil && n.Connected()
+}
+
+// blindNode is a node with live ranks whose agent has been away for long; ""
+// when there is none.
+func (c *clusterView) blindNode(now time.Time) falcon.Node {
+	if c.job.alive == 0 {
+		return ""
+	}
+	for _, n := range c.nodes.Nodes() {
+		if !n.Connected() && n.Age(now) > staleAfter && c.job.livesOn(n.Name) {
+			return n.Name
+		}
+	}
+	return ""
+}
+
+// launchSlots is how many processes a node can start now.
+func (c *clusterView) launchSlots(name falcon.Node) int {
+	if n := c.nodes.Node(name); n != nil && n.Connected() {
+		return int(n.Hello.GetLaunchRanks())
+	}
+	return 0
+}
+
+func (c *clusterView) send(name falcon.Node, f *falconv1.EngineFrame) {
+	if n := c.nodes.Node(name); n != nil && n.Connected() {
+		n.Session.Send(f)
+	}
+}
+
+// broadcast reaches every node that holds a rank; those without a stream are
+// told when they come back.
+func (c *clusterView) broadcast(f *falconv1.EngineFrame) {
+	told := map[falcon.Node]bool{}
+	for r := range c.mem.job.Layout.World() {
+		name := c.nodeOf(falcon.Rank(r))
+		if n := c.nodes.Node(name); n != nil && n.Connected() && !told[name] {
+			n.Session.Send(f)
+		}
+		told[name] = true
+	}
+}
+
+// unsettledRank is a rank whose process has not told yet which communicators it
+// uses since the newest placement; -1 when there is none.
+func (c *clusterView) unsettledRank() falcon.Rank {
+	for r := range c.job.world() {
+		if p := c.job.ranks[falcon.Rank(r)]; p == nil || !p.settled() || p.next != nil {
+			return falcon.Rank(r)
+		}
+	}
+	return -1
+}
+
+// recovering is the recovery that is at work on the job; nil while there is
+// none, or one only waits for a decision.
+func (c *clusterView) recovering() *falcon.Recovery {
+	if v := c.mem.current(); v != nil && v.State != falcon.RecoveryProposed {
+		return v
+	}
+	return nil
+}
+
+// unadopted is a recovery that has succeeded and whose job epoch has not begun.
+func (c *clusterView) unadopted() *falcon.Recovery {
+	n := len(c.mem.recoveries)
+	if n == 0 {
+		return nil
+	}
+	v := &c.mem.recoveries[n-1]
+	if v.State == falcon.RecoveryResumed && v.Generation > c.mem.job.Rejoined && v.JobEpoch == c.mem.job.Epoch {
+		return v
+	}
+	return nil
+}
+
+// descriptionFrozen says that the job's description stands still: a recovery is at work,
+// and not by a whole restart.
+func (c *clusterView) descriptionFrozen() bool {
+	return c.recovering() != nil && !c.mem.restart.going()
+}
+
+// newestGeneration is the highest one ever used.
+func (c *clusterView) newestGeneration() uint64 {
+	g := max(c.mem.generation, c.mem.job.newest())
+	if l := c.mem.restart.Launch; l != nil {
+		g = max(g, l.Generation)
+	}
+	for i := range c.mem.actions {
+		g = max(g, c.mem.actions[i].Generation)
+	}
+	return g
+}
+
+// finishedBefore reports whether all ranks of the job have ended with success, as
+// far as the journal knows.
+func (c *clusterView) finishedBefore() bool {
+	ended := map[falcon.Rank]bool{}
+	for _, r := range c.mem.ended.of(c.mem.job.Epoch) {
+		ended[r] = true
+	}
+	return len(ended) > 0 && len(ended) == len(c.mem.job.Placement)
+}
+
+// stillRunning finds a rank whose process is not known to have ended. One that
+// its agent does not tell of any more, although it is here and had the time,
+// has ended; one on a fenced node is not waited for.
+func (c *clusterView) stillRunning(now time.Time, r restartRecord) (falcon.Rank, bool) {
+	for i, device := range r.Home {
+		rank := falcon.Rank(i)
+		if device == "" || c.mem.fences.node(device.Node()) {
+			continue
+		}
+		if p := c.job.ranks[rank]; p != nil {
+			if p.state.GetAlive() {
+				return rank, true
+			}
+			continue
+		}
+		n := c.nodes.Node(device.Node())
+		if n == nil || !n.Connected() || now.Sub(c.attached[n.Name]) < retellWait {
+			return rank, true
+		}
+	}
+	return 0, false
+}
+
+// allGone reports whether all processes of the job are known to have ended.
+func (c *clusterView) allGone(now time.Time) bool {
+	_, there := c.stillRunning(now, restartRecord{Home: c.mem.job.Placement})
+	return !there
+}
+
+// endedRank says which rank has ended, so that no order can take effect any
+// more; "" while all live.
+func (c *clusterView) endedRank(now time.Time) string {
+	for r := range c.mem.job.Layout.World() {
+		p := c.job.ranks[falcon.Rank(r)]
+		if p != nil && !p.state.GetAlive() && now.Sub(p.endedAt) > goneAfter {
+			return fmt.Sprintf("rank %d on %s has ended", r, p.node)
+		}
+	}
+	return ""
+}
+
+// placed says that a recovery in progress has a rank on a node, whoever else
+// claims it.
+func (c *clusterView) placed(node falcon.Node, r falcon.Rank) bool {
+	v := c.recovering()
+	return v != nil && r >= 0 && int(r) < len(v.Placement) && v.Placement[r].Node() == node
+}
+
+// ownAcks leaves only acknowledgements of ranks that live on the node. A rank
+// whose process has ended since still counts: its vote was cast.
+func (c *clusterView) ownAcks(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
+	in.Ranks = slices.DeleteFunc(in.Ranks, func(a *falconv1.RankAck) bool {
+		p := c.job.ranks[falcon.Rank(a.GetRank())]
+		return c.nodeOf(falcon.Rank(a.GetRank())) != n.Name || p != nil && c.mem.fences.process(p.name)
+	})
+	return in
+}

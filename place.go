@@ -77,10 +77,13 @@ func NewLink(a, b Node) Link {
 	return Link{A: a, B: b}
 }
 
-// ParseLink checks a name of the form NODE-NODE.
+// ParseLink checks a name of the form NODE-NODE. Nodes with dashes in their
+// names must have equally many.
 func ParseLink(s string) (Link, error) {
-	a, b, ok := strings.Cut(s, "-")
-	if !ok || a == "" || b == "" || a == b || strings.Contains(b, "-") {
+	parts := strings.Split(s, "-")
+	half := len(parts) / 2
+	a, b := strings.Join(parts[:half], "-"), strings.Join(parts[half:], "-")
+	if len(parts)%2 != 0 || a == "" || b == "" || a == b {
 		return Link{}, fmt.Errorf("%w: link %q is not two different nodes joined by a dash, such as n1-n3", ErrName, s)
 	}
 	return NewLink(Node(a), Node(b)), nil

@@ -143,11 +143,11 @@ type Recovery struct {
 // their order, and share the whole batch. A recovery's Placement, and the ranks
 // of its faults, are of the world before.
 type Shrink struct {
-	Layout    Layout    `json:"layout"`
-	Of        int       `json:"of"`        // replicas before
-	Kept      []int     `json:"kept"`      // which of them stay, ascending
-	Placement Placement `json:"placement"` // device by new rank
-	Splits    []int32   `json:"splits"`    // micro-batches per replica that stays
+	Layout    Layout    `json:"layout,omitzero"`
+	Of        int       `json:"of"`                  // replicas before
+	Kept      []int     `json:"kept"`                // which of them stay, ascending
+	Placement Placement `json:"placement,omitempty"` // device by new rank
+	Splits    []int32   `json:"splits,omitempty"`    // micro-batches per replica that stays
 }
 
 // RecoveryPolicy says what may be done without a person.

@@ -190,6 +190,7 @@ func cleanList(f protoreflect.FieldDescriptor, l protoreflect.List) {
 }
 
 func cleanMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
+	var keys []protoreflect.MapKey // unclean ones
 	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 		switch {
 		case f.MapValue().Kind() == protoreflect.StringKind:
@@ -197,8 +198,16 @@ func cleanMap(f protoreflect.FieldDescriptor, m protoreflect.Map) {
 		case f.MapValue().Message() != nil:
 			message(v.Message())
 		}
+		if f.MapKey().Kind() == protoreflect.StringKind {
+			set(k.String(), func(protoreflect.Value) { keys = append(keys, k) })
+		}
 		return true
 	})
+	for _, k := range keys {
+		v := m.Get(k)
+		m.Clear(k)
+		m.Set(protoreflect.ValueOfString(String(k.String())).MapKey(), v)
+	}
 }
 
 func set(old string, put func(protoreflect.Value)) {

@@ -58,6 +58,14 @@ func TestMessageCleansNestedStrings(t *testing.T) {
 	}
 }
 
+func TestMessageCleansKeys(t *testing.T) {
+	r := &falconv1.Recovery{PhasesMs: map[string]float64{"detect": 1, "rest\x1b[2Jore": 2}}
+	Message(r)
+	if len(r.PhasesMs) != 2 || r.PhasesMs["restore"] != 2 {
+		t.Errorf("phases %v", r.PhasesMs)
+	}
+}
+
 func FuzzString(f *testing.F) {
 	for _, s := range []string{"\x1b[31m", "\u009b1;2H", "\x1b]8;;http://x\x07y", "\xc2", "\xe2\x80\xae"} {
 		f.Add(s)

@@ -6,90 +6,14 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/clean"
 )
 
-func rungOf(r *falconv1.RungView) falcon.RungView {
-	return falcon.RungView{
-		Rung: falcon.Rung(clean.String(r.GetRung())), Applicable: r.GetApplicable(), Reason: clean.String(r.GetReason()),
-		OverheadMs: r.GetOverheadMs(), GainMs: r.GetGainMs(), BreakEven: r.GetBreakEven(),
-		ImpactMs: r.GetImpactMs(), PredictMs: r.GetPredictedMs(), Current: r.GetCurrent(),
-		PlanHash: clean.String(r.GetPlanHash()), Variant: falcon.Variant(clean.String(r.GetVariant())), ClockMs: r.GetClockMs(),
-		Approval: clean.String(r.GetApproval()), Next: r.GetNext(), IfWrong: clean.String(r.GetIfWrong()),
-		Preview: previewOf(r.GetPreview()), MicroBatches: r.GetMicroBatches(),
-	}
-}
+// ActionOf is an action as commands and reports write it.
+func ActionOf(p *falconv1.Action) Action { return actionOf(convert.ActionFromProto(received(p))) }
 
-// ActionOf is an action as reports write it.
-func ActionOf(a *falconv1.Action) Action {
-	out := Action{Outcome: clean.String(a.GetState()), Action: falcon.Action{
-		ID: clean.String(a.GetId()), Incident: clean.String(a.GetIncident()), Rung: falcon.Rung(clean.String(a.GetRung())),
-		State: falcon.ActionState(clean.String(a.GetState())), PlanHash: clean.String(a.GetPlanHash()),
-		MicroBatches: a.GetMicroBatches(), Previous: a.GetPrevious(), ProposedIteration: a.GetProposedIteration(),
-		DecidedBy: clean.String(a.GetDecidedBy()), Reason: clean.String(a.GetReason()),
-		AppliedIteration: a.GetAppliedIteration(), RevertedIteration: a.GetRevertedIteration(),
-		BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(), MeasuredMs: a.GetMeasuredMs(),
-		OverheadMs: a.GetOverheadMs(), Why: clean.String(a.GetWhy()), RevertReason: clean.String(a.GetRevertReason()),
-		Variant: falcon.Variant(clean.String(a.GetVariant())), Preview: previewOf(a.GetPreview()),
-		DecidedFrom: clean.String(a.GetDecidedFrom()), DecidedUnixNs: a.GetDecidedUnixNs(), DeadlineUnixNs: a.GetDeadlineUnixNs(),
-		ErrorShare: a.GetErrorShare(), JobEpoch: a.GetJobEpoch(),
-		Phase: clean.String(a.GetPhase()), Resume: a.GetResumeIteration(), Generation: a.GetGeneration(),
-	}}
-	for _, v := range a.GetApprovals() {
-		out.Approvals = append(out.Approvals, falcon.Approval{
-			By: clean.String(v.GetBy()), From: clean.String(v.GetFrom()), UnixNs: v.GetUnixNs(), Reason: clean.String(v.GetReason()),
-		})
-	}
-	for _, d := range a.GetPlacement() {
-		out.Placement = append(out.Placement, falcon.Device(clean.String(d)))
-	}
-	if steps := a.GetStepMs(); len(steps) > 0 {
-		out.Swap = &falcon.Swap{MovedMB: a.GetMovedMb()}
-		copy(out.Swap.StepMs[:], steps)
-	}
-	return out
-}
-
-func previewOf(p *falconv1.Preview) *falcon.Preview {
-	if p == nil {
-		return nil
-	}
-	out := &falcon.Preview{
-		Left: linksOf(p.GetLeft()), Joined: linksOf(p.GetJoined()), MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(),
-		Splits: p.GetSplits(),
-	}
-	for _, s := range p.GetSwaps() {
-		out.Swaps = append(out.Swaps, [2]falcon.Node{falcon.Node(clean.String(s.GetA())), falcon.Node(clean.String(s.GetB()))})
-	}
-	for _, v := range p.GetStages() {
-		out.Stages = append(out.Stages, int(v))
-	}
-	for _, v := range p.GetReplicas() {
-		out.Replicas = append(out.Replicas, int(v))
-	}
-	for d, mb := range p.GetTrafficMb() {
-		if out.Traffic == nil {
-			out.Traffic = map[falcon.Dimension]float64{}
-		}
-		out.Traffic[falcon.Dimension(clean.String(d))] = mb
-	}
-	return out
-}
-
-// linksOf leaves out names that are no links: a file must be readable again.
-func linksOf(in []*falconv1.LinksOf) map[falcon.Dimension][]falcon.Link {
-	out := map[falcon.Dimension][]falcon.Link{}
-	for _, of := range in {
-		for _, name := range of.GetLinks() {
-			if l, err := falcon.ParseLink(clean.String(name)); err == nil {
-				d := falcon.Dimension(clean.String(of.GetDimension()))
-				out[d] = append(out[d], l)
-			}
-		}
-	}
-	return out
-}
+func actionOf(a falcon.Action) Action { return Action{Action: a, Outcome: string(a.State)} }
 
 // Change says what an action does to the job.
 func (a Action) Change() string {
@@ -197,9 +121,5 @@ func previewLines(p *falcon.Preview) []string {
 }
 
 func linksText(links []falcon.Link) string {
-	var names []string
-	for _, l := range links {
-		names = append(names, l.String())
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(linkNames(links), ", ")
 }

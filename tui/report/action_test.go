@@ -22,9 +22,9 @@ func TestStoryOfAPlacement(t *testing.T) {
 			TrafficMb: map[string]float64{"dp" + bad: 12},
 		},
 	}
-	s := of(&falconv1.Incident{Id: "INC-0001"}, &falconv1.Ladder{
+	s := Of(&falconv1.IncidentsReply{Incidents: []*falconv1.Incident{{Id: "INC-0001"}}, Ladders: []*falconv1.Ladder{{
 		Actions: []*falconv1.Action{a}, Rungs: []*falconv1.RungView{{Rung: "S4", Variant: "replace" + bad, IfWrong: bad, Approval: "person", ClockMs: 5}},
-	})
+	}}})[0]
 	md := s.Markdown()
 	js, err := s.JSON()
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/phrase"
@@ -19,38 +20,9 @@ var Phases = []string{
 	falcon.PhaseCollect, falcon.PhaseGroups, falcon.PhaseRestore, falcon.PhaseResume,
 }
 
-// RecoveryOf is a recovery as commands and reports write it: every string
-// cleaned, and no number that JSON can't hold.
-func RecoveryOf(v *falconv1.Recovery) falcon.Recovery {
-	out := falcon.Recovery{
-		ID: clean.String(v.GetId()), State: falcon.RecoveryState(clean.String(v.GetState())), Generation: v.GetGeneration(), Attempts: int(v.GetAttempts()),
-		Survivors: ranksOf(v.GetSurvivors()), Fenced: Cleaned[falcon.Node](v.GetFenced()), Resume: v.GetResumeIteration(), Before: v.GetBeforeIteration(),
-		Checkpoint: v.GetCheckpoint(), Whole: v.GetWhole(), Reason: clean.String(v.GetReason()), PhaseMs: timesOf(v.GetPhasesMs()), PredictMs: timesOf(v.GetPredictedMs()),
-		PlanHash: clean.String(v.GetPlanHash()), DecidedBy: clean.String(v.GetDecidedBy()), DecidedFrom: clean.String(v.GetDecidedFrom()), NoReturn: v.GetNoReturn(),
-		StartedNs: v.GetStartedUnixNs(), EndedNs: v.GetEndedUnixNs(), DeadlineNs: v.GetDeadlineUnixNs(),
-		Replaced: map[falcon.Rank]falcon.Device{},
-	}
-	for _, f := range v.GetFaults() {
-		out.Faults = append(out.Faults, falcon.Fault{
-			Kind: falcon.FaultKind(clean.String(f.GetKind())), Node: falcon.Node(clean.String(f.GetNode())), Device: falcon.Device(clean.String(f.GetDevice())),
-			Ranks: ranksOf(f.GetRanks()), Evidence: Cleaned[string](f.GetEvidence()), FirstNs: f.GetFirstUnixNs(), DetectedNs: f.GetDetectedUnixNs(),
-		})
-	}
-	for r, d := range v.GetReplaced() {
-		out.Replaced[falcon.Rank(r)] = falcon.Device(clean.String(d))
-	}
-	for _, m := range v.GetMoves() {
-		out.Moves = append(out.Moves, falcon.ShardMove{Rank: falcon.Rank(m.GetRank()), From: falcon.Rank(m.GetFrom()), Why: clean.String(m.GetWhy())})
-	}
-	return out
-}
-
-func ranksOf(in []int32) []falcon.Rank {
-	out := make([]falcon.Rank, len(in))
-	for i, r := range in {
-		out[i] = falcon.Rank(r)
-	}
-	return out
+// RecoveryOf is a recovery as commands and reports write it.
+func RecoveryOf(p *falconv1.Recovery) falcon.Recovery {
+	return convert.RecoveryFromProto(received(p))
 }
 
 // Cleaned is a list of names, each cleaned.
@@ -58,16 +30,6 @@ func Cleaned[T ~string](in []string) []T {
 	out := make([]T, len(in))
 	for i, s := range in {
 		out[i] = T(clean.String(s))
-	}
-	return out
-}
-
-func timesOf(in map[string]float64) map[string]float64 {
-	out := make(map[string]float64, len(in))
-	for k, v := range in {
-		if v == held(v) {
-			out[clean.String(k)] = v
-		}
 	}
 	return out
 }
@@ -127,7 +89,14 @@ func recoveryLines(r falcon.Recovery) []string {
 	case len(r.Survivors) > 0:
 		out = append(out, fmt.Sprintf("survivors, whose processes stayed: %d (%s)", len(r.Survivors), rankNames(r.Survivors)))
 	}
+	if x := r.Shrink; x != nil {
+		out = append(out, fmt.Sprintf("goes on with %d of %d replicas: %s", len(x.Kept), x.Of, numbers(x.Kept)))
+	}
 	return append(out, resumeLines(r)...)
+}
+
+func numbers(in []int) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(in), "[]"), " ", ", ")
 }
 
 func stateText(r falcon.Recovery) string {

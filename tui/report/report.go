@@ -13,23 +13,16 @@ import (
 	"strings"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/clean"
 )
 
 // Incident is the report of one incident: the field names of the
 // incidents in the lab's report. Every string in it has been cleaned.
 type Incident struct {
-	ID                string   `json:"id"`
-	State             string   `json:"state"`
-	FromStart         bool     `json:"from_start"`
-	OnsetIteration    int64    `json:"onset_iteration"`
-	DetectedIteration int64    `json:"detected_iteration"`
-	RelievedIteration *int64   `json:"relieved_iteration"`
-	HealthyMs         float64  `json:"healthy_ms"`
-	SlowMs            float64  `json:"slow_ms"`
-	Probability       float64  `json:"probability"`
-	Verdict           Verdict  `json:"verdict"`
+	falcon.Incident
+	FromStart         bool     `json:"from_start"`         // also where it is false
+	RelievedIteration *int64   `json:"relieved_iteration"` // null while it lasts
 	Ladder            Ladder   `json:"ladder"`
 	Actions           []Action `json:"actions"`
 	Cost              Cost     `json:"cost"`
@@ -47,18 +40,6 @@ type Incident struct {
 	ExportedAt string            `json:"exported_at,omitempty"`
 	Engine     string            `json:"engine,omitempty"`
 	Recording  string            `json:"recording,omitempty"` // file of a session that holds it
-}
-
-// Verdict is who is to blame, and why.
-type Verdict struct {
-	Cause      string            `json:"cause"`
-	Also       []string          `json:"also,omitempty"`
-	Devices    []string          `json:"devices"`
-	Ranks      []int32           `json:"ranks"`
-	Links      []string          `json:"links"`
-	Severity   int32             `json:"severity"`
-	Confidence float64           `json:"confidence"`
-	Evidence   []falcon.Evidence `json:"evidence"`
 }
 
 // Ladder is what each mitigation costs and gains.
@@ -83,67 +64,42 @@ type Cost struct {
 
 // Of makes the reports of all incidents in an answer; an answer about one
 // incident makes a whole one.
-func Of(r *falconv1.IncidentsReply) []Incident {
-	out := make([]Incident, 0, len(r.GetIncidents()))
+func Of(answer *falconv1.IncidentsReply) []Incident {
+	r := received(answer)
+	out := make([]Incident, len(r.GetIncidents()))
 	for i, v := range r.GetIncidents() {
 		var l *falconv1.Ladder
 		if i < len(r.GetLadders()) {
 			l = r.GetLadders()[i]
 		}
-		s := of(v, l)
+		s := &out[i]
+		*s = incidentOf(convert.IncidentFromProto(v), convert.LadderFromProto(l))
 		for _, t := range r.GetValidations() {
 			if t.GetIncident() == v.GetId() {
-				s.Validations = append(s.Validations, ValidationOf(t))
+				s.Validations = append(s.Validations, convert.ValidationFromProto(t))
 			}
 		}
-		if len(r.GetIncidents()) == 1 {
-			s.complete(r)
-		}
-		out = append(out, s)
+	}
+	if len(out) == 1 {
+		out[0].complete(r)
 	}
 	return out
 }
 
-func of(v *falconv1.Incident, l *falconv1.Ladder) Incident {
+func incidentOf(v falcon.Incident, l falcon.Ladder) Incident {
 	s := Incident{
-		ID: clean.String(v.GetId()), State: clean.String(v.GetState()), FromStart: v.GetFromStart(),
-		OnsetIteration: v.GetOnsetIteration(), DetectedIteration: v.GetDetectedIteration(),
-		HealthyMs: v.GetHealthyMs(), SlowMs: v.GetSlowMs(), Probability: v.GetProbability(),
-		Verdict: verdictOf(v.GetVerdict()), Actions: []Action{}, Validations: []falcon.Validation{},
-		Cost: Cost{l.GetLostGpuHours()}, Ladder: Ladder{
-			ImpactMs: l.GetImpactMs(), Rungs: []falcon.RungView{}, LossPerMinuteGPUh: l.GetLossPerMinuteGpuHours(), Model: clean.String(l.GetModel()),
-		},
+		Incident: v, FromStart: v.FromStart, Validations: []falcon.Validation{}, Cost: Cost{l.LostGPUh},
+		Ladder:  Ladder{l.ImpactMs, append([]falcon.RungView{}, l.Rungs...), l.LossPerMinuteGPUh, l.Model},
+		Actions: make([]Action, len(l.Actions)),
 	}
-	if r := v.GetRelievedIteration(); r != falcon.NoIteration {
-		s.RelievedIteration = &r
+	s.Verdict.Evidence = append([]falcon.Evidence{}, v.Verdict.Evidence...)
+	if v.RelievedIteration != falcon.NoIteration {
+		s.RelievedIteration = &v.RelievedIteration
 	}
-	for _, a := range l.GetActions() {
-		s.Actions = append(s.Actions, ActionOf(a))
-	}
-	for _, r := range l.GetRungs() {
-		s.Ladder.Rungs = append(s.Ladder.Rungs, rungOf(r))
+	for i, a := range l.Actions {
+		s.Actions[i] = actionOf(a)
 	}
 	return s
-}
-
-func verdictOf(v *falconv1.Verdict) Verdict {
-	out := Verdict{
-		Cause: clean.String(v.GetCause()), Also: cleanAll(v.GetAlso()), Devices: cleanAll(v.GetDevices()),
-		Ranks: append([]int32{}, v.GetRanks()...), Links: cleanAll(v.GetLinks()),
-		Severity: v.GetSeverity(), Confidence: v.GetConfidence(), Evidence: []falcon.Evidence{},
-	}
-	for _, e := range v.GetEvidence() {
-		out.Evidence = append(out.Evidence, falcon.Evidence{Kind: falcon.EvidenceKind(clean.String(e.GetKind())), Text: clean.String(e.GetText()), Against: e.GetAgainst()})
-	}
-	return out
-}
-
-func cleanAll(in []string) []string {
-	out := make([]string, len(in))
-	for i, s := range in {
-		out[i] = clean.String(s)
-	}
-	return out
 }
 
 // Slowdown is how much slower iterations were, "+80 %".
@@ -156,7 +112,7 @@ func (s Incident) Slowdown() string {
 
 // Where names devices and links.
 func (s Incident) Where() string {
-	if places := append(append([]string{}, s.Verdict.Devices...), s.Verdict.Links...); len(places) > 0 {
+	if places := append(texts(s.Verdict.Devices), linkNames(s.Verdict.Links)...); len(places) > 0 {
 		return strings.Join(places, ",")
 	}
 	return "-"
@@ -184,4 +140,12 @@ func IterationText(i *int64) string {
 		return "not yet"
 	}
 	return fmt.Sprint("at iteration ", *i)
+}
+
+func linkNames(links []falcon.Link) []string {
+	out := make([]string, len(links))
+	for i, l := range links {
+		out[i] = l.String()
+	}
+	return out
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/clean"
 )
 
 // Line is one line of the journal about the incident.
@@ -71,15 +71,15 @@ type Mark struct {
 // complete adds what a reply about one incident says beyond the incident.
 func (s *Incident) complete(r *falconv1.IncidentsReply) {
 	if j := r.GetJob(); j != nil {
-		s.Job = &Job{clean.String(j.GetName()), j.GetTp(), j.GetDp(), j.GetPp(), j.GetWorld(), j.GetEpoch(), j.GetExact(), j.GetEmulated()}
+		s.Job = &Job{j.GetName(), j.GetTp(), j.GetDp(), j.GetPp(), j.GetWorld(), j.GetEpoch(), j.GetExact(), j.GetEmulated()}
 		if j.GetEmulated() {
 			s.Emulated = []string{"GPU pace, link pace and the counters of the nodes"}
 		}
 	}
-	s.ExportedAt, s.Engine = stamp(r.GetAtUnixNs()), clean.String(r.GetEngineId())
+	s.ExportedAt, s.Engine = stamp(r.GetAtUnixNs()), r.GetEngineId()
 	audits := map[string]*falconv1.EventLine{}
 	for _, e := range r.GetEvents() {
-		s.Timeline = append(s.Timeline, Line{e.GetRecord(), clean.String(e.GetHash()), stamp(e.GetAtUnixNs()), e.GetIteration(), clean.String(e.GetKind()), clean.String(e.GetText())})
+		s.Timeline = append(s.Timeline, Line{e.GetRecord(), e.GetHash(), stamp(e.GetAtUnixNs()), e.GetIteration(), e.GetKind(), e.GetText()})
 		if about := e.GetAudit().GetAbout(); about != "" {
 			audits[about] = e
 		}
@@ -91,7 +91,7 @@ func (s *Incident) complete(r *falconv1.IncidentsReply) {
 		}
 	}
 	for _, v := range r.GetRecoveries() {
-		s.Recoveries = append(s.Recoveries, RecoveryOf(v))
+		s.Recoveries = append(s.Recoveries, convert.RecoveryFromProto(v))
 	}
 	s.Chart = chartOf(r.GetChart())
 	if s.Chart != nil && s.Chart.FirstIteration > s.OnsetIteration {
@@ -121,10 +121,10 @@ func approvalsOf(a Action, events []*falconv1.EventLine) []Decision {
 func approvalLine(a Action, v falcon.Approval, n int, events []*falconv1.EventLine) *falconv1.EventLine {
 	for _, e := range events {
 		d := e.GetAudit()
-		if clean.String(d.GetAbout()) != a.ID || !strings.HasPrefix(d.GetVerb(), "approve") {
+		if d.GetAbout() != a.ID || !strings.HasPrefix(d.GetVerb(), "approve") {
 			continue
 		}
-		if n == 0 && clean.String(d.GetActor()) == v.By {
+		if n == 0 && d.GetActor() == v.By {
 			return e
 		}
 		n--
@@ -134,15 +134,15 @@ func approvalLine(a Action, v falcon.Approval, n int, events []*falconv1.EventLi
 
 func decisionOf(a Action, audit *falconv1.EventLine) Decision {
 	return Decision{
-		Action: a.ID, Rung: string(a.Rung), Verb: verb(a, audit), By: a.DecidedBy, Role: clean.String(audit.GetAudit().GetRole()), From: a.DecidedFrom,
+		Action: a.ID, Rung: string(a.Rung), Verb: verb(a, audit), By: a.DecidedBy, Role: audit.GetAudit().GetRole(), From: a.DecidedFrom,
 		At: stamp(a.DecidedUnixNs), PlanHash: a.PlanHash, Reason: a.Reason,
-		PredictedMs: a.PredictedMs, MeasuredMs: a.MeasuredMs, Outcome: a.Outcome, Hash: clean.String(audit.GetHash()),
+		PredictedMs: a.PredictedMs, MeasuredMs: a.MeasuredMs, Outcome: a.Outcome, Hash: audit.GetHash(),
 	}
 }
 
 func verb(a Action, audit *falconv1.EventLine) string {
 	if v := audit.GetAudit().GetVerb(); v != "" {
-		return clean.String(v)
+		return v
 	}
 	if a.Outcome == "vetoed" {
 		return "veto"
@@ -154,18 +154,14 @@ func chartOf(c *falconv1.Series) *Chart {
 	if len(c.GetMs()) == 0 {
 		return nil
 	}
-	out := &Chart{Rank: c.GetRank(), FirstIteration: c.GetFirstIteration(), Threshold: held(c.GetThreshold())}
-	for i, ms := range c.GetMs() {
-		out.Ms = append(out.Ms, float32(held(float64(ms))))
-		p := float32(0)
-		if i < len(c.GetProbability()) {
-			p = float32(held(float64(c.GetProbability()[i])))
-		}
-		out.Probability = append(out.Probability, p)
+	out := &Chart{
+		Rank: c.GetRank(), FirstIteration: c.GetFirstIteration(), Threshold: c.GetThreshold(),
+		Ms: c.GetMs(), Probability: make([]float32, len(c.GetMs())),
 	}
+	copy(out.Probability, c.GetProbability())
 	for _, m := range c.GetMarks() {
 		if m.GetKind() != "jitter" {
-			out.Marks = append(out.Marks, Mark{m.GetIteration(), clean.String(m.GetKind())})
+			out.Marks = append(out.Marks, Mark{m.GetIteration(), m.GetKind()})
 		}
 	}
 	return out

@@ -2,49 +2,16 @@ package report
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/clean"
 )
 
-// ValidationOf is a validation as commands write it: every string cleaned, and
-// no number that JSON can't hold. What was asked for is told as far as the
-// contract carries it.
-func ValidationOf(v *falconv1.Validation) falcon.Validation {
-	out := falcon.Validation{
-		ID: clean.String(v.GetId()), State: falcon.ValidationState(clean.String(v.GetState())), Reason: clean.String(v.GetReason()),
-		Ask: falcon.ValidationAsk{
-			Incident: clean.String(v.GetIncident()), By: clean.String(v.GetBy()), Why: clean.String(v.GetWhy()),
-			GEMMSide: int(v.GetGemmN()), MessageBytes: v.GetMessageBytes(),
-		},
-		Iteration: v.GetIteration(), Passes: int(v.GetPasses()), ExtraPasses: int(v.GetExtraPasses()), PassesDone: int(v.GetPassesDone()),
-		PausedMs: held(v.GetPausedMs()), QuietMs: held(v.GetQuietMs()), Attempts: int(v.GetAttempts()), Emulated: v.GetEmulated(), AtNs: v.GetAtUnixNs(),
-	}
-	for _, g := range v.GetGemm() {
-		out.GEMM = append(out.GEMM, falcon.GEMMResult{
-			Rank: falcon.Rank(g.GetRank()), Device: falcon.Device(clean.String(g.GetDevice())), Ms: held(g.GetMs()),
-			MedianMs: held(g.GetMedianMs()), Ratio: held(g.GetRatio()), Slow: g.GetSlow(), Err: clean.String(g.GetErr()),
-		})
-	}
-	for _, l := range v.GetLinks() {
-		out.Links = append(out.Links, falcon.LinkResult{
-			From: falcon.Rank(l.GetFrom()), To: falcon.Rank(l.GetTo()), FromDevice: falcon.Device(clean.String(l.GetFromDevice())),
-			ToDevice: falcon.Device(clean.String(l.GetToDevice())), Link: clean.String(l.GetLink()), Class: falcon.LinkClass(clean.String(l.GetClass())),
-			Pass: int(l.GetPass()), Bytes: l.GetBytes(), Ms: held(l.GetMs()), BaseMs: held(l.GetBaseMs()), Basis: clean.String(l.GetBasis()),
-			Ratio: held(l.GetRatio()), Slow: l.GetSlow(), Err: clean.String(l.GetErr()),
-		})
-	}
-	return out
-}
-
-// held is a number that a document can hold; 0 for what is none.
-func held(v float64) float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0
-	}
-	return v
+// ValidationOf is a validation as commands and reports write it. What was asked
+// for is told as far as the contract carries it.
+func ValidationOf(p *falconv1.Validation) falcon.Validation {
+	return convert.ValidationFromProto(received(p))
 }
 
 // Head is one sentence on a validation.

@@ -243,6 +243,7 @@ func (p *Planner) giveUp(s *story, i int, why string) {
 	switch {
 	case a.State == falcon.ActionReverting:
 		a.State = falcon.ActionKept
+		p.stuck = p.stuck || a.Phase == falcon.PhasePlacement
 	case a.Phase == falcon.PhaseSplit:
 		a.MicroBatches = slices.Clone(p.job.MicroBatches)
 		p.note("action", "%s: the split that was to follow came to nothing: %s", a.ID, why)

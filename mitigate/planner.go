@@ -70,6 +70,7 @@ type Planner struct {
 	version    int   // grows with whatever a plan rests on
 	now        Clock // newest clock that came in
 	trained    Clock // when the newest iteration came in
+	stuck      bool  // an order to put ranks back came to nothing, and no iteration has come since
 	ready      Ready
 	taken      bool
 }
@@ -313,7 +314,7 @@ func (p *Planner) onIteration(in Iteration) bool {
 		p.forget(historyLimit * 3 / 4)
 	}
 	p.history = append(p.history, in)
-	p.trained = p.now
+	p.trained, p.stuck = p.now, false
 	p.chargeAll(in)
 	return true
 }

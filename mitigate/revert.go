@@ -37,6 +37,11 @@ func (p *Planner) holding() []held {
 
 // revertDue undoes the newest action that did not help or whose fault has
 // cleared. It asks again whenever something kept it from being ordered.
+//
+// An order to put ranks back that came to nothing waits for an iteration: ranks
+// vote where one begins, and while such an order is out a job that stalls counts as
+// held, so that a further one would hide a fault for as long again. Nor is an action
+// undone while another one is measured: that would spoil the measurement.
 func (p *Planner) revertDue() {
 	if p.flight != nil || p.policy.Frozen || p.restart() != nil {
 		return
@@ -47,6 +52,9 @@ func (p *Planner) revertDue() {
 			continue
 		}
 		if s.reverts >= revertLimit && p.newest() < s.revertAt+revertAgain {
+			continue
+		}
+		if b := p.busy(); p.stuck && a.Rung == falcon.RungS3 || b != nil && b != a && b.State == falcon.ActionApplied {
 			continue
 		}
 		if why := p.needed(h); why != "" {

@@ -332,7 +332,7 @@ func (a *Agent) follow(p *process, now time.Time) {
 	gone := a.gone(p)
 	a.samples = p.drain(a.buf, a.samples)
 	p.seg.Beat()
-	p.publish()
+	p.iterations.publishPeriod(p.seg)
 	a.catchUp(p)
 	a.announce(p)
 	switch err := p.seg.Err(); {
@@ -348,15 +348,13 @@ func (a *Agent) follow(p *process, now time.Time) {
 // announce tells of a new rank, and of a step in a recovery, at once: its
 // samples and its acknowledgement come behind.
 func (a *Agent) announce(p *process) {
-	if p.news {
-		p.news = false
+	if p.recovery.takeUnsent() {
 		a.tell(p)
 	}
-	if !p.moved {
+	if !p.ranks.takeUnsent() {
 		return
 	}
-	p.moved = false
-	a.log.Info("a training process took another rank", slog.String("process", p.String()), slog.Uint64("order", p.place.Order))
+	a.log.Info("a training process took another rank", slog.String("process", p.String()), slog.Uint64("order", p.ranks.newest.Order))
 	a.tell(p)
 	a.setPids()
 }
@@ -451,10 +449,10 @@ func (a *Agent) startedAs() []launch.Running {
 func (a *Agent) setPids() {
 	pids, order := map[falcon.Rank]int{}, map[falcon.Rank]uint64{}
 	for _, p := range a.byPath {
-		if _, twice := pids[p.rank]; p.rank < 0 || p.dead || (twice && order[p.rank] > p.place.Order) {
+		if _, twice := pids[p.rank]; p.rank < 0 || p.dead || (twice && order[p.rank] > p.ranks.newest.Order) {
 			continue
 		}
-		pids[p.rank], order[p.rank] = p.header.PID, p.place.Order
+		pids[p.rank], order[p.rank] = p.header.PID, p.ranks.newest.Order
 	}
 	a.pids.Lock()
 	a.pids.of = pids

@@ -45,8 +45,8 @@ func BenchmarkDrain(b *testing.B) {
 	for range 4 { // learn the period
 		out = p.drain(buf, out[:0])
 	}
-	if p.infer.Period() != 33 || len(out) == 0 {
-		b.Fatalf("period %d, %d samples", p.infer.Period(), len(out))
+	if p.iterations.infer.Period() != 33 || len(out) == 0 {
+		b.Fatalf("period %d, %d samples", p.iterations.infer.Period(), len(out))
 	}
 	b.ReportAllocs()
 	b.ResetTimer()

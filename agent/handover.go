@@ -244,8 +244,8 @@ func (a *Agent) again(c *falconv1.Command) string {
 func (a *Agent) leave(now time.Time) {
 	a.next.left = a.desk.Export(now)
 	for _, p := range a.processes() {
-		if p.nextMark > 0 && !p.dead {
-			a.next.readings = append(a.next.readings, reading{Path: p.path, MadeNs: p.header.StartMonoNs, Next: p.nextMark})
+		if p.iterations.nextMark > 0 && !p.dead {
+			a.next.readings = append(a.next.readings, reading{Path: p.path, MadeNs: p.header.StartMonoNs, Next: p.iterations.nextMark})
 		}
 	}
 }
@@ -258,7 +258,7 @@ func (n *succession) readOn(p *process) {
 	}
 	for _, r := range n.taken.readings {
 		if r.Path == p.path && r.MadeNs == p.header.StartMonoNs {
-			p.nextMark = max(r.Next, 1) - 1
+			p.iterations.nextMark = max(r.Next, 1) - 1
 		}
 	}
 }

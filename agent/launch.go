@@ -151,14 +151,14 @@ func (a *Agent) launched(r launch.Rank, plan launch.Plan) *process {
 		if p.header.Rank != r.Rank || p.status.Generation != plan.Generation || p.device(a.node) != string(r.Device) {
 			continue
 		}
-		known := len(p.sent.GetComms()) > 0
+		known := len(p.reported.state.GetComms()) > 0
 		if plan.Join {
-			p.lookPark()
+			p.readRecovery()
 			a.catchUp(p)
 			a.announce(p)
 			known = p.joined(plan.Generation)
 		}
-		if p.sent.GetAlive() && known {
+		if p.reported.state.GetAlive() && known {
 			return p
 		}
 	}
@@ -168,5 +168,5 @@ func (a *Agent) launched(r launch.Rank, plan launch.Plan) *process {
 // joined says that a process made anew has parked to join the job, and was told
 // so to the engine. One that has gone on since has done that too.
 func (p *process) joined(generation uint64) bool {
-	return p.sent.GetPark().GetJoining() || p.sent.GetRejoinedGeneration() >= generation
+	return p.reported.state.GetPark().GetJoining() || p.reported.state.GetRejoinedGeneration() >= generation
 }

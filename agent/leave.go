@@ -67,8 +67,8 @@ func (p *process) inOrder() string {
 	if how := endText(p.status.Ended); how != "" {
 		return how
 	}
-	p.comms = p.seg.Comms(p.comms)
-	if !p.tookBack() || len(p.comms) == 0 || slices.ContainsFunc(p.comms, p.inUse) {
+	p.comms.read(p.seg)
+	if !p.tookBack() || len(p.comms.list) == 0 || slices.ContainsFunc(p.comms.list, p.inUse) {
 		return ""
 	}
 	return falconv1.ExitedInOrder
@@ -81,6 +81,5 @@ func (p *process) inUse(c ring.Comm) bool {
 	if c.State != ring.CommAborted || p.status.Suspended == 0 {
 		return c.State == ring.CommLive || c.State == ring.CommAborted
 	}
-	gone := func(c ring.Comm) bool { return c.State == ring.CommGone }
-	return !p.park.On && !slices.ContainsFunc(p.comms, gone)
+	return !p.recovery.park.On && !p.comms.anyIn(ring.CommGone)
 }

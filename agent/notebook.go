@@ -172,7 +172,7 @@ func (n *notebook) note(a *Agent) {
 }
 
 func (p *process) followed() followed {
-	return followed{PID: p.header.PID, Born: p.born, MadeNs: p.header.StartMonoNs, UID: p.uid, Path: p.path, state: p.sent}
+	return followed{PID: p.header.PID, Born: p.born, MadeNs: p.header.StartMonoNs, UID: p.uid, Path: p.path, state: p.reported.state}
 }
 
 // parted is a process that was followed by an earlier life of this agent and has

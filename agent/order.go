@@ -119,12 +119,12 @@ func (t *orderTask) ack(p *process) *falconv1.RankAck {
 	switch {
 	case t.order.Kind == falcon.OrderCheckpoint:
 		out.ResumeIteration = p.status.ResumeIteration
-	case t.order.Kind == falcon.OrderPlacement && p.place.Order == t.order.ID:
-		if out.Rank = int32(p.rankAt(p.place.Iteration - 1)); out.Rank < 0 {
+	case t.order.Kind == falcon.OrderPlacement && p.ranks.newest.Order == t.order.ID:
+		if out.Rank = int32(p.ranks.at(p.ranks.newest.Iteration - 1)); out.Rank < 0 {
 			out.Rank = int32(before(p.rank, t.order.Blocks, p.world()))
 		}
-		out.MovedBytes = p.place.Bytes
-		for _, ns := range p.place.StepNs {
+		out.MovedBytes = p.ranks.newest.Bytes
+		for _, ns := range p.ranks.newest.StepNs {
 			out.StepMs = append(out.StepMs, float64(ns)/1e6)
 		}
 	}
@@ -135,7 +135,7 @@ func (t *orderTask) ack(p *process) *falconv1.RankAck {
 // rank it holds; nil for none.
 func (t *orderTask) unplaced() *process {
 	for _, p := range t.ranks {
-		if ack := t.acks[p]; ack != nil && t.order.Kind == falcon.OrderPlacement && ack.Order == t.order.ID && ack.Status == 0 && p.place.Order != t.order.ID {
+		if ack := t.acks[p]; ack != nil && t.order.Kind == falcon.OrderPlacement && ack.Order == t.order.ID && ack.Status == 0 && p.ranks.newest.Order != t.order.ID {
 			return p
 		}
 	}

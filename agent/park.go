@@ -4,48 +4,64 @@ import (
 	"log/slog"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/agent/iterate"
 	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// lookPark reads where the process stands in a recovery. A word that the hook is
-// just writing is read at the next look.
-func (p *process) lookPark() {
-	if at, ok := p.seg.Park(); ok && at != p.park {
-		p.park, p.news = at, true
+// recoveryState is where a process stands in a recovery, as last read.
+type recoveryState struct {
+	park     ring.Park
+	rejoined ring.Rejoined // the newest, Generation 0 for none
+	unsent   bool          // a change that was not reported so far
+}
+
+// read takes up what changed. What the hook is just writing is read the next time.
+func (r *recoveryState) read(seg Segment) (rejoined bool) {
+	if at, ok := seg.Park(); ok && at != r.park {
+		r.park, r.unsent = at, true
 	}
-	if at, ok := p.seg.Rejoined(); ok && at.Generation != p.rejoined.Generation {
-		p.rejoined, p.news = at, true
-		p.goOn()
+	if at, ok := seg.Rejoined(); ok && at.Generation != r.rejoined.Generation {
+		r.rejoined, r.unsent, rejoined = at, true, true
+	}
+	return rejoined
+}
+
+// takeUnsent reports whether a change is to be reported now.
+func (r *recoveryState) takeUnsent() bool {
+	unsent := r.unsent
+	r.unsent = false
+	return unsent
+}
+
+func (p *process) readRecovery() {
+	if p.recovery.read(p.seg) {
+		p.restartIterations(p.recovery.rejoined.Iteration)
 	}
 }
 
-// goOn takes up a rejoin. The iterations' numbers go back by one step at most,
-// and the samples of one that is done again are sent again. What was counted or
-// learned on the old communicators says nothing of the new ones; see move.
-func (p *process) goOn() {
-	p.infer.Reset()
-	p.census = iterate.NewCensus()
-	p.survey.lost()
+// restartIterations takes up a rejoin. The iterations' numbers go back by one step at
+// most, and the samples of one that is done again are sent again. What was counted or
+// learned on the old communicators says nothing of the new ones; see readPlacement.
+func (p *process) restartIterations(first int64) {
+	p.iterations.restart()
+	p.survey.Forget()
 	if !p.marked() {
-		p.shift = p.rejoined.Iteration // the new communicators count from 0, on all ranks alike
-		p.lastNum = p.rejoined.Iteration - 1
+		p.iterations.rewind(first)
 	}
 	if p.window != nil {
 		p.window.cut = true
 	}
 }
 
-// interrupted says that a suspension fell into a stretch of time (CLOCK_MONOTONIC):
-// no iteration's time can be told from it.
+// interrupted reports whether a suspension fell into a stretch of time
+// (CLOCK_MONOTONIC): no iteration's time can be taken from it.
 func (p *process) interrupted(fromNs, toNs int64) bool {
 	at := p.status.SuspendedNs
 	return at > fromNs && at <= toNs
 }
 
-// recoverable adds what a recovery needs to know of the process.
-func (p *process) recoverable(st *falconv1.RankState) {
+// addRecovery adds what a recovery needs to know of the process.
+func (p *process) addRecovery(st *falconv1.RankState) {
 	job := p.seg.JobState()
 	st.ZeroStage, st.ZeroInstances = int32(job.ZeRO.Stage), int32(job.ZeRO.Instances)
 	st.StateBytes, st.CopyMbs = job.Bytes, float64(job.CopyBytesS)/1e6
@@ -53,24 +69,26 @@ func (p *process) recoverable(st *falconv1.RankState) {
 	if job.Checkpoint != falcon.NoIteration {
 		st.CheckpointIteration = job.Checkpoint + 1
 	}
-	if p.rejoined.Status == 0 {
-		st.RejoinedGeneration = p.rejoined.Generation
+	if p.recovery.rejoined.Status == 0 {
+		st.RejoinedGeneration = p.recovery.rejoined.Generation
 	}
-	if p.fresh() {
-		st.Park = parkOf(p.park)
+	if p.parkedForNewest() {
+		st.Park = parkOf(p.recovery.park)
 	}
 }
 
-// fresh says that the process is parked and has obeyed the newest suspension: what
-// it said before one that it has not obeyed so far is of no use to anybody.
-func (p *process) fresh() bool { return p.park.On && p.park.Generation >= p.status.SuspendWanted }
+// parkedForNewest reports whether the process is parked and has obeyed the newest
+// suspension: what it reported before one that it has not obeyed is out of date.
+func (p *process) parkedForNewest() bool {
+	return p.recovery.park.On && p.recovery.park.Generation >= p.status.SuspendWanted
+}
 
-// catchUp suspends a process made anew that has come up to park only after the
+// catchUp suspends a replacement process that has come up to park only after the
 // job was suspended once more, for another fault: it belongs to the newer
 // generation then, and parks in that one.
 func (a *Agent) catchUp(p *process) {
 	a.suspended = max(a.suspended, p.status.SuspendWanted)
-	if p.dead || !p.park.On || p.park.Status != ring.ParkJoin || max(p.park.Generation, p.status.SuspendWanted) >= a.suspended {
+	if p.dead || !p.recovery.park.On || p.recovery.park.Status != ring.ParkJoin || max(p.recovery.park.Generation, p.status.SuspendWanted) >= a.suspended {
 		return
 	}
 	if err := p.seg.Suspend(a.suspended, a.dir.MonoNs()); err != nil {

@@ -388,17 +388,17 @@ func (t surveyTask) Step(time.Time) (*falconv1.CommandResult, bool) {
 func (p *process) surveyed() *falconv1.RankPause {
 	out := &falconv1.RankPause{
 		Rank: int32(p.rank), State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: -1,
-		Exact: p.marked(), IterationMs: p.iterationMs, RunAhead: p.runAhead(),
+		Exact: p.marked(), IterationMs: p.iterations.newestMs, RunAhead: p.runAhead(),
 	}
-	if p.survey.some {
-		out.Newest = p.survey.newest
+	if newest, known := p.survey.Newest(); known {
+		out.Newest = newest
 	}
 	var known bool
-	out.Boundary, out.Counts, known = p.survey.report(p.comms)
-	if missing := p.survey.missing(); !known || missing > 0 {
+	out.Boundary, out.Counts, known = p.survey.Report(p.comms.list)
+	if missing := p.survey.Missing(); !known || missing > 0 {
 		out.State = falconv1.PauseState_PAUSE_STATE_REFUSED
 		out.Reason = fmt.Sprintf("three whole iterations of this rank are not known yet: wait for %d more", missing)
-		if !p.marked() && p.infer.Period() == 0 {
+		if !p.marked() && p.iterations.infer.Period() == 0 {
 			out.Reason = p.reason()
 		}
 	}
@@ -408,11 +408,11 @@ func (p *process) surveyed() *falconv1.RankPause {
 // runAhead is how many iterations the host was ahead of the device in the last
 // profile, rounded up; 0 when that is not known.
 func (p *process) runAhead() int64 {
-	if p.iterationMs <= 0 || p.queueMs <= 0 {
+	if p.iterations.newestMs <= 0 || p.queueMs <= 0 {
 		return 0
 	}
 	const most = 1 << 20
-	return int64(min(p.queueMs/p.iterationMs, most) + 0.5)
+	return int64(min(p.queueMs/p.iterations.newestMs, most) + 0.5)
 }
 
 // span is a stretch of time in which the hook held a rank, CLOCK_MONOTONIC ns.
@@ -425,30 +425,39 @@ type span struct {
 // that they fell into.
 const spansMax = 8
 
-// notePause remembers the newest pause of the process.
-func (p *process) notePause() {
-	s := p.seg.Pause()
+// pauseHistory is the newest pauses of a process.
+type pauseHistory struct{ spans []span } // newest last
+
+func (h *pauseHistory) add(s ring.Pause) {
 	if s.TrappedNs <= 0 || s.State == ring.PauseNone {
 		return
 	}
 	now := span{order: s.Seen, from: s.TrappedNs, to: s.ReleasedNs}
-	if i := slices.IndexFunc(p.pauses, func(o span) bool { return o.order == s.Seen }); i >= 0 {
-		p.pauses[i] = now
+	if i := slices.IndexFunc(h.spans, func(o span) bool { return o.order == s.Seen }); i >= 0 {
+		h.spans[i] = now
 		return
 	}
-	p.pauses = append(p.pauses[max(0, len(p.pauses)+1-spansMax):], now)
+	h.spans = append(h.spans[max(0, len(h.spans)+1-spansMax):], now)
 }
 
-// pausedMs is how much of a stretch of time the hook held the rank.
-func (p *process) pausedMs(fromNs, toNs int64) float64 {
-	p.notePause()
+// within is how much of a stretch of time the hook held the rank.
+func (h *pauseHistory) within(fromNs, toNs int64) time.Duration {
 	var held int64
-	for _, s := range p.pauses {
+	for _, s := range h.spans {
 		end := toNs
 		if s.to > 0 {
 			end = min(s.to, toNs)
 		}
 		held += max(0, end-max(s.from, fromNs))
 	}
-	return float64(min(held, toNs-fromNs)) / 1e6
+	return time.Duration(min(held, toNs-fromNs))
+}
+
+// notePause remembers the newest pause of the process.
+func (p *process) notePause() { p.pauses.add(p.seg.Pause()) }
+
+// pausedMs is how much of a stretch of time the hook held the rank.
+func (p *process) pausedMs(fromNs, toNs int64) float64 {
+	p.notePause()
+	return float64(p.pauses.within(fromNs, toNs)) / 1e6
 }

@@ -78,8 +78,8 @@ func TestPausedSpans(t *testing.T) {
 		s.pause.Seen = 10 + i
 		p.notePause()
 	}
-	if len(p.pauses) != spansMax {
-		t.Errorf("%d pauses are remembered", len(p.pauses))
+	if len(p.pauses.spans) != spansMax {
+		t.Errorf("%d pauses are remembered", len(p.pauses.spans))
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/agent/iterate"
+	"github.com/failslow/falcon/agent/ring"
 )
 
 // tenuresMax is how many ranks of one process are remembered. Between two looks
@@ -18,10 +18,17 @@ type tenure struct {
 	rank falcon.Rank
 }
 
-// rankAt is the rank that the process held in an iteration, -1 where it is not
+// rankHistory is the ranks that a process has held.
+type rankHistory struct {
+	tenures []tenure   // newest last
+	newest  ring.Place // Order 0 for none
+	unsent  bool       // the newest placement was not reported so far
+}
+
+// at is the rank that the process held in an iteration, -1 where it is not
 // known: before the newest placement that an agent found when it was started.
-func (p *process) rankAt(iteration int64) falcon.Rank {
-	for _, t := range slices.Backward(p.tenures) {
+func (h *rankHistory) at(iteration int64) falcon.Rank {
+	for _, t := range slices.Backward(h.tenures) {
 		if iteration >= t.from {
 			return t.rank
 		}
@@ -29,62 +36,82 @@ func (p *process) rankAt(iteration int64) falcon.Rank {
 	return -1
 }
 
-// settle begins the process's first tenure, by the launcher's word or by its
-// communicators, unless it was placed before this agent looked.
-func (p *process) settle() {
-	if p.rank = p.findRank(); p.rank < 0 {
+func (h *rankHistory) begin(rank falcon.Rank) {
+	h.tenures = []tenure{{from: math.MinInt64, rank: rank}}
+}
+
+// beginPlaced begins with a placement that was carried out before this agent looked.
+func (h *rankHistory) beginPlaced(at ring.Place) {
+	h.newest = at
+	h.tenures = []tenure{{from: at.Iteration, rank: falcon.Rank(at.Rank)}}
+}
+
+func (h *rankHistory) add(at ring.Place) {
+	h.newest, h.unsent = at, true
+	h.tenures = append(h.tenures[max(0, len(h.tenures)+1-tenuresMax):], tenure{from: at.Iteration, rank: falcon.Rank(at.Rank)})
+}
+
+// takeUnsent reports whether the newest placement is to be reported now.
+func (h *rankHistory) takeUnsent() bool {
+	unsent := h.unsent
+	h.unsent = false
+	return unsent
+}
+
+// withoutPlacement counts the time of a placement's steps as paused in the iteration
+// before its first, between whose marks they ran one after the other: it is the
+// action's, not the job's. Where they do not fit in, nothing is known exactly.
+func (h *rankHistory) withoutPlacement(s falcon.Sample) falcon.Sample {
+	if h.newest.Order == 0 || s.Iteration != h.newest.Iteration-1 {
+		return s
+	}
+	if ms := float64(h.newest.Spent()) / 1e6; ms <= s.RunMs() {
+		s.PausedMs += ms
+	}
+	return s
+}
+
+// findFirstRank begins the process's first tenure, with the launcher's rank or that in
+// its communicators, unless it was placed before this agent looked.
+func (p *process) findFirstRank() {
+	if p.rank = p.launchedRank(); p.rank < 0 {
 		return
 	}
-	p.tenures = []tenure{{from: math.MinInt64, rank: p.rank}}
-	p.marks = iterate.NewMarks(p.rank)
-	p.nextMark = 0
+	p.ranks.begin(p.rank)
+	p.iterations.startMarks(p.rank)
 	if at, ok := p.seg.Place(); ok && at.Order != 0 && at.Rank >= 0 {
-		p.place, p.rank = at, falcon.Rank(at.Rank)
-		p.tenures = []tenure{{from: at.Iteration, rank: p.rank}}
+		p.rank = falcon.Rank(at.Rank)
+		p.ranks.beginPlaced(at)
 	}
 }
 
-// move takes up a placement that the process has carried out since the last
-// look. It is read after the marks: no mark of its first iteration, and no
+// readPlacement takes up a placement that the process has carried out since the last
+// drain. It is read after the marks: no mark of its first iteration, and no
 // acknowledgement, is older than it.
 //
 // What was counted or learned on the old communicators says nothing of the new
 // ones: the survey begins with the placement's first iteration, the period is
-// learned anew, and a profile window that was open holds both and is given up.
-func (p *process) move() {
+// learned again, and a profile window that was open holds both and is given up.
+func (p *process) readPlacement() {
 	at, ok := p.seg.Place()
-	if !ok || at.Order == p.place.Order || at.Rank < 0 || p.rank < 0 {
+	if !ok || at.Order == p.ranks.newest.Order || at.Rank < 0 || p.rank < 0 {
 		return
 	}
-	p.place, p.rank, p.moved = at, falcon.Rank(at.Rank), true
-	p.tenures = append(p.tenures[max(0, len(p.tenures)+1-tenuresMax):], tenure{from: at.Iteration, rank: p.rank})
-	p.infer.Reset()
-	p.census = iterate.NewCensus()
+	p.rank = falcon.Rank(at.Rank)
+	p.ranks.add(at)
+	p.iterations.restart()
 	if p.marked() {
-		p.survey.since(at.Iteration)
+		p.survey.ForgetBefore(at.Iteration)
 	} else {
-		p.survey.lost()
-		p.shift = at.Iteration // the new communicators count from 0, on all ranks alike
+		p.survey.Forget()
+		p.iterations.renumber(at.Iteration)
 	}
 	if p.window != nil {
 		p.window.cut, p.window.moved = true, true
 	}
 }
 
-// heldUp marks the time of a placement's steps in the iteration before its
-// first, between whose marks they ran one after the other: it is the action's,
-// not the job's. Where they do not fit in, nothing is known exactly.
-func (p *process) heldUp(s falcon.Sample) falcon.Sample {
-	if p.place.Order == 0 || s.Iteration != p.place.Iteration-1 {
-		return s
-	}
-	if ms := float64(p.place.Spent()) / 1e6; ms <= s.RunMs() {
-		s.PausedMs += ms
-	}
-	return s
-}
-
-// moving says that two of these processes claim one rank: the one that gave it
+// moving reports whether two of these processes claim one rank: the one that gave it
 // up has not been seen to do so yet.
 func moving(ranks []*process) bool {
 	seen := map[falcon.Rank]bool{}

@@ -220,41 +220,6 @@ func TestPlacementInAProfileWindow(t *testing.T) {
 	})
 }
 
-// Old communicators are let go an iteration after the swap, new ones start at
-// zero: the survey asks for three iterations of them before it says anything,
-// and counts are exact from then on.
-func TestSurveyAfterASwap(t *testing.T) {
-	var s survey
-	call := func(slot uint32, ordinal uint64, step int64) {
-		s.add(&ring.Record{Comm: slot, Ordinal: ordinal, Op: falcon.OpAllReduce, Peer: -1}, step)
-	}
-	for i := range int64(6) {
-		s.at(i)
-		call(0, uint64(i), i)
-	}
-	comms := []ring.Comm{{Slot: 0, ID: 77, Calls: 6, State: ring.CommLive}, {Slot: 1, ID: 99, Calls: 2, State: ring.CommLive}}
-	call(1, 0, 5) // the swap tries its new communicator
-	s.since(6)
-	if _, _, ok := s.report(comms); ok || s.missing() != surveyBounds {
-		t.Fatalf("a boundary of before the swap was reported, %d missing", s.missing())
-	}
-	for i := int64(6); i < 10; i++ {
-		s.at(i)
-		call(1, uint64(i-5), i)
-	}
-	comms[1].Calls = 5
-	at, counts, ok := s.report(comms)
-	if !ok || at != 9 || s.missing() != 0 {
-		t.Fatalf("boundary %d, %v, %d missing", at, ok, s.missing())
-	}
-	if c := counts[1]; !c.Steady || !c.Whole || c.Calls != 4 || c.PerIteration != 1 {
-		t.Fatalf("new communicator %v", c)
-	}
-	if c := counts[0]; !c.Steady || !c.Whole || c.Calls != 6 || c.PerIteration != 0 {
-		t.Fatalf("old communicator %v", c)
-	}
-}
-
 func TestPauseWaitsForRanksThatMove(t *testing.T) {
 	onNode(t, func(t *testing.T, n *node) {
 		a := n.dir.add(100, 0, "n1.g0")

@@ -3,7 +3,6 @@ package agent
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -11,6 +10,7 @@ import (
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/agent/iterate"
 	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/agent/survey"
 	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/detect/period"
@@ -22,15 +22,6 @@ const (
 	batchesMax   = 20   // batches a look: more than all rings of a process hold
 	marksRead    = 64   // marks a look: all that the control block holds
 )
-
-// inferrer finds iterations in a rank's calls; *period.Tracker is one.
-type inferrer interface {
-	Observe(c period.Call) []period.Iteration
-	Period() int
-	Anchor() (period.Anchor, bool)
-	Expect(calls int)
-	Reset()
-}
 
 // buffers are shared by all looks of the loop, so that a look allocates
 // nothing per record.
@@ -49,109 +40,69 @@ type process struct {
 	path   string
 	seg    Segment
 	header ring.Header
-	rank   falcon.Rank // held now, -1 while unknown; not unique while a placement is carried out
 	exit   Exit
 	born   uint64 // see Directory
 	uid    int    // whose file its memory is
 
-	comms   []ring.Comm
-	commID  []uint64 // by slot, 0 = unknown
-	largest int      // size of the largest communicator seen
-	status  ring.Control
-	warned  bool // of an NCCL newer than the hook
-	looked  bool // the communicator table was read in this look
+	rank   falcon.Rank // held now, -1 while unknown; not unique while a placement is carried out
+	status ring.Control
+	lost   uint64 // records and marks overwritten before they were read
+	warned bool   // of an NCCL newer than the hook
 
-	marks    *iterate.Marks
-	nextMark uint64
-	infer    inferrer
-	shift    int64 // added to inferred numbers so that they only grow
-	lastNum  int64
-	period   int
-	census   *iterate.Census
-	micro    int       // micro-batches per iteration, as last seen
-	lost     uint64    // records and marks overwritten before they were read
+	comms      commTable
+	ranks      rankHistory
+	iterations iterationTracker
+	survey     survey.Counter
+	pauses     pauseHistory
+	recovery   recoveryState
+	calls      callCount
+	window     *window // profile in progress
+	queueMs    float64 // how far the host ran ahead in the last profile
+	reported   report
+
+	ending   bool      // it was ordered to end
 	goneAt   time.Time // when its end was noticed
-
-	survey      survey
-	pauses      []span  // newest last
-	iterationMs float64 // of the newest iteration, without pauses
-	queueMs     float64 // how far the host ran ahead in the last profile
-
-	tenures []tenure   // ranks held, newest last
-	place   ring.Place // the newest placement
-	moved   bool       // by one that was not published so far
-
-	park     ring.Park     // as last read
-	rejoined ring.Rejoined // the newest rejoin, Generation 0 for none
-	news     bool          // of either that was not published so far
-
-	calls  callCount
-	window *window // profile in progress
-	sent   *falconv1.RankState
-	wire   []byte // of sent, to compare
-	spare  []byte // wire of the next comparison
-
-	ending   bool // it was told to end
 	dead     bool
 	deadline time.Time // until when a dead process's exit status is asked for
 }
 
 func newProcess(path string, seg Segment, exit Exit) *process {
-	p := &process{
-		path: path, seg: seg, header: seg.Header(), rank: -1, exit: exit,
-		infer: period.NewTracker(period.Config{}), lastNum: math.MinInt64,
-		census: iterate.NewCensus(),
-	}
-	p.marks = iterate.NewMarks(p.rank)
+	p := &process{path: path, seg: seg, header: seg.Header(), rank: -1, exit: exit, iterations: newIterationTracker()}
 	p.refresh()
 	return p
 }
 
-// refresh looks at communicators and status, and finds out the rank.
+// refresh reads communicators and status, and finds out the rank.
 func (p *process) refresh() {
-	p.looked = true
 	p.status = p.seg.Control()
-	p.comms = p.seg.Comms(p.comms)
-	clear(p.commID)
-	for _, c := range p.comms {
-		for int(c.Slot) >= len(p.commID) {
-			p.commID = append(p.commID, 0)
-		}
-		p.commID[c.Slot] = c.ID
-		p.largest = max(p.largest, c.Size)
-	}
+	p.comms.read(p.seg)
 	if p.rank < 0 {
-		p.settle()
+		p.findFirstRank()
 	}
-	p.lookPark()
+	p.readRecovery()
 }
 
-// findRank believes the launcher, else the largest communicator.
-func (p *process) findRank() falcon.Rank {
+// launchedRank is the launcher's where it gave one, else that in the largest communicator.
+func (p *process) launchedRank() falcon.Rank {
 	if p.header.Rank >= 0 {
 		return falcon.Rank(p.header.Rank)
 	}
-	for _, c := range p.comms {
-		if c.Size == p.largest && c.Rank >= 0 && (p.header.World < 0 || p.header.World == c.Size) {
-			return falcon.Rank(c.Rank)
-		}
-	}
-	return -1
+	return falcon.Rank(p.comms.rankOf(p.header.World))
 }
 
 func (p *process) world() int {
 	if p.header.World > 0 {
 		return p.header.World
 	}
-	return p.largest
+	return p.comms.largest
 }
 
 // drain takes in what the process wrote since the last look and adds the
 // iterations that ended to out.
 func (p *process) drain(buf *buffers, out []falcon.Sample) []falcon.Sample {
-	p.looked = false
+	p.comms.outdate()
 	p.status = p.seg.Control()
-	p.expect()
+	p.iterations.expectMicroBatches(p.status.MicroBatches)
 	for range batchesMax {
 		n, lost := p.seg.Drain(buf.records)
 		p.lost += lost
@@ -159,45 +110,34 @@ func (p *process) drain(buf *buffers, out []falcon.Sample) []falcon.Sample {
 			out = p.call(&buf.records[i], out)
 		}
 		if lost > 0 {
-			p.survey.lost()
+			p.survey.Forget()
 		}
 		if n < len(buf.records) {
-			p.begun()
+			p.surveyStatus()
 			break
 		}
 	}
 	return p.drainMarks(buf, out)
 }
 
-// begun tells the survey of an iteration without calls so far. The status was
+// surveyStatus has the survey know an iteration without calls so far. The status was
 // read before the records: those of the iterations before it are all counted.
-func (p *process) begun() {
+func (p *process) surveyStatus() {
 	if p.status.Iteration >= 0 {
-		p.survey.at(p.status.Iteration)
+		p.survey.Reached(p.status.Iteration)
 	}
 }
 
 func (p *process) drainMarks(buf *buffers, out []falcon.Sample) []falcon.Sample {
 	var lost uint64
-	buf.marks, p.nextMark, lost = p.seg.Marks(p.nextMark, buf.marks)
+	buf.marks, lost = p.iterations.readMarks(p.seg, buf.marks)
 	p.lost += lost
-	p.move()
-	p.lookPark()
+	p.readPlacement()
+	p.readRecovery()
 	for _, m := range buf.marks {
 		out = p.mark(m, out)
 	}
 	return out
-}
-
-// expect announces the period that other micro-batches will bring.
-func (p *process) expect() {
-	from, to := p.micro, p.status.MicroBatches
-	if p.micro = to; from == to || p.infer.Period() == 0 {
-		return
-	}
-	if n := p.census.Predict(from, to); n > 0 {
-		p.infer.Expect(n)
-	}
 }
 
 // call feeds one record to the period's inference.
@@ -209,41 +149,31 @@ func (p *process) call(r *ring.Record, out []falcon.Sample) []falcon.Sample {
 		p.window.record(r)
 	}
 	c := p.periodCall(r)
-	p.census.Add(iterate.Kind{Op: c.Op, Comm: c.Comm, Bytes: c.Bytes})
-	its := p.infer.Observe(c)
-	if len(its) > 0 {
-		p.census.Close()
-	}
+	its := p.iterations.observe(c)
 	for _, it := range its {
 		out = p.inferred(it, out)
 	}
 	if n := len(its); n > 0 && its[n-1].EndNs == c.TimeNs && !p.marked() {
-		p.survey.begin(p.lastNum + 1) // with this call
+		p.survey.Begin(p.iterations.last + 1) // with this call
 	}
-	p.survey.add(r, stepOf(r.Step, p.survey.newest))
+	newest, _ := p.survey.Newest()
+	p.survey.Add(r, iterate.StepOf(r.Step, newest))
 	return out
 }
 
 func (p *process) periodCall(r *ring.Record) period.Call {
 	return period.Call{
-		Op: uint32(r.Op), Comm: p.id(r.Comm), Bytes: payload(r.Count, r.Dtype), TimeNs: r.EnterNs, Ordinal: r.Ordinal,
+		Op: uint32(r.Op), Comm: p.commID(r.Comm), Bytes: payload(r.Count, r.Dtype), TimeNs: r.EnterNs, Ordinal: r.Ordinal,
 	}
 }
 
-// id is the communicator's id. A slot that is new to the agent makes it look
-// at the table again, once a look.
-func (p *process) id(slot uint32) uint64 {
-	if !p.known(slot) && !p.looked {
+// commID is the communicator's id. A slot that is new to the agent has it read the table
+// again, once a drain.
+func (p *process) commID(slot uint32) uint64 {
+	if !p.comms.knows(slot) && !p.comms.current {
 		p.refresh()
 	}
-	if p.known(slot) {
-		return p.commID[slot]
-	}
-	return uint64(slot)
-}
-
-func (p *process) known(slot uint32) bool {
-	return int(slot) < len(p.commID) && p.commID[slot] != 0
+	return p.comms.id(slot)
 }
 
 // inferred makes a sample of an inferred iteration. Step marks win: with them
@@ -255,45 +185,32 @@ func (p *process) inferred(it period.Iteration, out []falcon.Sample) []falcon.Sa
 	if p.marked() || p.rank < 0 || p.interrupted(it.StartNs, it.EndNs) {
 		return out
 	}
-	if it.Number+p.shift <= p.lastNum { // learned anew, on another call
-		p.shift = p.lastNum + 1 - it.Number
-	}
-	p.lastNum = it.Number + p.shift
 	return append(out, p.newest(falcon.Sample{
-		Rank: p.rank, Iteration: p.lastNum, EndNs: p.seg.UnixNs(it.EndNs), Ms: it.Ms(), PausedMs: p.pausedMs(it.StartNs, it.EndNs),
+		Rank: p.rank, Iteration: p.iterations.number(it), EndNs: p.seg.UnixNs(it.EndNs), Ms: it.Ms(), PausedMs: p.pausedMs(it.StartNs, it.EndNs),
 	}))
 }
 
 // newest remembers how long the newest iteration took.
 func (p *process) newest(s falcon.Sample) falcon.Sample {
-	p.iterationMs = s.RunMs()
+	p.iterations.newestMs = s.RunMs()
 	return s
 }
 
-// marked says whether the job marks its steps. A job may describe itself
+// marked reports whether the job marks its steps. A job may describe itself
 // without doing so.
-func (p *process) marked() bool { return p.marks.Any() || p.status.Iteration >= 0 }
+func (p *process) marked() bool { return p.iterations.marks.Any() || p.status.Iteration >= 0 }
 
 func (p *process) mark(m ring.Mark, out []falcon.Sample) []falcon.Sample {
 	if p.window != nil {
 		p.window.begin(m)
 	}
-	s, ok := p.marks.Add(iterate.Mark{Iteration: m.Iteration, StartNs: uint64(max(m.StartNs, 0)), PausedNs: uint64(max(m.PausedNs, 0))})
-	s.Rank = p.rankAt(s.Iteration)
+	s, ok := p.iterations.mark(m)
+	s.Rank = p.ranks.at(s.Iteration)
 	if !ok || s.Rank < 0 || p.interrupted(s.EndNs-int64(s.Ms*1e6), s.EndNs) {
 		return out
 	}
 	s.EndNs = p.seg.UnixNs(s.EndNs)
-	return append(out, p.newest(p.heldUp(s)))
-}
-
-// publish tells the process its period, for the record, when it changes.
-func (p *process) publish() {
-	if n := p.infer.Period(); n != p.period {
-		p.period = n
-		a, _ := p.infer.Anchor()
-		p.seg.SetPeriod(uint32(n), anchorHash(a.Class))
-	}
+	return append(out, p.newest(p.ranks.withoutPlacement(s)))
 }
 
 // state describes the process; nil while its rank is unknown.
@@ -306,15 +223,15 @@ func (p *process) state(node falcon.Node) *falconv1.RankState {
 		Tp: int32(p.status.TP), Dp: int32(p.status.DP), Pp: int32(p.status.PP), World: int32(p.world()),
 		MicroBatches: int32(p.status.MicroBatches),
 		Coverage:     p.status.Coverage, Unhooked: p.status.Coverage&ring.CoverUnhooked != 0,
-		Period: uint32(p.infer.Period()), PeriodReason: p.reason(),
+		Period: uint32(p.iterations.infer.Period()), PeriodReason: p.reason(),
 		TestWorkspace: p.status.TestWorkspace, Generation: p.status.Generation,
 	}
-	if p.place.Order != 0 {
-		st.PlacementOrder, st.PlacementIteration = p.place.Order, p.place.Iteration
+	if at := p.ranks.newest; at.Order != 0 {
+		st.PlacementOrder, st.PlacementIteration = at.Order, at.Iteration
 	}
 	st.Committed = commitment(p.status.Committed())
-	p.recoverable(st)
-	for _, c := range p.comms {
+	p.addRecovery(st)
+	for _, c := range p.comms.list {
 		if c.State == ring.CommLive {
 			st.Comms = append(st.Comms, convert.CommToProto(falcon.Comm{ID: c.ID, Name: c.Name, Size: c.Size, RankInComm: c.Rank, Generation: c.Generation}))
 		}
@@ -327,7 +244,7 @@ func (p *process) generation() uint64 {
 	return max(p.status.GenerationNow, p.status.RejoinOrdered, p.status.SuspendWanted)
 }
 
-// commitment is what the engine is told of it; nil for none.
+// commitment is the wire's form of it; nil for none.
 func commitment(c ring.Commitment) *falconv1.Commitment {
 	if c.Order == 0 {
 		return nil
@@ -340,11 +257,11 @@ func (p *process) reason() string {
 	switch {
 	case p.marked():
 		return "iterations come from the framework's step marks"
-	case p.infer.Period() > 0:
+	case p.iterations.infer.Period() > 0:
 		return ""
 	case p.status.Coverage&ring.CoverUnhooked != 0:
 		return "NCCL is loaded but not called through the hook: start the job with falcon-agent run"
-	case len(p.comms) == 0:
+	case len(p.comms.list) == 0:
 		return "no communicator was created yet"
 	}
 	return "the calls so far have no period"
@@ -363,19 +280,13 @@ func (p *process) device(node falcon.Node) string {
 // changed is the state to send when it differs from the one sent last.
 func (p *process) changed(node falcon.Node, nicOf func(falcon.Device) falcon.NIC) *falconv1.RankState {
 	st := p.state(node)
-	if st != nil {
-		st.Nic = string(nicOf(falcon.Device(st.Device)))
-	}
 	if st == nil {
 		return nil
 	}
-	// Compared as bytes, of one encoder and without maps: several times cheaper than field by field.
-	wire, _ := proto.MarshalOptions{}.MarshalAppend(p.spare[:0], st) // of plain fields: it can't fail
-	if p.sent != nil && bytes.Equal(wire, p.wire) {
-		p.spare = wire
+	st.Nic = string(nicOf(falcon.Device(st.Device)))
+	if !p.reported.replace(st) {
 		return nil
 	}
-	p.sent, p.wire, p.spare = st, wire, p.wire
 	return st
 }
 
@@ -384,10 +295,29 @@ func (p *process) ended(node falcon.Node, how string) *falconv1.RankState {
 	st := p.state(node)
 	if st != nil {
 		st.Alive, st.Exit = false, how
-		st.Nic = p.sent.GetNic()
-		p.sent, p.wire = st, marshal(st)
+		st.Nic = p.reported.state.GetNic()
+		p.reported.replace(st)
 	}
 	return st
+}
+
+// report is the state of a process that the engine was sent last.
+type report struct {
+	state *falconv1.RankState
+	wire  []byte // of state, to compare
+	spare []byte // wire of the next comparison
+}
+
+// replace takes a newer state, and reports whether it differs. States are compared as
+// bytes, of one encoder and without maps: several times cheaper than field by field.
+func (r *report) replace(st *falconv1.RankState) bool {
+	wire, _ := proto.MarshalOptions{}.MarshalAppend(r.spare[:0], st) // of plain fields: it can't fail
+	if r.state != nil && bytes.Equal(wire, r.wire) {
+		r.spare = wire
+		return false
+	}
+	r.state, r.wire, r.spare = st, wire, r.wire
+	return true
 }
 
 func (p *process) String() string { return fmt.Sprintf("rank %d (pid %d)", p.rank, p.header.PID) }

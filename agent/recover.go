@@ -31,8 +31,7 @@ func (a *Agent) alive() []*process {
 // canPark says that a process answers to a suspension, or holds nobody: one that
 // has made no communicator yet comes to park by itself, or goes.
 func (p *process) canPark() bool {
-	return p.seg.Control().Coverage&ring.CoverAdapter != 0 ||
-		!slices.ContainsFunc(p.comms, func(c ring.Comm) bool { return c.State == ring.CommLive })
+	return p.seg.Control().Coverage&ring.CoverAdapter != 0 || !p.comms.anyIn(ring.CommLive)
 }
 
 // parkedIn says that a process has left training and obeyed the suspension of
@@ -99,7 +98,7 @@ func (t *suspendTask) open() (open []*process) {
 		case p.parkedIn(t.generation):
 			t.agent.tell(p)
 		case st.GenerationNow >= t.generation && st.RejoinOrdered >= t.generation: // it has gone on since
-		case t.suspend(p) != nil || p.rank >= 0 || len(p.comms) > 0:
+		case t.suspend(p) != nil || p.rank >= 0 || len(p.comms.list) > 0:
 			open = append(open, p)
 		}
 	}

@@ -70,7 +70,7 @@ func TestOtherMicroBatchesAreAnnounced(t *testing.T) {
 	s.comms = []ring.Comm{{Slot: 0, ID: 77, Size: 4, State: ring.CommLive}, {Slot: 1, ID: 88, Size: 2, State: ring.CommLive}}
 	p := newProcess("x", s, &fakeExit{gone: make(chan struct{})})
 	e := &expecter{Tracker: period.NewTracker(period.Config{})}
-	p.infer = e
+	p.iterations.infer = e
 	var at int64
 	ordinals := map[uint32]uint64{}
 	call := func(comm uint32, op falcon.Op, count uint64) {
@@ -92,8 +92,8 @@ func TestOtherMicroBatchesAreAnnounced(t *testing.T) {
 	train(20, 8)
 	s.control.MicroBatches = 5
 	train(2, 5)
-	if len(e.told) != 1 || e.told[0] != 12 || p.infer.Period() != 12 {
-		t.Fatalf("told %v, period %d after two iterations of 12 calls", e.told, p.infer.Period())
+	if len(e.told) != 1 || e.told[0] != 12 || p.iterations.infer.Period() != 12 {
+		t.Fatalf("told %v, period %d after two iterations of 12 calls", e.told, p.iterations.infer.Period())
 	}
 }
 

@@ -78,16 +78,7 @@ func (w *window) record(r *ring.Record) {
 		w.overflow++
 		return
 	}
-	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{iteration: stepOf(r.Step, w.newest), enterNs: r.EnterNs}
-}
-
-// stepOf completes the low 32 bits of an iteration by the newest known one;
-// records come before or after the mark of their own iteration.
-func stepOf(low uint32, newest int64) int64 {
-	if low == math.MaxUint32 {
-		return iterate.UnknownIteration
-	}
-	return newest + int64(int32(low-uint32(newest)))
+	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{iteration: iterate.StepOf(r.Step, w.newest), enterNs: r.EnterNs}
 }
 
 func (w *window) begin(m ring.Mark) {
@@ -150,17 +141,12 @@ func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile
 }
 
 func (p *process) timed(t ring.Timing) iterate.Timed {
-	size, id := 0, uint64(0)
-	for _, c := range p.comms {
-		if c.Slot == t.Comm {
-			size, id = c.Size, c.ID
-		}
-	}
+	comm := p.comms.inSlot(t.Comm)
 	out := iterate.Timed{
 		Iteration: iterate.UnknownIteration,
-		Control:   size == p.world() && t.Bytes <= controlBytesMax && t.Op == falcon.OpAllReduce,
+		Control:   comm.Size == p.world() && t.Bytes <= controlBytesMax && t.Op == falcon.OpAllReduce,
 		CallTiming: falcon.CallTiming{
-			Comm: id, Ordinal: t.Ordinal, Op: t.Op, Peer: int(t.Peer), Bytes: int64(min(t.Bytes, math.MaxInt64)),
+			Comm: comm.ID, Ordinal: t.Ordinal, Op: t.Op, Peer: int(t.Peer), Bytes: int64(min(t.Bytes, math.MaxInt64)),
 			StartMs: float64(t.StartNs) / 1e6, DurationMs: float64(t.DurationNs) / 1e6, QueueMs: float64(t.QueueNs) / 1e6,
 		},
 	}
@@ -189,18 +175,18 @@ func (w *window) place(timings []ring.Timing, beginMs map[int64]float64) {
 // number counts iterations of a job without marks: each boundary is an anchor
 // call; what was issued at it or after it belongs to the next iteration.
 func (p *process) number(calls []iterate.Timed) {
-	a, ok := p.infer.Anchor()
+	a, ok := p.iterations.infer.Anchor()
 	if !ok {
 		return
 	}
 	var bounds []int64
 	for _, ordinal := range p.window.boundaries {
-		if s, ok := p.window.seen[callKey{p.slot(a.Class.Comm), ordinal}]; ok {
+		if s, ok := p.window.seen[callKey{p.comms.slotOf(a.Class.Comm), ordinal}]; ok {
 			bounds = append(bounds, s.enterNs)
 		}
 	}
 	for i := range calls {
-		s, ok := p.window.seen[callKey{p.slot(calls[i].Comm), calls[i].Ordinal}]
+		s, ok := p.window.seen[callKey{p.comms.slotOf(calls[i].Comm), calls[i].Ordinal}]
 		if !ok {
 			continue
 		}
@@ -211,13 +197,4 @@ func (p *process) number(calls []iterate.Timed) {
 			}
 		}
 	}
-}
-
-func (p *process) slot(id uint64) uint32 {
-	for _, c := range p.comms {
-		if c.ID == id {
-			return c.Slot
-		}
-	}
-	return ring.CommNone
 }

@@ -8,7 +8,11 @@
 // that is the detector's part.
 package iterate
 
-import "github.com/failslow/falcon"
+import (
+	"math"
+
+	"github.com/failslow/falcon"
+)
 
 // Mark is one step mark: iteration number, its start and how long the hook
 // had held the rank until then. Times are CLOCK_MONOTONIC nanoseconds.
@@ -50,4 +54,13 @@ func (s *Marks) Add(m Mark) (falcon.Sample, bool) {
 		Rank: s.rank, Iteration: prev.Iteration, EndNs: int64(m.StartNs),
 		Ms: float64(m.StartNs-prev.StartNs) / 1e6, PausedMs: float64(paused) / 1e6, Exact: true,
 	}, true
+}
+
+// StepOf completes the low 32 bits of an iteration by the newest known one; records
+// come before or after the mark of their own iteration.
+func StepOf(low uint32, newest int64) int64 {
+	if low == math.MaxUint32 {
+		return UnknownIteration
+	}
+	return newest + int64(int32(low-uint32(newest)))
 }

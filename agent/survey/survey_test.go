@@ -1,4 +1,4 @@
-package agent
+package survey
 
 import (
 	"math"
@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/iterate"
 	"github.com/failslow/falcon/agent/ring"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
@@ -122,19 +123,19 @@ func TestSurveyAgainstASimpleCount(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	steady, unsteady := 0, 0
 	for range 300 {
-		j, s := newSurveyJob(rng), &survey{}
+		j, s := newSurveyJob(rng), &Counter{}
 		last := int64(4 + rng.IntN(12))
 		for step := range last {
 			for _, r := range j.iteration(uint32(step)) {
-				s.add(&r, stepOf(r.Step, s.newest))
+				s.Add(&r, iterate.StepOf(r.Step, s.newest))
 			}
-			s.at(step + 1)
+			s.Reached(step + 1)
 		}
 		// Some calls of the newest iteration came already: they count for nothing.
 		for _, r := range j.iteration(uint32(last)) {
-			s.add(&r, stepOf(r.Step, s.newest))
+			s.Add(&r, iterate.StepOf(r.Step, s.newest))
 		}
-		boundary, got, ok := s.report(j.table())
+		boundary, got, ok := s.Report(j.table())
 		if !ok || boundary != last || len(got) != 3 {
 			t.Fatalf("boundary %d of %d, %d communicators", boundary, last, len(got))
 		}
@@ -159,14 +160,14 @@ func TestSurveyAgainstASimpleCount(t *testing.T) {
 }
 
 // ring3 feeds a regular pipeline stage: two calls on comm 1, one on comm 0.
-func regular(s *survey, from, to int64) {
+func regular(s *Counter, from, to int64) {
 	for i := from; i < to; i++ {
 		for _, r := range []ring.Record{
 			{Comm: 1, Op: falcon.OpRecv, Ordinal: uint64(2 * i), Step: uint32(i)},
 			{Comm: 1, Op: falcon.OpSend, Ordinal: uint64(2*i + 1), Step: uint32(i), Peer: 2},
 			{Comm: 0, Op: falcon.OpAllReduce, Ordinal: uint64(i), Step: uint32(i)},
 		} {
-			s.add(&r, i)
+			s.Add(&r, i)
 		}
 	}
 }
@@ -182,17 +183,17 @@ func regularTable(iterations uint64) []ring.Comm {
 // An agent that came late knows the counts exactly by the ordinals, and the
 // rates, but not what each call was.
 func TestSurveyOfALateAgent(t *testing.T) {
-	s := &survey{}
+	s := &Counter{}
 	regular(s, 50, 51)
-	if _, _, ok := s.report(regularTable(51)); ok {
+	if _, _, ok := s.Report(regularTable(51)); ok {
 		t.Fatal("the start of an iteration that had begun before is no boundary")
 	}
 	regular(s, 51, 56)
 	idle := ring.Comm{Slot: 7, ID: 107, State: ring.CommLive, Calls: 3} // called on at the job's start alone
-	if _, got, _ := s.report([]ring.Comm{idle}); got[0].Calls != 3 || !got[0].Steady || got[0].PerIteration != 0 || got[0].Whole {
+	if _, got, _ := s.Report([]ring.Comm{idle}); got[0].Calls != 3 || !got[0].Steady || got[0].PerIteration != 0 || got[0].Whole {
 		t.Fatalf("an idle communicator: %v", got)
 	}
-	boundary, got, _ := s.report(regularTable(56))
+	boundary, got, _ := s.Report(regularTable(56))
 	want := &falconv1.CommCount{
 		Comm: 101, Calls: 110, PerIteration: 2, Steady: true,
 		Peers: []*falconv1.PeerCount{{RecvsPerIteration: 1}, {Peer: 2, SendsPerIteration: 1}},
@@ -203,51 +204,51 @@ func TestSurveyOfALateAgent(t *testing.T) {
 }
 
 func TestSurveyAfterALoss(t *testing.T) {
-	s := &survey{}
+	s := &Counter{}
 	regular(s, 0, 10)
-	s.lost()
-	if _, _, ok := s.report(regularTable(10)); ok {
+	s.Forget()
+	if _, _, ok := s.Report(regularTable(10)); ok {
 		t.Fatal("a boundary from before a loss was kept")
 	}
 	regular(s, 12, 14)
-	boundary, got, ok := s.report(regularTable(14))
+	boundary, got, ok := s.Report(regularTable(14))
 	if !ok || boundary != 13 || got[0].Calls != 13 || got[0].Steady || got[0].Whole {
 		t.Fatalf("at %d: %v", boundary, got)
 	}
 	regular(s, 14, 18)
-	if _, got, _ = s.report(regularTable(18)); !got[0].Steady || got[0].Whole || got[0].PerIteration != 1 {
+	if _, got, _ = s.Report(regularTable(18)); !got[0].Steady || got[0].Whole || got[0].PerIteration != 1 {
 		t.Fatalf("it does not recover: %v", got)
 	}
 }
 
 // A record of another thread that comes late still counts to its iteration.
 func TestSurveyOfLateRecords(t *testing.T) {
-	s := &survey{}
+	s := &Counter{}
 	regular(s, 0, 6)
-	s.at(6)
+	s.Reached(6)
 	late := ring.Record{Comm: 0, Op: falcon.OpAllReduce, Ordinal: 6, Step: 5}
-	s.add(&late, 5)
-	if _, got, _ := s.report([]ring.Comm{{Slot: 0, ID: 100, State: ring.CommLive, Calls: 7}}); got[0].Calls != 7 || got[0].Collectives != 7 || !got[0].Whole || got[0].Steady {
+	s.Add(&late, 5)
+	if _, got, _ := s.Report([]ring.Comm{{Slot: 0, ID: 100, State: ring.CommLive, Calls: 7}}); got[0].Calls != 7 || got[0].Collectives != 7 || !got[0].Whole || got[0].Steady {
 		t.Fatalf("%v", got)
 	}
 }
 
 func TestSurveyOfAResumedJobAndNewCommunicators(t *testing.T) {
-	s := &survey{}
+	s := &Counter{}
 	regular(s, 0, 10)
-	s.at(9)
-	s.at(4) // back to a checkpoint
-	if _, _, ok := s.report(regularTable(10)); ok {
+	s.Reached(9)
+	s.Reached(4) // back to a checkpoint
+	if _, _, ok := s.Report(regularTable(10)); ok {
 		t.Fatal("boundaries of the job's last life were kept")
 	}
 	again := ring.Record{Comm: 1, Op: falcon.OpAllReduce, Ordinal: 0, Step: 4}
-	s.add(&again, 4)
-	s.at(5)
-	if _, got, ok := s.report([]ring.Comm{{Slot: 1, ID: 7, State: ring.CommLive, Calls: 1}, {Slot: 9, ID: 8, State: ring.CommLive}}); !ok ||
+	s.Add(&again, 4)
+	s.Reached(5)
+	if _, got, ok := s.Report([]ring.Comm{{Slot: 1, ID: 7, State: ring.CommLive, Calls: 1}, {Slot: 9, ID: 8, State: ring.CommLive}}); !ok ||
 		got[0].Calls != 1 || !got[0].Whole || got[0].Collectives != 1 || len(got[0].Peers) != 0 || !got[1].Whole || !got[1].Steady {
 		t.Fatalf("%v", got)
 	}
-	if _, got, _ := s.report([]ring.Comm{{Slot: 0, ID: 9, State: ring.CommLive, Calls: 3}}); got[0].Steady || got[0].Whole || got[0].Calls != 3 {
+	if _, got, _ := s.Report([]ring.Comm{{Slot: 0, ID: 9, State: ring.CommLive, Calls: 3}}); got[0].Steady || got[0].Whole || got[0].Calls != 3 {
 		t.Fatalf("a slot used again was mistaken for its last life: %v", got)
 	}
 }
@@ -255,32 +256,67 @@ func TestSurveyOfAResumedJobAndNewCommunicators(t *testing.T) {
 // The process begins an iteration between the agent's look at its word and at
 // its records: the word is behind, and nothing is forgotten for it.
 func TestSurveyOfAWordOlderThanTheRecords(t *testing.T) {
-	s := &survey{}
+	s := &Counter{}
 	for i := int64(1); i < 12; i++ {
 		regular(s, i-1, i)
-		s.at(i - 1 - i%3/2) // the iteration of the newest record, or the one before
+		s.Reached(i - 1 - i%3/2) // the iteration of the newest record, or the one before
 	}
-	if s.missing() != 0 {
-		t.Fatalf("%d starts are missing", s.missing())
+	if s.Missing() != 0 {
+		t.Fatalf("%d starts are missing", s.Missing())
 	}
-	boundary, got, ok := s.report(regularTable(11))
+	boundary, got, ok := s.Report(regularTable(11))
 	if !ok || boundary != 10 || !got[0].Steady || !got[1].Steady || got[1].Calls != 20 {
 		t.Fatalf("at %d: %v", boundary, got)
 	}
 }
 
 func TestSurveyIsBounded(t *testing.T) {
-	s := &survey{}
-	for i := range uint64(3 * surveyPeersMax) {
+	s := &Counter{}
+	for i := range uint64(3 * peersMax) {
 		r := ring.Record{Comm: uint32(i % 2), Op: falcon.OpSend, Peer: int32(i), Ordinal: i / 2, Step: uint32(i / 4096)}
-		s.add(&r, int64(i/4096))
+		s.Add(&r, int64(i/4096))
 	}
-	if s.peers != surveyPeersMax {
+	if s.peers != peersMax {
 		t.Fatalf("%d peers are remembered", s.peers)
 	}
-	if _, got, _ := s.report([]ring.Comm{{Slot: 0, ID: 1, State: ring.CommLive, Calls: 1 << 30}}); got[0].Whole || got[0].Steady {
+	if _, got, _ := s.Report([]ring.Comm{{Slot: 0, ID: 1, State: ring.CommLive, Calls: 1 << 30}}); got[0].Whole || got[0].Steady {
 		t.Fatalf("counts that leave out peers are given for whole: %v", got[0].Calls)
 	}
 	wild := ring.Record{Comm: 9999, Ordinal: math.MaxUint64}
-	s.add(&wild, math.MaxInt64)
+	s.Add(&wild, math.MaxInt64)
+}
+
+// Old communicators are let go an iteration after the swap, new ones start at
+// zero: the survey asks for three iterations of them before it says anything,
+// and counts are exact from then on.
+func TestSurveyAfterASwap(t *testing.T) {
+	var s Counter
+	call := func(slot uint32, ordinal uint64, step int64) {
+		s.Add(&ring.Record{Comm: slot, Ordinal: ordinal, Op: falcon.OpAllReduce, Peer: -1}, step)
+	}
+	for i := range int64(6) {
+		s.Reached(i)
+		call(0, uint64(i), i)
+	}
+	comms := []ring.Comm{{Slot: 0, ID: 77, Calls: 6, State: ring.CommLive}, {Slot: 1, ID: 99, Calls: 2, State: ring.CommLive}}
+	call(1, 0, 5) // the swap tries its new communicator
+	s.ForgetBefore(6)
+	if _, _, ok := s.Report(comms); ok || s.Missing() != startsMax {
+		t.Fatalf("a boundary of before the swap was reported, %d missing", s.Missing())
+	}
+	for i := int64(6); i < 10; i++ {
+		s.Reached(i)
+		call(1, uint64(i-5), i)
+	}
+	comms[1].Calls = 5
+	at, counts, ok := s.Report(comms)
+	if !ok || at != 9 || s.Missing() != 0 {
+		t.Fatalf("boundary %d, %v, %d missing", at, ok, s.Missing())
+	}
+	if c := counts[1]; !c.Steady || !c.Whole || c.Calls != 4 || c.PerIteration != 1 {
+		t.Fatalf("new communicator %v", c)
+	}
+	if c := counts[0]; !c.Steady || !c.Whole || c.Calls != 6 || c.PerIteration != 0 {
+		t.Fatalf("old communicator %v", c)
+	}
 }

@@ -1,0 +1,109 @@
+package agent
+
+import (
+	"math"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/agent/iterate"
+	"github.com/failslow/falcon/agent/ring"
+	"github.com/failslow/falcon/detect/period"
+)
+
+// inferrer finds iterations in a rank's calls; *period.Tracker is one.
+type inferrer interface {
+	Observe(c period.Call) []period.Iteration
+	Period() int
+	Anchor() (period.Anchor, bool)
+	Expect(calls int)
+	Reset()
+}
+
+// iterationTracker finds one process's iterations: by its step marks where it gives
+// any, else by the period of its calls.
+type iterationTracker struct {
+	marks    *iterate.Marks
+	nextMark uint64 // to be read
+
+	infer     inferrer
+	census    *iterate.Census
+	micro     int   // micro-batches per iteration, as last seen
+	shift     int64 // added to inferred numbers so that they only grow
+	last      int64 // newest inferred number
+	published int   // period in the process's memory
+
+	newestMs float64 // of the newest iteration, without pauses
+}
+
+func newIterationTracker() iterationTracker {
+	return iterationTracker{
+		marks: iterate.NewMarks(-1), infer: period.NewTracker(period.Config{}), census: iterate.NewCensus(), last: math.MinInt64,
+	}
+}
+
+// startMarks begins the series of marks of a process whose rank became known.
+func (t *iterationTracker) startMarks(rank falcon.Rank) {
+	t.marks, t.nextMark = iterate.NewMarks(rank), 0
+}
+
+func (t *iterationTracker) readMarks(seg Segment, out []ring.Mark) (marks []ring.Mark, lost uint64) {
+	marks, t.nextMark, lost = seg.Marks(t.nextMark, out)
+	return marks, lost
+}
+
+func (t *iterationTracker) mark(m ring.Mark) (falcon.Sample, bool) {
+	return t.marks.Add(iterate.Mark{Iteration: m.Iteration, StartNs: uint64(max(m.StartNs, 0)), PausedNs: uint64(max(m.PausedNs, 0))})
+}
+
+// expectMicroBatches announces the period that other micro-batches will bring.
+func (t *iterationTracker) expectMicroBatches(to int) {
+	from := t.micro
+	if t.micro = to; from == to || t.infer.Period() == 0 {
+		return
+	}
+	if n := t.census.Predict(from, to); n > 0 {
+		t.infer.Expect(n)
+	}
+}
+
+// observe takes one call, and returns the iterations that ended with it.
+func (t *iterationTracker) observe(c period.Call) []period.Iteration {
+	t.census.Add(iterate.Kind{Op: c.Op, Comm: c.Comm, Bytes: c.Bytes})
+	ended := t.infer.Observe(c)
+	if len(ended) > 0 {
+		t.census.Close()
+	}
+	return ended
+}
+
+// number is an inferred iteration's. Numbers only grow, also where the period was
+// learned again, on another call.
+func (t *iterationTracker) number(it period.Iteration) int64 {
+	if it.Number+t.shift <= t.last {
+		t.shift = t.last + 1 - it.Number
+	}
+	t.last = it.Number + t.shift
+	return t.last
+}
+
+// restart forgets what was learned on communicators that have gone.
+func (t *iterationTracker) restart() {
+	t.infer.Reset()
+	t.census = iterate.NewCensus()
+}
+
+// renumber has inferred iterations begin with first: new communicators count from 0,
+// on all ranks alike.
+func (t *iterationTracker) renumber(first int64) { t.shift = first }
+
+// rewind is renumber where the iterations from first on are done again.
+func (t *iterationTracker) rewind(first int64) { t.shift, t.last = first, first-1 }
+
+// publishPeriod puts the period into the process's memory, for the record, when it
+// changes.
+func (t *iterationTracker) publishPeriod(seg Segment) {
+	if n := t.infer.Period(); n != t.published {
+		t.published = n
+		a, _ := t.infer.Anchor()
+		seg.SetPeriod(uint32(n), anchorHash(a.Class))
+	}
+}

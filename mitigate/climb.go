@@ -17,16 +17,16 @@ const waitTimes = 2
 // as taking it: the ski-rental rule of FALCON §5.2, algorithm 1, for every
 // rung of the ladder. What can't help is passed over with the reason said.
 func (p *Planner) propose(s *story) {
-	if !s.located() || s.proposal() != nil || p.flight != nil || p.busy() != nil || p.policy.Mode == falcon.ModeObserve {
+	if !s.located() || s.proposal() != nil || p.orders.pending != nil || p.incidents.actionUnderWay() != nil || p.policy.current.Mode == falcon.ModeObserve {
 		return
 	}
 	unmeasured := false
-	for _, c := range p.strategies(s) {
-		clock := p.clockMs(s, c.rung)
-		if clock < c.overheadMs || p.others(s, c.rung) || (s.holds(c.rung) && p.recovered(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
+	for _, c := range p.plans.candidates(s) {
+		clock := p.ledger.clockMs(s, c.rung)
+		if clock < c.overheadMs || p.others(s, c.rung) || (s.holds(c.rung) && p.plans.looksHealthy(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
 			continue
 		}
-		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.withheld(s, c.rung) == nil)
+		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.limits.withheld(s, c.rung) == nil)
 		if c.err == nil {
 			c.err = p.unproposed(s, c)
 		}
@@ -42,19 +42,19 @@ func (p *Planner) propose(s *story) {
 // others says that the rung is in force for s already, and not yet for another
 // fault that it helps: the next one is that one's, and goes when that clears.
 func (p *Planner) others(s *story, r falcon.Rung) bool {
-	return s.holds(r) && slices.ContainsFunc(p.stories, func(o *story) bool {
-		return o != s && o.located() && o.measured && causeHelped(o, r) == nil && !o.holds(r) && p.withheld(o, r) == nil
+	return s.holds(r) && slices.ContainsFunc(p.incidents.list, func(o *story) bool {
+		return o != s && o.located() && o.measured && causeHelped(o, r) == nil && !o.holds(r) && p.limits.withheld(o, r) == nil
 	})
 }
 
 // recovered says that by the newest measurement nothing that the verdict names
 // is slow any more. Whether that lasts is the detector's to say; until it does,
 // what is in force stays, and is undone as a whole.
-func (p *Planner) recovered(s *story) bool {
-	if p.gauge == nil || p.gauge.model == nil {
+func (pm *planMaker) looksHealthy(s *story) bool {
+	if pm.profile.newest == nil || pm.profile.newest.model == nil {
 		return false
 	}
-	v, m := s.incident.Verdict, p.gauge.model
+	v, m := s.incident.Verdict, pm.profile.newest.model
 	return len(v.Devices)+len(v.Links) > 0 &&
 		!slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return m.Slow[d] >= healthyBelow }) &&
 		!slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return m.Links.Ratio[l] >= healthyBelow })
@@ -77,7 +77,7 @@ func (p *Planner) skipOnce(s *story, c candidate) {
 		return
 	}
 	s.skip[key] = said
-	p.note("skip", "%s is skipped for %s: %s", rungName(c.rung, c.variant), s.incident.ID, c.err)
+	p.out.note("skip", "%s is skipped for %s: %s", rungName(c.rung, c.variant), s.incident.ID, c.err)
 }
 
 func rungName(r falcon.Rung, v falcon.Variant) string {
@@ -94,26 +94,26 @@ func (p *Planner) offer(s *story, w plan, why string) {
 		Rung:              w.rung,
 		Variant:           w.variant,
 		State:             falcon.ActionProposed,
-		PlanHash:          w.hash(s.incident.ID, p.job.Epoch),
+		PlanHash:          w.hash(s.incident.ID, p.job.desc.Epoch),
 		MicroBatches:      w.counts,
-		Previous:          slices.Clone(p.job.MicroBatches),
+		Previous:          slices.Clone(p.job.desc.MicroBatches),
 		Placement:         w.placement,
 		Preview:           w.preview,
-		ProposedIteration: p.newest(),
+		ProposedIteration: p.iterations.newest(),
 		AppliedIteration:  falcon.NoIteration,
 		RevertedIteration: falcon.NoIteration,
 		BeforeMs:          w.beforeMs,
 		PredictedMs:       w.predictedMs,
 		Why:               why,
-		JobEpoch:          p.job.Epoch,
-		Base:              slices.Clone(p.base),
+		JobEpoch:          p.job.desc.Epoch,
+		Base:              slices.Clone(p.job.base),
 	}
 	if w.placement != nil {
-		a.Home = slices.Clone(p.job.Placement)
+		a.Home = slices.Clone(p.job.desc.Placement)
 	}
 	s.actions, s.reverts = append(s.actions, a), 0
-	p.note("proposal", "%s proposed for %s: %s, %.1f ms -> %.1f ms predicted; %s", rungName(a.Rung, a.Variant), a.Incident, changeText(a, w), a.BeforeMs, a.PredictedMs, why)
-	p.changed(a)
+	p.out.note("proposal", "%s proposed for %s: %s, %.1f ms -> %.1f ms predicted; %s", rungName(a.Rung, a.Variant), a.Incident, changeText(a, w), a.BeforeMs, a.PredictedMs, why)
+	p.out.update(a)
 }
 
 func changeText(a falcon.Action, w plan) string {
@@ -131,31 +131,31 @@ func changeText(a falcon.Action, w plan) string {
 // that came to be only after the proposal, and once its countdown has ended.
 func (p *Planner) approveByPolicy(s *story) {
 	a := s.proposal()
-	if a == nil || p.busy() != nil {
+	if a == nil || p.incidents.actionUnderWay() != nil {
 		return
 	}
-	if !p.automatic(s, a.Rung) {
+	if !p.policy.automatic(s, a.Rung) {
 		if a.DeadlineUnixNs != 0 {
 			a.DeadlineUnixNs = 0
-			p.changed(*a)
+			p.out.update(*a)
 		}
 		return
 	}
-	if wait := p.policy.Rungs[a.Rung].Countdown; wait > 0 && a.DeadlineUnixNs == 0 {
-		a.DeadlineUnixNs = p.now.Add(time.Duration(wait * float64(time.Second))).UnixNano()
-		p.note("proposal", "%s acts by itself in %.0f s unless somebody vetoes it", a.ID, wait)
-		p.changed(*a)
+	if wait := p.policy.current.Rungs[a.Rung].Countdown; wait > 0 && a.DeadlineUnixNs == 0 {
+		a.DeadlineUnixNs = p.clock.now.Add(time.Duration(wait * float64(time.Second))).UnixNano()
+		p.out.note("proposal", "%s acts by itself in %.0f s unless somebody vetoes it", a.ID, wait)
+		p.out.update(*a)
 	}
-	if a.DeadlineUnixNs != 0 && p.now.UnixNano() < a.DeadlineUnixNs {
+	if a.DeadlineUnixNs != 0 && p.clock.now.UnixNano() < a.DeadlineUnixNs {
 		return
 	}
-	p.decide(s, a, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.policy.Cap)})
+	p.decide(s, a, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.policy.current.Cap)})
 }
 
 // automatic says that rung r may act now without a person. After a veto every
 // rung of the incident waits for one.
-func (p *Planner) automatic(s *story, r falcon.Rung) bool {
-	return approval(p.policy, r) == falcon.ApprovalAuto && !p.policy.Frozen && len(s.vetoed) == 0 && within(p.policy.Hours, p.now)
+func (y *policyState) automatic(s *story, r falcon.Rung) bool {
+	return approval(y.current, r) == falcon.ApprovalAuto && !y.current.Frozen && len(s.vetoed) == 0 && within(y.current.Hours, y.clock.now)
 }
 
 // expire drops a proposal or an approval whose fault is gone.
@@ -164,14 +164,14 @@ func (p *Planner) expire(s *story) {
 		return
 	}
 	for i := range s.actions {
-		p.expireFor(&s.actions[i], "the fault has cleared by itself")
+		p.out.expire(&s.actions[i], "the fault has cleared by itself")
 	}
 }
 
-func (p *Planner) expireFor(a *falcon.Action, why string) {
+func (o *output) expire(a *falcon.Action, why string) {
 	if a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
 		a.State, a.Reason, a.DeadlineUnixNs = falcon.ActionExpired, why, 0
-		p.changed(*a)
-		p.note("action", "%s expired: %s", a.ID, why)
+		o.update(*a)
+		o.note("action", "%s expired: %s", a.ID, why)
 	}
 }

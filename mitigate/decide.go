@@ -26,7 +26,7 @@ func (p *Planner) Check(d Decision) error {
 	if d.Action == "" {
 		return p.checkStep(d)
 	}
-	_, a := p.find(func(a *falcon.Action) bool { return a.ID == d.Action })
+	_, a := p.incidents.findAction(func(a *falcon.Action) bool { return a.ID == d.Action })
 	switch {
 	case a == nil:
 		return fmt.Errorf("%w: %s", ErrNoProposal, d.Action)
@@ -34,7 +34,7 @@ func (p *Planner) Check(d Decision) error {
 		return fmt.Errorf("%w: %s is %s, decided by %s", ErrDecided, a.ID, a.State, a.DecidedBy)
 	case d.PlanHash != a.PlanHash:
 		return fmt.Errorf("%w: %s is now plan %s (%s), you decided on plan %s; look again", ErrStalePlan, a.ID, a.PlanHash, planText(a.Rung, a.MicroBatches, a.Preview, a.Placement), d.PlanHash)
-	case d.Approve && p.repeats(a, d.By):
+	case d.Approve && p.policy.needsAnother(a, d.By):
 		return fmt.Errorf("%w: %s has approved %s already, and %s takes two people; somebody else has to approve it, too", ErrSecond, d.By, a.ID, a.Rung)
 	}
 	return p.checkApproval(d, a.Rung)
@@ -48,8 +48,8 @@ func decidable(a *falcon.Action, approve bool) bool {
 
 // repeats says that a second approver is wanted and that it can't be this one.
 // Names that differ in case only are one person's.
-func (p *Planner) repeats(a *falcon.Action, by string) bool {
-	return p.policy.Rungs[a.Rung].Second && slices.ContainsFunc(a.Approvals, func(v falcon.Approval) bool { return strings.EqualFold(v.By, by) })
+func (y *policyState) needsAnother(a *falcon.Action, by string) bool {
+	return y.current.Rungs[a.Rung].Second && slices.ContainsFunc(a.Approvals, func(v falcon.Approval) bool { return strings.EqualFold(v.By, by) })
 }
 
 func planText(r falcon.Rung, counts []int32, v *falcon.Preview, to falcon.Placement) string {
@@ -66,14 +66,14 @@ func (p *Planner) checkApproval(d Decision, r falcon.Rung) error {
 	if !d.Approve {
 		return nil
 	}
-	switch o := p.busy(); {
+	switch o := p.incidents.actionUnderWay(); {
 	case r == falcon.RungS4 && strings.TrimSpace(d.Reason) == "":
 		return fmt.Errorf("%w: S4 ends every process of the job, so the record must hold why; approve it again with a reason", ErrNoReason)
-	case p.policy.Frozen:
+	case p.policy.current.Frozen:
 		return fmt.Errorf("%w: actions are frozen, unfreeze first", ErrPolicy)
-	case p.policy.Mode == falcon.ModeObserve:
+	case p.policy.current.Mode == falcon.ModeObserve:
 		return fmt.Errorf("%w: the mode is observe, set approve or auto first", ErrPolicy)
-	case approval(p.policy, r) == falcon.ApprovalNever:
+	case approval(p.policy.current, r) == falcon.ApprovalNever:
 		return fmt.Errorf("%w: %s is never to be taken, change its approval first", ErrPolicy, r)
 	case o != nil:
 		return fmt.Errorf("%w: %s is %s, that comes first", ErrPolicy, o.ID, o.State)
@@ -83,7 +83,7 @@ func (p *Planner) checkApproval(d Decision, r falcon.Rung) error {
 
 // checkStep judges a step up the ladder without a proposal.
 func (p *Planner) checkStep(d Decision) error {
-	s := p.story(d.Incident)
+	s := p.incidents.get(d.Incident)
 	switch {
 	case s == nil || !s.incident.Open():
 		return fmt.Errorf("%w: incident %s is not open", ErrNoProposal, d.Incident)
@@ -95,11 +95,11 @@ func (p *Planner) checkStep(d Decision) error {
 	if err := p.checkApproval(d, d.Rung); err != nil {
 		return err
 	}
-	w, err := p.plan(s, d.Rung, d.Variant)
+	w, err := p.plans.planRung(s, d.Rung, d.Variant)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotUseful, err)
 	}
-	if hash := w.hash(s.incident.ID, p.job.Epoch); d.PlanHash != "" && d.PlanHash != hash {
+	if hash := w.hash(s.incident.ID, p.job.desc.Epoch); d.PlanHash != "" && d.PlanHash != hash {
 		return fmt.Errorf("%w: %s for %s is now plan %s (%s), you decided on plan %s; look again", ErrStalePlan, d.Rung, d.Incident, hash, planText(w.rung, w.counts, w.preview, w.placement), d.PlanHash)
 	}
 	return nil
@@ -107,21 +107,21 @@ func (p *Planner) checkStep(d Decision) error {
 
 func (p *Planner) onDecision(d Decision) {
 	if err := p.Check(d); err != nil {
-		p.note("decision", "decision of %s refused: %s", d.By, err)
+		p.out.note("decision", "decision of %s refused: %s", d.By, err)
 		return
 	}
 	if d.Action != "" {
-		s, a := p.find(func(a *falcon.Action) bool { return a.ID == d.Action })
+		s, a := p.incidents.findAction(func(a *falcon.Action) bool { return a.ID == d.Action })
 		p.heed(s, a, d)
 		return
 	}
-	s := p.story(d.Incident)
-	w, err := p.plan(s, d.Rung, d.Variant)
+	s := p.incidents.get(d.Incident)
+	w, err := p.plans.planRung(s, d.Rung, d.Variant)
 	if err != nil {
 		return // Check has just passed; nothing changed since
 	}
 	if a := s.proposal(); a != nil {
-		p.expireFor(a, d.By+" took "+rungName(w.rung, w.variant)+" instead")
+		p.out.expire(a, d.By+" took "+rungName(w.rung, w.variant)+" instead")
 	}
 	p.offer(s, w, "stepped up by "+d.By)
 	p.heed(s, s.proposal(), d)
@@ -132,10 +132,10 @@ func (p *Planner) heed(s *story, a *falcon.Action, d Decision) {
 	if d.Approve {
 		a.Approvals = append(slices.Clone(a.Approvals), falcon.Approval{By: d.By, From: d.From, UnixNs: p.at(d), Reason: d.Reason})
 	}
-	if d.Approve && p.policy.Rungs[a.Rung].Second && len(a.Approvals) < 2 {
+	if d.Approve && p.policy.current.Rungs[a.Rung].Second && len(a.Approvals) < 2 {
 		a.DeadlineUnixNs = 0
-		p.note("decision", "%s approved by %s, waits for a second approver", a.ID, d.By)
-		p.changed(*a)
+		p.out.note("decision", "%s approved by %s, waits for a second approver", a.ID, d.By)
+		p.out.update(*a)
 		return
 	}
 	p.decide(s, a, d)
@@ -151,22 +151,22 @@ func (p *Planner) decide(s *story, a *falcon.Action, d Decision) {
 	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs = d.By, d.Reason, d.From, 0, p.at(d)
 	if d.Approve {
 		a.State = falcon.ActionApproved
-		p.note("decision", "%s approved by %s", a.ID, cmp.Or(people(a.Approvals), d.By))
+		p.out.note("decision", "%s approved by %s", a.ID, cmp.Or(people(a.Approvals), d.By))
 	} else {
 		if len(a.Approvals) > 0 {
 			name += ", approved by " + people(a.Approvals) + ","
 		}
 		a.State = falcon.ActionVetoed
 		s.vetoed[a.Rung] = true
-		p.note("decision", "%s %s by %s%s", name, verb, d.By, because(d.Reason))
+		p.out.note("decision", "%s %s by %s%s", name, verb, d.By, because(d.Reason))
 	}
-	p.changed(*a)
+	p.out.update(*a)
 }
 
 // at is when a decision was made.
 func (p *Planner) at(d Decision) int64 {
-	if d.AtUnixNs == 0 && !p.now.IsZero() {
-		return p.now.UnixNano()
+	if d.AtUnixNs == 0 && !p.clock.now.IsZero() {
+		return p.clock.now.UnixNano()
 	}
 	return d.AtUnixNs
 }

@@ -38,7 +38,7 @@ func doubtful(w plan) error {
 
 // unproposed says why a rung that could help is not proposed now.
 func (p *Planner) unproposed(s *story, c candidate) error {
-	if err := p.withheld(s, c.rung); err != nil {
+	if err := p.limits.withheld(s, c.rung); err != nil {
 		return err
 	}
 	return doubtful(c.plan)
@@ -48,8 +48,8 @@ func (p *Planner) unproposed(s *story, c candidate) error {
 // unknown. Without a cost model the rest beyond the pipelines is taken for what it
 // was when all was well, when all took as long as the fastest does with its share
 // of then.
-func (p *Planner) splitModelMs(s *story, b split) float64 {
-	if m := p.gauge.model; m != nil && len(p.job.Placement) == p.job.Layout.World() {
+func (pm *planMaker) splitModelMs(s *story, b split) float64 {
+	if m := pm.profile.newest.model; m != nil && len(pm.job.desc.Placement) == pm.job.desc.Layout.World() {
 		return b.presentMs + m.RestMs
 	}
 	healthy := math.Inf(1)

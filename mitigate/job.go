@@ -10,25 +10,25 @@ import (
 
 // onJob takes the job's newest description.
 func (p *Planner) onJob(in Job) {
-	was := p.job
-	p.generation = max(p.generation, in.Generation)
+	was := p.job.desc
+	p.exec.generation = max(p.exec.generation, in.Generation)
 	if in.Epoch != was.Epoch {
 		p.newEpoch(was, in)
 		return
 	}
-	if p.flight != nil { // the commit will say what split and places are
+	if p.orders.pending != nil { // the commit will say what split and places are
 		in.MicroBatches = was.MicroBatches
 		if len(was.Placement) > 0 {
 			in.Placement = was.Placement
 		}
 	}
 	if !was.like(in) {
-		p.version++
+		p.cache.version++
 	}
-	p.job = in
-	if p.base == nil || total(in.MicroBatches) != total(p.base) {
-		p.base = slices.Clone(in.MicroBatches)
-		p.forget(0) // times of another batch don't compare
+	p.job.desc = in
+	if p.job.base == nil || total(in.MicroBatches) != total(p.job.base) {
+		p.job.base = slices.Clone(in.MicroBatches)
+		p.ledger.forget(0) // times of another batch don't compare
 		p.overtaken(fmt.Sprintf("the job changed its batch to %d micro-batches by itself", total(in.MicroBatches)), falcon.RungS2)
 	}
 	if len(was.Placement) > 0 && !slices.Equal(was.Placement, in.Placement) {
@@ -48,26 +48,26 @@ func (j Job) like(o Job) bool {
 // taken was made for them, and what was in force is gone unless the job came
 // back with it.
 func (p *Planner) newEpoch(was, now Job) {
-	p.job, p.base, p.switched, p.gauge = now, slices.Clone(now.MicroBatches), nil, nil
-	p.forget(0)
-	p.version++
+	p.job.desc, p.job.base, p.limits.ordered, p.profile.newest = now, slices.Clone(now.MicroBatches), nil, nil
+	p.ledger.forget(0)
+	p.cache.version++
 	if was.Epoch == 0 {
 		return
 	}
-	for _, s := range p.stories {
+	for _, s := range p.incidents.list {
 		if s.entered {
-			p.renumber(s)
+			p.ledger.renumber(s)
 		}
 		s.measured = false
 	}
-	restart := p.restart()
+	restart := p.incidents.restartUnderWay()
 	if restart != nil && restart.Phase == falcon.PhaseLeaving {
-		p.overtakenRestart(restart, "somebody else started the job again")
+		p.exec.replaceRestart(restart, "somebody else started the job again")
 		restart = nil
 	}
-	for _, s := range p.stories {
+	for _, s := range p.incidents.list {
 		for i := range s.actions {
-			p.expireFor(&s.actions[i], "the job was restarted, it was planned for epoch "+strconv.FormatUint(was.Epoch, 10))
+			p.out.expire(&s.actions[i], "the job was restarted, it was planned for epoch "+strconv.FormatUint(was.Epoch, 10))
 		}
 	}
 	why := "the job was restarted with places and a split of its own"
@@ -79,8 +79,8 @@ func (p *Planner) newEpoch(was, now Job) {
 		p.overtaken(why, falcon.RungS3)
 	}
 	if restart == nil && samePlaces && slices.Equal(was.MicroBatches, now.MicroBatches) {
-		if held := p.holding(); len(held) > 0 && len(held[0].action().Base) > 0 {
-			p.base = slices.Clone(held[0].action().Base)
+		if held := p.incidents.actionsInForce(); len(held) > 0 && len(held[0].action().Base) > 0 {
+			p.job.base = slices.Clone(held[0].action().Base)
 		}
 		return
 	}
@@ -90,31 +90,31 @@ func (p *Planner) newEpoch(was, now Job) {
 // overtaken ends every plan, and the actions in force up to a rung: the job
 // did it. S3 ends with the splits that were solved for its places.
 func (p *Planner) overtaken(why string, r falcon.Rung) {
-	at := max(p.newest(), 0)
-	if restart := p.restart(); restart != nil {
+	at := max(p.iterations.newest(), 0)
+	if restart := p.incidents.restartUnderWay(); restart != nil {
 		at = restart.Resume
 	}
-	for _, s := range p.stories {
+	for _, s := range p.incidents.list {
 		for i := range s.actions {
 			a := &s.actions[i]
 			switch {
 			case a.State == falcon.ActionProposed || a.State == falcon.ActionApproved:
-				p.expireFor(a, why)
+				p.out.expire(a, why)
 			case a.State == falcon.ActionDispatched: // its order's outcome is still to come
 			case a.Rung != falcon.RungS4 && inForce(a) && a.Rung.Level() <= r.Level():
-				p.dropFlight(s, i)
+				p.orders.drop(s, i)
 				a.State, a.RevertReason, a.RevertedIteration, a.Phase = falcon.ActionReverted, why, at, ""
-				p.ready.Acted = append(p.ready.Acted, Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(p.job.MicroBatches)})
-				p.note("action", "%s is undone: %s", a.ID, why)
-				p.changed(*a)
+				p.out.ready.Acted = append(p.out.ready.Acted, Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(p.job.desc.MicroBatches)})
+				p.out.note("action", "%s is undone: %s", a.ID, why)
+				p.out.update(*a)
 			}
 		}
 	}
 }
 
-func (p *Planner) dropFlight(s *story, i int) {
-	if p.flight != nil && p.flight.story == s && p.flight.action == i {
-		p.flight = nil
+func (w *orderSlot) drop(s *story, i int) {
+	if w.pending != nil && w.pending.story == s && w.pending.action == i {
+		w.pending = nil
 	}
 }
 
@@ -122,36 +122,36 @@ func (p *Planner) dropFlight(s *story, i int) {
 // sent again by the engine under their old id, and launches likewise; the
 // planner waits for them.
 func (p *Planner) onRestored(in Restored) {
-	p.nextOrder = max(p.nextOrder, in.NextOrder)
+	p.orders.nextID = max(p.orders.nextID, in.NextOrder)
 	for r, ms := range in.OverheadsMs {
-		p.overheads[r] = mean{ms, 1}
+		p.overheads.means[r] = mean{ms, 1}
 	}
 	for _, a := range in.Actions {
-		s := p.ensure(a.Incident)
+		s := p.incidents.ensure(a.Incident)
 		s.actions = append(s.actions, a)
-		p.generation = max(p.generation, a.Generation)
+		p.exec.generation = max(p.exec.generation, a.Generation)
 		if a.OrderID != 0 {
-			p.switching(&a, a.ProposedIteration)
+			p.limits.recordOrdered(&a, a.ProposedIteration)
 		}
 		if a.State == falcon.ActionVetoed {
 			s.vetoed[a.Rung] = true
 		}
 		waits := a.Rung != falcon.RungS4 || a.Phase == falcon.PhaseCheckpoint
 		if waits && (a.State == falcon.ActionDispatched || a.State == falcon.ActionReverting) {
-			p.flight = p.flightOf(s, len(s.actions)-1)
+			p.orders.pending = p.orders.orderOf(s, len(s.actions)-1)
 		}
 	}
-	for _, h := range p.holding() {
+	for _, h := range p.incidents.actionsInForce() {
 		if a := h.action(); len(a.Base) > 0 || len(a.Previous) > 0 {
-			p.base = slices.Clone(a.Base)
+			p.job.base = slices.Clone(a.Base)
 			if len(a.Base) == 0 {
-				p.base = slices.Clone(a.Previous)
+				p.job.base = slices.Clone(a.Previous)
 			}
 			break
 		}
 	}
 	for _, v := range in.Impacts {
-		p.resume(v)
+		p.ledger.resume(v)
 	}
 }
 

@@ -72,7 +72,7 @@ func (g *grid) begin() {
 	}
 	profile := falcon.JobProfile{SelfMs: self, Groups: []falcon.GroupTransfer{{Dimension: falcon.DimWorld, Ranks: []falcon.Rank{0, 1}, Calls: 1, Bytes: 1}}}
 	g.r.step(g.job, SetPolicy{falcon.Policy{Mode: falcon.ModeAuto, Cap: falcon.RungS4, Owner: "x"}}, Incident{v}, Speeds{Incident: v.ID, Profile: profile})
-	if m := g.r.p.gauge; m != nil && m.model != nil { // the detector tells what the job takes
+	if m := g.r.p.profile.newest; m != nil && m.model != nil { // the detector tells what the job takes
 		g.model = *m.model
 		v.SlowMs = g.ms()
 		g.r.step(Incident{v})
@@ -87,7 +87,7 @@ func (g *grid) obey() {
 		switch o.Kind {
 		case falcon.OrderMicroBatches:
 			g.job.MicroBatches = o.MicroBatches
-			if a := g.r.p.busy(); a.Rung == falcon.RungS2 {
+			if a := g.r.p.incidents.actionUnderWay(); a.Rung == falcon.RungS2 {
 				g.extra, g.taken = g.overheads[falcon.RungS2], append(g.taken, falcon.RungS2)
 			}
 			g.r.step(c)
@@ -101,11 +101,11 @@ func (g *grid) obey() {
 			g.r.step(c)
 		case falcon.OrderCheckpoint:
 			g.paid, g.taken = g.paid+g.overheads[falcon.RungS4], append(g.taken, falcon.RungS4)
-			_, a := g.r.p.find(func(a *falcon.Action) bool { return a.OrderID == o.ID })
+			_, a := g.r.p.incidents.findAction(func(a *falcon.Action) bool { return a.OrderID == o.ID })
 			g.job.Epoch, g.job.Placement, g.slow = 2, a.Placement, nil
 			g.job.MicroBatches = slices.Repeat([]int32{8}, g.job.Layout.DP)
 			g.r.step(c, Left{Order: o.ID})
-			g.r.step(g.job, Launched{Generation: g.r.p.generation})
+			g.r.step(g.job, Launched{Generation: g.r.p.exec.generation})
 		}
 	}
 }
@@ -120,7 +120,7 @@ func (g *grid) optimum(n float64) float64 {
 	if err == nil {
 		best = min(best, g.overheads[falcon.RungS3]+(split.AfterSplitMs-gridHealthy)*n, g.overheads[falcon.RungS2]+(split.BeforeSplitMs-gridHealthy)*n)
 	} else {
-		b := g.r.p.solve(m.Curves(g.job.Placement, int(total(even))))
+		b := g.r.p.plans.solveSplit(m.Curves(g.job.Placement, int(total(even))))
 		best = min(best, g.overheads[falcon.RungS2]+(b.makespanMs+m.RestMs-gridHealthy)*n)
 	}
 	return min(best, g.overheads[falcon.RungS4])
@@ -136,10 +136,10 @@ func TestLadderIsTwoCompetitive(t *testing.T) {
 		g := newGridJob(t)
 		last := rapid.Int64Range(0, 300).Draw(t, "duration")
 		g.begin()
-		if g.r.p.gauge == nil || g.r.p.gauge.model == nil {
-			t.Fatalf("no model: %v", g.r.p.gauge)
+		if g.r.p.profile.newest == nil || g.r.p.profile.newest.model == nil {
+			t.Fatalf("no model: %v", g.r.p.profile.newest)
 		}
-		g.model = *g.r.p.gauge.model
+		g.model = *g.r.p.profile.newest.model
 		slowest, optimum, lost := g.ms()-gridHealthy, g.optimum(float64(last)), 0.0
 		for ; g.at < last; g.at++ {
 			g.obey()

@@ -12,18 +12,18 @@ const launchMost = 3
 
 // checkpointed is the commit of S4's order: the checkpoint is on disk, and the
 // processes are ending.
-func (p *Planner) checkpointed(a *falcon.Action, in Committed) {
+func (e *executor) checkpointed(a *falcon.Action, in Committed) {
 	a.Phase, a.Resume = falcon.PhaseLeaving, in.Resume
-	if !p.trained.IsZero() {
-		a.StoppedUnixNs = p.trained.UnixNano()
+	if !e.iterations.trained.IsZero() {
+		a.StoppedUnixNs = e.iterations.trained.UnixNano()
 	}
-	p.note("action", "%s: the checkpoint is written, a restart begins with iteration %d; the processes are ending", a.ID, in.Resume)
-	p.changed(*a)
+	e.out.note("action", "%s: the checkpoint is written, a restart begins with iteration %d; the processes are ending", a.ID, in.Resume)
+	e.out.update(*a)
 }
 
 // restart is the S4 whose processes are ending or being started, if any.
-func (p *Planner) restart() *falcon.Action {
-	for _, s := range p.stories {
+func (n *incidentSet) restartUnderWay() *falcon.Action {
+	for _, s := range n.list {
 		for i := range s.actions {
 			if a := &s.actions[i]; a.State == falcon.ActionDispatched && slices.Contains([]string{falcon.PhaseLeaving, falcon.PhaseLaunching, falcon.PhaseRelaunch}, a.Phase) {
 				return a
@@ -35,33 +35,33 @@ func (p *Planner) restart() *falcon.Action {
 
 // onLeft launches the next generation once all processes have ended. Until
 // then nothing may be started: two generations must never train at once.
-func (p *Planner) onLeft(in Left) {
-	_, a := p.find(func(a *falcon.Action) bool {
+func (e *executor) allEnded(in Left) {
+	_, a := e.incidents.findAction(func(a *falcon.Action) bool {
 		return a.Rung == falcon.RungS4 && a.OrderID == in.Order && a.Phase == falcon.PhaseLeaving && (a.State == falcon.ActionDispatched || a.State == falcon.ActionFailed)
 	})
 	if a == nil {
 		return
 	}
 	if in.Reason != "" {
-		p.failRestart(a, "not all processes ended after the checkpoint: "+in.Reason)
+		e.failRestart(a, "not all processes ended after the checkpoint: "+in.Reason)
 		return
 	}
 	a.State = falcon.ActionDispatched // also when patience had run out before
-	p.launch(a, falcon.PhaseLaunching, a.Placement)
+	e.launch(a, falcon.PhaseLaunching, a.Placement)
 }
 
-func (p *Planner) launch(a *falcon.Action, phase string, to falcon.Placement) {
-	p.generation++
-	a.Phase, a.Generation = phase, p.generation
+func (e *executor) launch(a *falcon.Action, phase string, to falcon.Placement) {
+	e.generation++
+	a.Phase, a.Generation = phase, e.generation
 	a.Launches++
-	p.ready.Launch = &falcon.Launch{Generation: p.generation, Placement: slices.Clone(to), Resume: true}
-	p.note("action", "%s: generation %d starts on %s from iteration %d", a.ID, a.Generation, names(nodesOf(to)), a.Resume)
-	p.changed(*a)
+	e.out.ready.Launch = &falcon.Launch{Generation: e.generation, Placement: slices.Clone(to), Resume: true}
+	e.out.note("action", "%s: generation %d starts on %s from iteration %d", a.ID, a.Generation, names(nodesOf(to)), a.Resume)
+	e.out.update(*a)
 }
 
 // onLaunched ends the restart, or takes the job back to its old nodes.
-func (p *Planner) onLaunched(in Launched) {
-	s, a := p.find(func(a *falcon.Action) bool {
+func (e *executor) onLaunched(in Launched) {
+	s, a := e.incidents.findAction(func(a *falcon.Action) bool {
 		return a.Rung == falcon.RungS4 && a.Generation == in.Generation && in.Generation != 0
 	})
 	if a == nil || !slices.Contains([]string{falcon.PhaseLaunching, falcon.PhaseRelaunch}, a.Phase) {
@@ -69,58 +69,58 @@ func (p *Planner) onLaunched(in Launched) {
 	}
 	switch {
 	case in.Failed == "" && a.Phase == falcon.PhaseLaunching:
-		p.restarted(a)
+		e.completeRestart(a)
 	case in.Failed == "":
-		a.State, s.failedAt, a.Phase = falcon.ActionFailed, p.newest(), ""
+		a.State, s.failedAt, a.Phase = falcon.ActionFailed, e.iterations.newest(), ""
 		a.Reason += "; the job runs on its old nodes again"
-		p.note("action", "%s failed, and the job runs on its old nodes again from iteration %d; %s stays open", a.ID, a.Resume, a.Incident)
-		p.changed(*a)
+		e.out.note("action", "%s failed, and the job runs on its old nodes again from iteration %d; %s stays open", a.ID, a.Resume, a.Incident)
+		e.out.update(*a)
 	case a.State != falcon.ActionDispatched:
-	case p.job.Epoch != a.JobEpoch: // the job runs, by other hands: never start it twice
-		p.overtakenRestart(a, in.Failed)
+	case e.job.desc.Epoch != a.JobEpoch: // the job runs, by other hands: never start it twice
+		e.replaceRestart(a, in.Failed)
 	case a.Launches < launchMost:
 		a.Reason = "generation did not come up: " + in.Failed
-		p.note("action", "%s: generation %d did not come up (%s); back to the old nodes", a.ID, in.Generation, in.Failed)
-		p.launch(a, falcon.PhaseRelaunch, a.Home)
+		e.out.note("action", "%s: generation %d did not come up (%s); back to the old nodes", a.ID, in.Generation, in.Failed)
+		e.launch(a, falcon.PhaseRelaunch, a.Home)
 	default:
-		p.failRestart(a, "no launch came up: "+in.Failed)
+		e.failRestart(a, "no launch came up: "+in.Failed)
 	}
 }
 
 // restarted puts S4 into force; it is never undone.
-func (p *Planner) restarted(a *falcon.Action) {
+func (e *executor) completeRestart(a *falcon.Action) {
 	a.State, a.AppliedIteration, a.Phase = falcon.ActionApplied, a.Resume, ""
 	if a.StoppedUnixNs > 0 {
-		if ms := float64(p.now.UnixNano()-a.StoppedUnixNs) / 1e6; ms > 0 {
+		if ms := float64(e.clock.now.UnixNano()-a.StoppedUnixNs) / 1e6; ms > 0 {
 			a.OverheadMs = ms
 		}
 	}
-	p.paid(falcon.RungS4)
-	p.ready.Acted = append(p.ready.Acted, Acted{
+	e.ledger.resetClocks(falcon.RungS4)
+	e.out.ready.Acted = append(e.out.ready.Acted, Acted{
 		Incident: a.Incident, Rung: falcon.RungS4, Iteration: a.Resume,
-		MicroBatches: slices.Clone(p.job.MicroBatches), Placement: slices.Clone(p.job.Placement),
+		MicroBatches: slices.Clone(e.job.desc.MicroBatches), Placement: slices.Clone(e.job.desc.Placement),
 	})
-	p.note("action", "%s in force from iteration %d: generation %d on %s", a.ID, a.Resume, a.Generation, names(nodesOf(p.job.Placement)))
-	p.changed(*a)
+	e.out.note("action", "%s in force from iteration %d: generation %d on %s", a.ID, a.Resume, a.Generation, names(nodesOf(e.job.desc.Placement)))
+	e.out.update(*a)
 }
 
 // failRestart leaves the job to a person, and says what there is to do.
-func (p *Planner) failRestart(a *falcon.Action, why string) {
-	s := p.story(a.Incident)
-	a.State, a.Reason, s.failedAt = falcon.ActionFailed, why, p.newest()
-	p.note("action", "%s failed: %s; the job stands: end what is left of it and start it again from its checkpoint (iteration %d)", a.ID, why, a.Resume)
-	p.changed(*a)
+func (e *executor) failRestart(a *falcon.Action, why string) {
+	s := e.incidents.get(a.Incident)
+	a.State, a.Reason, s.failedAt = falcon.ActionFailed, why, e.iterations.newest()
+	e.out.note("action", "%s failed: %s; the job stands: end what is left of it and start it again from its checkpoint (iteration %d)", a.ID, why, a.Resume)
+	e.out.update(*a)
 }
 
-func (p *Planner) overtakenRestart(a *falcon.Action, why string) {
-	a.State, a.Phase, a.Reason, p.story(a.Incident).failedAt = falcon.ActionFailed, "", why, p.newest()
-	p.note("action", "%s failed: %s", a.ID, why)
-	p.changed(*a)
+func (e *executor) replaceRestart(a *falcon.Action, why string) {
+	a.State, a.Phase, a.Reason, e.incidents.get(a.Incident).failedAt = falcon.ActionFailed, "", why, e.iterations.newest()
+	e.out.note("action", "%s failed: %s", a.ID, why)
+	e.out.update(*a)
 }
 
 // find is the newest action that f takes.
-func (p *Planner) find(f func(*falcon.Action) bool) (*story, *falcon.Action) {
-	for _, s := range slices.Backward(p.stories) {
+func (n *incidentSet) findAction(f func(*falcon.Action) bool) (*story, *falcon.Action) {
+	for _, s := range slices.Backward(n.list) {
 		for i := len(s.actions) - 1; i >= 0; i-- {
 			if f(&s.actions[i]) {
 				return s, &s.actions[i]

@@ -34,35 +34,35 @@ const replacedBy = "replaced by "
 func replaced(a *falcon.Action) bool { return strings.HasPrefix(a.RevertReason, replacedBy) }
 
 // withheld says why a rung that could help is not proposed now, whatever its plan.
-func (p *Planner) withheld(s *story, r falcon.Rung) error {
+func (l *limiter) withheld(s *story, r falcon.Rung) error {
 	switch {
-	case approval(p.policy, r) == falcon.ApprovalNever:
+	case approval(l.policy.current, r) == falcon.ApprovalNever:
 		return errNever
 	case s.vetoed[r]:
 		return errVetoed
-	case p.triedInVain(s, r):
+	case l.triedWithoutEffect(s, r):
 		return errTried
 	}
-	if err := p.tooSoon(s); err != nil {
+	if err := l.tooSoon(s); err != nil {
 		return err
 	}
-	return p.tooOften(r)
+	return l.tooOften(r)
 }
 
 // tooSoon says why hysteresis forbids a proposal now.
-func (p *Planner) tooSoon(s *story) error {
-	for _, o := range p.stories {
+func (l *limiter) tooSoon(s *story) error {
+	for _, o := range l.incidents.list {
 		for i := range o.actions {
 			a := &o.actions[i]
-			if p.thisEpoch(a) && a.State == falcon.ActionReverted && !replaced(a) && a.RevertedIteration > p.newest()-CoolDown && sameCulprit(o, s) {
+			if l.job.isCurrent(a) && a.State == falcon.ActionReverted && !replaced(a) && a.RevertedIteration > l.iterations.newest()-CoolDown && sameCulprit(o, s) {
 				return fmt.Errorf("%s was reverted at iteration %d: %d iterations have to pass first", a.ID, a.RevertedIteration, CoolDown)
 			}
 		}
 	}
-	if n := p.orderedFor(s); n >= ActionsMost {
+	if n := l.orderedFor(s); n >= ActionsMost {
 		return fmt.Errorf("%d actions for this culprit within %d iterations are enough for now", n, ActionsWithin)
 	}
-	if n := len(p.switched); n >= ActionsOfJob && p.switched[n-ActionsOfJob].at > p.newest()-ActionsWithin {
+	if n := len(l.ordered); n >= ActionsOfJob && l.ordered[n-ActionsOfJob].at > l.iterations.newest()-ActionsWithin {
 		return fmt.Errorf("%d actions within %d iterations are enough for now", ActionsOfJob, ActionsWithin)
 	}
 	return nil
@@ -77,10 +77,10 @@ type switched struct {
 
 // orderedFor counts the newest actions for the culprit of s: what flaps is one
 // device or link, whatever incidents it opens.
-func (p *Planner) orderedFor(s *story) int {
+func (l *limiter) orderedFor(s *story) int {
 	n := 0
-	for _, o := range p.switched {
-		if o.at > p.newest()-ActionsWithin && (o.incident == s.incident.ID || shareCulprit(o.verdict, s.incident.Verdict)) {
+	for _, o := range l.ordered {
+		if o.at > l.iterations.newest()-ActionsWithin && (o.incident == s.incident.ID || shareCulprit(o.verdict, s.incident.Verdict)) {
 			n++
 		}
 	}
@@ -88,17 +88,17 @@ func (p *Planner) orderedFor(s *story) int {
 }
 
 // tooOften keeps to the policy's limit per hour, by the engine's clock.
-func (p *Planner) tooOften(r falcon.Rung) error {
-	if most := p.policy.Rungs[r].PerHour; most > 0 && p.takenHour(r) >= most {
+func (l *limiter) tooOften(r falcon.Rung) error {
+	if most := l.policy.current.Rungs[r].PerHour; most > 0 && l.takenWithinHour(r) >= most {
 		return fmt.Errorf("policy allows %d of %s within an hour", most, r)
 	}
 	return nil
 }
 
 // takenHour is how often a rung was ordered within the last hour.
-func (p *Planner) takenHour(r falcon.Rung) int {
-	taken, since := 0, p.now.Add(-time.Hour).UnixNano()
-	for _, s := range p.stories {
+func (l *limiter) takenWithinHour(r falcon.Rung) int {
+	taken, since := 0, l.clock.now.Add(-time.Hour).UnixNano()
+	for _, s := range l.incidents.list {
 		for i := range s.actions {
 			if a := &s.actions[i]; a.Rung == r && a.OrderID != 0 && a.DecidedUnixNs > since {
 				taken++
@@ -109,21 +109,21 @@ func (p *Planner) takenHour(r falcon.Rung) int {
 }
 
 // switching notes that an action is ordered.
-func (p *Planner) switching(a *falcon.Action, at int64) {
-	if !p.thisEpoch(a) {
+func (l *limiter) recordOrdered(a *falcon.Action, at int64) {
+	if !l.job.isCurrent(a) {
 		return
 	}
 	o := switched{at: at, incident: a.Incident}
-	if s := p.story(a.Incident); s != nil {
+	if s := l.incidents.get(a.Incident); s != nil {
 		o.verdict = s.incident.Verdict
 	}
-	p.switched = append(p.switched, o)
-	slices.SortStableFunc(p.switched, func(a, b switched) int { return cmp.Compare(a.at, b.at) })
-	p.switched = p.switched[max(0, len(p.switched)-ActionsOfJob):]
+	l.ordered = append(l.ordered, o)
+	slices.SortStableFunc(l.ordered, func(a, b switched) int { return cmp.Compare(a.at, b.at) })
+	l.ordered = l.ordered[max(0, len(l.ordered)-ActionsOfJob):]
 }
 
-func (p *Planner) thisEpoch(a *falcon.Action) bool {
-	return a.JobEpoch == 0 || a.JobEpoch == p.job.Epoch
+func (j *jobState) isCurrent(a *falcon.Action) bool {
+	return a.JobEpoch == 0 || a.JobEpoch == j.desc.Epoch
 }
 
 func sameCulprit(a, b *story) bool {
@@ -138,7 +138,7 @@ func shareCulprit(v, w falcon.Verdict) bool {
 // triedInVain keeps the ladder from climbing the same rung again: one that did
 // not help is not offered again for the same incident, one whose order failed
 // only a few times, and not at once.
-func (p *Planner) triedInVain(s *story, r falcon.Rung) bool {
+func (l *limiter) triedWithoutEffect(s *story, r falcon.Rung) bool {
 	last, failures := s.newest(r), 0
 	if last == nil {
 		return false
@@ -150,9 +150,9 @@ func (p *Planner) triedInVain(s *story, r falcon.Rung) bool {
 	}
 	switch last.State {
 	case falcon.ActionReverted:
-		return p.thisEpoch(last) && !replaced(last)
+		return l.job.isCurrent(last) && !replaced(last)
 	case falcon.ActionFailed:
-		return failures >= FailuresMost || p.newest() < max(s.failedAt, last.ProposedIteration)+CoolDown
+		return failures >= FailuresMost || l.iterations.newest() < max(s.failedAt, last.ProposedIteration)+CoolDown
 	}
 	return false
 }

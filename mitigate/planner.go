@@ -52,27 +52,25 @@ func (c Config) Check() error {
 
 // Planner climbs the ladder for the incidents of one job. See the package
 // documentation for its guarantees; it is not safe for concurrent use.
+//
+// Its parts own their state. Each knows only those above it in this list.
 type Planner struct {
-	cfg        Config
-	job        Job
-	base       []int32 // micro-batches before any action of this epoch
-	policy     falcon.Policy
-	stories    []*story
-	history    []Iteration                  // ascending, at most historyLimit
-	charged    map[int64]map[*story]float64 // by iteration of the history: what it cost each incident
-	flight     *flight                      // the one order that is out
-	switched   []switched                   // the newest actions of this epoch that were ordered
-	nextOrder  uint64
-	generation uint64 // of the newest launch
-	overheads  map[falcon.Rung]mean
-	gauge      *gauge // newest measurement of the job
-	plans      map[string]worked
-	version    int   // grows with whatever a plan rests on
-	now        Clock // newest clock that came in
-	trained    Clock // when the newest iteration came in
-	stuck      bool  // an order to put ranks back came to nothing, and no iteration has come since
-	ready      Ready
-	taken      bool
+	cfg        *Config
+	clock      *clock
+	policy     *policyState
+	iterations *iterationLog
+	out        *output
+	job        *jobState
+	incidents  *incidentSet
+	orders     *orderSlot
+	ledger     *costLedger
+	cache      *planCache
+	overheads  *overheadBook
+	profile    *profiler
+	plans      *planMaker
+	limits     *limiter
+	verify     *verifier
+	exec       *executor
 }
 
 // story is what the planner keeps of one incident.
@@ -93,6 +91,128 @@ type story struct {
 	unheard  time.Time            // since when its newest action is measured without nodes that it names; zero = it is not
 }
 
+// clock is the newest time that came in.
+type clock struct{ now Clock }
+
+// policyState is the policy in force.
+type policyState struct {
+	clock   *clock
+	current falcon.Policy
+}
+
+// output is what steps have led to since the last Advance.
+type output struct {
+	iterations *iterationLog
+	ready      Ready
+	taken      bool
+}
+
+// iterationLog is the newest iteration times of the job.
+type iterationLog struct {
+	cfg     *Config
+	list    []Iteration // ascending, at most historyLimit
+	trained Clock       // when the newest iteration came in
+}
+
+// jobState is the job as it runs now.
+type jobState struct {
+	desc Job
+	base []int32 // micro-batches before any action of this epoch
+}
+
+// incidentSet is the incidents known, oldest first.
+type incidentSet struct{ list []*story }
+
+// orderSlot holds the one order that is out.
+type orderSlot struct {
+	job     *jobState
+	out     *output
+	pending *flight
+	nextID  uint64
+}
+
+// costLedger charges every incident what the iterations lost to it.
+type costLedger struct {
+	cfg        *Config
+	iterations *iterationLog
+	out        *output
+	job        *jobState
+	incidents  *incidentSet
+	orders     *orderSlot
+	charged    map[int64]map[*story]float64 // by iteration of the log: what it cost each incident
+}
+
+// planCache keeps the costly part of plans until something changes that they
+// rest on: consoles ask for them many times a second.
+type planCache struct {
+	solved  map[string]worked
+	version int // grows with whatever a plan rests on
+}
+
+// overheadBook is what taking each rung has cost.
+type overheadBook struct {
+	cfg   *Config
+	cache *planCache
+	means map[falcon.Rung]mean
+}
+
+// profiler keeps the newest measurement of the job and its cost model.
+type profiler struct {
+	iterations *iterationLog
+	job        *jobState
+	incidents  *incidentSet
+	newest     *gauge
+}
+
+// planMaker works out what each rung would do, and what that would bring.
+type planMaker struct {
+	cfg        *Config
+	policy     *policyState
+	iterations *iterationLog
+	job        *jobState
+	incidents  *incidentSet
+	cache      *planCache
+	overheads  *overheadBook
+	profile    *profiler
+}
+
+// limiter bounds how often the planner proposes.
+type limiter struct {
+	clock      *clock
+	policy     *policyState
+	iterations *iterationLog
+	job        *jobState
+	incidents  *incidentSet
+	ordered    []switched // the newest actions of this epoch that were ordered
+}
+
+// verifier measures whether actions in force helped.
+type verifier struct {
+	cfg        *Config
+	clock      *clock
+	iterations *iterationLog
+	out        *output
+	job        *jobState
+	overheads  *overheadBook
+}
+
+// executor carries approved actions out, step by step, and undoes them.
+type executor struct {
+	clock      *clock
+	policy     *policyState
+	iterations *iterationLog
+	out        *output
+	job        *jobState
+	incidents  *incidentSet
+	orders     *orderSlot
+	ledger     *costLedger
+	cache      *planCache
+	plans      *planMaker
+	limits     *limiter
+	generation uint64 // of the newest launch
+	stuck      bool   // an order to put ranks back failed, and no iteration has come since
+}
+
 // flight is the order that is out, and what it does to the job.
 type flight struct {
 	story     *story
@@ -111,36 +231,62 @@ type mean struct {
 
 // New builds a planner that waits for a Job.
 func New(cfg Config) *Planner {
-	if cfg.SettleIterations == 0 {
-		cfg.SettleIterations = DefaultSettleIterations
+	p := &Planner{cfg: cfg.withDefaults(), clock: &clock{}, job: &jobState{}, cache: &planCache{solved: map[string]worked{}}}
+	p.policy = &policyState{clock: p.clock, current: falcon.Policy{Mode: falcon.ModeApprove}}
+	p.iterations = &iterationLog{cfg: p.cfg}
+	p.out = &output{iterations: p.iterations}
+	p.incidents = &incidentSet{}
+	p.orders = &orderSlot{job: p.job, out: p.out, nextID: 1}
+	p.ledger = &costLedger{
+		cfg: p.cfg, iterations: p.iterations, out: p.out, job: p.job, incidents: p.incidents, orders: p.orders,
+		charged: map[int64]map[*story]float64{},
 	}
-	if cfg.MeasureIterations == 0 {
-		cfg.MeasureIterations = DefaultMeasureIterations
+	p.overheads = &overheadBook{cfg: p.cfg, cache: p.cache, means: map[falcon.Rung]mean{}}
+	p.profile = &profiler{iterations: p.iterations, job: p.job, incidents: p.incidents}
+	p.plans = &planMaker{
+		cfg: p.cfg, policy: p.policy, iterations: p.iterations, job: p.job, incidents: p.incidents,
+		cache: p.cache, overheads: p.overheads, profile: p.profile,
 	}
-	if cfg.MinGain == 0 {
-		cfg.MinGain = DefaultMinGain
+	p.limits = &limiter{clock: p.clock, policy: p.policy, iterations: p.iterations, job: p.job, incidents: p.incidents}
+	p.verify = &verifier{cfg: p.cfg, clock: p.clock, iterations: p.iterations, out: p.out, job: p.job, overheads: p.overheads}
+	p.exec = &executor{
+		clock: p.clock, policy: p.policy, iterations: p.iterations, out: p.out, job: p.job, incidents: p.incidents,
+		orders: p.orders, ledger: p.ledger, cache: p.cache, plans: p.plans, limits: p.limits,
 	}
-	if cfg.KeepShare == 0 {
-		cfg.KeepShare = DefaultKeepShare
+	return p
+}
+
+func (c Config) withDefaults() *Config {
+	if c.SettleIterations == 0 {
+		c.SettleIterations = DefaultSettleIterations
 	}
-	return &Planner{cfg: cfg, nextOrder: 1, overheads: map[falcon.Rung]mean{}, charged: map[int64]map[*story]float64{}, plans: map[string]worked{}, policy: falcon.Policy{Mode: falcon.ModeApprove}}
+	if c.MeasureIterations == 0 {
+		c.MeasureIterations = DefaultMeasureIterations
+	}
+	if c.MinGain == 0 {
+		c.MinGain = DefaultMinGain
+	}
+	if c.KeepShare == 0 {
+		c.KeepShare = DefaultKeepShare
+	}
+	return &c
 }
 
 // Step takes one input.
 func (p *Planner) Step(now Clock, in Input) {
-	p.tell(now)
+	p.clock.advance(now)
 	switch in := in.(type) {
 	case Job:
 		p.onJob(in)
 	case Restored:
 		p.onRestored(in)
 	case SetPolicy:
-		p.policy = in.Policy
-		p.version++ // it says which variants of S4 there are
+		p.policy.current = in.Policy
+		p.cache.version++ // it says which variants of S4 there are
 	case Incident:
 		p.onIncident(in.Incident)
 	case Speeds:
-		p.onSpeeds(in)
+		p.plans.onSpeeds(in)
 	case Iteration:
 		if !p.onIteration(in) {
 			return
@@ -148,13 +294,13 @@ func (p *Planner) Step(now Clock, in Input) {
 	case Decision:
 		p.onDecision(in)
 	case Committed:
-		p.onCommitted(in)
+		p.exec.onCommitted(in)
 	case Undeliverable:
-		p.onUndeliverable(in)
+		p.exec.onUndeliverable(in)
 	case Left:
-		p.onLeft(in)
+		p.exec.allEnded(in)
 	case Launched:
-		p.onLaunched(in)
+		p.exec.onLaunched(in)
 	}
 	p.advance()
 }
@@ -162,35 +308,35 @@ func (p *Planner) Step(now Clock, in Input) {
 // Tick lets time pass: countdowns end, hours begin, and what an earlier step
 // could not order is tried again.
 func (p *Planner) Tick(now Clock) {
-	p.tell(now)
+	p.clock.advance(now)
 	p.advance()
 }
 
 // tell moves the clock, never back.
-func (p *Planner) tell(now Clock) {
-	if now.After(p.now) {
-		p.now = now
+func (k *clock) advance(now Clock) {
+	if now.After(k.now) {
+		k.now = now
 	}
 }
 
 // Ready is everything that steps have led to since the last Advance.
 func (p *Planner) Ready() Ready {
-	p.taken = !p.ready.Empty()
-	return p.ready
+	p.out.taken = !p.out.ready.Empty()
+	return p.out.ready
 }
 
 // Advance says that Ready was persisted and acted on.
 func (p *Planner) Advance() {
-	if p.taken {
-		p.ready, p.taken = Ready{}, false
+	if p.out.taken {
+		p.out.ready, p.out.taken = Ready{}, false
 	}
 }
 
 // Policy is the policy in force.
-func (p *Planner) Policy() falcon.Policy { return p.policy }
+func (p *Planner) Policy() falcon.Policy { return p.policy.current }
 
-func (p *Planner) story(id string) *story {
-	for _, s := range p.stories {
+func (n *incidentSet) get(id string) *story {
+	for _, s := range n.list {
 		if s.incident.ID == id {
 			return s
 		}
@@ -198,29 +344,29 @@ func (p *Planner) story(id string) *story {
 	return nil
 }
 
-func (p *Planner) ensure(id string) *story {
-	if s := p.story(id); s != nil {
+func (n *incidentSet) ensure(id string) *story {
+	if s := n.get(id); s != nil {
 		return s
 	}
-	if len(p.stories) >= storyLimit {
-		p.dropOldest()
+	if len(n.list) >= storyLimit {
+		n.dropOldest()
 	}
 	s := &story{
 		incident: falcon.Incident{ID: id, RelievedIteration: falcon.NoIteration}, cost: Impact{Incident: id},
 		vetoed: map[falcon.Rung]bool{}, skip: map[string]string{},
 	}
-	p.stories = append(p.stories, s)
+	n.list = append(n.list, s)
 	return s
 }
 
 // dropOldest forgets the oldest incident that is over and done with.
-func (p *Planner) dropOldest() {
+func (n *incidentSet) dropOldest() {
 	done := func(a falcon.Action) bool {
 		return ended(a.State) || (a.Rung == falcon.RungS4 && a.State == falcon.ActionKept)
 	}
-	for i, s := range p.stories {
+	for i, s := range n.list {
 		if s.over() && !slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return !done(a) }) {
-			p.stories = slices.Delete(p.stories, i, i+1)
+			n.list = slices.Delete(n.list, i, i+1)
 			return
 		}
 	}
@@ -290,53 +436,53 @@ func inForce(a *falcon.Action) bool {
 }
 
 func (p *Planner) onIncident(in falcon.Incident) {
-	s := p.ensure(in.ID)
+	s := p.incidents.ensure(in.ID)
 	was := s.incident
 	s.incident = in
 	if !s.entered {
-		p.enter(s)
+		p.ledger.begin(s)
 	}
 	if was.State != in.State {
-		p.keepCost(s)
+		p.ledger.persist(s)
 	}
 	if was.State != in.State || was.Verdict.Cause != in.Verdict.Cause ||
 		!slices.Equal(was.Verdict.Devices, in.Verdict.Devices) || !slices.Equal(was.Verdict.Links, in.Verdict.Links) {
-		p.version++
+		p.cache.version++
 	}
 }
 
 // onIteration says whether the iteration is news.
 func (p *Planner) onIteration(in Iteration) bool {
-	if n := len(p.history); n > 0 && in.Index <= p.history[n-1].Index {
+	if n := len(p.iterations.list); n > 0 && in.Index <= p.iterations.list[n-1].Index {
 		return false // it is already priced
 	}
-	if len(p.history) >= historyLimit {
-		p.forget(historyLimit * 3 / 4)
+	if len(p.iterations.list) >= historyLimit {
+		p.ledger.forget(historyLimit * 3 / 4)
 	}
-	p.history = append(p.history, in)
-	p.trained, p.stuck = p.now, false
-	p.chargeAll(in)
+	p.iterations.list = append(p.iterations.list, in)
+	p.iterations.trained, p.exec.stuck = p.clock.now, false
+	p.ledger.chargeAll(in)
 	return true
 }
 
 // advance makes every move that is due: first verification, then one revert
 // (the safe direction), then proposals and one dispatch.
 func (p *Planner) advance() {
-	for _, s := range p.stories {
+	for _, s := range p.incidents.list {
 		p.expire(s)
-		p.measure(s)
+		p.verify.measure(s)
 	}
-	p.revertDue()
-	for _, s := range p.stories {
+	p.exec.revertDue()
+	for _, s := range p.incidents.list {
 		p.propose(s)
 		p.approveByPolicy(s)
-		p.dispatch(s)
+		p.exec.dispatch(s)
 	}
 }
 
 // busy is the action that keeps others waiting, if any: one plan per job.
-func (p *Planner) busy() *falcon.Action {
-	for _, s := range p.stories {
+func (n *incidentSet) actionUnderWay() *falcon.Action {
+	for _, s := range n.list {
 		if i := s.atWork(); i >= 0 {
 			return &s.actions[i]
 		}
@@ -344,24 +490,27 @@ func (p *Planner) busy() *falcon.Action {
 	return nil
 }
 
-func (p *Planner) note(kind, format string, args ...any) {
-	p.ready.Notes = append(p.ready.Notes, Note{Iteration: p.newest(), Kind: kind, Text: fmt.Sprintf(format, args...)})
+func (o *output) note(kind, format string, args ...any) {
+	o.ready.Notes = append(o.ready.Notes, Note{Iteration: o.iterations.newest(), Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
 // changed queues the action's whole present state, replacing an older one.
-func (p *Planner) changed(a falcon.Action) {
-	for i := range p.ready.Actions {
-		if p.ready.Actions[i].ID == a.ID {
-			p.ready.Actions[i] = a
+func (o *output) update(a falcon.Action) {
+	for i := range o.ready.Actions {
+		if o.ready.Actions[i].ID == a.ID {
+			o.ready.Actions[i] = a
 			return
 		}
 	}
-	p.ready.Actions = append(p.ready.Actions, a)
+	o.ready.Actions = append(o.ready.Actions, a)
 }
 
-func (p *Planner) newest() int64 {
-	if n := len(p.history); n > 0 {
-		return p.history[n-1].Index
+func (l *iterationLog) newest() int64 {
+	if n := len(l.list); n > 0 {
+		return l.list[n-1].Index
 	}
 	return falcon.NoIteration
 }
+
+// OverheadsMs are the learned overheads, for the journal.
+func (p *Planner) OverheadsMs() map[falcon.Rung]float64 { return p.overheads.learned() }

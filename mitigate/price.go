@@ -46,8 +46,8 @@ type gauge struct {
 	err       error // why there is no model
 }
 
-func (p *Planner) onSpeeds(in Speeds) {
-	s := p.story(in.Incident)
+func (pm *planMaker) onSpeeds(in Speeds) {
+	s := pm.incidents.get(in.Incident)
 	speeds := in.SelfMs
 	if len(speeds) == 0 {
 		speeds = in.Profile.SelfMs
@@ -56,13 +56,13 @@ func (p *Planner) onSpeeds(in Speeds) {
 		return
 	}
 	s.measured = true
-	g := &gauge{speeds: speeds, profile: in.Profile, placement: p.job.Placement, split: slices.Clone(p.job.MicroBatches), named: p.namedLinks()}
-	if p.gauge.like(g) {
+	g := &gauge{speeds: speeds, profile: in.Profile, placement: pm.job.desc.Placement, split: slices.Clone(pm.job.desc.MicroBatches), named: pm.incidents.namedLinks()}
+	if pm.profile.newest.like(g) {
 		return
 	}
-	p.model(g, s)
-	p.gauge = g
-	p.version++
+	pm.profile.calibrate(g, s)
+	pm.profile.newest = g
+	pm.cache.version++
 }
 
 // like says that two measurements don't differ enough to plan anew.
@@ -98,7 +98,7 @@ func ratios(links []falcon.LinkSpeed) map[falcon.Link]float64 {
 // model calibrates the measurement's cost model. Healthy work, volumes and
 // bandwidths come from an earlier model where this profile did not see the
 // traffic.
-func (p *Planner) model(g *gauge, s *story) {
+func (pr *profiler) calibrate(g *gauge, s *story) {
 	if len(g.placement) == 0 {
 		g.err = errNoPlacement
 		return
@@ -108,29 +108,29 @@ func (p *Planner) model(g *gauge, s *story) {
 		profile.SelfMs = g.speeds
 	}
 	in := cost.Calibration{
-		Layout: p.job.Layout, Placement: g.placement, Profile: profile, MicroBatches: g.split,
-		HealthyMs: s.incident.HealthyMs, HealthyMicroBatches: p.base, NowMs: p.slowMs(s),
+		Layout: pr.job.desc.Layout, Placement: g.placement, Profile: profile, MicroBatches: g.split,
+		HealthyMs: s.incident.HealthyMs, HealthyMicroBatches: pr.job.base, NowMs: pr.iterations.slowMs(s),
 	}
 	if len(profile.Groups) == 0 {
-		if p.gauge == nil || p.gauge.model == nil {
+		if pr.newest == nil || pr.newest.model == nil {
 			g.err = errNoProfile
 			return
 		}
-		in.Base = p.gauge.model
+		in.Base = pr.newest.model
 	}
 	m, err := cost.Calibrate(in)
 	if err != nil {
 		g.err = err
 		return
 	}
-	p.inferLinks(&m, in)
+	pr.inferLinks(&m, in)
 	g.model = &m
 }
 
 // namedLinks are the links that located incidents name, in their order.
-func (p *Planner) namedLinks() []falcon.Link {
+func (n *incidentSet) namedLinks() []falcon.Link {
 	var out []falcon.Link
-	for _, s := range p.stories {
+	for _, s := range n.list {
 		if s.located() {
 			out = append(out, s.incident.Verdict.Links...)
 		}
@@ -142,9 +142,9 @@ func (p *Planner) namedLinks() []falcon.Link {
 // one ratio that explains the present iteration time: the model grows with it,
 // so halving finds it. A link that was healthy when it was last measured, and
 // that the job waits for by the verdict, was measured before it became slow.
-func (p *Planner) inferLinks(m *cost.Model, in cost.Calibration) {
+func (pr *profiler) inferLinks(m *cost.Model, in cost.Calibration) {
 	var unmeasured []falcon.Link
-	for _, l := range p.namedLinks() {
+	for _, l := range pr.incidents.namedLinks() {
 		if r := m.Links.Ratio[l]; r == 0 || r < healthyBelow && matters(*m, in, l) {
 			unmeasured = append(unmeasured, l)
 		}
@@ -184,9 +184,9 @@ func matters(m cost.Model, in cost.Calibration, l falcon.Link) bool {
 
 // healed is a model without the faults of one incident, as far as no other
 // located one shares them.
-func (p *Planner) healed(m cost.Model, gone *story) cost.Model {
+func (pr *profiler) withoutFaults(m cost.Model, gone *story) cost.Model {
 	shared := func(f func(falcon.Verdict) bool) bool {
-		return slices.ContainsFunc(p.stories, func(o *story) bool { return o != gone && o.located() && f(o.incident.Verdict) })
+		return slices.ContainsFunc(pr.incidents.list, func(o *story) bool { return o != gone && o.located() && f(o.incident.Verdict) })
 	}
 	m.Slow, m.Links.Ratio = maps.Clone(m.Slow), maps.Clone(m.Links.Ratio)
 	for _, d := range gone.incident.Verdict.Devices {
@@ -204,14 +204,14 @@ func (p *Planner) healed(m cost.Model, gone *story) cost.Model {
 
 // healedSpeeds are the measured speeds, with the culprits of an incident that
 // goes taken for as fast as the other ranks of their stage.
-func (p *Planner) healedSpeeds(gone *story) []float64 {
-	out := slices.Clone(p.gauge.speeds)
-	if !p.usable(out) {
+func (pr *profiler) speedsWithout(gone *story) []float64 {
+	out := slices.Clone(pr.newest.speeds)
+	if !pr.job.coversAllRanks(out) {
 		return nil
 	}
 	named := map[falcon.Rank]bool{}
 	still := map[falcon.Rank]bool{}
-	for _, o := range p.stories {
+	for _, o := range pr.incidents.list {
 		for _, r := range o.incident.Verdict.Ranks {
 			named[r] = named[r] || o == gone || o.incident.Open()
 			still[r] = still[r] || (o != gone && o.incident.Open())
@@ -222,8 +222,8 @@ func (p *Planner) healedSpeeds(gone *story) []float64 {
 			continue
 		}
 		var peers []float64
-		for q, v := range p.gauge.speeds {
-			if !named[falcon.Rank(q)] && p.job.Layout.Coord(falcon.Rank(q)).PP == p.job.Layout.Coord(r).PP {
+		for q, v := range pr.newest.speeds {
+			if !named[falcon.Rank(q)] && pr.job.desc.Layout.Coord(falcon.Rank(q)).PP == pr.job.desc.Layout.Coord(r).PP {
 				peers = append(peers, v)
 			}
 		}
@@ -235,22 +235,22 @@ func (p *Planner) healedSpeeds(gone *story) []float64 {
 }
 
 // usable says that every rank's speed was measured.
-func (p *Planner) usable(speeds []float64) bool {
+func (j *jobState) coversAllRanks(speeds []float64) bool {
 	bad := func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }
-	return len(speeds) == p.job.Layout.World() && !slices.ContainsFunc(speeds, bad)
+	return len(speeds) == j.desc.Layout.World() && !slices.ContainsFunc(speeds, bad)
 }
 
 // slowMs is the present iteration time: the median of the newest iterations
 // since onset, the detector's own figure before there are enough.
-func (p *Planner) slowMs(s *story) float64 {
+func (l *iterationLog) slowMs(s *story) float64 {
 	var recent []float64
-	for i := len(p.history) - 1; i >= 0 && len(recent) < p.cfg.MeasureIterations; i-- {
-		if p.history[i].Index < s.cost.From {
+	for i := len(l.list) - 1; i >= 0 && len(recent) < l.cfg.MeasureIterations; i-- {
+		if l.list[i].Index < s.cost.From {
 			break
 		}
-		recent = append(recent, p.history[i].Ms)
+		recent = append(recent, l.list[i].Ms)
 	}
-	if len(recent) < min(3, p.cfg.MeasureIterations) {
+	if len(recent) < min(3, l.cfg.MeasureIterations) {
 		return s.incident.SlowMs
 	}
 	return falcon.Median(recent)
@@ -259,11 +259,11 @@ func (p *Planner) slowMs(s *story) float64 {
 // overheadMs is what taking a rung costs: the mean of what was measured, else
 // what the operator expects, else what the plan itself says, else the
 // literature.
-func (p *Planner) overheadMs(r falcon.Rung, s *story, w plan) float64 {
-	if m := p.overheads[r]; m.n > 0 {
+func (o *overheadBook) expected(r falcon.Rung, s *story, w plan) float64 {
+	if m := o.means[r]; m.n > 0 {
 		return m.sum / float64(m.n)
 	}
-	if ms, ok := p.cfg.OverheadsMs[r]; ok {
+	if ms, ok := o.cfg.OverheadsMs[r]; ok {
 		return ms
 	}
 	switch {
@@ -279,16 +279,16 @@ func (p *Planner) overheadMs(r falcon.Rung, s *story, w plan) float64 {
 	return 0
 }
 
-func (p *Planner) learn(r falcon.Rung, ms float64) {
-	m := p.overheads[r]
-	p.overheads[r] = mean{m.sum + ms, m.n + 1}
-	p.version++
+func (o *overheadBook) learn(r falcon.Rung, ms float64) {
+	m := o.means[r]
+	o.means[r] = mean{m.sum + ms, m.n + 1}
+	o.cache.version++
 }
 
-// OverheadsMs are the learned overheads, for the journal.
-func (p *Planner) OverheadsMs() map[falcon.Rung]float64 {
+// learned are the measured overheads, by rung.
+func (o *overheadBook) learned() map[falcon.Rung]float64 {
 	out := map[falcon.Rung]float64{}
-	for r, m := range p.overheads {
+	for r, m := range o.means {
 		if m.n > 0 {
 			out[r] = m.sum / float64(m.n)
 		}
@@ -345,20 +345,20 @@ type worked struct {
 }
 
 // work makes a plan's costly part, once per version of what it rests on.
-func (p *Planner) work(name string, make func() worked) worked {
-	w, ok := p.plans[name]
-	if !ok || w.version != p.version {
+func (c *planCache) solve(name string, make func() worked) worked {
+	w, ok := c.solved[name]
+	if !ok || w.version != c.version {
 		w = make()
-		w.version = p.version
-		p.plans[name] = w
+		w.version = c.version
+		c.solved[name] = w
 	}
 	return w
 }
 
 // worth refuses plans that gain too little.
-func (p *Planner) worth(w plan, what string) (plan, error) {
-	if !(w.gainMs >= p.cfg.MinGain*w.beforeMs) {
-		return w, slight(fmt.Sprintf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*p.cfg.MinGain, max(w.gainMs, 0), w.beforeMs))
+func (pm *planMaker) requireGain(w plan, what string) (plan, error) {
+	if !(w.gainMs >= pm.cfg.MinGain*w.beforeMs) {
+		return w, slight(fmt.Sprintf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*pm.cfg.MinGain, max(w.gainMs, 0), w.beforeMs))
 	}
 	return w, nil
 }
@@ -372,15 +372,15 @@ type candidate struct {
 
 // strategies lists S2, S3 and the variants of S4 by their overhead
 // (FindStrategies of FALCON algorithm 1), those that can't help with the reason.
-func (p *Planner) strategies(s *story) []candidate {
+func (pm *planMaker) candidates(s *story) []candidate {
 	var out []candidate
 	add := func(w plan, err error) {
-		out = append(out, candidate{plan: w, overheadMs: p.overheadMs(w.rung, s, w), err: err})
+		out = append(out, candidate{plan: w, overheadMs: pm.overheads.expected(w.rung, s, w), err: err})
 	}
-	add(p.planS2(s))
-	add(p.planS3(s))
-	for _, v := range s4Variants(p.policy) {
-		add(p.planS4(s, v))
+	add(pm.planS2(s))
+	add(pm.planS3(s))
+	for _, v := range s4Variants(pm.policy.current) {
+		add(pm.planS4(s, v))
 	}
 	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.overheadMs, b.overheadMs) })
 	return out
@@ -388,22 +388,22 @@ func (p *Planner) strategies(s *story) []candidate {
 
 // plan makes the plan of one rung; with no variant S4 is the first that can be
 // taken.
-func (p *Planner) plan(s *story, r falcon.Rung, v falcon.Variant) (plan, error) {
+func (pm *planMaker) planRung(s *story, r falcon.Rung, v falcon.Variant) (plan, error) {
 	switch r {
 	case falcon.RungS2:
-		return p.planS2(s)
+		return pm.planS2(s)
 	case falcon.RungS3:
-		return p.planS3(s)
+		return pm.planS3(s)
 	case falcon.RungS4:
-		if v != "" && !slices.Contains(s4Variants(p.policy), v) {
+		if v != "" && !slices.Contains(s4Variants(pm.policy.current), v) {
 			return plan{}, fmt.Errorf("policy does not list the variant %q of S4", v)
 		}
 		var first error
-		for _, o := range s4Variants(p.policy) {
+		for _, o := range s4Variants(pm.policy.current) {
 			if v != "" && v != o {
 				continue
 			}
-			w, err := p.planS4(s, o)
+			w, err := pm.planS4(s, o)
 			if err == nil {
 				return w, nil
 			}

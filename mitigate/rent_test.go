@@ -41,7 +41,7 @@ func TestSkiRentalIsTwoCompetitive(t *testing.T) {
 			r.step(Iteration{Index: i, Ms: time(m)})
 		}
 		wait := (time(even) - 80) * float64(last)
-		best := r.p.solve(r.p.curves(self, nil)).makespanMs - 80
+		best := r.p.plans.solveSplit(r.p.plans.replicaCurves(self, nil)).makespanMs - 80
 		if last > 0 && len(r.orders) == 0 && wait > overhead+time(even) {
 			t.Fatalf("never switched: %v", r.notes)
 		}

@@ -19,9 +19,9 @@ type held struct {
 func (h held) action() *falcon.Action { return &h.story.actions[h.i] }
 
 // holding lists the splits and placements in force, newest first.
-func (p *Planner) holding() []held {
+func (n *incidentSet) actionsInForce() []held {
 	var out []held
-	for _, s := range p.stories {
+	for _, s := range n.list {
 		for i := range s.actions {
 			if a := &s.actions[i]; inForce(a) && a.Rung != falcon.RungS4 {
 				out = append(out, held{s, i})
@@ -42,87 +42,87 @@ func (p *Planner) holding() []held {
 // vote where one begins, and while such an order is out a job that stalls counts as
 // held, so that a further one would hide a fault for as long again. Nor is an action
 // undone while another one is measured: that would spoil the measurement.
-func (p *Planner) revertDue() {
-	if p.flight != nil || p.policy.Frozen || p.restart() != nil {
+func (e *executor) revertDue() {
+	if e.orders.pending != nil || e.policy.current.Frozen || e.incidents.restartUnderWay() != nil {
 		return
 	}
-	for _, h := range p.holding() {
+	for _, h := range e.incidents.actionsInForce() {
 		s, a := h.story, h.action()
 		if (a.State != falcon.ActionApplied && a.State != falcon.ActionKept) || (a.RevertReason == "" && !s.over()) {
 			continue
 		}
-		if s.reverts >= revertLimit && p.newest() < s.revertAt+revertAgain {
+		if s.reverts >= revertLimit && e.iterations.newest() < s.revertAt+revertAgain {
 			continue
 		}
-		if b := p.busy(); p.stuck && a.Rung == falcon.RungS3 || b != nil && b != a && b.State == falcon.ActionApplied {
+		if b := e.incidents.actionUnderWay(); e.stuck && a.Rung == falcon.RungS3 || b != nil && b != a && b.State == falcon.ActionApplied {
 			continue
 		}
-		if why := p.needed(h); why != "" {
+		if why := e.plans.blockedBy(h); why != "" {
 			if s.held != why {
 				s.held = why
-				p.note("action", "%s stays for now: %s", a.ID, why)
+				e.out.note("action", "%s stays for now: %s", a.ID, why)
 			}
 			continue
 		}
-		p.revert(h)
+		e.revert(h)
 		return
 	}
 }
 
-func (p *Planner) revert(h held) {
+func (e *executor) revert(h held) {
 	s, a := h.story, h.action()
 	if a.RevertReason == "" {
 		a.RevertReason = "the fault has cleared"
 	}
 	s.reverts++
-	s.revertAt = p.newest()
+	s.revertAt = e.iterations.newest()
 	a.State = falcon.ActionReverting
-	p.note("action", "%s is being reverted: %s", a.ID, a.RevertReason)
+	e.out.note("action", "%s is being reverted: %s", a.ID, a.RevertReason)
 	if s.reverts == revertLimit {
-		p.note("action", "%s: %d orders to revert it came to nothing; a further one follows every %d iterations", a.ID, revertLimit-1, revertAgain)
+		e.out.note("action", "%s: %d orders to revert it came to nothing; a further one follows every %d iterations", a.ID, revertLimit-1, revertAgain)
 	}
-	orders := len(p.ready.Orders)
-	p.carryOn(s, h.i, p.newest()+1)
-	if a.State == falcon.ActionReverted && len(p.ready.Orders) == orders {
-		p.ready.Acted = append(p.ready.Acted, Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(p.job.MicroBatches)})
+	orders := len(e.out.ready.Orders)
+	e.nextStep(s, h.i, e.iterations.newest()+1)
+	if a.State == falcon.ActionReverted && len(e.out.ready.Orders) == orders {
+		e.out.ready.Acted = append(e.out.ready.Acted, Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(e.job.desc.MicroBatches)})
 	}
 }
 
 // needed says why a placement can't go yet: a newer one was built on it, or the
 // other open faults are worse off at the old places. What they need instead is
 // for their own next plan.
-func (p *Planner) needed(h held) string {
+func (pm *planMaker) blockedBy(h held) string {
 	s, a := h.story, h.action()
 	if a.Rung != falcon.RungS3 || !s.over() {
 		return ""
 	}
-	for _, o := range p.holding() {
+	for _, o := range pm.incidents.actionsInForce() {
 		if b := o.action(); b != a && b.Rung == falcon.RungS3 && b.AppliedIteration > a.AppliedIteration {
 			return fmt.Sprintf("%s was built on it", b.ID)
 		}
 	}
-	other := slices.IndexFunc(p.stories, func(o *story) bool { return o != s && o.located() && causeHelped(o, falcon.RungS3) == nil })
-	if other < 0 || p.gauge == nil || p.gauge.model == nil || slices.Equal(a.Home, p.job.Placement) {
+	other := slices.IndexFunc(pm.incidents.list, func(o *story) bool { return o != s && o.located() && causeHelped(o, falcon.RungS3) == nil })
+	if other < 0 || pm.profile.newest == nil || pm.profile.newest.model == nil || slices.Equal(a.Home, pm.job.desc.Placement) {
 		return ""
 	}
-	w := p.work("without "+a.ID, func() worked {
-		m := p.healed(*p.gauge.model, s)
-		return worked{split: split{presentMs: p.bestMs(m, p.job.Placement), makespanMs: p.bestMs(m, a.Home)}}
+	w := pm.cache.solve("without "+a.ID, func() worked {
+		m := pm.profile.withoutFaults(*pm.profile.newest.model, s)
+		return worked{split: split{presentMs: pm.bestMs(m, pm.job.desc.Placement), makespanMs: pm.bestMs(m, a.Home)}}
 	})
-	if here, home := w.split.presentMs, w.split.makespanMs; home > here*(1+p.cfg.MinGain) {
-		return fmt.Sprintf("with it %s costs %.1f ms an iteration, without it %.1f ms", p.stories[other].incident.ID, here, home)
+	if here, home := w.split.presentMs, w.split.makespanMs; home > here*(1+pm.cfg.MinGain) {
+		return fmt.Sprintf("with it %s costs %.1f ms an iteration, without it %.1f ms", pm.incidents.list[other].incident.ID, here, home)
 	}
 	return ""
 }
 
 // bestMs is the iteration time at some places with the split that suits them.
-func (p *Planner) bestMs(m cost.Model, at falcon.Placement) float64 {
-	now := p.job.Placement
-	p.job.Placement = at
-	defer func() { p.job.Placement = now }()
-	best := p.solve(p.curves(nil, &m))
+func (pm *planMaker) bestMs(m cost.Model, at falcon.Placement) float64 {
+	now := pm.job.desc.Placement
+	pm.job.desc.Placement = at
+	defer func() { pm.job.desc.Placement = now }()
+	best := pm.solveSplit(pm.replicaCurves(nil, &m))
 	if best.err != nil {
-		return m.Iteration(at, p.job.MicroBatches).IterationMs
+		return m.Iteration(at, pm.job.desc.MicroBatches).IterationMs
 	}
 	return best.makespanMs + m.RestMs
 }
@@ -131,44 +131,44 @@ func (p *Planner) bestMs(m cost.Model, at falcon.Placement) float64 {
 // not help the one before it; when its fault has cleared the base split, or,
 // while another action holds, the best split for the faults that remain. It
 // never changes the batch.
-func (p *Planner) revertTarget(s *story, a *falcon.Action) []int32 {
-	want := total(p.job.MicroBatches)
-	fits := func(m []int32) bool { return total(m) == want && len(m) == len(p.job.MicroBatches) }
+func (pm *planMaker) revertTarget(s *story, a *falcon.Action) []int32 {
+	want := total(pm.job.desc.MicroBatches)
+	fits := func(m []int32) bool { return total(m) == want && len(m) == len(pm.job.desc.MicroBatches) }
 	if !s.over() && fits(a.Previous) {
 		return a.Previous
 	}
-	for _, h := range p.holding() {
+	for _, h := range pm.incidents.actionsInForce() {
 		o := h.action()
 		if h.story == s || h.story.over() || o.RevertReason != "" || len(o.MicroBatches) == 0 {
 			continue
 		}
-		if best := p.splitWithout(s); best != nil {
+		if best := pm.splitWithout(s); best != nil {
 			return best
 		}
 		if fits(o.MicroBatches) {
 			return o.MicroBatches
 		}
 	}
-	for _, m := range [][]int32{p.base, a.Base, a.Previous} {
+	for _, m := range [][]int32{pm.job.base, a.Base, a.Previous} {
 		if fits(m) {
 			return m
 		}
 	}
-	return toInt32s(microbatch.Even(int(want), len(p.job.MicroBatches)))
+	return toInt32s(microbatch.Even(int(want), len(pm.job.desc.MicroBatches)))
 }
 
 // splitWithout is the best split once an incident's fault is gone, nil when
 // that can't be told.
-func (p *Planner) splitWithout(gone *story) []int32 {
-	if p.gauge == nil || p.splittable() != nil {
+func (pm *planMaker) splitWithout(gone *story) []int32 {
+	if pm.profile.newest == nil || pm.job.splittable() != nil {
 		return nil
 	}
-	if p.gauge.model != nil {
-		m := p.healed(*p.gauge.model, gone)
-		return p.solve(p.curves(nil, &m)).counts
+	if pm.profile.newest.model != nil {
+		m := pm.profile.withoutFaults(*pm.profile.newest.model, gone)
+		return pm.solveSplit(pm.replicaCurves(nil, &m)).counts
 	}
-	if speeds := p.healedSpeeds(gone); p.usable(speeds) && slices.Equal(p.gauge.placement, p.job.Placement) {
-		return p.solve(p.curves(speeds, nil)).counts
+	if speeds := pm.profile.speedsWithout(gone); pm.job.coversAllRanks(speeds) && slices.Equal(pm.profile.newest.placement, pm.job.desc.Placement) {
+		return pm.solveSplit(pm.replicaCurves(speeds, nil)).counts
 	}
 	return nil
 }

@@ -28,23 +28,23 @@ var (
 
 // planS2 prices the best split of the present speeds, or says why there is
 // none.
-func (p *Planner) planS2(s *story) (plan, error) {
+func (pm *planMaker) planS2(s *story) (plan, error) {
 	out := plan{rung: falcon.RungS2, what: "moves micro-batches to faster replicas"}
-	if err := p.s2Applies(s); err != nil {
+	if err := pm.s2Applies(s); err != nil {
 		return out, err
 	}
-	best := p.work("S2", func() worked {
-		b := p.solve(p.curves(p.gauge.speeds, p.gauge.model))
+	best := pm.cache.solve("S2", func() worked {
+		b := pm.solveSplit(pm.replicaCurves(pm.profile.newest.speeds, pm.profile.newest.model))
 		return worked{split: b, err: b.err}
 	})
 	if best.err != nil {
 		return out, best.err
 	}
-	out.beforeMs = p.slowMs(s)
+	out.beforeMs = pm.iterations.slowMs(s)
 	out.counts = slices.Clone(best.split.counts)
 	out.predictedMs = best.split.predictMs(out.beforeMs, s.incident.HealthyMs)
-	out.gainMs, out.offShare = out.beforeMs-out.predictedMs, offBy(p.splitModelMs(s, best.split), out.beforeMs)
-	return p.worth(out, "split")
+	out.gainMs, out.offShare = out.beforeMs-out.predictedMs, offBy(pm.splitModelMs(s, best.split), out.beforeMs)
+	return pm.requireGain(out, "split")
 }
 
 // split is the best split for some speeds, and what the present one takes by
@@ -85,10 +85,10 @@ func (b split) predictMs(beforeMs, healthyMs float64) float64 {
 }
 
 // solve finds the best split for T_i(m) of every replica at its present place.
-func (p *Planner) solve(curves [][]float64) split {
-	out := split{now: slices.Clone(p.job.MicroBatches)}
-	now := toInts(p.job.MicroBatches)
-	counts, makespan, err := microbatch.SolveCurvesWithin(curves, sum(now), p.bounds())
+func (pm *planMaker) solveSplit(curves [][]float64) split {
+	out := split{now: slices.Clone(pm.job.desc.MicroBatches)}
+	now := toInts(pm.job.desc.MicroBatches)
+	counts, makespan, err := microbatch.SolveCurvesWithin(curves, sum(now), pm.splitBounds())
 	if err != nil {
 		out.err = err
 		return out
@@ -100,64 +100,64 @@ func (p *Planner) solve(curves [][]float64) split {
 			return out
 		}
 		out.presentMs = max(out.presentMs, curves[i][m])
-		out.replicas = append(out.replicas, replicaMs{base: p.baseMs(curves[i], i), now: curves[i][m], best: curves[i][counts[i]]})
+		out.replicas = append(out.replicas, replicaMs{base: pm.job.baseMs(curves[i], i), now: curves[i][m], best: curves[i][counts[i]]})
 	}
 	return out
 }
 
 // bounds are what the job says of its replicas. An interleaved schedule whose
 // job says nothing gets multiples of its stages, which it always takes.
-func (p *Planner) bounds() microbatch.Bounds {
+func (pm *planMaker) splitBounds() microbatch.Bounds {
 	ints := func(v []int32) []int {
-		if len(v) != p.job.Layout.DP {
+		if len(v) != pm.job.desc.Layout.DP {
 			return nil
 		}
 		return toInts(v)
 	}
-	b := microbatch.Bounds{Min: ints(p.job.MicroMin), Max: ints(p.job.MicroMax), MultipleOf: ints(p.job.MicroMultiple)}
+	b := microbatch.Bounds{Min: ints(pm.job.desc.MicroMin), Max: ints(pm.job.desc.MicroMax), MultipleOf: ints(pm.job.desc.MicroMultiple)}
 	for i, v := range b.Max {
 		if v <= 0 {
 			b.Max[i] = totalMost
 		}
 	}
-	if g := p.gauge; b.MultipleOf == nil && g != nil && g.model != nil && g.model.Chunks > 1 {
-		b.MultipleOf = slices.Repeat([]int{p.job.Layout.PP}, p.job.Layout.DP)
+	if g := pm.profile.newest; b.MultipleOf == nil && g != nil && g.model != nil && g.model.Chunks > 1 {
+		b.MultipleOf = slices.Repeat([]int{pm.job.desc.Layout.PP}, pm.job.desc.Layout.DP)
 	}
 	return b
 }
 
 // baseMs is replica i's time with the base split, 0 when it was not priced.
-func (p *Planner) baseMs(curve []float64, i int) float64 {
-	if i >= len(p.base) || int(p.base[i]) >= len(curve) {
+func (j *jobState) baseMs(curve []float64, i int) float64 {
+	if i >= len(j.base) || int(j.base[i]) >= len(curve) {
 		return 0
 	}
-	return curve[p.base[i]]
+	return curve[j.base[i]]
 }
 
-func (p *Planner) s2Applies(s *story) error {
+func (pm *planMaker) s2Applies(s *story) error {
 	if err := causeHelped(s, falcon.RungS2); err != nil {
 		return err
 	}
-	if err := p.splittable(); err != nil {
+	if err := pm.job.splittable(); err != nil {
 		return err
 	}
 	switch {
-	case !s.measured || p.gauge == nil || !p.usable(p.gauge.speeds):
+	case !s.measured || pm.profile.newest == nil || !pm.job.coversAllRanks(pm.profile.newest.speeds):
 		return errNoSpeeds
-	case p.gauge.model == nil && !slices.Equal(p.gauge.placement, p.job.Placement):
+	case pm.profile.newest.model == nil && !slices.Equal(pm.profile.newest.placement, pm.job.desc.Placement):
 		return errNoSpeeds // they are of other places
 	}
 	return nil
 }
 
 // splittable says why work can't be moved between replicas, whatever their speed.
-func (p *Planner) splittable() error {
+func (j *jobState) splittable() error {
 	switch {
-	case p.job.Layout.DP < 2:
+	case j.desc.Layout.DP < 2:
 		return errOneReplica
-	case len(p.job.MicroBatches) != p.job.Layout.DP || slices.Min(p.job.MicroBatches) < 1:
+	case len(j.desc.MicroBatches) != j.desc.Layout.DP || slices.Min(j.desc.MicroBatches) < 1:
 		return errNoCounts
-	case total(p.job.MicroBatches) > totalMost:
+	case total(j.desc.MicroBatches) > totalMost:
 		return errTooMany
 	}
 	return nil
@@ -166,12 +166,12 @@ func (p *Planner) splittable() error {
 // curves is T_i(m) of every replica: from the cost model at the present places
 // where there is one, else from the stages' self times alone, a stage being as
 // slow as the slowest of its tensor-parallel ranks.
-func (p *Planner) curves(speeds []float64, m *cost.Model) [][]float64 {
-	l := p.job.Layout
-	total := int(total(p.job.MicroBatches))
-	most := min(total-(l.DP-1), max(curveCapTimes*((total+l.DP-1)/l.DP), int(slices.Max(p.job.MicroBatches))))
-	if m != nil && len(p.job.Placement) == l.World() {
-		return m.Curves(p.job.Placement, most)
+func (pm *planMaker) replicaCurves(speeds []float64, m *cost.Model) [][]float64 {
+	l := pm.job.desc.Layout
+	total := int(total(pm.job.desc.MicroBatches))
+	most := min(total-(l.DP-1), max(curveCapTimes*((total+l.DP-1)/l.DP), int(slices.Max(pm.job.desc.MicroBatches))))
+	if m != nil && len(pm.job.desc.Placement) == l.World() {
+		return m.Curves(pm.job.desc.Placement, most)
 	}
 	out := make([][]float64, l.DP)
 	for d := range out {

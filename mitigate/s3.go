@@ -24,31 +24,31 @@ var (
 
 // planS3 prices the best placement, with the split that suits it where that is
 // what makes it worth while, or says why there is none.
-func (p *Planner) planS3(s *story) (plan, error) {
+func (pm *planMaker) planS3(s *story) (plan, error) {
 	out := plan{rung: falcon.RungS3, what: "exchanges nodes' places so that slow parts hurt least"}
-	if err := p.s3Applies(s); err != nil {
+	if err := pm.s3Applies(s); err != nil {
 		return out, err
 	}
-	w := p.work("S3", func() worked {
-		found, err := topology.Search(p.problem(*p.gauge.model))
+	w := pm.cache.solve("S3", func() worked {
+		found, err := topology.Search(pm.placementProblem(*pm.profile.newest.model))
 		return worked{place: found, err: err}
 	})
 	if w.err != nil {
 		return out, plainly(w.err)
 	}
 	t := w.place
-	out.beforeMs, out.placement = p.slowMs(s), t.Placement
+	out.beforeMs, out.placement = pm.iterations.slowMs(s), t.Placement
 	preview := t.Preview
 	out.preview = &preview
 	after := t.AfterMs
-	if t.AfterSplitMs < t.AfterMs-p.cfg.MinGain*out.beforeMs && p.maySplit() {
+	if t.AfterSplitMs < t.AfterMs-pm.cfg.MinGain*out.beforeMs && pm.policy.maySplit() {
 		after, out.counts = t.AfterSplitMs, slices.Clone(t.MicroBatches)
 	}
 	// The model's gain, as a difference or as a share, whichever promises less.
 	out.predictedMs = max(out.beforeMs-(t.BeforeMs-after), out.beforeMs*after/t.BeforeMs)
 	out.gainMs, out.offShare = out.beforeMs-out.predictedMs, offBy(t.BeforeMs, out.beforeMs)
 	out.what = "exchanges " + swapText(t.Preview.Swaps)
-	return p.worth(out, "placement")
+	return pm.requireGain(out, "placement")
 }
 
 // plainly takes a package's prefix off an error that is shown to people.
@@ -69,46 +69,46 @@ func swapText(swaps [][2]falcon.Node) string {
 	return strings.Join(out, ", ")
 }
 
-func (p *Planner) s3Applies(s *story) error {
+func (pm *planMaker) s3Applies(s *story) error {
 	if err := causeHelped(s, falcon.RungS3); err != nil {
 		return err
 	}
 	switch {
-	case len(p.job.Placement) != p.job.Layout.World() || p.job.Layout.World() == 0:
+	case len(pm.job.desc.Placement) != pm.job.desc.Layout.World() || pm.job.desc.Layout.World() == 0:
 		return errNoPlacement
-	case len(nodesOf(p.job.Placement)) < 2:
+	case len(nodesOf(pm.job.desc.Placement)) < 2:
 		return errOneNode
-	case !p.job.Adapter:
+	case !pm.job.desc.Adapter:
 		return errNoAdapter
 	}
-	if err := p.splittable(); err != nil && !errors.Is(err, errOneReplica) {
+	if err := pm.job.splittable(); err != nil && !errors.Is(err, errOneReplica) {
 		return err
 	}
 	switch {
-	case !s.measured || p.gauge == nil:
+	case !s.measured || pm.profile.newest == nil:
 		return errNoSpeeds
-	case p.gauge.model == nil:
-		return plainly(p.gauge.err)
-	case len(p.job.MicroMultiple) > 0 && slices.Min(p.job.MicroMultiple) != slices.Max(p.job.MicroMultiple):
+	case pm.profile.newest.model == nil:
+		return plainly(pm.profile.newest.err)
+	case len(pm.job.desc.MicroMultiple) > 0 && slices.Min(pm.job.desc.MicroMultiple) != slices.Max(pm.job.desc.MicroMultiple):
 		return errMixedSteps
 	}
 	return nil
 }
 
-func (p *Planner) problem(m cost.Model) topology.Problem {
+func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 	out := topology.Problem{
-		Model: m, Now: p.job.Placement, MicroBatches: p.job.MicroBatches,
-		StateMB: p.job.StateMB, CopyMBs: p.job.CopyMBs, MinGain: p.cfg.MinGain,
+		Model: m, Now: pm.job.desc.Placement, MicroBatches: pm.job.desc.MicroBatches,
+		StateMB: pm.job.desc.StateMB, CopyMBs: pm.job.desc.CopyMBs, MinGain: pm.cfg.MinGain,
 	}
-	b := p.bounds()
+	b := pm.splitBounds()
 	if b.Min != nil {
 		out.Bounds.Min = toInt32s(b.Min)
 	}
 	if b.Max != nil {
 		out.Bounds.Max = toInt32s(b.Max)
 	}
-	if !p.maySplit() { // a place that is good with another split only is no good
-		out.Bounds.Min, out.Bounds.Max = p.job.MicroBatches, p.job.MicroBatches
+	if !pm.policy.maySplit() { // a place that is good with another split only is no good
+		out.Bounds.Min, out.Bounds.Max = pm.job.desc.MicroBatches, pm.job.desc.MicroBatches
 	}
 	if len(b.MultipleOf) > 0 {
 		out.Bounds.Multiple = int32(b.MultipleOf[0]) //#nosec G115 -- it came as an int32
@@ -123,8 +123,8 @@ func (p *Planner) problem(m cost.Model) topology.Problem {
 }
 
 // maySplit says that policy lets the micro-batches be spread anew.
-func (p *Planner) maySplit() bool {
-	return approval(p.policy, falcon.RungS2) != falcon.ApprovalNever
+func (y *policyState) maySplit() bool {
+	return approval(y.current, falcon.RungS2) != falcon.ApprovalNever
 }
 
 // nodesOf lists the nodes of a placement in the order of their first ranks.

@@ -26,30 +26,30 @@ type swapNodes struct {
 
 // planS4 prices one variant of checkpoint and restart (FALCON §5.1, S4;
 // straggler-chapter §3), or says why it can't be taken.
-func (p *Planner) planS4(s *story, v falcon.Variant) (plan, error) {
+func (pm *planMaker) planS4(s *story, v falcon.Variant) (plan, error) {
 	out := plan{rung: falcon.RungS4, variant: v}
-	if err := p.s4Applies(s); err != nil {
+	if err := pm.s4Applies(s); err != nil {
 		return out, err
 	}
-	w := p.work("S4 "+string(v), func() worked {
-		swap, err := p.nextNodes(v)
+	w := pm.cache.solve("S4 "+string(v), func() worked {
+		swap, err := pm.nextNodes(v)
 		return worked{swap: swap, err: err}
 	})
 	if w.err != nil {
 		return out, w.err
 	}
-	out.placement, out.beforeMs = w.swap.to, p.slowMs(s)
-	out.predictedMs = p.healthyMs(s)
+	out.placement, out.beforeMs = w.swap.to, pm.iterations.slowMs(s)
+	out.predictedMs = pm.incidents.healthyMs(s)
 	rescaled := 1.0
-	switch dp := float64(p.job.Layout.DP); v {
+	switch dp := float64(pm.job.desc.Layout.DP); v {
 	case falcon.VariantDrop:
 		rescaled = dp / (dp - 1) // as many samples take so many more iterations
-		out.what = fmt.Sprintf("gives the replica on %s up: checkpoint, restart with %d of %d replicas, a smaller batch", names(w.swap.out), p.job.Layout.DP-1, p.job.Layout.DP)
+		out.what = fmt.Sprintf("gives the replica on %s up: checkpoint, restart with %d of %d replicas, a smaller batch", names(w.swap.out), pm.job.desc.Layout.DP-1, pm.job.desc.Layout.DP)
 	default:
 		out.what = fmt.Sprintf("checkpoint, restart with %s in place of %s", names(w.swap.in), names(w.swap.out))
 	}
 	out.gainMs = out.beforeMs - out.predictedMs*rescaled
-	return p.worth(out, "restart")
+	return pm.requireGain(out, "restart")
 }
 
 func names(nodes []falcon.Node) string {
@@ -62,9 +62,9 @@ func names(nodes []falcon.Node) string {
 
 // healthyMs is the iteration time without any of the open incidents' faults:
 // that of the earliest.
-func (p *Planner) healthyMs(s *story) float64 {
+func (n *incidentSet) healthyMs(s *story) float64 {
 	first := s
-	for _, o := range p.stories {
+	for _, o := range n.list {
 		if o.located() && o.incident.HealthyMs > 0 && before(o, first) {
 			first = o
 		}
@@ -72,16 +72,16 @@ func (p *Planner) healthyMs(s *story) float64 {
 	return first.incident.HealthyMs
 }
 
-func (p *Planner) s4Applies(s *story) error {
+func (pm *planMaker) s4Applies(s *story) error {
 	if err := causeHelped(s, falcon.RungS4); err != nil {
 		return err
 	}
 	switch {
-	case len(p.job.Placement) != p.job.Layout.World() || p.job.Layout.World() == 0:
+	case len(pm.job.desc.Placement) != pm.job.desc.Layout.World() || pm.job.desc.Layout.World() == 0:
 		return errNoPlacement
-	case !p.job.Adapter:
+	case !pm.job.desc.Adapter:
 		return errNoAdapter
-	case !p.job.CanLaunch:
+	case !pm.job.desc.CanLaunch:
 		return errNoLaunch
 	}
 	return nil
@@ -89,17 +89,17 @@ func (p *Planner) s4Applies(s *story) error {
 
 // nextNodes picks the devices of the next generation: without the culprits of
 // every located incident that a restart can help.
-func (p *Planner) nextNodes(v falcon.Variant) (swapNodes, error) {
-	bad := p.badNodes()
+func (pm *planMaker) nextNodes(v falcon.Variant) (swapNodes, error) {
+	bad := pm.badNodes()
 	if len(bad) == 0 {
 		return swapNodes{}, errNoCulprit
 	}
-	spares := slices.Clone(p.job.Spares)
+	spares := slices.Clone(pm.job.desc.Spares)
 	slices.Sort(spares)
 	spares = slices.DeleteFunc(spares, func(n falcon.Node) bool { return slices.Contains(bad, n) })
 	switch {
 	case v == falcon.VariantDrop:
-		return p.dropReplica(bad)
+		return pm.dropReplica(bad)
 	case v == falcon.VariantReplace && len(bad) > 1:
 		return swapNodes{}, fmt.Errorf("%d nodes are slow (%s): replacing one is not enough", len(bad), names(bad))
 	case len(spares) == 0:
@@ -107,7 +107,7 @@ func (p *Planner) nextNodes(v falcon.Variant) (swapNodes, error) {
 	case len(spares) < len(bad):
 		return swapNodes{}, fmt.Errorf("%d nodes are slow (%s) and %d spare is connected", len(bad), names(bad), len(spares))
 	}
-	out := swapNodes{to: slices.Clone(p.job.Placement), out: bad, in: spares[:len(bad)]}
+	out := swapNodes{to: slices.Clone(pm.job.desc.Placement), out: bad, in: spares[:len(bad)]}
 	for r, d := range out.to {
 		if i := slices.Index(bad, d.Node()); i >= 0 {
 			out.to[r] = falcon.NewDevice(spares[i], d.Index())
@@ -119,11 +119,11 @@ func (p *Planner) nextNodes(v falcon.Variant) (swapNodes, error) {
 // badNodes are the nodes whose absence takes every known culprit out of the
 // job: those of slow devices, and one end of every slow link, the end that
 // touches most of them first.
-func (p *Planner) badNodes() []falcon.Node {
-	used := nodesOf(p.job.Placement)
+func (pm *planMaker) badNodes() []falcon.Node {
+	used := nodesOf(pm.job.desc.Placement)
 	var bad []falcon.Node
 	var links []falcon.Link
-	for _, s := range p.stories {
+	for _, s := range pm.incidents.list {
 		if causeHelped(s, falcon.RungS4) != nil {
 			continue
 		}
@@ -168,14 +168,14 @@ func busiest(links []falcon.Link) falcon.Node {
 
 // dropReplica gives the one replica up that runs on the bad nodes; the others
 // keep their devices, and their ranks move up.
-func (p *Planner) dropReplica(bad []falcon.Node) (swapNodes, error) {
-	l := p.job.Layout
+func (pm *planMaker) dropReplica(bad []falcon.Node) (swapNodes, error) {
+	l := pm.job.desc.Layout
 	if l.DP < 2 {
 		return swapNodes{}, errOneDropped
 	}
 	gone := -1
-	for r, d := range p.job.Placement {
-		if !p.culprit(d, bad) {
+	for r, d := range pm.job.desc.Placement {
+		if !pm.incidents.mustLeave(d, bad) {
 			continue
 		}
 		if at := l.Replica(falcon.Rank(r)); gone < 0 {
@@ -188,7 +188,7 @@ func (p *Planner) dropReplica(bad []falcon.Node) (swapNodes, error) {
 		return swapNodes{}, errNoCulprit
 	}
 	out := swapNodes{out: bad}
-	for r, d := range p.job.Placement {
+	for r, d := range pm.job.desc.Placement {
 		if l.Replica(falcon.Rank(r)) != gone {
 			out.to = append(out.to, d)
 		}
@@ -198,12 +198,12 @@ func (p *Planner) dropReplica(bad []falcon.Node) (swapNodes, error) {
 
 // culprit says that a device has to go: it is named, or it hangs on the end of
 // a slow link that goes.
-func (p *Planner) culprit(d falcon.Device, bad []falcon.Node) bool {
+func (n *incidentSet) mustLeave(d falcon.Device, bad []falcon.Node) bool {
 	if !slices.Contains(bad, d.Node()) {
 		return false
 	}
 	named := false
-	for _, s := range p.stories {
+	for _, s := range n.list {
 		if causeHelped(s, falcon.RungS4) != nil {
 			continue
 		}

@@ -88,9 +88,9 @@ func (sc *script) step(a args) []string {
 
 // restart is the engine's way of bringing a planner back.
 func (sc *script) restart() []string {
-	overheads := sc.p.OverheadsMs()
-	sc.job.MicroBatches, sc.job.Placement = sc.p.job.MicroBatches, sc.p.job.Placement
-	sc.p = New(sc.p.cfg)
+	overheads := sc.p.overheads.learned()
+	sc.job.MicroBatches, sc.job.Placement = sc.p.job.desc.MicroBatches, sc.p.job.desc.Placement
+	sc.p = New(*sc.p.cfg)
 	in := []Input{sc.job, sc.policy}
 	back := Restored{Actions: slices.Clone(sc.actions), NextOrder: sc.orders + 1, OverheadsMs: overheads}
 	for _, id := range sc.open {
@@ -242,10 +242,10 @@ func (sc *script) inputs(a args) []Input {
 	case "speeds":
 		return []Input{Speeds{Incident: a.v["id"], SelfMs: a.list("ms")}}
 	case "profile":
-		return []Input{Speeds{Incident: a.v["id"], Profile: a.profile(sc.p.job)}}
+		return []Input{Speeds{Incident: a.v["id"], Profile: a.profile(sc.p.job.desc)}}
 	case "decide":
 		hash := a.v["hash"]
-		if _, now := sc.p.find(func(x *falcon.Action) bool { return x.ID == a.v["action"] }); now != nil && hash == "now" {
+		if _, now := sc.p.incidents.findAction(func(x *falcon.Action) bool { return x.ID == a.v["action"] }); now != nil && hash == "now" {
 			hash = now.PlanHash
 		}
 		return []Input{Decision{

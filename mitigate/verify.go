@@ -20,15 +20,15 @@ const (
 // measure verifies the gain of an applied action: the median of the first
 // settled iterations against the time before. An action that brought less
 // than its share of the prediction is undone, except S4, which can't be.
-func (p *Planner) measure(s *story) {
+func (v *verifier) measure(s *story) {
 	i := s.atWork()
 	if i < 0 || s.actions[i].State != falcon.ActionApplied {
 		return
 	}
 	a := &s.actions[i]
-	settled := a.AppliedIteration + int64(p.cfg.SettleIterations)
-	after := p.heard(s, a, settled)
-	need := p.cfg.MeasureIterations
+	settled := a.AppliedIteration + int64(v.cfg.SettleIterations)
+	after := v.heardTimes(s, a, settled)
+	need := v.cfg.MeasureIterations
 	if a.Rung != falcon.RungS4 && worse(a, after) {
 		need = min(need, worseIterations)
 	}
@@ -40,18 +40,18 @@ func (p *Planner) measure(s *story) {
 	if a.PredictedMs > 0 {
 		a.ErrorShare = a.MeasuredMs/a.PredictedMs - 1
 	}
-	p.price(a, settled)
+	v.recordOverhead(a, settled)
 	a.State = falcon.ActionKept
-	p.note("action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms", a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
-	switch short := p.shortOf(a); {
+	v.out.note("action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms", a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
+	switch short := v.shortOf(a); {
 	case !short || !s.incident.Open():
-		p.keepInstead(s, i)
+		v.replaceOlder(s, i)
 	case a.Rung == falcon.RungS4:
-		p.note("action", "%s did not help enough, and a restart can't be undone; %s stays open", a.ID, a.Incident)
+		v.out.note("action", "%s did not help enough, and a restart can't be undone; %s stays open", a.ID, a.Incident)
 	default:
 		a.RevertReason = fmt.Sprintf("it did not help enough: %.1f ms before, %.1f ms after, %.1f ms predicted", a.BeforeMs, a.MeasuredMs, a.PredictedMs)
 	}
-	p.changed(*a)
+	v.out.update(*a)
 }
 
 // unheardMost is how long a measurement waits for nodes that the incident names
@@ -61,13 +61,13 @@ const unheardMost = 10 * time.Minute
 // heard lists the times of iterations from one on that all nodes which the
 // incident names had a part in. What the others say does not tell whether an
 // action helped, until the wait is over.
-func (p *Planner) heard(s *story, a *falcon.Action, from int64) (out []float64) {
+func (v *verifier) heardTimes(s *story, a *falcon.Action, from int64) (out []float64) {
 	silent := falcon.Node("")
-	for _, it := range p.history {
+	for _, it := range v.iterations.list {
 		if it.Index < from {
 			continue
 		}
-		if i := slices.IndexFunc(it.Unheard, func(n falcon.Node) bool { return p.names(s, n) }); i >= 0 {
+		if i := slices.IndexFunc(it.Unheard, func(n falcon.Node) bool { return v.job.namesNode(s, n) }); i >= 0 {
 			silent = it.Unheard[i]
 			continue
 		}
@@ -77,24 +77,24 @@ func (p *Planner) heard(s *story, a *falcon.Action, from int64) (out []float64) 
 	case silent == "":
 		s.unheard = time.Time{}
 	case s.unheard.IsZero():
-		s.unheard = p.now
-		p.note("action", "%s is measured without the iterations in which %s could not be heard", a.ID, silent)
-	case p.now.Sub(s.unheard) >= unheardMost && len(out) < p.cfg.MeasureIterations:
-		return p.span(from, math.MaxInt64)
+		s.unheard = v.clock.now
+		v.out.note("action", "%s is measured without the iterations in which %s could not be heard", a.ID, silent)
+	case v.clock.now.Sub(s.unheard) >= unheardMost && len(out) < v.cfg.MeasureIterations:
+		return v.iterations.between(from, math.MaxInt64)
 	}
 	return out
 }
 
 // names says that an incident is about a node: by a device, a link, or, where it
 // knows neither, by a rank.
-func (p *Planner) names(s *story, n falcon.Node) bool {
+func (j *jobState) namesNode(s *story, n falcon.Node) bool {
 	v := &s.incident.Verdict
 	if len(v.Devices)+len(v.Links) > 0 {
 		return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return d.Node() == n }) ||
 			slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return l.A == n || l.B == n })
 	}
 	return slices.ContainsFunc(v.Ranks, func(r falcon.Rank) bool {
-		return r >= 0 && int(r) < len(p.job.Placement) && p.job.Placement[r].Node() == n
+		return r >= 0 && int(r) < len(j.desc.Placement) && j.desc.Placement[r].Node() == n
 	})
 }
 
@@ -102,20 +102,20 @@ func worse(a *falcon.Action, after []float64) bool {
 	return len(after) >= worseIterations && slices.Min(after[:worseIterations]) > a.BeforeMs*(1+worseShare)
 }
 
-func (p *Planner) shortOf(a *falcon.Action) bool {
+func (v *verifier) shortOf(a *falcon.Action) bool {
 	gain, wanted := a.BeforeMs-a.MeasuredMs, a.BeforeMs-a.PredictedMs
-	return gain < max(p.cfg.KeepShare*wanted, p.cfg.MinGain*a.BeforeMs/2)
+	return gain < max(v.cfg.KeepShare*wanted, v.cfg.MinGain*a.BeforeMs/2)
 }
 
 // price learns what the action cost: for S2 the settling iterations' excess,
 // for S3 its four steps where they count more, for S4 the time without training.
-func (p *Planner) price(a *falcon.Action, settled int64) {
+func (v *verifier) recordOverhead(a *falcon.Action, settled int64) {
 	from := a.AppliedIteration
 	if a.Rung == falcon.RungS3 {
 		from-- // the ranks change places at that iteration's end
 	}
 	excess := 0.0
-	for _, ms := range p.span(from, settled) {
+	for _, ms := range v.iterations.between(from, settled) {
 		excess += max(0, ms-a.MeasuredMs)
 	}
 	switch {
@@ -131,12 +131,12 @@ func (p *Planner) price(a *falcon.Action, settled int64) {
 	default:
 		a.OverheadMs += excess
 	}
-	p.learn(a.Rung, a.OverheadMs)
+	v.overheads.learn(a.Rung, a.OverheadMs)
 }
 
 // keepInstead ends the older splits of the incident that a verified action has
 // replaced, and takes its gain off what the incident costs beside later ones.
-func (p *Planner) keepInstead(s *story, i int) {
+func (v *verifier) replaceOlder(s *story, i int) {
 	a := &s.actions[i]
 	if s.cost.LevelMs > 0 {
 		s.cost.LevelMs = max(0, s.cost.LevelMs-(a.BeforeMs-a.MeasuredMs))
@@ -147,15 +147,15 @@ func (p *Planner) keepInstead(s *story, i int) {
 	for k := range s.actions[:i] {
 		if o := &s.actions[k]; o.Rung == falcon.RungS2 && o.State == falcon.ActionKept {
 			o.State, o.RevertReason, o.RevertedIteration = falcon.ActionReverted, replacedBy+a.ID, a.AppliedIteration
-			p.changed(*o)
+			v.out.update(*o)
 		}
 	}
 }
 
 // span lists the times of iterations from..to−1 that were seen.
-func (p *Planner) span(from, to int64) []float64 {
+func (l *iterationLog) between(from, to int64) []float64 {
 	var out []float64
-	for _, it := range p.history {
+	for _, it := range l.list {
 		if it.Index >= from && it.Index < to {
 			out = append(out, it.Ms)
 		}

@@ -11,7 +11,7 @@ import (
 // Ladder is the operator's view of one incident; ok is false for an unknown id.
 // S4 has one line for each variant that policy lists, best first.
 func (p *Planner) Ladder(incident string) (falcon.Ladder, bool) {
-	s := p.story(incident)
+	s := p.incidents.get(incident)
 	if s == nil {
 		return falcon.Ladder{}, false
 	}
@@ -22,8 +22,8 @@ func (p *Planner) Ladder(incident string) (falcon.Ladder, bool) {
 		Rungs:    []falcon.RungView{p.viewS1(s)},
 		Model:    p.modelText(),
 	}
-	if ms := p.slowMs(s); s.incident.Open() && ms > 0 {
-		out.LossPerMinuteGPUh = min(1, s.cost.PerIterationMs/ms) * float64(p.job.GPUs) / 60
+	if ms := p.iterations.slowMs(s); s.incident.Open() && ms > 0 {
+		out.LossPerMinuteGPUh = min(1, s.cost.PerIterationMs/ms) * float64(p.job.desc.GPUs) / 60
 	}
 	out.Rungs = append(out.Rungs, p.views(s)...)
 	if a := s.proposal(); a != nil {
@@ -37,13 +37,13 @@ func (p *Planner) viewS1(s *story) falcon.RungView {
 	held := slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return inForce(&a) })
 	return falcon.RungView{
 		Rung: falcon.RungS1, Applicable: true, Reason: "ignore and wait: free, gains nothing",
-		BreakEven: 0, ImpactMs: s.cost.ImpactMs, PredictMs: p.slowMs(s), Approval: falcon.ApprovalAuto,
+		BreakEven: 0, ImpactMs: s.cost.ImpactMs, PredictMs: p.iterations.slowMs(s), Approval: falcon.ApprovalAuto,
 		Current: s.incident.Open() && !held,
 	}
 }
 
 func (p *Planner) views(s *story) []falcon.RungView {
-	strategies := p.strategies(s)
+	strategies := p.plans.candidates(s)
 	next := slices.IndexFunc(strategies, func(c candidate) bool { return c.err == nil && s.shown(c) == nil && p.unproposed(s, c) == nil })
 	if s.proposal() != nil {
 		next = -1
@@ -60,8 +60,8 @@ func (p *Planner) views(s *story) []falcon.RungView {
 
 func (p *Planner) view(s *story, c candidate) falcon.RungView {
 	v := falcon.RungView{
-		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: approval(p.policy, c.rung), IfWrong: p.ifWrong(c.rung),
-		BreakEven: falcon.NoIteration, ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.clockMs(s, c.rung)), TakenHour: p.takenHour(c.rung),
+		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: approval(p.policy.current, c.rung), IfWrong: p.ifWrong(c.rung),
+		BreakEven: falcon.NoIteration, ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.ledger.clockMs(s, c.rung)), TakenHour: p.limits.takenWithinHour(c.rung),
 	}
 	if per := s.incident.SlowMs - s.incident.HealthyMs; per > 0 {
 		v.BreakEven = int64(min(v.OverheadMs/per, 1e15)) + 1
@@ -77,7 +77,7 @@ func (p *Planner) view(s *story, c candidate) falcon.RungView {
 		return v
 	}
 	v.Applicable, v.PredictMs, v.GainMs, v.Reason = true, c.predictedMs, c.gainMs, c.what
-	v.PlanHash, v.Preview, v.MicroBatches = c.hash(s.incident.ID, p.job.Epoch), c.preview, c.counts
+	v.PlanHash, v.Preview, v.MicroBatches = c.hash(s.incident.ID, p.job.desc.Epoch), c.preview, c.counts
 	if err := p.unproposed(s, c); err != nil {
 		v.Reason += "; not proposed by itself: " + err.Error()
 	}
@@ -120,14 +120,14 @@ func (p *Planner) ifWrong(r falcon.Rung) string {
 // modelText says what the prices rest on, and how well they predicted so far.
 func (p *Planner) modelText() string {
 	text := "no profile of the job yet: S1 only"
-	switch g := p.gauge; {
+	switch g := p.profile.newest; {
 	case g != nil && g.model != nil:
-		text = fmt.Sprintf("cost model from the profile of %d ranks, %.1f %% off when taken", p.job.Layout.World(), 100*math.Abs(g.model.ErrorShare))
+		text = fmt.Sprintf("cost model from the profile of %d ranks, %.1f %% off when taken", p.job.desc.Layout.World(), 100*math.Abs(g.model.ErrorShare))
 	case g != nil:
 		text = "the ranks' self times alone"
 	}
 	n, sum, worst := 0, 0.0, 0.0
-	for _, s := range p.stories {
+	for _, s := range p.incidents.list {
 		for i := range s.actions {
 			if a := &s.actions[i]; a.MeasuredMs > 0 && a.PredictedMs > 0 {
 				n++

@@ -69,9 +69,9 @@ func (w *walk) answer() {
 	case 3:
 		w.say("left order=%d reason=x", order)
 	case 4:
-		w.say("launched generation=%d", w.sc.p.generation)
+		w.say("launched generation=%d", w.sc.p.exec.generation)
 	case 5:
-		w.say("launched generation=%d failed=x", w.sc.p.generation)
+		w.say("launched generation=%d failed=x", w.sc.p.exec.generation)
 	default:
 		w.say("commit order=%d at=%d status=0 resume=%d", order, w.at, w.at)
 	}
@@ -79,7 +79,7 @@ func (w *walk) answer() {
 
 func (w *walk) check() {
 	p, busy := w.sc.p, 0
-	for _, s := range p.stories {
+	for _, s := range p.incidents.list {
 		ids := map[string]bool{}
 		for _, a := range s.actions {
 			if underWay(a.State) {
@@ -95,8 +95,8 @@ func (w *walk) check() {
 	if busy > 1 {
 		w.Fatalf("%d actions under way", busy)
 	}
-	if got := slices.Sorted(slices.Values(p.job.Placement)); total(p.job.MicroBatches) != 16 || !slices.Equal(got, falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n3.g0"}) {
-		w.Fatalf("the job is %+v", p.job)
+	if got := slices.Sorted(slices.Values(p.job.desc.Placement)); total(p.job.desc.MicroBatches) != 16 || !slices.Equal(got, falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n3.g0"}) {
+		w.Fatalf("the job is %+v", p.job.desc)
 	}
 }
 

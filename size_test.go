@@ -46,7 +46,6 @@ var oversized = map[string]int{
 
 	"detect.story fields": 36,
 
-
 	"recovery.Machine methods": 183,
 
 	"tui.Model fields": 46,

@@ -46,12 +46,6 @@ func decidable(a *falcon.Action, approve bool) bool {
 	return a.State == falcon.ActionProposed || a.State == falcon.ActionApproved && !approve
 }
 
-// repeats says that a second approver is wanted and that it can't be this one.
-// Names that differ in case only are one person's.
-func (y *policyState) needsAnother(a *falcon.Action, by string) bool {
-	return y.current.Rungs[a.Rung].Second && slices.ContainsFunc(a.Approvals, func(v falcon.Approval) bool { return strings.EqualFold(v.By, by) })
-}
-
 func planText(r falcon.Rung, counts []int32, v *falcon.Preview, to falcon.Placement) string {
 	switch {
 	case r == falcon.RungS3 && v != nil:

@@ -2,6 +2,7 @@ package mitigate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -112,12 +113,6 @@ func (p *Planner) overtaken(why string, r falcon.Rung) {
 	}
 }
 
-func (w *orderSlot) drop(s *story, i int) {
-	if w.pending != nil && w.pending.story == s && w.pending.action == i {
-		w.pending = nil
-	}
-}
-
 // onRestored takes back the actions of the journal. Orders that were out are
 // sent again by the engine under their old id, and launches likewise; the
 // planner waits for them.
@@ -161,4 +156,61 @@ func total(m []int32) int64 {
 		t += int64(v)
 	}
 	return t
+}
+
+// jobState is the job as it runs now.
+type jobState struct {
+	desc Job
+	base []int32 // micro-batches before any action of this epoch
+}
+
+// usable says that every rank's speed was measured.
+func (j *jobState) coversAllRanks(speeds []float64) bool {
+	bad := func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }
+	return len(speeds) == j.desc.Layout.World() && !slices.ContainsFunc(speeds, bad)
+}
+
+func (j *jobState) describe(a *falcon.Action) string {
+	if a.Rung == falcon.RungS3 {
+		return fmt.Sprintf("nodes %s, micro-batches %v", names(nodesOf(j.desc.Placement)), j.desc.MicroBatches)
+	}
+	return fmt.Sprintf("micro-batches %v", j.desc.MicroBatches)
+}
+
+func (j *jobState) isCurrent(a *falcon.Action) bool {
+	return a.JobEpoch == 0 || a.JobEpoch == j.desc.Epoch
+}
+
+// splittable says why work can't be moved between replicas, whatever their speed.
+func (j *jobState) splittable() error {
+	switch {
+	case j.desc.Layout.DP < 2:
+		return errOneReplica
+	case len(j.desc.MicroBatches) != j.desc.Layout.DP || slices.Min(j.desc.MicroBatches) < 1:
+		return errNoCounts
+	case total(j.desc.MicroBatches) > totalMost:
+		return errTooMany
+	}
+	return nil
+}
+
+// baseMs is replica i's time with the base split, 0 when it was not priced.
+func (j *jobState) baseMs(curve []float64, i int) float64 {
+	if i >= len(j.base) || int(j.base[i]) >= len(curve) {
+		return 0
+	}
+	return curve[j.base[i]]
+}
+
+// names says that an incident is about a node: by a device, a link, or, where it
+// knows neither, by a rank.
+func (j *jobState) namesNode(s *story, n falcon.Node) bool {
+	v := &s.incident.Verdict
+	if len(v.Devices)+len(v.Links) > 0 {
+		return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return d.Node() == n }) ||
+			slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return l.A == n || l.B == n })
+	}
+	return slices.ContainsFunc(v.Ranks, func(r falcon.Rank) bool {
+		return r >= 0 && int(r) < len(j.desc.Placement) && j.desc.Placement[r].Node() == n
+	})
 }

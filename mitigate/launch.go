@@ -21,18 +21,6 @@ func (e *executor) checkpointed(a *falcon.Action, in Committed) {
 	e.out.update(*a)
 }
 
-// restart is the S4 whose processes are ending or being started, if any.
-func (n *incidentSet) restartUnderWay() *falcon.Action {
-	for _, s := range n.list {
-		for i := range s.actions {
-			if a := &s.actions[i]; a.State == falcon.ActionDispatched && slices.Contains([]string{falcon.PhaseLeaving, falcon.PhaseLaunching, falcon.PhaseRelaunch}, a.Phase) {
-				return a
-			}
-		}
-	}
-	return nil
-}
-
 // onLeft launches the next generation once all processes have ended. Until
 // then nothing may be started: two generations must never train at once.
 func (e *executor) allEnded(in Left) {
@@ -116,16 +104,4 @@ func (e *executor) replaceRestart(a *falcon.Action, why string) {
 	a.State, a.Phase, a.Reason, e.incidents.get(a.Incident).failedAt = falcon.ActionFailed, "", why, e.iterations.newest()
 	e.out.note("action", "%s failed: %s", a.ID, why)
 	e.out.update(*a)
-}
-
-// find is the newest action that f takes.
-func (n *incidentSet) findAction(f func(*falcon.Action) bool) (*story, *falcon.Action) {
-	for _, s := range slices.Backward(n.list) {
-		for i := len(s.actions) - 1; i >= 0; i-- {
-			if f(&s.actions[i]) {
-				return s, &s.actions[i]
-			}
-		}
-	}
-	return nil, nil
 }

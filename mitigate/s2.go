@@ -3,6 +3,7 @@ package mitigate
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -126,14 +127,6 @@ func (pm *planMaker) splitBounds() microbatch.Bounds {
 	return b
 }
 
-// baseMs is replica i's time with the base split, 0 when it was not priced.
-func (j *jobState) baseMs(curve []float64, i int) float64 {
-	if i >= len(j.base) || int(j.base[i]) >= len(curve) {
-		return 0
-	}
-	return curve[j.base[i]]
-}
-
 func (pm *planMaker) s2Applies(s *story) error {
 	if err := causeHelped(s, falcon.RungS2); err != nil {
 		return err
@@ -146,19 +139,6 @@ func (pm *planMaker) s2Applies(s *story) error {
 		return errNoSpeeds
 	case pm.profile.newest.model == nil && !slices.Equal(pm.profile.newest.placement, pm.job.desc.Placement):
 		return errNoSpeeds // they are of other places
-	}
-	return nil
-}
-
-// splittable says why work can't be moved between replicas, whatever their speed.
-func (j *jobState) splittable() error {
-	switch {
-	case j.desc.Layout.DP < 2:
-		return errOneReplica
-	case len(j.desc.MicroBatches) != j.desc.Layout.DP || slices.Min(j.desc.MicroBatches) < 1:
-		return errNoCounts
-	case total(j.desc.MicroBatches) > totalMost:
-		return errTooMany
 	}
 	return nil
 }
@@ -208,4 +188,22 @@ func sum(v []int) int {
 		t += x
 	}
 	return t
+}
+
+// splitModelMs is the present iteration time by what splits are priced with; 0 =
+// unknown. Without a cost model the rest beyond the pipelines is taken for what it
+// was when all was well, when all took as long as the fastest does with its share
+// of then.
+func (pm *planMaker) splitModelMs(s *story, b split) float64 {
+	if m := pm.profile.newest.model; m != nil && len(pm.job.desc.Placement) == pm.job.desc.Layout.World() {
+		return b.presentMs + m.RestMs
+	}
+	healthy := math.Inf(1)
+	for _, r := range b.replicas {
+		healthy = min(healthy, r.base)
+	}
+	if !(healthy > 0) || !(s.incident.HealthyMs > 0) {
+		return 0
+	}
+	return b.presentMs + max(0, s.incident.HealthyMs-healthy)
 }

@@ -122,11 +122,6 @@ func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 	return out
 }
 
-// maySplit says that policy lets the micro-batches be spread anew.
-func (y *policyState) maySplit() bool {
-	return approval(y.current, falcon.RungS2) != falcon.ApprovalNever
-}
-
 // nodesOf lists the nodes of a placement in the order of their first ranks.
 func nodesOf(p falcon.Placement) []falcon.Node {
 	var out []falcon.Node

@@ -60,18 +60,6 @@ func names(nodes []falcon.Node) string {
 	return strings.Join(out, ", ")
 }
 
-// healthyMs is the iteration time without any of the open incidents' faults:
-// that of the earliest.
-func (n *incidentSet) healthyMs(s *story) float64 {
-	first := s
-	for _, o := range n.list {
-		if o.located() && o.incident.HealthyMs > 0 && before(o, first) {
-			first = o
-		}
-	}
-	return first.incident.HealthyMs
-}
-
 func (pm *planMaker) s4Applies(s *story) error {
 	if err := causeHelped(s, falcon.RungS4); err != nil {
 		return err
@@ -194,23 +182,4 @@ func (pm *planMaker) dropReplica(bad []falcon.Node) (swapNodes, error) {
 		}
 	}
 	return out, nil
-}
-
-// culprit says that a device has to go: it is named, or it hangs on the end of
-// a slow link that goes.
-func (n *incidentSet) mustLeave(d falcon.Device, bad []falcon.Node) bool {
-	if !slices.Contains(bad, d.Node()) {
-		return false
-	}
-	named := false
-	for _, s := range n.list {
-		if causeHelped(s, falcon.RungS4) != nil {
-			continue
-		}
-		if slices.Contains(s.incident.Verdict.Devices, d) {
-			return true
-		}
-		named = named || slices.ContainsFunc(s.incident.Verdict.Devices, func(o falcon.Device) bool { return o.Node() == d.Node() })
-	}
-	return !named
 }

@@ -85,19 +85,6 @@ func (v *verifier) heardTimes(s *story, a *falcon.Action, from int64) (out []flo
 	return out
 }
 
-// names says that an incident is about a node: by a device, a link, or, where it
-// knows neither, by a rank.
-func (j *jobState) namesNode(s *story, n falcon.Node) bool {
-	v := &s.incident.Verdict
-	if len(v.Devices)+len(v.Links) > 0 {
-		return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return d.Node() == n }) ||
-			slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return l.A == n || l.B == n })
-	}
-	return slices.ContainsFunc(v.Ranks, func(r falcon.Rank) bool {
-		return r >= 0 && int(r) < len(j.desc.Placement) && j.desc.Placement[r].Node() == n
-	})
-}
-
 func worse(a *falcon.Action, after []float64) bool {
 	return len(after) >= worseIterations && slices.Min(after[:worseIterations]) > a.BeforeMs*(1+worseShare)
 }
@@ -152,13 +139,12 @@ func (v *verifier) replaceOlder(s *story, i int) {
 	}
 }
 
-// span lists the times of iterations from..to−1 that were seen.
-func (l *iterationLog) between(from, to int64) []float64 {
-	var out []float64
-	for _, it := range l.list {
-		if it.Index >= from && it.Index < to {
-			out = append(out, it.Ms)
-		}
-	}
-	return out
+// verifier measures whether actions in force helped.
+type verifier struct {
+	cfg        *Config
+	clock      *clock
+	iterations *iterationLog
+	out        *output
+	job        *jobState
+	overheads  *overheadBook
 }

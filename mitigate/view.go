@@ -84,16 +84,6 @@ func (p *Planner) view(s *story, c candidate) falcon.RungView {
 	return v
 }
 
-// shown is the action that a rung's line is about: one that has not ended, a
-// verified one only while no better plan is known.
-func (s *story) shown(c candidate) *falcon.Action {
-	a := s.newest(c.rung)
-	if a == nil || ended(a.State) || a.Variant != c.variant || (a.State == falcon.ActionKept && c.err == nil && doubtful(c.plan) == nil) {
-		return nil
-	}
-	return a
-}
-
 func actionText(a *falcon.Action) string {
 	switch {
 	case a.Rung == falcon.RungS2:

@@ -50,13 +50,6 @@ func (e *executor) released(s *story, a *falcon.Action) bool {
 	return a.DeadlineUnixNs == 0 || e.clock.now.UnixNano() >= a.DeadlineUnixNs
 }
 
-func (y *policyState) stopReason() string {
-	if y.current.Frozen {
-		return "actions are frozen"
-	}
-	return "the mode is observe"
-}
-
 // carryOn orders the next step of S2 or S3 on its way into force, or out of it
 // while it is being reverted: first places, then the split that suits them.
 // With nothing left to do the action is in force (or undone) from iteration at.
@@ -86,17 +79,6 @@ func (e *executor) nextStep(s *story, i int, at int64) {
 	default:
 		e.completeStep(s, i, at)
 	}
-}
-
-func (w *orderSlot) send(s *story, i int, o falcon.Order, f *flight) {
-	a := &s.actions[i]
-	o.Epoch, o.ID = w.job.desc.Epoch, w.nextID
-	w.nextID++
-	a.OrderID = o.ID
-	f.story, f.action, f.order, f.kind, f.reverting = s, i, o.ID, o.Kind, a.State == falcon.ActionReverting
-	w.pending = f
-	w.out.ready.Orders = append(w.out.ready.Orders, o)
-	w.out.update(*a)
 }
 
 // onCommitted takes the ranks' agreement: the vote is the commit, so this is
@@ -175,13 +157,6 @@ func (e *executor) completeStep(s *story, i int, at int64) {
 	e.out.update(*a)
 }
 
-func (j *jobState) describe(a *falcon.Action) string {
-	if a.Rung == falcon.RungS3 {
-		return fmt.Sprintf("nodes %s, micro-batches %v", names(nodesOf(j.desc.Placement)), j.desc.MicroBatches)
-	}
-	return fmt.Sprintf("micro-batches %v", j.desc.MicroBatches)
-}
-
 // givenUp finds the step of an order that was taken for lost, and that the
 // ranks agreed on after all: their vote counts, not our patience.
 func (e *executor) reviveStep(order uint64) *flight {
@@ -202,27 +177,6 @@ func (e *executor) reviveStep(order uint64) *flight {
 		}
 	}
 	return nil
-}
-
-// flightOf is the order that an action under way waits for, as far as the
-// action tells: a split that is being put back is told with its commit.
-func (w *orderSlot) orderOf(s *story, i int) *flight {
-	a := &s.actions[i]
-	f := &flight{story: s, action: i, order: a.OrderID, kind: falcon.OrderMicroBatches, reverting: a.State == falcon.ActionReverting}
-	switch {
-	case a.Phase == falcon.PhasePlacement:
-		f.kind, f.placement = falcon.OrderPlacement, a.Placement
-		if f.reverting {
-			f.placement = a.Home
-		}
-	case a.Phase == falcon.PhaseCheckpoint:
-		f.kind = falcon.OrderCheckpoint
-	case f.reverting:
-		f.counts = a.Previous
-	default:
-		f.counts = a.MicroBatches
-	}
-	return f
 }
 
 // onUndeliverable ends an order that the ranks will never agree on.
@@ -255,4 +209,21 @@ func (e *executor) failStep(s *story, i int, why string) {
 	}
 	e.out.update(*a)
 	e.out.note("action", "%s came to nothing, the job goes on as it was: %s", a.ID, why)
+}
+
+// executor carries approved actions out, step by step, and undoes them.
+type executor struct {
+	clock      *clock
+	policy     *policyState
+	iterations *iterationLog
+	out        *output
+	job        *jobState
+	incidents  *incidentSet
+	orders     *orderSlot
+	ledger     *costLedger
+	cache      *planCache
+	plans      *planMaker
+	limits     *limiter
+	generation uint64 // of the newest launch
+	stuck      bool   // an order to put ranks back failed, and no iteration has come since
 }

@@ -47,19 +47,6 @@ func (p *Planner) others(s *story, r falcon.Rung) bool {
 	})
 }
 
-// recovered says that by the newest measurement nothing that the verdict names
-// is slow any more. Whether that lasts is the detector's to say; until it does,
-// what is in force stays, and is undone as a whole.
-func (pm *planMaker) looksHealthy(s *story) bool {
-	if pm.profile.newest == nil || pm.profile.newest.model == nil {
-		return false
-	}
-	v, m := s.incident.Verdict, pm.profile.newest.model
-	return len(v.Devices)+len(v.Links) > 0 &&
-		!slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return m.Slow[d] >= healthyBelow }) &&
-		!slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return m.Links.Ratio[l] >= healthyBelow })
-}
-
 func (p *Planner) whyNow(s *story, c candidate, clock float64) string {
 	verb := map[falcon.Rung]string{falcon.RungS2: "switching", falcon.RungS3: "exchanging", falcon.RungS4: "restarting"}[c.rung]
 	if more := clock - s.cost.ImpactMs; more > 1 {
@@ -152,12 +139,6 @@ func (p *Planner) approveByPolicy(s *story) {
 	p.decide(s, a, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.policy.current.Cap)})
 }
 
-// automatic says that rung r may act now without a person. After a veto every
-// rung of the incident waits for one.
-func (y *policyState) automatic(s *story, r falcon.Rung) bool {
-	return approval(y.current, r) == falcon.ApprovalAuto && !y.current.Frozen && len(s.vetoed) == 0 && within(y.current.Hours, y.clock.now)
-}
-
 // expire drops a proposal or an approval whose fault is gone.
 func (p *Planner) expire(s *story) {
 	if !s.over() {
@@ -168,10 +149,10 @@ func (p *Planner) expire(s *story) {
 	}
 }
 
-func (o *output) expire(a *falcon.Action, why string) {
-	if a.State == falcon.ActionProposed || a.State == falcon.ActionApproved {
-		a.State, a.Reason, a.DeadlineUnixNs = falcon.ActionExpired, why, 0
-		o.update(*a)
-		o.note("action", "%s expired: %s", a.ID, why)
+// unproposed says why a rung that could help is not proposed now.
+func (p *Planner) unproposed(s *story, c candidate) error {
+	if err := p.limits.withheld(s, c.rung); err != nil {
+		return err
 	}
+	return doubtful(c.plan)
 }

@@ -55,10 +55,6 @@ func (l *costLedger) fixLevel(o, s *story) {
 	o.cost.LevelMs = falcon.Median(lost)
 }
 
-func before(a, b *story) bool {
-	return cmp.Or(cmp.Compare(a.incident.OnsetIteration, b.incident.OnsetIteration), cmp.Compare(a.incident.ID, b.incident.ID)) < 0
-}
-
 func (l *costLedger) chargeAll(it Iteration) {
 	shares := l.shares(it)
 	for _, s := range l.incidents.list {
@@ -128,12 +124,6 @@ func (l *costLedger) switchedAt(i int64) *falcon.Action {
 		}
 	}
 	return nil
-}
-
-// charges says that the incident lasted in iteration i.
-func (s *story) charges(i int64) bool {
-	relieved := s.incident.RelievedIteration
-	return s.incident.HealthyMs > 0 && (s.incident.Open() || (relieved != falcon.NoIteration && i < relieved))
 }
 
 // charge adds what one iteration lost to the incident. Impact counts while the
@@ -231,4 +221,15 @@ func (l *costLedger) resetClocks(r falcon.Rung) {
 			l.persist(o)
 		}
 	}
+}
+
+// costLedger charges every incident what the iterations lost to it.
+type costLedger struct {
+	cfg        *Config
+	iterations *iterationLog
+	out        *output
+	job        *jobState
+	incidents  *incidentSet
+	orders     *orderSlot
+	charged    map[int64]map[*story]float64 // by iteration of the log: what it cost each incident
 }

@@ -122,19 +122,6 @@ func (l *limiter) recordOrdered(a *falcon.Action, at int64) {
 	l.ordered = l.ordered[max(0, len(l.ordered)-ActionsOfJob):]
 }
 
-func (j *jobState) isCurrent(a *falcon.Action) bool {
-	return a.JobEpoch == 0 || a.JobEpoch == j.desc.Epoch
-}
-
-func sameCulprit(a, b *story) bool {
-	return a == b || shareCulprit(a.incident.Verdict, b.incident.Verdict)
-}
-
-func shareCulprit(v, w falcon.Verdict) bool {
-	return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return slices.Contains(w.Devices, d) }) ||
-		slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return slices.Contains(w.Links, l) })
-}
-
 // triedInVain keeps the ladder from climbing the same rung again: one that did
 // not help is not offered again for the same incident, one whose order failed
 // only a few times, and not at once.
@@ -155,4 +142,14 @@ func (l *limiter) triedWithoutEffect(s *story, r falcon.Rung) bool {
 		return failures >= FailuresMost || l.iterations.newest() < max(s.failedAt, last.ProposedIteration)+CoolDown
 	}
 	return false
+}
+
+// limiter bounds how often the planner proposes.
+type limiter struct {
+	clock      *clock
+	policy     *policyState
+	iterations *iterationLog
+	job        *jobState
+	incidents  *incidentSet
+	ordered    []switched // the newest actions of this epoch that were ordered
 }

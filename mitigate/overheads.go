@@ -1,0 +1,55 @@
+package mitigate
+
+import "github.com/failslow/falcon"
+
+// overheadBook is what taking each rung has cost.
+type overheadBook struct {
+	cfg   *Config
+	cache *planCache
+	means map[falcon.Rung]mean
+}
+
+type mean struct {
+	sum float64
+	n   int
+}
+
+// overheadMs is what taking a rung costs: the mean of what was measured, else
+// what the operator expects, else what the plan itself says, else the
+// literature.
+func (o *overheadBook) expected(r falcon.Rung, s *story, w plan) float64 {
+	if m := o.means[r]; m.n > 0 {
+		return m.sum / float64(m.n)
+	}
+	if ms, ok := o.cfg.OverheadsMs[r]; ok {
+		return ms
+	}
+	switch {
+	case r == falcon.RungS2:
+		return s.incident.HealthyMs
+	case r == falcon.RungS3 && w.preview != nil && w.preview.CopyMs > 0:
+		return w.preview.CopyMs + s.incident.HealthyMs
+	case r == falcon.RungS3:
+		return DefaultOverheadS3Ms
+	case r == falcon.RungS4:
+		return DefaultOverheadS4Ms
+	}
+	return 0
+}
+
+func (o *overheadBook) learn(r falcon.Rung, ms float64) {
+	m := o.means[r]
+	o.means[r] = mean{m.sum + ms, m.n + 1}
+	o.cache.version++
+}
+
+// learned are the measured overheads, by rung.
+func (o *overheadBook) learned() map[falcon.Rung]float64 {
+	out := map[falcon.Rung]float64{}
+	for r, m := range o.means {
+		if m.n > 0 {
+			out[r] = m.sum / float64(m.n)
+		}
+	}
+	return out
+}

@@ -29,8 +29,8 @@ func (m *Model) meet(env tea.EnvMsg) tea.Cmd {
 	return tea.Raw(alert.Probe)
 }
 
-// answered takes the terminal's answer to the probe.
-func (m *Model) answered(seq uv.UnknownOscEvent) {
+// probed takes the terminal's answer to the probe.
+func (m *Model) probed(seq uv.UnknownOscEvent) {
 	if alert.Answered(string(seq)) {
 		m.ears.channel = alert.OSC99
 	}

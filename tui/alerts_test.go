@@ -45,8 +45,8 @@ func TestNewIncidentRingsAndNotifiesTheAbsent(t *testing.T) {
 	if raw(m.alert()) != "" {
 		t.Error("told twice")
 	}
-	if m.title() != "! INC-0001 · falcon · demo" && !strings.HasPrefix(m.title(), "! INC-0001") {
-		t.Errorf("title %q", m.title())
+	if m.banner().title() != "! INC-0001 · falcon · demo" && !strings.HasPrefix(m.banner().title(), "! INC-0001") {
+		t.Errorf("title %q", m.banner().title())
 	}
 }
 

@@ -106,7 +106,7 @@ type Model struct {
 	theme       *themes.Theme
 	stamp       themes.Stamp // of the file that theme was read from
 	watching    bool         // a look at that file is under way
-	pal         *themes.Palette
+	skin        *skin
 	dialog      *dialog
 	prompt      *prompt
 	help        *helpBox
@@ -173,7 +173,7 @@ func New(src Source, opts Options) (*Model, error) {
 	if opts.Profile != nil {
 		profile = *opts.Profile
 	}
-	m.pal = theme.Palette(profile)
+	m.skin = &skin{theme.Palette(profile), opts.ASCII}
 	m.pages = map[key.Scope]page.Page{
 		key.Overview: overview.New(), key.Ranks: ranks.New(), key.Grid: grid.New(),
 		key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Validate: validate.New(), key.Recovery: recovery.New(), key.Events: events.New(),
@@ -182,6 +182,14 @@ func New(src Source, opts Options) (*Model, error) {
 	m.live.Keys = m.table
 	m.state = m.live
 	return m, nil
+}
+
+// redrawMargin is how long after the guard a dialog is drawn again.
+const redrawMargin = 10 * time.Millisecond
+
+// redraw asks for a new picture after d, when a dialog's buttons come alive.
+func redraw(d time.Duration) tea.Cmd {
+	return tea.Tick(d, func(time.Time) tea.Msg { return armedMsg{} })
 }
 
 type (
@@ -247,7 +255,7 @@ func (m *Model) handle(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.EnvMsg:
 		return m, m.meet(msg)
 	case uv.UnknownOscEvent:
-		m.answered(msg)
+		m.probed(msg)
 	case themeMsg:
 		m.themed(msg)
 	case exportedMsg:
@@ -288,14 +296,8 @@ func (m *Model) handle(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.BlurMsg:
 		m.ears.away = true
 		m.src.Blur(true)
-	case decidedMsg:
-		m.decided(msg)
-	case policyMsg:
-		m.policySet(msg)
-	case validatedMsg:
-		m.validated(msg)
-	case recoveredMsg:
-		m.recovered(msg)
+	case answerMsg:
+		m.answered(msg)
 	}
 	return m, nil
 }
@@ -321,7 +323,7 @@ func (m *Model) ask() {
 
 func (m *Model) profile(p colorprofile.Profile) {
 	if m.opts.Profile == nil {
-		m.pal, m.dirty = m.theme.Palette(p), true
+		m.skin.pal, m.dirty = m.theme.Palette(p), true
 	}
 }
 
@@ -349,24 +351,11 @@ func (m *Model) View() tea.View {
 	v.AltScreen = true
 	v.ReportFocus = true
 	v.Cursor = m.cursor
-	v.WindowTitle = m.title()
+	v.WindowTitle = m.banner().title()
 	if m.mouseOn {
 		v.MouseMode = tea.MouseModeCellMotion
 	}
 	return v
-}
-
-func (m *Model) title() string {
-	t := "falcon"
-	if name := m.live.Snap().GetJob().GetName(); name != "" {
-		t += " · " + name
-	}
-	if r := m.live.Recovering(); r != nil {
-		t = "! " + r.Id + " · " + t
-	} else if inc := m.live.Incident(); page.Open(inc) {
-		t = "! " + inc.Id + " · " + t
-	}
-	return t
 }
 
 // body is where the page is drawn.

@@ -8,6 +8,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
@@ -43,7 +44,7 @@ func TestWithdrawingAnApproval(t *testing.T) {
 		t.Errorf("a:\n%s", s)
 	}
 	presses(m, "v")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	m.dirty = true
 	if s := text(m); !containsAll(s, "WITHDRAW S3?", "approved by li, acts in 5 s: the link is worn", "Withdraw") {
 		t.Errorf("v:\n%s", s)
@@ -58,7 +59,7 @@ func TestWithdrawingAnApproval(t *testing.T) {
 	}
 	// It goes out under the open dialog: nothing is left to withdraw.
 	presses(m, "v")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	e.Advance(40)
 	m.Update(updateMsg{pictureOf(t, e, wide)})
 	presses(m, "enter")
@@ -76,7 +77,7 @@ func TestApprovedWhileAVetoIsWritten(t *testing.T) {
 		src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
 		m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 		presses(m, k)
-		clk.pass(guard)
+		clk.pass(decision.Guard)
 		if s := text(m); !containsAll(s, "VETO S3?") && !containsAll(s, "APPROVE S3?", "until then v", "withdraws it") {
 			t.Errorf("before:\n%s", s)
 		}
@@ -116,7 +117,7 @@ func TestTheSecondApprover(t *testing.T) {
 		t.Errorf("the bar:\n%s", s)
 	}
 	presses(m, "a")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	m.dirty = true
 	if s := text(m); !containsAll(s, "APPROVE S3?", "li has approved this: the link is worn; your approval is the second") {
 		t.Errorf("the dialog:\n%s", s)

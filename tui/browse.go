@@ -7,13 +7,11 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
-	"github.com/failslow/falcon/tui/phrase"
 )
 
 // renewPeriod is how often an open incident that is only looked at is asked
@@ -172,56 +170,6 @@ func (m *Model) why() tea.Cmd {
 	return nil
 }
 
-// proposed tells a proposal in w columns: of what it would say, the times go
-// first where room is short, never the incident, the countdown, or that others
-// wait.
-func (m *Model) proposed(s *page.State, prop *falconv1.Action, w int) string {
-	change := phrase.Change(prop.BeforeMs, prop.PredictedMs)
-	rest := ""
-	if left, ok := page.Countdown(s, prop); ok {
-		rest = "  acts in " + phrase.Seconds(left)
-	}
-	if n := len(m.waitingElse()); n > 0 {
-		rest += fmt.Sprintf("  +%d waiting", n)
-	}
-	text := ""
-	for _, gain := range []string{
-		fmt.Sprintf("PROPOSED  %s → %s (%s)", phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs), change),
-		fmt.Sprintf("PROPOSED  %s → %s", phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs)),
-		"PROPOSED  " + change,
-		"PROPOSED",
-	} {
-		text = fmt.Sprintf(" %s %s %s%s", prop.Incident, prop.Rung, gain, rest)
-		if lipgloss.Width(text) <= w {
-			break
-		}
-	}
-	return text
-}
-
-// elsewhere names another incident that waits for a decision where the bar's own
-// does not, with the key that leads to it; else "".
-func (m *Model) elsewhere() string {
-	list := m.waitingElse()
-	if len(list) == 0 {
-		return ""
-	}
-	return m.put(themes.Urgent, " "+list[0]+" waits for a decision: "+m.does(key.Why)+" ")
-}
-
-// nothingProposed says that the incident on screen waits for no decision, and
-// which does.
-func (m *Model) nothingProposed() string {
-	id := m.subject().Incident().GetId()
-	switch list := m.waitingElse(); {
-	case len(list) > 0:
-		return "nothing is proposed for " + id + "; " + list[0] + " waits: " + m.table.Name(key.Why, key.Global) + " shows it"
-	case id != "" && m.live.OpenIncidents() > 1:
-		return "nothing is proposed for " + id + " now"
-	}
-	return "nothing is proposed now"
-}
-
 // unseen says why what the bar speaks of can't be approved from here, or "": a
 // past incident is on the page. Vetoing is safe and stays at hand.
 func (m *Model) unseen() string {
@@ -255,9 +203,9 @@ func (m *Model) lookBanner() string {
 	}
 	newer := "; " + m.table.Name(key.NewerIncident, key.Overview) + " newer "
 	if m.readOnly() == "" {
-		return m.put(themes.Accent, " "+m.look.id+place+newer)
+		return m.skin.put(themes.Accent, " "+m.look.id+place+newer)
 	}
-	return m.put(themes.Urgent, " "+m.look.id+place+", to read only"+newer)
+	return m.skin.put(themes.Urgent, " "+m.look.id+place+", to read only"+newer)
 }
 
 // readOnly says why nothing can be decided on the incident that is looked at,
@@ -270,4 +218,17 @@ func (m *Model) readOnly() string {
 		return ""
 	}
 	return m.look.id + " is shown to read; " + m.table.Name(key.Why, key.Global) + " goes back to the present incident"
+}
+
+// awaited is the incident that approving and vetoing act on: the subject, else
+// the one whose action is approved and has not gone out.
+func (m *Model) awaited() *page.State {
+	s := m.subject()
+	if s.Awaited() != nil || m.dialog.incident() != "" {
+		return s
+	}
+	if other, ok := m.live.About(m.live.PendingFor()); ok {
+		return other
+	}
+	return s
 }

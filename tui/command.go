@@ -170,9 +170,9 @@ func (m *Model) drawPalette(over widget.Rect) *lipgloss.Layer {
 		rows = append(rows, m.paletteRow(e, first+i == l.Cursor(), w-4))
 	}
 	if len(rows) == 0 {
-		rows = append(rows, lipgloss.PlaceHorizontal(w-4, lipgloss.Left, m.put(themes.Dim, widget.Cut("nothing here is called so", w-4))))
+		rows = append(rows, lipgloss.PlaceHorizontal(w-4, lipgloss.Left, m.skin.put(themes.Dim, widget.Cut("nothing here is called so", w-4))))
 	}
-	return m.frame(box, "COMMANDS", countOf(l.Len(), l.Cursor()), themes.Accent, rows)
+	return m.skin.frame(box, "COMMANDS", countOf(l.Len(), l.Cursor()), themes.Accent, rows)
 }
 
 func (m *Model) paletteRow(e palette.Match, chosen bool, w int) string {
@@ -180,29 +180,29 @@ func (m *Model) paletteRow(e palette.Match, chosen bool, w int) string {
 	if chosen {
 		mark, role, keys = "▸ ", themes.Selected, themes.Selected
 	}
-	name := m.put(role, mark) + m.matched(e, role)
-	name += m.put(role, spaces(paletteNameW-widget.Width(e.Name)))
-	row := name + m.put(keys, e.Key) + m.put(role, spaces(paletteKeyW-widget.Width(e.Key)))
-	text := m.put(role, widget.Cut(e.Text, max(0, w-lipgloss.Width(row))))
+	name := m.skin.put(role, mark) + m.matched(e, role)
+	name += m.skin.put(role, spaces(paletteNameW-widget.Width(e.Name)))
+	row := name + m.skin.put(keys, e.Key) + m.skin.put(role, spaces(paletteKeyW-widget.Width(e.Key)))
+	text := m.skin.put(role, widget.Cut(e.Text, max(0, w-lipgloss.Width(row))))
 	rest := w - lipgloss.Width(row+text)
 	if rest < 1 {
 		return row + text
 	}
-	return row + text + m.put(role, spaces(rest))
+	return row + text + m.skin.put(role, spaces(rest))
 }
 
 // matched is an entry's name with the letters that were typed.
 func (m *Model) matched(e palette.Match, role themes.Role) string {
 	if role == themes.Selected {
-		return m.put(role, e.Name)
+		return m.skin.put(role, e.Name)
 	}
 	out, from := "", 0
 	for _, at := range e.At {
 		if at < from || at >= len(e.Name) {
 			continue
 		}
-		out += m.put(role, e.Name[from:at]) + m.put(themes.Key, e.Name[at:at+1])
+		out += m.skin.put(role, e.Name[from:at]) + m.skin.put(themes.Key, e.Name[at:at+1])
 		from = at + 1
 	}
-	return out + m.put(role, e.Name[from:])
+	return out + m.skin.put(role, e.Name[from:])
 }

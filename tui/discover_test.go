@@ -8,6 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/widget"
@@ -63,12 +64,12 @@ func TestPaletteRunsAsTheKeyWould(t *testing.T) {
 	}
 	typeIn(m, ":appr")
 	send(m, "enter")
-	if m.dialog == nil || m.dialog.kind != kindApprove || m.dialog.focus != buttonCancel {
+	if kindOf(m.dialog) != kindApprove || m.dialog.focus != buttonCancel {
 		t.Fatalf("approve opens %+v", m.dialog)
 	}
 	send(m, "tab") // within the guard
 	send(m, "enter")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	send(m, "enter")
 	if len(src.decides) != 0 || m.dialog != nil {
 		t.Errorf("decided %v", src.decides)
@@ -223,7 +224,7 @@ func TestMouseNeverDecides(t *testing.T) {
 	if m.dialog == nil {
 		t.Fatal("the bar's key does not open the dialog")
 	}
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	for range 4 {
 		on(t, m, "Approve  ")
 	}
@@ -279,7 +280,7 @@ func TestMouseIsLeftToTheTerminal(t *testing.T) {
 func TestCursorFollowsTheFocus(t *testing.T) {
 	m, _, clk := proposed(t, Options{})
 	send(m, "a")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	for _, want := range []string{"Cancel", "Approve"} {
 		v := m.View()
 		row := []rune(strings.Split(text(m), "\n")[v.Cursor.Y])

@@ -146,12 +146,12 @@ func spaces(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
 func (m *Model) drawHelp(over widget.Rect) *lipgloss.Layer {
 	box := widget.Centre(over, min(dialogW, over.W-2), over.H)
 	lines := m.help.lines(box.W - 4)
-	rows := m.scrolled(&m.help.pane, lines, box.W-4, box.H-2)
+	rows := m.skin.scrolled(&m.help.pane, lines, box.W-4, box.H-2)
 	title := "KEYS"
 	if m.help.wanted != "" {
 		title = widget.Cut("KEYS with "+m.help.wanted, box.W-8)
 	}
-	return m.frame(box, title, below(&m.help.pane, m.table.Name(key.Down, key.Help)+" ↓"), themes.Accent, rows)
+	return m.skin.frame(box, title, moreBelow(&m.help.pane, m.table.Name(key.Down, key.Help)+" ↓"), themes.Accent, rows)
 }
 
 // searchRow is the search in the help, in the last row.

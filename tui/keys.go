@@ -10,6 +10,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/palette"
@@ -33,11 +34,36 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 	return m.act(m.table.Lookup(k, m.scopes()...))
 }
 
+// interrupt leaves when it is pressed twice.
+const interrupt = "ctrl+c"
+
+// dialogKey handles a key while a dialog is open.
+func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
+	d := m.dialog
+	if d.leaves() && k.String() == interrupt {
+		m.leaving = true // asked for twice
+		return tea.Quit
+	}
+	switch d.key(k, m.table.Lookup(k, key.Dialog), m.live, m.now()) {
+	case cancelled:
+		m.dialog = nil
+	case pressed:
+		r := d.submit()
+		if r.Leave {
+			m.leaving = true
+			return tea.Quit
+		}
+		return submit(m.src, d.id, r)
+	case keepOpen:
+	}
+	return nil
+}
+
 // smallKey cancels and leaves, and nothing else: where a dialog can't be seen,
 // nothing can be decided.
 func (m *Model) smallKey(k tea.KeyPressMsg) tea.Cmd {
 	switch cancel := m.table.Lookup(k, key.Dialog) == key.Cancel; {
-	case m.dialog != nil && (cancel || m.dialog.kind == kindQuit):
+	case m.dialog != nil && (cancel || m.dialog.leaves()):
 		return m.dialogKey(k)
 	case m.dialog != nil:
 	case cancel && m.modal():
@@ -111,34 +137,6 @@ func (m *Model) act(a key.Action) tea.Cmd {
 		return m.quit()
 	default:
 		return m.toPage(a)
-	}
-	return nil
-}
-
-// decideBy leads to what decides something; all but freezing and letting a job
-// go ask first.
-func (m *Model) decideBy(a key.Action) tea.Cmd {
-	switch a {
-	case key.Approve:
-		return m.decisionOn(true)
-	case key.Veto:
-		return m.decisionOn(false)
-	case key.TakeRung:
-		return m.openTake()
-	case key.Mode:
-		return m.openPolicy()
-	case key.Freeze:
-		return m.freeze()
-	case key.RunTest:
-		return m.openValidate(nil)
-	case key.StopTest:
-		return m.stopValidation()
-	case key.AbortRecovery:
-		return m.openWord(verbAbort)
-	case key.FenceNode:
-		m.promptFor(verbFence)
-	case key.RenewRank:
-		m.promptFor(verbRenew)
 	}
 	return nil
 }
@@ -238,7 +236,7 @@ func (m *Model) quit() tea.Cmd {
 		m.leaving = true
 		return tea.Quit
 	}
-	return m.openQuit()
+	return m.pose(&decision.Leave{Note: m.opts.QuitNote}, decision.Refusal{})
 }
 
 // prompt is the line at the bottom: ":" commands, "/" filters.
@@ -318,9 +316,9 @@ func (m *Model) command(words []string) tea.Cmd {
 	arg := strings.Join(words[1:], " ")
 	switch words[0] {
 	case "test":
-		return m.openValidate(words[1:])
-	case verbFence, verbRenew, verbLift:
-		return m.openDemand(words[0], words[1:])
+		return m.openTest(words[1:])
+	case string(decision.VerbFence), string(decision.VerbRenew), string(decision.VerbLift):
+		return m.demand(decision.Verb(words[0]), words[1:])
 	case "mute":
 		m.mute()
 	case "open":

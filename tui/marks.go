@@ -102,19 +102,19 @@ func (m *Model) drawMarks(over widget.Rect) *lipgloss.Layer {
 	rows := []string{}
 	for _, letter := range slices.Sorted(maps.Keys(m.marks.at)) {
 		x := m.marks.at[letter]
-		text := m.put(themes.Key, string(letter)) + m.put(themes.Text, "  "+x.where.String())
+		text := m.skin.put(themes.Key, string(letter)) + m.skin.put(themes.Text, "  "+x.where.String())
 		if x.incident != "" && x.where.Kind != link.Incident {
-			text += m.put(themes.Dim, "  "+x.incident)
+			text += m.skin.put(themes.Dim, "  "+x.incident)
 		}
 		rows = append(rows, text)
 	}
 	if len(rows) == 0 {
-		rows = append(rows, m.put(themes.Dim, "a letter from a to z; no mark is set yet"))
+		rows = append(rows, m.skin.put(themes.Dim, "a letter from a to z; no mark is set yet"))
 	}
 	box := widget.Centre(over, w, len(rows)+2)
 	rows = rows[:min(len(rows), box.H-2)]
 	for i, r := range rows {
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
 	}
-	return m.frame(box, title, "", themes.Accent, rows)
+	return m.skin.frame(box, title, "", themes.Accent, rows)
 }

@@ -119,11 +119,7 @@ func (m *Model) roll(notches int) {
 	case m.help != nil:
 		m.help.roll(notches)
 	case m.dialog != nil:
-		if m.dialog.kind != kindPolicy {
-			for range max(notches, -notches) {
-				m.dialog.move(notches)
-			}
-		}
+		m.dialog.roll(notches)
 	case m.marks.asks != "":
 	case m.prompt != nil:
 		if m.prompt.list != nil {
@@ -255,34 +251,6 @@ func (m *Model) barZones(bar string, y int) []zone {
 		}
 	}
 	return out
-}
-
-// buttonZones are a dialog's buttons, which a click focuses and never presses;
-// the cursor stands on the focused one.
-func (m *Model) buttonZones(d *dialog, do string, x, y int) *tea.Cursor {
-	var cursor *tea.Cursor
-	for i, label := range []string{"Cancel", do} {
-		w := widget.Width(mark(true, label))
-		m.zones = append(m.zones, zone{widget.Rect{X: x, Y: y, W: w, H: 1}, func(m *Model) tea.Cmd {
-			if m.dialog == d && !d.sending && m.now().Sub(d.opened) >= guard {
-				d.focus = i
-			}
-			return nil
-		}})
-		if i == d.focus {
-			cursor = m.cursorAt(x+len("> "), y)
-		}
-		x += w + len("  ")
-	}
-	return cursor
-}
-
-// cursorAt is the terminal's cursor on a focused element, as screen readers
-// follow it; it doesn't blink.
-func (m *Model) cursorAt(x, y int) *tea.Cursor {
-	c := tea.NewCursor(x, y)
-	c.Shape, c.Blink = tea.CursorUnderline, false
-	return c
 }
 
 // toggleMouse takes or leaves the mouse.

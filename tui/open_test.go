@@ -71,7 +71,7 @@ func TestOlderIncidentIsShownToRead(t *testing.T) {
 		t.Errorf("what is not on screen can be approved: %v", m.dialog)
 	}
 	drive(m, "v") // the safe direction stays at hand
-	if m.dialog == nil || m.dialog.inc != "INC-0001" || !containsAll(text(m), "INC-0001: VETO S2?") {
+	if m.dialog == nil || m.dialog.incident() != "INC-0001" || !containsAll(text(m), "INC-0001: VETO S2?") {
 		t.Errorf("v decides on %v", m.dialog)
 	}
 	drive(m, "esc")

@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/colorprofile"
 
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/key"
 )
 
@@ -41,7 +42,7 @@ func veto(t *testing.T) (*Model, *clock) {
 	src := &still{state: stateAt(t, moments[1].options, moments[1].iter, 0, wide)}
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	send(m, "v")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	return m, clk
 }
 
@@ -53,7 +54,7 @@ func TestReasonIsEditedAndTheCursorFollows(t *testing.T) {
 	send(m, "ctrl+w")
 	m.Update(tea.PasteMsg{Content: "at\x1b[2J\nten\u202e"})
 	v := m.View()
-	if got := m.dialog.input.Value(); got != "later at ten" {
+	if got := m.dialog.reason.Value(); got != "later at ten" {
 		t.Errorf("the reason is %q", got)
 	}
 	row := []rune(strings.Split(text(m), "\n")[v.Cursor.Y])
@@ -61,7 +62,7 @@ func TestReasonIsEditedAndTheCursorFollows(t *testing.T) {
 		t.Errorf("the cursor stands after %q", got)
 	}
 	send(m, "ctrl+u")
-	if got := m.dialog.input.Value(); got != "" {
+	if got := m.dialog.reason.Value(); got != "" {
 		t.Errorf("left after erasing all: %q", got)
 	}
 }
@@ -80,9 +81,9 @@ func TestNoPasteIntoTheConfirmation(t *testing.T) {
 	state.Snap.Policy.Frozen = true
 	m := quiet(t, &still{state: state}, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	send(m, "F")
-	clk.pass(guard)
-	m.Update(tea.PasteMsg{Content: unfreezeWord})
-	if got := m.dialog.input.Value(); got != "" {
+	clk.pass(decision.Guard)
+	m.Update(tea.PasteMsg{Content: decision.UnfreezeWord})
+	if got := m.dialog.word.Value(); got != "" {
 		t.Errorf("pasted into the confirmation: %q", got)
 	}
 }
@@ -122,7 +123,7 @@ func TestDialogScrollsOnASmallScreen(t *testing.T) {
 	if s := text(m); !containsAll(s, "▸ Cancel", "Approve", "more, ↓") || strings.Contains(s, "without a gain") {
 		t.Fatalf("the dialog at %d × %d:\n%s", minWidth, minHeight, s)
 	}
-	m.dialog.opened = m.dialog.opened.Add(-guard)
+	m.dialog.opened = m.dialog.opened.Add(-decision.Guard)
 	for range 30 {
 		send(m, "down")
 	}

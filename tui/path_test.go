@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
@@ -52,20 +53,46 @@ func readShown(screen string) shown {
 	return shown{title[1], line[2]}
 }
 
+// kind is which question a dialog asks.
+type kind string
+
+const (
+	kindApprove  kind = "Approve"
+	kindVeto     kind = "Veto"
+	kindTake     kind = "Take"
+	kindUnfreeze kind = "Unfreeze"
+	kindRecovery kind = "Recovery"
+	kindDemand   kind = "Demand"
+	kindTest     kind = "Test"
+	kindLeave    kind = "Leave"
+)
+
+func kindOf(d *dialog) kind {
+	if d == nil {
+		return ""
+	}
+	return kind(strings.TrimPrefix(fmt.Sprintf("%T", d.question), "*decision."))
+}
+
 // startsOnDo are the questions whose focus is not on Cancel at first.
-var startsOnDo = map[kind]bool{kindVeto: true, kindUnfreeze: true, kindQuit: true}
+var startsOnDo = map[kind]bool{kindVeto: true, kindUnfreeze: true, kindLeave: true}
 
 func begin(d *dialog, now time.Time, other bool) *path {
-	p := &path{id: d.id, kind: d.kind, opened: now, ring: 2, other: other}
-	p.plan = d.action != nil || d.rung != nil || d.ask != nil && d.ask.rec != nil
-	p.s4 = d.kind == kindTake && d.rung.Rung == "S4" || d.kind == kindApprove && d.action.Rung == "S4"
-	if d.kind == kindRecover {
-		p.reason = d.ask.verb == "fence" || d.ask.verb == "renew" || d.ask.verb == "lift"
+	p := &path{id: d.id, kind: kindOf(d), opened: now, ring: 2, other: other}
+	switch q := d.question.(type) {
+	case *decision.Approve:
+		p.plan, p.s4 = true, q.Action.Rung == "S4"
+	case *decision.Take:
+		p.plan, p.s4 = true, q.Rung.Rung == "S4"
+	case *decision.Veto, *decision.Recovery:
+		p.plan = true
+	case *decision.Demand:
+		p.reason = true
 	}
 	if p.s4 {
 		p.ring = 4
 	}
-	if startsOnDo[d.kind] {
+	if startsOnDo[p.kind] {
 		p.at = p.ring - 1
 	}
 	return p
@@ -141,7 +168,7 @@ func (p *path) write(k string) {
 // paste goes into reasons alone.
 func (p *path) paste(text string) {
 	switch {
-	case p.kind == kindVeto || p.kind == kindRecover:
+	case p.kind == kindVeto || p.kind == kindRecovery || p.kind == kindDemand:
 		p.texts[0] = atMost(p.texts[0] + text)
 	case p.s4 && p.at == 2:
 		p.texts[1] = atMost(p.texts[1] + text)

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 )
@@ -177,7 +178,7 @@ func (x *term) types(s string) {
 }
 
 // armed lets the dialog's guard pass.
-func (x *term) armed() { x.clock.pass(guard + time.Millisecond) }
+func (x *term) armed() { x.clock.pass(decision.Guard + time.Millisecond) }
 
 func TestApprovePath(t *testing.T) {
 	e := enginetest.New(enginetest.Options{})

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
@@ -105,7 +106,7 @@ func run(m *Model, cmd tea.Cmd) {
 		return
 	}
 	switch msg := cmd().(type) {
-	case decidedMsg, policyMsg, recoveredMsg:
+	case answerMsg:
 		m.Update(msg)
 	}
 }
@@ -174,8 +175,8 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 // fullPath says whether this key, now, is the last step of the whole path.
 func fullPath(m *Model, k string, now time.Time) bool {
 	d := m.dialog
-	return m.help == nil && d != nil && (d.kind == kindApprove || d.kind == kindTake) && k == "enter" && d.focus == buttonDo &&
-		!d.sending && now.Sub(d.opened) >= guard
+	return m.help == nil && (kindOf(d) == kindApprove || kindOf(d) == kindTake) && k == "enter" && d.focus == buttonDo &&
+		!d.sending && now.Sub(d.opened) >= decision.Guard
 }
 
 // sessionKeys are every key of the table, some text and a paste; the keys of
@@ -254,7 +255,7 @@ func TestChangedPlanBlocksTheDialog(t *testing.T) {
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	send(m, "a")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	changed := stateAt(t, enginetest.Options{}, enginetest.Proposed+3, 0, wide)
 	changed.Snap.Ladder.Proposal.PlanHash = "other"
 	m.Update(updateMsg{changed})
@@ -300,14 +301,14 @@ func TestSmallScreenDecidesNothing(t *testing.T) {
 	send(m, "a")
 	m.Update(tea.WindowSizeMsg{Width: 40, Height: 10})
 	for _, k := range []string{"tab", "enter", "F", "esc", "a", "v", "c"} {
-		clk.pass(guard)
+		clk.pass(decision.Guard)
 		send(m, k)
 	}
 	if len(src.decides)+src.freezes > 0 || m.dialog != nil {
 		t.Errorf("decided blindly: %v, %d freezes, dialog %v", src.decides, src.freezes, m.dialog)
 	}
 	send(m, "q")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	if s := text(m); !containsAll(s, "LEAVE?", "enter leaves") {
 		t.Errorf("q on a small screen:\n%s", s)
 	}

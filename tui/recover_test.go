@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
@@ -253,7 +254,7 @@ func TestViewerSeesTheRecoveryAndWhyNot(t *testing.T) {
 	x, e := recoveryTerm(t, falcon.RecoveryProposed, "viewer")
 	x.shows("needs role approver")
 	x.press('a')
-	x.shows("a word on a recovery needs the role approver; yours is viewer")
+	x.shows("a decision on a recovery needs the role approver; yours is viewer")
 	x.press(':')
 	x.types("fence n1 hot")
 	x.press(tea.KeyEnter)
@@ -283,7 +284,7 @@ func TestChangedRecoveryBlocksTheDialog(t *testing.T) {
 	src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 	send(m, "a")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	changed := pictureOf(t, e, wide)
 	changed.Snap.Recovery.PlanHash = "other"
 	m.Update(updateMsg{changed})
@@ -327,7 +328,7 @@ func TestNoWordWithoutTheFullPath(t *testing.T) {
 			k := rapid.SampledFrom(sessionKeys).Draw(t, "key")
 			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 390, 410}).Draw(t, "ms")) * time.Millisecond)
 			d := m.dialog
-			may := m.help == nil && d != nil && d.kind == kindRecover && k == "enter" && d.focus == buttonDo && !d.sending && clk.now().Sub(d.opened) >= guard
+			may := m.help == nil && (kindOf(d) == kindRecovery || kindOf(d) == kindDemand) && k == "enter" && d.focus == buttonDo && !d.sending && clk.now().Sub(d.opened) >= decision.Guard
 			before := len(src.words)
 			send(m, k)
 			m.View()
@@ -361,7 +362,7 @@ func TestLiftTakesNodeAndReason(t *testing.T) {
 	if s := text(m); !containsAll(s, "LIFT THE FENCE OF n1?", "say why", "▸ Cancel") {
 		t.Fatalf("the dialog:\n%s", s)
 	}
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	for _, k := range []string{"tab", "enter", "o", "k", "enter"} {
 		send(m, k)
 	}

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,9 +19,6 @@ type Replay interface {
 	Do(record.Command)
 	Find(place string) (record.Place, error)
 }
-
-// noDecision is why nothing can be decided in a recording.
-const noDecision = "this is a recording: nothing can be decided in it"
 
 // clock is the present that pages, header and data age mean. The operator's
 // own time, such as a dialog's guard, is now.
@@ -66,30 +62,6 @@ func (m *Model) seek(place string) tea.Cmd {
 	}
 	m.opts.Replay.Do(record.Seek(to))
 	return nil
-}
-
-// replayHead stands where a live console shows the time.
-func (m *Model) replayHead() string {
-	s := m.opts.Replay.Status()
-	state := "×" + strconv.FormatFloat(s.Speed, 'g', 3, 64)
-	switch {
-	case s.Over && s.Cut != "":
-		state = "cut here"
-	case s.Over:
-		state = "end"
-	case !s.Playing:
-		state = "paused"
-	}
-	head := " REPLAY " + m.clock().UTC().Format("15:04:05Z") + " " + state + " "
-	if m.w >= 100 {
-		head = " REPLAY " + m.clock().UTC().Format("2006-01-02 15:04:05Z") + " " + state + "  " + strconv.Itoa(s.Frame+1) + "/" + strconv.Itoa(s.Frames) + " "
-	}
-	lost := ""
-	if s.Dropped > 0 {
-		lost = m.put(themes.Urgent, " "+strconv.FormatUint(s.Dropped, 10)+" pictures missing before this ") + " "
-	}
-	base := m.pal.Style(themes.Header).With(themes.Bold | themes.Reverse)
-	return lost + base.Lipgloss().Render(head)
 }
 
 // Still is one screen of a console as a string, without a terminal: the page,

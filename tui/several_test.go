@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
@@ -52,7 +53,7 @@ func TestDecisionsGoToTheIncidentShown(t *testing.T) {
 	if s := rows(m, 1, -3); !containsAll(s, "INC-0001 +1 open", "INC-0001 S2 PROPOSED") {
 		t.Errorf("what stands around the dialog speaks of another incident:\n%s", s)
 	}
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	send(m, "tab")
 	send(m, "enter")
 	if n := len(src.decides); n != 1 || src.decides[0].Incident != "INC-0001" || src.decides[0].Action != "INC-0001/S2/1" || src.decides[0].PlanHash != "9f2c41d0" {
@@ -65,7 +66,7 @@ func TestDecisionsGoToTheIncidentShown(t *testing.T) {
 func TestADialogKeepsItsIncident(t *testing.T) {
 	m, src, clk := severalOpen(t)
 	send(m, "a")
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	gone := *src.state
 	gone.Snap = proto.CloneOf(src.state.Snap)
 	gone.Snap.Incidents, gone.Snap.Ladder, gone.Snap.Others = gone.Snap.Incidents[1:], gone.Snap.Others[0], nil
@@ -105,7 +106,7 @@ func TestTheBarNamesAnIncidentThatWaitsElsewhere(t *testing.T) {
 	}
 	send(m, "i")
 	send(m, "v")
-	if m.dialog == nil || m.dialog.inc != "INC-0001" {
+	if m.dialog == nil || m.dialog.incident() != "INC-0001" {
 		t.Errorf("i, v: %v", m.dialog)
 	}
 }
@@ -132,7 +133,7 @@ func TestTheLaddersCursorIsOfOneIncident(t *testing.T) {
 	for _, k := range []string{"5", "j", "j", "[", "x"} {
 		send(m, k)
 	}
-	if m.dialog == nil || m.dialog.kind != kindApprove || m.dialog.action.Id != "INC-0001/S2/1" {
+	if kindOf(m.dialog) != kindApprove || m.dialog.subject() != "INC-0001/S2/1" {
 		t.Errorf("x took %+v", m.dialog)
 	}
 }

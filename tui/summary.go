@@ -34,7 +34,7 @@ func (m *Model) summary() string {
 		least := slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.weight, b.weight) })
 		points = slices.DeleteFunc(points, func(p point) bool { return p == least })
 	}
-	return m.blank().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).Render(strings.Join(rows, "\n"))
+	return m.skin.blank().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).Render(strings.Join(rows, "\n"))
 }
 
 // laid lays points out in w columns, wrapped or one row each.
@@ -52,16 +52,16 @@ func laid(points []point, w int, wrap bool) []string {
 
 func (m *Model) points() []point {
 	job := m.live.Snap().GetJob()
-	conn, _ := m.connection()
+	conn, _ := m.banner().connection()
 	list := []point{
-		{4, fmt.Sprintf("%s iter %s", orDash(job.GetName()), phrase.Iteration(job.GetIteration()))},
+		{4, fmt.Sprintf("%s iter %s", orText(job.GetName(), noJob), phrase.Iteration(job.GetIteration()))},
 		{5, fmt.Sprintf("%s %s vs base", phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))},
 		{7, strings.TrimSpace(conn) + " " + phrase.Mode(m.live.Snap().GetPolicy())},
 	}
 	if inc := m.live.Incident(); inc != nil {
 		list = append(list, point{2, inc.Id + " " + inc.State + ": " + phrase.Verdict(inc.Verdict)})
 	} else {
-		list = append(list, point{2, orState(job.GetState())})
+		list = append(list, point{2, orText(job.GetState(), noSnapshot)})
 	}
 	if r := m.live.Recovering(); r != nil {
 		list = append(list, point{1, r.Id + " " + m.live.Story(r)})
@@ -93,11 +93,11 @@ func (m *Model) worst() []point {
 func (m *Model) remedy() point {
 	size := fmt.Sprintf("%d×%d", minWidth, minHeight)
 	switch {
-	case m.dialog != nil && m.dialog.kind == kindQuit:
-		title, _ := m.dialog.titles()
+	case m.dialog.leaves():
+		title, _ := titlesOf(m.dialog.question)
 		return point{0, title + " enter leaves, esc stays"}
 	case m.dialog != nil:
-		title, _ := m.dialog.titles()
+		title, _ := titlesOf(m.dialog.question)
 		return point{0, title + " enlarge to " + size + " to decide; esc cancels"}
 	case m.live.Awaited() != nil || page.Open(m.live.Incident()):
 		return point{3, "enlarge to " + size + " to decide; q quits"}

@@ -5,6 +5,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
@@ -43,7 +44,7 @@ func TestProposedRestartWantsTheJobTyped(t *testing.T) {
 // only way.
 func restart(t *testing.T, src *still, clk *clock, m *Model) {
 	t.Helper()
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	presses(m, "tab", "tab", "tab", "enter")
 	if !containsAll(text(m), "type the job's name") {
 		t.Fatalf("the dialog does not say what is missing:\n%s", text(m))
@@ -92,7 +93,7 @@ func TestTakeOpensTheProposalAndRefusesTheRest(t *testing.T) {
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 80, 24)
 	send(m, "5")
 	send(m, "x")
-	if m.dialog == nil || m.dialog.kind != kindApprove {
+	if kindOf(m.dialog) != kindApprove {
 		t.Fatal("x on the proposed rung opens no approval")
 	}
 	send(m, "esc")
@@ -111,7 +112,7 @@ func TestChangedRungBlocksTaking(t *testing.T) {
 	for _, k := range []string{"5", "j", "j", "x"} {
 		send(m, k)
 	}
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	changed := stateAt(t, enginetest.Options{}, enginetest.Proposed+3, 0, wide)
 	for _, g := range changed.Snap.Ladder.Rungs {
 		g.PlanHash = "other"
@@ -121,16 +122,5 @@ func TestChangedRungBlocksTaking(t *testing.T) {
 	presses(m, "tab", "x", "tab", "enter")
 	if len(src.decides) != 0 || !containsAll(text(m), "the plan has changed") {
 		t.Errorf("%v\n%s", src.decides, text(m))
-	}
-}
-
-// Changing the mode keeps what else the policy says.
-func TestModesKeepThePolicy(t *testing.T) {
-	p := stateAt(t, enginetest.Options{}, enginetest.Proposed, 0, wide).Snap.Policy
-	p.Owner, p.Hours, p.AllowDrop, p.Variants = "ml-oncall", "22:00-06:00", true, []string{"replace"}
-	for _, o := range modes(p) {
-		if o.Owner != p.Owner || o.Hours != p.Hours || !o.AllowDrop || len(o.Variants) != 1 || o.Version != p.Version {
-			t.Errorf("%v drops parts of %v", o, p)
-		}
 	}
 }

@@ -71,7 +71,7 @@ func (m *Model) themed(msg themeMsg) {
 		m.say(themes.Warn, "the theme stays as it is: "+clean.String(msg.err.Error()))
 	case msg.theme != nil:
 		m.theme, m.stamp, m.dirty = msg.theme, msg.stamp, true
-		m.pal = msg.theme.Palette(m.pal.Profile)
+		m.skin.pal = msg.theme.Palette(m.skin.pal.Profile)
 		m.say(themes.Accent, "theme "+msg.theme.Name)
 	}
 }

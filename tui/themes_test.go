@@ -23,21 +23,21 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 	put("base = \"dark\"\n[roles.text]\nfg = [\"#ffffff\", \"231\", \"15\"]\n")
 	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
 	m := quiet(t, src, Options{Theme: "mine", Now: newClock().now, Themes: themes.Library{Dir: dir}}, 80, 24)
-	first := m.pal.Style(themes.Text)
+	first := m.skin.pal.Style(themes.Text)
 	look := func() { answer(m, m.watchTheme()) }
 	look()
-	if m.pal.Style(themes.Text) != first || m.toast.text != "" {
+	if m.skin.pal.Style(themes.Text) != first || m.toast.text != "" {
 		t.Error("an unchanged file was shown anew")
 	}
 	put("base = \"dark\"\n[roles.text]\nfg = [\"#00ff00\", \"46\", \"10\"] # longer\n")
 	look()
-	second := m.pal.Style(themes.Text)
+	second := m.skin.pal.Style(themes.Text)
 	if second == first {
 		t.Error("the change is not shown")
 	}
 	put("base = \"dark\"\n[roles.txet]\nfg = [\"#00ff00\", \"46\", \"10\"] # longer still\n")
 	look()
-	if m.pal.Style(themes.Text) != second || !containsAll(m.toast.text, "the theme stays as it is", `no role "txet"`) {
+	if m.skin.pal.Style(themes.Text) != second || !containsAll(m.toast.text, "the theme stays as it is", `no role "txet"`) {
 		t.Errorf("toast %q", m.toast.text)
 	}
 	m.toast.text = ""

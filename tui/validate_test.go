@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 	"github.com/failslow/falcon/tui/key"
 )
@@ -106,8 +107,8 @@ func TestNoTestWithoutTheFullPath(t *testing.T) {
 			k := rapid.SampledFrom(keys).Draw(t, "key")
 			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 50, 390, 410, 1000}).Draw(t, "ms")) * time.Millisecond)
 			d := m.dialog
-			may := m.help == nil && d != nil && d.kind == kindValidate && k == "enter" && d.focus == buttonDo &&
-				!d.sending && clk.now().Sub(d.opened) >= guard
+			may := m.help == nil && kindOf(d) == kindTest && k == "enter" && d.focus == buttonDo &&
+				!d.sending && clk.now().Sub(d.opened) >= decision.Guard
 			before := len(src.tests)
 			send(m, k)
 			m.View()
@@ -128,13 +129,13 @@ func TestNoTestWithoutTheFullPath(t *testing.T) {
 // test works from the moment the test is said to run.
 func TestATestCanBeEndedBeforeASnapshotHasIt(t *testing.T) {
 	m, src, _ := proposed(t, Options{})
-	m.Update(validatedMsg{0, &falconv1.Validation{Id: "VAL-0007", State: "testing"}, nil})
-	run(m, m.stopValidation())
+	m.Update(answerMsg{begun: &falconv1.Validation{Id: "VAL-0007", State: "testing"}})
+	run(m, m.stopTest())
 	if len(src.tests) != 1 || src.tests[0].Cancel != "VAL-0007" {
 		t.Errorf("asked for %v, says %q", src.tests, m.toast.text)
 	}
-	m.Update(validatedMsg{0, &falconv1.Validation{Id: "VAL-0007", State: "failed"}, nil})
-	run(m, m.stopValidation())
+	m.Update(answerMsg{begun: &falconv1.Validation{Id: "VAL-0007", State: "failed"}})
+	run(m, m.stopTest())
 	if len(src.tests) != 1 {
 		t.Errorf("asked for %v after it had ended", src.tests)
 	}

@@ -108,15 +108,6 @@ func (m *Model) seeHint() tea.Cmd {
 	return func() tea.Msg { seen(); return nil }
 }
 
-// does names a key with its word, as the footer would.
-func (m *Model) does(a key.Action) string {
-	b := m.table.ForAction(key.Global, a)
-	if len(b.Keys()) == 0 {
-		return b.Help().Desc + " by " + m.table.Name(key.Command, key.Global)
-	}
-	return b.Help().Key + " " + b.Help().Desc
-}
-
 // countOf tells how many there are and which is chosen.
 func countOf(n, cursor int) string {
 	if n == 0 {

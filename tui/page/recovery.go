@@ -113,6 +113,16 @@ func (s *State) Story(r *falconv1.Recovery) string {
 	return text
 }
 
+// Underway reports whether a validation holds the job or is about to.
+func Underway(v *falconv1.Validation) bool {
+	switch falcon.ValidationState(v.GetState()) {
+	case falcon.ValidationSurveying, falcon.ValidationArming, falcon.ValidationWaiting, falcon.ValidationTesting, falcon.ValidationResuming:
+		return true
+	case falcon.ValidationDone, falcon.ValidationRefused, falcon.ValidationFailed:
+	}
+	return false
+}
+
 // Took is how long a recovery that is over took from the first sign on, ms.
 func Took(r *falconv1.Recovery) float64 {
 	return float64(r.GetEndedUnixNs()-r.GetStartedUnixNs()) / 1e6

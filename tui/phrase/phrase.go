@@ -110,8 +110,8 @@ func CauseLetter(c string) rune {
 
 // Where names the devices and links of a verdict, and the ranks on them.
 func Where(v *falconv1.Verdict) string {
-	parts := list(v.GetDevices(), 3)
-	if l := list(v.GetLinks(), 3); l != "" {
+	parts := Few(v.GetDevices(), 3)
+	if l := Few(v.GetLinks(), 3); l != "" {
 		parts = join(parts, "link "+l, ", ")
 	}
 	if r := v.GetRanks(); len(r) > 0 {
@@ -123,7 +123,7 @@ func Where(v *falconv1.Verdict) string {
 		if len(r) > 1 {
 			word = "ranks "
 		}
-		parts = join(parts, "("+word+list(s, 4)+")", " ")
+		parts = join(parts, "("+word+Few(s, 4)+")", " ")
 	}
 	return parts
 }
@@ -135,7 +135,8 @@ func join(a, b, sep string) string {
 	return a + sep + b
 }
 
-func list(items []string, most int) string {
+// Few names items, of more than most the first and how many there are besides.
+func Few(items []string, most int) string {
 	if len(items) <= most {
 		return strings.Join(items, ", ")
 	}
@@ -225,6 +226,14 @@ func Rung(r string) string {
 		return "checkpoint, restart"
 	}
 	return ""
+}
+
+// RungName is a rung with its variant: "S4 replace".
+func RungName(g *falconv1.RungView) string {
+	if g.GetVariant() != "" {
+		return g.Rung + " " + g.Variant
+	}
+	return g.GetRung()
 }
 
 // Mode is the policy in the word that the header shows.

@@ -42,7 +42,7 @@ func TestWithdrawingByNumber(t *testing.T) {
 	x.said("reason for the withdrawal?")
 	r := x.types("in use")
 	want := &falconv1.DecideRequest{Incident: "INC-0001", Action: "INC-0001/S3/1", PlanHash: "77e1b0c3", JobEpoch: 1, Reason: "in use"}
-	if r == nil || !proto.Equal(r.decide, want) {
+	if r == nil || !proto.Equal(r.Decide, want) {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -52,7 +52,7 @@ func TestSecondApproverByNumber(t *testing.T) {
 	x := sitAt(t, picture(t, approvedBy(t, enginetest.Options{Two: true}, "li")))
 	x.said("DECISION NEEDED: S3", "approved by li, waits for a second approver", "1) approve")
 	x.types("1")
-	if r := x.types("yes"); r == nil || !r.decide.GetApprove() {
+	if r := x.types("yes"); r == nil || !r.Decide.GetApprove() {
 		t.Errorf("sent %v", r)
 	}
 	x = sitAt(t, picture(t, approvedBy(t, enginetest.Options{Two: true}, "maria")))
@@ -63,7 +63,7 @@ func TestSecondApproverByNumber(t *testing.T) {
 		}
 	}
 	x.types("2")
-	if r := x.types("-"); r == nil || r.decide.GetApprove() {
+	if r := x.types("-"); r == nil || r.Decide.GetApprove() {
 		t.Errorf("the veto: %v", r)
 	}
 }

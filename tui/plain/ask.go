@@ -6,19 +6,13 @@ import (
 	"strings"
 	"time"
 
-	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
 )
-
-// guard is how long a question that has just been printed takes no answer:
-// what was typed or piped before it was seen is not meant for it.
-const guard = 400 * time.Millisecond
-
-// rungRestart ends the job's processes: approving it takes typed words.
-const rungRestart = "S4"
 
 // step is what a question waits for.
 type step int
@@ -30,29 +24,21 @@ const (
 	sending             // the engine's answer
 )
 
-// question is one decision, on what was printed when it was asked: what it
-// sends never changes, and when the engine's picture no longer matches it, it
-// is withdrawn.
+// question is one decision, on what was printed when it was asked, and how far
+// its answer has come.
 type question struct {
-	action  *falconv1.Action   // proposed, or approved and not ordered; or
-	rec     *falconv1.Recovery // a recovery
-	verdict *falconv1.Verdict
-	mine    bool // the operator is the first of two approvers: another has to approve
-	undo    time.Duration
-	two     bool // policy asks for a second approver
-	epoch   uint64
-	words   string // to be typed before an approval
-	step    step
-	approve bool
-	since   time.Time // when this step was printed
+	*decision.Pending
+	step   step
+	chosen decision.Question // with confirm and reason: what the number chose
+	typed  decision.Typed
+	since  time.Time // when this step was printed
 }
 
-// request is what is to be sent to the engine.
+// request is what is to be sent to the engine, or done here.
 type request struct {
-	decide  *falconv1.DecideRequest
-	recover *falconv1.RecoverRequest
-	freeze  bool
-	quit    bool
+	decision.Request
+	freeze bool
+	quit   bool
 }
 
 // asker turns states and typed lines into prompts and requests. It does no I/O
@@ -61,15 +47,15 @@ type asker struct {
 	role   string
 	closed bool // nothing more can be typed
 	open   *question
-	told   map[string]bool // proposals that were asked about, by key
+	asked  map[string]bool // what was asked about, by key
 }
 
-func newAsker() *asker { return &asker{told: map[string]bool{}} }
+func newAsker() *asker { return &asker{asked: map[string]bool{}} }
 
 func (a *asker) may(need string) bool { return feed.Covers(a.role, need) }
 
-// state takes a new picture: it withdraws a question that no longer fits, and
-// asks the next.
+// state takes a new state: it withdraws a question that no longer fits, and asks
+// the next.
 func (a *asker) state(s *feed.State, now time.Time) []string {
 	a.role = s.Snap.GetRole()
 	if a.closed || !a.may("approver") || s.Conn != feed.Live {
@@ -90,140 +76,44 @@ func (a *asker) withdraw(s *feed.State) []string {
 	if q == nil || q.step == sending {
 		return nil
 	}
-	why := q.stale(s)
+	why := q.Changed(pictured(s))
 	if why == "" && !a.closed {
 		return nil
 	}
 	a.open = nil
-	delete(a.told, q.key())
+	delete(a.asked, q.Key())
 	if a.closed {
-		return []string{"no more input: the decision on " + q.name() + " is left to others"}
+		return []string{"no more input: the decision on " + q.Name() + " is left to others"}
 	}
 	return []string{"question withdrawn: " + why}
 }
 
-// stale says why a question no longer fits, or "".
-func (q *question) stale(s *feed.State) string {
-	if s.Conn != feed.Live {
-		return "the engine is unreachable"
-	}
-	now := q.now(s)
-	switch rec := s.Snap.GetRecovery(); {
-	case q.rec == nil && rec.GetState() == "proposed":
-		return "recovery " + rec.Id + " comes first"
-	case now == nil:
-		return q.name() + " no longer waits for a decision"
-	case now.stage() != q.stage():
-		return q.name() + " is " + page.Standing(pictured(s), now.action)
-	case now.hash() != q.hash():
-		return "the plan of " + q.name() + " has changed"
-	case now.epoch != q.epoch:
-		return "the job's epoch has changed"
-	}
-	return ""
-}
-
-// now is the same question as the engine asks it now, or nil.
-func (q *question) now(s *feed.State) *question {
-	for _, x := range asked(s) {
-		if x.name() == q.name() {
-			return x
-		}
-	}
-	return nil
-}
-
-// asked are the questions that wait for a decision: a recovery's first, then
-// those of the present incident and of the other open ones.
-func asked(s *feed.State) []*question {
-	var out []*question
-	job := s.Snap.GetJob()
-	if r := s.Snap.GetRecovery(); r.GetState() == "proposed" {
-		out = append(out, &question{rec: r, epoch: job.GetEpoch()})
-	}
-	for _, l := range append([]*falconv1.Ladder{s.Snap.GetLadder()}, s.Snap.GetOthers()...) {
-		for _, x := range l.GetActions() {
-			if x.State == "proposed" || x.State == "approved" {
-				out = append(out, questionOn(s, x))
-			}
-		}
-	}
-	return out
-}
-
-func questionOn(s *feed.State, x *falconv1.Action) *question {
-	job := s.Snap.GetJob()
-	q := &question{action: x, epoch: job.GetEpoch()}
-	q.policy(s.Snap.GetPolicy().GetRungs()[x.Rung], s.Snap.GetActor())
-	for _, i := range s.Snap.Incidents {
-		if i.Id == x.Incident {
-			q.verdict = i.Verdict
-		}
-	}
-	if x.Rung == rungRestart {
-		q.words = fmt.Sprintf("%s %d", job.GetName(), job.GetWorld())
-	}
-	return q
-}
-
-func (q *question) name() string {
-	if q.rec != nil {
-		return q.rec.Id
-	}
-	return q.action.Id
-}
-
-func (q *question) hash() string {
-	if q.rec != nil {
-		return q.rec.PlanHash
-	}
-	return q.action.PlanHash
-}
-
-func (q *question) key() string { return q.name() + " " + q.hash() + " " + q.stage() }
-
-// policy notes what policy asks of an approval.
-func (q *question) policy(p *falconv1.RungPolicy, me string) {
-	q.two, q.undo = p.GetSecond(), time.Duration(p.GetUndoS()*float64(time.Second))
-	q.mine = q.two && phrase.Waits(q.action) && phrase.Has(q.action, me)
-}
-
-// stage tells the questions about one action apart: by its state and by how
-// many have approved it.
-func (q *question) stage() string {
-	if q.rec != nil {
-		return ""
-	}
-	return fmt.Sprint(q.action.State, len(q.action.Approvals))
-}
-
-// withdraws says that the action is approved: there is nothing left to approve.
-func (q *question) withdraws() bool { return q.rec == nil && q.action.State == "approved" }
-
 // pictured is a state as pages see it, for their words.
-func pictured(s *feed.State) *page.State { return &page.State{Feed: s, Now: s.Received} }
+func pictured(s *feed.State) *page.State {
+	return &page.State{Feed: s, Now: s.Received, Keys: key.Default()}
+}
 
 // next asks what has not been asked yet.
 func (a *asker) next(s *feed.State, now time.Time) []string {
-	for _, q := range asked(s) {
-		if !a.told[q.key()] {
-			a.told[q.key()] = true
-			a.open, q.since = q, now
-			p := pictured(s)
-			p.Now = now
-			return append(q.head(p), q.choices())
+	live := pictured(s)
+	live.Now = now
+	for _, p := range decision.Waiting(live) {
+		if !a.asked[p.Key()] {
+			a.asked[p.Key()] = true
+			a.open = &question{Pending: p, since: now}
+			return append(a.open.head(live), a.open.choices())
 		}
 	}
 	return nil
 }
 
 func (q *question) head(s *page.State) []string {
-	if q.rec != nil {
-		return []string{fmt.Sprintf("DECISION NEEDED: recovery %s, plan %s: %s", q.rec.Id, q.rec.PlanHash, phrase.Faults(q.rec.Faults))}
+	if q.Recovery != nil {
+		return []string{fmt.Sprintf("DECISION NEEDED: recovery %s, plan %s: %s", q.Recovery.Id, q.Recovery.PlanHash, phrase.Faults(q.Recovery.Faults))}
 	}
-	x := q.action
+	x := q.Action
 	standing := page.Standing(s, x)
-	if q.withdraws() || q.mine {
+	if q.OnlyRefuse() {
 		return []string{fmt.Sprintf("%s (%s) for %s, plan %s, is %s", x.Rung, phrase.Rung(x.Rung), x.Incident, x.PlanHash, standing)}
 	}
 	line := fmt.Sprintf("DECISION NEEDED: %s (%s) for %s, plan %s: %s → %s predicted (%s)", x.Rung, phrase.Rung(x.Rung), x.Incident, x.PlanHash,
@@ -237,11 +127,12 @@ func (q *question) head(s *page.State) []string {
 	return []string{line}
 }
 
-func (q *question) no() string {
+// refusal names what the second choice is.
+func (q *question) refusal() string {
 	switch {
-	case q.rec != nil:
+	case q.Recovery != nil:
 		return "deny"
-	case q.withdraws():
+	case q.Withdraws():
 		return "withdrawal"
 	}
 	return "veto"
@@ -249,12 +140,12 @@ func (q *question) no() string {
 
 func (q *question) choices() string {
 	switch {
-	case q.withdraws():
+	case q.Withdraws():
 		return "2) withdraw it  3) show evidence  (type a number and press enter)"
-	case q.mine:
+	case q.OnlyRefuse():
 		return "another person has to approve it, too: 2) veto  3) show evidence  (type a number and press enter)"
 	}
-	return "1) approve  2) " + q.no() + "  3) show evidence  (type a number and press enter)"
+	return "1) approve  2) " + q.refusal() + "  3) show evidence  (type a number and press enter)"
 }
 
 // line takes one typed line.
@@ -269,16 +160,16 @@ func (a *asker) line(text string, s *feed.State, now time.Time) ([]string, *requ
 		return nil, nil
 	case q == nil:
 		return []string{a.idle()}, nil
-	case q.step == sending || now.Sub(q.since) < guard:
+	case q.step == sending || now.Sub(q.since) < decision.Guard:
 		return []string{"too early, ignored: read the question first"}, nil
 	}
 	switch q.step {
 	case choose:
-		return a.chosen(text, now), nil
+		return a.choice(text, s, now), nil
 	case confirm:
-		return a.confirmed(text, now)
+		return a.confirmed(text, s, now)
 	default:
-		return a.reasoned(text)
+		return a.reasoned(text, s, now)
 	}
 }
 
@@ -314,7 +205,7 @@ func (a *asker) word(text string, s *feed.State, now time.Time) ([]string, *requ
 		if !a.may("operator") {
 			return []string{"freezing needs the role operator; yours is " + a.role}, nil, true
 		}
-		// Who freezes has changed their mind: a question half answered begins anew.
+		// Who freezes has changed their mind: a question half answered starts again.
 		return append([]string{"freezing …"}, a.again(now)...), &request{freeze: true}, true
 	}
 	return nil, nil, false
@@ -325,26 +216,29 @@ func (a *asker) again(now time.Time) []string {
 	if a.open == nil || a.open.step == sending {
 		return nil
 	}
-	a.open.to(choose, now)
+	a.open.enter(choose, now)
 	return []string{a.open.choices()}
 }
 
-func (q *question) to(s step, now time.Time) { q.step, q.since = s, now }
+// enter goes on to a step that has just been printed.
+func (q *question) enter(s step, now time.Time) { q.step, q.since = s, now }
 
-func (a *asker) chosen(text string, now time.Time) []string {
+// choice takes the number of an answer.
+func (a *asker) choice(text string, s *feed.State, now time.Time) []string {
 	q := a.open
-	if text == "1" && (q.withdraws() || q.mine) {
+	if text == "1" && q.OnlyRefuse() {
 		return []string{"you can't approve that now: " + q.choices()}
 	}
+	q.typed = decision.Typed{}
 	switch text {
 	case "1":
-		q.approve = true
-		q.to(confirm, now)
-		return []string{q.confirmLine()}
+		q.chosen = q.Approve()
+		q.enter(confirm, now)
+		return []string{q.confirmLine(pictured(s))}
 	case "2":
-		q.approve = false
-		q.to(reason, now)
-		return []string{"reason for the " + q.no() + "? (one line; - for none; cancel goes back)"}
+		q.chosen = q.Refuse()
+		q.enter(reason, now)
+		return []string{"reason for the " + q.refusal() + "? (one line; - for none; cancel goes back)"}
 	case "3":
 		q.since = now
 		return append(q.evidence(), q.choices())
@@ -352,67 +246,59 @@ func (a *asker) chosen(text string, now time.Time) []string {
 	return []string{"that is none of the numbers: " + q.choices()}
 }
 
-func (q *question) confirmLine() string {
-	then := ""
-	switch {
-	case q.two && len(q.action.Approvals) == 0:
-		then = "another person has to approve it, too; "
-	case q.undo > 0:
-		then = "it goes out " + phrase.Seconds(q.undo) + " later, and can be withdrawn until then; "
+func (q *question) confirmLine(live *page.State) string {
+	then, label := "", "recovery "+q.Name()
+	if a := q.Action; a != nil {
+		label = a.Rung + " for " + a.Incident
+		undo := decision.Undo(live, a.Rung)
+		switch {
+		case decision.WantsTwo(live, a.Rung) && len(a.Approvals) == 0:
+			then = "another person has to approve it, too; "
+		case undo > 0:
+			then = "it goes out " + phrase.Seconds(undo) + " later, and can be withdrawn until then; "
+		}
 	}
-	if q.words != "" {
-		return then + q.label() + " ends every process of the job after a checkpoint and starts them again; type " + strconv.Quote(q.words) + " to approve, anything else cancels"
+	if word := q.chosen.Entry().Word; word != "" {
+		return then + label + " ends every process of the job after a checkpoint and starts them again; type " + strconv.Quote(word) + " to approve, anything else cancels"
 	}
-	return then + "approve " + q.label() + " with plan " + q.hash() + "? type yes to approve, anything else cancels"
+	return then + "approve " + label + " with plan " + q.PlanHash() + "? type yes to approve, anything else cancels"
 }
 
-func (q *question) label() string {
-	if q.rec != nil {
-		return "recovery " + q.rec.Id
-	}
-	return q.action.Rung + " for " + q.action.Incident
-}
-
-func (a *asker) confirmed(text string, now time.Time) ([]string, *request) {
+// confirmed takes the words that approve.
+func (a *asker) confirmed(text string, s *feed.State, now time.Time) ([]string, *request) {
 	q := a.open
+	word := q.chosen.Entry().Word
 	switch {
-	case q.words == "" && text == "yes":
-		return a.send("")
-	case q.words != "" && text == q.words:
-		q.to(reason, now)
+	case word == "" && text == "yes":
+		return a.send(s, now)
+	case word != "" && text == word:
+		q.typed.Word = text
+		q.enter(reason, now)
 		return []string{"reason for the restart? (one line; it is kept with the decision; cancel goes back)"}, nil
 	}
 	return append([]string{"cancelled, nothing was sent"}, a.again(now)...), nil
 }
 
-func (a *asker) reasoned(text string) ([]string, *request) {
-	q := a.open
-	if text == "" || q.approve && text == "-" {
-		return []string{"say why in one line" + map[bool]string{false: ", or - for no reason"}[q.approve] + "; cancel goes back"}, nil
+// reasoned takes the reason.
+func (a *asker) reasoned(text string, s *feed.State, now time.Time) ([]string, *request) {
+	must := a.open.chosen.Entry().Reason == decision.MustReason
+	if text == "" || must && text == "-" {
+		return []string{"say why in one line" + map[bool]string{false: ", or - for no reason"}[must] + "; cancel goes back"}, nil
 	}
-	if text == "-" {
-		text = ""
+	if text != "-" {
+		a.open.typed.Reason = text
 	}
-	return a.send(text)
+	return a.send(s, now)
 }
 
-// reasonMax bounds a reason, in characters, as the screen's dialogs do.
-const reasonMax = 120
-
-func (a *asker) send(why string) ([]string, *request) {
+// send submits the answer, unless something stands against it by now.
+func (a *asker) send(s *feed.State, now time.Time) ([]string, *request) {
 	q := a.open
+	if why := decision.Blocked(q.chosen, pictured(s), q.typed); why != "" {
+		return append([]string{"not sent: " + why}, a.again(now)...), nil
+	}
 	q.step = sending
-	if r := []rune(why); len(r) > reasonMax {
-		why = string(r[:reasonMax])
-	}
-	if q.rec != nil {
-		return nil, &request{recover: &falconv1.RecoverRequest{
-			Recovery: q.rec.Id, PlanHash: q.rec.PlanHash, Verb: map[bool]string{true: "approve", false: "deny"}[q.approve], Reason: why,
-		}}
-	}
-	return nil, &request{decide: &falconv1.DecideRequest{
-		Incident: q.action.Incident, Action: q.action.Id, PlanHash: q.action.PlanHash, Approve: q.approve, JobEpoch: q.epoch, Reason: why,
-	}}
+	return nil, &request{Request: q.chosen.Request(q.typed)}
 }
 
 // answered tells what the engine said, and ends the question that it was
@@ -421,7 +307,7 @@ func (a *asker) answered(got answer) []string {
 	if q := a.open; got.own && q != nil {
 		a.open = nil
 		if got.err != nil {
-			delete(a.told, q.key())
+			delete(a.asked, q.Key())
 		}
 	}
 	if got.err != nil {
@@ -432,11 +318,11 @@ func (a *asker) answered(got answer) []string {
 
 // evidence is what a decision rests on.
 func (q *question) evidence() []string {
-	if q.rec != nil {
+	if q.Recovery != nil {
 		return q.recoveryEvidence()
 	}
 	var out []string
-	if v := q.verdict; v != nil {
+	if v := q.Verdict; v != nil {
 		out = append(out, fmt.Sprintf("  verdict: %s, confidence %.0f%%", phrase.Verdict(v), 100*v.Confidence))
 		for _, e := range v.Evidence {
 			sign := "+"
@@ -446,7 +332,7 @@ func (q *question) evidence() []string {
 			out = append(out, "  "+sign+" "+e.Kind+": "+e.Text)
 		}
 	}
-	x := q.action
+	x := q.Action
 	out = append(out, fmt.Sprintf("  expected: %s → %s an iteration, switching costs %s", phrase.Ms(x.BeforeMs), phrase.Ms(x.PredictedMs), phrase.Ms(x.OverheadMs)))
 	if x.Why != "" {
 		out = append(out, "  why now: "+x.Why)
@@ -455,11 +341,11 @@ func (q *question) evidence() []string {
 }
 
 func (q *question) recoveryEvidence() []string {
-	out := []string{"  faults: " + phrase.Faults(q.rec.Faults)}
-	if q.rec.Reason != "" {
-		out = append(out, "  it waits because "+q.rec.Reason)
+	out := []string{"  faults: " + phrase.Faults(q.Recovery.Faults)}
+	if q.Recovery.Reason != "" {
+		out = append(out, "  it waits because "+q.Recovery.Reason)
 	}
-	for _, f := range q.rec.Faults {
+	for _, f := range q.Recovery.Faults {
 		for _, e := range f.Evidence {
 			out = append(out, "  + "+e)
 		}

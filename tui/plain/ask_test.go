@@ -11,6 +11,7 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 )
@@ -47,7 +48,7 @@ func (x *sitting) show(s *feed.State) {
 
 // types waits until the question has been read, then types a line.
 func (x *sitting) types(line string) *request {
-	x.now = x.now.Add(guard)
+	x.now = x.now.Add(decision.Guard)
 	return x.typesAtOnce(line)
 }
 
@@ -85,7 +86,7 @@ func TestApproveTakesTwoAnswers(t *testing.T) {
 	x.said("approve S2 for INC-0001 with plan 9f2c41d0? type yes to approve")
 	r := x.types("yes")
 	want := &falconv1.DecideRequest{Incident: "INC-0001", Action: "INC-0001/S2/1", PlanHash: "9f2c41d0", Approve: true, JobEpoch: 1}
-	if r == nil || !proto.Equal(r.decide, want) {
+	if r == nil || !proto.Equal(r.Decide, want) {
 		t.Errorf("sent %v", r)
 	}
 	if r := x.types("1"); r != nil {
@@ -106,14 +107,14 @@ func TestEveryOpenIncidentIsAskedAbout(t *testing.T) {
 	x.show(picture(t, e))
 	x.types("1")
 	r := x.types("yes")
-	if r == nil || r.decide.Incident != "INC-0001" || r.decide.PlanHash != "9f2c41d0" {
+	if r == nil || r.Decide.Incident != "INC-0001" || r.Decide.PlanHash != "9f2c41d0" {
 		t.Fatalf("sent %v", r)
 	}
 	x.ask.answered(answer{own: true, text: "approved"})
 	x.show(x.s)
 	x.said("DECISION NEEDED: S3 (change topology) for INC-0002, plan " + enginetest.SecondHash)
 	x.types("1")
-	if r := x.types("yes"); r == nil || r.decide.Action != "INC-0002/S3/1" {
+	if r := x.types("yes"); r == nil || r.Decide.Action != "INC-0002/S3/1" {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -208,12 +209,12 @@ func TestVetoTakesAReason(t *testing.T) {
 	}
 	x.types("2")
 	r := x.types("maintenance at ten\x1b[2J")
-	if r == nil || r.decide.Approve || r.decide.Reason != "maintenance at ten" || r.decide.PlanHash != "9f2c41d0" {
+	if r == nil || r.Decide.Approve || r.Decide.Reason != "maintenance at ten" || r.Decide.PlanHash != "9f2c41d0" {
 		t.Errorf("sent %v", r)
 	}
 	x = sitAt(t, proposed(t))
 	x.types("2")
-	if r := x.types("-"); r == nil || r.decide.Approve || r.decide.Reason != "" {
+	if r := x.types("-"); r == nil || r.Decide.Approve || r.Decide.Reason != "" {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -235,7 +236,7 @@ func TestRestartTakesTypedWordsAndAReason(t *testing.T) {
 	if x.types("-") != nil {
 		t.Error("a restart without a reason")
 	}
-	if r := x.types("node n1 is condemned"); r == nil || !r.decide.Approve || r.decide.Reason != "node n1 is condemned" {
+	if r := x.types("node n1 is condemned"); r == nil || !r.Decide.Approve || r.Decide.Reason != "node n1 is condemned" {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -250,7 +251,7 @@ func TestRecoveriesAreAskedFirst(t *testing.T) {
 	x.said("faults:", "it waits because")
 	x.types("1")
 	r := x.types("yes")
-	if r == nil || r.recover == nil || r.recover.Verb != "approve" || r.recover.PlanHash == "" {
+	if r == nil || r.Recover == nil || r.Recover.Verb != "approve" || r.Recover.PlanHash == "" {
 		t.Errorf("sent %v", r)
 	}
 }
@@ -278,9 +279,9 @@ func TestRunApproves(t *testing.T) {
 	}
 	for len(e.Decides()) == 0 { // the guard is real time here
 		enter("1\n")
-		time.Sleep(guard)
+		time.Sleep(decision.Guard)
 		enter("yes\n")
-		time.Sleep(guard)
+		time.Sleep(decision.Guard)
 	}
 	out.until(t, "decided by maria")
 	enter("quit\n")
@@ -331,15 +332,15 @@ func FuzzAsker(f *testing.F) {
 		for _, op := range ops {
 			switch n := int(op) % 16; {
 			case n < len(lines):
-				x.now = x.now.Add(time.Duration(op/16) * guard / 4)
-				read := x.now.Sub(since(x.ask)) >= guard
+				x.now = x.now.Add(time.Duration(op/16) * decision.Guard / 4)
+				read := x.now.Sub(since(x.ask)) >= decision.Guard
 				r := x.typesAtOnce(lines[n])
 				if read {
 					path = append(path, lines[n])
 				}
-				if r != nil && r.decide != nil && r.decide.Approve {
-					if n := len(path); n < 2 || path[n-2] != "1" || path[n-1] != "yes" || r.decide.PlanHash != hashOf(x.s) {
-						t.Fatalf("approved by %v with %s", path, r.decide.PlanHash)
+				if r != nil && r.Decide != nil && r.Decide.Approve {
+					if n := len(path); n < 2 || path[n-2] != "1" || path[n-1] != "yes" || r.Decide.PlanHash != hashOf(x.s) {
+						t.Fatalf("approved by %v with %s", path, r.Decide.PlanHash)
 					}
 				}
 			case n == 9, n == 10:

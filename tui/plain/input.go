@@ -96,12 +96,12 @@ func (d *desk) send(ctx context.Context, r *request) answer {
 	case r.freeze:
 		p, err := d.feed.Freeze(ctx)
 		return answer{text: "mode is " + phrase.Mode(p), err: err}
-	case r.recover != nil:
-		v, err := d.feed.Recover(ctx, r.recover)
-		return answer{text: r.recover.Recovery + ": " + r.recover.Verb + " taken, it is " + v.GetState(), err: err, own: true}
+	case r.Recover != nil:
+		v, err := d.feed.Recover(ctx, r.Recover)
+		return answer{text: r.Recover.Recovery + ": " + r.Recover.Verb + " taken, it is " + v.GetState(), err: err, own: true}
 	}
-	a, err := d.feed.Decide(ctx, r.decide)
-	return answer{text: r.decide.Action + " is " + a.GetState() + ", decided by " + a.GetDecidedBy(), err: err, own: true}
+	a, err := d.feed.Decide(ctx, r.Decide)
+	return answer{text: r.Decide.Action + " is " + a.GetState() + ", decided by " + a.GetDecidedBy(), err: err, own: true}
 }
 
 // answered tells what came of a request, and asks again where it failed.

@@ -311,7 +311,7 @@ func (p *Page) reason(c *widget.Canvas, r widget.Rect, s *page.State, l *falconv
 		if !taken && g.IfWrong != "" {
 			text += ". If wrong: " + g.IfWrong
 		}
-		text = sentence(Name(g), page.Standing(s, a)) + withdrawal(a) + ". " + text
+		text = sentence(phrase.RungName(g), page.Standing(s, a)) + withdrawal(a) + ". " + text
 	} else if prop := s.Proposal(); prop != nil && prop.Rung == g.Rung && prop.Variant == g.Variant {
 		text += ". When proposed: " + prop.Why
 		if left, ok := page.Countdown(s, prop); ok {

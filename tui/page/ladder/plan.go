@@ -42,7 +42,7 @@ func exchange(v *falconv1.Preview) []string {
 }
 
 func explain(g *falconv1.RungView, what []string) string {
-	parts := []string{sentence(Name(g), g.Reason)}
+	parts := []string{sentence(phrase.RungName(g), g.Reason)}
 	if g.Applicable {
 		parts = append(parts, what...)
 		if c := clock(g); c != "" {
@@ -63,14 +63,6 @@ func sentence(name, reason string) string {
 		return name
 	}
 	return name + ": " + reason
-}
-
-// Name is a rung with its variant: "S4 replace".
-func Name(g *falconv1.RungView) string {
-	if g.Variant != "" {
-		return g.Rung + " " + g.Variant
-	}
-	return g.Rung
 }
 
 var approvals = map[string]string{

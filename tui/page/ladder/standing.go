@@ -45,7 +45,7 @@ func standing(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) {
 	if a == nil {
 		return "", false
 	}
-	parts := []string{sentence(Name(g), strings.TrimSuffix(g.Reason, ": "+a.State)), stands(a)}
+	parts := []string{sentence(phrase.RungName(g), strings.TrimSuffix(g.Reason, ": "+a.State)), stands(a)}
 	switch {
 	case a.State == "applied" && g.IfWrong != "":
 		parts = append(parts, "If wrong: "+g.IfWrong)

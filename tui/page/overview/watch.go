@@ -37,7 +37,7 @@ func concerns(s *page.State) []concern {
 	if v := s.Recovering(); v != nil {
 		add(themes.Bad, v.Id+" "+s.Story(v))
 	}
-	if v := s.Snap().GetValidation(); validate.Underway(v) {
+	if v := s.Snap().GetValidation(); page.Underway(v) {
 		text := v.Id + " is " + v.State
 		if held := validate.Held(s, v); held != "" {
 			text += ": " + held

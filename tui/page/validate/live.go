@@ -12,15 +12,6 @@ import (
 	"github.com/failslow/falcon/tui/widget"
 )
 
-// Underway says that a validation holds the job or is about to.
-func Underway(v *falconv1.Validation) bool {
-	switch v.GetState() {
-	case "surveying", "arming", "waiting", "testing", "resuming":
-		return true
-	}
-	return false
-}
-
 // liveRows are those of a validation in progress.
 const liveRows = 3
 

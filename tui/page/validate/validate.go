@@ -65,8 +65,19 @@ type Page struct {
 // New makes the page.
 func New() *Page { return &Page{picked: map[string]bool{}} }
 
-// Kind is what the operator wants tested.
-func (p *Page) Kind() Kind { return p.kind }
+// Request is what a test asked for now would cover: the links named, else those
+// picked here, else the ranks picked.
+func (p *Page) Request(links []string, s *page.State) *falconv1.ValidateRequest {
+	r := &falconv1.ValidateRequest{Links: links, LinkTest: true, Reason: "asked from the console"}
+	if picked := p.Links(); len(links) == 0 && len(picked) > 0 {
+		r.Links = picked
+		r.Gemm, _ = p.kind.Covers()
+	} else if len(links) == 0 {
+		r.Ranks = s.Picks()
+		r.Gemm, r.LinkTest = p.kind.Covers()
+	}
+	return r
+}
 
 // Want says that no series is needed.
 func (p *Page) Want(widget.Rect) (columns, runLengths int) { return 1, 0 }
@@ -331,7 +342,7 @@ func (p *Page) validation(c *widget.Canvas, r widget.Rect, s *page.State) {
 	if used := c.Paragraph(head, Story(v), c.Pal.Style(stateRole(v))); used < head.H {
 		body = widget.Rect{X: body.X, Y: body.Y - 1, W: body.W, H: body.H + 1}
 	}
-	if Underway(v) && body.H > liveRows {
+	if page.Underway(v) && body.H > liveRows {
 		var now widget.Rect
 		now, body = body.Rows(liveRows)
 		live(c, now, s, v)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/internal/enginetest"
 )
 
@@ -24,7 +25,7 @@ func opened(t *testing.T, o enginetest.Options, w, h int) (*enginetest.Engine, *
 	if m.dialog == nil {
 		t.Fatalf("no dialog:\n%s", text(m))
 	}
-	clk.pass(guard)
+	clk.pass(decision.Guard)
 	return e, src, clk, m
 }
 
@@ -125,7 +126,7 @@ func TestPasteDecidesNothing(t *testing.T) {
 				src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
 				m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
 				presses(m, open...)
-				clk.pass(guard)
+				clk.pass(decision.Guard)
 				for range tabs {
 					presses(m, "tab")
 				}
@@ -151,7 +152,7 @@ func TestResizeDuringADialog(t *testing.T) {
 			presses(m, "enter", "tab", "x")
 		}
 	}
-	if len(src.decides) != 0 || m.dialog == nil || m.dialog.input.Value() != "gpt-lab 8" {
+	if len(src.decides) != 0 || m.dialog == nil || m.dialog.word.Value() != "gpt-lab 8" {
 		t.Fatalf("%v, dialog %v\n%s", src.decides, m.dialog, text(m))
 	}
 	if !containsAll(text(m), "say why") {

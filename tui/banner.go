@@ -1,0 +1,411 @@
+package tui
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"charm.land/lipgloss/v2"
+
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/decision"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// banner draws what frames the page, for one picture: the header's two lines
+// and the proposal bar. They are about one incident and say which; the bar's
+// keys act on that one and no other.
+type banner struct {
+	*skin
+	decision.Operator
+	opts  *Options
+	clock time.Time
+	w     int
+}
+
+func (m *Model) banner() banner {
+	return banner{m.skin, m.operator(), &m.opts, m.clock(), m.w}
+}
+
+// nameW is the width from which on the header has room for whole words.
+const nameW = 100
+
+// staleAfter is the data age that is worth a warning.
+const staleAfter = 5 * time.Second
+
+// companyW is the most of a name that the header shows.
+const companyW = 12
+
+func (b banner) title() string {
+	t := "falcon"
+	if name := b.Live.Snap().GetJob().GetName(); name != "" {
+		t += " · " + name
+	}
+	if r := b.Live.Recovering(); r != nil {
+		t = "! " + r.Id + " · " + t
+	} else if inc := b.Live.Incident(); page.Open(inc) {
+		t = "! " + inc.Id + " · " + t
+	}
+	return t
+}
+
+// header draws the two lines that never change their meaning.
+func (b banner) header() string {
+	base := b.pal.Style(themes.Header)
+	bold := base.With(themes.Bold).Lipgloss()
+	job := b.Live.Snap().GetJob()
+	left := " " + bold.Render(orText(job.GetName(), noJob))
+	if job.GetEmulated() {
+		left += " (emulated)"
+	}
+	left += fmt.Sprintf("  iter %s  %d ranks  ", phrase.Iteration(job.GetIteration()), len(b.Live.Ranks)) + bold.Render(phrase.Ms(job.GetIterationMs()))
+	right := b.headerRight()
+	if job.GetBaselineMs() > 0 {
+		change, against := " "+phrase.Percent(job.GetSlowdown()), " vs base"
+		if lipgloss.Width(left+change+against)+lipgloss.Width(right) >= b.w {
+			against = "" // a figure is worth more than the word
+		}
+		left += b.put(slowRole(job.GetSlowdown()), change+against)
+	}
+	return row(base, b.w, left, right, 1) + "\n" + b.headerSecond()
+}
+
+// headerRight is connection, data age and mode.
+func (b banner) headerRight() string {
+	mode := b.pal.Style(themes.Header).With(themes.Bold)
+	switch p := b.Live.Snap().GetPolicy(); {
+	case p.GetFrozen():
+		mode = b.pal.Style(themes.Lost)
+	case p.GetMode() == "auto":
+		mode = b.pal.Style(themes.Auto)
+	}
+	text, role := b.connection()
+	return b.recordingMark() + b.put(role, text) + " " + mode.Lipgloss().Render(" "+phrase.Mode(b.Live.Snap().GetPolicy())+" ")
+}
+
+func (b banner) connection() (string, themes.Role) {
+	f := b.Live.Feed
+	since := f.Since.UTC().Format("15:04:05Z")
+	switch f.Conn {
+	case feed.Connecting:
+		if f.Err == "" {
+			return "connecting", themes.Header
+		}
+		return " no engine yet since " + since + ", retrying ", themes.Urgent
+	case feed.Lost:
+		return " engine unreachable since " + since + ", retrying ", themes.Urgent
+	case feed.Live:
+	}
+	if b.Live.Over() {
+		return "finished", themes.Header
+	}
+	if b.opts.Lag != nil {
+		if lag := b.opts.Lag(); lag > 0 {
+			return fmt.Sprintf("LAG %ds", int(lag.Round(time.Second).Seconds())), themes.Warn
+		}
+	}
+	age := f.Age(b.clock)
+	text := fmt.Sprintf("data %.1fs", age.Seconds())
+	if age >= 10*time.Second {
+		text = fmt.Sprintf("data %ds old", int(age.Seconds()))
+	}
+	if f.Slow {
+		text = "LAG  " + text
+	}
+	if age > staleAfter {
+		return text, themes.Warn
+	}
+	return text, themes.Header
+}
+
+func (b banner) headerSecond() string {
+	snap := b.Live.Snap()
+	right := b.clock.UTC().Format("15:04:05Z") + " "
+	if b.Replay {
+		right = b.replayHead()
+	}
+	if snap.Actor != "" && b.w >= nameW {
+		right = fmt.Sprintf("%s (%s)%s  %s", snap.Actor, orText(snap.Role, "none"), b.company(), right)
+	} else if snap.Actor != "" {
+		right = widget.Cut(snap.Actor, 12) + b.company() + "  " + right
+	}
+	left := " "
+	inc := b.Subject.Incident()
+	switch head := b.recoveryHead(); {
+	case head != "":
+		left += head
+	case inc == nil:
+		left += "no incident  " + snap.GetJob().GetState()
+	case page.Open(inc):
+		left += b.put(themes.Bad, inc.Id) + b.others() + fmt.Sprintf(" %s since %s  %s", inc.State, phrase.Iteration(inc.OnsetIteration), phrase.Verdict(inc.Verdict))
+	default:
+		left += b.put(themes.Good, inc.Id) + " " + inc.State + "  " + phrase.Verdict(inc.Verdict)
+	}
+	return row(b.pal.Style(themes.Header), b.w, left, right, 1)
+}
+
+// others counts the open incidents beside the one that is named.
+func (b banner) others() string {
+	if n := b.Live.OpenIncidents() - 1; n > 0 {
+		return b.put(themes.Bad, fmt.Sprintf(" +%d open", n))
+	}
+	return ""
+}
+
+// company is whose other screen is open, or how many are, for the header.
+func (b banner) company() string {
+	switch others := b.Live.Feed.Others(); len(others) {
+	case 0:
+		return ""
+	case 1:
+		return " +" + widget.Cut(others[0].GetName(), companyW)
+	default:
+		return fmt.Sprintf(" +%d", len(others))
+	}
+}
+
+// recoveryHead is the header's word on a recovery in progress, or on one that
+// left the job standing; else "".
+func (b banner) recoveryHead() string {
+	r := b.Live.Recovering()
+	if r == nil {
+		r = b.Live.Stands()
+	}
+	if r == nil {
+		return ""
+	}
+	text := b.put(themes.Bad, r.Id) + " " + r.State
+	if r.Attempts > 0 {
+		text += fmt.Sprintf(", generation %d", r.Generation)
+	}
+	return text + "  " + phrase.Faults(r.Faults)
+}
+
+// replayHead stands where a live console shows the time.
+func (b banner) replayHead() string {
+	s := b.opts.Replay.Status()
+	state := "×" + strconv.FormatFloat(s.Speed, 'g', 3, 64)
+	switch {
+	case s.Over && s.Cut != "":
+		state = "cut here"
+	case s.Over:
+		state = "end"
+	case !s.Playing:
+		state = "paused"
+	}
+	head := " REPLAY " + b.clock.UTC().Format("15:04:05Z") + " " + state + " "
+	if b.w >= 100 {
+		head = " REPLAY " + b.clock.UTC().Format("2006-01-02 15:04:05Z") + " " + state + "  " + strconv.Itoa(s.Frame+1) + "/" + strconv.Itoa(s.Frames) + " "
+	}
+	lost := ""
+	if s.Dropped > 0 {
+		lost = b.put(themes.Urgent, " "+strconv.FormatUint(s.Dropped, 10)+" pictures missing before this ") + " "
+	}
+	base := b.pal.Style(themes.Header).With(themes.Bold | themes.Reverse)
+	return lost + base.Lipgloss().Render(head)
+}
+
+// recordingMark says that this session is recorded, or no more: what is done
+// here stays in a file.
+func (b banner) recordingMark() string {
+	switch {
+	case b.opts.Recorder == nil:
+		return ""
+	case b.opts.Recorder.Stopped() != "":
+		return b.put(themes.Warn, "recording stopped") + "  "
+	}
+	word := " recording"
+	if b.w < nameW {
+		word = " rec"
+	}
+	if b.ascii {
+		return b.put(themes.Header, "*"+word) + "  "
+	}
+	return b.put(themes.Bad, "●") + b.put(themes.Header, word) + "  "
+}
+
+// bar draws what waits for a decision, else what is being done. It speaks of one
+// incident and says which; its keys act on that one and no other.
+func (b banner) bar() string {
+	if bar, ok := b.recoveryBar(); ok {
+		return bar
+	}
+	s := b.At
+	prop := s.Proposal()
+	if standing := page.Standing(s, s.Awaited()); standing != "" {
+		return b.approvedBar(s, standing)
+	}
+	if prop == nil {
+		return row(b.blank(), b.w, b.quietBar(s), b.elsewhere(), 2)
+	}
+	keys := b.decisionKeys() + " "
+	text := b.proposed(s, prop, b.w-lipgloss.Width(keys)-2)
+	room := b.w - lipgloss.Width(text+keys) - 2
+	if plan := "  " + phrase.Plan(prop.Previous, prop.MicroBatches, room-2); lipgloss.Width(plan) <= room {
+		text += plan
+	}
+	return row(b.pal.Style(themes.Urgent), b.w, widget.Arrows(text, b.ascii), keys, 2)
+}
+
+// recoveryBar draws the recovery that waits or runs, or the job that one has
+// left standing; ok is false where there is none.
+func (b banner) recoveryBar() (string, bool) {
+	more := b.does(key.ShowRecovery) + " "
+	if r := b.Live.Asked(); r != nil {
+		text := fmt.Sprintf(" RECOVERY PROPOSED  %s: %s", r.Id, phrase.Faults(r.Faults))
+		if d := b.Live.Deadline(r); d != "" {
+			text += "  " + d
+		}
+		keys := b.does(key.Approve) + "  " + b.Live.Key(key.Global, key.Veto) + " deny  " + more
+		if why := b.LacksApprover("it"); why == decision.NotInReplay {
+			keys = "recorded: no decision here  " + more
+		} else if why != "" {
+			keys = "needs role approver  " + more
+			if b.Live.Feed.Conn != feed.Live {
+				keys = "engine unreachable "
+			}
+		}
+		return row(b.pal.Style(themes.Urgent), b.w, text, keys, 2), true
+	}
+	if r := b.Live.Recovering(); r != nil {
+		left := " " + b.put(themes.Warn, r.Id+" ") + b.put(themes.Text, b.Live.Story(r))
+		return row(b.blank(), b.w, left, b.put(themes.Dim, more), 2), true
+	}
+	if r := b.Live.Stands(); r != nil {
+		left := " " + b.put(themes.Bad, r.Id+" "+b.Live.Story(r))
+		return row(b.blank(), b.w, left, b.put(themes.Dim, more), 2), true
+	}
+	return "", false
+}
+
+// approvedBar is the proposal bar once somebody has approved.
+func (b banner) approvedBar(s *page.State, standing string) string {
+	a := s.Awaited()
+	text := " " + a.Rung + " " + standing
+	if b.Live.OpenIncidents() > 1 {
+		text = " " + a.Incident + text
+	}
+	keys := b.does(key.Why)
+	switch {
+	case b.Replay || b.Live.Feed.Conn != feed.Live || !b.MayDecide():
+		keys = b.decisionKeys()
+	case !phrase.Waits(a):
+		text += ", " + b.Live.Key(key.Global, key.Veto) + " withdraws it"
+	case decision.HasApproved(b.Live, a):
+		keys = b.does(key.Veto) + "  " + keys
+	default:
+		keys = b.decisionKeys()
+	}
+	return row(b.pal.Style(themes.Urgent), b.w, text, keys+" ", 2)
+}
+
+// proposed tells a proposal in w columns: of what it would say, the times go
+// first where room is short, never the incident, the countdown, or that others
+// wait.
+func (b banner) proposed(s *page.State, prop *falconv1.Action, w int) string {
+	change := phrase.Change(prop.BeforeMs, prop.PredictedMs)
+	rest := ""
+	if left, ok := page.Countdown(s, prop); ok {
+		rest = "  acts in " + phrase.Seconds(left)
+	}
+	if n := len(b.Others); n > 0 {
+		rest += fmt.Sprintf("  +%d waiting", n)
+	}
+	text := ""
+	for _, gain := range []string{
+		fmt.Sprintf("PROPOSED  %s → %s (%s)", phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs), change),
+		fmt.Sprintf("PROPOSED  %s → %s", phrase.Ms(prop.BeforeMs), phrase.Ms(prop.PredictedMs)),
+		"PROPOSED  " + change,
+		"PROPOSED",
+	} {
+		text = fmt.Sprintf(" %s %s %s%s", prop.Incident, prop.Rung, gain, rest)
+		if lipgloss.Width(text) <= w {
+			break
+		}
+	}
+	return text
+}
+
+// decisionKeys names the keys, or why they don't work.
+func (b banner) decisionKeys() string {
+	if b.Replay {
+		return "recorded: no decision here  i why"
+	}
+	if !b.MayDecide() {
+		return "needs role approver  " + b.does(key.Why)
+	}
+	if b.Live.Feed.Conn != feed.Live {
+		return "engine unreachable"
+	}
+	return b.does(key.Approve) + "  " + b.does(key.Veto) + "  " + b.does(key.Why)
+}
+
+func (b banner) quietBar(s *page.State) string {
+	left := " "
+	inc := s.Incident()
+	switch {
+	case b.Live.Snap().GetPolicy().GetFrozen():
+		left += b.put(themes.Lost, " FROZEN ") + b.put(themes.Text, " nothing new is dispatched; "+b.Live.Key(key.Global, key.Freeze)+" unfreezes. ")
+	case b.Live.Feed.Conn == feed.Lost:
+		left += b.put(themes.Warn, "the last picture is shown: "+b.Live.Feed.Err+"  ")
+	}
+	if auto := page.Auto(s); auto != "" && (inc == nil || !page.Open(inc)) {
+		left += b.put(themes.Auto, " "+auto+" ") + " "
+	}
+	if inc == nil {
+		return left + b.put(themes.Good, "● ") + b.put(themes.Text, orText(b.Live.Snap().GetJob().GetState(), noSnapshot))
+	}
+	role := themes.Accent
+	if page.Open(inc) {
+		role = themes.Warn
+	}
+	return left + b.put(role, inc.Id+" ") + b.put(themes.Text, page.Doing(s))
+}
+
+// elsewhere names another incident that waits for a decision where the bar's own
+// does not, with the key that leads to it; else "".
+func (b banner) elsewhere() string {
+	list := b.Others
+	if len(list) == 0 {
+		return ""
+	}
+	return b.put(themes.Urgent, " "+list[0]+" waits for a decision: "+b.does(key.Why)+" ")
+}
+
+// does names a key with its word, as the footer would.
+func (b banner) does(a key.Action) string {
+	k := b.Live.Keys.ForAction(key.Global, a)
+	if len(k.Keys()) == 0 {
+		return k.Help().Desc + " by " + b.Live.Key(key.Global, key.Command)
+	}
+	return k.Help().Key + " " + k.Help().Desc
+}
+
+func slowRole(x float64) themes.Role {
+	switch {
+	case x >= 0.5:
+		return themes.Bad
+	case x >= 0.1:
+		return themes.Warn
+	}
+	return themes.Good
+}
+
+// orText is s, or what stands for an empty one.
+func orText(s, empty string) string {
+	if s == "" {
+		return empty
+	}
+	return s
+}
+
+// What stands for what is not known yet.
+const (
+	noJob      = "no job yet"
+	noSnapshot = "waiting for the first snapshot"
+)

@@ -1,0 +1,205 @@
+package decision
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+)
+
+// Proposal is an action as it was when a question about it was asked.
+type Proposal struct {
+	Action  *falconv1.Action
+	Verdict *falconv1.Verdict // of its incident
+	IfWrong string            // the rung's rollback
+	Epoch   uint64            // of the job
+	Word    string            // to be typed before an approval, or ""
+}
+
+// proposalOf is an action as the newest state has it; about shows its incident.
+func proposalOf(about *page.State, a *falconv1.Action) Proposal {
+	job := about.Snap().GetJob()
+	p := Proposal{Action: a, Epoch: job.GetEpoch(), Word: restartWord(job, a.Rung)}
+	for _, i := range about.Snap().Incidents {
+		if i.Id == a.Incident {
+			p.Verdict = i.Verdict
+		}
+	}
+	for _, g := range about.LadderOf(a.Incident).GetRungs() {
+		if g.Rung == a.Rung && g.Variant == a.Variant {
+			p.IfWrong = g.IfWrong
+		}
+	}
+	return p
+}
+
+// restartWord is what has to be typed before a rung that ends the job's
+// processes: the job's name and its number of ranks, so that no other job is
+// restarted than the one meant; "" of any other rung.
+func restartWord(job *falconv1.Job, rung string) string {
+	if !Restarts(rung) {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %d", job.GetName(), job.GetWorld()))
+}
+
+// Restarts reports whether a rung ends the job's processes.
+func Restarts(rung string) bool { return rung == string(falcon.RungS4) }
+
+func restartEntry(word string) Entry {
+	if word == "" {
+		return Entry{}
+	}
+	return Entry{Word: word, What: "the job's name and its number of ranks: " + word, Reason: MustReason}
+}
+
+func (p *Proposal) request(approve bool, reason string) Request {
+	return Request{Decide: &falconv1.DecideRequest{
+		Incident: p.Action.Incident, Action: p.Action.Id, PlanHash: p.Action.PlanHash,
+		Approve: approve, JobEpoch: p.Epoch, Reason: bounded(reason),
+	}}
+}
+
+// stale compares the proposal with what its incident has at hand now.
+func (p *Proposal) stale(live *page.State, now *falconv1.Action) string {
+	if why := otherEpoch(live, p.Epoch); why != "" {
+		return why
+	}
+	switch {
+	case now.GetId() != p.Action.Id:
+		return fate(live, p.Action)
+	case now.PlanHash != p.Action.PlanHash:
+		return planChanged
+	}
+	return ""
+}
+
+// Approve asks whether to approve a proposal.
+type Approve struct{ Proposal }
+
+// Subject implements Question.
+func (q *Approve) Subject() string { return q.Action.Id }
+
+// Incident implements Question.
+func (q *Approve) Incident() string { return q.Action.Incident }
+
+// Now is the proposal as the newest state has it, or nil.
+func (q *Approve) Now(live *page.State) *falconv1.Action { return live.ProposalOf(q.Action.Incident) }
+
+// Stale implements Question.
+func (q *Approve) Stale(live *page.State) string {
+	if now := q.Now(live); live.Snap().GetJob().GetEpoch() == q.Epoch && now.GetId() == q.Action.Id {
+		if why := approvedMyself(live, now); why != "" {
+			return why
+		}
+	}
+	return q.stale(live, q.Now(live))
+}
+
+// Entry implements Question.
+func (q *Approve) Entry() Entry { return restartEntry(q.Word) }
+
+// Request implements Question.
+func (q *Approve) Request(t Typed) Request { return q.request(true, t.Reason) }
+
+// Veto asks whether to veto a proposal, or to withdraw what is approved and not
+// ordered.
+type Veto struct{ Proposal }
+
+// Subject implements Question.
+func (q *Veto) Subject() string { return q.Action.Id }
+
+// Incident implements Question.
+func (q *Veto) Incident() string { return q.Action.Incident }
+
+// Now is what a veto acts on as the newest state has it: also what was approved
+// since and is not ordered; or nil.
+func (q *Veto) Now(live *page.State) *falconv1.Action { return live.AwaitedOf(q.Action.Incident) }
+
+// Withdraws reports whether the veto takes an approval back.
+func (q *Veto) Withdraws() bool { return q.Action.GetState() == string(falcon.ActionApproved) }
+
+// Stale implements Question.
+func (q *Veto) Stale(live *page.State) string { return q.stale(live, q.Now(live)) }
+
+// Entry implements Question.
+func (*Veto) Entry() Entry { return Entry{Reason: MayReason} }
+
+// Request implements Question.
+func (q *Veto) Request(t Typed) Request { return q.request(false, t.Reason) }
+
+// approvedMyself returns why who is at this console can't approve: they are the
+// first of two approvers; else "".
+func approvedMyself(live *page.State, a *falconv1.Action) string {
+	if WantsTwo(live, a.GetRung()) && HasApproved(live, a) {
+		return "you have approved " + a.Rung + " already; another person has to approve it, too"
+	}
+	return ""
+}
+
+// WantsTwo reports whether policy asks for a second approver of a rung.
+func WantsTwo(live *page.State, rung string) bool {
+	return live.Snap().GetPolicy().GetRungs()[rung].GetSecond()
+}
+
+// HasApproved reports whether who is at this console has approved an action.
+func HasApproved(live *page.State, a *falconv1.Action) bool {
+	return phrase.Has(a, live.Snap().GetActor())
+}
+
+// Undo is how long an approval of a rung can be withdrawn before it is ordered.
+func Undo(live *page.State, rung string) time.Duration {
+	return time.Duration(live.Snap().GetPolicy().GetRungs()[rung].GetUndoS() * float64(time.Second))
+}
+
+// fate is what has become of a proposal, and by whom.
+func fate(live *page.State, asked *falconv1.Action) string {
+	for _, a := range live.LadderOf(asked.Incident).GetActions() {
+		if a.Id == asked.Id && a.State != string(falcon.ActionProposed) {
+			return decidedText(a)
+		}
+	}
+	return "this proposal is no longer open; close and look again"
+}
+
+func decidedText(a *falconv1.Action) string {
+	vetoed := a.State == string(falcon.ActionVetoed)
+	verb, after := "approved", "; it is "+a.State+" now"
+	switch {
+	case a.State == string(falcon.ActionExpired):
+		return a.Rung + " expired" + because(a.Reason) + "; close and look again"
+	case vetoed:
+		verb, after = "vetoed", because(a.Reason)
+	}
+	at := ""
+	if a.DecidedUnixNs > 0 {
+		at = " at " + time.Unix(0, a.DecidedUnixNs).UTC().Format("15:04:05Z")
+	}
+	who := a.DecidedBy
+	if !vetoed && len(a.Approvals) > 1 {
+		who = phrase.Approvers(a)
+	}
+	if who == "" {
+		who = "somebody"
+	}
+	return fmt.Sprintf("%s has %s this%s%s", who, verb, at, after)
+}
+
+// FirstReason is ": REASON" where the first who approved gave one.
+func FirstReason(a *falconv1.Action) string {
+	if list := a.GetApprovals(); len(list) > 0 {
+		return because(list[0].GetReason())
+	}
+	return ""
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}

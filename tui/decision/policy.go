@@ -1,0 +1,89 @@
+package decision
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/tui/page"
+)
+
+// SetMode asks who may act.
+type SetMode struct {
+	Policy  *falconv1.Policy // as it was shown
+	Options []*falconv1.Policy
+	Chosen  int
+}
+
+func newSetMode(p *falconv1.Policy) *SetMode {
+	q := &SetMode{Policy: p, Options: modes(p)}
+	for i := range q.Options {
+		if q.InForce(i) {
+			q.Chosen = i
+		}
+	}
+	return q
+}
+
+// modes are the policies to choose from; all else of the policy stays. S4 acts
+// by itself only where the policy file says so and names an owner.
+func modes(p *falconv1.Policy) []*falconv1.Policy {
+	with := func(mode falcon.Mode, top string) *falconv1.Policy {
+		q := proto.CloneOf(p)
+		q.Mode, q.Cap = string(mode), top
+		return q
+	}
+	return []*falconv1.Policy{
+		with(falcon.ModeObserve, p.Cap), with(falcon.ModeApprove, p.Cap),
+		with(falcon.ModeAuto, "S1"), with(falcon.ModeAuto, "S2"), with(falcon.ModeAuto, "S3"),
+	}
+}
+
+// InForce reports whether option i is the mode that was shown.
+func (q *SetMode) InForce(i int) bool {
+	o := q.Options[i]
+	return o.Mode == q.Policy.Mode && (o.Mode != string(falcon.ModeAuto) || o.Cap == q.Policy.Cap)
+}
+
+// Move moves the choice.
+func (q *SetMode) Move(by int) { q.Chosen = max(0, min(len(q.Options)-1, q.Chosen+by)) }
+
+// Subject implements Question.
+func (*SetMode) Subject() string { return "policy" }
+
+// Incident implements Question.
+func (*SetMode) Incident() string { return "" }
+
+// Stale implements Question; the engine refuses a policy of an older version.
+func (*SetMode) Stale(*page.State) string { return "" }
+
+// Entry implements Question.
+func (*SetMode) Entry() Entry { return Entry{} }
+
+// Request implements Question.
+func (q *SetMode) Request(Typed) Request { return Request{Policy: q.Options[q.Chosen]} }
+
+// UnfreezeWord must be typed; it can't be pasted.
+const UnfreezeWord = "unfreeze"
+
+// Unfreeze asks whether the engine may act again.
+type Unfreeze struct{ Policy *falconv1.Policy }
+
+// Subject implements Question.
+func (*Unfreeze) Subject() string { return "policy" }
+
+// Incident implements Question.
+func (*Unfreeze) Incident() string { return "" }
+
+// Stale implements Question; the engine refuses a policy of an older version.
+func (*Unfreeze) Stale(*page.State) string { return "" }
+
+// Entry implements Question.
+func (*Unfreeze) Entry() Entry { return Entry{Word: UnfreezeWord, What: "the word " + UnfreezeWord} }
+
+// Request implements Question.
+func (q *Unfreeze) Request(Typed) Request {
+	p := proto.CloneOf(q.Policy)
+	p.Frozen = false
+	return Request{Policy: p}
+}

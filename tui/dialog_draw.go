@@ -1,0 +1,196 @@
+package tui
+
+import (
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/decision"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// dialogW is a dialog's width where the screen has it.
+const dialogW = 76
+
+// draw draws the dialog over the page; clicks on zones focus its buttons.
+func (d *dialog) draw(s *skin, live *page.State, now time.Time, over widget.Rect) (*lipgloss.Layer, *tea.Cursor, []zone) {
+	title, do := titlesOf(d.question)
+	w := min(dialogW, over.W-2)
+	lines := linesOf(d.question, live, w-4)
+	fixed := 5 + d.fields() // frame, message, gap, buttons
+	others := reviewing(d.subject(), live, now)
+	if others != "" {
+		fixed++
+	}
+	box := widget.Centre(over, w, len(lines)+fixed)
+	rows := s.scrolled(&d.pane, lines, w-4, box.H-fixed)
+	rows, cursor := d.drawFields(s, rows, box, w-4)
+	if others != "" {
+		rows = append(rows, s.put(themes.Warn, others))
+	}
+	rows = append(rows, d.message(s, live), "", d.buttons(s, live, now, do))
+	for i, r := range rows {
+		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
+	}
+	zones, button := d.buttonZones(do, box.X+2, box.Y+len(rows))
+	if cursor == nil {
+		cursor = button
+	}
+	return s.frame(box, title, moreBelow(&d.pane, "↓"), themes.Urgent, rows), cursor, zones
+}
+
+// drawFields appends the text entries to the rows.
+func (d *dialog) drawFields(s *skin, rows []string, box widget.Rect, w int) ([]string, *tea.Cursor) {
+	var cursor *tea.Cursor
+	if d.entry.Word != "" {
+		var text string
+		text, cursor = s.field("type "+d.entry.Word+": ", &d.word, w, box.X+2, box.Y+1+len(rows))
+		rows = append(rows, text)
+	}
+	if d.entry.Reason == decision.NoReason {
+		return rows, cursor
+	}
+	question := "reason: "
+	if d.entry.Reason == decision.MayReason {
+		question = "reason (optional): "
+	}
+	text, at := s.field(question, &d.reason, w, box.X+2, box.Y+1+len(rows))
+	if cursor == nil || d.focus == fieldReason {
+		cursor = at
+	}
+	return append(rows, text), cursor
+}
+
+func (d *dialog) message(s *skin, live *page.State) string {
+	switch why := d.blocked(live); {
+	case d.sending:
+		return s.put(themes.Accent, "sending …")
+	case d.err != "":
+		return s.put(themes.Bad, d.err)
+	case why != "":
+		return s.put(themes.Warn, why)
+	}
+	return ""
+}
+
+// buttons draws Cancel and the action; they look pressable once the guard is
+// over and nothing stands against it.
+func (d *dialog) buttons(s *skin, live *page.State, now time.Time, do string) string {
+	out := ""
+	for i, label := range []string{"Cancel", do} {
+		role := themes.Button
+		if i == d.focus {
+			role = themes.Focus
+		}
+		if d.guarded(now) || d.sending || i == buttonDo && d.blocked(live) != "" {
+			role = themes.Dim
+		}
+		out += s.put(role, focusMark(i == d.focus, label)) + "  "
+	}
+	if d.twoFields() {
+		return out + s.put(themes.Dim, "tab goes on; only enter on the button acts")
+	}
+	switch d.question.(type) {
+	case *decision.Take:
+		out += s.put(themes.Dim, "tab, then enter, takes it; esc cancels")
+	case *decision.Approve:
+		out += s.put(themes.Dim, "tab, then enter, approves; esc cancels")
+	case *decision.Recovery, *decision.Demand:
+		out += s.put(themes.Dim, "tab, then enter, does it; esc cancels")
+	}
+	return out
+}
+
+// focusMark shows the focus without colour too.
+func focusMark(focused bool, label string) string {
+	if focused {
+		return "▸ " + label + "  "
+	}
+	return "  " + label + "  "
+}
+
+// buttonZones are the buttons, which a click focuses and never presses; the
+// cursor is on the focused one.
+func (d *dialog) buttonZones(do string, x, y int) (zones []zone, cursor *tea.Cursor) {
+	for i, label := range []string{"Cancel", do} {
+		w := widget.Width(focusMark(true, label))
+		zones = append(zones, zone{widget.Rect{X: x, Y: y, W: w, H: 1}, func(m *Model) tea.Cmd {
+			if m.dialog == d && !d.sending && !d.guarded(m.now()) {
+				d.focus = i
+			}
+			return nil
+		}})
+		if i == d.focus {
+			cursor = underlineCursor(x+len("> "), y)
+		}
+		x += w + len("  ")
+	}
+	return zones, cursor
+}
+
+// reviewing names who else has the same question open, or "".
+func reviewing(subject string, live *page.State, now time.Time) string {
+	var names []string
+	longest := time.Duration(0)
+	for _, o := range live.Feed.Others() {
+		if o.GetAttending() == subject && subject != "" {
+			names = append(names, o.GetName())
+			longest = max(longest, now.Sub(time.Unix(0, o.GetSinceUnixNs())))
+		}
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return names[0] + " is reviewing this too, for " + phrase.Seconds(longest)
+	}
+	const most = 3
+	return phrase.Few(names, most) + " are reviewing this too"
+}
+
+// titlesOf are a question's title and what its button says.
+func titlesOf(q decision.Question) (title, do string) {
+	switch q := q.(type) {
+	case *decision.Approve:
+		return q.Incident() + ": APPROVE " + q.Action.Rung + "?", "Approve"
+	case *decision.Veto:
+		if q.Withdraws() {
+			return q.Incident() + ": WITHDRAW " + q.Action.Rung + "?", "Withdraw"
+		}
+		return q.Incident() + ": VETO " + q.Action.Rung + "?", "Veto"
+	case *decision.Take:
+		return q.Incident() + ": TAKE " + phrase.RungName(q.Rung) + " NOW?", "Take it"
+	case *decision.SetMode:
+		return "WHO MAY ACT?", "Set"
+	case *decision.Unfreeze:
+		return "UNFREEZE?", "Unfreeze"
+	case *decision.Recovery:
+		return verbs[q.Verb].title + q.Recovery.Id + "?", verbs[q.Verb].button
+	case *decision.Demand:
+		if q.Verb == decision.VerbRenew {
+			return "MAKE " + strings.ToUpper(phrase.Ranks(q.Ranks, 1)) + " ANEW?", verbs[q.Verb].button
+		}
+		return verbs[q.Verb].title + q.Node + "?", verbs[q.Verb].button
+	case *decision.Test:
+		return "HOLD THE JOB AND TEST?", "Test"
+	case *decision.Leave:
+		return "LEAVE?", "Leave"
+	}
+	return "", ""
+}
+
+// verbs are the titles and buttons of decisions on recoveries.
+var verbs = map[decision.Verb]struct{ title, button string }{
+	decision.VerbApprove: {"APPROVE RECOVERY ", "Approve"},
+	decision.VerbDeny:    {"DENY RECOVERY ", "Deny"},
+	decision.VerbAbort:   {"ABORT RECOVERY ", "Abort it"},
+	decision.VerbFence:   {"FENCE NODE ", "Fence it"},
+	decision.VerbRenew:   {"", "Renew it"},
+	decision.VerbLift:    {"LIFT THE FENCE OF ", "Lift it"},
+}

@@ -1,0 +1,328 @@
+package tui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/decision"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/page/recovery"
+	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// linesOf are what a dialog says, in w columns: what has changed since it
+// opened and what happens without an answer, then what it asks.
+func linesOf(q decision.Question, live *page.State, w int) []ladder.Line {
+	return slices.Concat(changedLines(q, live, w), countdownLines(q, live, w), approvalLines(q, live, w), askedLines(q, live, w))
+}
+
+// askedLines say what the dialog asks, as it was when it opened.
+func askedLines(q decision.Question, live *page.State, w int) []ladder.Line {
+	switch q := q.(type) {
+	case *decision.Approve:
+		return approveLines(q, w)
+	case *decision.Veto:
+		return append(planLines(&q.Proposal, w), wrapped(themes.Text, "Nothing is changed in the job. The plan is not proposed again for this incident unless it changes.", w)...)
+	case *decision.Take:
+		return takeLines(q, w)
+	case *decision.SetMode:
+		return modeLines(q, w)
+	case *decision.Unfreeze:
+		return wrapped(themes.Text, "The engine may propose and dispatch actions again, in mode "+phrase.Mode(unfrozen(q.Policy))+".", w)
+	case *decision.Recovery:
+		return recoveryLines(q, live, w)
+	case *decision.Demand:
+		return demandLines(q, live, w)
+	case *decision.Test:
+		return testLines(q.Test, len(live.Ranks), w)
+	case *decision.Leave:
+		return wrapped(themes.Text, q.Note, w)
+	}
+	return nil
+}
+
+func wrapped(role themes.Role, text string, w int) []ladder.Line {
+	var out []ladder.Line
+	for _, l := range widget.Wrap(text, w) {
+		out = append(out, ladder.Line{Text: l, Role: role})
+	}
+	return out
+}
+
+// changedLines tell how the plan differs from the one that the dialog showed.
+func changedLines(q decision.Question, live *page.State, w int) []ladder.Line {
+	var list []string
+	switch q := q.(type) {
+	case *decision.Approve:
+		list = planChanges(q.Action, q.Now(live))
+	case *decision.Veto:
+		list = planChanges(q.Action, q.Now(live))
+	case *decision.Take:
+		if now := q.Now(live); now.GetPlanHash() != "" && now.PlanHash != q.Rung.PlanHash {
+			list = ladder.Changes(ladder.PlanOfRung(q.Rung), ladder.PlanOfRung(now))
+		}
+	}
+	var out []ladder.Line
+	for i, text := range list {
+		if i == 0 {
+			out = wrapped(themes.Urgent, " CHANGED since this dialog opened ", w)
+		}
+		out = append(out, wrapped(themes.Warn, "  "+text, w)...)
+	}
+	return out
+}
+
+func planChanges(asked, now *falconv1.Action) []string {
+	if now.GetId() != asked.Id || now.PlanHash == asked.PlanHash {
+		return nil
+	}
+	return ladder.Changes(ladder.PlanOf(asked), ladder.PlanOf(now))
+}
+
+// countdownLines say when policy approves what the dialog is about by itself.
+func countdownLines(q decision.Question, live *page.State, w int) []ladder.Line {
+	asked := actionOf(q)
+	now := live.ProposalOf(q.Incident())
+	if asked == nil || now.GetId() != asked.Id {
+		return nil
+	}
+	left, ok := page.Countdown(live, now)
+	if !ok {
+		return nil
+	}
+	return wrapped(themes.Auto, " AUTOMATIC: policy approves this in "+phrase.Seconds(left)+"; a veto or "+live.Key(key.Global, key.Freeze)+" stops it ", w)
+}
+
+// actionOf is the action that a question is about, or nil.
+func actionOf(q decision.Question) *falconv1.Action {
+	switch q := q.(type) {
+	case *decision.Approve:
+		return q.Action
+	case *decision.Veto:
+		return q.Action
+	}
+	return nil
+}
+
+// approvalLines say who has approved, and what an approval here would begin.
+func approvalLines(q decision.Question, live *page.State, w int) []ladder.Line {
+	switch q := q.(type) {
+	case *decision.Veto:
+		now := q.Now(live)
+		if text := page.Standing(live, now); text != "" && now.GetId() == q.Action.Id {
+			return wrapped(themes.Auto, " "+now.Rung+" is "+text+decision.FirstReason(now)+" ", w)
+		}
+	case *decision.Approve:
+		now := q.Now(live)
+		if now.GetId() != q.Action.Id {
+			return nil
+		}
+		if phrase.Waits(now) {
+			text := " " + phrase.Approvers(now) + " has approved this" + decision.FirstReason(now) + "; your approval is the second "
+			return append(wrapped(themes.Auto, text, w), undoLines(live, now.Rung, w)...)
+		}
+		return append(secondLines(live, now.Rung, w), undoLines(live, now.Rung, w)...)
+	case *decision.Take:
+		return append(secondLines(live, q.Rung.Rung, w), undoLines(live, q.Rung.Rung, w)...)
+	}
+	return nil
+}
+
+func secondLines(live *page.State, rung string, w int) []ladder.Line {
+	if !decision.WantsTwo(live, rung) {
+		return nil
+	}
+	return wrapped(themes.Warn, "Two people have to approve "+rung+": nothing happens until somebody else has approved it, too.", w)
+}
+
+func undoLines(live *page.State, rung string, w int) []ladder.Line {
+	undo := decision.Undo(live, rung)
+	if undo <= 0 {
+		return nil
+	}
+	return wrapped(themes.Text, fmt.Sprintf("It goes out %s after the approval; until then %s withdraws it.", phrase.Seconds(undo), live.Key(key.Global, key.Veto)), w)
+}
+
+// planLines tell what would be done to the job, and what it is predicted to
+// bring.
+func planLines(p *decision.Proposal, w int) []ladder.Line {
+	a := p.Action
+	out := wrapped(themes.Title, fmt.Sprintf("%s for %s, plan %s: %s", a.Rung, a.Incident, a.PlanHash, phrase.Rung(a.Rung)), w)
+	if plan := phrase.Plan(a.Previous, a.MicroBatches, w-34); plan != "" {
+		out = append(out, wrapped(themes.Text, "Plan: micro-batches a replica "+plan, w)...)
+	}
+	for _, l := range ladder.Preview(a.Preview) {
+		out = append(out, wrapped(themes.Text, l, w)...)
+	}
+	gain := fmt.Sprintf("Predicted: %s → %s an iteration (%s)", phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs), phrase.Change(a.BeforeMs, a.PredictedMs))
+	if a.OverheadMs > 0 { // else the reason below says what is known of it
+		gain += ", switch costs " + phrase.Ms(a.OverheadMs)
+	}
+	return append(out, wrapped(themes.Text, gain, w)...)
+}
+
+// impacts are what carrying a rung out does to the job meanwhile.
+var impacts = map[falcon.Rung]string{
+	falcon.RungS3: "Impact: the job stands at an iteration boundary while the ranks named exchange their state; no process ends.",
+	falcon.RungS4: "Impact: all processes of the job end after a checkpoint and are started again; nothing trains until they are up.",
+}
+
+func approveLines(q *decision.Approve, w int) []ladder.Line {
+	out := planLines(&q.Proposal, w)
+	if text := impacts[falcon.Rung(q.Action.Rung)]; text != "" {
+		out = append(out, wrapped(themes.Warn, text, w)...)
+	}
+	if q.Action.Why != "" {
+		out = append(out, wrapped(themes.Text, "When proposed: "+q.Action.Why, w)...)
+	}
+	conf := ""
+	if q.Verdict != nil {
+		conf = fmt.Sprintf(", confidence %.0f%%", 100*q.Verdict.Confidence)
+	}
+	out = append(out, wrapped(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict)+conf, w)...)
+	out = append(out, ladder.EvidenceLines(q.Verdict, w)...)
+	wrong := q.IfWrong // as the engine says it
+	if wrong == "" {
+		wrong = "the gain is measured; without one the plan is reverted by itself, and when the fault clears, too"
+	}
+	return append(out, wrapped(themes.Text, "If wrong: "+wrong, w)...)
+}
+
+func takeLines(q *decision.Take, w int) []ladder.Line {
+	g := q.Rung
+	out := wrapped(themes.Title, phrase.RungName(g)+" for "+q.Incident()+", plan "+g.PlanHash+": "+phrase.Rung(g.Rung), w)
+	out = append(out, wrapped(themes.Text, ladder.Explain(g, w), w)...)
+	if g.PredictedMs > 0 {
+		out = append(out, wrapped(themes.Text, "Predicted: "+phrase.Ms(g.PredictedMs)+" an iteration, "+phrase.Ms(g.GainMs)+" less than now; it costs "+phrase.Ms(g.OverheadMs), w)...)
+	}
+	if decision.Restarts(g.Rung) {
+		out = append(out, wrapped(themes.Warn, "All processes of the job end after a checkpoint and are started again.", w)...)
+	}
+	return append(out, wrapped(themes.Title, "Evidence: "+phrase.Verdict(q.Verdict), w)...)
+}
+
+// modeTexts explain the options of the mode, in their order.
+var modeTexts = [...]string{
+	"only watch: nothing is proposed for execution",
+	"every rung waits for a person",
+	"S1 (ignore) acts by itself, S2 waits for a person",
+	"S1 and S2 act by themselves, higher rungs wait",
+	"S1 to S3 act by themselves, a restart (S4) waits",
+}
+
+func modeLines(q *decision.SetMode, w int) []ladder.Line {
+	var out []ladder.Line
+	for i, o := range q.Options {
+		sign, role := "  ○ ", themes.Text
+		if i == q.Chosen {
+			sign, role = "▸ ● ", themes.Selected
+		}
+		text := fmt.Sprintf("%s%-10s %s", sign, phrase.Mode(unfrozen(o)), modeTexts[i])
+		if q.InForce(i) {
+			text += " (now)"
+		}
+		out = append(out, ladder.Line{Text: widget.Cut(text, w), Role: role})
+	}
+	return out
+}
+
+// unfrozen is the policy that would hold without the freeze.
+func unfrozen(p *falconv1.Policy) *falconv1.Policy {
+	return &falconv1.Policy{Mode: p.Mode, Cap: p.Cap}
+}
+
+// consequences are what each decision on a recovery leads to.
+var consequences = map[decision.Verb]string{
+	decision.VerbApprove: "All healthy ranks leave their collectives and park; the lost ones are made anew on their devices or on a spare; state comes from replicas, or else from the checkpoint. Healthy processes go on unless the reason above says otherwise.",
+	decision.VerbDeny:    "Nothing is done about the fault: the job stands until somebody acts.",
+	decision.VerbAbort:   "The recovery ends here. The job stands: parked ranks stay parked for a while and then end.",
+}
+
+func recoveryLines(q *decision.Recovery, live *page.State, w int) []ladder.Line {
+	now := live.Recovering()
+	if now.GetId() != q.Recovery.Id {
+		now = q.Recovery
+	}
+	out := wrapped(themes.Title, q.Recovery.Id+": "+phrase.Faults(q.Recovery.Faults), w)
+	if q.Recovery.Reason != "" {
+		out = append(out, wrapped(themes.Warn, "It waits because "+q.Recovery.Reason, w)...)
+	}
+	for _, f := range q.Recovery.Faults {
+		for _, e := range f.Evidence {
+			out = append(out, wrapped(themes.Text, "+ "+e, w)...)
+		}
+	}
+	out = append(out, wrapped(themes.Text, consequences[q.Verb], w)...)
+	sum := 0.0
+	for _, ms := range now.GetPredictedMs() {
+		sum += ms
+	}
+	if q.Verb == decision.VerbApprove && sum > 0 {
+		out = append(out, wrapped(themes.Text, "Predicted: "+phrase.Ms(sum)+" until the job trains again.", w)...)
+	}
+	return out
+}
+
+func demandLines(q *decision.Demand, live *page.State, w int) []ladder.Line {
+	switch q.Verb {
+	case decision.VerbLift:
+		return wrapped(themes.Text, "What "+q.Node+" sends is taken again, and it may be used as a spare. Lift a fence only once the node is sound.", w)
+	case decision.VerbRenew:
+		device := live.Ranks[q.Ranks[0]].GetDevice()
+		return append(wrapped(themes.Title, "The process of "+phrase.Ranks(q.Ranks, 1)+" on "+device+" ends and is made anew", w),
+			wrapped(themes.Text, "All other ranks park meanwhile; its state comes from a replica. No further approval is asked for.", w)...)
+	}
+	out := wrapped(themes.Title, q.Node+" holds "+phrase.Ranks(q.Ranks, 6), w)
+	out = append(out, wrapped(themes.Text, "Everything from the node is refused from now on; its processes end, and its ranks are made anew on a spare. All other ranks park meanwhile. No further approval is asked for.", w)...)
+	for _, x := range live.Feed.Recoveries.GetExposures() {
+		if x.GetDomain() == q.Node {
+			out = append(out, wrapped(themes.Warn, recovery.Explain(live, x), w)...)
+		}
+	}
+	return out
+}
+
+// testLines say what is about to happen to the job.
+func testLines(r *falconv1.ValidateRequest, world, w int) []ladder.Line {
+	what := "links " + phrase.Few(r.Links, namesMost)
+	if r.Gemm {
+		what += ", and the GPUs at their ends"
+	}
+	if len(r.Links) == 0 {
+		what = testedText(r) + " of " + testedRanks(r.Ranks, world)
+	}
+	out := wrapped(themes.Title, "Test "+what, w)
+	out = append(out, wrapped(themes.Text, "The job runs on to an iteration boundary two or more iterations ahead and is held there while the tests run, usually well under a second; nothing trains meanwhile. Paused time is not counted as slow.", w)...)
+	return append(out, wrapped(themes.Text, "If wrong: where no consistent boundary exists nothing is held and the reason is shown. X lets go at once; the ranks let go by themselves at their deadline, even without console and agents.", w)...)
+}
+
+// namesMost is how many names a dialog lists before it only counts.
+const namesMost = 8
+
+func testedText(r *falconv1.ValidateRequest) string {
+	switch {
+	case r.Gemm && r.LinkTest:
+		return "GPUs and the links"
+	case r.Gemm:
+		return "the GPUs"
+	}
+	return "the links"
+}
+
+func testedRanks(ranks []int32, world int) string {
+	if len(ranks) == 0 {
+		return fmt.Sprintf("all %s ranks", phrase.Count(int64(world)))
+	}
+	names := make([]string, len(ranks))
+	for i, r := range ranks {
+		names[i] = fmt.Sprint(r)
+	}
+	return "ranks " + strings.TrimSpace(phrase.Few(names, namesMost))
+}

@@ -48,7 +48,7 @@ func (a *Agent) startTest(cmd *falconv1.TestCommand) (*testTask, error) {
 	}
 	t := &testTask{agent: a, id: cmd.GetTest()}
 	for _, one := range cmd.GetTests() {
-		if why := t.put(one); why != "" {
+		if why := t.startOne(one); why != "" {
 			t.results = append(t.results, &falconv1.TestResult{
 				Test: t.id, Rank: one.GetRank(), Kind: one.GetKind(), Status: falconv1.TestStatus_TEST_STATUS_REFUSED, Reason: why,
 			})
@@ -57,18 +57,18 @@ func (a *Agent) startTest(cmd *falconv1.TestCommand) (*testTask, error) {
 	return t, nil
 }
 
-// put gives one rank its test, or says why not.
-func (t *testTask) put(one *falconv1.RankTest) (why string) {
+// startOne gives one rank its test, or says why not.
+func (t *testTask) startOne(one *falconv1.RankTest) (why string) {
 	h := t.agent.held
 	i := slices.IndexFunc(h.ranks, func(r *heldRank) bool { return r.rank == falcon.Rank(one.GetRank()) })
 	switch {
 	case i < 0:
 		return "this rank is not held here"
-	case !h.ranks[i].quiet():
+	case !h.ranks[i].isQuiet():
 		return "this rank is not quiet"
 	}
 	r := h.ranks[i]
-	life := ms64(one.GetLifeMs())
+	life := boundedMs(one.GetLifeMs())
 	if life <= 0 {
 		life = testLife
 	}
@@ -87,11 +87,11 @@ func (t *testTask) put(one *falconv1.RankTest) (why string) {
 	return ""
 }
 
-// Step is done when every rank has answered, ended, or is overdue.
-func (t *testTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+// Poll is done when every rank has answered, ended, or is overdue.
+func (t *testTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 	mono := t.agent.dir.MonoNs()
 	t.waiting = slices.DeleteFunc(t.waiting, func(w *waitingTest) bool {
-		r := t.look(w, mono)
+		r := t.resultOf(w, mono)
 		if r != nil {
 			r.Test, r.Rank, r.Kind = t.id, int32(w.rank.rank), w.kind
 			t.results = append(t.results, r)
@@ -104,9 +104,9 @@ func (t *testTask) Step(time.Time) (*falconv1.CommandResult, bool) {
 	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Tests: t.results}, true
 }
 
-// Linger goes on beyond the command's deadline, which bounds the delivery: each
+// PollLate goes on beyond the command's deadline, which bounds the delivery: each
 // test has a deadline of its own.
-func (t *testTask) Linger(now time.Time) (*falconv1.CommandResult, bool) { return t.Step(now) }
+func (t *testTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
 
 // testStatuses are the contract's names of the hook's statuses.
 var testStatuses = map[ring.TestStatus]falconv1.TestStatus{
@@ -116,8 +116,8 @@ var testStatuses = map[ring.TestStatus]falconv1.TestStatus{
 	ring.TestLate:    falconv1.TestStatus_TEST_STATUS_LATE,
 }
 
-// look is the result of one rank, nil while there is none.
-func (t *testTask) look(w *waitingTest, mono int64) *falconv1.TestResult {
+// resultOf is the result of one rank, nil while there is none.
+func (t *testTask) resultOf(w *waitingTest, mono int64) *falconv1.TestResult {
 	if w.rank.dead {
 		return &falconv1.TestResult{Status: falconv1.TestStatus_TEST_STATUS_FAILED, Reason: "the process ended"}
 	}

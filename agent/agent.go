@@ -1,13 +1,9 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
-	"maps"
-	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,9 +17,9 @@ import (
 
 // Bounds and periods of the loop.
 const (
-	scanEvery  = 200 * time.Millisecond // looks for new processes and changed states
-	batchEvery = 200 * time.Millisecond // samples wait at most this long for company
-	inboxMax   = 64                     // commands not yet taken up; the engine repeats what is lost
+	scanEvery  = 200 * time.Millisecond // between looks for new processes and changed states
+	batchEvery = 200 * time.Millisecond // samples are collected at most this long before they are sent
+	inboxMax   = 64                     // commands not yet executed; the engine repeats what is lost
 	exitWait   = time.Second            // a dead process's exit status is asked for this long
 	staleMin   = 5 * time.Second        // a hook without a heartbeat for this long is dead
 )
@@ -34,61 +30,56 @@ type shipper interface {
 	Beat(now time.Time, ranks []*falconv1.RankBeat)
 	// Ends are the processes' ends that the engine has not acknowledged.
 	Ends() []*falconv1.RankState
-	// Renew begins a new stream in the place of the present one.
+	// Renew replaces the present stream by a new one.
 	Renew()
 }
 
 // Agent is one node's daemon. Build it with New, feed it the engine's frames
 // with Command and Welcome, and let Run do the rest.
 type Agent struct {
-	node     falcon.Node
-	dir      Directory
-	ship     shipper
-	log      *slog.Logger
-	probe    func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
+	node falcon.Node
+	dir  Directory
+	ship shipper
+	log  *slog.Logger
+	now  func() time.Time
+
 	nicOf    func(falcon.Device) falcon.NIC
+	proc     string // root of the kernel's files about processes
+	hardware hardwareProbe
 	launcher *launch.Launcher
 	table    *table.Store
-	proc     string // where the kernel tells of processes
 
-	drainEvery, beatEvery, telemetryEvery time.Duration
+	drainEvery, beatEvery time.Duration
 
-	now func() time.Time
-
-	desk     *act.Desk
+	executor *act.Executor
 	held     *hold // the pause in force, nil when none is
 	inbox    chan *falconv1.Command
 	welcomes chan *falconv1.Welcome
-	roused   chan struct{} // holds one token when there is something to look at
+	wakeup   chan struct{} // holds one token when there is something to look at
 
-	byPath  map[string]*process
-	ignored map[string]bool // files that are not this agent's, or unusable
-	blind   bool            // the directory can't be listed, and that was said
-	buf     *buffers
-	samples []falcon.Sample
+	processes processSet
+	ignored   map[string]bool // files that are not this agent's, or unusable
+	scanFails bool            // the directory can't be listed, and that was logged
+	buf       *buffers
+	samples   []falcon.Sample // not sent so far
 
 	notes notebook
 	next  succession
 
-	last      struct{ turned, scanned, looked, shipped, beaten time.Time }
-	suspended uint64    // newest suspension of the node, by this agent's word or an earlier one's
-	urgentTil time.Time // looks come every recoverEvery until then
+	last       struct{ ticked, scanned, polled, shipped, beaten time.Time }
+	suspended  uint64    // newest generation that the node was suspended for
+	pollSoonBy time.Time // processes are polled every recoveryPollEvery until then
 
 	working sync.WaitGroup // goroutines of orders in progress
-
-	pids struct { // which the probe's goroutine reads
-		sync.Mutex
-		of map[falcon.Rank]int
-	}
 }
 
 // Options are what New needs beside the configuration.
 type Options struct {
 	Directory Directory // nil = the configured shm_dir
-	// Probe takes one look at the node's hardware; nil for none. It is called
-	// from a goroutine of its own and may be slow.
+	// Probe reads the node's hardware; nil for none. It is called from a goroutine
+	// of its own and may be slow.
 	Probe func(now time.Time, pids map[falcon.Rank]int) *falconv1.AgentFrame
-	// NIC tells the port that a device's traffic leaves by, "" while unknown;
+	// NIC returns the port that a device's traffic leaves by, "" while unknown;
 	// nil for never. It must not block.
 	NIC func(falcon.Device) falcon.NIC
 	Log *slog.Logger
@@ -102,12 +93,13 @@ type Options struct {
 
 // New builds an agent. Bind gives it its stream before Run.
 func New(cfg Config, opt Options) *Agent {
+	now := func() time.Time { return time.Now().Add(opt.Skew) }
 	a := &Agent{
-		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, probe: opt.Probe, nicOf: opt.NIC,
-		drainEvery: ms(cfg.DrainMs), beatEvery: ms(cfg.BeatMs), telemetryEvery: ms(cfg.TelemetryMs),
-		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), roused: make(chan struct{}, 1),
-		now:    func() time.Time { return time.Now().Add(opt.Skew) },
-		byPath: map[string]*process{}, ignored: map[string]bool{}, buf: newBuffers(),
+		node: falcon.Node(cfg.Node), dir: opt.Directory, log: opt.Log, now: now, nicOf: opt.NIC, proc: cfg.Host.Proc,
+		hardware:   hardwareProbe{read: opt.Probe, every: milliseconds(cfg.TelemetryMs), now: now},
+		drainEvery: milliseconds(cfg.DrainMs), beatEvery: milliseconds(cfg.BeatMs),
+		inbox: make(chan *falconv1.Command, inboxMax), welcomes: make(chan *falconv1.Welcome, 1), wakeup: make(chan struct{}, 1),
+		processes: newProcessSet(), ignored: map[string]bool{}, buf: newBuffers(), table: table.New(cfg.RankTable),
 	}
 	if a.dir == nil {
 		a.dir = shmDir{path: cfg.ShmDir, job: cfg.Job, old: opt.Old}
@@ -118,15 +110,13 @@ func New(cfg Config, opt Options) *Agent {
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
-	a.table, a.proc = table.New(cfg.RankTable), cfg.Host.Proc
-	a.notes.well = map[launchedRank]bool{}
-	a.notes.path, a.notes.uid = filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)), os.Geteuid()
+	a.notes = newNotebook(filepath.Join(cfg.ShmDir, notebookName(cfg.Job, cfg.Node)))
 	a.next = succession{
 		node: cfg.Node, job: cfg.Job, path: filepath.Join(cfg.ShmDir, handoverName(cfg.Job, cfg.Node)), most: int64(cfg.SpoolMb)<<20 + handoverExtra, monoNs: a.dir.MonoNs,
 	}
+	at := launch.At{Node: a.node, Job: cfg.Job, ShmDir: cfg.ShmDir}
 	a.launcher = launch.New(cfg.Launch, at, recordName(cfg.Job, cfg.Node), opt.Launch, a.log)
-	a.desk = act.New(a.begin, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
+	a.executor = act.New(a.startCommand, func(r *falconv1.CommandResult) { a.ship.Send(resultFrame(r)) })
 	return a
 }
 
@@ -143,7 +133,7 @@ func (a *Agent) Command(c *falconv1.Command) {
 	}
 }
 
-// Welcome tells the agent of a new stream; it never blocks.
+// Welcome announces a new stream; it never blocks.
 func (a *Agent) Welcome(w *falconv1.Welcome) {
 	select {
 	case <-a.welcomes:
@@ -158,11 +148,9 @@ func (a *Agent) Welcome(w *falconv1.Welcome) {
 // Run follows the node's processes until ctx ends.
 func (a *Agent) Run(ctx context.Context) error {
 	var probing sync.WaitGroup
-	if a.probe != nil {
-		probing.Go(func() { a.probeLoop(ctx) })
-	}
+	probing.Go(func() { a.hardware.run(ctx, a.ship.Send) })
 	defer probing.Wait()
-	defer func() { a.closeAll(a.now()) }()
+	defer func() { a.closeProcesses(a.now()) }()
 	defer a.working.Wait()
 	a.Start(a.now())
 	timer := time.NewTimer(a.drainEvery)
@@ -172,39 +160,39 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-			a.wakes(a.now())
-			a.turn(a.now())
-		case <-a.roused: // at once: peers wait for a dead rank in vain
-			a.wakes(a.now())
-			a.look(a.now())
+			a.noticeStop(a.now())
+			a.tick(a.now())
+		case <-a.wakeup: // at once: peers wait for a dead rank in vain
+			a.noticeStop(a.now())
+			a.pollProcesses(a.now())
 		case w := <-a.welcomes:
-			a.welcome(w)
+			a.acceptWelcome(w)
 			continue
 		case c := <-a.inbox:
-			if !a.wakes(a.now()) {
-				a.desk.Take(c, a.now())
+			if !a.noticeStop(a.now()) {
+				a.executor.Execute(c, a.now())
 			}
-			a.look(a.now()) // a survey is answered, a test begins at once
+			a.pollProcesses(a.now()) // a survey is answered, a test begins at once
 		}
-		timer.Reset(a.pace(a.now()))
+		timer.Reset(a.tickInterval(a.now()))
 	}
 }
 
-// asleepAfter is how long the loop stands still before its agent counts as one that
+// stoppedAfter is how long the loop stands still before its agent counts as one that
 // was stopped.
-const asleepAfter = 10 * time.Second
+const stoppedAfter = 10 * time.Second
 
-// wakes reports whether the agent was stopped (SIGSTOP, a paused machine) until now.
-// Commands that waited for it may be void by then, and their lives begin when they
-// are taken: they are dropped, and the engine says again what still holds.
-func (a *Agent) wakes(now time.Time) bool {
-	slept := now.Sub(a.last.turned)
-	first := a.last.turned.IsZero()
-	a.last.turned = now
-	if first || slept < asleepAfter {
+// noticeStop reports whether the agent was stopped (SIGSTOP, a paused machine) until
+// now. Commands that waited for it may be void by then, and their lives begin when they
+// are executed: they are dropped, and the engine sends again what still holds.
+func (a *Agent) noticeStop(now time.Time) bool {
+	stopped := now.Sub(a.last.ticked)
+	first := a.last.ticked.IsZero()
+	a.last.ticked = now
+	if first || stopped < stoppedAfter {
 		return false
 	}
-	a.log.Warn("the agent was stopped: it begins a new stream", slog.Duration("for", slept))
+	a.log.Warn("the agent was stopped: it begins a new stream", slog.Duration("for", stopped))
 	for len(a.inbox) > 0 {
 		<-a.inbox
 	}
@@ -212,37 +200,37 @@ func (a *Agent) wakes(now time.Time) bool {
 	return true
 }
 
-// pace is the time to the next turn.
-func (a *Agent) pace(now time.Time) time.Duration {
+// tickInterval is the time to the next tick.
+func (a *Agent) tickInterval(now time.Time) time.Duration {
 	switch {
 	case a.held != nil:
-		return min(hurryEvery, a.drainEvery)
-	case now.Before(a.urgentTil):
-		return min(recoverEvery, a.drainEvery)
+		return min(heldPollEvery, a.drainEvery)
+	case now.Before(a.pollSoonBy):
+		return min(recoveryPollEvery, a.drainEvery)
 	}
 	return a.drainEvery
 }
 
-// turn looks at everything once every drainEvery, and in between, while the job
-// is held or recovers, at the orders in progress alone.
-func (a *Agent) turn(now time.Time) {
-	if now.Sub(a.last.looked) >= a.drainEvery {
-		a.look(now)
+// tick polls the processes every drainEvery. In between, while the job is held or
+// recovers, it steps the orders in progress alone.
+func (a *Agent) tick(now time.Time) {
+	if now.Sub(a.last.polled) >= a.drainEvery {
+		a.pollProcesses(now)
 		return
 	}
-	a.attend(now)
+	a.stepOrders(now)
 }
 
-// attend steps what the engine ordered.
-func (a *Agent) attend(now time.Time) {
+// stepOrders steps what the engine ordered.
+func (a *Agent) stepOrders(now time.Time) {
 	if a.held != nil {
-		a.held.step(now)
+		a.held.stepRanks(now)
 	}
-	a.desk.Tick(now)
+	a.executor.Poll(now)
 }
 
-// begin is the desk's Starter.
-func (a *Agent) begin(cmd *falconv1.Command, now, deadline time.Time) (act.Task, error) {
+// startCommand is the executor's Starter.
+func (a *Agent) startCommand(cmd *falconv1.Command, now, deadline time.Time) (act.Task, error) {
 	switch body := cmd.Body.(type) {
 	case *falconv1.Command_Profile:
 		t, err := a.startProfile(body.Profile, now, deadline)
@@ -272,11 +260,11 @@ func (a *Agent) begin(cmd *falconv1.Command, now, deadline time.Time) (act.Task,
 		}
 		return t, nil
 	}
-	return a.beginRecovery(cmd, now)
+	return a.startRecoveryCommand(cmd, now)
 }
 
-// beginRecovery begins what a recovery orders.
-func (a *Agent) beginRecovery(cmd *falconv1.Command, now time.Time) (task act.Task, err error) {
+// startRecoveryCommand starts what a recovery orders.
+func (a *Agent) startRecoveryCommand(cmd *falconv1.Command, now time.Time) (task act.Task, err error) {
 	switch body := cmd.Body.(type) {
 	case *falconv1.Command_Suspend:
 		task, err = a.startSuspend(body.Suspend, now)
@@ -295,68 +283,68 @@ func (a *Agent) beginRecovery(cmd *falconv1.Command, now time.Time) (task act.Ta
 	return task, nil
 }
 
-// welcome takes over the engine's epoch and pace.
-func (a *Agent) welcome(w *falconv1.Welcome) {
-	a.desk.Fence(w.GetEpoch())
+// acceptWelcome takes over the engine's epoch and pace.
+func (a *Agent) acceptWelcome(w *falconv1.Welcome) {
+	a.executor.Fence(w.GetEpoch())
 	if n := w.GetBeatPeriodMs(); n >= 50 && n <= 60_000 {
-		a.beatEvery = ms(int(n))
+		a.beatEvery = milliseconds(int(n))
 	}
 }
 
-// look is one full turn of the loop.
-func (a *Agent) look(now time.Time) {
-	a.last.looked = now
+// pollProcesses reads what the processes wrote, steps the orders, and sends what is due.
+func (a *Agent) pollProcesses(now time.Time) {
+	a.last.polled = now
 	if now.Sub(a.last.scanned) >= scanEvery {
 		a.last.scanned = now
-		a.scan()
+		a.scanDirectory()
 	}
-	for _, p := range a.processes() {
-		a.follow(p, now)
+	for _, p := range a.processes.all() {
+		a.pollProcess(p, now)
 	}
-	a.attend(now)
+	a.stepOrders(now)
 	if len(a.samples) > 0 && now.Sub(a.last.shipped) >= batchEvery {
-		a.flush(now)
+		a.flushSamples(now)
 	}
 	if now.Sub(a.last.beaten) >= a.beatEvery {
 		a.last.beaten = now
-		a.ship.Beat(now, a.beats())
+		a.ship.Beat(now, a.rankBeats())
 	}
 }
 
-// follow drains one process and notices its end.
-func (a *Agent) follow(p *process, now time.Time) {
+// pollProcess drains one process, and detects its end.
+func (a *Agent) pollProcess(p *process, now time.Time) {
 	if p.dead {
-		a.bury(p, now)
+		a.reapProcess(p, now)
 		return
 	}
 	gone := a.gone(p)
-	a.samples = p.drain(a.buf, a.samples)
+	a.samples = p.drainRings(a.buf, a.samples)
 	p.seg.Beat()
 	p.iterations.publishPeriod(p.seg)
-	a.catchUp(p)
-	a.announce(p)
+	a.suspendLateJoiner(p)
+	a.announceChanges(p)
 	switch err := p.seg.Err(); {
 	case err != nil:
 		a.log.Error("left a process whose memory can't be read", slog.String("process", p.String()), slog.Any("err", err))
-		a.die(p, now, "its shared memory became unreadable")
-	case gone && a.leaving(p, now): // how it ended is known in a moment
+		a.reportEnd(p, now, "its shared memory became unreadable")
+	case gone && a.exitPending(p, now): // how it ended is known in a moment
 	case gone:
-		a.die(p, now, p.inOrder())
+		a.reportEnd(p, now, p.exitFromMark())
 	}
 }
 
-// announce tells of a new rank, and of a step in a recovery, at once: its
-// samples and its acknowledgement come behind.
-func (a *Agent) announce(p *process) {
+// announceChanges sends a new rank, and a step in a recovery, at once: before the
+// process's samples and its acknowledgement.
+func (a *Agent) announceChanges(p *process) {
 	if p.recovery.takeUnsent() {
-		a.tell(p)
+		a.sendState(p)
 	}
 	if !p.ranks.takeUnsent() {
 		return
 	}
 	a.log.Info("a training process took another rank", slog.String("process", p.String()), slog.Uint64("order", p.ranks.newest.Order))
-	a.tell(p)
-	a.setPids()
+	a.sendState(p)
+	a.updatePids()
 }
 
 func (a *Agent) gone(p *process) bool {
@@ -368,7 +356,7 @@ func (a *Agent) gone(p *process) bool {
 	}
 }
 
-func (a *Agent) flush(now time.Time) {
+func (a *Agent) flushSamples(now time.Time) {
 	if len(a.samples) > 0 {
 		a.ship.Send(samplesFrame(a.samples))
 		a.samples = a.samples[:0]
@@ -376,122 +364,68 @@ func (a *Agent) flush(now time.Time) {
 	a.last.shipped = now
 }
 
-// die reports a process's end at once, with how it ended when that is known.
-func (a *Agent) die(p *process, now time.Time, how string) {
+// reportEnd reports a process's end at once, with how it ended when that is known.
+func (a *Agent) reportEnd(p *process, now time.Time, how string) {
 	p.dead, p.deadline = true, now.Add(exitWait)
 	a.launcher.Collect() // this agent's children
-	if known, ok := p.howEnded(a.launcher); ok {
+	if known, ok := p.exitReason(a.launcher); ok {
 		how = known
 	}
 	if how != "" {
 		p.deadline = now
 	}
-	a.flush(now) // its last iterations come before its end
-	if st := p.ended(a.node, how); st != nil {
-		a.tellEnd(st)
+	a.flushSamples(now) // its last iterations come before its end
+	if st := p.endedState(a.node, how); st != nil {
+		a.sendEnd(st)
 	}
 	a.log.Info("a training process ended", slog.String("process", p.String()), slog.String("how", how), slog.Uint64("overwritten_unread", p.lost))
-	a.setPids()
+	a.updatePids()
 }
 
-// tellEnd reports how a process ended. A launch asks later who has ended well.
-func (a *Agent) tellEnd(st *falconv1.RankState) {
+// sendEnd reports how a process ended. A launch asks later which ranks ended well.
+func (a *Agent) sendEnd(st *falconv1.RankState) {
 	a.ship.Send(rankFrame(st))
 	if falconv1.ExitedWell(st.Exit) {
-		a.notes.well[launchedRank{int(st.Rank), st.Generation}] = true
+		a.notes.endedWell[launchedRank{int(st.Rank), st.Generation}] = true
 	}
 }
 
-// recordName is the file that says what this agent has started: one of its own
-// for each job and node that share a directory.
+// recordName is the file of what this agent has started: one for each job and node
+// that share a directory.
 func recordName(job, node string) string {
 	return "falcon-launch." + ring.FileJob(job) + "." + ring.FileJob(node)
 }
 
-// bury asks how a process ended for a while, then lets go of it and its file.
-func (a *Agent) bury(p *process, now time.Time) {
-	if how, known := p.howEnded(a.launcher); known && now.Before(p.deadline) {
-		if st := p.ended(a.node, how); st != nil {
-			a.tellEnd(st)
+// reapProcess asks for a while how a process ended, then drops it and its file.
+func (a *Agent) reapProcess(p *process, now time.Time) {
+	if how, known := p.exitReason(a.launcher); known && now.Before(p.deadline) {
+		if st := p.endedState(a.node, how); st != nil {
+			a.sendEnd(st)
 		}
 		p.deadline = now
 	}
 	if now.Before(p.deadline) {
 		return
 	}
-	a.drop(p)
+	a.dropProcess(p)
 }
 
-// processes is every process, in order of rank.
-func (a *Agent) processes() []*process {
-	all := make([]*process, 0, len(a.byPath))
-	for _, p := range a.byPath {
-		all = append(all, p)
-	}
-	slices.SortFunc(all, func(x, y *process) int {
-		if d := cmp.Compare(x.rank, y.rank); d != 0 {
-			return d
-		}
-		return cmp.Compare(x.path, y.path)
-	})
-	return all
-}
+func (a *Agent) updatePids() { a.hardware.setPids(a.processes.pids()) }
 
-// startedAs are the processes that live, by the ranks that they were started as.
-func (a *Agent) startedAs() []launch.Running {
-	var out []launch.Running
-	for _, p := range a.alive() {
-		out = append(out, launch.Running{PID: p.header.PID, Rank: p.header.Rank, Generation: p.status.Generation})
-	}
-	return out
-}
-
-func (a *Agent) setPids() {
-	pids, order := map[falcon.Rank]int{}, map[falcon.Rank]uint64{}
-	for _, p := range a.byPath {
-		if _, twice := pids[p.rank]; p.rank < 0 || p.dead || (twice && order[p.rank] > p.ranks.newest.Order) {
-			continue
-		}
-		pids[p.rank], order[p.rank] = p.header.PID, p.ranks.newest.Order
-	}
-	a.pids.Lock()
-	a.pids.of = pids
-	a.pids.Unlock()
-}
-
-func (a *Agent) closeAll(now time.Time) {
+func (a *Agent) closeProcesses(now time.Time) {
 	if a.held != nil {
-		a.held.letGo(now) // no agent will be here to do it
+		a.held.releaseOnce(now) // no agent will be here to do it
 	}
-	for _, p := range a.processes() {
-		a.samples = p.drain(a.buf, a.samples)
+	for _, p := range a.processes.all() {
+		a.samples = p.drainRings(a.buf, a.samples)
 	}
-	a.flush(now)
-	a.leave(now)
-	a.notes.note(a)
-	for _, p := range a.processes() {
+	a.flushSamples(now)
+	a.exportWork(now)
+	a.notes.saveFollowed(a)
+	for _, p := range a.processes.all() {
 		p.exit.Close()
 		if err := p.seg.Close(); err != nil {
 			a.log.Warn("closing shared memory", slog.Any("err", err))
-		}
-	}
-}
-
-// probeLoop looks at the hardware until ctx ends.
-func (a *Agent) probeLoop(ctx context.Context) {
-	ticker := time.NewTicker(a.telemetryEvery)
-	defer ticker.Stop()
-	for {
-		a.pids.Lock()
-		pids := maps.Clone(a.pids.of)
-		a.pids.Unlock()
-		if f := a.probe(a.now(), pids); f != nil {
-			a.ship.Send(f)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
 		}
 	}
 }

@@ -312,17 +312,17 @@ func TestStoppedAgentBeginsANewStream(t *testing.T) {
 		a.Bind(ship)
 		now := time.Now()
 		a.Start(now)
-		a.Turn(now)
+		a.Tick(now)
 		a.Command(orderCommand(1, 4, time.Minute))
-		a.Turn(now.Add(asleepAfter))
+		a.Tick(now.Add(stoppedAfter))
 		if ship.renewed != 1 || len(s.orders) != 0 || len(ship.results()) != 0 {
 			t.Fatalf("%d new streams, %d orders, results %v", ship.renewed, len(s.orders), ship.results())
 		}
 		a.Command(orderCommand(1, 4, time.Minute))
-		a.Turn(now.Add(asleepAfter + time.Second))
+		a.Tick(now.Add(stoppedAfter + time.Second))
 		if ship.renewed != 1 || len(s.orders) != 1 {
 			t.Fatalf("%d new streams, %d orders", ship.renewed, len(s.orders))
 		}
-		a.Halt(now.Add(asleepAfter + 2*time.Second))
+		a.Halt(now.Add(stoppedAfter + 2*time.Second))
 	})
 }

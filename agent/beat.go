@@ -10,22 +10,22 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// rouse has the loop look at once, for a process's end or an order's outcome; it
+// wake has the loop poll at once, for a process's end or an order's outcome; it
 // never blocks.
-func (a *Agent) rouse() {
+func (a *Agent) wake() {
 	select {
-	case a.roused <- struct{}{}:
+	case a.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// beats are the signs of life of the node's processes, read now: a look is at
+// rankBeats are the signs of life of the node's processes, read now: a look is at
 // most a drain old, and the age of a hook's beat must not grow by that.
-func (a *Agent) beats() []*falconv1.RankBeat {
+func (a *Agent) rankBeats() []*falconv1.RankBeat {
 	mono := a.dir.MonoNs()
 	var out []*falconv1.RankBeat
-	for _, p := range a.local(nil) {
-		b := p.beat(mono)
+	for _, p := range a.processes.withRanks(nil) {
+		b := p.rankBeat(mono)
 		if b.HookAgeMs > doubtMs && waitsForCPU(a.proc, int(b.Pid)) {
 			b.HookAgeMs = doubtMs
 		}
@@ -66,15 +66,15 @@ func waitsForCPU(proc string, pid int) bool {
 	return false
 }
 
-// beat is one process's sign of life. A hook that has not beaten so far is as
+// rankBeat is one process's sign of life. A hook that has not beaten so far is as
 // old as its process.
-func (p *process) beat(monoNs int64) *falconv1.RankBeat {
+func (p *process) rankBeat(monoNs int64) *falconv1.RankBeat {
 	st := p.seg.Control()
 	last := max(st.HeartbeatNs, p.header.StartMonoNs)
 	b := &falconv1.RankBeat{
 		Rank: int32(p.rank), Pid: int32(p.header.PID), Iteration: max(st.Iteration, -1), StepTag: max(st.StepTag, -1),
 		HookAgeMs: float64(max(monoNs-last, 0)) / float64(time.Millisecond), Generation: st.GenerationNow,
 	}
-	p.evidence(b, st, monoNs)
+	p.addProgress(b, st, monoNs)
 	return b
 }

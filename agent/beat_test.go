@@ -35,7 +35,7 @@ func TestHookThatNeverBeatAgesWithItsProcess(t *testing.T) {
 	s := &fakeSegment{}
 	s.header.StartMonoNs, s.control.Iteration, s.control.StepTag = 5e9, -9, -9
 	p := newProcess("x", s, nil)
-	if got := p.beat(7e9); got.HookAgeMs != 2000 || got.Iteration != -1 || got.StepTag != -1 {
+	if got := p.rankBeat(7e9); got.HookAgeMs != 2000 || got.Iteration != -1 || got.StepTag != -1 {
 		t.Fatalf("beat %v", got)
 	}
 }

@@ -43,7 +43,7 @@ func BenchmarkDrain(b *testing.B) {
 	p := newProcess("bench", d, nil)
 	buf, out := newBuffers(), make([]falcon.Sample, 0, 1<<16)
 	for range 4 { // learn the period
-		out = p.drain(buf, out[:0])
+		out = p.drainRings(buf, out[:0])
 	}
 	if p.iterations.infer.Period() != 33 || len(out) == 0 {
 		b.Fatalf("period %d, %d samples", p.iterations.infer.Period(), len(out))
@@ -51,7 +51,7 @@ func BenchmarkDrain(b *testing.B) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	for b.Loop() {
-		out = p.drain(buf, out[:0])
+		out = p.drainRings(buf, out[:0])
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batchesMax*batchRecords), "ns/record")
 }
@@ -66,10 +66,10 @@ func TestDrainAllocatesNothingPerRecord(t *testing.T) {
 	p := newProcess("test", d, nil)
 	buf, out := newBuffers(), make([]falcon.Sample, 0, 1<<16)
 	for range 4 {
-		out = p.drain(buf, out[:0])
+		out = p.drainRings(buf, out[:0])
 	}
 	records := float64(batchesMax * batchRecords)
-	allocs := testing.AllocsPerRun(5, func() { out = p.drain(buf, out[:0]) })
+	allocs := testing.AllocsPerRun(5, func() { out = p.drainRings(buf, out[:0]) })
 	if iterations := records / 33; allocs > iterations+1 {
 		t.Fatalf("%v allocations for %v records and %.0f iterations", allocs, records, iterations)
 	}

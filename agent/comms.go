@@ -14,7 +14,7 @@ type commTable struct {
 	current bool     // read since the last outdate
 }
 
-func (t *commTable) read(seg Segment) {
+func (t *commTable) readTable(seg Segment) {
 	t.current = true
 	t.list = seg.Comms(t.list)
 	clear(t.ids)
@@ -30,18 +30,18 @@ func (t *commTable) read(seg Segment) {
 // outdate allows one more read for a slot that is unknown.
 func (t *commTable) outdate() { t.current = false }
 
-func (t *commTable) knows(slot uint32) bool { return int(slot) < len(t.ids) && t.ids[slot] != 0 }
+func (t *commTable) knowsSlot(slot uint32) bool { return int(slot) < len(t.ids) && t.ids[slot] != 0 }
 
-// id is the communicator's id, the slot's number where it is unknown.
-func (t *commTable) id(slot uint32) uint64 {
-	if t.knows(slot) {
+// idOfSlot is the communicator's id, the slot's number where it is unknown.
+func (t *commTable) idOfSlot(slot uint32) uint64 {
+	if t.knowsSlot(slot) {
 		return t.ids[slot]
 	}
 	return uint64(slot)
 }
 
-// slotOf is the slot of a communicator, ring.CommNone where there is none.
-func (t *commTable) slotOf(id uint64) uint32 {
+// slotOfComm is the slot of a communicator, ring.CommNone where there is none.
+func (t *commTable) slotOfComm(id uint64) uint32 {
 	for _, c := range t.list {
 		if c.ID == id {
 			return c.Slot
@@ -50,8 +50,8 @@ func (t *commTable) slotOf(id uint64) uint32 {
 	return ring.CommNone
 }
 
-// inSlot is the communicator of a slot; the zero value where there is none.
-func (t *commTable) inSlot(slot uint32) ring.Comm {
+// commInSlot is the communicator of a slot; the zero value where there is none.
+func (t *commTable) commInSlot(slot uint32) ring.Comm {
 	for _, c := range t.list {
 		if c.Slot == slot {
 			return c
@@ -60,9 +60,9 @@ func (t *commTable) inSlot(slot uint32) ring.Comm {
 	return ring.Comm{}
 }
 
-// rankOf is the process's rank in its largest communicator, -1 while that is unknown.
+// rankInLargest is the process's rank in its largest communicator, -1 while that is unknown.
 // world is the job's size, negative where the launcher gave none.
-func (t *commTable) rankOf(world int) int {
+func (t *commTable) rankInLargest(world int) int {
 	for _, c := range t.list {
 		if c.Size == t.largest && c.Rank >= 0 && (world < 0 || world == c.Size) {
 			return c.Rank
@@ -71,6 +71,6 @@ func (t *commTable) rankOf(world int) int {
 	return -1
 }
 
-func (t *commTable) anyIn(state ring.CommState) bool {
+func (t *commTable) anyInState(state ring.CommState) bool {
 	return slices.ContainsFunc(t.list, func(c ring.Comm) bool { return c.State == state })
 }

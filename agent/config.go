@@ -167,20 +167,20 @@ func ParseConfig(text []byte) (Config, error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&cfg); err != nil && !errors.Is(err, io.EOF) {
-		return Config{}, fmt.Errorf("%w: %s (falcon-agent --help shows every key)", ErrConfig, oneLine(err))
+		return Config{}, fmt.Errorf("%w: %s (falcon-agent --help shows every key)", ErrConfig, joinLines(err))
 	}
-	return cfg, cfg.check()
+	return cfg, cfg.validate()
 }
 
-// oneLine makes the decoder's list of errors one sentence.
-func oneLine(err error) string {
+// joinLines makes the decoder's list of errors one sentence.
+func joinLines(err error) string {
 	s := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:")
 	s = strings.TrimPrefix(s, "yaml: ")
 	s = strings.ReplaceAll(s, " in type agent.Config", "")
 	return strings.Join(strings.Fields(s), " ")
 }
 
-func (c Config) check() error {
+func (c Config) validate() error {
 	for _, need := range []struct{ key, value string }{
 		{"node", c.Node}, {"engine", c.Engine}, {"cert", c.Cert}, {"key", c.Key}, {"ca", c.CA}, {"shm_dir", c.ShmDir},
 	} {
@@ -245,4 +245,4 @@ func (c Config) checkNICs() error {
 	return nil
 }
 
-func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }

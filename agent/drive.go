@@ -5,44 +5,44 @@ import "time"
 // Start takes over what earlier lives of the agent left, before any command.
 // Run does it by itself; an owner that drives the agent calls it once.
 func (a *Agent) Start(now time.Time) {
-	a.notes.recall(a)
-	a.look(now) // before any command, which may be one that a killed predecessor left
-	a.inherit(now)
+	a.notes.resumeFollowed(a)
+	a.pollProcesses(now) // before any command, which may be one that a killed predecessor left
+	a.importCommands(now)
 }
 
-// Turn does one turn of the loop at once, for an owner that schedules the agent
+// Tick does one turn of the loop at once, for an owner that schedules the agent
 // by itself in place of Run, as a simulation does: it takes what has arrived,
 // looks at what is due, and returns the time to the next turn. Work that Run
 // leaves to goroutines has ended when Turn returns.
-func (a *Agent) Turn(now time.Time) time.Duration {
-	a.wakes(now)
-	for a.takeOne(now) {
+func (a *Agent) Tick(now time.Time) time.Duration {
+	a.noticeStop(now)
+	for a.takeInput(now) {
 		a.working.Wait()
 	}
-	a.turn(now)
+	a.tick(now)
 	a.working.Wait()
-	return a.pace(now)
+	return a.tickInterval(now)
 }
 
-// takeOne handles one thing that has arrived; false when nothing waits. The
+// takeInput handles one thing that has arrived; false when nothing waits. The
 // order is fixed: a welcome comes before the commands of its stream.
-func (a *Agent) takeOne(now time.Time) bool {
+func (a *Agent) takeInput(now time.Time) bool {
 	select {
 	case w := <-a.welcomes:
-		a.welcome(w)
+		a.acceptWelcome(w)
 		return true
 	default:
 	}
 	select {
 	case c := <-a.inbox:
-		a.desk.Take(c, now)
-		a.look(now)
+		a.executor.Execute(c, now)
+		a.pollProcesses(now)
 		return true
 	default:
 	}
 	select {
-	case <-a.roused:
-		a.look(now)
+	case <-a.wakeup:
+		a.pollProcesses(now)
 		return true
 	default:
 		return false
@@ -52,5 +52,5 @@ func (a *Agent) takeOne(now time.Time) bool {
 // Halt ends an agent that Turn has driven, as the end of Run does.
 func (a *Agent) Halt(now time.Time) {
 	a.working.Wait()
-	a.closeAll(now)
+	a.closeProcesses(now)
 }

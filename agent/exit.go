@@ -36,7 +36,7 @@ func watchExit(pid int, ended func(), old OldKernel) (Exit, error) {
 		fd, err = unix.PidfdOpen(pid, 0) // its own flag for not blocking is of 5.10
 	}
 	if errors.Is(err, unix.ENOSYS) {
-		return pollExit(pid, ended)
+		return newPolledExit(pid, ended)
 	}
 	if err == nil {
 		err = unix.SetNonblock(fd, true)
@@ -45,11 +45,11 @@ func watchExit(pid int, ended func(), old OldKernel) (Exit, error) {
 		return nil, fmt.Errorf("agent: can't watch process %d: %w", pid, err)
 	}
 	w := &exitWatch{fd: os.NewFile(uintptr(fd), "pidfd"), gone: make(chan struct{}), mute: old.NoExitInfo}
-	w.done.Go(func() { w.wait(ended) })
+	w.done.Go(func() { w.waitForExit(ended) })
 	return w, nil
 }
 
-func (w *exitWatch) wait(ended func()) {
+func (w *exitWatch) waitForExit(ended func()) {
 	raw, err := w.fd.SyscallConn()
 	if err != nil {
 		return

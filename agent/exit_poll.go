@@ -21,10 +21,10 @@ const (
 	statBorn    = 19
 )
 
-// born is when the process with this number began, in clock ticks since boot: a
+// startTicks is when the process with this number began, in clock ticks since boot: a
 // number is used again, but not at one start. It is false where none runs, or
 // what is left of one waits for its parent.
-func born(pid int) (ticks uint64, ok bool) {
+func startTicks(pid int) (ticks uint64, ok bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	f := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if err != nil || len(f) <= statBorn {
@@ -43,21 +43,21 @@ type polledExit struct {
 	once       sync.Once
 }
 
-func pollExit(pid int, ended func()) (Exit, error) {
-	ticks, ok := born(pid)
+func newPolledExit(pid int, ended func()) (Exit, error) {
+	ticks, ok := startTicks(pid)
 	if !ok {
 		return nil, fmt.Errorf("agent: can't watch process %d: %w", pid, unix.ESRCH)
 	}
 	w := &polledExit{gone: make(chan struct{}), stop: make(chan struct{})}
-	w.done.Go(func() { w.poll(pid, ticks, ended) })
+	w.done.Go(func() { w.pollUntilExit(pid, ticks, ended) })
 	return w, nil
 }
 
-func (w *polledExit) poll(pid int, ticks uint64, ended func()) {
+func (w *polledExit) pollUntilExit(pid int, ticks uint64, ended func()) {
 	tick := time.NewTicker(exitPollEvery)
 	defer tick.Stop()
 	for {
-		if now, ok := born(pid); !ok || now != ticks {
+		if now, ok := startTicks(pid); !ok || now != ticks {
 			close(w.gone)
 			ended()
 			return

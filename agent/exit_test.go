@@ -128,11 +128,11 @@ func TestExitOnAnOldKernel(t *testing.T) {
 
 // A process whose first thread has ended goes on.
 func TestBorn(t *testing.T) {
-	self, ok := born(os.Getpid())
-	if again, still := born(os.Getpid()); !ok || !still || again != self || self == 0 {
+	self, ok := startTicks(os.Getpid())
+	if again, still := startTicks(os.Getpid()); !ok || !still || again != self || self == 0 {
 		t.Fatalf("%d and %d", self, again)
 	}
-	if _, ok := born(1 << 22); ok {
+	if _, ok := startTicks(1 << 22); ok {
 		t.Fatal("a pid beyond all pids runs")
 	}
 }

@@ -74,14 +74,14 @@ type succession struct {
 // handover is what one life of an agent has of the one before.
 type handover struct {
 	stream   ship.Handover
-	desk     act.Memory
+	commands act.Memory
 	readings []reading
 }
 
 // HandOver writes down what the next life of this agent goes on with; the stream
 // is closed by then, and Run has returned.
 func (a *Agent) HandOver(stream ship.Handover) error {
-	sealed, err := handover{stream: stream, desk: a.next.left, readings: a.next.readings}.seal(a.next.stamp())
+	sealed, err := handover{stream: stream, commands: a.next.left, readings: a.next.readings}.encodeParts(a.next.newHead())
 	if err == nil && int64(len(sealed)) > a.next.most {
 		err = fmt.Errorf("agent: %d bytes to hand over, at most %d are kept", len(sealed), a.next.most)
 	}
@@ -94,8 +94,8 @@ func (a *Agent) HandOver(stream ship.Handover) error {
 	return nil
 }
 
-// stamp says whose handover it is, and of when.
-func (n *succession) stamp() handoverHead {
+// newHead says whose handover it is, and of when.
+func (n *succession) newHead() handoverHead {
 	return handoverHead{Version: handoverVersion, Node: n.node, Job: n.job, Machine: machineBoot(), WrittenNs: n.monoNs()}
 }
 
@@ -105,19 +105,19 @@ func machineBoot() string {
 	return strings.TrimSpace(string(b))
 }
 
-func (h handover) seal(head handoverHead) ([]byte, error) {
+func (h handover) encodeParts(head handoverHead) ([]byte, error) {
 	s := h.stream
 	head.Boot, head.Next, head.Dropped, head.Lost, head.Frames = s.Boot, s.Next, s.Dropped, s.Lost, len(s.Frames)
-	head.Epoch, head.Floor, head.Answers, head.Readings = h.desk.Epoch, h.desk.Floor, len(h.desk.Answers), h.readings
+	head.Epoch, head.Floor, head.Answers, head.Readings = h.commands.Epoch, h.commands.Floor, len(h.commands.Answers), h.readings
 	var messages []proto.Message
 	for _, f := range s.Frames {
 		messages = append(messages, f)
 	}
-	for _, r := range h.desk.Answers {
+	for _, r := range h.commands.Answers {
 		messages = append(messages, r)
 	}
 	room := openBytesMax
-	for _, o := range h.desk.Open {
+	for _, o := range h.commands.Open {
 		if room -= proto.Size(o.Command); room >= 0 {
 			messages, head.LeftMs = append(messages, o.Command), append(head.LeftMs, o.Left.Milliseconds())
 		}
@@ -144,11 +144,11 @@ func (a *Agent) TakeOver() *ship.Handover {
 	}
 	var h handover
 	if err == nil {
-		h, err = head.open(parts)
+		h, err = head.decodeParts(parts)
 	}
-	if now := a.next.stamp(); err == nil {
-		err = head.fits(now)
-		h.age(time.Duration(now.WrittenNs - head.WrittenNs))
+	if now := a.next.newHead(); err == nil {
+		err = head.checkAgent(now)
+		h.ageCommands(time.Duration(now.WrittenNs - head.WrittenNs))
 	}
 	if gone := os.Remove(a.next.path); gone != nil { // it would be taken twice
 		err = errors.Join(err, gone)
@@ -158,14 +158,14 @@ func (a *Agent) TakeOver() *ship.Handover {
 		return nil
 	}
 	a.next.taken = &h
-	a.log.Info("took over from the agent before", slog.Int("frames", len(h.stream.Frames)), slog.Int("commands", len(h.desk.Open)))
+	a.log.Info("took over from the agent before", slog.Int("frames", len(h.stream.Frames)), slog.Int("commands", len(h.commands.Open)))
 	return &h.stream
 }
 
 var errHandover = errors.New("agent: it is not for this agent")
 
-// fits says why a handover is not for the agent of this stamp.
-func (head handoverHead) fits(now handoverHead) error {
+// checkAgent says why a handover is not for the agent of this stamp.
+func (head handoverHead) checkAgent(now handoverHead) error {
 	switch age := time.Duration(now.WrittenNs - head.WrittenNs); {
 	case head.Version != now.Version:
 		return fmt.Errorf("%w: version %d, this agent reads %d", errHandover, head.Version, now.Version)
@@ -177,27 +177,27 @@ func (head handoverHead) fits(now handoverHead) error {
 	return nil
 }
 
-// open reads the parts.
-func (head handoverHead) open(parts [][]byte) (h handover, err error) {
+// decodeParts reads the parts.
+func (head handoverHead) decodeParts(parts [][]byte) (h handover, err error) {
 	nf, na := head.Frames, head.Answers
 	if nf < 0 || na < 0 || nf > len(parts) || na > len(parts)-nf || len(parts)-nf-na != len(head.LeftMs) || len(head.Boot) > bootBytesMax {
 		return h, fmt.Errorf("%w: its parts do not add up", relay.ErrDamaged)
 	}
 	h.readings = head.Readings
 	h.stream = ship.Handover{Boot: head.Boot, Next: head.Next, Dropped: head.Dropped, Lost: head.Lost}
-	h.desk = act.Memory{Epoch: head.Epoch, Floor: head.Floor}
+	h.commands = act.Memory{Epoch: head.Epoch, Floor: head.Floor}
 	for i, b := range parts {
 		var bad error
 		switch {
 		case i < nf:
-			h.stream.Frames, bad = read(h.stream.Frames, b, &falconv1.AgentFrame{})
+			h.stream.Frames, bad = unmarshalNext(h.stream.Frames, b, &falconv1.AgentFrame{})
 		case i < nf+na:
-			h.desk.Answers, bad = read(h.desk.Answers, b, &falconv1.CommandResult{})
+			h.commands.Answers, bad = unmarshalNext(h.commands.Answers, b, &falconv1.CommandResult{})
 		default:
 			left := time.Duration(min(max(head.LeftMs[i-nf-na], -1), act.LifeMax.Milliseconds())) * time.Millisecond
 			cmd := &falconv1.Command{}
 			bad = proto.Unmarshal(b, cmd)
-			h.desk.Open = append(h.desk.Open, act.Open{Command: cmd, Left: left})
+			h.commands.Open = append(h.commands.Open, act.Open{Command: cmd, Left: left})
 		}
 		err = errors.Join(err, bad)
 	}
@@ -207,29 +207,29 @@ func (head handoverHead) open(parts [][]byte) (h handover, err error) {
 	return h, nil
 }
 
-func read[M proto.Message](list []M, b []byte, m M) ([]M, error) {
+func unmarshalNext[M proto.Message](list []M, b []byte, m M) ([]M, error) {
 	return append(list, m), proto.Unmarshal(b, m)
 }
 
-// age takes from the commands' lives what has passed between the two agents.
-func (h *handover) age(by time.Duration) {
-	for i := range h.desk.Open {
-		h.desk.Open[i].Left -= by
+// ageCommands takes from the commands' lives what has passed between the two agents.
+func (h *handover) ageCommands(by time.Duration) {
+	for i := range h.commands.Open {
+		h.commands.Open[i].Left -= by
 	}
 }
 
-// inherit takes up the commands of the life before, where their work stands.
-func (a *Agent) inherit(now time.Time) {
+// importCommands takes up the commands of the life before, where their work stands.
+func (a *Agent) importCommands(now time.Time) {
 	if a.next.taken == nil {
 		return
 	}
-	a.desk.Import(a.next.taken.desk, now, a.again)
+	a.executor.Import(a.next.taken.commands, now, a.replayRefusal)
 	a.next.taken = nil
 }
 
-// again says why a command can't be taken up. What holds or times the job ended
+// replayRefusal says why a command can't be taken up. What holds or times the job ended
 // with the agent; all else stands in the processes' memory, or in a file.
-func (a *Agent) again(c *falconv1.Command) string {
+func (a *Agent) replayRefusal(c *falconv1.Command) string {
 	switch body := c.Body.(type) {
 	case *falconv1.Command_Order, *falconv1.Command_Launch, *falconv1.Command_Suspend, *falconv1.Command_Rejoin, *falconv1.Command_Stop, *falconv1.Command_Table:
 		return ""
@@ -239,20 +239,20 @@ func (a *Agent) again(c *falconv1.Command) string {
 	return replaced
 }
 
-// leave keeps what is handed over, as the loop ends. Commands that were not taken
+// exportWork keeps what is handed over, as the loop ends. Commands that were not taken
 // up by then are not answered: the engine sends them again.
-func (a *Agent) leave(now time.Time) {
-	a.next.left = a.desk.Export(now)
-	for _, p := range a.processes() {
+func (a *Agent) exportWork(now time.Time) {
+	a.next.left = a.executor.Export(now)
+	for _, p := range a.processes.all() {
 		if p.iterations.nextMark > 0 && !p.dead {
 			a.next.readings = append(a.next.readings, reading{Path: p.path, MadeNs: p.header.StartMonoNs, Next: p.iterations.nextMark})
 		}
 	}
 }
 
-// readOn goes on with a process's marks where the life before has stopped: with
+// resumeMarks goes on with a process's marks where the life before has stopped: with
 // the last that it read, which begins the next iteration.
-func (n *succession) readOn(p *process) {
+func (n *succession) resumeMarks(p *process) {
 	if n.taken == nil {
 		return
 	}

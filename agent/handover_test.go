@@ -214,9 +214,9 @@ func newAgent(t *testing.T, dir, node, job string) *Agent {
 // goes as well.
 func TestHandoversThatAreNotTaken(t *testing.T) {
 	seal := func(t *testing.T, change func(*handoverHead), stream ship.Handover) []byte {
-		head := newAgent(t, t.TempDir(), "n1", "j").next.stamp()
+		head := newAgent(t, t.TempDir(), "n1", "j").next.newHead()
 		change(&head)
-		b, err := handover{stream: stream}.seal(head)
+		b, err := handover{stream: stream}.encodeParts(head)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,13 +266,13 @@ func TestAHandoverIsWhole(t *testing.T) {
 		stream: ship.Handover{Boot: "b", Next: 9, Dropped: 1, Lost: 2, Frames: []*falconv1.AgentFrame{
 			{Seq: 7, Body: &falconv1.AgentFrame_Rank{Rank: &falconv1.RankState{Pid: 4}}},
 		}},
-		desk: act.Memory{
+		commands: act.Memory{
 			Epoch: 3, Floor: 2, Answers: []*falconv1.CommandResult{{Epoch: 3, Id: 5, Status: done}},
 			Open: []act.Open{{Command: &falconv1.Command{Epoch: 3, Id: 6}, Left: 1500 * time.Millisecond}},
 		},
 		readings: []reading{{Path: "p", MadeNs: 1, Next: 2}},
 	}
-	b, err := in.seal(handoverHead{Version: handoverVersion})
+	b, err := in.encodeParts(handoverHead{Version: handoverVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,20 +281,20 @@ func TestAHandoverIsWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := head.open(parts)
+	out, err := head.decodeParts(parts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if x, _ := json.Marshal(in.stream); string(x) != func() string { y, _ := json.Marshal(out.stream); return string(y) }() {
 		t.Errorf("%+v", out.stream)
 	}
-	if out.desk.Epoch != 3 || out.desk.Floor != 2 || out.desk.Answers[0].Id != 5 || out.desk.Open[0].Command.Id != 6 || out.desk.Open[0].Left != 1500*time.Millisecond || out.readings[0] != in.readings[0] {
+	if out.commands.Epoch != 3 || out.commands.Floor != 2 || out.commands.Answers[0].Id != 5 || out.commands.Open[0].Command.Id != 6 || out.commands.Open[0].Left != 1500*time.Millisecond || out.readings[0] != in.readings[0] {
 		t.Errorf("%+v", out)
 	}
 }
 
 func FuzzHandover(f *testing.F) {
-	good, err := handover{stream: stream(5)}.seal(handoverHead{Version: handoverVersion})
+	good, err := handover{stream: stream(5)}.encodeParts(handoverHead{Version: handoverVersion})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -305,8 +305,8 @@ func FuzzHandover(f *testing.F) {
 		if err != nil {
 			head = handoverHead{Boot: "b", Next: 5, Frames: frames, Answers: answers, LeftMs: make([]int64, max(0, left%4))}
 		}
-		h, err := head.open(append(parts, part))
-		if err == nil && (h.stream.Check() != nil || len(h.stream.Frames)+len(h.desk.Answers)+len(h.desk.Open) != len(parts)+1) {
+		h, err := head.decodeParts(append(parts, part))
+		if err == nil && (h.stream.Check() != nil || len(h.stream.Frames)+len(h.commands.Answers)+len(h.commands.Open) != len(parts)+1) {
 			t.Fatalf("%+v", h)
 		}
 	})

@@ -50,7 +50,7 @@ func (t *iterationTracker) readMarks(seg Segment, out []ring.Mark) (marks []ring
 	return marks, lost
 }
 
-func (t *iterationTracker) mark(m ring.Mark) (falcon.Sample, bool) {
+func (t *iterationTracker) addMark(m ring.Mark) (falcon.Sample, bool) {
 	return t.marks.Add(iterate.Mark{Iteration: m.Iteration, StartNs: uint64(max(m.StartNs, 0)), PausedNs: uint64(max(m.PausedNs, 0))})
 }
 
@@ -65,8 +65,8 @@ func (t *iterationTracker) expectMicroBatches(to int) {
 	}
 }
 
-// observe takes one call, and returns the iterations that ended with it.
-func (t *iterationTracker) observe(c period.Call) []period.Iteration {
+// observeCall takes one call, and returns the iterations that ended with it.
+func (t *iterationTracker) observeCall(c period.Call) []period.Iteration {
 	t.census.Add(iterate.Kind{Op: c.Op, Comm: c.Comm, Bytes: c.Bytes})
 	ended := t.infer.Observe(c)
 	if len(ended) > 0 {
@@ -75,9 +75,9 @@ func (t *iterationTracker) observe(c period.Call) []period.Iteration {
 	return ended
 }
 
-// number is an inferred iteration's. Numbers only grow, also where the period was
+// numberOf is an inferred iteration's. Numbers only grow, also where the period was
 // learned again, on another call.
-func (t *iterationTracker) number(it period.Iteration) int64 {
+func (t *iterationTracker) numberOf(it period.Iteration) int64 {
 	if it.Number+t.shift <= t.last {
 		t.shift = t.last + 1 - it.Number
 	}
@@ -85,18 +85,18 @@ func (t *iterationTracker) number(it period.Iteration) int64 {
 	return t.last
 }
 
-// restart forgets what was learned on communicators that have gone.
-func (t *iterationTracker) restart() {
+// forgetPeriod forgets what was learned on communicators that have gone.
+func (t *iterationTracker) forgetPeriod() {
 	t.infer.Reset()
 	t.census = iterate.NewCensus()
 }
 
-// renumber has inferred iterations begin with first: new communicators count from 0,
+// renumberFrom has inferred iterations begin with first: new communicators count from 0,
 // on all ranks alike.
-func (t *iterationTracker) renumber(first int64) { t.shift = first }
+func (t *iterationTracker) renumberFrom(first int64) { t.shift = first }
 
-// rewind is renumber where the iterations from first on are done again.
-func (t *iterationTracker) rewind(first int64) { t.shift, t.last = first, first-1 }
+// rewindTo is renumber where the iterations from first on are done again.
+func (t *iterationTracker) rewindTo(first int64) { t.shift, t.last = first, first-1 }
 
 // publishPeriod puts the period into the process's memory, for the record, when it
 // changes.

@@ -24,12 +24,12 @@ const wordWait = 3 * scanEvery
 // known through its hook: by its communicators, or, where it joins others, by
 // parking.
 type launchTask struct {
-	agent *Agent
-	plan  launch.Plan
-	began time.Time
-	told  int       // ranks in the last report
-	waits bool      // others, which were told to end, still run here
-	ended time.Time // when a rank was first seen to have ended that never made itself known
+	agent    *Agent
+	plan     launch.Plan
+	began    time.Time
+	reported int       // ranks in the last report
+	waits    bool      // others, which were told to end, still run here
+	ended    time.Time // when a rank was first seen to have ended that never made itself known
 }
 
 func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Task, error) {
@@ -38,21 +38,21 @@ func (a *Agent) startLaunch(cmd *falconv1.LaunchCommand, now time.Time) (act.Tas
 		plan.Ranks = append(plan.Ranks, launch.Rank{Rank: int(r.GetRank()), LocalRank: int(r.GetLocalRank()), Device: falcon.Device(r.GetDevice())})
 	}
 	t := &launchTask{agent: a, plan: plan, began: now}
-	if err := t.begin(); err != nil {
+	if err := t.startProcesses(); err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(a.notes.well, func(s launchedRank, _ bool) bool { return s.generation != plan.Generation })
+	maps.DeleteFunc(a.notes.endedWell, func(s launchedRank, _ bool) bool { return s.generation != plan.Generation })
 	return t, nil
 }
 
-// begin starts the processes. Those that must be gone first are waited for where
+// startProcesses starts the processes. Those that must be gone first are waited for where
 // they were told to end, and are a reason to refuse where they were not.
-func (t *launchTask) begin() error {
+func (t *launchTask) startProcesses() error {
 	var running []launch.Running
 	t.waits = false
-	for _, p := range t.agent.alive() {
+	for _, p := range t.agent.processes.living() {
 		r := launch.Running{
-			PID: p.header.PID, Rank: int(p.rank), Device: falcon.Device(p.device(t.agent.node)), Generation: p.status.Generation, Text: p.String(),
+			PID: p.header.PID, Rank: int(p.rank), Device: falcon.Device(p.deviceName(t.agent.node)), Generation: p.status.Generation, Text: p.String(),
 		}
 		t.waits = t.waits || p.ending && t.plan.Excludes(r)
 		running = append(running, r)
@@ -63,13 +63,13 @@ func (t *launchTask) begin() error {
 	return t.agent.launcher.Begin(t.plan, running)
 }
 
-// Step reports each rank that made itself known, and ends when all have, or one
+// Poll reports each rank that made itself known, and ends when all have, or one
 // can't any more: then the others of this node are ended, as they would wait for
 // it.
-func (t *launchTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
+func (t *launchTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	t.agent.launcher.Collect()
 	if t.waits {
-		if err := t.begin(); err != nil {
+		if err := t.startProcesses(); err != nil {
 			return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}, true
 		}
 	}
@@ -77,15 +77,15 @@ func (t *launchTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 		return nil, false
 	}
 	if t.plan.Join {
-		t.agent.urgent(now) // the whole job waits for it
+		t.agent.pollOften(now) // the whole job waits for it
 	}
 	var known []*falconv1.RankAck
 	for _, r := range t.plan.Ranks {
-		if p := t.agent.launched(r, t.plan); p != nil {
+		if p := t.agent.launchedProcess(r, t.plan); p != nil {
 			known = append(known, &falconv1.RankAck{Rank: int32(r.Rank), NowRank: int32(r.Rank), Iteration: p.status.Iteration})
 			continue
 		}
-		if t.agent.notes.well[launchedRank{r.Rank, t.plan.Generation}] { // it trained and ended while no agent looked
+		if t.agent.notes.endedWell[launchedRank{r.Rank, t.plan.Generation}] { // it trained and ended while no agent looked
 			known = append(known, &falconv1.RankAck{Rank: int32(r.Rank), NowRank: int32(r.Rank)})
 			continue
 		}
@@ -96,39 +96,39 @@ func (t *launchTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 			if !t.plan.Join && now.Sub(t.ended) < wordWait {
 				continue
 			}
-			return t.fail(falconv1.CommandStatus_COMMAND_STATUS_REFUSED, earlyEnd(r, at, t.plan.Join)), true
+			return t.failLaunch(falconv1.CommandStatus_COMMAND_STATUS_REFUSED, earlyEndDetail(r, at, t.plan.Join)), true
 		}
 	}
 	switch {
 	case len(known) == len(t.plan.Ranks):
 		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE, Ranks: known}, true
 	case now.Sub(t.began) >= launchWait:
-		why := fmt.Sprintf("%d of %d processes %s under the hook within %v: does launch.command start them with falcon-agent run?", len(t.plan.Ranks)-len(known), len(t.plan.Ranks), missed(t.plan.Join), launchWait)
-		return t.fail(falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, why), true
-	case len(known) != t.told:
-		t.told = len(known)
+		why := fmt.Sprintf("%d of %d processes %s under the hook within %v: does launch.command start them with falcon-agent run?", len(t.plan.Ranks)-len(known), len(t.plan.Ranks), missedStep(t.plan.Join), launchWait)
+		return t.failLaunch(falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, why), true
+	case len(known) != t.reported:
+		t.reported = len(known)
 		return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Ranks: known}, false
 	}
 	return nil, false
 }
 
-// Linger goes on: the command's deadline bounds the start, launchWait the rest.
-func (t *launchTask) Linger(now time.Time) (*falconv1.CommandResult, bool) { return t.Step(now) }
+// PollLate goes on: the command's deadline bounds the start, launchWait the rest.
+func (t *launchTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
 
-func (t *launchTask) fail(status falconv1.CommandStatus, why string) *falconv1.CommandResult {
+func (t *launchTask) failLaunch(status falconv1.CommandStatus, why string) *falconv1.CommandResult {
 	t.agent.launcher.End()
 	return &falconv1.CommandResult{Status: status, Detail: why}
 }
 
-// missed is what a process did not do that never made itself known.
-func missed(join bool) string {
+// missedStep is what a process did not do that never made itself known.
+func missedStep(join bool) string {
 	if join {
 		return "did not park (falcon_job_park)"
 	}
 	return "made no communicator"
 }
 
-func earlyEnd(r launch.Rank, at launch.State, join bool) string {
+func earlyEndDetail(r launch.Rank, at launch.State, join bool) string {
 	how := at.How
 	if how == "" {
 		how = "ended"
@@ -144,19 +144,19 @@ func earlyEnd(r launch.Rank, at launch.State, join bool) string {
 	return fmt.Sprintf("rank %d (pid %d) %s %s; %s", r.Rank, at.PID, how, before, where)
 }
 
-// launched is the process that has made itself known as this rank of the
+// launchedProcess is the process that has made itself known as this rank of the
 // generation, and was told to the engine; nil while there is none.
-func (a *Agent) launched(r launch.Rank, plan launch.Plan) *process {
-	for _, p := range a.alive() {
-		if p.header.Rank != r.Rank || p.status.Generation != plan.Generation || p.device(a.node) != string(r.Device) {
+func (a *Agent) launchedProcess(r launch.Rank, plan launch.Plan) *process {
+	for _, p := range a.processes.living() {
+		if p.header.Rank != r.Rank || p.status.Generation != plan.Generation || p.deviceName(a.node) != string(r.Device) {
 			continue
 		}
 		known := len(p.reported.state.GetComms()) > 0
 		if plan.Join {
 			p.readRecovery()
-			a.catchUp(p)
-			a.announce(p)
-			known = p.joined(plan.Generation)
+			a.suspendLateJoiner(p)
+			a.announceChanges(p)
+			known = p.joinReported(plan.Generation)
 		}
 		if p.reported.state.GetAlive() && known {
 			return p
@@ -165,8 +165,8 @@ func (a *Agent) launched(r launch.Rank, plan launch.Plan) *process {
 	return nil
 }
 
-// joined says that a process made anew has parked to join the job, and was told
+// joinReported says that a process made anew has parked to join the job, and was told
 // so to the engine. One that has gone on since has done that too.
-func (p *process) joined(generation uint64) bool {
+func (p *process) joinReported(generation uint64) bool {
 	return p.reported.state.GetPark().GetJoining() || p.reported.state.GetRejoinedGeneration() >= generation
 }

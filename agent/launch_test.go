@@ -174,8 +174,8 @@ func TestLaunchedProcessesOutliveTheAgent(t *testing.T) {
 		ship := &fakeShip{}
 		a := New(cfg, Options{})
 		a.Bind(ship)
-		a.desk.Take(launchCommand(1, 2, 0, 1), time.Now())
-		a.look(time.Now())
+		a.executor.Execute(launchCommand(1, 2, 0, 1), time.Now())
+		a.pollProcesses(time.Now())
 		if r := ship.results(); len(r) != 1 || r[0].Status != accepted {
 			t.Fatalf("life %d: %v", life, r)
 		}
@@ -185,7 +185,7 @@ func TestLaunchedProcessesOutliveTheAgent(t *testing.T) {
 		if life == 1 {
 			t.Cleanup(a.launcher.End)
 		}
-		a.closeAll(time.Now())
+		a.closeProcesses(time.Now())
 	}
 	if pids[0] != pids[2] || pids[1] != pids[3] {
 		t.Fatalf("processes %v", pids)

@@ -14,34 +14,34 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// leaving says that a process has ended by itself, and that nobody has said yet
+// exitPending says that a process has ended by itself, and that nobody has said yet
 // with which status. One that ends by itself marks its end and takes its file
 // back; what was killed does neither, and is reported at once. A job's end must
 // not be taken for the death of its ranks.
-func (a *Agent) leaving(p *process, now time.Time) bool {
+func (a *Agent) exitPending(p *process, now time.Time) bool {
 	if p.goneAt.IsZero() {
 		p.goneAt = now
 	}
-	if !p.status.Ended.InOrder() && !p.tookBack() || now.Sub(p.goneAt) >= exitWait {
+	if !p.status.Ended.InOrder() && !p.fileRemoved() || now.Sub(p.goneAt) >= exitWait {
 		return false
 	}
 	a.launcher.Collect()
-	_, known := p.howEnded(a.launcher)
+	_, known := p.exitReason(a.launcher)
 	return !known
 }
 
-// tookBack says that a process's file is gone.
-func (p *process) tookBack() bool {
+// fileRemoved says that a process's file is gone.
+func (p *process) fileRemoved() bool {
 	_, err := os.Lstat(p.path)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// howEnded is how a process ended: by its own mark where that has the status,
+// exitReason is how a process ended: by its own mark where that has the status,
 // since what goes wrong behind it is no matter of the job; by the
 // launcher's knowledge where it started the process; else by the kernel's.
-func (p *process) howEnded(started *launch.Launcher) (string, bool) {
+func (p *process) exitReason(started *launch.Launcher) (string, bool) {
 	if end := p.status.Ended; end.InOrder() && end.Status >= 0 {
-		return endText(end), true
+		return describeEnd(end), true
 	}
 	if how, known := started.How(p.header.PID, p.status.Generation); known {
 		return how, true
@@ -49,8 +49,8 @@ func (p *process) howEnded(started *launch.Launcher) (string, bool) {
 	return p.exit.How()
 }
 
-// endText is a process's own word on its end, for people; "" is none.
-func endText(end ring.End) string {
+// describeEnd is a process's own word on its end, for people; "" is none.
+func describeEnd(end ring.End) string {
 	switch {
 	case !end.InOrder():
 		return ""
@@ -60,26 +60,26 @@ func endText(end ring.End) string {
 	return launch.DescribeExit(unix.WaitStatus(end.Status << 8))
 }
 
-// inOrder is how a process ended of which no kernel reports the status: in order, if it has
+// exitFromMark is how a process ended of which no kernel reports the status: in order, if it has
 // marked its end, or, where its hook is one that does not, if it had given up all
 // its communicators and took its file back; else it is not known.
-func (p *process) inOrder() string {
-	if how := endText(p.status.Ended); how != "" {
+func (p *process) exitFromMark() string {
+	if how := describeEnd(p.status.Ended); how != "" {
 		return how
 	}
-	p.comms.read(p.seg)
-	if !p.tookBack() || len(p.comms.list) == 0 || slices.ContainsFunc(p.comms.list, p.inUse) {
+	p.comms.readTable(p.seg)
+	if !p.fileRemoved() || len(p.comms.list) == 0 || slices.ContainsFunc(p.comms.list, p.commInUse) {
 		return ""
 	}
 	return falconv1.ExitedInOrder
 }
 
-// inUse says that a communicator was not given up. One that a suspension has
+// commInUse says that a communicator was not given up. One that a suspension has
 // aborted is no part of the job any more, once others took its place or the
 // process has parked; without a suspension it was aborted for a failure.
-func (p *process) inUse(c ring.Comm) bool {
+func (p *process) commInUse(c ring.Comm) bool {
 	if c.State != ring.CommAborted || p.status.Suspended == 0 {
 		return c.State == ring.CommLive || c.State == ring.CommAborted
 	}
-	return !p.recovery.park.On && !p.comms.anyIn(ring.CommGone)
+	return !p.recovery.park.On && !p.comms.anyInState(ring.CommGone)
 }

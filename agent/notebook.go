@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -53,9 +54,13 @@ type notebook struct {
 	have *noted // what is in the file; nil while that is unknown
 	uid  int    // this agent's
 
-	parted []*parted             // followed by an earlier life, and not by this one
-	well   map[launchedRank]bool // who has ended with success, of the newest launch
-	failed bool                  // it can't be written, and that was said
+	parted    []*parted             // followed by an earlier life, and not by this one
+	endedWell map[launchedRank]bool // who has ended with success, of the newest launch
+	failed    bool                  // it can't be written, and that was said
+}
+
+func newNotebook(path string) notebook {
+	return notebook{path: path, uid: os.Geteuid(), endedWell: map[launchedRank]bool{}}
 }
 
 // launchedRank is a rank of a launch.
@@ -70,18 +75,18 @@ type noted struct {
 	ends  []*falconv1.RankState
 }
 
-// write brings the file up to date.
-func (n *notebook) write(procs []followed, ends []*falconv1.RankState) error {
+// writeStates brings the file up to date.
+func (n *notebook) writeStates(procs []followed, ends []*falconv1.RankState) error {
 	procs = procs[:min(len(procs), followedMax)]
 	if n.have != nil && slices.Equal(procs, n.have.procs) && slices.Equal(ends, n.have.ends) {
 		return nil
 	}
 	parts := make([][]byte, 0, len(procs)+len(ends))
 	for _, p := range procs {
-		parts = append(parts, marshal(p.state))
+		parts = append(parts, marshalState(p.state))
 	}
 	for _, e := range ends {
-		parts = append(parts, marshal(e))
+		parts = append(parts, marshalState(e))
 	}
 	sealed, err := relay.Encode(notebookHead{Version: notebookVersion, Procs: procs}, parts)
 	if err == nil {
@@ -93,7 +98,7 @@ func (n *notebook) write(procs []followed, ends []*falconv1.RankState) error {
 	return err
 }
 
-func marshal(st *falconv1.RankState) []byte {
+func marshalState(st *falconv1.RankState) []byte {
 	if st == nil {
 		return nil
 	}
@@ -101,8 +106,8 @@ func marshal(st *falconv1.RankState) []byte {
 	return b
 }
 
-// read is what the life before has left; nothing where there is none.
-func (n *notebook) read() ([]followed, []*falconv1.RankState, error) {
+// readStates is what the life before has left; nothing where there is none.
+func (n *notebook) readStates() ([]followed, []*falconv1.RankState, error) {
 	var head notebookHead
 	parts, err := relay.Load(n.path, notebookMost, &head)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,10 +116,10 @@ func (n *notebook) read() ([]followed, []*falconv1.RankState, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return head.states(parts)
+	return head.decodeStates(parts)
 }
 
-func (h notebookHead) states(parts [][]byte) (procs []followed, ends []*falconv1.RankState, err error) {
+func (h notebookHead) decodeStates(parts [][]byte) (procs []followed, ends []*falconv1.RankState, err error) {
 	if h.Version != notebookVersion || len(h.Procs) > min(len(parts), followedMax) {
 		return nil, nil, relay.ErrDamaged
 	}
@@ -133,10 +138,10 @@ func (h notebookHead) states(parts [][]byte) (procs []followed, ends []*falconv1
 	return h.Procs, ends, nil
 }
 
-// recall takes up what an earlier life of this agent has followed. An end that
+// resumeFollowed takes up what an earlier life of this agent has followed. An end that
 // the engine had not acknowledged is sent again, unless its frame was handed over.
-func (n *notebook) recall(a *Agent) {
-	procs, ends, err := n.read()
+func (n *notebook) resumeFollowed(a *Agent) {
+	procs, ends, err := n.readStates()
 	if err != nil {
 		a.log.Warn("can't read which processes the agent followed before: what ended meanwhile is not reported", slog.Any("err", err))
 		return
@@ -152,26 +157,26 @@ func (n *notebook) recall(a *Agent) {
 	}
 }
 
-// note writes down what is followed now. A disk that is full costs no more than
+// saveFollowed writes down what is followed now. A disk that is full costs no more than
 // that: it is said once.
-func (n *notebook) note(a *Agent) {
+func (n *notebook) saveFollowed(a *Agent) {
 	var procs []followed
-	for _, p := range a.processes() {
+	for _, p := range a.processes.all() {
 		if !p.dead {
-			procs = append(procs, p.followed())
+			procs = append(procs, p.followedRecord())
 		}
 	}
 	for _, p := range n.parted {
 		procs = append(procs, p.followed)
 	}
-	err := n.write(procs, a.ship.Ends())
+	err := n.writeStates(procs, a.ship.Ends())
 	if err != nil && !n.failed {
 		a.log.Warn("can't write down which processes are followed: ends during a restart of the agent will not be reported", slog.Any("err", err))
 	}
 	n.failed = err != nil
 }
 
-func (p *process) followed() followed {
+func (p *process) followedRecord() followed {
 	return followed{PID: p.header.PID, Born: p.born, MadeNs: p.header.StartMonoNs, UID: p.uid, Path: p.path, state: p.reported.state}
 }
 
@@ -179,17 +184,17 @@ func (p *process) followed() followed {
 // no file to be followed by any more.
 type parted struct {
 	followed
-	word *ring.Ended // its own, nil while there is none
+	record *ring.Ended // its own, nil while there is none
 }
 
-// reunite says that a process is followed again.
-func (n *notebook) reunite(p *process) {
+// followAgain says that a process is followed again.
+func (n *notebook) followAgain(p *process) {
 	n.parted = slices.DeleteFunc(n.parted, func(o *parted) bool { return o.Path == p.path && o.MadeNs == p.header.StartMonoNs })
 }
 
-// reckon reports what has ended while no agent looked, each by its own end record
+// reportUnseenEnds reports what has ended while no agent looked, each by its own end record
 // where there is one.
-func (n *notebook) reckon(a *Agent) {
+func (n *notebook) reportUnseenEnds(a *Agent) {
 	words, bad, err := a.dir.Ended()
 	if err != nil {
 		return // the scan says it
@@ -201,29 +206,29 @@ func (n *notebook) reckon(a *Agent) {
 		a.ignored[path] = true
 	}
 	for _, w := range words {
-		n.word(a, w)
+		n.takeEndRecord(a, w)
 	}
-	n.parted = slices.DeleteFunc(n.parted, func(p *parted) bool { return p.settled(a) })
+	n.parted = slices.DeleteFunc(n.parted, func(p *parted) bool { return p.reportIfEnded(a) })
 }
 
-// word takes up the end record of a process. One that is followed keeps it until
+// takeEndRecord takes up the end record of a process. One that is followed keeps it until
 // it has gone.
-func (n *notebook) word(a *Agent, w ring.Ended) {
+func (n *notebook) takeEndRecord(a *Agent, w ring.Ended) {
 	for _, p := range n.parted {
 		if p.PID == w.Header.PID && p.MadeNs == w.Header.StartMonoNs && p.UID == w.UID {
-			p.word = &w
+			p.record = &w
 			return
 		}
 	}
 	base := w.Path[:len(w.Path)-len(filepath.Ext(w.Path))]
-	if _, runs := a.dir.Born(w.Header.PID); runs || a.byPath[base] != nil || elsewhere(a.node, w.Header.Device) || a.ignored[w.Path] {
+	if _, runs := a.dir.Born(w.Header.PID); runs || a.processes.at(base) != nil || elsewhere(a.node, w.Header.Device) || a.ignored[w.Path] {
 		return
 	}
 	if st := strayState(w); w.UID == n.uid && w.Rank >= 0 { // of others anybody could claim anything
-		a.tellEnd(st)
+		a.sendEnd(st)
 		a.log.Info("a training process ended that no agent has followed", slog.Int("pid", w.Header.PID), slog.String("how", st.Exit))
 	}
-	a.remove(ring.Entry{Path: w.Path})
+	a.removeFile(ring.Entry{Path: w.Path})
 }
 
 // elsewhere says that a device is of another node, where several share a directory.
@@ -233,45 +238,45 @@ func elsewhere(node falcon.Node, device string) bool {
 
 func strayState(w ring.Ended) *falconv1.RankState {
 	return &falconv1.RankState{
-		Rank: int32(w.Rank), Device: w.Header.Device, Pid: int32(w.Header.PID), Exit: endText(w.End), World: int32(max(w.Header.World, 0)),
+		Rank: int32(w.Rank), Device: w.Header.Device, Pid: int32(w.Header.PID), Exit: describeEnd(w.End), World: int32(max(w.Header.World, 0)),
 		Tp: int32(w.TP), Dp: int32(w.DP), Pp: int32(w.PP), Generation: w.Generation, PlacementOrder: w.Place, PlacementIteration: w.PlaceIteration,
 		Committed: commitment(w.Committed), RejoinedGeneration: w.Rejoined,
 	}
 }
 
-// settled reports the end of a process that is gone; false while it runs.
-func (p *parted) settled(a *Agent) bool {
+// reportIfEnded reports the end of a process that is gone; false while it runs.
+func (p *parted) reportIfEnded(a *Agent) bool {
 	if now, runs := a.dir.Born(p.PID); runs && now == p.Born {
 		return false // its training is over, or its file can't be read for the moment
 	}
-	how := p.how(a.dir)
+	how := p.exitReason(a.dir)
 	if p.state != nil {
 		st := proto.CloneOf(p.state)
 		st.Alive, st.Exit = false, how
-		p.add(st)
-		a.tellEnd(st)
+		p.updateState(st)
+		a.sendEnd(st)
 	}
 	a.log.Info("a training process ended while no agent looked", slog.Int("pid", p.PID), slog.String("how", how))
-	a.remove(ring.Entry{Path: p.Path + ring.EndedSuffix})
+	a.removeFile(ring.Entry{Path: p.Path + ring.EndedSuffix})
 	return true
 }
 
-// how is how the process ended, by its own word, or by the mark in its file.
-func (p *parted) how(dir Directory) string {
-	if p.word != nil {
-		return endText(p.word.End)
+// exitReason is how the process ended, by its own word, or by the mark in its file.
+func (p *parted) exitReason(dir Directory) string {
+	if p.record != nil {
+		return describeEnd(p.record.End)
 	}
-	return endText(p.leftBehind(dir))
+	return describeEnd(p.leftBehind(dir))
 }
 
-// add brings a state, which an earlier agent has sent, up to the process's end.
-func (p *parted) add(st *falconv1.RankState) {
-	if p.word == nil {
+// updateState brings a state, which an earlier agent has sent, up to the process's end.
+func (p *parted) updateState(st *falconv1.RankState) {
+	if p.record == nil {
 		return
 	}
-	st.Committed, st.RejoinedGeneration = commitment(p.word.Committed), max(st.RejoinedGeneration, p.word.Rejoined)
-	if p.word.Place > st.PlacementOrder && p.word.Rank >= 0 {
-		st.Rank, st.PlacementOrder, st.PlacementIteration = int32(p.word.Rank), p.word.Place, p.word.PlaceIteration
+	st.Committed, st.RejoinedGeneration = commitment(p.record.Committed), max(st.RejoinedGeneration, p.record.Rejoined)
+	if p.record.Place > st.PlacementOrder && p.record.Rank >= 0 {
+		st.Rank, st.PlacementOrder, st.PlacementIteration = int32(p.record.Rank), p.record.Place, p.record.PlaceIteration
 	}
 }
 

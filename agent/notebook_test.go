@@ -191,7 +191,7 @@ func TestADamagedNotebook(t *testing.T) {
 		}
 		var again notebook
 		again.path = path
-		procs, ends, err := again.read()
+		procs, ends, err := again.readStates()
 		if err != nil || len(procs) != 1 || procs[0].PID != 100 || procs[0].state.GetPid() != 100 || len(ends) != 0 {
 			t.Fatalf("%v, %v, %v", procs, ends, err)
 		}
@@ -205,7 +205,7 @@ func TestNotebookNames(t *testing.T) {
 }
 
 func FuzzNotebook(f *testing.F) {
-	good, err := relay.Encode(notebookHead{Version: notebookVersion, Procs: []followed{{PID: 7}}}, [][]byte{marshal(&falconv1.RankState{Pid: 7}), marshal(&falconv1.RankState{Pid: 8})})
+	good, err := relay.Encode(notebookHead{Version: notebookVersion, Procs: []followed{{PID: 7}}}, [][]byte{marshalState(&falconv1.RankState{Pid: 7}), marshalState(&falconv1.RankState{Pid: 8})})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func FuzzNotebook(f *testing.F) {
 		if err != nil {
 			head = notebookHead{Version: notebookVersion, Procs: make([]followed, len(b)%3)}
 		}
-		procs, ends, err := head.states(append(parts, part))
+		procs, ends, err := head.decodeStates(append(parts, part))
 		if err == nil && len(procs)+len(ends) != len(parts)+1 {
 			t.Fatalf("%d processes and %d ends of %d parts", len(procs), len(ends), len(parts)+1)
 		}

@@ -32,7 +32,7 @@ type orderTask struct {
 // for. Those of a later generation are not among them, and once its deadline has
 // passed no more get it: the engine may have withdrawn it by then.
 func (a *Agent) startOrder(cmd *falconv1.OrderCommand, now, deadline time.Time) (*orderTask, error) {
-	ranks := a.local(nil)
+	ranks := a.processes.withRanks(nil)
 	if len(ranks) == 0 {
 		return nil, errNoRank
 	}
@@ -56,26 +56,26 @@ func (a *Agent) startOrder(cmd *falconv1.OrderCommand, now, deadline time.Time) 
 	return &orderTask{order: o, ranks: ranks, acks: map[*process]*falconv1.RankAck{}, deadline: deadline}, nil
 }
 
-// Step reports each change, and ends when all have committed.
-func (t *orderTask) Step(time.Time) (*falconv1.CommandResult, bool) {
-	changed, open := t.look()
+// Poll reports each change, and ends when all have committed.
+func (t *orderTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
+	changed, open := t.collectAcks()
 	switch {
 	case open == 0:
-		return t.result(), true
+		return t.orderResult(), true
 	case changed:
-		r := t.result()
+		r := t.orderResult()
 		r.Status = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED
 		return r, false
 	}
 	return nil, false
 }
 
-// Linger goes on after the deadline. An order that not all have taken voteWait
+// PollLate goes on after the deadline. An order that not all have taken voteWait
 // later is reported as expired; late commits follow until lateWait.
-func (t *orderTask) Linger(now time.Time) (*falconv1.CommandResult, bool) {
-	changed, open := t.look()
+func (t *orderTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	changed, open := t.collectAcks()
 	if open == 0 && (changed || !t.expired) {
-		return t.result(), true
+		return t.orderResult(), true
 	}
 	late := now.Sub(t.deadline)
 	expires := late >= voteWait && !t.expired
@@ -83,7 +83,7 @@ func (t *orderTask) Linger(now time.Time) (*falconv1.CommandResult, bool) {
 		return nil, done
 	}
 	t.expired = t.expired || expires
-	r := t.result()
+	r := t.orderResult()
 	r.Status = falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED
 	if t.expired {
 		r.Status = falconv1.CommandStatus_COMMAND_STATUS_EXPIRED
@@ -92,13 +92,13 @@ func (t *orderTask) Linger(now time.Time) (*falconv1.CommandResult, bool) {
 	return r, late >= lateWait
 }
 
-// look takes in new acknowledgements, and counts the ranks that still owe one.
-func (t *orderTask) look() (changed bool, open int) {
+// collectAcks takes in new acknowledgements, and counts the ranks that still owe one.
+func (t *orderTask) collectAcks() (changed bool, open int) {
 	for _, p := range t.ranks {
 		switch {
 		case t.acks[p] != nil:
 		case p.status.CommittedOrder >= t.order.ID:
-			t.acks[p] = t.ack(p)
+			t.acks[p] = t.acknowledgement(p)
 			changed = true
 		case !p.dead:
 			open++
@@ -107,8 +107,8 @@ func (t *orderTask) look() (changed bool, open int) {
 	return changed, open
 }
 
-// ack is a process's acknowledgement, under the rank that it voted with.
-func (t *orderTask) ack(p *process) *falconv1.RankAck {
+// acknowledgement is a process's acknowledgement, under the rank that it voted with.
+func (t *orderTask) acknowledgement(p *process) *falconv1.RankAck {
 	out := &falconv1.RankAck{
 		Rank: int32(p.rank), NowRank: int32(p.rank), Order: p.status.CommittedOrder,
 		Iteration: p.status.CommittedIteration, Status: p.status.CommittedStatus,
@@ -120,8 +120,8 @@ func (t *orderTask) ack(p *process) *falconv1.RankAck {
 	case t.order.Kind == falcon.OrderCheckpoint:
 		out.ResumeIteration = p.status.ResumeIteration
 	case t.order.Kind == falcon.OrderPlacement && p.ranks.newest.Order == t.order.ID:
-		if out.Rank = int32(p.ranks.at(p.ranks.newest.Iteration - 1)); out.Rank < 0 {
-			out.Rank = int32(before(p.rank, t.order.Blocks, p.world()))
+		if out.Rank = int32(p.ranks.rankAt(p.ranks.newest.Iteration - 1)); out.Rank < 0 {
+			out.Rank = int32(rankBefore(p.rank, t.order.Blocks, p.worldSize()))
 		}
 		out.MovedBytes = p.ranks.newest.Bytes
 		for _, ns := range p.ranks.newest.StepNs {
@@ -131,9 +131,9 @@ func (t *orderTask) ack(p *process) *falconv1.RankAck {
 	return out
 }
 
-// unplaced is a process that has committed to a placement and did not say which
+// unplacedProcess is a process that has committed to a placement and did not say which
 // rank it holds; nil for none.
-func (t *orderTask) unplaced() *process {
+func (t *orderTask) unplacedProcess() *process {
 	for _, p := range t.ranks {
 		if ack := t.acks[p]; ack != nil && t.order.Kind == falcon.OrderPlacement && ack.Order == t.order.ID && ack.Status == 0 && p.ranks.newest.Order != t.order.ID {
 			return p
@@ -142,8 +142,8 @@ func (t *orderTask) unplaced() *process {
 	return nil
 }
 
-// result lists the acknowledgements; its status is that of an ended order.
-func (t *orderTask) result() *falconv1.CommandResult {
+// orderResult lists the acknowledgements; its status is that of an ended order.
+func (t *orderTask) orderResult() *falconv1.CommandResult {
 	r := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
 	for _, p := range t.ranks {
 		ack := t.acks[p]
@@ -156,7 +156,7 @@ func (t *orderTask) result() *falconv1.CommandResult {
 			r.Detail = fmt.Sprintf("rank %d refused order %d with status %d", ack.Rank, ack.Order, ack.Status)
 		}
 	}
-	if p := t.unplaced(); p != nil {
+	if p := t.unplacedProcess(); p != nil {
 		r.Detail = fmt.Sprintf("%s has committed to placement %d without saying which rank it holds now", p, t.order.ID)
 	}
 	if len(r.Ranks) == 0 {

@@ -15,8 +15,8 @@ type recoveryState struct {
 	unsent   bool          // a change that was not reported so far
 }
 
-// read takes up what changed. What the hook is just writing is read the next time.
-func (r *recoveryState) read(seg Segment) (rejoined bool) {
+// readChanges takes up what changed. What the hook is just writing is read the next time.
+func (r *recoveryState) readChanges(seg Segment) (rejoined bool) {
 	if at, ok := seg.Park(); ok && at != r.park {
 		r.park, r.unsent = at, true
 	}
@@ -34,7 +34,7 @@ func (r *recoveryState) takeUnsent() bool {
 }
 
 func (p *process) readRecovery() {
-	if p.recovery.read(p.seg) {
+	if p.recovery.readChanges(p.seg) {
 		p.restartIterations(p.recovery.rejoined.Iteration)
 	}
 }
@@ -43,10 +43,10 @@ func (p *process) readRecovery() {
 // most, and the samples of one that is done again are sent again. What was counted or
 // learned on the old communicators says nothing of the new ones; see readPlacement.
 func (p *process) restartIterations(first int64) {
-	p.iterations.restart()
+	p.iterations.forgetPeriod()
 	p.survey.Forget()
-	if !p.marked() {
-		p.iterations.rewind(first)
+	if !p.hasMarks() {
+		p.iterations.rewindTo(first)
 	}
 	if p.window != nil {
 		p.window.cut = true
@@ -73,7 +73,7 @@ func (p *process) addRecovery(st *falconv1.RankState) {
 		st.RejoinedGeneration = p.recovery.rejoined.Generation
 	}
 	if p.parkedForNewest() {
-		st.Park = parkOf(p.recovery.park)
+		st.Park = parkMessage(p.recovery.park)
 	}
 }
 
@@ -83,10 +83,10 @@ func (p *process) parkedForNewest() bool {
 	return p.recovery.park.On && p.recovery.park.Generation >= p.status.SuspendWanted
 }
 
-// catchUp suspends a replacement process that has come up to park only after the
+// suspendLateJoiner suspends a replacement process that has come up to park only after the
 // job was suspended once more, for another fault: it belongs to the newer
 // generation then, and parks in that one.
-func (a *Agent) catchUp(p *process) {
+func (a *Agent) suspendLateJoiner(p *process) {
 	a.suspended = max(a.suspended, p.status.SuspendWanted)
 	if p.dead || !p.recovery.park.On || p.recovery.park.Status != ring.ParkJoin || max(p.recovery.park.Generation, p.status.SuspendWanted) >= a.suspended {
 		return
@@ -97,7 +97,7 @@ func (a *Agent) catchUp(p *process) {
 	p.status = p.seg.Control()
 }
 
-func parkOf(at ring.Park) *falconv1.Park {
+func parkMessage(at ring.Park) *falconv1.Park {
 	out := &falconv1.Park{Generation: at.Generation, Joining: at.Status == ring.ParkJoin, Tag: at.Tag}
 	for i, step := range at.Hold.Steps {
 		if step >= 0 {

@@ -15,11 +15,11 @@ import (
 
 // Bounds of a pause.
 const (
-	hurryEvery  = time.Millisecond        // looks while the job is held
-	tellEvery   = 5 * time.Millisecond    // reports of changes, which may come and go before the cut
-	takeUpWait  = 2 * time.Second         // for a hook to take up an order; its side thread looks every 100 ms
-	releaseWait = 500 * time.Millisecond  // for a hook to say that it let go
-	overdueWait = 1500 * time.Millisecond // beyond the deadline, for a hook that says nothing
+	heldPollEvery = time.Millisecond        // looks while the job is held
+	reportEvery   = 5 * time.Millisecond    // reports of changes, which may come and go before the cut
+	takeUpWait    = 2 * time.Second         // for a hook to take up an order; its side thread looks every 100 ms
+	releaseWait   = 500 * time.Millisecond  // for a hook to say that it let go
+	overdueWait   = 1500 * time.Millisecond // beyond the deadline, for a hook that says nothing
 )
 
 var (
@@ -53,15 +53,15 @@ type heldRank struct {
 func (a *Agent) startPause(cmd *falconv1.PauseCommand, now time.Time) (act.Task, error) {
 	switch cmd.GetPhase() {
 	case falconv1.PausePhase_PAUSE_PHASE_SURVEY:
-		if len(a.local(nil)) == 0 {
+		if len(a.processes.withRanks(nil)) == 0 {
 			return nil, errNoRank
 		}
-		if moving(a.local(nil)) {
+		if ranksMoving(a.processes.withRanks(nil)) {
 			return nil, errMoving
 		}
 		return surveyTask{a}, nil
 	case falconv1.PausePhase_PAUSE_PHASE_ARM:
-		h, err := a.arm(cmd)
+		h, err := a.armCuts(cmd)
 		var no *noHold
 		switch {
 		case errors.As(err, &no):
@@ -71,29 +71,29 @@ func (a *Agent) startPause(cmd *falconv1.PauseCommand, now time.Time) (act.Task,
 		}
 		return &armTask{hold: h}, nil
 	case falconv1.PausePhase_PAUSE_PHASE_RESUME:
-		return a.resume(cmd.GetPause(), now)
+		return a.releasePause(cmd.GetPause(), now)
 	}
 	return nil, errSurprise
 }
 
-// arm writes the cuts of all ranks of the node, or none.
-func (a *Agent) arm(cmd *falconv1.PauseCommand) (*hold, error) {
+// armCuts writes the cuts of all ranks of the node, or none.
+func (a *Agent) armCuts(cmd *falconv1.PauseCommand) (*hold, error) {
 	if a.held != nil {
 		return nil, fmt.Errorf("%w: number %d", errHeld, a.held.pause)
 	}
-	ranks, err := a.cutRanks(cmd.GetCuts())
+	ranks, err := a.ranksOfCuts(cmd.GetCuts())
 	if err != nil {
 		return nil, err
 	}
 	mono := a.dir.MonoNs()
-	h := &hold{agent: a, pause: cmd.GetPause(), untilNs: mono + min(ms64(cmd.GetLifeMs()), ring.PauseMax).Nanoseconds()}
+	h := &hold{agent: a, pause: cmd.GetPause(), untilNs: mono + min(boundedMs(cmd.GetLifeMs()), ring.PauseMax).Nanoseconds()}
 	for _, p := range ranks {
 		if p.window != nil {
 			p.window.cut = true // a pause inside an iteration would count as its computation
 		}
 		r := &heldRank{process: p, order: nextOrder(cmd.GetPause(), p.seg.Pause()), armedNs: mono}
-		if err := p.seg.Arm(r.order, h.untilNs, boundaryOf(cmd.GetCuts(), p), cutsOf(cmd.GetCuts(), p)); err != nil {
-			h.release()
+		if err := p.seg.Arm(r.order, h.untilNs, boundaryOf(cmd.GetCuts(), p), cutsOfRank(cmd.GetCuts(), p)); err != nil {
+			h.releaseRanks()
 			return nil, &noHold{rank: p, err: err}
 		}
 		h.ranks = append(h.ranks, r)
@@ -103,7 +103,7 @@ func (a *Agent) arm(cmd *falconv1.PauseCommand) (*hold, error) {
 	return h, nil
 }
 
-func ms64(n int64) time.Duration { return time.Duration(min(max(n, 0), 1<<32)) * time.Millisecond }
+func boundedMs(n int64) time.Duration { return time.Duration(min(max(n, 0), 1<<32)) * time.Millisecond }
 
 // noHold refuses to hold the node, for one rank that can't be: its answer says
 // which, and whether a later cut could do.
@@ -114,8 +114,8 @@ type noHold struct {
 
 func (n *noHold) Error() string { return fmt.Sprintf("%s: %v", n.rank, n.err) }
 
-// Step answers at once.
-func (n *noHold) Step(time.Time) (*falconv1.CommandResult, bool) {
+// Poll answers at once.
+func (n *noHold) Poll(time.Time) (*falconv1.CommandResult, bool) {
 	code := falconv1.PauseReason_PAUSE_REASON_UNSPECIFIED
 	if errors.Is(n.err, ring.ErrMissed) {
 		code = falconv1.PauseReason_PAUSE_REASON_MISSED
@@ -132,13 +132,13 @@ func (n *noHold) Step(time.Time) (*falconv1.CommandResult, bool) {
 // a second try of one pause is another order to the hook.
 func nextOrder(pause uint64, s ring.Pause) uint64 { return max(pause, s.Seen+1, 1) }
 
-// cutRanks wants one cut for each of the node's living ranks.
-func (a *Agent) cutRanks(cuts []*falconv1.RankCut) ([]*process, error) {
-	ranks := a.local(nil)
+// ranksOfCuts wants one cut for each of the node's living ranks.
+func (a *Agent) ranksOfCuts(cuts []*falconv1.RankCut) ([]*process, error) {
+	ranks := a.processes.withRanks(nil)
 	if len(ranks) == 0 {
 		return nil, errNoRank
 	}
-	if moving(ranks) {
+	if ranksMoving(ranks) {
 		return nil, errMoving
 	}
 	for _, p := range ranks {
@@ -162,14 +162,14 @@ func (a *Agent) cutRanks(cuts []*falconv1.RankCut) ([]*process, error) {
 // does not mark its steps.
 func boundaryOf(cuts []*falconv1.RankCut, p *process) int64 {
 	for _, c := range cuts {
-		if c.GetRank() == int32(p.rank) && p.marked() {
+		if c.GetRank() == int32(p.rank) && p.hasMarks() {
 			return c.GetIteration()
 		}
 	}
 	return -1
 }
 
-func cutsOf(cuts []*falconv1.RankCut, p *process) []ring.Cut {
+func cutsOfRank(cuts []*falconv1.RankCut, p *process) []ring.Cut {
 	var out []ring.Cut
 	for _, c := range cuts {
 		if c.GetRank() != int32(p.rank) {
@@ -182,8 +182,8 @@ func cutsOf(cuts []*falconv1.RankCut, p *process) []ring.Cut {
 	return out
 }
 
-// release takes the order back on every rank.
-func (h *hold) release() {
+// releaseRanks takes the order back on every rank.
+func (h *hold) releaseRanks() {
 	for _, r := range h.ranks {
 		if !r.dead {
 			r.seg.Release()
@@ -191,53 +191,53 @@ func (h *hold) release() {
 	}
 }
 
-// letGo takes the pause back, once.
-func (h *hold) letGo(now time.Time) {
+// releaseOnce takes the pause back, once.
+func (h *hold) releaseOnce(now time.Time) {
 	if h.freed.IsZero() {
 		h.freed = now
-		h.release()
+		h.releaseRanks()
 	}
 }
 
-// step looks at every rank, takes all back where one refused, and ends when
+// stepRanks looks at every rank, takes all back where one refused, and ends when
 // none is held any more.
-func (h *hold) step(now time.Time) {
+func (h *hold) stepRanks(now time.Time) {
 	mono, open := h.agent.dir.MonoNs(), 0
 	for _, r := range h.ranks {
 		was := r.now
-		r.now = h.look(r, mono, now)
+		r.now = h.pauseOf(r, mono, now)
 		if was == nil || was.State != r.now.State || was.Reason != r.now.Reason {
 			h.version++
 		}
 		if r.now.State == falconv1.PauseState_PAUSE_STATE_REFUSED && h.reason == "" {
 			h.reason = fmt.Sprintf("%s: %s", r.process, r.now.Reason)
-			h.letGo(now)
+			h.releaseOnce(now)
 		}
 		switch {
-		case !ended(r.now.State):
+		case !pauseEnded(r.now.State):
 			open++
-		case was == nil || !ended(was.State):
+		case was == nil || !pauseEnded(was.State):
 			r.notePause() // before another order takes its place
 		}
 	}
 	if h.over = open == 0; h.over {
-		h.letGo(now) // clears the order, so that the next one finds none in force
+		h.releaseOnce(now) // clears the order, so that the next one finds none in force
 		h.agent.held = nil
 	}
 }
 
-func ended(s falconv1.PauseState) bool { return s >= falconv1.PauseState_PAUSE_STATE_RELEASED }
+func pauseEnded(s falconv1.PauseState) bool { return s >= falconv1.PauseState_PAUSE_STATE_RELEASED }
 
-// look says where one rank stands. A hook that says nothing of an order that
+// pauseOf says where one rank stands. A hook that says nothing of an order that
 // was taken back, or long past its deadline, counts as having let go: gates
 // without an order hold nobody.
-func (h *hold) look(r *heldRank, mono int64, now time.Time) *falconv1.RankPause {
+func (h *hold) pauseOf(r *heldRank, mono int64, now time.Time) *falconv1.RankPause {
 	out := &falconv1.RankPause{Rank: int32(r.rank), State: falconv1.PauseState_PAUSE_STATE_ARMED}
-	if r.now != nil && (r.dead || ended(r.now.State)) {
+	if r.now != nil && (r.dead || pauseEnded(r.now.State)) {
 		out.HeldMs, out.QuietMs = r.now.HeldMs, r.now.QuietMs
 		out.State, out.Reason, out.ReasonCode = r.now.State, r.now.Reason, r.now.ReasonCode
 	}
-	if ended(out.State) {
+	if pauseEnded(out.State) {
 		return out
 	}
 	if r.dead {
@@ -247,13 +247,13 @@ func (h *hold) look(r *heldRank, mono int64, now time.Time) *falconv1.RankPause 
 	s := r.seg.Pause()
 	switch {
 	case s.Seen == r.order && s.State != ring.PauseNone:
-		h.fill(out, r, s, mono)
+		h.fillFromHook(out, r, s, mono)
 	case h.freed.IsZero() && mono > r.armedNs+takeUpWait.Nanoseconds():
 		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_REFUSED, "its hook does not take up the order"
 		out.ReasonCode = falconv1.PauseReason_PAUSE_REASON_NOT_TAKEN_UP
 	}
 	overdue := mono > h.untilNs+overdueWait.Nanoseconds()
-	if !ended(out.State) && (overdue || !h.freed.IsZero() && now.Sub(h.freed) >= releaseWait) {
+	if !pauseEnded(out.State) && (overdue || !h.freed.IsZero() && now.Sub(h.freed) >= releaseWait) {
 		out.State, out.Reason = falconv1.PauseState_PAUSE_STATE_RELEASED, "the hook has not confirmed it"
 	}
 	return out
@@ -269,7 +269,7 @@ var pauseStates = map[ring.PauseState]falconv1.PauseState{
 	ring.PauseRefused:  falconv1.PauseState_PAUSE_STATE_REFUSED,
 }
 
-func (h *hold) fill(out *falconv1.RankPause, r *heldRank, s ring.Pause, mono int64) {
+func (h *hold) fillFromHook(out *falconv1.RankPause, r *heldRank, s ring.Pause, mono int64) {
 	out.State = pauseStates[s.State]
 	out.HeldMs = float64(s.HeldNs(mono)) / 1e6
 	if q := s.QuietNs - r.armedNs; s.QuietNs > 0 && q >= 0 && q <= int64(ring.PauseMax) {
@@ -293,12 +293,12 @@ func reasonCode(r ring.PauseReason) falconv1.PauseReason {
 	return code
 }
 
-// quiet says that tests may run on this rank.
-func (r *heldRank) quiet() bool {
+// isQuiet says that tests may run on this rank.
+func (r *heldRank) isQuiet() bool {
 	return r.now != nil && r.now.State == falconv1.PauseState_PAUSE_STATE_QUIET
 }
 
-func (h *hold) result(status falconv1.CommandStatus) *falconv1.CommandResult {
+func (h *hold) commandResult(status falconv1.CommandStatus) *falconv1.CommandResult {
 	out := &falconv1.CommandResult{Status: status}
 	for _, r := range h.ranks {
 		if r.now != nil {
@@ -310,60 +310,60 @@ func (h *hold) result(status falconv1.CommandStatus) *falconv1.CommandResult {
 
 // armTask reports a hold: accepted at each change, done when it is over.
 type armTask struct {
-	hold   *hold
-	told   int
-	toldAt time.Time
+	hold       *hold
+	reported   int
+	reportedAt time.Time
 }
 
-// Step reports what changed.
-func (t *armTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
+// Poll reports what changed.
+func (t *armTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	switch {
 	case t.hold.over && t.hold.reason != "":
-		r := t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_REFUSED)
+		r := t.hold.commandResult(falconv1.CommandStatus_COMMAND_STATUS_REFUSED)
 		r.Detail = t.hold.reason
 		return r, true
 	case t.hold.over:
-		return t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_DONE), true
-	case t.told != t.hold.version && now.Sub(t.toldAt) >= tellEvery:
-		t.told, t.toldAt = t.hold.version, now
-		return t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED), false
+		return t.hold.commandResult(falconv1.CommandStatus_COMMAND_STATUS_DONE), true
+	case t.reported != t.hold.version && now.Sub(t.reportedAt) >= reportEvery:
+		t.reported, t.reportedAt = t.hold.version, now
+		return t.hold.commandResult(falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED), false
 	}
 	return nil, false
 }
 
-// Linger goes on beyond the command's deadline, which bounds the delivery; the
+// PollLate goes on beyond the command's deadline, which bounds the delivery; the
 // hold has a deadline of its own.
-func (t *armTask) Linger(now time.Time) (*falconv1.CommandResult, bool) { return t.Step(now) }
+func (t *armTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
 
 // resumeTask waits for the hold's end.
 type resumeTask struct{ hold *hold }
 
-// Step is done when every rank has been let go.
-func (t resumeTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+// Poll is done when every rank has been let go.
+func (t resumeTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 	if !t.hold.over {
 		return nil, false
 	}
-	return t.hold.result(falconv1.CommandStatus_COMMAND_STATUS_DONE), true
+	return t.hold.commandResult(falconv1.CommandStatus_COMMAND_STATUS_DONE), true
 }
 
-// Linger goes on: the hold ends by itself.
-func (t resumeTask) Linger(now time.Time) (*falconv1.CommandResult, bool) { return t.Step(now) }
+// PollLate goes on: the hold ends by itself.
+func (t resumeTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
 
-// resume lets go. A pause that is not in force here holds nobody: done.
-func (a *Agent) resume(pause uint64, now time.Time) (act.Task, error) {
+// releasePause lets go. A pause that is not in force here holds nobody: done.
+func (a *Agent) releasePause(pause uint64, now time.Time) (act.Task, error) {
 	switch {
 	case a.held == nil:
 		return resumeTask{&hold{over: true}}, nil
 	case a.held.pause != pause:
 		return nil, fmt.Errorf("pause %d is not in force here, %d is", pause, a.held.pause)
 	}
-	a.held.letGo(now)
+	a.held.releaseOnce(now)
 	return resumeTask{a.held}, nil
 }
 
-// takeBack lets go of what a killed predecessor of this agent has left in
+// releaseLeftoverPause lets go of what a killed predecessor of this agent has left in
 // force: nobody here knows any more what it was for.
-func (p *process) takeBack(log *slog.Logger) {
+func (p *process) releaseLeftoverPause(log *slog.Logger) {
 	if s := p.seg.Pause(); s.Wanted != 0 {
 		p.seg.Release()
 		log.Warn("took back a pause that an earlier agent has ordered", slog.String("process", p.String()), slog.Uint64("order", s.Wanted))
@@ -374,21 +374,21 @@ func (p *process) takeBack(log *slog.Logger) {
 // before.
 type surveyTask struct{ agent *Agent }
 
-// Step answers at once.
-func (t surveyTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+// Poll answers at once.
+func (t surveyTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 	out := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
-	for _, p := range t.agent.local(nil) {
+	for _, p := range t.agent.processes.withRanks(nil) {
 		p.refresh()
-		out.Pauses = append(out.Pauses, p.surveyed())
+		out.Pauses = append(out.Pauses, p.surveyReply())
 	}
 	return out, true
 }
 
-// surveyed is one rank's counts at the start of its newest iteration.
-func (p *process) surveyed() *falconv1.RankPause {
+// surveyReply is one rank's counts at the start of its newest iteration.
+func (p *process) surveyReply() *falconv1.RankPause {
 	out := &falconv1.RankPause{
 		Rank: int32(p.rank), State: falconv1.PauseState_PAUSE_STATE_RUNNING, Newest: -1,
-		Exact: p.marked(), IterationMs: p.iterations.newestMs, RunAhead: p.runAhead(),
+		Exact: p.hasMarks(), IterationMs: p.iterations.newestMs, RunAhead: p.runAhead(),
 	}
 	if newest, known := p.survey.Newest(); known {
 		out.Newest = newest
@@ -398,8 +398,8 @@ func (p *process) surveyed() *falconv1.RankPause {
 	if missing := p.survey.Missing(); !known || missing > 0 {
 		out.State = falconv1.PauseState_PAUSE_STATE_REFUSED
 		out.Reason = fmt.Sprintf("three whole iterations of this rank are not known yet: wait for %d more", missing)
-		if !p.marked() && p.iterations.infer.Period() == 0 {
-			out.Reason = p.reason()
+		if !p.hasMarks() && p.iterations.infer.Period() == 0 {
+			out.Reason = p.periodReason()
 		}
 	}
 	return out
@@ -428,7 +428,7 @@ const spansMax = 8
 // pauseHistory is the newest pauses of a process.
 type pauseHistory struct{ spans []span } // newest last
 
-func (h *pauseHistory) add(s ring.Pause) {
+func (h *pauseHistory) addPause(s ring.Pause) {
 	if s.TrappedNs <= 0 || s.State == ring.PauseNone {
 		return
 	}
@@ -440,8 +440,8 @@ func (h *pauseHistory) add(s ring.Pause) {
 	h.spans = append(h.spans[max(0, len(h.spans)+1-spansMax):], now)
 }
 
-// within is how much of a stretch of time the hook held the rank.
-func (h *pauseHistory) within(fromNs, toNs int64) time.Duration {
+// pausedWithin is how much of a stretch of time the hook held the rank.
+func (h *pauseHistory) pausedWithin(fromNs, toNs int64) time.Duration {
 	var held int64
 	for _, s := range h.spans {
 		end := toNs
@@ -454,10 +454,10 @@ func (h *pauseHistory) within(fromNs, toNs int64) time.Duration {
 }
 
 // notePause remembers the newest pause of the process.
-func (p *process) notePause() { p.pauses.add(p.seg.Pause()) }
+func (p *process) notePause() { p.pauses.addPause(p.seg.Pause()) }
 
-// pausedMs is how much of a stretch of time the hook held the rank.
-func (p *process) pausedMs(fromNs, toNs int64) float64 {
+// pausedMsWithin is how much of a stretch of time the hook held the rank.
+func (p *process) pausedMsWithin(fromNs, toNs int64) float64 {
 	p.notePause()
-	return float64(p.pauses.within(fromNs, toNs)) / 1e6
+	return float64(p.pauses.pausedWithin(fromNs, toNs)) / 1e6
 }

@@ -175,7 +175,7 @@ func TestReportsAreBounded(t *testing.T) {
 			wait(time.Millisecond)
 		}
 		s.hold(ring.PauseQuiet)
-		wait(tellEvery + hurryEvery)
+		wait(reportEvery + heldPollEvery)
 		if got := n.of(1); len(got) > 50 || n.last(t, 1, accepted).Pauses[0].State != falconv1.PauseState_PAUSE_STATE_QUIET {
 			t.Fatalf("%d results, the last %v", len(got), got[len(got)-1])
 		}

@@ -70,7 +70,7 @@ func TestPausedSpans(t *testing.T) {
 	p.notePause()
 	s.pause = ring.Pause{Seen: 2, State: ring.PauseQuiet, TrappedNs: 50e6}
 	for _, c := range []struct{ from, to, want float64 }{{0, 40, 20}, {0, 20, 10}, {20, 60, 20}, {30, 50, 0}, {55, 60, 5}} {
-		if got := p.pausedMs(int64(c.from*1e6), int64(c.to*1e6)); got != c.want {
+		if got := p.pausedMsWithin(int64(c.from*1e6), int64(c.to*1e6)); got != c.want {
 			t.Errorf("%v to %v: %v ms, want %v", c.from, c.to, got, c.want)
 		}
 	}

@@ -25,9 +25,9 @@ type rankHistory struct {
 	unsent  bool       // the newest placement was not reported so far
 }
 
-// at is the rank that the process held in an iteration, -1 where it is not
+// rankAt is the rank that the process held in an iteration, -1 where it is not
 // known: before the newest placement that an agent found when it was started.
-func (h *rankHistory) at(iteration int64) falcon.Rank {
+func (h *rankHistory) rankAt(iteration int64) falcon.Rank {
 	for _, t := range slices.Backward(h.tenures) {
 		if iteration >= t.from {
 			return t.rank
@@ -36,7 +36,7 @@ func (h *rankHistory) at(iteration int64) falcon.Rank {
 	return -1
 }
 
-func (h *rankHistory) begin(rank falcon.Rank) {
+func (h *rankHistory) beginWith(rank falcon.Rank) {
 	h.tenures = []tenure{{from: math.MinInt64, rank: rank}}
 }
 
@@ -46,7 +46,7 @@ func (h *rankHistory) beginPlaced(at ring.Place) {
 	h.tenures = []tenure{{from: at.Iteration, rank: falcon.Rank(at.Rank)}}
 }
 
-func (h *rankHistory) add(at ring.Place) {
+func (h *rankHistory) addPlacement(at ring.Place) {
 	h.newest, h.unsent = at, true
 	h.tenures = append(h.tenures[max(0, len(h.tenures)+1-tenuresMax):], tenure{from: at.Iteration, rank: falcon.Rank(at.Rank)})
 }
@@ -77,7 +77,7 @@ func (p *process) findFirstRank() {
 	if p.rank = p.launchedRank(); p.rank < 0 {
 		return
 	}
-	p.ranks.begin(p.rank)
+	p.ranks.beginWith(p.rank)
 	p.iterations.startMarks(p.rank)
 	if at, ok := p.seg.Place(); ok && at.Order != 0 && at.Rank >= 0 {
 		p.rank = falcon.Rank(at.Rank)
@@ -98,22 +98,22 @@ func (p *process) readPlacement() {
 		return
 	}
 	p.rank = falcon.Rank(at.Rank)
-	p.ranks.add(at)
-	p.iterations.restart()
-	if p.marked() {
+	p.ranks.addPlacement(at)
+	p.iterations.forgetPeriod()
+	if p.hasMarks() {
 		p.survey.ForgetBefore(at.Iteration)
 	} else {
 		p.survey.Forget()
-		p.iterations.renumber(at.Iteration)
+		p.iterations.renumberFrom(at.Iteration)
 	}
 	if p.window != nil {
 		p.window.cut, p.window.moved = true, true
 	}
 }
 
-// moving reports whether two of these processes claim one rank: the one that gave it
+// ranksMoving reports whether two of these processes claim one rank: the one that gave it
 // up has not been seen to do so yet.
-func moving(ranks []*process) bool {
+func ranksMoving(ranks []*process) bool {
 	seen := map[falcon.Rank]bool{}
 	for _, p := range ranks {
 		if seen[p.rank] {
@@ -124,10 +124,10 @@ func moving(ranks []*process) bool {
 	return false
 }
 
-// before is the rank that holds rank now's place in a placement's order, so
+// rankBefore is the rank that holds rank now's place in a placement's order, so
 // that an agent which was started after the swap can still tell. -1 where the
 // blocks do not fit.
-func before(now falcon.Rank, blocks []int32, world int) falcon.Rank {
+func rankBefore(now falcon.Rank, blocks []int32, world int) falcon.Rank {
 	if len(blocks) == 0 || world <= 0 || world%len(blocks) != 0 {
 		return -1
 	}

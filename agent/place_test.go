@@ -53,7 +53,7 @@ func TestRanksChangeHandsOnOneNode(t *testing.T) {
 		wait(time.Second)
 		checkHands(t, n)
 		checkSwapAcks(t, n)
-		if pids := n.pids.of; pids[1] != 100 || pids[0] != 101 || len(pids) != 2 {
+		if pids := n.hardware.currentPids(); pids[1] != 100 || pids[0] != 101 || len(pids) != 2 {
 			t.Fatalf("processes by rank %v", pids)
 		}
 	})
@@ -244,12 +244,12 @@ func TestRankBeforeAPlacement(t *testing.T) {
 		world := 2 * len(blocks)
 		for old := range world {
 			now := falcon.Rank(int(blocks[old/2])*2 + old%2)
-			if got := before(now, blocks, world); got != falcon.Rank(old) {
+			if got := rankBefore(now, blocks, world); got != falcon.Rank(old) {
 				t.Errorf("blocks %v: rank %d was %d, not %d", blocks, now, old, got)
 			}
 		}
 	}
-	if before(0, nil, 4) != -1 || before(0, []int32{0, 1, 2}, 4) != -1 || before(9, []int32{1, 0}, 4) != -1 {
+	if rankBefore(0, nil, 4) != -1 || rankBefore(0, []int32{0, 1, 2}, 4) != -1 || rankBefore(9, []int32{1, 0}, 4) != -1 {
 		t.Error("blocks that do not fit were inverted")
 	}
 }

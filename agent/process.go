@@ -75,7 +75,7 @@ func newProcess(path string, seg Segment, exit Exit) *process {
 // refresh reads communicators and status, and finds out the rank.
 func (p *process) refresh() {
 	p.status = p.seg.Control()
-	p.comms.read(p.seg)
+	p.comms.readTable(p.seg)
 	if p.rank < 0 {
 		p.findFirstRank()
 	}
@@ -87,19 +87,19 @@ func (p *process) launchedRank() falcon.Rank {
 	if p.header.Rank >= 0 {
 		return falcon.Rank(p.header.Rank)
 	}
-	return falcon.Rank(p.comms.rankOf(p.header.World))
+	return falcon.Rank(p.comms.rankInLargest(p.header.World))
 }
 
-func (p *process) world() int {
+func (p *process) worldSize() int {
 	if p.header.World > 0 {
 		return p.header.World
 	}
 	return p.comms.largest
 }
 
-// drain takes in what the process wrote since the last look and adds the
+// drainRings takes in what the process wrote since the last look and adds the
 // iterations that ended to out.
-func (p *process) drain(buf *buffers, out []falcon.Sample) []falcon.Sample {
+func (p *process) drainRings(buf *buffers, out []falcon.Sample) []falcon.Sample {
 	p.comms.outdate()
 	p.status = p.seg.Control()
 	p.iterations.expectMicroBatches(p.status.MicroBatches)
@@ -107,7 +107,7 @@ func (p *process) drain(buf *buffers, out []falcon.Sample) []falcon.Sample {
 		n, lost := p.seg.Drain(buf.records)
 		p.lost += lost
 		for i := range buf.records[:n] {
-			out = p.call(&buf.records[i], out)
+			out = p.feedCall(&buf.records[i], out)
 		}
 		if lost > 0 {
 			p.survey.Forget()
@@ -135,25 +135,25 @@ func (p *process) drainMarks(buf *buffers, out []falcon.Sample) []falcon.Sample 
 	p.readPlacement()
 	p.readRecovery()
 	for _, m := range buf.marks {
-		out = p.mark(m, out)
+		out = p.markSample(m, out)
 	}
 	return out
 }
 
-// call feeds one record to the period's inference.
-func (p *process) call(r *ring.Record, out []falcon.Sample) []falcon.Sample {
+// feedCall feeds one record to the period's inference.
+func (p *process) feedCall(r *ring.Record, out []falcon.Sample) []falcon.Sample {
 	if r.Comm == ring.CommNone {
 		return out
 	}
 	if p.window != nil {
-		p.window.record(r)
+		p.window.addRecord(r)
 	}
 	c := p.periodCall(r)
-	its := p.iterations.observe(c)
+	its := p.iterations.observeCall(c)
 	for _, it := range its {
-		out = p.inferred(it, out)
+		out = p.inferredSample(it, out)
 	}
-	if n := len(its); n > 0 && its[n-1].EndNs == c.TimeNs && !p.marked() {
+	if n := len(its); n > 0 && its[n-1].EndNs == c.TimeNs && !p.hasMarks() {
 		p.survey.Begin(p.iterations.last + 1) // with this call
 	}
 	newest, _ := p.survey.Newest()
@@ -163,67 +163,67 @@ func (p *process) call(r *ring.Record, out []falcon.Sample) []falcon.Sample {
 
 func (p *process) periodCall(r *ring.Record) period.Call {
 	return period.Call{
-		Op: uint32(r.Op), Comm: p.commID(r.Comm), Bytes: payload(r.Count, r.Dtype), TimeNs: r.EnterNs, Ordinal: r.Ordinal,
+		Op: uint32(r.Op), Comm: p.commID(r.Comm), Bytes: payloadBytes(r.Count, r.Dtype), TimeNs: r.EnterNs, Ordinal: r.Ordinal,
 	}
 }
 
 // commID is the communicator's id. A slot that is new to the agent has it read the table
 // again, once a drain.
 func (p *process) commID(slot uint32) uint64 {
-	if !p.comms.knows(slot) && !p.comms.current {
+	if !p.comms.knowsSlot(slot) && !p.comms.current {
 		p.refresh()
 	}
-	return p.comms.id(slot)
+	return p.comms.idOfSlot(slot)
 }
 
-// inferred makes a sample of an inferred iteration. Step marks win: with them
+// inferredSample makes a sample of an inferred iteration. Step marks win: with them
 // inference only tells the period.
-func (p *process) inferred(it period.Iteration, out []falcon.Sample) []falcon.Sample {
+func (p *process) inferredSample(it period.Iteration, out []falcon.Sample) []falcon.Sample {
 	if p.window != nil {
-		p.window.close(it)
+		p.window.addBoundary(it)
 	}
-	if p.marked() || p.rank < 0 || p.interrupted(it.StartNs, it.EndNs) {
+	if p.hasMarks() || p.rank < 0 || p.interrupted(it.StartNs, it.EndNs) {
 		return out
 	}
-	return append(out, p.newest(falcon.Sample{
-		Rank: p.rank, Iteration: p.iterations.number(it), EndNs: p.seg.UnixNs(it.EndNs), Ms: it.Ms(), PausedMs: p.pausedMs(it.StartNs, it.EndNs),
+	return append(out, p.noteDuration(falcon.Sample{
+		Rank: p.rank, Iteration: p.iterations.numberOf(it), EndNs: p.seg.UnixNs(it.EndNs), Ms: it.Ms(), PausedMs: p.pausedMsWithin(it.StartNs, it.EndNs),
 	}))
 }
 
-// newest remembers how long the newest iteration took.
-func (p *process) newest(s falcon.Sample) falcon.Sample {
+// noteDuration remembers how long the newest iteration took.
+func (p *process) noteDuration(s falcon.Sample) falcon.Sample {
 	p.iterations.newestMs = s.RunMs()
 	return s
 }
 
-// marked reports whether the job marks its steps. A job may describe itself
+// hasMarks reports whether the job marks its steps. A job may describe itself
 // without doing so.
-func (p *process) marked() bool { return p.iterations.marks.Any() || p.status.Iteration >= 0 }
+func (p *process) hasMarks() bool { return p.iterations.marks.Any() || p.status.Iteration >= 0 }
 
-func (p *process) mark(m ring.Mark, out []falcon.Sample) []falcon.Sample {
+func (p *process) markSample(m ring.Mark, out []falcon.Sample) []falcon.Sample {
 	if p.window != nil {
-		p.window.begin(m)
+		p.window.addMark(m)
 	}
-	s, ok := p.iterations.mark(m)
-	s.Rank = p.ranks.at(s.Iteration)
+	s, ok := p.iterations.addMark(m)
+	s.Rank = p.ranks.rankAt(s.Iteration)
 	if !ok || s.Rank < 0 || p.interrupted(s.EndNs-int64(s.Ms*1e6), s.EndNs) {
 		return out
 	}
 	s.EndNs = p.seg.UnixNs(s.EndNs)
-	return append(out, p.newest(p.ranks.withoutPlacement(s)))
+	return append(out, p.noteDuration(p.ranks.withoutPlacement(s)))
 }
 
-// state describes the process; nil while its rank is unknown.
-func (p *process) state(node falcon.Node) *falconv1.RankState {
+// rankState describes the process; nil while its rank is unknown.
+func (p *process) rankState(node falcon.Node) *falconv1.RankState {
 	if p.rank < 0 {
 		return nil
 	}
 	st := &falconv1.RankState{
-		Rank: int32(p.rank), Device: p.device(node), Pid: int32(p.header.PID), Alive: true,
-		Tp: int32(p.status.TP), Dp: int32(p.status.DP), Pp: int32(p.status.PP), World: int32(p.world()),
+		Rank: int32(p.rank), Device: p.deviceName(node), Pid: int32(p.header.PID), Alive: true,
+		Tp: int32(p.status.TP), Dp: int32(p.status.DP), Pp: int32(p.status.PP), World: int32(p.worldSize()),
 		MicroBatches: int32(p.status.MicroBatches),
 		Coverage:     p.status.Coverage, Unhooked: p.status.Coverage&ring.CoverUnhooked != 0,
-		Period: uint32(p.iterations.infer.Period()), PeriodReason: p.reason(),
+		Period: uint32(p.iterations.infer.Period()), PeriodReason: p.periodReason(),
 		TestWorkspace: p.status.TestWorkspace, Generation: p.status.Generation,
 	}
 	if at := p.ranks.newest; at.Order != 0 {
@@ -252,10 +252,10 @@ func commitment(c ring.Commitment) *falconv1.Commitment {
 	return &falconv1.Commitment{Order: c.Order, Iteration: c.Iteration, Status: c.Status, ResumeIteration: c.Resume}
 }
 
-// reason says why no period is known; with step marks, that they count.
-func (p *process) reason() string {
+// periodReason says why no period is known; with step marks, that they count.
+func (p *process) periodReason() string {
 	switch {
-	case p.marked():
+	case p.hasMarks():
 		return "iterations come from the framework's step marks"
 	case p.iterations.infer.Period() > 0:
 		return ""
@@ -267,7 +267,7 @@ func (p *process) reason() string {
 	return "the calls so far have no period"
 }
 
-func (p *process) device(node falcon.Node) string {
+func (p *process) deviceName(node falcon.Node) string {
 	switch {
 	case p.header.Device != "":
 		return p.header.Device
@@ -277,26 +277,26 @@ func (p *process) device(node falcon.Node) string {
 	return ""
 }
 
-// changed is the state to send when it differs from the one sent last.
-func (p *process) changed(node falcon.Node, nicOf func(falcon.Device) falcon.NIC) *falconv1.RankState {
-	st := p.state(node)
+// changedState is the state to send when it differs from the one sent last.
+func (p *process) changedState(node falcon.Node, nicOf func(falcon.Device) falcon.NIC) *falconv1.RankState {
+	st := p.rankState(node)
 	if st == nil {
 		return nil
 	}
 	st.Nic = string(nicOf(falcon.Device(st.Device)))
-	if !p.reported.replace(st) {
+	if !p.reported.replaceState(st) {
 		return nil
 	}
 	return st
 }
 
-// ended is the state of a process that is gone; nil when it never had a rank.
-func (p *process) ended(node falcon.Node, how string) *falconv1.RankState {
-	st := p.state(node)
+// endedState is the state of a process that is gone; nil when it never had a rank.
+func (p *process) endedState(node falcon.Node, how string) *falconv1.RankState {
+	st := p.rankState(node)
 	if st != nil {
 		st.Alive, st.Exit = false, how
 		st.Nic = p.reported.state.GetNic()
-		p.reported.replace(st)
+		p.reported.replaceState(st)
 	}
 	return st
 }
@@ -308,9 +308,9 @@ type report struct {
 	spare []byte // wire of the next comparison
 }
 
-// replace takes a newer state, and reports whether it differs. States are compared as
+// replaceState takes a newer state, and reports whether it differs. States are compared as
 // bytes, of one encoder and without maps: several times cheaper than field by field.
-func (r *report) replace(st *falconv1.RankState) bool {
+func (r *report) replaceState(st *falconv1.RankState) bool {
 	wire, _ := proto.MarshalOptions{}.MarshalAppend(r.spare[:0], st) // of plain fields: it can't fail
 	if r.state != nil && bytes.Equal(wire, r.wire) {
 		r.spare = wire

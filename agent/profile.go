@@ -33,14 +33,14 @@ type profileTask struct {
 }
 
 func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Time) (*profileTask, error) {
-	ranks := a.local(cmd.GetRanks())
+	ranks := a.processes.withRanks(cmd.GetRanks())
 	if len(ranks) == 0 {
 		return nil, errNoRank
 	}
 	if a.held != nil {
 		return nil, errHeld
 	}
-	if moving(ranks) {
+	if ranksMoving(ranks) {
 		return nil, errMoving
 	}
 	for _, p := range ranks {
@@ -64,23 +64,12 @@ func (a *Agent) startProfile(cmd *falconv1.ProfileCommand, now, deadline time.Ti
 	return t, nil
 }
 
-// local picks the node's living ranks; none named means all.
-func (a *Agent) local(ranks []int32) []*process {
-	var out []*process
-	for _, p := range a.processes() {
-		if p.rank >= 0 && !p.dead && (len(ranks) == 0 || slices.Contains(ranks, int32(p.rank))) {
-			out = append(out, p)
-		}
-	}
-	return out
-}
-
-// Step closes the window once every rank has its iterations, waits for the
+// Poll closes the window once every rank has its iterations, waits for the
 // device to finish, and ships the profile.
-func (t *profileTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
+func (t *profileTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
 	t.ranks = slices.DeleteFunc(t.ranks, func(p *process) bool { return p.dead })
 	if t.stopped.IsZero() {
-		if !t.enough() && now.Before(t.windowBy) {
+		if !t.windowComplete() && now.Before(t.windowBy) {
 			return nil, false
 		}
 		for _, p := range t.ranks {
@@ -89,21 +78,23 @@ func (t *profileTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
 		t.stopped = now
 		return nil, false
 	}
-	if !t.written() && now.Sub(t.stopped) < timingsWait && now.Before(t.deadline) {
+	if !t.timingsWritten() && now.Sub(t.stopped) < timingsWait && now.Before(t.deadline) {
 		return nil, false
 	}
-	return t.finish(), true
+	return t.sendProfile(), true
 }
 
-func (t *profileTask) enough() bool {
-	return !slices.ContainsFunc(t.ranks, func(p *process) bool { return !p.window.cut && p.window.whole(p.marked(), p.status) < t.want })
+func (t *profileTask) windowComplete() bool {
+	return !slices.ContainsFunc(t.ranks, func(p *process) bool {
+		return !p.window.cut && p.window.wholeIterations(p.hasMarks(), p.status) < t.want
+	})
 }
 
-func (t *profileTask) written() bool {
+func (t *profileTask) timingsWritten() bool {
 	return !slices.ContainsFunc(t.ranks, func(p *process) bool { return p.status.ProfileDone != p.window.id })
 }
 
-func (t *profileTask) finish() *falconv1.CommandResult {
+func (t *profileTask) sendProfile() *falconv1.CommandResult {
 	out := &falconv1.Profile{Window: t.id}
 	var thin []string
 	moved := false
@@ -116,7 +107,7 @@ func (t *profileTask) finish() *falconv1.CommandResult {
 		if got.Iterations == 0 {
 			thin = append(thin, p.String())
 		}
-		trim(&got, frameCallsMax/len(t.ranks))
+		trimCalls(&got, frameCallsMax/len(t.ranks))
 		out.Ranks = append(out.Ranks, convert.ProfileToProto(got))
 	}
 	res := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}
@@ -138,9 +129,9 @@ func (t *profileTask) finish() *falconv1.CommandResult {
 	return res
 }
 
-// trim keeps the newest timings, whose count goes into Dropped, so that a
+// trimCalls keeps the newest timings, whose count goes into Dropped, so that a
 // frame stays within what the engine takes.
-func trim(p *falcon.RankProfile, most int) {
+func trimCalls(p *falcon.RankProfile, most int) {
 	if over := len(p.Calls) - most; over > 0 {
 		p.Dropped += uint64(over)
 		p.Calls = p.Calls[over:]

@@ -27,14 +27,14 @@ func (a *Agent) startTable(cmd *falconv1.TableCommand) (*tableTask, error) {
 		} else {
 			t.written <- a.table.Apply(g, base, change)
 		}
-		a.rouse()
+		a.wake()
 	})
 	a.log.Info("a rank table came", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("bytes", len(whole)+len(change)))
 	return t, nil
 }
 
-// Step is done when the table is in its file, or can't be.
-func (t *tableTask) Step(time.Time) (*falconv1.CommandResult, bool) {
+// Poll is done when the table is in its file, or can't be.
+func (t *tableTask) Poll(time.Time) (*falconv1.CommandResult, bool) {
 	select {
 	case err := <-t.written:
 		return tableResult(err), true
@@ -43,8 +43,8 @@ func (t *tableTask) Step(time.Time) (*falconv1.CommandResult, bool) {
 	}
 }
 
-// Linger goes on: the table may still come to be written.
-func (t *tableTask) Linger(now time.Time) (*falconv1.CommandResult, bool) { return t.Step(now) }
+// PollLate goes on: the table may still come to be written.
+func (t *tableTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
 
 func tableResult(err error) *falconv1.CommandResult {
 	if err == nil {

@@ -14,29 +14,24 @@ import (
 
 // Bounds of a recovery's orders.
 const (
-	recoverEvery = 2 * time.Millisecond   // looks while processes are awaited: to park, to train again, to end
-	urgentFor    = 100 * time.Millisecond // beyond the last look at an order in progress
-	rejoinWait   = 10 * time.Minute       // for groups and shards, whatever the command's deadline, which bounds the delivery
-	namedMax     = 8                      // processes named in a sentence
+	recoveryPollEvery = 2 * time.Millisecond   // looks while processes are awaited: to park, to train again, to end
+	recoveryPollFor   = 100 * time.Millisecond // beyond the last look at an order in progress
+	rejoinWait        = 10 * time.Minute       // for groups and shards, whatever the command's deadline, which bounds the delivery
+	namedMax          = 8                      // processes named in a sentence
 )
 
-// urgent has the loop look often for a while.
-func (a *Agent) urgent(now time.Time) { a.urgentTil = now.Add(urgentFor) }
+// pollOften has the loop poll at recoveryPollEvery for a while.
+func (a *Agent) pollOften(now time.Time) { a.pollSoonBy = now.Add(recoveryPollFor) }
 
-// alive is every process of the node that lives, whether or not its rank is known.
-func (a *Agent) alive() []*process {
-	return slices.DeleteFunc(a.processes(), func(p *process) bool { return p.dead })
-}
-
-// canPark says that a process answers to a suspension, or holds nobody: one that
+// canBeParked says that a process answers to a suspension, or holds nobody: one that
 // has made no communicator yet comes to park by itself, or goes.
-func (p *process) canPark() bool {
-	return p.seg.Control().Coverage&ring.CoverAdapter != 0 || !p.comms.anyIn(ring.CommLive)
+func (p *process) canBeParked() bool {
+	return p.seg.Control().Coverage&ring.CoverAdapter != 0 || !p.comms.anyInState(ring.CommLive)
 }
 
-// parkedIn says that a process has left training and obeyed the suspension of
+// parkedForGeneration says that a process has left training and obeyed the suspension of
 // this generation or a newer one; one made anew counts as having obeyed its own.
-func (p *process) parkedIn(generation uint64) bool {
+func (p *process) parkedForGeneration(generation uint64) bool {
 	at, ok := p.seg.Park()
 	return ok && at.On && at.Generation >= generation
 }
@@ -53,26 +48,26 @@ type suspendTask struct {
 // profiles of the job ends: the recovery goes first.
 func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (*suspendTask, error) {
 	g := cmd.GetGeneration()
-	for _, p := range a.alive() {
+	for _, p := range a.processes.living() {
 		st := p.seg.Control()
 		switch {
 		case st.SuspendWanted > g:
 			return nil, fmt.Errorf("%s is suspended for generation %d, which is newer", p, st.SuspendWanted)
-		case st.GenerationNow < g && !p.canPark():
+		case st.GenerationNow < g && !p.canBeParked():
 			return nil, fmt.Errorf("%s can't park: the job has no adapter (falcon_job.h)", p)
 		}
 	}
 	if a.held != nil {
-		a.held.letGo(now)
+		a.held.releaseOnce(now)
 	}
 	a.suspended = max(a.suspended, g)
-	wait := min(ms64(cmd.GetOptimizerWaitMs()), ring.SuspendMax)
+	wait := min(boundedMs(cmd.GetOptimizerWaitMs()), ring.SuspendMax)
 	t := &suspendTask{agent: a, generation: g, untilNs: a.dir.MonoNs() + wait.Nanoseconds()}
-	for _, p := range a.alive() {
+	for _, p := range a.processes.living() {
 		if p.window != nil {
 			p.window.cut = true
 		}
-		if err := t.suspend(p); err != nil {
+		if err := t.suspendProcess(p); err != nil {
 			return nil, fmt.Errorf("%s: %w", p, err)
 		}
 	}
@@ -80,38 +75,38 @@ func (a *Agent) startSuspend(cmd *falconv1.SuspendCommand, now time.Time) (*susp
 	return t, nil
 }
 
-// suspend tells a process of an older generation, once: the word of an earlier
+// suspendProcess tells a process of an older generation, once: the word of an earlier
 // life of this agent holds.
-func (t *suspendTask) suspend(p *process) error {
+func (t *suspendTask) suspendProcess(p *process) error {
 	if st := p.seg.Control(); st.SuspendWanted >= t.generation || st.GenerationNow >= t.generation {
 		return nil
 	}
 	return p.seg.Suspend(t.generation, t.untilNs)
 }
 
-// open is what lives and has not parked. Each process that has is told to the
+// notParked is what lives and has not parked. Each process that has is told to the
 // engine first. One that shows up only now is suspended too.
-func (t *suspendTask) open() (open []*process) {
-	for _, p := range t.agent.alive() {
+func (t *suspendTask) notParked() (open []*process) {
+	for _, p := range t.agent.processes.living() {
 		st := p.seg.Control()
 		switch {
-		case p.parkedIn(t.generation):
-			t.agent.tell(p)
+		case p.parkedForGeneration(t.generation):
+			t.agent.sendState(p)
 		case st.GenerationNow >= t.generation && st.RejoinOrdered >= t.generation: // it has gone on since
-		case t.suspend(p) != nil || p.rank >= 0 || len(p.comms.list) > 0:
+		case t.suspendProcess(p) != nil || p.rank >= 0 || len(p.comms.list) > 0:
 			open = append(open, p)
 		}
 	}
 	return open
 }
 
-// Step is done when all that live are parked, also those that have shown up
+// Poll is done when all that live are parked, also those that have shown up
 // since the last scan.
-func (t *suspendTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
-	if t.agent.urgent(now); len(t.open()) > 0 {
+func (t *suspendTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
+	if t.agent.pollOften(now); len(t.notParked()) > 0 {
 		return t.superseded()
 	}
-	if t.agent.scan(); len(t.open()) > 0 {
+	if t.agent.scanDirectory(); len(t.notParked()) > 0 {
 		return nil, false
 	}
 	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}, true
@@ -123,23 +118,23 @@ func (t *suspendTask) superseded() (*falconv1.CommandResult, bool) {
 	if t.agent.suspended <= t.generation {
 		return nil, false
 	}
-	return overdue(t.open(), fmt.Sprintf("did not park before generation %d was suspended", t.agent.suspended)), true
+	return overdueResult(t.notParked(), fmt.Sprintf("did not park before generation %d was suspended", t.agent.suspended)), true
 }
 
-// Linger gives up at the deadline, and names who has not parked.
-func (t *suspendTask) Linger(now time.Time) (*falconv1.CommandResult, bool) {
-	if r, done := t.Step(now); done {
+// PollLate gives up at the deadline, and names who has not parked.
+func (t *suspendTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	if r, done := t.Poll(now); done {
 		return r, true
 	}
-	return overdue(t.open(), "did not park in time"), true
+	return overdueResult(t.notParked(), "did not park in time"), true
 }
 
-// overdue is the end of an order that some processes have not obeyed.
-func overdue(open []*process, what string) *falconv1.CommandResult {
-	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, Detail: names(open) + " " + what}
+// overdueResult is the end of an order that some processes have not obeyed.
+func overdueResult(open []*process, what string) *falconv1.CommandResult {
+	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, Detail: joinNames(open) + " " + what}
 }
 
-func names(ps []*process) string {
+func joinNames(ps []*process) string {
 	var out []string
 	for _, p := range ps[:min(len(ps), namedMax)] {
 		out = append(out, p.String())
@@ -157,7 +152,7 @@ type rejoinTask struct {
 	generation uint64
 	seats      []*process
 	began      time.Time
-	told       int
+	reported   int
 }
 
 // startRejoin tells the node's seats to go on, all or none: each must be parked
@@ -165,7 +160,7 @@ type rejoinTask struct {
 func (a *Agent) startRejoin(cmd *falconv1.RejoinCommand, now time.Time) (*rejoinTask, error) {
 	t := &rejoinTask{agent: a, generation: cmd.GetGeneration(), began: now}
 	for _, seat := range cmd.GetSeats() {
-		p, err := a.seat(seat, t.generation)
+		p, err := a.processInSeat(seat, t.generation)
 		if err != nil {
 			return nil, err
 		}
@@ -189,9 +184,9 @@ func (a *Agent) startRejoin(cmd *falconv1.RejoinCommand, now time.Time) (*rejoin
 	return t, nil
 }
 
-// seat is the process that a seat names, when it may go on.
-func (a *Agent) seat(s *falconv1.RankSeat, generation uint64) (*process, error) {
-	for _, p := range a.alive() {
+// processInSeat is the process that a seat names, when it may go on.
+func (a *Agent) processInSeat(s *falconv1.RankSeat, generation uint64) (*process, error) {
+	for _, p := range a.processes.living() {
 		if p.header.PID != int(s.GetPid()) || p.rank != falcon.Rank(s.GetRank()) {
 			continue
 		}
@@ -228,15 +223,15 @@ func rejoinOrder(cmd *falconv1.RejoinCommand, rank falcon.Rank) ring.Rejoin {
 	return out
 }
 
-// look collects what the seats have said. A seat whose process has ended, or was
+// collectAcks collects what the seats have said. A seat whose process has ended, or was
 // suspended anew, will not say any more.
-func (t *rejoinTask) look() (acks []*falconv1.RankAck, open, lost []*process) {
+func (t *rejoinTask) collectAcks() (acks []*falconv1.RankAck, open, lost []*process) {
 	for _, p := range t.seats {
 		at, ok := p.seg.Rejoined()
 		switch {
 		case ok && at.Generation == t.generation:
 			if !p.dead {
-				t.agent.tell(p)
+				t.agent.sendState(p)
 			}
 			acks = append(acks, rejoinAck(p, at))
 		case p.dead || p.seg.Control().SuspendWanted > t.generation:
@@ -255,35 +250,35 @@ func rejoinAck(p *process, at ring.Rejoined) *falconv1.RankAck {
 	}
 }
 
-// Step reports each process that has said what became of it, and ends when all
+// Poll reports each process that has said what became of it, and ends when all
 // have, or can't.
-func (t *rejoinTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
-	t.agent.urgent(now)
-	acks, open, lost := t.look()
+func (t *rejoinTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
+	t.agent.pollOften(now)
+	acks, open, lost := t.collectAcks()
 	r := &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, Ranks: acks}
 	switch {
 	case len(open) == 0 && len(lost) > 0:
-		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, names(lost)+" ended or was suspended anew before it trained again"
+		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_REFUSED, joinNames(lost)+" ended or was suspended anew before it trained again"
 		return r, true
 	case len(open) == 0:
-		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_DONE, failed(acks)
+		r.Status, r.Detail = falconv1.CommandStatus_COMMAND_STATUS_DONE, firstFailedRejoin(acks)
 		return r, true
 	case now.Sub(t.began) >= rejoinWait:
-		r = overdue(open, fmt.Sprintf("did not train again within %v", rejoinWait))
+		r = overdueResult(open, fmt.Sprintf("did not train again within %v", rejoinWait))
 		r.Ranks = acks
 		return r, true
-	case len(acks) != t.told:
-		t.told = len(acks)
+	case len(acks) != t.reported:
+		t.reported = len(acks)
 		return r, false
 	}
 	return nil, false
 }
 
-// Linger goes on: the command's deadline bounds the delivery.
-func (t *rejoinTask) Linger(now time.Time) (*falconv1.CommandResult, bool) { return t.Step(now) }
+// PollLate goes on: the command's deadline bounds the delivery.
+func (t *rejoinTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return t.Poll(now) }
 
-// failed names the first rank whose rejoin failed, "" for none.
-func failed(acks []*falconv1.RankAck) string {
+// firstFailedRejoin names the first rank whose rejoin failed, "" for none.
+func firstFailedRejoin(acks []*falconv1.RankAck) string {
 	for _, a := range acks {
 		if a.Status != 0 {
 			return fmt.Sprintf("rank %d could not go on: status %d", a.Rank, a.Status)
@@ -306,21 +301,21 @@ type stopTask struct {
 // launched for an earlier generation and never made a communicator.
 func (a *Agent) startStop(cmd *falconv1.StopCommand) (*stopTask, error) {
 	t := &stopTask{agent: a, cmd: cmd}
-	if err := t.order(); err != nil {
+	if err := t.orderStops(); err != nil {
 		return nil, err
 	}
 	a.log.Info("processes were told to end", slog.Uint64("generation", cmd.GetGeneration()), slog.Int("processes", len(t.ranks)))
 	return t, nil
 }
 
-// order tells all processes that are meant and have not been told.
-func (t *stopTask) order() error {
+// orderStops tells all processes that are meant and have not been told.
+func (t *stopTask) orderStops() error {
 	var fresh []*process
-	for _, p := range t.agent.alive() {
-		if !t.means(p) || slices.Contains(t.ranks, p) {
+	for _, p := range t.agent.processes.living() {
+		if !t.concerns(p) || slices.Contains(t.ranks, p) {
 			continue
 		}
-		if !p.canPark() {
+		if !p.canBeParked() {
 			return fmt.Errorf("%s can't be stopped: the job has no adapter (falcon_job.h)", p)
 		}
 		fresh = append(fresh, p)
@@ -340,42 +335,42 @@ func (t *stopTask) order() error {
 	return nil
 }
 
-// means reports whether the order is about a process.
-func (t *stopTask) means(p *process) bool {
+// concerns reports whether the order is about a process.
+func (t *stopTask) concerns(p *process) bool {
 	if ranks := t.cmd.GetRanks(); len(ranks) > 0 && !slices.Contains(ranks, int32(p.rank)) {
 		return false
 	}
 	g := t.cmd.GetGeneration()
-	if at, ok := p.seg.Rejoined(); ok && at.Generation >= g && at.Status == 0 && !p.parkedIn(0) {
+	if at, ok := p.seg.Rejoined(); ok && at.Generation >= g && at.Status == 0 && !p.parkedForGeneration(0) {
 		return false
 	}
 	fresh := p.status.Generation >= g && t.agent.launcher.Fresh(p.status.Generation)
 	return len(t.cmd.GetRanks()) > 0 || !fresh
 }
 
-func (t *stopTask) open() []*process {
+func (t *stopTask) stillRunning() []*process {
 	return slices.DeleteFunc(slices.Clone(t.ranks), func(p *process) bool { return p.dead })
 }
 
-// Step is done when all have ended.
-func (t *stopTask) Step(now time.Time) (*falconv1.CommandResult, bool) {
-	t.agent.urgent(now)
+// Poll is done when all have ended.
+func (t *stopTask) Poll(now time.Time) (*falconv1.CommandResult, bool) {
+	t.agent.pollOften(now)
 	if len(t.cmd.GetRanks()) == 0 {
-		if err := t.order(); err != nil {
+		if err := t.orderStops(); err != nil {
 			return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_REFUSED, Detail: err.Error()}, true
 		}
-		t.left = t.agent.launcher.EndUnseen(t.cmd.GetGeneration(), t.agent.startedAs())
+		t.left = t.agent.launcher.EndUnseen(t.cmd.GetGeneration(), t.agent.processes.startedAs())
 	}
-	if len(t.open()) > 0 || t.left > 0 {
+	if len(t.stillRunning()) > 0 || t.left > 0 {
 		return nil, false
 	}
 	return &falconv1.CommandResult{Status: falconv1.CommandStatus_COMMAND_STATUS_DONE}, true
 }
 
-// Linger gives up at the deadline, and names who has not ended.
-func (t *stopTask) Linger(now time.Time) (*falconv1.CommandResult, bool) {
-	if r, done := t.Step(now); done {
+// PollLate gives up at the deadline, and names who has not ended.
+func (t *stopTask) PollLate(now time.Time) (*falconv1.CommandResult, bool) {
+	if r, done := t.Poll(now); done {
 		return r, true
 	}
-	return overdue(t.open(), "did not end in time"), true
+	return overdueResult(t.stillRunning(), "did not end in time"), true
 }

@@ -81,7 +81,7 @@ func (d shmDir) Discover() (live, stale []ring.Entry, err error) { return ring.D
 func (d shmDir) Open(path string) (Segment, error)               { return openSegment(path) }
 func (d shmDir) Exit(pid int, ended func()) (Exit, error)        { return watchExit(pid, ended, d.old) }
 func (d shmDir) MonoNs() int64                                   { return ring.MonoNs() }
-func (d shmDir) Born(pid int) (uint64, bool)                     { return born(pid) }
+func (d shmDir) Born(pid int) (uint64, bool)                     { return startTicks(pid) }
 
 func (d shmDir) Ended() ([]ring.Ended, map[string]error, error) { return ring.EndedIn(d.path, d.job) }
 

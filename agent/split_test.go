@@ -87,7 +87,7 @@ func TestOtherMicroBatchesAreAnnounced(t *testing.T) {
 			call(0, falcon.OpAllReduce, 100_000)
 			call(0, falcon.OpAllReduce, 2)
 		}
-		p.drain(newBuffers(), nil)
+		p.drainRings(newBuffers(), nil)
 	}
 	train(20, 8)
 	s.control.MicroBatches = 5
@@ -106,7 +106,7 @@ func TestDeviceComesFromTheLocalRank(t *testing.T) {
 	}{{"n7.g3", 1, "n7.g3"}, {"", 5, "n1.g5"}, {"", 0, "n1.g0"}, {"", -1, ""}} {
 		s := &fakeSegment{header: ring.Header{PID: 1, Rank: 2, World: 4, LocalRank: c.local, Device: c.device}}
 		p := newProcess("x", s, &fakeExit{gone: make(chan struct{})})
-		if got := p.state("n1").Device; got != c.want {
+		if got := p.rankState("n1").Device; got != c.want {
 			t.Errorf("FALCON_DEVICE %q, LOCAL_RANK %d: device %q, want %q", c.device, c.local, got, c.want)
 		}
 	}

@@ -21,7 +21,7 @@ func TestBeatsSayWhetherAProcessWaits(t *testing.T) {
 		{ring.CoverInit | ring.CoverWaiting, 9e9, true, 0}, // written after the clock was read
 	} {
 		s.control.Coverage, s.control.WaitingSinceNs = c.coverage, c.since
-		if b := p.beat(7e9); b.WaitingKnown != c.known || b.WaitingMs != c.ms {
+		if b := p.rankBeat(7e9); b.WaitingKnown != c.known || b.WaitingMs != c.ms {
 			t.Errorf("%+v: known %v, %v ms", c, b.WaitingKnown, b.WaitingMs)
 		}
 	}
@@ -32,15 +32,15 @@ func TestCallsOverAllCommunicators(t *testing.T) {
 	s := &fakeSegment{}
 	p := newProcess("x", s, nil)
 	s.comms = []ring.Comm{{Slot: 0, Generation: 1, Calls: 5, State: ring.CommLive}, {Slot: 1, Generation: 1, Calls: 7, State: ring.CommGone}}
-	if b := p.beat(1); b.Calls != 12 {
+	if b := p.rankBeat(1); b.Calls != 12 {
 		t.Fatalf("%d calls", b.Calls)
 	}
 	s.comms[1] = ring.Comm{Slot: 1, Generation: 2, Calls: 1, State: ring.CommLive}
-	if b := p.beat(1); b.Calls != 13 {
+	if b := p.rankBeat(1); b.Calls != 13 {
 		t.Fatalf("%d calls", b.Calls)
 	}
 	s.comms = s.comms[:1] // being written
-	if b := p.beat(1); b.Calls != 13 {
+	if b := p.rankBeat(1); b.Calls != 13 {
 		t.Fatalf("%d calls", b.Calls)
 	}
 }

@@ -64,16 +64,16 @@ func newWindow(id uint64, st ring.Control) *window {
 	}
 }
 
-// dropped is how many timings of the window did not come through: lost by the
+// droppedTimings is how many timings of the window did not come through: lost by the
 // hook, overwritten before they were read, or beyond what is remembered.
-func (w *window) dropped(st ring.Control, got int) uint64 {
+func (w *window) droppedTimings(st ring.Control, got int) uint64 {
 	lost := st.TimingsLost - min(w.lostAt, st.TimingsLost)
 	wrote := st.TimingsWritten - min(w.wroteAt, st.TimingsWritten)
 	return lost + wrote - min(uint64(got), wrote) + w.overflow
 }
 
-// record remembers which iteration issued a call.
-func (w *window) record(r *ring.Record) {
+// addRecord remembers which iteration issued a call.
+func (w *window) addRecord(r *ring.Record) {
 	if len(w.seen) >= windowCallsMax {
 		w.overflow++
 		return
@@ -81,7 +81,7 @@ func (w *window) record(r *ring.Record) {
 	w.seen[callKey{r.Comm, r.Ordinal}] = callSeen{iteration: iterate.StepOf(r.Step, w.newest), enterNs: r.EnterNs}
 }
 
-func (w *window) begin(m ring.Mark) {
+func (w *window) addMark(m ring.Mark) {
 	if len(w.begins) >= 4*iterationsMax {
 		return
 	}
@@ -89,15 +89,15 @@ func (w *window) begin(m ring.Mark) {
 	w.newest = max(w.newest, m.Iteration)
 }
 
-func (w *window) close(it period.Iteration) {
+func (w *window) addBoundary(it period.Iteration) {
 	w.closed++
 	w.boundaries = append(w.boundaries, it.Ordinal)
 }
 
-// from is the first iteration that counts, by marks. An order that was applied
+// firstCounted is the first iteration that counts, by marks. An order that was applied
 // meanwhile may have changed the micro-batches: what came before it would be
 // divided by the wrong number.
-func (w *window) from(st ring.Control) int64 {
+func (w *window) firstCounted(st ring.Control) int64 {
 	if w.reordered(st) {
 		return max(w.first, st.CommittedIteration)
 	}
@@ -108,10 +108,10 @@ func (w *window) reordered(st ring.Control) bool {
 	return st.CommittedOrder != w.order && st.CommittedStatus == 0
 }
 
-// whole is how many whole iterations the window holds so far.
-func (w *window) whole(marked bool, st ring.Control) int {
+// wholeIterations is how many whole iterations the window holds so far.
+func (w *window) wholeIterations(marked bool, st ring.Control) int {
 	if marked {
-		return int(min(max(0, w.newest-w.from(st)), iterationsMax))
+		return int(min(max(0, w.newest-w.firstCounted(st)), iterationsMax))
 	}
 	return max(0, w.closed-1) // the first one began before the window
 }
@@ -122,29 +122,29 @@ func (p *process) summarize(id uint64, timings []ring.Timing) falcon.RankProfile
 	w := p.window
 	out := iterate.Window{
 		ID: id, Rank: p.rank, MicroBatches: p.status.MicroBatches,
-		Dropped: w.dropped(p.status, len(timings)),
-		First:   w.from(p.status), Last: w.newest - 1, BeginMs: map[int64]float64{},
+		Dropped: w.droppedTimings(p.status, len(timings)),
+		First:   w.firstCounted(p.status), Last: w.newest - 1, BeginMs: map[int64]float64{},
 	}
 	for _, t := range timings {
-		out.Calls = append(out.Calls, p.timed(t))
+		out.Calls = append(out.Calls, p.timedCall(t))
 	}
 	switch {
-	case p.marked():
-		w.place(timings, out.BeginMs)
+	case p.hasMarks():
+		w.placeMarks(timings, out.BeginMs)
 	case w.reordered(p.status): // from which call on is not known
 		out.First, out.Last = 1, 0
 	default:
 		out.First, out.Last = 1, int64(w.closed)-1
-		p.number(out.Calls)
+		p.numberCalls(out.Calls)
 	}
 	return iterate.Summarize(out)
 }
 
-func (p *process) timed(t ring.Timing) iterate.Timed {
-	comm := p.comms.inSlot(t.Comm)
+func (p *process) timedCall(t ring.Timing) iterate.Timed {
+	comm := p.comms.commInSlot(t.Comm)
 	out := iterate.Timed{
 		Iteration: iterate.UnknownIteration,
-		Control:   comm.Size == p.world() && t.Bytes <= controlBytesMax && t.Op == falcon.OpAllReduce,
+		Control:   comm.Size == p.worldSize() && t.Bytes <= controlBytesMax && t.Op == falcon.OpAllReduce,
 		CallTiming: falcon.CallTiming{
 			Comm: comm.ID, Ordinal: t.Ordinal, Op: t.Op, Peer: int(t.Peer), Bytes: int64(min(t.Bytes, math.MaxInt64)),
 			StartMs: float64(t.StartNs) / 1e6, DurationMs: float64(t.DurationNs) / 1e6, QueueMs: float64(t.QueueNs) / 1e6,
@@ -156,9 +156,9 @@ func (p *process) timed(t ring.Timing) iterate.Timed {
 	return out
 }
 
-// place puts the step marks on the device's timeline: a call's device start is
+// placeMarks puts the step marks on the device's timeline: a call's device start is
 // its host enter plus its queueing, on both clocks the same instant.
-func (w *window) place(timings []ring.Timing, beginMs map[int64]float64) {
+func (w *window) placeMarks(timings []ring.Timing, beginMs map[int64]float64) {
 	for _, t := range timings {
 		s, ok := w.seen[callKey{t.Comm, t.Ordinal}]
 		if !ok {
@@ -172,21 +172,21 @@ func (w *window) place(timings []ring.Timing, beginMs map[int64]float64) {
 	}
 }
 
-// number counts iterations of a job without marks: each boundary is an anchor
+// numberCalls counts iterations of a job without marks: each boundary is an anchor
 // call; what was issued at it or after it belongs to the next iteration.
-func (p *process) number(calls []iterate.Timed) {
+func (p *process) numberCalls(calls []iterate.Timed) {
 	a, ok := p.iterations.infer.Anchor()
 	if !ok {
 		return
 	}
 	var bounds []int64
 	for _, ordinal := range p.window.boundaries {
-		if s, ok := p.window.seen[callKey{p.comms.slotOf(a.Class.Comm), ordinal}]; ok {
+		if s, ok := p.window.seen[callKey{p.comms.slotOfComm(a.Class.Comm), ordinal}]; ok {
 			bounds = append(bounds, s.enterNs)
 		}
 	}
 	for i := range calls {
-		s, ok := p.window.seen[callKey{p.comms.slotOf(calls[i].Comm), calls[i].Ordinal}]
+		s, ok := p.window.seen[callKey{p.comms.slotOfComm(calls[i].Comm), calls[i].Ordinal}]
 		if !ok {
 			continue
 		}

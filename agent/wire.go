@@ -13,8 +13,8 @@ import (
 // dtypeBytes is the size of one element by ncclDataType_t.
 var dtypeBytes = [...]int64{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}
 
-// payload is the bytes that a call moves for this rank, 0 when unknown.
-func payload(count uint64, dtype uint8) int64 {
+// payloadBytes is the bytes that a call moves for this rank, 0 when unknown.
+func payloadBytes(count uint64, dtype uint8) int64 {
 	const countMax = 1 << 48 // beyond any memory: a hostile count must not overflow
 	if int(dtype) >= len(dtypeBytes) || count > countMax {
 		return 0

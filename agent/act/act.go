@@ -31,17 +31,17 @@ const (
 
 // Task is one command in progress.
 type Task interface {
-	// Step goes on with the work. A result is reported each time it is not
+	// Poll goes on with the work. A result is reported each time it is not
 	// nil; the last one comes with done. After the deadline Step must end.
-	Step(now time.Time) (result *falconv1.CommandResult, done bool)
+	Poll(now time.Time) (result *falconv1.CommandResult, done bool)
 }
 
-// Lingerer is a Task whose effect can come after the deadline, where the desk
+// LateTask is a Task whose effect can come after the deadline, where the desk
 // could only say that it did not come in time. Linger is called in place of
 // Step from then on, and ends by itself.
-type Lingerer interface {
+type LateTask interface {
 	Task
-	Linger(now time.Time) (result *falconv1.CommandResult, done bool)
+	PollLate(now time.Time) (result *falconv1.CommandResult, done bool)
 }
 
 // Starter begins a command's work; an error is a refusal, its text the reason.
@@ -57,8 +57,8 @@ type running struct {
 	cmd      *falconv1.Command // for the next life of the agent
 }
 
-// Desk takes commands, remembers them and steps those in progress.
-type Desk struct {
+// Executor takes commands, remembers them and steps those in progress.
+type Executor struct {
 	start   Starter
 	report  func(*falconv1.CommandResult)
 	epoch   uint64 // newest seen
@@ -70,44 +70,44 @@ type Desk struct {
 }
 
 // New builds a desk that reports results through report.
-func New(start Starter, report func(*falconv1.CommandResult)) *Desk {
-	return &Desk{start: start, report: report, last: map[key]*falconv1.CommandResult{}}
+func New(start Starter, report func(*falconv1.CommandResult)) *Executor {
+	return &Executor{start: start, report: report, last: map[key]*falconv1.CommandResult{}}
 }
 
 // Fence forbids commands of epochs before this one.
-func (d *Desk) Fence(epoch uint64) {
+func (d *Executor) Fence(epoch uint64) {
 	if epoch > d.epoch {
 		d.epoch, d.floor = epoch, 0
 	}
 }
 
 // Running says whether work is in progress.
-func (d *Desk) Running() bool { return len(d.running) > 0 }
+func (d *Executor) Running() bool { return len(d.running) > 0 }
 
-// Take executes a command, or answers it without.
-func (d *Desk) Take(cmd *falconv1.Command, now time.Time) {
+// Execute executes a command, or answers it without.
+func (d *Executor) Execute(cmd *falconv1.Command, now time.Time) {
 	k := key{cmd.GetEpoch(), cmd.GetId()}
 	if old, ok := d.last[k]; ok {
 		d.report(old)
 		return
 	}
 	if k.epoch < d.epoch {
-		d.report(result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+		d.report(newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
 			fmt.Sprintf("epoch %d is over, this agent follows epoch %d", k.epoch, d.epoch)))
 		return
 	}
 	d.Fence(k.epoch)
 	if k.id <= d.floor {
-		d.report(result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+		d.report(newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
 			fmt.Sprintf("command %d is older than this agent's memory", k.id)))
 		return
 	}
 	deadline := deadlineOf(cmd, now)
 	if !deadline.After(now) {
-		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the command arrived after its deadline"))
+		d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the command arrived after its deadline"))
 		return
 	}
-	d.begin(k, cmd, now, deadline)
+	d.startTask(k, cmd, now, deadline)
 }
 
 // deadlineOf is when a command ends. Its life is counted from its receipt by the
@@ -126,36 +126,36 @@ func deadlineOf(cmd *falconv1.Command, now time.Time) time.Time {
 	return most
 }
 
-func (d *Desk) begin(k key, cmd *falconv1.Command, now, deadline time.Time) {
+func (d *Executor) startTask(k key, cmd *falconv1.Command, now, deadline time.Time) {
 	if len(d.running) >= RunningMax {
-		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
+		d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED,
 			fmt.Sprintf("%d commands are in progress already", RunningMax)))
 		return
 	}
 	task, err := d.start(cmd, now, deadline)
 	if err != nil {
-		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED, err.Error()))
+		d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED, err.Error()))
 		return
 	}
-	d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, ""))
+	d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_ACCEPTED, ""))
 	d.running = append(d.running, running{key: k, task: task, deadline: deadline, cmd: cmd})
 }
 
-// Tick steps what is in progress. A task that goes on past its deadline is
+// Poll steps what is in progress. A task that goes on past its deadline is
 // left and reported as expired, but for a Lingerer, which is watched further
 // without counting as in progress.
-func (d *Desk) Tick(now time.Time) {
-	d.tickLate(now)
+func (d *Executor) Poll(now time.Time) {
+	d.pollLate(now)
 	still := d.running[:0]
 	for _, r := range d.running {
-		res, done := r.task.Step(now)
-		d.say(r, res)
-		if _, lingers := r.task.(Lingerer); lingers && !done && now.After(r.deadline) {
+		res, done := r.task.Poll(now)
+		d.reportResult(r, res)
+		if _, lingers := r.task.(LateTask); lingers && !done && now.After(r.deadline) {
 			d.late = append(d.late[max(0, len(d.late)+1-LateMax):], r)
 			done = true
 		}
 		if !done && now.After(r.deadline) {
-			d.answer(r.key, result(r.key, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the deadline passed before the work was done"))
+			d.recordResult(r.key, newResult(r.key, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, "the deadline passed before the work was done"))
 			done = true
 		}
 		if !done {
@@ -166,37 +166,37 @@ func (d *Desk) Tick(now time.Time) {
 	d.running = still
 }
 
-func (d *Desk) tickLate(now time.Time) {
+func (d *Executor) pollLate(now time.Time) {
 	d.late = slices.DeleteFunc(d.late, func(r running) bool {
-		res, done := r.task.(Lingerer).Linger(now)
-		d.say(r, res)
+		res, done := r.task.(LateTask).PollLate(now)
+		d.reportResult(r, res)
 		return done
 	})
 }
 
-func (d *Desk) say(r running, res *falconv1.CommandResult) {
+func (d *Executor) reportResult(r running, res *falconv1.CommandResult) {
 	if res != nil {
 		res.Epoch, res.Id = r.key.epoch, r.key.id
-		d.answer(r.key, res)
+		d.recordResult(r.key, res)
 	}
 }
 
-// answer remembers and reports.
-func (d *Desk) answer(k key, r *falconv1.CommandResult) {
+// recordResult remembers and reports.
+func (d *Executor) recordResult(k key, r *falconv1.CommandResult) {
 	if _, known := d.last[k]; !known {
 		d.order = append(d.order, k)
 	}
 	d.last[k] = r
 	d.report(r)
-	d.forget()
+	d.trimMemory()
 }
 
-// forget keeps the memory bounded. Commands in progress and late ones are never
+// trimMemory keeps the memory bounded. Commands in progress and late ones are never
 // forgotten: there are fewer of them than the memory holds.
-func (d *Desk) forget() {
+func (d *Executor) trimMemory() {
 	for len(d.order) > MemoryMax {
 		i := 0
-		for d.busy(d.order[i]) {
+		for d.inProgress(d.order[i]) {
 			i++
 		}
 		k := d.order[i]
@@ -208,11 +208,11 @@ func (d *Desk) forget() {
 	}
 }
 
-func (d *Desk) busy(k key) bool {
+func (d *Executor) inProgress(k key) bool {
 	is := func(r running) bool { return r.key == k }
 	return slices.ContainsFunc(d.running, is) || slices.ContainsFunc(d.late, is)
 }
 
-func result(k key, status falconv1.CommandStatus, detail string) *falconv1.CommandResult {
+func newResult(k key, status falconv1.CommandStatus, detail string) *falconv1.CommandResult {
 	return &falconv1.CommandResult{Epoch: k.epoch, Id: k.id, Status: status, Detail: detail}
 }

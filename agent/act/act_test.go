@@ -12,14 +12,14 @@ var t0 = time.Unix(1000, 0)
 
 // bench is a desk whose commands are counted and end when told.
 type bench struct {
-	desk     *Desk
+	executor *Executor
 	started  []uint64
 	results  []*falconv1.CommandResult
 	finished bool
 	refuse   error
 }
 
-func (b *bench) Step(time.Time) (*falconv1.CommandResult, bool) {
+func (b *bench) Poll(time.Time) (*falconv1.CommandResult, bool) {
 	if !b.finished {
 		return nil, false
 	}
@@ -28,7 +28,7 @@ func (b *bench) Step(time.Time) (*falconv1.CommandResult, bool) {
 
 func newBench() *bench {
 	b := &bench{}
-	b.desk = New(func(c *falconv1.Command, _, _ time.Time) (Task, error) {
+	b.executor = New(func(c *falconv1.Command, _, _ time.Time) (Task, error) {
 		b.started = append(b.started, c.Id)
 		return b, b.refuse
 	}, func(r *falconv1.CommandResult) { b.results = append(b.results, r) })
@@ -61,12 +61,12 @@ const (
 func TestExecutesOnceAndAnswersFromMemory(t *testing.T) {
 	b := newBench()
 	c := command(3, 7, t0.Add(time.Second))
-	b.desk.Take(c, t0)
-	b.desk.Take(c, t0) // while in progress
+	b.executor.Execute(c, t0)
+	b.executor.Execute(c, t0) // while in progress
 	b.finished = true
-	b.desk.Tick(t0)
-	b.desk.Take(c, t0)                // when done
-	b.desk.Take(c, t0.Add(time.Hour)) // and long after its deadline
+	b.executor.Poll(t0)
+	b.executor.Execute(c, t0)                // when done
+	b.executor.Execute(c, t0.Add(time.Hour)) // and long after its deadline
 	b.expect(t, accepted, accepted, done, done, done)
 	if len(b.started) != 1 {
 		t.Fatalf("started %d times", len(b.started))
@@ -78,7 +78,7 @@ func TestExecutesOnceAndAnswersFromMemory(t *testing.T) {
 
 func TestExpiredIsNotExecuted(t *testing.T) {
 	b := newBench()
-	b.desk.Take(command(1, 1, t0), t0)
+	b.executor.Execute(command(1, 1, t0), t0)
 	b.expect(t, expired)
 	if len(b.started) != 0 {
 		t.Fatal("an expired command was executed")
@@ -87,10 +87,10 @@ func TestExpiredIsNotExecuted(t *testing.T) {
 
 func TestStaleEpochIsRefused(t *testing.T) {
 	b := newBench()
-	b.desk.Fence(5)
-	b.desk.Take(command(4, 1, t0.Add(time.Second)), t0)
-	b.desk.Take(command(6, 1, t0.Add(time.Second)), t0)
-	b.desk.Take(command(5, 2, t0.Add(time.Second)), t0)
+	b.executor.Fence(5)
+	b.executor.Execute(command(4, 1, t0.Add(time.Second)), t0)
+	b.executor.Execute(command(6, 1, t0.Add(time.Second)), t0)
+	b.executor.Execute(command(5, 2, t0.Add(time.Second)), t0)
 	b.expect(t, refused, accepted, refused)
 	if len(b.started) != 1 {
 		t.Fatalf("started %v, want the one of epoch 6", b.started)
@@ -100,7 +100,7 @@ func TestStaleEpochIsRefused(t *testing.T) {
 func TestRefusalCarriesTheReason(t *testing.T) {
 	b := newBench()
 	b.refuse = errors.New("no such rank here")
-	b.desk.Take(command(1, 1, t0.Add(time.Second)), t0)
+	b.executor.Execute(command(1, 1, t0.Add(time.Second)), t0)
 	b.expect(t, refused)
 	if b.results[0].Detail != "no such rank here" {
 		t.Fatalf("detail %q", b.results[0].Detail)
@@ -109,11 +109,11 @@ func TestRefusalCarriesTheReason(t *testing.T) {
 
 func TestTaskThatOverrunsIsLeft(t *testing.T) {
 	b := newBench()
-	b.desk.Take(command(1, 1, t0.Add(time.Second)), t0)
-	b.desk.Tick(t0.Add(2 * time.Second))
-	b.desk.Tick(t0.Add(3 * time.Second))
+	b.executor.Execute(command(1, 1, t0.Add(time.Second)), t0)
+	b.executor.Poll(t0.Add(2 * time.Second))
+	b.executor.Poll(t0.Add(3 * time.Second))
 	b.expect(t, accepted, expired)
-	if b.desk.Running() {
+	if b.executor.Running() {
 		t.Fatal("still running")
 	}
 }
@@ -121,7 +121,7 @@ func TestTaskThatOverrunsIsLeft(t *testing.T) {
 func TestCommandsInProgressAreBounded(t *testing.T) {
 	b := newBench()
 	for id := range uint64(RunningMax + 1) {
-		b.desk.Take(command(1, id+1, t0.Add(time.Second)), t0)
+		b.executor.Execute(command(1, id+1, t0.Add(time.Second)), t0)
 	}
 	if got := b.results[RunningMax].Status; got != refused {
 		t.Fatalf("one too many is %v", got)
@@ -136,14 +136,14 @@ func TestForgottenIdsAreNotExecutedAgain(t *testing.T) {
 	b := newBench()
 	b.finished = true
 	for id := range uint64(MemoryMax + 10) {
-		b.desk.Take(command(1, id+1, t0.Add(time.Second)), t0)
-		b.desk.Tick(t0)
+		b.executor.Execute(command(1, id+1, t0.Add(time.Second)), t0)
+		b.executor.Poll(t0)
 	}
-	if len(b.desk.last) != MemoryMax || len(b.desk.order) != MemoryMax {
-		t.Fatalf("memory holds %d of %d", len(b.desk.last), MemoryMax)
+	if len(b.executor.last) != MemoryMax || len(b.executor.order) != MemoryMax {
+		t.Fatalf("memory holds %d of %d", len(b.executor.last), MemoryMax)
 	}
 	b.results = nil
-	b.desk.Take(command(1, 1, t0.Add(time.Second)), t0)
+	b.executor.Execute(command(1, 1, t0.Add(time.Second)), t0)
 	b.expect(t, refused)
 	if len(b.started) != MemoryMax+10 {
 		t.Fatalf("started %d", len(b.started))
@@ -152,11 +152,11 @@ func TestForgottenIdsAreNotExecutedAgain(t *testing.T) {
 
 // slow is a task whose effect comes late.
 type slow struct {
-	linger func() (*falconv1.CommandResult, bool)
+	pollLate func() (*falconv1.CommandResult, bool)
 }
 
-func (slow) Step(time.Time) (*falconv1.CommandResult, bool)     { return nil, false }
-func (s slow) Linger(time.Time) (*falconv1.CommandResult, bool) { return s.linger() }
+func (slow) Poll(time.Time) (*falconv1.CommandResult, bool)       { return nil, false }
+func (s slow) PollLate(time.Time) (*falconv1.CommandResult, bool) { return s.pollLate() }
 
 // Late tasks neither count as in progress nor pile up.
 func TestLateTasksAreWatchedAndBounded(t *testing.T) {
@@ -173,24 +173,24 @@ func TestLateTasksAreWatchedAndBounded(t *testing.T) {
 		}}, nil
 	}, func(r *falconv1.CommandResult) { reports = append(reports, r) })
 	for id := uint64(1); id <= LateMax+3; id++ {
-		d.Take(&falconv1.Command{Epoch: 1, Id: id, DeadlineUnixNs: now.Add(time.Second).UnixNano()}, now)
+		d.Execute(&falconv1.Command{Epoch: 1, Id: id, DeadlineUnixNs: now.Add(time.Second).UnixNano()}, now)
 		now = now.Add(2 * time.Second)
-		d.Tick(now)
+		d.Poll(now)
 		if d.Running() {
 			t.Fatal("a late task counts as in progress")
 		}
 	}
 	clear(watched)
 	ends, reports = true, nil
-	d.Tick(now)
+	d.Poll(now)
 	if len(watched) != LateMax || watched[3] != 0 || len(reports) != LateMax || reports[0].Id != 4 || reports[0].Epoch != 1 {
 		t.Fatalf("watched %v, reports %v", watched, reports)
 	}
-	d.Tick(now)
+	d.Poll(now)
 	if len(reports) != LateMax {
 		t.Fatal("a task that ended was asked again")
 	}
-	d.Take(&falconv1.Command{Epoch: 1, Id: 9}, now)
+	d.Execute(&falconv1.Command{Epoch: 1, Id: 9}, now)
 	if r := reports[len(reports)-1]; r.Id != 9 || r.Status != falconv1.CommandStatus_COMMAND_STATUS_DONE {
 		t.Fatalf("a repeat is answered with %v, not with the late result", r)
 	}
@@ -203,10 +203,10 @@ func TestLifeCountsFromReceipt(t *testing.T) {
 		b := newBench()
 		c := command(1, 1, t0.Add(-skew).Add(5*time.Second))
 		c.LifeMs = 5000
-		b.desk.Take(c, t0)
-		b.desk.Tick(t0.Add(4 * time.Second))
+		b.executor.Execute(c, t0)
+		b.executor.Poll(t0.Add(4 * time.Second))
 		b.expect(t, accepted)
-		b.desk.Tick(t0.Add(6 * time.Second))
+		b.executor.Poll(t0.Add(6 * time.Second))
 		b.expect(t, accepted, expired)
 	}
 }
@@ -214,10 +214,10 @@ func TestLifeCountsFromReceipt(t *testing.T) {
 func TestLifeIsBounded(t *testing.T) {
 	for life, ends := range map[int64]time.Duration{int64(time.Hour / time.Millisecond): LifeMax, 1 << 62: LifeMax, 1500: 1500 * time.Millisecond} {
 		b := newBench()
-		b.desk.Take(&falconv1.Command{Epoch: 1, Id: 1, LifeMs: life, DeadlineUnixNs: 1}, t0)
-		b.desk.Tick(t0.Add(ends))
+		b.executor.Execute(&falconv1.Command{Epoch: 1, Id: 1, LifeMs: life, DeadlineUnixNs: 1}, t0)
+		b.executor.Poll(t0.Add(ends))
 		b.expect(t, accepted)
-		b.desk.Tick(t0.Add(ends + time.Millisecond))
+		b.executor.Poll(t0.Add(ends + time.Millisecond))
 		b.expect(t, accepted, expired)
 	}
 }
@@ -228,7 +228,7 @@ func TestLifeThatIsOver(t *testing.T) {
 	b := newBench()
 	c := command(1, 1, t0.Add(time.Hour))
 	c.LifeMs = -1
-	b.desk.Take(c, t0)
+	b.executor.Execute(c, t0)
 	b.expect(t, expired)
 	if len(b.started) != 0 {
 		t.Fatal("a command whose life is over was executed")

@@ -22,7 +22,7 @@ type Open struct {
 }
 
 // Export is the desk's memory, oldest first. The desk must not be used further.
-func (d *Desk) Export(now time.Time) Memory {
+func (d *Executor) Export(now time.Time) Memory {
 	m := Memory{Epoch: d.epoch, Floor: d.floor}
 	for _, k := range d.order {
 		m.Answers = append(m.Answers, d.last[k])
@@ -36,7 +36,7 @@ func (d *Desk) Export(now time.Time) Memory {
 // Import takes over the memory of the desk before. again says why a command can't
 // be taken up where its work stands, "" where it can: then it is begun again, which
 // must be safe, and reported as any other. Nothing may have been taken before.
-func (d *Desk) Import(m Memory, now time.Time, again func(*falconv1.Command) string) {
+func (d *Executor) Import(m Memory, now time.Time, again func(*falconv1.Command) string) {
 	d.Fence(m.Epoch)
 	if m.Epoch == d.epoch {
 		d.floor = max(d.floor, m.Floor)
@@ -49,24 +49,24 @@ func (d *Desk) Import(m Memory, now time.Time, again func(*falconv1.Command) str
 		d.last[k] = r
 	}
 	for _, o := range m.Open[:min(len(m.Open), RunningMax+LateMax)] {
-		d.resume(o, now, again(o.Command))
+		d.resumeTask(o, now, again(o.Command))
 	}
-	d.forget()
+	d.trimMemory()
 }
 
-func (d *Desk) resume(o Open, now time.Time, why string) {
+func (d *Executor) resumeTask(o Open, now time.Time, why string) {
 	k, deadline := key{o.Command.GetEpoch(), o.Command.GetId()}, now.Add(min(o.Left, LifeMax))
 	if why != "" {
-		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, why))
+		d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED, why))
 		return
 	}
 	task, err := d.start(o.Command, now, deadline)
 	if err != nil {
-		d.answer(k, result(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED, err.Error()))
+		d.recordResult(k, newResult(k, falconv1.CommandStatus_COMMAND_STATUS_REFUSED, err.Error()))
 		return
 	}
 	r := running{key: k, task: task, deadline: deadline, cmd: o.Command}
-	if _, lingers := task.(Lingerer); lingers && o.Left <= 0 {
+	if _, lingers := task.(LateTask); lingers && o.Left <= 0 {
 		d.late = append(d.late, r)
 		return
 	}

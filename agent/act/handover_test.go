@@ -14,24 +14,24 @@ func anything(*falconv1.Command) string { return "" }
 // taken up there, once.
 func TestAnotherDeskGoesOn(t *testing.T) {
 	first := newBench()
-	first.desk.Take(command(1, 7, t0.Add(time.Minute)), t0)
+	first.executor.Execute(command(1, 7, t0.Add(time.Minute)), t0)
 	first.finished = true
-	first.desk.Tick(t0)
+	first.executor.Poll(t0)
 	first.finished = false
-	first.desk.Take(command(2, 8, t0.Add(10*time.Second)), t0)
+	first.executor.Execute(command(2, 8, t0.Add(10*time.Second)), t0)
 
 	later, second := t0.Add(4*time.Second), newBench()
-	second.desk.Import(first.desk.Export(later), later, anything)
+	second.executor.Import(first.executor.Export(later), later, anything)
 	if len(second.started) != 1 || second.started[0] != 8 {
 		t.Fatalf("started %v", second.started)
 	}
 	second.expect(t)
-	second.desk.Take(command(1, 7, later.Add(time.Minute)), later)
-	second.desk.Take(command(2, 8, later.Add(time.Minute)), later)
-	second.desk.Take(command(1, 9, later.Add(time.Minute)), later) // of a past epoch
+	second.executor.Execute(command(1, 7, later.Add(time.Minute)), later)
+	second.executor.Execute(command(2, 8, later.Add(time.Minute)), later)
+	second.executor.Execute(command(1, 9, later.Add(time.Minute)), later) // of a past epoch
 	second.expect(t, done, accepted, refused)
 	second.finished = true
-	second.desk.Tick(later)
+	second.executor.Poll(later)
 	second.expect(t, done, accepted, refused, done)
 	if len(second.started) != 1 {
 		t.Fatalf("started %v", second.started)
@@ -42,31 +42,31 @@ func TestAnotherDeskGoesOn(t *testing.T) {
 // the time before does.
 func TestLivesGoOn(t *testing.T) {
 	first := newBench()
-	first.desk.Take(command(1, 7, t0.Add(10*time.Second)), t0)
-	m := first.desk.Export(t0.Add(4 * time.Second))
+	first.executor.Execute(command(1, 7, t0.Add(10*time.Second)), t0)
+	m := first.executor.Export(t0.Add(4 * time.Second))
 	later, second := t0.Add(time.Hour), newBench()
-	second.desk.Import(m, later, anything)
-	second.desk.Tick(later.Add(5 * time.Second))
+	second.executor.Import(m, later, anything)
+	second.executor.Poll(later.Add(5 * time.Second))
 	second.expect(t)
-	second.desk.Tick(later.Add(7 * time.Second))
+	second.executor.Poll(later.Add(7 * time.Second))
 	second.expect(t, expired)
 }
 
 // What can't be taken up is answered, with the reason; so is what is refused.
 func TestWhatCannotBeTakenUp(t *testing.T) {
 	first := newBench()
-	first.desk.Take(command(1, 7, t0.Add(time.Minute)), t0)
-	first.desk.Take(command(1, 8, t0.Add(time.Minute)), t0)
+	first.executor.Execute(command(1, 7, t0.Add(time.Minute)), t0)
+	first.executor.Execute(command(1, 8, t0.Add(time.Minute)), t0)
 	second := newBench()
 	second.refuse = errors.New("no")
-	second.desk.Import(first.desk.Export(t0), t0, func(c *falconv1.Command) string {
+	second.executor.Import(first.executor.Export(t0), t0, func(c *falconv1.Command) string {
 		if c.Id == 7 {
 			return "a pause"
 		}
 		return ""
 	})
 	second.expect(t, expired, refused)
-	if second.results[0].Detail != "a pause" || second.results[1].Detail != "no" || second.desk.Running() {
+	if second.results[0].Detail != "a pause" || second.results[1].Detail != "no" || second.executor.Running() {
 		t.Fatalf("%v", second.results)
 	}
 }
@@ -76,32 +76,32 @@ func TestTheFloorIsHandedOver(t *testing.T) {
 	first := newBench()
 	first.finished = true
 	for id := range uint64(MemoryMax + 5) {
-		first.desk.Take(command(1, id+1, t0.Add(time.Minute)), t0)
-		first.desk.Tick(t0)
+		first.executor.Execute(command(1, id+1, t0.Add(time.Minute)), t0)
+		first.executor.Poll(t0)
 	}
 	second := newBench()
-	second.desk.Import(first.desk.Export(t0), t0, anything)
-	second.desk.Take(command(1, 2, t0.Add(time.Minute)), t0)
-	second.desk.Take(command(1, MemoryMax, t0.Add(time.Minute)), t0)
+	second.executor.Import(first.executor.Export(t0), t0, anything)
+	second.executor.Execute(command(1, 2, t0.Add(time.Minute)), t0)
+	second.executor.Execute(command(1, MemoryMax, t0.Add(time.Minute)), t0)
 	second.expect(t, refused, done)
 }
 
 type lingering struct{ *bench }
 
-func (l lingering) Linger(now time.Time) (*falconv1.CommandResult, bool) { return l.Step(now) }
+func (l lingering) PollLate(now time.Time) (*falconv1.CommandResult, bool) { return l.Poll(now) }
 
 // A Lingerer past its deadline is watched further.
 func TestLateOnesAreWatchedFurther(t *testing.T) {
 	first, second := newBench(), newBench()
-	first.desk.start = func(*falconv1.Command, time.Time, time.Time) (Task, error) { return lingering{first}, nil }
-	second.desk.start = func(*falconv1.Command, time.Time, time.Time) (Task, error) { return lingering{second}, nil }
-	first.desk.Take(command(1, 7, t0.Add(time.Second)), t0)
+	first.executor.start = func(*falconv1.Command, time.Time, time.Time) (Task, error) { return lingering{first}, nil }
+	second.executor.start = func(*falconv1.Command, time.Time, time.Time) (Task, error) { return lingering{second}, nil }
+	first.executor.Execute(command(1, 7, t0.Add(time.Second)), t0)
 	late := t0.Add(2 * time.Second)
-	first.desk.Tick(late)
-	second.desk.Import(first.desk.Export(late), late, anything)
-	second.desk.Tick(late)
+	first.executor.Poll(late)
+	second.executor.Import(first.executor.Export(late), late, anything)
+	second.executor.Poll(late)
 	second.expect(t)
 	second.finished = true
-	second.desk.Tick(late)
+	second.executor.Poll(late)
 	second.expect(t, done)
 }

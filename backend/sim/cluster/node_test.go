@@ -177,7 +177,7 @@ func (a *agentLife) turn() {
 	if a.stopped {
 		return // it goes on with cont
 	}
-	next := a.agent.Turn(a.n.now())
+	next := a.agent.Tick(a.n.now())
 	a.push()
 	a.wake(max(next, turnLeast))
 }

@@ -39,7 +39,7 @@ func TestSleepDoesNotMoveWordsIntoTheFuture(t *testing.T) {
 	now = now.Add(50 * time.Second)
 	m.Step(now, Node{Node: "n1", Alive: true})
 	m.Tick(now)
-	for n, h := range m.nodes {
+	for n, h := range m.nodes.hosts {
 		if h.heard.After(now) {
 			t.Errorf("node %s is heard %v from now", n, h.heard.Sub(now))
 		}

@@ -32,13 +32,13 @@ func (m *Machine) play(b *testing.B, j Job, now time.Time) {
 	for r, d := range j.Placement[1:] {
 		m.Step(now, Process{Rank: falcon.Rank(r + 1), Node: d.Node(), Pid: r + 2, Alive: true, Park: &Park{Generation: 1, Tag: 7, Hold: hold}})
 	}
-	for _, x := range m.sorted {
+	for _, x := range m.ranks.usedNodes() {
 		m.Step(now, Suspended{Node: x, Generation: 1})
 	}
 	now = now.Add(time.Second)
 	m.Tick(now)
 	m.Step(now, Process{Rank: 0, Node: n, Pid: 1 << 30, Generation: 1, Alive: true, Park: &Park{Generation: 1, Joining: true, Tag: -1, Hold: falcon.RankHold{Steps: [2]int64{-1, -1}}}})
-	for _, x := range m.sorted {
+	for _, x := range m.ranks.usedNodes() {
 		m.Step(now, Tabled{Node: x, Generation: 1})
 	}
 	for r := range j.Placement {

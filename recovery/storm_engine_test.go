@@ -61,7 +61,7 @@ func (s *storm) means() bool {
 	s.free = s.free[:0]
 	changed := false
 	for _, n := range s.nodes {
-		busy := len(s.m.on[n.name]) > 0 || slices.ContainsFunc(s.job.Placement, func(d falcon.Device) bool { return d.Node() == n.name })
+		busy := len(s.m.ranks.ranksOn(n.name)) > 0 || slices.ContainsFunc(s.job.Placement, func(d falcon.Device) bool { return d.Node() == n.name })
 		here := n.attached && !s.fences.nodes[n.name]
 		if here && n.up && !n.cut && !busy {
 			s.free = append(s.free, n.name)
@@ -382,7 +382,7 @@ func (s *storm) wholeRestart() {
 // deaf says that a job on one node is lost to an engine that was away: silence is
 // all that it knows of it, and it has said that.
 func (s *storm) deaf() bool {
-	return len(s.m.sorted) == 1 && s.m.nodes[s.m.sorted[0]].suspect
+	return len(s.m.ranks.usedNodes()) == 1 && s.m.nodes.hosts[s.m.ranks.usedNodes()[0]].suspected
 }
 
 // share says who has which shard.

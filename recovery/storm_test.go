@@ -312,7 +312,7 @@ func (s *storm) atRest(best int64) bool {
 	if c, ok := s.m.Current(); ok {
 		return c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
 	}
-	return s.m.closed && !s.waiting() || s.m.pace.hung || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.blind && !s.m.anyAlive() || s.m.blind["without a sign of life of a process"]
+	return s.m.flow.stop.stopped && !s.waiting() || s.m.pace.hung || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.blind && !s.m.ranks.anyAlive() || s.m.detect.doubted
 }
 
 // waiting says that a process waits in a generation, and holds its device for
@@ -400,7 +400,7 @@ func (s *storm) strike() {
 		p.frozen = p.alive
 		s.logf("rank %d pid %d freezes", p.rank, p.pid)
 	case 6:
-		n.cut = !n.cut && len(s.m.sorted) > 1 // else the iterations that are not heard of count as slow ones
+		n.cut = !n.cut && len(s.m.ranks.usedNodes()) > 1 // else the iterations that are not heard of count as slow ones
 		s.logf("link of %s cut %v", n.name, n.cut)
 	case 7:
 		s.agentRestarts(n, Reset)

@@ -1,0 +1,194 @@
+package recovery
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/replica"
+)
+
+// allocator finds a place for the ranks that a recovery replaces. It changes nothing.
+type allocator struct {
+	*jobState
+	op   *operation
+	hist *history
+}
+
+// assignment is where the faulty ranks go.
+type assignment struct {
+	placement falcon.Placement
+	fence     []falcon.Node // all that are given up, ascending
+	launch    []falcon.Rank // that are replaced, ascending
+	lack      string        // why it can't be done; empty = it can
+}
+
+// assign finds a place for every rank that is to be replaced: its own device
+// where only processes ended, else a spare for its whole node, at the same
+// indexes.
+func (al *allocator) assign(now time.Time) assignment {
+	a := assignment{placement: slices.Clone(al.ranks.placement()), fence: slices.Clone(al.op.rec.Fenced)}
+	var why []string
+	for _, n := range al.ranks.nodesOf(al.op.rec.Pending) {
+		if reason := al.whyNotInPlace(now, n); reason != "" && !slices.Contains(a.fence, n) {
+			a.fence, why = append(a.fence, n), append(why, reason)
+		}
+	}
+	slices.Sort(a.fence)
+	lost := al.useSpares(&a)
+	a.launch = al.ranksToLaunch(a)
+	if len(lost) > 0 {
+		a.lack = lackOfSpares(lost, why)
+		if _, no := al.shrinkPlan(a); no != "" {
+			a.lack += "; fewer replicas are no way out: " + no
+		}
+	}
+	return a
+}
+
+// useSpares places the ranks of fenced nodes on spares, and lists the nodes for which
+// none is left.
+func (al *allocator) useSpares(a *assignment) []falcon.Node {
+	spares := al.freeSpares(a.fence)
+	var lost []falcon.Node
+	for _, n := range a.fence {
+		switch {
+		case len(al.ranks.ranksOn(n)) == 0: // replaced already
+		case len(spares) == 0:
+			lost = append(lost, n)
+		default:
+			for _, r := range al.ranks.ranksOn(n) {
+				a.placement[r] = falcon.NewDevice(spares[0], a.placement[r].Index())
+			}
+			spares = spares[1:]
+		}
+	}
+	return lost
+}
+
+// ranksToLaunch are the pending ranks, and all of nodes that are given up.
+func (al *allocator) ranksToLaunch(a assignment) []falcon.Rank {
+	out := slices.Clone(al.op.rec.Pending)
+	for _, n := range a.fence {
+		out = append(out, al.ranks.ranksOn(n)...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// freeSpares lists the spares that can take a node's ranks.
+func (al *allocator) freeSpares(fenced []falcon.Node) []falcon.Node {
+	var out []falcon.Node
+	for _, n := range al.job.Spares {
+		if len(al.ranks.ranksOn(n)) == 0 && !slices.Contains(fenced, n) && al.job.CanLaunch[n] && !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// canLaunch reports whether a node can start processes, as far as is known.
+func (al *allocator) canLaunch(n falcon.Node) bool {
+	return al.job.CanLaunch[n] || al.op.agentAway(n)
+}
+
+// whyNotInPlace is why ranks of a node can't be replaced on it, empty = they can.
+func (al *allocator) whyNotInPlace(now time.Time, n falcon.Node) string {
+	if !al.canLaunch(n) {
+		return fmt.Sprintf("node %s can't start processes", n)
+	}
+	most := cmp.Or(al.policy.Recovery.InPlace, inPlaceDefault)
+	if most < 0 {
+		return "policy makes nothing anew in place"
+	}
+	if times := al.hist.exitsWithinHour(now, n); times > most {
+		return fmt.Sprintf("processes on node %s have ended %d times within an hour", n, times)
+	}
+	return ""
+}
+
+// predictMoves is the choice that all survivors at the same step would lead to.
+func (al *allocator) predictMoves(a assignment) (replica.Choice, error) {
+	c, holds := al.op.rec, map[falcon.Rank]falcon.RankHold{}
+	for _, r := range c.Survivors {
+		holds[r] = falcon.RankHold{Steps: [2]int64{max(c.Before, 0), falcon.NoIteration}}
+	}
+	return al.chooseStep(holds, a.placement)
+}
+
+func lackOfSpares(lost []falcon.Node, why []string) string {
+	text := fmt.Sprintf("no spare is left for %s", nodeList(lost))
+	if len(why) > 0 {
+		text += " (" + strings.Join(why, "; ") + ")"
+	}
+	return text
+}
+
+// Where no spare comes and policy allows it, the job goes on with the replicas
+// that are whole: a whole restart from the checkpoint, as the groups of those who
+// stay are of another world. Until that world is there, everything that is known
+// of ranks is of the one before.
+
+// shrinkPlan is what the job can go on with where an assignment lacks spares; else
+// why it can't, empty where the policy does not allow it.
+func (al *allocator) shrinkPlan(a assignment) (*falcon.Shrink, string) {
+	l, total := al.job.Layout, 0
+	for _, n := range al.op.rec.Splits {
+		total += int(n)
+	}
+	unit := max(al.job.Unit, 1)
+	switch {
+	case !al.policy.Recovery.AllowShrink:
+		return nil, ""
+	case !al.job.Adapter:
+		return nil, "the job has no adapter, so that nobody knows how it shares its batch and state out"
+	case al.job.ZeRO.Stage > 0:
+		return nil, "ZeRO spreads the optimizer's state over all replicas"
+	case l.DP < 2:
+		return nil, "the job has one replica"
+	case total < unit || total%unit != 0:
+		return nil, "not all ranks have said how many micro-batches they take"
+	}
+	kept := al.wholeReplicas(a)
+	if len(kept) == 0 {
+		return nil, "no replica is whole"
+	}
+	kept = kept[:min(len(kept), total/unit)]
+	s := &falcon.Shrink{Of: l.DP, Kept: kept, Splits: falcon.Deal(total, len(kept), unit)}
+	s.Layout, s.Placement = l.KeepReplicas(al.ranks.placement(), kept)
+	return s, ""
+}
+
+// wholeReplicas are those of which every rank's node stays and can start
+// processes, ascending.
+func (al *allocator) wholeReplicas(a assignment) []int {
+	lost := make([]bool, al.job.Layout.DP)
+	for r, d := range al.ranks.placement() {
+		if n := d.Node(); slices.Contains(a.fence, n) || !al.canLaunch(n) {
+			lost[al.job.Layout.Replica(falcon.Rank(r))] = true
+		}
+	}
+	var out []int
+	for i, gone := range lost {
+		if !gone {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// shrinkReason describes what is given up.
+func shrinkReason(s *falcon.Shrink) string {
+	return fmt.Sprintf("it goes on with %d of %d replicas: no spare came", len(s.Kept), s.Of)
+}
+
+// launchedOn is the placement that a recovery launches processes for.
+func launchedOn(c *falcon.Recovery) falcon.Placement {
+	if c.Shrink != nil {
+		return c.Shrink.Placement
+	}
+	return c.Placement
+}

@@ -1,0 +1,112 @@
+package recovery
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+const byPolicyName = "policy"
+
+// approval decides whether the policy may approve the proposed recovery by itself. It
+// changes nothing.
+type approval struct {
+	*jobState
+	op   *operation
+	hist *history
+}
+
+// needsPerson is why a person must decide, empty = policy may.
+func (ap *approval) needsPerson(now time.Time) string {
+	why := ap.whyPerson(now)
+	if why == "" {
+		return ""
+	}
+	return withSubject(ap.op.rec, why)
+}
+
+func (ap *approval) whyPerson(now time.Time) string {
+	p, c := ap.policy.Recovery, ap.op.rec
+	most := cmp.Or(p.PerHour, perHourDefault)
+	switch {
+	case c.Whole && ap.job.Checkpoint < 0:
+		return noCheckpoint
+	case isHang(c) && hasEvidence(c, noneLeft):
+		return "somebody may have stopped the job: approve to start it again from its newest checkpoint, or deny"
+	case isHang(c) && hasEvidence(c, unheardOf):
+		return "the console can't tell a dead node from its own blindness: look at the nodes that are not heard, then approve to suspend all and rejoin those that answer, or deny"
+	case isHang(c):
+		return "the processes are alive and the job may be waiting for something: approve to suspend all and rejoin them, or deny"
+	case ap.policy.Mode == falcon.ModeObserve:
+		return "the console only observes"
+	case ap.policy.Frozen:
+		return "policy is frozen"
+	case p.Approval != "" && p.Approval != falcon.ApprovalAuto:
+		return "policy asks for a person"
+	case ap.hist.automaticWithinHour(now, c) >= most:
+		return fmt.Sprintf("%d recoveries within an hour were made without a person", most)
+	}
+	return ""
+}
+
+// mayBeOver reports whether what is proposed was found before the console had to
+// begin to listen again, and the job may go on by itself by now: iterations that
+// begin are known some beats later.
+func (ap *approval) mayBeOver(now time.Time) bool {
+	if !selfHealing(ap.op.rec) || newestFault(ap.op.rec).After(ap.hear.since) {
+		return false
+	}
+	usual, _ := ap.pace.usual()
+	return ap.hear.holds() || now.Sub(ap.hear.since) < 4*ap.cfg.Beat+min(2*usual, ap.cfg.HangMin)
+}
+
+// isHang reports whether nothing but the whole job's hang led to a recovery.
+func isHang(c *falcon.Recovery) bool {
+	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind != falcon.FaultHang || f.Node != "" })
+}
+
+// hasEvidence reports whether the evidence of a fault contains a text.
+func hasEvidence(c *falcon.Recovery, text string) bool {
+	return slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool {
+		return slices.ContainsFunc(f.Evidence, func(e string) bool { return strings.Contains(e, text) })
+	})
+}
+
+// selfHealing reports whether nothing has ended for good: what froze, fell silent or
+// hung may go on.
+func selfHealing(c *falcon.Recovery) bool {
+	return !slices.ContainsFunc(c.Faults, func(f falcon.Fault) bool { return f.Kind == falcon.FaultExit || f.Kind == falcon.FaultDevice })
+}
+
+// newestFault is when the newest fault of a recovery was found.
+func newestFault(c *falcon.Recovery) time.Time {
+	newest := int64(0)
+	for _, f := range c.Faults {
+		newest = max(newest, f.DetectedNs)
+	}
+	return time.Unix(0, newest)
+}
+
+const noCheckpoint = "no checkpoint is known of, so that a whole restart may begin from nothing: approve that, or deny"
+
+// withSubject is a sentence on a proposal, with what it is about where that is no
+// recovery in place.
+func withSubject(c *falcon.Recovery, why string) string {
+	if c.Shrink != nil || why == noCheckpoint {
+		return wholeReason(c) + "; " + why
+	}
+	return why
+}
+
+// wholeReason is why survivors can't be kept, without what was added to it.
+func wholeReason(c *falcon.Recovery) string {
+	if c.Shrink != nil {
+		return shrinkReason(c.Shrink)
+	}
+	why, _, _ := strings.Cut(strings.TrimSuffix(c.Reason, "; "+noCheckpoint), awaitsAgents)
+	return why
+}

@@ -1,0 +1,83 @@
+package recovery
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// onDeadline follows when a state takes too long.
+func (w *workflow) onDeadline(now time.Time) {
+	c := w.op.rec
+	switch c.State {
+	case falcon.RecoverySuspend:
+		if c.Whole {
+			w.onAgentDeadline(now)
+			return
+		}
+		w.onSuspendDeadline(now)
+	case falcon.RecoveryReplace:
+		if c.Whole {
+			w.finish(now, falcon.RecoveryFailed, "the whole restart did not come up in time; start the job again from its checkpoint")
+			return
+		}
+		w.giveUpWaiting(now, falcon.FaultNode, "processes launched on node %s did not park within %s", w.cfg.ReplaceMost)
+	case falcon.RecoveryTable:
+		why := map[falcon.Node]string{}
+		for _, n := range w.op.staying() {
+			if !w.op.replies.tabled[n] {
+				why[n] = fmt.Sprintf("no answer within %s", w.cfg.TableMost)
+			}
+		}
+		w.tableFailed(now, why)
+	case falcon.RecoveryCollect:
+		w.giveUpWaiting(now, falcon.FaultFrozen, "a process on node %s parked no more within %s", w.cfg.CollectMost)
+	case falcon.RecoveryRejoin:
+		world := w.ranks.world()
+		w.rejoinFailed(now, fmt.Sprintf("%d of %d ranks did not rejoin within %s", world-len(w.op.replies.rejoined), world, w.cfg.RejoinMost))
+	}
+}
+
+// onSuspendDeadline takes processes that did not park for frozen, or gives up where
+// no spare came.
+func (w *workflow) onSuspendDeadline(now time.Time) {
+	if a := w.alloc.assign(now); w.op.awaitsSpare && a.lack != "" {
+		w.onNoSpare(now, a)
+		return
+	}
+	w.op.awaitsSpare = false
+	fenced := len(w.op.rec.Fenced)
+	w.giveUpWaiting(now, falcon.FaultFrozen, "processes on node %s did not park within %s", w.cfg.SuspendMost)
+	switch {
+	case w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend:
+	case len(w.op.rec.Fenced) == fenced && !now.Before(w.op.gatherUntil): // no node is late, and still it does not go on
+		w.finish(now, falcon.RecoveryFailed, "the job could not be suspended; start it again from its checkpoint")
+	default:
+		w.op.setDeadline(now, w.cfg.SuspendMost)
+	}
+}
+
+// onAgentDeadline gives up the nodes whose agents did not come back.
+func (w *workflow) onAgentDeadline(now time.Time) {
+	w.op.rec.Reason = wholeReason(w.op.rec) + fmt.Sprintf("; %s did not come back within %s", agentsOf(w.op.missingAgents()), w.cfg.AgentWait)
+	w.giveUpWaiting(now, falcon.FaultNode, "the agent of node %s did not come back within %s", w.cfg.AgentWait)
+}
+
+// giveUpWaiting gives up the nodes that the state waits for, unless they are the
+// most: then it is not they who are at fault.
+func (w *workflow) giveUpWaiting(now time.Time, kind falcon.FaultKind, format string, limit time.Duration) {
+	var late []falcon.Node
+	for _, n := range w.op.staying() {
+		if w.op.waitsFor(n) {
+			late = append(late, n)
+		}
+	}
+	if nodes := len(w.ranks.usedNodes()); w.op.rec.State != falcon.RecoveryReplace && len(late) > 1 && 2*len(late) > nodes {
+		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf(format, late[0], limit)+fmt.Sprintf(", nor did %d of %d nodes: the console's own network may be at fault; start the job again from its checkpoint", len(late), nodes))
+		return
+	}
+	for _, n := range late {
+		w.giveUpNode(now, kind, n, fmt.Sprintf(format, n, limit))
+	}
+}

@@ -1,0 +1,158 @@
+package recovery
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// history is the newest recoveries, with the one in progress.
+type history struct {
+	recs   []*falcon.Recovery // oldest first
+	nextID int
+}
+
+func newHistory() history { return history{nextID: 1} }
+
+// takeID is the id of a new recovery.
+func (h *history) takeID() string {
+	id := fmt.Sprintf("REC-%04d", h.nextID)
+	h.nextID++
+	return id
+}
+
+func (h *history) add(c *falcon.Recovery) {
+	h.recs = append(h.recs, c)
+	if len(h.recs) > recoveriesMost {
+		h.recs = slices.Delete(h.recs, 0, len(h.recs)-recoveriesMost)
+	}
+}
+
+// restore takes copies of what the journal kept. They are sorted by id: the first sign
+// of a fault may be older than the recovery before.
+func (h *history) restore(all []falcon.Recovery, nextID int) {
+	h.recs, h.nextID = nil, max(h.nextID, nextID)
+	for _, c := range all {
+		c = clone(&c)
+		h.recs = append(h.recs, &c)
+	}
+	slices.SortStableFunc(h.recs, func(a, b *falcon.Recovery) int {
+		return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
+	})
+}
+
+// last is the newest recovery, nil where there was none.
+func (h *history) last() *falcon.Recovery {
+	if len(h.recs) == 0 {
+		return nil
+	}
+	return h.recs[len(h.recs)-1]
+}
+
+func (h *history) find(id string) *falcon.Recovery {
+	for _, c := range h.recs {
+		if c.ID == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// exitsWithinHour counts how often processes of a node ended by themselves.
+func (h *history) exitsWithinHour(now time.Time, n falcon.Node) int {
+	times := 0
+	for _, c := range h.recs {
+		if c.State == falcon.RecoveryDenied {
+			continue
+		}
+		for _, f := range c.Faults {
+			if f.Kind == falcon.FaultExit && f.AskedBy == "" && f.Node == n && now.UnixNano()-f.DetectedNs < int64(hour) {
+				times++
+			}
+		}
+	}
+	return times
+}
+
+// automaticWithinHour counts the recoveries that policy approved, but for one.
+func (h *history) automaticWithinHour(now time.Time, but *falcon.Recovery) int {
+	n := 0
+	for _, c := range h.recs {
+		if c != but && c.DecidedBy == byPolicyName && now.UnixNano()-c.StartedNs < int64(hour) {
+			n++
+		}
+	}
+	return n
+}
+
+// rejoinedGeneration is the newest generation that the job of an epoch has rejoined; 0
+// for none.
+func (h *history) rejoinedGeneration(jobEpoch uint64) uint64 {
+	for _, c := range slices.Backward(h.recs) {
+		if c.State == falcon.RecoveryResumed && !c.Whole && c.JobEpoch >= jobEpoch-1 {
+			return c.Generation
+		}
+	}
+	return 0
+}
+
+// Phases before any recovery was seen, in ms: those of a container with its
+// imports, and of one shard over one link; every recovery replaces them by what
+// was measured.
+var phaseDefaults = map[string]float64{
+	falcon.PhaseSuspend: 500, falcon.PhaseReplace: 60e3, falcon.PhaseTable: 500, falcon.PhaseCollect: 10,
+	falcon.PhaseGroups: 5e3, falcon.PhaseRestore: 5e3, falcon.PhaseResume: 500,
+}
+
+// copyMBsDefault is the rate at which a shard is taken to move, 10⁶ B/s.
+const copyMBsDefault = 5e3
+
+// predict is the median of each phase over the newest recoveries that ended
+// well, else a default.
+func (h *history) predict(stateMB float64) map[string]float64 {
+	out := map[string]float64{}
+	for phase, def := range phaseDefaults {
+		if phase == falcon.PhaseRestore && stateMB > 0 {
+			def = stateMB / copyMBsDefault * 1e3
+		}
+		out[phase] = def
+		if times := h.phaseTimes(phase); len(times) > 0 {
+			out[phase] = times[len(times)/2]
+		}
+	}
+	return out
+}
+
+// phaseTimes are the newest times of a phase, ascending.
+func (h *history) phaseTimes(phase string) []float64 {
+	var out []float64
+	for _, c := range slices.Backward(h.recs) {
+		if v, ok := c.PhaseMs[phase]; ok && c.State == falcon.RecoveryResumed && !c.Whole && len(out) < predictFrom {
+			out = append(out, v)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func clone(c *falcon.Recovery) falcon.Recovery {
+	out := *c
+	out.Faults = slices.Clone(c.Faults)
+	for i, f := range out.Faults {
+		out.Faults[i].Ranks, out.Faults[i].Evidence = slices.Clone(f.Ranks), slices.Clone(f.Evidence)
+	}
+	out.Replaced, out.Launched = maps.Clone(c.Replaced), maps.Clone(c.Launched)
+	out.PhaseMs, out.PredictMs = maps.Clone(c.PhaseMs), maps.Clone(c.PredictMs)
+	out.Survivors, out.Fenced, out.Pending = slices.Clone(c.Survivors), slices.Clone(c.Fenced), slices.Clone(c.Pending)
+	out.Placement, out.Moves, out.Splits = slices.Clone(c.Placement), slices.Clone(c.Moves), slices.Clone(c.Splits)
+	if s := c.Shrink; s != nil {
+		out.Shrink = &falcon.Shrink{
+			Layout: s.Layout, Of: s.Of, Kept: slices.Clone(s.Kept), Placement: slices.Clone(s.Placement), Splits: slices.Clone(s.Splits),
+		}
+	}
+	return out
+}

@@ -1,0 +1,100 @@
+package recovery
+
+import (
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+func (m *Machine) onBeat(now time.Time, b Beat) {
+	if !m.ranks.has(b.Rank) {
+		return
+	}
+	x := m.ranks.member(b.Rank)
+	if !x.alive() || x.proc.Pid != b.Pid {
+		return
+	}
+	m.pace.confirm(now, m.cfg.Beat, x, b, m.op.confirmAbove())
+	x.beat, x.beatAt = b, now
+	m.pace.see(now, b.Iteration, m.hear.holds())
+}
+
+func (m *Machine) onNode(now time.Time, n Node) {
+	h := m.nodes.host(n.Node, now)
+	if !n.Alive {
+		h.disconnect(now, n.How)
+		if n.How == Goodbye && m.op.underway() && m.op.waitsFor(n.Node) {
+			m.op.extend(now, m.cfg.LeaveStall)
+		}
+		return
+	}
+	suspected, gone := h.hear(now)
+	if suspected {
+		m.out.note("fault", 0, "node %s is heard again", n.Node)
+	}
+	if gone && m.op.underway() && m.op.waitsFor(n.Node) {
+		m.op.extend(now, m.op.clock.limit)
+	}
+}
+
+// onLate has no node judged by silence until the engine has caught up.
+func (m *Machine) onLate(now time.Time) {
+	if m.hear.lag(now, m.cfg.Beat) {
+		m.out.note("fault", 1, "the console is late itself: nobody is judged by silence until it has caught up")
+	}
+}
+
+// onProcess takes a report of a process, unless that is not, or no longer, the
+// rank's owner.
+func (m *Machine) onProcess(now time.Time, p Process) {
+	m.flow.stop.left.hear(p, m.op.rec == nil && m.flow.stop.stopped)
+	if !m.ranks.has(p.Rank) || p.Node != m.ranks.node(p.Rank) || p.Generation < m.ranks.generationFloor(m.ranks.device(p.Rank)) {
+		return
+	}
+	if !m.op.idle() && slices.Contains(m.op.rec.Fenced, p.Node) {
+		return
+	}
+	if rejoined := m.hist.rejoinedGeneration(m.job.Epoch); m.op.rec == nil && p.Generation <= rejoined && p.Rejoined < rejoined {
+		p.Park = nil // of before the newest rejoin, which all have carried out: its agent was away
+	}
+	m.explainEnd(now, p)
+	x := m.ranks.member(p.Rank)
+	if x.outdates(p) {
+		return
+	}
+	died := !p.Alive && (!x.known || x.proc.Alive)
+	x.report(now, p)
+	switch {
+	case died:
+		m.op.rejoinedBeforeEnd(p)
+		m.processEnded(now, p)
+	case m.op.rec != nil && p.Alive:
+		m.flow.onProcess(now, p.Rank)
+	}
+}
+
+// onDevice keeps a device's fatal report as a sign: by itself it is not acted
+// on, since the job may go on; with an end of its process, a silence of its
+// node, or a stall, its node is faulty.
+func (m *Machine) onDevice(now time.Time, d Device) {
+	n := deviceNode(d.Device)
+	if len(m.ranks.ranksOn(n)) == 0 {
+		return
+	}
+	if !d.Fatal {
+		m.out.note("fault", 1, "%s", deviceText(d))
+		return
+	}
+	m.nodes.host(n, now).report(d, now)
+	if m.op.rec == nil {
+		m.out.note("fault", 1, "%s; the node is given up when its process ends, it falls silent or the job stalls", deviceText(d))
+		return
+	}
+	for _, f := range m.op.rec.Faults { // the process's end may have been reported first
+		if f.Kind == falcon.FaultExit && f.Node == n && concerns(d, f.Device) && now.UnixNano()-f.DetectedNs < int64(EventLife) && !m.op.isFenced(n) {
+			m.flow.onFault(now, falcon.Fault{Kind: falcon.FaultDevice, Node: n, Device: d.Device, FirstNs: now.UnixNano(), Evidence: []string{deviceText(d)}})
+			return
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package recovery
+
+import (
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+func (m *Machine) onJob(now time.Time, j Job) {
+	before, first := m.job, !m.hasJob
+	same := !first && before.Epoch == j.Epoch
+	if perm := permutation(before.Placement, j.Placement); same && perm != nil && m.op.mayRenumber() {
+		m.renumber(j.Placement, perm)
+		before = m.job
+	}
+	m.job, m.hasJob = m.merged(before, j), true
+	m.flow.generations.raise(m.job.Generation)
+	m.ranks.resize(len(m.job.Placement))
+	for _, d := range m.job.Placement {
+		m.nodes.host(d.Node(), now)
+	}
+	switch {
+	case first || before.Epoch != j.Epoch:
+		m.newEpoch(now, first)
+	case m.op.rec == nil:
+		m.arrange()
+	case m.op.rec.State == falcon.RecoveryProposed:
+		m.flow.propose(now)
+	}
+}
+
+// merged is a job's description as it is taken over: within one epoch an older
+// placement does not replace a newer one, nor that of a recovery in progress, and what the
+// processes reported of the job before they ended is kept, as those that replace
+// them have not reported it yet.
+func (m *Machine) merged(before, j Job) Job {
+	if before.Epoch != j.Epoch {
+		return j
+	}
+	if m.op.rec != nil || j.Generation < before.Generation {
+		j.Layout, j.Placement, j.Generation = before.Layout, before.Placement, max(j.Generation, before.Generation)
+	}
+	if m.op.rec == nil {
+		return j
+	}
+	j.Adapter = j.Adapter || before.Adapter
+	j.StateMB, j.Checkpoint, j.Unit = max(j.StateMB, before.StateMB), max(j.Checkpoint, before.Checkpoint), max(j.Unit, before.Unit)
+	if j.ZeRO == (falcon.ZeRO{}) {
+		j.ZeRO = before.ZeRO
+	}
+	return j
+}
+
+// newEpoch forgets the pace and the ends of the epoch before; what is known of
+// processes that live stays.
+func (m *Machine) newEpoch(now time.Time, first bool) {
+	if first {
+		m.hear.open(now, m.cfg.Grace) // who is not back yet may know more
+	} else {
+		m.flow.newEpoch(now)
+	}
+	m.arrange()
+	m.ends = newCompletion()
+	m.pace.newEpoch(now)
+	m.ranks.lowerFloors(m.job.Generation)
+	m.ranks.keepAlive(m.job.Placement)
+}
+
+// arrange puts the placement in force into the rank table: that of the recovery in
+// progress, else the job's.
+func (m *Machine) arrange() { m.op.arrange() }
+
+// The ranks may agree on a placement just before a fault, and the report of it may
+// come when the recovery has begun already: processes then hold other ranks than
+// those that the recovery was opened with. It follows, as long as nothing was
+// launched for the ranks of before.
+
+// permutation is the new rank of every rank where two placements have the same
+// devices; nil where they have not, or are equal.
+func permutation(from, to falcon.Placement) []falcon.Rank {
+	if len(from) != len(to) || slices.Equal(from, to) {
+		return nil
+	}
+	at := make(map[falcon.Device]falcon.Rank, len(to))
+	for r, d := range to {
+		at[d] = falcon.Rank(r)
+	}
+	out := make([]falcon.Rank, len(from))
+	for r, d := range from {
+		now, known := at[d]
+		if !known || len(at) != len(to) {
+			return nil
+		}
+		out[r] = now
+	}
+	return out
+}
+
+// renumber moves everything that is known by rank to its new rank.
+func (m *Machine) renumber(to falcon.Placement, perm []falcon.Rank) {
+	m.ranks.renumber(perm)
+	m.job.Placement = slices.Clone(to)
+	m.ends.renumber(perm)
+	m.op.renumber(to, perm)
+	m.arrange()
+}
+
+func renumbered(ranks, perm []falcon.Rank) []falcon.Rank {
+	var out []falcon.Rank
+	for _, r := range ranks {
+		out = append(out, perm[r])
+	}
+	slices.Sort(out)
+	return out
+}
+
+func rekeyed[V any](m map[falcon.Rank]V, perm []falcon.Rank) map[falcon.Rank]V {
+	if m == nil {
+		return nil
+	}
+	out := make(map[falcon.Rank]V, len(m))
+	for r, v := range m {
+		out[perm[r]] = v
+	}
+	return out
+}

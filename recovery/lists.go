@@ -1,0 +1,36 @@
+package recovery
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/failslow/falcon"
+)
+
+// listMost is how many names a sentence has.
+const listMost = 6
+
+func rankList(ranks []falcon.Rank) string {
+	if len(ranks) == 0 {
+		return "no rank"
+	}
+	return listed("rank", ranks)
+}
+
+func nodeList(nodes []falcon.Node) string { return listed("node", nodes) }
+
+// listed names the first of a list: "rank 1", "nodes n1, n2 and 3 more".
+func listed[T any](what string, list []T) string {
+	names := make([]string, 0, listMost)
+	for _, x := range list[:min(len(list), listMost)] {
+		names = append(names, fmt.Sprint(x))
+	}
+	text := strings.Join(names, ", ")
+	if len(list) > listMost {
+		text += fmt.Sprintf(" and %d more", len(list)-listMost)
+	}
+	if len(list) != 1 {
+		what += "s"
+	}
+	return what + " " + text
+}

@@ -1,0 +1,283 @@
+package recovery
+
+import (
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// operation is the recovery in progress with its clock and the answers to its present
+// attempt. It keeps the record; the workflow decides what follows.
+type operation struct {
+	*jobState
+	out     *outbox
+	rec     *falcon.Recovery // not over; nil = none
+	clock   phaseClock
+	replies replies
+
+	gatherUntil   time.Time            // until then faults join
+	settledAt     time.Time            // since when all who stay park; zero = they don't yet
+	awaitsSpare   bool                 // no spare is left
+	agents        map[falcon.Node]bool // that a whole restart waits for; nil = it waits for none
+	rankFinished  bool                 // a rank has rejoined, and come to the job's end
+	jobFinished   bool                 // all have, before they were suspended
+	rejoinFailed  bool                 // the attempt was begun because a rejoin failed
+	tableFailures map[falcon.Node]int  // over all attempts
+}
+
+// open begins a recovery.
+func (op *operation) open(now time.Time, c *falcon.Recovery) {
+	op.rec = c
+	op.reset(phaseClock{entered: now, moved: now})
+	op.tableFailures = map[falcon.Node]int{}
+}
+
+// takeUp goes on with a recovery from before the engine's start: the time in which
+// the engine was away counts.
+func (op *operation) takeUp(now time.Time, c *falcon.Recovery) {
+	spent := 0.0
+	for _, v := range c.PhaseMs {
+		spent += v
+	}
+	op.open(now, c)
+	op.clock.entered = earlier(time.Unix(0, c.StartedNs+int64(spent*1e6)), now)
+}
+
+// beginAttempt begins a generation with everything that lives parking.
+func (op *operation) beginAttempt(now time.Time, generation uint64, why string) {
+	c := op.rec
+	c.Generation, c.Attempts, c.Reason = generation, c.Attempts+1, why
+	op.enter(now, falcon.RecoverySuspend, op.cfg.SuspendMost)
+	awaited, failures := op.replies.awaited, op.tableFailures // launched ranks go on starting meanwhile
+	op.reset(op.clock)
+	op.replies.awaited, op.tableFailures = awaited, failures
+	op.gather(now)
+}
+
+// end closes the recovery.
+func (op *operation) end() {
+	op.rec = nil
+	op.reset(phaseClock{})
+}
+
+// reset forgets the attempt.
+func (op *operation) reset(clock phaseClock) {
+	*op = operation{jobState: op.jobState, out: op.out, rec: op.rec, clock: clock}
+}
+
+// underway reports whether a recovery does more than wait for a decision.
+func (op *operation) underway() bool {
+	return op.rec != nil && op.rec.State != falcon.RecoveryProposed
+}
+
+// idle reports whether nothing was ordered yet: no recovery is open, or one is
+// only proposed.
+func (op *operation) idle() bool {
+	return op.rec == nil || op.rec.State == falcon.RecoveryProposed && op.rec.Attempts == 0 && !op.rec.Whole
+}
+
+// mayRenumber reports whether a placement of the present job epoch can be followed:
+// nothing was launched for the ranks of the one before.
+func (op *operation) mayRenumber() bool {
+	c := op.rec
+	if c == nil {
+		return true
+	}
+	early := c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend
+	return early && !c.Whole && len(c.Launched) == 0 && slices.Equal(c.Placement, op.job.Placement)
+}
+
+// renumber moves everything in the recovery that is known by rank to its new rank.
+func (op *operation) renumber(to falcon.Placement, perm []falcon.Rank) {
+	c := op.rec
+	if c == nil {
+		return
+	}
+	c.Placement, c.Pending, c.Replaced = slices.Clone(to), renumbered(c.Pending, perm), rekeyed(c.Replaced, perm)
+	for i := range c.Faults {
+		c.Faults[i].Ranks = renumbered(c.Faults[i].Ranks, perm)
+	}
+	op.replies.renumber(perm)
+	op.markChanged()
+}
+
+// arrange puts the placement in force into the rank table: that of the recovery in
+// progress, else the job's.
+func (op *operation) arrange() {
+	p := op.job.Placement
+	if op.rec != nil {
+		p = op.rec.Placement
+	}
+	op.ranks.arrange(p)
+}
+
+func (op *operation) markChanged() { op.out.change(op.rec) }
+
+// decide enters who decided; empty = nobody yet.
+func (op *operation) decide(by, from string) { op.rec.DecidedBy, op.rec.DecidedFrom = by, from }
+
+// isFenced reports whether the recovery has given node n up.
+func (op *operation) isFenced(n falcon.Node) bool {
+	return op.rec != nil && slices.Contains(op.rec.Fenced, n)
+}
+
+// fence gives a node up for this recovery.
+func (op *operation) fence(n falcon.Node) {
+	if !op.isFenced(n) {
+		op.rec.Fenced = append(op.rec.Fenced, n)
+		slices.Sort(op.rec.Fenced)
+	}
+}
+
+// staying lists the nodes of the placement that are not fenced, ascending.
+func (op *operation) staying() []falcon.Node {
+	return slices.DeleteFunc(slices.Clone(op.ranks.usedNodes()), op.isFenced)
+}
+
+// addFault adds a fault: to that of the same node where nothing was launched for it
+// yet, else as a new one.
+func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
+	c := op.rec
+	if losesNode(f) {
+		f.Ranks = slices.Clone(op.ranks.ranksOn(f.Node))
+		op.fence(f.Node)
+	}
+	for _, r := range f.Ranks {
+		if !slices.Contains(c.Pending, r) {
+			c.Pending = append(c.Pending, r)
+		}
+		op.replies.arrived(r)
+	}
+	slices.Sort(c.Pending)
+	op.markChanged()
+	op.clock.advance(now)
+	early := c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend
+	for i := range c.Faults {
+		if o := &c.Faults[i]; early && f.Node != "" && o.Node == f.Node && o.DetectedNs >= now.Add(-hour).UnixNano() && op.anyPending(o.Ranks) {
+			mergeFault(o, f)
+			return f
+		}
+	}
+	c.Faults = append(c.Faults, f)
+	return f
+}
+
+// anyPending reports whether one of the ranks waits to be launched.
+func (op *operation) anyPending(ranks []falcon.Rank) bool {
+	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(op.rec.Pending, r) })
+}
+
+// gather has faults of the next moments join the attempt. A rejoin that failed
+// because of one is not counted as failed.
+func (op *operation) gather(now time.Time) {
+	op.gatherUntil = now.Add(op.cfg.Gather)
+	if op.rejoinFailed {
+		op.rejoinFailed = false
+		op.rec.FailedRejoins--
+	}
+}
+
+// updateSurvivors lists the ranks that keep their processes.
+func (op *operation) updateSurvivors() {
+	op.rec.Survivors = nil
+	for r := range op.ranks.all() {
+		if _, replaced := op.rec.Replaced[r]; !replaced {
+			op.rec.Survivors = append(op.rec.Survivors, r)
+		}
+	}
+}
+
+// enter books the time of the state that ends, and begins the next.
+func (op *operation) enter(now time.Time, s falcon.RecoveryState, limit time.Duration) {
+	op.bookPhase(now)
+	op.rec.State = s
+	op.clock.enter(now)
+	op.setDeadline(now, limit)
+}
+
+// setDeadline gives the present state a limit from now on, 0 = none.
+func (op *operation) setDeadline(now time.Time, limit time.Duration) {
+	op.clock.set(now, limit)
+	op.showDeadline()
+}
+
+func (op *operation) showDeadline() {
+	op.rec.DeadlineNs = op.clock.deadlineNs()
+	op.markChanged()
+}
+
+// extend lets the present state wait longer, because an agent that it waits for
+// restarts, or has come back just now.
+func (op *operation) extend(now time.Time, limit time.Duration) {
+	if !op.rec.Whole && op.clock.extend(now, limit) {
+		op.showDeadline()
+	}
+}
+
+// skip takes a pause of the console itself out of all waits.
+func (op *operation) skip(gap time.Duration, now time.Time) {
+	op.clock.skip(gap, now)
+	op.postpone(gap)
+}
+
+// restart has the wait for an answer begin now, and gives the present state the time
+// back in which its deadline was held.
+func (op *operation) restart(now time.Time, held time.Duration) {
+	op.clock.advance(now)
+	op.postpone(held)
+}
+
+// postpone gives the present state the time back in which its deadline was held.
+func (op *operation) postpone(by time.Duration) {
+	if op.deadlinePausable() {
+		op.clock.postpone(by)
+		op.showDeadline()
+	}
+}
+
+// deadlinePausable reports whether the deadline of the present state is held while the
+// console is blind or late. A whole restart that waits for agents has announced for how long it does.
+func (op *operation) deadlinePausable() bool {
+	return op.underway() && !op.rec.Whole && op.clock.limited()
+}
+
+// expired reports whether the deadline of the present state has passed and nothing
+// holds it: the console hears, for it holds not for ever, and no silent node has the last copy of a
+// shard.
+func (op *operation) expired(now time.Time) bool {
+	if op.rec == nil || !op.clock.due(now) {
+		return false
+	}
+	held := op.hear.holds() && op.deadlinePausable() && !op.hear.exhausted(now, op.cfg.HangMin)
+	return !held && !op.awaitsLastCopy(now)
+}
+
+var phaseOf = map[falcon.RecoveryState]string{
+	falcon.RecoveryProposed: falcon.PhaseDecide, falcon.RecoverySuspend: falcon.PhaseSuspend, falcon.RecoveryReplace: falcon.PhaseReplace,
+	falcon.RecoveryTable: falcon.PhaseTable, falcon.RecoveryCollect: falcon.PhaseCollect, falcon.RecoveryRejoin: falcon.PhaseResume,
+}
+
+// bookPhase adds the time in the present state to its phase; several attempts add
+// up. Rejoin is split by the times that the ranks report, and suspend where all park: from then on
+// it waits for processes to end or for a spare.
+func (op *operation) bookPhase(now time.Time) {
+	phases, phase, spent := op.rec.PhaseMs, phaseOf[op.rec.State], ms(op.clock.spent(now))
+	if op.rec.State == falcon.RecoveryRejoin {
+		groups, restore := op.replies.slowestRejoin()
+		groups = min(groups, spent)
+		restore = min(restore, spent-groups)
+		phases[falcon.PhaseGroups] += groups
+		phases[falcon.PhaseRestore] += restore
+		spent -= groups + restore
+	}
+	if fence := ms(now.Sub(op.settledAt)); op.rec.State == falcon.RecoverySuspend && !op.settledAt.IsZero() && fence > 0 {
+		phases[falcon.PhaseFence] += fence
+		spent -= fence
+	}
+	if phase != falcon.PhaseDecide || spent > 0 {
+		phases[phase] += spent
+	}
+}
+
+func ms(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

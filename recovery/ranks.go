@@ -1,0 +1,237 @@
+package recovery
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// rankTable is the placement in force and what is known of every rank's process.
+// It knows of no recovery.
+type rankTable struct {
+	placed  falcon.Placement
+	on      map[falcon.Node][]falcon.Rank // ranks by node, ascending
+	nodes   []falcon.Node                 // keys of on, ascending
+	members []member                      // by rank
+	floor   map[falcon.Device]uint64      // lowest generation that a device's process may have: the newest launch there
+}
+
+// member is one rank's process.
+type member struct {
+	known    bool
+	proc     Process
+	beat     Beat
+	beatAt   time.Time // zero = none
+	parkedAt time.Time // since when it parks, if it does
+}
+
+func newRankTable() rankTable { return rankTable{floor: map[falcon.Device]uint64{}} }
+
+// arrange puts a placement in force.
+func (t *rankTable) arrange(p falcon.Placement) {
+	t.placed, t.on = p, map[falcon.Node][]falcon.Rank{}
+	for r, d := range p {
+		t.on[d.Node()] = append(t.on[d.Node()], falcon.Rank(r))
+	}
+	t.nodes = slices.Sorted(maps.Keys(t.on))
+}
+
+// resize forgets all processes where the number of ranks has changed.
+func (t *rankTable) resize(world int) {
+	if len(t.members) != world {
+		t.members = make([]member, world)
+	}
+}
+
+// renumber gives everything that is known of rank r to rank perm[r].
+func (t *rankTable) renumber(perm []falcon.Rank) {
+	members := make([]member, len(t.members))
+	for r, x := range t.members {
+		x.proc.Rank, x.beat.Rank = perm[r], perm[r]
+		members[perm[r]] = x
+	}
+	t.members = members
+}
+
+func (t *rankTable) placement() falcon.Placement            { return t.placed }
+func (t *rankTable) device(r falcon.Rank) falcon.Device     { return t.placed[r] }
+func (t *rankTable) node(r falcon.Rank) falcon.Node         { return t.placed[r].Node() }
+func (t *rankTable) ranksOn(n falcon.Node) []falcon.Rank    { return t.on[n] }
+func (t *rankTable) usedNodes() []falcon.Node               { return t.nodes }
+func (t *rankTable) world() int                             { return len(t.members) }
+func (t *rankTable) has(r falcon.Rank) bool                 { return r >= 0 && int(r) < len(t.members) }
+func (t *rankTable) member(r falcon.Rank) *member           { return &t.members[r] }
+func (t *rankTable) generationFloor(d falcon.Device) uint64 { return t.floor[d] }
+
+// all goes through the ranks in order.
+func (t *rankTable) all() iter.Seq2[falcon.Rank, *member] {
+	return func(yield func(falcon.Rank, *member) bool) {
+		for r := range t.members {
+			if !yield(falcon.Rank(r), &t.members[r]) {
+				return
+			}
+		}
+	}
+}
+
+// nodesOf lists the nodes of some ranks, ascending.
+func (t *rankTable) nodesOf(ranks []falcon.Rank) []falcon.Node {
+	var out []falcon.Node
+	for _, r := range ranks {
+		out = append(out, t.node(r))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// replaced forgets the process of a rank that is launched on d.
+func (t *rankTable) replaced(r falcon.Rank, d falcon.Device, generation uint64) {
+	t.members[r], t.floor[d] = member{}, generation
+}
+
+// raiseFloors has processes of older generations on the devices of p ignored.
+func (t *rankTable) raiseFloors(p falcon.Placement, generation uint64) {
+	for _, d := range p {
+		t.floor[d] = max(t.floor[d], generation)
+	}
+}
+
+// restoreFloors raises the floors to the launches of a recovery.
+func (t *rankTable) restoreFloors(c *falcon.Recovery, job Job) {
+	on := launchedOn(c)
+	for r, g := range c.Launched {
+		if r >= 0 && int(r) < len(on) && (g <= job.Generation || c.JobEpoch == job.Epoch) {
+			t.floor[on[r]] = max(t.floor[on[r]], g)
+		}
+	}
+	if c.Shrink != nil && c.NoReturn && c.JobEpoch == job.Epoch {
+		t.raiseFloors(c.Placement, c.Generation)
+	}
+}
+
+// lowerFloors removes the floors above a generation: a job that was started by
+// hand counts its generations from 0 again.
+func (t *rankTable) lowerFloors(generation uint64) {
+	maps.DeleteFunc(t.floor, func(_ falcon.Device, g uint64) bool { return g > generation })
+}
+
+// forgetAll forgets all processes.
+func (t *rankTable) forgetAll() { clear(t.members) }
+
+// keepAlive forgets all but the processes that live where p places them.
+func (t *rankTable) keepAlive(p falcon.Placement) {
+	for r := range t.members {
+		if x := &t.members[r]; !x.proc.Alive || x.proc.Node != p[r].Node() {
+			*x = member{}
+		}
+	}
+}
+
+// trainAgain forgets beats and parkings of before a rejoin: every rank has
+// reported that it trains.
+func (t *rankTable) trainAgain() {
+	for r := range t.members {
+		x := &t.members[r]
+		x.beatAt, x.beat, x.proc.Park = time.Time{}, Beat{}, nil
+	}
+}
+
+// skip takes a pause of the console itself out of every rank's silence.
+func (t *rankTable) skip(gap time.Duration, now time.Time) {
+	for r := range t.members {
+		if x := &t.members[r]; !x.beatAt.IsZero() {
+			x.beatAt = earlier(x.beatAt.Add(gap), now)
+		}
+	}
+}
+
+// anyEnded reports whether a process of the node has ended by itself.
+func (t *rankTable) anyEnded(n falcon.Node) bool {
+	return slices.ContainsFunc(t.on[n], func(r falcon.Rank) bool { x := t.member(r); return x.ended() && !x.proc.Normal })
+}
+
+func (t *rankTable) anyAlive() bool {
+	return slices.ContainsFunc(t.members, func(x member) bool { return x.alive() })
+}
+
+// anyFailed reports whether a process is known to have ended without success.
+func (t *rankTable) anyFailed() bool {
+	return slices.ContainsFunc(t.members, func(x member) bool { return x.ended() && !x.proc.Normal && x.proc.Exit != "" })
+}
+
+// slowest describes the ranks that are at the oldest iteration.
+func (t *rankTable) slowest() string {
+	low, first, n, with := int64(-1), falcon.Rank(0), 0, 0
+	for r, x := range t.all() {
+		if x.beatAt.IsZero() {
+			continue
+		}
+		with++
+		switch {
+		case n == 0 || x.beat.Iteration < low:
+			low, first, n = x.beat.Iteration, r, 1
+		case x.beat.Iteration == low:
+			n++
+		}
+	}
+	if n == 0 || low < 0 {
+		return "none was heard of before"
+	}
+	if n == with {
+		return fmt.Sprintf("all ranks stand at iteration %d", low)
+	}
+	return fmt.Sprintf("%d of %d ranks, the first of them rank %d, stand at iteration %d, behind the others", n, with, first, low)
+}
+
+func (x *member) alive() bool { return x.known && x.proc.Alive }
+
+func (x *member) ended() bool { return x.known && !x.proc.Alive }
+
+// outdates reports whether a report is older than what is known of the rank.
+func (x *member) outdates(p Process) bool {
+	return x.known && (p.Generation < x.proc.Generation || (!x.proc.Alive && p.Pid == x.proc.Pid) || (!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid))
+}
+
+// report takes the newest report of the rank's process.
+func (x *member) report(now time.Time, p Process) {
+	if p.Park != nil && (x.proc.Park == nil || x.proc.Pid != p.Pid) {
+		x.parkedAt = now
+	}
+	x.known, x.proc = true, p
+}
+
+// hookAge is for how long the side thread of the rank's hook is silent.
+func (x *member) hookAge() time.Duration {
+	return time.Duration(x.beat.HookAgeMs * float64(time.Millisecond))
+}
+
+// waitsSince is when a rank that waits began to.
+func (x *member) waitsSince() time.Time {
+	if x.proc.Park != nil {
+		return x.parkedAt
+	}
+	return x.beatAt.Add(-time.Duration(x.beat.WaitingMs * float64(time.Millisecond)))
+}
+
+// activity is what the rank's newest beat shows in a stall.
+func (x *member) activity(now time.Time, beat time.Duration) activity {
+	switch {
+	case !x.alive():
+		return unknown
+	case x.proc.Park != nil:
+		return waiting // to rejoin
+	case x.beatAt.IsZero() || now.Sub(x.beatAt) > 2*beat:
+		return unknown
+	case x.hookAge() > 2*beat:
+		return frozen
+	case !x.beat.WaitingKnown:
+		return unknown
+	case x.beat.WaitingMs >= ms(beat):
+		return waiting
+	}
+	return busy
+}

@@ -1,0 +1,194 @@
+package recovery
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// stalled is for how long no iteration has begun although one should have: two
+// beats longer than usual; 0 = it goes on, or that is unknown.
+func (d *detector) stalled(now time.Time) time.Duration {
+	usual, known := d.pace.usual()
+	if !known {
+		usual = d.cfg.HangMin
+	}
+	idle := d.pace.idleTime(now)
+	if d.pace.held || d.pace.newest < 0 || idle < 2*d.cfg.Beat+usual {
+		return 0
+	}
+	return idle
+}
+
+// notBegun is for how long a job has not begun its first iteration, from HangMin
+// on: before that it may load, compile or warm up. 0 = it has begun one, or that is
+// unknown.
+func (d *detector) notBegun(now time.Time) time.Duration {
+	idle := d.pace.idleTime(now)
+	if d.pace.newest >= 0 || d.pace.held || idle < d.cfg.HangMin {
+		return 0
+	}
+	return idle
+}
+
+// standstill is for how long the job stalls, by its iterations, or by ranks that all
+// wait: they know it before the beats show that no iteration begins; 0 = it goes on,
+// or that is unknown.
+func (d *detector) standstill(now time.Time, t testimony) time.Duration {
+	usual, known := d.pace.usual()
+	stall := d.stalled(now)
+	switch {
+	case stall > 0 || d.pace.held:
+		return stall
+	case d.pace.newest < 0 && t.vouched(): // a job begins when it does: all but some have, for long
+		return max(0, now.Sub(t.since)-d.cfg.HangMin)
+	case d.pace.newest < 0 || !known || !t.vouched() || d.pace.idleTime(now) < 2*d.cfg.Beat || now.Sub(t.since) < 2*d.cfg.Beat+usual:
+		return 0
+	}
+	return now.Sub(t.since)
+}
+
+// stallUnexplained reports whether the job stalls, and no rank that is heard
+// explains it: by its own work, or by its end with success.
+func (d *detector) stallUnexplained(now time.Time) bool {
+	return d.stalled(now)+d.notBegun(now) > 0 && !d.finishing() && d.collectTestimony(now).busy == 0
+}
+
+// hang finds a job whose processes live and which does not move. What to
+// do about it is for a person to decide.
+func (d *detector) hang(now time.Time) (falcon.Fault, bool) {
+	if d.pace.hung {
+		return falcon.Fault{}, false
+	}
+	limit := max(time.Duration(d.cfg.HangFactor*float64(d.pace.typical())), d.cfg.HangMin)
+	stall := d.stalled(now)
+	if begin := d.notBegun(now); begin > 0 {
+		if t := d.collectTestimony(now); t.vouched() {
+			stall = min(begin, now.Sub(t.since))
+		} else if d.hear.exhausted(now, d.cfg.HangMin) { // it may have begun unheard
+			stall = begin
+		}
+	}
+	if stall < limit || !d.ranks.anyAlive() {
+		return falcon.Fault{}, false
+	}
+	d.pace.hung = true
+	return falcon.Fault{
+		Kind: falcon.FaultHang, FirstNs: d.pace.moved.UnixNano(),
+		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), d.soundness(now)), d.ranks.slowest()},
+	}, true
+}
+
+// empty finds a job of which no process is left although all its nodes are
+// heard: they ended unseen. Somebody may have stopped it.
+func (d *detector) empty(now time.Time) (falcon.Fault, bool) {
+	idle := d.pace.idleTime(now)
+	if d.pace.hung || d.pace.held || d.ends.any() || d.hear.holds() || d.ranks.anyAlive() || idle < d.cfg.HangMin || d.nodes.anyMissing(d.ranks.usedNodes(), now) {
+		return falcon.Fault{}, false
+	}
+	d.pace.hung = true
+	return falcon.Fault{
+		Kind: falcon.FaultHang, FirstNs: d.pace.moved.UnixNano(),
+		Evidence: []string{fmt.Sprintf("%s for %.0f s, and nobody saw how they ended", noneLeft, idle.Seconds())},
+	}, true
+}
+
+// noneLeft begins the evidence that all processes are gone.
+const noneLeft = "all nodes are heard, and none has had a process of the job"
+
+// unheardOf begins the part of a hang's evidence that names silent nodes.
+const unheardOf = "and nothing is heard of "
+
+// soundness describes the condition of the nodes of a job that hangs.
+func (d *detector) soundness(now time.Time) string {
+	var silent []falcon.Node
+	for _, n := range d.ranks.usedNodes() {
+		if d.nodes.host(n, now).unheard(now) {
+			silent = append(silent, n)
+		}
+	}
+	if len(silent) == 0 {
+		return "all processes and their hooks are alive"
+	}
+	return unheardOf + nodeList(silent)
+}
+
+// secondSign is the second sign against a silent node, empty = none. While iterations
+// begin there is none: they prove that all ranks live. Where no node is heard
+// it is unknown whether any begin.
+func (d *detector) secondSign(now time.Time, n falcon.Node, t testimony, stall time.Duration) string {
+	h := d.nodes.host(n, now)
+	if d.op.underway() {
+		return d.secondSignInRecovery(now, n, h)
+	}
+	switch {
+	case stall == 0, t.nodes == 0, t.busy > 0, d.someLeaving(now) && stall < d.cfg.LeaveStall: // it may be one of theirs
+		return ""
+	case h.reportsFatal(now):
+		return deviceText(h.fatal)
+	case d.policy.Recovery.FenceAlone && d.pace.newest >= 0:
+		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and policy takes a silent agent for enough", stall.Seconds())
+	case d.ranks.anyEnded(n):
+		return "a process on it has ended"
+	}
+	return t.against(stall, d.cfg.UnvouchedStall)
+}
+
+// secondSignInRecovery is the same in a recovery: there no iterations begin, and a
+// node that all wait for is not heard.
+func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *host) string {
+	idle := d.op.clock.idle(now)
+	if h.leaving(now) && idle < d.cfg.LeaveStall {
+		return ""
+	}
+	switch {
+	case h.reportsFatal(now):
+		return deviceText(h.fatal)
+	case d.policy.Recovery.FenceAlone:
+		return "policy takes a silent agent for enough"
+	case d.ranks.anyEnded(n):
+		return "a process on it has ended"
+	case d.op.waitsFor(n) && idle >= d.patience() && d.onlySilent(now) && !d.op.irreplaceable(now, n) && !d.othersBusy(now):
+		return "the recovery waits for nothing but silent nodes"
+	}
+	return ""
+}
+
+// onlySilent reports whether all nodes that are heard have done what the present state
+// asks.
+func (d *detector) onlySilent(now time.Time) bool {
+	return !slices.ContainsFunc(d.ranks.usedNodes(), func(n falcon.Node) bool {
+		return d.nodes.host(n, now).missedBeats(now) < d.cfg.Dead && d.op.waitsFor(n)
+	})
+}
+
+// leftByThemselves reports whether the recovery began because ranks that are
+// heard left training by themselves: their communicators broke, so that a peer
+// is gone.
+func (d *detector) leftByThemselves() bool {
+	return d.op.rec.State == falcon.RecoverySuspend && slices.ContainsFunc(d.op.rec.Faults, func(f falcon.Fault) bool {
+		return f.Kind == falcon.FaultHang && f.Node != ""
+	})
+}
+
+// othersBusy reports whether ranks that have rejoined are in their own code, or in
+// storage: a rank that waits for no other is no sign against a node that is not heard.
+func (d *detector) othersBusy(now time.Time) bool {
+	return d.op.rec.State == falcon.RecoveryRejoin && len(d.op.replies.rejoined) > 0 && d.collectTestimony(now).busy > 0
+}
+
+// patience is how long nothing may bring a recovery forward before nodes that are
+// not heard are at fault for it. Once a rank trains again, all have built the
+// groups with it: beats of the iterations that begin may then speak for them.
+func (d *detector) patience() time.Duration {
+	switch {
+	case d.leftByThemselves():
+		return 0
+	case d.op.rec.State != falcon.RecoveryRejoin || len(d.op.replies.rejoined) == 0:
+		return 2 * d.cfg.Beat
+	}
+	usual, _ := d.pace.usual()
+	return 4*d.cfg.Beat + min(3*usual, d.cfg.HangMin)
+}

@@ -1,0 +1,75 @@
+package recovery
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// generations counts the generations of rank tables, communicators and processes.
+type generations struct{ highest uint64 }
+
+// raise has the next generation be higher than one that was used.
+func (g *generations) raise(used uint64) { g.highest = max(g.highest, used) }
+
+// next is one that was never used, nor by the job itself.
+func (g *generations) next(job uint64) uint64 {
+	g.highest = max(g.highest, job) + 1
+	return g.highest
+}
+
+// stoppage is the state of a job that is stopped after a recovery without success: no
+// recovery is opened until a new job epoch starts it, or somebody demands one.
+type stoppage struct {
+	stopped bool
+	since   time.Time
+	left    leftovers
+}
+
+func (s *stoppage) begin(now time.Time) { s.stopped, s.since = true, now }
+
+func (s *stoppage) reopen() { s.stopped = false }
+
+// over reports whether iterations begin in the stopped job.
+func (s *stoppage) over(p *progress, beat time.Duration) bool {
+	return s.stopped && p.grew.After(s.since.Add(2*beat))
+}
+
+// hasLeftovers reports whether processes still wait some beats later.
+func (s *stoppage) hasLeftovers(now time.Time, beat time.Duration) bool {
+	return s.stopped && len(s.left) > 0 && !now.Before(s.since.Add(2*beat))
+}
+
+// leftovers are processes that wait in a generation while the job is stopped after a
+// recovery without success: pid by rank on each node, in the placement or not.
+type leftovers map[falcon.Node]map[falcon.Rank]int
+
+// hear takes a report of a process.
+func (l leftovers) hear(p Process, jobStopped bool) {
+	waits := p.Alive && p.Park != nil && p.Park.Generation > 0 // a process that left training by itself is in none
+	switch {
+	case jobStopped && waits && p.Rank >= 0:
+		if l[p.Node] == nil {
+			l[p.Node] = map[falcon.Rank]int{}
+		}
+		l[p.Node][p.Rank] = p.Pid
+	case l[p.Node][p.Rank] == p.Pid:
+		delete(l[p.Node], p.Rank)
+	}
+}
+
+// take lists what waits, ascending, and forgets it.
+func (l leftovers) take() (nodes []falcon.Node, ranks []falcon.Rank) {
+	for n, on := range l {
+		if len(on) > 0 {
+			nodes = append(nodes, n)
+		}
+		ranks = slices.AppendSeq(ranks, maps.Keys(on))
+	}
+	clear(l)
+	slices.Sort(nodes)
+	slices.Sort(ranks)
+	return nodes, slices.Compact(ranks)
+}

@@ -1,0 +1,109 @@
+package recovery
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// beginAttempt starts a generation of its own, in which all that lives parks.
+func (w *workflow) beginAttempt(now time.Time, why string) {
+	c := w.op.rec
+	if !w.job.Adapter {
+		w.restartWhole(now, "the job has no adapter: its processes can't park")
+		return
+	}
+	if c.Attempts >= generationsMost {
+		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%d generations came to nothing; look at the faults, then start the job again from its checkpoint", c.Attempts))
+		return
+	}
+	w.ends.forgetOpen() // a rank without a process is found when all others are suspended
+	w.op.beginAttempt(now, w.generations.next(w.job.Generation), why)
+	w.orders.suspend()
+	what := "so that all rejoin"
+	if len(c.Pending) > 0 {
+		what = "to make " + rankList(c.Pending) + " anew"
+	}
+	w.out.note("recovery", 1, "%s: generation %d: the job is suspended %s", c.ID, c.Generation, what)
+}
+
+func (w *workflow) onSuspended(now time.Time, s Suspended) {
+	c := w.op.rec
+	if c == nil || s.Generation != c.Generation || w.op.isFenced(s.Node) || len(w.ranks.ranksOn(s.Node)) == 0 {
+		return
+	}
+	if c.State != falcon.RecoverySuspend || c.Whole {
+		return
+	}
+	switch {
+	case s.Refused != "" && s.Late:
+		return // the state's own deadline judges that
+	case s.Refused != "":
+		w.restartWhole(now, fmt.Sprintf("node %s can't suspend: %s", s.Node, s.Refused))
+		return
+	}
+	if w.op.replies.acknowledge(s.Node) {
+		w.op.clock.advance(now)
+	}
+	for _, r := range w.ranks.ranksOn(s.Node) {
+		w.suspendLateRank(now, r)
+	}
+}
+
+// onProcess takes a report of the process of rank r in the recovery.
+func (w *workflow) onProcess(now time.Time, r falcon.Rank) {
+	w.op.processReported(now, r)
+	w.suspendLateRank(now, r)
+}
+
+// suspendLateRank begins another generation where the present suspension does not
+// reach the process launched for rank r.
+func (w *workflow) suspendLateRank(now time.Time, r falcon.Rank) {
+	if w.op.missedSuspension(r) {
+		w.beginAttempt(now, fmt.Sprintf("rank %d came up after its node had acknowledged the suspension", r))
+	}
+}
+
+// finishSuspend goes on to the replacement once all who stay are parked.
+func (w *workflow) finishSuspend(now time.Time) bool {
+	if now.Before(w.op.gatherUntil) || !w.op.replies.allSuspended(w.op.rec.Fenced) {
+		return false
+	}
+	if w.finishIfOver(now); w.op.rec == nil {
+		return false
+	}
+	if w.onMissing(now) {
+		return true
+	}
+	if w.op.waitsToPark() {
+		return false
+	}
+	if w.op.settledAt.IsZero() {
+		w.op.settledAt = now
+	}
+	stop, done := w.orders.stop()
+	if len(stop) > 0 {
+		w.op.clock.advance(now)
+	}
+	return done && w.beginReplace(now)
+}
+
+// onMissing finds ranks of which no process is left although their node has reported
+// all of its processes.
+func (w *workflow) onMissing(now time.Time) bool {
+	found := false
+	for r, x := range w.ranks.all() {
+		n := w.ranks.node(r)
+		if x.alive() || w.op.replies.awaited[r] || w.op.isFenced(n) || slices.Contains(w.op.rec.Pending, r) {
+			continue
+		}
+		found = true
+		w.onFault(now, falcon.Fault{
+			Kind: falcon.FaultExit, Node: n, Device: w.ranks.device(r), Ranks: []falcon.Rank{r}, FirstNs: now.UnixNano(),
+			Evidence: []string{fmt.Sprintf("no process of rank %d is left on %s", r, w.ranks.device(r))},
+		})
+	}
+	return found
+}

@@ -1,0 +1,210 @@
+package recovery
+
+import (
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/replica"
+)
+
+// parked reports whether rank r's process parks in the present attempt.
+func (op *operation) parked(r falcon.Rank) bool {
+	x := op.ranks.member(r)
+	return x.alive() && x.proc.Park != nil && x.proc.Park.Generation == op.rec.Generation
+}
+
+// firstUnparked finds the first rank whose process does not park in the present
+// attempt.
+func (op *operation) firstUnparked() (falcon.Rank, bool) {
+	for r := range op.ranks.all() {
+		if !op.parked(r) {
+			return r, true
+		}
+	}
+	return 0, false
+}
+
+// launchParked reports whether the process launched for rank r parks.
+func (op *operation) launchParked(r falcon.Rank) bool {
+	x := op.ranks.member(r)
+	return x.alive() && x.proc.Generation == op.rec.Launched[r] && x.proc.Park != nil
+}
+
+// processReported takes a report of rank r's process.
+func (op *operation) processReported(now time.Time, r falcon.Rank) {
+	if op.rec.State == falcon.RecoverySuspend && op.parked(r) {
+		op.clock.advance(now)
+	}
+	if op.replies.awaited[r] && op.launchParked(r) {
+		op.replies.arrived(r)
+		op.clock.advance(now)
+	}
+}
+
+// missedSuspension reports whether the process launched for rank r waits in an older
+// generation although its node has acknowledged the present suspension. The
+// node's agent was replaced in between and does not know of it: only a new order
+// makes the process park.
+func (op *operation) missedSuspension(r falcon.Rank) bool {
+	x := op.ranks.member(r)
+	return op.rec.State == falcon.RecoverySuspend && !op.rec.Whole && op.replies.suspended[x.proc.Node] && op.launchParked(r) && x.proc.Park.Generation < op.rec.Generation
+}
+
+// waitsFor reports whether the present state waits for something of node n.
+func (op *operation) waitsFor(n falcon.Node) bool {
+	switch {
+	case op.isFenced(n):
+		return false
+	case op.rec.State == falcon.RecoverySuspend && op.rec.Whole:
+		return op.agents[n] && op.agentAway(n)
+	case op.rec.State == falcon.RecoverySuspend && !op.replies.suspended[n]:
+		return true
+	case op.rec.State == falcon.RecoveryTable:
+		return !op.replies.tabled[n]
+	}
+	return slices.ContainsFunc(op.ranks.ranksOn(n), op.waitsForRank)
+}
+
+// waitsForRank reports whether the present state waits for the process of rank r.
+func (op *operation) waitsForRank(r falcon.Rank) bool {
+	switch op.rec.State {
+	case falcon.RecoverySuspend:
+		return op.ranks.member(r).alive() && !op.replies.awaited[r] && !op.isFenced(op.ranks.node(r)) && (op.replies.stopping[r] || !op.parked(r))
+	case falcon.RecoveryReplace:
+		return op.replies.awaited[r]
+	case falcon.RecoveryCollect:
+		return !op.parked(r)
+	case falcon.RecoveryRejoin:
+		return !op.replies.hasRejoined(r)
+	}
+	return false
+}
+
+// waitsToPark reports whether the suspension waits for a process that is not ordered
+// to end.
+func (op *operation) waitsToPark() bool {
+	for r := range op.ranks.all() {
+		if op.waitsForRank(r) && !op.replies.stopping[r] {
+			return true
+		}
+	}
+	return false
+}
+
+// confirmAbove is the iteration above which one is new. Those of a rejoin come after
+// the one that it resumes at: that has begun on each rank by itself.
+func (op *operation) confirmAbove() int64 {
+	if op.rec != nil && op.rec.State == falcon.RecoveryRejoin {
+		return op.rec.Resume
+	}
+	return op.pace.newestOwn
+}
+
+// rankSucceeded takes a rank's end with success.
+func (op *operation) rankSucceeded(now time.Time) {
+	if op.rec != nil {
+		op.clock.advance(now)
+		op.rankFinished = op.rec.State == falcon.RecoveryRejoin
+	}
+}
+
+// rejoinedBeforeEnd takes an ended process's report of its rejoin in place of its
+// agent's answer, which may be lost.
+func (op *operation) rejoinedBeforeEnd(p Process) {
+	if c := op.rec; c != nil && c.State == falcon.RecoveryRejoin && p.Rejoined == c.Generation && !op.replies.hasRejoined(p.Rank) {
+		op.replies.rejoined[p.Rank] = Rejoined{Rank: p.Rank, Generation: c.Generation, Iteration: c.Resume}
+	}
+}
+
+// trusted are the steps that survivors hold, without those that parked inside the
+// optimizer or hold nothing.
+func (op *operation) trusted() map[falcon.Rank]falcon.RankHold {
+	out := make(map[falcon.Rank]falcon.RankHold, op.ranks.world())
+	for r, x := range op.ranks.all() {
+		p := x.proc.Park
+		if p.Joining || p.Tag == -1 || p.Hold.Steps[0] < 0 && p.Hold.Steps[1] < 0 {
+			continue
+		}
+		out[r] = p.Hold
+		op.rec.Before = max(op.rec.Before, p.Tag)
+	}
+	return out
+}
+
+// A node that is not heard may be well, and hold what no other node holds: giving
+// it up would lose the training's state. It is waited for longer than others.
+
+// holdsShard reports whether a rank's process still has its shard.
+func (op *operation) holdsShard(r falcon.Rank) bool {
+	_, replaced := op.rec.Replaced[r]
+	return !replaced && !slices.Contains(op.rec.Pending, r) && !op.isFenced(op.ranks.node(r)) && op.ranks.member(r).alive()
+}
+
+// hasLastCopy reports whether a shard would be lost with node n.
+func (op *operation) hasLastCopy(n falcon.Node) bool {
+	q := replica.Query{Layout: op.job.Layout, ZeRO: op.job.ZeRO, Placement: op.ranks.placement()}
+	if q.Check() != nil {
+		return false
+	}
+	return slices.ContainsFunc(q.Shards(), func(shard []falcon.Rank) bool {
+		here, elsewhere := false, false
+		for _, r := range shard {
+			on := op.ranks.node(r) == n
+			holds := op.holdsShard(r)
+			here, elsewhere = here || on && holds, elsewhere || !on && holds
+		}
+		return here && !elsewhere
+	})
+}
+
+// irreplaceable reports whether a node that is not heard is waited for because of what
+// it alone holds.
+func (op *operation) irreplaceable(now time.Time, n falcon.Node) bool {
+	return op.job.Checkpoint < 0 && op.clock.spent(now) < op.cfg.AgentWait && op.nodes.host(n, now).unheard(now) && op.hasLastCopy(n)
+}
+
+// awaitsLastCopy reports whether the present state waits for such a node.
+func (op *operation) awaitsLastCopy(now time.Time) bool {
+	return op.underway() && !op.rec.Whole && slices.ContainsFunc(op.ranks.usedNodes(), func(n falcon.Node) bool { return op.waitsFor(n) && op.irreplaceable(now, n) })
+}
+
+// agentAway reports whether a node's agent is not connected, and was not given up.
+func (op *operation) agentAway(n falcon.Node) bool {
+	return op.job.Away[n] && !op.job.CanLaunch[n] && !op.isFenced(n)
+}
+
+// missingAgents are the nodes whose agents are waited for and still away, ascending.
+func (op *operation) missingAgents() []falcon.Node {
+	var out []falcon.Node
+	for n := range op.agents {
+		if op.agentAway(n) {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// launched are the ranks launched in the present generation, ascending.
+func (op *operation) launched() []falcon.Rank {
+	var out []falcon.Rank
+	for r, g := range op.rec.Launched {
+		if g == op.rec.Generation {
+			out = append(out, r)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// awaitLaunched waits for those launched in this recovery that don't park yet.
+func (op *operation) awaitLaunched() {
+	var ranks []falcon.Rank
+	for r := range op.rec.Launched {
+		if op.ranks.has(r) && !op.launchParked(r) && !slices.Contains(op.rec.Pending, r) {
+			ranks = append(ranks, r)
+		}
+	}
+	op.replies.await(ranks)
+}

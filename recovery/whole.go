@@ -1,0 +1,168 @@
+package recovery
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// restartWhole hands the job over to a whole restart, since survivors can't be
+// kept. Where no checkpoint is known of it might begin from nothing: that is
+// for a person to decide.
+func (w *workflow) restartWhole(now time.Time, why string) {
+	c := w.op.rec
+	c.Whole, c.Reason = true, why
+	if w.job.Checkpoint < 0 && (c.DecidedBy == byPolicyName || c.DecidedBy == "") {
+		w.proposeAgain(now)
+		return
+	}
+	w.launchWhole(now)
+}
+
+// proposeAgain asks for another decision, as the plan has changed.
+func (w *workflow) proposeAgain(now time.Time) {
+	w.op.decide("", "")
+	w.op.enter(now, falcon.RecoveryProposed, 0)
+	w.propose(now)
+}
+
+// launchWhole starts the whole job again, once the agents that it needs are there.
+func (w *workflow) launchWhole(now time.Time) {
+	c := w.op.rec
+	a := w.alloc.assign(now)
+	if c.Shrink != nil {
+		if w.shrinkLost() {
+			w.proposeAgain(now)
+			return
+		}
+		a.placement, a.lack = c.Shrink.Placement, ""
+	}
+	for _, d := range a.placement {
+		if a.lack == "" && !w.alloc.canLaunch(d.Node()) {
+			a.lack = fmt.Sprintf("node %s can't start processes: give its agent a launch command", d.Node())
+		}
+	}
+	if a.lack != "" {
+		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%s; a whole restart is not possible: %s; start the job again by hand", c.Reason, a.lack))
+		return
+	}
+	if w.awaitAgents(now, a.placement) {
+		return
+	}
+	c.Reason, w.op.agents = wholeReason(c), nil
+	a.launch = a.launch[:0]
+	for r := range w.ranks.all() {
+		a.launch = append(a.launch, r)
+	}
+	c.Generation, c.Attempts, c.NoReturn = w.generations.next(w.job.Generation), c.Attempts+1, true
+	w.op.enter(now, falcon.RecoveryReplace, w.cfg.RestartMost)
+	w.applyAssignment(a)
+	w.orders.restart()
+	w.out.note("recovery", 2, "%s: %s: the whole job starts anew from the newest checkpoint", c.ID, c.Reason)
+}
+
+// An agent that is between two connections is no reason against a whole restart:
+// it is waited for before anything is ended or fenced, so that whoever approved
+// may still abort, and a node that stays away can still be replaced.
+
+// awaitsAgents begins what is added to a recovery's reason meanwhile.
+const awaitsAgents = "; it waits up to "
+
+// awaitAgents has a whole restart wait for the agents that it needs; false =
+// all are here. The wait is counted from its beginning, whoever comes and goes.
+func (w *workflow) awaitAgents(now time.Time, on falcon.Placement) bool {
+	c, away := w.op.rec, map[falcon.Node]bool{}
+	for _, d := range on {
+		if n := d.Node(); w.op.agentAway(n) {
+			away[n] = true
+		}
+	}
+	if len(away) == 0 {
+		return false
+	}
+	if w.op.agents == nil || !now.Before(w.op.clock.deadline) {
+		w.op.enter(now, falcon.RecoverySuspend, w.cfg.AgentWait)
+		w.op.settledAt = now
+	}
+	w.op.agents = away
+	why := wholeReason(c) + awaitsAgents + fmt.Sprintf("%s for %s to come back: see that falcon-agent runs there, or abort", w.cfg.AgentWait, agentsOf(w.op.missingAgents()))
+	if c.Reason != why {
+		c.Reason = why
+		w.op.markChanged()
+		w.out.note("recovery", 2, "%s waits: %s", c.ID, why)
+	}
+	return true
+}
+
+// finishAgentWait plans again once none is waited for any more: each is here, or was
+// given up.
+func (w *workflow) finishAgentWait(now time.Time) bool {
+	if len(w.op.missingAgents()) > 0 {
+		return false
+	}
+	w.launchWhole(now)
+	return w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend
+}
+
+func agentsOf(nodes []falcon.Node) string {
+	if len(nodes) == 1 {
+		return "the agent of " + nodeList(nodes)
+	}
+	return "the agents of " + nodeList(nodes)
+}
+
+// onNoSpare follows when no spare came in time. Fewer replicas are another plan than
+// the one that was approved: somebody must decide again.
+func (w *workflow) onNoSpare(now time.Time, a assignment) {
+	c := w.op.rec
+	s, _ := w.alloc.shrinkPlan(a)
+	if s == nil {
+		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("no spare came within %s: %s; bring one and start the job again from its checkpoint", w.cfg.SpareWait, a.lack))
+		return
+	}
+	c.Whole, c.Shrink, c.Reason = true, s, shrinkReason(s)
+	w.op.awaitsSpare = false
+	w.proposeAgain(now)
+}
+
+// reviseShrink looks again at a proposal to go on with fewer replicas: others may
+// be lost since, or a spare may have come after all. False = the recovery is over.
+func (w *workflow) reviseShrink(now time.Time, a assignment) bool {
+	c := w.op.rec
+	if a.lack == "" {
+		c.Whole, c.Shrink, c.Reason = false, nil, ""
+		w.op.setDeadline(now, 0)
+		w.out.note("recovery", 1, "%s: a spare came: no replica is given up", c.ID)
+		return true
+	}
+	s, _ := w.alloc.shrinkPlan(a)
+	if s == nil {
+		w.finish(now, falcon.RecoveryFailed, a.lack+"; bring a spare and start the job again from its checkpoint")
+		return false
+	}
+	c.Shrink = s
+	return true
+}
+
+// shrinkLost reports whether a replica that was to stay is lost as well: the smaller
+// world that was approved can't be had.
+func (w *workflow) shrinkLost() bool {
+	return slices.ContainsFunc(w.op.rec.Shrink.Placement, func(d falcon.Device) bool { return w.op.isFenced(d.Node()) })
+}
+
+// applyShrink puts the smaller world in force, as far as launches are concerned:
+// what was launched for ranks of the world before means nothing in it.
+func (w *workflow) applyShrink() {
+	c := w.op.rec
+	clear(c.Replaced)
+	clear(c.Launched)
+	w.ranks.forgetAll()
+	w.ranks.raiseFloors(c.Placement, c.Generation)
+	for r, d := range c.Shrink.Placement {
+		c.Replaced[falcon.Rank(r)], c.Launched[falcon.Rank(r)] = d, c.Generation
+	}
+	c.Splits = slices.Clone(c.Shrink.Splits)
+	c.Pending, c.Survivors = nil, nil
+}

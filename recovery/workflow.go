@@ -1,0 +1,286 @@
+package recovery
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// workflow takes the recovery in progress from state to state, from its first fault to
+// its end. It gives orders through the operation, and notes through the outbox.
+type workflow struct {
+	*jobState
+	op       *operation
+	hist     *history
+	out      *outbox
+	orders   orders
+	alloc    allocator
+	approval approval
+
+	generations generations
+	stop        stoppage
+}
+
+func newWorkflow(job *jobState, op *operation, hist *history, out *outbox) workflow {
+	return workflow{
+		jobState: job, op: op, hist: hist, out: out, stop: stoppage{left: leftovers{}},
+		orders:   orders{jobState: job, op: op, out: out},
+		alloc:    allocator{jobState: job, op: op, hist: hist},
+		approval: approval{jobState: job, op: op, hist: hist},
+	}
+}
+
+// onFault takes a fault that is certain: it opens a recovery, joins the one in
+// progress, or has it begin again with the next generation.
+func (w *workflow) onFault(now time.Time, f falcon.Fault) {
+	if w.ends.finished || w.op.rec == nil && w.stop.stopped || w.op.rec != nil && w.op.rec.Whole && w.op.rec.State == falcon.RecoveryReplace {
+		return // the job has finished, is stopped already, or starts again as a whole
+	}
+	f.DetectedNs = now.UnixNano()
+	if w.op.rec == nil {
+		w.open(now, f)
+	}
+	f = w.op.addFault(now, f)
+	w.out.note("fault", 2, "%s: %s", w.op.rec.ID, strings.Join(f.Evidence, "; "))
+	switch w.op.rec.State {
+	case falcon.RecoveryProposed:
+		w.propose(now)
+	case falcon.RecoverySuspend:
+		w.op.gather(now)
+	default:
+		w.beginAttempt(now, "")
+	}
+}
+
+// open starts a recovery, which waits for its decision.
+func (w *workflow) open(now time.Time, f falcon.Fault) {
+	first := f.FirstNs
+	if first == 0 || first > now.UnixNano() {
+		first = now.UnixNano()
+	}
+	clear(w.stop.left)
+	w.op.open(now, &falcon.Recovery{
+		ID: w.hist.takeID(), State: falcon.RecoveryProposed, Generation: w.generations.highest, JobEpoch: w.job.Epoch,
+		Replaced: map[falcon.Rank]falcon.Device{}, Launched: map[falcon.Rank]uint64{}, Placement: slices.Clone(w.job.Placement),
+		Splits: slices.Clone(w.job.Splits), Resume: falcon.NoIteration, Before: w.pace.newest, StartedNs: first,
+		PhaseMs:   map[string]float64{falcon.PhaseDetect: ms(time.Duration(now.UnixNano() - first))},
+		PredictMs: w.hist.predict(w.job.StateMB),
+	})
+	w.hist.add(w.op.rec)
+	w.op.markChanged()
+}
+
+// losesNode reports whether a fault takes its node with it: the node can't be trusted
+// to run the rank again, and what still runs on it is stopped.
+func losesNode(f falcon.Fault) bool {
+	return f.Kind == falcon.FaultNode || f.Kind == falcon.FaultFrozen || f.Kind == falcon.FaultDevice
+}
+
+// mergeFault adds a later sign against the same node to its fault.
+func mergeFault(o *falcon.Fault, f falcon.Fault) {
+	o.Evidence = append(o.Evidence, f.Evidence...)
+	for _, r := range f.Ranks {
+		if !slices.Contains(o.Ranks, r) {
+			o.Ranks = append(o.Ranks, r)
+		}
+	}
+	slices.Sort(o.Ranks)
+	if f.AskedBy == "" {
+		o.AskedBy = ""
+	}
+	switch {
+	case losesNode(f) && !losesNode(*o), o.Kind == falcon.FaultHang:
+		o.Kind, o.Device = f.Kind, f.Device
+	case o.Device != f.Device && !losesNode(*o):
+		o.Device = ""
+	}
+}
+
+// giveUpNode takes a node for faulty because of what it did, or did not do, in the
+// recovery itself.
+func (w *workflow) giveUpNode(now time.Time, kind falcon.FaultKind, n falcon.Node, why string) {
+	if w.op.isFenced(n) {
+		return
+	}
+	w.onFault(now, falcon.Fault{Kind: kind, Node: n, FirstNs: w.op.clock.entered.UnixNano(), Evidence: []string{why}})
+}
+
+func (w *workflow) approve(now time.Time, by, from string) {
+	c := w.op.rec
+	w.op.decide(by, from)
+	w.out.note("recovery", 1, "%s approved by %s", c.ID, by)
+	if c.Whole {
+		c.Reason = wholeReason(c)
+		w.launchWhole(now)
+		return
+	}
+	w.beginAttempt(now, "")
+}
+
+// approveByPolicy approves where the policy may act by itself.
+func (w *workflow) approveByPolicy(now time.Time) bool {
+	c := w.op.rec
+	if why := w.approval.needsPerson(now); why != "" {
+		if c.Reason != why {
+			c.Reason = why
+			w.op.setDeadline(now, 0)
+			w.out.note("recovery", 2, "%s waits for a person: %s", c.ID, why)
+		}
+		return false
+	}
+	wait := time.Duration(w.policy.Recovery.Countdown * float64(time.Second))
+	if wait > 0 && !w.op.clock.limited() {
+		c.Reason = withSubject(c, "policy approves it when its countdown ends")
+		w.op.setDeadline(now, wait)
+	}
+	if now.Before(w.op.clock.deadline) || w.approval.mayBeOver(now) {
+		return false
+	}
+	w.approve(now, byPolicyName, byPolicyName)
+	return true
+}
+
+// advance goes through the states as far as what is known allows.
+func (w *workflow) advance(now time.Time) {
+	for range 4 * generationsMost { // each state at most once a generation
+		if w.op.rec == nil || !w.hasJob || !w.advanceOnce(now) {
+			return
+		}
+	}
+}
+
+// advanceOnce reports whether the state changed, or something in it did.
+func (w *workflow) advanceOnce(now time.Time) bool {
+	switch w.op.rec.State {
+	case falcon.RecoveryProposed:
+		return w.approveByPolicy(now)
+	case falcon.RecoverySuspend:
+		if w.op.rec.Whole {
+			return w.finishAgentWait(now)
+		}
+		return w.finishSuspend(now)
+	case falcon.RecoveryReplace:
+		return !w.op.rec.Whole && len(w.op.replies.awaited) == 0 && w.beginTable(now)
+	case falcon.RecoveryTable:
+		return w.finishTable(now)
+	case falcon.RecoveryCollect:
+		return w.finishCollect(now)
+	case falcon.RecoveryRejoin:
+		return w.finishRejoin(now)
+	}
+	return false
+}
+
+// finish ends the recovery. Without success the processes that wait are ended:
+// they would hold their devices for nothing.
+func (w *workflow) finish(now time.Time, s falcon.RecoveryState, why string) {
+	c, began := w.op.rec, w.op.rec.Attempts > 0 && w.op.rec.JobEpoch == w.job.Epoch
+	w.op.enter(now, s, 0)
+	c.Reason, c.EndedNs = why, now.UnixNano()
+	if s != falcon.RecoveryResumed && began && !w.op.jobFinished && !w.ends.most(w.ranks.world()) { // else they end by themselves
+		w.orders.stopAll()
+	}
+	w.op.end()
+	w.stop.reopen()
+	if s != falcon.RecoveryResumed && (!isHang(c) || hasEvidence(c, noneLeft)) {
+		w.stop.begin(now)
+	}
+	w.pace.restart(now)
+	if s == falcon.RecoveryResumed {
+		w.adoptOutcome(c)
+		from := "" // of a whole restart, only the processes know
+		if c.Resume >= 0 {
+			from = fmt.Sprintf(" from iteration %d", c.Resume)
+		}
+		w.out.note("recovery", 1, "%s: the job trains again%s, %.1f s after the fault", c.ID, from, float64(c.EndedNs-c.StartedNs)/1e9)
+	} else {
+		w.out.note("recovery", 2, "%s is %s: %s", c.ID, s, why)
+	}
+	w.op.arrange()
+}
+
+// cancel ends the recovery because nothing is left to do, and leaves the job running.
+func (w *workflow) cancel(now time.Time, why string) {
+	w.finish(now, falcon.RecoveryCancelled, why)
+	w.stop.reopen()
+}
+
+// adoptOutcome describes the job as the recovery leaves it, until the engine does.
+func (w *workflow) adoptOutcome(c *falcon.Recovery) {
+	w.job.Placement, w.job.Generation = slices.Clone(c.Placement), max(w.job.Generation, c.Generation)
+	w.ranks.trainAgain()
+	if c.Resume >= 0 {
+		w.pace.rewind(c.Resume)
+	}
+}
+
+// newEpoch ends the recovery in progress, as the job was started again.
+func (w *workflow) newEpoch(now time.Time) {
+	w.stop.reopen()
+	clear(w.stop.left)
+	w.endByEpoch(now)
+}
+
+func (w *workflow) endByEpoch(now time.Time) {
+	c := w.op.rec
+	switch {
+	case c == nil:
+	case c.Whole && c.State == falcon.RecoveryReplace && w.job.Generation >= c.Generation:
+		c.Placement = slices.Clone(w.job.Placement)
+		w.finish(now, falcon.RecoveryResumed, c.Reason)
+	default:
+		w.cancel(now, "the job was started anew meanwhile")
+	}
+}
+
+// finishIfOver ends a recovery that the job's end has overtaken: ranks have ended
+// with success, most of them or none otherwise, and no other is heard that still
+// lives. Those that are not heard may have ended too.
+func (w *workflow) finishIfOver(now time.Time) {
+	c := w.op.rec
+	if c == nil || c.State != falcon.RecoverySuspend || c.Whole || !w.ends.any() || w.ranks.anyFailed() && !w.ends.most(w.ranks.world()) {
+		return
+	}
+	for _, x := range w.ranks.all() {
+		if x.alive() && !w.op.isFenced(x.proc.Node) && !w.nodes.host(x.proc.Node, now).unheard(now) {
+			return
+		}
+	}
+	w.op.jobFinished = true
+	w.cancel(now, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", w.ends.count(), w.ranks.world()))
+}
+
+// cancelIfHealed ends a proposal whose job goes on by itself; one that was suspended
+// does not.
+func (w *workflow) cancelIfHealed(now time.Time) {
+	c := w.op.rec
+	if c == nil || c.State != falcon.RecoveryProposed || len(c.Faults) == 0 || c.Attempts > 0 || !selfHealing(c) {
+		return
+	}
+	if w.pace.grew.After(newestFault(c).Add(2 * w.cfg.Beat)) {
+		w.cancel(now, fmt.Sprintf("iterations come again (%d): nothing is left to recover", w.pace.newestOwn))
+	}
+}
+
+// reopenIfTraining reopens a stopped job in which iterations begin.
+func (w *workflow) reopenIfTraining() {
+	if w.stop.over(&w.pace, w.cfg.Beat) {
+		w.stop.reopen()
+		w.out.note("recovery", 1, "the job goes on after all: iteration %d has begun", w.pace.newestOwn)
+	}
+}
+
+// stopLeftovers ends processes that still wait although the job is stopped: the order
+// to end them may have been lost with the engine that was to give it.
+func (w *workflow) stopLeftovers(now time.Time) {
+	if w.op.rec != nil || !w.stop.hasLeftovers(now, w.cfg.Beat) {
+		return
+	}
+	last := w.hist.last()
+	if nodes, ranks := w.stop.left.take(); len(ranks) > 0 && last.Attempts > 0 {
+		w.out.command(Stop{Generation: last.Generation, Nodes: nodes, Ranks: ranks})
+	}
+}

@@ -33,8 +33,6 @@ var oversized = map[string]int{
 	"backend/engine.Engine methods":           233,
 	"cmd/falcon-trainer/train.worker fields":  38,
 	"cmd/falcon-trainer/train.worker methods": 108,
-	"detect.Machine fields":                   41,
-	"detect.Machine methods":                  162,
 	"detect.story fields":                     36,
 	"tui.Model fields":                        46,
 	"tui.Model methods":                       226,

@@ -24,7 +24,7 @@ func TestOpenIncidentHoldsTheBaseline(t *testing.T) {
 				ms += 4 * float64(min(i-12, 10)*(i%3))
 			}
 			if i == 12 && c.open {
-				m.stories = append(m.stories, &story{Incident: falcon.Incident{ID: "INC-0001", State: falcon.IncidentVerified, OnsetIteration: i}})
+				m.incidents.list = append(m.incidents.list, &story{Incident: falcon.Incident{ID: "INC-0001", State: falcon.IncidentVerified, OnsetIteration: i}})
 			}
 			m.iterated(cell{iteration: i, ms: ms})
 		}

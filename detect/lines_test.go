@@ -94,7 +94,7 @@ func TestAnOperatorTestsALinkOffItsRing(t *testing.T) {
 	w.tests = "off"
 	w.run(20)
 	test := func() {
-		v := w.job.Validate(w.m.lineTest(w.m.stories[0]))
+		v := w.job.Validate(w.m.linkWatch.testFor(w.m.incidents.list[0]))
 		v.Ask.Incident, v.Ask.By, v.ID = "", "alice", "VAL-0100"
 		w.step(Validated{Validation: v})
 	}
@@ -112,7 +112,7 @@ func TestALinkThatIsBackOnItsRing(t *testing.T) {
 		w, l := offRing(t, seed, seed%2 == 0, func(*world) {})
 		w.run(30)
 		b := w.block(l.B)
-		back := slices.Index(w.job.Placement, w.m.job.Placement[b]) // its block now
+		back := slices.Index(w.job.Placement, w.m.job.desc.Placement[b]) // its block now
 		home := slices.IndexFunc(w.job.Placement, func(d falcon.Device) bool { return d.Node() == falcon.Node("n"+string(rune('0'+back))) })
 		w.place("INC-0001", true, swap(8, back, home))
 		w.run(60)

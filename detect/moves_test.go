@@ -173,7 +173,7 @@ func TestARestartGoesOnFromItsCheckpoint(t *testing.T) {
 		if inc := w.all[0]; inc.RelievedIteration < cleared-1 || inc.State != falcon.IncidentClosed {
 			t.Errorf("seed %d: %+v, cleared at %d\n%s", seed, inc, cleared, w.out.String())
 		}
-		if r := w.m.Recurring(); len(r) > 0 {
+		if r := w.m.culprits.recurring(); len(r) > 0 {
 			t.Errorf("seed %d: recurring %+v", seed, r)
 		}
 	}

@@ -2,7 +2,6 @@ package detect
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/failslow/falcon"
@@ -16,23 +15,23 @@ func (m *Machine) rankChange(rank falcon.Rank, s *series, c bocd.Change) {
 		return
 	}
 	at := s.iteration(c.Index)
-	if m.settling(at) || m.merges(at) {
+	if m.baseline.settling(at) || m.onsets.isPartOfOnset(at) {
 		return
 	}
-	m.alarms = append(m.alarms, alarm{rank, at, c.BeforeMs, c.AfterMs, c.Probability})
+	m.onsets.alarms = append(m.onsets.alarms, alarm{rank, at, c.BeforeMs, c.AfterMs, c.Probability})
 }
 
 // quorum opens an incident when enough ranks raised one, in case the job's own
 // series lags behind a rank that does not report.
 func (m *Machine) quorum() {
-	m.alarms = slices.DeleteFunc(m.alarms, func(a alarm) bool {
-		return m.merges(a.iteration) || m.settling(a.iteration) || m.newest-a.iteration > int64(m.cfg.History)
+	m.onsets.alarms = slices.DeleteFunc(m.onsets.alarms, func(a alarm) bool {
+		return m.onsets.isPartOfOnset(a.iteration) || m.baseline.settling(a.iteration) || m.samples.newest-a.iteration > int64(m.cfg.History)
 	})
-	need := max(2, int(m.cfg.Quorum*float64(len(m.ranks))+0.5))
-	if len(m.alarms) < need {
+	need := max(2, int(m.cfg.Quorum*float64(len(m.samples.ranks))+0.5))
+	if len(m.onsets.alarms) < need {
 		return
 	}
-	near := m.near(m.median(m.alarms))
+	near := m.onsets.alarmsNear(m.onsets.medianIteration(m.onsets.alarms))
 	if len(near) >= need {
 		m.onset(near)
 	}
@@ -40,11 +39,11 @@ func (m *Machine) quorum() {
 
 // near are the alarms placed within the merge distance of an iteration, one
 // per rank.
-func (m *Machine) near(at int64) []alarm {
+func (od *onsetDetector) alarmsNear(at int64) []alarm {
 	seen := map[falcon.Rank]bool{}
 	var out []alarm
-	for _, a := range m.alarms {
-		if d := a.iteration - at; d >= -m.cfg.MergeWithin && d <= m.cfg.MergeWithin && !seen[a.rank] {
+	for _, a := range od.alarms {
+		if d := a.iteration - at; d >= -od.cfg.MergeWithin && d <= od.cfg.MergeWithin && !seen[a.rank] {
 			seen[a.rank] = true
 			out = append(out, a)
 		}
@@ -52,7 +51,7 @@ func (m *Machine) near(at int64) []alarm {
 	return out
 }
 
-func (m *Machine) median(alarms []alarm) int64 {
+func (od *onsetDetector) medianIteration(alarms []alarm) int64 {
 	at := make([]int64, len(alarms))
 	for i, a := range alarms {
 		at[i] = a.iteration
@@ -63,75 +62,47 @@ func (m *Machine) median(alarms []alarm) int64 {
 
 // merges says that a change placed at iteration is part of an onset that was
 // already told.
-func (m *Machine) merges(iteration int64) bool {
-	if m.lastOnset == falcon.NoIteration {
+func (od *onsetDetector) isPartOfOnset(iteration int64) bool {
+	if od.lastOnset == falcon.NoIteration {
 		return false
 	}
-	d := iteration - m.lastOnset
-	return d >= -m.cfg.MergeWithin && d <= m.cfg.MergeWithin
-}
-
-// settling says that a change placed at iteration belongs to an action.
-func (m *Machine) settling(iteration int64) bool {
-	return iteration < m.settleTo && iteration >= m.settleTo-m.cfg.SettleAfter-m.cfg.SettleBefore
+	d := iteration - od.lastOnset
+	return d >= -od.cfg.MergeWithin && d <= od.cfg.MergeWithin
 }
 
 // jobChange is a change of the slowest rank's series.
 func (m *Machine) jobChange(c bocd.Change) {
-	at := m.slow.iteration(c.Index)
+	at := m.samples.slowest.iteration(c.Index)
 	switch {
 	case c.Kind == bocd.KindJitter:
-		m.dip(at, c)
-		if at-m.jitterAt > m.cfg.MergeWithin && !m.merges(at) {
-			m.jitterAt = at
-			m.note(at, "jitter", "A change by %.0f %% did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", 100*c.Change, c.BeforeMs, c.AfterMs, m.peak(c))
+		m.onsets.recordDip(at, c)
+		if at-m.onsets.jitterAt > m.cfg.MergeWithin && !m.onsets.isPartOfOnset(at) {
+			m.onsets.jitterAt = at
+			m.out.note(at, "jitter", "A change by %.0f %% did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", 100*c.Change, c.BeforeMs, c.AfterMs, m.samples.peak(c))
 		}
-	case c.Kind == bocd.KindSettled || m.settling(at):
-		m.note(at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
-		m.hurry()
-	case c.Kind == bocd.KindOnset && c.AfterMs <= m.baselineMs()*(1+m.cfg.Tracker.Verify):
-		m.note(at, "rebase", "%.1f ms after %.1f ms is no slower than the baseline", c.AfterMs, c.BeforeMs)
+	case c.Kind == bocd.KindSettled || m.baseline.settling(at):
+		m.out.note(at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
+		m.incidents.expediteAll()
+	case c.Kind == bocd.KindOnset && c.AfterMs <= m.baseline.ms()*(1+m.cfg.Tracker.Verify):
+		m.out.note(at, "rebase", "%.1f ms after %.1f ms is no slower than the baseline", c.AfterMs, c.BeforeMs)
 	case c.Kind == bocd.KindOnset:
-		if !m.merges(at) {
-			alarms := append(m.near(at), alarm{-1, at, c.BeforeMs, c.AfterMs, c.Probability})
+		if !m.onsets.isPartOfOnset(at) {
+			alarms := append(m.onsets.alarmsNear(at), alarm{-1, at, c.BeforeMs, c.AfterMs, c.Probability})
 			m.onset(alarms)
 		}
 	case c.Kind == bocd.KindRelief:
-		m.dip(at, c)
-		m.faster(at, c)
+		m.onsets.recordDip(at, c)
+		m.relief.onFaster(at, c)
 	}
 }
 
 // dip remembers where the job last got a little faster: the sign of relief
 // while an action hides the fault.
-func (m *Machine) dip(at int64, c bocd.Change) {
-	_, noise := spread(m.slow.tail(dipOver))
-	if c.BeforeMs-c.AfterMs > 2*noise && !m.settling(at) {
-		m.dipAt = m.firstFast(at, (c.BeforeMs+c.AfterMs)/2)
+func (od *onsetDetector) recordDip(at int64, c bocd.Change) {
+	_, noise := spread(od.samples.slowest.tail(dipOver))
+	if c.BeforeMs-c.AfterMs > 2*noise && !od.baseline.settling(at) {
+		od.dipAt = od.samples.firstFast(at, (c.BeforeMs+c.AfterMs)/2)
 	}
-}
-
-// firstSlow moves a placement past a hiccup before the change: to the first
-// iteration that is slow together with the one after it.
-func (m *Machine) firstSlow(at int64, middle float64) int64 {
-	for i := max(m.slow.indexOf(at), m.slow.seen-len(m.slow.ms)); i+1 < m.slow.seen; i++ {
-		if m.slow.value(i) > middle && m.slow.value(i+1) > middle {
-			return m.slow.iteration(i)
-		}
-	}
-	return at
-}
-
-// dipOver is how many iterations tell the noise that a dip must exceed.
-const dipOver = 32
-
-// peak is the largest value around a change that did not last.
-func (m *Machine) peak(c bocd.Change) float64 {
-	top := c.AfterMs
-	for i := max(c.Index-2, m.slow.seen-len(m.slow.ms), 0); i < m.slow.seen; i++ {
-		top = max(top, m.slow.value(i))
-	}
-	return top
 }
 
 // onset opens one story for alarms that mean the same. It stays untold until it
@@ -139,43 +110,52 @@ func (m *Machine) peak(c bocd.Change) float64 {
 // until a profile says whether somebody new is slow.
 func (m *Machine) onset(alarms []alarm) {
 	slices.SortFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.iteration, b.iteration) })
-	at := m.median(alarms)
+	at := m.onsets.medianIteration(alarms)
 	best := slices.MaxFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.afterMs, b.afterMs) })
-	at = m.firstSlow(at, (best.beforeMs+best.afterMs)/2)
-	m.lastOnset, m.alarms = at, nil
+	at = m.samples.firstSlow(at, (best.beforeMs+best.afterMs)/2)
+	m.onsets.lastOnset, m.onsets.alarms = at, nil
 	if m.burstAgain(at, best.afterMs) {
 		return
 	}
 	s := &story{Incident: falcon.Incident{
-		State: falcon.IncidentVerified, OnsetIteration: at, DetectedIteration: m.newest,
-		RelievedIteration: falcon.NoIteration, HealthyMs: m.baselineMs(), SlowMs: best.afterMs,
+		State: falcon.IncidentVerified, OnsetIteration: at, DetectedIteration: m.samples.newest,
+		RelievedIteration: falcon.NoIteration, HealthyMs: m.baseline.ms(), SlowMs: best.afterMs,
 		Probability: best.probability, Verdict: falcon.Verdict{Cause: falcon.CauseUnknown},
-	}, beforeMs: best.beforeMs, after: m.windows, inForce: map[falcon.Rung]bool{}}
-	others := m.openStories()
+	}, beforeMs: best.beforeMs, after: m.profile.windowID, inForce: map[falcon.Rung]bool{}}
+	others := m.incidents.open()
 	if len(others) > 0 {
 		s.floorMs = s.beforeMs
 	}
-	m.stories = append(m.stories, s)
+	m.incidents.list = append(m.incidents.list, s)
 	if len(others) == 0 {
 		m.introduce(s)
 	}
-	m.note(at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.name(), at, best.afterMs, best.beforeMs, best.probability)
+	m.out.note(at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.name(), at, best.afterMs, best.beforeMs, best.probability)
 }
 
-// tell gives a story its id and hands it out.
-func (m *Machine) tell(s *story) {
-	s.ID = fmt.Sprintf("INC-%04d", m.nextID)
-	m.nextID++
-	m.emit(s)
+// onsetDetector places onsets from the alarms of ranks and of the job.
+type onsetDetector struct {
+	cfg       *Config
+	samples   *sampleLog
+	baseline  *baseline
+	alarms    []alarm
+	lastOnset int64 // placement of the newest onset, to merge late alarms
+	jitterAt  int64 // newest jitter noted
+	dipAt     int64 // newest small downward change
 }
 
-// openStories are those whose fault lasts, told or not.
-func (m *Machine) openStories() []*story {
-	var out []*story
-	for _, s := range m.stories {
-		if s.Open() {
-			out = append(out, s)
-		}
-	}
-	return out
+// alarm is one rank's verified onset.
+type alarm struct {
+	rank        falcon.Rank
+	iteration   int64
+	beforeMs    float64
+	afterMs     float64
+	probability float64
+}
+
+// rearm makes the job's tracker ready for another onset at the level of now.
+func (od *onsetDetector) rearm() {
+	od.samples.slowest.tracker.Rebase(od.samples.slowest.tracker.BaselineMs())
+	od.samples.slowest.tracker.Compare(od.samples.level())
+	od.lastOnset, od.alarms = falcon.NoIteration, nil
 }

@@ -4,24 +4,9 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/peer"
-)
-
-// linkSeen is the newest judgement of a link.
-type linkSeen struct {
-	ratio  float64
-	at     time.Time
-	tested bool
-}
-
-// Bounds on the links that are remembered: a judgement is good for linkFor,
-// unless an open incident names the link.
-const (
-	linkFor  = 30 * time.Minute
-	linkMost = 1024
 )
 
 // Profile is what the newest complete window says about the job's cost, by the
@@ -40,20 +25,20 @@ const (
 // newest test, else from transfers: of a ring whose slow link is named, or of
 // pairs; 1 = judged and healthy.
 func (m *Machine) Profile() falcon.JobProfile {
-	out := falcon.JobProfile{Links: m.linkSpeeds()}
-	if m.haveLast {
+	out := falcon.JobProfile{Links: m.links.speeds()}
+	if m.profile.haveLast {
 		out.SelfMs = m.Speeds()
-		out.Groups = append(collectives(m.last.Groups), pairs(m.last.Pairs)...)
+		out.Groups = append(collectives(m.profile.last.Groups), pairs(m.profile.last.Pairs)...)
 	}
 	return out
 }
 
 // Profiled numbers the window that Profile comes from, 0 for none.
 func (m *Machine) Profiled() uint64 {
-	if !m.haveLast {
+	if !m.profile.haveLast {
 		return 0
 	}
-	return m.lastWindow
+	return m.profile.lastWindow
 }
 
 // collectives sums up the classes of calls of each group.
@@ -124,113 +109,4 @@ func pairs(ways []peer.Pair) []falcon.GroupTransfer {
 		g.TransferMs += least[k] * calls
 	}
 	return out
-}
-
-// linkSpeeds lists the links between nodes of the job that were judged lately,
-// slow ones first.
-func (m *Machine) linkSpeeds() []falcon.LinkSpeed {
-	nodes := map[falcon.Node]bool{}
-	for _, d := range m.job.Placement {
-		nodes[d.Node()] = true
-	}
-	named := m.namedLinks()
-	var out []falcon.LinkSpeed
-	for l, seen := range m.links {
-		if nodes[l.A] && nodes[l.B] && (named[l] || m.now.Sub(seen.at) <= linkFor) {
-			out = append(out, falcon.LinkSpeed{Link: l, Ratio: seen.ratio})
-		}
-	}
-	slices.SortFunc(out, func(a, b falcon.LinkSpeed) int {
-		return cmp.Or(cmp.Compare(b.Ratio, a.Ratio), cmp.Compare(a.Link.A, b.Link.A), cmp.Compare(a.Link.B, b.Link.B))
-	})
-	return out
-}
-
-// namedLinks are the links of open incidents.
-func (m *Machine) namedLinks() map[falcon.Link]bool {
-	out := map[falcon.Link]bool{}
-	for _, s := range m.openStories() {
-		for _, l := range s.Verdict.Links {
-			out[l] = true
-		}
-	}
-	return out
-}
-
-// seeTests remembers what a validation says about links, whoever asked for it.
-func (m *Machine) seeTests(v falcon.Validation) {
-	for _, r := range v.Links {
-		l := falcon.NewLink(r.FromDevice.Node(), r.ToDevice.Node())
-		if l.A == l.B || l.A == "" {
-			continue
-		}
-		t, ok := testOf(v.Links, l)
-		switch {
-		case !ok || math.IsInf(t.ratio, 0):
-		case t.slow:
-			m.seeLink(l, linkSeen{t.ratio, m.now, true})
-		default:
-			m.seeLink(l, linkSeen{1, m.now, true})
-		}
-	}
-}
-
-// seeTransfers remembers what a window says about links that no test has judged,
-// or found healthy before: pairs against their class, and rings whose slow link
-// an incident names.
-func (m *Machine) seeTransfers(res *peer.Result) {
-	named, ratios := m.namedLinks(), map[falcon.Link]float64{}
-	for i := range res.Pairs {
-		p := &res.Pairs[i]
-		l, ok := m.linkOf(p.From, p.To)
-		switch {
-		case !ok || p.Basis == peer.ByNone:
-		case p.Suspect:
-			ratios[l] = max(ratios[l], p.Ratio)
-		case p.Ratio <= m.suspectRatio() && !p.Crowded && !named[l]:
-			ratios[l] = max(ratios[l], 1)
-		}
-	}
-	for l, ratio := range ratios {
-		if old := m.links[l]; !old.tested || m.now.Sub(old.at) > linkFor || ratio > 1 && old.ratio == 1 {
-			m.seeLink(l, linkSeen{ratio, m.now, false})
-		}
-	}
-	for i := range res.Groups {
-		g := &res.Groups[i]
-		if !g.Suspect || !g.Internode || g.Dimension == falcon.DimWorld || len(named) == 0 {
-			continue
-		}
-		for _, l := range m.ringLinks(*g) {
-			if old := m.links[l]; named[l] && (!old.tested || old.ratio == 1) { // tested before it got slow
-				m.seeLink(l, linkSeen{max(g.Ratio, 1), m.now, false})
-			}
-		}
-	}
-}
-
-func (m *Machine) seeLink(l falcon.Link, seen linkSeen) {
-	if m.links == nil {
-		m.links = map[falcon.Link]linkSeen{}
-	}
-	m.links[l] = seen
-	if len(m.links) <= linkMost {
-		return
-	}
-	oldest := l
-	for k, v := range m.links {
-		if o := m.links[oldest]; v.at.Before(o.at) || v.at.Equal(o.at) && k.String() < oldest.String() {
-			oldest = k
-		}
-	}
-	delete(m.links, oldest)
-}
-
-// healLinks remembers that a relieved incident's links are healthy.
-func (m *Machine) healLinks(s *story) {
-	for _, l := range s.Verdict.Links {
-		if _, known := m.links[l]; known {
-			m.seeLink(l, linkSeen{1, m.now, false})
-		}
-	}
 }

@@ -206,10 +206,10 @@ func TestProfileOfUntestedLinks(t *testing.T) {
 func TestLinksAreBounded(t *testing.T) {
 	m := New(Config{})
 	for i := range 2 * linkMost {
-		m.now = time.Unix(int64(i), 0)
-		m.seeLink(falcon.NewLink(falcon.Node("a"), falcon.Node(m.now.String())), linkSeen{ratio: 1, at: m.now})
+		m.clock.now = time.Unix(int64(i), 0)
+		m.links.add(falcon.NewLink(falcon.Node("a"), falcon.Node(m.clock.now.String())), linkSeen{ratio: 1, at: m.clock.now})
 	}
-	if len(m.links) != linkMost {
-		t.Errorf("%d links, want %d", len(m.links), linkMost)
+	if len(m.links.seen) != linkMost {
+		t.Errorf("%d links, want %d", len(m.links.seen), linkMost)
 	}
 }

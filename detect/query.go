@@ -7,17 +7,17 @@ import (
 
 // Rank is the present view of one rank; false when the job has no such rank.
 func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
-	if !m.has || r < 0 || int(r) >= len(m.ranks) {
+	if !m.job.known || r < 0 || int(r) >= len(m.samples.ranks) {
 		return RankStatus{}, false
 	}
-	s, p := m.ranks[r], m.shown[r]
+	s, p := m.samples.ranks[r], m.profile.shown[r]
 	out := RankStatus{
 		Iteration: s.last(), Probability: s.tracker.PRecent(), BaselineMs: s.tracker.BaselineMs(),
 		SelfMs: p.SelfMs, SelfRatio: p.Ratio, WaitMs: p.WaitMs,
 	}
-	out.SlowSteps, out.Failing = m.rankWatch.Steps(r)
-	if m.baseline > 0 && (out.BaselineMs == 0 || out.BaselineMs > m.baseline*(1+m.cfg.Settled)) {
-		out.BaselineMs = m.baseline // learnt before a restart, while the job is slow
+	out.SlowSteps, out.Failing = m.rankWatch.steps.Steps(r)
+	if m.baseline.restoredMs > 0 && (out.BaselineMs == 0 || out.BaselineMs > m.baseline.restoredMs*(1+m.cfg.Settled)) {
+		out.BaselineMs = m.baseline.restoredMs // learnt before a restart, while the job is slow
 	}
 	if s.seen > 0 {
 		out.Ms = s.value(s.seen - 1)
@@ -25,7 +25,7 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 	if out.BaselineMs > 0 && out.Ms > 0 {
 		out.Slowdown = out.Ms/out.BaselineMs - 1
 	}
-	for _, st := range m.stories {
+	for _, st := range m.incidents.list {
 		out.Suspect = out.Suspect || (st.Open() && st.ID != "" && st.touches(r))
 	}
 	return out, true
@@ -37,10 +37,10 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 // the stored samples, so it costs about a microsecond a sample; nil for a rank
 // that the job does not have.
 func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
-	if !m.has || r < 0 || int(r) >= len(m.ranks) || columns < 1 || runLengths < 2 {
+	if !m.job.known || r < 0 || int(r) >= len(m.samples.ranks) || columns < 1 || runLengths < 2 {
 		return nil
 	}
-	s := m.ranks[r]
+	s := m.samples.ranks[r]
 	values := s.tail(len(s.ms))
 	centre, scale := spread(values)
 	filter := bocd.New(m.cfg.Tracker.Filter)
@@ -77,23 +77,23 @@ func spread(values []float64) (centre, scale float64) {
 
 // Steady is how the machine is doing as a whole.
 func (m *Machine) Steady() Steady {
-	if !m.has {
-		return Steady{Learning: true, BaselineMs: m.baseline, Iteration: -1}
+	if !m.job.known {
+		return Steady{Learning: true, BaselineMs: m.baseline.restoredMs, Iteration: -1}
 	}
 	return Steady{
-		Learning: m.slow.tracker.Learning(), BaselineMs: m.baselineMs(),
-		CurrentMs: m.level(), Iteration: m.slow.last(),
+		Learning: m.samples.slowest.tracker.Learning(), BaselineMs: m.baseline.ms(),
+		CurrentMs: m.samples.level(), Iteration: m.samples.slowest.last(),
 	}
 }
 
 // Speeds are the self times of the last complete profile, ms per micro-batch
 // by rank; nil before the first.
 func (m *Machine) Speeds() []float64 {
-	if !m.haveLast {
+	if !m.profile.haveLast {
 		return nil
 	}
-	out := make([]float64, len(m.last.Ranks))
-	for i, r := range m.last.Ranks {
+	out := make([]float64, len(m.profile.last.Ranks))
+	for i, r := range m.profile.last.Ranks {
 		out[i] = r.SelfMs
 	}
 	return out
@@ -102,7 +102,7 @@ func (m *Machine) Speeds() []float64 {
 // Open are the incidents whose fault lasts, in order of their onset.
 func (m *Machine) Open() []falcon.Incident {
 	var out []falcon.Incident
-	for _, s := range m.stories {
+	for _, s := range m.incidents.list {
 		if s.Open() && s.ID != "" {
 			out = append(out, s.Incident)
 		}

@@ -12,74 +12,48 @@ import (
 // faster is a verified downward change of the job. It relieves nobody by
 // itself: levelRelief does where the level is back, and where it is not the
 // culprit is looked at.
-func (m *Machine) faster(at int64, c bocd.Change) {
-	open := m.openStories()
+func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
+	open := rj.incidents.open()
 	if len(open) == 0 {
-		if c.AfterMs <= m.baselineMs()*(1+m.cfg.Settled) && !m.recently(at) {
-			m.baseline = min(m.baselineMs(), c.AfterMs)
-			m.learn = learning{due: true}
-			m.note(at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
+		if c.AfterMs <= rj.baseline.ms()*(1+rj.cfg.Settled) && !rj.incidents.relievedNear(at) {
+			rj.baseline.restoredMs = min(rj.baseline.ms(), c.AfterMs)
+			rj.profile.learn = learning{due: true}
+			rj.out.note(at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
 		}
 		return
 	}
-	at = m.firstFast(at, (c.BeforeMs+c.AfterMs)/2)
+	at = rj.samples.firstFast(at, (c.BeforeMs+c.AfterMs)/2)
 	for _, s := range open {
 		s.check, s.faster = s.located() && len(s.inForce) == 0, at
-		if s.check && m.waits(s) {
+		if s.check && rj.incidents.awaitsNodes(s) {
 			s.check, s.silent.later = false, true
 		}
 	}
-	m.hurry()
-}
-
-// firstFast moves a placement past what is still slow: to the first iteration
-// that is fast together with the one after it.
-func (m *Machine) firstFast(at int64, middle float64) int64 {
-	for i := max(m.slow.indexOf(at), m.slow.seen-len(m.slow.ms)); i+1 < m.slow.seen; i++ {
-		if m.slow.value(i) <= middle && m.slow.value(i+1) <= middle {
-			return m.slow.iteration(i)
-		}
-	}
-	return at
-}
-
-// recently says that an incident was relieved around iteration at, so that the
-// job is faster because of it.
-func (m *Machine) recently(at int64) bool {
-	return slices.ContainsFunc(m.stories, func(s *story) bool {
-		return s.State == falcon.IncidentRelieved && at-s.RelievedIteration <= 2*m.cfg.MergeWithin
-	})
-}
-
-// hurry makes watched culprits due earlier, as something changed.
-func (m *Machine) hurry() {
-	for _, s := range m.openStories() {
-		s.urgent = s.urgent || s.watching()
-	}
+	rj.incidents.expediteAll()
 }
 
 // levelRelief ends incidents that show in the iteration time when its level is
 // back within the settled share of the healthy one.
-func (m *Machine) levelRelief(iteration int64) {
-	if m.slow.tracker.Learning() {
+func (rj *reliefJudge) checkLevel(iteration int64) {
+	if rj.samples.slowest.tracker.Learning() {
 		return
 	}
-	m.lookAtCounters()
-	tail := m.slow.tail(levelOver)
-	for _, s := range m.openStories() {
-		if m.waits(s) || s.blind && s.located() || s.hidden || s.FromStart || s.moved && s.located() && (m.away() || iteration < s.backAt+m.cfg.SettleAfter) || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
+	rj.checkClocks()
+	tail := rj.samples.slowest.tail(levelOver)
+	for _, s := range rj.incidents.open() {
+		if rj.incidents.awaitsNodes(s) || s.blind && s.located() || s.hidden || s.FromStart || s.moved && s.located() && (rj.incidents.placementInForce() || iteration < s.backAt+rj.cfg.SettleAfter) || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
 			continue
 		}
 		healthy := max(s.HealthyMs, s.floorMs)
 		between := (healthy + max(s.SlowMs, healthy)) / 2
-		back := falcon.Median(slices.Clone(tail)) <= healthy*(1+m.cfg.Settled)
-		if !back || !most(tail, max(between, healthy*(1+m.cfg.Settled))) || m.pausing(s, iteration) {
+		back := falcon.Median(slices.Clone(tail)) <= healthy*(1+rj.cfg.Settled)
+		if !back || !most(tail, max(between, healthy*(1+rj.cfg.Settled))) || rj.pausing(s, iteration) {
 			continue
 		}
-		if since := max(m.backSince(between), s.backAt); s.ID == "" && s.floorMs == 0 {
-			m.pass(s, since)
+		if since := max(rj.samples.backSince(between), s.backAt); s.ID == "" && s.floorMs == 0 {
+			rj.dropBurst(s, since)
 		} else {
-			m.relieve(s, since, "the iteration time is back within 5 % of what it was")
+			rj.relieve(s, since, "the iteration time is back within 5 % of what it was")
 		}
 	}
 }
@@ -87,87 +61,41 @@ func (m *Machine) levelRelief(iteration int64) {
 // accept takes work of the job's own that grew (a longer sequence, a larger
 // batch) as its normal pace once it has lasted, so that what comes on top of it
 // is measured against it.
-func (m *Machine) accept(iteration int64) {
-	open := m.openStories()
-	if len(open) != 1 || !open[0].judged() || m.waits(open[0]) || open[0].Verdict.Cause != falcon.CauseNotHardware || len(open[0].inForce) > 0 ||
-		iteration < open[0].OnsetIteration+m.cfg.AcceptAfter || m.settling(iteration) {
+func (rj *reliefJudge) acceptWork(iteration int64) {
+	open := rj.incidents.open()
+	if len(open) != 1 || !open[0].judged() || rj.incidents.awaitsNodes(open[0]) || open[0].Verdict.Cause != falcon.CauseNotHardware || len(open[0].inForce) > 0 ||
+		iteration < open[0].OnsetIteration+rj.cfg.AcceptAfter || rj.baseline.settling(iteration) {
 		return
 	}
-	m.relieve(open[0], iteration, fmt.Sprintf("the job has worked like this for %d iterations: that is its pace now", m.cfg.AcceptAfter))
-	m.rebase, m.healthy = true, peer.Healthy{}
-}
-
-// most says that all of values but one are at or below a level.
-func most(values []float64, ms float64) bool {
-	above := 0
-	for _, v := range values {
-		if v > ms {
-			above++
-		}
-	}
-	return above <= 1
-}
-
-// backSince is the first iteration of the newest run below a level; a single
-// hiccup does not end the run.
-func (m *Machine) backSince(ms float64) int64 {
-	i, oldest := m.slow.seen-1, m.slow.seen-len(m.slow.ms)
-	for i > oldest {
-		switch {
-		case m.slow.value(i-1) <= ms:
-			i--
-		case i-3 >= oldest && m.slow.value(i-2) <= ms && m.slow.value(i-3) <= ms:
-			i -= 2
-		default:
-			return m.slow.iteration(i)
-		}
-	}
-	return m.slow.iteration(i)
+	rj.relieve(open[0], iteration, fmt.Sprintf("the job has worked like this for %d iterations: that is its pace now", rj.cfg.AcceptAfter))
+	rj.baseline.rebase, rj.evidence.healthy = true, peer.Healthy{}
 }
 
 // lookAtCounters makes a watched culprit due when its clock is back at its
 // peers' for the first time.
-func (m *Machine) lookAtCounters() {
-	for _, s := range m.openStories() {
+func (rj *reliefJudge) checkClocks() {
+	for _, s := range rj.incidents.open() {
 		if !s.watching() || s.streak > 0 || s.Verdict.Cause != falcon.CauseGPU || s.urgent {
 			continue
 		}
-		if at, _, ok := m.clockBack(s); ok && at > s.badAt {
+		if at, _, ok := rj.evidence.clockBack(s); ok && at > s.badAt {
 			s.urgent = true
 		}
 	}
 }
 
-// clockBack is the first iteration seen after the clocks of all culprits read
-// normal, and the newest one seen when they did not yet.
-func (m *Machine) clockBack(s *story) (at, bad int64, ok bool) {
-	at, bad = falcon.NoIteration, falcon.NoIteration
-	for _, d := range s.Verdict.Devices {
-		since, until, normal := m.history.Normal(d)
-		first, seen := m.times.first(since.At, since.Ns)
-		if !normal || !seen {
-			return 0, 0, false
-		}
-		at = max(at, first)
-		if last, seen := m.times.first(until.At, until.Ns); seen && !until.At.IsZero() {
-			bad = max(bad, last-1)
-		}
-	}
-	return at, bad, at != falcon.NoIteration
-}
-
 // watch judges a story's culprit by a window that was asked for after its
 // action took force.
 func (m *Machine) watch(s *story, w *window, res peer.Result) {
-	if w.iteration < s.since || m.waits(s) {
+	if w.iteration < s.since || m.incidents.awaitsNodes(s) {
 		return
 	}
 	if s.lines() {
-		m.watchLines(s, w, &res)
+		m.linkWatch.judgeWindow(s, w, &res)
 		return
 	}
 	s.urgent = false
-	healthy, known := m.culpritHealthy(s, res)
+	healthy, known := m.evidence.culpritHealthy(s, res)
 	checked := s.check
 	s.check = false
 	switch {
@@ -179,7 +107,7 @@ func (m *Machine) watch(s *story, w *window, res peer.Result) {
 	case s.burstAt > 0 && w.iteration < s.burstAt+m.cfg.BurstWithin:
 		return // it comes and goes
 	case checked && len(s.inForce) == 0:
-		m.relieve(s, s.faster, "the job got faster and the culprit computes as its peers do")
+		m.relief.relieve(s, s.faster, "the job got faster and the culprit computes as its peers do")
 		return
 	case !s.watching():
 		return
@@ -191,73 +119,35 @@ func (m *Machine) watch(s *story, w *window, res peer.Result) {
 	if s.streak < m.cfg.Relief.Streak {
 		return
 	}
-	m.relieve(s, max(m.reliefOf(s), s.badAt+1), "the culprit was as fast as its peers in three profiles running")
+	m.relief.relieve(s, max(m.relief.reliefIteration(s), s.badAt+1), "the culprit was as fast as its peers in three profiles running")
 }
 
 // reliefOf places the relief of a watched culprit: at the first healthy window,
 // or earlier where its clock was back, or where the job got a little faster
 // while neither a window nor a reading says that it was still slow.
-func (m *Machine) reliefOf(s *story) int64 {
+func (rj *reliefJudge) reliefIteration(s *story) int64 {
 	at, bad := s.healthyAt, s.badAt
 	if s.Verdict.Cause == falcon.CauseGPU {
-		if back, still, ok := m.clockBack(s); ok && back > bad {
+		if back, still, ok := rj.evidence.clockBack(s); ok && back > bad {
 			at, bad = min(at, back), max(bad, still)
 		}
 	}
-	if m.dipAt > bad && m.dipAt < at {
-		return m.dipAt
+	if rj.onsets.dipAt > bad && rj.onsets.dipAt < at {
+		return rj.onsets.dipAt
 	}
 	return at
-}
-
-// culpritHealthy says whether everything that a story names is at or below the
-// rule again; known is false where something was not measured.
-func (m *Machine) culpritHealthy(s *story, res peer.Result) (healthy, known bool) {
-	if s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 {
-		suspect := slices.ContainsFunc(res.Groups, func(g peer.Group) bool { return (g.Suspect || g.Crowded) && s.touches(g.Ranks...) }) ||
-			slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool { return p.Suspect && s.touches(p.From, p.To) })
-		return !suspect, res.Missing == 0
-	}
-	for _, d := range s.Verdict.Devices {
-		r, placed := m.job.Placement.Rank(d)
-		if !placed {
-			continue // carries no rank any more: it slows nobody
-		}
-		q := res.Ranks[r]
-		if q.Basis == peer.ByNone {
-			return false, false
-		}
-		if q.Ratio > m.suspectRatio() || res.AllSlow || slices.Contains(res.SlowStages, m.job.Layout.Coord(r).PP) {
-			return false, true
-		}
-	}
-	return true, true
-}
-
-func (m *Machine) suspectRatio() float64 {
-	if m.cfg.Rules.Suspect > 0 {
-		return m.cfg.Rules.Suspect
-	}
-	return 1.1
 }
 
 // passedUnseen is told of a burst that a profile came too late for: it names
 // nobody, and nothing is done about it.
 const passedUnseen = "the slowdown passed before anybody could be profiled: nobody is named"
 
-// rearm makes the job's tracker ready for another onset at the level of now.
-func (m *Machine) rearm() {
-	m.slow.tracker.Rebase(m.slow.tracker.BaselineMs())
-	m.slow.tracker.Compare(m.level())
-	m.lastOnset, m.alarms = falcon.NoIteration, nil
-}
-
 // relieve ends a story.
-func (m *Machine) relieve(s *story, at int64, why string) {
+func (rj *reliefJudge) relieve(s *story, at int64, why string) {
 	at = max(at, s.OnsetIteration+1)
 	if s.ID == "" {
-		m.note(at, "relief", "The second slowdown went before anybody was named: %s", why)
-		m.drop(s)
+		rj.out.note(at, "relief", "The second slowdown went before anybody was named: %s", why)
+		rj.incidents.remove(s)
 		return
 	}
 	if !s.judged() {
@@ -265,15 +155,97 @@ func (m *Machine) relieve(s *story, at int64, why string) {
 		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: passedUnseen})
 		why = passedUnseen
 	}
-	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, m.slow.last()
-	m.recall(s)
-	m.healLinks(s)
-	if !m.slow.tracker.Learning() {
-		m.rearm()
+	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, rj.samples.slowest.last()
+	rj.culprits.recordIncident(s)
+	rj.links.markHealthy(s)
+	if !rj.samples.slowest.tracker.Learning() {
+		rj.onsets.rearm()
 	}
-	m.emit(s)
-	m.note(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
-	if s.FromStart || !m.healthy.Known() {
-		m.learn = learning{due: true, after: m.slow.last() + m.cfg.SettleAfter}
+	rj.out.update(s)
+	rj.out.note(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
+	if s.FromStart || !rj.evidence.healthy.Known() {
+		rj.profile.learn = learning{due: true, after: rj.samples.slowest.last() + rj.cfg.SettleAfter}
 	}
+}
+
+// reliefJudge decides when a fault is over.
+type reliefJudge struct {
+	cfg        *Config
+	out        *output
+	job        *jobState
+	samples    *sampleLog
+	incidents  *incidentSet
+	culprits   *culpritHistory
+	baseline   *baseline
+	onsets     *onsetDetector
+	bursts     *burstLog
+	evidence   *evidence
+	links      *linkLog
+	profile    *profiler
+	departures bool // the epoch is new: incidents may have lost their culprits
+}
+
+// pausing says that a story's slowdown is one that comes and goes, and that it
+// is too early to call it relieved.
+func (rj *reliefJudge) pausing(s *story, iteration int64) bool {
+	if s.burstAt == 0 || iteration >= s.burstAt+rj.cfg.BurstWithin {
+		return false
+	}
+	if !s.between {
+		s.between = true
+		rj.onsets.rearm()
+		rj.out.note(iteration, "jitter", "%s pauses: the iteration time is back since iteration %d", s.ID, rj.samples.backSince((s.HealthyMs+s.SlowMs)/2))
+	}
+	return true
+}
+
+// pass ends a slowdown that was not told: a line in the log, and a memory of it
+// in case that others like it follow.
+func (rj *reliefJudge) dropBurst(s *story, at int64) {
+	b := burst{from: s.OnsetIteration, to: max(at, s.OnsetIteration+1), ms: s.SlowMs}
+	rj.bursts.list = append(rj.bursts.list[max(0, len(rj.bursts.list)-burstsMost+1):], b)
+	rj.out.note(b.from, "jitter", "%d iterations at %.1f ms passed before anybody could be profiled: no incident", b.to-b.from, b.ms)
+	rj.incidents.remove(s)
+	rj.onsets.rearm()
+	if !rj.evidence.healthy.Known() {
+		rj.profile.learn = learning{due: true, after: rj.samples.slowest.last() + rj.cfg.SettleAfter}
+	}
+}
+
+// depart relieves the incidents whose devices and links all left the job: it
+// was started again without them. The history of whom they named stays.
+func (rj *reliefJudge) relieveDeparted(iteration int64) {
+	rj.departures = false
+	open := rj.incidents.open()
+	if len(open) == 0 || len(rj.job.desc.Placement) != len(rj.samples.ranks) || slices.Contains(rj.job.desc.Placement, "") {
+		return
+	}
+	nodes := rj.job.desc.nodes()
+	for _, s := range open {
+		if len(s.Verdict.Devices)+len(s.Verdict.Links) == 0 {
+			continue
+		}
+		stays := slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool { return slices.Contains(rj.job.desc.Placement, d) }) ||
+			slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool { return slices.Contains(nodes, l.A) && slices.Contains(nodes, l.B) })
+		if !stays {
+			rj.relieve(s, iteration, fmt.Sprintf("%s left the job", culprits(s.Verdict)))
+			for _, l := range s.Verdict.Links {
+				delete(rj.links.seen, l)
+			}
+		}
+	}
+}
+
+// closeRelieved closes incidents that are relieved, once every action of
+// theirs is undone and none can still be on its way.
+func (rj *reliefJudge) closeRelieved(iteration int64) {
+	rj.incidents.list = slices.DeleteFunc(rj.incidents.list, func(s *story) bool {
+		done := s.State == falcon.IncidentRelieved && len(s.inForce) == 0 &&
+			iteration >= max(s.RelievedIteration, s.healthyAt)+rj.cfg.CloseAfter
+		if done {
+			s.State = falcon.IncidentClosed
+			rj.out.update(s)
+		}
+		return done
+	})
 }

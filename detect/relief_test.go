@@ -38,16 +38,16 @@ func TestReliefIsNotPlacedOnIterationsThatWereOnlySeenLate(t *testing.T) {
 // A change that is placed too early is moved past what is still slow.
 func TestFirstFast(t *testing.T) {
 	cfg := DefaultConfig()
-	m := &Machine{cfg: cfg, slow: newSeries(&cfg)}
+	log := &sampleLog{slowest: newSeries(&cfg)}
 	for i := range int64(20) {
 		ms := 200.0
 		if i >= 12 || i == 9 {
 			ms = 100
 		}
-		m.slow.observe(i, ms)
+		log.slowest.observe(i, ms)
 	}
 	for at, want := range map[int64]int64{8: 12, 9: 12, 12: 12, 14: 14} {
-		if got := m.firstFast(at, 150); got != want {
+		if got := log.firstFast(at, 150); got != want {
 			t.Errorf("placed at %d: moved to %d, want %d", at, got, want)
 		}
 	}
@@ -57,8 +57,8 @@ func TestBurstThatPassesUnprofiledIsToldSo(t *testing.T) {
 	m := New(DefaultConfig())
 	m.Step(time.Unix(1, 0), Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1}})
 	s := &story{Incident: falcon.Incident{ID: "INC-0001", State: falcon.IncidentVerified, OnsetIteration: 4, Verdict: falcon.Verdict{Cause: falcon.CauseUnknown}}}
-	m.stories = append(m.stories, s)
-	m.relieve(s, 9, "the iteration time is back")
+	m.incidents.list = append(m.incidents.list, s)
+	m.relief.relieve(s, 9, "the iteration time is back")
 	got := m.Ready().Incidents[0]
 	if got.Verdict.Severity != 1 || len(got.Verdict.Evidence) != 1 || !strings.Contains(got.Verdict.Evidence[0].Text, "before anybody could be profiled") {
 		t.Errorf("incident %+v", got)

@@ -17,7 +17,7 @@ func displacedLine() (*Machine, *story) {
 		ID: "INC-0001", State: falcon.IncidentLocated, OnsetIteration: 4,
 		Verdict: falcon.Verdict{Cause: falcon.CauseNetwork, Links: []falcon.Link{falcon.NewLink("n0", "n1")}},
 	}, moved: true, streak: 3, healthyAt: 8, line: line{asked: true}, inForce: map[falcon.Rung]bool{falcon.RungS3: true}}
-	m.stories = append(m.stories, s)
+	m.incidents.list = append(m.incidents.list, s)
 	return m, s
 }
 
@@ -44,7 +44,7 @@ func TestHalfATestClearsNoLink(t *testing.T) {
 		"cut short":        {falcon.ValidationFailed, []falcon.LinkResult{there, back}, false},
 	} {
 		m, s := displacedLine()
-		m.lineTested(s, falcon.Validation{Ask: falcon.ValidationAsk{Incident: s.ID}, State: c.state, Links: c.links, Reason: "the agent of n1 is away"})
+		m.linkWatch.judgeTest(s, falcon.Validation{Ask: falcon.ValidationAsk{Incident: s.ID}, State: c.state, Links: c.links, Reason: "the agent of n1 is away"})
 		if s.Open() == c.over {
 			t.Errorf("%s: the incident is %s", name, s.State)
 		}
@@ -64,16 +64,16 @@ func TestSilentNodes(t *testing.T) {
 	say(0, 0, 1)
 	say(0, 1, 1)
 	say(silentFor-1, 0, 100)
-	if n := m.silentNodes(); len(n) != 0 {
+	if n := m.samples.silentNodes(); len(n) != 0 {
 		t.Errorf("agents ship in batches, and %v are silent", n)
 	}
 	say(silentFor, 0, 101)
-	if n := m.silentNodes(); len(n) != 1 || n[0] != "n1" {
+	if n := m.samples.silentNodes(); len(n) != 1 || n[0] != "n1" {
 		t.Errorf("silent are %v", n)
 	}
 	say(silentFor, 1, 101)
 	m.Tick(start.Add(time.Hour)) // the job stands still: all of it is silent, and nobody more than others
-	if n := m.silentNodes(); len(n) != 0 {
+	if n := m.samples.silentNodes(); len(n) != 0 {
 		t.Errorf("silent are %v", n)
 	}
 }

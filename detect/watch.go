@@ -3,6 +3,7 @@ package detect
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/detect/peer"
@@ -11,35 +12,35 @@ import (
 // watchDue says that it is time to look at the ranks although nothing calls
 // for it: a rank's slowness need not show in the iteration time.
 func (m *Machine) watchDue(at int64) bool {
-	return m.cfg.Watch.Every > 0 && len(m.openStories()) == 0 && m.healthy.Known() && at >= m.watchAt && !m.now.Before(m.watchFrom) && !m.settling(at)
+	return m.cfg.Watch.Every > 0 && len(m.incidents.open()) == 0 && m.evidence.healthy.Known() && at >= m.rankWatch.nextAt && !m.clock.now.Before(m.rankWatch.nextTime) && !m.baseline.settling(at)
 }
 
 // lookAtRanks feeds a window's iterations to the rank-level watch
 // (straggler-chapter §2) and tells what it saw of ranks that no incident
 // names.
 func (m *Machine) lookAtRanks(w *window, res *peer.Result) {
-	m.watchAt, m.watchFrom = m.slow.last()+m.cfg.Watch.Every, m.now.Add(m.cfg.Watch.Spacing)
-	for _, s := range m.rankWatch.Look(m.job.Layout, res, w.iteration) {
-		if m.named(s.Rank) || res.Uneven && !s.Failing {
+	m.rankWatch.nextAt, m.rankWatch.nextTime = m.samples.slowest.last()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing)
+	for _, s := range m.rankWatch.steps.Look(m.job.desc.Layout, res, w.iteration) {
+		if m.incidents.namesRank(s.Rank) || res.Uneven && !s.Failing {
 			continue
 		}
 		switch {
 		case s.Failing:
-			m.note(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %d steps running and waited %.1f ms itself: failing", m.device(s.Rank), s.Ratio, s.Steps, s.Waits)
+			m.out.note(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %d steps running and waited %.1f ms itself: failing", m.job.describe(s.Rank), s.Ratio, s.Steps, s.Waits)
 		case s.Steps < m.cfg.Watch.Steps:
-			m.note(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %s, then no longer: transient", m.device(s.Rank), s.Ratio, steps(s.Steps))
+			m.out.note(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %s, then no longer: transient", m.job.describe(s.Rank), s.Ratio, steps(s.Steps))
 		default:
-			m.note(w.iteration, "watch", "%s computes as its peers do again after %d steps", m.device(s.Rank), s.Steps)
+			m.out.note(w.iteration, "watch", "%s computes as its peers do again after %d steps", m.job.describe(s.Rank), s.Steps)
 		}
 	}
-	if m.rankWatch.Any() {
+	if m.rankWatch.steps.Any() {
 		m.lookSoon()
 	}
 }
 
 // lookSoon has the ranks looked at again shortly.
 func (m *Machine) lookSoon() {
-	m.watchAt, m.watchFrom = m.slow.last()+m.cfg.Profile.Spacing, m.now
+	m.rankWatch.nextAt, m.rankWatch.nextTime = m.samples.slowest.last()+m.cfg.Profile.Spacing, m.clock.now
 }
 
 func steps(n int) string {
@@ -49,24 +50,12 @@ func steps(n int) string {
 	return fmt.Sprintf("%d steps", n)
 }
 
-// named says that an open incident names the rank.
-func (m *Machine) named(r falcon.Rank) bool {
-	return slices.ContainsFunc(m.stories, func(s *story) bool { return s.Open() && s.located() && s.touches(r) })
-}
-
-func (m *Machine) device(r falcon.Rank) string {
-	if int(r) < len(m.job.Placement) {
-		return fmt.Sprintf("%s (rank %d)", m.job.Placement[r], r)
-	}
-	return fmt.Sprintf("rank %d", r)
-}
-
 // failing keeps of a list the ranks that the watch calls failing, seen by more
 // than one window.
-func (m *Machine) failing(ranks []falcon.Rank) []falcon.Rank {
+func (rw *rankWatcher) failing(ranks []falcon.Rank) []falcon.Rank {
 	return slices.DeleteFunc(slices.Clone(ranks), func(r falcon.Rank) bool {
-		_, failing := m.rankWatch.Steps(r)
-		_, twice := m.rankWatch.Since(r)
+		_, failing := rw.steps.Steps(r)
+		_, twice := rw.steps.Since(r)
 		return !failing || !twice
 	})
 }
@@ -82,30 +71,38 @@ const throughputOver = 24
 // iterations count, and the newest without exception: right after a relief
 // half of them are slow still.
 func (m *Machine) throughput(iteration int64) {
-	best, peak := m.baselineMs(), m.cfg.PeakIterationMs
-	if m.slow.tracker.Learning() || best <= 0 || m.settling(iteration) || iteration < m.settleTo+throughputOver || len(m.slow.ms) < throughputOver {
+	best, peak := m.baseline.ms(), m.cfg.PeakIterationMs
+	if m.samples.slowest.tracker.Learning() || best <= 0 || m.baseline.settling(iteration) || iteration < m.baseline.settleTo+throughputOver || len(m.samples.slowest.ms) < throughputOver {
 		return
 	}
-	tail := m.slow.tail(throughputOver)
+	tail := m.samples.slowest.tail(throughputOver)
 	fastest := slices.Sorted(slices.Values(tail))[throughputOver/10]
 	level, line := falcon.Median(slices.Clone(tail)), m.cfg.Throughput*min(fastest, slices.Min(tail[throughputOver-levelOver:]))
 	if line <= best && (peak <= 0 || line <= peak) {
 		m.throughputTold = false
 		return
 	}
-	if m.throughputTold || len(m.stories) > 0 { // open, or an action of theirs may still hold
+	if m.throughputTold || len(m.incidents.list) > 0 { // open, or an action of theirs may still hold
 		return
 	}
 	m.throughputTold = true
-	if line <= best || m.learn.due {
-		m.note(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are looked at", level, 100*peak/level, peak)
-		m.watchAt, m.watchFrom = iteration, m.now
+	if line <= best || m.profile.learn.due {
+		m.out.note(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are looked at", level, 100*peak/level, peak)
+		m.rankWatch.nextAt, m.rankWatch.nextTime = iteration, m.clock.now
 		return
 	}
-	m.note(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)
-	i := m.slow.seen - 1
-	for oldest := m.slow.seen - len(m.slow.ms); i > oldest && m.slow.value(i-1) > best/m.cfg.Throughput; {
+	m.out.note(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)
+	i := m.samples.slowest.seen - 1
+	for oldest := m.samples.slowest.seen - len(m.samples.slowest.ms); i > oldest && m.samples.slowest.value(i-1) > best/m.cfg.Throughput; {
 		i--
 	}
-	m.onset([]alarm{{-1, m.slow.iteration(i), best, level, m.slow.tracker.PRecent()}})
+	m.onset([]alarm{{-1, m.samples.slowest.iteration(i), best, level, m.samples.slowest.tracker.PRecent()}})
+}
+
+// rankWatcher counts how long ranks are slow that slow no iteration.
+type rankWatcher struct {
+	steps       *peer.Watch
+	nextAt      int64                 // iteration from which the ranks of a quiet job are profiled
+	nextTime    time.Time             // time from which they are
+	unexplained map[falcon.Rank]int64 // slow without an onset of their own, since which iteration
 }

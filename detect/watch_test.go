@@ -113,7 +113,7 @@ func TestRecurringCulprits(t *testing.T) {
 	if out := w.out.String(); !strings.Contains(out, "n1.g0 was named 2 times before in the last 3 days, last by INC-0001 of job b") {
 		t.Errorf("recurrence not told\n%s", out)
 	}
-	got := w.m.Recurring()
+	got := w.m.culprits.recurring()
 	if len(got) != 1 || got[0].Device != "n1.g0" || got[0].Times != 3 || got[0].Jobs != 3 {
 		t.Errorf("recurring %+v, want n1.g0 three times in three jobs", got)
 	}
@@ -126,7 +126,7 @@ func TestCulpritsOfAnEarlierEpoch(t *testing.T) {
 	w.step(Culprits{Past: []Named{{Incident: "INC-0001", At: w.now.Add(-time.Hour), Device: "n1.g0"}}})
 	twice := func(jobs int) {
 		t.Helper()
-		got := w.m.Recurring()
+		got := w.m.culprits.recurring()
 		if len(got) != 1 || got[0].Times != 2 || got[0].Jobs != jobs {
 			t.Errorf("recurring %+v, want n1.g0 twice in %d jobs", got, jobs)
 		}
@@ -136,11 +136,11 @@ func TestCulpritsOfAnEarlierEpoch(t *testing.T) {
 	w.epoch++
 	w.describe()
 	twice(1)
-	if job := w.m.jobOf(w.m.past[0]); job != fmt.Sprintf("epoch %d", w.epoch-1) {
+	if job := w.m.culprits.jobOf(w.m.culprits.past[0]); job != fmt.Sprintf("epoch %d", w.epoch-1) {
 		t.Errorf("INC-0001 was named in job %q", job)
 	}
 	w.step(Culprits{Past: []Named{{Incident: "INC-0003", At: w.now, Device: "n1.g0"}}})
-	if got := w.m.Recurring(); len(got) != 1 || got[0].Times != 3 || got[0].Jobs != 2 {
+	if got := w.m.culprits.recurring(); len(got) != 1 || got[0].Times != 3 || got[0].Jobs != 2 {
 		t.Errorf("recurring %+v, want n1.g0 three times in two jobs", got)
 	}
 }
@@ -150,7 +150,7 @@ func TestPastCulpritsAreBounded(t *testing.T) {
 	for i := range 3 * pastMost {
 		m.Step(time.Unix(int64(i), 0), Culprits{Past: []Named{{Job: "a", Incident: time.Unix(int64(i), 0).String(), Device: "n0.g0"}}})
 	}
-	if len(m.past) != pastMost {
-		t.Errorf("%d kept, want %d", len(m.past), pastMost)
+	if len(m.culprits.past) != pastMost {
+		t.Errorf("%d kept, want %d", len(m.culprits.past), pastMost)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
 )
 
 // window is the profile window in flight; there is at most one.
@@ -38,42 +39,42 @@ const (
 // the culprit of an onset, then the relief of a watched one, then the healthy
 // state.
 func (m *Machine) plan() {
-	if !m.has || m.window != nil || m.slow.tracker.Learning() {
+	if !m.job.known || m.profile.window != nil || m.samples.slowest.tracker.Learning() {
 		return
 	}
-	at := m.slow.last()
-	for _, s := range m.stories {
+	at := m.samples.slowest.last()
+	for _, s := range m.incidents.list {
 		if s.Open() && !s.between && (!s.judged() || s.puzzling()) && at >= s.notUntil {
-			m.request(m.cfg.Profile.Iterations, fmt.Sprintf("%s slower since iteration %d: who is it?", s.name(), s.OnsetIteration))
+			m.profile.request(m.cfg.Profile.Iterations, fmt.Sprintf("%s slower since iteration %d: who is it?", s.name(), s.OnsetIteration))
 			return
 		}
 	}
-	if m.lookAt > 0 && at >= m.lookAt && !m.held() {
-		m.lookAt = 0
-		m.request(m.cfg.Profile.Iterations, "How do the ranks compute on their new devices?")
+	if m.profile.lookAt > 0 && at >= m.profile.lookAt && !m.tests.waiting() {
+		m.profile.lookAt = 0
+		m.profile.request(m.cfg.Profile.Iterations, "How do the ranks compute on their new devices?")
 		return
 	}
-	if m.validate(at) || m.askLine(at) || m.held() {
+	if m.tests.request(at) || m.linkWatch.requestTest(at) || m.tests.waiting() {
 		return
 	}
-	for _, s := range m.stories {
+	for _, s := range m.incidents.list {
 		if m.due(s, at) {
-			m.request(m.cfg.Relief.Iterations, fmt.Sprintf("%s: is %s healthy again?", s.ID, culprits(s.Verdict)))
+			m.profile.request(m.cfg.Relief.Iterations, fmt.Sprintf("%s: is %s healthy again?", s.ID, culprits(s.Verdict)))
 			return
 		}
 	}
-	if m.learn.due && at >= m.learn.after && !m.settling(at) && len(m.openStories()) == 0 {
-		m.request(m.cfg.Profile.Iterations, "How does the job compute now?")
+	if m.profile.learn.due && at >= m.profile.learn.after && !m.baseline.settling(at) && len(m.incidents.open()) == 0 {
+		m.profile.request(m.cfg.Profile.Iterations, "How does the job compute now?")
 		return
 	}
 	if m.watchDue(at) {
-		m.request(m.cfg.Watch.Iterations, "How do the ranks compute?")
+		m.profile.request(m.cfg.Watch.Iterations, "How do the ranks compute?")
 	}
 }
 
 // due says that a watched culprit should be looked at.
 func (m *Machine) due(s *story, at int64) bool {
-	if !s.Open() || !s.located() || m.waits(s) {
+	if !s.Open() || !s.located() || m.incidents.awaitsNodes(s) {
 		return false
 	}
 	if s.check {
@@ -102,23 +103,23 @@ func culprits(v falcon.Verdict) string {
 
 // request asks all ranks for a window. The first id comes from the clock, so
 // that windows of before a restart are not taken for new ones.
-func (m *Machine) request(iterations int, why string) {
-	if m.windows == 0 {
-		m.windows = uint64(max(0, m.now.Unix())) & 0x3fffffff
+func (p *profiler) request(iterations int, why string) {
+	if p.windowID == 0 {
+		p.windowID = uint64(max(0, p.clock.now.Unix())) & 0x3fffffff
 	}
-	m.windows++
-	m.window = &window{
-		id: m.windows, iterations: iterations, asked: m.now, iteration: m.slow.last(),
+	p.windowID++
+	p.window = &window{
+		id: p.windowID, iterations: iterations, asked: p.clock.now, iteration: p.samples.slowest.last(),
 		parts: map[falcon.Rank]falcon.RankProfile{},
 	}
-	for _, s := range m.stories {
-		s.asked = max(s.asked, m.window.iteration)
+	for _, s := range p.incidents.list {
+		s.asked = max(s.asked, p.window.iteration)
 	}
-	m.ready.Requests = append(m.ready.Requests, ProfileRequest{Window: m.windows, Iterations: iterations, Why: why})
+	p.out.ready.Requests = append(p.out.ready.Requests, ProfileRequest{Window: p.windowID, Iterations: iterations, Why: why})
 }
 
 func (m *Machine) stepProfiled(in Profiled) {
-	w := m.window
+	w := m.profile.window
 	if w == nil || in.Window != w.id {
 		return
 	}
@@ -126,60 +127,36 @@ func (m *Machine) stepProfiled(in Profiled) {
 		w.refused = append(w.refused, in.Refused)
 	}
 	for _, p := range in.Profiles {
-		if p.Rank >= 0 && int(p.Rank) < len(m.ranks) {
-			w.parts[p.Rank] = m.perMicroBatch(p)
+		if p.Rank >= 0 && int(p.Rank) < len(m.samples.ranks) {
+			w.parts[p.Rank] = m.job.perMicroBatch(p)
 		}
 	}
 	m.checkWindow()
 }
 
-// perMicroBatch divides the self time of a profile that does not know its
-// micro-batches by those that the job has.
-func (m *Machine) perMicroBatch(p falcon.RankProfile) falcon.RankProfile {
-	replica := m.job.Layout.Replica(p.Rank)
-	if p.MicroBatches == 0 && replica < len(m.job.MicroBatches) && m.job.MicroBatches[replica] > 0 {
-		p.MicroBatches = int(m.job.MicroBatches[replica])
-		p.SelfMs /= float64(p.MicroBatches)
-	}
-	return p
-}
-
 // checkWindow ends the window when all ranks are in, or when it is late.
 func (m *Machine) checkWindow() {
-	w := m.window
+	w := m.profile.window
 	if w == nil {
 		return
 	}
-	waited := m.now.Sub(w.asked)
-	expected := time.Duration(deadlineTimes * float64(w.iterations) * m.level() * float64(time.Millisecond))
+	waited := m.clock.now.Sub(w.asked)
+	expected := time.Duration(deadlineTimes * float64(w.iterations) * m.samples.level() * float64(time.Millisecond))
 	deadline := min(max(m.cfg.Profile.Deadline, expected), deadlineMost)
 	switch {
-	case len(w.parts) == len(m.ranks):
+	case len(w.parts) == len(m.samples.ranks):
 	case waited >= deadline:
 	case len(w.refused) > 0 && waited >= refusalGrace:
-	case len(w.refused) > 0 && len(w.parts) == 0 && len(m.job.nodes()) == 1:
+	case len(w.refused) > 0 && len(w.parts) == 0 && len(m.job.desc.nodes()) == 1:
 	default:
 		return
 	}
-	m.window = nil
+	m.profile.window = nil
 	if len(w.parts) == 0 {
 		m.failed(w)
 		return
 	}
 	m.judge(w)
-}
-
-// nodes are the nodes that hold ranks.
-func (j *Job) nodes() []falcon.Node {
-	var out []falcon.Node
-	seen := map[falcon.Node]bool{}
-	for _, d := range j.Placement {
-		if n := d.Node(); !seen[n] {
-			seen[n] = true
-			out = append(out, n)
-		}
-	}
-	return out
 }
 
 // failed is a window of which nothing came.
@@ -188,8 +165,8 @@ func (m *Machine) failed(w *window) {
 	if len(w.refused) > 0 {
 		why = strings.Join(w.refused, "; ")
 	}
-	m.note(m.slow.last(), "profile", "Profile %d failed: %s", w.id, why)
-	for _, s := range slices.Clone(m.stories) {
+	m.out.note(m.samples.slowest.last(), "profile", "Profile %d failed: %s", w.id, why)
+	for _, s := range slices.Clone(m.incidents.list) {
 		if s.Open() && !s.judged() && w.id > s.after {
 			if !m.again(s) {
 				m.giveUp(s)
@@ -197,18 +174,30 @@ func (m *Machine) failed(w *window) {
 		}
 		s.check = false
 	}
-	m.learnAgain()
+	m.profile.learnAgain()
 }
 
 // learnAgain tries the healthy profile again later, a bounded number of times.
-func (m *Machine) learnAgain() {
-	m.learn.tries++
-	m.learn.after = m.slow.last() + m.cfg.Profile.Spacing*int64(m.learn.tries)
-	m.learn.due = m.learn.due && m.learn.tries < m.cfg.Profile.Tries
+func (p *profiler) learnAgain() {
+	p.learn.tries++
+	p.learn.after = p.samples.slowest.last() + p.cfg.Profile.Spacing*int64(p.learn.tries)
+	p.learn.due = p.learn.due && p.learn.tries < p.cfg.Profile.Tries
 }
 
-// level is the median of the job's last iterations, ms.
-func (m *Machine) level() float64 { return falcon.Median(m.slow.tail(levelOver)) }
+// profiler asks for profile windows and keeps the newest complete one.
+type profiler struct {
+	cfg       *Config
+	clock     *clock
+	out       *output
+	samples   *sampleLog
+	incidents *incidentSet
 
-// levelOver is how many iterations make the present level.
-const levelOver = 5
+	window     *window
+	windowID   uint64 // of the newest window
+	learn      learning
+	lookAt     int64       // iteration from which the ranks' new devices are profiled, 0 = no need
+	last       peer.Result // newest complete profile
+	haveLast   bool
+	lastWindow uint64      // that last comes from
+	shown      []peer.Rank // newest timing per rank, from any profile
+}

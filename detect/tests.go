@@ -30,26 +30,28 @@ const (
 )
 
 // held says that a validation is on its way.
-func (m *Machine) held() bool { return m.asking != nil && m.now.Sub(m.asking.at) < askHold }
+func (t *testPlanner) waiting() bool {
+	return t.pending != nil && t.clock.now.Sub(t.pending.at) < askHold
+}
 
 // validate asks for the tests that a fresh verdict lacks, one story at a time.
 // It says whether it did.
-func (m *Machine) validate(at int64) bool {
-	if m.held() || m.cfg.Validate.Tries < 0 || m.settling(at) {
+func (t *testPlanner) request(at int64) bool {
+	if t.waiting() || t.cfg.Validate.Tries < 0 || t.baseline.settling(at) {
 		return false
 	}
-	for _, s := range m.stories {
-		if !m.unproven(s, at) {
+	for _, s := range t.incidents.list {
+		if !t.wantsTest(s, at) {
 			continue
 		}
-		ask := m.askOf(s)
+		ask := t.askFor(s)
 		if len(ask.GEMM)+len(ask.Rings)+len(ask.Pairs) == 0 {
 			continue
 		}
 		s.asks++
-		s.askFrom = at + m.cfg.Validate.Spacing
-		m.asking = &asking{s.ID, m.now}
-		m.ready.Asks = append(m.ready.Asks, ask)
+		s.askFrom = at + t.cfg.Validate.Spacing
+		t.pending = &asking{s.ID, t.clock.now}
+		t.out.ready.Asks = append(t.out.ready.Asks, ask)
 		return true
 	}
 	return false
@@ -58,12 +60,12 @@ func (m *Machine) validate(at int64) bool {
 // unproven says that a test can add to a story's verdict: no counter proves
 // it, the margin is thin, no link is named, or the confidence is low. While an
 // action holds its gain is measured, and the job is left alone.
-func (m *Machine) unproven(s *story, at int64) bool {
+func (t *testPlanner) wantsTest(s *story, at int64) bool {
 	v := &s.Verdict
 	switch {
 	case !s.Open() || s.between || s.ID == "" || !s.judged() || s.timing == nil || s.timing.AllSlow || len(s.inForce) > 0 && s.grew == 0:
 		return false
-	case s.tested || s.asks >= m.cfg.Validate.Tries || at < s.askFrom:
+	case s.tested || s.asks >= t.cfg.Validate.Tries || at < s.askFrom:
 		return false
 	case v.Cause == falcon.CauseNotHardware || v.Cause == falcon.CauseFacility:
 		return false
@@ -81,10 +83,10 @@ func (m *Machine) unproven(s *story, at int64) bool {
 // multiplication on slow ranks and on those with the same work, and the links
 // of slow groups and pairs. Where timing decides nothing all ranks multiply,
 // and the data-parallel rings are tested.
-func (m *Machine) askOf(s *story) falcon.ValidationAsk {
+func (t *testPlanner) askFor(s *story) falcon.ValidationAsk {
 	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine"}
-	ask.GEMM = m.askGEMM(s)
-	ask.Rings, ask.Pairs = m.askRings(s.timing), m.askPairs(s.timing)
+	ask.GEMM = t.askGEMM(s)
+	ask.Rings, ask.Pairs = t.askRings(s.timing), t.askPairs(s.timing)
 	switch {
 	case len(ask.GEMM) > 0 && len(ask.Rings)+len(ask.Pairs) > 0:
 		ask.Why = fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culprits(s.Verdict))
@@ -94,13 +96,13 @@ func (m *Machine) askOf(s *story) falcon.ValidationAsk {
 		ask.Why = fmt.Sprintf("%s: which link makes %s slow?", s.ID, culprits(s.Verdict))
 	default:
 		ask.Why = s.ID + ": timing names nobody: is any GPU or link slow?"
-		ask.GEMM, ask.Rings = m.everybody(), m.rings(falcon.DimDP, askRings)
+		ask.GEMM, ask.Rings = t.allRanks(), t.job.groupRings(falcon.DimDP, askRings)
 	}
 	return ask
 }
 
 // askGEMM are the suspects and enough others for a median.
-func (m *Machine) askGEMM(s *story) []falcon.Rank {
+func (t *testPlanner) askGEMM(s *story) []falcon.Rank {
 	var out []falcon.Rank
 	add := func(r falcon.Rank) {
 		if len(out) < askRanks && !slices.Contains(out, r) {
@@ -120,20 +122,20 @@ func (m *Machine) askGEMM(s *story) []falcon.Rank {
 		return nil
 	}
 	for _, r := range slices.Clone(out) {
-		at := m.job.Layout.Coord(r)
-		for d := range m.job.Layout.DP {
-			add(m.job.Layout.RankOf(falcon.Coord{TP: at.TP, DP: d, PP: at.PP}))
+		at := t.job.desc.Layout.Coord(r)
+		for d := range t.job.desc.Layout.DP {
+			add(t.job.desc.Layout.RankOf(falcon.Coord{TP: at.TP, DP: d, PP: at.PP}))
 		}
 	}
-	for r := falcon.Rank(0); int(r) < len(m.ranks) && len(out) < 2*suspects+askClass; r++ {
+	for r := falcon.Rank(0); int(r) < len(t.samples.ranks) && len(out) < 2*suspects+askClass; r++ {
 		add(r)
 	}
 	slices.Sort(out)
 	return out
 }
 
-func (m *Machine) everybody() []falcon.Rank {
-	out := make([]falcon.Rank, min(len(m.ranks), askRanks))
+func (t *testPlanner) allRanks() []falcon.Rank {
+	out := make([]falcon.Rank, min(len(t.samples.ranks), askRanks))
 	for i := range out {
 		out[i] = falcon.Rank(i)
 	}
@@ -142,27 +144,27 @@ func (m *Machine) everybody() []falcon.Rank {
 
 // askRings are the slow groups in ring order; where they use too few links for
 // a median, groups of other members too.
-func (m *Machine) askRings(res *peer.Result) [][]falcon.Rank {
+func (t *testPlanner) askRings(res *peer.Result) [][]falcon.Rank {
 	var out [][]falcon.Rank
 	links := map[falcon.Link]bool{}
 	add := func(ring []falcon.Rank) {
 		if len(out) < askRings && !contains(out, ring) {
 			out = append(out, ring)
 			for i := range ring {
-				m.crosses(links, ring[i], ring[(i+1)%len(ring)])
+				t.job.addLink(links, ring[i], ring[(i+1)%len(ring)])
 			}
 		}
 	}
 	for _, g := range res.Groups {
 		if g.Suspect && g.Dimension != falcon.DimWorld {
-			add(m.ringOf(g))
+			add(t.job.ringOf(g))
 		}
 	}
 	if len(out) == 0 {
 		return nil
 	}
 	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimPP, falcon.DimTP} {
-		for _, ring := range m.rings(d, askRings) {
+		for _, ring := range t.job.groupRings(d, askRings) {
 			if len(links) < askClass {
 				add(ring)
 			}
@@ -171,48 +173,13 @@ func (m *Machine) askRings(res *peer.Result) [][]falcon.Rank {
 	return out
 }
 
-// crosses adds the node pair of two ranks, if they are on different nodes.
-func (m *Machine) crosses(links map[falcon.Link]bool, a, b falcon.Rank) {
-	if int(max(a, b)) >= len(m.job.Placement) {
-		return
-	}
-	if x, y := m.job.Placement[a].Node(), m.job.Placement[b].Node(); x != y {
-		links[falcon.NewLink(x, y)] = true
-	}
-}
-
 func contains(rings [][]falcon.Rank, ring []falcon.Rank) bool {
 	same := slices.Sorted(slices.Values(ring))
 	return slices.ContainsFunc(rings, func(r []falcon.Rank) bool { return slices.Equal(slices.Sorted(slices.Values(r)), same) })
 }
 
-// ringOf orders a group's members by their rank in the communicator, which is
-// the order of its ring.
-func (m *Machine) ringOf(g peer.Group) []falcon.Rank {
-	place := func(r falcon.Rank) int {
-		for _, c := range m.job.Comms[r] {
-			if c.ID == g.Comm {
-				return c.RankInComm
-			}
-		}
-		return int(r)
-	}
-	return slices.SortedStableFunc(slices.Values(g.Ranks), func(a, b falcon.Rank) int { return place(a) - place(b) })
-}
-
-// rings are the groups of a dimension, at most so many.
-func (m *Machine) rings(d falcon.Dimension, most int) [][]falcon.Rank {
-	var out [][]falcon.Rank
-	for _, g := range m.job.Layout.Groups(d) {
-		if len(g.Ranks) > 1 && len(out) < most {
-			out = append(out, g.Ranks)
-		}
-	}
-	return out
-}
-
 // askPairs are the slow pipeline links, and the same links of other replicas.
-func (m *Machine) askPairs(res *peer.Result) [][2]falcon.Rank {
+func (t *testPlanner) askPairs(res *peer.Result) [][2]falcon.Rank {
 	var out [][2]falcon.Rank
 	add := func(a, b falcon.Rank) {
 		p := [2]falcon.Rank{min(a, b), max(a, b)}
@@ -226,10 +193,10 @@ func (m *Machine) askPairs(res *peer.Result) [][2]falcon.Rank {
 		}
 	}
 	for _, p := range slices.Clone(out) {
-		from, to := m.job.Layout.Coord(p[0]), m.job.Layout.Coord(p[1])
-		for d := range m.job.Layout.DP {
+		from, to := t.job.desc.Layout.Coord(p[0]), t.job.desc.Layout.Coord(p[1])
+		for d := range t.job.desc.Layout.DP {
 			from.DP, to.DP = d, d
-			add(m.job.Layout.RankOf(from), m.job.Layout.RankOf(to))
+			add(t.job.desc.Layout.RankOf(from), t.job.desc.Layout.RankOf(to))
 		}
 	}
 	return out
@@ -239,29 +206,19 @@ func (m *Machine) askPairs(res *peer.Result) [][2]falcon.Rank {
 // for the incident that asked, or for those open ones that it concerns.
 func (m *Machine) stepValidated(in Validated) {
 	v := in.Validation
-	if !m.has || !v.State.Over() {
+	if !m.job.known || !v.State.Over() {
 		return
 	}
-	if m.asking != nil && m.asking.incident == v.Ask.Incident {
-		m.asking = nil
+	if m.tests.pending != nil && m.tests.pending.incident == v.Ask.Incident {
+		m.tests.pending = nil
 	}
-	m.note(m.newest, "validation", "%s", summary(v))
-	m.seeTests(v)
-	for _, s := range slices.Clone(m.stories) {
-		if s.Open() && s.judged() && s.ID != "" && (s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.concerned(s, v)) && !m.lineTested(s, v) {
+	m.out.note(m.samples.newest, "validation", "%s", summary(v))
+	m.links.addTests(v)
+	for _, s := range slices.Clone(m.incidents.list) {
+		if s.Open() && s.judged() && s.ID != "" && (s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.evidence.concerned(s, v)) && !m.linkWatch.judgeTest(s, v) {
 			m.prove(s, v)
 		}
 	}
-}
-
-// concerned says that a validation that nobody's incident asked for tested
-// something that a story names, since its onset.
-func (m *Machine) concerned(s *story, v falcon.Validation) bool {
-	if v.Iteration <= s.OnsetIteration { // the boundary lies before that iteration
-		return false
-	}
-	return slices.ContainsFunc(v.GEMM, func(g falcon.GEMMResult) bool { return slices.Contains(s.Verdict.Devices, g.Device) }) ||
-		s.Verdict.Cause == falcon.CauseNetwork && slices.ContainsFunc(v.Links, func(l falcon.LinkResult) bool { return s.touches(l.From) && s.touches(l.To) })
 }
 
 // prove judges a story again with what was measured. A refusal leaves the
@@ -286,13 +243,13 @@ func (m *Machine) prove(s *story, v falcon.Validation) {
 		return
 	}
 	was := s.located()
-	verdict := cause.Judge(m.caseOf(s, *s.timing))
+	verdict := cause.Judge(m.evidence.caseOf(s, *s.timing))
 	if !was && len(verdict.Devices)+len(verdict.Links)+len(verdict.Ranks) > 0 {
 		m.settleVerdict(s, verdict)
 		return
 	}
-	m.conclude(s, m.divide(s, verdict))
-	m.emit(s)
+	m.culprits.conclude(s, m.divide(s, verdict))
+	m.out.update(s)
 }
 
 // summary is one sentence on a validation for the event log.
@@ -328,4 +285,16 @@ func summary(v falcon.Validation) string {
 		text += " (incomplete: " + v.Reason + ")"
 	}
 	return text
+}
+
+// testPlanner asks for the tests that verdicts lack.
+type testPlanner struct {
+	cfg       *Config
+	clock     *clock
+	out       *output
+	job       *jobState
+	samples   *sampleLog
+	incidents *incidentSet
+	baseline  *baseline
+	pending   *asking // not answered yet
 }

@@ -48,14 +48,8 @@ const (
 	slow
 )
 
-// lines says that the links of a story must be watched as such: it names nothing
-// else, and a placement changed what they carry.
-func (s *story) lines() bool {
-	return s.moved && s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 && len(s.Verdict.Links) > 0
-}
-
 // watchLines judges a displaced story's links by a window.
-func (m *Machine) watchLines(s *story, w *window, res *peer.Result) {
+func (lw *linkWatch) judgeWindow(s *story, w *window, res *peer.Result) {
 	faster := s.check && len(s.inForce) == 0
 	s.urgent, s.check = false, false
 	if res.Missing > 0 {
@@ -63,7 +57,7 @@ func (m *Machine) watchLines(s *story, w *window, res *peer.Result) {
 	}
 	worst := proven
 	for _, l := range s.Verdict.Links {
-		worst = worse(worst, m.signOf(s, l, res))
+		worst = worse(worst, lw.trafficSign(s, l, res))
 	}
 	switch worst {
 	case unseen:
@@ -74,7 +68,7 @@ func (m *Machine) watchLines(s *story, w *window, res *peer.Result) {
 	case quiet, proven:
 	}
 	if faster && worst == proven {
-		m.relieve(s, s.faster, "the job got faster and transfers over it take as long as their class's")
+		lw.relief.relieve(s, s.faster, "the job got faster and transfers over it take as long as their class's")
 		return
 	}
 	if s.streak == 0 {
@@ -85,11 +79,11 @@ func (m *Machine) watchLines(s *story, w *window, res *peer.Result) {
 		s.line.looks++
 	}
 	switch {
-	case s.streak < m.cfg.Relief.Streak:
+	case s.streak < lw.cfg.Relief.Streak:
 	case worst == proven:
-		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("transfers over %s took as long as their class's in %d profiles running", culprits(s.Verdict), s.streak))
-	case s.line.refusals >= barredLeast && s.line.looks >= quietLooks && m.portsAtRest(s):
-		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf(
+		lw.relief.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("transfers over %s took as long as their class's in %d profiles running", culprits(s.Verdict), s.streak))
+	case s.line.refusals >= barredLeast && s.line.looks >= quietLooks && lw.portsAtRest(s):
+		lw.relief.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf(
 			"the ports at the ends of %s were at rest in %d looks running, while it carried little; no test confirms it (%s)", culprits(s.Verdict), s.line.looks, s.line.barred))
 	}
 }
@@ -110,11 +104,11 @@ func worse(a, b sign) sign {
 
 // signOf is what a window says about a link at its present use: the transfers of
 // the rings that go over it, else those of pairs, else the ports at its ends.
-func (m *Machine) signOf(s *story, l falcon.Link, res *peer.Result) sign {
-	if in := m.ringSign(l, res); in != unseen {
+func (lw *linkWatch) trafficSign(s *story, l falcon.Link, res *peer.Result) sign {
+	if in := lw.ringSign(l, res); in != unseen {
 		return in
 	}
-	pairs := m.pairSign(l, res)
+	pairs := lw.pairSign(l, res)
 	if pairs == slow {
 		if !slices.Contains(s.line.shown, l) {
 			s.line.shown = append(s.line.shown, l)
@@ -124,7 +118,7 @@ func (m *Machine) signOf(s *story, l falcon.Link, res *peer.Result) sign {
 	if pairs == proven && slices.Contains(s.line.shown, l) {
 		return proven
 	}
-	if hot, known := m.hot(l); known && hot {
+	if hot, known := lw.countersHot(l); known && hot {
 		return slow
 	}
 	return quiet
@@ -132,11 +126,11 @@ func (m *Machine) signOf(s *story, l falcon.Link, res *peer.Result) sign {
 
 // ringSign judges a link by the collectives whose ring goes over it; unseen where
 // there is none, or none that could be compared.
-func (m *Machine) ringSign(l falcon.Link, res *peer.Result) sign {
+func (lw *linkWatch) ringSign(l falcon.Link, res *peer.Result) sign {
 	out := unseen
 	for i := range res.Groups {
 		g := &res.Groups[i]
-		if !g.Internode || g.Dimension == falcon.DimWorld || g.Basis == peer.ByNone || !slices.Contains(m.ringLinks(*g), l) {
+		if !g.Internode || g.Dimension == falcon.DimWorld || g.Basis == peer.ByNone || !slices.Contains(lw.job.ringLinks(*g), l) {
 			continue
 		}
 		if g.Suspect || g.Crowded {
@@ -150,17 +144,17 @@ func (m *Machine) ringSign(l falcon.Link, res *peer.Result) sign {
 // pairSign judges a link by the messages of pipeline neighbours over it, each
 // against its class. A little longer than that, of messages that weigh nothing,
 // is neither: a test must tell.
-func (m *Machine) pairSign(l falcon.Link, res *peer.Result) sign {
+func (lw *linkWatch) pairSign(l falcon.Link, res *peer.Result) sign {
 	out := unseen
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
-		if over, ok := m.linkOf(p.From, p.To); !ok || over != l || p.Basis == peer.ByNone {
+		if over, ok := lw.job.linkBetween(p.From, p.To); !ok || over != l || p.Basis == peer.ByNone {
 			continue
 		}
 		switch {
 		case p.Suspect || p.Crowded || p.Ratio > pairSlow:
 			return slow
-		case p.Ratio > m.suspectRatio():
+		case p.Ratio > lw.evidence.suspectRatio():
 			out = quiet
 		case out == unseen:
 			out = proven
@@ -171,16 +165,16 @@ func (m *Machine) pairSign(l falcon.Link, res *peer.Result) sign {
 
 // hot says whether the ports at both ends of a link see congestion now. An end
 // that another open incident's link shares tells nothing.
-func (m *Machine) hot(l falcon.Link) (hot, known bool) {
+func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 	for _, n := range []falcon.Node{l.A, l.B} {
-		for _, o := range m.openStories() {
+		for _, o := range lw.incidents.open() {
 			for _, other := range o.Verdict.Links {
 				if other != l && (other.A == n || other.B == n) {
 					return false, false
 				}
 			}
 		}
-		busy, seen := m.history.Busy(n, []falcon.Node{l.A, l.B}, m.now.Add(-restSpan))
+		busy, seen := lw.evidence.history.Busy(n, []falcon.Node{l.A, l.B}, lw.clock.now.Add(-restSpan))
 		if !seen {
 			return false, false
 		}
@@ -191,30 +185,30 @@ func (m *Machine) hot(l falcon.Link) (hot, known bool) {
 
 // portsAtRest says that the ports at the ends of all of a story's links are
 // known and see no congestion.
-func (m *Machine) portsAtRest(s *story) bool {
+func (lw *linkWatch) portsAtRest(s *story) bool {
 	return !slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool {
-		hot, known := m.hot(l)
+		hot, known := lw.countersHot(l)
 		return hot || !known
 	})
 }
 
 // askLine asks for a test of a link that has looked at rest for long enough, one
 // story at a time. It says whether it did.
-func (m *Machine) askLine(at int64) bool {
-	if m.held() || m.settling(at) {
+func (lw *linkWatch) requestTest(at int64) bool {
+	if lw.tests.waiting() || lw.baseline.settling(at) {
 		return false
 	}
-	for _, s := range m.stories {
-		if !s.Open() || !s.lines() || s.streak < m.cfg.Relief.Streak || at < s.line.testAt || m.waits(s) {
+	for _, s := range lw.incidents.list {
+		if !s.Open() || !s.lines() || s.streak < lw.cfg.Relief.Streak || at < s.line.testAt || lw.incidents.awaitsNodes(s) {
 			continue
 		}
-		if len(m.silentNodes()) > 0 {
+		if len(lw.samples.silentNodes()) > 0 {
 			return false // it would be refused
 		}
-		ask := m.lineTest(s)
+		ask := lw.testFor(s)
 		s.line.gap = min(max(2*s.line.gap, testGap), testMost)
 		s.line.testAt = at + s.line.gap
-		if m.cfg.Validate.Tries < 0 {
+		if lw.cfg.Validate.Tries < 0 {
 			s.line.barred, s.line.refusals = "tests are switched off", barredLeast
 			continue
 		}
@@ -223,8 +217,8 @@ func (m *Machine) askLine(at int64) bool {
 			continue
 		}
 		s.line.asked = true
-		m.asking = &asking{s.ID, m.now}
-		m.ready.Asks = append(m.ready.Asks, ask)
+		lw.tests.pending = &asking{s.ID, lw.clock.now}
+		lw.out.ready.Asks = append(lw.out.ready.Asks, ask)
 		return true
 	}
 	return false
@@ -232,17 +226,17 @@ func (m *Machine) askLine(at int64) bool {
 
 // lineTest asks for a story's links and for enough others of their class for a
 // median that the slow ones don't move.
-func (m *Machine) lineTest(s *story) falcon.ValidationAsk {
+func (lw *linkWatch) testFor(s *story) falcon.ValidationAsk {
 	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culprits(s.Verdict), s.healthyAt)}
-	at := m.ranksByNode()
+	at := lw.job.ranksByNode()
 	avoid := map[falcon.Link]bool{}
-	for _, o := range m.openStories() {
+	for _, o := range lw.incidents.open() {
 		for _, l := range o.Verdict.Links {
 			avoid[l] = true
 		}
 	}
 	for _, l := range s.Verdict.Links {
-		if p, ok := m.across(at, l.A, l.B); ok {
+		if p, ok := lw.job.across(at, l.A, l.B); ok {
 			ask.Pairs = append(ask.Pairs, p)
 		}
 	}
@@ -250,10 +244,10 @@ func (m *Machine) lineTest(s *story) falcon.ValidationAsk {
 		ask.Pairs = nil
 		return ask
 	}
-	nodes, need := m.job.nodes(), min(2*len(ask.Pairs)+askClass, askPairs)
+	nodes, need := lw.job.desc.nodes(), min(2*len(ask.Pairs)+askClass, askPairs)
 	for i, a := range nodes {
 		for _, b := range nodes[i+1:] {
-			if p, ok := m.across(at, a, b); ok && len(ask.Pairs) < need && !avoid[falcon.NewLink(a, b)] {
+			if p, ok := lw.job.across(at, a, b); ok && len(ask.Pairs) < need && !avoid[falcon.NewLink(a, b)] {
 				ask.Pairs = append(ask.Pairs, p)
 			}
 		}
@@ -261,38 +255,14 @@ func (m *Machine) lineTest(s *story) falcon.ValidationAsk {
 	return ask
 }
 
-func (m *Machine) ranksByNode() map[falcon.Node][]falcon.Rank {
-	out := map[falcon.Node][]falcon.Rank{}
-	for r, d := range m.job.Placement {
-		out[d.Node()] = append(out[d.Node()], falcon.Rank(r))
-	}
-	return out
-}
-
-// across is a rank on each of two nodes, on the first device of both: those
-// share a rail.
-func (m *Machine) across(at map[falcon.Node][]falcon.Rank, a, b falcon.Node) ([2]falcon.Rank, bool) {
-	first := func(n falcon.Node) (out falcon.Rank) {
-		out = -1
-		for _, r := range at[n] {
-			if out < 0 || m.job.Placement[r].Index() < m.job.Placement[out].Index() {
-				out = r
-			}
-		}
-		return out
-	}
-	x, y := first(a), first(b)
-	return [2]falcon.Rank{min(x, y), max(x, y)}, x >= 0 && y >= 0 && x != y
-}
-
 // lineTested takes in a test of a displaced story's links. It proves nothing
 // about who slowed the job, so the verdict stays as it is. It says whether the
 // test was about them.
-func (m *Machine) lineTested(s *story, v falcon.Validation) bool {
+func (lw *linkWatch) judgeTest(s *story, v falcon.Validation) bool {
 	if !s.lines() || v.Ask.Incident != "" && !s.line.asked {
 		return false
 	}
-	at := m.slow.last()
+	at := lw.samples.slowest.last()
 	ratio, slowest, judged := 0.0, falcon.Link{}, 0
 	isSlow := false
 	for _, l := range s.Verdict.Links {
@@ -317,21 +287,21 @@ func (m *Machine) lineTested(s *story, v falcon.Validation) bool {
 	case isSlow:
 		s.streak, s.badAt = 0, at
 		s.line.barred, s.line.refusals, s.line.looks = "", 0, 0
-		m.note(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.line.gap)
-	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.streak >= m.cfg.Relief.Streak || v.Ask.Incident == ""):
-		if s.streak == 0 || !m.portsAtRest(s) { // looks that see nothing don't say since when
+		lw.out.note(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.line.gap)
+	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.streak >= lw.cfg.Relief.Streak || v.Ask.Incident == ""):
+		if s.streak == 0 || !lw.portsAtRest(s) { // looks that see nothing don't say since when
 			s.healthyAt = at
 		}
-		m.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("%s takes %.2f x the median of its class in a test", culprits(s.Verdict), ratio))
+		lw.relief.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("%s takes %.2f x the median of its class in a test", culprits(s.Verdict), ratio))
 	default:
-		m.bar(s, v, at)
+		lw.recordRefusal(s, v, at)
 	}
 	return true
 }
 
 // bar notes a test that brought nothing. The first of them may be for a moment
 // only, such as that of an agent between two connections, and is soon repeated.
-func (m *Machine) bar(s *story, v falcon.Validation, at int64) {
+func (lw *linkWatch) recordRefusal(s *story, v falcon.Validation, at int64) {
 	s.line.refusals++
 	if s.line.barred = v.Reason; s.line.barred == "" {
 		s.line.barred = "a test could not judge it"
@@ -366,4 +336,18 @@ func testOf(results []falcon.LinkResult, l falcon.Link) (out tested, ok bool) {
 	out.slow = slow > 0 && 2*slow >= judged
 	out.both = len(ways) == 2
 	return out, judged > 0
+}
+
+// linkWatch looks for the relief of links whose ranks a placement moved away.
+type linkWatch struct {
+	cfg       *Config
+	clock     *clock
+	out       *output
+	job       *jobState
+	samples   *sampleLog
+	incidents *incidentSet
+	baseline  *baseline
+	evidence  *evidence
+	tests     *testPlanner
+	relief    *reliefJudge
 }

@@ -23,37 +23,37 @@ type Recurrence struct {
 
 // stepCulprits takes over whom incidents of the past named, of this job and of
 // others; the newest count where there are too many.
-func (m *Machine) stepCulprits(in Culprits) {
+func (c *culpritHistory) restore(in Culprits) {
 	for _, n := range in.Past[max(0, len(in.Past)-pastMost):] {
-		n.epoch = m.job.Epoch
-		m.remember(n)
+		n.epoch = c.job.desc.Epoch
+		c.remember(n)
 	}
 }
 
 // jobOf names the job in which a culprit was named; "" is the present one.
-func (m *Machine) jobOf(n Named) string {
-	if n.Job == "" && n.epoch != m.job.Epoch {
+func (c *culpritHistory) jobOf(n Named) string {
+	if n.Job == "" && n.epoch != c.job.desc.Epoch {
 		return fmt.Sprintf("epoch %d", n.epoch)
 	}
 	return n.Job
 }
 
 // remember adds a named culprit, once per incident.
-func (m *Machine) remember(n Named) {
+func (c *culpritHistory) remember(n Named) {
 	same := func(o Named) bool {
 		return o.Job == n.Job && o.Incident == n.Incident && o.Device == n.Device && o.Link == n.Link
 	}
-	if (n.Device == "") == (n.Link == falcon.Link{}) || slices.ContainsFunc(m.past, same) {
+	if (n.Device == "") == (n.Link == falcon.Link{}) || slices.ContainsFunc(c.past, same) {
 		return
 	}
-	m.past = append(m.past, n)
-	m.past = slices.Delete(m.past, 0, max(0, len(m.past)-pastMost))
+	c.past = append(c.past, n)
+	c.past = slices.Delete(c.past, 0, max(0, len(c.past)-pastMost))
 }
 
 // conclude gives a story its verdict, with a line for each culprit that was
 // named before. Severity and confidence stay as they are: both speak of this
 // slowdown alone.
-func (m *Machine) conclude(s *story, v falcon.Verdict) {
+func (c *culpritHistory) conclude(s *story, v falcon.Verdict) {
 	if len(s.only) > 0 {
 		v.Links = slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool { return !slices.Contains(s.only, l) })
 	}
@@ -61,26 +61,26 @@ func (m *Machine) conclude(s *story, v falcon.Verdict) {
 		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: s.recurs})
 	}
 	for _, d := range v.Devices {
-		m.tellRecurrence(&v, string(d), m.before(s, func(n Named) bool { return n.Device == d }))
+		c.addRecurrence(&v, string(d), c.pastOf(s, func(n Named) bool { return n.Device == d }))
 	}
 	for _, l := range v.Links {
-		m.tellRecurrence(&v, l.String(), m.before(s, func(n Named) bool { return n.Link == l }))
+		c.addRecurrence(&v, l.String(), c.pastOf(s, func(n Named) bool { return n.Link == l }))
 	}
 	s.Verdict = v
 }
 
 // before are the past incidents that match, without the story's own.
-func (m *Machine) before(s *story, match func(Named) bool) []Named {
+func (c *culpritHistory) pastOf(s *story, match func(Named) bool) []Named {
 	var out []Named
-	for _, n := range m.past {
-		if match(n) && (n.Incident != s.ID || m.jobOf(n) != "" || s.ID == "") {
+	for _, n := range c.past {
+		if match(n) && (n.Incident != s.ID || c.jobOf(n) != "" || s.ID == "") {
 			out = append(out, n)
 		}
 	}
 	return out
 }
 
-func (m *Machine) tellRecurrence(v *falcon.Verdict, name string, past []Named) {
+func (c *culpritHistory) addRecurrence(v *falcon.Verdict, name string, past []Named) {
 	if len(past) == 0 {
 		return
 	}
@@ -90,11 +90,11 @@ func (m *Machine) tellRecurrence(v *falcon.Verdict, name string, past []Named) {
 		times = fmt.Sprintf("%d times", len(past))
 	}
 	v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: fmt.Sprintf(
-		"%s was named %s before in the last %s, last by %s", name, times, span(m.now.Sub(first.At)), m.nameOf(past[len(past)-1]))})
+		"%s was named %s before in the last %s, last by %s", name, times, span(c.clock.now.Sub(first.At)), c.incidentName(past[len(past)-1]))})
 }
 
-func (m *Machine) nameOf(n Named) string {
-	job := m.jobOf(n)
+func (c *culpritHistory) incidentName(n Named) string {
+	job := c.jobOf(n)
 	if job == "" {
 		return n.Incident
 	}
@@ -115,25 +115,25 @@ func span(d time.Duration) string {
 }
 
 // recall notes whom a story named, once it is over.
-func (m *Machine) recall(s *story) {
+func (c *culpritHistory) recordIncident(s *story) {
 	for _, d := range s.Verdict.Devices {
-		m.remember(Named{Incident: s.ID, At: m.now, Device: d, Cause: s.Verdict.Cause, epoch: m.job.Epoch})
+		c.remember(Named{Incident: s.ID, At: c.clock.now, Device: d, Cause: s.Verdict.Cause, epoch: c.job.desc.Epoch})
 	}
 	for _, l := range s.Verdict.Links {
-		m.remember(Named{Incident: s.ID, At: m.now, Link: l, Cause: s.Verdict.Cause, epoch: m.job.Epoch})
+		c.remember(Named{Incident: s.ID, At: c.clock.now, Link: l, Cause: s.Verdict.Cause, epoch: c.job.desc.Epoch})
 	}
 }
 
 // Recurring are the devices and links that at least two incidents named, of
 // this job and of those handed over, the most often named first.
-func (m *Machine) Recurring() []Recurrence {
-	all := slices.Clone(m.past)
-	for _, s := range m.openStories() {
+func (c *culpritHistory) recurring() []Recurrence {
+	all := slices.Clone(c.past)
+	for _, s := range c.incidents.open() {
 		for _, d := range s.Verdict.Devices {
-			all = append(all, Named{Incident: s.ID, At: m.now, Device: d, epoch: m.job.Epoch})
+			all = append(all, Named{Incident: s.ID, At: c.clock.now, Device: d, epoch: c.job.desc.Epoch})
 		}
 		for _, l := range s.Verdict.Links {
-			all = append(all, Named{Incident: s.ID, At: m.now, Link: l, epoch: m.job.Epoch})
+			all = append(all, Named{Incident: s.ID, At: c.clock.now, Link: l, epoch: c.job.desc.Epoch})
 		}
 	}
 	type culprit struct {
@@ -148,7 +148,7 @@ func (m *Machine) Recurring() []Recurrence {
 			r = &Recurrence{Device: n.Device, Link: n.Link, First: n.At}
 			found[k], jobs[k] = r, map[string]bool{}
 		}
-		jobs[k][m.jobOf(n)] = true
+		jobs[k][c.jobOf(n)] = true
 		r.Times, r.Jobs, r.Last = r.Times+1, len(jobs[k]), n.At
 	}
 	var out []Recurrence
@@ -164,4 +164,16 @@ func (m *Machine) Recurring() []Recurrence {
 		return slices.Compare([]string{string(a.Device), a.Link.String()}, []string{string(b.Device), b.Link.String()})
 	})
 	return out
+}
+
+// Recurring are the devices and links that at least two incidents named, of
+// this job and of those handed over, the most often named first.
+func (m *Machine) Recurring() []Recurrence { return m.culprits.recurring() }
+
+// culpritHistory remembers the culprits of incidents that are over.
+type culpritHistory struct {
+	clock     *clock
+	job       *jobState
+	incidents *incidentSet
+	past      []Named // newest last
 }

@@ -1,0 +1,69 @@
+package detect
+
+import "slices"
+
+// baseline is the iteration time that slowness is measured against.
+type baseline struct {
+	cfg        *Config
+	out        *output
+	samples    *sampleLog
+	incidents  *incidentSet
+	restoredMs float64 // restored, or lowest verified regime; 0 = unknown
+	rebase     bool    // take the level after the settle window as the baseline
+	settleTo   int64   // first iteration that no action owns
+}
+
+// holdBaseline keeps the baseline while an incident is open: the ranks may have
+// told of it before the job's own series did, whose first level then takes in
+// iterations that are slow.
+func (bl *baseline) hold(before float64) {
+	if before > 0 && bl.ms() > before*(1+bl.cfg.Settled) && len(bl.incidents.open()) > 0 {
+		bl.restoredMs = before
+	}
+}
+
+// settled looks at the level that an action led to, as a fault whose onset fell
+// into the settle window raised no alarm of its own.
+func (bl *baseline) adopt(iteration int64) {
+	level, baseline := bl.samples.level(), bl.ms()
+	bl.samples.slowest.tracker.Compare(level)
+	if bl.samples.slowest.tracker.Learning() || baseline <= 0 {
+		return
+	}
+	acting := slices.ContainsFunc(bl.incidents.list, func(s *story) bool { return s.Open() || len(s.inForce) > 0 })
+	switch {
+	case level < baseline*(1-bl.cfg.Settled):
+		bl.restoredMs = min(bl.restoredMs, level)
+		bl.samples.slowest.tracker.Rebase(level)
+		bl.out.note(iteration, "rebase", "New baseline %.1f ms instead of %.1f ms", level, baseline)
+	case !acting:
+		bl.samples.slowest.tracker.Compare(baseline)
+	}
+}
+
+// warm is the end of the warm-up: a baseline that was handed over from before
+// a restart holds on, as the job may be slow right now.
+func (bl *baseline) endWarmUp() {
+	if bl.restoredMs > 0 && bl.restoredMs < bl.samples.slowest.tracker.BaselineMs() {
+		bl.samples.slowest.tracker.Rebase(bl.restoredMs)
+		return
+	}
+	bl.restoredMs = 0
+	bl.out.note(bl.samples.slowest.last(), "rebase", "Baseline %.1f ms", bl.samples.slowest.tracker.BaselineMs())
+}
+
+// baselineMs is the lowest verified regime of the epoch, 0 while learning.
+func (bl *baseline) ms() float64 {
+	if bl.samples.slowest == nil || bl.samples.slowest.tracker.Learning() {
+		return bl.restoredMs
+	}
+	if b := bl.samples.slowest.tracker.BaselineMs(); bl.restoredMs == 0 || b < bl.restoredMs {
+		return b
+	}
+	return bl.restoredMs
+}
+
+// settling says that a change placed at iteration belongs to an action.
+func (bl *baseline) settling(iteration int64) bool {
+	return iteration < bl.settleTo && iteration >= bl.settleTo-bl.cfg.SettleAfter-bl.cfg.SettleBefore
+}

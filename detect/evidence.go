@@ -1,0 +1,310 @@
+package detect
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/cause"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// evidence joins timing, counters and tests to what a verdict rests on.
+type evidence struct {
+	cfg       *Config
+	job       *jobState
+	samples   *sampleLog
+	incidents *incidentSet
+	history   cause.History // of hardware counters
+	healthy   peer.Healthy
+}
+
+// slower says that a rank of an incident computes even longer than when it was
+// judged.
+func (ev *evidence) computesLonger(o *story, res peer.Result) bool {
+	was := o.compared()
+	return was != nil && slices.ContainsFunc(res.Slow, func(r falcon.Rank) bool {
+		return o.touches(r) && ev.job.namesDeviceOf(o, r) && int(r) < len(was.Ranks) && res.Ranks[r].Ratio > longerBy*was.Ranks[r].Ratio
+	})
+}
+
+// longer says that the slow groups or pairs of a network incident take longer
+// than when it was judged.
+func (ev *evidence) transfersLonger(o *story, res peer.Result) bool {
+	was := o.compared()
+	if was == nil || !o.has(falcon.CauseNetwork) {
+		return false
+	}
+	return slices.ContainsFunc(res.Groups, func(g peer.Group) bool {
+		return g.Suspect && slices.ContainsFunc(was.Groups, func(b peer.Group) bool {
+			return b.Suspect && b.Comm == g.Comm && b.Op == g.Op && b.Bytes == g.Bytes && g.TransferMs > longerBy*b.TransferMs
+		})
+	}) || slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool {
+		return p.Suspect && slices.ContainsFunc(was.Pairs, func(b peer.Pair) bool {
+			return b.Suspect && b.From == p.From && b.To == p.To && b.Bytes == p.Bytes && p.RecvMs > longerBy*b.RecvMs
+		})
+	})
+}
+
+// confirm lets those ranks go that timing accuses alone: a rank stays if
+// counters accuse it too, or if the window before did and its excess explains
+// a fair part of the slowdown. A hiccup or two in a short window make anybody
+// look slow. It says whether nobody had to go.
+func (ev *evidence) dropUnconfirmed(s *story, timing *peer.Result) bool {
+	c, before := ev.caseOf(s, *timing), s.accused
+	s.accused = timing.Slow
+	timing.Slow = slices.DeleteFunc(slices.Clone(timing.Slow), func(r falcon.Rank) bool {
+		return !c.Confirmed(r) && (!slices.Contains(before, r) || ev.explainedShare(s, timing.Ranks[r]) < explainLeast || !ev.steadily(&timing.Ranks[r]))
+	})
+	ranks := len(timing.Slow) == len(s.accused)
+	return ev.dropMinorLinks(s, timing) && ranks
+}
+
+// letLinksGo takes the suspicion off groups and pairs whose excess is a small
+// part of what the iteration lost: a network is never quite the same, and
+// something else made the job slow. Beside a culprit of another kind they are
+// told. It says whether none had to go.
+func (ev *evidence) dropMinorLinks(s *story, timing *peer.Result) bool {
+	lost := s.SlowMs - s.beforeMs
+	others := len(timing.Slow)+len(timing.SlowStages) > 0 || timing.AllSlow || timing.Uneven
+	if s.beforeMs <= 0 || lost <= 0 || s.tests != nil || others {
+		return true
+	}
+	most, both := 0.0, map[[2]falcon.Rank]float64{}
+	for _, g := range timing.Groups {
+		if g.Suspect {
+			most = max(most, (g.TransferMs-g.BaseMs)*g.CallsPerIt)
+		}
+	}
+	for _, p := range timing.Pairs {
+		if p.Suspect {
+			ends := [2]falcon.Rank{min(p.From, p.To), max(p.From, p.To)}
+			both[ends] += (p.RecvMs - p.BaseMs) * p.CallsPerIt
+			most = max(most, both[ends])
+		}
+	}
+	if most == 0 || most >= linkLeast*lost {
+		return true
+	}
+	timing.Groups, timing.Pairs = slices.Clone(timing.Groups), slices.Clone(timing.Pairs)
+	for i := range timing.Groups {
+		timing.Groups[i].Suspect = false
+	}
+	for i := range timing.Pairs {
+		timing.Pairs[i].Suspect = false
+	}
+	return false
+}
+
+// steadily says that a rank is slow in nearly all iterations of a window, not
+// by a hiccup in one of two; true where they can't be told apart.
+func (ev *evidence) steadily(r *peer.Rank) bool {
+	over, of := r.StepsOver(ev.suspectRatio())
+	return over >= (3*of+3)/4
+}
+
+// explains is the share of the iteration's slowdown that a rank's excess of
+// self time accounts for, over its m + p − 1 passes (1F1B); 1 where it can't be
+// told.
+func (ev *evidence) explainedShare(s *story, r peer.Rank) float64 {
+	replica := ev.job.desc.Layout.Replica(r.Rank)
+	lost := s.SlowMs - s.beforeMs
+	if s.beforeMs <= 0 || lost <= 0 || r.Ratio <= 0 || replica >= len(ev.job.desc.MicroBatches) {
+		return 1
+	}
+	passes := float64(int(ev.job.desc.MicroBatches[replica]) + ev.job.desc.Layout.PP - 1)
+	return (r.SelfMs - r.SelfMs/r.Ratio) * passes / lost
+}
+
+// caseOf joins a window's timing with the counters since the onset.
+func (ev *evidence) caseOf(s *story, timing peer.Result) cause.Case {
+	c := cause.Case{
+		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Timing: timing,
+		HealthyMs: s.HealthyMs, SlowMs: s.SlowMs,
+	}
+	since := ev.samples.times.startOf(s.OnsetIteration)
+	if s.FromStart {
+		since = time.Time{}
+	}
+	c.Counters, c.Tests = ev.history.Since(since), s.tests
+	return c
+}
+
+// without takes those out of a result whom other open incidents explain
+// already: the ranks they name, the groups and pairs of a slow link, and those
+// of a rank whose host is slow, as it serves the network late too. A slow GPU
+// makes no transfer longer.
+func (ev *evidence) withoutOthers(res peer.Result, s *story) peer.Result {
+	others := slices.DeleteFunc(ev.incidents.open(), func(o *story) bool { return o == s || !o.located() })
+	named := func(r falcon.Rank) bool {
+		return slices.ContainsFunc(others, func(o *story) bool { return ev.computes(o) && o.touches(r) && ev.job.namesDeviceOf(o, r) })
+	}
+	ev.shareOut(&res, named)
+	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), named)
+	ev.clearExplained(&res, others)
+	return res
+}
+
+// excuse takes the suspicion off the groups and pairs that incidents explain.
+// The links of a displaced one explain what goes over them now, and the other
+// messages of a pipeline that they throttle.
+func (ev *evidence) clearExplained(res *peer.Result, others []*story) {
+	stay := slices.DeleteFunc(slices.Clone(others), (*story).lines)
+	lines := slices.DeleteFunc(slices.Clone(others), func(o *story) bool { return !o.lines() })
+	explained := func(ranks ...falcon.Rank) bool {
+		return slices.ContainsFunc(stay, func(o *story) bool {
+			return o.touches(ranks...) && (o.has(falcon.CauseNetwork) || !o.has(falcon.CauseGPU) || o.has(falcon.CauseCPU))
+		})
+	}
+	throttled := map[int]bool{}
+	for _, o := range lines {
+		maps.Copy(throttled, ev.job.throttledReplicas(o, res))
+	}
+	res.Groups, res.Pairs = slices.Clone(res.Groups), slices.Clone(res.Pairs)
+	for i := range res.Groups {
+		g := &res.Groups[i]
+		g.Suspect = g.Suspect && !explained(g.Ranks...) && !slices.ContainsFunc(lines, func(o *story) bool { return ev.job.crossesLinkOf(o, g) })
+	}
+	for i := range res.Pairs {
+		p := &res.Pairs[i]
+		p.Suspect = p.Suspect && !explained(p.From, p.To) && !throttled[ev.job.desc.Layout.Replica(p.To)]
+	}
+}
+
+// computes says that a story is about ranks that compute slowly, not only
+// about a link.
+func (ev *evidence) computes(s *story) bool {
+	return len(s.Verdict.Devices) > 0 || !s.has(falcon.CauseNetwork)
+}
+
+// convincing asks for more than one proof where no onset speaks: trusted peers
+// with somebody waiting, or counters.
+func (ev *evidence) convincing(v falcon.Verdict, res peer.Result) bool {
+	for _, e := range v.Evidence {
+		if e.Kind == falcon.EvidenceCounter && !e.Against {
+			return true
+		}
+	}
+	if v.Cause == falcon.CauseNetwork {
+		return v.Confidence >= 0.7
+	}
+	for _, r := range res.Slow {
+		if q := &res.Ranks[r]; !res.Clear || q.Basis != peer.ByPeers || !q.Awaited || !ev.steadily(q) {
+			return false
+		}
+	}
+	return len(res.Slow) > 0
+}
+
+// shareOut leaves of slowness that a whole stage shares, or the whole job, what
+// other incidents do not name already, where they name most of it: replicas that
+// got slow one after the other are slow together in the end.
+func (ev *evidence) shareOut(res *peer.Result, named func(falcon.Rank) bool) {
+	if res.AllSlow {
+		all := make([]falcon.Rank, len(res.Ranks))
+		for i := range all {
+			all[i] = falcon.Rank(i)
+		}
+		res.AllSlow = !ev.accuseUnnamed(res, all, named)
+		return
+	}
+	res.SlowStages = slices.DeleteFunc(slices.Clone(res.SlowStages), func(stage int) bool {
+		var ranks []falcon.Rank
+		for i := range res.Ranks {
+			if r := falcon.Rank(i); ev.job.desc.Layout.Coord(r).PP == stage {
+				ranks = append(ranks, r)
+			}
+		}
+		return ev.accuseUnnamed(res, ranks, named)
+	})
+}
+
+// accuseRest accuses those of a list of ranks, all slow alike, whom nobody
+// names, where most are named. It says whether it did.
+func (ev *evidence) accuseUnnamed(res *peer.Result, ranks []falcon.Rank, named func(falcon.Rank) bool) bool {
+	rest := slices.DeleteFunc(slices.Clone(ranks), named)
+	if 2*len(rest) >= len(ranks) {
+		return false
+	}
+	res.Ranks, res.Slow, res.Clear = slices.Clone(res.Ranks), slices.Clone(res.Slow), true
+	for _, r := range rest {
+		if q := &res.Ranks[r]; q.OwnRatio > ev.suspectRatio() {
+			q.Ratio, q.Basis, q.Slow = q.OwnRatio, peer.ByOwn, true
+			res.Slow = append(res.Slow, r)
+		}
+	}
+	slices.Sort(res.Slow)
+	return true
+}
+
+// clockBack is the first iteration seen after the clocks of all culprits read
+// normal, and the newest one seen when they did not yet.
+func (ev *evidence) clockBack(s *story) (at, bad int64, ok bool) {
+	at, bad = falcon.NoIteration, falcon.NoIteration
+	for _, d := range s.Verdict.Devices {
+		since, until, normal := ev.history.Normal(d)
+		first, seen := ev.samples.times.first(since.At, since.Ns)
+		if !normal || !seen {
+			return 0, 0, false
+		}
+		at = max(at, first)
+		if last, seen := ev.samples.times.first(until.At, until.Ns); seen && !until.At.IsZero() {
+			bad = max(bad, last-1)
+		}
+	}
+	return at, bad, at != falcon.NoIteration
+}
+
+// culpritHealthy says whether everything that a story names is at or below the
+// rule again; known is false where something was not measured.
+func (ev *evidence) culpritHealthy(s *story, res peer.Result) (healthy, known bool) {
+	if s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 {
+		suspect := slices.ContainsFunc(res.Groups, func(g peer.Group) bool { return (g.Suspect || g.Crowded) && s.touches(g.Ranks...) }) ||
+			slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool { return p.Suspect && s.touches(p.From, p.To) })
+		return !suspect, res.Missing == 0
+	}
+	for _, d := range s.Verdict.Devices {
+		r, placed := ev.job.desc.Placement.Rank(d)
+		if !placed {
+			continue // carries no rank any more: it slows nobody
+		}
+		q := res.Ranks[r]
+		if q.Basis == peer.ByNone {
+			return false, false
+		}
+		if q.Ratio > ev.suspectRatio() || res.AllSlow || slices.Contains(res.SlowStages, ev.job.desc.Layout.Coord(r).PP) {
+			return false, true
+		}
+	}
+	return true, true
+}
+
+func (ev *evidence) suspectRatio() float64 {
+	if ev.cfg.Rules.Suspect > 0 {
+		return ev.cfg.Rules.Suspect
+	}
+	return 1.1
+}
+
+// concerned says that a validation that nobody's incident asked for tested
+// something that a story names, since its onset.
+func (ev *evidence) concerned(s *story, v falcon.Validation) bool {
+	if v.Iteration <= s.OnsetIteration { // the boundary lies before that iteration
+		return false
+	}
+	return slices.ContainsFunc(v.GEMM, func(g falcon.GEMMResult) bool { return slices.Contains(s.Verdict.Devices, g.Device) }) ||
+		s.Verdict.Cause == falcon.CauseNetwork && slices.ContainsFunc(v.Links, func(l falcon.LinkResult) bool { return s.touches(l.From) && s.touches(l.To) })
+}
+
+// linkLeast is the share of the slowdown that the slowest groups or links must
+// explain. A transfer's least time hides much of it where computation overlaps.
+const linkLeast = 1.0 / 8
+
+// explainLeast is the share of the slowdown that a culprit without counters
+// must explain.
+const explainLeast = 1.0 / 3
+
+// longerBy is how much longer a rank must compute, or a transfer take, than when
+// it was accused, to say that it got worse.
+const longerBy = 1.1

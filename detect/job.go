@@ -1,0 +1,169 @@
+package detect
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/peer"
+)
+
+// jobState is the job as it runs now.
+type jobState struct {
+	desc  Job
+	known bool // a job was described
+}
+
+// holds says that a story names the device of a rank, or knows no devices.
+func (j *jobState) namesDeviceOf(s *story, r falcon.Rank) bool {
+	return len(s.Verdict.Devices) == 0 || int(r) < len(j.desc.Placement) && slices.Contains(s.Verdict.Devices, j.desc.Placement[r])
+}
+
+func (j *jobState) ranksByNode() map[falcon.Node][]falcon.Rank {
+	out := map[falcon.Node][]falcon.Rank{}
+	for r, d := range j.desc.Placement {
+		out[d.Node()] = append(out[d.Node()], falcon.Rank(r))
+	}
+	return out
+}
+
+// across is a rank on each of two nodes, on the first device of both: those
+// share a rail.
+func (j *jobState) across(at map[falcon.Node][]falcon.Rank, a, b falcon.Node) ([2]falcon.Rank, bool) {
+	first := func(n falcon.Node) (out falcon.Rank) {
+		out = -1
+		for _, r := range at[n] {
+			if out < 0 || j.desc.Placement[r].Index() < j.desc.Placement[out].Index() {
+				out = r
+			}
+		}
+		return out
+	}
+	x, y := first(a), first(b)
+	return [2]falcon.Rank{min(x, y), max(x, y)}, x >= 0 && y >= 0 && x != y
+}
+
+// linksExplain says that an incident's links make a group slow: its ring goes
+// over one of them.
+func (j *jobState) crossesLinkOf(o *story, g *peer.Group) bool {
+	return slices.ContainsFunc(j.ringLinks(*g), func(l falcon.Link) bool { return slices.Contains(o.Verdict.Links, l) })
+}
+
+// throttled are the replicas whose pipeline goes over a link of an incident:
+// the lesser delays of their other pairs follow from it.
+func (j *jobState) throttledReplicas(o *story, res *peer.Result) map[int]bool {
+	out := map[int]bool{}
+	for i := range res.Pairs {
+		p := &res.Pairs[i]
+		if l, ok := j.linkBetween(p.From, p.To); ok && slices.Contains(o.Verdict.Links, l) {
+			out[j.desc.Layout.Replica(p.To)] = true
+		}
+	}
+	return out
+}
+
+// ringLinks are the links that a group's ring goes over, each once.
+func (j *jobState) ringLinks(g peer.Group) []falcon.Link {
+	var out []falcon.Link
+	ring := j.ringOf(g)
+	for i := range ring {
+		if l, ok := j.linkBetween(ring[i], ring[(i+1)%len(ring)]); ok && !slices.Contains(out, l) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// linkOf is the link between two ranks, false where they share a node.
+func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
+	if a < 0 || b < 0 || int(max(a, b)) >= len(j.desc.Placement) {
+		return falcon.Link{}, false
+	}
+	x, y := j.desc.Placement[a].Node(), j.desc.Placement[b].Node()
+	return falcon.NewLink(x, y), x != y && x != "" && y != ""
+}
+
+// names says that a story is about a node: a device on it, a link that ends at
+// it, or, where it knows neither, a rank on it.
+func (j *jobState) namesNode(s *story, n falcon.Node) bool {
+	if len(s.Verdict.Devices)+len(s.Verdict.Links) > 0 {
+		return slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool { return d.Node() == n }) ||
+			slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool { return l.A == n || l.B == n })
+	}
+	return slices.ContainsFunc(s.Verdict.Ranks, func(r falcon.Rank) bool {
+		return int(r) < len(j.desc.Placement) && j.desc.Placement[r].Node() == n
+	})
+}
+
+// crosses adds the node pair of two ranks, if they are on different nodes.
+func (j *jobState) addLink(links map[falcon.Link]bool, a, b falcon.Rank) {
+	if int(max(a, b)) >= len(j.desc.Placement) {
+		return
+	}
+	if x, y := j.desc.Placement[a].Node(), j.desc.Placement[b].Node(); x != y {
+		links[falcon.NewLink(x, y)] = true
+	}
+}
+
+// ringOf orders a group's members by their rank in the communicator, which is
+// the order of its ring.
+func (j *jobState) ringOf(g peer.Group) []falcon.Rank {
+	place := func(r falcon.Rank) int {
+		for _, c := range j.desc.Comms[r] {
+			if c.ID == g.Comm {
+				return c.RankInComm
+			}
+		}
+		return int(r)
+	}
+	return slices.SortedStableFunc(slices.Values(g.Ranks), func(a, b falcon.Rank) int { return place(a) - place(b) })
+}
+
+// rings are the groups of a dimension, at most so many.
+func (j *jobState) groupRings(d falcon.Dimension, most int) [][]falcon.Rank {
+	var out [][]falcon.Rank
+	for _, g := range j.desc.Layout.Groups(d) {
+		if len(g.Ranks) > 1 && len(out) < most {
+			out = append(out, g.Ranks)
+		}
+	}
+	return out
+}
+
+func (j *jobState) describe(r falcon.Rank) string {
+	if int(r) < len(j.desc.Placement) {
+		return fmt.Sprintf("%s (rank %d)", j.desc.Placement[r], r)
+	}
+	return fmt.Sprintf("rank %d", r)
+}
+
+// perMicroBatch divides the self time of a profile that does not know its
+// micro-batches by those that the job has.
+func (j *jobState) perMicroBatch(p falcon.RankProfile) falcon.RankProfile {
+	replica := j.desc.Layout.Replica(p.Rank)
+	if p.MicroBatches == 0 && replica < len(j.desc.MicroBatches) && j.desc.MicroBatches[replica] > 0 {
+		p.MicroBatches = int(j.desc.MicroBatches[replica])
+		p.SelfMs /= float64(p.MicroBatches)
+	}
+	return p
+}
+
+// nodes are the nodes that hold ranks.
+func (j *Job) nodes() []falcon.Node {
+	var out []falcon.Node
+	seen := map[falcon.Node]bool{}
+	for _, d := range j.Placement {
+		if n := d.Node(); !seen[n] {
+			seen[n] = true
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func sum(v []int32) (total int64) {
+	for _, x := range v {
+		total += int64(x)
+	}
+	return total
+}

@@ -1,0 +1,36 @@
+package detect
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// clock is the time of the newest input.
+type clock struct{ now time.Time }
+
+// output is what inputs have led to since the last Advance.
+type output struct {
+	changed map[string]falcon.Incident
+	order   []string // ids of changed, in the order of their first change
+	ready   Ready
+}
+
+func (o *output) note(iteration int64, kind, format string, args ...any) {
+	o.ready.Notes = append(o.ready.Notes, Note{Iteration: iteration, Kind: kind, Text: fmt.Sprintf(format, args...)})
+}
+
+// emit hands an incident's present state out with the next Ready.
+func (o *output) update(s *story) {
+	if _, ok := o.changed[s.ID]; !ok {
+		o.order = append(o.order, s.ID)
+	}
+	inc := s.Incident
+	inc.Verdict.Devices = slices.Clone(inc.Verdict.Devices)
+	inc.Verdict.Ranks = slices.Clone(inc.Verdict.Ranks)
+	inc.Verdict.Links = slices.Clone(inc.Verdict.Links)
+	inc.Verdict.Evidence = slices.Clone(inc.Verdict.Evidence)
+	o.changed[s.ID] = inc
+}

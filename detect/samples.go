@@ -1,0 +1,117 @@
+package detect
+
+import (
+	"slices"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/detect/bocd"
+)
+
+// sampleLog holds the newest iteration times of every rank and of the job.
+type sampleLog struct {
+	clock   *clock
+	job     *jobState
+	ranks   []*series
+	slowest *series // slowest rank of each iteration
+	fold    fold
+	times   times
+	newest  int64 // newest iteration seen from any rank, -1 before the first
+}
+
+// stillSlow says that most of the newest iterations are.
+func (l *sampleLog) stillSlow(s *story) bool {
+	slow := 0
+	for _, ms := range l.slowest.tail(lastOver) {
+		if ms > (s.HealthyMs+s.SlowMs)/2 {
+			slow++
+		}
+	}
+	return slow > lastOver/2
+}
+
+// firstSlow moves a placement past a hiccup before the change: to the first
+// iteration that is slow together with the one after it.
+func (l *sampleLog) firstSlow(at int64, middle float64) int64 {
+	for i := max(l.slowest.indexOf(at), l.slowest.seen-len(l.slowest.ms)); i+1 < l.slowest.seen; i++ {
+		if l.slowest.value(i) > middle && l.slowest.value(i+1) > middle {
+			return l.slowest.iteration(i)
+		}
+	}
+	return at
+}
+
+// peak is the largest value around a change that did not last.
+func (l *sampleLog) peak(c bocd.Change) float64 {
+	top := c.AfterMs
+	for i := max(c.Index-2, l.slowest.seen-len(l.slowest.ms), 0); i < l.slowest.seen; i++ {
+		top = max(top, l.slowest.value(i))
+	}
+	return top
+}
+
+// firstFast moves a placement past what is still slow: to the first iteration
+// that is fast together with the one after it.
+func (l *sampleLog) firstFast(at int64, middle float64) int64 {
+	for i := max(l.slowest.indexOf(at), l.slowest.seen-len(l.slowest.ms)); i+1 < l.slowest.seen; i++ {
+		if l.slowest.value(i) <= middle && l.slowest.value(i+1) <= middle {
+			return l.slowest.iteration(i)
+		}
+	}
+	return at
+}
+
+// backSince is the first iteration of the newest run below a level; a single
+// hiccup does not end the run.
+func (l *sampleLog) backSince(ms float64) int64 {
+	i, oldest := l.slowest.seen-1, l.slowest.seen-len(l.slowest.ms)
+	for i > oldest {
+		switch {
+		case l.slowest.value(i-1) <= ms:
+			i--
+		case i-3 >= oldest && l.slowest.value(i-2) <= ms && l.slowest.value(i-3) <= ms:
+			i -= 2
+		default:
+			return l.slowest.iteration(i)
+		}
+	}
+	return l.slowest.iteration(i)
+}
+
+// silentNodes are the nodes with a rank that the others have left far behind and
+// that was not heard of for some time, in order.
+func (l *sampleLog) silentNodes() []falcon.Node {
+	var out []falcon.Node
+	for r, s := range l.ranks {
+		if l.newest-s.newest <= foldLag || l.clock.now.Sub(s.heardAt) < silentFor || r >= len(l.job.desc.Placement) {
+			continue
+		}
+		if n := l.job.desc.Placement[r].Node(); !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// level is the median of the job's last iterations, ms.
+func (l *sampleLog) level() float64 { return falcon.Median(l.slowest.tail(levelOver)) }
+
+// levelOver is how many iterations make the present level.
+const levelOver = 5
+
+// dipOver is how many iterations tell the noise that a dip must exceed.
+const dipOver = 32
+
+// lastOver is how many of the newest iterations say whether a slowdown lasts.
+const lastOver = 3
+
+// most says that all of values but one are at or below a level.
+func most(values []float64, ms float64) bool {
+	above := 0
+	for _, v := range values {
+		if v > ms {
+			above++
+		}
+	}
+	return above <= 1
+}

@@ -92,53 +92,74 @@ const (
 	VariantDrop    Variant = "drop"    // a replica given up, the batch rescaled
 )
 
-// Action is one rung taken, proposed or refused for one incident.
+// Action is one rung proposed for one incident, and what became of it. A copy of
+// it may be kept: what it refers to is replaced and never changed.
 type Action struct {
-	ID                string      `json:"id"` // "INC-0001/S2/1"
-	Incident          string      `json:"incident"`
-	Rung              Rung        `json:"rung"`
-	State             ActionState `json:"state"`
-	PlanHash          string      `json:"plan_hash"` // decisions name it; a stale one is refused
-	MicroBatches      []int32     `json:"micro_batches,omitempty"`
-	Previous          []int32     `json:"previous,omitempty"` // what a revert goes back to
-	ProposedIteration int64       `json:"proposed_iteration"`
-	DecidedBy         string      `json:"decided_by"`       // "policy" or the operator's name
-	Reason            string      `json:"reason,omitempty"` // the decision's, or why it failed
-	AppliedIteration  int64       `json:"applied_iteration"`
-	RevertedIteration int64       `json:"reverted_iteration"`
-	BeforeMs          float64     `json:"before_ms"`
-	PredictedMs       float64     `json:"predicted_ms"`
-	MeasuredMs        float64     `json:"measured_ms"` // 0 until measured
-	OverheadMs        float64     `json:"overhead_ms"`
-	Why               string      `json:"why"`                     // one sentence: why now, or why refused
-	OrderID           uint64      `json:"order_id,omitempty"`      // newest order sent for it
-	RevertReason      string      `json:"revert_reason,omitempty"` // why it is or was undone; set from the moment it has to go
-	JobEpoch          uint64      `json:"job_epoch,omitempty"`     // that it was planned for
-	Base              []int32     `json:"base,omitempty"`          // split before any action of the epoch: what reverts end at
-	Variant           Variant     `json:"variant,omitempty"`       // of S4
-	Placement         Placement   `json:"placement,omitempty"`     // S3, S4: device by rank, once in force
-	Home              Placement   `json:"home,omitempty"`          // S3: device by rank before, what a revert goes back to
-	Preview           *Preview    `json:"preview,omitempty"`       // S3: what would change
-	Swap              *Swap       `json:"swap,omitempty"`          // S3: how it went
-	DecidedFrom       string      `json:"decided_from,omitempty"`  // where the decision came from: "policy", "unix:UID", "HOST" of the client
-	DecidedUnixNs     int64       `json:"decided_unix_ns,omitempty"`
-	// Approvals are the words of people for it, in their order, whatever came of
-	// it in the end. While it is proposed the first of two waits for the second;
-	// policy's own approval is in DecidedBy alone.
+	ID       string      `json:"id"` // "INC-0001/S2/1"
+	Incident string      `json:"incident"`
+	Rung     Rung        `json:"rung"`
+	State    ActionState `json:"state"`
+	Plan
+	Decision
+	Execution
+	Outcome
+}
+
+// Plan is what an action would change, and what that was predicted to be worth.
+type Plan struct {
+	PlanHash          string    `json:"plan_hash"`         // decisions name it; a stale one is refused
+	Variant           Variant   `json:"variant,omitempty"` // of S4
+	MicroBatches      []int32   `json:"micro_batches,omitempty"`
+	Previous          []int32   `json:"previous,omitempty"`  // what a revert goes back to
+	Base              []int32   `json:"base,omitempty"`      // split before any action of the epoch: what reverts end at
+	Preview           *Preview  `json:"preview,omitempty"`   // S3: what would change
+	Placement         Placement `json:"placement,omitempty"` // S3, S4: device by rank, once in force
+	Home              Placement `json:"home,omitempty"`      // S3: device by rank before, what a revert goes back to
+	JobEpoch          uint64    `json:"job_epoch,omitempty"` // that it was planned for
+	ProposedIteration int64     `json:"proposed_iteration"`
+	BeforeMs          float64   `json:"before_ms"`
+	PredictedMs       float64   `json:"predicted_ms"`
+	OverheadMs        float64   `json:"overhead_ms"`
+	Why               string    `json:"why"` // one sentence: why now, or why refused
+}
+
+// Decision is who let an action happen, or forbade it.
+type Decision struct {
+	DecidedBy     string `json:"decided_by"`             // "policy" or the operator's name
+	DecidedFrom   string `json:"decided_from,omitempty"` // "policy", "unix:UID", "HOST" of the client
+	DecidedUnixNs int64  `json:"decided_unix_ns,omitempty"`
+	Reason        string `json:"reason,omitempty"` // the decision's, or why the action failed
+	// Approvals are those of people, in their order, whatever came of the action in
+	// the end. While it is proposed the first of two waits for the second; policy's
+	// own approval is in DecidedBy alone.
 	Approvals []Approval `json:"approvals,omitempty"`
 	// DeadlineUnixNs ends a countdown. Proposed: then policy decides; 0 = a person
 	// must. Approved: then it is ordered, until then a veto withdraws it; 0 = at
 	// once, or not while something stops actions.
-	DeadlineUnixNs int64   `json:"deadline_unix_ns,omitempty"`
-	ErrorShare     float64 `json:"error_share,omitempty"`      // measured over predicted − 1, once measured
-	Phase          string  `json:"phase,omitempty"`            // of an action under way that takes several steps: PhasePlacement, …
-	Resume         int64   `json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
-	Generation     uint64  `json:"generation,omitempty"`       // S4: newest launch made for it
-	Launches       int     `json:"launches,omitempty"`         // S4: launches made for it
-	StoppedUnixNs  int64   `json:"stopped_unix_ns,omitempty"`  // S4: when the job's last iteration before it was seen
+	DeadlineUnixNs int64 `json:"deadline_unix_ns,omitempty"`
 }
 
-// Approval is one person's word for an action.
+// Execution is how far an action has been carried out.
+type Execution struct {
+	OrderID          uint64 `json:"order_id,omitempty"`         // newest order sent for it
+	AppliedIteration int64  `json:"applied_iteration"`          // NoIteration until it is in force
+	Phase            string `json:"phase,omitempty"`            // of an action under way that takes several steps: PhasePlacement, …
+	Swap             *Swap  `json:"swap,omitempty"`             // S3: how it went
+	Generation       uint64 `json:"generation,omitempty"`       // S4: newest launch made for it
+	Launches         int    `json:"launches,omitempty"`         // S4: launches made for it
+	Resume           int64  `json:"resume_iteration,omitempty"` // S4: the iteration that the restart begins with
+	StoppedUnixNs    int64  `json:"stopped_unix_ns,omitempty"`  // S4: when the job's last iteration before it was seen
+}
+
+// Outcome is what came of an action.
+type Outcome struct {
+	MeasuredMs        float64 `json:"measured_ms"`             // 0 until measured
+	ErrorShare        float64 `json:"error_share,omitempty"`   // measured over predicted − 1, once measured
+	RevertedIteration int64   `json:"reverted_iteration"`      // NoIteration until it is undone
+	RevertReason      string  `json:"revert_reason,omitempty"` // why it is or was undone; set from the moment it has to go
+}
+
+// Approval is one person's approval of an action.
 type Approval struct {
 	By     string `json:"by"`
 	From   string `json:"from,omitempty"` // as DecidedFrom
@@ -146,7 +167,7 @@ type Approval struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Waits says that one person has approved what another has to approve, too.
+// Waits reports whether one person has approved what a second has to approve, too.
 func (a Action) Waits() bool { return a.State == ActionProposed && len(a.Approvals) > 0 }
 
 // Phases of actions that take several steps.

@@ -246,7 +246,7 @@ func (p *fakePlanner) propose(in mitigate.Iteration) {
 	if p.action != nil || in.Index < p.at {
 		return
 	}
-	p.action = &falcon.Action{ID: "INC-0001/S3/1", Incident: "INC-0001", Rung: falcon.RungS3, OrderID: p.next, DecidedBy: byPolicy, PlanHash: "p1"}
+	p.action = &falcon.Action{ID: "INC-0001/S3/1", Incident: "INC-0001", Rung: falcon.RungS3, Execution: falcon.Execution{OrderID: p.next}, Decision: falcon.Decision{DecidedBy: byPolicy}, Plan: falcon.Plan{PlanHash: "p1"}}
 	p.ready.Orders = append(p.ready.Orders, falcon.Order{
 		Epoch: p.job.Epoch, ID: p.next, Kind: p.kind, Blocks: p.blocks, Leave: p.kind == falcon.OrderCheckpoint,
 	})

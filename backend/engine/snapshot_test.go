@@ -141,7 +141,7 @@ func (h *history) incident() {
 		state = falcon.IncidentLocated // only such one has speeds
 	}
 	h.add(record(t0, kindIncident, falcon.Incident{ID: id, State: state, RelievedIteration: falcon.NoIteration, Verdict: falcon.Verdict{Devices: []falcon.Device{"n1.g0"}, Links: []falcon.Link{falcon.NewLink("n0", "n1")}}}))
-	h.add(record(t0, kindAction, falcon.Action{ID: id + "/S2", Incident: id, Rung: falcon.RungS2, MicroBatches: []int32{1, 2}}))
+	h.add(record(t0, kindAction, falcon.Action{ID: id + "/S2", Incident: id, Rung: falcon.RungS2, Plan: falcon.Plan{MicroBatches: []int32{1, 2}}}))
 	h.add(record(t0, kindImpact, mitigate.Impact{Incident: id, ImpactMs: float64(h.number("impact", 99))}))
 	if state == falcon.IncidentLocated {
 		h.add(record(t0, kindSpeeds, speedsRecord{Incident: id, SelfMs: []float64{1, 2}, Profile: falcon.JobProfile{SelfMs: []float64{1, 2}}}))

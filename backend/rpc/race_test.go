@@ -32,7 +32,8 @@ func newBids(n int) *bids {
 	b := &bids{taken: map[string][]mitigate.Decision{}}
 	for i := range n {
 		b.actions = append(b.actions, falcon.Action{
-			ID: fmt.Sprintf("INC-0001/S2/%d", i+1), Incident: "INC-0001", Rung: falcon.RungS2, State: falcon.ActionProposed, PlanHash: fmt.Sprint("plan", i),
+			ID: fmt.Sprintf("INC-0001/S2/%d", i+1), Incident: "INC-0001", Rung: falcon.RungS2, State: falcon.ActionProposed,
+			Plan: falcon.Plan{PlanHash: fmt.Sprint("plan", i)},
 		})
 	}
 	return b

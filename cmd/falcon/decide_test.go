@@ -46,7 +46,8 @@ func engineWith(t *testing.T, a falcon.Action, rungs map[falcon.Rung]rungConfig)
 
 func TestDecideWantsAReasonForARestart(t *testing.T) {
 	h := engineWith(t, falcon.Action{
-		ID: "INC-0001/S4/1", Incident: "INC-0001", Rung: falcon.RungS4, Variant: falcon.VariantReplace, State: falcon.ActionProposed, PlanHash: "51d7aa02",
+		ID: "INC-0001/S4/1", Incident: "INC-0001", Rung: falcon.RungS4, State: falcon.ActionProposed,
+		Plan: falcon.Plan{Variant: falcon.VariantReplace, PlanHash: "51d7aa02"},
 	}, nil)
 	args := []string{"decide", "INC-0001", "--approve", "--action", "INC-0001/S4/1", "--plan", "51d7aa02", "--connect", h.Socket}
 	if code, _, errs := command(t, args...); code != 2 || !strings.Contains(errs, "S4 ends every process of the job, so the record must hold why; approve it again with a reason") {
@@ -61,7 +62,7 @@ func TestDecideWantsAReasonForARestart(t *testing.T) {
 // person again is refused.
 func TestDecideTellsWhatAnApprovalWaitsFor(t *testing.T) {
 	h := engineWith(t, falcon.Action{
-		ID: "INC-0001/S3/1", Incident: "INC-0001", Rung: falcon.RungS3, State: falcon.ActionProposed, PlanHash: "77e1b0c3",
+		ID: "INC-0001/S3/1", Incident: "INC-0001", Rung: falcon.RungS3, State: falcon.ActionProposed, Plan: falcon.Plan{PlanHash: "77e1b0c3"},
 	}, map[falcon.Rung]rungConfig{"S3": {RungPolicy: falcon.RungPolicy{Second: true}}})
 	args := []string{"decide", "INC-0001", "--action", "INC-0001/S3/1", "--plan", "77e1b0c3", "--connect", h.Socket}
 	if code, out, errs := command(t, append(args, "--approve")...); code != 0 || !strings.Contains(out, "and waits for a second approver: somebody else has to run this, too") {
@@ -76,7 +77,7 @@ func TestDecideTellsWhatAnApprovalWaitsFor(t *testing.T) {
 }
 
 func TestStandingOfAnApproval(t *testing.T) {
-	a := report.Action{Action: falcon.Action{Incident: "INC-0001", State: falcon.ActionApproved, DecidedBy: "maria", DeadlineUnixNs: 10e9}}
+	a := report.Action{Action: falcon.Action{Incident: "INC-0001", State: falcon.ActionApproved, Decision: falcon.Decision{DecidedBy: "maria", DeadlineUnixNs: 10e9}}}
 	if got := standing(a); got != "approved by maria and goes out at 00:00:10 UTC; falcon decide INC-0001 --veto withdraws it until then" {
 		t.Error(got)
 	}

@@ -28,15 +28,22 @@ func ActionToProto(a falcon.Action) *falconv1.Action {
 func ActionFromProto(p *falconv1.Action) falcon.Action {
 	out := falcon.Action{
 		ID: p.GetId(), Incident: p.GetIncident(), Rung: falcon.Rung(p.GetRung()), State: falcon.ActionState(p.GetState()),
-		PlanHash: p.GetPlanHash(), MicroBatches: p.GetMicroBatches(), Previous: p.GetPrevious(),
-		ProposedIteration: p.GetProposedIteration(), DecidedBy: p.GetDecidedBy(), Reason: p.GetReason(),
-		AppliedIteration: p.GetAppliedIteration(), RevertedIteration: p.GetRevertedIteration(), BeforeMs: p.GetBeforeMs(),
-		PredictedMs: p.GetPredictedMs(), MeasuredMs: p.GetMeasuredMs(), OverheadMs: p.GetOverheadMs(), Why: p.GetWhy(),
-		RevertReason: p.GetRevertReason(), Variant: falcon.Variant(p.GetVariant()), Placement: names[falcon.Device](p.GetPlacement()),
-		Preview: previewFromProto(p.GetPreview()), DecidedFrom: p.GetDecidedFrom(), DecidedUnixNs: p.GetDecidedUnixNs(),
-		DeadlineUnixNs: p.GetDeadlineUnixNs(), ErrorShare: p.GetErrorShare(), JobEpoch: p.GetJobEpoch(),
-		Approvals: mapped(p.GetApprovals(), approvalFromProto), Phase: p.GetPhase(), Resume: p.GetResumeIteration(),
-		Generation: p.GetGeneration(),
+		Plan: falcon.Plan{
+			PlanHash: p.GetPlanHash(), Variant: falcon.Variant(p.GetVariant()), MicroBatches: p.GetMicroBatches(), Previous: p.GetPrevious(),
+			Preview: previewFromProto(p.GetPreview()), Placement: names[falcon.Device](p.GetPlacement()), JobEpoch: p.GetJobEpoch(),
+			ProposedIteration: p.GetProposedIteration(), BeforeMs: p.GetBeforeMs(), PredictedMs: p.GetPredictedMs(),
+			OverheadMs: p.GetOverheadMs(), Why: p.GetWhy(),
+		},
+		Decision: falcon.Decision{
+			DecidedBy: p.GetDecidedBy(), DecidedFrom: p.GetDecidedFrom(), DecidedUnixNs: p.GetDecidedUnixNs(), Reason: p.GetReason(),
+			Approvals: mapped(p.GetApprovals(), approvalFromProto), DeadlineUnixNs: p.GetDeadlineUnixNs(),
+		},
+		Execution: falcon.Execution{
+			AppliedIteration: p.GetAppliedIteration(), Phase: p.GetPhase(), Resume: p.GetResumeIteration(), Generation: p.GetGeneration(),
+		},
+		Outcome: falcon.Outcome{
+			MeasuredMs: p.GetMeasuredMs(), ErrorShare: p.GetErrorShare(), RevertedIteration: p.GetRevertedIteration(), RevertReason: p.GetRevertReason(),
+		},
 	}
 	if steps := p.GetStepMs(); len(steps) > 0 {
 		out.Swap = &falcon.Swap{MovedMB: p.GetMovedMb()}

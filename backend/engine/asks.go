@@ -137,7 +137,7 @@ func (e *Engine) busy(now time.Time) string {
 
 // unready says what is missing for any hold at all.
 func (e *Engine) unready(now time.Time) (string, bool) {
-	switch state := e.jobState(now); state {
+	switch state := e.status.state(now); state {
 	case "restarting", "recovering":
 		return "the job is " + state, true
 	case "waiting for agents":
@@ -159,8 +159,8 @@ func (e *Engine) unready(now time.Time) (string, bool) {
 	if at := e.det.Steady().Iteration; at < ripeIterations {
 		return "the job is not steady: it has not done four iterations yet", true
 	}
-	if still := e.standstill(); !e.lastData.IsZero() && now.Sub(e.lastData) > still {
-		return fmt.Sprintf("the job is not steady: no iteration has ended for %s", now.Sub(e.lastData).Round(time.Second)), true
+	if still := e.status.standstill(); !e.intake.lastData.IsZero() && now.Sub(e.intake.lastData) > still {
+		return fmt.Sprintf("the job is not steady: no iteration has ended for %s", now.Sub(e.intake.lastData).Round(time.Second)), true
 	}
 	return "", false
 }

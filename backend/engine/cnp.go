@@ -36,25 +36,3 @@ func cnpAfter(old, now falcon.NICReading) float64 {
 func cnpCounted(r falcon.NICReading) bool {
 	return r.Err == "" || r.Active || r.CNPSent|r.CNPHandled|r.XmitBytes|r.RcvBytes > 0
 }
-
-// port takes in a look at a port. The same look may come again and is no news.
-func (e *Engine) port(r falcon.NICReading, now time.Time) {
-	old, known := e.nics[r.NIC]
-	e.nics[r.NIC] = r
-	if known && r.AtNs != old.AtNs {
-		e.cnps[r.NIC] = cnpRate{cnpAfter(old, r), now}
-	}
-}
-
-// cnpOf is the rate at the port that a rank's traffic leaves by.
-func (e *Engine) cnpOf(r falcon.Rank, now time.Time) float64 {
-	p := e.job.ranks[r]
-	if p == nil {
-		return cnpUnmeasured
-	}
-	rate, known := e.cnps[falcon.NIC(p.state.GetNic())]
-	if !known || now.Sub(rate.seenAt) > cnpFresh {
-		return cnpUnmeasured
-	}
-	return rate.perS
-}

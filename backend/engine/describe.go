@@ -73,9 +73,8 @@ func (e *Engine) describe(now time.Time) {
 
 // beginEpoch forgets what was of the job epoch before.
 func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
-	e.pace, e.leads, e.ahead = newPace(), leads{}, nil
+	e.intake.beginEpoch(falcon.NoIteration)
 	e.told.forget(false)
-	e.begun = falcon.NoIteration
 	e.val.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 	e.oplog.logf("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 }
@@ -134,15 +133,7 @@ func (e *Engine) orderOut() bool { return len(e.orders.open) > 0 }
 func (e *Engine) commitJob(now time.Time, rec jobRecord) {
 	e.holdJob(now, rec)
 	e.stepJob(now, rec)
-	e.takeEarly(now)
-}
-
-// takeEarly feeds what came before the job was described.
-func (e *Engine) takeEarly(now time.Time) {
-	if early := e.early; len(early) > 0 {
-		e.early = nil
-		e.feed(early, now)
-	}
+	e.intake.takeEarly(now)
 }
 
 // holdJob makes a changed description durable.
@@ -198,7 +189,7 @@ func (e *Engine) stepDetectorJob(now time.Time, rec jobRecord) {
 // tellDetectorJob follows an action that has changed who holds a rank.
 func (e *Engine) tellDetectorJob(now time.Time) {
 	e.stepDetectorJob(now, e.mem.job)
-	e.takeAhead(now)
+	e.intake.takeAhead(now, e.stepped)
 }
 
 func (e *Engine) stepPlannerJob(now time.Time) {

@@ -101,15 +101,15 @@ type Engine struct {
 	hub      *hub
 	columns  columns.Log // of pictures that consoles pulled; from any goroutine
 
-	det      Detector
-	plan     Planner
-	mem      *memory
-	nodes    *fleet.Registry
-	job      *job
-	pace     *pace
-	orders   *orderBook
-	windows  *windowBook
-	leads    leads
+	det   Detector
+	plan  Planner
+	mem   *memory
+	nodes *fleet.Registry
+	job   *job
+
+	orders  *orderBook
+	windows *windowBook
+
 	rec      Recoverer
 	recJob   recovery.Job // as the machine knows it
 	recJobAt time.Time    // when that was looked at
@@ -121,23 +121,19 @@ type Engine struct {
 	again    []*told        // commands that are sent again in another form
 	laid     bool           // this start has brought the job's rank table to its nodes
 	laying   []falcon.Node  // that it is still to be brought to
-	begun    int64          // newest iteration that a rank has begun
-	paced    recovery.Pace  // as the machine knows it
-	pacedAt  time.Time
-	val      *validate.Machine
-	asks     []pendingAsk // of the detector, waiting for their moment
-	request  *request     // of an operator, waiting for its moment; nil = none
-	asking   asking       // who asked for the one in progress
-	waiting  []*window    // profile windows that wait until the job goes on
-	nics     map[falcon.NIC]falcon.NICReading
-	cnps     map[falcon.NIC]cnpRate
 
-	profiled    bool    // the detector's speeds may be new
-	levels      []shown // by rank
-	readings    map[falcon.Device]falcon.GPUReading
-	early       []falcon.Sample
-	ahead       []aheadSample // of ranks whose placement's outcome is not known yet
-	rejob       bool          // the detector is to hear of the job once it has heard of the action
+	paced   recovery.Pace // as the machine knows it
+	pacedAt time.Time
+	val     *validate.Machine
+	asks    []pendingAsk // of the detector, waiting for their moment
+	request *request     // of an operator, waiting for its moment; nil = none
+	asking  asking       // who asked for the one in progress
+	waiting []*window    // profile windows that wait until the job goes on
+
+	profiled bool    // the detector's speeds may be new
+	levels   []shown // by rank
+
+	rejob       bool // the detector is to hear of the job once it has heard of the action
 	comms       map[falcon.Rank][]falcon.Comm
 	restartDone map[uint64]bool // commands of the restart that were carried out
 
@@ -148,12 +144,12 @@ type Engine struct {
 	waits   waits   // a batch that the disk did not take
 	unmade  int64   // size of the journal at which no snapshot could be made
 
-	stepped  bool // the machines know the job
-	alarm    string
-	lastData time.Time
-	dirty    bool // the snapshot is behind
-	version  uint64
-	built    time.Time
+	stepped bool // the machines know the job
+	alarm   string
+
+	dirty   bool // the snapshot is behind
+	version uint64
+	built   time.Time
 	// buildCost is what the last picture took of the loop's time.
 	buildCost time.Duration
 
@@ -165,6 +161,9 @@ type Engine struct {
 	batch       *batch
 	oplog       *operatorLog
 	cluster     *clusterView
+	status      *jobStatus
+	intake      *sampleIntake
+	readings    *deviceReadings
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -206,18 +205,22 @@ func assemble(cfg Config, mem *memory) *Engine {
 		done:     make(chan struct{}),
 		hub:      newHub(mem.events, mem.eventSeq),
 		det:      cfg.Detector, plan: cfg.Planner, mem: mem,
-		nodes: fleet.NewRegistry(), job: newJob(), pace: newPace(),
+		nodes: fleet.NewRegistry(), job: newJob(),
 		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
-		rec: cfg.Recoverer, ear: newEar(), tables: newTableBook(), stood: map[falcon.Rank]stood{}, begun: falcon.NoIteration,
+		rec: cfg.Recoverer, ear: newEar(), tables: newTableBook(), stood: map[falcon.Rank]stood{},
 		refusedTold: map[string]bool{},
-		readings:    map[falcon.Device]falcon.GPUReading{},
-		nics:        map[falcon.NIC]falcon.NICReading{}, cnps: map[falcon.NIC]cnpRate{},
 		restartDone: map[uint64]bool{},
 		batch:       newBatch(mem.reserved), dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
 	}
 	e.cluster = &clusterView{cfg: &e.cfg, mem: mem, job: e.job, nodes: e.nodes, attached: map[falcon.Node]time.Time{}}
+	e.readings = newDeviceReadings(e.job)
 	e.oplog = newOperatorLog(cfg.Now, e.det, e.batch)
+	e.intake = &sampleIntake{
+		det: e.det, plan: e.plan, cluster: e.cluster, job: e.job, mem: mem, orders: e.orders, oplog: e.oplog,
+	}
+	e.intake.beginEpoch(falcon.NoIteration)
+	e.status = &jobStatus{det: e.det, cluster: e.cluster, job: e.job, mem: mem, orders: e.orders, intake: e.intake}
 	for _, o := range e.orders.open {
 		o.listen = cfg.Now().Add(VoteWait)
 	}
@@ -344,7 +347,7 @@ func (e *Engine) tick(now time.Time) {
 		return
 	}
 	e.ticked(now)
-	e.release(now)
+	e.intake.release(now)
 	if e.recheck {
 		e.describe(now)
 	}

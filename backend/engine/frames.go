@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/backend/api/convert"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/validate"
@@ -155,89 +154,24 @@ func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 	if e.job.dirty {
 		e.describe(now) // a new process's samples must not count for the old one
 	}
-	out := e.attribute(n, in.GetSamples(), now)
+	out := e.intake.attribute(n, in.GetSamples(), now)
 	if len(out) == 0 {
 		return
 	}
-	e.lastData = now
+	e.intake.lastData = now
 	v := e.cluster.recovering()
 	if v == nil {
 		v = e.cluster.unadopted()
 	}
 	switch r := e.mem.restart; {
 	case r.Phase == phaseLaunching: // of the job epoch that is about to begin, but for the old one's last
-		e.keepEarly(slices.DeleteFunc(out, func(s falcon.Sample) bool { return s.Iteration < r.Resume }))
+		e.intake.keepEarly(slices.DeleteFunc(out, func(s falcon.Sample) bool { return s.Iteration < r.Resume }))
 	case v != nil:
-		e.takeLater(*v, out)
+		e.intake.takeLater(*v, out)
 	case !e.stepped:
-		e.keepEarly(out)
+		e.intake.keepEarly(out)
 	default:
-		e.feed(out, now)
-	}
-}
-
-// attribute keeps the samples of ranks that lived on the node at the time, and
-// holds those of ranks that a placement is about to bring there.
-func (e *Engine) attribute(n *fleet.Node, in []*falconv1.Sample, now time.Time) []falcon.Sample {
-	out := make([]falcon.Sample, 0, len(in))
-	var coming map[falcon.Rank]bool
-	for _, s := range in {
-		r := falcon.Rank(s.GetRank())
-		if !plausible(s) {
-			continue
-		}
-		if p := e.job.ranks[r]; p != nil && e.mem.fences.process(p.name) {
-			continue
-		}
-		if e.cluster.nodeAtIteration(r, s.GetIteration()) != n.Name {
-			if coming == nil {
-				coming = e.coming(n.Name)
-			}
-			if coming[r] {
-				e.keepAhead(n.Name, convert.SampleFromProto(s))
-			}
-			continue
-		}
-		out = append(out, convert.SampleFromProto(s))
-		if p := e.job.ranks[r]; p != nil {
-			p.lastSeen = now
-		}
-	}
-	return out
-}
-
-// plausible refuses what no training job does.
-func plausible(s *falconv1.Sample) bool {
-	ok := s.GetMs() >= 0 && s.GetMs() < msMost && s.GetPausedMs() >= 0 && s.GetPausedMs() <= s.GetMs()
-	return ok && s.GetIteration() >= 0 && s.GetIteration() < iterationMost
-}
-
-func (e *Engine) feed(samples []falcon.Sample, now time.Time) {
-	if samples = e.inStep(samples, now); len(samples) == 0 {
-		return
-	}
-	e.job.exact = samples[len(samples)-1].Exact
-	for _, s := range samples {
-		e.pace.add(s, now)
-		e.begun = max(e.begun, s.Iteration)
-	}
-	e.det.Step(now, detect.Samples{Samples: samples})
-	e.release(now)
-}
-
-// keepEarly holds samples that came before all ranks were known.
-func (e *Engine) keepEarly(samples []falcon.Sample) {
-	e.early = append(e.early, samples...)
-	if extra := len(e.early) - earlySamples; extra > 0 {
-		e.early = slices.Delete(e.early, 0, extra)
-	}
-}
-
-// release hands the job's complete iterations to the planner.
-func (e *Engine) release(now time.Time) {
-	unheard := func(heard map[falcon.Rank]struct{}) []falcon.Node { return e.job.unheard(heard, now) }
-	for _, it := range e.pace.take(e.job.alive, now, unheard) {
-		e.plan.Step(now, it)
+		e.intake.feed(out, now)
 	}
 }
 
@@ -279,7 +213,7 @@ func (e *Engine) telemetry(n *fleet.Node, in *falconv1.Telemetry, now time.Time)
 			continue
 		}
 		out.GPUs = append(out.GPUs, reading)
-		e.readings[reading.Device] = reading
+		e.readings.gpus[reading.Device] = reading
 	}
 	if h := in.GetHost(); h != nil {
 		out.Hosts = append(out.Hosts, hostFrom(n.Name, h))
@@ -288,7 +222,7 @@ func (e *Engine) telemetry(n *fleet.Node, in *falconv1.Telemetry, now time.Time)
 	for _, x := range in.GetNics()[:min(len(in.GetNics()), nicsMax)] {
 		if reading, ok := nicFrom(n.Name, x); ok {
 			out.NICs = append(out.NICs, reading)
-			e.port(reading, now)
+			e.readings.notePort(reading, now)
 		}
 	}
 	e.det.Step(now, out)

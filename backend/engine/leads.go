@@ -45,23 +45,3 @@ func (l *leads) tooFar(node falcon.Node, iteration int64, now time.Time) bool {
 	}
 	return other.node != "" && now.Sub(other.at) <= leadFresh && iteration > other.iteration+leadMax
 }
-
-// inStep drops the samples of nodes that are too far ahead. All of a batch are
-// looked at before one of it is judged.
-func (e *Engine) inStep(samples []falcon.Sample, now time.Time) []falcon.Sample {
-	ahead := e.leads
-	for _, s := range samples {
-		ahead.note(e.cluster.nodeOf(s.Rank), s.Iteration, now)
-	}
-	out := samples[:0]
-	for _, s := range samples {
-		node := e.cluster.nodeOf(s.Rank)
-		if ahead.tooFar(node, s.Iteration, now) {
-			e.oplog.logf("rank", 2, "rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored", s.Rank, node, s.Iteration)
-			continue
-		}
-		e.leads.note(node, s.Iteration, now)
-		out = append(out, s)
-	}
-	return out
-}

@@ -33,7 +33,7 @@ func TestPaceNamesTheUnheard(t *testing.T) {
 	for r, age := range []time.Duration{0, unheardFor, unheardFor, unheardFor - 1, unheardFor} {
 		j.ranks[falcon.Rank(r)] = &process{node: falcon.Node(fmt.Sprint("n", r/2)), state: &falconv1.RankState{Alive: r != 4}, lastSeen: t0.Add(-age)}
 	}
-	p := newPace()
+	p := newIterationCollector()
 	p.add(sampleOf(0, 3, 10), t0.Add(-laggardWait))
 	got := p.take(4, t0, func(heard map[falcon.Rank]struct{}) []falcon.Node { return j.unheard(heard, t0) })
 	if want := []mitigate.Iteration{{Index: 3, Ms: 10, Unheard: []falcon.Node{"n0", "n1"}}}; !reflect.DeepEqual(got, want) {
@@ -42,7 +42,7 @@ func TestPaceNamesTheUnheard(t *testing.T) {
 }
 
 func TestPaceWaitsForAllButNotForever(t *testing.T) {
-	p := newPace()
+	p := newIterationCollector()
 	p.add(sampleOf(0, 3, 10), t0)
 	if got := p.take(2, t0, allHeard); got != nil {
 		t.Fatalf("given out before rank 1 reported: %v", got)
@@ -76,7 +76,7 @@ func TestPaceAgainstSorting(t *testing.T) {
 		next := make([]int64, ranks)
 		want := make([]float64, iterations)
 		var got []mitigate.Iteration
-		p := newPace()
+		p := newIterationCollector()
 		p.next, p.newest = 0, 0
 		for len(got) < iterations {
 			r := rng.IntN(ranks)

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -169,54 +168,6 @@ func (e *Engine) reconcile(now time.Time) {
 	e.oplog.logf("action", 1, "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
 	e.plan.Step(now, mitigate.Committed{Order: id, Iteration: iteration})
 	e.stepPlannerJob(now)
-}
-
-// aheadSample came before the outcome of the placement that it belongs to.
-type aheadSample struct {
-	node   falcon.Node
-	sample falcon.Sample
-}
-
-// coming are the ranks that a placement on its way brings to a node.
-func (e *Engine) coming(node falcon.Node) map[falcon.Rank]bool {
-	out := map[falcon.Rank]bool{}
-	for _, o := range e.orders.open {
-		for old, now := range moves(o.Order.Blocks, len(e.mem.job.Processes)) {
-			if e.cluster.nodeOf(falcon.Rank(old)) == node {
-				out[now] = true
-			}
-		}
-	}
-	for _, p := range e.job.named {
-		if p.next != nil && p.node == node {
-			out[falcon.Rank(p.next.GetRank())] = true
-		}
-	}
-	return out
-}
-
-// keepAhead holds samples of ranks that the picture gives to other nodes still.
-func (e *Engine) keepAhead(node falcon.Node, s falcon.Sample) {
-	e.ahead = append(e.ahead, aheadSample{node, s})
-	if extra := len(e.ahead) - earlySamples; extra > 0 {
-		e.ahead = slices.Delete(e.ahead, 0, extra)
-	}
-}
-
-// takeAhead feeds what has waited for the picture that holds now, and drops
-// what does not fit it.
-func (e *Engine) takeAhead(now time.Time) {
-	waiting := e.ahead
-	e.ahead = nil
-	var out []falcon.Sample
-	for _, a := range waiting {
-		if e.cluster.nodeAtIteration(a.sample.Rank, a.sample.Iteration) == a.node {
-			out = append(out, a.sample)
-		}
-	}
-	if len(out) > 0 && e.stepped {
-		e.feed(out, now)
-	}
 }
 
 // follow permutes the speeds that plans are solved with: how fast a device is

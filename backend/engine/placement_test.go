@@ -100,12 +100,12 @@ func TestSamplesOfOtherTimes(t *testing.T) {
 				want      int
 			}{{"n0", from - 1, 1}, {"n1", from - 1, 0}, {"n0", from, 0}, {"n1", from, 1}} {
 				n := b.engine.nodes.Node(c.node)
-				if got := b.engine.attribute(n, []*falconv1.Sample{{Rank: 0, Iteration: c.iteration, Ms: 1}}, time.Now()); len(got) != c.want {
+				if got := b.engine.intake.attribute(n, []*falconv1.Sample{{Rank: 0, Iteration: c.iteration, Ms: 1}}, time.Now()); len(got) != c.want {
 					b.t.Errorf("rank 0 at iteration %d from %s: %d samples were taken, want %d", c.iteration, c.node, len(got), c.want)
 				}
 			}
-			if len(b.engine.ahead) != 0 {
-				b.t.Errorf("%d samples wait for a placement that is over", len(b.engine.ahead))
+			if len(b.engine.intake.ahead) != 0 {
+				b.t.Errorf("%d samples wait for a placement that is over", len(b.engine.intake.ahead))
 			}
 		})
 	})

@@ -232,10 +232,10 @@ func (e *Engine) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
 			continue
 		}
 		wild := b.GetIteration() > iterationMost || b.GetStepTag() < -1 || b.GetStepTag() > iterationMost
-		if wild || e.leads.tooFar(n.Name, b.GetIteration(), now) {
+		if wild || e.intake.leads.tooFar(n.Name, b.GetIteration(), now) {
 			continue
 		}
-		e.begun = max(e.begun, b.GetIteration())
+		e.intake.newestBegun = max(e.intake.newestBegun, b.GetIteration())
 		e.rec.Step(now, recovery.Beat{
 			Rank: p.rank, Pid: int(b.GetPid()), Iteration: b.GetIteration(), Tag: b.GetStepTag(), HookAgeMs: finite(b.GetHookAgeMs(), msMost),
 			Calls: b.GetCalls(), WaitingMs: finite(b.GetWaitingMs(), msMost), WaitingKnown: b.GetWaitingKnown(),
@@ -283,7 +283,7 @@ func (m *memory) setDevice(v deviceRecord, atNs int64) {
 func (e *Engine) tellPace(now time.Time) {
 	steady := e.det.Steady()
 	in := recovery.Pace{
-		Iteration: e.begun, Ms: finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
+		Iteration: e.intake.newestBegun, Ms: finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
 		Held: e.val.Active() || e.val.MayHold(now) || e.orders.heavy() || e.mem.restart.going(),
 	}
 	if in.Iteration == e.paced.Iteration && in.Held == e.paced.Held && now.Sub(e.pacedAt) < pacePeriod {
@@ -381,8 +381,7 @@ func (e *Engine) adopt(now time.Time, v falcon.Recovery) bool {
 		e.recheck = true
 		return true
 	}
-	e.pace, e.leads, e.ahead = newPace(), leads{}, nil
-	e.begun = v.Resume - 1
+	e.intake.beginEpoch(v.Resume - 1)
 	e.commitJob(now, rec)
 	e.oplog.logf("recovery", 0, "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
 	return true
@@ -432,12 +431,4 @@ func (c *clusterView) unjoined(generation uint64) falcon.Rank {
 		}
 	}
 	return -1
-}
-
-// takeLater keeps the samples of the job epoch that a recovery is about to lead
-// to, and drops those of before.
-func (e *Engine) takeLater(v falcon.Recovery, in []falcon.Sample) {
-	if v.NoReturn && v.Resume >= 0 {
-		e.keepEarly(slices.DeleteFunc(in, func(s falcon.Sample) bool { return s.Iteration < v.Resume }))
-	}
 }

@@ -182,7 +182,7 @@ func (e *Engine) demand(now time.Time, who Actor, q *falconv1.RecoverRequest) (s
 	if e.mem.job.Epoch == 0 {
 		return "", fmt.Errorf("%w: no job is known; it is once the agents have found its ranks", ErrRefused)
 	}
-	if why := e.restarting(now); why != "" {
+	if why := e.status.restarting(now); why != "" {
 		return "", fmt.Errorf("%w: the job is %s; ask again when it trains", ErrRefused, why)
 	}
 	d := recovery.Demand{Node: node, Rank: -1, By: who.Name, From: who.From, Reason: reason}

@@ -273,8 +273,8 @@ func TestRestartWhereSurvivorsCanNotBeKept(t *testing.T) {
 			t.Fatalf("recoveries %+v", list)
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.mem.job.Epoch != 2 || e.mem.job.Generation != list[0].Generation || e.jobState(time.Now()) == "recovering" || e.mem.restart.Phase != phaseOver {
-				t.Errorf("job epoch %d of launch %d, state %s, restart %s", e.mem.job.Epoch, e.mem.job.Generation, e.jobState(time.Now()), e.mem.restart.Phase)
+			if e := b.engine; e.mem.job.Epoch != 2 || e.mem.job.Generation != list[0].Generation || e.status.state(time.Now()) == "recovering" || e.mem.restart.Phase != phaseOver {
+				t.Errorf("job epoch %d of launch %d, state %s, restart %s", e.mem.job.Epoch, e.mem.job.Generation, e.status.state(time.Now()), e.mem.restart.Phase)
 			}
 		})
 		if err := b.halt(); err != nil {

@@ -314,26 +314,6 @@ func (e *Engine) recoverRestart(now time.Time) {
 	}
 }
 
-// restarting is what a restart waits for, for people; "" when there is none.
-func (e *Engine) restarting(now time.Time) string {
-	r := e.mem.restart
-	switch r.Phase {
-	case phaseLeaving:
-		rank, _ := e.cluster.stillRunning(now, r)
-		return fmt.Sprintf("restarting from iteration %d: waiting for %s to end", r.Resume, e.cluster.rankText(rank))
-	case phaseLeft:
-		return "restarting: all processes have ended, the launch is being planned"
-	case phaseLaunching:
-		return "restarting: " + e.cluster.launchText()
-	case phaseClearing:
-		return fmt.Sprintf("restarting: launch %d has failed (%s), what it started is to end", r.Launch.Generation, r.Failed)
-	}
-	if o := e.orders.leaving(); o != nil && (o.words() > 0 || e.job.ended()) {
-		return fmt.Sprintf("restarting: order %d has the processes write a checkpoint and leave", o.Order.ID)
-	}
-	return ""
-}
-
 // launchText names the first rank that a launch waits for.
 func (c *clusterView) launchText() string {
 	l := c.mem.restart.Launch

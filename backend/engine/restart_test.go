@@ -35,8 +35,8 @@ func checkRestarted(b *bench) {
 		}
 	}
 	b.inLoop(func() {
-		if e := b.engine; e.mem.job.Epoch != 2 || e.mem.restart.Phase != phaseOver || e.jobState(time.Now()) == "restarting" {
-			b.t.Errorf("job epoch %d, phase %q, state %q", e.mem.job.Epoch, e.mem.restart.Phase, e.jobState(time.Now()))
+		if e := b.engine; e.mem.job.Epoch != 2 || e.mem.restart.Phase != phaseOver || e.status.state(time.Now()) == "restarting" {
+			b.t.Errorf("job epoch %d, phase %q, state %q", e.mem.job.Epoch, e.mem.restart.Phase, e.status.state(time.Now()))
 		}
 	})
 }

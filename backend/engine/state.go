@@ -57,7 +57,7 @@ func (e *Engine) build(now time.Time) {
 		Job: e.jobView(now), Policy: convert.PolicyToProto(e.plan.Policy(), e.mem.policy.Version),
 		Ranks: ranks, Nodes: e.nodeViews(now),
 		Incidents: e.incidentViews(), Ladder: e.frontLadder(), Others: e.otherLadders(),
-		Validation: e.validationView(), Nics: e.nicViews(), Recurring: e.recurrenceViews(),
+		Validation: e.validationView(), Nics: e.readings.nicViews(), Recurring: e.recurrenceViews(),
 		Recovery: e.newestRecovery(),
 		Events:   slices.Clone(e.mem.events[max(0, len(e.mem.events)-snapshotEvents):]),
 	}
@@ -69,54 +69,17 @@ func (e *Engine) jobView(now time.Time) *falconv1.Job {
 	v := &falconv1.Job{
 		Name: e.cfg.JobName, Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()),
 		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
-		Epoch: e.mem.job.Epoch, State: e.jobState(now), Emulated: e.job.emulated,
+		Epoch: e.mem.job.Epoch, State: e.status.state(now), Emulated: e.job.emulated,
 		MicroBatches: e.mem.job.MicroBatches, Exact: e.job.exact, Alarm: e.jobAlarm(now), DataAgeMs: -1,
-		PlacementOrder: e.mem.job.PlacementOrder, Generation: e.mem.job.newest(), Restart: e.restarting(now),
+		PlacementOrder: e.mem.job.PlacementOrder, Generation: e.mem.job.newest(), Restart: e.status.restarting(now),
 	}
 	if steady.BaselineMs > 0 && steady.CurrentMs > 0 { // none is known yet in a new job epoch
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
 	}
-	if !e.lastData.IsZero() {
-		v.DataAgeMs = now.Sub(e.lastData).Milliseconds()
+	if !e.intake.lastData.IsZero() {
+		v.DataAgeMs = now.Sub(e.intake.lastData).Milliseconds()
 	}
 	return v
-}
-
-func (e *Engine) jobState(now time.Time) string {
-	switch {
-	case e.restarting(now) != "":
-		return "restarting"
-	case e.cluster.recovering() != nil || e.cluster.unadopted() != nil:
-		return "recovering"
-	case len(e.job.ranks) == 0 && e.cluster.finishedBefore():
-		return "finished"
-	case len(e.job.ranks) == 0:
-		return "waiting for agents"
-	case e.job.finishedWell(): // a job that has ended needs no agents
-		return "finished"
-	case e.job.someLost(now):
-		return "lost"
-	case e.nodeLost(now):
-		return "lost"
-	case !e.job.complete() && !e.job.someEnded():
-		return "waiting for agents"
-	case e.cluster.openIncident():
-		return "slow"
-	case e.det.Steady().Learning:
-		return "learning"
-	}
-	return "steady"
-}
-
-// nodeLost tells a lost node from a lost agent: with a node gone the whole job
-// stands still, with an agent gone it trains on and the others report.
-func (e *Engine) nodeLost(now time.Time) bool {
-	return !e.lastData.IsZero() && now.Sub(e.lastData) > e.standstill() && e.cluster.blindNode(now) != ""
-}
-
-// standstill is how long a job that goes on is silent at most.
-func (e *Engine) standstill() time.Duration {
-	return max(staleAfter, time.Duration(min(10*e.det.Steady().CurrentMs, msMost)*float64(time.Millisecond)))
 }
 
 func (c *clusterView) openIncident() bool {
@@ -174,10 +137,10 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 		v.Ms, v.Slowdown, v.SelfMs, v.WaitMs = s.Ms, s.Slowdown, s.SelfMs, s.WaitMs
 		v.Probability, v.Iteration, v.SelfRatio = s.Probability, s.Iteration, s.SelfRatio
 		v.SlowSteps, v.Failing = int32(min(s.SlowSteps, math.MaxInt32)), s.Failing
-		if g, ok := e.readings[e.mem.job.Placement[i]]; ok {
+		if g, ok := e.readings.gpus[e.mem.job.Placement[i]]; ok {
 			v.SmClockMhz, v.TemperatureC = g.SMClockMHz, g.TemperatureC
 		}
-		v.CnpPerS = e.cnpOf(r, now)
+		v.CnpPerS = e.readings.cnpRate(r, now)
 		v.Health = e.health(r, s.Suspect, lv, culprits[r], now)
 		if score := score(v); score > bestScore {
 			best, bestScore = r, score

@@ -259,12 +259,3 @@ func (e *Engine) validationViews(incident string) []*falconv1.Validation {
 	}
 	return out
 }
-
-// nicViews lists the newest look at every port, by name.
-func (e *Engine) nicViews() []*falconv1.Nic {
-	var out []*falconv1.Nic
-	for _, name := range sortedKeys(e.nics) {
-		out = append(out, convert.NICToProto(e.nics[name]))
-	}
-	return out
-}

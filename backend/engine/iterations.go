@@ -15,10 +15,10 @@ const (
 	unheardFor        = 3 * time.Second // without a sample, before a laggard's node counts as silent
 )
 
-// pace turns samples of single ranks into the job's iteration times. An
+// iterationCollector turns samples of single ranks into the job's iteration times. An
 // iteration is given out once, in order, when all live ranks have reported it,
 // or without those that keep it waiting too long.
-type pace struct {
+type iterationCollector struct {
 	open   map[int64]*iteration
 	next   int64 // first iteration not given out; NoIteration before the first
 	newest int64
@@ -30,11 +30,11 @@ type iteration struct {
 	since time.Time
 }
 
-func newPace() *pace {
-	return &pace{open: map[int64]*iteration{}, next: falcon.NoIteration, newest: falcon.NoIteration}
+func newIterationCollector() *iterationCollector {
+	return &iterationCollector{open: map[int64]*iteration{}, next: falcon.NoIteration, newest: falcon.NoIteration}
 }
 
-func (p *pace) add(s falcon.Sample, now time.Time) {
+func (p *iterationCollector) add(s falcon.Sample, now time.Time) {
 	if p.next == falcon.NoIteration || s.Iteration > p.newest+gapIterationsMax || s.Iteration < p.next-gapIterationsMax {
 		clear(p.open)
 		p.next, p.newest = s.Iteration, s.Iteration
@@ -55,7 +55,7 @@ func (p *pace) add(s falcon.Sample, now time.Time) {
 // take gives out what is ready, oldest first; live is the number of ranks
 // that can report. Iterations that nobody reported are skipped.
 // unheard names the nodes that an incomplete one was given out without.
-func (p *pace) take(live int, now time.Time, unheard func(heard map[falcon.Rank]struct{}) []falcon.Node) []mitigate.Iteration {
+func (p *iterationCollector) take(live int, now time.Time, unheard func(heard map[falcon.Rank]struct{}) []falcon.Node) []mitigate.Iteration {
 	var out []mitigate.Iteration
 	for p.next != falcon.NoIteration && p.next <= p.newest {
 		it := p.open[p.next]
@@ -75,7 +75,7 @@ func (p *pace) take(live int, now time.Time, unheard func(heard map[falcon.Rank]
 	return out
 }
 
-func (p *pace) ready(it *iteration, live int, now time.Time) bool {
+func (p *iterationCollector) ready(it *iteration, live int, now time.Time) bool {
 	switch {
 	case p.newest-p.next >= laggardIterations:
 		return true

@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/convert"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/detect"
+)
+
+// sampleIntake decides which samples count, for which rank, and when: those of
+// ranks that the sending node holds go to the detector, and the job's complete
+// iterations to the planner. Samples of a job that is not described yet, and of
+// a placement whose outcome is not known, wait.
+type sampleIntake struct {
+	det     Detector
+	plan    Planner
+	cluster *clusterView
+	job     *job
+	mem     *memory
+	orders  *orderBook
+	oplog   *operatorLog
+
+	iterations  *iterationCollector
+	leads       leads
+	newestBegun int64           // newest iteration that a rank has begun
+	early       []falcon.Sample // came before the job was described
+	ahead       []aheadSample   // of ranks whose placement's outcome is not known yet
+	lastData    time.Time
+}
+
+// beginEpoch forgets how far the ranks of the job epoch before had come; begun
+// is the newest iteration that the ranks of the new one have begun.
+func (si *sampleIntake) beginEpoch(begun int64) {
+	si.iterations, si.leads, si.ahead = newIterationCollector(), leads{}, nil
+	si.newestBegun = begun
+}
+
+// attribute keeps the samples of ranks that lived on the node at the time, and
+// holds those of ranks that a placement is about to bring there.
+func (si *sampleIntake) attribute(n *fleet.Node, in []*falconv1.Sample, now time.Time) []falcon.Sample {
+	out := make([]falcon.Sample, 0, len(in))
+	var coming map[falcon.Rank]bool
+	for _, s := range in {
+		r := falcon.Rank(s.GetRank())
+		if !plausible(s) {
+			continue
+		}
+		if p := si.job.ranks[r]; p != nil && si.mem.fences.process(p.name) {
+			continue
+		}
+		if si.cluster.nodeAtIteration(r, s.GetIteration()) != n.Name {
+			if coming == nil {
+				coming = si.comingRanks(n.Name)
+			}
+			if coming[r] {
+				si.keepAhead(n.Name, convert.SampleFromProto(s))
+			}
+			continue
+		}
+		out = append(out, convert.SampleFromProto(s))
+		if p := si.job.ranks[r]; p != nil {
+			p.lastSeen = now
+		}
+	}
+	return out
+}
+
+// plausible refuses what no training job does.
+func plausible(s *falconv1.Sample) bool {
+	ok := s.GetMs() >= 0 && s.GetMs() < msMost && s.GetPausedMs() >= 0 && s.GetPausedMs() <= s.GetMs()
+	return ok && s.GetIteration() >= 0 && s.GetIteration() < iterationMost
+}
+
+func (si *sampleIntake) feed(samples []falcon.Sample, now time.Time) {
+	if samples = si.dropTooFarAhead(samples, now); len(samples) == 0 {
+		return
+	}
+	si.job.exact = samples[len(samples)-1].Exact
+	for _, s := range samples {
+		si.iterations.add(s, now)
+		si.newestBegun = max(si.newestBegun, s.Iteration)
+	}
+	si.det.Step(now, detect.Samples{Samples: samples})
+	si.release(now)
+}
+
+// dropTooFarAhead drops the samples of nodes that are too far ahead. All of a batch are
+// looked at before one of it is judged.
+func (si *sampleIntake) dropTooFarAhead(samples []falcon.Sample, now time.Time) []falcon.Sample {
+	ahead := si.leads
+	for _, s := range samples {
+		ahead.note(si.cluster.nodeOf(s.Rank), s.Iteration, now)
+	}
+	out := samples[:0]
+	for _, s := range samples {
+		node := si.cluster.nodeOf(s.Rank)
+		if ahead.tooFar(node, s.Iteration, now) {
+			si.oplog.logf("rank", 2, "rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored", s.Rank, node, s.Iteration)
+			continue
+		}
+		si.leads.note(node, s.Iteration, now)
+		out = append(out, s)
+	}
+	return out
+}
+
+// keepEarly holds samples that came before all ranks were known.
+func (si *sampleIntake) keepEarly(samples []falcon.Sample) {
+	si.early = append(si.early, samples...)
+	if extra := len(si.early) - earlySamples; extra > 0 {
+		si.early = slices.Delete(si.early, 0, extra)
+	}
+}
+
+// takeEarly feeds what came before the job was described.
+func (si *sampleIntake) takeEarly(now time.Time) {
+	if early := si.early; len(early) > 0 {
+		si.early = nil
+		si.feed(early, now)
+	}
+}
+
+// takeLater keeps the samples of the job epoch that a recovery is about to lead
+// to, and drops those of before.
+func (si *sampleIntake) takeLater(v falcon.Recovery, in []falcon.Sample) {
+	if v.NoReturn && v.Resume >= 0 {
+		si.keepEarly(slices.DeleteFunc(in, func(s falcon.Sample) bool { return s.Iteration < v.Resume }))
+	}
+}
+
+// release hands the job's complete iterations to the planner.
+func (si *sampleIntake) release(now time.Time) {
+	unheard := func(heard map[falcon.Rank]struct{}) []falcon.Node { return si.job.unheard(heard, now) }
+	for _, it := range si.iterations.take(si.job.alive, now, unheard) {
+		si.plan.Step(now, it)
+	}
+}
+
+// comingRanks are the ranks that a placement on its way brings to a node.
+func (si *sampleIntake) comingRanks(node falcon.Node) map[falcon.Rank]bool {
+	out := map[falcon.Rank]bool{}
+	for _, o := range si.orders.open {
+		for old, now := range moves(o.Order.Blocks, len(si.mem.job.Processes)) {
+			if si.cluster.nodeOf(falcon.Rank(old)) == node {
+				out[now] = true
+			}
+		}
+	}
+	for _, p := range si.job.named {
+		if p.next != nil && p.node == node {
+			out[falcon.Rank(p.next.GetRank())] = true
+		}
+	}
+	return out
+}
+
+// aheadSample came before the outcome of the placement that it belongs to.
+type aheadSample struct {
+	node   falcon.Node
+	sample falcon.Sample
+}
+
+// keepAhead holds samples of ranks that the picture gives to other nodes still.
+func (si *sampleIntake) keepAhead(node falcon.Node, s falcon.Sample) {
+	si.ahead = append(si.ahead, aheadSample{node, s})
+	if extra := len(si.ahead) - earlySamples; extra > 0 {
+		si.ahead = slices.Delete(si.ahead, 0, extra)
+	}
+}
+
+// takeAhead feeds what has waited for the picture that holds now, and drops
+// what does not fit it.
+func (si *sampleIntake) takeAhead(now time.Time, described bool) {
+	waiting := si.ahead
+	si.ahead = nil
+	var out []falcon.Sample
+	for _, a := range waiting {
+		if si.cluster.nodeAtIteration(a.sample.Rank, a.sample.Iteration) == a.node {
+			out = append(out, a.sample)
+		}
+	}
+	if len(out) > 0 && described {
+		si.feed(out, now)
+	}
+}

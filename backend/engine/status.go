@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+)
+
+// jobStatus says in one term what the job does.
+type jobStatus struct {
+	det     Detector
+	cluster *clusterView
+	job     *job
+	mem     *memory
+	orders  *orderBook
+	intake  *sampleIntake
+}
+
+func (s *jobStatus) state(now time.Time) string {
+	switch {
+	case s.restarting(now) != "":
+		return "restarting"
+	case s.cluster.recovering() != nil || s.cluster.unadopted() != nil:
+		return "recovering"
+	case len(s.job.ranks) == 0 && s.cluster.finishedBefore():
+		return "finished"
+	case len(s.job.ranks) == 0:
+		return "waiting for agents"
+	case s.job.finishedWell(): // a job that has ended needs no agents
+		return "finished"
+	case s.job.someLost(now):
+		return "lost"
+	case s.nodeLost(now):
+		return "lost"
+	case !s.job.complete() && !s.job.someEnded():
+		return "waiting for agents"
+	case s.cluster.openIncident():
+		return "slow"
+	case s.det.Steady().Learning:
+		return "learning"
+	}
+	return "steady"
+}
+
+// nodeLost tells a lost node from a lost agent: with a node gone the whole job
+// stands still, with an agent gone it trains on and the others report.
+func (s *jobStatus) nodeLost(now time.Time) bool {
+	return !s.intake.lastData.IsZero() && now.Sub(s.intake.lastData) > s.standstill() && s.cluster.blindNode(now) != ""
+}
+
+// standstill is how long a job that goes on is silent at most.
+func (s *jobStatus) standstill() time.Duration {
+	return max(staleAfter, time.Duration(min(10*s.det.Steady().CurrentMs, msMost)*float64(time.Millisecond)))
+}
+
+// restarting is what a restart waits for, for people; "" when there is none.
+func (s *jobStatus) restarting(now time.Time) string {
+	r := s.mem.restart
+	switch r.Phase {
+	case phaseLeaving:
+		rank, _ := s.cluster.stillRunning(now, r)
+		return fmt.Sprintf("restarting from iteration %d: waiting for %s to end", r.Resume, s.cluster.rankText(rank))
+	case phaseLeft:
+		return "restarting: all processes have ended, the launch is being planned"
+	case phaseLaunching:
+		return "restarting: " + s.cluster.launchText()
+	case phaseClearing:
+		return fmt.Sprintf("restarting: launch %d has failed (%s), what it started is to end", r.Launch.Generation, r.Failed)
+	}
+	if o := s.orders.leaving(); o != nil && (o.words() > 0 || s.job.ended()) {
+		return fmt.Sprintf("restarting: order %d has the processes write a checkpoint and leave", o.Order.ID)
+	}
+	return ""
+}

@@ -145,7 +145,7 @@ func (e *Engine) unready(now time.Time) (string, bool) {
 	case "finished", "lost":
 		return "the job is " + state, false
 	}
-	if !e.stepped || !e.job.complete() || e.job.dirty || e.recheck {
+	if !e.describer.described || !e.job.complete() || e.job.dirty || e.describer.recheck {
 		return "the job's description still changes", true
 	}
 	if r := e.cluster.unsettledRank(); r >= 0 {

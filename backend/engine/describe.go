@@ -8,8 +8,6 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/validate"
-	"github.com/failslow/falcon/detect"
-	"github.com/failslow/falcon/mitigate"
 )
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
@@ -26,13 +24,13 @@ const (
 // again when something in it has changed. Other processes than before are
 // another job epoch: iterations count anew and older orders are void.
 func (e *Engine) describe(now time.Time) {
-	e.job.dirty, e.recheck = false, false
+	e.job.dirty, e.describer.recheck = false, false
 	switch {
-	case !e.stepped:
-	case e.cluster.descriptionFrozen() && now.Sub(e.recJobAt) < tickPeriod: // thousands of ranks speak at once
-		e.recheck = true
+	case !e.describer.described:
+	case e.cluster.descriptionFrozen() && now.Sub(e.describer.recoveryAt) < tickPeriod: // thousands of ranks speak at once
+		e.describer.recheck = true
 	default:
-		e.stepRecoveryJob(now) // what the adapters say may be new
+		e.describer.announceToRecovery(now) // what the adapters say may be new
 	}
 	if e.cluster.descriptionFrozen() || !e.job.complete() {
 		return
@@ -40,16 +38,16 @@ func (e *Engine) describe(now time.Time) {
 	if v := e.cluster.unadopted(); v != nil && e.adopt(now, *v) {
 		return
 	}
-	rec, wait, why := e.candidate()
-	if !rec.equal(e.seen) {
-		e.seen, e.seenAt = rec, now
+	rec, wait, why := e.describer.candidate()
+	if !rec.equal(e.describer.seen) {
+		e.describer.seen, e.describer.seenAt = rec, now
 	}
-	if now.Sub(e.seenAt) < wait {
-		e.recheck = true // the tick looks again
+	if now.Sub(e.describer.seenAt) < wait {
+		e.describer.recheck = true // the tick looks again
 		return
 	}
-	if why != e.alarm {
-		e.alarm = why
+	if why != e.describer.alarm {
+		e.describer.alarm = why
 		if why != "" {
 			e.oplog.logf("rank", 2, "%s", why)
 		}
@@ -62,7 +60,7 @@ func (e *Engine) describe(now time.Time) {
 	if rec.PlacementOrder != e.mem.job.PlacementOrder && rec.Epoch == e.mem.job.Epoch {
 		return // it has just changed; the next look tells
 	}
-	e.commitJob(now, rec)
+	e.describer.commit(now, rec)
 	if e.settleLaunch(now); fresh {
 		e.overtaken(now)
 	}
@@ -79,73 +77,6 @@ func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 	e.oplog.logf("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 }
 
-// candidate is the job as its ranks describe it now, how long that must hold
-// still, and what is doubtful about it.
-func (e *Engine) candidate() (rec jobRecord, wait time.Duration, why string) {
-	was := e.mem.job
-	layout, why := e.job.layout()
-	processes := e.job.processes()
-	same := countSame(was.Processes, processes)
-	if why != "" && same == len(processes) {
-		layout, why = was.Layout, "" // what was declared once holds for these processes
-	}
-	rec = jobRecord{
-		Epoch: was.Epoch, Processes: processes, Layout: layout,
-		Placement: e.job.placement(), MicroBatches: e.job.microBatches(layout),
-		PlacementOrder: was.PlacementOrder, PlacedIteration: was.PlacedIteration, Before: was.Before,
-		Generation: e.job.generation(), Adapter: e.job.adapter(), Rejoined: was.Rejoined,
-	}
-	if was.Rejoined != 0 && same == len(processes) {
-		rec.Generation = was.Generation // survivors and those made anew are of several launches
-	}
-	switch {
-	case same != len(processes) || len(was.Processes) != same || layout != was.Layout:
-		rec.Epoch++
-		rec.PlacementOrder, rec.PlacedIteration, rec.Before, rec.Rejoined = e.job.order(), 0, nil, 0
-		if same > 0 && same < len(processes) {
-			wait = processesSettle
-		}
-		if why != "" {
-			wait = max(wait, layoutWait)
-		}
-	case rec.MicroBatches == nil || e.orderOut() || e.cluster.unsettledRank() >= 0:
-		rec.MicroBatches = was.MicroBatches // the commit says
-	case was.MicroBatches != nil && !slices.Equal(rec.MicroBatches, was.MicroBatches):
-		wait = microBatchSettle
-	}
-	return rec, wait, why
-}
-
-func countSame(a, b []string) int {
-	n := 0
-	for i := range min(len(a), len(b)) {
-		if a[i] == b[i] {
-			n++
-		}
-	}
-	return n
-}
-
-// orderOut says that an order is on its way.
-func (e *Engine) orderOut() bool { return len(e.orders.open) > 0 }
-
-// commitJob makes a changed description durable and steps it.
-func (e *Engine) commitJob(now time.Time, rec jobRecord) {
-	e.holdJob(now, rec)
-	e.stepJob(now, rec)
-	e.intake.takeEarly(now)
-}
-
-// holdJob makes a changed description durable.
-func (e *Engine) holdJob(now time.Time, rec jobRecord) {
-	if !rec.equal(e.mem.job) {
-		e.batch.add(e.written.jobRecord(now, rec))
-		e.mem.setJob(rec)           // the record is folded in again when it is durable: the same value
-		e.seen, e.seenAt = rec, now // ranks that still describe the job as it was have not done so for long
-		e.job.remember(rec)
-	}
-}
-
 // newest is the newest generation that the job is of: its launch's, or that of its
 // newest rejoin.
 func (r jobRecord) newest() uint64 { return max(r.Generation, r.Rejoined) }
@@ -155,53 +86,6 @@ func (r jobRecord) equal(o jobRecord) bool {
 		slices.Equal(r.Placement, o.Placement) && slices.Equal(r.MicroBatches, o.MicroBatches) &&
 		r.PlacementOrder == o.PlacementOrder && r.PlacedIteration == o.PlacedIteration && slices.Equal(r.Before, o.Before) &&
 		r.Generation == o.Generation && r.Adapter == o.Adapter && r.Rejoined == o.Rejoined
-}
-
-// stepJob tells both machines.
-func (e *Engine) stepJob(now time.Time, rec jobRecord) {
-	e.stepped = true
-	if !e.rejob { // else it hears of the action first
-		e.stepDetectorJob(now, rec)
-	}
-	e.stepPlannerJob(now)
-	e.stepRecoveryJob(now)
-}
-
-// stepDetectorJob keeps the communicators that were told last while some
-// process has not told those of its new place.
-func (e *Engine) stepDetectorJob(now time.Time, rec jobRecord) {
-	keep := 0.0
-	if rec.Rejoined != 0 && e.mem.baseline.JobEpoch+1 == rec.Epoch {
-		keep = e.mem.baseline.Ms // the same job on as good devices: what was healthy before is so now
-	}
-	if e.job.complete() && (e.comms == nil || e.cluster.unsettledRank() < 0) {
-		e.comms = e.job.comms(rec.Layout)
-	}
-	e.det.Step(now, detect.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, Placement: rec.Placement, Comms: e.comms,
-		MicroBatches: slices.Clone(rec.MicroBatches), Emulated: e.job.emulated,
-	})
-	if keep > 0 {
-		e.det.Step(now, detect.Restored{Baseline: keep, NextID: e.mem.nextNo})
-	}
-}
-
-// tellDetectorJob follows an action that has changed who holds a rank.
-func (e *Engine) tellDetectorJob(now time.Time) {
-	e.stepDetectorJob(now, e.mem.job)
-	e.intake.takeAhead(now, e.stepped)
-}
-
-func (e *Engine) stepPlannerJob(now time.Time) {
-	rec := e.mem.job
-	e.means = e.cluster.launchMeans()
-	in := mitigate.Job{
-		Epoch: rec.Epoch, Layout: rec.Layout, MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
-		Placement: slices.Clone(rec.Placement), Spares: e.means.spares, CanLaunch: e.means.launch, Adapter: rec.Adapter,
-		Recovered: rec.Rejoined != 0, Generation: e.cluster.newestGeneration(),
-	}
-	e.job.declare(&in)
-	e.plan.Step(now, in)
 }
 
 // means are what a restart of the job can be carried out with.
@@ -230,19 +114,4 @@ func (c *clusterView) launchMeans() means {
 		}
 	}
 	return out
-}
-
-// meansPeriod is how often the agents are looked at for that.
-const meansPeriod = time.Second
-
-// tellMeans has the planner know when nodes come and go.
-func (e *Engine) tellMeans(now time.Time) {
-	if !e.stepped || now.Sub(e.meansAt) < meansPeriod {
-		return
-	}
-	e.meansAt = now
-	if !e.cluster.launchMeans().equal(e.means) {
-		e.stepPlannerJob(now)
-	}
-	e.stepRecoveryJob(now)
 }

@@ -110,9 +110,8 @@ type Engine struct {
 	orders  *orderBook
 	windows *windowBook
 
-	rec      Recoverer
-	recJob   recovery.Job // as the machine knows it
-	recJobAt time.Time    // when that was looked at
+	rec Recoverer
+
 	ear      ear
 	told     toldBook
 	tables   tableBook
@@ -133,29 +132,16 @@ type Engine struct {
 	profiled bool    // the detector's speeds may be new
 	levels   []shown // by rank
 
-	rejob       bool // the detector is to hear of the job once it has heard of the action
-	comms       map[falcon.Rank][]falcon.Comm
 	restartDone map[uint64]bool // commands of the restart that were carried out
 
-	means   means // what the planner was told it can restart with
-	meansAt time.Time
-
-	written written // what the newest records say
-	waits   waits   // a batch that the disk did not take
-	unmade  int64   // size of the journal at which no snapshot could be made
-
-	stepped bool // the machines know the job
-	alarm   string
+	waits  waits // a batch that the disk did not take
+	unmade int64 // size of the journal at which no snapshot could be made
 
 	dirty   bool // the snapshot is behind
 	version uint64
 	built   time.Time
 	// buildCost is what the last picture took of the loop's time.
 	buildCost time.Duration
-
-	seen    jobRecord // newest candidate for the job's description
-	seenAt  time.Time // since when
-	recheck bool      // it must hold still for longer
 
 	refusedTold map[string]bool // of whom it was told that they are fenced
 	batch       *batch
@@ -164,6 +150,7 @@ type Engine struct {
 	status      *jobStatus
 	intake      *sampleIntake
 	readings    *deviceReadings
+	describer   *jobDescriber
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -221,10 +208,13 @@ func assemble(cfg Config, mem *memory) *Engine {
 	}
 	e.intake.beginEpoch(falcon.NoIteration)
 	e.status = &jobStatus{det: e.det, cluster: e.cluster, job: e.job, mem: mem, orders: e.orders, intake: e.intake}
+	e.describer = &jobDescriber{
+		batch: e.batch, job: e.job, mem: mem, cluster: e.cluster, det: e.det, plan: e.plan, rec: e.rec,
+		intake: e.intake, orders: e.orders, oplog: e.oplog, lastWritten: written{job: mem.told},
+	}
 	for _, o := range e.orders.open {
 		o.listen = cfg.Now().Add(VoteWait)
 	}
-	e.written.job = mem.told
 	e.job.remember(mem.job)
 	e.val = validate.New(cfg.Validation.machine(), func() uint64 { return e.batch.commandID(e.cfg.Now()) })
 	return e
@@ -257,7 +247,7 @@ func (e *Engine) begin() error {
 
 func (e *Engine) restoreMachines(now time.Time) {
 	if e.mem.job.Epoch != 0 {
-		e.stepJob(now, e.mem.job)
+		e.describer.announce(now, e.mem.job)
 	}
 	if open := e.mem.unfinished(); len(open) > 0 || e.mem.baseline.Ms > 0 || e.mem.nextNo > 1 {
 		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.mem.baseline.Ms, NextID: e.mem.nextNo})
@@ -348,7 +338,7 @@ func (e *Engine) tick(now time.Time) {
 	}
 	e.ticked(now)
 	e.intake.release(now)
-	if e.recheck {
+	if e.describer.recheck {
 		e.describe(now)
 	}
 	e.det.Tick(now)
@@ -363,7 +353,7 @@ func (e *Engine) tick(now time.Time) {
 	e.judgeOrders(now)
 	e.letGo(now)
 	e.watchRestart(now)
-	e.tellMeans(now)
+	e.describer.refreshMeans(now)
 	e.tellStore()
 }
 

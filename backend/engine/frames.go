@@ -168,7 +168,7 @@ func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 		e.intake.keepEarly(slices.DeleteFunc(out, func(s falcon.Sample) bool { return s.Iteration < r.Resume }))
 	case v != nil:
 		e.intake.takeLater(*v, out)
-	case !e.stepped:
+	case !e.describer.described:
 		e.intake.keepEarly(out)
 	default:
 		e.intake.feed(out, now)
@@ -269,14 +269,14 @@ func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
 	switch rec := e.mem.job; o.Order.Kind {
 	case falcon.OrderMicroBatches:
 		rec.MicroBatches = slices.Clone(o.Order.MicroBatches)
-		e.commitJob(now, rec)
+		e.describer.commit(now, rec)
 	case falcon.OrderPlacement:
-		if !e.place(now, o.Order.ID, out.Iteration, moves(o.Order.Blocks, len(rec.Processes))) {
+		if !e.describer.place(now, o.Order.ID, out.Iteration, moves(o.Order.Blocks, len(rec.Processes))) {
 			e.oplog.logf("action", 3, "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
 			return
 		}
 		e.oplog.logf("action", 1, "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
-		e.stepPlannerJob(now)
+		e.describer.announceToPlanner(now)
 	case falcon.OrderCheckpoint:
 		if o.Order.Leave {
 			e.leaves(now, o, out.Resume)
@@ -317,7 +317,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	}
 	e.takeVote(p, now)
 	e.noteLaunchEnded(now, p)
-	e.stepProcess(now, p)
+	e.describer.announceProcess(now, p)
 	if was && in.GetAlive() && old != p {
 		// Its end will be told late or never; the new process is not held.
 		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s was started again", rank, n.Name)})

@@ -47,10 +47,10 @@ func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
 	e.oplog.logf("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
 	rec := e.cluster.unseenLaunch(*r.Launch)
 	if n := len(r.Launch.Placement); len(e.job.ranks) == n && e.job.world() == n {
-		rec, _, _ = e.candidate()
+		rec, _, _ = e.describer.candidate()
 	}
 	e.beginEpoch(now, rec) // the job was another one, if nobody has seen it
-	e.commitJob(now, rec)
+	e.describer.commit(now, rec)
 	ended := endedRecord{JobEpoch: rec.Epoch, Ranks: slices.Clone(r.Ended)}
 	e.batch.add(record(now, kindEnded, ended))
 	e.launchOver(now, r)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/mitigate"
 )
 
@@ -100,22 +99,6 @@ func (o *order) swap() *falcon.Swap {
 	return out
 }
 
-// place makes a placement the picture: processes, devices and the journal's
-// record of both. It says false for one that does not fit the job.
-func (e *Engine) place(now time.Time, id uint64, iteration int64, perm []falcon.Rank) bool {
-	rec := e.mem.job
-	if len(perm) != len(rec.Processes) || len(perm) != len(rec.Placement) || id <= rec.PlacementOrder {
-		return false
-	}
-	rec.Before, rec.PlacedIteration, rec.PlacementOrder = rec.Placement, iteration, id
-	rec.Processes, rec.Placement = moved(rec.Processes, perm), moved(rec.Placement, perm)
-	e.job.move(perm, id)
-	e.rejob = true // the detector hears of the action first
-	e.holdJob(now, rec)
-	e.batch.add(e.followSpeeds(now, perm)...)
-	return true
-}
-
 // move gives every process its new rank at once.
 func (j *job) move(perm []falcon.Rank, id uint64) {
 	held := j.ranks
@@ -161,13 +144,13 @@ func (c *clusterView) announcedPlacement() (id uint64, iteration int64, perm []f
 // reconcile takes a placement from the processes' own word.
 func (e *Engine) reconcile(now time.Time) {
 	id, iteration, perm := e.cluster.announcedPlacement()
-	if id == 0 || e.orders.byOrder(id) != nil || !e.place(now, id, iteration, perm) {
+	if id == 0 || e.orders.byOrder(id) != nil || !e.describer.place(now, id, iteration, perm) {
 		return
 	}
 	e.orders.forget(id)
 	e.oplog.logf("action", 1, "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
 	e.plan.Step(now, mitigate.Committed{Order: id, Iteration: iteration})
-	e.stepPlannerJob(now)
+	e.describer.announceToPlanner(now)
 }
 
 // follow permutes the speeds that plans are solved with: how fast a device is
@@ -177,15 +160,4 @@ func (v speedsRecord) follow(perm []falcon.Rank) speedsRecord {
 	v.Profile.SelfMs = moved(v.Profile.SelfMs, perm)
 	v.Profile.Groups = nil
 	return v
-}
-
-// followSpeeds has the journal's speeds follow a placement.
-func (e *Engine) followSpeeds(now time.Time, perm []falcon.Rank) []journal.Record {
-	var out []journal.Record
-	for _, id := range sortedKeys(e.mem.speeds) {
-		if v := e.mem.speeds[id].follow(perm); v.SelfMs != nil {
-			out = append(out, record(now, kindSpeeds, v))
-		}
-	}
-	return out
 }

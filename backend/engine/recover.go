@@ -90,26 +90,6 @@ func (e *Engine) restoreRecovery(now time.Time) {
 	}
 }
 
-// stepRecoveryJob tells the machine of the job, where it is new.
-func (e *Engine) stepRecoveryJob(now time.Time) {
-	if e.mem.job.Epoch == 0 {
-		return
-	}
-	e.recJobAt = now
-	in := e.cluster.recoveryJob()
-	fresh := in.Epoch != e.recJob.Epoch || !slices.Equal(in.Placement, e.recJob.Placement)
-	if !fresh && sameRecoveryJob(in, e.recJob) {
-		return
-	}
-	e.recJob = in
-	e.rec.Step(now, in)
-	if fresh {
-		for _, r := range sortedKeys(e.job.ranks) {
-			e.stepProcess(now, e.job.ranks[r])
-		}
-	}
-}
-
 func (c *clusterView) recoveryJob() recovery.Job {
 	rec := c.mem.job
 	in := recovery.Job{
@@ -180,32 +160,19 @@ func sameRecoveryJob(a, b recovery.Job) bool {
 		slices.Equal(a.Spares, b.Spares) && slices.Equal(a.Splits, b.Splits) && maps.Equal(a.CanLaunch, b.CanLaunch) && maps.Equal(a.Away, b.Away)
 }
 
-// stepProcess tells the machine how a process stands.
-func (e *Engine) stepProcess(now time.Time, p *process) {
-	if p == nil || int(p.rank) >= e.mem.job.Layout.World() {
-		return
-	}
-	s, leaving := p.state, e.leaving()
-	e.rec.Step(now, recovery.Process{
-		Rank: p.rank, Node: p.node, Pid: int(s.GetPid()), Generation: s.GetGeneration(), Alive: s.GetAlive(),
-		Normal: falconv1.ExitedWell(s.GetExit()) || leaving, Finished: falconv1.ExitedWell(s.GetExit()) && !leaving, Exit: clean(s.GetExit()), Park: e.parkFrom(s.GetPark()),
-		Rejoined: min(s.GetRejoinedGeneration(), e.cluster.newestGeneration()),
-	})
-}
-
 // leaving says that processes end on purpose: a restart is going on, or is being
 // agreed on by ranks of which some have left already.
-func (e *Engine) leaving() bool {
-	if e.mem.restart.going() {
+func (d *jobDescriber) leaving() bool {
+	if d.mem.restart.going() {
 		return true
 	}
-	return slices.ContainsFunc(e.orders.all(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == e.mem.job.Epoch && o.words() > 0 })
+	return slices.ContainsFunc(d.orders.all(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == d.mem.job.Epoch && o.words() > 0 })
 }
 
 // parkFrom reads where a process waits. A word about a generation that nobody
 // has given out is none.
-func (e *Engine) parkFrom(in *falconv1.Park) *recovery.Park {
-	if in == nil || in.GetGeneration() > e.cluster.newestGeneration() || in.GetTag() < -1 || in.GetTag() > iterationMost {
+func (d *jobDescriber) parkFrom(in *falconv1.Park) *recovery.Park {
+	if in == nil || in.GetGeneration() > d.cluster.newestGeneration() || in.GetTag() < -1 || in.GetTag() > iterationMost {
 		return nil
 	}
 	out := &recovery.Park{Generation: in.GetGeneration(), Joining: in.GetJoining(), Tag: in.GetTag()}
@@ -298,7 +265,7 @@ func (e *Engine) tellPace(now time.Time) {
 func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
 	for _, x := range v.Recoveries {
 		was, _ := e.mem.recovery(x.ID)
-		r.records = append(r.records, e.written.recoveryRecord(now, e.mem.told, x))
+		r.records = append(r.records, e.describer.lastWritten.recoveryRecord(now, e.mem.told, x))
 		begins := x.State == falcon.RecoverySuspend && (was.State != x.State || was.Generation != x.Generation)
 		if begins {
 			r.steps = append(r.steps, func() { e.makeWay(now, x.ID) })
@@ -308,7 +275,7 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
 		}
 	}
 	if len(v.Ended) > 0 {
-		r.records = append(r.records, record(now, kindEnded, endedRecord{JobEpoch: e.recJob.Epoch, Ranks: v.Ended}))
+		r.records = append(r.records, record(now, kindEnded, endedRecord{JobEpoch: e.describer.recoveryKnows.Epoch, Ranks: v.Ended}))
 	}
 	for _, n := range v.Notes {
 		e.oplog.logf(n.Kind, int32(n.Severity), "%s", n.Text)
@@ -378,11 +345,11 @@ func (e *Engine) adopt(now time.Time, v falcon.Recovery) bool {
 		return false
 	}
 	if r := e.cluster.unjoined(v.Generation); r >= 0 && now.UnixNano()-v.EndedNs < int64(adoptWait) {
-		e.recheck = true
+		e.describer.recheck = true
 		return true
 	}
 	e.intake.beginEpoch(v.Resume - 1)
-	e.commitJob(now, rec)
+	e.describer.commit(now, rec)
 	e.oplog.logf("recovery", 0, "job epoch %d: %d ranks go on from iteration %d as generation %d", rec.Epoch, len(rec.Processes), v.Resume, v.Generation)
 	return true
 }

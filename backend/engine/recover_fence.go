@@ -218,7 +218,7 @@ func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string)
 	e.mem.fences.apply(rec, e.mem.job.Processes) // folded in again when durable: the same
 	e.oplog.logf("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
 	e.oplog.audit(now, who, deed{Verb: verbLift, About: string(node), Reason: reason})
-	e.means = means{}
+	e.describer.means = means{}
 	return nil
 }
 

@@ -76,17 +76,17 @@ func TestHostileWordsInARecovery(t *testing.T) {
 func TestParkOfOtherGenerations(t *testing.T) {
 	e := bareEngine(newMemory())
 	e.mem.generation = 4
-	if p := e.parkFrom(&falconv1.Park{Generation: 5, Steps: []int64{3}, Sums: []uint64{9}}); p != nil {
+	if p := e.describer.parkFrom(&falconv1.Park{Generation: 5, Steps: []int64{3}, Sums: []uint64{9}}); p != nil {
 		t.Errorf("of the future: %+v", p)
 	}
-	p := e.parkFrom(&falconv1.Park{Generation: 4, Tag: -1, Steps: []int64{3, 4, 5}, Sums: []uint64{9, 8, 7}})
+	p := e.describer.parkFrom(&falconv1.Park{Generation: 4, Tag: -1, Steps: []int64{3, 4, 5}, Sums: []uint64{9, 8, 7}})
 	if p == nil || p.Hold.Steps != [2]int64{3, 4} || p.Hold.Sums != [2]uint64{9, 8} || p.Tag != -1 {
 		t.Errorf("of now: %+v", p)
 	}
-	if p := e.parkFrom(&falconv1.Park{Steps: []int64{3, 4}, Sums: []uint64{9}}); p.Hold.Steps != [2]int64{3, falcon.NoIteration} {
+	if p := e.describer.parkFrom(&falconv1.Park{Steps: []int64{3, 4}, Sums: []uint64{9}}); p.Hold.Steps != [2]int64{3, falcon.NoIteration} {
 		t.Errorf("a step without a checksum: %+v", p)
 	}
-	if p := e.parkFrom(&falconv1.Park{Joining: true, Steps: []int64{3}, Sums: []uint64{9}}); p.Hold.Steps[0] != falcon.NoIteration {
+	if p := e.describer.parkFrom(&falconv1.Park{Joining: true, Steps: []int64{3}, Sums: []uint64{9}}); p.Hold.Steps[0] != falcon.NoIteration {
 		t.Errorf("a new process holds something: %+v", p)
 	}
 }

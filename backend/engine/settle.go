@@ -149,9 +149,9 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 	for _, a := range p.Acted {
 		r.steps = append(r.steps, func() { e.det.Step(now, detect.Acted(a)) })
 	}
-	if e.rejob {
-		e.rejob = false
-		r.steps = append(r.steps, func() { e.tellDetectorJob(now) })
+	if e.describer.detectorLater {
+		e.describer.detectorLater = false
+		r.steps = append(r.steps, func() { e.describer.announceLateToDetector(now) })
 	}
 	if p.Launch != nil {
 		e.digestLaunch(now, p.Launch, &r)

@@ -103,7 +103,7 @@ func (e *Engine) jobAlarm(now time.Time) string {
 	if name := e.cluster.blindNode(now); name != "" {
 		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}
-	return e.alarm
+	return e.describer.alarm
 }
 
 // rankViews lists all ranks in order, and names the one to look at: a culprit,

@@ -28,14 +28,21 @@ const (
 // oversized lists what is still over a bound, with its present size: it may
 // shrink and must not grow. An entry that is no longer needed fails the test.
 var oversized = map[string]int{
-	"backend/engine.Engine fields":            67,
-	"backend/engine.Engine methods":           233,
-	"cmd/falcon-trainer/train.worker fields":  38,
+	"backend/engine.Engine fields": 41,
+
+	"backend/engine.Engine methods": 147,
+
+	"cmd/falcon-trainer/train.worker fields": 38,
+
 	"cmd/falcon-trainer/train.worker methods": 108,
-	"detect.story fields":                     36,
-	"tui.Model fields":                        46,
-	"tui.Model methods":                       226,
-	"tui/page.State methods":                  80,
+
+	"detect.story fields": 36,
+
+	"tui.Model fields": 46,
+
+	"tui.Model methods": 226,
+
+	"tui/page.State methods": 80,
 }
 
 // sizes are the figures of the tree outside tests and generated code.

@@ -19,19 +19,19 @@ type pendingAsk struct {
 
 // advised takes a request of the detector: policy decides whether it is
 // carried out or only told.
-func (e *Engine) advised(now time.Time, ask falcon.ValidationAsk, r *round) {
+func (vq *validationQueue) advised(now time.Time, ask falcon.ValidationAsk, r *round) {
 	ask.By = "engine"
-	if !e.cfg.Validation.Auto {
-		e.oplog.logf("validation", 1, "a test is advised (%s); to hold the job for it: %s", ask.Why, commandFor(ask))
-		r.steps = append(r.steps, func() { e.declined(now, ask, "validations wait for an operator (validation mode manual)") })
+	if !vq.cfg.Validation.Auto {
+		vq.oplog.logf("validation", 1, "a test is advised (%s); to hold the job for it: %s", ask.Why, commandFor(ask))
+		r.steps = append(r.steps, func() { vq.declined(now, ask, "validations wait for an operator (validation mode manual)") })
 		return
 	}
-	if len(e.asks) >= asksMax {
-		r.steps = append(r.steps, func() { e.declined(now, ask, "other validations wait already") })
+	if len(vq.asks) >= asksMax {
+		r.steps = append(r.steps, func() { vq.declined(now, ask, "other validations wait already") })
 		return
 	}
-	e.asks = append(e.asks, pendingAsk{ask, now, e.mem.job.Epoch})
-	r.steps = append(r.steps, func() { e.tryAsks(now) })
+	vq.asks = append(vq.asks, pendingAsk{ask, now, vq.mem.job.Epoch})
+	r.steps = append(r.steps, func() { vq.tryAsks(now) })
 }
 
 // commandFor is what an operator types to have a request carried out.
@@ -56,113 +56,42 @@ func commandFor(ask falcon.ValidationAsk) string {
 
 // declined tells the detector that a test will not come. Nothing was held, and
 // nothing is kept but the line in the log.
-func (e *Engine) declined(now time.Time, ask falcon.ValidationAsk, why string) {
-	e.det.Step(now, detect.Validated{Validation: falcon.Validation{
+func (vq *validationQueue) declined(now time.Time, ask falcon.ValidationAsk, why string) {
+	vq.det.Step(now, detect.Validated{Validation: falcon.Validation{
 		Ask: ask, State: falcon.ValidationRefused, Reason: why, Iteration: falcon.NoIteration, AtNs: now.UnixNano(),
 	}})
 }
 
 // tryAsks starts the first request whose moment has come, and lets go of those
 // that have none. What an operator asked for comes first.
-func (e *Engine) tryAsks(now time.Time) {
-	e.tryRequest(now)
-	for len(e.asks) > 0 {
-		p := e.asks[0]
-		why, passing := e.askObstacle(now, p)
+func (vq *validationQueue) tryAsks(now time.Time) {
+	vq.tryRequest(now)
+	for len(vq.asks) > 0 {
+		p := vq.asks[0]
+		why, passing := vq.askObstacle(now, p)
 		if why != "" && passing && now.Sub(p.since) < askPatience {
 			return
 		}
-		e.asks = e.asks[1:]
+		vq.asks = vq.asks[1:]
 		if why != "" {
-			e.declined(now, p.ask, why)
+			vq.declined(now, p.ask, why)
 			continue
 		}
-		e.startValidation(now, e.nextValidation(), p.ask, itself)
+		vq.start(now, vq.nextID(), p.ask, itself)
 	}
 }
 
 // itself is who asks where no person does; no certificate has this role.
 var itself = Actor{Name: "engine", Role: "policy"}
 
-func (e *Engine) askObstacle(now time.Time, p pendingAsk) (why string, passing bool) {
-	if q := e.request; q != nil {
+func (vq *validationQueue) askObstacle(now time.Time, p pendingAsk) (why string, passing bool) {
+	if q := vq.request; q != nil {
 		return fmt.Sprintf("%s, which %s asked for, comes first", q.id, q.who.Name), true
 	}
-	if why, passing = e.obstacle(now, p); why != "" {
+	if why, passing = vq.obstacle(now, p); why != "" {
 		return why, passing
 	}
-	return e.tooOften(now)
-}
-
-// obstacle says why the job can't be held for a test now, and whether that may
-// pass by itself; "" when it can.
-func (e *Engine) obstacle(now time.Time, p pendingAsk) (why string, passing bool) {
-	if p.epoch != e.mem.job.Epoch {
-		return fmt.Sprintf("it was asked for in job epoch %d and this is epoch %d", p.epoch, e.mem.job.Epoch), false
-	}
-	if why = e.forbidden(); why != "" {
-		return why, false
-	}
-	if why, passing = e.unready(now); why != "" {
-		return why, passing
-	}
-	if why = e.cluster.unfitFor(p.ask); why != "" {
-		return why, false
-	}
-	return e.busy(now), true
-}
-
-// forbidden says which decision of a person stands against any hold.
-func (e *Engine) forbidden() string {
-	if e.mem.policy.Policy.Frozen {
-		return "the policy is frozen: thaw it first"
-	}
-	return ""
-}
-
-// busy says what else is being done with the job, which ends by itself soon.
-// A validation is over once its result is durable.
-func (e *Engine) busy(now time.Time) string {
-	if v, _ := e.val.View(); e.val.Active() || !e.val.Ready().Empty() {
-		return fmt.Sprintf("%s is in progress (%s)", v.ID, v.State)
-	}
-	for _, id := range sortedKeys(e.orders.open) {
-		return fmt.Sprintf("order %d is being agreed on", e.orders.open[id].Order.ID)
-	}
-	if e.windows.inFlight(now, e.cluster.jobNodes()) {
-		return "a profile window is in progress"
-	}
-	return ""
-}
-
-// unready says what is missing for any hold at all.
-func (e *Engine) unready(now time.Time) (string, bool) {
-	switch state := e.status.state(now); state {
-	case "restarting", "recovering":
-		return "the job is " + state, true
-	case "waiting for agents":
-		return "no ranks are known, or not all of them", true
-	case "finished", "lost":
-		return "the job is " + state, false
-	}
-	if !e.describer.described || !e.job.complete() || e.job.dirty || e.describer.recheck {
-		return "the job's description still changes", true
-	}
-	if r := e.cluster.unsettledRank(); r >= 0 {
-		return fmt.Sprintf("rank %d has not told yet what it uses in its new place", r), true
-	}
-	for _, n := range e.cluster.jobNodes() {
-		if !e.cluster.connected(n) {
-			return fmt.Sprintf("the agent of node %s is away", n), true
-		}
-	}
-	if at := e.det.Steady().Iteration; at < ripeIterations {
-		return "the job is not steady: it has not done four iterations yet", true
-	}
-	if still := e.status.standstill(); !e.intake.lastData.IsZero() && now.Sub(e.intake.lastData) > still {
-		return fmt.Sprintf("the job is not steady: no iteration has ended for %s", now.Sub(e.intake.lastData).Round(time.Second)), true
-	}
-	return "", false
+	return vq.tooOften(now)
 }
 
 // unfitFor names the first rank that can't be held, or tested.
@@ -192,8 +121,8 @@ func testedRanks(ask falcon.ValidationAsk) []falcon.Rank {
 }
 
 // tooOften bounds what happens without a person.
-func (e *Engine) tooOften(now time.Time) (string, bool) {
-	most, apart := e.cfg.Validation.PerHour, e.cfg.Validation.CoolDown
+func (vq *validationQueue) tooOften(now time.Time) (string, bool) {
+	most, apart := vq.cfg.Validation.PerHour, vq.cfg.Validation.CoolDown
 	if most <= 0 {
 		most = PerHourDefault
 	}
@@ -201,20 +130,20 @@ func (e *Engine) tooOften(now time.Time) (string, bool) {
 		apart = CoolDownDefault
 	}
 	recent, newest := 0, falcon.NoIteration
-	for _, t := range e.mem.tests {
+	for _, t := range vq.mem.tests {
 		age := time.Duration(now.UnixNano() - t.Validation.AtNs)
 		if t.Role != itself.Role || age.Abs() > time.Hour { // one of the future was begun by a clock that was wrong
 			continue
 		}
 		recent++
-		if t.JobEpoch == e.mem.job.Epoch {
+		if t.JobEpoch == vq.mem.job.Epoch {
 			newest = max(newest, t.Asked)
 		}
 	}
 	if recent >= most {
 		return fmt.Sprintf("%d validations were done by themselves in the last hour, and more need an operator", recent), false
 	}
-	if at := e.det.Steady().Iteration; newest != falcon.NoIteration && at < newest+apart {
+	if at := vq.det.Steady().Iteration; newest != falcon.NoIteration && at < newest+apart {
 		return fmt.Sprintf("the last one was %d iterations ago and %d must lie between", at-newest, apart), true
 	}
 	return "", false
@@ -231,63 +160,65 @@ type request struct {
 
 // takeRequest promises a validation. The promise is durable before the operator
 // hears of it.
-func (e *Engine) takeRequest(now time.Time, ask falcon.ValidationAsk, who Actor, why string) string {
-	q := &request{pendingAsk: pendingAsk{ask, now, e.mem.job.Epoch}, id: e.nextValidation(), who: who, why: why}
-	e.request = q
-	e.batch.add(record(now, kindValidation, e.requestRecord(q)))
-	e.oplog.logf("validation", 0, "%s: asked for by %s, waits: %s", q.id, who.Name, why)
+func (vq *validationQueue) takeRequest(now time.Time, ask falcon.ValidationAsk, who Actor, why string) string {
+	q := &request{pendingAsk: pendingAsk{ask, now, vq.mem.job.Epoch}, id: vq.nextID(), who: who, why: why}
+	vq.request = q
+	vq.batch.add(record(now, kindValidation, vq.requestRecord(q)))
+	vq.oplog.logf("validation", 0, "%s: asked for by %s, waits: %s", q.id, who.Name, why)
 	return q.id
 }
 
-func (e *Engine) requestRecord(q *request) validationRecord {
+func (vq *validationQueue) requestRecord(q *request) validationRecord {
 	return validationRecord{
-		Validation: e.requestView(q), JobEpoch: q.epoch, Asked: e.det.Steady().Iteration,
+		Validation: vq.requestView(q), JobEpoch: q.epoch, Asked: vq.det.Steady().Iteration,
 		By: q.who.Name, Role: q.who.Role, From: q.who.From,
 	}
 }
 
-func (e *Engine) requestView(q *request) falcon.Validation {
+func (vq *validationQueue) requestView(q *request) falcon.Validation {
 	return falcon.Validation{
 		ID: q.id, Ask: q.ask, State: falcon.ValidationSurveying, Reason: "waits: " + q.why, Iteration: falcon.NoIteration,
-		Emulated: e.job.emulated, AtNs: q.since.UnixNano(),
+		Emulated: vq.job.emulated, AtNs: q.since.UnixNano(),
 	}
 }
 
 // tryRequest begins what an operator waits for, or ends the wait.
-func (e *Engine) tryRequest(now time.Time) {
-	q := e.request
+func (vq *validationQueue) tryRequest(now time.Time) {
+	q := vq.request
 	if q == nil {
 		return
 	}
-	why, passing := e.obstacle(now, q.pendingAsk)
+	why, passing := vq.obstacle(now, q.pendingAsk)
 	switch {
 	case why == "":
-		e.request = nil
-		e.startValidation(now, q.id, q.ask, q.who)
+		vq.request = nil
+		vq.start(now, q.id, q.ask, q.who)
 	case passing && now.Sub(q.since) < askPatience:
-		e.dirty = e.dirty || q.why != why
-		q.why = why
+		if q.why != why {
+			q.why = why
+			vq.changed()
+		}
 	case passing:
-		e.endRequest(now, fmt.Sprintf("it could not begin within %s: %s", askPatience, why))
+		vq.endRequest(now, fmt.Sprintf("it could not begin within %s: %s", askPatience, why))
 	default:
-		e.endRequest(now, why)
+		vq.endRequest(now, why)
 	}
 }
 
 // endRequest breaks the promise, with the reason, and lets go what has made way.
-func (e *Engine) endRequest(now time.Time, why string) {
-	rec := e.requestRecord(e.request)
-	e.request = nil
-	e.refused(now, rec, why)
-	if !e.val.Active() {
-		e.resumePlans(now)
+func (vq *validationQueue) endRequest(now time.Time, why string) {
+	rec := vq.requestRecord(vq.request)
+	vq.request = nil
+	vq.refused(now, rec, why)
+	if !vq.machine.Active() {
+		vq.released(now)
 	}
 }
 
 // refused ends a validation for which nothing was held.
-func (e *Engine) refused(now time.Time, rec validationRecord, why string) {
+func (vq *validationQueue) refused(now time.Time, rec validationRecord, why string) {
 	rec.Validation.State, rec.Validation.Reason = falcon.ValidationRefused, why
-	e.batch.add(record(now, kindValidation, rec))
-	e.oplog.logf("validation", 1, "%s: refused, nothing was held: %s", rec.Validation.ID, why)
-	e.det.Step(now, detect.Validated{Validation: rec.Validation})
+	vq.batch.add(record(now, kindValidation, rec))
+	vq.oplog.logf("validation", 1, "%s: refused, nothing was held: %s", rec.Validation.ID, why)
+	vq.det.Step(now, detect.Validated{Validation: rec.Validation})
 }

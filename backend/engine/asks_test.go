@@ -200,7 +200,7 @@ func TestResultIsKeptWhereTheNextFollowsAtOnce(t *testing.T) {
 		b.start()
 		states[falcon.ValidationResuming](&b.job.agents[1].hold)
 		b.until(10)
-		for b.engine.val.Ends().IsZero() || time.Until(b.engine.val.Ends()) > 5*time.Second {
+		for b.engine.validations.machine.Ends().IsZero() || time.Until(b.engine.validations.machine.Ends()) > 5*time.Second {
 			b.turn()
 		}
 		b.job.agents[1].expire()
@@ -209,7 +209,7 @@ func TestResultIsKeptWhereTheNextFollowsAtOnce(t *testing.T) {
 		}
 		for range 80 {
 			b.turn()
-			if now := b.engine.val.Active(); now && len(b.det.tests) == 1 {
+			if now := b.engine.validations.machine.Active(); now && len(b.det.tests) == 1 {
 				b.job.agents[1].hold.obey()
 			}
 		}

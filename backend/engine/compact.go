@@ -58,7 +58,7 @@ func ofAudit(r journal.Record) bool {
 // stands for as long as it takes.
 func (e *Engine) compact(now time.Time, limit int64) {
 	at := e.cfg.Journal.Report()
-	if at.Since < max(limit, snapshotsWorth*at.Snapshot, e.unmade) || e.atWork() {
+	if at.Since < max(limit, snapshotsWorth*at.Snapshot, e.unmade) || e.atWork(now) {
 		return
 	}
 	e.unmade = 0
@@ -72,7 +72,6 @@ func (e *Engine) compact(now time.Time, limit int64) {
 }
 
 // atWork reports whether the job is being worked on, or a batch is under way.
-func (e *Engine) atWork() bool {
-	return e.mem.current() != nil || e.cluster.unadopted() != nil || e.mem.restart.going() || e.val.Active() || e.orders.heavy() ||
-		e.waits.round != nil || !e.batch.empty() || !e.mem.job.equal(e.mem.told)
+func (e *Engine) atWork(now time.Time) bool {
+	return !e.arbiter.use(now).idle() || e.waits.round != nil || !e.batch.empty() || !e.mem.job.equal(e.mem.told)
 }

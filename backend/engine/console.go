@@ -24,17 +24,17 @@ type Actor struct {
 // is older than a second. It may be called from any goroutine.
 func (e *Engine) Latest(ctx context.Context) (*State, error) {
 	now := e.cfg.Now()
-	e.asked.Store(now.UnixNano())
-	s := e.snapshot.Load()
+	e.views.asked.Store(now.UnixNano())
+	s := e.views.snapshot.Load()
 	if s != nil && now.UnixNano()-s.Reply.GetAtUnixNs() < int64(time.Second) {
 		return s, nil
 	}
 	err := e.do(ctx, func() { // others may have asked just before
-		if now := e.cfg.Now(); e.snapshot.Load() == nil || now.Sub(e.built) >= e.buildPeriod() {
-			e.build(now)
+		if now := e.cfg.Now(); e.views.snapshot.Load() == nil || now.Sub(e.views.built) >= e.views.buildPeriod() {
+			e.views.build(now)
 		}
 	})
-	return e.snapshot.Load(), err
+	return e.views.snapshot.Load(), err
 }
 
 // Series is the chart of one rank; rank −1 is the one to look at.
@@ -43,7 +43,7 @@ func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int
 	var out *falconv1.Series
 	err := e.do(ctx, func() {
 		if rank >= 0 && int(rank) < e.mem.job.Layout.World() {
-			out = e.series(rank, columns, rows)
+			out = e.views.series(rank, columns, rows)
 		}
 	})
 	return out, err
@@ -277,15 +277,15 @@ func orNobody(name string) string {
 func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error) {
 	out := &falconv1.IncidentsReply{}
 	err := e.do(ctx, func() {
-		for _, v := range e.front() {
+		for _, v := range e.views.front() {
 			if id == "" || v.ID == id {
 				out.Incidents = append(out.Incidents, convert.IncidentToProto(v))
-				out.Ladders = append(out.Ladders, e.ladder(v.ID))
+				out.Ladders = append(out.Ladders, e.views.ladder(v.ID))
 			}
 		}
-		out.Validations = e.validationViews(id)
+		out.Validations = e.validations.views(id)
 		if v, known := e.mem.incident(id); known {
-			e.reportOn(out, v)
+			e.views.reportOn(out, v)
 		}
 	})
 	if err == nil && id != "" && len(out.Incidents) == 0 {
@@ -319,5 +319,5 @@ func (s *State) Own(who Actor, series *falconv1.Series) *falconv1.SnapshotReply 
 // console holds, or whole; nil where there are none. It may be called from any
 // goroutine, encodes each version and base once, and its message is shared.
 func (e *Engine) Columns(s *State, known uint64) *falconv1.RankColumns {
-	return e.columns.Since(known, s.Reply.GetVersion(), s.Reply.GetRanks())
+	return e.views.columns.Since(known, s.Reply.GetVersion(), s.Reply.GetRanks())
 }

@@ -106,9 +106,9 @@ func nicOn(node falcon.Node, name string) (falcon.NIC, bool) {
 }
 
 // recurrenceViews lists who was named again and again, most often first.
-func (e *Engine) recurrenceViews() []*falconv1.Recurrence {
+func (sv *stateViews) recurrenceViews() []*falconv1.Recurrence {
 	var out []*falconv1.Recurrence
-	for i, r := range e.det.Recurring() {
+	for i, r := range sv.det.Recurring() {
 		if i == recurringMax {
 			break
 		}

@@ -42,7 +42,7 @@ func (e *Engine) wait(now time.Time, r *round, err error) {
 	e.log.Error("the journal can't be written; the engine reads and shows, and tries again", slog.Any("err", err), slog.Int("records", len(r.records)))
 	e.show(now, 3, fmt.Sprintf("the journal can't be written: nothing is decided or sent until it can; %s", err))
 	e.batch.settled(fmt.Errorf("%w: not stored yet: what you asked for waits, and is carried out once it can be: look again before you repeat it; %w", ErrDisk, err))
-	e.dirty = true
+	e.views.dirty = true
 }
 
 // show publishes a line that is in no journal: the one about the journal.
@@ -86,7 +86,7 @@ func (e *Engine) retry(now time.Time) error {
 	if w.round == nil || now.Before(w.next) {
 		return nil
 	}
-	e.dirty = true
+	e.views.dirty = true
 	err := e.persist(w.round.records)
 	if journal.Transient(err) {
 		w.pause = min(2*w.pause, retryMost)

@@ -73,7 +73,7 @@ func (e *Engine) describe(now time.Time) {
 func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 	e.intake.beginEpoch(falcon.NoIteration)
 	e.told.forget(false)
-	e.val.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
+	e.validations.machine.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 	e.oplog.logf("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 }
 

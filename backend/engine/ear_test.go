@@ -176,7 +176,7 @@ func TestSkewIsMeasured(t *testing.T) {
 		for range 10 {
 			say(ahead, 0)
 		}
-		if got := e.nodeViews(t0)[0].GetSkewMs(); got != float64(ahead.Milliseconds()) {
+		if got := e.views.nodeViews(t0)[0].GetSkewMs(); got != float64(ahead.Milliseconds()) {
 			t.Errorf("the console shows %v ms, wants %v", got, ahead)
 		}
 		for range 10 {
@@ -186,7 +186,7 @@ func TestSkewIsMeasured(t *testing.T) {
 		if strings.Count(text, "1 the clock of node n0 is 600.0 s") != 1 || strings.Count(text, "agrees with the console's again") != 1 {
 			t.Errorf("the lines are:\n%s", text)
 		}
-		if got := e.nodeViews(t0)[0].GetSkewMs(); got != 0 {
+		if got := e.views.nodeViews(t0)[0].GetSkewMs(); got != 0 {
 			t.Errorf("the console still shows %v ms", got)
 		}
 	}

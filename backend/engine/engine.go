@@ -7,11 +7,9 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/backend/api/columns"
 	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/journal"
 	"github.com/failslow/falcon/backend/validate"
@@ -96,10 +94,8 @@ type Engine struct {
 	arrivals chan arrival
 	requests chan func()
 	done     chan struct{} // closed when Run has ended
-	snapshot atomic.Pointer[State]
-	asked    atomic.Int64 // Unix ns of the last Snapshot call; the loop reads it
-	hub      *hub
-	columns  columns.Log // of pictures that consoles pulled; from any goroutine
+
+	hub *hub
 
 	det   Detector
 	plan  Planner
@@ -112,36 +108,25 @@ type Engine struct {
 
 	rec Recoverer
 
-	ear      ear
-	told     toldBook
-	tables   tableBook
-	stood    map[falcon.Rank]stood
-	relaunch *falcon.Launch // that a recovery's restart has come to
-	again    []*told        // commands that are sent again in another form
-	laid     bool           // this start has brought the job's rank table to its nodes
-	laying   []falcon.Node  // that it is still to be brought to
+	told       toldBook
+	tables     tableBook
+	rejoinAcks map[falcon.Rank]rejoinAck
+	relaunch   *falcon.Launch // that a recovery's restart has come to
+	again      []*told        // commands that are sent again in another form
+	laid       bool           // this start has brought the job's rank table to its nodes
+	laying     []falcon.Node  // that it is still to be brought to
 
 	paced   recovery.Pace // as the machine knows it
 	pacedAt time.Time
-	val     *validate.Machine
-	asks    []pendingAsk // of the detector, waiting for their moment
-	request *request     // of an operator, waiting for its moment; nil = none
-	asking  asking       // who asked for the one in progress
-	waiting []*window    // profile windows that wait until the job goes on
 
-	profiled bool    // the detector's speeds may be new
-	levels   []shown // by rank
+	waiting []*window // profile windows that wait until the job goes on
+
+	profiled bool // the detector's speeds may be new
 
 	restartDone map[uint64]bool // commands of the restart that were carried out
 
 	waits  waits // a batch that the disk did not take
 	unmade int64 // size of the journal at which no snapshot could be made
-
-	dirty   bool // the snapshot is behind
-	version uint64
-	built   time.Time
-	// buildCost is what the last picture took of the loop's time.
-	buildCost time.Duration
 
 	refusedTold map[string]bool // of whom it was told that they are fenced
 	batch       *batch
@@ -151,6 +136,10 @@ type Engine struct {
 	intake      *sampleIntake
 	readings    *deviceReadings
 	describer   *jobDescriber
+	views       *stateViews
+	arbiter     *arbiter
+	links       *linkWatch
+	validations *validationQueue
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -194,11 +183,10 @@ func assemble(cfg Config, mem *memory) *Engine {
 		det:      cfg.Detector, plan: cfg.Planner, mem: mem,
 		nodes: fleet.NewRegistry(), job: newJob(),
 		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
-		rec: cfg.Recoverer, ear: newEar(), tables: newTableBook(), stood: map[falcon.Rank]stood{},
+		rec: cfg.Recoverer, tables: newTableBook(), rejoinAcks: map[falcon.Rank]rejoinAck{},
 		refusedTold: map[string]bool{},
 		restartDone: map[uint64]bool{},
-		batch:       newBatch(mem.reserved), dirty: true,
-		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's picture for an old one's
+		batch:       newBatch(mem.reserved),
 	}
 	e.cluster = &clusterView{cfg: &e.cfg, mem: mem, job: e.job, nodes: e.nodes, attached: map[falcon.Node]time.Time{}}
 	e.readings = newDeviceReadings(e.job)
@@ -212,11 +200,26 @@ func assemble(cfg Config, mem *memory) *Engine {
 		batch: e.batch, job: e.job, mem: mem, cluster: e.cluster, det: e.det, plan: e.plan, rec: e.rec,
 		intake: e.intake, orders: e.orders, oplog: e.oplog, lastWritten: written{job: mem.told},
 	}
+	e.links = newLinkWatch(cfg.beat(), e.rec, e.oplog)
+	e.validations = &validationQueue{
+		cfg: &e.cfg, batch: e.batch, mem: mem, job: e.job, cluster: e.cluster, nodes: e.nodes, det: e.det, oplog: e.oplog,
+		machine: validate.New(cfg.Validation.machine(), func() uint64 { return e.batch.commandID(e.cfg.Now()) }),
+	}
+	e.views = &stateViews{
+		cfg: &e.cfg, id: e.id, mem: mem, job: e.job, cluster: e.cluster, nodes: e.nodes, det: e.det, plan: e.plan,
+		status: e.status, intake: e.intake, readings: e.readings, describer: e.describer, validations: e.validations,
+		oplog: e.oplog, links: e.links, waits: &e.waits, rejoinAcks: e.rejoinAcks, dirty: true,
+		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
+	}
+	e.arbiter = &arbiter{
+		mem: mem, job: e.job, cluster: e.cluster, det: e.det, orders: e.orders, windows: e.windows,
+		validations: e.validations, describer: e.describer, status: e.status, intake: e.intake,
+	}
+	e.validations.obstacle, e.validations.released, e.validations.changed = e.arbiter.testObstacle, e.resumePlans, func() { e.views.dirty = true }
 	for _, o := range e.orders.open {
 		o.listen = cfg.Now().Add(VoteWait)
 	}
 	e.job.remember(mem.job)
-	e.val = validate.New(cfg.Validation.machine(), func() uint64 { return e.batch.commandID(e.cfg.Now()) })
 	return e
 }
 
@@ -269,7 +272,7 @@ func (e *Engine) restoreMachines(now time.Time) {
 	}
 	e.recoverRestart(now)
 	e.det.Step(now, detect.Culprits{Past: e.mem.named()})
-	e.recoverValidation(now)
+	e.validations.restore(now)
 	e.restoreRecovery(now)
 }
 
@@ -336,7 +339,7 @@ func (e *Engine) tick(now time.Time) {
 	if e.waits.round != nil {
 		return
 	}
-	e.ticked(now)
+	e.links.noteTick(now)
 	e.intake.release(now)
 	if e.describer.recheck {
 		e.describe(now)
@@ -344,12 +347,12 @@ func (e *Engine) tick(now time.Time) {
 	e.det.Tick(now)
 	e.profiled = true // a late window ends with the tick
 	e.plan.Tick(now)
-	e.dropSilent(now)
-	e.val.Tick(now)
+	e.validations.dropSilent(now)
+	e.validations.machine.Tick(now)
 	e.tellPace(now)
 	e.rec.Tick(now)
 	e.layOn()
-	e.tryAsks(now)
+	e.validations.tryAsks(now)
 	e.judgeOrders(now)
 	e.letGo(now)
 	e.watchRestart(now)

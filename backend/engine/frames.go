@@ -51,8 +51,8 @@ func (e *Engine) arrive(s *fleet.Session, a arrival) error {
 }
 
 func (e *Engine) take(a arrival, now time.Time) {
-	e.dirty = true
-	e.waited(a, now)
+	e.views.dirty = true
+	e.links.noteWait(a, now)
 	e.oplog.budgets.speaker = falcon.Node(a.session.Hello.GetNode())
 	defer func() { e.oplog.budgets.speaker = "" }()
 	switch a.what {
@@ -60,8 +60,8 @@ func (e *Engine) take(a arrival, now time.Time) {
 		e.attach(a.session, now)
 	case arriveDetach:
 		if n := e.nodes.Detach(a.session); n != nil {
-			e.gone(n, a.session, now)
-			e.val.Step(now, validate.Lost{Node: n.Name})
+			e.links.gone(n, a.session, now)
+			e.validations.machine.Step(now, validate.Lost{Node: n.Name})
 		}
 	case arriveFrame:
 		if n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now); fresh && !e.refuses(n, a.frame) {
@@ -80,10 +80,10 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 		return
 	}
 	if renewed { // what was sent on the older stream may not have arrived
-		e.val.Step(now, validate.Lost{Node: n.Name})
+		e.validations.machine.Step(now, validate.Lost{Node: n.Name})
 	}
 	e.cluster.attached[n.Name] = now
-	e.ear.attached(n.Name)
+	e.links.attached(n.Name)
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
 	e.oplog.logf("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
@@ -96,10 +96,10 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 // retell sends what is still open to one node, under the same ids.
 func (e *Engine) retell(n *fleet.Node, now time.Time) {
 	e.retellRecovery(n.Name)
-	for _, c := range e.val.Open(n.Name) {
+	for _, c := range e.validations.machine.Open(n.Name) {
 		n.Session.Send(validationFrame(e.mem.epoch, c, now))
 	}
-	if e.val.Active() {
+	if e.validations.machine.Active() {
 		return // what else is open is told once the job goes on
 	}
 	e.sendStops(n.Name)
@@ -120,7 +120,7 @@ func (e *Engine) retellOrders(n *fleet.Node, now time.Time) {
 		return
 	}
 	for _, id := range sortedKeys(e.orders.open) {
-		if o := e.orders.open[id]; o.sent || e.mayGo(o, now) {
+		if o := e.orders.open[id]; o.sent || e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
 			o.goes(now)
 			n.Session.Send(o.frame(e.mem.epoch, now))
 		}
@@ -144,7 +144,7 @@ func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 	case *falconv1.AgentFrame_Device:
 		e.device(n, body.Device, now)
 	case *falconv1.AgentFrame_Goodbye:
-		e.ear.leaves(n.Name)
+		e.links.leaves(n.Name)
 	}
 }
 
@@ -233,8 +233,8 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 	if in.GetEpoch() != e.mem.epoch {
 		return
 	}
-	if e.val.Awaits(in.GetId()) {
-		e.val.Step(now, validate.Answer{Node: n.Name, Result: e.cluster.cleanResult(n, in)})
+	if e.validations.machine.Awaits(in.GetId()) {
+		e.validations.machine.Step(now, validate.Answer{Node: n.Name, Result: e.cluster.cleanResult(n, in)})
 		return
 	}
 	if e.restartResult(now, n.Name, in) || e.recoverResult(now, n.Name, in) {
@@ -300,7 +300,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		e.oplog.logf("rank", 2, "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
 		return
 	}
-	if e.cluster.isStray(n.Name, rank, in) {
+	if e.cluster.isStray(n.Name, rank, in) && !e.arbiter.use(now).changing() {
 		e.endStray(now, n.Name, rank, in)
 		return
 	}
@@ -320,10 +320,10 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	e.describer.announceProcess(now, p)
 	if was && in.GetAlive() && old != p {
 		// Its end will be told late or never; the new process is not held.
-		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s was started again", rank, n.Name)})
+		e.validations.machine.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s was started again", rank, n.Name)})
 	}
 	if was && !in.GetAlive() {
-		e.val.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s has ended", rank, n.Name)})
+		e.validations.machine.Step(now, validate.Stop{Why: fmt.Sprintf("rank %d on node %s has ended", rank, n.Name)})
 		severity := int32(3)
 		switch {
 		case falconv1.ExitedWell(in.GetExit()):

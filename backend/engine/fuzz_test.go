@@ -61,7 +61,7 @@ func FuzzAgentFrame(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		e.build(t0)
+		e.views.build(t0)
 		s.End(fleet.ErrClosed)
 	})
 }

@@ -27,16 +27,16 @@ func step(ramp *falcon.Ramp, level *int, x float64, measured bool) int32 {
 	return stepLevel + int32(*level)
 }
 
-// steps enters the levels of all ranks but that of the slowdown. Clocks are told
+// rankSteps enters the levels of all ranks but that of the slowdown. Clocks are told
 // against each other, so that all must be known before.
-func (e *Engine) steps(views []*falconv1.RankView) {
+func (sv *stateViews) rankSteps(views []*falconv1.RankView) {
 	clocks := make([]uint32, len(views))
 	for i, v := range views {
 		clocks[i] = v.SmClockMhz
 	}
 	fast := falcon.FastClock(clocks)
 	for i, v := range views {
-		was := &e.levels[i]
+		was := &sv.levels[i]
 		v.WaitStep = step(&falcon.WaitRamp, &was.wait, 100*v.WaitMs/v.Ms, v.Ms > 0 && v.WaitMs >= 0 && v.SelfRatio > 0)
 		v.TemperatureStep = step(&falcon.TemperatureRamp, &was.temperature, float64(v.TemperatureC), v.TemperatureC > 0)
 		v.ClockStep = step(&falcon.ClockRamp, &was.clock, 100*float64(v.SmClockMhz)/fast, v.SmClockMhz > 0)

@@ -101,6 +101,11 @@ func newOrderBook(pending, lost []orderRecord) *orderBook {
 	return b
 }
 
+// unsent are the commands of open orders that something holds back.
+func (b *orderBook) unsent() []uint64 {
+	return slices.DeleteFunc(sortedKeys(b.open), func(id uint64) bool { return b.open[id].sent })
+}
+
 func (b *orderBook) add(rec orderRecord) { b.open[rec.Command] = newOrder(rec) }
 
 func newOrder(rec orderRecord) *order {
@@ -123,15 +128,6 @@ func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
 	}, now)
 }
 
-// mayGo says whether an order can go out now: nothing else is being done with
-// the job that it would overlap.
-func (e *Engine) mayGo(o *order, now time.Time) bool {
-	if o.Order.Epoch != e.mem.job.Epoch || e.cluster.unadopted() != nil {
-		return false // ranks would still vote for what the planner has given up
-	}
-	return !e.val.Active() && e.cluster.recovering() == nil && !(o.heavy() && e.windows.inFlight(now, e.cluster.jobNodes()))
-}
-
 // goes marks an order as sent. Its life begins now, where it is sent for the first
 // time.
 func (o *order) goes(now time.Time) {
@@ -143,8 +139,8 @@ func (o *order) goes(now time.Time) {
 
 // sendOrders lets orders go out that nothing holds back any more.
 func (e *Engine) sendOrders(now time.Time) {
-	for _, id := range sortedKeys(e.orders.open) {
-		if o := e.orders.open[id]; !o.sent && e.mayGo(o, now) {
+	for _, id := range e.orders.unsent() {
+		if o := e.orders.open[id]; e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
 			o.goes(now)
 			e.cluster.broadcast(o.frame(e.mem.epoch, now))
 		}
@@ -154,7 +150,7 @@ func (e *Engine) sendOrders(now time.Time) {
 // letGo sends what has waited for something else to end.
 func (e *Engine) letGo(now time.Time) {
 	e.sendOrders(now)
-	if len(e.waiting) > 0 && !e.val.Active() && e.cluster.recovering() == nil && e.request == nil && !e.orders.heavy() {
+	if len(e.waiting) > 0 && e.arbiter.use(now).mayProfile() {
 		e.sendWindows(now)
 	}
 }
@@ -172,7 +168,7 @@ func (e *Engine) sendWindows(now time.Time) {
 // orderDeadline leaves an order its life beyond what holds it back.
 func (e *Engine) orderDeadline(now time.Time, o falcon.Order) time.Time {
 	at := e.afterHold(now)
-	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && e.windows.inFlight(now, e.cluster.jobNodes()) {
+	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && e.windows.inFlight(now, e.cluster.jobNodes) {
 		at = at.Add(WindowLife)
 	}
 	return at.Add(OrderLife)

@@ -191,7 +191,7 @@ func (d *jobDescriber) parkFrom(in *falconv1.Park) *recovery.Park {
 // beat takes a node's sign of life and those of its processes.
 func (e *Engine) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
 	n.Beat = in
-	e.clock(n.Name, in.GetAtUnixNs())
+	e.links.compareClock(n.Name, in.GetAtUnixNs())
 	e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	for _, b := range in.GetRanks()[:min(len(in.GetRanks()), gpusMax)] {
 		p := e.job.ranks[falcon.Rank(b.GetRank())]
@@ -251,7 +251,7 @@ func (e *Engine) tellPace(now time.Time) {
 	steady := e.det.Steady()
 	in := recovery.Pace{
 		Iteration: e.intake.newestBegun, Ms: finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
-		Held: e.val.Active() || e.val.MayHold(now) || e.orders.heavy() || e.mem.restart.going(),
+		Held: e.arbiter.use(now).held(),
 	}
 	if in.Iteration == e.paced.Iteration && in.Held == e.paced.Held && now.Sub(e.pacedAt) < pacePeriod {
 		return
@@ -293,7 +293,7 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
 // makeWay ends everything else that is being done with the job.
 func (e *Engine) makeWay(now time.Time, id string) {
 	why := fmt.Sprintf("recovery %s has begun", id)
-	e.val.Step(now, validate.Stop{Why: why})
+	e.validations.machine.Step(now, validate.Stop{Why: why})
 	for _, key := range sortedKeys(e.orders.open) {
 		e.withdraw(now, e.orders.open[key], why)
 	}

@@ -27,7 +27,7 @@ func (e *Engine) Recoveries(ctx context.Context, id string, withMap bool) (*falc
 	err := e.do(ctx, func() {
 		for i := len(e.mem.recoveries) - 1; i >= 0; i-- {
 			if v := e.mem.recoveries[i]; id == "" || v.ID == id {
-				out.Recoveries = append(out.Recoveries, e.recoveryView(v, i == len(e.mem.recoveries)-1))
+				out.Recoveries = append(out.Recoveries, e.views.recoveryView(v, i == len(e.mem.recoveries)-1))
 			}
 		}
 		if withMap {
@@ -45,35 +45,35 @@ func noRecovery(id string) error {
 }
 
 // newestRecovery is what consoles show: in progress, else the last.
-func (e *Engine) newestRecovery() *falconv1.Recovery {
-	n := len(e.mem.recoveries)
+func (sv *stateViews) newestRecovery() *falconv1.Recovery {
+	n := len(sv.mem.recoveries)
 	if n == 0 {
 		return nil
 	}
-	return e.recoveryView(e.mem.recoveries[n-1], true)
+	return sv.recoveryView(sv.mem.recoveries[n-1], true)
 }
 
 // recoveryView is a recovery for consoles; only the newest says where its
 // processes stand.
-func (e *Engine) recoveryView(v falcon.Recovery, newest bool) *falconv1.Recovery {
+func (sv *stateViews) recoveryView(v falcon.Recovery, newest bool) *falconv1.Recovery {
 	out := convert.RecoveryToProto(v)
 	if !newest || v.State.Over() {
 		return out
 	}
-	for r := range e.mem.job.Layout.World() {
-		out.Ranks = append(out.Ranks, e.rankRecovery(v, falcon.Rank(r)))
+	for r := range sv.mem.job.Layout.World() {
+		out.Ranks = append(out.Ranks, sv.rankRecovery(v, falcon.Rank(r)))
 	}
 	return out
 }
 
-func (e *Engine) rankRecovery(v falcon.Recovery, r falcon.Rank) *falconv1.RankRecovery {
+func (sv *stateViews) rankRecovery(v falcon.Recovery, r falcon.Rank) *falconv1.RankRecovery {
 	out := &falconv1.RankRecovery{Rank: int32(r), Stage: "gone", Tag: falcon.NoIteration}
 	if d, ok := v.Replaced[r]; ok {
 		out.Device = string(d)
-	} else if int(r) < len(e.mem.job.Placement) {
-		out.Device = string(e.mem.job.Placement[r])
+	} else if int(r) < len(sv.mem.job.Placement) {
+		out.Device = string(sv.mem.job.Placement[r])
 	}
-	p := e.job.ranks[r]
+	p := sv.job.ranks[r]
 	if p == nil {
 		return out
 	}
@@ -81,16 +81,16 @@ func (e *Engine) rankRecovery(v falcon.Recovery, r falcon.Rank) *falconv1.RankRe
 	if park := p.state.GetPark(); park != nil {
 		out.Tag, out.Steps = park.GetTag(), slices.Clone(park.GetSteps())
 	}
-	out.Stage = e.stage(v, r, p)
+	out.Stage = sv.stage(v, r, p)
 	return out
 }
 
 // stage is where a rank's process stands, in one word.
-func (e *Engine) stage(v falcon.Recovery, r falcon.Rank, p *process) string {
+func (sv *stateViews) stage(v falcon.Recovery, r falcon.Rank, p *process) string {
 	made := v.Launched[r] != 0 && p.state.GetGeneration() == v.Launched[r]
 	park := p.state.GetPark()
-	switch s := e.stood[r]; {
-	case e.mem.fences.process(p.name):
+	switch s := sv.rejoinAcks[r]; {
+	case sv.mem.fences.process(p.name):
 		return "fenced"
 	case !p.state.GetAlive():
 		return "gone"
@@ -122,7 +122,7 @@ func (e *Engine) Recover(ctx context.Context, who Actor, q *falconv1.RecoverRequ
 	var out *falconv1.Recovery
 	err := e.do(ctx, func() {
 		if v, ok := e.mem.recovery(id); ok {
-			out = e.recoveryView(v, id == e.mem.recoveries[len(e.mem.recoveries)-1].ID)
+			out = e.views.recoveryView(v, id == e.mem.recoveries[len(e.mem.recoveries)-1].ID)
 		}
 	})
 	return out, err

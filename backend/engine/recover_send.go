@@ -409,7 +409,7 @@ func (e *Engine) rejoinedRanks(now time.Time, t *told, node falcon.Node, in *fal
 			Rank: r, Generation: t.Generation, Status: a.GetStatus(), Iteration: a.GetIteration(),
 			GroupsMs: finite(a.GetGroupsMs(), msMost), RestoreMs: finite(a.GetRestoreMs(), msMost), Bytes: a.GetMovedBytes(),
 		})
-		e.stood[r] = stood{t.Generation, a.GetStatus()}
+		e.rejoinAcks[r] = rejoinAck{t.Generation, a.GetStatus()}
 	}
 }
 
@@ -418,9 +418,9 @@ func (e *Engine) rejoinedRanks(now time.Time, t *told, node falcon.Node, in *fal
 func (e *Engine) rejoinRefused(now time.Time, t *told, node falcon.Node, why string) {
 	e.oplog.logf("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)
 	for _, r := range sortedKeys(t.Pids) {
-		if e.cluster.nodeOf(r) == node && e.stood[r].generation != t.Generation {
+		if e.cluster.nodeOf(r) == node && e.rejoinAcks[r].generation != t.Generation {
 			e.rec.Step(now, recovery.Rejoined{Rank: r, Generation: t.Generation, Status: statusRefused, Iteration: falcon.NoIteration})
-			e.stood[r] = stood{t.Generation, statusRefused}
+			e.rejoinAcks[r] = rejoinAck{t.Generation, statusRefused}
 		}
 	}
 }
@@ -428,8 +428,8 @@ func (e *Engine) rejoinRefused(now time.Time, t *told, node falcon.Node, why str
 // statusRefused stands for a rank whose agent refused the order.
 const statusRefused = -1
 
-// stood is what a rank has said of the newest rejoin.
-type stood struct {
+// rejoinAck is what a rank has said of the newest rejoin.
+type rejoinAck struct {
 	generation uint64
 	status     int32
 }

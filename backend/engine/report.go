@@ -26,20 +26,20 @@ const chartMargin = 40
 // reportOn adds to an answer about one incident what its report needs: the
 // lines about it with their places in the journal, the recoveries that belong to
 // it, iteration time around it, and the job.
-func (e *Engine) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) {
-	now := e.cfg.Now()
-	out.Job, out.AtUnixNs, out.EngineId = e.jobView(now), now.UnixNano(), e.id
+func (sv *stateViews) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) {
+	now := sv.cfg.Now()
+	out.Job, out.AtUnixNs, out.EngineId = sv.jobView(now), now.UnixNano(), sv.id
 	about := []string{v.ID}
 	for _, t := range out.Validations {
 		about = append(about, t.GetId())
 	}
-	for _, r := range e.mem.recoveries {
-		if e.cluster.belongsTo(r, v) {
+	for _, r := range sv.mem.recoveries {
+		if sv.cluster.belongsTo(r, v) {
 			out.Recoveries, about = append(out.Recoveries, convert.RecoveryToProto(r)), append(about, r.ID)
 		}
 	}
-	out.Events = e.linesAbout(about)
-	out.Chart = e.chartOf(v)
+	out.Events = sv.linesAbout(about)
+	out.Chart = sv.chartOf(v)
 }
 
 // belongsTo says that a recovery tells about an incident: it handled a fault that
@@ -73,14 +73,14 @@ func (c *clusterView) struckRanks(r falcon.Recovery) int64 {
 }
 
 // linesAbout are copies of the lines that name one of the ids, oldest first.
-func (e *Engine) linesAbout(about []string) []*falconv1.EventLine {
+func (sv *stateViews) linesAbout(about []string) []*falconv1.EventLine {
 	var out []*falconv1.EventLine
-	for i, line := range e.mem.events {
+	for i, line := range sv.mem.events {
 		if !names(line, about) {
 			continue
 		}
 		c := proto.CloneOf(line)
-		c.Record, c.Hash = e.mem.places[i].record, hex.EncodeToString(e.mem.places[i].hash[:])
+		c.Record, c.Hash = sv.mem.places[i].record, hex.EncodeToString(sv.mem.places[i].hash[:])
 		out = append(out, c)
 	}
 	return out
@@ -97,20 +97,20 @@ func names(line *falconv1.EventLine, about []string) bool {
 
 // chartOf is iteration time around an incident on the rank that it names
 // first, as far as the detector still holds it; nil where it holds none.
-func (e *Engine) chartOf(v falcon.Incident) *falconv1.Series {
+func (sv *stateViews) chartOf(v falcon.Incident) *falconv1.Series {
 	rank := falcon.Rank(0)
 	if len(v.Verdict.Ranks) > 0 {
 		rank = v.Verdict.Ranks[0]
 	}
-	newest := e.det.Steady().Iteration
-	if int(rank) >= e.mem.job.Layout.World() || v.OnsetIteration > newest {
+	newest := sv.det.Steady().Iteration
+	if int(rank) >= sv.mem.job.Layout.World() || v.OnsetIteration > newest {
 		return nil
 	}
 	from := max(0, v.OnsetIteration-chartMargin)
 	if newest-from >= ColumnsMax && v.RelievedIteration != falcon.NoIteration && newest-v.RelievedIteration >= ColumnsMax {
 		return nil // of another time
 	}
-	s := e.series(rank, int(min(ColumnsMax, newest-from+1)), 0)
+	s := sv.series(rank, int(min(ColumnsMax, newest-from+1)), 0)
 	if v.RelievedIteration != falcon.NoIteration {
 		cutAfter(s, v.RelievedIteration+chartMargin)
 	}

@@ -23,12 +23,12 @@ func (ladders) Ladder(incident string) (falcon.Ladder, bool) {
 // each can be decided on.
 func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
 	e := bareEngine(newMemory())
-	e.plan = ladders{}
+	e.views.plan = ladders{}
 	for i, state := range []falcon.IncidentState{falcon.IncidentLocated, falcon.IncidentClosed, falcon.IncidentVerified, falcon.IncidentLocated} {
 		e.mem.incidents = append(e.mem.incidents, falcon.Incident{ID: fmt.Sprintf("INC-%04d", i+1), State: state})
 	}
 	var got []string
-	for _, l := range append([]*falconv1.Ladder{e.frontLadder()}, e.otherLadders()...) {
+	for _, l := range append([]*falconv1.Ladder{e.views.frontLadder()}, e.views.otherLadders()...) {
 		got = append(got, l.GetProposal().GetIncident())
 	}
 	if want := []string{"INC-0004", "INC-0003", "INC-0001"}; !slices.Equal(got, want) {
@@ -37,7 +37,7 @@ func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
 	for range 100 {
 		e.mem.incidents = append(e.mem.incidents, falcon.Incident{ID: "INC-0100", State: falcon.IncidentLocated})
 	}
-	if n := len(e.otherLadders()); n != laddersMax {
+	if n := len(e.views.otherLadders()); n != laddersMax {
 		t.Errorf("%d ladders beside the front one", n)
 	}
 }

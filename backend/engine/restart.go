@@ -71,7 +71,7 @@ func (e *Engine) turnTo(now time.Time, rec restartRecord, phase string) {
 	rec.Phase, rec.SinceNs = phase, now.UnixNano()
 	e.mem.restart = rec // folded in again when durable: the same value
 	e.batch.add(record(now, kindRestart, rec))
-	e.dirty = true
+	e.views.dirty = true
 }
 
 // leaves begins to wait for the processes' end after their checkpoint.

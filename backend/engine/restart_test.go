@@ -55,7 +55,7 @@ func TestJobIsRestartedOnASpare(t *testing.T) {
 				b.attach(spare)
 			}
 			b.inLoop(func() {
-				v := b.engine.jobView(time.Now())
+				v := b.engine.views.jobView(time.Now())
 				if states[v.GetState()] = true; (v.GetRestart() != "") != (v.GetState() == "restarting") {
 					t.Errorf("state %q with restart %q", v.GetState(), v.GetRestart())
 				}
@@ -269,7 +269,7 @@ func ranToItsEnd(t *testing.T, b *bench, killed bool) {
 }
 
 func (b *bench) restartView() (v *falconv1.Job) {
-	b.inLoop(func() { v = b.engine.jobView(time.Now()) })
+	b.inLoop(func() { v = b.engine.views.jobView(time.Now()) })
 	return v
 }
 

@@ -38,7 +38,7 @@ func (e *Engine) settle(now time.Time) error {
 		if e.waits.round != nil {
 			return nil // nothing is decided before what was is durable
 		}
-		d, p, v, x := e.det.Ready(), e.plan.Ready(), e.val.Ready(), e.rec.Ready()
+		d, p, v, x := e.det.Ready(), e.plan.Ready(), e.validations.machine.Ready(), e.rec.Ready()
 		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && e.batch.empty() && len(e.again) == 0 {
 			if !e.tellSpeeds(now) {
 				return e.rest()
@@ -74,12 +74,12 @@ func (e *Engine) carryOut(r round) error {
 	}
 	e.det.Advance()
 	e.plan.Advance()
-	e.val.Advance()
+	e.validations.machine.Advance()
 	e.rec.Advance()
 	for _, step := range r.steps {
 		step()
 	}
-	e.dirty = true
+	e.views.dirty = true
 	return nil
 }
 
@@ -144,7 +144,7 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 		r.records = append(r.records, record(now, kindOrder, rec))
 	}
 	for _, ask := range d.Asks {
-		e.advised(now, ask, &r)
+		e.validations.advised(now, ask, &r)
 	}
 	for _, a := range p.Acted {
 		r.steps = append(r.steps, func() { e.det.Step(now, detect.Acted(a)) })
@@ -245,7 +245,7 @@ func (e *Engine) send(r round) {
 	}
 	e.sendOrders(e.cfg.Now())
 	for _, w := range r.windows {
-		if e.val.Active() || e.request != nil || e.orders.heavy() || e.cluster.recovering() != nil {
+		if !e.arbiter.use(e.cfg.Now()).mayProfile() {
 			e.waiting = append(e.waiting[max(0, len(e.waiting)+1-windowsMax):], w)
 			continue
 		}

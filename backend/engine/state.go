@@ -37,47 +37,47 @@ type State struct {
 
 // refresh publishes a new picture when something has changed, somebody looks,
 // and the last one is old enough.
-func (e *Engine) refresh(now time.Time) {
-	if !e.dirty || now.Sub(e.built) < e.buildPeriod() || now.UnixNano()-e.asked.Load() > int64(askedWithin) {
+func (sv *stateViews) refresh(now time.Time) {
+	if !sv.dirty || now.Sub(sv.built) < sv.buildPeriod() || now.UnixNano()-sv.asked.Load() > int64(askedWithin) {
 		return
 	}
-	e.build(now)
+	sv.build(now)
 }
 
 // buildPeriod leaves the loop most of its time, however large the job is.
-func (e *Engine) buildPeriod() time.Duration { return max(buildPeriod, buildShare*e.buildCost) }
+func (sv *stateViews) buildPeriod() time.Duration { return max(buildPeriod, buildShare*sv.buildCost) }
 
-func (e *Engine) build(now time.Time) {
-	defer func() { e.buildCost = max(0, min(e.cfg.Now().Sub(now), buildCostMax)) }()
-	e.version++
-	e.built, e.dirty = now, false
-	ranks, worst := e.rankViews(now)
+func (sv *stateViews) build(now time.Time) {
+	defer func() { sv.buildCost = max(0, min(sv.cfg.Now().Sub(now), buildCostMax)) }()
+	sv.version++
+	sv.built, sv.dirty = now, false
+	ranks, worst := sv.rankViews(now)
 	reply := &falconv1.SnapshotReply{
-		Version: e.version, EngineId: e.id, AtUnixNs: now.UnixNano(),
-		Job: e.jobView(now), Policy: convert.PolicyToProto(e.plan.Policy(), e.mem.policy.Version),
-		Ranks: ranks, Nodes: e.nodeViews(now),
-		Incidents: e.incidentViews(), Ladder: e.frontLadder(), Others: e.otherLadders(),
-		Validation: e.validationView(), Nics: e.readings.nicViews(), Recurring: e.recurrenceViews(),
-		Recovery: e.newestRecovery(),
-		Events:   slices.Clone(e.mem.events[max(0, len(e.mem.events)-snapshotEvents):]),
+		Version: sv.version, EngineId: sv.id, AtUnixNs: now.UnixNano(),
+		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.mem.policy.Version),
+		Ranks: ranks, Nodes: sv.nodeViews(now),
+		Incidents: sv.incidentViews(), Ladder: sv.frontLadder(), Others: sv.otherLadders(),
+		Validation: sv.validations.view(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
+		Recovery: sv.newestRecovery(),
+		Events:   slices.Clone(sv.mem.events[max(0, len(sv.mem.events)-snapshotEvents):]),
 	}
-	e.snapshot.Store(&State{Reply: reply, Worst: worst})
+	sv.snapshot.Store(&State{Reply: reply, Worst: worst})
 }
 
-func (e *Engine) jobView(now time.Time) *falconv1.Job {
-	steady, l := e.det.Steady(), e.mem.job.Layout
+func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
+	steady, l := sv.det.Steady(), sv.mem.job.Layout
 	v := &falconv1.Job{
-		Name: e.cfg.JobName, Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()),
+		Name: sv.cfg.JobName, Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()),
 		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
-		Epoch: e.mem.job.Epoch, State: e.status.state(now), Emulated: e.job.emulated,
-		MicroBatches: e.mem.job.MicroBatches, Exact: e.job.exact, Alarm: e.jobAlarm(now), DataAgeMs: -1,
-		PlacementOrder: e.mem.job.PlacementOrder, Generation: e.mem.job.newest(), Restart: e.status.restarting(now),
+		Epoch: sv.mem.job.Epoch, State: sv.status.state(now), Emulated: sv.job.emulated,
+		MicroBatches: sv.mem.job.MicroBatches, Exact: sv.job.exact, Alarm: sv.jobAlarm(now), DataAgeMs: -1,
+		PlacementOrder: sv.mem.job.PlacementOrder, Generation: sv.mem.job.newest(), Restart: sv.status.restarting(now),
 	}
 	if steady.BaselineMs > 0 && steady.CurrentMs > 0 { // none is known yet in a new job epoch
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
 	}
-	if !e.intake.lastData.IsZero() {
-		v.DataAgeMs = now.Sub(e.intake.lastData).Milliseconds()
+	if !sv.intake.lastData.IsZero() {
+		v.DataAgeMs = now.Sub(sv.intake.lastData).Milliseconds()
 	}
 	return v
 }
@@ -87,12 +87,12 @@ func (c *clusterView) openIncident() bool {
 }
 
 // jobAlarm is the first thing that makes the picture itself doubtful.
-func (e *Engine) jobAlarm(now time.Time) string {
-	if e.waits.round != nil {
-		return e.waits.text(now)
+func (sv *stateViews) jobAlarm(now time.Time) string {
+	if sv.waits.round != nil {
+		return sv.waits.text(now)
 	}
 	unhooked := 0
-	for _, p := range e.job.ranks {
+	for _, p := range sv.job.ranks {
 		if p.state.GetAlive() && p.state.GetUnhooked() {
 			unhooked++
 		}
@@ -100,26 +100,26 @@ func (e *Engine) jobAlarm(now time.Time) string {
 	if unhooked > 0 {
 		return fmt.Sprintf("%d ranks run NCCL without the hook", unhooked)
 	}
-	if name := e.cluster.blindNode(now); name != "" {
+	if name := sv.cluster.blindNode(now); name != "" {
 		return fmt.Sprintf("the agent of node %s is gone: its ranks are not watched", name)
 	}
-	return e.describer.alarm
+	return sv.describer.alarm
 }
 
 // rankViews lists all ranks in order, and names the one to look at: a culprit,
 // else the highest level, else rank 0.
-func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
-	l := e.mem.job.Layout
+func (sv *stateViews) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
+	l := sv.mem.job.Layout
 	world := l.World()
 	if world == 0 {
 		return nil, -1
 	}
-	culprits := e.cluster.culprits()
-	status, ms := e.statuses(world)
+	culprits := sv.cluster.culprits()
+	status, ms := sv.statuses(world)
 	stages := stageMedians(l, ms)
 	views, block := make([]*falconv1.RankView, world), make([]falconv1.RankView, world)
-	if short := world - len(e.levels); short > 0 {
-		e.levels = append(e.levels, make([]shown, short)...)
+	if short := world - len(sv.levels); short > 0 {
+		sv.levels = append(sv.levels, make([]shown, short)...)
 	}
 	best, bestScore := falcon.Rank(0), int32(-1)
 	for i := range world {
@@ -128,32 +128,32 @@ func (e *Engine) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
 		if len(culprits) > 0 && !culprits[r] {
 			past = 0 // it waits for a culprit that is named: its own past says nothing
 		}
-		was := &e.levels[r].slowdown
+		was := &sv.levels[r].slowdown
 		*was = falcon.SlowdownRamp.After(*was, worst(past, s.Ms, stages[l.Coord(r).PP], s.SelfRatio))
 		lv := int32(*was)
 		v := &block[i]
 		views[i] = v
-		v.Rank, v.Level, v.Device = int32(i), lv, string(e.mem.job.Placement[i])
+		v.Rank, v.Level, v.Device = int32(i), lv, string(sv.mem.job.Placement[i])
 		v.Ms, v.Slowdown, v.SelfMs, v.WaitMs = s.Ms, s.Slowdown, s.SelfMs, s.WaitMs
 		v.Probability, v.Iteration, v.SelfRatio = s.Probability, s.Iteration, s.SelfRatio
 		v.SlowSteps, v.Failing = int32(min(s.SlowSteps, math.MaxInt32)), s.Failing
-		if g, ok := e.readings.gpus[e.mem.job.Placement[i]]; ok {
+		if g, ok := sv.readings.gpus[sv.mem.job.Placement[i]]; ok {
 			v.SmClockMhz, v.TemperatureC = g.SMClockMHz, g.TemperatureC
 		}
-		v.CnpPerS = e.readings.cnpRate(r, now)
-		v.Health = e.health(r, s.Suspect, lv, culprits[r], now)
+		v.CnpPerS = sv.readings.cnpRate(r, now)
+		v.Health = sv.health(r, s.Suspect, lv, culprits[r], now)
 		if score := score(v); score > bestScore {
 			best, bestScore = r, score
 		}
 	}
-	e.steps(views)
+	sv.rankSteps(views)
 	return views, best
 }
 
-func (e *Engine) statuses(world int) ([]detect.RankStatus, []float64) {
+func (sv *stateViews) statuses(world int) ([]detect.RankStatus, []float64) {
 	status, ms := make([]detect.RankStatus, world), make([]float64, world)
 	for r := range world {
-		status[r], _ = e.det.Rank(falcon.Rank(r))
+		status[r], _ = sv.det.Rank(falcon.Rank(r))
 		ms[r] = status[r].Ms
 	}
 	return status, ms
@@ -181,8 +181,8 @@ func (c *clusterView) culprits() map[falcon.Rank]bool {
 	return out
 }
 
-func (e *Engine) health(r falcon.Rank, suspect bool, level int32, culprit bool, now time.Time) falconv1.RankHealth {
-	p := e.job.ranks[r]
+func (sv *stateViews) health(r falcon.Rank, suspect bool, level int32, culprit bool, now time.Time) falconv1.RankHealth {
+	p := sv.job.ranks[r]
 	switch {
 	case p != nil && !p.state.GetAlive():
 		return falconv1.RankHealth_RANK_HEALTH_LOST
@@ -196,21 +196,21 @@ func (e *Engine) health(r falcon.Rank, suspect bool, level int32, culprit bool, 
 	return falconv1.RankHealth_RANK_HEALTH_OK
 }
 
-func (e *Engine) nodeViews(now time.Time) []*falconv1.NodeView {
+func (sv *stateViews) nodeViews(now time.Time) []*falconv1.NodeView {
 	var out []*falconv1.NodeView
-	for _, n := range e.nodes.Nodes() {
+	for _, n := range sv.nodes.Nodes() {
 		out = append(out, &falconv1.NodeView{
 			Node: string(n.Name), Connected: n.Connected(), AgeMs: n.Age(now).Milliseconds(),
 			Version: clean(n.Hello.GetVersion()), Dropped: n.Beat.GetDroppedFrames(), StealShare: n.Steal,
-			SkewMs: e.ear.skewMs(n.Name),
+			SkewMs: sv.links.skewMs(n.Name),
 		})
 	}
 	return out
 }
 
 // front lists incidents as consoles want them: open ones first, then newest.
-func (e *Engine) front() []falcon.Incident {
-	out := slices.Clone(e.mem.incidents)
+func (sv *stateViews) front() []falcon.Incident {
+	out := slices.Clone(sv.mem.incidents)
 	slices.Reverse(out)
 	slices.SortStableFunc(out, func(a, b falcon.Incident) int {
 		switch {
@@ -224,9 +224,9 @@ func (e *Engine) front() []falcon.Incident {
 	return out
 }
 
-func (e *Engine) incidentViews() []*falconv1.Incident {
+func (sv *stateViews) incidentViews() []*falconv1.Incident {
 	var out []*falconv1.Incident
-	for i, v := range e.front() {
+	for i, v := range sv.front() {
 		if i == incidentsMax {
 			break
 		}
@@ -235,20 +235,20 @@ func (e *Engine) incidentViews() []*falconv1.Incident {
 	return out
 }
 
-func (e *Engine) frontLadder() *falconv1.Ladder {
-	if front := e.front(); len(front) > 0 {
-		return e.ladder(front[0].ID)
+func (sv *stateViews) frontLadder() *falconv1.Ladder {
+	if front := sv.front(); len(front) > 0 {
+		return sv.ladder(front[0].ID)
 	}
 	return nil
 }
 
 // otherLadders are those of the open incidents behind the front one: each can
 // be decided on.
-func (e *Engine) otherLadders() []*falconv1.Ladder {
+func (sv *stateViews) otherLadders() []*falconv1.Ladder {
 	var out []*falconv1.Ladder
-	for i, v := range e.front() {
+	for i, v := range sv.front() {
 		if i > 0 && v.Open() && len(out) < laddersMax {
-			out = append(out, e.ladder(v.ID))
+			out = append(out, sv.ladder(v.ID))
 		}
 	}
 	return out
@@ -256,12 +256,12 @@ func (e *Engine) otherLadders() []*falconv1.Ladder {
 
 // ladder is the planner's view; an incident that the planner has forgotten
 // still shows what the journal knows of its actions.
-func (e *Engine) ladder(incident string) *falconv1.Ladder {
-	if l, ok := e.plan.Ladder(incident); ok {
+func (sv *stateViews) ladder(incident string) *falconv1.Ladder {
+	if l, ok := sv.plan.Ladder(incident); ok {
 		return convert.LadderToProto(l)
 	}
 	out := &falconv1.Ladder{Incident: incident}
-	for _, a := range e.mem.actions {
+	for _, a := range sv.mem.actions {
 		if a.Incident == incident {
 			out.Actions = append(out.Actions, convert.ActionToProto(a))
 		}
@@ -270,12 +270,12 @@ func (e *Engine) ladder(incident string) *falconv1.Ladder {
 }
 
 // series is drawn for one rank on request; a bounded piece of work.
-func (e *Engine) series(r falcon.Rank, columns, rows int) *falconv1.Series {
-	status, _ := e.det.Rank(r)
+func (sv *stateViews) series(r falcon.Rank, columns, rows int) *falconv1.Series {
+	status, _ := sv.det.Rank(r)
 	out := &falconv1.Series{
-		Rank: int32(r), RunLengths: int32(rows), Threshold: e.cfg.threshold(), Window: e.cfg.window(), BaselineMs: status.BaselineMs,
+		Rank: int32(r), RunLengths: int32(rows), Threshold: sv.cfg.threshold(), Window: sv.cfg.window(), BaselineMs: status.BaselineMs,
 	}
-	cols := unbroken(e.det.Series(r, columns, max(rows, rowsMin)))
+	cols := unbroken(sv.det.Series(r, columns, max(rows, rowsMin)))
 	if len(cols) == 0 {
 		return out
 	}
@@ -286,7 +286,7 @@ func (e *Engine) series(r falcon.Rank, columns, rows int) *falconv1.Series {
 		out.MapRunLength = append(out.MapRunLength, int32(c.MAP))
 		out.Posterior = append(out.Posterior, column(c.Posterior, rows)...)
 	}
-	out.Marks = e.marks(out.FirstIteration)
+	out.Marks = sv.marks(out.FirstIteration)
 	return out
 }
 
@@ -313,24 +313,24 @@ func unbroken(cols []detect.Column) []detect.Column {
 }
 
 // marks lists what happened from an iteration on.
-func (e *Engine) marks(from int64) []*falconv1.Mark {
+func (sv *stateViews) marks(from int64) []*falconv1.Mark {
 	var out []*falconv1.Mark
 	add := func(iteration int64, kind string) {
 		if iteration >= from && iteration != falcon.NoIteration {
 			out = append(out, &falconv1.Mark{Iteration: iteration, Kind: kind})
 		}
 	}
-	for _, v := range e.mem.incidents {
+	for _, v := range sv.mem.incidents {
 		add(v.OnsetIteration, "onset")
 		add(v.RelievedIteration, "relief")
 	}
-	for _, a := range e.mem.actions {
+	for _, a := range sv.mem.actions {
 		if a.State != falcon.ActionProposed && a.State != falcon.ActionVetoed {
 			add(a.AppliedIteration, "applied")
 			add(a.RevertedIteration, "reverted")
 		}
 	}
-	for _, m := range e.oplog.jitters {
+	for _, m := range sv.oplog.jitters {
 		add(m.iteration, m.kind)
 	}
 	slices.SortStableFunc(out, func(a, b *falconv1.Mark) int { return int(a.Iteration - b.Iteration) })

@@ -20,8 +20,8 @@ func (c *clusterView) isStray(node falcon.Node, rank falcon.Rank, in *falconv1.R
 	if in.GetGeneration() == 0 || !in.GetAlive() || rank < 0 || int(rank) >= len(job.Processes) {
 		return false
 	}
-	if c.recovering() != nil || c.unadopted() != nil || c.mem.restart.going() || in.GetGeneration() > job.newest() {
-		return false // who holds what is being changed
+	if in.GetGeneration() > job.newest() {
+		return false // of a launch that is being carried out
 	}
 	name := processName(node, in)
 	return name != job.Processes[rank] && !slices.Contains(job.Processes, name)

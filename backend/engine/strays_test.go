@@ -8,7 +8,6 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/backend/fleet"
-	"github.com/failslow/falcon/backend/validate"
 )
 
 // An engine with a job of generation 6 on n0 and n1, and memory alone.
@@ -86,18 +85,17 @@ func TestAFenceIsLiftedOnEvidence(t *testing.T) {
 // ranks would vote for what the planner gives up.
 func TestAnOrderOfAnEndingEpochWaits(t *testing.T) {
 	e := jobOfSix()
-	e.orders, e.windows, e.val = newOrderBook(nil, nil), newWindowBook(), validate.New(validate.Config{}, func() uint64 { return 1 })
 	now := time.Unix(1_700_000_000, 0)
 	o := &order{orderRecord: orderRecord{Order: falcon.Order{Epoch: 3, ID: 2, Kind: falcon.OrderCheckpoint, Leave: true}}}
-	if !e.mayGo(o, now) {
+	if !e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Fatal("nothing is in the way of it")
 	}
 	e.mem.recoveries = []falcon.Recovery{{ID: "REC-0001", State: falcon.RecoveryResumed, Generation: 7, JobEpoch: 3}}
-	if e.mayGo(o, now) {
+	if e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Error("the recovery has succeeded, and its epoch has not begun")
 	}
 	e.mem.recoveries, e.mem.job.Epoch = nil, 4
-	if e.mayGo(o, now) {
+	if e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Error("it was made for the epoch before")
 	}
 }

@@ -36,7 +36,7 @@ func (e *Engine) finish(now time.Time) error {
 		return err
 	}
 	e.compact(now, e.cfg.Retention.snapshotBytes())
-	e.refresh(now)
+	e.views.refresh(now)
 	return nil
 }
 

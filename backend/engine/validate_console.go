@@ -42,7 +42,7 @@ func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRe
 	}
 	var out *falconv1.Validation
 	err := e.do(ctx, func() {
-		for _, v := range e.validationViews("") {
+		for _, v := range e.validations.views("") {
 			if v.GetId() == id {
 				out = v
 			}
@@ -52,12 +52,12 @@ func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRe
 }
 
 func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (string, error) {
-	if e.request != nil && e.request.id == q.GetCancel() {
-		e.endRequest(e.cfg.Now(), "ended by "+who.Name)
+	if e.validations.request != nil && e.validations.request.id == q.GetCancel() {
+		e.validations.endRequest(e.cfg.Now(), "ended by "+who.Name)
 		return q.GetCancel(), nil
 	}
-	v, _ := e.val.View()
-	if !e.val.Active() || v.ID != q.GetCancel() {
+	v, _ := e.validations.machine.View()
+	if !e.validations.machine.Active() || v.ID != q.GetCancel() {
 		known := slices.ContainsFunc(e.mem.tests, func(t validationRecord) bool { return t.Validation.ID == q.GetCancel() })
 		if known {
 			return "", fmt.Errorf("%w: %s is over already", ErrStale, clean(q.GetCancel()))
@@ -66,44 +66,45 @@ func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (strin
 	}
 	e.oplog.logf("validation", 1, "%s: ended by %s", v.ID, who.Name)
 	e.oplog.audit(e.cfg.Now(), who, deed{Verb: "end test", About: v.ID})
-	e.val.Step(e.cfg.Now(), validate.Stop{Why: "ended by " + who.Name})
+	e.validations.machine.Step(e.cfg.Now(), validate.Stop{Why: "ended by " + who.Name})
 	return v.ID, nil
 }
 
 func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error) {
 	now := e.cfg.Now()
-	if why := e.taken(); why != "" {
+	use := e.arbiter.use(now)
+	if why := e.validations.taken(); why != "" {
 		return "", fmt.Errorf("%w: %s", ErrRefused, why)
 	}
-	if why, _ := e.unready(now); why != "" {
+	if why, _ := e.arbiter.unready(now); why != "" {
 		return "", fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	ask, err := e.cluster.validationAsk(who, q)
 	if err != nil {
 		return "", err
 	}
-	if why := cmp.Or(e.forbidden(), e.cluster.unfitFor(ask)); why != "" {
+	if why := cmp.Or(use.testForbidden(), e.cluster.unfitFor(ask)); why != "" {
 		return "", fmt.Errorf("%w: %s", ErrRefused, why)
 	}
-	if why := e.busy(now); why != "" {
-		id := e.takeRequest(now, ask, who, why)
+	if why := use.testObstacle(); why != "" {
+		id := e.validations.takeRequest(now, ask, who, why)
 		e.oplog.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
 		return id, nil
 	}
-	id := e.nextValidation()
+	id := e.validations.nextID()
 	e.oplog.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
-	e.startValidation(now, id, ask, who)
+	e.validations.start(now, id, ask, who)
 	return id, nil
 }
 
 // taken says that a person's validation waits or is in progress already: two
 // who look at the same trouble must not hold the job twice.
-func (e *Engine) taken() string {
-	if q := e.request; q != nil {
+func (vq *validationQueue) taken() string {
+	if q := vq.request; q != nil {
 		return fmt.Sprintf("%s, which %s asked for, waits already (%s)", q.id, q.who.Name, q.why)
 	}
-	if v, _ := e.val.View(); e.val.Active() && e.asking.who.Role != itself.Role {
-		return fmt.Sprintf("%s is in progress (%s), asked for by %s", v.ID, v.State, e.asking.who.Name)
+	if v, _ := vq.machine.View(); vq.machine.Active() && vq.asking.who.Role != itself.Role {
+		return fmt.Sprintf("%s is in progress (%s), asked for by %s", v.ID, v.State, vq.asking.who.Name)
 	}
 	return ""
 }
@@ -218,26 +219,26 @@ func (c *clusterView) linkPairs(name string) ([][2]falcon.Rank, error) {
 	return out, nil
 }
 
-// validationView is the one in progress, else the newest, which may wait still.
-func (e *Engine) validationView() *falconv1.Validation {
-	if v, _ := e.val.View(); e.val.Active() {
+// view is the one in progress, else the newest, which may wait still.
+func (vq *validationQueue) view() *falconv1.Validation {
+	if v, _ := vq.machine.View(); vq.machine.Active() {
 		out := convert.ValidationToProto(v)
-		out.Now = protoNow(e.val.Now())
+		out.Now = protoNow(vq.machine.Now())
 		return out
 	}
-	if n := len(e.mem.tests); n > 0 {
-		return convert.ValidationToProto(e.asItStands(e.mem.tests[n-1].Validation))
+	if n := len(vq.mem.tests); n > 0 {
+		return convert.ValidationToProto(vq.asItStands(vq.mem.tests[n-1].Validation))
 	}
 	return nil
 }
 
 // asItStands is a validation of the record, newer where it goes on.
-func (e *Engine) asItStands(v falcon.Validation) falcon.Validation {
-	if now, _ := e.val.View(); now.ID == v.ID {
+func (vq *validationQueue) asItStands(v falcon.Validation) falcon.Validation {
+	if now, _ := vq.machine.View(); now.ID == v.ID {
 		return now
 	}
-	if q := e.request; q != nil && q.id == v.ID {
-		return e.requestView(q)
+	if q := vq.request; q != nil && q.id == v.ID {
+		return vq.requestView(q)
 	}
 	return v
 }
@@ -245,16 +246,16 @@ func (e *Engine) asItStands(v falcon.Validation) falcon.Validation {
 // Validations lists those in memory, newest first, and nothing else.
 func (e *Engine) Validations(ctx context.Context) (*falconv1.IncidentsReply, error) {
 	out := &falconv1.IncidentsReply{}
-	err := e.do(ctx, func() { out.Validations = e.validationViews("") })
+	err := e.do(ctx, func() { out.Validations = e.validations.views("") })
 	return out, err
 }
 
-// validationViews lists them newest first: all, or those of one incident.
-func (e *Engine) validationViews(incident string) []*falconv1.Validation {
+// views lists them newest first: all, or those of one incident.
+func (vq *validationQueue) views(incident string) []*falconv1.Validation {
 	var out []*falconv1.Validation
-	for _, t := range slices.Backward(e.mem.tests) {
+	for _, t := range slices.Backward(vq.mem.tests) {
 		if v := t.Validation; (incident == "" || v.Ask.Incident == incident) && len(out) < validationsMost {
-			out = append(out, convert.ValidationToProto(e.asItStands(v)))
+			out = append(out, convert.ValidationToProto(vq.asItStands(v)))
 		}
 	}
 	return out

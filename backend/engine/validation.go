@@ -42,39 +42,38 @@ func (v Validation) machine() validate.Config {
 	}
 }
 
-// startValidation begins; obstacle has found nothing.
-func (e *Engine) startValidation(now time.Time, id string, ask falcon.ValidationAsk, who Actor) {
-	comms := e.job.comms(e.mem.job.Layout)
-	members := make([]validate.Member, e.job.world())
+// start begins; obstacle has found nothing.
+func (vq *validationQueue) start(now time.Time, id string, ask falcon.ValidationAsk, who Actor) {
+	comms := vq.job.comms(vq.mem.job.Layout)
+	members := make([]validate.Member, vq.job.world())
 	for r := range members {
-		p := e.job.ranks[falcon.Rank(r)]
+		p := vq.job.ranks[falcon.Rank(r)]
 		nic, _ := nicOn(p.node, p.state.GetNic())
 		members[r] = validate.Member{Device: p.device, NIC: nic, Comms: comms[falcon.Rank(r)]}
 	}
-	e.asking = asking{who: who, at: e.det.Steady().Iteration, epoch: e.mem.job.Epoch}
-	e.val.Step(now, validate.Begin{ID: id, Ask: ask, Members: members, Emulated: e.job.emulated, Own: e.mem.ownTimes()})
+	vq.asking = asking{who: who, at: vq.det.Steady().Iteration, epoch: vq.mem.job.Epoch}
+	vq.machine.Step(now, validate.Begin{ID: id, Ask: ask, Members: members, Emulated: vq.job.emulated, Own: vq.mem.ownTimes()})
 }
 
-// nextValidation names a validation; the record of its beginning says the same.
-func (e *Engine) nextValidation() string {
-	id := fmt.Sprintf("VAL-%04d", e.mem.nextTest)
-	e.mem.nextTest++
-	return id
+// nextID names a validation; the record of its beginning says the same.
+func (vq *validationQueue) nextID() string {
+	vq.number = max(vq.number+1, vq.mem.nextTest)
+	return fmt.Sprintf("VAL-%04d", vq.number)
 }
 
-// recoverValidation lets go of what an engine before this one held, and ends
+// restore lets go of what an engine before this one held, and ends
 // what had not come so far.
-func (e *Engine) recoverValidation(now time.Time) {
-	for _, t := range e.mem.tests {
+func (vq *validationQueue) restore(now time.Time) {
+	for _, t := range vq.mem.tests {
 		if t.Validation.State.Over() {
 			continue
 		}
-		if t.Pause == 0 || e.val.Active() {
-			e.refused(now, t, "the engine was started again before the job was held")
+		if t.Pause == 0 || vq.machine.Active() {
+			vq.refused(now, t, "the engine was started again before the job was held")
 			continue
 		}
-		e.asking = asking{who: Actor{Name: t.By, Role: t.Role, From: t.From}, at: t.Asked, epoch: t.JobEpoch}
-		e.val.Step(now, validate.Recover{Validation: t.Validation, Pause: t.Pause, Nodes: t.Nodes})
+		vq.asking = asking{who: Actor{Name: t.By, Role: t.Role, From: t.From}, at: t.Asked, epoch: t.JobEpoch}
+		vq.machine.Step(now, validate.Recover{Validation: t.Validation, Pause: t.Pause, Nodes: t.Nodes})
 	}
 }
 
@@ -83,7 +82,7 @@ func (e *Engine) recoverValidation(now time.Time) {
 func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *round) {
 	r.tests = v.Commands
 	if v.Persist != nil {
-		who := e.asking
+		who := e.validations.asking
 		rec := validationRecord{
 			Validation: *v.Persist, Pause: v.Pause, JobEpoch: who.epoch, Asked: who.at,
 			By: who.who.Name, Role: who.who.Role, From: who.who.From,
@@ -99,7 +98,7 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *round) {
 	if v.Over {
 		r.steps = append(r.steps, func() {
 			e.det.Step(now, detect.Validated{Validation: *v.Persist})
-			if e.tryRequest(now); !e.val.Active() {
+			if e.validations.tryRequest(now); !e.validations.machine.Active() {
 				e.resumePlans(now)
 			}
 		})
@@ -117,16 +116,16 @@ func (e *Engine) resumePlans(now time.Time) {
 
 // afterHold is when an order that is made now can go out at the latest.
 func (e *Engine) afterHold(now time.Time) time.Time {
-	if ends := e.val.Ends(); e.val.Active() && ends.After(now) {
+	if ends := e.validations.machine.Ends(); e.validations.machine.Active() && ends.After(now) {
 		return ends
 	}
 	return now
 }
 
 // inFlight says that some node has not answered a window yet.
-func (b *windowBook) inFlight(now time.Time, nodes []falcon.Node) bool {
+func (b *windowBook) inFlight(now time.Time, jobNodes func() []falcon.Node) bool {
 	for _, w := range b.byCommand {
-		if now.Before(w.deadline) && slices.ContainsFunc(nodes, func(n falcon.Node) bool { return !w.answered[n] }) {
+		if now.Before(w.deadline) && slices.ContainsFunc(jobNodes(), func(n falcon.Node) bool { return !w.answered[n] }) {
 			return true
 		}
 	}
@@ -236,13 +235,13 @@ func (m *memory) named() []detect.Named {
 // dropSilent ends a validation one of whose nodes says nothing any more: the job
 // would be held for it until a deadline, and a job that is held shows nobody that
 // it stands because of a dead node.
-func (e *Engine) dropSilent(now time.Time) {
-	if !e.val.Active() {
+func (vq *validationQueue) dropSilent(now time.Time) {
+	if !vq.machine.Active() {
 		return
 	}
-	for _, n := range e.nodes.Nodes() {
-		if n.Beat != nil && n.Connected() && n.Age(now) > 3*e.cfg.beat()/2 {
-			e.val.Step(now, validate.Lost{Node: n.Name})
+	for _, n := range vq.nodes.Nodes() {
+		if n.Beat != nil && n.Connected() && n.Age(now) > 3*vq.cfg.beat()/2 {
+			vq.machine.Step(now, validate.Lost{Node: n.Name})
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (e *Engine) takeVote(p *process, now time.Time) {
 func (e *Engine) noteVote(now time.Time, o *order) {
 	if v := o.vote(); v != nil {
 		e.batch.add(record(now, kindVote, *v))
-		e.dirty = true
+		e.views.dirty = true
 	}
 }
 

@@ -27,28 +27,33 @@ const (
 	skewWindow = 4                      // beats; the one that travelled least counts
 )
 
-// ear is what the engine knows of how well it hears its agents.
-type ear struct {
-	came    time.Time            // the word that is being taken
+// linkWatch is what the engine knows of how well it hears its agents: whether it
+// is late itself, how streams ended, and how far the nodes' clocks are off.
+type linkWatch struct {
+	beat  time.Duration // how often agents are asked to be heard
+	rec   Recoverer
+	oplog *operatorLog
+
+	came    time.Time            // the frame that is being taken
 	ticked  time.Time            // newest tick
-	lagged  time.Time            // when it last said that it is late
-	goodbye map[falcon.Node]bool // agents that have said so on their present stream
+	lagged  time.Time            // when it last reported that the engine is late
+	goodbye map[falcon.Node]bool // agents that have ended their present stream in order
 	clocks  map[falcon.Node]*skew
 }
 
-func newEar() ear {
-	return ear{goodbye: map[falcon.Node]bool{}, clocks: map[falcon.Node]*skew{}}
+func newLinkWatch(beat time.Duration, rec Recoverer, l *operatorLog) *linkWatch {
+	return &linkWatch{beat: beat, rec: rec, oplog: l, goodbye: map[falcon.Node]bool{}, clocks: map[falcon.Node]*skew{}}
 }
 
-func (v *ear) leaves(n falcon.Node) { v.goodbye[n] = true }
+func (w *linkWatch) leaves(n falcon.Node) { w.goodbye[n] = true }
 
-func (v *ear) attached(n falcon.Node) {
-	delete(v.goodbye, n)
-	delete(v.clocks, n)
+func (w *linkWatch) attached(n falcon.Node) {
+	delete(w.goodbye, n)
+	delete(w.clocks, n)
 }
 
-func (v *ear) skewMs(n falcon.Node) float64 {
-	s := v.clocks[n]
+func (w *linkWatch) skewMs(n falcon.Node) float64 {
+	s := w.clocks[n]
 	if s == nil || s.size().Abs() <= skewMost {
 		return 0
 	}
@@ -80,50 +85,50 @@ func (s *skew) size() time.Duration {
 	return most
 }
 
-// waited looks at how long a word has waited for the engine.
-func (e *Engine) waited(a arrival, now time.Time) {
-	if e.ear.came = a.at; a.at.IsZero() {
-		e.ear.came = now
+// noteWait looks at how long a word has waited for the engine.
+func (w *linkWatch) noteWait(a arrival, now time.Time) {
+	if w.came = a.at; a.at.IsZero() {
+		w.came = now
 	}
-	if now.Sub(e.ear.came) > max(e.cfg.beat()/4, lateLeast) {
-		e.lag(now)
+	if now.Sub(w.came) > max(w.beat/4, lateLeast) {
+		w.lag(now)
 	}
 }
 
-// ticked looks at how late a tick of the engine comes.
-func (e *Engine) ticked(now time.Time) {
-	if last := e.ear.ticked; !last.IsZero() && now.Sub(last) > tickPeriod+lateTick {
-		e.lag(now)
+// noteTick looks at how late a tick of the engine comes.
+func (w *linkWatch) noteTick(now time.Time) {
+	if last := w.ticked; !last.IsZero() && now.Sub(last) > tickPeriod+lateTick {
+		w.lag(now)
 	}
-	e.ear.ticked = now
+	w.ticked = now
 }
 
 // lag has the recovery machine judge nobody until the engine has caught up.
-func (e *Engine) lag(now time.Time) {
-	if now.Sub(e.ear.lagged) >= tickPeriod || now.Before(e.ear.lagged) {
-		e.ear.lagged = now
-		e.rec.Step(now, recovery.Late{})
+func (w *linkWatch) lag(now time.Time) {
+	if now.Sub(w.lagged) >= tickPeriod || now.Before(w.lagged) {
+		w.lagged = now
+		w.rec.Step(now, recovery.Late{})
 	}
 }
 
 // gone tells how an agent went. A stream that breaks although the agent was just
 // heard was reset; one that nobody was heard on has timed out.
-func (e *Engine) gone(n *fleet.Node, s *fleet.Session, now time.Time) {
+func (w *linkWatch) gone(n *fleet.Node, s *fleet.Session, now time.Time) {
 	how, name := recovery.TimedOut, clean(string(n.Name))
-	if e.ear.goodbye[n.Name] {
+	if w.goodbye[n.Name] {
 		how = recovery.Goodbye
-		e.oplog.logf("agent", 0, "the agent of node %s stopped in order", name)
+		w.oplog.logf("agent", 0, "the agent of node %s stopped in order", name)
 	} else {
-		e.oplog.logf("agent", 2, "the agent of node %s is gone", name)
+		w.oplog.logf("agent", 2, "the agent of node %s is gone", name)
 	}
 	switch {
 	case how == recovery.Goodbye:
 	case endedHere(context.Cause(s.Context())):
 		how = recovery.Closed
-	case n.Age(now) < 2*e.cfg.beat():
+	case n.Age(now) < 2*w.beat:
 		how = recovery.Reset
 	}
-	e.rec.Step(now, recovery.Node{Node: n.Name, How: how})
+	w.rec.Step(now, recovery.Node{Node: n.Name, How: how})
 }
 
 // endedHere reports whether a stream was ended by this side: its own reasons are
@@ -136,17 +141,17 @@ func endedHere(cause error) bool {
 	return !transport || s.Code() == codes.OK
 }
 
-// clock compares a node's clock with the engine's own.
-func (e *Engine) clock(n falcon.Node, atNs int64) {
+// compareClock compares a node's clock with the engine's own.
+func (w *linkWatch) compareClock(n falcon.Node, atNs int64) {
 	if atNs <= 0 || atNs == math.MaxInt64 {
 		return
 	}
-	s := e.ear.clocks[n]
+	s := w.clocks[n]
 	if s == nil {
 		s = &skew{}
-		e.ear.clocks[n] = s
+		w.clocks[n] = s
 	}
-	s.add(time.Unix(0, atNs).Sub(e.ear.came))
+	s.add(time.Unix(0, atNs).Sub(w.came))
 	switch size := s.size(); {
 	case !s.told && size.Abs() > skewMost:
 		s.told = true
@@ -154,10 +159,10 @@ func (e *Engine) clock(n falcon.Node, atNs int64) {
 		if size < 0 {
 			where = "behind"
 		}
-		e.oplog.logf("agent", 1, "the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that", clean(string(n)), size.Abs().Seconds(), where)
+		w.oplog.logf("agent", 1, "the clock of node %s is %.1f s %s the console's: have it synchronized (chrony or ntpd); times in its records are off by that", clean(string(n)), size.Abs().Seconds(), where)
 	case s.told && size.Abs() <= skewBack:
 		s.told = false
-		e.oplog.logf("agent", 0, "the clock of node %s agrees with the console's again", clean(string(n)))
+		w.oplog.logf("agent", 0, "the clock of node %s agrees with the console's again", clean(string(n)))
 	}
 }
 

@@ -16,26 +16,26 @@ type baseline struct {
 // holdBaseline keeps the baseline while an incident is open: the ranks may have
 // told of it before the job's own series did, whose first level then takes in
 // iterations that are slow.
-func (bl *baseline) hold(before float64) {
-	if before > 0 && bl.ms() > before*(1+bl.cfg.Settled) && len(bl.incidents.open()) > 0 {
+func (bl *baseline) holdWhileOpen(before float64) {
+	if before > 0 && bl.currentMs() > before*(1+bl.cfg.Settled) && len(bl.incidents.openIncidents()) > 0 {
 		bl.restoredMs = before
 	}
 }
 
 // settled looks at the level that an action led to, as a fault whose onset fell
 // into the settle window raised no alarm of its own.
-func (bl *baseline) adopt(iteration int64) {
-	level, baseline := bl.samples.level(), bl.ms()
+func (bl *baseline) adoptLevel(iteration int64) {
+	level, baseline := bl.samples.currentLevel(), bl.currentMs()
 	bl.samples.slowest.tracker.Compare(level)
 	if bl.samples.slowest.tracker.Learning() || baseline <= 0 {
 		return
 	}
-	acting := slices.ContainsFunc(bl.incidents.list, func(s *story) bool { return s.Open() || len(s.inForce) > 0 })
+	acting := slices.ContainsFunc(bl.incidents.list, func(s *incidentState) bool { return s.Open() || len(s.actions.inForce) > 0 })
 	switch {
 	case level < baseline*(1-bl.cfg.Settled):
 		bl.restoredMs = min(bl.restoredMs, level)
 		bl.samples.slowest.tracker.Rebase(level)
-		bl.out.note(iteration, "rebase", "New baseline %.1f ms instead of %.1f ms", level, baseline)
+		bl.out.addNote(iteration, "rebase", "New baseline %.1f ms instead of %.1f ms", level, baseline)
 	case !acting:
 		bl.samples.slowest.tracker.Compare(baseline)
 	}
@@ -49,11 +49,11 @@ func (bl *baseline) endWarmUp() {
 		return
 	}
 	bl.restoredMs = 0
-	bl.out.note(bl.samples.slowest.last(), "rebase", "Baseline %.1f ms", bl.samples.slowest.tracker.BaselineMs())
+	bl.out.addNote(bl.samples.slowest.lastIteration(), "rebase", "Baseline %.1f ms", bl.samples.slowest.tracker.BaselineMs())
 }
 
 // baselineMs is the lowest verified regime of the epoch, 0 while learning.
-func (bl *baseline) ms() float64 {
+func (bl *baseline) currentMs() float64 {
 	if bl.samples.slowest == nil || bl.samples.slowest.tracker.Learning() {
 		return bl.restoredMs
 	}
@@ -63,7 +63,7 @@ func (bl *baseline) ms() float64 {
 	return bl.restoredMs
 }
 
-// settling says that a change placed at iteration belongs to an action.
-func (bl *baseline) settling(iteration int64) bool {
+// isSettling says that a change placed at iteration belongs to an action.
+func (bl *baseline) isSettling(iteration int64) bool {
 	return iteration < bl.settleTo && iteration >= bl.settleTo-bl.cfg.SettleAfter-bl.cfg.SettleBefore
 }

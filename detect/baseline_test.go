@@ -24,9 +24,9 @@ func TestOpenIncidentHoldsTheBaseline(t *testing.T) {
 				ms += 4 * float64(min(i-12, 10)*(i%3))
 			}
 			if i == 12 && c.open {
-				m.incidents.list = append(m.incidents.list, &story{Incident: falcon.Incident{ID: "INC-0001", State: falcon.IncidentVerified, OnsetIteration: i}})
+				m.incidents.list = append(m.incidents.list, &incidentState{Incident: falcon.Incident{ID: "INC-0001", State: falcon.IncidentVerified, OnsetIteration: i}})
 			}
-			m.iterated(cell{iteration: i, ms: ms})
+			m.onIteration(cell{iteration: i, ms: ms})
 		}
 		if got := m.Steady().BaselineMs; got != c.want {
 			t.Errorf("incident open %v: baseline %.0f ms, want %.0f", c.open, got, c.want)

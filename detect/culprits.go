@@ -30,8 +30,8 @@ func (c *culpritHistory) restore(in Culprits) {
 	}
 }
 
-// jobOf names the job in which a culprit was named; "" is the present one.
-func (c *culpritHistory) jobOf(n Named) string {
+// jobName names the job in which a culprit was named; "" is the present one.
+func (c *culpritHistory) jobName(n Named) string {
 	if n.Job == "" && n.epoch != c.job.desc.Epoch {
 		return fmt.Sprintf("epoch %d", n.epoch)
 	}
@@ -53,27 +53,27 @@ func (c *culpritHistory) remember(n Named) {
 // conclude gives a story its verdict, with a line for each culprit that was
 // named before. Severity and confidence stay as they are: both speak of this
 // slowdown alone.
-func (c *culpritHistory) conclude(s *story, v falcon.Verdict) {
-	if len(s.only) > 0 {
-		v.Links = slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool { return !slices.Contains(s.only, l) })
+func (c *culpritHistory) conclude(s *incidentState, v falcon.Verdict) {
+	if len(s.tests.ownLinks) > 0 {
+		v.Links = slices.DeleteFunc(slices.Clone(v.Links), func(l falcon.Link) bool { return !slices.Contains(s.tests.ownLinks, l) })
 	}
-	if s.recurs != "" {
-		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: s.recurs})
+	if s.burst.evidence != "" {
+		v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: s.burst.evidence})
 	}
 	for _, d := range v.Devices {
-		c.addRecurrence(&v, string(d), c.pastOf(s, func(n Named) bool { return n.Device == d }))
+		c.addRecurrence(&v, string(d), c.pastIncidents(s, func(n Named) bool { return n.Device == d }))
 	}
 	for _, l := range v.Links {
-		c.addRecurrence(&v, l.String(), c.pastOf(s, func(n Named) bool { return n.Link == l }))
+		c.addRecurrence(&v, l.String(), c.pastIncidents(s, func(n Named) bool { return n.Link == l }))
 	}
 	s.Verdict = v
 }
 
 // before are the past incidents that match, without the story's own.
-func (c *culpritHistory) pastOf(s *story, match func(Named) bool) []Named {
+func (c *culpritHistory) pastIncidents(s *incidentState, match func(Named) bool) []Named {
 	var out []Named
 	for _, n := range c.past {
-		if match(n) && (n.Incident != s.ID || c.jobOf(n) != "" || s.ID == "") {
+		if match(n) && (n.Incident != s.ID || c.jobName(n) != "" || s.ID == "") {
 			out = append(out, n)
 		}
 	}
@@ -90,19 +90,19 @@ func (c *culpritHistory) addRecurrence(v *falcon.Verdict, name string, past []Na
 		times = fmt.Sprintf("%d times", len(past))
 	}
 	v.Evidence = append(v.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: fmt.Sprintf(
-		"%s was named %s before in the last %s, last by %s", name, times, span(c.clock.now.Sub(first.At)), c.incidentName(past[len(past)-1]))})
+		"%s was named %s before in the last %s, last by %s", name, times, formatSpan(c.clock.now.Sub(first.At)), c.incidentName(past[len(past)-1]))})
 }
 
 func (c *culpritHistory) incidentName(n Named) string {
-	job := c.jobOf(n)
+	job := c.jobName(n)
 	if job == "" {
 		return n.Incident
 	}
 	return n.Incident + " of job " + job
 }
 
-// span says a length of time in its largest whole unit, rounded up.
-func span(d time.Duration) string {
+// formatSpan says a length of time in its largest whole unit, rounded up.
+func formatSpan(d time.Duration) string {
 	for _, u := range []struct {
 		of   time.Duration
 		name string
@@ -115,7 +115,7 @@ func span(d time.Duration) string {
 }
 
 // recall notes whom a story named, once it is over.
-func (c *culpritHistory) recordIncident(s *story) {
+func (c *culpritHistory) recordIncident(s *incidentState) {
 	for _, d := range s.Verdict.Devices {
 		c.remember(Named{Incident: s.ID, At: c.clock.now, Device: d, Cause: s.Verdict.Cause, epoch: c.job.desc.Epoch})
 	}
@@ -128,7 +128,7 @@ func (c *culpritHistory) recordIncident(s *story) {
 // this job and of those handed over, the most often named first.
 func (c *culpritHistory) recurring() []Recurrence {
 	all := slices.Clone(c.past)
-	for _, s := range c.incidents.open() {
+	for _, s := range c.incidents.openIncidents() {
 		for _, d := range s.Verdict.Devices {
 			all = append(all, Named{Incident: s.ID, At: c.clock.now, Device: d, epoch: c.job.desc.Epoch})
 		}
@@ -148,7 +148,7 @@ func (c *culpritHistory) recurring() []Recurrence {
 			r = &Recurrence{Device: n.Device, Link: n.Link, First: n.At}
 			found[k], jobs[k] = r, map[string]bool{}
 		}
-		jobs[k][c.jobOf(n)] = true
+		jobs[k][c.jobName(n)] = true
 		r.Times, r.Jobs, r.Last = r.Times+1, len(jobs[k]), n.At
 	}
 	var out []Recurrence

@@ -22,18 +22,18 @@ type evidence struct {
 
 // slower says that a rank of an incident computes even longer than when it was
 // judged.
-func (ev *evidence) computesLonger(o *story, res peer.Result) bool {
-	was := o.compared()
+func (ev *evidence) computesLonger(o *incidentState, res peer.Result) bool {
+	was := o.comparedWindow()
 	return was != nil && slices.ContainsFunc(res.Slow, func(r falcon.Rank) bool {
-		return o.touches(r) && ev.job.namesDeviceOf(o, r) && int(r) < len(was.Ranks) && res.Ranks[r].Ratio > longerBy*was.Ranks[r].Ratio
+		return o.namesAnyRank(r) && ev.job.namesDeviceOf(o, r) && int(r) < len(was.Ranks) && res.Ranks[r].Ratio > longerBy*was.Ranks[r].Ratio
 	})
 }
 
 // longer says that the slow groups or pairs of a network incident take longer
 // than when it was judged.
-func (ev *evidence) transfersLonger(o *story, res peer.Result) bool {
-	was := o.compared()
-	if was == nil || !o.has(falcon.CauseNetwork) {
+func (ev *evidence) transfersLonger(o *incidentState, res peer.Result) bool {
+	was := o.comparedWindow()
+	if was == nil || !o.hasCause(falcon.CauseNetwork) {
 		return false
 	}
 	return slices.ContainsFunc(res.Groups, func(g peer.Group) bool {
@@ -51,13 +51,13 @@ func (ev *evidence) transfersLonger(o *story, res peer.Result) bool {
 // counters accuse it too, or if the window before did and its excess explains
 // a fair part of the slowdown. A hiccup or two in a short window make anybody
 // look slow. It says whether nobody had to go.
-func (ev *evidence) dropUnconfirmed(s *story, timing *peer.Result) bool {
-	c, before := ev.caseOf(s, *timing), s.accused
-	s.accused = timing.Slow
+func (ev *evidence) dropUnconfirmed(s *incidentState, timing *peer.Result) bool {
+	c, before := ev.caseFor(s, *timing), s.search.accused
+	s.search.accused = timing.Slow
 	timing.Slow = slices.DeleteFunc(slices.Clone(timing.Slow), func(r falcon.Rank) bool {
-		return !c.Confirmed(r) && (!slices.Contains(before, r) || ev.explainedShare(s, timing.Ranks[r]) < explainLeast || !ev.steadily(&timing.Ranks[r]))
+		return !c.Confirmed(r) && (!slices.Contains(before, r) || ev.explainedShare(s, timing.Ranks[r]) < explainLeast || !ev.slowInMostSteps(&timing.Ranks[r]))
 	})
-	ranks := len(timing.Slow) == len(s.accused)
+	ranks := len(timing.Slow) == len(s.search.accused)
 	return ev.dropMinorLinks(s, timing) && ranks
 }
 
@@ -65,10 +65,10 @@ func (ev *evidence) dropUnconfirmed(s *story, timing *peer.Result) bool {
 // part of what the iteration lost: a network is never quite the same, and
 // something else made the job slow. Beside a culprit of another kind they are
 // told. It says whether none had to go.
-func (ev *evidence) dropMinorLinks(s *story, timing *peer.Result) bool {
+func (ev *evidence) dropMinorLinks(s *incidentState, timing *peer.Result) bool {
 	lost := s.SlowMs - s.beforeMs
 	others := len(timing.Slow)+len(timing.SlowStages) > 0 || timing.AllSlow || timing.Uneven
-	if s.beforeMs <= 0 || lost <= 0 || s.tests != nil || others {
+	if s.beforeMs <= 0 || lost <= 0 || s.tests.results != nil || others {
 		return true
 	}
 	most, both := 0.0, map[[2]falcon.Rank]float64{}
@@ -97,9 +97,9 @@ func (ev *evidence) dropMinorLinks(s *story, timing *peer.Result) bool {
 	return false
 }
 
-// steadily says that a rank is slow in nearly all iterations of a window, not
+// slowInMostSteps says that a rank is slow in nearly all iterations of a window, not
 // by a hiccup in one of two; true where they can't be told apart.
-func (ev *evidence) steadily(r *peer.Rank) bool {
+func (ev *evidence) slowInMostSteps(r *peer.Rank) bool {
 	over, of := r.StepsOver(ev.suspectRatio())
 	return over >= (3*of+3)/4
 }
@@ -107,7 +107,7 @@ func (ev *evidence) steadily(r *peer.Rank) bool {
 // explains is the share of the iteration's slowdown that a rank's excess of
 // self time accounts for, over its m + p − 1 passes (1F1B); 1 where it can't be
 // told.
-func (ev *evidence) explainedShare(s *story, r peer.Rank) float64 {
+func (ev *evidence) explainedShare(s *incidentState, r peer.Rank) float64 {
 	replica := ev.job.desc.Layout.Replica(r.Rank)
 	lost := s.SlowMs - s.beforeMs
 	if s.beforeMs <= 0 || lost <= 0 || r.Ratio <= 0 || replica >= len(ev.job.desc.MicroBatches) {
@@ -117,17 +117,17 @@ func (ev *evidence) explainedShare(s *story, r peer.Rank) float64 {
 	return (r.SelfMs - r.SelfMs/r.Ratio) * passes / lost
 }
 
-// caseOf joins a window's timing with the counters since the onset.
-func (ev *evidence) caseOf(s *story, timing peer.Result) cause.Case {
+// caseFor joins a window's timing with the counters since the onset.
+func (ev *evidence) caseFor(s *incidentState, timing peer.Result) cause.Case {
 	c := cause.Case{
 		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Timing: timing,
 		HealthyMs: s.HealthyMs, SlowMs: s.SlowMs,
 	}
-	since := ev.samples.times.startOf(s.OnsetIteration)
+	since := ev.samples.times.startOfIteration(s.OnsetIteration)
 	if s.FromStart {
 		since = time.Time{}
 	}
-	c.Counters, c.Tests = ev.history.Since(since), s.tests
+	c.Counters, c.Tests = ev.history.Since(since), s.tests.results
 	return c
 }
 
@@ -135,10 +135,10 @@ func (ev *evidence) caseOf(s *story, timing peer.Result) cause.Case {
 // already: the ranks they name, the groups and pairs of a slow link, and those
 // of a rank whose host is slow, as it serves the network late too. A slow GPU
 // makes no transfer longer.
-func (ev *evidence) withoutOthers(res peer.Result, s *story) peer.Result {
-	others := slices.DeleteFunc(ev.incidents.open(), func(o *story) bool { return o == s || !o.located() })
+func (ev *evidence) withoutOthers(res peer.Result, s *incidentState) peer.Result {
+	others := slices.DeleteFunc(ev.incidents.openIncidents(), func(o *incidentState) bool { return o == s || !o.isLocated() })
 	named := func(r falcon.Rank) bool {
-		return slices.ContainsFunc(others, func(o *story) bool { return ev.computes(o) && o.touches(r) && ev.job.namesDeviceOf(o, r) })
+		return slices.ContainsFunc(others, func(o *incidentState) bool { return ev.isCompute(o) && o.namesAnyRank(r) && ev.job.namesDeviceOf(o, r) })
 	}
 	ev.shareOut(&res, named)
 	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), named)
@@ -149,12 +149,12 @@ func (ev *evidence) withoutOthers(res peer.Result, s *story) peer.Result {
 // excuse takes the suspicion off the groups and pairs that incidents explain.
 // The links of a displaced one explain what goes over them now, and the other
 // messages of a pipeline that they throttle.
-func (ev *evidence) clearExplained(res *peer.Result, others []*story) {
-	stay := slices.DeleteFunc(slices.Clone(others), (*story).lines)
-	lines := slices.DeleteFunc(slices.Clone(others), func(o *story) bool { return !o.lines() })
+func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
+	stay := slices.DeleteFunc(slices.Clone(others), (*incidentState).hasOnlyLinks)
+	lines := slices.DeleteFunc(slices.Clone(others), func(o *incidentState) bool { return !o.hasOnlyLinks() })
 	explained := func(ranks ...falcon.Rank) bool {
-		return slices.ContainsFunc(stay, func(o *story) bool {
-			return o.touches(ranks...) && (o.has(falcon.CauseNetwork) || !o.has(falcon.CauseGPU) || o.has(falcon.CauseCPU))
+		return slices.ContainsFunc(stay, func(o *incidentState) bool {
+			return o.namesAnyRank(ranks...) && (o.hasCause(falcon.CauseNetwork) || !o.hasCause(falcon.CauseGPU) || o.hasCause(falcon.CauseCPU))
 		})
 	}
 	throttled := map[int]bool{}
@@ -164,7 +164,7 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*story) {
 	res.Groups, res.Pairs = slices.Clone(res.Groups), slices.Clone(res.Pairs)
 	for i := range res.Groups {
 		g := &res.Groups[i]
-		g.Suspect = g.Suspect && !explained(g.Ranks...) && !slices.ContainsFunc(lines, func(o *story) bool { return ev.job.crossesLinkOf(o, g) })
+		g.Suspect = g.Suspect && !explained(g.Ranks...) && !slices.ContainsFunc(lines, func(o *incidentState) bool { return ev.job.crossesLinkOf(o, g) })
 	}
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
@@ -172,15 +172,15 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*story) {
 	}
 }
 
-// computes says that a story is about ranks that compute slowly, not only
+// isCompute says that a story is about ranks that compute slowly, not only
 // about a link.
-func (ev *evidence) computes(s *story) bool {
-	return len(s.Verdict.Devices) > 0 || !s.has(falcon.CauseNetwork)
+func (ev *evidence) isCompute(s *incidentState) bool {
+	return len(s.Verdict.Devices) > 0 || !s.hasCause(falcon.CauseNetwork)
 }
 
-// convincing asks for more than one proof where no onset speaks: trusted peers
+// isConvincing asks for more than one proof where no onset speaks: trusted peers
 // with somebody waiting, or counters.
-func (ev *evidence) convincing(v falcon.Verdict, res peer.Result) bool {
+func (ev *evidence) isConvincing(v falcon.Verdict, res peer.Result) bool {
 	for _, e := range v.Evidence {
 		if e.Kind == falcon.EvidenceCounter && !e.Against {
 			return true
@@ -190,7 +190,7 @@ func (ev *evidence) convincing(v falcon.Verdict, res peer.Result) bool {
 		return v.Confidence >= 0.7
 	}
 	for _, r := range res.Slow {
-		if q := &res.Ranks[r]; !res.Clear || q.Basis != peer.ByPeers || !q.Awaited || !ev.steadily(q) {
+		if q := &res.Ranks[r]; !res.Clear || q.Basis != peer.ByPeers || !q.Awaited || !ev.slowInMostSteps(q) {
 			return false
 		}
 	}
@@ -240,16 +240,16 @@ func (ev *evidence) accuseUnnamed(res *peer.Result, ranks []falcon.Rank, named f
 
 // clockBack is the first iteration seen after the clocks of all culprits read
 // normal, and the newest one seen when they did not yet.
-func (ev *evidence) clockBack(s *story) (at, bad int64, ok bool) {
+func (ev *evidence) clockBack(s *incidentState) (at, bad int64, ok bool) {
 	at, bad = falcon.NoIteration, falcon.NoIteration
 	for _, d := range s.Verdict.Devices {
 		since, until, normal := ev.history.Normal(d)
-		first, seen := ev.samples.times.first(since.At, since.Ns)
+		first, seen := ev.samples.times.firstAfter(since.At, since.Ns)
 		if !normal || !seen {
 			return 0, 0, false
 		}
 		at = max(at, first)
-		if last, seen := ev.samples.times.first(until.At, until.Ns); seen && !until.At.IsZero() {
+		if last, seen := ev.samples.times.firstAfter(until.At, until.Ns); seen && !until.At.IsZero() {
 			bad = max(bad, last-1)
 		}
 	}
@@ -258,10 +258,10 @@ func (ev *evidence) clockBack(s *story) (at, bad int64, ok bool) {
 
 // culpritHealthy says whether everything that a story names is at or below the
 // rule again; known is false where something was not measured.
-func (ev *evidence) culpritHealthy(s *story, res peer.Result) (healthy, known bool) {
+func (ev *evidence) culpritHealthy(s *incidentState, res peer.Result) (healthy, known bool) {
 	if s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 {
-		suspect := slices.ContainsFunc(res.Groups, func(g peer.Group) bool { return (g.Suspect || g.Crowded) && s.touches(g.Ranks...) }) ||
-			slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool { return p.Suspect && s.touches(p.From, p.To) })
+		suspect := slices.ContainsFunc(res.Groups, func(g peer.Group) bool { return (g.Suspect || g.Crowded) && s.namesAnyRank(g.Ranks...) }) ||
+			slices.ContainsFunc(res.Pairs, func(p peer.Pair) bool { return p.Suspect && s.namesAnyRank(p.From, p.To) })
 		return !suspect, res.Missing == 0
 	}
 	for _, d := range s.Verdict.Devices {
@@ -289,12 +289,12 @@ func (ev *evidence) suspectRatio() float64 {
 
 // concerned says that a validation that nobody's incident asked for tested
 // something that a story names, since its onset.
-func (ev *evidence) concerned(s *story, v falcon.Validation) bool {
+func (ev *evidence) concerned(s *incidentState, v falcon.Validation) bool {
 	if v.Iteration <= s.OnsetIteration { // the boundary lies before that iteration
 		return false
 	}
 	return slices.ContainsFunc(v.GEMM, func(g falcon.GEMMResult) bool { return slices.Contains(s.Verdict.Devices, g.Device) }) ||
-		s.Verdict.Cause == falcon.CauseNetwork && slices.ContainsFunc(v.Links, func(l falcon.LinkResult) bool { return s.touches(l.From) && s.touches(l.To) })
+		s.Verdict.Cause == falcon.CauseNetwork && slices.ContainsFunc(v.Links, func(l falcon.LinkResult) bool { return s.namesAnyRank(l.From) && s.namesAnyRank(l.To) })
 }
 
 // linkLeast is the share of the slowdown that the slowest groups or links must

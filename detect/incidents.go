@@ -10,50 +10,88 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// story is one incident with what the machine still has to do about it.
-type story struct {
-	falcon.Incident // ID empty: not told yet
+// incidentState is one incident with what the machine still has to do about it.
+type incidentState struct {
+	falcon.Incident // ID empty: not reported yet
 
 	beforeMs float64 // level right before the onset, 0 = unknown
 	floorMs  float64 // level that other incidents and their actions leave, 0 = none did at the onset
-	after    uint64  // only windows with a greater id were asked for after the onset
-	tries    int
-	notUntil int64 // iteration before which no further window is asked for
 
-	accused  []falcon.Rank // by the window before
-	timing   *peer.Result  // what the verdict was given on, to judge again when counters come
-	judgedAt time.Time
-	rejudged int
+	search  searchState
+	basis   verdictBasis
+	tests   testState
+	burst   burstState
+	move    moveState
+	actions actionState
+	relief  reliefState
+}
 
-	tests   *cause.Tests  // newest active tests, nil = none
-	tested  bool          // a validation was completed
-	asks    int           // validations asked for
-	askFrom int64         // iteration before which no further one is
-	grew    int64         // onset that made its links worse and is to be told apart by a test, 0 = none
-	only    []falcon.Link // of the tested links of its groups, those that are its own; nil = all
+// newIncident is an incident for which no window up to the given one was asked for.
+func newIncident(inc falcon.Incident, window uint64) *incidentState {
+	return &incidentState{Incident: inc, search: searchState{after: window}, actions: actionState{inForce: map[falcon.Rung]bool{}}}
+}
 
-	burstAt int64  // onset of the newest burst of an intermittent slowdown, 0 = it is none
-	between bool   // that burst is over
-	recurs  string // what makes it intermittent, for its evidence
+// searchState is how far the search for a culprit is.
+type searchState struct {
+	after     uint64 // only windows with a greater id were asked for after the onset
+	tries     int
+	notBefore int64         // iteration from which a further window may be asked for
+	accused   []falcon.Rank // by the window before
+}
 
-	moved     bool         // a placement gave its culprits other work than when they were named
-	reference *peer.Result // displaced: what "worse" is told against while timing is nil
-	line      line         // displaced: how its links are watched
-	backAt    int64        // iteration from which the ranks are where they were, and the iteration time shows it again
+// verdictBasis is the window that a verdict was given on, to judge again when
+// counters come.
+type verdictBasis struct {
+	timing  *peer.Result
+	at      time.Time
+	repeats int
+}
 
-	inForce   map[falcon.Rung]bool // actions that hold
-	since     int64                // first iteration of the newest action
-	watched   bool                 // relief can't be seen in the iteration time
-	hidden    bool                 // it never showed in the iteration time
-	blind     bool                 // its healthy iteration time is of another job epoch
-	asked     int64                // iteration of the newest window that watched it
-	urgent    bool                 // the counters or the pace say to look early
-	check     bool                 // the job got faster: look at the culprit once
-	faster    int64                // where it got faster
-	streak    int                  // healthy windows running
-	healthyAt int64                // iteration of the first of them
-	badAt     int64                // iteration of the last window that was not
-	silent    silence              // of a node that it names
+// testState is which tests an incident asked for, and what they brought.
+type testState struct {
+	results   *cause.Tests  // newest, nil = none
+	done      bool          // a validation was completed
+	asks      int           // validations asked for
+	notBefore int64         // iteration from which a further one may be asked for
+	grewAt    int64         // onset that made its links worse, to be attributed by a test; 0 = none
+	ownLinks  []falcon.Link // of the tested links of its groups, those that are its own; nil = all
+}
+
+// burstState is of an intermittent slowdown.
+type burstState struct {
+	onset    int64  // of the newest burst, 0 = the slowdown is not intermittent
+	paused   bool   // that burst is over
+	evidence string // what makes it intermittent
+}
+
+// moveState is of an incident whose culprits a placement gave other work than
+// when they were named.
+type moveState struct {
+	done      bool
+	reference *peer.Result // a later window is compared with it while the verdict has no basis
+	links     linkRelief   // how its links are watched
+	backAt    int64        // iteration from which the ranks are back in their places, and the iteration time shows the fault again
+}
+
+// actionState is what is done about an incident.
+type actionState struct {
+	inForce map[falcon.Rung]bool
+	since   int64 // first iteration of the newest action
+}
+
+// reliefState is what is known about whether the fault is over.
+type reliefState struct {
+	byWindows  bool        // the iteration time can't show it: windows must
+	hidden     bool        // the fault never showed in the iteration time
+	blind      bool        // its healthy iteration time is of another job epoch
+	lastWindow int64       // iteration of the newest window
+	urgent     bool        // the counters or the iteration time suggest an early window
+	check      bool        // the job got faster: profile the culprit once
+	fasterAt   int64       // where it got faster
+	streak     int         // consecutive healthy windows
+	healthyAt  int64       // iteration of the first of them
+	badAt      int64       // iteration of the last window that was not healthy
+	silent     nodeSilence // of a node that the incident names
 }
 
 // incidentSet is the incidents known, in order of their onset.
@@ -62,90 +100,92 @@ type incidentSet struct {
 	clock  *clock
 	out    *output
 	job    *jobState
-	list   []*story
+	list   []*incidentState
 	nextID int
 }
 
-// lines says that the links of a story must be watched as such: it names nothing
+// hasOnlyLinks says that the links of a story must be watched as such: it names nothing
 // else, and a placement changed what they carry.
-func (s *story) lines() bool {
-	return s.moved && s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 && len(s.Verdict.Links) > 0
+func (s *incidentState) hasOnlyLinks() bool {
+	return s.move.done && s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 && len(s.Verdict.Links) > 0
 }
 
-// displaced says that a story's culprits do other work than when they were
+// markDisplaced says that a story's culprits do other work than when they were
 // named: the iteration time tells nothing of them while that lasts.
-func (s *story) displaced() {
-	s.moved, s.streak, s.line = true, 0, line{}
-	s.watched = s.watched || s.located()
+func (s *incidentState) markDisplaced() {
+	s.move.done, s.relief.streak, s.move.links = true, 0, linkRelief{}
+	s.relief.byWindows = s.relief.byWindows || s.isLocated()
 }
 
-// compared is the window that "worse" is told against.
-func (s *story) compared() *peer.Result {
-	if s.timing == nil {
-		return s.reference
+// comparedWindow is the window that "worse" is told against.
+func (s *incidentState) comparedWindow() *peer.Result {
+	if s.basis.timing == nil {
+		return s.move.reference
 	}
-	return s.timing
+	return s.basis.timing
 }
 
-// hush is the beginning of a silence: looks from before it and after it are not
+// pauseRelief is the beginning of a silence: looks from before it and after it are not
 // looks running.
-func (s *story) hush(now time.Time) {
-	s.silent, s.streak = silence{since: now, later: s.check}, 0
-	s.check, s.urgent = false, false
+func (s *incidentState) pauseRelief(now time.Time) {
+	s.relief.silent, s.relief.streak = nodeSilence{since: now, later: s.relief.check}, 0
+	s.relief.check, s.relief.urgent = false, false
 }
 
-// heard is its end. A look that was put off is due; that no test could be had
+// resumeRelief is its end. A look that was put off is due; that no test could be had
 // meanwhile says nothing.
-func (s *story) heard() {
-	s.check, s.silent = s.silent.later, silence{}
-	s.line.barred, s.line.refusals, s.line.looks = "", 0, 0
+func (s *incidentState) resumeRelief() {
+	s.relief.check, s.relief.silent = s.relief.silent.later, nodeSilence{}
+	s.move.links.barred, s.move.links.refusals, s.move.links.looks = "", 0, 0
 }
 
-func (s *story) name() string {
+func (s *incidentState) subject() string {
 	if s.ID == "" {
 		return "The job is"
 	}
 	return s.ID + ": the job is"
 }
 
-// located says that somebody or something was named.
-func (s *story) located() bool {
+// isLocated says that somebody or something was named.
+func (s *incidentState) isLocated() bool {
 	return s.State == falcon.IncidentLocated && len(s.Verdict.Devices)+len(s.Verdict.Links)+len(s.Verdict.Ranks) > 0
 }
 
-// judged says that the verdict stands, even if it names nobody.
-func (s *story) judged() bool { return s.State != falcon.IncidentVerified }
+// hasVerdict says that the verdict stands, even if it names nobody.
+func (s *incidentState) hasVerdict() bool { return s.State != falcon.IncidentVerified }
 
-// puzzling says that the verdict names nobody and no cause: worth another try
+// isUnexplained says that the verdict names nobody and no cause: worth another try
 // while the fault lasts.
-func (s *story) puzzling() bool {
-	return s.State == falcon.IncidentLocated && s.Verdict.Cause == falcon.CauseUnknown && !s.located()
+func (s *incidentState) isUnexplained() bool {
+	return s.State == falcon.IncidentLocated && s.Verdict.Cause == falcon.CauseUnknown && !s.isLocated()
 }
 
-// watching says that relief must be looked for on the culprit itself.
-func (s *story) watching() bool {
-	return s.Open() && s.located() && (s.watched || len(s.inForce) > 0)
+// reliefByWindows says that relief must be looked for on the culprit itself.
+func (s *incidentState) reliefByWindows() bool {
+	return s.Open() && s.isLocated() && (s.relief.byWindows || len(s.actions.inForce) > 0)
 }
 
-// has says that a cause is among those of the verdict.
-func (s *story) has(c falcon.Cause) bool {
+// hasCause says that a cause is among those of the verdict.
+func (s *incidentState) hasCause(c falcon.Cause) bool {
 	return s.Verdict.Cause == c || slices.Contains(s.Verdict.Also, c)
 }
 
-// restart forgets what a new job epoch makes meaningless.
-func (s *story) restart() {
-	s.streak, s.asked, s.badAt, s.healthyAt, s.since = 0, 0, falcon.NoIteration, falcon.NoIteration, 0
-	s.tests, s.tested, s.asks, s.askFrom = nil, false, 0, 0
-	s.watched, s.timing, s.check, s.urgent, s.notUntil = true, nil, false, false, 0
+// resetEpoch forgets what a new job epoch makes meaningless.
+func (s *incidentState) resetEpoch() {
+	r := &s.relief
+	r.streak, r.lastWindow, r.badAt, r.healthyAt, s.actions.since = 0, 0, falcon.NoIteration, falcon.NoIteration, 0
+	r.byWindows, r.check, r.urgent = true, false, false
+	s.tests.results, s.tests.done, s.tests.asks, s.tests.notBefore = nil, false, 0, 0
+	s.basis.timing, s.search.notBefore = nil, 0
 }
 
-// touches says that a rank belongs to the story.
-func (s *story) touches(ranks ...falcon.Rank) bool {
+// namesAnyRank says that a rank belongs to the story.
+func (s *incidentState) namesAnyRank(ranks ...falcon.Rank) bool {
 	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(s.Verdict.Ranks, r) })
 }
 
-func (n *incidentSet) remove(s *story) {
-	n.list = slices.DeleteFunc(n.list, func(o *story) bool { return o == s })
+func (n *incidentSet) removeIncident(s *incidentState) {
+	n.list = slices.DeleteFunc(n.list, func(o *incidentState) bool { return o == s })
 }
 
 // replace derives the ranks of open incidents through the present placement.
@@ -163,16 +203,16 @@ func (n *incidentSet) updateRanks() {
 		slices.Sort(ranks)
 		if !slices.Equal(ranks, s.Verdict.Ranks) {
 			s.Verdict.Ranks = ranks
-			n.out.update(s)
+			n.out.updateIncident(s)
 		}
 	}
 }
 
 // carry takes a story to the new placement: what compares ranks with what they
 // were before is forgotten, the culprits stay.
-func (n *incidentSet) displace(s *story, was falcon.Placement, window uint64) {
-	s.accused, s.timing, s.reference, s.after = nil, nil, nil, window
-	s.displaced()
+func (n *incidentSet) displace(s *incidentState, was falcon.Placement, window uint64) {
+	s.search.accused, s.basis.timing, s.move.reference, s.search.after = nil, nil, nil, window
+	s.markDisplaced()
 	if len(s.Verdict.Devices) > 0 || !s.Open() {
 		return
 	}
@@ -188,7 +228,7 @@ func (n *incidentSet) displace(s *story, was falcon.Placement, window uint64) {
 	if len(ranks) > 0 && !slices.Equal(ranks, s.Verdict.Ranks) {
 		s.Verdict.Ranks = ranks
 		if s.ID != "" {
-			n.out.update(s)
+			n.out.updateIncident(s)
 		}
 	}
 }
@@ -196,25 +236,25 @@ func (n *incidentSet) displace(s *story, was falcon.Placement, window uint64) {
 // ended is a window that is given up without being judged.
 func (n *incidentSet) endChecks() {
 	for _, s := range n.list {
-		s.check = false
+		s.relief.check = false
 	}
 }
 
 // away says that a placement other than the job's own holds.
 func (n *incidentSet) placementInForce() bool {
-	return slices.ContainsFunc(n.list, func(s *story) bool { return s.inForce[falcon.RungS3] })
+	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.actions.inForce[falcon.RungS3] })
 }
 
 // tell gives a story its id and hands it out.
-func (n *incidentSet) publish(s *story) {
+func (n *incidentSet) publish(s *incidentState) {
 	s.ID = fmt.Sprintf("INC-%04d", n.nextID)
 	n.nextID++
-	n.out.update(s)
+	n.out.updateIncident(s)
 }
 
 // openStories are those whose fault lasts, told or not.
-func (n *incidentSet) open() []*story {
-	var out []*story
+func (n *incidentSet) openIncidents() []*incidentState {
+	var out []*incidentState
 	for _, s := range n.list {
 		if s.Open() {
 			out = append(out, s)
@@ -226,7 +266,7 @@ func (n *incidentSet) open() []*story {
 // namedLinks are the links of open incidents.
 func (n *incidentSet) namedLinks() map[falcon.Link]bool {
 	out := map[falcon.Link]bool{}
-	for _, s := range n.open() {
+	for _, s := range n.openIncidents() {
 		for _, l := range s.Verdict.Links {
 			out[l] = true
 		}
@@ -237,24 +277,24 @@ func (n *incidentSet) namedLinks() map[falcon.Link]bool {
 // recently says that an incident was relieved around iteration at, so that the
 // job is faster because of it.
 func (n *incidentSet) relievedNear(at int64) bool {
-	return slices.ContainsFunc(n.list, func(s *story) bool {
+	return slices.ContainsFunc(n.list, func(s *incidentState) bool {
 		return s.State == falcon.IncidentRelieved && at-s.RelievedIteration <= 2*n.cfg.MergeWithin
 	})
 }
 
 // hurry makes watched culprits due earlier, as something changed.
 func (n *incidentSet) expediteAll() {
-	for _, s := range n.open() {
-		s.urgent = s.urgent || s.watching()
+	for _, s := range n.openIncidents() {
+		s.relief.urgent = s.relief.urgent || s.reliefByWindows()
 	}
 }
 
 // waits says that a story's relief is put off, as a node of its own is silent.
-func (n *incidentSet) awaitsNodes(s *story) bool {
-	return !s.silent.since.IsZero() && n.clock.now.Sub(s.silent.since) < silentMost
+func (n *incidentSet) awaitsNodes(s *incidentState) bool {
+	return !s.relief.silent.since.IsZero() && n.clock.now.Sub(s.relief.silent.since) < silentMost
 }
 
 // named says that an open incident names the rank.
 func (n *incidentSet) namesRank(r falcon.Rank) bool {
-	return slices.ContainsFunc(n.list, func(s *story) bool { return s.Open() && s.located() && s.touches(r) })
+	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() && s.isLocated() && s.namesAnyRank(r) })
 }

@@ -15,7 +15,7 @@ type jobState struct {
 }
 
 // holds says that a story names the device of a rank, or knows no devices.
-func (j *jobState) namesDeviceOf(s *story, r falcon.Rank) bool {
+func (j *jobState) namesDeviceOf(s *incidentState, r falcon.Rank) bool {
 	return len(s.Verdict.Devices) == 0 || int(r) < len(j.desc.Placement) && slices.Contains(s.Verdict.Devices, j.desc.Placement[r])
 }
 
@@ -27,9 +27,9 @@ func (j *jobState) ranksByNode() map[falcon.Node][]falcon.Rank {
 	return out
 }
 
-// across is a rank on each of two nodes, on the first device of both: those
+// rankAcross is a rank on each of two nodes, on the first device of both: those
 // share a rail.
-func (j *jobState) across(at map[falcon.Node][]falcon.Rank, a, b falcon.Node) ([2]falcon.Rank, bool) {
+func (j *jobState) rankAcross(at map[falcon.Node][]falcon.Rank, a, b falcon.Node) ([2]falcon.Rank, bool) {
 	first := func(n falcon.Node) (out falcon.Rank) {
 		out = -1
 		for _, r := range at[n] {
@@ -45,13 +45,13 @@ func (j *jobState) across(at map[falcon.Node][]falcon.Rank, a, b falcon.Node) ([
 
 // linksExplain says that an incident's links make a group slow: its ring goes
 // over one of them.
-func (j *jobState) crossesLinkOf(o *story, g *peer.Group) bool {
+func (j *jobState) crossesLinkOf(o *incidentState, g *peer.Group) bool {
 	return slices.ContainsFunc(j.ringLinks(*g), func(l falcon.Link) bool { return slices.Contains(o.Verdict.Links, l) })
 }
 
 // throttled are the replicas whose pipeline goes over a link of an incident:
 // the lesser delays of their other pairs follow from it.
-func (j *jobState) throttledReplicas(o *story, res *peer.Result) map[int]bool {
+func (j *jobState) throttledReplicas(o *incidentState, res *peer.Result) map[int]bool {
 	out := map[int]bool{}
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
@@ -65,7 +65,7 @@ func (j *jobState) throttledReplicas(o *story, res *peer.Result) map[int]bool {
 // ringLinks are the links that a group's ring goes over, each once.
 func (j *jobState) ringLinks(g peer.Group) []falcon.Link {
 	var out []falcon.Link
-	ring := j.ringOf(g)
+	ring := j.ringOrder(g)
 	for i := range ring {
 		if l, ok := j.linkBetween(ring[i], ring[(i+1)%len(ring)]); ok && !slices.Contains(out, l) {
 			out = append(out, l)
@@ -85,7 +85,7 @@ func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
 
 // names says that a story is about a node: a device on it, a link that ends at
 // it, or, where it knows neither, a rank on it.
-func (j *jobState) namesNode(s *story, n falcon.Node) bool {
+func (j *jobState) namesNode(s *incidentState, n falcon.Node) bool {
 	if len(s.Verdict.Devices)+len(s.Verdict.Links) > 0 {
 		return slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool { return d.Node() == n }) ||
 			slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool { return l.A == n || l.B == n })
@@ -105,9 +105,9 @@ func (j *jobState) addLink(links map[falcon.Link]bool, a, b falcon.Rank) {
 	}
 }
 
-// ringOf orders a group's members by their rank in the communicator, which is
+// ringOrder orders a group's members by their rank in the communicator, which is
 // the order of its ring.
-func (j *jobState) ringOf(g peer.Group) []falcon.Rank {
+func (j *jobState) ringOrder(g peer.Group) []falcon.Rank {
 	place := func(r falcon.Rank) int {
 		for _, c := range j.desc.Comms[r] {
 			if c.ID == g.Comm {
@@ -161,7 +161,7 @@ func (j *Job) nodes() []falcon.Node {
 	return out
 }
 
-func sum(v []int32) (total int64) {
+func sumCounts(v []int32) (total int64) {
 	for _, x := range v {
 		total += int64(x)
 	}

@@ -35,7 +35,7 @@ const (
 
 // linkSpeeds lists the links between nodes of the job that were judged lately,
 // slow ones first.
-func (y *linkLog) speeds() []falcon.LinkSpeed {
+func (y *linkLog) linkSpeeds() []falcon.LinkSpeed {
 	nodes := map[falcon.Node]bool{}
 	for _, d := range y.job.desc.Placement {
 		nodes[d.Node()] = true
@@ -60,13 +60,13 @@ func (y *linkLog) addTests(v falcon.Validation) {
 		if l.A == l.B || l.A == "" {
 			continue
 		}
-		t, ok := testOf(v.Links, l)
+		t, ok := summarizeTests(v.Links, l)
 		switch {
 		case !ok || math.IsInf(t.ratio, 0):
 		case t.slow:
-			y.add(l, linkSeen{t.ratio, y.clock.now, true})
+			y.addJudgement(l, linkSeen{t.ratio, y.clock.now, true})
 		default:
-			y.add(l, linkSeen{1, y.clock.now, true})
+			y.addJudgement(l, linkSeen{1, y.clock.now, true})
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (y *linkLog) addTransfers(res *peer.Result) {
 	}
 	for l, ratio := range ratios {
 		if old := y.seen[l]; !old.tested || y.clock.now.Sub(old.at) > linkFor || ratio > 1 && old.ratio == 1 {
-			y.add(l, linkSeen{ratio, y.clock.now, false})
+			y.addJudgement(l, linkSeen{ratio, y.clock.now, false})
 		}
 	}
 	for i := range res.Groups {
@@ -99,13 +99,13 @@ func (y *linkLog) addTransfers(res *peer.Result) {
 		}
 		for _, l := range y.job.ringLinks(*g) {
 			if old := y.seen[l]; named[l] && (!old.tested || old.ratio == 1) { // tested before it got slow
-				y.add(l, linkSeen{max(g.Ratio, 1), y.clock.now, false})
+				y.addJudgement(l, linkSeen{max(g.Ratio, 1), y.clock.now, false})
 			}
 		}
 	}
 }
 
-func (y *linkLog) add(l falcon.Link, seen linkSeen) {
+func (y *linkLog) addJudgement(l falcon.Link, seen linkSeen) {
 	if y.seen == nil {
 		y.seen = map[falcon.Link]linkSeen{}
 	}
@@ -123,10 +123,10 @@ func (y *linkLog) add(l falcon.Link, seen linkSeen) {
 }
 
 // healLinks remembers that a relieved incident's links are healthy.
-func (y *linkLog) markHealthy(s *story) {
+func (y *linkLog) markHealthy(s *incidentState) {
 	for _, l := range s.Verdict.Links {
 		if _, known := y.seen[l]; known {
-			y.add(l, linkSeen{1, y.clock.now, false})
+			y.addJudgement(l, linkSeen{1, y.clock.now, false})
 		}
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// line is how the links of a displaced incident are watched: a placement took
+// linkRelief is how the links of a displaced incident are watched: a placement took
 // the traffic that accused them to other links.
-type line struct {
+type linkRelief struct {
 	shown  []falcon.Link // those that transfers showed slow at their new place: transfers can clear them too
 	gap    int64         // iterations from one test to the next
 	testAt int64         // iteration before which none is asked for
@@ -49,48 +49,48 @@ const (
 )
 
 // watchLines judges a displaced story's links by a window.
-func (lw *linkWatch) judgeWindow(s *story, w *window, res *peer.Result) {
-	faster := s.check && len(s.inForce) == 0
-	s.urgent, s.check = false, false
+func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) {
+	faster := s.relief.check && len(s.actions.inForce) == 0
+	s.relief.urgent, s.relief.check = false, false
 	if res.Missing > 0 {
 		return
 	}
 	worst := proven
 	for _, l := range s.Verdict.Links {
-		worst = worse(worst, lw.trafficSign(s, l, res))
+		worst = isWorse(worst, lw.trafficSign(s, l, res))
 	}
 	switch worst {
 	case unseen:
 		return
 	case slow:
-		s.streak, s.badAt, s.line.looks = 0, w.iteration, 0
+		s.relief.streak, s.relief.badAt, s.move.links.looks = 0, w.iteration, 0
 		return
 	case quiet, proven:
 	}
 	if faster && worst == proven {
-		lw.relief.relieve(s, s.faster, "the job got faster and transfers over it take as long as their class's")
+		lw.relief.relieve(s, s.relief.fasterAt, "the job got faster and transfers over it take as long as their class's")
 		return
 	}
-	if s.streak == 0 {
-		s.healthyAt = w.iteration + 1
+	if s.relief.streak == 0 {
+		s.relief.healthyAt = w.iteration + 1
 	}
-	s.streak++
-	if s.line.refusals > 0 {
-		s.line.looks++
+	s.relief.streak++
+	if s.move.links.refusals > 0 {
+		s.move.links.looks++
 	}
 	switch {
-	case s.streak < lw.cfg.Relief.Streak:
+	case s.relief.streak < lw.cfg.Relief.Streak:
 	case worst == proven:
-		lw.relief.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("transfers over %s took as long as their class's in %d profiles running", culprits(s.Verdict), s.streak))
-	case s.line.refusals >= barredLeast && s.line.looks >= quietLooks && lw.portsAtRest(s):
-		lw.relief.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf(
-			"the ports at the ends of %s were at rest in %d looks running, while it carried little; no test confirms it (%s)", culprits(s.Verdict), s.line.looks, s.line.barred))
+		lw.relief.relieve(s, max(s.relief.healthyAt, s.relief.badAt+1), fmt.Sprintf("transfers over %s took as long as their class's in %d profiles running", culpritNames(s.Verdict), s.relief.streak))
+	case s.move.links.refusals >= barredLeast && s.move.links.looks >= quietLooks && lw.portsAtRest(s):
+		lw.relief.relieve(s, max(s.relief.healthyAt, s.relief.badAt+1), fmt.Sprintf(
+			"the ports at the ends of %s were at rest in %d looks running, while it carried little; no test confirms it (%s)", culpritNames(s.Verdict), s.move.links.looks, s.move.links.barred))
 	}
 }
 
-// worse is the sign of a story whose links have two: one slow link is enough,
+// isWorse is the sign of a story whose links have two: one slow link is enough,
 // and one that is not proven.
-func worse(a, b sign) sign {
+func isWorse(a, b sign) sign {
 	switch {
 	case a == slow || b == slow:
 		return slow
@@ -104,18 +104,18 @@ func worse(a, b sign) sign {
 
 // signOf is what a window says about a link at its present use: the transfers of
 // the rings that go over it, else those of pairs, else the ports at its ends.
-func (lw *linkWatch) trafficSign(s *story, l falcon.Link, res *peer.Result) sign {
+func (lw *linkWatch) trafficSign(s *incidentState, l falcon.Link, res *peer.Result) sign {
 	if in := lw.ringSign(l, res); in != unseen {
 		return in
 	}
 	pairs := lw.pairSign(l, res)
 	if pairs == slow {
-		if !slices.Contains(s.line.shown, l) {
-			s.line.shown = append(s.line.shown, l)
+		if !slices.Contains(s.move.links.shown, l) {
+			s.move.links.shown = append(s.move.links.shown, l)
 		}
 		return slow
 	}
-	if pairs == proven && slices.Contains(s.line.shown, l) {
+	if pairs == proven && slices.Contains(s.move.links.shown, l) {
 		return proven
 	}
 	if hot, known := lw.countersHot(l); known && hot {
@@ -167,7 +167,7 @@ func (lw *linkWatch) pairSign(l falcon.Link, res *peer.Result) sign {
 // that another open incident's link shares tells nothing.
 func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 	for _, n := range []falcon.Node{l.A, l.B} {
-		for _, o := range lw.incidents.open() {
+		for _, o := range lw.incidents.openIncidents() {
 			for _, other := range o.Verdict.Links {
 				if other != l && (other.A == n || other.B == n) {
 					return false, false
@@ -185,7 +185,7 @@ func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 
 // portsAtRest says that the ports at the ends of all of a story's links are
 // known and see no congestion.
-func (lw *linkWatch) portsAtRest(s *story) bool {
+func (lw *linkWatch) portsAtRest(s *incidentState) bool {
 	return !slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool {
 		hot, known := lw.countersHot(l)
 		return hot || !known
@@ -195,29 +195,29 @@ func (lw *linkWatch) portsAtRest(s *story) bool {
 // askLine asks for a test of a link that has looked at rest for long enough, one
 // story at a time. It says whether it did.
 func (lw *linkWatch) requestTest(at int64) bool {
-	if lw.tests.waiting() || lw.baseline.settling(at) {
+	if lw.tests.waiting() || lw.baseline.isSettling(at) {
 		return false
 	}
 	for _, s := range lw.incidents.list {
-		if !s.Open() || !s.lines() || s.streak < lw.cfg.Relief.Streak || at < s.line.testAt || lw.incidents.awaitsNodes(s) {
+		if !s.Open() || !s.hasOnlyLinks() || s.relief.streak < lw.cfg.Relief.Streak || at < s.move.links.testAt || lw.incidents.awaitsNodes(s) {
 			continue
 		}
 		if len(lw.samples.silentNodes()) > 0 {
 			return false // it would be refused
 		}
 		ask := lw.testFor(s)
-		s.line.gap = min(max(2*s.line.gap, testGap), testMost)
-		s.line.testAt = at + s.line.gap
+		s.move.links.gap = min(max(2*s.move.links.gap, testGap), testMost)
+		s.move.links.testAt = at + s.move.links.gap
 		if lw.cfg.Validate.Tries < 0 {
-			s.line.barred, s.line.refusals = "tests are switched off", barredLeast
+			s.move.links.barred, s.move.links.refusals = "tests are switched off", barredLeast
 			continue
 		}
 		if len(ask.Pairs) == 0 {
-			s.line.barred, s.line.refusals = "no ranks are at both of its ends", barredLeast
+			s.move.links.barred, s.move.links.refusals = "no ranks are at both of its ends", barredLeast
 			continue
 		}
-		s.line.asked = true
-		lw.tests.pending = &asking{s.ID, lw.clock.now}
+		s.move.links.asked = true
+		lw.tests.pending = &pendingAsk{s.ID, lw.clock.now}
 		lw.out.ready.Asks = append(lw.out.ready.Asks, ask)
 		return true
 	}
@@ -226,17 +226,17 @@ func (lw *linkWatch) requestTest(at int64) bool {
 
 // lineTest asks for a story's links and for enough others of their class for a
 // median that the slow ones don't move.
-func (lw *linkWatch) testFor(s *story) falcon.ValidationAsk {
-	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culprits(s.Verdict), s.healthyAt)}
+func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
+	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culpritNames(s.Verdict), s.relief.healthyAt)}
 	at := lw.job.ranksByNode()
 	avoid := map[falcon.Link]bool{}
-	for _, o := range lw.incidents.open() {
+	for _, o := range lw.incidents.openIncidents() {
 		for _, l := range o.Verdict.Links {
 			avoid[l] = true
 		}
 	}
 	for _, l := range s.Verdict.Links {
-		if p, ok := lw.job.across(at, l.A, l.B); ok {
+		if p, ok := lw.job.rankAcross(at, l.A, l.B); ok {
 			ask.Pairs = append(ask.Pairs, p)
 		}
 	}
@@ -247,7 +247,7 @@ func (lw *linkWatch) testFor(s *story) falcon.ValidationAsk {
 	nodes, need := lw.job.desc.nodes(), min(2*len(ask.Pairs)+askClass, askPairs)
 	for i, a := range nodes {
 		for _, b := range nodes[i+1:] {
-			if p, ok := lw.job.across(at, a, b); ok && len(ask.Pairs) < need && !avoid[falcon.NewLink(a, b)] {
+			if p, ok := lw.job.rankAcross(at, a, b); ok && len(ask.Pairs) < need && !avoid[falcon.NewLink(a, b)] {
 				ask.Pairs = append(ask.Pairs, p)
 			}
 		}
@@ -258,15 +258,15 @@ func (lw *linkWatch) testFor(s *story) falcon.ValidationAsk {
 // lineTested takes in a test of a displaced story's links. It proves nothing
 // about who slowed the job, so the verdict stays as it is. It says whether the
 // test was about them.
-func (lw *linkWatch) judgeTest(s *story, v falcon.Validation) bool {
-	if !s.lines() || v.Ask.Incident != "" && !s.line.asked {
+func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
+	if !s.hasOnlyLinks() || v.Ask.Incident != "" && !s.move.links.asked {
 		return false
 	}
-	at := lw.samples.slowest.last()
+	at := lw.samples.slowest.lastIteration()
 	ratio, slowest, judged := 0.0, falcon.Link{}, 0
 	isSlow := false
 	for _, l := range s.Verdict.Links {
-		t, ok := testOf(v.Links, l)
+		t, ok := summarizeTests(v.Links, l)
 		if !ok {
 			continue
 		}
@@ -279,20 +279,20 @@ func (lw *linkWatch) judgeTest(s *story, v falcon.Validation) bool {
 		}
 	}
 	if v.Ask.Incident != "" {
-		s.line.asked = false
+		s.move.links.asked = false
 	} else if judged == 0 {
 		return false
 	}
 	switch {
 	case isSlow:
-		s.streak, s.badAt = 0, at
-		s.line.barred, s.line.refusals, s.line.looks = "", 0, 0
-		lw.out.note(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.line.gap)
-	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.streak >= lw.cfg.Relief.Streak || v.Ask.Incident == ""):
-		if s.streak == 0 || !lw.portsAtRest(s) { // looks that see nothing don't say since when
-			s.healthyAt = at
+		s.relief.streak, s.relief.badAt = 0, at
+		s.move.links.barred, s.move.links.refusals, s.move.links.looks = "", 0, 0
+		lw.out.addNote(at, "relief", "%s: %s still takes %.2f x the median of its class; another test in %d iterations at the earliest", s.ID, slowest, ratio, s.move.links.gap)
+	case judged == len(s.Verdict.Links) && v.State == falcon.ValidationDone && (s.relief.streak >= lw.cfg.Relief.Streak || v.Ask.Incident == ""):
+		if s.relief.streak == 0 || !lw.portsAtRest(s) { // looks that see nothing don't say since when
+			s.relief.healthyAt = at
 		}
-		lw.relief.relieve(s, max(s.healthyAt, s.badAt+1), fmt.Sprintf("%s takes %.2f x the median of its class in a test", culprits(s.Verdict), ratio))
+		lw.relief.relieve(s, max(s.relief.healthyAt, s.relief.badAt+1), fmt.Sprintf("%s takes %.2f x the median of its class in a test", culpritNames(s.Verdict), ratio))
 	default:
 		lw.recordRefusal(s, v, at)
 	}
@@ -301,25 +301,25 @@ func (lw *linkWatch) judgeTest(s *story, v falcon.Validation) bool {
 
 // bar notes a test that brought nothing. The first of them may be for a moment
 // only, such as that of an agent between two connections, and is soon repeated.
-func (lw *linkWatch) recordRefusal(s *story, v falcon.Validation, at int64) {
-	s.line.refusals++
-	if s.line.barred = v.Reason; s.line.barred == "" {
-		s.line.barred = "a test could not judge it"
+func (lw *linkWatch) recordRefusal(s *incidentState, v falcon.Validation, at int64) {
+	s.move.links.refusals++
+	if s.move.links.barred = v.Reason; s.move.links.barred == "" {
+		s.move.links.barred = "a test could not judge it"
 	}
-	if s.line.refusals < barredLeast {
-		s.line.testAt = min(s.line.testAt, at+testGap)
+	if s.move.links.refusals < barredLeast {
+		s.move.links.testAt = min(s.move.links.testAt, at+testGap)
 	}
 }
 
-// tested is what exchanges over one node pair showed.
-type tested struct {
+// testSummary is what exchanges over one node pair showed.
+type testSummary struct {
 	both  bool    // directions were judged
 	slow  bool    // half of them at least
 	ratio float64 // the greatest
 }
 
-// testOf sums up the judged exchanges over a link, ok false where there is none.
-func testOf(results []falcon.LinkResult, l falcon.Link) (out tested, ok bool) {
+// summarizeTests sums up the judged exchanges over a link, ok false where there is none.
+func summarizeTests(results []falcon.LinkResult, l falcon.Link) (out testSummary, ok bool) {
 	judged, slow, ways := 0, 0, map[falcon.Node]bool{}
 	for _, r := range results {
 		a, b := r.FromDevice.Node(), r.ToDevice.Node()

@@ -31,7 +31,7 @@ type Machine struct {
 	relief    *reliefJudge
 	linkWatch *linkWatch
 
-	throughputTold bool // the job is below its best, and that was told
+	throughputNoted bool // the job is below its best, and that was told
 }
 
 // New returns a machine that knows no job yet.
@@ -84,16 +84,16 @@ func (m *Machine) Step(now time.Time, in Input) {
 	case Culprits:
 		m.culprits.restore(in)
 	}
-	m.plan()
+	m.planWindow()
 }
 
 // Tick lets time pass: a profile window that waits too long is judged with
 // what is there. Call it about once a second.
 func (m *Machine) Tick(now time.Time) {
 	m.clock.now = now
-	m.listen()
+	m.trackSilence()
 	m.checkWindow()
-	m.plan()
+	m.planWindow()
 }
 
 // Ready is what Steps and Ticks since the last Advance led to.
@@ -120,15 +120,15 @@ func (m *Machine) stepJob(j Job) {
 		m.startEpoch(j)
 		return
 	}
-	if before, after := sum(m.job.desc.MicroBatches), sum(j.MicroBatches); before > 0 && after > 0 && before != after {
-		m.settle(m.samples.newest + 1)
+	if before, after := sumCounts(m.job.desc.MicroBatches), sumCounts(j.MicroBatches); before > 0 && after > 0 && before != after {
+		m.settleAround(m.samples.newest + 1)
 		m.baseline.rebase = true
-		m.out.note(m.samples.newest+1, "rebase", "The job now has %d micro-batches an iteration instead of %d: a new baseline follows", after, before)
+		m.out.addNote(m.samples.newest+1, "rebase", "The job now has %d micro-batches an iteration instead of %d: a new baseline follows", after, before)
 	}
 	now := j.Placement
 	j.Placement = m.job.desc.Placement
 	m.job.desc = j
-	m.move(now, m.samples.newest+1)
+	m.adoptPlacement(now, m.samples.newest+1)
 	m.job.desc.Placement = now
 	m.incidents.updateRanks()
 }
@@ -143,12 +143,12 @@ func (m *Machine) startEpoch(j Job) {
 		m.samples.ranks[i] = newSeries(m.cfg)
 		m.samples.ranks[i].heardAt = m.clock.now
 	}
-	m.samples.slowest, m.samples.fold, m.samples.times, m.samples.newest = newSeries(m.cfg), fold{}, times{}, -1
+	m.samples.slowest, m.samples.fold, m.samples.times, m.samples.newest = newSeries(m.cfg), iterationFold{}, iterationTimes{}, -1
 	m.onsets.alarms, m.onsets.lastOnset, m.baseline.settleTo = nil, falcon.NoIteration, 0
 	m.onsets.jitterAt, m.onsets.dipAt, m.rankWatch.unexplained, m.bursts.list = -m.cfg.MergeWithin-1, falcon.NoIteration, nil, nil
-	m.evidence.healthy, m.profile.window, m.profile.learn, m.tests.pending = peer.Healthy{}, nil, learning{due: true}, nil
+	m.evidence.healthy, m.profile.window, m.profile.learn, m.tests.pending = peer.Healthy{}, nil, healthyProfile{due: true}, nil
 	m.rankWatch.steps = peer.NewWatch(j.Layout.World(), m.cfg.Watch.Over, m.cfg.Watch.Steps)
-	m.rankWatch.nextAt, m.throughputTold = 0, false
+	m.rankWatch.nextAt, m.throughputNoted = 0, false
 	m.profile.haveLast, m.profile.shown = false, make([]peer.Rank, j.Layout.World())
 	m.profile.lookAt, m.relief.departures = 0, true
 	if again {
@@ -157,10 +157,10 @@ func (m *Machine) startEpoch(j Job) {
 	for _, s := range m.incidents.list {
 		if again {
 			m.incidents.displace(s, was, m.profile.windowID)
-			delete(s.inForce, falcon.RungS3) // the launcher placed these processes
+			delete(s.actions.inForce, falcon.RungS3) // the launcher placed these processes
 		}
-		s.restart()
-		s.blind = s.blind || again
+		s.resetEpoch()
+		s.relief.blind = s.relief.blind || again
 	}
 	m.incidents.updateRanks()
 }
@@ -181,58 +181,58 @@ func (m *Machine) stepSamples(in Samples) {
 		r.heardAt = m.clock.now
 		ms := s.RunMs()
 		if s.PausedMs > 0 {
-			r.skip(s.Iteration)
+			r.skipIteration(s.Iteration)
 		} else {
 			for _, c := range r.observe(s.Iteration, ms) {
-				m.rankChange(s.Rank, r, c)
+				m.onRankChange(s.Rank, r, c)
 			}
 		}
 		if ms > 0 && !math.IsInf(ms, 0) {
-			m.samples.fold.add(s.Iteration, ms, s.EndNs, s.PausedMs > 0)
+			m.samples.fold.addSample(s.Iteration, ms, s.EndNs, s.PausedMs > 0)
 		}
 	}
-	m.quorum()
-	m.listen()
+	m.checkQuorum()
+	m.trackSilence()
 	for {
-		c, ok := m.samples.fold.done(len(m.samples.ranks), m.samples.newest)
+		c, ok := m.samples.fold.nextComplete(len(m.samples.ranks), m.samples.newest)
 		if !ok {
 			break
 		}
-		m.iterated(c)
+		m.onIteration(c)
 	}
 }
 
-// iterated takes in one iteration of the whole job.
-func (m *Machine) iterated(c cell) {
-	m.samples.times.add(c, m.clock.now)
+// onIteration takes in one iteration of the whole job.
+func (m *Machine) onIteration(c cell) {
+	m.samples.times.addIteration(c, m.clock.now)
 	if m.relief.departures {
 		m.relief.relieveDeparted(c.iteration)
 	}
 	if c.paused {
 		return
 	}
-	learnt, before := m.samples.slowest.tracker.Learning(), m.baseline.ms()
+	learnt, before := m.samples.slowest.tracker.Learning(), m.baseline.currentMs()
 	for _, change := range m.samples.slowest.observe(c.iteration, c.ms) {
-		m.jobChange(change)
+		m.onJobChange(change)
 	}
-	m.baseline.hold(before)
+	m.baseline.holdWhileOpen(before)
 	if learnt && !m.samples.slowest.tracker.Learning() {
 		m.baseline.endWarmUp()
 	}
 	if m.baseline.rebase && c.iteration >= m.baseline.settleTo && !m.samples.slowest.tracker.Learning() {
 		m.baseline.rebase, m.baseline.restoredMs = false, 0
 		m.samples.slowest.tracker.Rebase(0)
-		m.samples.slowest.tracker.Compare(m.samples.level())
-		m.profile.learn = learning{due: true}
-		m.out.note(c.iteration, "rebase", "New baseline %.1f ms", m.samples.slowest.tracker.BaselineMs())
+		m.samples.slowest.tracker.Compare(m.samples.currentLevel())
+		m.profile.learn = healthyProfile{due: true}
+		m.out.addNote(c.iteration, "rebase", "New baseline %.1f ms", m.samples.slowest.tracker.BaselineMs())
 	}
 	if m.baseline.settleTo > 0 && c.iteration == m.baseline.settleTo+levelOver {
-		m.baseline.adopt(c.iteration)
+		m.baseline.adoptLevel(c.iteration)
 	}
-	m.tellLasting(c.iteration)
+	m.publishLasting(c.iteration)
 	m.relief.checkLevel(c.iteration)
 	m.relief.acceptWork(c.iteration)
-	m.throughput(c.iteration)
+	m.checkThroughput(c.iteration)
 	m.relief.closeRelieved(c.iteration)
 }
 
@@ -246,5 +246,5 @@ func (m *Machine) stepReadings(in Readings) {
 	for _, r := range in.NICs {
 		m.evidence.history.AddNIC(m.clock.now, r)
 	}
-	m.rejudge(in)
+	m.judgeAgain(in)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// move takes over a placement that ranks changed to within their job epoch
+// adoptPlacement takes over a placement that ranks changed to within their job epoch
 // (S3). What is known of devices follows them: their pace, the watch of the
 // ranks, open incidents. Series stay with the ranks, and so does the baseline:
 // blocks of ranks change nodes whole, so that every group and pair is within a
@@ -15,7 +15,7 @@ import (
 // iteration takes as long. Where it does not, the level after the settle window
 // tells (settled). Windows that were asked for before an iteration mix both
 // placements and are dropped.
-func (m *Machine) move(now falcon.Placement, before int64) {
+func (m *Machine) adoptPlacement(now falcon.Placement, before int64) {
 	was := m.job.desc.Placement
 	if len(now) != len(m.samples.ranks) || slices.Equal(was, now) {
 		return
@@ -44,36 +44,36 @@ func (m *Machine) move(now falcon.Placement, before int64) {
 	m.incidents.updateRanks()
 }
 
-// swapped takes in that ranks changed devices, or are back on them. The actions
+// placementChanged takes in that ranks changed devices, or are back on them. The actions
 // of before a restart are told again: then the job's description brought the
 // placement already.
-func (m *Machine) swapped(in Acted) {
-	m.move(in.Placement, in.Iteration)
-	m.disown()
+func (m *Machine) placementChanged(in Acted) {
+	m.adoptPlacement(in.Placement, in.Iteration)
+	m.dropOwnOnsets()
 	m.profile.lookAt = in.Iteration + m.cfg.SettleAfter
-	for _, s := range m.incidents.open() {
-		if s.backAt = in.Iteration; !in.Reverted {
-			s.displaced()
+	for _, s := range m.incidents.openIncidents() {
+		if s.move.backAt = in.Iteration; !in.Reverted {
+			s.markDisplaced()
 		}
 	}
 }
 
-// disown drops stories whose onset nobody was told yet and that an action's
+// dropOwnOnsets drops stories whose onset nobody was told yet and that an action's
 // first iterations explain: the action was heard of after they were seen.
-func (m *Machine) disown() {
-	m.incidents.list = slices.DeleteFunc(m.incidents.list, func(s *story) bool {
-		own := s.ID == "" && m.baseline.settling(s.OnsetIteration)
+func (m *Machine) dropOwnOnsets() {
+	m.incidents.list = slices.DeleteFunc(m.incidents.list, func(s *incidentState) bool {
+		own := s.ID == "" && m.baseline.isSettling(s.OnsetIteration)
 		if own {
-			m.out.note(s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)
+			m.out.addNote(s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)
 		}
 		return own
 	})
 }
 
-// refer keeps of a complete window what a displaced story is compared with when
+// keepReference keeps of a complete window what a displaced story is compared with when
 // the job gets slower again.
-func (m *Machine) refer(s *story, w *window, res *peer.Result) {
-	if s.moved && s.located() && s.timing == nil && s.reference == nil && res.Missing == 0 && w.iteration >= s.since {
-		s.reference = res
+func (m *Machine) keepReference(s *incidentState, w *window, res *peer.Result) {
+	if s.move.done && s.isLocated() && s.basis.timing == nil && s.move.reference == nil && res.Missing == 0 && w.iteration >= s.actions.since {
+		s.move.reference = res
 	}
 }

@@ -8,24 +8,24 @@ import (
 	"github.com/failslow/falcon/detect/bocd"
 )
 
-// rankChange collects the verified onsets of single ranks. Under lockstep all
+// onRankChange collects the verified onsets of single ranks. Under lockstep all
 // ranks slow together, so one rank alone opens nothing.
-func (m *Machine) rankChange(rank falcon.Rank, s *series, c bocd.Change) {
+func (m *Machine) onRankChange(rank falcon.Rank, s *series, c bocd.Change) {
 	if c.Kind != bocd.KindOnset {
 		return
 	}
 	at := s.iteration(c.Index)
-	if m.baseline.settling(at) || m.onsets.isPartOfOnset(at) {
+	if m.baseline.isSettling(at) || m.onsets.isPartOfOnset(at) {
 		return
 	}
 	m.onsets.alarms = append(m.onsets.alarms, alarm{rank, at, c.BeforeMs, c.AfterMs, c.Probability})
 }
 
-// quorum opens an incident when enough ranks raised one, in case the job's own
+// checkQuorum opens an incident when enough ranks raised one, in case the job's own
 // series lags behind a rank that does not report.
-func (m *Machine) quorum() {
+func (m *Machine) checkQuorum() {
 	m.onsets.alarms = slices.DeleteFunc(m.onsets.alarms, func(a alarm) bool {
-		return m.onsets.isPartOfOnset(a.iteration) || m.baseline.settling(a.iteration) || m.samples.newest-a.iteration > int64(m.cfg.History)
+		return m.onsets.isPartOfOnset(a.iteration) || m.baseline.isSettling(a.iteration) || m.samples.newest-a.iteration > int64(m.cfg.History)
 	})
 	need := max(2, int(m.cfg.Quorum*float64(len(m.samples.ranks))+0.5))
 	if len(m.onsets.alarms) < need {
@@ -33,7 +33,7 @@ func (m *Machine) quorum() {
 	}
 	near := m.onsets.alarmsNear(m.onsets.medianIteration(m.onsets.alarms))
 	if len(near) >= need {
-		m.onset(near)
+		m.openOnset(near)
 	}
 }
 
@@ -70,25 +70,25 @@ func (od *onsetDetector) isPartOfOnset(iteration int64) bool {
 	return d >= -od.cfg.MergeWithin && d <= od.cfg.MergeWithin
 }
 
-// jobChange is a change of the slowest rank's series.
-func (m *Machine) jobChange(c bocd.Change) {
+// onJobChange is a change of the slowest rank's series.
+func (m *Machine) onJobChange(c bocd.Change) {
 	at := m.samples.slowest.iteration(c.Index)
 	switch {
 	case c.Kind == bocd.KindJitter:
 		m.onsets.recordDip(at, c)
 		if at-m.onsets.jitterAt > m.cfg.MergeWithin && !m.onsets.isPartOfOnset(at) {
 			m.onsets.jitterAt = at
-			m.out.note(at, "jitter", "A change by %.0f %% did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", 100*c.Change, c.BeforeMs, c.AfterMs, m.samples.peak(c))
+			m.out.addNote(at, "jitter", "A change by %.0f %% did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", 100*c.Change, c.BeforeMs, c.AfterMs, m.samples.peakAround(c))
 		}
-	case c.Kind == bocd.KindSettled || m.baseline.settling(at):
-		m.out.note(at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
+	case c.Kind == bocd.KindSettled || m.baseline.isSettling(at):
+		m.out.addNote(at, "settled", "The change from %.1f to %.1f ms belongs to an action", c.BeforeMs, c.AfterMs)
 		m.incidents.expediteAll()
-	case c.Kind == bocd.KindOnset && c.AfterMs <= m.baseline.ms()*(1+m.cfg.Tracker.Verify):
-		m.out.note(at, "rebase", "%.1f ms after %.1f ms is no slower than the baseline", c.AfterMs, c.BeforeMs)
+	case c.Kind == bocd.KindOnset && c.AfterMs <= m.baseline.currentMs()*(1+m.cfg.Tracker.Verify):
+		m.out.addNote(at, "rebase", "%.1f ms after %.1f ms is no slower than the baseline", c.AfterMs, c.BeforeMs)
 	case c.Kind == bocd.KindOnset:
 		if !m.onsets.isPartOfOnset(at) {
 			alarms := append(m.onsets.alarmsNear(at), alarm{-1, at, c.BeforeMs, c.AfterMs, c.Probability})
-			m.onset(alarms)
+			m.openOnset(alarms)
 		}
 	case c.Kind == bocd.KindRelief:
 		m.onsets.recordDip(at, c)
@@ -99,38 +99,39 @@ func (m *Machine) jobChange(c bocd.Change) {
 // dip remembers where the job last got a little faster: the sign of relief
 // while an action hides the fault.
 func (od *onsetDetector) recordDip(at int64, c bocd.Change) {
-	_, noise := spread(od.samples.slowest.tail(dipOver))
-	if c.BeforeMs-c.AfterMs > 2*noise && !od.baseline.settling(at) {
+	_, noise := meanAndSpread(od.samples.slowest.newestValues(dipOver))
+	if c.BeforeMs-c.AfterMs > 2*noise && !od.baseline.isSettling(at) {
 		od.dipAt = od.samples.firstFast(at, (c.BeforeMs+c.AfterMs)/2)
 	}
 }
 
-// onset opens one story for alarms that mean the same. It stays untold until it
+// openOnset opens one story for alarms that mean the same. It stays untold until it
 // has lasted or somebody is named (bursts.go); while other incidents are open,
 // until a profile says whether somebody new is slow.
-func (m *Machine) onset(alarms []alarm) {
+func (m *Machine) openOnset(alarms []alarm) {
 	slices.SortFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.iteration, b.iteration) })
 	at := m.onsets.medianIteration(alarms)
 	best := slices.MaxFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.afterMs, b.afterMs) })
 	at = m.samples.firstSlow(at, (best.beforeMs+best.afterMs)/2)
 	m.onsets.lastOnset, m.onsets.alarms = at, nil
-	if m.burstAgain(at, best.afterMs) {
+	if m.resumeBurst(at, best.afterMs) {
 		return
 	}
-	s := &story{Incident: falcon.Incident{
+	s := newIncident(falcon.Incident{
 		State: falcon.IncidentVerified, OnsetIteration: at, DetectedIteration: m.samples.newest,
-		RelievedIteration: falcon.NoIteration, HealthyMs: m.baseline.ms(), SlowMs: best.afterMs,
+		RelievedIteration: falcon.NoIteration, HealthyMs: m.baseline.currentMs(), SlowMs: best.afterMs,
 		Probability: best.probability, Verdict: falcon.Verdict{Cause: falcon.CauseUnknown},
-	}, beforeMs: best.beforeMs, after: m.profile.windowID, inForce: map[falcon.Rung]bool{}}
-	others := m.incidents.open()
+	}, m.profile.windowID)
+	s.beforeMs = best.beforeMs
+	others := m.incidents.openIncidents()
 	if len(others) > 0 {
 		s.floorMs = s.beforeMs
 	}
 	m.incidents.list = append(m.incidents.list, s)
 	if len(others) == 0 {
-		m.introduce(s)
+		m.publishOrWait(s)
 	}
-	m.out.note(at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.name(), at, best.afterMs, best.beforeMs, best.probability)
+	m.out.addNote(at, "onset", "%s slower from iteration %d on: %.1f ms instead of %.1f ms (P %.2f)", s.subject(), at, best.afterMs, best.beforeMs, best.probability)
 }
 
 // onsetDetector places onsets from the alarms of ranks and of the job.
@@ -153,9 +154,9 @@ type alarm struct {
 	probability float64
 }
 
-// rearm makes the job's tracker ready for another onset at the level of now.
-func (od *onsetDetector) rearm() {
+// resetToLevel makes the job's tracker ready for another onset at the level of now.
+func (od *onsetDetector) resetToLevel() {
 	od.samples.slowest.tracker.Rebase(od.samples.slowest.tracker.BaselineMs())
-	od.samples.slowest.tracker.Compare(od.samples.level())
+	od.samples.slowest.tracker.Compare(od.samples.currentLevel())
 	od.lastOnset, od.alarms = falcon.NoIteration, nil
 }

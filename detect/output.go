@@ -18,12 +18,12 @@ type output struct {
 	ready   Ready
 }
 
-func (o *output) note(iteration int64, kind, format string, args ...any) {
+func (o *output) addNote(iteration int64, kind, format string, args ...any) {
 	o.ready.Notes = append(o.ready.Notes, Note{Iteration: iteration, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
 // emit hands an incident's present state out with the next Ready.
-func (o *output) update(s *story) {
+func (o *output) updateIncident(s *incidentState) {
 	if _, ok := o.changed[s.ID]; !ok {
 		o.order = append(o.order, s.ID)
 	}

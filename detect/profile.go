@@ -25,10 +25,10 @@ import (
 // newest test, else from transfers: of a ring whose slow link is named, or of
 // pairs; 1 = judged and healthy.
 func (m *Machine) Profile() falcon.JobProfile {
-	out := falcon.JobProfile{Links: m.links.speeds()}
+	out := falcon.JobProfile{Links: m.links.linkSpeeds()}
 	if m.profile.haveLast {
 		out.SelfMs = m.Speeds()
-		out.Groups = append(collectives(m.profile.last.Groups), pairs(m.profile.last.Pairs)...)
+		out.Groups = append(groupTransfers(m.profile.last.Groups), pairTransfers(m.profile.last.Pairs)...)
 	}
 	return out
 }
@@ -41,16 +41,16 @@ func (m *Machine) Profiled() uint64 {
 	return m.profile.lastWindow
 }
 
-// collectives sums up the classes of calls of each group.
-func collectives(classes []peer.Group) []falcon.GroupTransfer {
+// groupTransfers sums up the classes of calls of each group.
+func groupTransfers(classes []peer.Group) []falcon.GroupTransfer {
 	var out []falcon.GroupTransfer
 	most := 0.0 // calls of the most frequent kind of the group in hand
 	classes = slices.Clone(classes)
 	slices.SortStableFunc(classes, func(a, b peer.Group) int {
-		return cmp.Or(cmp.Compare(order(a.Dimension), order(b.Dimension)), slices.Compare(a.Ranks, b.Ranks))
+		return cmp.Or(cmp.Compare(dimensionOrder(a.Dimension), dimensionOrder(b.Dimension)), slices.Compare(a.Ranks, b.Ranks))
 	})
 	for _, c := range classes {
-		if order(c.Dimension) < 0 || c.Dimension == falcon.DimPP || !finite(c.TotalMs) { // a pipeline's are told by pair
+		if dimensionOrder(c.Dimension) < 0 || c.Dimension == falcon.DimPP || !isFinite(c.TotalMs) { // a pipeline's are told by pair
 			continue
 		}
 		n := len(out) - 1
@@ -69,15 +69,15 @@ func collectives(classes []peer.Group) []falcon.GroupTransfer {
 	return out
 }
 
-func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
+func isFinite(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
 
-// order is how groups are listed: dimension by dimension; -1 for those of none.
-func order(d falcon.Dimension) int {
+// dimensionOrder is how groups are listed: dimension by dimension; -1 for those of none.
+func dimensionOrder(d falcon.Dimension) int {
 	return slices.Index([]falcon.Dimension{falcon.DimDP, falcon.DimTP, falcon.DimPP, falcon.DimWorld}, d)
 }
 
-// pairs joins both directions of the messages between two ranks.
-func pairs(ways []peer.Pair) []falcon.GroupTransfer {
+// pairTransfers joins both directions of the messages between two ranks.
+func pairTransfers(ways []peer.Pair) []falcon.GroupTransfer {
 	type message struct {
 		a, b  falcon.Rank
 		bytes int64

@@ -207,7 +207,7 @@ func TestLinksAreBounded(t *testing.T) {
 	m := New(Config{})
 	for i := range 2 * linkMost {
 		m.clock.now = time.Unix(int64(i), 0)
-		m.links.add(falcon.NewLink(falcon.Node("a"), falcon.Node(m.clock.now.String())), linkSeen{ratio: 1, at: m.clock.now})
+		m.links.addJudgement(falcon.NewLink(falcon.Node("a"), falcon.Node(m.clock.now.String())), linkSeen{ratio: 1, at: m.clock.now})
 	}
 	if len(m.links.seen) != linkMost {
 		t.Errorf("%d links, want %d", len(m.links.seen), linkMost)

@@ -12,7 +12,7 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 	}
 	s, p := m.samples.ranks[r], m.profile.shown[r]
 	out := RankStatus{
-		Iteration: s.last(), Probability: s.tracker.PRecent(), BaselineMs: s.tracker.BaselineMs(),
+		Iteration: s.lastIteration(), Probability: s.tracker.PRecent(), BaselineMs: s.tracker.BaselineMs(),
 		SelfMs: p.SelfMs, SelfRatio: p.Ratio, WaitMs: p.WaitMs,
 	}
 	out.SlowSteps, out.Failing = m.rankWatch.steps.Steps(r)
@@ -20,13 +20,13 @@ func (m *Machine) Rank(r falcon.Rank) (RankStatus, bool) {
 		out.BaselineMs = m.baseline.restoredMs // learnt before a restart, while the job is slow
 	}
 	if s.seen > 0 {
-		out.Ms = s.value(s.seen - 1)
+		out.Ms = s.valueAt(s.seen - 1)
 	}
 	if out.BaselineMs > 0 && out.Ms > 0 {
 		out.Slowdown = out.Ms/out.BaselineMs - 1
 	}
 	for _, st := range m.incidents.list {
-		out.Suspect = out.Suspect || (st.Open() && st.ID != "" && st.touches(r))
+		out.Suspect = out.Suspect || (st.Open() && st.ID != "" && st.namesAnyRank(r))
 	}
 	return out, true
 }
@@ -41,8 +41,8 @@ func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
 		return nil
 	}
 	s := m.samples.ranks[r]
-	values := s.tail(len(s.ms))
-	centre, scale := spread(values)
+	values := s.newestValues(len(s.ms))
+	centre, scale := meanAndSpread(values)
 	filter := bocd.New(m.cfg.Tracker.Filter)
 	first := s.seen - len(values)
 	show := max(0, len(values)-columns)
@@ -62,10 +62,10 @@ func (m *Machine) Series(r falcon.Rank, columns, runLengths int) []Column {
 	return out
 }
 
-// spread is the median of values, and a robust scale of them: that of the
+// meanAndSpread is the median of values, and a robust scale of them: that of the
 // steps from one to the next, so that a change of level does not count as
 // noise; never below 1 % of the level.
-func spread(values []float64) (centre, scale float64) {
+func meanAndSpread(values []float64) (centre, scale float64) {
 	steps := make([]float64, 0, len(values))
 	for i := 1; i < len(values); i++ {
 		steps = append(steps, max(values[i]-values[i-1], values[i-1]-values[i]))
@@ -81,8 +81,8 @@ func (m *Machine) Steady() Steady {
 		return Steady{Learning: true, BaselineMs: m.baseline.restoredMs, Iteration: -1}
 	}
 	return Steady{
-		Learning: m.samples.slowest.tracker.Learning(), BaselineMs: m.baseline.ms(),
-		CurrentMs: m.samples.level(), Iteration: m.samples.slowest.last(),
+		Learning: m.samples.slowest.tracker.Learning(), BaselineMs: m.baseline.currentMs(),
+		CurrentMs: m.samples.currentLevel(), Iteration: m.samples.slowest.lastIteration(),
 	}
 }
 

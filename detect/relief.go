@@ -13,20 +13,20 @@ import (
 // itself: levelRelief does where the level is back, and where it is not the
 // culprit is looked at.
 func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
-	open := rj.incidents.open()
+	open := rj.incidents.openIncidents()
 	if len(open) == 0 {
-		if c.AfterMs <= rj.baseline.ms()*(1+rj.cfg.Settled) && !rj.incidents.relievedNear(at) {
-			rj.baseline.restoredMs = min(rj.baseline.ms(), c.AfterMs)
-			rj.profile.learn = learning{due: true}
-			rj.out.note(at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
+		if c.AfterMs <= rj.baseline.currentMs()*(1+rj.cfg.Settled) && !rj.incidents.relievedNear(at) {
+			rj.baseline.restoredMs = min(rj.baseline.currentMs(), c.AfterMs)
+			rj.profile.learn = healthyProfile{due: true}
+			rj.out.addNote(at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
 		}
 		return
 	}
 	at = rj.samples.firstFast(at, (c.BeforeMs+c.AfterMs)/2)
 	for _, s := range open {
-		s.check, s.faster = s.located() && len(s.inForce) == 0, at
-		if s.check && rj.incidents.awaitsNodes(s) {
-			s.check, s.silent.later = false, true
+		s.relief.check, s.relief.fasterAt = s.isLocated() && len(s.actions.inForce) == 0, at
+		if s.relief.check && rj.incidents.awaitsNodes(s) {
+			s.relief.check, s.relief.silent.later = false, true
 		}
 	}
 	rj.incidents.expediteAll()
@@ -39,18 +39,18 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 		return
 	}
 	rj.checkClocks()
-	tail := rj.samples.slowest.tail(levelOver)
-	for _, s := range rj.incidents.open() {
-		if rj.incidents.awaitsNodes(s) || s.blind && s.located() || s.hidden || s.FromStart || s.moved && s.located() && (rj.incidents.placementInForce() || iteration < s.backAt+rj.cfg.SettleAfter) || len(s.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
+	tail := rj.samples.slowest.newestValues(levelOver)
+	for _, s := range rj.incidents.openIncidents() {
+		if rj.incidents.awaitsNodes(s) || s.relief.blind && s.isLocated() || s.relief.hidden || s.FromStart || s.move.done && s.isLocated() && (rj.incidents.placementInForce() || iteration < s.move.backAt+rj.cfg.SettleAfter) || len(s.actions.inForce) > 0 || s.HealthyMs <= 0 || iteration < s.DetectedIteration+levelOver {
 			continue
 		}
 		healthy := max(s.HealthyMs, s.floorMs)
 		between := (healthy + max(s.SlowMs, healthy)) / 2
 		back := falcon.Median(slices.Clone(tail)) <= healthy*(1+rj.cfg.Settled)
-		if !back || !most(tail, max(between, healthy*(1+rj.cfg.Settled))) || rj.pausing(s, iteration) {
+		if !back || !allButOneBelow(tail, max(between, healthy*(1+rj.cfg.Settled))) || rj.pausing(s, iteration) {
 			continue
 		}
-		if since := max(rj.samples.backSince(between), s.backAt); s.ID == "" && s.floorMs == 0 {
+		if since := max(rj.samples.backSince(between), s.move.backAt); s.ID == "" && s.floorMs == 0 {
 			rj.dropBurst(s, since)
 		} else {
 			rj.relieve(s, since, "the iteration time is back within 5 % of what it was")
@@ -62,9 +62,9 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 // batch) as its normal pace once it has lasted, so that what comes on top of it
 // is measured against it.
 func (rj *reliefJudge) acceptWork(iteration int64) {
-	open := rj.incidents.open()
-	if len(open) != 1 || !open[0].judged() || rj.incidents.awaitsNodes(open[0]) || open[0].Verdict.Cause != falcon.CauseNotHardware || len(open[0].inForce) > 0 ||
-		iteration < open[0].OnsetIteration+rj.cfg.AcceptAfter || rj.baseline.settling(iteration) {
+	open := rj.incidents.openIncidents()
+	if len(open) != 1 || !open[0].hasVerdict() || rj.incidents.awaitsNodes(open[0]) || open[0].Verdict.Cause != falcon.CauseNotHardware || len(open[0].actions.inForce) > 0 ||
+		iteration < open[0].OnsetIteration+rj.cfg.AcceptAfter || rj.baseline.isSettling(iteration) {
 		return
 	}
 	rj.relieve(open[0], iteration, fmt.Sprintf("the job has worked like this for %d iterations: that is its pace now", rj.cfg.AcceptAfter))
@@ -74,59 +74,59 @@ func (rj *reliefJudge) acceptWork(iteration int64) {
 // lookAtCounters makes a watched culprit due when its clock is back at its
 // peers' for the first time.
 func (rj *reliefJudge) checkClocks() {
-	for _, s := range rj.incidents.open() {
-		if !s.watching() || s.streak > 0 || s.Verdict.Cause != falcon.CauseGPU || s.urgent {
+	for _, s := range rj.incidents.openIncidents() {
+		if !s.reliefByWindows() || s.relief.streak > 0 || s.Verdict.Cause != falcon.CauseGPU || s.relief.urgent {
 			continue
 		}
-		if at, _, ok := rj.evidence.clockBack(s); ok && at > s.badAt {
-			s.urgent = true
+		if at, _, ok := rj.evidence.clockBack(s); ok && at > s.relief.badAt {
+			s.relief.urgent = true
 		}
 	}
 }
 
-// watch judges a story's culprit by a window that was asked for after its
+// judgeRelief judges a story's culprit by a window that was asked for after its
 // action took force.
-func (m *Machine) watch(s *story, w *window, res peer.Result) {
-	if w.iteration < s.since || m.incidents.awaitsNodes(s) {
+func (m *Machine) judgeRelief(s *incidentState, w *window, res peer.Result) {
+	if w.iteration < s.actions.since || m.incidents.awaitsNodes(s) {
 		return
 	}
-	if s.lines() {
+	if s.hasOnlyLinks() {
 		m.linkWatch.judgeWindow(s, w, &res)
 		return
 	}
-	s.urgent = false
+	s.relief.urgent = false
 	healthy, known := m.evidence.culpritHealthy(s, res)
-	checked := s.check
-	s.check = false
+	checked := s.relief.check
+	s.relief.check = false
 	switch {
 	case !known:
 		return
 	case !healthy:
-		s.streak, s.badAt = 0, w.iteration
+		s.relief.streak, s.relief.badAt = 0, w.iteration
 		return
-	case s.burstAt > 0 && w.iteration < s.burstAt+m.cfg.BurstWithin:
+	case s.burst.onset > 0 && w.iteration < s.burst.onset+m.cfg.BurstWithin:
 		return // it comes and goes
-	case checked && len(s.inForce) == 0:
-		m.relief.relieve(s, s.faster, "the job got faster and the culprit computes as its peers do")
+	case checked && len(s.actions.inForce) == 0:
+		m.relief.relieve(s, s.relief.fasterAt, "the job got faster and the culprit computes as its peers do")
 		return
-	case !s.watching():
-		return
-	}
-	if s.streak == 0 {
-		s.healthyAt = w.iteration + 1
-	}
-	s.streak++
-	if s.streak < m.cfg.Relief.Streak {
+	case !s.reliefByWindows():
 		return
 	}
-	m.relief.relieve(s, max(m.relief.reliefIteration(s), s.badAt+1), "the culprit was as fast as its peers in three profiles running")
+	if s.relief.streak == 0 {
+		s.relief.healthyAt = w.iteration + 1
+	}
+	s.relief.streak++
+	if s.relief.streak < m.cfg.Relief.Streak {
+		return
+	}
+	m.relief.relieve(s, max(m.relief.reliefIteration(s), s.relief.badAt+1), "the culprit was as fast as its peers in three profiles running")
 }
 
 // reliefOf places the relief of a watched culprit: at the first healthy window,
 // or earlier where its clock was back, or where the job got a little faster
 // while neither a window nor a reading says that it was still slow.
-func (rj *reliefJudge) reliefIteration(s *story) int64 {
-	at, bad := s.healthyAt, s.badAt
+func (rj *reliefJudge) reliefIteration(s *incidentState) int64 {
+	at, bad := s.relief.healthyAt, s.relief.badAt
 	if s.Verdict.Cause == falcon.CauseGPU {
 		if back, still, ok := rj.evidence.clockBack(s); ok && back > bad {
 			at, bad = min(at, back), max(bad, still)
@@ -143,28 +143,28 @@ func (rj *reliefJudge) reliefIteration(s *story) int64 {
 const passedUnseen = "the slowdown passed before anybody could be profiled: nobody is named"
 
 // relieve ends a story.
-func (rj *reliefJudge) relieve(s *story, at int64, why string) {
+func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 	at = max(at, s.OnsetIteration+1)
 	if s.ID == "" {
-		rj.out.note(at, "relief", "The second slowdown went before anybody was named: %s", why)
-		rj.incidents.remove(s)
+		rj.out.addNote(at, "relief", "The second slowdown went before anybody was named: %s", why)
+		rj.incidents.removeIncident(s)
 		return
 	}
-	if !s.judged() {
+	if !s.hasVerdict() {
 		s.Verdict.Severity = 1
 		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: passedUnseen})
 		why = passedUnseen
 	}
-	s.State, s.RelievedIteration, s.check, s.healthyAt = falcon.IncidentRelieved, at, false, rj.samples.slowest.last()
+	s.State, s.RelievedIteration, s.relief.check, s.relief.healthyAt = falcon.IncidentRelieved, at, false, rj.samples.slowest.lastIteration()
 	rj.culprits.recordIncident(s)
 	rj.links.markHealthy(s)
 	if !rj.samples.slowest.tracker.Learning() {
-		rj.onsets.rearm()
+		rj.onsets.resetToLevel()
 	}
-	rj.out.update(s)
-	rj.out.note(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
+	rj.out.updateIncident(s)
+	rj.out.addNote(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
 	if s.FromStart || !rj.evidence.healthy.Known() {
-		rj.profile.learn = learning{due: true, after: rj.samples.slowest.last() + rj.cfg.SettleAfter}
+		rj.profile.learn = healthyProfile{due: true, after: rj.samples.slowest.lastIteration() + rj.cfg.SettleAfter}
 	}
 }
 
@@ -187,28 +187,28 @@ type reliefJudge struct {
 
 // pausing says that a story's slowdown is one that comes and goes, and that it
 // is too early to call it relieved.
-func (rj *reliefJudge) pausing(s *story, iteration int64) bool {
-	if s.burstAt == 0 || iteration >= s.burstAt+rj.cfg.BurstWithin {
+func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
+	if s.burst.onset == 0 || iteration >= s.burst.onset+rj.cfg.BurstWithin {
 		return false
 	}
-	if !s.between {
-		s.between = true
-		rj.onsets.rearm()
-		rj.out.note(iteration, "jitter", "%s pauses: the iteration time is back since iteration %d", s.ID, rj.samples.backSince((s.HealthyMs+s.SlowMs)/2))
+	if !s.burst.paused {
+		s.burst.paused = true
+		rj.onsets.resetToLevel()
+		rj.out.addNote(iteration, "jitter", "%s pauses: the iteration time is back since iteration %d", s.ID, rj.samples.backSince((s.HealthyMs+s.SlowMs)/2))
 	}
 	return true
 }
 
 // pass ends a slowdown that was not told: a line in the log, and a memory of it
 // in case that others like it follow.
-func (rj *reliefJudge) dropBurst(s *story, at int64) {
+func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
 	b := burst{from: s.OnsetIteration, to: max(at, s.OnsetIteration+1), ms: s.SlowMs}
 	rj.bursts.list = append(rj.bursts.list[max(0, len(rj.bursts.list)-burstsMost+1):], b)
-	rj.out.note(b.from, "jitter", "%d iterations at %.1f ms passed before anybody could be profiled: no incident", b.to-b.from, b.ms)
-	rj.incidents.remove(s)
-	rj.onsets.rearm()
+	rj.out.addNote(b.from, "jitter", "%d iterations at %.1f ms passed before anybody could be profiled: no incident", b.to-b.from, b.ms)
+	rj.incidents.removeIncident(s)
+	rj.onsets.resetToLevel()
 	if !rj.evidence.healthy.Known() {
-		rj.profile.learn = learning{due: true, after: rj.samples.slowest.last() + rj.cfg.SettleAfter}
+		rj.profile.learn = healthyProfile{due: true, after: rj.samples.slowest.lastIteration() + rj.cfg.SettleAfter}
 	}
 }
 
@@ -216,7 +216,7 @@ func (rj *reliefJudge) dropBurst(s *story, at int64) {
 // was started again without them. The history of whom they named stays.
 func (rj *reliefJudge) relieveDeparted(iteration int64) {
 	rj.departures = false
-	open := rj.incidents.open()
+	open := rj.incidents.openIncidents()
 	if len(open) == 0 || len(rj.job.desc.Placement) != len(rj.samples.ranks) || slices.Contains(rj.job.desc.Placement, "") {
 		return
 	}
@@ -228,7 +228,7 @@ func (rj *reliefJudge) relieveDeparted(iteration int64) {
 		stays := slices.ContainsFunc(s.Verdict.Devices, func(d falcon.Device) bool { return slices.Contains(rj.job.desc.Placement, d) }) ||
 			slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool { return slices.Contains(nodes, l.A) && slices.Contains(nodes, l.B) })
 		if !stays {
-			rj.relieve(s, iteration, fmt.Sprintf("%s left the job", culprits(s.Verdict)))
+			rj.relieve(s, iteration, fmt.Sprintf("%s left the job", culpritNames(s.Verdict)))
 			for _, l := range s.Verdict.Links {
 				delete(rj.links.seen, l)
 			}
@@ -239,12 +239,12 @@ func (rj *reliefJudge) relieveDeparted(iteration int64) {
 // closeRelieved closes incidents that are relieved, once every action of
 // theirs is undone and none can still be on its way.
 func (rj *reliefJudge) closeRelieved(iteration int64) {
-	rj.incidents.list = slices.DeleteFunc(rj.incidents.list, func(s *story) bool {
-		done := s.State == falcon.IncidentRelieved && len(s.inForce) == 0 &&
-			iteration >= max(s.RelievedIteration, s.healthyAt)+rj.cfg.CloseAfter
+	rj.incidents.list = slices.DeleteFunc(rj.incidents.list, func(s *incidentState) bool {
+		done := s.State == falcon.IncidentRelieved && len(s.actions.inForce) == 0 &&
+			iteration >= max(s.RelievedIteration, s.relief.healthyAt)+rj.cfg.CloseAfter
 		if done {
 			s.State = falcon.IncidentClosed
-			rj.out.update(s)
+			rj.out.updateIncident(s)
 		}
 		return done
 	})

@@ -13,15 +13,15 @@ type sampleLog struct {
 	job     *jobState
 	ranks   []*series
 	slowest *series // slowest rank of each iteration
-	fold    fold
-	times   times
+	fold    iterationFold
+	times   iterationTimes
 	newest  int64 // newest iteration seen from any rank, -1 before the first
 }
 
 // stillSlow says that most of the newest iterations are.
-func (l *sampleLog) stillSlow(s *story) bool {
+func (l *sampleLog) stillSlow(s *incidentState) bool {
 	slow := 0
-	for _, ms := range l.slowest.tail(lastOver) {
+	for _, ms := range l.slowest.newestValues(lastOver) {
 		if ms > (s.HealthyMs+s.SlowMs)/2 {
 			slow++
 		}
@@ -32,19 +32,19 @@ func (l *sampleLog) stillSlow(s *story) bool {
 // firstSlow moves a placement past a hiccup before the change: to the first
 // iteration that is slow together with the one after it.
 func (l *sampleLog) firstSlow(at int64, middle float64) int64 {
-	for i := max(l.slowest.indexOf(at), l.slowest.seen-len(l.slowest.ms)); i+1 < l.slowest.seen; i++ {
-		if l.slowest.value(i) > middle && l.slowest.value(i+1) > middle {
+	for i := max(l.slowest.indexOfIteration(at), l.slowest.seen-len(l.slowest.ms)); i+1 < l.slowest.seen; i++ {
+		if l.slowest.valueAt(i) > middle && l.slowest.valueAt(i+1) > middle {
 			return l.slowest.iteration(i)
 		}
 	}
 	return at
 }
 
-// peak is the largest value around a change that did not last.
-func (l *sampleLog) peak(c bocd.Change) float64 {
+// peakAround is the largest value around a change that did not last.
+func (l *sampleLog) peakAround(c bocd.Change) float64 {
 	top := c.AfterMs
 	for i := max(c.Index-2, l.slowest.seen-len(l.slowest.ms), 0); i < l.slowest.seen; i++ {
-		top = max(top, l.slowest.value(i))
+		top = max(top, l.slowest.valueAt(i))
 	}
 	return top
 }
@@ -52,8 +52,8 @@ func (l *sampleLog) peak(c bocd.Change) float64 {
 // firstFast moves a placement past what is still slow: to the first iteration
 // that is fast together with the one after it.
 func (l *sampleLog) firstFast(at int64, middle float64) int64 {
-	for i := max(l.slowest.indexOf(at), l.slowest.seen-len(l.slowest.ms)); i+1 < l.slowest.seen; i++ {
-		if l.slowest.value(i) <= middle && l.slowest.value(i+1) <= middle {
+	for i := max(l.slowest.indexOfIteration(at), l.slowest.seen-len(l.slowest.ms)); i+1 < l.slowest.seen; i++ {
+		if l.slowest.valueAt(i) <= middle && l.slowest.valueAt(i+1) <= middle {
 			return l.slowest.iteration(i)
 		}
 	}
@@ -66,9 +66,9 @@ func (l *sampleLog) backSince(ms float64) int64 {
 	i, oldest := l.slowest.seen-1, l.slowest.seen-len(l.slowest.ms)
 	for i > oldest {
 		switch {
-		case l.slowest.value(i-1) <= ms:
+		case l.slowest.valueAt(i-1) <= ms:
 			i--
-		case i-3 >= oldest && l.slowest.value(i-2) <= ms && l.slowest.value(i-3) <= ms:
+		case i-3 >= oldest && l.slowest.valueAt(i-2) <= ms && l.slowest.valueAt(i-3) <= ms:
 			i -= 2
 		default:
 			return l.slowest.iteration(i)
@@ -93,8 +93,8 @@ func (l *sampleLog) silentNodes() []falcon.Node {
 	return out
 }
 
-// level is the median of the job's last iterations, ms.
-func (l *sampleLog) level() float64 { return falcon.Median(l.slowest.tail(levelOver)) }
+// currentLevel is the median of the job's last iterations, ms.
+func (l *sampleLog) currentLevel() float64 { return falcon.Median(l.slowest.newestValues(levelOver)) }
 
 // levelOver is how many iterations make the present level.
 const levelOver = 5
@@ -105,8 +105,8 @@ const dipOver = 32
 // lastOver is how many of the newest iterations say whether a slowdown lasts.
 const lastOver = 3
 
-// most says that all of values but one are at or below a level.
-func most(values []float64, ms float64) bool {
+// allButOneBelow says that all of values but one are at or below a level.
+func allButOneBelow(values []float64, ms float64) bool {
 	above := 0
 	for _, v := range values {
 		if v > ms {

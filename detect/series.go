@@ -24,16 +24,16 @@ func newSeries(cfg *Config) *series {
 	return &series{tracker: bocd.NewTracker(cfg.Tracker), limit: cfg.History, newest: -1}
 }
 
-// last is the newest iteration, origin-independent; -1 before the first.
-func (s *series) last() int64 {
+// lastIteration is the newest iteration, origin-independent; -1 before the first.
+func (s *series) lastIteration() int64 {
 	if s.seen == 0 {
 		return -1
 	}
 	return s.iteration(s.seen - 1)
 }
 
-// skip notes an iteration that is left out, as Falcon held the job in it.
-func (s *series) skip(iteration int64) { s.newest = max(s.newest, iteration) }
+// skipIteration notes an iteration that is left out, as Falcon held the job in it.
+func (s *series) skipIteration(iteration int64) { s.newest = max(s.newest, iteration) }
 
 // observe takes in one value. Values that are no positive finite time are
 // dropped: they say nothing about the job's pace.
@@ -67,27 +67,27 @@ func (s *series) iteration(index int) int64 {
 	return s.origin + int64(s.at[index%s.limit])
 }
 
-func (s *series) value(index int) float64 { return float64(s.ms[index%s.limit]) }
+func (s *series) valueAt(index int) float64 { return float64(s.ms[index%s.limit]) }
 
-// indexOf is the index that iteration has or will have, if none is skipped.
-func (s *series) indexOf(iteration int64) int {
-	return max(0, s.seen+int(iteration-s.last()-1))
+// indexOfIteration is the index that iteration has or will have, if none is skipped.
+func (s *series) indexOfIteration(iteration int64) int {
+	return max(0, s.seen+int(iteration-s.lastIteration()-1))
 }
 
-// tail are the newest n values, oldest first.
-func (s *series) tail(n int) []float64 {
+// newestValues are the newest n values, oldest first.
+func (s *series) newestValues(n int) []float64 {
 	n = min(n, len(s.ms))
 	out := make([]float64, 0, n)
 	for i := s.seen - n; i < s.seen; i++ {
-		out = append(out, s.value(i))
+		out = append(out, s.valueAt(i))
 	}
 	return out
 }
 
-// settle tells the tracker which iterations belong to an action.
-func (s *series) settle(from, to int64) {
+// settleRange tells the tracker which iterations belong to an action.
+func (s *series) settleRange(from, to int64) {
 	if s.seen > 0 {
-		s.tracker.Settle(s.indexOf(from), int(to-from))
+		s.tracker.Settle(s.indexOfIteration(from), int(to-from))
 	}
 }
 
@@ -98,8 +98,8 @@ const (
 	foldLag  = 8
 )
 
-// fold joins the ranks' samples to the job's iteration: its slowest rank.
-type fold struct {
+// iterationFold joins the ranks' samples to the job's iteration: its slowest rank.
+type iterationFold struct {
 	cells [foldKeep]cell
 	next  int64 // first iteration that is not done
 	open  bool
@@ -114,8 +114,8 @@ type cell struct {
 	paused    bool  // Falcon held a rank in it
 }
 
-// add takes in one rank's sample.
-func (f *fold) add(iteration int64, ms float64, endNs int64, paused bool) {
+// addSample takes in one rank's sample.
+func (f *iterationFold) addSample(iteration int64, ms float64, endNs int64, paused bool) {
 	if !f.open {
 		f.open, f.next, f.first = true, iteration, iteration
 		for i := range f.cells {
@@ -138,9 +138,9 @@ func (f *fold) add(iteration int64, ms float64, endNs int64, paused bool) {
 	c.paused = c.paused || paused
 }
 
-// done hands out the next iteration that all ranks reported, or that waited
+// nextComplete hands out the next iteration that all ranks reported, or that waited
 // long enough; newest is the newest one seen from any rank.
-func (f *fold) done(world int, newest int64) (cell, bool) {
+func (f *iterationFold) nextComplete(world int, newest int64) (cell, bool) {
 	for f.open && f.next <= newest {
 		c := f.cells[f.next%foldKeep]
 		known := c.iteration == f.next
@@ -156,8 +156,8 @@ func (f *fold) done(world int, newest int64) (cell, bool) {
 	return cell{}, false
 }
 
-// times remembers when the newest iterations were seen, by the engine's clock.
-type times struct {
+// iterationTimes remembers when the newest iterations were seen, by the engine's clock.
+type iterationTimes struct {
 	ring [1024]struct {
 		iteration int64
 		at        time.Time
@@ -166,15 +166,15 @@ type times struct {
 	n int
 }
 
-func (t *times) add(c cell, at time.Time) {
+func (t *iterationTimes) addIteration(c cell, at time.Time) {
 	e := &t.ring[t.n%len(t.ring)]
 	e.iteration, e.at, e.endNs = c.iteration, at, c.endNs
 	t.n++
 }
 
-// startOf is when iteration began: when the one before it was seen. The zero
+// startOfIteration is when iteration began: when the one before it was seen. The zero
 // time where that is forgotten or was never seen.
-func (t *times) startOf(iteration int64) time.Time {
+func (t *iterationTimes) startOfIteration(iteration int64) time.Time {
 	var at time.Time
 	for i := t.n - 1; i >= max(0, t.n-len(t.ring)); i-- {
 		e := t.ring[i%len(t.ring)]
@@ -190,11 +190,11 @@ func (t *times) startOf(iteration int64) time.Time {
 // been seen after it: agents ship samples in batches, and nodes' clocks differ.
 const shippedLate = 16
 
-// first is the first iteration that ended after a moment, ok false where none
+// firstAfter is the first iteration that ended after a moment, ok false where none
 // did. The moment is given by the engine's clock, and by a node's as Unix ns
 // (0 = unknown): what was seen before it had ended before it, what was seen
 // after it may have.
-func (t *times) first(after time.Time, afterNs int64) (iteration int64, ok bool) {
+func (t *iterationTimes) firstAfter(after time.Time, afterNs int64) (iteration int64, ok bool) {
 	i := t.n
 	for i > max(0, t.n-len(t.ring)) && t.ring[(i-1)%len(t.ring)].at.After(after) {
 		i--

@@ -14,19 +14,19 @@ const (
 	silentMost = 10 * time.Minute // that relief waits for a silent node
 )
 
-// silence of a node that a story names.
-type silence struct {
+// nodeSilence of a node that a story names.
+type nodeSilence struct {
 	since  time.Time // zero = all are heard
 	waited bool      // relief has waited as long as it may
 	later  bool      // a look at the culprit was put off
 }
 
-// listen notes of every open incident whether its nodes are heard.
-func (m *Machine) listen() {
+// trackSilence notes of every open incident whether its nodes are heard.
+func (m *Machine) trackSilence() {
 	if !m.job.known {
 		return
 	}
-	open := slices.DeleteFunc(m.incidents.open(), func(s *story) bool { return !s.located() || s.ID == "" })
+	open := slices.DeleteFunc(m.incidents.openIncidents(), func(s *incidentState) bool { return !s.isLocated() || s.ID == "" })
 	if len(open) == 0 {
 		return
 	}
@@ -39,15 +39,15 @@ func (m *Machine) listen() {
 			}
 		}
 		switch {
-		case len(own) > 0 && s.silent.since.IsZero():
-			s.hush(m.clock.now)
-			m.out.note(m.samples.newest, "profile", "%s: relief waits, as %s can't be heard", s.ID, strings.Join(own, ", "))
-		case len(own) == 0 && !s.silent.since.IsZero():
-			s.heard()
-			m.out.note(m.samples.newest, "profile", "%s: all that it names are heard again", s.ID)
-		case !s.silent.since.IsZero() && !s.silent.waited && !m.incidents.awaitsNodes(s):
-			s.silent.waited = true
-			m.out.note(m.samples.newest, "profile", "%s: relief waits no longer, although %s can't be heard", s.ID, strings.Join(own, ", "))
+		case len(own) > 0 && s.relief.silent.since.IsZero():
+			s.pauseRelief(m.clock.now)
+			m.out.addNote(m.samples.newest, "profile", "%s: relief waits, as %s can't be heard", s.ID, strings.Join(own, ", "))
+		case len(own) == 0 && !s.relief.silent.since.IsZero():
+			s.resumeRelief()
+			m.out.addNote(m.samples.newest, "profile", "%s: all that it names are heard again", s.ID)
+		case !s.relief.silent.since.IsZero() && !s.relief.silent.waited && !m.incidents.awaitsNodes(s):
+			s.relief.silent.waited = true
+			m.out.addNote(m.samples.newest, "profile", "%s: relief waits no longer, although %s can't be heard", s.ID, strings.Join(own, ", "))
 		}
 	}
 }

@@ -9,14 +9,17 @@ import (
 
 // displacedLine is a machine with one incident of a link that carries nothing now,
 // has looked healthy for long enough, and is being tested.
-func displacedLine() (*Machine, *story) {
+func displacedLine() (*Machine, *incidentState) {
 	m := New(DefaultConfig())
 	at := falcon.Placement{"n0.g0", "n1.g0"}
 	m.Step(time.Unix(1, 0), Job{Epoch: 1, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1}, Placement: at})
-	s := &story{Incident: falcon.Incident{
+	s := newIncident(falcon.Incident{
 		ID: "INC-0001", State: falcon.IncidentLocated, OnsetIteration: 4,
 		Verdict: falcon.Verdict{Cause: falcon.CauseNetwork, Links: []falcon.Link{falcon.NewLink("n0", "n1")}},
-	}, moved: true, streak: 3, healthyAt: 8, line: line{asked: true}, inForce: map[falcon.Rung]bool{falcon.RungS3: true}}
+	}, 0)
+	s.move = moveState{done: true, links: linkRelief{asked: true}}
+	s.relief = reliefState{streak: 3, healthyAt: 8}
+	s.actions.inForce[falcon.RungS3] = true
 	m.incidents.list = append(m.incidents.list, s)
 	return m, s
 }
@@ -48,8 +51,8 @@ func TestHalfATestClearsNoLink(t *testing.T) {
 		if s.Open() == c.over {
 			t.Errorf("%s: the incident is %s", name, s.State)
 		}
-		if !c.over && s.line.refusals != 1 {
-			t.Errorf("%s: %d tests brought nothing", name, s.line.refusals)
+		if !c.over && s.move.links.refusals != 1 {
+			t.Errorf("%s: %d tests brought nothing", name, s.move.links.refusals)
 		}
 	}
 }

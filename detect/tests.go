@@ -11,8 +11,8 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// asking is a validation that was asked for and is not answered yet.
-type asking struct {
+// pendingAsk is a validation that was asked for and is not answered yet.
+type pendingAsk struct {
 	incident string
 	at       time.Time
 }
@@ -37,20 +37,20 @@ func (t *testPlanner) waiting() bool {
 // validate asks for the tests that a fresh verdict lacks, one story at a time.
 // It says whether it did.
 func (t *testPlanner) request(at int64) bool {
-	if t.waiting() || t.cfg.Validate.Tries < 0 || t.baseline.settling(at) {
+	if t.waiting() || t.cfg.Validate.Tries < 0 || t.baseline.isSettling(at) {
 		return false
 	}
 	for _, s := range t.incidents.list {
 		if !t.wantsTest(s, at) {
 			continue
 		}
-		ask := t.askFor(s)
+		ask := t.testsFor(s)
 		if len(ask.GEMM)+len(ask.Rings)+len(ask.Pairs) == 0 {
 			continue
 		}
-		s.asks++
-		s.askFrom = at + t.cfg.Validate.Spacing
-		t.pending = &asking{s.ID, t.clock.now}
+		s.tests.asks++
+		s.tests.notBefore = at + t.cfg.Validate.Spacing
+		t.pending = &pendingAsk{s.ID, t.clock.now}
 		t.out.ready.Asks = append(t.out.ready.Asks, ask)
 		return true
 	}
@@ -60,21 +60,21 @@ func (t *testPlanner) request(at int64) bool {
 // unproven says that a test can add to a story's verdict: no counter proves
 // it, the margin is thin, no link is named, or the confidence is low. While an
 // action holds its gain is measured, and the job is left alone.
-func (t *testPlanner) wantsTest(s *story, at int64) bool {
+func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {
 	v := &s.Verdict
 	switch {
-	case !s.Open() || s.between || s.ID == "" || !s.judged() || s.timing == nil || s.timing.AllSlow || len(s.inForce) > 0 && s.grew == 0:
+	case !s.Open() || s.burst.paused || s.ID == "" || !s.hasVerdict() || s.basis.timing == nil || s.basis.timing.AllSlow || len(s.actions.inForce) > 0 && s.tests.grewAt == 0:
 		return false
-	case s.tested || s.asks >= t.cfg.Validate.Tries || at < s.askFrom:
+	case s.tests.done || s.tests.asks >= t.cfg.Validate.Tries || at < s.tests.notBefore:
 		return false
 	case v.Cause == falcon.CauseNotHardware || v.Cause == falcon.CauseFacility:
 		return false
 	}
-	if s.grew > 0 {
+	if s.tests.grewAt > 0 {
 		return true
 	}
 	counters := slices.ContainsFunc(v.Evidence, func(e falcon.Evidence) bool { return e.Kind == falcon.EvidenceCounter && !e.Against })
-	thin := len(s.timing.Slow) > 0 && !s.timing.Clear
+	thin := len(s.basis.timing.Slow) > 0 && !s.basis.timing.Clear
 	nameless := v.Cause == falcon.CauseNetwork && len(v.Links) == 0
 	return !counters || thin || nameless || v.Confidence < provenEnough
 }
@@ -83,17 +83,17 @@ func (t *testPlanner) wantsTest(s *story, at int64) bool {
 // multiplication on slow ranks and on those with the same work, and the links
 // of slow groups and pairs. Where timing decides nothing all ranks multiply,
 // and the data-parallel rings are tested.
-func (t *testPlanner) askFor(s *story) falcon.ValidationAsk {
+func (t *testPlanner) testsFor(s *incidentState) falcon.ValidationAsk {
 	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine"}
-	ask.GEMM = t.askGEMM(s)
-	ask.Rings, ask.Pairs = t.askRings(s.timing), t.askPairs(s.timing)
+	ask.GEMM = t.suspectRanks(s)
+	ask.Rings, ask.Pairs = t.suspectRings(s.basis.timing), t.suspectPairs(s.basis.timing)
 	switch {
 	case len(ask.GEMM) > 0 && len(ask.Rings)+len(ask.Pairs) > 0:
-		ask.Why = fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culprits(s.Verdict))
+		ask.Why = fmt.Sprintf("%s: is it %s, or a link of the slow groups?", s.ID, culpritNames(s.Verdict))
 	case len(ask.GEMM) > 0:
-		ask.Why = fmt.Sprintf("%s: is it the GPU that makes %s slow?", s.ID, culprits(s.Verdict))
+		ask.Why = fmt.Sprintf("%s: is it the GPU that makes %s slow?", s.ID, culpritNames(s.Verdict))
 	case len(ask.Rings)+len(ask.Pairs) > 0:
-		ask.Why = fmt.Sprintf("%s: which link makes %s slow?", s.ID, culprits(s.Verdict))
+		ask.Why = fmt.Sprintf("%s: which link makes %s slow?", s.ID, culpritNames(s.Verdict))
 	default:
 		ask.Why = s.ID + ": timing names nobody: is any GPU or link slow?"
 		ask.GEMM, ask.Rings = t.allRanks(), t.job.groupRings(falcon.DimDP, askRings)
@@ -101,15 +101,15 @@ func (t *testPlanner) askFor(s *story) falcon.ValidationAsk {
 	return ask
 }
 
-// askGEMM are the suspects and enough others for a median.
-func (t *testPlanner) askGEMM(s *story) []falcon.Rank {
+// suspectRanks are the suspects and enough others for a median.
+func (t *testPlanner) suspectRanks(s *incidentState) []falcon.Rank {
 	var out []falcon.Rank
 	add := func(r falcon.Rank) {
 		if len(out) < askRanks && !slices.Contains(out, r) {
 			out = append(out, r)
 		}
 	}
-	for _, r := range s.timing.Slow {
+	for _, r := range s.basis.timing.Slow {
 		add(r)
 	}
 	if s.Verdict.Cause != falcon.CauseNetwork {
@@ -142,13 +142,13 @@ func (t *testPlanner) allRanks() []falcon.Rank {
 	return out
 }
 
-// askRings are the slow groups in ring order; where they use too few links for
+// suspectRings are the slow groups in ring order; where they use too few links for
 // a median, groups of other members too.
-func (t *testPlanner) askRings(res *peer.Result) [][]falcon.Rank {
+func (t *testPlanner) suspectRings(res *peer.Result) [][]falcon.Rank {
 	var out [][]falcon.Rank
 	links := map[falcon.Link]bool{}
 	add := func(ring []falcon.Rank) {
-		if len(out) < askRings && !contains(out, ring) {
+		if len(out) < askRings && !containsRing(out, ring) {
 			out = append(out, ring)
 			for i := range ring {
 				t.job.addLink(links, ring[i], ring[(i+1)%len(ring)])
@@ -157,7 +157,7 @@ func (t *testPlanner) askRings(res *peer.Result) [][]falcon.Rank {
 	}
 	for _, g := range res.Groups {
 		if g.Suspect && g.Dimension != falcon.DimWorld {
-			add(t.job.ringOf(g))
+			add(t.job.ringOrder(g))
 		}
 	}
 	if len(out) == 0 {
@@ -173,13 +173,13 @@ func (t *testPlanner) askRings(res *peer.Result) [][]falcon.Rank {
 	return out
 }
 
-func contains(rings [][]falcon.Rank, ring []falcon.Rank) bool {
+func containsRing(rings [][]falcon.Rank, ring []falcon.Rank) bool {
 	same := slices.Sorted(slices.Values(ring))
 	return slices.ContainsFunc(rings, func(r []falcon.Rank) bool { return slices.Equal(slices.Sorted(slices.Values(r)), same) })
 }
 
-// askPairs are the slow pipeline links, and the same links of other replicas.
-func (t *testPlanner) askPairs(res *peer.Result) [][2]falcon.Rank {
+// suspectPairs are the slow pipeline links, and the same links of other replicas.
+func (t *testPlanner) suspectPairs(res *peer.Result) [][2]falcon.Rank {
 	var out [][2]falcon.Rank
 	add := func(a, b falcon.Rank) {
 		p := [2]falcon.Rank{min(a, b), max(a, b)}
@@ -212,48 +212,48 @@ func (m *Machine) stepValidated(in Validated) {
 	if m.tests.pending != nil && m.tests.pending.incident == v.Ask.Incident {
 		m.tests.pending = nil
 	}
-	m.out.note(m.samples.newest, "validation", "%s", summary(v))
+	m.out.addNote(m.samples.newest, "validation", "%s", validationSummary(v))
 	m.links.addTests(v)
 	for _, s := range slices.Clone(m.incidents.list) {
-		if s.Open() && s.judged() && s.ID != "" && (s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.evidence.concerned(s, v)) && !m.linkWatch.judgeTest(s, v) {
-			m.prove(s, v)
+		if s.Open() && s.hasVerdict() && s.ID != "" && (s.ID == v.Ask.Incident || v.Ask.Incident == "" && m.evidence.concerned(s, v)) && !m.linkWatch.judgeTest(s, v) {
+			m.applyTests(s, v)
 		}
 	}
 }
 
-// prove judges a story again with what was measured. A refusal leaves the
+// applyTests judges a story again with what was measured. A refusal leaves the
 // verdict with less confidence.
-func (m *Machine) prove(s *story, v falcon.Validation) {
+func (m *Machine) applyTests(s *incidentState, v falcon.Validation) {
 	t := &cause.Tests{Refused: v.Reason}
 	if v.State == falcon.ValidationDone {
-		t.Refused, s.tested = "", true
+		t.Refused, s.tests.done = "", true
 	}
 	measured := len(v.GEMM)+len(v.Links) > 0
 	switch {
 	case measured:
 		t.GEMM, t.Links = slices.Clone(v.GEMM), slices.Clone(v.Links)
-	case s.tests != nil:
+	case s.tests.results != nil:
 		return // an earlier one brought more
 	}
 	if !measured && t.Refused == "" {
 		return
 	}
-	s.tests = t
-	if s.timing == nil {
+	s.tests.results = t
+	if s.basis.timing == nil {
 		return
 	}
-	was := s.located()
-	verdict := cause.Judge(m.evidence.caseOf(s, *s.timing))
+	was := s.isLocated()
+	verdict := cause.Judge(m.evidence.caseFor(s, *s.basis.timing))
 	if !was && len(verdict.Devices)+len(verdict.Links)+len(verdict.Ranks) > 0 {
-		m.settleVerdict(s, verdict)
+		m.publishVerdict(s, verdict)
 		return
 	}
-	m.culprits.conclude(s, m.divide(s, verdict))
-	m.out.update(s)
+	m.culprits.conclude(s, m.splitLinks(s, verdict))
+	m.out.updateIncident(s)
 }
 
-// summary is one sentence on a validation for the event log.
-func summary(v falcon.Validation) string {
+// validationSummary is one sentence on a validation for the event log.
+func validationSummary(v falcon.Validation) string {
 	id := v.ID
 	if id == "" {
 		id = "The validation"
@@ -296,5 +296,5 @@ type testPlanner struct {
 	samples   *sampleLog
 	incidents *incidentSet
 	baseline  *baseline
-	pending   *asking // not answered yet
+	pending   *pendingAsk // not answered yet
 }

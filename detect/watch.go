@@ -12,38 +12,38 @@ import (
 // watchDue says that it is time to look at the ranks although nothing calls
 // for it: a rank's slowness need not show in the iteration time.
 func (m *Machine) watchDue(at int64) bool {
-	return m.cfg.Watch.Every > 0 && len(m.incidents.open()) == 0 && m.evidence.healthy.Known() && at >= m.rankWatch.nextAt && !m.clock.now.Before(m.rankWatch.nextTime) && !m.baseline.settling(at)
+	return m.cfg.Watch.Every > 0 && len(m.incidents.openIncidents()) == 0 && m.evidence.healthy.Known() && at >= m.rankWatch.nextAt && !m.clock.now.Before(m.rankWatch.nextTime) && !m.baseline.isSettling(at)
 }
 
-// lookAtRanks feeds a window's iterations to the rank-level watch
+// watchRanks feeds a window's iterations to the rank-level watch
 // (straggler-chapter §2) and tells what it saw of ranks that no incident
 // names.
-func (m *Machine) lookAtRanks(w *window, res *peer.Result) {
-	m.rankWatch.nextAt, m.rankWatch.nextTime = m.samples.slowest.last()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing)
+func (m *Machine) watchRanks(w *window, res *peer.Result) {
+	m.rankWatch.nextAt, m.rankWatch.nextTime = m.samples.slowest.lastIteration()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing)
 	for _, s := range m.rankWatch.steps.Look(m.job.desc.Layout, res, w.iteration) {
 		if m.incidents.namesRank(s.Rank) || res.Uneven && !s.Failing {
 			continue
 		}
 		switch {
 		case s.Failing:
-			m.out.note(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %d steps running and waited %.1f ms itself: failing", m.job.describe(s.Rank), s.Ratio, s.Steps, s.Waits)
+			m.out.addNote(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %d steps running and waited %.1f ms itself: failing", m.job.describe(s.Rank), s.Ratio, s.Steps, s.Waits)
 		case s.Steps < m.cfg.Watch.Steps:
-			m.out.note(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %s, then no longer: transient", m.job.describe(s.Rank), s.Ratio, steps(s.Steps))
+			m.out.addNote(w.iteration, "watch", "%s computed up to %.2f x as long as its peers for %s, then no longer: transient", m.job.describe(s.Rank), s.Ratio, formatSteps(s.Steps))
 		default:
-			m.out.note(w.iteration, "watch", "%s computes as its peers do again after %d steps", m.job.describe(s.Rank), s.Steps)
+			m.out.addNote(w.iteration, "watch", "%s computes as its peers do again after %d steps", m.job.describe(s.Rank), s.Steps)
 		}
 	}
 	if m.rankWatch.steps.Any() {
-		m.lookSoon()
+		m.watchSoon()
 	}
 }
 
-// lookSoon has the ranks looked at again shortly.
-func (m *Machine) lookSoon() {
-	m.rankWatch.nextAt, m.rankWatch.nextTime = m.samples.slowest.last()+m.cfg.Profile.Spacing, m.clock.now
+// watchSoon has the ranks looked at again shortly.
+func (m *Machine) watchSoon() {
+	m.rankWatch.nextAt, m.rankWatch.nextTime = m.samples.slowest.lastIteration()+m.cfg.Profile.Spacing, m.clock.now
 }
 
-func steps(n int) string {
+func formatSteps(n int) string {
 	if n == 1 {
 		return "1 step"
 	}
@@ -64,39 +64,39 @@ func (rw *rankWatcher) failing(ranks []falcon.Rank) []falcon.Rank {
 // over: longer than any verification, as it lies below all of them.
 const throughputOver = 24
 
-// throughput raises the alarm of straggler-chapter §4: the job runs below a
+// checkThroughput raises the alarm of straggler-chapter §4: the job runs below a
 // share of its best, or of the peak that the operator gave, although no onset
 // is open. Below its own best somebody got slow unseen, so an incident opens;
 // below a peak that it never reached the ranks are looked at. Nearly all of the
 // iterations count, and the newest without exception: right after a relief
 // half of them are slow still.
-func (m *Machine) throughput(iteration int64) {
-	best, peak := m.baseline.ms(), m.cfg.PeakIterationMs
-	if m.samples.slowest.tracker.Learning() || best <= 0 || m.baseline.settling(iteration) || iteration < m.baseline.settleTo+throughputOver || len(m.samples.slowest.ms) < throughputOver {
+func (m *Machine) checkThroughput(iteration int64) {
+	best, peak := m.baseline.currentMs(), m.cfg.PeakIterationMs
+	if m.samples.slowest.tracker.Learning() || best <= 0 || m.baseline.isSettling(iteration) || iteration < m.baseline.settleTo+throughputOver || len(m.samples.slowest.ms) < throughputOver {
 		return
 	}
-	tail := m.samples.slowest.tail(throughputOver)
+	tail := m.samples.slowest.newestValues(throughputOver)
 	fastest := slices.Sorted(slices.Values(tail))[throughputOver/10]
 	level, line := falcon.Median(slices.Clone(tail)), m.cfg.Throughput*min(fastest, slices.Min(tail[throughputOver-levelOver:]))
 	if line <= best && (peak <= 0 || line <= peak) {
-		m.throughputTold = false
+		m.throughputNoted = false
 		return
 	}
-	if m.throughputTold || len(m.incidents.list) > 0 { // open, or an action of theirs may still hold
+	if m.throughputNoted || len(m.incidents.list) > 0 { // open, or an action of theirs may still hold
 		return
 	}
-	m.throughputTold = true
+	m.throughputNoted = true
 	if line <= best || m.profile.learn.due {
-		m.out.note(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are looked at", level, 100*peak/level, peak)
+		m.out.addNote(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are looked at", level, 100*peak/level, peak)
 		m.rankWatch.nextAt, m.rankWatch.nextTime = iteration, m.clock.now
 		return
 	}
-	m.out.note(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)
+	m.out.addNote(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)
 	i := m.samples.slowest.seen - 1
-	for oldest := m.samples.slowest.seen - len(m.samples.slowest.ms); i > oldest && m.samples.slowest.value(i-1) > best/m.cfg.Throughput; {
+	for oldest := m.samples.slowest.seen - len(m.samples.slowest.ms); i > oldest && m.samples.slowest.valueAt(i-1) > best/m.cfg.Throughput; {
 		i--
 	}
-	m.onset([]alarm{{-1, m.samples.slowest.iteration(i), best, level, m.samples.slowest.tracker.PRecent()}})
+	m.openOnset([]alarm{{-1, m.samples.slowest.iteration(i), best, level, m.samples.slowest.tracker.PRecent()}})
 }
 
 // rankWatcher counts how long ranks are slow that slow no iteration.

@@ -136,7 +136,7 @@ func TestCulpritsOfAnEarlierEpoch(t *testing.T) {
 	w.epoch++
 	w.describe()
 	twice(1)
-	if job := w.m.culprits.jobOf(w.m.culprits.past[0]); job != fmt.Sprintf("epoch %d", w.epoch-1) {
+	if job := w.m.culprits.jobName(w.m.culprits.past[0]); job != fmt.Sprintf("epoch %d", w.epoch-1) {
 		t.Errorf("INC-0001 was named in job %q", job)
 	}
 	w.step(Culprits{Past: []Named{{Incident: "INC-0003", At: w.now, Device: "n1.g0"}}})

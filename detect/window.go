@@ -20,8 +20,8 @@ type window struct {
 	refused    []string
 }
 
-// learning is the need for a profile of the healthy job.
-type learning struct {
+// healthyProfile is the need for a profile of the healthy job.
+type healthyProfile struct {
 	due   bool
 	tries int
 	after int64  // iteration before which it is not asked for
@@ -35,17 +35,17 @@ const (
 	deadlineMost  = time.Minute
 )
 
-// plan asks for the profile window that is needed most, if none is in flight:
+// planWindow asks for the profile window that is needed most, if none is in flight:
 // the culprit of an onset, then the relief of a watched one, then the healthy
 // state.
-func (m *Machine) plan() {
+func (m *Machine) planWindow() {
 	if !m.job.known || m.profile.window != nil || m.samples.slowest.tracker.Learning() {
 		return
 	}
-	at := m.samples.slowest.last()
+	at := m.samples.slowest.lastIteration()
 	for _, s := range m.incidents.list {
-		if s.Open() && !s.between && (!s.judged() || s.puzzling()) && at >= s.notUntil {
-			m.profile.request(m.cfg.Profile.Iterations, fmt.Sprintf("%s slower since iteration %d: who is it?", s.name(), s.OnsetIteration))
+		if s.Open() && !s.burst.paused && (!s.hasVerdict() || s.isUnexplained()) && at >= s.search.notBefore {
+			m.profile.request(m.cfg.Profile.Iterations, fmt.Sprintf("%s slower since iteration %d: who is it?", s.subject(), s.OnsetIteration))
 			return
 		}
 	}
@@ -58,12 +58,12 @@ func (m *Machine) plan() {
 		return
 	}
 	for _, s := range m.incidents.list {
-		if m.due(s, at) {
-			m.profile.request(m.cfg.Relief.Iterations, fmt.Sprintf("%s: is %s healthy again?", s.ID, culprits(s.Verdict)))
+		if m.reliefDue(s, at) {
+			m.profile.request(m.cfg.Relief.Iterations, fmt.Sprintf("%s: is %s healthy again?", s.ID, culpritNames(s.Verdict)))
 			return
 		}
 	}
-	if m.profile.learn.due && at >= m.profile.learn.after && !m.baseline.settling(at) && len(m.incidents.open()) == 0 {
+	if m.profile.learn.due && at >= m.profile.learn.after && !m.baseline.isSettling(at) && len(m.incidents.openIncidents()) == 0 {
 		m.profile.request(m.cfg.Profile.Iterations, "How does the job compute now?")
 		return
 	}
@@ -72,22 +72,22 @@ func (m *Machine) plan() {
 	}
 }
 
-// due says that a watched culprit should be looked at.
-func (m *Machine) due(s *story, at int64) bool {
-	if !s.Open() || !s.located() || m.incidents.awaitsNodes(s) {
+// reliefDue says that a watched culprit should be looked at.
+func (m *Machine) reliefDue(s *incidentState, at int64) bool {
+	if !s.Open() || !s.isLocated() || m.incidents.awaitsNodes(s) {
 		return false
 	}
-	if s.check {
+	if s.relief.check {
 		return true
 	}
 	every := m.cfg.Relief.Every
-	if s.streak > 0 || s.urgent {
+	if s.relief.streak > 0 || s.relief.urgent {
 		every = m.cfg.Relief.Confirm
 	}
-	return s.watching() && at >= s.asked+every && at >= s.since
+	return s.reliefByWindows() && at >= s.relief.lastWindow+every && at >= s.actions.since
 }
 
-func culprits(v falcon.Verdict) string {
+func culpritNames(v falcon.Verdict) string {
 	var names []string
 	for _, d := range v.Devices {
 		names = append(names, string(d))
@@ -109,11 +109,11 @@ func (p *profiler) request(iterations int, why string) {
 	}
 	p.windowID++
 	p.window = &window{
-		id: p.windowID, iterations: iterations, asked: p.clock.now, iteration: p.samples.slowest.last(),
+		id: p.windowID, iterations: iterations, asked: p.clock.now, iteration: p.samples.slowest.lastIteration(),
 		parts: map[falcon.Rank]falcon.RankProfile{},
 	}
 	for _, s := range p.incidents.list {
-		s.asked = max(s.asked, p.window.iteration)
+		s.relief.lastWindow = max(s.relief.lastWindow, p.window.iteration)
 	}
 	p.out.ready.Requests = append(p.out.ready.Requests, ProfileRequest{Window: p.windowID, Iterations: iterations, Why: why})
 }
@@ -141,7 +141,7 @@ func (m *Machine) checkWindow() {
 		return
 	}
 	waited := m.clock.now.Sub(w.asked)
-	expected := time.Duration(deadlineTimes * float64(w.iterations) * m.samples.level() * float64(time.Millisecond))
+	expected := time.Duration(deadlineTimes * float64(w.iterations) * m.samples.currentLevel() * float64(time.Millisecond))
 	deadline := min(max(m.cfg.Profile.Deadline, expected), deadlineMost)
 	switch {
 	case len(w.parts) == len(m.samples.ranks):
@@ -153,26 +153,26 @@ func (m *Machine) checkWindow() {
 	}
 	m.profile.window = nil
 	if len(w.parts) == 0 {
-		m.failed(w)
+		m.windowFailed(w)
 		return
 	}
-	m.judge(w)
+	m.judgeWindow(w)
 }
 
-// failed is a window of which nothing came.
-func (m *Machine) failed(w *window) {
+// windowFailed is a window of which nothing came.
+func (m *Machine) windowFailed(w *window) {
 	why := "no node answered in time"
 	if len(w.refused) > 0 {
 		why = strings.Join(w.refused, "; ")
 	}
-	m.out.note(m.samples.slowest.last(), "profile", "Profile %d failed: %s", w.id, why)
+	m.out.addNote(m.samples.slowest.lastIteration(), "profile", "Profile %d failed: %s", w.id, why)
 	for _, s := range slices.Clone(m.incidents.list) {
-		if s.Open() && !s.judged() && w.id > s.after {
-			if !m.again(s) {
-				m.giveUp(s)
+		if s.Open() && !s.hasVerdict() && w.id > s.search.after {
+			if !m.retryLater(s) {
+				m.concludeUnknown(s)
 			}
 		}
-		s.check = false
+		s.relief.check = false
 	}
 	m.profile.learnAgain()
 }
@@ -180,7 +180,7 @@ func (m *Machine) failed(w *window) {
 // learnAgain tries the healthy profile again later, a bounded number of times.
 func (p *profiler) learnAgain() {
 	p.learn.tries++
-	p.learn.after = p.samples.slowest.last() + p.cfg.Profile.Spacing*int64(p.learn.tries)
+	p.learn.after = p.samples.slowest.lastIteration() + p.cfg.Profile.Spacing*int64(p.learn.tries)
 	p.learn.due = p.learn.due && p.learn.tries < p.cfg.Profile.Tries
 }
 
@@ -194,7 +194,7 @@ type profiler struct {
 
 	window     *window
 	windowID   uint64 // of the newest window
-	learn      learning
+	learn      healthyProfile
 	lookAt     int64       // iteration from which the ranks' new devices are profiled, 0 = no need
 	last       peer.Result // newest complete profile
 	haveLast   bool

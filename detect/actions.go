@@ -14,12 +14,12 @@ func (m *Machine) stepRestored(in Restored) {
 		m.baseline.restoredMs = in.Baseline
 	}
 	for _, inc := range in.Incidents {
-		if inc.State == falcon.IncidentClosed || slices.ContainsFunc(m.incidents.list, func(s *story) bool { return s.ID == inc.ID }) {
+		if inc.State == falcon.IncidentClosed || slices.ContainsFunc(m.incidents.list, func(s *incidentState) bool { return s.ID == inc.ID }) {
 			continue
 		}
-		s := &story{Incident: inc, after: m.profile.windowID, inForce: map[falcon.Rung]bool{}}
-		s.restart()
-		s.blind = in.Baseline <= 0
+		s := newIncident(inc, m.profile.windowID)
+		s.resetEpoch()
+		s.relief.blind = in.Baseline <= 0
 		m.incidents.list = append(m.incidents.list, s)
 	}
 	if m.job.known {
@@ -32,12 +32,12 @@ func (m *Machine) stepActed(in Acted) {
 	if !m.job.known {
 		return
 	}
-	m.settle(in.Iteration)
+	m.settleAround(in.Iteration)
 	if len(in.MicroBatches) > 0 {
 		m.job.desc.MicroBatches = slices.Clone(in.MicroBatches)
 	}
 	if in.Rung == falcon.RungS3 {
-		m.swapped(in)
+		m.placementChanged(in)
 	}
 	for _, s := range m.incidents.list {
 		if s.ID == "" || s.ID != in.Incident {
@@ -46,22 +46,22 @@ func (m *Machine) stepActed(in Acted) {
 		switch {
 		case in.Rung == falcon.RungS4: // nothing to undo: the epoch that it began says what holds
 		case in.Reverted:
-			delete(s.inForce, in.Rung)
+			delete(s.actions.inForce, in.Rung)
 		default:
-			s.inForce[in.Rung] = true
-			s.since, s.asked, s.streak = in.Iteration, in.Iteration, 0
+			s.actions.inForce[in.Rung] = true
+			s.actions.since, s.relief.lastWindow, s.relief.streak = in.Iteration, in.Iteration, 0
 		}
 	}
 	m.relief.closeRelieved(m.samples.newest)
 }
 
-// settle says that changes around iteration belong to an action.
-func (m *Machine) settle(iteration int64) {
+// settleAround says that changes around iteration belong to an action.
+func (m *Machine) settleAround(iteration int64) {
 	from, to := iteration-m.cfg.SettleBefore, iteration+m.cfg.SettleAfter
 	m.baseline.settleTo = to
-	m.samples.slowest.settle(from, to)
+	m.samples.slowest.settleRange(from, to)
 	for _, r := range m.samples.ranks {
-		r.settle(from, to)
+		r.settleRange(from, to)
 	}
 	m.onsets.alarms = nil
 }

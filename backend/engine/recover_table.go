@@ -33,17 +33,13 @@ func newTableBook() tableBook {
 
 // rankTable encodes the rank table of a placement.
 func (c *clusterView) rankTable(p falcon.Placement) ([]byte, error) {
-	addresses := map[falcon.Node]ranktable.Address{}
+	hosts := map[falcon.Node]string{}
 	for _, n := range placementNodes(p) {
 		if x := c.nodes.Node(n); x != nil {
-			addresses[n] = ranktable.Address{HostIP: x.Host}
+			hosts[n] = x.Host
 		}
 	}
-	t, err := ranktable.Build(p, addresses)
-	if err != nil {
-		return nil, err
-	}
-	return ranktable.Encode(t)
+	return ranktable.Encode(p, hosts)
 }
 
 // add keeps a table.

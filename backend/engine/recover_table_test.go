@@ -10,6 +10,7 @@ import (
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/recovery/ranktable"
+	"github.com/failslow/falcon/recovery/ranktable/ranktabletest"
 )
 
 // asNode follows the tables that a node is brought, as an agent does, and names
@@ -27,11 +28,8 @@ func (n *asNode) take(t *testing.T, c *falconv1.TableCommand) {
 		return
 	}
 	n.names = append(n.names, fmt.Sprintf("d%d-%d", c.GetBaseGeneration(), c.GetGeneration()))
-	d, err := ranktable.DecodeDelta(c.GetDelta())
-	if err == nil {
-		n.text, err = d.Apply(n.text)
-	}
-	if err != nil {
+	var err error
+	if n.text, err = ranktabletest.Apply(n.text, c.GetDelta()); err != nil {
 		t.Errorf("%s: %v", n.names, err)
 	}
 }
@@ -51,11 +49,7 @@ func placed64(third string) falcon.Placement {
 
 func tableText(t *testing.T, p falcon.Placement) []byte {
 	t.Helper()
-	made, err := ranktable.Build(p, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := ranktable.Encode(made)
+	text, err := ranktable.Encode(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,163 +1,113 @@
 package ranktable
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/failslow/falcon"
 )
 
-// ErrTable is wrapped by every error about a table or delta that can't be one.
+// ErrTable is wrapped by every error about a placement that has no rank table.
 var ErrTable = errors.New("ranktable: bad rank table")
-
-// ErrInitializing says that the table's writer has not finished: read it again
-// later. It wraps ErrTable.
-var ErrInitializing = fmt.Errorf("%w: its status is initializing, not completed", ErrTable)
-
-// Versions of the format.
-const (
-	V10 = "1.0"
-	V12 = "1.2" // with super-pods
-)
 
 // Limits of a table.
 const (
-	BytesMost         = 32 << 20
 	DevicesMost       = 1 << 17 // ranks
 	ServerDevicesMost = 512
 	NameMost          = 63 // bytes of a server's id (HCCL)
-	TextMost          = 255
+	HostMost          = 255
 )
 
-// Table is a complete rank table.
-type Table struct {
-	Version string
-	Servers []Server // as they stand in the file
-	Pods    []Pod    // version 1.2 only
+// server is one line of the table.
+type server struct {
+	ID      string   `json:"server_id"`
+	HostIP  string   `json:"host_ip,omitempty"`
+	Devices []device `json:"device"`
 }
 
-// Server is one machine.
-type Server struct {
-	ID           string
-	HostIP       string
-	ContainerIP  string
-	HardwareType string
-	Devices      []Device
+type device struct {
+	ID   string `json:"device_id"`
+	IP   string `json:"device_ip,omitempty"`
+	Rank string `json:"rank_id"`
 }
 
-// Device is one accelerator and the rank that it runs.
-type Device struct {
-	ID   string // on its server
-	IP   string
-	Rank falcon.Rank
-	// Version 1.2 only.
-	SuperID, Port, BackupIP, BackupPort, HostPort string
-}
-
-// Pod is a super-pod of version 1.2: servers with a fabric of their own.
-type Pod struct {
-	ID      string
-	Servers []string
-}
-
-// World is the number of ranks.
-func (t Table) World() int {
-	n := 0
-	for _, s := range t.Servers {
-		n += len(s.Devices)
+// Encode writes the table of a placement (device by rank), given the address of each
+// node's host where it is known. A server's id is the node's name, its devices are
+// reached at the host's address. Servers are in the order of their lowest rank, so
+// that a spare takes the line of the node that it replaces, and devices in the order
+// of their ranks. The same placement is always the same bytes. An error wraps ErrTable.
+func Encode(p falcon.Placement, hosts map[falcon.Node]string) ([]byte, error) {
+	servers, err := group(p, hosts)
+	if err != nil {
+		return nil, err
 	}
-	return n
-}
-
-// Check says in one sentence why the table can't be used; it wraps ErrTable.
-func (t Table) Check() error {
-	if t.Version != V10 && t.Version != V12 {
-		return fmt.Errorf("%w: version %q; it reads %s and %s", ErrTable, cut(t.Version), V10, V12)
-	}
-	world := t.World()
-	if world < 1 || world > DevicesMost {
-		return fmt.Errorf("%w: %d devices; it holds 1 to %d", ErrTable, world, DevicesMost)
-	}
-	ids := make(map[string]bool, len(t.Servers))
-	ranks := make([]bool, world)
-	for _, s := range t.Servers {
-		if s.ID == "" || len(s.ID) > NameMost || ids[s.ID] {
-			return fmt.Errorf("%w: server_id %q is empty, longer than %d bytes or there twice", ErrTable, cut(s.ID), NameMost)
+	const serverBytes, deviceBytes = 128, 64 // usual
+	b := bytes.NewBuffer(make([]byte, 0, 128+serverBytes*len(servers)+deviceBytes*len(p)))
+	fmt.Fprintf(b, `{"status":"completed","version":"1.0","server_count":"%d","server_list":[`+"\n", len(servers))
+	line := json.NewEncoder(b) // ends each server with a newline
+	line.SetEscapeHTML(false)
+	for i, s := range servers {
+		if err := line.Encode(s); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrTable, err)
 		}
-		ids[s.ID] = true
-		if err := s.check(t.Version, ranks); err != nil {
-			return err
+		if i < len(servers)-1 {
+			b.Truncate(b.Len() - 1)
+			b.WriteString(",\n")
 		}
 	}
-	return t.checkPods(ids)
+	b.WriteString("]}\n")
+	return b.Bytes(), nil
 }
 
-// check looks through one server and notes its ranks.
-func (s Server) check(version string, ranks []bool) error {
-	if len(s.Devices) < 1 || len(s.Devices) > ServerDevicesMost {
-		return fmt.Errorf("%w: server %q has %d devices; it holds 1 to %d", ErrTable, cut(s.ID), len(s.Devices), ServerDevicesMost)
+// group gathers the devices of each node.
+func group(p falcon.Placement, hosts map[falcon.Node]string) ([]*server, error) {
+	if len(p) < 1 || len(p) > DevicesMost {
+		return nil, fmt.Errorf("%w: %d devices; it holds 1 to %d", ErrTable, len(p), DevicesMost)
 	}
-	if max(len(s.HostIP), len(s.ContainerIP), len(s.HardwareType)) > TextMost {
-		return fmt.Errorf("%w: an entry of server %q is longer than %d bytes", ErrTable, cut(s.ID), TextMost)
-	}
-	for i, d := range s.Devices {
-		if d.ID == "" || twice(s.Devices[:i], d.ID) {
-			return fmt.Errorf("%w: device_id %q of server %q is empty or there twice", ErrTable, cut(d.ID), cut(s.ID))
+	var out []*server
+	at, used := map[falcon.Node]*server{}, make(map[falcon.Device]bool, len(p))
+	for r, d := range p {
+		node, index := d.Node(), d.Index()
+		if index < 0 || node == "" || used[d] {
+			return nil, fmt.Errorf("%w: rank %d is on %q, which is no device or has another rank", ErrTable, r, shorten(string(d)))
 		}
-		if d.Rank < 0 || int(d.Rank) >= len(ranks) || ranks[d.Rank] {
-			return fmt.Errorf("%w: rank_id %d of server %q is there twice, or not one of %d", ErrTable, d.Rank, cut(s.ID), len(ranks))
-		}
-		ranks[d.Rank] = true
-		if d.longest() > TextMost {
-			return fmt.Errorf("%w: an entry of rank %d is longer than %d bytes", ErrTable, d.Rank, TextMost)
-		}
-		if version == V10 && d.super() {
-			return fmt.Errorf("%w: rank %d has fields of version %s in a table of version %s", ErrTable, d.Rank, V12, V10)
-		}
-	}
-	return nil
-}
-
-func (d Device) longest() int {
-	return max(len(d.ID), len(d.IP), len(d.SuperID), len(d.Port), len(d.BackupIP), len(d.BackupPort), len(d.HostPort))
-}
-
-// super says that the device has what only version 1.2 knows.
-func (d Device) super() bool {
-	return d.SuperID != "" || d.Port != "" || d.BackupIP != "" || d.BackupPort != "" || d.HostPort != ""
-}
-
-func twice(devices []Device, id string) bool {
-	for i := range devices {
-		if devices[i].ID == id {
-			return true
-		}
-	}
-	return false
-}
-
-func (t Table) checkPods(servers map[string]bool) error {
-	if t.Version == V10 && len(t.Pods) > 0 {
-		return fmt.Errorf("%w: super_pod_list belongs to version %s", ErrTable, V12)
-	}
-	pods, in := map[string]bool{}, map[string]bool{}
-	for _, p := range t.Pods {
-		if p.ID == "" || len(p.ID) > NameMost || pods[p.ID] {
-			return fmt.Errorf("%w: super_pod_id %q is empty, longer than %d bytes or there twice", ErrTable, cut(p.ID), NameMost)
-		}
-		pods[p.ID] = true
-		for _, s := range p.Servers {
-			if !servers[s] || in[s] {
-				return fmt.Errorf("%w: super-pod %q has server %q, which is not in server_list or in two pods", ErrTable, cut(p.ID), cut(s))
+		used[d] = true
+		s := at[node]
+		if s == nil {
+			s = &server{ID: string(node), HostIP: hosts[node]}
+			if err := s.check(); err != nil {
+				return nil, err
 			}
-			in[s] = true
+			at[node], out = s, append(out, s)
 		}
+		if len(s.Devices) == ServerDevicesMost {
+			return nil, fmt.Errorf("%w: server %q has more than %d devices", ErrTable, shorten(s.ID), ServerDevicesMost)
+		}
+		s.Devices = append(s.Devices, device{ID: strconv.Itoa(index), IP: s.HostIP, Rank: strconv.Itoa(r)})
+	}
+	return out, nil
+}
+
+// check refuses names that HCCL does not take, and text that JSON would change: two
+// names could become one.
+func (s *server) check() error {
+	switch {
+	case len(s.ID) > NameMost:
+		return fmt.Errorf("%w: server_id %q is longer than %d bytes", ErrTable, shorten(s.ID), NameMost)
+	case len(s.HostIP) > HostMost:
+		return fmt.Errorf("%w: host_ip of server %q is longer than %d bytes", ErrTable, s.ID, HostMost)
+	case !utf8.ValidString(s.ID) || !utf8.ValidString(s.HostIP):
+		return fmt.Errorf("%w: a name is not UTF-8", ErrTable)
 	}
 	return nil
 }
 
-// cut shortens foreign text for a sentence.
-func cut(s string) string {
+// shorten cuts foreign text for a sentence.
+func shorten(s string) string {
 	const most = 40
 	if len(s) > most {
 		return s[:most] + "…"

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/recovery/ranktable"
+	"github.com/failslow/falcon/recovery/ranktable/ranktabletest"
 )
 
 // perNode is how many devices, and so ranks, a node has.
@@ -232,12 +232,12 @@ func (a *agent) table(t *falconv1.TableCommand) error {
 	if err != nil {
 		return err
 	}
-	got, err := ranktable.Decode(b)
+	got, _, err := ranktabletest.Decode(b)
 	if err != nil {
 		return err
 	}
-	if got.World() != a.c.Devices {
-		return fmt.Errorf("outage: the table has %d ranks of %d", got.World(), a.c.Devices)
+	if len(got) != a.c.Devices {
+		return fmt.Errorf("outage: the table has %d ranks of %d", len(got), a.c.Devices)
 	}
 	a.c.readTable(written.Sub(begin), time.Since(written), len(b), len(t.GetTable())+len(t.GetDelta()))
 	return nil
@@ -249,10 +249,8 @@ func (a *agent) renew(t *falconv1.TableCommand) error {
 		a.kept = t.GetTable()
 		return nil
 	}
-	d, err := ranktable.DecodeDelta(t.GetDelta())
-	if err == nil {
-		a.kept, err = d.Apply(a.kept)
-	}
+	var err error
+	a.kept, err = ranktabletest.Apply(a.kept, t.GetDelta())
 	return err
 }
 

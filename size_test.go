@@ -32,10 +32,6 @@ var oversized = map[string]int{
 
 	"backend/engine.Engine methods": 147,
 
-	"cmd/falcon-trainer/train.worker fields": 38,
-
-	"cmd/falcon-trainer/train.worker methods": 108,
-
 	"tui.Model fields": 46,
 
 	"tui.Model methods": 226,

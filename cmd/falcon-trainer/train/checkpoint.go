@@ -51,22 +51,22 @@ func (w *worker) saveDue(i int64) error {
 func (w *worker) save(i int64, order uint64) (why, err error) {
 	began := time.Now()
 	s := w.setFor(i + 1)
-	if why = w.unlocked(func() error { return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation) }); why == nil {
+	if why = w.comms.unlocked(func() error { return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation) }); why == nil {
 		_, why = w.capture(s.Iteration)
 	}
 	dumped := time.Now()
 	if why == nil {
-		why = w.unlocked(func() error { return w.write(s.File(w.rank), began, dumped) })
+		why = w.comms.unlocked(func() error { return w.write(s.File(w.rank), began, dumped) })
 	}
-	s.FileBytes = int64(len(w.out))
-	if why, err = w.all(why); err != nil || why != nil {
+	s.FileBytes = int64(len(w.images.own))
+	if why, err = w.votes.barrier(why); err != nil || why != nil {
 		return why, err
 	}
 	if w.rank == 0 {
-		why = w.unlocked(func() error { return snapshot.Guarded(w.cfg.Checkpoint.Folder, w.generation, s.Complete) })
+		why = w.comms.unlocked(func() error { return snapshot.Guarded(w.cfg.Checkpoint.Folder, w.generation, s.Complete) })
 	}
 	if order != 0 { // the others know of it before they say so
-		why, err = w.all(why)
+		why, err = w.votes.barrier(why)
 	}
 	if err != nil || why != nil {
 		return why, err
@@ -78,7 +78,7 @@ func (w *worker) save(i int64, order uint64) (why, err error) {
 		w.tellSaved()
 	}
 	return nil, w.cfg.Log.line(checkpointLine{
-		Checkpoint: i, Rank: int(w.rank), Order: order, Resume: s.Iteration, File: s.File(w.rank), Bytes: len(w.out),
+		Checkpoint: i, Rank: int(w.rank), Order: order, Resume: s.Iteration, File: s.File(w.rank), Bytes: len(w.images.own),
 		Ms: ms(time.Since(began)), DumpMs: ms(dumped.Sub(began)), StoreMs: ms(time.Since(dumped)),
 	})
 }
@@ -89,7 +89,7 @@ func (w *worker) claim() error {
 	if w.rank != 0 || w.cfg.Checkpoint.Folder == "" || w.generation == 0 {
 		return nil
 	}
-	err := w.unlocked(func() error { return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation) })
+	err := w.comms.unlocked(func() error { return snapshot.Claim(w.cfg.Checkpoint.Folder, w.generation) })
 	if errors.Is(err, snapshot.ErrFenced) || errors.Is(err, ErrPeer) {
 		return err
 	}
@@ -107,8 +107,8 @@ func (w *worker) tellSaved() {
 
 // write puts the captured state on disk, no faster than the emulated storage.
 func (w *worker) write(path string, began, dumped time.Time) error {
-	err := snapshot.Replace(path, w.out)
-	return errors.Join(err, w.nap(w.cfg.State.storing(len(w.out))-time.Since(dumped)), w.nap(w.cfg.Checkpoint.Least-time.Since(began)))
+	err := snapshot.Replace(path, w.images.own)
+	return errors.Join(err, w.comms.sleep(w.cfg.State.storing(len(w.images.own))-time.Since(dumped)), w.comms.sleep(w.cfg.Checkpoint.Least-time.Since(began)))
 }
 
 // resume goes on from the newest complete set. Any process may hold any rank.
@@ -127,11 +127,11 @@ func (w *worker) resume() error {
 	at := w.at
 	at.DP %= s.Layout.DP
 	source := s.Layout.RankOf(at)
-	w.out = newImage(w.q, w.optim)
-	im, h := w.out, snapshot.Head{}
-	err := w.unlocked(func() (err error) {
+	w.images.reserve(w.q, w.optim)
+	im, h := w.images.own, snapshot.Head{}
+	err := w.comms.unlocked(func() (err error) {
 		h, err = w.readImage(im, s, source)
-		return errors.Join(err, w.nap(w.cfg.State.storing(len(im))-time.Since(began)))
+		return errors.Join(err, w.comms.sleep(w.cfg.State.storing(len(im))-time.Since(began)))
 	})
 	loaded := time.Now()
 	if err == nil {
@@ -188,7 +188,7 @@ func (w *worker) readImage(im snapshot.Image, s snapshot.Set, rank falcon.Rank) 
 // others: the folder may look different from another node.
 func (w *worker) sameSet(s snapshot.Set) error {
 	for _, word := range []uint64{uint64(s.Iteration), ^uint64(s.Iteration)} { // the least, and the largest
-		least, err := w.least(word)
+		least, err := w.votes.least(word)
 		if err != nil {
 			return err
 		}

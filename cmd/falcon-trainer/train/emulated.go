@@ -45,21 +45,6 @@ func lasting(bytes, rate float64) time.Duration {
 	return time.Duration(bytes / rate * float64(time.Second))
 }
 
-// nap waits for d, or until the watcher breaks the run off.
-func (w *worker) nap(d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-w.cut:
-		return ErrPeer
-	}
-}
-
 // Faults are failures that tests inject into this process's placements.
 type Faults struct {
 	Fail string // step that is done and then reported as failed, once

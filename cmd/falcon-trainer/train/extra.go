@@ -1,13 +1,10 @@
 package train
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/cmd/falcon-trainer/device"
-	"github.com/failslow/falcon/cmd/falcon-trainer/schedule"
 )
 
 // heldOutFirst is the first micro-batch that evaluations see, beyond all that
@@ -47,60 +44,15 @@ func (w *worker) extras(i int64) error {
 func (w *worker) evaluate(i int64) error {
 	began := time.Now()
 	micro := w.cfg.Evaluation.MicroBatches
-	w.tally.begin(0)
-	w.pass(falcon.NoIteration, batch{heldOutFirst + int64(w.at.DP*micro)},
-		schedule.ForwardOnly(w.at.PP, w.cfg.Layout.PP, w.cfg.Shape.VirtualStages(), micro))
-	w.tally.reduceLoss(w.groups.world)
-	if err := w.wait(); err != nil {
+	w.pipe.tally.begin(0)
+	w.pipe.runPass(falcon.NoIteration, batch{heldOutFirst + int64(w.at.DP*micro)}, w.pipe.evaluation(micro))
+	w.pipe.tally.reduceLoss(w.comms.groups.world)
+	if err := w.comms.finish(); err != nil {
 		return fmt.Errorf("evaluation: %w", err)
 	}
-	sum, _ := w.tally.result()
+	sum, _ := w.pipe.tally.result()
 	loss := sum / float64(w.cfg.Layout.DP*micro*w.cfg.Shape.Batch)
 	return w.cfg.Log.line(evaluationLine{i, int(w.rank), loss, ms(time.Since(began))})
-}
-
-// errElsewhere says that what failed did so on another rank.
-var errElsewhere = errors.New("it failed on another rank, whose log says why")
-
-// all waits for all ranks as frameworks do, by a sum of one float: how many of
-// them come with a failure. why is nil on all ranks or on none.
-func (w *worker) all(mine error) (why, err error) {
-	clear(w.word)
-	if mine != nil {
-		w.word[0] = 1
-	}
-	device.CopyIn(w.q, w.gate.Memory(), w.word)
-	w.q.SumFloats(w.groups.world, w.gate)
-	device.CopyOut(w.q, w.word, w.gate.Memory())
-	if err := w.wait(); err != nil {
-		return nil, fmt.Errorf("vote: %w", err)
-	}
-	if mine == nil && w.word[0] != 0 {
-		mine = errElsewhere
-	}
-	return mine, nil
-}
-
-// least is the least of all ranks' words.
-func (w *worker) least(mine uint64) (uint64, error) {
-	w.tally.begin(mine)
-	w.tally.reduce(w.groups.world)
-	if err := w.wait(); err != nil {
-		return 0, err
-	}
-	_, least := w.tally.result()
-	return least, nil
-}
-
-// unlocked runs f while the watcher may abort the communicators.
-func (w *worker) unlocked(f func() error) error {
-	w.calls.Unlock()
-	err := f()
-	w.calls.Lock()
-	if w.aborted {
-		return ErrPeer
-	}
-	return err
 }
 
 func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }

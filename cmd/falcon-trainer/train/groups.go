@@ -7,7 +7,6 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
-	"github.com/failslow/falcon/cmd/falcon-trainer/rendezvous"
 )
 
 // dimInstance is the group of the replicas that hold the optimizer's state
@@ -78,7 +77,7 @@ func (g *groups) of(d falcon.Dimension) **device.Comm {
 // use.
 func connect(ctx context.Context, c Config) (g groups, err error) {
 	for _, s := range c.seats(c.Rank, tagOf(c.Generation)) {
-		id, err := c.mint(s)
+		id, err := c.publishID(s)
 		if err == nil && id == nil {
 			id, err = c.Rendezvous.Await(ctx, s.entry, device.UniqueIDBytes)
 		}
@@ -95,19 +94,9 @@ func connect(ctx context.Context, c Config) (g groups, err error) {
 	return g, nil
 }
 
-// use makes g the groups that the work goes over.
-func (w *worker) use(g groups) {
-	w.groups = g
-	w.watchOver(g)
-	if g.instance == nil {
-		g.instance = g.dp
-	}
-	w.stage.tp, w.optim.dp, w.optim.instance = g.tp, g.dp, g.instance
-}
-
-// mint publishes a new id for the group of which this rank is the first; nil
+// publishID publishes a new id for the group of which this rank is the first; nil
 // for the others.
-func (c Config) mint(s seat) ([]byte, error) {
+func (c Config) publishID(s seat) ([]byte, error) {
 	if s.me != 0 {
 		return nil, nil
 	}
@@ -123,90 +112,6 @@ func (c Config) withdraw(s seat) error {
 		return nil
 	}
 	return c.Rendezvous.Withdraw(s.entry)
-}
-
-// reconnect joins the groups of rank, called by tag, beside those of now,
-// without a blocking call: a member that never comes must not hold the others
-// for longer than ctx. They are in w.next from the start, where the watcher can
-// abort them. begun is called when the first has begun.
-func (w *worker) reconnect(ctx context.Context, rank falcon.Rank, tag string, begun func()) error {
-	seats := w.cfg.seats(rank, tag)
-	ids := make([][]byte, len(seats))
-	for i, seat := range seats {
-		var err error
-		if ids[i], err = w.cfg.mint(seat); err != nil {
-			return err
-		}
-	}
-	for i, seat := range seats {
-		if err := w.meetAt(ctx, seat, &ids[i]); err != nil {
-			return err
-		}
-		comm, err := device.Begin(string(seat.dimension), ids[i], seat.size, seat.me)
-		if err != nil {
-			return err
-		}
-		*w.next.of(seat.dimension) = comm
-		if i == 0 {
-			begun()
-		}
-	}
-	if err := w.ready(ctx); err != nil {
-		return err
-	}
-	for _, seat := range seats {
-		if err := w.cfg.withdraw(seat); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// meetAt waits for a group's id, unless this rank made it.
-func (w *worker) meetAt(ctx context.Context, s seat, id *[]byte) error {
-	for *id == nil {
-		if err := w.called(); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return w.cfg.Rendezvous.Absent(s.entry)
-		}
-		err := w.unlocked(func() (err error) {
-			if *id, err = w.cfg.Rendezvous.Look(s.entry, device.UniqueIDBytes); err == nil && *id == nil {
-				err = w.nap(rendezvous.PollEvery)
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// ready waits for all members of the next groups.
-func (w *worker) ready(ctx context.Context) error {
-	for _, c := range w.next.all() {
-		for {
-			done, err := c.Ready()
-			if err != nil {
-				return err
-			}
-			if done {
-				break
-			}
-			if err := w.called(); err != nil {
-				return err
-			}
-			if ctx.Err() != nil {
-				return fmt.Errorf("%w: the new communicators, more than %v", errTooLate, connectWithin)
-			}
-			if err := w.unlocked(func() error { return w.nap(glance) }); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func (g groups) all() []*device.Comm {

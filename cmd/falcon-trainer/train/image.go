@@ -15,6 +15,28 @@ func newImage(q *device.Queue, o *optimizer) snapshot.Image {
 	return device.AllocHost[byte](q, snapshot.HeadBytes+4*o.elements())
 }
 
+// stateImages is host memory for whole states, made when first needed.
+type stateImages struct {
+	own    snapshot.Image // this rank's
+	came   snapshot.Image // another one's
+	staged [2]device.Memory
+}
+
+// reserve makes room for the own state.
+func (s *stateImages) reserve(q *device.Queue, o *optimizer) {
+	if s.own == nil {
+		s.own = newImage(q, o)
+	}
+}
+
+// reserveExchange makes room for another rank's state, and for both on the device.
+func (s *stateImages) reserveExchange(q *device.Queue, o *optimizer) {
+	if s.came == nil {
+		s.came = newImage(q, o)
+		s.staged = [2]device.Memory{q.Alloc(len(s.came)), q.Alloc(len(s.came))}
+	}
+}
+
 // each calls f with every part and its place in the image.
 func each(im snapshot.Image, parts []device.Floats, f func(host []byte, part device.Memory)) {
 	rest := im[snapshot.HeadBytes:]
@@ -39,21 +61,19 @@ func (w *worker) consumed(next int64) int64 {
 	return w.base.consumed + (next-w.base.iteration)*int64(w.split.Total())
 }
 
-// capture copies this rank's state into w.out, sealed; emulated is how long the
+// capture copies this rank's state into w.images.own, sealed; emulated is how long the
 // copy lasted at least, as that of the emulated state.
 func (w *worker) capture(next int64) (emulated time.Duration, err error) {
 	began := time.Now()
-	if w.out == nil {
-		w.out = newImage(w.q, w.optim)
-	}
-	each(w.out, w.optim.state(), func(host []byte, part device.Memory) { device.CopyOut(w.q, host, part) })
+	w.images.reserve(w.q, w.optim)
+	each(w.images.own, w.optim.state(), func(host []byte, part device.Memory) { device.CopyOut(w.q, host, part) })
 	// The copies run on the stream: what they bring may be read only after them.
-	if err := w.drain(); err != nil {
-		return 0, cmp.Or(w.broken(), err)
+	if err := w.comms.drain(); err != nil {
+		return 0, cmp.Or(w.comms.broken(), err)
 	}
-	emulated = w.cfg.State.copying(len(w.out))
-	return emulated, w.unlocked(func() error {
-		return errors.Join(w.out.Seal(w.head(w.rank, next)), w.nap(emulated-time.Since(began)))
+	emulated = w.cfg.State.copying(len(w.images.own))
+	return emulated, w.comms.unlocked(func() error {
+		return errors.Join(w.images.own.Seal(w.head(w.rank, next)), w.comms.sleep(emulated-time.Since(began)))
 	})
 }
 
@@ -63,10 +83,10 @@ func (w *worker) load(im snapshot.Image, next int64) (emulated time.Duration, er
 	began := time.Now()
 	w.optim.forget()
 	each(im, w.optim.state(), func(host []byte, part device.Memory) { device.CopyIn(w.q, part, host) })
-	if err := w.drain(); err != nil {
-		return 0, cmp.Or(w.broken(), err)
+	if err := w.comms.drain(); err != nil {
+		return 0, cmp.Or(w.comms.broken(), err)
 	}
 	w.optim.current().step = next
 	emulated = w.cfg.State.copying(len(im))
-	return emulated, w.unlocked(func() error { return w.nap(emulated - time.Since(began)) })
+	return emulated, w.comms.unlocked(func() error { return w.comms.sleep(emulated - time.Since(began)) })
 }

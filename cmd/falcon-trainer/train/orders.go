@@ -68,7 +68,7 @@ func (w *worker) commit(ctx context.Context, i int64, vote uint64) error {
 		}
 	}
 	w.hook.Ack(vote, i+1, status)
-	w.ordered = time.Since(began)
+	w.clock.ordered = time.Since(began)
 	line := orderLine{
 		Order: vote, Rank: int(rank), Kind: o.Kind, From: i + 1, Status: status,
 		MicroBatches: o.MicroBatches, Blocks: o.Blocks, Leave: o.Leave,
@@ -88,7 +88,7 @@ func (w *worker) fetch(id uint64) (falcon.Order, bool, error) {
 	if err != nil {
 		mine = 0
 	}
-	all, err := w.least(mine)
+	all, err := w.votes.least(mine)
 	return o, all == 1, err
 }
 

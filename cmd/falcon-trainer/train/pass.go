@@ -1,6 +1,7 @@
 package train
 
 import (
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
 	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 	"github.com/failslow/falcon/cmd/falcon-trainer/schedule"
@@ -14,34 +15,54 @@ type batch struct{ first int64 }
 // job's life before it. They are counted, as a restart may change the batch.
 type cursor struct{ iteration, consumed int64 }
 
+// pipeline is this rank's stage of the schedule: it enqueues passes over the model.
+type pipeline struct {
+	q      *device.Queue
+	stage  *stage
+	feed   feed
+	tally  tally
+	layout falcon.Layout
+	at     falcon.Coord
+	pp     *device.Comm
+
+	// strike carries out the fault that is injected at a point of an iteration; nil
+	// where none are.
+	strike func(point string, iteration int64)
+}
+
 func (w *worker) trainingBatch(i int64) batch {
 	return batch{w.consumed(i) + int64(w.split.First(w.at.DP))}
 }
 
-// schedule is this stage's order of an iteration of microBatches.
-func (w *worker) schedule(microBatches int) []schedule.Step {
-	return schedule.Iteration(w.at.PP, w.cfg.Layout.PP, w.cfg.Shape.VirtualStages(), microBatches)
+// training is this stage's order of an iteration of microBatches.
+func (p *pipeline) training(microBatches int) []schedule.Step {
+	return schedule.Iteration(p.at.PP, p.layout.PP, p.stage.shard.VirtualStages(), microBatches)
 }
 
-// pass enqueues a schedule on the batch of iteration i.
-func (w *worker) pass(i int64, b batch, steps []schedule.Step) {
-	strikes := w.halfway(steps)
+// evaluation is training without the backward passes.
+func (p *pipeline) evaluation(microBatches int) []schedule.Step {
+	return schedule.ForwardOnly(p.at.PP, p.layout.PP, p.stage.shard.VirtualStages(), microBatches)
+}
+
+// runPass enqueues a schedule on the batch of iteration i.
+func (p *pipeline) runPass(i int64, b batch, steps []schedule.Step) {
+	strikes := p.faultPoints(steps)
 	for k, s := range steps {
 		if s.Kind == schedule.Exchange {
-			w.q.Group(func() { w.exchange(s.Swap) })
+			p.q.Group(func() { p.exchange(s.Swap) })
 			continue
 		}
-		w.step(b, s)
+		p.enqueue(b, s)
 		if strikes[k] != "" {
-			w.strikeDone(strikes[k], i)
+			p.strike(strikes[k], i)
 		}
 	}
 }
 
-// halfway finds the steps behind which half of the forward, and half of the
+// faultPoints finds the steps behind which half of the forward, and half of the
 // backward passes are done; none where no faults are injected.
-func (w *worker) halfway(steps []schedule.Step) map[int]string {
-	if len(w.cfg.Points) == 0 {
+func (p *pipeline) faultPoints(steps []schedule.Step) map[int]string {
+	if p.strike == nil {
 		return nil
 	}
 	out := map[int]string{}
@@ -59,14 +80,14 @@ func (w *worker) halfway(steps []schedule.Step) map[int]string {
 	return out
 }
 
-// step enqueues one step of a schedule.
-func (w *worker) step(b batch, s schedule.Step) {
-	st, q, pp := w.stage, w.q, w.groups.pp
-	before, behind := w.at.PP-1, w.at.PP+1
+// enqueue enqueues one step of a schedule.
+func (p *pipeline) enqueue(b batch, s schedule.Step) {
+	st, q, pp := p.stage, p.q, p.pp
+	before, behind := p.at.PP-1, p.at.PP+1
 	send, recv := schedule.Part{Micro: s.Send}, schedule.Part{Micro: s.Recv}
 	switch s.Kind {
 	case schedule.Forward:
-		w.forward(b, schedule.Part{Chunk: s.Chunk, Micro: s.Work})
+		p.forward(b, schedule.Part{Chunk: s.Chunk, Micro: s.Work})
 	case schedule.Backward:
 		st.backward(schedule.Part{Chunk: s.Chunk, Micro: s.Work})
 	case schedule.RecvForward:
@@ -93,37 +114,37 @@ func (w *worker) step(b batch, s schedule.Step) {
 // exchange enqueues what a swap moves around the ring of stages. Both
 // neighbours are one rank when there are two stages: activations always go
 // first, so that its receives meet the right sends.
-func (w *worker) exchange(s schedule.Swap) {
-	stages, st := w.cfg.Layout.PP, w.stage
-	behind, before := (w.at.PP+1)%stages, (w.at.PP+stages-1)%stages
+func (p *pipeline) exchange(s schedule.Swap) {
+	stages, st := p.layout.PP, p.stage
+	behind, before := (p.at.PP+1)%stages, (p.at.PP+stages-1)%stages
 	for _, m := range []struct {
 		part schedule.Part
 		move func(*device.Comm, device.Floats, int)
 		at   func(schedule.Part) device.Floats
 		peer int
 	}{
-		{s.Out, w.q.Send, st.out, behind},
-		{s.In, w.q.Recv, st.in, before},
-		{s.GradOut, w.q.Send, st.back, before},
-		{s.GradIn, w.q.Recv, st.back, behind},
+		{s.Out, p.q.Send, st.out, behind},
+		{s.In, p.q.Recv, st.in, before},
+		{s.GradOut, p.q.Send, st.back, before},
+		{s.GradIn, p.q.Recv, st.back, behind},
 	} {
 		if m.part != schedule.None {
-			m.move(w.groups.pp, m.at(m.part), m.peer)
+			m.move(p.pp, m.at(m.part), m.peer)
 		}
 	}
 }
 
 // forward feeds the first virtual stage, and takes the loss behind the last.
 // Only one of the tensor-parallel ranks counts it; all need its gradient.
-func (w *worker) forward(b batch, p schedule.Part) {
-	st, sh := w.stage, w.stage.shard
-	global := b.first + int64(p.Micro)
-	if w.at.PP == 0 && p.Chunk == 0 {
-		w.feed.input(st.in(p), global, p.Micro)
+func (p *pipeline) forward(b batch, part schedule.Part) {
+	st, sh := p.stage, p.stage.shard
+	global := b.first + int64(part.Micro)
+	if p.at.PP == 0 && part.Chunk == 0 {
+		p.feed.input(st.in(part), global, part.Micro)
 	}
-	st.forward(p)
-	if w.at.PP == w.cfg.Layout.PP-1 && p.Chunk == sh.VirtualStages()-1 {
-		target := w.feed.target(global, p.Micro)
-		w.q.Loss(st.out(p), target, st.back(p), w.tally.loss(w.at.TP == 0), sh.Hidden, sh.Batch)
+	st.forward(part)
+	if p.at.PP == p.layout.PP-1 && part.Chunk == sh.VirtualStages()-1 {
+		target := p.feed.target(global, part.Micro)
+		p.q.Loss(st.out(part), target, st.back(part), p.tally.loss(p.at.TP == 0), sh.Hidden, sh.Batch)
 	}
 }

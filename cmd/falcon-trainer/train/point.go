@@ -5,17 +5,35 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 )
 
-// armed finds the fault that is due at a point of iteration i.
-func (w *worker) armed(name string, i int64) int {
-	return slices.IndexFunc(w.cfg.Points, func(p fault.Point) bool {
-		if p.Name != name || p.Iteration != i || p.Rank != w.rank {
+// faultPoints are the faults that are injected into this process, each once.
+type faultPoints struct {
+	points   []fault.Point
+	launched uint64 // generation that started this process
+}
+
+// find is the index of the fault that is due, -1 for none.
+func (f *faultPoints) find(name string, iteration int64, rank falcon.Rank, generation uint64) int {
+	return slices.IndexFunc(f.points, func(p fault.Point) bool {
+		if p.Name != name || p.Iteration != iteration || p.Rank != rank {
 			return false
 		}
-		return p.Generation == 0 && w.cfg.Generation == 0 || p.Generation > 0 && p.Generation == w.generation
+		return p.Generation == 0 && f.launched == 0 || p.Generation > 0 && p.Generation == generation
 	})
+}
+
+func (f *faultPoints) take(k int) fault.Point {
+	p := f.points[k]
+	f.points = slices.Delete(slices.Clone(f.points), k, k+1)
+	return p
+}
+
+// armed finds the fault that is due at a point of iteration i.
+func (w *worker) armed(name string, i int64) int {
+	return w.faults.find(name, i, w.rank, w.generation)
 }
 
 // strike carries out the fault that is due at a point of iteration i, once.
@@ -25,8 +43,7 @@ func (w *worker) strike(name string, i int64) {
 	if k < 0 {
 		return
 	}
-	p := w.cfg.Points[k]
-	w.cfg.Points = slices.Delete(slices.Clone(w.cfg.Points), k, k+1)
+	p := w.faults.take(k)
 	_ = w.cfg.Log.line(faultLine{Fault: name, Rank: int(w.rank), At: i, Freeze: p.Freeze, UnixNs: time.Now().UnixNano()}) // nothing is left to do about it
 	if p.Freeze {
 		_ = syscall.Kill(syscall.Getpid(), syscall.SIGSTOP) // can't fail for oneself
@@ -37,7 +54,7 @@ func (w *worker) strike(name string, i int64) {
 
 // strikeDone is strike once the device has done what was enqueued.
 func (w *worker) strikeDone(name string, i int64) {
-	if w.armed(name, i) >= 0 && w.wait() == nil {
+	if w.armed(name, i) >= 0 && w.comms.finish() == nil {
 		w.strike(name, i)
 	}
 }

@@ -78,7 +78,7 @@ func (w *worker) nextLife(ctx context.Context, failed error) error {
 	}
 	ctx = w.begin(ctx)
 	w.parked.Store(false)
-	if err := w.rejoin(ctx, o, err); err != nil {
+	if err := w.obeyRejoin(ctx, o, err); err != nil {
 		return err
 	}
 	return w.life(ctx)
@@ -98,59 +98,27 @@ func (w *worker) survives(err error) bool {
 }
 
 // called says whether the rank is wanted in the parking.
-func (w *worker) called() error {
+func (w *worker) suspension() error {
 	if w.canPark() && w.hook.Suspended() != 0 {
 		return errSuspended
 	}
 	return nil
 }
 
-// begin opens a life: its context ends when its communicators are given up.
+// begin opens a life.
 func (w *worker) begin(ctx context.Context) context.Context {
-	ctx, end := context.WithCancelCause(ctx)
-	w.calls.Lock()
 	w.lives++
-	w.living, w.cut, w.aborted = w.lives, ctx.Done(), false
-	w.calls.Unlock()
-	w.watched.Lock()
-	w.watched.life, w.watched.end = w.lives, end
-	w.watched.Unlock()
-	return ctx
-}
-
-// interrupt ends a life from outside the training thread, which finds out by
-// itself. Where the thread is inside a call, the watcher tries again.
-func (w *worker) interrupt(life int, why error) {
-	w.watched.Lock()
-	end := w.watched.end
-	w.watched.Unlock()
-	end(why)
-	if !w.calls.TryLock() {
-		return
-	}
-	defer w.calls.Unlock()
-	if w.living != life || w.aborted {
-		return
-	}
-	w.watchOver(groups{}) // aborted ones must not be asked
-	w.aborted = true
-	w.hangUp()
+	return w.comms.beginLife(ctx, w.lives)
 }
 
 // unwind gives up all communicators and drains the device; nothing of the life
 // before is left but the versions that this rank holds.
 func (w *worker) unwind() error {
-	w.watched.Lock()
-	w.watched.groups, w.watched.life = groups{}, 0
-	w.watched.end(errSuspended)
-	w.watched.Unlock()
-	w.calls.Lock()
-	defer w.calls.Unlock()
-	w.living, w.cut = 0, nil
-	if !w.aborted {
-		w.hangUp()
-	}
-	w.groups, w.next, w.old, w.decided, w.aborted = groups{}, groups{}, groups{}, "", false
+	w.comms.stopWatching()
+	w.comms.calls.Lock()
+	defer w.comms.calls.Unlock()
+	w.comms.giveUp()
+	w.decided = ""
 	if err := w.q.Recover(); err != nil {
 		return err
 	}
@@ -170,14 +138,14 @@ func (w *worker) unplace() error {
 		return err
 	}
 	if !committed {
-		if err := w.putBack(s); err != nil {
+		if err := s.restoreDevice(); err != nil {
 			return err
 		}
-		return w.swapOver(s, step, false, errElsewhere)
+		return s.logEnd(step, false, errElsewhere)
 	}
-	w.become(s)
+	s.changeRank()
 	_ = s.side.Close() // a stream that can't be given back harms nobody
-	return w.swapOver(s, step, true, nil)
+	return s.logEnd(step, true, nil)
 }
 
 // park tells what this rank holds and blocks until the agent's word.
@@ -190,9 +158,9 @@ func (w *worker) park(failed error) (adapter.Rejoin, error) {
 	case errors.As(failed, &undone):
 		status = undone.status
 	}
-	w.calls.Lock()
+	w.comms.calls.Lock()
 	hold, err := w.hold()
-	w.calls.Unlock()
+	w.comms.calls.Unlock()
 	if err != nil {
 		return adapter.Rejoin{}, err
 	}
@@ -228,17 +196,17 @@ func (w *worker) hold() (h falcon.RankHold, err error) {
 	return h, nil
 }
 
-// rejoin makes the groups of the order's generation and the state of its
+// obeyRejoin makes the groups of the order's generation and the state of its
 // iteration. Before all ranks have checked theirs nothing is given up. bad is
 // what is wrong with the order itself.
-func (w *worker) rejoin(ctx context.Context, o adapter.Rejoin, bad error) error {
-	w.calls.Lock()
-	defer w.calls.Unlock()
+func (w *worker) obeyRejoin(ctx context.Context, o adapter.Rejoin, bad error) error {
+	w.comms.calls.Lock()
+	defer w.comms.calls.Unlock()
 	w.generation = o.Generation
-	r := reunion{order: o, began: time.Now(), from: w.rank, holds: w.optim.current().step >= 0 || w.optim.other().step >= 0}
+	r := rejoin{w: w, order: o, began: time.Now(), from: w.rank, holds: w.optim.current().step >= 0 || w.optim.other().step >= 0}
 	err := bad
 	if err == nil {
-		err = w.reunite(ctx, &r)
+		err = r.carryOut(ctx)
 	}
 	line := rejoinLine{
 		Rejoin: o.Generation, Rank: int(w.rank), Begins: o.Resume, From: r.from, Replaced: !r.holds, Bytes: r.bytes,

@@ -47,7 +47,7 @@ func Run(ctx context.Context, c Config) error {
 func (w *worker) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w.cut, w.breakOff = ctx.Done(), cancel
+	w.breakOff = cancel
 	done, opened := make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // NCCL's group state is per thread
@@ -89,12 +89,12 @@ func (w *worker) watch(ctx context.Context, done <-chan error) error {
 			w.abort(done)
 			return context.Cause(ctx)
 		case <-tick.C:
-			life, err := w.sick()
+			life, err := w.comms.failure()
 			if err == nil {
 				continue
 			}
 			if w.canPark() {
-				w.interrupt(life, err)
+				w.comms.interrupt(life, err)
 				continue
 			}
 			w.breakOff(ErrPeer)
@@ -104,48 +104,18 @@ func (w *worker) watch(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// watchOver makes g the groups whose failure ends the run. They must be so
-// before others are closed, which the watcher would take for broken.
-func (w *worker) watchOver(g groups) {
-	w.watched.Lock()
-	w.watched.groups = g
-	w.watched.Unlock()
-}
-
-// sick says what is wrong with the communicators in use, and in which life.
-func (w *worker) sick() (life int, err error) {
-	w.watched.Lock()
-	defer w.watched.Unlock()
-	if err = w.watched.groups.asyncError(); err == nil && w.watched.life > 0 {
-		err = w.called()
-	}
-	return w.watched.life, err
-}
-
 // abort breaks off all communication and gives the training thread a moment
 // to come back; one that is parked has none, and would not.
 func (w *worker) abort(done <-chan error) {
 	if w.parked.Load() {
 		return
 	}
-	for give := time.Now().Add(abortWithin); !w.calls.TryLock(); time.Sleep(time.Millisecond) {
-		if time.Now().After(give) {
-			return
-		}
+	if !w.comms.abortWithin(abortWithin) {
+		return
 	}
-	w.aborted = true
-	w.hangUp()
-	w.calls.Unlock()
 	select {
 	case <-done:
 	case <-time.After(abortWithin):
-	}
-}
-
-// hangUp aborts all communicators.
-func (w *worker) hangUp() {
-	for _, g := range []groups{w.groups, w.next, w.old} {
-		g.abort()
 	}
 }
 

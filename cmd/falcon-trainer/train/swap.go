@@ -35,9 +35,10 @@ var (
 	errTooLate  = errors.New("it took too long")
 )
 
-// swap is one placement on its way. Until takeOver nothing of the worker has
-// changed but the numbers on its device, of which w.out holds a copy.
+// swap is one placement on its way. Until commit nothing of the worker has
+// changed but the numbers on its device, of which w.images holds a copy.
 type swap struct {
+	w           *worker
 	order       uint64
 	name        string        // of its entries at the rendezvous
 	was         falcon.Rank   // held by this process
@@ -62,15 +63,15 @@ type swap struct {
 func (w *worker) place(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
 	s := w.newSwap(i, o)
 	w.swapping.Store(&openSwap{swap: s})
-	carry := [len(falcon.SwapSteps)]func(context.Context, *swap) error{
-		stepPause: w.pause, stepDump: w.dump, stepSwap: w.trade, stepRestore: w.restore,
+	carry := [len(falcon.SwapSteps)]func(context.Context) error{
+		stepPause: s.pause, stepDump: s.dumpState, stepSwap: s.tradeStates, stepRestore: s.restoreState,
 	}
 	for k := range carry {
-		if why, err = w.swapStep(ctx, s, k, carry[k]); err != nil {
+		if why, err = s.runStep(ctx, k, carry[k]); err != nil {
 			return 0, nil, err
 		}
 		if why != nil {
-			return adapter.RolledBack, why, w.undo(s, k, why)
+			return adapter.RolledBack, why, s.rollBack(k, why)
 		}
 	}
 	w.cfg.Faults.strike(momentCommit)
@@ -79,38 +80,38 @@ func (w *worker) place(ctx context.Context, i int64, o falcon.Order) (status int
 	case err != nil:
 		return 0, nil, err
 	case !committed: // a rank ended meanwhile that had not heard of the vote
-		return adapter.RolledBack, errElsewhere, w.undo(s, stepRestore, errElsewhere)
+		return adapter.RolledBack, errElsewhere, s.rollBack(stepRestore, errElsewhere)
 	}
-	w.takeOver(s)
-	return adapter.Applied, nil, w.swapOver(s, stepRestore, true, nil)
+	s.commit()
+	return adapter.Applied, nil, s.logEnd(stepRestore, true, nil)
 }
 
 func (w *worker) newSwap(i int64, o falcon.Order) *swap {
 	world, blocks := w.cfg.Layout.World(), model.Blocks(o.Blocks)
 	to := blocks.Rank(w.rank, world)
 	return &swap{
-		order: o.ID, name: fmt.Sprintf("%sswap-%d-%d", tagOf(w.generation), o.Epoch, o.ID), from: i + 1,
+		w: w, order: o.ID, name: fmt.Sprintf("%sswap-%d-%d", tagOf(w.generation), o.Epoch, o.ID), from: i + 1,
 		was: w.rank, rank: to, giver: int(blocks.Rank(to, world)), moves: to != w.rank,
 	}
 }
 
-// swapStep runs one step and waits for all ranks to have done it.
-func (w *worker) swapStep(ctx context.Context, s *swap, k int, carry func(context.Context, *swap) error) (why, err error) {
+// runStep runs one step and waits for all ranks to have done it.
+func (s *swap) runStep(ctx context.Context, k int, carry func(context.Context) error) (why, err error) {
 	name, began := falcon.SwapSteps[k], time.Now()
-	w.swapping.Load().step.Store(int32(k))
-	line := swapLine{Swap: s.order, Rank: int(w.rank), Step: name, State: "begin", UnixNs: began.UnixNano()}
-	if err := w.cfg.Log.line(line); err != nil {
+	s.w.swapping.Load().step.Store(int32(k))
+	line := swapLine{Swap: s.order, Rank: int(s.w.rank), Step: name, State: "begin", UnixNs: began.UnixNano()}
+	if err := s.w.cfg.Log.line(line); err != nil {
 		return nil, err
 	}
-	w.cfg.Faults.strike(name)
-	why = carry(ctx, s)
-	if why == nil && w.cfg.Faults.Fail == name {
-		w.cfg.Faults.Fail, why = "", errInjected
+	s.w.cfg.Faults.strike(name)
+	why = carry(ctx)
+	if why == nil && s.w.cfg.Faults.Fail == name {
+		s.w.cfg.Faults.Fail, why = "", errInjected
 	}
 	if k == stepRestore {
-		w.cfg.Faults.strike(momentVote)
+		s.w.cfg.Faults.strike(momentVote)
 	}
-	if why, err = w.all(why); err != nil {
+	if why, err = s.w.votes.barrier(why); err != nil {
 		return nil, fmt.Errorf("placement %d, %s: %w", s.order, name, err)
 	}
 	s.steps[k] = time.Since(began)
@@ -121,98 +122,94 @@ func (w *worker) swapStep(ctx context.Context, s *swap, k int, carry func(contex
 	if k == stepSwap {
 		line.ConnectMs, line.Bytes = ms(s.connecting), s.bytes
 	}
-	return why, w.cfg.Log.line(line)
+	return why, s.w.cfg.Log.line(line)
 }
 
 // pause is the barrier: the vote behind it is one, and training stands still
 // at the iteration boundary until the last vote.
-func (w *worker) pause(context.Context, *swap) error { return nil }
+func (s *swap) pause(context.Context) error { return nil }
 
-// dump copies the state of a rank that goes elsewhere to the host.
-func (w *worker) dump(_ context.Context, s *swap) (err error) {
+// dumpState copies the state of a rank that goes elsewhere to the host.
+func (s *swap) dumpState(context.Context) (err error) {
 	if s.moves {
-		s.emulated[stepDump], err = w.capture(s.from)
+		s.emulated[stepDump], err = s.w.capture(s.from)
 	}
 	return err
 }
 
-// trade makes the new communicators, and takes over the state of the rank to
+// tradeStates makes the new communicators, and takes over the state of the rank to
 // be, beside the own one.
-func (w *worker) trade(ctx context.Context, s *swap) error {
+func (s *swap) tradeStates(ctx context.Context) error {
 	began := time.Now()
-	s.side = w.q.Fork()
+	s.side = s.w.q.Fork()
 	meet, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
-	if err := w.reconnect(meet, s.rank, s.name+"-", func() {}); err != nil {
+	if err := s.w.comms.connectNext(meet, s.rank, s.name+"-", func() {}); err != nil {
 		return err
 	}
 	s.connecting = time.Since(began)
-	w.stage.reserve(s.side, w.slotsOf(s.rank))
+	s.w.pipe.stage.reserve(s.side, s.w.cfg.slotsOf(s.rank, s.w.split))
 	if s.moves {
-		w.enqueueTrade(s)
+		s.enqueueTrade()
 	}
 	sent := time.Now()
-	if err := w.await(s.side, exchangeWithin); err != nil || !s.moves {
+	if err := s.w.comms.awaitQueue(s.side, exchangeWithin); err != nil || !s.moves {
 		return err
 	}
 	s.emulated[stepSwap] = time.Since(sent)
 	if !device.Paced() {
 		s.emulated[stepSwap] = 0
 	}
-	return w.unlocked(func() error { return w.received(s) })
+	return s.w.comms.unlocked(func() error { return s.checkReceived() })
 }
 
 // enqueueTrade sends the own state to the process that takes this rank over,
 // and receives that of the rank to be, over the new communicator of all ranks:
 // where that breaks, the old ones have not been touched.
-func (w *worker) enqueueTrade(s *swap) {
-	if w.in == nil {
-		w.in = newImage(s.side, w.optim)
-		w.staged = [2]device.Memory{s.side.Alloc(len(w.in)), s.side.Alloc(len(w.in))}
-	}
-	world := w.next.world
-	world.Emulate(w.cfg.State.bytes(len(w.out)) / float64(len(w.out)))
-	device.CopyIn(s.side, w.staged[0], w.out)
+func (s *swap) enqueueTrade() {
+	s.w.images.reserveExchange(s.side, s.w.optim)
+	world := s.w.comms.next.world
+	world.Emulate(s.w.cfg.State.bytes(len(s.w.images.own)) / float64(len(s.w.images.own)))
+	device.CopyIn(s.side, s.w.images.staged[0], s.w.images.own)
 	s.side.Group(func() {
-		s.side.SendBytes(world, w.staged[0], int(w.rank))
-		s.side.RecvBytes(world, w.staged[1], s.giver)
+		s.side.SendBytes(world, s.w.images.staged[0], int(s.w.rank))
+		s.side.RecvBytes(world, s.w.images.staged[1], s.giver)
 	})
-	device.CopyOut(s.side, w.in, w.staged[1])
+	device.CopyOut(s.side, s.w.images.came, s.w.images.staged[1])
 }
 
-// received checks what came: whole, of the right rank, at the same iteration.
-func (w *worker) received(s *swap) error {
-	s.bytes = int64(len(w.in))
-	return w.in.Expect(w.head(s.rank, s.from))
+// checkReceived checks what came: whole, of the right rank, at the same iteration.
+func (s *swap) checkReceived() error {
+	s.bytes = int64(len(s.w.images.came))
+	return s.w.images.came.Expect(s.w.head(s.rank, s.from))
 }
 
-// restore copies the new state onto the device, over the old one.
-func (w *worker) restore(_ context.Context, s *swap) (err error) {
+// restoreState copies the new state onto the device, over the old one.
+func (s *swap) restoreState(context.Context) (err error) {
 	if s.moves {
-		w.next.world.Emulate(1)
+		s.w.comms.next.world.Emulate(1)
 		s.overwritten = true
-		s.emulated[stepRestore], err = w.load(w.in, s.from)
+		s.emulated[stepRestore], err = s.w.load(s.w.images.came, s.from)
 	}
 	return err
 }
 
-// undo lets go of all that is new, and goes on as before.
-func (w *worker) undo(s *swap, k int, why error) error {
-	w.next.abort()
-	w.next = groups{}
-	if err := w.putBack(s); err != nil {
+// rollBack drops all that is new, and goes on as before.
+func (s *swap) rollBack(k int, why error) error {
+	s.w.comms.dropNext()
+	if err := s.restoreDevice(); err != nil {
 		return err
 	}
-	return w.swapOver(s, k, false, why)
+	return s.logEnd(k, false, why)
 }
 
-// putBack makes the device what it was before the placement.
-func (w *worker) putBack(s *swap) (err error) {
+// restoreDevice makes the device what it was before the placement.
+func (s *swap) restoreDevice() (err error) {
 	if s.side != nil {
 		err = s.side.Close()
 	}
 	if s.overwritten && err == nil {
-		_, err = w.load(w.out, s.from)
+		_, err = s.w.load(s.w.images.own, s.from)
 	}
 	if err != nil {
 		return fmt.Errorf("placement %d could not be undone: %w", s.order, err)
@@ -220,41 +217,28 @@ func (w *worker) putBack(s *swap) (err error) {
 	return nil
 }
 
-// takeOver makes this process the rank to be. The old communicators live until
+// commit makes this process the rank to be. The old communicators live until
 // the next vote, in the new ones, has succeeded.
-func (w *worker) takeOver(s *swap) {
-	old := w.groups
-	w.become(s)
-	w.use(w.next)
-	w.old, w.next = old, groups{}
-	w.decided = s.name
-	w.hook.Describe(w.cfg.Layout, int(w.split[w.at.DP]))
+func (s *swap) commit() {
+	s.changeRank()
+	s.w.bind(s.w.comms.replace())
+	s.w.decided = s.name
+	s.w.hook.Describe(s.w.cfg.Layout, int(s.w.split[s.w.at.DP]))
 	_ = s.side.Close() // a stream that can't be given back harms nobody
 }
 
-// become is what changes with the rank.
-func (w *worker) become(s *swap) {
-	w.rank, w.at = s.rank, w.cfg.Layout.Coord(s.rank)
-	w.stage.shard = model.NewShard(w.cfg.Shape, w.cfg.Layout, s.rank)
-	w.optim.slice = w.cfg.slices().Of(w.at.DP)
-	w.hook.Place(s.order, s.from, s.rank, s.steps, s.bytes)
+// changeRank is what changes with the rank.
+func (s *swap) changeRank() {
+	s.w.rank, s.w.at = s.rank, s.w.cfg.Layout.Coord(s.rank)
+	s.w.pipe.at = s.w.at
+	s.w.pipe.stage.shard = model.NewShard(s.w.cfg.Shape, s.w.cfg.Layout, s.rank)
+	s.w.optim.slice = s.w.cfg.slices().Of(s.w.at.DP)
+	s.w.hook.Place(s.order, s.from, s.rank, s.steps, s.bytes)
 }
 
-// release closes what a placement left behind, once a vote in the new
-// communicators has succeeded: then all ranks have taken over.
-func (w *worker) release() error {
-	old, decided := w.old, w.decided
-	w.old, w.decided = groups{}, ""
-	err := old.close()
-	if decided != "" && w.rank == 0 {
-		err = errors.Join(err, w.cfg.Rendezvous.Withdraw(decided))
-	}
-	return err
-}
-
-// swapOver ends the placement in the log.
-func (w *worker) swapOver(s *swap, k int, committed bool, why error) error {
-	w.swapping.Store(nil)
+// logEnd ends the placement in the log.
+func (s *swap) logEnd(k int, committed bool, why error) error {
+	s.w.swapping.Store(nil)
 	line := s.over(k, committed)
 	line.Bytes, line.StepMs = s.bytes, map[string]float64{}
 	for i, name := range falcon.SwapSteps[:k+1] {
@@ -264,31 +248,23 @@ func (w *worker) swapOver(s *swap, k int, committed bool, why error) error {
 	if why != nil {
 		line.Reason = why.Error()
 	}
-	return w.cfg.Log.line(line)
+	return s.w.cfg.Log.line(line)
+}
+
+// release closes what a placement left behind, once a vote in the new
+// communicators has succeeded: then all ranks have taken over.
+func (w *worker) release() error {
+	decided := w.decided
+	w.decided = ""
+	err := w.comms.closeOld()
+	if decided != "" && w.rank == 0 {
+		err = errors.Join(err, w.cfg.Rendezvous.Withdraw(decided))
+	}
+	return err
 }
 
 // slotsOf is how many micro-batches rank has in flight at most, per chunk.
-func (w *worker) slotsOf(rank falcon.Rank) int {
-	l := w.cfg.Layout
-	steps := schedule.Iteration(l.Coord(rank).PP, l.PP, w.cfg.Shape.VirtualStages(), w.split.Total())
-	return schedule.Slots(steps, w.cfg.Shape.VirtualStages())
-}
-
-// await waits for what is enqueued on a forked queue, for so long at most.
-func (w *worker) await(q *device.Queue, within time.Duration) error {
-	q.Mark()
-	for began := time.Now(); ; {
-		done, err := q.Done()
-		if done || err != nil {
-			return err
-		}
-		spent := time.Since(began)
-		if spent > within {
-			return fmt.Errorf("%w: the exchange of states, more than %v", errTooLate, within)
-		}
-		// What takes long is looked at less often.
-		if err := w.unlocked(func() error { return w.nap(max(glance, min(spent/50, glanceMax))) }); err != nil {
-			return err
-		}
-	}
+func (c Config) slotsOf(rank falcon.Rank, split model.Split) int {
+	steps := schedule.Iteration(c.Layout.Coord(rank).PP, c.Layout.PP, c.Shape.VirtualStages(), split.Total())
+	return schedule.Slots(steps, c.Shape.VirtualStages())
 }

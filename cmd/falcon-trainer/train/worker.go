@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,32 +17,16 @@ import (
 	"github.com/failslow/falcon/cmd/falcon-trainer/device"
 	"github.com/failslow/falcon/cmd/falcon-trainer/fault"
 	"github.com/failslow/falcon/cmd/falcon-trainer/model"
-	"github.com/failslow/falcon/cmd/falcon-trainer/snapshot"
 )
 
-// worker is the training thread of one rank. calls guards the use of the
-// communicators: held while work is enqueued, free while the thread waits for
-// the device, so that the watcher can abort them without pulling them away
-// from under a call.
+// worker is the training thread of one rank.
 type worker struct {
-	cfg      Config
-	rank     falcon.Rank // held now; a placement changes it
-	at       falcon.Coord
-	hook     adapter.Hook
-	calls    sync.Mutex
-	aborted  bool            // under calls
-	cut      <-chan struct{} // closed when the run is broken off, which breakOff does
-	breakOff context.CancelCauseFunc
-	groups   groups
-	next     groups // of a placement that is not final yet; under calls, as groups
-	old      groups // of the one before, until the next vote
-	watched  struct {
-		sync.Mutex
-		groups groups                  // whose failure ends the run, or the life
-		life   int                     // in which a suspension counts, 0 = none
-		end    context.CancelCauseFunc // of that life
-	}
-	living     int         // life that the communicators belong to, 0 = none; under calls
+	cfg        Config
+	rank       falcon.Rank // held now; a placement changes it
+	at         falcon.Coord
+	hook       adapter.Hook
+	breakOff   context.CancelCauseFunc // ends the run
+	comms      communicators
 	lives      int         // so far
 	parked     atomic.Bool // or on the way from it
 	generation uint64      // of the communicators in use
@@ -51,30 +34,27 @@ type worker struct {
 	params     []byte // pinned: the parameters, when they are looked at
 	saved      int64  // iteration of a checkpoint that the hook has not heard of, 0 = none
 	q          *device.Queue
-	stage      *stage
-	tally      tally
-	feed       feed
+	pipe       pipeline
+	faults     faultPoints
 	optim      *optimizer
 	split      model.Split
 	base       cursor // where this run began
 	orders     ledger
-	ended      time.Time
-	paused     time.Duration  // up to then
-	ordered    time.Duration  // what the order behind the iteration before took
-	reached    atomic.Int64   // next iteration
-	gate       device.Floats  // one element, for barriers
-	word       []float32      // pinned: its value
-	out, in    snapshot.Image // the own state and another one's, made when first needed
-	staged     [2]device.Memory
+	clock      iterationClock
+	reached    atomic.Int64 // next iteration
+	votes      agreement
+	images     stateImages
 	swapping   atomic.Pointer[openSwap]
 	decided    string // entry of the last placement's decision, until the next vote
 }
 
 func newWorker(c Config) *worker {
-	return &worker{
+	w := &worker{
 		cfg: c, rank: c.Rank, at: c.Layout.Coord(c.Rank), orders: ledger{end: EndDone},
-		split: c.split(), generation: c.Generation,
+		split: c.split(), generation: c.Generation, faults: faultPoints{points: c.Points, launched: c.Generation},
 	}
+	w.comms.cfg, w.comms.suspended = c, w.suspension
+	return w
 }
 
 // open takes the device, meets the peers and loads the first weights. Who joins
@@ -84,6 +64,7 @@ func (w *worker) open(ctx context.Context) (err error) {
 	if w.q, err = device.Open(w.cfg.LocalRank); err != nil {
 		return err
 	}
+	w.comms.q = w.q
 	switch {
 	case w.canPark():
 		w.build(groups{}) // first: whoever is suspended meanwhile holds the first weights
@@ -98,8 +79,8 @@ func (w *worker) open(ctx context.Context) (err error) {
 	case w.cfg.Join:
 		err = fmt.Errorf("%w: this process was started to join a job, and there is no hook through which it could hear how", ErrConfig)
 	default:
-		if w.groups, err = connect(ctx, w.cfg); err == nil {
-			w.build(w.groups)
+		if w.comms.groups, err = connect(ctx, w.cfg); err == nil {
+			w.build(w.comms.groups)
 		}
 	}
 	if err != nil {
@@ -111,13 +92,18 @@ func (w *worker) open(ctx context.Context) (err error) {
 // build reserves the memory.
 func (w *worker) build(g groups) {
 	l, sh := w.cfg.Layout, model.NewShard(w.cfg.Shape, w.cfg.Layout, w.rank)
-	w.stage = newStage(w.q, g.tp, sh, w.slotsOf(w.rank), l.DP, w.cfg.Seed)
-	w.stage.extraFlops = w.cfg.extraBackwardFlops()
-	w.optim = newOptimizer(w.stage, w.cfg.slices(), w.at.DP, model.NewAdam(w.cfg.Rate), w.canPark())
+	st := newStage(w.q, g.tp, sh, w.cfg.slotsOf(w.rank, w.split), l.DP, w.cfg.Seed)
+	st.extraFlops = w.cfg.extraBackwardFlops()
+	w.pipe = pipeline{
+		q: w.q, stage: st, tally: newTally(w.q), layout: l, at: w.at,
+		feed: newFeed(w.q, sh, w.cfg.Seed, max(w.split.Total()-l.DP+1, w.cfg.Evaluation.MicroBatches)),
+	}
+	if len(w.cfg.Points) > 0 {
+		w.pipe.strike = w.strikeDone
+	}
+	w.optim = newOptimizer(st, w.cfg.slices(), w.at.DP, model.NewAdam(w.cfg.Rate), w.canPark())
 	w.use(g)
-	w.tally = newTally(w.q)
-	w.gate, w.word = w.q.AllocFloats(1), device.AllocHost[float32](w.q, 1)
-	w.feed = newFeed(w.q, sh, w.cfg.Seed, max(w.split.Total()-l.DP+1, w.cfg.Evaluation.MicroBatches))
+	w.votes = newAgreement(&w.comms, w.q, w.pipe.tally)
 	w.describe()
 }
 
@@ -134,8 +120,8 @@ func (w *worker) describe() {
 
 // train runs the iterations. It holds w.calls but while it waits.
 func (w *worker) train(ctx context.Context) error {
-	w.calls.Lock()
-	defer w.calls.Unlock()
+	w.comms.calls.Lock()
+	defer w.comms.calls.Unlock()
 	if w.lives == 1 { // who comes back has done both
 		if err := w.claim(); err != nil {
 			return err
@@ -146,7 +132,7 @@ func (w *worker) train(ctx context.Context) error {
 			}
 		}
 	}
-	w.ended = time.Now()
+	w.clock.ended = time.Now()
 	for i := w.base.iteration; i < w.cfg.Iterations && w.orders.end == EndDone; i++ {
 		w.reached.Store(i)
 		if err := w.iterate(ctx, i); err != nil {
@@ -164,17 +150,17 @@ func (w *worker) train(ctx context.Context) error {
 // twice: for the world's loss and vote, and for the update.
 func (w *worker) iterate(ctx context.Context, i int64) error {
 	w.hook.BeginIteration(i)
-	if err := w.nap(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, time.Now())); err != nil {
+	if err := w.comms.sleep(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, time.Now())); err != nil {
 		return err
 	}
-	w.q.Zero(w.stage.grad.Memory())
-	w.tally.begin(w.hook.Poll(i))
+	w.q.Zero(w.pipe.stage.grad.Memory())
+	w.pipe.tally.begin(w.hook.Poll(i))
 	micro := int(w.split[w.at.DP])
-	w.pass(i, w.trainingBatch(i), w.schedule(micro))
+	w.pipe.runPass(i, w.trainingBatch(i), w.pipe.training(micro))
 	w.optim.reduce()
 	w.strikeDone(fault.Barrier, i)
-	w.tally.reduce(w.groups.world)
-	if err := w.wait(); err != nil {
+	w.pipe.tally.reduce(w.comms.groups.world)
+	if err := w.comms.finish(); err != nil {
 		return err
 	}
 	w.tellSaved()
@@ -182,7 +168,7 @@ func (w *worker) iterate(ctx context.Context, i int64) error {
 		return err
 	}
 	samples := float64(w.split.Total() * w.cfg.Shape.Batch)
-	sum, vote := w.tally.result()
+	sum, vote := w.pipe.tally.result()
 	loss := sum / samples
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return fmt.Errorf("%w: it is %g; lower --rate", ErrDiverged, loss)
@@ -201,13 +187,24 @@ func (w *worker) iterate(ctx context.Context, i int64) error {
 }
 
 func (w *worker) logIteration(i int64, loss float64, micro int) error {
-	now, paused := time.Now(), w.hook.Paused()
 	line := iterationLine{
-		Iteration: i, Rank: int(w.rank), Ms: ms(now.Sub(w.ended)), PausedMs: ms(paused - w.paused), Loss: loss,
-		MicroBatches: int32(micro), FirstSample: w.trainingBatch(i).first * int64(w.cfg.Shape.Batch), CPUMs: cpuMs(), EndUnixNs: now.UnixNano(), OrderMs: ms(w.ordered),
+		Iteration: i, Rank: int(w.rank), Loss: loss, MicroBatches: int32(micro),
+		FirstSample: w.trainingBatch(i).first * int64(w.cfg.Shape.Batch), CPUMs: cpuMs(),
 	}
-	w.ended, w.paused, w.ordered = now, paused, 0
+	w.clock.fill(&line, time.Now(), w.hook.Paused())
 	return w.cfg.Log.line(line)
+}
+
+// iterationClock times one iteration after the other.
+type iterationClock struct {
+	ended   time.Time     // the last one
+	paused  time.Duration // up to then
+	ordered time.Duration // what the order behind the last one took
+}
+
+func (c *iterationClock) fill(line *iterationLine, now time.Time, paused time.Duration) {
+	line.Ms, line.PausedMs, line.OrderMs, line.EndUnixNs = ms(now.Sub(c.ended)), ms(paused-c.paused), ms(c.ordered), now.UnixNano()
+	c.ended, c.paused, c.ordered = now, paused, 0
 }
 
 // update applies the summed gradients of iteration i, scaled to a mean. All
@@ -225,14 +222,14 @@ func (w *worker) update(i int64, scale float64) error {
 		w.strikeDone(fault.Update, i)
 	}
 	w.optim.update(i+1, scale, from, n-from)
-	if err := w.drain(); err != nil {
+	if err := w.comms.drain(); err != nil {
 		return err
 	}
 	w.optim.finish(i + 1)
-	w.stage.weight = w.optim.current().weight
+	w.pipe.stage.weight = w.optim.current().weight
 	w.hook.EndOptimizer(i + 1)
 	w.strike(fault.Updated, i)
-	if err := w.broken(); err != nil {
+	if err := w.comms.broken(); err != nil {
 		return err
 	}
 	w.optim.gather()
@@ -240,33 +237,18 @@ func (w *worker) update(i int64, scale float64) error {
 	return nil
 }
 
-// wait lets the device finish. A peer's death is told from a failing device by
-// asking the communicators first.
-func (w *worker) wait() error {
-	err := w.drain()
-	if broken := w.broken(); broken != nil {
-		return broken
-	}
-	return err
+// use makes g the groups that the work goes over.
+func (w *worker) use(g groups) {
+	w.comms.use(g)
+	w.bind(g)
 }
 
-// drain lets the device finish, whatever has become of the peers.
-func (w *worker) drain() error {
-	w.calls.Unlock()
-	err := w.q.Sync()
-	w.calls.Lock()
-	return err
-}
-
-// broken says why nothing can be expected of the communicators any more.
-func (w *worker) broken() error {
-	if w.aborted {
-		return ErrPeer
+// bind gives stage and optimizer their groups.
+func (w *worker) bind(g groups) {
+	if g.instance == nil {
+		g.instance = g.dp
 	}
-	if peer := w.groups.asyncError(); peer != nil {
-		return fmt.Errorf("%w: %w", ErrPeer, peer)
-	}
-	return w.called()
+	w.pipe.stage.tp, w.pipe.pp, w.optim.dp, w.optim.instance = g.tp, g.pp, g.dp, g.instance
 }
 
 // report has rank 0 write the hash of all ranks' weights in logical order: the
@@ -277,7 +259,7 @@ func (w *worker) report() error {
 		return err
 	}
 	own := sha256.Sum256(weights)
-	list, err := w.gather(own[:])
+	list, err := w.votes.gather(own[:])
 	if err != nil || w.rank != 0 {
 		return err
 	}
@@ -292,37 +274,22 @@ func (w *worker) weights() ([]byte, error) {
 		w.params = device.AllocHost[byte](w.q, params.Len()*4)
 	}
 	device.CopyOut(w.q, w.params, params.Memory())
-	return w.params, w.wait()
-}
-
-// gather joins the entries of all ranks in the order of their ranks.
-func (w *worker) gather(own []byte) ([]byte, error) {
-	world := w.groups.world
-	if world == nil {
-		return own, nil
-	}
-	mine, all := w.q.Alloc(len(own)), w.q.Alloc(len(own)*world.Size)
-	in, out := device.AllocHost[byte](w.q, len(own)), device.AllocHost[byte](w.q, len(own)*world.Size)
-	copy(in, own)
-	device.CopyIn(w.q, mine, in)
-	w.q.GatherBytes(world, all, mine)
-	device.CopyOut(w.q, out, all)
-	return out, w.wait()
+	return w.params, w.comms.finish()
 }
 
 // leave closes the communicators once all ranks have stopped watching theirs,
 // so that nobody takes an early leaver for a dead one.
 func (w *worker) leave() error {
-	w.calls.Lock()
-	defer w.calls.Unlock()
-	w.watchOver(groups{})
-	w.tally.begin(0)
-	w.tally.reduce(w.groups.world)
-	if err := w.drain(); err != nil {
-		return cmp.Or(w.broken(), err)
+	w.comms.calls.Lock()
+	defer w.comms.calls.Unlock()
+	w.comms.watch(groups{})
+	w.pipe.tally.begin(0)
+	w.pipe.tally.reduce(w.comms.groups.world)
+	if err := w.comms.drain(); err != nil {
+		return cmp.Or(w.comms.broken(), err)
 	}
-	open := w.groups
-	w.groups = groups{}
+	open := w.comms.groups
+	w.comms.groups = groups{}
 	if err := errors.Join(w.release(), open.close()); err != nil {
 		return err
 	}

@@ -32,10 +32,6 @@ var oversized = map[string]int{
 
 	"backend/engine.Engine methods": 147,
 
-	"tui.Model fields": 46,
-
-	"tui.Model methods": 226,
-
 	"tui/page.State methods": 80,
 }
 

@@ -28,7 +28,7 @@ func TestNewIncidentRingsAndNotifiesTheAbsent(t *testing.T) {
 	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
 	clk := newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, 80, 24)
-	if got := raw(m.meet(tea.EnvMsg{"TERM=xterm-256color"})); got != alert.Probe {
+	if got := raw(meet(m, tea.EnvMsg{"TERM=xterm-256color"})); got != alert.Probe {
 		t.Errorf("the probe: %q", got)
 	}
 	if raw(m.alert()) != "" {
@@ -53,7 +53,7 @@ func TestNewIncidentRingsAndNotifiesTheAbsent(t *testing.T) {
 func TestMutedConsoleIsSilent(t *testing.T) {
 	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now, Silent: true}, 80, 24)
-	if raw(m.meet(tea.EnvMsg{"TERM=xterm-kitty"})) != "" {
+	if raw(meet(m, tea.EnvMsg{"TERM=xterm-kitty"})) != "" {
 		t.Error("asks for what isn't wanted")
 	}
 	m.alert()
@@ -87,18 +87,24 @@ func TestCopySaysWhatMayBeIgnored(t *testing.T) {
 			t.Fatalf("page %s, key %s: %v", c.page, c.key, batch)
 		}
 		m.Update(batch[1]())
-		if !strings.Contains(files[c.file], c.want) || !containsAll(m.toast.text, "terminal may ignore it", "/state/"+c.file) {
-			t.Errorf("page %s, key %s: %q, toast %q", c.page, c.key, files, m.toast.text)
+		if !strings.Contains(files[c.file], c.want) || !containsAll(m.notes.text, "terminal may ignore it", "/state/"+c.file) {
+			t.Errorf("page %s, key %s: %q, toast %q", c.page, c.key, files, m.notes.text)
 		}
 	}
 }
 
 func TestClipboardIsBounded(t *testing.T) {
 	long := strings.Repeat(strings.Repeat("x", 99)+"\n", 100)
-	if clip, whole := fit(long); whole || len(clip) > clipboardMax || strings.HasSuffix(clip, "\n") || len(clip)%100 != 99 {
+	if clip, whole := fitClipboard(long); whole || len(clip) > clipboardMax || strings.HasSuffix(clip, "\n") || len(clip)%100 != 99 {
 		t.Errorf("%d bytes, whole %v", len(clip), whole)
 	}
-	if clip, whole := fit(strings.Repeat("é", clipboardMax)); whole || len(clip) > clipboardMax || strings.ContainsRune(clip, '\ufffd') {
+	if clip, whole := fitClipboard(strings.Repeat("é", clipboardMax)); whole || len(clip) > clipboardMax || strings.ContainsRune(clip, '\ufffd') {
 		t.Errorf("%d bytes", len(clip))
 	}
+}
+
+// meet is what the console asks a terminal of this environment.
+func meet(m *Model, env tea.EnvMsg) tea.Cmd {
+	_, cmd := m.Update(env)
+	return cmd
 }

@@ -24,18 +24,10 @@ import (
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/alert"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/link"
-	"github.com/failslow/falcon/tui/page"
-	"github.com/failslow/falcon/tui/page/events"
-	"github.com/failslow/falcon/tui/page/grid"
-	"github.com/failslow/falcon/tui/page/ladder"
-	"github.com/failslow/falcon/tui/page/overview"
-	"github.com/failslow/falcon/tui/page/posterior"
-	"github.com/failslow/falcon/tui/page/ranks"
-	"github.com/failslow/falcon/tui/page/recovery"
-	"github.com/failslow/falcon/tui/page/validate"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -79,108 +71,61 @@ type Options struct {
 	HintSeen func() // called once, in a command, when the hint has been seen; may be nil
 }
 
-// toastLife is how long a passing message stays.
-const toastLife = 6 * time.Second
-
 // tickPeriod renews clock and data age.
 const tickPeriod = time.Second
 
-// Model is the console's program.
+// Model is the console's program: it hands messages to the parts that own the
+// state, and composes their pictures.
 type Model struct {
 	src  Source
 	opts Options
 	now  func() time.Time
+	keys *key.Map
+	w, h int
 
-	table    *key.Map
-	state    *page.State // what pages draw; behind live while paused
-	live     *page.State // what header, bar and dialogs draw
-	pausedAt time.Time   // zero while the display runs
-	pages    map[key.Scope]page.Page
-	current  key.Scope
-	previous key.Scope
-	trail    []key.Scope       // the way back, oldest first
-	zoomed   map[key.Scope]int // the pane that fills a page, counted from 1
-	marks    marks
-	w, h     int
+	work      *workspace // pages and what they show
+	decisions decisions  // the open dialog
+	prompt    *commandLine
+	help      *helpBox
+	notes     *notes
+	hint      hint
+	alerts    alert.Notifier
+	themes    themePicker
+	skin      *skin
+	pointer   pointer
+	exporter  exporter
+	screen    frameCache
 
-	theme       *themes.Theme
-	stamp       themes.Stamp // of the file that theme was read from
-	watching    bool         // a look at that file is under way
-	skin        *skin
-	dialog      *dialog
-	prompt      *prompt
-	help        *helpBox
-	toast       toast
-	ears        ears
-	look        *browsing                   // nil = the present incident
-	pending     *link.Target                // where to go once there is something to see
-	redrawAfter func(time.Duration) tea.Cmd // redraw; tests have no use for it
-
-	hinting  bool // the hint of the first start is shown
-	mouseOn  bool
-	pointing pointing
-	targets  widget.Targets // what the page stands for, as last drawn
-	zones    []zone         // what can be clicked around it
-	lists    *listZone      // the palette's lines
-
-	hunt   hunt
-	opened int                  // numbers dialogs, so that a late answer finds its own
-	begun  *falconv1.Validation // the engine's newest answer to a test; a snapshot may come after it
-
-	touched time.Time // the operator's last key
-
-	cached  string
-	page    string    // the page within it
-	paged   time.Time // when that was drawn
-	keep    bool      // the page may stay as it is
-	cursor  *tea.Cursor
-	dirty   bool
-	drawn   int // frames composed, for tests and benchmarks
-	leaving bool
-
+	touched      time.Time // the operator's last key
+	leaving      bool
 	recorderOver bool // that the recording has stopped was said
-}
-
-type toast struct {
-	text string
-	role themes.Role
-	till time.Time
 }
 
 // New makes the program's model; the source stays the caller's to close.
 func New(src Source, opts Options) (*Model, error) {
 	m := &Model{
-		src: src, opts: opts, now: opts.Now, table: opts.Keys, current: key.Overview, previous: key.Overview,
-		dirty: true, redrawAfter: redraw, pending: opts.Open, ears: ears{muted: opts.Mute, silent: opts.Silent},
-		zoomed: map[key.Scope]int{}, mouseOn: !opts.NoMouse, hinting: opts.Hint,
+		src: src, opts: opts, now: opts.Now, keys: opts.Keys, screen: frameCache{dirty: true},
+		alerts: alert.NewNotifier(opts.Mute, opts.Silent), hint: hint{opts.Hint, opts.HintSeen}, pointer: pointer{on: !opts.NoMouse},
+		exporter: exporter{save: opts.Save, why: opts.SaveNote, recording: opts.Recording},
 	}
 	if m.now == nil {
 		m.now = time.Now
 	}
-	if m.table == nil {
-		m.table = key.Default()
+	if m.keys == nil {
+		m.keys = key.Default()
 	}
-	name := opts.Theme
-	if name == "" {
-		name = themes.Default
-	}
-	theme, stamp, err := opts.Themes.Load(name)
-	if err != nil {
+	var err error
+	if m.themes, err = newThemePicker(opts.Themes, opts.Theme); err != nil {
 		return nil, err
 	}
-	m.theme, m.stamp = theme, stamp
 	profile := colorprofile.TrueColor
 	if opts.Profile != nil {
 		profile = *opts.Profile
 	}
-	m.skin = &skin{theme.Palette(profile), opts.ASCII}
-	m.pages = map[key.Scope]page.Page{
-		key.Overview: overview.New(), key.Ranks: ranks.New(), key.Grid: grid.New(),
-		key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Validate: validate.New(), key.Recovery: recovery.New(), key.Events: events.New(),
-	}
-	m.live = page.NewState(src.Latest())
-	m.live.Keys = m.table
-	m.state = m.live
+	m.skin = &skin{m.themes.theme.Palette(profile), opts.ASCII}
+	m.notes = &notes{now: m.now}
+	m.work = newWorkspace(src, m.keys, m.now, m.notes, opts.Open)
+	m.decisions = decisions{src: src, keys: m.keys, now: m.now, notes: m.notes, redraw: redraw}
 	return m, nil
 }
 
@@ -213,13 +158,14 @@ func (m *Model) Init() tea.Cmd {
 
 // wait blocks in a command of this program, never in the event loop.
 func (m *Model) wait() tea.Cmd {
+	src, search := m.src, &m.work.search
 	return func() tea.Msg {
 		select {
-		case <-m.src.Changed():
-			s := m.src.Latest()
-			m.prepare(s) // here, so that the event loop finds it done
+		case <-src.Changed():
+			s := src.Latest()
+			search.prepare(s) // here, so that the event loop finds it done
 			return updateMsg{s}
-		case <-m.src.Done():
+		case <-src.Done():
 			return closedMsg{}
 		}
 	}
@@ -231,134 +177,161 @@ func tick() tea.Cmd {
 
 // Update handles one message; it does no I/O.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	_, cmd := m.handle(msg)
-	if seek := m.seekNext(); seek != nil {
-		return m, tea.Batch(cmd, seek)
+	m.screen.keepPage = false
+	cmd := m.handle(msg)
+	if search := m.work.search.start(m.work.state.Feed, m.work.live.Chooses()); search != nil {
+		cmd = tea.Batch(cmd, search)
 	}
 	return m, cmd
 }
 
-func (m *Model) handle(msg tea.Msg) (tea.Model, tea.Cmd) {
-	m.keep = false
+// handle takes a message: of the feed and the clock, of who sits at the
+// terminal, or an answer to what was asked for in a command.
+func (m *Model) handle(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case updateMsg:
-		if cmd := m.again(msg.state); cmd != nil {
-			return m, cmd
+		if cmd := prepareAgain(msg.state, m.work.live.Chooses()); cmd != nil {
+			return cmd
 		}
 		m.update(msg.state)
 		m.hearRecorder()
-		return m, tea.Batch(m.wait(), m.arrive(), m.alert())
+		return tea.Batch(m.wait(), m.work.arrive(), m.alert())
 	case tickMsg:
-		m.keep = m.restful()
-		m.dirty = true
-		return m, tea.Batch(tick(), m.renew(), m.alert(), m.watchTheme())
-	case tea.EnvMsg:
-		return m, m.meet(msg)
-	case uv.UnknownOscEvent:
-		m.probed(msg)
-	case themeMsg:
-		m.themed(msg)
-	case exportedMsg:
-		return m, m.exported(msg)
-	case savedMsg:
-		m.saved(msg)
-	case incidentMsg:
-		m.fetched(msg)
-	case soughtMsg:
-		m.sought()
-	case armedMsg:
-		m.dirty = true
+		m.screen.keepPage = m.restful()
+		m.screen.dirty = true
+		return tea.Batch(tick(), m.work.fetchAgain(), m.alert(), m.themes.watch())
 	case tea.KeyPressMsg:
 		m.touch()
-		cmd := tea.Batch(m.seeHint(), m.key(msg))
+		cmd := tea.Batch(m.hint.see(), m.key(msg))
 		m.ask() // others see what is being decided on
-		return m, cmd
+		return cmd
 	case tea.MouseMsg:
 		cmd := m.mouse(msg)
 		m.ask()
-		return m, cmd
+		return cmd
 	case pointedMsg:
 		m.pointed()
 	case tea.PasteMsg:
 		m.touch()
 		m.paste(msg)
 	case tea.WindowSizeMsg:
-		m.w, m.h = msg.Width, msg.Height
-		m.touch()
-		m.ask()
+		m.resize(msg.Width, msg.Height)
+	default:
+		if cmd, ok := m.terminal(msg); ok {
+			return cmd
+		}
+		return m.answer(msg)
+	}
+	return nil
+}
+
+// terminal takes what the terminal says of itself.
+func (m *Model) terminal(msg tea.Msg) (cmd tea.Cmd, ok bool) {
+	switch msg := msg.(type) {
+	case tea.EnvMsg:
+		if probe := m.alerts.Meet(msg.Getenv); probe != "" {
+			cmd = tea.Raw(probe)
+		}
+	case uv.UnknownOscEvent:
+		m.alerts.Probed(string(msg))
 	case tea.ColorProfileMsg:
-		m.profile(msg.Profile)
+		if m.opts.Profile == nil {
+			m.skin.pal, m.screen.dirty = m.themes.theme.Palette(msg.Profile), true
+		}
 	case tea.BackgroundColorMsg:
-		return m, m.background(msg.IsDark())
+		cmd = m.themes.background(msg.IsDark())
 	case tea.FocusMsg:
-		m.ears.away = false
+		m.alerts.Focus(true)
 		m.src.Blur(false)
 	case tea.BlurMsg:
-		m.ears.away = true
+		m.alerts.Focus(false)
 		m.src.Blur(true)
-	case answerMsg:
-		m.answered(msg)
+	default:
+		return nil, false
 	}
-	return m, nil
+	return cmd, true
+}
+
+// answer takes what a command has brought.
+func (m *Model) answer(msg tea.Msg) tea.Cmd {
+	var (
+		role themes.Role
+		text string
+		cmd  tea.Cmd
+	)
+	switch msg := msg.(type) {
+	case themeMsg:
+		role, text = m.themes.take(msg)
+		m.skin.pal = m.themes.theme.Palette(m.skin.pal.Profile)
+		m.screen.dirty = m.screen.dirty || text != ""
+	case exportedMsg:
+		role, text, cmd = m.exporter.exported(msg)
+	case savedMsg:
+		role, text = msg.text()
+	case incidentMsg:
+		role, text = themes.Warn, m.work.fetched(msg)
+		m.screen.dirty = true
+	case searchedMsg:
+		m.work.searched()
+		m.previewFilter()
+		m.screen.dirty = true
+	case armedMsg:
+		m.screen.dirty = true
+	case answerMsg:
+		m.decisions.answered(msg)
+		m.screen.dirty = true
+	}
+	if text != "" {
+		m.notes.say(role, text)
+		m.screen.dirty = true
+	}
+	return cmd
 }
 
 // update takes a new state over. Header, bar and dialogs always show it; the
 // pages only while the display runs.
 func (m *Model) update(s *feed.State) {
 	if !m.calm(s) { // else the next tick draws it
-		m.dirty = true
+		m.screen.dirty = true
 	}
-	m.live.Update(s)
+	m.work.live.Update(s)
 	m.ask()
 }
 
-// ask tells the feed what the present page needs.
-func (m *Model) ask() {
-	if m.w == 0 {
-		return
-	}
-	columns, lengths := m.pages[m.current].Want(m.body())
-	m.src.Ask(feed.Want{Rank: m.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths), Recoveries: m.current == key.Recovery, Tests: m.current == key.Validate, Attending: m.dialog.subject()})
-}
-
-func (m *Model) profile(p colorprofile.Profile) {
-	if m.opts.Profile == nil {
-		m.skin.pal, m.dirty = m.theme.Palette(p), true
-	}
-}
-
-func (m *Model) background(dark bool) tea.Cmd {
-	if m.opts.Theme == "" && !dark && m.theme.Name == themes.Default {
-		return m.setTheme("light")
+// alert makes itself heard where that is due.
+func (m *Model) alert() tea.Cmd {
+	if text := m.alerts.Step(m.now(), m.work.live.Feed); text != "" {
+		return tea.Raw(text)
 	}
 	return nil
 }
 
-// say shows a passing message in the footer.
-func (m *Model) say(role themes.Role, text string) {
-	m.toast = toast{text, role, m.now().Add(toastLife)}
-	m.dirty = true
+// ask has the feed fetch what the present page needs.
+func (m *Model) ask() {
+	if m.w > 0 {
+		m.src.Ask(m.work.want(m.decisions.dialog.subject()))
+	}
+}
+
+func (m *Model) resize(w, h int) {
+	m.w, m.h = w, h
+	m.work.body = widget.Rect{X: 0, Y: headerRows, W: w, H: max(0, h-headerRows-barRows-footerRows)}
+	m.touch()
+	m.ask()
 }
 
 // View returns the composed screen; bubbletea asks after every message.
 func (m *Model) View() tea.View {
-	if m.dirty && m.w > 0 && m.h > 0 {
-		m.cached, m.cursor = m.compose()
-		m.dirty = false
-		m.drawn++
+	if m.screen.dirty && m.w > 0 && m.h > 0 {
+		m.screen.show(m.compose())
 	}
-	v := tea.NewView(m.cached)
+	v := tea.NewView(m.screen.cached)
 	v.AltScreen = true
 	v.ReportFocus = true
-	v.Cursor = m.cursor
+	v.Cursor = m.screen.cursor
 	v.WindowTitle = m.banner().title()
-	if m.mouseOn {
+	if m.pointer.on {
 		v.MouseMode = tea.MouseModeCellMotion
 	}
 	return v
-}
-
-// body is where the page is drawn.
-func (m *Model) body() widget.Rect {
-	return widget.Rect{X: 0, Y: headerRows, W: m.w, H: max(0, m.h-headerRows-barRows-footerRows)}
 }

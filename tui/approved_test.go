@@ -29,23 +29,23 @@ func approvedBy(t *testing.T, o enginetest.Options, by string) (*enginetest.Engi
 func TestWithdrawingAnApproval(t *testing.T) {
 	e, src, clk, m := approvedBy(t, enginetest.Options{Undo: 10}, "li")
 	for _, p := range key.Pages {
-		m.show(p)
+		m.work.show(p)
 		if s := text(m); !containsAll(s, "S3 approved by li, acts in 8 s, v withdraws it") {
 			t.Errorf("page %s:\n%s", p, s)
 		}
 	}
 	clk.pass(3 * time.Second)
-	m.dirty = true
+	m.screen.dirty = true
 	if s := text(m); !containsAll(s, "acts in 5 s") {
 		t.Errorf("after 3 s:\n%s", s)
 	}
 	presses(m, "a")
-	if s := text(m); m.dialog != nil || !containsAll(s, "S3 is approved by li, acts in 5 s; v withdraws it") {
+	if s := text(m); m.decisions.dialog != nil || !containsAll(s, "S3 is approved by li, acts in 5 s; v withdraws it") {
 		t.Errorf("a:\n%s", s)
 	}
 	presses(m, "v")
 	clk.pass(decision.Guard)
-	m.dirty = true
+	m.screen.dirty = true
 	if s := text(m); !containsAll(s, "WITHDRAW S3?", "approved by li, acts in 5 s: the link is worn", "Withdraw") {
 		t.Errorf("v:\n%s", s)
 	}
@@ -118,7 +118,7 @@ func TestTheSecondApprover(t *testing.T) {
 	}
 	presses(m, "a")
 	clk.pass(decision.Guard)
-	m.dirty = true
+	m.screen.dirty = true
 	if s := text(m); !containsAll(s, "APPROVE S3?", "li has approved this: the link is worn; your approval is the second") {
 		t.Errorf("the dialog:\n%s", s)
 	}
@@ -129,11 +129,11 @@ func TestTheSecondApprover(t *testing.T) {
 
 	_, src, _, m = approvedBy(t, enginetest.Options{Two: true}, "maria")
 	presses(m, "a")
-	if s := text(m); m.dialog != nil || !containsAll(s, "you have approved S3 already; another person has to") {
+	if s := text(m); m.decisions.dialog != nil || !containsAll(s, "you have approved S3 already; another person has to") {
 		t.Errorf("the first again:\n%s", s)
 	}
 	presses(m, "v")
-	if m.dialog == nil || len(src.decides) != 0 {
+	if m.decisions.dialog == nil || len(src.decides) != 0 {
 		t.Errorf("no veto is offered: %v", src.decides)
 	}
 }

@@ -112,7 +112,7 @@ func onMeter(t *testing.T, o enginetest.Options, p key.Scope, w, h int, now func
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.current, x.model = p, m
+		m.work.current, x.model = p, m
 		in, keys := io.Pipe()
 		x.prog = newProgram(t.Context(), m, Terminal{In: in, Out: x.meter, Env: []string{"TERM=xterm-256color"}},
 			tea.WithWindowSize(w, h), tea.WithColorProfile(profile), tea.WithoutSignals())
@@ -129,7 +129,7 @@ func onMeter(t *testing.T, o enginetest.Options, p key.Scope, w, h int, now func
 			_ = pipe.Close()
 		}
 		<-drained
-		time.Sleep(2 * toastLife) // pending ticks outlive the program
+		time.Sleep(2 * noteLife) // pending ticks outlive the program
 	})
 }
 
@@ -167,7 +167,7 @@ func (x *metered) step() int {
 func (x *metered) showsItAll() {
 	x.t.Helper()
 	settle()
-	if got, want := trimRows(x.screen()), trimRows(ansi.Strip(x.model.cached)); got != want {
+	if got, want := trimRows(x.screen()), trimRows(ansi.Strip(x.model.screen.cached)); got != want {
 		x.t.Errorf("the terminal shows\n%s\nand not\n%s", got, want)
 	}
 }
@@ -182,7 +182,7 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 			if n := x.take(); n != 0 {
 				t.Errorf("%s: %d bytes while nothing happened", p, n)
 			}
-			drawn := x.model.drawn
+			drawn := x.model.screen.drawn
 			for range 25 { // pulls that bring what is there already
 				x.src.put(x.picture())
 				settle()
@@ -190,7 +190,7 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 			if n := x.take(); n != 0 {
 				t.Errorf("%s: %d bytes for a picture that is the same", p, n)
 			}
-			if x.model.drawn == drawn {
+			if x.model.screen.drawn == drawn {
 				t.Error("the new pictures were not looked at")
 			}
 			x.showsItAll()
@@ -209,9 +209,9 @@ func TestIdleBytes(t *testing.T) {
 				for range seconds * int(time.Second/feed.ActivePeriod) {
 					n += x.step()
 				}
-				t.Logf("%d ranks, %s: %d B/s", len(x.model.live.Ranks), p, n/seconds)
+				t.Logf("%d ranks, %s: %d B/s", len(x.model.work.live.Ranks), p, n/seconds)
 				if n/seconds > idleBytes {
-					t.Errorf("%d ranks, %s: %d B/s while all is well, want at most %d", len(x.model.live.Ranks), p, n/seconds, idleBytes)
+					t.Errorf("%d ranks, %s: %d B/s while all is well, want at most %d", len(x.model.work.live.Ranks), p, n/seconds, idleBytes)
 				}
 				time.Sleep(calmPeriod + tickPeriod)
 				x.showsItAll()
@@ -370,7 +370,7 @@ func startReal(b *testing.B, e *enginetest.Engine, p key.Scope, w, h int) *real 
 	if err != nil {
 		b.Fatal(err)
 	}
-	m.current = p
+	m.work.current = p
 	in, keys := io.Pipe()
 	x.keys = keys
 	x.prog = newProgram(context.Background(), m, Terminal{In: in, Out: x.out, Env: []string{"TERM=xterm-256color"}},

@@ -2,10 +2,12 @@ package tui
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 
@@ -14,6 +16,9 @@ import (
 	"github.com/failslow/falcon/tui/palette"
 	"github.com/failslow/falcon/tui/widget"
 )
+
+// commandTest is the command that asks for a test.
+const commandTest = "test"
 
 // commands are what takes words after its name; the rest of the palette is the
 // table of keys.
@@ -32,12 +37,13 @@ var commands = []palette.Entry{
 // steps are of little use from a list, and stand last.
 var steps = []key.Action{key.Up, key.Down, key.Left, key.Right, key.PageUp, key.PageDown, key.NextPage, key.PrevPage, key.Back}
 
-// entries are all that can be done on the present page: what belongs to the
-// page first, then what works everywhere, then commands, then single steps.
-func (m *Model) entries() []palette.Entry {
+// entries are all that can be done where keys of these scopes work: what
+// belongs to the page first, then what works everywhere, then commands, then
+// single steps.
+func entries(keys *key.Map, scopes []key.Scope) []palette.Entry {
 	var out, last []palette.Entry
-	for _, s := range m.scopes() {
-		for _, b := range inOrder(m.table.In(s)) {
+	for _, s := range scopes {
+		for _, b := range inOrder(keys.In(s)) {
 			e := palette.Entry{Name: actionName(b.Action), Key: b.Help().Key, Text: b.Sentence, Action: b.Action}
 			switch {
 			case b.Action == key.Command:
@@ -74,75 +80,137 @@ func actionName(a key.Action) string {
 	return strings.ReplaceAll(string(a), "-", " ")
 }
 
-// openPalette opens the prompt for commands with its list.
-func (m *Model) openPalette(text string) {
-	m.prompt = m.newPrompt(":", text)
-	m.prompt.list = palette.New(m.entries())
-	m.prompt.list.Search(text)
+// commandLine is the line at the bottom: ":" commands with their list, "/"
+// filters. It owns what is typed; what it means is run by its owner.
+type commandLine struct {
+	sign    string
+	keys    *key.Map
+	input   textinput.Model
+	note    string        // what the text so far would do, beside it
+	mistake bool          // the note says what is wrong with it
+	list    *palette.List // of ":", else nil
+	lines   widget.Rect   // where the list's entries are drawn
+	first   int           // the number of the first entry there
 }
 
-// paletteKey handles a key that concerns the list; done is false for one that
-// is the text entry's.
-func (m *Model) paletteKey(a key.Action) (cmd tea.Cmd, done bool) {
-	p := m.prompt
-	switch a {
-	case key.Up:
-		p.list.Move(-1)
-	case key.Down:
-		p.list.Move(+1)
-	case key.Complete:
-		m.complete()
-	case key.Confirm:
-		return m.choose(), true
+// newCommandLine takes as much text as its row of w columns shows, so that it
+// never scrolls.
+func newCommandLine(keys *key.Map, sign, text string, w int) *commandLine {
+	return &commandLine{sign: sign, keys: keys, input: newInput(keys, key.Prompt, text, max(1, w-promptKeysW-len(sign)-3))}
+}
+
+// newPalette is the line for commands.
+func newPalette(keys *key.Map, scopes []key.Scope, text string, w int) *commandLine {
+	c := newCommandLine(keys, ":", text, w)
+	c.list = palette.New(entries(keys, scopes))
+	c.list.Search(text)
+	return c
+}
+
+// filters reports whether a filter is typed.
+func (c *commandLine) filters() bool { return c.sign == "/" }
+
+// entered is what a line was closed with.
+type entered struct {
+	closed bool
+	warn   string     // not closed: what is wrong
+	action key.Action // else
+	words  []string   // of a command
+	text   string     // of a filter
+}
+
+// key handles a key.
+func (c *commandLine) key(k tea.KeyPressMsg) entered {
+	a := c.keys.Lookup(k, key.Prompt)
+	switch {
+	case a == key.Cancel:
+		return entered{closed: true}
+	case a == key.Confirm && c.list != nil:
+		return c.choose()
+	case a == key.Confirm && c.mistake:
+		return entered{warn: c.note} // to mend it
+	case a == key.Confirm:
+		return entered{closed: true, text: strings.TrimSpace(c.input.Value())}
+	case a == key.Up && c.list != nil:
+		c.list.Move(-1)
+	case a == key.Down && c.list != nil:
+		c.list.Move(+1)
+	case a == key.Complete && c.list != nil:
+		c.complete()
 	default:
-		return nil, false
+		c.write(k)
 	}
-	return nil, true
+	return entered{}
 }
 
-// complete writes the chosen entry into the prompt.
-func (m *Model) complete() {
-	e, ok := m.prompt.list.Chosen()
+// write gives the line a key or pasted text.
+func (c *commandLine) write(msg tea.Msg) {
+	before := c.input.Value()
+	c.input = enter(c.input, msg)
+	if c.list != nil && c.input.Value() != before {
+		c.list.Search(c.input.Value())
+	}
+}
+
+// complete writes the chosen entry into the line.
+func (c *commandLine) complete() {
+	e, ok := c.list.Chosen()
 	switch {
 	case !ok:
 	case e.Fill == "":
-		m.fill(e.Name)
-	case !strings.HasPrefix(m.prompt.input.Value(), e.Fill): // else its words would go
-		m.fill(e.Fill)
+		c.fill(e.Name)
+	case !strings.HasPrefix(c.input.Value(), e.Fill): // else its words would go
+		c.fill(e.Fill)
 	}
 }
 
-func (m *Model) fill(text string) {
-	m.prompt.input.SetValue(text)
-	m.prompt.input.CursorEnd()
-	m.prompt.list.Search(text)
+func (c *commandLine) fill(text string) {
+	c.input.SetValue(text)
+	c.input.CursorEnd()
+	c.list.Search(text)
 }
 
 // choose runs the chosen entry as its key would: what opens a dialog opens it
 // here too. What acts at once must be named in full: enter on a part of its
 // name only completes it.
-func (m *Model) choose() tea.Cmd {
-	text := strings.TrimSpace(m.prompt.input.Value())
-	e, ok := m.prompt.list.Chosen()
-	if ok && e.Fill != "" && !typedFor(e, m.prompt.input.Value()) {
-		m.complete()
-		return nil
+func (c *commandLine) choose() entered {
+	text := strings.TrimSpace(c.input.Value())
+	e, ok := c.list.Chosen()
+	if ok && e.Fill != "" && !typedFor(e, c.input.Value()) ||
+		ok && key.AtOnce(e.Action) && !strings.EqualFold(text, e.Name) && text != "q" {
+		c.complete()
+		return entered{}
 	}
-	if ok && key.AtOnce(e.Action) && !strings.EqualFold(text, e.Name) && text != "q" {
-		m.complete()
-		return nil
-	}
-	m.prompt = nil
 	if ok && e.Fill == "" {
-		return m.act(e.Action)
+		return entered{closed: true, action: e.Action}
 	}
-	return m.command(strings.Fields(text))
+	return entered{closed: true, words: strings.Fields(text)}
 }
 
-// typedFor says that a command's words have been begun, or that its name
+// click chooses a line of the list; a click on the chosen one is enter.
+func (c *commandLine) click(x, y int) (e entered, hit bool) {
+	if c.list == nil || !c.lines.Holds(x, y) {
+		return entered{}, false
+	}
+	line := c.first + y - c.lines.Y
+	if line == c.list.Cursor() {
+		return c.choose(), true
+	}
+	c.list.Choose(line)
+	return entered{}, true
+}
+
+// roll turns the wheel over the list.
+func (c *commandLine) roll(notches int) {
+	if c.list != nil {
+		c.list.Move(notches)
+	}
+}
+
+// typedFor reports whether a command's words have been begun, or its name
 // stands alone where that means something.
 func typedFor(e palette.Entry, text string) bool {
-	if strings.TrimSpace(e.Fill) == "test" && strings.TrimSpace(text) == "test" {
+	if name := strings.TrimSpace(e.Fill); name == commandTest && strings.TrimSpace(text) == name {
 		return true
 	}
 	return len(text) >= len(e.Fill) && strings.EqualFold(text[:len(e.Fill)], e.Fill)
@@ -157,52 +225,101 @@ const (
 	paletteKeyW  = 10
 )
 
-// drawPalette draws the list above the prompt, at the foot of the page.
-func (m *Model) drawPalette(over widget.Rect) *lipgloss.Layer {
-	l := m.prompt.list
-	h := max(1, min(paletteRows, over.H*3/5-2, l.Len()))
+// drawList draws the list above the line, at the foot of the page.
+func (c *commandLine) drawList(s *skin, over widget.Rect) *lipgloss.Layer {
+	h := max(1, min(paletteRows, over.H*3/5-2, c.list.Len()))
 	w := min(dialogW+20, over.W)
 	box := widget.Rect{X: over.X, Y: over.Y + over.H - h - 2, W: w, H: h + 2}
-	list, first := l.Window(h)
-	m.lists = &listZone{widget.Rect{X: box.X + 2, Y: box.Y + 1, W: w - 4, H: len(list)}, first}
+	list, first := c.list.Window(h)
+	c.lines, c.first = widget.Rect{X: box.X + 2, Y: box.Y + 1, W: w - 4, H: len(list)}, first
 	var rows []string
 	for i, e := range list {
-		rows = append(rows, m.paletteRow(e, first+i == l.Cursor(), w-4))
+		rows = append(rows, paletteRow(s, e, first+i == c.list.Cursor(), w-4))
 	}
 	if len(rows) == 0 {
-		rows = append(rows, lipgloss.PlaceHorizontal(w-4, lipgloss.Left, m.skin.put(themes.Dim, widget.Cut("nothing here is called so", w-4))))
+		rows = append(rows, lipgloss.PlaceHorizontal(w-4, lipgloss.Left, s.put(themes.Dim, widget.Cut("nothing here is called so", w-4))))
 	}
-	return m.skin.frame(box, "COMMANDS", countOf(l.Len(), l.Cursor()), themes.Accent, rows)
+	return s.frame(box, "COMMANDS", countOf(c.list.Len(), c.list.Cursor()), themes.Accent, rows)
 }
 
-func (m *Model) paletteRow(e palette.Match, chosen bool, w int) string {
+// countOf says how many there are and which is chosen.
+func countOf(n, cursor int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d ↑↓", cursor+1, n)
+}
+
+func paletteRow(s *skin, e palette.Match, chosen bool, w int) string {
 	mark, role, keys := "  ", themes.Text, themes.Key
 	if chosen {
 		mark, role, keys = "▸ ", themes.Selected, themes.Selected
 	}
-	name := m.skin.put(role, mark) + m.matched(e, role)
-	name += m.skin.put(role, spaces(paletteNameW-widget.Width(e.Name)))
-	row := name + m.skin.put(keys, e.Key) + m.skin.put(role, spaces(paletteKeyW-widget.Width(e.Key)))
-	text := m.skin.put(role, widget.Cut(e.Text, max(0, w-lipgloss.Width(row))))
+	name := s.put(role, mark) + matchedName(s, e, role)
+	name += s.put(role, spaces(paletteNameW-widget.Width(e.Name)))
+	row := name + s.put(keys, e.Key) + s.put(role, spaces(paletteKeyW-widget.Width(e.Key)))
+	text := s.put(role, widget.Cut(e.Text, max(0, w-lipgloss.Width(row))))
 	rest := w - lipgloss.Width(row+text)
 	if rest < 1 {
 		return row + text
 	}
-	return row + text + m.skin.put(role, spaces(rest))
+	return row + text + s.put(role, spaces(rest))
 }
 
-// matched is an entry's name with the letters that were typed.
-func (m *Model) matched(e palette.Match, role themes.Role) string {
+// matchedName is an entry's name with the letters that were typed.
+func matchedName(s *skin, e palette.Match, role themes.Role) string {
 	if role == themes.Selected {
-		return m.skin.put(role, e.Name)
+		return s.put(role, e.Name)
 	}
 	out, from := "", 0
 	for _, at := range e.At {
 		if at < from || at >= len(e.Name) {
 			continue
 		}
-		out += m.skin.put(role, e.Name[from:at]) + m.skin.put(themes.Key, e.Name[at:at+1])
+		out += s.put(role, e.Name[from:at]) + s.put(themes.Key, e.Name[at:at+1])
 		from = at + 1
 	}
-	return out + m.skin.put(role, e.Name[from:])
+	return out + s.put(role, e.Name[from:])
+}
+
+// promptKeysW is the room that a text entry leaves for its keys.
+const promptKeysW = 24
+
+// inputRow is a text entry behind its sign in a row of w columns, with a note or
+// else its keys.
+func inputRow(s *skin, keys *key.Map, sign string, in *textinput.Model, w, y int, note func(room int) string) (string, *tea.Cursor) {
+	left := " " + s.put(themes.Key, sign)
+	text, cursor := showInput(in, w-promptKeysW-lipgloss.Width(left), lipgloss.Width(left), y)
+	right := note(max(promptKeysW-1, w-cursor.X-3))
+	if right == "" {
+		right = s.shortHelp(promptKeysW-1, promptKeys(keys, sign))
+	}
+	return row(s.blank(), w, left+text, right+" ", 1), cursor
+}
+
+func noNote(int) string { return "" }
+
+// drawRow draws the line in the screen's last row.
+func (c *commandLine) drawRow(s *skin, w, y int) (string, *tea.Cursor) {
+	return inputRow(s, c.keys, c.sign, &c.input, w, y, func(room int) string {
+		switch {
+		case c.note == "":
+			return ""
+		case c.mistake:
+			return s.put(themes.Warn, widget.Cut(c.note, room))
+		}
+		return s.put(themes.Accent, c.note)
+	})
+}
+
+// promptKeys are the keys of a text entry; enter runs a command and keeps what
+// is searched for.
+func promptKeys(keys *key.Map, sign string) []key.Binding {
+	list := slices.Clone(keys.Footer(key.Prompt))
+	for i, b := range list {
+		if b.Action == key.Confirm && sign == "/" {
+			list[i].SetHelp(b.Help().Key, "keep")
+		}
+	}
+	return list
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -28,37 +27,35 @@ const (
 	minHeight = 16
 )
 
+func (m *Model) small() bool { return m.w < minWidth || m.h < minHeight }
+
 // compose draws the whole screen: the page on a canvas of cells, all around
 // and over it with lipgloss.
 func (m *Model) compose() (string, *tea.Cursor) {
 	if m.small() {
-		return m.ascii(m.summary()), nil
+		s := summary{banner: m.banner(), dialog: m.decisions.dialog, h: m.h}
+		return m.skin.plain(s.draw()), nil
 	}
-	m.live.Now = m.clock()
-	if m.pausedAt.IsZero() {
-		m.state.Now = m.live.Now
+	m.work.setNow(m.clock())
+	if !m.screen.keepPage {
+		c := widget.NewCanvas(m.work.body.W, m.work.body.H, m.skin.pal, m.opts.ASCII)
+		m.work.draw(c)
+		m.screen.page, m.screen.paged, m.pointer.targets = c.String(), m.now(), c.Targets()
 	}
-	body := m.body()
-	if !m.keep {
-		c := widget.NewCanvas(body.W, body.H, m.skin.pal, m.opts.ASCII)
-		m.drawPage(c)
-		m.page, m.paged, m.targets = c.String(), m.now(), c.Targets()
-	}
-	m.lists = nil
 	frame := m.banner()
 	bar := frame.bar()
-	m.zones = m.barZones(bar, m.h-footerRows-barRows)
-	tabs := m.tabs()
-	last, cursor := m.lastRow(m.h - 1)
-	if x, y, ok := m.targets.Focused(); ok && cursor == nil {
+	tabs, zones := m.tabs()
+	last, taps, cursor := m.lastRow(m.h - 1)
+	m.pointer.zones = slices.Concat(barZones(m.keys, bar, m.h-footerRows-barRows), zones, taps)
+	if x, y, ok := m.pointer.targets.Focused(); ok && cursor == nil {
 		cursor = underlineCursor(x, y+headerRows)
 	}
-	screen := strings.Join([]string{frame.header(), m.page, bar, tabs, last}, "\n")
+	screen := strings.Join([]string{frame.header(), m.screen.page, bar, tabs, last}, "\n")
 	if m.modal() {
-		m.zones = nil
-		screen, cursor = m.over(screen, body, cursor)
+		m.pointer.zones = nil
+		screen, cursor = m.over(screen, m.work.body, cursor)
 	}
-	return m.ascii(screen), cursor
+	return m.skin.plain(screen), cursor
 }
 
 // over draws what lies over the page.
@@ -68,74 +65,69 @@ func (m *Model) over(screen string, body widget.Rect, cursor *tea.Cursor) (strin
 		if m.help.search == nil {
 			cursor = nil
 		}
-		return overlay(screen, m.drawHelp(body)), cursor
-	case m.dialog != nil:
-		box, at, zones := m.dialog.draw(m.skin, m.live, m.now(), body)
-		m.zones = zones
+		return overlay(screen, m.help.draw(m.skin, body)), cursor
+	case m.decisions.dialog != nil:
+		box, at, zones := m.decisions.dialog.draw(m.skin, m.work.live, m.now(), body)
+		m.pointer.zones = zones
 		return overlay(screen, box), at
-	case m.marks.asks != "":
-		return overlay(screen, m.drawMarks(body)), nil
+	case m.work.marks.asks != "":
+		return overlay(screen, m.work.marks.draw(m.skin, body)), nil
 	case m.prompt.list != nil:
-		return overlay(screen, m.drawPalette(body)), cursor
+		return overlay(screen, m.prompt.drawList(m.skin, body)), cursor
 	}
 	return screen, cursor
 }
 
-func (m *Model) small() bool { return m.w < minWidth || m.h < minHeight }
-
-func (m *Model) ascii(screen string) string {
-	if !m.opts.ASCII {
-		return screen
+// tabs draws the pages, and what is special about the one on screen.
+func (m *Model) tabs() (string, []zone) {
+	right := ""
+	if role, text := m.work.note(m.work.current); text != "" {
+		right = m.skin.put(role, text)
 	}
-	return strings.Map(widget.ASCII, screen)
-}
-
-// tabs draws the pages.
-func (m *Model) tabs() string {
-	right := m.lookBanner()
-	if !m.pausedAt.IsZero() {
-		right += m.skin.put(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.pausedAt).Seconds()))) + " "
+	if !m.work.running() {
+		right += m.skin.put(themes.Urgent, fmt.Sprintf(" PAUSED, live is %ds ahead ", int(m.now().Sub(m.work.pausedAt).Seconds()))) + " "
 	}
-	if note := m.zoomNote(); note != "" {
+	if note := m.work.zoomNote(); note != "" {
 		right = m.skin.put(themes.Accent, note) + right
 	}
 	room := m.w - lipgloss.Width(right)
-	left, zones := m.tabsWith("  ", true)
+	y := m.h - footerRows
+	left, zones := tabsWith(m.skin, m.keys, m.work.current, "  ", true, y)
 	if lipgloss.Width(left) > room+len("  ") { // what follows the last may be cut
-		left, zones = m.tabsWith(" ", true)
+		left, zones = tabsWith(m.skin, m.keys, m.work.current, " ", true, y)
 	}
 	if lipgloss.Width(left) > room+len(" ") {
-		left, zones = m.tabsWith(" ", false)
+		left, zones = tabsWith(m.skin, m.keys, m.work.current, " ", false, y)
 	}
-	m.zones = append(m.zones, zones...)
-	return row(m.skin.blank(), m.w, ansi.Truncate(left, room, ""), right, 0)
+	return row(m.skin.blank(), m.w, ansi.Truncate(left, room, ""), right, 0), zones
 }
 
 // tabsWith draws the pages a gap apart, all with their words or the present one
-// only, and where each can be clicked.
-func (m *Model) tabsWith(gap string, words bool) (left string, zones []zone) {
+// only, and where each can be clicked in row y.
+func tabsWith(skin *skin, keys *key.Map, current key.Scope, gap string, words bool, y int) (left string, zones []zone) {
 	left = " "
 	for _, s := range key.Pages {
 		at := lipgloss.Width(left)
-		b := m.pageKey(s).Help()
+		b := pageKey(keys, s).Help()
 		switch {
-		case s == m.current:
-			left += m.skin.put(themes.Selected, " "+b.Key+" "+b.Desc+" ") + " "
+		case s == current:
+			left += skin.put(themes.Selected, " "+b.Key+" "+b.Desc+" ") + " "
 		case words:
-			left += m.skin.put(themes.Key, b.Key) + m.skin.put(themes.Dim, " "+b.Desc) + gap
+			left += skin.put(themes.Key, b.Key) + skin.put(themes.Dim, " "+b.Desc) + gap
 		default:
-			left += m.skin.put(themes.Key, b.Key) + gap
+			left += skin.put(themes.Key, b.Key) + gap
 		}
-		zones = append(zones, zone{widget.Rect{X: at, Y: m.h - footerRows, W: lipgloss.Width(left) - at, H: 1}, func(m *Model) tea.Cmd {
-			m.show(s)
+		zones = append(zones, zone{widget.Rect{X: at, Y: y, W: lipgloss.Width(left) - at, H: 1}, func(m *Model) tea.Cmd {
+			m.work.show(s)
 			return nil
 		}})
 	}
 	return left, zones
 }
 
-func (m *Model) pageKey(s key.Scope) key.Binding {
-	for _, b := range m.table.In(key.Global) {
+// pageKey is the binding that shows a page.
+func pageKey(keys *key.Map, s key.Scope) key.Binding {
+	for _, b := range keys.In(key.Global) {
 		if shows[b.Action] == s && b.Action != key.Why {
 			return b
 		}
@@ -145,76 +137,40 @@ func (m *Model) pageKey(s key.Scope) key.Binding {
 
 // lastRow draws the keys that work here; a prompt or a message takes their
 // place.
-func (m *Model) lastRow(y int) (string, *tea.Cursor) {
+func (m *Model) lastRow(y int) (string, []zone, *tea.Cursor) {
 	if m.prompt != nil {
-		return m.promptRow(y)
+		text, cursor := m.prompt.drawRow(m.skin, m.w, y)
+		return text, nil, cursor
 	}
 	if m.help != nil && m.help.search != nil {
-		return m.searchRow(y)
+		text, cursor := inputRow(m.skin, m.keys, "/", m.help.search, m.w, y, noNote)
+		return text, nil, cursor
 	}
-	left := " "
+	left, zones := " ", []zone(nil)
+	role, note, ok := m.notes.present()
 	switch {
-	case m.hinting && !m.modal():
-		left += m.skin.put(themes.Accent, m.hintText())
-	case m.toast.text != "" && m.now().Before(m.toast.till):
-		left += m.skin.put(m.toast.role, m.toast.text)
+	case m.hint.on && !m.modal():
+		left += m.skin.put(themes.Accent, m.hint.text(m.keys, m.pointer.on))
+	case ok:
+		left += m.skin.put(role, note)
 	case m.help != nil:
-		left += m.keys(m.w-1, key.Help)
-	case m.dialog != nil:
-		left += m.keys(m.w-1, key.Dialog)
-	case m.marks.asks != "":
-		left += m.skin.put(themes.Key, "a-z") + m.skin.put(themes.Dim, " mark  ") + m.skin.put(themes.Key, m.table.Name(key.Cancel, key.Prompt)) + m.skin.put(themes.Dim, " cancel")
+		left += m.skin.shortHelp(m.w-1, m.keys.Footer(key.Help))
+	case m.decisions.dialog != nil:
+		left += m.skin.shortHelp(m.w-1, m.keys.Footer(key.Dialog))
+	case m.work.marks.asks != "":
+		left += m.skin.put(themes.Key, "a-z") + m.skin.put(themes.Dim, " mark  ") + m.skin.put(themes.Key, m.keys.Name(key.Cancel, key.Prompt)) + m.skin.put(themes.Dim, " cancel")
 	default:
-		list := m.offered(m.table.Footer(m.scopes()...))
+		list := m.offered(m.keys.Footer(m.scopes(true)...))
 		left += m.skin.shortHelp(m.w-1, list)
-		m.zones = append(m.zones, tapZones(list, 1, y, m.w-2)...)
+		zones = tapZones(list, 1, y, m.w-2)
 	}
-	return row(m.skin.blank(), m.w, left, "", 0), nil
+	return row(m.skin.blank(), m.w, left, "", 0), zones, nil
 }
 
-// promptKeysW is the room that a prompt leaves for its keys.
-const promptKeysW = 24
-
-func (m *Model) promptRow(y int) (string, *tea.Cursor) {
-	return m.inputRow(m.prompt.sign, &m.prompt.input, y)
-}
-
-// inputRow is a text entry behind its sign, with its keys.
-func (m *Model) inputRow(which string, in *textinput.Model, y int) (string, *tea.Cursor) {
-	sign := " " + m.skin.put(themes.Key, which)
-	text, cursor := showInput(in, m.w-promptKeysW-lipgloss.Width(sign), lipgloss.Width(sign), y)
-	right := m.skin.shortHelp(promptKeysW-1, m.promptKeys(which))
-	switch {
-	case m.prompt == nil || m.prompt.note == "":
-	case m.prompt.mistake:
-		right = m.skin.put(themes.Warn, widget.Cut(m.prompt.note, max(promptKeysW-1, m.w-cursor.X-3)))
-	default:
-		right = m.skin.put(themes.Accent, m.prompt.note)
-	}
-	return row(m.skin.blank(), m.w, sign+text, right+" ", 1), cursor
-}
-
-// promptKeys are the keys of a text entry; enter runs a command and keeps what
-// is searched for.
-func (m *Model) promptKeys(which string) []key.Binding {
-	list := slices.Clone(m.table.Footer(key.Prompt))
-	for i, b := range list {
-		if b.Action == key.Confirm && which == "/" {
-			list[i].SetHelp(b.Help().Key, "keep")
-		}
-	}
-	return list
-}
-
-// offered leaves out what a recording can't do: nothing is decided in it.
+// offered leaves out what can't be done in a recording: nothing is decided there.
 func (m *Model) offered(list []key.Binding) []key.Binding {
 	if m.opts.Replay == nil {
 		return list
 	}
 	return slices.DeleteFunc(list, func(b key.Binding) bool { return key.Decides(b.Action) })
-}
-
-// keys lists the keys that work in the scopes, as many as fit in w columns.
-func (m *Model) keys(w int, scopes ...key.Scope) string {
-	return m.skin.shortHelp(w, m.table.Footer(scopes...))
 }

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -14,11 +15,16 @@ import (
 	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/page/events"
 	"github.com/failslow/falcon/tui/phrase"
+	"github.com/failslow/falcon/tui/report"
 )
 
 // clipboardMax bounds what is sent to the clipboard, in bytes: terminals drop
 // longer sequences, or the connection with them.
 const clipboardMax = 4096
+
+// Saver writes a file for the operator and returns where; it may block. Names
+// hold letters, digits, dashes and dots only.
+type Saver func(name string, data []byte) (path string, err error)
 
 // savedMsg is how writing a file ended.
 type savedMsg struct {
@@ -27,60 +33,96 @@ type savedMsg struct {
 	err  error
 }
 
-// Saver writes a file for the operator and says where; it may block. Names
-// hold letters, digits, dashes and dots only.
-type Saver func(name string, data []byte) (path string, err error)
-
-// copyLink sends the link to what is on screen to the clipboard.
-func (m *Model) copyLink() tea.Cmd {
-	return m.send("link "+m.here().String(), "link.txt", m.here().String()+"\n")
-}
-
-// copyHere sends what is under the cursor.
-func (m *Model) copyHere() tea.Cmd {
-	what, text := m.underCursor()
-	if text == "" {
-		m.say(themes.Dim, "there is nothing under the cursor to copy")
-		return nil
+// text says where a file is, or why there is none.
+func (msg savedMsg) text() (themes.Role, string) {
+	if msg.err != nil {
+		return themes.Warn, msg.what + "; no file: " + clean.String(msg.err.Error())
 	}
-	return m.send(what, "copied.txt", text)
+	return themes.Good, msg.what + "; also in " + msg.path
 }
 
-// send writes to the clipboard and, where there is a place for it, to a file:
-// terminals may ignore the one, and the other is always whole.
-func (m *Model) send(what, name, text string) tea.Cmd {
-	clip, whole := fit(strings.TrimSuffix(text, "\n"))
-	note := what + " sent to clipboard (terminal may ignore it)"
+// exporter takes text out of the console: to the clipboard and, where there is
+// a place for it, to files: terminals may ignore the one, and the other is
+// always whole.
+type exporter struct {
+	save      Saver  // nil = nowhere
+	why       string // there is no save
+	recording string // file that this session is recorded in
+}
+
+// copy sends a text to the clipboard and to a file; note is what to say.
+func (x exporter) copy(what, name, text string) (note string, cmd tea.Cmd) {
+	clip, whole := fitClipboard(strings.TrimSuffix(text, "\n"))
+	note = what + " sent to clipboard (terminal may ignore it)"
 	if !whole {
 		note = what + " sent to clipboard, cut at 4 KB (terminal may ignore it)"
 	}
-	m.say(themes.Good, note)
 	cmds := []tea.Cmd{tea.SetClipboard(clip)}
-	if m.opts.Save != nil {
-		cmds = append(cmds, m.save(note, name, []byte(text)))
+	if save := x.save; save != nil {
+		cmds = append(cmds, func() tea.Msg {
+			path, err := save(name, []byte(text))
+			return savedMsg{note, path, err}
+		})
 	}
-	return tea.Batch(cmds...)
+	return note, tea.Batch(cmds...)
 }
 
-func (m *Model) save(what, name string, data []byte) tea.Cmd {
-	save := m.opts.Save
+// exportedMsg is a report that was made, or why there is none.
+type exportedMsg struct {
+	id   string
+	text string
+	path string // of the Markdown; "" = written nowhere
+	err  error
+}
+
+// report makes the report of an incident, as falcon incident export does, and
+// writes it as Markdown and JSON.
+func (x exporter) report(src Source, id string) tea.Cmd {
 	return func() tea.Msg {
-		path, err := save(name, data)
-		return savedMsg{what, path, err}
+		r, err := src.Incidents(context.Background(), id)
+		if err != nil || len(r.GetIncidents()) == 0 {
+			return exportedMsg{id: id, err: err}
+		}
+		s := report.Of(r)[0]
+		s.Recording = x.recording
+		return x.write(s)
 	}
 }
 
-// saved says where a file is, or why there is none.
-func (m *Model) saved(msg savedMsg) {
-	if msg.err != nil {
-		m.say(themes.Warn, msg.what+"; no file: "+clean.String(msg.err.Error()))
-		return
+func (x exporter) write(s report.Incident) exportedMsg {
+	out := exportedMsg{id: s.ID, text: s.Markdown()}
+	if x.save == nil {
+		return out
 	}
-	m.say(themes.Good, msg.what+"; also in "+msg.path)
+	js, err := s.JSON()
+	if err == nil {
+		_, err = x.save(s.ID+".json", js)
+	}
+	if err == nil {
+		out.path, err = x.save(s.ID+".md", []byte(out.text))
+	}
+	out.err = err
+	return out
 }
 
-// fit cuts text at the end of a line that the clipboard takes.
-func fit(text string) (clip string, whole bool) {
+// exported says where the report is; where no file may be written, as much of
+// it as fits goes to the clipboard.
+func (x exporter) exported(msg exportedMsg) (themes.Role, string, tea.Cmd) {
+	switch {
+	case msg.err != nil:
+		return themes.Bad, "no report of " + msg.id + ": " + clean.String(msg.err.Error()), nil
+	case msg.text == "":
+		return themes.Warn, "there is no incident " + msg.id, nil
+	case msg.path != "":
+		return themes.Good, "the report is in " + msg.path + ", and beside it as JSON", nil
+	}
+	clip, _ := fitClipboard(msg.text)
+	note := orText(x.why, "this session writes no files") + ": the report's beginning was sent to clipboard (terminal may ignore it)"
+	return themes.Good, note, tea.SetClipboard(clip)
+}
+
+// fitClipboard cuts text at the end of a line that the clipboard takes.
+func fitClipboard(text string) (clip string, whole bool) {
 	if len(text) <= clipboardMax {
 		return text, true
 	}
@@ -91,29 +133,29 @@ func fit(text string) (clip string, whole bool) {
 	return text[:cut], false
 }
 
-// underCursor is what the cursor stands on, in words.
-func (m *Model) underCursor() (what, text string) {
-	switch m.current {
+// underCursor is what the cursor is on, in words.
+func (v *workspace) underCursor() (what, text string) {
+	switch v.current {
 	case key.Ranks, key.Grid, key.Posterior, key.Validate:
-		if n := m.state.Rank(); int(n) < len(m.state.Ranks) {
-			return fmt.Sprintf("rank %d", n), rankLine(m.state, n)
+		if n := v.state.Rank(); int(n) < len(v.state.Ranks) {
+			return fmt.Sprintf("rank %d", n), rankLine(v.state, n)
 		}
 	case key.Recovery:
-		if p, ok := m.pages[key.Recovery].(page.Chooser); ok {
-			for _, r := range m.state.RecoveryList() {
-				if r.GetId() == p.Chosen(m.state) {
-					return r.GetId(), recoveryText(m.state, r)
+		if p, ok := v.pages[key.Recovery].(page.Chooser); ok {
+			for _, r := range v.state.RecoveryList() {
+				if r.GetId() == p.Chosen(v.state) {
+					return r.GetId(), recoveryText(v.state, r)
 				}
 			}
 		}
 	case key.Events:
-		if p, ok := m.pages[key.Events].(*events.Page); ok {
-			if e := p.Under(m.state); e != nil {
+		if p, ok := v.pages[key.Events].(*events.Page); ok {
+			if e := p.Under(v.state); e != nil {
 				return "the event", eventText(e)
 			}
 		}
 	default:
-		if s := m.drawnState(m.current); s.Incident() != nil {
+		if s := v.drawn(v.current); s.Incident() != nil {
 			return s.Incident().Id, incidentText(s)
 		}
 	}

@@ -121,7 +121,7 @@ func (d *dialog) buttonZones(do string, x, y int) (zones []zone, cursor *tea.Cur
 	for i, label := range []string{"Cancel", do} {
 		w := widget.Width(focusMark(true, label))
 		zones = append(zones, zone{widget.Rect{X: x, Y: y, W: w, H: 1}, func(m *Model) tea.Cmd {
-			if m.dialog == d && !d.sending && !d.guarded(m.now()) {
+			if m.decisions.dialog == d && !d.sending && !d.guarded(m.now()) {
 				d.focus = i
 			}
 			return nil

@@ -38,9 +38,9 @@ func proposed(t *testing.T, opts Options) (*Model, *still, *clock) {
 func TestPaletteFindsEveryAction(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
 	for _, p := range key.Pages {
-		m.show(p)
+		m.work.show(p)
 		for _, s := range []key.Scope{p, key.Global} {
-			for _, b := range m.table.In(s) {
+			for _, b := range m.keys.In(s) {
 				if b.Action == key.Command {
 					continue
 				}
@@ -59,25 +59,25 @@ func TestPaletteRunsAsTheKeyWould(t *testing.T) {
 	m, src, clk := proposed(t, Options{})
 	typeIn(m, ":lad")
 	send(m, "enter")
-	if m.current != key.Ladder || m.prompt != nil {
-		t.Fatalf("on %s, prompt %v", m.current, m.prompt)
+	if m.work.current != key.Ladder || m.prompt != nil {
+		t.Fatalf("on %s, prompt %v", m.work.current, m.prompt)
 	}
 	typeIn(m, ":appr")
 	send(m, "enter")
-	if kindOf(m.dialog) != kindApprove || m.dialog.focus != buttonCancel {
-		t.Fatalf("approve opens %+v", m.dialog)
+	if kindOf(m.decisions.dialog) != kindApprove || m.decisions.dialog.focus != buttonCancel {
+		t.Fatalf("approve opens %+v", m.decisions.dialog)
 	}
 	send(m, "tab") // within the guard
 	send(m, "enter")
 	clk.pass(decision.Guard)
 	send(m, "enter")
-	if len(src.decides) != 0 || m.dialog != nil {
+	if len(src.decides) != 0 || m.decisions.dialog != nil {
 		t.Errorf("decided %v", src.decides)
 	}
 	typeIn(m, ":rank 5")
 	send(m, "enter")
-	if m.state.Rank() != 5 || m.current != key.Ranks {
-		t.Errorf("rank %d on %s", m.state.Rank(), m.current)
+	if m.work.state.Rank() != 5 || m.work.current != key.Ranks {
+		t.Errorf("rank %d on %s", m.work.state.Rank(), m.work.current)
 	}
 	typeIn(m, ":theme")
 	send(m, "enter")
@@ -87,13 +87,13 @@ func TestPaletteRunsAsTheKeyWould(t *testing.T) {
 	send(m, "esc")
 	typeIn(m, ":filter slow")
 	send(m, "enter")
-	if m.state.RankFilter() != "slow" {
-		t.Errorf("the filter is %q", m.state.RankFilter())
+	if m.work.state.RankFilter() != "slow" {
+		t.Errorf("the filter is %q", m.work.state.RankFilter())
 	}
 	typeIn(m, ":nonsense here")
 	send(m, "enter")
-	if !strings.Contains(m.toast.text, `no command "nonsense"`) {
-		t.Errorf("says %q", m.toast.text)
+	if !strings.Contains(m.notes.text, `no command "nonsense"`) {
+		t.Errorf("says %q", m.notes.text)
 	}
 }
 
@@ -144,8 +144,8 @@ func TestHintIsShownOnce(t *testing.T) {
 	}
 	cmd()
 	send(m, "1")
-	if s := text(m); seen != 1 || strings.Contains(s, "New here?") || m.current != key.Overview {
-		t.Errorf("seen %d times, on %s:\n%s", seen, m.current, s)
+	if s := text(m); seen != 1 || strings.Contains(s, "New here?") || m.work.current != key.Overview {
+		t.Errorf("seen %d times, on %s:\n%s", seen, m.work.current, s)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestBackRetracesTheWay(t *testing.T) {
 	var seen []key.Scope
 	for _, k := range []string{"-", "-", "esc", "esc", "esc", "esc", "esc", "esc"} {
 		send(m, k)
-		seen = append(seen, m.current)
+		seen = append(seen, m.work.current)
 	}
 	if got := fmt.Sprint(seen); got != "[posterior ladder posterior ladder posterior ranks overview overview]" {
 		t.Errorf("went %s", got)
@@ -175,7 +175,7 @@ func TestRemappedKeysAreShown(t *testing.T) {
 		t.Errorf("bar and footer:\n%s", s)
 	}
 	send(m, "a")
-	if m.dialog != nil {
+	if m.decisions.dialog != nil {
 		t.Error("the old key still opens the dialog")
 	}
 	m.Update(tea.KeyPressMsg{Code: tea.KeyF1})
@@ -213,23 +213,23 @@ func on(t *testing.T, m *Model, what string) {
 func TestMouseNeverDecides(t *testing.T) {
 	m, src, clk := proposed(t, Options{})
 	on(t, m, "5 ladder")
-	if m.current != key.Ladder {
-		t.Errorf("on %s", m.current)
+	if m.work.current != key.Ladder {
+		t.Errorf("on %s", m.work.current)
 	}
 	on(t, m, "F freeze")
-	if src.freezes != 0 || !strings.Contains(m.toast.text, "press the key") {
-		t.Errorf("%d freezes; says %q", src.freezes, m.toast.text)
+	if src.freezes != 0 || !strings.Contains(m.notes.text, "press the key") {
+		t.Errorf("%d freezes; says %q", src.freezes, m.notes.text)
 	}
 	on(t, m, "a approve")
-	if m.dialog == nil {
+	if m.decisions.dialog == nil {
 		t.Fatal("the bar's key does not open the dialog")
 	}
 	clk.pass(decision.Guard)
 	for range 4 {
 		on(t, m, "Approve  ")
 	}
-	if m.dialog == nil || m.dialog.focus != buttonDo || len(src.decides) != 0 {
-		t.Fatalf("focus %+v, decided %v", m.dialog, src.decides)
+	if m.decisions.dialog == nil || m.decisions.dialog.focus != buttonDo || len(src.decides) != 0 {
+		t.Fatalf("focus %+v, decided %v", m.decisions.dialog, src.decides)
 	}
 	every := 1
 	if testing.Short() {
@@ -238,7 +238,7 @@ func TestMouseNeverDecides(t *testing.T) {
 	for at := 0; at < 24*80; at += every {
 		mouseAt(m, at%80, at/80)
 	}
-	if len(src.decides)+len(src.words)+len(src.tests)+src.freezes != 0 || m.dialog == nil {
+	if len(src.decides)+len(src.words)+len(src.tests)+src.freezes != 0 || m.decisions.dialog == nil {
 		t.Errorf("a click decided: %v, %v, %v, %d freezes", src.decides, src.words, src.tests, src.freezes)
 	}
 }
@@ -247,17 +247,17 @@ func TestWheelIsGathered(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
 	send(m, "?")
 	m.View()
-	n := m.drawn
+	n := m.screen.drawn
 	for range 30 {
 		m.Update(tea.MouseWheelMsg{Button: tea.MouseWheelDown})
 		m.View()
 	}
-	if m.drawn != n {
-		t.Errorf("%d pictures before the pause was over", m.drawn-n)
+	if m.screen.drawn != n {
+		t.Errorf("%d pictures before the pause was over", m.screen.drawn-n)
 	}
 	m.Update(pointedMsg{})
-	if m.View(); m.drawn != n+1 || m.help.pane.YOffset() != maxNotches {
-		t.Errorf("%d pictures, scrolled to %d", m.drawn-n, m.help.pane.YOffset())
+	if m.View(); m.screen.drawn != n+1 || m.help.pane.YOffset() != maxNotches {
+		t.Errorf("%d pictures, scrolled to %d", m.screen.drawn-n, m.help.pane.YOffset())
 	}
 }
 
@@ -267,11 +267,11 @@ func TestMouseIsLeftToTheTerminal(t *testing.T) {
 		t.Error("the mouse is not taken")
 	}
 	send(m, "M")
-	if m.View().MouseMode != tea.MouseModeNone || !strings.Contains(m.toast.text, "M turns it on") {
-		t.Errorf("mode %v, says %q", m.View().MouseMode, m.toast.text)
+	if m.View().MouseMode != tea.MouseModeNone || !strings.Contains(m.notes.text, "M turns it on") {
+		t.Errorf("mode %v, says %q", m.View().MouseMode, m.notes.text)
 	}
 	on(t, m, "5 ladder")
-	if m.current != key.Overview {
+	if m.work.current != key.Overview {
 		t.Error("a click still works")
 	}
 }
@@ -305,16 +305,16 @@ func TestGeometryAtEverySize(t *testing.T) {
 	for i, w := range widths {
 		for j, h := range heights {
 			m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-			m.current = key.Pages[(i+j)%len(key.Pages)]
+			m.work.current = key.Pages[(i+j)%len(key.Pages)]
 			for _, k := range []string{"", "z", ":", "?", "a", "c"} {
-				m.help, m.dialog, m.prompt = nil, nil, nil
+				m.help, m.decisions.dialog, m.prompt = nil, nil, nil
 				if k != "" {
 					m.Update(keyMsg(k)) // a dialog's guard is not waited for
 				}
-				m.dirty = true
+				m.screen.dirty = true
 				checkGeometry(t, m.View().Content, w, h)
 			}
-			m.help, m.dialog, m.prompt = nil, nil, nil
+			m.help, m.decisions.dialog, m.prompt = nil, nil, nil
 			m.Update(keyMsg("esc"))
 		}
 	}
@@ -348,22 +348,22 @@ func TestClicksChooseWhatIsDrawn(t *testing.T) {
 		{key.Validate, "n3.g0", 6, key.Validate},
 	} {
 		m, _, _ := proposed(t, Options{})
-		m.show(c.page)
+		m.work.show(c.page)
 		on(t, m, c.what)
-		if m.state.Rank() != c.rank || m.current != c.page {
-			t.Errorf("%s: a click on %q chose rank %d on %s", c.page, c.what, m.state.Rank(), m.current)
+		if m.work.state.Rank() != c.rank || m.work.current != c.page {
+			t.Errorf("%s: a click on %q chose rank %d on %s", c.page, c.what, m.work.state.Rank(), m.work.current)
 		}
 		on(t, m, c.what)
-		if m.current != c.opened {
-			t.Errorf("%s: a second click shows %s", c.page, m.current)
+		if m.work.current != c.opened {
+			t.Errorf("%s: a second click shows %s", c.page, m.work.current)
 		}
 	}
 }
 
 func TestDragMovesTheHairline(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
-	m.show(key.Posterior)
-	m.dirty = true
+	m.work.show(key.Posterior)
+	m.screen.dirty = true
 	mouseAt(m, 60, 8)
 	before := text(m)
 	m.Update(tea.MouseMotionMsg{X: 50, Y: 8, Button: tea.MouseLeft})
@@ -377,9 +377,9 @@ func TestEveryPaneOfEveryPageFillsIt(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
 	paned := 0
 	for _, p := range key.Pages {
-		m.show(p)
-		m.dirty = true
-		n := len(m.panes())
+		m.work.show(p)
+		m.screen.dirty = true
+		n := len(m.work.panes())
 		for i := range n {
 			send(m, "z")
 			if s := text(m); !strings.Contains(s, fmt.Sprintf("pane %d of %d", i+1, n)) {
@@ -399,7 +399,7 @@ func TestEveryPaneOfEveryPageFillsIt(t *testing.T) {
 func TestPaneFillsThePage(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
 	whole := text(m)
-	n := len(m.panes())
+	n := len(m.work.panes())
 	for i := range n {
 		send(m, "z")
 		if s := text(m); !strings.Contains(s, fmt.Sprintf("pane %d of %d", i+1, n)) || s == whole {
@@ -424,7 +424,7 @@ func TestEveryPageOfPanesZooms(t *testing.T) {
 	for page, want := range map[key.Scope]string{
 		key.Ranks: "map: pane 1 of 1", key.Grid: "grid: pane 1 of 1", key.Events: "events: pane 1 of 2", key.Overview: "pane 1 of", key.Ladder: "pane 1 of",
 	} {
-		m.show(page)
+		m.work.show(page)
 		whole := text(m)
 		send(m, "z")
 		if s := text(m); !containsAll(s, want) {
@@ -433,11 +433,11 @@ func TestEveryPageOfPanesZooms(t *testing.T) {
 		send(m, "j") // the cursor goes by what is drawn
 		send(m, "esc")
 		send(m, "k")
-		if s := text(m); len(s) == 0 || len(whole) == 0 || m.zoomed[page] != 0 {
+		if s := text(m); len(s) == 0 || len(whole) == 0 || m.work.zoomed[page] != 0 {
 			t.Errorf("%s does not come back", page)
 		}
 	}
-	m.show(key.Recovery)
+	m.work.show(key.Recovery)
 	send(m, "z")
 	if s := text(m); !containsAll(s, "nothing to zoom") {
 		t.Errorf("one pane:\n%s", s)

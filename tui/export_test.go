@@ -21,38 +21,38 @@ func TestExportWritesTheReport(t *testing.T) {
 	drive(m, "[")
 	drive(m, "e")
 	if !strings.Contains(files["INC-0007.md"], "# INC-0007: network_congestion at n5-n6") || !strings.Contains(files["INC-0007.md"], "tonight.rec") ||
-		!strings.Contains(files["INC-0007.json"], `"id": "INC-0007"`) || !containsAll(m.toast.text, "/state/INC-0007.md") {
-		t.Errorf("toast %q, files %v", m.toast.text, files)
+		!strings.Contains(files["INC-0007.json"], `"id": "INC-0007"`) || !containsAll(m.notes.text, "/state/INC-0007.md") {
+		t.Errorf("toast %q, files %v", m.notes.text, files)
 	}
 	opts.Save, opts.SaveNote = nil, "over SSH no file is written here"
 	m = quiet(t, src, opts, 120, 40)
-	answer(m, m.browse("INC-0007"))
+	answer(m, m.work.open("INC-0007"))
 	_, cmd := m.Update(m.export()())
-	if cmd == nil || !containsAll(m.toast.text, "over SSH no file is written here", "terminal may ignore it") {
-		t.Errorf("toast %q", m.toast.text)
+	if cmd == nil || !containsAll(m.notes.text, "over SSH no file is written here", "terminal may ignore it") {
+		t.Errorf("toast %q", m.notes.text)
 	}
 	src.past = nil
 	drive(m, "e")
-	if !containsAll(m.toast.text, "no report of INC-0007") {
-		t.Errorf("toast %q", m.toast.text)
+	if !containsAll(m.notes.text, "no report of INC-0007") {
+		t.Errorf("toast %q", m.notes.text)
 	}
 }
 
 // On the events page y takes the line under the cursor.
 func TestTheEventUnderTheCursorIsCopied(t *testing.T) {
 	m, _, _ := proposed(t, Options{})
-	m.show(key.Events)
-	_, newest := m.underCursor()
+	m.work.show(key.Events)
+	_, newest := m.work.underCursor()
 	send(m, "k")
-	_, older := m.underCursor()
-	list := m.state.Feed.Events
+	_, older := m.work.underCursor()
+	list := m.work.state.Feed.Events
 	for i, got := range []string{newest, older} {
 		if e := list[len(list)-1-i]; got != eventText(e) || !strings.Contains(got, e.Text) {
 			t.Errorf("%q instead of %q", got, e.Text)
 		}
 	}
-	m.state.Filter = "nothing holds this"
-	if what, text := m.underCursor(); text != "" {
+	m.work.state.Filter = "nothing holds this"
+	if what, text := m.work.underCursor(); text != "" {
 		t.Errorf("%s %q", what, text)
 	}
 }

@@ -69,8 +69,8 @@ func screen(t testing.TB, mo moment, p key.Scope, w, h int, theme string, profil
 		t.Fatal(err)
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.show(p)
-	m.dirty = true
+	m.work.show(p)
+	m.screen.dirty = true
 	return m
 }
 
@@ -252,14 +252,14 @@ func TestEverySizeIsExact(t *testing.T) {
 func TestViewIsCached(t *testing.T) {
 	m := screen(t, moments[1], key.Overview, 120, 40, "dark", colorprofile.TrueColor, false)
 	m.View()
-	n := m.drawn
+	n := m.screen.drawn
 	for range 100 {
 		m.View()
 	}
 	m.Update(tea.MouseMotionMsg{})
 	m.View()
-	if m.drawn != n {
-		t.Errorf("composed %d times more without a change", m.drawn-n)
+	if m.screen.drawn != n {
+		t.Errorf("composed %d times more without a change", m.screen.drawn-n)
 	}
 }
 
@@ -267,7 +267,7 @@ func BenchmarkCompose120x40(b *testing.B) {
 	m := screen(b, moments[1], key.Overview, 120, 40, "dark", colorprofile.TrueColor, false)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.dirty = true
+		m.screen.dirty = true
 		m.View()
 	}
 }
@@ -277,7 +277,7 @@ func BenchmarkComposeDialog120x40(b *testing.B) {
 	m.Update(keyMsg("a"))
 	b.ReportAllocs()
 	for b.Loop() {
-		m.dirty = true
+		m.screen.dirty = true
 		m.View()
 	}
 }
@@ -287,7 +287,7 @@ func BenchmarkComposeRanks200x60Of100k(b *testing.B) {
 	m := screen(b, mo, key.Ranks, 200, 60, "dark", colorprofile.TrueColor, false)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.dirty = true
+		m.screen.dirty = true
 		m.View()
 	}
 }

@@ -29,18 +29,14 @@ func newHelp(table *key.Map, s ...key.Scope) *helpBox {
 	return &helpBox{table: table, scopes: s, pane: viewport.New()}
 }
 
-// helpKey handles a key while the help is open.
-func (m *Model) helpKey(k tea.KeyPressMsg) tea.Cmd {
-	if m.help.search != nil {
-		m.help.searchKey(m, k)
-		return nil
+// key handles a key on a screen of w columns; it reports whether the help is to
+// be closed.
+func (h *helpBox) key(k tea.KeyPressMsg, w int) (closed bool) {
+	if h.search != nil {
+		h.searchKey(k)
+		return false
 	}
-	m.help.act(m, m.table.Lookup(k, key.Help))
-	return nil
-}
-
-func (h *helpBox) act(m *Model, a key.Action) {
-	switch a {
+	switch h.table.Lookup(k, key.Help) {
 	case key.Up:
 		h.pane.ScrollUp(1)
 	case key.Down:
@@ -50,20 +46,20 @@ func (h *helpBox) act(m *Model, a key.Action) {
 	case key.PageDown:
 		h.pane.PageDown()
 	case key.Filter:
-		in := newInput(m.table, key.Prompt, h.wanted, max(1, m.w-promptKeysW-4))
+		in := newInput(h.table, key.Prompt, h.wanted, max(1, w-promptKeysW-4))
 		h.search = &in
 	case key.Cancel:
 		if h.wanted == "" {
-			m.help = nil
-			return
+			return true
 		}
 		h.want("")
 	}
+	return false
 }
 
 // searchKey handles a key while a search is typed: the list follows it.
-func (h *helpBox) searchKey(m *Model, k tea.KeyPressMsg) {
-	switch m.table.Lookup(k, key.Prompt) {
+func (h *helpBox) searchKey(k tea.KeyPressMsg) {
+	switch h.table.Lookup(k, key.Prompt) {
 	case key.Confirm:
 		h.search = nil
 	case key.Cancel:
@@ -141,20 +137,14 @@ func (h *helpBox) found(s key.Scope) []key.Binding {
 
 func spaces(n int) string { return fmt.Sprintf("%*s", max(1, n), "") }
 
-// drawHelp draws the help over the page; its bottom edge says how much more
-// there is.
-func (m *Model) drawHelp(over widget.Rect) *lipgloss.Layer {
+// draw draws the help over the page; its bottom edge says how much more there
+// is.
+func (h *helpBox) draw(s *skin, over widget.Rect) *lipgloss.Layer {
 	box := widget.Centre(over, min(dialogW, over.W-2), over.H)
-	lines := m.help.lines(box.W - 4)
-	rows := m.skin.scrolled(&m.help.pane, lines, box.W-4, box.H-2)
+	rows := s.scrolled(&h.pane, h.lines(box.W-4), box.W-4, box.H-2)
 	title := "KEYS"
-	if m.help.wanted != "" {
-		title = widget.Cut("KEYS with "+m.help.wanted, box.W-8)
+	if h.wanted != "" {
+		title = widget.Cut("KEYS with "+h.wanted, box.W-8)
 	}
-	return m.skin.frame(box, title, moreBelow(&m.help.pane, m.table.Name(key.Down, key.Help)+" ↓"), themes.Accent, rows)
-}
-
-// searchRow is the search in the help, in the last row.
-func (m *Model) searchRow(y int) (string, *tea.Cursor) {
-	return m.inputRow("/", m.help.search, y)
+	return s.frame(box, title, moreBelow(&h.pane, h.table.Name(key.Down, key.Help)+" ↓"), themes.Accent, rows)
 }

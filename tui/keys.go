@@ -1,19 +1,17 @@
 package tui
 
 import (
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/key"
-	"github.com/failslow/falcon/tui/page"
-	"github.com/failslow/falcon/tui/palette"
+	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/page/recovery"
+	"github.com/failslow/falcon/tui/page/validate"
 	"github.com/failslow/falcon/tui/record"
 )
 
@@ -23,55 +21,47 @@ func (m *Model) key(k tea.KeyPressMsg) tea.Cmd {
 	case m.small():
 		return m.smallKey(k)
 	case m.help != nil:
-		return m.helpKey(k)
-	case m.dialog != nil:
+		if m.help.key(k, m.w) {
+			m.help = nil
+		}
+		return nil
+	case m.decisions.dialog != nil:
 		return m.dialogKey(k)
 	case m.prompt != nil:
 		return m.promptKey(k)
-	case m.marks.asks != "":
-		return m.markKey(k)
+	case m.work.marks.asks != "":
+		return m.work.markKey(k)
 	}
-	return m.act(m.table.Lookup(k, m.scopes()...))
+	return m.act(m.keys.Lookup(k, m.scopes(true)...))
 }
 
-// interrupt leaves when it is pressed twice.
-const interrupt = "ctrl+c"
-
-// dialogKey handles a key while a dialog is open.
 func (m *Model) dialogKey(k tea.KeyPressMsg) tea.Cmd {
-	d := m.dialog
-	if d.leaves() && k.String() == interrupt {
-		m.leaving = true // asked for twice
+	cmd, leave := m.decisions.key(k, m.work.live)
+	if leave {
+		m.leaving = true
 		return tea.Quit
 	}
-	switch d.key(k, m.table.Lookup(k, key.Dialog), m.live, m.now()) {
-	case cancelled:
-		m.dialog = nil
-	case pressed:
-		r := d.submit()
-		if r.Leave {
-			m.leaving = true
-			return tea.Quit
-		}
-		return submit(m.src, d.id, r)
-	case keepOpen:
-	}
-	return nil
+	return cmd
 }
 
 // smallKey cancels and leaves, and nothing else: where a dialog can't be seen,
 // nothing can be decided.
 func (m *Model) smallKey(k tea.KeyPressMsg) tea.Cmd {
-	switch cancel := m.table.Lookup(k, key.Dialog) == key.Cancel; {
-	case m.dialog != nil && (cancel || m.dialog.leaves()):
+	switch cancel := m.keys.Lookup(k, key.Dialog) == key.Cancel; {
+	case m.decisions.dialog != nil && (cancel || m.decisions.dialog.leaves()):
 		return m.dialogKey(k)
-	case m.dialog != nil:
+	case m.decisions.dialog != nil:
 	case cancel && m.modal():
-		m.help, m.prompt, m.marks.asks = nil, nil, ""
-	case m.table.Lookup(k, key.Global) == key.Quit:
+		m.help, m.prompt, m.work.marks.asks = nil, nil, ""
+	case m.keys.Lookup(k, key.Global) == key.Quit:
 		return m.quit()
 	}
 	return nil
+}
+
+// modal reports whether something lies over the page and owns keys and mouse.
+func (m *Model) modal() bool {
+	return m.help != nil || m.decisions.dialog != nil || m.prompt != nil || m.work.marks.asks != ""
 }
 
 var shows = map[key.Action]key.Scope{
@@ -80,11 +70,8 @@ var shows = map[key.Action]key.Scope{
 }
 
 func (m *Model) act(a key.Action) tea.Cmd {
-	if a == key.Why {
-		return m.why()
-	}
-	if to, ok := shows[a]; ok {
-		m.show(to)
+	if to, ok := shows[a]; ok && a != key.Why {
+		m.work.show(to)
 		return nil
 	}
 	if c, ok := replayCommands[a]; ok {
@@ -96,197 +83,185 @@ func (m *Model) act(a key.Action) tea.Cmd {
 	}
 	switch a {
 	case key.None:
-	case key.NextPage, key.PrevPage:
-		m.turn(a)
-	case key.Back:
-		m.back()
 	case key.Export:
 		return m.export()
 	case key.Copy:
 		return m.copyHere()
 	case key.CopyLink:
-		return m.copyLink()
+		return m.copy("link "+m.work.here().String(), "link.txt", m.work.here().String()+"\n")
 	case key.Mute:
 		m.mute()
-	case key.OlderIncident:
-		return m.stepIncident(+1)
-	case key.NewerIncident:
-		return m.stepIncident(-1)
 	case key.Command:
 		m.openPalette("")
 	case key.Filter:
-		m.prompt = m.newPrompt("/", m.filter())
+		m.prompt = newCommandLine(m.keys, "/", m.work.filter(), m.w)
 	case key.ShowHelp:
-		m.toast = toast{} // its row shows how to leave
-		m.help = newHelp(m.table, m.scopesHere()...)
+		m.notes.clear() // its row shows how to leave
+		m.help = newHelp(m.keys, m.scopes(false)...)
 	case key.Pause:
 		m.pause()
-	case key.Follow:
-		m.follow()
 	case key.Theme:
-		return m.nextTheme()
+		return m.themes.next()
 	case key.Mouse:
 		m.toggleMouse()
-	case key.PreviousView:
-		m.show(m.previous)
-	case key.ZoomPane:
-		m.zoomPane()
-	case key.SetMark, key.GoMark:
-		m.askMark(a)
 	case key.Quit:
 		return m.quit()
 	default:
-		return m.toPage(a)
+		return m.work.move(a)
 	}
 	return nil
 }
 
-// toPage gives an action to the page, and its choice of rank to the feed; what
-// the page wants shown is shown on the page that it belongs to.
-func (m *Model) toPage(a key.Action) tea.Cmd {
-	if to := m.pages[m.current].Act(a, m.pointedState(), m.body()); to != "" {
-		m.show(to)
-	}
-	m.shareChoice()
-	if id, ok := m.state.Looked("INC-"); ok {
-		return m.browse(id)
-	}
-	if id, ok := m.state.Looked("REC-"); ok {
-		if p, is := m.pages[key.Recovery].(page.Chooser); is {
-			p.Choose(id)
-		}
+// move is what an action does to what the operator looks at.
+func (v *workspace) move(a key.Action) tea.Cmd {
+	switch a {
+	case key.Why:
+		return v.why()
+	case key.NextPage:
+		v.turn(+1)
+	case key.PrevPage:
+		v.turn(-1)
+	case key.Back:
+		v.back()
+	case key.OlderIncident:
+		return v.stepIncident(+1)
+	case key.NewerIncident:
+		return v.stepIncident(-1)
+	case key.Follow:
+		v.follow()
+	case key.PreviousView:
+		v.show(v.previous)
+	case key.ZoomPane:
+		v.zoomPane()
+	case key.SetMark, key.GoMark:
+		v.askMark(a)
+	default:
+		return v.act(a)
 	}
 	return nil
 }
 
-// shareChoice keeps the live state on the operator's rank while paused.
-func (m *Model) shareChoice() {
-	if m.live != m.state {
-		if m.state.Following() {
-			m.live.Follow()
-		} else {
-			m.live.Select(m.state.Rank())
+// operator is who decides at this console, and what they see.
+func (m *Model) operator() decision.Operator {
+	return m.work.operator(m.decisions.dialog.incident(), m.opts.Replay != nil)
+}
+
+// decideBy leads to what decides something; all but freezing and letting a job
+// go ask first.
+func (m *Model) decideBy(a key.Action) tea.Cmd {
+	by := m.operator()
+	switch a {
+	case key.Approve:
+		return m.decisions.pose(by.Decide(true))
+	case key.Veto:
+		return m.decisions.pose(by.Decide(false))
+	case key.TakeRung:
+		if at, ok := m.work.pages[key.Ladder].(*ladder.Page); ok {
+			return m.decisions.pose(by.Take(at.Chosen(by.Subject), m.now()))
 		}
+	case key.Mode:
+		return m.decisions.pose(by.SetMode())
+	case key.Freeze:
+		return m.decisions.freeze(by)
+	case key.RunTest:
+		return m.openTest(nil)
+	case key.StopTest:
+		return m.decisions.stopTest(by)
+	case key.AbortRecovery:
+		return m.decisions.pose(by.Recover(decision.VerbAbort))
+	case key.FenceNode:
+		m.promptFor(decision.VerbFence)
+	case key.RenewRank:
+		m.promptFor(decision.VerbRenew)
 	}
-	m.ask()
+	return nil
 }
 
-func (m *Model) turn(a key.Action) {
-	step := 1
-	if a == key.PrevPage {
-		step = len(key.Pages) - 1
+// openTest asks before the job is held: for the links named, else for what is
+// picked.
+func (m *Model) openTest(links []string) tea.Cmd {
+	if why := m.operator().LacksApprover("a test"); why != "" {
+		return m.decisions.pose(nil, decision.Refusal{Text: why})
 	}
-	m.show(key.Pages[(slices.Index(key.Pages, m.current)+step)%len(key.Pages)])
+	m.work.show(key.Validate)
+	at, ok := m.work.pages[key.Validate].(*validate.Page)
+	if !ok {
+		return nil
+	}
+	return m.decisions.pose(m.operator().Test(at.Request(links, m.work.state)))
 }
 
-// filter is the text that filters the present page, or "".
-func (m *Model) filter() string {
-	switch m.current {
-	case key.Events:
-		return m.state.Filter
-	case key.Ranks:
-		return m.state.RankFilter()
-	}
-	return ""
-}
-
-// commandFilter filters the page, where it has a filter.
-func (m *Model) commandFilter(text string) {
-	if m.table.ForAction(m.current, key.Filter).Action == key.None {
-		m.say(themes.Warn, "this page has no filter; ranks and events have one")
+// promptFor fills a command in, for the reason to be typed behind.
+func (m *Model) promptFor(verb decision.Verb) {
+	at, ok := m.work.pages[key.Recovery].(*recovery.Page)
+	if !ok {
 		return
 	}
-	m.setFilter(text)
-}
-
-// setFilter filters the present page.
-func (m *Model) setFilter(text string) {
-	if m.current == key.Events {
-		m.state.Filter = text
-		return
+	what := at.Node(m.work.state)
+	if verb == decision.VerbRenew {
+		what = strconv.Itoa(int(at.Rank(m.work.state)))
 	}
-	m.filterRanks(text)
+	text := string(verb) + " "
+	if what != "" {
+		text += what + " "
+	}
+	m.openPalette(text)
 }
 
-func (m *Model) follow() {
-	m.state.Follow()
-	m.shareChoice()
+// openPalette opens the line for commands with its list.
+func (m *Model) openPalette(text string) {
+	m.prompt = newPalette(m.keys, m.scopes(true), text, m.w)
 }
 
-// pause holds the pages still on a copy of the present state.
+// pause holds the pages still, or the recording.
 func (m *Model) pause() {
 	if m.opts.Replay != nil { // what is shown never runs ahead
 		m.opts.Replay.Do(record.Toggle())
 		return
 	}
-	if !m.pausedAt.IsZero() {
-		m.live.Filter, m.live.Metric = m.state.Filter, m.state.Metric
-		chosen := m.state.RankFilter()
-		m.state, m.pausedAt = m.live, time.Time{}
-		m.filterRanks(chosen)
-		m.ask()
-		return
-	}
-	held := *m.live
-	m.state, m.pausedAt = &held, m.now()
+	m.work.pause()
 }
 
 func (m *Model) quit() tea.Cmd {
-	if m.opts.QuitNote == "" || m.live.Over() {
+	if m.opts.QuitNote == "" || m.work.live.Over() {
 		m.leaving = true
 		return tea.Quit
 	}
-	return m.pose(&decision.Leave{Note: m.opts.QuitNote}, decision.Refusal{})
+	return m.decisions.pose(&decision.Leave{Note: m.opts.QuitNote}, decision.Refusal{})
 }
 
-// prompt is the line at the bottom: ":" commands, "/" filters.
-type prompt struct {
-	sign    string
-	input   textinput.Model
-	note    string        // what the text so far would do, beside it
-	mistake bool          // the note says what is wrong with it
-	list    *palette.List // of ":", else nil
-}
-
-// newPrompt takes as much as its row shows, so that it never scrolls.
-func (m *Model) newPrompt(sign, text string) *prompt {
-	return &prompt{sign: sign, input: newInput(m.table, key.Prompt, text, max(1, m.w-promptKeysW-len(sign)-3))}
-}
-
+// promptKey handles a key while a command or filter is typed.
 func (m *Model) promptKey(k tea.KeyPressMsg) tea.Cmd {
 	p := m.prompt
-	a := m.table.Lookup(k, key.Prompt)
-	if p.list != nil {
-		if cmd, done := m.paletteKey(a); done {
-			return cmd
-		}
-	}
-	switch a {
-	case key.Cancel:
+	e := p.key(k)
+	m.previewFilter()
+	return m.entered(p, e)
+}
+
+// entered runs what the command line was closed with.
+func (m *Model) entered(p *commandLine, e entered) tea.Cmd {
+	switch {
+	case e.warn != "":
+		m.notes.say(themes.Warn, e.warn)
+	case !e.closed:
+	case p.list == nil:
 		m.prompt = nil
-	case key.Confirm:
-		text := strings.TrimSpace(p.input.Value())
-		if p.sign == "/" && p.mistake {
-			m.say(themes.Warn, p.note)
-			return nil // to mend it
-		}
+		m.work.setFilter(e.text)
+	case e.action != key.None:
 		m.prompt = nil
-		m.setFilter(text)
+		return m.act(e.action)
 	default:
-		m.typed(k)
+		m.prompt = nil
+		return m.command(e.words)
 	}
 	return nil
 }
 
-// typed gives the prompt a key or pasted text.
-func (m *Model) typed(msg tea.Msg) {
-	p := m.prompt
-	before := p.input.Value()
-	p.input = enter(p.input, msg)
-	if p.list != nil && p.input.Value() != before {
-		p.list.Search(p.input.Value())
+// previewFilter says beside a filter what it would leave.
+func (m *Model) previewFilter() {
+	if m.prompt != nil && m.prompt.filters() {
+		m.prompt.note, m.prompt.mistake = m.work.preview(m.prompt.input.Value())
 	}
-	m.preview(p)
 }
 
 // paste reaches a prompt or a reason, never a confirmation.
@@ -294,12 +269,12 @@ func (m *Model) paste(msg tea.PasteMsg) {
 	switch {
 	case m.help != nil && m.help.search != nil:
 		m.help.take(msg)
-	case m.dialog != nil:
-		m.dialog.paste(msg)
+	case m.decisions.dialog != nil:
+		m.decisions.dialog.paste(msg)
 	case m.prompt != nil:
-		m.typed(msg)
+		m.prompt.write(msg)
+		m.previewFilter()
 	}
-	m.dirty = true
 }
 
 // command runs what was typed after ":".
@@ -309,46 +284,70 @@ func (m *Model) command(words []string) tea.Cmd {
 	}
 	for _, p := range key.Pages {
 		if len(words) == 1 && strings.HasPrefix(string(p), words[0]) {
-			m.show(p)
+			m.work.show(p)
 			return nil
 		}
 	}
 	arg := strings.Join(words[1:], " ")
 	switch words[0] {
-	case "test":
+	case commandTest:
 		return m.openTest(words[1:])
 	case string(decision.VerbFence), string(decision.VerbRenew), string(decision.VerbLift):
-		return m.demand(decision.Verb(words[0]), words[1:])
+		return m.decisions.demand(m.operator(), decision.Verb(words[0]), words[1:])
 	case "mute":
 		m.mute()
 	case "open":
-		return m.openTyped(arg)
+		return m.work.openTyped(arg)
 	case "rank":
-		m.chooseRank(arg)
+		m.work.chooseRank(arg)
 	case "filter":
-		m.commandFilter(arg)
+		m.work.commandFilter(arg)
 	case "theme":
-		return m.setTheme(arg)
+		return m.themes.choose(arg)
 	case "help":
-		m.help = newHelp(m.table, m.scopesHere()...)
+		m.help = newHelp(m.keys, m.scopes(false)...)
 	case "at":
-		return m.seek(arg)
+		m.seek(arg)
 	case "q", "quit":
 		return m.quit()
 	default:
-		m.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; "+m.table.Name(key.Command, key.Global)+" lists them all")
+		m.notes.say(themes.Warn, "no command "+strconv.Quote(words[0])+"; "+m.keys.Name(key.Command, key.Global)+" lists them all")
 	}
 	return nil
 }
 
-func (m *Model) chooseRank(arg string) {
-	n, err := strconv.Atoi(arg)
-	if err != nil || !m.state.Select(int32(min(n, 1<<30))) {
-		m.say(themes.Warn, "rank takes a number from 0 to "+strconv.Itoa(len(m.state.Ranks)-1))
+// mute switches the bell off, or on again.
+func (m *Model) mute() {
+	if m.alerts.Mute() {
+		m.notes.say(themes.Accent, "the bell is off in this console; B or :mute brings it back")
 		return
 	}
-	m.shareChoice()
-	if m.current == key.Overview || m.current == key.Ladder || m.current == key.Events {
-		m.show(key.Ranks)
+	m.notes.say(themes.Accent, "the bell is on")
+}
+
+// copyHere copies what is under the cursor.
+func (m *Model) copyHere() tea.Cmd {
+	what, text := m.work.underCursor()
+	if text == "" {
+		m.notes.say(themes.Dim, "there is nothing under the cursor to copy")
+		return nil
 	}
+	return m.copy(what, "copied.txt", text)
+}
+
+func (m *Model) copy(what, name, text string) tea.Cmd {
+	note, cmd := m.exporter.copy(what, name, text)
+	m.notes.say(themes.Good, note)
+	return cmd
+}
+
+// export makes the report of the incident on screen.
+func (m *Model) export() tea.Cmd {
+	id := m.work.lookedAt()
+	if id == "" {
+		m.notes.say(themes.Dim, "there is no incident to report")
+		return nil
+	}
+	m.notes.say(themes.Accent, "making the report of "+id+" …")
+	return m.exporter.report(m.src, id)
 }

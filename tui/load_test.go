@@ -40,8 +40,8 @@ func loaded(t testing.TB, src Source) *Model {
 	}
 	m.Update(tea.WindowSizeMsg{Width: 120, Height: 40})
 	for _, p := range key.Pages {
-		m.show(p)
-		m.dirty = true
+		m.work.show(p)
+		m.screen.dirty = true
 		m.View()
 	}
 	return m
@@ -197,11 +197,11 @@ func BenchmarkCompose100k(b *testing.B) {
 				src.latest.Store(states[0])
 				m := loaded(b, src)
 				m.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
-				m.show(p)
+				m.work.show(p)
 				b.ReportAllocs()
 				for i := 0; b.Loop(); i++ {
 					m.Update(updateMsg{states[i%2]})
-					m.dirty, m.keep = true, false
+					m.screen.dirty, m.screen.keepPage = true, false
 					m.View()
 				}
 			})

@@ -30,91 +30,91 @@ type place struct {
 }
 
 // askMark waits for the letter; with no marks there is nowhere to go.
-func (m *Model) askMark(a key.Action) {
-	if a == key.GoMark && len(m.marks.at) == 0 {
-		m.say(themes.Dim, "there are no marks yet; "+m.table.Name(key.SetMark, key.Global)+" and a letter marks a place")
+func (v *workspace) askMark(a key.Action) {
+	if a == key.GoMark && len(v.marks.at) == 0 {
+		v.say(themes.Dim, "there are no marks yet; "+v.keys.Name(key.SetMark, key.Global)+" and a letter marks a place")
 		return
 	}
-	m.marks.asks, m.toast = a, toast{} // its row shows what to press
+	v.marks.asks = a
+	v.notes.clear() // its row shows what to press
 }
 
 // markKey takes the letter; any other key cancels.
-func (m *Model) markKey(k tea.KeyPressMsg) tea.Cmd {
-	a := m.marks.asks
-	m.marks.asks = ""
+func (v *workspace) markKey(k tea.KeyPressMsg) tea.Cmd {
+	a := v.marks.asks
+	v.marks.asks = ""
 	letter := []rune(k.Text)
-	if len(letter) != 1 || letter[0] < 'a' || letter[0] > 'z' {
-		if m.table.Lookup(k, key.Prompt) != key.Cancel {
-			m.say(themes.Dim, "a mark is a letter from a to z")
-		}
+	switch {
+	case len(letter) == 1 && letter[0] >= 'a' && letter[0] <= 'z':
+	case v.keys.Lookup(k, key.Prompt) == key.Cancel:
+		return nil
+	default:
+		v.say(themes.Dim, "a mark is a letter from a to z")
 		return nil
 	}
 	if a == key.SetMark {
-		m.setMark(letter[0])
+		v.setMark(letter[0])
 		return nil
 	}
-	return m.goMark(letter[0])
+	return v.goMark(letter[0])
 }
 
-func (m *Model) setMark(letter rune) {
-	if m.marks.at == nil {
-		m.marks.at = map[rune]place{}
+func (v *workspace) setMark(letter rune) {
+	if v.marks.at == nil {
+		v.marks.at = map[rune]place{}
 	}
-	x := place{where: m.here(), pane: m.zoomed[m.current], following: m.state.Following()}
-	if m.look != nil {
-		x.incident = m.look.id
-	}
-	m.marks.at[letter] = x
-	m.say(themes.Good, "marked as "+string(letter)+": "+x.where.String()+"; "+m.table.Name(key.GoMark, key.Global)+" "+string(letter)+" comes back")
+	x := place{where: v.here(), pane: v.zoomed[v.current], following: v.state.Following(), incident: v.looking()}
+	v.marks.at[letter] = x
+	v.say(themes.Good, "marked as "+string(letter)+": "+x.where.String()+"; "+v.keys.Name(key.GoMark, key.Global)+" "+string(letter)+" comes back")
 }
 
 // goMark shows a marked place as it was left.
-func (m *Model) goMark(letter rune) tea.Cmd {
-	x, ok := m.marks.at[letter]
+func (v *workspace) goMark(letter rune) tea.Cmd {
+	x, ok := v.marks.at[letter]
 	if !ok {
-		m.say(themes.Warn, "there is no mark "+string(letter))
+		v.say(themes.Warn, "there is no mark "+string(letter))
 		return nil
 	}
 	if len(x.where.Sel) == 0 {
-		m.state.Unpick()
+		v.state.Unpick()
 	}
-	cmd := m.goTo(x.where)
-	if x.where.Filter == "" && m.filter() != "" {
-		m.setFilter("")
+	cmd := v.goTo(x.where)
+	if x.where.Filter == "" && v.filter() != "" {
+		v.setFilter("")
 	}
 	if x.where.Kind != link.Incident || x.incident == "" {
-		cmd = m.browse(x.incident)
+		cmd = v.open(x.incident)
 	}
-	m.zoomed[m.current] = x.pane
+	v.zoomed[v.current] = x.pane
 	if x.following {
-		m.follow()
+		v.follow()
 	}
 	return cmd
 }
 
-// drawMarks lists the marks over the page.
-func (m *Model) drawMarks(over widget.Rect) *lipgloss.Layer {
+// draw lists the marks over the page.
+func (k *marks) draw(s *skin, over widget.Rect) *lipgloss.Layer {
 	title := "GO TO WHICH MARK?"
-	if m.marks.asks == key.SetMark {
+	if k.asks == key.SetMark {
 		title = "MARK THIS PLACE AS?"
 	}
 	w := min(dialogW, over.W-2)
 	rows := []string{}
-	for _, letter := range slices.Sorted(maps.Keys(m.marks.at)) {
-		x := m.marks.at[letter]
-		text := m.skin.put(themes.Key, string(letter)) + m.skin.put(themes.Text, "  "+x.where.String())
+	for _, letter := range slices.Sorted(maps.Keys(k.at)) {
+		x := k.at[letter]
+		text := s.put(themes.Key, string(letter)) + s.put(themes.Text, "  "+x.where.String())
 		if x.incident != "" && x.where.Kind != link.Incident {
-			text += m.skin.put(themes.Dim, "  "+x.incident)
+			text += s.put(themes.Dim, "  "+x.incident)
 		}
 		rows = append(rows, text)
 	}
 	if len(rows) == 0 {
-		rows = append(rows, m.skin.put(themes.Dim, "a letter from a to z; no mark is set yet"))
+		rows = append(rows, s.put(themes.Dim, "a letter from a to z; no mark is set yet"))
 	}
 	box := widget.Centre(over, w, len(rows)+2)
 	rows = rows[:min(len(rows), box.H-2)]
 	for i, r := range rows {
 		rows[i] = lipgloss.PlaceHorizontal(w-4, lipgloss.Left, ansi.Truncate(r, w-4, "…"))
 	}
-	return m.skin.frame(box, title, "", themes.Accent, rows)
+	return s.frame(box, title, "", themes.Accent, rows)
 }

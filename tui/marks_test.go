@@ -12,9 +12,9 @@ func TestAMarkComesBack(t *testing.T) {
 	for _, k := range []string{"5", "[", "2", "l", "space", "z", "b", "x"} {
 		send(m, k)
 	}
-	rank, picks := m.state.Rank(), len(m.state.Picks())
-	if picks == 0 || m.zoomed[key.Ranks] != 1 || m.look == nil {
-		t.Fatalf("the scene: %d picks, pane %d", picks, m.zoomed[key.Ranks])
+	rank, picks := m.work.state.Rank(), len(m.work.state.Picks())
+	if picks == 0 || m.work.zoomed[key.Ranks] != 1 || m.work.look == nil {
+		t.Fatalf("the scene: %d picks, pane %d", picks, m.work.zoomed[key.Ranks])
 	}
 	for _, k := range []string{"z", "u", "w", "5", "]", "8"} {
 		send(m, k)
@@ -24,8 +24,8 @@ func TestAMarkComesBack(t *testing.T) {
 		t.Fatalf("the list:\n%s", s)
 	}
 	send(m, "x")
-	if m.current != key.Ranks || m.state.Rank() != rank || len(m.state.Picks()) != picks || m.zoomed[key.Ranks] != 1 || m.look == nil || m.look.id != "INC-0001" || m.state.Following() {
-		t.Errorf("back on %s, rank %d, %d picks, pane %d, %+v", m.current, m.state.Rank(), len(m.state.Picks()), m.zoomed[key.Ranks], m.look)
+	if m.work.current != key.Ranks || m.work.state.Rank() != rank || len(m.work.state.Picks()) != picks || m.work.zoomed[key.Ranks] != 1 || m.work.look == nil || m.work.look.id != "INC-0001" || m.work.state.Following() {
+		t.Errorf("back on %s, rank %d, %d picks, pane %d, %+v", m.work.current, m.work.state.Rank(), len(m.work.state.Picks()), m.work.zoomed[key.Ranks], m.work.look)
 	}
 }
 
@@ -35,8 +35,8 @@ func TestAMarkOfThePresentFollowsIt(t *testing.T) {
 	for _, k := range []string{"5", "b", "p", "[", "2", "l", "'", "p"} {
 		send(m, k)
 	}
-	if m.current != key.Ladder || m.look != nil || !m.state.Following() {
-		t.Errorf("on %s, %+v, following %v", m.current, m.look, m.state.Following())
+	if m.work.current != key.Ladder || m.work.look != nil || !m.work.state.Following() {
+		t.Errorf("on %s, %+v, following %v", m.work.current, m.work.look, m.work.state.Following())
 	}
 }
 
@@ -44,13 +44,13 @@ func TestAMarkOfThePresentFollowsIt(t *testing.T) {
 func TestAMarksLetterIsNoCommand(t *testing.T) {
 	m, src, _ := severalOpen(t)
 	send(m, "'")
-	if m.marks.asks != "" || !containsAll(text(m), "there are no marks yet") {
+	if m.work.marks.asks != "" || !containsAll(text(m), "there are no marks yet") {
 		t.Errorf("with no marks:\n%s", text(m))
 	}
 	for _, k := range []string{"b", "a", "'", "v", "'", "F", "b", "esc", "'", "enter"} {
 		send(m, k)
 	}
-	if m.dialog != nil || src.freezes != 0 || len(m.marks.at) != 1 || m.marks.asks != "" {
-		t.Errorf("%v, %d freezes, %d marks", m.dialog, src.freezes, len(m.marks.at))
+	if m.decisions.dialog != nil || src.freezes != 0 || len(m.work.marks.at) != 1 || m.work.marks.asks != "" {
+		t.Errorf("%v, %d freezes, %d marks", m.decisions.dialog, src.freezes, len(m.work.marks.at))
 	}
 }

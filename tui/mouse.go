@@ -9,7 +9,6 @@ import (
 
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
-	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/widget"
 )
 
@@ -22,12 +21,6 @@ type zone struct {
 	click func(*Model) tea.Cmd
 }
 
-// listZone is where the palette shows its entries, and the number of its first.
-type listZone struct {
-	r     widget.Rect
-	first int
-}
-
 // wheelPause gathers what a wheel or a dragged mouse sends: a notch is often
 // several events, and each would be a new picture.
 const wheelPause = 16 * time.Millisecond
@@ -35,16 +28,71 @@ const wheelPause = 16 * time.Millisecond
 // maxNotches bounds what one pause moves.
 const maxNotches = 10
 
-// pointing is what the mouse did since the last pause.
-type pointing struct {
-	notches int // down is positive
-	x, y    int // where it was dragged to
+// pointer owns what the mouse does: what it did since the last pause, and what
+// can be pointed at in the picture on screen.
+type pointer struct {
+	on      bool // else the mouse is the terminal's
+	notches int  // down is positive
+	x, y    int  // where it was dragged to
 	dragged bool
 	waiting bool
+
+	targets widget.Targets // what the page stands for
+	zones   []zone         // what can be clicked around it
 }
 
 // pointedMsg ends a pause.
 type pointedMsg struct{}
+
+// wheel notes a turn of the wheel.
+func (p *pointer) wheel(button tea.MouseButton) tea.Cmd {
+	switch button {
+	case tea.MouseWheelUp:
+		p.notches--
+	case tea.MouseWheelDown:
+		p.notches++
+	}
+	return p.gather()
+}
+
+// drag notes where the mouse was dragged to.
+func (p *pointer) drag(x, y int) tea.Cmd {
+	p.x, p.y, p.dragged = x, y, true
+	return p.gather()
+}
+
+// gather waits for more of the same, once.
+func (p *pointer) gather() tea.Cmd {
+	if p.waiting {
+		return nil
+	}
+	p.waiting = true
+	return tea.Tick(wheelPause, func(time.Time) tea.Msg { return pointedMsg{} })
+}
+
+// gathered is what was done since the last pause: the notches, and what the
+// mouse was dragged to.
+func (p *pointer) gathered() (notches int, to widget.Target) {
+	if p.dragged {
+		to = p.at(p.x, p.y)
+	}
+	notches = max(-maxNotches, min(maxNotches, p.notches))
+	p.notches, p.dragged, p.waiting = 0, false, false
+	return notches, to
+}
+
+// at is what of the page is at a place of the screen.
+func (p *pointer) at(x, y int) widget.Target { return p.targets.At(x, y-headerRows) }
+
+// zone is what around the page is at a place of the screen.
+func (p *pointer) zone(x, y int) (zone, bool) {
+	for _, z := range p.zones {
+		if z.r.Holds(x, y) {
+			return z, true
+		}
+	}
+	return zone{}, false
+}
 
 // wheels are what a notch does on a page, up and down.
 var wheels = map[key.Scope][2]key.Action{
@@ -55,7 +103,7 @@ var wheels = map[key.Scope][2]key.Action{
 
 // mouse handles the mouse's messages.
 func (m *Model) mouse(msg tea.MouseMsg) tea.Cmd {
-	if !m.mouseOn || m.small() {
+	if !m.pointer.on || m.small() {
 		return nil
 	}
 	at := msg.Mouse()
@@ -63,75 +111,49 @@ func (m *Model) mouse(msg tea.MouseMsg) tea.Cmd {
 	case tea.MouseClickMsg:
 		if at.Button == tea.MouseLeft {
 			m.touch()
-			return tea.Batch(m.seeHint(), m.click(at.X, at.Y))
+			return tea.Batch(m.hint.see(), m.click(at.X, at.Y))
 		}
 	case tea.MouseWheelMsg:
-		switch at.Button {
-		case tea.MouseWheelUp:
-			m.pointing.notches--
-		case tea.MouseWheelDown:
-			m.pointing.notches++
-		}
-		return m.gather()
+		return m.pointer.wheel(at.Button)
 	case tea.MouseMotionMsg:
 		if at.Button == tea.MouseLeft {
-			m.pointing.x, m.pointing.y, m.pointing.dragged = at.X, at.Y, true
-			return m.gather()
+			return m.pointer.drag(at.X, at.Y)
 		}
 	}
 	return nil
 }
 
-// gather waits for more of the same, once.
-func (m *Model) gather() tea.Cmd {
-	if m.pointing.waiting {
-		return nil
-	}
-	m.pointing.waiting = true
-	return tea.Tick(wheelPause, func(time.Time) tea.Msg { return pointedMsg{} })
-}
-
 // pointed does what was gathered.
 func (m *Model) pointed() {
-	p := m.pointing
-	m.pointing = pointing{}
-	if p.notches != 0 {
+	notches, to := m.pointer.gathered()
+	if notches != 0 {
 		m.touch()
-		m.roll(max(-maxNotches, min(maxNotches, p.notches)))
+		m.roll(notches)
 	}
-	if p.dragged && !m.modal() {
-		if t := m.targets.At(p.x, p.y-headerRows); t.Kind == widget.TargetIteration {
-			m.touch()
-			m.point(t)
-		}
+	if to.Kind == widget.TargetIteration && !m.modal() {
+		m.touch()
+		m.work.point(to)
 	}
 }
 
-// modal says that something lies over the page and owns keys and mouse.
-func (m *Model) modal() bool {
-	return m.help != nil || m.dialog != nil || m.prompt != nil || m.marks.asks != ""
-}
-
-// roll turns the wheel over whatever is on top. In a dialog it scrolls what is
-// asked and never changes a choice.
+// roll turns the wheel over whatever is on top.
 func (m *Model) roll(notches int) {
 	switch {
 	case m.help != nil:
 		m.help.roll(notches)
-	case m.dialog != nil:
-		m.dialog.roll(notches)
-	case m.marks.asks != "":
+	case m.decisions.dialog != nil:
+		m.decisions.dialog.roll(notches)
+	case m.work.marks.asks != "":
 	case m.prompt != nil:
-		if m.prompt.list != nil {
-			m.prompt.list.Move(notches)
-		}
+		m.prompt.roll(notches)
 	default:
-		m.rollPage(notches)
+		m.work.roll(notches)
 	}
 }
 
-func (m *Model) rollPage(notches int) {
-	w, ok := wheels[m.current]
+// roll turns the wheel over the page.
+func (v *workspace) roll(notches int) {
+	w, ok := wheels[v.current]
 	if !ok {
 		return
 	}
@@ -140,85 +162,31 @@ func (m *Model) rollPage(notches int) {
 		a = w[0]
 	}
 	for range max(notches, -notches) {
-		m.toPage(a)
+		v.act(a)
 	}
 }
 
-// click does what stands at a place of the screen.
+// click does what is at a place of the screen.
 func (m *Model) click(x, y int) tea.Cmd {
-	for _, z := range m.zones {
-		if z.r.Holds(x, y) {
-			return z.click(m)
+	if z, ok := m.pointer.zone(x, y); ok {
+		return z.click(m)
+	}
+	if p := m.prompt; p != nil {
+		if e, hit := p.click(x, y); hit {
+			return m.entered(p, e)
 		}
 	}
-	if m.prompt != nil && m.prompt.list != nil && m.lists != nil && m.lists.r.Holds(x, y) {
-		return m.clickPalette(m.lists.first + y - m.lists.r.Y)
-	}
 	if !m.modal() {
-		m.point(m.targets.At(x, y-headerRows))
+		m.work.point(m.pointer.at(x, y))
 	}
 	return nil
-}
-
-// clickPalette chooses a line; a click on the chosen one is enter.
-func (m *Model) clickPalette(line int) tea.Cmd {
-	if line == m.prompt.list.Cursor() {
-		return m.choose()
-	}
-	m.prompt.list.Choose(line)
-	return nil
-}
-
-// Pointed is a page that knows targets of its own besides ranks.
-type Pointed interface {
-	// Point chooses what was pointed at.
-	Point(t widget.Target, s *page.State)
-}
-
-// point chooses what was pointed at; a rank that is chosen already is opened.
-func (m *Model) point(t widget.Target) {
-	switch t.Kind {
-	case widget.NoTarget:
-		return
-	case widget.TargetRank:
-		m.pointRank(int32(t.N))
-		return
-	case widget.TargetRow, widget.TargetIteration:
-	}
-	if p, ok := m.pages[m.current].(Pointed); ok {
-		p.Point(t, m.pointedState())
-	}
-}
-
-// pointedState is what a page takes keys and the pointer by: the ladder's cursor
-// is among the rungs that it has drawn.
-func (m *Model) pointedState() *page.State {
-	if m.current == key.Ladder {
-		return m.drawnState(m.current)
-	}
-	return m.state
-}
-
-func (m *Model) pointRank(rank int32) {
-	again := rank == m.state.Rank() && !m.state.Following()
-	m.state.Select(rank)
-	m.shareChoice()
-	switch {
-	case !again:
-	case m.current == key.Overview:
-		m.show(key.Ranks)
-	case m.current == key.Validate:
-		m.toPage(key.Pick)
-	default:
-		m.toPage(key.Open)
-	}
 }
 
 // tap is a click on a key that the screen shows: it does what the key does,
 // unless that acts at once.
 func (m *Model) tap(b key.Binding) tea.Cmd {
 	if key.AtOnce(b.Action) {
-		m.say(themes.Warn, b.Help().Key+" acts at once: press the key")
+		m.notes.say(themes.Warn, b.Help().Key+" acts at once: press the key")
 		return nil
 	}
 	return m.act(b.Action)
@@ -240,11 +208,11 @@ func tapZones(list []key.Binding, x, y, w int) []zone {
 }
 
 // barZones are the decisions that the proposal bar shows.
-func (m *Model) barZones(bar string, y int) []zone {
+func barZones(keys *key.Map, bar string, y int) []zone {
 	var out []zone
 	text := ansi.Strip(bar)
 	for _, a := range []key.Action{key.Approve, key.Veto, key.Why} {
-		b := m.table.ForAction(key.Global, a)
+		b := keys.ForAction(key.Global, a)
 		label := b.Help().Key + " " + b.Help().Desc
 		if i := strings.LastIndex(text, label); i >= 0 {
 			out = append(out, zone{widget.Rect{X: widget.Width(text[:i]), Y: y, W: widget.Width(label), H: 1}, func(m *Model) tea.Cmd { return m.tap(b) }})
@@ -255,11 +223,11 @@ func (m *Model) barZones(bar string, y int) []zone {
 
 // toggleMouse takes or leaves the mouse.
 func (m *Model) toggleMouse() {
-	m.mouseOn = !m.mouseOn
-	k := m.table.Name(key.Mouse, key.Global)
-	if m.mouseOn {
-		m.say(themes.Accent, "mouse on: hold Shift to select text, "+k+" turns it off")
+	m.pointer.on = !m.pointer.on
+	k := m.keys.Name(key.Mouse, key.Global)
+	if m.pointer.on {
+		m.notes.say(themes.Accent, "mouse on: hold Shift to select text, "+k+" turns it off")
 		return
 	}
-	m.say(themes.Accent, "mouse off: the terminal selects text, "+k+" turns it on")
+	m.notes.say(themes.Accent, "mouse off: the terminal selects text, "+k+" turns it on")
 }

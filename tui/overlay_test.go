@@ -54,7 +54,7 @@ func TestReasonIsEditedAndTheCursorFollows(t *testing.T) {
 	send(m, "ctrl+w")
 	m.Update(tea.PasteMsg{Content: "at\x1b[2J\nten\u202e"})
 	v := m.View()
-	if got := m.dialog.reason.Value(); got != "later at ten" {
+	if got := m.decisions.dialog.reason.Value(); got != "later at ten" {
 		t.Errorf("the reason is %q", got)
 	}
 	row := []rune(strings.Split(text(m), "\n")[v.Cursor.Y])
@@ -62,7 +62,7 @@ func TestReasonIsEditedAndTheCursorFollows(t *testing.T) {
 		t.Errorf("the cursor stands after %q", got)
 	}
 	send(m, "ctrl+u")
-	if got := m.dialog.reason.Value(); got != "" {
+	if got := m.decisions.dialog.reason.Value(); got != "" {
 		t.Errorf("left after erasing all: %q", got)
 	}
 }
@@ -83,7 +83,7 @@ func TestNoPasteIntoTheConfirmation(t *testing.T) {
 	send(m, "F")
 	clk.pass(decision.Guard)
 	m.Update(tea.PasteMsg{Content: decision.UnfreezeWord})
-	if got := m.dialog.word.Value(); got != "" {
+	if got := m.decisions.dialog.word.Value(); got != "" {
 		t.Errorf("pasted into the confirmation: %q", got)
 	}
 }
@@ -109,8 +109,8 @@ func TestPromptIsEditedWithinItsRow(t *testing.T) {
 		t.Errorf("not all that is typed is seen, or not the way out: %q", last)
 	}
 	send(m, "enter")
-	if !strings.HasPrefix(m.state.Filter, "日bx") {
-		t.Errorf("the filter is %q", m.state.Filter)
+	if !strings.HasPrefix(m.work.state.Filter, "日bx") {
+		t.Errorf("the filter is %q", m.work.state.Filter)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestDialogScrollsOnASmallScreen(t *testing.T) {
 	if s := text(m); !containsAll(s, "▸ Cancel", "Approve", "more, ↓") || strings.Contains(s, "without a gain") {
 		t.Fatalf("the dialog at %d × %d:\n%s", minWidth, minHeight, s)
 	}
-	m.dialog.opened = m.dialog.opened.Add(-decision.Guard)
+	m.decisions.dialog.opened = m.decisions.dialog.opened.Add(-decision.Guard)
 	for range 30 {
 		send(m, "down")
 	}

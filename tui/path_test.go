@@ -418,7 +418,7 @@ func (s *session) check(may bool, what string) {
 		s.done++
 	}
 	s.src.decides, s.src.tests, s.src.words, s.src.policies = nil, nil, nil, nil
-	switch d := s.m.dialog; {
+	switch d := s.m.decisions.dialog; {
 	case d == nil:
 		s.way = nil
 	case s.way == nil || s.way.id != d.id:

@@ -408,7 +408,7 @@ func TestEngineLossIsSaidWithoutBlocking(t *testing.T) {
 		t.Errorf("a lost engine must be said over the last picture:\n%s", s)
 	}
 	m.key(tea.KeyPressMsg{Code: 'a', Text: "a"})
-	if m.dialog != nil {
+	if m.decisions.dialog != nil {
 		t.Error("an approval was offered without an engine")
 	}
 }

@@ -117,7 +117,7 @@ func quiet(t interface{ Fatal(...any) }, src Source, opts Options, w, h int) *Mo
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.redrawAfter = func(time.Duration) tea.Cmd { return nil } // the injected clock stands in for it
+	m.decisions.redraw = func(time.Duration) tea.Cmd { return nil } // the injected clock stands in for it
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
 	return m
 }
@@ -174,7 +174,7 @@ func TestNoApprovalWithoutTheFullPath(t *testing.T) {
 
 // fullPath says whether this key, now, is the last step of the whole path.
 func fullPath(m *Model, k string, now time.Time) bool {
-	d := m.dialog
+	d := m.decisions.dialog
 	return m.help == nil && (kindOf(d) == kindApprove || kindOf(d) == kindTake) && k == "enter" && d.focus == buttonDo &&
 		!d.sending && now.Sub(d.opened) >= decision.Guard
 }
@@ -304,8 +304,8 @@ func TestSmallScreenDecidesNothing(t *testing.T) {
 		clk.pass(decision.Guard)
 		send(m, k)
 	}
-	if len(src.decides)+src.freezes > 0 || m.dialog != nil {
-		t.Errorf("decided blindly: %v, %d freezes, dialog %v", src.decides, src.freezes, m.dialog)
+	if len(src.decides)+src.freezes > 0 || m.decisions.dialog != nil {
+		t.Errorf("decided blindly: %v, %d freezes, dialog %v", src.decides, src.freezes, m.decisions.dialog)
 	}
 	send(m, "q")
 	clk.pass(decision.Guard)

@@ -25,7 +25,7 @@ func TestRecordingIsShown(t *testing.T) {
 		m := quiet(t, src, Options{Theme: "dark", Now: newClock().now, Recorder: r}, w, 24)
 		screen := func() string {
 			m.Update(updateMsg{src.state})
-			m.dirty = true
+			m.screen.dirty = true
 			return ansi.Strip(m.View().Content)
 		}
 		if s := screen(); !strings.Contains(s, mark) {

@@ -46,8 +46,8 @@ func lossScreen(t testing.TB, o enginetest.Options, state falcon.RecoveryState, 
 		t.Fatal(err)
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.show(p)
-	m.dirty = true
+	m.work.show(p)
+	m.screen.dirty = true
 	return m
 }
 
@@ -327,7 +327,7 @@ func TestNoWordWithoutTheFullPath(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "n") {
 			k := rapid.SampledFrom(sessionKeys).Draw(t, "key")
 			clk.pass(time.Duration(rapid.SampledFrom([]int{0, 390, 410}).Draw(t, "ms")) * time.Millisecond)
-			d := m.dialog
+			d := m.decisions.dialog
 			may := m.help == nil && (kindOf(d) == kindRecovery || kindOf(d) == kindDemand) && k == "enter" && d.focus == buttonDo && !d.sending && clk.now().Sub(d.opened) >= decision.Guard
 			before := len(src.words)
 			send(m, k)

@@ -38,30 +38,32 @@ var replayCommands = map[key.Action]record.Command{
 	key.ToEnd: record.End(+1), key.ToStart: record.End(-1),
 }
 
-// scopes are where keys are looked up while nothing lies over the page.
-func (m *Model) scopes() []key.Scope { return append(m.scopesHere(), key.Global) }
-
-// scopesHere adds to what holds everywhere.
-func (m *Model) scopesHere() []key.Scope {
+// scopes are where keys are looked up while nothing lies over the page: what
+// belongs to the page, and, where global, what works everywhere.
+func (m *Model) scopes(global bool) []key.Scope {
+	var out []key.Scope
 	if m.opts.Replay != nil {
-		return []key.Scope{key.Replay, m.current}
+		out = append(out, key.Replay)
 	}
-	return []key.Scope{m.current}
+	out = append(out, m.work.current)
+	if global {
+		out = append(out, key.Global)
+	}
+	return out
 }
 
 // seek goes to a place of the recording.
-func (m *Model) seek(place string) tea.Cmd {
+func (m *Model) seek(place string) {
 	if m.opts.Replay == nil {
-		m.say(themes.Warn, "at works in a recording; see falcon replay --help")
-		return nil
+		m.notes.say(themes.Warn, "at works in a recording; see falcon replay --help")
+		return
 	}
 	to, err := m.opts.Replay.Find(place)
 	if err != nil {
-		m.say(themes.Warn, strings.TrimPrefix(err.Error(), "record: "))
-		return nil
+		m.notes.say(themes.Warn, strings.TrimPrefix(err.Error(), "record: "))
+		return
 	}
 	m.opts.Replay.Do(record.Seek(to))
-	return nil
 }
 
 // Still is one screen of a console as a string, without a terminal: the page,
@@ -73,7 +75,8 @@ func Still(src Source, opts Options, w, h int, p key.Scope, keys ...tea.KeyPress
 		return "", err
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.show(p)
+	m.work.show(p)
+	m.ask()
 	m.Update(updateMsg{src.Latest()}) // what the page wants of the source is known by now
 	for _, k := range keys {
 		m.Update(k)

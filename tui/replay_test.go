@@ -45,8 +45,8 @@ func draw(t *testing.T, s *feed.State, at time.Time, p key.Scope, w, h int) stri
 		t.Fatal(err)
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.show(p)
-	m.dirty = true
+	m.work.show(p)
+	m.screen.dirty = true
 	return m.View().Content
 }
 
@@ -113,8 +113,8 @@ func TestARecordingOffersNoDecision(t *testing.T) {
 	for _, p := range key.Pages {
 		src := &still{state: stateAt(t, enginetest.Options{}, enginetest.Proposed+4, 0, wide)}
 		live := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 200, 60)
-		live.show(p)
-		all := live.table.Footer(live.scopes()...)
+		live.work.show(p)
+		all := live.keys.Footer(live.scopes(true)...)
 		live.opts.Replay = idleReplay{}
 		left := live.offered(slices.Clone(all))
 		for _, b := range left {

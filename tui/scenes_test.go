@@ -94,11 +94,11 @@ func (x pageScene) screen(t *testing.T, w, h int, profile colorprofile.Profile, 
 		t.Fatal(err)
 	}
 	m.Update(tea.WindowSizeMsg{Width: w, Height: h})
-	m.show(x.page)
+	m.work.show(x.page)
 	for _, k := range x.keys {
 		m.Update(keyMsg(k))
 	}
-	m.dirty = true
+	m.screen.dirty = true
 	return m
 }
 

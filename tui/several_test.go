@@ -101,13 +101,13 @@ func TestTheBarNamesAnIncidentThatWaitsElsewhere(t *testing.T) {
 		t.Errorf("the bar:\n%s", s)
 	}
 	send(m, "a")
-	if m.dialog != nil || !containsAll(text(m), "nothing is proposed for INC-0002; INC-0001 waits: i shows it") {
+	if m.decisions.dialog != nil || !containsAll(text(m), "nothing is proposed for INC-0002; INC-0001 waits: i shows it") {
 		t.Errorf("a:\n%s", text(m))
 	}
 	send(m, "i")
 	send(m, "v")
-	if m.dialog == nil || m.dialog.incident() != "INC-0001" {
-		t.Errorf("i, v: %v", m.dialog)
+	if m.decisions.dialog == nil || m.decisions.dialog.incident() != "INC-0001" {
+		t.Errorf("i, v: %v", m.decisions.dialog)
 	}
 }
 
@@ -122,8 +122,8 @@ func TestWithoutItsLadderAnIncidentIsToRead(t *testing.T) {
 	drive(m, "5")
 	drive(m, "[")
 	drive(m, "a")
-	if m.dialog != nil || !containsAll(text(m), "INC-0001", "to read only") {
-		t.Errorf("%v:\n%s", m.dialog, text(m))
+	if m.decisions.dialog != nil || !containsAll(text(m), "INC-0001", "to read only") {
+		t.Errorf("%v:\n%s", m.decisions.dialog, text(m))
 	}
 }
 
@@ -133,7 +133,7 @@ func TestTheLaddersCursorIsOfOneIncident(t *testing.T) {
 	for _, k := range []string{"5", "j", "j", "[", "x"} {
 		send(m, k)
 	}
-	if kindOf(m.dialog) != kindApprove || m.dialog.subject() != "INC-0001/S2/1" {
-		t.Errorf("x took %+v", m.dialog)
+	if kindOf(m.decisions.dialog) != kindApprove || m.decisions.dialog.subject() != "INC-0001/S2/1" {
+		t.Errorf("x took %+v", m.decisions.dialog)
 	}
 }

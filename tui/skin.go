@@ -77,9 +77,12 @@ func (s *skin) frame(at widget.Rect, title, hint string, role themes.Role, rows 
 	return layer
 }
 
-// overlay lays a layer over the screen.
-func overlay(screen string, over *lipgloss.Layer) string {
-	return lipgloss.NewCompositor(lipgloss.NewLayer(screen), over).Render()
+// plain leaves only ASCII in a screen, where that is all that can be shown.
+func (s *skin) plain(screen string) string {
+	if !s.ascii {
+		return screen
+	}
+	return strings.Map(widget.ASCII, screen)
 }
 
 // field draws a question and its text entry at x, y in w columns.

@@ -22,7 +22,7 @@ func opened(t *testing.T, o enginetest.Options, w, h int) (*enginetest.Engine, *
 	src, clk := &still{state: pictureOf(t, e, wide)}, newClock()
 	m := quiet(t, src, Options{Theme: "dark", Now: clk.now}, w, h)
 	send(m, "a")
-	if m.dialog == nil {
+	if m.decisions.dialog == nil {
 		t.Fatalf("no dialog:\n%s", text(m))
 	}
 	clk.pass(decision.Guard)
@@ -111,7 +111,7 @@ func TestTopologyDialogSaysAll(t *testing.T) {
 		t.Errorf("the dialog:\n%s", s)
 	}
 	presses(m, "enter")
-	if len(src.decides) != 0 || m.dialog != nil {
+	if len(src.decides) != 0 || m.decisions.dialog != nil {
 		t.Error("enter alone must cancel")
 	}
 }
@@ -152,8 +152,8 @@ func TestResizeDuringADialog(t *testing.T) {
 			presses(m, "enter", "tab", "x")
 		}
 	}
-	if len(src.decides) != 0 || m.dialog == nil || m.dialog.word.Value() != "gpt-lab 8" {
-		t.Fatalf("%v, dialog %v\n%s", src.decides, m.dialog, text(m))
+	if len(src.decides) != 0 || m.decisions.dialog == nil || m.decisions.dialog.word.Value() != "gpt-lab 8" {
+		t.Fatalf("%v, dialog %v\n%s", src.decides, m.decisions.dialog, text(m))
 	}
 	if !containsAll(text(m), "say why") {
 		t.Errorf("the dialog:\n%s", text(m))
@@ -178,7 +178,7 @@ func TestLostConnectionNeverApproves(t *testing.T) {
 	if len(src.decides) != 1 || !containsAll(text(m), "not approved") {
 		t.Errorf("an unanswered decision is not said to be one: %v\n%s", src.decides, text(m))
 	}
-	if slices.Contains(m.dialog.stops(), fieldWord) {
+	if slices.Contains(m.decisions.dialog.stops(), fieldWord) {
 		t.Error("an S2 dialog asks for a word")
 	}
 }

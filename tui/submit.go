@@ -2,7 +2,7 @@ package tui
 
 import (
 	"context"
-	"strconv"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -11,9 +11,6 @@ import (
 	"github.com/failslow/falcon/tui/decision"
 	"github.com/failslow/falcon/tui/key"
 	"github.com/failslow/falcon/tui/page"
-	"github.com/failslow/falcon/tui/page/ladder"
-	"github.com/failslow/falcon/tui/page/recovery"
-	"github.com/failslow/falcon/tui/page/validate"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -74,144 +71,111 @@ func policyAnswer(p *falconv1.Policy, err error) answerMsg {
 	return answerOf(err, "mode not changed", func() string { return "mode is now " + phrase.Mode(p) })
 }
 
-// answered shows the engine's answer: a refusal in the dialog, or in the
-// footer when the dialog has been closed meanwhile.
-func (m *Model) answered(msg answerMsg) {
-	m.dirty = true
-	own := m.dialog != nil && m.dialog.id == msg.dialog
-	switch {
-	case msg.err != nil && own:
-		m.dialog.refused(msg.failed + ": " + msg.err.Error())
-	case msg.err != nil:
-		m.say(themes.Bad, msg.failed+": "+msg.err.Error())
-	default:
-		if own {
-			m.dialog = nil
-		}
-		if msg.begun != nil {
-			m.begun = msg.begun
-		}
-		m.say(themes.Good, msg.done)
-	}
-}
+// decisions owns the open dialog and what came of the questions before it.
+type decisions struct {
+	src    Source
+	keys   *key.Map
+	now    func() time.Time
+	notes  *notes
+	redraw func(time.Duration) tea.Cmd // draws again later; tests have no use for it
 
-// operator is who decides at this console, and what they see.
-func (m *Model) operator() decision.Operator {
-	return decision.Operator{
-		Live: m.live, Subject: m.subject(), At: m.awaited(), Replay: m.opts.Replay != nil,
-		Unseen: m.unseen(), ReadOnly: m.readOnly(), Others: m.waitingElse(),
-	}
+	dialog *dialog
+	opened int                  // numbers dialogs, so that a late answer finds its own
+	begun  *falconv1.Validation // the engine's newest answer to a test; a snapshot may come after it
 }
 
 // pose opens a question's dialog, or says why it is not asked.
-func (m *Model) pose(q decision.Question, why decision.Refusal) tea.Cmd {
+func (d *decisions) pose(q decision.Question, why decision.Refusal) tea.Cmd {
 	if q == nil {
 		role := themes.Warn
 		if why.Mild {
 			role = themes.Dim
 		}
-		m.say(role, why.Text)
+		d.notes.say(role, why.Text)
 		return nil
 	}
-	m.opened++
-	m.dialog = newDialog(m.opened, q, m.table, m.now())
-	return m.redrawAfter(decision.Guard + redrawMargin)
+	d.opened++
+	d.dialog = newDialog(d.opened, q, d.keys, d.now())
+	return d.redraw(decision.Guard + redrawMargin)
 }
 
-// decideBy leads to what decides something; all but freezing and letting a job
-// go ask first.
-func (m *Model) decideBy(a key.Action) tea.Cmd {
-	switch a {
-	case key.Approve:
-		return m.pose(m.operator().Decide(true))
-	case key.Veto:
-		return m.pose(m.operator().Decide(false))
-	case key.TakeRung:
-		if at, ok := m.pages[key.Ladder].(*ladder.Page); ok {
-			return m.pose(m.operator().Take(at.Chosen(m.subject()), m.now()))
-		}
-	case key.Mode:
-		return m.pose(m.operator().SetMode())
-	case key.Freeze:
-		return m.freeze()
-	case key.RunTest:
-		return m.openTest(nil)
-	case key.StopTest:
-		return m.stopTest()
-	case key.AbortRecovery:
-		return m.pose(m.operator().Recover(decision.VerbAbort))
-	case key.FenceNode:
-		m.promptFor(decision.VerbFence)
-	case key.RenewRank:
-		m.promptFor(decision.VerbRenew)
+// interrupt leaves when it is pressed twice.
+const interrupt = "ctrl+c"
+
+// key handles a key while a dialog is open; leave is that the console ends.
+func (d *decisions) key(k tea.KeyPressMsg, live *page.State) (cmd tea.Cmd, leave bool) {
+	open := d.dialog
+	if open.leaves() && k.String() == interrupt {
+		return nil, true // asked for twice
 	}
-	return nil
+	switch open.key(k, d.keys.Lookup(k, key.Dialog), live, d.now()) {
+	case cancelled:
+		d.dialog = nil
+	case pressed:
+		r := open.submit()
+		return submit(d.src, open.id, r), r.Leave
+	case keepOpen:
+	}
+	return nil, false
+}
+
+// answered shows the engine's answer: a refusal in the dialog, or in the
+// footer when the dialog has been closed since.
+func (d *decisions) answered(msg answerMsg) {
+	own := d.dialog != nil && d.dialog.id == msg.dialog
+	switch {
+	case msg.err != nil && own:
+		d.dialog.refused(msg.failed + ": " + msg.err.Error())
+	case msg.err != nil:
+		d.notes.say(themes.Bad, msg.failed+": "+msg.err.Error())
+	default:
+		if own {
+			d.dialog = nil
+		}
+		if msg.begun != nil {
+			d.begun = msg.begun
+		}
+		d.notes.say(themes.Good, msg.done)
+	}
 }
 
 // freeze acts at once; the way back asks.
-func (m *Model) freeze() tea.Cmd {
-	if q, why := m.operator().Freeze(); q != nil || why.Text != "" {
-		return m.pose(q, why)
+func (d *decisions) freeze(by decision.Operator) tea.Cmd {
+	if q, why := by.Freeze(); q != nil || why.Text != "" {
+		return d.pose(q, why)
 	}
-	m.say(themes.Accent, "freezing …")
-	src := m.src
+	d.notes.say(themes.Accent, "freezing …")
+	src := d.src
 	return func() tea.Msg { return policyAnswer(src.Freeze(context.Background())) }
-}
-
-// promptFor fills a command in, for the reason to be typed behind.
-func (m *Model) promptFor(verb decision.Verb) {
-	at, ok := m.pages[key.Recovery].(*recovery.Page)
-	if !ok {
-		return
-	}
-	what := at.Node(m.state)
-	if verb == decision.VerbRenew {
-		what = strconv.Itoa(int(at.Rank(m.state)))
-	}
-	text := string(verb) + " "
-	if what != "" {
-		text += what + " "
-	}
-	m.openPalette(text)
 }
 
 // demand asks about fencing a node, replacing a rank or lifting a fence; the
 // reason may have been typed already.
-func (m *Model) demand(verb decision.Verb, words []string) tea.Cmd {
-	q, reason, why := m.operator().Demand(verb, words)
-	cmd := m.pose(q, why)
+func (d *decisions) demand(by decision.Operator, verb decision.Verb, words []string) tea.Cmd {
+	q, reason, why := by.Demand(verb, words)
+	cmd := d.pose(q, why)
 	if q != nil {
-		m.dialog.reason.SetValue(reason)
+		d.dialog.reason.SetValue(reason)
 	}
 	return cmd
 }
 
-// openTest asks before the job is held: for the links named, else for what is
-// picked.
-func (m *Model) openTest(links []string) tea.Cmd {
-	if why := m.operator().LacksApprover("a test"); why != "" {
-		return m.pose(nil, decision.Refusal{Text: why})
-	}
-	m.show(key.Validate)
-	return m.pose(m.operator().Test(m.pages[key.Validate].(*validate.Page).Request(links, m.state)))
-}
-
 // running is the newest validation that this console knows of: the engine may
 // have answered with one that is in no snapshot yet.
-func (m *Model) running() *falconv1.Validation {
-	v := m.live.Snap().GetValidation()
-	if b := m.begun.GetId(); b > v.GetId() && len(b) >= len(v.GetId()) {
-		return m.begun
+func (d *decisions) running(live *page.State) *falconv1.Validation {
+	v := live.Snap().GetValidation()
+	if b := d.begun.GetId(); b > v.GetId() && len(b) >= len(v.GetId()) {
+		return d.begun
 	}
 	return v
 }
 
 // stopTest lets the job go at once: the safe direction needs no dialog.
-func (m *Model) stopTest() tea.Cmd {
-	v := m.running()
-	if why := m.operator().StopTest(v); why.Text != "" {
-		return m.pose(nil, why)
+func (d *decisions) stopTest(by decision.Operator) tea.Cmd {
+	v := d.running(by.Live)
+	if why := by.StopTest(v); why.Text != "" {
+		return d.pose(nil, why)
 	}
-	m.say(themes.Accent, "letting the job go …")
-	return submit(m.src, 0, decision.Request{Validate: &falconv1.ValidateRequest{Cancel: v.Id}})
+	d.notes.say(themes.Accent, "letting the job go …")
+	return submit(d.src, 0, decision.Request{Validate: &falconv1.ValidateRequest{Cancel: v.Id}})
 }

@@ -18,9 +18,16 @@ type point struct {
 	text   string
 }
 
-// summary says the essentials where the screen is too small to draw: in the
+// summary is the screen where it is too small to draw: the essentials in words.
+type summary struct {
+	banner
+	dialog *dialog // open, or nil
+	h      int
+}
+
+// draw says the essentials where the screen is too small to draw: in the
 // order of a sentence, and where that is too much, what matters most.
-func (m *Model) summary() string {
+func (m summary) draw() string {
 	points := m.points()
 	var rows []string
 	for len(points) > 0 {
@@ -34,7 +41,7 @@ func (m *Model) summary() string {
 		least := slices.MaxFunc(points, func(a, b point) int { return cmp.Compare(a.weight, b.weight) })
 		points = slices.DeleteFunc(points, func(p point) bool { return p == least })
 	}
-	return m.skin.blank().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).Render(strings.Join(rows, "\n"))
+	return m.blank().Lipgloss().Width(m.w).MaxWidth(m.w).Height(m.h).MaxHeight(m.h).Render(strings.Join(rows, "\n"))
 }
 
 // laid lays points out in w columns, wrapped or one row each.
@@ -50,47 +57,47 @@ func laid(points []point, w int, wrap bool) []string {
 	return rows
 }
 
-func (m *Model) points() []point {
-	job := m.live.Snap().GetJob()
-	conn, _ := m.banner().connection()
+func (m summary) points() []point {
+	job := m.Live.Snap().GetJob()
+	conn, _ := m.connection()
 	list := []point{
 		{4, fmt.Sprintf("%s iter %s", orText(job.GetName(), noJob), phrase.Iteration(job.GetIteration()))},
 		{5, fmt.Sprintf("%s %s vs base", phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))},
-		{7, strings.TrimSpace(conn) + " " + phrase.Mode(m.live.Snap().GetPolicy())},
+		{7, strings.TrimSpace(conn) + " " + phrase.Mode(m.Live.Snap().GetPolicy())},
 	}
-	if inc := m.live.Incident(); inc != nil {
+	if inc := m.Live.Incident(); inc != nil {
 		list = append(list, point{2, inc.Id + " " + inc.State + ": " + phrase.Verdict(inc.Verdict)})
 	} else {
 		list = append(list, point{2, orText(job.GetState(), noSnapshot)})
 	}
-	if r := m.live.Recovering(); r != nil {
-		list = append(list, point{1, r.Id + " " + m.live.Story(r)})
+	if r := m.Live.Recovering(); r != nil {
+		list = append(list, point{1, r.Id + " " + m.Live.Story(r)})
 	}
-	if s := m.awaited(); page.Standing(s, s.Awaited()) != "" {
+	if s := m.At; page.Standing(s, s.Awaited()) != "" {
 		list = append(list, point{1, s.Awaited().Rung + " " + page.Standing(s, s.Awaited())})
-	} else if p := m.live.Proposal(); p != nil {
+	} else if p := m.Live.Proposal(); p != nil {
 		list = append(list, point{1, p.Rung + " PROPOSED " + phrase.Change(p.BeforeMs, p.PredictedMs)})
 	}
 	list = append(list, m.worst()...)
 	list = append(list, m.remedy())
 	for i := range list {
-		list[i].text = widget.Arrows(list[i].text, m.opts.ASCII)
+		list[i].text = widget.Arrows(list[i].text, m.ascii)
 	}
 	return list
 }
 
 // worst is the rank that most needs a look, if one does.
-func (m *Model) worst() []point {
-	list := m.live.Anomalies()
-	if len(list) == 0 || int(m.live.Rank()) >= len(m.live.Ranks) {
+func (m summary) worst() []point {
+	list := m.Live.Anomalies()
+	if len(list) == 0 || int(m.Live.Rank()) >= len(m.Live.Ranks) {
 		return nil
 	}
-	_, word, _ := m.live.Health(m.live.Ranks[m.live.Rank()])
-	return []point{{6, fmt.Sprintf("rank %d %s; %s", m.live.Rank(), word, m.live.Tally())}}
+	_, word, _ := m.Live.Health(m.Live.Ranks[m.Live.Rank()])
+	return []point{{6, fmt.Sprintf("rank %d %s; %s", m.Live.Rank(), word, m.Live.Tally())}}
 }
 
 // remedy says what to do about the small screen.
-func (m *Model) remedy() point {
+func (m summary) remedy() point {
 	size := fmt.Sprintf("%d×%d", minWidth, minHeight)
 	switch {
 	case m.dialog.leaves():
@@ -99,7 +106,7 @@ func (m *Model) remedy() point {
 	case m.dialog != nil:
 		title, _ := titlesOf(m.dialog.question)
 		return point{0, title + " enlarge to " + size + " to decide; esc cancels"}
-	case m.live.Awaited() != nil || page.Open(m.live.Incident()):
+	case m.Live.Awaited() != nil || page.Open(m.Live.Incident()):
 		return point{3, "enlarge to " + size + " to decide; q quits"}
 	}
 	return point{3, "enlarge to " + size + "; q quits"}

@@ -93,13 +93,13 @@ func TestTakeOpensTheProposalAndRefusesTheRest(t *testing.T) {
 	m := quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 80, 24)
 	send(m, "5")
 	send(m, "x")
-	if kindOf(m.dialog) != kindApprove {
+	if kindOf(m.decisions.dialog) != kindApprove {
 		t.Fatal("x on the proposed rung opens no approval")
 	}
 	send(m, "esc")
 	send(m, "j")
 	send(m, "x")
-	if m.dialog != nil || !containsAll(text(m), "S3 can't be taken") {
+	if m.decisions.dialog != nil || !containsAll(text(m), "S3 can't be taken") {
 		t.Errorf("S3, which can't help:\n%s", text(m))
 	}
 }

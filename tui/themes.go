@@ -18,17 +18,37 @@ type themeMsg struct {
 	again bool // it is the one on screen, whose file has changed
 }
 
-// setTheme reads a theme in a command, as it may be a file, and shows it.
-func (m *Model) setTheme(name string) tea.Cmd {
-	lib := m.opts.Themes
+// themePicker owns the theme on screen and the files it may come from.
+type themePicker struct {
+	lib      themes.Library
+	fixed    bool // the operator named a theme
+	theme    *themes.Theme
+	stamp    themes.Stamp // of the file that theme was read from
+	watching bool         // a look at that file is under way
+}
+
+func newThemePicker(lib themes.Library, name string) (themePicker, error) {
+	p := themePicker{lib: lib, fixed: name != ""}
+	if name == "" {
+		name = themes.Default
+	}
+	var err error
+	p.theme, p.stamp, err = lib.Load(name)
+	return p, err
+}
+
+// choose reads a theme in a command, as it may be a file, for it to be shown.
+func (p *themePicker) choose(name string) tea.Cmd {
+	lib := p.lib
 	return func() tea.Msg {
 		t, stamp, err := lib.Load(name)
 		return themeMsg{name: name, theme: t, stamp: stamp, err: err}
 	}
 }
 
-func (m *Model) nextTheme() tea.Cmd {
-	lib, now := m.opts.Themes, m.theme.Name
+// next chooses the theme after the one on screen.
+func (p *themePicker) next() tea.Cmd {
+	lib, now := p.lib, p.theme.Name
 	return func() tea.Msg {
 		names := lib.Names()
 		name := names[(slices.Index(names, now)+1)%len(names)]
@@ -37,14 +57,22 @@ func (m *Model) nextTheme() tea.Cmd {
 	}
 }
 
-// watchTheme looks whether the file of the theme on screen has changed: one
-// stat a tick, and nothing where the theme ships.
-func (m *Model) watchTheme() tea.Cmd {
-	if m.watching || m.opts.Themes.Dir == "" {
+// background chooses by the terminal's background, where no theme was named.
+func (p *themePicker) background(dark bool) tea.Cmd {
+	if p.fixed || dark || p.theme.Name != themes.Default {
 		return nil
 	}
-	m.watching = true
-	lib, name, was := m.opts.Themes, m.theme.Name, m.stamp
+	return p.choose("light")
+}
+
+// watch looks whether the file of the theme on screen has changed: one stat a
+// tick, and nothing where the theme ships.
+func (p *themePicker) watch() tea.Cmd {
+	if p.watching || p.lib.Dir == "" {
+		return nil
+	}
+	p.watching = true
+	lib, name, was := p.lib, p.theme.Name, p.stamp
 	return func() tea.Msg {
 		msg := themeMsg{name: name, stamp: lib.Stamp(name), again: true}
 		if msg.stamp != was {
@@ -54,24 +82,24 @@ func (m *Model) watchTheme() tea.Cmd {
 	}
 }
 
-// themed shows a theme that was read. A broken file keeps the old one, and is
-// told once a change.
-func (m *Model) themed(msg themeMsg) {
+// take takes a theme that was read over, and returns what to say. A broken file
+// keeps the old theme, and is reported once a change.
+func (p *themePicker) take(msg themeMsg) (role themes.Role, text string) {
 	if msg.again {
-		m.watching = false
-		if msg.name != m.theme.Name {
-			return // another was chosen meanwhile
+		p.watching = false
+		if msg.name != p.theme.Name {
+			return "", "" // another was chosen meanwhile
 		}
 	}
 	switch {
 	case msg.err != nil:
 		if msg.again {
-			m.stamp = msg.stamp
+			p.stamp = msg.stamp
 		}
-		m.say(themes.Warn, "the theme stays as it is: "+clean.String(msg.err.Error()))
+		return themes.Warn, "the theme stays as it is: " + clean.String(msg.err.Error())
 	case msg.theme != nil:
-		m.theme, m.stamp, m.dirty = msg.theme, msg.stamp, true
-		m.skin.pal = msg.theme.Palette(m.skin.pal.Profile)
-		m.say(themes.Accent, "theme "+msg.theme.Name)
+		p.theme, p.stamp = msg.theme, msg.stamp
+		return themes.Accent, "theme " + msg.theme.Name
 	}
+	return "", ""
 }

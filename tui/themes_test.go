@@ -24,9 +24,9 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 	src := &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}
 	m := quiet(t, src, Options{Theme: "mine", Now: newClock().now, Themes: themes.Library{Dir: dir}}, 80, 24)
 	first := m.skin.pal.Style(themes.Text)
-	look := func() { answer(m, m.watchTheme()) }
+	look := func() { answer(m, m.themes.watch()) }
 	look()
-	if m.skin.pal.Style(themes.Text) != first || m.toast.text != "" {
+	if m.skin.pal.Style(themes.Text) != first || m.notes.text != "" {
 		t.Error("an unchanged file was shown anew")
 	}
 	put("base = \"dark\"\n[roles.text]\nfg = [\"#00ff00\", \"46\", \"10\"] # longer\n")
@@ -37,12 +37,12 @@ func TestThemeIsReadAgainWhenItsFileChanges(t *testing.T) {
 	}
 	put("base = \"dark\"\n[roles.txet]\nfg = [\"#00ff00\", \"46\", \"10\"] # longer still\n")
 	look()
-	if m.skin.pal.Style(themes.Text) != second || !containsAll(m.toast.text, "the theme stays as it is", `no role "txet"`) {
-		t.Errorf("toast %q", m.toast.text)
+	if m.skin.pal.Style(themes.Text) != second || !containsAll(m.notes.text, "the theme stays as it is", `no role "txet"`) {
+		t.Errorf("toast %q", m.notes.text)
 	}
-	m.toast.text = ""
+	m.notes.text = ""
 	look()
-	if m.toast.text != "" {
+	if m.notes.text != "" {
 		t.Error("told twice")
 	}
 }
@@ -51,20 +51,20 @@ func TestThemesAreStepped(t *testing.T) {
 	m := quiet(t, &still{state: stateAt(t, enginetest.Options{}, 30, 0, wide)}, Options{Theme: "dark", Now: newClock().now}, 80, 24)
 	seen := map[string]bool{}
 	for range themes.Names() {
-		answer(m, m.nextTheme())
-		seen[m.theme.Name] = true
+		answer(m, m.themes.next())
+		seen[m.themes.theme.Name] = true
 	}
 	if len(seen) != len(themes.Names()) {
 		t.Errorf("T shows %v", seen)
 	}
-	answer(m, m.setTheme("nope"))
-	if !containsAll(m.toast.text, `no theme "nope"`) {
-		t.Errorf("toast %q", m.toast.text)
+	answer(m, m.themes.choose("nope"))
+	if !containsAll(m.notes.text, `no theme "nope"`) {
+		t.Errorf("toast %q", m.notes.text)
 	}
 	light := quiet(t, &still{state: m.src.Latest()}, Options{Now: newClock().now}, 80, 24)
 	_, cmd := light.Update(tea.BackgroundColorMsg{Color: themes.Color(0x03ffffff).Terminal()})
 	answer(light, cmd)
-	if light.theme.Name != "light" {
-		t.Errorf("on a white terminal: %s", light.theme.Name)
+	if light.themes.theme.Name != "light" {
+		t.Errorf("on a white terminal: %s", light.themes.theme.Name)
 	}
 }

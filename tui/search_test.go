@@ -27,7 +27,7 @@ func newSeeker(t testing.TB, o enginetest.Options) *seeker {
 	src := newScript()
 	src.latest.Store(s.picture())
 	s.Model = quiet(t, src, Options{Theme: "dark", Now: newClock().now}, 120, 40)
-	s.show(key.Ranks)
+	s.work.show(key.Ranks)
 	return s
 }
 
@@ -51,7 +51,7 @@ func (s *seeker) find(cmd tea.Cmd) tea.Cmd {
 	if cmd == nil {
 		s.t.Fatal("nothing is sought")
 	}
-	msg, ok := cmd().(soughtMsg)
+	msg, ok := cmd().(searchedMsg)
 	if !ok {
 		s.t.Fatal("the command seeks nothing")
 	}
@@ -92,8 +92,8 @@ func TestTypedFiltersAreCountedAside(t *testing.T) {
 	s.press("backspace")
 	s.wantNote("640 of 5120")
 	s.press("enter")
-	if got := len(s.state.Matched()); got != 640 || s.state.RankFilter() != "tp:3" {
-		t.Errorf("%q keeps %d ranks", s.state.RankFilter(), got)
+	if got := len(s.work.state.Matched()); got != 640 || s.work.state.RankFilter() != "tp:3" {
+		t.Errorf("%q keeps %d ranks", s.work.state.RankFilter(), got)
 	}
 }
 
@@ -104,17 +104,17 @@ func TestAFilterIsKeptOnceItsRanksAreFound(t *testing.T) {
 	s.press("/")
 	cmd := s.press("t")
 	s.press("p", ":", "3", "enter")
-	if s.prompt != nil || s.state.RankFilter() != "" {
-		t.Fatalf("the page is filtered by %q before its ranks are known", s.state.RankFilter())
+	if s.prompt != nil || s.work.state.RankFilter() != "" {
+		t.Fatalf("the page is filtered by %q before its ranks are known", s.work.state.RankFilter())
 	}
 	cmd = s.find(cmd)
 	s.Update(updateMsg{s.picture()}) // the ranks that are sought now are of the one before
-	if cmd = s.find(cmd); s.state.RankFilter() != "" {
+	if cmd = s.find(cmd); s.work.state.RankFilter() != "" {
 		t.Fatal("ranks of an older picture filter")
 	}
 	s.find(cmd)
-	if got := len(s.state.Matched()); got != 640 || s.state.RankFilter() != "tp:3" {
-		t.Errorf("%q keeps %d ranks", s.state.RankFilter(), got)
+	if got := len(s.work.state.Matched()); got != 640 || s.work.state.RankFilter() != "tp:3" {
+		t.Errorf("%q keeps %d ranks", s.work.state.RankFilter(), got)
 	}
 }
 
@@ -129,21 +129,21 @@ func TestAPictureIsPreparedForThePresentFilter(t *testing.T) {
 		}
 	}
 	s.press("enter")
-	if s.state.RankFilter() != "tp:3" {
-		t.Fatalf("filtered by %q", s.state.RankFilter())
+	if s.work.state.RankFilter() != "tp:3" {
+		t.Fatalf("filtered by %q", s.work.state.RankFilter())
 	}
-	next, was := s.picture(), s.state.Roster
+	next, was := s.picture(), s.work.state.Roster
 	_, cmd := s.Update(updateMsg{next})
-	if s.state.Roster != was {
+	if s.work.state.Roster != was {
 		t.Fatal("ranks are sought while the loop waits")
 	}
 	s.Update(cmd().(updateMsg))
-	if s.state.Feed != next || len(s.state.Matched()) != 640 {
+	if s.work.state.Feed != next || len(s.work.state.Matched()) != 640 {
 		t.Error("the picture does not come")
 	}
 	prepared := s.picture()
-	s.prepare(prepared) // as whoever waits for the feed does
-	if s.Update(updateMsg{prepared}); s.state.Feed != prepared {
+	s.work.search.prepare(prepared) // as whoever waits for the feed does
+	if s.Update(updateMsg{prepared}); s.work.state.Feed != prepared {
 		t.Error("a picture that is ready waits")
 	}
 }

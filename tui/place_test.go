@@ -63,16 +63,16 @@ func TestOlderIncidentIsShownToRead(t *testing.T) {
 		t.Errorf("header and bar must stay with the present incident:\n%s", s)
 	}
 	drive(m, "x")
-	if m.dialog != nil || !containsAll(text(m), "INC-0007 is shown to read") {
+	if m.decisions.dialog != nil || !containsAll(text(m), "INC-0007 is shown to read") {
 		t.Errorf("a rung of a past incident can be taken:\n%s", text(m))
 	}
 	drive(m, "a")
-	if m.dialog != nil || !containsAll(text(m), "INC-0007 is shown to read") {
-		t.Errorf("what is not on screen can be approved: %v", m.dialog)
+	if m.decisions.dialog != nil || !containsAll(text(m), "INC-0007 is shown to read") {
+		t.Errorf("what is not on screen can be approved: %v", m.decisions.dialog)
 	}
 	drive(m, "v") // the safe direction stays at hand
-	if m.dialog == nil || m.dialog.incident() != "INC-0001" || !containsAll(text(m), "INC-0001: VETO S2?") {
-		t.Errorf("v decides on %v", m.dialog)
+	if m.decisions.dialog == nil || m.decisions.dialog.incident() != "INC-0001" || !containsAll(text(m), "INC-0001: VETO S2?") {
+		t.Errorf("v decides on %v", m.decisions.dialog)
 	}
 	drive(m, "esc")
 	drive(m, "]")
@@ -94,11 +94,11 @@ func TestEndsOfTheListAndUnknownIncidents(t *testing.T) {
 	drive(m, "[")
 	drive(m, "[")
 	drive(m, "[")
-	if m.look == nil || m.look.id != "INC-0006" || !containsAll(text(m), "INC-0006 is the oldest") {
-		t.Errorf("past the oldest, at %+v:\n%s", m.look, text(m))
+	if m.work.look == nil || m.work.look.id != "INC-0006" || !containsAll(text(m), "INC-0006 is the oldest") {
+		t.Errorf("past the oldest, at %+v:\n%s", m.work.look, text(m))
 	}
-	answer(m, m.openTyped("inc/99"))
-	if m.look != nil || !containsAll(text(m), "no incident INC-0099") {
+	answer(m, m.work.openTyped("inc/99"))
+	if m.work.look != nil || !containsAll(text(m), "no incident INC-0099") {
 		t.Errorf("an unknown incident:\n%s", text(m))
 	}
 }
@@ -106,11 +106,11 @@ func TestEndsOfTheListAndUnknownIncidents(t *testing.T) {
 // A state that is drawn in place of another must leave that one alone.
 func TestShowingSharesNothingThatIsChanged(t *testing.T) {
 	m, src := proposedWithPast(t)
-	shown := m.state.Showing(src.past)
+	shown := m.work.state.Showing(src.past)
 	if shown.Proposal() != nil || src.past.Ladders[0].Proposal == nil {
 		t.Error("the proposal of a past incident is offered, or the answer was changed")
 	}
-	if m.state.Proposal() == nil || m.state.Incident().Id != "INC-0001" || shown.Incident().Id != "INC-0007" {
+	if m.work.state.Proposal() == nil || m.work.state.Incident().Id != "INC-0001" || shown.Incident().Id != "INC-0007" {
 		t.Error("the present state was changed")
 	}
 }
@@ -118,15 +118,17 @@ func TestShowingSharesNothingThatIsChanged(t *testing.T) {
 func TestOpenGoesThereOnceThereIsData(t *testing.T) {
 	full := stateAt(t, enginetest.Options{}, enginetest.Proposed+2, 0, wide)
 	for text, ok := range map[string]func(*Model) bool{
-		"inc/INC-0001":                func(m *Model) bool { return m.current == key.Ladder && m.look == nil },
-		"rank/5":                      func(m *Model) bool { return m.current == key.Ranks && m.state.Rank() == 5 },
-		"rank/5?view=grid":            func(m *Model) bool { return m.current == key.Grid && m.state.Rank() == 5 },
-		"events?filter=S2":            func(m *Model) bool { return m.current == key.Events && m.state.Filter == "S2" },
-		"ranks?sel=1,3":               func(m *Model) bool { return len(m.state.Picks()) == 2 },
-		"rec/REC-0001":                func(m *Model) bool { return m.current == key.Recovery },
-		"link/n1-n3":                  func(m *Model) bool { return m.current == key.Validate && len(m.state.Picks()) == 4 },
-		"rank/99999":                  func(m *Model) bool { return containsAll(m.toast.text, "there is no rank 99999") },
-		"rank/2?view=posterior&at=41": func(m *Model) bool { return m.current == key.Posterior && strings.Contains(m.here().String(), "at=41") },
+		"inc/INC-0001":     func(m *Model) bool { return m.work.current == key.Ladder && m.work.look == nil },
+		"rank/5":           func(m *Model) bool { return m.work.current == key.Ranks && m.work.state.Rank() == 5 },
+		"rank/5?view=grid": func(m *Model) bool { return m.work.current == key.Grid && m.work.state.Rank() == 5 },
+		"events?filter=S2": func(m *Model) bool { return m.work.current == key.Events && m.work.state.Filter == "S2" },
+		"ranks?sel=1,3":    func(m *Model) bool { return len(m.work.state.Picks()) == 2 },
+		"rec/REC-0001":     func(m *Model) bool { return m.work.current == key.Recovery },
+		"link/n1-n3":       func(m *Model) bool { return m.work.current == key.Validate && len(m.work.state.Picks()) == 4 },
+		"rank/99999":       func(m *Model) bool { return containsAll(m.notes.text, "there is no rank 99999") },
+		"rank/2?view=posterior&at=41": func(m *Model) bool {
+			return m.work.current == key.Posterior && strings.Contains(m.work.here().String(), "at=41")
+		},
 	} {
 		to, err := link.Parse(text)
 		if err != nil {
@@ -135,12 +137,12 @@ func TestOpenGoesThereOnceThereIsData(t *testing.T) {
 		src := &still{state: &feed.State{Snap: &falconv1.SnapshotReply{}}}
 		m := quiet(t, src, Options{Theme: "dark", Now: newClock().now, Open: &to}, 120, 40)
 		m.Update(tickMsg{})
-		if m.pending == nil {
+		if m.work.pending == nil {
 			t.Fatalf("%s was opened before there was data", text)
 		}
 		m.Update(updateMsg{full})
-		if !ok(m) || m.pending != nil {
-			t.Errorf("%s: page %s, rank %d, toast %q", text, m.current, m.state.Rank(), m.toast.text)
+		if !ok(m) || m.work.pending != nil {
+			t.Errorf("%s: page %s, rank %d, toast %q", text, m.work.current, m.work.state.Rank(), m.notes.text)
 		}
 		m.View()
 	}
@@ -154,10 +156,10 @@ func TestHereLeadsBack(t *testing.T) {
 		for _, k := range keys {
 			send(a, k)
 		}
-		to := a.here()
+		to := a.work.here()
 		b := quiet(t, &still{state: full}, Options{Theme: "dark", Now: newClock().now, Open: &to}, 120, 40)
 		b.Update(updateMsg{full})
-		if got := b.here(); got.String() != to.String() {
+		if got := b.work.here(); got.String() != to.String() {
 			t.Errorf("%v: %s leads to %s", keys, to, got)
 		}
 	}
@@ -166,12 +168,12 @@ func TestHereLeadsBack(t *testing.T) {
 func TestOpenCommand(t *testing.T) {
 	m, _ := proposedWithPast(t)
 	answer(m, m.command([]string{"open", "INC-0007"}))
-	if m.current != key.Ladder || !containsAll(text(m), "LADDER INC-0007") {
+	if m.work.current != key.Ladder || !containsAll(text(m), "LADDER INC-0007") {
 		t.Errorf("open INC-0007:\n%s", text(m))
 	}
 	answer(m, m.command([]string{"open", "foo/bar"}))
-	if !containsAll(m.toast.text, "not a link") {
-		t.Errorf("toast %q", m.toast.text)
+	if !containsAll(m.notes.text, "not a link") {
+		t.Errorf("toast %q", m.notes.text)
 	}
 }
 
@@ -179,14 +181,14 @@ func TestOpenCommand(t *testing.T) {
 func TestOpenIncidentIsRenewed(t *testing.T) {
 	m, src := proposedWithPast(t)
 	clk := newClock()
-	m.now = clk.now
+	m.now, m.work.now = clk.now, clk.now
 	src.state.Snap.Incidents[1].State = "located"
-	answer(m, m.browse("INC-0007"))
-	if m.renew() != nil {
+	answer(m, m.work.open("INC-0007"))
+	if m.work.fetchAgain() != nil {
 		t.Error("asked again at once")
 	}
 	clk.pass(renewPeriod + time.Millisecond)
-	if m.renew() == nil {
+	if m.work.fetchAgain() == nil {
 		t.Error("not asked again")
 	}
 	if !containsAll(text(m), "+1 open") {

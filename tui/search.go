@@ -1,0 +1,157 @@
+package tui
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/filter"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/page"
+)
+
+// Which ranks a filter chooses is found at once in a small job. In a large one
+// it is searched in a command, one at a time, so that no key waits for it: what
+// was typed meanwhile is searched next.
+
+// rankSearch is the search for the ranks of a filter.
+type rankSearch struct {
+	filter filter.Filter // empty = nothing
+	keep   bool          // it is to filter the page
+	busy   bool          // a command is under way
+	next   atomic.Pointer[filters]
+}
+
+// filters are those that a new state is prepared for: in force, and to come.
+type filters [2]filter.Filter
+
+type searchedMsg struct{}
+
+// prepare makes a new state ready for the filters as they are by now. It runs
+// in a command.
+func (r *rankSearch) prepare(s *feed.State) {
+	if by := r.next.Load(); by != nil {
+		page.Prepare(s, by[:]...)
+		return
+	}
+	page.Prepare(s)
+}
+
+// prepareAgain prepares a state that was prepared for another filter than the
+// present one; nil where it is ready.
+func prepareAgain(s *feed.State, by filter.Filter) tea.Cmd {
+	if page.Ready(s, by) {
+		return nil
+	}
+	return func() tea.Msg {
+		page.Prepare(s, by)
+		return updateMsg{s}
+	}
+}
+
+// start begins to search what is wanted in a state, after any message; inForce
+// is the page's filter.
+func (r *rankSearch) start(s *feed.State, inForce filter.Filter) tea.Cmd {
+	by := filters{inForce, r.filter}
+	if old := r.next.Load(); old == nil || old[0].Text() != by[0].Text() || old[1].Text() != by[1].Text() {
+		r.next.Store(&by)
+	}
+	if r.busy || r.filter.Empty() {
+		return nil
+	}
+	r.busy = true
+	f := r.filter
+	return func() tea.Msg {
+		page.Prepare(s, f)
+		return searchedMsg{}
+	}
+}
+
+// done ends a search; filter is what the page is to be filtered by, where keep.
+func (r *rankSearch) done() (text string, keep bool) {
+	text, keep = r.filter.Text(), r.keep
+	r.busy, r.filter, r.keep = false, filter.Filter{}, false
+	return text, keep
+}
+
+// wantFor has a filter searched; keep = to filter the page by it.
+func (r *rankSearch) wantFor(f filter.Filter, keep bool) { r.filter, r.keep = f, keep }
+
+// searched goes on with what has been found; it is searched again where a newer
+// state is shown by now.
+func (v *workspace) searched() {
+	if text, keep := v.search.done(); keep {
+		v.filterRanks(text)
+	}
+}
+
+// filter is the text that filters the present page, or "".
+func (v *workspace) filter() string {
+	switch v.current {
+	case key.Events:
+		return v.state.Filter
+	case key.Ranks:
+		return v.state.RankFilter()
+	}
+	return ""
+}
+
+// commandFilter filters the page, where it has a filter.
+func (v *workspace) commandFilter(text string) {
+	if v.keys.ForAction(v.current, key.Filter).Action == key.None {
+		v.say(themes.Warn, "this page has no filter; ranks and events have one")
+		return
+	}
+	v.setFilter(text)
+}
+
+// setFilter filters the present page.
+func (v *workspace) setFilter(text string) {
+	if v.current == key.Events {
+		v.state.Filter = text
+		return
+	}
+	v.filterRanks(text)
+}
+
+// filterRanks filters the ranks page, now or once the ranks are found; the
+// cursor goes to one that is left.
+func (v *workspace) filterRanks(text string) {
+	f, err := filter.Parse(text)
+	if err != nil {
+		v.say(themes.Warn, err.Error())
+		return
+	}
+	v.search.keep = !v.state.Knows(f)
+	if v.search.keep {
+		v.search.wantFor(f, true)
+		return
+	}
+	_ = v.state.FilterRanks(text) // it has been parsed
+	if !v.state.Shown(v.state.Rank()) {
+		v.state.StepShown(+1)
+		v.shareChoice()
+	}
+}
+
+// preview says while a filter of ranks is typed how many it leaves, or what is
+// wrong with it.
+func (v *workspace) preview(text string) (note string, mistake bool) {
+	if v.current != key.Ranks {
+		return "", false
+	}
+	f, err := filter.Parse(text)
+	if err != nil {
+		return err.Error(), true
+	}
+	n := "…"
+	if v.state.Knows(f) {
+		n = strconv.Itoa(v.state.CountRanks(f))
+	} else if !v.search.keep {
+		v.search.wantFor(f, false)
+	}
+	return n + " of " + strconv.Itoa(len(v.state.Ranks)), false
+}

@@ -1,0 +1,310 @@
+package tui
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/failslow/falcon/themes"
+	"github.com/failslow/falcon/tui/decision"
+	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/key"
+	"github.com/failslow/falcon/tui/link"
+	"github.com/failslow/falcon/tui/page"
+	"github.com/failslow/falcon/tui/page/events"
+	"github.com/failslow/falcon/tui/page/grid"
+	"github.com/failslow/falcon/tui/page/ladder"
+	"github.com/failslow/falcon/tui/page/overview"
+	"github.com/failslow/falcon/tui/page/posterior"
+	"github.com/failslow/falcon/tui/page/ranks"
+	"github.com/failslow/falcon/tui/page/recovery"
+	"github.com/failslow/falcon/tui/page/validate"
+	"github.com/failslow/falcon/tui/widget"
+)
+
+// maxTrail bounds how many views back one can go.
+const maxTrail = 50
+
+// workspace owns what the operator looks at: the pages and which is shown, the
+// states that they draw, what is chosen and filtered there, and the way back.
+// Nothing here decides or draws around the page.
+type workspace struct {
+	display
+	src   Source
+	keys  *key.Map
+	now   func() time.Time
+	notes *notes
+	body  widget.Rect // where the page is drawn
+
+	pages    map[key.Scope]page.Page
+	current  key.Scope
+	previous key.Scope
+	trail    []key.Scope       // the way back, oldest first
+	zoomed   map[key.Scope]int // the pane that fills a page, counted from 1
+	search   rankSearch
+	marks    marks
+	pending  *link.Target // where to go once there is something to see
+}
+
+func newWorkspace(src Source, keys *key.Map, now func() time.Time, say *notes, open *link.Target) *workspace {
+	return &workspace{
+		display: newDisplay(src.Latest(), keys), src: src, keys: keys, now: now, notes: say, pending: open,
+		current: key.Overview, previous: key.Overview, zoomed: map[key.Scope]int{},
+		pages: map[key.Scope]page.Page{
+			key.Overview: overview.New(), key.Ranks: ranks.New(), key.Grid: grid.New(),
+			key.Posterior: posterior.New(), key.Ladder: ladder.New(), key.Validate: validate.New(),
+			key.Recovery: recovery.New(), key.Events: events.New(),
+		},
+	}
+}
+
+func (v *workspace) say(role themes.Role, text string) { v.notes.say(role, text) }
+
+// want is what the present page needs of the feed.
+func (v *workspace) want(attending string) feed.Want {
+	columns, lengths := v.pages[v.current].Want(v.body)
+	return feed.Want{
+		Rank: v.live.Wanted(), Columns: int32(columns), RunLengths: int32(lengths),
+		Recoveries: v.current == key.Recovery, Tests: v.current == key.Validate, Attending: attending,
+	}
+}
+
+// operator is who decides at this console, and what they see; asked is the
+// incident of the open dialog.
+func (v *workspace) operator(asked string, replay bool) decision.Operator {
+	unseen := ""
+	if showsIncident(v.current) {
+		unseen = v.readOnly()
+	}
+	return decision.Operator{
+		Live: v.live, Subject: v.subject(asked), At: v.awaited(asked), Replay: replay,
+		Unseen: unseen, ReadOnly: v.readOnly(), Others: v.waitingElse(asked),
+	}
+}
+
+// show opens a page, and remembers the way back.
+func (v *workspace) show(to key.Scope) {
+	if to != v.current {
+		v.trail = append(v.trail, v.current)
+		v.trail = v.trail[max(0, len(v.trail)-maxTrail):]
+		v.previous, v.current = v.current, to
+	}
+}
+
+// turn opens the next (+1) or previous (-1) page.
+func (v *workspace) turn(by int) {
+	n := len(key.Pages)
+	v.show(key.Pages[(slices.Index(key.Pages, v.current)+by+n)%n])
+}
+
+// back undoes the last of: a pane that fills the page, a filter, a page opened.
+func (v *workspace) back() {
+	switch n := len(v.trail); {
+	case v.zoomed[v.current] > 0:
+		delete(v.zoomed, v.current)
+	case v.filter() != "":
+		v.setFilter("")
+	case n > 0:
+		v.previous, v.current, v.trail = v.current, v.trail[n-1], v.trail[:n-1]
+	}
+}
+
+// panes are the parts of the present page that can fill it, or nil.
+func (v *workspace) panes() []page.Pane {
+	if p, ok := v.pages[v.current].(page.Paned); ok {
+		return p.Panes(v.state)
+	}
+	return nil
+}
+
+// zoomPane lets the next pane fill the page; after the last the whole page is
+// back. Each page remembers its own.
+func (v *workspace) zoomPane() {
+	n := len(v.panes())
+	if n == 0 {
+		v.say(themes.Dim, "nothing to zoom: the page is one pane")
+		return
+	}
+	v.zoomed[v.current] = (v.zoomed[v.current] + 1) % (n + 1)
+}
+
+// draw draws the present page, or the one pane that fills it.
+func (v *workspace) draw(c *widget.Canvas) {
+	if at := v.zoomed[v.current]; at > 0 {
+		if panes := v.panes(); at <= len(panes) {
+			panes[at-1].Draw(c, c.Whole(), v.drawn(v.current))
+			return
+		}
+	}
+	v.pages[v.current].Draw(c, c.Whole(), v.drawn(v.current))
+}
+
+// zoomNote says which pane fills the page, or "".
+func (v *workspace) zoomNote() string {
+	at := v.zoomed[v.current]
+	if at == 0 {
+		return ""
+	}
+	panes := v.panes()
+	back := v.keys.Name(key.Back, key.Global)
+	switch n := len(panes); {
+	case at > n:
+		return ""
+	case n == 1:
+		return fmt.Sprintf(" %s: pane 1 of 1, %s all ", panes[0].Name, back)
+	default:
+		return fmt.Sprintf(" %s: pane %d of %d, %s next, %s all ", panes[at-1].Name, at, n, v.keys.Name(key.ZoomPane, key.Global), back)
+	}
+}
+
+// act gives an action to the page; what the page wants shown is shown on the
+// page that it belongs to.
+func (v *workspace) act(a key.Action) tea.Cmd {
+	if to := v.pages[v.current].Act(a, v.pointed(), v.body); to != "" {
+		v.show(to)
+	}
+	v.shareChoice()
+	if id, ok := v.state.Looked("INC-"); ok {
+		return v.open(id)
+	}
+	if id, ok := v.state.Looked("REC-"); ok {
+		v.chooseRecovery(id)
+	}
+	return nil
+}
+
+func (v *workspace) chooseRecovery(id string) {
+	if p, ok := v.pages[key.Recovery].(page.Chooser); ok {
+		p.Choose(id)
+	}
+}
+
+// pointed is what a page takes keys and the pointer by: the ladder's cursor is
+// among the rungs that it has drawn.
+func (v *workspace) pointed() *page.State {
+	if v.current == key.Ladder {
+		return v.drawn(v.current)
+	}
+	return v.state
+}
+
+// Pointed is a page that knows targets of its own besides ranks.
+type Pointed interface {
+	// Point chooses what was pointed at.
+	Point(t widget.Target, s *page.State)
+}
+
+// point chooses what was pointed at; a rank that is chosen already is opened.
+func (v *workspace) point(t widget.Target) {
+	switch t.Kind {
+	case widget.NoTarget:
+		return
+	case widget.TargetRank:
+		v.pointRank(int32(t.N))
+		return
+	case widget.TargetRow, widget.TargetIteration:
+	}
+	if p, ok := v.pages[v.current].(Pointed); ok {
+		p.Point(t, v.pointed())
+	}
+}
+
+func (v *workspace) pointRank(rank int32) {
+	again := rank == v.state.Rank() && !v.state.Following()
+	v.state.Select(rank)
+	v.shareChoice()
+	switch {
+	case !again:
+	case v.current == key.Overview:
+		v.show(key.Ranks)
+	case v.current == key.Validate:
+		v.act(key.Pick)
+	default:
+		v.act(key.Open)
+	}
+}
+
+// chooseRank selects a rank by its number.
+func (v *workspace) chooseRank(arg string) {
+	n, err := strconv.Atoi(arg)
+	if err != nil || !v.state.Select(int32(min(n, 1<<30))) {
+		v.say(themes.Warn, "rank takes a number from 0 to "+strconv.Itoa(len(v.state.Ranks)-1))
+		return
+	}
+	v.shareChoice()
+	if v.current == key.Overview || v.current == key.Ladder || v.current == key.Events {
+		v.show(key.Ranks)
+	}
+}
+
+// follow goes back to the worst rank.
+func (v *workspace) follow() {
+	v.state.Follow()
+	v.shareChoice()
+}
+
+// pause holds the pages still, or lets them run again.
+func (v *workspace) pause() {
+	if v.running() {
+		v.hold(v.now())
+		return
+	}
+	v.filterRanks(v.resume())
+}
+
+// open looks at an incident; the present one, or "", ends browsing.
+func (v *workspace) open(id string) tea.Cmd {
+	if !v.browse(id, v.now()) {
+		return nil
+	}
+	return v.fetch()
+}
+
+// fetch asks for the incident that is looked at.
+func (v *workspace) fetch() tea.Cmd {
+	id, src := v.look.id, v.src
+	return func() tea.Msg {
+		r, err := src.Incidents(context.Background(), id)
+		return incidentMsg{id, r, err}
+	}
+}
+
+// fetchAgain asks again for an incident that no snapshot holds, where that is
+// due.
+func (v *workspace) fetchAgain() tea.Cmd {
+	if !v.renew(v.now()) {
+		return nil
+	}
+	return v.fetch()
+}
+
+// stepIncident goes to an older (+1) or newer (-1) incident.
+func (v *workspace) stepIncident(by int) tea.Cmd {
+	id, why := v.step(by)
+	if why != "" {
+		v.say(themes.Dim, why)
+		return nil
+	}
+	return v.open(id)
+}
+
+// why shows the ladder of what the bar is about; pressed again, or where only
+// another incident waits, that of the next one that waits.
+func (v *workspace) why() tea.Cmd {
+	there := v.current == key.Ladder
+	v.show(key.Ladder)
+	others := v.waitingElse("")
+	switch {
+	case v.readOnly() != "":
+		v.look = nil
+	case len(others) > 0 && (there || v.subject("").Proposal() == nil):
+		return v.open(others[0])
+	case there:
+		v.look = nil
+	}
+	return nil
+}

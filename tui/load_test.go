@@ -146,8 +146,8 @@ func prepared(b *testing.B) (*enginetest.Engine, [2]*feed.State) {
 		if states[i].Columns, ok = columns.From(uint64(i+1), states[i].Snap.Ranks, states[0].Columns); !ok {
 			b.Fatal("no columns")
 		}
-		states[i].Snap.Ranks = states[i].Columns.Views(nil, nil)
-		states[i].Memo = states[0].Memo.Next()
+		states[i].Snap.Ranks = states[i].Columns.Views()
+		states[i].Memo = &feed.Memo{}
 		page.Prepare(states[i], filter.Filter{})
 	}
 	return e, states
@@ -166,24 +166,13 @@ func BenchmarkUpdate100k(b *testing.B) {
 	}
 }
 
-// What the feed's side computes once for all sessions, when a new iteration of
-// all ranks and 60 flickering ones have come as changes.
+// What the feed's side computes once for all sessions.
 func BenchmarkPrepare100k(b *testing.B) {
 	_, states := prepared(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		states[1].Memo = states[0].Memo.Next()
+		states[1].Memo = &feed.Memo{}
 		page.Prepare(states[1], filter.Filter{})
-	}
-}
-
-// The same without a picture before: at the start, and after an engine's.
-func BenchmarkPrepareAnew100k(b *testing.B) {
-	_, states := prepared(b)
-	b.ReportAllocs()
-	for b.Loop() {
-		states[0].Memo = &feed.Memo{}
-		page.Prepare(states[0], filter.Filter{})
 	}
 }
 

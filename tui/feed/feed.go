@@ -65,7 +65,7 @@ type State struct {
 	Slow     bool      // pulls take longer than the pace
 	Memo     *Memo     // what is derived from Snap; nil in states made by hand
 
-	Columns *columns.Table // what Snap.Ranks came as; nil where they came as they are
+	Columns *columns.Table // what Snap.Ranks was made of; nil before the first ranks
 
 	Recoveries    *falconv1.RecoveriesReply // newest pull of them; nil = never wanted, or refused
 	RecoveriesErr string                    // why there are none, cleaned
@@ -270,7 +270,7 @@ func (f *Feed) pullOnce(ctx context.Context) {
 	}
 	if err == nil && !reply.Unchanged {
 		var again bool
-		if again, err = f.packed.take(reply); again && request.ColumnsVersion != 0 {
+		if again, err = f.packed.unpack(reply); again && request.ColumnsVersion != 0 {
 			f.pullNow() // whole
 			return
 		}
@@ -298,8 +298,7 @@ func (f *Feed) request(w Want) *falconv1.SnapshotRequest {
 	return r
 }
 
-// received takes over a reply whose ranks came as t, which is nil where they
-// came as they are.
+// received takes over a reply whose ranks came as t; nil where there were none.
 func (f *Feed) received(r *falconv1.SnapshotReply, t *columns.Table, w Want, slow bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -321,7 +320,7 @@ func (f *Feed) received(r *falconv1.SnapshotReply, t *columns.Table, w Want, slo
 			f.recoverNow() // what a loss would cost is known again, or no longer
 		}
 		f.state.Snap, f.state.Columns, f.state.Received, f.sent = r, t, f.now(), w
-		f.state.Memo = f.state.Memo.Next()
+		f.state.Memo = &Memo{}
 		f.state.Events = merge(f.state.Events, r.Events)
 	}
 	f.publish()

@@ -7,12 +7,10 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// unpacker turns columns into rank views, and keeps those that have not
-// changed from one picture to the next. It belongs to the pulling goroutine.
+// unpacker turns columns into rank views. It belongs to the pulling goroutine.
 type unpacker struct {
 	engine string
-	table  *columns.Table // nil = none; then the next picture must be whole
-	views  []*falconv1.RankView
+	table  *columns.Table // nil = none; then the next snapshot must be whole
 }
 
 // holds is the version of the columns that changes may be sent against.
@@ -23,11 +21,11 @@ func (u *unpacker) holds() uint64 {
 	return u.table.Version
 }
 
-// take puts views in place of r's columns. On an error the next picture is
-// asked for whole; again says that this is all that is needed.
-func (u *unpacker) take(r *falconv1.SnapshotReply) (again bool, err error) {
-	if r.GetColumns() == nil { // the engine sends ranks as they are, or there are none
-		u.table, u.views = nil, nil
+// unpack replaces r's columns by views. After an error the next snapshot is
+// requested whole; again reports whether that is all that is needed.
+func (u *unpacker) unpack(r *falconv1.SnapshotReply) (again bool, err error) {
+	if r.GetColumns() == nil { // there are no ranks yet
+		u.table = nil
 		return false, nil
 	}
 	if u.engine != r.EngineId {
@@ -39,8 +37,7 @@ func (u *unpacker) take(r *falconv1.SnapshotReply) (again bool, err error) {
 		u.table = nil
 		return asked != 0 || errors.Is(err, columns.ErrBase), err
 	}
-	u.views = t.Views(u.table, u.views)
 	u.table = t
-	r.Ranks, r.Columns = u.views, nil
+	r.Ranks, r.Columns = t.Views(), nil
 	return false, nil
 }

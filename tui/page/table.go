@@ -19,15 +19,11 @@ func Prepare(f *feed.State, ranks ...filter.Filter) {
 // Ready says that a filter of ranks costs little in a state of this snapshot.
 func Ready(f *feed.State, ranks filter.Filter) bool { return knows(rosterOf(f), ranks) }
 
-// rosterOf is made once for all consoles that share a snapshot, of what has not
-// changed since the one before.
+// rosterOf is made once for all consoles that share a snapshot.
 func rosterOf(f *feed.State) *roster.Roster {
-	made := f.Memo.Get(func(before any) any {
-		prev, _ := before.(*roster.Roster)
-		return roster.After(prev, f.Snap, f.Columns)
-	})
+	made := f.Memo.Get(func() any { return roster.Make(f.Snap, f.Columns) })
 	if r, ok := made.(*roster.Roster); ok {
 		return r
 	}
-	return roster.Make(f.Snap)
+	return roster.Make(f.Snap, f.Columns)
 }

@@ -1,8 +1,9 @@
 package roster
 
 import (
-	"math"
+	"sync"
 
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -15,86 +16,99 @@ var byStanding = [Standings]Code{
 // ofLevel is the code of each level.
 var ofLevel = [...]Code{Level0, Level1, Level2, Level3, Level4, Level5, Level6}
 
+// lazyCodes is what all ranks show by one metric, once somebody asks.
+type lazyCodes struct {
+	once sync.Once
+	of   []Code
+}
+
 // Code is what one rank shows.
 func (t *Roster) Code(m Metric, v *falconv1.RankView) Code {
-	m = t.Resolve(m)
-	return codeOf(m, t.StandingOf(v), v, t.fast(m))
-}
-
-// codeOf is what a rank shows by a metric that is not Auto.
-func codeOf(m Metric, s Standing, v *falconv1.RankView, fast float64) Code {
-	if c := byStanding[s]; c != None {
+	if c := byStanding[t.StandingOf(v)]; c != None {
 		return c
 	}
-	return shows(m, v, fast)
-}
-
-// shows is what a rank that takes part shows.
-func shows(m Metric, v *falconv1.RankView, fast float64) Code {
-	if m == Slowdown {
-		return slowdownCode(v)
-	}
-	if c := said(m, v); c != None {
-		return c
-	}
-	return scales[m].code(scales[m].of(v, fast))
-}
-
-// slowdownCode goes by the engine's own level.
-func slowdownCode(v *falconv1.RankView) Code {
-	if v.Ms > 0 {
-		return ofLevel[engineLevel(v)]
-	}
-	return Unmeasured
-}
-
-// code is short for the value that most ranks have, below the first bound.
-func (s *scale) code(x float64, ok bool) Code {
-	if ok && !s.Falls && x < s.From[0] {
-		return Level0
-	}
-	return s.step(x, ok)
-}
-
-func (s *scale) step(x float64, ok bool) Code {
-	if !ok {
-		return Unmeasured
-	}
-	return ofLevel[s.Level(x)]
+	return measuredCode(t.Resolve(m), v)
 }
 
 // Codes lists what all ranks show, by rank.
 func (t *Roster) Codes(m Metric) []Code {
 	m = t.Resolve(m)
-	if m == Clock && t.from == nil {
-		t.clock.codes.Do(func() { t.fillClock(t.codes[Clock]) })
-	}
-	return t.codes[m]
+	lazy := &t.codes[m]
+	lazy.once.Do(func() { lazy.of = t.makeCodes(m) })
+	return lazy.of
 }
 
-// note enters what a rank shows by the metrics that need no look at others.
-func (t *Roster) note(r int32, v *falconv1.RankView) {
-	s := t.StandingOf(v)
-	t.standings[r], t.clock.of[r] = s, uint16(min(v.SmClockMhz, math.MaxUint16))
-	if c := byStanding[s]; c != None {
-		for m := Self; m < metrics; m++ {
-			t.codes[m][r] = c
-		}
-		return
-	}
-	for _, m := range [...]Metric{Slowdown, Self, Wait, Temperature, CNP} {
-		t.codes[m][r] = shows(m, v, 0)
-	}
-}
-
-// fillClock enters what ranks show by their clocks, once all are known.
-func (t *Roster) fillClock(out []Code) {
-	fast := t.fastClock()
+func (t *Roster) makeCodes(m Metric) []Code {
+	out := make([]Code, len(t.standings))
+	shown := t.columnCodes(m)
 	for i, s := range t.standings {
-		c := byStanding[s]
-		if c == None {
-			c = shows(Clock, t.Ranks[i], fast)
+		if out[i] = byStanding[s]; out[i] == None {
+			out[i] = shown(i)
 		}
-		out[i] = c
 	}
+	return out
+}
+
+// columnCodes is what a rank that takes part shows by a metric.
+func (t *Roster) columnCodes(m Metric) func(rank int) Code {
+	switch m {
+	case Self:
+		ratios := t.table.Units(columns.SelfRatio)
+		return func(rank int) Code { return selfCode(float64(at(ratios, rank)) / columns.SelfRatio.Per()) }
+	case Slowdown:
+		levels, ms := t.table.Units(columns.Level), t.table.Units(columns.Ms)
+		return func(rank int) Code { return slowdownCode(at(levels, rank), at(ms, rank) > 0) }
+	default:
+		steps := t.table.Units(stepColumns[m])
+		return func(rank int) Code { return stepCode(at(steps, rank)) }
+	}
+}
+
+// stepColumns hold the levels that the engine shows by a metric.
+var stepColumns = [metrics]columns.Column{
+	Wait: columns.WaitStep, Temperature: columns.TemperatureStep, Clock: columns.ClockStep, CNP: columns.CnpStep,
+}
+
+// measuredCode is what a rank that takes part shows.
+func measuredCode(m Metric, v *falconv1.RankView) Code {
+	switch m {
+	case Self:
+		return selfCode(v.GetSelfRatio())
+	case Wait:
+		return stepCode(v.GetWaitStep())
+	case Temperature:
+		return stepCode(v.GetTemperatureStep())
+	case Clock:
+		return stepCode(v.GetClockStep())
+	case CNP:
+		return stepCode(v.GetCnpStep())
+	default:
+		return slowdownCode(v.GetLevel(), v.GetMs() > 0)
+	}
+}
+
+// selfCode goes by the last profile, and so needs no hysteresis.
+func selfCode(ratio float64) Code {
+	if ratio > 0 {
+		return ofLevel[SelfLevel(ratio)]
+	}
+	return Unmeasured
+}
+
+// slowdownCode goes by the engine's own level.
+func slowdownCode(level int32, measured bool) Code {
+	if measured {
+		return ofLevel[min(6, max(0, level))]
+	}
+	return Unmeasured
+}
+
+// codeOfStep is the code of each step that the engine can send.
+var codeOfStep = [...]Code{Unmeasured, Unmeasured, Level0, Level1, Level2, Level3, Level4, Level5, Level6}
+
+func stepCode(step int32) Code {
+	if uint32(step) < uint32(len(codeOfStep)) {
+		return codeOfStep[step]
+	}
+	return Unmeasured
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 )
 
@@ -19,6 +20,12 @@ type Hosts struct {
 	devices []string
 }
 
+// lazyHosts are the hosts, once somebody asks.
+type lazyHosts struct {
+	once sync.Once
+	of   *Hosts
+}
+
 // unplaced is how many ranks without a known device are taken for one node.
 const unplaced = 8
 
@@ -27,7 +34,7 @@ var newestHosts atomic.Pointer[Hosts]
 // Hosts finds which ranks share a node.
 func (t *Roster) Hosts() *Hosts {
 	t.hosts.once.Do(func() {
-		if old := newestHosts.Load(); old != nil && t.same(old.devices) {
+		if old := newestHosts.Load(); old != nil && equalNames(t.table.Devices(), old.devices) {
 			t.hosts.of = old
 			return
 		}
@@ -37,29 +44,14 @@ func (t *Roster) Hosts() *Hosts {
 	return t.hosts.of
 }
 
-func (t *Roster) same(devices []string) bool {
-	if len(devices) != len(t.Ranks) {
-		return false
-	}
-	if t.from != nil {
-		return equal(t.from.Devices(), devices)
-	}
-	for i, v := range t.Ranks {
-		if v.GetDevice() != devices[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// equal needs no look at the names of tables that follow each other.
-func equal(a, b []string) bool {
+// equalNames compares no names of tables that share them.
+func equalNames(a, b []string) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
 func (t *Roster) makeHosts() *Hosts {
 	n := len(t.Ranks)
-	h := &Hosts{NodeOf: make([]int32, n), Order: make([]int32, n), Place: make([]int32, n), devices: t.devices()}
+	h := &Hosts{NodeOf: make([]int32, n), Order: make([]int32, n), Place: make([]int32, n), devices: t.table.Devices()}
 	index := map[string]int32{}
 	for i, device := range h.devices {
 		name := NodeOf(device)
@@ -75,18 +67,6 @@ func (t *Roster) makeHosts() *Hosts {
 	}
 	h.sort()
 	return h
-}
-
-// devices are the names of devices by rank, which nobody may modify.
-func (t *Roster) devices() []string {
-	if t.from != nil {
-		return t.from.Devices()
-	}
-	out := make([]string, len(t.Ranks))
-	for i, v := range t.Ranks {
-		out[i] = v.GetDevice()
-	}
-	return out
 }
 
 // sort brings nodes and ranks in the order of their names.

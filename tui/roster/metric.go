@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -138,7 +140,7 @@ func (t *Roster) Value(m Metric, v *falconv1.RankView) (x float64, ok bool) {
 		return 0, false
 	}
 	m = t.Resolve(m)
-	return scales[m].of(v, t.fast(m))
+	return scales[m].of(v, t.fastClock())
 }
 
 func self(v *falconv1.RankView, _ float64) (float64, bool) { return v.SelfRatio, v.SelfRatio > 0 }
@@ -165,52 +167,22 @@ func (t *Roster) LevelOf(m Metric, v *falconv1.RankView) (level int, ok bool) {
 	if v == nil {
 		return 0, false
 	}
-	m = t.Resolve(m)
-	c := shows(m, v, t.fast(m))
+	c := measuredCode(t.Resolve(m), v)
 	return max(0, slices.Index(ofLevel[:], c)), c != Unmeasured
-}
-
-func engineLevel(v *falconv1.RankView) int { return int(min(6, max(0, v.Level))) }
-
-// said is what the engine says that a rank shows by a metric, or None.
-func said(m Metric, v *falconv1.RankView) Code {
-	switch m {
-	case Wait:
-		return saidCode(v.WaitStep)
-	case Temperature:
-		return saidCode(v.TemperatureStep)
-	case Clock:
-		return saidCode(v.ClockStep)
-	case CNP:
-		return saidCode(v.CnpStep)
-	}
-	return None
-}
-
-// ofStep is the code of each step that the engine can say.
-var ofStep = [...]Code{None, Unmeasured, Level0, Level1, Level2, Level3, Level4, Level5, Level6}
-
-func saidCode(step int32) Code {
-	if uint32(step) < uint32(len(ofStep)) {
-		return ofStep[step]
-	}
-	return None
 }
 
 // SelfLevel is a self-time ratio's step on the heat ramp. The engine's own
 // hysteresis is in the profile: a ratio changes only when one is taken.
 func SelfLevel(ratio float64) int { return scales[Self].Level(ratio) }
 
-// fast is the clock that a metric is told against; 0 where none is.
-func (t *Roster) fast(m Metric) float64 {
-	if m != Clock {
-		return 0
-	}
-	return t.fastClock()
+// lazyClock is what the job's fast GPUs run at, once somebody asks.
+type lazyClock struct {
+	once sync.Once
+	mhz  float64
 }
 
-// fastClock is what this job's fast GPUs run at.
+// fastClock is the clock that clocks are compared with, MHz; 0 where none is known.
 func (t *Roster) fastClock() float64 {
-	t.clock.once.Do(func() { t.clock.mhz = falcon.FastClock(t.clock.of) })
+	t.clock.once.Do(func() { t.clock.mhz = falcon.FastClock(t.table.Units(columns.SmClockMhz)) })
 	return t.clock.mhz
 }

@@ -5,21 +5,15 @@
 // A Roster is made once for a snapshot, by the feed that receives it, and shared
 // by all who show it. Nobody may modify its tables, and all methods may be called
 // from any goroutine. It owns no goroutines, does no I/O and holds nothing that
-// the snapshot does not say: what it takes from the roster of an earlier snapshot
-// is what would be made anew from columns that are the same.
+// the snapshot does not say.
 package roster
 
 import (
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
-
-// maxRanks bounds what a broken snapshot can make the console allocate.
-const maxRanks = 1 << 20
 
 // Finished is the state of a job that has ended as it should.
 const Finished = "finished"
@@ -50,67 +44,58 @@ type Roster struct {
 	Worst      int32 // the rank that most needs a look, the lowest of equals
 	Measured   bool  // some rank has a self time
 
-	from      *columns.Table // what the ranks came as; nil where they came as views
-	standings []Standing     // by rank
-	over      bool
+	table     *columns.Table
+	standings []Standing // by rank
+	finished  bool
 	fenced    map[string]bool // nodes, by the newest recovery
 	apart     map[int32]bool  // ranks, likewise
-	told      [metrics]bool   // by columns: the engine says of every rank what it shows
-	codes     [metrics][]Code // by rank; of views those by Clock once they are asked for
-	clock     struct {
-		of    []uint16 // by rank, MHz; of views only
-		once  sync.Once
-		mhz   float64
-		codes sync.Once
-	}
-	found found
-	hosts struct {
-		once sync.Once
-		of   *Hosts
-	}
+	codes     [metrics]lazyCodes
+	clock     lazyClock
+	found     found
+	hosts     lazyHosts
 }
 
-// Make derives a roster from a snapshot that nobody modifies any more.
-func Make(snap *falconv1.SnapshotReply) *Roster { return After(nil, snap, nil) }
-
-// After is Make of a snapshot whose ranks came as cols; nil where they came as
-// views. What is as in prev, an earlier roster of any job or nil, is shared with
-// it. Prev is not held.
-func After(prev *Roster, snap *falconv1.SnapshotReply, cols *columns.Table) *Roster {
-	t, world := begin(snap)
-	if cols == nil || cols.World() != world || len(snap.GetRanks()) != world {
-		t.place(snap.GetRanks(), world)
-		return t
+// Make derives a roster from a snapshot that nobody modifies any more. Table is
+// what its ranks were made of, or nil where they came as messages.
+func Make(snap *falconv1.SnapshotReply, table *columns.Table) *Roster {
+	job := snap.GetJob()
+	t := &Roster{
+		TP: max(1, int(job.GetTp())), DP: max(1, int(job.GetDp())), PP: max(1, int(job.GetPp())),
+		finished: job.GetState() == Finished, fenced: map[string]bool{}, apart: map[int32]bool{},
 	}
-	if prev != nil && (prev.from == nil || prev.from.World() != world) {
-		prev = nil
+	t.placeRanks(snap, table)
+	t.excludeFenced(snap.GetRecovery())
+	t.standings = make([]Standing, len(t.Ranks))
+	healths, devices := t.table.Units(columns.Health), t.table.Devices()
+	for i := range t.standings {
+		t.standings[i] = t.standing(falconv1.RankHealth(at(healths, i)), int32(i), devices[i])
 	}
-	t.Ranks, t.from = snap.GetRanks(), cols
-	moved, few := t.stand(prev)
-	t.hear(prev)
-	t.clockLike(prev)
-	t.colour(prev, moved, few)
-	t.rate(prev, moved, few)
+	t.tally()
+	t.findWorst()
 	return t
 }
 
-// begin is all but the tables by rank, and how many ranks those have.
-func begin(snap *falconv1.SnapshotReply) (t *Roster, world int) {
-	job := snap.GetJob()
-	t = &Roster{
-		TP: max(1, int(job.GetTp())), DP: max(1, int(job.GetDp())), PP: max(1, int(job.GetPp())),
-		over: job.GetState() == Finished,
+// placeRanks puts each view at its rank: a table's are there already.
+func (t *Roster) placeRanks(snap *falconv1.SnapshotReply, table *columns.Table) {
+	views := snap.GetRanks()
+	world := min(columns.MaxWorld, max(0, int(snap.GetJob().GetWorld())))
+	if world == 0 {
+		world = min(columns.MaxWorld, len(views))
 	}
-	t.exclude(snap.GetRecovery())
-	if world = min(maxRanks, max(0, int(job.GetWorld()))); world == 0 {
-		world = min(maxRanks, len(snap.GetRanks()))
+	if table != nil && table.World() == world && len(views) == world {
+		t.Ranks, t.table = views, table
+		return
 	}
-	return t, world
+	t.Ranks, t.table = make([]*falconv1.RankView, world), columns.Of(world, views)
+	for _, v := range views {
+		if v != nil && v.Rank >= 0 && int(v.Rank) < world {
+			t.Ranks[v.Rank] = v
+		}
+	}
 }
 
-// exclude notes whom the newest recovery does not let take part.
-func (t *Roster) exclude(r *falconv1.Recovery) {
-	t.fenced, t.apart = map[string]bool{}, map[int32]bool{}
+// excludeFenced notes whom the newest recovery does not let take part.
+func (t *Roster) excludeFenced(r *falconv1.Recovery) {
 	for _, n := range r.GetFenced() {
 		t.fenced[n] = true
 	}
@@ -121,99 +106,51 @@ func (t *Roster) exclude(r *falconv1.Recovery) {
 	}
 }
 
-// atOnce is how many views are fetched before they are looked at. Views lie all
-// over the memory, and a short loop fetches many at a time.
-const atOnce = 64
-
-// place puts each view at its rank and notes all that the tables need of it:
-// whoever asks for a table later goes through bytes that lie side by side.
-func (t *Roster) place(views []*falconv1.RankView, world int) {
-	t.Ranks, t.clock.of = make([]*falconv1.RankView, world), make([]uint16, world)
-	none := t.StandingOf(nil)
-	for m := Self; m < metrics; m++ {
-		t.codes[m] = slices.Repeat([]Code{byStanding[none]}, world)
-	}
-	t.standings = slices.Repeat([]Standing{none}, world)
-	weights := make([]weight, world)
-	for some := range slices.Chunk(views, atOnce) {
-		for _, v := range some {
-			if v != nil && v.Rank >= 0 && int(v.Rank) < world {
-				t.Ranks[v.Rank] = v
-			}
-		}
-		for _, v := range some {
-			if v != nil && v.Rank >= 0 && int(v.Rank) < world {
-				t.note(v.Rank, v)
-				weights[v.Rank] = weigh(t.standings[v.Rank], v)
-			}
-		}
-	}
-	t.tally()
-	t.judge(weights)
-}
-
-// weight orders ranks by how much they need a look: by gravity, then self time,
-// then the engine's level. 0 is nothing known.
-type weight uint16
-
-const (
-	known       weight = 1 << 15
-	gravityAt          = 12
-	selfAt             = 9
-	hasSelfAt          = 8
-	hasSelf     weight = 1 << hasSelfAt
-	heaviestRaw        = 1<<hasSelfAt - 1
-)
-
-func weigh(s Standing, v *falconv1.RankView) weight {
-	w := s.weight(v.Level)
-	if v.SelfRatio > 0 {
-		w |= hasSelf | weight(SelfLevel(v.SelfRatio))<<selfAt
-	}
-	return w
-}
-
-// weight is that of a rank without a self time.
-func (s Standing) weight(level int32) weight {
-	return known | weight(Gravity(s))<<gravityAt | weight(min(heaviestRaw, max(0, level)))
-}
-
 // tally lists and counts ranks by their standing.
 func (t *Roster) tally() {
-	for lo := 0; lo < len(t.standings); lo += block {
-		some := t.standings[lo:min(lo+block, len(t.standings))]
-		if len(some) == block && *(*[block]Standing)(some) == allOK {
+	for i, s := range t.standings {
+		t.Count[s]++
+		if s == OK {
 			continue
 		}
-		for i, s := range some {
-			t.Count[s]++
-			if Gravity(s) > 0 {
-				t.Anomalies = append(t.Anomalies, int32(lo+i))
-			}
-			if s == Culprit || s == Lost {
-				t.Critical = append(t.Critical, int32(lo+i))
-			}
+		if Gravity(s) > 0 {
+			t.Anomalies = append(t.Anomalies, int32(i))
 		}
-	}
-	t.Count[OK] = len(t.standings)
-	for _, n := range t.Count[:OK] {
-		t.Count[OK] -= n
+		if s == Culprit || s == Lost {
+			t.Critical = append(t.Critical, int32(i))
+		}
 	}
 }
 
-// allOK needs no look.
-var allOK = [block]Standing(slices.Repeat([]Standing{OK}, block))
-
-// judge finds the rank that most needs a look.
-func (t *Roster) judge(weights []weight) {
-	var all, best weight
-	for i, w := range weights {
-		all |= w
-		if w &^= hasSelf; w > best {
-			best, t.Worst = w, int32(i)
+// findWorst finds the rank that most needs a look: by gravity, then self time,
+// then the engine's level.
+func (t *Roster) findWorst() {
+	const levels = 1 << 8
+	ratios, levelOf := t.table.Units(columns.SelfRatio), t.table.Units(columns.Level)
+	most := -1
+	for i, s := range t.standings {
+		if t.Ranks[i] == nil {
+			continue
+		}
+		weight := Gravity(s)
+		weight *= levels
+		if ratio := at(ratios, i); ratio > 0 {
+			t.Measured = true
+			weight += SelfLevel(float64(ratio) / columns.SelfRatio.Per())
+		}
+		weight = weight*levels + int(min(levels-1, max(0, at(levelOf, i))))
+		if weight > most {
+			most, t.Worst = weight, int32(i)
 		}
 	}
-	t.Measured = all&hasSelf != 0
+}
+
+// at is a rank's value in a column; of a column without values 0.
+func at(column []int32, rank int) int32 {
+	if column == nil {
+		return 0
+	}
+	return column[rank]
 }
 
 // Gravity orders standings by how much they must be seen; 0 is no anomaly.
@@ -241,7 +178,11 @@ func (t *Roster) Standing(rank int32) Standing {
 
 // StandingOf is the standing of a rank by its view.
 func (t *Roster) StandingOf(v *falconv1.RankView) Standing {
-	switch v.GetHealth() {
+	return t.standing(v.GetHealth(), v.GetRank(), v.GetDevice())
+}
+
+func (t *Roster) standing(health falconv1.RankHealth, rank int32, device string) Standing {
+	switch health {
 	case falconv1.RankHealth_RANK_HEALTH_OK:
 		return OK
 	case falconv1.RankHealth_RANK_HEALTH_SLOW:
@@ -249,14 +190,14 @@ func (t *Roster) StandingOf(v *falconv1.RankView) Standing {
 	case falconv1.RankHealth_RANK_HEALTH_CULPRIT:
 		return Culprit
 	}
-	if t.over {
+	if t.finished {
 		return Ended
 	}
-	switch v.GetHealth() {
+	switch health {
 	case falconv1.RankHealth_RANK_HEALTH_STALE:
 		return Stale
 	case falconv1.RankHealth_RANK_HEALTH_LOST:
-		if len(t.fenced)+len(t.apart) > 0 && (t.apart[v.Rank] || t.fenced[NodeOf(v.Device)]) {
+		if t.apart[rank] || t.fenced[NodeOf(device)] {
 			return Fenced
 		}
 		return Lost

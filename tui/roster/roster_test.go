@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -20,6 +21,7 @@ func snapshot(tp, dp, pp int) *falconv1.SnapshotReply {
 		v := &views[r]
 		v.Rank, v.Device, v.Health, v.Ms = int32(r), fmt.Sprintf("n%d.g%d", r/8, r%8), falconv1.RankHealth_RANK_HEALTH_OK, 100
 		v.SmClockMhz, v.TemperatureC, v.SelfRatio, v.WaitMs = 1980, 60, 1, 10
+		v.WaitStep, v.TemperatureStep, v.ClockStep, v.CnpStep = 2, 2, 2, 2
 		s.Ranks = append(s.Ranks, v)
 	}
 	return s
@@ -29,7 +31,8 @@ func TestLevelsOfEachMetric(t *testing.T) {
 	s := snapshot(1, 40, 1)
 	v := s.Ranks[3]
 	v.Level, v.Slowdown, v.SelfRatio, v.WaitMs, v.TemperatureC, v.SmClockMhz, v.CnpPerS = 3, 0.22, 1.6, 55, 88, 1500, 2500
-	r := Make(s)
+	v.WaitStep, v.TemperatureStep, v.ClockStep, v.CnpStep = 6, 6, 6, 5
+	r := Make(s, nil)
 	for m, want := range map[Metric]int{Slowdown: 3, Self: 4, Wait: 4, Temperature: 4, Clock: 4, CNP: 3} {
 		if got, ok := r.LevelOf(m, v); got != want || !ok {
 			t.Errorf("%s: level %d, want %d", r.Name(m), got, want)
@@ -51,7 +54,7 @@ func TestLevelsOfEachMetric(t *testing.T) {
 func TestUnmeasuredIsNoLevel(t *testing.T) {
 	s := snapshot(1, 2, 1)
 	*s.Ranks[1] = falconv1.RankView{Rank: 1, Health: falconv1.RankHealth_RANK_HEALTH_OK, CnpPerS: -1}
-	r := Make(s)
+	r := Make(s, nil)
 	for _, m := range Cycle {
 		if got := r.Codes(m)[1]; got != Unmeasured {
 			t.Errorf("%s: code %d", r.Name(m), got)
@@ -70,7 +73,7 @@ func TestStandings(t *testing.T) {
 	s.Ranks[9].Health, s.Ranks[20].Health = 5, 5
 	s.Ranks[7] = nil
 	s.Recovery = &falconv1.Recovery{Fenced: []string{"n1"}, Ranks: []*falconv1.RankRecovery{{Rank: 20, Stage: "fenced"}, {Rank: 2, Stage: "fenced"}}}
-	r := Make(s)
+	r := Make(s, nil)
 	for rank, want := range map[int32]Standing{0: Unknown, 1: OK, 2: Slow, 3: Culprit, 4: Stale, 5: Lost, 7: Unknown, 9: Fenced, 20: Fenced, 10: OK, 99: Unknown, -1: Unknown} {
 		if got := r.Standing(rank); got != want {
 			t.Errorf("rank %d stands at %d, want %d", rank, got, want)
@@ -80,7 +83,7 @@ func TestStandings(t *testing.T) {
 		t.Errorf("anomalies %v, critical %v, worst %d", r.Anomalies, r.Critical, r.Worst)
 	}
 	s.Job.State = Finished
-	if r := Make(s); r.Standing(5) != Ended || r.Standing(3) != Culprit {
+	if r := Make(s, nil); r.Standing(5) != Ended || r.Standing(3) != Culprit {
 		t.Error("who is gone after the job's end is no loss")
 	}
 }
@@ -120,12 +123,10 @@ func simpleCode(r *Roster, m Metric, v *falconv1.RankView) Code {
 	}
 	x, ok := r.Value(m, v)
 	steps := map[Metric]int32{Wait: v.WaitStep, Temperature: v.TemperatureStep, Clock: v.ClockStep, CNP: v.CnpStep}
-	switch step := steps[r.Resolve(m)]; {
-	case step == 1:
-		return Unmeasured
-	case step >= 2 && step <= 8:
+	switch step, said := steps[r.Resolve(m)]; {
+	case said && step >= 2 && step <= 8:
 		return Level(int(step) - 2)
-	case !ok:
+	case said || !ok:
 		return Unmeasured
 	case r.Resolve(m) == Slowdown:
 		return Level(int(v.Level))
@@ -133,7 +134,7 @@ func simpleCode(r *Roster, m Metric, v *falconv1.RankView) Code {
 	return Level(simpleLevel(r.Resolve(m), x))
 }
 
-// simpleWorst compares what the weights pack.
+// simpleWorst compares one after the other what a weight packs.
 func simpleWorst(r *Roster) int32 {
 	best, key := int32(0), [4]int{}
 	for i, v := range r.Ranks {
@@ -175,7 +176,9 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 				v.Rank = rapid.Int32Range(-1, int32(len(s.Ranks))).Draw(t, "rank")
 			}
 		}
-		r := Make(s)
+		table := columns.Of(len(s.Ranks), s.Ranks)
+		s.Ranks = table.Views() // as a console receives them
+		r := Make(s, table)
 		for _, m := range append([]Metric{Auto}, Cycle...) {
 			for i, got := range r.Codes(m) {
 				if want := simpleCode(r, m, r.Ranks[i]); got != want || r.Code(m, r.Ranks[i]) != want {
@@ -199,7 +202,7 @@ func TestTablesAgainstThePlainWay(t *testing.T) {
 func TestTablesAllocateNothingPerRank(t *testing.T) {
 	s := snapshot(8, 16, 2)
 	if n := testing.AllocsPerRun(20, func() {
-		r := Make(s)
+		r := Make(s, nil)
 		for _, m := range Cycle {
 			r.Codes(m)
 		}
@@ -223,7 +226,7 @@ func TestTheClockOfFastGPUs(t *testing.T) {
 		for i, v := range s.Ranks {
 			v.SmClockMhz = x.set(i)
 		}
-		if got := Make(s).fastClock(); got != x.want {
+		if got := Make(s, nil).fastClock(); got != x.want {
 			t.Errorf("%s: %g MHz, want %g", name, got, x.want)
 		}
 	}
@@ -235,7 +238,7 @@ func TestHostsAreSortedAndStay(t *testing.T) {
 		v.Device = fmt.Sprintf("n%d.g%d", i%12, i/12)
 	}
 	s.Ranks[5].Device = ""
-	h := Make(s).Hosts()
+	h := Make(s, nil).Hosts()
 	if fmt.Sprint(h.Names) != "[n0 n1 n2 n3 n4 n5 n6 n7 n8 n9 n10 n11 ~0]" || fmt.Sprint(h.Order[:6]) != "[0 12 1 13 2 14]" || h.Order[23] != 5 {
 		t.Errorf("nodes %v, order %v", h.Names, h.Order)
 	}
@@ -244,11 +247,11 @@ func TestHostsAreSortedAndStay(t *testing.T) {
 			t.Fatalf("rank %d is at %d and %d", r, i, h.Place[r])
 		}
 	}
-	if Make(s).Hosts() != h {
+	if Make(s, nil).Hosts() != h {
 		t.Error("the same placement makes a new table")
 	}
 	s.Ranks[5].Device = "n5.g0"
-	if Make(s).Hosts() == h {
+	if Make(s, nil).Hosts() == h {
 		t.Error("another placement is not seen")
 	}
 }
@@ -271,7 +274,7 @@ func TestNaturalOrderIsAnOrder(t *testing.T) {
 
 // What many consoles ask of one roster at once is made once.
 func TestTablesAreMadeOnce(t *testing.T) {
-	r := Make(snapshot(8, 16, 2))
+	r := Make(snapshot(8, 16, 2), nil)
 	var wg sync.WaitGroup
 	first := make([]*Code, 8)
 	for i := range first {
@@ -290,7 +293,7 @@ func BenchmarkMake100k(b *testing.B) {
 	s := snapshot(8, 781, 16)
 	b.ReportAllocs()
 	for b.Loop() {
-		Make(s).Codes(Slowdown)
+		Make(s, nil).Codes(Slowdown)
 	}
 }
 
@@ -298,29 +301,21 @@ func BenchmarkHosts100k(b *testing.B) {
 	s := snapshot(8, 781, 16)
 	b.ReportAllocs()
 	for b.Loop() {
-		Make(s).Hosts()
+		Make(s, nil).Hosts()
 	}
 }
 
-// The tables of all metrics, from the views; "plain" is the second
-// implementation, for one metric.
+// One metric of all ranks; "plain" is the second implementation.
 func BenchmarkCodes100k(b *testing.B) {
 	s := snapshot(8, 1250, 10)
 	b.ReportAllocs()
-	b.Run("all", func(b *testing.B) {
+	b.Run("table", func(b *testing.B) {
 		for b.Loop() {
-			Make(s).Codes(Clock)
-		}
-	})
-	b.Run("clock", func(b *testing.B) {
-		r := Make(s)
-		out := make([]Code, len(r.Ranks))
-		for b.Loop() {
-			r.fillClock(out)
+			Make(s, nil).Codes(Clock)
 		}
 	})
 	b.Run("plain", func(b *testing.B) {
-		r := Make(s)
+		r := Make(s, nil)
 		out := make([]Code, 0, len(r.Ranks))
 		for b.Loop() {
 			out = out[:0]
@@ -329,4 +324,37 @@ func BenchmarkCodes100k(b *testing.B) {
 			}
 		}
 	})
+}
+
+// What the engine says holds, whatever was measured: it alone sees each sample.
+func TestTheEnginesLevelsAreShown(t *testing.T) {
+	s := snapshot(1, 40, 1)
+	v := s.Ranks[3]
+	v.TemperatureC, v.SmClockMhz, v.WaitMs, v.CnpPerS = 69, 1930, 19, -1
+	v.TemperatureStep, v.ClockStep, v.WaitStep, v.CnpStep = 3, 3, 3, 1
+	r := Make(s, nil)
+	for m, want := range map[Metric]Code{Temperature: Level1, Clock: Level1, Wait: Level1, CNP: Unmeasured} {
+		if got := r.Codes(m)[3]; got != want || r.Code(m, v) != want {
+			t.Errorf("%s: code %d, want %d", r.Name(m), got, want)
+		}
+		if got, ok := r.LevelOf(m, v); Level(got) != want && ok {
+			t.Errorf("%s: level %d", r.Name(m), got)
+		}
+	}
+}
+
+// A table of other ranks than the snapshot's is not used.
+func TestTablesThatDoNotFit(t *testing.T) {
+	s := snapshot(1, 24, 1)
+	r := Make(s, columns.Of(9, s.Ranks[:9]))
+	if len(r.Ranks) != 24 || r.Count[OK] != 24 || len(r.Codes(Self)) != 24 {
+		t.Errorf("%d ranks, count %v", len(r.Ranks), r.Count)
+	}
+	s.Job.World = 30
+	if r = Make(s, columns.Of(24, s.Ranks)); len(r.Ranks) != 30 || r.Count[Unknown] != 6 || r.Ranks[29] != nil {
+		t.Errorf("%d ranks, count %v", len(r.Ranks), r.Count)
+	}
+	if r = Make(&falconv1.SnapshotReply{}, columns.Of(0, nil)); len(r.Ranks) != 0 || r.Worst != 0 || r.Measured {
+		t.Errorf("of nothing: %+v", r)
+	}
 }

@@ -95,7 +95,7 @@ func TestReadersSeeThePlainRounding(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				views = next.Views(table, views)
+				views = next.Views()
 				table = next
 				wantViews(t, views, plain(ranks))
 			}
@@ -103,7 +103,7 @@ func TestReadersSeeThePlainRounding(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wantViews(t, whole.Views(nil, nil), plain(ranks))
+			wantViews(t, whole.Views(), plain(ranks))
 			ranks = change(rng, ranks, []float64{0, 0.02, 0.3, 1}[rng.IntN(4)])
 		}
 	}
@@ -136,37 +136,32 @@ func TestEveryFieldTravels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantViews(t, got.Views(nil, nil), []*falconv1.RankView{r})
+	wantViews(t, got.Views(), []*falconv1.RankView{r})
 }
 
-func TestUnchangedViewsAreUsedAgain(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	ranks := randomRanks(rng, 100)
+func TestUnchangedTablesSendNothing(t *testing.T) {
+	ranks := randomRanks(rand.New(rand.NewPCG(1, 2)), 100)
 	a, _ := From(1, ranks, nil)
-	old := a.Views(nil, nil)
-	ranks[7] = proto.CloneOf(ranks[7])
-	ranks[7].Level = (ranks[7].Level + 1) % 7
 	b, _ := From(2, ranks, a)
-	views := b.Views(a, old)
-	for i := range views {
-		if (views[i] == old[i]) == (i == 7) {
-			t.Errorf("rank %d: used again: %v", i, views[i] == old[i])
-		}
-	}
-	c, _ := From(3, ranks, b)
-	if again := c.Views(b, views); &again[0] != &views[0] {
-		t.Error("the same ranks made other views")
-	}
-	if m := Encode(b, c); len(m.Columns) != 0 || len(m.Devices) != 0 {
+	if m := Encode(a, b); len(m.Columns) != 0 || len(m.Devices) != 0 {
 		t.Errorf("nothing has changed and this is sent: %v", m)
 	}
+}
+
+// Of ranks that are not listed, or have no place, nothing is known.
+func TestTablesOfSomeRanks(t *testing.T) {
+	ranks := randomRanks(rand.New(rand.NewPCG(1, 2)), 4)
+	got := Of(4, []*falconv1.RankView{ranks[2], nil, {Rank: 4, Ms: 1}, {Rank: -1, Ms: 1}}).Views()
+	whole, _ := From(1, ranks, nil)
+	want := []*falconv1.RankView{{}, {Rank: 1}, whole.Views()[2], {Rank: 3}}
+	wantViews(t, got, want)
 }
 
 func TestValuesAreNeverRoundedUp(t *testing.T) {
 	for _, x := range []float64{1.05, 1.1, 1.25, 1.5, 1.75, 2, 0.05, 0.9, 0.0001, 1.0999, 1.09999, 1.1 - 1e-9} {
 		r := &falconv1.RankView{SelfRatio: x}
 		table, _ := From(1, []*falconv1.RankView{r}, nil)
-		got := table.Views(nil, nil)[0].SelfRatio
+		got := table.Views()[0].SelfRatio
 		if got > x || x-got > 1e-4 {
 			t.Errorf("%v becomes %v", x, got)
 		}
@@ -176,7 +171,7 @@ func TestValuesAreNeverRoundedUp(t *testing.T) {
 	}
 	for _, x := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e300, -1e300} {
 		table, _ := From(1, []*falconv1.RankView{{Ms: x, Iteration: math.MaxInt64}}, nil)
-		if got := table.Views(nil, nil)[0].Ms; math.IsNaN(got) || math.IsInf(got, 0) {
+		if got := table.Views()[0].Ms; math.IsNaN(got) || math.IsInf(got, 0) {
 			t.Errorf("%v becomes %v", x, got)
 		}
 	}
@@ -239,6 +234,6 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantViews(t, again.Views(nil, nil), got.Views(base, base.Views(nil, nil)))
+		wantViews(t, again.Views(), got.Views())
 	})
 }

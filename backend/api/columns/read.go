@@ -29,13 +29,3 @@ func (t *Table) Units(c Column) []int32 { return t.values[c] }
 
 // Devices are the devices by rank. Nobody may modify them.
 func (t *Table) Devices() []string { return t.devices }
-
-// Shares says without a look at the values that a column is as in other. It may
-// fail to see that columns are equal, and never takes different ones for equal;
-// of tables that follow each other it sees all (From, Decode).
-func (t *Table) Shares(other *Table, c Column) bool {
-	return t.world == other.world && same(t.values[c], other.values[c])
-}
-
-// SharesDevices is Shares for the devices.
-func (t *Table) SharesDevices(other *Table) bool { return same(t.devices, other.devices) }

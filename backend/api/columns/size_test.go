@@ -101,7 +101,6 @@ func benchmarkDecode(b *testing.B, every int) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	ranks := job(rng, 100_000, 1000)
 	base, _ := From(1, ranks, nil)
-	views := base.Views(nil, nil)
 	t, _ := From(2, next(rng, ranks, every), base)
 	wire, err := proto.Marshal(Encode(base, t))
 	if err != nil {
@@ -118,7 +117,7 @@ func benchmarkDecode(b *testing.B, every int) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		got.Views(base, views)
+		got.Views()
 	}
 }
 

@@ -65,20 +65,32 @@ func From(version uint64, ranks []*falconv1.RankView, prev *Table) (t *Table, ok
 	if len(ranks) > MaxWorld {
 		return nil, false
 	}
-	t = &Table{Version: version, world: len(ranks), devices: make([]string, len(ranks))}
-	block := make([]int32, places*len(ranks))
-	for p := range places {
-		t.values[p] = block[p*t.world : (p+1)*t.world : (p+1)*t.world]
-	}
 	for i, r := range ranks {
 		if r == nil || int(r.Rank) != i {
 			return nil, false
 		}
-		t.devices[i] = r.Device
-		t.put(i, r)
 	}
+	t = Of(len(ranks), ranks)
+	t.Version = version
 	t.share(prev)
 	return t, true
+}
+
+// Of is a table of at most MaxWorld ranks. Of those that are not listed nothing
+// is known: all their values are 0.
+func Of(world int, ranks []*falconv1.RankView) *Table {
+	t := &Table{world: world, devices: make([]string, world)}
+	block := make([]int32, places*world)
+	for p := range places {
+		t.values[p] = block[p*world : (p+1)*world : (p+1)*world]
+	}
+	for _, r := range ranks {
+		if r != nil && r.Rank >= 0 && int(r.Rank) < world {
+			t.devices[r.Rank] = r.Device
+			t.put(int(r.Rank), r)
+		}
+	}
+	return t
 }
 
 func (t *Table) put(i int, r *falconv1.RankView) {

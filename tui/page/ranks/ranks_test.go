@@ -150,7 +150,7 @@ func TestPixelsShowTheWorst(t *testing.T) {
 		for range rapid.IntRange(0, 20).Draw(t, "troubles") {
 			v := snap.Ranks[rapid.IntRange(0, len(snap.Ranks)-1).Draw(t, "rank")]
 			v.Health = falconv1.RankHealth(rapid.IntRange(0, 5).Draw(t, "health"))
-			v.SelfRatio = rapid.Float64Range(0, 3).Draw(t, "self")
+			v.SelfRatio = rapid.SampledFrom([]float64{0, 1, 1.05, 1.3, 1.6, 2.5}).Draw(t, "self")
 		}
 		s := state(snap)
 		r := widget.Rect{W: rapid.IntRange(1, 120).Draw(t, "w"), H: rapid.IntRange(1, 40).Draw(t, "h")}
@@ -332,19 +332,17 @@ func packed(b *testing.B) (snaps [2]*falconv1.SnapshotReply, tables [2]*packing.
 		if tables[i], ok = packing.From(uint64(i+1), s.Ranks, tables[0]); !ok {
 			b.Fatal("no columns")
 		}
-		s.Ranks = tables[i].Views(nil, nil)
+		s.Ranks = tables[i].Views()
 		snaps[i] = s
 	}
 	return snaps, tables
 }
 
-// All ranks to the pixels of a map, with the tables of all metrics that the
-// feed's side makes once for all consoles. The snapshot came as changes, as
-// they do: a new iteration of all, and 60 ranks in other states.
+// All ranks to the pixels of a map, with the tables that the feed's side makes
+// once for all consoles.
 func BenchmarkAggregate100k(b *testing.B) {
 	snaps, tables := packed(b)
 	s := state(snaps[0])
-	before := roster.After(nil, snaps[0], tables[0])
 	r := widget.Rect{W: 200, H: 50}
 	b.ReportAllocs()
 	for _, level := range []Level{Stage, Node, Rank} {
@@ -353,25 +351,7 @@ func BenchmarkAggregate100k(b *testing.B) {
 			out := make([]uint8, g.columns*min(g.rows, g.total))
 			for b.Loop() {
 				clear(out)
-				g.aggregate(roster.After(before, snaps[1], tables[1]).Codes(page.MetricSelf), int32(g.top*g.columns), out)
-			}
-		})
-	}
-}
-
-// The same where nothing is known of a snapshot before: whole columns, and
-// views alone, as recordings hold them.
-func BenchmarkAggregateAnew100k(b *testing.B) {
-	snaps, tables := packed(b)
-	s := state(snaps[0])
-	g := layout(widget.Rect{W: 200, H: 50}, s, Node, Topology, 2)
-	out := make([]uint8, g.columns*min(g.rows, g.total))
-	b.ReportAllocs()
-	for name, table := range map[string]*packing.Table{"columns": tables[1], "views": nil} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				clear(out)
-				g.aggregate(roster.After(nil, snaps[1], table).Codes(page.MetricSelf), int32(g.top*g.columns), out)
+				g.aggregate(roster.Make(snaps[1], tables[1]).Codes(page.MetricSelf), int32(g.top*g.columns), out)
 			}
 		})
 	}

@@ -27,6 +27,7 @@ var (
 	share     = flag.Float64("faults", 0.15, "share of real faults")
 	keep      = flag.String("keep", "", "write what was found, shrunk, into this directory")
 	linesTold = flag.Int("lines", 60, "how many lines of a story are printed")
+	hashes    = flag.Bool("hashes", false, "print the hash of every run's trace")
 	whole     = flag.Bool("whole", false, "print what was found without shrinking it")
 )
 
@@ -134,6 +135,9 @@ func TestSeeds(t *testing.T) {
 					s := drawn(seed)
 					c := play(t, s)
 					sum.add(c)
+					if *hashes {
+						t.Logf("seed %d: trace %s", seed, c.hash())
+					}
 					if len(c.bad) > 0 {
 						found(t, s, c)
 					}

@@ -44,10 +44,5 @@ type Policy struct {
 	Recovery RecoveryPolicy `json:"recovery,omitzero" yaml:"recovery"` // of fail-stop faults
 }
 
-// Automatic says whether rung r may act without a person.
-func (p Policy) Automatic(r Rung) bool {
-	return !p.Frozen && p.Mode == ModeAuto && r.Level() <= p.Cap.Level()
-}
-
-// Equal says that two policies are the same.
+// Equal reports whether two policies are the same.
 func (p Policy) Equal(q Policy) bool { return reflect.DeepEqual(p, q) }

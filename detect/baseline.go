@@ -13,7 +13,7 @@ type baseline struct {
 	settleTo   int64   // first iteration that no action owns
 }
 
-// holdBaseline keeps the baseline while an incident is open: the ranks may have
+// holdWhileOpen keeps the baseline while an incident is open: the ranks may have
 // told of it before the job's own series did, whose first level then takes in
 // iterations that are slow.
 func (bl *baseline) holdWhileOpen(before float64) {
@@ -22,7 +22,7 @@ func (bl *baseline) holdWhileOpen(before float64) {
 	}
 }
 
-// settled looks at the level that an action led to, as a fault whose onset fell
+// adoptLevel looks at the level that an action led to, as a fault whose onset fell
 // into the settle window raised no alarm of its own.
 func (bl *baseline) adoptLevel(iteration int64) {
 	level, baseline := bl.samples.currentLevel(), bl.currentMs()
@@ -41,7 +41,7 @@ func (bl *baseline) adoptLevel(iteration int64) {
 	}
 }
 
-// warm is the end of the warm-up: a baseline that was handed over from before
+// endWarmUp is the end of the warm-up: a baseline that was handed over from before
 // a restart holds on, as the job may be slow right now.
 func (bl *baseline) endWarmUp() {
 	if bl.restoredMs > 0 && bl.restoredMs < bl.samples.slowest.tracker.BaselineMs() {
@@ -52,7 +52,7 @@ func (bl *baseline) endWarmUp() {
 	bl.out.addNote(bl.samples.slowest.lastIteration(), "rebase", "Baseline %.1f ms", bl.samples.slowest.tracker.BaselineMs())
 }
 
-// baselineMs is the lowest verified regime of the epoch, 0 while learning.
+// currentMs is the lowest verified regime of the epoch, 0 while learning.
 func (bl *baseline) currentMs() float64 {
 	if bl.samples.slowest == nil || bl.samples.slowest.tracker.Learning() {
 		return bl.restoredMs

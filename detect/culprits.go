@@ -21,7 +21,7 @@ type Recurrence struct {
 	Last   time.Time
 }
 
-// stepCulprits takes over whom incidents of the past named, of this job and of
+// restore takes over whom incidents of the past named, of this job and of
 // others; the newest count where there are too many.
 func (c *culpritHistory) restore(in Culprits) {
 	for _, n := range in.Past[max(0, len(in.Past)-pastMost):] {
@@ -69,7 +69,7 @@ func (c *culpritHistory) conclude(s *incidentState, v falcon.Verdict) {
 	s.Verdict = v
 }
 
-// before are the past incidents that match, without the story's own.
+// pastIncidents are the past incidents that match, without the story's own.
 func (c *culpritHistory) pastIncidents(s *incidentState, match func(Named) bool) []Named {
 	var out []Named
 	for _, n := range c.past {
@@ -114,7 +114,7 @@ func formatSpan(d time.Duration) string {
 	return "minute"
 }
 
-// recall notes whom a story named, once it is over.
+// recordIncident notes whom a story named, once it is over.
 func (c *culpritHistory) recordIncident(s *incidentState) {
 	for _, d := range s.Verdict.Devices {
 		c.remember(Named{Incident: s.ID, At: c.clock.now, Device: d, Cause: s.Verdict.Cause, epoch: c.job.desc.Epoch})
@@ -124,7 +124,7 @@ func (c *culpritHistory) recordIncident(s *incidentState) {
 	}
 }
 
-// Recurring are the devices and links that at least two incidents named, of
+// recurring are the devices and links that at least two incidents named, of
 // this job and of those handed over, the most often named first.
 func (c *culpritHistory) recurring() []Recurrence {
 	all := slices.Clone(c.past)

@@ -20,7 +20,7 @@ type evidence struct {
 	healthy   peer.Healthy
 }
 
-// slower says that a rank of an incident computes even longer than when it was
+// computesLonger says that a rank of an incident computes even longer than when it was
 // judged.
 func (ev *evidence) computesLonger(o *incidentState, res peer.Result) bool {
 	was := o.comparedWindow()
@@ -29,7 +29,7 @@ func (ev *evidence) computesLonger(o *incidentState, res peer.Result) bool {
 	})
 }
 
-// longer says that the slow groups or pairs of a network incident take longer
+// transfersLonger says that the slow groups or pairs of a network incident take longer
 // than when it was judged.
 func (ev *evidence) transfersLonger(o *incidentState, res peer.Result) bool {
 	was := o.comparedWindow()
@@ -47,7 +47,7 @@ func (ev *evidence) transfersLonger(o *incidentState, res peer.Result) bool {
 	})
 }
 
-// confirm lets those ranks go that timing accuses alone: a rank stays if
+// dropUnconfirmed lets those ranks go that timing accuses alone: a rank stays if
 // counters accuse it too, or if the window before did and its excess explains
 // a fair part of the slowdown. A hiccup or two in a short window make anybody
 // look slow. It says whether nobody had to go.
@@ -61,7 +61,7 @@ func (ev *evidence) dropUnconfirmed(s *incidentState, timing *peer.Result) bool 
 	return ev.dropMinorLinks(s, timing) && ranks
 }
 
-// letLinksGo takes the suspicion off groups and pairs whose excess is a small
+// dropMinorLinks takes the suspicion off groups and pairs whose excess is a small
 // part of what the iteration lost: a network is never quite the same, and
 // something else made the job slow. Beside a culprit of another kind they are
 // told. It says whether none had to go.
@@ -104,7 +104,7 @@ func (ev *evidence) slowInMostSteps(r *peer.Rank) bool {
 	return over >= (3*of+3)/4
 }
 
-// explains is the share of the iteration's slowdown that a rank's excess of
+// explainedShare is the share of the iteration's slowdown that a rank's excess of
 // self time accounts for, over its m + p − 1 passes (1F1B); 1 where it can't be
 // told.
 func (ev *evidence) explainedShare(s *incidentState, r peer.Rank) float64 {
@@ -131,7 +131,7 @@ func (ev *evidence) caseFor(s *incidentState, timing peer.Result) cause.Case {
 	return c
 }
 
-// without takes those out of a result whom other open incidents explain
+// withoutOthers takes those out of a result whom other open incidents explain
 // already: the ranks they name, the groups and pairs of a slow link, and those
 // of a rank whose host is slow, as it serves the network late too. A slow GPU
 // makes no transfer longer.
@@ -146,7 +146,7 @@ func (ev *evidence) withoutOthers(res peer.Result, s *incidentState) peer.Result
 	return res
 }
 
-// excuse takes the suspicion off the groups and pairs that incidents explain.
+// clearExplained takes the suspicion off the groups and pairs that incidents explain.
 // The links of a displaced one explain what goes over them now, and the other
 // messages of a pipeline that they throttle.
 func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
@@ -220,7 +220,7 @@ func (ev *evidence) shareOut(res *peer.Result, named func(falcon.Rank) bool) {
 	})
 }
 
-// accuseRest accuses those of a list of ranks, all slow alike, whom nobody
+// accuseUnnamed accuses those of a list of ranks, all slow alike, whom nobody
 // names, where most are named. It says whether it did.
 func (ev *evidence) accuseUnnamed(res *peer.Result, ranks []falcon.Rank, named func(falcon.Rank) bool) bool {
 	rest := slices.DeleteFunc(slices.Clone(ranks), named)

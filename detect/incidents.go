@@ -188,7 +188,7 @@ func (n *incidentSet) removeIncident(s *incidentState) {
 	n.list = slices.DeleteFunc(n.list, func(o *incidentState) bool { return o == s })
 }
 
-// replace derives the ranks of open incidents through the present placement.
+// updateRanks derives the ranks of open incidents through the present placement.
 func (n *incidentSet) updateRanks() {
 	for _, s := range n.list {
 		if !s.Open() || len(s.Verdict.Devices) == 0 {
@@ -208,7 +208,7 @@ func (n *incidentSet) updateRanks() {
 	}
 }
 
-// carry takes a story to the new placement: what compares ranks with what they
+// displace takes a story to the new placement: what compares ranks with what they
 // were before is forgotten, the culprits stay.
 func (n *incidentSet) displace(s *incidentState, was falcon.Placement, window uint64) {
 	s.search.accused, s.basis.timing, s.move.reference, s.search.after = nil, nil, nil, window
@@ -233,26 +233,26 @@ func (n *incidentSet) displace(s *incidentState, was falcon.Placement, window ui
 	}
 }
 
-// ended is a window that is given up without being judged.
+// endChecks is a window that is given up without being judged.
 func (n *incidentSet) endChecks() {
 	for _, s := range n.list {
 		s.relief.check = false
 	}
 }
 
-// away says that a placement other than the job's own holds.
+// placementInForce says that a placement other than the job's own holds.
 func (n *incidentSet) placementInForce() bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.actions.inForce[falcon.RungS3] })
 }
 
-// tell gives a story its id and hands it out.
+// publish gives a story its id and hands it out.
 func (n *incidentSet) publish(s *incidentState) {
 	s.ID = fmt.Sprintf("INC-%04d", n.nextID)
 	n.nextID++
 	n.out.updateIncident(s)
 }
 
-// openStories are those whose fault lasts, told or not.
+// openIncidents are those whose fault lasts, told or not.
 func (n *incidentSet) openIncidents() []*incidentState {
 	var out []*incidentState
 	for _, s := range n.list {
@@ -274,7 +274,7 @@ func (n *incidentSet) namedLinks() map[falcon.Link]bool {
 	return out
 }
 
-// recently says that an incident was relieved around iteration at, so that the
+// relievedNear says that an incident was relieved around iteration at, so that the
 // job is faster because of it.
 func (n *incidentSet) relievedNear(at int64) bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool {
@@ -282,19 +282,19 @@ func (n *incidentSet) relievedNear(at int64) bool {
 	})
 }
 
-// hurry makes watched culprits due earlier, as something changed.
+// expediteAll makes watched culprits due earlier, as something changed.
 func (n *incidentSet) expediteAll() {
 	for _, s := range n.openIncidents() {
 		s.relief.urgent = s.relief.urgent || s.reliefByWindows()
 	}
 }
 
-// waits says that a story's relief is put off, as a node of its own is silent.
+// awaitsNodes says that a story's relief is put off, as a node of its own is silent.
 func (n *incidentSet) awaitsNodes(s *incidentState) bool {
 	return !s.relief.silent.since.IsZero() && n.clock.now.Sub(s.relief.silent.since) < silentMost
 }
 
-// named says that an open incident names the rank.
+// namesRank says that an open incident names the rank.
 func (n *incidentSet) namesRank(r falcon.Rank) bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() && s.isLocated() && s.namesAnyRank(r) })
 }

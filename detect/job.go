@@ -14,7 +14,7 @@ type jobState struct {
 	known bool // a job was described
 }
 
-// holds says that a story names the device of a rank, or knows no devices.
+// namesDeviceOf says that a story names the device of a rank, or knows no devices.
 func (j *jobState) namesDeviceOf(s *incidentState, r falcon.Rank) bool {
 	return len(s.Verdict.Devices) == 0 || int(r) < len(j.desc.Placement) && slices.Contains(s.Verdict.Devices, j.desc.Placement[r])
 }
@@ -43,13 +43,13 @@ func (j *jobState) rankAcross(at map[falcon.Node][]falcon.Rank, a, b falcon.Node
 	return [2]falcon.Rank{min(x, y), max(x, y)}, x >= 0 && y >= 0 && x != y
 }
 
-// linksExplain says that an incident's links make a group slow: its ring goes
+// crossesLinkOf says that an incident's links make a group slow: its ring goes
 // over one of them.
 func (j *jobState) crossesLinkOf(o *incidentState, g *peer.Group) bool {
 	return slices.ContainsFunc(j.ringLinks(*g), func(l falcon.Link) bool { return slices.Contains(o.Verdict.Links, l) })
 }
 
-// throttled are the replicas whose pipeline goes over a link of an incident:
+// throttledReplicas are the replicas whose pipeline goes over a link of an incident:
 // the lesser delays of their other pairs follow from it.
 func (j *jobState) throttledReplicas(o *incidentState, res *peer.Result) map[int]bool {
 	out := map[int]bool{}
@@ -74,7 +74,7 @@ func (j *jobState) ringLinks(g peer.Group) []falcon.Link {
 	return out
 }
 
-// linkOf is the link between two ranks, false where they share a node.
+// linkBetween is the link between two ranks, false where they share a node.
 func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
 	if a < 0 || b < 0 || int(max(a, b)) >= len(j.desc.Placement) {
 		return falcon.Link{}, false
@@ -83,7 +83,7 @@ func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
 	return falcon.NewLink(x, y), x != y && x != "" && y != ""
 }
 
-// names says that a story is about a node: a device on it, a link that ends at
+// namesNode says that a story is about a node: a device on it, a link that ends at
 // it, or, where it knows neither, a rank on it.
 func (j *jobState) namesNode(s *incidentState, n falcon.Node) bool {
 	if len(s.Verdict.Devices)+len(s.Verdict.Links) > 0 {
@@ -95,7 +95,7 @@ func (j *jobState) namesNode(s *incidentState, n falcon.Node) bool {
 	})
 }
 
-// crosses adds the node pair of two ranks, if they are on different nodes.
+// addLink adds the node pair of two ranks, if they are on different nodes.
 func (j *jobState) addLink(links map[falcon.Link]bool, a, b falcon.Rank) {
 	if int(max(a, b)) >= len(j.desc.Placement) {
 		return
@@ -119,7 +119,7 @@ func (j *jobState) ringOrder(g peer.Group) []falcon.Rank {
 	return slices.SortedStableFunc(slices.Values(g.Ranks), func(a, b falcon.Rank) int { return place(a) - place(b) })
 }
 
-// rings are the groups of a dimension, at most so many.
+// groupRings are the groups of a dimension, at most so many.
 func (j *jobState) groupRings(d falcon.Dimension, most int) [][]falcon.Rank {
 	var out [][]falcon.Rank
 	for _, g := range j.desc.Layout.Groups(d) {

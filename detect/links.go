@@ -53,7 +53,7 @@ func (y *linkLog) linkSpeeds() []falcon.LinkSpeed {
 	return out
 }
 
-// seeTests remembers what a validation says about links, whoever asked for it.
+// addTests remembers what a validation says about links, whoever asked for it.
 func (y *linkLog) addTests(v falcon.Validation) {
 	for _, r := range v.Links {
 		l := falcon.NewLink(r.FromDevice.Node(), r.ToDevice.Node())
@@ -71,7 +71,7 @@ func (y *linkLog) addTests(v falcon.Validation) {
 	}
 }
 
-// seeTransfers remembers what a window says about links that no test has judged,
+// addTransfers remembers what a window says about links that no test has judged,
 // or found healthy before: pairs against their class, and rings whose slow link
 // an incident names.
 func (y *linkLog) addTransfers(res *peer.Result) {
@@ -122,7 +122,7 @@ func (y *linkLog) addJudgement(l falcon.Link, seen linkSeen) {
 	delete(y.seen, oldest)
 }
 
-// healLinks remembers that a relieved incident's links are healthy.
+// markHealthy remembers that a relieved incident's links are healthy.
 func (y *linkLog) markHealthy(s *incidentState) {
 	for _, l := range s.Verdict.Links {
 		if _, known := y.seen[l]; known {

@@ -48,7 +48,7 @@ const (
 	slow
 )
 
-// watchLines judges a displaced story's links by a window.
+// judgeWindow judges a displaced story's links by a window.
 func (lw *linkWatch) judgeWindow(s *incidentState, w *window, res *peer.Result) {
 	faster := s.relief.check && len(s.actions.inForce) == 0
 	s.relief.urgent, s.relief.check = false, false
@@ -102,7 +102,7 @@ func isWorse(a, b sign) sign {
 	return proven
 }
 
-// signOf is what a window says about a link at its present use: the transfers of
+// trafficSign is what a window says about a link at its present use: the transfers of
 // the rings that go over it, else those of pairs, else the ports at its ends.
 func (lw *linkWatch) trafficSign(s *incidentState, l falcon.Link, res *peer.Result) sign {
 	if in := lw.ringSign(l, res); in != unseen {
@@ -163,7 +163,7 @@ func (lw *linkWatch) pairSign(l falcon.Link, res *peer.Result) sign {
 	return out
 }
 
-// hot says whether the ports at both ends of a link see congestion now. An end
+// countersHot says whether the ports at both ends of a link see congestion now. An end
 // that another open incident's link shares tells nothing.
 func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 	for _, n := range []falcon.Node{l.A, l.B} {
@@ -192,7 +192,7 @@ func (lw *linkWatch) portsAtRest(s *incidentState) bool {
 	})
 }
 
-// askLine asks for a test of a link that has looked at rest for long enough, one
+// requestTest asks for a test of a link that has looked at rest for long enough, one
 // story at a time. It says whether it did.
 func (lw *linkWatch) requestTest(at int64) bool {
 	if lw.tests.waiting() || lw.baseline.isSettling(at) {
@@ -224,7 +224,7 @@ func (lw *linkWatch) requestTest(at int64) bool {
 	return false
 }
 
-// lineTest asks for a story's links and for enough others of their class for a
+// testFor asks for a story's links and for enough others of their class for a
 // median that the slow ones don't move.
 func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
 	ask := falcon.ValidationAsk{Incident: s.ID, By: "engine", Why: fmt.Sprintf("%s: %s has looked at rest since iteration %d: is it healthy again?", s.ID, culpritNames(s.Verdict), s.relief.healthyAt)}
@@ -255,7 +255,7 @@ func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
 	return ask
 }
 
-// lineTested takes in a test of a displaced story's links. It proves nothing
+// judgeTest takes in a test of a displaced story's links. It proves nothing
 // about who slowed the job, so the verdict stays as it is. It says whether the
 // test was about them.
 func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
@@ -299,7 +299,7 @@ func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 	return true
 }
 
-// bar notes a test that brought nothing. The first of them may be for a moment
+// recordRefusal notes a test that brought nothing. The first of them may be for a moment
 // only, such as that of an agent between two connections, and is soon repeated.
 func (lw *linkWatch) recordRefusal(s *incidentState, v falcon.Validation, at int64) {
 	s.move.links.refusals++

@@ -37,7 +37,7 @@ func (m *Machine) checkQuorum() {
 	}
 }
 
-// near are the alarms placed within the merge distance of an iteration, one
+// alarmsNear are the alarms placed within the merge distance of an iteration, one
 // per rank.
 func (od *onsetDetector) alarmsNear(at int64) []alarm {
 	seen := map[falcon.Rank]bool{}
@@ -60,7 +60,7 @@ func (od *onsetDetector) medianIteration(alarms []alarm) int64 {
 	return at[len(at)/2]
 }
 
-// merges says that a change placed at iteration is part of an onset that was
+// isPartOfOnset says that a change placed at iteration is part of an onset that was
 // already told.
 func (od *onsetDetector) isPartOfOnset(iteration int64) bool {
 	if od.lastOnset == falcon.NoIteration {
@@ -96,7 +96,7 @@ func (m *Machine) onJobChange(c bocd.Change) {
 	}
 }
 
-// dip remembers where the job last got a little faster: the sign of relief
+// recordDip remembers where the job last got a little faster: the sign of relief
 // while an action hides the fault.
 func (od *onsetDetector) recordDip(at int64, c bocd.Change) {
 	_, noise := meanAndSpread(od.samples.slowest.newestValues(dipOver))

@@ -22,7 +22,7 @@ func (o *output) addNote(iteration int64, kind, format string, args ...any) {
 	o.ready.Notes = append(o.ready.Notes, Note{Iteration: iteration, Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
-// emit hands an incident's present state out with the next Ready.
+// updateIncident hands an incident's present state out with the next Ready.
 func (o *output) updateIncident(s *incidentState) {
 	if _, ok := o.changed[s.ID]; !ok {
 		o.order = append(o.order, s.ID)

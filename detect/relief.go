@@ -9,7 +9,7 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// faster is a verified downward change of the job. It relieves nobody by
+// onFaster is a verified downward change of the job. It relieves nobody by
 // itself: levelRelief does where the level is back, and where it is not the
 // culprit is looked at.
 func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
@@ -32,7 +32,7 @@ func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
 	rj.incidents.expediteAll()
 }
 
-// levelRelief ends incidents that show in the iteration time when its level is
+// checkLevel ends incidents that show in the iteration time when its level is
 // back within the settled share of the healthy one.
 func (rj *reliefJudge) checkLevel(iteration int64) {
 	if rj.samples.slowest.tracker.Learning() {
@@ -58,7 +58,7 @@ func (rj *reliefJudge) checkLevel(iteration int64) {
 	}
 }
 
-// accept takes work of the job's own that grew (a longer sequence, a larger
+// acceptWork takes work of the job's own that grew (a longer sequence, a larger
 // batch) as its normal pace once it has lasted, so that what comes on top of it
 // is measured against it.
 func (rj *reliefJudge) acceptWork(iteration int64) {
@@ -71,7 +71,7 @@ func (rj *reliefJudge) acceptWork(iteration int64) {
 	rj.baseline.rebase, rj.evidence.healthy = true, peer.Healthy{}
 }
 
-// lookAtCounters makes a watched culprit due when its clock is back at its
+// checkClocks makes a watched culprit due when its clock is back at its
 // peers' for the first time.
 func (rj *reliefJudge) checkClocks() {
 	for _, s := range rj.incidents.openIncidents() {
@@ -122,7 +122,7 @@ func (m *Machine) judgeRelief(s *incidentState, w *window, res peer.Result) {
 	m.relief.relieve(s, max(m.relief.reliefIteration(s), s.relief.badAt+1), "the culprit was as fast as its peers in three profiles running")
 }
 
-// reliefOf places the relief of a watched culprit: at the first healthy window,
+// reliefIteration places the relief of a watched culprit: at the first healthy window,
 // or earlier where its clock was back, or where the job got a little faster
 // while neither a window nor a reading says that it was still slow.
 func (rj *reliefJudge) reliefIteration(s *incidentState) int64 {
@@ -199,7 +199,7 @@ func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 	return true
 }
 
-// pass ends a slowdown that was not told: a line in the log, and a memory of it
+// dropBurst ends a slowdown that was not told: a line in the log, and a memory of it
 // in case that others like it follow.
 func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
 	b := burst{from: s.OnsetIteration, to: max(at, s.OnsetIteration+1), ms: s.SlowMs}
@@ -212,7 +212,7 @@ func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
 	}
 }
 
-// depart relieves the incidents whose devices and links all left the job: it
+// relieveDeparted relieves the incidents whose devices and links all left the job: it
 // was started again without them. The history of whom they named stays.
 func (rj *reliefJudge) relieveDeparted(iteration int64) {
 	rj.departures = false

@@ -29,12 +29,12 @@ const (
 	provenEnough = 0.90 // confidence above which a test adds nothing
 )
 
-// held says that a validation is on its way.
+// waiting says that a validation is on its way.
 func (t *testPlanner) waiting() bool {
 	return t.pending != nil && t.clock.now.Sub(t.pending.at) < askHold
 }
 
-// validate asks for the tests that a fresh verdict lacks, one story at a time.
+// request asks for the tests that a fresh verdict lacks, one story at a time.
 // It says whether it did.
 func (t *testPlanner) request(at int64) bool {
 	if t.waiting() || t.cfg.Validate.Tries < 0 || t.baseline.isSettling(at) {
@@ -57,7 +57,7 @@ func (t *testPlanner) request(at int64) bool {
 	return false
 }
 
-// unproven says that a test can add to a story's verdict: no counter proves
+// wantsTest says that a test can add to a story's verdict: no counter proves
 // it, the margin is thin, no link is named, or the confidence is low. While an
 // action holds its gain is measured, and the job is left alone.
 func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {
@@ -79,7 +79,7 @@ func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {
 	return !counters || thin || nameless || v.Confidence < provenEnough
 }
 
-// askOf is what would prove or clear a story's suspects (FALCON §4.4): a
+// testsFor is what would prove or clear a story's suspects (FALCON §4.4): a
 // multiplication on slow ranks and on those with the same work, and the links
 // of slow groups and pairs. Where timing decides nothing all ranks multiply,
 // and the data-parallel rings are tested.

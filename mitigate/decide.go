@@ -51,7 +51,7 @@ func planText(r falcon.Rung, counts []int32, v *falcon.Preview, to falcon.Placem
 	case r == falcon.RungS3 && v != nil:
 		return "exchanges " + swapText(v.Swaps)
 	case r == falcon.RungS4:
-		return "on " + names(nodesOf(to))
+		return "on " + nodeNames(placementNodes(to))
 	}
 	return fmt.Sprintf("micro-batches %v", counts)
 }
@@ -63,11 +63,11 @@ func (p *Planner) checkApproval(d Decision, r falcon.Rung) error {
 	switch o := p.incidents.actionUnderWay(); {
 	case r == falcon.RungS4 && strings.TrimSpace(d.Reason) == "":
 		return fmt.Errorf("%w: S4 ends every process of the job, so the record must hold why; approve it again with a reason", ErrNoReason)
-	case p.policy.current.Frozen:
+	case p.policy.frozen():
 		return fmt.Errorf("%w: actions are frozen, unfreeze first", ErrPolicy)
-	case p.policy.current.Mode == falcon.ModeObserve:
+	case p.policy.observing():
 		return fmt.Errorf("%w: the mode is observe, set approve or auto first", ErrPolicy)
-	case approval(p.policy.current, r) == falcon.ApprovalNever:
+	case p.policy.requires(r) == falcon.ApprovalNever:
 		return fmt.Errorf("%w: %s is never to be taken, change its approval first", ErrPolicy, r)
 	case o != nil:
 		return fmt.Errorf("%w: %s is %s, that comes first", ErrPolicy, o.ID, o.State)
@@ -77,7 +77,7 @@ func (p *Planner) checkApproval(d Decision, r falcon.Rung) error {
 
 // checkStep judges a step up the ladder without a proposal.
 func (p *Planner) checkStep(d Decision) error {
-	s := p.incidents.get(d.Incident)
+	s := p.incidents.byID(d.Incident)
 	switch {
 	case s == nil || !s.incident.Open():
 		return fmt.Errorf("%w: incident %s is not open", ErrNoProposal, d.Incident)
@@ -93,7 +93,7 @@ func (p *Planner) checkStep(d Decision) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotUseful, err)
 	}
-	if hash := w.hash(s.incident.ID, p.job.desc.Epoch); d.PlanHash != "" && d.PlanHash != hash {
+	if hash := w.hashFor(s.incident.ID, p.job.desc.Epoch); d.PlanHash != "" && d.PlanHash != hash {
 		return fmt.Errorf("%w: %s for %s is now plan %s (%s), you decided on plan %s; look again", ErrStalePlan, d.Rung, d.Incident, hash, planText(w.rung, w.counts, w.preview, w.placement), d.PlanHash)
 	}
 	return nil
@@ -101,72 +101,72 @@ func (p *Planner) checkStep(d Decision) error {
 
 func (p *Planner) onDecision(d Decision) {
 	if err := p.Check(d); err != nil {
-		p.out.note("decision", "decision of %s refused: %s", d.By, err)
+		p.out.addNote("decision", "decision of %s refused: %s", d.By, err)
 		return
 	}
 	if d.Action != "" {
 		s, a := p.incidents.findAction(func(a *falcon.Action) bool { return a.ID == d.Action })
-		p.heed(s, a, d)
+		p.recordVote(s, a, d)
 		return
 	}
-	s := p.incidents.get(d.Incident)
+	s := p.incidents.byID(d.Incident)
 	w, err := p.plans.planRung(s, d.Rung, d.Variant)
 	if err != nil {
 		return // Check has just passed; nothing changed since
 	}
 	if a := s.proposal(); a != nil {
-		p.out.expire(a, d.By+" took "+rungName(w.rung, w.variant)+" instead")
+		p.out.expireAction(a, d.By+" took "+rungName(w.rung, w.variant)+" instead")
 	}
-	p.offer(s, w, "stepped up by "+d.By)
-	p.heed(s, s.proposal(), d)
+	p.proposePlan(s, w, "stepped up by "+d.By)
+	p.recordVote(s, s.proposal(), d)
 }
 
-// heed records a person's word. The first of two approvals decides nothing yet.
-func (p *Planner) heed(s *story, a *falcon.Action, d Decision) {
+// recordVote records a person's word. The first of two approvals decides nothing yet.
+func (p *Planner) recordVote(s *incidentState, a *falcon.Action, d Decision) {
 	if d.Approve {
-		a.Approvals = append(slices.Clone(a.Approvals), falcon.Approval{By: d.By, From: d.From, UnixNs: p.at(d), Reason: d.Reason})
+		a.Approvals = append(slices.Clone(a.Approvals), falcon.Approval{By: d.By, From: d.From, UnixNs: p.decisionTime(d), Reason: d.Reason})
 	}
-	if d.Approve && p.policy.current.Rungs[a.Rung].Second && len(a.Approvals) < 2 {
+	if d.Approve && p.policy.rungPolicy(a.Rung).Second && len(a.Approvals) < 2 {
 		a.DeadlineUnixNs = 0
-		p.out.note("decision", "%s approved by %s, waits for a second approver", a.ID, d.By)
-		p.out.update(*a)
+		p.out.addNote("decision", "%s approved by %s, waits for a second approver", a.ID, d.By)
+		p.out.addAction(*a)
 		return
 	}
-	p.decide(s, a, d)
+	p.recordDecision(s, a, d)
 }
 
-// decide records the word that counts. A veto ends an approval, too, as long
+// recordDecision records the word that counts. A veto ends an approval, too, as long
 // as nothing was ordered.
-func (p *Planner) decide(s *story, a *falcon.Action, d Decision) {
+func (p *Planner) recordDecision(s *incidentState, a *falcon.Action, d Decision) {
 	verb, name := "vetoed", a.ID
 	if a.State == falcon.ActionApproved {
 		verb = "withdrawn"
 	}
-	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs = d.By, d.Reason, d.From, 0, p.at(d)
+	a.DecidedBy, a.Reason, a.DecidedFrom, a.DeadlineUnixNs, a.DecidedUnixNs = d.By, d.Reason, d.From, 0, p.decisionTime(d)
 	if d.Approve {
 		a.State = falcon.ActionApproved
-		p.out.note("decision", "%s approved by %s", a.ID, cmp.Or(people(a.Approvals), d.By))
+		p.out.addNote("decision", "%s approved by %s", a.ID, cmp.Or(approverNames(a.Approvals), d.By))
 	} else {
 		if len(a.Approvals) > 0 {
-			name += ", approved by " + people(a.Approvals) + ","
+			name += ", approved by " + approverNames(a.Approvals) + ","
 		}
 		a.State = falcon.ActionVetoed
 		s.vetoed[a.Rung] = true
-		p.out.note("decision", "%s %s by %s%s", name, verb, d.By, because(d.Reason))
+		p.out.addNote("decision", "%s %s by %s%s", name, verb, d.By, reasonSuffix(d.Reason))
 	}
-	p.out.update(*a)
+	p.out.addAction(*a)
 }
 
-// at is when a decision was made.
-func (p *Planner) at(d Decision) int64 {
+// decisionTime is when a decision was made.
+func (p *Planner) decisionTime(d Decision) int64 {
 	if d.AtUnixNs == 0 && !p.clock.now.IsZero() {
 		return p.clock.now.UnixNano()
 	}
 	return d.AtUnixNs
 }
 
-// people names who has approved.
-func people(list []falcon.Approval) string {
+// approverNames names who has approved.
+func approverNames(list []falcon.Approval) string {
 	var out []string
 	for _, v := range list {
 		if !slices.Contains(out, v.By) {
@@ -176,7 +176,7 @@ func people(list []falcon.Approval) string {
 	return strings.Join(out, " and ")
 }
 
-func because(reason string) string {
+func reasonSuffix(reason string) string {
 	if reason == "" {
 		return ""
 	}

@@ -8,52 +8,52 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// dispatch orders what is approved, one order at a time.
-func (e *executor) dispatch(s *story) {
-	i := s.atWork()
-	if i < 0 || s.actions[i].State != falcon.ActionApproved || !e.released(s, &s.actions[i]) || e.orders.pending != nil {
+// orderApproved orders what is approved, one order at a time.
+func (e *executor) orderApproved(s *incidentState) {
+	i := s.underWayIndex()
+	if i < 0 || s.actions[i].State != falcon.ActionApproved || !e.released(s, &s.actions[i]) || e.orders.hasPending() {
 		return
 	}
 	a := &s.actions[i]
 	a.DeadlineUnixNs = 0
 	a.State = falcon.ActionDispatched
-	e.limits.recordOrdered(a, e.iterations.newest())
+	e.limits.recordOrdered(a, e.iterations.newestIndex())
 	if a.Rung == falcon.RungS4 {
 		a.Phase = falcon.PhaseCheckpoint
-		e.orders.send(s, i, falcon.Order{Kind: falcon.OrderCheckpoint, Leave: true}, &flight{})
+		e.orders.sendOrder(s, i, falcon.Order{Kind: falcon.OrderCheckpoint, Leave: true}, &pendingOrder{})
 		return
 	}
-	e.nextStep(s, i, e.iterations.newest()+1)
+	e.nextStep(s, i, e.iterations.newestIndex()+1)
 }
 
 // released says that nothing stops an approved action any more: neither a
 // freeze nor the time in which a person's approval can be withdrawn. What was
 // stopped has that time again, since much may have happened meanwhile.
-func (e *executor) released(s *story, a *falcon.Action) bool {
-	undo := e.policy.current.Rungs[a.Rung].Undo
+func (e *executor) released(s *incidentState, a *falcon.Action) bool {
+	undo := e.policy.rungPolicy(a.Rung).Undo
 	switch {
-	case e.policy.current.Frozen || e.policy.current.Mode == falcon.ModeObserve:
+	case e.policy.frozen() || e.policy.observing():
 		if a.DeadlineUnixNs != 0 {
 			a.DeadlineUnixNs = 0
-			e.out.note("action", "%s is approved and waits: %s", a.ID, e.policy.stopReason())
-			e.out.update(*a)
+			e.out.addNote("action", "%s is approved and waits: %s", a.ID, e.policy.stopReason())
+			e.out.addAction(*a)
 		}
 		return false
 	case s.incident.State == "": // the fault may be gone: its word follows the journal's actions
 		return false
 	case a.DeadlineUnixNs == 0 && undo > 0 && len(a.Approvals) > 0:
 		a.DeadlineUnixNs = e.clock.now.Add(time.Duration(undo * float64(time.Second))).UnixNano()
-		e.out.note("action", "%s goes out in %.0f s unless somebody withdraws it", a.ID, undo)
-		e.out.update(*a)
+		e.out.addNote("action", "%s goes out in %.0f s unless somebody withdraws it", a.ID, undo)
+		e.out.addAction(*a)
 		return false
 	}
 	return a.DeadlineUnixNs == 0 || e.clock.now.UnixNano() >= a.DeadlineUnixNs
 }
 
-// carryOn orders the next step of S2 or S3 on its way into force, or out of it
+// nextStep orders the next step of S2 or S3 on its way into force, or out of it
 // while it is being reverted: first places, then the split that suits them.
 // With nothing left to do the action is in force (or undone) from iteration at.
-func (e *executor) nextStep(s *story, i int, at int64) {
+func (e *executor) nextStep(s *incidentState, i int, at int64) {
 	a := &s.actions[i]
 	place, counts := a.Placement, a.MicroBatches
 	if a.State == falcon.ActionReverting {
@@ -70,12 +70,12 @@ func (e *executor) nextStep(s *story, i int, at int64) {
 			return
 		}
 		a.Phase = falcon.PhasePlacement
-		e.orders.send(s, i, falcon.Order{Kind: falcon.OrderPlacement, Blocks: blocks}, &flight{placement: slices.Clone(place)})
-	case len(counts) > 0 && !slices.Equal(counts, e.job.desc.MicroBatches) && e.orders.pending == nil:
+		e.orders.sendOrder(s, i, falcon.Order{Kind: falcon.OrderPlacement, Blocks: blocks}, &pendingOrder{placement: slices.Clone(place)})
+	case len(counts) > 0 && !slices.Equal(counts, e.job.desc.MicroBatches) && !e.orders.hasPending():
 		if a.Rung == falcon.RungS3 {
 			a.Phase = falcon.PhaseSplit
 		}
-		e.orders.send(s, i, falcon.Order{Kind: falcon.OrderMicroBatches, MicroBatches: slices.Clone(counts)}, &flight{counts: slices.Clone(counts)})
+		e.orders.sendOrder(s, i, falcon.Order{Kind: falcon.OrderMicroBatches, MicroBatches: slices.Clone(counts)}, &pendingOrder{counts: slices.Clone(counts)})
 	default:
 		e.completeStep(s, i, at)
 	}
@@ -84,18 +84,16 @@ func (e *executor) nextStep(s *story, i int, at int64) {
 // onCommitted takes the ranks' agreement: the vote is the commit, so this is
 // when a step is in force, whatever happened to messages in between.
 func (e *executor) onCommitted(in Committed) {
-	f := e.orders.pending
-	if f == nil || f.order != in.Order {
+	f := e.orders.takeOrder(in.Order)
+	if f == nil {
 		f = e.reviveStep(in.Order)
-	} else {
-		e.orders.pending = nil
 	}
 	if f == nil {
 		return
 	}
-	a := &f.story.actions[f.action]
+	a := &f.incident.actions[f.action]
 	if in.Status != 0 {
-		e.failStep(f.story, f.action, fmt.Sprintf("the job refused it (status %d)", in.Status))
+		e.failStep(f.incident, f.action, fmt.Sprintf("the job refused it (status %d)", in.Status))
 		return
 	}
 	acted := Acted{Incident: a.Incident, Rung: a.Rung, Iteration: in.Iteration, Reverted: f.reverting}
@@ -104,24 +102,24 @@ func (e *executor) onCommitted(in Committed) {
 		e.checkpointed(a, in)
 		return
 	case falcon.OrderPlacement:
-		e.job.desc.Placement = f.placement
+		e.job.setPlacement(f.placement)
 		acted.Placement = slices.Clone(f.placement)
 		if in.Swap != nil {
 			swap := *in.Swap
 			a.Swap = &swap
 		}
-		e.out.note("action", "%s: the ranks changed places at iteration %d%s", a.ID, in.Iteration, stepsText(a.Swap))
+		e.out.addNote("action", "%s: the ranks changed places at iteration %d%s", a.ID, in.Iteration, stepsText(a.Swap))
 	default:
-		e.job.desc.MicroBatches = slices.Clone(f.counts)
+		e.job.setSplit(f.counts)
 		if len(in.MicroBatches) > 0 {
-			e.job.desc.MicroBatches = slices.Clone(in.MicroBatches)
+			e.job.setSplit(in.MicroBatches)
 		}
 	}
 	acted.MicroBatches = slices.Clone(e.job.desc.MicroBatches)
-	e.out.ready.Acted = append(e.out.ready.Acted, acted)
-	e.cache.version++
-	e.expireAll(f.story.actions[f.action].ID)
-	e.nextStep(f.story, f.action, in.Iteration)
+	e.out.addActed(acted)
+	e.cache.invalidate()
+	e.expireAll(f.incident.actions[f.action].ID)
+	e.nextStep(f.incident, f.action, in.Iteration)
 }
 
 func stepsText(s *falcon.Swap) string {
@@ -131,35 +129,35 @@ func stepsText(s *falcon.Swap) string {
 	return fmt.Sprintf(" (pause %.0f, dump %.0f, swap %.0f, restore %.0f ms; %.1f MB moved)", s.StepMs[0], s.StepMs[1], s.StepMs[2], s.StepMs[3], s.MovedMB)
 }
 
-// staleProposals drops what was planned for a job that is another now, also
+// expireAll drops what was planned for a job that is another now, also
 // where it is approved and can still be withdrawn.
 func (e *executor) expireAll(by string) {
 	for _, s := range e.incidents.list {
 		for i := range s.actions {
-			e.out.expire(&s.actions[i], "it was planned for the job before "+by)
+			e.out.expireAction(&s.actions[i], "it was planned for the job before "+by)
 		}
 	}
 }
 
-// done says that every step of an action was taken.
-func (e *executor) completeStep(s *story, i int, at int64) {
+// completeStep says that every step of an action was taken.
+func (e *executor) completeStep(s *incidentState, i int, at int64) {
 	a := &s.actions[i]
 	a.Phase = ""
 	if a.State == falcon.ActionReverting {
 		a.State, a.RevertedIteration = falcon.ActionReverted, at
 		s.reverts = 0
-		e.out.note("action", "%s reverted from iteration %d: %s", a.ID, at, e.job.describe(a))
+		e.out.addNote("action", "%s reverted from iteration %d: %s", a.ID, at, e.job.describe(a))
 	} else {
 		a.State, a.AppliedIteration = falcon.ActionApplied, at
 		e.ledger.resetClocks(a.Rung)
-		e.out.note("action", "%s in force from iteration %d: %s", a.ID, at, e.job.describe(a))
+		e.out.addNote("action", "%s in force from iteration %d: %s", a.ID, at, e.job.describe(a))
 	}
-	e.out.update(*a)
+	e.out.addAction(*a)
 }
 
-// givenUp finds the step of an order that was taken for lost, and that the
+// reviveStep finds the step of an order that was taken for lost, and that the
 // ranks agreed on after all: their vote counts, not our patience.
-func (e *executor) reviveStep(order uint64) *flight {
+func (e *executor) reviveStep(order uint64) *pendingOrder {
 	for _, s := range e.incidents.list {
 		for i := range s.actions {
 			a := &s.actions[i]
@@ -181,18 +179,15 @@ func (e *executor) reviveStep(order uint64) *flight {
 
 // onUndeliverable ends an order that the ranks will never agree on.
 func (e *executor) onUndeliverable(in Undeliverable) {
-	f := e.orders.pending
-	if f == nil || f.order != in.Order {
-		return
+	if f := e.orders.takeOrder(in.Order); f != nil {
+		e.failStep(f.incident, f.action, in.Reason)
 	}
-	e.orders.pending = nil
-	e.failStep(f.story, f.action, in.Reason)
 }
 
-// giveUp ends a step that came to nothing. An action that was to be undone is
+// failStep ends a step that came to nothing. An action that was to be undone is
 // still in force, and advance tries again within the limit; one whose ranks
 // have changed places goes on with the split that they have.
-func (e *executor) failStep(s *story, i int, why string) {
+func (e *executor) failStep(s *incidentState, i int, why string) {
 	a := &s.actions[i]
 	switch {
 	case a.State == falcon.ActionReverting:
@@ -200,15 +195,15 @@ func (e *executor) failStep(s *story, i int, why string) {
 		e.stuck = e.stuck || a.Phase == falcon.PhasePlacement
 	case a.Phase == falcon.PhaseSplit:
 		a.MicroBatches = slices.Clone(e.job.desc.MicroBatches)
-		e.out.note("action", "%s: the split that was to follow came to nothing: %s", a.ID, why)
-		e.completeStep(s, i, e.iterations.newest()+1)
+		e.out.addNote("action", "%s: the split that was to follow came to nothing: %s", a.ID, why)
+		e.completeStep(s, i, e.iterations.newestIndex()+1)
 		return
 	default:
-		a.State, s.failedAt = falcon.ActionFailed, e.iterations.newest()
+		a.State, s.failedAt = falcon.ActionFailed, e.iterations.newestIndex()
 		a.Reason = why
 	}
-	e.out.update(*a)
-	e.out.note("action", "%s came to nothing, the job goes on as it was: %s", a.ID, why)
+	e.out.addAction(*a)
+	e.out.addNote("action", "%s came to nothing, the job goes on as it was: %s", a.ID, why)
 }
 
 // executor carries approved actions out, step by step, and undoes them.
@@ -227,3 +222,9 @@ type executor struct {
 	generation uint64 // of the newest launch
 	stuck      bool   // an order to put ranks back failed, and no iteration has come since
 }
+
+// onIteration ends the wait of orders that failed while no iteration came.
+func (e *executor) onIteration() { e.stuck = false }
+
+// reserve keeps generations up to one from being used again.
+func (e *executor) reserve(generation uint64) { e.generation = max(e.generation, generation) }

@@ -8,57 +8,57 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// story is what the planner keeps of one incident.
-type story struct {
-	incident falcon.Incident
-	cost     Impact
-	kept     Impact // what was last handed out to be persisted
-	entered  bool   // cost has begun
-	resumed  bool   // iterations may have gone by unseen since cost.Counted
-	measured bool   // the job was measured since the incident is known, in this epoch
-	actions  []falcon.Action
-	vetoed   map[falcon.Rung]bool // a person said no: these are not proposed again, the others wait for a person
-	skip     map[string]string    // by plan: last reason why it was not proposed, to say it once
-	reverts  int                  // orders sent to undo the newest action that goes
-	revertAt int64                // newest iteration when the last of them was sent
-	failedAt int64                // newest iteration when an order last failed
-	held     string               // last reason why a revert waits, to say it once
-	unheard  time.Time            // since when its newest action is measured without nodes that it names; zero = it is not
+// incidentState is what the planner keeps of one incident.
+type incidentState struct {
+	incident    falcon.Incident
+	cost        Impact
+	persisted   Impact // what was last handed out to be persisted
+	charged     bool   // cost has begun
+	resumedCost bool   // iterations may have gone by unseen since cost.Counted
+	measured    bool   // the job was measured since the incident is known, in this epoch
+	actions     []falcon.Action
+	vetoed      map[falcon.Rung]bool // a person said no: these are not proposed again, the others wait for a person
+	skipped     map[string]string    // by plan: last reason why it was not proposed, to say it once
+	reverts     int                  // orders sent to undo the newest action that goes
+	revertAt    int64                // newest iteration when the last of them was sent
+	failedAt    int64                // newest iteration when an order last failed
+	holdReason  string               // last reason why a revert waits, to say it once
+	silentSince time.Time            // since when its newest action is measured without nodes that it names; zero = it is not
 }
 
-// held is one action in force.
-type held struct {
-	story *story
-	i     int
+// actionRef is one action in force.
+type actionRef struct {
+	incident *incidentState
+	index    int
 }
 
-func (h held) action() *falcon.Action { return &h.story.actions[h.i] }
+func (h actionRef) actionAt() *falcon.Action { return &h.incident.actions[h.index] }
 
 // incidentSet is the incidents known, oldest first.
-type incidentSet struct{ list []*story }
+type incidentSet struct{ list []*incidentState }
 
-// charges says that the incident lasted in iteration i.
-func (s *story) charges(i int64) bool {
+// chargedAt says that the incident lasted in iteration i.
+func (s *incidentState) chargedAt(i int64) bool {
 	relieved := s.incident.RelievedIteration
 	return s.incident.HealthyMs > 0 && (s.incident.Open() || (relieved != falcon.NoIteration && i < relieved))
 }
 
 // proposal is the action that waits for a decision, if any.
-func (s *story) proposal() *falcon.Action {
+func (s *incidentState) proposal() *falcon.Action {
 	if n := len(s.actions); n > 0 && s.actions[n-1].State == falcon.ActionProposed {
 		return &s.actions[n-1]
 	}
 	return nil
 }
 
-// atWork is the index of the action that is decided, ordered, being measured
+// underWayIndex is the index of the action that is decided, ordered, being measured
 // or undone, −1 for none. There is at most one in the whole job.
-func (s *story) atWork() int {
-	return slices.IndexFunc(s.actions, func(a falcon.Action) bool { return underWay(a.State) })
+func (s *incidentState) underWayIndex() int {
+	return slices.IndexFunc(s.actions, func(a falcon.Action) bool { return isUnderWay(a.State) })
 }
 
-// newest is the newest action of a rung, if any.
-func (s *story) newest(r falcon.Rung) *falcon.Action {
+// newestOf is the newest action of a rung, if any.
+func (s *incidentState) newestOf(r falcon.Rung) *falcon.Action {
 	for i := len(s.actions) - 1; i >= 0; i-- {
 		if s.actions[i].Rung == r {
 			return &s.actions[i]
@@ -67,29 +67,29 @@ func (s *story) newest(r falcon.Rung) *falcon.Action {
 	return nil
 }
 
-// holds says that an action of the rung is in force for the incident.
-func (s *story) holds(r falcon.Rung) bool {
-	return slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return a.Rung == r && inForce(&a) })
+// hasInForce says that an action of the rung is in force for the incident.
+func (s *incidentState) hasInForce(r falcon.Rung) bool {
+	return slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return a.Rung == r && isInForce(&a) })
 }
 
-// over says that the fault has cleared. A story whose incident was not told yet
+// isOver says that the fault has cleared. A story whose incident was not told yet
 // (its action is back from the journal first) is not over.
-func (s *story) over() bool { return s.incident.State != "" && !s.incident.Open() }
+func (s *incidentState) isOver() bool { return s.incident.State != "" && !s.incident.Open() }
 
-// located says that the fault lasts and its culprit is known.
-func (s *story) located() bool { return s.incident.State == falcon.IncidentLocated }
+// isLocated says that the fault lasts and its culprit is known.
+func (s *incidentState) isLocated() bool { return s.incident.State == falcon.IncidentLocated }
 
-// shown is the action that a rung's line is about: one that has not ended, a
+// shownAction is the action that a rung's line is about: one that has not ended, a
 // verified one only while no better plan is known.
-func (s *story) shown(c candidate) *falcon.Action {
-	a := s.newest(c.rung)
-	if a == nil || ended(a.State) || a.Variant != c.variant || (a.State == falcon.ActionKept && c.err == nil && doubtful(c.plan) == nil) {
+func (s *incidentState) shownAction(c candidate) *falcon.Action {
+	a := s.newestOf(c.rung)
+	if a == nil || isEnded(a.State) || a.Variant != c.variant || (a.State == falcon.ActionKept && c.err == nil && errorExceedsGain(c.plan) == nil) {
 		return nil
 	}
 	return a
 }
 
-// restart is the S4 whose processes are ending or being started, if any.
+// restartUnderWay is the S4 whose processes are ending or being started, if any.
 func (n *incidentSet) restartUnderWay() *falcon.Action {
 	for _, s := range n.list {
 		for i := range s.actions {
@@ -101,8 +101,8 @@ func (n *incidentSet) restartUnderWay() *falcon.Action {
 	return nil
 }
 
-// find is the newest action that f takes.
-func (n *incidentSet) findAction(f func(*falcon.Action) bool) (*story, *falcon.Action) {
+// findAction is the newest action that f takes.
+func (n *incidentSet) findAction(f func(*falcon.Action) bool) (*incidentState, *falcon.Action) {
 	for _, s := range slices.Backward(n.list) {
 		for i := len(s.actions) - 1; i >= 0; i-- {
 			if f(&s.actions[i]) {
@@ -113,7 +113,7 @@ func (n *incidentSet) findAction(f func(*falcon.Action) bool) (*story, *falcon.A
 	return nil, nil
 }
 
-func (n *incidentSet) get(id string) *story {
+func (n *incidentSet) byID(id string) *incidentState {
 	for _, s := range n.list {
 		if s.incident.ID == id {
 			return s
@@ -122,16 +122,16 @@ func (n *incidentSet) get(id string) *story {
 	return nil
 }
 
-func (n *incidentSet) ensure(id string) *story {
-	if s := n.get(id); s != nil {
+func (n *incidentSet) getOrAdd(id string) *incidentState {
+	if s := n.byID(id); s != nil {
 		return s
 	}
-	if len(n.list) >= storyLimit {
+	if len(n.list) >= incidentsMost {
 		n.dropOldest()
 	}
-	s := &story{
+	s := &incidentState{
 		incident: falcon.Incident{ID: id, RelievedIteration: falcon.NoIteration}, cost: Impact{Incident: id},
-		vetoed: map[falcon.Rung]bool{}, skip: map[string]string{},
+		vetoed: map[falcon.Rung]bool{}, skipped: map[string]string{},
 	}
 	n.list = append(n.list, s)
 	return s
@@ -140,20 +140,20 @@ func (n *incidentSet) ensure(id string) *story {
 // dropOldest forgets the oldest incident that is over and done with.
 func (n *incidentSet) dropOldest() {
 	done := func(a falcon.Action) bool {
-		return ended(a.State) || (a.Rung == falcon.RungS4 && a.State == falcon.ActionKept)
+		return isEnded(a.State) || (a.Rung == falcon.RungS4 && a.State == falcon.ActionKept)
 	}
 	for i, s := range n.list {
-		if s.over() && !slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return !done(a) }) {
+		if s.isOver() && !slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return !done(a) }) {
 			n.list = slices.Delete(n.list, i, i+1)
 			return
 		}
 	}
 }
 
-// busy is the action that keeps others waiting, if any: one plan per job.
+// actionUnderWay is the action that keeps others waiting, if any: one plan per job.
 func (n *incidentSet) actionUnderWay() *falcon.Action {
 	for _, s := range n.list {
-		if i := s.atWork(); i >= 0 {
+		if i := s.underWayIndex(); i >= 0 {
 			return &s.actions[i]
 		}
 	}
@@ -164,25 +164,25 @@ func (n *incidentSet) actionUnderWay() *falcon.Action {
 func (n *incidentSet) namedLinks() []falcon.Link {
 	var out []falcon.Link
 	for _, s := range n.list {
-		if s.located() {
+		if s.isLocated() {
 			out = append(out, s.incident.Verdict.Links...)
 		}
 	}
 	return out
 }
 
-// holding lists the splits and placements in force, newest first.
-func (n *incidentSet) actionsInForce() []held {
-	var out []held
+// actionsInForce lists the splits and placements in force, newest first.
+func (n *incidentSet) actionsInForce() []actionRef {
+	var out []actionRef
 	for _, s := range n.list {
 		for i := range s.actions {
-			if a := &s.actions[i]; inForce(a) && a.Rung != falcon.RungS4 {
-				out = append(out, held{s, i})
+			if a := &s.actions[i]; isInForce(a) && a.Rung != falcon.RungS4 {
+				out = append(out, actionRef{s, i})
 			}
 		}
 	}
-	slices.SortFunc(out, func(x, y held) int {
-		a, b := x.action(), y.action()
+	slices.SortFunc(out, func(x, y actionRef) int {
+		a, b := x.actionAt(), y.actionAt()
 		return cmp.Or(cmp.Compare(b.AppliedIteration, a.AppliedIteration), cmp.Compare(b.OrderID, a.OrderID))
 	})
 	return out
@@ -190,17 +190,17 @@ func (n *incidentSet) actionsInForce() []held {
 
 // healthyMs is the iteration time without any of the open incidents' faults:
 // that of the earliest.
-func (n *incidentSet) healthyMs(s *story) float64 {
+func (n *incidentSet) healthyMs(s *incidentState) float64 {
 	first := s
 	for _, o := range n.list {
-		if o.located() && o.incident.HealthyMs > 0 && before(o, first) {
+		if o.isLocated() && o.incident.HealthyMs > 0 && startedBefore(o, first) {
 			first = o
 		}
 	}
 	return first.incident.HealthyMs
 }
 
-// culprit says that a device has to go: it is named, or it hangs on the end of
+// mustLeave says that a device has to go: it is named, or it hangs on the end of
 // a slow link that goes.
 func (n *incidentSet) mustLeave(d falcon.Device, bad []falcon.Node) bool {
 	if !slices.Contains(bad, d.Node()) {
@@ -219,7 +219,7 @@ func (n *incidentSet) mustLeave(d falcon.Device, bad []falcon.Node) bool {
 	return !named
 }
 
-func ended(s falcon.ActionState) bool {
+func isEnded(s falcon.ActionState) bool {
 	switch s {
 	case falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionFailed, falcon.ActionExpired:
 		return true
@@ -227,7 +227,7 @@ func ended(s falcon.ActionState) bool {
 	return false
 }
 
-func underWay(s falcon.ActionState) bool {
+func isUnderWay(s falcon.ActionState) bool {
 	switch s {
 	case falcon.ActionApproved, falcon.ActionDispatched, falcon.ActionApplied, falcon.ActionReverting:
 		return true
@@ -235,8 +235,8 @@ func underWay(s falcon.ActionState) bool {
 	return false
 }
 
-// inForce says that the job runs with what the action changed.
-func inForce(a *falcon.Action) bool {
+// isInForce says that the job runs with what the action changed.
+func isInForce(a *falcon.Action) bool {
 	switch a.State {
 	case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
 		return true
@@ -246,11 +246,11 @@ func inForce(a *falcon.Action) bool {
 	return false
 }
 
-func before(a, b *story) bool {
+func startedBefore(a, b *incidentState) bool {
 	return cmp.Or(cmp.Compare(a.incident.OnsetIteration, b.incident.OnsetIteration), cmp.Compare(a.incident.ID, b.incident.ID)) < 0
 }
 
-func sameCulprit(a, b *story) bool {
+func sameCulprit(a, b *incidentState) bool {
 	return a == b || shareCulprit(a.incident.Verdict, b.incident.Verdict)
 }
 
@@ -261,11 +261,11 @@ func shareCulprit(v, w falcon.Verdict) bool {
 
 // causeHelped says why rung r can't help the incident's cause, nil if it can
 // (FALCON table 3).
-func causeHelped(s *story, r falcon.Rung) error {
+func causeHelped(s *incidentState, r falcon.Rung) error {
 	switch {
 	case s.incident.State != "" && !s.incident.Open():
 		return errOver
-	case !s.located():
+	case !s.isLocated():
 		return errNotLocated
 	}
 	v := s.incident.Verdict

@@ -12,33 +12,33 @@ import (
 // onJob takes the job's newest description.
 func (p *Planner) onJob(in Job) {
 	was := p.job.desc
-	p.exec.generation = max(p.exec.generation, in.Generation)
+	p.exec.reserve(in.Generation)
 	if in.Epoch != was.Epoch {
 		p.newEpoch(was, in)
 		return
 	}
-	if p.orders.pending != nil { // the commit will say what split and places are
+	if p.orders.hasPending() { // the commit will say what split and places are
 		in.MicroBatches = was.MicroBatches
 		if len(was.Placement) > 0 {
 			in.Placement = was.Placement
 		}
 	}
-	if !was.like(in) {
-		p.cache.version++
+	if !was.sameForPlans(in) {
+		p.cache.invalidate()
 	}
-	p.job.desc = in
-	if p.job.base == nil || total(in.MicroBatches) != total(p.job.base) {
-		p.job.base = slices.Clone(in.MicroBatches)
-		p.ledger.forget(0) // times of another batch don't compare
-		p.overtaken(fmt.Sprintf("the job changed its batch to %d micro-batches by itself", total(in.MicroBatches)), falcon.RungS2)
+	p.job.replace(in)
+	if p.job.base == nil || totalOf(in.MicroBatches) != totalOf(p.job.base) {
+		p.job.setBase(in.MicroBatches)
+		p.ledger.keepIterations(0) // times of another batch don't compare
+		p.overtaken(fmt.Sprintf("the job changed its batch to %d micro-batches by itself", totalOf(in.MicroBatches)), falcon.RungS2)
 	}
 	if len(was.Placement) > 0 && !slices.Equal(was.Placement, in.Placement) {
 		p.overtaken("the job changed its places by itself", falcon.RungS3)
 	}
 }
 
-// like says that plans made for one description hold for the other.
-func (j Job) like(o Job) bool {
+// sameForPlans says that plans made for one description hold for the other.
+func (j Job) sameForPlans(o Job) bool {
 	return j.Layout == o.Layout && slices.Equal(j.MicroBatches, o.MicroBatches) && slices.Equal(j.Placement, o.Placement) &&
 		slices.Equal(j.Spares, o.Spares) && j.CanLaunch == o.CanLaunch && j.Adapter == o.Adapter &&
 		slices.Equal(j.MicroMin, o.MicroMin) && slices.Equal(j.MicroMax, o.MicroMax) && slices.Equal(j.MicroMultiple, o.MicroMultiple) &&
@@ -49,15 +49,18 @@ func (j Job) like(o Job) bool {
 // taken was made for them, and what was in force is gone unless the job came
 // back with it.
 func (p *Planner) newEpoch(was, now Job) {
-	p.job.desc, p.job.base, p.limits.ordered, p.profile.newest = now, slices.Clone(now.MicroBatches), nil, nil
-	p.ledger.forget(0)
-	p.cache.version++
+	p.job.replace(now)
+	p.job.setBase(now.MicroBatches)
+	p.limits.reset()
+	p.profile.reset()
+	p.ledger.keepIterations(0)
+	p.cache.invalidate()
 	if was.Epoch == 0 {
 		return
 	}
 	for _, s := range p.incidents.list {
-		if s.entered {
-			p.ledger.renumber(s)
+		if s.charged {
+			p.ledger.moveToEpoch(s)
 		}
 		s.measured = false
 	}
@@ -68,7 +71,7 @@ func (p *Planner) newEpoch(was, now Job) {
 	}
 	for _, s := range p.incidents.list {
 		for i := range s.actions {
-			p.out.expire(&s.actions[i], "the job was restarted, it was planned for epoch "+strconv.FormatUint(was.Epoch, 10))
+			p.out.expireAction(&s.actions[i], "the job was restarted, it was planned for epoch "+strconv.FormatUint(was.Epoch, 10))
 		}
 	}
 	why := "the job was restarted with places and a split of its own"
@@ -80,8 +83,8 @@ func (p *Planner) newEpoch(was, now Job) {
 		p.overtaken(why, falcon.RungS3)
 	}
 	if restart == nil && samePlaces && slices.Equal(was.MicroBatches, now.MicroBatches) {
-		if held := p.incidents.actionsInForce(); len(held) > 0 && len(held[0].action().Base) > 0 {
-			p.job.base = slices.Clone(held[0].action().Base)
+		if held := p.incidents.actionsInForce(); len(held) > 0 && len(held[0].actionAt().Base) > 0 {
+			p.job.setBase(held[0].actionAt().Base)
 		}
 		return
 	}
@@ -91,7 +94,7 @@ func (p *Planner) newEpoch(was, now Job) {
 // overtaken ends every plan, and the actions in force up to a rung: the job
 // did it. S3 ends with the splits that were solved for its places.
 func (p *Planner) overtaken(why string, r falcon.Rung) {
-	at := max(p.iterations.newest(), 0)
+	at := max(p.iterations.newestIndex(), 0)
 	if restart := p.incidents.restartUnderWay(); restart != nil {
 		at = restart.Resume
 	}
@@ -100,14 +103,14 @@ func (p *Planner) overtaken(why string, r falcon.Rung) {
 			a := &s.actions[i]
 			switch {
 			case a.State == falcon.ActionProposed || a.State == falcon.ActionApproved:
-				p.out.expire(a, why)
+				p.out.expireAction(a, why)
 			case a.State == falcon.ActionDispatched: // its order's outcome is still to come
-			case a.Rung != falcon.RungS4 && inForce(a) && a.Rung.Level() <= r.Level():
-				p.orders.drop(s, i)
+			case a.Rung != falcon.RungS4 && isInForce(a) && a.Rung.Level() <= r.Level():
+				p.orders.dropOrder(s, i)
 				a.State, a.RevertReason, a.RevertedIteration, a.Phase = falcon.ActionReverted, why, at, ""
-				p.out.ready.Acted = append(p.out.ready.Acted, Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(p.job.desc.MicroBatches)})
-				p.out.note("action", "%s is undone: %s", a.ID, why)
-				p.out.update(*a)
+				p.out.addActed(Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(p.job.desc.MicroBatches)})
+				p.out.addNote("action", "%s is undone: %s", a.ID, why)
+				p.out.addAction(*a)
 			}
 		}
 	}
@@ -117,14 +120,14 @@ func (p *Planner) overtaken(why string, r falcon.Rung) {
 // sent again by the engine under their old id, and launches likewise; the
 // planner waits for them.
 func (p *Planner) onRestored(in Restored) {
-	p.orders.nextID = max(p.orders.nextID, in.NextOrder)
+	p.orders.reserve(in.NextOrder)
 	for r, ms := range in.OverheadsMs {
-		p.overheads.means[r] = mean{ms, 1}
+		p.overheads.restore(r, ms)
 	}
 	for _, a := range in.Actions {
-		s := p.incidents.ensure(a.Incident)
+		s := p.incidents.getOrAdd(a.Incident)
 		s.actions = append(s.actions, a)
-		p.exec.generation = max(p.exec.generation, a.Generation)
+		p.exec.reserve(a.Generation)
 		if a.OrderID != 0 {
 			p.limits.recordOrdered(&a, a.ProposedIteration)
 		}
@@ -133,24 +136,24 @@ func (p *Planner) onRestored(in Restored) {
 		}
 		waits := a.Rung != falcon.RungS4 || a.Phase == falcon.PhaseCheckpoint
 		if waits && (a.State == falcon.ActionDispatched || a.State == falcon.ActionReverting) {
-			p.orders.pending = p.orders.orderOf(s, len(s.actions)-1)
+			p.orders.resumeOrder(s, len(s.actions)-1)
 		}
 	}
 	for _, h := range p.incidents.actionsInForce() {
-		if a := h.action(); len(a.Base) > 0 || len(a.Previous) > 0 {
-			p.job.base = slices.Clone(a.Base)
+		if a := h.actionAt(); len(a.Base) > 0 || len(a.Previous) > 0 {
+			p.job.setBase(a.Base)
 			if len(a.Base) == 0 {
-				p.job.base = slices.Clone(a.Previous)
+				p.job.setBase(a.Previous)
 			}
 			break
 		}
 	}
 	for _, v := range in.Impacts {
-		p.ledger.resume(v)
+		p.ledger.restoreAccount(v)
 	}
 }
 
-func total(m []int32) int64 {
+func totalOf(m []int32) int64 {
 	var t int64
 	for _, v := range m {
 		t += int64(v)
@@ -164,7 +167,7 @@ type jobState struct {
 	base []int32 // micro-batches before any action of this epoch
 }
 
-// usable says that every rank's speed was measured.
+// coversAllRanks says that every rank's speed was measured.
 func (j *jobState) coversAllRanks(speeds []float64) bool {
 	bad := func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }
 	return len(speeds) == j.desc.Layout.World() && !slices.ContainsFunc(speeds, bad)
@@ -172,7 +175,7 @@ func (j *jobState) coversAllRanks(speeds []float64) bool {
 
 func (j *jobState) describe(a *falcon.Action) string {
 	if a.Rung == falcon.RungS3 {
-		return fmt.Sprintf("nodes %s, micro-batches %v", names(nodesOf(j.desc.Placement)), j.desc.MicroBatches)
+		return fmt.Sprintf("nodes %s, micro-batches %v", nodeNames(placementNodes(j.desc.Placement)), j.desc.MicroBatches)
 	}
 	return fmt.Sprintf("micro-batches %v", j.desc.MicroBatches)
 }
@@ -188,23 +191,23 @@ func (j *jobState) splittable() error {
 		return errOneReplica
 	case len(j.desc.MicroBatches) != j.desc.Layout.DP || slices.Min(j.desc.MicroBatches) < 1:
 		return errNoCounts
-	case total(j.desc.MicroBatches) > totalMost:
+	case totalOf(j.desc.MicroBatches) > totalMost:
 		return errTooMany
 	}
 	return nil
 }
 
-// baseMs is replica i's time with the base split, 0 when it was not priced.
-func (j *jobState) baseMs(curve []float64, i int) float64 {
+// baseSplitMs is replica i's time with the base split, 0 when it was not priced.
+func (j *jobState) baseSplitMs(curve []float64, i int) float64 {
 	if i >= len(j.base) || int(j.base[i]) >= len(curve) {
 		return 0
 	}
 	return curve[j.base[i]]
 }
 
-// names says that an incident is about a node: by a device, a link, or, where it
+// namesNode says that an incident is about a node: by a device, a link, or, where it
 // knows neither, by a rank.
-func (j *jobState) namesNode(s *story, n falcon.Node) bool {
+func (j *jobState) namesNode(s *incidentState, n falcon.Node) bool {
 	v := &s.incident.Verdict
 	if len(v.Devices)+len(v.Links) > 0 {
 		return slices.ContainsFunc(v.Devices, func(d falcon.Device) bool { return d.Node() == n }) ||
@@ -214,3 +217,11 @@ func (j *jobState) namesNode(s *story, n falcon.Node) bool {
 		return r >= 0 && int(r) < len(j.desc.Placement) && j.desc.Placement[r].Node() == n
 	})
 }
+
+func (j *jobState) replace(desc Job) { j.desc = desc }
+
+func (j *jobState) setBase(counts []int32) { j.base = slices.Clone(counts) }
+
+func (j *jobState) setPlacement(p falcon.Placement) { j.desc.Placement = p }
+
+func (j *jobState) setSplit(counts []int32) { j.desc.MicroBatches = slices.Clone(counts) }

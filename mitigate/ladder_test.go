@@ -120,7 +120,7 @@ func (g *grid) optimum(n float64) float64 {
 	if err == nil {
 		best = min(best, g.overheads[falcon.RungS3]+(split.AfterSplitMs-gridHealthy)*n, g.overheads[falcon.RungS2]+(split.BeforeSplitMs-gridHealthy)*n)
 	} else {
-		b := g.r.p.plans.solveSplit(m.Curves(g.job.Placement, int(total(even))))
+		b := g.r.p.plans.solveSplit(m.Curves(g.job.Placement, int(totalOf(even))))
 		best = min(best, g.overheads[falcon.RungS2]+(b.makespanMs+m.RestMs-gridHealthy)*n)
 	}
 	return min(best, g.overheads[falcon.RungS4])

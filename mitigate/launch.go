@@ -14,14 +14,14 @@ const launchMost = 3
 // processes are ending.
 func (e *executor) checkpointed(a *falcon.Action, in Committed) {
 	a.Phase, a.Resume = falcon.PhaseLeaving, in.Resume
-	if !e.iterations.trained.IsZero() {
-		a.StoppedUnixNs = e.iterations.trained.UnixNano()
+	if last := e.iterations.lastTrained(); !last.IsZero() {
+		a.StoppedUnixNs = last.UnixNano()
 	}
-	e.out.note("action", "%s: the checkpoint is written, a restart begins with iteration %d; the processes are ending", a.ID, in.Resume)
-	e.out.update(*a)
+	e.out.addNote("action", "%s: the checkpoint is written, a restart begins with iteration %d; the processes are ending", a.ID, in.Resume)
+	e.out.addAction(*a)
 }
 
-// onLeft launches the next generation once all processes have ended. Until
+// allEnded launches the next generation once all processes have ended. Until
 // then nothing may be started: two generations must never train at once.
 func (e *executor) allEnded(in Left) {
 	_, a := e.incidents.findAction(func(a *falcon.Action) bool {
@@ -35,16 +35,16 @@ func (e *executor) allEnded(in Left) {
 		return
 	}
 	a.State = falcon.ActionDispatched // also when patience had run out before
-	e.launch(a, falcon.PhaseLaunching, a.Placement)
+	e.startGeneration(a, falcon.PhaseLaunching, a.Placement)
 }
 
-func (e *executor) launch(a *falcon.Action, phase string, to falcon.Placement) {
+func (e *executor) startGeneration(a *falcon.Action, phase string, to falcon.Placement) {
 	e.generation++
 	a.Phase, a.Generation = phase, e.generation
 	a.Launches++
-	e.out.ready.Launch = &falcon.Launch{Generation: e.generation, Placement: slices.Clone(to), Resume: true}
-	e.out.note("action", "%s: generation %d starts on %s from iteration %d", a.ID, a.Generation, names(nodesOf(to)), a.Resume)
-	e.out.update(*a)
+	e.out.setLaunch(falcon.Launch{Generation: e.generation, Placement: slices.Clone(to), Resume: true})
+	e.out.addNote("action", "%s: generation %d starts on %s from iteration %d", a.ID, a.Generation, nodeNames(placementNodes(to)), a.Resume)
+	e.out.addAction(*a)
 }
 
 // onLaunched ends the restart, or takes the job back to its old nodes.
@@ -59,23 +59,23 @@ func (e *executor) onLaunched(in Launched) {
 	case in.Failed == "" && a.Phase == falcon.PhaseLaunching:
 		e.completeRestart(a)
 	case in.Failed == "":
-		a.State, s.failedAt, a.Phase = falcon.ActionFailed, e.iterations.newest(), ""
+		a.State, s.failedAt, a.Phase = falcon.ActionFailed, e.iterations.newestIndex(), ""
 		a.Reason += "; the job runs on its old nodes again"
-		e.out.note("action", "%s failed, and the job runs on its old nodes again from iteration %d; %s stays open", a.ID, a.Resume, a.Incident)
-		e.out.update(*a)
+		e.out.addNote("action", "%s failed, and the job runs on its old nodes again from iteration %d; %s stays open", a.ID, a.Resume, a.Incident)
+		e.out.addAction(*a)
 	case a.State != falcon.ActionDispatched:
 	case e.job.desc.Epoch != a.JobEpoch: // the job runs, by other hands: never start it twice
 		e.replaceRestart(a, in.Failed)
 	case a.Launches < launchMost:
 		a.Reason = "generation did not come up: " + in.Failed
-		e.out.note("action", "%s: generation %d did not come up (%s); back to the old nodes", a.ID, in.Generation, in.Failed)
-		e.launch(a, falcon.PhaseRelaunch, a.Home)
+		e.out.addNote("action", "%s: generation %d did not come up (%s); back to the old nodes", a.ID, in.Generation, in.Failed)
+		e.startGeneration(a, falcon.PhaseRelaunch, a.Home)
 	default:
 		e.failRestart(a, "no launch came up: "+in.Failed)
 	}
 }
 
-// restarted puts S4 into force; it is never undone.
+// completeRestart puts S4 into force; it is never undone.
 func (e *executor) completeRestart(a *falcon.Action) {
 	a.State, a.AppliedIteration, a.Phase = falcon.ActionApplied, a.Resume, ""
 	if a.StoppedUnixNs > 0 {
@@ -84,24 +84,24 @@ func (e *executor) completeRestart(a *falcon.Action) {
 		}
 	}
 	e.ledger.resetClocks(falcon.RungS4)
-	e.out.ready.Acted = append(e.out.ready.Acted, Acted{
+	e.out.addActed(Acted{
 		Incident: a.Incident, Rung: falcon.RungS4, Iteration: a.Resume,
 		MicroBatches: slices.Clone(e.job.desc.MicroBatches), Placement: slices.Clone(e.job.desc.Placement),
 	})
-	e.out.note("action", "%s in force from iteration %d: generation %d on %s", a.ID, a.Resume, a.Generation, names(nodesOf(e.job.desc.Placement)))
-	e.out.update(*a)
+	e.out.addNote("action", "%s in force from iteration %d: generation %d on %s", a.ID, a.Resume, a.Generation, nodeNames(placementNodes(e.job.desc.Placement)))
+	e.out.addAction(*a)
 }
 
 // failRestart leaves the job to a person, and says what there is to do.
 func (e *executor) failRestart(a *falcon.Action, why string) {
-	s := e.incidents.get(a.Incident)
-	a.State, a.Reason, s.failedAt = falcon.ActionFailed, why, e.iterations.newest()
-	e.out.note("action", "%s failed: %s; the job stands: end what is left of it and start it again from its checkpoint (iteration %d)", a.ID, why, a.Resume)
-	e.out.update(*a)
+	s := e.incidents.byID(a.Incident)
+	a.State, a.Reason, s.failedAt = falcon.ActionFailed, why, e.iterations.newestIndex()
+	e.out.addNote("action", "%s failed: %s; the job stands: end what is left of it and start it again from its checkpoint (iteration %d)", a.ID, why, a.Resume)
+	e.out.addAction(*a)
 }
 
 func (e *executor) replaceRestart(a *falcon.Action, why string) {
-	a.State, a.Phase, a.Reason, e.incidents.get(a.Incident).failedAt = falcon.ActionFailed, "", why, e.iterations.newest()
-	e.out.note("action", "%s failed: %s", a.ID, why)
-	e.out.update(*a)
+	a.State, a.Phase, a.Reason, e.incidents.byID(a.Incident).failedAt = falcon.ActionFailed, "", why, e.iterations.newestIndex()
+	e.out.addNote("action", "%s failed: %s", a.ID, why)
+	e.out.addAction(*a)
 }

@@ -31,12 +31,12 @@ var (
 // took the place of: nothing was undone.
 const replacedBy = "replaced by "
 
-func replaced(a *falcon.Action) bool { return strings.HasPrefix(a.RevertReason, replacedBy) }
+func wasReplaced(a *falcon.Action) bool { return strings.HasPrefix(a.RevertReason, replacedBy) }
 
-// withheld says why a rung that could help is not proposed now, whatever its plan.
-func (l *limiter) withheld(s *story, r falcon.Rung) error {
+// whyWithheld says why a rung that could help is not proposed now, whatever its plan.
+func (l *limiter) whyWithheld(s *incidentState, r falcon.Rung) error {
 	switch {
-	case approval(l.policy.current, r) == falcon.ApprovalNever:
+	case l.policy.requires(r) == falcon.ApprovalNever:
 		return errNever
 	case s.vetoed[r]:
 		return errVetoed
@@ -50,11 +50,11 @@ func (l *limiter) withheld(s *story, r falcon.Rung) error {
 }
 
 // tooSoon says why hysteresis forbids a proposal now.
-func (l *limiter) tooSoon(s *story) error {
+func (l *limiter) tooSoon(s *incidentState) error {
 	for _, o := range l.incidents.list {
 		for i := range o.actions {
 			a := &o.actions[i]
-			if l.job.isCurrent(a) && a.State == falcon.ActionReverted && !replaced(a) && a.RevertedIteration > l.iterations.newest()-CoolDown && sameCulprit(o, s) {
+			if l.job.isCurrent(a) && a.State == falcon.ActionReverted && !wasReplaced(a) && a.RevertedIteration > l.iterations.newestIndex()-CoolDown && sameCulprit(o, s) {
 				return fmt.Errorf("%s was reverted at iteration %d: %d iterations have to pass first", a.ID, a.RevertedIteration, CoolDown)
 			}
 		}
@@ -62,14 +62,14 @@ func (l *limiter) tooSoon(s *story) error {
 	if n := l.orderedFor(s); n >= ActionsMost {
 		return fmt.Errorf("%d actions for this culprit within %d iterations are enough for now", n, ActionsWithin)
 	}
-	if n := len(l.ordered); n >= ActionsOfJob && l.ordered[n-ActionsOfJob].at > l.iterations.newest()-ActionsWithin {
+	if n := len(l.ordered); n >= ActionsOfJob && l.ordered[n-ActionsOfJob].at > l.iterations.newestIndex()-ActionsWithin {
 		return fmt.Errorf("%d actions within %d iterations are enough for now", ActionsOfJob, ActionsWithin)
 	}
 	return nil
 }
 
-// switched is an action that was ordered, and for whom.
-type switched struct {
+// orderedAction is an action that was ordered, and for whom.
+type orderedAction struct {
 	at       int64 // iteration
 	incident string
 	verdict  falcon.Verdict
@@ -77,10 +77,10 @@ type switched struct {
 
 // orderedFor counts the newest actions for the culprit of s: what flaps is one
 // device or link, whatever incidents it opens.
-func (l *limiter) orderedFor(s *story) int {
+func (l *limiter) orderedFor(s *incidentState) int {
 	n := 0
 	for _, o := range l.ordered {
-		if o.at > l.iterations.newest()-ActionsWithin && (o.incident == s.incident.ID || shareCulprit(o.verdict, s.incident.Verdict)) {
+		if o.at > l.iterations.newestIndex()-ActionsWithin && (o.incident == s.incident.ID || shareCulprit(o.verdict, s.incident.Verdict)) {
 			n++
 		}
 	}
@@ -89,13 +89,13 @@ func (l *limiter) orderedFor(s *story) int {
 
 // tooOften keeps to the policy's limit per hour, by the engine's clock.
 func (l *limiter) tooOften(r falcon.Rung) error {
-	if most := l.policy.current.Rungs[r].PerHour; most > 0 && l.takenWithinHour(r) >= most {
+	if most := l.policy.rungPolicy(r).PerHour; most > 0 && l.takenWithinHour(r) >= most {
 		return fmt.Errorf("policy allows %d of %s within an hour", most, r)
 	}
 	return nil
 }
 
-// takenHour is how often a rung was ordered within the last hour.
+// takenWithinHour is how often a rung was ordered within the last hour.
 func (l *limiter) takenWithinHour(r falcon.Rung) int {
 	taken, since := 0, l.clock.now.Add(-time.Hour).UnixNano()
 	for _, s := range l.incidents.list {
@@ -108,25 +108,25 @@ func (l *limiter) takenWithinHour(r falcon.Rung) int {
 	return taken
 }
 
-// switching notes that an action is ordered.
+// recordOrdered notes that an action is ordered.
 func (l *limiter) recordOrdered(a *falcon.Action, at int64) {
 	if !l.job.isCurrent(a) {
 		return
 	}
-	o := switched{at: at, incident: a.Incident}
-	if s := l.incidents.get(a.Incident); s != nil {
+	o := orderedAction{at: at, incident: a.Incident}
+	if s := l.incidents.byID(a.Incident); s != nil {
 		o.verdict = s.incident.Verdict
 	}
 	l.ordered = append(l.ordered, o)
-	slices.SortStableFunc(l.ordered, func(a, b switched) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(l.ordered, func(a, b orderedAction) int { return cmp.Compare(a.at, b.at) })
 	l.ordered = l.ordered[max(0, len(l.ordered)-ActionsOfJob):]
 }
 
-// triedInVain keeps the ladder from climbing the same rung again: one that did
+// triedWithoutEffect keeps the ladder from climbing the same rung again: one that did
 // not help is not offered again for the same incident, one whose order failed
 // only a few times, and not at once.
-func (l *limiter) triedWithoutEffect(s *story, r falcon.Rung) bool {
-	last, failures := s.newest(r), 0
+func (l *limiter) triedWithoutEffect(s *incidentState, r falcon.Rung) bool {
+	last, failures := s.newestOf(r), 0
 	if last == nil {
 		return false
 	}
@@ -137,9 +137,9 @@ func (l *limiter) triedWithoutEffect(s *story, r falcon.Rung) bool {
 	}
 	switch last.State {
 	case falcon.ActionReverted:
-		return l.job.isCurrent(last) && !replaced(last)
+		return l.job.isCurrent(last) && !wasReplaced(last)
 	case falcon.ActionFailed:
-		return failures >= FailuresMost || l.iterations.newest() < max(s.failedAt, last.ProposedIteration)+CoolDown
+		return failures >= FailuresMost || l.iterations.newestIndex() < max(s.failedAt, last.ProposedIteration)+CoolDown
 	}
 	return false
 }
@@ -151,5 +151,8 @@ type limiter struct {
 	iterations *iterationLog
 	job        *jobState
 	incidents  *incidentSet
-	ordered    []switched // the newest actions of this epoch that were ordered
+	ordered    []orderedAction // the newest actions of this epoch that were ordered
 }
+
+// reset forgets the actions of another job epoch.
+func (l *limiter) reset() { l.ordered = nil }

@@ -18,12 +18,12 @@ func TestDoubt(t *testing.T) {
 		{15.1, 3, false},   // but never beyond the bound
 		{15.1, 0.2, false}, // likewise
 	} {
-		if err := doubtful(plan{beforeMs: 100, gainMs: c.gain, offShare: c.off}); (err != nil) != c.want {
+		if err := errorExceedsGain(plan{beforeMs: 100, gainMs: c.gain, modelError: c.off}); (err != nil) != c.want {
 			t.Errorf("gain %v %% of a model %v off: %v", c.gain, c.off, err)
 		}
 	}
 	for _, c := range []struct{ model, measured, want float64 }{{113, 100, 0.13}, {87, 100, 0.13}, {0, 100, 0}, {100, 0, 0}, {100, 100, 0}} {
-		if got := offBy(c.model, c.measured); got < c.want-1e-9 || got > c.want+1e-9 {
+		if got := modelError(c.model, c.measured); got < c.want-1e-9 || got > c.want+1e-9 {
 			t.Errorf("model %v measured %v: off by %v", c.model, c.measured, got)
 		}
 	}

@@ -2,9 +2,9 @@ package mitigate
 
 import "github.com/failslow/falcon"
 
-// flight is the order that is out, and what it does to the job.
-type flight struct {
-	story     *story
+// pendingOrder is the order that is out, and what it does to the job.
+type pendingOrder struct {
+	incident  *incidentState
 	action    int
 	order     uint64
 	kind      string
@@ -17,26 +17,26 @@ type flight struct {
 type orderSlot struct {
 	job     *jobState
 	out     *output
-	pending *flight
+	pending *pendingOrder
 	nextID  uint64
 }
 
-func (w *orderSlot) send(s *story, i int, o falcon.Order, f *flight) {
+func (w *orderSlot) sendOrder(s *incidentState, i int, o falcon.Order, f *pendingOrder) {
 	a := &s.actions[i]
 	o.Epoch, o.ID = w.job.desc.Epoch, w.nextID
 	w.nextID++
 	a.OrderID = o.ID
-	f.story, f.action, f.order, f.kind, f.reverting = s, i, o.ID, o.Kind, a.State == falcon.ActionReverting
+	f.incident, f.action, f.order, f.kind, f.reverting = s, i, o.ID, o.Kind, a.State == falcon.ActionReverting
 	w.pending = f
-	w.out.ready.Orders = append(w.out.ready.Orders, o)
-	w.out.update(*a)
+	w.out.addOrder(o)
+	w.out.addAction(*a)
 }
 
-// flightOf is the order that an action under way waits for, as far as the
+// orderOf is the order that an action under way waits for, as far as the
 // action tells: a split that is being put back is told with its commit.
-func (w *orderSlot) orderOf(s *story, i int) *flight {
+func (w *orderSlot) orderOf(s *incidentState, i int) *pendingOrder {
 	a := &s.actions[i]
-	f := &flight{story: s, action: i, order: a.OrderID, kind: falcon.OrderMicroBatches, reverting: a.State == falcon.ActionReverting}
+	f := &pendingOrder{incident: s, action: i, order: a.OrderID, kind: falcon.OrderMicroBatches, reverting: a.State == falcon.ActionReverting}
 	switch {
 	case a.Phase == falcon.PhasePlacement:
 		f.kind, f.placement = falcon.OrderPlacement, a.Placement
@@ -53,8 +53,35 @@ func (w *orderSlot) orderOf(s *story, i int) *flight {
 	return f
 }
 
-func (w *orderSlot) drop(s *story, i int) {
-	if w.pending != nil && w.pending.story == s && w.pending.action == i {
+// hasPending reports whether an order is out.
+func (w *orderSlot) hasPending() bool { return w.pending != nil }
+
+// takeOrder ends the wait for an order, nil where another one or none is out.
+func (w *orderSlot) takeOrder(order uint64) *pendingOrder {
+	f := w.pending
+	if f == nil || f.order != order {
+		return nil
+	}
+	w.pending = nil
+	return f
+}
+
+// pendingPlacement is the action whose order to change places is out, if any.
+func (w *orderSlot) pendingPlacement() *falcon.Action {
+	if f := w.pending; f != nil && f.kind == falcon.OrderPlacement {
+		return &f.incident.actions[f.action]
+	}
+	return nil
+}
+
+// resumeOrder waits for the order of an action of before a restart.
+func (w *orderSlot) resumeOrder(s *incidentState, i int) { w.pending = w.orderOf(s, i) }
+
+// reserve keeps ids below the next one from being used again.
+func (w *orderSlot) reserve(next uint64) { w.nextID = max(w.nextID, next) }
+
+func (w *orderSlot) dropOrder(s *incidentState, i int) {
+	if w.pending != nil && w.pending.incident == s && w.pending.action == i {
 		w.pending = nil
 	}
 }

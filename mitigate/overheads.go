@@ -6,18 +6,18 @@ import "github.com/failslow/falcon"
 type overheadBook struct {
 	cfg   *Config
 	cache *planCache
-	means map[falcon.Rung]mean
+	means map[falcon.Rung]runningMean
 }
 
-type mean struct {
+type runningMean struct {
 	sum float64
 	n   int
 }
 
-// overheadMs is what taking a rung costs: the mean of what was measured, else
+// expected is what taking a rung costs: the mean of what was measured, else
 // what the operator expects, else what the plan itself says, else the
 // literature.
-func (o *overheadBook) expected(r falcon.Rung, s *story, w plan) float64 {
+func (o *overheadBook) expected(r falcon.Rung, s *incidentState, w plan) float64 {
 	if m := o.means[r]; m.n > 0 {
 		return m.sum / float64(m.n)
 	}
@@ -37,14 +37,17 @@ func (o *overheadBook) expected(r falcon.Rung, s *story, w plan) float64 {
 	return 0
 }
 
-func (o *overheadBook) learn(r falcon.Rung, ms float64) {
+// restore takes back what was learned before a restart.
+func (o *overheadBook) restore(r falcon.Rung, ms float64) { o.means[r] = runningMean{ms, 1} }
+
+func (o *overheadBook) addMeasured(r falcon.Rung, ms float64) {
 	m := o.means[r]
-	o.means[r] = mean{m.sum + ms, m.n + 1}
-	o.cache.version++
+	o.means[r] = runningMean{m.sum + ms, m.n + 1}
+	o.cache.invalidate()
 }
 
-// learned are the measured overheads, by rung.
-func (o *overheadBook) learned() map[falcon.Rung]float64 {
+// measuredMeans are the measured overheads, by rung.
+func (o *overheadBook) measuredMeans() map[falcon.Rung]float64 {
 	out := map[falcon.Rung]float64{}
 	for r, m := range o.means {
 		if m.n > 0 {

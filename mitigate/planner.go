@@ -65,7 +65,7 @@ type Planner struct {
 
 // New builds a planner that waits for a Job.
 func New(cfg Config) *Planner {
-	p := &Planner{cfg: cfg.withDefaults(), clock: &clock{}, job: &jobState{}, cache: &planCache{solved: map[string]worked{}}}
+	p := &Planner{cfg: cfg.withDefaults(), clock: &clock{}, job: &jobState{}, cache: &planCache{solved: map[string]solution{}}}
 	p.policy = &policyState{clock: p.clock, current: falcon.Policy{Mode: falcon.ModeApprove}}
 	p.iterations = &iterationLog{cfg: p.cfg}
 	p.out = &output{iterations: p.iterations}
@@ -73,9 +73,9 @@ func New(cfg Config) *Planner {
 	p.orders = &orderSlot{job: p.job, out: p.out, nextID: 1}
 	p.ledger = &costLedger{
 		cfg: p.cfg, iterations: p.iterations, out: p.out, job: p.job, incidents: p.incidents, orders: p.orders,
-		charged: map[int64]map[*story]float64{},
+		charged: map[int64]map[*incidentState]float64{},
 	}
-	p.overheads = &overheadBook{cfg: p.cfg, cache: p.cache, means: map[falcon.Rung]mean{}}
+	p.overheads = &overheadBook{cfg: p.cfg, cache: p.cache, means: map[falcon.Rung]runningMean{}}
 	p.profile = &profiler{iterations: p.iterations, job: p.job, incidents: p.incidents}
 	p.plans = &planMaker{
 		cfg: p.cfg, policy: p.policy, iterations: p.iterations, job: p.job, incidents: p.incidents,
@@ -115,8 +115,8 @@ func (p *Planner) Step(now Clock, in Input) {
 	case Restored:
 		p.onRestored(in)
 	case SetPolicy:
-		p.policy.current = in.Policy
-		p.cache.version++ // it says which variants of S4 there are
+		p.policy.set(in.Policy)
+		p.cache.invalidate() // it says which variants of S4 there are
 	case Incident:
 		p.onIncident(in.Incident)
 	case Speeds:
@@ -148,46 +148,42 @@ func (p *Planner) Tick(now Clock) {
 
 // Ready is everything that steps have led to since the last Advance.
 func (p *Planner) Ready() Ready {
-	p.out.taken = !p.out.ready.Empty()
-	return p.out.ready
+	return p.out.takeReady()
 }
 
 // Advance says that Ready was persisted and acted on.
 func (p *Planner) Advance() {
-	if p.out.taken {
-		p.out.ready, p.out.taken = Ready{}, false
-	}
+	p.out.advance()
 }
 
 // Policy is the policy in force.
 func (p *Planner) Policy() falcon.Policy { return p.policy.current }
 
 func (p *Planner) onIncident(in falcon.Incident) {
-	s := p.incidents.ensure(in.ID)
+	s := p.incidents.getOrAdd(in.ID)
 	was := s.incident
 	s.incident = in
-	if !s.entered {
-		p.ledger.begin(s)
+	if !s.charged {
+		p.ledger.openAccount(s)
 	}
 	if was.State != in.State {
 		p.ledger.persist(s)
 	}
 	if was.State != in.State || was.Verdict.Cause != in.Verdict.Cause ||
 		!slices.Equal(was.Verdict.Devices, in.Verdict.Devices) || !slices.Equal(was.Verdict.Links, in.Verdict.Links) {
-		p.cache.version++
+		p.cache.invalidate()
 	}
 }
 
 // onIteration says whether the iteration is news.
 func (p *Planner) onIteration(in Iteration) bool {
-	if n := len(p.iterations.list); n > 0 && in.Index <= p.iterations.list[n-1].Index {
+	if !p.iterations.add(p.clock.now, in) {
 		return false // it is already priced
 	}
-	if len(p.iterations.list) >= historyLimit {
-		p.ledger.forget(historyLimit * 3 / 4)
+	if p.iterations.full() {
+		p.ledger.keepIterations(iterationsMost*3/4 + 1)
 	}
-	p.iterations.list = append(p.iterations.list, in)
-	p.iterations.trained, p.exec.stuck = p.clock.now, false
+	p.exec.onIteration()
 	p.ledger.chargeAll(in)
 	return true
 }
@@ -196,16 +192,16 @@ func (p *Planner) onIteration(in Iteration) bool {
 // (the safe direction), then proposals and one dispatch.
 func (p *Planner) advance() {
 	for _, s := range p.incidents.list {
-		p.expire(s)
-		p.verify.measure(s)
+		p.expireStale(s)
+		p.verify.measureGain(s)
 	}
 	p.exec.revertDue()
 	for _, s := range p.incidents.list {
-		p.propose(s)
+		p.proposeDue(s)
 		p.approveByPolicy(s)
-		p.exec.dispatch(s)
+		p.exec.orderApproved(s)
 	}
 }
 
 // OverheadsMs are the learned overheads, for the journal.
-func (p *Planner) OverheadsMs() map[falcon.Rung]float64 { return p.overheads.learned() }
+func (p *Planner) OverheadsMs() map[falcon.Rung]float64 { return p.overheads.measuredMeans() }

@@ -38,13 +38,13 @@ type plan struct {
 	beforeMs    float64
 	predictedMs float64
 	gainMs      float64 // per iteration of the present batch
-	offShare    float64 // by which the model misses beforeMs, of it; 0 = no model is concerned
+	modelError  float64 // by which the model misses beforeMs, of it; 0 = no model is concerned
 	what        string  // one clause: what it does
 }
 
-// hash names the plan: a decision must quote it, so that nobody approves what
+// hashFor names the plan: a decision must quote it, so that nobody approves what
 // they did not see.
-func (w plan) hash(incident string, epoch uint64) string {
+func (w plan) hashFor(incident string, epoch uint64) string {
 	return planHash(incident, w.rung, epoch, w.counts, w.variant, w.placement)
 }
 
@@ -74,23 +74,26 @@ type candidate struct {
 // planCache keeps the costly part of plans until something changes that they
 // rest on: consoles ask for them many times a second.
 type planCache struct {
-	solved  map[string]worked
+	solved  map[string]solution
 	version int // grows with whatever a plan rests on
 }
 
-// worked is the costly part of a plan, kept until something that it rests on
+// solution is the costly part of a plan, kept until something that it rests on
 // changes: consoles ask for it many times a second. It is of the job as a whole,
 // the same for every incident.
-type worked struct {
+type solution struct {
 	version int
 	split   split // S2
 	place   topology.Plan
-	swap    swapNodes // S4
+	swap    nodeSwap // S4
 	err     error
 }
 
-// work makes a plan's costly part, once per version of what it rests on.
-func (c *planCache) solve(name string, make func() worked) worked {
+// invalidate makes plans be worked out again.
+func (c *planCache) invalidate() { c.version++ }
+
+// solveOnce makes a plan's costly part, once per version of what it rests on.
+func (c *planCache) solveOnce(name string, make func() solution) solution {
 	w, ok := c.solved[name]
 	if !ok || w.version != c.version {
 		w = make()
@@ -105,70 +108,70 @@ func (c *planCache) solve(name string, make func() worked) worked {
 // faults worth a person's attention have such gains.
 const DoubtMost = 0.15
 
-// slight is a gain that is no reason to act. Its figures move with every
+// smallGain is a gain that is no reason to act. Its figures move with every
 // iteration; it is told once.
-type slight string
+type smallGain string
 
-func (e slight) Error() string { return string(e) }
+func (e smallGain) Error() string { return string(e) }
 
-// offBy is by which share of the measured iteration time a model misses it;
+// modelError is by which share of the measured iteration time a model misses it;
 // 0 = one of them is unknown.
-func offBy(modelMs, measuredMs float64) float64 {
+func modelError(modelMs, measuredMs float64) float64 {
 	if !(modelMs > 0) || !(measuredMs > 0) {
 		return 0
 	}
 	return math.Abs(modelMs/measuredMs - 1)
 }
 
-// doubtful says why a plan's gain is no evidence: a model that is wrong about the
+// errorExceedsGain says why a plan's gain is no evidence: a model that is wrong about the
 // present by as much can't tell it from its own error. A person may still step
 // up by hand.
-func doubtful(w plan) error {
-	if w.gainMs > min(w.offShare, DoubtMost)*w.beforeMs {
+func errorExceedsGain(w plan) error {
+	if w.gainMs > min(w.modelError, DoubtMost)*w.beforeMs {
 		return nil
 	}
-	return slight(fmt.Sprintf("its gain of %.1f ms (%.1f %%) lies within the cost model's own error, %.1f %% off the present iteration time",
-		w.gainMs, 100*w.gainMs/w.beforeMs, 100*w.offShare))
+	return smallGain(fmt.Sprintf("its gain of %.1f ms (%.1f %%) lies within the cost model's own error, %.1f %% off the present iteration time",
+		w.gainMs, 100*w.gainMs/w.beforeMs, 100*w.modelError))
 }
 
-// worth refuses plans that gain too little.
+// requireGain refuses plans that gain too little.
 func (pm *planMaker) requireGain(w plan, what string) (plan, error) {
 	if !(w.gainMs >= pm.cfg.MinGain*w.beforeMs) {
-		return w, slight(fmt.Sprintf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*pm.cfg.MinGain, max(w.gainMs, 0), w.beforeMs))
+		return w, smallGain(fmt.Sprintf("no %s gains %.0f %%: the best saves %.1f ms of %.1f ms", what, 100*pm.cfg.MinGain, max(w.gainMs, 0), w.beforeMs))
 	}
 	return w, nil
 }
 
-// strategies lists S2, S3 and the variants of S4 by their overhead
+// candidates lists S2, S3 and the variants of S4 by their overhead
 // (FindStrategies of FALCON algorithm 1), those that can't help with the reason.
-func (pm *planMaker) candidates(s *story) []candidate {
+func (pm *planMaker) candidates(s *incidentState) []candidate {
 	var out []candidate
 	add := func(w plan, err error) {
 		out = append(out, candidate{plan: w, overheadMs: pm.overheads.expected(w.rung, s, w), err: err})
 	}
 	add(pm.planS2(s))
 	add(pm.planS3(s))
-	for _, v := range s4Variants(pm.policy.current) {
+	for _, v := range pm.policy.allowedVariants() {
 		add(pm.planS4(s, v))
 	}
 	slices.SortStableFunc(out, func(a, b candidate) int { return cmp.Compare(a.overheadMs, b.overheadMs) })
 	return out
 }
 
-// plan makes the plan of one rung; with no variant S4 is the first that can be
+// planRung makes the plan of one rung; with no variant S4 is the first that can be
 // taken.
-func (pm *planMaker) planRung(s *story, r falcon.Rung, v falcon.Variant) (plan, error) {
+func (pm *planMaker) planRung(s *incidentState, r falcon.Rung, v falcon.Variant) (plan, error) {
 	switch r {
 	case falcon.RungS2:
 		return pm.planS2(s)
 	case falcon.RungS3:
 		return pm.planS3(s)
 	case falcon.RungS4:
-		if v != "" && !slices.Contains(s4Variants(pm.policy.current), v) {
+		if v != "" && !slices.Contains(pm.policy.allowedVariants(), v) {
 			return plan{}, fmt.Errorf("policy does not list the variant %q of S4", v)
 		}
 		var first error
-		for _, o := range s4Variants(pm.policy.current) {
+		for _, o := range pm.policy.allowedVariants() {
 			if v != "" && v != o {
 				continue
 			}
@@ -184,7 +187,7 @@ func (pm *planMaker) planRung(s *story, r falcon.Rung, v falcon.Variant) (plan, 
 }
 
 func (pm *planMaker) onSpeeds(in Speeds) {
-	s := pm.incidents.get(in.Incident)
+	s := pm.incidents.byID(in.Incident)
 	speeds := in.SelfMs
 	if len(speeds) == 0 {
 		speeds = in.Profile.SelfMs
@@ -193,28 +196,28 @@ func (pm *planMaker) onSpeeds(in Speeds) {
 		return
 	}
 	s.measured = true
-	g := &gauge{speeds: speeds, profile: in.Profile, placement: pm.job.desc.Placement, split: slices.Clone(pm.job.desc.MicroBatches), named: pm.incidents.namedLinks()}
-	if pm.profile.newest.like(g) {
+	g := &measurement{speeds: speeds, profile: in.Profile, placement: pm.job.desc.Placement, split: slices.Clone(pm.job.desc.MicroBatches), named: pm.incidents.namedLinks()}
+	if pm.profile.newest.similarTo(g) {
 		return
 	}
 	pm.profile.calibrate(g, s)
-	pm.profile.newest = g
-	pm.cache.version++
+	pm.profile.replace(g)
+	pm.cache.invalidate()
 }
 
 // revertTarget is the split that the job goes back to: after an action that did
 // not help the one before it; when its fault has cleared the base split, or,
 // while another action holds, the best split for the faults that remain. It
 // never changes the batch.
-func (pm *planMaker) revertTarget(s *story, a *falcon.Action) []int32 {
-	want := total(pm.job.desc.MicroBatches)
-	fits := func(m []int32) bool { return total(m) == want && len(m) == len(pm.job.desc.MicroBatches) }
-	if !s.over() && fits(a.Previous) {
+func (pm *planMaker) revertTarget(s *incidentState, a *falcon.Action) []int32 {
+	want := totalOf(pm.job.desc.MicroBatches)
+	fits := func(m []int32) bool { return totalOf(m) == want && len(m) == len(pm.job.desc.MicroBatches) }
+	if !s.isOver() && fits(a.Previous) {
 		return a.Previous
 	}
 	for _, h := range pm.incidents.actionsInForce() {
-		o := h.action()
-		if h.story == s || h.story.over() || o.RevertReason != "" || len(o.MicroBatches) == 0 {
+		o := h.actionAt()
+		if h.incident == s || h.incident.isOver() || o.RevertReason != "" || len(o.MicroBatches) == 0 {
 			continue
 		}
 		if best := pm.splitWithout(s); best != nil {
@@ -229,29 +232,29 @@ func (pm *planMaker) revertTarget(s *story, a *falcon.Action) []int32 {
 			return m
 		}
 	}
-	return toInt32s(microbatch.Even(int(want), len(pm.job.desc.MicroBatches)))
+	return int32sOf(microbatch.Even(int(want), len(pm.job.desc.MicroBatches)))
 }
 
-// needed says why a placement can't go yet: a newer one was built on it, or the
+// blockedBy says why a placement can't go yet: a newer one was built on it, or the
 // other open faults are worse off at the old places. What they need instead is
 // for their own next plan.
-func (pm *planMaker) blockedBy(h held) string {
-	s, a := h.story, h.action()
-	if a.Rung != falcon.RungS3 || !s.over() {
+func (pm *planMaker) blockedBy(h actionRef) string {
+	s, a := h.incident, h.actionAt()
+	if a.Rung != falcon.RungS3 || !s.isOver() {
 		return ""
 	}
 	for _, o := range pm.incidents.actionsInForce() {
-		if b := o.action(); b != a && b.Rung == falcon.RungS3 && b.AppliedIteration > a.AppliedIteration {
+		if b := o.actionAt(); b != a && b.Rung == falcon.RungS3 && b.AppliedIteration > a.AppliedIteration {
 			return fmt.Sprintf("%s was built on it", b.ID)
 		}
 	}
-	other := slices.IndexFunc(pm.incidents.list, func(o *story) bool { return o != s && o.located() && causeHelped(o, falcon.RungS3) == nil })
+	other := slices.IndexFunc(pm.incidents.list, func(o *incidentState) bool { return o != s && o.isLocated() && causeHelped(o, falcon.RungS3) == nil })
 	if other < 0 || pm.profile.newest == nil || pm.profile.newest.model == nil || slices.Equal(a.Home, pm.job.desc.Placement) {
 		return ""
 	}
-	w := pm.cache.solve("without "+a.ID, func() worked {
+	w := pm.cache.solveOnce("without "+a.ID, func() solution {
 		m := pm.profile.withoutFaults(*pm.profile.newest.model, s)
-		return worked{split: split{presentMs: pm.bestMs(m, pm.job.desc.Placement), makespanMs: pm.bestMs(m, a.Home)}}
+		return solution{split: split{presentMs: pm.bestSplitMs(m, pm.job.desc.Placement), makespanMs: pm.bestSplitMs(m, a.Home)}}
 	})
 	if here, home := w.split.presentMs, w.split.makespanMs; home > here*(1+pm.cfg.MinGain) {
 		return fmt.Sprintf("with it %s costs %.1f ms an iteration, without it %.1f ms", pm.incidents.list[other].incident.ID, here, home)
@@ -259,11 +262,11 @@ func (pm *planMaker) blockedBy(h held) string {
 	return ""
 }
 
-// bestMs is the iteration time at some places with the split that suits them.
-func (pm *planMaker) bestMs(m cost.Model, at falcon.Placement) float64 {
+// bestSplitMs is the iteration time at some places with the split that suits them.
+func (pm *planMaker) bestSplitMs(m cost.Model, at falcon.Placement) float64 {
 	now := pm.job.desc.Placement
-	pm.job.desc.Placement = at
-	defer func() { pm.job.desc.Placement = now }()
+	pm.job.setPlacement(at)
+	defer pm.job.setPlacement(now)
 	best := pm.solveSplit(pm.replicaCurves(nil, &m))
 	if best.err != nil {
 		return m.Iteration(at, pm.job.desc.MicroBatches).IterationMs
@@ -273,7 +276,7 @@ func (pm *planMaker) bestMs(m cost.Model, at falcon.Placement) float64 {
 
 // splitWithout is the best split once an incident's fault is gone, nil when
 // that can't be told.
-func (pm *planMaker) splitWithout(gone *story) []int32 {
+func (pm *planMaker) splitWithout(gone *incidentState) []int32 {
 	if pm.profile.newest == nil || pm.job.splittable() != nil {
 		return nil
 	}
@@ -287,10 +290,10 @@ func (pm *planMaker) splitWithout(gone *story) []int32 {
 	return nil
 }
 
-// recovered says that by the newest measurement nothing that the verdict names
+// looksHealthy says that by the newest measurement nothing that the verdict names
 // is slow any more. Whether that lasts is the detector's to say; until it does,
 // what is in force stays, and is undone as a whole.
-func (pm *planMaker) looksHealthy(s *story) bool {
+func (pm *planMaker) looksHealthy(s *incidentState) bool {
 	if pm.profile.newest == nil || pm.profile.newest.model == nil {
 		return false
 	}

@@ -72,7 +72,7 @@ func validateRung(p falcon.Policy, r falcon.Rung, v falcon.RungPolicy) error {
 	if !(v.Undo >= 0 && v.Undo <= undoMostS) {
 		return fmt.Errorf("%w: undo_s %v of %s is not between 0 (at once) and %d", ErrBadPolicy, v.Undo, r, undoMostS)
 	}
-	if v.Second && v.Approval != falcon.ApprovalNever && mayAct(p, r) {
+	if v.Second && v.Approval != falcon.ApprovalNever && mayActAlone(p, r) {
 		return fmt.Errorf("%w: %s wants a second approver and is to act by itself: let it wait (approval: person), or take second away", ErrBadPolicy, r)
 	}
 	if v.PerHour < 0 || v.PerHour > perHourMost {
@@ -122,9 +122,9 @@ func parseMinute(s string) (int, bool) {
 	return int(h)*60 + int(m), true
 }
 
-// within says that now lies in the hours in which rungs may act by themselves.
+// withinHours says that now lies in the hours in which rungs may act by themselves.
 // Hours that can't be read allow nothing: the safe side.
-func within(hours string, now time.Time) bool {
+func withinHours(hours string, now time.Time) bool {
 	from, to, err := parseHours(hours)
 	if err != nil || from == to {
 		return err == nil
@@ -142,15 +142,15 @@ func approval(p falcon.Policy, r falcon.Rung) string {
 	switch {
 	case p.Rungs[r].Approval == falcon.ApprovalNever:
 		return falcon.ApprovalNever
-	case p.Rungs[r].Second, !mayAct(p, r):
+	case p.Rungs[r].Second, !mayActAlone(p, r):
 		return falcon.ApprovalPerson
 	}
 	return falcon.ApprovalAuto
 }
 
-// mayAct says that nothing but the clock would keep rung r from acting by
+// mayActAlone says that nothing but the clock would keep rung r from acting by
 // itself.
-func mayAct(p falcon.Policy, r falcon.Rung) bool {
+func mayActAlone(p falcon.Policy, r falcon.Rung) bool {
 	return p.Mode == falcon.ModeAuto && p.Rungs[r].Approval != falcon.ApprovalPerson && r.Level() <= p.Cap.Level() &&
 		(r != falcon.RungS4 || p.Owner != "")
 }

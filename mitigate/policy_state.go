@@ -13,14 +13,28 @@ type policyState struct {
 	current falcon.Policy
 }
 
-// repeats says that a second approver is wanted and that it can't be this one.
+// needsAnother says that a second approver is wanted and that it can't be this one.
 // Names that differ in case only are one person's.
 func (y *policyState) needsAnother(a *falcon.Action, by string) bool {
 	return y.current.Rungs[a.Rung].Second && slices.ContainsFunc(a.Approvals, func(v falcon.Approval) bool { return strings.EqualFold(v.By, by) })
 }
 
+func (y *policyState) set(p falcon.Policy) { y.current = p }
+
+func (y *policyState) frozen() bool { return y.current.Frozen }
+
+func (y *policyState) observing() bool { return y.current.Mode == falcon.ModeObserve }
+
+func (y *policyState) rungPolicy(r falcon.Rung) falcon.RungPolicy { return y.current.Rungs[r] }
+
+// requires is what policy wants before rung r is taken, whatever the time of the day.
+func (y *policyState) requires(r falcon.Rung) string { return approval(y.current, r) }
+
+func (y *policyState) allowedVariants() []falcon.Variant { return s4Variants(y.current) }
+
+// stopReason is why nothing is ordered where policy forbids it.
 func (y *policyState) stopReason() string {
-	if y.current.Frozen {
+	if y.frozen() {
 		return "actions are frozen"
 	}
 	return "the mode is observe"
@@ -28,11 +42,11 @@ func (y *policyState) stopReason() string {
 
 // automatic says that rung r may act now without a person. After a veto every
 // rung of the incident waits for one.
-func (y *policyState) automatic(s *story, r falcon.Rung) bool {
-	return approval(y.current, r) == falcon.ApprovalAuto && !y.current.Frozen && len(s.vetoed) == 0 && within(y.current.Hours, y.clock.now)
+func (y *policyState) automatic(s *incidentState, r falcon.Rung) bool {
+	return y.requires(r) == falcon.ApprovalAuto && !y.frozen() && len(s.vetoed) == 0 && withinHours(y.current.Hours, y.clock.now)
 }
 
 // maySplit says that policy lets the micro-batches be spread anew.
 func (y *policyState) maySplit() bool {
-	return approval(y.current, falcon.RungS2) != falcon.ApprovalNever
+	return y.requires(falcon.RungS2) != falcon.ApprovalNever
 }

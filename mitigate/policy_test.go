@@ -102,7 +102,7 @@ func TestHoursWrapMidnight(t *testing.T) {
 		{"08:00-09:30", at(9, 30), false},
 		{"nonsense", at(9, 0), false},
 	} {
-		if got := within(c.hours, c.at); got != c.want {
+		if got := withinHours(c.hours, c.at); got != c.want {
 			t.Errorf("%q at %s: %v", c.hours, c.at.Format(time.TimeOnly), got)
 		}
 	}

@@ -15,11 +15,11 @@ type profiler struct {
 	iterations *iterationLog
 	job        *jobState
 	incidents  *incidentSet
-	newest     *gauge
+	newest     *measurement
 }
 
-// gauge is one measurement of the whole job, and the cost model made of it.
-type gauge struct {
+// measurement is one measurement of the whole job, and the cost model made of it.
+type measurement struct {
 	speeds    []float64 // by rank under placement, ms per micro-batch
 	profile   falcon.JobProfile
 	placement falcon.Placement
@@ -29,8 +29,8 @@ type gauge struct {
 	err       error // why there is no model
 }
 
-// like says that two measurements don't differ enough to plan anew.
-func (g *gauge) like(o *gauge) bool {
+// similarTo says that two measurements don't differ enough to plan anew.
+func (g *measurement) similarTo(o *measurement) bool {
 	if g == nil || len(g.speeds) != len(o.speeds) || !slices.Equal(g.placement, o.placement) || !slices.Equal(g.named, o.named) || len(g.profile.Groups) == 0 && len(o.profile.Groups) > 0 {
 		return false
 	}
@@ -39,7 +39,7 @@ func (g *gauge) like(o *gauge) bool {
 			return false
 		}
 	}
-	a, b := ratios(g.profile.Links), ratios(o.profile.Links)
+	a, b := linkRatios(g.profile.Links), linkRatios(o.profile.Links)
 	differ := func(x, y map[falcon.Link]float64) bool {
 		for l, r := range x {
 			if math.Abs(max(1, y[l])-r) > linkStep*r {
@@ -51,7 +51,7 @@ func (g *gauge) like(o *gauge) bool {
 	return !differ(a, b) && !differ(b, a)
 }
 
-func ratios(links []falcon.LinkSpeed) map[falcon.Link]float64 {
+func linkRatios(links []falcon.LinkSpeed) map[falcon.Link]float64 {
 	out := map[falcon.Link]float64{}
 	for _, l := range links {
 		out[l.Link] = max(1, l.Ratio)
@@ -59,10 +59,10 @@ func ratios(links []falcon.LinkSpeed) map[falcon.Link]float64 {
 	return out
 }
 
-// model calibrates the measurement's cost model. Healthy work, volumes and
+// calibrate calibrates the measurement's cost model. Healthy work, volumes and
 // bandwidths come from an earlier model where this profile did not see the
 // traffic.
-func (pr *profiler) calibrate(g *gauge, s *story) {
+func (pr *profiler) calibrate(g *measurement, s *incidentState) {
 	if len(g.placement) == 0 {
 		g.err = errNoPlacement
 		return
@@ -73,7 +73,7 @@ func (pr *profiler) calibrate(g *gauge, s *story) {
 	}
 	in := cost.Calibration{
 		Layout: pr.job.desc.Layout, Placement: g.placement, Profile: profile, MicroBatches: g.split,
-		HealthyMs: s.incident.HealthyMs, HealthyMicroBatches: pr.job.base, NowMs: pr.iterations.slowMs(s),
+		HealthyMs: s.incident.HealthyMs, HealthyMicroBatches: pr.job.base, NowMs: pr.iterations.presentMs(s),
 	}
 	if len(profile.Groups) == 0 {
 		if pr.newest == nil || pr.newest.model == nil {
@@ -98,7 +98,7 @@ func (pr *profiler) calibrate(g *gauge, s *story) {
 func (pr *profiler) inferLinks(m *cost.Model, in cost.Calibration) {
 	var unmeasured []falcon.Link
 	for _, l := range pr.incidents.namedLinks() {
-		if r := m.Links.Ratio[l]; r == 0 || r < healthyBelow && matters(*m, in, l) {
+		if r := m.Links.Ratio[l]; r == 0 || r < healthyBelow && slowsJob(*m, in, l) {
 			unmeasured = append(unmeasured, l)
 		}
 	}
@@ -122,11 +122,11 @@ func (pr *profiler) inferLinks(m *cost.Model, in cost.Calibration) {
 	m.ErrorShare = at(lo)/in.NowMs - 1
 }
 
-// healed is a model without the faults of one incident, as far as no other
+// withoutFaults is a model without the faults of one incident, as far as no other
 // located one shares them.
-func (pr *profiler) withoutFaults(m cost.Model, gone *story) cost.Model {
+func (pr *profiler) withoutFaults(m cost.Model, gone *incidentState) cost.Model {
 	shared := func(f func(falcon.Verdict) bool) bool {
-		return slices.ContainsFunc(pr.incidents.list, func(o *story) bool { return o != gone && o.located() && f(o.incident.Verdict) })
+		return slices.ContainsFunc(pr.incidents.list, func(o *incidentState) bool { return o != gone && o.isLocated() && f(o.incident.Verdict) })
 	}
 	m.Slow, m.Links.Ratio = maps.Clone(m.Slow), maps.Clone(m.Links.Ratio)
 	for _, d := range gone.incident.Verdict.Devices {
@@ -142,9 +142,9 @@ func (pr *profiler) withoutFaults(m cost.Model, gone *story) cost.Model {
 	return m
 }
 
-// healedSpeeds are the measured speeds, with the culprits of an incident that
+// speedsWithout are the measured speeds, with the culprits of an incident that
 // goes taken for as fast as the other ranks of their stage.
-func (pr *profiler) speedsWithout(gone *story) []float64 {
+func (pr *profiler) speedsWithout(gone *incidentState) []float64 {
 	out := slices.Clone(pr.newest.speeds)
 	if !pr.job.coversAllRanks(out) {
 		return nil
@@ -174,8 +174,8 @@ func (pr *profiler) speedsWithout(gone *story) []float64 {
 	return out
 }
 
-// matters says that the job as it is placed would be slower by this link.
-func matters(m cost.Model, in cost.Calibration, l falcon.Link) bool {
+// slowsJob says that the job as it is placed would be slower by this link.
+func slowsJob(m cost.Model, in cost.Calibration, l falcon.Link) bool {
 	at := func(ratio float64) float64 {
 		m.Links.Ratio = maps.Clone(m.Links.Ratio)
 		if m.Links.Ratio == nil {
@@ -205,3 +205,8 @@ const (
 )
 
 var errNoProfile = errors.New("the traffic of the job's groups is not measured yet")
+
+// reset forgets the measurement of another job epoch.
+func (pr *profiler) reset() { pr.newest = nil }
+
+func (pr *profiler) replace(g *measurement) { pr.newest = g }

@@ -13,41 +13,41 @@ import (
 // cheaper one lacks nothing but a profile of the job.
 const waitTimes = 2
 
-// propose offers the cheapest rung that can help once waiting has cost as much
+// proposeDue offers the cheapest rung that can help once waiting has cost as much
 // as taking it: the ski-rental rule of FALCON §5.2, algorithm 1, for every
 // rung of the ladder. What can't help is passed over with the reason said.
-func (p *Planner) propose(s *story) {
-	if !s.located() || s.proposal() != nil || p.orders.pending != nil || p.incidents.actionUnderWay() != nil || p.policy.current.Mode == falcon.ModeObserve {
+func (p *Planner) proposeDue(s *incidentState) {
+	if !s.isLocated() || s.proposal() != nil || p.orders.hasPending() || p.incidents.actionUnderWay() != nil || p.policy.observing() {
 		return
 	}
 	unmeasured := false
 	for _, c := range p.plans.candidates(s) {
 		clock := p.ledger.clockMs(s, c.rung)
-		if clock < c.overheadMs || p.others(s, c.rung) || (s.holds(c.rung) && p.plans.looksHealthy(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
+		if clock < c.overheadMs || p.claimedByOther(s, c.rung) || (s.hasInForce(c.rung) && p.plans.looksHealthy(s)) || (unmeasured && clock < waitTimes*c.overheadMs) {
 			continue
 		}
-		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.limits.withheld(s, c.rung) == nil)
+		unmeasured = unmeasured || (errors.Is(c.err, errNoSpeeds) && p.limits.whyWithheld(s, c.rung) == nil)
 		if c.err == nil {
-			c.err = p.unproposed(s, c)
+			c.err = p.whyWithheld(s, c)
 		}
 		if c.err != nil {
 			p.skipOnce(s, c)
 			continue
 		}
-		p.offer(s, c.plan, p.whyNow(s, c, clock))
+		p.proposePlan(s, c.plan, p.costReason(s, c, clock))
 		return
 	}
 }
 
-// others says that the rung is in force for s already, and not yet for another
+// claimedByOther says that the rung is in force for s already, and not yet for another
 // fault that it helps: the next one is that one's, and goes when that clears.
-func (p *Planner) others(s *story, r falcon.Rung) bool {
-	return s.holds(r) && slices.ContainsFunc(p.incidents.list, func(o *story) bool {
-		return o != s && o.located() && o.measured && causeHelped(o, r) == nil && !o.holds(r) && p.limits.withheld(o, r) == nil
+func (p *Planner) claimedByOther(s *incidentState, r falcon.Rung) bool {
+	return s.hasInForce(r) && slices.ContainsFunc(p.incidents.list, func(o *incidentState) bool {
+		return o != s && o.isLocated() && o.measured && causeHelped(o, r) == nil && !o.hasInForce(r) && p.limits.whyWithheld(o, r) == nil
 	})
 }
 
-func (p *Planner) whyNow(s *story, c candidate, clock float64) string {
+func (p *Planner) costReason(s *incidentState, c candidate, clock float64) string {
 	verb := map[falcon.Rung]string{falcon.RungS2: "switching", falcon.RungS3: "exchanging", falcon.RungS4: "restarting"}[c.rung]
 	if more := clock - s.cost.ImpactMs; more > 1 {
 		return fmt.Sprintf("%.0f ms lost so far, %.0f ms of them to other faults that it helps, %s costs about %.0f ms", clock, more, verb, c.overheadMs)
@@ -55,16 +55,16 @@ func (p *Planner) whyNow(s *story, c candidate, clock float64) string {
 	return fmt.Sprintf("%.0f ms lost so far, %s costs about %.0f ms", clock, verb, c.overheadMs)
 }
 
-func (p *Planner) skipOnce(s *story, c candidate) {
+func (p *Planner) skipOnce(s *incidentState, c candidate) {
 	key, said := string(c.rung)+string(c.variant), c.err.Error()
-	if little := slight(""); errors.As(c.err, &little) {
+	if little := smallGain(""); errors.As(c.err, &little) {
 		said = "slight"
 	}
-	if s.holds(c.rung) || s.skip[key] == said || errors.Is(c.err, errNoSpeeds) || errors.Is(c.err, errVetoed) || errors.Is(c.err, errTried) {
+	if s.hasInForce(c.rung) || s.skipped[key] == said || errors.Is(c.err, errNoSpeeds) || errors.Is(c.err, errVetoed) || errors.Is(c.err, errTried) {
 		return
 	}
-	s.skip[key] = said
-	p.out.note("skip", "%s is skipped for %s: %s", rungName(c.rung, c.variant), s.incident.ID, c.err)
+	s.skipped[key] = said
+	p.out.addNote("skip", "%s is skipped for %s: %s", rungName(c.rung, c.variant), s.incident.ID, c.err)
 }
 
 func rungName(r falcon.Rung, v falcon.Variant) string {
@@ -74,14 +74,14 @@ func rungName(r falcon.Rung, v falcon.Variant) string {
 	return fmt.Sprintf("%s (%s)", r, v)
 }
 
-func (p *Planner) offer(s *story, w plan, why string) {
+func (p *Planner) proposePlan(s *incidentState, w plan, why string) {
 	a := falcon.Action{
 		ID:       fmt.Sprintf("%s/%s/%d", s.incident.ID, w.rung, len(s.actions)+1),
 		Incident: s.incident.ID,
 		Rung:     w.rung,
 		State:    falcon.ActionProposed,
 		Plan: falcon.Plan{
-			PlanHash:          w.hash(s.incident.ID, p.job.desc.Epoch),
+			PlanHash:          w.hashFor(s.incident.ID, p.job.desc.Epoch),
 			Variant:           w.variant,
 			MicroBatches:      w.counts,
 			Previous:          slices.Clone(p.job.desc.MicroBatches),
@@ -89,7 +89,7 @@ func (p *Planner) offer(s *story, w plan, why string) {
 			Preview:           w.preview,
 			Placement:         w.placement,
 			JobEpoch:          p.job.desc.Epoch,
-			ProposedIteration: p.iterations.newest(),
+			ProposedIteration: p.iterations.newestIndex(),
 			BeforeMs:          w.beforeMs,
 			PredictedMs:       w.predictedMs,
 			Why:               why,
@@ -101,8 +101,8 @@ func (p *Planner) offer(s *story, w plan, why string) {
 		a.Home = slices.Clone(p.job.desc.Placement)
 	}
 	s.actions, s.reverts = append(s.actions, a), 0
-	p.out.note("proposal", "%s proposed for %s: %s, %.1f ms -> %.1f ms predicted; %s", rungName(a.Rung, a.Variant), a.Incident, changeText(a, w), a.BeforeMs, a.PredictedMs, why)
-	p.out.update(a)
+	p.out.addNote("proposal", "%s proposed for %s: %s, %.1f ms -> %.1f ms predicted; %s", rungName(a.Rung, a.Variant), a.Incident, changeText(a, w), a.BeforeMs, a.PredictedMs, why)
+	p.out.addAction(a)
 }
 
 func changeText(a falcon.Action, w plan) string {
@@ -118,7 +118,7 @@ func changeText(a falcon.Action, w plan) string {
 
 // approveByPolicy takes what is proposed where no person is needed, also when
 // that came to be only after the proposal, and once its countdown has ended.
-func (p *Planner) approveByPolicy(s *story) {
+func (p *Planner) approveByPolicy(s *incidentState) {
 	a := s.proposal()
 	if a == nil || p.incidents.actionUnderWay() != nil {
 		return
@@ -126,35 +126,35 @@ func (p *Planner) approveByPolicy(s *story) {
 	if !p.policy.automatic(s, a.Rung) {
 		if a.DeadlineUnixNs != 0 {
 			a.DeadlineUnixNs = 0
-			p.out.update(*a)
+			p.out.addAction(*a)
 		}
 		return
 	}
-	if wait := p.policy.current.Rungs[a.Rung].Countdown; wait > 0 && a.DeadlineUnixNs == 0 {
+	if wait := p.policy.rungPolicy(a.Rung).Countdown; wait > 0 && a.DeadlineUnixNs == 0 {
 		a.DeadlineUnixNs = p.clock.now.Add(time.Duration(wait * float64(time.Second))).UnixNano()
-		p.out.note("proposal", "%s acts by itself in %.0f s unless somebody vetoes it", a.ID, wait)
-		p.out.update(*a)
+		p.out.addNote("proposal", "%s acts by itself in %.0f s unless somebody vetoes it", a.ID, wait)
+		p.out.addAction(*a)
 	}
 	if a.DeadlineUnixNs != 0 && p.clock.now.UnixNano() < a.DeadlineUnixNs {
 		return
 	}
-	p.decide(s, a, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.policy.current.Cap)})
+	p.recordDecision(s, a, Decision{Approve: true, By: "policy", From: "policy", Reason: "automatic up to " + string(p.Policy().Cap)})
 }
 
-// expire drops a proposal or an approval whose fault is gone.
-func (p *Planner) expire(s *story) {
-	if !s.over() {
+// expireStale drops a proposal or an approval whose fault is gone.
+func (p *Planner) expireStale(s *incidentState) {
+	if !s.isOver() {
 		return
 	}
 	for i := range s.actions {
-		p.out.expire(&s.actions[i], "the fault has cleared by itself")
+		p.out.expireAction(&s.actions[i], "the fault has cleared by itself")
 	}
 }
 
-// unproposed says why a rung that could help is not proposed now.
-func (p *Planner) unproposed(s *story, c candidate) error {
-	if err := p.limits.withheld(s, c.rung); err != nil {
+// whyWithheld says why a rung that could help is not proposed now.
+func (p *Planner) whyWithheld(s *incidentState, c candidate) error {
+	if err := p.limits.whyWithheld(s, c.rung); err != nil {
 		return err
 	}
-	return doubtful(c.plan)
+	return errorExceedsGain(c.plan)
 }

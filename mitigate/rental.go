@@ -42,7 +42,7 @@ type Rented struct {
 // impact since the onset equals its overhead, the cheapest one that can help
 // first. It wraps ErrRental and ErrBadPolicy.
 func (r Rental) Price() (Rented, error) {
-	if err := r.check(); err != nil {
+	if err := r.validate(); err != nil {
 		return Rented{}, err
 	}
 	out := Rented{}
@@ -56,19 +56,19 @@ func (r Rental) Price() (Rented, error) {
 	}
 	out.LossMs = max(0, now-r.HealthyMs)
 	for _, rung := range []falcon.Rung{falcon.RungS2, falcon.RungS3, falcon.RungS4} {
-		out.Rungs = append(out.Rungs, r.view(rung, now, out))
+		out.Rungs = append(out.Rungs, r.rungView(rung, now, out))
 	}
 	slices.SortStableFunc(out.Rungs, func(a, b falcon.RungView) int { return cmp.Compare(a.OverheadMs, b.OverheadMs) })
 	ignore := falcon.RungView{
 		Rung: falcon.RungS1, Applicable: true, Reason: "ignore and wait: free, gains nothing",
 		ImpactMs: out.ImpactMs, PredictMs: now, Current: len(r.Taken) == 0, Approval: falcon.ApprovalAuto,
 	}
-	r.choose(&out)
+	r.chooseRung(&out)
 	out.Rungs = slices.Insert(out.Rungs, 0, ignore)
 	return out, nil
 }
 
-func (r Rental) check() error {
+func (r Rental) validate() error {
 	bad := func(v float64) bool { return !(v >= 0) || v > replacementTimeMost }
 	if !(r.HealthyMs > 0) || bad(r.HealthyMs) {
 		return fmt.Errorf("%w: healthy_ms %v is no positive time", ErrRental, r.HealthyMs)
@@ -101,8 +101,8 @@ func (r Rental) check() error {
 	return ValidatePolicy(r.Policy)
 }
 
-// view prices one rung; nowMs is the present iteration time.
-func (r Rental) view(rung falcon.Rung, nowMs float64, so Rented) falcon.RungView {
+// rungView prices one rung; nowMs is the present iteration time.
+func (r Rental) rungView(rung falcon.Rung, nowMs float64, so Rented) falcon.RungView {
 	overhead, known := r.OverheadsMs[rung]
 	v := falcon.RungView{
 		Rung: rung, OverheadMs: overhead, ImpactMs: so.ImpactMs, BreakEven: falcon.NoIteration,
@@ -113,7 +113,7 @@ func (r Rental) view(rung falcon.Rung, nowMs float64, so Rented) falcon.RungView
 		gain, told = share*so.LossMs, true
 	}
 	v.GainMs, v.PredictMs = gain, max(0, nowMs-gain)
-	located := &story{incident: falcon.Incident{State: falcon.IncidentLocated, Verdict: falcon.Verdict{Cause: r.Cause}}}
+	located := &incidentState{incident: falcon.Incident{State: falcon.IncidentLocated, Verdict: falcon.Verdict{Cause: r.Cause}}}
 	switch err := causeHelped(located, rung); {
 	case err != nil:
 		v.Reason = err.Error()
@@ -158,8 +158,8 @@ func (r Rental) breakEven(overheadMs float64, so Rented) int64 {
 	return int64(len(r.IterationsMs)) + int64(min(most, math.Ceil((overheadMs-sum)/so.LossMs)))
 }
 
-// choose says which rung to propose now; out.Rungs come by overhead.
-func (r Rental) choose(out *Rented) {
+// chooseRung says which rung to propose now; out.Rungs come by overhead.
+func (r Rental) chooseRung(out *Rented) {
 	out.Why = "no rung that can help is left"
 	for i := range out.Rungs {
 		v := &out.Rungs[i]

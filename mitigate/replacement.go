@@ -78,11 +78,11 @@ func (p Replacement) Price() (ReplacementPrice, error) {
 	if p.ReplicaRanks == 0 {
 		p.ReplicaRanks = 1
 	}
-	if err := p.check(); err != nil {
+	if err := p.validate(); err != nil {
 		return ReplacementPrice{}, err
 	}
-	ignore, rebalance, drop := p.ignore(), p.rebalance(), p.drop()
-	replace, meanwhile := p.replace(ignore, rebalance, drop)
+	ignore, rebalance, drop := p.ignoreRemedy(), p.rebalanceRemedy(), p.dropRemedy()
+	replace, meanwhile := p.replaceRemedy(ignore, rebalance, drop)
 	out := ReplacementPrice{Remedies: []Remedy{ignore, rebalance, drop, replace}, Best: RemedyIgnore}
 	best := ignore.LostS
 	for _, r := range out.Remedies {
@@ -96,7 +96,7 @@ func (p Replacement) Price() (ReplacementPrice, error) {
 	return out, nil
 }
 
-func (p Replacement) check() error {
+func (p Replacement) validate() error {
 	bad := func(v, least float64) bool { return !(v >= least) || v > replacementTimeMost }
 	for _, c := range []struct {
 		bad  bool
@@ -120,17 +120,17 @@ func (p Replacement) check() error {
 	return nil
 }
 
-func (p Replacement) ignore() Remedy {
-	return p.priced(Remedy{
+func (p Replacement) ignoreRemedy() Remedy {
+	return p.withLoss(Remedy{
 		Name: RemedyIgnore, Available: true, Reason: "all ranks wait for the slow one at every step",
 		StepMs: p.StepMs * p.SlowRatio, rate: 1 - 1/p.SlowRatio,
 	})
 }
 
-// rebalance moves work from the slow rank to the others, the batch unchanged.
+// rebalanceRemedy moves work from the slow rank to the others, the batch unchanged.
 // In pieces of 1/M of a rank's step, m of them stay: the step takes
 // max(m·r, ⌈(K·M − m)/(K − 1)⌉)/M of the healthy one.
-func (p Replacement) rebalance() Remedy {
+func (p Replacement) rebalanceRemedy() Remedy {
 	r := Remedy{Name: RemedyRebalance, Available: true, Reason: "work moves to faster ranks in steps as fine as needed: a bound"}
 	r.rate = (1 - 1/p.SlowRatio) / float64(p.Ranks)
 	if p.MicroBatches > 0 {
@@ -142,7 +142,7 @@ func (p Replacement) rebalance() Remedy {
 	if p.Ranks == 1 {
 		r.Available, r.Reason = false, "there is no other rank to move work to"
 	}
-	return p.priced(r)
+	return p.withLoss(r)
 }
 
 func (p Replacement) bestPieces() (keep int, ratio float64) {
@@ -160,7 +160,7 @@ func (p Replacement) bestPieces() (keep int, ratio float64) {
 	return keep, ratio
 }
 
-func (p Replacement) drop() Remedy {
+func (p Replacement) dropRemedy() Remedy {
 	r := Remedy{
 		Name: RemedyDrop, Available: p.Ranks > p.ReplicaRanks, StepMs: p.StepMs, DownS: p.DropS,
 		rate:   float64(p.ReplicaRanks) / float64(p.Ranks),
@@ -169,23 +169,23 @@ func (p Replacement) drop() Remedy {
 	if !r.Available {
 		r.Reason = "no replica would be left"
 	}
-	return p.priced(r)
+	return p.withLoss(r)
 }
 
-// replace goes on with all ranks healthy; without a spare the cheapest other
+// replaceRemedy goes on with all ranks healthy; without a spare the cheapest other
 // remedy holds until a node is to be had: that one is returned too.
-func (p Replacement) replace(others ...Remedy) (r, meanwhile Remedy) {
+func (p Replacement) replaceRemedy(others ...Remedy) (r, meanwhile Remedy) {
 	r = Remedy{Name: RemedyReplace, Available: true, StepMs: p.StepMs, DownS: p.ReplaceS, Reason: "a warm spare takes the slow rank's place"}
 	if p.Spares > 0 {
-		return p.priced(r), Remedy{}
+		return p.withLoss(r), Remedy{}
 	}
 	if p.SpareWaitS == 0 {
 		r.Available, r.Reason = false, "there is no spare"
-		return p.priced(r), Remedy{}
+		return p.withLoss(r), Remedy{}
 	}
 	best := math.Inf(1)
 	for _, o := range others {
-		if lost := o.lost(p.SpareWaitS); o.Available && lost < best {
+		if lost := o.lostWithin(p.SpareWaitS); o.Available && lost < best {
 			meanwhile, best = o, lost
 		}
 	}
@@ -193,15 +193,15 @@ func (p Replacement) replace(others ...Remedy) (r, meanwhile Remedy) {
 	r.LostS = p.lostReplacing(meanwhile, p.RemainingS)
 	r.DownS += meanwhile.DownS
 	// The same work ends later by what waiting and standing still lost.
-	r.DelayS = meanwhile.lost(p.SpareWaitS) + p.ReplaceS
+	r.DelayS = meanwhile.lostWithin(p.SpareWaitS) + p.ReplaceS
 	if meanwhile.DelayS+p.RemainingS <= p.SpareWaitS {
 		r.DelayS = meanwhile.DelayS // done before there is a node
 	}
 	return p.inGPUHours(r), meanwhile
 }
 
-// lost is how much healthy training a remedy loses in a run of that length.
-func (r Remedy) lost(runS float64) float64 {
+// lostWithin is how much healthy training a remedy loses in a run of that length.
+func (r Remedy) lostWithin(runS float64) float64 {
 	return min(runS, r.DownS+r.rate*max(0, runS-r.DownS))
 }
 
@@ -210,12 +210,12 @@ func (p Replacement) lostReplacing(meanwhile Remedy, runS float64) float64 {
 		return min(runS, p.ReplaceS)
 	}
 	waited := min(runS, p.SpareWaitS)
-	return min(runS, meanwhile.lost(waited)+min(p.ReplaceS, runS-waited))
+	return min(runS, meanwhile.lostWithin(waited)+min(p.ReplaceS, runS-waited))
 }
 
-func (p Replacement) priced(r Remedy) Remedy {
+func (p Replacement) withLoss(r Remedy) Remedy {
 	r.Throughput = 1 - r.rate
-	r.LostS = r.lost(p.RemainingS)
+	r.LostS = r.lostWithin(p.RemainingS)
 	r.DelayS = r.DownS + p.RemainingS*(1/r.Throughput-1)
 	if r.Throughput <= 0 {
 		r.DelayS = math.Inf(1)
@@ -244,7 +244,7 @@ func (p Replacement) breakEven(replace, meanwhile, other Remedy) float64 {
 	}
 	paid := p.ReplaceS
 	if p.Spares == 0 {
-		paid += meanwhile.lost(p.SpareWaitS)
+		paid += meanwhile.lostWithin(p.SpareWaitS)
 	}
 	at := 0.0
 	if paid > other.DownS {

@@ -168,7 +168,7 @@ func TestPlanOfAnotherBatchIsDropped(t *testing.T) {
 	if err := r.p.Check(Decision{Action: first.ID, PlanHash: first.PlanHash, Approve: true}); err == nil {
 		t.Error("a plan for 32 micro-batches was approved for a batch of 64")
 	}
-	if a := r.newest["INC-0001/S2/2"]; a.State != falcon.ActionProposed || total(a.MicroBatches) != 64 {
+	if a := r.newest["INC-0001/S2/2"]; a.State != falcon.ActionProposed || totalOf(a.MicroBatches) != 64 {
 		t.Errorf("new proposal %+v", a)
 	}
 }
@@ -274,7 +274,7 @@ func TestObserveOrdersNothing(t *testing.T) {
 	r.iterations(40, 44, 160)
 	r.step(Incident{gpuIncident("INC-0001", 2, 40)}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
 	a := r.newest["INC-0001/S2/1"]
-	r.p.incidents.get("INC-0001").proposal().State = falcon.ActionApproved
+	r.p.incidents.byID("INC-0001").proposal().State = falcon.ActionApproved
 	r.step(SetPolicy{falcon.Policy{Mode: falcon.ModeObserve}})
 	r.iterations(45, 50, 160)
 	if len(r.orders) != 0 {
@@ -318,12 +318,12 @@ func TestUnknownCauseNeverActs(t *testing.T) {
 	for _, state := range []falcon.IncidentState{falcon.IncidentVerified, falcon.IncidentLocated} {
 		v.State = state
 		r.step(Incident{v}, Speeds{Incident: "INC-0001", SelfMs: []float64{10, 10, 20, 10}})
-		r.iterations(r.p.iterations.newest()+1, r.p.iterations.newest()+40, 160)
+		r.iterations(r.p.iterations.newestIndex()+1, r.p.iterations.newestIndex()+40, 160)
 		if err := r.p.Check(Decision{Incident: "INC-0001", Rung: falcon.RungS2, Approve: true}); err == nil {
 			t.Errorf("%s: stepping up was allowed", state)
 		}
 	}
-	r.step(relieved(v, r.p.iterations.newest()))
+	r.step(relieved(v, r.p.iterations.newestIndex()))
 	if len(r.newest) != 0 || len(r.orders) != 0 {
 		t.Errorf("actions %v", r.newest)
 	}

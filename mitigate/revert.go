@@ -14,47 +14,46 @@ import (
 // held, so that a further one would hide a fault for as long again. Nor is an action
 // undone while another one is measured: that would spoil the measurement.
 func (e *executor) revertDue() {
-	if e.orders.pending != nil || e.policy.current.Frozen || e.incidents.restartUnderWay() != nil {
+	if e.orders.hasPending() || e.policy.frozen() || e.incidents.restartUnderWay() != nil {
 		return
 	}
 	for _, h := range e.incidents.actionsInForce() {
-		s, a := h.story, h.action()
-		if (a.State != falcon.ActionApplied && a.State != falcon.ActionKept) || (a.RevertReason == "" && !s.over()) {
+		s, a := h.incident, h.actionAt()
+		if (a.State != falcon.ActionApplied && a.State != falcon.ActionKept) || (a.RevertReason == "" && !s.isOver()) {
 			continue
 		}
-		if s.reverts >= revertLimit && e.iterations.newest() < s.revertAt+revertAgain {
+		if s.reverts >= revertTries && e.iterations.newestIndex() < s.revertAt+revertAgain {
 			continue
 		}
 		if b := e.incidents.actionUnderWay(); e.stuck && a.Rung == falcon.RungS3 || b != nil && b != a && b.State == falcon.ActionApplied {
 			continue
 		}
 		if why := e.plans.blockedBy(h); why != "" {
-			if s.held != why {
-				s.held = why
-				e.out.note("action", "%s stays for now: %s", a.ID, why)
+			if s.holdReason != why {
+				s.holdReason = why
+				e.out.addNote("action", "%s stays for now: %s", a.ID, why)
 			}
 			continue
 		}
-		e.revert(h)
+		e.revertAction(h)
 		return
 	}
 }
 
-func (e *executor) revert(h held) {
-	s, a := h.story, h.action()
+func (e *executor) revertAction(h actionRef) {
+	s, a := h.incident, h.actionAt()
 	if a.RevertReason == "" {
 		a.RevertReason = "the fault has cleared"
 	}
 	s.reverts++
-	s.revertAt = e.iterations.newest()
+	s.revertAt = e.iterations.newestIndex()
 	a.State = falcon.ActionReverting
-	e.out.note("action", "%s is being reverted: %s", a.ID, a.RevertReason)
-	if s.reverts == revertLimit {
-		e.out.note("action", "%s: %d orders to revert it came to nothing; a further one follows every %d iterations", a.ID, revertLimit-1, revertAgain)
+	e.out.addNote("action", "%s is being reverted: %s", a.ID, a.RevertReason)
+	if s.reverts == revertTries {
+		e.out.addNote("action", "%s: %d orders to revert it came to nothing; a further one follows every %d iterations", a.ID, revertTries-1, revertAgain)
 	}
-	orders := len(e.out.ready.Orders)
-	e.nextStep(s, h.i, e.iterations.newest()+1)
-	if a.State == falcon.ActionReverted && len(e.out.ready.Orders) == orders {
-		e.out.ready.Acted = append(e.out.ready.Acted, Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(e.job.desc.MicroBatches)})
+	e.nextStep(s, h.index, e.iterations.newestIndex()+1)
+	if a.State == falcon.ActionReverted { // without an order: the job runs so already
+		e.out.addActed(Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.RevertedIteration, Reverted: true, MicroBatches: slices.Clone(e.job.desc.MicroBatches)})
 	}
 }

@@ -29,22 +29,22 @@ var (
 
 // planS2 prices the best split of the present speeds, or says why there is
 // none.
-func (pm *planMaker) planS2(s *story) (plan, error) {
+func (pm *planMaker) planS2(s *incidentState) (plan, error) {
 	out := plan{rung: falcon.RungS2, what: "moves micro-batches to faster replicas"}
 	if err := pm.s2Applies(s); err != nil {
 		return out, err
 	}
-	best := pm.cache.solve("S2", func() worked {
+	best := pm.cache.solveOnce("S2", func() solution {
 		b := pm.solveSplit(pm.replicaCurves(pm.profile.newest.speeds, pm.profile.newest.model))
-		return worked{split: b, err: b.err}
+		return solution{split: b, err: b.err}
 	})
 	if best.err != nil {
 		return out, best.err
 	}
-	out.beforeMs = pm.iterations.slowMs(s)
+	out.beforeMs = pm.iterations.presentMs(s)
 	out.counts = slices.Clone(best.split.counts)
 	out.predictedMs = best.split.predictMs(out.beforeMs, s.incident.HealthyMs)
-	out.gainMs, out.offShare = out.beforeMs-out.predictedMs, offBy(pm.splitModelMs(s, best.split), out.beforeMs)
+	out.gainMs, out.modelError = out.beforeMs-out.predictedMs, modelError(pm.splitModelMs(s, best.split), out.beforeMs)
 	return pm.requireGain(out, "split")
 }
 
@@ -85,35 +85,35 @@ func (b split) predictMs(beforeMs, healthyMs float64) float64 {
 	return out
 }
 
-// solve finds the best split for T_i(m) of every replica at its present place.
+// solveSplit finds the best split for T_i(m) of every replica at its present place.
 func (pm *planMaker) solveSplit(curves [][]float64) split {
 	out := split{now: slices.Clone(pm.job.desc.MicroBatches)}
-	now := toInts(pm.job.desc.MicroBatches)
-	counts, makespan, err := microbatch.SolveCurvesWithin(curves, sum(now), pm.splitBounds())
+	now := intsOf(pm.job.desc.MicroBatches)
+	counts, makespan, err := microbatch.SolveCurvesWithin(curves, sumInts(now), pm.splitBounds())
 	if err != nil {
 		out.err = err
 		return out
 	}
-	out.counts, out.makespanMs = toInt32s(counts), makespan
+	out.counts, out.makespanMs = int32sOf(counts), makespan
 	for i, m := range now {
 		if m >= len(curves[i]) {
 			out.err = fmt.Errorf("replica %d runs %d micro-batches, beyond what was priced", i, m)
 			return out
 		}
 		out.presentMs = max(out.presentMs, curves[i][m])
-		out.replicas = append(out.replicas, replicaMs{base: pm.job.baseMs(curves[i], i), now: curves[i][m], best: curves[i][counts[i]]})
+		out.replicas = append(out.replicas, replicaMs{base: pm.job.baseSplitMs(curves[i], i), now: curves[i][m], best: curves[i][counts[i]]})
 	}
 	return out
 }
 
-// bounds are what the job says of its replicas. An interleaved schedule whose
+// splitBounds are what the job says of its replicas. An interleaved schedule whose
 // job says nothing gets multiples of its stages, which it always takes.
 func (pm *planMaker) splitBounds() microbatch.Bounds {
 	ints := func(v []int32) []int {
 		if len(v) != pm.job.desc.Layout.DP {
 			return nil
 		}
-		return toInts(v)
+		return intsOf(v)
 	}
 	b := microbatch.Bounds{Min: ints(pm.job.desc.MicroMin), Max: ints(pm.job.desc.MicroMax), MultipleOf: ints(pm.job.desc.MicroMultiple)}
 	for i, v := range b.Max {
@@ -127,7 +127,7 @@ func (pm *planMaker) splitBounds() microbatch.Bounds {
 	return b
 }
 
-func (pm *planMaker) s2Applies(s *story) error {
+func (pm *planMaker) s2Applies(s *incidentState) error {
 	if err := causeHelped(s, falcon.RungS2); err != nil {
 		return err
 	}
@@ -143,12 +143,12 @@ func (pm *planMaker) s2Applies(s *story) error {
 	return nil
 }
 
-// curves is T_i(m) of every replica: from the cost model at the present places
+// replicaCurves is T_i(m) of every replica: from the cost model at the present places
 // where there is one, else from the stages' self times alone, a stage being as
 // slow as the slowest of its tensor-parallel ranks.
 func (pm *planMaker) replicaCurves(speeds []float64, m *cost.Model) [][]float64 {
 	l := pm.job.desc.Layout
-	total := int(total(pm.job.desc.MicroBatches))
+	total := int(totalOf(pm.job.desc.MicroBatches))
 	most := min(total-(l.DP-1), max(curveCapTimes*((total+l.DP-1)/l.DP), int(slices.Max(pm.job.desc.MicroBatches))))
 	if m != nil && len(pm.job.desc.Placement) == l.World() {
 		return m.Curves(pm.job.desc.Placement, most)
@@ -166,7 +166,7 @@ func (pm *planMaker) replicaCurves(speeds []float64, m *cost.Model) [][]float64 
 	return out
 }
 
-func toInts(v []int32) []int {
+func intsOf(v []int32) []int {
 	out := make([]int, len(v))
 	for i, x := range v {
 		out[i] = int(x)
@@ -174,7 +174,7 @@ func toInts(v []int32) []int {
 	return out
 }
 
-func toInt32s(v []int) []int32 {
+func int32sOf(v []int) []int32 {
 	out := make([]int32, len(v))
 	for i, x := range v {
 		out[i] = int32(x)
@@ -182,7 +182,7 @@ func toInt32s(v []int) []int32 {
 	return out
 }
 
-func sum(v []int) int {
+func sumInts(v []int) int {
 	t := 0
 	for _, x := range v {
 		t += x
@@ -194,7 +194,7 @@ func sum(v []int) int {
 // unknown. Without a cost model the rest beyond the pipelines is taken for what it
 // was when all was well, when all took as long as the fastest does with its share
 // of then.
-func (pm *planMaker) splitModelMs(s *story, b split) float64 {
+func (pm *planMaker) splitModelMs(s *incidentState, b split) float64 {
 	if m := pm.profile.newest.model; m != nil && len(pm.job.desc.Placement) == pm.job.desc.Layout.World() {
 		return b.presentMs + m.RestMs
 	}

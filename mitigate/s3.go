@@ -24,20 +24,20 @@ var (
 
 // planS3 prices the best placement, with the split that suits it where that is
 // what makes it worth while, or says why there is none.
-func (pm *planMaker) planS3(s *story) (plan, error) {
+func (pm *planMaker) planS3(s *incidentState) (plan, error) {
 	out := plan{rung: falcon.RungS3, what: "exchanges nodes' places so that slow parts hurt least"}
 	if err := pm.s3Applies(s); err != nil {
 		return out, err
 	}
-	w := pm.cache.solve("S3", func() worked {
+	w := pm.cache.solveOnce("S3", func() solution {
 		found, err := topology.Search(pm.placementProblem(*pm.profile.newest.model))
-		return worked{place: found, err: err}
+		return solution{place: found, err: err}
 	})
 	if w.err != nil {
-		return out, plainly(w.err)
+		return out, withoutPrefix(w.err)
 	}
 	t := w.place
-	out.beforeMs, out.placement = pm.iterations.slowMs(s), t.Placement
+	out.beforeMs, out.placement = pm.iterations.presentMs(s), t.Placement
 	preview := t.Preview
 	out.preview = &preview
 	after := t.AfterMs
@@ -46,13 +46,13 @@ func (pm *planMaker) planS3(s *story) (plan, error) {
 	}
 	// The model's gain, as a difference or as a share, whichever promises less.
 	out.predictedMs = max(out.beforeMs-(t.BeforeMs-after), out.beforeMs*after/t.BeforeMs)
-	out.gainMs, out.offShare = out.beforeMs-out.predictedMs, offBy(t.BeforeMs, out.beforeMs)
+	out.gainMs, out.modelError = out.beforeMs-out.predictedMs, modelError(t.BeforeMs, out.beforeMs)
 	out.what = "exchanges " + swapText(t.Preview.Swaps)
 	return pm.requireGain(out, "placement")
 }
 
-// plainly takes a package's prefix off an error that is shown to people.
-func plainly(err error) error {
+// withoutPrefix takes a package's prefix off an error that is shown to people.
+func withoutPrefix(err error) error {
 	return errors.New(strings.TrimPrefix(strings.TrimPrefix(err.Error(), "topology: "), "cost: "))
 }
 
@@ -69,14 +69,14 @@ func swapText(swaps [][2]falcon.Node) string {
 	return strings.Join(out, ", ")
 }
 
-func (pm *planMaker) s3Applies(s *story) error {
+func (pm *planMaker) s3Applies(s *incidentState) error {
 	if err := causeHelped(s, falcon.RungS3); err != nil {
 		return err
 	}
 	switch {
 	case len(pm.job.desc.Placement) != pm.job.desc.Layout.World() || pm.job.desc.Layout.World() == 0:
 		return errNoPlacement
-	case len(nodesOf(pm.job.desc.Placement)) < 2:
+	case len(placementNodes(pm.job.desc.Placement)) < 2:
 		return errOneNode
 	case !pm.job.desc.Adapter:
 		return errNoAdapter
@@ -88,7 +88,7 @@ func (pm *planMaker) s3Applies(s *story) error {
 	case !s.measured || pm.profile.newest == nil:
 		return errNoSpeeds
 	case pm.profile.newest.model == nil:
-		return plainly(pm.profile.newest.err)
+		return withoutPrefix(pm.profile.newest.err)
 	case len(pm.job.desc.MicroMultiple) > 0 && slices.Min(pm.job.desc.MicroMultiple) != slices.Max(pm.job.desc.MicroMultiple):
 		return errMixedSteps
 	}
@@ -102,10 +102,10 @@ func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 	}
 	b := pm.splitBounds()
 	if b.Min != nil {
-		out.Bounds.Min = toInt32s(b.Min)
+		out.Bounds.Min = int32sOf(b.Min)
 	}
 	if b.Max != nil {
-		out.Bounds.Max = toInt32s(b.Max)
+		out.Bounds.Max = int32sOf(b.Max)
 	}
 	if !pm.policy.maySplit() { // a place that is good with another split only is no good
 		out.Bounds.Min, out.Bounds.Max = pm.job.desc.MicroBatches, pm.job.desc.MicroBatches
@@ -122,8 +122,8 @@ func (pm *planMaker) placementProblem(m cost.Model) topology.Problem {
 	return out
 }
 
-// nodesOf lists the nodes of a placement in the order of their first ranks.
-func nodesOf(p falcon.Placement) []falcon.Node {
+// placementNodes lists the nodes of a placement in the order of their first ranks.
+func placementNodes(p falcon.Placement) []falcon.Node {
 	var out []falcon.Node
 	seen := map[falcon.Node]bool{}
 	for _, d := range p {
@@ -138,7 +138,7 @@ func nodesOf(p falcon.Placement) []falcon.Node {
 // blocksTo is the order that brings the job from one placement to another over
 // the same nodes: entry b is the block that the processes of block b take over.
 func blocksTo(now, then falcon.Placement) ([]int32, error) {
-	nodes := nodesOf(now)
+	nodes := placementNodes(now)
 	if len(nodes) == 0 || len(now) != len(then) || len(now)%len(nodes) != 0 {
 		return nil, errNoSwap
 	}

@@ -17,8 +17,8 @@ var (
 	errOneDropped = errors.New("there is one replica only: nothing could be dropped")
 )
 
-// swapNodes is S4 worked out: the devices by rank of the next generation.
-type swapNodes struct {
+// nodeSwap is S4 worked out: the devices by rank of the next generation.
+type nodeSwap struct {
 	to  falcon.Placement
 	out []falcon.Node // nodes that are left
 	in  []falcon.Node // spares that take their places
@@ -26,33 +26,33 @@ type swapNodes struct {
 
 // planS4 prices one variant of checkpoint and restart (FALCON §5.1, S4;
 // straggler-chapter §3), or says why it can't be taken.
-func (pm *planMaker) planS4(s *story, v falcon.Variant) (plan, error) {
+func (pm *planMaker) planS4(s *incidentState, v falcon.Variant) (plan, error) {
 	out := plan{rung: falcon.RungS4, variant: v}
 	if err := pm.s4Applies(s); err != nil {
 		return out, err
 	}
-	w := pm.cache.solve("S4 "+string(v), func() worked {
+	w := pm.cache.solveOnce("S4 "+string(v), func() solution {
 		swap, err := pm.nextNodes(v)
-		return worked{swap: swap, err: err}
+		return solution{swap: swap, err: err}
 	})
 	if w.err != nil {
 		return out, w.err
 	}
-	out.placement, out.beforeMs = w.swap.to, pm.iterations.slowMs(s)
+	out.placement, out.beforeMs = w.swap.to, pm.iterations.presentMs(s)
 	out.predictedMs = pm.incidents.healthyMs(s)
 	rescaled := 1.0
 	switch dp := float64(pm.job.desc.Layout.DP); v {
 	case falcon.VariantDrop:
 		rescaled = dp / (dp - 1) // as many samples take so many more iterations
-		out.what = fmt.Sprintf("gives the replica on %s up: checkpoint, restart with %d of %d replicas, a smaller batch", names(w.swap.out), pm.job.desc.Layout.DP-1, pm.job.desc.Layout.DP)
+		out.what = fmt.Sprintf("gives the replica on %s up: checkpoint, restart with %d of %d replicas, a smaller batch", nodeNames(w.swap.out), pm.job.desc.Layout.DP-1, pm.job.desc.Layout.DP)
 	default:
-		out.what = fmt.Sprintf("checkpoint, restart with %s in place of %s", names(w.swap.in), names(w.swap.out))
+		out.what = fmt.Sprintf("checkpoint, restart with %s in place of %s", nodeNames(w.swap.in), nodeNames(w.swap.out))
 	}
 	out.gainMs = out.beforeMs - out.predictedMs*rescaled
 	return pm.requireGain(out, "restart")
 }
 
-func names(nodes []falcon.Node) string {
+func nodeNames(nodes []falcon.Node) string {
 	out := make([]string, len(nodes))
 	for i, n := range nodes {
 		out[i] = string(n)
@@ -60,7 +60,7 @@ func names(nodes []falcon.Node) string {
 	return strings.Join(out, ", ")
 }
 
-func (pm *planMaker) s4Applies(s *story) error {
+func (pm *planMaker) s4Applies(s *incidentState) error {
 	if err := causeHelped(s, falcon.RungS4); err != nil {
 		return err
 	}
@@ -77,10 +77,10 @@ func (pm *planMaker) s4Applies(s *story) error {
 
 // nextNodes picks the devices of the next generation: without the culprits of
 // every located incident that a restart can help.
-func (pm *planMaker) nextNodes(v falcon.Variant) (swapNodes, error) {
+func (pm *planMaker) nextNodes(v falcon.Variant) (nodeSwap, error) {
 	bad := pm.badNodes()
 	if len(bad) == 0 {
-		return swapNodes{}, errNoCulprit
+		return nodeSwap{}, errNoCulprit
 	}
 	spares := slices.Clone(pm.job.desc.Spares)
 	slices.Sort(spares)
@@ -89,13 +89,13 @@ func (pm *planMaker) nextNodes(v falcon.Variant) (swapNodes, error) {
 	case v == falcon.VariantDrop:
 		return pm.dropReplica(bad)
 	case v == falcon.VariantReplace && len(bad) > 1:
-		return swapNodes{}, fmt.Errorf("%d nodes are slow (%s): replacing one is not enough", len(bad), names(bad))
+		return nodeSwap{}, fmt.Errorf("%d nodes are slow (%s): replacing one is not enough", len(bad), nodeNames(bad))
 	case len(spares) == 0:
-		return swapNodes{}, errNoSpare
+		return nodeSwap{}, errNoSpare
 	case len(spares) < len(bad):
-		return swapNodes{}, fmt.Errorf("%d nodes are slow (%s) and %d spare is connected", len(bad), names(bad), len(spares))
+		return nodeSwap{}, fmt.Errorf("%d nodes are slow (%s) and %d spare is connected", len(bad), nodeNames(bad), len(spares))
 	}
-	out := swapNodes{to: slices.Clone(pm.job.desc.Placement), out: bad, in: spares[:len(bad)]}
+	out := nodeSwap{to: slices.Clone(pm.job.desc.Placement), out: bad, in: spares[:len(bad)]}
 	for r, d := range out.to {
 		if i := slices.Index(bad, d.Node()); i >= 0 {
 			out.to[r] = falcon.NewDevice(spares[i], d.Index())
@@ -108,7 +108,7 @@ func (pm *planMaker) nextNodes(v falcon.Variant) (swapNodes, error) {
 // job: those of slow devices, and one end of every slow link, the end that
 // touches most of them first.
 func (pm *planMaker) badNodes() []falcon.Node {
-	used := nodesOf(pm.job.desc.Placement)
+	used := placementNodes(pm.job.desc.Placement)
 	var bad []falcon.Node
 	var links []falcon.Link
 	for _, s := range pm.incidents.list {
@@ -131,15 +131,15 @@ func (pm *planMaker) badNodes() []falcon.Node {
 		if len(links) == 0 {
 			break
 		}
-		bad = append(bad, busiest(links))
+		bad = append(bad, mostLinked(links))
 	}
 	slices.Sort(bad)
 	return bad
 }
 
-// busiest is the node with most links; of several the last by name, so that
+// mostLinked is the node with most links; of several the last by name, so that
 // the first nodes, which often hold more than ranks, stay.
-func busiest(links []falcon.Link) falcon.Node {
+func mostLinked(links []falcon.Link) falcon.Node {
 	count := map[falcon.Node]int{}
 	for _, l := range links {
 		count[l.A]++
@@ -156,10 +156,10 @@ func busiest(links []falcon.Link) falcon.Node {
 
 // dropReplica gives the one replica up that runs on the bad nodes; the others
 // keep their devices, and their ranks move up.
-func (pm *planMaker) dropReplica(bad []falcon.Node) (swapNodes, error) {
+func (pm *planMaker) dropReplica(bad []falcon.Node) (nodeSwap, error) {
 	l := pm.job.desc.Layout
 	if l.DP < 2 {
-		return swapNodes{}, errOneDropped
+		return nodeSwap{}, errOneDropped
 	}
 	gone := -1
 	for r, d := range pm.job.desc.Placement {
@@ -169,13 +169,13 @@ func (pm *planMaker) dropReplica(bad []falcon.Node) (swapNodes, error) {
 		if at := l.Replica(falcon.Rank(r)); gone < 0 {
 			gone = at
 		} else if gone != at {
-			return swapNodes{}, fmt.Errorf("replicas %d and %d both run on slow parts (%s): one can be dropped", min(gone, at), max(gone, at), names(bad))
+			return nodeSwap{}, fmt.Errorf("replicas %d and %d both run on slow parts (%s): one can be dropped", min(gone, at), max(gone, at), nodeNames(bad))
 		}
 	}
 	if gone < 0 {
-		return swapNodes{}, errNoCulprit
+		return nodeSwap{}, errNoCulprit
 	}
-	out := swapNodes{out: bad}
+	out := nodeSwap{out: bad}
 	for r, d := range pm.job.desc.Placement {
 		if l.Replica(falcon.Rank(r)) != gone {
 			out.to = append(out.to, d)

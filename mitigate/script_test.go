@@ -88,7 +88,7 @@ func (sc *script) step(a args) []string {
 
 // restart is the engine's way of bringing a planner back.
 func (sc *script) restart() []string {
-	overheads := sc.p.overheads.learned()
+	overheads := sc.p.overheads.measuredMeans()
 	sc.job.MicroBatches, sc.job.Placement = sc.p.job.desc.MicroBatches, sc.p.job.desc.Placement
 	sc.p = New(*sc.p.cfg)
 	in := []Input{sc.job, sc.policy}

@@ -17,11 +17,11 @@ const (
 	worseShare      = 0.1
 )
 
-// measure verifies the gain of an applied action: the median of the first
+// measureGain verifies the gain of an applied action: the median of the first
 // settled iterations against the time before. An action that brought less
 // than its share of the prediction is undone, except S4, which can't be.
-func (v *verifier) measure(s *story) {
-	i := s.atWork()
+func (v *verifier) measureGain(s *incidentState) {
+	i := s.underWayIndex()
 	if i < 0 || s.actions[i].State != falcon.ActionApplied {
 		return
 	}
@@ -29,7 +29,7 @@ func (v *verifier) measure(s *story) {
 	settled := a.AppliedIteration + int64(v.cfg.SettleIterations)
 	after := v.heardTimes(s, a, settled)
 	need := v.cfg.MeasureIterations
-	if a.Rung != falcon.RungS4 && worse(a, after) {
+	if a.Rung != falcon.RungS4 && isSlower(a, after) {
 		need = min(need, worseIterations)
 	}
 	if len(after) < need {
@@ -42,31 +42,28 @@ func (v *verifier) measure(s *story) {
 	}
 	v.recordOverhead(a, settled)
 	a.State = falcon.ActionKept
-	v.out.note("action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms", a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
+	v.out.addNote("action", "%s measured: %.1f ms, predicted %.1f ms, before %.1f ms", a.ID, a.MeasuredMs, a.PredictedMs, a.BeforeMs)
 	switch short := v.shortOf(a); {
 	case !short || !s.incident.Open():
 		v.replaceOlder(s, i)
 	case a.Rung == falcon.RungS4:
-		v.out.note("action", "%s did not help enough, and a restart can't be undone; %s stays open", a.ID, a.Incident)
+		v.out.addNote("action", "%s did not help enough, and a restart can't be undone; %s stays open", a.ID, a.Incident)
 	default:
 		a.RevertReason = fmt.Sprintf("it did not help enough: %.1f ms before, %.1f ms after, %.1f ms predicted", a.BeforeMs, a.MeasuredMs, a.PredictedMs)
 	}
-	v.out.update(*a)
+	v.out.addAction(*a)
 }
 
 // unheardMost is how long a measurement waits for nodes that the incident names
 // and that can't be heard.
-const unheardMost = 10 * time.Minute
+const silenceMost = 10 * time.Minute
 
-// heard lists the times of iterations from one on that all nodes which the
+// heardTimes lists the times of iterations from one on that all nodes which the
 // incident names had a part in. What the others say does not tell whether an
 // action helped, until the wait is over.
-func (v *verifier) heardTimes(s *story, a *falcon.Action, from int64) (out []float64) {
+func (v *verifier) heardTimes(s *incidentState, a *falcon.Action, from int64) (out []float64) {
 	silent := falcon.Node("")
-	for _, it := range v.iterations.list {
-		if it.Index < from {
-			continue
-		}
+	for _, it := range v.iterations.since(from) {
 		if i := slices.IndexFunc(it.Unheard, func(n falcon.Node) bool { return v.job.namesNode(s, n) }); i >= 0 {
 			silent = it.Unheard[i]
 			continue
@@ -75,17 +72,17 @@ func (v *verifier) heardTimes(s *story, a *falcon.Action, from int64) (out []flo
 	}
 	switch {
 	case silent == "":
-		s.unheard = time.Time{}
-	case s.unheard.IsZero():
-		s.unheard = v.clock.now
-		v.out.note("action", "%s is measured without the iterations in which %s could not be heard", a.ID, silent)
-	case v.clock.now.Sub(s.unheard) >= unheardMost && len(out) < v.cfg.MeasureIterations:
+		s.silentSince = time.Time{}
+	case s.silentSince.IsZero():
+		s.silentSince = v.clock.now
+		v.out.addNote("action", "%s is measured without the iterations in which %s could not be heard", a.ID, silent)
+	case v.clock.now.Sub(s.silentSince) >= silenceMost && len(out) < v.cfg.MeasureIterations:
 		return v.iterations.between(from, math.MaxInt64)
 	}
 	return out
 }
 
-func worse(a *falcon.Action, after []float64) bool {
+func isSlower(a *falcon.Action, after []float64) bool {
 	return len(after) >= worseIterations && slices.Min(after[:worseIterations]) > a.BeforeMs*(1+worseShare)
 }
 
@@ -94,7 +91,7 @@ func (v *verifier) shortOf(a *falcon.Action) bool {
 	return gain < max(v.cfg.KeepShare*wanted, v.cfg.MinGain*a.BeforeMs/2)
 }
 
-// price learns what the action cost: for S2 the settling iterations' excess,
+// recordOverhead learns what the action cost: for S2 the settling iterations' excess,
 // for S3 its four steps where they count more, for S4 the time without training.
 func (v *verifier) recordOverhead(a *falcon.Action, settled int64) {
 	from := a.AppliedIteration
@@ -118,12 +115,12 @@ func (v *verifier) recordOverhead(a *falcon.Action, settled int64) {
 	default:
 		a.OverheadMs += excess
 	}
-	v.overheads.learn(a.Rung, a.OverheadMs)
+	v.overheads.addMeasured(a.Rung, a.OverheadMs)
 }
 
-// keepInstead ends the older splits of the incident that a verified action has
+// replaceOlder ends the older splits of the incident that a verified action has
 // replaced, and takes its gain off what the incident costs beside later ones.
-func (v *verifier) replaceOlder(s *story, i int) {
+func (v *verifier) replaceOlder(s *incidentState, i int) {
 	a := &s.actions[i]
 	if s.cost.LevelMs > 0 {
 		s.cost.LevelMs = max(0, s.cost.LevelMs-(a.BeforeMs-a.MeasuredMs))
@@ -134,7 +131,7 @@ func (v *verifier) replaceOlder(s *story, i int) {
 	for k := range s.actions[:i] {
 		if o := &s.actions[k]; o.Rung == falcon.RungS2 && o.State == falcon.ActionKept {
 			o.State, o.RevertReason, o.RevertedIteration = falcon.ActionReverted, replacedBy+a.ID, a.AppliedIteration
-			v.out.update(*o)
+			v.out.addAction(*o)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 // Ladder is the operator's view of one incident; ok is false for an unknown id.
 // S4 has one line for each variant that policy lists, best first.
 func (p *Planner) Ladder(incident string) (falcon.Ladder, bool) {
-	s := p.incidents.get(incident)
+	s := p.incidents.byID(incident)
 	if s == nil {
 		return falcon.Ladder{}, false
 	}
@@ -19,13 +19,13 @@ func (p *Planner) Ladder(incident string) (falcon.Ladder, bool) {
 		Incident: incident, ImpactMs: s.cost.ImpactMs,
 		LostGPUh: s.cost.LostGPUMs / 3.6e6,
 		Actions:  slices.Clone(s.actions),
-		Rungs:    []falcon.RungView{p.viewS1(s)},
+		Rungs:    []falcon.RungView{p.ignoreView(s)},
 		Model:    p.modelText(),
 	}
-	if ms := p.iterations.slowMs(s); s.incident.Open() && ms > 0 {
+	if ms := p.iterations.presentMs(s); s.incident.Open() && ms > 0 {
 		out.LossPerMinuteGPUh = min(1, s.cost.PerIterationMs/ms) * float64(p.job.desc.GPUs) / 60
 	}
-	out.Rungs = append(out.Rungs, p.views(s)...)
+	out.Rungs = append(out.Rungs, p.rungViews(s)...)
 	if a := s.proposal(); a != nil {
 		proposal := *a
 		out.Proposal = &proposal
@@ -33,24 +33,24 @@ func (p *Planner) Ladder(incident string) (falcon.Ladder, bool) {
 	return out, true
 }
 
-func (p *Planner) viewS1(s *story) falcon.RungView {
-	held := slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return inForce(&a) })
+func (p *Planner) ignoreView(s *incidentState) falcon.RungView {
+	held := slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return isInForce(&a) })
 	return falcon.RungView{
 		Rung: falcon.RungS1, Applicable: true, Reason: "ignore and wait: free, gains nothing",
-		BreakEven: 0, ImpactMs: s.cost.ImpactMs, PredictMs: p.iterations.slowMs(s), Approval: falcon.ApprovalAuto,
+		BreakEven: 0, ImpactMs: s.cost.ImpactMs, PredictMs: p.iterations.presentMs(s), Approval: falcon.ApprovalAuto,
 		Current: s.incident.Open() && !held,
 	}
 }
 
-func (p *Planner) views(s *story) []falcon.RungView {
+func (p *Planner) rungViews(s *incidentState) []falcon.RungView {
 	strategies := p.plans.candidates(s)
-	next := slices.IndexFunc(strategies, func(c candidate) bool { return c.err == nil && s.shown(c) == nil && p.unproposed(s, c) == nil })
+	next := slices.IndexFunc(strategies, func(c candidate) bool { return c.err == nil && s.shownAction(c) == nil && p.whyWithheld(s, c) == nil })
 	if s.proposal() != nil {
 		next = -1
 	}
 	var out []falcon.RungView
 	for i, c := range strategies {
-		v := p.view(s, c)
+		v := p.rungView(s, c)
 		v.Next = i == next
 		out = append(out, v)
 	}
@@ -58,17 +58,17 @@ func (p *Planner) views(s *story) []falcon.RungView {
 	return out
 }
 
-func (p *Planner) view(s *story, c candidate) falcon.RungView {
+func (p *Planner) rungView(s *incidentState, c candidate) falcon.RungView {
 	v := falcon.RungView{
-		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: approval(p.policy.current, c.rung), IfWrong: p.ifWrong(c.rung),
+		Rung: c.rung, Variant: c.variant, OverheadMs: c.overheadMs, Approval: p.policy.requires(c.rung), IfWrong: p.ifWrong(c.rung),
 		BreakEven: falcon.NoIteration, ImpactMs: s.cost.ImpactMs, ClockMs: max(0, c.overheadMs-p.ledger.clockMs(s, c.rung)), TakenHour: p.limits.takenWithinHour(c.rung),
 	}
 	if per := s.incident.SlowMs - s.incident.HealthyMs; per > 0 {
 		v.BreakEven = int64(min(v.OverheadMs/per, 1e15)) + 1
 	}
-	if a := s.shown(c); a != nil {
+	if a := s.shownAction(c); a != nil {
 		v.Applicable, v.PredictMs, v.GainMs = true, a.PredictedMs, a.BeforeMs-a.PredictedMs
-		v.Current, v.PlanHash, v.Preview, v.MicroBatches = inForce(a), a.PlanHash, a.Preview, a.MicroBatches
+		v.Current, v.PlanHash, v.Preview, v.MicroBatches = isInForce(a), a.PlanHash, a.Preview, a.MicroBatches
 		v.Reason = actionText(a) + ": " + string(a.State)
 		return v
 	}
@@ -77,8 +77,8 @@ func (p *Planner) view(s *story, c candidate) falcon.RungView {
 		return v
 	}
 	v.Applicable, v.PredictMs, v.GainMs, v.Reason = true, c.predictedMs, c.gainMs, c.what
-	v.PlanHash, v.Preview, v.MicroBatches = c.hash(s.incident.ID, p.job.desc.Epoch), c.preview, c.counts
-	if err := p.unproposed(s, c); err != nil {
+	v.PlanHash, v.Preview, v.MicroBatches = c.hashFor(s.incident.ID, p.job.desc.Epoch), c.preview, c.counts
+	if err := p.whyWithheld(s, c); err != nil {
 		v.Reason += "; not proposed by itself: " + err.Error()
 	}
 	return v
@@ -91,7 +91,7 @@ func actionText(a *falcon.Action) string {
 	case a.Rung == falcon.RungS3 && a.Preview != nil:
 		return "exchanges " + swapText(a.Preview.Swaps)
 	}
-	return "checkpoint, restart on " + names(nodesOf(a.Placement))
+	return "checkpoint, restart on " + nodeNames(placementNodes(a.Placement))
 }
 
 func (p *Planner) ifWrong(r falcon.Rung) string {

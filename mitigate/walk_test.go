@@ -82,7 +82,7 @@ func (w *walk) check() {
 	for _, s := range p.incidents.list {
 		ids := map[string]bool{}
 		for _, a := range s.actions {
-			if underWay(a.State) {
+			if isUnderWay(a.State) {
 				busy++
 			}
 			if ids[a.ID] {
@@ -95,7 +95,7 @@ func (w *walk) check() {
 	if busy > 1 {
 		w.Fatalf("%d actions under way", busy)
 	}
-	if got := slices.Sorted(slices.Values(p.job.desc.Placement)); total(p.job.desc.MicroBatches) != 16 || !slices.Equal(got, falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n3.g0"}) {
+	if got := slices.Sorted(slices.Values(p.job.desc.Placement)); totalOf(p.job.desc.MicroBatches) != 16 || !slices.Equal(got, falcon.Placement{"n0.g0", "n1.g0", "n2.g0", "n3.g0"}) {
 		w.Fatalf("the job is %+v", p.job.desc)
 	}
 }

@@ -156,6 +156,3 @@ func (j *Job) Iteration(n int, window uint64) ([]falcon.Sample, []falcon.RankPro
 
 // Next is the number of the next iteration.
 func (j *Job) Next() int64 { return j.next }
-
-// Skip starts counting iterations at n, as after a restart of the observer.
-func (j *Job) Skip(n int64) { j.next = n }

@@ -57,7 +57,7 @@ func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int
 func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideRequest) (*falconv1.Action, error) {
 	var id string
 	var refused error
-	if err := e.change(ctx, func() { id, refused = e.decide(who, q) }); err != nil {
+	if err := e.change(ctx, func() { id, refused = e.decisions.decide(who, q) }); err != nil {
 		return nil, err
 	}
 	if refused != nil {
@@ -72,12 +72,12 @@ func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideReques
 	return out, err
 }
 
-func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
-	now := e.cfg.Now()
-	if q.GetRung() != "" && q.GetAction() == "" && !e.proposes(q.GetIncident(), falcon.Rung(q.GetRung()), q.GetApprove()) {
-		return e.stepUp(now, who, q)
+func (ad *actionDecisions) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
+	now := ad.cfg.Now()
+	if q.GetRung() != "" && q.GetAction() == "" && !ad.proposes(q.GetIncident(), falcon.Rung(q.GetRung()), q.GetApprove()) {
+		return ad.stepUp(now, who, q)
 	}
-	a, err := e.decidable(q)
+	a, err := ad.decidable(q)
 	if err != nil {
 		return "", err
 	}
@@ -85,19 +85,19 @@ func (e *Engine) decide(who Actor, q *falconv1.DecideRequest) (string, error) {
 		Action: a.ID, PlanHash: a.PlanHash, Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
 		From: who.From, AtUnixNs: now.UnixNano(),
 	}
-	if err := e.plan.Check(d); err != nil {
+	if err := ad.plan.Check(d); err != nil {
 		return "", refused(err)
 	}
-	was := e.planned(a)
-	e.plan.Step(now, d)
-	e.decided(now, who, a, d, verbFor(was, e.planned(a), d.Approve))
+	was := ad.planned(a)
+	ad.plan.Step(now, d)
+	ad.record(now, who, a, d, verbFor(was, ad.planned(a), d.Approve))
 	return a.ID, nil
 }
 
 // planned is an action as the planner has it now; the journal's word may be a
 // step behind.
-func (e *Engine) planned(a falcon.Action) falcon.Action {
-	l, _ := e.plan.Ladder(a.Incident)
+func (ad *actionDecisions) planned(a falcon.Action) falcon.Action {
+	l, _ := ad.plan.Ladder(a.Incident)
 	if i := slices.IndexFunc(l.Actions, func(x falcon.Action) bool { return x.ID == a.ID }); i >= 0 {
 		return l.Actions[i]
 	}
@@ -115,8 +115,8 @@ func refused(err error) error {
 
 // proposes says that this very rung waits for a decision, or can be withdrawn:
 // naming it decides on that.
-func (e *Engine) proposes(incident string, r falcon.Rung, approve bool) bool {
-	l, _ := e.plan.Ladder(incident)
+func (ad *actionDecisions) proposes(incident string, r falcon.Rung, approve bool) bool {
+	l, _ := ad.plan.Ladder(incident)
 	a := awaited(l, approve)
 	return a != nil && a.Rung == r
 }
@@ -137,37 +137,37 @@ func openTo(a falcon.Action, approve bool) bool {
 	return a.State == falcon.ActionProposed || a.State == falcon.ActionApproved && !approve
 }
 
-// decided writes the decision down, in the batch that holds what it leads to.
-func (e *Engine) decided(now time.Time, who Actor, a falcon.Action, d mitigate.Decision, verb string) {
-	e.batch.add(record(now, kindDecision, DecisionRecord{
-		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: e.mem.job.Epoch,
+// record writes the decision down, in the batch that holds what it leads to.
+func (ad *actionDecisions) record(now time.Time, who Actor, a falcon.Action, d mitigate.Decision, verb string) {
+	ad.batch.add(record(now, kindDecision, DecisionRecord{
+		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: ad.mem.job.Epoch,
 		Approve: d.Approve, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
 		Rung: a.Rung, Variant: a.Variant,
 	}))
-	e.oplog.audit(now, who, deed{Verb: verb, About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
+	ad.oplog.audit(now, who, deed{Verb: verb, About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
 }
 
 // byPolicy is who decides where no person does.
 const byPolicy = "policy"
 
-// noteDecision writes down what policy has decided by itself: the same line as
+// recordByPolicy writes down what policy has decided by itself: the same line as
 // a person's.
-func (e *Engine) noteDecision(now time.Time, a falcon.Action) {
-	if d := e.mem.decisions[a.ID]; d.By == byPolicy || a.DecidedBy != byPolicy {
+func (ad *actionDecisions) recordByPolicy(now time.Time, a falcon.Action) {
+	if d := ad.mem.decisions[a.ID]; d.By == byPolicy || a.DecidedBy != byPolicy {
 		return
 	}
-	who := Actor{Name: byPolicy, Role: itself.Role, From: e.mem.policy.source()}
+	who := Actor{Name: byPolicy, Role: itself.Role, From: ad.mem.policy.source()}
 	approve := a.State != falcon.ActionVetoed
-	e.decided(now, who, a, mitigate.Decision{Approve: approve, Reason: a.Reason}, verbOf(approve))
+	ad.record(now, who, a, mitigate.Decision{Approve: approve, Reason: a.Reason}, verbOf(approve))
 }
 
 // stepUp takes a rung that is not proposed yet. The planner makes the plan in
 // the same step, so that the record can name it.
-func (e *Engine) stepUp(now time.Time, who Actor, q *falconv1.DecideRequest) (string, error) {
-	if err := e.sameEpoch(q); err != nil {
+func (ad *actionDecisions) stepUp(now time.Time, who Actor, q *falconv1.DecideRequest) (string, error) {
+	if err := ad.sameEpoch(q); err != nil {
 		return "", err
 	}
-	if _, known := e.mem.incident(q.GetIncident()); !known {
+	if _, known := ad.mem.incident(q.GetIncident()); !known {
 		return "", fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetIncident()))
 	}
 	d := mitigate.Decision{
@@ -175,56 +175,56 @@ func (e *Engine) stepUp(now time.Time, who Actor, q *falconv1.DecideRequest) (st
 		Approve: q.GetApprove(), By: who.Name, Reason: clean(q.GetReason()),
 		Variant: falcon.Variant(q.GetVariant()), From: who.From, AtUnixNs: now.UnixNano(),
 	}
-	if err := e.plan.Check(d); err != nil {
+	if err := ad.plan.Check(d); err != nil {
 		return "", refused(err)
 	}
-	e.plan.Step(now, d)
-	l, _ := e.plan.Ladder(d.Incident)
+	ad.plan.Step(now, d)
+	l, _ := ad.plan.Ladder(d.Incident)
 	if len(l.Actions) == 0 {
 		return "", fmt.Errorf("%w: nothing came of rung %s for %s", ErrStale, d.Rung, d.Incident)
 	}
 	a := l.Actions[len(l.Actions)-1]
-	e.decided(now, who, a, d, verbFor(falcon.Action{State: falcon.ActionProposed}, a, true))
+	ad.record(now, who, a, d, verbFor(falcon.Action{State: falcon.ActionProposed}, a, true))
 	return a.ID, nil
 }
 
-func (e *Engine) sameEpoch(q *falconv1.DecideRequest) error {
-	if epoch := q.GetJobEpoch(); epoch != 0 && epoch != e.mem.job.Epoch {
-		return fmt.Errorf("%w: you saw job epoch %d and the job is in epoch %d now; look again", ErrStale, epoch, e.mem.job.Epoch)
+func (ad *actionDecisions) sameEpoch(q *falconv1.DecideRequest) error {
+	if epoch := q.GetJobEpoch(); epoch != 0 && epoch != ad.mem.job.Epoch {
+		return fmt.Errorf("%w: you saw job epoch %d and the job is in epoch %d now; look again", ErrStale, epoch, ad.mem.job.Epoch)
 	}
 	return nil
 }
 
 // decidable finds the action that is meant and checks that it is the one that
 // the operator saw.
-func (e *Engine) decidable(q *falconv1.DecideRequest) (falcon.Action, error) {
-	if err := e.sameEpoch(q); err != nil {
+func (ad *actionDecisions) decidable(q *falconv1.DecideRequest) (falcon.Action, error) {
+	if err := ad.sameEpoch(q); err != nil {
 		return falcon.Action{}, err
 	}
 	if q.GetAction() == "" {
-		return e.proposal(q)
+		return ad.proposal(q)
 	}
-	i := e.mem.actionIndex(q.GetAction())
-	if i < 0 || (q.GetIncident() != "" && e.mem.actions[i].Incident != q.GetIncident()) {
+	i := ad.mem.actionIndex(q.GetAction())
+	if i < 0 || (q.GetIncident() != "" && ad.mem.actions[i].Incident != q.GetIncident()) {
 		return falcon.Action{}, fmt.Errorf("%w: no action %q of incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetAction()), clean(q.GetIncident()))
 	}
-	a := e.mem.actions[i]
+	a := ad.mem.actions[i]
 	if !openTo(a, q.GetApprove()) {
-		return a, e.tooLate(a)
+		return a, ad.tooLate(a)
 	}
 	return a, samePlan(a, q.GetPlanHash())
 }
 
-func (e *Engine) proposal(q *falconv1.DecideRequest) (falcon.Action, error) {
+func (ad *actionDecisions) proposal(q *falconv1.DecideRequest) (falcon.Action, error) {
 	id := q.GetIncident()
-	if _, known := e.mem.incident(id); !known {
+	if _, known := ad.mem.incident(id); !known {
 		return falcon.Action{}, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
 	}
-	l, _ := e.plan.Ladder(id)
+	l, _ := ad.plan.Ladder(id)
 	a := awaited(l, q.GetApprove())
 	if a == nil {
 		if n := len(l.Actions); n > 0 {
-			return falcon.Action{}, e.tooLate(l.Actions[n-1])
+			return falcon.Action{}, ad.tooLate(l.Actions[n-1])
 		}
 		return falcon.Action{}, fmt.Errorf("%w: nothing is proposed for %s at the moment", ErrStale, id)
 	}
@@ -253,8 +253,8 @@ func planText(a falcon.Action) string {
 }
 
 // tooLate tells the second one what the first one decided.
-func (e *Engine) tooLate(a falcon.Action) error {
-	d, ok := e.mem.decisions[a.ID]
+func (ad *actionDecisions) tooLate(a falcon.Action) error {
+	d, ok := ad.mem.decisions[a.ID]
 	if !ok {
 		return fmt.Errorf("%w: %s is %s (decided by %s)", ErrStale, a.ID, a.State, orNobody(a.DecidedBy))
 	}
@@ -262,7 +262,7 @@ func (e *Engine) tooLate(a falcon.Action) error {
 	if d.Approve {
 		word = "approved"
 	}
-	at := time.Unix(0, e.mem.decidedNs[a.ID]).UTC().Format(time.TimeOnly)
+	at := time.Unix(0, ad.mem.decidedNs[a.ID]).UTC().Format(time.TimeOnly)
 	return fmt.Errorf("%w: %s was %s by %s at %s UTC; it is %s now", ErrStale, a.ID, word, d.By, at, a.State)
 }
 

@@ -56,23 +56,23 @@ func (e *Engine) describe(now time.Time) {
 	if fresh {
 		e.beginEpoch(now, rec)
 	}
-	e.reconcile(now)
+	e.delivery.reconcile(now)
 	if rec.PlacementOrder != e.mem.job.PlacementOrder && rec.Epoch == e.mem.job.Epoch {
 		return // it has just changed; the next look tells
 	}
 	e.describer.commit(now, rec)
-	if e.settleLaunch(now); fresh {
-		e.overtaken(now)
+	if e.restart.settle(now); fresh {
+		e.restart.overtaken(now)
 	}
-	if fresh || !e.laid {
-		e.layTable()
+	if fresh || !e.recoveries.tableSent {
+		e.recoveries.distributeTable()
 	}
 }
 
 // beginEpoch forgets what was of the job epoch before.
 func (e *Engine) beginEpoch(now time.Time, rec jobRecord) {
 	e.intake.beginEpoch(falcon.NoIteration)
-	e.told.forget(false)
+	e.recoveries.sent.forget(false)
 	e.validations.machine.Step(now, validate.Stop{Why: "the job's processes or its layout changed"})
 	e.oplog.logf("rank", 0, "job epoch %d: %d ranks, %s", rec.Epoch, rec.Layout.World(), rec.Layout)
 }

@@ -108,27 +108,11 @@ type Engine struct {
 
 	rec Recoverer
 
-	told       toldBook
-	tables     tableBook
-	rejoinAcks map[falcon.Rank]rejoinAck
-	relaunch   *falcon.Launch // that a recovery's restart has come to
-	again      []*told        // commands that are sent again in another form
-	laid       bool           // this start has brought the job's rank table to its nodes
-	laying     []falcon.Node  // that it is still to be brought to
-
-	paced   recovery.Pace // as the machine knows it
-	pacedAt time.Time
-
-	waiting []*window // profile windows that wait until the job goes on
-
 	profiled bool // the detector's speeds may be new
-
-	restartDone map[uint64]bool // commands of the restart that were carried out
 
 	waits  waits // a batch that the disk did not take
 	unmade int64 // size of the journal at which no snapshot could be made
 
-	refusedTold map[string]bool // of whom it was told that they are fenced
 	batch       *batch
 	oplog       *operatorLog
 	cluster     *clusterView
@@ -140,6 +124,12 @@ type Engine struct {
 	arbiter     *arbiter
 	links       *linkWatch
 	validations *validationQueue
+	delivery    *planDelivery
+	recoveries  *recoveryDriver
+	policies    *policyKeeper
+	demands     *recoveryDemands
+	decisions   *actionDecisions
+	restart     *restartDriver
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -183,10 +173,8 @@ func assemble(cfg Config, mem *memory) *Engine {
 		det:      cfg.Detector, plan: cfg.Planner, mem: mem,
 		nodes: fleet.NewRegistry(), job: newJob(),
 		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
-		rec: cfg.Recoverer, tables: newTableBook(), rejoinAcks: map[falcon.Rank]rejoinAck{},
-		refusedTold: map[string]bool{},
-		restartDone: map[uint64]bool{},
-		batch:       newBatch(mem.reserved),
+		rec:   cfg.Recoverer,
+		batch: newBatch(mem.reserved),
 	}
 	e.cluster = &clusterView{cfg: &e.cfg, mem: mem, job: e.job, nodes: e.nodes, attached: map[falcon.Node]time.Time{}}
 	e.readings = newDeviceReadings(e.job)
@@ -208,19 +196,44 @@ func assemble(cfg Config, mem *memory) *Engine {
 	e.views = &stateViews{
 		cfg: &e.cfg, id: e.id, mem: mem, job: e.job, cluster: e.cluster, nodes: e.nodes, det: e.det, plan: e.plan,
 		status: e.status, intake: e.intake, readings: e.readings, describer: e.describer, validations: e.validations,
-		oplog: e.oplog, links: e.links, waits: &e.waits, rejoinAcks: e.rejoinAcks, dirty: true,
+		oplog: e.oplog, links: e.links, waits: &e.waits, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
 	}
 	e.arbiter = &arbiter{
 		mem: mem, job: e.job, cluster: e.cluster, det: e.det, orders: e.orders, windows: e.windows,
 		validations: e.validations, describer: e.describer, status: e.status, intake: e.intake,
 	}
-	e.validations.obstacle, e.validations.released, e.validations.changed = e.arbiter.testObstacle, e.resumePlans, func() { e.views.dirty = true }
+	e.validations.obstacle, e.validations.released, e.validations.changed = e.arbiter.testObstacle, func(now time.Time) { e.delivery.resume(now) }, func() { e.views.dirty = true }
+	e.assembleDrivers()
 	for _, o := range e.orders.open {
 		o.listen = cfg.Now().Add(VoteWait)
 	}
 	e.job.remember(mem.job)
 	return e
+}
+
+// assembleDrivers makes the parts that carry out what is decided.
+func (e *Engine) assembleDrivers() {
+	e.decisions = &actionDecisions{cfg: &e.cfg, mem: e.mem, plan: e.plan, batch: e.batch, oplog: e.oplog}
+	e.demands = &recoveryDemands{
+		cfg: &e.cfg, mem: e.mem, rec: e.rec, batch: e.batch, oplog: e.oplog,
+		cluster: e.cluster, status: e.status, describer: e.describer,
+	}
+	e.policies = &policyKeeper{cfg: &e.cfg, mem: e.mem, plan: e.plan, rec: e.rec, batch: e.batch, oplog: e.oplog}
+	e.restart = &restartDriver{
+		cfg: &e.cfg, mem: e.mem, job: e.job, cluster: e.cluster, plan: e.plan, rec: e.rec, batch: e.batch, oplog: e.oplog,
+		describer: e.describer, views: e.views, beginEpoch: e.beginEpoch, done: map[uint64]bool{},
+	}
+	e.delivery = &planDelivery{
+		mem: e.mem, det: e.det, plan: e.plan, batch: e.batch, oplog: e.oplog, cluster: e.cluster, arbiter: e.arbiter,
+		describer: e.describer, validations: e.validations, views: e.views, orders: e.orders, windows: e.windows, left: e.restart.left,
+	}
+	e.recoveries = &recoveryDriver{
+		cfg: &e.cfg, log: e.log, mem: e.mem, job: e.job, nodes: e.nodes, cluster: e.cluster, rec: e.rec, det: e.det,
+		batch: e.batch, oplog: e.oplog, arbiter: e.arbiter, intake: e.intake, links: e.links, restart: e.restart,
+		rejoinAcks: map[falcon.Rank]rejoinAck{}, refusedTold: map[string]bool{}, tables: newTableBook(),
+	}
+	e.views.rejoinAcks = e.recoveries.rejoinAcks
 }
 
 func newID() string {
@@ -239,7 +252,7 @@ func (e *Engine) begin() error {
 		e.batch.add(record(now, kindEpoch, epochRecord{Epoch: uint64(now.UnixNano())}))
 	}
 	e.batch.reserve(now)
-	e.adoptPolicy(now)
+	e.policies.adopt(now)
 	e.restoreMachines(now)
 	if err := e.settle(now); err != nil {
 		return err
@@ -270,10 +283,10 @@ func (e *Engine) restoreMachines(now time.Time) {
 	for _, a := range e.mem.actions {
 		e.retellAction(now, a)
 	}
-	e.recoverRestart(now)
+	e.restart.restore(now)
 	e.det.Step(now, detect.Culprits{Past: e.mem.named()})
 	e.validations.restore(now)
-	e.restoreRecovery(now)
+	e.recoveries.restore(now)
 }
 
 // retellAction tells the detector what the planner's actions did to the job:
@@ -349,15 +362,15 @@ func (e *Engine) tick(now time.Time) {
 	e.plan.Tick(now)
 	e.validations.dropSilent(now)
 	e.validations.machine.Tick(now)
-	e.tellPace(now)
+	e.recoveries.reportProgress(now)
 	e.rec.Tick(now)
-	e.layOn()
+	e.recoveries.continueTable()
 	e.validations.tryAsks(now)
-	e.judgeOrders(now)
-	e.letGo(now)
-	e.watchRestart(now)
+	e.delivery.judge(now)
+	e.delivery.sendWaiting(now)
+	e.restart.watch(now)
 	e.describer.refreshMeans(now)
-	e.tellStore()
+	e.recoveries.logStoreNews()
 }
 
 // do runs f in the loop and waits until what it led to is durable. It is for

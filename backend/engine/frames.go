@@ -64,7 +64,7 @@ func (e *Engine) take(a arrival, now time.Time) {
 			e.validations.machine.Step(now, validate.Lost{Node: n.Name})
 		}
 	case arriveFrame:
-		if n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now); fresh && !e.refuses(n, a.frame) {
+		if n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now); fresh && !e.recoveries.refuses(n, a.frame) {
 			e.frame(n, a.frame, now)
 		}
 	}
@@ -95,16 +95,16 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 
 // retell sends what is still open to one node, under the same ids.
 func (e *Engine) retell(n *fleet.Node, now time.Time) {
-	e.retellRecovery(n.Name)
+	e.recoveries.resendTo(n.Name)
 	for _, c := range e.validations.machine.Open(n.Name) {
 		n.Session.Send(validationFrame(e.mem.epoch, c, now))
 	}
 	if e.validations.machine.Active() {
 		return // what else is open is told once the job goes on
 	}
-	e.sendStops(n.Name)
-	e.sendLaunch(n.Name)
-	e.retellOrders(n, now)
+	e.restart.sendStops(n.Name)
+	e.restart.sendLaunch(n.Name)
+	e.delivery.resendOrders(n, now)
 	for _, id := range e.windows.order {
 		w := e.windows.byCommand[id]
 		if !w.answered[n.Name] && now.Before(w.deadline) {
@@ -113,16 +113,16 @@ func (e *Engine) retell(n *fleet.Node, now time.Time) {
 	}
 }
 
-// retellOrders sends the open orders again, to a node that holds ranks: another one
+// resendOrders sends the open orders again, to a node that holds ranks: another one
 // would refuse them.
-func (e *Engine) retellOrders(n *fleet.Node, now time.Time) {
-	if len(e.orders.open) == 0 || !slices.Contains(e.cluster.jobNodes(), n.Name) {
+func (pd *planDelivery) resendOrders(n *fleet.Node, now time.Time) {
+	if len(pd.orders.open) == 0 || !slices.Contains(pd.cluster.jobNodes(), n.Name) {
 		return
 	}
-	for _, id := range sortedKeys(e.orders.open) {
-		if o := e.orders.open[id]; o.sent || e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
+	for _, id := range sortedKeys(pd.orders.open) {
+		if o := pd.orders.open[id]; o.sent || pd.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
 			o.goes(now)
-			n.Session.Send(o.frame(e.mem.epoch, now))
+			n.Session.Send(o.frame(pd.mem.epoch, now))
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (e *Engine) retellOrders(n *fleet.Node, now time.Time) {
 func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 	switch body := f.GetBody().(type) {
 	case *falconv1.AgentFrame_Beat:
-		e.beat(n, body.Beat, now)
+		e.recoveries.beat(n, body.Beat, now)
 	case *falconv1.AgentFrame_Samples:
 		e.samples(n, body.Samples, now)
 	case *falconv1.AgentFrame_Profile:
@@ -142,7 +142,7 @@ func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 	case *falconv1.AgentFrame_Rank:
 		e.rank(n, body.Rank, now)
 	case *falconv1.AgentFrame_Device:
-		e.device(n, body.Device, now)
+		e.recoveries.device(n, body.Device, now)
 	case *falconv1.AgentFrame_Goodbye:
 		e.links.leaves(n.Name)
 	}
@@ -237,16 +237,16 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		e.validations.machine.Step(now, validate.Answer{Node: n.Name, Result: e.cluster.cleanResult(n, in)})
 		return
 	}
-	if e.restartResult(now, n.Name, in) || e.recoverResult(now, n.Name, in) {
+	if e.restart.answer(now, n.Name, in) || e.recoveries.answer(now, n.Name, in) {
 		return
 	}
 	if o := e.orders.open[in.GetId()]; o != nil {
 		o.result(n.Name, e.cluster.ownAcks(n, in))
-		e.judgeOrders(now)
+		e.delivery.judge(now)
 		return
 	}
 	if e.orders.late(n.Name, e.cluster.ownAcks(n, in), e.mem.job.Epoch) {
-		e.judgeOrders(now)
+		e.delivery.judge(now)
 		return
 	}
 	w := e.windows.byCommand[in.GetId()]
@@ -257,29 +257,29 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 	}
 }
 
-func (e *Engine) committed(now time.Time, o *order, out outcomeRecord) {
-	e.plan.Step(now, mitigate.Committed{
+func (pd *planDelivery) commit(now time.Time, o *order, out outcomeRecord) {
+	pd.plan.Step(now, mitigate.Committed{
 		Order: o.Order.ID, Iteration: out.Iteration, Status: out.Status, MicroBatches: o.Order.MicroBatches,
 		Swap: out.Swap, Resume: out.Resume,
 	})
 	if out.Status != 0 {
-		e.oplog.logf("action", 2, "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
+		pd.oplog.logf("action", 2, "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
 		return
 	}
-	switch rec := e.mem.job; o.Order.Kind {
+	switch rec := pd.mem.job; o.Order.Kind {
 	case falcon.OrderMicroBatches:
 		rec.MicroBatches = slices.Clone(o.Order.MicroBatches)
-		e.describer.commit(now, rec)
+		pd.describer.commit(now, rec)
 	case falcon.OrderPlacement:
-		if !e.describer.place(now, o.Order.ID, out.Iteration, moves(o.Order.Blocks, len(rec.Processes))) {
-			e.oplog.logf("action", 3, "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
+		if !pd.describer.place(now, o.Order.ID, out.Iteration, moves(o.Order.Blocks, len(rec.Processes))) {
+			pd.oplog.logf("action", 3, "placement %d does not fit the job's %d ranks: the picture stays as it is", o.Order.ID, len(rec.Processes))
 			return
 		}
-		e.oplog.logf("action", 1, "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
-		e.describer.announceToPlanner(now)
+		pd.oplog.logf("action", 1, "placement %d holds from iteration %d: %s", o.Order.ID, out.Iteration, stepsText(out.Swap))
+		pd.describer.announceToPlanner(now)
 	case falcon.OrderCheckpoint:
 		if o.Order.Leave {
-			e.leaves(now, o, out.Resume)
+			pd.left(now, o, out.Resume)
 		}
 	}
 }
@@ -301,7 +301,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		return
 	}
 	if e.cluster.isStray(n.Name, rank, in) && !e.arbiter.use(now).changing() {
-		e.endStray(now, n.Name, rank, in)
+		e.recoveries.endStray(now, n.Name, rank, in)
 		return
 	}
 	if was && old.node != n.Name && e.cluster.connected(old.node) && !e.cluster.placed(n.Name, rank) {
@@ -315,8 +315,8 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 	if !in.GetAlive() && p.endedAt.IsZero() {
 		p.endedAt = now
 	}
-	e.takeVote(p, now)
-	e.noteLaunchEnded(now, p)
+	e.delivery.takeVote(p, now)
+	e.restart.noteEnded(now, p)
 	e.describer.announceProcess(now, p)
 	if was && in.GetAlive() && old != p {
 		// Its end will be told late or never; the new process is not held.

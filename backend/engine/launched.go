@@ -26,9 +26,9 @@ func (m *memory) launchEnded(v launchEndedRecord) {
 	}
 }
 
-// noteLaunchEnded makes the end of a launched rank durable.
-func (e *Engine) noteLaunchEnded(now time.Time, p *process) {
-	r := e.mem.restart
+// noteEnded makes the end of a launched rank durable.
+func (rs *restartDriver) noteEnded(now time.Time, p *process) {
+	r := rs.mem.restart
 	if r.Phase != phaseLaunching || p.state.GetAlive() || p.state.GetGeneration() != r.Launch.Generation || !falconv1.ExitedWell(p.state.GetExit()) {
 		return
 	}
@@ -36,24 +36,24 @@ func (e *Engine) noteLaunchEnded(now time.Time, p *process) {
 		return
 	}
 	v := launchEndedRecord{Generation: r.Launch.Generation, Rank: p.rank}
-	e.mem.launchEnded(v) // folded in again when it is durable: the same value
-	e.batch.add(record(now, kindLaunchEnded, v))
+	rs.mem.launchEnded(v) // folded in again when it is durable: the same value
+	rs.batch.add(record(now, kindLaunchEnded, v))
 }
 
-// finishedLaunch ends the restart of a job that has finished since. Who has not
+// finished ends the restart of a job that has finished since. Who has not
 // seen all of its processes knows them by the launch.
-func (e *Engine) finishedLaunch(now time.Time, r restartRecord) {
-	e.turnTo(now, r, phaseOver)
-	e.oplog.logf("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
-	rec := e.cluster.unseenLaunch(*r.Launch)
-	if n := len(r.Launch.Placement); len(e.job.ranks) == n && e.job.world() == n {
-		rec, _, _ = e.describer.candidate()
+func (rs *restartDriver) finished(now time.Time, r restartRecord) {
+	rs.turnTo(now, r, phaseOver)
+	rs.oplog.logf("action", 1, "launch %d has run to its end: all %d ranks ended normally", r.Launch.Generation, len(r.Launch.Placement))
+	rec := rs.cluster.unseenLaunch(*r.Launch)
+	if n := len(r.Launch.Placement); len(rs.job.ranks) == n && rs.job.world() == n {
+		rec, _, _ = rs.describer.candidate()
 	}
-	e.beginEpoch(now, rec) // the job was another one, if nobody has seen it
-	e.describer.commit(now, rec)
+	rs.beginEpoch(now, rec) // the job was another one, if nobody has seen it
+	rs.describer.commit(now, rec)
 	ended := endedRecord{JobEpoch: rec.Epoch, Ranks: slices.Clone(r.Ended)}
-	e.batch.add(record(now, kindEnded, ended))
-	e.launchOver(now, r)
+	rs.batch.add(record(now, kindEnded, ended))
+	rs.launchOver(now, r)
 }
 
 // unseenLaunch is the job that a launch has started, without its processes.

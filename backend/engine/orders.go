@@ -138,37 +138,37 @@ func (o *order) goes(now time.Time) {
 }
 
 // sendOrders lets orders go out that nothing holds back any more.
-func (e *Engine) sendOrders(now time.Time) {
-	for _, id := range e.orders.unsent() {
-		if o := e.orders.open[id]; e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
+func (pd *planDelivery) sendOrders(now time.Time) {
+	for _, id := range pd.orders.unsent() {
+		if o := pd.orders.open[id]; pd.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
 			o.goes(now)
-			e.cluster.broadcast(o.frame(e.mem.epoch, now))
+			pd.cluster.broadcast(o.frame(pd.mem.epoch, now))
 		}
 	}
 }
 
-// letGo sends what has waited for something else to end.
-func (e *Engine) letGo(now time.Time) {
-	e.sendOrders(now)
-	if len(e.waiting) > 0 && e.arbiter.use(now).mayProfile() {
-		e.sendWindows(now)
+// sendWaiting sends what has waited for something else to end.
+func (pd *planDelivery) sendWaiting(now time.Time) {
+	pd.sendOrders(now)
+	if len(pd.waiting) > 0 && pd.arbiter.use(now).mayProfile() {
+		pd.sendWindows(now)
 	}
 }
 
 // sendWindows sends the profile windows that have waited.
-func (e *Engine) sendWindows(now time.Time) {
-	for _, w := range e.waiting {
+func (pd *planDelivery) sendWindows(now time.Time) {
+	for _, w := range pd.waiting {
 		w.deadline = now.Add(WindowLife)
-		e.windows.add(w)
-		e.cluster.broadcast(w.frame(e.mem.epoch, now))
+		pd.windows.add(w)
+		pd.cluster.broadcast(w.frame(pd.mem.epoch, now))
 	}
-	e.waiting = nil
+	pd.waiting = nil
 }
 
 // orderDeadline leaves an order its life beyond what holds it back.
-func (e *Engine) orderDeadline(now time.Time, o falcon.Order) time.Time {
-	at := e.afterHold(now)
-	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && e.windows.inFlight(now, e.cluster.jobNodes) {
+func (pd *planDelivery) orderDeadline(now time.Time, o falcon.Order) time.Time {
+	at := pd.afterHold(now)
+	if (&order{orderRecord: orderRecord{Order: o}}).heavy() && pd.windows.inFlight(now, pd.cluster.jobNodes) {
 		at = at.Add(WindowLife)
 	}
 	return at.Add(OrderLife)

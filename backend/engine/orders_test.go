@@ -19,7 +19,7 @@ func TestACommandLivesFromWhenItIsSent(t *testing.T) {
 		sentRecord: sentRecord{First: 1, Nodes: []falcon.Node{"n1"}}, deadline: now.Add(-time.Minute),
 		body: func(falcon.Node) *falconv1.Command { return &falconv1.Command{} },
 	}
-	e.sendOne(c, "n1")
+	e.recoveries.sendOne(c, "n1")
 	if !c.deadline.Equal(now.Add(commandLife)) {
 		t.Errorf("a recovery's command lives until %v from now", c.deadline.Sub(now))
 	}

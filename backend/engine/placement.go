@@ -142,15 +142,15 @@ func (c *clusterView) announcedPlacement() (id uint64, iteration int64, perm []f
 }
 
 // reconcile takes a placement from the processes' own word.
-func (e *Engine) reconcile(now time.Time) {
-	id, iteration, perm := e.cluster.announcedPlacement()
-	if id == 0 || e.orders.byOrder(id) != nil || !e.describer.place(now, id, iteration, perm) {
+func (pd *planDelivery) reconcile(now time.Time) {
+	id, iteration, perm := pd.cluster.announcedPlacement()
+	if id == 0 || pd.orders.byOrder(id) != nil || !pd.describer.place(now, id, iteration, perm) {
 		return
 	}
-	e.orders.forget(id)
-	e.oplog.logf("action", 1, "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
-	e.plan.Step(now, mitigate.Committed{Order: id, Iteration: iteration})
-	e.describer.announceToPlanner(now)
+	pd.orders.forget(id)
+	pd.oplog.logf("action", 1, "all processes hold the ranks of placement %d since iteration %d, whose order was given up on", id, iteration)
+	pd.plan.Step(now, mitigate.Committed{Order: id, Iteration: iteration})
+	pd.describer.announceToPlanner(now)
 }
 
 // follow permutes the speeds that plans are solved with: how fast a device is

@@ -349,7 +349,7 @@ func TestPlacementAndValidationTakeTurns(t *testing.T) {
 		b.inLoop(func() {
 			o := falcon.Order{Epoch: b.engine.mem.job.Epoch, ID: 99, Kind: falcon.OrderPlacement, Blocks: []int32{1, 0}}
 			b.engine.orders.add(orderRecord{Order: o, Command: 1 << 40, DeadlineNs: time.Now().Add(time.Minute).UnixNano()})
-			b.engine.sendOrders(time.Now())
+			b.engine.delivery.sendOrders(time.Now())
 			if b.engine.orders.open[1<<40].sent {
 				t.Errorf("a placement went out while %s holds the job", v.GetId())
 			}

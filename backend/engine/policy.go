@@ -26,6 +26,16 @@ import (
 // configured names the configuration as the source of a policy.
 const configured = "configuration"
 
+// policyKeeper holds the policy in force, and gives it to the machines.
+type policyKeeper struct {
+	cfg   *Config
+	mem   *memory
+	plan  Planner
+	rec   Recoverer
+	batch *batch
+	oplog *operatorLog
+}
+
 // policyHash tells configured policies apart.
 func policyHash(p falcon.Policy) string {
 	p.Frozen = false
@@ -37,10 +47,10 @@ func policyHash(p falcon.Policy) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// adoptPolicy takes the configured policy where it is the newer word.
-func (e *Engine) adoptPolicy(now time.Time) {
-	was, hash := e.mem.policy, policyHash(e.cfg.Policy)
-	next := policyRecord{Policy: e.cfg.Policy, Version: was.Version + 1, File: hash, By: configured}
+// adopt takes the configured policy where it is the newer word.
+func (pk *policyKeeper) adopt(now time.Time) {
+	was, hash := pk.mem.policy, policyHash(pk.cfg.Policy)
+	next := policyRecord{Policy: pk.cfg.Policy, Version: was.Version + 1, File: hash, By: configured}
 	switch {
 	case was.Version == 0:
 	case was.File == hash:
@@ -51,10 +61,10 @@ func (e *Engine) adoptPolicy(now time.Time) {
 		next.Policy.Frozen = was.Policy.Frozen
 	}
 	if was.Version != 0 && !next.Policy.Equal(was.Policy) {
-		e.oplog.logf("policy", 1, "the configured policy has changed and holds now: %s", policyText(next.Policy))
+		pk.oplog.logf("policy", 1, "the configured policy has changed and holds now: %s", policyText(next.Policy))
 	}
-	e.batch.add(record(now, kindPolicy, next))
-	e.mem.policy = next // folded in again when durable: the same value
+	pk.batch.add(record(now, kindPolicy, next))
+	pk.mem.policy = next // folded in again when durable: the same value
 }
 
 // source says where a policy came from.
@@ -129,12 +139,12 @@ func policyFrom(p *falconv1.Policy) falcon.Policy {
 func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
 	var out *falconv1.Policy
 	var refused error
-	err := e.change(ctx, func() { out, refused = e.setPolicy(who, mayLoosen, p) })
+	err := e.change(ctx, func() { out, refused = e.policies.set(who, mayLoosen, p) })
 	return out, errors.Join(err, refused)
 }
 
-func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
-	was := e.mem.policy
+func (pk *policyKeeper) set(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
+	was := pk.mem.policy
 	next := policyFrom(p)
 	if p.GetRecovery() == nil { // of a console that does not know of it
 		next.Recovery = was.Policy.Recovery
@@ -152,13 +162,13 @@ func (e *Engine) setPolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falc
 			return nil, fmt.Errorf("%w: an operator may freeze; anything else in the policy needs an approver", ErrDenied)
 		}
 	}
-	now := e.cfg.Now()
+	now := pk.cfg.Now()
 	rec := policyRecord{Policy: next, Version: was.Version + 1, File: was.File, By: who.Name, Role: who.Role, From: who.From}
-	e.batch.add(record(now, kindPolicy, rec))
-	e.oplog.logf("policy", 0, "policy: %s (by %s)", policyText(next), who.Name)
-	e.oplog.audit(now, who, deed{Verb: "set policy", About: policyText(next)})
-	e.plan.Step(now, mitigate.SetPolicy{Policy: next})
-	e.rec.Step(now, recovery.SetPolicy{Policy: next})
+	pk.batch.add(record(now, kindPolicy, rec))
+	pk.oplog.logf("policy", 0, "policy: %s (by %s)", policyText(next), who.Name)
+	pk.oplog.audit(now, who, deed{Verb: "set policy", About: policyText(next)})
+	pk.plan.Step(now, mitigate.SetPolicy{Policy: next})
+	pk.rec.Step(now, recovery.SetPolicy{Policy: next})
 	return convert.PolicyToProto(next, rec.Version), nil
 }
 

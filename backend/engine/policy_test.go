@@ -58,7 +58,7 @@ func TestConfiguredPolicyAndTheJournal(t *testing.T) {
 		}
 		set := func(p falcon.Policy) {
 			b.inLoop(func() {
-				if _, err := b.engine.setPolicy(tester, true, convert.PolicyToProto(p, b.engine.mem.policy.Version)); err != nil {
+				if _, err := b.engine.policies.set(tester, true, convert.PolicyToProto(p, b.engine.mem.policy.Version)); err != nil {
 					b.t.Error(err)
 				}
 			})

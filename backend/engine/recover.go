@@ -77,15 +77,15 @@ func (m *memory) setRecovery(v falcon.Recovery) {
 	m.recoveries = slices.Delete(m.recoveries, 0, max(0, len(m.recoveries)-recoveriesKept))
 }
 
-// restoreRecovery gives the machine back what the journal kept.
-func (e *Engine) restoreRecovery(now time.Time) {
-	e.fenceStore(e.mem.fences.newest)
-	e.rec.Step(now, recovery.SetPolicy{Policy: e.mem.policy.Policy})
-	ended := e.mem.ended.of(e.mem.job.Epoch)
-	if len(e.mem.recoveries) > 0 || e.cluster.newestGeneration() > 0 || len(e.mem.devices) > 0 || len(ended) > 0 {
-		e.rec.Step(now, recovery.Restored{
-			Recoveries: slices.Clone(e.mem.recoveries), NextID: e.mem.nextRecovery, Generation: e.cluster.newestGeneration(),
-			Devices: slices.Collect(maps.Values(e.mem.devices)), Ended: ended,
+// restore gives the machine back what the journal kept.
+func (dr *recoveryDriver) restore(now time.Time) {
+	dr.fenceStore(dr.mem.fences.newest)
+	dr.rec.Step(now, recovery.SetPolicy{Policy: dr.mem.policy.Policy})
+	ended := dr.mem.ended.of(dr.mem.job.Epoch)
+	if len(dr.mem.recoveries) > 0 || dr.cluster.newestGeneration() > 0 || len(dr.mem.devices) > 0 || len(ended) > 0 {
+		dr.rec.Step(now, recovery.Restored{
+			Recoveries: slices.Clone(dr.mem.recoveries), NextID: dr.mem.nextRecovery, Generation: dr.cluster.newestGeneration(),
+			Devices: slices.Collect(maps.Values(dr.mem.devices)), Ended: ended,
 		})
 	}
 }
@@ -189,21 +189,21 @@ func (d *jobDescriber) parkFrom(in *falconv1.Park) *recovery.Park {
 }
 
 // beat takes a node's sign of life and those of its processes.
-func (e *Engine) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
+func (dr *recoveryDriver) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
 	n.Beat = in
-	e.links.compareClock(n.Name, in.GetAtUnixNs())
-	e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
+	dr.links.compareClock(n.Name, in.GetAtUnixNs())
+	dr.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	for _, b := range in.GetRanks()[:min(len(in.GetRanks()), gpusMax)] {
-		p := e.job.ranks[falcon.Rank(b.GetRank())]
-		if p == nil || p.node != n.Name || p.state.GetPid() != b.GetPid() || e.mem.fences.process(p.name) {
+		p := dr.job.ranks[falcon.Rank(b.GetRank())]
+		if p == nil || p.node != n.Name || p.state.GetPid() != b.GetPid() || dr.mem.fences.process(p.name) {
 			continue
 		}
 		wild := b.GetIteration() > iterationMost || b.GetStepTag() < -1 || b.GetStepTag() > iterationMost
-		if wild || e.intake.leads.tooFar(n.Name, b.GetIteration(), now) {
+		if wild || dr.intake.leads.tooFar(n.Name, b.GetIteration(), now) {
 			continue
 		}
-		e.intake.newestBegun = max(e.intake.newestBegun, b.GetIteration())
-		e.rec.Step(now, recovery.Beat{
+		dr.intake.newestBegun = max(dr.intake.newestBegun, b.GetIteration())
+		dr.rec.Step(now, recovery.Beat{
 			Rank: p.rank, Pid: int(b.GetPid()), Iteration: b.GetIteration(), Tag: b.GetStepTag(), HookAgeMs: finite(b.GetHookAgeMs(), msMost),
 			Calls: b.GetCalls(), WaitingMs: finite(b.GetWaitingMs(), msMost), WaitingKnown: b.GetWaitingKnown(),
 		})
@@ -213,23 +213,23 @@ func (e *Engine) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
 func (c Config) beat() time.Duration { return orElse(c.Recovery.Beat, BeatPeriod) }
 
 // device takes a device's own report of a fault.
-func (e *Engine) device(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) {
+func (dr *recoveryDriver) device(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) {
 	device := deviceOn(n.Name, in.GetDevice())
 	if nic, ok := nicOn(n.Name, in.GetDevice()); ok {
 		device = falcon.Device(nic)
 	}
 	report := recovery.Device{Device: device, Fatal: in.GetFatal(), Code: int(in.GetCode()), Text: clean(in.GetText())}
-	ok, again := e.oplog.budgets.report(n.Name, report, now)
+	ok, again := dr.oplog.budgets.report(n.Name, report, now)
 	if !ok {
 		return
 	}
 	if again > 0 {
-		e.oplog.logf("fault", 1, "device %s has reported code %d %d times more since", device, report.Code, again)
+		dr.oplog.logf("fault", 1, "device %s has reported code %d %d times more since", device, report.Code, again)
 	}
 	if report.Fatal {
-		e.batch.add(record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
+		dr.batch.add(record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
 	}
-	e.rec.Step(now, report)
+	dr.rec.Step(now, report)
 }
 
 // deviceRecord keeps a fatal report: what it is a sign of may come after the
@@ -246,18 +246,18 @@ func (m *memory) setDevice(v deviceRecord, atNs int64) {
 	m.devices[v.Node] = recovery.Seen{Device: recovery.Device{Device: v.Device, Fatal: true, Code: v.Code, Text: v.Text}, AtNs: atNs}
 }
 
-// tellPace has the machine know how fast the job goes, and whether it is held.
-func (e *Engine) tellPace(now time.Time) {
-	steady := e.det.Steady()
+// reportProgress has the machine know how fast the job goes, and whether it is held.
+func (dr *recoveryDriver) reportProgress(now time.Time) {
+	steady := dr.det.Steady()
 	in := recovery.Pace{
-		Iteration: e.intake.newestBegun, Ms: finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
-		Held: e.arbiter.use(now).held(),
+		Iteration: dr.intake.newestBegun, Ms: finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
+		Held: dr.arbiter.use(now).held(),
 	}
-	if in.Iteration == e.paced.Iteration && in.Held == e.paced.Held && now.Sub(e.pacedAt) < pacePeriod {
+	if in.Iteration == dr.paced.Iteration && in.Held == dr.paced.Held && now.Sub(dr.pacedAt) < pacePeriod {
 		return
 	}
-	e.paced, e.pacedAt = in, now
-	e.rec.Step(now, in)
+	dr.paced, dr.pacedAt = in, now
+	dr.rec.Step(now, in)
 }
 
 // digestRecovery persists what the machine wants persisted and prepares what it
@@ -268,7 +268,7 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
 		r.records = append(r.records, e.describer.lastWritten.recoveryRecord(now, e.mem.told, x))
 		begins := x.State == falcon.RecoverySuspend && (was.State != x.State || was.Generation != x.Generation)
 		if begins {
-			r.steps = append(r.steps, func() { e.makeWay(now, x.ID) })
+			r.steps = append(r.steps, func() { e.delivery.makeWay(now, x.ID) })
 		}
 		if x.State.Over() && !was.State.Over() {
 			r.steps = append(r.steps, func() { e.recovered(now, x) })
@@ -286,55 +286,55 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
 			f.Ranks = nil // they are waited for: nothing starts before they have ended
 			c = f
 		}
-		e.digestCommand(now, c, r)
+		e.recoveries.prepare(now, c, r)
 	}
 }
 
 // makeWay ends everything else that is being done with the job.
-func (e *Engine) makeWay(now time.Time, id string) {
+func (pd *planDelivery) makeWay(now time.Time, id string) {
 	why := fmt.Sprintf("recovery %s has begun", id)
-	e.validations.machine.Step(now, validate.Stop{Why: why})
-	for _, key := range sortedKeys(e.orders.open) {
-		e.withdraw(now, e.orders.open[key], why)
+	pd.validations.machine.Step(now, validate.Stop{Why: why})
+	for _, key := range sortedKeys(pd.orders.open) {
+		pd.withdraw(now, pd.orders.open[key], why)
 	}
-	for _, w := range e.windows.byCommand {
+	for _, w := range pd.windows.byCommand {
 		if now.Before(w.deadline) {
 			w.deadline = now
-			e.det.Step(now, detect.Profiled{Window: w.window, Refused: why})
+			pd.det.Step(now, detect.Profiled{Window: w.window, Refused: why})
 		}
 	}
-	for _, w := range e.waiting {
-		e.det.Step(now, detect.Profiled{Window: w.window, Refused: why})
+	for _, w := range pd.waiting {
+		pd.det.Step(now, detect.Profiled{Window: w.window, Refused: why})
 	}
-	e.waiting = nil
+	pd.waiting = nil
 }
 
 // withdraw ends an order: by the vote where a rank has told of it, as the vote
 // is the commit, and as undeliverable else. A process that unwinds drops what it
 // has not voted for.
-func (e *Engine) withdraw(now time.Time, o *order, why string) {
+func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
 	out := outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration, Failed: why}
 	if o.words() > 0 {
 		out.Failed = ""
 		out = o.agreed(out)
 	}
-	delete(e.orders.open, o.Command)
-	e.batch.add(record(now, kindOutcome, out))
+	delete(pd.orders.open, o.Command)
+	pd.batch.add(record(now, kindOutcome, out))
 	if out.Failed == "" {
-		e.committed(now, o, out)
+		pd.commit(now, o, out)
 		return
 	}
-	e.orders.giveUp(o)
-	e.oplog.logf("action", 2, "order %d is withdrawn: %s", o.Order.ID, out.Failed)
-	e.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
+	pd.orders.giveUp(o)
+	pd.oplog.logf("action", 2, "order %d is withdrawn: %s", o.Order.ID, out.Failed)
+	pd.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
 }
 
 // recovered lets the job go on as something that others look at again.
 func (e *Engine) recovered(now time.Time, v falcon.Recovery) {
-	e.told.forget(v.State != falcon.RecoveryResumed)
+	e.recoveries.sent.forget(v.State != falcon.RecoveryResumed)
 	e.job.dirty = true
 	e.describe(now)
-	e.resumePlans(now)
+	e.delivery.resume(now)
 }
 
 // adopt begins the job epoch that a recovery has led to; false while, or as, it

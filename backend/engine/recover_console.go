@@ -31,7 +31,7 @@ func (e *Engine) Recoveries(ctx context.Context, id string, withMap bool) (*falc
 			}
 		}
 		if withMap {
-			out.Exposures, out.Note = e.exposures()
+			out.Exposures, out.Note = e.demands.exposures()
 		}
 	})
 	if err == nil && id != "" && len(out.Recoveries) == 0 {
@@ -113,7 +113,7 @@ func (sv *stateViews) stage(v falcon.Recovery, r falcon.Rank, p *process) string
 func (e *Engine) Recover(ctx context.Context, who Actor, q *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 	var id string
 	var refused error
-	if err := e.change(ctx, func() { id, refused = e.recover(who, q) }); err != nil {
+	if err := e.change(ctx, func() { id, refused = e.demands.recover(who, q) }); err != nil {
 		return nil, err
 	}
 	if refused != nil {
@@ -128,20 +128,20 @@ func (e *Engine) Recover(ctx context.Context, who Actor, q *falconv1.RecoverRequ
 	return out, err
 }
 
-func (e *Engine) recover(who Actor, q *falconv1.RecoverRequest) (string, error) {
-	now := e.cfg.Now()
+func (rd *recoveryDemands) recover(who Actor, q *falconv1.RecoverRequest) (string, error) {
+	now := rd.cfg.Now()
 	switch verb := q.GetVerb(); verb {
 	case string(recovery.Approve), string(recovery.Deny), string(recovery.Abort):
-		return q.GetRecovery(), e.decideRecovery(now, who, q)
+		return q.GetRecovery(), rd.decide(now, who, q)
 	case verbFence, verbRenew, verbLift:
-		return e.demand(now, who, q)
+		return rd.demand(now, who, q)
 	default:
 		return "", fmt.Errorf("%w: %q is no word on a recovery; say approve, deny, abort, fence, renew or lift", ErrInvalid, clean(verb))
 	}
 }
 
-func (e *Engine) decideRecovery(now time.Time, who Actor, q *falconv1.RecoverRequest) error {
-	v, ok := e.mem.recovery(q.GetRecovery())
+func (rd *recoveryDemands) decide(now time.Time, who Actor, q *falconv1.RecoverRequest) error {
+	v, ok := rd.mem.recovery(q.GetRecovery())
 	if !ok {
 		return noRecovery(q.GetRecovery())
 	}
@@ -154,68 +154,68 @@ func (e *Engine) decideRecovery(now time.Time, who Actor, q *falconv1.RecoverReq
 	if d.PlanHash == "" {
 		d.PlanHash = v.PlanHash
 	}
-	if err := e.rec.Check(d); err != nil {
+	if err := rd.rec.Check(d); err != nil {
 		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
-	e.recordRecoveryDecision(now, who, v.ID, d.PlanHash, q.GetVerb(), d.Reason)
-	e.rec.Step(now, d)
+	rd.record(now, who, v.ID, d.PlanHash, q.GetVerb(), d.Reason)
+	rd.rec.Step(now, d)
 	return nil
 }
 
-func (e *Engine) recordRecoveryDecision(now time.Time, who Actor, id, hash, verb, reason string) {
-	e.batch.add(record(now, kindDecision, DecisionRecord{
-		Action: id, PlanHash: hash, JobEpoch: e.mem.job.Epoch, Approve: verb == string(recovery.Approve), Verb: verb,
+func (rd *recoveryDemands) record(now time.Time, who Actor, id, hash, verb, reason string) {
+	rd.batch.add(record(now, kindDecision, DecisionRecord{
+		Action: id, PlanHash: hash, JobEpoch: rd.mem.job.Epoch, Approve: verb == string(recovery.Approve), Verb: verb,
 		Reason: reason, By: who.Name, Role: who.Role, From: who.From,
 	}))
-	e.oplog.audit(now, who, deed{Verb: verb, About: id, PlanHash: hash, Reason: reason})
+	rd.oplog.audit(now, who, deed{Verb: verb, About: id, PlanHash: hash, Reason: reason})
 }
 
 // demand takes what somebody wants although no fault was seen.
-func (e *Engine) demand(now time.Time, who Actor, q *falconv1.RecoverRequest) (string, error) {
+func (rd *recoveryDemands) demand(now time.Time, who Actor, q *falconv1.RecoverRequest) (string, error) {
 	node, reason := falcon.Node(q.GetNode()), clean(q.GetReason())
 	if reason == "" {
 		return "", fmt.Errorf("%w: say why: it is kept with the decision", ErrInvalid)
 	}
 	if q.GetVerb() == verbLift {
-		return "", e.lift(now, who, node, reason)
+		return "", rd.liftFence(now, who, node, reason)
 	}
-	if e.mem.job.Epoch == 0 {
+	if rd.mem.job.Epoch == 0 {
 		return "", fmt.Errorf("%w: no job is known; it is once the agents have found its ranks", ErrRefused)
 	}
-	if why := e.status.restarting(now); why != "" {
+	if why := rd.status.restarting(now); why != "" {
 		return "", fmt.Errorf("%w: the job is %s; ask again when it trains", ErrRefused, why)
 	}
 	d := recovery.Demand{Node: node, Rank: -1, By: who.Name, From: who.From, Reason: reason}
 	switch {
-	case q.GetVerb() == verbRenew && (q.GetRank() < 0 || int(q.GetRank()) >= e.mem.job.Layout.World()):
-		return "", fmt.Errorf("%w: the job has no rank %d; its ranks are 0 to %d", ErrNotFound, q.GetRank(), e.mem.job.Layout.World()-1)
+	case q.GetVerb() == verbRenew && (q.GetRank() < 0 || int(q.GetRank()) >= rd.mem.job.Layout.World()):
+		return "", fmt.Errorf("%w: the job has no rank %d; its ranks are 0 to %d", ErrNotFound, q.GetRank(), rd.mem.job.Layout.World()-1)
 	case q.GetVerb() == verbRenew:
 		d.Rank = falcon.Rank(q.GetRank())
-		d.Node = e.cluster.nodeOf(d.Rank)
-	case !slices.Contains(e.cluster.jobNodes(), node):
-		return "", fmt.Errorf("%w: node %q holds no rank of the job; its nodes are %s", ErrNotFound, clean(string(node)), nodesText(e.cluster.jobNodes()))
+		d.Node = rd.cluster.nodeOf(d.Rank)
+	case !slices.Contains(rd.cluster.jobNodes(), node):
+		return "", fmt.Errorf("%w: node %q holds no rank of the job; its nodes are %s", ErrNotFound, clean(string(node)), nodesText(rd.cluster.jobNodes()))
 	}
-	if err := e.rec.CheckDemand(d); err != nil {
+	if err := rd.rec.CheckDemand(d); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	e.rec.Step(now, d)
-	return e.demanded(now, who, q.GetVerb(), reason)
+	rd.rec.Step(now, d)
+	return rd.demanded(now, who, q.GetVerb(), reason)
 }
 
 // demanded finds the recovery that a demand has led to.
-func (e *Engine) demanded(now time.Time, who Actor, verb, reason string) (string, error) {
-	ready := e.rec.Ready()
+func (rd *recoveryDemands) demanded(now time.Time, who Actor, verb, reason string) (string, error) {
+	ready := rd.rec.Ready()
 	if n := len(ready.Recoveries); n > 0 {
 		v := ready.Recoveries[n-1]
-		e.recordRecoveryDecision(now, who, v.ID, v.PlanHash, verb, reason)
+		rd.record(now, who, v.ID, v.PlanHash, verb, reason)
 		return v.ID, nil
 	}
 	return "", fmt.Errorf("%w: nothing came of it", ErrRefused)
 }
 
 // exposures is what would be lost if a part of the cluster went now.
-func (e *Engine) exposures() ([]*falconv1.Exposure, string) {
-	job := e.cluster.recoveryJob()
+func (rd *recoveryDemands) exposures() ([]*falconv1.Exposure, string) {
+	job := rd.cluster.recoveryJob()
 	switch {
 	case job.Epoch == 0:
 		return nil, "no job is known"

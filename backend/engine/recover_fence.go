@@ -97,86 +97,86 @@ func (c *clusterView) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.Ran
 }
 
 // fenceOf makes the record of a fence: who is meant by it is settled now.
-func (e *Engine) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
+func (dr *recoveryDriver) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
 	out := fenceRecord{Generation: c.Generation, Nodes: slices.Clone(c.Nodes)}
 	add := func(name string) {
-		if name != "" && !e.mem.fences.process(name) && !slices.Contains(out.Processes, name) {
+		if name != "" && !dr.mem.fences.process(name) && !slices.Contains(out.Processes, name) {
 			out.Processes = append(out.Processes, name)
 		}
 	}
-	for _, r := range sortedKeys(e.job.ranks) {
-		p := e.job.ranks[r]
+	for _, r := range sortedKeys(dr.job.ranks) {
+		p := dr.job.ranks[r]
 		old := p.state.GetGeneration() < c.Generation
 		if old && (slices.Contains(c.Nodes, p.node) || slices.Contains(c.Ranks, r)) {
 			add(p.name)
 		}
 	}
-	for r, name := range e.mem.job.Processes { // those that no agent has told of since the engine began
-		if e.job.ranks[falcon.Rank(r)] == nil && (slices.Contains(c.Nodes, nodeOfProcess(name)) || slices.Contains(c.Ranks, falcon.Rank(r))) {
+	for r, name := range dr.mem.job.Processes { // those that no agent has told of since the engine began
+		if dr.job.ranks[falcon.Rank(r)] == nil && (slices.Contains(c.Nodes, nodeOfProcess(name)) || slices.Contains(c.Ranks, falcon.Rank(r))) {
 			add(name)
 		}
 	}
 	for range c.Nodes {
-		if id := e.batch.commandID(now); out.Stop == 0 {
+		if id := dr.batch.commandID(now); out.Stop == 0 {
 			out.Stop = id
 		}
 	}
 	return out
 }
 
-// fenced applies a fence to the picture once it is durable.
-func (e *Engine) fenced(now time.Time, v fenceRecord) {
-	for _, r := range sortedKeys(e.job.ranks) {
-		if p := e.job.ranks[r]; p.state.GetAlive() && slices.Contains(v.Processes, p.name) {
+// applyFence applies a fence to the picture once it is durable.
+func (dr *recoveryDriver) applyFence(now time.Time, v fenceRecord) {
+	for _, r := range sortedKeys(dr.job.ranks) {
+		if p := dr.job.ranks[r]; p.state.GetAlive() && slices.Contains(v.Processes, p.name) {
 			s := proto.CloneOf(p.state)
 			s.Alive, s.Exit, s.Park = false, "fenced", nil
 			p.endedAt = now
-			e.job.put(p, s)
+			dr.job.put(p, s)
 		}
 	}
 	for _, n := range v.Nodes {
-		e.stopFenced(n)
+		dr.stopFenced(n)
 	}
-	e.fenceStore(v.Generation)
+	dr.fenceStore(v.Generation)
 }
 
 // fenceStore has the job's rendezvous store refuse what is older.
-func (e *Engine) fenceStore(generation uint64) {
-	if e.cfg.Recovery.Store == nil || generation == 0 {
+func (dr *recoveryDriver) fenceStore(generation uint64) {
+	if dr.cfg.Recovery.Store == nil || generation == 0 {
 		return
 	}
-	if err := e.cfg.Recovery.Store.Fence(generation); err != nil {
-		e.oplog.logf("recovery", 2, "the store does not refuse generations before %d: %s", generation, err)
+	if err := dr.cfg.Recovery.Store.Fence(generation); err != nil {
+		dr.oplog.logf("recovery", 2, "the store does not refuse generations before %d: %s", generation, err)
 	}
 }
 
-// tellStore passes on what the job's rendezvous store has to say.
-func (e *Engine) tellStore() {
-	s, is := e.cfg.Recovery.Store.(newsworthy)
+// logStoreNews passes on what the job's rendezvous store has to say.
+func (dr *recoveryDriver) logStoreNews() {
+	s, is := dr.cfg.Recovery.Store.(newsworthy)
 	if !is {
 		return
 	}
 	for _, line := range s.News() {
-		e.oplog.logf("recovery", 2, "%s", line)
+		dr.oplog.logf("recovery", 2, "%s", line)
 	}
 }
 
 // stopFenced has a fenced node end what it still runs.
-func (e *Engine) stopFenced(n falcon.Node) {
-	v, is := e.mem.fences.nodes[n]
+func (dr *recoveryDriver) stopFenced(n falcon.Node) {
+	v, is := dr.mem.fences.nodes[n]
 	if !is || v.Stop == 0 {
 		return
 	}
-	now := e.cfg.Now()
-	e.cluster.send(n, command(&falconv1.Command{
-		Epoch: e.mem.epoch, Id: v.Stop + uint64(slices.Index(v.Nodes, n)), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
+	now := dr.cfg.Now()
+	dr.cluster.send(n, command(&falconv1.Command{
+		Epoch: dr.mem.epoch, Id: v.Stop + uint64(slices.Index(v.Nodes, n)), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: v.Generation}},
 	}, now))
 }
 
 // refuses says that a frame does not count because its node or process is
 // fenced. What only describes the node is taken all the same.
-func (e *Engine) refuses(n *fleet.Node, f frame) bool {
+func (dr *recoveryDriver) refuses(n *fleet.Node, f frame) bool {
 	name := ""
 	switch body := f.GetBody().(type) {
 	case *falconv1.AgentFrame_Hello, *falconv1.AgentFrame_Beat, *falconv1.AgentFrame_Telemetry, *falconv1.AgentFrame_Goodbye:
@@ -184,17 +184,17 @@ func (e *Engine) refuses(n *fleet.Node, f frame) bool {
 	case *falconv1.AgentFrame_Rank:
 		name = processName(n.Name, body.Rank)
 	}
-	v, whole := e.mem.fences.nodes[n.Name]
-	if !whole && !e.mem.fences.process(name) {
+	v, whole := dr.mem.fences.nodes[n.Name]
+	if !whole && !dr.mem.fences.process(name) {
 		return false
 	}
 	what := "what node " + string(n.Name) + " says of the job"
 	if !whole {
 		what = "what process " + name + " says"
 	}
-	if key := fmt.Sprintf("%s/%d", what, v.Generation); !e.refusedTold[key] && len(e.refusedTold) < refusedToldMost {
-		e.refusedTold[key] = true
-		e.oplog.logf("recovery", 1, "%s is refused: it is fenced", clean(what))
+	if key := fmt.Sprintf("%s/%d", what, v.Generation); !dr.refusedTold[key] && len(dr.refusedTold) < refusedToldMost {
+		dr.refusedTold[key] = true
+		dr.oplog.logf("recovery", 1, "%s is refused: it is fenced", clean(what))
 	}
 	return true
 }
@@ -202,23 +202,23 @@ func (e *Engine) refuses(n *fleet.Node, f frame) bool {
 // refusedToldMost bounds the lines about it in the life of one engine.
 const refusedToldMost = 1024
 
-// lift takes a node back after somebody has looked at it.
-func (e *Engine) lift(now time.Time, who Actor, node falcon.Node, reason string) error {
-	if !e.mem.fences.node(node) {
+// liftFence takes a node back after somebody has looked at it.
+func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node, reason string) error {
+	if !rd.mem.fences.node(node) {
 		return fmt.Errorf("%w: node %q is not fenced", ErrNotFound, clean(string(node)))
 	}
-	if v := e.cluster.recovering(); v != nil && slices.Contains(v.Fenced, node) {
+	if v := rd.cluster.recovering(); v != nil && slices.Contains(v.Fenced, node) {
 		return fmt.Errorf("%w: %s has fenced node %s and is in progress (%s); lift it when that is over", ErrStale, v.ID, node, v.State)
 	}
-	if why := e.cluster.leftRunning(now, node); why != "" {
+	if why := rd.cluster.leftRunning(now, node); why != "" {
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
-	e.batch.add(record(now, kindFence, rec))
-	e.mem.fences.apply(rec, e.mem.job.Processes) // folded in again when durable: the same
-	e.oplog.logf("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
-	e.oplog.audit(now, who, deed{Verb: verbLift, About: string(node), Reason: reason})
-	e.describer.means = means{}
+	rd.batch.add(record(now, kindFence, rec))
+	rd.mem.fences.apply(rec, rd.mem.job.Processes) // folded in again when durable: the same
+	rd.oplog.logf("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
+	rd.oplog.audit(now, who, deed{Verb: verbLift, About: string(node), Reason: reason})
+	rd.describer.means = means{}
 	return nil
 }
 

@@ -125,45 +125,45 @@ func (b *toldBook) find(node falcon.Node, id uint64) *told {
 	return nil
 }
 
-// digestCommand prepares what the machine wants carried out.
-func (e *Engine) digestCommand(now time.Time, c recovery.Command, r *round) {
+// prepare prepares what the machine wants carried out.
+func (dr *recoveryDriver) prepare(now time.Time, c recovery.Command, r *round) {
 	switch c := c.(type) {
 	case recovery.Fence:
-		v := e.fenceOf(now, c)
-		if len(v.Processes) == 0 && !slices.ContainsFunc(v.Nodes, func(n falcon.Node) bool { return !e.mem.fences.node(n) }) {
+		v := dr.fenceOf(now, c)
+		if len(v.Processes) == 0 && !slices.ContainsFunc(v.Nodes, func(n falcon.Node) bool { return !dr.mem.fences.node(n) }) {
 			return // given again
 		}
 		r.records = append(r.records, record(now, kindFence, v))
 		r.fences = append(r.fences, v)
 	case recovery.Restart:
-		e.digestRestart(now, c)
+		dr.restart.begin(now, c)
 	default:
-		if t := e.compose(c); t != nil {
-			e.promise(now, t, r)
+		if t := dr.compose(c); t != nil {
+			dr.promise(now, t, r)
 			r.told = append(r.told, t)
 		}
 	}
 }
 
 // promise gives a command its ids: those of before when it was given before.
-func (e *Engine) promise(now time.Time, t *told, r *round) {
-	if was, known := e.mem.sentAs(t.Generation, t.Kind, t.Hash); known {
+func (dr *recoveryDriver) promise(now time.Time, t *told, r *round) {
+	if was, known := dr.mem.sentAs(t.Generation, t.Kind, t.Hash); known {
 		t.sentRecord = was
 	} else {
 		for range t.Nodes {
-			if id := e.batch.commandID(now); t.First == 0 {
+			if id := dr.batch.commandID(now); t.First == 0 {
 				t.First = id
 			}
 		}
-		r.records = append(r.records, e.mem.sentRecord(now, t.sentRecord))
+		r.records = append(r.records, dr.mem.sentRecord(now, t.sentRecord))
 	}
 	t.deadline = now.Add(commandLife)
-	if v := e.mem.current(); v != nil && v.DeadlineNs > t.deadline.UnixNano() {
+	if v := dr.mem.current(); v != nil && v.DeadlineNs > t.deadline.UnixNano() {
 		t.deadline = time.Unix(0, v.DeadlineNs)
 	}
 }
 
-func (e *Engine) compose(c recovery.Command) *told {
+func (dr *recoveryDriver) compose(c recovery.Command) *told {
 	t := &told{answered: map[falcon.Node]bool{}}
 	switch c := c.(type) {
 	case recovery.Suspend:
@@ -178,20 +178,20 @@ func (e *Engine) compose(c recovery.Command) *told {
 		t.body = func(n falcon.Node) *falconv1.Command { return joinCommand(c, n) }
 	case recovery.Table:
 		t.Generation, t.Kind, t.Nodes = c.Generation, tellTable, placementNodes(c.Placement)
-		if !e.composeTable(t, c.Placement) {
+		if !dr.composeTable(t, c.Placement) {
 			return nil
 		}
 	case recovery.Rejoin:
-		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, placementNodes(c.Placement), e.cluster.pids()
+		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, placementNodes(c.Placement), dr.cluster.pids()
 		on := seats(c.Placement)
 		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, on[n], t.Pids) }
 	case recovery.Stop:
-		t.Generation, t.Kind, t.Nodes = c.Generation, tellStop, e.cluster.stopNodes(c)
+		t.Generation, t.Kind, t.Nodes = c.Generation, tellStop, dr.cluster.stopNodes(c)
 		t.body = func(n falcon.Node) *falconv1.Command {
-			return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: c.Generation, Ranks: e.cluster.stopRanks(c, n)}}}
+			return &falconv1.Command{Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: c.Generation, Ranks: dr.cluster.stopRanks(c, n)}}}
 		}
 	default:
-		e.log.Error("the recovery machine wants something unknown", "command", fmt.Sprintf("%T", c))
+		dr.log.Error("the recovery machine wants something unknown", "command", fmt.Sprintf("%T", c))
 		return nil
 	}
 	t.Hash = contentHash(c)
@@ -295,41 +295,41 @@ func (c *clusterView) stopRanks(stop recovery.Stop, n falcon.Node) []int32 {
 	return out
 }
 
-// sendTold sends commands to their nodes.
-func (e *Engine) sendTold(list []*told) {
+// send sends commands to their nodes.
+func (dr *recoveryDriver) send(list []*told) {
 	for _, t := range list {
-		e.told.add(t)
+		dr.sent.add(t)
 		if t.paced {
-			e.laying = slices.Clone(t.Nodes)
+			dr.tableAwaited = slices.Clone(t.Nodes)
 			continue
 		}
 		for _, n := range t.Nodes {
-			e.sendOne(t, n)
+			dr.sendOne(t, n)
 		}
 	}
 }
 
 // sendOne sends a command to a node. Its life begins now: the node may have been
 // away until now, or the disk may not have taken the promise for long.
-func (e *Engine) sendOne(t *told, n falcon.Node) {
-	now := e.cfg.Now()
+func (dr *recoveryDriver) sendOne(t *told, n falcon.Node) {
+	now := dr.cfg.Now()
 	if fresh := now.Add(commandLife); t.deadline.Before(fresh) {
 		t.deadline = fresh
 	}
-	if f := t.frame(e.mem.epoch, n, now); f != nil {
-		e.cluster.send(n, f)
+	if f := t.frame(dr.mem.epoch, n, now); f != nil {
+		dr.cluster.send(n, f)
 	}
 }
 
-// retellRecovery sends a node again what it has not answered.
-func (e *Engine) retellRecovery(n falcon.Node) {
-	if e.mem.fences.node(n) {
-		e.stopFenced(n)
+// resendTo sends a node again what it has not answered.
+func (dr *recoveryDriver) resendTo(n falcon.Node) {
+	if dr.mem.fences.node(n) {
+		dr.stopFenced(n)
 		return
 	}
-	for _, t := range e.told.open {
-		if !t.answered[n] && e.cluster.wanted(t, n) {
-			e.sendOne(t, n)
+	for _, t := range dr.sent.open {
+		if !t.answered[n] && dr.cluster.wanted(t, n) {
+			dr.sendOne(t, n)
 		}
 	}
 }
@@ -347,9 +347,9 @@ func (c *clusterView) wanted(t *told, n falcon.Node) bool {
 	})
 }
 
-// recoverResult takes a node's answer; false for one about something else.
-func (e *Engine) recoverResult(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
-	t := e.told.find(node, in.GetId())
+// answer takes a node's answer; false for one about something else.
+func (dr *recoveryDriver) answer(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
+	t := dr.sent.find(node, in.GetId())
 	if t == nil {
 		return false
 	}
@@ -361,66 +361,66 @@ func (e *Engine) recoverResult(now time.Time, node falcon.Node, in *falconv1.Com
 			failed = "no reason was given"
 		}
 	default:
-		e.rejoinedRanks(now, t, node, in)
+		dr.rejoinedRanks(now, t, node, in)
 		return true
 	}
 	t.answered[node] = true
-	e.answered(now, t, node, in, failed)
+	dr.answered(now, t, node, in, failed)
 	return true
 }
 
 // answered tells the machine the outcome of a command on one node.
-func (e *Engine) answered(now time.Time, t *told, node falcon.Node, in *falconv1.CommandResult, failed string) {
+func (dr *recoveryDriver) answered(now time.Time, t *told, node falcon.Node, in *falconv1.CommandResult, failed string) {
 	switch t.Kind {
 	case tellSuspend:
-		e.rec.Step(now, recovery.Suspended{
+		dr.rec.Step(now, recovery.Suspended{
 			Node: node, Generation: t.Generation, Refused: failed, Late: in.GetStatus() == falconv1.CommandStatus_COMMAND_STATUS_EXPIRED,
 		})
 	case tellLaunch:
-		e.rec.Step(now, recovery.Launched{Node: node, Generation: t.Generation, Failed: failed})
+		dr.rec.Step(now, recovery.Launched{Node: node, Generation: t.Generation, Failed: failed})
 	case tellTable:
-		if e.tables.answered(node, t.Generation, failed) {
+		if dr.tables.answered(node, t.Generation, failed) {
 			t.answered[node] = false
-			e.resendWhole(t, node)
+			dr.resendWhole(t, node)
 			return
 		}
-		e.rec.Step(now, recovery.Tabled{Node: node, Generation: t.Generation, Failed: failed})
+		dr.rec.Step(now, recovery.Tabled{Node: node, Generation: t.Generation, Failed: failed})
 	case tellRejoin:
-		e.rejoinedRanks(now, t, node, in)
+		dr.rejoinedRanks(now, t, node, in)
 		if failed != "" {
-			e.rejoinRefused(now, t, node, failed)
+			dr.rejoinRefused(now, t, node, failed)
 		}
 	}
 }
 
 // rejoinedRanks passes on the words of the ranks that were meant.
-func (e *Engine) rejoinedRanks(now time.Time, t *told, node falcon.Node, in *falconv1.CommandResult) {
+func (dr *recoveryDriver) rejoinedRanks(now time.Time, t *told, node falcon.Node, in *falconv1.CommandResult) {
 	if t.Kind != tellRejoin {
 		return
 	}
 	for _, a := range in.GetRanks() {
 		r := falcon.Rank(a.GetRank())
-		p := e.job.ranks[r]
-		mine := e.cluster.nodeOf(r) == node && (p == nil || p.state.GetPid() == t.Pids[r] && !e.mem.fences.process(p.name))
+		p := dr.job.ranks[r]
+		mine := dr.cluster.nodeOf(r) == node && (p == nil || p.state.GetPid() == t.Pids[r] && !dr.mem.fences.process(p.name))
 		if !mine || a.GetGeneration() != t.Generation || a.GetIteration() < falcon.NoIteration || a.GetIteration() > iterationMost {
 			continue
 		}
-		e.rec.Step(now, recovery.Rejoined{
+		dr.rec.Step(now, recovery.Rejoined{
 			Rank: r, Generation: t.Generation, Status: a.GetStatus(), Iteration: a.GetIteration(),
 			GroupsMs: finite(a.GetGroupsMs(), msMost), RestoreMs: finite(a.GetRestoreMs(), msMost), Bytes: a.GetMovedBytes(),
 		})
-		e.rejoinAcks[r] = rejoinAck{t.Generation, a.GetStatus()}
+		dr.rejoinAcks[r] = rejoinAck{t.Generation, a.GetStatus()}
 	}
 }
 
 // rejoinRefused takes a refusal for the word of every rank of the node that has
 // not spoken.
-func (e *Engine) rejoinRefused(now time.Time, t *told, node falcon.Node, why string) {
-	e.oplog.logf("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)
+func (dr *recoveryDriver) rejoinRefused(now time.Time, t *told, node falcon.Node, why string) {
+	dr.oplog.logf("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)
 	for _, r := range sortedKeys(t.Pids) {
-		if e.cluster.nodeOf(r) == node && e.rejoinAcks[r].generation != t.Generation {
-			e.rec.Step(now, recovery.Rejoined{Rank: r, Generation: t.Generation, Status: statusRefused, Iteration: falcon.NoIteration})
-			e.rejoinAcks[r] = rejoinAck{t.Generation, statusRefused}
+		if dr.cluster.nodeOf(r) == node && dr.rejoinAcks[r].generation != t.Generation {
+			dr.rec.Step(now, recovery.Rejoined{Rank: r, Generation: t.Generation, Status: statusRefused, Iteration: falcon.NoIteration})
+			dr.rejoinAcks[r] = rejoinAck{t.Generation, statusRefused}
 		}
 	}
 }

@@ -95,15 +95,15 @@ func (b *tableBook) answered(node falcon.Node, generation uint64, failed string)
 
 // composeTable fills in a command that brings a table; false where there is
 // none to bring.
-func (e *Engine) composeTable(t *told, p falcon.Placement) bool {
-	text, err := e.cluster.rankTable(p)
+func (dr *recoveryDriver) composeTable(t *told, p falcon.Placement) bool {
+	text, err := dr.cluster.rankTable(p)
 	if err != nil {
-		e.oplog.logf("recovery", 3, "generation %d has no rank table: %s", t.Generation, err)
+		dr.oplog.logf("recovery", 3, "generation %d has no rank table: %s", t.Generation, err)
 		return false
 	}
 	made := rankTable{t.Generation, text}
-	e.tables.add(made)
-	t.body = e.tables.commands(made)
+	dr.tables.add(made)
+	t.body = dr.tables.commands(made)
 	return true
 }
 
@@ -111,36 +111,36 @@ func (e *Engine) composeTable(t *told, p falcon.Placement) bool {
 // thousands of nodes together are gigabytes.
 const layAtOnce = 32
 
-// layTable brings the rank table of a job that has just been described to its
+// distributeTable brings the rank table of a job that has just been described to its
 // nodes, so that a recovery has no more to bring than what changes by it.
-func (e *Engine) layTable() {
-	if e.mem.current() != nil || len(e.mem.job.Placement) == 0 {
+func (dr *recoveryDriver) distributeTable() {
+	if dr.mem.current() != nil || len(dr.mem.job.Placement) == 0 {
 		return
 	}
-	e.laid = true
-	if t := e.compose(recovery.Table{Generation: e.cluster.newestGeneration(), Placement: e.mem.job.Placement}); t != nil {
+	dr.tableSent = true
+	if t := dr.compose(recovery.Table{Generation: dr.cluster.newestGeneration(), Placement: dr.mem.job.Placement}); t != nil {
 		t.paced = true
-		e.again = append(e.again, t)
+		dr.resend = append(dr.resend, t)
 	}
 }
 
-// layOn goes on with that.
-func (e *Engine) layOn() {
-	n := min(layAtOnce, len(e.laying))
-	for _, node := range e.laying[:n] {
-		for _, t := range e.told.open {
+// continueTable goes on with that.
+func (dr *recoveryDriver) continueTable() {
+	n := min(layAtOnce, len(dr.tableAwaited))
+	for _, node := range dr.tableAwaited[:n] {
+		for _, t := range dr.sent.open {
 			if t.paced && !t.answered[node] {
-				e.sendOne(t, node)
+				dr.sendOne(t, node)
 			}
 		}
 	}
-	e.laying = e.laying[n:]
+	dr.tableAwaited = dr.tableAwaited[n:]
 }
 
 // resendWhole has a node's table sent again, under another id, as agents answer
 // what they know from memory.
-func (e *Engine) resendWhole(t *told, node falcon.Node) {
+func (dr *recoveryDriver) resendWhole(t *told, node falcon.Node) {
 	again := &told{sentRecord: t.sentRecord, body: t.body, answered: map[falcon.Node]bool{}}
 	again.Nodes, again.First, again.Hash = []falcon.Node{node}, 0, fmt.Sprintf("%s/%s", t.Hash, node)
-	e.again = append(e.again, again)
+	dr.resend = append(dr.resend, again)
 }

@@ -138,7 +138,7 @@ func TestTableAfterRestart(t *testing.T) {
 			}
 		}
 		b.inLoop(func() {
-			if held := b.engine.tables.held; len(held) != 2 {
+			if held := b.engine.recoveries.tables.held; len(held) != 2 {
 				t.Errorf("the engine knows of tables on %v", held)
 			}
 		})

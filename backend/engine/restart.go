@@ -66,61 +66,79 @@ func (r restartRecord) going() bool { return r.Phase != "" && r.Phase != phaseOv
 
 func (m *memory) setRestart(v restartRecord) { m.restart = v }
 
+// restartDriver carries a restart of the whole job through its phases.
+type restartDriver struct {
+	cfg       *Config
+	mem       *memory
+	job       *job
+	cluster   *clusterView
+	plan      Planner
+	rec       Recoverer
+	batch     *batch
+	oplog     *operatorLog
+	describer *jobDescriber
+	views     *stateViews
+
+	beginEpoch func(now time.Time, rec jobRecord)
+	relaunch   *falcon.Launch  // that a recovery's restart has come to
+	done       map[uint64]bool // commands that were carried out
+}
+
 // turnTo makes a phase the present one, in the batch that holds what it leads to.
-func (e *Engine) turnTo(now time.Time, rec restartRecord, phase string) {
+func (rs *restartDriver) turnTo(now time.Time, rec restartRecord, phase string) {
 	rec.Phase, rec.SinceNs = phase, now.UnixNano()
-	e.mem.restart = rec // folded in again when durable: the same value
-	e.batch.add(record(now, kindRestart, rec))
-	e.views.dirty = true
+	rs.mem.restart = rec // folded in again when durable: the same value
+	rs.batch.add(record(now, kindRestart, rec))
+	rs.views.dirty = true
 }
 
-// leaves begins to wait for the processes' end after their checkpoint.
-func (e *Engine) leaves(now time.Time, o *order, resume int64) {
-	e.turnTo(now, restartRecord{Order: o.Order.ID, Resume: resume, Home: slices.Clone(e.mem.job.Placement)}, phaseLeaving)
-	e.oplog.logf("action", 1, "checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving", o.Order.ID, resume)
+// left begins to wait for the processes' end after their checkpoint.
+func (rs *restartDriver) left(now time.Time, o *order, resume int64) {
+	rs.turnTo(now, restartRecord{Order: o.Order.ID, Resume: resume, Home: slices.Clone(rs.mem.job.Placement)}, phaseLeaving)
+	rs.oplog.logf("action", 1, "checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving", o.Order.ID, resume)
 }
 
-// watchRestart makes the moves of a restart that are due.
-func (e *Engine) watchRestart(now time.Time) {
-	r := e.mem.restart
+// watch makes the moves of a restart that are due.
+func (rs *restartDriver) watch(now time.Time) {
+	r := rs.mem.restart
 	waited := time.Duration(now.UnixNano() - r.SinceNs)
 	switch r.Phase {
 	case phaseLeaving:
-		rank, still := e.cluster.stillRunning(now, r)
+		rank, still := rs.cluster.stillRunning(now, r)
 		if !still && r.Next != nil {
-			e.turnTo(now, r, phaseLeft)
-			e.relaunch = r.Next
+			rs.turnTo(now, r, phaseLeft)
+			rs.relaunch = r.Next
 		} else if !still {
-			e.turnTo(now, r, phaseLeft)
-			e.plan.Step(now, mitigate.Left{Order: r.Order})
-		} else if waited > e.cfg.Restart.leave() {
-			e.stays(now, r, fmt.Sprintf("%s has not ended %s after the checkpoint", e.cluster.rankText(rank), e.cfg.Restart.leave()))
+			rs.turnTo(now, r, phaseLeft)
+			rs.plan.Step(now, mitigate.Left{Order: r.Order})
+		} else if waited > rs.cfg.Restart.leave() {
+			rs.stays(now, r, fmt.Sprintf("%s has not ended %s after the checkpoint", rs.cluster.rankText(rank), rs.cfg.Restart.leave()))
 		}
 	case phaseLeft:
 		if waited > LeftWait {
-			e.stays(now, r, fmt.Sprintf("no launch was planned within %s of the processes' end: start the job by hand", LeftWait))
+			rs.stays(now, r, fmt.Sprintf("no launch was planned within %s of the processes' end: start the job by hand", LeftWait))
 		}
 	case phaseLaunching:
-		e.watchLaunch(now, r)
+		rs.watchLaunch(now, r)
 	case phaseClearing:
-		if e.cleared(r) && e.job.alive == 0 || waited > e.cfg.Restart.leave() {
-			e.turnTo(now, r, phaseOver)
-			e.launchOver(now, r)
+		if rs.cleared(r) && rs.job.alive == 0 || waited > rs.cfg.Restart.leave() {
+			rs.turnTo(now, r, phaseOver)
+			rs.launchOver(now, r)
 		}
 	}
 }
 
 // watchLaunch ends a launch that can't come up any more, or whose job has run to
 // its end while nobody looked.
-func (e *Engine) watchLaunch(now time.Time, r restartRecord) {
-	rank, lost := e.cluster.launchLost(now, r)
+func (rs *restartDriver) watchLaunch(now time.Time, r restartRecord) {
+	rank, lost := rs.cluster.launchLost(now, r)
 	switch {
 	case lost != nil:
-		e.launchFails(now, e.cluster.rankText(rank)+" has ended"+how(lost.state.GetExit()))
+		rs.launchFails(now, rs.cluster.rankText(rank)+" has ended"+how(lost.state.GetExit()))
 	case len(r.Ended) == len(r.Launch.Placement):
-		e.finishedLaunch(now, r)
+		rs.finished(now, r)
 	case now.UnixNano() > r.Deadline:
-		e.launchFails(now, e.cluster.launchText())
+		rs.launchFails(now, rs.cluster.launchText())
 	}
 }
 
@@ -140,30 +158,30 @@ func (c *clusterView) launchLost(now time.Time, r restartRecord) (falcon.Rank, *
 
 // stop has nodes end what is left of earlier generations; r is the record that
 // the next phase begins with.
-func (e *Engine) stop(now time.Time, r *restartRecord, generation uint64, nodes []falcon.Node) {
+func (rs *restartDriver) stop(now time.Time, r *restartRecord, generation uint64, nodes []falcon.Node) {
 	r.Stop = &stopRecord{Generation: generation}
 	for _, n := range nodes {
-		if !e.mem.fences.node(n) { // one that is fenced is told so by its fence
-			r.Stop.Commands = append(r.Stop.Commands, nodeLaunch{n, e.batch.commandID(now)})
+		if !rs.mem.fences.node(n) { // one that is fenced is told so by its fence
+			r.Stop.Commands = append(r.Stop.Commands, nodeLaunch{n, rs.batch.commandID(now)})
 		}
 	}
-	e.batch.then(func(err error) {
+	rs.batch.then(func(err error) {
 		if err == nil { // it is durable
-			e.sendStops("")
+			rs.sendStops("")
 		}
 	})
 }
 
 // sendStops tells the nodes that have not answered, or one of them.
-func (e *Engine) sendStops(only falcon.Node) {
-	r, now := e.mem.restart, e.cfg.Now()
+func (rs *restartDriver) sendStops(only falcon.Node) {
+	r, now := rs.mem.restart, rs.cfg.Now()
 	if r.Stop == nil || !r.going() {
 		return
 	}
 	for _, c := range r.Stop.Commands {
-		if (only == "" || c.Node == only) && !e.restartDone[c.Command] {
-			e.cluster.send(c.Node, command(&falconv1.Command{
-				Epoch: e.mem.epoch, Id: c.Command, DeadlineUnixNs: now.Add(e.cfg.Restart.leave()).UnixNano(),
+		if (only == "" || c.Node == only) && !rs.done[c.Command] {
+			rs.cluster.send(c.Node, command(&falconv1.Command{
+				Epoch: rs.mem.epoch, Id: c.Command, DeadlineUnixNs: now.Add(rs.cfg.Restart.leave()).UnixNano(),
 				Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: r.Stop.Generation}},
 			}, now))
 		}
@@ -171,63 +189,63 @@ func (e *Engine) sendStops(only falcon.Node) {
 }
 
 // cleared reports whether every node says that nothing of before runs there.
-func (e *Engine) cleared(r restartRecord) bool {
+func (rs *restartDriver) cleared(r restartRecord) bool {
 	return r.Stop == nil || !slices.ContainsFunc(r.Stop.Commands, func(c nodeLaunch) bool {
-		return !e.restartDone[c.Command] && !e.mem.fences.node(c.Node)
+		return !rs.done[c.Command] && !rs.mem.fences.node(c.Node)
 	})
 }
 
 // launchOver tells who planned a launch how it has come out.
-func (e *Engine) launchOver(now time.Time, r restartRecord) {
+func (rs *restartDriver) launchOver(now time.Time, r restartRecord) {
 	if r.Next != nil {
-		e.restartEnded(now, r)
+		rs.tellRecovery(now, r)
 		return
 	}
-	e.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation, Failed: r.Failed})
+	rs.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation, Failed: r.Failed})
 }
 
 // stays ends a restart that can't come to a launch.
-func (e *Engine) stays(now time.Time, r restartRecord, why string) {
+func (rs *restartDriver) stays(now time.Time, r restartRecord, why string) {
 	r.Failed = why
-	e.turnTo(now, r, phaseOver)
-	e.oplog.logf("action", 3, "the restart ends here: %s", why)
+	rs.turnTo(now, r, phaseOver)
+	rs.oplog.logf("action", 3, "the restart ends here: %s", why)
 	if r.Next != nil {
-		e.restartEnded(now, r)
+		rs.tellRecovery(now, r)
 		return
 	}
-	e.plan.Step(now, mitigate.Left{Order: r.Order, Reason: why})
+	rs.plan.Step(now, mitigate.Left{Order: r.Order, Reason: why})
 }
 
-// digestLaunch makes a launch durable, with a command for every node.
-func (e *Engine) digestLaunch(now time.Time, l *falcon.Launch, r *round) {
-	rec := e.mem.restart
+// launch makes a launch durable, with a command for every node.
+func (rs *restartDriver) launch(now time.Time, l *falcon.Launch, r *round) {
+	rec := rs.mem.restart
 	rec.Launch, rec.Commands, rec.Ended, rec.Failed = l, nil, nil, ""
-	rec.Deadline = now.Add(e.cfg.Restart.launch()).UnixNano()
+	rec.Deadline = now.Add(rs.cfg.Restart.launch()).UnixNano()
 	byNode := map[falcon.Node]bool{}
 	for _, d := range l.Placement {
 		byNode[d.Node()] = true
 	}
 	for _, n := range sortedKeys(byNode) {
-		rec.Commands = append(rec.Commands, nodeLaunch{n, e.batch.commandID(now)})
+		rec.Commands = append(rec.Commands, nodeLaunch{n, rs.batch.commandID(now)})
 	}
-	e.turnTo(now, rec, phaseLaunching)
-	e.oplog.logf("action", 1, "launch %d: %d ranks on %s", l.Generation, len(l.Placement), nodesText(sortedKeys(byNode)))
+	rs.turnTo(now, rec, phaseLaunching)
+	rs.oplog.logf("action", 1, "launch %d: %d ranks on %s", l.Generation, len(l.Placement), nodesText(sortedKeys(byNode)))
 	r.steps = append(r.steps, func() { // what has ended makes room for what comes
-		e.job.floor = max(e.job.floor, l.Generation)
-		e.job.forgetEnded()
+		rs.job.floor = max(rs.job.floor, l.Generation)
+		rs.job.forgetEnded()
 	})
 	r.launch = true
 }
 
 // sendLaunch tells the nodes that have not answered, or one of them.
-func (e *Engine) sendLaunch(only falcon.Node) {
-	r := e.mem.restart
+func (rs *restartDriver) sendLaunch(only falcon.Node) {
+	r := rs.mem.restart
 	if r.Phase != phaseLaunching {
 		return
 	}
 	for _, c := range r.Commands {
-		if (only == "" || c.Node == only) && !e.restartDone[c.Command] {
-			e.cluster.send(c.Node, launchFrame(e.mem.epoch, r, c, e.cfg.Now()))
+		if (only == "" || c.Node == only) && !rs.done[c.Command] {
+			rs.cluster.send(c.Node, launchFrame(rs.mem.epoch, r, c, rs.cfg.Now()))
 		}
 	}
 }
@@ -244,21 +262,21 @@ func launchFrame(epoch uint64, r restartRecord, c nodeLaunch, now time.Time) *fa
 	}, now)
 }
 
-// restartResult takes a node's word; false for one about something else.
-func (e *Engine) restartResult(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
-	r, c := e.mem.restart, nodeLaunch{node, in.GetId()}
+// answer takes a node's word; false for one about something else.
+func (rs *restartDriver) answer(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
+	r, c := rs.mem.restart, nodeLaunch{node, in.GetId()}
 	stops := r.Stop != nil && slices.Contains(r.Stop.Commands, c)
 	if !stops && !slices.Contains(r.Commands, c) {
 		return false
 	}
 	switch in.GetStatus() {
 	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
-		e.restartDone[c.Command] = true
+		rs.done[c.Command] = true
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
 		if stops {
-			e.oplog.logf("action", 2, "node %s has not ended what runs there of before: %s", node, clean(in.GetDetail()))
+			rs.oplog.logf("action", 2, "node %s has not ended what runs there of before: %s", node, clean(in.GetDetail()))
 		} else if r.Phase == phaseLaunching && len(r.Ended) == 0 { // else it came up: ranks have come to the job's end
-			e.launchFails(now, fmt.Sprintf("node %s: %s", node, clean(in.GetDetail())))
+			rs.launchFails(now, fmt.Sprintf("node %s: %s", node, clean(in.GetDetail())))
 		}
 	}
 	return true
@@ -266,51 +284,51 @@ func (e *Engine) restartResult(now time.Time, node falcon.Node, in *falconv1.Com
 
 // launchFails waits for what the launch has started to end, before another one
 // can be tried on the same nodes.
-func (e *Engine) launchFails(now time.Time, why string) {
-	r := e.mem.restart
+func (rs *restartDriver) launchFails(now time.Time, why string) {
+	r := rs.mem.restart
 	r.Failed = why
-	e.oplog.logf("action", 3, "launch %d has failed: %s", r.Launch.Generation, why)
-	e.stop(now, &r, r.Launch.Generation+1, placementNodes(r.Launch.Placement))
-	e.turnTo(now, r, phaseClearing)
+	rs.oplog.logf("action", 3, "launch %d has failed: %s", r.Launch.Generation, why)
+	rs.stop(now, &r, r.Launch.Generation+1, placementNodes(r.Launch.Placement))
+	rs.turnTo(now, r, phaseClearing)
 }
 
-// settleLaunch ends a restart once its launch is the job.
-func (e *Engine) settleLaunch(now time.Time) {
-	r := e.mem.restart
-	if r.Phase != phaseLaunching || e.mem.job.Generation != r.Launch.Generation || !e.job.complete() {
+// settle ends a restart once its launch is the job.
+func (rs *restartDriver) settle(now time.Time) {
+	r := rs.mem.restart
+	if r.Phase != phaseLaunching || rs.mem.job.Generation != r.Launch.Generation || !rs.job.complete() {
 		return
 	}
-	e.turnTo(now, r, phaseOver)
-	e.oplog.logf("action", 1, "launch %d runs: %d ranks in job epoch %d", r.Launch.Generation, len(e.mem.job.Processes), e.mem.job.Epoch)
-	e.launchOver(now, r)
+	rs.turnTo(now, r, phaseOver)
+	rs.oplog.logf("action", 1, "launch %d runs: %d ranks in job epoch %d", r.Launch.Generation, len(rs.mem.job.Processes), rs.mem.job.Epoch)
+	rs.launchOver(now, r)
 }
 
 // overtaken ends a restart whose job runs again by somebody else's hand.
-func (e *Engine) overtaken(now time.Time) {
-	r := e.mem.restart
+func (rs *restartDriver) overtaken(now time.Time) {
+	r := rs.mem.restart
 	if !r.going() {
 		return
 	}
 	was := r.Phase
 	r.Failed = "somebody else started the job"
-	e.oplog.logf("action", 2, "the restart ends here: %s", r.Failed)
-	e.turnTo(now, r, phaseOver)
+	rs.oplog.logf("action", 2, "the restart ends here: %s", r.Failed)
+	rs.turnTo(now, r, phaseOver)
 	if was == phaseLaunching || was == phaseClearing {
-		e.launchOver(now, r)
+		rs.launchOver(now, r)
 	}
 }
 
-// recoverRestart gives the planner back what it may not have heard.
-func (e *Engine) recoverRestart(now time.Time) {
-	r := e.mem.restart
+// restore gives the planner back what it may not have heard.
+func (rs *restartDriver) restore(now time.Time) {
+	r := rs.mem.restart
 	if r.Launch != nil {
-		e.job.floor = max(e.job.floor, r.Launch.Generation)
+		rs.job.floor = max(rs.job.floor, r.Launch.Generation)
 	}
 	switch {
 	case r.Phase == phaseLeft && r.Next != nil:
-		e.relaunch = r.Next
+		rs.relaunch = r.Next
 	case r.Phase == phaseLeft:
-		e.plan.Step(now, mitigate.Left{Order: r.Order})
+		rs.plan.Step(now, mitigate.Left{Order: r.Order})
 	}
 }
 

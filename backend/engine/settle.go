@@ -39,7 +39,7 @@ func (e *Engine) settle(now time.Time) error {
 			return nil // nothing is decided before what was is durable
 		}
 		d, p, v, x := e.det.Ready(), e.plan.Ready(), e.validations.machine.Ready(), e.rec.Ready()
-		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && e.batch.empty() && len(e.again) == 0 {
+		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && e.batch.empty() && len(e.recoveries.resend) == 0 {
 			if !e.tellSpeeds(now) {
 				return e.rest()
 			}
@@ -135,11 +135,11 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 	}
 	for _, a := range p.Actions {
 		r.records = append(r.records, record(now, kindAction, a))
-		e.noteDecision(now, a)
+		e.decisions.recordByPolicy(now, a)
 	}
 	for _, o := range p.Orders {
 		g := e.mem.job.newest()
-		rec := orderRecord{Order: o, Command: e.batch.commandID(now), DeadlineNs: e.orderDeadline(now, o).UnixNano(), Generation: &g}
+		rec := orderRecord{Order: o, Command: e.batch.commandID(now), DeadlineNs: e.delivery.orderDeadline(now, o).UnixNano(), Generation: &g}
 		r.orders = append(r.orders, rec)
 		r.records = append(r.records, record(now, kindOrder, rec))
 	}
@@ -154,16 +154,16 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 		r.steps = append(r.steps, func() { e.describer.announceLateToDetector(now) })
 	}
 	if p.Launch != nil {
-		e.digestLaunch(now, p.Launch, &r)
+		e.restart.launch(now, p.Launch, &r)
 	}
-	for _, t := range e.again {
-		e.promise(now, t, &r)
+	for _, t := range e.recoveries.resend {
+		e.recoveries.promise(now, t, &r)
 		r.told = append(r.told, t)
 	}
-	e.again = nil
-	if l := e.relaunch; l != nil {
-		e.relaunch = nil
-		e.digestLaunch(now, l, &r)
+	e.recoveries.resend = nil
+	if l := e.restart.relaunch; l != nil {
+		e.restart.relaunch = nil
+		e.restart.launch(now, l, &r)
 	}
 	for _, v := range p.Impacts {
 		r.records = append(r.records, record(now, kindImpact, v))
@@ -233,20 +233,20 @@ func (e *Engine) learned(now time.Time, acted bool) {
 // and windows wait: one plan at a time.
 func (e *Engine) send(r round) {
 	for _, v := range r.fences {
-		e.fenced(e.cfg.Now(), v)
+		e.recoveries.applyFence(e.cfg.Now(), v)
 	}
-	e.sendTold(r.told)
+	e.recoveries.send(r.told)
 	e.sendTests(r.tests)
 	if r.launch {
-		e.sendLaunch("")
+		e.restart.sendLaunch("")
 	}
 	for _, rec := range r.orders {
 		e.orders.add(rec)
 	}
-	e.sendOrders(e.cfg.Now())
+	e.delivery.sendOrders(e.cfg.Now())
 	for _, w := range r.windows {
 		if !e.arbiter.use(e.cfg.Now()).mayProfile() {
-			e.waiting = append(e.waiting[max(0, len(e.waiting)+1-windowsMax):], w)
+			e.delivery.waiting = append(e.delivery.waiting[max(0, len(e.delivery.waiting)+1-windowsMax):], w)
 			continue
 		}
 		w.deadline = e.cfg.Now().Add(WindowLife)

@@ -30,28 +30,28 @@ func (c *clusterView) isStray(node falcon.Node, rank falcon.Rank, in *falconv1.R
 // endStray has a stray end, once for each stream of its agent. A node on which
 // the job's own process has that rank is left to the operator: an order to end
 // goes by rank.
-func (e *Engine) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in *falconv1.RankState) {
-	key := fmt.Sprintf("stray/%s/%d", processName(node, in), e.cluster.attached[node].UnixNano())
-	if e.refusedTold[key] || len(e.refusedTold) >= refusedToldMost {
+func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.Rank, in *falconv1.RankState) {
+	key := fmt.Sprintf("stray/%s/%d", processName(node, in), dr.cluster.attached[node].UnixNano())
+	if dr.refusedTold[key] || len(dr.refusedTold) >= refusedToldMost {
 		return
 	}
-	e.refusedTold[key] = true
-	own := nodeOfProcess(e.mem.job.Processes[rank]) == node
+	dr.refusedTold[key] = true
+	own := nodeOfProcess(dr.mem.job.Processes[rank]) == node
 	what := "it is ordered to end"
 	if own {
 		what = "end it by hand"
 	}
-	e.oplog.logf("rank", 2, "process %d on node %s claims rank %d for the launch of generation %d, and that rank is another's: %s", in.GetPid(), node, rank, in.GetGeneration(), what)
+	dr.oplog.logf("rank", 2, "process %d on node %s claims rank %d for the launch of generation %d, and that rank is another's: %s", in.GetPid(), node, rank, in.GetGeneration(), what)
 	if own {
 		return
 	}
 	c := &falconv1.Command{
-		Epoch: e.mem.epoch, Id: e.batch.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
+		Epoch: dr.mem.epoch, Id: dr.batch.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration() + 1, Ranks: []int32{int32(rank)}}},
 	}
-	e.batch.then(func(err error) {
+	dr.batch.then(func(err error) {
 		if err == nil { // its id is durable
-			e.cluster.send(node, command(c, now))
+			dr.cluster.send(node, command(c, now))
 		}
 	})
 }

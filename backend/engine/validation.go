@@ -99,24 +99,24 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *round) {
 		r.steps = append(r.steps, func() {
 			e.det.Step(now, detect.Validated{Validation: *v.Persist})
 			if e.validations.tryRequest(now); !e.validations.machine.Active() {
-				e.resumePlans(now)
+				e.delivery.resume(now)
 			}
 		})
 	}
 }
 
-// resumePlans sends what has waited for the validation's end; windows make way
+// resume sends what has waited for the validation's end; windows make way
 // for a validation that an operator waits for, and for a change of places.
-func (e *Engine) resumePlans(now time.Time) {
-	for _, id := range sortedKeys(e.orders.open) {
-		e.orders.open[id].sent = false // sent again: agents that lost it meanwhile take it, the others answer from memory
+func (pd *planDelivery) resume(now time.Time) {
+	for _, id := range sortedKeys(pd.orders.open) {
+		pd.orders.open[id].sent = false // sent again: agents that lost it meanwhile take it, the others answer from memory
 	}
-	e.letGo(now)
+	pd.sendWaiting(now)
 }
 
 // afterHold is when an order that is made now can go out at the latest.
-func (e *Engine) afterHold(now time.Time) time.Time {
-	if ends := e.validations.machine.Ends(); e.validations.machine.Active() && ends.After(now) {
+func (pd *planDelivery) afterHold(now time.Time) time.Time {
+	if ends := pd.validations.machine.Ends(); pd.validations.machine.Active() && ends.After(now) {
 		return ends
 	}
 	return now

@@ -12,32 +12,32 @@ import (
 // votesAfter is how many iterations an order's vote may take to come.
 const votesAfter = 10
 
-// judgeOrders ends the orders whose outcome is known.
-func (e *Engine) judgeOrders(now time.Time) {
-	if o, out := e.orders.revived(e.mem.job.Layout.World(), e.mem.job.Epoch, e.cluster.recoveryBegun()); o != nil {
-		e.agreedLate(now, o, out)
+// judge ends the orders whose outcome is known.
+func (pd *planDelivery) judge(now time.Time) {
+	if o, out := pd.orders.revived(pd.mem.job.Layout.World(), pd.mem.job.Epoch, pd.cluster.recoveryBegun()); o != nil {
+		pd.agreedLate(now, o, out)
 	}
-	for _, id := range sortedKeys(e.orders.open) {
-		o := e.orders.open[id]
-		e.cluster.gatherWitnesses(o, now)
-		o.gone = e.cluster.endedRank(now)
-		o.left = o.Order.Leave && e.cluster.allGone(now)
-		o.patience = votesAfter * time.Duration(min(e.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond))
-		out, over := o.outcome(e.mem.job.Layout.World(), e.mem.job.Epoch, now)
+	for _, id := range sortedKeys(pd.orders.open) {
+		o := pd.orders.open[id]
+		pd.cluster.gatherWitnesses(o, now)
+		o.gone = pd.cluster.endedRank(now)
+		o.left = o.Order.Leave && pd.cluster.allGone(now)
+		o.patience = votesAfter * time.Duration(min(pd.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond))
+		out, over := o.outcome(pd.mem.job.Layout.World(), pd.mem.job.Epoch, now)
 		if !over {
-			e.noteVote(now, o)
+			pd.noteVote(now, o)
 			continue
 		}
-		delete(e.orders.open, id)
-		e.batch.add(record(now, kindOutcome, out))
+		delete(pd.orders.open, id)
+		pd.batch.add(record(now, kindOutcome, out))
 		if out.Failed != "" {
-			e.orders.giveUp(o)
-			e.oplog.logf("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
-			e.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
+			pd.orders.giveUp(o)
+			pd.oplog.logf("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
+			pd.plan.Step(now, mitigate.Undeliverable{Order: o.Order.ID, Reason: out.Failed})
 		} else {
-			e.committed(now, o, out)
+			pd.commit(now, o, out)
 		}
-		e.letGo(now)
+		pd.sendWaiting(now)
 	}
 }
 
@@ -47,29 +47,29 @@ func (c *clusterView) recoveryBegun() bool {
 	return n > 0 && c.mem.recoveries[n-1].JobEpoch == c.mem.job.Epoch && c.mem.recoveries[n-1].Attempts > 0
 }
 
-func (e *Engine) agreedLate(now time.Time, o *order, out outcomeRecord) {
-	e.batch.add(record(now, kindOutcome, out))
-	e.oplog.logf("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
-	e.committed(now, o, out)
+func (pd *planDelivery) agreedLate(now time.Time, o *order, out outcomeRecord) {
+	pd.batch.add(record(now, kindOutcome, out))
+	pd.oplog.logf("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
+	pd.commit(now, o, out)
 }
 
 // takeVote takes what a process says of its vote. What it may not say any more, as it
 // is fenced, does not count.
-func (e *Engine) takeVote(p *process, now time.Time) {
-	if e.mem.fences.process(p.name) {
+func (pd *planDelivery) takeVote(p *process, now time.Time) {
+	if pd.mem.fences.process(p.name) {
 		return
 	}
-	for _, o := range e.orders.all() {
+	for _, o := range pd.orders.all() {
 		o.witness(p, now)
-		e.noteVote(now, o)
+		pd.noteVote(now, o)
 	}
 }
 
 // noteVote makes the first word of an order durable.
-func (e *Engine) noteVote(now time.Time, o *order) {
+func (pd *planDelivery) noteVote(now time.Time, o *order) {
 	if v := o.vote(); v != nil {
-		e.batch.add(record(now, kindVote, *v))
-		e.views.dirty = true
+		pd.batch.add(record(now, kindVote, *v))
+		pd.views.dirty = true
 	}
 }
 

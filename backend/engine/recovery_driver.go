@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/recovery"
+)
+
+// recoveryDriver carries out what the recovery machine wants, and feeds it with
+// what nodes answer. Commands keep their ids over any restart of the engine.
+type recoveryDriver struct {
+	cfg     *Config
+	log     *slog.Logger
+	mem     *memory
+	job     *job
+	nodes   *fleet.Registry
+	cluster *clusterView
+	rec     Recoverer
+	det     Detector
+	batch   *batch
+	oplog   *operatorLog
+	arbiter *arbiter
+	intake  *sampleIntake
+	links   *linkWatch
+	restart *restartDriver
+
+	sent        toldBook
+	rejoinAcks  map[falcon.Rank]rejoinAck
+	refusedTold map[string]bool // of whom it was logged that they are fenced
+	paced       recovery.Pace   // as the machine knows it
+	pacedAt     time.Time
+
+	tables       tableBook
+	tableSent    bool          // this start has brought the job's rank table to its nodes
+	tableAwaited []falcon.Node // that it is still to be brought to
+	resend       []*told       // commands that are sent again in another form
+}

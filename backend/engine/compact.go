@@ -56,22 +56,22 @@ func ofAudit(r journal.Record) bool {
 // compact has a snapshot take the place of the journal's records once they are
 // many. It never runs while something is being done with the job, as the loop
 // stands for as long as it takes.
-func (e *Engine) compact(now time.Time, limit int64) {
-	at := e.cfg.Journal.Report()
-	if at.Since < max(limit, snapshotsWorth*at.Snapshot, e.unmade) || e.atWork(now) {
+func (jw *journalWriter) compact(now time.Time, limit int64) {
+	at := jw.cfg.Journal.Report()
+	if at.Since < max(limit, snapshotsWorth*at.Snapshot, jw.unmade) || jw.atWork(now) {
 		return
 	}
-	e.unmade = 0
-	if err := e.cfg.Journal.Compact(now.UnixNano(), e.mem.snapshot(), e.cfg.Retention.keep(now)); err != nil {
-		e.unmade = at.Since + limit/8
-		e.log.Error("no snapshot of the journal could be made", slog.Any("err", err))
-		e.oplog.logf("journal", 2, "no snapshot of the journal could be made; it is tried again when the journal has grown: %s", err)
+	jw.unmade = 0
+	if err := jw.cfg.Journal.Compact(now.UnixNano(), jw.mem.snapshot(), jw.cfg.Retention.keep(now)); err != nil {
+		jw.unmade = at.Since + limit/8
+		jw.log.Error("no snapshot of the journal could be made", slog.Any("err", err))
+		jw.oplog.logf("journal", 2, "no snapshot of the journal could be made; it is tried again when the journal has grown: %s", err)
 		return
 	}
-	e.log.Info("the journal is compacted", slog.Int64("bytes", at.Since), slog.Int64("snapshot", e.cfg.Journal.Report().Snapshot), slog.Duration("took", e.cfg.Now().Sub(now)))
+	jw.log.Info("the journal is compacted", slog.Int64("bytes", at.Since), slog.Int64("snapshot", jw.cfg.Journal.Report().Snapshot), slog.Duration("took", jw.cfg.Now().Sub(now)))
 }
 
 // atWork reports whether the job is being worked on, or a batch is under way.
-func (e *Engine) atWork(now time.Time) bool {
-	return !e.arbiter.use(now).idle() || e.waits.round != nil || !e.batch.empty() || !e.mem.job.equal(e.mem.told)
+func (jw *journalWriter) atWork(now time.Time) bool {
+	return !jw.arbiter.use(now).idle() || jw.held.round != nil || !jw.batch.empty() || !jw.mem.job.equal(jw.mem.told)
 }

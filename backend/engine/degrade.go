@@ -38,22 +38,16 @@ func (w *waits) text(now time.Time) string {
 // wait keeps a batch, and answers those who wait for it: what they asked for is
 // in it.
 func (e *Engine) wait(now time.Time, r *round, err error) {
-	e.waits = waits{round: r, err: err, since: now, next: now.Add(retryFirst), pause: retryFirst}
+	e.writer.held = waits{round: r, err: err, since: now, next: now.Add(retryFirst), pause: retryFirst}
 	e.log.Error("the journal can't be written; the engine reads and shows, and tries again", slog.Any("err", err), slog.Int("records", len(r.records)))
-	e.show(now, 3, fmt.Sprintf("the journal can't be written: nothing is decided or sent until it can; %s", err))
+	e.writer.show(now, 3, fmt.Sprintf("the journal can't be written: nothing is decided or sent until it can; %s", err))
 	e.batch.settled(fmt.Errorf("%w: not stored yet: what you asked for waits, and is carried out once it can be: look again before you repeat it; %w", ErrDisk, err))
 	e.views.dirty = true
 }
 
-// show publishes a line that is in no journal: the one about the journal.
-func (e *Engine) show(now time.Time, severity int32, text string) {
-	e.mem.addEvent(eventRecord{Iteration: e.det.Steady().Iteration, Kind: "journal", Severity: severity, Text: clean(text)}, journal.Record{AtNs: now.UnixNano()})
-	e.hub.publish(e.mem.events[len(e.mem.events)-1])
-}
-
 // heard is where frames arrive; while a batch waits they back up.
 func (e *Engine) heard() <-chan arrival {
-	if e.waits.round != nil {
+	if e.writer.held.round != nil {
 		return nil
 	}
 	return e.arrivals
@@ -61,7 +55,7 @@ func (e *Engine) heard() <-chan arrival {
 
 // serve carries a request out, or refuses it, in the loop.
 func (e *Engine) serve(f func(), decides bool, ready chan<- error) {
-	if e.waits.round == nil {
+	if e.writer.held.round == nil {
 		f()
 		e.batch.then(func(err error) {
 			if !decides {
@@ -72,7 +66,7 @@ func (e *Engine) serve(f func(), decides bool, ready chan<- error) {
 		return
 	}
 	if decides {
-		ready <- fmt.Errorf("%w: nothing can be decided until it can; %w", ErrDisk, e.waits.err)
+		ready <- fmt.Errorf("%w: nothing can be decided until it can; %w", ErrDisk, e.writer.held.err)
 		return
 	}
 	f()
@@ -82,12 +76,12 @@ func (e *Engine) serve(f func(), decides bool, ready chan<- error) {
 // retry writes the waiting batch again when it is time: the same records, with
 // the same ids.
 func (e *Engine) retry(now time.Time) error {
-	w := &e.waits
+	w := &e.writer.held
 	if w.round == nil || now.Before(w.next) {
 		return nil
 	}
 	e.views.dirty = true
-	err := e.persist(w.round.records)
+	err := e.writer.persist(w.round.records)
 	if journal.Transient(err) {
 		w.pause = min(2*w.pause, retryMost)
 		w.err, w.next = err, now.Add(w.pause)
@@ -102,8 +96,8 @@ func (e *Engine) retry(now time.Time) error {
 // goOn continues where the engine stopped. The nodes were not listened to
 // meanwhile: their silence says nothing.
 func (e *Engine) goOn(now time.Time) error {
-	w := e.waits
-	e.waits = waits{}
+	w := e.writer.held
+	e.writer.held = waits{}
 	for _, n := range e.nodes.Nodes() {
 		if n.Connected() {
 			e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})

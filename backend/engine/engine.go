@@ -95,8 +95,6 @@ type Engine struct {
 	requests chan func()
 	done     chan struct{} // closed when Run has ended
 
-	hub *hub
-
 	det   Detector
 	plan  Planner
 	mem   *memory
@@ -107,11 +105,6 @@ type Engine struct {
 	windows *windowBook
 
 	rec Recoverer
-
-	profiled bool // the detector's speeds may be new
-
-	waits  waits // a batch that the disk did not take
-	unmade int64 // size of the journal at which no snapshot could be made
 
 	batch       *batch
 	oplog       *operatorLog
@@ -130,6 +123,9 @@ type Engine struct {
 	demands     *recoveryDemands
 	decisions   *actionDecisions
 	restart     *restartDriver
+	hub         *hub
+	writer      *journalWriter
+	measured    *measurements
 }
 
 // New restores the engine from its journal. Run must be called to make it work.
@@ -193,15 +189,19 @@ func assemble(cfg Config, mem *memory) *Engine {
 		cfg: &e.cfg, batch: e.batch, mem: mem, job: e.job, cluster: e.cluster, nodes: e.nodes, det: e.det, oplog: e.oplog,
 		machine: validate.New(cfg.Validation.machine(), func() uint64 { return e.batch.commandID(e.cfg.Now()) }),
 	}
-	e.views = &stateViews{
-		cfg: &e.cfg, id: e.id, mem: mem, job: e.job, cluster: e.cluster, nodes: e.nodes, det: e.det, plan: e.plan,
-		status: e.status, intake: e.intake, readings: e.readings, describer: e.describer, validations: e.validations,
-		oplog: e.oplog, links: e.links, waits: &e.waits, dirty: true,
-		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
-	}
 	e.arbiter = &arbiter{
 		mem: mem, job: e.job, cluster: e.cluster, det: e.det, orders: e.orders, windows: e.windows,
 		validations: e.validations, describer: e.describer, status: e.status, intake: e.intake,
+	}
+	e.writer = &journalWriter{cfg: &e.cfg, log: e.log, mem: mem, det: e.det, batch: e.batch, oplog: e.oplog, arbiter: e.arbiter, hub: e.hub}
+	e.measured = &measurements{
+		det: e.det, plan: e.plan, mem: mem, batch: e.batch, cluster: e.cluster, windows: e.windows, readings: e.readings,
+	}
+	e.views = &stateViews{
+		cfg: &e.cfg, id: e.id, mem: mem, job: e.job, cluster: e.cluster, nodes: e.nodes, det: e.det, plan: e.plan,
+		status: e.status, intake: e.intake, readings: e.readings, describer: e.describer, validations: e.validations,
+		oplog: e.oplog, links: e.links, waits: &e.writer.held, dirty: true,
+		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
 	}
 	e.validations.obstacle, e.validations.released, e.validations.changed = e.arbiter.testObstacle, func(now time.Time) { e.delivery.resume(now) }, func() { e.views.dirty = true }
 	e.assembleDrivers()
@@ -257,7 +257,7 @@ func (e *Engine) begin() error {
 	if err := e.settle(now); err != nil {
 		return err
 	}
-	e.compact(now, min(e.cfg.Retention.snapshotBytes(), compactAtStart))
+	e.writer.compact(now, min(e.cfg.Retention.snapshotBytes(), compactAtStart))
 	return nil
 }
 
@@ -349,7 +349,7 @@ func (e *Engine) drain() {
 }
 
 func (e *Engine) tick(now time.Time) {
-	if e.waits.round != nil {
+	if e.writer.held.round != nil {
 		return
 	}
 	e.links.noteTick(now)
@@ -358,7 +358,7 @@ func (e *Engine) tick(now time.Time) {
 		e.describe(now)
 	}
 	e.det.Tick(now)
-	e.profiled = true // a late window ends with the tick
+	e.measured.newSpeeds = true // a late window ends with the tick
 	e.plan.Tick(now)
 	e.validations.dropSilent(now)
 	e.validations.machine.Tick(now)

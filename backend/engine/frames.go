@@ -134,9 +134,9 @@ func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 	case *falconv1.AgentFrame_Samples:
 		e.samples(n, body.Samples, now)
 	case *falconv1.AgentFrame_Profile:
-		e.profile(n, body.Profile, now)
+		e.measured.profile(n, body.Profile, now)
 	case *falconv1.AgentFrame_Telemetry:
-		e.telemetry(n, body.Telemetry, now)
+		e.measured.telemetry(n, body.Telemetry, now)
 	case *falconv1.AgentFrame_Result:
 		e.result(n, body.Result, now)
 	case *falconv1.AgentFrame_Rank:
@@ -187,45 +187,6 @@ func (j *job) unheard(heard map[falcon.Rank]struct{}, now time.Time) []falcon.No
 	}
 	slices.Sort(out)
 	return out
-}
-
-func (e *Engine) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {
-	w := e.windows.byCommand[in.GetWindow()]
-	if w == nil {
-		return // of an engine before this one, or long past
-	}
-	w.answered[n.Name] = true
-	e.profiled = true
-	out := detect.Profiled{Window: w.window, Refused: clean(in.GetRefused())}
-	for _, p := range in.GetRanks() {
-		if e.cluster.nodeOf(falcon.Rank(p.GetRank())) == n.Name && plausibleProfile(p) {
-			out.Profiles = append(out.Profiles, profileFrom(w.window, p))
-		}
-	}
-	e.det.Step(now, out)
-}
-
-func (e *Engine) telemetry(n *fleet.Node, in *falconv1.Telemetry, now time.Time) {
-	var out detect.Readings
-	for _, g := range in.GetGpus()[:min(len(in.GetGpus()), gpusMax)] {
-		reading := gpuFrom(n.Name, g)
-		if reading.Device.Index() >= gpusMax {
-			continue
-		}
-		out.GPUs = append(out.GPUs, reading)
-		e.readings.gpus[reading.Device] = reading
-	}
-	if h := in.GetHost(); h != nil {
-		out.Hosts = append(out.Hosts, hostFrom(n.Name, h))
-		n.Steal = out.Hosts[0].StealShare
-	}
-	for _, x := range in.GetNics()[:min(len(in.GetNics()), nicsMax)] {
-		if reading, ok := nicFrom(n.Name, x); ok {
-			out.NICs = append(out.NICs, reading)
-			e.readings.notePort(reading, now)
-		}
-	}
-	e.det.Step(now, out)
 }
 
 // result takes the answer to a command.

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"log/slog"
-	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -35,12 +33,12 @@ type round struct {
 // has for the other. It ends by acknowledging the agents' frames.
 func (e *Engine) settle(now time.Time) error {
 	for range settleMax {
-		if e.waits.round != nil {
+		if e.writer.held.round != nil {
 			return nil // nothing is decided before what was is durable
 		}
 		d, p, v, x := e.det.Ready(), e.plan.Ready(), e.validations.machine.Ready(), e.rec.Ready()
 		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && e.batch.empty() && len(e.recoveries.resend) == 0 {
-			if !e.tellSpeeds(now) {
+			if !e.measured.announceSpeeds(now) {
 				return e.rest()
 			}
 			continue
@@ -51,7 +49,7 @@ func (e *Engine) settle(now time.Time) error {
 			e.sendTests(r.tests)
 			r.tests = nil
 		}
-		if err := e.persist(r.records); journal.Transient(err) {
+		if err := e.writer.persist(r.records); journal.Transient(err) {
 			e.wait(now, &r, err)
 			return nil
 		} else if err != nil {
@@ -87,33 +85,6 @@ func (e *Engine) carryOut(r round) error {
 func (e *Engine) rest() error {
 	e.nodes.Acknowledge()
 	e.batch.settled(nil)
-	return nil
-}
-
-// persist writes the batch and folds it into memory. Events reach watchers
-// only from here.
-func (e *Engine) persist(batch []journal.Record) error {
-	if len(batch) == 0 {
-		return nil
-	}
-	if err := e.cfg.Fault(PointBeforeWrite); err != nil {
-		return err
-	}
-	if err := e.cfg.Journal.Append(batch); err != nil {
-		return err
-	}
-	if err := e.cfg.Fault(PointAfterWrite); err != nil {
-		return err
-	}
-	for _, r := range batch {
-		if err := e.mem.apply(r); err != nil {
-			return err
-		}
-		if r.Kind == kindEvent {
-			e.hub.publish(e.mem.events[len(e.mem.events)-1])
-		}
-	}
-	e.batch.written(e.mem.reserved)
 	return nil
 }
 
@@ -171,7 +142,7 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 	for _, n := range p.Notes {
 		e.oplog.logAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
 	}
-	e.learned(now, len(p.Actions) > 0)
+	e.measured.learned(now, len(p.Actions) > 0)
 	r.records = append(r.records, e.batch.take()...)
 	return r
 }
@@ -186,46 +157,11 @@ func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *round) {
 	if v.State != falcon.IncidentLocated {
 		return
 	}
-	if next := e.speedsOf(v.ID); len(next.SelfMs) > 0 { // after a restart the journal's hold until there are new ones
+	if next := e.measured.speedsOf(v.ID); len(next.SelfMs) > 0 { // after a restart the journal's hold until there are new ones
 		if !next.like(e.mem.speeds[v.ID]) {
 			r.records = append(r.records, record(now, kindSpeeds, next))
 		}
 		r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Speeds(next)) })
-	}
-}
-
-// tellSpeeds has the speeds of a profile for the planner, where they differ
-// from what a located incident was planned with; false where there is nothing
-// to tell.
-func (e *Engine) tellSpeeds(now time.Time) bool {
-	if !e.profiled {
-		return false
-	}
-	e.profiled = false
-	told := false
-	for _, v := range e.mem.incidents {
-		if v.State != falcon.IncidentLocated {
-			continue
-		}
-		if next := e.speedsOf(v.ID); len(next.SelfMs) > 0 && !next.like(e.mem.speeds[v.ID]) {
-			e.batch.add(record(now, kindSpeeds, next))
-			e.plan.Step(now, mitigate.Speeds(next))
-			told = true
-		}
-	}
-	return told
-}
-
-// learned records what the machines have measured, where it changed.
-func (e *Engine) learned(now time.Time, acted bool) {
-	steady := e.det.Steady()
-	was := e.mem.baseline
-	if !steady.Learning && steady.BaselineMs > 0 &&
-		(was.JobEpoch != e.mem.job.Epoch || math.Abs(steady.BaselineMs-was.Ms) > baselineStep*was.Ms) {
-		e.batch.add(record(now, kindBaseline, baselineRecord{JobEpoch: e.mem.job.Epoch, Ms: steady.BaselineMs}))
-	}
-	if over := e.plan.OverheadsMs(); acted && len(over) > 0 && !maps.Equal(over, e.mem.overheads) {
-		e.batch.add(record(now, kindOverhead, over))
 	}
 }
 

@@ -10,11 +10,6 @@ import (
 // the planner: less is a window's noise.
 const speedsStep = 0.02
 
-// speedsOf is what the newest profile window says, for one incident.
-func (e *Engine) speedsOf(incident string) speedsRecord {
-	return speedsRecord{Incident: incident, SelfMs: e.det.Speeds(), Profile: e.det.Profile()}
-}
-
 // like says that a plan made with o holds for v too.
 func (v speedsRecord) like(o speedsRecord) bool {
 	return near(v.SelfMs, o.SelfMs) && near(v.Profile.SelfMs, o.Profile.SelfMs) && sameGroups(v.Profile.Groups, o.Profile.Groups) &&

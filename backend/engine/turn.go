@@ -29,13 +29,13 @@ func (e *Engine) Turn(tick bool) error {
 
 // finish ends a turn of the loop: what was taken in is settled, and shown.
 func (e *Engine) finish(now time.Time) error {
-	if e.job.dirty && e.waits.round == nil {
+	if e.job.dirty && e.writer.held.round == nil {
 		e.describe(now)
 	}
 	if err := e.settle(now); err != nil {
 		return err
 	}
-	e.compact(now, e.cfg.Retention.snapshotBytes())
+	e.writer.compact(now, e.cfg.Retention.snapshotBytes())
 	e.views.refresh(now)
 	return nil
 }

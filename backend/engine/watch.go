@@ -84,12 +84,16 @@ func (h *hub) end(i int, why error) {
 func (e *Engine) Watch(after uint64) (*Watcher, error) { return e.WatchAs(Actor{}, after) }
 
 // WatchAs subscribes a caller to the lines after seq. It fails when the engine
+// has stopped, and may end a caller's oldest watch. The caller must Close the
+// watcher.
+func (e *Engine) WatchAs(who Actor, after uint64) (*Watcher, error) { return e.hub.watch(who, after) }
+
+// watch subscribes a caller to the lines after seq. It fails when the engine
 // has stopped. Of too many watches of one caller the oldest ends, and of too
 // many in all the oldest of whoever has most: a peer that lost its connection
 // opens another before the loss is seen here, and one caller can't take the
 // others' places. The caller must Close the watcher.
-func (e *Engine) WatchAs(who Actor, after uint64) (*Watcher, error) {
-	h := e.hub
+func (h *hub) watch(who Actor, after uint64) (*Watcher, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {

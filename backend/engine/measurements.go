@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"maps"
+	"math"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+	"github.com/failslow/falcon/backend/fleet"
+	"github.com/failslow/falcon/detect"
+	"github.com/failslow/falcon/mitigate"
+)
+
+// measurements passes on what agents measure, to the machines and to the
+// journal: profiles, devices' readings, and the speeds that plans are solved with.
+type measurements struct {
+	det      Detector
+	plan     Planner
+	mem      *memory
+	batch    *batch
+	cluster  *clusterView
+	windows  *windowBook
+	readings *deviceReadings
+
+	newSpeeds bool // the detector's speeds may be new
+}
+
+func (ms *measurements) profile(n *fleet.Node, in *falconv1.Profile, now time.Time) {
+	w := ms.windows.byCommand[in.GetWindow()]
+	if w == nil {
+		return // of an engine before this one, or long past
+	}
+	w.answered[n.Name] = true
+	ms.newSpeeds = true
+	out := detect.Profiled{Window: w.window, Refused: clean(in.GetRefused())}
+	for _, p := range in.GetRanks() {
+		if ms.cluster.nodeOf(falcon.Rank(p.GetRank())) == n.Name && plausibleProfile(p) {
+			out.Profiles = append(out.Profiles, profileFrom(w.window, p))
+		}
+	}
+	ms.det.Step(now, out)
+}
+
+func (ms *measurements) telemetry(n *fleet.Node, in *falconv1.Telemetry, now time.Time) {
+	var out detect.Readings
+	for _, g := range in.GetGpus()[:min(len(in.GetGpus()), gpusMax)] {
+		reading := gpuFrom(n.Name, g)
+		if reading.Device.Index() >= gpusMax {
+			continue
+		}
+		out.GPUs = append(out.GPUs, reading)
+		ms.readings.gpus[reading.Device] = reading
+	}
+	if h := in.GetHost(); h != nil {
+		out.Hosts = append(out.Hosts, hostFrom(n.Name, h))
+		n.Steal = out.Hosts[0].StealShare
+	}
+	for _, x := range in.GetNics()[:min(len(in.GetNics()), nicsMax)] {
+		if reading, ok := nicFrom(n.Name, x); ok {
+			out.NICs = append(out.NICs, reading)
+			ms.readings.notePort(reading, now)
+		}
+	}
+	ms.det.Step(now, out)
+}
+
+// speedsOf is what the newest profile window says, for one incident.
+func (ms *measurements) speedsOf(incident string) speedsRecord {
+	return speedsRecord{Incident: incident, SelfMs: ms.det.Speeds(), Profile: ms.det.Profile()}
+}
+
+// announceSpeeds has the speeds of a profile for the planner, where they differ
+// from what a located incident was planned with; false where there is nothing
+// to tell.
+func (ms *measurements) announceSpeeds(now time.Time) bool {
+	if !ms.newSpeeds {
+		return false
+	}
+	ms.newSpeeds = false
+	told := false
+	for _, v := range ms.mem.incidents {
+		if v.State != falcon.IncidentLocated {
+			continue
+		}
+		if next := ms.speedsOf(v.ID); len(next.SelfMs) > 0 && !next.like(ms.mem.speeds[v.ID]) {
+			ms.batch.add(record(now, kindSpeeds, next))
+			ms.plan.Step(now, mitigate.Speeds(next))
+			told = true
+		}
+	}
+	return told
+}
+
+// learned records what the machines have measured, where it changed.
+func (ms *measurements) learned(now time.Time, acted bool) {
+	steady := ms.det.Steady()
+	was := ms.mem.baseline
+	if !steady.Learning && steady.BaselineMs > 0 &&
+		(was.JobEpoch != ms.mem.job.Epoch || math.Abs(steady.BaselineMs-was.Ms) > baselineStep*was.Ms) {
+		ms.batch.add(record(now, kindBaseline, baselineRecord{JobEpoch: ms.mem.job.Epoch, Ms: steady.BaselineMs}))
+	}
+	if over := ms.plan.OverheadsMs(); acted && len(over) > 0 && !maps.Equal(over, ms.mem.overheads) {
+		ms.batch.add(record(now, kindOverhead, over))
+	}
+}

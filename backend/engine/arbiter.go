@@ -81,12 +81,8 @@ func (u jobUse) idle() bool {
 
 // arbiter gathers who uses the job.
 type arbiter struct {
-	mem         *memory
-	job         *job
-	cluster     *clusterView
-	det         Detector
-	orders      *orderBook
-	windows     *windowBook
+	*shared
+
 	validations *validationQueue
 	describer   *jobDescriber
 	status      *jobStatus

@@ -3,9 +3,5 @@ package engine
 // actionDecisions takes operators' decisions on the planner's actions: it checks
 // that what is decided on is what the operator saw, and records who decided.
 type actionDecisions struct {
-	cfg   *Config
-	mem   *memory
-	plan  Planner
-	batch *batch
-	oplog *operatorLog
+	*shared
 }

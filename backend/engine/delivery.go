@@ -5,18 +5,12 @@ import "time"
 // planDelivery brings the planner's orders and the detector's profile windows to
 // the ranks when nothing else uses the job, and judges what becomes of orders.
 type planDelivery struct {
-	mem         *memory
-	det         Detector
-	plan        Planner
-	batch       *batch
-	oplog       *operatorLog
-	cluster     *clusterView
+	*shared
+
 	arbiter     *arbiter
 	describer   *jobDescriber
 	validations *validationQueue
 	views       *stateViews
-	orders      *orderBook
-	windows     *windowBook
 
 	left    func(now time.Time, o *order, resume int64) // ranks leave with a checkpoint
 	waiting []*window                                   // until the job goes on

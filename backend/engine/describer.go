@@ -15,16 +15,9 @@ import (
 // jobDescriber turns what the agents say of processes into one description of
 // the job, makes it durable, and announces it to the machines where it is new.
 type jobDescriber struct {
-	batch   *batch
-	job     *job
-	mem     *memory
-	cluster *clusterView
-	det     Detector
-	plan    Planner
-	rec     Recoverer
-	intake  *sampleIntake
-	orders  *orderBook
-	oplog   *operatorLog
+	*shared
+
+	intake *sampleIntake
 
 	seen        jobRecord // newest candidate
 	seenAt      time.Time // since when

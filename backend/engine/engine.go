@@ -88,27 +88,13 @@ const (
 // Engine is the loop and what it owns. Fields below the channels belong to
 // Run's goroutine.
 type Engine struct {
-	cfg      Config
-	log      *slog.Logger
+	*shared
+
 	id       string
 	arrivals chan arrival
 	requests chan func()
 	done     chan struct{} // closed when Run has ended
 
-	det   Detector
-	plan  Planner
-	mem   *memory
-	nodes *fleet.Registry
-	job   *job
-
-	orders  *orderBook
-	windows *windowBook
-
-	rec Recoverer
-
-	batch       *batch
-	oplog       *operatorLog
-	cluster     *clusterView
 	status      *jobStatus
 	intake      *sampleIntake
 	readings    *deviceReadings
@@ -159,78 +145,83 @@ func New(cfg Config) (*Engine, error) {
 	return e, e.begin()
 }
 
+// shared is what all parts of the engine read, and the machines that they feed.
+type shared struct {
+	cfg     Config
+	log     *slog.Logger
+	mem     *memory // what the journal says
+	job     *job    // what agents say of the job's processes
+	nodes   *fleet.Registry
+	cluster *clusterView
+	det     Detector
+	plan    Planner
+	rec     Recoverer
+	batch   *batch
+	oplog   *operatorLog
+	orders  *orderBook
+	windows *windowBook
+}
+
+func newShared(cfg Config, mem *memory) *shared {
+	s := &shared{
+		cfg: cfg, log: cfg.Log, mem: mem, job: newJob(), nodes: fleet.NewRegistry(),
+		det: cfg.Detector, plan: cfg.Planner, rec: cfg.Recoverer, batch: newBatch(mem.reserved),
+		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
+	}
+	s.cluster = &clusterView{cfg: &s.cfg, mem: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}}
+	s.oplog = newOperatorLog(cfg.Now, s.det, s.batch)
+	s.job.remember(mem.job)
+	return s
+}
+
 func assemble(cfg Config, mem *memory) *Engine {
+	s := newShared(cfg, mem)
 	e := &Engine{
-		cfg: cfg, log: cfg.Log, id: newID(),
+		shared: s, id: newID(),
 		arrivals: make(chan arrival, arrivalsMax),
 		requests: make(chan func(), requestsMax),
 		done:     make(chan struct{}),
 		hub:      newHub(mem.events, mem.eventSeq),
-		det:      cfg.Detector, plan: cfg.Planner, mem: mem,
-		nodes: fleet.NewRegistry(), job: newJob(),
-		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
-		rec:   cfg.Recoverer,
-		batch: newBatch(mem.reserved),
-	}
-	e.cluster = &clusterView{cfg: &e.cfg, mem: mem, job: e.job, nodes: e.nodes, attached: map[falcon.Node]time.Time{}}
-	e.readings = newDeviceReadings(e.job)
-	e.oplog = newOperatorLog(cfg.Now, e.det, e.batch)
-	e.intake = &sampleIntake{
-		det: e.det, plan: e.plan, cluster: e.cluster, job: e.job, mem: mem, orders: e.orders, oplog: e.oplog,
+		readings: newDeviceReadings(s.job),
+		intake:   &sampleIntake{shared: s},
+		links:    newLinkWatch(cfg.beat(), s.rec, s.oplog),
 	}
 	e.intake.beginEpoch(falcon.NoIteration)
-	e.status = &jobStatus{det: e.det, cluster: e.cluster, job: e.job, mem: mem, orders: e.orders, intake: e.intake}
-	e.describer = &jobDescriber{
-		batch: e.batch, job: e.job, mem: mem, cluster: e.cluster, det: e.det, plan: e.plan, rec: e.rec,
-		intake: e.intake, orders: e.orders, oplog: e.oplog, lastWritten: written{job: mem.told},
-	}
-	e.links = newLinkWatch(cfg.beat(), e.rec, e.oplog)
+	e.status = &jobStatus{shared: s, intake: e.intake}
+	e.describer = &jobDescriber{shared: s, intake: e.intake, lastWritten: written{job: mem.told}}
 	e.validations = &validationQueue{
-		cfg: &e.cfg, batch: e.batch, mem: mem, job: e.job, cluster: e.cluster, nodes: e.nodes, det: e.det, oplog: e.oplog,
-		machine: validate.New(cfg.Validation.machine(), func() uint64 { return e.batch.commandID(e.cfg.Now()) }),
+		shared: s, machine: validate.New(cfg.Validation.machine(), func() uint64 { return s.batch.commandID(cfg.Now()) }),
 	}
-	e.arbiter = &arbiter{
-		mem: mem, job: e.job, cluster: e.cluster, det: e.det, orders: e.orders, windows: e.windows,
-		validations: e.validations, describer: e.describer, status: e.status, intake: e.intake,
-	}
-	e.writer = &journalWriter{cfg: &e.cfg, log: e.log, mem: mem, det: e.det, batch: e.batch, oplog: e.oplog, arbiter: e.arbiter, hub: e.hub}
-	e.measured = &measurements{
-		det: e.det, plan: e.plan, mem: mem, batch: e.batch, cluster: e.cluster, windows: e.windows, readings: e.readings,
-	}
+	e.arbiter = &arbiter{shared: s, validations: e.validations, describer: e.describer, status: e.status, intake: e.intake}
+	e.writer = &journalWriter{shared: s, arbiter: e.arbiter, hub: e.hub}
+	e.measured = &measurements{shared: s, readings: e.readings}
 	e.views = &stateViews{
-		cfg: &e.cfg, id: e.id, mem: mem, job: e.job, cluster: e.cluster, nodes: e.nodes, det: e.det, plan: e.plan,
-		status: e.status, intake: e.intake, readings: e.readings, describer: e.describer, validations: e.validations,
-		oplog: e.oplog, links: e.links, waits: &e.writer.held, dirty: true,
+		shared: s, id: e.id, status: e.status, intake: e.intake, readings: e.readings, describer: e.describer,
+		validations: e.validations, links: e.links, waits: &e.writer.held, dirty: true,
 		version: uint64(cfg.Now().UnixMilli()), // a console must not take a new engine's snapshot for an old one's
 	}
-	e.validations.obstacle, e.validations.released, e.validations.changed = e.arbiter.testObstacle, func(now time.Time) { e.delivery.resume(now) }, func() { e.views.dirty = true }
 	e.assembleDrivers()
+	e.validations.obstacle, e.validations.released = e.arbiter.testObstacle, e.delivery.resume
+	e.validations.changed = func() { e.views.dirty = true }
 	for _, o := range e.orders.open {
 		o.listen = cfg.Now().Add(VoteWait)
 	}
-	e.job.remember(mem.job)
 	return e
 }
 
 // assembleDrivers makes the parts that carry out what is decided.
 func (e *Engine) assembleDrivers() {
-	e.decisions = &actionDecisions{cfg: &e.cfg, mem: e.mem, plan: e.plan, batch: e.batch, oplog: e.oplog}
-	e.demands = &recoveryDemands{
-		cfg: &e.cfg, mem: e.mem, rec: e.rec, batch: e.batch, oplog: e.oplog,
-		cluster: e.cluster, status: e.status, describer: e.describer,
-	}
-	e.policies = &policyKeeper{cfg: &e.cfg, mem: e.mem, plan: e.plan, rec: e.rec, batch: e.batch, oplog: e.oplog}
+	e.decisions = &actionDecisions{shared: e.shared}
+	e.demands = &recoveryDemands{shared: e.shared, status: e.status, describer: e.describer}
+	e.policies = &policyKeeper{shared: e.shared}
 	e.restart = &restartDriver{
-		cfg: &e.cfg, mem: e.mem, job: e.job, cluster: e.cluster, plan: e.plan, rec: e.rec, batch: e.batch, oplog: e.oplog,
-		describer: e.describer, views: e.views, beginEpoch: e.beginEpoch, done: map[uint64]bool{},
+		shared: e.shared, describer: e.describer, views: e.views, beginEpoch: e.beginEpoch, done: map[uint64]bool{},
 	}
 	e.delivery = &planDelivery{
-		mem: e.mem, det: e.det, plan: e.plan, batch: e.batch, oplog: e.oplog, cluster: e.cluster, arbiter: e.arbiter,
-		describer: e.describer, validations: e.validations, views: e.views, orders: e.orders, windows: e.windows, left: e.restart.left,
+		shared: e.shared, arbiter: e.arbiter, describer: e.describer, validations: e.validations, views: e.views, left: e.restart.left,
 	}
 	e.recoveries = &recoveryDriver{
-		cfg: &e.cfg, log: e.log, mem: e.mem, job: e.job, nodes: e.nodes, cluster: e.cluster, rec: e.rec, det: e.det,
-		batch: e.batch, oplog: e.oplog, arbiter: e.arbiter, intake: e.intake, links: e.links, restart: e.restart,
+		shared: e.shared, arbiter: e.arbiter, intake: e.intake, links: e.links, restart: e.restart,
 		rejoinAcks: map[falcon.Rank]rejoinAck{}, refusedTold: map[string]bool{}, tables: newTableBook(),
 	}
 	e.views.rejoinAcks = e.recoveries.rejoinAcks

@@ -16,13 +16,7 @@ import (
 // iterations to the planner. Samples of a job that is not described yet, and of
 // a placement whose outcome is not known, wait.
 type sampleIntake struct {
-	det     Detector
-	plan    Planner
-	cluster *clusterView
-	job     *job
-	mem     *memory
-	orders  *orderBook
-	oplog   *operatorLog
+	*shared
 
 	iterations  *iterationCollector
 	leads       leads

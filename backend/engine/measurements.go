@@ -15,12 +15,8 @@ import (
 // measurements passes on what agents measure, to the machines and to the
 // journal: profiles, devices' readings, and the speeds that plans are solved with.
 type measurements struct {
-	det      Detector
-	plan     Planner
-	mem      *memory
-	batch    *batch
-	cluster  *clusterView
-	windows  *windowBook
+	*shared
+
 	readings *deviceReadings
 
 	newSpeeds bool // the detector's speeds may be new

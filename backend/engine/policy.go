@@ -28,12 +28,7 @@ const configured = "configuration"
 
 // policyKeeper holds the policy in force, and gives it to the machines.
 type policyKeeper struct {
-	cfg   *Config
-	mem   *memory
-	plan  Planner
-	rec   Recoverer
-	batch *batch
-	oplog *operatorLog
+	*shared
 }
 
 // policyHash tells configured policies apart.

@@ -1,27 +1,17 @@
 package engine
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/recovery"
 )
 
 // recoveryDriver carries out what the recovery machine wants, and feeds it with
 // what nodes answer. Commands keep their ids over any restart of the engine.
 type recoveryDriver struct {
-	cfg     *Config
-	log     *slog.Logger
-	mem     *memory
-	job     *job
-	nodes   *fleet.Registry
-	cluster *clusterView
-	rec     Recoverer
-	det     Detector
-	batch   *batch
-	oplog   *operatorLog
+	*shared
+
 	arbiter *arbiter
 	intake  *sampleIntake
 	links   *linkWatch

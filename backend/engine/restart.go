@@ -68,14 +68,8 @@ func (m *memory) setRestart(v restartRecord) { m.restart = v }
 
 // restartDriver carries a restart of the whole job through its phases.
 type restartDriver struct {
-	cfg       *Config
-	mem       *memory
-	job       *job
-	cluster   *clusterView
-	plan      Planner
-	rec       Recoverer
-	batch     *batch
-	oplog     *operatorLog
+	*shared
+
 	describer *jobDescriber
 	views     *stateViews
 

@@ -7,12 +7,9 @@ import (
 
 // jobStatus says in one term what the job does.
 type jobStatus struct {
-	det     Detector
-	cluster *clusterView
-	job     *job
-	mem     *memory
-	orders  *orderBook
-	intake  *sampleIntake
+	*shared
+
+	intake *sampleIntake
 }
 
 func (s *jobStatus) state(now time.Time) string {

@@ -3,7 +3,6 @@ package engine
 import (
 	"time"
 
-	"github.com/failslow/falcon/backend/fleet"
 	"github.com/failslow/falcon/backend/validate"
 )
 
@@ -11,14 +10,7 @@ import (
 // when its moment has come, and ends the wait with a reason otherwise. What an
 // operator asked for comes before the detector's requests.
 type validationQueue struct {
-	cfg     *Config
-	batch   *batch
-	mem     *memory
-	job     *job
-	cluster *clusterView
-	nodes   *fleet.Registry
-	det     Detector
-	oplog   *operatorLog
+	*shared
 
 	obstacle func(now time.Time, p pendingAsk) (why string, passing bool)
 	released func(now time.Time) // what has made way for a request may go on

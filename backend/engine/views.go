@@ -6,27 +6,20 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/backend/api/columns"
-	"github.com/failslow/falcon/backend/fleet"
 )
 
 // stateViews builds what consoles see: one snapshot for all of them, when
 // something has changed and somebody looks, and the views of single things on
 // request. It changes nothing else.
 type stateViews struct {
-	cfg         *Config
+	*shared
+
 	id          string // of the engine
-	mem         *memory
-	job         *job
-	cluster     *clusterView
-	nodes       *fleet.Registry
-	det         Detector
-	plan        Planner
 	status      *jobStatus
 	intake      *sampleIntake
 	readings    *deviceReadings
 	describer   *jobDescriber
 	validations *validationQueue
-	oplog       *operatorLog
 	links       *linkWatch
 	waits       *waits
 	rejoinAcks  map[falcon.Rank]rejoinAck

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/failslow/falcon/backend/journal"
@@ -10,12 +9,8 @@ import (
 // journalWriter makes batches durable, folds them into what the journal says,
 // and publishes their lines. A batch that the disk refuses is held.
 type journalWriter struct {
-	cfg     *Config
-	log     *slog.Logger
-	mem     *memory
-	det     Detector
-	batch   *batch
-	oplog   *operatorLog
+	*shared
+
 	arbiter *arbiter
 	hub     *hub
 

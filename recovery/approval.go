@@ -57,11 +57,11 @@ func (ap *approval) whyPerson(now time.Time) string {
 // begin to listen again, and the job may go on by itself by now: iterations that
 // begin are known some beats later.
 func (ap *approval) mayBeOver(now time.Time) bool {
-	if !selfHealing(ap.op.rec) || newestFault(ap.op.rec).After(ap.hear.since) {
+	if !selfHealing(ap.op.rec) || newestFault(ap.op.rec).After(ap.hear.Since()) {
 		return false
 	}
-	usual, _ := ap.pace.usual()
-	return ap.hear.holds() || now.Sub(ap.hear.since) < 4*ap.cfg.Beat+min(2*usual, ap.cfg.HangMin)
+	usual, _ := ap.pace.Usual()
+	return ap.hear.Holds() || now.Sub(ap.hear.Since()) < 4*ap.cfg.Beat+min(2*usual, ap.cfg.HangMin)
 }
 
 // isHang reports whether nothing but the whole job's hang led to a recovery.

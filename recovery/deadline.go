@@ -26,7 +26,7 @@ func (w *workflow) onDeadline(now time.Time) {
 	case falcon.RecoveryTable:
 		why := map[falcon.Node]string{}
 		for _, n := range w.op.staying() {
-			if !w.op.replies.tabled[n] {
+			if !w.op.replies.Tabled(n) {
 				why[n] = fmt.Sprintf("no answer within %s", w.cfg.TableMost)
 			}
 		}
@@ -35,7 +35,7 @@ func (w *workflow) onDeadline(now time.Time) {
 		w.giveUpWaiting(now, falcon.FaultFrozen, "a process on node %s parked no more within %s", w.cfg.CollectMost)
 	case falcon.RecoveryRejoin:
 		world := w.ranks.world()
-		w.rejoinFailed(now, fmt.Sprintf("%d of %d ranks did not rejoin within %s", world-len(w.op.replies.rejoined), world, w.cfg.RejoinMost))
+		w.rejoinFailed(now, fmt.Sprintf("%d of %d ranks did not rejoin within %s", world-w.op.replies.RejoinedCount(), world, w.cfg.RejoinMost))
 	}
 }
 

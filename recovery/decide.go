@@ -65,7 +65,7 @@ func (m *Machine) onDecision(now time.Time, d Decision) {
 func (m *Machine) CheckDemand(d Demand) error {
 	last := m.hist.last()
 	switch {
-	case m.hasJob && m.ends.finished:
+	case m.hasJob && m.ends.Finished():
 		return fmt.Errorf("%w: the job has finished: all its ranks ended normally; start it again if it is to train on", ErrDemand)
 	case !m.hasJob || !m.ranks.anyAlive():
 		return fmt.Errorf("%w: no process of a job is known", ErrDemand)

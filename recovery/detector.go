@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/liveness"
 )
 
 // detector finds faults in what is known of the job. What follows from them is for the
@@ -25,39 +26,39 @@ func newDetector(job *jobState, op *operation, out *outbox) detector {
 // long all clocks were held when they are to start again.
 func (d *detector) listen(now time.Time) (held time.Duration, over bool) {
 	c := d.countHeard(now)
-	blind := d.hear.blind
-	held, over = d.hear.see(now, c, d.cfg.Grace)
-	if d.hear.blind && !blind && c.unheard > max(c.leaving, 1) && !d.ends.finished {
-		d.out.note("fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", c.unheard, c.nodes)
+	blind := d.hear.Blind()
+	held, over = d.hear.Assess(now, c, d.cfg.Grace)
+	if d.hear.Blind() && !blind && c.Unheard > max(c.Leaving, 1) && !d.ends.Finished() {
+		d.out.note("fault", 2, "%d of %d nodes are silent at once: nothing is fenced, the console's own network may be at fault", c.Unheard, c.Nodes)
 	}
 	return held, over
 }
 
 // countHeard counts the nodes of the job that are heard. Fenced ones count neither for
 // the console's hearing nor against it.
-func (d *detector) countHeard(now time.Time) count {
-	var c count
+func (d *detector) countHeard(now time.Time) liveness.Count {
+	var c liveness.Count
 	for _, n := range d.op.staying() {
-		c.nodes++
-		switch h := d.nodes.host(n, now); {
-		case h.unheard(now):
-			c.unheard++
-			if h.leaving(now) {
-				c.leaving++
+		c.Nodes++
+		switch h := d.nodes.Get(n, now); {
+		case h.Unheard(now):
+			c.Unheard++
+			if h.Leaving(now) {
+				c.Leaving++
 			}
-		case !h.met:
-			c.unmet++
+		case !h.Met():
+			c.Unmet++
 		}
 	}
-	c.deaf = c.unheard > 0 && d.nodes.noneHeard(now)
+	c.Deaf = c.Unheard > 0 && d.nodes.NoneHeard(now)
 	return c
 }
 
 // markSuspects names the nodes that were silent for some time.
 func (d *detector) markSuspects(now time.Time) {
 	for _, n := range d.op.staying() {
-		if h := d.nodes.host(n, now); h.becomesSuspect(now) {
-			d.out.note("fault", 1, "node %s is suspected: nothing was heard of it for %d beats", n, h.missedBeats(now))
+		if h := d.nodes.Get(n, now); h.BecomesSuspect(now) {
+			d.out.note("fault", 1, "node %s is suspected: nothing was heard of it for %d beats", n, h.MissedBeats(now))
 		}
 	}
 }
@@ -69,7 +70,7 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 	}
 	var silent []falcon.Node
 	for _, n := range d.op.staying() {
-		if d.nodes.host(n, now).missedBeats(now) >= d.cfg.Dead {
+		if d.nodes.Get(n, now).MissedBeats(now) >= d.cfg.Dead {
 			silent = append(silent, n)
 		}
 	}
@@ -80,14 +81,14 @@ func (d *detector) deadNodes(now time.Time) []falcon.Fault {
 	stall := d.standstill(now, t)
 	var faults []falcon.Fault
 	for _, n := range silent {
-		h := d.nodes.host(n, now)
+		h := d.nodes.Get(n, now)
 		sign := d.secondSign(now, n, t, stall)
 		if sign == "" {
 			continue
 		}
-		f := falcon.Fault{Kind: falcon.FaultNode, Node: n, FirstNs: h.heard.UnixNano()}
-		f.Evidence = []string{fmt.Sprintf("nothing was heard of node %s for %d beats", n, h.missedBeats(now)), sign}
-		if h.gone && h.how == Reset {
+		f := falcon.Fault{Kind: falcon.FaultNode, Node: n, FirstNs: h.LastHeard().UnixNano()}
+		f.Evidence = []string{fmt.Sprintf("nothing was heard of node %s for %d beats", n, h.MissedBeats(now)), sign}
+		if h.WasReset() {
 			f.Evidence = append(f.Evidence, "its connection was reset")
 		}
 		faults = append(faults, f)
@@ -101,7 +102,7 @@ func (d *detector) silentRanks(now time.Time) []falcon.Fault {
 	underway := d.op.underway()
 	unexplained := !underway && d.stallUnexplained(now)
 	switch {
-	case underway && d.op.clock.idle(now) < 2*d.cfg.Beat:
+	case underway && d.op.clock.Idle(now) < 2*d.cfg.Beat:
 		return nil
 	case !underway && !unexplained && (d.notBegun(now) == 0 || d.finishing()):
 		return nil
@@ -137,20 +138,21 @@ func (d *detector) tooMany(nodes int) bool {
 
 // judgeRank judges one rank of a job that stalls.
 func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falcon.Fault, bool) {
-	x, h := d.ranks.member(r), d.nodes.host(n, now)
+	x, h := d.ranks.member(r), d.nodes.Get(n, now)
+	fatal, at, failed := h.Fatal(now)
 	age := x.hookAge()
 	f := falcon.Fault{Node: n, Device: d.ranks.device(r)}
 	switch {
-	case h.missedBeats(now) > 0 || !h.met || h.gone:
+	case h.MissedBeats(now) > 0 || !h.Met() || !h.Connected():
 		return f, false // nothing is known of it
-	case h.reportsFatal(now) && x.alive() && concerns(h.fatal, f.Device):
-		f.Kind, f.FirstNs = falcon.FaultDevice, h.fatalAt.UnixNano()
-		f.Evidence = []string{deviceText(h.fatal), "the job stalls"}
+	case failed && x.alive() && fatal.Concerns(f.Device):
+		f.Kind, f.FirstNs = falcon.FaultDevice, at.UnixNano()
+		f.Evidence = []string{fatal.String(), "the job stalls"}
 	case x.alive() && !x.beatAt.IsZero() && now.Sub(x.beatAt) <= 2*d.cfg.Beat && age > 2*d.cfg.Beat:
 		f.Kind, f.FirstNs = falcon.FaultFrozen, now.Add(-age).UnixNano()
 		f.Evidence = []string{fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago", r, x.proc.Pid, f.Device, age.Seconds()), "the job stalls"}
-	case !x.known && d.op.rec == nil && d.ranks.anyAlive() && !d.ends.has(r):
-		f.Kind, f.FirstNs, f.Ranks = falcon.FaultExit, d.pace.moved.UnixNano(), []falcon.Rank{r}
+	case !x.known && d.op.rec == nil && d.ranks.anyAlive() && !d.ends.Has(r):
+		f.Kind, f.FirstNs, f.Ranks = falcon.FaultExit, d.pace.Moved().UnixNano(), []falcon.Rank{r}
 		f.Evidence = []string{fmt.Sprintf("node %s is heard and has no process of rank %d", n, r), "the job stalls"}
 	default:
 		return f, false
@@ -168,8 +170,8 @@ func (d *detector) exitFault(now time.Time, p Process) falcon.Fault {
 		Kind: falcon.FaultExit, Node: p.Node, Device: d.ranks.device(p.Rank), Ranks: []falcon.Rank{p.Rank}, FirstNs: now.UnixNano(),
 		Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) ended: %s", p.Rank, p.Pid, d.ranks.device(p.Rank), how)},
 	}
-	if h := d.nodes.host(p.Node, now); h.reportsFatal(now) && concerns(h.fatal, f.Device) {
-		f.Kind, f.Evidence = falcon.FaultDevice, append([]string{deviceText(h.fatal)}, f.Evidence...)
+	if fatal, _, failed := d.nodes.Get(p.Node, now).Fatal(now); failed && fatal.Concerns(f.Device) {
+		f.Kind, f.Evidence = falcon.FaultDevice, append([]string{fatal.String()}, f.Evidence...)
 	}
 	return f
 }
@@ -189,30 +191,12 @@ func (d *detector) parkedAlone(now time.Time) (falcon.Fault, bool) {
 	return falcon.Fault{}, false
 }
 
-// concerns reports whether a report concerns the process on a device: it is of that
-// device, or of a port that all of the node share.
-func concerns(d Device, on falcon.Device) bool { return d.Device == on || d.Device.Index() < 0 }
-
-func deviceText(d Device) string {
-	if d.Code != 0 {
-		return fmt.Sprintf("%s reports XID %d: %s", d.Device, d.Code, d.Text)
-	}
-	return fmt.Sprintf("%s reports: %s", d.Device, d.Text)
-}
-
-func deviceNode(d falcon.Device) falcon.Node {
-	if d.Index() >= 0 {
-		return d.Node()
-	}
-	return falcon.NIC(d).Node()
-}
-
 // collectTestimony asks all nodes that are heard.
 func (d *detector) collectTestimony(now time.Time) testimony {
 	var t testimony
 	for _, n := range d.op.staying() {
-		h := d.nodes.host(n, now)
-		if !h.met || h.unheard(now) {
+		h := d.nodes.Get(n, now)
+		if !h.Met() || h.Unheard(now) {
 			continue
 		}
 		var ranks []*member
@@ -227,5 +211,5 @@ func (d *detector) collectTestimony(now time.Time) testimony {
 // someLeaving reports whether a node of the job is not heard since its agent said
 // goodbye.
 func (d *detector) someLeaving(now time.Time) bool {
-	return slices.ContainsFunc(d.op.staying(), func(n falcon.Node) bool { return d.nodes.host(n, now).leaving(now) })
+	return slices.ContainsFunc(d.op.staying(), func(n falcon.Node) bool { return d.nodes.Get(n, now).Leaving(now) })
 }

@@ -11,17 +11,17 @@ import (
 func (m *Machine) processEnded(now time.Time, p Process) {
 	idle := m.op.idle()
 	switch {
-	case m.flow.stop.stopped && m.op.rec == nil && p.Normal, m.ends.finished:
+	case m.flow.stop.stopped && m.op.rec == nil && p.Normal, m.ends.Finished():
 		return
-	case idle && p.Finished, !idle && p.Finished && m.op.replies.hasRejoined(p.Rank):
+	case idle && p.Finished, !idle && p.Finished && m.op.replies.Rejoined(p.Rank):
 		m.rankSucceeded(now, p.Rank)
 		return
 	case m.op.rec == nil && p.Normal:
 		return // on an order
-	case !idle && (m.op.rec.Whole || m.op.replies.stopping[p.Rank] || p.Normal && m.op.replies.hasRejoined(p.Rank)):
-		m.op.clock.advance(now)
+	case !idle && (m.op.rec.Whole || m.op.replies.Stopping(p.Rank) || p.Normal && m.op.replies.Rejoined(p.Rank)):
+		m.op.clock.Advance(now)
 		return
-	case idle && p.Exit == "" && m.ends.covers(now, &m.pace, m.cfg.Beat, m.ranks.world()):
+	case idle && p.Exit == "" && m.ends.Covers(now, &m.pace, m.cfg.Beat, m.ranks.world()):
 		m.rankSucceeded(now, p.Rank)
 		return
 	case m.op.rec != nil && slices.Contains(m.op.rec.Pending, p.Rank):
@@ -30,7 +30,7 @@ func (m *Machine) processEnded(now time.Time, p Process) {
 		m.rankSucceeded(now, p.Rank) // before the order came; where others have parked, the rank is missed later
 		return
 	case idle && p.Exit == "":
-		m.ends.await(p.Rank, now)
+		m.ends.Await(p.Rank, now)
 		return
 	}
 	m.flow.onFault(now, m.detect.exitFault(now, p))
@@ -46,10 +46,10 @@ func heldBack(c *falcon.Recovery, p Process) bool {
 // explainEnd takes a later report of how a process ended, where that was unknown.
 func (m *Machine) explainEnd(now time.Time, p Process) {
 	x := m.ranks.member(p.Rank)
-	if !m.ends.awaits(p.Rank) || p.Alive || p.Exit == "" || x.proc.Pid != p.Pid || x.proc.Generation != p.Generation {
+	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || x.proc.Pid != p.Pid || x.proc.Generation != p.Generation {
 		return
 	}
-	m.ends.explained(p.Rank)
+	m.ends.Explain(p.Rank)
 	x.proc = p
 	m.processEnded(now, p)
 }
@@ -57,13 +57,13 @@ func (m *Machine) explainEnd(now time.Time, p Process) {
 // rankSucceeded enters an end with success, and those that it explains.
 func (m *Machine) rankSucceeded(now time.Time, r falcon.Rank) {
 	m.op.rankSucceeded(now)
-	m.out.ended(m.ends.succeed(now, r, m.pace.newestOwn))
+	m.out.ended(m.ends.Succeed(now, r, m.pace.InBeats()))
 	m.finishEpoch(now)
 }
 
 // finishEpoch closes the job epoch once all its ranks have ended with success.
 func (m *Machine) finishEpoch(now time.Time) {
-	if !m.ends.finish(m.ranks.world()) {
+	if !m.ends.Finish(m.ranks.world()) {
 		return
 	}
 	m.out.note("recovery", 0, "the job has finished: all %d ranks ended normally", m.ranks.world())
@@ -75,14 +75,14 @@ func (m *Machine) finishEpoch(now time.Time) {
 // watchEnds takes ends that were not explained in time for faults. A node that is
 // not heard, or not yet, may still report how they came.
 func (m *Machine) watchEnds(now time.Time) {
-	if !m.ends.anyOpen() {
+	if !m.ends.AnyOpen() {
 		return
 	}
 	wait := m.cfg.Unexplained
-	if m.nodes.anyMissing(m.ranks.usedNodes(), now) {
+	if m.nodes.AnyMissing(m.ranks.usedNodes(), now) {
 		wait = max(wait, m.cfg.Grace)
 	}
-	for _, r := range m.ends.overdue(now, wait) {
+	for _, r := range m.ends.Overdue(now, wait) {
 		if x := m.ranks.member(r); x.ended() {
 			m.flow.onFault(now, m.detect.exitFault(now, x.proc))
 		}

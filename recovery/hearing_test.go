@@ -39,9 +39,9 @@ func TestSleepDoesNotMoveWordsIntoTheFuture(t *testing.T) {
 	now = now.Add(50 * time.Second)
 	m.Step(now, Node{Node: "n1", Alive: true})
 	m.Tick(now)
-	for n, h := range m.nodes.hosts {
-		if h.heard.After(now) {
-			t.Errorf("node %s is heard %v from now", n, h.heard.Sub(now))
+	for _, n := range []falcon.Node{"n0", "n1", "n2", "n9"} {
+		if heard := m.nodes.Get(n, now).LastHeard(); heard.After(now) {
+			t.Errorf("node %s is heard %v from now", n, heard.Sub(now))
 		}
 	}
 }
@@ -59,8 +59,8 @@ func TestDeafConsoleJudgesNobody(t *testing.T) {
 			}
 			m.Tick(now)
 		}
-		if m.hear.holds() == heard {
-			t.Errorf("%s: holds %v", name, m.hear.holds())
+		if m.hear.Holds() == heard {
+			t.Errorf("%s: holds %v", name, m.hear.Holds())
 		}
 	}
 }

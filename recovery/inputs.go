@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/progress"
 )
 
 func (m *Machine) onBeat(now time.Time, b Beat) {
@@ -15,32 +16,32 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 	if !x.alive() || x.proc.Pid != b.Pid {
 		return
 	}
-	m.pace.confirm(now, m.cfg.Beat, x, b, m.op.confirmAbove())
+	m.pace.Confirm(x.sign(), progress.Beat{Pid: b.Pid, Iteration: b.Iteration, Calls: b.Calls, At: now}, m.cfg.Beat, m.op.confirmAbove())
 	x.beat, x.beatAt = b, now
-	m.pace.see(now, b.Iteration, m.hear.holds())
+	m.pace.See(now, b.Iteration, m.hear.Holds())
 }
 
 func (m *Machine) onNode(now time.Time, n Node) {
-	h := m.nodes.host(n.Node, now)
+	h := m.nodes.Get(n.Node, now)
 	if !n.Alive {
-		h.disconnect(now, n.How)
+		h.Disconnect(now, n.How)
 		if n.How == Goodbye && m.op.underway() && m.op.waitsFor(n.Node) {
 			m.op.extend(now, m.cfg.LeaveStall)
 		}
 		return
 	}
-	suspected, gone := h.hear(now)
+	suspected, gone := h.Hear(now)
 	if suspected {
 		m.out.note("fault", 0, "node %s is heard again", n.Node)
 	}
 	if gone && m.op.underway() && m.op.waitsFor(n.Node) {
-		m.op.extend(now, m.op.clock.limit)
+		m.op.extend(now, m.op.clock.Limit())
 	}
 }
 
 // onLate has no node judged by silence until the engine has caught up.
 func (m *Machine) onLate(now time.Time) {
-	if m.hear.lag(now, m.cfg.Beat) {
+	if m.hear.Late(now, m.cfg.Beat) {
 		m.out.note("fault", 1, "the console is late itself: nobody is judged by silence until it has caught up")
 	}
 }
@@ -78,22 +79,23 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 // on, since the job may go on; with an end of its process, a silence of its
 // node, or a stall, its node is faulty.
 func (m *Machine) onDevice(now time.Time, d Device) {
-	n := deviceNode(d.Device)
+	report := d.report()
+	n := report.Node()
 	if len(m.ranks.ranksOn(n)) == 0 {
 		return
 	}
 	if !d.Fatal {
-		m.out.note("fault", 1, "%s", deviceText(d))
+		m.out.note("fault", 1, "%s", report)
 		return
 	}
-	m.nodes.host(n, now).report(d, now)
+	m.nodes.Get(n, now).Report(report, now)
 	if m.op.rec == nil {
-		m.out.note("fault", 1, "%s; the node is given up when its process ends, it falls silent or the job stalls", deviceText(d))
+		m.out.note("fault", 1, "%s; the node is given up when its process ends, it falls silent or the job stalls", report)
 		return
 	}
 	for _, f := range m.op.rec.Faults { // the process's end may have been reported first
-		if f.Kind == falcon.FaultExit && f.Node == n && concerns(d, f.Device) && now.UnixNano()-f.DetectedNs < int64(EventLife) && !m.op.isFenced(n) {
-			m.flow.onFault(now, falcon.Fault{Kind: falcon.FaultDevice, Node: n, Device: d.Device, FirstNs: now.UnixNano(), Evidence: []string{deviceText(d)}})
+		if f.Kind == falcon.FaultExit && f.Node == n && report.Concerns(f.Device) && now.UnixNano()-f.DetectedNs < int64(EventLife) && !m.op.isFenced(n) {
+			m.flow.onFault(now, falcon.Fault{Kind: falcon.FaultDevice, Node: n, Device: d.Device, FirstNs: now.UnixNano(), Evidence: []string{report.String()}})
 			return
 		}
 	}

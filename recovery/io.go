@@ -1,6 +1,9 @@
 package recovery
 
-import "github.com/failslow/falcon"
+import (
+	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/liveness"
+)
 
 // Input is one thing that happened.
 type Input interface{ input() }
@@ -65,6 +68,17 @@ type Node struct {
 	How   How // with Alive false: how its stream ended
 }
 
+// How is how an agent's stream came to its end.
+type How = liveness.How
+
+// Ends of streams. None of them is a sign against the node by itself.
+const (
+	TimedOut = liveness.TimedOut // nothing was heard on it for long
+	Reset    = liveness.Reset    // the other side broke it
+	Goodbye  = liveness.Goodbye  // the agent reported that it stops in order
+	Closed   = liveness.Closed   // the console ended it itself
+)
+
 // Late says that the engine works off words of some time ago, or was not asked
 // for longer than it should be: what it takes for silence may be its own.
 type Late struct{}
@@ -76,6 +90,13 @@ type Device struct {
 	Code   int           // XID, 0 = none
 	Text   string
 }
+
+func (d Device) report() liveness.Report {
+	return liveness.Report{Device: d.Device, Code: d.Code, Text: d.Text}
+}
+
+// EventLife is how long a device's fatal report is a sign.
+const EventLife = liveness.ReportLife
 
 // Pace is what the detector knows of the job's iterations: a hang is told from
 // a slow iteration by it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/completion"
 )
 
 func (m *Machine) onJob(now time.Time, j Job) {
@@ -18,7 +19,7 @@ func (m *Machine) onJob(now time.Time, j Job) {
 	m.flow.generations.raise(m.job.Generation)
 	m.ranks.resize(len(m.job.Placement))
 	for _, d := range m.job.Placement {
-		m.nodes.host(d.Node(), now)
+		m.nodes.Get(d.Node(), now)
 	}
 	switch {
 	case first || before.Epoch != j.Epoch:
@@ -56,13 +57,13 @@ func (m *Machine) merged(before, j Job) Job {
 // processes that live stays.
 func (m *Machine) newEpoch(now time.Time, first bool) {
 	if first {
-		m.hear.open(now, m.cfg.Grace) // who is not back yet may know more
+		m.hear.Open(now, m.cfg.Grace) // who is not back yet may know more
 	} else {
 		m.flow.newEpoch(now)
 	}
 	m.arrange()
-	m.ends = newCompletion()
-	m.pace.newEpoch(now)
+	m.ends = completion.New()
+	m.pace.NewEpoch(now)
 	m.ranks.lowerFloors(m.job.Generation)
 	m.ranks.keepAlive(m.job.Placement)
 }
@@ -101,7 +102,7 @@ func permutation(from, to falcon.Placement) []falcon.Rank {
 func (m *Machine) renumber(to falcon.Placement, perm []falcon.Rank) {
 	m.ranks.renumber(perm)
 	m.job.Placement = slices.Clone(to)
-	m.ends.renumber(perm)
+	m.ends.Renumber(perm)
 	m.op.renumber(to, perm)
 	m.arrange()
 }

@@ -2,6 +2,9 @@ package recovery
 
 import (
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/completion"
+	"github.com/failslow/falcon/recovery/internal/liveness"
+	"github.com/failslow/falcon/recovery/internal/progress"
 	"github.com/failslow/falcon/recovery/replica"
 )
 
@@ -13,18 +16,18 @@ type jobState struct {
 	hasJob bool
 
 	ranks rankTable
-	nodes nodeTable
-	pace  progress
-	hear  hearing    // the console's own
-	ends  completion // of the job epoch's processes
+	nodes *liveness.Hosts
+	pace  progress.Tracker
+	hear  liveness.Hearing   // the console's own
+	ends  completion.Tracker // of the job epoch's processes
 }
 
 func newJobState(cfg Config) jobState {
-	return jobState{cfg: cfg, ranks: newRankTable(), nodes: newNodeTable(cfg), ends: newCompletion()}
+	return jobState{cfg: cfg, ranks: newRankTable(), nodes: liveness.NewHosts(liveness.Limits{Beat: cfg.Beat, Grace: cfg.Grace, Leave: cfg.Leave, Suspect: cfg.Suspect}), ends: completion.New()}
 }
 
 // finishing reports whether a rank has ended with success and the job does not go on.
-func (s *jobState) finishing() bool { return s.ends.finishing(&s.pace, s.cfg.Beat) }
+func (s *jobState) finishing() bool { return s.ends.Finishing(&s.pace, s.cfg.Beat) }
 
 // chooseStep chooses the step to resume at, and who gives whom its state.
 func (s *jobState) chooseStep(holds map[falcon.Rank]falcon.RankHold, on falcon.Placement) (replica.Choice, error) {

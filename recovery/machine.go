@@ -83,7 +83,7 @@ func (m *Machine) Step(now time.Time, in Input) {
 		m.onNode(now, in)
 		return
 	case Pace:
-		m.pace.report(now, in, m.hear.holds())
+		m.pace.Report(now, in.Iteration, in.Ms, in.Held, m.hear.Holds())
 		return
 	case Late:
 		m.onLate(now)
@@ -151,30 +151,30 @@ func (m *Machine) skipPause(now time.Time) {
 	if m.last.IsZero() || gap <= 0 {
 		return
 	}
-	m.nodes.skip(gap, now)
+	m.nodes.Skip(gap, now)
 	m.ranks.skip(gap, now)
-	m.pace.skip(gap, now)
+	m.pace.Skip(gap, now)
 	m.op.skip(gap, now)
 }
 
 // restartClocks starts all clocks again after a time in which the console could not
 // judge by silence.
 func (m *Machine) restartClocks(now time.Time, held time.Duration) {
-	m.nodes.restart(now)
-	m.ends.restart(now)
-	m.pace.restart(now)
-	m.hear.restart(now)
+	m.nodes.Restart(now)
+	m.ends.Restart(now)
+	m.pace.Restart(now)
+	m.hear.Restart(now)
 	m.op.restart(now, held)
 }
 
 // watch looks for nodes and processes that are silent.
 func (m *Machine) watch(now time.Time) {
-	if m.op.underway() && m.op.rec.Whole || m.ends.finished {
+	if m.op.underway() && m.op.rec.Whole || m.ends.Finished() {
 		return // a whole restart has its own deadline
 	}
 	m.flow.reopenIfTraining()
 	m.detect.markSuspects(now)
-	if !m.hear.holds() {
+	if !m.hear.Holds() {
 		m.watchEnds(now)
 		m.flow.finishIfOver(now)
 		m.handle(now, m.detect.deadNodes(now))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/attempt"
 )
 
 // operation is the recovery in progress with its clock and the answers to its present
@@ -13,8 +14,8 @@ type operation struct {
 	*jobState
 	out     *outbox
 	rec     *falcon.Recovery // not over; nil = none
-	clock   phaseClock
-	replies replies
+	clock   attempt.Clock
+	replies attempt.Replies
 
 	gatherUntil   time.Time            // until then faults join
 	settledAt     time.Time            // since when all who stay park; zero = they don't yet
@@ -29,7 +30,7 @@ type operation struct {
 // open begins a recovery.
 func (op *operation) open(now time.Time, c *falcon.Recovery) {
 	op.rec = c
-	op.reset(phaseClock{entered: now, moved: now})
+	op.reset(attempt.NewClock(now, now))
 	op.tableFailures = map[falcon.Node]int{}
 }
 
@@ -41,7 +42,9 @@ func (op *operation) takeUp(now time.Time, c *falcon.Recovery) {
 		spent += v
 	}
 	op.open(now, c)
-	op.clock.entered = earlier(time.Unix(0, c.StartedNs+int64(spent*1e6)), now)
+	if entered := time.Unix(0, c.StartedNs+int64(spent*1e6)); entered.Before(now) {
+		op.clock = attempt.NewClock(entered, now)
+	}
 }
 
 // beginAttempt begins a generation with everything that lives parking.
@@ -49,20 +52,20 @@ func (op *operation) beginAttempt(now time.Time, generation uint64, why string) 
 	c := op.rec
 	c.Generation, c.Attempts, c.Reason = generation, c.Attempts+1, why
 	op.enter(now, falcon.RecoverySuspend, op.cfg.SuspendMost)
-	awaited, failures := op.replies.awaited, op.tableFailures // launched ranks go on starting meanwhile
+	next, failures := op.replies.Next(), op.tableFailures
 	op.reset(op.clock)
-	op.replies.awaited, op.tableFailures = awaited, failures
+	op.replies, op.tableFailures = next, failures
 	op.gather(now)
 }
 
 // end closes the recovery.
 func (op *operation) end() {
 	op.rec = nil
-	op.reset(phaseClock{})
+	op.reset(attempt.Clock{})
 }
 
 // reset forgets the attempt.
-func (op *operation) reset(clock phaseClock) {
+func (op *operation) reset(clock attempt.Clock) {
 	*op = operation{jobState: op.jobState, out: op.out, rec: op.rec, clock: clock}
 }
 
@@ -98,7 +101,7 @@ func (op *operation) renumber(to falcon.Placement, perm []falcon.Rank) {
 	for i := range c.Faults {
 		c.Faults[i].Ranks = renumbered(c.Faults[i].Ranks, perm)
 	}
-	op.replies.renumber(perm)
+	op.replies.Renumber(perm)
 	op.markChanged()
 }
 
@@ -147,11 +150,11 @@ func (op *operation) addFault(now time.Time, f falcon.Fault) falcon.Fault {
 		if !slices.Contains(c.Pending, r) {
 			c.Pending = append(c.Pending, r)
 		}
-		op.replies.arrived(r)
+		op.replies.Arrived(r)
 	}
 	slices.Sort(c.Pending)
 	op.markChanged()
-	op.clock.advance(now)
+	op.clock.Advance(now)
 	early := c.State == falcon.RecoveryProposed || c.State == falcon.RecoverySuspend
 	for i := range c.Faults {
 		if o := &c.Faults[i]; early && f.Node != "" && o.Node == f.Node && o.DetectedNs >= now.Add(-hour).UnixNano() && op.anyPending(o.Ranks) {
@@ -192,46 +195,46 @@ func (op *operation) updateSurvivors() {
 func (op *operation) enter(now time.Time, s falcon.RecoveryState, limit time.Duration) {
 	op.bookPhase(now)
 	op.rec.State = s
-	op.clock.enter(now)
+	op.clock.Enter(now)
 	op.setDeadline(now, limit)
 }
 
 // setDeadline gives the present state a limit from now on, 0 = none.
 func (op *operation) setDeadline(now time.Time, limit time.Duration) {
-	op.clock.set(now, limit)
+	op.clock.Set(now, limit)
 	op.showDeadline()
 }
 
 func (op *operation) showDeadline() {
-	op.rec.DeadlineNs = op.clock.deadlineNs()
+	op.rec.DeadlineNs = op.clock.DeadlineNs()
 	op.markChanged()
 }
 
 // extend lets the present state wait longer, because an agent that it waits for
 // restarts, or has come back just now.
 func (op *operation) extend(now time.Time, limit time.Duration) {
-	if !op.rec.Whole && op.clock.extend(now, limit) {
+	if !op.rec.Whole && op.clock.Extend(now, limit) {
 		op.showDeadline()
 	}
 }
 
 // skip takes a pause of the console itself out of all waits.
 func (op *operation) skip(gap time.Duration, now time.Time) {
-	op.clock.skip(gap, now)
+	op.clock.Skip(gap, now)
 	op.postpone(gap)
 }
 
 // restart has the wait for an answer begin now, and gives the present state the time
 // back in which its deadline was held.
 func (op *operation) restart(now time.Time, held time.Duration) {
-	op.clock.advance(now)
+	op.clock.Advance(now)
 	op.postpone(held)
 }
 
 // postpone gives the present state the time back in which its deadline was held.
 func (op *operation) postpone(by time.Duration) {
 	if op.deadlinePausable() {
-		op.clock.postpone(by)
+		op.clock.Postpone(by)
 		op.showDeadline()
 	}
 }
@@ -239,17 +242,17 @@ func (op *operation) postpone(by time.Duration) {
 // deadlinePausable reports whether the deadline of the present state is held while the
 // console is blind or late. A whole restart that waits for agents has announced for how long it does.
 func (op *operation) deadlinePausable() bool {
-	return op.underway() && !op.rec.Whole && op.clock.limited()
+	return op.underway() && !op.rec.Whole && op.clock.Limited()
 }
 
 // expired reports whether the deadline of the present state has passed and nothing
 // holds it: the console hears, for it holds not for ever, and no silent node has the last copy of a
 // shard.
 func (op *operation) expired(now time.Time) bool {
-	if op.rec == nil || !op.clock.due(now) {
+	if op.rec == nil || !(op.clock.Limited() && op.clock.Due(now)) {
 		return false
 	}
-	held := op.hear.holds() && op.deadlinePausable() && !op.hear.exhausted(now, op.cfg.HangMin)
+	held := op.hear.Holds() && op.deadlinePausable() && !op.hear.Exhausted(now, op.cfg.HangMin)
 	return !held && !op.awaitsLastCopy(now)
 }
 
@@ -262,11 +265,11 @@ var phaseOf = map[falcon.RecoveryState]string{
 // up. Rejoin is split by the times that the ranks report, and suspend where all park: from then on
 // it waits for processes to end or for a spare.
 func (op *operation) bookPhase(now time.Time) {
-	phases, phase, spent := op.rec.PhaseMs, phaseOf[op.rec.State], ms(op.clock.spent(now))
+	phases, phase, spent := op.rec.PhaseMs, phaseOf[op.rec.State], ms(op.clock.Spent(now))
 	if op.rec.State == falcon.RecoveryRejoin {
-		groups, restore := op.replies.slowestRejoin()
-		groups = min(groups, spent)
-		restore = min(restore, spent-groups)
+		slowest := op.replies.Slowest()
+		groups := min(slowest.GroupsMs, spent)
+		restore := min(slowest.RestoreMs, spent-groups)
 		phases[falcon.PhaseGroups] += groups
 		phases[falcon.PhaseRestore] += restore
 		spent -= groups + restore

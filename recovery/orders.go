@@ -18,8 +18,9 @@ type orders struct {
 
 // suspend has all nodes that are not given up suspend.
 func (o *orders) suspend() {
-	o.op.replies.suspend(o.op.staying())
-	o.out.command(Suspend{Generation: o.op.rec.Generation, Nodes: o.op.replies.ordered, WaitMs: o.cfg.OptimizerWait.Milliseconds()})
+	nodes := o.op.staying()
+	o.op.replies.Suspend(nodes)
+	o.out.command(Suspend{Generation: o.op.rec.Generation, Nodes: nodes, WaitMs: o.cfg.OptimizerWait.Milliseconds()})
 }
 
 // stop has pending processes end that still live and are to be replaced on their
@@ -31,8 +32,7 @@ func (o *orders) stop() (stop []falcon.Rank, done bool) {
 			continue
 		}
 		done = false
-		if !o.op.replies.stopping[r] {
-			o.op.replies.stopping[r] = true
+		if o.op.replies.Stop(r) {
 			stop = append(stop, r)
 		}
 	}
@@ -83,7 +83,7 @@ func (o *orders) awaitedLaunches() map[uint64]map[falcon.Rank]falcon.Device {
 		newest[n] = max(newest[n], g)
 	}
 	again := map[uint64]map[falcon.Rank]falcon.Device{}
-	for r := range o.op.replies.awaited {
+	for _, r := range o.op.replies.Awaited() {
 		n, g := c.Placement[r].Node(), c.Launched[r]
 		if g == c.Generation || g < newest[n] || o.op.isFenced(n) {
 			continue
@@ -109,14 +109,14 @@ func (o *orders) stopFenced() {
 
 // table has the rank table of the generation brought to all nodes.
 func (o *orders) table() {
-	o.op.replies.table()
+	o.op.replies.Table()
 	o.out.command(Table{Generation: o.op.rec.Generation, Placement: slices.Clone(o.op.rec.Placement)})
 }
 
 // rejoin has all ranks build their groups, restore and train.
 func (o *orders) rejoin() {
 	c := o.op.rec
-	o.op.replies.rejoin()
+	o.op.replies.Rejoin()
 	o.out.command(Rejoin{
 		Generation: c.Generation, Order: c.Generation, Resume: c.Resume, Checkpoint: c.Checkpoint,
 		Moves: slices.Clone(c.Moves), Splits: slices.Clone(c.Splits), Placement: slices.Clone(c.Placement),

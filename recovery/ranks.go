@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/progress"
 )
 
 // rankTable is the placement in force and what is known of every rank's process.
@@ -144,7 +145,9 @@ func (t *rankTable) trainAgain() {
 func (t *rankTable) skip(gap time.Duration, now time.Time) {
 	for r := range t.members {
 		if x := &t.members[r]; !x.beatAt.IsZero() {
-			x.beatAt = earlier(x.beatAt.Add(gap), now)
+			if x.beatAt = x.beatAt.Add(gap); x.beatAt.After(now) {
+				x.beatAt = now
+			}
 		}
 	}
 }
@@ -202,6 +205,11 @@ func (x *member) report(now time.Time, p Process) {
 		x.parkedAt = now
 	}
 	x.known, x.proc = true, p
+}
+
+// sign is the rank's newest beat as far as it shows progress.
+func (x *member) sign() progress.Beat {
+	return progress.Beat{Pid: x.beat.Pid, Iteration: x.beat.Iteration, Calls: x.beat.Calls, At: x.beatAt}
 }
 
 // hookAge is for how long the side thread of the rank's hook is silent.

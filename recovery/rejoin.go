@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/attempt"
 	"github.com/failslow/falcon/recovery/replica"
 )
 
@@ -31,8 +32,8 @@ func (w *workflow) onTabled(now time.Time, t Tabled) {
 		w.tableFailed(now, map[falcon.Node]string{t.Node: t.Failed})
 		return
 	}
-	w.op.replies.tabled[t.Node] = true
-	w.op.clock.advance(now)
+	w.op.replies.AddTabled(t.Node)
+	w.op.clock.Advance(now)
 }
 
 // tableFailed tries the whole again once; nodes that fail twice are given up.
@@ -59,7 +60,7 @@ func (w *workflow) tableFailed(now time.Time, why map[falcon.Node]string) {
 
 // finishTable goes on once all nodes have the table.
 func (w *workflow) finishTable(now time.Time) bool {
-	if len(w.op.replies.tabled) != len(w.ranks.usedNodes()) {
+	if w.op.replies.TabledCount() != len(w.ranks.usedNodes()) {
 		return false
 	}
 	w.op.enter(now, falcon.RecoveryCollect, w.cfg.CollectMost)
@@ -125,8 +126,8 @@ func (w *workflow) onRejoined(now time.Time, x Rejoined) {
 	case x.Iteration != c.Resume:
 		w.rejoinFailed(now, fmt.Sprintf("rank %d rejoined at iteration %d instead of %d", x.Rank, x.Iteration, c.Resume))
 	default:
-		w.op.replies.rejoined[x.Rank] = x
-		w.op.clock.advance(now)
+		w.op.replies.AddRejoined(x.Rank, attempt.Times{GroupsMs: x.GroupsMs, RestoreMs: x.RestoreMs})
+		w.op.clock.Advance(now)
 	}
 }
 
@@ -148,8 +149,8 @@ func (w *workflow) rejoinFailed(now time.Time, why string) {
 // job has gone through an iteration or come to its end, which no rank does without
 // the others.
 func (w *workflow) finishRejoin(now time.Time) bool {
-	all := len(w.op.replies.rejoined) == w.ranks.world()
-	if !all && !w.op.rankFinished && !w.pace.grew.After(w.op.clock.entered) {
+	all := w.op.replies.RejoinedCount() == w.ranks.world()
+	if !all && !w.op.rankFinished && !w.pace.ConfirmedAfter(w.op.clock.Entered()) {
 		return false
 	}
 	w.finish(now, falcon.RecoveryResumed, w.op.rec.Reason)

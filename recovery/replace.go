@@ -102,8 +102,8 @@ func (w *workflow) applyAssignment(a assignment) {
 	}
 	for _, r := range a.launch {
 		c.Replaced[r], c.Launched[r] = a.placement[r], c.Generation
-		w.ends.replaced(r)
-		delete(w.op.replies.stopping, r) // its next process was not ordered to end
+		w.ends.Replaced(r)
+		w.op.replies.Replaced(r) // its next process was not ordered to end
 		w.ranks.replaced(r, a.placement[r], c.Generation)
 	}
 	c.Placement, c.Pending = a.placement, nil
@@ -122,7 +122,7 @@ func (w *workflow) onLaunched(now time.Time, l Launched) {
 		return
 	}
 	ranks := w.ranks.ranksOn(l.Node)
-	if slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return w.op.replies.awaited[r] && c.Launched[r] == l.Generation }) {
+	if slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return w.op.replies.Awaits(r) && c.Launched[r] == l.Generation }) {
 		w.giveUpNode(now, falcon.FaultNode, l.Node, fmt.Sprintf("node %s could not start %s: %s", l.Node, rankList(ranks), l.Failed))
 	}
 }

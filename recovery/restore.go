@@ -11,13 +11,14 @@ import (
 // the state are given again, under the same generation.
 func (m *Machine) onRestored(now time.Time, in Restored) {
 	m.op.rec = nil
-	m.hear.restart(now)
+	m.hear.Restart(now)
 	for _, d := range in.Devices {
-		m.nodes.host(deviceNode(d.Device.Device), now).report(d.Device, time.Unix(0, d.AtNs))
+		report := d.Device.report()
+		m.nodes.Get(report.Node(), now).Report(report, time.Unix(0, d.AtNs))
 	}
 	for _, r := range in.Ended {
 		if m.ranks.has(r) && !launchedSince(in.Recoveries, r) {
-			m.ends.succeed(now, r, m.pace.newestOwn) // an unexplained end counts as the same
+			m.ends.Succeed(now, r, m.pace.InBeats()) // an unexplained end counts as the same
 		}
 	}
 	m.finishEpoch(now)
@@ -80,7 +81,7 @@ func (w *workflow) takeUp(now time.Time, c *falcon.Recovery) {
 func (w *workflow) repeatOrders(now time.Time) {
 	c := w.op.rec
 	for _, d := range c.Placement {
-		w.nodes.host(d.Node(), now)
+		w.nodes.Get(d.Node(), now)
 	}
 	w.op.awaitLaunched()
 	if c.Whole && c.State != falcon.RecoveryProposed {
@@ -90,7 +91,7 @@ func (w *workflow) repeatOrders(now time.Time) {
 	switch c.State {
 	case falcon.RecoveryProposed:
 		if c.DeadlineNs > 0 {
-			w.op.clock.deadline = time.Unix(0, c.DeadlineNs)
+			w.op.clock.Restore(time.Unix(0, c.DeadlineNs))
 		}
 	case falcon.RecoverySuspend:
 		w.op.gather(now)

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/liveness"
 )
 
 // stalled is for how long no iteration has begun although one should have: two
 // beats longer than usual; 0 = it goes on, or that is unknown.
 func (d *detector) stalled(now time.Time) time.Duration {
-	usual, known := d.pace.usual()
+	usual, known := d.pace.Usual()
 	if !known {
 		usual = d.cfg.HangMin
 	}
-	idle := d.pace.idleTime(now)
-	if d.pace.held || d.pace.newest < 0 || idle < 2*d.cfg.Beat+usual {
+	idle := d.pace.IdleTime(now)
+	if d.pace.Held() || d.pace.Newest() < 0 || idle < 2*d.cfg.Beat+usual {
 		return 0
 	}
 	return idle
@@ -26,8 +27,8 @@ func (d *detector) stalled(now time.Time) time.Duration {
 // on: before that it may load, compile or warm up. 0 = it has begun one, or that is
 // unknown.
 func (d *detector) notBegun(now time.Time) time.Duration {
-	idle := d.pace.idleTime(now)
-	if d.pace.newest >= 0 || d.pace.held || idle < d.cfg.HangMin {
+	idle := d.pace.IdleTime(now)
+	if d.pace.Newest() >= 0 || d.pace.Held() || idle < d.cfg.HangMin {
 		return 0
 	}
 	return idle
@@ -37,14 +38,14 @@ func (d *detector) notBegun(now time.Time) time.Duration {
 // wait: they know it before the beats show that no iteration begins; 0 = it goes on,
 // or that is unknown.
 func (d *detector) standstill(now time.Time, t testimony) time.Duration {
-	usual, known := d.pace.usual()
+	usual, known := d.pace.Usual()
 	stall := d.stalled(now)
 	switch {
-	case stall > 0 || d.pace.held:
+	case stall > 0 || d.pace.Held():
 		return stall
-	case d.pace.newest < 0 && t.vouched(): // a job begins when it does: all but some have, for long
+	case d.pace.Newest() < 0 && t.vouched(): // a job begins when it does: all but some have, for long
 		return max(0, now.Sub(t.since)-d.cfg.HangMin)
-	case d.pace.newest < 0 || !known || !t.vouched() || d.pace.idleTime(now) < 2*d.cfg.Beat || now.Sub(t.since) < 2*d.cfg.Beat+usual:
+	case d.pace.Newest() < 0 || !known || !t.vouched() || d.pace.IdleTime(now) < 2*d.cfg.Beat || now.Sub(t.since) < 2*d.cfg.Beat+usual:
 		return 0
 	}
 	return now.Sub(t.since)
@@ -59,24 +60,24 @@ func (d *detector) stallUnexplained(now time.Time) bool {
 // hang finds a job whose processes live and which does not move. What to
 // do about it is for a person to decide.
 func (d *detector) hang(now time.Time) (falcon.Fault, bool) {
-	if d.pace.hung {
+	if d.pace.Hung() {
 		return falcon.Fault{}, false
 	}
-	limit := max(time.Duration(d.cfg.HangFactor*float64(d.pace.typical())), d.cfg.HangMin)
+	limit := max(time.Duration(d.cfg.HangFactor*float64(d.pace.Typical())), d.cfg.HangMin)
 	stall := d.stalled(now)
 	if begin := d.notBegun(now); begin > 0 {
 		if t := d.collectTestimony(now); t.vouched() {
 			stall = min(begin, now.Sub(t.since))
-		} else if d.hear.exhausted(now, d.cfg.HangMin) { // it may have begun unheard
+		} else if d.hear.Exhausted(now, d.cfg.HangMin) { // it may have begun unheard
 			stall = begin
 		}
 	}
 	if stall < limit || !d.ranks.anyAlive() {
 		return falcon.Fault{}, false
 	}
-	d.pace.hung = true
+	d.pace.MarkHung()
 	return falcon.Fault{
-		Kind: falcon.FaultHang, FirstNs: d.pace.moved.UnixNano(),
+		Kind: falcon.FaultHang, FirstNs: d.pace.Moved().UnixNano(),
 		Evidence: []string{fmt.Sprintf("no rank has begun an iteration for %.0f s, %s", stall.Seconds(), d.soundness(now)), d.ranks.slowest()},
 	}, true
 }
@@ -84,13 +85,13 @@ func (d *detector) hang(now time.Time) (falcon.Fault, bool) {
 // empty finds a job of which no process is left although all its nodes are
 // heard: they ended unseen. Somebody may have stopped it.
 func (d *detector) empty(now time.Time) (falcon.Fault, bool) {
-	idle := d.pace.idleTime(now)
-	if d.pace.hung || d.pace.held || d.ends.any() || d.hear.holds() || d.ranks.anyAlive() || idle < d.cfg.HangMin || d.nodes.anyMissing(d.ranks.usedNodes(), now) {
+	idle := d.pace.IdleTime(now)
+	if d.pace.Hung() || d.pace.Held() || d.ends.Count() > 0 || d.hear.Holds() || d.ranks.anyAlive() || idle < d.cfg.HangMin || d.nodes.AnyMissing(d.ranks.usedNodes(), now) {
 		return falcon.Fault{}, false
 	}
-	d.pace.hung = true
+	d.pace.MarkHung()
 	return falcon.Fault{
-		Kind: falcon.FaultHang, FirstNs: d.pace.moved.UnixNano(),
+		Kind: falcon.FaultHang, FirstNs: d.pace.Moved().UnixNano(),
 		Evidence: []string{fmt.Sprintf("%s for %.0f s, and nobody saw how they ended", noneLeft, idle.Seconds())},
 	}, true
 }
@@ -105,7 +106,7 @@ const unheardOf = "and nothing is heard of "
 func (d *detector) soundness(now time.Time) string {
 	var silent []falcon.Node
 	for _, n := range d.ranks.usedNodes() {
-		if d.nodes.host(n, now).unheard(now) {
+		if d.nodes.Get(n, now).Unheard(now) {
 			silent = append(silent, n)
 		}
 	}
@@ -119,16 +120,17 @@ func (d *detector) soundness(now time.Time) string {
 // begin there is none: they prove that all ranks live. Where no node is heard
 // it is unknown whether any begin.
 func (d *detector) secondSign(now time.Time, n falcon.Node, t testimony, stall time.Duration) string {
-	h := d.nodes.host(n, now)
+	h := d.nodes.Get(n, now)
+	fatal, _, failed := h.Fatal(now)
 	if d.op.underway() {
 		return d.secondSignInRecovery(now, n, h)
 	}
 	switch {
 	case stall == 0, t.nodes == 0, t.busy > 0, d.someLeaving(now) && stall < d.cfg.LeaveStall: // it may be one of theirs
 		return ""
-	case h.reportsFatal(now):
-		return deviceText(h.fatal)
-	case d.policy.Recovery.FenceAlone && d.pace.newest >= 0:
+	case failed:
+		return fatal.String()
+	case d.policy.Recovery.FenceAlone && d.pace.Newest() >= 0:
 		return fmt.Sprintf("no rank has begun an iteration for %.1f s, and policy takes a silent agent for enough", stall.Seconds())
 	case d.ranks.anyEnded(n):
 		return "a process on it has ended"
@@ -138,14 +140,15 @@ func (d *detector) secondSign(now time.Time, n falcon.Node, t testimony, stall t
 
 // secondSignInRecovery is the same in a recovery: there no iterations begin, and a
 // node that all wait for is not heard.
-func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *host) string {
-	idle := d.op.clock.idle(now)
-	if h.leaving(now) && idle < d.cfg.LeaveStall {
+func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *liveness.Host) string {
+	fatal, _, failed := h.Fatal(now)
+	idle := d.op.clock.Idle(now)
+	if h.Leaving(now) && idle < d.cfg.LeaveStall {
 		return ""
 	}
 	switch {
-	case h.reportsFatal(now):
-		return deviceText(h.fatal)
+	case failed:
+		return fatal.String()
 	case d.policy.Recovery.FenceAlone:
 		return "policy takes a silent agent for enough"
 	case d.ranks.anyEnded(n):
@@ -160,7 +163,7 @@ func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *host) s
 // asks.
 func (d *detector) onlySilent(now time.Time) bool {
 	return !slices.ContainsFunc(d.ranks.usedNodes(), func(n falcon.Node) bool {
-		return d.nodes.host(n, now).missedBeats(now) < d.cfg.Dead && d.op.waitsFor(n)
+		return d.nodes.Get(n, now).MissedBeats(now) < d.cfg.Dead && d.op.waitsFor(n)
 	})
 }
 
@@ -176,7 +179,7 @@ func (d *detector) leftByThemselves() bool {
 // othersBusy reports whether ranks that have rejoined are in their own code, or in
 // storage: a rank that waits for no other is no sign against a node that is not heard.
 func (d *detector) othersBusy(now time.Time) bool {
-	return d.op.rec.State == falcon.RecoveryRejoin && len(d.op.replies.rejoined) > 0 && d.collectTestimony(now).busy > 0
+	return d.op.rec.State == falcon.RecoveryRejoin && d.op.replies.RejoinedCount() > 0 && d.collectTestimony(now).busy > 0
 }
 
 // patience is how long nothing may bring a recovery forward before nodes that are
@@ -186,9 +189,9 @@ func (d *detector) patience() time.Duration {
 	switch {
 	case d.leftByThemselves():
 		return 0
-	case d.op.rec.State != falcon.RecoveryRejoin || len(d.op.replies.rejoined) == 0:
+	case d.op.rec.State != falcon.RecoveryRejoin || d.op.replies.RejoinedCount() == 0:
 		return 2 * d.cfg.Beat
 	}
-	usual, _ := d.pace.usual()
+	usual, _ := d.pace.Usual()
 	return 4*d.cfg.Beat + min(3*usual, d.cfg.HangMin)
 }

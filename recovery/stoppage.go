@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/progress"
 )
 
 // generations counts the generations of rank tables, communicators and processes.
@@ -33,8 +34,8 @@ func (s *stoppage) begin(now time.Time) { s.stopped, s.since = true, now }
 func (s *stoppage) reopen() { s.stopped = false }
 
 // over reports whether iterations begin in the stopped job.
-func (s *stoppage) over(p *progress, beat time.Duration) bool {
-	return s.stopped && p.grew.After(s.since.Add(2*beat))
+func (s *stoppage) over(p *progress.Tracker, beat time.Duration) bool {
+	return s.stopped && p.ConfirmedAfter(s.since.Add(2*beat))
 }
 
 // hasLeftovers reports whether processes still wait some beats later.

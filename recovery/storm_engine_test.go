@@ -382,7 +382,7 @@ func (s *storm) wholeRestart() {
 // deaf says that a job on one node is lost to an engine that was away: silence is
 // all that it knows of it, and it has said that.
 func (s *storm) deaf() bool {
-	return len(s.m.ranks.usedNodes()) == 1 && s.m.nodes.hosts[s.m.ranks.usedNodes()[0]].suspected
+	return len(s.m.ranks.usedNodes()) == 1 && s.m.nodes.Get(s.m.ranks.usedNodes()[0], s.now).Suspected()
 }
 
 // share says who has which shard.

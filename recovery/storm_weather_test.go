@@ -159,8 +159,8 @@ func (s *storm) finish() {
 			s.fail("a finished job is recovered: %+v", c)
 		}
 	}
-	if !s.m.ends.finished && !s.m.flow.stop.stopped {
-		s.fail("the job has finished, and the machine does not know: %v are over", s.m.ends.over)
+	if !s.m.ends.Finished() && !s.m.flow.stop.stopped {
+		s.fail("the job has finished, and the machine does not know: %v are over", s.m.ends.Count())
 	}
 }
 

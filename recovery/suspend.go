@@ -19,7 +19,7 @@ func (w *workflow) beginAttempt(now time.Time, why string) {
 		w.finish(now, falcon.RecoveryFailed, fmt.Sprintf("%d generations came to nothing; look at the faults, then start the job again from its checkpoint", c.Attempts))
 		return
 	}
-	w.ends.forgetOpen() // a rank without a process is found when all others are suspended
+	w.ends.ForgetOpen() // a rank without a process is found when all others are suspended
 	w.op.beginAttempt(now, w.generations.next(w.job.Generation), why)
 	w.orders.suspend()
 	what := "so that all rejoin"
@@ -44,8 +44,8 @@ func (w *workflow) onSuspended(now time.Time, s Suspended) {
 		w.restartWhole(now, fmt.Sprintf("node %s can't suspend: %s", s.Node, s.Refused))
 		return
 	}
-	if w.op.replies.acknowledge(s.Node) {
-		w.op.clock.advance(now)
+	if w.op.replies.Acknowledge(s.Node) {
+		w.op.clock.Advance(now)
 	}
 	for _, r := range w.ranks.ranksOn(s.Node) {
 		w.suspendLateRank(now, r)
@@ -68,7 +68,7 @@ func (w *workflow) suspendLateRank(now time.Time, r falcon.Rank) {
 
 // finishSuspend goes on to the replacement once all who stay are parked.
 func (w *workflow) finishSuspend(now time.Time) bool {
-	if now.Before(w.op.gatherUntil) || !w.op.replies.allSuspended(w.op.rec.Fenced) {
+	if now.Before(w.op.gatherUntil) || !w.op.replies.AllSuspended(w.op.rec.Fenced) {
 		return false
 	}
 	if w.finishIfOver(now); w.op.rec == nil {
@@ -85,7 +85,7 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 	}
 	stop, done := w.orders.stop()
 	if len(stop) > 0 {
-		w.op.clock.advance(now)
+		w.op.clock.Advance(now)
 	}
 	return done && w.beginReplace(now)
 }
@@ -96,7 +96,7 @@ func (w *workflow) onMissing(now time.Time) bool {
 	found := false
 	for r, x := range w.ranks.all() {
 		n := w.ranks.node(r)
-		if x.alive() || w.op.replies.awaited[r] || w.op.isFenced(n) || slices.Contains(w.op.rec.Pending, r) {
+		if x.alive() || w.op.replies.Awaits(r) || w.op.isFenced(n) || slices.Contains(w.op.rec.Pending, r) {
 			continue
 		}
 		found = true

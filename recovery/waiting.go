@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
+	"github.com/failslow/falcon/recovery/internal/attempt"
 	"github.com/failslow/falcon/recovery/replica"
 )
 
@@ -34,11 +35,11 @@ func (op *operation) launchParked(r falcon.Rank) bool {
 // processReported takes a report of rank r's process.
 func (op *operation) processReported(now time.Time, r falcon.Rank) {
 	if op.rec.State == falcon.RecoverySuspend && op.parked(r) {
-		op.clock.advance(now)
+		op.clock.Advance(now)
 	}
-	if op.replies.awaited[r] && op.launchParked(r) {
-		op.replies.arrived(r)
-		op.clock.advance(now)
+	if op.replies.Awaits(r) && op.launchParked(r) {
+		op.replies.Arrived(r)
+		op.clock.Advance(now)
 	}
 }
 
@@ -48,7 +49,7 @@ func (op *operation) processReported(now time.Time, r falcon.Rank) {
 // makes the process park.
 func (op *operation) missedSuspension(r falcon.Rank) bool {
 	x := op.ranks.member(r)
-	return op.rec.State == falcon.RecoverySuspend && !op.rec.Whole && op.replies.suspended[x.proc.Node] && op.launchParked(r) && x.proc.Park.Generation < op.rec.Generation
+	return op.rec.State == falcon.RecoverySuspend && !op.rec.Whole && op.replies.Suspended(x.proc.Node) && op.launchParked(r) && x.proc.Park.Generation < op.rec.Generation
 }
 
 // waitsFor reports whether the present state waits for something of node n.
@@ -58,10 +59,10 @@ func (op *operation) waitsFor(n falcon.Node) bool {
 		return false
 	case op.rec.State == falcon.RecoverySuspend && op.rec.Whole:
 		return op.agents[n] && op.agentAway(n)
-	case op.rec.State == falcon.RecoverySuspend && !op.replies.suspended[n]:
+	case op.rec.State == falcon.RecoverySuspend && !op.replies.Suspended(n):
 		return true
 	case op.rec.State == falcon.RecoveryTable:
-		return !op.replies.tabled[n]
+		return !op.replies.Tabled(n)
 	}
 	return slices.ContainsFunc(op.ranks.ranksOn(n), op.waitsForRank)
 }
@@ -70,13 +71,13 @@ func (op *operation) waitsFor(n falcon.Node) bool {
 func (op *operation) waitsForRank(r falcon.Rank) bool {
 	switch op.rec.State {
 	case falcon.RecoverySuspend:
-		return op.ranks.member(r).alive() && !op.replies.awaited[r] && !op.isFenced(op.ranks.node(r)) && (op.replies.stopping[r] || !op.parked(r))
+		return op.ranks.member(r).alive() && !op.replies.Awaits(r) && !op.isFenced(op.ranks.node(r)) && (op.replies.Stopping(r) || !op.parked(r))
 	case falcon.RecoveryReplace:
-		return op.replies.awaited[r]
+		return op.replies.Awaits(r)
 	case falcon.RecoveryCollect:
 		return !op.parked(r)
 	case falcon.RecoveryRejoin:
-		return !op.replies.hasRejoined(r)
+		return !op.replies.Rejoined(r)
 	}
 	return false
 }
@@ -85,7 +86,7 @@ func (op *operation) waitsForRank(r falcon.Rank) bool {
 // to end.
 func (op *operation) waitsToPark() bool {
 	for r := range op.ranks.all() {
-		if op.waitsForRank(r) && !op.replies.stopping[r] {
+		if op.waitsForRank(r) && !op.replies.Stopping(r) {
 			return true
 		}
 	}
@@ -98,13 +99,13 @@ func (op *operation) confirmAbove() int64 {
 	if op.rec != nil && op.rec.State == falcon.RecoveryRejoin {
 		return op.rec.Resume
 	}
-	return op.pace.newestOwn
+	return op.pace.InBeats()
 }
 
 // rankSucceeded takes a rank's end with success.
 func (op *operation) rankSucceeded(now time.Time) {
 	if op.rec != nil {
-		op.clock.advance(now)
+		op.clock.Advance(now)
 		op.rankFinished = op.rec.State == falcon.RecoveryRejoin
 	}
 }
@@ -112,8 +113,8 @@ func (op *operation) rankSucceeded(now time.Time) {
 // rejoinedBeforeEnd takes an ended process's report of its rejoin in place of its
 // agent's answer, which may be lost.
 func (op *operation) rejoinedBeforeEnd(p Process) {
-	if c := op.rec; c != nil && c.State == falcon.RecoveryRejoin && p.Rejoined == c.Generation && !op.replies.hasRejoined(p.Rank) {
-		op.replies.rejoined[p.Rank] = Rejoined{Rank: p.Rank, Generation: c.Generation, Iteration: c.Resume}
+	if c := op.rec; c != nil && c.State == falcon.RecoveryRejoin && p.Rejoined == c.Generation && !op.replies.Rejoined(p.Rank) {
+		op.replies.AddRejoined(p.Rank, attempt.Times{})
 	}
 }
 
@@ -161,7 +162,7 @@ func (op *operation) hasLastCopy(n falcon.Node) bool {
 // irreplaceable reports whether a node that is not heard is waited for because of what
 // it alone holds.
 func (op *operation) irreplaceable(now time.Time, n falcon.Node) bool {
-	return op.job.Checkpoint < 0 && op.clock.spent(now) < op.cfg.AgentWait && op.nodes.host(n, now).unheard(now) && op.hasLastCopy(n)
+	return op.job.Checkpoint < 0 && op.clock.Spent(now) < op.cfg.AgentWait && op.nodes.Get(n, now).Unheard(now) && op.hasLastCopy(n)
 }
 
 // awaitsLastCopy reports whether the present state waits for such a node.
@@ -206,5 +207,5 @@ func (op *operation) awaitLaunched() {
 			ranks = append(ranks, r)
 		}
 	}
-	op.replies.await(ranks)
+	op.replies.Await(ranks)
 }

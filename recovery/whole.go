@@ -82,7 +82,7 @@ func (w *workflow) awaitAgents(now time.Time, on falcon.Placement) bool {
 	if len(away) == 0 {
 		return false
 	}
-	if w.op.agents == nil || !now.Before(w.op.clock.deadline) {
+	if w.op.agents == nil || w.op.clock.Due(now) {
 		w.op.enter(now, falcon.RecoverySuspend, w.cfg.AgentWait)
 		w.op.settledAt = now
 	}

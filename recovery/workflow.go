@@ -36,7 +36,7 @@ func newWorkflow(job *jobState, op *operation, hist *history, out *outbox) workf
 // onFault takes a fault that is certain: it opens a recovery, joins the one in
 // progress, or has it begin again with the next generation.
 func (w *workflow) onFault(now time.Time, f falcon.Fault) {
-	if w.ends.finished || w.op.rec == nil && w.stop.stopped || w.op.rec != nil && w.op.rec.Whole && w.op.rec.State == falcon.RecoveryReplace {
+	if w.ends.Finished() || w.op.rec == nil && w.stop.stopped || w.op.rec != nil && w.op.rec.Whole && w.op.rec.State == falcon.RecoveryReplace {
 		return // the job has finished, is stopped already, or starts again as a whole
 	}
 	f.DetectedNs = now.UnixNano()
@@ -65,7 +65,7 @@ func (w *workflow) open(now time.Time, f falcon.Fault) {
 	w.op.open(now, &falcon.Recovery{
 		ID: w.hist.takeID(), State: falcon.RecoveryProposed, Generation: w.generations.highest, JobEpoch: w.job.Epoch,
 		Replaced: map[falcon.Rank]falcon.Device{}, Launched: map[falcon.Rank]uint64{}, Placement: slices.Clone(w.job.Placement),
-		Splits: slices.Clone(w.job.Splits), Resume: falcon.NoIteration, Before: w.pace.newest, StartedNs: first,
+		Splits: slices.Clone(w.job.Splits), Resume: falcon.NoIteration, Before: w.pace.Newest(), StartedNs: first,
 		PhaseMs:   map[string]float64{falcon.PhaseDetect: ms(time.Duration(now.UnixNano() - first))},
 		PredictMs: w.hist.predict(w.job.StateMB),
 	})
@@ -105,7 +105,7 @@ func (w *workflow) giveUpNode(now time.Time, kind falcon.FaultKind, n falcon.Nod
 	if w.op.isFenced(n) {
 		return
 	}
-	w.onFault(now, falcon.Fault{Kind: kind, Node: n, FirstNs: w.op.clock.entered.UnixNano(), Evidence: []string{why}})
+	w.onFault(now, falcon.Fault{Kind: kind, Node: n, FirstNs: w.op.clock.Entered().UnixNano(), Evidence: []string{why}})
 }
 
 func (w *workflow) approve(now time.Time, by, from string) {
@@ -132,11 +132,11 @@ func (w *workflow) approveByPolicy(now time.Time) bool {
 		return false
 	}
 	wait := time.Duration(w.policy.Recovery.Countdown * float64(time.Second))
-	if wait > 0 && !w.op.clock.limited() {
+	if wait > 0 && !w.op.clock.Limited() {
 		c.Reason = withSubject(c, "policy approves it when its countdown ends")
 		w.op.setDeadline(now, wait)
 	}
-	if now.Before(w.op.clock.deadline) || w.approval.mayBeOver(now) {
+	if !w.op.clock.Due(now) || w.approval.mayBeOver(now) {
 		return false
 	}
 	w.approve(now, byPolicyName, byPolicyName)
@@ -163,7 +163,7 @@ func (w *workflow) advanceOnce(now time.Time) bool {
 		}
 		return w.finishSuspend(now)
 	case falcon.RecoveryReplace:
-		return !w.op.rec.Whole && len(w.op.replies.awaited) == 0 && w.beginTable(now)
+		return !w.op.rec.Whole && !w.op.replies.AnyAwaited() && w.beginTable(now)
 	case falcon.RecoveryTable:
 		return w.finishTable(now)
 	case falcon.RecoveryCollect:
@@ -180,7 +180,7 @@ func (w *workflow) finish(now time.Time, s falcon.RecoveryState, why string) {
 	c, began := w.op.rec, w.op.rec.Attempts > 0 && w.op.rec.JobEpoch == w.job.Epoch
 	w.op.enter(now, s, 0)
 	c.Reason, c.EndedNs = why, now.UnixNano()
-	if s != falcon.RecoveryResumed && began && !w.op.jobFinished && !w.ends.most(w.ranks.world()) { // else they end by themselves
+	if s != falcon.RecoveryResumed && began && !w.op.jobFinished && !w.ends.Most(w.ranks.world()) { // else they end by themselves
 		w.orders.stopAll()
 	}
 	w.op.end()
@@ -188,7 +188,7 @@ func (w *workflow) finish(now time.Time, s falcon.RecoveryState, why string) {
 	if s != falcon.RecoveryResumed && (!isHang(c) || hasEvidence(c, noneLeft)) {
 		w.stop.begin(now)
 	}
-	w.pace.restart(now)
+	w.pace.Restart(now)
 	if s == falcon.RecoveryResumed {
 		w.adoptOutcome(c)
 		from := "" // of a whole restart, only the processes know
@@ -213,7 +213,7 @@ func (w *workflow) adoptOutcome(c *falcon.Recovery) {
 	w.job.Placement, w.job.Generation = slices.Clone(c.Placement), max(w.job.Generation, c.Generation)
 	w.ranks.trainAgain()
 	if c.Resume >= 0 {
-		w.pace.rewind(c.Resume)
+		w.pace.Rewind(c.Resume)
 	}
 }
 
@@ -241,16 +241,16 @@ func (w *workflow) endByEpoch(now time.Time) {
 // lives. Those that are not heard may have ended too.
 func (w *workflow) finishIfOver(now time.Time) {
 	c := w.op.rec
-	if c == nil || c.State != falcon.RecoverySuspend || c.Whole || !w.ends.any() || w.ranks.anyFailed() && !w.ends.most(w.ranks.world()) {
+	if c == nil || c.State != falcon.RecoverySuspend || c.Whole || w.ends.Count() == 0 || w.ranks.anyFailed() && !w.ends.Most(w.ranks.world()) {
 		return
 	}
 	for _, x := range w.ranks.all() {
-		if x.alive() && !w.op.isFenced(x.proc.Node) && !w.nodes.host(x.proc.Node, now).unheard(now) {
+		if x.alive() && !w.op.isFenced(x.proc.Node) && !w.nodes.Get(x.proc.Node, now).Unheard(now) {
 			return
 		}
 	}
 	w.op.jobFinished = true
-	w.cancel(now, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", w.ends.count(), w.ranks.world()))
+	w.cancel(now, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", w.ends.Count(), w.ranks.world()))
 }
 
 // cancelIfHealed ends a proposal whose job goes on by itself; one that was suspended
@@ -260,8 +260,8 @@ func (w *workflow) cancelIfHealed(now time.Time) {
 	if c == nil || c.State != falcon.RecoveryProposed || len(c.Faults) == 0 || c.Attempts > 0 || !selfHealing(c) {
 		return
 	}
-	if w.pace.grew.After(newestFault(c).Add(2 * w.cfg.Beat)) {
-		w.cancel(now, fmt.Sprintf("iterations come again (%d): nothing is left to recover", w.pace.newestOwn))
+	if w.pace.ConfirmedAfter(newestFault(c).Add(2 * w.cfg.Beat)) {
+		w.cancel(now, fmt.Sprintf("iterations come again (%d): nothing is left to recover", w.pace.InBeats()))
 	}
 }
 
@@ -269,7 +269,7 @@ func (w *workflow) cancelIfHealed(now time.Time) {
 func (w *workflow) reopenIfTraining() {
 	if w.stop.over(&w.pace, w.cfg.Beat) {
 		w.stop.reopen()
-		w.out.note("recovery", 1, "the job goes on after all: iteration %d has begun", w.pace.newestOwn)
+		w.out.note("recovery", 1, "the job goes on after all: iteration %d has begun", w.pace.InBeats())
 	}
 }
 

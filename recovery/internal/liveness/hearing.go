@@ -1,0 +1,86 @@
+package liveness
+
+import "time"
+
+// Hearing is how well the console itself hears. While it is blind (most nodes
+// are not heard at once, or no node at all) or late (it works off reports of some
+// time ago) no node is judged by silence: a hold begins, and when it ends all
+// clocks start again.
+type Hearing struct {
+	blind bool      // most nodes are not heard now
+	began time.Time // of the hold; zero = there is none
+	grace time.Time // after blindness, until then: for those who are not back yet
+	late  time.Time // until then the console catches up
+	since time.Time // when all clocks began again; zero = never
+	noted time.Time // when it was last logged that the console is late
+}
+
+// lateNote is how often it is logged that the console is late.
+const lateNote = time.Minute
+
+// Holds reports whether no node may be judged by silence now.
+func (h *Hearing) Holds() bool { return !h.began.IsZero() }
+
+// Blind reports whether most nodes are not heard now.
+func (h *Hearing) Blind() bool { return h.blind }
+
+// Since is when all clocks began again, zero = never.
+func (h *Hearing) Since() time.Time { return h.since }
+
+// Exhausted reports whether the hold has lasted so long that the deadlines of a
+// recovery run again: nothing may wait for ever.
+func (h *Hearing) Exhausted(now time.Time, most time.Duration) bool {
+	return h.Holds() && now.Sub(h.began) >= most
+}
+
+// Open begins with a hold: no node was heard before.
+func (h *Hearing) Open(now time.Time, grace time.Duration) {
+	h.beginHold(now)
+	h.grace = now.Add(grace)
+}
+
+func (h *Hearing) beginHold(now time.Time) {
+	if !h.Holds() {
+		h.began = now
+	}
+}
+
+// Restart marks that all clocks begin again.
+func (h *Hearing) Restart(now time.Time) { h.since = now }
+
+// Late marks the console as late; true = it is worth a line.
+func (h *Hearing) Late(now time.Time, beat time.Duration) bool {
+	h.beginHold(now)
+	h.late = now.Add(beat)
+	fresh := h.noted.IsZero() || now.Sub(h.noted) >= lateNote
+	if fresh {
+		h.noted = now
+	}
+	return fresh
+}
+
+// Count is how many nodes of the job are heard.
+type Count struct {
+	Nodes   int  // not fenced
+	Unheard int  // not heard now
+	Leaving int  // of them those whose agents said goodbye
+	Unmet   int  // not heard yet
+	Deaf    bool // no node at all is heard, be it a spare or fenced
+}
+
+// Assess takes how many nodes are heard. It reports for how long all clocks were held
+// when the hold ends: they start again at this moment.
+func (h *Hearing) Assess(now time.Time, c Count, grace time.Duration) (held time.Duration, over bool) {
+	if h.blind = c.Deaf || c.Unheard > 1 && 2*c.Unheard > c.Nodes; h.blind {
+		h.beginHold(now)
+		h.grace = now.Add(grace)
+	}
+	if c.Unheard+c.Unmet == 0 {
+		h.grace = time.Time{}
+	}
+	if !h.Holds() || h.blind || now.Before(h.grace) || now.Before(h.late) {
+		return 0, false
+	}
+	held, h.began = now.Sub(h.began), time.Time{}
+	return held, true
+}

@@ -1,0 +1,195 @@
+package liveness
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/failslow/falcon"
+)
+
+// How is how an agent's stream came to its end.
+type How uint8
+
+// Ends of streams. None of them is a sign against the node by itself.
+const (
+	TimedOut How = iota // nothing was heard on it for long
+	Reset               // the other side broke it
+	Goodbye             // the agent reported that it stops in order
+	Closed              // the console ended it itself
+)
+
+// ReportLife is how long a device's fatal report is a sign.
+const ReportLife = 10 * time.Minute
+
+// Limits are the times after which silence means something.
+type Limits struct {
+	Beat    time.Duration // between two signs of life
+	Grace   time.Duration // for a node to be heard at all
+	Leave   time.Duration // for an agent that said goodbye to come back
+	Suspect int           // missed beats
+}
+
+// Hosts are the nodes that were heard of.
+type Hosts struct {
+	limits Limits
+	hosts  map[falcon.Node]*Host
+}
+
+// NewHosts knows of no node.
+func NewHosts(limits Limits) *Hosts {
+	return &Hosts{limits: limits, hosts: map[falcon.Node]*Host{}}
+}
+
+// Get finds a node; one that is new has the grace time to be heard.
+func (t *Hosts) Get(n falcon.Node, now time.Time) *Host {
+	h := t.hosts[n]
+	if h == nil {
+		h = &Host{limits: &t.limits, heard: now.Add(t.limits.Grace)}
+		t.hosts[n] = h
+	}
+	return h
+}
+
+// AnyMissing reports whether one of the nodes was never heard, or is not heard now.
+func (t *Hosts) AnyMissing(nodes []falcon.Node, now time.Time) bool {
+	for _, n := range nodes {
+		if h := t.Get(n, now); !h.met || h.Unheard(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// NoneHeard reports whether several nodes are known and none is heard.
+func (t *Hosts) NoneHeard(now time.Time) bool {
+	for _, h := range t.hosts {
+		if h.met && !h.Unheard(now) {
+			return false
+		}
+	}
+	return len(t.hosts) > 1
+}
+
+// Skip takes a pause of the console itself out of every node's silence.
+func (t *Hosts) Skip(gap time.Duration, now time.Time) {
+	for _, h := range t.hosts {
+		h.heard = earlier(h.heard.Add(gap), now) // what has come since is of now
+	}
+}
+
+// Restart has every node's silence begin now.
+func (t *Hosts) Restart(now time.Time) {
+	for _, h := range t.hosts {
+		if h.heard.Before(now) {
+			h.heard, h.suspected = now, false
+		}
+	}
+}
+
+// Host is one node.
+type Host struct {
+	limits    *Limits
+	heard     time.Time // or, of one never heard, the end of the time that it has for that
+	met       bool      // heard since the machine began
+	suspected bool
+	gone      bool      // its stream has ended and it has opened no other
+	how       How       // it ended
+	goneAt    time.Time // when
+	fatal     Report    // newest
+	fatalAt   time.Time
+}
+
+// Hear takes a sign of life. It reports whether the node was suspected, and whether
+// it had no connection.
+func (h *Host) Hear(now time.Time) (suspected, gone bool) {
+	suspected, gone = h.suspected, h.gone
+	h.heard, h.met, h.gone, h.suspected = now, true, false, false
+	return suspected, gone
+}
+
+// Disconnect takes the end of the node's stream.
+func (h *Host) Disconnect(now time.Time, how How) {
+	h.gone, h.how, h.goneAt = true, how, now
+	h.heard = earlier(h.heard, now)
+}
+
+// Report takes a device's fatal report.
+func (h *Host) Report(r Report, at time.Time) { h.fatal, h.fatalAt = r, at }
+
+// Met reports whether the node was ever heard.
+func (h *Host) Met() bool { return h.met }
+
+// Connected reports whether the node's stream has not ended, or there was none yet.
+func (h *Host) Connected() bool { return !h.gone }
+
+// WasReset reports whether the node's connection was reset and is not back.
+func (h *Host) WasReset() bool { return h.gone && h.how == Reset }
+
+// LastHeard is when the node was last heard; of one never heard, when its time for
+// that ends.
+func (h *Host) LastHeard() time.Time { return h.heard }
+
+// Suspected reports whether the node was named as suspected and not heard since.
+func (h *Host) Suspected() bool { return h.suspected }
+
+// MissedBeats is how many signs of life are missing.
+func (h *Host) MissedBeats(now time.Time) int { return int(now.Sub(h.heard) / h.limits.Beat) }
+
+// Unheard reports whether nothing is known of the node now.
+func (h *Host) Unheard(now time.Time) bool {
+	return h.gone || h.MissedBeats(now) >= h.limits.Suspect
+}
+
+// Leaving reports whether the node's agent has said goodbye and still has time to
+// come back.
+func (h *Host) Leaving(now time.Time) bool {
+	return h.gone && h.how == Goodbye && now.Sub(h.goneAt) < h.limits.Leave
+}
+
+// BecomesSuspect reports whether the node is to be named as suspected, once.
+func (h *Host) BecomesSuspect(now time.Time) bool {
+	if h.suspected || h.MissedBeats(now) < h.limits.Suspect || h.Leaving(now) {
+		return false
+	}
+	h.suspected = true
+	return true
+}
+
+// Fatal returns the newest fatal report of one of the node's devices and when it came,
+// false where none is recent enough to be a sign.
+func (h *Host) Fatal(now time.Time) (Report, time.Time, bool) {
+	return h.fatal, h.fatalAt, !h.fatalAt.IsZero() && now.Sub(h.fatalAt) < ReportLife
+}
+
+// Report is a device's own report.
+type Report struct {
+	Device falcon.Device // "n1.g0", or a NIC "n1.nic0"
+	Code   int           // XID, 0 = none
+	Text   string
+}
+
+// Node is the machine of the device or NIC.
+func (r Report) Node() falcon.Node {
+	if r.Device.Index() >= 0 {
+		return r.Device.Node()
+	}
+	return falcon.NIC(r.Device).Node()
+}
+
+// Concerns reports whether the report concerns the process on a device: it is of that
+// device, or of a port that all of the node share.
+func (r Report) Concerns(on falcon.Device) bool { return r.Device == on || r.Device.Index() < 0 }
+
+func (r Report) String() string {
+	if r.Code != 0 {
+		return fmt.Sprintf("%s reports XID %d: %s", r.Device, r.Code, r.Text)
+	}
+	return fmt.Sprintf("%s reports: %s", r.Device, r.Text)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -108,7 +108,7 @@ const reachFor = 3500 * time.Millisecond
 // be sure to know: two missed beats, and the one that was under way.
 const knownFor = 6500 * time.Millisecond
 
-// backFor is how long a node's return may take to be known.
+// backFor is how long a node's return may take to be known, beyond its latency.
 const backFor = 1500 * time.Millisecond
 
 // fence judges one fence: the node must be at fault, or out of reach for a while
@@ -119,8 +119,9 @@ func (j *judge) fence(v falcon.Recovery, name falcon.Node) {
 		return
 	}
 	out, of := j.unreached(v.Placement)
-	away, broken := j.c.now-n.reached+max(n.path.up.slow, n.path.down.slow), j.c.job.broken() // what came last was sent that long before
-	if j.c.now-n.back < backFor {
+	late := max(n.path.up.slow, n.path.down.slow) // what comes now was sent that long before
+	away, broken := j.c.now-n.reached+late, j.c.job.broken()
+	if j.c.now-n.back < backFor+late {
 		away = max(away, n.outage) // the engine has not heard of its return so far
 	}
 	if (broken != "" || j.c.now-j.sick <= sickFor) && (away > reachFor && 2*out <= max(of, 2) || away > keepalive) {

@@ -74,11 +74,11 @@ func (p *Prober) Read(now time.Time, pids map[falcon.Rank]int) falcon.HostReadin
 		}
 	}
 	var err error
-	r.PressureUs, err = p.pressure()
+	r.PressureUs, err = p.cgroupPressure()
 	note(err)
 	r.ThrottledUs, err = p.throttled()
 	note(err)
-	r.LoadPerCPU, err = p.load()
+	r.LoadPerCPU, err = p.loadPerCPU()
 	note(err)
 	r.RunDelayNs, err = p.runDelays(pids)
 	note(err)
@@ -91,16 +91,16 @@ func (p *Prober) Read(now time.Time, pids map[falcon.Rank]int) falcon.HostReadin
 	return r
 }
 
-// pressure is the cgroup's PSI "some" total in µs: the time in which at least
+// cgroupPressure is the cgroup's PSI "some" total in µs: the time in which at least
 // one task waited for a CPU. The system-wide file is no substitute.
-func (p *Prober) pressure() (uint64, error) {
-	text, err := p.read(p.cfg.Cgroup, "cpu.pressure")
+func (p *Prober) cgroupPressure() (uint64, error) {
+	text, err := p.readAll(p.cfg.Cgroup, "cpu.pressure")
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "some" {
-			return number("cpu.pressure", strings.TrimPrefix(f[len(f)-1], "total="))
+			return parseNumber("cpu.pressure", strings.TrimPrefix(f[len(f)-1], "total="))
 		}
 	}
 	return 0, fmt.Errorf("%w: cpu.pressure has no line \"some\"", ErrFormat)
@@ -109,7 +109,7 @@ func (p *Prober) pressure() (uint64, error) {
 // throttled is the time that the cgroup's CPU quota held its tasks, in µs:
 // throttled_usec, or throttled_time (ns) on the older hierarchy.
 func (p *Prober) throttled() (uint64, error) {
-	text, err := p.read(p.cfg.Cgroup, "cpu.stat")
+	text, err := p.readAll(p.cfg.Cgroup, "cpu.stat")
 	if err != nil {
 		return 0, err
 	}
@@ -117,18 +117,18 @@ func (p *Prober) throttled() (uint64, error) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch key {
 		case "throttled_usec":
-			return number("cpu.stat", value)
+			return parseNumber("cpu.stat", value)
 		case "throttled_time":
-			ns, err := number("cpu.stat", value)
+			ns, err := parseNumber("cpu.stat", value)
 			return ns / 1000, err
 		}
 	}
 	return 0, fmt.Errorf("%w: cpu.stat has no throttled time (no CPU controller here)", ErrFormat)
 }
 
-// load is the one-minute load over the CPUs.
-func (p *Prober) load() (float64, error) {
-	text, err := p.read(p.cfg.Proc, "loadavg")
+// loadPerCPU is the one-minute load over the CPUs.
+func (p *Prober) loadPerCPU() (float64, error) {
+	text, err := p.readAll(p.cfg.Proc, "loadavg")
 	if err != nil {
 		return 0, err
 	}
@@ -145,8 +145,8 @@ func (p *Prober) load() (float64, error) {
 func (p *Prober) runDelays(pids map[falcon.Rank]int) (map[falcon.Rank]uint64, error) {
 	out, delays := make(map[falcon.Rank]uint64, len(pids)), make(map[int]uint64, len(pids))
 	for rank, pid := range pids {
-		if ns, err := p.runDelay(pid); err == nil {
-			out[rank] = p.total(rank, pid, ns)
+		if ns, err := p.runDelayOf(pid); err == nil {
+			out[rank] = p.addDelay(rank, pid, ns)
 			delays[pid] = ns
 		}
 	}
@@ -157,8 +157,8 @@ func (p *Prober) runDelays(pids map[falcon.Rank]int) (map[falcon.Rank]uint64, er
 	return out, nil
 }
 
-// total adds what a process was delayed since the last look to its rank's.
-func (p *Prober) total(rank falcon.Rank, pid int, ns uint64) uint64 {
+// addDelay adds what a process was delayed since the last look to its rank's.
+func (p *Prober) addDelay(rank falcon.Rank, pid int, ns uint64) uint64 {
 	sum, known := p.totals[rank]
 	if !known {
 		return ns
@@ -169,8 +169,8 @@ func (p *Prober) total(rank falcon.Rank, pid int, ns uint64) uint64 {
 	return sum
 }
 
-func (p *Prober) runDelay(pid int) (uint64, error) {
-	text, err := p.read(p.cfg.Proc, filepath.Join(strconv.Itoa(pid), "schedstat"))
+func (p *Prober) runDelayOf(pid int) (uint64, error) {
+	text, err := p.readAll(p.cfg.Proc, filepath.Join(strconv.Itoa(pid), "schedstat"))
 	if err != nil {
 		return 0, err
 	}
@@ -178,10 +178,10 @@ func (p *Prober) runDelay(pid int) (uint64, error) {
 	if len(f) < 2 {
 		return 0, fmt.Errorf("%w: schedstat %q", ErrFormat, text)
 	}
-	return number("schedstat", f[1])
+	return parseNumber("schedstat", f[1])
 }
 
-func (p *Prober) read(root, name string) (string, error) {
+func (p *Prober) readAll(root, name string) (string, error) {
 	f, err := os.Open(filepath.Join(root, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%s: absent here", filepath.Base(name))
@@ -198,7 +198,7 @@ func (p *Prober) read(root, name string) (string, error) {
 	return string(b[:n]), nil
 }
 
-func number(what, s string) (uint64, error) {
+func parseNumber(what, s string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %s has %q where a number belongs", ErrFormat, what, s)

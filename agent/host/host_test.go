@@ -99,13 +99,13 @@ func TestStrangeFilesAreNamed(t *testing.T) {
 		var err error
 		switch name {
 		case "cpu.pressure":
-			_, err = p.pressure()
+			_, err = p.cgroupPressure()
 		case "cpu.stat":
 			_, err = p.throttled()
 		case "loadavg":
-			_, err = p.load()
+			_, err = p.loadPerCPU()
 		default:
-			_, err = p.runDelay(7)
+			_, err = p.runDelayOf(7)
 		}
 		if !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v", name, err)

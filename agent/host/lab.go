@@ -32,7 +32,7 @@ func LabSteal(path string, node, gpus int) (float64, error) {
 		return 0, fmt.Errorf("%w: %w", ErrLab, err)
 	}
 	defer f.Close()
-	have, err := labGPUs(f, node)
+	have, err := emulatedGPUs(f, node)
 	if err != nil {
 		return 0, err
 	}
@@ -41,7 +41,7 @@ func LabSteal(path string, node, gpus int) (float64, error) {
 	}
 	least := 1.0
 	for g := range gpus {
-		share, err := labShare(f, node, g)
+		share, err := emulatedShare(f, node, g)
 		if err != nil {
 			return 0, err
 		}
@@ -50,7 +50,7 @@ func LabSteal(path string, node, gpus int) (float64, error) {
 	return 1 - least, nil
 }
 
-func labGPUs(f *os.File, node int) (int, error) {
+func emulatedGPUs(f *os.File, node int) (int, error) {
 	var h [24]byte
 	if _, err := f.ReadAt(h[:], 0); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrLab, err)
@@ -66,7 +66,7 @@ func labGPUs(f *os.File, node int) (int, error) {
 	return int(gpus), nil
 }
 
-func labShare(f *os.File, node, gpu int) (float64, error) {
+func emulatedShare(f *os.File, node, gpu int) (float64, error) {
 	var b [8]byte
 	at := labHeaderBytes + (node*labGPUsMax+gpu)*labGPUBytes + labShareOffset
 	if _, err := f.ReadAt(b[:], int64(at)); err != nil {

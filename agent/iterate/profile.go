@@ -43,7 +43,7 @@ type Window struct {
 // count as communication.
 func Summarize(w Window) falcon.RankProfile {
 	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.StartMs, b.StartMs) })
-	inherit(w.Calls)
+	inheritIterations(w.Calls)
 	selfs := selfTimes(w)
 	slices.SortStableFunc(w.Calls, func(a, b Timed) int { return cmp.Compare(a.Iteration, b.Iteration) })
 	p := falcon.RankProfile{
@@ -61,8 +61,8 @@ func Summarize(w Window) falcon.RankProfile {
 	return p
 }
 
-// inherit gives calls of unknown iteration the one of the call before.
-func inherit(calls []Timed) {
+// inheritIterations gives calls of unknown iteration the one of the call before.
+func inheritIterations(calls []Timed) {
 	for i := 1; i < len(calls); i++ {
 		if calls[i].Iteration == UnknownIteration {
 			calls[i].Iteration = calls[i-1].Iteration

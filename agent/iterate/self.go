@@ -78,7 +78,7 @@ func iterationSelf(w Window, all []interval, from, to int, voted bool) (ms float
 	for i := from; i < to; i++ {
 		switch {
 		case marked && i == from, !marked && afterStep(all, i, voted):
-			ms += first(w, all, i, to)
+			ms += beforeFirstCall(w, all, i, to)
 		case i == 0: // nothing is known before the window
 		case all[i].closing && (all[i-1].closing || !all[i-1].receives):
 		default:
@@ -102,13 +102,13 @@ func afterStep(all []interval, i int, voted bool) bool {
 	return i == 1 || all[i-1].iteration != all[i-2].iteration
 }
 
-// first is the computation before a step's first interval i. There is none
+// beforeFirstCall is the computation before a step's first interval i. There is none
 // where that is a receive, which is issued at once, or a vote. From the step
 // mark on the whole gap counts. Without a mark it also holds the optimizer and
 // the host: it counts as at most the gap behind it, the next forward pass, but
 // for jobs that communicate less than once a micro-batch, where nothing else
 // delimits the computation.
-func first(w Window, all []interval, i, to int) float64 {
+func beforeFirstCall(w Window, all []interval, i, to int) float64 {
 	begin, marked := w.BeginMs[all[i].iteration]
 	if all[i].receivesOnly || all[i].closing || (i == 0 && !marked) {
 		return 0

@@ -121,12 +121,12 @@ type Plan struct {
 	Ranks      []Rank `json:"ranks"`
 }
 
-func (p Plan) equal(q Plan) bool {
+func (p Plan) samePlan(q Plan) bool {
 	return p.Generation == q.Generation && p.World == q.World && p.Resume == q.Resume && p.Join == q.Join && slices.Equal(p.Ranks, q.Ranks)
 }
 
-// check wants a plan that this node can carry out.
-func (p Plan) check(c Config, node falcon.Node) error {
+// validate wants a plan that this node can carry out.
+func (p Plan) validate(c Config, node falcon.Node) error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrPlan}, args...)...)
 	}
@@ -158,8 +158,8 @@ func (p Plan) check(c Config, node falcon.Node) error {
 	return nil
 }
 
-// words replaces what stands for a rank in arguments and variables.
-func (p Plan) words(r Rank) *strings.Replacer {
+// placeholders replaces what stands for a rank in arguments and variables.
+func (p Plan) placeholders(r Rank) *strings.Replacer {
 	resume := ""
 	if p.Resume {
 		resume = "--resume"
@@ -170,9 +170,9 @@ func (p Plan) words(r Rank) *strings.Replacer {
 	)
 }
 
-// argv is the command of one rank.
-func (c Config) argv(p Plan, r Rank) []string {
-	words := p.words(r)
+// argumentsFor is the command of one rank.
+func (c Config) argumentsFor(p Plan, r Rank) []string {
+	words := p.placeholders(r)
 	var out []string
 	for _, a := range c.Command {
 		if a != resumeWord || p.Resume {
@@ -191,14 +191,14 @@ func (c Config) localWorld(p Plan) int {
 	return len(p.Ranks)
 }
 
-// environ is the environment of one rank: the agent's, the configuration's, and
+// environmentFor is the environment of one rank: the agent's, the configuration's, and
 // last what says who it is.
-func (l *Launcher) environ(base []string, p Plan, r Rank) []string {
+func (l *Launcher) environmentFor(base []string, p Plan, r Rank) []string {
 	own := map[string]string{
 		"RANK": strconv.Itoa(r.Rank), "WORLD_SIZE": strconv.Itoa(p.World), "LOCAL_RANK": strconv.Itoa(r.LocalRank),
 		"LOCAL_WORLD_SIZE": strconv.Itoa(l.cfg.localWorld(p)), "FALCON_DEVICE": string(r.Device), "FALCON_NODE": string(l.at.Node),
 		"FALCON_GENERATION": strconv.FormatUint(p.Generation, 10), "FALCON_JOB": l.at.Job, "FALCON_SHM_DIR": l.at.ShmDir,
-		"FALCON_RESUME": "0", "FALCON_JOIN": "0", markVariable: l.mark(p, r),
+		"FALCON_RESUME": "0", "FALCON_JOIN": "0", markVariable: l.markValue(p, r),
 	}
 	if p.Resume {
 		own["FALCON_RESUME"] = "1"
@@ -214,7 +214,7 @@ func (l *Launcher) environ(base []string, p Plan, r Rank) []string {
 			out = append(out, kv)
 		}
 	}
-	words := p.words(r)
+	words := p.placeholders(r)
 	for _, key := range slices.Sorted(maps.Keys(l.cfg.Env)) {
 		if _, mine := own[key]; !mine { // the first of two would count
 			out = append(out, key+"="+words.Replace(l.cfg.Env[key]))
@@ -226,7 +226,7 @@ func (l *Launcher) environ(base []string, p Plan, r Rank) []string {
 	return out
 }
 
-// mark names one process of one launch, on all of the machine.
-func (l *Launcher) mark(p Plan, r Rank) string {
+// markValue names one process of one launch, on all of the machine.
+func (l *Launcher) markValue(p Plan, r Rank) string {
 	return fmt.Sprintf("%s#%d.%d", l.path, p.Generation, r.Rank)
 }

@@ -64,16 +64,16 @@ type Running struct {
 // (ErrPlan, ErrRecord), or a failed start (ErrStart), after which nothing of the
 // generation runs here.
 func (l *Launcher) Begin(p Plan, running []Running) error {
-	if err := p.check(l.cfg, l.at.Node); err != nil {
+	if err := p.validate(l.cfg, l.at.Node); err != nil {
 		return err
 	}
-	if err := l.recall(); err != nil {
+	if err := l.loadRecord(); err != nil {
 		return err
 	}
 	switch old := l.rec.Plan; {
 	case p.Generation < old.Generation:
 		return fmt.Errorf("%w: generation %d is over, generation %d was launched here: remove %s if the engine has lost its journal", ErrPlan, p.Generation, old.Generation, l.path)
-	case p.Generation == old.Generation && (!p.equal(old) || l.rec.Ended):
+	case p.Generation == old.Generation && (!p.samePlan(old) || l.rec.Ended):
 		return fmt.Errorf("%w: generation %d was launched here as something else, or has failed: a new launch needs a new one", ErrPlan, p.Generation)
 	}
 	for _, r := range running {
@@ -82,44 +82,44 @@ func (l *Launcher) Begin(p Plan, running []Running) error {
 		}
 	}
 	if p.Generation > l.rec.Plan.Generation {
-		if err := l.next(p); err != nil {
+		if err := l.beginGeneration(p); err != nil {
 			return err
 		}
 	}
-	return l.start()
+	return l.startRanks()
 }
 
 // Excludes reports whether a process must be gone before the plan can begin: any
 // one of another generation, or where others are joined, one with a rank or a
 // device of the plan.
-func (p Plan) Excludes(r Running) bool { return r.Generation != p.Generation && p.excludes(r) }
+func (p Plan) Excludes(r Running) bool { return r.Generation != p.Generation && p.replaces(r) }
 
-func (p Plan) excludes(r Running) bool {
+func (p Plan) replaces(r Running) bool {
 	return !p.Join || slices.ContainsFunc(p.Ranks, func(own Rank) bool { return own.Rank == r.Rank || own.Device == r.Device })
 }
 
-// next turns the page for a plan of a new generation. What never made a
+// beginGeneration turns the page for a plan of a new generation. What never made a
 // communicator and is in its way is ended: of the others, those that are joined
 // are kept.
-func (l *Launcher) next(p Plan) error {
+func (l *Launcher) beginGeneration(p Plan) error {
 	l.Collect()
-	older := l.living()
+	older := l.livingProcesses()
 	stay := older[:0]
 	for _, o := range older {
-		if p.excludes(Running{Rank: o.Rank, Device: l.device(o)}) {
-			l.kill(o.Proc)
+		if p.replaces(Running{Rank: o.Rank, Device: l.deviceOf(o)}) {
+			l.killProcess(o.Proc)
 			continue
 		}
 		stay = append(stay, o)
 	}
 	l.rec = record{Plan: p, Procs: make([]Proc, len(p.Ranks)), Older: stay}
-	l.forget()
-	return save(l.path, l.rec)
+	l.forgetEnded()
+	return writeRecord(l.path, l.rec)
 }
 
-// living is every process of the record that has not ended, as of an earlier
+// livingProcesses is every process of the record that has not ended, as of an earlier
 // generation.
-func (l *Launcher) living() []kept {
+func (l *Launcher) livingProcesses() []kept {
 	all := slices.Clone(l.rec.Older)
 	for i, r := range l.rec.Plan.Ranks {
 		all = append(all, kept{Proc: l.rec.Procs[i], Rank: r.Rank, Generation: l.rec.Plan.Generation})
@@ -130,9 +130,9 @@ func (l *Launcher) living() []kept {
 	})
 }
 
-// device is where a process of the newest launch was put, "" for an older one,
+// deviceOf is where a process of the newest launch was put, "" for an older one,
 // whose rank says enough.
-func (l *Launcher) device(o kept) falcon.Device {
+func (l *Launcher) deviceOf(o kept) falcon.Device {
 	for _, r := range l.rec.Plan.Ranks {
 		if o.Generation == l.rec.Plan.Generation && r.Rank == o.Rank {
 			return r.Device
@@ -141,8 +141,8 @@ func (l *Launcher) device(o kept) falcon.Device {
 	return ""
 }
 
-// forget lets go of the ends of processes that are not in the record any more.
-func (l *Launcher) forget() {
+// forgetEnded lets go of the ends of processes that are not in the record any more.
+func (l *Launcher) forgetEnded() {
 	in := map[Proc]bool{}
 	for _, o := range l.rec.Older {
 		in[o.Proc] = true
@@ -150,12 +150,12 @@ func (l *Launcher) forget() {
 	maps.DeleteFunc(l.ended, func(p Proc, _ string) bool { return !in[p] })
 }
 
-// recall reads the record of earlier lives, once.
-func (l *Launcher) recall() error {
+// loadRecord reads the record of earlier lives, once.
+func (l *Launcher) loadRecord() error {
 	if l.loaded {
 		return nil
 	}
-	rec, err := load(l.path)
+	rec, err := readRecord(l.path)
 	if err != nil {
 		return err
 	}
@@ -163,20 +163,20 @@ func (l *Launcher) recall() error {
 	return nil
 }
 
-// start starts the ranks of the record that were not started so far. Each is
+// startRanks starts the ranks of the record that were not started so far. Each is
 // written down before and after.
-func (l *Launcher) start() error {
+func (l *Launcher) startRanks() error {
 	for i, r := range l.rec.Plan.Ranks {
 		if l.rec.Procs[i].PID > 0 {
 			continue
 		}
-		got, err := l.one(i, r)
+		got, err := l.startRank(i, r)
 		if err != nil {
 			l.End()
 			return fmt.Errorf("%w: rank %d: %w", ErrStart, r.Rank, err)
 		}
 		l.rec.Procs[i] = got
-		if err := save(l.path, l.rec); err != nil {
+		if err := writeRecord(l.path, l.rec); err != nil {
 			l.End()
 			return err
 		}
@@ -185,16 +185,16 @@ func (l *Launcher) start() error {
 	return nil
 }
 
-// one starts a rank, or finds it started by an agent that was killed meanwhile.
-func (l *Launcher) one(i int, r Rank) (Proc, error) {
-	mark := markVariable + "=" + l.mark(l.rec.Plan, r)
+// startRank starts a rank, or finds it started by an agent that was killed meanwhile.
+func (l *Launcher) startRank(i int, r Rank) (Proc, error) {
+	mark := markVariable + "=" + l.markValue(l.rec.Plan, r)
 	if l.rec.Procs[i].PID == beingStarted {
 		if found, ok := l.sys.Find(mark); ok {
 			return found, nil
 		}
 	}
 	l.rec.Procs[i] = Proc{PID: beingStarted}
-	if err := save(l.path, l.rec); err != nil {
+	if err := writeRecord(l.path, l.rec); err != nil {
 		return Proc{}, err
 	}
 	dir := l.cfg.Dir
@@ -202,12 +202,12 @@ func (l *Launcher) one(i int, r Rank) (Proc, error) {
 		dir = "/"
 	}
 	return l.sys.Start(Spec{
-		Argv: l.cfg.argv(l.rec.Plan, r), Env: l.environ(os.Environ(), l.rec.Plan, r), Dir: dir,
-		Log: l.logFile(r),
+		Argv: l.cfg.argumentsFor(l.rec.Plan, r), Env: l.environmentFor(os.Environ(), l.rec.Plan, r), Dir: dir,
+		Log: l.logFileOf(r),
 	})
 }
 
-func (l *Launcher) logFile(r Rank) string {
+func (l *Launcher) logFileOf(r Rank) string {
 	if l.cfg.LogDir == "" {
 		return os.DevNull
 	}
@@ -216,7 +216,7 @@ func (l *Launcher) logFile(r Rank) string {
 
 // Collect notices processes that have ended.
 func (l *Launcher) Collect() {
-	for _, o := range l.living() {
+	for _, o := range l.livingProcesses() {
 		if how, ended := l.sys.Ended(o.Proc); ended {
 			l.ended[o.Proc] = how
 		}
@@ -238,7 +238,7 @@ func (l *Launcher) State(rank int) State {
 		return State{}
 	}
 	how, ended := l.ended[l.rec.Procs[i]]
-	return State{PID: l.rec.Procs[i].PID, Ended: ended, How: how, Log: l.logFile(l.rec.Plan.Ranks[i])}
+	return State{PID: l.rec.Procs[i].PID, Ended: ended, How: how, Log: l.logFileOf(l.rec.Plan.Ranks[i])}
 }
 
 // How is how a process that was launched ended; false while that is not known, or
@@ -259,7 +259,7 @@ func (l *Launcher) How(pid int, generation uint64) (string, bool) {
 
 // Fresh reports whether the newest launch is of this generation and joins no others.
 func (l *Launcher) Fresh(generation uint64) bool {
-	return l.recall() == nil && l.rec.Plan.Generation == generation && !l.rec.Plan.Join && generation > 0
+	return l.loadRecord() == nil && l.rec.Plan.Generation == generation && !l.rec.Plan.Join && generation > 0
 }
 
 // EndUnseen ends what was launched for a generation before g and is not among
@@ -267,15 +267,15 @@ func (l *Launcher) Fresh(generation uint64) bool {
 // process is known by the rank that it was started as, as the command may have
 // started another one.
 func (l *Launcher) EndUnseen(g uint64, followed []Running) int {
-	if l.recall() != nil {
+	if l.loadRecord() != nil {
 		return 0 // the next launch says why the record can't be read
 	}
 	l.Collect()
 	left := 0
-	for _, o := range l.living() {
+	for _, o := range l.livingProcesses() {
 		seen := slices.ContainsFunc(followed, func(r Running) bool { return r.Rank == o.Rank && r.Generation == o.Generation })
 		if o.Generation < g && !seen {
-			l.kill(o.Proc)
+			l.killProcess(o.Proc)
 			left++
 		}
 	}
@@ -285,23 +285,23 @@ func (l *Launcher) EndUnseen(g uint64, followed []Running) int {
 // End ends what runs of the newest launch, which has failed: it can't be begun
 // again.
 func (l *Launcher) End() {
-	l.stop()
+	l.killAll()
 	l.rec.Ended = true
-	if err := save(l.path, l.rec); err != nil {
+	if err := writeRecord(l.path, l.rec); err != nil {
 		l.log.Error("can't write down that a launch has failed", slog.Any("err", err))
 	}
 }
 
-func (l *Launcher) stop() {
+func (l *Launcher) killAll() {
 	for _, p := range l.rec.Procs {
 		if _, gone := l.ended[p]; !gone && p.PID > 0 {
-			l.kill(p)
+			l.killProcess(p)
 		}
 	}
 }
 
-// kill ends a process that was started here and is of no use any more.
-func (l *Launcher) kill(p Proc) {
+// killProcess ends a process that was started here and is of no use any more.
+func (l *Launcher) killProcess(p Proc) {
 	if how, ended := l.sys.Ended(p); ended {
 		l.ended[p] = how
 		return

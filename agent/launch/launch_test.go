@@ -281,11 +281,11 @@ func TestJoinRefusals(t *testing.T) {
 
 // An agent that was updated knows what the one before has started.
 func TestRecordOfVersionOne(t *testing.T) {
-	r, err := decode(spoilt(77))
+	r, err := decodeRecord(spoilt(77))
 	if err != nil || r.Procs[0].PID != 77 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if _, err := decode([]byte(`{"version":3,"plan":{"generation":1},"procs":[]}`)); err == nil {
+	if _, err := decodeRecord([]byte(`{"version":3,"plan":{"generation":1},"procs":[]}`)); err == nil {
 		t.Fatal("a record of a later version was read")
 	}
 }
@@ -294,11 +294,11 @@ func TestRecordOfVersionOne(t *testing.T) {
 // fields to.
 func TestUnknownFieldsOfARecordAreIgnored(t *testing.T) {
 	text := bytes.Replace(spoilt(77), []byte(`{"version":1,`), []byte(`{"version":2,"added_later":{"a":[1]},`), 1)
-	r, err := decode(text)
+	r, err := decodeRecord(text)
 	if err != nil || r.Procs[0].PID != 77 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if _, err := decode(append(text, "{}"...)); err == nil {
+	if _, err := decodeRecord(append(text, "{}"...)); err == nil {
 		t.Fatal("a record with something behind it was read")
 	}
 }
@@ -361,7 +361,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(spoilt(77))
 	f.Add([]byte(`{"version":1,"procs":null}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := decode(text)
+		r, err := decodeRecord(text)
 		if err == nil && (len(r.Procs) != len(r.Plan.Ranks) || len(r.Procs) > RanksMax || len(r.Older) > RanksMax) {
 			t.Fatalf("accepted %+v", r)
 		}

@@ -67,7 +67,7 @@ func (m machine) Start(s Spec) (Proc, error) {
 	}
 	p := Proc{PID: started.Pid}
 	_ = started.Release() // collected by number: an earlier agent's processes are no children of this one
-	st, err := m.stat(p.PID)
+	st, err := m.readStat(p.PID)
 	if err != nil {
 		_ = unix.Kill(-p.PID, unix.SIGKILL)
 		return Proc{}, fmt.Errorf("process %d can't be looked at: %w", p.PID, err)
@@ -85,16 +85,16 @@ func (m machine) Ended(p Proc) (string, bool) {
 	case err == nil || errors.Is(err, unix.EINTR):
 		return "", false
 	}
-	return "", !m.alive(p) // no child of this agent
+	return "", !m.isRunning(p) // no child of this agent
 }
 
-func (m machine) alive(p Proc) bool {
-	st, err := m.stat(p.PID)
+func (m machine) isRunning(p Proc) bool {
+	st, err := m.readStat(p.PID)
 	return err == nil && st.start == p.Start && st.state != 'Z'
 }
 
 func (m machine) Kill(p Proc) {
-	if st, err := m.stat(p.PID); err == nil && st.start == p.Start {
+	if st, err := m.readStat(p.PID); err == nil && st.start == p.Start {
 		_ = unix.Kill(-p.PID, unix.SIGKILL) // the group that it leads; gone already is as good
 	}
 }
@@ -112,8 +112,8 @@ func (m machine) Find(assignment string) (Proc, bool) {
 		if err != nil {
 			continue
 		}
-		st, err := m.stat(pid)
-		if err != nil || st.session != pid || st.state == 'Z' || !m.has(pid, assignment) {
+		st, err := m.readStat(pid)
+		if err != nil || st.session != pid || st.state == 'Z' || !m.hasVariable(pid, assignment) {
 			continue
 		}
 		if found.PID == 0 || st.start < found.Start { // the eldest: its children inherit the mark
@@ -123,8 +123,8 @@ func (m machine) Find(assignment string) (Proc, bool) {
 	return found, found.PID != 0
 }
 
-func (m machine) has(pid int, assignment string) bool {
-	env := m.read(pid, "environ", environMax)
+func (m machine) hasVariable(pid int, assignment string) bool {
+	env := m.readProcFile(pid, "environ", environMax)
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		if string(kv) == assignment {
 			return true
@@ -141,8 +141,8 @@ type stat struct {
 
 var errStat = errors.New("launch: /proc/PID/stat does not look as documented")
 
-func (m machine) stat(pid int) (stat, error) {
-	text := m.read(pid, "stat", statBytesMax)
+func (m machine) readStat(pid int) (stat, error) {
+	text := m.readProcFile(pid, "stat", statBytesMax)
 	i := bytes.LastIndexByte(text, ')')
 	fields := bytes.Fields(text[i+1:])
 	if i < 0 || len(fields) <= statStartTime || len(fields[0]) != 1 {
@@ -156,8 +156,8 @@ func (m machine) stat(pid int) (stat, error) {
 	return stat{state: fields[0][0], session: session, start: start}, nil
 }
 
-// read is the head of one process's file, nil where there is none.
-func (m machine) read(pid int, file string, most int64) []byte {
+// readProcFile is the head of one process's file, nil where there is none.
+func (m machine) readProcFile(pid int, file string, most int64) []byte {
 	f, err := os.Open(filepath.Join(m.proc, strconv.Itoa(pid), file))
 	if err != nil {
 		return nil

@@ -50,11 +50,11 @@ func TestRealProcesses(t *testing.T) {
 		t.Fatalf("process %d is in session %d, %v", pid, sid, err)
 	}
 	m := machine{proc: "/proc"}
-	found, ok := m.Find(markVariable + "=" + l.mark(plan(1, 0), Rank{Rank: 0}))
+	found, ok := m.Find(markVariable + "=" + l.markValue(plan(1, 0), Rank{Rank: 0}))
 	if !ok || found != l.rec.Procs[0] {
 		t.Fatalf("found %+v, %v instead of %+v", found, ok, l.rec.Procs[0])
 	}
-	if _, ok := m.Find(markVariable + "=" + l.mark(plan(1, 0), Rank{Rank: 1})); ok {
+	if _, ok := m.Find(markVariable + "=" + l.markValue(plan(1, 0), Rank{Rank: 1})); ok {
 		t.Fatal("found a process that has ended")
 	}
 	l.End()
@@ -81,7 +81,7 @@ func TestRealStartThatFails(t *testing.T) {
 // A number that another process has taken is not the process that was started.
 func TestAnotherProcessOfTheSameNumber(t *testing.T) {
 	m := machine{proc: "/proc"}
-	st, err := m.stat(os.Getpid())
+	st, err := m.readStat(os.Getpid())
 	if err != nil || st.start == 0 {
 		t.Fatal(st, err)
 	}

@@ -43,8 +43,8 @@ type Proc struct {
 	Start uint64 `json:"start"` // clock ticks since boot
 }
 
-// load reads the record; an absent one is empty.
-func load(path string) (record, error) {
+// readRecord reads the record; an absent one is empty.
+func readRecord(path string) (record, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return record{}, nil
@@ -64,16 +64,16 @@ func load(path string) (record, error) {
 	if err != nil {
 		return record{}, fmt.Errorf("%w: %w", ErrRecord, err)
 	}
-	r, err := decode(text)
+	r, err := decodeRecord(text)
 	if err != nil {
 		return record{}, fmt.Errorf("%w: %s: %w; remove it once no process of the job runs here", ErrRecord, path, err)
 	}
 	return r, nil
 }
 
-// decode checks a record. Fields that it does not know are ignored, so that a newer
+// decodeRecord checks a record. Fields that it does not know are ignored, so that a newer
 // agent may add some: a change that an older one must not miss raises the version.
-func decode(text []byte) (record, error) {
+func decodeRecord(text []byte) (record, error) {
 	var r record
 	if err := json.Unmarshal(text, &r); err != nil {
 		return record{}, err
@@ -99,8 +99,8 @@ func decode(text []byte) (record, error) {
 	return r, nil
 }
 
-// save replaces the record at once: a reader sees the old one or the new one.
-func save(path string, r record) error {
+// writeRecord replaces the record at once: a reader sees the old one or the new one.
+func writeRecord(path string, r record) error {
 	r.Version = recordVersion
 	text, err := json.Marshal(r)
 	if err != nil {

@@ -27,9 +27,9 @@ type fall struct {
 	told bool
 }
 
-// see takes in one look, and says for how long a port that was up has been down,
+// update takes in one look, and says for how long a port that was up has been down,
 // once it is long enough. A port that is gone counts as down.
-func (f *fall) see(active bool, now time.Time, limit time.Duration) (down time.Duration, tell bool) {
+func (f *fall) update(active bool, now time.Time, limit time.Duration) (down time.Duration, tell bool) {
 	switch {
 	case active:
 		*f = fall{up: true}
@@ -44,9 +44,9 @@ func (f *fall) see(active bool, now time.Time, limit time.Duration) (down time.D
 	return now.Sub(f.from), true
 }
 
-// watch tells of a port's fall. A look that could not read the port's state says
+// watchFall tells of a port's fall. A look that could not read the port's state says
 // nothing, but for a port whose files are gone.
-func (p *Prober) watch(o *port, r falcon.NICReading) {
+func (p *Prober) watchFall(o *port, r falcon.NICReading) {
 	unknown := strings.HasPrefix(r.Err, "state: ") || strings.HasPrefix(r.Err, "operstate: ")
 	if p.cfg.Event == nil || unknown {
 		return
@@ -55,7 +55,7 @@ func (p *Prober) watch(o *port, r falcon.NICReading) {
 	if limit <= 0 {
 		limit = DownFor
 	}
-	if down, tell := o.fall.see(r.Active, time.Unix(0, r.AtNs), limit); tell {
+	if down, tell := o.fall.update(r.Active, time.Unix(0, r.AtNs), limit); tell {
 		p.cfg.Event(Event{NIC: o.name, AtNs: r.AtNs, Text: fmt.Sprintf("the link of %s has been down for %.0f s", o.device, down.Seconds())})
 	}
 }

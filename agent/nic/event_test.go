@@ -13,7 +13,7 @@ func TestFallsAreToldOnce(t *testing.T) {
 	at := time.Unix(1000, 0)
 	var told []int
 	see := func(second int, active bool) {
-		if down, tell := f.see(active, at.Add(time.Duration(second)*time.Second), 5*time.Second); tell {
+		if down, tell := f.update(active, at.Add(time.Duration(second)*time.Second), 5*time.Second); tell {
 			if told = append(told, second); down < 5*time.Second {
 				t.Errorf("told after %v", down)
 			}

@@ -21,20 +21,20 @@ type pciPlace struct {
 	numa string   // NUMA node, "" or "-1" = unknown
 }
 
-// nearest finds each GPU's port: the one that shares most of the way to the
+// nearestPorts finds each GPU's port: the one that shares most of the way to the
 // root complex, else the NUMA node. GPU i is the i-th by PCI address, the order
 // of NVML. A GPU with several ports equally near has none here: which of them
 // NCCL takes can't be told from sysfs.
-func nearest(root string, ports []*port) map[int]falcon.NIC {
+func nearestPorts(root string, ports []*port) map[int]falcon.NIC {
 	at := make([]pciPlace, len(ports))
 	for i, p := range ports {
-		at[i] = placeOf(p.deviceDir(root))
+		at[i] = devicePath(p.deviceDir(root))
 	}
 	out := map[int]falcon.NIC{}
-	for g, gpu := range gpus(root) {
+	for g, gpu := range listGPUs(root) {
 		best, how, tie := 0, 0, true
 		for i := range ports {
-			switch score := gpu.near(at[i]); {
+			switch score := gpu.proximity(at[i]); {
 			case score > how:
 				best, how, tie = i, score, false
 			case score == how:
@@ -48,34 +48,34 @@ func nearest(root string, ports []*port) map[int]falcon.NIC {
 	return out
 }
 
-func gpus(root string) []pciPlace {
+func listGPUs(root string) []pciPlace {
 	bus := filepath.Join(root, "bus", "pci", "devices")
 	var out []pciPlace
-	for i, address := range list(bus) {
+	for i, address := range listDirectory(bus) {
 		if i >= devicesMax {
 			break
 		}
 		dir := filepath.Join(bus, address)
-		if vendor, _ := readText(filepath.Join(dir, "vendor")); vendor != gpuVendor {
+		if vendor, _ := readAttribute(filepath.Join(dir, "vendor")); vendor != gpuVendor {
 			continue
 		}
-		class, _ := readText(filepath.Join(dir, "class"))
+		class, _ := readAttribute(filepath.Join(dir, "class"))
 		for _, c := range gpuClasses {
 			if strings.HasPrefix(class, c) {
-				out = append(out, placeOf(dir))
+				out = append(out, devicePath(dir))
 			}
 		}
 	}
 	return out
 }
 
-// placeOf follows a link to the device it means.
-func placeOf(link string) pciPlace {
+// devicePath follows a link to the device it means.
+func devicePath(link string) pciPlace {
 	real, err := filepath.EvalSymlinks(link)
 	if err != nil {
 		return pciPlace{}
 	}
-	numa, _ := readText(filepath.Join(real, "numa_node"))
+	numa, _ := readAttribute(filepath.Join(real, "numa_node"))
 	parts := strings.Split(real, string(filepath.Separator))
 	for i, p := range parts {
 		if strings.HasPrefix(p, "pci") {
@@ -85,9 +85,9 @@ func placeOf(link string) pciPlace {
 	return pciPlace{numa: numa}
 }
 
-// near grows with every shared step of the way; a shared NUMA node counts less
+// proximity grows with every shared step of the way; a shared NUMA node counts less
 // than any.
-func (a pciPlace) near(b pciPlace) int {
+func (a pciPlace) proximity(b pciPlace) int {
 	steps := 0
 	for steps < len(a.path) && steps < len(b.path) && a.path[steps] == b.path[steps] {
 		steps++

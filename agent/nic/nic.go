@@ -66,7 +66,7 @@ func Open(cfg Config) *Prober {
 	}
 	cfg.Period = max(cfg.Period, periodMin)
 	p := &Prober{cfg: cfg, stop: make(chan struct{})}
-	p.done.Go(p.run)
+	p.done.Go(p.probeLoop)
 	return p
 }
 
@@ -116,7 +116,7 @@ func (p *Prober) Close() {
 	}
 }
 
-func (p *Prober) run() {
+func (p *Prober) probeLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -125,30 +125,30 @@ func (p *Prober) run() {
 			return
 		case <-timer.C:
 		}
-		p.look()
+		p.readPorts()
 		timer.Reset(p.cfg.Period)
 	}
 }
 
-// look reads every port once.
-func (p *Prober) look() {
+// readPorts reads every port once.
+func (p *Prober) readPorts() {
 	p.mu.Lock()
 	p.started = time.Now()
 	p.mu.Unlock()
 
-	found := scan(p.cfg.Sysfs)
-	grown := p.take(found)
+	found := scanPorts(p.cfg.Sysfs)
+	grown := p.namePorts(found)
 	_, err := os.Stat(filepath.Join(p.cfg.Sysfs, "emulated"))
 	readings := make([]falcon.NICReading, 0, len(p.ports))
 	for _, o := range p.ports {
-		r := o.read(p.cfg.Sysfs)
+		r := o.readPort(p.cfg.Sysfs)
 		r.AtNs, r.Emulated = time.Now().UnixNano(), err == nil
 		readings = append(readings, r)
-		p.watch(o, r)
+		p.watchFall(o, r)
 	}
 	var near map[int]falcon.NIC
 	if grown {
-		near = nearest(p.cfg.Sysfs, p.ports)
+		near = nearestPorts(p.cfg.Sysfs, p.ports)
 	}
 
 	p.mu.Lock()
@@ -163,8 +163,8 @@ func (p *Prober) look() {
 	}
 }
 
-// take gives new ports a name. Those that are gone keep theirs.
-func (p *Prober) take(found []place) (grown bool) {
+// namePorts gives new ports a name. Those that are gone keep theirs.
+func (p *Prober) namePorts(found []place) (grown bool) {
 	known := map[place]bool{}
 	for _, o := range p.ports {
 		known[o.place] = true

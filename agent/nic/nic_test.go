@@ -66,7 +66,7 @@ func (s tree) rdma(device string, from uint64) string {
 // look takes one look without the goroutine.
 func (s tree) look(p *Prober) []falcon.NICReading {
 	p.cfg.Sysfs = s.root
-	p.look()
+	p.readPorts()
 	return p.Latest(time.Now())
 }
 
@@ -343,7 +343,7 @@ func FuzzAttributes(f *testing.F) {
 		m := meter{last: n, total: n}
 		for _, raw := range []uint64{1, n, n / 2, math.MaxUint64, 0} {
 			before := m.total
-			if m.add(raw, bits32); m.total < before || units(m.total, 4) < m.total {
+			if m.addReading(raw, bits32); m.total < before || unitsOf(m.total, 4) < m.total {
 				t.Fatalf("%d fell to %d at %d", before, m.total, raw)
 			}
 		}

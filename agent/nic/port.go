@@ -29,7 +29,7 @@ type place struct {
 	port   int // 0 for class/net
 }
 
-func (p place) dir(root string) string {
+func (p place) directory(root string) string {
 	if p.port == 0 {
 		return filepath.Join(root, "class", "net", p.device)
 	}
@@ -44,11 +44,11 @@ func (p place) deviceDir(root string) string {
 	return filepath.Join(root, "class", class, p.device, "device")
 }
 
-// scan lists the ports in the order of their names.
-func scan(root string) []place {
+// scanPorts lists the ports in the order of their names.
+func scanPorts(root string) []place {
 	var out []place
-	for _, device := range list(filepath.Join(root, "class", "infiniband")) {
-		for _, n := range list(filepath.Join(root, "class", "infiniband", device, "ports")) {
+	for _, device := range listDirectory(filepath.Join(root, "class", "infiniband")) {
+		for _, n := range listDirectory(filepath.Join(root, "class", "infiniband", device, "ports")) {
 			if port, err := strconv.Atoi(n); err == nil && port > 0 {
 				out = append(out, place{device, port})
 			}
@@ -57,7 +57,7 @@ func scan(root string) []place {
 	if len(out) > 0 {
 		return out
 	}
-	for _, device := range list(filepath.Join(root, "class", "net")) {
+	for _, device := range listDirectory(filepath.Join(root, "class", "net")) {
 		if _, err := os.Stat(filepath.Join(root, "class", "net", device, "device")); err == nil { // else it is virtual
 			out = append(out, place{device: device})
 		}
@@ -65,7 +65,7 @@ func scan(root string) []place {
 	return out
 }
 
-func list(dir string) []string {
+func listDirectory(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
@@ -74,19 +74,19 @@ func list(dir string) []string {
 	for _, e := range entries {
 		out = append(out, e.Name())
 	}
-	slices.SortFunc(out, natural)
+	slices.SortFunc(out, compareNatural)
 	return out
 }
 
-// natural compares names with the number at their end as a number: mlx5_9 comes
+// compareNatural compares names with the number at their end as a number: mlx5_9 comes
 // before mlx5_10.
-func natural(a, b string) int {
-	headA, numberA := split(a)
-	headB, numberB := split(b)
+func compareNatural(a, b string) int {
+	headA, numberA := splitNumber(a)
+	headB, numberB := splitNumber(b)
 	return cmp.Or(strings.Compare(headA, headB), cmp.Compare(numberA, numberB), strings.Compare(a, b))
 }
 
-func split(name string) (head string, number int) {
+func splitNumber(name string) (head string, number int) {
 	head = strings.TrimRight(name, "0123456789")
 	number, err := strconv.Atoi(name[len(head):])
 	if err != nil {
@@ -108,7 +108,7 @@ type port struct {
 // Where it starts matters to nobody: readers take differences.
 type meter struct{ last, total uint64 }
 
-func (m *meter) add(raw uint64, bits32 bool) {
+func (m *meter) addReading(raw uint64, bits32 bool) {
 	grown := raw // the driver was loaded anew
 	switch {
 	case raw >= m.last:
@@ -116,19 +116,19 @@ func (m *meter) add(raw uint64, bits32 bool) {
 	case bits32 && m.last <= math.MaxUint32 && m.last-raw > 1<<31:
 		grown = raw + 1<<32 - m.last
 	}
-	m.last, m.total = raw, plus(m.total, grown)
+	m.last, m.total = raw, saturatingAdd(m.total, grown)
 }
 
-// plus stays at the largest number rather than to fall.
-func plus(a, b uint64) uint64 {
+// saturatingAdd stays at the largest number rather than to fall.
+func saturatingAdd(a, b uint64) uint64 {
 	if sum, carry := bits.Add64(a, b, 0); carry == 0 {
 		return sum
 	}
 	return math.MaxUint64
 }
 
-// units is what n counts of this size stand for.
-func units(n, size uint64) uint64 {
+// unitsOf is what n counts of this size stand for.
+func unitsOf(n, size uint64) uint64 {
 	if high, low := bits.Mul64(n, size); high == 0 {
 		return low
 	}
@@ -181,12 +181,12 @@ var ethernet = []field{
 	{"rx_bytes", []source{{"statistics/rx_bytes", false, 1}}, func(r *falcon.NICReading) *uint64 { return &r.RcvBytes }, false},
 }
 
-// read takes one look at the port.
-func (p *port) read(root string) falcon.NICReading {
+// readPort takes one look at the port.
+func (p *port) readPort(root string) falcon.NICReading {
 	r := falcon.NICReading{NIC: p.name}
-	dir := p.dir(root)
+	dir := p.directory(root)
 	if _, err := os.Stat(dir); err != nil {
-		p.fill(&r, func(source) (uint64, bool) { return 0, false }, nil)
+		p.fillReading(&r, func(source) (uint64, bool) { return 0, false }, nil)
 		r.Err = "the port is gone"
 		return r
 	}
@@ -195,9 +195,9 @@ func (p *port) read(root string) falcon.NICReading {
 		state = ethernetState
 	}
 	absent := state(&r, dir)
-	layer, _ := readText(filepath.Join(dir, "link_layer"))
+	layer, _ := readAttribute(filepath.Join(dir, "link_layer"))
 	skip := func(f field) bool { return f.roce && layer == "InfiniBand" }
-	missing := p.fill(&r, func(s source) (uint64, bool) {
+	missing := p.fillReading(&r, func(s source) (uint64, bool) {
 		n, err := readCounter(filepath.Join(dir, s.file))
 		return n, err == nil
 	}, skip)
@@ -209,9 +209,9 @@ func (p *port) read(root string) falcon.NICReading {
 	return r
 }
 
-// fill reads every field; a counter that can't be read now keeps its value. It
+// fillReading reads every field; a counter that can't be read now keeps its value. It
 // returns the fields of which nothing was readable.
-func (p *port) fill(r *falcon.NICReading, value func(source) (uint64, bool), skip func(field) bool) (missing []string) {
+func (p *port) fillReading(r *falcon.NICReading, value func(source) (uint64, bool), skip func(field) bool) (missing []string) {
 	fields := infiniband
 	if p.port == 0 {
 		fields = ethernet
@@ -221,7 +221,7 @@ func (p *port) fill(r *falcon.NICReading, value func(source) (uint64, bool), ski
 		for _, s := range f.sources {
 			raw, ok := value(s)
 			any = any || ok
-			*f.into(r) = plus(*f.into(r), units(p.metered(s, raw, ok), s.unit))
+			*f.into(r) = saturatingAdd(*f.into(r), unitsOf(p.readCounter(s, raw, ok), s.unit))
 		}
 		if !any && skip != nil && !skip(f) {
 			missing = append(missing, f.name)
@@ -230,9 +230,9 @@ func (p *port) fill(r *falcon.NICReading, value func(source) (uint64, bool), ski
 	return missing
 }
 
-// metered takes in a raw value where there is one. A file that comes later than
+// readCounter takes in a raw value where there is one. A file that comes later than
 // the port starts at zero, not at its past, which nobody would take for new.
-func (p *port) metered(s source, raw uint64, ok bool) uint64 {
+func (p *port) readCounter(s source, raw uint64, ok bool) uint64 {
 	m := p.meters[s.file]
 	switch {
 	case m == nil && !ok:
@@ -244,18 +244,18 @@ func (p *port) metered(s source, raw uint64, ok bool) uint64 {
 		}
 		p.meters[s.file] = m
 	case ok:
-		m.add(raw, s.bits32)
+		m.addReading(raw, s.bits32)
 	}
 	return m.total
 }
 
 func infinibandState(r *falcon.NICReading, dir string) (absent []string) {
-	text, err := readText(filepath.Join(dir, "state"))
+	text, err := readAttribute(filepath.Join(dir, "state"))
 	if err != nil {
 		absent = append(absent, "state: "+err.Error())
 	}
 	r.Active = err == nil && strings.Contains(text, "ACTIVE") && !strings.Contains(text, "DEFER")
-	if text, err = readText(filepath.Join(dir, "rate")); err == nil {
+	if text, err = readAttribute(filepath.Join(dir, "rate")); err == nil {
 		r.RateMbps, err = parseRate(text)
 	}
 	if err != nil {
@@ -270,7 +270,7 @@ func infinibandState(r *falcon.NICReading, dir string) (absent []string) {
 // ethernetState reads a port of class/net. Its speed can't be read while the
 // link is down.
 func ethernetState(r *falcon.NICReading, dir string) (absent []string) {
-	text, err := readText(filepath.Join(dir, "operstate"))
+	text, err := readAttribute(filepath.Join(dir, "operstate"))
 	if err != nil {
 		absent = append(absent, "operstate: "+err.Error())
 	}
@@ -285,8 +285,8 @@ func ethernetState(r *falcon.NICReading, dir string) (absent []string) {
 	return absent
 }
 
-// readText reads one attribute without the blanks around it.
-func readText(path string) (string, error) {
+// readAttribute reads one attribute without the blanks around it.
+func readAttribute(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -304,7 +304,7 @@ func readText(path string) (string, error) {
 }
 
 func readCounter(path string) (uint64, error) {
-	text, err := readText(path)
+	text, err := readAttribute(path)
 	if err != nil {
 		return 0, err
 	}

@@ -59,7 +59,7 @@ var xidMeanings = map[uint32]xidMeaning{
 	143: {true, "the GPU could not be initialised"},
 }
 
-func meaning(code uint32) xidMeaning {
+func describeXid(code uint32) xidMeaning {
 	if m, known := xidMeanings[code]; known {
 		return m
 	}
@@ -83,8 +83,8 @@ type watched struct {
 	told   map[uint32]time.Time // by XID
 }
 
-// xidEvent tells of one XID, unless it was told a moment ago.
-func (p *Prober) xidEvent(i int, code uint32, now time.Time) {
+// reportXid tells of one XID, unless it was told a moment ago.
+func (p *Prober) reportXid(i int, code uint32, now time.Time) {
 	p.mu.Lock()
 	w := &p.watch[i]
 	if w.told == nil || len(w.told) >= codesMax {
@@ -96,26 +96,26 @@ func (p *Prober) xidEvent(i int, code uint32, now time.Time) {
 		w.told[code] = now
 	}
 	p.mu.Unlock()
-	if m := meaning(code); !again {
-		p.tell(Event{Device: p.gpus[i].name, AtNs: now.UnixNano(), Fatal: m.fatal, Code: int(code), Text: m.text})
+	if m := describeXid(code); !again {
+		p.reportFault(Event{Device: p.gpus[i].name, AtNs: now.UnixNano(), Fatal: m.fatal, Code: int(code), Text: m.text})
 	}
 }
 
-// compare tells what a look shows that the one before did not: more uncorrectable
+// reportChanges tells what a look shows that the one before did not: more uncorrectable
 // errors, or an action that the driver asks for. The first look of an agent tells
 // the action alone, as the errors may be years old.
-func (p *Prober) compare(i int, r *reading) {
+func (p *Prober) reportChanges(i int, r *reading) {
 	w := &p.watch[i]
 	if w.looked && r.EccFatal > w.fatal {
-		p.tell(Event{Device: r.Device, AtNs: r.AtNs, Fatal: true, Text: fmt.Sprintf("%d more uncorrectable ECC errors", r.EccFatal-w.fatal)})
+		p.reportFault(Event{Device: r.Device, AtNs: r.AtNs, Fatal: true, Text: fmt.Sprintf("%d more uncorrectable ECC errors", r.EccFatal-w.fatal)})
 	}
 	if m, asked := actions[r.action]; asked && r.action != w.action {
-		p.tell(Event{Device: r.Device, AtNs: r.AtNs, Fatal: m.fatal, Text: m.text})
+		p.reportFault(Event{Device: r.Device, AtNs: r.AtNs, Fatal: m.fatal, Text: m.text})
 	}
 	w.looked, w.fatal, w.action = true, max(w.fatal, r.EccFatal), r.action
 }
 
-func (p *Prober) tell(e Event) {
+func (p *Prober) reportFault(e Event) {
 	if p.event != nil {
 		p.event(e)
 	}

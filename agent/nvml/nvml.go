@@ -89,15 +89,15 @@ func Open(cfg Config) *Prober {
 	if cfg.Library == "" {
 		cfg.Library = libraryName
 	}
-	if err := loadable(cfg.Library); err != nil {
+	if err := checkLibrary(cfg.Library); err != nil {
 		return &Prober{why: fmt.Sprintf("nvml can't be used (%v): %s", err, remedy), stop: make(chan struct{})}
 	}
-	return open(cfg, gonvml.New(gonvml.WithLibraryPath(cfg.Library)))
+	return newProber(cfg, gonvml.New(gonvml.WithLibraryPath(cfg.Library)))
 }
 
-// loadable opens the library once by itself: go-nvml would end the process on
+// checkLibrary opens the library once by itself: go-nvml would end the process on
 // a file that is a library, but not NVML.
-func loadable(path string) error {
+func checkLibrary(path string) error {
 	lib := dl.New(path, dl.RTLD_LAZY|dl.RTLD_LOCAL)
 	if err := lib.Open(); err != nil {
 		return err
@@ -109,11 +109,11 @@ func loadable(path string) error {
 	return nil
 }
 
-func open(cfg Config, lib gonvml.Interface) *Prober {
+func newProber(cfg Config, lib gonvml.Interface) *Prober {
 	p := &Prober{node: cfg.Node, lib: lib, event: cfg.Event, pace: newPace(cfg.Period), stop: make(chan struct{})}
 	p.why = fmt.Sprintf("nvml has not answered for %.0f s: the driver hangs", OpenMax.Seconds())
 	loaded := make(chan struct{})
-	p.done.Go(func() { p.run(loaded) })
+	p.done.Go(func() { p.loadAndProbe(loaded) })
 	late := time.NewTimer(OpenMax)
 	defer late.Stop()
 	select {
@@ -123,9 +123,9 @@ func open(cfg Config, lib gonvml.Interface) *Prober {
 	return p
 }
 
-// run loads the library, and probes where that finds GPUs.
-func (p *Prober) run(loaded chan<- struct{}) {
-	gpus, why := p.load()
+// loadAndProbe loads the library, and probes where that finds GPUs.
+func (p *Prober) loadAndProbe(loaded chan<- struct{}) {
+	gpus, why := p.findGPUs()
 	p.mu.Lock()
 	p.gpus, p.why, p.xids, p.watch = gpus, why, make([]xid, len(gpus)), make([]watched, len(gpus))
 	p.mu.Unlock()
@@ -133,34 +133,34 @@ func (p *Prober) run(loaded chan<- struct{}) {
 	if why != "" {
 		return
 	}
-	if p.calls.events() {
+	if p.calls.hasEvents() {
 		p.done.Go(p.watchXids)
 	}
-	p.probe()
+	p.probeUntilLost()
 }
 
-// load finds the GPUs, or says why there are none.
-func (p *Prober) load() (gpus []gpu, why string) {
+// findGPUs finds the GPUs, or says why there are none.
+func (p *Prober) findGPUs() (gpus []gpu, why string) {
 	if ret := p.lib.Init(); ret != gonvml.SUCCESS {
-		return nil, fmt.Sprintf("nvml did not start (%s): %s", reason(ret), remedy)
+		return nil, fmt.Sprintf("nvml did not start (%s): %s", describeStatus(ret), remedy)
 	}
-	p.calls = lookup(p.lib.Extensions())
-	if missing := p.calls.missing(required...); missing != "" {
+	p.calls = findSymbol(p.lib.Extensions())
+	if missing := p.calls.isMissing(required...); missing != "" {
 		return nil, "nvml lacks " + missing + ": update the driver, or set nvml.enabled to false"
 	}
 	n, ret := p.lib.DeviceGetCount()
 	if ret != gonvml.SUCCESS {
-		return nil, "nvml can't count the GPUs: " + reason(ret)
+		return nil, "nvml can't count the GPUs: " + describeStatus(ret)
 	}
 	for i := range min(n, GPUsMax) {
-		if g, ok := p.gpu(i); ok {
+		if g, ok := p.readGPU(i); ok {
 			gpus = append(gpus, g)
 		}
 	}
 	return gpus, ""
 }
 
-func (p *Prober) gpu(i int) (g gpu, ok bool) {
+func (p *Prober) readGPU(i int) (g gpu, ok bool) {
 	d, ret := p.lib.DeviceGetHandleByIndex(i)
 	if ret != gonvml.SUCCESS {
 		return g, false
@@ -200,12 +200,12 @@ func (p *Prober) Latest(now time.Time) []falcon.GPUReading {
 	out := p.fresh
 	p.fresh = nil
 	if out == nil && !p.started.IsZero() && now.Sub(p.started) >= StallMin {
-		return p.stalled(now)
+		return p.isStalled(now)
 	}
 	return out
 }
 
-func (p *Prober) stalled(now time.Time) []falcon.GPUReading {
+func (p *Prober) isStalled(now time.Time) []falcon.GPUReading {
 	held := now.Sub(p.started)
 	var out []falcon.GPUReading
 	for i, g := range p.gpus {
@@ -239,7 +239,7 @@ func (p *Prober) Close() {
 	}
 }
 
-func (p *Prober) probe() {
+func (p *Prober) probeUntilLost() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -248,18 +248,18 @@ func (p *Prober) probe() {
 			return
 		case <-timer.C:
 		}
-		timer.Reset(p.look())
+		timer.Reset(p.readGPUs())
 	}
 }
 
-func (p *Prober) reach(i int) {
+func (p *Prober) reachable(i int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.at, p.started = i, time.Now()
 }
 
-// look reads every GPU once and returns when to look again.
-func (p *Prober) look() time.Duration {
+// readGPUs reads every GPU once and returns when to look again.
+func (p *Prober) readGPUs() time.Duration {
 	p.mu.Lock()
 	xids := append([]xid(nil), p.xids...)
 	p.mu.Unlock()
@@ -267,16 +267,16 @@ func (p *Prober) look() time.Duration {
 	readings := make([]falcon.GPUReading, 0, len(p.gpus))
 	var dearest time.Duration
 	for i, g := range p.gpus {
-		p.reach(i)
-		r, took := p.read(g)
+		p.reachable(i)
+		r, took := p.timedRead(g)
 		r.XidCount, r.LastXid = xids[i].count, xids[i].last
 		dearest = max(dearest, took)
 		readings = append(readings, r.GPUReading)
-		p.compare(i, &r)
+		p.reportChanges(i, &r)
 	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.started, p.fresh = time.Time{}, readings
-	return p.pace.after(dearest)
+	return p.pace.nextInterval(dearest)
 }

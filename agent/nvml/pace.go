@@ -15,7 +15,7 @@ func newPace(base time.Duration) pace {
 	return pace{base: base, period: base}
 }
 
-func (p *pace) after(took time.Duration) time.Duration {
+func (p *pace) nextInterval(took time.Duration) time.Duration {
 	if took > BudgetMax {
 		p.period = min(p.period*2, max(PeriodMax, p.base))
 	} else {

@@ -37,7 +37,7 @@ var looked = map[string][]string{
 	"nvmlDeviceRegisterEvents":                  nil,
 }
 
-func lookup(lib gonvml.ExtendedInterface) symbols {
+func findSymbol(lib gonvml.ExtendedInterface) symbols {
 	s := symbols{}
 	for name, newer := range looked {
 		for _, n := range append([]string{name}, newer...) {
@@ -47,7 +47,7 @@ func lookup(lib gonvml.ExtendedInterface) symbols {
 	return s
 }
 
-func (s symbols) missing(names ...string) string {
+func (s symbols) isMissing(names ...string) string {
 	var out []string
 	for _, n := range names {
 		if !s[n] {
@@ -57,8 +57,8 @@ func (s symbols) missing(names ...string) string {
 	return strings.Join(out, ", ")
 }
 
-func (s symbols) events() bool {
-	return s.missing("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait", "nvmlDeviceRegisterEvents") == ""
+func (s symbols) hasEvents() bool {
+	return s.isMissing("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlEventSetWait", "nvmlDeviceRegisterEvents") == ""
 }
 
 // reading collects one look and what it could not see.
@@ -69,24 +69,24 @@ type reading struct {
 	action uint64 // that the driver asks for, 0 = none or not known
 }
 
-// ask runs one query when the library has it and notes a failure.
-func (r *reading) ask(symbol, what string, query func() gonvml.Return) bool {
+// runQuery runs one query when the library has it and notes a failure.
+func (r *reading) runQuery(symbol, what string, query func() gonvml.Return) bool {
 	if !r.calls[symbol] {
 		r.absent = append(r.absent, what+": not in this library")
 		return false
 	}
 	if ret := query(); ret != gonvml.SUCCESS {
-		r.absent = append(r.absent, what+": "+reason(ret))
+		r.absent = append(r.absent, what+": "+describeStatus(ret))
 		return false
 	}
 	return true
 }
 
-// read looks at one GPU and says how long that took.
-func (p *Prober) read(g gpu) (reading, time.Duration) {
+// timedRead looks at one GPU and says how long that took.
+func (p *Prober) timedRead(g gpu) (reading, time.Duration) {
 	begun := time.Now()
 	r := reading{GPUReading: falcon.GPUReading{Device: g.name, AtNs: begun.UnixNano(), MaxSMClockMHz: g.maxMHz}, calls: p.calls}
-	r.readNow(g.handle)
+	r.readRemaining(g.handle)
 	r.readFields(g.handle)
 	took := time.Since(begun)
 	r.ProbeUs = uint64(took.Microseconds())
@@ -94,14 +94,14 @@ func (p *Prober) read(g gpu) (reading, time.Duration) {
 	return r, took
 }
 
-// readNow asks for what the batch has no field for.
-func (r *reading) readNow(d gonvml.Device) {
+// readRemaining asks for what the batch has no field for.
+func (r *reading) readRemaining(d gonvml.Device) {
 	var ret gonvml.Return
-	r.ask("nvmlDeviceGetClockInfo", "SM clock", func() gonvml.Return {
+	r.runQuery("nvmlDeviceGetClockInfo", "SM clock", func() gonvml.Return {
 		r.SMClockMHz, ret = d.GetClockInfo(gonvml.CLOCK_SM)
 		return ret
 	})
-	r.ask("nvmlDeviceGetTemperature", "temperature", func() gonvml.Return {
+	r.runQuery("nvmlDeviceGetTemperature", "temperature", func() gonvml.Return {
 		r.TemperatureC, ret = d.GetTemperature(gonvml.TEMPERATURE_GPU)
 		return ret
 	})
@@ -112,13 +112,13 @@ func (r *reading) readNow(d gonvml.Device) {
 func (r *reading) readReasons(d gonvml.Device) {
 	var ret gonvml.Return
 	if !r.calls["nvmlDeviceGetCurrentClocksEventReasons"] {
-		r.ask("nvmlDeviceGetCurrentClocksThrottleReasons", "clock reasons", func() gonvml.Return {
+		r.runQuery("nvmlDeviceGetCurrentClocksThrottleReasons", "clock reasons", func() gonvml.Return {
 			r.Reasons, ret = d.GetCurrentClocksThrottleReasons() // the only name that old drivers know
 			return ret
 		})
 		return
 	}
-	r.ask("nvmlDeviceGetCurrentClocksEventReasons", "clock reasons", func() gonvml.Return {
+	r.runQuery("nvmlDeviceGetCurrentClocksEventReasons", "clock reasons", func() gonvml.Return {
 		r.Reasons, ret = d.GetCurrentClocksEventReasons()
 		return ret
 	})
@@ -157,7 +157,7 @@ func (r *reading) readFields(d gonvml.Device) {
 	for i, id := range fieldIDs {
 		v[i].FieldId = id
 	}
-	if !r.ask("nvmlDeviceGetFieldValues", "counters", func() gonvml.Return { return d.GetFieldValues(v[:]) }) {
+	if !r.runQuery("nvmlDeviceGetFieldValues", "counters", func() gonvml.Return { return d.GetFieldValues(v[:]) }) {
 		v = [fieldCount]gonvml.FieldValue{}
 		for i := range v {
 			v[i].NvmlReturn = uint32(gonvml.ERROR_NOT_SUPPORTED)
@@ -166,23 +166,23 @@ func (r *reading) readFields(d gonvml.Device) {
 	sw, swOK := fieldValue(v[fieldSwThermal])
 	hw, hwOK := fieldValue(v[fieldHwThermal])
 	r.ThermalNs = sw + hw
-	r.note(swOK || hwOK, "thermal time")
-	r.PowerBrakeNs = r.field(v[fieldPowerBrake], "power brake time")
-	r.PowerCapNs = r.field(v[fieldPowerCap], "power cap time")
+	r.noteFailure(swOK || hwOK, "thermal time")
+	r.PowerBrakeNs = r.fieldValue(v[fieldPowerBrake], "power brake time")
+	r.PowerCapNs = r.fieldValue(v[fieldPowerCap], "power cap time")
 	r.readPower(d, v[fieldPower], v[fieldPowerLimit])
 	r.readEcc(d, v[fieldEccCorrected], v[fieldEccFatal])
 	r.action, _ = fieldValue(v[fieldAction]) // older drivers don't know it: nothing is missing then
 }
 
-func (r *reading) note(ok bool, what string) {
+func (r *reading) noteFailure(ok bool, what string) {
 	if !ok {
 		r.absent = append(r.absent, what+": not supported")
 	}
 }
 
-func (r *reading) field(v gonvml.FieldValue, what string) uint64 {
+func (r *reading) fieldValue(v gonvml.FieldValue, what string) uint64 {
 	n, ok := fieldValue(v)
-	r.note(ok, what)
+	r.noteFailure(ok, what)
 	return n
 }
 
@@ -193,7 +193,7 @@ func (r *reading) readPower(d gonvml.Device, power, limit gonvml.FieldValue) {
 	if mw, ok := fieldValue(power); ok {
 		r.PowerMw = clamp32(mw)
 	} else {
-		r.ask("nvmlDeviceGetPowerUsage", "power", func() gonvml.Return {
+		r.runQuery("nvmlDeviceGetPowerUsage", "power", func() gonvml.Return {
 			r.PowerMw, ret = d.GetPowerUsage()
 			return ret
 		})
@@ -202,24 +202,24 @@ func (r *reading) readPower(d gonvml.Device, power, limit gonvml.FieldValue) {
 		r.PowerLimitMw = clamp32(mw)
 		return
 	}
-	r.ask("nvmlDeviceGetEnforcedPowerLimit", "power limit", func() gonvml.Return {
+	r.runQuery("nvmlDeviceGetEnforcedPowerLimit", "power limit", func() gonvml.Return {
 		r.PowerLimitMw, ret = d.GetEnforcedPowerLimit()
 		return ret
 	})
 }
 
 func (r *reading) readEcc(d gonvml.Device, corrected, fatal gonvml.FieldValue) {
-	r.EccCorrected = r.ecc(d, corrected, gonvml.MEMORY_ERROR_TYPE_CORRECTED, "corrected ECC errors")
-	r.EccFatal = r.ecc(d, fatal, gonvml.MEMORY_ERROR_TYPE_UNCORRECTED, "fatal ECC errors")
+	r.EccCorrected = r.eccCount(d, corrected, gonvml.MEMORY_ERROR_TYPE_CORRECTED, "corrected ECC errors")
+	r.EccFatal = r.eccCount(d, fatal, gonvml.MEMORY_ERROR_TYPE_UNCORRECTED, "fatal ECC errors")
 }
 
-func (r *reading) ecc(d gonvml.Device, v gonvml.FieldValue, kind gonvml.MemoryErrorType, what string) uint64 {
+func (r *reading) eccCount(d gonvml.Device, v gonvml.FieldValue, kind gonvml.MemoryErrorType, what string) uint64 {
 	n, ok := fieldValue(v)
 	if ok {
 		return n
 	}
 	var ret gonvml.Return
-	r.ask("nvmlDeviceGetTotalEccErrors", what, func() gonvml.Return {
+	r.runQuery("nvmlDeviceGetTotalEccErrors", what, func() gonvml.Return {
 		n, ret = d.GetTotalEccErrors(kind, gonvml.VOLATILE_ECC)
 		return ret
 	})
@@ -253,9 +253,9 @@ func fieldValue(v gonvml.FieldValue) (uint64, bool) {
 
 func clamp32(n uint64) uint32 { return uint32(min(n, math.MaxUint32)) }
 
-// reason puts an NVML status in words without calling the library, which may
+// describeStatus puts an NVML status in words without calling the library, which may
 // not be there.
-func reason(ret gonvml.Return) string {
+func describeStatus(ret gonvml.Return) string {
 	switch ret {
 	case gonvml.ERROR_NOT_SUPPORTED:
 		return "not supported"
@@ -272,5 +272,5 @@ func reason(ret gonvml.Return) string {
 	case gonvml.ERROR_TIMEOUT:
 		return "timed out"
 	}
-	return "nvml status " + itoa(int(ret))
+	return "nvml status " + formatInt(int(ret))
 }

@@ -25,19 +25,19 @@ func (p *Prober) watchXids() {
 			watched++
 		}
 	}
-	for watched > 0 && !p.stopped(0) {
-		p.waitXid(set)
+	for watched > 0 && !p.sleepOrStop(0) {
+		p.awaitXidEvents(set)
 	}
 }
 
-func (p *Prober) waitXid(set gonvml.EventSet) {
+func (p *Prober) awaitXidEvents(set gonvml.EventSet) {
 	e, ret := set.Wait(xidWaitMs)
 	switch ret {
 	case gonvml.SUCCESS:
 		p.countXid(e)
 	case gonvml.ERROR_TIMEOUT:
 	default:
-		p.stopped(xidRestMax)
+		p.sleepOrStop(xidRestMax)
 	}
 }
 
@@ -51,12 +51,12 @@ func (p *Prober) countXid(e gonvml.EventData) {
 		p.xids[i].count++
 		p.xids[i].last = code
 		p.mu.Unlock()
-		p.xidEvent(i, code, time.Now())
+		p.reportXid(i, code, time.Now())
 	}
 }
 
-// stopped waits up to d for Close.
-func (p *Prober) stopped(d time.Duration) bool {
+// sleepOrStop waits up to d for Close.
+func (p *Prober) sleepOrStop(d time.Duration) bool {
 	if d == 0 {
 		select {
 		case <-p.stop:
@@ -75,4 +75,4 @@ func (p *Prober) stopped(d time.Duration) bool {
 	}
 }
 
-func itoa(n int) string { return strconv.Itoa(n) }
+func formatInt(n int) string { return strconv.Itoa(n) }

@@ -30,8 +30,8 @@ func MonoNs() int64 {
 // readClock refreshes the conversion; absurd calibrations keep the last good one.
 func (p *Process) readClock() error {
 	m := p.mem
-	startTicks, startMono := m.u64(hdrStartTicks), m.u64(hdrStartMono)
-	p.clock.unixOffsetNs = m.i64(hdrStartUnix) - int64(startMono)
+	startTicks, startMono := m.readUint64(hdrStartTicks), m.readUint64(hdrStartMono)
+	p.clock.unixOffsetNs = m.readInt64(hdrStartUnix) - int64(startMono)
 	if !p.tsc {
 		p.clock.tickNs = 1
 		return nil
@@ -57,17 +57,17 @@ func (p *Process) clockError() error {
 
 func (p *Process) calibration() (ticks, mono uint64, ok bool) {
 	for range seqlockTries {
-		seq := p.mem.u64(hdrCalibSeq)
-		ticks, mono = p.mem.u64(hdrCalibTicks), p.mem.u64(hdrCalibMono)
-		if seq%2 == 0 && p.mem.u64(hdrCalibSeq) == seq {
+		seq := p.mem.readUint64(hdrCalibSeq)
+		ticks, mono = p.mem.readUint64(hdrCalibTicks), p.mem.readUint64(hdrCalibMono)
+		if seq%2 == 0 && p.mem.readUint64(hdrCalibSeq) == seq {
 			return ticks, mono, true
 		}
 	}
 	return 0, 0, false
 }
 
-// mono is ticks as CLOCK_MONOTONIC ns.
-func (c *clock) mono(ticks uint64) int64 {
+// ticksToMono is ticks as CLOCK_MONOTONIC ns.
+func (c *clock) ticksToMono(ticks uint64) int64 {
 	if c.ticks == 0 {
 		return int64(ticks)
 	}

@@ -56,26 +56,26 @@ func (p *Process) Control() (c Control) {
 		return c
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
+	defer p.guardFault(nil)
 	w := p.mem[p.control : p.control+controlBytes]
 	return Control{
-		HeartbeatNs: w.i64(ctlHeartbeat), Iteration: w.i64(ctlIteration), StepTag: w.i64(ctlStepTag),
-		IterationStartNs: w.i64(ctlIterationStart), MarksWritten: w.u64(ctlIterationsDone),
-		CommittedOrder: w.u64(ctlCommittedOrder), CommittedIteration: w.i64(ctlCommittedIter),
-		CommittedStatus: w.i32(ctlCommittedStat), MicroBatches: bounded(w.i32(ctlMicroBatches)),
-		TP: bounded(w.i32(ctlTP)), DP: bounded(w.i32(ctlDP)), PP: bounded(w.i32(ctlPP)),
-		Described: w.u32(ctlDescribeSeq), TimingsWritten: w.u64(ctlTimingHead), TimingsLost: w.u64(ctlTimingLost),
-		RecordsLost: w.u64(ctlRecordsLost), Coverage: w.u32(ctlCoverage), ProfileDone: w.u32(ctlProfileDone),
-		PausedNs: w.i64(ctlPaused), TestWorkspace: w.u64(ctlTestWorkspace),
-		ResumeIteration: max(w.i64(ctlResumeIter), 0), Generation: w.u64(ctlGeneration),
-		GenerationNow: w.u64(ctlGenerationNow), SuspendWanted: w.u64(ctlSuspendGeneration),
-		WaitingSinceNs: max(w.i64(ctlWaitingSince), 0), Ended: w.end(ctlEnded, ctlEndedStatus),
-		Suspended: w.u64(ctlSuspendedGen), SuspendedNs: max(w.i64(ctlSuspendedNs), 0), RejoinOrdered: w.u64(ctlRejoinID),
+		HeartbeatNs: w.readInt64(ctlHeartbeat), Iteration: w.readInt64(ctlIteration), StepTag: w.readInt64(ctlStepTag),
+		IterationStartNs: w.readInt64(ctlIterationStart), MarksWritten: w.readUint64(ctlIterationsDone),
+		CommittedOrder: w.readUint64(ctlCommittedOrder), CommittedIteration: w.readInt64(ctlCommittedIter),
+		CommittedStatus: w.readInt32(ctlCommittedStat), MicroBatches: clampSize(w.readInt32(ctlMicroBatches)),
+		TP: clampSize(w.readInt32(ctlTP)), DP: clampSize(w.readInt32(ctlDP)), PP: clampSize(w.readInt32(ctlPP)),
+		Described: w.readUint32(ctlDescribeSeq), TimingsWritten: w.readUint64(ctlTimingHead), TimingsLost: w.readUint64(ctlTimingLost),
+		RecordsLost: w.readUint64(ctlRecordsLost), Coverage: w.readUint32(ctlCoverage), ProfileDone: w.readUint32(ctlProfileDone),
+		PausedNs: w.readInt64(ctlPaused), TestWorkspace: w.readUint64(ctlTestWorkspace),
+		ResumeIteration: max(w.readInt64(ctlResumeIter), 0), Generation: w.readUint64(ctlGeneration),
+		GenerationNow: w.readUint64(ctlGenerationNow), SuspendWanted: w.readUint64(ctlSuspendGeneration),
+		WaitingSinceNs: max(w.readInt64(ctlWaitingSince), 0), Ended: w.exitMark(ctlEnded, ctlEndedStatus),
+		Suspended: w.readUint64(ctlSuspendedGen), SuspendedNs: max(w.readInt64(ctlSuspendedNs), 0), RejoinOrdered: w.readUint64(ctlRejoinID),
 	}
 }
 
-// bounded keeps a declared size sane: a job has no dimension over 2^20.
-func bounded(v int32) int {
+// clampSize keeps a declared size sane: a job has no dimension over 2^20.
+func clampSize(v int32) int {
 	if v < 0 || v > 1<<20 {
 		return 0
 	}
@@ -97,8 +97,8 @@ func (p *Process) Marks(next uint64, out []Mark) (marks []Mark, following, lost 
 		return out, next, 0
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
-	written := p.mem.u64(p.control + ctlIterationsDone)
+	defer p.guardFault(nil)
+	written := p.mem.readUint64(p.control + ctlIterationsDone)
 	if written <= next {
 		return out, next, 0
 	}
@@ -107,7 +107,7 @@ func (p *Process) Marks(next uint64, out []Mark) (marks []Mark, following, lost 
 		next += lost
 	}
 	for ; next < written; next++ {
-		if m, ok := p.mark(next); ok {
+		if m, ok := p.markAt(next); ok {
 			out = append(out, m)
 		} else {
 			lost++
@@ -116,14 +116,14 @@ func (p *Process) Marks(next uint64, out []Mark) (marks []Mark, following, lost 
 	return out, next, lost
 }
 
-func (p *Process) mark(k uint64) (m Mark, ok bool) {
+func (p *Process) markAt(k uint64) (m Mark, ok bool) {
 	at := p.control + ctlMarks + k%marksMax*markBytes
 	w := p.mem[at : at+markBytes]
-	if w.u64(markSeq) != k+1 {
+	if w.readUint64(markSeq) != k+1 {
 		return m, false
 	}
-	m = Mark{Iteration: w.i64(markIteration), StartNs: w.i64(markStart), PausedNs: w.i64(markPaused)}
-	return m, w.u64(markSeq) == k+1
+	m = Mark{Iteration: w.readInt64(markIteration), StartNs: w.readInt64(markStart), PausedNs: w.readInt64(markPaused)}
+	return m, w.readUint64(markSeq) == k+1
 }
 
 // Beat tells the hook that the agent is there.
@@ -156,13 +156,13 @@ func (p *Process) StartProfile(window uint32, untilNs int64, comms CommMask) {
 	}
 	p.write32(ctlProfileWindow, window)
 	p.write32(ctlMode, modeProfile)
-	p.wake()
+	p.wakeSideThread()
 }
 
 // StopProfile ends the window now; timings on the device are still awaited.
 func (p *Process) StopProfile() {
 	p.write32(ctlMode, modeMonitor)
-	p.wake()
+	p.wakeSideThread()
 }
 
 // PutOrder places an order in the mailbox and announces it. Its id must be
@@ -173,9 +173,9 @@ func (p *Process) PutOrder(o falcon.Order) (err error) {
 		return err
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(&err)
+	defer p.guardFault(&err)
 	p.writeOrder(ctlOrders+o.ID%orderSlots*orderBytes, o, kind, values)
-	p.mem.put64(p.control+ctlNewestOrder, o.ID)
+	p.mem.writeUint64(p.control+ctlNewestOrder, o.ID)
 	return nil
 }
 
@@ -183,16 +183,16 @@ func (p *Process) PutOrder(o falcon.Order) (err error) {
 func (p *Process) writeOrder(slot uint64, o falcon.Order, kind uint32, values []int32) {
 	at := p.control + slot
 	w := p.mem[at : at+orderBytes]
-	seq := w.u64(ordSeq) | 1
-	w.put64(ordSeq, seq)
-	w.put64(ordID, o.ID)
-	w.put64(ordEpoch, o.Epoch)
-	w.put32(ordKind, kind)
-	w.put32(ordN, uint32(len(values)))
+	seq := w.readUint64(ordSeq) | 1
+	w.writeUint64(ordSeq, seq)
+	w.writeUint64(ordID, o.ID)
+	w.writeUint64(ordEpoch, o.Epoch)
+	w.writeUint32(ordKind, kind)
+	w.writeUint32(ordN, uint32(len(values)))
 	for i, v := range values {
-		w.put32(ordValues+4*uint64(i), uint32(v))
+		w.writeUint32(ordValues+4*uint64(i), uint32(v))
 	}
-	w.put64(ordSeq, seq+1)
+	w.writeUint64(ordSeq, seq+1)
 }
 
 // NewestOrder is the id of the newest order in the mailbox, 0 for none.
@@ -203,8 +203,8 @@ func (p *Process) newestOrder() (id uint64) {
 		return 0
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
-	return p.mem.u64(p.control + ctlNewestOrder)
+	defer p.guardFault(nil)
+	return p.mem.readUint64(p.control + ctlNewestOrder)
 }
 
 func (p *Process) write64(off, v uint64) {
@@ -212,8 +212,8 @@ func (p *Process) write64(off, v uint64) {
 		return
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
-	p.mem.put64(p.control+off, v)
+	defer p.guardFault(nil)
+	p.mem.writeUint64(p.control+off, v)
 }
 
 func (p *Process) write32(off uint64, v uint32) {
@@ -221,15 +221,15 @@ func (p *Process) write32(off uint64, v uint32) {
 		return
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
-	p.mem.put32(p.control+off, v)
+	defer p.guardFault(nil)
+	p.mem.writeUint32(p.control+off, v)
 }
 
-// wake rouses the hook's side thread, which sleeps on the mode word. Without
+// wakeSideThread rouses the hook's side thread, which sleeps on the mode word. Without
 // it the hook notices within its heartbeat of 100 ms.
-func (p *Process) wake() {
+func (p *Process) wakeSideThread() {
 	if p.err != nil {
 		return
 	}
-	futexWake(p.mem.at32(p.control + ctlMode))
+	futexWake(p.mem.pointer32(p.control + ctlMode))
 }

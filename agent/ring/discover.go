@@ -51,7 +51,7 @@ func Discover(dir, job string) (live, stale []Entry, err error) {
 		if !ok || (job != "" && e.Job != job) {
 			continue
 		}
-		switch running, ready := (&e).look(); {
+		switch running, ready := (&e).checkProcess(); {
 		case !running:
 			stale = append(stale, e)
 		case ready:
@@ -98,13 +98,13 @@ func parseName(dir, file string) (Entry, bool) {
 	return Entry{Path: filepath.Join(dir, file), Job: rest[:i], PID: pid}, true
 }
 
-// look says whether the process runs and whether its file is complete.
-func (e *Entry) look() (running, ready bool) {
+// checkProcess says whether the process runs and whether its file is complete.
+func (e *Entry) checkProcess() (running, ready bool) {
 	if err := unix.Kill(e.PID, 0); err != nil && !errors.Is(err, unix.EPERM) {
 		return false, false
 	}
-	start, ready := startOf(e.Path)
-	made := start + asleep()
+	start, ready := fileStartNs(e.Path)
+	made := start + suspendedNs()
 	if began, ok := processStart(e.PID); ready && ok && (began > made+startSlack || made > sinceBoot()+startSlack) {
 		return false, false // of a process before it, or of an earlier boot
 	}
@@ -112,9 +112,9 @@ func (e *Entry) look() (running, ready bool) {
 	return true, ready
 }
 
-// startOf reads when the file was made, by CLOCK_MONOTONIC: the wall clock may
+// fileStartNs reads when the file was made, by CLOCK_MONOTONIC: the wall clock may
 // have been set since.
-func startOf(path string) (made time.Duration, ready bool) {
+func fileStartNs(path string) (made time.Duration, ready bool) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, false
@@ -127,9 +127,9 @@ func startOf(path string) (made time.Duration, ready bool) {
 	return time.Duration(binary.LittleEndian.Uint64(b[hdrStartMono:])), binary.LittleEndian.Uint64(b[hdrMagic:]) != 0
 }
 
-// asleep is by how much CLOCK_MONOTONIC lags: it stands still in a suspended
+// suspendedNs is by how much CLOCK_MONOTONIC lags: it stands still in a suspended
 // machine.
-func asleep() time.Duration { return sinceBoot() - time.Duration(MonoNs()) }
+func suspendedNs() time.Duration { return sinceBoot() - time.Duration(MonoNs()) }
 
 func sinceBoot() time.Duration {
 	var ts unix.Timespec

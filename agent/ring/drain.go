@@ -32,11 +32,11 @@ func (p *Process) Drain(buf []Record) (n int, lost uint64) {
 		return 0, 0
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
+	defer p.guardFault(nil)
 	_ = p.readClock()
 	var active [ringsMax]int
 	var heads [ringsMax]uint64
-	rings := p.active(&active, &heads)
+	rings := p.activeRings(&active, &heads)
 	for n < len(buf) {
 		next := -1
 		for _, i := range rings {
@@ -55,11 +55,11 @@ func (p *Process) Drain(buf []Record) (n int, lost uint64) {
 	return n, lost
 }
 
-// active lists the rings that have something to read, with their heads.
-func (p *Process) active(list *[ringsMax]int, heads *[ringsMax]uint64) []int {
+// activeRings lists the rings that have something to read, with their heads.
+func (p *Process) activeRings(list *[ringsMax]int, heads *[ringsMax]uint64) []int {
 	n := 0
 	for i := range heads {
-		heads[i] = p.mem.u64(p.ring(i) + rngHead)
+		heads[i] = p.mem.readUint64(p.ringOffset(i) + rngHead)
 		if p.peeked[i] || p.cursor[i] < heads[i] {
 			list[n] = i
 			n++
@@ -88,21 +88,21 @@ func (p *Process) fillPeek(i int, head uint64) (lost uint64) {
 // readRecord copies the record with this number into the peek of ring i; false
 // when it has been overwritten. Pairs with falcon_ring_write's stores of seq.
 func (p *Process) readRecord(i int, seq uint64) bool {
-	at := p.ring(i) + pageBytes + (seq-1)%ringSlots*recordBytes
+	at := p.ringOffset(i) + pageBytes + (seq-1)%ringSlots*recordBytes
 	w := p.mem[at : at+recordBytes]
-	if w.u64(recSeq) != seq {
+	if w.readUint64(recSeq) != seq {
 		return false
 	}
 	r := &p.peek[i]
-	enter, exit := w.u64(recEnter), w.u64(recExit)
-	r.Count, r.Stream, r.Ordinal = w.u64(recCount), w.u64(recStream), w.u64(recOrdinal)
-	r.Comm, r.Peer, r.Step = w.u32(recComm), w.i32(recPeer), w.u32(recStep)
-	kind := w.u32(recOp)
-	if w.u64(recSeq) != seq {
+	enter, exit := w.readUint64(recEnter), w.readUint64(recExit)
+	r.Count, r.Stream, r.Ordinal = w.readUint64(recCount), w.readUint64(recStream), w.readUint64(recOrdinal)
+	r.Comm, r.Peer, r.Step = w.readUint32(recComm), w.readInt32(recPeer), w.readUint32(recStep)
+	kind := w.readUint32(recOp)
+	if w.readUint64(recSeq) != seq {
 		return false
 	}
 	r.Seq, r.Ring = seq, uint8(i)
-	r.EnterNs, r.ExitNs = p.clock.mono(enter), p.clock.mono(exit)
+	r.EnterNs, r.ExitNs = p.clock.ticksToMono(enter), p.clock.ticksToMono(exit)
 	r.Op, r.Dtype, r.Depth, r.Flags = falcon.Op(kind), uint8(kind>>8), uint8(kind>>16), uint8(kind>>24)
 	if r.Comm >= commsMax {
 		r.Comm = CommNone

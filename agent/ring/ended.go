@@ -26,9 +26,9 @@ type End struct {
 // InOrder says that there is a word.
 func (e End) InOrder() bool { return e.AtNs > 0 }
 
-// end reads a word; what no process exits with reads as not known.
-func (m image) end(at, status uint64) End {
-	e := End{AtNs: max(m.i64(at), 0), Status: int(m.i32(status))}
+// exitMark reads a word; what no process exits with reads as not known.
+func (m image) exitMark(at, status uint64) End {
+	e := End{AtNs: max(m.readInt64(at), 0), Status: int(m.readInt32(status))}
 	if e.Status < 0 || e.Status > 255 {
 		e.Status = -1
 	}
@@ -115,16 +115,16 @@ func DecodeEnded(b []byte) (Ended, error) {
 	copy(m, b)
 	e := Ended{
 		Header: Header{
-			PID: int(m.u32(endPID)), Rank: int(m.i32(endRank)), World: int(m.i32(endWorld)), LocalRank: int(m.i32(endLocalRank)),
-			StartUnixNs: m.i64(endStartUnix), StartMonoNs: m.i64(endStartMono), Job: name(m.copyName(endJob)), Device: name(m.copyName(endDevice)),
+			PID: int(m.readUint32(endPID)), Rank: int(m.readInt32(endRank)), World: int(m.readInt32(endWorld)), LocalRank: int(m.readInt32(endLocalRank)),
+			StartUnixNs: m.readInt64(endStartUnix), StartMonoNs: m.readInt64(endStartMono), Job: printableName(m.copyName(endJob)), Device: printableName(m.copyName(endDevice)),
 		},
-		End: m.end(endAt, endStatus), Generation: m.u64(endGen), GenNow: m.u64(endGenNow), Iteration: m.i64(endIter), StepTag: m.i64(endTag),
-		Rejoined: m.u64(endRejoined), TP: bounded(m.i32(endTP)), DP: bounded(m.i32(endDP)), PP: bounded(m.i32(endPP)),
+		End: m.exitMark(endAt, endStatus), Generation: m.readUint64(endGen), GenNow: m.readUint64(endGenNow), Iteration: m.readInt64(endIter), StepTag: m.readInt64(endTag),
+		Rejoined: m.readUint64(endRejoined), TP: clampSize(m.readInt32(endTP)), DP: clampSize(m.readInt32(endDP)), PP: clampSize(m.readInt32(endPP)),
 	}
-	e.Committed = Commitment{Order: m.u64(endCommitted), Iteration: m.i64(endCommitIter), Status: m.i32(endCommitStat), Resume: max(m.i64(endResume), 0)}
+	e.Committed = Commitment{Order: m.readUint64(endCommitted), Iteration: m.readInt64(endCommitIter), Status: m.readInt32(endCommitStat), Resume: max(m.readInt64(endResume), 0)}
 	e.Rank = max(e.Header.Rank, -1)
-	if order := m.u64(endPlace); order != 0 {
-		e.Rank, e.Place, e.PlaceIteration = max(int(m.i32(endPlaceRank)), -1), order, m.i64(endPlaceIter)
+	if order := m.readUint64(endPlace); order != 0 {
+		e.Rank, e.Place, e.PlaceIteration = max(int(m.readInt32(endPlaceRank)), -1), order, m.readInt64(endPlaceIter)
 	}
 	if !e.End.InOrder() || e.Header.PID < 1 || e.Rank >= ranksMax {
 		return Ended{}, fmt.Errorf("%w: the end record of a process says nothing that can be; remove it", ErrCorrupt)

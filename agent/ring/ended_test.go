@@ -12,14 +12,14 @@ import (
 // ended is an end record as the hook writes it.
 func ended(change func(image)) []byte {
 	m := make(image, endedBytes)
-	m.put64(endMagic, endedMagic)
-	m.put32(endBytes, endedBytes)
-	m.put32(endPID, 77)
-	m.put64(endStartMono, 5e9)
-	m.put64(endAt, 9e9)
-	m.put32(endRank, 3)
-	m.put32(endWorld, 8)
-	m.put64(endGen, 4)
+	m.writeUint64(endMagic, endedMagic)
+	m.writeUint32(endBytes, endedBytes)
+	m.writeUint32(endPID, 77)
+	m.writeUint64(endStartMono, 5e9)
+	m.writeUint64(endAt, 9e9)
+	m.writeUint32(endRank, 3)
+	m.writeUint32(endWorld, 8)
+	m.writeUint64(endGen, 4)
 	copy(m[endJob:], "gpt")
 	copy(m[endDevice:], "n1.g0")
 	if change != nil {
@@ -36,7 +36,11 @@ func TestDecodeEnded(t *testing.T) {
 	if err != nil || e.Header.PID != 77 || e.Rank != 3 || e.Header.World != 8 || e.Header.Device != "n1.g0" || e.Generation != 4 || e.End != (End{AtNs: 9e9}) {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	moved, err := DecodeEnded(ended(func(m image) { m.put64(endPlace, 12); m.put32(endPlaceRank, 6); m.put32(endStatus, 1<<20) }))
+	moved, err := DecodeEnded(ended(func(m image) {
+		m.writeUint64(endPlace, 12)
+		m.writeUint32(endPlaceRank, 6)
+		m.writeUint32(endStatus, 1<<20)
+	}))
 	if err != nil || moved.Rank != 6 || moved.Place != 12 || moved.End.Status != -1 {
 		t.Fatalf("%+v, %v", moved, err)
 	}
@@ -47,8 +51,8 @@ func TestDecodeEndedRefuses(t *testing.T) {
 	flipped[endRank]++
 	for name, b := range map[string][]byte{
 		"short": ended(nil)[:endedBytes-1], "long": append(ended(nil), 0), "empty": nil, "damaged": flipped,
-		"another kind": ended(func(m image) { m.put64(endMagic, shmMagic) }), "no end": ended(func(m image) { m.put64(endAt, 0) }),
-		"no process": ended(func(m image) { m.put32(endPID, 0) }), "no rank": ended(func(m image) { m.put32(endRank, 1<<30) }),
+		"another kind": ended(func(m image) { m.writeUint64(endMagic, shmMagic) }), "no end": ended(func(m image) { m.writeUint64(endAt, 0) }),
+		"no process": ended(func(m image) { m.writeUint32(endPID, 0) }), "no rank": ended(func(m image) { m.writeUint32(endRank, 1<<30) }),
 	} {
 		if e, err := DecodeEnded(b); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %+v, %v", name, e, err)

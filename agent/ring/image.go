@@ -13,33 +13,33 @@ import (
 // check is a defect here, not a hostile file.
 type image []byte
 
-func (m image) at64(off uint64) *uint64 {
+func (m image) pointer64(off uint64) *uint64 {
 	b := m[off : off+8 : off+8]
 	return (*uint64)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-func (m image) at32(off uint64) *uint32 {
+func (m image) pointer32(off uint64) *uint32 {
 	b := m[off : off+4 : off+4]
 	return (*uint32)(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-func (m image) u64(off uint64) uint64      { return atomic.LoadUint64(m.at64(off)) }
-func (m image) i64(off uint64) int64       { return int64(m.u64(off)) }
-func (m image) u32(off uint64) uint32      { return atomic.LoadUint32(m.at32(off)) }
-func (m image) i32(off uint64) int32       { return int32(m.u32(off)) }
-func (m image) put64(off uint64, v uint64) { atomic.StoreUint64(m.at64(off), v) }
-func (m image) put32(off uint64, v uint32) { atomic.StoreUint32(m.at32(off), v) }
+func (m image) readUint64(off uint64) uint64     { return atomic.LoadUint64(m.pointer64(off)) }
+func (m image) readInt64(off uint64) int64       { return int64(m.readUint64(off)) }
+func (m image) readUint32(off uint64) uint32     { return atomic.LoadUint32(m.pointer32(off)) }
+func (m image) readInt32(off uint64) int32       { return int32(m.readUint32(off)) }
+func (m image) writeUint64(off uint64, v uint64) { atomic.StoreUint64(m.pointer64(off), v) }
+func (m image) writeUint32(off uint64, v uint32) { atomic.StoreUint32(m.pointer32(off), v) }
 func (m image) copyName(off uint64) [8]uint64 {
 	var w [8]uint64
 	for i := range w {
-		w[i] = m.u64(off + 8*uint64(i))
+		w[i] = m.readUint64(off + 8*uint64(i))
 	}
 	return w
 }
 
-// name turns a copied, zero-terminated field into printable text: control
+// printableName turns a copied, zero-terminated field into printable text: control
 // characters and broken UTF-8 never reach a terminal.
-func name(w [8]uint64) string {
+func printableName(w [8]uint64) string {
 	var b [nameBytes]byte
 	for i, v := range w {
 		for j := range 8 {

@@ -18,30 +18,30 @@ func blank() image {
 	words := make([]uint64, bytes/8)
 	m := image(unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), bytes))
 	p := Process{}
-	p.control = pageUp(headerBytes)
-	p.comms = p.control + pageUp(controlBytes)
-	p.timings = p.comms + pageUp(commsMax*commBytes)
-	p.rings = p.timings + pageUp(timingSlots*timingBytes)
+	p.control = roundUpToPage(headerBytes)
+	p.comms = p.control + roundUpToPage(controlBytes)
+	p.timings = p.comms + roundUpToPage(commsMax*commBytes)
+	p.rings = p.timings + roundUpToPage(timingSlots*timingBytes)
 	m = m[:p.rings+ringsMax*(pageBytes+ringSlots*recordBytes)]
 	for off, v := range map[uint64]uint32{
 		hdrVersion: shmVersion, hdrHeaderBytes: headerBytes, hdrPID: 77, hdrRings: ringsMax, hdrRingSlots: ringSlots,
 		hdrComms: commsMax, hdrTimingSlots: timingSlots, hdrOrderSlots: orderSlots, hdrRank: 2, hdrWorld: 8, hdrClock: clockTSC,
 	} {
-		m.put32(off, v)
+		m.writeUint32(off, v)
 	}
 	for off, v := range map[uint64]uint64{
 		hdrMagic: shmMagic, hdrFileBytes: uint64(len(m)), hdrControlOffset: p.control, hdrCommsOffset: p.comms,
 		hdrTimingsOffset: p.timings, hdrRingsOffset: p.rings, hdrRingStride: pageBytes + ringSlots*recordBytes,
 		hdrStartUnix: 5e18, hdrStartMono: 1_000_000, hdrStartTicks: 1_000_000, hdrCalibTicks: 3_000_000, hdrCalibMono: 2_000_000,
 	} {
-		m.put64(off, v)
+		m.writeUint64(off, v)
 	}
 	return m
 }
 
 func open(t testing.TB, m image) *Process {
 	t.Helper()
-	p, err := parse("image", m)
+	p, err := parseImage("image", m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,18 +50,18 @@ func open(t testing.TB, m image) *Process {
 
 // write appends a record to ring i as the hook does, entered at the tick given.
 func write(p *Process, i int, tick uint64) {
-	head := p.mem.u64(p.ring(i)+rngHead) + 1
-	at := p.ring(i) + pageBytes + (head-1)%ringSlots*recordBytes
+	head := p.mem.readUint64(p.ringOffset(i)+rngHead) + 1
+	at := p.ringOffset(i) + pageBytes + (head-1)%ringSlots*recordBytes
 	w := p.mem[at : at+recordBytes]
-	w.put64(recSeq, 0)
-	w.put64(recEnter, tick)
-	w.put64(recExit, tick+10)
-	w.put64(recCount, head*3)
-	w.put64(recOrdinal, head-1)
-	w.put32(recComm, 4)
-	w.put32(recOp, uint32(falcon.OpSend)|7<<8|2<<16|FlagGrouped<<24)
-	w.put64(recSeq, head)
-	p.mem.put64(p.ring(i)+rngHead, head)
+	w.writeUint64(recSeq, 0)
+	w.writeUint64(recEnter, tick)
+	w.writeUint64(recExit, tick+10)
+	w.writeUint64(recCount, head*3)
+	w.writeUint64(recOrdinal, head-1)
+	w.writeUint32(recComm, 4)
+	w.writeUint32(recOp, uint32(falcon.OpSend)|7<<8|2<<16|FlagGrouped<<24)
+	w.writeUint64(recSeq, head)
+	p.mem.writeUint64(p.ringOffset(i)+rngHead, head)
 }
 
 func TestDrainConvertsEveryField(t *testing.T) {
@@ -90,7 +90,7 @@ func TestDrainMerges(t *testing.T) {
 		for range rng.IntN(3000) {
 			tick += 2 + rng.Uint64N(100)*2
 			write(p, rng.IntN(ringsMax), tick)
-			want = append(want, p.clock.mono(tick))
+			want = append(want, p.clock.ticksToMono(tick))
 		}
 		var got []int64
 		buf := make([]Record, 1+rng.IntN(500))
@@ -120,16 +120,16 @@ func TestDrainCountsLosses(t *testing.T) {
 	}
 	// A slot that is being rewritten while we come is lost, not misread.
 	write(p, 1, 20_000_000)
-	p.mem.put64(p.ring(1)+pageBytes+(3*ringSlots+100)%ringSlots*recordBytes, 0)
+	p.mem.writeUint64(p.ringOffset(1)+pageBytes+(3*ringSlots+100)%ringSlots*recordBytes, 0)
 	if n, lost = p.Drain(buf); n != 0 || lost != 1 {
 		t.Errorf("half-written record: %d, lost %d", n, lost)
 	}
 	// A head that goes backwards or to infinity neither panics nor loops.
-	p.mem.put64(p.ring(1), 5)
+	p.mem.writeUint64(p.ringOffset(1), 5)
 	if n, _ = p.Drain(buf); n != 0 {
 		t.Errorf("head moved back: %d records", n)
 	}
-	p.mem.put64(p.ring(1), ^uint64(0))
+	p.mem.writeUint64(p.ringOffset(1), ^uint64(0))
 	if n, lost = p.Drain(buf); n > ringSlots || lost == 0 {
 		t.Errorf("head at infinity: %d records, lost %d", n, lost)
 	}
@@ -186,15 +186,15 @@ func TestCommsAreCheckedAndCleaned(t *testing.T) {
 	m := blank()
 	p := open(t, m)
 	at := p.comms + 3*commBytes
-	m.put64(at+comSeq, 4)
-	m.put64(at+comID, 99)
-	m.put32(at+comState, uint32(CommLive))
-	m.put32(at+comSize, 8)
+	m.writeUint64(at+comSeq, 4)
+	m.writeUint64(at+comID, 99)
+	m.writeUint32(at+comState, uint32(CommLive))
+	m.writeUint32(at+comSize, 8)
 	copy(m[at+comName:], "dp\x1b[2J\xff\n")
 	busy := p.comms + 9*commBytes
-	m.put64(busy+comSeq, 5) // its writer died
-	m.put32(busy+comState, uint32(CommLive))
-	m.put32(p.comms+10*commBytes+comState, 77)
+	m.writeUint64(busy+comSeq, 5) // its writer died
+	m.writeUint32(busy+comState, uint32(CommLive))
+	m.writeUint32(p.comms+10*commBytes+comState, 77)
 	got := p.Comms(nil)
 	if len(got) != 1 || got[0].Slot != 3 || got[0].ID != 99 || got[0].Size != 8 || got[0].Name != "dp?[2J??" {
 		t.Errorf("Comms = %+v", got)
@@ -206,10 +206,10 @@ func TestMarks(t *testing.T) {
 	p := open(t, m)
 	for k := range uint64(100) {
 		at := p.control + ctlMarks + k%marksMax*markBytes
-		m.put64(at+markIteration, k+10)
-		m.put64(at+markStart, 1000*k)
-		m.put64(at+markSeq, k+1)
-		m.put64(p.control+ctlIterationsDone, k+1)
+		m.writeUint64(at+markIteration, k+10)
+		m.writeUint64(at+markStart, 1000*k)
+		m.writeUint64(at+markSeq, k+1)
+		m.writeUint64(p.control+ctlIterationsDone, k+1)
 	}
 	got, next, lost := p.Marks(0, nil)
 	if len(got) != 64 || next != 100 || lost != 36 || got[0] != (Mark{Iteration: 46, StartNs: 36000}) {
@@ -218,7 +218,7 @@ func TestMarks(t *testing.T) {
 	if got, next, lost = p.Marks(100, got); len(got) != 0 || next != 100 || lost != 0 {
 		t.Errorf("nothing new: %v %d %d", got, next, lost)
 	}
-	m.put64(p.control+ctlIterationsDone, ^uint64(0))
+	m.writeUint64(p.control+ctlIterationsDone, ^uint64(0))
 	if got, next, _ = p.Marks(100, got); len(got) != 0 || next != ^uint64(0) {
 		t.Errorf("absurd count: %v %d", got, next)
 	}
@@ -229,13 +229,13 @@ func TestTimingsOfOneWindow(t *testing.T) {
 	p := open(t, m)
 	for seq := uint64(1); seq <= timingSlots+10; seq++ {
 		at := p.timings + (seq-1)%timingSlots*timingBytes
-		m.put64(at+timSeq, seq)
-		m.put64(at+timOrdinal, seq)
-		m.put64(at+timDuration, 7)
-		m.put32(at+timWindow, uint32(seq%2))
-		m.put32(at+timOp, uint32(falcon.OpRecv)|FlagTimed<<16)
+		m.writeUint64(at+timSeq, seq)
+		m.writeUint64(at+timOrdinal, seq)
+		m.writeUint64(at+timDuration, 7)
+		m.writeUint32(at+timWindow, uint32(seq%2))
+		m.writeUint32(at+timOp, uint32(falcon.OpRecv)|FlagTimed<<16)
 	}
-	m.put64(p.control+ctlTimingHead, timingSlots+10)
+	m.writeUint64(p.control+ctlTimingHead, timingSlots+10)
 	got := p.Timings(1, nil)
 	if len(got) != timingSlots/2 || got[0].Ordinal != 11 || got[0].Op != falcon.OpRecv || got[0].Flags != FlagTimed || got[0].DurationNs != 7 {
 		t.Errorf("Timings = %d, first %+v", len(got), got[0])
@@ -251,13 +251,13 @@ func TestOpenRefusesWithOneSentence(t *testing.T) {
 		{"empty", func(image) image { return nil }},
 		{"short", func(m image) image { return m[:100] }},
 		{"magic", func(m image) image { m[1]++; return m }},
-		{"version", func(m image) image { m.put32(hdrVersion, shmVersion+1); return m }},
-		{"rings", func(m image) image { m.put32(hdrRings, 1<<30); return m }},
-		{"offset", func(m image) image { m.put64(hdrRingsOffset, 1<<60); return m }},
-		{"stride", func(m image) image { m.put64(hdrRingStride, 0); return m }},
+		{"version", func(m image) image { m.writeUint32(hdrVersion, shmVersion+1); return m }},
+		{"rings", func(m image) image { m.writeUint32(hdrRings, 1<<30); return m }},
+		{"offset", func(m image) image { m.writeUint64(hdrRingsOffset, 1<<60); return m }},
+		{"stride", func(m image) image { m.writeUint64(hdrRingStride, 0); return m }},
 		{"truncated", func(m image) image { return m[:len(m)-8] }},
-		{"clock", func(m image) image { m.put64(hdrCalibTicks, 0); return m }},
-		{"unready", func(m image) image { m.put64(hdrMagic, 0); return m }},
+		{"clock", func(m image) image { m.writeUint64(hdrCalibTicks, 0); return m }},
+		{"unready", func(m image) image { m.writeUint64(hdrMagic, 0); return m }},
 	} {
 		path := filepath.Join(t.TempDir(), "falcon.j.1")
 		if err := os.WriteFile(path, c.spoil(slices.Clone(good)), 0o600); err != nil {
@@ -278,13 +278,13 @@ func FuzzImage(f *testing.F) {
 	base, m := blank(), blank()
 	f.Fuzz(func(t *testing.T, edits []byte) {
 		places := spoil(m, edits)
-		if p, err := parse("fuzz", m); err == nil {
+		if p, err := parseImage("fuzz", m); err == nil {
 			exercise(p)
 		}
 		for _, at := range places { // put right again, which is cheaper than a fresh 4.8 MB
-			m.put64(at, base.u64(at))
+			m.writeUint64(at, base.readUint64(at))
 		}
-		copy(m[pageUp(headerBytes):][:pageUp(controlBytes)], base[pageUp(headerBytes):])
+		copy(m[roundUpToPage(headerBytes):][:roundUpToPage(controlBytes)], base[roundUpToPage(headerBytes):])
 	})
 }
 
@@ -293,7 +293,7 @@ func FuzzImage(f *testing.F) {
 func spoil(m image, edits []byte) (places []uint64) {
 	for ; len(edits) >= 11; edits = edits[11:] {
 		at := (uint64(edits[0]) | uint64(edits[1])<<8 | uint64(edits[2])<<16) % uint64(len(m)-8) &^ 7
-		m.put64(at, binary.LittleEndian.Uint64(edits[3:]))
+		m.writeUint64(at, binary.LittleEndian.Uint64(edits[3:]))
 		places = append(places, at)
 	}
 	return places
@@ -343,20 +343,20 @@ func TestHostileImages(t *testing.T) {
 			if at < 32 { // the header's fixed numbers: refused at once, which is tested above
 				at += 32
 			}
-			m.put64(at*8, interesting[rng.IntN(len(interesting))])
+			m.writeUint64(at*8, interesting[rng.IntN(len(interesting))])
 		}
 		for i := range ringsMax {
 			if rng.IntN(3) == 0 {
-				m.put64(base2ring(i), rng.Uint64())
+				m.writeUint64(base2ring(i), rng.Uint64())
 			}
 		}
-		if p, err := parse("hostile", m); err == nil {
+		if p, err := parseImage("hostile", m); err == nil {
 			exercise(p)
 		}
 	}
 }
 
 func base2ring(i int) uint64 {
-	p := Process{rings: pageUp(headerBytes) + pageUp(controlBytes) + pageUp(commsMax*commBytes) + pageUp(timingSlots*timingBytes), stride: pageBytes + ringSlots*recordBytes}
-	return p.ring(i)
+	p := Process{rings: roundUpToPage(headerBytes) + roundUpToPage(controlBytes) + roundUpToPage(commsMax*commBytes) + roundUpToPage(timingSlots*timingBytes), stride: pageBytes + ringSlots*recordBytes}
+	return p.ringOffset(i)
 }

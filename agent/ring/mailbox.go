@@ -71,36 +71,36 @@ func (p *Process) PutTest(t Test) (err error) {
 	if p.err != nil {
 		return p.err
 	}
-	if err := t.check(); err != nil {
+	if err := t.validate(); err != nil {
 		return err
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(&err)
+	defer p.guardFault(&err)
 	at := p.control + ctlTest
 	w := p.mem[at : at+testBytes]
-	if newest := w.u64(tstID); t.ID <= newest {
+	if newest := w.readUint64(tstID); t.ID <= newest {
 		return fmt.Errorf("%w: number %d is not above %d, the newest in the mailbox", ErrTest, t.ID, newest)
 	}
-	seq := w.u64(tstSeq) | 1
-	w.put64(tstSeq, seq)
-	w.put64(tstUntilNs, uint64(t.UntilNs))
-	w.put64(tstBytes, uint64(t.Bytes))
-	w.put32(tstKind, uint32(t.Kind))
-	w.put32(tstRepeats, uint32(t.Repeats))
-	w.put32(tstN, uint32(t.N))
-	w.put32(tstSide, uint32(t.Side))
+	seq := w.readUint64(tstSeq) | 1
+	w.writeUint64(tstSeq, seq)
+	w.writeUint64(tstUntilNs, uint64(t.UntilNs))
+	w.writeUint64(tstBytes, uint64(t.Bytes))
+	w.writeUint32(tstKind, uint32(t.Kind))
+	w.writeUint32(tstRepeats, uint32(t.Repeats))
+	w.writeUint32(tstN, uint32(t.N))
+	w.writeUint32(tstSide, uint32(t.Side))
 	for i, id := range t.IDs {
 		for word := range len(id) / 8 {
-			w.put64(tstIDs+uint64(i*uniqueBytes+8*word), binary.LittleEndian.Uint64(id[8*word:]))
+			w.writeUint64(tstIDs+uint64(i*uniqueBytes+8*word), binary.LittleEndian.Uint64(id[8*word:]))
 		}
 	}
-	w.put64(tstID, t.ID)
-	w.put64(tstSeq, seq+1)
-	p.rouse()
+	w.writeUint64(tstID, t.ID)
+	w.writeUint64(tstSeq, seq+1)
+	p.wakeThreads()
 	return nil
 }
 
-func (t Test) check() error {
+func (t Test) validate() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrTest}, args...)...)
 	}
@@ -130,31 +130,31 @@ func (p *Process) TestResult() (r TestResult, ok bool) {
 		return r, false
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
+	defer p.guardFault(nil)
 	at := p.control + ctlResult
 	w := p.mem[at : at+resultBytes]
 	var ids [2 * uniqueBytes]byte
 	for range seqlockTries {
-		seq := w.u64(resSeq)
+		seq := w.readUint64(resSeq)
 		r = TestResult{
-			ID: w.u64(resID), Kind: TestKind(w.u32(resKind)), Status: TestStatus(w.u32(resStatus)), Reason: PauseReason(w.u32(resReason)),
-			Repeats: int(w.u32(resRepeats)), MedianNs: w.i64(resMedianNs), BestNs: w.i64(resBestNs), SetupNs: w.i64(resSetupNs), Bytes: w.i64(resBytes),
+			ID: w.readUint64(resID), Kind: TestKind(w.readUint32(resKind)), Status: TestStatus(w.readUint32(resStatus)), Reason: PauseReason(w.readUint32(resReason)),
+			Repeats: int(w.readUint32(resRepeats)), MedianNs: w.readInt64(resMedianNs), BestNs: w.readInt64(resBestNs), SetupNs: w.readInt64(resSetupNs), Bytes: w.readInt64(resBytes),
 		}
 		for word := range len(ids) / 8 {
-			binary.LittleEndian.PutUint64(ids[8*word:], w.u64(resIDs+uint64(8*word)))
+			binary.LittleEndian.PutUint64(ids[8*word:], w.readUint64(resIDs+uint64(8*word)))
 		}
-		if seq%2 == 0 && w.u64(resSeq) == seq {
+		if seq%2 == 0 && w.readUint64(resSeq) == seq {
 			if r.Kind == TestMint && r.Status == TestDone {
 				r.IDs = [2][]byte{ids[:uniqueBytes], ids[uniqueBytes:]}
 			}
-			return r.checked(), r.ID != 0
+			return r.validated(), r.ID != 0
 		}
 	}
 	return TestResult{}, false
 }
 
-// checked makes a failure of what can't be.
-func (r TestResult) checked() TestResult {
+// validated makes a failure of what can't be.
+func (r TestResult) validated() TestResult {
 	sane := func(ns int64) bool { return ns >= 0 && ns <= int64(PauseMax) }
 	ok := r.Kind >= TestGEMM && r.Kind <= TestLink && r.Status <= TestLate && r.Repeats >= 0 && r.Repeats <= TestRepeatsMax &&
 		sane(r.MedianNs) && sane(r.BestNs) && sane(r.SetupNs) && r.BestNs <= r.MedianNs && r.Bytes >= 0

@@ -72,7 +72,7 @@ func Open(path string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ring: cannot map %s: %w", path, err)
 	}
-	p, err := parse(path, mem)
+	p, err := parseImage(path, mem)
 	if err != nil {
 		_ = unix.Munmap(mem)
 		return nil, err
@@ -90,50 +90,50 @@ func sizeError(path string, info os.FileInfo) error {
 	return fmt.Errorf("%w: %s has %d bytes, which no version of the hook writes; remove it", ErrCorrupt, path, info.Size())
 }
 
-// parse checks the header of an image and sets the cursors.
-func parse(path string, mem image) (p *Process, err error) {
+// parseImage checks the header of an image and sets the cursors.
+func parseImage(path string, mem image) (p *Process, err error) {
 	p = &Process{path: path, mem: mem}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(&err)
-	if err = p.check(); err != nil {
+	defer p.guardFault(&err)
+	if err = p.checkHeader(); err != nil {
 		return nil, err
 	}
 	p.header = Header{
-		PID: int(mem.u32(hdrPID)), Rank: int(mem.i32(hdrRank)), World: int(mem.i32(hdrWorld)),
-		LocalRank: int(mem.i32(hdrLocalRank)), StartUnixNs: mem.i64(hdrStartUnix), StartMonoNs: mem.i64(hdrStartMono),
-		Job: name(mem.copyName(hdrJob)), Device: name(mem.copyName(hdrDevice)),
+		PID: int(mem.readUint32(hdrPID)), Rank: int(mem.readInt32(hdrRank)), World: int(mem.readInt32(hdrWorld)),
+		LocalRank: int(mem.readInt32(hdrLocalRank)), StartUnixNs: mem.readInt64(hdrStartUnix), StartMonoNs: mem.readInt64(hdrStartMono),
+		Job: printableName(mem.copyName(hdrJob)), Device: printableName(mem.copyName(hdrDevice)),
 	}
-	p.tsc = mem.u32(hdrClock) == clockTSC
+	p.tsc = mem.readUint32(hdrClock) == clockTSC
 	if err = p.readClock(); err != nil {
 		return nil, err
 	}
 	for i := range p.cursor {
-		if head := mem.u64(p.ring(i) + rngHead); head > ringSlots {
+		if head := mem.readUint64(p.ringOffset(i) + rngHead); head > ringSlots {
 			p.cursor[i] = head - ringSlots
 		}
 	}
 	return p, nil
 }
 
-// check compares what the header promises with what this reader expects and
+// checkHeader compares what the header promises with what this reader expects and
 // with the size of the file. The layout of one version is fixed, so every
 // number has exactly one right value.
-func (p *Process) check() error {
+func (p *Process) checkHeader() error {
 	m := p.mem
-	magic := m.u64(hdrMagic)
+	magic := m.readUint64(hdrMagic)
 	if magic == 0 {
 		return fmt.Errorf("%w: %s is still being filled", ErrNotReady, p.path)
 	}
 	if magic != shmMagic {
 		return fmt.Errorf("%w: %s does not start with the hook's magic number; remove it", ErrCorrupt, p.path)
 	}
-	if v := m.u32(hdrVersion); v != shmVersion {
+	if v := m.readUint32(hdrVersion); v != shmVersion {
 		return fmt.Errorf("%w: %s is of version %d, this agent reads version %d; install hook and agent of one release", ErrCorrupt, p.path, v, shmVersion)
 	}
-	p.control = pageUp(headerBytes)
-	p.comms = p.control + pageUp(controlBytes)
-	p.timings = p.comms + pageUp(commsMax*commBytes)
-	p.rings = p.timings + pageUp(timingSlots*timingBytes)
+	p.control = roundUpToPage(headerBytes)
+	p.comms = p.control + roundUpToPage(controlBytes)
+	p.timings = p.comms + roundUpToPage(commsMax*commBytes)
+	p.rings = p.timings + roundUpToPage(timingSlots*timingBytes)
 	p.stride = pageBytes + ringSlots*recordBytes
 	return p.checkNumbers()
 }
@@ -144,18 +144,18 @@ func (p *Process) checkNumbers() error {
 		name      string
 		got, want uint64
 	}{
-		{"header size", uint64(m.u32(hdrHeaderBytes)), headerBytes},
-		{"number of rings", uint64(m.u32(hdrRings)), ringsMax},
-		{"ring size", uint64(m.u32(hdrRingSlots)), ringSlots},
-		{"number of communicators", uint64(m.u32(hdrComms)), commsMax},
-		{"number of timings", uint64(m.u32(hdrTimingSlots)), timingSlots},
-		{"number of orders", uint64(m.u32(hdrOrderSlots)), orderSlots},
-		{"control offset", m.u64(hdrControlOffset), p.control},
-		{"communicator offset", m.u64(hdrCommsOffset), p.comms},
-		{"timing offset", m.u64(hdrTimingsOffset), p.timings},
-		{"ring offset", m.u64(hdrRingsOffset), p.rings},
-		{"ring stride", m.u64(hdrRingStride), p.stride},
-		{"stated size", m.u64(hdrFileBytes), total},
+		{"header size", uint64(m.readUint32(hdrHeaderBytes)), headerBytes},
+		{"number of rings", uint64(m.readUint32(hdrRings)), ringsMax},
+		{"ring size", uint64(m.readUint32(hdrRingSlots)), ringSlots},
+		{"number of communicators", uint64(m.readUint32(hdrComms)), commsMax},
+		{"number of timings", uint64(m.readUint32(hdrTimingSlots)), timingSlots},
+		{"number of orders", uint64(m.readUint32(hdrOrderSlots)), orderSlots},
+		{"control offset", m.readUint64(hdrControlOffset), p.control},
+		{"communicator offset", m.readUint64(hdrCommsOffset), p.comms},
+		{"timing offset", m.readUint64(hdrTimingsOffset), p.timings},
+		{"ring offset", m.readUint64(hdrRingsOffset), p.rings},
+		{"ring stride", m.readUint64(hdrRingStride), p.stride},
+		{"stated size", m.readUint64(hdrFileBytes), total},
 		{"size of the file", uint64(len(m)), total},
 	} {
 		if f.got != f.want {
@@ -165,14 +165,14 @@ func (p *Process) checkNumbers() error {
 	return nil
 }
 
-func pageUp(n uint64) uint64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
+func roundUpToPage(n uint64) uint64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
 
-func (p *Process) ring(i int) uint64 { return p.rings + uint64(i)*p.stride }
+func (p *Process) ringOffset(i int) uint64 { return p.rings + uint64(i)*p.stride }
 
-// guard turns a fault on the mapping (the file was truncated) into an error.
+// guardFault turns a fault on the mapping (the file was truncated) into an error.
 // Every exported method that touches the image defers it, under
 // debug.SetPanicOnFault, which makes such faults of this goroutine recoverable.
-func (p *Process) guard(err *error) {
+func (p *Process) guardFault(err *error) {
 	r := recover()
 	if r == nil {
 		return

@@ -22,15 +22,15 @@ func checkOwner(path string, info fs.FileInfo) error {
 	if !ok || !known || owner.Uid == 0 {
 		return nil // root needs no such file to speak for a process
 	}
-	uids, ok := usersOf(e.PID)
+	uids, ok := usersOfProcess(e.PID)
 	if ok && !slices.Contains(uids, owner.Uid) {
 		return fmt.Errorf("%w: %s was made by user %d, and process %d runs as user %d: remove the file", ErrForeign, path, owner.Uid, e.PID, uids[0])
 	}
 	return nil
 }
 
-// usersOf are a process's real, effective, saved and file system user.
-func usersOf(pid int) ([]uint32, bool) {
+// usersOfProcess are a process's real, effective, saved and file system user.
+func usersOfProcess(pid int) ([]uint32, bool) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return nil, false

@@ -17,7 +17,7 @@ func TestFilesOfOtherUsersAreRefused(t *testing.T) {
 	}
 	const stranger = 54321
 	m := blank()
-	m.put32(hdrPID, uint32(os.Getpid()))
+	m.writeUint32(hdrPID, uint32(os.Getpid()))
 	path := filepath.Join(t.TempDir(), fmt.Sprintf("falcon.job.%d", os.Getpid()))
 	if err := os.WriteFile(path, m, 0o600); err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestFilesOfOtherUsersAreRefused(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	m.put32(hdrPID, uint32(os.Getppid()))
+	m.writeUint32(hdrPID, uint32(os.Getppid()))
 	if err := os.WriteFile(path, m, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestFilesOfOtherUsersAreRefused(t *testing.T) {
 		_ = p.Close()
 		t.Errorf("a file in another process's name: %v", err)
 	}
-	m.put32(hdrPID, uint32(os.Getpid()))
+	m.writeUint32(hdrPID, uint32(os.Getpid()))
 	if err := errors.Join(os.WriteFile(path, m, 0o600), os.Chown(path, stranger, stranger)); err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestFilesOfOtherUsersAreRefused(t *testing.T) {
 }
 
 func TestUsersOfAProcess(t *testing.T) {
-	if got, ok := usersOf(os.Getpid()); !ok || len(got) != 4 || got[0] != uint32(os.Getuid()) {
+	if got, ok := usersOfProcess(os.Getpid()); !ok || len(got) != 4 || got[0] != uint32(os.Getuid()) {
 		t.Errorf("this process: %v, %v", got, ok)
 	}
 	for in, want := range map[string][]uint32{

@@ -99,15 +99,15 @@ func (p *Process) Pause() (s Pause) {
 		return s
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
+	defer p.guardFault(nil)
 	w := p.mem[p.control : p.control+controlBytes]
 	for range seqlockTries { // the state is stored last: equal before and after, it goes with the times
-		state, seen := w.u32(ctlPauseState), w.u64(ctlPauseSeen)
+		state, seen := w.readUint32(ctlPauseState), w.readUint64(ctlPauseSeen)
 		s = Pause{
-			Wanted: w.u64(ctlPauseOrder), UntilNs: w.i64(ctlPauseUntil), Seen: seen, State: PauseState(state), Reason: PauseReason(w.u32(ctlPauseReason)),
-			TrappedNs: w.i64(ctlTrapped), QuietNs: w.i64(ctlQuiet), ReleasedNs: w.i64(ctlReleased),
+			Wanted: w.readUint64(ctlPauseOrder), UntilNs: w.readInt64(ctlPauseUntil), Seen: seen, State: PauseState(state), Reason: PauseReason(w.readUint32(ctlPauseReason)),
+			TrappedNs: w.readInt64(ctlTrapped), QuietNs: w.readInt64(ctlQuiet), ReleasedNs: w.readInt64(ctlReleased),
 		}
-		if w.u32(ctlPauseState) == state && w.u64(ctlPauseSeen) == seen {
+		if w.readUint32(ctlPauseState) == state && w.readUint64(ctlPauseSeen) == seen {
 			break
 		}
 	}
@@ -136,32 +136,32 @@ func (p *Process) Arm(order uint64, untilNs, boundary int64, cuts []Cut) (err er
 	if p.err != nil {
 		return p.err
 	}
-	gates, err := p.gates(cuts)
+	gates, err := p.gatesOf(cuts)
 	if err != nil {
 		return err
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(&err)
+	defer p.guardFault(&err)
 	if err := p.checkPause(order, untilNs); err != nil {
 		return err
 	}
-	p.mem.put64(p.control+ctlPauseUntil, uint64(untilNs))
-	p.mem.put64(p.control+ctlPauseBoundary, uint64(max(boundary, -1)+1))
-	p.mem.put64(p.control+ctlPauseOrder, order)
+	p.mem.writeUint64(p.control+ctlPauseUntil, uint64(untilNs))
+	p.mem.writeUint64(p.control+ctlPauseBoundary, uint64(max(boundary, -1)+1))
+	p.mem.writeUint64(p.control+ctlPauseOrder, order)
 	for i, g := range gates {
 		if err := p.armGate(g, cuts[i]); err != nil {
-			p.release()
+			p.releaseGates()
 			return err
 		}
 	}
-	p.mem.put64(p.control+ctlPauseArmed, order)
-	p.rouse()
+	p.mem.writeUint64(p.control+ctlPauseArmed, order)
+	p.wakeThreads()
 	return nil
 }
 
 func (p *Process) checkPause(order uint64, untilNs int64) error {
 	left, s := untilNs-MonoNs(), p.Pause()
-	switch wanted := p.mem.u64(p.control + ctlPauseOrder); {
+	switch wanted := p.mem.readUint64(p.control + ctlPauseOrder); {
 	case order == 0:
 		return fmt.Errorf("%w: an order needs a number", ErrPause)
 	case wanted != 0:
@@ -180,9 +180,9 @@ type gate struct {
 	generation uint32
 }
 
-// gates finds the live communicators that the cuts name, which must be all:
+// gatesOf finds the live communicators that the cuts name, which must be all:
 // calls on another one would go on while the job is held.
-func (p *Process) gates(cuts []Cut) ([]gate, error) {
+func (p *Process) gatesOf(cuts []Cut) ([]gate, error) {
 	if len(cuts) == 0 {
 		return nil, fmt.Errorf("%w: no communicator is named", ErrPause)
 	}
@@ -213,7 +213,7 @@ func (p *Process) gates(cuts []Cut) ([]gate, error) {
 // armGate writes a cut that is not behind the count, in one step with looking
 // at the count, so that "missed" is known here and now.
 func (p *Process) armGate(g gate, c Cut) error {
-	at := p.mem.at64(g.at + comGate)
+	at := p.mem.pointer64(g.at + comGate)
 	for range gateTries {
 		old := atomic.LoadUint64(at)
 		count := old & gateCountMask
@@ -226,7 +226,7 @@ func (p *Process) armGate(g gate, c Cut) error {
 		if !atomic.CompareAndSwapUint64(at, old, gateArmed|(c.Calls&gateCutMask)<<gateCutShift|count) {
 			continue
 		}
-		if p.mem.u32(g.at+comGeneration) != g.generation {
+		if p.mem.readUint32(g.at+comGeneration) != g.generation {
 			return fmt.Errorf("%w: communicator %016x was destroyed meanwhile", ErrPause, c.Comm)
 		}
 		return nil
@@ -241,21 +241,21 @@ func (p *Process) Release() {
 		return
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
-	p.release()
+	defer p.guardFault(nil)
+	p.releaseGates()
 }
 
-func (p *Process) release() {
-	p.mem.put64(p.control+ctlPauseOrder, 0)
-	p.rouse()
+func (p *Process) releaseGates() {
+	p.mem.writeUint64(p.control+ctlPauseOrder, 0)
+	p.wakeThreads()
 	for slot := range uint64(commsMax) {
-		disarm(p.mem.at64(p.comms + slot*commBytes + comGate))
+		disarmGate(p.mem.pointer64(p.comms + slot*commBytes + comGate))
 	}
 }
 
-// disarm clears one gate; where that does not succeed, the hook does it, as no
+// disarmGate clears one gate; where that does not succeed, the hook does it, as no
 // order is in force.
-func disarm(at *uint64) {
+func disarmGate(at *uint64) {
 	for range gateTries {
 		old := atomic.LoadUint64(at)
 		if old&gateArmed == 0 || atomic.CompareAndSwapUint64(at, old, old&gateCountMask) {
@@ -264,13 +264,13 @@ func disarm(at *uint64) {
 	}
 }
 
-// rouse wakes the trapped threads and the hook's side thread. The word changes
+// wakeThreads wakes the trapped threads and the hook's side thread. The word changes
 // first, so that a thread on its way to sleep does not miss it.
-func (p *Process) rouse() {
-	word := p.mem.at32(p.control + ctlPauseWord)
+func (p *Process) wakeThreads() {
+	word := p.mem.pointer32(p.control + ctlPauseWord)
 	atomic.AddUint32(word, 1)
 	futexWake(word)
-	futexWake(p.mem.at32(p.control + ctlMode))
+	futexWake(p.mem.pointer32(p.control + ctlMode))
 }
 
 func futexWake(word *uint32) {

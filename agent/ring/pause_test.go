@@ -14,11 +14,11 @@ import (
 // alive puts a live communicator with so many calls into a slot.
 func alive(p *Process, slot, id, calls uint64) *uint64 {
 	at := p.comms + slot*commBytes
-	p.mem.put64(at+comID, id)
-	p.mem.put64(at+comGate, calls)
-	p.mem.put32(at+comState, uint32(CommLive))
-	p.mem.put64(at+comSeq, p.mem.u64(at+comSeq)+2)
-	return p.mem.at64(at + comGate)
+	p.mem.writeUint64(at+comID, id)
+	p.mem.writeUint64(at+comGate, calls)
+	p.mem.writeUint32(at+comState, uint32(CommLive))
+	p.mem.writeUint64(at+comSeq, p.mem.readUint64(at+comSeq)+2)
+	return p.mem.pointer64(at + comGate)
 }
 
 func soon() int64 { return MonoNs() + int64(5*time.Second) }
@@ -26,7 +26,7 @@ func soon() int64 { return MonoNs() + int64(5*time.Second) }
 func TestArmWritesGatesAndOrder(t *testing.T) {
 	p := open(t, blank())
 	gate, other, left := alive(p, 3, 70, 1000), alive(p, 4, 71, 5), alive(p, 5, 72, 9)
-	p.mem.put32(p.comms+5*commBytes+comState, uint32(CommGone))
+	p.mem.writeUint32(p.comms+5*commBytes+comState, uint32(CommGone))
 	until := soon()
 	if err := p.Arm(8, until, 41, []Cut{{70, 1010}, {71, 5}}); err != nil {
 		t.Fatal(err)
@@ -34,17 +34,17 @@ func TestArmWritesGatesAndOrder(t *testing.T) {
 	if *gate != gateArmed|1010<<gateCutShift|1000 || *other != gateArmed|5<<gateCutShift|5 || *left != 9 {
 		t.Errorf("gates %#x %#x %#x", *gate, *other, *left)
 	}
-	if s := p.Pause(); s.Wanted != 8 || s.UntilNs != until || p.mem.u32(p.control+ctlPauseWord) != 1 {
-		t.Errorf("order %+v, word %d", s, p.mem.u32(p.control+ctlPauseWord))
+	if s := p.Pause(); s.Wanted != 8 || s.UntilNs != until || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
+		t.Errorf("order %+v, word %d", s, p.mem.readUint32(p.control+ctlPauseWord))
 	}
-	if armed, begins := p.mem.u64(p.control+ctlPauseArmed), p.mem.u64(p.control+ctlPauseBoundary); armed != 8 || begins != 42 {
+	if armed, begins := p.mem.readUint64(p.control+ctlPauseArmed), p.mem.readUint64(p.control+ctlPauseBoundary); armed != 8 || begins != 42 {
 		t.Errorf("armed %d, the boundary is told as %d", armed, begins)
 	}
 	if c := p.Comms(nil); !c[0].Armed || c[0].Cut != 1010 || c[0].Calls != 1000 || c[2].Armed {
 		t.Errorf("table %+v", c)
 	}
 	p.Release()
-	if s := p.Pause(); s.Wanted != 0 || *gate != 1000 || *other != 5 || p.mem.u32(p.control+ctlPauseWord) != 2 {
+	if s := p.Pause(); s.Wanted != 0 || *gate != 1000 || *other != 5 || p.mem.readUint32(p.control+ctlPauseWord) != 2 {
 		t.Errorf("after the release: %+v, gates %#x %#x", s, *gate, *other)
 	}
 }
@@ -105,13 +105,13 @@ func TestArmWaitsForTheEndOfTheLastOrder(t *testing.T) {
 	p := open(t, blank())
 	gate := alive(p, 3, 70, 1000)
 	for state := PauseArmed; state <= PauseQuiet; state++ {
-		p.mem.put32(p.control+ctlPauseState, uint32(state))
+		p.mem.writeUint32(p.control+ctlPauseState, uint32(state))
 		if err := p.Arm(2, soon(), -1, []Cut{{70, 1001}}); !errors.Is(err, ErrMissed) || *gate != 1000 || p.Pause().Wanted != 0 {
 			t.Errorf("while the last one is %s: %v, gate %#x", state, err, *gate)
 		}
 	}
 	for state := PauseReleased; state <= PauseRefused; state++ {
-		p.mem.put32(p.control+ctlPauseState, uint32(state))
+		p.mem.writeUint32(p.control+ctlPauseState, uint32(state))
 		if err := p.Arm(2, soon(), -1, []Cut{{70, 1001}}); err != nil {
 			t.Errorf("when the last one is %s: %v", state, err)
 		}
@@ -169,16 +169,16 @@ func callUntilTrapped(gate *uint64, trapped *atomic.Bool) {
 func TestPauseIsReadAndChecked(t *testing.T) {
 	p := open(t, blank())
 	for off, v := range map[uint64]uint64{ctlPauseSeen: 8, ctlTrapped: 100, ctlQuiet: 150, ctlReleased: 400} {
-		p.mem.put64(p.control+off, v)
+		p.mem.writeUint64(p.control+off, v)
 	}
-	p.mem.put32(p.control+ctlPauseState, uint32(PauseReleased))
-	p.mem.put32(p.control+ctlPauseReason, 2)
+	p.mem.writeUint32(p.control+ctlPauseState, uint32(PauseReleased))
+	p.mem.writeUint32(p.control+ctlPauseReason, 2)
 	want := Pause{Seen: 8, State: PauseReleased, Reason: 2, TrappedNs: 100, QuietNs: 150, ReleasedNs: 400}
 	if got := p.Pause(); got != want || !got.State.Over() || got.HeldNs(1e9) != 300 {
 		t.Errorf("got %+v, held %d", got, got.HeldNs(1e9))
 	}
-	p.mem.put32(p.control+ctlPauseState, 99)
-	p.mem.put32(p.control+ctlPauseReason, 99)
+	p.mem.writeUint32(p.control+ctlPauseState, 99)
+	p.mem.writeUint32(p.control+ctlPauseReason, 99)
 	if got := p.Pause(); got.State != PauseRefused || got.Reason.String() == "" {
 		t.Errorf("unknown state reads as %v (%v)", got.State, got.Reason)
 	}
@@ -205,12 +205,12 @@ func TestPutTestFillsTheMailbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := p.mem[p.control+ctlTest:]
-	if w.u64(tstID) != 5 || w.u64(tstUntilNs) != 77 || w.u64(tstBytes) != 1<<20 || w.u32(tstKind) != 3 || w.u32(tstRepeats) != 3 || w.u32(tstSide) != 1 || w.u64(tstSeq) != 2 {
+	if w.readUint64(tstID) != 5 || w.readUint64(tstUntilNs) != 77 || w.readUint64(tstBytes) != 1<<20 || w.readUint32(tstKind) != 3 || w.readUint32(tstRepeats) != 3 || w.readUint32(tstSide) != 1 || w.readUint64(tstSeq) != 2 {
 		t.Errorf("mailbox % x", []byte(w[:64]))
 	}
 	ids := append(bytes.Repeat([]byte{1, 2}, 64), bytes.Repeat([]byte{3, 4}, 64)...)
-	if !bytes.Equal(w[tstIDs:tstIDs+256], ids) || p.mem.u32(p.control+ctlPauseWord) != 1 {
-		t.Errorf("ids % x, word %d", []byte(w[tstIDs:tstIDs+256]), p.mem.u32(p.control+ctlPauseWord))
+	if !bytes.Equal(w[tstIDs:tstIDs+256], ids) || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
+		t.Errorf("ids % x, word %d", []byte(w[tstIDs:tstIDs+256]), p.mem.readUint32(p.control+ctlPauseWord))
 	}
 }
 
@@ -230,7 +230,7 @@ func TestPutTestRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if p.mem.u64(p.control+ctlTest+tstID) != 5 {
+	if p.mem.readUint64(p.control+ctlTest+tstID) != 5 {
 		t.Error("a refused test reached the mailbox")
 	}
 }
@@ -238,16 +238,16 @@ func TestPutTestRefuses(t *testing.T) {
 // result writes one as the hook does.
 func result(p *Process, id uint64, kind TestKind, status TestStatus, repeats uint32, median, best uint64) {
 	w := p.mem[p.control+ctlResult : p.control+ctlResult+resultBytes]
-	w.put64(resSeq, w.u64(resSeq)|1)
-	w.put32(resKind, uint32(kind))
-	w.put32(resStatus, uint32(status))
-	w.put32(resRepeats, repeats)
-	w.put64(resMedianNs, median)
-	w.put64(resBestNs, best)
-	w.put64(resSetupNs, 9)
+	w.writeUint64(resSeq, w.readUint64(resSeq)|1)
+	w.writeUint32(resKind, uint32(kind))
+	w.writeUint32(resStatus, uint32(status))
+	w.writeUint32(resRepeats, repeats)
+	w.writeUint64(resMedianNs, median)
+	w.writeUint64(resBestNs, best)
+	w.writeUint64(resSetupNs, 9)
 	copy(w[resIDs:], bytes.Repeat([]byte{7}, 256))
-	w.put64(resID, id)
-	w.put64(resSeq, w.u64(resSeq)+1)
+	w.writeUint64(resID, id)
+	w.writeUint64(resSeq, w.readUint64(resSeq)+1)
 }
 
 func TestResultsAreCopiedAndChecked(t *testing.T) {
@@ -277,7 +277,7 @@ func TestResultsAreCopiedAndChecked(t *testing.T) {
 			t.Errorf("%s: %+v %v", name, r, ok)
 		}
 	}
-	p.mem.put64(p.control+ctlResult+resSeq, 3) // its writer died
+	p.mem.writeUint64(p.control+ctlResult+resSeq, 3) // its writer died
 	if r, ok := p.TestResult(); ok {
 		t.Errorf("half-written: %+v", r)
 	}

@@ -35,22 +35,22 @@ func (p Place) Spent() int64 {
 // read with a mark of the placement's first iteration, or with its
 // acknowledgement, is not older than they: the hook writes it before both.
 func (p *Process) Place() (out Place, ok bool) {
-	ok = p.steady(ctlPlaceSeq, func(w image) {
+	ok = p.readConsistent(ctlPlaceSeq, func(w image) {
 		out = Place{
-			Order: w.u64(ctlPlaceOrder), Iteration: w.i64(ctlPlaceIter), Rank: int(w.i32(ctlPlaceRank)), Bytes: w.u64(ctlPlaceBytes),
+			Order: w.readUint64(ctlPlaceOrder), Iteration: w.readInt64(ctlPlaceIter), Rank: int(w.readInt32(ctlPlaceRank)), Bytes: w.readUint64(ctlPlaceBytes),
 		}
 		for i := range out.StepNs {
-			out.StepNs[i] = w.i64(ctlPlaceSteps + 8*uint64(i))
+			out.StepNs[i] = w.readInt64(ctlPlaceSteps + 8*uint64(i))
 		}
 	})
 	if !ok {
 		return Place{}, false
 	}
-	return out.checked(), true
+	return out.validated(), true
 }
 
-// checked takes out what no placement can be.
-func (p Place) checked() Place {
+// validated takes out what no placement can be.
+func (p Place) validated() Place {
 	if p.Order == 0 {
 		return Place{}
 	}

@@ -11,17 +11,17 @@ import (
 
 // place writes what falcon_job_place writes.
 func place(m image, order uint64, iteration int64, rank int32, steps [4]uint64, bytes uint64) {
-	at := pageUp(headerBytes)
-	seq := m.u64(at+ctlPlaceSeq) | 1
-	m.put64(at+ctlPlaceSeq, seq)
-	m.put64(at+ctlPlaceOrder, order)
-	m.put64(at+ctlPlaceIter, uint64(iteration))
-	m.put32(at+ctlPlaceRank, uint32(rank))
-	m.put64(at+ctlPlaceBytes, bytes)
+	at := roundUpToPage(headerBytes)
+	seq := m.readUint64(at+ctlPlaceSeq) | 1
+	m.writeUint64(at+ctlPlaceSeq, seq)
+	m.writeUint64(at+ctlPlaceOrder, order)
+	m.writeUint64(at+ctlPlaceIter, uint64(iteration))
+	m.writeUint32(at+ctlPlaceRank, uint32(rank))
+	m.writeUint64(at+ctlPlaceBytes, bytes)
 	for i, ns := range steps {
-		m.put64(at+ctlPlaceSteps+8*uint64(i), ns)
+		m.writeUint64(at+ctlPlaceSteps+8*uint64(i), ns)
 	}
-	m.put64(at+ctlPlaceSeq, seq+1)
+	m.writeUint64(at+ctlPlaceSeq, seq+1)
 }
 
 func TestPlaceIsReadWhole(t *testing.T) {
@@ -36,7 +36,7 @@ func TestPlaceIsReadWhole(t *testing.T) {
 		t.Fatalf("got %+v, %v", got, ok)
 	}
 	at := p.control + ctlPlaceSeq
-	p.mem.put64(at, p.mem.u64(at)+1)
+	p.mem.writeUint64(at, p.mem.readUint64(at)+1)
 	if got, ok := p.Place(); ok || got != (Place{}) {
 		t.Fatalf("while it is written: %+v, %v", got, ok)
 	}
@@ -54,12 +54,12 @@ func TestPlaceThatCannotBe(t *testing.T) {
 
 func TestGenerationAndResumeAreRead(t *testing.T) {
 	p := open(t, blank())
-	p.mem.put64(p.control+ctlGeneration, 3)
-	p.mem.put64(p.control+ctlResumeIter, 120)
+	p.mem.writeUint64(p.control+ctlGeneration, 3)
+	p.mem.writeUint64(p.control+ctlResumeIter, 120)
 	if c := p.Control(); c.Generation != 3 || c.ResumeIteration != 120 {
 		t.Fatalf("%+v", c)
 	}
-	p.mem.put64(p.control+ctlResumeIter, ^uint64(0))
+	p.mem.writeUint64(p.control+ctlResumeIter, ^uint64(0))
 	if c := p.Control(); c.ResumeIteration != 0 {
 		t.Fatalf("resume iteration %d", c.ResumeIteration)
 	}
@@ -85,18 +85,18 @@ func TestOrdersOfEachKind(t *testing.T) {
 		}
 		at := p.control + ctlOrders + 6%orderSlots*orderBytes
 		var got []int32
-		for i := range uint64(p.mem.u32(at + ordN)) {
-			got = append(got, p.mem.i32(at+ordValues+4*i))
+		for i := range uint64(p.mem.readUint32(at + ordN)) {
+			got = append(got, p.mem.readInt32(at+ordValues+4*i))
 		}
-		if !slices.Equal(got, c.want) || p.mem.u32(at+ordKind) != c.code || p.NewestOrder() != 6 {
-			t.Errorf("%+v became kind %d, values %v", c.order, p.mem.u32(at+ordKind), got)
+		if !slices.Equal(got, c.want) || p.mem.readUint32(at+ordKind) != c.code || p.NewestOrder() != 6 {
+			t.Errorf("%+v became kind %d, values %v", c.order, p.mem.readUint32(at+ordKind), got)
 		}
 	}
 }
 
 func TestOrdersThatDoNotFit(t *testing.T) {
 	m := blank()
-	m.put32(hdrWorld, 8)
+	m.writeUint32(hdrWorld, 8)
 	p := open(t, m)
 	for name, o := range map[string]falcon.Order{
 		"no blocks":         {Kind: falcon.OrderPlacement},

@@ -33,17 +33,17 @@ func (p *Process) Suspend(generation uint64, untilNs int64) (err error) {
 		return p.err
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(&err)
+	defer p.guardFault(&err)
 	w := p.mem[p.control : p.control+controlBytes]
-	switch newest, left := w.u64(ctlSuspendGeneration), untilNs-MonoNs(); {
+	switch newest, left := w.readUint64(ctlSuspendGeneration), untilNs-MonoNs(); {
 	case generation == 0 || generation < newest:
 		return fmt.Errorf("%w: generation %d is suspended already, %d is older", ErrRecover, newest, generation)
 	case left > int64(SuspendMax):
 		return fmt.Errorf("%w: a rank in its optimizer would be left alone for %v, at most %v can be", ErrRecover, time.Duration(left), SuspendMax)
 	}
-	w.put64(ctlSuspendUntil, uint64(max(untilNs, 0)))
-	w.put64(ctlSuspendGeneration, generation)
-	p.rouse()
+	w.writeUint64(ctlSuspendUntil, uint64(max(untilNs, 0)))
+	w.writeUint64(ctlSuspendGeneration, generation)
+	p.wakeThreads()
 	return nil
 }
 
@@ -51,7 +51,7 @@ func (p *Process) Suspend(generation uint64, untilNs int64) (err error) {
 func (p *Process) Stop(generation uint64) {
 	p.write64(ctlStopGeneration, max(generation, 1))
 	if p.err == nil {
-		p.rouse()
+		p.wakeThreads()
 	}
 }
 
@@ -71,31 +71,31 @@ func (p *Process) PutRejoin(r Rejoin) (err error) {
 	if p.err != nil {
 		return p.err
 	}
-	values, err := r.values()
+	values, err := r.encodeOrder()
 	if err != nil {
 		return err
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(&err)
+	defer p.guardFault(&err)
 	w := p.mem[p.control : p.control+controlBytes]
-	had := w.u64(ctlRejoinID)
+	had := w.readUint64(ctlRejoinID)
 	if park, ok := p.Park(); !ok || !park.On || park.Status != ParkJoin { // one made anew begins with its own generation
-		had = max(had, w.u64(ctlGenerationNow))
+		had = max(had, w.readUint64(ctlGenerationNow))
 	}
 	if r.Generation <= had {
 		return fmt.Errorf("%w: generation %d is not above %d, which the process has", ErrRecover, r.Generation, had)
 	}
-	if suspended := w.u64(ctlSuspendGeneration); r.Generation < suspended {
+	if suspended := w.readUint64(ctlSuspendGeneration); r.Generation < suspended {
 		return fmt.Errorf("%w: the process is suspended for generation %d, %d would not wake it", ErrRecover, suspended, r.Generation)
 	}
 	p.writeOrder(ctlRejoin, falcon.Order{ID: r.Generation, Epoch: r.Generation}, orderRejoin, values)
-	w.put64(ctlRejoinID, r.Generation)
-	p.rouse()
+	w.writeUint64(ctlRejoinID, r.Generation)
+	p.wakeThreads()
 	return nil
 }
 
-// values lays the order out as falcon_job.h says.
-func (r Rejoin) values() ([]int32, error) {
+// encodeOrder lays the order out as falcon_job.h says.
+func (r Rejoin) encodeOrder() ([]int32, error) {
 	bad := func(format string, args ...any) ([]int32, error) {
 		return nil, fmt.Errorf("%w: "+format, append([]any{ErrRecover}, args...)...)
 	}
@@ -136,23 +136,23 @@ type Park struct {
 // Park reads it; false while the hook writes it. Steps that no job has read as
 // none, and a step that is named twice counts once.
 func (p *Process) Park() (out Park, ok bool) {
-	ok = p.steady(ctlParkSeq, func(w image) {
+	ok = p.readConsistent(ctlParkSeq, func(w image) {
 		out = Park{
-			On: w.u32(ctlParkOn) == 1, Generation: w.u64(ctlParkGeneration), Status: w.i32(ctlParkStatus),
-			Tag: w.i64(ctlParkTag), SinceNs: w.i64(ctlParkNs),
+			On: w.readUint32(ctlParkOn) == 1, Generation: w.readUint64(ctlParkGeneration), Status: w.readInt32(ctlParkStatus),
+			Tag: w.readInt64(ctlParkTag), SinceNs: w.readInt64(ctlParkNs),
 		}
 		for i := range out.Hold.Steps {
-			out.Hold.Steps[i], out.Hold.Sums[i] = w.i64(ctlParkSteps+8*uint64(i)), w.u64(ctlParkSums+8*uint64(i))
+			out.Hold.Steps[i], out.Hold.Sums[i] = w.readInt64(ctlParkSteps+8*uint64(i)), w.readUint64(ctlParkSums+8*uint64(i))
 		}
 	})
 	if !ok || !out.On {
 		return Park{Hold: falcon.RankHold{Steps: [2]int64{falcon.NoIteration, falcon.NoIteration}}}, ok
 	}
-	return out.checked(), true
+	return out.validated(), true
 }
 
-// checked takes out what can't be.
-func (p Park) checked() Park {
+// validated takes out what can't be.
+func (p Park) validated() Park {
 	for i, s := range p.Hold.Steps {
 		if s < 0 || s > math.MaxInt64/2 || (i > 0 && s == p.Hold.Steps[0]) || p.Status == ParkJoin {
 			p.Hold.Steps[i], p.Hold.Sums[i] = falcon.NoIteration, 0
@@ -175,10 +175,10 @@ type Rejoined struct {
 
 // Rejoined reads it; false while the hook writes it.
 func (p *Process) Rejoined() (out Rejoined, ok bool) {
-	ok = p.steady(ctlRejoinSeq, func(w image) {
+	ok = p.readConsistent(ctlRejoinSeq, func(w image) {
 		out = Rejoined{
-			Generation: w.u64(ctlRejoinOrder), Iteration: w.i64(ctlRejoinIter), Status: w.i32(ctlRejoinStatus),
-			GroupsNs: w.i64(ctlRejoinSteps), StateNs: w.i64(ctlRejoinSteps + 8), Bytes: w.u64(ctlRejoinBytes),
+			Generation: w.readUint64(ctlRejoinOrder), Iteration: w.readInt64(ctlRejoinIter), Status: w.readInt32(ctlRejoinStatus),
+			GroupsNs: w.readInt64(ctlRejoinSteps), StateNs: w.readInt64(ctlRejoinSteps + 8), Bytes: w.readUint64(ctlRejoinBytes),
 		}
 	})
 	if !ok || out.Generation == 0 {
@@ -209,16 +209,16 @@ func (p *Process) JobState() (s JobState) {
 		return s
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
+	defer p.guardFault(nil)
 	w := p.mem[p.control : p.control+controlBytes]
 	s = JobState{
-		ZeRO:       falcon.ZeRO{Stage: bounded(w.i32(ctlZeroStage)), Instances: bounded(w.i32(ctlZeroInstances))},
-		Bytes:      w.u64(ctlStateBytes),
-		CopyBytesS: w.u64(ctlCopyBytes),
-		MicroMin:   bounded(w.i32(ctlMicroMin)), MicroMax: bounded(w.i32(ctlMicroMax)), MicroMultiple: bounded(w.i32(ctlMicroMultiple)),
+		ZeRO:       falcon.ZeRO{Stage: clampSize(w.readInt32(ctlZeroStage)), Instances: clampSize(w.readInt32(ctlZeroInstances))},
+		Bytes:      w.readUint64(ctlStateBytes),
+		CopyBytesS: w.readUint64(ctlCopyBytes),
+		MicroMin:   clampSize(w.readInt32(ctlMicroMin)), MicroMax: clampSize(w.readInt32(ctlMicroMax)), MicroMultiple: clampSize(w.readInt32(ctlMicroMultiple)),
 		Checkpoint: falcon.NoIteration,
 	}
-	if next := w.i64(ctlCheckpointIter); next > 0 && next <= math.MaxInt64/2 {
+	if next := w.readInt64(ctlCheckpointIter); next > 0 && next <= math.MaxInt64/2 {
 		s.Checkpoint = next - 1
 	}
 	if s.Bytes > placeBytesMax {
@@ -227,19 +227,19 @@ func (p *Process) JobState() (s JobState) {
 	return s
 }
 
-// steady reads fields that the hook writes under the sequence at seq; false
+// readConsistent reads fields that the hook writes under the sequence at seq; false
 // while it writes them.
-func (p *Process) steady(seq uint64, read func(image)) (ok bool) {
+func (p *Process) readConsistent(seq uint64, read func(image)) (ok bool) {
 	if p.err != nil {
 		return false
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
+	defer p.guardFault(nil)
 	w := p.mem[p.control : p.control+controlBytes]
 	for range seqlockTries {
-		before := w.u64(seq)
+		before := w.readUint64(seq)
 		read(w)
-		if before%2 == 0 && w.u64(seq) == before {
+		if before%2 == 0 && w.readUint64(seq) == before {
 			return true
 		}
 	}

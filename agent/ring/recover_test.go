@@ -15,17 +15,17 @@ import (
 // park writes what falcon_job_park writes.
 func park(p *Process, on uint32, generation uint64, status int32, tag int64, steps [2]int64, sums [2]uint64) {
 	w := p.mem[p.control : p.control+controlBytes]
-	seq := w.u64(ctlParkSeq) | 1
-	w.put64(ctlParkSeq, seq)
-	w.put32(ctlParkOn, on)
-	w.put32(ctlParkStatus, uint32(status))
-	w.put64(ctlParkGeneration, generation)
-	w.put64(ctlParkTag, uint64(tag))
+	seq := w.readUint64(ctlParkSeq) | 1
+	w.writeUint64(ctlParkSeq, seq)
+	w.writeUint32(ctlParkOn, on)
+	w.writeUint32(ctlParkStatus, uint32(status))
+	w.writeUint64(ctlParkGeneration, generation)
+	w.writeUint64(ctlParkTag, uint64(tag))
 	for i := range steps {
-		w.put64(ctlParkSteps+8*uint64(i), uint64(steps[i]))
-		w.put64(ctlParkSums+8*uint64(i), sums[i])
+		w.writeUint64(ctlParkSteps+8*uint64(i), uint64(steps[i]))
+		w.writeUint64(ctlParkSums+8*uint64(i), sums[i])
 	}
-	w.put64(ctlParkSeq, seq+1)
+	w.writeUint64(ctlParkSeq, seq+1)
 }
 
 func TestSuspendIsWrittenAndAnnounced(t *testing.T) {
@@ -34,15 +34,15 @@ func TestSuspendIsWrittenAndAnnounced(t *testing.T) {
 	if err := p.Suspend(4, until); err != nil {
 		t.Fatal(err)
 	}
-	if c := p.Control(); c.SuspendWanted != 4 || c.Suspended != 0 || p.mem.u64(p.control+ctlSuspendUntil) != uint64(until) || p.mem.u32(p.control+ctlPauseWord) != 1 {
+	if c := p.Control(); c.SuspendWanted != 4 || c.Suspended != 0 || p.mem.readUint64(p.control+ctlSuspendUntil) != uint64(until) || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
 		t.Fatalf("%+v", c)
 	}
-	p.mem.put64(p.control+ctlSuspendedGen, 4)
-	p.mem.put64(p.control+ctlSuspendedNs, 99)
+	p.mem.writeUint64(p.control+ctlSuspendedGen, 4)
+	p.mem.writeUint64(p.control+ctlSuspendedNs, 99)
 	if c := p.Control(); c.Suspended != 4 || c.SuspendedNs != 99 {
 		t.Fatalf("%+v", c)
 	}
-	if err := p.Suspend(4, MonoNs()-1); err != nil || p.mem.u64(p.control+ctlSuspendGeneration) != 4 {
+	if err := p.Suspend(4, MonoNs()-1); err != nil || p.mem.readUint64(p.control+ctlSuspendGeneration) != 4 {
 		t.Fatalf("the same once more: %v", err)
 	}
 	for _, bad := range []struct {
@@ -58,11 +58,11 @@ func TestSuspendIsWrittenAndAnnounced(t *testing.T) {
 func TestStop(t *testing.T) {
 	p := open(t, blank())
 	p.Stop(7)
-	if p.mem.u64(p.control+ctlStopGeneration) != 7 || p.mem.u32(p.control+ctlPauseWord) != 1 {
+	if p.mem.readUint64(p.control+ctlStopGeneration) != 7 || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
 		t.Error("not written, or not announced")
 	}
 	p.Stop(0)
-	if p.mem.u64(p.control+ctlStopGeneration) != 1 {
+	if p.mem.readUint64(p.control+ctlStopGeneration) != 1 {
 		t.Error("a stop of generation 0 is none")
 	}
 }
@@ -70,8 +70,8 @@ func TestStop(t *testing.T) {
 // unrolled reads the values of a rejoin by the words of falcon_job.h alone.
 func unrolled(p *Process) (r Rejoin) {
 	w := p.mem[p.control+ctlRejoin:]
-	v := func(i int) int32 { return w.i32(ordValues + 4*uint64(i)) }
-	r = Rejoin{Generation: w.u64(ordID), Checkpoint: v(0) == 1, Resume: int64(v(1)) + int64(v(2))<<31}
+	v := func(i int) int32 { return w.readInt32(ordValues + 4*uint64(i)) }
+	r = Rejoin{Generation: w.readUint64(ordID), Checkpoint: v(0) == 1, Resume: int64(v(1)) + int64(v(2))<<31}
 	for i := range int(v(3)) {
 		r.MicroBatches = append(r.MicroBatches, v(4+i))
 	}
@@ -98,10 +98,10 @@ func TestRejoinIsLaidOut(t *testing.T) {
 			!slices.Equal(got.MicroBatches, r.MicroBatches) || !slices.Equal(got.Moves, r.Moves) {
 			t.Errorf("%+v became %+v", r, got)
 		}
-		if n := 5 + len(r.MicroBatches) + 2*len(r.Moves); p.mem.u32(at+ordN) != uint32(n) || p.mem.u32(at+ordKind) != orderRejoin || p.mem.u64(at+ordEpoch) != 4 {
-			t.Errorf("%d values of kind %d", p.mem.u32(at+ordN), p.mem.u32(at+ordKind))
+		if n := 5 + len(r.MicroBatches) + 2*len(r.Moves); p.mem.readUint32(at+ordN) != uint32(n) || p.mem.readUint32(at+ordKind) != orderRejoin || p.mem.readUint64(at+ordEpoch) != 4 {
+			t.Errorf("%d values of kind %d", p.mem.readUint32(at+ordN), p.mem.readUint32(at+ordKind))
 		}
-		if p.Control().RejoinOrdered != 4 || p.mem.u64(at+ordSeq)%2 != 0 || p.mem.u32(p.control+ctlPauseWord) != 1 {
+		if p.Control().RejoinOrdered != 4 || p.mem.readUint64(at+ordSeq)%2 != 0 || p.mem.readUint32(p.control+ctlPauseWord) != 1 {
 			t.Error("not announced")
 		}
 	}
@@ -121,8 +121,8 @@ func TestRejoinsThatDoNotFit(t *testing.T) {
 		"a rank named twice": {Generation: 5, Moves: append(move(1, 2), move(1, 3)...)},
 	} {
 		p := open(t, blank())
-		p.mem.put64(p.control+ctlGenerationNow, 3)
-		p.mem.put64(p.control+ctlSuspendGeneration, 5)
+		p.mem.writeUint64(p.control+ctlGenerationNow, 3)
+		p.mem.writeUint64(p.control+ctlSuspendGeneration, 5)
 		if err := p.PutRejoin(r); !errors.Is(err, ErrRecover) || p.Control().RejoinOrdered != 0 || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -132,7 +132,7 @@ func TestRejoinsThatDoNotFit(t *testing.T) {
 // One made anew begins with the generation that it was launched for, once.
 func TestRejoinOfOneMadeAnew(t *testing.T) {
 	p := open(t, blank())
-	p.mem.put64(p.control+ctlGenerationNow, 4)
+	p.mem.writeUint64(p.control+ctlGenerationNow, 4)
 	park(p, 1, 4, ParkSuspended, 9, [2]int64{9, 8}, [2]uint64{})
 	if err := p.PutRejoin(Rejoin{Generation: 4}); !errors.Is(err, ErrRecover) {
 		t.Errorf("a survivor has that generation already: %v", err)
@@ -164,7 +164,7 @@ func TestParkIsReadWhole(t *testing.T) {
 	if got, ok := p.Park(); !ok || got.On || got.Hold.Steps != none {
 		t.Fatalf("after it: %+v, %v", got, ok)
 	}
-	p.mem.put64(p.control+ctlParkSeq, 5)
+	p.mem.writeUint64(p.control+ctlParkSeq, 5)
 	if got, ok := p.Park(); ok || got.On || got.Hold.Steps != none {
 		t.Fatalf("while it is written: %+v, %v", got, ok)
 	}
@@ -202,20 +202,20 @@ func TestRejoinedIsReadWhole(t *testing.T) {
 		t.Fatalf("before any: %+v, %v", got, ok)
 	}
 	for off, v := range map[uint64]uint64{ctlRejoinOrder: 4, ctlRejoinIter: 57, ctlRejoinSteps: 1e6, ctlRejoinSteps + 8: 2e6, ctlRejoinBytes: 1 << 30} {
-		w.put64(off, v)
+		w.writeUint64(off, v)
 	}
 	status := int32(-5)
-	w.put32(ctlRejoinStatus, uint32(status))
+	w.writeUint32(ctlRejoinStatus, uint32(status))
 	if got, ok := p.Rejoined(); !ok || got != (Rejoined{Generation: 4, Iteration: 57, Status: -5, GroupsNs: 1e6, StateNs: 2e6, Bytes: 1 << 30}) {
 		t.Fatalf("got %+v, %v", got, ok)
 	}
-	w.put64(ctlRejoinSteps, uint64(2*time.Hour))
-	w.put64(ctlRejoinBytes, 1<<60)
-	w.put64(ctlRejoinIter, ^uint64(3))
+	w.writeUint64(ctlRejoinSteps, uint64(2*time.Hour))
+	w.writeUint64(ctlRejoinBytes, 1<<60)
+	w.writeUint64(ctlRejoinIter, ^uint64(3))
 	if got, _ := p.Rejoined(); got != (Rejoined{Generation: 4, Status: -5}) {
 		t.Fatalf("what can't be: %+v", got)
 	}
-	w.put64(ctlRejoinSeq, 1)
+	w.writeUint64(ctlRejoinSeq, 1)
 	if got, ok := p.Rejoined(); ok || got != (Rejoined{}) {
 		t.Fatalf("while it is written: %+v, %v", got, ok)
 	}
@@ -227,18 +227,18 @@ func TestJobStateIsRead(t *testing.T) {
 		t.Fatalf("before any: %+v", got)
 	}
 	for off, v := range map[uint64]uint32{ctlZeroStage: 1, ctlZeroInstances: 2, ctlMicroMin: 2, ctlMicroMax: 16, ctlMicroMultiple: 4} {
-		p.mem.put32(p.control+off, v)
+		p.mem.writeUint32(p.control+off, v)
 	}
 	for off, v := range map[uint64]uint64{ctlStateBytes: 1 << 30, ctlCopyBytes: 5e9, ctlCheckpointIter: 121} {
-		p.mem.put64(p.control+off, v)
+		p.mem.writeUint64(p.control+off, v)
 	}
 	want := JobState{ZeRO: falcon.ZeRO{Stage: 1, Instances: 2}, Bytes: 1 << 30, CopyBytesS: 5e9, MicroMin: 2, MicroMax: 16, MicroMultiple: 4, Checkpoint: 120}
 	if got := p.JobState(); got != want {
 		t.Fatalf("got %+v", got)
 	}
-	p.mem.put32(p.control+ctlZeroStage, 1<<31)
-	p.mem.put64(p.control+ctlCheckpointIter, 1<<63)
-	p.mem.put64(p.control+ctlStateBytes, 1<<63)
+	p.mem.writeUint32(p.control+ctlZeroStage, 1<<31)
+	p.mem.writeUint64(p.control+ctlCheckpointIter, 1<<63)
+	p.mem.writeUint64(p.control+ctlStateBytes, 1<<63)
 	if got := p.JobState(); got.ZeRO.Stage != 0 || got.Checkpoint != falcon.NoIteration || got.Bytes != 0 {
 		t.Fatalf("what can't be: %+v", got)
 	}
@@ -250,14 +250,14 @@ func FuzzRecovery(f *testing.F) {
 	f.Add(slices.Repeat([]byte{0xff, 0, 0, 0, 0, 0, 0, 0x7f}, 25))
 	m := blank()
 	f.Fuzz(func(t *testing.T, half []byte) {
-		p, err := parse("fuzz", m)
+		p, err := parseImage("fuzz", m)
 		if err != nil {
 			t.Fatal(err)
 		}
 		words := make([]byte, 200)
 		copy(words, half)
 		for i := range len(words) / 8 {
-			p.mem.put64(p.control+ctlGenerationNow+8*uint64(i), binary.LittleEndian.Uint64(words[8*i:]))
+			p.mem.writeUint64(p.control+ctlGenerationNow+8*uint64(i), binary.LittleEndian.Uint64(words[8*i:]))
 		}
 		exerciseRecovery(p)
 	})

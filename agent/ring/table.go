@@ -36,42 +36,42 @@ func (p *Process) Comms(out []Comm) []Comm {
 		return out
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
+	defer p.guardFault(nil)
 	for slot := range uint32(commsMax) {
-		if c, ok := p.comm(slot); ok {
+		if c, ok := p.commEntry(slot); ok {
 			out = append(out, c)
 		}
 	}
 	return out
 }
 
-func (p *Process) comm(slot uint32) (c Comm, ok bool) {
+func (p *Process) commEntry(slot uint32) (c Comm, ok bool) {
 	at := p.comms + uint64(slot)*commBytes
 	w := p.mem[at : at+commBytes]
-	if w.u32(comState) == uint32(CommFree) {
+	if w.readUint32(comState) == uint32(CommFree) {
 		return c, false
 	}
 	for range seqlockTries {
-		seq := w.u64(comSeq)
+		seq := w.readUint64(comSeq)
 		c = Comm{
-			Slot: slot, ID: w.u64(comID), Parent: w.u64(comParent), Calls: w.u64(comGate) & gateCountMask,
-			Generation: w.u32(comGeneration), State: CommState(w.u32(comState)),
-			Size: int(w.i32(comSize)), Rank: int(w.i32(comRank)), Device: int(w.i32(comDevice)),
+			Slot: slot, ID: w.readUint64(comID), Parent: w.readUint64(comParent), Calls: w.readUint64(comGate) & gateCountMask,
+			Generation: w.readUint32(comGeneration), State: CommState(w.readUint32(comState)),
+			Size: int(w.readInt32(comSize)), Rank: int(w.readInt32(comRank)), Device: int(w.readInt32(comDevice)),
 		}
 		text := w.copyName(comName)
-		if seq%2 == 0 && w.u64(comSeq) == seq {
-			c.Armed, c.Cut = w.cut(comGate)
-			c.Name = name(text)
+		if seq%2 == 0 && w.readUint64(comSeq) == seq {
+			c.Armed, c.Cut = w.fullCut(comGate)
+			c.Name = printableName(text)
 			return c, c.State <= CommAborted
 		}
 	}
 	return c, false
 }
 
-// cut completes a gate's cut, which is a number modulo 2^23, by its count: a
+// fullCut completes a gate's cut, which is a number modulo 2^23, by its count: a
 // cut lies at most half of that ahead, or has been reached.
-func (m image) cut(off uint64) (armed bool, calls uint64) {
-	g := m.u64(off)
+func (m image) fullCut(off uint64) (armed bool, calls uint64) {
+	g := m.readUint64(off)
 	if g&gateArmed == 0 {
 		return false, 0
 	}

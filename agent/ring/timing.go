@@ -30,32 +30,32 @@ func (p *Process) Timings(window uint32, out []Timing) []Timing {
 		return out
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer p.guard(nil)
-	head := p.mem.u64(p.control + ctlTimingHead)
+	defer p.guardFault(nil)
+	head := p.mem.readUint64(p.control + ctlTimingHead)
 	first := uint64(0)
 	if head > timingSlots {
 		first = head - timingSlots
 	}
 	for seq := first + 1; seq != 0 && seq <= head; seq++ {
-		if t, ok := p.timing(seq); ok && t.Window == window {
+		if t, ok := p.timingAt(seq); ok && t.Window == window {
 			out = append(out, t)
 		}
 	}
 	return out
 }
 
-func (p *Process) timing(seq uint64) (t Timing, ok bool) {
+func (p *Process) timingAt(seq uint64) (t Timing, ok bool) {
 	at := p.timings + (seq-1)%timingSlots*timingBytes
 	w := p.mem[at : at+timingBytes]
-	if w.u64(timSeq) != seq {
+	if w.readUint64(timSeq) != seq {
 		return t, false
 	}
-	kind := w.u32(timOp)
+	kind := w.readUint32(timOp)
 	t = Timing{
-		Ordinal: w.u64(timOrdinal), Bytes: w.u64(timBytes), StartNs: w.i64(timStart),
-		DurationNs: w.i64(timDuration), QueueNs: w.i64(timQueue), Comm: w.u32(timComm),
-		Peer: w.i32(timPeer), Window: w.u32(timWindow),
+		Ordinal: w.readUint64(timOrdinal), Bytes: w.readUint64(timBytes), StartNs: w.readInt64(timStart),
+		DurationNs: w.readInt64(timDuration), QueueNs: w.readInt64(timQueue), Comm: w.readUint32(timComm),
+		Peer: w.readInt32(timPeer), Window: w.readUint32(timWindow),
 		Op: falcon.Op(kind), Dtype: uint8(kind >> 8), Flags: uint8(kind >> 16),
 	}
-	return t, w.u64(timSeq) == seq && t.Comm < commsMax
+	return t, w.readUint64(timSeq) == seq && t.Comm < commsMax
 }

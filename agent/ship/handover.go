@@ -46,13 +46,13 @@ func (s *Shipper) Handover() Handover {
 	return h
 }
 
-// takeOver begins where another spool has ended.
-func (s *spool) takeOver(h Handover) {
+// continueFrom begins where another spool has ended.
+func (s *spool) continueFrom(h Handover) {
 	s.next, s.dropped, s.lost = h.Next, h.Dropped, h.Lost
 	for _, f := range h.Frames {
 		e := entry{frame: f, bytes: proto.Size(f)}
 		s.frames, s.bytes = append(s.frames, e), s.bytes+e.bytes
 	}
-	for s.full() && s.shed() {
+	for s.overLimits() && s.dropOne() {
 	}
 }

@@ -13,7 +13,7 @@ type Link struct {
 // NewLink makes a link. Of cfg, what concerns the network does not count. An
 // error wraps ErrHandover.
 func NewLink(cfg Config) (*Link, error) {
-	s, err := build(cfg)
+	s, err := newShipper(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -24,18 +24,18 @@ func NewLink(cfg Config) (*Link, error) {
 func (l *Link) Shipper() *Shipper { return l.s }
 
 // Hello is the first frame of a stream.
-func (l *Link) Hello() *falconv1.AgentFrame { return l.s.hello() }
+func (l *Link) Hello() *falconv1.AgentFrame { return l.s.helloFrame() }
 
 // Welcomed begins a stream with the engine's first frame, and returns what is
 // to be sent before anything else.
 func (l *Link) Welcomed(w *falconv1.Welcome) []*falconv1.AgentFrame {
 	l.sent = w.GetAcked()
-	return l.s.welcomed(w)
+	return l.s.beginStream(w)
 }
 
 // Next is the frame to send now; nil when there is none.
 func (l *Link) Next() *falconv1.AgentFrame {
-	beat, frame, _ := l.s.pick(l.sent)
+	beat, frame, _ := l.s.nextFrame(l.sent)
 	if beat != nil { // the frame is picked again
 		return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: beat}}
 	}
@@ -46,7 +46,7 @@ func (l *Link) Next() *falconv1.AgentFrame {
 }
 
 // Received takes one frame of the engine.
-func (l *Link) Received(f *falconv1.EngineFrame) { l.s.take(f) }
+func (l *Link) Received(f *falconv1.EngineFrame) { l.s.handleFrame(f) }
 
 // Broken ends the stream.
 func (l *Link) Broken() { l.s.setConnected(false) }
@@ -55,4 +55,4 @@ func (l *Link) Broken() { l.s.setConnected(false) }
 func (l *Link) OnRenew(f func()) { l.s.setBreakOff(f) }
 
 // Goodbye is the last frame of an agent that stops in order.
-func (l *Link) Goodbye() *falconv1.AgentFrame { return farewell() }
+func (l *Link) Goodbye() *falconv1.AgentFrame { return sendGoodbye() }

@@ -27,9 +27,9 @@ import (
 // nextSuffix marks files that are about to take the place of others.
 const nextSuffix = ".next"
 
-// renewAt is when a certificate is renewed: after two thirds of its life, less
+// renewalTime is when a certificate is renewed: after two thirds of its life, less
 // up to a twentieth, so that a fleet does not ask as one.
-func renewAt(leaf *x509.Certificate) time.Time {
+func renewalTime(leaf *x509.Certificate) time.Time {
 	life := leaf.NotAfter.Sub(leaf.NotBefore)
 	return leaf.NotBefore.Add(life*2/3 - time.Duration(mathrand.Float64()*float64(life/20)))
 }
@@ -43,15 +43,15 @@ const (
 // keepCertificate renews the certificate of a stream's connection in its time,
 // until the stream ends. The next connection is made with the new one.
 func (s *Shipper) keepCertificate(ctx context.Context, conn *grpc.ClientConn, leaf *x509.Certificate) {
-	at := renewAt(leaf)
+	at := renewalTime(leaf)
 	again := min(max(leaf.NotAfter.Sub(leaf.NotBefore)/50, renewAgainLeast), renewAgainMost)
-	for sleep(ctx, max(time.Until(at), 0)) {
-		got, err := s.renew(ctx, conn)
+	for sleepContext(ctx, max(time.Until(at), 0)) {
+		got, err := s.renewCertificate(ctx, conn)
 		switch {
 		case err == nil:
 			s.log.Info("the certificate was renewed", slog.String("file", s.cfg.CertFile), slog.Time("good_until", got.NotAfter))
-			if at = renewAt(got); time.Until(at) < again {
-				at = time.Now().Add(jitter(again)) // a life so short that its tolerance of skewed clocks is most of it
+			if at = renewalTime(got); time.Until(at) < again {
+				at = time.Now().Add(withJitter(again)) // a life so short that its tolerance of skewed clocks is most of it
 			}
 			continue
 		case status.Code(err) == codes.Unimplemented:
@@ -60,12 +60,12 @@ func (s *Shipper) keepCertificate(ctx context.Context, conn *grpc.ClientConn, le
 			return
 		}
 		s.log.Warn("the certificate could not be renewed", slog.Any("err", err), slog.Duration("again_in", again))
-		at = time.Now().Add(jitter(again))
+		at = time.Now().Add(withJitter(again))
 	}
 }
 
-// renew asks for a certificate of a new key and puts both in their places.
-func (s *Shipper) renew(ctx context.Context, conn *grpc.ClientConn) (*x509.Certificate, error) {
+// renewCertificate asks for a certificate of a new key and puts both in their places.
+func (s *Shipper) renewCertificate(ctx context.Context, conn *grpc.ClientConn) (*x509.Certificate, error) {
 	ctx, cancel := context.WithTimeout(ctx, WelcomeMax)
 	defer cancel()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -84,24 +84,24 @@ func (s *Shipper) renew(ctx context.Context, conn *grpc.ClientConn) (*x509.Certi
 	if err != nil {
 		return nil, fmt.Errorf("ship: encode a key: %w", err)
 	}
-	return s.install(r, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	return s.installPair(r, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// install checks what came and writes it: the new pair first beside the old
+// installPair checks what came and writes it: the new pair first beside the old
 // one, whole, then in its place. An agent that is killed in between finds a pair
 // that fits together again, see finish.
-func (s *Shipper) install(r *falconv1.RenewReply, key []byte) (*x509.Certificate, error) {
+func (s *Shipper) installPair(r *falconv1.RenewReply, key []byte) (*x509.Certificate, error) {
 	pair, err := tls.X509KeyPair(r.GetCertificate(), key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: the renewed one: %w", ErrCredentials, err)
 	}
-	if err := s.fits(pair.Leaf, r.GetRoots()); err != nil {
+	if err := s.checkCertificate(pair.Leaf, r.GetRoots()); err != nil {
 		return nil, err
 	}
 	cfg := s.cfg
 	err = errors.Join(writeNext(cfg.CertFile, r.GetCertificate()), writeNext(cfg.KeyFile, key))
 	if err == nil {
-		err = errors.Join(promote(cfg.KeyFile), promote(cfg.CertFile))
+		err = errors.Join(putInPlace(cfg.KeyFile), putInPlace(cfg.CertFile))
 	}
 	if err == nil && len(r.GetRoots()) > 0 {
 		err = s.installRoots(r.GetRoots())
@@ -109,9 +109,9 @@ func (s *Shipper) install(r *falconv1.RenewReply, key []byte) (*x509.Certificate
 	return pair.Leaf, err
 }
 
-// fits refuses a certificate for another name than the present one's, and one
+// checkCertificate refuses a certificate for another name than the present one's, and one
 // that the roots do not vouch for.
-func (s *Shipper) fits(leaf *x509.Certificate, roots []byte) error {
+func (s *Shipper) checkCertificate(leaf *x509.Certificate, roots []byte) error {
 	old, err := tls.LoadX509KeyPair(s.cfg.CertFile, s.cfg.KeyFile)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCredentials, err)
@@ -136,7 +136,7 @@ func (s *Shipper) installRoots(roots []byte) error {
 	if old, err := os.ReadFile(s.cfg.CAFile); err == nil && bytes.Equal(old, roots) {
 		return nil
 	}
-	return errors.Join(writeNext(s.cfg.CAFile, roots), promote(s.cfg.CAFile))
+	return errors.Join(writeNext(s.cfg.CAFile, roots), putInPlace(s.cfg.CAFile))
 }
 
 // writeNext writes a file beside another, durably.
@@ -149,8 +149,8 @@ func writeNext(path string, b []byte) error {
 	return errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close())
 }
 
-// promote puts a written file in its place.
-func promote(path string) error {
+// putInPlace puts a written file in its place.
+func putInPlace(path string) error {
 	if err := os.Rename(path+nextSuffix, path); err != nil {
 		return fmt.Errorf("ship: %w", err)
 	}
@@ -161,10 +161,10 @@ func promote(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// loadPair reads certificate and key, and finishes what an agent that was
+// loadKeyPair reads certificate and key, and finishes what an agent that was
 // killed while it put a renewed pair in its place has begun: the key is there
 // and the certificate is not.
-func loadPair(cfg Config) (tls.Certificate, error) {
+func loadKeyPair(cfg Config) (tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
 	if err == nil {
 		return pair, nil
@@ -173,5 +173,5 @@ func loadPair(cfg Config) (tls.Certificate, error) {
 	if nextErr != nil {
 		return pair, err
 	}
-	return next, promote(cfg.CertFile)
+	return next, putInPlace(cfg.CertFile)
 }

@@ -36,8 +36,8 @@ func TestAKilledRenewalIsFinished(t *testing.T) {
 		for i, step := range []func(){
 			func() { copyFile(t, renewed.Cert, cfg.CertFile+nextSuffix) },
 			func() { copyFile(t, renewed.Key, cfg.KeyFile+nextSuffix) },
-			func() { _ = promote(cfg.KeyFile) },
-			func() { _ = promote(cfg.CertFile) },
+			func() { _ = putInPlace(cfg.KeyFile) },
+			func() { _ = putInPlace(cfg.CertFile) },
 		} {
 			if i < point {
 				step()
@@ -48,7 +48,7 @@ func TestAKilledRenewalIsFinished(t *testing.T) {
 			want = "n0-renewed"
 		}
 		for range 2 { // the second time nothing is left to finish
-			pair, err := loadPair(cfg)
+			pair, err := loadKeyPair(cfg)
 			if err != nil || pair.Leaf.Subject.CommonName != want {
 				t.Errorf("killed after step %d: %v", point, err)
 			}
@@ -61,7 +61,7 @@ func TestAKilledRenewalIsFinished(t *testing.T) {
 	cfg := Config{CertFile: filepath.Join(dir, "n0.crt"), KeyFile: filepath.Join(dir, "n0.key")}
 	copyFile(t, old.Cert, cfg.CertFile)
 	copyFile(t, renewed.Key, cfg.KeyFile)
-	if _, err := loadPair(cfg); err == nil {
+	if _, err := loadKeyPair(cfg); err == nil {
 		t.Error("a pair that fits nowhere was taken")
 	}
 }
@@ -70,7 +70,7 @@ func TestRenewalIsDueAfterTwoThirds(t *testing.T) {
 	from := time.Unix(1_700_000_000, 0)
 	leaf := &x509.Certificate{NotBefore: from, NotAfter: from.Add(30 * time.Hour)}
 	for range 100 {
-		if at := renewAt(leaf).Sub(from); at > 20*time.Hour || at < 18*time.Hour {
+		if at := renewalTime(leaf).Sub(from); at > 20*time.Hour || at < 18*time.Hour {
 			t.Fatalf("due after %v of 30 h", at)
 		}
 	}

@@ -102,17 +102,17 @@ func Open(cfg Config) (*Shipper, error) {
 	if _, _, err := credentials(cfg); err != nil {
 		return nil, err
 	}
-	s, err := build(cfg)
+	s, err := newShipper(cfg)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.done.Go(func() { s.run(ctx) })
+	s.done.Go(func() { s.reconnectLoop(ctx) })
 	return s, nil
 }
 
-func build(cfg Config) (*Shipper, error) {
+func newShipper(cfg Config) (*Shipper, error) {
 	if cfg.FramesMax <= 0 {
 		cfg.FramesMax = FramesMax
 	}
@@ -132,7 +132,7 @@ func build(cfg Config) (*Shipper, error) {
 	if cfg.From.Check() != nil || cfg.From.Boot != cfg.Hello.GetBoot() {
 		return nil, fmt.Errorf("%w, or another boot than the agent's", ErrHandover)
 	}
-	s.spool.takeOver(*cfg.From)
+	s.spool.continueFrom(*cfg.From)
 	return s, nil
 }
 
@@ -140,19 +140,19 @@ func build(cfg Config) (*Shipper, error) {
 func (s *Shipper) Send(f *falconv1.AgentFrame) {
 	s.mu.Lock()
 	before := s.spool.lost
-	s.remember(f.GetRank())
-	s.spool.add(f)
+	s.rememberState(f.GetRank())
+	s.spool.addFrame(f)
 	lost := s.spool.lost - before
 	s.mu.Unlock()
 	if lost > 0 {
 		s.log.Error("the spool is full and let go of more than telemetry: reconnect the engine", slog.Uint64("frames", lost))
 	}
-	s.nudge()
+	s.notifyWriter()
 }
 
-// remember keeps the newest state of each living process, by its pid: a rank
+// rememberState keeps the newest state of each living process, by its pid: a rank
 // changes hands in a placement.
-func (s *Shipper) remember(st *falconv1.RankState) {
+func (s *Shipper) rememberState(st *falconv1.RankState) {
 	switch {
 	case st == nil:
 	case st.Alive:
@@ -173,7 +173,7 @@ func (s *Shipper) Beat(now time.Time, ranks []*falconv1.RankBeat) {
 		}
 	}
 	s.mu.Unlock()
-	s.nudge()
+	s.notifyWriter()
 }
 
 // Ends are the ends of processes that were sent and not acknowledged, oldest
@@ -221,7 +221,7 @@ func (s *Shipper) Close() {
 	s.closing = true
 	live := s.connected
 	s.mu.Unlock()
-	s.nudge()
+	s.notifyWriter()
 	if live {
 		timer := time.AfterFunc(FlushMax, s.cancel)
 		defer timer.Stop()
@@ -232,34 +232,34 @@ func (s *Shipper) Close() {
 	s.cancel()
 }
 
-func (s *Shipper) nudge() {
+func (s *Shipper) notifyWriter() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// run connects again and again until Close.
-func (s *Shipper) run(ctx context.Context) {
+// reconnectLoop connects again and again until Close.
+func (s *Shipper) reconnectLoop(ctx context.Context) {
 	backoff := BackoffMin
-	for ctx.Err() == nil && !s.ended() {
-		err := s.attach(ctx)
-		if ctx.Err() != nil || s.ended() {
+	for ctx.Err() == nil && !s.streamEnded() {
+		err := s.runStream(ctx)
+		if ctx.Err() != nil || s.streamEnded() {
 			return
 		}
 		if s.progressed() {
 			backoff = BackoffMin
 		}
-		wait := jitter(backoff)
+		wait := withJitter(backoff)
 		s.log.Warn("no stream to the engine", slog.String("address", s.cfg.Address), slog.Any("err", err), slog.Duration("retry_in", wait))
-		if !sleep(ctx, wait) {
+		if !sleepContext(ctx, wait) {
 			return
 		}
 		backoff = min(backoff*2, BackoffMax)
 	}
 }
 
-func (s *Shipper) ended() bool {
+func (s *Shipper) streamEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closing
@@ -273,12 +273,12 @@ func (s *Shipper) progressed() bool {
 	return was
 }
 
-// jitter spreads d by ±25 %, so that a fleet does not come back as one.
-func jitter(d time.Duration) time.Duration {
+// withJitter spreads d by ±25 %, so that a fleet does not come back as one.
+func withJitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.75 + 0.5*rand.Float64()))
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
+func sleepContext(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -289,8 +289,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hello is the first frame of every stream.
-func (s *Shipper) hello() *falconv1.AgentFrame {
+// helloFrame is the first frame of every stream.
+func (s *Shipper) helloFrame() *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Hello{Hello: s.cfg.Hello}}
 }
 

@@ -31,44 +31,44 @@ func newSpool(framesMax, bytesMax int) *spool {
 	return &spool{next: 1, framesMax: framesMax, bytesMax: bytesMax}
 }
 
-// add numbers the frame and keeps it. A newer state of a process replaces the
+// addFrame numbers the frame and keeps it. A newer state of a process replaces the
 // one that still waits.
-func (s *spool) add(f *falconv1.AgentFrame) {
+func (s *spool) addFrame(f *falconv1.AgentFrame) {
 	s.supersede(f.GetRank())
 	f.Seq = s.next
 	s.next++
 	e := entry{frame: f, bytes: proto.Size(f)}
 	s.frames = append(s.frames, e)
 	s.bytes += e.bytes
-	for s.full() && s.shed() {
+	for s.overLimits() && s.dropOne() {
 	}
 }
 
-func (s *spool) full() bool {
+func (s *spool) overLimits() bool {
 	return len(s.frames) > s.framesMax || (s.bytes > s.bytesMax && len(s.frames) > 1)
 }
 
-// shed lets one frame go; it is false when there is none to let go.
-func (s *spool) shed() bool {
-	if i := s.oldest(droppable); i >= 0 {
-		s.cut(i)
+// dropOne lets one frame go; it is false when there is none to let go.
+func (s *spool) dropOne() bool {
+	if i := s.oldestFrame(droppable); i >= 0 {
+		s.removeAt(i)
 		s.dropped++
 		return true
 	}
-	if i := s.oldest(func(f *falconv1.AgentFrame) bool { return len(f.GetProfile().GetRanks()) > 0 }); i >= 0 && s.bytes > s.bytesMax {
-		s.refuse(i)
+	if i := s.oldestFrame(func(f *falconv1.AgentFrame) bool { return len(f.GetProfile().GetRanks()) > 0 }); i >= 0 && s.bytes > s.bytesMax {
+		s.dropContent(i)
 		s.lost++
 		return true
 	}
 	if len(s.frames) == 0 {
 		return false
 	}
-	s.cut(0)
+	s.removeAt(0)
 	s.lost++
 	return true
 }
 
-func (s *spool) oldest(is func(*falconv1.AgentFrame) bool) int {
+func (s *spool) oldestFrame(is func(*falconv1.AgentFrame) bool) int {
 	for i, e := range s.frames {
 		if is(e.frame) {
 			return i
@@ -77,13 +77,13 @@ func (s *spool) oldest(is func(*falconv1.AgentFrame) bool) int {
 	return -1
 }
 
-func (s *spool) cut(i int) {
+func (s *spool) removeAt(i int) {
 	s.bytes -= s.frames[i].bytes
 	s.frames = append(s.frames[:i], s.frames[i+1:]...)
 }
 
-// refuse keeps a profile's place and says that its content is gone.
-func (s *spool) refuse(i int) {
+// dropContent keeps a profile's place and says that its content is gone.
+func (s *spool) dropContent(i int) {
 	old := s.frames[i].frame
 	f := &falconv1.AgentFrame{Seq: old.Seq, Body: &falconv1.AgentFrame_Profile{Profile: &falconv1.Profile{
 		Window:  old.GetProfile().GetWindow(),
@@ -97,17 +97,17 @@ func (s *spool) supersede(r *falconv1.RankState) {
 	if r == nil {
 		return
 	}
-	i := s.oldest(func(f *falconv1.AgentFrame) bool {
+	i := s.oldestFrame(func(f *falconv1.AgentFrame) bool {
 		old := f.GetRank()
 		return old != nil && old.Pid == r.Pid && old.Alive == r.Alive
 	})
 	if i >= 0 {
-		s.cut(i)
+		s.removeAt(i)
 	}
 }
 
-// ack forgets all frames up to seq.
-func (s *spool) ack(seq uint64) {
+// acknowledge forgets all frames up to seq.
+func (s *spool) acknowledge(seq uint64) {
 	n := 0
 	for n < len(s.frames) && s.frames[n].frame.Seq <= seq {
 		s.bytes -= s.frames[n].bytes
@@ -116,12 +116,12 @@ func (s *spool) ack(seq uint64) {
 	s.frames = append(s.frames[:0], s.frames[n:]...)
 }
 
-// resume prepares for an engine that has handled all frames up to acked. One
+// resumeFrom prepares for an engine that has handled all frames up to acked. One
 // that claims more than was ever sent knows another life of this agent: the
 // numbers go on behind its claim, so that nothing is taken for a repeat.
-func (s *spool) resume(acked uint64) {
+func (s *spool) resumeFrom(acked uint64) {
 	if acked < s.next {
-		s.ack(acked)
+		s.acknowledge(acked)
 		return
 	}
 	s.next = acked + 1
@@ -133,8 +133,8 @@ func (s *spool) resume(acked uint64) {
 	}
 }
 
-// after is the oldest frame with a number above seq, nil when there is none.
-func (s *spool) after(seq uint64) *falconv1.AgentFrame {
+// frameAfter is the oldest frame with a number above seq, nil when there is none.
+func (s *spool) frameAfter(seq uint64) *falconv1.AgentFrame {
 	lo, hi := 0, len(s.frames)
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)

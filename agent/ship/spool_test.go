@@ -31,14 +31,14 @@ func profileFrame(window uint64, calls int) *falconv1.AgentFrame {
 
 func TestNewerRankStateReplacesTheWaitingOne(t *testing.T) {
 	s := newSpool(10, BytesMax)
-	s.add(rankFrame(1, true, 0))
-	s.add(rankFrame(2, true, 0))
-	s.add(rankFrame(1, true, 44))
-	s.add(rankFrame(1, false, 44)) // an end never replaces a life
+	s.addFrame(rankFrame(1, true, 0))
+	s.addFrame(rankFrame(2, true, 0))
+	s.addFrame(rankFrame(1, true, 44))
+	s.addFrame(rankFrame(1, false, 44)) // an end never replaces a life
 	if len(s.frames) != 3 || s.frames[1].frame.GetRank().Period != 44 {
 		t.Fatalf("spool holds %v", s.frames)
 	}
-	s.add(stateFrame(102, 1, true, 0)) // the process of rank 2 takes rank 1
+	s.addFrame(stateFrame(102, 1, true, 0)) // the process of rank 2 takes rank 1
 	if len(s.frames) != 3 || s.frames[0].frame.GetRank().Pid != 101 || s.frames[2].frame.GetRank().Rank != 1 {
 		t.Fatalf("spool holds %v", s.frames)
 	}
@@ -46,9 +46,9 @@ func TestNewerRankStateReplacesTheWaitingOne(t *testing.T) {
 
 func TestFullOfProfilesRefusesTheOldest(t *testing.T) {
 	s := newSpool(100, 64<<10)
-	s.add(profileFrame(1, 1000))
-	s.add(profileFrame(2, 1000))
-	s.add(profileFrame(3, 1000))
+	s.addFrame(profileFrame(1, 1000))
+	s.addFrame(profileFrame(2, 1000))
+	s.addFrame(profileFrame(3, 1000))
 	first := s.frames[0].frame.GetProfile()
 	if first.Window != 1 || first.Refused == "" || s.lost == 0 {
 		t.Fatalf("the oldest profile is %v, lost %d", first, s.lost)
@@ -61,7 +61,7 @@ func TestFullOfProfilesRefusesTheOldest(t *testing.T) {
 func TestFullOfResultsIsCounted(t *testing.T) {
 	s := newSpool(4, BytesMax)
 	for id := range uint64(7) {
-		s.add(resultFrame(id))
+		s.addFrame(resultFrame(id))
 	}
 	if len(s.frames) != 4 || s.lost != 3 || s.dropped != 0 {
 		t.Fatalf("frames %d, lost %d, dropped %d", len(s.frames), s.lost, s.dropped)
@@ -71,13 +71,13 @@ func TestFullOfResultsIsCounted(t *testing.T) {
 // An engine that claims more than was sent must not swallow what comes next.
 func TestResumeBehindAnUnknownClaim(t *testing.T) {
 	s := newSpool(10, BytesMax)
-	s.add(sampleFrame(0))
-	s.add(sampleFrame(1))
-	s.resume(500)
-	if f := s.after(500); f == nil || f.Seq != 501 || f.GetSamples().Samples[0].Iteration != 0 {
+	s.addFrame(sampleFrame(0))
+	s.addFrame(sampleFrame(1))
+	s.resumeFrom(500)
+	if f := s.frameAfter(500); f == nil || f.Seq != 501 || f.GetSamples().Samples[0].Iteration != 0 {
 		t.Fatalf("next frame is %v", f)
 	}
-	s.add(sampleFrame(2))
+	s.addFrame(sampleFrame(2))
 	if s.frames[2].frame.Seq != 503 {
 		t.Fatalf("the newest has number %d", s.frames[2].frame.Seq)
 	}
@@ -90,13 +90,17 @@ func TestSpoolInvariants(t *testing.T) {
 		s := newSpool(rapid.IntRange(1, 12).Draw(t, "frames"), rapid.IntRange(50, 4000).Draw(t, "bytes"))
 		added, acked, profiles := uint64(0), uint64(0), uint64(0)
 		t.Repeat(map[string]func(*rapid.T){
-			"sample":  func(*rapid.T) { s.add(sampleFrame(1)); added++ },
-			"result":  func(*rapid.T) { s.add(resultFrame(9)); added++ },
-			"profile": func(t *rapid.T) { s.add(profileFrame(1, rapid.IntRange(1, 50).Draw(t, "calls"))); added++; profiles++ },
+			"sample": func(*rapid.T) { s.addFrame(sampleFrame(1)); added++ },
+			"result": func(*rapid.T) { s.addFrame(resultFrame(9)); added++ },
+			"profile": func(t *rapid.T) {
+				s.addFrame(profileFrame(1, rapid.IntRange(1, 50).Draw(t, "calls")))
+				added++
+				profiles++
+			},
 			"ack": func(t *rapid.T) {
 				upTo := rapid.Uint64Range(0, s.next-1).Draw(t, "seq")
 				before := len(s.frames)
-				s.ack(upTo)
+				s.acknowledge(upTo)
 				acked += uint64(before - len(s.frames))
 			},
 			"": func(t *rapid.T) { checkSpool(t, s, added-acked, profiles) },
@@ -116,8 +120,8 @@ func checkSpool(t *rapid.T, s *spool, kept, profiles uint64) {
 		last = e.frame.Seq
 		bytes += e.bytes
 	}
-	if bytes != s.bytes || (s.full() && len(s.frames) > 1) {
-		t.Fatalf("%d bytes are counted as %d; full: %v", bytes, s.bytes, s.full())
+	if bytes != s.bytes || (s.overLimits() && len(s.frames) > 1) {
+		t.Fatalf("%d bytes are counted as %d; full: %v", bytes, s.bytes, s.overLimits())
 	}
 	missing, counted := kept-uint64(len(s.frames)), s.dropped+s.lost
 	if missing > counted || counted > missing+profiles {

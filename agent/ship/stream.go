@@ -33,7 +33,7 @@ type stream = grpc.BidiStreamingClient[falconv1.AgentFrame, falconv1.EngineFrame
 // credentials reads the files anew for every connection, so that a renewed
 // certificate needs no restart.
 func credentials(cfg Config) (grpccreds.TransportCredentials, *x509.Certificate, error) {
-	cert, err := loadPair(cfg)
+	cert, err := loadKeyPair(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w (issue them with \"falcon certs issue\")", ErrCredentials, err)
 	}
@@ -56,7 +56,7 @@ func credentials(cfg Config) (grpccreds.TransportCredentials, *x509.Certificate,
 	}), cert.Leaf, nil
 }
 
-func (s *Shipper) options() ([]grpc.DialOption, *x509.Certificate, error) {
+func (s *Shipper) dialOptions() ([]grpc.DialOption, *x509.Certificate, error) {
 	creds, leaf, err := credentials(s.cfg)
 	if err != nil {
 		return nil, nil, err
@@ -75,9 +75,9 @@ func (s *Shipper) options() ([]grpc.DialOption, *x509.Certificate, error) {
 	return opts, leaf, nil
 }
 
-// attach holds one stream until it ends.
-func (s *Shipper) attach(ctx context.Context) error {
-	opts, leaf, err := s.options()
+// runStream holds one stream until it ends.
+func (s *Shipper) runStream(ctx context.Context) error {
+	opts, leaf, err := s.dialOptions()
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (s *Shipper) attach(ctx context.Context) error {
 	defer s.setConnected(false)
 	s.setBreakOff(cancel)
 	defer s.setBreakOff(nil)
-	st, acked, err := s.greet(ctx, cancel, conn)
+	st, acked, err := s.exchangeHello(ctx, cancel, conn)
 	if err != nil {
 		return err
 	}
@@ -101,9 +101,9 @@ func (s *Shipper) attach(ctx context.Context) error {
 	receiving.Go(func() { s.keepCertificate(ctx, conn, leaf) })
 	receiving.Go(func() {
 		defer cancel()
-		recvErr = s.receive(st)
+		recvErr = s.receiveFrames(st)
 	})
-	sendErr := s.transmit(ctx, st, acked)
+	sendErr := s.sendFrames(ctx, st, acked)
 	if sendErr == nil { // closing: the engine ends the stream once it has read all
 		_ = st.CloseSend()
 	} else {
@@ -116,8 +116,8 @@ func (s *Shipper) attach(ctx context.Context) error {
 	return sendErr
 }
 
-// greet sends the hello and waits, bounded, for the welcome.
-func (s *Shipper) greet(ctx context.Context, cancel context.CancelFunc, conn *grpc.ClientConn) (stream, uint64, error) {
+// exchangeHello sends the hello and waits, bounded, for the welcome.
+func (s *Shipper) exchangeHello(ctx context.Context, cancel context.CancelFunc, conn *grpc.ClientConn) (stream, uint64, error) {
 	timer := time.AfterFunc(WelcomeMax, cancel)
 	defer timer.Stop()
 	st, err := falconv1.NewFleetClient(conn).Attach(ctx)
@@ -125,7 +125,7 @@ func (s *Shipper) greet(ctx context.Context, cancel context.CancelFunc, conn *gr
 		return nil, 0, fmt.Errorf("ship: attach: %w", err)
 	}
 	// A failed send shows its reason on receive.
-	_ = st.Send(s.hello())
+	_ = st.Send(s.helloFrame())
 	first, err := st.Recv()
 	if err != nil {
 		return nil, 0, fmt.Errorf("ship: welcome: %w", err)
@@ -134,7 +134,7 @@ func (s *Shipper) greet(ctx context.Context, cancel context.CancelFunc, conn *gr
 	if w == nil {
 		return nil, 0, errWelcome(first)
 	}
-	for _, f := range s.welcomed(w) {
+	for _, f := range s.beginStream(w) {
 		if err := st.Send(f); err != nil {
 			return nil, 0, fmt.Errorf("ship: send: %w", err)
 		}
@@ -142,11 +142,11 @@ func (s *Shipper) greet(ctx context.Context, cancel context.CancelFunc, conn *gr
 	return st, w.Acked, nil
 }
 
-// welcomed begins a stream, and returns what it begins with: the present state
+// beginStream begins a stream, and returns what it begins with: the present state
 // of every rank, unnumbered.
-func (s *Shipper) welcomed(w *falconv1.Welcome) []*falconv1.AgentFrame {
+func (s *Shipper) beginStream(w *falconv1.Welcome) []*falconv1.AgentFrame {
 	s.mu.Lock()
-	s.spool.resume(w.Acked)
+	s.spool.resumeFrom(w.Acked)
 	s.connected = true
 	var out []*falconv1.AgentFrame
 	for _, pid := range slices.Sorted(maps.Keys(s.ranks)) {
@@ -166,11 +166,11 @@ func (s *Shipper) setConnected(on bool) {
 	s.connected, s.beat = on, nil
 }
 
-// transmit sends what is new until the stream ends; nil means that Close
+// sendFrames sends what is new until the stream ends; nil means that Close
 // asked for the end and all was sent.
-func (s *Shipper) transmit(ctx context.Context, st stream, sent uint64) error {
+func (s *Shipper) sendFrames(ctx context.Context, st stream, sent uint64) error {
 	for {
-		beat, frame, closing := s.pick(sent)
+		beat, frame, closing := s.nextFrame(sent)
 		if beat != nil {
 			if err := st.Send(&falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: beat}}); err != nil {
 				return fmt.Errorf("ship: send: %w", err)
@@ -184,7 +184,7 @@ func (s *Shipper) transmit(ctx context.Context, st stream, sent uint64) error {
 			continue
 		}
 		if closing {
-			return goodbye(st)
+			return goodbyeFrame(st)
 		}
 		select {
 		case <-ctx.Done():
@@ -194,29 +194,29 @@ func (s *Shipper) transmit(ctx context.Context, st stream, sent uint64) error {
 	}
 }
 
-// goodbye is the last frame: the node's processes go on without an agent for a
+// goodbyeFrame is the last frame: the node's processes go on without an agent for a
 // while. An engine that does not know it passes over it.
-func goodbye(st stream) error {
-	if err := st.Send(farewell()); err != nil {
+func goodbyeFrame(st stream) error {
+	if err := st.Send(sendGoodbye()); err != nil {
 		return fmt.Errorf("ship: send: %w", err)
 	}
 	return nil
 }
 
-func farewell() *falconv1.AgentFrame {
+func sendGoodbye() *falconv1.AgentFrame {
 	return &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Goodbye{Goodbye: &falconv1.Goodbye{Reason: "stopping"}}}
 }
 
-func (s *Shipper) pick(sent uint64) (*falconv1.Beat, *falconv1.AgentFrame, bool) {
+func (s *Shipper) nextFrame(sent uint64) (*falconv1.Beat, *falconv1.AgentFrame, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	beat := s.beat
 	s.beat = nil
-	return beat, s.spool.after(sent), s.closing
+	return beat, s.spool.frameAfter(sent), s.closing
 }
 
-// receive handles the engine's frames until the stream ends.
-func (s *Shipper) receive(st stream) error {
+// receiveFrames handles the engine's frames until the stream ends.
+func (s *Shipper) receiveFrames(st stream) error {
 	for {
 		f, err := st.Recv()
 		if err != nil {
@@ -225,15 +225,15 @@ func (s *Shipper) receive(st stream) error {
 		if err := st.Context().Err(); err != nil {
 			return fmt.Errorf("ship: receive: %w", err) // what came is of a stream that was given up
 		}
-		s.take(f)
+		s.handleFrame(f)
 	}
 }
 
-func (s *Shipper) take(f *falconv1.EngineFrame) {
+func (s *Shipper) handleFrame(f *falconv1.EngineFrame) {
 	switch body := f.Body.(type) {
 	case *falconv1.EngineFrame_Ack:
 		s.mu.Lock()
-		s.spool.ack(body.Ack.Seq)
+		s.spool.acknowledge(body.Ack.Seq)
 		s.progress = true
 		s.mu.Unlock()
 	case *falconv1.EngineFrame_Command:

@@ -32,8 +32,8 @@ type bill struct {
 	paid int // of the budget
 }
 
-// pay counts n more bytes.
-func (b *bill) pay(n int) error {
+// chargeBytes counts n more bytes.
+func (b *bill) chargeBytes(n int) error {
 	if b == nil {
 		return nil
 	}
@@ -50,15 +50,15 @@ func (b *bill) pay(n int) error {
 	return nil
 }
 
-// back counts n bytes less. What was paid stays paid until the bill is settled.
-func (b *bill) back(n int) {
+// refundBytes counts n bytes less. What was paid stays paid until the bill is settled.
+func (b *bill) refundBytes(n int) {
 	if b != nil {
 		b.held -= n
 	}
 }
 
-// settle gives everything back.
-func (b *bill) settle() {
+// refundAll gives everything back.
+func (b *bill) refundAll() {
 	if b == nil {
 		return
 	}

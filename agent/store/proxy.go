@@ -122,7 +122,7 @@ func Open(o Options) (*Proxy, error) {
 		return nil, fmt.Errorf("%w: %w", ErrListen, err)
 	}
 	p := &Proxy{o: o, l: l, b: budget{limit: o.Budget}, dialing: make(chan struct{}, SharedMax), clients: map[*client]bool{}, shared: map[bool][]*shared{}, waits: map[string]*waitFor{}}
-	p.done.Go(p.accept)
+	p.done.Go(p.acceptClients)
 	return p, nil
 }
 
@@ -151,7 +151,7 @@ func (p *Proxy) Close() {
 	p.done.Wait()
 }
 
-func (p *Proxy) accept() {
+func (p *Proxy) acceptClients() {
 	for {
 		nc, err := p.l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -167,22 +167,22 @@ func (p *Proxy) accept() {
 			_ = nc.Close()
 		} else {
 			p.clients[c] = true
-			p.done.Go(c.serve)
+			p.done.Go(c.serveClient)
 		}
 		p.mu.Unlock()
 	}
 }
 
-func (c *client) serve() {
-	defer c.leave()
+func (c *client) serveClient() {
+	defer c.leaveWait()
 	err := c.nc.SetReadDeadline(time.Now().Add(c.p.o.FirstRequest))
 	if err != nil {
 		return
 	}
-	if c.current, err = greet(c.r); err != nil {
+	if c.current, err = detectLayout(c.r); err != nil {
 		return
 	}
-	if err = c.p.connect(c); err != nil {
+	if err = c.p.sharedConnection(c); err != nil {
 		c.p.o.Log.Warn("the rendezvous store can't be reached", slog.String("address", c.p.o.Upstream), slog.Any("err", err))
 		return
 	}
@@ -191,7 +191,7 @@ func (c *client) serve() {
 		layout = current
 	}
 	for {
-		err := c.one(layout)
+		err := c.serveOne(layout)
 		if err != nil {
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 				c.p.o.Log.Warn("a client of the rendezvous store was disconnected", slog.Any("err", err))
@@ -201,59 +201,59 @@ func (c *client) serve() {
 	}
 }
 
-// one reads and carries out one request. It must come soon after a client has
+// serveOne reads and carries out one request. It must come soon after a client has
 // connected, and be complete soon after it has begun; between two a client may be
 // silent.
-func (c *client) one(layout map[byte]kind) error {
-	defer c.bill.settle()
+func (c *client) serveOne(layout map[byte]kind) error {
+	defer c.bill.refundAll()
 	if _, err := c.r.Peek(1); err != nil {
 		return err
 	}
 	if err := c.nc.SetReadDeadline(time.Now().Add(c.p.o.OneRequest)); err != nil {
 		return err
 	}
-	q, err := next(c.r, layout, &c.bill)
+	q, err := readRequest(c.r, layout, &c.bill)
 	if err != nil {
 		return err
 	}
 	if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
-	return c.do(q)
+	return c.execute(q)
 }
 
-// do carries out one request. Clients ask one thing at a time: any request ends a
+// execute carries out one request. Clients ask one thing at a time: any request ends a
 // wait that is still open.
-func (c *client) do(q request) error {
+func (c *client) execute(q request) error {
 	c.p.stopWaiting(c)
 	switch q.answer {
 	case canceled:
-		return c.send([]byte{waitCanceled})
+		return c.sendReply([]byte{waitCanceled})
 	case waiting:
-		return c.p.wait(c, q)
+		return c.p.waitForKeys(c, q)
 	}
-	answer, err := c.up.exchange(q, &c.bill)
+	answer, err := c.up.roundTrip(q, &c.bill)
 	if errors.Is(err, ErrFull) {
 		return err
 	}
 	if err != nil {
-		c.p.lose(c.up)
+		c.p.dropConnection(c.up)
 		return err
 	}
-	return c.send(answer)
+	return c.sendReply(answer)
 }
 
-func (c *client) send(b []byte) error {
+func (c *client) sendReply(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.write(b)
+	return c.writeLocked(b)
 }
 
-// write sends with mu held.
-func (c *client) write(b []byte) error {
+// writeLocked sends with mu held.
+func (c *client) writeLocked(b []byte) error {
 	if err := c.nc.SetWriteDeadline(time.Now().Add(sendMax)); err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (c *client) write(b []byte) error {
 	return err
 }
 
-func (c *client) leave() {
+func (c *client) leaveWait() {
 	c.p.stopWaiting(c)
 	_ = c.nc.Close()
 	c.p.mu.Lock()
@@ -269,8 +269,8 @@ func (c *client) leave() {
 	c.p.mu.Unlock()
 }
 
-// exchange sends a request and reads its answer.
-func (s *shared) exchange(q request, b *bill) ([]byte, error) {
+// roundTrip sends a request and reads its answer.
+func (s *shared) roundTrip(q request, b *bill) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.nc.SetDeadline(time.Now().Add(answerMax)); err != nil {
@@ -279,45 +279,45 @@ func (s *shared) exchange(q request, b *bill) ([]byte, error) {
 	if _, err := s.nc.Write(q.raw); err != nil {
 		return nil, err
 	}
-	return answerTo(s.r, q, b)
+	return readAnswer(s.r, q, b)
 }
 
-// connect gives a client one of the shared connections, in turn. One that the
+// sharedConnection gives a client one of the shared connections, in turn. One that the
 // store has ended meanwhile is given up first: a client that begins now must not
 // meet the end of those before it.
-func (p *Proxy) connect(c *client) error {
-	for _, s := range p.list(c.current) {
-		if !s.alive() {
-			p.lose(s)
+func (p *Proxy) sharedConnection(c *client) error {
+	for _, s := range p.connections(c.current) {
+		if !s.isUsable() {
+			p.dropConnection(s)
 		}
 	}
-	if p.assign(c, nil) {
+	if p.assignConnection(c, nil) {
 		return nil
 	}
 	p.dialing <- struct{}{} // clients that begin together need no connection each
 	defer func() { <-p.dialing }()
-	if p.assign(c, nil) {
+	if p.assignConnection(c, nil) {
 		return nil
 	}
-	nc, err := p.dial(c.current)
+	nc, err := p.dialStore(c.current)
 	if err != nil {
 		return err
 	}
-	if !p.assign(c, nc) {
+	if !p.assignConnection(c, nc) {
 		return net.ErrClosed
 	}
 	return nil
 }
 
-func (p *Proxy) list(isCurrent bool) []*shared {
+func (p *Proxy) connections(isCurrent bool) []*shared {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.shared[isCurrent])
 }
 
-// assign gives a client a connection: a fresh one where there are few, else the
+// assignConnection gives a client a connection: a fresh one where there are few, else the
 // next in turn. It is false where there is none to give.
-func (p *Proxy) assign(c *client, fresh net.Conn) bool {
+func (p *Proxy) assignConnection(c *client, fresh net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := p.shared[c.current]
@@ -338,9 +338,9 @@ func (p *Proxy) assign(c *client, fresh net.Conn) bool {
 	return true
 }
 
-// alive says that the store has not ended the connection, and owes nothing on it.
+// isUsable says that the store has not ended the connection, and owes nothing on it.
 // One in use is alive.
-func (s *shared) alive() bool {
+func (s *shared) isUsable() bool {
 	if !s.mu.TryLock() {
 		return true
 	}
@@ -363,13 +363,13 @@ func (s *shared) alive() bool {
 	return err == nil && idle
 }
 
-func (p *Proxy) dial(isCurrent bool) (net.Conn, error) {
+func (p *Proxy) dialStore(isCurrent bool) (net.Conn, error) {
 	nc, err := net.DialTimeout("tcp", p.o.Upstream, dialMax)
 	if err != nil {
 		return nil, err
 	}
 	if isCurrent {
-		if _, err := nc.Write(greeting()); err != nil {
+		if _, err := nc.Write(greetingBytes()); err != nil {
 			_ = nc.Close()
 			return nil, err
 		}
@@ -377,8 +377,8 @@ func (p *Proxy) dial(isCurrent bool) (net.Conn, error) {
 	return nc, nil
 }
 
-// lose gives a shared connection up, with all clients that use it.
-func (p *Proxy) lose(s *shared) {
+// dropConnection gives a shared connection up, with all clients that use it.
+func (p *Proxy) dropConnection(s *shared) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if s.dead {

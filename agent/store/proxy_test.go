@@ -83,14 +83,14 @@ func (u *upstream) serve(nc net.Conn) {
 		u.mu.Unlock()
 	}()
 	r := bufio.NewReader(nc)
-	isCurrent, err := greet(r)
+	isCurrent, err := detectLayout(r)
 	layout := legacy
 	if isCurrent {
 		layout = current
 	}
 	for err == nil {
 		var q request
-		if q, err = next(r, layout, nil); err == nil {
+		if q, err = readRequest(r, layout, nil); err == nil {
 			_, err = nc.Write(u.answer(nc, r, q))
 		}
 	}
@@ -184,7 +184,7 @@ func dial(t *testing.T, p *Proxy, isCurrent bool) *user {
 	u := &user{t: t, nc: nc}
 	if isCurrent {
 		u.by = 1
-		_, err = nc.Write(greeting())
+		_, err = nc.Write(greetingBytes())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -316,13 +316,13 @@ func TestWaitAfterADelete(t *testing.T) {
 	up := newUpstream(t)
 	p := open(t, up)
 	c := &client{p: p, nc: dial(t, p, true).nc, current: true}
-	if err := p.connect(c); err != nil {
+	if err := p.sharedConnection(c); err != nil {
 		t.Fatal(err)
 	}
 	q := request{kind: wait, raw: append([]byte{6}, append(binary.LittleEndian.AppendUint64(nil, 1), vec("gone")...)...), keys: 1}
 	old := &waitFor{key: "x", clients: map[*client]bool{c: true}}
 	c.w = old
-	if err := p.release(c, old, q); err != nil {
+	if err := p.releaseClient(c, old, q); err != nil {
 		t.Fatal(err)
 	}
 	p.mu.Lock()
@@ -394,7 +394,7 @@ func FuzzNext(f *testing.F) {
 		r := bufio.NewReader(bytes.NewReader(b))
 		var seen []byte
 		for {
-			q, err := next(r, layout, nil)
+			q, err := readRequest(r, layout, nil)
 			if err != nil {
 				return
 			}

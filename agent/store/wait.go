@@ -8,9 +8,9 @@ import (
 
 var errWaits = errors.New("store: too many different keys are waited for at once on this node")
 
-// wait has a client wait for keys: with those that wait for the same ones, or by
+// waitForKeys has a client wait for keys: with those that wait for the same ones, or by
 // a connection of their own.
-func (p *Proxy) wait(c *client, q request) error {
+func (p *Proxy) waitForKeys(c *client, q request) error {
 	key := string(q.raw)
 	if c.current {
 		key = "current " + key
@@ -28,19 +28,19 @@ func (p *Proxy) wait(c *client, q request) error {
 		return errWaits
 	}
 	w := &waitFor{key: key, first: c, clients: map[*client]bool{c: true}, bill: bill{b: &p.b}}
-	if err := w.bill.pay(len(key) + cap(q.raw)); err != nil {
+	if err := w.bill.chargeBytes(len(key) + cap(q.raw)); err != nil {
 		return err
 	}
 	p.waits[key], c.w = w, w
 	isCurrent := c.current
-	p.done.Go(func() { p.await(w, q, isCurrent) })
+	p.done.Go(func() { p.runWait(w, q, isCurrent) })
 	return nil
 }
 
-// await holds one wait at the store, and then tells all who wait.
-func (p *Proxy) await(w *waitFor, q request, isCurrent bool) {
-	err := p.ask(w, q, isCurrent)
-	defer w.bill.settle()
+// runWait holds one wait at the store, and then tells all who wait.
+func (p *Proxy) runWait(w *waitFor, q request, isCurrent bool) {
+	err := p.askStore(w, q, isCurrent)
+	defer w.bill.refundAll()
 	p.mu.Lock()
 	if p.waits[w.key] == w {
 		delete(p.waits, w.key)
@@ -51,15 +51,15 @@ func (p *Proxy) await(w *waitFor, q request, isCurrent bool) {
 	}
 	p.mu.Unlock()
 	for _, c := range clients {
-		if err != nil || p.release(c, w, q) != nil {
+		if err != nil || p.releaseClient(c, w, q) != nil {
 			_ = c.nc.Close()
 		}
 	}
 }
 
-// ask sends the wait and blocks until the store answers, or nobody waits any more.
-func (p *Proxy) ask(w *waitFor, q request, isCurrent bool) error {
-	nc, err := p.dial(isCurrent)
+// askStore sends the wait and blocks until the store answers, or nobody waits any more.
+func (p *Proxy) askStore(w *waitFor, q request, isCurrent bool) error {
+	nc, err := p.dialStore(isCurrent)
 	if err != nil {
 		return err
 	}
@@ -84,46 +84,46 @@ func (p *Proxy) ask(w *waitFor, q request, isCurrent bool) error {
 	return nil
 }
 
-// release tells a client that its keys are there. Of one that joined the wait
+// releaseClient tells a client that its keys are there. Of one that joined the wait
 // later nobody knows whether the answer was given before that: it asks once more,
 // and waits on where the keys have gone meanwhile.
-func (p *Proxy) release(c *client, w *waitFor, q request) error {
+func (p *Proxy) releaseClient(c *client, w *waitFor, q request) error {
 	if c != w.first {
-		ready, err := p.ready(c, q)
+		ready, err := p.keysReady(c, q)
 		if err != nil {
-			p.lose(c.up)
+			p.dropConnection(c.up)
 			return err
 		}
 		if !ready {
-			return p.again(c, w, q)
+			return p.waitAgain(c, w, q)
 		}
 	}
 	c.mu.Lock() // what the client asks next must not overtake this answer
 	defer c.mu.Unlock()
-	if !p.leave(c, w) {
+	if !p.leaveWait(c, w) {
 		return nil // it has given up
 	}
-	return c.write([]byte{stopWaiting})
+	return c.writeLocked([]byte{stopWaiting})
 }
 
-// ready asks whether the keys of a wait are there. In both layouts CHECK has the
+// keysReady asks whether the keys of a wait are there. In both layouts CHECK has the
 // number before WAIT's, and the same parts.
-func (p *Proxy) ready(c *client, q request) (bool, error) {
+func (p *Proxy) keysReady(c *client, q request) (bool, error) {
 	raw := append([]byte{q.raw[0] - 1}, q.raw[1:]...)
-	answer, err := c.up.exchange(request{kind: check, raw: raw, keys: q.keys}, nil)
+	answer, err := c.up.roundTrip(request{kind: check, raw: raw, keys: q.keys}, nil)
 	return err == nil && answer[0] == 0, err
 }
 
-// again has a client wait anew that still waits.
-func (p *Proxy) again(c *client, w *waitFor, q request) error {
-	if !p.leave(c, w) {
+// waitAgain has a client wait anew that still waits.
+func (p *Proxy) waitAgain(c *client, w *waitFor, q request) error {
+	if !p.leaveWait(c, w) {
 		return nil
 	}
-	return p.wait(c, q)
+	return p.waitForKeys(c, q)
 }
 
-// leave takes a client out of a wait; false where it is not in it any more.
-func (p *Proxy) leave(c *client, w *waitFor) bool {
+// leaveWait takes a client out of a wait; false where it is not in it any more.
+func (p *Proxy) leaveWait(c *client, w *waitFor) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.w != w {

@@ -79,12 +79,12 @@ var (
 	}
 )
 
-// greeting is what a connection of the current layout begins with.
-func greeting() []byte { return binary.LittleEndian.AppendUint32([]byte{0}, magic) }
+// greetingBytes is what a connection of the current layout begins with.
+func greetingBytes() []byte { return binary.LittleEndian.AppendUint32([]byte{0}, magic) }
 
-// greet finds the layout by the first message. The magic number can't be the
+// detectLayout finds the layout by the first message. The magic number can't be the
 // length of a key, which a legacy SET would have there.
-func greet(r *bufio.Reader) (isCurrent bool, err error) {
+func detectLayout(r *bufio.Reader) (isCurrent bool, err error) {
 	first, err := r.Peek(1)
 	if err != nil || first[0] != 0 {
 		return false, err
@@ -115,8 +115,8 @@ type reader struct {
 	scratch []byte // then
 }
 
-// next reads one request; io.EOF means that the client left between two.
-func next(r *bufio.Reader, layout map[byte]kind, b *bill) (request, error) {
+// readRequest reads one request; io.EOF means that the client left between two.
+func readRequest(r *bufio.Reader, layout map[byte]kind, b *bill) (request, error) {
 	code, err := r.ReadByte()
 	if err != nil {
 		return request{}, err
@@ -128,7 +128,7 @@ func next(r *bufio.Reader, layout map[byte]kind, b *bill) (request, error) {
 	d := &reader{r: r, raw: []byte{code}, bill: b}
 	q := request{kind: k}
 	for _, p := range []byte(k.parts) {
-		n, err := d.part(part(p))
+		n, err := d.readPart(part(p))
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
@@ -141,30 +141,30 @@ func next(r *bufio.Reader, layout map[byte]kind, b *bill) (request, error) {
 	return q, nil
 }
 
-func (d *reader) part(p part) (keysRead int, err error) {
+func (d *reader) readPart(p part) (keysRead int, err error) {
 	switch p {
 	case aKey:
-		return 1, d.vector(MaxKey)
+		return 1, d.readVector(MaxKey)
 	case aValue:
-		return 0, d.vector(MaxValue)
+		return 0, d.readVector(MaxValue)
 	case aNumber:
-		_, err := d.take(8)
+		_, err := d.readBytes(8)
 		return 0, err
 	case aNonce:
-		_, err := d.take(4)
+		_, err := d.readBytes(4)
 		return 0, err
 	}
-	n, err := d.length(MaxKeys)
+	n, err := d.readLength(MaxKeys)
 	for i := 0; i < n && err == nil; i++ {
-		if err = d.vector(MaxKey); err == nil && p == pairs {
-			err = d.vector(MaxValue)
+		if err = d.readVector(MaxKey); err == nil && p == pairs {
+			err = d.readVector(MaxValue)
 		}
 	}
 	return n, err
 }
 
-func (d *reader) length(most uint64) (int, error) {
-	b, err := d.take(8)
+func (d *reader) readLength(most uint64) (int, error) {
+	b, err := d.readBytes(8)
 	if err != nil {
 		return 0, err
 	}
@@ -175,30 +175,30 @@ func (d *reader) length(most uint64) (int, error) {
 	return int(n), nil
 }
 
-func (d *reader) vector(most uint64) error {
-	n, err := d.length(most)
+func (d *reader) readVector(most uint64) error {
+	n, err := d.readLength(most)
 	for n > 0 && err == nil {
 		k := min(n, chunk)
-		_, err = d.take(k)
+		_, err = d.readBytes(k)
 		n -= k
 	}
 	return err
 }
 
-// take adds n bytes to the request.
-func (d *reader) take(n int) ([]byte, error) {
+// readBytes adds n bytes to the request.
+func (d *reader) readBytes(n int) ([]byte, error) {
 	if len(d.raw)+n > MaxRequest {
 		return nil, fmt.Errorf("%w: a request of more than %d bytes", ErrProtocol, MaxRequest)
 	}
 	if d.over == nil {
-		err := d.room(n)
+		err := d.growFor(n)
 		if err != nil && !d.skips {
 			return nil, err
 		}
 		d.over = err
 	}
 	if d.over != nil {
-		return d.skip(n)
+		return d.discard(n)
 	}
 	at := len(d.raw)
 	d.raw = d.raw[:at+n]
@@ -206,8 +206,8 @@ func (d *reader) take(n int) ([]byte, error) {
 	return d.raw[at:], err
 }
 
-// skip reads n bytes, a chunk at most, and keeps none.
-func (d *reader) skip(n int) ([]byte, error) {
+// discard reads n bytes, a chunk at most, and keeps none.
+func (d *reader) discard(n int) ([]byte, error) {
 	if d.scratch == nil {
 		d.raw, d.scratch = nil, make([]byte, chunk)
 	}
@@ -215,45 +215,45 @@ func (d *reader) skip(n int) ([]byte, error) {
 	return d.scratch[:n], err
 }
 
-// room makes place for n more bytes, twice as much as there was, and pays for it.
-func (d *reader) room(n int) error {
+// growFor makes place for n more bytes, twice as much as there was, and pays for it.
+func (d *reader) growFor(n int) error {
 	need := len(d.raw) + n
 	if need <= cap(d.raw) {
 		return nil
 	}
 	size := max(need, min(2*cap(d.raw), MaxRequest))
-	if err := d.bill.pay(size); err != nil { // the old room is not free before it is copied
+	if err := d.bill.chargeBytes(size); err != nil { // the old room is not free before it is copied
 		return err
 	}
 	more := make([]byte, len(d.raw), size)
 	copy(more, d.raw)
-	d.bill.back(cap(d.raw))
+	d.bill.refundBytes(cap(d.raw))
 	d.raw = more
 	return nil
 }
 
-// answerTo reads what the store answers to a request. One that does not fit in the
+// readAnswer reads what the store answers to a request. One that does not fit in the
 // budget is read to its end, as the connection is not its client's alone: ErrFull.
-func answerTo(r *bufio.Reader, q request, b *bill) ([]byte, error) {
+func readAnswer(r *bufio.Reader, q request, b *bill) ([]byte, error) {
 	d := &reader{r: r, bill: b, skips: true}
 	var err error
 	switch q.answer {
 	case aByte:
-		_, err = d.take(1)
+		_, err = d.readBytes(1)
 	case fourBytes:
-		_, err = d.take(4)
+		_, err = d.readBytes(4)
 	case eightBytes:
-		_, err = d.take(8)
+		_, err = d.readBytes(8)
 	case aVector:
-		err = d.vector(MaxValue)
+		err = d.readVector(MaxValue)
 	case vectors:
 		for i := 0; i < q.keys && err == nil; i++ {
-			err = d.vector(MaxValue)
+			err = d.readVector(MaxValue)
 		}
 	case popped:
 		var n []byte
-		if n, err = d.take(8); err == nil && binary.LittleEndian.Uint64(n) != 0 {
-			err = d.vector(MaxValue)
+		if n, err = d.readBytes(8); err == nil && binary.LittleEndian.Uint64(n) != 0 {
+			err = d.readVector(MaxValue)
 		}
 	}
 	if err == nil {

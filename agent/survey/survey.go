@@ -68,10 +68,10 @@ func (s *Counter) Add(r *ring.Record, step int64) {
 	if c == nil || (r.Ordinal == 0 && c.at[0].calls > 0) { // a new life of the slot
 		c = s.newLife(r)
 	}
-	s.count(c, r, 0)
+	s.countRecord(c, r, 0)
 	for i, start := range s.starts {
 		if step != iterate.UnknownIteration && step < start {
-			s.count(c, r, i+1)
+			s.countRecord(c, r, i+1)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (s *Counter) newLife(r *ring.Record) *commCounts {
 	return c
 }
 
-func (s *Counter) count(c *commCounts, r *ring.Record, i int) {
+func (s *Counter) countRecord(c *commCounts, r *ring.Record, i int) {
 	n := &c.at[i]
 	n.calls = max(n.calls, r.Ordinal+1)
 	n.seen++
@@ -219,7 +219,7 @@ func (s *Counter) countsOfComm(c ring.Comm) *falconv1.CommCount {
 	at := &have.at
 	out.Calls = at[1].calls
 	out.Whole = at[1].seen == at[1].calls && !have.crowded
-	out.Steady = len(s.starts) == startsMax && have.steady()
+	out.Steady = len(s.starts) == startsMax && have.isSteady()
 	if out.Whole {
 		out.Collectives = at[1].collectives
 	}
@@ -231,22 +231,22 @@ func (s *Counter) countsOfComm(c ring.Comm) *falconv1.CommCount {
 	return out
 }
 
-// steady reports whether the last iterations were alike in every count, and that all
+// isSteady reports whether the last iterations were alike in every count, and that all
 // their calls were seen.
-func (c *commCounts) steady() bool {
-	first := c.at[1].minus(c.at[2])
+func (c *commCounts) isSteady() bool {
+	first := c.at[1].difference(c.at[2])
 	if c.crowded || first.seen != first.calls {
 		return false
 	}
 	for i := 2; i <= iterationsCompared; i++ {
-		if c.at[i].minus(c.at[i+1]) != first {
+		if c.at[i].difference(c.at[i+1]) != first {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(c.peers, func(p peerCounts) bool { return !p.steady() })
+	return !slices.ContainsFunc(c.peers, func(p peerCounts) bool { return !p.isSteady() })
 }
 
-func (p *peerCounts) steady() bool {
+func (p *peerCounts) isSteady() bool {
 	sends, recvs := p.at[1].sends-p.at[2].sends, p.at[1].recvs-p.at[2].recvs
 	for i := 2; i <= iterationsCompared; i++ {
 		if p.at[i].sends-p.at[i+1].sends != sends || p.at[i].recvs-p.at[i+1].recvs != recvs {
@@ -256,7 +256,7 @@ func (p *peerCounts) steady() bool {
 	return true
 }
 
-func (c counts) minus(b counts) counts {
+func (c counts) difference(b counts) counts {
 	return counts{calls: c.calls - b.calls, seen: c.seen - b.seen, collectives: c.collectives - b.collectives}
 }
 

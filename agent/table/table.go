@@ -43,12 +43,12 @@ type Sidecar struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-func describe(table []byte, generation uint64) Sidecar {
+func newSidecar(table []byte, generation uint64) Sidecar {
 	return Sidecar{Generation: generation, Bytes: len(table), Sum: crc32.Checksum(table, castagnoli)}
 }
 
-// of says whether these are the bytes that the sidecar describes.
-func (s Sidecar) of(table []byte) bool { return s == describe(table, s.Generation) }
+// describes says whether these are the bytes that the sidecar describes.
+func (s Sidecar) describes(table []byte) bool { return s == newSidecar(table, s.Generation) }
 
 // delta is what recovery/ranktable writes for an agent.
 type delta struct {
@@ -83,10 +83,10 @@ func New(path string) *Store { return &Store{path: path} }
 func (s *Store) Put(generation uint64, table []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.load(); err != nil {
+	if err := s.loadFile(); err != nil {
 		return err
 	}
-	return s.put(generation, table)
+	return s.storeTable(generation, table)
 }
 
 // Apply makes the table of a generation from the one of the base generation. An
@@ -94,10 +94,10 @@ func (s *Store) Put(generation uint64, table []byte) error {
 func (s *Store) Apply(generation, base uint64, change []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.load(); err != nil {
+	if err := s.loadFile(); err != nil {
 		return err
 	}
-	d, err := decode(change)
+	d, err := decodeDelta(change)
 	if err != nil {
 		return err
 	}
@@ -107,42 +107,42 @@ func (s *Store) Apply(generation, base uint64, change []byte) error {
 	case generation == s.newest.Generation && s.table != nil && d.Result == s.newest:
 		return nil // again
 	case generation < s.newest.Generation:
-		return s.older(generation)
+		return s.olderError(generation)
 	case s.table == nil || d.Base != s.newest:
 		return fmt.Errorf("%w: here is generation %d", ErrBase, s.newest.Generation)
 	}
-	table, err := d.apply(s.table)
+	table, err := d.applyTo(s.table)
 	if err != nil {
 		return err
 	}
-	return s.put(generation, table)
+	return s.storeTable(generation, table)
 }
 
-func (s *Store) older(generation uint64) error {
+func (s *Store) olderError(generation uint64) error {
 	return fmt.Errorf("%w: generation %d is older than %d, which is here", ErrTable, generation, s.newest.Generation)
 }
 
-// put stores a table that was checked or not, when its generation allows it.
-func (s *Store) put(generation uint64, table []byte) error {
-	next := describe(table, generation)
+// storeTable stores a table that was checked or not, when its generation allows it.
+func (s *Store) storeTable(generation uint64, table []byte) error {
+	next := newSidecar(table, generation)
 	switch {
 	case len(table) == 0 || len(table) > BytesMax:
 		return fmt.Errorf("%w: %d bytes of generation %d are no table", ErrTable, len(table), generation)
 	case generation < s.newest.Generation:
-		return s.older(generation)
+		return s.olderError(generation)
 	case next == s.newest && s.table != nil:
 		return nil
 	case generation == s.newest.Generation && s.table != nil:
 		return fmt.Errorf("%w: generation %d has another table here", ErrTable, generation)
 	}
-	if err := s.write(next, table); err != nil {
+	if err := s.writeFiles(next, table); err != nil {
 		return err
 	}
 	s.newest, s.table = next, table
 	return nil
 }
 
-func (s *Store) write(next Sidecar, table []byte) error {
+func (s *Store) writeFiles(next Sidecar, table []byte) error {
 	if s.path == "" {
 		return nil
 	}
@@ -150,18 +150,18 @@ func (s *Store) write(next Sidecar, table []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrFile, err)
 	}
-	if err := replace(s.path, table); err != nil {
+	if err := replaceFile(s.path, table); err != nil {
 		return err
 	}
-	return replace(s.path+sidecarEnd, text)
+	return replaceFile(s.path+sidecarEnd, text)
 }
 
-// load reads what an earlier life left, once.
-func (s *Store) load() error {
+// loadFile reads what an earlier life left, once.
+func (s *Store) loadFile() error {
 	if s.loaded || s.path == "" {
 		return nil
 	}
-	text, err := read(s.path+sidecarEnd, sidecarMax)
+	text, err := readOwnFile(s.path+sidecarEnd, sidecarMax)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.loaded = true
 		return nil
@@ -170,22 +170,22 @@ func (s *Store) load() error {
 		return err
 	}
 	var side Sidecar
-	if err := strict(text, &side); err != nil {
+	if err := decodeStrict(text, &side); err != nil {
 		return fmt.Errorf("%w: %s: %w; remove it when no process of the job runs here", ErrFile, s.path+sidecarEnd, err)
 	}
-	table, err := read(s.path, BytesMax)
+	table, err := readOwnFile(s.path, BytesMax)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	s.newest, s.loaded = side, true
-	if table != nil && side.of(table) {
+	if table != nil && side.describes(table) {
 		s.table = table
 	}
 	return nil
 }
 
-// strict decodes one JSON value with known fields and nothing behind it.
-func strict(text []byte, into any) error {
+// decodeStrict decodes one JSON value with known fields and nothing behind it.
+func decodeStrict(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
@@ -197,12 +197,12 @@ func strict(text []byte, into any) error {
 	return nil
 }
 
-func decode(change []byte) (delta, error) {
+func decodeDelta(change []byte) (delta, error) {
 	if len(change) > 2*BytesMax {
 		return delta{}, fmt.Errorf("%w: a delta of %d bytes", ErrTable, len(change))
 	}
 	var d delta
-	if err := strict(change, &d); err != nil {
+	if err := decodeStrict(change, &d); err != nil {
 		return delta{}, fmt.Errorf("%w: this is no delta: %w", ErrTable, err)
 	}
 	if d.Result.Bytes < 0 || d.Result.Bytes > BytesMax || len(d.Edits) > EditsMax {
@@ -211,8 +211,8 @@ func decode(change []byte) (delta, error) {
 	return d, nil
 }
 
-// apply makes the result from the base, or says what does not fit.
-func (d delta) apply(base []byte) ([]byte, error) {
+// applyTo makes the result from the base, or says what does not fit.
+func (d delta) applyTo(base []byte) ([]byte, error) {
 	out, at := make([]byte, 0, d.Result.Bytes), 0
 	for _, e := range d.Edits {
 		if e.At < at || e.At > len(base) || e.Cut < 0 || e.Cut > len(base)-e.At || len(out)+e.At-at+len(e.Put) > d.Result.Bytes {
@@ -221,15 +221,15 @@ func (d delta) apply(base []byte) ([]byte, error) {
 		out = append(append(out, base[at:e.At]...), e.Put...)
 		at = e.At + e.Cut
 	}
-	if out = append(out, base[at:]...); !d.Result.of(out) {
+	if out = append(out, base[at:]...); !d.Result.describes(out) {
 		return nil, fmt.Errorf("%w: the result is not the table that the delta promises", ErrTable)
 	}
 	return out, nil
 }
 
-// replace writes a file beside the old one and puts it in its place, on disk
+// replaceFile writes a file beside the old one and puts it in its place, on disk
 // before it returns.
-func replace(path string, text []byte) error {
+func replaceFile(path string, text []byte) error {
 	next := path + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", ErrFile, err)
@@ -242,13 +242,13 @@ func replace(path string, text []byte) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = os.Rename(next, path)
 	}
-	if err := errors.Join(err, syncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(err, syncDirectory(filepath.Dir(path))); err != nil {
 		return fmt.Errorf("%w: %w", ErrFile, err)
 	}
 	return nil
 }
 
-func syncDir(dir string) error {
+func syncDirectory(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -256,8 +256,8 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// read reads a file of this user's alone.
-func read(path string, most int64) ([]byte, error) {
+// readOwnFile reads a file of this user's alone.
+func readOwnFile(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFile, err)

@@ -27,7 +27,7 @@ func kept(t *testing.T, path, want string, generation uint64) {
 	if err := errors.Join(err, err2, json.Unmarshal(side, &s)); err != nil {
 		t.Fatal(err)
 	}
-	if string(text) != want || s.Generation != generation || !s.of(text) {
+	if string(text) != want || s.Generation != generation || !s.describes(text) {
 		t.Fatalf("%q with %+v, want %q of generation %d", text, s, want, generation)
 	}
 	for _, p := range []string{path, path + sidecarEnd} {
@@ -41,7 +41,7 @@ func kept(t *testing.T, path, want string, generation uint64) {
 }
 
 func change(from string, g uint64, to string, h uint64, edits ...edit) []byte {
-	text, err := json.Marshal(delta{Base: describe([]byte(from), g), Result: describe([]byte(to), h), Edits: edits})
+	text, err := json.Marshal(delta{Base: newSidecar([]byte(from), g), Result: newSidecar([]byte(to), h), Edits: edits})
 	if err != nil {
 		panic(err)
 	}
@@ -189,12 +189,12 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte("0123"), change("0123", 2, "01x3", 3, edit{At: 2, Cut: 1, Put: []byte("x")}))
 	f.Add([]byte("0123"), []byte(`{"base":{"generation":2},"result":{"generation":3},"edits":[{"at":-1}]}`))
 	f.Fuzz(func(t *testing.T, base, text []byte) {
-		d, err := decode(text)
+		d, err := decodeDelta(text)
 		if err != nil {
 			return
 		}
-		out, err := d.apply(base)
-		if err == nil && !d.Result.of(out) {
+		out, err := d.applyTo(base)
+		if err == nil && !d.Result.describes(out) {
 			t.Fatalf("accepted %q", out)
 		}
 	})

@@ -11,11 +11,11 @@ import (
 	"github.com/failslow/falcon/agent/ring"
 )
 
-// inspect prints what the hook of one training process says: the first thing
+// inspectProcess prints what the hook of one training process says: the first thing
 // to look at when a rank does not show in the console. It only reads.
-func inspect(args []string, out io.Writer) error {
-	flags := newFlags("falcon-agent inspect")
-	if help, err := parse(flags, args, out); help || err != nil {
+func inspectProcess(args []string, out io.Writer) error {
+	flags := newFlagSet("falcon-agent inspect")
+	if help, err := parseFlags(flags, args, out); help || err != nil {
 		return err
 	}
 	if flags.NArg() != 1 {
@@ -29,11 +29,11 @@ func inspect(args []string, out io.Writer) error {
 		return err
 	}
 	defer func() { _ = p.Close() }()
-	describe(out, p)
+	describeProcess(out, p)
 	return p.Err()
 }
 
-func describe(out io.Writer, p *ring.Process) {
+func describeProcess(out io.Writer, p *ring.Process) {
 	h, c := p.Header(), p.Control()
 	beat := "never"
 	if c.HeartbeatNs > 0 {
@@ -41,19 +41,19 @@ func describe(out io.Writer, p *ring.Process) {
 	}
 	fmt.Fprintf(out, "job %s, process %d, rank %d of %d (local %d), device %q\n", h.Job, h.PID, h.Rank, h.World, h.LocalRank, h.Device)
 	fmt.Fprintf(out, "heartbeat %s ago, iteration %d, step tag %d, layout tp%d dp%d pp%d, %d micro-batches\n", beat, c.Iteration, c.StepTag, c.TP, c.DP, c.PP, c.MicroBatches)
-	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", coverage(c.Coverage), c.RecordsLost, c.TimingsLost)
-	fmt.Fprintln(out, waiting(c, ring.MonoNs()))
+	fmt.Fprintf(out, "seen: %s; lost: %d records, %d timings\n", describeCoverage(c.Coverage), c.RecordsLost, c.TimingsLost)
+	fmt.Fprintln(out, describeWaiting(c, ring.MonoNs()))
 	fmt.Fprintf(out, "order %d committed from iteration %d, status %d\n", c.CommittedOrder, c.CommittedIteration, c.CommittedStatus)
-	fmt.Fprintln(out, placed(p.Place, c))
-	fmt.Fprintln(out, recovery(p.Park, p.Rejoined, c))
-	fmt.Fprintln(out, pause(p.Pause(), c, ring.MonoNs()))
+	fmt.Fprintln(out, describePlacement(p.Place, c))
+	fmt.Fprintln(out, describeRecovery(p.Park, p.Rejoined, c))
+	fmt.Fprintln(out, describePause(p.Pause(), c, ring.MonoNs()))
 	for _, m := range p.Comms(nil) {
-		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, %s, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, gate(m), m.State)
+		fmt.Fprintf(out, "communicator %016x %q: rank %d of %d, %d calls, %s, state %d\n", m.ID, m.Name, m.Rank, m.Size, m.Calls, describeGate(m), m.State)
 	}
 }
 
-// waiting says whether the process waits for its peers, and how it ended.
-func waiting(c ring.Control, now int64) string {
+// describeWaiting says whether the process waits for its peers, and how it ended.
+func describeWaiting(c ring.Control, now int64) string {
 	var text string
 	switch {
 	case c.Coverage&ring.CoverWaiting == 0:
@@ -72,9 +72,9 @@ func waiting(c ring.Control, now int64) string {
 	return text
 }
 
-// placed says which rank the process holds by a placement, which launch started
+// describePlacement says which rank the process holds by a placement, which launch started
 // it, and where a restart would begin.
-func placed(place func() (ring.Place, bool), c ring.Control) string {
+func describePlacement(place func() (ring.Place, bool), c ring.Control) string {
 	parts := []string{"holds the rank that it was started with"}
 	switch at, ok := place(); {
 	case !ok:
@@ -92,9 +92,9 @@ func placed(place func() (ring.Place, bool), c ring.Control) string {
 	return strings.Join(parts, "; ")
 }
 
-// recovery says where the process stands in a recovery: what it was told, whether
+// describeRecovery says where the process stands in a recovery: what it was told, whether
 // it has left training, and which steps of its shard it holds.
-func recovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoined, bool), c ring.Control) string {
+func describeRecovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoined, bool), c ring.Control) string {
 	parts := []string{fmt.Sprintf("communicators of generation %d", c.GenerationNow)}
 	if c.SuspendWanted != 0 {
 		parts = append(parts, fmt.Sprintf("suspended for generation %d, obeyed up to %d", c.SuspendWanted, c.Suspended))
@@ -116,13 +116,13 @@ func recovery(park func() (ring.Park, bool), rejoined func() (ring.Rejoined, boo
 	return strings.Join(parts, "; ")
 }
 
-// pause says where the process stands with its newest pause, and what it has
+// describePause says where the process stands with its newest pause, and what it has
 // for active tests.
-func pause(s ring.Pause, c ring.Control, now int64) string {
+func describePause(s ring.Pause, c ring.Control, now int64) string {
 	var parts []string
 	switch {
 	case s.Wanted != 0:
-		parts = append(parts, fmt.Sprintf("pause %d in force, ends in %v at the latest", s.Wanted, left(s.UntilNs, now)))
+		parts = append(parts, fmt.Sprintf("pause %d in force, ends in %v at the latest", s.Wanted, timeLeft(s.UntilNs, now)))
 	case s.Seen != 0:
 		parts = append(parts, "no pause in force")
 	default:
@@ -144,16 +144,16 @@ func pause(s ring.Pause, c ring.Control, now int64) string {
 	return strings.Join(parts, "; ")
 }
 
-// left is the time to a deadline, which another process wrote: none is longer
+// timeLeft is the time to a deadline, which another process wrote: none is longer
 // than a pause may be.
-func left(untilNs, now int64) time.Duration {
+func timeLeft(untilNs, now int64) time.Duration {
 	if untilNs <= now {
 		return 0
 	}
 	return min(time.Duration(untilNs-now), ring.PauseMax).Round(time.Millisecond)
 }
 
-func gate(m ring.Comm) string {
+func describeGate(m ring.Comm) string {
 	if !m.Armed {
 		return "gate open"
 	}
@@ -163,7 +163,7 @@ func gate(m ring.Comm) string {
 // coverageBits are the names of enum falcon_coverage, by bit.
 var coverageBits = []string{"init", "collectives", "send/recv", "groups", "adapter", "NCCL NOT HOOKED", "NCCL HAS UNKNOWN FUNCTIONS", "waiting"}
 
-func coverage(bits uint32) string {
+func describeCoverage(bits uint32) string {
 	var names []string
 	for i, n := range coverageBits {
 		if bits>>i&1 == 1 {

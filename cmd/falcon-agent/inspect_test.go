@@ -35,14 +35,14 @@ func TestInspectTellsOfPauses(t *testing.T) {
 			"pause 1 in force, ends in 1m0s at the latest; held 0s in all; no memory for tests",
 		},
 	} {
-		if got := pause(c.pause, ring.Control{TestWorkspace: c.workspace}, now); got != c.want {
+		if got := describePause(c.pause, ring.Control{TestWorkspace: c.workspace}, now); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
-	if got := gate(ring.Comm{Calls: 5, Cut: 9, Armed: true}); got != "gate lets 4 more through" {
+	if got := describeGate(ring.Comm{Calls: 5, Cut: 9, Armed: true}); got != "gate lets 4 more through" {
 		t.Error(got)
 	}
-	if got := gate(ring.Comm{Calls: 5}); got != "gate open" {
+	if got := describeGate(ring.Comm{Calls: 5}); got != "gate open" {
 		t.Error(got)
 	}
 }
@@ -55,7 +55,7 @@ func TestInspectTellsOfWaitingAndEnds(t *testing.T) {
 		"does not wait for its peers; ended with status 3":                       {Coverage: ring.CoverWaiting, Ended: ring.End{AtNs: 1, Status: 3}},
 		"whether it waits for its peers is not known; has finished its training": {Ended: ring.End{AtNs: 1, Status: -1}},
 	} {
-		if got := waiting(c, 7e9); got != want {
+		if got := describeWaiting(c, 7e9); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestInspectTellsOfPlacements(t *testing.T) {
 			"holds rank 5 from iteration 41 on by placement 3 (10ms, 12 MB received); started by launch 2; its newest ordered checkpoint resumes with iteration 60",
 		},
 	} {
-		if got := placed(func() (ring.Place, bool) { return c.place, c.ok }, c.control); got != c.want {
+		if got := describePlacement(func() (ring.Place, bool) { return c.place, c.ok }, c.control); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	}
@@ -110,7 +110,7 @@ func TestInspectTellsOfRecoveries(t *testing.T) {
 			"communicators of generation 3; made anew, parked in generation 3",
 		},
 	} {
-		got := recovery(func() (ring.Park, bool) { return c.park, c.ok }, func() (ring.Rejoined, bool) { return c.rejoined, true }, c.control)
+		got := describeRecovery(func() (ring.Park, bool) { return c.park, c.ok }, func() (ring.Rejoined, bool) { return c.rejoined, true }, c.control)
 		if got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
@@ -140,7 +140,7 @@ func TestInspectRefuses(t *testing.T) {
 		"no file":        {[]string{"inspect"}, 2, "name one file"},
 	} {
 		var out, errs bytes.Buffer
-		code := run(c.args, &out, &errs)
+		code := runCommand(c.args, &out, &errs)
 		text := strings.TrimSpace(errs.String())
 		if code != c.code || !strings.Contains(text, c.want) || strings.ContainsAny(text, "\n\x1b") || out.Len() != 0 {
 			t.Errorf("%s: exit %d, stderr %q, stdout %q", name, code, text, out.String())

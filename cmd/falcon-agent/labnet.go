@@ -17,17 +17,17 @@ const cutEvery = 20 * time.Millisecond
 // cut it off from the engine. The file holds "reset" or "drop", and until when.
 type labNet struct{ file string }
 
-// labDial is the way to the engine, nil for the ordinary one.
-func labDial(emulated bool) func(context.Context, string) (net.Conn, error) {
+// labDialer is the way to the engine, nil for the ordinary one.
+func labDialer(emulated bool) func(context.Context, string) (net.Conn, error) {
 	file := os.Getenv("FALCON_LAB_CUT")
 	if !emulated || file == "" {
 		return nil
 	}
-	return labNet{file}.dial
+	return labNet{file}.dialEngine
 }
 
-// labSkew is by how much an emulated node's clock is ahead.
-func labSkew(emulated bool) time.Duration {
+// labClockSkew is by how much an emulated node's clock is ahead.
+func labClockSkew(emulated bool) time.Duration {
 	d, err := time.ParseDuration(os.Getenv("FALCON_LAB_SKEW"))
 	if !emulated || err != nil {
 		return 0
@@ -35,8 +35,8 @@ func labSkew(emulated bool) time.Duration {
 	return d
 }
 
-// cut says how the connection is cut now, "" where it is not.
-func (n labNet) cut() string {
+// currentCut says how the connection is cut now, "" where it is not.
+func (n labNet) currentCut() string {
 	text, err := os.ReadFile(n.file)
 	var mode string
 	var ns int64
@@ -46,15 +46,15 @@ func (n labNet) cut() string {
 	return mode
 }
 
-func (n labNet) dial(ctx context.Context, addr string) (net.Conn, error) {
-	for n.cut() == "drop" {
+func (n labNet) dialEngine(ctx context.Context, addr string) (net.Conn, error) {
+	for n.currentCut() == "drop" {
 		select {
 		case <-time.After(cutEvery):
 		case <-ctx.Done():
 			return nil, fmt.Errorf("lab: cut off: %w", ctx.Err())
 		}
 	}
-	if n.cut() != "" {
+	if n.currentCut() != "" {
 		return nil, fmt.Errorf("lab: cut off: %w", syscall.ECONNREFUSED)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
@@ -62,7 +62,7 @@ func (n labNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, err
 	}
 	c := &labConn{Conn: conn, net: n, ended: make(chan struct{})}
-	c.watching.Go(c.watch)
+	c.watching.Go(c.watchReset)
 	return c, nil
 }
 
@@ -76,8 +76,8 @@ type labConn struct {
 	watching sync.WaitGroup
 }
 
-// watch resets the connection when the lab says so.
-func (c *labConn) watch() {
+// watchReset resets the connection when the lab says so.
+func (c *labConn) watchReset() {
 	tick := time.NewTicker(cutEvery)
 	defer tick.Stop()
 	for {
@@ -86,7 +86,7 @@ func (c *labConn) watch() {
 		case <-c.ended:
 			return
 		}
-		if c.net.cut() == "reset" {
+		if c.net.currentCut() == "reset" {
 			if tcp, ok := c.Conn.(*net.TCPConn); ok {
 				_ = tcp.SetLinger(0)
 			}
@@ -96,9 +96,9 @@ func (c *labConn) watch() {
 	}
 }
 
-// hold waits while everything is dropped.
-func (c *labConn) hold() {
-	for c.net.cut() == "drop" {
+// awaitCutEnd waits while everything is dropped.
+func (c *labConn) awaitCutEnd() {
+	for c.net.currentCut() == "drop" {
 		select {
 		case <-time.After(cutEvery):
 		case <-c.ended:
@@ -109,12 +109,12 @@ func (c *labConn) hold() {
 
 func (c *labConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.hold()
+	c.awaitCutEnd()
 	return n, err
 }
 
 func (c *labConn) Write(b []byte) (int, error) {
-	c.hold()
+	c.awaitCutEnd()
 	return c.Conn.Write(b)
 }
 

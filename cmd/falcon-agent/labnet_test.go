@@ -54,7 +54,7 @@ func ping(c net.Conn) error {
 func TestLabCutsConnections(t *testing.T) {
 	n := labNet{filepath.Join(t.TempDir(), "cut.n1")}
 	addr := echo(t)
-	c, err := n.dial(t.Context(), addr)
+	c, err := n.dialEngine(t.Context(), addr)
 	if err != nil || ping(c) != nil {
 		t.Fatal("no way to begin with")
 	}
@@ -72,12 +72,12 @@ func TestLabCutsConnections(t *testing.T) {
 			t.Fatal("not reset")
 		}
 	}
-	if _, err := n.dial(t.Context(), addr); err == nil {
+	if _, err := n.dialEngine(t.Context(), addr); err == nil {
 		t.Fatal("a connection through a cut")
 	}
 	_ = c.Close()
 	cutUntil(t, n.file, "reset", 0)
-	again, err := n.dial(t.Context(), addr)
+	again, err := n.dialEngine(t.Context(), addr)
 	if err != nil || ping(again) != nil {
 		t.Fatalf("not mended: %v", err)
 	}
@@ -90,10 +90,10 @@ func TestLabCutsConnections(t *testing.T) {
 func TestLabSettingsAreTheLabsAlone(t *testing.T) {
 	t.Setenv("FALCON_LAB_CUT", "x")
 	t.Setenv("FALCON_LAB_SKEW", "10m")
-	if labDial(false) != nil || labSkew(false) != 0 {
+	if labDialer(false) != nil || labClockSkew(false) != 0 {
 		t.Error("they count on a real node")
 	}
-	if labDial(true) == nil || labSkew(true) != 10*time.Minute {
+	if labDialer(true) == nil || labClockSkew(true) != 10*time.Minute {
 		t.Error("they do not count in a lab")
 	}
 }

@@ -16,22 +16,22 @@ const hookName = "libfalcon_hook.so"
 
 var errLaunch = errors.New("can't start the training process")
 
-// launch becomes the training process: the hook is preloaded, and no parent
+// runTraining becomes the training process: the hook is preloaded, and no parent
 // of ours stands between the launcher and it.
-func launch(args []string, out io.Writer) error {
-	flags := newFlags("falcon-agent run")
+func runTraining(args []string, out io.Writer) error {
+	flags := newFlagSet("falcon-agent run")
 	job := flags.String("job", "", "name of the job, shared by all its processes")
 	hook := flags.String("hook", "", "path of "+hookName)
-	if help, err := parse(flags, args, out); help || err != nil {
+	if help, err := parseFlags(flags, args, out); help || err != nil {
 		return err
 	}
 	if flags.NArg() == 0 {
 		return fmt.Errorf("%w: no command to start: falcon-agent run [--job NAME] -- CMD [ARGUMENT ...]", errUsage)
 	}
-	if err := checkJob(*job); err != nil {
+	if err := checkJobName(*job); err != nil {
 		return err
 	}
-	path, err := findHook(*hook)
+	path, err := hookLibrary(*hook)
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func launch(args []string, out io.Writer) error {
 	return fmt.Errorf("%w: %s: %w", errLaunch, cmd, err)
 }
 
-// checkJob keeps the name usable in a file name and on a terminal.
-func checkJob(job string) error {
+// checkJobName keeps the name usable in a file name and on a terminal.
+func checkJobName(job string) error {
 	const nameMax = 48
 	bad := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
@@ -55,8 +55,8 @@ func checkJob(job string) error {
 	return nil
 }
 
-// findHook looks where --hook says, else in lib/ beside this binary.
-func findHook(given string) (string, error) {
+// hookLibrary looks where --hook says, else in lib/ beside this binary.
+func hookLibrary(given string) (string, error) {
 	if given == "" {
 		self, err := os.Executable()
 		if err != nil {

@@ -17,8 +17,8 @@ type mailbox struct {
 	early []*falconv1.AgentFrame
 }
 
-// put sends a report, or keeps it.
-func (m *mailbox) put(f *falconv1.AgentFrame) {
+// putFrame sends a report, or keeps it.
+func (m *mailbox) putFrame(f *falconv1.AgentFrame) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -29,8 +29,8 @@ func (m *mailbox) put(f *falconv1.AgentFrame) {
 	}
 }
 
-// open sends what waits, and everything from now on at once.
-func (m *mailbox) open(send func(*falconv1.AgentFrame)) {
+// openMailbox sends what waits, and everything from now on at once.
+func (m *mailbox) openMailbox(send func(*falconv1.AgentFrame)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.send = send

@@ -37,22 +37,22 @@ Every key of the configuration file, with its default:
 
 `
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(runCommand(os.Args[1:], os.Stdout, os.Stderr)) }
 
-func run(args []string, out, errs io.Writer) int {
+func runCommand(args []string, out, errs io.Writer) int {
 	err := dispatch(args, out)
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintf(errs, "falcon-agent: %s\n", sentence(err))
+	fmt.Fprintf(errs, "falcon-agent: %s\n", withoutMarker(err))
 	if errors.Is(err, errUsage) || errors.Is(err, agent.ErrConfig) {
 		return 2
 	}
 	return 1
 }
 
-// sentence drops the usage marker, which is for the exit code only.
-func sentence(err error) string {
+// withoutMarker drops the usage marker, which is for the exit code only.
+func withoutMarker(err error) string {
 	s := err.Error()
 	if cut := errUsage.Error() + ": "; len(s) > len(cut) && s[:len(cut)] == cut {
 		return s[len(cut):]
@@ -62,14 +62,14 @@ func sentence(err error) string {
 
 func dispatch(args []string, out io.Writer) error {
 	if len(args) > 0 && args[0] == "run" {
-		return launch(args[1:], out)
+		return runTraining(args[1:], out)
 	}
 	if len(args) > 0 && args[0] == "inspect" {
-		return inspect(args[1:], out)
+		return inspectProcess(args[1:], out)
 	}
-	flags := newFlags("falcon-agent")
+	flags := newFlagSet("falcon-agent")
 	path := flags.String("config", "", "configuration file (YAML)")
-	if help, err := parse(flags, args, out); help || err != nil {
+	if help, err := parseFlags(flags, args, out); help || err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
@@ -82,17 +82,17 @@ func dispatch(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return serve(cfg)
+	return serveAgent(cfg)
 }
 
-func newFlags(name string) *flag.FlagSet {
+func newFlagSet(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	return flags
 }
 
-// parse prints the help when it is asked for.
-func parse(flags *flag.FlagSet, args []string, out io.Writer) (help bool, err error) {
+// parseFlags prints the help when it is asked for.
+func parseFlags(flags *flag.FlagSet, args []string, out io.Writer) (help bool, err error) {
 	err = flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(out, usage, agent.Example)

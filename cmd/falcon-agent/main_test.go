@@ -31,7 +31,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"run", "--hook", bad, "--", "no-such-command-at-all"}, 1, "no-such-command-at-all"},
 	} {
 		var out, errs bytes.Buffer
-		if code := run(c.args, &out, &errs); code != c.code || !strings.Contains(errs.String(), c.say) || strings.Count(errs.String(), "\n") != 1 {
+		if code := runCommand(c.args, &out, &errs); code != c.code || !strings.Contains(errs.String(), c.say) || strings.Count(errs.String(), "\n") != 1 {
 			t.Errorf("%v: exit %d, %q", c.args, code, errs.String())
 		}
 	}
@@ -40,7 +40,7 @@ func TestWrongUse(t *testing.T) {
 func TestHelpShowsTheConfiguration(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"run", "--help"}} {
 		var out, errs bytes.Buffer
-		if code := run(args, &out, &errs); code != 0 || !strings.Contains(out.String(), "shm_dir: /dev/shm") || errs.Len() > 0 {
+		if code := runCommand(args, &out, &errs); code != 0 || !strings.Contains(out.String(), "shm_dir: /dev/shm") || errs.Len() > 0 {
 			t.Errorf("%v: exit %d, %q", args, code, errs.String())
 		}
 	}

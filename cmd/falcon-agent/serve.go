@@ -24,9 +24,9 @@ import (
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
-// serve runs the daemon until SIGINT or SIGTERM.
-func serve(cfg agent.Config) error {
-	log, err := newLog(cfg.LogLevel)
+// serveAgent runs the daemon until SIGINT or SIGTERM.
+func serveAgent(cfg agent.Config) error {
+	log, err := newLogger(cfg.LogLevel)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func serve(cfg agent.Config) error {
 		defer p.Close()
 	}
 	reports := &mailbox{}
-	gpus := openNVML(cfg, reports)
+	gpus := openNVMLProbe(cfg, reports)
 	stopGPUs, stopPorts := func() {}, func() {}
 	if gpus != nil {
 		stopGPUs = sync.OnceFunc(gpus.Close)
@@ -50,27 +50,27 @@ func serve(cfg agent.Config) error {
 			log.Warn("no GPU telemetry", slog.String("why", why))
 		}
 	}
-	ports := openNIC(cfg, reports)
-	opt := agent.Options{Probe: probe(cfg, gpus, ports), Log: log, Old: oldKernel(), Skew: labSkew(cfg.Lab.State != "")}
+	ports := openNICProbe(cfg, reports)
+	opt := agent.Options{Probe: hardwareFrame(cfg, gpus, ports), Log: log, Old: oldKernel(), Skew: labClockSkew(cfg.Lab.State != "")}
 	if ports != nil {
 		stopPorts = sync.OnceFunc(ports.Close)
 		defer stopPorts()
 		opt.NIC = ports.Of
 	}
 	a := agent.New(cfg, opt)
-	boot, from := bootID(), a.TakeOver()
+	boot, from := newBootID(), a.TakeOver()
 	if from != nil {
 		boot = from.Boot
 	}
 	stream, err := ship.Open(ship.Config{
 		Address: cfg.Engine, ServerName: cfg.Server, CertFile: cfg.Cert, KeyFile: cfg.Key, CAFile: cfg.CA,
 		FramesMax: cfg.SpoolFrames, BytesMax: cfg.SpoolMb << 20, Log: log,
-		Hello: hello(cfg, gpus, boot), From: from, Dial: labDial(cfg.Lab.State != ""), Welcome: a.Welcome, Command: a.Command,
+		Hello: newHello(cfg, gpus, boot), From: from, Dial: labDialer(cfg.Lab.State != ""), Welcome: a.Welcome, Command: a.Command,
 	})
 	if err != nil {
 		return err
 	}
-	reports.open(stream.Send)
+	reports.openMailbox(stream.Send)
 	a.Bind(stream)
 	log.Info("agent started", slog.String("node", cfg.Node), slog.String("engine", cfg.Engine), slog.String("shm_dir", cfg.ShmDir))
 	err = a.Run(ctx)
@@ -83,7 +83,7 @@ func serve(cfg agent.Config) error {
 	return err
 }
 
-func newLog(level string) (*slog.Logger, error) {
+func newLogger(level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("%w: log_level %q is not debug, info, warn or error", agent.ErrConfig, level)
@@ -97,9 +97,9 @@ func oldKernel() agent.OldKernel {
 	return agent.OldKernel{NoPidfd: os.Getenv("FALCON_NO_PIDFD") != "", NoExitInfo: os.Getenv("FALCON_NO_EXIT_INFO") != ""}
 }
 
-// openNVML starts the GPU probe. On a lab's node the stand-in library finds
+// openNVMLProbe starts the GPU probe. On a lab's node the stand-in library finds
 // its node by the environment.
-func openNVML(cfg agent.Config, to *mailbox) *nvml.Prober {
+func openNVMLProbe(cfg agent.Config, to *mailbox) *nvml.Prober {
 	if cfg.Lab.State != "" {
 		_ = os.Setenv("FALCON_LAB_STATE", cfg.Lab.State)
 		_ = os.Setenv("FALCON_LAB_NODE", strconv.Itoa(cfg.Lab.Node))
@@ -110,13 +110,13 @@ func openNVML(cfg agent.Config, to *mailbox) *nvml.Prober {
 	return nvml.Open(nvml.Config{
 		Node: falcon.Node(cfg.Node), Library: cfg.NVML.Library, Period: time.Duration(cfg.TelemetryMs) * time.Millisecond,
 		Event: func(e nvml.Event) {
-			to.put(agent.DeviceFrame(string(e.Device), e.AtNs, e.Fatal, e.Code, e.Text))
+			to.putFrame(agent.DeviceFrame(string(e.Device), e.AtNs, e.Fatal, e.Code, e.Text))
 		},
 	})
 }
 
-// openNIC starts the network probe; nil where none is wanted.
-func openNIC(cfg agent.Config, to *mailbox) *nic.Prober {
+// openNICProbe starts the network probe; nil where none is wanted.
+func openNICProbe(cfg agent.Config, to *mailbox) *nic.Prober {
 	if cfg.NIC.Sysfs == "" {
 		return nil
 	}
@@ -128,13 +128,13 @@ func openNIC(cfg agent.Config, to *mailbox) *nic.Prober {
 		Node: falcon.Node(cfg.Node), Sysfs: cfg.NIC.Sysfs, Of: of, Period: time.Duration(cfg.TelemetryMs) * time.Millisecond,
 		Down: time.Duration(cfg.NIC.DownS) * time.Second,
 		Event: func(e nic.Event) {
-			to.put(agent.DeviceFrame(string(e.NIC), e.AtNs, true, 0, e.Text))
+			to.putFrame(agent.DeviceFrame(string(e.NIC), e.AtNs, true, 0, e.Text))
 		},
 	})
 }
 
-// probe joins the looks at GPUs, ports and host in one frame.
-func probe(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(time.Time, map[falcon.Rank]int) *falconv1.AgentFrame {
+// hardwareFrame joins the looks at GPUs, ports and host in one frame.
+func hardwareFrame(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(time.Time, map[falcon.Rank]int) *falconv1.AgentFrame {
 	cpu := host.New(host.Config{
 		Node: falcon.Node(cfg.Node), Proc: cfg.Host.Proc, Cgroup: cfg.Host.Cgroup,
 		LabState: cfg.Lab.State, LabNode: cfg.Lab.Node, LabGPUs: cfg.Lab.GPUs,
@@ -152,7 +152,7 @@ func probe(cfg agent.Config, gpus *nvml.Prober, ports *nic.Prober) func(time.Tim
 	}
 }
 
-func hello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello {
+func newHello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello {
 	h := &falconv1.Hello{
 		Agent: cfg.Node, Node: cfg.Node, Boot: boot, Version: version(), Protocol: falconv1.ProtocolRevision, Job: cfg.Job,
 		Emulated: cfg.Lab.State != "", Sysfs: cfg.Host.Cgroup, LaunchRanks: int32(cfg.Launch.Ranks()),
@@ -163,8 +163,8 @@ func hello(cfg agent.Config, gpus *nvml.Prober, boot string) *falconv1.Hello {
 	return h
 }
 
-// bootID is new for every start that takes nothing over: the engine counts frames from 1 again.
-func bootID() string {
+// newBootID is new for every start that takes nothing over: the engine counts frames from 1 again.
+func newBootID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])

@@ -142,11 +142,11 @@ func (e *Engine) Attach(st stream) error {
 		return err
 	}
 	acks, ended := make(chan uint64, 1024), make(chan error, 1)
-	go func() { ended <- e.read(st, boot, acks) }()
+	go func() { ended <- e.readStream(st, boot, acks) }()
 	return e.write(st, acks, ended)
 }
 
-func (e *Engine) read(st stream, boot string, acks chan<- uint64) error {
+func (e *Engine) readStream(st stream, boot string, acks chan<- uint64) error {
 	for {
 		f, err := st.Recv()
 		if errors.Is(err, io.EOF) {
@@ -155,7 +155,7 @@ func (e *Engine) read(st stream, boot string, acks chan<- uint64) error {
 		if err != nil {
 			return err
 		}
-		ack, cut := e.take(f, boot)
+		ack, cut := e.takeFrame(f, boot)
 		if cut {
 			return errCut
 		}
@@ -189,7 +189,7 @@ func (e *Engine) write(st stream, acks <-chan uint64, ended <-chan error) error 
 	}
 }
 
-func (e *Engine) take(f *falconv1.AgentFrame, boot string) (ack uint64, cut bool) {
+func (e *Engine) takeFrame(f *falconv1.AgentFrame, boot string) (ack uint64, cut bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.revision == 0 && f.GetGoodbye() != nil {

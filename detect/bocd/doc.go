@@ -9,9 +9,7 @@
 // baseline, and what to do with changes that an action caused. It also compares
 // the series with what its level was when it began, so that slow drift and steps
 // that are each below the threshold are found once they sum to more; and a
-// change must exceed the threshold by the error of its own median. SlideWindow
-// (in its other reading SlideMean) and Plain are the paper's two baselines
-// (FALCON §7.2).
+// change must exceed the threshold by the error of its own median.
 //
 // Nothing here reads a clock, starts a goroutine or takes a lock; a value is
 // used by one goroutine at a time. No finite input makes a probability NaN or

@@ -180,35 +180,6 @@ func TestRebase(t *testing.T) {
 	}
 }
 
-// TestBaselines: what the paper reports of them shows here too: both fire on
-// jitter that the tracker turns down.
-func TestBaselines(t *testing.T) {
-	rng := rand.New(rand.NewPCG(5, 6))
-	xs := noisy(rng, 0.02, span{300, 100})
-	xs[150] *= 2.3
-	slide, plain := &SlideWindow{}, NewPlain(DefaultConfig())
-	slides, plains := 0, 0
-	for _, x := range xs {
-		_, a, err := slide.Observe(x)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, b, err := plain.Observe(x)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a {
-			slides++
-		}
-		if b {
-			plains++
-		}
-	}
-	if got := verified(track(t, NewTracker(DefaultTrackerConfig()), xs)); slides != 1 || plains == 0 || len(got) != 0 {
-		t.Errorf("slide-window %d, plain %d, tracker %v", slides, plains, got)
-	}
-}
-
 func FuzzObserve(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8})
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -32,15 +32,15 @@ func Names() []string {
 // The series is finite, as Generate's are.
 func Reports(ms []float64) [][]Report {
 	out := make([][]Report, methods)
-	point, mean, plain := &bocd.SlideWindow{}, &bocd.SlideMean{}, bocd.NewPlain(bocd.DefaultConfig())
+	point, mean, plain := &slideWindow{}, &slideMean{}, newPlainBOCD(bocd.DefaultConfig())
 	for i, x := range ms {
-		if at, found, _ := point.Observe(x); found {
+		if at, found := point.Observe(x); found {
 			out[SlidePoint] = append(out[SlidePoint], Report{at, i})
 		}
-		if at, found, _ := mean.Observe(x); found {
+		if at, found := mean.Observe(x); found {
 			out[SlideMean] = append(out[SlideMean], Report{at, i})
 		}
-		if at, found, _ := plain.Observe(x); found {
+		if at, found := plain.Observe(x); found {
 			out[PlainBOCD] = append(out[PlainBOCD], Report{at, i})
 		}
 	}

@@ -39,7 +39,7 @@ func TestCurveOfManyMicroBatches(t *testing.T) {
 	}
 	c := Curve(stages, 3000, 0.3)
 	for _, m := range []int{1025, 1500, 3000} {
-		if want := PipelineMs(stages, m, 0.3); math.Abs(c[m]-want) > 1e-4*want {
+		if want := pipelineMs(stages, m, 0.3); math.Abs(c[m]-want) > 1e-4*want {
 			t.Fatalf("%d micro-batches: %.3f ms, simulated %.3f ms", m, c[m], want)
 		}
 	}

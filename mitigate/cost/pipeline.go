@@ -175,17 +175,6 @@ func (u *Simulator) exchange(c *schedule, s int, step *instr) bool {
 	return true
 }
 
-// PipelineMs is the makespan of the 1F1B schedule over the stages for m
-// micro-batches, with every message between them taking hopMs.
-func PipelineMs(stages []Stage, m int, hopMs float64) float64 {
-	var u Simulator
-	worst := 0.0
-	for _, end := range u.Ends(nil, uniform(stages, hopMs), m) {
-		worst = max(worst, end)
-	}
-	return worst
-}
-
 func uniform(stages []Stage, hopMs float64) Pipeline {
 	p := Pipeline{Stages: stages}
 	if hopMs > 0 {

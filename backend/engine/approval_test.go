@@ -47,7 +47,7 @@ func (b *bench) again() {
 func (b *bench) deeds(a *falconv1.Action) string {
 	var out []string
 	b.inLoop(func() {
-		for _, e := range b.engine.mem.events {
+		for _, e := range b.engine.state.events {
 			if d := e.GetAudit(); d.GetAbout() == a.GetId() {
 				out = append(out, d.GetActor()+": "+d.GetVerb())
 			}

@@ -66,16 +66,16 @@ func (u jobUse) testForbidden() string {
 	return ""
 }
 
-// held reports whether the job may stand still for a reason that is known.
-func (u jobUse) held() bool { return u.holding || u.mayHold || u.heavy || u.restart }
+// mayStandStill reports whether the job may stand still for a reason that is known.
+func (u jobUse) mayStandStill() bool { return u.holding || u.mayHold || u.heavy || u.restart }
 
 // changing reports whether somebody changes which processes the job has: what a
 // process claims of its rank can't be judged meanwhile.
 func (u jobUse) changing() bool { return u.recovery || u.adopting || u.restart }
 
-// idle reports whether nothing is being done with the job that a pause of the
+// nothingDone reports whether nothing is being done with the job that a pause of the
 // engine would delay.
-func (u jobUse) idle() bool {
+func (u jobUse) nothingDone() bool {
 	return !u.recovery && !u.proposed && !u.adopting && !u.restart && !u.holding && !u.heavy
 }
 
@@ -89,12 +89,12 @@ type arbiter struct {
 	intake      *sampleIntake
 }
 
-func (a *arbiter) use(now time.Time) jobUse {
+func (a *arbiter) present(now time.Time) jobUse {
 	v, _ := a.validations.machine.View()
 	u := jobUse{
-		jobEpoch: a.mem.job.Epoch, frozen: a.mem.policy.Policy.Frozen,
-		recovery: a.cluster.recovering() != nil, proposed: a.mem.current() != nil, adopting: a.cluster.unadopted() != nil,
-		restart: a.mem.restart.going(),
+		jobEpoch: a.state.job.Epoch, frozen: a.state.policy.Policy.Frozen,
+		recovery: a.cluster.recovering() != nil, proposed: a.state.current() != nil, adopting: a.cluster.unadopted() != nil,
+		restart: a.state.restart.going(),
 		holding: a.validations.machine.Active(), mayHold: a.validations.machine.MayHold(now), requested: a.validations.request != nil,
 		heavy: a.orders.heavy(), profiling: a.windows.inFlight(now, a.cluster.jobNodes),
 	}
@@ -110,7 +110,7 @@ func (a *arbiter) use(now time.Time) jobUse {
 // testObstacle is why the job can't be held for a test now, and whether that may
 // pass by itself; "" when it can.
 func (a *arbiter) testObstacle(now time.Time, p pendingAsk) (why string, passing bool) {
-	use := a.use(now)
+	use := a.present(now)
 	if p.epoch != use.jobEpoch {
 		return fmt.Sprintf("it was asked for in job epoch %d and this is epoch %d", p.epoch, use.jobEpoch), false
 	}
@@ -128,7 +128,7 @@ func (a *arbiter) testObstacle(now time.Time, p pendingAsk) (why string, passing
 
 // unready is what is missing for any test at all, and whether that may pass by itself.
 func (a *arbiter) unready(now time.Time) (string, bool) {
-	switch state := a.status.state(now); state {
+	switch state := a.status.current(now); state {
 	case "restarting", "recovering":
 		return "the job is " + state, true
 	case "waiting for agents":

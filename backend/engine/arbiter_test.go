@@ -31,7 +31,7 @@ func TestUsersOfTheJobKeepOthersOut(t *testing.T) {
 	} {
 		u := c.use
 		u.jobEpoch = 3
-		got := may{u.mayOrder(3, false), u.mayOrder(3, true), u.mayProfile(), u.testObstacle() == "", u.idle(), u.held(), u.changing()}
+		got := may{u.mayOrder(3, false), u.mayOrder(3, true), u.mayProfile(), u.testObstacle() == "", u.nothingDone(), u.mayStandStill(), u.changing()}
 		if got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}

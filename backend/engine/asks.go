@@ -19,7 +19,7 @@ type pendingAsk struct {
 
 // advised takes a request of the detector: policy decides whether it is
 // carried out or only told.
-func (vq *validationQueue) advised(now time.Time, ask falcon.ValidationAsk, r *round) {
+func (vq *validationQueue) advised(now time.Time, ask falcon.ValidationAsk, r *decidedRound) {
 	ask.By = "engine"
 	if !vq.cfg.Validation.Auto {
 		vq.oplog.logf("validation", 1, "a test is advised (%s); to hold the job for it: %s", ask.Why, commandFor(ask))
@@ -30,7 +30,7 @@ func (vq *validationQueue) advised(now time.Time, ask falcon.ValidationAsk, r *r
 		r.steps = append(r.steps, func() { vq.declined(now, ask, "other validations wait already") })
 		return
 	}
-	vq.asks = append(vq.asks, pendingAsk{ask, now, vq.mem.job.Epoch})
+	vq.asks = append(vq.asks, pendingAsk{ask, now, vq.state.job.Epoch})
 	r.steps = append(r.steps, func() { vq.tryAsks(now) })
 }
 
@@ -130,13 +130,13 @@ func (vq *validationQueue) tooOften(now time.Time) (string, bool) {
 		apart = CoolDownDefault
 	}
 	recent, newest := 0, falcon.NoIteration
-	for _, t := range vq.mem.tests {
+	for _, t := range vq.state.tests {
 		age := time.Duration(now.UnixNano() - t.Validation.AtNs)
 		if t.Role != itself.Role || age.Abs() > time.Hour { // one of the future was begun by a clock that was wrong
 			continue
 		}
 		recent++
-		if t.JobEpoch == vq.mem.job.Epoch {
+		if t.JobEpoch == vq.state.job.Epoch {
 			newest = max(newest, t.Asked)
 		}
 	}
@@ -161,9 +161,9 @@ type request struct {
 // takeRequest promises a validation. The promise is durable before the operator
 // hears of it.
 func (vq *validationQueue) takeRequest(now time.Time, ask falcon.ValidationAsk, who Actor, why string) string {
-	q := &request{pendingAsk: pendingAsk{ask, now, vq.mem.job.Epoch}, id: vq.nextID(), who: who, why: why}
+	q := &request{pendingAsk: pendingAsk{ask, now, vq.state.job.Epoch}, id: vq.nextID(), who: who, why: why}
 	vq.request = q
-	vq.batch.add(record(now, kindValidation, vq.requestRecord(q)))
+	vq.batch.addRecords(record(now, kindValidation, vq.requestRecord(q)))
 	vq.oplog.logf("validation", 0, "%s: asked for by %s, waits: %s", q.id, who.Name, why)
 	return q.id
 }
@@ -218,7 +218,7 @@ func (vq *validationQueue) endRequest(now time.Time, why string) {
 // refused ends a validation for which nothing was held.
 func (vq *validationQueue) refused(now time.Time, rec validationRecord, why string) {
 	rec.Validation.State, rec.Validation.Reason = falcon.ValidationRefused, why
-	vq.batch.add(record(now, kindValidation, rec))
+	vq.batch.addRecords(record(now, kindValidation, rec))
 	vq.oplog.logf("validation", 1, "%s: refused, nothing was held: %s", rec.Validation.ID, why)
 	vq.det.Step(now, detect.Validated{Validation: rec.Validation})
 }

@@ -17,7 +17,7 @@ import (
 // inLoop changes what belongs to the engine's goroutine.
 func (b *bench) inLoop(f func()) {
 	b.t.Helper()
-	if err := b.engine.do(context.Background(), f); err != nil {
+	if err := b.engine.readInLoop(context.Background(), f); err != nil {
 		b.t.Fatal(err)
 	}
 	synctest.Wait()

@@ -10,10 +10,10 @@ import (
 // kindAudit is the kind of lines that tell who did what.
 const kindAudit = "audit"
 
-// deed is what somebody did, for the audit lines that consoles show. The
+// auditEntry is what somebody did, for the audit lines that consoles show. The
 // records of decision and policy hold the same; a line is what all deeds have
 // in common, in their order.
-type deed struct {
+type auditEntry struct {
 	Actor    string `json:"actor"`
 	Role     string `json:"role"`
 	From     string `json:"from"`
@@ -23,7 +23,7 @@ type deed struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-func (d *deed) proto() *falconv1.Audit {
+func (d *auditEntry) proto() *falconv1.Audit {
 	if d == nil {
 		return nil
 	}
@@ -32,8 +32,8 @@ func (d *deed) proto() *falconv1.Audit {
 	}
 }
 
-// text is the deed in one sentence.
-func (d *deed) text() string {
+// sentence is the deed in one sentence.
+func (d *auditEntry) sentence() string {
 	t := fmt.Sprintf("%s (%s, %s): %s", d.Actor, d.Role, d.From, d.Verb)
 	if d.About != "" {
 		t += " " + d.About

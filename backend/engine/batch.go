@@ -23,15 +23,15 @@ func newBatch(reserved uint64) *batch {
 	return &batch{nextID: max(reserved, 1), promised: reserved}
 }
 
-func (b *batch) add(records ...journal.Record) { b.records = append(b.records, records...) }
+func (b *batch) addRecords(records ...journal.Record) { b.records = append(b.records, records...) }
 
 func (b *batch) empty() bool { return len(b.records) == 0 }
 
-// then runs f when the batch, and all that follows from it in this turn, is durable.
-func (b *batch) then(f func(error)) { b.whenDurable = append(b.whenDurable, f) }
+// whenDurableDo runs f when the batch, and all that follows from it in this turn, is durable.
+func (b *batch) whenDurableDo(f func(error)) { b.whenDurable = append(b.whenDurable, f) }
 
-// take empties the batch of its records.
-func (b *batch) take() []journal.Record {
+// takeRecords empties the batch of its records.
+func (b *batch) takeRecords() []journal.Record {
 	out := b.records
 	b.records = nil
 	return out
@@ -52,7 +52,7 @@ func (b *batch) settled(err error) {
 // reserve promises another block of command ids.
 func (b *batch) reserve(now time.Time) {
 	b.promised = b.nextID + reserveBlock
-	b.add(record(now, kindReserve, reserveRecord{Below: b.promised}))
+	b.addRecords(record(now, kindReserve, reserveRecord{Below: b.promised}))
 }
 
 // commandID gives out the next id.

@@ -30,9 +30,9 @@ type budget struct {
 	told, leftOut int
 }
 
-// take reports whether one more is within the budget, and how many were left
+// admit reports whether one more is within the budget, and how many were left
 // out in the period that has just ended.
-func (b *budget) take(now time.Time) (ok bool, leftOut int) {
+func (b *budget) admit(now time.Time) (ok bool, leftOut int) {
 	if b.since.IsZero() {
 		b.since, b.period = now, linesPeriod
 	}
@@ -53,8 +53,8 @@ func (b *budget) take(now time.Time) (ok bool, leftOut int) {
 	return true, leftOut
 }
 
-// idle says that nothing would be lost with it.
-func (b *budget) idle(now time.Time) bool { return b.leftOut == 0 && now.Sub(b.since) >= b.period }
+// lapsed says that nothing would be lost with it.
+func (b *budget) lapsed(now time.Time) bool { return b.leftOut == 0 && now.Sub(b.since) >= b.period }
 
 // source is what a budget is of: a kind of line, of one node or of all ("").
 type source struct {
@@ -74,11 +74,11 @@ func newBudgets() *budgets {
 	return &budgets{lines: map[source]*budget{}, devices: map[falcon.Node]*deviceReports{}}
 }
 
-func (b *budgets) of(s source, burst int, now time.Time) *budget {
+func (b *budgets) budgetOf(s source, burst int, now time.Time) *budget {
 	got := b.lines[s]
 	if got == nil {
 		if len(b.lines) >= budgetsMost {
-			maps.DeleteFunc(b.lines, func(_ source, v *budget) bool { return v.idle(now) })
+			maps.DeleteFunc(b.lines, func(_ source, v *budget) bool { return v.lapsed(now) })
 		}
 		got = &budget{burst: burst}
 		b.lines[s] = got
@@ -124,7 +124,7 @@ func (b *budgets) report(node falcon.Node, d recovery.Device, now time.Time) (ok
 		}
 		again = was.times
 	}
-	if ok, _ = r.pace.take(now); !ok {
+	if ok, _ = r.pace.admit(now); !ok {
 		return false, 0
 	}
 	maps.DeleteFunc(r.recent, func(_ reported, v *repeats) bool { return now.Sub(v.since) >= repeatAfter })

@@ -20,7 +20,7 @@ func TestBudgetSlowsDownAnEndlessSource(t *testing.T) {
 	now := time.Unix(0, 0)
 	told := 0
 	for range 10 * 3600 { // one a tenth of a second, for an hour
-		if ok, _ := b.take(now); ok {
+		if ok, _ := b.admit(now); ok {
 			told++
 		}
 		now = now.Add(100 * time.Millisecond)
@@ -29,10 +29,10 @@ func TestBudgetSlowsDownAnEndlessSource(t *testing.T) {
 		t.Errorf("%d of an endless source within an hour", told)
 	}
 	now = now.Add(time.Hour)
-	b.take(now)
+	b.admit(now)
 	for range 20 {
 		now = now.Add(linesPeriod + time.Second)
-		if ok, _ := b.take(now); !ok || b.period > linesPeriod {
+		if ok, _ := b.admit(now); !ok || b.period > linesPeriod {
 			t.Fatal("a source that was quiet stays slow")
 		}
 	}
@@ -136,11 +136,11 @@ func described(rank, world int32) *falconv1.RankState {
 func TestClaimsOfOneNodeDoNotHideTheJob(t *testing.T) {
 	j := newJob()
 	for r := range int32(4) {
-		j.set(falcon.Node(fmt.Sprint("n", r/2)), described(r, 4))
+		j.setState(falcon.Node(fmt.Sprint("n", r/2)), described(r, 4))
 	}
 	taken := 0
 	for r := range int32(100_000) {
-		if j.set("bad", described(1000+r, 1<<17)) {
+		if j.setState("bad", described(1000+r, 1<<17)) {
 			taken++
 		}
 	}
@@ -150,13 +150,13 @@ func TestClaimsOfOneNodeDoNotHideTheJob(t *testing.T) {
 	if !j.complete() || j.world() != 4 || j.alive != 4 {
 		t.Errorf("the job of two nodes: complete %v, world %d, alive %d", j.complete(), j.world(), j.alive)
 	}
-	if s := described(3, 4); !j.set("n1", s) || j.set("n1", &falconv1.RankState{Rank: 3, World: 4, Pid: 103, Alive: true, Comms: make([]*falconv1.Comm, commsMost+1)}) {
+	if s := described(3, 4); !j.setState("n1", s) || j.setState("n1", &falconv1.RankState{Rank: 3, World: 4, Pid: 103, Alive: true, Comms: make([]*falconv1.Comm, commsMost+1)}) {
 		t.Error("a rank with too many communicators was taken")
 	}
 	for r := range int32(4) {
 		end := described(r, 4)
 		end.Alive = false
-		j.set(falcon.Node(fmt.Sprint("n", r/2)), end)
+		j.setState(falcon.Node(fmt.Sprint("n", r/2)), end)
 	}
 	if j.world() != 1<<17 || j.complete() {
 		t.Errorf("after the job's end: world %d", j.world())

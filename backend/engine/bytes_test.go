@@ -66,7 +66,7 @@ func promisesOf(v falcon.Recovery, job jobRecord) (out []sentRecord) {
 	old := placementNodes(job.Placement)
 	pids := map[falcon.Rank]int32{}
 	for _, r := range v.Survivors {
-		pids[r], _ = job.pid(r)
+		pids[r], _ = job.pidOf(r)
 	}
 	for r := range v.Replaced {
 		pids[r] = 7000
@@ -91,7 +91,7 @@ func promisesOf(v falcon.Recovery, job jobRecord) (out []sentRecord) {
 func TestBytesOfARecovery(t *testing.T) {
 	const perDay = 48 // two an hour
 	for _, nodes := range []int{1000, 12_500} {
-		m, w, job := newMemory(), written{}, largeJob(nodes)
+		m, w, job := newJournalState(), written{}, largeJob(nodes)
 		if err := m.apply(w.jobRecord(t0, job)); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestBytesOfARecovery(t *testing.T) {
 			add(s, m.sentRecord(t0, s))
 		}
 		for _, v := range states {
-			add(v, w.recoveryRecord(t0, m.told, v))
+			add(v, w.recoveryRecord(t0, m.recordedJob, v))
 		}
 		add(next, w.jobRecord(t0, next))
 		t.Logf("%6d nodes, %6d ranks: %9d bytes a recovery whole, %6d by what changes; %8.1f and %5.1f MB a day with two an hour",
@@ -120,9 +120,9 @@ func TestBytesOfARecovery(t *testing.T) {
 
 // largeMemory is memory after a year at a number of nodes: all that it keeps is
 // kept.
-func largeMemory(t testing.TB, nodes int) *memory {
+func largeMemory(t testing.TB, nodes int) *journalState {
 	t.Helper()
-	m, w, job := newMemory(), written{}, largeJob(nodes)
+	m, w, job := newJournalState(), written{}, largeJob(nodes)
 	add := func(r journal.Record) {
 		if err := m.apply(r); err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func largeMemory(t testing.TB, nodes int) *memory {
 		for _, s := range promisesOf(states[0], job) {
 			add(m.sentRecord(t0, s))
 		}
-		add(w.recoveryRecord(t0, m.told, states[len(states)-1]))
+		add(w.recoveryRecord(t0, m.recordedJob, states[len(states)-1]))
 		job = next
 		job.Generation = uint64(n + 2)
 		add(w.jobRecord(t0, job))

@@ -8,9 +8,9 @@ type support struct {
 	ranks int                 // of all
 }
 
-// over says that a claim is better founded: by more nodes, whose certificates
+// outweighs says that a claim is better founded: by more nodes, whose certificates
 // tell them apart, and then by more ranks.
-func (s *support) over(o *support) bool {
+func (s *support) outweighs(o *support) bool {
 	if o == nil || len(s.nodes) != len(o.nodes) {
 		return o == nil || len(s.nodes) > len(o.nodes)
 	}
@@ -48,7 +48,7 @@ func (j *job) claim(world int, node falcon.Node, by int) {
 	switch best := j.claims[j.claimed]; {
 	case best == nil || by < 0 && world == j.claimed:
 		j.choose()
-	case world != j.claimed && c.over(best):
+	case world != j.claimed && c.outweighs(best):
 		j.claimed = world
 	}
 	j.alive = j.claims[0].count()
@@ -61,7 +61,7 @@ func (j *job) claim(world int, node falcon.Node, by int) {
 func (j *job) choose() {
 	var best *support
 	for _, w := range sortedKeys(j.claims) {
-		if c := j.claims[w]; c.over(best) {
+		if c := j.claims[w]; c.outweighs(best) {
 			j.claimed, best = w, c
 		}
 	}

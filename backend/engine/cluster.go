@@ -15,7 +15,7 @@ import (
 // nothing, and it sends frames to nodes by their names.
 type clusterView struct {
 	cfg      *Config
-	mem      *memory
+	state    *journalState
 	job      *job
 	nodes    *fleet.Registry
 	attached map[falcon.Node]time.Time // since when each agent's stream is open
@@ -30,8 +30,8 @@ func (c *clusterView) nodeOf(r falcon.Rank) falcon.Node {
 	if v := c.recovering(); v != nil && r >= 0 && int(r) < len(v.Placement) {
 		return v.Placement[r].Node()
 	}
-	if r >= 0 && int(r) < len(c.mem.job.Placement) {
-		return c.mem.job.Placement[r].Node()
+	if r >= 0 && int(r) < len(c.state.job.Placement) {
+		return c.state.job.Placement[r].Node()
 	}
 	return ""
 }
@@ -39,7 +39,7 @@ func (c *clusterView) nodeOf(r falcon.Rank) falcon.Node {
 // nodeAtIteration is where a rank lived at an iteration, under the newest placement or
 // the one before.
 func (c *clusterView) nodeAtIteration(r falcon.Rank, iteration int64) falcon.Node {
-	job := &c.mem.job
+	job := &c.state.job
 	if iteration < job.PlacedIteration && r >= 0 && int(r) < len(job.Before) {
 		return job.Before[r].Node()
 	}
@@ -49,7 +49,7 @@ func (c *clusterView) nodeAtIteration(r falcon.Rank, iteration int64) falcon.Nod
 // jobNodes are the nodes that hold ranks, sorted.
 func (c *clusterView) jobNodes() []falcon.Node {
 	seen := map[falcon.Node]bool{}
-	for r := range c.mem.job.Layout.World() {
+	for r := range c.state.job.Layout.World() {
 		seen[c.nodeOf(falcon.Rank(r))] = true
 	}
 	return sortedKeys(seen)
@@ -100,7 +100,7 @@ func (c *clusterView) launchSlots(name falcon.Node) int {
 	return 0
 }
 
-func (c *clusterView) send(name falcon.Node, f *falconv1.EngineFrame) {
+func (c *clusterView) sendTo(name falcon.Node, f *falconv1.EngineFrame) {
 	if n := c.nodes.Node(name); n != nil && n.Connected() {
 		n.Session.Send(f)
 	}
@@ -110,7 +110,7 @@ func (c *clusterView) send(name falcon.Node, f *falconv1.EngineFrame) {
 // told when they come back.
 func (c *clusterView) broadcast(f *falconv1.EngineFrame) {
 	told := map[falcon.Node]bool{}
-	for r := range c.mem.job.Layout.World() {
+	for r := range c.state.job.Layout.World() {
 		name := c.nodeOf(falcon.Rank(r))
 		if n := c.nodes.Node(name); n != nil && n.Connected() && !told[name] {
 			n.Session.Send(f)
@@ -133,7 +133,7 @@ func (c *clusterView) unsettledRank() falcon.Rank {
 // recovering is the recovery that is at work on the job; nil while there is
 // none, or one only waits for a decision.
 func (c *clusterView) recovering() *falcon.Recovery {
-	if v := c.mem.current(); v != nil && v.State != falcon.RecoveryProposed {
+	if v := c.state.current(); v != nil && v.State != falcon.RecoveryProposed {
 		return v
 	}
 	return nil
@@ -141,12 +141,12 @@ func (c *clusterView) recovering() *falcon.Recovery {
 
 // unadopted is a recovery that has succeeded and whose job epoch has not begun.
 func (c *clusterView) unadopted() *falcon.Recovery {
-	n := len(c.mem.recoveries)
+	n := len(c.state.recoveries)
 	if n == 0 {
 		return nil
 	}
-	v := &c.mem.recoveries[n-1]
-	if v.State == falcon.RecoveryResumed && v.Generation > c.mem.job.Rejoined && v.JobEpoch == c.mem.job.Epoch {
+	v := &c.state.recoveries[n-1]
+	if v.State == falcon.RecoveryResumed && v.Generation > c.state.job.Rejoined && v.JobEpoch == c.state.job.Epoch {
 		return v
 	}
 	return nil
@@ -155,17 +155,17 @@ func (c *clusterView) unadopted() *falcon.Recovery {
 // descriptionFrozen says that the job's description stands still: a recovery is at work,
 // and not by a whole restart.
 func (c *clusterView) descriptionFrozen() bool {
-	return c.recovering() != nil && !c.mem.restart.going()
+	return c.recovering() != nil && !c.state.restart.going()
 }
 
 // newestGeneration is the highest one ever used.
 func (c *clusterView) newestGeneration() uint64 {
-	g := max(c.mem.generation, c.mem.job.newest())
-	if l := c.mem.restart.Launch; l != nil {
+	g := max(c.state.generation, c.state.job.newest())
+	if l := c.state.restart.Launch; l != nil {
 		g = max(g, l.Generation)
 	}
-	for i := range c.mem.actions {
-		g = max(g, c.mem.actions[i].Generation)
+	for i := range c.state.actions {
+		g = max(g, c.state.actions[i].Generation)
 	}
 	return g
 }
@@ -174,10 +174,10 @@ func (c *clusterView) newestGeneration() uint64 {
 // far as the journal knows.
 func (c *clusterView) finishedBefore() bool {
 	ended := map[falcon.Rank]bool{}
-	for _, r := range c.mem.ended.of(c.mem.job.Epoch) {
+	for _, r := range c.state.ended.ranksOf(c.state.job.Epoch) {
 		ended[r] = true
 	}
-	return len(ended) > 0 && len(ended) == len(c.mem.job.Placement)
+	return len(ended) > 0 && len(ended) == len(c.state.job.Placement)
 }
 
 // stillRunning finds a rank whose process is not known to have ended. One that
@@ -186,7 +186,7 @@ func (c *clusterView) finishedBefore() bool {
 func (c *clusterView) stillRunning(now time.Time, r restartRecord) (falcon.Rank, bool) {
 	for i, device := range r.Home {
 		rank := falcon.Rank(i)
-		if device == "" || c.mem.fences.node(device.Node()) {
+		if device == "" || c.state.fences.nodeFenced(device.Node()) {
 			continue
 		}
 		if p := c.job.ranks[rank]; p != nil {
@@ -205,14 +205,14 @@ func (c *clusterView) stillRunning(now time.Time, r restartRecord) (falcon.Rank,
 
 // allGone reports whether all processes of the job are known to have ended.
 func (c *clusterView) allGone(now time.Time) bool {
-	_, there := c.stillRunning(now, restartRecord{Home: c.mem.job.Placement})
+	_, there := c.stillRunning(now, restartRecord{Home: c.state.job.Placement})
 	return !there
 }
 
 // endedRank says which rank has ended, so that no order can take effect any
 // more; "" while all live.
 func (c *clusterView) endedRank(now time.Time) string {
-	for r := range c.mem.job.Layout.World() {
+	for r := range c.state.job.Layout.World() {
 		p := c.job.ranks[falcon.Rank(r)]
 		if p != nil && !p.state.GetAlive() && now.Sub(p.endedAt) > goneAfter {
 			return fmt.Sprintf("rank %d on %s has ended", r, p.node)
@@ -233,7 +233,7 @@ func (c *clusterView) placed(node falcon.Node, r falcon.Rank) bool {
 func (c *clusterView) ownAcks(n *fleet.Node, in *falconv1.CommandResult) *falconv1.CommandResult {
 	in.Ranks = slices.DeleteFunc(in.Ranks, func(a *falconv1.RankAck) bool {
 		p := c.job.ranks[falcon.Rank(a.GetRank())]
-		return c.nodeOf(falcon.Rank(a.GetRank())) != n.Name || p != nil && c.mem.fences.process(p.name)
+		return c.nodeOf(falcon.Rank(a.GetRank())) != n.Name || p != nil && c.state.fences.processFenced(p.name)
 	})
 	return in
 }

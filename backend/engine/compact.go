@@ -32,8 +32,8 @@ func (r Retention) snapshotBytes() int64 {
 	return SnapshotBytesDefault
 }
 
-// keep says what stays for the audit.
-func (r Retention) keep(now time.Time) journal.Keep {
+// auditKept says what stays for the audit.
+func (r Retention) auditKept(now time.Time) journal.Keep {
 	oldest := now.Add(-orElse(r.AuditAge, AuditAgeDefault)).UnixNano()
 	most := r.AuditRecords
 	if most <= 0 {
@@ -62,7 +62,7 @@ func (jw *journalWriter) compact(now time.Time, limit int64) {
 		return
 	}
 	jw.unmade = 0
-	if err := jw.cfg.Journal.Compact(now.UnixNano(), jw.mem.snapshot(), jw.cfg.Retention.keep(now)); err != nil {
+	if err := jw.cfg.Journal.Compact(now.UnixNano(), jw.state.snapshot(), jw.cfg.Retention.auditKept(now)); err != nil {
 		jw.unmade = at.Since + limit/8
 		jw.log.Error("no snapshot of the journal could be made", slog.Any("err", err))
 		jw.oplog.logf("journal", 2, "no snapshot of the journal could be made; it is tried again when the journal has grown: %s", err)
@@ -73,5 +73,5 @@ func (jw *journalWriter) compact(now time.Time, limit int64) {
 
 // atWork reports whether the job is being worked on, or a batch is under way.
 func (jw *journalWriter) atWork(now time.Time) bool {
-	return !jw.arbiter.use(now).idle() || jw.held.round != nil || !jw.batch.empty() || !jw.mem.job.equal(jw.mem.told)
+	return !jw.arbiter.present(now).nothingDone() || jw.held.round != nil || !jw.batch.empty() || !jw.state.job.equal(jw.state.recordedJob)
 }

@@ -29,7 +29,7 @@ func (e *Engine) Latest(ctx context.Context) (*State, error) {
 	if s != nil && now.UnixNano()-s.Reply.GetAtUnixNs() < int64(time.Second) {
 		return s, nil
 	}
-	err := e.do(ctx, func() { // others may have asked just before
+	err := e.readInLoop(ctx, func() { // others may have asked just before
 		if now := e.cfg.Now(); e.views.snapshot.Load() == nil || now.Sub(e.views.built) >= e.views.buildPeriod() {
 			e.views.build(now)
 		}
@@ -41,8 +41,8 @@ func (e *Engine) Latest(ctx context.Context) (*State, error) {
 func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int) (*falconv1.Series, error) {
 	columns, rows = min(columns, ColumnsMax), min(max(rows, 0), RunLengthsMax)
 	var out *falconv1.Series
-	err := e.do(ctx, func() {
-		if rank >= 0 && int(rank) < e.mem.job.Layout.World() {
+	err := e.readInLoop(ctx, func() {
+		if rank >= 0 && int(rank) < e.state.job.Layout.World() {
 			out = e.views.series(rank, columns, rows)
 		}
 	})
@@ -57,16 +57,16 @@ func (e *Engine) Series(ctx context.Context, rank falcon.Rank, columns, rows int
 func (e *Engine) Decide(ctx context.Context, who Actor, q *falconv1.DecideRequest) (*falconv1.Action, error) {
 	var id string
 	var refused error
-	if err := e.change(ctx, func() { id, refused = e.decisions.decide(who, q) }); err != nil {
+	if err := e.decideInLoop(ctx, func() { id, refused = e.decisions.decide(who, q) }); err != nil {
 		return nil, err
 	}
 	if refused != nil {
 		return nil, refused
 	}
 	var out *falconv1.Action
-	err := e.do(ctx, func() {
-		if i := e.mem.actionIndex(id); i >= 0 {
-			out = convert.ActionToProto(e.mem.actions[i])
+	err := e.readInLoop(ctx, func() {
+		if i := e.state.actionIndex(id); i >= 0 {
+			out = convert.ActionToProto(e.state.actions[i])
 		}
 	})
 	return out, err
@@ -139,12 +139,12 @@ func openTo(a falcon.Action, approve bool) bool {
 
 // record writes the decision down, in the batch that holds what it leads to.
 func (ad *actionDecisions) record(now time.Time, who Actor, a falcon.Action, d mitigate.Decision, verb string) {
-	ad.batch.add(record(now, kindDecision, DecisionRecord{
-		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: ad.mem.job.Epoch,
+	ad.batch.addRecords(record(now, kindDecision, DecisionRecord{
+		Action: a.ID, Incident: a.Incident, PlanHash: a.PlanHash, JobEpoch: ad.state.job.Epoch,
 		Approve: d.Approve, Reason: d.Reason, By: who.Name, Role: who.Role, From: who.From,
 		Rung: a.Rung, Variant: a.Variant,
 	}))
-	ad.oplog.audit(now, who, deed{Verb: verb, About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
+	ad.oplog.audit(now, who, auditEntry{Verb: verb, About: a.ID, PlanHash: a.PlanHash, Reason: d.Reason})
 }
 
 // byPolicy is who decides where no person does.
@@ -153,10 +153,10 @@ const byPolicy = "policy"
 // recordByPolicy writes down what policy has decided by itself: the same line as
 // a person's.
 func (ad *actionDecisions) recordByPolicy(now time.Time, a falcon.Action) {
-	if d := ad.mem.decisions[a.ID]; d.By == byPolicy || a.DecidedBy != byPolicy {
+	if d := ad.state.decisions[a.ID]; d.By == byPolicy || a.DecidedBy != byPolicy {
 		return
 	}
-	who := Actor{Name: byPolicy, Role: itself.Role, From: ad.mem.policy.source()}
+	who := Actor{Name: byPolicy, Role: itself.Role, From: ad.state.policy.source()}
 	approve := a.State != falcon.ActionVetoed
 	ad.record(now, who, a, mitigate.Decision{Approve: approve, Reason: a.Reason}, verbOf(approve))
 }
@@ -167,7 +167,7 @@ func (ad *actionDecisions) stepUp(now time.Time, who Actor, q *falconv1.DecideRe
 	if err := ad.sameEpoch(q); err != nil {
 		return "", err
 	}
-	if _, known := ad.mem.incident(q.GetIncident()); !known {
+	if _, known := ad.state.incident(q.GetIncident()); !known {
 		return "", fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetIncident()))
 	}
 	d := mitigate.Decision{
@@ -189,8 +189,8 @@ func (ad *actionDecisions) stepUp(now time.Time, who Actor, q *falconv1.DecideRe
 }
 
 func (ad *actionDecisions) sameEpoch(q *falconv1.DecideRequest) error {
-	if epoch := q.GetJobEpoch(); epoch != 0 && epoch != ad.mem.job.Epoch {
-		return fmt.Errorf("%w: you saw job epoch %d and the job is in epoch %d now; look again", ErrStale, epoch, ad.mem.job.Epoch)
+	if epoch := q.GetJobEpoch(); epoch != 0 && epoch != ad.state.job.Epoch {
+		return fmt.Errorf("%w: you saw job epoch %d and the job is in epoch %d now; look again", ErrStale, epoch, ad.state.job.Epoch)
 	}
 	return nil
 }
@@ -204,11 +204,11 @@ func (ad *actionDecisions) decidable(q *falconv1.DecideRequest) (falcon.Action, 
 	if q.GetAction() == "" {
 		return ad.proposal(q)
 	}
-	i := ad.mem.actionIndex(q.GetAction())
-	if i < 0 || (q.GetIncident() != "" && ad.mem.actions[i].Incident != q.GetIncident()) {
+	i := ad.state.actionIndex(q.GetAction())
+	if i < 0 || (q.GetIncident() != "" && ad.state.actions[i].Incident != q.GetIncident()) {
 		return falcon.Action{}, fmt.Errorf("%w: no action %q of incident %q; list them with: falcon incident list", ErrNotFound, clean(q.GetAction()), clean(q.GetIncident()))
 	}
-	a := ad.mem.actions[i]
+	a := ad.state.actions[i]
 	if !openTo(a, q.GetApprove()) {
 		return a, ad.tooLate(a)
 	}
@@ -217,7 +217,7 @@ func (ad *actionDecisions) decidable(q *falconv1.DecideRequest) (falcon.Action, 
 
 func (ad *actionDecisions) proposal(q *falconv1.DecideRequest) (falcon.Action, error) {
 	id := q.GetIncident()
-	if _, known := ad.mem.incident(id); !known {
+	if _, known := ad.state.incident(id); !known {
 		return falcon.Action{}, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, clean(id))
 	}
 	l, _ := ad.plan.Ladder(id)
@@ -254,7 +254,7 @@ func planText(a falcon.Action) string {
 
 // tooLate tells the second one what the first one decided.
 func (ad *actionDecisions) tooLate(a falcon.Action) error {
-	d, ok := ad.mem.decisions[a.ID]
+	d, ok := ad.state.decisions[a.ID]
 	if !ok {
 		return fmt.Errorf("%w: %s is %s (decided by %s)", ErrStale, a.ID, a.State, orNobody(a.DecidedBy))
 	}
@@ -262,7 +262,7 @@ func (ad *actionDecisions) tooLate(a falcon.Action) error {
 	if d.Approve {
 		word = "approved"
 	}
-	at := time.Unix(0, ad.mem.decidedNs[a.ID]).UTC().Format(time.TimeOnly)
+	at := time.Unix(0, ad.state.decidedNs[a.ID]).UTC().Format(time.TimeOnly)
 	return fmt.Errorf("%w: %s was %s by %s at %s UTC; it is %s now", ErrStale, a.ID, word, d.By, at, a.State)
 }
 
@@ -276,15 +276,15 @@ func orNobody(name string) string {
 // Incidents lists incidents with their ladders: all, or the one named.
 func (e *Engine) Incidents(ctx context.Context, id string) (*falconv1.IncidentsReply, error) {
 	out := &falconv1.IncidentsReply{}
-	err := e.do(ctx, func() {
+	err := e.readInLoop(ctx, func() {
 		for _, v := range e.views.front() {
 			if id == "" || v.ID == id {
 				out.Incidents = append(out.Incidents, convert.IncidentToProto(v))
 				out.Ladders = append(out.Ladders, e.views.ladder(v.ID))
 			}
 		}
-		out.Validations = e.validations.views(id)
-		if v, known := e.mem.incident(id); known {
+		out.Validations = e.validations.listViews(id)
+		if v, known := e.state.incident(id); known {
 			e.views.reportOn(out, v)
 		}
 	})

@@ -27,7 +27,7 @@ func TestPlannerHearsWhatAdaptersDeclare(t *testing.T) {
 		j := newJob()
 		for r, s := range said {
 			s.Rank, s.Pid, s.Alive, s.World = int32(r), int32(10+r), true, 4
-			j.set("n0", s)
+			j.setState("n0", s)
 		}
 		in := mitigate.Job{Layout: want.Layout}
 		j.declare(&in)

@@ -21,9 +21,9 @@ const (
 	retryMost  = 15 * time.Second
 )
 
-// waits is a batch that the disk did not take.
-type waits struct {
-	round *round // nil = none
+// heldRound is a batch that the disk did not take.
+type heldRound struct {
+	round *decidedRound // nil = none
 	err   error
 	since time.Time
 	next  time.Time // when it is tried again
@@ -31,16 +31,16 @@ type waits struct {
 }
 
 // text is the state for people.
-func (w *waits) text(now time.Time) string {
+func (w *heldRound) text(now time.Time) string {
 	return fmt.Sprintf("the journal can't be written since %s: nothing is decided or sent; %s", now.Sub(w.since).Round(time.Second), clean(w.err.Error()))
 }
 
-// wait keeps a batch, and answers those who wait for it: what they asked for is
+// holdRound keeps a batch, and answers those who wait for it: what they asked for is
 // in it.
-func (e *Engine) wait(now time.Time, r *round, err error) {
-	e.writer.held = waits{round: r, err: err, since: now, next: now.Add(retryFirst), pause: retryFirst}
+func (e *Engine) holdRound(now time.Time, r *decidedRound, err error) {
+	e.writer.held = heldRound{round: r, err: err, since: now, next: now.Add(retryFirst), pause: retryFirst}
 	e.log.Error("the journal can't be written; the engine reads and shows, and tries again", slog.Any("err", err), slog.Int("records", len(r.records)))
-	e.writer.show(now, 3, fmt.Sprintf("the journal can't be written: nothing is decided or sent until it can; %s", err))
+	e.writer.publishUnrecorded(now, 3, fmt.Sprintf("the journal can't be written: nothing is decided or sent until it can; %s", err))
 	e.batch.settled(fmt.Errorf("%w: not stored yet: what you asked for waits, and is carried out once it can be: look again before you repeat it; %w", ErrDisk, err))
 	e.views.dirty = true
 }
@@ -57,7 +57,7 @@ func (e *Engine) heard() <-chan arrival {
 func (e *Engine) serve(f func(), decides bool, ready chan<- error) {
 	if e.writer.held.round == nil {
 		f()
-		e.batch.then(func(err error) {
+		e.batch.whenDurableDo(func(err error) {
 			if !decides {
 				err = nil
 			}
@@ -90,14 +90,14 @@ func (e *Engine) retry(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return e.goOn(now)
+	return e.continueHeld(now)
 }
 
-// goOn continues where the engine stopped. The nodes were not listened to
+// continueHeld continues where the engine stopped. The nodes were not listened to
 // meanwhile: their silence says nothing.
-func (e *Engine) goOn(now time.Time) error {
+func (e *Engine) continueHeld(now time.Time) error {
 	w := e.writer.held
-	e.writer.held = waits{}
+	e.writer.held = heldRound{}
 	for _, n := range e.nodes.Nodes() {
 		if n.Connected() {
 			e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})

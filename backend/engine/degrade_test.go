@@ -132,7 +132,7 @@ func TestFullDiskIsSaid(t *testing.T) {
 		}
 		defer w.Close()
 		last := ""
-		for range b.engine.mem.events {
+		for range b.engine.state.events {
 			if line, _, err := w.Next(ctx); err == nil {
 				last = line.GetText()
 			}
@@ -150,7 +150,7 @@ func TestFullDiskIsSaid(t *testing.T) {
 		d.set(nil)
 		time.Sleep(retryMost)
 		b.turn()
-		if p := b.engine.mem.policy; !p.Policy.Frozen || p.Version != 2 {
+		if p := b.engine.state.policy; !p.Policy.Frozen || p.Version != 2 {
 			t.Errorf("what was asked for was not carried out: %+v", p)
 		}
 		if now := len(b.job.agents[0].spool); now >= spooled || spooled < 30 {
@@ -288,8 +288,8 @@ func compactedStory(b *bench, point string, nth int) (struck bool) {
 			}
 		}
 	}
-	var v memory
-	b.inLoop(func() { v = *b.engine.mem })
+	var v journalState
+	b.inLoop(func() { v = *b.engine.state })
 	if err := b.halt(); err != nil {
 		b.t.Fatal(err)
 	}

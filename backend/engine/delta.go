@@ -85,9 +85,9 @@ func (d *delta) merge(was map[string]json.RawMessage, into any) error {
 	return json.Unmarshal(b, into)
 }
 
-// list notes how a list differs; one that differs in most entries, or has
+// diffList notes how a list differs; one that differs in most entries, or has
 // another length, is set whole.
-func list[T ~string](d *delta, name string, was, is []T) {
+func diffList[T ~string](d *delta, name string, was, is []T) {
 	changed := map[int]string{}
 	for i := range is {
 		if len(was) == len(is) && was[i] != is[i] {
@@ -221,9 +221,9 @@ func jobDelta(was, is jobRecord) any {
 	}
 	d := delta{Of: ofJob}
 	d.change(was.fields(), is.fields())
-	list(&d, "processes", was.Processes, is.Processes)
-	list(&d, "placement", was.Placement, is.Placement)
-	list(&d, "placement_before", was.Before, is.Before)
+	diffList(&d, "processes", was.Processes, is.Processes)
+	diffList(&d, "placement", was.Placement, is.Placement)
+	diffList(&d, "placement_before", was.Before, is.Before)
 	return d
 }
 
@@ -233,7 +233,7 @@ func (r jobRecord) fields() map[string]json.RawMessage {
 	return fieldsOf(r, "processes", "placement", "placement_before")
 }
 
-func (d *delta) job(was jobRecord) (is jobRecord, err error) {
+func (d *delta) jobAfter(was jobRecord) (is jobRecord, err error) {
 	if err := d.merge(was.fields(), &is); err != nil {
 		return is, err
 	}
@@ -251,8 +251,8 @@ func (d *delta) job(was jobRecord) (is jobRecord, err error) {
 }
 
 // foldJob folds a record of the job in.
-func (m *memory) foldJob(r journal.Record) error {
-	is, err := foldDelta(r.Body, func(d delta) (jobRecord, error) { return d.job(m.told) })
+func (m *journalState) foldJob(r journal.Record) error {
+	is, err := foldDelta(r.Body, func(d delta) (jobRecord, error) { return d.jobAfter(m.recordedJob) })
 	if err == nil {
 		m.setTold(is)
 		m.setJob(is)
@@ -260,8 +260,8 @@ func (m *memory) foldJob(r journal.Record) error {
 	return err
 }
 
-func (m *memory) setTold(is jobRecord) {
-	m.told, m.toldNodes = is, placementNodes(is.Placement)
+func (m *journalState) setTold(is jobRecord) {
+	m.recordedJob, m.recordedNodes = is, placementNodes(is.Placement)
 }
 
 // foldDelta reads a record that may be whole or a change.
@@ -294,7 +294,7 @@ func recoveryDelta(job jobRecord, was *falcon.Recovery, is falcon.Recovery) delt
 		d.Of, before, placement, survivors = was.ID, recoveryFields(*was), was.Placement, was.Survivors
 	}
 	d.change(before, recoveryFields(is))
-	list(&d, "placement", placement, is.Placement)
+	diffList(&d, "placement", placement, is.Placement)
 	switch {
 	case same && slices.Equal(survivors, is.Survivors) && (survivors == nil) == (is.Survivors == nil):
 	case len(is.Survivors) == 0:
@@ -311,8 +311,8 @@ func recoveryFields(v falcon.Recovery) map[string]json.RawMessage {
 	return fieldsOf(v, "placement", "survivors")
 }
 
-func (d *delta) recovery(m *memory) (is falcon.Recovery, err error) {
-	was := falcon.Recovery{Placement: m.told.Placement}
+func (d *delta) recovery(m *journalState) (is falcon.Recovery, err error) {
+	was := falcon.Recovery{Placement: m.recordedJob.Placement}
 	fields := map[string]json.RawMessage{}
 	if d.Of != ofJob {
 		var known bool
@@ -340,7 +340,7 @@ func (d *delta) recovery(m *memory) (is falcon.Recovery, err error) {
 }
 
 // foldRecovery folds a record of a recovery in.
-func (m *memory) foldRecovery(r journal.Record) error {
+func (m *journalState) foldRecovery(r journal.Record) error {
 	is, err := foldDelta(r.Body, func(d delta) (falcon.Recovery, error) { return d.recovery(m) })
 	if err == nil {
 		m.setRecovery(is)

@@ -24,23 +24,23 @@ type sentDelta struct {
 }
 
 // sentRecord makes the record of a promise.
-func (m *memory) sentRecord(now time.Time, v sentRecord) journal.Record {
+func (m *journalState) sentRecord(now time.Time, v sentRecord) journal.Record {
 	return record(now, kindSent, m.sentDelta(v))
 }
 
-func (m *memory) sentDelta(v sentRecord) any {
-	if len(m.toldNodes) == 0 || v.Nodes == nil || !slices.IsSorted(v.Nodes) {
+func (m *journalState) sentDelta(v sentRecord) any {
+	if len(m.recordedNodes) == 0 || v.Nodes == nil || !slices.IsSorted(v.Nodes) {
 		return v
 	}
 	out := sentDelta{Of: ofJob, Sent: v}
 	out.Sent.Nodes, out.Sent.Pids = nil, nil
-	out.Without, out.With = difference(m.toldNodes, v.Nodes), difference(v.Nodes, m.toldNodes)
-	if len(out.Without)+len(out.With) >= len(v.Nodes) || len(v.Nodes) != len(m.toldNodes)-len(out.Without)+len(out.With) {
+	out.Without, out.With = difference(m.recordedNodes, v.Nodes), difference(v.Nodes, m.recordedNodes)
+	if len(out.Without)+len(out.With) >= len(v.Nodes) || len(v.Nodes) != len(m.recordedNodes)-len(out.Without)+len(out.With) {
 		return v
 	}
 	var same []falcon.Rank
 	for _, r := range sortedKeys(v.Pids) {
-		if pid, known := m.told.pid(r); known && pid == v.Pids[r] {
+		if pid, known := m.recordedJob.pidOf(r); known && pid == v.Pids[r] {
 			same = append(same, r)
 			continue
 		}
@@ -63,8 +63,8 @@ func difference(a, b []falcon.Node) (out []falcon.Node) {
 	return out
 }
 
-// pid reads a process's name; see processName.
-func (r jobRecord) pid(rank falcon.Rank) (int32, bool) {
+// pidOf reads a process's name; see processName.
+func (r jobRecord) pidOf(rank falcon.Rank) (int32, bool) {
 	if rank < 0 || int(rank) >= len(r.Processes) {
 		return 0, false
 	}
@@ -75,9 +75,9 @@ func (r jobRecord) pid(rank falcon.Rank) (int32, bool) {
 }
 
 // foldSent folds a promise in.
-func (m *memory) foldSent(r journal.Record) error {
+func (m *journalState) foldSent(r journal.Record) error {
 	if !isDelta(r.Body) {
-		return fold(r, m.setSent)
+		return decodeInto(r, m.setSent)
 	}
 	var d sentDelta
 	if err := json.Unmarshal(r.Body, &d); err != nil {
@@ -90,9 +90,9 @@ func (m *memory) foldSent(r journal.Record) error {
 	return err
 }
 
-func (d *sentDelta) whole(m *memory) (sentRecord, error) {
+func (d *sentDelta) whole(m *journalState) (sentRecord, error) {
 	v := d.Sent
-	v.Nodes = append(difference(m.toldNodes, d.Without), d.With...)
+	v.Nodes = append(difference(m.recordedNodes, d.Without), d.With...)
 	slices.Sort(v.Nodes)
 	ranks, err := parseRanges(d.Ranks)
 	if err != nil {
@@ -102,7 +102,7 @@ func (d *sentDelta) whole(m *memory) (sentRecord, error) {
 		v.Pids = make(map[falcon.Rank]int32, len(ranks)+len(d.Pids))
 	}
 	for _, r := range ranks {
-		pid, known := m.told.pid(r)
+		pid, known := m.recordedJob.pidOf(r)
 		if !known {
 			return v, fmt.Errorf("%w: the job has no process of rank %d", errDelta, r)
 		}

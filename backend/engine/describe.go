@@ -52,12 +52,12 @@ func (e *Engine) describe(now time.Time) {
 			e.oplog.logf("rank", 2, "%s", why)
 		}
 	}
-	fresh := rec.Epoch != e.mem.job.Epoch
+	fresh := rec.Epoch != e.state.job.Epoch
 	if fresh {
 		e.beginEpoch(now, rec)
 	}
 	e.delivery.reconcile(now)
-	if rec.PlacementOrder != e.mem.job.PlacementOrder && rec.Epoch == e.mem.job.Epoch {
+	if rec.PlacementOrder != e.state.job.PlacementOrder && rec.Epoch == e.state.job.Epoch {
 		return // it has just changed; the next look tells
 	}
 	e.describer.commit(now, rec)
@@ -100,7 +100,7 @@ func (m means) equal(o means) bool { return m.launch == o.launch && slices.Equal
 // a node of the job holds, and holds none.
 func (c *clusterView) launchMeans() means {
 	held, most := map[falcon.Node]int{}, 0
-	for _, d := range c.mem.job.Placement {
+	for _, d := range c.state.job.Placement {
 		held[d.Node()]++
 		most = max(most, held[d.Node()])
 	}
@@ -109,7 +109,7 @@ func (c *clusterView) launchMeans() means {
 		out.launch = out.launch && c.launchSlots(name) >= n
 	}
 	for _, n := range c.nodes.Nodes() {
-		if held[n.Name] == 0 && most > 0 && c.launchSlots(n.Name) >= most && !c.job.livesOn(n.Name) && !c.mem.fences.node(n.Name) {
+		if held[n.Name] == 0 && most > 0 && c.launchSlots(n.Name) >= most && !c.job.livesOn(n.Name) && !c.state.fences.nodeFenced(n.Name) {
 			out.spares = append(out.spares, n.Name)
 		}
 	}

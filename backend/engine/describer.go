@@ -37,7 +37,7 @@ type jobDescriber struct {
 // candidate is the job as its ranks describe it now, how long that must hold
 // still, and what is doubtful about it.
 func (d *jobDescriber) candidate() (rec jobRecord, wait time.Duration, why string) {
-	was := d.mem.job
+	was := d.state.job
 	layout, why := d.job.layout()
 	processes := d.job.processes()
 	same := countSame(was.Processes, processes)
@@ -93,9 +93,9 @@ func (d *jobDescriber) commit(now time.Time, rec jobRecord) {
 
 // record makes a changed description durable.
 func (d *jobDescriber) record(now time.Time, rec jobRecord) {
-	if !rec.equal(d.mem.job) {
-		d.batch.add(d.lastWritten.jobRecord(now, rec))
-		d.mem.setJob(rec)           // the record is folded in again when it is durable: the same value
+	if !rec.equal(d.state.job) {
+		d.batch.addRecords(d.lastWritten.jobRecord(now, rec))
+		d.state.setJob(rec)         // the record is folded in again when it is durable: the same value
 		d.seen, d.seenAt = rec, now // ranks that still describe the job as it was have not done so for long
 		d.job.remember(rec)
 	}
@@ -115,8 +115,8 @@ func (d *jobDescriber) announce(now time.Time, rec jobRecord) {
 // process has not told those of its new place.
 func (d *jobDescriber) announceToDetector(now time.Time, rec jobRecord) {
 	keep := 0.0
-	if rec.Rejoined != 0 && d.mem.baseline.JobEpoch+1 == rec.Epoch {
-		keep = d.mem.baseline.Ms // the same job on as good devices: what was healthy before is so now
+	if rec.Rejoined != 0 && d.state.baseline.JobEpoch+1 == rec.Epoch {
+		keep = d.state.baseline.Ms // the same job on as good devices: what was healthy before is so now
 	}
 	if d.job.complete() && (d.comms == nil || d.cluster.unsettledRank() < 0) {
 		d.comms = d.job.comms(rec.Layout)
@@ -126,18 +126,18 @@ func (d *jobDescriber) announceToDetector(now time.Time, rec jobRecord) {
 		MicroBatches: slices.Clone(rec.MicroBatches), Emulated: d.job.emulated,
 	})
 	if keep > 0 {
-		d.det.Step(now, detect.Restored{Baseline: keep, NextID: d.mem.nextNo})
+		d.det.Step(now, detect.Restored{Baseline: keep, NextID: d.state.nextNo})
 	}
 }
 
 // announceLateToDetector follows an action that has changed who holds a rank.
 func (d *jobDescriber) announceLateToDetector(now time.Time) {
-	d.announceToDetector(now, d.mem.job)
+	d.announceToDetector(now, d.state.job)
 	d.intake.takeAhead(now, d.described)
 }
 
 func (d *jobDescriber) announceToPlanner(now time.Time) {
-	rec := d.mem.job
+	rec := d.state.job
 	d.means = d.cluster.launchMeans()
 	in := mitigate.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, MicroBatches: slices.Clone(rec.MicroBatches), GPUs: len(rec.Placement),
@@ -165,7 +165,7 @@ const meansPeriod = time.Second
 
 // announceToRecovery tells the machine of the job, where it is new.
 func (d *jobDescriber) announceToRecovery(now time.Time) {
-	if d.mem.job.Epoch == 0 {
+	if d.state.job.Epoch == 0 {
 		return
 	}
 	d.recoveryAt = now
@@ -185,7 +185,7 @@ func (d *jobDescriber) announceToRecovery(now time.Time) {
 
 // announceProcess tells the machine how a process stands.
 func (d *jobDescriber) announceProcess(now time.Time, p *process) {
-	if p == nil || int(p.rank) >= d.mem.job.Layout.World() {
+	if p == nil || int(p.rank) >= d.state.job.Layout.World() {
 		return
 	}
 	s, leaving := p.state, d.leaving()
@@ -199,24 +199,24 @@ func (d *jobDescriber) announceProcess(now time.Time, p *process) {
 // place makes a placement the picture: processes, devices and the journal's
 // record of both. It says false for one that does not fit the job.
 func (d *jobDescriber) place(now time.Time, id uint64, iteration int64, perm []falcon.Rank) bool {
-	rec := d.mem.job
+	rec := d.state.job
 	if len(perm) != len(rec.Processes) || len(perm) != len(rec.Placement) || id <= rec.PlacementOrder {
 		return false
 	}
 	rec.Before, rec.PlacedIteration, rec.PlacementOrder = rec.Placement, iteration, id
 	rec.Processes, rec.Placement = moved(rec.Processes, perm), moved(rec.Placement, perm)
-	d.job.move(perm, id)
+	d.job.applyPlacement(perm, id)
 	d.detectorLater = true // the detector hears of the action first
 	d.record(now, rec)
-	d.batch.add(d.followSpeeds(now, perm)...)
+	d.batch.addRecords(d.followSpeeds(now, perm)...)
 	return true
 }
 
 // followSpeeds has the journal's speeds follow a placement.
 func (d *jobDescriber) followSpeeds(now time.Time, perm []falcon.Rank) []journal.Record {
 	var out []journal.Record
-	for _, id := range sortedKeys(d.mem.speeds) {
-		if v := d.mem.speeds[id].follow(perm); v.SelfMs != nil {
+	for _, id := range sortedKeys(d.state.speeds) {
+		if v := d.state.speeds[id].afterPlacement(perm); v.SelfMs != nil {
 			out = append(out, record(now, kindSpeeds, v))
 		}
 	}

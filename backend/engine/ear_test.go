@@ -58,11 +58,11 @@ func count[T recovery.Input](h *heeds) (n int) {
 // lines are the texts that wait for the journal.
 func (e *Engine) lines(t *testing.T) string {
 	t.Helper()
-	if err := e.settle(t0); err != nil {
+	if err := e.settleMachines(t0); err != nil {
 		t.Fatal(err)
 	}
 	out := ""
-	for _, l := range e.mem.events {
+	for _, l := range e.state.events {
 		out += fmt.Sprintf("%d %s\n", l.GetSeverity(), l.GetText())
 	}
 	return out
@@ -96,13 +96,13 @@ func TestEndsOfStreams(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			e, h := listener(t)
 			s := fleet.NewSession(context.Background(), hello("n0").GetHello())
-			e.take(arrival{session: s, what: arriveAttach}, t0)
-			e.take(arrival{session: s, what: arriveFrame, frame: beatAt(t0)}, t0)
+			e.handleArrival(arrival{session: s, what: arriveAttach}, t0)
+			e.handleArrival(arrival{session: s, what: arriveFrame, frame: beatAt(t0)}, t0)
 			if c.goodbye {
-				e.take(arrival{session: s, what: arriveFrame, frame: goodbye()}, t0)
+				e.handleArrival(arrival{session: s, what: arriveFrame, frame: goodbye()}, t0)
 			}
 			s.End(c.cause)
-			e.take(arrival{session: s, what: arriveDetach}, t0.Add(c.after))
+			e.handleArrival(arrival{session: s, what: arriveDetach}, t0.Add(c.after))
 			last, is := h.in[len(h.in)-1].(recovery.Node)
 			if !is || last.Alive || last.How != c.want {
 				t.Errorf("the machine is told %+v, wants how %d", h.in[len(h.in)-1], c.want)
@@ -119,12 +119,12 @@ func TestGoodbyeEndsWithItsStream(t *testing.T) {
 	e, h := listener(t)
 	for _, says := range []bool{true, false} {
 		s := fleet.NewSession(context.Background(), hello("n0").GetHello())
-		e.take(arrival{session: s, what: arriveAttach}, t0)
+		e.handleArrival(arrival{session: s, what: arriveAttach}, t0)
 		if says {
-			e.take(arrival{session: s, what: arriveFrame, frame: goodbye()}, t0)
+			e.handleArrival(arrival{session: s, what: arriveFrame, frame: goodbye()}, t0)
 		}
 		s.End(errors.New("broken"))
-		e.take(arrival{session: s, what: arriveDetach}, t0)
+		e.handleArrival(arrival{session: s, what: arriveDetach}, t0)
 	}
 	if last := h.in[len(h.in)-1].(recovery.Node); last.How == recovery.Goodbye {
 		t.Error("the second stream ended without a goodbye and is told as one")
@@ -136,22 +136,22 @@ func TestGoodbyeEndsWithItsStream(t *testing.T) {
 func TestEngineKnowsThatItIsLate(t *testing.T) {
 	e, h := listener(t)
 	s := fleet.NewSession(context.Background(), hello("n0").GetHello())
-	e.take(arrival{session: s, what: arriveAttach, at: t0}, t0.Add(400*time.Millisecond))
-	e.tick(t0.Add(time.Second))
-	e.tick(t0.Add(2 * time.Second))
+	e.handleArrival(arrival{session: s, what: arriveAttach, at: t0}, t0.Add(400*time.Millisecond))
+	e.onTick(t0.Add(time.Second))
+	e.onTick(t0.Add(2 * time.Second))
 	if n := count[recovery.Late](h); n != 0 {
 		t.Fatalf("late %d times, and it was in time", n)
 	}
 	at := t0.Add(3 * time.Second)
 	for range 10 {
-		e.take(arrival{session: s, what: arriveFrame, frame: beatAt(t0), at: at.Add(-600 * time.Millisecond)}, at)
+		e.handleArrival(arrival{session: s, what: arriveFrame, frame: beatAt(t0), at: at.Add(-600 * time.Millisecond)}, at)
 	}
 	if n := count[recovery.Late](h); n != 1 {
 		t.Errorf("ten late words of one moment are told %d times", n)
 	}
-	e.tick(at)
-	e.tick(at.Add(time.Second))
-	e.tick(at.Add(3 * time.Second))
+	e.onTick(at)
+	e.onTick(at.Add(time.Second))
+	e.onTick(at.Add(3 * time.Second))
 	if n := count[recovery.Late](h); n != 2 {
 		t.Errorf("late %d times after a late tick, wants 2", n)
 	}
@@ -162,9 +162,9 @@ func TestSkewIsMeasured(t *testing.T) {
 	for _, ahead := range []time.Duration{10 * time.Minute, -10 * time.Minute} {
 		e, _ := listener(t)
 		s := fleet.NewSession(context.Background(), hello("n0").GetHello())
-		e.take(arrival{session: s, what: arriveAttach}, t0)
+		e.handleArrival(arrival{session: s, what: arriveAttach}, t0)
 		say := func(skew, travels time.Duration) {
-			e.take(arrival{session: s, what: arriveFrame, frame: beatAt(t0.Add(skew)), at: t0.Add(travels)}, t0.Add(travels))
+			e.handleArrival(arrival{session: s, what: arriveFrame, frame: beatAt(t0.Add(skew)), at: t0.Add(travels)}, t0.Add(travels))
 		}
 		for range 3 { // beats that were held on their way are no skew
 			say(0, 3*time.Second)
@@ -196,14 +196,14 @@ func TestSkewIsMeasured(t *testing.T) {
 func TestBeatsSayWhatRanksWaitFor(t *testing.T) {
 	e, h := listener(t)
 	s := fleet.NewSession(context.Background(), hello("n0").GetHello())
-	e.take(arrival{session: s, what: arriveAttach}, t0)
+	e.handleArrival(arrival{session: s, what: arriveAttach}, t0)
 	j := newFakeJob(t)
-	e.take(arrival{session: s, what: arriveFrame, frame: j.rankState("n0", 1)}, t0)
+	e.handleArrival(arrival{session: s, what: arriveFrame, frame: j.rankState("n0", 1)}, t0)
 	for _, ms := range []float64{2500, -1, 1e300} {
 		f := &falconv1.AgentFrame{Body: &falconv1.AgentFrame_Beat{Beat: &falconv1.Beat{Ranks: []*falconv1.RankBeat{
 			{Rank: 1, Pid: j.pidOf("n0", 1), Iteration: 3, StepTag: 3, Calls: 77, WaitingMs: ms, WaitingKnown: true},
 		}}}}
-		e.take(arrival{session: s, what: arriveFrame, frame: f}, t0)
+		e.handleArrival(arrival{session: s, what: arriveFrame, frame: f}, t0)
 	}
 	var got []float64
 	for _, in := range h.in {
@@ -235,7 +235,7 @@ func (b *bench) unharmed() {
 		b.t.Errorf("a job that trains is recovered: %+v", list)
 	}
 	b.inLoop(func() {
-		if n := len(b.engine.mem.fences.nodes); n > 0 {
+		if n := len(b.engine.state.fences.nodes); n > 0 {
 			b.t.Errorf("%d nodes are fenced", n)
 		}
 	})
@@ -322,7 +322,7 @@ func TestFinishedJobStaysFinished(t *testing.T) {
 					t.Errorf("a demand for a finished job: %v", err)
 				}
 				b.inLoop(func() {
-					got := slices.Sorted(slices.Values(b.engine.mem.ended.of(1)))
+					got := slices.Sorted(slices.Values(b.engine.state.ended.ranksOf(1)))
 					if !slices.Equal(got, []falcon.Rank{0, 1, 2, 3}) {
 						t.Errorf("the journal has the ends of %v", got)
 					}

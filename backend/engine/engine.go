@@ -149,8 +149,8 @@ func New(cfg Config) (*Engine, error) {
 type shared struct {
 	cfg     Config
 	log     *slog.Logger
-	mem     *memory // what the journal says
-	job     *job    // what agents say of the job's processes
+	state   *journalState // what the journal says
+	job     *job          // what agents say of the job's processes
 	nodes   *fleet.Registry
 	cluster *clusterView
 	det     Detector
@@ -162,19 +162,19 @@ type shared struct {
 	windows *windowBook
 }
 
-func newShared(cfg Config, mem *memory) *shared {
+func newShared(cfg Config, mem *journalState) *shared {
 	s := &shared{
-		cfg: cfg, log: cfg.Log, mem: mem, job: newJob(), nodes: fleet.NewRegistry(),
+		cfg: cfg, log: cfg.Log, state: mem, job: newJob(), nodes: fleet.NewRegistry(),
 		det: cfg.Detector, plan: cfg.Planner, rec: cfg.Recoverer, batch: newBatch(mem.reserved),
 		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
 	}
-	s.cluster = &clusterView{cfg: &s.cfg, mem: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}}
+	s.cluster = &clusterView{cfg: &s.cfg, state: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}}
 	s.oplog = newOperatorLog(cfg.Now, s.det, s.batch)
 	s.job.remember(mem.job)
 	return s
 }
 
-func assemble(cfg Config, mem *memory) *Engine {
+func assemble(cfg Config, mem *journalState) *Engine {
 	s := newShared(cfg, mem)
 	e := &Engine{
 		shared: s, id: newID(),
@@ -184,11 +184,11 @@ func assemble(cfg Config, mem *memory) *Engine {
 		hub:      newHub(mem.events, mem.eventSeq),
 		readings: newDeviceReadings(s.job),
 		intake:   &sampleIntake{shared: s},
-		links:    newLinkWatch(cfg.beat(), s.rec, s.oplog),
+		links:    newLinkWatch(cfg.beatPeriod(), s.rec, s.oplog),
 	}
 	e.intake.beginEpoch(falcon.NoIteration)
 	e.status = &jobStatus{shared: s, intake: e.intake}
-	e.describer = &jobDescriber{shared: s, intake: e.intake, lastWritten: written{job: mem.told}}
+	e.describer = &jobDescriber{shared: s, intake: e.intake, lastWritten: written{job: mem.recordedJob}}
 	e.validations = &validationQueue{
 		shared: s, machine: validate.New(cfg.Validation.machine(), func() uint64 { return s.batch.commandID(cfg.Now()) }),
 	}
@@ -204,7 +204,7 @@ func assemble(cfg Config, mem *memory) *Engine {
 	e.validations.obstacle, e.validations.released = e.arbiter.testObstacle, e.delivery.resume
 	e.validations.changed = func() { e.views.dirty = true }
 	for _, o := range e.orders.open {
-		o.listen = cfg.Now().Add(VoteWait)
+		o.quietUntil = cfg.Now().Add(VoteWait)
 	}
 	return e
 }
@@ -215,10 +215,10 @@ func (e *Engine) assembleDrivers() {
 	e.demands = &recoveryDemands{shared: e.shared, status: e.status, describer: e.describer}
 	e.policies = &policyKeeper{shared: e.shared}
 	e.restart = &restartDriver{
-		shared: e.shared, describer: e.describer, views: e.views, beginEpoch: e.beginEpoch, done: map[uint64]bool{},
+		shared: e.shared, describer: e.describer, views: e.views, beginEpoch: e.beginEpoch, answeredCommands: map[uint64]bool{},
 	}
 	e.delivery = &planDelivery{
-		shared: e.shared, arbiter: e.arbiter, describer: e.describer, validations: e.validations, views: e.views, left: e.restart.left,
+		shared: e.shared, arbiter: e.arbiter, describer: e.describer, validations: e.validations, views: e.views, left: e.restart.processesLeave,
 	}
 	e.recoveries = &recoveryDriver{
 		shared: e.shared, arbiter: e.arbiter, intake: e.intake, links: e.links, restart: e.restart,
@@ -238,14 +238,14 @@ func newID() string {
 // settled by the first batch.
 func (e *Engine) begin() error {
 	now := e.cfg.Now()
-	if e.mem.epoch == 0 {
+	if e.state.epoch == 0 {
 		// Agents remember ids by epoch: a new journal must not repeat an old one's.
-		e.batch.add(record(now, kindEpoch, epochRecord{Epoch: uint64(now.UnixNano())}))
+		e.batch.addRecords(record(now, kindEpoch, epochRecord{Epoch: uint64(now.UnixNano())}))
 	}
 	e.batch.reserve(now)
-	e.policies.adopt(now)
+	e.policies.adoptConfigured(now)
 	e.restoreMachines(now)
-	if err := e.settle(now); err != nil {
+	if err := e.settleMachines(now); err != nil {
 		return err
 	}
 	e.writer.compact(now, min(e.cfg.Retention.snapshotBytes(), compactAtStart))
@@ -253,29 +253,29 @@ func (e *Engine) begin() error {
 }
 
 func (e *Engine) restoreMachines(now time.Time) {
-	if e.mem.job.Epoch != 0 {
-		e.describer.announce(now, e.mem.job)
+	if e.state.job.Epoch != 0 {
+		e.describer.announce(now, e.state.job)
 	}
-	if open := e.mem.unfinished(); len(open) > 0 || e.mem.baseline.Ms > 0 || e.mem.nextNo > 1 {
-		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.mem.baseline.Ms, NextID: e.mem.nextNo})
+	if open := e.state.unfinished(); len(open) > 0 || e.state.baseline.Ms > 0 || e.state.nextNo > 1 {
+		e.det.Step(now, detect.Restored{Incidents: open, Baseline: e.state.baseline.Ms, NextID: e.state.nextNo})
 	}
-	e.plan.Step(now, mitigate.SetPolicy{Policy: e.mem.policy.Policy}) // first: nothing below may act against it
-	if len(e.mem.actions) > 0 || e.mem.orderNext > 1 || len(e.mem.impacts) > 0 {
+	e.plan.Step(now, mitigate.SetPolicy{Policy: e.state.policy.Policy}) // first: nothing below may act against it
+	if len(e.state.actions) > 0 || e.state.orderNext > 1 || len(e.state.impacts) > 0 {
 		e.plan.Step(now, mitigate.Restored{
-			Actions: e.mem.actions, NextOrder: e.mem.orderNext, OverheadsMs: e.mem.overheads, Impacts: e.mem.impactList(),
+			Actions: e.state.actions, NextOrder: e.state.orderNext, OverheadsMs: e.state.overheads, Impacts: e.state.impactList(),
 		})
 	}
-	for _, v := range e.mem.incidents {
+	for _, v := range e.state.incidents {
 		e.plan.Step(now, mitigate.Incident{Incident: v})
-		if speeds := e.mem.speeds[v.ID]; v.Open() && len(speeds.SelfMs) > 0 {
+		if speeds := e.state.speeds[v.ID]; v.Open() && len(speeds.SelfMs) > 0 {
 			e.plan.Step(now, mitigate.Speeds(speeds))
 		}
 	}
-	for _, a := range e.mem.actions {
+	for _, a := range e.state.actions {
 		e.retellAction(now, a)
 	}
 	e.restart.restore(now)
-	e.det.Step(now, detect.Culprits{Past: e.mem.named()})
+	e.det.Step(now, detect.Culprits{Past: e.state.named()})
 	e.validations.restore(now)
 	e.recoveries.restore(now)
 }
@@ -283,18 +283,18 @@ func (e *Engine) restoreMachines(now time.Time) {
 // retellAction tells the detector what the planner's actions did to the job:
 // the word may have been lost between the journal and the detector.
 func (e *Engine) retellAction(now time.Time, a falcon.Action) {
-	if v, known := e.mem.incident(a.Incident); !known || v.State == falcon.IncidentClosed {
+	if v, known := e.state.incident(a.Incident); !known || v.State == falcon.IncidentClosed {
 		return
 	}
 	acted := detect.Acted{Incident: a.Incident, Rung: a.Rung, Iteration: a.AppliedIteration, MicroBatches: a.MicroBatches}
 	if a.Rung == falcon.RungS3 || a.Rung == falcon.RungS4 {
-		acted.Placement = slices.Clone(e.mem.job.Placement) // the newest: older ones are superseded
+		acted.Placement = slices.Clone(e.state.job.Placement) // the newest: older ones are superseded
 	}
 	switch a.State {
 	case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
 		e.det.Step(now, acted)
 	case falcon.ActionReverted:
-		acted.Iteration, acted.Reverted, acted.MicroBatches = a.RevertedIteration, true, e.mem.job.MicroBatches
+		acted.Iteration, acted.Reverted, acted.MicroBatches = a.RevertedIteration, true, e.state.job.MicroBatches
 		e.det.Step(now, acted)
 	}
 }
@@ -313,13 +313,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		case f := <-e.requests:
 			f()
 		case a := <-e.heard():
-			e.take(a, e.cfg.Now())
+			e.handleArrival(a, e.cfg.Now())
 			e.drain()
 		case <-ticker.C:
 			if err := e.retry(e.cfg.Now()); err != nil {
 				return err
 			}
-			e.tick(e.cfg.Now())
+			e.onTick(e.cfg.Now())
 		}
 		if err := e.finish(e.cfg.Now()); err != nil {
 			return err
@@ -332,14 +332,14 @@ func (e *Engine) drain() {
 	for range batchMax {
 		select {
 		case a := <-e.arrivals:
-			e.take(a, e.cfg.Now())
+			e.handleArrival(a, e.cfg.Now())
 		default:
 			return
 		}
 	}
 }
 
-func (e *Engine) tick(now time.Time) {
+func (e *Engine) onTick(now time.Time) {
 	if e.writer.held.round != nil {
 		return
 	}
@@ -364,13 +364,13 @@ func (e *Engine) tick(now time.Time) {
 	e.recoveries.logStoreNews()
 }
 
-// do runs f in the loop and waits until what it led to is durable. It is for
+// readInLoop runs f in the loop and waits until what it led to is durable. It is for
 // what reads: it is answered also while nothing can be made durable.
-func (e *Engine) do(ctx context.Context, f func()) error { return e.inTurn(ctx, f, false) }
+func (e *Engine) readInLoop(ctx context.Context, f func()) error { return e.inTurn(ctx, f, false) }
 
-// change is do for what decides: it is refused while the journal can't be
+// decideInLoop is do for what decides: it is refused while the journal can't be
 // written.
-func (e *Engine) change(ctx context.Context, f func()) error { return e.inTurn(ctx, f, true) }
+func (e *Engine) decideInLoop(ctx context.Context, f func()) error { return e.inTurn(ctx, f, true) }
 
 func (e *Engine) inTurn(ctx context.Context, f func(), decides bool) error {
 	ready := make(chan error, 1)

@@ -469,6 +469,6 @@ func (b *bench) halt() error {
 var tester = Actor{Name: "tester", Role: "approver", From: "test"}
 
 // bareEngine has no journal and machines that want nothing.
-func bareEngine(mem *memory) *Engine {
+func bareEngine(mem *journalState) *Engine {
 	return assemble(Config{Now: time.Now, Log: slog.New(slog.DiscardHandler), Detector: &fakeDetector{newest: -1}, Recoverer: asleep{}}, mem)
 }

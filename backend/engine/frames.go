@@ -50,28 +50,28 @@ func (e *Engine) arrive(s *fleet.Session, a arrival) error {
 	}
 }
 
-func (e *Engine) take(a arrival, now time.Time) {
+func (e *Engine) handleArrival(a arrival, now time.Time) {
 	e.views.dirty = true
 	e.links.noteWait(a, now)
 	e.oplog.budgets.speaker = falcon.Node(a.session.Hello.GetNode())
 	defer func() { e.oplog.budgets.speaker = "" }()
 	switch a.what {
 	case arriveAttach:
-		e.attach(a.session, now)
+		e.onAttach(a.session, now)
 	case arriveDetach:
 		if n := e.nodes.Detach(a.session); n != nil {
-			e.links.gone(n, a.session, now)
+			e.links.agentGone(n, a.session, now)
 			e.validations.machine.Step(now, validate.Lost{Node: n.Name})
 		}
 	case arriveFrame:
 		if n, fresh := e.nodes.Take(a.session, a.frame.GetSeq(), now); fresh && !e.recoveries.refuses(n, a.frame) {
-			e.frame(n, a.frame, now)
+			e.onFrame(n, a.frame, now)
 		}
 	}
 }
 
-// attach welcomes an agent and tells it again what it has not answered.
-func (e *Engine) attach(s *fleet.Session, now time.Time) {
+// onAttach welcomes an agent and tells it again what it has not answered.
+func (e *Engine) onAttach(s *fleet.Session, now time.Time) {
 	was := e.nodes.Node(falcon.Node(s.Hello.GetNode()))
 	renewed := was != nil && was.Connected()
 	n, acked, err := e.nodes.Attach(s, now)
@@ -87,17 +87,17 @@ func (e *Engine) attach(s *fleet.Session, now time.Time) {
 	e.job.emulated = e.job.emulated || s.Hello.GetEmulated()
 	e.oplog.logf("agent", 0, "the agent of node %s is here (version %s)", n.Name, clean(s.Hello.GetVersion()))
 	s.Send(&falconv1.EngineFrame{Body: &falconv1.EngineFrame_Welcome{Welcome: &falconv1.Welcome{
-		Epoch: e.mem.epoch, Acked: acked, BeatPeriodMs: e.cfg.beat().Milliseconds(),
+		Epoch: e.state.epoch, Acked: acked, BeatPeriodMs: e.cfg.beatPeriod().Milliseconds(),
 	}}})
 	e.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
-	e.retell(n, now)
+	e.resendOpen(n, now)
 }
 
-// retell sends what is still open to one node, under the same ids.
-func (e *Engine) retell(n *fleet.Node, now time.Time) {
+// resendOpen sends what is still open to one node, under the same ids.
+func (e *Engine) resendOpen(n *fleet.Node, now time.Time) {
 	e.recoveries.resendTo(n.Name)
 	for _, c := range e.validations.machine.Open(n.Name) {
-		n.Session.Send(validationFrame(e.mem.epoch, c, now))
+		n.Session.Send(validationFrame(e.state.epoch, c, now))
 	}
 	if e.validations.machine.Active() {
 		return // what else is open is told once the job goes on
@@ -108,7 +108,7 @@ func (e *Engine) retell(n *fleet.Node, now time.Time) {
 	for _, id := range e.windows.order {
 		w := e.windows.byCommand[id]
 		if !w.answered[n.Name] && now.Before(w.deadline) {
-			n.Session.Send(w.frame(e.mem.epoch, now))
+			n.Session.Send(w.frame(e.state.epoch, now))
 		}
 	}
 }
@@ -120,37 +120,37 @@ func (pd *planDelivery) resendOrders(n *fleet.Node, now time.Time) {
 		return
 	}
 	for _, id := range sortedKeys(pd.orders.open) {
-		if o := pd.orders.open[id]; o.sent || pd.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
-			o.goes(now)
-			n.Session.Send(o.frame(pd.mem.epoch, now))
+		if o := pd.orders.open[id]; o.sent || pd.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
+			o.markSent(now)
+			n.Session.Send(o.frame(pd.state.epoch, now))
 		}
 	}
 }
 
-func (e *Engine) frame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
+func (e *Engine) onFrame(n *fleet.Node, f *falconv1.AgentFrame, now time.Time) {
 	switch body := f.GetBody().(type) {
 	case *falconv1.AgentFrame_Beat:
-		e.recoveries.beat(n, body.Beat, now)
+		e.recoveries.onBeat(n, body.Beat, now)
 	case *falconv1.AgentFrame_Samples:
-		e.samples(n, body.Samples, now)
+		e.onSamples(n, body.Samples, now)
 	case *falconv1.AgentFrame_Profile:
 		e.measured.profile(n, body.Profile, now)
 	case *falconv1.AgentFrame_Telemetry:
 		e.measured.telemetry(n, body.Telemetry, now)
 	case *falconv1.AgentFrame_Result:
-		e.result(n, body.Result, now)
+		e.onResult(n, body.Result, now)
 	case *falconv1.AgentFrame_Rank:
-		e.rank(n, body.Rank, now)
+		e.onRankState(n, body.Rank, now)
 	case *falconv1.AgentFrame_Device:
-		e.recoveries.device(n, body.Device, now)
+		e.recoveries.onDeviceEvent(n, body.Device, now)
 	case *falconv1.AgentFrame_Goodbye:
 		e.links.leaves(n.Name)
 	}
 }
 
-// samples feeds the detector and the job's pace. Those of ranks that live on
+// onSamples feeds the detector and the job's pace. Those of ranks that live on
 // another node are refused: a certificate speaks for its node alone.
-func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
+func (e *Engine) onSamples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 	if e.job.dirty {
 		e.describe(now) // a new process's samples must not count for the old one
 	}
@@ -163,7 +163,7 @@ func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 	if v == nil {
 		v = e.cluster.unadopted()
 	}
-	switch r := e.mem.restart; {
+	switch r := e.state.restart; {
 	case r.Phase == phaseLaunching: // of the job epoch that is about to begin, but for the old one's last
 		e.intake.keepEarly(slices.DeleteFunc(out, func(s falcon.Sample) bool { return s.Iteration < r.Resume }))
 	case v != nil:
@@ -171,7 +171,7 @@ func (e *Engine) samples(n *fleet.Node, in *falconv1.Samples, now time.Time) {
 	case !e.describer.described:
 		e.intake.keepEarly(out)
 	default:
-		e.intake.feed(out, now)
+		e.intake.feedDetector(out, now)
 	}
 }
 
@@ -189,16 +189,16 @@ func (j *job) unheard(heard map[falcon.Rank]struct{}, now time.Time) []falcon.No
 	return out
 }
 
-// result takes the answer to a command.
-func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time) {
-	if in.GetEpoch() != e.mem.epoch {
+// onResult takes the answer to a command.
+func (e *Engine) onResult(n *fleet.Node, in *falconv1.CommandResult, now time.Time) {
+	if in.GetEpoch() != e.state.epoch {
 		return
 	}
 	if e.validations.machine.Awaits(in.GetId()) {
 		e.validations.machine.Step(now, validate.Answer{Node: n.Name, Result: e.cluster.cleanResult(n, in)})
 		return
 	}
-	if e.restart.answer(now, n.Name, in) || e.recoveries.answer(now, n.Name, in) {
+	if e.restart.onAnswer(now, n.Name, in) || e.recoveries.onAnswer(now, n.Name, in) {
 		return
 	}
 	if o := e.orders.open[in.GetId()]; o != nil {
@@ -206,7 +206,7 @@ func (e *Engine) result(n *fleet.Node, in *falconv1.CommandResult, now time.Time
 		e.delivery.judge(now)
 		return
 	}
-	if e.orders.late(n.Name, e.cluster.ownAcks(n, in), e.mem.job.Epoch) {
+	if e.orders.lateResult(n.Name, e.cluster.ownAcks(n, in), e.state.job.Epoch) {
 		e.delivery.judge(now)
 		return
 	}
@@ -227,7 +227,7 @@ func (pd *planDelivery) commit(now time.Time, o *order, out outcomeRecord) {
 		pd.oplog.logf("action", 2, "order %d (%s) was refused by the ranks at iteration %d (status %d): the job goes on as it was", o.Order.ID, o.Order.Kind, out.Iteration, out.Status)
 		return
 	}
-	switch rec := pd.mem.job; o.Order.Kind {
+	switch rec := pd.state.job; o.Order.Kind {
 	case falcon.OrderMicroBatches:
 		rec.MicroBatches = slices.Clone(o.Order.MicroBatches)
 		pd.describer.commit(now, rec)
@@ -253,15 +253,15 @@ func stepsText(s *falcon.Swap) string {
 	return fmt.Sprintf("%s%.1f MB moved", text, s.MovedMB)
 }
 
-func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
-	rank := e.job.seat(n.Name, in).rank
+func (e *Engine) onRankState(n *fleet.Node, in *falconv1.RankState, now time.Time) {
+	rank := e.job.seatOf(n.Name, in).rank
 	old := e.job.ranks[rank]
 	was := old != nil && old.state.GetAlive()
 	if e.cluster.misplaced(n.Name, rank, in) {
 		e.oplog.logf("rank", 2, "node %s claims rank %d, which the recovery has elsewhere: ignored", n.Name, rank)
 		return
 	}
-	if e.cluster.isStray(n.Name, rank, in) && !e.arbiter.use(now).changing() {
+	if e.cluster.isStray(n.Name, rank, in) && !e.arbiter.present(now).changing() {
 		e.recoveries.endStray(now, n.Name, rank, in)
 		return
 	}
@@ -269,7 +269,7 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		e.oplog.logf("rank", 2, "node %s claims rank %d, which lives on node %s: ignored", n.Name, rank, old.node)
 		return
 	}
-	if !e.job.set(n.Name, in) {
+	if !e.job.setState(n.Name, in) {
 		return
 	}
 	p := e.job.ranks[rank]
@@ -292,11 +292,11 @@ func (e *Engine) rank(n *fleet.Node, in *falconv1.RankState, now time.Time) {
 		case in.GetExit() == "": // how will follow
 			severity = 1
 		}
-		e.oplog.logf("rank", severity, "rank %d on node %s has ended%s", rank, n.Name, how(in.GetExit()))
+		e.oplog.logf("rank", severity, "rank %d on node %s has ended%s", rank, n.Name, exitText(in.GetExit()))
 	}
 }
 
-func how(exit string) string {
+func exitText(exit string) string {
 	if exit = clean(exit); exit == "" {
 		return ""
 	}

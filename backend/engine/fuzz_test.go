@@ -49,15 +49,15 @@ func FuzzAgentFrame(f *testing.F) {
 			t.Fatal(err)
 		}
 		s := fleet.NewSession(context.Background(), hello("n0").GetHello())
-		e.take(arrival{session: s, what: arriveAttach}, t0)
+		e.handleArrival(arrival{session: s, what: arriveAttach}, t0)
 		for _, first := range []*falconv1.AgentFrame{j.rankState("n0", 0), &in, j.rankState("n0", 2), j.rankState("n0", 3), &in} {
 			first.Seq = 0
-			e.take(arrival{session: s, what: arriveFrame, frame: first}, t0)
+			e.handleArrival(arrival{session: s, what: arriveFrame, frame: first}, t0)
 			if e.job.dirty {
 				e.describe(t0)
 			}
-			e.tick(t0.Add(time.Minute))
-			if err := e.settle(t0); err != nil {
+			e.onTick(t0.Add(time.Minute))
+			if err := e.settleMachines(t0); err != nil {
 				t.Fatal(err)
 			}
 		}

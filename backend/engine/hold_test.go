@@ -129,7 +129,7 @@ func killedTesting(t *testing.T, point string, nth int) (struck bool) {
 			if err := b.halt(); err != nil {
 				t.Fatal(err)
 			}
-			m := newMemory()
+			m := newJournalState()
 			for _, r := range b.records()[kindValidation] {
 				if err := m.apply(r); err != nil {
 					t.Fatal(err)

@@ -176,7 +176,7 @@ func TestNamingTheProposedRungDecidesOnIt(t *testing.T) {
 }
 
 func TestMemoryOfIncidentsIsBounded(t *testing.T) {
-	m := newMemory()
+	m := newJournalState()
 	for i := range 3 * incidentsKept {
 		id := fmt.Sprintf("INC-%04d", i+1)
 		m.setIncident(falcon.Incident{ID: id, State: falcon.IncidentClosed}, 0)
@@ -196,17 +196,17 @@ func TestMemoryOfIncidentsIsBounded(t *testing.T) {
 func TestOneWrongClaimAboutTheWorld(t *testing.T) {
 	j := newJob()
 	for r := range int32(4) {
-		j.set("n0", &falconv1.RankState{Rank: r, Pid: 10 + r, Alive: true, World: 4})
+		j.setState("n0", &falconv1.RankState{Rank: r, Pid: 10 + r, Alive: true, World: 4})
 	}
-	j.set("n0", &falconv1.RankState{Rank: 3, Pid: 13, Alive: true, World: 1})
+	j.setState("n0", &falconv1.RankState{Rank: 3, Pid: 13, Alive: true, World: 1})
 	if j.world() != 4 {
 		t.Errorf("world %d after one wrong claim", j.world())
 	}
 	for r := range int32(4) { // a smaller job follows
-		j.set("n0", &falconv1.RankState{Rank: r, Pid: 10 + r, World: 4})
+		j.setState("n0", &falconv1.RankState{Rank: r, Pid: 10 + r, World: 4})
 	}
 	for r := range int32(2) {
-		j.set("n0", &falconv1.RankState{Rank: r, Pid: 30 + r, Alive: true, World: 2})
+		j.setState("n0", &falconv1.RankState{Rank: r, Pid: 30 + r, Alive: true, World: 2})
 	}
 	if j.world() != 2 || !j.complete() {
 		t.Errorf("world %d, complete %v", j.world(), j.complete())

@@ -43,7 +43,7 @@ func (si *sampleIntake) attribute(n *fleet.Node, in []*falconv1.Sample, now time
 		if !plausible(s) {
 			continue
 		}
-		if p := si.job.ranks[r]; p != nil && si.mem.fences.process(p.name) {
+		if p := si.job.ranks[r]; p != nil && si.state.fences.processFenced(p.name) {
 			continue
 		}
 		if si.cluster.nodeAtIteration(r, s.GetIteration()) != n.Name {
@@ -69,13 +69,13 @@ func plausible(s *falconv1.Sample) bool {
 	return ok && s.GetIteration() >= 0 && s.GetIteration() < iterationMost
 }
 
-func (si *sampleIntake) feed(samples []falcon.Sample, now time.Time) {
+func (si *sampleIntake) feedDetector(samples []falcon.Sample, now time.Time) {
 	if samples = si.dropTooFarAhead(samples, now); len(samples) == 0 {
 		return
 	}
 	si.job.exact = samples[len(samples)-1].Exact
 	for _, s := range samples {
-		si.iterations.add(s, now)
+		si.iterations.addSample(s, now)
 		si.newestBegun = max(si.newestBegun, s.Iteration)
 	}
 	si.det.Step(now, detect.Samples{Samples: samples})
@@ -87,7 +87,7 @@ func (si *sampleIntake) feed(samples []falcon.Sample, now time.Time) {
 func (si *sampleIntake) dropTooFarAhead(samples []falcon.Sample, now time.Time) []falcon.Sample {
 	ahead := si.leads
 	for _, s := range samples {
-		ahead.note(si.cluster.nodeOf(s.Rank), s.Iteration, now)
+		ahead.noteLead(si.cluster.nodeOf(s.Rank), s.Iteration, now)
 	}
 	out := samples[:0]
 	for _, s := range samples {
@@ -96,7 +96,7 @@ func (si *sampleIntake) dropTooFarAhead(samples []falcon.Sample, now time.Time) 
 			si.oplog.logf("rank", 2, "rank %d on node %s claims iteration %d, far ahead of all other nodes: ignored", s.Rank, node, s.Iteration)
 			continue
 		}
-		si.leads.note(node, s.Iteration, now)
+		si.leads.noteLead(node, s.Iteration, now)
 		out = append(out, s)
 	}
 	return out
@@ -114,7 +114,7 @@ func (si *sampleIntake) keepEarly(samples []falcon.Sample) {
 func (si *sampleIntake) takeEarly(now time.Time) {
 	if early := si.early; len(early) > 0 {
 		si.early = nil
-		si.feed(early, now)
+		si.feedDetector(early, now)
 	}
 }
 
@@ -129,7 +129,7 @@ func (si *sampleIntake) takeLater(v falcon.Recovery, in []falcon.Sample) {
 // release hands the job's complete iterations to the planner.
 func (si *sampleIntake) release(now time.Time) {
 	unheard := func(heard map[falcon.Rank]struct{}) []falcon.Node { return si.job.unheard(heard, now) }
-	for _, it := range si.iterations.take(si.job.alive, now, unheard) {
+	for _, it := range si.iterations.takeComplete(si.job.alive, now, unheard) {
 		si.plan.Step(now, it)
 	}
 }
@@ -138,7 +138,7 @@ func (si *sampleIntake) release(now time.Time) {
 func (si *sampleIntake) comingRanks(node falcon.Node) map[falcon.Rank]bool {
 	out := map[falcon.Rank]bool{}
 	for _, o := range si.orders.open {
-		for old, now := range moves(o.Order.Blocks, len(si.mem.job.Processes)) {
+		for old, now := range moves(o.Order.Blocks, len(si.state.job.Processes)) {
 			if si.cluster.nodeOf(falcon.Rank(old)) == node {
 				out[now] = true
 			}
@@ -178,6 +178,6 @@ func (si *sampleIntake) takeAhead(now time.Time, described bool) {
 		}
 	}
 	if len(out) > 0 && described {
-		si.feed(out, now)
+		si.feedDetector(out, now)
 	}
 }

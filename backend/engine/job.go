@@ -82,9 +82,9 @@ type seat struct {
 	stale bool   // of an earlier one: nothing new in it
 }
 
-// seat finds the rank that a state speaks for. A process that is known keeps
+// seatOf finds the rank that a state speaks for. A process that is known keeps
 // the rank of the picture until the outcome of a placement is known.
-func (j *job) seat(node falcon.Node, s *falconv1.RankState) seat {
+func (j *job) seatOf(node falcon.Node, s *falconv1.RankState) seat {
 	name := processName(node, s)
 	at := seat{p: j.named[name], rank: falcon.Rank(s.GetRank()), order: s.GetPlacementOrder()}
 	var rank falcon.Rank
@@ -107,8 +107,8 @@ func (j *job) seat(node falcon.Node, s *falconv1.RankState) seat {
 	return at
 }
 
-// set takes a rank's state; false when nothing in it can be used.
-func (j *job) set(node falcon.Node, s *falconv1.RankState) bool {
+// setState takes a rank's state; false when nothing in it can be used.
+func (j *job) setState(node falcon.Node, s *falconv1.RankState) bool {
 	if s.GetRank() < 0 || int(s.GetRank()) >= RanksMax || s.GetWorld() < 0 || s.GetWorld() > RanksMax {
 		return false
 	}
@@ -118,14 +118,14 @@ func (j *job) set(node falcon.Node, s *falconv1.RankState) bool {
 	if len(s.GetComms()) > commsMost {
 		return false
 	}
-	at := j.seat(node, s)
+	at := j.seatOf(node, s)
 	switch {
 	case at.p == nil:
 		return j.enter(node, s, at)
 	case !s.GetAlive():
 		s = keepShape(s, at.p.state) // an exit says little else
 		s.PlacementOrder = at.p.state.GetPlacementOrder()
-		j.put(at.p, s)
+		j.putState(at.p, s)
 	case at.stale:
 		return false
 	case at.ahead:
@@ -135,7 +135,7 @@ func (j *job) set(node falcon.Node, s *falconv1.RankState) bool {
 		at.p.rank = at.rank
 		at.p.device = deviceOn(node, s.GetDevice())
 		j.displace(at.p)
-		j.put(at.p, s)
+		j.putState(at.p, s)
 	}
 	return true
 }
@@ -153,7 +153,7 @@ func (j *job) enter(node falcon.Node, s *falconv1.RankState, at seat) bool {
 		p.next = s
 	}
 	j.displace(p)
-	j.put(p, s)
+	j.putState(p, s)
 	return true
 }
 
@@ -177,8 +177,8 @@ func (j *job) leave(p *process) {
 	}
 }
 
-// put sets a process's state, at its rank.
-func (j *job) put(p *process, s *falconv1.RankState) {
+// putState sets a process's state, at its rank.
+func (j *job) putState(p *process, s *falconv1.RankState) {
 	if j.ranks[p.rank] == p {
 		j.count(p, -1)
 	} else {

@@ -82,7 +82,7 @@ func checkStory(b *bench) {
 	if !slices.Equal(b.job.micro, []int32{8, 8, 8, 8}) || len(b.job.commits) != 2 {
 		b.t.Errorf("micro-batches %v after commits %v", b.job.micro, b.job.commits)
 	}
-	m := newMemory()
+	m := newJournalState()
 	rec := b.records()
 	for _, kind := range []journal.Kind{kindIncident, kindAction, kindOrder, kindOutcome, kindDecision} {
 		for _, r := range rec[kind] {

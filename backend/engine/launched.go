@@ -16,7 +16,7 @@ type launchEndedRecord struct {
 	Rank       falcon.Rank `json:"rank"`
 }
 
-func (m *memory) launchEnded(v launchEndedRecord) {
+func (m *journalState) launchEnded(v launchEndedRecord) {
 	r := &m.restart
 	if r.Launch == nil || r.Launch.Generation != v.Generation {
 		return
@@ -28,7 +28,7 @@ func (m *memory) launchEnded(v launchEndedRecord) {
 
 // noteEnded makes the end of a launched rank durable.
 func (rs *restartDriver) noteEnded(now time.Time, p *process) {
-	r := rs.mem.restart
+	r := rs.state.restart
 	if r.Phase != phaseLaunching || p.state.GetAlive() || p.state.GetGeneration() != r.Launch.Generation || !falconv1.ExitedWell(p.state.GetExit()) {
 		return
 	}
@@ -36,8 +36,8 @@ func (rs *restartDriver) noteEnded(now time.Time, p *process) {
 		return
 	}
 	v := launchEndedRecord{Generation: r.Launch.Generation, Rank: p.rank}
-	rs.mem.launchEnded(v) // folded in again when it is durable: the same value
-	rs.batch.add(record(now, kindLaunchEnded, v))
+	rs.state.launchEnded(v) // folded in again when it is durable: the same value
+	rs.batch.addRecords(record(now, kindLaunchEnded, v))
 }
 
 // finished ends the restart of a job that has finished since. Who has not
@@ -52,13 +52,13 @@ func (rs *restartDriver) finished(now time.Time, r restartRecord) {
 	rs.beginEpoch(now, rec) // the job was another one, if nobody has seen it
 	rs.describer.commit(now, rec)
 	ended := endedRecord{JobEpoch: rec.Epoch, Ranks: slices.Clone(r.Ended)}
-	rs.batch.add(record(now, kindEnded, ended))
+	rs.batch.addRecords(record(now, kindEnded, ended))
 	rs.launchOver(now, r)
 }
 
 // unseenLaunch is the job that a launch has started, without its processes.
 func (c *clusterView) unseenLaunch(l falcon.Launch) jobRecord {
-	was := c.mem.job
+	was := c.state.job
 	return jobRecord{
 		Epoch: was.Epoch + 1, Processes: make([]string, len(l.Placement)), Layout: was.Layout,
 		Placement: slices.Clone(l.Placement), Generation: l.Generation, Adapter: was.Adapter,

@@ -24,7 +24,7 @@ type lead struct {
 // reached is in one of them.
 type leads struct{ first, second lead }
 
-func (l *leads) note(node falcon.Node, iteration int64, now time.Time) {
+func (l *leads) noteLead(node falcon.Node, iteration int64, now time.Time) {
 	switch {
 	case l.first.node == node:
 		l.first.iteration, l.first.at = max(l.first.iteration, iteration), now

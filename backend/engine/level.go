@@ -17,8 +17,8 @@ const (
 	stepLevel      = 2
 )
 
-// step moves a level by a value that was measured or not.
-func step(ramp *falcon.Ramp, level *int, x float64, measured bool) int32 {
+// stepOf moves a level by a value that was measured or not.
+func stepOf(ramp *falcon.Ramp, level *int, x float64, measured bool) int32 {
 	if !measured {
 		*level = 0
 		return stepUnmeasured
@@ -37,10 +37,10 @@ func (sv *stateViews) rankSteps(views []*falconv1.RankView) {
 	fast := falcon.FastClock(clocks)
 	for i, v := range views {
 		was := &sv.levels[i]
-		v.WaitStep = step(&falcon.WaitRamp, &was.wait, 100*v.WaitMs/v.Ms, v.Ms > 0 && v.WaitMs >= 0 && v.SelfRatio > 0)
-		v.TemperatureStep = step(&falcon.TemperatureRamp, &was.temperature, float64(v.TemperatureC), v.TemperatureC > 0)
-		v.ClockStep = step(&falcon.ClockRamp, &was.clock, 100*float64(v.SmClockMhz)/fast, v.SmClockMhz > 0)
-		v.CnpStep = step(&falcon.CNPRamp, &was.cnp, v.CnpPerS, v.CnpPerS >= 0)
+		v.WaitStep = stepOf(&falcon.WaitRamp, &was.wait, 100*v.WaitMs/v.Ms, v.Ms > 0 && v.WaitMs >= 0 && v.SelfRatio > 0)
+		v.TemperatureStep = stepOf(&falcon.TemperatureRamp, &was.temperature, float64(v.TemperatureC), v.TemperatureC > 0)
+		v.ClockStep = stepOf(&falcon.ClockRamp, &was.clock, 100*float64(v.SmClockMhz)/fast, v.SmClockMhz > 0)
+		v.CnpStep = stepOf(&falcon.CNPRamp, &was.cnp, v.CnpPerS, v.CnpPerS >= 0)
 	}
 }
 

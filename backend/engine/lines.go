@@ -61,7 +61,7 @@ func agentsCause(kind string, severity int32) bool {
 func (l *operatorLog) withinBudget(kind string) bool {
 	now := l.now()
 	if node := l.budgets.speaker; node != "" {
-		ok, left := l.budgets.of(source{kind, node}, nodeLinesBurst, now).take(now)
+		ok, left := l.budgets.budgetOf(source{kind, node}, nodeLinesBurst, now).admit(now)
 		if left > 0 {
 			l.append(l.det.Steady().Iteration, kind, 1, "%d further lines of this kind from node %s were left out", left, node)
 		}
@@ -69,7 +69,7 @@ func (l *operatorLog) withinBudget(kind string) bool {
 			return false
 		}
 	}
-	ok, left := l.budgets.of(source{kind: kind}, linesBurst, now).take(now)
+	ok, left := l.budgets.budgetOf(source{kind: kind}, linesBurst, now).admit(now)
 	if left > 0 {
 		l.append(l.det.Steady().Iteration, kind, 1, "%d further lines of this kind were left out", left)
 	}
@@ -77,7 +77,7 @@ func (l *operatorLog) withinBudget(kind string) bool {
 }
 
 func (l *operatorLog) append(iteration int64, kind string, severity int32, format string, args ...any) {
-	l.batch.add(record(l.now(), kindEvent, eventRecord{
+	l.batch.addRecords(record(l.now(), kindEvent, eventRecord{
 		Iteration: iteration, Kind: kind, Severity: severity, Text: clean(fmt.Sprintf(format, args...)),
 	}))
 }
@@ -159,9 +159,9 @@ func ranksText(ranks []falcon.Rank) string {
 }
 
 // audit tells consoles of a deed, in the batch that holds what it leads to.
-func (l *operatorLog) audit(now time.Time, who Actor, d deed) {
+func (l *operatorLog) audit(now time.Time, who Actor, d auditEntry) {
 	d.Actor, d.Role, d.From = clean(who.Name), clean(who.Role), clean(who.From)
-	l.batch.add(record(now, kindEvent, eventRecord{
-		Iteration: l.det.Steady().Iteration, Kind: kindAudit, Text: clean(d.text()), Audit: &d,
+	l.batch.addRecords(record(now, kindEvent, eventRecord{
+		Iteration: l.det.Steady().Iteration, Kind: kindAudit, Text: clean(d.sentence()), Audit: &d,
 	}))
 }

@@ -54,10 +54,10 @@ func (w *linkWatch) attached(n falcon.Node) {
 
 func (w *linkWatch) skewMs(n falcon.Node) float64 {
 	s := w.clocks[n]
-	if s == nil || s.size().Abs() <= skewMost {
+	if s == nil || s.smallestOffset().Abs() <= skewMost {
 		return 0
 	}
-	return float64(s.size().Microseconds()) / 1000
+	return float64(s.smallestOffset().Microseconds()) / 1000
 }
 
 // skew is how far a node's clock is ahead, by its newest beats. A beat that
@@ -68,13 +68,13 @@ type skew struct {
 	told   bool
 }
 
-func (s *skew) add(d time.Duration) {
+func (s *skew) addBeat(d time.Duration) {
 	s.newest[s.beats%skewWindow] = d
 	s.beats++
 }
 
-// size is what the beat says that travelled least; 0 before there are enough.
-func (s *skew) size() time.Duration {
+// smallestOffset is what the beat says that travelled least; 0 before there are enough.
+func (s *skew) smallestOffset() time.Duration {
 	if s.beats < skewWindow {
 		return 0
 	}
@@ -91,29 +91,29 @@ func (w *linkWatch) noteWait(a arrival, now time.Time) {
 		w.came = now
 	}
 	if now.Sub(w.came) > max(w.beat/4, lateLeast) {
-		w.lag(now)
+		w.reportLag(now)
 	}
 }
 
 // noteTick looks at how late a tick of the engine comes.
 func (w *linkWatch) noteTick(now time.Time) {
 	if last := w.ticked; !last.IsZero() && now.Sub(last) > tickPeriod+lateTick {
-		w.lag(now)
+		w.reportLag(now)
 	}
 	w.ticked = now
 }
 
-// lag has the recovery machine judge nobody until the engine has caught up.
-func (w *linkWatch) lag(now time.Time) {
+// reportLag has the recovery machine judge nobody until the engine has caught up.
+func (w *linkWatch) reportLag(now time.Time) {
 	if now.Sub(w.lagged) >= tickPeriod || now.Before(w.lagged) {
 		w.lagged = now
 		w.rec.Step(now, recovery.Late{})
 	}
 }
 
-// gone tells how an agent went. A stream that breaks although the agent was just
+// agentGone tells how an agent went. A stream that breaks although the agent was just
 // heard was reset; one that nobody was heard on has timed out.
-func (w *linkWatch) gone(n *fleet.Node, s *fleet.Session, now time.Time) {
+func (w *linkWatch) agentGone(n *fleet.Node, s *fleet.Session, now time.Time) {
 	how, name := recovery.TimedOut, clean(string(n.Name))
 	if w.goodbye[n.Name] {
 		how = recovery.Goodbye
@@ -151,8 +151,8 @@ func (w *linkWatch) compareClock(n falcon.Node, atNs int64) {
 		s = &skew{}
 		w.clocks[n] = s
 	}
-	s.add(time.Unix(0, atNs).Sub(w.came))
-	switch size := s.size(); {
+	s.addBeat(time.Unix(0, atNs).Sub(w.came))
+	switch size := s.smallestOffset(); {
 	case !s.told && size.Abs() > skewMost:
 		s.told = true
 		where := "ahead of"
@@ -173,15 +173,15 @@ type endedRecord struct {
 	Ranks    []falcon.Rank `json:"ranks"`
 }
 
-func (v *endedRecord) add(x endedRecord) {
+func (v *endedRecord) addRanks(x endedRecord) {
 	if x.JobEpoch != v.JobEpoch {
 		*v = endedRecord{JobEpoch: x.JobEpoch}
 	}
 	v.Ranks = append(v.Ranks, x.Ranks...)
 }
 
-// of lists them where they are of this job epoch.
-func (v *endedRecord) of(epoch uint64) []falcon.Rank {
+// ranksOf lists them where they are of this job epoch.
+func (v *endedRecord) ranksOf(epoch uint64) []falcon.Rank {
 	if v.JobEpoch != epoch {
 		return nil
 	}

@@ -75,12 +75,12 @@ func (ms *measurements) announceSpeeds(now time.Time) bool {
 	}
 	ms.newSpeeds = false
 	told := false
-	for _, v := range ms.mem.incidents {
+	for _, v := range ms.state.incidents {
 		if v.State != falcon.IncidentLocated {
 			continue
 		}
-		if next := ms.speedsOf(v.ID); len(next.SelfMs) > 0 && !next.like(ms.mem.speeds[v.ID]) {
-			ms.batch.add(record(now, kindSpeeds, next))
+		if next := ms.speedsOf(v.ID); len(next.SelfMs) > 0 && !next.sameSpeeds(ms.state.speeds[v.ID]) {
+			ms.batch.addRecords(record(now, kindSpeeds, next))
 			ms.plan.Step(now, mitigate.Speeds(next))
 			told = true
 		}
@@ -91,12 +91,12 @@ func (ms *measurements) announceSpeeds(now time.Time) bool {
 // learned records what the machines have measured, where it changed.
 func (ms *measurements) learned(now time.Time, acted bool) {
 	steady := ms.det.Steady()
-	was := ms.mem.baseline
+	was := ms.state.baseline
 	if !steady.Learning && steady.BaselineMs > 0 &&
-		(was.JobEpoch != ms.mem.job.Epoch || math.Abs(steady.BaselineMs-was.Ms) > baselineStep*was.Ms) {
-		ms.batch.add(record(now, kindBaseline, baselineRecord{JobEpoch: ms.mem.job.Epoch, Ms: steady.BaselineMs}))
+		(was.JobEpoch != ms.state.job.Epoch || math.Abs(steady.BaselineMs-was.Ms) > baselineStep*was.Ms) {
+		ms.batch.addRecords(record(now, kindBaseline, baselineRecord{JobEpoch: ms.state.job.Epoch, Ms: steady.BaselineMs}))
 	}
-	if over := ms.plan.OverheadsMs(); acted && len(over) > 0 && !maps.Equal(over, ms.mem.overheads) {
-		ms.batch.add(record(now, kindOverhead, over))
+	if over := ms.plan.OverheadsMs(); acted && len(over) > 0 && !maps.Equal(over, ms.state.overheads) {
+		ms.batch.addRecords(record(now, kindOverhead, over))
 	}
 }

@@ -25,15 +25,15 @@ const (
 // order is one that waits for its ranks.
 type order struct {
 	orderRecord
-	acks     map[falcon.Rank]*falconv1.RankAck
-	seen     map[falcon.Rank]*falconv1.RankAck // what processes say of themselves in their states; see witness
-	seenAt   time.Time                         // newest of them
-	sent     bool                              // it has gone out; false while something holds it back
-	gone     string                            // a rank that has ended before anybody took the order
-	listen   time.Time                         // until then nobody may have spoken yet: the engine has started
-	left     bool                              // nobody is left who could say more of it
-	patience time.Duration                     // beyond the deadline, at least VoteWait: slow jobs vote late
-	refused  map[falcon.Node]string            // nodes that will not deliver it, and why
+	acks        map[falcon.Rank]*falconv1.RankAck
+	announced   map[falcon.Rank]*falconv1.RankAck // what processes say of themselves in their states; see witness
+	announcedAt time.Time                         // newest of them
+	sent        bool                              // it has gone out; false while something holds it back
+	gone        string                            // a rank that has ended before anybody took the order
+	quietUntil  time.Time                         // until then nobody may have spoken yet: the engine has started
+	left        bool                              // nobody is left who could say more of it
+	patience    time.Duration                     // beyond the deadline, at least VoteWait: slow jobs vote late
+	refused     map[falcon.Node]string            // nodes that will not deliver it, and why
 }
 
 // orderBook holds the orders without an outcome, by command id.
@@ -51,9 +51,9 @@ func (b *orderBook) giveUp(o *order) {
 	b.lost = b.lost[max(0, len(b.lost)-lostMax):]
 }
 
-// late takes an agent's word about an order that was given up on; false for one
+// lateResult takes an agent's word about an order that was given up on; false for one
 // about something else.
-func (b *orderBook) late(node falcon.Node, res *falconv1.CommandResult, jobEpoch uint64) bool {
+func (b *orderBook) lateResult(node falcon.Node, res *falconv1.CommandResult, jobEpoch uint64) bool {
 	for _, o := range b.lost {
 		if o.Command == res.GetId() && o.Order.Epoch == jobEpoch {
 			o.result(node, res)
@@ -68,7 +68,7 @@ func (b *orderBook) late(node falcon.Node, res *falconv1.CommandResult, jobEpoch
 // the job over: what has left with a checkpoint is that one's to start again.
 func (b *orderBook) revived(world int, jobEpoch uint64, recovered bool) (*order, outcomeRecord) {
 	for i, o := range b.lost {
-		if o.Order.Epoch != jobEpoch || world == 0 || o.words() < world || recovered && o.Order.Leave {
+		if o.Order.Epoch != jobEpoch || world == 0 || o.heardRanks() < world || recovered && o.Order.Leave {
 			continue
 		}
 		out := o.agreed(outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration})
@@ -80,8 +80,8 @@ func (b *orderBook) revived(world int, jobEpoch uint64, recovered bool) (*order,
 	return nil, outcomeRecord{}
 }
 
-// all are the orders that ranks may still vote for.
-func (b *orderBook) all() []*order {
+// votable are the orders that ranks may still vote for.
+func (b *orderBook) votable() []*order {
 	out := slices.Clone(b.lost)
 	for _, id := range sortedKeys(b.open) {
 		out = append(out, b.open[id])
@@ -93,7 +93,7 @@ func (b *orderBook) all() []*order {
 func newOrderBook(pending, lost []orderRecord) *orderBook {
 	b := &orderBook{open: map[uint64]*order{}}
 	for _, rec := range pending {
-		b.add(rec)
+		b.addOrder(rec)
 	}
 	for _, rec := range lost {
 		b.lost = append(b.lost, newOrder(rec))
@@ -106,14 +106,14 @@ func (b *orderBook) unsent() []uint64 {
 	return slices.DeleteFunc(sortedKeys(b.open), func(id uint64) bool { return b.open[id].sent })
 }
 
-func (b *orderBook) add(rec orderRecord) { b.open[rec.Command] = newOrder(rec) }
+func (b *orderBook) addOrder(rec orderRecord) { b.open[rec.Command] = newOrder(rec) }
 
 func newOrder(rec orderRecord) *order {
 	o := &order{
-		orderRecord: rec, acks: map[falcon.Rank]*falconv1.RankAck{}, seen: map[falcon.Rank]*falconv1.RankAck{}, refused: map[falcon.Node]string{},
+		orderRecord: rec, acks: map[falcon.Rank]*falconv1.RankAck{}, announced: map[falcon.Rank]*falconv1.RankAck{}, refused: map[falcon.Node]string{},
 	}
 	if v := rec.Voted; v != nil {
-		o.seen[v.Rank] = &falconv1.RankAck{
+		o.announced[v.Rank] = &falconv1.RankAck{
 			Rank: int32(v.Rank), NowRank: int32(v.Rank), Order: v.Order, Iteration: v.Iteration, Status: v.Status, ResumeIteration: v.Resume,
 		}
 	}
@@ -128,9 +128,9 @@ func (o *order) frame(epoch uint64, now time.Time) *falconv1.EngineFrame {
 	}, now)
 }
 
-// goes marks an order as sent. Its life begins now, where it is sent for the first
+// markSent marks an order as sent. Its life begins now, where it is sent for the first
 // time.
-func (o *order) goes(now time.Time) {
+func (o *order) markSent(now time.Time) {
 	if fresh := now.Add(OrderLife).UnixNano(); !o.sent && o.DeadlineNs < fresh {
 		o.DeadlineNs = fresh
 	}
@@ -140,9 +140,9 @@ func (o *order) goes(now time.Time) {
 // sendOrders lets orders go out that nothing holds back any more.
 func (pd *planDelivery) sendOrders(now time.Time) {
 	for _, id := range pd.orders.unsent() {
-		if o := pd.orders.open[id]; pd.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
-			o.goes(now)
-			pd.cluster.broadcast(o.frame(pd.mem.epoch, now))
+		if o := pd.orders.open[id]; pd.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
+			o.markSent(now)
+			pd.cluster.broadcast(o.frame(pd.state.epoch, now))
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (pd *planDelivery) sendOrders(now time.Time) {
 // sendWaiting sends what has waited for something else to end.
 func (pd *planDelivery) sendWaiting(now time.Time) {
 	pd.sendOrders(now)
-	if len(pd.waiting) > 0 && pd.arbiter.use(now).mayProfile() {
+	if len(pd.waiting) > 0 && pd.arbiter.present(now).mayProfile() {
 		pd.sendWindows(now)
 	}
 }
@@ -159,8 +159,8 @@ func (pd *planDelivery) sendWaiting(now time.Time) {
 func (pd *planDelivery) sendWindows(now time.Time) {
 	for _, w := range pd.waiting {
 		w.deadline = now.Add(WindowLife)
-		pd.windows.add(w)
-		pd.cluster.broadcast(w.frame(pd.mem.epoch, now))
+		pd.windows.addWindow(w)
+		pd.cluster.broadcast(w.frame(pd.state.epoch, now))
 	}
 	pd.waiting = nil
 }
@@ -208,17 +208,17 @@ func (o *order) result(node falcon.Node, res *falconv1.CommandResult) {
 func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecord, bool) {
 	out := outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration}
 	wait := max(VoteWait, o.patience)
-	late := now.UnixNano() > o.DeadlineNs+int64(wait) && now.After(o.listen)
+	late := now.UnixNano() > o.DeadlineNs+int64(wait) && now.After(o.quietUntil)
 	switch {
 	case o.Order.Epoch != jobEpoch:
 		out.Failed = fmt.Sprintf("it was made for job epoch %d and this is epoch %d", o.Order.Epoch, jobEpoch)
 	case world > 0 && len(o.acks) >= world:
 		return o.agreed(out), true
-	case world > 0 && o.words() >= world && now.Sub(o.seenAt) >= placedWait:
+	case world > 0 && o.heardRanks() >= world && now.Sub(o.announcedAt) >= placedWait:
 		return o.agreed(out), true // all announce what the order leads to
-	case o.words() > 0 && (late || o.left):
+	case o.heardRanks() > 0 && (late || o.left):
 		return o.agreed(out), true // the vote was cast by all; some agents are gone with their word
-	case o.words() > 0:
+	case o.heardRanks() > 0:
 		return out, false
 	case len(o.refused) > 0:
 		out.Failed = o.refusal()
@@ -230,23 +230,23 @@ func (o *order) outcome(world int, jobEpoch uint64, now time.Time) (outcomeRecor
 	return out, out.Failed != ""
 }
 
-// vote is the first word of an order, where it is not written down; nil otherwise.
-func (o *order) vote() *voteRecord {
-	if o.Voted != nil || o.words() == 0 {
+// firstVote is the first word of an order, where it is not written down; nil otherwise.
+func (o *order) firstVote() *voteRecord {
+	if o.Voted != nil || o.heardRanks() == 0 {
 		return nil
 	}
-	heard := o.heard()
+	heard := o.heardAcks()
 	r := sortedKeys(heard)[0]
 	a := heard[r]
 	o.Voted = &voteRecord{Order: o.Order.ID, Rank: r, Iteration: a.GetIteration(), Status: a.GetStatus(), Resume: a.GetResumeIteration()}
 	return o.Voted
 }
 
-// words counts the ranks that have taken the order, by their acknowledgement or
+// heardRanks counts the ranks that have taken the order, by their acknowledgement or
 // by what they announce.
-func (o *order) words() int {
+func (o *order) heardRanks() int {
 	n := len(o.acks)
-	for r := range o.seen {
+	for r := range o.announced {
 		if o.acks[r] == nil {
 			n++
 		}
@@ -254,10 +254,10 @@ func (o *order) words() int {
 	return n
 }
 
-// heard are all those words; an acknowledgement says more than a new rank.
-func (o *order) heard() map[falcon.Rank]*falconv1.RankAck {
-	out := make(map[falcon.Rank]*falconv1.RankAck, o.words())
-	maps.Copy(out, o.seen)
+// heardAcks are all those words; an acknowledgement says more than a new rank.
+func (o *order) heardAcks() map[falcon.Rank]*falconv1.RankAck {
+	out := make(map[falcon.Rank]*falconv1.RankAck, o.heardRanks())
+	maps.Copy(out, o.announced)
 	maps.Copy(out, o.acks)
 	return out
 }
@@ -266,24 +266,24 @@ func (o *order) heard() map[falcon.Rank]*falconv1.RankAck {
 // one status, so a rank that names another one is wrong about itself.
 func (o *order) agreed(out outcomeRecord) outcomeRecord {
 	iterations, statuses, resumes := map[int64]int{}, map[int32]int{}, map[int64]int{}
-	heard := o.heard()
+	heard := o.heardAcks()
 	for _, a := range heard {
 		iterations[a.GetIteration()]++
 		statuses[a.GetStatus()]++
 		resumes[a.GetResumeIteration()]++
 	}
-	out.Iteration, out.Status, out.Resume = most(iterations, falcon.NoIteration), most(statuses, 0), most(resumes, 0)
+	out.Iteration, out.Status, out.Resume = mostCommon(iterations, falcon.NoIteration), mostCommon(statuses, 0), mostCommon(resumes, 0)
 	if keys := sortedKeys(iterations); len(heard) > 0 && 2*iterations[out.Iteration] <= len(heard) {
 		out.Failed = fmt.Sprintf("the ranks disagree: it holds from iteration %d on one and from %d on another", keys[0], keys[len(keys)-1])
 	}
 	if o.Order.Kind == falcon.OrderPlacement && out.Status == 0 && out.Failed == "" {
-		out.Swap = o.swap()
+		out.Swap = o.swapSummary()
 	}
 	return out
 }
 
-// most is the key with the largest count, the smallest of several.
-func most[K cmp.Ordered](count map[K]int, none K) K {
+// mostCommon is the key with the largest count, the smallest of several.
+func mostCommon[K cmp.Ordered](count map[K]int, none K) K {
 	best := none
 	for _, k := range sortedKeys(count) {
 		if count[k] > count[best] {
@@ -361,7 +361,7 @@ type windowBook struct {
 
 func newWindowBook() *windowBook { return &windowBook{byCommand: map[uint64]*window{}} }
 
-func (b *windowBook) add(w *window) {
+func (b *windowBook) addWindow(w *window) {
 	w.answered = map[falcon.Node]bool{}
 	b.byCommand[w.command] = w
 	b.order = append(b.order, w.command)

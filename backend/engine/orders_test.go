@@ -15,7 +15,7 @@ func TestACommandLivesFromWhenItIsSent(t *testing.T) {
 	e := jobOfSix()
 	now := time.Unix(1_700_000_000, 0)
 	e.nodes, e.cfg.Now = fleet.NewRegistry(), func() time.Time { return now }
-	c := &told{
+	c := &nodeCommand{
 		sentRecord: sentRecord{First: 1, Nodes: []falcon.Node{"n1"}}, deadline: now.Add(-time.Minute),
 		body: func(falcon.Node) *falconv1.Command { return &falconv1.Command{} },
 	}
@@ -24,11 +24,11 @@ func TestACommandLivesFromWhenItIsSent(t *testing.T) {
 		t.Errorf("a recovery's command lives until %v from now", c.deadline.Sub(now))
 	}
 	o := newOrder(orderRecord{DeadlineNs: now.Add(-time.Minute).UnixNano()})
-	o.goes(now)
+	o.markSent(now)
 	if life := time.Duration(o.DeadlineNs - now.UnixNano()); life != OrderLife {
 		t.Errorf("an order lives until %v from now", life)
 	}
-	if o.goes(now.Add(time.Hour)); o.DeadlineNs != now.Add(OrderLife).UnixNano() {
+	if o.markSent(now.Add(time.Hour)); o.DeadlineNs != now.Add(OrderLife).UnixNano() {
 		t.Error("an order that was sent again lives longer")
 	}
 }
@@ -36,7 +36,7 @@ func TestACommandLivesFromWhenItIsSent(t *testing.T) {
 // An order that was given up on before the engine was started again is still one
 // that the ranks may have agreed on.
 func TestLostOrdersOutliveAStart(t *testing.T) {
-	m := newMemory()
+	m := newJournalState()
 	m.addOrder(orderRecord{Order: falcon.Order{Epoch: 1, ID: 4, Kind: falcon.OrderCheckpoint, Leave: true}, Command: 9})
 	m.endOrder(outcomeRecord{Order: 4, Failed: "nobody took it"})
 	b := newOrderBook(m.orders, m.lostOrders)
@@ -46,8 +46,8 @@ func TestLostOrdersOutliveAStart(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	for r := range falcon.Rank(2) {
 		p := &process{rank: r, state: &falconv1.RankState{Committed: &falconv1.Commitment{Order: 4, Iteration: 60, ResumeIteration: 60}}}
-		for _, o := range b.all() {
-			o.witness(p, now)
+		for _, o := range b.votable() {
+			o.noteOwnState(p, now)
 		}
 	}
 	if o, _ := b.revived(2, 1, true); o != nil {

@@ -12,7 +12,7 @@ func TestOwnTimesOfACutValidation(t *testing.T) {
 	way := func(to falcon.Device, base float64) falcon.LinkResult {
 		return falcon.LinkResult{FromDevice: "n0.g0", ToDevice: to, Bytes: 8, Ms: 5, BaseMs: base}
 	}
-	m := &memory{tests: []validationRecord{
+	m := &journalState{tests: []validationRecord{
 		{Validation: falcon.Validation{State: falcon.ValidationFailed, Links: []falcon.LinkResult{way("n1.g0", 0), way("n2.g0", 5)}}},
 		{Validation: falcon.Validation{State: falcon.ValidationDone, Links: []falcon.LinkResult{way("n3.g0", 0)}}},
 	}}

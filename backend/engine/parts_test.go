@@ -34,8 +34,8 @@ func TestPaceNamesTheUnheard(t *testing.T) {
 		j.ranks[falcon.Rank(r)] = &process{node: falcon.Node(fmt.Sprint("n", r/2)), state: &falconv1.RankState{Alive: r != 4}, lastSeen: t0.Add(-age)}
 	}
 	p := newIterationCollector()
-	p.add(sampleOf(0, 3, 10), t0.Add(-laggardWait))
-	got := p.take(4, t0, func(heard map[falcon.Rank]struct{}) []falcon.Node { return j.unheard(heard, t0) })
+	p.addSample(sampleOf(0, 3, 10), t0.Add(-laggardWait))
+	got := p.takeComplete(4, t0, func(heard map[falcon.Rank]struct{}) []falcon.Node { return j.unheard(heard, t0) })
 	if want := []mitigate.Iteration{{Index: 3, Ms: 10, Unheard: []falcon.Node{"n0", "n1"}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -43,26 +43,26 @@ func TestPaceNamesTheUnheard(t *testing.T) {
 
 func TestPaceWaitsForAllButNotForever(t *testing.T) {
 	p := newIterationCollector()
-	p.add(sampleOf(0, 3, 10), t0)
-	if got := p.take(2, t0, allHeard); got != nil {
+	p.addSample(sampleOf(0, 3, 10), t0)
+	if got := p.takeComplete(2, t0, allHeard); got != nil {
 		t.Fatalf("given out before rank 1 reported: %v", got)
 	}
-	p.add(falcon.Sample{Rank: 1, Iteration: 3, Ms: 30, PausedMs: 10}, t0)
-	if got := p.take(2, t0, allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 3, Ms: 20}}) {
+	p.addSample(falcon.Sample{Rank: 1, Iteration: 3, Ms: 30, PausedMs: 10}, t0)
+	if got := p.takeComplete(2, t0, allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 3, Ms: 20}}) {
 		t.Fatalf("got %v, want iteration 3 at 20 ms", got)
 	}
-	p.add(sampleOf(1, 3, 99), t0) // again, after a reconnect
-	p.add(sampleOf(0, 4, 11), t0)
-	if got := p.take(2, t0.Add(laggardWait-1), allHeard); got != nil {
+	p.addSample(sampleOf(1, 3, 99), t0) // again, after a reconnect
+	p.addSample(sampleOf(0, 4, 11), t0)
+	if got := p.takeComplete(2, t0.Add(laggardWait-1), allHeard); got != nil {
 		t.Fatalf("given out early: %v", got)
 	}
-	if got := p.take(2, t0.Add(laggardWait), allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 4, Ms: 11}}) {
+	if got := p.takeComplete(2, t0.Add(laggardWait), allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 4, Ms: 11}}) {
 		t.Fatalf("after the wait: %v", got)
 	}
 	for i := int64(5); i < 5+laggardIterations+1; i++ {
-		p.add(sampleOf(0, i, 12), t0)
+		p.addSample(sampleOf(0, i, 12), t0)
 	}
-	if got := p.take(2, t0, allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 5, Ms: 12}}) {
+	if got := p.takeComplete(2, t0, allHeard); !reflect.DeepEqual(got, []mitigate.Iteration{{Index: 5, Ms: 12}}) {
 		t.Fatalf("a silent rank held back more than %d iterations: %v", laggardIterations, got)
 	}
 }
@@ -86,9 +86,9 @@ func TestPaceAgainstSorting(t *testing.T) {
 			}
 			ms := rng.Float64() * 100
 			want[next[r]] = max(want[next[r]], ms)
-			p.add(sampleOf(falcon.Rank(r), next[r], ms), t0)
+			p.addSample(sampleOf(falcon.Rank(r), next[r], ms), t0)
 			next[r]++
-			got = append(got, p.take(ranks, t0, allHeard)...)
+			got = append(got, p.takeComplete(ranks, t0, allHeard)...)
 		}
 		for i, it := range got {
 			if it.Index != int64(i) || it.Ms != want[i] {
@@ -165,7 +165,7 @@ func TestLayoutNeedsOneWord(t *testing.T) {
 		return &falconv1.RankState{Rank: r, Pid: 10 + r, Alive: true, World: 4, Tp: tp, Dp: dp, Pp: pp, MicroBatches: 2}
 	}
 	for r := range int32(4) {
-		j.set("n0", state(r, 1, 2, 2))
+		j.setState("n0", state(r, 1, 2, 2))
 	}
 	if l, why := j.layout(); !j.complete() || why != "" || l != (falcon.Layout{TP: 1, DP: 2, PP: 2}) {
 		t.Errorf("layout %v, %q", l, why)
@@ -173,24 +173,24 @@ func TestLayoutNeedsOneWord(t *testing.T) {
 	if m := j.microBatches(falcon.Layout{TP: 1, DP: 2, PP: 2}); !slices.Equal(m, []int32{2, 2}) {
 		t.Errorf("micro-batches %v", m)
 	}
-	j.set("n0", state(3, 2, 2, 1))
+	j.setState("n0", state(3, 2, 2, 1))
 	if l, why := j.layout(); why == "" || l.DP != 4 {
 		t.Errorf("different words: %v, %q", l, why)
 	}
 	for r := range int32(4) {
-		j.set("n0", state(r, 1, 4, 4))
+		j.setState("n0", state(r, 1, 4, 4))
 	}
 	if _, why := j.layout(); why == "" {
 		t.Error("16 declared ranks in a job of 4 were believed")
 	}
-	if j.set("n0", state(-1, 1, 1, 1)) || j.set("n0", state(RanksMax, 1, 1, 1)) {
+	if j.setState("n0", state(-1, 1, 1, 1)) || j.setState("n0", state(RanksMax, 1, 1, 1)) {
 		t.Error("a rank out of range was taken")
 	}
-	j.set("n0", &falconv1.RankState{Rank: 2, Pid: 999})
+	j.setState("n0", &falconv1.RankState{Rank: 2, Pid: 999})
 	if !j.complete() {
 		t.Error("the end of an unknown earlier process counted as the rank's")
 	}
-	j.set("n0", &falconv1.RankState{Rank: 2, Pid: 12, Exit: "exited normally"})
+	j.setState("n0", &falconv1.RankState{Rank: 2, Pid: 12, Exit: "exited normally"})
 	if j.complete() || j.alive != 3 || j.ranks[2].state.GetDp() != 4 {
 		t.Errorf("after an end: alive %d, state %v", j.alive, j.ranks[2].state)
 	}
@@ -257,15 +257,15 @@ func benchEngine(b *testing.B, n int) *Engine {
 	for r := range n {
 		node := fmt.Sprint("n", r/8)
 		if r%8 == 0 {
-			e.attach(fleet.NewSession(context.Background(), &falconv1.Hello{Agent: node, Node: node}), t0)
+			e.onAttach(fleet.NewSession(context.Background(), &falconv1.Hello{Agent: node, Node: node}), t0)
 		}
-		e.job.set(falcon.Node(node), &falconv1.RankState{
+		e.job.setState(falcon.Node(node), &falconv1.RankState{
 			Rank: int32(r), Device: fmt.Sprintf("%s.g%d", node, r%8), Pid: int32(1 + r), Alive: true,
 			Tp: 8, Dp: int32(n / 32), Pp: 4, World: int32(n), MicroBatches: 8,
 		})
 	}
 	e.describe(t0)
-	if err := e.settle(t0); err != nil {
+	if err := e.settleMachines(t0); err != nil {
 		b.Fatal(err)
 	}
 	return e

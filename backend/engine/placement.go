@@ -49,11 +49,11 @@ func moved[T any](in []T, now []falcon.Rank) []T {
 	return out
 }
 
-// witness takes what a process's state says of its vote for its word on the order,
+// noteOwnState takes what a process's state says of its vote for its word on the order,
 // of a placement the new rank. The acknowledgement says more and wins; but it can
 // be lost with the agent, and the state can't.
-func (o *order) witness(p *process, now time.Time) {
-	if o.seen[p.rank] != nil {
+func (o *order) noteOwnState(p *process, now time.Time) {
+	if o.announced[p.rank] != nil {
 		return
 	}
 	var ack *falconv1.RankAck
@@ -66,7 +66,7 @@ func (o *order) witness(p *process, now time.Time) {
 		}
 	}
 	if ack != nil {
-		o.seen[p.rank], o.seenAt = ack, now
+		o.announced[p.rank], o.announcedAt = ack, now
 	}
 }
 
@@ -76,12 +76,12 @@ func (c *clusterView) gatherWitnesses(o *order, now time.Time) {
 		return
 	}
 	for _, r := range sortedKeys(c.job.ranks) {
-		o.witness(c.job.ranks[r], now)
+		o.noteOwnState(c.job.ranks[r], now)
 	}
 }
 
-// swap sums a placement up: the steps of the slowest rank, the bytes of all.
-func (o *order) swap() *falcon.Swap {
+// swapSummary sums a placement up: the steps of the slowest rank, the bytes of all.
+func (o *order) swapSummary() *falcon.Swap {
 	out, slowest := &falcon.Swap{}, -1.0
 	for _, r := range sortedKeys(o.acks) {
 		a := o.acks[r]
@@ -99,8 +99,8 @@ func (o *order) swap() *falcon.Swap {
 	return out
 }
 
-// move gives every process its new rank at once.
-func (j *job) move(perm []falcon.Rank, id uint64) {
+// applyPlacement gives every process its new rank at once.
+func (j *job) applyPlacement(perm []falcon.Rank, id uint64) {
 	held := j.ranks
 	j.ranks = make(map[falcon.Rank]*process, len(held))
 	for old, p := range held {
@@ -123,7 +123,7 @@ func (j *job) move(perm []falcon.Rank, id uint64) {
 // that no open order stands for: its order was given up on, or its journal is
 // lost. The processes are right.
 func (c *clusterView) announcedPlacement() (id uint64, iteration int64, perm []falcon.Rank) {
-	world := len(c.mem.job.Processes)
+	world := len(c.state.job.Processes)
 	perm = make([]falcon.Rank, world)
 	taken := make([]bool, world)
 	for r := range world {
@@ -153,9 +153,9 @@ func (pd *planDelivery) reconcile(now time.Time) {
 	pd.describer.announceToPlanner(now)
 }
 
-// follow permutes the speeds that plans are solved with: how fast a device is
+// afterPlacement permutes the speeds that plans are solved with: how fast a device is
 // goes with it. What groups of ranks moved is not known in the new places.
-func (v speedsRecord) follow(perm []falcon.Rank) speedsRecord {
+func (v speedsRecord) afterPlacement(perm []falcon.Rank) speedsRecord {
 	v.SelfMs = moved(v.SelfMs, perm)
 	v.Profile.SelfMs = moved(v.Profile.SelfMs, perm)
 	v.Profile.Groups = nil

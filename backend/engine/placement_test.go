@@ -27,7 +27,7 @@ func swapBench(t *testing.T) *bench {
 func checkPicture(b *bench) {
 	b.t.Helper()
 	b.inLoop(func() {
-		rec := b.engine.mem.job
+		rec := b.engine.state.job
 		for _, a := range b.job.holders() {
 			for _, r := range a.ranks {
 				want := fmt.Sprintf("%s/%d", a.node, b.job.pidOf(a.node, r))
@@ -182,8 +182,8 @@ func TestPlacementOfALostOrder(t *testing.T) {
 		b.job.swap(9, []int32{1, 0})
 		b.until(30)
 		checkPicture(b)
-		if b.engine.mem.job.Epoch != 1 {
-			t.Errorf("job epoch %d", b.engine.mem.job.Epoch)
+		if b.engine.state.job.Epoch != 1 {
+			t.Errorf("job epoch %d", b.engine.state.job.Epoch)
 		}
 		if err := b.halt(); err != nil {
 			t.Error(err)
@@ -347,8 +347,8 @@ func TestPlacementAndValidationTakeTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.inLoop(func() {
-			o := falcon.Order{Epoch: b.engine.mem.job.Epoch, ID: 99, Kind: falcon.OrderPlacement, Blocks: []int32{1, 0}}
-			b.engine.orders.add(orderRecord{Order: o, Command: 1 << 40, DeadlineNs: time.Now().Add(time.Minute).UnixNano()})
+			o := falcon.Order{Epoch: b.engine.state.job.Epoch, ID: 99, Kind: falcon.OrderPlacement, Blocks: []int32{1, 0}}
+			b.engine.orders.addOrder(orderRecord{Order: o, Command: 1 << 40, DeadlineNs: time.Now().Add(time.Minute).UnixNano()})
 			b.engine.delivery.sendOrders(time.Now())
 			if b.engine.orders.open[1<<40].sent {
 				t.Errorf("a placement went out while %s holds the job", v.GetId())

@@ -42,9 +42,9 @@ func policyHash(p falcon.Policy) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// adopt takes the configured policy where it is the newer word.
-func (pk *policyKeeper) adopt(now time.Time) {
-	was, hash := pk.mem.policy, policyHash(pk.cfg.Policy)
+// adoptConfigured takes the configured policy where it is the newer word.
+func (pk *policyKeeper) adoptConfigured(now time.Time) {
+	was, hash := pk.state.policy, policyHash(pk.cfg.Policy)
 	next := policyRecord{Policy: pk.cfg.Policy, Version: was.Version + 1, File: hash, By: configured}
 	switch {
 	case was.Version == 0:
@@ -58,8 +58,8 @@ func (pk *policyKeeper) adopt(now time.Time) {
 	if was.Version != 0 && !next.Policy.Equal(was.Policy) {
 		pk.oplog.logf("policy", 1, "the configured policy has changed and holds now: %s", policyText(next.Policy))
 	}
-	pk.batch.add(record(now, kindPolicy, next))
-	pk.mem.policy = next // folded in again when durable: the same value
+	pk.batch.addRecords(record(now, kindPolicy, next))
+	pk.state.policy = next // folded in again when durable: the same value
 }
 
 // source says where a policy came from.
@@ -134,12 +134,12 @@ func policyFrom(p *falconv1.Policy) falcon.Policy {
 func (e *Engine) SetPolicy(ctx context.Context, who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
 	var out *falconv1.Policy
 	var refused error
-	err := e.change(ctx, func() { out, refused = e.policies.set(who, mayLoosen, p) })
+	err := e.decideInLoop(ctx, func() { out, refused = e.policies.replacePolicy(who, mayLoosen, p) })
 	return out, errors.Join(err, refused)
 }
 
-func (pk *policyKeeper) set(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
-	was := pk.mem.policy
+func (pk *policyKeeper) replacePolicy(who Actor, mayLoosen bool, p *falconv1.Policy) (*falconv1.Policy, error) {
+	was := pk.state.policy
 	next := policyFrom(p)
 	if p.GetRecovery() == nil { // of a console that does not know of it
 		next.Recovery = was.Policy.Recovery
@@ -159,9 +159,9 @@ func (pk *policyKeeper) set(who Actor, mayLoosen bool, p *falconv1.Policy) (*fal
 	}
 	now := pk.cfg.Now()
 	rec := policyRecord{Policy: next, Version: was.Version + 1, File: was.File, By: who.Name, Role: who.Role, From: who.From}
-	pk.batch.add(record(now, kindPolicy, rec))
+	pk.batch.addRecords(record(now, kindPolicy, rec))
 	pk.oplog.logf("policy", 0, "policy: %s (by %s)", policyText(next), who.Name)
-	pk.oplog.audit(now, who, deed{Verb: "set policy", About: policyText(next)})
+	pk.oplog.audit(now, who, auditEntry{Verb: "set policy", About: policyText(next)})
 	pk.plan.Step(now, mitigate.SetPolicy{Policy: next})
 	pk.rec.Step(now, recovery.SetPolicy{Policy: next})
 	return convert.PolicyToProto(next, rec.Version), nil

@@ -54,11 +54,11 @@ func TestConfiguredPolicyAndTheJournal(t *testing.T) {
 		start := func() falcon.Policy {
 			b.start()
 			b.turn()
-			return b.engine.mem.policy.Policy
+			return b.engine.state.policy.Policy
 		}
 		set := func(p falcon.Policy) {
 			b.inLoop(func() {
-				if _, err := b.engine.policies.set(tester, true, convert.PolicyToProto(p, b.engine.mem.policy.Version)); err != nil {
+				if _, err := b.engine.policies.replacePolicy(tester, true, convert.PolicyToProto(p, b.engine.state.policy.Version)); err != nil {
 					b.t.Error(err)
 				}
 			})
@@ -77,8 +77,8 @@ func TestConfiguredPolicyAndTheJournal(t *testing.T) {
 		b.policy.Hours = "20:00-06:00"
 		want := b.policy
 		want.Frozen = true
-		if got := start(); !got.Equal(want) || b.engine.mem.policy.By != configured {
-			b.t.Errorf("after the configuration has changed: %+v by %s", got, b.engine.mem.policy.By)
+		if got := start(); !got.Equal(want) || b.engine.state.policy.By != configured {
+			b.t.Errorf("after the configuration has changed: %+v by %s", got, b.engine.state.policy.By)
 		}
 	})
 }

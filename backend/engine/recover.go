@@ -50,21 +50,21 @@ const (
 )
 
 // current is the recovery that is not over; nil without one.
-func (m *memory) current() *falcon.Recovery {
+func (m *journalState) current() *falcon.Recovery {
 	if n := len(m.recoveries); n > 0 && !m.recoveries[n-1].State.Over() {
 		return &m.recoveries[n-1]
 	}
 	return nil
 }
 
-func (m *memory) recovery(id string) (falcon.Recovery, bool) {
+func (m *journalState) recovery(id string) (falcon.Recovery, bool) {
 	if i := slices.IndexFunc(m.recoveries, func(x falcon.Recovery) bool { return x.ID == id }); i >= 0 {
 		return m.recoveries[i], true
 	}
 	return falcon.Recovery{}, false
 }
 
-func (m *memory) setRecovery(v falcon.Recovery) {
+func (m *journalState) setRecovery(v falcon.Recovery) {
 	m.generation = max(m.generation, v.Generation)
 	if i := slices.IndexFunc(m.recoveries, func(x falcon.Recovery) bool { return x.ID == v.ID }); i >= 0 {
 		m.recoveries[i] = v
@@ -79,19 +79,19 @@ func (m *memory) setRecovery(v falcon.Recovery) {
 
 // restore gives the machine back what the journal kept.
 func (dr *recoveryDriver) restore(now time.Time) {
-	dr.fenceStore(dr.mem.fences.newest)
-	dr.rec.Step(now, recovery.SetPolicy{Policy: dr.mem.policy.Policy})
-	ended := dr.mem.ended.of(dr.mem.job.Epoch)
-	if len(dr.mem.recoveries) > 0 || dr.cluster.newestGeneration() > 0 || len(dr.mem.devices) > 0 || len(ended) > 0 {
+	dr.fenceStore(dr.state.fences.newest)
+	dr.rec.Step(now, recovery.SetPolicy{Policy: dr.state.policy.Policy})
+	ended := dr.state.ended.ranksOf(dr.state.job.Epoch)
+	if len(dr.state.recoveries) > 0 || dr.cluster.newestGeneration() > 0 || len(dr.state.devices) > 0 || len(ended) > 0 {
 		dr.rec.Step(now, recovery.Restored{
-			Recoveries: slices.Clone(dr.mem.recoveries), NextID: dr.mem.nextRecovery, Generation: dr.cluster.newestGeneration(),
-			Devices: slices.Collect(maps.Values(dr.mem.devices)), Ended: ended,
+			Recoveries: slices.Clone(dr.state.recoveries), NextID: dr.state.nextRecovery, Generation: dr.cluster.newestGeneration(),
+			Devices: slices.Collect(maps.Values(dr.state.devices)), Ended: ended,
 		})
 	}
 }
 
 func (c *clusterView) recoveryJob() recovery.Job {
-	rec := c.mem.job
+	rec := c.state.job
 	in := recovery.Job{
 		Epoch: rec.Epoch, Layout: rec.Layout, Placement: slices.Clone(rec.Placement), Generation: rec.newest(),
 		Spares: c.launchMeans().spares, CanLaunch: map[falcon.Node]bool{}, Away: c.awayNodes(), Domains: c.cfg.Recovery.Racks, Adapter: rec.Adapter,
@@ -101,7 +101,7 @@ func (c *clusterView) recoveryJob() recovery.Job {
 		in.Placement, in.Generation = slices.Clone(v.Placement), v.Generation
 	}
 	for _, n := range c.nodes.Nodes() {
-		if c.launchSlots(n.Name) > 0 && !c.mem.fences.node(n.Name) {
+		if c.launchSlots(n.Name) > 0 && !c.state.fences.nodeFenced(n.Name) {
 			in.CanLaunch[n.Name] = true
 		}
 	}
@@ -113,8 +113,8 @@ func (c *clusterView) recoveryJob() recovery.Job {
 // had no launch command when they were last heard.
 func (c *clusterView) awayNodes() map[falcon.Node]bool {
 	out := map[falcon.Node]bool{}
-	in := []falcon.Placement{c.mem.job.Placement}
-	if v := c.mem.current(); v != nil {
+	in := []falcon.Placement{c.state.job.Placement}
+	if v := c.state.current(); v != nil {
 		in = append(in, v.Placement) // a spare may hold ranks already
 	}
 	for _, p := range in {
@@ -163,10 +163,10 @@ func sameRecoveryJob(a, b recovery.Job) bool {
 // leaving says that processes end on purpose: a restart is going on, or is being
 // agreed on by ranks of which some have left already.
 func (d *jobDescriber) leaving() bool {
-	if d.mem.restart.going() {
+	if d.state.restart.going() {
 		return true
 	}
-	return slices.ContainsFunc(d.orders.all(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == d.mem.job.Epoch && o.words() > 0 })
+	return slices.ContainsFunc(d.orders.votable(), func(o *order) bool { return o.Order.Leave && o.Order.Epoch == d.state.job.Epoch && o.heardRanks() > 0 })
 }
 
 // parkFrom reads where a process waits. A word about a generation that nobody
@@ -188,14 +188,14 @@ func (d *jobDescriber) parkFrom(in *falconv1.Park) *recovery.Park {
 	return out
 }
 
-// beat takes a node's sign of life and those of its processes.
-func (dr *recoveryDriver) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
+// onBeat takes a node's sign of life and those of its processes.
+func (dr *recoveryDriver) onBeat(n *fleet.Node, in *falconv1.Beat, now time.Time) {
 	n.Beat = in
 	dr.links.compareClock(n.Name, in.GetAtUnixNs())
 	dr.rec.Step(now, recovery.Node{Node: n.Name, Alive: true})
 	for _, b := range in.GetRanks()[:min(len(in.GetRanks()), gpusMax)] {
 		p := dr.job.ranks[falcon.Rank(b.GetRank())]
-		if p == nil || p.node != n.Name || p.state.GetPid() != b.GetPid() || dr.mem.fences.process(p.name) {
+		if p == nil || p.node != n.Name || p.state.GetPid() != b.GetPid() || dr.state.fences.processFenced(p.name) {
 			continue
 		}
 		wild := b.GetIteration() > iterationMost || b.GetStepTag() < -1 || b.GetStepTag() > iterationMost
@@ -210,10 +210,10 @@ func (dr *recoveryDriver) beat(n *fleet.Node, in *falconv1.Beat, now time.Time) 
 	}
 }
 
-func (c Config) beat() time.Duration { return orElse(c.Recovery.Beat, BeatPeriod) }
+func (c Config) beatPeriod() time.Duration { return orElse(c.Recovery.Beat, BeatPeriod) }
 
-// device takes a device's own report of a fault.
-func (dr *recoveryDriver) device(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) {
+// onDeviceEvent takes a device's own report of a fault.
+func (dr *recoveryDriver) onDeviceEvent(n *fleet.Node, in *falconv1.DeviceEvent, now time.Time) {
 	device := deviceOn(n.Name, in.GetDevice())
 	if nic, ok := nicOn(n.Name, in.GetDevice()); ok {
 		device = falcon.Device(nic)
@@ -227,7 +227,7 @@ func (dr *recoveryDriver) device(n *fleet.Node, in *falconv1.DeviceEvent, now ti
 		dr.oplog.logf("fault", 1, "device %s has reported code %d %d times more since", device, report.Code, again)
 	}
 	if report.Fatal {
-		dr.batch.add(record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
+		dr.batch.addRecords(record(now, kindDevice, deviceRecord{Node: n.Name, Device: device, Code: report.Code, Text: report.Text}))
 	}
 	dr.rec.Step(now, report)
 }
@@ -241,7 +241,7 @@ type deviceRecord struct {
 	Text   string        `json:"text"`
 }
 
-func (m *memory) setDevice(v deviceRecord, atNs int64) {
+func (m *journalState) setDevice(v deviceRecord, atNs int64) {
 	maps.DeleteFunc(m.devices, func(_ falcon.Node, s recovery.Seen) bool { return atNs-s.AtNs > int64(recovery.EventLife) })
 	m.devices[v.Node] = recovery.Seen{Device: recovery.Device{Device: v.Device, Fatal: true, Code: v.Code, Text: v.Text}, AtNs: atNs}
 }
@@ -251,7 +251,7 @@ func (dr *recoveryDriver) reportProgress(now time.Time) {
 	steady := dr.det.Steady()
 	in := recovery.Pace{
 		Iteration: dr.intake.newestBegun, Ms: finite(max(steady.CurrentMs, steady.BaselineMs), msMost),
-		Held: dr.arbiter.use(now).held(),
+		Held: dr.arbiter.present(now).mayStandStill(),
 	}
 	if in.Iteration == dr.paced.Iteration && in.Held == dr.paced.Held && now.Sub(dr.pacedAt) < pacePeriod {
 		return
@@ -262,10 +262,10 @@ func (dr *recoveryDriver) reportProgress(now time.Time) {
 
 // digestRecovery persists what the machine wants persisted and prepares what it
 // wants carried out.
-func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *round) {
+func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound) {
 	for _, x := range v.Recoveries {
-		was, _ := e.mem.recovery(x.ID)
-		r.records = append(r.records, e.describer.lastWritten.recoveryRecord(now, e.mem.told, x))
+		was, _ := e.state.recovery(x.ID)
+		r.records = append(r.records, e.describer.lastWritten.recoveryRecord(now, e.state.recordedJob, x))
 		begins := x.State == falcon.RecoverySuspend && (was.State != x.State || was.Generation != x.Generation)
 		if begins {
 			r.steps = append(r.steps, func() { e.delivery.makeWay(now, x.ID) })
@@ -314,12 +314,12 @@ func (pd *planDelivery) makeWay(now time.Time, id string) {
 // has not voted for.
 func (pd *planDelivery) withdraw(now time.Time, o *order, why string) {
 	out := outcomeRecord{Order: o.Order.ID, Kind: o.Order.Kind, Iteration: falcon.NoIteration, Failed: why}
-	if o.words() > 0 {
+	if o.heardRanks() > 0 {
 		out.Failed = ""
 		out = o.agreed(out)
 	}
 	delete(pd.orders.open, o.Command)
-	pd.batch.add(record(now, kindOutcome, out))
+	pd.batch.addRecords(record(now, kindOutcome, out))
 	if out.Failed == "" {
 		pd.commit(now, o, out)
 		return
@@ -357,7 +357,7 @@ func (e *Engine) adopt(now time.Time, v falcon.Recovery) bool {
 // adoptable describes the job after a recovery, where its processes are those
 // that the recovery has left and made.
 func (c *clusterView) adoptable(v falcon.Recovery) (jobRecord, bool) {
-	rec := c.mem.job
+	rec := c.state.job
 	now := c.job.processes()
 	if len(now) != len(rec.Processes) {
 		return rec, false
@@ -379,8 +379,8 @@ func (c *clusterView) adoptable(v falcon.Recovery) (jobRecord, bool) {
 // begin before the epoch that another has led to.
 func (c *clusterView) replacedSince(epoch uint64) map[falcon.Rank]bool {
 	out := map[falcon.Rank]bool{}
-	for i := range c.mem.recoveries {
-		if v := &c.mem.recoveries[i]; v.JobEpoch == epoch {
+	for i := range c.state.recoveries {
+		if v := &c.state.recoveries[i]; v.JobEpoch == epoch {
 			for r := range v.Replaced {
 				out[r] = true
 			}

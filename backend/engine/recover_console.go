@@ -24,10 +24,10 @@ const (
 // map of what would be lost if a part of the cluster went now.
 func (e *Engine) Recoveries(ctx context.Context, id string, withMap bool) (*falconv1.RecoveriesReply, error) {
 	out := &falconv1.RecoveriesReply{}
-	err := e.do(ctx, func() {
-		for i := len(e.mem.recoveries) - 1; i >= 0; i-- {
-			if v := e.mem.recoveries[i]; id == "" || v.ID == id {
-				out.Recoveries = append(out.Recoveries, e.views.recoveryView(v, i == len(e.mem.recoveries)-1))
+	err := e.readInLoop(ctx, func() {
+		for i := len(e.state.recoveries) - 1; i >= 0; i-- {
+			if v := e.state.recoveries[i]; id == "" || v.ID == id {
+				out.Recoveries = append(out.Recoveries, e.views.recoveryView(v, i == len(e.state.recoveries)-1))
 			}
 		}
 		if withMap {
@@ -46,11 +46,11 @@ func noRecovery(id string) error {
 
 // newestRecovery is what consoles show: in progress, else the last.
 func (sv *stateViews) newestRecovery() *falconv1.Recovery {
-	n := len(sv.mem.recoveries)
+	n := len(sv.state.recoveries)
 	if n == 0 {
 		return nil
 	}
-	return sv.recoveryView(sv.mem.recoveries[n-1], true)
+	return sv.recoveryView(sv.state.recoveries[n-1], true)
 }
 
 // recoveryView is a recovery for consoles; only the newest says where its
@@ -60,7 +60,7 @@ func (sv *stateViews) recoveryView(v falcon.Recovery, newest bool) *falconv1.Rec
 	if !newest || v.State.Over() {
 		return out
 	}
-	for r := range sv.mem.job.Layout.World() {
+	for r := range sv.state.job.Layout.World() {
 		out.Ranks = append(out.Ranks, sv.rankRecovery(v, falcon.Rank(r)))
 	}
 	return out
@@ -70,8 +70,8 @@ func (sv *stateViews) rankRecovery(v falcon.Recovery, r falcon.Rank) *falconv1.R
 	out := &falconv1.RankRecovery{Rank: int32(r), Stage: "gone", Tag: falcon.NoIteration}
 	if d, ok := v.Replaced[r]; ok {
 		out.Device = string(d)
-	} else if int(r) < len(sv.mem.job.Placement) {
-		out.Device = string(sv.mem.job.Placement[r])
+	} else if int(r) < len(sv.state.job.Placement) {
+		out.Device = string(sv.state.job.Placement[r])
 	}
 	p := sv.job.ranks[r]
 	if p == nil {
@@ -90,7 +90,7 @@ func (sv *stateViews) stage(v falcon.Recovery, r falcon.Rank, p *process) string
 	made := v.Launched[r] != 0 && p.state.GetGeneration() == v.Launched[r]
 	park := p.state.GetPark()
 	switch s := sv.rejoinAcks[r]; {
-	case sv.mem.fences.process(p.name):
+	case sv.state.fences.processFenced(p.name):
 		return "fenced"
 	case !p.state.GetAlive():
 		return "gone"
@@ -113,16 +113,16 @@ func (sv *stateViews) stage(v falcon.Recovery, r falcon.Rank, p *process) string
 func (e *Engine) Recover(ctx context.Context, who Actor, q *falconv1.RecoverRequest) (*falconv1.Recovery, error) {
 	var id string
 	var refused error
-	if err := e.change(ctx, func() { id, refused = e.demands.recover(who, q) }); err != nil {
+	if err := e.decideInLoop(ctx, func() { id, refused = e.demands.recover(who, q) }); err != nil {
 		return nil, err
 	}
 	if refused != nil {
 		return nil, refused
 	}
 	var out *falconv1.Recovery
-	err := e.do(ctx, func() {
-		if v, ok := e.mem.recovery(id); ok {
-			out = e.views.recoveryView(v, id == e.mem.recoveries[len(e.mem.recoveries)-1].ID)
+	err := e.readInLoop(ctx, func() {
+		if v, ok := e.state.recovery(id); ok {
+			out = e.views.recoveryView(v, id == e.state.recoveries[len(e.state.recoveries)-1].ID)
 		}
 	})
 	return out, err
@@ -141,7 +141,7 @@ func (rd *recoveryDemands) recover(who Actor, q *falconv1.RecoverRequest) (strin
 }
 
 func (rd *recoveryDemands) decide(now time.Time, who Actor, q *falconv1.RecoverRequest) error {
-	v, ok := rd.mem.recovery(q.GetRecovery())
+	v, ok := rd.state.recovery(q.GetRecovery())
 	if !ok {
 		return noRecovery(q.GetRecovery())
 	}
@@ -163,11 +163,11 @@ func (rd *recoveryDemands) decide(now time.Time, who Actor, q *falconv1.RecoverR
 }
 
 func (rd *recoveryDemands) record(now time.Time, who Actor, id, hash, verb, reason string) {
-	rd.batch.add(record(now, kindDecision, DecisionRecord{
-		Action: id, PlanHash: hash, JobEpoch: rd.mem.job.Epoch, Approve: verb == string(recovery.Approve), Verb: verb,
+	rd.batch.addRecords(record(now, kindDecision, DecisionRecord{
+		Action: id, PlanHash: hash, JobEpoch: rd.state.job.Epoch, Approve: verb == string(recovery.Approve), Verb: verb,
 		Reason: reason, By: who.Name, Role: who.Role, From: who.From,
 	}))
-	rd.oplog.audit(now, who, deed{Verb: verb, About: id, PlanHash: hash, Reason: reason})
+	rd.oplog.audit(now, who, auditEntry{Verb: verb, About: id, PlanHash: hash, Reason: reason})
 }
 
 // demand takes what somebody wants although no fault was seen.
@@ -179,7 +179,7 @@ func (rd *recoveryDemands) demand(now time.Time, who Actor, q *falconv1.RecoverR
 	if q.GetVerb() == verbLift {
 		return "", rd.liftFence(now, who, node, reason)
 	}
-	if rd.mem.job.Epoch == 0 {
+	if rd.state.job.Epoch == 0 {
 		return "", fmt.Errorf("%w: no job is known; it is once the agents have found its ranks", ErrRefused)
 	}
 	if why := rd.status.restarting(now); why != "" {
@@ -187,8 +187,8 @@ func (rd *recoveryDemands) demand(now time.Time, who Actor, q *falconv1.RecoverR
 	}
 	d := recovery.Demand{Node: node, Rank: -1, By: who.Name, From: who.From, Reason: reason}
 	switch {
-	case q.GetVerb() == verbRenew && (q.GetRank() < 0 || int(q.GetRank()) >= rd.mem.job.Layout.World()):
-		return "", fmt.Errorf("%w: the job has no rank %d; its ranks are 0 to %d", ErrNotFound, q.GetRank(), rd.mem.job.Layout.World()-1)
+	case q.GetVerb() == verbRenew && (q.GetRank() < 0 || int(q.GetRank()) >= rd.state.job.Layout.World()):
+		return "", fmt.Errorf("%w: the job has no rank %d; its ranks are 0 to %d", ErrNotFound, q.GetRank(), rd.state.job.Layout.World()-1)
 	case q.GetVerb() == verbRenew:
 		d.Rank = falcon.Rank(q.GetRank())
 		d.Node = rd.cluster.nodeOf(d.Rank)

@@ -46,9 +46,9 @@ func newFences() fences {
 	return fences{nodes: map[falcon.Node]fenceRecord{}, names: map[string]falcon.Node{}}
 }
 
-func (f *fences) node(n falcon.Node) bool { _, is := f.nodes[n]; return is }
+func (f *fences) nodeFenced(n falcon.Node) bool { _, is := f.nodes[n]; return is }
 
-func (f *fences) process(name string) bool { _, is := f.names[name]; return is }
+func (f *fences) processFenced(name string) bool { _, is := f.names[name]; return is }
 
 // apply folds a record in. A lifted fence lets those processes speak again that
 // the job still has; others were replaced, and stay fenced for ever.
@@ -69,7 +69,7 @@ func (f *fences) apply(v fenceRecord, job []string) {
 		f.nodes[n] = v
 	}
 	for _, name := range v.Processes {
-		if !f.process(name) {
+		if !f.processFenced(name) {
 			f.order = append(f.order, name)
 		}
 		f.names[name] = nodeOfProcess(name)
@@ -90,7 +90,7 @@ func nodeOfProcess(name string) falcon.Node {
 // its rank belongs elsewhere, or its generation was given out to nobody.
 func (c *clusterView) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.RankState) bool {
 	v := c.recovering()
-	if v == nil || c.mem.restart.going() || r < 0 || int(r) >= len(v.Placement) || c.job.named[processName(node, s)] != nil {
+	if v == nil || c.state.restart.going() || r < 0 || int(r) >= len(v.Placement) || c.job.named[processName(node, s)] != nil {
 		return false
 	}
 	return v.Placement[r].Node() != node || s.GetGeneration() > v.Generation
@@ -100,7 +100,7 @@ func (c *clusterView) misplaced(node falcon.Node, r falcon.Rank, s *falconv1.Ran
 func (dr *recoveryDriver) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
 	out := fenceRecord{Generation: c.Generation, Nodes: slices.Clone(c.Nodes)}
 	add := func(name string) {
-		if name != "" && !dr.mem.fences.process(name) && !slices.Contains(out.Processes, name) {
+		if name != "" && !dr.state.fences.processFenced(name) && !slices.Contains(out.Processes, name) {
 			out.Processes = append(out.Processes, name)
 		}
 	}
@@ -111,7 +111,7 @@ func (dr *recoveryDriver) fenceOf(now time.Time, c recovery.Fence) fenceRecord {
 			add(p.name)
 		}
 	}
-	for r, name := range dr.mem.job.Processes { // those that no agent has told of since the engine began
+	for r, name := range dr.state.job.Processes { // those that no agent has told of since the engine began
 		if dr.job.ranks[falcon.Rank(r)] == nil && (slices.Contains(c.Nodes, nodeOfProcess(name)) || slices.Contains(c.Ranks, falcon.Rank(r))) {
 			add(name)
 		}
@@ -131,7 +131,7 @@ func (dr *recoveryDriver) applyFence(now time.Time, v fenceRecord) {
 			s := proto.CloneOf(p.state)
 			s.Alive, s.Exit, s.Park = false, "fenced", nil
 			p.endedAt = now
-			dr.job.put(p, s)
+			dr.job.putState(p, s)
 		}
 	}
 	for _, n := range v.Nodes {
@@ -163,13 +163,13 @@ func (dr *recoveryDriver) logStoreNews() {
 
 // stopFenced has a fenced node end what it still runs.
 func (dr *recoveryDriver) stopFenced(n falcon.Node) {
-	v, is := dr.mem.fences.nodes[n]
+	v, is := dr.state.fences.nodes[n]
 	if !is || v.Stop == 0 {
 		return
 	}
 	now := dr.cfg.Now()
-	dr.cluster.send(n, command(&falconv1.Command{
-		Epoch: dr.mem.epoch, Id: v.Stop + uint64(slices.Index(v.Nodes, n)), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
+	dr.cluster.sendTo(n, command(&falconv1.Command{
+		Epoch: dr.state.epoch, Id: v.Stop + uint64(slices.Index(v.Nodes, n)), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: v.Generation}},
 	}, now))
 }
@@ -184,8 +184,8 @@ func (dr *recoveryDriver) refuses(n *fleet.Node, f frame) bool {
 	case *falconv1.AgentFrame_Rank:
 		name = processName(n.Name, body.Rank)
 	}
-	v, whole := dr.mem.fences.nodes[n.Name]
-	if !whole && !dr.mem.fences.process(name) {
+	v, whole := dr.state.fences.nodes[n.Name]
+	if !whole && !dr.state.fences.processFenced(name) {
 		return false
 	}
 	what := "what node " + string(n.Name) + " says of the job"
@@ -204,7 +204,7 @@ const refusedToldMost = 1024
 
 // liftFence takes a node back after somebody has looked at it.
 func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node, reason string) error {
-	if !rd.mem.fences.node(node) {
+	if !rd.state.fences.nodeFenced(node) {
 		return fmt.Errorf("%w: node %q is not fenced", ErrNotFound, clean(string(node)))
 	}
 	if v := rd.cluster.recovering(); v != nil && slices.Contains(v.Fenced, node) {
@@ -214,10 +214,10 @@ func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node,
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
-	rd.batch.add(record(now, kindFence, rec))
-	rd.mem.fences.apply(rec, rd.mem.job.Processes) // folded in again when durable: the same
+	rd.batch.addRecords(record(now, kindFence, rec))
+	rd.state.fences.apply(rec, rd.state.job.Processes) // folded in again when durable: the same
 	rd.oplog.logf("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
-	rd.oplog.audit(now, who, deed{Verb: verbLift, About: string(node), Reason: reason})
+	rd.oplog.audit(now, who, auditEntry{Verb: verbLift, About: string(node), Reason: reason})
 	rd.describer.means = means{}
 	return nil
 }
@@ -227,14 +227,14 @@ func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node,
 // node can be a spare, and only the node's own agent can say so.
 func (c *clusterView) leftRunning(now time.Time, node falcon.Node) string {
 	n := c.nodes.Node(node)
-	if n == nil || !n.Connected() || n.Beat == nil || n.Age(now) > 2*c.cfg.beat() {
+	if n == nil || !n.Connected() || n.Beat == nil || n.Age(now) > 2*c.cfg.beatPeriod() {
 		return fmt.Sprintf("the agent of node %s is not heard, and what still runs there is not known; start it, then lift the fence", node)
 	}
 	for _, b := range n.Beat.GetRanks() {
 		prefix := fmt.Sprintf("%s/%d", node, b.GetPid())
-		for name, on := range c.mem.fences.names {
+		for name, on := range c.state.fences.names {
 			runs := on == node && (name == prefix || strings.HasPrefix(name, prefix+"/"))
-			if runs && !slices.Contains(c.mem.job.Processes, name) {
+			if runs && !slices.Contains(c.state.job.Processes, name) {
 				return fmt.Sprintf("process %d on node %s was replaced and still runs; it was ordered to end: wait, or kill it, then lift the fence", b.GetPid(), node)
 			}
 		}

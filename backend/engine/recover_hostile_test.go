@@ -63,7 +63,7 @@ func TestHostileWordsInARecovery(t *testing.T) {
 			t.Fatalf("recoveries %+v", list)
 		}
 		b.inLoop(func() {
-			if rec := b.engine.mem.job; rec.Processes[2] != "n1/1002/g1" || rec.Processes[3] != "n1/103" {
+			if rec := b.engine.state.job; rec.Processes[2] != "n1/1002/g1" || rec.Processes[3] != "n1/103" {
 				t.Errorf("processes %v", rec.Processes)
 			}
 		})
@@ -74,8 +74,8 @@ func TestHostileWordsInARecovery(t *testing.T) {
 }
 
 func TestParkOfOtherGenerations(t *testing.T) {
-	e := bareEngine(newMemory())
-	e.mem.generation = 4
+	e := bareEngine(newJournalState())
+	e.state.generation = 4
 	if p := e.describer.parkFrom(&falconv1.Park{Generation: 5, Steps: []int64{3}, Sums: []uint64{9}}); p != nil {
 		t.Errorf("of the future: %+v", p)
 	}
@@ -117,7 +117,7 @@ func TestFencedNodeThatComesBack(t *testing.T) {
 				t.Errorf("spares %v, connected: %v", m.spares, b.engine.cluster.connected("n1"))
 			}
 			told := 0
-			for _, l := range b.engine.mem.events {
+			for _, l := range b.engine.state.events {
 				if strings.Contains(l.GetText(), "what node n1 says of the job is refused") {
 					told++
 				}
@@ -273,8 +273,8 @@ func TestRestartWhereSurvivorsCanNotBeKept(t *testing.T) {
 			t.Fatalf("recoveries %+v", list)
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.mem.job.Epoch != 2 || e.mem.job.Generation != list[0].Generation || e.status.state(time.Now()) == "recovering" || e.mem.restart.Phase != phaseOver {
-				t.Errorf("job epoch %d of launch %d, state %s, restart %s", e.mem.job.Epoch, e.mem.job.Generation, e.status.state(time.Now()), e.mem.restart.Phase)
+			if e := b.engine; e.state.job.Epoch != 2 || e.state.job.Generation != list[0].Generation || e.status.current(time.Now()) == "recovering" || e.state.restart.Phase != phaseOver {
+				t.Errorf("job epoch %d of launch %d, state %s, restart %s", e.state.job.Epoch, e.state.job.Generation, e.status.current(time.Now()), e.state.restart.Phase)
 			}
 		})
 		if err := b.halt(); err != nil {

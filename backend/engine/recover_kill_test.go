@@ -146,8 +146,8 @@ func TestKilledInAWholeRestart(t *testing.T) {
 			t.Fatalf("recoveries %+v", list)
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.mem.job.Epoch != 2 || e.mem.job.Generation != list[0].Generation || e.mem.restart.Phase != phaseOver {
-				t.Errorf("job epoch %d of launch %d, restart %s", e.mem.job.Epoch, e.mem.job.Generation, e.mem.restart.Phase)
+			if e := b.engine; e.state.job.Epoch != 2 || e.state.job.Generation != list[0].Generation || e.state.restart.Phase != phaseOver {
+				t.Errorf("job epoch %d of launch %d, restart %s", e.state.job.Epoch, e.state.job.Generation, e.state.restart.Phase)
 			}
 		})
 		b.onceEach()

@@ -14,20 +14,20 @@ import (
 
 // begin begins it; a restart that is going on already stays.
 func (rs *restartDriver) begin(now time.Time, c recovery.Restart) {
-	if rs.mem.restart.going() || rs.mem.restart.Launch != nil && rs.mem.restart.Launch.Generation >= c.Generation {
+	if rs.state.restart.going() || rs.state.restart.Launch != nil && rs.state.restart.Launch.Generation >= c.Generation {
 		return // given again
 	}
-	home := slices.Clone(rs.mem.job.Placement)
+	home := slices.Clone(rs.state.job.Placement)
 	for i, d := range home {
-		if p := rs.job.ranks[falcon.Rank(i)]; rs.mem.fences.node(d.Node()) || p != nil && !p.state.GetAlive() {
+		if p := rs.job.ranks[falcon.Rank(i)]; rs.state.fences.nodeFenced(d.Node()) || p != nil && !p.state.GetAlive() {
 			home[i] = "" // nobody waits for it
 		}
 	}
 	rec := restartRecord{Home: home, Next: &falcon.Launch{Generation: c.Generation, Placement: slices.Clone(c.Placement), Resume: true}}
-	if v := rs.mem.current(); v != nil && v.Resume >= 0 {
+	if v := rs.state.current(); v != nil && v.Resume >= 0 {
 		rec.Resume = v.Resume
 	}
-	rs.stop(now, &rec, c.Generation, placementNodes(home))
+	rs.stopOlder(now, &rec, c.Generation, placementNodes(home))
 	rs.turnTo(now, rec, phaseLeaving)
 	rs.oplog.logf("recovery", 2, "the whole job is restarted from its newest checkpoint: %s", c.Reason)
 }

@@ -48,12 +48,12 @@ const (
 	sentGenerations = 4 // of which nothing is sent again
 )
 
-func (m *memory) setSent(v sentRecord) {
+func (m *journalState) setSent(v sentRecord) {
 	m.sent = slices.DeleteFunc(append(m.sent, v), func(o sentRecord) bool { return o.Generation+sentGenerations <= v.Generation })
 	m.sent = slices.Delete(m.sent, 0, max(0, len(m.sent)-sentKept))
 }
 
-func (m *memory) sentAs(generation uint64, kind, hash string) (sentRecord, bool) {
+func (m *journalState) sentAs(generation uint64, kind, hash string) (sentRecord, bool) {
 	for _, v := range m.sent {
 		if v.Generation == generation && v.Kind == kind && v.Hash == hash {
 			return v, true
@@ -62,8 +62,8 @@ func (m *memory) sentAs(generation uint64, kind, hash string) (sentRecord, bool)
 	return sentRecord{}, false
 }
 
-// told is a command on its way, with what each node gets of it.
-type told struct {
+// nodeCommand is a command on its way, with what each node gets of it.
+type nodeCommand struct {
 	sentRecord
 	deadline time.Time
 	body     func(n falcon.Node) *falconv1.Command
@@ -72,8 +72,8 @@ type told struct {
 	paced    bool                // sent to some nodes at a time; see layOn
 }
 
-// at is a node's index in Nodes; -1 = it is not told.
-func (t *told) at(n falcon.Node) int {
+// indexOf is a node's index in Nodes; -1 = it is not told.
+func (t *nodeCommand) indexOf(n falcon.Node) int {
 	if t.number == nil {
 		t.number = make(map[falcon.Node]int, len(t.Nodes))
 		for i, n := range t.Nodes {
@@ -86,8 +86,8 @@ func (t *told) at(n falcon.Node) int {
 	return -1
 }
 
-func (t *told) frame(epoch uint64, n falcon.Node, now time.Time) *falconv1.EngineFrame {
-	i := t.at(n)
+func (t *nodeCommand) frame(epoch uint64, n falcon.Node, now time.Time) *falconv1.EngineFrame {
+	i := t.indexOf(n)
 	c := t.body(n)
 	if i < 0 || c == nil {
 		return nil
@@ -96,13 +96,13 @@ func (t *told) frame(epoch uint64, n falcon.Node, now time.Time) *falconv1.Engin
 	return command(c, now)
 }
 
-// toldBook holds the commands that are on their way.
-type toldBook struct{ open []*told }
+// sentCommands holds the commands that are on their way.
+type sentCommands struct{ open []*nodeCommand }
 
 // add takes a command in; what older generations were told is void, but for
 // what ends processes, and what made those that are still awaited.
-func (b *toldBook) add(t *told) {
-	b.open = slices.DeleteFunc(b.open, func(o *told) bool {
+func (b *sentCommands) add(t *nodeCommand) {
+	b.open = slices.DeleteFunc(b.open, func(o *nodeCommand) bool {
 		lasts := o.Kind == tellStop || o.Kind == tellLaunch
 		return !lasts && o.Generation < t.Generation || o.First == t.First
 	})
@@ -111,12 +111,12 @@ func (b *toldBook) add(t *told) {
 
 // forget ends all commands; those that end processes stay where the recovery
 // has failed.
-func (b *toldBook) forget(keepStops bool) {
-	b.open = slices.DeleteFunc(b.open, func(o *told) bool { return !keepStops || o.Kind != tellStop })
+func (b *sentCommands) forget(keepStops bool) {
+	b.open = slices.DeleteFunc(b.open, func(o *nodeCommand) bool { return !keepStops || o.Kind != tellStop })
 }
 
 // find is the command that a node's answer belongs to.
-func (b *toldBook) find(node falcon.Node, id uint64) *told {
+func (b *sentCommands) find(node falcon.Node, id uint64) *nodeCommand {
 	for _, t := range b.open {
 		if id >= t.First && id-t.First < uint64(len(t.Nodes)) && t.Nodes[id-t.First] == node {
 			return t
@@ -126,11 +126,11 @@ func (b *toldBook) find(node falcon.Node, id uint64) *told {
 }
 
 // prepare prepares what the machine wants carried out.
-func (dr *recoveryDriver) prepare(now time.Time, c recovery.Command, r *round) {
+func (dr *recoveryDriver) prepare(now time.Time, c recovery.Command, r *decidedRound) {
 	switch c := c.(type) {
 	case recovery.Fence:
 		v := dr.fenceOf(now, c)
-		if len(v.Processes) == 0 && !slices.ContainsFunc(v.Nodes, func(n falcon.Node) bool { return !dr.mem.fences.node(n) }) {
+		if len(v.Processes) == 0 && !slices.ContainsFunc(v.Nodes, func(n falcon.Node) bool { return !dr.state.fences.nodeFenced(n) }) {
 			return // given again
 		}
 		r.records = append(r.records, record(now, kindFence, v))
@@ -146,8 +146,8 @@ func (dr *recoveryDriver) prepare(now time.Time, c recovery.Command, r *round) {
 }
 
 // promise gives a command its ids: those of before when it was given before.
-func (dr *recoveryDriver) promise(now time.Time, t *told, r *round) {
-	if was, known := dr.mem.sentAs(t.Generation, t.Kind, t.Hash); known {
+func (dr *recoveryDriver) promise(now time.Time, t *nodeCommand, r *decidedRound) {
+	if was, known := dr.state.sentAs(t.Generation, t.Kind, t.Hash); known {
 		t.sentRecord = was
 	} else {
 		for range t.Nodes {
@@ -155,16 +155,16 @@ func (dr *recoveryDriver) promise(now time.Time, t *told, r *round) {
 				t.First = id
 			}
 		}
-		r.records = append(r.records, dr.mem.sentRecord(now, t.sentRecord))
+		r.records = append(r.records, dr.state.sentRecord(now, t.sentRecord))
 	}
 	t.deadline = now.Add(commandLife)
-	if v := dr.mem.current(); v != nil && v.DeadlineNs > t.deadline.UnixNano() {
+	if v := dr.state.current(); v != nil && v.DeadlineNs > t.deadline.UnixNano() {
 		t.deadline = time.Unix(0, v.DeadlineNs)
 	}
 }
 
-func (dr *recoveryDriver) compose(c recovery.Command) *told {
-	t := &told{answered: map[falcon.Node]bool{}}
+func (dr *recoveryDriver) compose(c recovery.Command) *nodeCommand {
+	t := &nodeCommand{answered: map[falcon.Node]bool{}}
 	switch c := c.(type) {
 	case recovery.Suspend:
 		t.Generation, t.Kind, t.Nodes = c.Generation, tellSuspend, slices.Clone(c.Nodes)
@@ -182,7 +182,7 @@ func (dr *recoveryDriver) compose(c recovery.Command) *told {
 			return nil
 		}
 	case recovery.Rejoin:
-		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, placementNodes(c.Placement), dr.cluster.pids()
+		t.Generation, t.Kind, t.Nodes, t.Pids = c.Generation, tellRejoin, placementNodes(c.Placement), dr.cluster.livePids()
 		on := seats(c.Placement)
 		t.body = func(n falcon.Node) *falconv1.Command { return rejoinCommand(c, on[n], t.Pids) }
 	case recovery.Stop:
@@ -235,8 +235,8 @@ func joinCommand(c recovery.Launch, n falcon.Node) *falconv1.Command {
 	return &falconv1.Command{Body: &falconv1.Command_Launch{Launch: l}}
 }
 
-// pids are the processes that hold the ranks now.
-func (c *clusterView) pids() map[falcon.Rank]int32 {
+// livePids are the processes that hold the ranks now.
+func (c *clusterView) livePids() map[falcon.Rank]int32 {
 	out := make(map[falcon.Rank]int32, len(c.job.ranks))
 	for r, p := range c.job.ranks {
 		if p.state.GetAlive() {
@@ -295,8 +295,8 @@ func (c *clusterView) stopRanks(stop recovery.Stop, n falcon.Node) []int32 {
 	return out
 }
 
-// send sends commands to their nodes.
-func (dr *recoveryDriver) send(list []*told) {
+// sendCommands sends commands to their nodes.
+func (dr *recoveryDriver) sendCommands(list []*nodeCommand) {
 	for _, t := range list {
 		dr.sent.add(t)
 		if t.paced {
@@ -311,19 +311,19 @@ func (dr *recoveryDriver) send(list []*told) {
 
 // sendOne sends a command to a node. Its life begins now: the node may have been
 // away until now, or the disk may not have taken the promise for long.
-func (dr *recoveryDriver) sendOne(t *told, n falcon.Node) {
+func (dr *recoveryDriver) sendOne(t *nodeCommand, n falcon.Node) {
 	now := dr.cfg.Now()
 	if fresh := now.Add(commandLife); t.deadline.Before(fresh) {
 		t.deadline = fresh
 	}
-	if f := t.frame(dr.mem.epoch, n, now); f != nil {
-		dr.cluster.send(n, f)
+	if f := t.frame(dr.state.epoch, n, now); f != nil {
+		dr.cluster.sendTo(n, f)
 	}
 }
 
 // resendTo sends a node again what it has not answered.
 func (dr *recoveryDriver) resendTo(n falcon.Node) {
-	if dr.mem.fences.node(n) {
+	if dr.state.fences.nodeFenced(n) {
 		dr.stopFenced(n)
 		return
 	}
@@ -336,8 +336,8 @@ func (dr *recoveryDriver) resendTo(n falcon.Node) {
 
 // wanted says that a command still leads to what the recovery is about: a rank
 // may have been launched elsewhere since.
-func (c *clusterView) wanted(t *told, n falcon.Node) bool {
-	v := c.mem.current()
+func (c *clusterView) wanted(t *nodeCommand, n falcon.Node) bool {
+	v := c.state.current()
 	if t.Kind != tellLaunch || v == nil {
 		return true
 	}
@@ -347,8 +347,8 @@ func (c *clusterView) wanted(t *told, n falcon.Node) bool {
 	})
 }
 
-// answer takes a node's answer; false for one about something else.
-func (dr *recoveryDriver) answer(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
+// onAnswer takes a node's answer; false for one about something else.
+func (dr *recoveryDriver) onAnswer(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
 	t := dr.sent.find(node, in.GetId())
 	if t == nil {
 		return false
@@ -365,12 +365,12 @@ func (dr *recoveryDriver) answer(now time.Time, node falcon.Node, in *falconv1.C
 		return true
 	}
 	t.answered[node] = true
-	dr.answered(now, t, node, in, failed)
+	dr.commandDone(now, t, node, in, failed)
 	return true
 }
 
-// answered tells the machine the outcome of a command on one node.
-func (dr *recoveryDriver) answered(now time.Time, t *told, node falcon.Node, in *falconv1.CommandResult, failed string) {
+// commandDone tells the machine the outcome of a command on one node.
+func (dr *recoveryDriver) commandDone(now time.Time, t *nodeCommand, node falcon.Node, in *falconv1.CommandResult, failed string) {
 	switch t.Kind {
 	case tellSuspend:
 		dr.rec.Step(now, recovery.Suspended{
@@ -394,14 +394,14 @@ func (dr *recoveryDriver) answered(now time.Time, t *told, node falcon.Node, in 
 }
 
 // rejoinedRanks passes on the words of the ranks that were meant.
-func (dr *recoveryDriver) rejoinedRanks(now time.Time, t *told, node falcon.Node, in *falconv1.CommandResult) {
+func (dr *recoveryDriver) rejoinedRanks(now time.Time, t *nodeCommand, node falcon.Node, in *falconv1.CommandResult) {
 	if t.Kind != tellRejoin {
 		return
 	}
 	for _, a := range in.GetRanks() {
 		r := falcon.Rank(a.GetRank())
 		p := dr.job.ranks[r]
-		mine := dr.cluster.nodeOf(r) == node && (p == nil || p.state.GetPid() == t.Pids[r] && !dr.mem.fences.process(p.name))
+		mine := dr.cluster.nodeOf(r) == node && (p == nil || p.state.GetPid() == t.Pids[r] && !dr.state.fences.processFenced(p.name))
 		if !mine || a.GetGeneration() != t.Generation || a.GetIteration() < falcon.NoIteration || a.GetIteration() > iterationMost {
 			continue
 		}
@@ -415,7 +415,7 @@ func (dr *recoveryDriver) rejoinedRanks(now time.Time, t *told, node falcon.Node
 
 // rejoinRefused takes a refusal for the word of every rank of the node that has
 // not spoken.
-func (dr *recoveryDriver) rejoinRefused(now time.Time, t *told, node falcon.Node, why string) {
+func (dr *recoveryDriver) rejoinRefused(now time.Time, t *nodeCommand, node falcon.Node, why string) {
 	dr.oplog.logf("recovery", 2, "node %s does not let its ranks rejoin: %s", node, why)
 	for _, r := range sortedKeys(t.Pids) {
 		if dr.cluster.nodeOf(r) == node && dr.rejoinAcks[r].generation != t.Generation {

@@ -39,12 +39,12 @@ func checkFewer(b *bench) {
 	checkPicture(b)
 	b.inLoop(func() {
 		e, want := b.engine, falcon.Placement{"n0.g0", "n0.g1"}
-		rec := e.mem.job
+		rec := e.state.job
 		if rec.Epoch != 2 || rec.Layout != (falcon.Layout{TP: 1, DP: 2, PP: 1}) || !slices.Equal(rec.Placement, want) || !slices.Equal(rec.MicroBatches, []int32{16, 16}) {
 			b.t.Errorf("job %+v", rec)
 		}
-		if !slices.Equal(v.Placement, want) || e.mem.restart.Phase != phaseOver || !e.mem.fences.node("n1") {
-			b.t.Errorf("recovered on %v, restart %s, fences %v", v.Placement, e.mem.restart.Phase, e.mem.fences.nodes)
+		if !slices.Equal(v.Placement, want) || e.state.restart.Phase != phaseOver || !e.state.fences.nodeFenced("n1") {
+			b.t.Errorf("recovered on %v, restart %s, fences %v", v.Placement, e.state.restart.Phase, e.state.fences.nodes)
 		}
 		if in := e.cluster.recoveryJob(); in.Layout != rec.Layout || !slices.Equal(in.Splits, rec.MicroBatches) {
 			b.t.Errorf("the next recovery begins with %+v", in)

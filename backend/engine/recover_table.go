@@ -42,14 +42,14 @@ func (c *clusterView) rankTable(p falcon.Placement) ([]byte, error) {
 	return ranktable.Encode(p, hosts)
 }
 
-// add keeps a table.
-func (b *tableBook) add(t rankTable) {
+// addTable keeps a table.
+func (b *tableBook) addTable(t rankTable) {
 	b.made = slices.DeleteFunc(b.made, func(o rankTable) bool { return o.generation == t.generation })
 	b.made = append(b.made, t)
 	b.made = slices.Delete(b.made, 0, max(0, len(b.made)-tablesKept))
 }
 
-func (b *tableBook) find(generation uint64) (rankTable, bool) {
+func (b *tableBook) tableOf(generation uint64) (rankTable, bool) {
 	i := slices.IndexFunc(b.made, func(o rankTable) bool { return o.generation == generation })
 	if i < 0 {
 		return rankTable{}, false
@@ -64,7 +64,7 @@ func (b *tableBook) commands(t rankTable) func(falcon.Node) *falconv1.Command {
 	return func(n falcon.Node) *falconv1.Command {
 		out := &falconv1.TableCommand{Generation: t.generation}
 		held, holds := b.held[n]
-		base, known := b.find(held)
+		base, known := b.tableOf(held)
 		if holds && known && base.generation < t.generation && b.retried[n] < t.generation {
 			if deltas[base.generation] == nil {
 				deltas[base.generation], _ = ranktable.Diff(base.text, base.generation, t.text, t.generation).Encode() // numbers and bytes always encode
@@ -95,14 +95,14 @@ func (b *tableBook) answered(node falcon.Node, generation uint64, failed string)
 
 // composeTable fills in a command that brings a table; false where there is
 // none to bring.
-func (dr *recoveryDriver) composeTable(t *told, p falcon.Placement) bool {
+func (dr *recoveryDriver) composeTable(t *nodeCommand, p falcon.Placement) bool {
 	text, err := dr.cluster.rankTable(p)
 	if err != nil {
 		dr.oplog.logf("recovery", 3, "generation %d has no rank table: %s", t.Generation, err)
 		return false
 	}
 	made := rankTable{t.Generation, text}
-	dr.tables.add(made)
+	dr.tables.addTable(made)
 	t.body = dr.tables.commands(made)
 	return true
 }
@@ -114,11 +114,11 @@ const layAtOnce = 32
 // distributeTable brings the rank table of a job that has just been described to its
 // nodes, so that a recovery has no more to bring than what changes by it.
 func (dr *recoveryDriver) distributeTable() {
-	if dr.mem.current() != nil || len(dr.mem.job.Placement) == 0 {
+	if dr.state.current() != nil || len(dr.state.job.Placement) == 0 {
 		return
 	}
 	dr.tableSent = true
-	if t := dr.compose(recovery.Table{Generation: dr.cluster.newestGeneration(), Placement: dr.mem.job.Placement}); t != nil {
+	if t := dr.compose(recovery.Table{Generation: dr.cluster.newestGeneration(), Placement: dr.state.job.Placement}); t != nil {
 		t.paced = true
 		dr.resend = append(dr.resend, t)
 	}
@@ -139,8 +139,8 @@ func (dr *recoveryDriver) continueTable() {
 
 // resendWhole has a node's table sent again, under another id, as agents answer
 // what they know from memory.
-func (dr *recoveryDriver) resendWhole(t *told, node falcon.Node) {
-	again := &told{sentRecord: t.sentRecord, body: t.body, answered: map[falcon.Node]bool{}}
+func (dr *recoveryDriver) resendWhole(t *nodeCommand, node falcon.Node) {
+	again := &nodeCommand{sentRecord: t.sentRecord, body: t.body, answered: map[falcon.Node]bool{}}
 	again.Nodes, again.First, again.Hash = []falcon.Node{node}, 0, fmt.Sprintf("%s/%s", t.Hash, node)
 	dr.resend = append(dr.resend, again)
 }

@@ -68,17 +68,17 @@ func TestTableBook(t *testing.T) {
 	zero, one := rankTable{0, tableText(t, placed64("n3"))}, rankTable{1, tableText(t, placed64("n9"))}
 	two := rankTable{2, tableText(t, placed64("n10"))}
 	var stays, refuses, spare asNode
-	book.add(zero)
+	book.addTable(zero)
 	bring(&stays, "n0", zero, "")
 	bring(&refuses, "n1", zero, "")
-	book.add(one)
+	book.addTable(one)
 	if bring(&stays, "n0", one, "") || !bring(&refuses, "n1", one, "not mine") || bring(&spare, "n9", one, "") {
 		t.Error("the wrong one is brought the whole again")
 	}
 	if bring(&refuses, "n1", one, "") {
 		t.Error("it was taken")
 	}
-	book.add(two)
+	book.addTable(two)
 	if bring(&stays, "n0", two, ""); bring(&refuses, "n1", two, "no space left") != true || bring(&refuses, "n1", two, "no space left") {
 		t.Error("a refusal is answered once")
 	}

@@ -67,7 +67,7 @@ func suffer(t *testing.T, o outage) *bench {
 }
 
 func (b *bench) recoveries() (out []falcon.Recovery) {
-	b.inLoop(func() { out = slices.Clone(b.engine.mem.recoveries) })
+	b.inLoop(func() { out = slices.Clone(b.engine.state.recoveries) })
 	return out
 }
 
@@ -84,7 +84,7 @@ func checkRecovered(b *bench, o outage) {
 		b.t.Errorf("replaced %v, fenced %v, resumed at %d; want %v, %v, %d", v.Replaced, v.Fenced, v.Resume, o.replaced, o.fenced, struckAt)
 	}
 	b.inLoop(func() {
-		rec := b.engine.mem.job
+		rec := b.engine.state.job
 		if rec.Epoch != 2 || rec.Rejoined != v.Generation || !slices.Equal(rec.MicroBatches, b.job.micro) {
 			b.t.Errorf("job epoch %d of recovery %d, splits %v; want epoch 2 of %d, %v", rec.Epoch, rec.Rejoined, rec.MicroBatches, v.Generation, b.job.micro)
 		}
@@ -148,7 +148,7 @@ func (b *bench) told() (out heard) {
 			}
 		}
 		_, isPlanner := b.engine.plan.(*mitigate.Planner)
-		out.recovered = isPlanner && b.engine.mem.job.Rejoined != 0
+		out.recovered = isPlanner && b.engine.state.job.Rejoined != 0
 	})
 	return out
 }

@@ -33,7 +33,7 @@ func (sv *stateViews) reportOn(out *falconv1.IncidentsReply, v falcon.Incident) 
 	for _, t := range out.Validations {
 		about = append(about, t.GetId())
 	}
-	for _, r := range sv.mem.recoveries {
+	for _, r := range sv.state.recoveries {
 		if sv.cluster.belongsTo(r, v) {
 			out.Recoveries, about = append(out.Recoveries, convert.RecoveryToProto(r)), append(about, r.ID)
 		}
@@ -64,7 +64,7 @@ func (c *clusterView) struckRanks(r falcon.Recovery) int64 {
 	if r.Before != falcon.NoIteration {
 		return r.Before
 	}
-	for _, line := range c.mem.events {
+	for _, line := range c.state.events {
 		if names(line, []string{r.ID}) {
 			return line.GetIteration()
 		}
@@ -75,12 +75,12 @@ func (c *clusterView) struckRanks(r falcon.Recovery) int64 {
 // linesAbout are copies of the lines that name one of the ids, oldest first.
 func (sv *stateViews) linesAbout(about []string) []*falconv1.EventLine {
 	var out []*falconv1.EventLine
-	for i, line := range sv.mem.events {
+	for i, line := range sv.state.events {
 		if !names(line, about) {
 			continue
 		}
 		c := proto.CloneOf(line)
-		c.Record, c.Hash = sv.mem.places[i].record, hex.EncodeToString(sv.mem.places[i].hash[:])
+		c.Record, c.Hash = sv.state.places[i].record, hex.EncodeToString(sv.state.places[i].hash[:])
 		out = append(out, c)
 	}
 	return out
@@ -103,7 +103,7 @@ func (sv *stateViews) chartOf(v falcon.Incident) *falconv1.Series {
 		rank = v.Verdict.Ranks[0]
 	}
 	newest := sv.det.Steady().Iteration
-	if int(rank) >= sv.mem.job.Layout.World() || v.OnsetIteration > newest {
+	if int(rank) >= sv.state.job.Layout.World() || v.OnsetIteration > newest {
 		return nil
 	}
 	from := max(0, v.OnsetIteration-chartMargin)

@@ -22,10 +22,10 @@ func (ladders) Ladder(incident string) (falcon.Ladder, bool) {
 // The picture holds a ladder of every open incident, the front one's apart:
 // each can be decided on.
 func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
-	e := bareEngine(newMemory())
+	e := bareEngine(newJournalState())
 	e.views.plan = ladders{}
 	for i, state := range []falcon.IncidentState{falcon.IncidentLocated, falcon.IncidentClosed, falcon.IncidentVerified, falcon.IncidentLocated} {
-		e.mem.incidents = append(e.mem.incidents, falcon.Incident{ID: fmt.Sprintf("INC-%04d", i+1), State: state})
+		e.state.incidents = append(e.state.incidents, falcon.Incident{ID: fmt.Sprintf("INC-%04d", i+1), State: state})
 	}
 	var got []string
 	for _, l := range append([]*falconv1.Ladder{e.views.frontLadder()}, e.views.otherLadders()...) {
@@ -35,7 +35,7 @@ func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
 		t.Errorf("ladders of %q, want %q", got, want)
 	}
 	for range 100 {
-		e.mem.incidents = append(e.mem.incidents, falcon.Incident{ID: "INC-0100", State: falcon.IncidentLocated})
+		e.state.incidents = append(e.state.incidents, falcon.Incident{ID: "INC-0100", State: falcon.IncidentLocated})
 	}
 	if n := len(e.views.otherLadders()); n != laddersMax {
 		t.Errorf("%d ladders beside the front one", n)
@@ -44,8 +44,8 @@ func TestEveryOpenIncidentHasItsLadder(t *testing.T) {
 
 // A recovery belongs to an incident by its iteration or by its node.
 func TestRecoveriesOfAnIncident(t *testing.T) {
-	e := bareEngine(newMemory())
-	e.mem.events = []*falconv1.EventLine{{Iteration: 70, Text: "REC-0009: node n5 is lost"}}
+	e := bareEngine(newJournalState())
+	e.state.events = []*falconv1.EventLine{{Iteration: 70, Text: "REC-0009: node n5 is lost"}}
 	at := func(id string, before int64, node falcon.Node) falcon.Recovery {
 		return falcon.Recovery{ID: id, State: falcon.RecoveryDenied, Before: before, Faults: []falcon.Fault{{Node: node}}}
 	}

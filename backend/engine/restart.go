@@ -64,7 +64,7 @@ type nodeLaunch struct {
 
 func (r restartRecord) going() bool { return r.Phase != "" && r.Phase != phaseOver }
 
-func (m *memory) setRestart(v restartRecord) { m.restart = v }
+func (m *journalState) setRestart(v restartRecord) { m.restart = v }
 
 // restartDriver carries a restart of the whole job through its phases.
 type restartDriver struct {
@@ -73,28 +73,28 @@ type restartDriver struct {
 	describer *jobDescriber
 	views     *stateViews
 
-	beginEpoch func(now time.Time, rec jobRecord)
-	relaunch   *falcon.Launch  // that a recovery's restart has come to
-	done       map[uint64]bool // commands that were carried out
+	beginEpoch       func(now time.Time, rec jobRecord)
+	relaunch         *falcon.Launch  // that a recovery's restart has come to
+	answeredCommands map[uint64]bool // commands that were carried out
 }
 
 // turnTo makes a phase the present one, in the batch that holds what it leads to.
 func (rs *restartDriver) turnTo(now time.Time, rec restartRecord, phase string) {
 	rec.Phase, rec.SinceNs = phase, now.UnixNano()
-	rs.mem.restart = rec // folded in again when durable: the same value
-	rs.batch.add(record(now, kindRestart, rec))
+	rs.state.restart = rec // folded in again when durable: the same value
+	rs.batch.addRecords(record(now, kindRestart, rec))
 	rs.views.dirty = true
 }
 
-// left begins to wait for the processes' end after their checkpoint.
-func (rs *restartDriver) left(now time.Time, o *order, resume int64) {
-	rs.turnTo(now, restartRecord{Order: o.Order.ID, Resume: resume, Home: slices.Clone(rs.mem.job.Placement)}, phaseLeaving)
+// processesLeave begins to wait for the processes' end after their checkpoint.
+func (rs *restartDriver) processesLeave(now time.Time, o *order, resume int64) {
+	rs.turnTo(now, restartRecord{Order: o.Order.ID, Resume: resume, Home: slices.Clone(rs.state.job.Placement)}, phaseLeaving)
 	rs.oplog.logf("action", 1, "checkpoint of order %d is written; a restart begins with iteration %d; the processes are leaving", o.Order.ID, resume)
 }
 
 // watch makes the moves of a restart that are due.
 func (rs *restartDriver) watch(now time.Time) {
-	r := rs.mem.restart
+	r := rs.state.restart
 	waited := time.Duration(now.UnixNano() - r.SinceNs)
 	switch r.Phase {
 	case phaseLeaving:
@@ -106,11 +106,11 @@ func (rs *restartDriver) watch(now time.Time) {
 			rs.turnTo(now, r, phaseLeft)
 			rs.plan.Step(now, mitigate.Left{Order: r.Order})
 		} else if waited > rs.cfg.Restart.leave() {
-			rs.stays(now, r, fmt.Sprintf("%s has not ended %s after the checkpoint", rs.cluster.rankText(rank), rs.cfg.Restart.leave()))
+			rs.endWithout(now, r, fmt.Sprintf("%s has not ended %s after the checkpoint", rs.cluster.rankText(rank), rs.cfg.Restart.leave()))
 		}
 	case phaseLeft:
 		if waited > LeftWait {
-			rs.stays(now, r, fmt.Sprintf("no launch was planned within %s of the processes' end: start the job by hand", LeftWait))
+			rs.endWithout(now, r, fmt.Sprintf("no launch was planned within %s of the processes' end: start the job by hand", LeftWait))
 		}
 	case phaseLaunching:
 		rs.watchLaunch(now, r)
@@ -128,7 +128,7 @@ func (rs *restartDriver) watchLaunch(now time.Time, r restartRecord) {
 	rank, lost := rs.cluster.launchLost(now, r)
 	switch {
 	case lost != nil:
-		rs.launchFails(now, rs.cluster.rankText(rank)+" has ended"+how(lost.state.GetExit()))
+		rs.launchFails(now, rs.cluster.rankText(rank)+" has ended"+exitText(lost.state.GetExit()))
 	case len(r.Ended) == len(r.Launch.Placement):
 		rs.finished(now, r)
 	case now.UnixNano() > r.Deadline:
@@ -150,16 +150,16 @@ func (c *clusterView) launchLost(now time.Time, r restartRecord) (falcon.Rank, *
 	return 0, nil
 }
 
-// stop has nodes end what is left of earlier generations; r is the record that
+// stopOlder has nodes end what is left of earlier generations; r is the record that
 // the next phase begins with.
-func (rs *restartDriver) stop(now time.Time, r *restartRecord, generation uint64, nodes []falcon.Node) {
+func (rs *restartDriver) stopOlder(now time.Time, r *restartRecord, generation uint64, nodes []falcon.Node) {
 	r.Stop = &stopRecord{Generation: generation}
 	for _, n := range nodes {
-		if !rs.mem.fences.node(n) { // one that is fenced is told so by its fence
+		if !rs.state.fences.nodeFenced(n) { // one that is fenced is told so by its fence
 			r.Stop.Commands = append(r.Stop.Commands, nodeLaunch{n, rs.batch.commandID(now)})
 		}
 	}
-	rs.batch.then(func(err error) {
+	rs.batch.whenDurableDo(func(err error) {
 		if err == nil { // it is durable
 			rs.sendStops("")
 		}
@@ -168,14 +168,14 @@ func (rs *restartDriver) stop(now time.Time, r *restartRecord, generation uint64
 
 // sendStops tells the nodes that have not answered, or one of them.
 func (rs *restartDriver) sendStops(only falcon.Node) {
-	r, now := rs.mem.restart, rs.cfg.Now()
+	r, now := rs.state.restart, rs.cfg.Now()
 	if r.Stop == nil || !r.going() {
 		return
 	}
 	for _, c := range r.Stop.Commands {
-		if (only == "" || c.Node == only) && !rs.done[c.Command] {
-			rs.cluster.send(c.Node, command(&falconv1.Command{
-				Epoch: rs.mem.epoch, Id: c.Command, DeadlineUnixNs: now.Add(rs.cfg.Restart.leave()).UnixNano(),
+		if (only == "" || c.Node == only) && !rs.answeredCommands[c.Command] {
+			rs.cluster.sendTo(c.Node, command(&falconv1.Command{
+				Epoch: rs.state.epoch, Id: c.Command, DeadlineUnixNs: now.Add(rs.cfg.Restart.leave()).UnixNano(),
 				Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: r.Stop.Generation}},
 			}, now))
 		}
@@ -185,7 +185,7 @@ func (rs *restartDriver) sendStops(only falcon.Node) {
 // cleared reports whether every node says that nothing of before runs there.
 func (rs *restartDriver) cleared(r restartRecord) bool {
 	return r.Stop == nil || !slices.ContainsFunc(r.Stop.Commands, func(c nodeLaunch) bool {
-		return !rs.done[c.Command] && !rs.mem.fences.node(c.Node)
+		return !rs.answeredCommands[c.Command] && !rs.state.fences.nodeFenced(c.Node)
 	})
 }
 
@@ -198,8 +198,8 @@ func (rs *restartDriver) launchOver(now time.Time, r restartRecord) {
 	rs.plan.Step(now, mitigate.Launched{Generation: r.Launch.Generation, Failed: r.Failed})
 }
 
-// stays ends a restart that can't come to a launch.
-func (rs *restartDriver) stays(now time.Time, r restartRecord, why string) {
+// endWithout ends a restart that can't come to a launch.
+func (rs *restartDriver) endWithout(now time.Time, r restartRecord, why string) {
 	r.Failed = why
 	rs.turnTo(now, r, phaseOver)
 	rs.oplog.logf("action", 3, "the restart ends here: %s", why)
@@ -210,9 +210,9 @@ func (rs *restartDriver) stays(now time.Time, r restartRecord, why string) {
 	rs.plan.Step(now, mitigate.Left{Order: r.Order, Reason: why})
 }
 
-// launch makes a launch durable, with a command for every node.
-func (rs *restartDriver) launch(now time.Time, l *falcon.Launch, r *round) {
-	rec := rs.mem.restart
+// planLaunch makes a launch durable, with a command for every node.
+func (rs *restartDriver) planLaunch(now time.Time, l *falcon.Launch, r *decidedRound) {
+	rec := rs.state.restart
 	rec.Launch, rec.Commands, rec.Ended, rec.Failed = l, nil, nil, ""
 	rec.Deadline = now.Add(rs.cfg.Restart.launch()).UnixNano()
 	byNode := map[falcon.Node]bool{}
@@ -233,13 +233,13 @@ func (rs *restartDriver) launch(now time.Time, l *falcon.Launch, r *round) {
 
 // sendLaunch tells the nodes that have not answered, or one of them.
 func (rs *restartDriver) sendLaunch(only falcon.Node) {
-	r := rs.mem.restart
+	r := rs.state.restart
 	if r.Phase != phaseLaunching {
 		return
 	}
 	for _, c := range r.Commands {
-		if (only == "" || c.Node == only) && !rs.done[c.Command] {
-			rs.cluster.send(c.Node, launchFrame(rs.mem.epoch, r, c, rs.cfg.Now()))
+		if (only == "" || c.Node == only) && !rs.answeredCommands[c.Command] {
+			rs.cluster.sendTo(c.Node, launchFrame(rs.state.epoch, r, c, rs.cfg.Now()))
 		}
 	}
 }
@@ -256,16 +256,16 @@ func launchFrame(epoch uint64, r restartRecord, c nodeLaunch, now time.Time) *fa
 	}, now)
 }
 
-// answer takes a node's word; false for one about something else.
-func (rs *restartDriver) answer(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
-	r, c := rs.mem.restart, nodeLaunch{node, in.GetId()}
+// onAnswer takes a node's word; false for one about something else.
+func (rs *restartDriver) onAnswer(now time.Time, node falcon.Node, in *falconv1.CommandResult) bool {
+	r, c := rs.state.restart, nodeLaunch{node, in.GetId()}
 	stops := r.Stop != nil && slices.Contains(r.Stop.Commands, c)
 	if !stops && !slices.Contains(r.Commands, c) {
 		return false
 	}
 	switch in.GetStatus() {
 	case falconv1.CommandStatus_COMMAND_STATUS_DONE:
-		rs.done[c.Command] = true
+		rs.answeredCommands[c.Command] = true
 	case falconv1.CommandStatus_COMMAND_STATUS_REFUSED, falconv1.CommandStatus_COMMAND_STATUS_EXPIRED:
 		if stops {
 			rs.oplog.logf("action", 2, "node %s has not ended what runs there of before: %s", node, clean(in.GetDetail()))
@@ -279,27 +279,27 @@ func (rs *restartDriver) answer(now time.Time, node falcon.Node, in *falconv1.Co
 // launchFails waits for what the launch has started to end, before another one
 // can be tried on the same nodes.
 func (rs *restartDriver) launchFails(now time.Time, why string) {
-	r := rs.mem.restart
+	r := rs.state.restart
 	r.Failed = why
 	rs.oplog.logf("action", 3, "launch %d has failed: %s", r.Launch.Generation, why)
-	rs.stop(now, &r, r.Launch.Generation+1, placementNodes(r.Launch.Placement))
+	rs.stopOlder(now, &r, r.Launch.Generation+1, placementNodes(r.Launch.Placement))
 	rs.turnTo(now, r, phaseClearing)
 }
 
 // settle ends a restart once its launch is the job.
 func (rs *restartDriver) settle(now time.Time) {
-	r := rs.mem.restart
-	if r.Phase != phaseLaunching || rs.mem.job.Generation != r.Launch.Generation || !rs.job.complete() {
+	r := rs.state.restart
+	if r.Phase != phaseLaunching || rs.state.job.Generation != r.Launch.Generation || !rs.job.complete() {
 		return
 	}
 	rs.turnTo(now, r, phaseOver)
-	rs.oplog.logf("action", 1, "launch %d runs: %d ranks in job epoch %d", r.Launch.Generation, len(rs.mem.job.Processes), rs.mem.job.Epoch)
+	rs.oplog.logf("action", 1, "launch %d runs: %d ranks in job epoch %d", r.Launch.Generation, len(rs.state.job.Processes), rs.state.job.Epoch)
 	rs.launchOver(now, r)
 }
 
 // overtaken ends a restart whose job runs again by somebody else's hand.
 func (rs *restartDriver) overtaken(now time.Time) {
-	r := rs.mem.restart
+	r := rs.state.restart
 	if !r.going() {
 		return
 	}
@@ -314,7 +314,7 @@ func (rs *restartDriver) overtaken(now time.Time) {
 
 // restore gives the planner back what it may not have heard.
 func (rs *restartDriver) restore(now time.Time) {
-	r := rs.mem.restart
+	r := rs.state.restart
 	if r.Launch != nil {
 		rs.job.floor = max(rs.job.floor, r.Launch.Generation)
 	}
@@ -328,7 +328,7 @@ func (rs *restartDriver) restore(now time.Time) {
 
 // launchText names the first rank that a launch waits for.
 func (c *clusterView) launchText() string {
-	l := c.mem.restart.Launch
+	l := c.state.restart.Launch
 	for i, d := range l.Placement {
 		p := c.job.ranks[falcon.Rank(i)]
 		if p == nil || !p.state.GetAlive() || p.state.GetGeneration() != l.Generation {

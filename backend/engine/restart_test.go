@@ -35,8 +35,8 @@ func checkRestarted(b *bench) {
 		}
 	}
 	b.inLoop(func() {
-		if e := b.engine; e.mem.job.Epoch != 2 || e.mem.restart.Phase != phaseOver || e.status.state(time.Now()) == "restarting" {
-			b.t.Errorf("job epoch %d, phase %q, state %q", e.mem.job.Epoch, e.mem.restart.Phase, e.status.state(time.Now()))
+		if e := b.engine; e.state.job.Epoch != 2 || e.state.restart.Phase != phaseOver || e.status.current(time.Now()) == "restarting" {
+			b.t.Errorf("job epoch %d, phase %q, state %q", e.state.job.Epoch, e.state.restart.Phase, e.status.current(time.Now()))
 		}
 	})
 }
@@ -159,7 +159,7 @@ func TestLaunchThatARankEnds(t *testing.T) {
 			t.Errorf("restart %q", v.GetRestart())
 		}
 		b.inLoop(func() {
-			if r := b.engine.mem.restart; r.Stop == nil || r.Stop.Generation != 2 || len(r.Stop.Commands) != 2 {
+			if r := b.engine.state.restart; r.Stop == nil || r.Stop.Generation != 2 || len(r.Stop.Commands) != 2 {
 				t.Errorf("stop %+v", r.Stop)
 			}
 		})
@@ -252,8 +252,8 @@ func ranToItsEnd(t *testing.T, b *bench, killed bool) {
 			t.Errorf("state %q, %q", v.GetState(), v.GetRestart())
 		}
 		b.inLoop(func() {
-			if e := b.engine; e.mem.job.Epoch != 2 || e.mem.restart.Phase != phaseOver || e.mem.restart.Failed != "" {
-				t.Errorf("job epoch %d, restart %+v", e.mem.job.Epoch, e.mem.restart)
+			if e := b.engine; e.state.job.Epoch != 2 || e.state.restart.Phase != phaseOver || e.state.restart.Failed != "" {
+				t.Errorf("job epoch %d, restart %+v", e.state.job.Epoch, e.state.restart)
 			}
 		})
 	}
@@ -340,7 +340,7 @@ func TestKilledInARestartByHand(t *testing.T) {
 			}
 		}
 		b.inLoop(func() {
-			m := b.engine.mem
+			m := b.engine.state
 			if len(m.actions) != 1 || m.actions[0].Rung != falcon.RungS4 || m.actions[0].State != falcon.ActionKept || m.actions[0].DecidedBy != "tester" {
 				b.t.Errorf("actions in the journal: %+v", m.actions)
 			}

@@ -16,22 +16,22 @@ import (
 // baselineStep is the relative change of the baseline that is worth a record.
 const baselineStep = 0.02
 
-// round is what one Ready of all machines leads to.
-type round struct {
+// decidedRound is what one Ready of all machines leads to.
+type decidedRound struct {
 	records []journal.Record
 	orders  []orderRecord
 	windows []*window
 	tests   []validate.Command
 	launch  bool // the nodes are to start processes
 	fences  []fenceRecord
-	told    []*told
+	told    []*nodeCommand
 	steps   []func() // inputs that one machine has for the other
 }
 
-// settle does what the machines want until they want nothing more: persist the
+// settleMachines does what the machines want until they want nothing more: persist the
 // whole batch, then send and publish, then Advance, then feed what one machine
 // has for the other. It ends by acknowledging the agents' frames.
-func (e *Engine) settle(now time.Time) error {
+func (e *Engine) settleMachines(now time.Time) error {
 	for range settleMax {
 		if e.writer.held.round != nil {
 			return nil // nothing is decided before what was is durable
@@ -39,18 +39,18 @@ func (e *Engine) settle(now time.Time) error {
 		d, p, v, x := e.det.Ready(), e.plan.Ready(), e.validations.machine.Ready(), e.rec.Ready()
 		if d.Empty() && p.Empty() && v.Empty() && x.Empty() && e.batch.empty() && len(e.recoveries.resend) == 0 {
 			if !e.measured.announceSpeeds(now) {
-				return e.rest()
+				return e.acknowledgeDurable()
 			}
 			continue
 		}
-		r := e.digest(now, d, p, v, x)
+		r := e.collectRound(now, d, p, v, x)
 		if v.Persist == nil && e.promised(r.tests) {
 			// The job may stand: it does not wait for records of something else.
 			e.sendTests(r.tests)
 			r.tests = nil
 		}
 		if err := e.writer.persist(r.records); journal.Transient(err) {
-			e.wait(now, &r, err)
+			e.holdRound(now, &r, err)
 			return nil
 		} else if err != nil {
 			return err
@@ -61,12 +61,12 @@ func (e *Engine) settle(now time.Time) error {
 	}
 	// What was decided so far is durable and sent; the next turn goes on.
 	e.log.Error("the machines want ever more in one turn", slog.Int("rounds", settleMax))
-	return e.rest()
+	return e.acknowledgeDurable()
 }
 
 // carryOut does what a durable batch is for.
-func (e *Engine) carryOut(r round) error {
-	e.send(r)
+func (e *Engine) carryOut(r decidedRound) error {
+	e.sendRound(r)
 	if err := e.cfg.Fault(PointAfterSend); err != nil {
 		return err
 	}
@@ -81,16 +81,16 @@ func (e *Engine) carryOut(r round) error {
 	return nil
 }
 
-// rest tells those who wait that everything so far is durable.
-func (e *Engine) rest() error {
+// acknowledgeDurable tells those who wait that everything so far is durable.
+func (e *Engine) acknowledgeDurable() error {
 	e.nodes.Acknowledge()
 	e.batch.settled(nil)
 	return nil
 }
 
-// digest turns all Readies into one batch of records and what follows them.
-func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v validate.Ready, x recovery.Ready) round {
-	var r round
+// collectRound turns all Readies into one batch of records and what follows them.
+func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v validate.Ready, x recovery.Ready) decidedRound {
+	var r decidedRound
 	e.digestRecovery(now, x, &r)
 	e.digestValidation(now, v, &r)
 	for _, v := range d.Incidents {
@@ -109,7 +109,7 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 		e.decisions.recordByPolicy(now, a)
 	}
 	for _, o := range p.Orders {
-		g := e.mem.job.newest()
+		g := e.state.job.newest()
 		rec := orderRecord{Order: o, Command: e.batch.commandID(now), DeadlineNs: e.delivery.orderDeadline(now, o).UnixNano(), Generation: &g}
 		r.orders = append(r.orders, rec)
 		r.records = append(r.records, record(now, kindOrder, rec))
@@ -125,7 +125,7 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 		r.steps = append(r.steps, func() { e.describer.announceLateToDetector(now) })
 	}
 	if p.Launch != nil {
-		e.restart.launch(now, p.Launch, &r)
+		e.restart.planLaunch(now, p.Launch, &r)
 	}
 	for _, t := range e.recoveries.resend {
 		e.recoveries.promise(now, t, &r)
@@ -134,7 +134,7 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 	e.recoveries.resend = nil
 	if l := e.restart.relaunch; l != nil {
 		e.restart.relaunch = nil
-		e.restart.launch(now, l, &r)
+		e.restart.planLaunch(now, l, &r)
 	}
 	for _, v := range p.Impacts {
 		r.records = append(r.records, record(now, kindImpact, v))
@@ -143,57 +143,57 @@ func (e *Engine) digest(now time.Time, d detect.Ready, p mitigate.Ready, v valid
 		e.oplog.logAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
 	}
 	e.measured.learned(now, len(p.Actions) > 0)
-	r.records = append(r.records, e.batch.take()...)
+	r.records = append(r.records, e.batch.takeRecords()...)
 	return r
 }
 
 // digestIncident records an incident and has it for the planner, with the
 // speeds that S2 is solved with once a culprit is located.
-func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *round) {
+func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *decidedRound) {
 	r.records = append(r.records, record(now, kindIncident, v))
-	old, known := e.mem.incident(v.ID)
+	old, known := e.state.incident(v.ID)
 	e.oplog.incident(old, known, v)
 	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Incident{Incident: v}) })
 	if v.State != falcon.IncidentLocated {
 		return
 	}
 	if next := e.measured.speedsOf(v.ID); len(next.SelfMs) > 0 { // after a restart the journal's hold until there are new ones
-		if !next.like(e.mem.speeds[v.ID]) {
+		if !next.sameSpeeds(e.state.speeds[v.ID]) {
 			r.records = append(r.records, record(now, kindSpeeds, next))
 		}
 		r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Speeds(next)) })
 	}
 }
 
-// send tells the agents of the job. While a validation is in progress, orders
+// sendRound tells the agents of the job. While a validation is in progress, orders
 // and windows wait: one plan at a time.
-func (e *Engine) send(r round) {
+func (e *Engine) sendRound(r decidedRound) {
 	for _, v := range r.fences {
 		e.recoveries.applyFence(e.cfg.Now(), v)
 	}
-	e.recoveries.send(r.told)
+	e.recoveries.sendCommands(r.told)
 	e.sendTests(r.tests)
 	if r.launch {
 		e.restart.sendLaunch("")
 	}
 	for _, rec := range r.orders {
-		e.orders.add(rec)
+		e.orders.addOrder(rec)
 	}
 	e.delivery.sendOrders(e.cfg.Now())
 	for _, w := range r.windows {
-		if !e.arbiter.use(e.cfg.Now()).mayProfile() {
+		if !e.arbiter.present(e.cfg.Now()).mayProfile() {
 			e.delivery.waiting = append(e.delivery.waiting[max(0, len(e.delivery.waiting)+1-windowsMax):], w)
 			continue
 		}
 		w.deadline = e.cfg.Now().Add(WindowLife)
-		e.windows.add(w)
-		e.cluster.broadcast(w.frame(e.mem.epoch, e.cfg.Now()))
+		e.windows.addWindow(w)
+		e.cluster.broadcast(w.frame(e.state.epoch, e.cfg.Now()))
 	}
 }
 
 func (e *Engine) sendTests(list []validate.Command) {
 	for _, c := range list {
-		e.cluster.send(c.Node, validationFrame(e.mem.epoch, c, e.cfg.Now()))
+		e.cluster.sendTo(c.Node, validationFrame(e.state.epoch, c, e.cfg.Now()))
 	}
 }
 

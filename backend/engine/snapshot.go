@@ -30,8 +30,8 @@ type part struct {
 // section is one field of memory, or several that belong together.
 type section struct {
 	name string
-	out  func(m *memory, put func(any))
-	in   func(m *memory, item json.RawMessage) error
+	out  func(m *journalState, put func(any))
+	in   func(m *journalState, item json.RawMessage) error
 }
 
 // entry is one of a map.
@@ -40,23 +40,23 @@ type entry[K comparable, V any] struct {
 	Value V `json:"value"`
 }
 
-func one[T any](name string, field func(*memory) *T) section {
+func one[T any](name string, field func(*journalState) *T) section {
 	return section{
 		name: name,
-		out:  func(m *memory, put func(any)) { put(*field(m)) },
-		in:   func(m *memory, item json.RawMessage) error { return json.Unmarshal(item, field(m)) },
+		out:  func(m *journalState, put func(any)) { put(*field(m)) },
+		in:   func(m *journalState, item json.RawMessage) error { return json.Unmarshal(item, field(m)) },
 	}
 }
 
-func many[T any](name string, field func(*memory) *[]T) section {
+func many[T any](name string, field func(*journalState) *[]T) section {
 	return section{
 		name: name,
-		out: func(m *memory, put func(any)) {
+		out: func(m *journalState, put func(any)) {
 			for _, v := range *field(m) {
 				put(v)
 			}
 		},
-		in: func(m *memory, item json.RawMessage) error {
+		in: func(m *journalState, item json.RawMessage) error {
 			var v T
 			err := json.Unmarshal(item, &v)
 			*field(m) = append(*field(m), v)
@@ -65,16 +65,16 @@ func many[T any](name string, field func(*memory) *[]T) section {
 	}
 }
 
-func table[K ~string, V any](name string, field func(*memory) map[K]V) section {
+func table[K ~string, V any](name string, field func(*journalState) map[K]V) section {
 	return section{
 		name: name,
-		out: func(m *memory, put func(any)) {
+		out: func(m *journalState, put func(any)) {
 			in := field(m)
 			for _, k := range sortedKeys(in) {
 				put(entry[K, V]{k, in[k]})
 			}
 		},
-		in: func(m *memory, item json.RawMessage) error {
+		in: func(m *journalState, item json.RawMessage) error {
 			var v entry[K, V]
 			err := json.Unmarshal(item, &v)
 			field(m)[v.Key] = v.Value
@@ -86,32 +86,32 @@ func table[K ~string, V any](name string, field func(*memory) map[K]V) section {
 // sections are all of memory. The job comes before what is written by what it
 // changes of the job.
 var sections = []section{
-	{name: "counters", out: (*memory).putCounters, in: (*memory).takeCounters},
-	one("policy", func(m *memory) *policyRecord { return &m.policy }),
-	{name: "job", out: func(m *memory, put func(any)) { put(m.job) }, in: (*memory).takeJob},
-	one("baseline", func(m *memory) *baselineRecord { return &m.baseline }),
-	one("overheads", func(m *memory) *map[falcon.Rung]float64 { return &m.overheads }),
-	one("restart", func(m *memory) *restartRecord { return &m.restart }),
-	many("incidents", func(m *memory) *[]falcon.Incident { return &m.incidents }),
-	table("opened", func(m *memory) map[string]opening { return m.opened }),
-	many("actions", func(m *memory) *[]falcon.Action { return &m.actions }),
-	many("orders", func(m *memory) *[]orderRecord { return &m.orders }),
-	many("lost orders", func(m *memory) *[]orderRecord { return &m.lostOrders }),
-	table("decisions", func(m *memory) map[string]DecisionRecord { return m.decisions }),
-	table("decided", func(m *memory) map[string]int64 { return m.decidedNs }),
-	table("speeds", func(m *memory) map[string]speedsRecord { return m.speeds }),
-	table("impacts", func(m *memory) map[string]mitigate.Impact { return m.impacts }),
-	many("tests", func(m *memory) *[]validationRecord { return &m.tests }),
-	{name: "recoveries", out: (*memory).putRecoveries, in: (*memory).takeRecovery},
-	{name: "fences", out: (*memory).putFences, in: (*memory).takeFences},
-	table("devices", func(m *memory) map[falcon.Node]recovery.Seen { return m.devices }),
-	one("ended", func(m *memory) *endedRecord { return &m.ended }),
-	{name: "sent", out: (*memory).putSent, in: (*memory).takeSent},
-	{name: "events", out: (*memory).putEvents, in: (*memory).takeEvent},
+	{name: "counters", out: (*journalState).putCounters, in: (*journalState).takeCounters},
+	one("policy", func(m *journalState) *policyRecord { return &m.policy }),
+	{name: "job", out: func(m *journalState, put func(any)) { put(m.job) }, in: (*journalState).takeJob},
+	one("baseline", func(m *journalState) *baselineRecord { return &m.baseline }),
+	one("overheads", func(m *journalState) *map[falcon.Rung]float64 { return &m.overheads }),
+	one("restart", func(m *journalState) *restartRecord { return &m.restart }),
+	many("incidents", func(m *journalState) *[]falcon.Incident { return &m.incidents }),
+	table("opened", func(m *journalState) map[string]opening { return m.opened }),
+	many("actions", func(m *journalState) *[]falcon.Action { return &m.actions }),
+	many("orders", func(m *journalState) *[]orderRecord { return &m.orders }),
+	many("lost orders", func(m *journalState) *[]orderRecord { return &m.lostOrders }),
+	table("decisions", func(m *journalState) map[string]DecisionRecord { return m.decisions }),
+	table("decided", func(m *journalState) map[string]int64 { return m.decidedNs }),
+	table("speeds", func(m *journalState) map[string]speedsRecord { return m.speeds }),
+	table("impacts", func(m *journalState) map[string]mitigate.Impact { return m.impacts }),
+	many("tests", func(m *journalState) *[]validationRecord { return &m.tests }),
+	{name: "recoveries", out: (*journalState).putRecoveries, in: (*journalState).takeRecovery},
+	{name: "fences", out: (*journalState).putFences, in: (*journalState).takeFences},
+	table("devices", func(m *journalState) map[falcon.Node]recovery.Seen { return m.devices }),
+	one("ended", func(m *journalState) *endedRecord { return &m.ended }),
+	{name: "sent", out: (*journalState).putSent, in: (*journalState).takeSent},
+	{name: "events", out: (*journalState).putEvents, in: (*journalState).takeEvent},
 }
 
 // snapshot makes the parts.
-func (m *memory) snapshot() [][]byte {
+func (m *journalState) snapshot() [][]byte {
 	var out [][]byte
 	for _, s := range sections {
 		p, size := part{Section: s.name}, 0
@@ -142,7 +142,7 @@ func encode(v any) []byte {
 }
 
 // foldPart folds one part of a snapshot in.
-func (m *memory) foldPart(body []byte) error {
+func (m *journalState) foldPart(body []byte) error {
 	var p part
 	if err := json.Unmarshal(body, &p); err != nil {
 		return err
@@ -172,11 +172,11 @@ type counters struct {
 	Generation uint64 `json:"generation"`
 }
 
-func (m *memory) putCounters(put func(any)) {
+func (m *journalState) putCounters(put func(any)) {
 	put(counters{m.epoch, m.reserved, m.orderNext, m.eventSeq, m.speedsOf, m.nextNo, m.nextTest, m.nextRecovery, m.generation})
 }
 
-func (m *memory) takeCounters(item json.RawMessage) error {
+func (m *journalState) takeCounters(item json.RawMessage) error {
 	var v counters
 	err := json.Unmarshal(item, &v)
 	m.epoch, m.reserved, m.orderNext, m.eventSeq, m.speedsOf = v.Epoch, v.Reserved, v.Order, v.Event, v.SpeedsOf
@@ -184,7 +184,7 @@ func (m *memory) takeCounters(item json.RawMessage) error {
 	return err
 }
 
-func (m *memory) takeJob(item json.RawMessage) error {
+func (m *journalState) takeJob(item json.RawMessage) error {
 	err := json.Unmarshal(item, &m.job)
 	m.setTold(m.job)
 	return err
@@ -192,25 +192,25 @@ func (m *memory) takeJob(item json.RawMessage) error {
 
 // putRecoveries writes each by what it changes of the job: their placements
 // differ little from it.
-func (m *memory) putRecoveries(put func(any)) {
+func (m *journalState) putRecoveries(put func(any)) {
 	for i := range m.recoveries {
-		put(recoveryDelta(m.told, nil, m.recoveries[i]))
+		put(recoveryDelta(m.recordedJob, nil, m.recoveries[i]))
 	}
 }
 
-func (m *memory) takeRecovery(item json.RawMessage) error {
+func (m *journalState) takeRecovery(item json.RawMessage) error {
 	v, err := foldDelta(item, func(d delta) (falcon.Recovery, error) { return d.recovery(m) })
 	m.recoveries = append(m.recoveries, v)
 	return err
 }
 
-func (m *memory) putSent(put func(any)) {
+func (m *journalState) putSent(put func(any)) {
 	for _, v := range m.sent {
 		put(m.sentDelta(v))
 	}
 }
 
-func (m *memory) takeSent(item json.RawMessage) error {
+func (m *journalState) takeSent(item json.RawMessage) error {
 	v, err := foldDelta(item, func(delta) (sentRecord, error) {
 		var d sentDelta
 		if err := json.Unmarshal(item, &d); err != nil {
@@ -229,11 +229,11 @@ type fencesImage struct {
 	Newest    uint64                      `json:"newest"`
 }
 
-func (m *memory) putFences(put func(any)) {
+func (m *journalState) putFences(put func(any)) {
 	put(fencesImage{m.fences.nodes, m.fences.order, m.fences.newest})
 }
 
-func (m *memory) takeFences(item json.RawMessage) error {
+func (m *journalState) takeFences(item json.RawMessage) error {
 	v := fencesImage{Nodes: m.fences.nodes}
 	if err := json.Unmarshal(item, &v); err != nil {
 		return err
@@ -256,7 +256,7 @@ type eventImage struct {
 	Hash   []byte `json:"hash"`
 }
 
-func (m *memory) putEvents(put func(any)) {
+func (m *journalState) putEvents(put func(any)) {
 	for i, line := range m.events {
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(line)
 		if err != nil {
@@ -266,7 +266,7 @@ func (m *memory) putEvents(put func(any)) {
 	}
 }
 
-func (m *memory) takeEvent(item json.RawMessage) error {
+func (m *journalState) takeEvent(item json.RawMessage) error {
 	var v eventImage
 	if err := json.Unmarshal(item, &v); err != nil {
 		return err

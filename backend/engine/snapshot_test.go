@@ -26,14 +26,14 @@ import (
 
 // sameMemory compares every field of two memories, those that are added later
 // included.
-func sameMemory(a, b *memory) string {
+func sameMemory(a, b *journalState) string {
 	return cmp.Diff(a, b, cmp.Exporter(func(reflect.Type) bool { return true }), cmpopts.EquateEmpty(), protocmp.Transform())
 }
 
 // again folds a memory's snapshot.
-func again(t testing.TB, m *memory) *memory {
+func again(t testing.TB, m *journalState) *journalState {
 	t.Helper()
-	out := newMemory()
+	out := newJournalState()
 	for i, body := range m.snapshot() {
 		if len(body) > journal.BodyBytesMax {
 			t.Fatalf("part %d has %d bytes", i, len(body))
@@ -48,7 +48,7 @@ func again(t testing.TB, m *memory) *memory {
 // history makes random records, as an engine would write them, and folds them.
 type history struct {
 	t     *rapid.T
-	m     *memory
+	m     *journalState
 	w     written
 	seq   uint64
 	whole bool // other adds all that it has
@@ -102,7 +102,7 @@ func (h *history) recovery() {
 			v.Replaced = map[falcon.Rank]falcon.Device{r: "n2.g0"}
 		}
 	}
-	h.add(h.w.recoveryRecord(t0, h.m.told, v))
+	h.add(h.w.recoveryRecord(t0, h.m.recordedJob, v))
 	if got, _ := h.m.recovery(v.ID); !cmp.Equal(v, got) {
 		h.t.Fatalf("the recovery came back as another: %s", cmp.Diff(v, got))
 	}
@@ -116,7 +116,7 @@ func (h *history) sent() {
 		}
 	}
 	for r := range falcon.Rank(4) {
-		if pid, known := h.m.told.pid(r); h.number("pid", 1) == 1 {
+		if pid, known := h.m.recordedJob.pidOf(r); h.number("pid", 1) == 1 {
 			v.Pids = mapOf(v.Pids, r, map[bool]int32{true: pid, false: 7}[known && h.number("same", 3) > 0])
 		}
 	}
@@ -164,7 +164,7 @@ func (h *history) other() {
 		record(t0, kindOrder, orderRecord{Order: falcon.Order{ID: n}, Command: n}), record(t0, kindOutcome, outcomeRecord{Order: n / 2}),
 		record(t0, kindVote, voteRecord{Order: n / 3, Rank: 1, Iteration: 7}),
 		record(t0, kindOverhead, map[falcon.Rung]float64{falcon.RungS2: float64(n)}),
-		record(t0, kindEvent, eventRecord{Kind: kindAudit, Text: "INC-0001", Audit: &deed{Actor: "maria", Verb: "approve"}}),
+		record(t0, kindEvent, eventRecord{Kind: kindAudit, Text: "INC-0001", Audit: &auditEntry{Actor: "maria", Verb: "approve"}}),
 		record(t0, kindValidation, validationRecord{Validation: falcon.Validation{ID: fmt.Sprintf("VAL-%04d", n)}, Pause: n, Nodes: []falcon.Node{"n1"}}),
 		record(t0, kindRestart, restartRecord{Phase: phaseLeaving, Home: h.placement("home"), Next: &falcon.Launch{Generation: n}, Launch: &falcon.Launch{Generation: n}}),
 		record(t0, kindLaunchEnded, launchEndedRecord{Generation: n, Rank: falcon.Rank(n % 4)}),
@@ -188,7 +188,7 @@ func (h *history) other() {
 func TestSnapshotSaysTheSame(t *testing.T) {
 	filled := map[string]bool{}
 	rapid.Check(t, func(t *rapid.T) {
-		h := &history{t: t, m: newMemory()}
+		h := &history{t: t, m: newJournalState()}
 		play := func() {
 			for range h.number("records", 40) {
 				[]func(){h.job, h.recovery, h.sent, h.incident, h.other}[h.number("what", 4)]()
@@ -202,7 +202,7 @@ func TestSnapshotSaysTheSame(t *testing.T) {
 			h.whole = false
 		}
 		play()
-		copied := newMemory()
+		copied := newJournalState()
 		for _, body := range h.m.snapshot() {
 			if err := copied.apply(journal.Record{Kind: journal.KindPart, Body: body}); err != nil {
 				t.Fatal(err)
@@ -215,16 +215,16 @@ func TestSnapshotSaysTheSame(t *testing.T) {
 		h.m = copied
 		play()
 	})
-	for i := range reflect.TypeFor[memory]().NumField() {
-		if name := reflect.TypeFor[memory]().Field(i).Name; !filled[name] {
+	for i := range reflect.TypeFor[journalState]().NumField() {
+		if name := reflect.TypeFor[journalState]().Field(i).Name; !filled[name] {
 			t.Errorf("no history fills memory.%s: that a snapshot holds it is not tested", name)
 		}
 	}
 }
 
 // note says which fields of a memory differ from those of a new one.
-func note(filled map[string]bool, m *memory) {
-	was, is := reflect.ValueOf(newMemory()).Elem(), reflect.ValueOf(m).Elem()
+func note(filled map[string]bool, m *journalState) {
+	was, is := reflect.ValueOf(newJournalState()).Elem(), reflect.ValueOf(m).Elem()
 	for i := range is.NumField() {
 		if !cmp.Equal(fmt.Sprintf("%#v", was.Field(i)), fmt.Sprintf("%#v", is.Field(i))) {
 			filled[is.Type().Field(i).Name] = true
@@ -254,13 +254,13 @@ func old(t testing.TB, name string) string {
 
 // An engine goes on with a journal of format 1, and with the snapshot of it.
 func TestJournalOfFormat1IsFolded(t *testing.T) {
-	for name, check := range map[string]func(m *memory) bool{
-		"journal-v1-story.db.gz": func(m *memory) bool {
+	for name, check := range map[string]func(m *journalState) bool{
+		"journal-v1-story.db.gz": func(m *journalState) bool {
 			return len(m.incidents) == 1 && m.incidents[0].State == falcon.IncidentClosed && len(m.actions) == 1 && m.actions[0].DecidedBy == "tester" && len(m.orders) == 0
 		},
-		"journal-v1-recovery.db.gz": func(m *memory) bool {
+		"journal-v1-recovery.db.gz": func(m *journalState) bool {
 			v, known := m.recovery("REC-0001")
-			return known && v.State == falcon.RecoveryResumed && len(v.Placement) == 4 && m.job.Epoch == 2 && m.fences.process("n1/102") && len(m.sent) == 5
+			return known && v.State == falcon.RecoveryResumed && len(v.Placement) == 4 && m.job.Epoch == 2 && m.fences.processFenced("n1/102") && len(m.sent) == 5
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestJournalOfFormat1IsFolded(t *testing.T) {
 			if diff := sameMemory(m, again(t, m)); diff != "" {
 				t.Error(diff)
 			}
-			if err := j.Compact(1, m.snapshot(), Retention{}.keep(time.Now())); err != nil {
+			if err := j.Compact(1, m.snapshot(), Retention{}.auditKept(time.Now())); err != nil {
 				t.Fatal(err)
 			}
 			if after, err := restore(j); err != nil || sameMemory(m, after) != "" {
@@ -301,7 +301,7 @@ func TestUnreadableRecordsAreRefused(t *testing.T) {
 		"too many": {Seq: 7, Kind: kindSent, Body: []byte(`{"of":"job","ranks":"0-99999999"}`)},
 		"no rank":  {Seq: 7, Kind: kindSent, Body: []byte(`{"of":"job","ranks":"0-3"}`)},
 	} {
-		if err := newMemory().apply(r); err == nil || !strings.Contains(err.Error(), "journal record 7") {
+		if err := newJournalState().apply(r); err == nil || !strings.Contains(err.Error(), "journal record 7") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -311,14 +311,14 @@ func FuzzApply(f *testing.F) {
 	for _, kind := range []journal.Kind{kindJob, kindRecovery, kindSent, journal.KindPart} {
 		f.Add(string(kind), []byte(`{"of":"job","set":{"id":"REC-0001"},"lists":{"placement":{"0":"n1.g0"}},"ranges":{"survivors":"0-3"},"ranks":"0"}`))
 	}
-	for _, body := range newMemory().snapshot() {
+	for _, body := range newJournalState().snapshot() {
 		f.Add(string(journal.KindPart), body)
 	}
 	f.Add(string(kindPolicy), []byte(`{"policy":{"mode":"auto"}}`))
 	f.Fuzz(func(t *testing.T, kind string, body []byte) {
-		m := newMemory()
+		m := newJournalState()
 		m.setTold(jobRecord{Epoch: 1, Placement: falcon.Placement{"n0.g0", "n1.g0"}, Processes: []string{"n0/1", "n1/2"}})
-		m.job = m.told
+		m.job = m.recordedJob
 		if m.apply(journal.Record{Seq: 1, Kind: journal.Kind(kind), Body: body}) != nil || !json.Valid(body) || bytes.Contains(body, []byte(`\u`)) {
 			return
 		}

@@ -10,13 +10,13 @@ import (
 // the planner: less is a window's noise.
 const speedsStep = 0.02
 
-// like says that a plan made with o holds for v too.
-func (v speedsRecord) like(o speedsRecord) bool {
-	return near(v.SelfMs, o.SelfMs) && near(v.Profile.SelfMs, o.Profile.SelfMs) && sameGroups(v.Profile.Groups, o.Profile.Groups) &&
+// sameSpeeds says that a plan made with o holds for v too.
+func (v speedsRecord) sameSpeeds(o speedsRecord) bool {
+	return nearlyEqual(v.SelfMs, o.SelfMs) && nearlyEqual(v.Profile.SelfMs, o.Profile.SelfMs) && sameGroups(v.Profile.Groups, o.Profile.Groups) &&
 		sameLinks(v.Profile.Links, o.Profile.Links)
 }
 
-func near(a, b []float64) bool {
+func nearlyEqual(a, b []float64) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -34,7 +34,7 @@ func sameGroups(a, b []falcon.GroupTransfer) bool {
 	}
 	for i := range a {
 		x, y := &a[i], &b[i]
-		if x.Dimension != y.Dimension || x.Calls != y.Calls || x.Bytes != y.Bytes || !near([]float64{x.TransferMs}, []float64{y.TransferMs}) {
+		if x.Dimension != y.Dimension || x.Calls != y.Calls || x.Bytes != y.Bytes || !nearlyEqual([]float64{x.TransferMs}, []float64{y.TransferMs}) {
 			return false
 		}
 	}
@@ -46,7 +46,7 @@ func sameLinks(a, b []falcon.LinkSpeed) bool {
 		return false
 	}
 	for i := range a {
-		if a[i].Link != b[i].Link || !near([]float64{a[i].Ratio}, []float64{b[i].Ratio}) {
+		if a[i].Link != b[i].Link || !nearlyEqual([]float64{a[i].Ratio}, []float64{b[i].Ratio}) {
 			return false
 		}
 	}

@@ -12,7 +12,7 @@ type jobStatus struct {
 	intake *sampleIntake
 }
 
-func (s *jobStatus) state(now time.Time) string {
+func (s *jobStatus) current(now time.Time) string {
 	switch {
 	case s.restarting(now) != "":
 		return "restarting"
@@ -51,7 +51,7 @@ func (s *jobStatus) standstill() time.Duration {
 
 // restarting is what a restart waits for, for people; "" when there is none.
 func (s *jobStatus) restarting(now time.Time) string {
-	r := s.mem.restart
+	r := s.state.restart
 	switch r.Phase {
 	case phaseLeaving:
 		rank, _ := s.cluster.stillRunning(now, r)
@@ -63,7 +63,7 @@ func (s *jobStatus) restarting(now time.Time) string {
 	case phaseClearing:
 		return fmt.Sprintf("restarting: launch %d has failed (%s), what it started is to end", r.Launch.Generation, r.Failed)
 	}
-	if o := s.orders.leaving(); o != nil && (o.words() > 0 || s.job.ended()) {
+	if o := s.orders.leaving(); o != nil && (o.heardRanks() > 0 || s.job.ended()) {
 		return fmt.Sprintf("restarting: order %d has the processes write a checkpoint and leave", o.Order.ID)
 	}
 	return ""

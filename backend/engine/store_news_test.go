@@ -46,8 +46,8 @@ func TestNewsOfTheStoreAreTold(t *testing.T) {
 		}
 		return out
 	}
-	e.tick(time.Unix(1, 0))
-	e.tick(time.Unix(2, 0))
+	e.onTick(time.Unix(1, 0))
+	e.onTick(time.Unix(2, 0))
 	if got := told(); len(got) != 1 || !strings.Contains(got[0], "the store is [2Jdown") {
 		t.Errorf("%q", got)
 	}

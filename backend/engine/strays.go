@@ -16,7 +16,7 @@ import (
 // isStray reports whether a process that claims a rank can only be left over. A
 // process that was started by hand may be a new job's, and is none.
 func (c *clusterView) isStray(node falcon.Node, rank falcon.Rank, in *falconv1.RankState) bool {
-	job := &c.mem.job
+	job := &c.state.job
 	if in.GetGeneration() == 0 || !in.GetAlive() || rank < 0 || int(rank) >= len(job.Processes) {
 		return false
 	}
@@ -36,7 +36,7 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 		return
 	}
 	dr.refusedTold[key] = true
-	own := nodeOfProcess(dr.mem.job.Processes[rank]) == node
+	own := nodeOfProcess(dr.state.job.Processes[rank]) == node
 	what := "it is ordered to end"
 	if own {
 		what = "end it by hand"
@@ -46,12 +46,12 @@ func (dr *recoveryDriver) endStray(now time.Time, node falcon.Node, rank falcon.
 		return
 	}
 	c := &falconv1.Command{
-		Epoch: dr.mem.epoch, Id: dr.batch.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
+		Epoch: dr.state.epoch, Id: dr.batch.commandID(now), DeadlineUnixNs: now.Add(commandLife).UnixNano(),
 		Body: &falconv1.Command_Stop{Stop: &falconv1.StopCommand{Generation: in.GetGeneration() + 1, Ranks: []int32{int32(rank)}}},
 	}
-	dr.batch.then(func(err error) {
+	dr.batch.whenDurableDo(func(err error) {
 		if err == nil { // its id is durable
-			dr.cluster.send(node, command(c, now))
+			dr.cluster.sendTo(node, command(c, now))
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 
 // An engine with a job of generation 6 on n0 and n1, and memory alone.
 func jobOfSix() *Engine {
-	e := bareEngine(newMemory())
-	e.mem.job = jobRecord{
+	e := bareEngine(newJournalState())
+	e.state.job = jobRecord{
 		Epoch: 3, Processes: []string{"n0/100", "n1/200/g6"}, Layout: falcon.Layout{TP: 1, DP: 2, PP: 1},
 		Placement: falcon.Placement{"n0.g0", "n1.g0"}, Rejoined: 6,
 	}
@@ -48,7 +48,7 @@ func TestALiftedFenceKeepsTheReplacedQuiet(t *testing.T) {
 	f := newFences()
 	f.apply(fenceRecord{Generation: 6, Nodes: []falcon.Node{"n1"}, Processes: []string{"n1/100", "n1/200/g6"}}, nil)
 	f.apply(fenceRecord{Lifted: "n1"}, []string{"n0/100", "n1/200/g6"})
-	if f.node("n1") || !f.process("n1/100") || f.process("n1/200/g6") {
+	if f.nodeFenced("n1") || !f.processFenced("n1/100") || f.processFenced("n1/200/g6") {
 		t.Errorf("nodes %v, processes %v", f.nodes, f.names)
 	}
 }
@@ -57,7 +57,7 @@ func TestALiftedFenceKeepsTheReplacedQuiet(t *testing.T) {
 // runs, stays fenced.
 func TestAFenceIsLiftedOnEvidence(t *testing.T) {
 	e, at := jobOfSix(), time.Unix(1_700_000_000, 0)
-	e.mem.fences.apply(fenceRecord{Generation: 6, Nodes: []falcon.Node{"n2"}, Processes: []string{"n2/77"}}, nil)
+	e.state.fences.apply(fenceRecord{Generation: 6, Nodes: []falcon.Node{"n2"}, Processes: []string{"n2/77"}}, nil)
 	if why := e.cluster.leftRunning(at, "n2"); !strings.Contains(why, "is not heard") {
 		t.Errorf("a node that was never heard: %q", why)
 	}
@@ -87,15 +87,15 @@ func TestAnOrderOfAnEndingEpochWaits(t *testing.T) {
 	e := jobOfSix()
 	now := time.Unix(1_700_000_000, 0)
 	o := &order{orderRecord: orderRecord{Order: falcon.Order{Epoch: 3, ID: 2, Kind: falcon.OrderCheckpoint, Leave: true}}}
-	if !e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
+	if !e.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Fatal("nothing is in the way of it")
 	}
-	e.mem.recoveries = []falcon.Recovery{{ID: "REC-0001", State: falcon.RecoveryResumed, Generation: 7, JobEpoch: 3}}
-	if e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
+	e.state.recoveries = []falcon.Recovery{{ID: "REC-0001", State: falcon.RecoveryResumed, Generation: 7, JobEpoch: 3}}
+	if e.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Error("the recovery has succeeded, and its epoch has not begun")
 	}
-	e.mem.recoveries, e.mem.job.Epoch = nil, 4
-	if e.arbiter.use(now).mayOrder(o.Order.Epoch, o.heavy()) {
+	e.state.recoveries, e.state.job.Epoch = nil, 4
+	if e.arbiter.present(now).mayOrder(o.Order.Epoch, o.heavy()) {
 		t.Error("it was made for the epoch before")
 	}
 }

@@ -13,7 +13,7 @@ func (e *Engine) Turn(tick bool) error {
 		case f := <-e.requests:
 			f()
 		case a := <-e.heard():
-			e.take(a, now)
+			e.handleArrival(a, now)
 		default:
 			more = false
 		}
@@ -22,7 +22,7 @@ func (e *Engine) Turn(tick bool) error {
 		if err := e.retry(now); err != nil {
 			return err
 		}
-		e.tick(now)
+		e.onTick(now)
 	}
 	return e.finish(now)
 }
@@ -32,7 +32,7 @@ func (e *Engine) finish(now time.Time) error {
 	if e.job.dirty && e.writer.held.round == nil {
 		e.describe(now)
 	}
-	if err := e.settle(now); err != nil {
+	if err := e.settleMachines(now); err != nil {
 		return err
 	}
 	e.writer.compact(now, e.cfg.Retention.snapshotBytes())

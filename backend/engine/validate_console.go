@@ -28,7 +28,7 @@ const (
 func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRequest) (*falconv1.Validation, error) {
 	var id string
 	var refused error
-	if err := e.change(ctx, func() {
+	if err := e.decideInLoop(ctx, func() {
 		if q.GetCancel() != "" {
 			id, refused = e.cancelValidation(who, q)
 			return
@@ -41,8 +41,8 @@ func (e *Engine) Validate(ctx context.Context, who Actor, q *falconv1.ValidateRe
 		return nil, refused
 	}
 	var out *falconv1.Validation
-	err := e.do(ctx, func() {
-		for _, v := range e.validations.views("") {
+	err := e.readInLoop(ctx, func() {
+		for _, v := range e.validations.listViews("") {
 			if v.GetId() == id {
 				out = v
 			}
@@ -58,22 +58,22 @@ func (e *Engine) cancelValidation(who Actor, q *falconv1.ValidateRequest) (strin
 	}
 	v, _ := e.validations.machine.View()
 	if !e.validations.machine.Active() || v.ID != q.GetCancel() {
-		known := slices.ContainsFunc(e.mem.tests, func(t validationRecord) bool { return t.Validation.ID == q.GetCancel() })
+		known := slices.ContainsFunc(e.state.tests, func(t validationRecord) bool { return t.Validation.ID == q.GetCancel() })
 		if known {
 			return "", fmt.Errorf("%w: %s is over already", ErrStale, clean(q.GetCancel()))
 		}
 		return "", fmt.Errorf("%w: no validation %q is in progress", ErrNotFound, clean(q.GetCancel()))
 	}
 	e.oplog.logf("validation", 1, "%s: ended by %s", v.ID, who.Name)
-	e.oplog.audit(e.cfg.Now(), who, deed{Verb: "end test", About: v.ID})
+	e.oplog.audit(e.cfg.Now(), who, auditEntry{Verb: "end test", About: v.ID})
 	e.validations.machine.Step(e.cfg.Now(), validate.Stop{Why: "ended by " + who.Name})
 	return v.ID, nil
 }
 
 func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error) {
 	now := e.cfg.Now()
-	use := e.arbiter.use(now)
-	if why := e.validations.taken(); why != "" {
+	use := e.arbiter.present(now)
+	if why := e.validations.alreadyTaken(); why != "" {
 		return "", fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	if why, _ := e.arbiter.unready(now); why != "" {
@@ -88,18 +88,18 @@ func (e *Engine) validate(who Actor, q *falconv1.ValidateRequest) (string, error
 	}
 	if why := use.testObstacle(); why != "" {
 		id := e.validations.takeRequest(now, ask, who, why)
-		e.oplog.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
+		e.oplog.audit(now, who, auditEntry{Verb: "test", About: id, Reason: ask.Why})
 		return id, nil
 	}
 	id := e.validations.nextID()
-	e.oplog.audit(now, who, deed{Verb: "test", About: id, Reason: ask.Why})
+	e.oplog.audit(now, who, auditEntry{Verb: "test", About: id, Reason: ask.Why})
 	e.validations.start(now, id, ask, who)
 	return id, nil
 }
 
-// taken says that a person's validation waits or is in progress already: two
+// alreadyTaken says that a person's validation waits or is in progress already: two
 // who look at the same trouble must not hold the job twice.
-func (vq *validationQueue) taken() string {
+func (vq *validationQueue) alreadyTaken() string {
 	if q := vq.request; q != nil {
 		return fmt.Sprintf("%s, which %s asked for, waits already (%s)", q.id, q.who.Name, q.why)
 	}
@@ -122,7 +122,7 @@ func (c *clusterView) validationAsk(who Actor, q *falconv1.ValidateRequest) (fal
 	if err := checkSizes(q); err != nil {
 		return ask, err
 	}
-	if _, known := c.mem.incident(ask.Incident); ask.Incident != "" && !known {
+	if _, known := c.state.incident(ask.Incident); ask.Incident != "" && !known {
 		return ask, fmt.Errorf("%w: no incident %q; list them with: falcon incident list", ErrNotFound, ask.Incident)
 	}
 	ranks, err := c.ranksFrom(q.GetRanks())
@@ -219,15 +219,15 @@ func (c *clusterView) linkPairs(name string) ([][2]falcon.Rank, error) {
 	return out, nil
 }
 
-// view is the one in progress, else the newest, which may wait still.
-func (vq *validationQueue) view() *falconv1.Validation {
+// newestView is the one in progress, else the newest, which may wait still.
+func (vq *validationQueue) newestView() *falconv1.Validation {
 	if v, _ := vq.machine.View(); vq.machine.Active() {
 		out := convert.ValidationToProto(v)
 		out.Now = protoNow(vq.machine.Now())
 		return out
 	}
-	if n := len(vq.mem.tests); n > 0 {
-		return convert.ValidationToProto(vq.asItStands(vq.mem.tests[n-1].Validation))
+	if n := len(vq.state.tests); n > 0 {
+		return convert.ValidationToProto(vq.asItStands(vq.state.tests[n-1].Validation))
 	}
 	return nil
 }
@@ -246,14 +246,14 @@ func (vq *validationQueue) asItStands(v falcon.Validation) falcon.Validation {
 // Validations lists those in memory, newest first, and nothing else.
 func (e *Engine) Validations(ctx context.Context) (*falconv1.IncidentsReply, error) {
 	out := &falconv1.IncidentsReply{}
-	err := e.do(ctx, func() { out.Validations = e.validations.views("") })
+	err := e.readInLoop(ctx, func() { out.Validations = e.validations.listViews("") })
 	return out, err
 }
 
-// views lists them newest first: all, or those of one incident.
-func (vq *validationQueue) views(incident string) []*falconv1.Validation {
+// listViews lists them newest first: all, or those of one incident.
+func (vq *validationQueue) listViews(incident string) []*falconv1.Validation {
 	var out []*falconv1.Validation
-	for _, t := range slices.Backward(vq.mem.tests) {
+	for _, t := range slices.Backward(vq.state.tests) {
 		if v := t.Validation; (incident == "" || v.Ask.Incident == incident) && len(out) < validationsMost {
 			out = append(out, convert.ValidationToProto(vq.asItStands(v)))
 		}

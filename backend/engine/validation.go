@@ -44,27 +44,27 @@ func (v Validation) machine() validate.Config {
 
 // start begins; obstacle has found nothing.
 func (vq *validationQueue) start(now time.Time, id string, ask falcon.ValidationAsk, who Actor) {
-	comms := vq.job.comms(vq.mem.job.Layout)
+	comms := vq.job.comms(vq.state.job.Layout)
 	members := make([]validate.Member, vq.job.world())
 	for r := range members {
 		p := vq.job.ranks[falcon.Rank(r)]
 		nic, _ := nicOn(p.node, p.state.GetNic())
 		members[r] = validate.Member{Device: p.device, NIC: nic, Comms: comms[falcon.Rank(r)]}
 	}
-	vq.asking = asking{who: who, at: vq.det.Steady().Iteration, epoch: vq.mem.job.Epoch}
-	vq.machine.Step(now, validate.Begin{ID: id, Ask: ask, Members: members, Emulated: vq.job.emulated, Own: vq.mem.ownTimes()})
+	vq.asking = asking{who: who, at: vq.det.Steady().Iteration, epoch: vq.state.job.Epoch}
+	vq.machine.Step(now, validate.Begin{ID: id, Ask: ask, Members: members, Emulated: vq.job.emulated, Own: vq.state.ownTimes()})
 }
 
 // nextID names a validation; the record of its beginning says the same.
 func (vq *validationQueue) nextID() string {
-	vq.number = max(vq.number+1, vq.mem.nextTest)
+	vq.number = max(vq.number+1, vq.state.nextTest)
 	return fmt.Sprintf("VAL-%04d", vq.number)
 }
 
 // restore lets go of what an engine before this one held, and ends
 // what had not come so far.
 func (vq *validationQueue) restore(now time.Time) {
-	for _, t := range vq.mem.tests {
+	for _, t := range vq.state.tests {
 		if t.Validation.State.Over() {
 			continue
 		}
@@ -79,7 +79,7 @@ func (vq *validationQueue) restore(now time.Time) {
 
 // digestValidation persists what the validation wants persisted, and once it
 // is over has the result for the detector and lets waiting orders go.
-func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *round) {
+func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *decidedRound) {
 	r.tests = v.Commands
 	if v.Persist != nil {
 		who := e.validations.asking
@@ -162,7 +162,7 @@ type asking struct {
 	epoch uint64
 }
 
-func (m *memory) setValidation(v validationRecord) {
+func (m *journalState) setValidation(v validationRecord) {
 	if i := slices.IndexFunc(m.tests, func(x validationRecord) bool { return x.Validation.ID == v.Validation.ID }); i >= 0 {
 		m.tests[i] = v
 		return
@@ -177,7 +177,7 @@ func (m *memory) setValidation(v validationRecord) {
 // ownTimes are the least times of every direction in earlier validations in
 // which it was not slow. Of one that was cut short those do not count that could
 // not be compared: the others of their class are what is missing.
-func (m *memory) ownTimes() func(from, to falcon.Device, bytes int64) (float64, bool) {
+func (m *journalState) ownTimes() func(from, to falcon.Device, bytes int64) (float64, bool) {
 	type direction struct {
 		from, to falcon.Device
 		bytes    int64
@@ -207,7 +207,7 @@ type opening struct {
 }
 
 // named lists the culprits of incidents that are over, oldest first.
-func (m *memory) named() []detect.Named {
+func (m *journalState) named() []detect.Named {
 	var out []detect.Named
 	for _, v := range m.incidents {
 		if v.State != falcon.IncidentClosed {
@@ -240,7 +240,7 @@ func (vq *validationQueue) dropSilent(now time.Time) {
 		return
 	}
 	for _, n := range vq.nodes.Nodes() {
-		if n.Beat != nil && n.Connected() && n.Age(now) > 3*vq.cfg.beat()/2 {
+		if n.Beat != nil && n.Connected() && n.Age(now) > 3*vq.cfg.beatPeriod()/2 {
 			vq.machine.Step(now, validate.Lost{Node: n.Name})
 		}
 	}

@@ -21,7 +21,7 @@ type stateViews struct {
 	describer   *jobDescriber
 	validations *validationQueue
 	links       *linkWatch
-	waits       *waits
+	waits       *heldRound
 	rejoinAcks  map[falcon.Rank]rejoinAck
 
 	snapshot atomic.Pointer[State]

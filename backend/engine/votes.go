@@ -14,7 +14,7 @@ const votesAfter = 10
 
 // judge ends the orders whose outcome is known.
 func (pd *planDelivery) judge(now time.Time) {
-	if o, out := pd.orders.revived(pd.mem.job.Layout.World(), pd.mem.job.Epoch, pd.cluster.recoveryBegun()); o != nil {
+	if o, out := pd.orders.revived(pd.state.job.Layout.World(), pd.state.job.Epoch, pd.cluster.recoveryBegun()); o != nil {
 		pd.agreedLate(now, o, out)
 	}
 	for _, id := range sortedKeys(pd.orders.open) {
@@ -23,13 +23,13 @@ func (pd *planDelivery) judge(now time.Time) {
 		o.gone = pd.cluster.endedRank(now)
 		o.left = o.Order.Leave && pd.cluster.allGone(now)
 		o.patience = votesAfter * time.Duration(min(pd.det.Steady().CurrentMs, 1e9)*float64(time.Millisecond))
-		out, over := o.outcome(pd.mem.job.Layout.World(), pd.mem.job.Epoch, now)
+		out, over := o.outcome(pd.state.job.Layout.World(), pd.state.job.Epoch, now)
 		if !over {
 			pd.noteVote(now, o)
 			continue
 		}
 		delete(pd.orders.open, id)
-		pd.batch.add(record(now, kindOutcome, out))
+		pd.batch.addRecords(record(now, kindOutcome, out))
 		if out.Failed != "" {
 			pd.orders.giveUp(o)
 			pd.oplog.logf("action", 3, "order %d can't take effect: %s", o.Order.ID, out.Failed)
@@ -43,12 +43,12 @@ func (pd *planDelivery) judge(now time.Time) {
 
 // recoveryBegun reports whether a recovery has begun in this job epoch.
 func (c *clusterView) recoveryBegun() bool {
-	n := len(c.mem.recoveries)
-	return n > 0 && c.mem.recoveries[n-1].JobEpoch == c.mem.job.Epoch && c.mem.recoveries[n-1].Attempts > 0
+	n := len(c.state.recoveries)
+	return n > 0 && c.state.recoveries[n-1].JobEpoch == c.state.job.Epoch && c.state.recoveries[n-1].Attempts > 0
 }
 
 func (pd *planDelivery) agreedLate(now time.Time, o *order, out outcomeRecord) {
-	pd.batch.add(record(now, kindOutcome, out))
+	pd.batch.addRecords(record(now, kindOutcome, out))
 	pd.oplog.logf("action", 1, "order %d was given up on and the ranks agreed on it after all", o.Order.ID)
 	pd.commit(now, o, out)
 }
@@ -56,19 +56,19 @@ func (pd *planDelivery) agreedLate(now time.Time, o *order, out outcomeRecord) {
 // takeVote takes what a process says of its vote. What it may not say any more, as it
 // is fenced, does not count.
 func (pd *planDelivery) takeVote(p *process, now time.Time) {
-	if pd.mem.fences.process(p.name) {
+	if pd.state.fences.processFenced(p.name) {
 		return
 	}
-	for _, o := range pd.orders.all() {
-		o.witness(p, now)
+	for _, o := range pd.orders.votable() {
+		o.noteOwnState(p, now)
 		pd.noteVote(now, o)
 	}
 }
 
 // noteVote makes the first word of an order durable.
 func (pd *planDelivery) noteVote(now time.Time, o *order) {
-	if v := o.vote(); v != nil {
-		pd.batch.add(record(now, kindVote, *v))
+	if v := o.firstVote(); v != nil {
+		pd.batch.addRecords(record(now, kindVote, *v))
 		pd.views.dirty = true
 	}
 }

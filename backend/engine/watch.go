@@ -68,12 +68,12 @@ func (h *hub) close() {
 	defer h.mu.Unlock()
 	h.closed = true
 	for len(h.watchers) > 0 {
-		h.end(0, ErrStopped)
+		h.endWatch(0, ErrStopped)
 	}
 }
 
-// end closes one subscription; the caller holds mu.
-func (h *hub) end(i int, why error) {
+// endWatch closes one subscription; the caller holds mu.
+func (h *hub) endWatch(i int, why error) {
 	w := h.watchers[i]
 	w.ended = why
 	close(w.lines)
@@ -101,11 +101,11 @@ func (h *hub) watch(who Actor, after uint64) (*Watcher, error) {
 	}
 	w := &Watcher{hub: h, who: watching{who.Name, who.Role}, lines: make(chan *falconv1.EventLine, watchQueue)}
 	if i, n := h.oldestOf(w.who); n >= WatchersEach {
-		h.end(i, fmt.Errorf("%w: %s watches %d times already, and the oldest of them ended", ErrCrowded, who.Name, n))
+		h.endWatch(i, fmt.Errorf("%w: %s watches %d times already, and the oldest of them ended", ErrCrowded, who.Name, n))
 	}
 	if len(h.watchers) >= WatchersMax {
 		i, n := h.oldestOf(h.greediest())
-		h.end(i, fmt.Errorf("%w: there are %d, of which %d were this caller's, and the oldest of those ended", ErrCrowded, WatchersMax, n))
+		h.endWatch(i, fmt.Errorf("%w: there are %d, of which %d were this caller's, and the oldest of those ended", ErrCrowded, WatchersMax, n))
 	}
 	w.missed = !h.replay(w, after)
 	h.watchers = append(h.watchers, w)
@@ -160,7 +160,7 @@ func (w *Watcher) Next(ctx context.Context) (line *falconv1.EventLine, resync bo
 	select {
 	case line, ok := <-w.lines:
 		if !ok {
-			return nil, false, w.why()
+			return nil, false, w.endReason()
 		}
 		return line, false, nil
 	case <-ctx.Done():
@@ -168,7 +168,7 @@ func (w *Watcher) Next(ctx context.Context) (line *falconv1.EventLine, resync bo
 	}
 }
 
-func (w *Watcher) why() error {
+func (w *Watcher) endReason() error {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	return w.ended
@@ -202,5 +202,5 @@ func (w *Watcher) Waiting() int { return len(w.lines) }
 // Alarm writes a line about the engine itself that a person should know, such
 // as its certificates or its memory.
 func (e *Engine) Alarm(ctx context.Context, severity int32, text string) error {
-	return e.do(ctx, func() { e.oplog.logf("alarm", severity, "%s", text) })
+	return e.readInLoop(ctx, func() { e.oplog.logf("alarm", severity, "%s", text) })
 }

@@ -56,7 +56,7 @@ func TestSnapshotShowsTheWatch(t *testing.T) {
 // earlier jobs too; one that goes on comes back as itself, and is not counted
 // twice.
 func TestCulpritsOfIncidentsThatAreOver(t *testing.T) {
-	m := newMemory()
+	m := newJournalState()
 	write := func(id string, state falcon.IncidentState, v falcon.Verdict) {
 		if err := m.apply(record(time.Unix(int64(len(m.incidents)), 0), kindIncident, falcon.Incident{ID: id, State: state, Verdict: v})); err != nil {
 			t.Fatal(err)

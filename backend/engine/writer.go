@@ -14,8 +14,8 @@ type journalWriter struct {
 	arbiter *arbiter
 	hub     *hub
 
-	held   waits // a batch that the disk did not take
-	unmade int64 // size of the journal at which no snapshot could be made
+	held   heldRound // a batch that the disk did not take
+	unmade int64     // size of the journal at which no snapshot could be made
 }
 
 // persist writes the batch and folds it into memory. Events reach watchers
@@ -34,19 +34,19 @@ func (jw *journalWriter) persist(batch []journal.Record) error {
 		return err
 	}
 	for _, r := range batch {
-		if err := jw.mem.apply(r); err != nil {
+		if err := jw.state.apply(r); err != nil {
 			return err
 		}
 		if r.Kind == kindEvent {
-			jw.hub.publish(jw.mem.events[len(jw.mem.events)-1])
+			jw.hub.publish(jw.state.events[len(jw.state.events)-1])
 		}
 	}
-	jw.batch.written(jw.mem.reserved)
+	jw.batch.written(jw.state.reserved)
 	return nil
 }
 
-// show publishes a line that is in no journal: the one about the journal.
-func (jw *journalWriter) show(now time.Time, severity int32, text string) {
-	jw.mem.addEvent(eventRecord{Iteration: jw.det.Steady().Iteration, Kind: "journal", Severity: severity, Text: clean(text)}, journal.Record{AtNs: now.UnixNano()})
-	jw.hub.publish(jw.mem.events[len(jw.mem.events)-1])
+// publishUnrecorded publishes a line that is in no journal: the one about the journal.
+func (jw *journalWriter) publishUnrecorded(now time.Time, severity int32, text string) {
+	jw.state.addEvent(eventRecord{Iteration: jw.det.Steady().Iteration, Kind: "journal", Severity: severity, Text: clean(text)}, journal.Record{AtNs: now.UnixNano()})
+	jw.hub.publish(jw.state.events[len(jw.state.events)-1])
 }

@@ -54,24 +54,24 @@ func (sv *stateViews) build(now time.Time) {
 	ranks, worst := sv.rankViews(now)
 	reply := &falconv1.SnapshotReply{
 		Version: sv.version, EngineId: sv.id, AtUnixNs: now.UnixNano(),
-		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.mem.policy.Version),
+		Job: sv.jobView(now), Policy: convert.PolicyToProto(sv.plan.Policy(), sv.state.policy.Version),
 		Ranks: ranks, Nodes: sv.nodeViews(now),
 		Incidents: sv.incidentViews(), Ladder: sv.frontLadder(), Others: sv.otherLadders(),
-		Validation: sv.validations.view(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
+		Validation: sv.validations.newestView(), Nics: sv.readings.nicViews(), Recurring: sv.recurrenceViews(),
 		Recovery: sv.newestRecovery(),
-		Events:   slices.Clone(sv.mem.events[max(0, len(sv.mem.events)-snapshotEvents):]),
+		Events:   slices.Clone(sv.state.events[max(0, len(sv.state.events)-snapshotEvents):]),
 	}
 	sv.snapshot.Store(&State{Reply: reply, Worst: worst})
 }
 
 func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
-	steady, l := sv.det.Steady(), sv.mem.job.Layout
+	steady, l := sv.det.Steady(), sv.state.job.Layout
 	v := &falconv1.Job{
 		Name: sv.cfg.JobName, Tp: int32(l.TP), Dp: int32(l.DP), Pp: int32(l.PP), World: int32(l.World()),
 		Iteration: steady.Iteration, IterationMs: steady.CurrentMs, BaselineMs: steady.BaselineMs,
-		Epoch: sv.mem.job.Epoch, State: sv.status.state(now), Emulated: sv.job.emulated,
-		MicroBatches: sv.mem.job.MicroBatches, Exact: sv.job.exact, Alarm: sv.jobAlarm(now), DataAgeMs: -1,
-		PlacementOrder: sv.mem.job.PlacementOrder, Generation: sv.mem.job.newest(), Restart: sv.status.restarting(now),
+		Epoch: sv.state.job.Epoch, State: sv.status.current(now), Emulated: sv.job.emulated,
+		MicroBatches: sv.state.job.MicroBatches, Exact: sv.job.exact, Alarm: sv.jobAlarm(now), DataAgeMs: -1,
+		PlacementOrder: sv.state.job.PlacementOrder, Generation: sv.state.job.newest(), Restart: sv.status.restarting(now),
 	}
 	if steady.BaselineMs > 0 && steady.CurrentMs > 0 { // none is known yet in a new job epoch
 		v.Slowdown = steady.CurrentMs/steady.BaselineMs - 1
@@ -83,7 +83,7 @@ func (sv *stateViews) jobView(now time.Time) *falconv1.Job {
 }
 
 func (c *clusterView) openIncident() bool {
-	return slices.ContainsFunc(c.mem.incidents, falcon.Incident.Open)
+	return slices.ContainsFunc(c.state.incidents, falcon.Incident.Open)
 }
 
 // jobAlarm is the first thing that makes the picture itself doubtful.
@@ -109,7 +109,7 @@ func (sv *stateViews) jobAlarm(now time.Time) string {
 // rankViews lists all ranks in order, and names the one to look at: a culprit,
 // else the highest level, else rank 0.
 func (sv *stateViews) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Rank) {
-	l := sv.mem.job.Layout
+	l := sv.state.job.Layout
 	world := l.World()
 	if world == 0 {
 		return nil, -1
@@ -133,11 +133,11 @@ func (sv *stateViews) rankViews(now time.Time) ([]*falconv1.RankView, falcon.Ran
 		lv := int32(*was)
 		v := &block[i]
 		views[i] = v
-		v.Rank, v.Level, v.Device = int32(i), lv, string(sv.mem.job.Placement[i])
+		v.Rank, v.Level, v.Device = int32(i), lv, string(sv.state.job.Placement[i])
 		v.Ms, v.Slowdown, v.SelfMs, v.WaitMs = s.Ms, s.Slowdown, s.SelfMs, s.WaitMs
 		v.Probability, v.Iteration, v.SelfRatio = s.Probability, s.Iteration, s.SelfRatio
 		v.SlowSteps, v.Failing = int32(min(s.SlowSteps, math.MaxInt32)), s.Failing
-		if g, ok := sv.readings.gpus[sv.mem.job.Placement[i]]; ok {
+		if g, ok := sv.readings.gpus[sv.state.job.Placement[i]]; ok {
 			v.SmClockMhz, v.TemperatureC = g.SMClockMHz, g.TemperatureC
 		}
 		v.CnpPerS = sv.readings.cnpRate(r, now)
@@ -171,7 +171,7 @@ func score(v *falconv1.RankView) int32 {
 
 func (c *clusterView) culprits() map[falcon.Rank]bool {
 	out := map[falcon.Rank]bool{}
-	for _, v := range c.mem.incidents {
+	for _, v := range c.state.incidents {
 		if v.Open() {
 			for _, r := range v.Verdict.Ranks {
 				out[r] = true
@@ -210,7 +210,7 @@ func (sv *stateViews) nodeViews(now time.Time) []*falconv1.NodeView {
 
 // front lists incidents as consoles want them: open ones first, then newest.
 func (sv *stateViews) front() []falcon.Incident {
-	out := slices.Clone(sv.mem.incidents)
+	out := slices.Clone(sv.state.incidents)
 	slices.Reverse(out)
 	slices.SortStableFunc(out, func(a, b falcon.Incident) int {
 		switch {
@@ -261,7 +261,7 @@ func (sv *stateViews) ladder(incident string) *falconv1.Ladder {
 		return convert.LadderToProto(l)
 	}
 	out := &falconv1.Ladder{Incident: incident}
-	for _, a := range sv.mem.actions {
+	for _, a := range sv.state.actions {
 		if a.Incident == incident {
 			out.Actions = append(out.Actions, convert.ActionToProto(a))
 		}
@@ -320,11 +320,11 @@ func (sv *stateViews) marks(from int64) []*falconv1.Mark {
 			out = append(out, &falconv1.Mark{Iteration: iteration, Kind: kind})
 		}
 	}
-	for _, v := range sv.mem.incidents {
+	for _, v := range sv.state.incidents {
 		add(v.OnsetIteration, "onset")
 		add(v.RelievedIteration, "relief")
 	}
-	for _, a := range sv.mem.actions {
+	for _, a := range sv.state.actions {
 		if a.State != falcon.ActionProposed && a.State != falcon.ActionVetoed {
 			add(a.AppliedIteration, "applied")
 			add(a.RevertedIteration, "reverted")

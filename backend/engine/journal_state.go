@@ -139,16 +139,16 @@ type policyRecord struct {
 }
 
 type eventRecord struct {
-	Iteration int64  `json:"iteration"`
-	Kind      string `json:"kind"`
-	Text      string `json:"text"`
-	Severity  int32  `json:"severity,omitempty"`
-	Audit     *deed  `json:"audit,omitempty"`
+	Iteration int64       `json:"iteration"`
+	Kind      string      `json:"kind"`
+	Text      string      `json:"text"`
+	Severity  int32       `json:"severity,omitempty"`
+	Audit     *auditEntry `json:"audit,omitempty"`
 }
 
-// memory is what the journal says, folded; the live engine and a restart go
+// journalState is what the journal says, folded; the live engine and a restart go
 // through the same apply.
-type memory struct {
+type journalState struct {
 	epoch      uint64
 	reserved   uint64 // command ids below were promised
 	job        jobRecord
@@ -180,7 +180,7 @@ type memory struct {
 	ended        endedRecord                   // of the newest job epoch that has any
 
 	eventLines
-	jobTold
+	newestJob
 }
 
 type eventLines struct {
@@ -189,14 +189,14 @@ type eventLines struct {
 	eventSeq uint64
 }
 
-// jobTold is the job as its newest record says: what changes are made from.
-type jobTold struct {
-	told      jobRecord
-	toldNodes []falcon.Node // that it is on, ascending
+// newestJob is the job as its newest record says: what changes are made from.
+type newestJob struct {
+	recordedJob   jobRecord
+	recordedNodes []falcon.Node // that it is on, ascending
 }
 
-func newMemory() *memory {
-	return &memory{
+func newJournalState() *journalState {
+	return &journalState{
 		orderNext: 1, decisions: map[string]DecisionRecord{}, decidedNs: map[string]int64{}, speeds: map[string]speedsRecord{}, impacts: map[string]mitigate.Impact{}, nextNo: 1,
 		opened: map[string]opening{}, nextTest: 1, nextRecovery: 1, fences: newFences(), devices: map[falcon.Node]recovery.Seen{},
 	}
@@ -215,55 +215,55 @@ func record(now time.Time, kind journal.Kind, v any) journal.Record {
 // apply folds one record in. A kind that it does not know can only come of a
 // damaged journal or of a defect, as newer formats are refused: without it
 // memory would say something else than what was decided.
-func (m *memory) apply(r journal.Record) error {
+func (m *journalState) apply(r journal.Record) error {
 	var err error
 	switch r.Kind {
 	case kindEpoch:
-		err = fold(r, func(v epochRecord) { m.epoch = v.Epoch })
+		err = decodeInto(r, func(v epochRecord) { m.epoch = v.Epoch })
 	case kindReserve:
-		err = fold(r, func(v reserveRecord) { m.reserved = max(m.reserved, v.Below) })
+		err = decodeInto(r, func(v reserveRecord) { m.reserved = max(m.reserved, v.Below) })
 	case kindJob:
 		err = m.foldJob(r)
 	case kindBaseline:
-		err = fold(r, func(v baselineRecord) { m.baseline = v })
+		err = decodeInto(r, func(v baselineRecord) { m.baseline = v })
 	case kindIncident:
-		err = fold(r, func(v falcon.Incident) { m.setIncident(v, r.AtNs) })
+		err = decodeInto(r, func(v falcon.Incident) { m.setIncident(v, r.AtNs) })
 	case kindAction:
-		err = fold(r, m.setAction)
+		err = decodeInto(r, m.setAction)
 	case kindOrder:
-		err = fold(r, m.addOrder)
+		err = decodeInto(r, m.addOrder)
 	case kindVote:
-		err = fold(r, m.setVote)
+		err = decodeInto(r, m.setVote)
 	case kindOutcome:
-		err = fold(r, m.endOrder)
+		err = decodeInto(r, m.endOrder)
 	case kindDecision:
-		err = fold(r, func(v DecisionRecord) { m.decisions[v.Action], m.decidedNs[v.Action] = v, r.AtNs })
+		err = decodeInto(r, func(v DecisionRecord) { m.decisions[v.Action], m.decidedNs[v.Action] = v, r.AtNs })
 	case kindPolicy:
 		err = m.foldPolicy(r)
 	case kindOverhead:
-		err = fold(r, func(v map[falcon.Rung]float64) { m.overheads = v })
+		err = decodeInto(r, func(v map[falcon.Rung]float64) { m.overheads = v })
 	case kindSpeeds:
-		err = fold(r, func(v speedsRecord) { m.speeds[v.Incident] = v })
+		err = decodeInto(r, func(v speedsRecord) { m.speeds[v.Incident] = v })
 	case kindImpact:
-		err = fold(r, func(v mitigate.Impact) { m.impacts[v.Incident] = v })
+		err = decodeInto(r, func(v mitigate.Impact) { m.impacts[v.Incident] = v })
 	case kindEvent:
-		err = fold(r, func(v eventRecord) { m.addEvent(v, r) })
+		err = decodeInto(r, func(v eventRecord) { m.addEvent(v, r) })
 	case kindValidation:
-		err = fold(r, m.setValidation)
+		err = decodeInto(r, m.setValidation)
 	case kindRestart:
-		err = fold(r, m.setRestart)
+		err = decodeInto(r, m.setRestart)
 	case kindRecovery:
 		err = m.foldRecovery(r)
 	case kindFence:
-		err = fold(r, func(v fenceRecord) { m.fences.apply(v, m.job.Processes) })
+		err = decodeInto(r, func(v fenceRecord) { m.fences.apply(v, m.job.Processes) })
 	case kindSent:
 		err = m.foldSent(r)
 	case kindEnded:
-		err = fold(r, m.ended.add)
+		err = decodeInto(r, m.ended.addRanks)
 	case kindLaunchEnded:
-		err = fold(r, m.launchEnded)
+		err = decodeInto(r, m.launchEnded)
 	case kindDevice:
-		err = fold(r, func(v deviceRecord) { m.setDevice(v, r.AtNs) })
+		err = decodeInto(r, func(v deviceRecord) { m.setDevice(v, r.AtNs) })
 	case journal.KindSnapshot: // its parts follow
 	case journal.KindPart:
 		err = m.foldPart(r.Body)
@@ -281,7 +281,7 @@ var errKind = errors.New("engine: unknown kind")
 
 // foldPolicy refuses a policy that this falcon would not have taken: under it,
 // nobody knows what may be done without a person.
-func (m *memory) foldPolicy(r journal.Record) error {
+func (m *journalState) foldPolicy(r journal.Record) error {
 	var v policyRecord
 	if err := json.Unmarshal(r.Body, &v); err != nil {
 		return err
@@ -293,7 +293,7 @@ func (m *memory) foldPolicy(r journal.Record) error {
 	return nil
 }
 
-func fold[T any](r journal.Record, use func(T)) error {
+func decodeInto[T any](r journal.Record, use func(T)) error {
 	var v T
 	if err := json.Unmarshal(r.Body, &v); err != nil {
 		return err
@@ -303,7 +303,7 @@ func fold[T any](r journal.Record, use func(T)) error {
 }
 
 // setJob also drops speeds that other processes had: they are told by rank.
-func (m *memory) setJob(v jobRecord) {
+func (m *journalState) setJob(v jobRecord) {
 	m.job = v
 	if v.Epoch != m.speedsOf {
 		clear(m.speeds)
@@ -311,7 +311,7 @@ func (m *memory) setJob(v jobRecord) {
 	}
 }
 
-func (m *memory) setIncident(v falcon.Incident, atNs int64) {
+func (m *journalState) setIncident(v falcon.Incident, atNs int64) {
 	if !v.Open() {
 		delete(m.speeds, v.ID) // nothing is planned for it any more
 	}
@@ -334,7 +334,7 @@ const incidentsKept = 512
 
 // forgetOldest drops the oldest closed incident with everything about it. An
 // incident closes when its actions are undone.
-func (m *memory) forgetOldest() {
+func (m *journalState) forgetOldest() {
 	i := slices.IndexFunc(m.incidents, func(v falcon.Incident) bool { return v.State == falcon.IncidentClosed })
 	if i < 0 {
 		return
@@ -353,7 +353,7 @@ func (m *memory) forgetOldest() {
 	delete(m.opened, id)
 }
 
-func (m *memory) impactList() []mitigate.Impact {
+func (m *journalState) impactList() []mitigate.Impact {
 	out := make([]mitigate.Impact, 0, len(m.impacts))
 	for _, v := range m.incidents {
 		if cost, ok := m.impacts[v.ID]; ok {
@@ -363,7 +363,7 @@ func (m *memory) impactList() []mitigate.Impact {
 	return out
 }
 
-func (m *memory) setAction(v falcon.Action) {
+func (m *journalState) setAction(v falcon.Action) {
 	if i := m.actionIndex(v.ID); i >= 0 {
 		m.actions[i] = v
 		return
@@ -371,16 +371,16 @@ func (m *memory) setAction(v falcon.Action) {
 	m.actions = append(m.actions, v)
 }
 
-func (m *memory) actionIndex(id string) int {
+func (m *journalState) actionIndex(id string) int {
 	return slices.IndexFunc(m.actions, func(x falcon.Action) bool { return x.ID == id })
 }
 
-func (m *memory) addOrder(v orderRecord) {
+func (m *journalState) addOrder(v orderRecord) {
 	m.orders = append(m.orders, v)
 	m.orderNext = max(m.orderNext, v.Order.ID+1)
 }
 
-func (m *memory) setVote(v voteRecord) {
+func (m *journalState) setVote(v voteRecord) {
 	for i := range m.orders {
 		if m.orders[i].Order.ID == v.Order {
 			m.orders[i].Voted = &v
@@ -390,7 +390,7 @@ func (m *memory) setVote(v voteRecord) {
 
 // endOrder ends an order. One that was given up is kept for a while: ranks that
 // nobody heard may have agreed on it.
-func (m *memory) endOrder(v outcomeRecord) {
+func (m *journalState) endOrder(v outcomeRecord) {
 	for _, o := range m.orders {
 		if o.Order.ID == v.Order && v.Failed != "" {
 			m.lostOrders = append(m.lostOrders, o)
@@ -407,7 +407,7 @@ func (m *memory) endOrder(v outcomeRecord) {
 // EventsMax bounds the lines that are kept for consoles.
 const EventsMax = 1024
 
-func (m *memory) addEvent(v eventRecord, r journal.Record) {
+func (m *journalState) addEvent(v eventRecord, r journal.Record) {
 	m.eventSeq++
 	line := &falconv1.EventLine{
 		Seq: m.eventSeq, AtUnixNs: r.AtNs, Iteration: v.Iteration,
@@ -420,7 +420,7 @@ func (m *memory) addEvent(v eventRecord, r journal.Record) {
 	m.events, m.places = append(m.events, line), append(m.places, place{r.Seq, r.Hash})
 }
 
-func (m *memory) incident(id string) (falcon.Incident, bool) {
+func (m *journalState) incident(id string) (falcon.Incident, bool) {
 	for _, v := range m.incidents {
 		if v.ID == id {
 			return v, true
@@ -430,7 +430,7 @@ func (m *memory) incident(id string) (falcon.Incident, bool) {
 }
 
 // unfinished lists the incidents that a restarted detector must know of.
-func (m *memory) unfinished() []falcon.Incident {
+func (m *journalState) unfinished() []falcon.Incident {
 	var out []falcon.Incident
 	for _, v := range m.incidents {
 		if v.State != falcon.IncidentClosed {
@@ -441,8 +441,8 @@ func (m *memory) unfinished() []falcon.Incident {
 }
 
 // restore folds the whole journal: its snapshot, and what came after it.
-func restore(j *journal.Journal) (*memory, error) {
-	m := newMemory()
+func restore(j *journal.Journal) (*journalState, error) {
+	m := newJournalState()
 	if err := j.Each(m.apply); err != nil {
 		return nil, err
 	}

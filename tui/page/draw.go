@@ -51,12 +51,6 @@ var looks = [roster.Standings]struct {
 	roster.OK:      {'●', "ok", themes.Good},
 }
 
-// Health is a rank's state as glyph, word and role.
-func (s *State) Health(r *falconv1.RankView) (glyph rune, word string, role themes.Role) {
-	l := looks[s.Roster.StandingOf(r)]
-	return l.glyph, l.word, l.role
-}
-
 // Legend explains the glyphs; fenced ranks and missing values only where there
 // are some.
 func (s *State) Legend() string {

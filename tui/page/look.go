@@ -3,24 +3,10 @@ package page
 import (
 	"regexp"
 	"strconv"
-	"strings"
 
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/key"
 )
-
-// LookAt asks the page that shows things of a kind to show the one of this id;
-// both the live and the held state know it.
-func (s *State) LookAt(id string) { s.picks.look = id }
-
-// Looked takes what is to be looked at when it is of a kind ("REC-"), once.
-func (s *State) Looked(kind string) (id string, ok bool) {
-	if kind == "" || !strings.HasPrefix(s.picks.look, kind) {
-		return "", false
-	}
-	id, s.picks.look = s.picks.look, ""
-	return id, true
-}
 
 // Target is what a line tells of: a page, and the thing to show there.
 type Target struct {

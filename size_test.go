@@ -27,8 +27,7 @@ const (
 
 // oversized lists what is still over a bound, with its present size: it may
 // shrink and must not grow. An entry that is no longer needed fails the test.
-var oversized = map[string]int{
-}
+var oversized = map[string]int{}
 
 // sizes are the figures of the tree outside tests and generated code.
 type sizes struct {

@@ -44,6 +44,8 @@ func newRecording(opts consoleOptions) (*record.Writer, error) {
 		return nil, fmt.Errorf("%w: --record: %s exists; choose another name, or go on with it by --record-on", errUsage, clean.String(opts.Record))
 	case errors.Is(err, record.ErrFormat):
 		return nil, fmt.Errorf("%w: --record: %s is no recording to go on with; choose another name", errUsage, clean.String(opts.Record))
+	case errors.Is(err, record.ErrVersion):
+		return nil, fmt.Errorf("%w: --record-on: %s was recorded by another version; choose another name", errUsage, clean.String(opts.Record))
 	case err != nil:
 		return nil, fmt.Errorf("--record: %w", err)
 	}

@@ -103,7 +103,9 @@ func openRecording(path string) (*record.Recording, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("there is no recording %s; check the path, or record one with falcon console --record FILE", clean.String(path))
 	case errors.Is(err, record.ErrFormat):
-		return nil, fmt.Errorf("%s is not a recording of this version of Falcon; record one with falcon console --record FILE", clean.String(path))
+		return nil, fmt.Errorf("%s is not a recording; record one with falcon console --record FILE", clean.String(path))
+	case errors.Is(err, record.ErrVersion):
+		return nil, fmt.Errorf("%s was recorded by another version of Falcon; export it with that version: falcon replay FILE with --headless, --json or --picture", clean.String(path))
 	case errors.Is(err, record.ErrEmpty):
 		return nil, fmt.Errorf("%s holds no picture: it was cut before the first", clean.String(path))
 	}

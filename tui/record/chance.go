@@ -1,5 +1,40 @@
 package record
 
+import "math"
+
+// span is a range of fractions that are kept equally fine.
+type span struct {
+	from, step float64
+	first      int64 // steps before it
+}
+
+// roundingSlack keeps 1.1, say, in the step that begins there, although it is a
+// little less in binary.
+const roundingSlack = 1e-6
+
+// stepOf is the step that x lies in; 0 stays 0.
+func stepOf(spans []span, x float64) int64 {
+	if x <= 0 || math.IsNaN(x) {
+		return 0
+	}
+	for _, s := range spans {
+		if x >= s.from {
+			return 1 + s.first + int64(math.Floor((x-s.from)/s.step+roundingSlack))
+		}
+	}
+	return 0
+}
+
+// middleOf is the middle of a step.
+func middleOf(spans []span, n int64) float64 {
+	for _, s := range spans {
+		if n > s.first {
+			return s.from + s.step*(float64(n-1-s.first)+0.5)
+		}
+	}
+	return 0
+}
+
 // leastChance is the least probability that is kept; less is 0.
 const leastChance = 1e-20
 
@@ -26,7 +61,7 @@ var chances = func() []span {
 }()
 
 // level is the step of a probability.
-func level(p float32) int64 { return max(0, stepOf(chances, min(float64(p), 1))) }
+func level(p float32) int64 { return stepOf(chances, min(float64(p), 1)) }
 
 // chance is level's inverse: the middle of a step.
-func chance(n int64) float32 { return float32(min(middle(chances, max(n, 0)), 1)) }
+func chance(n int64) float32 { return float32(min(middleOf(chances, max(n, 0)), 1)) }

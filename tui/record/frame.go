@@ -1,29 +1,32 @@
 package record
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 )
 
+// ErrFrame is wrapped by errors about a frame that can't be decoded.
+var ErrFrame = errors.New("record: bad frame")
+
 // apart are the fields of a snapshot that frames hold in other ways, or that
 // mean nothing once it has been received.
 var apart = map[protoreflect.Name]bool{
-	"ranks": true, "nodes": true, "nics": true, "series": true, "events": true, "unchanged": true,
-	"columns": true, // ranks, packed for the wire
+	"ranks": true, "columns": true, "nodes": true, "nics": true, "series": true, "events": true, "unchanged": true,
 }
 
 // scene is what the frames so far add up to.
 type scene struct {
-	ranks  *table[*falconv1.RankView]
-	nodes  *table[*falconv1.NodeView]
-	nics   *table[*falconv1.Nic]
 	snap   *falconv1.SnapshotReply
+	table  *columns.Table // of the ranks; numbered from 1 since the newest whole frame
 	series *falconv1.Series
 	heard  heard
 	events []*falconv1.EventLine
@@ -33,21 +36,22 @@ type scene struct {
 }
 
 func newScene() *scene {
-	return &scene{
-		ranks: newTable[*falconv1.RankView](), nodes: newTable[*falconv1.NodeView](), nics: newTable[*falconv1.Nic](),
-		snap: &falconv1.SnapshotReply{}, heard: heard{},
-	}
+	return &scene{snap: &falconv1.SnapshotReply{}, table: &columns.Table{}, heard: heard{}}
 }
 
-// diff makes s the scene, and says what that changes.
+// diff makes s the scene, and returns what that changes.
 func (c *scene) diff(s *feed.State, at time.Time) *falconv1.RecordFrame {
 	f := &falconv1.RecordFrame{
 		AtUnixNs: at.UnixNano(), Conn: int32(s.Conn), SinceUnixNs: unixNs(s.Since), Err: s.Err,
 		ReceivedUnixNs: unixNs(s.Received), Slow: s.Slow, RecoveriesErr: s.RecoveriesErr,
-		Ranks: c.ranks.diff(s.Snap.GetRanks()), Nodes: c.nodes.diff(s.Snap.GetNodes()), Nics: c.nics.diff(s.Snap.GetNics()),
 		Series: c.diffSeries(s.Snap.GetSeries()),
 	}
-	f.Snap, f.Cleared = diffSnap(c.snap, s.Snap)
+	if c.snap != s.Snap {
+		f.Snap, f.Cleared = diffSnap(c.snap, s.Snap)
+		f.Snap.Columns = c.diffRanks(s)
+		f.Snap.Nodes, f.Nodes = diffRows(c.snap.GetNodes(), s.Snap.GetNodes())
+		f.Snap.Nics, f.Nics = diffRows(c.snap.GetNics(), s.Snap.GetNics())
+	}
 	f.Events, f.EventsAnew = diffEvents(c.events, s.Events)
 	f.Session = s.Session
 	if !same(c.who, s.Operators) {
@@ -61,6 +65,85 @@ func (c *scene) diff(s *feed.State, at time.Time) *falconv1.RecordFrame {
 	}
 	c.snap, c.series, c.events, c.list, c.who, c.tests = s.Snap, s.Snap.GetSeries(), s.Events, s.Recoveries, s.Operators, s.Validations
 	return f
+}
+
+// diffRanks encodes ranks as the wire does, against those of the frame before.
+func (c *scene) diffRanks(s *feed.State) *falconv1.RankColumns {
+	var now columns.Table
+	if s.Columns != nil {
+		now = *s.Columns
+	} else {
+		now = *columns.Of(len(s.Snap.GetRanks()), s.Snap.GetRanks())
+	}
+	now.Version = c.table.Version + 1
+	base := c.table
+	if base.Version == 0 {
+		base = nil
+	}
+	c.table = &now
+	return columns.Encode(base, &now)
+}
+
+// applyRanks is diffRanks' inverse.
+func (c *scene) applyRanks(d *falconv1.RankColumns) error {
+	if d == nil {
+		return nil
+	}
+	t, err := columns.Decode(c.table.Version+1, c.table, d)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrFrame, err)
+	}
+	c.table = t
+	return nil
+}
+
+// diffRows lists the rows that are not as they were; nil and nil where all are.
+func diffRows[M proto.Message](was, now []M) ([]M, *falconv1.RecordRows) {
+	var changed []M
+	out, gap := &falconv1.RecordRows{Rows: int32(len(now))}, uint32(0)
+	for i, row := range now {
+		if i < len(was) && (any(was[i]) == any(row) || proto.Equal(was[i], row)) {
+			gap++
+			continue
+		}
+		changed = append(changed, row)
+		out.Gaps, gap = append(out.Gaps, gap), 0
+	}
+	if len(changed) == 0 && len(was) == len(now) {
+		return nil, nil
+	}
+	return changed, out
+}
+
+// rowsMost bounds a list that a broken frame can make.
+const rowsMost = 1 << 20
+
+// applyRows is diffRows' inverse.
+func applyRows[M interface {
+	comparable
+	proto.Message
+}](was, changed []M, d *falconv1.RecordRows) ([]M, error) {
+	if d == nil {
+		return was, nil
+	}
+	if d.Rows < 0 || d.Rows > rowsMost || len(changed) != len(d.Gaps) {
+		return nil, fmt.Errorf("%w: %d rows and %d gaps of a list of %d", ErrFrame, len(changed), len(d.Gaps), d.Rows)
+	}
+	out := make([]M, d.Rows)
+	copy(out, was)
+	at := 0
+	for k, gap := range d.Gaps {
+		if at += int(gap); at >= len(out) {
+			return nil, fmt.Errorf("%w: row %d of %d", ErrFrame, at, len(out))
+		}
+		out[at] = changed[k]
+		at++
+	}
+	var missing M
+	if slices.Contains(out, missing) {
+		return nil, fmt.Errorf("%w: a list of %d rows lacks some", ErrFrame, len(out))
+	}
+	return out, nil
 }
 
 // diffSeries compares with the newest series of the same rank; nil where the
@@ -117,10 +200,9 @@ func atUnixNs(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
+// diffSnap is the fields of now that are not as they were, and the numbers of
+// those that are empty now.
 func diffSnap(was, now *falconv1.SnapshotReply) (*falconv1.SnapshotReply, []int32) {
-	if was == now {
-		return nil, nil
-	}
 	out := &falconv1.SnapshotReply{}
 	var cleared []int32
 	a, b, c := was.ProtoReflect(), now.ProtoReflect(), out.ProtoReflect()
@@ -147,12 +229,12 @@ func each(visit func(protoreflect.FieldDescriptor)) {
 
 // shallow is another message with the same parts.
 func shallow[T proto.Message](s T) T {
-	out := fresh[T]()
-	to := out.ProtoReflect()
+	to := s.ProtoReflect().New()
 	s.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		to.Set(f, v)
 		return true
 	})
+	out, _ := to.Interface().(T)
 	return out
 }
 
@@ -175,10 +257,7 @@ func (c *scene) apply(f *falconv1.RecordFrame) (*feed.State, error) {
 	if f.Whole {
 		*c = *newScene()
 	}
-	if err := c.tables(f); err != nil {
-		return nil, err
-	}
-	if err := c.applySeries(f.Series); err != nil {
+	if err := errors.Join(c.applyRanks(f.Snap.GetColumns()), c.applySeries(f.Series)); err != nil {
 		return nil, err
 	}
 	if f.EventsAnew {
@@ -197,28 +276,29 @@ func (c *scene) apply(f *falconv1.RecordFrame) (*feed.State, error) {
 	if f.ValidationsAnew {
 		c.tests = f.Validations
 	}
-	c.snap = c.applySnap(f)
+	snap, err := c.applySnap(f)
+	if err != nil {
+		return nil, err
+	}
+	c.snap = snap
 	return &feed.State{
 		Snap: c.snap, Events: c.events, Conn: feed.Conn(f.Conn), Since: atUnixNs(f.SinceUnixNs), Err: f.Err,
 		Received: atUnixNs(f.ReceivedUnixNs), Slow: f.Slow, Recoveries: c.list, RecoveriesErr: f.RecoveriesErr,
-		Session: f.Session, Operators: c.who, Validations: c.tests, Memo: &feed.Memo{},
+		Session: f.Session, Operators: c.who, Validations: c.tests, Columns: c.table, Memo: &feed.Memo{},
 	}, nil
 }
 
-func (c *scene) tables(f *falconv1.RecordFrame) error {
-	if err := c.ranks.apply(f.Ranks); err != nil {
-		return err
+func (c *scene) applySnap(f *falconv1.RecordFrame) (*falconv1.SnapshotReply, error) {
+	nodes, badNodes := applyRows(c.snap.GetNodes(), f.Snap.GetNodes(), f.Nodes)
+	nics, badNics := applyRows(c.snap.GetNics(), f.Snap.GetNics(), f.Nics)
+	if err := errors.Join(badNodes, badNics); err != nil {
+		return nil, err
 	}
-	if err := c.nodes.apply(f.Nodes); err != nil {
-		return err
-	}
-	return c.nics.apply(f.Nics)
-}
-
-func (c *scene) applySnap(f *falconv1.RecordFrame) *falconv1.SnapshotReply {
 	out := &falconv1.SnapshotReply{
-		Ranks: c.ranks.rows, Nodes: c.nodes.rows, Nics: c.nics.rows, Series: c.series,
-		Events: c.events[max(0, len(c.events)-snapEvents):],
+		Ranks: c.snap.GetRanks(), Nodes: nodes, Nics: nics, Series: c.series, Events: c.events[max(0, len(c.events)-snapEvents):],
+	}
+	if f.Snap.GetColumns() != nil {
+		out.Ranks = c.table.Views()
 	}
 	was, now, to := c.snap.ProtoReflect(), f.Snap.ProtoReflect(), out.ProtoReflect()
 	each(func(d protoreflect.FieldDescriptor) {
@@ -229,7 +309,7 @@ func (c *scene) applySnap(f *falconv1.RecordFrame) *falconv1.SnapshotReply {
 			to.Set(d, was.Get(d))
 		}
 	})
-	return out
+	return out, nil
 }
 
 // snapEvents is how many lines a snapshot holds at most.

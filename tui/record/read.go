@@ -2,6 +2,7 @@ package record
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,8 +20,9 @@ import (
 
 // Errors of Open.
 var (
-	ErrFormat = errors.New("record: not a recording")
-	ErrEmpty  = errors.New("record: nothing was recorded")
+	ErrFormat  = errors.New("record: not a recording")
+	ErrVersion = errors.New("record: made by another version")
+	ErrEmpty   = errors.New("record: nothing was recorded")
 )
 
 // Bounds of a reader.
@@ -67,8 +69,11 @@ func Open(path string) (*Recording, error) {
 // Read is Open from a reader.
 func Read(from io.Reader) (*Recording, error) {
 	head := make([]byte, len(magic))
-	if _, err := io.ReadFull(from, head); err != nil || string(head) != magic {
+	switch _, err := io.ReadFull(from, head); {
+	case err != nil || !bytes.HasPrefix(head, []byte(magicName)):
 		return nil, ErrFormat
+	case string(head) != magic:
+		return nil, ErrVersion
 	}
 	zip, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxDecoded))
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/failslow/falcon/backend/api/columns"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 )
@@ -56,8 +56,9 @@ func (j *job) next(at time.Time) *feed.State {
 	if j.iter%10 == 0 {
 		j.lines = append(append([]*falconv1.EventLine(nil), j.lines...), &falconv1.EventLine{Seq: uint64(j.iter), Kind: "agent", Text: "n1 attached", Iteration: j.iter})
 	}
+	table := columns.Of(len(ranks), ranks)
 	s := &falconv1.SnapshotReply{
-		Version: uint64(j.iter), EngineId: "e", AtUnixNs: at.UnixNano(), Ranks: ranks, Series: j.series(),
+		Version: uint64(j.iter), EngineId: "e", AtUnixNs: at.UnixNano(), Ranks: table.Views(), Series: j.series(),
 		Job: &falconv1.Job{Name: "gpt", World: int32(len(ranks)), Dp: int32(len(ranks)), Iteration: j.iter, IterationMs: 2000 + j.rng.Float64(), State: "steady"},
 	}
 	for n := range (len(ranks) + 7) / 8 {
@@ -67,7 +68,7 @@ func (j *job) next(at time.Time) *feed.State {
 		s.Incidents = []*falconv1.Incident{{Id: "INC-0001", State: "verified"}}
 		s.Ladder = &falconv1.Ladder{Incident: "INC-0001", ImpactMs: float64(j.iter)}
 	}
-	out := &feed.State{Snap: s, Events: j.lines, Conn: feed.Live, Since: start, Received: at}
+	out := &feed.State{Snap: s, Columns: table, Events: j.lines, Conn: feed.Live, Since: start, Received: at}
 	for n := j.iter / 20; n > 0; n-- {
 		out.Validations = append(out.Validations, &falconv1.Validation{Id: fmt.Sprintf("VAL-%04d", n), State: "done"})
 	}
@@ -110,7 +111,7 @@ func recorded(t testing.TB, path string, o Options, j *job, n int) ([]*feed.Stat
 	return live, w.Sum()
 }
 
-// alike compares what is kept exactly, and the ranks as pages show them.
+// alike compares all but the chances exactly.
 func alike(t *testing.T, got, want *feed.State) {
 	t.Helper()
 	a, b := shallow(got.Snap), shallow(want.Snap)
@@ -130,11 +131,8 @@ func alike(t *testing.T, got, want *feed.State) {
 	if !same(got.Validations, want.Validations) {
 		t.Fatalf("played the tests %v, live %v", got.Validations, want.Validations)
 	}
-	for i, r := range got.Snap.Ranks {
-		l := want.Snap.Ranks[i]
-		if r.Device != l.Device || fmt.Sprintf("%.0f %.2f", r.Ms, r.Slowdown) != fmt.Sprintf("%.0f %.2f", l.Ms, l.Slowdown) || r.Iteration != l.Iteration {
-			t.Fatalf("rank %d: played %v, live %v", i, r, l)
-		}
+	if !same(got.Snap.Ranks, want.Snap.Ranks) || !same(got.Columns.Views(), want.Snap.Ranks) {
+		t.Fatalf("played the ranks\n%v\nlive\n%v", got.Snap.Ranks, want.Snap.Ranks)
 	}
 }
 
@@ -343,33 +341,43 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Rounding keeps what a page can print.
-func TestRoundingIsInvisible(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range 200_000 {
-		x := rng.ExpFloat64() * []float64{0.01, 1, 30, 400, 5000}[rng.IntN(5)]
-		if rng.IntN(4) == 0 {
-			x = -x
+// A list is made of the rows that changed, in whatever way it did.
+func TestRowsThatChanged(t *testing.T) {
+	node := func(name string, age int64) *falconv1.NodeView { return &falconv1.NodeView{Node: name, AgeMs: age} }
+	var was, played []*falconv1.NodeView
+	for _, now := range [][]*falconv1.NodeView{
+		{node("n0", 1), node("n1", 1)},
+		{node("n0", 1), node("n1", 2), node("n2", 1)},
+		{node("n0", 1), node("n1", 2), node("n2", 1)},
+		{node("n0", 3)},
+		nil,
+		{node("n5", 1), node("n6", 1)},
+	} {
+		changed, rows := diffRows(was, now)
+		got, err := applyRows(played, changed, rows)
+		if err != nil || !same(got, now) {
+			t.Fatalf("%v is played as %v: %v", now, got, err)
 		}
-		y := unround(round(x))
-		if math.Abs(x) < 10_000 && fmt.Sprintf("%.0f", x) != fmt.Sprintf("%.0f", y) {
-			t.Fatalf("%v is played as %v", x, y)
-		}
-		if x > -10 && x < 10 && fmt.Sprintf("%.2f", x) != fmt.Sprintf("%.2f", y) || x > -100 && x < 100 && fmt.Sprintf("%.1f", x) != fmt.Sprintf("%.1f", y) {
-			t.Fatalf("%v is played as %v", x, y)
-		}
+		was, played = now, got
 	}
-	if unround(round(0)) != 0 || unround(round(1.1)) < 1.1 {
-		t.Error("0 and steps' ends must stay")
+	if changed, rows := diffRows(was, was); changed != nil || rows != nil {
+		t.Errorf("nothing has changed and %v is kept", changed)
+	}
+	for name, d := range map[string]*falconv1.RecordRows{
+		"too many": {Rows: rowsMost + 1}, "fewer than none": {Rows: -1}, "beyond the end": {Rows: 1, Gaps: []uint32{1}},
+		"a gap without a row": {Rows: 2, Gaps: []uint32{0, 0}}, "a hole": {Rows: 9, Gaps: []uint32{5}},
+	} {
+		if got, err := applyRows(was, was[:1], d); !errors.Is(err, ErrFrame) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 }
 
-// Every field of a table's rows can be kept in it.
-func TestTablesHoldEveryField(t *testing.T) {
-	for _, m := range []proto.Message{&falconv1.RankView{}, &falconv1.NodeView{}, &falconv1.Nic{}} {
-		d := m.ProtoReflect().Descriptor()
-		if got, want := len(cells(d)), d.Fields().Len(); got != want {
-			t.Errorf("%s: %d of %d fields are kept", d.Name(), got, want)
+// What another version recorded is refused as such.
+func TestRecordingsOfOtherVersions(t *testing.T) {
+	for text, want := range map[string]error{"falcon recording 2\n": ErrVersion, "falcon recorders 3\n": ErrFormat, "": ErrFormat, magic: ErrEmpty} {
+		if _, err := Read(bytes.NewReader([]byte(text))); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", text, err, want)
 		}
 	}
 }
@@ -404,7 +412,7 @@ func FuzzFrames(f *testing.F) {
 		c := newScene()
 		for _, raw := range [][]byte{a, b} {
 			fr := &falconv1.RecordFrame{}
-			if proto.Unmarshal(raw, fr) != nil || fr.Ranks.GetRows() > 1000 || fr.Nodes.GetRows() > 1000 || fr.Nics.GetRows() > 1000 {
+			if proto.Unmarshal(raw, fr) != nil || fr.Snap.GetColumns().GetWorld() > 1000 || fr.Nodes.GetRows() > 1000 || fr.Nics.GetRows() > 1000 {
 				return
 			}
 			if s, err := c.apply(fr); err == nil {

@@ -97,8 +97,8 @@ func setLevels(s *falconv1.Series, all []int64) {
 }
 
 // changes turns was into now; what was does not have is 0.
-func changes(was, now []int64) *falconv1.RecordColumn {
-	out, skip := &falconv1.RecordColumn{}, uint32(0)
+func changes(was, now []int64) *falconv1.RecordChances {
+	out, skip := &falconv1.RecordChances{}, uint32(0)
 	for i, n := range now {
 		if i < len(was) {
 			n -= was[i]
@@ -119,8 +119,8 @@ func whole(s *falconv1.Series) bool {
 		n <= maxColumns && len(s.Posterior) == n*int(s.RunLengths)
 }
 
-// columns is a series with its columns [from, to) alone.
-func columns(s *falconv1.Series, from, to int) *falconv1.Series {
+// columnRange is a series with its columns [from, to) alone.
+func columnRange(s *falconv1.Series, from, to int) *falconv1.Series {
 	if !whole(s) {
 		return proto.CloneOf(s)
 	}
@@ -158,7 +158,7 @@ func unpack(was *falconv1.Series, d *falconv1.RecordSeries) (*falconv1.Series, e
 }
 
 // change adds changes.
-func change(all []int64, d *falconv1.RecordColumn) error {
+func change(all []int64, d *falconv1.RecordChances) error {
 	if len(d.Skip) != len(d.Delta) {
 		return fmt.Errorf("%w: %d values for %d numbers", ErrFrame, len(d.Delta), len(d.Skip))
 	}
@@ -199,13 +199,13 @@ func fitSeries(e *falconv1.Series, w feed.Want) *falconv1.Series {
 	n := len(e.Ms)
 	if whole(e) && n > int(w.Columns) {
 		from := n - max(0, int(w.Columns))
-		e = columns(e, from, n)
+		e = columnRange(e, from, n)
 		e.FirstIteration += int64(from)
 	}
 	if !whole(e) || w.RunLengths >= e.RunLengths {
 		return e
 	}
-	out := columns(e, 0, len(e.Ms))
+	out := columnRange(e, 0, len(e.Ms))
 	out.RunLengths, out.Posterior = w.RunLengths, fold(e, int(w.RunLengths))
 	return out
 }

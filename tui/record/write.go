@@ -18,7 +18,10 @@ import (
 )
 
 // magic is the first line of a recording; the number is the format's version.
-const magic = "falcon recording 2\n"
+const (
+	magicName = "falcon recording "
+	magic     = magicName + "3\n"
+)
 
 // Bounds of a writer.
 const (

@@ -168,8 +168,8 @@ func (x *RecordHeader) GetFrom() string {
 	return ""
 }
 
-// RecordFrame is one picture as a console received it: whole, or what has
-// changed since the frame before.
+// RecordFrame is one state of a console: whole, or what has changed since the
+// frame before.
 type RecordFrame struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	AtUnixNs        int64                  `protobuf:"varint,1,opt,name=at_unix_ns,json=atUnixNs,proto3" json:"at_unix_ns,omitempty"`                   // when it was received, by the console's clock
@@ -180,11 +180,10 @@ type RecordFrame struct {
 	Err             string                 `protobuf:"bytes,6,opt,name=err,proto3" json:"err,omitempty"`                                                // why it is not live
 	ReceivedUnixNs  int64                  `protobuf:"varint,7,opt,name=received_unix_ns,json=receivedUnixNs,proto3" json:"received_unix_ns,omitempty"` // when snap came; 0 = never
 	Slow            bool                   `protobuf:"varint,8,opt,name=slow,proto3" json:"slow,omitempty"`
-	Snap            *SnapshotReply         `protobuf:"bytes,9,opt,name=snap,proto3" json:"snap,omitempty"`                // the fields that changed; without those below
-	Cleared         []int32                `protobuf:"varint,10,rep,packed,name=cleared,proto3" json:"cleared,omitempty"` // fields of snap that are empty from now on, by number
-	Ranks           *RecordTable           `protobuf:"bytes,11,opt,name=ranks,proto3" json:"ranks,omitempty"`
-	Nodes           *RecordTable           `protobuf:"bytes,12,opt,name=nodes,proto3" json:"nodes,omitempty"`
-	Nics            *RecordTable           `protobuf:"bytes,13,opt,name=nics,proto3" json:"nics,omitempty"`
+	Snap            *SnapshotReply         `protobuf:"bytes,9,opt,name=snap,proto3" json:"snap,omitempty"`                                 // the fields that changed, ranks as columns; without series and events
+	Cleared         []int32                `protobuf:"varint,10,rep,packed,name=cleared,proto3" json:"cleared,omitempty"`                  // fields of snap that are empty from now on, by number
+	Nodes           *RecordRows            `protobuf:"bytes,25,opt,name=nodes,proto3" json:"nodes,omitempty"`                              // which nodes snap holds; absent = as before
+	Nics            *RecordRows            `protobuf:"bytes,26,opt,name=nics,proto3" json:"nics,omitempty"`                                // likewise
 	Series          *RecordSeries          `protobuf:"bytes,14,opt,name=series,proto3" json:"series,omitempty"`                            // absent = as before
 	Events          []*EventLine           `protobuf:"bytes,15,rep,name=events,proto3" json:"events,omitempty"`                            // new ones
 	EventsAnew      bool                   `protobuf:"varint,16,opt,name=events_anew,json=eventsAnew,proto3" json:"events_anew,omitempty"` // all earlier ones are gone
@@ -300,21 +299,14 @@ func (x *RecordFrame) GetCleared() []int32 {
 	return nil
 }
 
-func (x *RecordFrame) GetRanks() *RecordTable {
-	if x != nil {
-		return x.Ranks
-	}
-	return nil
-}
-
-func (x *RecordFrame) GetNodes() *RecordTable {
+func (x *RecordFrame) GetNodes() *RecordRows {
 	if x != nil {
 		return x.Nodes
 	}
 	return nil
 }
 
-func (x *RecordFrame) GetNics() *RecordTable {
+func (x *RecordFrame) GetNics() *RecordRows {
 	if x != nil {
 		return x.Nics
 	}
@@ -398,29 +390,29 @@ func (x *RecordFrame) GetValidationsAnew() bool {
 	return false
 }
 
-// RecordTable changes a list of rows of one message, column by column.
-type RecordTable struct {
+// RecordRows says which rows of a list have changed; the others are as before.
+type RecordRows struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rows          int32                  `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"` // that it has from now on
-	Columns       []*RecordColumn        `protobuf:"bytes,2,rep,name=columns,proto3" json:"columns,omitempty"`
+	Rows          int32                  `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`        // of the whole list from now on
+	Gaps          []uint32               `protobuf:"varint,2,rep,packed,name=gaps,proto3" json:"gaps,omitempty"` // rows passed over before each one that is there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *RecordTable) Reset() {
-	*x = RecordTable{}
+func (x *RecordRows) Reset() {
+	*x = RecordRows{}
 	mi := &file_falcon_v1_record_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *RecordTable) String() string {
+func (x *RecordRows) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*RecordTable) ProtoMessage() {}
+func (*RecordRows) ProtoMessage() {}
 
-func (x *RecordTable) ProtoReflect() protoreflect.Message {
+func (x *RecordRows) ProtoReflect() protoreflect.Message {
 	mi := &file_falcon_v1_record_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -432,90 +424,21 @@ func (x *RecordTable) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use RecordTable.ProtoReflect.Descriptor instead.
-func (*RecordTable) Descriptor() ([]byte, []int) {
+// Deprecated: Use RecordRows.ProtoReflect.Descriptor instead.
+func (*RecordRows) Descriptor() ([]byte, []int) {
 	return file_falcon_v1_record_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *RecordTable) GetRows() int32 {
+func (x *RecordRows) GetRows() int32 {
 	if x != nil {
 		return x.Rows
 	}
 	return 0
 }
 
-func (x *RecordTable) GetColumns() []*RecordColumn {
+func (x *RecordRows) GetGaps() []uint32 {
 	if x != nil {
-		return x.Columns
-	}
-	return nil
-}
-
-// RecordColumn changes one field in some rows.
-type RecordColumn struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Field         int32                  `protobuf:"varint,1,opt,name=field,proto3" json:"field,omitempty"`          // its number in the row's message
-	Skip          []uint32               `protobuf:"varint,2,rep,packed,name=skip,proto3" json:"skip,omitempty"`     // rows left as they are before each one that changes
-	Delta         []int64                `protobuf:"zigzag64,3,rep,packed,name=delta,proto3" json:"delta,omitempty"` // numbers: aligned with skip, to be added
-	Text          []string               `protobuf:"bytes,4,rep,name=text,proto3" json:"text,omitempty"`             // texts: aligned with skip, in place of the old
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RecordColumn) Reset() {
-	*x = RecordColumn{}
-	mi := &file_falcon_v1_record_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RecordColumn) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RecordColumn) ProtoMessage() {}
-
-func (x *RecordColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_record_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RecordColumn.ProtoReflect.Descriptor instead.
-func (*RecordColumn) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_record_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *RecordColumn) GetField() int32 {
-	if x != nil {
-		return x.Field
-	}
-	return 0
-}
-
-func (x *RecordColumn) GetSkip() []uint32 {
-	if x != nil {
-		return x.Skip
-	}
-	return nil
-}
-
-func (x *RecordColumn) GetDelta() []int64 {
-	if x != nil {
-		return x.Delta
-	}
-	return nil
-}
-
-func (x *RecordColumn) GetText() []string {
-	if x != nil {
-		return x.Text
+		return x.Gaps
 	}
 	return nil
 }
@@ -529,14 +452,14 @@ type RecordSeries struct {
 	None   bool                   `protobuf:"varint,3,opt,name=none,proto3" json:"none,omitempty"`
 	// By column of the whole series, oldest first: P(r <= w), MAP run length and
 	// posterior; probabilities in steps. Added to the kept ones, to 0 after them.
-	Chances       *RecordColumn `protobuf:"bytes,4,opt,name=chances,proto3" json:"chances,omitempty"`
+	Chances       *RecordChances `protobuf:"bytes,4,opt,name=chances,proto3" json:"chances,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RecordSeries) Reset() {
 	*x = RecordSeries{}
-	mi := &file_falcon_v1_record_proto_msgTypes[5]
+	mi := &file_falcon_v1_record_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +471,7 @@ func (x *RecordSeries) String() string {
 func (*RecordSeries) ProtoMessage() {}
 
 func (x *RecordSeries) ProtoReflect() protoreflect.Message {
-	mi := &file_falcon_v1_record_proto_msgTypes[5]
+	mi := &file_falcon_v1_record_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +484,7 @@ func (x *RecordSeries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordSeries.ProtoReflect.Descriptor instead.
 func (*RecordSeries) Descriptor() ([]byte, []int) {
-	return file_falcon_v1_record_proto_rawDescGZIP(), []int{5}
+	return file_falcon_v1_record_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *RecordSeries) GetSeries() *Series {
@@ -585,9 +508,62 @@ func (x *RecordSeries) GetNone() bool {
 	return false
 }
 
-func (x *RecordSeries) GetChances() *RecordColumn {
+func (x *RecordSeries) GetChances() *RecordChances {
 	if x != nil {
 		return x.Chances
+	}
+	return nil
+}
+
+// RecordChances changes numbers of a list.
+type RecordChances struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Skip          []uint32               `protobuf:"varint,2,rep,packed,name=skip,proto3" json:"skip,omitempty"`     // numbers left as they are before each one that changes
+	Delta         []int64                `protobuf:"zigzag64,3,rep,packed,name=delta,proto3" json:"delta,omitempty"` // aligned with skip, to be added
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordChances) Reset() {
+	*x = RecordChances{}
+	mi := &file_falcon_v1_record_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordChances) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordChances) ProtoMessage() {}
+
+func (x *RecordChances) ProtoReflect() protoreflect.Message {
+	mi := &file_falcon_v1_record_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordChances.ProtoReflect.Descriptor instead.
+func (*RecordChances) Descriptor() ([]byte, []int) {
+	return file_falcon_v1_record_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RecordChances) GetSkip() []uint32 {
+	if x != nil {
+		return x.Skip
+	}
+	return nil
+}
+
+func (x *RecordChances) GetDelta() []int64 {
+	if x != nil {
+		return x.Delta
 	}
 	return nil
 }
@@ -605,7 +581,7 @@ const file_falcon_v1_record_proto_rawDesc = "" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x12\n" +
-	"\x04from\x18\x03 \x01(\tR\x04from\"\x93\a\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\"\xe9\x06\n" +
 	"\vRecordFrame\x12\x1c\n" +
 	"\n" +
 	"at_unix_ns\x18\x01 \x01(\x03R\batUnixNs\x12\x14\n" +
@@ -618,10 +594,9 @@ const file_falcon_v1_record_proto_rawDesc = "" +
 	"\x04slow\x18\b \x01(\bR\x04slow\x12,\n" +
 	"\x04snap\x18\t \x01(\v2\x18.falcon.v1.SnapshotReplyR\x04snap\x12\x18\n" +
 	"\acleared\x18\n" +
-	" \x03(\x05R\acleared\x12,\n" +
-	"\x05ranks\x18\v \x01(\v2\x16.falcon.v1.RecordTableR\x05ranks\x12,\n" +
-	"\x05nodes\x18\f \x01(\v2\x16.falcon.v1.RecordTableR\x05nodes\x12*\n" +
-	"\x04nics\x18\r \x01(\v2\x16.falcon.v1.RecordTableR\x04nics\x12/\n" +
+	" \x03(\x05R\acleared\x12+\n" +
+	"\x05nodes\x18\x19 \x01(\v2\x15.falcon.v1.RecordRowsR\x05nodes\x12)\n" +
+	"\x04nics\x18\x1a \x01(\v2\x15.falcon.v1.RecordRowsR\x04nics\x12/\n" +
 	"\x06series\x18\x0e \x01(\v2\x17.falcon.v1.RecordSeriesR\x06series\x12,\n" +
 	"\x06events\x18\x0f \x03(\v2\x14.falcon.v1.EventLineR\x06events\x12\x1f\n" +
 	"\vevents_anew\x18\x10 \x01(\bR\n" +
@@ -635,20 +610,19 @@ const file_falcon_v1_record_proto_rawDesc = "" +
 	"\toperators\x18\x15 \x03(\v2\x13.falcon.v1.OperatorR\toperators\x12%\n" +
 	"\x0eoperators_anew\x18\x16 \x01(\bR\roperatorsAnew\x127\n" +
 	"\vvalidations\x18\x17 \x03(\v2\x15.falcon.v1.ValidationR\vvalidations\x12)\n" +
-	"\x10validations_anew\x18\x18 \x01(\bR\x0fvalidationsAnew\"T\n" +
-	"\vRecordTable\x12\x12\n" +
-	"\x04rows\x18\x01 \x01(\x05R\x04rows\x121\n" +
-	"\acolumns\x18\x02 \x03(\v2\x17.falcon.v1.RecordColumnR\acolumns\"b\n" +
-	"\fRecordColumn\x12\x14\n" +
-	"\x05field\x18\x01 \x01(\x05R\x05field\x12\x12\n" +
-	"\x04skip\x18\x02 \x03(\rR\x04skip\x12\x14\n" +
-	"\x05delta\x18\x03 \x03(\x12R\x05delta\x12\x12\n" +
-	"\x04text\x18\x04 \x03(\tR\x04text\"\x94\x01\n" +
+	"\x10validations_anew\x18\x18 \x01(\bR\x0fvalidationsAnewJ\x04\b\v\x10\x0e\"4\n" +
+	"\n" +
+	"RecordRows\x12\x12\n" +
+	"\x04rows\x18\x01 \x01(\x05R\x04rows\x12\x12\n" +
+	"\x04gaps\x18\x02 \x03(\rR\x04gaps\"\x95\x01\n" +
 	"\fRecordSeries\x12)\n" +
 	"\x06series\x18\x01 \x01(\v2\x11.falcon.v1.SeriesR\x06series\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\x05R\x04kept\x12\x12\n" +
-	"\x04none\x18\x03 \x01(\bR\x04none\x121\n" +
-	"\achances\x18\x04 \x01(\v2\x17.falcon.v1.RecordColumnR\achancesB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
+	"\x04none\x18\x03 \x01(\bR\x04none\x122\n" +
+	"\achances\x18\x04 \x01(\v2\x18.falcon.v1.RecordChancesR\achances\"9\n" +
+	"\rRecordChances\x12\x12\n" +
+	"\x04skip\x18\x02 \x03(\rR\x04skip\x12\x14\n" +
+	"\x05delta\x18\x03 \x03(\x12R\x05deltaB;Z9github.com/failslow/falcon/backend/api/falcon/v1;falconv1b\x06proto3"
 
 var (
 	file_falcon_v1_record_proto_rawDescOnce sync.Once
@@ -667,9 +641,9 @@ var file_falcon_v1_record_proto_goTypes = []any{
 	(*RecordEntry)(nil),     // 0: falcon.v1.RecordEntry
 	(*RecordHeader)(nil),    // 1: falcon.v1.RecordHeader
 	(*RecordFrame)(nil),     // 2: falcon.v1.RecordFrame
-	(*RecordTable)(nil),     // 3: falcon.v1.RecordTable
-	(*RecordColumn)(nil),    // 4: falcon.v1.RecordColumn
-	(*RecordSeries)(nil),    // 5: falcon.v1.RecordSeries
+	(*RecordRows)(nil),      // 3: falcon.v1.RecordRows
+	(*RecordSeries)(nil),    // 4: falcon.v1.RecordSeries
+	(*RecordChances)(nil),   // 5: falcon.v1.RecordChances
 	(*SnapshotReply)(nil),   // 6: falcon.v1.SnapshotReply
 	(*EventLine)(nil),       // 7: falcon.v1.EventLine
 	(*RecoveriesReply)(nil), // 8: falcon.v1.RecoveriesReply
@@ -681,22 +655,20 @@ var file_falcon_v1_record_proto_depIdxs = []int32{
 	1,  // 0: falcon.v1.RecordEntry.header:type_name -> falcon.v1.RecordHeader
 	2,  // 1: falcon.v1.RecordEntry.frame:type_name -> falcon.v1.RecordFrame
 	6,  // 2: falcon.v1.RecordFrame.snap:type_name -> falcon.v1.SnapshotReply
-	3,  // 3: falcon.v1.RecordFrame.ranks:type_name -> falcon.v1.RecordTable
-	3,  // 4: falcon.v1.RecordFrame.nodes:type_name -> falcon.v1.RecordTable
-	3,  // 5: falcon.v1.RecordFrame.nics:type_name -> falcon.v1.RecordTable
-	5,  // 6: falcon.v1.RecordFrame.series:type_name -> falcon.v1.RecordSeries
-	7,  // 7: falcon.v1.RecordFrame.events:type_name -> falcon.v1.EventLine
-	8,  // 8: falcon.v1.RecordFrame.recoveries:type_name -> falcon.v1.RecoveriesReply
-	9,  // 9: falcon.v1.RecordFrame.operators:type_name -> falcon.v1.Operator
-	10, // 10: falcon.v1.RecordFrame.validations:type_name -> falcon.v1.Validation
-	4,  // 11: falcon.v1.RecordTable.columns:type_name -> falcon.v1.RecordColumn
-	11, // 12: falcon.v1.RecordSeries.series:type_name -> falcon.v1.Series
-	4,  // 13: falcon.v1.RecordSeries.chances:type_name -> falcon.v1.RecordColumn
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	3,  // 3: falcon.v1.RecordFrame.nodes:type_name -> falcon.v1.RecordRows
+	3,  // 4: falcon.v1.RecordFrame.nics:type_name -> falcon.v1.RecordRows
+	4,  // 5: falcon.v1.RecordFrame.series:type_name -> falcon.v1.RecordSeries
+	7,  // 6: falcon.v1.RecordFrame.events:type_name -> falcon.v1.EventLine
+	8,  // 7: falcon.v1.RecordFrame.recoveries:type_name -> falcon.v1.RecoveriesReply
+	9,  // 8: falcon.v1.RecordFrame.operators:type_name -> falcon.v1.Operator
+	10, // 9: falcon.v1.RecordFrame.validations:type_name -> falcon.v1.Validation
+	11, // 10: falcon.v1.RecordSeries.series:type_name -> falcon.v1.Series
+	5,  // 11: falcon.v1.RecordSeries.chances:type_name -> falcon.v1.RecordChances
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_falcon_v1_record_proto_init() }

@@ -42,16 +42,16 @@ func (w *workflow) onDeadline(now time.Time) {
 // onSuspendDeadline takes processes that did not park for frozen, or gives up where
 // no spare came.
 func (w *workflow) onSuspendDeadline(now time.Time) {
-	if a := w.alloc.assign(now); w.op.awaitsSpare && a.lack != "" {
+	waited := w.op.stopAwaitingSpare()
+	if a := w.alloc.assign(now); waited && a.lack != "" {
 		w.onNoSpare(now, a)
 		return
 	}
-	w.op.awaitsSpare = false
 	fenced := len(w.op.rec.Fenced)
 	w.giveUpWaiting(now, falcon.FaultFrozen, "processes on node %s did not park within %s", w.cfg.SuspendMost)
 	switch {
 	case w.op.rec == nil || w.op.rec.State != falcon.RecoverySuspend:
-	case len(w.op.rec.Fenced) == fenced && !now.Before(w.op.gatherUntil): // no node is late, and still it does not go on
+	case len(w.op.rec.Fenced) == fenced && !w.op.gathering(now): // no node is late, and still it does not go on
 		w.finish(now, falcon.RecoveryFailed, "the job could not be suspended; start it again from its checkpoint")
 	default:
 		w.op.setDeadline(now, w.cfg.SuspendMost)

@@ -69,7 +69,7 @@ func (m *Machine) CheckDemand(d Demand) error {
 		return fmt.Errorf("%w: the job has finished: all its ranks ended normally; start it again if it is to train on", ErrDemand)
 	case !m.hasJob || !m.ranks.anyAlive():
 		return fmt.Errorf("%w: no process of a job is known", ErrDemand)
-	case m.op.rec == nil && m.flow.stop.stopped && last.Attempts > 0:
+	case m.op.rec == nil && m.stop.stopped() && last.Attempts > 0:
 		return fmt.Errorf("%w: the job stands since %s; start it again", ErrDemand, last.ID)
 	case m.op.rec != nil && m.op.rec.Whole:
 		return fmt.Errorf("%w: %s restarts the whole job", ErrDemand, m.op.rec.ID)
@@ -88,7 +88,7 @@ func (m *Machine) onDemand(now time.Time, d Demand) {
 		m.out.note("recovery", 1, "demand of %s refused: %s", d.By, err)
 		return
 	}
-	m.flow.stop.reopen()
+	m.stop.reopen()
 	f := falcon.Fault{Kind: falcon.FaultNode, Node: d.Node, AskedBy: d.By, FirstNs: now.UnixNano()}
 	what := fmt.Sprintf("node %s be given up", d.Node)
 	if d.Rank >= 0 {

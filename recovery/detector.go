@@ -15,11 +15,12 @@ type detector struct {
 	*jobState
 	op      *operation
 	out     *outbox
+	copies  copies
 	doubted bool // processes of too many nodes are silent to be believed
 }
 
-func newDetector(job *jobState, op *operation, out *outbox) detector {
-	return detector{jobState: job, op: op, out: out}
+func newDetector(m *Machine) detector {
+	return detector{jobState: &m.jobState, op: &m.op, out: &m.out, copies: copies{jobState: &m.jobState, op: &m.op}}
 }
 
 // listen judges the console's own hearing before that of any node. It reports for how
@@ -148,10 +149,10 @@ func (d *detector) judgeRank(now time.Time, r falcon.Rank, n falcon.Node) (falco
 	case failed && x.alive() && fatal.Concerns(f.Device):
 		f.Kind, f.FirstNs = falcon.FaultDevice, at.UnixNano()
 		f.Evidence = []string{fatal.String(), "the job stalls"}
-	case x.alive() && !x.beatAt.IsZero() && now.Sub(x.beatAt) <= 2*d.cfg.Beat && age > 2*d.cfg.Beat:
+	case x.alive() && x.beatWithin(now, 2*d.cfg.Beat) && age > 2*d.cfg.Beat:
 		f.Kind, f.FirstNs = falcon.FaultFrozen, now.Add(-age).UnixNano()
-		f.Evidence = []string{fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago", r, x.proc.Pid, f.Device, age.Seconds()), "the job stalls"}
-	case !x.known && d.op.rec == nil && d.ranks.anyAlive() && !d.ends.Has(r):
+		f.Evidence = []string{fmt.Sprintf("the hook of rank %d (process %d on %s) was last alive %.1f s ago", r, x.process().Pid, f.Device, age.Seconds()), "the job stalls"}
+	case x.unknown() && d.op.rec == nil && d.ranks.anyAlive() && !d.ends.Has(r):
 		f.Kind, f.FirstNs, f.Ranks = falcon.FaultExit, d.pace.Moved().UnixNano(), []falcon.Rank{r}
 		f.Evidence = []string{fmt.Sprintf("node %s is heard and has no process of rank %d", n, r), "the job stalls"}
 	default:
@@ -180,12 +181,14 @@ func (d *detector) exitFault(now time.Time, p Process) falcon.Fault {
 // when a communicator breaks: nothing may be faulty, and all must rejoin.
 func (d *detector) parkedAlone(now time.Time) (falcon.Fault, bool) {
 	for r, x := range d.ranks.all() {
-		if !x.alive() || x.proc.Park == nil || now.Sub(x.parkedAt) < 2*d.cfg.Beat {
+		since, parked := x.parks()
+		if !parked || now.Sub(since) < 2*d.cfg.Beat {
 			continue
 		}
+		p := x.process()
 		return falcon.Fault{
-			Kind: falcon.FaultHang, Node: x.proc.Node, Device: d.ranks.device(r), FirstNs: x.parkedAt.UnixNano(),
-			Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) has left training by itself and no fault is known: its communicators may be broken", r, x.proc.Pid, d.ranks.device(r))},
+			Kind: falcon.FaultHang, Node: p.Node, Device: d.ranks.device(r), FirstNs: since.UnixNano(),
+			Evidence: []string{fmt.Sprintf("rank %d (process %d on %s) has left training by itself and no fault is known: its communicators may be broken", r, p.Pid, d.ranks.device(r))},
 		}, true
 	}
 	return falcon.Fault{}, false

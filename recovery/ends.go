@@ -11,7 +11,7 @@ import (
 func (m *Machine) processEnded(now time.Time, p Process) {
 	idle := m.op.idle()
 	switch {
-	case m.flow.stop.stopped && m.op.rec == nil && p.Normal, m.ends.Finished():
+	case m.stop.stopped() && m.op.rec == nil && p.Normal, m.ends.Finished():
 		return
 	case idle && p.Finished, !idle && p.Finished && m.op.replies.Rejoined(p.Rank):
 		m.rankSucceeded(now, p.Rank)
@@ -46,11 +46,11 @@ func heldBack(c *falcon.Recovery, p Process) bool {
 // explainEnd takes a later report of how a process ended, where that was unknown.
 func (m *Machine) explainEnd(now time.Time, p Process) {
 	x := m.ranks.member(p.Rank)
-	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || x.proc.Pid != p.Pid || x.proc.Generation != p.Generation {
+	if !m.ends.Open(p.Rank) || p.Alive || p.Exit == "" || !x.is(p) {
 		return
 	}
 	m.ends.Explain(p.Rank)
-	x.proc = p
+	x.explain(p)
 	m.processEnded(now, p)
 }
 
@@ -84,7 +84,7 @@ func (m *Machine) watchEnds(now time.Time) {
 	}
 	for _, r := range m.ends.Overdue(now, wait) {
 		if x := m.ranks.member(r); x.ended() {
-			m.flow.onFault(now, m.detect.exitFault(now, x.proc))
+			m.flow.onFault(now, m.detect.exitFault(now, x.process()))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package recovery
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -43,6 +44,18 @@ func (h *history) restore(all []falcon.Recovery, nextID int) {
 	slices.SortStableFunc(h.recs, func(a, b *falcon.Recovery) int {
 		return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
 	})
+}
+
+func (h *history) oldestFirst() iter.Seq[*falcon.Recovery] { return slices.Values(h.recs) }
+
+func (h *history) newestFirst() iter.Seq[*falcon.Recovery] {
+	return func(yield func(*falcon.Recovery) bool) {
+		for _, c := range slices.Backward(h.recs) {
+			if !yield(c) {
+				return
+			}
+		}
+	}
 }
 
 // last is the newest recovery, nil where there was none.
@@ -92,7 +105,7 @@ func (h *history) automaticWithinHour(now time.Time, but *falcon.Recovery) int {
 // rejoinedGeneration is the newest generation that the job of an epoch has rejoined; 0
 // for none.
 func (h *history) rejoinedGeneration(jobEpoch uint64) uint64 {
-	for _, c := range slices.Backward(h.recs) {
+	for c := range h.newestFirst() {
 		if c.State == falcon.RecoveryResumed && !c.Whole && c.JobEpoch >= jobEpoch-1 {
 			return c.Generation
 		}
@@ -130,7 +143,7 @@ func (h *history) predict(stateMB float64) map[string]float64 {
 // phaseTimes are the newest times of a phase, ascending.
 func (h *history) phaseTimes(phase string) []float64 {
 	var out []float64
-	for _, c := range slices.Backward(h.recs) {
+	for c := range h.newestFirst() {
 		if v, ok := c.PhaseMs[phase]; ok && c.State == falcon.RecoveryResumed && !c.Whole && len(out) < predictFrom {
 			out = append(out, v)
 		}

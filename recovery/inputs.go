@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/recovery/internal/progress"
 )
 
 func (m *Machine) onBeat(now time.Time, b Beat) {
@@ -13,11 +12,11 @@ func (m *Machine) onBeat(now time.Time, b Beat) {
 		return
 	}
 	x := m.ranks.member(b.Rank)
-	if !x.alive() || x.proc.Pid != b.Pid {
+	if !x.alive() || x.process().Pid != b.Pid {
 		return
 	}
-	m.pace.Confirm(x.sign(), progress.Beat{Pid: b.Pid, Iteration: b.Iteration, Calls: b.Calls, At: now}, m.cfg.Beat, m.op.confirmAbove())
-	x.beat, x.beatAt = b, now
+	before, newest := x.takeBeat(now, b)
+	m.pace.Confirm(before, newest, m.cfg.Beat, m.op.confirmAbove())
 	m.pace.See(now, b.Iteration, m.hear.Holds())
 }
 
@@ -49,7 +48,7 @@ func (m *Machine) onLate(now time.Time) {
 // onProcess takes a report of a process, unless that is not, or no longer, the
 // rank's owner.
 func (m *Machine) onProcess(now time.Time, p Process) {
-	m.flow.stop.left.hear(p, m.op.rec == nil && m.flow.stop.stopped)
+	m.stop.noteLeftover(p, m.op.rec == nil)
 	if !m.ranks.has(p.Rank) || p.Node != m.ranks.node(p.Rank) || p.Generation < m.ranks.generationFloor(m.ranks.device(p.Rank)) {
 		return
 	}
@@ -64,7 +63,7 @@ func (m *Machine) onProcess(now time.Time, p Process) {
 	if x.outdates(p) {
 		return
 	}
-	died := !p.Alive && (!x.known || x.proc.Alive)
+	died := !p.Alive && !x.ended()
 	x.report(now, p)
 	switch {
 	case died:

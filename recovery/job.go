@@ -16,7 +16,7 @@ func (m *Machine) onJob(now time.Time, j Job) {
 		before = m.job
 	}
 	m.job, m.hasJob = m.merged(before, j), true
-	m.flow.generations.raise(m.job.Generation)
+	m.generations.raise(m.job.Generation)
 	m.ranks.resize(len(m.job.Placement))
 	for _, d := range m.job.Placement {
 		m.nodes.Get(d.Node(), now)

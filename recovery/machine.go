@@ -1,7 +1,6 @@
 package recovery
 
 import (
-	"slices"
 	"time"
 
 	"github.com/failslow/falcon"
@@ -17,25 +16,27 @@ import (
 // state to state, the history of recoveries and the outbox.
 type Machine struct {
 	jobState
-	out    outbox
-	hist   history
-	op     operation
-	flow   workflow
-	detect detector
-	last   time.Time // newest Tick
+	out         outbox
+	hist        history
+	stop        stoppage
+	generations generations
+	op          operation
+	flow        workflow
+	detect      detector
+	last        time.Time // newest Tick
 }
 
 // New makes a machine that knows of no job.
 func New(cfg Config) *Machine {
-	m := &Machine{jobState: newJobState(cfg.withDefaults()), out: newOutbox(), hist: newHistory()}
+	m := &Machine{jobState: newJobState(cfg.withDefaults()), out: newOutbox(), hist: newHistory(), stop: newStoppage()}
 	m.op = operation{jobState: &m.jobState, out: &m.out}
-	m.flow = newWorkflow(&m.jobState, &m.op, &m.hist, &m.out)
-	m.detect = newDetector(&m.jobState, &m.op, &m.out)
+	m.flow = newWorkflow(m)
+	m.detect = newDetector(m)
 	return m
 }
 
 // Ready lists what is to be done now: recoveries are made durable first.
-func (m *Machine) Ready() Ready { return m.out.pending(m.hist.recs) }
+func (m *Machine) Ready() Ready { return m.out.pending(m.hist.oldestFirst()) }
 
 // Advance confirms that the last Ready was carried out.
 func (m *Machine) Advance() { m.out.clear() }
@@ -58,8 +59,8 @@ func (m *Machine) Recovery(id string) (falcon.Recovery, bool) {
 
 // Recoveries lists those that are kept, newest first.
 func (m *Machine) Recoveries() []falcon.Recovery {
-	out := make([]falcon.Recovery, 0, len(m.hist.recs))
-	for _, c := range slices.Backward(m.hist.recs) {
+	out := make([]falcon.Recovery, 0, recoveriesMost)
+	for c := range m.hist.newestFirst() {
 		out = append(out, clone(c))
 	}
 	return out
@@ -138,7 +139,7 @@ func (m *Machine) Tick(now time.Time) {
 	}
 	m.watch(now)
 	m.flow.advance(now)
-	if m.op.expired(now) {
+	if m.op.expired(now) && !m.detect.copies.awaited(now) {
 		m.flow.onDeadline(now)
 		m.flow.advance(now)
 	}
@@ -197,7 +198,7 @@ func (m *Machine) handle(now time.Time, faults []falcon.Fault) {
 // handleJobFault takes up a fault of the whole job, unless it is in recovery or
 // stopped already.
 func (m *Machine) handleJobFault(now time.Time, find func(time.Time) (falcon.Fault, bool)) {
-	if m.op.rec != nil || m.flow.stop.stopped {
+	if m.op.rec != nil || m.stop.stopped() {
 		return
 	}
 	if f, found := find(now); found {

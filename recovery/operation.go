@@ -181,6 +181,69 @@ func (op *operation) gather(now time.Time) {
 	}
 }
 
+// gathering reports whether faults still join the attempt.
+func (op *operation) gathering(now time.Time) bool { return now.Before(op.gatherUntil) }
+
+// markSettled marks that all who stay park.
+func (op *operation) markSettled(now time.Time) {
+	if op.settledAt.IsZero() {
+		op.settledAt = now
+	}
+}
+
+// awaitSpare begins to wait for a spare; false = it did already.
+func (op *operation) awaitSpare() bool {
+	waited := op.awaitsSpare
+	op.awaitsSpare = true
+	return !waited
+}
+
+// stopAwaitingSpare reports whether the recovery waited for a spare until now.
+func (op *operation) stopAwaitingSpare() bool {
+	waited := op.awaitsSpare
+	op.awaitsSpare = false
+	return waited
+}
+
+// awaitAgents has a whole restart wait for agents. The wait is counted from its
+// beginning, whoever comes and goes.
+func (op *operation) awaitAgents(now time.Time, away map[falcon.Node]bool) {
+	if op.agents == nil || op.clock.Due(now) {
+		op.enter(now, falcon.RecoverySuspend, op.cfg.AgentWait)
+		op.settledAt = now
+	}
+	op.agents = away
+}
+
+// repeatAgentWait waits for agents again after a start of the engine: for which ones
+// is found when the restart is planned again.
+func (op *operation) repeatAgentWait(now time.Time) {
+	op.agents = map[falcon.Node]bool{}
+	op.setDeadline(now, op.cfg.AgentWait)
+}
+
+func (op *operation) stopAwaitingAgents() { op.agents = nil }
+
+// countTableFailure is how often a node has not taken a rank table, over all attempts.
+func (op *operation) countTableFailure(n falcon.Node) int {
+	op.tableFailures[n]++
+	return op.tableFailures[n]
+}
+
+// markRejoinFailed marks that the attempt was begun because a rejoin failed.
+func (op *operation) markRejoinFailed() { op.rejoinFailed = op.rec != nil }
+
+// markOvertaken marks that the job has come to its end before it was suspended.
+func (op *operation) markOvertaken() { op.jobFinished = true }
+
+func (op *operation) overtaken() bool { return op.jobFinished }
+
+// trainsAgain reports whether all ranks train again: each reports so, or the job has
+// gone through an iteration or come to its end, which no rank does without the others.
+func (op *operation) trainsAgain() bool {
+	return op.replies.RejoinedCount() >= op.ranks.world() || op.rankFinished || op.pace.ConfirmedAfter(op.clock.Entered())
+}
+
 // updateSurvivors lists the ranks that keep their processes.
 func (op *operation) updateSurvivors() {
 	op.rec.Survivors = nil
@@ -245,15 +308,13 @@ func (op *operation) deadlinePausable() bool {
 	return op.underway() && !op.rec.Whole && op.clock.Limited()
 }
 
-// expired reports whether the deadline of the present state has passed and nothing
-// holds it: the console hears, for it holds not for ever, and no silent node has the last copy of a
-// shard.
+// expired reports whether the deadline of the present state has passed. It is held
+// while the console does not hear, but not for ever.
 func (op *operation) expired(now time.Time) bool {
 	if op.rec == nil || !(op.clock.Limited() && op.clock.Due(now)) {
 		return false
 	}
-	held := op.hear.Holds() && op.deadlinePausable() && !op.hear.Exhausted(now, op.cfg.HangMin)
-	return !held && !op.awaitsLastCopy(now)
+	return !op.hear.Holds() || !op.deadlinePausable() || op.hear.Exhausted(now, op.cfg.HangMin)
 }
 
 var phaseOf = map[falcon.RecoveryState]string{

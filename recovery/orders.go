@@ -44,7 +44,7 @@ func (o *orders) stop() (stop []falcon.Rank, done bool) {
 
 // replace fences what is faulty and launches what replaces it.
 func (o *orders) replace() {
-	c, ranks := o.op.rec, o.op.launched()
+	c, ranks := o.op.rec, o.launched()
 	if len(c.Fenced) > 0 || len(ranks) > 0 {
 		o.out.command(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: ranks})
 	}
@@ -126,7 +126,7 @@ func (o *orders) rejoin() {
 // restart has the whole job end and start from its checkpoint.
 func (o *orders) restart() {
 	c := o.op.rec
-	o.out.command(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: o.op.launched()})
+	o.out.command(Fence{Generation: c.Generation, Nodes: slices.Clone(c.Fenced), Ranks: o.launched()})
 	o.out.command(Stop{Generation: c.Generation, Nodes: o.op.staying()})
 	o.out.command(Restart{Generation: c.Generation, Placement: slices.Clone(launchedOn(c)), Reason: c.Reason})
 }
@@ -137,4 +137,16 @@ func (o *orders) stopAll() {
 	nodes := append(slices.Clone(o.ranks.usedNodes()), o.op.rec.Fenced...)
 	slices.Sort(nodes)
 	o.out.command(Stop{Generation: o.op.rec.Generation, Nodes: slices.Compact(nodes)})
+}
+
+// launched are the ranks launched in the present generation, ascending.
+func (o *orders) launched() []falcon.Rank {
+	var out []falcon.Rank
+	for r, g := range o.op.rec.Launched {
+		if g == o.op.rec.Generation {
+			out = append(out, r)
+		}
+	}
+	slices.Sort(out)
+	return out
 }

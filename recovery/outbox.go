@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"fmt"
+	"iter"
 
 	"github.com/failslow/falcon"
 )
@@ -15,9 +16,9 @@ type outbox struct {
 func newOutbox() outbox { return outbox{changed: map[string]bool{}} }
 
 // pending is what is to be done, with copies of those recoveries that have changed.
-func (o *outbox) pending(all []*falcon.Recovery) Ready {
+func (o *outbox) pending(all iter.Seq[*falcon.Recovery]) Ready {
 	r := Ready{Commands: o.ready.Commands, Notes: o.ready.Notes, Ended: o.ready.Ended}
-	for _, c := range all {
+	for c := range all {
 		if o.changed[c.ID] {
 			r.Recoveries = append(r.Recoveries, clone(c))
 		}

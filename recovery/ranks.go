@@ -194,6 +194,44 @@ func (x *member) alive() bool { return x.known && x.proc.Alive }
 
 func (x *member) ended() bool { return x.known && !x.proc.Alive }
 
+// unknown reports whether no process of the rank was ever reported.
+func (x *member) unknown() bool { return !x.known }
+
+// process is the newest report of the rank's process.
+func (x *member) process() Process { return x.proc }
+
+// is reports whether p is a report of the same process.
+func (x *member) is(p Process) bool { return x.proc.Pid == p.Pid && x.proc.Generation == p.Generation }
+
+// explain takes a later report of how the process ended.
+func (x *member) explain(p Process) { x.proc = p }
+
+// parks reports whether the process parks, and since when.
+func (x *member) parks() (since time.Time, parks bool) {
+	return x.parkedAt, x.alive() && x.proc.Park != nil
+}
+
+// parkGeneration is the newest suspension that the process obeyed, false where it does
+// not park.
+func (x *member) parkGeneration() (uint64, bool) {
+	if _, parks := x.parks(); !parks {
+		return 0, false
+	}
+	return x.proc.Park.Generation, true
+}
+
+// takeBeat takes the newest beat; it returns the one before, and this one.
+func (x *member) takeBeat(now time.Time, b Beat) (before, newest progress.Beat) {
+	before = x.sign()
+	x.beat, x.beatAt = b, now
+	return before, x.sign()
+}
+
+// beatWithin reports whether there was a beat within a time.
+func (x *member) beatWithin(now time.Time, most time.Duration) bool {
+	return !x.beatAt.IsZero() && now.Sub(x.beatAt) <= most
+}
+
 // outdates reports whether a report is older than what is known of the rank.
 func (x *member) outdates(p Process) bool {
 	return x.known && (p.Generation < x.proc.Generation || (!x.proc.Alive && p.Pid == x.proc.Pid) || (!p.Alive && x.proc.Alive && p.Pid != x.proc.Pid))
@@ -232,7 +270,7 @@ func (x *member) activity(now time.Time, beat time.Duration) activity {
 		return unknown
 	case x.proc.Park != nil:
 		return waiting // to rejoin
-	case x.beatAt.IsZero() || now.Sub(x.beatAt) > 2*beat:
+	case !x.beatWithin(now, 2*beat):
 		return unknown
 	case x.hookAge() > 2*beat:
 		return frozen

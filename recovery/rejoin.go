@@ -40,7 +40,7 @@ func (w *workflow) onTabled(now time.Time, t Tabled) {
 func (w *workflow) tableFailed(now time.Time, why map[falcon.Node]string) {
 	var bad []falcon.Node
 	for n := range why {
-		if w.op.tableFailures[n]++; w.op.tableFailures[n] > 1 {
+		if w.op.countTableFailure(n) > 1 {
 			bad = append(bad, n)
 		}
 	}
@@ -142,15 +142,12 @@ func (w *workflow) rejoinFailed(now time.Time, why string) {
 	}
 	w.out.note("recovery", 2, "%s: %s; it is tried again", c.ID, why)
 	w.beginAttempt(now, why)
-	w.op.rejoinFailed = w.op.rec != nil
+	w.op.markRejoinFailed()
 }
 
-// finishRejoin ends the recovery once all ranks train again: each reports so, or the
-// job has gone through an iteration or come to its end, which no rank does without
-// the others.
+// finishRejoin ends the recovery once all ranks train again.
 func (w *workflow) finishRejoin(now time.Time) bool {
-	all := w.op.replies.RejoinedCount() == w.ranks.world()
-	if !all && !w.op.rankFinished && !w.pace.ConfirmedAfter(w.op.clock.Entered()) {
+	if !w.op.trainsAgain() {
 		return false
 	}
 	w.finish(now, falcon.RecoveryResumed, w.op.rec.Reason)

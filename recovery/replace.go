@@ -74,10 +74,9 @@ func (w *workflow) beginReplace(now time.Time) bool {
 
 func (w *workflow) awaitSpare(now time.Time, a assignment) {
 	c := w.op.rec
-	if w.op.awaitsSpare {
+	if !w.op.awaitSpare() {
 		return
 	}
-	w.op.awaitsSpare = true
 	c.Reason = a.lack + "; connect a spare node, or abort"
 	if s, _ := w.alloc.shrinkPlan(a); s != nil {
 		c.Reason += fmt.Sprintf("; in %s it goes on with %d of %d replicas", w.cfg.SpareWait, len(s.Kept), s.Of)
@@ -87,8 +86,8 @@ func (w *workflow) awaitSpare(now time.Time, a assignment) {
 }
 
 func (w *workflow) spareCame() {
-	if w.op.awaitsSpare {
-		w.op.awaitsSpare, w.op.rec.Reason = false, ""
+	if w.op.stopAwaitingSpare() {
+		w.op.rec.Reason = ""
 	}
 }
 

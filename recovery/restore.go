@@ -35,13 +35,13 @@ func launchedSince(all []falcon.Recovery, r falcon.Rank) bool {
 // restore takes the history over: generations, and the state that the newest recovery
 // is in or has left the job in.
 func (w *workflow) restore(now time.Time, generation uint64) {
-	w.generations.raise(generation)
+	w.gens.raise(generation)
 	last := w.hist.last()
 	if last == nil {
 		return
 	}
-	for _, c := range w.hist.recs {
-		w.generations.raise(c.Generation)
+	for c := range w.hist.newestFirst() {
+		w.gens.raise(c.Generation)
 		w.ranks.restoreFloors(c, w.job)
 	}
 	switch {
@@ -117,8 +117,7 @@ func (w *workflow) repeatOrders(now time.Time) {
 func (w *workflow) repeatWhole(now time.Time) {
 	switch w.op.rec.State {
 	case falcon.RecoverySuspend:
-		w.op.agents = map[falcon.Node]bool{}
-		w.op.setDeadline(now, w.cfg.AgentWait)
+		w.op.repeatAgentWait(now)
 	case falcon.RecoveryReplace:
 		w.op.setDeadline(now, w.cfg.RestartMost)
 		w.orders.restart()

@@ -153,7 +153,7 @@ func (d *detector) secondSignInRecovery(now time.Time, n falcon.Node, h *livenes
 		return "policy takes a silent agent for enough"
 	case d.ranks.anyEnded(n):
 		return "a process on it has ended"
-	case d.op.waitsFor(n) && idle >= d.patience() && d.onlySilent(now) && !d.op.irreplaceable(now, n) && !d.othersBusy(now):
+	case d.op.waitsFor(n) && idle >= d.patience() && d.onlySilent(now) && !d.copies.irreplaceable(now, n) && !d.othersBusy(now):
 		return "the recovery waits for nothing but silent nodes"
 	}
 	return ""

@@ -15,6 +15,9 @@ type generations struct{ highest uint64 }
 // raise has the next generation be higher than one that was used.
 func (g *generations) raise(used uint64) { g.highest = max(g.highest, used) }
 
+// current is the highest that was used.
+func (g *generations) current() uint64 { return g.highest }
+
 // next is one that was never used, nor by the job itself.
 func (g *generations) next(job uint64) uint64 {
 	g.highest = max(g.highest, job) + 1
@@ -24,31 +27,43 @@ func (g *generations) next(job uint64) uint64 {
 // stoppage is the state of a job that is stopped after a recovery without success: no
 // recovery is opened until a new job epoch starts it, or somebody demands one.
 type stoppage struct {
-	stopped bool
-	since   time.Time
-	left    leftovers
+	on    bool
+	since time.Time
+	left  leftovers
 }
 
-func (s *stoppage) begin(now time.Time) { s.stopped, s.since = true, now }
+func newStoppage() stoppage { return stoppage{left: leftovers{}} }
 
-func (s *stoppage) reopen() { s.stopped = false }
+func (s *stoppage) begin(now time.Time) { s.on, s.since = true, now }
+
+func (s *stoppage) reopen() { s.on = false }
+
+func (s *stoppage) stopped() bool { return s.on }
+
+// noteLeftover takes a report of a process; without a recovery it may wait for nothing.
+func (s *stoppage) noteLeftover(p Process, noRecovery bool) { s.left.observe(p, s.on && noRecovery) }
+
+func (s *stoppage) forgetLeftovers() { clear(s.left) }
+
+// takeLeftovers lists the processes that still wait, and forgets them.
+func (s *stoppage) takeLeftovers() ([]falcon.Node, []falcon.Rank) { return s.left.takeAll() }
 
 // over reports whether iterations begin in the stopped job.
 func (s *stoppage) over(p *progress.Tracker, beat time.Duration) bool {
-	return s.stopped && p.ConfirmedAfter(s.since.Add(2*beat))
+	return s.on && p.ConfirmedAfter(s.since.Add(2*beat))
 }
 
 // hasLeftovers reports whether processes still wait some beats later.
 func (s *stoppage) hasLeftovers(now time.Time, beat time.Duration) bool {
-	return s.stopped && len(s.left) > 0 && !now.Before(s.since.Add(2*beat))
+	return s.on && len(s.left) > 0 && !now.Before(s.since.Add(2*beat))
 }
 
 // leftovers are processes that wait in a generation while the job is stopped after a
 // recovery without success: pid by rank on each node, in the placement or not.
 type leftovers map[falcon.Node]map[falcon.Rank]int
 
-// hear takes a report of a process.
-func (l leftovers) hear(p Process, jobStopped bool) {
+// observe takes a report of a process.
+func (l leftovers) observe(p Process, jobStopped bool) {
 	waits := p.Alive && p.Park != nil && p.Park.Generation > 0 // a process that left training by itself is in none
 	switch {
 	case jobStopped && waits && p.Rank >= 0:
@@ -61,8 +76,8 @@ func (l leftovers) hear(p Process, jobStopped bool) {
 	}
 }
 
-// take lists what waits, ascending, and forgets it.
-func (l leftovers) take() (nodes []falcon.Node, ranks []falcon.Rank) {
+// takeAll lists what waits, ascending, and forgets it.
+func (l leftovers) takeAll() (nodes []falcon.Node, ranks []falcon.Rank) {
 	for n, on := range l {
 		if len(on) > 0 {
 			nodes = append(nodes, n)

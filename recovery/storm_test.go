@@ -312,7 +312,7 @@ func (s *storm) atRest(best int64) bool {
 	if c, ok := s.m.Current(); ok {
 		return c.State == falcon.RecoveryProposed && c.Reason != "" && s.decides.IsZero() && c.DeadlineNs == 0
 	}
-	return s.m.flow.stop.stopped && !s.waiting() || s.m.pace.Hung() || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.Blind() && !s.m.ranks.anyAlive() || s.m.detect.doubted
+	return s.m.stop.stopped() && !s.waiting() || s.m.pace.Hung() || s.deaf() || s.trainers() == len(s.job.Placement) || s.m.hear.Blind() && !s.m.ranks.anyAlive() || s.m.detect.doubted
 }
 
 // waiting says that a process waits in a generation, and holds its device for

@@ -20,7 +20,7 @@ func (w *workflow) beginAttempt(now time.Time, why string) {
 		return
 	}
 	w.ends.ForgetOpen() // a rank without a process is found when all others are suspended
-	w.op.beginAttempt(now, w.generations.next(w.job.Generation), why)
+	w.op.beginAttempt(now, w.gens.next(w.job.Generation), why)
 	w.orders.suspend()
 	what := "so that all rejoin"
 	if len(c.Pending) > 0 {
@@ -68,7 +68,7 @@ func (w *workflow) suspendLateRank(now time.Time, r falcon.Rank) {
 
 // finishSuspend goes on to the replacement once all who stay are parked.
 func (w *workflow) finishSuspend(now time.Time) bool {
-	if now.Before(w.op.gatherUntil) || !w.op.replies.AllSuspended(w.op.rec.Fenced) {
+	if w.op.gathering(now) || !w.op.replies.AllSuspended(w.op.rec.Fenced) {
 		return false
 	}
 	if w.finishIfOver(now); w.op.rec == nil {
@@ -80,9 +80,7 @@ func (w *workflow) finishSuspend(now time.Time) bool {
 	if w.op.waitsToPark() {
 		return false
 	}
-	if w.op.settledAt.IsZero() {
-		w.op.settledAt = now
-	}
+	w.op.markSettled(now)
 	stop, done := w.orders.stop()
 	if len(stop) > 0 {
 		w.op.clock.Advance(now)

@@ -6,13 +6,12 @@ import (
 
 	"github.com/failslow/falcon"
 	"github.com/failslow/falcon/recovery/internal/attempt"
-	"github.com/failslow/falcon/recovery/replica"
 )
 
 // parked reports whether rank r's process parks in the present attempt.
 func (op *operation) parked(r falcon.Rank) bool {
-	x := op.ranks.member(r)
-	return x.alive() && x.proc.Park != nil && x.proc.Park.Generation == op.rec.Generation
+	g, parks := op.ranks.member(r).parkGeneration()
+	return parks && g == op.rec.Generation
 }
 
 // firstUnparked finds the first rank whose process does not park in the present
@@ -29,7 +28,8 @@ func (op *operation) firstUnparked() (falcon.Rank, bool) {
 // launchParked reports whether the process launched for rank r parks.
 func (op *operation) launchParked(r falcon.Rank) bool {
 	x := op.ranks.member(r)
-	return x.alive() && x.proc.Generation == op.rec.Launched[r] && x.proc.Park != nil
+	_, parks := x.parkGeneration()
+	return parks && x.process().Generation == op.rec.Launched[r]
 }
 
 // processReported takes a report of rank r's process.
@@ -49,7 +49,8 @@ func (op *operation) processReported(now time.Time, r falcon.Rank) {
 // makes the process park.
 func (op *operation) missedSuspension(r falcon.Rank) bool {
 	x := op.ranks.member(r)
-	return op.rec.State == falcon.RecoverySuspend && !op.rec.Whole && op.replies.Suspended(x.proc.Node) && op.launchParked(r) && x.proc.Park.Generation < op.rec.Generation
+	g, _ := x.parkGeneration()
+	return op.rec.State == falcon.RecoverySuspend && !op.rec.Whole && op.replies.Suspended(x.process().Node) && op.launchParked(r) && g < op.rec.Generation
 }
 
 // waitsFor reports whether the present state waits for something of node n.
@@ -123,7 +124,7 @@ func (op *operation) rejoinedBeforeEnd(p Process) {
 func (op *operation) trusted() map[falcon.Rank]falcon.RankHold {
 	out := make(map[falcon.Rank]falcon.RankHold, op.ranks.world())
 	for r, x := range op.ranks.all() {
-		p := x.proc.Park
+		p := x.process().Park
 		if p.Joining || p.Tag == -1 || p.Hold.Steps[0] < 0 && p.Hold.Steps[1] < 0 {
 			continue
 		}
@@ -131,43 +132,6 @@ func (op *operation) trusted() map[falcon.Rank]falcon.RankHold {
 		op.rec.Before = max(op.rec.Before, p.Tag)
 	}
 	return out
-}
-
-// A node that is not heard may be well, and hold what no other node holds: giving
-// it up would lose the training's state. It is waited for longer than others.
-
-// holdsShard reports whether a rank's process still has its shard.
-func (op *operation) holdsShard(r falcon.Rank) bool {
-	_, replaced := op.rec.Replaced[r]
-	return !replaced && !slices.Contains(op.rec.Pending, r) && !op.isFenced(op.ranks.node(r)) && op.ranks.member(r).alive()
-}
-
-// hasLastCopy reports whether a shard would be lost with node n.
-func (op *operation) hasLastCopy(n falcon.Node) bool {
-	q := replica.Query{Layout: op.job.Layout, ZeRO: op.job.ZeRO, Placement: op.ranks.placement()}
-	if q.Check() != nil {
-		return false
-	}
-	return slices.ContainsFunc(q.Shards(), func(shard []falcon.Rank) bool {
-		here, elsewhere := false, false
-		for _, r := range shard {
-			on := op.ranks.node(r) == n
-			holds := op.holdsShard(r)
-			here, elsewhere = here || on && holds, elsewhere || !on && holds
-		}
-		return here && !elsewhere
-	})
-}
-
-// irreplaceable reports whether a node that is not heard is waited for because of what
-// it alone holds.
-func (op *operation) irreplaceable(now time.Time, n falcon.Node) bool {
-	return op.job.Checkpoint < 0 && op.clock.Spent(now) < op.cfg.AgentWait && op.nodes.Get(n, now).Unheard(now) && op.hasLastCopy(n)
-}
-
-// awaitsLastCopy reports whether the present state waits for such a node.
-func (op *operation) awaitsLastCopy(now time.Time) bool {
-	return op.underway() && !op.rec.Whole && slices.ContainsFunc(op.ranks.usedNodes(), func(n falcon.Node) bool { return op.waitsFor(n) && op.irreplaceable(now, n) })
 }
 
 // agentAway reports whether a node's agent is not connected, and was not given up.
@@ -181,18 +145,6 @@ func (op *operation) missingAgents() []falcon.Node {
 	for n := range op.agents {
 		if op.agentAway(n) {
 			out = append(out, n)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// launched are the ranks launched in the present generation, ascending.
-func (op *operation) launched() []falcon.Rank {
-	var out []falcon.Rank
-	for r, g := range op.rec.Launched {
-		if g == op.rec.Generation {
-			out = append(out, r)
 		}
 	}
 	slices.Sort(out)

@@ -51,12 +51,13 @@ func (w *workflow) launchWhole(now time.Time) {
 	if w.awaitAgents(now, a.placement) {
 		return
 	}
-	c.Reason, w.op.agents = wholeReason(c), nil
+	c.Reason = wholeReason(c)
+	w.op.stopAwaitingAgents()
 	a.launch = a.launch[:0]
 	for r := range w.ranks.all() {
 		a.launch = append(a.launch, r)
 	}
-	c.Generation, c.Attempts, c.NoReturn = w.generations.next(w.job.Generation), c.Attempts+1, true
+	c.Generation, c.Attempts, c.NoReturn = w.gens.next(w.job.Generation), c.Attempts+1, true
 	w.op.enter(now, falcon.RecoveryReplace, w.cfg.RestartMost)
 	w.applyAssignment(a)
 	w.orders.restart()
@@ -82,11 +83,7 @@ func (w *workflow) awaitAgents(now time.Time, on falcon.Placement) bool {
 	if len(away) == 0 {
 		return false
 	}
-	if w.op.agents == nil || w.op.clock.Due(now) {
-		w.op.enter(now, falcon.RecoverySuspend, w.cfg.AgentWait)
-		w.op.settledAt = now
-	}
-	w.op.agents = away
+	w.op.awaitAgents(now, away)
 	why := wholeReason(c) + awaitsAgents + fmt.Sprintf("%s for %s to come back: see that falcon-agent runs there, or abort", w.cfg.AgentWait, agentsOf(w.op.missingAgents()))
 	if c.Reason != why {
 		c.Reason = why
@@ -123,7 +120,6 @@ func (w *workflow) onNoSpare(now time.Time, a assignment) {
 		return
 	}
 	c.Whole, c.Shrink, c.Reason = true, s, shrinkReason(s)
-	w.op.awaitsSpare = false
 	w.proposeAgain(now)
 }
 

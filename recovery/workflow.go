@@ -19,14 +19,14 @@ type workflow struct {
 	orders   orders
 	alloc    allocator
 	approval approval
-
-	generations generations
-	stop        stoppage
+	stop     *stoppage
+	gens     *generations
 }
 
-func newWorkflow(job *jobState, op *operation, hist *history, out *outbox) workflow {
+func newWorkflow(m *Machine) workflow {
+	job, op, hist, out := &m.jobState, &m.op, &m.hist, &m.out
 	return workflow{
-		jobState: job, op: op, hist: hist, out: out, stop: stoppage{left: leftovers{}},
+		jobState: job, op: op, hist: hist, out: out, stop: &m.stop, gens: &m.generations,
 		orders:   orders{jobState: job, op: op, out: out},
 		alloc:    allocator{jobState: job, op: op, hist: hist},
 		approval: approval{jobState: job, op: op, hist: hist},
@@ -36,7 +36,7 @@ func newWorkflow(job *jobState, op *operation, hist *history, out *outbox) workf
 // onFault takes a fault that is certain: it opens a recovery, joins the one in
 // progress, or has it begin again with the next generation.
 func (w *workflow) onFault(now time.Time, f falcon.Fault) {
-	if w.ends.Finished() || w.op.rec == nil && w.stop.stopped || w.op.rec != nil && w.op.rec.Whole && w.op.rec.State == falcon.RecoveryReplace {
+	if w.ends.Finished() || w.op.rec == nil && w.stop.stopped() || w.op.rec != nil && w.op.rec.Whole && w.op.rec.State == falcon.RecoveryReplace {
 		return // the job has finished, is stopped already, or starts again as a whole
 	}
 	f.DetectedNs = now.UnixNano()
@@ -61,9 +61,9 @@ func (w *workflow) open(now time.Time, f falcon.Fault) {
 	if first == 0 || first > now.UnixNano() {
 		first = now.UnixNano()
 	}
-	clear(w.stop.left)
+	w.stop.forgetLeftovers()
 	w.op.open(now, &falcon.Recovery{
-		ID: w.hist.takeID(), State: falcon.RecoveryProposed, Generation: w.generations.highest, JobEpoch: w.job.Epoch,
+		ID: w.hist.takeID(), State: falcon.RecoveryProposed, Generation: w.gens.current(), JobEpoch: w.job.Epoch,
 		Replaced: map[falcon.Rank]falcon.Device{}, Launched: map[falcon.Rank]uint64{}, Placement: slices.Clone(w.job.Placement),
 		Splits: slices.Clone(w.job.Splits), Resume: falcon.NoIteration, Before: w.pace.Newest(), StartedNs: first,
 		PhaseMs:   map[string]float64{falcon.PhaseDetect: ms(time.Duration(now.UnixNano() - first))},
@@ -180,7 +180,7 @@ func (w *workflow) finish(now time.Time, s falcon.RecoveryState, why string) {
 	c, began := w.op.rec, w.op.rec.Attempts > 0 && w.op.rec.JobEpoch == w.job.Epoch
 	w.op.enter(now, s, 0)
 	c.Reason, c.EndedNs = why, now.UnixNano()
-	if s != falcon.RecoveryResumed && began && !w.op.jobFinished && !w.ends.Most(w.ranks.world()) { // else they end by themselves
+	if s != falcon.RecoveryResumed && began && !w.op.overtaken() && !w.ends.Most(w.ranks.world()) { // else they end by themselves
 		w.orders.stopAll()
 	}
 	w.op.end()
@@ -220,7 +220,7 @@ func (w *workflow) adoptOutcome(c *falcon.Recovery) {
 // newEpoch ends the recovery in progress, as the job was started again.
 func (w *workflow) newEpoch(now time.Time) {
 	w.stop.reopen()
-	clear(w.stop.left)
+	w.stop.forgetLeftovers()
 	w.endByEpoch(now)
 }
 
@@ -245,11 +245,11 @@ func (w *workflow) finishIfOver(now time.Time) {
 		return
 	}
 	for _, x := range w.ranks.all() {
-		if x.alive() && !w.op.isFenced(x.proc.Node) && !w.nodes.Get(x.proc.Node, now).Unheard(now) {
+		if x.alive() && !w.op.isFenced(x.process().Node) && !w.nodes.Get(x.process().Node, now).Unheard(now) {
 			return
 		}
 	}
-	w.op.jobFinished = true
+	w.op.markOvertaken()
 	w.cancel(now, fmt.Sprintf("%d of %d ranks have ended with success and no other is heard: the job has come to its end", w.ends.Count(), w.ranks.world()))
 }
 
@@ -280,7 +280,7 @@ func (w *workflow) stopLeftovers(now time.Time) {
 		return
 	}
 	last := w.hist.last()
-	if nodes, ranks := w.stop.left.take(); len(ranks) > 0 && last.Attempts > 0 {
+	if nodes, ranks := w.stop.takeLeftovers(); len(ranks) > 0 && last.Attempts > 0 {
 		w.out.command(Stop{Generation: last.Generation, Nodes: nodes, Ranks: ranks})
 	}
 }

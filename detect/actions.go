@@ -9,9 +9,9 @@ import (
 // stepRestored takes over the incidents of before a restart. They keep their
 // ids; the profile after the warm-up judges them anew.
 func (m *Machine) stepRestored(in Restored) {
-	m.incidents.nextID = max(m.incidents.nextID, in.NextID)
+	m.incidents.reserve(in.NextID)
 	if in.Baseline > 0 {
-		m.baseline.restoredMs = in.Baseline
+		m.baseline.restore(in.Baseline)
 	}
 	for _, inc := range in.Incidents {
 		if inc.State == falcon.IncidentClosed || slices.ContainsFunc(m.incidents.list, func(s *incidentState) bool { return s.ID == inc.ID }) {
@@ -20,7 +20,7 @@ func (m *Machine) stepRestored(in Restored) {
 		s := newIncident(inc, m.profile.windowID)
 		s.resetEpoch()
 		s.relief.blind = in.Baseline <= 0
-		m.incidents.list = append(m.incidents.list, s)
+		m.incidents.add(s)
 	}
 	if m.job.known {
 		m.incidents.updateRanks()
@@ -34,7 +34,7 @@ func (m *Machine) stepActed(in Acted) {
 	}
 	m.settleAround(in.Iteration)
 	if len(in.MicroBatches) > 0 {
-		m.job.desc.MicroBatches = slices.Clone(in.MicroBatches)
+		m.job.setSplit(in.MicroBatches)
 	}
 	if in.Rung == falcon.RungS3 {
 		m.placementChanged(in)
@@ -58,10 +58,7 @@ func (m *Machine) stepActed(in Acted) {
 // settleAround says that changes around iteration belong to an action.
 func (m *Machine) settleAround(iteration int64) {
 	from, to := iteration-m.cfg.SettleBefore, iteration+m.cfg.SettleAfter
-	m.baseline.settleTo = to
-	m.samples.slowest.settleRange(from, to)
-	for _, r := range m.samples.ranks {
-		r.settleRange(from, to)
-	}
-	m.onsets.alarms = nil
+	m.baseline.settleUntil(to)
+	m.samples.settleRange(from, to)
+	m.onsets.clearAlarms()
 }

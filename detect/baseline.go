@@ -67,3 +67,43 @@ func (bl *baseline) currentMs() float64 {
 func (bl *baseline) isSettling(iteration int64) bool {
 	return iteration < bl.settleTo && iteration >= bl.settleTo-bl.cfg.SettleAfter-bl.cfg.SettleBefore
 }
+
+func (bl *baseline) restore(ms float64) { bl.restoredMs = ms }
+
+// relearn takes the level after the settle window as the baseline.
+func (bl *baseline) relearn() { bl.rebase = true }
+
+func (bl *baseline) settleUntil(iteration int64) { bl.settleTo = iteration }
+
+// lower takes a verified lower level as the baseline.
+func (bl *baseline) lower(ms float64) { bl.restoredMs = min(bl.currentMs(), ms) }
+
+// startEpoch forgets the settle window, and with it the baseline where another epoch had it.
+func (bl *baseline) startEpoch(again bool) {
+	bl.settleTo = 0
+	if again {
+		bl.restoredMs, bl.rebase = 0, false
+	}
+}
+
+// finishRelearn ends relearning once the settle window is over. It reports
+// whether it did.
+func (bl *baseline) finishRelearn(iteration int64) bool {
+	tracker := bl.samples.slowest.tracker
+	if !bl.rebase || iteration < bl.settleTo || tracker.Learning() {
+		return false
+	}
+	bl.rebase, bl.restoredMs = false, 0
+	tracker.Rebase(0)
+	tracker.Compare(bl.samples.currentLevel())
+	bl.out.addNote(iteration, "rebase", "New baseline %.1f ms", tracker.BaselineMs())
+	return true
+}
+
+// settledFor reports whether so many iterations have passed since the settle window.
+func (bl *baseline) settledFor(iterations, at int64) bool { return at >= bl.settleTo+iterations }
+
+// endsSettling reports whether the level that an action led to is known now.
+func (bl *baseline) endsSettling(iteration int64) bool {
+	return bl.settleTo > 0 && iteration == bl.settleTo+levelOver
+}

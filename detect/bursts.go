@@ -32,7 +32,7 @@ func (m *Machine) publishOrWait(s *incidentState) {
 	if s.burst.evidence = m.bursts.recurring(s); s.burst.evidence != "" {
 		s.burst.onset = s.OnsetIteration
 		s.Verdict.Evidence = append(s.Verdict.Evidence, falcon.Evidence{Kind: falcon.EvidenceHistory, Text: s.burst.evidence})
-		m.bursts.list = nil
+		m.bursts.clear()
 		m.incidents.publish(s)
 		return
 	}
@@ -105,3 +105,10 @@ type burstLog struct {
 	out  *output
 	list []burst // newest last
 }
+
+// add remembers a burst; the oldest goes where there are too many.
+func (u *burstLog) add(b burst) {
+	u.list = append(u.list[max(0, len(u.list)-burstsMost+1):], b)
+}
+
+func (u *burstLog) clear() { u.list = nil }

@@ -308,3 +308,38 @@ const explainLeast = 1.0 / 3
 // longerBy is how much longer a rank must compute, or a transfer take, than when
 // it was accused, to say that it got worse.
 const longerBy = 1.1
+
+func (ev *evidence) hasHealthy() bool { return ev.healthy.Known() }
+
+func (ev *evidence) resetHealthy() { ev.healthy = peer.Healthy{} }
+
+func (ev *evidence) learnHealthy(res peer.Result) { ev.healthy.Learn(res) }
+
+// moveHealthy takes the devices' healthy pace to another placement.
+func (ev *evidence) moveHealthy(was, now falcon.Placement) {
+	ev.healthy.Move(ev.job.desc.Layout, was, now)
+}
+
+func (ev *evidence) addReadings(now time.Time, in Readings) {
+	for _, r := range in.GPUs {
+		ev.history.AddGPU(now, r)
+	}
+	for _, r := range in.Hosts {
+		ev.history.AddHost(now, r)
+	}
+	for _, r := range in.NICs {
+		ev.history.AddNIC(now, r)
+	}
+}
+
+func (ev *evidence) portsBusy(n falcon.Node, link []falcon.Node, since time.Time) (busy, seen bool) {
+	return ev.history.Busy(n, link, since)
+}
+
+// compare judges a window's profiles against each other and the healthy ones.
+func (ev *evidence) compare(profiles []falcon.RankProfile) peer.Result {
+	return peer.Judge(peer.Window{
+		Layout: ev.job.desc.Layout, Placement: ev.job.desc.Placement, Comms: ev.job.desc.Comms,
+		Profiles: profiles, Healthy: &ev.healthy, Rules: ev.cfg.Rules,
+	})
+}

@@ -65,7 +65,7 @@ func (m *Machine) splitLinks(o *incidentState, v falcon.Verdict) falcon.Verdict 
 	s.basis = verdictBasis{timing: o.basis.timing, at: m.clock.now}
 	s.tests = testState{results: o.tests.results, done: true, ownLinks: added}
 	o.tests.grewAt, o.tests.ownLinks = 0, kept
-	m.incidents.list = append(m.incidents.list, s)
+	m.incidents.add(s)
 	second := v
 	second.Links = added
 	m.publishVerdict(s, second)

@@ -298,3 +298,32 @@ func (n *incidentSet) awaitsNodes(s *incidentState) bool {
 func (n *incidentSet) namesRank(r falcon.Rank) bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() && s.isLocated() && s.namesAnyRank(r) })
 }
+
+func (n *incidentSet) add(s *incidentState) { n.list = append(n.list, s) }
+
+// removeIf removes the incidents that f picks.
+func (n *incidentSet) removeIf(f func(*incidentState) bool) { n.list = slices.DeleteFunc(n.list, f) }
+
+// reserve keeps numbers below the next one from being used again.
+func (n *incidentSet) reserve(next int) { n.nextID = max(n.nextID, next) }
+
+// startEpoch takes the incidents into a job epoch; again = there was one before.
+func (n *incidentSet) startEpoch(again bool, was falcon.Placement, window uint64) {
+	for _, s := range n.list {
+		if again {
+			n.displace(s, was, window)
+			delete(s.actions.inForce, falcon.RungS3) // the launcher placed these processes
+		}
+		s.resetEpoch()
+		s.relief.blind = s.relief.blind || again
+	}
+	n.updateRanks()
+}
+
+// displaceAll takes the incidents to another placement of the same epoch.
+func (n *incidentSet) displaceAll(was falcon.Placement, window uint64) {
+	for _, s := range n.list {
+		n.displace(s, was, window)
+	}
+	n.updateRanks()
+}

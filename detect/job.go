@@ -167,3 +167,9 @@ func sumCounts(v []int32) (total int64) {
 	}
 	return total
 }
+
+func (j *jobState) replace(desc Job) { j.desc, j.known = desc, true }
+
+func (j *jobState) setPlacement(p falcon.Placement) { j.desc.Placement = slices.Clone(p) }
+
+func (j *jobState) setSplit(counts []int32) { j.desc.MicroBatches = slices.Clone(counts) }

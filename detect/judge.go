@@ -13,18 +13,9 @@ import (
 // judgeWindow draws every conclusion from a window that ended: verdicts, relief, and
 // the healthy state.
 func (m *Machine) judgeWindow(w *window) {
-	res := peer.Judge(peer.Window{
-		Layout: m.job.desc.Layout, Placement: m.job.desc.Placement, Comms: m.job.desc.Comms,
-		Profiles: sortedProfiles(w), Healthy: &m.evidence.healthy, Rules: m.cfg.Rules,
-	})
-	for _, r := range res.Ranks {
-		if r.Measured {
-			m.profile.shown[r.Rank] = r
-		}
-	}
-	if res.Missing == 0 {
-		m.profile.last, m.profile.haveLast, m.profile.lastWindow = res, true, w.id
-	} else {
+	res := m.evidence.compare(sortedProfiles(w))
+	m.profile.keep(w.id, res)
+	if res.Missing > 0 {
 		m.out.addNote(m.samples.slowest.lastIteration(), "profile", "Profile %d lacks %d of %d ranks", w.id, res.Missing, len(res.Ranks))
 	}
 	m.watchRanks(w, &res)
@@ -40,7 +31,7 @@ func (m *Machine) judgeWindow(w *window) {
 		}
 	}
 	m.links.addTransfers(&res)
-	if quiet && (m.profile.learn.due || !m.evidence.healthy.Known()) {
+	if quiet && (m.profile.learningDue() || !m.evidence.hasHealthy()) {
 		m.learnHealthy(w, res)
 		return
 	}
@@ -69,7 +60,7 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	if quiet {
 		timing.Slow = m.rankWatch.failing(timing.Slow)
 		for _, r := range timing.Slow {
-			since, _ := m.rankWatch.steps.Since(r)
+			since, _ := m.rankWatch.slowSince(r)
 			s.OnsetIteration = min(s.OnsetIteration, since)
 		}
 	}
@@ -81,7 +72,7 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	for _, r := range timing.Slow {
 		since, ok := before[r]
 		if quiet {
-			since, ok = m.rankWatch.steps.Since(r)
+			since, ok = m.rankWatch.slowSince(r)
 		}
 		known = known && ok
 		if !ok {
@@ -100,7 +91,7 @@ func (m *Machine) checkUnexplained(w *window, res peer.Result, quiet bool) {
 	}
 	m.rankWatch.unexplained = nil
 	s.basis.timing, s.basis.at = &timing, m.clock.now
-	m.incidents.list = append(m.incidents.list, s)
+	m.incidents.add(s)
 	m.publishVerdict(s, v)
 	m.out.addNote(w.iteration, "onset", "%s: %s is slow too, without an onset of its own", s.ID, culpritNames(v))
 }
@@ -213,23 +204,23 @@ func (m *Machine) learnHealthy(w *window, res peer.Result) {
 	v := cause.Judge(m.evidence.caseFor(s, res))
 	named := len(v.Devices)+len(v.Links) > 0
 	switch {
-	case named && m.profile.learn.due && m.evidence.isConvincing(v, res) && m.profile.learn.seen != culpritNames(v):
-		m.profile.learn.seen, m.profile.learn.after = culpritNames(v), m.samples.slowest.lastIteration()+m.cfg.Profile.Spacing
+	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res) && m.profile.learn.seen != culpritNames(v):
+		m.profile.confirmLearning(culpritNames(v))
 		m.out.addNote(w.iteration, "profile", "%s looks slower than its peers: a second profile will tell", culpritNames(v))
-	case named && m.profile.learn.due && m.evidence.isConvincing(v, res):
-		m.profile.learn.due = false
+	case named && m.profile.learningDue() && m.evidence.isConvincing(v, res):
+		m.profile.endLearning()
 		m.openFromStart(s, v, res)
 	case named || len(res.Slow) > 0:
 		m.out.addNote(w.iteration, "profile", "%s looks slower than its peers, but neither waits nor counters confirm it", culpritNames(v))
 		m.profile.learnAgain()
-	case res.Missing > 0 && !m.evidence.healthy.Known() && m.profile.learn.tries+1 < m.cfg.Profile.Tries:
+	case res.Missing > 0 && !m.evidence.hasHealthy() && m.profile.learn.tries+1 < m.cfg.Profile.Tries:
 		m.profile.learnAgain()
 	case !res.AllSlow && len(res.SlowStages) == 0:
-		m.evidence.healthy.Learn(res)
-		m.profile.learn = healthyProfile{}
+		m.evidence.learnHealthy(res)
+		m.profile.healthyLearned()
 		m.out.addNote(w.iteration, "profile", "Healthy profile of %d of %d ranks stored", len(res.Ranks)-res.Missing, len(res.Ranks))
 	default:
-		m.profile.learn.due = false
+		m.profile.endLearning()
 	}
 }
 
@@ -242,7 +233,7 @@ func (m *Machine) openFromStart(s *incidentState, v falcon.Verdict, res peer.Res
 	}
 	s.HealthyMs = s.SlowMs / worst
 	s.basis.timing, s.basis.at = &res, m.clock.now
-	m.incidents.list = append(m.incidents.list, s)
+	m.incidents.add(s)
 	m.publishVerdict(s, v)
 	m.out.addNote(s.OnsetIteration, "onset", "%s: %s is slow since before the first iteration seen; healthy %.1f ms is an estimate", s.ID, culpritNames(v), s.HealthyMs)
 }

@@ -130,3 +130,6 @@ func (y *linkLog) markHealthy(s *incidentState) {
 		}
 	}
 }
+
+// forget drops what is known of a link that left the job.
+func (y *linkLog) forget(l falcon.Link) { delete(y.seen, l) }

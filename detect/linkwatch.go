@@ -174,7 +174,7 @@ func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 				}
 			}
 		}
-		busy, seen := lw.evidence.history.Busy(n, []falcon.Node{l.A, l.B}, lw.clock.now.Add(-restSpan))
+		busy, seen := lw.evidence.portsBusy(n, []falcon.Node{l.A, l.B}, lw.clock.now.Add(-restSpan))
 		if !seen {
 			return false, false
 		}
@@ -217,8 +217,8 @@ func (lw *linkWatch) requestTest(at int64) bool {
 			continue
 		}
 		s.move.links.asked = true
-		lw.tests.pending = &pendingAsk{s.ID, lw.clock.now}
-		lw.out.ready.Asks = append(lw.out.ready.Asks, ask)
+		lw.tests.wait(s.ID)
+		lw.out.addAsk(ask)
 		return true
 	}
 	return false

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/failslow/falcon"
-	"github.com/failslow/falcon/detect/peer"
 )
 
 // Machine is the detector of one job. It is not safe for concurrent use: one
@@ -98,18 +97,12 @@ func (m *Machine) Tick(now time.Time) {
 
 // Ready is what Steps and Ticks since the last Advance led to.
 func (m *Machine) Ready() Ready {
-	r := m.out.ready
-	r.Incidents = nil
-	for _, id := range m.out.order {
-		r.Incidents = append(r.Incidents, m.out.changed[id])
-	}
-	return r
+	return m.out.pending()
 }
 
 // Advance says that Ready was acted on.
 func (m *Machine) Advance() {
-	m.out.ready, m.out.order = Ready{}, nil
-	clear(m.out.changed)
+	m.out.clear()
 }
 
 func (m *Machine) stepJob(j Job) {
@@ -122,14 +115,14 @@ func (m *Machine) stepJob(j Job) {
 	}
 	if before, after := sumCounts(m.job.desc.MicroBatches), sumCounts(j.MicroBatches); before > 0 && after > 0 && before != after {
 		m.settleAround(m.samples.newest + 1)
-		m.baseline.rebase = true
+		m.baseline.relearn()
 		m.out.addNote(m.samples.newest+1, "rebase", "The job now has %d micro-batches an iteration instead of %d: a new baseline follows", after, before)
 	}
 	now := j.Placement
 	j.Placement = m.job.desc.Placement
-	m.job.desc = j
+	m.job.replace(j)
 	m.adoptPlacement(now, m.samples.newest+1)
-	m.job.desc.Placement = now
+	m.job.setPlacement(now)
 	m.incidents.updateRanks()
 }
 
@@ -137,32 +130,18 @@ func (m *Machine) stepJob(j Job) {
 // hardware, open incidents and counters, stays.
 func (m *Machine) startEpoch(j Job) {
 	again, was := m.job.known, m.job.desc.Placement
-	m.job.desc, m.job.known = j, true
-	m.samples.ranks = make([]*series, j.Layout.World())
-	for i := range m.samples.ranks {
-		m.samples.ranks[i] = newSeries(m.cfg)
-		m.samples.ranks[i].heardAt = m.clock.now
-	}
-	m.samples.slowest, m.samples.fold, m.samples.times, m.samples.newest = newSeries(m.cfg), iterationFold{}, iterationTimes{}, -1
-	m.onsets.alarms, m.onsets.lastOnset, m.baseline.settleTo = nil, falcon.NoIteration, 0
-	m.onsets.jitterAt, m.onsets.dipAt, m.rankWatch.unexplained, m.bursts.list = -m.cfg.MergeWithin-1, falcon.NoIteration, nil, nil
-	m.evidence.healthy, m.profile.window, m.profile.learn, m.tests.pending = peer.Healthy{}, nil, healthyProfile{due: true}, nil
-	m.rankWatch.steps = peer.NewWatch(j.Layout.World(), m.cfg.Watch.Over, m.cfg.Watch.Steps)
-	m.rankWatch.nextAt, m.throughputNoted = 0, false
-	m.profile.haveLast, m.profile.shown = false, make([]peer.Rank, j.Layout.World())
-	m.profile.lookAt, m.relief.departures = 0, true
-	if again {
-		m.baseline.restoredMs, m.baseline.rebase = 0, false
-	}
-	for _, s := range m.incidents.list {
-		if again {
-			m.incidents.displace(s, was, m.profile.windowID)
-			delete(s.actions.inForce, falcon.RungS3) // the launcher placed these processes
-		}
-		s.resetEpoch()
-		s.relief.blind = s.relief.blind || again
-	}
-	m.incidents.updateRanks()
+	m.job.replace(j)
+	m.samples.startEpoch(m.cfg)
+	m.baseline.startEpoch(again)
+	m.onsets.startEpoch()
+	m.bursts.clear()
+	m.evidence.resetHealthy()
+	m.profile.startEpoch(j.Layout.World())
+	m.rankWatch.startEpoch(j.Layout.World(), m.cfg.Watch)
+	m.tests.reset()
+	m.relief.startEpoch()
+	m.throughputNoted = false
+	m.incidents.startEpoch(again, was, m.profile.windowID)
 }
 
 func (m *Machine) stepSamples(in Samples) {
@@ -205,9 +184,7 @@ func (m *Machine) stepSamples(in Samples) {
 // onIteration takes in one iteration of the whole job.
 func (m *Machine) onIteration(c cell) {
 	m.samples.times.addIteration(c, m.clock.now)
-	if m.relief.departures {
-		m.relief.relieveDeparted(c.iteration)
-	}
+	m.relief.relieveDeparted(c.iteration)
 	if c.paused {
 		return
 	}
@@ -219,14 +196,10 @@ func (m *Machine) onIteration(c cell) {
 	if learnt && !m.samples.slowest.tracker.Learning() {
 		m.baseline.endWarmUp()
 	}
-	if m.baseline.rebase && c.iteration >= m.baseline.settleTo && !m.samples.slowest.tracker.Learning() {
-		m.baseline.rebase, m.baseline.restoredMs = false, 0
-		m.samples.slowest.tracker.Rebase(0)
-		m.samples.slowest.tracker.Compare(m.samples.currentLevel())
-		m.profile.learn = healthyProfile{due: true}
-		m.out.addNote(c.iteration, "rebase", "New baseline %.1f ms", m.samples.slowest.tracker.BaselineMs())
+	if m.baseline.finishRelearn(c.iteration) {
+		m.profile.requestLearning(0)
 	}
-	if m.baseline.settleTo > 0 && c.iteration == m.baseline.settleTo+levelOver {
+	if m.baseline.endsSettling(c.iteration) {
 		m.baseline.adoptLevel(c.iteration)
 	}
 	m.publishLasting(c.iteration)
@@ -237,14 +210,6 @@ func (m *Machine) onIteration(c cell) {
 }
 
 func (m *Machine) stepReadings(in Readings) {
-	for _, r := range in.GPUs {
-		m.evidence.history.AddGPU(m.clock.now, r)
-	}
-	for _, r := range in.Hosts {
-		m.evidence.history.AddHost(m.clock.now, r)
-	}
-	for _, r := range in.NICs {
-		m.evidence.history.AddNIC(m.clock.now, r)
-	}
+	m.evidence.addReadings(m.clock.now, in)
 	m.judgeAgain(in)
 }

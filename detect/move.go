@@ -20,28 +20,18 @@ func (m *Machine) adoptPlacement(now falcon.Placement, before int64) {
 	if len(now) != len(m.samples.ranks) || slices.Equal(was, now) {
 		return
 	}
-	m.job.desc.Placement = slices.Clone(now)
+	m.job.setPlacement(now)
 	if len(was) != len(now) {
 		m.incidents.updateRanks()
 		return
 	}
-	m.evidence.healthy.Move(m.job.desc.Layout, was, now)
-	m.rankWatch.steps.Move(was, now)
-	m.rankWatch.unexplained, m.onsets.alarms = nil, nil
-	for r := range now {
-		if now[r] != was[r] {
-			m.profile.shown[r] = peer.Rank{}
-		}
-	}
-	m.profile.last, m.profile.haveLast = peer.Result{}, false
-	if m.profile.window != nil && m.profile.window.iteration < before {
-		m.profile.window = nil
+	m.evidence.moveHealthy(was, now)
+	m.rankWatch.move(was, now)
+	m.onsets.clearAlarms()
+	if m.profile.move(was, now, before) {
 		m.incidents.endChecks()
 	}
-	for _, s := range m.incidents.list {
-		m.incidents.displace(s, was, m.profile.windowID)
-	}
-	m.incidents.updateRanks()
+	m.incidents.displaceAll(was, m.profile.windowID)
 }
 
 // placementChanged takes in that ranks changed devices, or are back on them. The actions
@@ -50,7 +40,7 @@ func (m *Machine) adoptPlacement(now falcon.Placement, before int64) {
 func (m *Machine) placementChanged(in Acted) {
 	m.adoptPlacement(in.Placement, in.Iteration)
 	m.dropOwnOnsets()
-	m.profile.lookAt = in.Iteration + m.cfg.SettleAfter
+	m.profile.lookFrom(in.Iteration + m.cfg.SettleAfter)
 	for _, s := range m.incidents.openIncidents() {
 		if s.move.backAt = in.Iteration; !in.Reverted {
 			s.markDisplaced()
@@ -61,7 +51,7 @@ func (m *Machine) placementChanged(in Acted) {
 // dropOwnOnsets drops stories whose onset nobody was told yet and that an action's
 // first iterations explain: the action was heard of after they were seen.
 func (m *Machine) dropOwnOnsets() {
-	m.incidents.list = slices.DeleteFunc(m.incidents.list, func(s *incidentState) bool {
+	m.incidents.removeIf(func(s *incidentState) bool {
 		own := s.ID == "" && m.baseline.isSettling(s.OnsetIteration)
 		if own {
 			m.out.addNote(s.OnsetIteration, "settled", "The job is slower from iteration %d on because of an action: no onset", s.OnsetIteration)

@@ -14,26 +14,14 @@ func (m *Machine) onRankChange(rank falcon.Rank, s *series, c bocd.Change) {
 	if c.Kind != bocd.KindOnset {
 		return
 	}
-	at := s.iteration(c.Index)
-	if m.baseline.isSettling(at) || m.onsets.isPartOfOnset(at) {
-		return
-	}
-	m.onsets.alarms = append(m.onsets.alarms, alarm{rank, at, c.BeforeMs, c.AfterMs, c.Probability})
+	m.onsets.addAlarm(alarm{rank, s.iteration(c.Index), c.BeforeMs, c.AfterMs, c.Probability})
 }
 
-// checkQuorum opens an incident when enough ranks raised one, in case the job's own
+// checkQuorum opens an incident when enough ranks raised an alarm, in case the job's own
 // series lags behind a rank that does not report.
 func (m *Machine) checkQuorum() {
-	m.onsets.alarms = slices.DeleteFunc(m.onsets.alarms, func(a alarm) bool {
-		return m.onsets.isPartOfOnset(a.iteration) || m.baseline.isSettling(a.iteration) || m.samples.newest-a.iteration > int64(m.cfg.History)
-	})
-	need := max(2, int(m.cfg.Quorum*float64(len(m.samples.ranks))+0.5))
-	if len(m.onsets.alarms) < need {
-		return
-	}
-	near := m.onsets.alarmsNear(m.onsets.medianIteration(m.onsets.alarms))
-	if len(near) >= need {
-		m.openOnset(near)
+	if alarms, enough := m.onsets.quorum(); enough {
+		m.openOnset(alarms)
 	}
 }
 
@@ -76,8 +64,7 @@ func (m *Machine) onJobChange(c bocd.Change) {
 	switch {
 	case c.Kind == bocd.KindJitter:
 		m.onsets.recordDip(at, c)
-		if at-m.onsets.jitterAt > m.cfg.MergeWithin && !m.onsets.isPartOfOnset(at) {
-			m.onsets.jitterAt = at
+		if m.onsets.isNewJitter(at) {
 			m.out.addNote(at, "jitter", "A change by %.0f %% did not last or is too small: %.1f ms before, %.1f ms after, at most %.1f ms", 100*c.Change, c.BeforeMs, c.AfterMs, m.samples.peakAround(c))
 		}
 	case c.Kind == bocd.KindSettled || m.baseline.isSettling(at):
@@ -113,7 +100,7 @@ func (m *Machine) openOnset(alarms []alarm) {
 	at := m.onsets.medianIteration(alarms)
 	best := slices.MaxFunc(alarms, func(a, b alarm) int { return cmp.Compare(a.afterMs, b.afterMs) })
 	at = m.samples.firstSlow(at, (best.beforeMs+best.afterMs)/2)
-	m.onsets.lastOnset, m.onsets.alarms = at, nil
+	m.onsets.opened(at)
 	if m.resumeBurst(at, best.afterMs) {
 		return
 	}
@@ -127,7 +114,7 @@ func (m *Machine) openOnset(alarms []alarm) {
 	if len(others) > 0 {
 		s.floorMs = s.beforeMs
 	}
-	m.incidents.list = append(m.incidents.list, s)
+	m.incidents.add(s)
 	if len(others) == 0 {
 		m.publishOrWait(s)
 	}
@@ -160,3 +147,46 @@ func (od *onsetDetector) resetToLevel() {
 	od.samples.slowest.tracker.Compare(od.samples.currentLevel())
 	od.lastOnset, od.alarms = falcon.NoIteration, nil
 }
+
+func (od *onsetDetector) clearAlarms() { od.alarms = nil }
+
+func (od *onsetDetector) startEpoch() {
+	od.alarms, od.lastOnset = nil, falcon.NoIteration
+	od.jitterAt, od.dipAt = -od.cfg.MergeWithin-1, falcon.NoIteration
+}
+
+// addAlarm keeps the alarm of one rank, unless an action or an onset that is
+// already reported explains it.
+func (od *onsetDetector) addAlarm(a alarm) {
+	if !od.baseline.isSettling(a.iteration) && !od.isPartOfOnset(a.iteration) {
+		od.alarms = append(od.alarms, a)
+	}
+}
+
+// quorum are the alarms that mean one onset, where enough ranks raised one.
+func (od *onsetDetector) quorum() ([]alarm, bool) {
+	od.alarms = slices.DeleteFunc(od.alarms, func(a alarm) bool {
+		return od.isPartOfOnset(a.iteration) || od.baseline.isSettling(a.iteration) || od.samples.newest-a.iteration > int64(od.cfg.History)
+	})
+	need := max(2, int(od.cfg.Quorum*float64(len(od.samples.ranks))+0.5))
+	if len(od.alarms) < need {
+		return nil, false
+	}
+	near := od.alarmsNear(od.medianIteration(od.alarms))
+	return near, len(near) >= need
+}
+
+// opened remembers where the newest onset was placed.
+func (od *onsetDetector) opened(at int64) { od.lastOnset, od.alarms = at, nil }
+
+// isNewJitter reports whether a jitter is to be noted: one line for each.
+func (od *onsetDetector) isNewJitter(at int64) bool {
+	if at-od.jitterAt <= od.cfg.MergeWithin || od.isPartOfOnset(at) {
+		return false
+	}
+	od.jitterAt = at
+	return true
+}
+
+// lastDip is the iteration of the newest small downward change.
+func (od *onsetDetector) lastDip() int64 { return od.dipAt }

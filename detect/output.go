@@ -34,3 +34,22 @@ func (o *output) updateIncident(s *incidentState) {
 	inc.Verdict.Evidence = slices.Clone(inc.Verdict.Evidence)
 	o.changed[s.ID] = inc
 }
+
+// pending is everything since the last clear.
+func (o *output) pending() Ready {
+	r := o.ready
+	r.Incidents = nil
+	for _, id := range o.order {
+		r.Incidents = append(r.Incidents, o.changed[id])
+	}
+	return r
+}
+
+func (o *output) clear() {
+	o.ready, o.order = Ready{}, nil
+	clear(o.changed)
+}
+
+func (o *output) addAsk(a falcon.ValidationAsk) { o.ready.Asks = append(o.ready.Asks, a) }
+
+func (o *output) addRequest(r ProfileRequest) { o.ready.Requests = append(o.ready.Requests, r) }

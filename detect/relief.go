@@ -16,8 +16,8 @@ func (rj *reliefJudge) onFaster(at int64, c bocd.Change) {
 	open := rj.incidents.openIncidents()
 	if len(open) == 0 {
 		if c.AfterMs <= rj.baseline.currentMs()*(1+rj.cfg.Settled) && !rj.incidents.relievedNear(at) {
-			rj.baseline.restoredMs = min(rj.baseline.currentMs(), c.AfterMs)
-			rj.profile.learn = healthyProfile{due: true}
+			rj.baseline.lower(c.AfterMs)
+			rj.profile.requestLearning(0)
 			rj.out.addNote(at, "rebase", "New baseline %.1f ms instead of %.1f ms", c.AfterMs, c.BeforeMs)
 		}
 		return
@@ -68,7 +68,8 @@ func (rj *reliefJudge) acceptWork(iteration int64) {
 		return
 	}
 	rj.relieve(open[0], iteration, fmt.Sprintf("the job has worked like this for %d iterations: that is its pace now", rj.cfg.AcceptAfter))
-	rj.baseline.rebase, rj.evidence.healthy = true, peer.Healthy{}
+	rj.baseline.relearn()
+	rj.evidence.resetHealthy()
 }
 
 // checkClocks makes a watched culprit due when its clock is back at its
@@ -132,8 +133,8 @@ func (rj *reliefJudge) reliefIteration(s *incidentState) int64 {
 			at, bad = min(at, back), max(bad, still)
 		}
 	}
-	if rj.onsets.dipAt > bad && rj.onsets.dipAt < at {
-		return rj.onsets.dipAt
+	if dip := rj.onsets.lastDip(); dip > bad && dip < at {
+		return dip
 	}
 	return at
 }
@@ -163,8 +164,8 @@ func (rj *reliefJudge) relieve(s *incidentState, at int64, why string) {
 	}
 	rj.out.updateIncident(s)
 	rj.out.addNote(at, "relief", "%s relieved at iteration %d: %s", s.ID, at, why)
-	if s.FromStart || !rj.evidence.healthy.Known() {
-		rj.profile.learn = healthyProfile{due: true, after: rj.samples.slowest.lastIteration() + rj.cfg.SettleAfter}
+	if s.FromStart || !rj.evidence.hasHealthy() {
+		rj.profile.requestLearning(rj.samples.slowest.lastIteration() + rj.cfg.SettleAfter)
 	}
 }
 
@@ -203,18 +204,21 @@ func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 // in case that others like it follow.
 func (rj *reliefJudge) dropBurst(s *incidentState, at int64) {
 	b := burst{from: s.OnsetIteration, to: max(at, s.OnsetIteration+1), ms: s.SlowMs}
-	rj.bursts.list = append(rj.bursts.list[max(0, len(rj.bursts.list)-burstsMost+1):], b)
+	rj.bursts.add(b)
 	rj.out.addNote(b.from, "jitter", "%d iterations at %.1f ms passed before anybody could be profiled: no incident", b.to-b.from, b.ms)
 	rj.incidents.removeIncident(s)
 	rj.onsets.resetToLevel()
-	if !rj.evidence.healthy.Known() {
-		rj.profile.learn = healthyProfile{due: true, after: rj.samples.slowest.lastIteration() + rj.cfg.SettleAfter}
+	if !rj.evidence.hasHealthy() {
+		rj.profile.requestLearning(rj.samples.slowest.lastIteration() + rj.cfg.SettleAfter)
 	}
 }
 
 // relieveDeparted relieves the incidents whose devices and links all left the job: it
 // was started again without them. The history of whom they named stays.
 func (rj *reliefJudge) relieveDeparted(iteration int64) {
+	if !rj.departures {
+		return
+	}
 	rj.departures = false
 	open := rj.incidents.openIncidents()
 	if len(open) == 0 || len(rj.job.desc.Placement) != len(rj.samples.ranks) || slices.Contains(rj.job.desc.Placement, "") {
@@ -230,7 +234,7 @@ func (rj *reliefJudge) relieveDeparted(iteration int64) {
 		if !stays {
 			rj.relieve(s, iteration, fmt.Sprintf("%s left the job", culpritNames(s.Verdict)))
 			for _, l := range s.Verdict.Links {
-				delete(rj.links.seen, l)
+				rj.links.forget(l)
 			}
 		}
 	}
@@ -239,7 +243,7 @@ func (rj *reliefJudge) relieveDeparted(iteration int64) {
 // closeRelieved closes incidents that are relieved, once every action of
 // theirs is undone and none can still be on its way.
 func (rj *reliefJudge) closeRelieved(iteration int64) {
-	rj.incidents.list = slices.DeleteFunc(rj.incidents.list, func(s *incidentState) bool {
+	rj.incidents.removeIf(func(s *incidentState) bool {
 		done := s.State == falcon.IncidentRelieved && len(s.actions.inForce) == 0 &&
 			iteration >= max(s.RelievedIteration, s.relief.healthyAt)+rj.cfg.CloseAfter
 		if done {
@@ -249,3 +253,6 @@ func (rj *reliefJudge) closeRelieved(iteration int64) {
 		return done
 	})
 }
+
+// startEpoch has the incidents checked whose culprits may have left the job.
+func (rj *reliefJudge) startEpoch() { rj.departures = true }

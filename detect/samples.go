@@ -115,3 +115,21 @@ func allButOneBelow(values []float64, ms float64) bool {
 	}
 	return above <= 1
 }
+
+// startEpoch begins with no iteration of any rank.
+func (l *sampleLog) startEpoch(cfg *Config) {
+	l.ranks = make([]*series, l.job.desc.Layout.World())
+	for i := range l.ranks {
+		l.ranks[i] = newSeries(cfg)
+		l.ranks[i].heardAt = l.clock.now
+	}
+	l.slowest, l.fold, l.times, l.newest = newSeries(cfg), iterationFold{}, iterationTimes{}, -1
+}
+
+// settleRange marks iterations that belong to an action.
+func (l *sampleLog) settleRange(from, to int64) {
+	l.slowest.settleRange(from, to)
+	for _, r := range l.ranks {
+		r.settleRange(from, to)
+	}
+}

@@ -50,8 +50,8 @@ func (t *testPlanner) request(at int64) bool {
 		}
 		s.tests.asks++
 		s.tests.notBefore = at + t.cfg.Validate.Spacing
-		t.pending = &pendingAsk{s.ID, t.clock.now}
-		t.out.ready.Asks = append(t.out.ready.Asks, ask)
+		t.wait(s.ID)
+		t.out.addAsk(ask)
 		return true
 	}
 	return false
@@ -209,9 +209,7 @@ func (m *Machine) stepValidated(in Validated) {
 	if !m.job.known || !v.State.Over() {
 		return
 	}
-	if m.tests.pending != nil && m.tests.pending.incident == v.Ask.Incident {
-		m.tests.pending = nil
-	}
+	m.tests.answered(v.Ask.Incident)
 	m.out.addNote(m.samples.newest, "validation", "%s", validationSummary(v))
 	m.links.addTests(v)
 	for _, s := range slices.Clone(m.incidents.list) {
@@ -298,3 +296,15 @@ type testPlanner struct {
 	baseline  *baseline
 	pending   *pendingAsk // not answered yet
 }
+
+// wait begins the wait for the tests of an incident.
+func (t *testPlanner) wait(incident string) { t.pending = &pendingAsk{incident, t.clock.now} }
+
+// answered ends the wait for the tests of an incident.
+func (t *testPlanner) answered(incident string) {
+	if t.pending != nil && t.pending.incident == incident {
+		t.pending = nil
+	}
+}
+
+func (t *testPlanner) reset() { t.pending = nil }

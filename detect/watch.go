@@ -12,14 +12,14 @@ import (
 // watchDue says that it is time to look at the ranks although nothing calls
 // for it: a rank's slowness need not show in the iteration time.
 func (m *Machine) watchDue(at int64) bool {
-	return m.cfg.Watch.Every > 0 && len(m.incidents.openIncidents()) == 0 && m.evidence.healthy.Known() && at >= m.rankWatch.nextAt && !m.clock.now.Before(m.rankWatch.nextTime) && !m.baseline.isSettling(at)
+	return m.cfg.Watch.Every > 0 && len(m.incidents.openIncidents()) == 0 && m.evidence.hasHealthy() && m.rankWatch.due(at, m.clock.now) && !m.baseline.isSettling(at)
 }
 
 // watchRanks feeds a window's iterations to the rank-level watch
 // (straggler-chapter §2) and tells what it saw of ranks that no incident
 // names.
 func (m *Machine) watchRanks(w *window, res *peer.Result) {
-	m.rankWatch.nextAt, m.rankWatch.nextTime = m.samples.slowest.lastIteration()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing)
+	m.rankWatch.schedule(m.samples.slowest.lastIteration()+m.cfg.Watch.Every, m.clock.now.Add(m.cfg.Watch.Spacing))
 	for _, s := range m.rankWatch.steps.Look(m.job.desc.Layout, res, w.iteration) {
 		if m.incidents.namesRank(s.Rank) || res.Uneven && !s.Failing {
 			continue
@@ -40,7 +40,7 @@ func (m *Machine) watchRanks(w *window, res *peer.Result) {
 
 // watchSoon has the ranks looked at again shortly.
 func (m *Machine) watchSoon() {
-	m.rankWatch.nextAt, m.rankWatch.nextTime = m.samples.slowest.lastIteration()+m.cfg.Profile.Spacing, m.clock.now
+	m.rankWatch.schedule(m.samples.slowest.lastIteration()+m.cfg.Profile.Spacing, m.clock.now)
 }
 
 func formatSteps(n int) string {
@@ -72,7 +72,7 @@ const throughputOver = 24
 // half of them are slow still.
 func (m *Machine) checkThroughput(iteration int64) {
 	best, peak := m.baseline.currentMs(), m.cfg.PeakIterationMs
-	if m.samples.slowest.tracker.Learning() || best <= 0 || m.baseline.isSettling(iteration) || iteration < m.baseline.settleTo+throughputOver || len(m.samples.slowest.ms) < throughputOver {
+	if m.samples.slowest.tracker.Learning() || best <= 0 || m.baseline.isSettling(iteration) || !m.baseline.settledFor(throughputOver, iteration) || len(m.samples.slowest.ms) < throughputOver {
 		return
 	}
 	tail := m.samples.slowest.newestValues(throughputOver)
@@ -86,9 +86,9 @@ func (m *Machine) checkThroughput(iteration int64) {
 		return
 	}
 	m.throughputNoted = true
-	if line <= best || m.profile.learn.due {
+	if line <= best || m.profile.learningDue() {
 		m.out.addNote(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the peak throughput (%.1f ms): the ranks are looked at", level, 100*peak/level, peak)
-		m.rankWatch.nextAt, m.rankWatch.nextTime = iteration, m.clock.now
+		m.rankWatch.schedule(iteration, m.clock.now)
 		return
 	}
 	m.out.addNote(iteration, "throughput", "%.1f ms an iteration is %.0f %% of the job's best throughput (%.1f ms), and no onset was seen", level, 100*best/level, best)
@@ -105,4 +105,30 @@ type rankWatcher struct {
 	nextAt      int64                 // iteration from which the ranks of a quiet job are profiled
 	nextTime    time.Time             // time from which they are
 	unexplained map[falcon.Rank]int64 // slow without an onset of their own, since which iteration
+}
+
+// startEpoch begins with no rank seen slow.
+func (rw *rankWatcher) startEpoch(world int, cfg WatchConfig) {
+	rw.steps, rw.nextAt, rw.unexplained = peer.NewWatch(world, cfg.Over, cfg.Steps), 0, nil
+}
+
+// schedule sets when the ranks of a quiet job are profiled next: not before an
+// iteration and a time.
+func (rw *rankWatcher) schedule(iteration int64, at time.Time) {
+	rw.nextAt, rw.nextTime = iteration, at
+}
+
+func (rw *rankWatcher) due(iteration int64, now time.Time) bool {
+	return iteration >= rw.nextAt && !now.Before(rw.nextTime)
+}
+
+// move takes what is known of devices to another placement.
+func (rw *rankWatcher) move(was, now falcon.Placement) {
+	rw.steps.Move(was, now)
+	rw.unexplained = nil
+}
+
+// slowSince is the first iteration in which the watch saw a rank slow.
+func (rw *rankWatcher) slowSince(r falcon.Rank) (iteration int64, twice bool) {
+	return rw.steps.Since(r)
 }

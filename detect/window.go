@@ -20,8 +20,8 @@ type window struct {
 	refused    []string
 }
 
-// healthyProfile is the need for a profile of the healthy job.
-type healthyProfile struct {
+// learnState is the need for a profile of the healthy job.
+type learnState struct {
 	due   bool
 	tries int
 	after int64  // iteration before which it is not asked for
@@ -39,7 +39,7 @@ const (
 // the culprit of an onset, then the relief of a watched one, then the healthy
 // state.
 func (m *Machine) planWindow() {
-	if !m.job.known || m.profile.window != nil || m.samples.slowest.tracker.Learning() {
+	if !m.job.known || m.profile.inFlight() || m.samples.slowest.tracker.Learning() {
 		return
 	}
 	at := m.samples.slowest.lastIteration()
@@ -49,8 +49,8 @@ func (m *Machine) planWindow() {
 			return
 		}
 	}
-	if m.profile.lookAt > 0 && at >= m.profile.lookAt && !m.tests.waiting() {
-		m.profile.lookAt = 0
+	if m.profile.lookDue(at) && !m.tests.waiting() {
+		m.profile.lookFrom(0)
 		m.profile.request(m.cfg.Profile.Iterations, "How do the ranks compute on their new devices?")
 		return
 	}
@@ -63,7 +63,7 @@ func (m *Machine) planWindow() {
 			return
 		}
 	}
-	if m.profile.learn.due && at >= m.profile.learn.after && !m.baseline.isSettling(at) && len(m.incidents.openIncidents()) == 0 {
+	if m.profile.learningDueAt(at) && !m.baseline.isSettling(at) && len(m.incidents.openIncidents()) == 0 {
 		m.profile.request(m.cfg.Profile.Iterations, "How does the job compute now?")
 		return
 	}
@@ -115,7 +115,7 @@ func (p *profiler) request(iterations int, why string) {
 	for _, s := range p.incidents.list {
 		s.relief.lastWindow = max(s.relief.lastWindow, p.window.iteration)
 	}
-	p.out.ready.Requests = append(p.out.ready.Requests, ProfileRequest{Window: p.windowID, Iterations: iterations, Why: why})
+	p.out.addRequest(ProfileRequest{Window: p.windowID, Iterations: iterations, Why: why})
 }
 
 func (m *Machine) stepProfiled(in Profiled) {
@@ -151,7 +151,7 @@ func (m *Machine) checkWindow() {
 	default:
 		return
 	}
-	m.profile.window = nil
+	m.profile.closeWindow()
 	if len(w.parts) == 0 {
 		m.windowFailed(w)
 		return
@@ -194,10 +194,75 @@ type profiler struct {
 
 	window     *window
 	windowID   uint64 // of the newest window
-	learn      healthyProfile
+	learn      learnState
 	lookAt     int64       // iteration from which the ranks' new devices are profiled, 0 = no need
 	last       peer.Result // newest complete profile
 	haveLast   bool
 	lastWindow uint64      // that last comes from
 	shown      []peer.Rank // newest timing per rank, from any profile
 }
+
+// startEpoch forgets what was profiled of another epoch's processes.
+func (p *profiler) startEpoch(world int) {
+	p.window, p.learn, p.lookAt = nil, learnState{due: true}, 0
+	p.haveLast, p.shown = false, make([]peer.Rank, world)
+}
+
+// inFlight reports whether a window is awaited.
+func (p *profiler) inFlight() bool { return p.window != nil }
+
+func (p *profiler) closeWindow() { p.window = nil }
+
+// keep takes the result of a window; only a complete one is shown as a whole.
+func (p *profiler) keep(window uint64, res peer.Result) {
+	for _, r := range res.Ranks {
+		if r.Measured {
+			p.shown[r.Rank] = r
+		}
+	}
+	if res.Missing == 0 {
+		p.last, p.haveLast, p.lastWindow = res, true, window
+	}
+}
+
+// move forgets what was measured of ranks on other devices. A window that was
+// asked for before an iteration mixes both placements: it reports whether it
+// dropped one.
+func (p *profiler) move(was, now falcon.Placement, before int64) (dropped bool) {
+	for r := range now {
+		if now[r] != was[r] {
+			p.shown[r] = peer.Rank{}
+		}
+	}
+	p.last, p.haveLast = peer.Result{}, false
+	dropped = p.window != nil && p.window.iteration < before
+	if dropped {
+		p.window = nil
+	}
+	return dropped
+}
+
+// requestLearning asks for a profile of the healthy job from an iteration on.
+func (p *profiler) requestLearning(after int64) { p.learn = learnState{due: true, after: after} }
+
+func (p *profiler) learningDue() bool { return p.learn.due }
+
+func (p *profiler) learningDueAt(iteration int64) bool {
+	return p.learn.due && iteration >= p.learn.after
+}
+
+// confirmLearning asks for a second window, as somebody looked slow in the first.
+func (p *profiler) confirmLearning(seen string) {
+	p.learn.seen, p.learn.after = seen, p.samples.slowest.lastIteration()+p.cfg.Profile.Spacing
+}
+
+// lookFrom has the ranks profiled on their new devices from an iteration on, 0 = no more.
+func (p *profiler) lookFrom(iteration int64) { p.lookAt = iteration }
+
+func (p *profiler) lookDue(iteration int64) bool { return p.lookAt > 0 && iteration >= p.lookAt }
+
+// healthyLearned ends learning: the healthy state is known.
+func (p *profiler) healthyLearned() { p.learn = learnState{} }
+
+// endLearning ends learning without a healthy state; the tries made count.
+func (p *profiler) endLearning() { p.learn.due = false }

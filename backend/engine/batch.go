@@ -11,7 +11,8 @@ import (
 // block of them is durable before one of the block is sent, so that no restart
 // gives an id out twice.
 type batch struct {
-	records     []journal.Record
+	state       *journalState
+	records     []pendingRecord
 	whenDurable []func(error) // nil error: durable; else the disk refused the batch
 
 	nextID   uint64 // of commands
@@ -19,11 +20,31 @@ type batch struct {
 	durable  uint64 // ids below are in the journal
 }
 
-func newBatch(reserved uint64) *batch {
-	return &batch{nextID: max(reserved, 1), promised: reserved}
+// pendingRecord is a record that is not durable yet.
+type pendingRecord struct {
+	journal.Record
+	applied bool // the journal's state has it already
 }
 
-func (b *batch) addRecords(records ...journal.Record) { b.records = append(b.records, records...) }
+func newBatch(state *journalState) *batch {
+	return &batch{state: state, nextID: max(state.reserved, 1), promised: state.reserved}
+}
+
+// addRecords adds records that are applied to the journal's state once they are
+// durable.
+func (b *batch) addRecords(records ...journal.Record) {
+	for _, r := range records {
+		b.records = append(b.records, pendingRecord{Record: r})
+	}
+}
+
+// apply adds a record and applies it at once: what follows in this turn is
+// decided on it. Nothing is sent before it is durable. What can't be applied
+// ends the engine when the batch is written.
+func (b *batch) apply(r journal.Record) {
+	err := b.state.apply(r)
+	b.records = append(b.records, pendingRecord{Record: r, applied: err == nil})
+}
 
 func (b *batch) empty() bool { return len(b.records) == 0 }
 
@@ -31,7 +52,7 @@ func (b *batch) empty() bool { return len(b.records) == 0 }
 func (b *batch) whenDurableDo(f func(error)) { b.whenDurable = append(b.whenDurable, f) }
 
 // takeRecords empties the batch of its records.
-func (b *batch) takeRecords() []journal.Record {
+func (b *batch) takeRecords() []pendingRecord {
 	out := b.records
 	b.records = nil
 	return out

@@ -92,7 +92,7 @@ func TestBytesOfARecovery(t *testing.T) {
 	const perDay = 48 // two an hour
 	for _, nodes := range []int{1000, 12_500} {
 		m, w, job := newJournalState(), written{}, largeJob(nodes)
-		if err := m.apply(w.jobRecord(t0, job)); err != nil {
+		if err := m.apply(record(t0, kindJob, jobDelta(m.job, job))); err != nil {
 			t.Fatal(err)
 		}
 		whole, now := 0, 0
@@ -107,9 +107,9 @@ func TestBytesOfARecovery(t *testing.T) {
 			add(s, m.sentRecord(t0, s))
 		}
 		for _, v := range states {
-			add(v, w.recoveryRecord(t0, m.recordedJob, v))
+			add(v, w.recoveryRecord(t0, m.job, v))
 		}
-		add(next, w.jobRecord(t0, next))
+		add(next, record(t0, kindJob, jobDelta(m.job, next)))
 		t.Logf("%6d nodes, %6d ranks: %9d bytes a recovery whole, %6d by what changes; %8.1f and %5.1f MB a day with two an hour",
 			nodes, nodes*ranksPerNode, whole, now, float64(perDay*whole)/1e6, float64(perDay*now)/1e6)
 		if now*100 > whole {
@@ -128,16 +128,16 @@ func largeMemory(t testing.TB, nodes int) *journalState {
 			t.Fatal(err)
 		}
 	}
-	add(w.jobRecord(t0, job))
+	add(record(t0, kindJob, jobDelta(m.job, job)))
 	for n := range recoveriesKept {
 		states, next := nodeDies(job, n+1)
 		for _, s := range promisesOf(states[0], job) {
 			add(m.sentRecord(t0, s))
 		}
-		add(w.recoveryRecord(t0, m.recordedJob, states[len(states)-1]))
+		add(w.recoveryRecord(t0, m.job, states[len(states)-1]))
 		job = next
 		job.Generation = uint64(n + 2)
-		add(w.jobRecord(t0, job))
+		add(record(t0, kindJob, jobDelta(m.job, job)))
 	}
 	add(record(t0, kindRestart, restartRecord{Phase: phaseOver, Home: job.Placement, Launch: &falcon.Launch{Generation: 2, Placement: job.Placement}}))
 	for n := range incidentsKept {

@@ -73,5 +73,5 @@ func (jw *journalWriter) compact(now time.Time, limit int64) {
 
 // atWork reports whether the job is being worked on, or a batch is under way.
 func (jw *journalWriter) atWork(now time.Time) bool {
-	return !jw.arbiter.present(now).nothingDone() || jw.held.round != nil || !jw.batch.empty() || !jw.state.job.equal(jw.state.recordedJob)
+	return !jw.arbiter.present(now).nothingDone() || jw.held.round != nil || !jw.batch.empty()
 }

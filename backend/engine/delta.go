@@ -204,15 +204,7 @@ func parseRange(s string) (from, to int, err error) {
 // written is what the newest records say, those of a batch under way included:
 // what the next ones are changes of.
 type written struct {
-	job      jobRecord
 	recovery *falcon.Recovery
-}
-
-// jobRecord makes the record of a description that follows another.
-func (w *written) jobRecord(now time.Time, is jobRecord) journal.Record {
-	out := record(now, kindJob, jobDelta(w.job, is))
-	w.job = is
-	return out
 }
 
 func jobDelta(was, is jobRecord) any {
@@ -252,16 +244,11 @@ func (d *delta) jobAfter(was jobRecord) (is jobRecord, err error) {
 
 // foldJob folds a record of the job in.
 func (m *journalState) foldJob(r journal.Record) error {
-	is, err := foldDelta(r.Body, func(d delta) (jobRecord, error) { return d.jobAfter(m.recordedJob) })
+	is, err := foldDelta(r.Body, func(d delta) (jobRecord, error) { return d.jobAfter(m.job) })
 	if err == nil {
-		m.setTold(is)
 		m.setJob(is)
 	}
 	return err
-}
-
-func (m *journalState) setTold(is jobRecord) {
-	m.recordedJob, m.recordedNodes = is, placementNodes(is.Placement)
 }
 
 // foldDelta reads a record that may be whole or a change.
@@ -312,7 +299,7 @@ func recoveryFields(v falcon.Recovery) map[string]json.RawMessage {
 }
 
 func (d *delta) recovery(m *journalState) (is falcon.Recovery, err error) {
-	was := falcon.Recovery{Placement: m.recordedJob.Placement}
+	was := falcon.Recovery{Placement: m.job.Placement}
 	fields := map[string]json.RawMessage{}
 	if d.Of != ofJob {
 		var known bool

@@ -29,18 +29,18 @@ func (m *journalState) sentRecord(now time.Time, v sentRecord) journal.Record {
 }
 
 func (m *journalState) sentDelta(v sentRecord) any {
-	if len(m.recordedNodes) == 0 || v.Nodes == nil || !slices.IsSorted(v.Nodes) {
+	if len(m.jobNodes) == 0 || v.Nodes == nil || !slices.IsSorted(v.Nodes) {
 		return v
 	}
 	out := sentDelta{Of: ofJob, Sent: v}
 	out.Sent.Nodes, out.Sent.Pids = nil, nil
-	out.Without, out.With = difference(m.recordedNodes, v.Nodes), difference(v.Nodes, m.recordedNodes)
-	if len(out.Without)+len(out.With) >= len(v.Nodes) || len(v.Nodes) != len(m.recordedNodes)-len(out.Without)+len(out.With) {
+	out.Without, out.With = difference(m.jobNodes, v.Nodes), difference(v.Nodes, m.jobNodes)
+	if len(out.Without)+len(out.With) >= len(v.Nodes) || len(v.Nodes) != len(m.jobNodes)-len(out.Without)+len(out.With) {
 		return v
 	}
 	var same []falcon.Rank
 	for _, r := range sortedKeys(v.Pids) {
-		if pid, known := m.recordedJob.pidOf(r); known && pid == v.Pids[r] {
+		if pid, known := m.job.pidOf(r); known && pid == v.Pids[r] {
 			same = append(same, r)
 			continue
 		}
@@ -92,7 +92,7 @@ func (m *journalState) foldSent(r journal.Record) error {
 
 func (d *sentDelta) whole(m *journalState) (sentRecord, error) {
 	v := d.Sent
-	v.Nodes = append(difference(m.recordedNodes, d.Without), d.With...)
+	v.Nodes = append(difference(m.jobNodes, d.Without), d.With...)
 	slices.Sort(v.Nodes)
 	ranks, err := parseRanges(d.Ranks)
 	if err != nil {
@@ -102,7 +102,7 @@ func (d *sentDelta) whole(m *journalState) (sentRecord, error) {
 		v.Pids = make(map[falcon.Rank]int32, len(ranks)+len(d.Pids))
 	}
 	for _, r := range ranks {
-		pid, known := m.recordedJob.pidOf(r)
+		pid, known := m.job.pidOf(r)
 		if !known {
 			return v, fmt.Errorf("%w: the job has no process of rank %d", errDelta, r)
 		}

@@ -94,8 +94,7 @@ func (d *jobDescriber) commit(now time.Time, rec jobRecord) {
 // record makes a changed description durable.
 func (d *jobDescriber) record(now time.Time, rec jobRecord) {
 	if !rec.equal(d.state.job) {
-		d.batch.addRecords(d.lastWritten.jobRecord(now, rec))
-		d.state.setJob(rec)         // the record is folded in again when it is durable: the same value
+		d.batch.apply(record(now, kindJob, jobDelta(d.state.job, rec)))
 		d.seen, d.seenAt = rec, now // ranks that still describe the job as it was have not done so for long
 		d.job.remember(rec)
 	}

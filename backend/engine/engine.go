@@ -165,7 +165,7 @@ type shared struct {
 func newShared(cfg Config, mem *journalState) *shared {
 	s := &shared{
 		cfg: cfg, log: cfg.Log, state: mem, job: newJob(), nodes: fleet.NewRegistry(),
-		det: cfg.Detector, plan: cfg.Planner, rec: cfg.Recoverer, batch: newBatch(mem.reserved),
+		det: cfg.Detector, plan: cfg.Planner, rec: cfg.Recoverer, batch: newBatch(mem),
 		orders: newOrderBook(mem.orders, mem.lostOrders), windows: newWindowBook(),
 	}
 	s.cluster = &clusterView{cfg: &s.cfg, state: mem, job: s.job, nodes: s.nodes, attached: map[falcon.Node]time.Time{}}
@@ -188,7 +188,7 @@ func assemble(cfg Config, mem *journalState) *Engine {
 	}
 	e.intake.beginEpoch(falcon.NoIteration)
 	e.status = &jobStatus{shared: s, intake: e.intake}
-	e.describer = &jobDescriber{shared: s, intake: e.intake, lastWritten: written{job: mem.recordedJob}}
+	e.describer = &jobDescriber{shared: s, intake: e.intake}
 	e.validations = &validationQueue{
 		shared: s, machine: validate.New(cfg.Validation.machine(), func() uint64 { return s.batch.commandID(cfg.Now()) }),
 	}

@@ -172,7 +172,7 @@ func TestClockThatWasWrong(t *testing.T) {
 			at := time.Now().Add(years * 365 * 24 * time.Hour)
 			b.inLoop(func() {
 				v := falcon.Validation{ID: "VAL-0001", State: falcon.ValidationDone, AtNs: at.UnixNano()}
-				b.engine.batch.records = append(b.engine.batch.records, record(at, kindValidation, validationRecord{Validation: v, Role: itself.Role}))
+				b.engine.batch.addRecords(record(at, kindValidation, validationRecord{Validation: v, Role: itself.Role}))
 			})
 			b.inLoop(func() { b.det.ready.Asks = append(b.det.ready.Asks, *gemmAsk()) })
 			b.until(b.job.iteration + 15)

@@ -152,6 +152,7 @@ type journalState struct {
 	epoch      uint64
 	reserved   uint64 // command ids below were promised
 	job        jobRecord
+	jobNodes   []falcon.Node // that it is on, ascending
 	baseline   baselineRecord
 	incidents  []falcon.Incident // by first mention
 	actions    []falcon.Action   // by first mention
@@ -180,19 +181,12 @@ type journalState struct {
 	ended        endedRecord                   // of the newest job epoch that has any
 
 	eventLines
-	newestJob
 }
 
 type eventLines struct {
 	events   []*falconv1.EventLine
 	places   []place // of events, aligned
 	eventSeq uint64
-}
-
-// newestJob is the job as its newest record says: what changes are made from.
-type newestJob struct {
-	recordedJob   jobRecord
-	recordedNodes []falcon.Node // that it is on, ascending
 }
 
 func newJournalState() *journalState {
@@ -304,7 +298,7 @@ func decodeInto[T any](r journal.Record, use func(T)) error {
 
 // setJob also drops speeds that other processes had: they are told by rank.
 func (m *journalState) setJob(v jobRecord) {
-	m.job = v
+	m.job, m.jobNodes = v, placementNodes(v.Placement)
 	if v.Epoch != m.speedsOf {
 		clear(m.speeds)
 		m.speedsOf = v.Epoch

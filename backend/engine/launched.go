@@ -36,8 +36,7 @@ func (rs *restartDriver) noteEnded(now time.Time, p *process) {
 		return
 	}
 	v := launchEndedRecord{Generation: r.Launch.Generation, Rank: p.rank}
-	rs.state.launchEnded(v) // folded in again when it is durable: the same value
-	rs.batch.addRecords(record(now, kindLaunchEnded, v))
+	rs.batch.apply(record(now, kindLaunchEnded, v))
 }
 
 // finished ends the restart of a job that has finished since. Who has not

@@ -58,8 +58,7 @@ func (pk *policyKeeper) adoptConfigured(now time.Time) {
 	if was.Version != 0 && !next.Policy.Equal(was.Policy) {
 		pk.oplog.logf("policy", 1, "the configured policy has changed and holds now: %s", policyText(next.Policy))
 	}
-	pk.batch.addRecords(record(now, kindPolicy, next))
-	pk.state.policy = next // folded in again when durable: the same value
+	pk.batch.apply(record(now, kindPolicy, next))
 }
 
 // source says where a policy came from.

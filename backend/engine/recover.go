@@ -265,7 +265,7 @@ func (dr *recoveryDriver) reportProgress(now time.Time) {
 func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound) {
 	for _, x := range v.Recoveries {
 		was, _ := e.state.recovery(x.ID)
-		r.records = append(r.records, e.describer.lastWritten.recoveryRecord(now, e.state.recordedJob, x))
+		e.batch.addRecords(e.describer.lastWritten.recoveryRecord(now, e.state.job, x))
 		begins := x.State == falcon.RecoverySuspend && (was.State != x.State || was.Generation != x.Generation)
 		if begins {
 			r.steps = append(r.steps, func() { e.delivery.makeWay(now, x.ID) })
@@ -275,7 +275,7 @@ func (e *Engine) digestRecovery(now time.Time, v recovery.Ready, r *decidedRound
 		}
 	}
 	if len(v.Ended) > 0 {
-		r.records = append(r.records, record(now, kindEnded, endedRecord{JobEpoch: e.describer.recoveryKnows.Epoch, Ranks: v.Ended}))
+		e.batch.addRecords(record(now, kindEnded, endedRecord{JobEpoch: e.describer.recoveryKnows.Epoch, Ranks: v.Ended}))
 	}
 	for _, n := range v.Notes {
 		e.oplog.logf(n.Kind, int32(n.Severity), "%s", n.Text)

@@ -214,8 +214,7 @@ func (rd *recoveryDemands) liftFence(now time.Time, who Actor, node falcon.Node,
 		return fmt.Errorf("%w: %s", ErrRefused, why)
 	}
 	rec := fenceRecord{Lifted: node, By: who.Name, From: who.From, Reason: reason}
-	rd.batch.addRecords(record(now, kindFence, rec))
-	rd.state.fences.apply(rec, rd.state.job.Processes) // folded in again when durable: the same
+	rd.batch.apply(record(now, kindFence, rec))
 	rd.oplog.logf("recovery", 1, "the fence of node %s is lifted by %s: %s", node, who.Name, reason)
 	rd.oplog.audit(now, who, auditEntry{Verb: verbLift, About: string(node), Reason: reason})
 	rd.describer.means = means{}

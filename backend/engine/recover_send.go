@@ -133,7 +133,7 @@ func (dr *recoveryDriver) prepare(now time.Time, c recovery.Command, r *decidedR
 		if len(v.Processes) == 0 && !slices.ContainsFunc(v.Nodes, func(n falcon.Node) bool { return !dr.state.fences.nodeFenced(n) }) {
 			return // given again
 		}
-		r.records = append(r.records, record(now, kindFence, v))
+		dr.batch.addRecords(record(now, kindFence, v))
 		r.fences = append(r.fences, v)
 	case recovery.Restart:
 		dr.restart.begin(now, c)
@@ -155,7 +155,7 @@ func (dr *recoveryDriver) promise(now time.Time, t *nodeCommand, r *decidedRound
 				t.First = id
 			}
 		}
-		r.records = append(r.records, dr.state.sentRecord(now, t.sentRecord))
+		dr.batch.addRecords(dr.state.sentRecord(now, t.sentRecord))
 	}
 	t.deadline = now.Add(commandLife)
 	if v := dr.state.current(); v != nil && v.DeadlineNs > t.deadline.UnixNano() {

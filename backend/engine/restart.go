@@ -81,8 +81,7 @@ type restartDriver struct {
 // turnTo makes a phase the present one, in the batch that holds what it leads to.
 func (rs *restartDriver) turnTo(now time.Time, rec restartRecord, phase string) {
 	rec.Phase, rec.SinceNs = phase, now.UnixNano()
-	rs.state.restart = rec // folded in again when durable: the same value
-	rs.batch.addRecords(record(now, kindRestart, rec))
+	rs.batch.apply(record(now, kindRestart, rec))
 	rs.views.dirty = true
 }
 

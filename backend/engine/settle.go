@@ -18,7 +18,7 @@ const baselineStep = 0.02
 
 // decidedRound is what one Ready of all machines leads to.
 type decidedRound struct {
-	records []journal.Record
+	records []pendingRecord
 	orders  []orderRecord
 	windows []*window
 	tests   []validate.Command
@@ -105,14 +105,14 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		e.oplog.detected(n)
 	}
 	for _, a := range p.Actions {
-		r.records = append(r.records, record(now, kindAction, a))
+		e.batch.addRecords(record(now, kindAction, a))
 		e.decisions.recordByPolicy(now, a)
 	}
 	for _, o := range p.Orders {
 		g := e.state.job.newest()
 		rec := orderRecord{Order: o, Command: e.batch.commandID(now), DeadlineNs: e.delivery.orderDeadline(now, o).UnixNano(), Generation: &g}
 		r.orders = append(r.orders, rec)
-		r.records = append(r.records, record(now, kindOrder, rec))
+		e.batch.addRecords(record(now, kindOrder, rec))
 	}
 	for _, ask := range d.Asks {
 		e.validations.advised(now, ask, &r)
@@ -137,20 +137,20 @@ func (e *Engine) collectRound(now time.Time, d detect.Ready, p mitigate.Ready, v
 		e.restart.planLaunch(now, l, &r)
 	}
 	for _, v := range p.Impacts {
-		r.records = append(r.records, record(now, kindImpact, v))
+		e.batch.addRecords(record(now, kindImpact, v))
 	}
 	for _, n := range p.Notes {
 		e.oplog.logAt(n.Iteration, planKind(n.Kind), 0, "%s", n.Text)
 	}
 	e.measured.learned(now, len(p.Actions) > 0)
-	r.records = append(r.records, e.batch.takeRecords()...)
+	r.records = e.batch.takeRecords()
 	return r
 }
 
 // digestIncident records an incident and has it for the planner, with the
 // speeds that S2 is solved with once a culprit is located.
 func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *decidedRound) {
-	r.records = append(r.records, record(now, kindIncident, v))
+	e.batch.addRecords(record(now, kindIncident, v))
 	old, known := e.state.incident(v.ID)
 	e.oplog.incident(old, known, v)
 	r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Incident{Incident: v}) })
@@ -159,7 +159,7 @@ func (e *Engine) digestIncident(now time.Time, v falcon.Incident, r *decidedRoun
 	}
 	if next := e.measured.speedsOf(v.ID); len(next.SelfMs) > 0 { // after a restart the journal's hold until there are new ones
 		if !next.sameSpeeds(e.state.speeds[v.ID]) {
-			r.records = append(r.records, record(now, kindSpeeds, next))
+			e.batch.addRecords(record(now, kindSpeeds, next))
 		}
 		r.steps = append(r.steps, func() { e.plan.Step(now, mitigate.Speeds(next)) })
 	}

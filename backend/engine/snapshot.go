@@ -186,7 +186,7 @@ func (m *journalState) takeCounters(item json.RawMessage) error {
 
 func (m *journalState) takeJob(item json.RawMessage) error {
 	err := json.Unmarshal(item, &m.job)
-	m.setTold(m.job)
+	m.jobNodes = placementNodes(m.job.Placement)
 	return err
 }
 
@@ -194,7 +194,7 @@ func (m *journalState) takeJob(item json.RawMessage) error {
 // differ little from it.
 func (m *journalState) putRecoveries(put func(any)) {
 	for i := range m.recoveries {
-		put(recoveryDelta(m.recordedJob, nil, m.recoveries[i]))
+		put(recoveryDelta(m.job, nil, m.recoveries[i]))
 	}
 }
 

@@ -83,7 +83,7 @@ func (h *history) job() {
 	if h.number("placed", 1) == 1 {
 		v.Before, v.PlacementOrder = h.placement("before"), uint64(h.number("order", 9))
 	}
-	h.add(h.w.jobRecord(t0, v))
+	h.add(record(t0, kindJob, jobDelta(h.m.job, v)))
 	if diff := cmp.Diff(v, h.m.job); diff != "" {
 		h.t.Fatalf("the job came back as another: %s", diff)
 	}
@@ -102,7 +102,7 @@ func (h *history) recovery() {
 			v.Replaced = map[falcon.Rank]falcon.Device{r: "n2.g0"}
 		}
 	}
-	h.add(h.w.recoveryRecord(t0, h.m.recordedJob, v))
+	h.add(h.w.recoveryRecord(t0, h.m.job, v))
 	if got, _ := h.m.recovery(v.ID); !cmp.Equal(v, got) {
 		h.t.Fatalf("the recovery came back as another: %s", cmp.Diff(v, got))
 	}
@@ -116,7 +116,7 @@ func (h *history) sent() {
 		}
 	}
 	for r := range falcon.Rank(4) {
-		if pid, known := h.m.recordedJob.pidOf(r); h.number("pid", 1) == 1 {
+		if pid, known := h.m.job.pidOf(r); h.number("pid", 1) == 1 {
 			v.Pids = mapOf(v.Pids, r, map[bool]int32{true: pid, false: 7}[known && h.number("same", 3) > 0])
 		}
 	}
@@ -317,8 +317,7 @@ func FuzzApply(f *testing.F) {
 	f.Add(string(kindPolicy), []byte(`{"policy":{"mode":"auto"}}`))
 	f.Fuzz(func(t *testing.T, kind string, body []byte) {
 		m := newJournalState()
-		m.setTold(jobRecord{Epoch: 1, Placement: falcon.Placement{"n0.g0", "n1.g0"}, Processes: []string{"n0/1", "n1/2"}})
-		m.job = m.recordedJob
+		m.setJob(jobRecord{Epoch: 1, Placement: falcon.Placement{"n0.g0", "n1.g0"}, Processes: []string{"n0/1", "n1/2"}})
 		if m.apply(journal.Record{Seq: 1, Kind: journal.Kind(kind), Body: body}) != nil || !json.Valid(body) || bytes.Contains(body, []byte(`\u`)) {
 			return
 		}

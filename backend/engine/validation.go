@@ -90,7 +90,7 @@ func (e *Engine) digestValidation(now time.Time, v validate.Ready, r *decidedRou
 		if v.Pause != 0 {
 			rec.Nodes = e.cluster.jobNodes()
 		}
-		r.records = append(r.records, record(now, kindValidation, rec))
+		e.batch.addRecords(record(now, kindValidation, rec))
 	}
 	for _, n := range v.Notes {
 		e.oplog.logf("validation", n.Severity, "%s", n.Text)

@@ -20,12 +20,16 @@ type journalWriter struct {
 
 // persist writes the batch and folds it into memory. Events reach watchers
 // only from here.
-func (jw *journalWriter) persist(batch []journal.Record) error {
-	if len(batch) == 0 {
+func (jw *journalWriter) persist(pending []pendingRecord) error {
+	if len(pending) == 0 {
 		return nil
 	}
 	if err := jw.cfg.Fault(PointBeforeWrite); err != nil {
 		return err
+	}
+	batch := make([]journal.Record, len(pending))
+	for i, r := range pending {
+		batch[i] = r.Record
 	}
 	if err := jw.cfg.Journal.Append(batch); err != nil {
 		return err
@@ -33,7 +37,10 @@ func (jw *journalWriter) persist(batch []journal.Record) error {
 	if err := jw.cfg.Fault(PointAfterWrite); err != nil {
 		return err
 	}
-	for _, r := range batch {
+	for i, r := range batch {
+		if pending[i].applied {
+			continue
+		}
 		if err := jw.state.apply(r); err != nil {
 			return err
 		}

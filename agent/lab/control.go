@@ -46,7 +46,7 @@ type control struct {
 	stopOnce sync.Once
 }
 
-func listen(l *Lab) (*control, error) {
+func listenControl(l *Lab) (*control, error) {
 	path := controlPath(l.place.dir)
 	ln, err := net.Listen("unix", path)
 	if err != nil {
@@ -58,24 +58,24 @@ func listen(l *Lab) (*control, error) {
 	}
 	c := &control{lab: l, ln: ln, stopped: make(chan struct{})}
 	c.wait.Add(1)
-	go c.serve()
+	go c.serveRequests()
 	return c, nil
 }
 
 func controlPath(dir string) string { return filepath.Join(dir, "control.sock") }
 
-func (c *control) serve() {
+func (c *control) serveRequests() {
 	defer c.wait.Done()
 	for {
 		conn, err := c.ln.Accept()
 		if err != nil {
 			return
 		}
-		c.answer(conn) // one at a time: requests are rare and short
+		c.answerRequest(conn) // one at a time: requests are rare and short
 	}
 }
 
-func (c *control) answer(conn net.Conn) {
+func (c *control) answerRequest(conn net.Conn) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(controlTimeout))
 	sc := bufio.NewScanner(conn)
@@ -87,7 +87,7 @@ func (c *control) answer(conn net.Conn) {
 	reply := Reply{}
 	if err := json.Unmarshal(sc.Bytes(), &req); err != nil {
 		reply.Error = "the request is no JSON"
-	} else if err := c.do(req); err != nil {
+	} else if err := c.runRequest(req); err != nil {
 		reply.Error = err.Error()
 	} else {
 		s := c.lab.Status()
@@ -96,7 +96,7 @@ func (c *control) answer(conn net.Conn) {
 	_ = json.NewEncoder(conn).Encode(reply)
 }
 
-func (c *control) do(req Request) error {
+func (c *control) runRequest(req Request) error {
 	switch req.Op {
 	case "status":
 		return nil
@@ -104,23 +104,23 @@ func (c *control) do(req Request) error {
 		c.stopOnce.Do(func() { close(c.stopped) })
 		return nil
 	case "inject":
-		return c.inject(req)
+		return c.injectFault(req)
 	case "kill":
-		return c.strike(Event{Kill: req.Target})
+		return c.strikeNow(Event{Kill: req.Target})
 	case "freeze":
-		return c.strike(Event{Freeze: req.Target})
+		return c.strikeNow(Event{Freeze: req.Target})
 	}
-	return c.lab.Trouble().do(req)
+	return c.lab.Trouble().carryOut(req)
 }
 
-// strike has the loop deal a death or a freeze now.
-func (c *control) strike(e Event) error {
+// strikeNow has the loop deal a death or a freeze now.
+func (c *control) strikeNow(e Event) error {
 	if err := c.lab.sc.checkDeath(e); err != nil {
 		return err
 	}
 	dealt := make(chan string, 1)
-	c.lab.post(event{call: func() {
-		c.lab.strike(e)
+	c.lab.postEvent(event{call: func() {
+		c.lab.strikeVictim(e)
 		dealt <- c.lab.kills[len(c.lab.kills)-1].Error
 	}})
 	select {
@@ -136,9 +136,9 @@ func (c *control) strike(e Event) error {
 	}
 }
 
-// inject adds the fault from the next iteration on, and takes it back after
+// injectFault adds the fault from the next iteration on, and takes it back after
 // its time.
-func (c *control) inject(req Request) error {
+func (c *control) injectFault(req Request) error {
 	if req.Event == nil {
 		return errors.New("inject names no fault")
 	}
@@ -146,32 +146,32 @@ func (c *control) inject(req Request) error {
 	if err := c.lab.sc.checkFault(e); err != nil {
 		return err
 	}
-	if e.mortal() {
+	if e.endsProcesses() {
 		return errors.New("inject takes faults; for deaths there are kill and freeze")
 	}
-	c.lab.post(event{call: func() {
+	c.lab.postEvent(event{call: func() {
 		e := e // the loop's own: takeBack reads the other
 		e.AtIteration = c.lab.records.done + 1
-		c.lab.faults.add(e)
+		c.lab.faults.addEvent(e)
 	}})
 	if req.For > 0 {
 		c.wait.Add(1)
-		go c.takeBack(e, req.For)
+		go c.clearFault(e, req.For)
 	}
 	return nil
 }
 
-func (c *control) takeBack(e Event, after time.Duration) {
+func (c *control) clearFault(e Event, after time.Duration) {
 	defer c.wait.Done()
 	select {
 	case <-time.After(after):
 	case <-c.lab.closing.Done():
 		return
 	}
-	c.lab.post(event{call: func() { c.lab.faults.end(e, c.lab.records.done+1) }})
+	c.lab.postEvent(event{call: func() { c.lab.faults.endEvent(e, c.lab.records.done+1) }})
 }
 
-func (c *control) close() {
+func (c *control) closeSocket() {
 	_ = c.ln.Close()
 	c.wait.Wait()
 }

@@ -36,7 +36,7 @@ var errVictim = errors.New("it must be console, agent NODE, rank RANK or node NO
 func (s Scenario) parseVictim(text string) (victim, error) {
 	what, which, two := strings.Cut(text, " ")
 	if !two && what != "console" {
-		if what, which = "node", text; isNumber(text) {
+		if what, which = "node", text; isNumeric(text) {
 			what = "rank"
 		}
 	}
@@ -58,7 +58,7 @@ func (s Scenario) parseVictim(text string) (victim, error) {
 	return v, errVictim
 }
 
-func isNumber(s string) bool {
+func isNumeric(s string) bool {
 	_, err := strconv.Atoi(s)
 	return err == nil
 }
@@ -74,8 +74,8 @@ func (v victim) String() string {
 	return v.what + " " + string(v.node)
 }
 
-// first is the rank whose point the death waits for: a node's first.
-func (s Scenario) first(v victim) falcon.Rank {
+// firstVictim is the rank whose point the death waits for: a node's first.
+func (s Scenario) firstVictim(v victim) falcon.Rank {
 	if v.what == "rank" {
 		return v.rank
 	}
@@ -83,8 +83,8 @@ func (s Scenario) first(v victim) falcon.Rank {
 	return falcon.Rank(i * s.gpusPerNode())
 }
 
-// mortal says that the event ends or stops processes.
-func (e Event) mortal() bool { return e.Kill != "" || e.Freeze != "" }
+// endsProcesses says that the event ends or stops processes.
+func (e Event) endsProcesses() bool { return e.Kill != "" || e.Freeze != "" }
 
 // checkDeath checks whom a death or a freeze hits.
 func (s Scenario) checkDeath(e Event) error {
@@ -98,7 +98,7 @@ func (s Scenario) checkDeath(e Event) error {
 		return fmt.Errorf("%s is %q: %w", verb, e.Kill+e.Freeze, err)
 	case (v.what == "console" || v.what == "agent") && (e.Freeze != "" || e.Point != ""):
 		return fmt.Errorf("%s is %q: only ranks and nodes can be frozen, or stopped at a point", verb, v)
-	case e.Point != "" && v.what == "node" && int(s.first(v)) >= s.Layout.Layout().World():
+	case e.Point != "" && v.what == "node" && int(s.firstVictim(v)) >= s.Layout.Layout().World():
 		return fmt.Errorf("%s is %q: a spare has no rank that comes to a point", verb, v)
 	}
 	return nil
@@ -107,7 +107,7 @@ func (s Scenario) checkDeath(e Event) error {
 // checkPoint checks what goes with a death's moment.
 func (e Event) checkPoint() error {
 	switch {
-	case !e.mortal() && (e.Point != "" || e.AfterMs != 0 || e.Generation != 0):
+	case !e.endsProcesses() && (e.Point != "" || e.AfterMs != 0 || e.Generation != 0):
 		return errors.New("point, generation and after_ms go with kill and freeze")
 	case e.Point != "" && !slices.Contains(Points, e.Point):
 		return fmt.Errorf("point is %q, it must be one of %s", e.Point, strings.Join(Points, ", "))
@@ -139,7 +139,7 @@ func (s Scenario) faultArgs() []string {
 		if e.Freeze != "" || v.what == "node" {
 			how = "freeze"
 		}
-		text := fmt.Sprintf("%s@%d:%d:%s", e.Point, e.AtIteration, s.first(v), how)
+		text := fmt.Sprintf("%s@%d:%d:%s", e.Point, e.AtIteration, s.firstVictim(v), how)
 		if e.Generation > 0 {
 			text += fmt.Sprintf("/%d", e.Generation)
 		}
@@ -148,13 +148,13 @@ func (s Scenario) faultArgs() []string {
 	return out
 }
 
-// deaths are the kills and freezes due before iteration next, or when rank r of
+// deathsBefore are the kills and freezes due before iteration next, or when rank r of
 // a placement has begun a step; each is handed out once. Those at a point come
 // when the rank says that it is there: struck.
-func (f *faults) deaths(next int64, step string, r falcon.Rank) []Event {
+func (f *faults) deathsBefore(next int64, step string, r falcon.Rank) []Event {
 	var out []Event
 	for _, o := range f.events {
-		if !o.mortal() || o.done || next < o.AtIteration || o.OnStep != step || o.Point != "" {
+		if !o.endsProcesses() || o.done || next < o.AtIteration || o.OnStep != step || o.Point != "" {
 			continue
 		}
 		v, err := f.sc.parseVictim(o.Kill + o.Freeze)
@@ -167,14 +167,14 @@ func (f *faults) deaths(next int64, step string, r falcon.Rank) []Event {
 	return out
 }
 
-// struck is the event whose point rank r has come to; any with point "". It is
+// eventAtPoint is the event whose point rank r has come to; any with point "". It is
 // handed out once.
-func (f *faults) struck(r falcon.Rank, point string) (Event, bool) {
+func (f *faults) eventAtPoint(r falcon.Rank, point string) (Event, bool) {
 	for _, o := range f.events {
 		if o.Point == "" || o.done || point != "" && o.Point != point {
 			continue
 		}
-		if v, err := f.sc.parseVictim(o.Kill + o.Freeze); err == nil && f.sc.first(v) == r {
+		if v, err := f.sc.parseVictim(o.Kill + o.Freeze); err == nil && f.sc.firstVictim(v) == r {
 			o.done = true
 			return o.Event, true
 		}
@@ -182,8 +182,8 @@ func (f *faults) struck(r falcon.Rank, point string) (Event, bool) {
 	return Event{}, false
 }
 
-// thaws are the freezes that end before iteration next; each is handed out once.
-func (f *faults) thaws(next int64) []Event {
+// thawsBefore are the freezes that end before iteration next; each is handed out once.
+func (f *faults) thawsBefore(next int64) []Event {
 	var out []Event
 	for _, o := range f.events {
 		if o.Freeze != "" && o.done && !o.thawed && o.UntilIteration > 0 && next >= o.UntilIteration {

@@ -33,7 +33,7 @@ func TestDeathsAtPoints(t *testing.T) {
   - {at_iteration: 3, freeze: 2, until_iteration: 8}
 `)
 	f := newFaults(sc, testSilicon(t, sc))
-	if got := f.deaths(3, "", -1); len(got) != 1 || got[0].Freeze != "2" {
+	if got := f.deathsBefore(3, "", -1); len(got) != 1 || got[0].Freeze != "2" {
 		t.Fatalf("dealt at iteration 3: %+v", got)
 	}
 	for _, c := range []struct {
@@ -41,14 +41,14 @@ func TestDeathsAtPoints(t *testing.T) {
 		point string
 		want  bool
 	}{{4, "backward", false}, {5, "forward", false}, {5, "backward", true}, {5, "backward", false}} {
-		if _, got := f.struck(falcon.Rank(c.rank), c.point); got != c.want {
+		if _, got := f.eventAtPoint(falcon.Rank(c.rank), c.point); got != c.want {
 			t.Errorf("rank %d at %s: %v", c.rank, c.point, got)
 		}
 	}
-	if f.thaws(7) != nil || len(f.thaws(8)) != 1 || f.thaws(9) != nil {
+	if f.thawsBefore(7) != nil || len(f.thawsBefore(8)) != 1 || f.thawsBefore(9) != nil {
 		t.Error("the freeze does not end once, at its iteration")
 	}
-	if f.before(4); len(f.injected) != 0 {
+	if f.applyBefore(4); len(f.injected) != 0 {
 		t.Errorf("deaths are no faults of hardware: %+v", f.injected)
 	}
 }

@@ -67,27 +67,27 @@ func (s Scenario) checkFault(e Event) error {
 	}
 	switch {
 	case e.GPU != "":
-		return s.checkGPU(e)
+		return s.validateGPU(e)
 	case e.Link != "":
 		return s.checkLink(e)
 	case e.CPU != "":
-		return errors.Join(s.checkNode(e.CPU), share("share", e.Share))
+		return errors.Join(s.checkNode(e.CPU), shareOf("share", e.Share))
 	case e.Stage != nil:
 		if *e.Stage < 0 || *e.Stage >= s.Layout.PP {
 			return fmt.Errorf("there is no stage %d, stages are 0 to %d", *e.Stage, s.Layout.PP-1)
 		}
-		return work("load", e.Load)
+		return workShares("load", e.Load)
 	case e.Kill != "" || e.Freeze != "":
 		return s.checkDeath(e)
 	}
-	return work("all", e.All)
+	return workShares("all", e.All)
 }
 
 func (e Event) checkTrigger() error {
 	switch {
 	case e.OnAction != "" && rungOrder(falcon.Rung(e.OnAction)) == "":
 		return fmt.Errorf("on_action is %q, it must be S2 or S3", e.OnAction)
-	case e.OnAction != "" && e.mortal():
+	case e.OnAction != "" && e.endsProcesses():
 		return errors.New("on_action goes with a fault; a death waits for on_step")
 	case e.OnStep != "" && e.Kill == "":
 		return errors.New("on_step goes with kill; a fault waits for on_action")
@@ -109,27 +109,27 @@ func rungOrder(r falcon.Rung) string {
 	return ""
 }
 
-func work(name string, v float64) error {
+func workShares(name string, v float64) error {
 	if !(v >= 0.1 && v <= 10) {
 		return fmt.Errorf("%s is %v, the job's work can change 0.1 to 10 times", name, v)
 	}
 	return nil
 }
 
-func (s Scenario) checkGPU(e Event) error {
+func (s Scenario) validateGPU(e Event) error {
 	d, err := falcon.ParseDevice(e.GPU)
 	if err != nil {
 		return err
 	}
 	if _, ok := s.nodeIndex(d.Node()); !ok || d.Index() >= s.gpusPerNode() {
-		return fmt.Errorf("there is no GPU %s, the last one is %s", d, falcon.NewDevice(nodeName(s.allNodes()-1), s.gpusPerNode()-1))
+		return fmt.Errorf("there is no GPU %s, the last one is %s", d, falcon.NewDevice(nodeNameOf(s.nodeCount()-1), s.gpusPerNode()-1))
 	}
-	return share("clock", e.Clock)
+	return shareOf("clock", e.Clock)
 }
 
 func (s Scenario) checkLink(e Event) error {
 	if e.Link == everyLink {
-		return share("bandwidth", e.Bandwidth)
+		return shareOf("bandwidth", e.Bandwidth)
 	}
 	l, err := falcon.ParseLink(e.Link)
 	if err != nil {
@@ -138,17 +138,17 @@ func (s Scenario) checkLink(e Event) error {
 	if err := errors.Join(s.checkNode(string(l.A)), s.checkNode(string(l.B))); err != nil {
 		return err
 	}
-	return share("bandwidth", e.Bandwidth)
+	return shareOf("bandwidth", e.Bandwidth)
 }
 
 func (s Scenario) checkNode(name string) error {
 	if _, ok := s.nodeIndex(falcon.Node(name)); !ok {
-		return fmt.Errorf("there is no node %q, nodes are n0 to n%d", name, s.allNodes()-1)
+		return fmt.Errorf("there is no node %q, nodes are n0 to n%d", name, s.nodeCount()-1)
 	}
 	return nil
 }
 
-func share(name string, v float64) error {
+func shareOf(name string, v float64) error {
 	if !(v > 0 && v < 1) {
 		return fmt.Errorf("%s is %v, it must lie between 0 and 1, such as 0.5", name, v)
 	}
@@ -174,8 +174,8 @@ func (e Event) String() string {
 	return fmt.Sprintf("work of all ranks times %g", e.All)
 }
 
-// target names what an event hits.
-func (e Event) target() string {
+// targetName names what an event hits.
+func (e Event) targetName() string {
 	if e.Stage != nil {
 		return "stage " + strconv.Itoa(*e.Stage)
 	}

@@ -10,17 +10,17 @@ import (
 
 func testSilicon(t *testing.T, sc Scenario) *silicon {
 	t.Helper()
-	hw, err := createSilicon(filepath.Join(t.TempDir(), "state"), sc.allNodes(), sc.gpusPerNode(), 1e9, 1e9)
+	hw, err := createSilicon(filepath.Join(t.TempDir(), "state"), sc.nodeCount(), sc.gpusPerNode(), 1e9, 1e9)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = hw.close() })
+	t.Cleanup(func() { _ = hw.unmapState() })
 	return hw
 }
 
 func scenarioWith(t *testing.T, events string) Scenario {
 	t.Helper()
-	sc, err := parse([]byte("layout: {tp: 1, dp: 4, pp: 2}\nnodes: 8\nspares: 2\niterations: 200\nevents:\n"+events), "t")
+	sc, err := parseScenario([]byte("layout: {tp: 1, dp: 4, pp: 2}\nnodes: 8\nspares: 2\niterations: 200\nevents:\n"+events), "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +46,8 @@ func TestFaultOnAction(t *testing.T) {
 		{falcon.OrderPlacement, 60, false},
 		{falcon.OrderPlacement, 80, false},
 	} {
-		f.acted(step.kind, step.from)
-		f.before(step.from)
+		f.onActionApplied(step.kind, step.from)
+		f.applyBefore(step.from)
 		if narrow() != step.want {
 			t.Fatalf("after %s from %d on: narrow is %v", step.kind, step.from, narrow())
 		}
@@ -65,8 +65,8 @@ func TestEveryLinkIsSlow(t *testing.T) {
 		want      float64
 	}{{4, 1}, {5, 0.25}, {9, 1}} {
 		i, want := at.iteration, at.want
-		f.before(i)
-		for a := range sc.allNodes() {
+		f.applyBefore(i)
+		for a := range sc.nodeCount() {
 			for b := range a {
 				if got := f.hw.bandwidth(a, b); got != want {
 					t.Fatalf("iteration %d, n%d-n%d: %v, want %v", i, b, a, got, want)
@@ -80,11 +80,11 @@ func TestEveryLinkIsSlow(t *testing.T) {
 func TestStageWorkFollowsThePlacement(t *testing.T) {
 	sc := scenarioWith(t, "  - {at_iteration: 0, stage: 1, load: 2}\n")
 	f := newFaults(sc, testSilicon(t, sc))
-	f.before(0)
+	f.applyBefore(0)
 	load := func() (slow []int) {
-		one := f.hw.load64(gpuAt(9, 0) + gpuLoad) // a spare's
-		for n := range sc.allNodes() {
-			if f.hw.load64(gpuAt(n, 0)+gpuLoad) != one {
+		one := f.hw.loadUint64(offsetOfGPU(9, 0) + gpuLoad) // a spare's
+		for n := range sc.nodeCount() {
+			if f.hw.loadUint64(offsetOfGPU(n, 0)+gpuLoad) != one {
 				slow = append(slow, n)
 			}
 		}
@@ -95,7 +95,7 @@ func TestStageWorkFollowsThePlacement(t *testing.T) {
 	}
 	p := sc.Placement()
 	p[0], p[7] = p[7], p[0]
-	f.moved(p)
+	f.setPlacement(p)
 	if got := load(); !slices.Equal(got, []int{0, 4, 5, 6}) {
 		t.Errorf("slow nodes %v after n0 and n7 changed places", got)
 	}
@@ -123,14 +123,14 @@ func TestDeaths(t *testing.T) {
 		{4, "swap", 0, []string{"agent n2"}},
 	} {
 		var got []string
-		for _, e := range f.deaths(step.next, step.step, step.rank) {
+		for _, e := range f.deathsBefore(step.next, step.step, step.rank) {
 			got = append(got, e.Kill)
 		}
 		if !slices.Equal(got, step.want) {
 			t.Errorf("iteration %d step %q rank %d: %v, want %v", step.next, step.step, step.rank, got, step.want)
 		}
 	}
-	if f.before(4); len(f.injected) != 0 {
+	if f.applyBefore(4); len(f.injected) != 0 {
 		t.Errorf("deaths are no faults of hardware: %+v", f.injected)
 	}
 }

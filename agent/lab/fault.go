@@ -42,48 +42,48 @@ type Injected struct {
 func newFaults(sc Scenario, hw *silicon) *faults {
 	f := &faults{sc: sc, hw: hw, place: sc.Placement()}
 	for _, e := range sc.Events {
-		f.add(e)
+		f.addEvent(e)
 	}
 	return f
 }
 
-// add takes an event over; an injected one starts at the next iteration.
-func (f *faults) add(e Event) {
+// addEvent takes an event over; an injected one starts at the next iteration.
+func (f *faults) addEvent(e Event) {
 	f.events = append(f.events, &occurrence{Event: e, from: e.AtIteration, until: e.UntilIteration, waits: e.OnAction != "", truth: off})
 }
 
-func (o *occurrence) holds(iteration int64) bool {
-	return !o.mortal() && !o.waits && iteration >= o.from && (o.until == 0 || iteration < o.until)
+func (o *occurrence) holdsAt(iteration int64) bool {
+	return !o.endsProcesses() && !o.waits && iteration >= o.from && (o.until == 0 || iteration < o.until)
 }
 
-// before makes the silicon fit iteration next, the one about to run. What ends
+// applyBefore makes the silicon fit iteration next, the one about to run. What ends
 // is taken back first, so that a fault which takes over from another on the
 // same part is not undone with it; of two at once the later in the list wins.
-func (f *faults) before(next int64) {
+func (f *faults) applyBefore(next int64) {
 	changed := false
 	for _, o := range f.events {
-		if o.truth != off && !o.holds(next) {
-			f.apply(o.Event, false)
+		if o.truth != off && !o.holdsAt(next) {
+			f.applyEvent(o.Event, false)
 			f.injected[o.truth].LastIteration = next - 1
 			o.truth = off
 			changed = true
 		}
 	}
 	for _, o := range f.events {
-		if o.truth == off && o.holds(next) {
+		if o.truth == off && o.holdsAt(next) {
 			o.truth = len(f.injected)
-			f.injected = append(f.injected, f.truth(o.Event, next))
+			f.injected = append(f.injected, f.injectedTruth(o.Event, next))
 			changed = true
 		}
 	}
 	if changed {
-		f.enforce()
+		f.setSilicon()
 	}
 }
 
-// acted tells of an order of this kind that holds from iteration from on: it
+// onActionApplied tells of an order of this kind that holds from iteration from on: it
 // begins what waits for such an action, and ends what held with the one before.
-func (f *faults) acted(kind string, from int64) {
+func (f *faults) onActionApplied(kind string, from int64) {
 	for _, o := range f.events {
 		switch {
 		case rungOrder(falcon.Rung(o.OnAction)) != kind || kind == "":
@@ -97,18 +97,18 @@ func (f *faults) acted(kind string, from int64) {
 	}
 }
 
-// moved tells where the ranks are: the work of a stage goes with its ranks.
-func (f *faults) moved(p falcon.Placement) {
+// setPlacement tells where the ranks are: the work of a stage goes with its ranks.
+func (f *faults) setPlacement(p falcon.Placement) {
 	if slices.Equal(p, f.place) {
 		return
 	}
-	f.each(func(o *occurrence) { f.apply(o.Event, false) })
+	f.eachInForce(func(o *occurrence) { f.applyEvent(o.Event, false) })
 	f.place = p
-	f.enforce()
+	f.setSilicon()
 }
 
-// each calls do for what is in force.
-func (f *faults) each(do func(*occurrence)) {
+// eachInForce calls do for what is in force.
+func (f *faults) eachInForce(do func(*occurrence)) {
 	for _, o := range f.events {
 		if o.truth != off {
 			do(o)
@@ -116,9 +116,9 @@ func (f *faults) each(do func(*occurrence)) {
 	}
 }
 
-func (f *faults) enforce() { f.each(func(o *occurrence) { f.apply(o.Event, true) }) }
+func (f *faults) setSilicon() { f.eachInForce(func(o *occurrence) { f.applyEvent(o.Event, true) }) }
 
-func (f *faults) apply(e Event, on bool) {
+func (f *faults) applyEvent(e Event, on bool) {
 	val := func(v float64) float64 {
 		if on {
 			return v
@@ -129,11 +129,11 @@ func (f *faults) apply(e Event, on bool) {
 	case e.GPU != "":
 		d := falcon.Device(e.GPU)
 		n, _ := f.sc.nodeIndex(d.Node())
-		f.hw.throttle(n, d.Index(), val(e.Clock))
+		f.hw.throttleGPU(n, d.Index(), val(e.Clock))
 	case e.Link == everyLink:
 		f.everyLink(val(e.Bandwidth))
 	case e.Link != "":
-		a, b, ok := f.sc.ends(e.Link)
+		a, b, ok := f.sc.linkEnds(e.Link)
 		if ok { // checked when the scenario was read
 			f.hw.setBandwidth(a, b, val(e.Bandwidth))
 		}
@@ -150,7 +150,7 @@ func (f *faults) apply(e Event, on bool) {
 }
 
 func (f *faults) everyLink(share float64) {
-	for a := range f.sc.allNodes() {
+	for a := range f.sc.nodeCount() {
 		for b := range a {
 			f.hw.setBandwidth(a, b, share)
 		}
@@ -163,22 +163,22 @@ func (f *faults) stageWork(stage int, v float64) {
 	for r, d := range f.place {
 		if l.Coord(falcon.Rank(r)).PP == stage {
 			n, _ := f.sc.nodeIndex(d.Node())
-			f.hw.setLoad(n, d.Index(), v)
+			f.hw.setNodeLoad(n, d.Index(), v)
 		}
 	}
 }
 
 // everyWork makes all of the job's work v times the usual, wherever it runs.
 func (f *faults) everyWork(v float64) {
-	for n := range f.sc.allNodes() {
+	for n := range f.sc.nodeCount() {
 		for g := range f.sc.gpusPerNode() {
-			f.hw.setLoad(n, g, v)
+			f.hw.setNodeLoad(n, g, v)
 		}
 	}
 }
 
-// ends are the indexes of a link's nodes.
-func (s Scenario) ends(link string) (a, b int, ok bool) {
+// linkEnds are the indexes of a link's nodes.
+func (s Scenario) linkEnds(link string) (a, b int, ok bool) {
 	l, err := falcon.ParseLink(link)
 	if err != nil {
 		return 0, 0, false
@@ -188,7 +188,7 @@ func (s Scenario) ends(link string) (a, b int, ok bool) {
 	return a, b, okA && okB
 }
 
-func (f *faults) truth(e Event, first int64) Injected {
+func (f *faults) injectedTruth(e Event, first int64) Injected {
 	in := Injected{Devices: []string{}, Links: []string{}, FirstIteration: first, LastIteration: int64(f.sc.Iterations) - 1, OnAction: e.OnAction}
 	switch {
 	case e.GPU != "":
@@ -208,20 +208,20 @@ func (f *faults) truth(e Event, first int64) Injected {
 	return in
 }
 
-// end gives the newest event like e its last iteration.
-func (f *faults) end(e Event, until int64) {
+// endEvent gives the newest event like e its last iteration.
+func (f *faults) endEvent(e Event, until int64) {
 	for _, o := range slices.Backward(f.events) {
-		if o.until == 0 && o.target() == e.target() {
+		if o.until == 0 && o.targetName() == e.targetName() {
 			o.until = max(until, o.from+1)
 			return
 		}
 	}
 }
 
-// inForce names the faults that hold now; a new slice each time, for it is
+// namesInForce names the faults that hold now; a new slice each time, for it is
 // handed to other goroutines.
-func (f *faults) inForce() []string {
+func (f *faults) namesInForce() []string {
 	out := []string{}
-	f.each(func(o *occurrence) { out = append(out, o.String()) })
+	f.eachInForce(func(o *occurrence) { out = append(out, o.String()) })
 	return out
 }

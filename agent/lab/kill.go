@@ -36,41 +36,41 @@ func (k Kill) String() string {
 	return k.Target + verb
 }
 
-// deal carries out the deaths that are due. Called by the loop.
-func (l *Lab) deal(step string, r falcon.Rank) {
-	for _, e := range l.faults.deaths(l.records.done, step, r) {
+// dealDeaths carries out the deaths that are due. Called by the loop.
+func (l *Lab) dealDeaths(step string, r falcon.Rank) {
+	for _, e := range l.faults.deathsBefore(l.records.done, step, r) {
 		if e.AfterMs > 0 {
-			l.later(e)
+			l.strikeLater(e)
 		} else {
-			l.strike(e)
+			l.strikeVictim(e)
 		}
 	}
-	for _, e := range l.faults.thaws(l.records.done) {
+	for _, e := range l.faults.thawsBefore(l.records.done) {
 		if v, err := l.sc.parseVictim(e.Freeze); err == nil {
-			_ = l.signal(v, unix.SIGCONT) // gone already is as good
+			_ = l.signalTarget(v, unix.SIGCONT) // gone already is as good
 		}
 	}
 }
 
-// later deals a death when its delay is over.
-func (l *Lab) later(e Event) {
+// strikeLater deals a death when its delay is over.
+func (l *Lab) strikeLater(e Event) {
 	l.wait.Add(1)
 	go func() {
 		defer l.wait.Done()
 		select {
 		case <-time.After(time.Duration(e.AfterMs * float64(time.Millisecond))):
-			l.post(event{call: func() { l.strike(e) }})
+			l.postEvent(event{call: func() { l.strikeVictim(e) }})
 		case <-l.closing.Done():
 		}
 	}()
 }
 
-// strike deals a death or a freeze, as checked when it was read, and notes when.
-func (l *Lab) strike(e Event) {
+// strikeVictim deals a death or a freeze, as checked when it was read, and notes when.
+func (l *Lab) strikeVictim(e Event) {
 	v, err := l.sc.parseVictim(e.Kill + e.Freeze)
 	k := Kill{Target: v.String(), Frozen: e.Freeze != "", Step: e.OnStep, Point: e.Point, Iteration: l.records.done, UnixNs: time.Now().UnixNano()}
 	if err == nil {
-		err = l.signal(v, e.signal())
+		err = l.signalTarget(v, e.killSignal())
 	}
 	if err != nil {
 		k.Error = err.Error()
@@ -78,19 +78,19 @@ func (l *Lab) strike(e Event) {
 	l.kills = append(l.kills, k)
 }
 
-// signal is what ends or stops the victim.
-func (e Event) signal() unix.Signal {
+// killSignal is what ends or stops the victim.
+func (e Event) killSignal() unix.Signal {
 	if e.Freeze != "" {
 		return unix.SIGSTOP
 	}
 	return unix.SIGKILL
 }
 
-// struck takes a rank's word that it has come to the point where it stops, or,
+// reachedPoint takes a rank's word that it has come to the point where it stops, or,
 // with point "", that it has ended without one: the rest of its node goes with
 // it. unixNs is when.
-func (l *Lab) struck(r falcon.Rank, point string, unixNs int64) {
-	e, ok := l.faults.struck(r, point)
+func (l *Lab) reachedPoint(r falcon.Rank, point string, unixNs int64) {
+	e, ok := l.faults.eventAtPoint(r, point)
 	if !ok {
 		return
 	}
@@ -99,15 +99,15 @@ func (l *Lab) struck(r falcon.Rank, point string, unixNs int64) {
 		return // checked when the scenario was read
 	}
 	if v.what == "node" {
-		l.strike(e)
+		l.strikeVictim(e)
 		return
 	}
 	l.kills = append(l.kills, Kill{Target: v.String(), Frozen: e.Freeze != "", Point: e.Point, Iteration: l.records.done, UnixNs: unixNs})
 }
 
-// signal reaches the engine, an agent, one rank, or a node with all that runs on
+// signalTarget reaches the engine, an agent, one rank, or a node with all that runs on
 // it. A node that is killed stays dead.
-func (l *Lab) signal(v victim, sig unix.Signal) error {
+func (l *Lab) signalTarget(v victim, sig unix.Signal) error {
 	s := l.Status()
 	switch v.what {
 	case "console":
@@ -137,7 +137,7 @@ func signalPid(pid int, sig unix.Signal) error {
 // signalNode reaches the node's group, and the ranks that its agent started in
 // sessions of their own.
 func (l *Lab) signalNode(a *agentNode, sig unix.Signal) error {
-	err := unix.Kill(-a.group(), sig)
+	err := unix.Kill(-a.processGroup(), sig)
 	mark := envNode + "=" + strconv.Itoa(a.setup.Index)
 	for _, pid := range processesOf(l.place.dir, mark) {
 		_ = unix.Kill(pid, sig) // reached with the group, or gone, already

@@ -136,24 +136,24 @@ func New(sc Scenario, opt Options) (*Lab, error) {
 	if err := sc.Validate(); err != nil {
 		return nil, err
 	}
-	if err := checkBin(opt); err != nil {
+	if err := checkBinaries(opt); err != nil {
 		return nil, err
 	}
-	p, err := claim()
+	p, err := claimPlace()
 	if err != nil {
 		return nil, err
 	}
 	l := &Lab{sc: sc, opt: opt, place: p, spawn: newSpawner(), events: make(chan event, 256), records: newRecords(sc.Layout.Layout().World())}
 	l.closing, l.stop = context.WithCancel(context.Background())
 	l.status = Status{Scenario: sc.Name, Dir: p.dir, Iterations: sc.Iterations, RankPids: map[string]int{}, AgentPids: map[string]int{}, Faults: []string{}}
-	if err := l.prepare(); err != nil {
+	if err := l.prepareNodes(); err != nil {
 		l.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-func checkBin(opt Options) error {
+func checkBinaries(opt Options) error {
 	for _, f := range []string{"falcon-agent", "falcon-trainer", "lib/libnccl.so.2", "lib/libfalcon_hook.so"} {
 		if _, err := os.Stat(filepath.Join(opt.Bin, f)); err != nil {
 			return fmt.Errorf("lab: %s is missing in %s; run `make build` first", f, opt.Bin)
@@ -162,20 +162,20 @@ func checkBin(opt Options) error {
 	return nil
 }
 
-func (l *Lab) prepare() error {
+func (l *Lab) prepareNodes() error {
 	peak, err := l.peakFlops()
 	if err != nil {
 		return err
 	}
-	if l.hw, err = createSilicon(l.statePath(), l.sc.allNodes(), l.sc.gpusPerNode(), peak, l.sc.LinkMBs*1e6); err != nil {
+	if l.hw, err = createSilicon(l.statePath(), l.sc.nodeCount(), l.sc.gpusPerNode(), peak, l.sc.LinkMBs*1e6); err != nil {
 		return err
 	}
 	if l.opt.Unpaced {
-		l.hw.u32(offUnpaced, 1)
+		l.hw.storeUint32(offUnpaced, 1)
 	}
 	l.faults = newFaults(l.sc, l.hw)
 	l.network = newNetwork(l.sc, l.hw, l.opt.Seed)
-	for i := range l.sc.allNodes() {
+	for i := range l.sc.nodeCount() {
 		if err := l.prepareNode(i); err != nil {
 			return err
 		}
@@ -186,13 +186,13 @@ func (l *Lab) prepare() error {
 	if l.logs, err = listenRanks(l); err != nil {
 		return err
 	}
-	l.control, err = listen(l)
+	l.control, err = listenControl(l)
 	return err
 }
 
 func (l *Lab) prepareNode(i int) error {
 	n := NodeSetup{
-		Node: nodeName(i), Index: i, ShmDir: filepath.Join(l.place.shm, string(nodeName(i))),
+		Node: nodeNameOf(i), Index: i, ShmDir: filepath.Join(l.place.shm, string(nodeNameOf(i))),
 		State: l.statePath(), NvmlPath: filepath.Join(l.opt.Bin, "lib", "libnvidia-ml.so.1"), Dir: l.place.dir,
 	}
 	for g := range l.sc.gpusPerNode() {
@@ -201,7 +201,7 @@ func (l *Lab) prepareNode(i int) error {
 	if err := os.Mkdir(n.ShmDir, 0o700); err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
-	if err := l.network.create(&n); err != nil {
+	if err := l.network.createTree(&n); err != nil {
 		return err
 	}
 	n.Launch = l.nodeLaunch(n)
@@ -220,7 +220,7 @@ func (l *Lab) peakFlops() (float64, error) {
 	args := append(l.shapeArgs(), "--print-peak")
 	out, err := exec.Command(filepath.Join(l.opt.Bin, "falcon-trainer"), args...).Output()
 	if err != nil {
-		return 0, fmt.Errorf("lab: falcon-trainer --print-peak: %w", explain(err))
+		return 0, fmt.Errorf("lab: falcon-trainer --print-peak: %w", withStderr(err))
 	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 	if err != nil || !(v > 0) {
@@ -236,16 +236,16 @@ func (l *Lab) nodeLaunch(n NodeSetup) NodeLaunch {
 		return NodeLaunch{} // nobody would see them come
 	}
 	env := map[string]string{}
-	for _, v := range l.nodeEnv(n) {
+	for _, v := range l.nodeEnvironment(n) {
 		name, value, _ := strings.Cut(v, "=")
 		env[name] = value
 	}
 	trainer := append(l.trainerArgs(), "--log", "unix:"+l.rankSocket(), "{resume}")
-	command := append([]string{filepath.Join(l.opt.Bin, "falcon-agent")}, l.hooked(trainer)...)
+	command := append([]string{filepath.Join(l.opt.Bin, "falcon-agent")}, l.hookedCommand(trainer)...)
 	return NodeLaunch{Command: command, Env: env, Ranks: l.sc.gpusPerNode(), Logs: filepath.Join(l.place.dir, "logs")}
 }
 
-func explain(err error) error {
+func withStderr(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && len(exit.Stderr) > 0 {
 		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
@@ -271,16 +271,16 @@ func (l *Lab) shapeArgs() []string {
 // Spawn starts a process that dies with the lab: the engine. Its standard
 // files are the caller's; it gets the lab's mark in its environment.
 func (l *Lab) Spawn(cmd *exec.Cmd, sameGroup bool) error {
-	cmd.Env = l.environ()
+	cmd.Env = l.labEnvironment()
 	pgid := 0
 	if sameGroup {
 		pgid = -1
 	}
-	return l.spawn.start(cmd, pgid)
+	return l.spawn.startCommand(cmd, pgid)
 }
 
-// environ is the lab's own environment with its mark.
-func (l *Lab) environ() []string { return append(os.Environ(), envDir+"="+l.place.dir) }
+// labEnvironment is the lab's own environment with its mark.
+func (l *Lab) labEnvironment() []string { return append(os.Environ(), envDir+"="+l.place.dir) }
 
 // Start starts agents, then ranks.
 func (l *Lab) Start() error {
@@ -294,7 +294,7 @@ func (l *Lab) Start() error {
 			return err
 		}
 	}
-	l.turn()
+	l.applyDueFaults()
 	l.wait.Add(1)
 	go l.countNetwork()
 	for r, d := range l.sc.Placement() {
@@ -305,7 +305,7 @@ func (l *Lab) Start() error {
 	return nil
 }
 
-func (l *Lab) logFile(name string) (*os.File, error) {
+func (l *Lab) openLogFile(name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(l.place.dir, "logs", name), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lab: %w", err)
@@ -314,36 +314,36 @@ func (l *Lab) logFile(name string) (*os.File, error) {
 }
 
 func (l *Lab) startAgent(a *agentNode) error {
-	log, err := l.logFile("agent-" + string(a.setup.Node) + ".log")
+	log, err := l.openLogFile("agent-" + string(a.setup.Node) + ".log")
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the child has its own copy
 	a.cmd = exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), "--config", a.config)
 	a.cmd.Stdout, a.cmd.Stderr = log, log
-	a.cmd.Env = append(l.environ(), "FALCON_LAB_STATE="+a.setup.State, envNode+"="+strconv.Itoa(a.setup.Index))
+	a.cmd.Env = append(l.labEnvironment(), "FALCON_LAB_STATE="+a.setup.State, envNode+"="+strconv.Itoa(a.setup.Index))
 	if l.opt.AgentEnv != nil {
 		a.cmd.Env = append(a.cmd.Env, l.opt.AgentEnv(a.setup)...)
 	}
 	a.cmd.Env = append(a.cmd.Env, "FALCON_LAB_CUT="+filepath.Join(l.place.dir, cutFile+string(a.setup.Node)))
 	cmd := a.cmd
-	if err := l.spawn.start(cmd, a.group()); err != nil {
+	if err := l.spawn.startCommand(cmd, a.processGroup()); err != nil {
 		return fmt.Errorf("lab: can't start the agent of %s: %w", a.setup.Node, err)
 	}
-	if a.group() == 0 {
-		a.lead(cmd.Process.Pid)
+	if a.processGroup() == 0 {
+		a.setGroupLeader(cmd.Process.Pid)
 	}
-	l.setPid(func(s *Status) { s.AgentPids[string(a.setup.Node)] = cmd.Process.Pid })
+	l.updateStatus(func(s *Status) { s.AgentPids[string(a.setup.Node)] = cmd.Process.Pid })
 	l.wait.Add(1)
 	go l.keepAgent(a, cmd)
 	return nil
 }
 
-// group is the node's process group, 0 before it has one.
-func (a *agentNode) group() int { return int(a.pgid.Load()) }
+// processGroup is the node's process group, 0 before it has one.
+func (a *agentNode) processGroup() int { return int(a.pgid.Load()) }
 
-// lead makes process pid the leader of the node's group.
-func (a *agentNode) lead(pid int) { a.pgid.Store(int64(pid)) }
+// setGroupLeader makes process pid the leader of the node's group.
+func (a *agentNode) setGroupLeader(pid int) { a.pgid.Store(int64(pid)) }
 
 // keepAgent waits for the agent and starts it again, as a service manager
 // would, until the lab closes.
@@ -358,20 +358,20 @@ func (l *Lab) keepAgent(a *agentNode, cmd *exec.Cmd) {
 		return
 	}
 	if l.startAgent(a) != nil { // the group is gone with its last process: lead a new one
-		a.lead(0)
+		a.setGroupLeader(0)
 		_ = l.startAgent(a)
 	}
 }
 
-// post hands an event to the loop; nothing blocks once the lab closes.
-func (l *Lab) post(e event) {
+// postEvent hands an event to the loop; nothing blocks once the lab closes.
+func (l *Lab) postEvent(e event) {
 	select {
 	case l.events <- e:
 	case <-l.closing.Done():
 	}
 }
 
-func (l *Lab) setPid(f func(*Status)) {
+func (l *Lab) updateStatus(f func(*Status)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f(&l.status)
@@ -379,5 +379,5 @@ func (l *Lab) setPid(f func(*Status)) {
 
 // SetEngine notes where the engine is, for status and for tests that kill it.
 func (l *Lab) SetEngine(pid int, socket string) {
-	l.setPid(func(s *Status) { s.EnginePid, s.Socket = pid, socket })
+	l.updateStatus(func(s *Status) { s.EnginePid, s.Socket = pid, socket })
 }

@@ -67,7 +67,7 @@ func TestBadScenarios(t *testing.T) {
 		"link nowhere":  {ok + "events: [{at_iteration: 3, link: n7-n8, bandwidth: 0.5}]\n", `no node "n8"`},
 		"cpu elsewhere": {ok + "events: [{at_iteration: 3, cpu: x, share: 0.5}]\n", `no node "x"`},
 	} {
-		_, err := parse([]byte(c.text), "t")
+		_, err := parseScenario([]byte(c.text), "t")
 		if !errors.Is(err, ErrScenario) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want one line with %q", name, err, c.want)
 		}
@@ -89,7 +89,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := parse(b, "fuzz"); err == nil {
+		if s, err := parseScenario(b, "fuzz"); err == nil {
 			s.Placement() // must hold for whatever was accepted
 		} else if strings.Contains(err.Error(), "\n") {
 			t.Errorf("error of several lines: %q", err)
@@ -168,13 +168,13 @@ func TestFaultsFollowIterations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = hw.close() }()
+	defer func() { _ = hw.unmapState() }()
 	f := newFaults(sc, hw)
-	at := gpuAt(1, 0)
-	clock := func() uint64 { return hw.load64(at + gpuClock) }
+	at := offsetOfGPU(1, 0)
+	clock := func() uint64 { return hw.loadUint64(at + gpuClock) }
 	healthy := clock()
 	for i := range int64(260) {
-		f.before(i)
+		f.applyBefore(i)
 		if slow := clock() != healthy; slow != (i >= 40 && i < 160) {
 			t.Fatalf("iteration %d: slow is %v", i, slow)
 		}
@@ -182,7 +182,7 @@ func TestFaultsFollowIterations(t *testing.T) {
 	if len(f.injected) != 1 || f.injected[0].FirstIteration != 40 || f.injected[0].LastIteration != 159 {
 		t.Fatalf("truth %+v", f.injected)
 	}
-	if hw.load64(at+gpuThermalNs) == 0 || hw.load64(at+gpuThermalAt) != 0 {
+	if hw.loadUint64(at+gpuThermalNs) == 0 || hw.loadUint64(at+gpuThermalAt) != 0 {
 		t.Error("the throttle counter did not count, or still counts")
 	}
 }
@@ -195,7 +195,7 @@ func TestRecordsCompleteWhenAllRanksReported(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Rank = rank
-		return r.add(0, l)
+		return r.addLine(0, l)
 	}
 	if add(0, `{"iteration":0,"ms":10,"loss":2.5}`) {
 		t.Error("complete with one of two ranks")
@@ -225,7 +225,7 @@ func TestReportArithmetic(t *testing.T) {
 		}
 		r.Iterations = append(r.Iterations, Iteration{Index: i, Ms: ms})
 	}
-	r.Incidents = stories(&falconv1.IncidentsReply{
+	r.Incidents = incidentStories(&falconv1.IncidentsReply{
 		Incidents: []*falconv1.Incident{{Id: "INC-0001", OnsetIteration: 40, RelievedIteration: 160}},
 		Ladders: []*falconv1.Ladder{{Actions: []*falconv1.Action{{
 			Rung: "S2", State: "reverted", AppliedIteration: 52, RevertedIteration: 190, BeforeMs: 200, PredictedMs: 120, MeasuredMs: 125,
@@ -243,7 +243,7 @@ func TestReportArithmetic(t *testing.T) {
 // A lab that was killed leaves files and a stale lock; the next one clears them.
 func TestClaimClearsTheDead(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	dead, err := claim()
+	dead, err := claimPlace()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,11 +256,11 @@ func TestClaimClearsTheDead(t *testing.T) {
 		t.Errorf("running %v", got)
 	}
 	dead.lock.Close() // as the kernel does for a killed process
-	next, err := claim()
+	next, err := claimPlace()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer next.remove()
+	defer next.removePlace()
 	if err := left.Wait(); err == nil {
 		t.Error("the leftover process ended by itself")
 	}
@@ -278,7 +278,7 @@ func TestClaimsAtOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 25 {
-				p, err := claim()
+				p, err := claimPlace()
 				if err != nil {
 					t.Error(err)
 					return
@@ -286,7 +286,7 @@ func TestClaimsAtOnce(t *testing.T) {
 				if err := os.WriteFile(filepath.Join(p.dir, "state"), nil, 0o600); err != nil {
 					t.Error(err)
 				}
-				p.remove()
+				p.removePlace()
 			}
 		})
 	}
@@ -296,13 +296,13 @@ func TestClaimsAtOnce(t *testing.T) {
 // A folder of our name that others can enter is refused, not used.
 func TestClaimRefusesAnOpenFolder(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	if err := os.Mkdir(baseDir(), 0o700); err != nil {
+	if err := os.Mkdir(labsDirectory(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(baseDir(), 0o755); err != nil {
+	if err := os.Chmod(labsDirectory(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := claim(); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
+	if p, err := claimPlace(); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
 		t.Errorf("claimed %v, %v", p, err)
 	}
 }
@@ -311,7 +311,7 @@ func TestClaimRefusesAnOpenFolder(t *testing.T) {
 func TestCPUPerIteration(t *testing.T) {
 	r := newRecords(1)
 	for i := range int64(21) {
-		r.add(0, line{Iteration: &i, CPUMs: 500 + 3*float64(i)})
+		r.addLine(0, line{Iteration: &i, CPUMs: 500 + 3*float64(i)})
 	}
 	if got := r.cpuPerIteration(); got != 3 {
 		t.Errorf("got %v ms, want 3", got)

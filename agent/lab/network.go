@@ -67,15 +67,15 @@ func newNetwork(sc Scenario, hw *silicon, seed int64) *network {
 	return &network{sc: sc, hw: hw, noise: rand.New(rand.NewPCG(uint64(seed), 0x6e6963))}
 }
 
-// create writes one node's tree, and into n where it is and which GPU uses
+// createTree writes one node's tree, and into n where it is and which GPU uses
 // which NIC.
-func (w *network) create(n *NodeSetup) error {
+func (w *network) createTree(n *NodeSetup) error {
 	n.Sysfs, n.NICs = n.ShmDir+".sysfs", map[string]string{}
 	for _, d := range n.Devices {
-		n.NICs[string(d)] = string(nicName(n.Node, d.Index()%w.sc.NICs))
+		n.NICs[string(d)] = string(nicNameOf(n.Node, d.Index()%w.sc.NICs))
 	}
 	for k := range w.sc.NICs {
-		p, err := w.newPort(n.Index, filepath.Join(n.Sysfs, "class", "infiniband", "mlx5_"+strconv.Itoa(k), "ports", "1"))
+		p, err := w.createPort(n.Index, filepath.Join(n.Sysfs, "class", "infiniband", "mlx5_"+strconv.Itoa(k), "ports", "1"))
 		if err != nil {
 			return err
 		}
@@ -84,9 +84,9 @@ func (w *network) create(n *NodeSetup) error {
 	return replaceFile(filepath.Join(n.Sysfs, "emulated"), "by falcon lab")
 }
 
-func nicName(n falcon.Node, k int) falcon.NIC { return falcon.NIC(fmt.Sprintf("%s.nic%d", n, k)) }
+func nicNameOf(n falcon.Node, k int) falcon.NIC { return falcon.NIC(fmt.Sprintf("%s.nic%d", n, k)) }
 
-func (w *network) newPort(node int, dir string) (*port, error) {
+func (w *network) createPort(node int, dir string) (*port, error) {
 	p := &port{node: node, dir: dir, values: make([]float64, len(portCounters)), shown: make([]uint64, len(portCounters))}
 	for _, sub := range []string{"counters", "hw_counters"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
@@ -109,8 +109,8 @@ func (w *network) newPort(node int, dir string) (*port, error) {
 	return p, replaceFile(filepath.Join(dir, "state"), portState)
 }
 
-// advance moves all counters on by dt seconds of the network as it is now.
-func (w *network) advance(dt float64) error {
+// advanceCounters moves all counters on by dt seconds of the network as it is now.
+func (w *network) advanceCounters(dt float64) error {
 	for _, p := range w.ports {
 		lost := w.congestion(p.node)
 		for i, c := range portCounters {
@@ -131,7 +131,7 @@ func (w *network) advance(dt float64) error {
 // congestion is the share of bandwidth that the node's worst link has lost.
 func (w *network) congestion(node int) float64 {
 	lost := 0.0
-	for other := range w.sc.allNodes() {
+	for other := range w.sc.nodeCount() {
 		if other != node {
 			lost = max(lost, 1-w.hw.bandwidth(node, other))
 		}
@@ -164,7 +164,7 @@ func (l *Lab) countNetwork() {
 		case <-l.closing.Done():
 			return
 		case now := <-tick.C:
-			if l.network.advance(now.Sub(last).Seconds()) != nil {
+			if l.network.advanceCounters(now.Sub(last).Seconds()) != nil {
 				return
 			}
 			last = now

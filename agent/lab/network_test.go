@@ -13,7 +13,7 @@ import (
 // rig is a network of a scenario with its silicon, for tests.
 func rig(t *testing.T, text string) (Scenario, *silicon, *network, []NodeSetup) {
 	t.Helper()
-	sc, err := parse([]byte(text), "t")
+	sc, err := parseScenario([]byte(text), "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,15 +22,15 @@ func rig(t *testing.T, text string) (Scenario, *silicon, *network, []NodeSetup) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = hw.close() })
+	t.Cleanup(func() { _ = hw.unmapState() })
 	w := newNetwork(sc, hw, 1)
 	var nodes []NodeSetup
 	for i := range sc.Nodes {
-		n := NodeSetup{Node: nodeName(i), Index: i, ShmDir: filepath.Join(dir, string(nodeName(i)))}
+		n := NodeSetup{Node: nodeNameOf(i), Index: i, ShmDir: filepath.Join(dir, string(nodeNameOf(i)))}
 		for g := range sc.gpusPerNode() {
 			n.Devices = append(n.Devices, falcon.NewDevice(n.Node, g))
 		}
-		if err := w.create(&n); err != nil {
+		if err := w.createTree(&n); err != nil {
 			t.Fatal(err)
 		}
 		nodes = append(nodes, n)
@@ -61,7 +61,7 @@ func TestNetworkShowsCongestion(t *testing.T) {
 		before[i] = counter(t, n, 1, cnp)
 	}
 	hw.setBandwidth(1, 2, 0.2)
-	if err := w.advance(10); err != nil {
+	if err := w.advanceCounters(10); err != nil {
 		t.Fatal(err)
 	}
 	for i, n := range nodes {
@@ -90,13 +90,13 @@ events:
 `
 	sc, hw, _, _ := rig(t, text)
 	f := newFaults(sc, hw)
-	clock := func() uint64 { return hw.load64(gpuAt(1, 0) + gpuClock) }
-	load := func(n, g int) uint64 { return hw.load64(gpuAt(n, g) + gpuLoad) }
+	clock := func() uint64 { return hw.loadUint64(offsetOfGPU(1, 0) + gpuClock) }
+	load := func(n, g int) uint64 { return hw.loadUint64(offsetOfGPU(n, g) + gpuLoad) }
 	seen := map[uint64]int{}
 	for i := range int64(40) {
-		f.before(i)
+		f.applyBefore(i)
 		seen[clock()]++
-		if got := strings.Join(f.inForce(), ", "); i == 12 && got != "gpu n1.g0 clock 0.9, stage 1 load 2" {
+		if got := strings.Join(f.namesInForce(), ", "); i == 12 && got != "gpu n1.g0 clock 0.9, stage 1 load 2" {
 			t.Errorf("in force: %s", got)
 		}
 		if heavy := load(2, 0) != load(0, 0); heavy != (i >= 5 && i < 15) || load(2, 0) != load(3, 1) {

@@ -35,8 +35,8 @@ const (
 	swapOver   = "over"
 )
 
-// begins is the step that the line says has begun.
-func (l line) begins() (string, bool) { return l.Step, l.Swap != 0 && l.State == stepBegins }
+// beginsStep is the step that the line says has begun.
+func (l line) beginsStep() (string, bool) { return l.Step, l.Swap != 0 && l.State == stepBegins }
 
 // SwapStory is one placement order as the ranks tell it, for the report.
 type SwapStory struct {
@@ -56,21 +56,21 @@ type SwapStory struct {
 // orders gathers what ranks say of placements. Owned by the lab's loop.
 type orders struct{ swaps []*SwapStory }
 
-func (o *orders) add(l line) {
+func (o *orders) addOrder(l line) {
 	switch {
 	case l.Swap == 0:
 	case l.State == swapOver:
-		o.swap(l.Swap).over(l)
+		o.swapStory(l.Swap).addRankResult(l)
 	default:
-		s := o.swap(l.Swap)
+		s := o.swapStory(l.Swap)
 		if slices.Index(falcon.SwapSteps[:], l.Step) > slices.Index(falcon.SwapSteps[:], s.LastStep) {
 			s.LastStep = l.Step
 		}
 	}
 }
 
-// stories are the placements with their ranks in order.
-func (o *orders) stories() []SwapStory {
+// swapStories are the placements with their ranks in order.
+func (o *orders) swapStories() []SwapStory {
 	out := []SwapStory{}
 	for _, s := range o.swaps {
 		slices.Sort(s.Applied)
@@ -80,7 +80,7 @@ func (o *orders) stories() []SwapStory {
 	return out
 }
 
-func (o *orders) swap(id uint64) *SwapStory {
+func (o *orders) swapStory(id uint64) *SwapStory {
 	i := slices.IndexFunc(o.swaps, func(s *SwapStory) bool { return s.Order == id })
 	if i >= 0 {
 		return o.swaps[i]
@@ -92,8 +92,8 @@ func (o *orders) swap(id uint64) *SwapStory {
 	return s
 }
 
-// over takes one rank's account of the whole.
-func (s *SwapStory) over(l line) {
+// addRankResult takes one rank's account of the whole.
+func (s *SwapStory) addRankResult(l line) {
 	s.Iteration = max(s.Iteration, l.From)
 	total := 0.0
 	for _, step := range falcon.SwapSteps {
@@ -149,7 +149,7 @@ func (r *records) noteStorage(generation uint64, l line) {
 		}
 		r.stored.dumpMs, r.stored.storeMs = max(r.stored.dumpMs, l.DumpMs), max(r.stored.storeMs, l.StoreMs)
 	case l.Resume != nil && generation > 0:
-		s := r.restart(generation)
+		s := r.addRestart(generation)
 		s.LoadMs, s.RestoreMs = max(s.LoadMs, l.LoadMs), max(s.RestoreMs, l.RestoreMs)
 	}
 }
@@ -160,7 +160,7 @@ type stored struct {
 	dumpMs, storeMs float64
 }
 
-func (r *records) restart(generation uint64) *Restart {
+func (r *records) addRestart(generation uint64) *Restart {
 	i := slices.IndexFunc(r.restarts, func(s Restart) bool { return s.Generation == generation })
 	if i < 0 {
 		i = len(r.restarts)
@@ -171,17 +171,17 @@ func (r *records) restart(generation uint64) *Restart {
 	return &r.restarts[i]
 }
 
-// started dates the first iteration of a later generation, once all have run it.
-func (r *records) started() {
+// dateRestart dates the first iteration of a later generation, once all have run it.
+func (r *records) dateRestart() {
 	i := r.done - 1
 	if i < 1 || r.rows[i].Generation == r.rows[i-1].Generation {
 		return
 	}
-	if j := r.rejoinOf(r.rows[i].Generation); j != nil {
+	if j := r.rejoinOfGeneration(r.rows[i].Generation); j != nil {
 		j.downMs = float64(r.endNs[i]-r.endNs[i-1])/1e6 - r.rows[i].Ms
 		return
 	}
-	s := r.restart(r.rows[i].Generation)
+	s := r.addRestart(r.rows[i].Generation)
 	s.FirstIteration = i
 	s.DownMs = float64(r.endNs[i]-r.endNs[i-1])/1e6 - r.rows[i].Ms
 	s.LaunchMs = max(0, s.DownMs-s.DumpMs-s.StoreMs-s.LoadMs-s.RestoreMs)

@@ -14,10 +14,10 @@ func linesInto(t *testing.T, r *records, generation uint64, texts ...string) {
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
 			t.Fatal(err)
 		}
-		if !l.tells() {
+		if !l.isRelevant() {
 			t.Errorf("%s was dropped", text)
 		}
-		r.add(generation, l)
+		r.addLine(generation, l)
 	}
 }
 
@@ -32,7 +32,7 @@ func TestSwapStory(t *testing.T) {
 		`{"swap":7,"rank":1,"step":"restore","state":"over","committed":true,"new_rank":0,"from_iteration":12,"step_ms":{"pause":2,"dump":21,"swap":31,"restore":20},"emulated_ms":62,"bytes":1000000}`,
 		`{"swap":8,"rank":1,"step":"swap","state":"over","committed":false,"from_iteration":20,"step_ms":{"pause":2,"dump":21},"reason":"a copy was bad"}`,
 	)
-	got := r.orders.stories()
+	got := r.orders.swapStories()
 	if len(got) != 2 {
 		t.Fatalf("%+v", got)
 	}
@@ -98,9 +98,9 @@ func TestWhenTheJobIsOver(t *testing.T) {
 			l.ranks = append(l.ranks, &rankProcess{generation: c.generation, end: end, exited: true, pid: i + 1})
 		}
 		if c.ran {
-			l.records.add(c.generation, line{Iteration: &one})
+			l.records.addLine(c.generation, line{Iteration: &one})
 		}
-		if got := l.over(); got != c.over {
+		if got := l.jobEnded(); got != c.over {
 			t.Errorf("%s: over is %v", name, got)
 		}
 	}

@@ -27,10 +27,10 @@ type span struct {
 	from, to int64
 }
 
-func (s span) over(from, to int64) bool { return s.from <= from && s.to >= to }
+func (s span) hasEnded(from, to int64) bool { return s.from <= from && s.to >= to }
 
-// phases cuts the run wherever a fault or an action begins or ends.
-func (r *Report) phases() []Phase {
+// cutPhases cuts the run wherever a fault or an action begins or ends.
+func (r *Report) cutPhases() []Phase {
 	faults, actions := r.faultSpans(), r.actionSpans()
 	last := int64(len(r.Iterations))
 	cuts := []int64{0, last}
@@ -43,18 +43,18 @@ func (r *Report) phases() []Phase {
 	for i := range len(cuts) - 1 {
 		from, to := cuts[i], cuts[i+1]
 		// The iteration of a change is neither of before nor of after.
-		ms, n := r.medianOf(from+1, to)
+		ms, n := r.medianBetween(from+1, to)
 		if n >= phaseLeast {
-			out = append(out, Phase{from, to, ms, covering(faults, from, to), covering(actions, from, to)})
+			out = append(out, Phase{from, to, ms, coveringEvent(faults, from, to), coveringEvent(actions, from, to)})
 		}
 	}
 	return out
 }
 
-func covering(spans []span, from, to int64) []string {
+func coveringEvent(spans []span, from, to int64) []string {
 	out := []string{}
 	for _, s := range spans {
-		if s.over(from, to) {
+		if s.hasEnded(from, to) {
 			out = append(out, s.name)
 		}
 	}
@@ -78,7 +78,7 @@ func (r *Report) faultSpans() []span {
 
 func (r *Report) actionSpans() []span {
 	var out []span
-	for _, a := range r.actions() {
+	for _, a := range r.appliedActions() {
 		s := span{a.ID, *a.AppliedIteration, math.MaxInt64}
 		if a.RevertedIteration != nil {
 			s.to = *a.RevertedIteration
@@ -88,9 +88,9 @@ func (r *Report) actionSpans() []span {
 	return out
 }
 
-// medianOf is the median over the iterations from..to−1 in which neither a pause
+// medianBetween is the median over the iterations from..to−1 in which neither a pause
 // nor an order's own work nor a recovery fell, and how many there are.
-func (r *Report) medianOf(from, to int64) (ms float64, n int) {
+func (r *Report) medianBetween(from, to int64) (ms float64, n int) {
 	var v []float64
 	for _, it := range r.Iterations {
 		if it.Index >= from && it.Index < to && it.PausedMs == 0 && it.OrderMs == 0 && !it.Untold && !r.recovered(it) {

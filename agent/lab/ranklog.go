@@ -50,11 +50,11 @@ func listenRanks(l *Lab) (*rankLogs, error) {
 	}
 	s := &rankLogs{lab: l, ln: ln}
 	s.wait.Add(1)
-	go s.serve()
+	go s.serveRanks()
 	return s, nil
 }
 
-func (s *rankLogs) serve() {
+func (s *rankLogs) serveRanks() {
 	defer s.wait.Done()
 	for {
 		conn, err := s.ln.Accept()
@@ -62,12 +62,12 @@ func (s *rankLogs) serve() {
 			return
 		}
 		s.wait.Add(1)
-		go s.follow(conn)
+		go s.followRank(conn)
 	}
 }
 
-// follow hands on what one rank says until it ends.
-func (s *rankLogs) follow(conn net.Conn) {
+// followRank hands on what one rank says until it ends.
+func (s *rankLogs) followRank(conn net.Conn) {
 	defer s.wait.Done()
 	defer conn.Close()
 	defer context.AfterFunc(s.lab.closing, func() { conn.Close() })()
@@ -79,9 +79,9 @@ func (s *rankLogs) follow(conn net.Conn) {
 	}
 	p.log = filepath.Join(s.lab.place.dir, "logs", fmt.Sprintf("%s.g%d.rank%d.log", Job, p.generation, p.rank))
 	_ = conn.SetReadDeadline(time.Time{})
-	s.lab.post(event{proc: p, joined: true})
-	readLines(r, func(ln line) { s.lab.post(event{proc: p, line: &ln}) })
-	s.lab.post(event{proc: p, exited: true, unixNs: time.Now().UnixNano()})
+	s.lab.postEvent(event{proc: p, joined: true})
+	readLines(r, func(ln line) { s.lab.postEvent(event{proc: p, line: &ln}) })
+	s.lab.postEvent(event{proc: p, exited: true, unixNs: time.Now().UnixNano()})
 }
 
 func readHello(r *bufio.Reader, world int) (*rankProcess, error) {
@@ -102,7 +102,7 @@ func readHello(r *bufio.Reader, world int) (*rankProcess, error) {
 	}, nil
 }
 
-func (s *rankLogs) close() {
+func (s *rankLogs) closeSocket() {
 	_ = s.ln.Close()
 	s.wait.Wait()
 }

@@ -38,8 +38,8 @@ const (
 	endCheckpointed = "checkpointed"
 )
 
-// ok says that an ended process ended as it should.
-func (p *rankProcess) ok() bool {
+// endedWell says that an ended process ended as it should.
+func (p *rankProcess) endedWell() bool {
 	switch p.end {
 	case endDone, endStopped, endCheckpointed:
 		return p.err == nil
@@ -53,14 +53,14 @@ func (p *rankProcess) ok() bool {
 // setting that can't be.
 const exitRefused = 2
 
-// refused says that the process never began: no recovery helps.
-func (p *rankProcess) refused() bool {
+// neverBegan says that the process never began: no recovery helps.
+func (p *rankProcess) neverBegan() bool {
 	var exit *exec.ExitError
 	return p.exited && p.end == "" && errors.As(p.err, &exit) && exit.ExitCode() == exitRefused
 }
 
-// why is what is known of a bad end.
-func (p *rankProcess) why() string {
+// describeEnd is what is known of a bad end.
+func (p *rankProcess) describeEnd() string {
 	words := lastWords(p.log)
 	switch {
 	case p.err != nil:
@@ -73,34 +73,34 @@ func (p *rankProcess) why() string {
 
 func (l *Lab) startRank(r falcon.Rank, d falcon.Device) error {
 	node := l.agents[int(r)/l.sc.gpusPerNode()]
-	log, err := l.logFile(fmt.Sprintf("rank-%d.log", r))
+	log, err := l.openLogFile(fmt.Sprintf("rank-%d.log", r))
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), l.hooked(l.trainerArgs())...)
+	cmd := exec.Command(filepath.Join(l.opt.Bin, "falcon-agent"), l.hookedCommand(l.trainerArgs())...)
 	if !l.opt.Hook {
 		cmd = exec.Command(filepath.Join(l.opt.Bin, "falcon-trainer"), l.trainerArgs()...)
 	}
 	cmd.Stderr = log
-	cmd.Env = append(l.environ(), l.rankEnv(node.setup, r, d)...)
+	cmd.Env = append(l.labEnvironment(), l.rankEnvironment(node.setup, r, d)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return fmt.Errorf("lab: %w", err)
 	}
-	if err := l.spawn.start(cmd, node.group()); err != nil {
+	if err := l.spawn.startCommand(cmd, node.processGroup()); err != nil {
 		return fmt.Errorf("lab: can't start rank %d: %w", r, err)
 	}
 	p := &rankProcess{rank: r, device: d, pid: cmd.Process.Pid, cmd: cmd, log: log.Name()}
 	l.ranks = append(l.ranks, p)
-	l.setRank(p)
+	l.assignRank(p)
 	l.wait.Add(1)
 	go l.followRank(p, out)
 	return nil
 }
 
-// hooked is the command line that runs the trainer under the hook.
-func (l *Lab) hooked(trainer []string) []string {
+// hookedCommand is the command line that runs the trainer under the hook.
+func (l *Lab) hookedCommand(trainer []string) []string {
 	args := []string{"run", "--job", Job, "--hook", filepath.Join(l.opt.Bin, "lib", "libfalcon_hook.so"), "--", filepath.Join(l.opt.Bin, "falcon-trainer")}
 	return append(args, trainer...)
 }
@@ -112,15 +112,15 @@ func (l *Lab) trainerArgs() []string {
 	if !l.opt.Marks {
 		args = append(args, "--marks=off")
 	}
-	if l.parks() {
+	if l.rejoinsExpected() {
 		args = append(append(args, "--park"), l.sc.faultArgs()...)
 	}
 	return append(args, l.stateArgs()...)
 }
 
-// parks says whether ranks leave training for a recovery, which takes the hook
+// rejoinsExpected says whether ranks leave training for a recovery, which takes the hook
 // and the adapter's step marks: without tags nobody knows what a rank holds.
-func (l *Lab) parks() bool { return l.opt.Hook && l.opt.Marks && l.sc.parks() }
+func (l *Lab) rejoinsExpected() bool { return l.opt.Hook && l.opt.Marks && l.sc.rejoinsExpected() }
 
 // stateArgs are about what swaps move and checkpoints write.
 func (l *Lab) stateArgs() []string {
@@ -136,8 +136,8 @@ func (l *Lab) stateArgs() []string {
 	return args
 }
 
-// nodeEnv is what every rank of a node finds in its environment.
-func (l *Lab) nodeEnv(n NodeSetup) []string {
+// nodeEnvironment is what every rank of a node finds in its environment.
+func (l *Lab) nodeEnvironment(n NodeSetup) []string {
 	return []string{
 		envDir + "=" + l.place.dir, "FALCON_SHM_DIR=" + n.ShmDir, "FALCON_JOB=" + Job,
 		"FALCON_LAB_STATE=" + n.State, envNode + "=" + strconv.Itoa(n.Index),
@@ -145,68 +145,68 @@ func (l *Lab) nodeEnv(n NodeSetup) []string {
 	}
 }
 
-func (l *Lab) rankEnv(n NodeSetup, r falcon.Rank, d falcon.Device) []string {
-	return append(l.nodeEnv(n), "RANK="+strconv.Itoa(int(r)), "WORLD_SIZE="+strconv.Itoa(l.sc.Layout.Layout().World()),
+func (l *Lab) rankEnvironment(n NodeSetup, r falcon.Rank, d falcon.Device) []string {
+	return append(l.nodeEnvironment(n), "RANK="+strconv.Itoa(int(r)), "WORLD_SIZE="+strconv.Itoa(l.sc.Layout.Layout().World()),
 		"LOCAL_RANK="+strconv.Itoa(d.Index()), "FALCON_DEVICE="+string(d))
 }
 
 func (l *Lab) followRank(p *rankProcess, out io.Reader) {
 	defer l.wait.Done()
-	readLines(out, func(ln line) { l.post(event{proc: p, line: &ln}) })
+	readLines(out, func(ln line) { l.postEvent(event{proc: p, line: &ln}) })
 	err := p.cmd.Wait()
-	l.post(event{proc: p, exited: true, err: err, unixNs: time.Now().UnixNano()})
+	l.postEvent(event{proc: p, exited: true, err: err, unixNs: time.Now().UnixNano()})
 }
 
-// hear takes a line of a process: which rank it holds now, and what it says.
-func (l *Lab) hear(p *rankProcess, ln line) {
+// handleLine takes a line of a process: which rank it holds now, and what it says.
+func (l *Lab) handleLine(p *rankProcess, ln line) {
 	if ln.End != "" {
 		p.end = ln.End
 	}
 	if ln.Fault != "" {
-		l.struck(p.rank, ln.Fault, ln.UnixNs)
+		l.reachedPoint(p.rank, ln.Fault, ln.UnixNs)
 		return
 	}
 	if ln.Rejoin > 0 {
-		l.rejoin(p, ln)
+		l.takeRejoin(p, ln)
 		return
 	}
 	if r := falcon.Rank(ln.Rank); ln.Iteration != nil && r != p.rank {
 		p.rank = r
-		l.setRank(p)
+		l.assignRank(p)
 	}
 	l.hearOrder(p, ln)
-	if p.generation > l.records.generation && ln.Iteration != nil && l.records.rejoinOf(p.generation) == nil {
-		_, members := l.newest()
+	if p.generation > l.records.generation && ln.Iteration != nil && l.records.rejoinOfGeneration(p.generation) == nil {
+		_, members := l.newestGeneration()
 		l.records.world = len(members) // all have met: a replica may have been dropped
 		l.records.fewer = l.records.fewer || len(members) < l.sc.Layout.Layout().World()
 	}
-	if l.records.add(p.generation, ln) {
-		l.faults.moved(l.placement(p.generation))
-		l.turn()
+	if l.records.addLine(p.generation, ln) {
+		l.faults.setPlacement(l.placement(p.generation))
+		l.applyDueFaults()
 	}
 }
 
-// setRank notes which process holds a rank.
-func (l *Lab) setRank(p *rankProcess) {
-	l.setPid(func(s *Status) { s.RankPids[strconv.Itoa(int(p.rank))] = p.pid })
+// assignRank notes which process holds a rank.
+func (l *Lab) assignRank(p *rankProcess) {
+	l.updateStatus(func(s *Status) { s.RankPids[strconv.Itoa(int(p.rank))] = p.pid })
 }
 
 // hearOrder acts on lines about orders and their steps.
 func (l *Lab) hearOrder(p *rankProcess, ln line) {
 	if ln.Kind != "" && ln.Status == 0 {
-		l.faults.acted(ln.Kind, ln.From)
-		l.faults.before(max(l.records.done, ln.From))
+		l.faults.onActionApplied(ln.Kind, ln.From)
+		l.faults.applyBefore(max(l.records.done, ln.From))
 	}
-	if step, ok := ln.begins(); ok {
-		l.deal(step, p.rank)
+	if step, ok := ln.beginsStep(); ok {
+		l.dealDeaths(step, p.rank)
 	}
 }
 
-// turn is between two iterations: faults and deaths that are due.
-func (l *Lab) turn() {
-	l.faults.before(l.records.done)
-	l.setPid(func(s *Status) { s.Iteration, s.Faults = l.records.done, l.faults.inForce() })
-	l.deal("", falcon.Rank(-1))
+// applyDueFaults is between two iterations: faults and deaths that are due.
+func (l *Lab) applyDueFaults() {
+	l.faults.applyBefore(l.records.done)
+	l.updateStatus(func(s *Status) { s.Iteration, s.Faults = l.records.done, l.faults.namesInForce() })
+	l.dealDeaths("", falcon.Rank(-1))
 }
 
 // placement is the device of each rank in a generation, as its processes say.
@@ -220,8 +220,8 @@ func (l *Lab) placement(generation uint64) falcon.Placement {
 	return out
 }
 
-// live are the processes that have not ended.
-func (l *Lab) live() []*rankProcess {
+// liveProcesses are the processes that have not ended.
+func (l *Lab) liveProcesses() []*rankProcess {
 	var out []*rankProcess
 	for _, p := range l.ranks {
 		if !p.exited {
@@ -231,26 +231,26 @@ func (l *Lab) live() []*rankProcess {
 	return out
 }
 
-// working are those whose rank nobody has taken over: a frozen process lives on
+// workingProcesses are those whose rank nobody has taken over: a frozen process lives on
 // when the job goes on without it.
-func (l *Lab) working() []*rankProcess {
+func (l *Lab) workingProcesses() []*rankProcess {
 	var out []*rankProcess
-	for _, p := range l.live() {
-		if !l.replaced(p) {
+	for _, p := range l.liveProcesses() {
+		if !l.wasReplaced(p) {
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// replaced says that a later launch has started another process for p's rank, or
+// wasReplaced says that a later launch has started another process for p's rank, or
 // a world without it.
-func (l *Lab) replaced(p *rankProcess) bool {
+func (l *Lab) wasReplaced(p *rankProcess) bool {
 	return int(p.rank) >= l.records.world || slices.ContainsFunc(l.ranks, func(q *rankProcess) bool { return q.rank == p.rank && q.launch > p.launch })
 }
 
-// newest are the processes of the newest generation that has begun.
-func (l *Lab) newest() (generation uint64, members []*rankProcess) {
+// newestGeneration are the processes of the newest generation that has begun.
+func (l *Lab) newestGeneration() (generation uint64, members []*rankProcess) {
 	for _, p := range l.ranks {
 		if !p.joining {
 			generation = max(generation, p.generation)
@@ -265,13 +265,13 @@ func (l *Lab) newest() (generation uint64, members []*rankProcess) {
 }
 
 func (l *Lab) killRanks() {
-	for _, p := range l.live() {
-		p.signal(unix.SIGKILL)
+	for _, p := range l.liveProcesses() {
+		p.signalProcess(unix.SIGKILL)
 	}
 }
 
-// signal reaches the process; gone already is as good.
-func (p *rankProcess) signal(sig unix.Signal) {
+// signalProcess reaches the process; gone already is as good.
+func (p *rankProcess) signalProcess(sig unix.Signal) {
 	if p.cmd != nil {
 		_ = p.cmd.Process.Signal(sig)
 		return
@@ -279,14 +279,14 @@ func (p *rankProcess) signal(sig unix.Signal) {
 	_ = unix.Kill(p.pid, sig)
 }
 
-// outcome says in one sentence which ranks ended badly and why.
-func (l *Lab) outcome() error {
+// describeOutcome says in one sentence which ranks ended badly and why.
+func (l *Lab) describeOutcome() error {
 	var bad []string
-	_, members := l.newest()
-	refused := slices.ContainsFunc(members, (*rankProcess).refused) // the others were ended for it
+	_, members := l.newestGeneration()
+	refused := slices.ContainsFunc(members, (*rankProcess).neverBegan) // the others were ended for it
 	for _, p := range members {
-		if !p.ok() && (p.refused() || !refused) {
-			bad = append(bad, fmt.Sprintf("rank %d (%s) %s", p.rank, p.device, p.why()))
+		if !p.endedWell() && (p.neverBegan() || !refused) {
+			bad = append(bad, fmt.Sprintf("rank %d (%s) %s", p.rank, p.device, p.describeEnd()))
 		}
 	}
 	if len(bad) == 0 {

@@ -36,8 +36,8 @@ type line struct {
 	End   string `json:"end"`
 }
 
-// tells says that the line is one of those that the lab reads.
-func (l line) tells() bool {
+// isRelevant says that the line is one of those that the lab reads.
+func (l line) isRelevant() bool {
 	return l.Iteration != nil || l.Sha != "" || l.Kind != "" || l.Swap != 0 || l.Checkpoint != nil || l.Resume != nil || l.End != "" || l.Fault != "" || l.Rejoin > 0
 }
 
@@ -48,7 +48,7 @@ func readLines(r io.Reader, f func(line)) {
 	sc.Buffer(make([]byte, 0, 4096), maxLine)
 	for sc.Scan() {
 		var l line
-		if json.Unmarshal(sc.Bytes(), &l) == nil && l.tells() {
+		if json.Unmarshal(sc.Bytes(), &l) == nil && l.isRelevant() {
 			f(l)
 		}
 	}
@@ -92,16 +92,18 @@ func newRecords(world int) *records {
 	return &records{world: world, first: falcon.NoIteration, stored: stored{behind: falcon.NoIteration}}
 }
 
-// ran says whether a generation has finished an iteration on some rank.
-func (r *records) ran(generation uint64) bool { return r.generation >= generation && len(r.rows) > 0 }
+// hasIteration says whether a generation has finished an iteration on some rank.
+func (r *records) hasIteration(generation uint64) bool {
+	return r.generation >= generation && len(r.rows) > 0
+}
 
-// add takes one line of a process and says whether another iteration is
+// addLine takes one line of a process and says whether another iteration is
 // complete.
-func (r *records) add(generation uint64, l line) bool {
+func (r *records) addLine(generation uint64, l line) bool {
 	if l.Sha != "" {
 		r.sha = l.Sha
 	}
-	r.orders.add(l)
+	r.orders.addOrder(l)
 	r.noteStorage(generation, l)
 	if l.Kind == falcon.OrderMicroBatches && l.Status == 0 {
 		r.uneven = true
@@ -110,15 +112,15 @@ func (r *records) add(generation uint64, l line) bool {
 		return false
 	}
 	if generation > r.generation {
-		r.restart(generation).Redone = max(0, int64(len(r.rows))-*l.Iteration)
-		r.begin(generation, *l.Iteration)
+		r.addRestart(generation).Redone = max(0, int64(len(r.rows))-*l.Iteration)
+		r.beginGeneration(generation, *l.Iteration)
 	}
-	return r.count(l)
+	return r.countIteration(l)
 }
 
-// begin opens a generation that goes on with iteration from: what an earlier
+// beginGeneration opens a generation that goes on with iteration from: what an earlier
 // one ran beyond it is run again.
-func (r *records) begin(generation uint64, from int64) {
+func (r *records) beginGeneration(generation uint64, from int64) {
 	if r.first == falcon.NoIteration {
 		r.first = r.done
 	}
@@ -128,10 +130,10 @@ func (r *records) begin(generation uint64, from int64) {
 	r.generation = generation
 }
 
-// count adds a rank's iteration to its row.
-func (r *records) count(l line) bool {
+// countIteration adds a rank's iteration to its row.
+func (r *records) countIteration(l line) bool {
 	i := *l.Iteration
-	r.grow(i + 1)
+	r.growRows(i + 1)
 	r.cpuMs[i] += l.CPUMs
 	r.endNs[i] = max(r.endNs[i], l.EndNs)
 	row := &r.rows[i]
@@ -145,13 +147,13 @@ func (r *records) count(l line) bool {
 	before := r.done
 	for r.done < int64(len(r.seen)) && r.seen[r.done] >= r.world {
 		r.done++
-		r.started()
+		r.dateRestart()
 	}
 	return r.done > before
 }
 
-// grow makes room for rows below n.
-func (r *records) grow(n int64) {
+// growRows makes room for rows below n.
+func (r *records) growRows(n int64) {
 	for int64(len(r.rows)) < n {
 		r.rows = append(r.rows, Iteration{Index: int64(len(r.rows)), Generation: r.generation})
 		r.seen, r.cpuMs, r.endNs = append(r.seen, 0), append(r.cpuMs, 0), append(r.endNs, 0)

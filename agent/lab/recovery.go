@@ -62,9 +62,9 @@ func (l *Lab) recoveries(ctx context.Context, client falconv1.ConsoleClient) ([]
 	}
 	since := uint64(0)
 	for i := range out {
-		l.records.told(&out[i], since)
+		l.records.fillRecovery(&out[i], since)
 		since = out[i].Generation
-		out[i].blame(l.kills, l.sc)
+		out[i].matchDeaths(l.kills, l.sc)
 	}
 	return out, nil
 }
@@ -72,13 +72,13 @@ func (l *Lab) recoveries(ctx context.Context, client falconv1.ConsoleClient) ([]
 func recoveryStory(r *falconv1.Recovery) RecoveryStory {
 	s := RecoveryStory{
 		ID: r.GetId(), State: r.GetState(), Generation: r.GetGeneration(), Attempts: r.GetAttempts(), Faults: []FaultStory{},
-		PhasesMs: orNone(r.GetPhasesMs()), PredictMs: orNone(r.GetPredictedMs()), ResumeIteration: r.GetResumeIteration(),
-		RestoredFrom: map[string]int32{}, Replaced: map[string]string{}, Survivors: orEmpty(r.GetSurvivors()), Fenced: orEmpty(r.GetFenced()),
+		PhasesMs: noneIfNil(r.GetPhasesMs()), PredictMs: noneIfNil(r.GetPredictedMs()), ResumeIteration: r.GetResumeIteration(),
+		RestoredFrom: map[string]int32{}, Replaced: map[string]string{}, Survivors: emptyIfNil(r.GetSurvivors()), Fenced: emptyIfNil(r.GetFenced()),
 		Checkpoint: r.GetCheckpoint(), Reason: r.GetReason(), DecidedBy: r.GetDecidedBy(),
 	}
 	for _, f := range r.GetFaults() {
 		s.Faults = append(s.Faults, FaultStory{
-			Kind: f.GetKind(), Node: f.GetNode(), Device: f.GetDevice(), Ranks: orEmpty(f.GetRanks()), Evidence: orEmpty(f.GetEvidence()),
+			Kind: f.GetKind(), Node: f.GetNode(), Device: f.GetDevice(), Ranks: emptyIfNil(f.GetRanks()), Evidence: emptyIfNil(f.GetEvidence()),
 			FirstUnixNs: f.GetFirstUnixNs(), DetectedUnixNs: f.GetDetectedUnixNs(),
 		})
 	}
@@ -94,16 +94,16 @@ func recoveryStory(r *falconv1.Recovery) RecoveryStory {
 	return s
 }
 
-func orNone(m map[string]float64) map[string]float64 {
+func noneIfNil(m map[string]float64) map[string]float64 {
 	if m == nil {
 		return map[string]float64{}
 	}
 	return m
 }
 
-// told adds what the ranks' logs say of the recovery: of its generations, which
+// fillRecovery adds what the ranks' logs say of the recovery: of its generations, which
 // lie behind since.
-func (r *records) told(s *RecoveryStory, since uint64) {
+func (r *records) fillRecovery(s *RecoveryStory, since uint64) {
 	var first, last *rejoin
 	for _, j := range r.rejoins {
 		if j.generation <= since || j.generation > s.Generation {
@@ -128,17 +128,17 @@ func (r *records) told(s *RecoveryStory, since uint64) {
 		}
 	}
 	whole := rejoin{before: first.before, after: last.after}
-	s.SurvivorPidsKept, s.DownMs = whole.kept(anew), last.downMs
+	s.SurvivorPidsKept, s.DownMs = whole.survivorsKept(anew), last.downMs
 }
 
-// blame finds the deaths that the recovery is about, and how long it took to be
+// matchDeaths finds the deaths that the recovery is about, and how long it took to be
 // certain of the first.
-func (s *RecoveryStory) blame(kills []Kill, sc Scenario) {
+func (s *RecoveryStory) matchDeaths(kills []Kill, sc Scenario) {
 	var said []string
 	first := int64(0)
 	for i := range kills {
 		k := &kills[i]
-		f, ok := s.faultOf(*k, sc)
+		f, ok := s.faultOfDeath(*k, sc)
 		if !ok || k.Recovery != "" {
 			continue
 		}
@@ -158,9 +158,9 @@ func (s *RecoveryStory) blame(kills []Kill, sc Scenario) {
 	s.Fault = strings.TrimSpace(strings.Join(said, "; "))
 }
 
-// faultOf is the fault of the recovery that a death led to: the earliest that
+// faultOfDeath is the fault of the recovery that a death led to: the earliest that
 // names its rank or its node and was seen after it.
-func (s *RecoveryStory) faultOf(k Kill, sc Scenario) (FaultStory, bool) {
+func (s *RecoveryStory) faultOfDeath(k Kill, sc Scenario) (FaultStory, bool) {
 	v, err := sc.parseVictim(k.Target)
 	if err != nil || v.what != "rank" && v.what != "node" {
 		return FaultStory{}, false

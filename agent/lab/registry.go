@@ -28,20 +28,20 @@ type place struct {
 	lock *os.File
 }
 
-// baseDir is the folder of all labs of this user.
-func baseDir() string {
+// labsDirectory is the folder of all labs of this user.
+func labsDirectory() string {
 	return filepath.Join(os.TempDir(), "falcon-lab-"+strconv.Itoa(os.Getuid()))
 }
 
-func shmBase() string { return "/dev/shm" }
+func shmDirectory() string { return "/dev/shm" }
 
-// claim makes a fresh place and locks it, after clearing what killed labs left.
-func claim() (*place, error) {
-	base := baseDir()
+// claimPlace makes a fresh place and locks it, after clearing what killed labs left.
+func claimPlace() (*place, error) {
+	base := labsDirectory()
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return nil, fmt.Errorf("lab: can't make %s: %w", base, err)
 	}
-	if err := checkOwn(base); err != nil {
+	if err := checkOwner(base); err != nil {
 		return nil, err
 	}
 	clearDead(base)
@@ -53,16 +53,16 @@ func claim() (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &place{dir: dir, shm: shmOf(dir), lock: lock}
+	p := &place{dir: dir, shm: shmFolder(dir), lock: lock}
 	if err := os.Mkdir(p.shm, 0o700); err != nil {
 		return nil, fmt.Errorf("lab: can't make %s: %w", p.shm, err)
 	}
 	return p, nil
 }
 
-// checkOwn refuses a folder that somebody else made under the name of ours:
+// checkOwner refuses a folder that somebody else made under the name of ours:
 // keys and sockets will lie below it.
-func checkOwn(base string) error {
+func checkOwner(base string) error {
 	info, err := os.Lstat(base)
 	if err != nil {
 		return fmt.Errorf("lab: %w", err)
@@ -74,8 +74,8 @@ func checkOwn(base string) error {
 	return nil
 }
 
-func shmOf(dir string) string {
-	return filepath.Join(shmBase(), "falcon-lab-"+strconv.Itoa(os.Getuid())+"-"+filepath.Base(dir))
+func shmFolder(dir string) string {
+	return filepath.Join(shmDirectory(), "falcon-lab-"+strconv.Itoa(os.Getuid())+"-"+filepath.Base(dir))
 }
 
 var errLocked = errors.New("lab: locked by a living lab")
@@ -83,7 +83,7 @@ var errLocked = errors.New("lab: locked by a living lab")
 // lockNew locks a place that is being made. The lock gets its name once it is
 // held: one that others see and nobody holds is a dead lab's.
 func lockNew(dir string) (*os.File, error) {
-	f, err := lockFile(filepath.Join(dir, "new"))
+	f, err := lockExisting(filepath.Join(dir, "new"))
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func lockNew(dir string) (*os.File, error) {
 	return f, nil
 }
 
-func lockFile(path string) (*os.File, error) {
+func lockExisting(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lab: %w", err)
@@ -123,16 +123,16 @@ func clearDead(base string) {
 		if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil && time.Since(info.ModTime()) < young {
 			continue
 		}
-		lock, err := lockFile(filepath.Join(dir, "lock"))
+		lock, err := lockExisting(filepath.Join(dir, "lock"))
 		if err != nil {
 			continue
 		}
-		(&place{dir: dir, shm: shmOf(dir), lock: lock}).remove()
+		(&place{dir: dir, shm: shmFolder(dir), lock: lock}).removePlace()
 	}
 }
 
-// remove kills what still runs there and deletes the files.
-func (p *place) remove() {
+// removePlace kills what still runs there and deletes the files.
+func (p *place) removePlace() {
 	for _, pid := range processesOf(p.dir) {
 		_ = unix.Kill(pid, unix.SIGKILL) // gone already is as good
 	}
@@ -155,15 +155,15 @@ func processesOf(dir string, marks ...string) []int {
 			continue
 		}
 		env, err := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		if err == nil && carries(env, marks) {
+		if err == nil && hasVariables(env, marks) {
 			out = append(out, pid)
 		}
 	}
 	return out
 }
 
-// carries says whether an environment holds all of the variables.
-func carries(env []byte, variables []string) bool {
+// hasVariables says whether an environment holds all of the variables.
+func hasVariables(env []byte, variables []string) bool {
 	have := strings.Split(string(env), "\x00")
 	for _, v := range variables {
 		if !slices.Contains(have, v) {
@@ -189,17 +189,17 @@ func variableOf(pid int, name string) string {
 
 // Running lists the folders of living labs, newest last.
 func Running() []string {
-	entries, err := os.ReadDir(baseDir())
+	entries, err := os.ReadDir(labsDirectory())
 	if err != nil {
 		return nil
 	}
 	var out []string
 	for _, e := range entries {
-		dir := filepath.Join(baseDir(), e.Name())
+		dir := filepath.Join(labsDirectory(), e.Name())
 		if _, err := os.Stat(filepath.Join(dir, "lock")); err != nil {
 			continue
 		}
-		lock, err := lockFile(filepath.Join(dir, "lock"))
+		lock, err := lockExisting(filepath.Join(dir, "lock"))
 		if errors.Is(err, errLocked) {
 			out = append(out, dir)
 		} else if err == nil {

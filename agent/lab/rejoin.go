@@ -34,27 +34,27 @@ type rejoin struct {
 	downMs        float64
 }
 
-// rejoin takes a process's word that it trains again: it is a member of the
+// takeRejoin takes a process's word that it trains again: it is a member of the
 // generation, and what an earlier one ran from there on is run again. Where the
 // status is bad, it waits for another recovery.
-func (l *Lab) rejoin(p *rankProcess, ln line) {
+func (l *Lab) takeRejoin(p *rankProcess, ln line) {
 	if ln.Status != 0 {
 		return
 	}
-	before := l.owners()
+	before := l.rankOwners()
 	p.generation, p.joining = ln.Rejoin, false
-	j := l.records.rejoined(ln, before)
+	j := l.records.noteRejoin(ln, before)
 	if j == nil {
 		return
 	}
 	j.source[p.rank], j.after[p.rank] = ln.Source, p.pid
-	l.setRank(p)
-	l.faults.moved(l.placement(ln.Rejoin))
+	l.assignRank(p)
+	l.faults.setPlacement(l.placement(ln.Rejoin))
 }
 
-// owners are the processes that hold the ranks of the world: of those that have
+// rankOwners are the processes that hold the ranks of the world: of those that have
 // begun, the newest.
-func (l *Lab) owners() map[falcon.Rank]int {
+func (l *Lab) rankOwners() map[falcon.Rank]int {
 	out, launch := map[falcon.Rank]int{}, map[falcon.Rank]uint64{}
 	for _, p := range l.ranks {
 		if at, ok := launch[p.rank]; !p.joining && int(p.rank) < l.records.world && (!ok || p.launch >= at) {
@@ -64,10 +64,10 @@ func (l *Lab) owners() map[falcon.Rank]int {
 	return out
 }
 
-// rejoined notes the recovery that a line tells of; nil when it is an old one,
+// noteRejoin notes the recovery that a line tells of; nil when it is an old one,
 // or one too many.
-func (r *records) rejoined(l line, before map[falcon.Rank]int) *rejoin {
-	if j := r.rejoinOf(l.Rejoin); j != nil {
+func (r *records) noteRejoin(l line, before map[falcon.Rank]int) *rejoin {
+	if j := r.rejoinOfGeneration(l.Rejoin); j != nil {
 		return j
 	}
 	if l.Rejoin <= r.generation || l.Again < 0 || l.Again > maxIterations || len(r.rejoins) >= rejoinsMost {
@@ -78,22 +78,22 @@ func (r *records) rejoined(l line, before map[falcon.Rank]int) *rejoin {
 		source: map[falcon.Rank]int32{}, before: before, after: map[falcon.Rank]int{},
 	}
 	r.rejoins = append(r.rejoins, j)
-	r.resumed(l.Rejoin, l.Again)
+	r.resumeFrom(l.Rejoin, l.Again)
 	return j
 }
 
-// resumed goes on with iteration from in a new generation: those before it are
+// resumeFrom goes on with iteration from in a new generation: those before it are
 // done, told by all ranks or not.
-func (r *records) resumed(generation uint64, from int64) {
-	r.grow(from)
-	r.begin(generation, from)
+func (r *records) resumeFrom(generation uint64, from int64) {
+	r.growRows(from)
+	r.beginGeneration(generation, from)
 	for i := r.done; i < from; i++ {
 		r.rows[i].Untold = true
 	}
 	r.done = from
 }
 
-func (r *records) rejoinOf(generation uint64) *rejoin {
+func (r *records) rejoinOfGeneration(generation uint64) *rejoin {
 	i := slices.IndexFunc(r.rejoins, func(j *rejoin) bool { return j.generation == generation })
 	if i < 0 {
 		return nil
@@ -101,9 +101,9 @@ func (r *records) rejoinOf(generation uint64) *rejoin {
 	return r.rejoins[i]
 }
 
-// kept says whether every survivor is the process that it was: all ranks but
+// survivorsKept says whether every survivor is the process that it was: all ranks but
 // those made anew have come back, each with the process id of before.
-func (j *rejoin) kept(anew []falcon.Rank) bool {
+func (j *rejoin) survivorsKept(anew []falcon.Rank) bool {
 	for r, pid := range j.before {
 		if !slices.Contains(anew, r) && j.after[r] != pid {
 			return false

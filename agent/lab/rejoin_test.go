@@ -10,7 +10,7 @@ import (
 // played is a lab of two ranks whose loop is the test.
 func played(t *testing.T) *Lab {
 	t.Helper()
-	sc, err := parse([]byte("layout: {tp: 1, dp: 2, pp: 1}\nnodes: 2\nspares: 1\niterations: 50\n"), "t")
+	sc, err := parseScenario([]byte("layout: {tp: 1, dp: 2, pp: 1}\nnodes: 2\nspares: 1\niterations: 50\n"), "t")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func played(t *testing.T) *Lab {
 func (l *Lab) says(p *rankProcess, iterations ...int64) {
 	for _, i := range iterations {
 		loss := float64(i) / 10
-		l.hear(p, line{Rank: int(p.rank), Iteration: &i, Ms: 5, Loss: &loss})
+		l.handleLine(p, line{Rank: int(p.rank), Iteration: &i, Ms: 5, Loss: &loss})
 	}
 }
 
@@ -44,12 +44,12 @@ func crash(l *Lab, resume int64) (survivor, anew *rankProcess) {
 	}
 	l.ranks[1].exited = true
 	anew = &rankProcess{rank: 1, pid: 300, launch: 2, generation: 2, joining: true}
-	l.handle(event{proc: anew, joined: true})
+	l.handleEvent(event{proc: anew, joined: true})
 	failed := again(2, resume, 0)
 	failed.Status = -3
-	l.rejoin(anew, failed) // an attempt that came to nothing
-	l.rejoin(survivor, again(2, resume, 0))
-	l.rejoin(anew, again(2, resume, 0))
+	l.takeRejoin(anew, failed) // an attempt that came to nothing
+	l.takeRejoin(survivor, again(2, resume, 0))
+	l.takeRejoin(anew, again(2, resume, 0))
 	return survivor, anew
 }
 
@@ -65,18 +65,18 @@ func TestRejoin(t *testing.T) {
 		t.Errorf("done %d, rows %+v", l.records.done, l.records.rows)
 	}
 	s := RecoveryStory{Generation: 2, Replaced: map[string]string{"1": "n2.g0"}}
-	l.records.told(&s, 0)
+	l.records.fillRecovery(&s, 0)
 	if !s.SurvivorPidsKept || s.LostIterations != 1 {
 		t.Errorf("%+v", s)
 	}
 	s = RecoveryStory{Generation: 2} // nobody says that rank 1 was made anew
-	if l.records.told(&s, 0); s.SurvivorPidsKept {
+	if l.records.fillRecovery(&s, 0); s.SurvivorPidsKept {
 		t.Error("rank 1 has another process id")
 	}
-	if len(l.working()) != 2 || l.over() {
-		t.Errorf("%d processes work", len(l.working()))
+	if len(l.workingProcesses()) != 2 || l.jobEnded() {
+		t.Errorf("%d processes work", len(l.workingProcesses()))
 	}
-	if generation, members := l.newest(); generation != 2 || len(members) != 2 {
+	if generation, members := l.newestGeneration(); generation != 2 || len(members) != 2 {
 		t.Errorf("generation %d has %d members", generation, len(members))
 	}
 }
@@ -103,10 +103,10 @@ func TestFrozenIsNoMember(t *testing.T) {
 	l.ranks[1].exited = false // it was frozen
 	for _, p := range []*rankProcess{survivor, anew} {
 		p.end = endDone
-		l.handle(event{proc: p, exited: true})
+		l.handleEvent(event{proc: p, exited: true})
 	}
-	if !l.over() || l.outcome() != nil {
-		t.Errorf("over %v, %v", l.over(), l.outcome())
+	if !l.jobEnded() || l.describeOutcome() != nil {
+		t.Errorf("over %v, %v", l.jobEnded(), l.describeOutcome())
 	}
 }
 
@@ -117,7 +117,7 @@ func TestBlame(t *testing.T) {
 		{Kind: "exit", Node: "n1", Ranks: []int32{1}, DetectedUnixNs: 45e6},
 		{Kind: "node", Node: "n0", Ranks: []int32{0}, DetectedUnixNs: 109e6},
 	}}
-	s.blame(kills, l.sc)
+	s.matchDeaths(kills, l.sc)
 	if s.Fault != "rank 1 killed; node n0 frozen" || s.DetectedMs != 40 {
 		t.Errorf("%q after %v ms", s.Fault, s.DetectedMs)
 	}
@@ -125,7 +125,7 @@ func TestBlame(t *testing.T) {
 		t.Errorf("%+v", kills)
 	}
 	alone := RecoveryStory{ID: "REC-0002", Faults: []FaultStory{{Kind: "device", Node: "n0", Device: "n0.g0", FirstUnixNs: 1e6, DetectedUnixNs: 3e6}}}
-	if alone.blame(kills, l.sc); alone.Fault != "device of n0 n0.g0" || alone.DetectedMs != 2 {
+	if alone.matchDeaths(kills, l.sc); alone.Fault != "device of n0 n0.g0" || alone.DetectedMs != 2 {
 		t.Errorf("%q after %v ms", alone.Fault, alone.DetectedMs)
 	}
 }
@@ -137,15 +137,15 @@ func TestFewerRanks(t *testing.T) {
 	l.says(l.ranks[1], 0, 1, 2)
 	l.ranks[0].exited = true // the other is frozen
 	anew := &rankProcess{rank: 0, pid: 300, launch: 2, generation: 2}
-	l.handle(event{proc: anew, joined: true})
+	l.handleEvent(event{proc: anew, joined: true})
 	l.says(anew, 1, 2)
 	if l.records.done != 3 || !l.records.fewer || l.records.restarts[0].Redone != 2 {
 		t.Errorf("done %d, fewer %v, %+v", l.records.done, l.records.fewer, l.records.restarts)
 	}
-	if got := l.owners(); len(got) != 1 || got[0] != 300 {
+	if got := l.rankOwners(); len(got) != 1 || got[0] != 300 {
 		t.Errorf("owners %v", got)
 	}
-	if got := l.working(); len(got) != 1 || got[0] != anew {
+	if got := l.workingProcesses(); len(got) != 1 || got[0] != anew {
 		t.Errorf("%d processes work", len(got))
 	}
 }

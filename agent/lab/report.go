@@ -99,7 +99,7 @@ func RunReference(ctx context.Context, sc Scenario, opt Options) (Reference, err
 	// ranks that it starts inherit it.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, cmd.Process.Pid, politeNice)
 	rec := newRecords(1)
-	readLines(out, func(ln line) { rec.add(0, ln) })
+	readLines(out, func(ln line) { rec.addLine(0, ln) })
 	if err := cmd.Wait(); err != nil {
 		return Reference{}, fmt.Errorf("lab: the reference run failed: %w", err)
 	}
@@ -117,15 +117,15 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 		Setup: Setup{
 			Scenario: l.sc.Name, Build: l.opt.Build, Seed: l.opt.Seed, Layout: layout, Ranks: layout.World(), Nodes: l.sc.Nodes, Spares: l.sc.Spares,
 		},
-		Injected: orEmpty(l.faults.injected), Iterations: l.records.rows[:l.records.done],
-		Swaps: l.records.orders.stories(), Restarts: orEmpty(l.records.restarts),
+		Injected: emptyIfNil(l.faults.injected), Iterations: l.records.rows[:l.records.done],
+		Swaps: l.records.orders.swapStories(), Restarts: emptyIfNil(l.records.restarts),
 		Training: Training{
 			ReferenceLoss: ref.Loss, ReferenceSha: ref.Sha, WeightsSha: l.records.sha,
 			WeightsNote: l.records.weightsNote(ref), SamplesNote: l.records.samplesNote(ref),
 		},
 		Emulated: []string{"gpu pace", "link pace", "nvml counters", "nic counters"},
 	}
-	r.Emulated = append(r.Emulated, l.sc.emulated()...)
+	r.Emulated = append(r.Emulated, l.sc.emulatedParts()...)
 	if n := len(r.Iterations); n > 0 {
 		r.FinalLoss = r.Iterations[n-1].Loss
 		r.RankCPUMs = l.records.cpuPerIteration()
@@ -134,17 +134,17 @@ func (l *Lab) Report(ctx context.Context, client falconv1.ConsoleClient, ref Ref
 	if err != nil {
 		return r, fmt.Errorf("lab: the engine gave no incidents: %w", err)
 	}
-	r.Incidents, r.Validations = stories(reply), validations(reply)
+	r.Incidents, r.Validations = incidentStories(reply), validations(reply)
 	if r.Recoveries, err = l.recoveries(ctx, client); err != nil {
 		return r, err
 	}
-	r.Kills = orEmpty(l.kills) // with the recoveries that saw them
+	r.Kills = emptyIfNil(l.kills) // with the recoveries that saw them
 	r.summarise(l.sc)
 	return r, nil
 }
 
-// emulated names what the scenario models beyond every lab's silicon.
-func (s Scenario) emulated() []string {
+// emulatedParts names what the scenario models beyond every lab's silicon.
+func (s Scenario) emulatedParts() []string {
 	var out []string
 	if slices.ContainsFunc(s.Events, func(e Event) bool { return e.CPU != "" }) {
 		out = append(out, "cpu contention")
@@ -215,9 +215,9 @@ const SamplesShared = "every iteration has the reference's samples, over fewer r
 // summarise fills the medians that INTERFACES promises; null where a window
 // holds no iteration.
 func (r *Report) summarise(sc Scenario) {
-	r.Phases = r.phases()
+	r.Phases = r.cutPhases()
 	if len(r.Injected) == 0 {
-		r.HealthyMs = r.medianMs(int64(sc.WarmUp), math.MaxInt64)
+		r.HealthyMs = r.medianPtr(int64(sc.WarmUp), math.MaxInt64)
 		return
 	}
 	first := r.Injected[0].FirstIteration
@@ -225,33 +225,33 @@ func (r *Report) summarise(sc Scenario) {
 	for _, in := range r.Injected {
 		cleared = max(cleared, in.LastIteration+1)
 	}
-	r.HealthyMs = r.medianMs(int64(sc.WarmUp), first)
+	r.HealthyMs = r.medianPtr(int64(sc.WarmUp), first)
 	applied, kept, reverted := r.actionTimes()
 	slowEnd := cleared
 	if applied != nil {
 		slowEnd = min(slowEnd, *applied)
 	}
-	r.SlowMs = r.medianMs(first, slowEnd)
+	r.SlowMs = r.medianPtr(first, slowEnd)
 	if kept != nil {
-		r.MitigatedMs = r.medianMs(*kept+2, cleared)
+		r.MitigatedMs = r.medianPtr(*kept+2, cleared)
 	}
 	after := cleared
 	if reverted != nil {
 		after = max(after, *reverted)
 	}
-	r.AfterMs = r.medianMs(after+1, math.MaxInt64)
+	r.AfterMs = r.medianPtr(after+1, math.MaxInt64)
 	if r.HealthyMs != nil && r.SlowMs != nil && r.MitigatedMs != nil && *r.SlowMs > *r.HealthyMs {
 		v := (*r.SlowMs - *r.MitigatedMs) / (*r.SlowMs - *r.HealthyMs)
 		r.SlowdownRemoved = &v
-		r.bound()
+		r.predictRemoved()
 	}
 }
 
-// bound is the share that the planner's own prediction for the last action that
+// predictRemoved is the share that the planner's own prediction for the last action that
 // was kept would have removed, or for the last at all.
-func (r *Report) bound() {
+func (r *Report) predictRemoved() {
 	var last *ActionStory
-	for _, a := range r.actions() {
+	for _, a := range r.appliedActions() {
 		better := last == nil || (a.Outcome == outcomeKept) == (last.Outcome == outcomeKept) && *a.AppliedIteration > *last.AppliedIteration ||
 			a.Outcome == outcomeKept && last.Outcome != outcomeKept
 		if a.PredictedMs > 0 && better {
@@ -273,7 +273,7 @@ func (r *Report) actionTimes() (applied, kept, reverted *int64) {
 		}
 		return v
 	}
-	for _, a := range r.actions() {
+	for _, a := range r.appliedActions() {
 		if applied == nil || *a.AppliedIteration < *applied {
 			applied = a.AppliedIteration
 		}
@@ -285,8 +285,8 @@ func (r *Report) actionTimes() (applied, kept, reverted *int64) {
 	return applied, kept, reverted
 }
 
-// actions are those that took force, of all incidents.
-func (r *Report) actions() []ActionStory {
+// appliedActions are those that took force, of all incidents.
+func (r *Report) appliedActions() []ActionStory {
 	var out []ActionStory
 	for _, in := range r.Incidents {
 		for _, a := range in.Actions {
@@ -298,10 +298,10 @@ func (r *Report) actions() []ActionStory {
 	return out
 }
 
-// medianMs is the median over unpaused iterations from..to−1, nil where there
+// medianPtr is the median over unpaused iterations from..to−1, nil where there
 // are none.
-func (r *Report) medianMs(from, to int64) *float64 {
-	ms, n := r.medianOf(from, to)
+func (r *Report) medianPtr(from, to int64) *float64 {
+	ms, n := r.medianBetween(from, to)
 	if n == 0 {
 		return nil
 	}

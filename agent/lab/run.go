@@ -23,53 +23,53 @@ func (l *Lab) Run(ctx context.Context) error {
 	for {
 		select {
 		case e := <-l.events:
-			if changed := l.handle(e); !changed {
+			if changed := l.handleEvent(e); !changed {
 				continue
 			}
 		case <-patience:
-			if len(l.working()) == 0 {
+			if len(l.workingProcesses()) == 0 {
 				return l.neverLaunched()
 			}
 			l.killRanks()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if l.over() {
-			return l.outcome()
+		if l.jobEnded() {
+			return l.describeOutcome()
 		}
-		patience = l.patience()
+		patience = l.waitLimit()
 	}
 }
 
-// over says that the job has ended for good: nobody works, and it was neither
+// jobEnded says that the job has ended for good: nobody works, and it was neither
 // left for a restart nor did a launch fail before its first iteration, nor can
 // what died be recovered.
-func (l *Lab) over() bool { return len(l.working()) == 0 && !l.mayReturn() }
+func (l *Lab) jobEnded() bool { return len(l.workingProcesses()) == 0 && !l.mayReturn() }
 
 func (l *Lab) mayReturn() bool {
-	generation, members := l.newest()
-	if slices.ContainsFunc(members, (*rankProcess).refused) {
+	generation, members := l.newestGeneration()
+	if slices.ContainsFunc(members, (*rankProcess).neverBegan) {
 		return false
 	}
 	left, failed := 0, 0
 	for _, p := range members {
 		if p.end == endCheckpointed {
 			left++
-		} else if !p.ok() {
+		} else if !p.endedWell() {
 			failed++
 		}
 	}
-	return left > 0 && failed == 0 || failed > 0 && (l.parks() || generation > 0 && !l.records.ran(generation))
+	return left > 0 && failed == 0 || failed > 0 && (l.rejoinsExpected() || generation > 0 && !l.records.hasIteration(generation))
 }
 
-// patience is how long the loop waits from now on for the job to go on: for
+// waitLimit is how long the loop waits from now on for the job to go on: for
 // the others once one rank has ended, for a launch once all have.
-func (l *Lab) patience() <-chan time.Time {
-	_, members := l.newest()
+func (l *Lab) waitLimit() <-chan time.Time {
+	_, members := l.newestGeneration()
 	switch {
-	case len(l.working()) == 0:
+	case len(l.workingProcesses()) == 0:
 		return time.After(launchWait)
-	case l.parks() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && p.end != endDone }): // dead, or stopped on a fenced node
+	case l.rejoinsExpected() && slices.ContainsFunc(members, func(p *rankProcess) bool { return p.exited && p.end != endDone }): // dead, or stopped on a fenced node
 		if l.opt.Attended {
 			return time.After(decideWait)
 		}
@@ -81,28 +81,28 @@ func (l *Lab) patience() <-chan time.Time {
 }
 
 func (l *Lab) neverLaunched() error {
-	generation, _ := l.newest()
+	generation, _ := l.newestGeneration()
 	return fmt.Errorf("%w: generation %d has ended after iteration %d and was not started again within %s",
 		ErrRanks, generation, l.records.done-1, launchWait)
 }
 
-// handle takes one event and says whether a rank has come or gone.
-func (l *Lab) handle(e event) bool {
+// handleEvent takes one event and says whether a rank has come or gone.
+func (l *Lab) handleEvent(e event) bool {
 	switch {
 	case e.call != nil:
 		e.call()
 	case e.joined:
 		l.ranks = append(l.ranks, e.proc)
-		l.setRank(e.proc)
+		l.assignRank(e.proc)
 		return true
 	case e.line != nil:
-		l.hear(e.proc, *e.line)
+		l.handleLine(e.proc, *e.line)
 	case e.exited:
 		e.proc.exited, e.proc.err = true, e.err
-		if !e.proc.ok() {
-			l.struck(e.proc.rank, "", e.unixNs) // if its log did not say so first
+		if !e.proc.endedWell() {
+			l.reachedPoint(e.proc.rank, "", e.unixNs) // if its log did not say so first
 		}
-		if e.proc.refused() { // the others would wait for it
+		if e.proc.neverBegan() { // the others would wait for it
 			l.killRanks()
 		}
 		return true
@@ -131,11 +131,11 @@ func (l *Lab) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.status
-	s.RankPids, s.AgentPids = clone(l.status.RankPids), clone(l.status.AgentPids)
+	s.RankPids, s.AgentPids = cloneValue(l.status.RankPids), cloneValue(l.status.AgentPids)
 	return s
 }
 
-func clone(m map[string]int) map[string]int {
+func cloneValue(m map[string]int) map[string]int {
 	out := make(map[string]int, len(m))
 	for k, v := range m {
 		out[k] = v
@@ -148,10 +148,10 @@ func (l *Lab) Close() {
 	l.once.Do(func() {
 		l.stop()
 		if l.control != nil {
-			l.control.close()
+			l.control.closeSocket()
 		}
 		if l.logs != nil {
-			l.logs.close()
+			l.logs.closeSocket()
 		}
 		l.signalAll(unix.SIGTERM)
 		l.signalAll(unix.SIGCONT) // the frozen hear nothing else
@@ -166,22 +166,22 @@ func (l *Lab) Close() {
 			l.signalAll(unix.SIGKILL)
 			<-done
 		}
-		l.spawn.close()
+		l.spawn.stopThread()
 		if l.hw != nil {
-			_ = l.hw.close()
+			_ = l.hw.unmapState()
 		}
-		l.place.remove()
+		l.place.removePlace()
 	})
 }
 
 // signalAll reaches all processes of all nodes through their groups.
 func (l *Lab) signalAll(sig unix.Signal) {
 	for _, a := range l.agents {
-		if g := a.group(); g > 0 {
+		if g := a.processGroup(); g > 0 {
 			_ = unix.Kill(-g, sig)
 		}
 	}
-	for _, p := range l.live() {
-		p.signal(sig)
+	for _, p := range l.liveProcesses() {
+		p.signalProcess(sig)
 	}
 }

@@ -70,8 +70,8 @@ type Shape struct {
 	Instances int `yaml:"instances,omitempty"`
 }
 
-// check bounds how the optimizer is spread.
-func (s Shape) check() error {
+// validate bounds how the optimizer is spread.
+func (s Shape) validate() error {
 	switch {
 	case s.Zero != 0 && s.Zero != 1:
 		return fmt.Errorf("zero is %d, it must be 0 or 1", s.Zero)
@@ -93,7 +93,7 @@ func Load(nameOrPath string) (Scenario, error) {
 		if err != nil {
 			return Scenario{}, fmt.Errorf("%w: there is no scenario %q; shipped are %s, or give a file", ErrScenario, nameOrPath, strings.Join(Names(), ", "))
 		}
-		return parse(b, nameOrPath)
+		return parseScenario(b, nameOrPath)
 	}
 	f, err := os.Open(nameOrPath)
 	if err != nil {
@@ -108,7 +108,7 @@ func Load(nameOrPath string) (Scenario, error) {
 		return Scenario{}, fmt.Errorf("%w: %s is larger than %d bytes", ErrScenario, nameOrPath, maxFileBytes)
 	}
 	base := filepath.Base(nameOrPath)
-	return parse(b, strings.TrimSuffix(base, filepath.Ext(base)))
+	return parseScenario(b, strings.TrimSuffix(base, filepath.Ext(base)))
 }
 
 // Names lists the shipped scenarios.
@@ -125,18 +125,18 @@ func Names() []string {
 	return out
 }
 
-func parse(b []byte, name string) (Scenario, error) {
+func parseScenario(b []byte, name string) (Scenario, error) {
 	s := Scenario{Name: name, MicroBatches: 8, ForwardMs: 5, WarmUp: 10, Iterations: 100, LinkMBs: 1000, NICs: 1}
 	d := yaml.NewDecoder(strings.NewReader(string(b)))
 	d.KnownFields(true)
 	if err := d.Decode(&s); err != nil {
-		return Scenario{}, fmt.Errorf("%w: %s", ErrScenario, oneLine(err))
+		return Scenario{}, fmt.Errorf("%w: %s", ErrScenario, joinLines(err))
 	}
 	return s, s.Validate()
 }
 
-// oneLine keeps a YAML error to one clear sentence.
-func oneLine(err error) string {
+// joinLines keeps a YAML error to one clear sentence.
+func joinLines(err error) string {
 	s := strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n")
 	s = strings.ReplaceAll(s, " into type lab.Scenario", "")
 	s = strings.ReplaceAll(s, " in type lab.Scenario", "")
@@ -156,7 +156,7 @@ func (s Scenario) Validate() error {
 		return fmt.Errorf("%w: %d ranks are more than the %d that one machine can emulate", ErrScenario, l.World(), maxRanks)
 	case s.Nodes < 1 || l.World()%s.Nodes != 0:
 		return fmt.Errorf("%w: %d ranks (tp %d x dp %d x pp %d) can't be spread evenly over %d nodes", ErrScenario, l.World(), l.TP, l.DP, l.PP, s.Nodes)
-	case l.World()/s.Nodes > gpusMax || s.Spares < 0 || s.Spares > nodesMax || s.allNodes() > nodesMax:
+	case l.World()/s.Nodes > gpusMax || s.Spares < 0 || s.Spares > nodesMax || s.nodeCount() > nodesMax:
 		return fmt.Errorf("%w: at most %d nodes of %d GPUs with the spares, this asks for %d and %d spares of %d", ErrScenario, nodesMax, gpusMax, s.Nodes, s.Spares, l.World()/s.Nodes)
 	case s.Iterations < 1 || s.Iterations > maxIterations:
 		return fmt.Errorf("%w: iterations is %d, it must be 1 to %d", ErrScenario, s.Iterations, maxIterations)
@@ -173,12 +173,12 @@ func (s Scenario) Validate() error {
 	case len(s.Events) > maxEvents:
 		return fmt.Errorf("%w: %d events are more than %d", ErrScenario, len(s.Events), maxEvents)
 	}
-	if err := errors.Join(s.Layout.check(), s.checkState()); err != nil {
-		return fmt.Errorf("%w: %s", ErrScenario, oneLine(err))
+	if err := errors.Join(s.Layout.validate(), s.checkState()); err != nil {
+		return fmt.Errorf("%w: %s", ErrScenario, joinLines(err))
 	}
 	for i, e := range s.Events {
 		if err := s.checkEvent(e); err != nil {
-			return fmt.Errorf("%w: event %d: %s", ErrScenario, i, oneLine(err))
+			return fmt.Errorf("%w: event %d: %s", ErrScenario, i, joinLines(err))
 		}
 	}
 	return nil
@@ -215,24 +215,24 @@ func (s Scenario) Placement() falcon.Placement {
 	per := s.gpusPerNode()
 	out := make(falcon.Placement, s.Layout.Layout().World())
 	for r := range out {
-		out[r] = falcon.NewDevice(nodeName(r/per), r%per)
+		out[r] = falcon.NewDevice(nodeNameOf(r/per), r%per)
 	}
 	return out
 }
 
-// parks says whether ranks leave training for a recovery.
-func (s Scenario) parks() bool { return s.Park == nil || *s.Park }
+// rejoinsExpected says whether ranks leave training for a recovery.
+func (s Scenario) rejoinsExpected() bool { return s.Park == nil || *s.Park }
 
 func (s Scenario) gpusPerNode() int { return s.Layout.Layout().World() / s.Nodes }
 
-// allNodes counts the spares too; they come behind the nodes in use.
-func (s Scenario) allNodes() int { return s.Nodes + s.Spares }
+// nodeCount counts the spares too; they come behind the nodes in use.
+func (s Scenario) nodeCount() int { return s.Nodes + s.Spares }
 
-func nodeName(i int) falcon.Node { return falcon.Node(fmt.Sprintf("n%d", i)) }
+func nodeNameOf(i int) falcon.Node { return falcon.Node(fmt.Sprintf("n%d", i)) }
 
 func (s Scenario) nodeIndex(n falcon.Node) (int, bool) {
-	for i := range s.allNodes() {
-		if nodeName(i) == n {
+	for i := range s.nodeCount() {
+		if nodeNameOf(i) == n {
 			return i, true
 		}
 	}

@@ -22,11 +22,11 @@ type spawner struct {
 
 func newSpawner() *spawner {
 	s := &spawner{work: make(chan func()), done: make(chan struct{})}
-	go s.run()
+	go s.runThread()
 	return s
 }
 
-func (s *spawner) run() {
+func (s *spawner) runThread() {
 	runtime.LockOSThread() // never unlocked: the thread must outlive its children
 	// Children inherit the thread's niceness. Where permitted, a lab goes before
 	// ordinary work on the machine, so that a build beside it is no slow node.
@@ -37,9 +37,9 @@ func (s *spawner) run() {
 	}
 }
 
-// start runs cmd.Start on the spawning thread. pgid 0 makes a new process
+// startCommand runs cmd.Start on the spawning thread. pgid 0 makes a new process
 // group, a positive one joins it, a negative one leaves the group alone.
-func (s *spawner) start(cmd *exec.Cmd, pgid int) error {
+func (s *spawner) startCommand(cmd *exec.Cmd, pgid int) error {
 	attr := &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if pgid >= 0 {
 		attr.Setpgid, attr.Pgid = true, pgid
@@ -50,8 +50,8 @@ func (s *spawner) start(cmd *exec.Cmd, pgid int) error {
 	return <-result
 }
 
-// close ends the thread; only after all children have been waited for.
-func (s *spawner) close() {
+// stopThread ends the thread; only after all children have been waited for.
+func (s *spawner) stopThread() {
 	close(s.work)
 	<-s.done
 }

@@ -83,75 +83,81 @@ func createSilicon(path string, nodes, gpus int, peakFlops, linkBytes float64) (
 
 func (s *silicon) init(nodes, gpus int, peakFlops, linkBytes float64) {
 	binary.LittleEndian.PutUint32(s.mem[8:], stateVersion)
-	s.u32(offNodes, uint32(nodes))
-	s.u32(offGPUs, uint32(gpus))
-	s.f64(offPeak, peakFlops)
-	s.f64(offIntraBw, 20e9)
-	s.f64(offIntraLat, 10e-6)
-	s.f64(offInterBw, linkBytes)
-	s.f64(offInterLat, 50e-6)
+	s.storeUint32(offNodes, uint32(nodes))
+	s.storeUint32(offGPUs, uint32(gpus))
+	s.storeFloat64(offPeak, peakFlops)
+	s.storeFloat64(offIntraBw, 20e9)
+	s.storeFloat64(offIntraLat, 10e-6)
+	s.storeFloat64(offInterBw, linkBytes)
+	s.storeFloat64(offInterLat, 50e-6)
 	for n := range nodesMax {
 		for g := range gpusMax {
-			s.resetGPU(n, g)
+			s.resetThrottle(n, g)
 		}
 		for m := range nodesMax {
-			s.f64(linkAt(n, m)+linkBandwidth, 1)
-			s.f64(linkAt(n, m)+linkLatency, 1)
+			s.storeFloat64(offsetOfLink(n, m)+linkBandwidth, 1)
+			s.storeFloat64(offsetOfLink(n, m)+linkLatency, 1)
 		}
 	}
-	s.u64(0, stateMagic) // last: readers wait for it
+	s.storeUint64(0, stateMagic) // last: readers wait for it
 }
 
-func (s *silicon) resetGPU(n, g int) {
-	at := gpuAt(n, g)
-	s.f64(at+gpuClock, 1)
-	s.f64(at+gpuHostShare, 1)
-	s.f64(at+gpuLoad, 1)
-	s.u32(at+gpuMaxSM, nominalSMMHz)
-	s.u32(at+gpuSM, nominalSMMHz)
-	s.u32(at+gpuTemp, healthyTempC)
-	s.u32(at+gpuPower, nominalPowerMw)
-	s.u32(at+gpuPowerLimit, powerLimitMw)
+func (s *silicon) resetThrottle(n, g int) {
+	at := offsetOfGPU(n, g)
+	s.storeFloat64(at+gpuClock, 1)
+	s.storeFloat64(at+gpuHostShare, 1)
+	s.storeFloat64(at+gpuLoad, 1)
+	s.storeUint32(at+gpuMaxSM, nominalSMMHz)
+	s.storeUint32(at+gpuSM, nominalSMMHz)
+	s.storeUint32(at+gpuTemp, healthyTempC)
+	s.storeUint32(at+gpuPower, nominalPowerMw)
+	s.storeUint32(at+gpuPowerLimit, powerLimitMw)
 }
 
-func gpuAt(n, g int) int  { return gpuOffset + (n*gpusMax+g)*gpuBytes }
-func linkAt(a, b int) int { return linkOffset + (a*nodesMax+b)*linkBytes }
+func offsetOfGPU(n, g int) int  { return gpuOffset + (n*gpusMax+g)*gpuBytes }
+func offsetOfLink(a, b int) int { return linkOffset + (a*nodesMax+b)*linkBytes }
 
-// throttle slows one GPU for heat, as NVML would show it; clock 1 ends it.
-func (s *silicon) throttle(n, g int, clock float64) {
-	at := gpuAt(n, g)
+// throttleGPU slows one GPU for heat, as NVML would show it; clock 1 ends it.
+func (s *silicon) throttleGPU(n, g int, clock float64) {
+	at := offsetOfGPU(n, g)
 	now := uint64(monotonicNs())
-	if since := s.load64(at + gpuThermalAt); since != 0 {
-		s.u64(at+gpuThermalNs, s.load64(at+gpuThermalNs)+now-since)
+	if since := s.loadUint64(at + gpuThermalAt); since != 0 {
+		s.storeUint64(at+gpuThermalNs, s.loadUint64(at+gpuThermalNs)+now-since)
 	}
 	temp, reasons, since := uint32(healthyTempC), uint64(0), uint64(0)
 	if clock < 1 {
 		temp, reasons, since = throttleTempC, uint64(0x40|0x8), now
 	}
-	s.u64(at+gpuThermalAt, since)
-	s.u64(at+gpuReasons, reasons)
-	s.u32(at+gpuTemp, temp)
-	s.u32(at+gpuSM, uint32(nominalSMMHz*clock))
-	s.u32(at+gpuPower, uint32(nominalPowerMw*clock))
-	s.f64(at+gpuClock, clock)
+	s.storeUint64(at+gpuThermalAt, since)
+	s.storeUint64(at+gpuReasons, reasons)
+	s.storeUint32(at+gpuTemp, temp)
+	s.storeUint32(at+gpuSM, uint32(nominalSMMHz*clock))
+	s.storeUint32(at+gpuPower, uint32(nominalPowerMw*clock))
+	s.storeFloat64(at+gpuClock, clock)
 }
 
-func (s *silicon) setLoad(n, g int, factor float64)     { s.f64(gpuAt(n, g)+gpuLoad, factor) }
-func (s *silicon) setHostShare(n, g int, share float64) { s.f64(gpuAt(n, g)+gpuHostShare, share) }
-func (s *silicon) setBandwidth(a, b int, share float64) { s.f64(linkAt(min(a, b), max(a, b)), share) }
+func (s *silicon) setNodeLoad(n, g int, factor float64) {
+	s.storeFloat64(offsetOfGPU(n, g)+gpuLoad, factor)
+}
+func (s *silicon) setHostShare(n, g int, share float64) {
+	s.storeFloat64(offsetOfGPU(n, g)+gpuHostShare, share)
+}
+func (s *silicon) setBandwidth(a, b int, share float64) {
+	s.storeFloat64(offsetOfLink(min(a, b), max(a, b)), share)
+}
 
 // bandwidth is the link's present share of healthy; safe from any goroutine.
 func (s *silicon) bandwidth(a, b int) float64 {
-	return math.Float64frombits(s.load64(linkAt(min(a, b), max(a, b)) + linkBandwidth))
+	return math.Float64frombits(s.loadUint64(offsetOfLink(min(a, b), max(a, b)) + linkBandwidth))
 }
 
-func (s *silicon) f64(at int, v float64)     { s.u64(at, math.Float64bits(v)) }
-func (s *silicon) u64(at int, v uint64)      { atomic.StoreUint64((*uint64)(s.at(at)), v) }
-func (s *silicon) u32(at int, v uint32)      { atomic.StoreUint32((*uint32)(s.at(at)), v) }
-func (s *silicon) load64(at int) uint64      { return atomic.LoadUint64((*uint64)(s.at(at))) }
-func (s *silicon) at(off int) unsafe.Pointer { return unsafe.Pointer(&s.mem[off]) }
+func (s *silicon) storeFloat64(at int, v float64)   { s.storeUint64(at, math.Float64bits(v)) }
+func (s *silicon) storeUint64(at int, v uint64)     { atomic.StoreUint64((*uint64)(s.pointerAt(at)), v) }
+func (s *silicon) storeUint32(at int, v uint32)     { atomic.StoreUint32((*uint32)(s.pointerAt(at)), v) }
+func (s *silicon) loadUint64(at int) uint64         { return atomic.LoadUint64((*uint64)(s.pointerAt(at))) }
+func (s *silicon) pointerAt(off int) unsafe.Pointer { return unsafe.Pointer(&s.mem[off]) }
 
-func (s *silicon) close() error { return unix.Munmap(s.mem) }
+func (s *silicon) unmapState() error { return unix.Munmap(s.mem) }
 
 // monotonicNs is CLOCK_MONOTONIC, which the stand-ins use too.
 func monotonicNs() int64 {

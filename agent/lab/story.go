@@ -70,12 +70,12 @@ type PreviewStory struct {
 	Traffic  map[string]float64  `json:"traffic_mb"`
 }
 
-func stories(reply *falconv1.IncidentsReply) []IncidentStory {
+func incidentStories(reply *falconv1.IncidentsReply) []IncidentStory {
 	out := []IncidentStory{}
 	for i, in := range reply.GetIncidents() {
 		s := IncidentStory{
 			ID: in.GetId(), State: in.GetState(), OnsetIteration: in.GetOnsetIteration(), DetectedIteration: in.GetDetectedIteration(),
-			RelievedIteration: known(in.GetRelievedIteration()), Verdict: verdictStory(in.GetVerdict()),
+			RelievedIteration: nilIfNone(in.GetRelievedIteration()), Verdict: verdictStory(in.GetVerdict()),
 			Actions: []ActionStory{}, Cost: map[string]any{},
 		}
 		if i < len(reply.GetLadders()) {
@@ -91,8 +91,8 @@ func stories(reply *falconv1.IncidentsReply) []IncidentStory {
 	return out
 }
 
-// known turns the wire's −1 into null.
-func known(i int64) *int64 {
+// nilIfNone turns the wire's −1 into null.
+func nilIfNone(i int64) *int64 {
 	if i == falcon.NoIteration {
 		return nil
 	}
@@ -101,7 +101,7 @@ func known(i int64) *int64 {
 
 func verdictStory(v *falconv1.Verdict) VerdictStory {
 	out := VerdictStory{
-		Cause: v.GetCause(), Also: v.GetAlso(), Devices: orEmpty(v.GetDevices()), Ranks: orEmpty(v.GetRanks()), Links: orEmpty(v.GetLinks()),
+		Cause: v.GetCause(), Also: v.GetAlso(), Devices: emptyIfNil(v.GetDevices()), Ranks: emptyIfNil(v.GetRanks()), Links: emptyIfNil(v.GetLinks()),
 		Severity: v.GetSeverity(), Confidence: v.GetConfidence(), Evidence: []string{},
 	}
 	for _, e := range v.GetEvidence() {
@@ -114,7 +114,7 @@ func verdictStory(v *falconv1.Verdict) VerdictStory {
 	return out
 }
 
-func orEmpty[T any](v []T) []T {
+func emptyIfNil[T any](v []T) []T {
 	if v == nil {
 		return []T{}
 	}
@@ -126,8 +126,8 @@ func actionStory(a *falconv1.Action, relieved *int64) ActionStory {
 		ID: a.GetId(), Variant: a.GetVariant(), ErrorShare: a.GetErrorShare(), MovedMB: a.GetMovedMb(),
 		Placement: a.GetPlacement(), Preview: previewStory(a.GetPreview()), Why: a.GetWhy(), RevertReason: a.GetRevertReason(),
 		Rung: a.GetRung(), ProposedIteration: a.GetProposedIteration(), DecidedBy: a.GetDecidedBy(),
-		AppliedIteration: known(a.GetAppliedIteration()), RevertedIteration: known(a.GetRevertedIteration()),
-		MicroBatches: orEmpty(a.GetMicroBatches()), BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(),
+		AppliedIteration: nilIfNone(a.GetAppliedIteration()), RevertedIteration: nilIfNone(a.GetRevertedIteration()),
+		MicroBatches: emptyIfNil(a.GetMicroBatches()), BeforeMs: a.GetBeforeMs(), PredictedMs: a.GetPredictedMs(),
 		MeasuredMs: a.GetMeasuredMs(), OverheadMs: a.GetOverheadMs(), State: a.GetState(), Outcome: a.GetState(),
 	}
 	for i, ms := range a.GetStepMs() {
@@ -151,8 +151,8 @@ func previewStory(p *falconv1.Preview) *PreviewStory {
 	}
 	out := &PreviewStory{
 		Swaps: [][2]string{}, Left: linksByDimension(p.GetLeft()), Joined: linksByDimension(p.GetJoined()),
-		MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(), Stages: orEmpty(p.GetStages()), Replicas: orEmpty(p.GetReplicas()),
-		Splits: orEmpty(p.GetSplits()), Traffic: p.GetTrafficMb(),
+		MovedMB: p.GetMovedMb(), CopyMs: p.GetCopyMs(), Stages: emptyIfNil(p.GetStages()), Replicas: emptyIfNil(p.GetReplicas()),
+		Splits: emptyIfNil(p.GetSplits()), Traffic: p.GetTrafficMb(),
 	}
 	for _, w := range p.GetSwaps() {
 		out.Swaps = append(out.Swaps, [2]string{w.GetA(), w.GetB()})

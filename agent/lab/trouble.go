@@ -34,14 +34,14 @@ const (
 
 var errAway = errors.New("lab: give a time from 0 to 1h")
 
-func checkFor(d time.Duration) error {
+func checkDuration(d time.Duration) error {
 	if d < 0 || d > time.Hour {
 		return errAway
 	}
 	return nil
 }
 
-func (t Trouble) agentOf(node string) (*agentNode, error) {
+func (t Trouble) agentOfNode(node string) (*agentNode, error) {
 	for _, a := range t.lab.agents {
 		if string(a.setup.Node) == node {
 			return a, nil
@@ -53,56 +53,56 @@ func (t Trouble) agentOf(node string) (*agentNode, error) {
 // StopAgent ends a node's agent as a service manager does (SIGTERM); KillAgent
 // with -9. It is started again after so long, 0 for the usual second.
 func (t Trouble) StopAgent(node string, away time.Duration) error {
-	return t.endAgent(node, away, unix.SIGTERM)
+	return t.stopAgent(node, away, unix.SIGTERM)
 }
 
 // KillAgent is StopAgent with SIGKILL.
 func (t Trouble) KillAgent(node string, away time.Duration) error {
-	return t.endAgent(node, away, unix.SIGKILL)
+	return t.stopAgent(node, away, unix.SIGKILL)
 }
 
-func (t Trouble) endAgent(node string, away time.Duration, sig unix.Signal) error {
-	a, err := t.agentOf(node)
-	if err = errors.Join(err, checkFor(away)); err != nil {
+func (t Trouble) stopAgent(node string, away time.Duration, sig unix.Signal) error {
+	a, err := t.agentOfNode(node)
+	if err = errors.Join(err, checkDuration(away)); err != nil {
 		return err
 	}
 	a.away.Store(int64(away))
-	return t.lab.signal(victim{what: "agent", node: a.setup.Node}, sig)
+	return t.lab.signalTarget(victim{what: "agent", node: a.setup.Node}, sig)
 }
 
 // FreezeAgent stops a node's agent (SIGSTOP) and lets it go on after so long, 0
 // for ThawAgent's word.
 func (t Trouble) FreezeAgent(node string, d time.Duration) error {
-	a, err := t.agentOf(node)
-	if err = errors.Join(err, checkFor(d)); err != nil {
+	a, err := t.agentOfNode(node)
+	if err = errors.Join(err, checkDuration(d)); err != nil {
 		return err
 	}
-	if err := t.lab.signal(victim{what: "agent", node: a.setup.Node}, unix.SIGSTOP); err != nil || d == 0 {
+	if err := t.lab.signalTarget(victim{what: "agent", node: a.setup.Node}, unix.SIGSTOP); err != nil || d == 0 {
 		return err
 	}
-	t.after(d, func() { _ = t.ThawAgent(node) }) // gone already is as good
+	t.runAfter(d, func() { _ = t.ThawAgent(node) }) // gone already is as good
 	return nil
 }
 
 // ThawAgent lets a frozen agent go on.
 func (t Trouble) ThawAgent(node string) error {
-	a, err := t.agentOf(node)
+	a, err := t.agentOfNode(node)
 	if err != nil {
 		return err
 	}
-	return t.lab.signal(victim{what: "agent", node: a.setup.Node}, unix.SIGCONT)
+	return t.lab.signalTarget(victim{what: "agent", node: a.setup.Node}, unix.SIGCONT)
 }
 
 // CutAgent cuts a node's agent off from the engine for so long; 0 mends it.
 func (t Trouble) CutAgent(node string, mode CutMode, d time.Duration) error {
-	a, err := t.agentOf(node)
-	if err = errors.Join(err, checkFor(d)); err != nil {
+	a, err := t.agentOfNode(node)
+	if err = errors.Join(err, checkDuration(d)); err != nil {
 		return err
 	}
 	if mode != CutReset && mode != CutDrop {
 		return fmt.Errorf("lab: a cut is %s or %s, not %q", CutReset, CutDrop, mode)
 	}
-	return t.until(cutFile+string(a.setup.Node), string(mode)+" ", d, 0)
+	return t.writeUntil(cutFile+string(a.setup.Node), string(mode)+" ", d, 0)
 }
 
 // stallAhead is how many iterations ahead a stall begins: all ranks must read of
@@ -113,14 +113,14 @@ const stallAhead = 3
 // own code at the begin of the same iteration, a few ahead of now. 0 ends it for
 // those that come later.
 func (t Trouble) Stall(d time.Duration) error {
-	if err := checkFor(d); err != nil {
+	if err := checkDuration(d); err != nil {
 		return err
 	}
-	return t.until(stallFile, "", d, t.lab.Status().Iteration+stallAhead)
+	return t.writeUntil(stallFile, "", d, t.lab.Status().Iteration+stallAhead)
 }
 
-// until writes a file that holds for so long, from an iteration on.
-func (t Trouble) until(name, prefix string, d time.Duration, from int64) error {
+// writeUntil writes a file that holds for so long, from an iteration on.
+func (t Trouble) writeUntil(name, prefix string, d time.Duration, from int64) error {
 	path := filepath.Join(t.lab.place.dir, name)
 	text := prefix + fmt.Sprintln(time.Now().Add(d).UnixNano(), from)
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
@@ -132,8 +132,8 @@ func (t Trouble) until(name, prefix string, d time.Duration, from int64) error {
 	return nil
 }
 
-// after calls do when d is over, unless the lab closes before.
-func (t Trouble) after(d time.Duration, do func()) {
+// runAfter calls do when d is over, unless the lab closes before.
+func (t Trouble) runAfter(d time.Duration, do func()) {
 	t.lab.wait.Go(func() {
 		select {
 		case <-time.After(d):
@@ -143,8 +143,8 @@ func (t Trouble) after(d time.Duration, do func()) {
 	})
 }
 
-// do carries out a request.
-func (t Trouble) do(r Request) error {
+// carryOut carries out a request.
+func (t Trouble) carryOut(r Request) error {
 	switch r.Op {
 	case "stop-agent":
 		return t.StopAgent(r.Target, r.For)

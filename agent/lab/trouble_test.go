@@ -50,19 +50,19 @@ func awaitState(t *testing.T, pid int, want string) {
 
 func TestAgentsAreFrozenAndEnded(t *testing.T) {
 	l, cmd := troubled(t)
-	if err := l.Trouble().do(Request{Op: "freeze-agent", Target: "n1"}); err != nil {
+	if err := l.Trouble().carryOut(Request{Op: "freeze-agent", Target: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	awaitState(t, cmd.Process.Pid, "T")
-	if err := l.Trouble().do(Request{Op: "thaw-agent", Target: "n1"}); err != nil {
+	if err := l.Trouble().carryOut(Request{Op: "thaw-agent", Target: "n1"}); err != nil {
 		t.Fatal(err)
 	}
 	awaitState(t, cmd.Process.Pid, "SR")
-	if err := l.Trouble().do(Request{Op: "freeze-agent", Target: "n1", For: 50 * time.Millisecond}); err != nil {
+	if err := l.Trouble().carryOut(Request{Op: "freeze-agent", Target: "n1", For: 50 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	awaitState(t, cmd.Process.Pid, "SR")
-	if err := l.Trouble().do(Request{Op: "stop-agent", Target: "n1", For: 9 * time.Second}); err != nil {
+	if err := l.Trouble().carryOut(Request{Op: "stop-agent", Target: "n1", For: 9 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
@@ -84,7 +84,7 @@ func TestTroubleThatCannotBe(t *testing.T) {
 		{Op: "thaw-agent"},
 		{Op: "trip"},
 	} {
-		if err := l.Trouble().do(r); err == nil || strings.Contains(err.Error(), "\n") {
+		if err := l.Trouble().carryOut(r); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v", r, err)
 		}
 	}
@@ -93,10 +93,10 @@ func TestTroubleThatCannotBe(t *testing.T) {
 // What holds for a while is in a file with the time until then.
 func TestCutsAndStalls(t *testing.T) {
 	l, _ := troubled(t)
-	if err := l.Trouble().do(Request{Op: "cut-agent", Target: "n1", Mode: CutDrop, For: time.Minute}); err != nil {
+	if err := l.Trouble().carryOut(Request{Op: "cut-agent", Target: "n1", Mode: CutDrop, For: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Trouble().do(Request{Op: "stall", For: time.Minute}); err != nil {
+	if err := l.Trouble().carryOut(Request{Op: "stall", For: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	for file, prefix := range map[string]string{"cut.n1": "drop ", "stall": ""} {
@@ -122,18 +122,18 @@ func TestATrainerThatRefuses(t *testing.T) {
 		{rankProcess{exited: true, err: refuses, end: endStopped}, false},
 		{rankProcess{err: refuses}, false},
 	} {
-		if got := c.p.refused(); got != c.want {
+		if got := c.p.neverBegan(); got != c.want {
 			t.Errorf("%+v: %v", c.p, got)
 		}
 	}
 	l := parkingLab(t)
 	l.ranks = []*rankProcess{{rank: 0, exited: true, err: refuses}, {rank: 1, exited: true, err: fails}}
-	err := l.outcome()
-	if !l.over() || err == nil || strings.Contains(err.Error(), "rank 1") {
+	err := l.describeOutcome()
+	if !l.jobEnded() || err == nil || strings.Contains(err.Error(), "rank 1") {
 		t.Errorf("a job that can't begin is waited for, or others are blamed: %v", err)
 	}
 	l.ranks[0].err = fails
-	if l.over() {
+	if l.jobEnded() {
 		t.Error("a job that may be recovered is given up")
 	}
 }

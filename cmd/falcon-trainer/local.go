@@ -38,17 +38,17 @@ func localCommand(o *options) *cobra.Command {
 		Use:     "local",
 		Short:   "Start all ranks of a job on this machine, and show what rank 0 prints",
 		Example: "  falcon-trainer local --dp 4 --pp 2 --iterations 20",
-		Args:    noArgs,
+		Args:    rejectArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.runLocal(c.Context(), given(c.Flags(), o.faults), perNode)
+			return o.runLocal(c.Context(), givenFlags(c.Flags(), o.faults), perNode)
 		},
 	}
 	c.Flags().IntVar(&perNode, "gpus-per-node", 8, "ranks per emulated node")
 	return c
 }
 
-// given lists the flags to hand on, but for those that each rank gets anew.
-func given(f *pflag.FlagSet, points []string) []string {
+// givenFlags lists the flags to hand on, but for those that each rank gets anew.
+func givenFlags(f *pflag.FlagSet, points []string) []string {
 	var out []string
 	f.Visit(func(f *pflag.Flag) {
 		switch f.Name {
@@ -65,7 +65,7 @@ func given(f *pflag.FlagSet, points []string) []string {
 }
 
 func (o *options) runLocal(ctx context.Context, flags []string, perNode int) error {
-	if _, err := o.config(); err != nil {
+	if _, err := o.jobConfig(); err != nil {
 		return err
 	}
 	if perNode < 1 {
@@ -84,24 +84,24 @@ func (o *options) runLocal(ctx context.Context, flags []string, perNode int) err
 	runtime.LockOSThread()
 	f := fleet{exits: make(chan exit, o.job.Layout.World())}
 	for r := range o.job.Layout.World() {
-		cmd := exec.Command(self, append([]string{"--rendezvous=" + dir, "--log=" + o.logOf(r)}, flags...)...)
+		cmd := exec.Command(self, append([]string{"--rendezvous=" + dir, "--log=" + o.logOfRank(r)}, flags...)...)
 		cmd.Stderr = os.Stderr
 		if r == 0 {
 			cmd.Stdout = os.Stdout
 		}
 		cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(o.job.Layout.World()),
 			"LOCAL_RANK="+strconv.Itoa(r%perNode), "FALCON_LAB_NODE="+strconv.Itoa(r/perNode))
-		if err := f.start(cmd, r); err != nil {
-			f.signal(syscall.SIGKILL)
-			return errors.Join(err, f.wait(ctx))
+		if err := f.startRank(cmd, r); err != nil {
+			f.signalAll(syscall.SIGKILL)
+			return errors.Join(err, f.waitForAll(ctx))
 		}
 	}
-	return f.wait(ctx)
+	return f.waitForAll(ctx)
 }
 
-// logOf keeps the ranks' lines apart: rank 0's are shown, the others' are
+// logOfRank keeps the ranks' lines apart: rank 0's are shown, the others' are
 // dropped unless --log names a file for each, or a socket for all.
-func (o *options) logOf(r int) string {
+func (o *options) logOfRank(r int) string {
 	if r == 0 || strings.Contains(o.log, rankMark) || strings.HasPrefix(o.log, unixMark) {
 		return o.log
 	}
@@ -121,7 +121,7 @@ type fleet struct {
 	exits chan exit
 }
 
-func (f *fleet) start(cmd *exec.Cmd, rank int) error {
+func (f *fleet) startRank(cmd *exec.Cmd, rank int) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("trainer: can't start rank %d: %w", rank, err)
@@ -131,17 +131,17 @@ func (f *fleet) start(cmd *exec.Cmd, rank int) error {
 	return nil
 }
 
-// signal reaches every rank; one that has ended answers with an error, which
+// signalAll reaches every rank; one that has ended answers with an error, which
 // says nothing new.
-func (f *fleet) signal(s syscall.Signal) {
+func (f *fleet) signalAll(s syscall.Signal) {
 	for _, c := range f.ranks {
 		_ = c.Process.Signal(s)
 	}
 }
 
-// wait returns the first failure, after all ranks have ended: by themselves,
+// waitForAll returns the first failure, after all ranks have ended: by themselves,
 // or told to when one failed or ctx ended.
-func (f *fleet) wait(ctx context.Context) error {
+func (f *fleet) waitForAll(ctx context.Context) error {
 	var first error
 	var overdue <-chan time.Time
 	next := syscall.SIGTERM
@@ -151,21 +151,21 @@ func (f *fleet) wait(ctx context.Context) error {
 		case e := <-f.exits:
 			left--
 			if first == nil && e.err != nil {
-				first, overdue = failure(e), time.After(settleWithin)
+				first, overdue = rankFailure(e), time.After(settleWithin)
 			}
 		case <-told:
 			first, told = context.Cause(ctx), nil
-			f.signal(syscall.SIGTERM)
+			f.signalAll(syscall.SIGTERM)
 			next, overdue = syscall.SIGKILL, time.After(killWithin)
 		case <-overdue:
-			f.signal(next)
+			f.signalAll(next)
 			next, overdue = syscall.SIGKILL, time.After(killWithin)
 		}
 	}
 	return first
 }
 
-func failure(e exit) error {
+func rankFailure(e exit) error {
 	var ended *exec.ExitError
 	if !errors.As(e.err, &ended) {
 		return e.err

@@ -61,24 +61,24 @@ func main() {
 			cancel(errInt)
 		}
 	}()
-	err := command().ExecuteContext(ctx)
+	err := newCommand().ExecuteContext(ctx)
 	if err != nil {
 		// One prefix is enough for a sentence.
 		msg := strings.ReplaceAll(err.Error(), "trainer: ", "")
-		fmt.Fprintf(os.Stderr, "falcon-trainer%s: %s\n", who(), msg)
+		fmt.Fprintf(os.Stderr, "falcon-trainer%s: %s\n", rankPrefix(), msg)
 	}
-	os.Exit(exitCode(err))
+	os.Exit(exitCodeOf(err))
 }
 
-// who names the rank in messages, for many ranks may share one terminal.
-func who() string {
+// rankPrefix names the rank in messages, for many ranks may share one terminal.
+func rankPrefix() string {
 	if r := os.Getenv("RANK"); r != "" {
 		return " rank " + r
 	}
 	return ""
 }
 
-func exitCode(err error) int {
+func exitCodeOf(err error) int {
 	var child *rankError
 	switch {
 	case err == nil:
@@ -114,15 +114,15 @@ type emulatedRates struct {
 	stateMB, copyGBs, diskMBs, checkpointMs float64
 }
 
-// noArgs makes a stray word wrong use.
-func noArgs(_ *cobra.Command, args []string) error {
+// rejectArgs makes a stray word wrong use.
+func rejectArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%w: unexpected argument %q; see --help", errUsage, args[0])
 	}
 	return nil
 }
 
-func command() *cobra.Command {
+func newCommand() *cobra.Command {
 	var o options
 	c := &cobra.Command{
 		Use:   "falcon-trainer",
@@ -130,18 +130,18 @@ func command() *cobra.Command {
 		Long: "Train a small residual MLP with TP × DP × PP (1F1B, plain or interleaved) through the NCCL, CUDA and cuBLAS interfaces.\n" +
 			"One process is one rank, told which by RANK, WORLD_SIZE and LOCAL_RANK; `falcon-trainer local` starts them all.",
 		Example:       "  RANK=0 WORLD_SIZE=1 falcon-trainer --iterations 20",
-		Args:          noArgs,
+		Args:          rejectArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(c *cobra.Command, _ []string) error { return o.runRank(c.Context()) },
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w: %w; see --help", errUsage, err) })
-	o.declare(c)
+	o.declareFlags(c)
 	c.AddCommand(localCommand(&o))
 	return c
 }
 
-func (o *options) declare(c *cobra.Command) {
+func (o *options) declareFlags(c *cobra.Command) {
 	f := c.PersistentFlags()
 	f.IntVar(&o.job.Layout.TP, "tp", 1, "tensor-parallel ranks")
 	f.IntVar(&o.job.Layout.DP, "dp", 1, "data-parallel replicas")
@@ -179,8 +179,8 @@ func (o *options) declare(c *cobra.Command) {
 	f.BoolVar(&o.printPeak, "print-peak", false, "print the FLOP/s at which --fwd-ms holds, and exit")
 }
 
-// config turns flags and environment into one rank's job, without its log.
-func (o *options) config() (train.Config, error) {
+// jobConfig turns flags and environment into one rank's job, without its log.
+func (o *options) jobConfig() (train.Config, error) {
 	c := o.job
 	c.Seed, c.Marks, c.Instances = uint64(o.seed), o.marks == "on", o.zero*o.instances
 	c.BackwardMs = cmp.Or(c.BackwardMs, 2*c.ForwardMs)
@@ -210,7 +210,7 @@ func (o *options) config() (train.Config, error) {
 }
 
 func (o *options) runRank(ctx context.Context) error {
-	c, err := o.config()
+	c, err := o.jobConfig()
 	if err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (o *options) runRank(ctx context.Context) error {
 		_, err := fmt.Println(strconv.FormatFloat(c.PeakFlops(), 'f', 0, 64))
 		return err
 	}
-	if err := o.place(&c); err != nil {
+	if err := o.readEnvironment(&c); err != nil {
 		return err
 	}
 	out, err := o.openLog(c.Rank)
@@ -232,16 +232,16 @@ func (o *options) runRank(ctx context.Context) error {
 	return errors.Join(train.Run(ctx, c), out.Close())
 }
 
-// place reads from the environment which rank this is.
-func (o *options) place(c *train.Config) error {
-	rank, err1 := number("RANK")
-	world, err2 := number("WORLD_SIZE")
-	local, err3 := number("LOCAL_RANK")
+// readEnvironment reads from the environment which rank this is.
+func (o *options) readEnvironment(c *train.Config) error {
+	rank, err1 := environmentNumber("RANK")
+	world, err2 := environmentNumber("WORLD_SIZE")
+	local, err3 := environmentNumber("LOCAL_RANK")
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
-	generation, err1 := number("FALCON_GENERATION")
-	join, err2 := number("FALCON_JOIN")
+	generation, err1 := environmentNumber("FALCON_GENERATION")
+	join, err2 := environmentNumber("FALCON_JOIN")
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
@@ -260,8 +260,8 @@ func (o *options) place(c *train.Config) error {
 	return c.Validate()
 }
 
-// number reads a variable of the launcher; 0 when it is unset.
-func number(name string) (int, error) {
+// environmentNumber reads a variable of the launcher; 0 when it is unset.
+func environmentNumber(name string) (int, error) {
 	s := os.Getenv(name)
 	if s == "" {
 		return 0, nil

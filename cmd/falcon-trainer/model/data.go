@@ -13,33 +13,33 @@ const (
 type source struct{ key uint64 }
 
 func newSource(seed, stream, index uint64) source {
-	return source{key: mix(mix(mix(seed)^stream) ^ index)}
+	return source{key: finalizeHash(finalizeHash(finalizeHash(seed)^stream) ^ index)}
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
-func mix(z uint64) uint64 {
+// finalizeHash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+func finalizeHash(z uint64) uint64 {
 	z += 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
 }
 
-// normal is roughly standard normal: the sum of four uniform 16-bit numbers,
+// nextNormal is roughly standard normal: the sum of four uniform 16-bit numbers,
 // centred and scaled (Irwin–Hall), which is plenty for weights and inputs.
-func (s source) normal(i uint64) float32 {
-	z := mix(s.key + i)
+func (s source) nextNormal(i uint64) float32 {
+	z := finalizeHash(s.key + i)
 	sum := int32(z&0xffff) + int32(z>>16&0xffff) + int32(z>>32&0xffff) + int32(z>>48)
 	const mean, deviation = 2 * 65535, 37837.2 // 65536·√(4/12)
 	return float32(sum-mean) / deviation
 }
 
-func sqrt32(n int) float32 { return float32(math.Sqrt(float64(n))) }
+func squareRoot(n int) float32 { return float32(math.Sqrt(float64(n))) }
 
 // Input writes the features of sample index into x.
 func Input(seed, index uint64, x []float32) {
 	src := newSource(seed, streamSamples, index)
 	for j := range x {
-		x[j] = src.normal(uint64(j))
+		x[j] = src.nextNormal(uint64(j))
 	}
 }
 
@@ -49,7 +49,7 @@ func Target(seed, index uint64, y []float32) {
 	src := newSource(seed, streamSamples, index)
 	n := len(y)
 	for j := range y {
-		a, b := src.normal(uint64((j+1)%n)), src.normal(uint64((j+3)%n))
-		y[j] = src.normal(uint64(j)) + 0.75*max(a, 0) - 0.5*b
+		a, b := src.nextNormal(uint64((j+1)%n)), src.nextNormal(uint64((j+3)%n))
+		y[j] = src.nextNormal(uint64(j)) + 0.75*max(a, 0) - 0.5*b
 	}
 }

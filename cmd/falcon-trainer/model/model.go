@@ -132,13 +132,13 @@ func (s Shard) Fill(dst []float32, seed uint64) {
 // W2 starts small, so that the network starts near the identity.
 func (s Shard) fillLayer(dst []float32, at Offsets, src source) {
 	const quiet = 0.3
-	scale1, scale2 := 1/sqrt32(s.Hidden), quiet/sqrt32(s.FFN)
+	scale1, scale2 := 1/squareRoot(s.Hidden), quiet/squareRoot(s.FFN)
 	for w := range s.Width {
 		unit := s.Slice*s.Width + w
 		for h := range s.Hidden {
 			place := uint64(unit*s.Hidden + h)
-			dst[at.W1+h*s.Width+w] = scale1 * src.normal(2*place)
-			dst[at.W2+w*s.Hidden+h] = scale2 * src.normal(2*place+1)
+			dst[at.W1+h*s.Width+w] = scale1 * src.nextNormal(2*place)
+			dst[at.W2+w*s.Hidden+h] = scale2 * src.nextNormal(2*place+1)
 		}
 	}
 }

@@ -39,24 +39,24 @@ func (w Swap) String() string {
 func Interleaved(stage, stages, chunks, microBatches int) []Step {
 	v := interleaver{stage: stage, stages: stages, chunks: chunks, total: microBatches * chunks}
 	warm := min(v.total, 2*(stages-stage-1)+(chunks-1)*stages)
-	v.exchange(Swap{None, v.arrives(0), None, None})
+	v.addExchange(Swap{None, v.arrivingPart(0), None, None})
 	for k := range warm {
-		v.work(Forward, v.forward(k))
+		v.addWork(Forward, v.forwardPart(k))
 		first := None
 		if k == warm-1 {
 			first = v.gradArrives(0)
 		}
-		v.exchange(Swap{v.leaves(k), v.arrives(k + 1), None, first})
+		v.addExchange(Swap{v.leavingPart(k), v.arrivingPart(k + 1), None, first})
 	}
 	for b := range v.total - warm {
 		f := warm + b
-		v.work(Forward, v.forward(f))
-		v.work(Backward, v.backward(b))
-		v.exchange(Swap{v.leaves(f), v.arrives(f + 1), v.gradLeaves(b), v.gradArrives(b + 1)})
+		v.addWork(Forward, v.forwardPart(f))
+		v.addWork(Backward, v.backwardPart(b))
+		v.addExchange(Swap{v.leavingPart(f), v.arrivingPart(f + 1), v.gradLeaves(b), v.gradArrives(b + 1)})
 	}
 	for b := v.total - warm; b < v.total; b++ {
-		v.work(Backward, v.backward(b))
-		v.exchange(Swap{None, None, v.gradLeaves(b), v.gradArrives(b + 1)})
+		v.addWork(Backward, v.backwardPart(b))
+		v.addExchange(Swap{None, None, v.gradLeaves(b), v.gradArrives(b + 1)})
 	}
 	return v.steps
 }
@@ -68,16 +68,16 @@ func ForwardOnly(stage, stages, chunks, microBatches int) []Step {
 		b := builder{first: stage == 0, last: stage == stages-1}
 		for i := range microBatches {
 			b.recvForward(i)
-			b.work(Forward, i)
+			b.addWork(Forward, i)
 			b.sendForward(i)
 		}
 		return b.steps
 	}
 	v := interleaver{stage: stage, stages: stages, chunks: chunks, total: microBatches * chunks}
-	v.exchange(Swap{None, v.arrives(0), None, None})
+	v.addExchange(Swap{None, v.arrivingPart(0), None, None})
 	for k := range v.total {
-		v.work(Forward, v.forward(k))
-		v.exchange(Swap{v.leaves(k), v.arrives(k + 1), None, None})
+		v.addWork(Forward, v.forwardPart(k))
+		v.addExchange(Swap{v.leavingPart(k), v.arrivingPart(k + 1), None, None})
 	}
 	return v.steps
 }
@@ -115,33 +115,35 @@ type interleaver struct {
 	steps                        []Step
 }
 
-// forward is the k-th forward pass: stages micro-batches on the first chunk,
+// forwardPart is the k-th forward pass: stages micro-batches on the first chunk,
 // the same on the next, and so on, then the next stages micro-batches.
-func (v *interleaver) forward(k int) Part {
+func (v *interleaver) forwardPart(k int) Part {
 	group := v.stages * v.chunks
 	return Part{k % group / v.stages, k/group*v.stages + k%v.stages}
 }
 
-// backward is the k-th backward pass, which begins at the last chunk.
-func (v *interleaver) backward(k int) Part {
-	p := v.forward(k)
+// backwardPart is the k-th backward pass, which begins at the last chunk.
+func (v *interleaver) backwardPart(k int) Part {
+	p := v.forwardPart(k)
 	return Part{v.chunks - 1 - p.Chunk, p.Micro}
 }
 
-// leaves is what the k-th forward pass sends, arrives what the k-th needs.
+// leavingPart is what the k-th forward pass sends, arrives what the k-th needs.
 // Only the very first virtual stage has nobody before it, only the very last
 // nobody behind.
-func (v *interleaver) leaves(k int) Part {
-	return v.unless(v.stage == v.stages-1, v.chunks-1, k, v.forward)
+func (v *interleaver) leavingPart(k int) Part {
+	return v.noneUnless(v.stage == v.stages-1, v.chunks-1, k, v.forwardPart)
 }
 
-func (v *interleaver) arrives(k int) Part    { return v.unless(v.stage == 0, 0, k, v.forward) }
-func (v *interleaver) gradLeaves(k int) Part { return v.unless(v.stage == 0, 0, k, v.backward) }
+func (v *interleaver) arrivingPart(k int) Part {
+	return v.noneUnless(v.stage == 0, 0, k, v.forwardPart)
+}
+func (v *interleaver) gradLeaves(k int) Part { return v.noneUnless(v.stage == 0, 0, k, v.backwardPart) }
 func (v *interleaver) gradArrives(k int) Part {
-	return v.unless(v.stage == v.stages-1, v.chunks-1, k, v.backward)
+	return v.noneUnless(v.stage == v.stages-1, v.chunks-1, k, v.backwardPart)
 }
 
-func (v *interleaver) unless(edge bool, chunk, k int, pass func(int) Part) Part {
+func (v *interleaver) noneUnless(edge bool, chunk, k int, pass func(int) Part) Part {
 	if k >= v.total {
 		return None
 	}
@@ -151,11 +153,11 @@ func (v *interleaver) unless(edge bool, chunk, k int, pass func(int) Part) Part 
 	return None
 }
 
-func (v *interleaver) work(k Kind, p Part) {
+func (v *interleaver) addWork(k Kind, p Part) {
 	v.steps = append(v.steps, Step{Kind: k, Work: p.Micro, Send: -1, Recv: -1, Chunk: p.Chunk})
 }
 
-func (v *interleaver) exchange(w Swap) {
+func (v *interleaver) addExchange(w Swap) {
 	if w != (Swap{None, None, None, None}) {
 		v.steps = append(v.steps, Step{Kind: Exchange, Work: -1, Send: -1, Recv: -1, Swap: w})
 	}

@@ -84,13 +84,13 @@ func OneFOneB(stage, stages, microBatches int) []Step {
 	warm := min(stages-stage-1, microBatches)
 	for i := range warm {
 		b.recvForward(i)
-		b.work(Forward, i)
+		b.addWork(Forward, i)
 		b.sendForward(i)
 	}
-	b.steady(warm, microBatches)
+	b.steadyPhase(warm, microBatches)
 	for i := microBatches - warm; i < microBatches; i++ {
 		b.recvBackward(i)
-		b.work(Backward, i)
+		b.addWork(Backward, i)
 		b.sendBackward(i)
 	}
 	return b.steps
@@ -101,16 +101,16 @@ type builder struct {
 	steps       []Step
 }
 
-// steady runs one forward and one backward in turn until all forwards are done.
-func (b *builder) steady(warm, microBatches int) {
+// steadyPhase runs one forward and one backward in turn until all forwards are done.
+func (b *builder) steadyPhase(warm, microBatches int) {
 	if warm == microBatches {
 		return
 	}
 	b.recvForward(warm)
 	for i := range microBatches - warm {
-		b.work(Forward, warm+i)
+		b.addWork(Forward, warm+i)
 		b.exchangeBehind(warm+i, i)
-		b.work(Backward, i)
+		b.addWork(Backward, i)
 		if next := warm + i + 1; next < microBatches {
 			b.exchangeBefore(i, next)
 		} else {
@@ -119,44 +119,44 @@ func (b *builder) steady(warm, microBatches int) {
 	}
 }
 
-func (b *builder) add(k Kind, work, send, recv int) {
+func (b *builder) addStep(k Kind, work, send, recv int) {
 	b.steps = append(b.steps, Step{Kind: k, Work: work, Send: send, Recv: recv})
 }
 
-func (b *builder) work(k Kind, i int) { b.add(k, i, -1, -1) }
+func (b *builder) addWork(k Kind, i int) { b.addStep(k, i, -1, -1) }
 
 func (b *builder) recvForward(i int) {
 	if !b.first {
-		b.add(RecvForward, -1, -1, i)
+		b.addStep(RecvForward, -1, -1, i)
 	}
 }
 
 func (b *builder) sendForward(i int) {
 	if !b.last {
-		b.add(SendForward, -1, i, -1)
+		b.addStep(SendForward, -1, i, -1)
 	}
 }
 
 func (b *builder) recvBackward(i int) {
 	if !b.last {
-		b.add(RecvBackward, -1, -1, i)
+		b.addStep(RecvBackward, -1, -1, i)
 	}
 }
 
 func (b *builder) sendBackward(i int) {
 	if !b.first {
-		b.add(SendBackward, -1, i, -1)
+		b.addStep(SendBackward, -1, i, -1)
 	}
 }
 
 func (b *builder) exchangeBehind(send, recv int) {
 	if !b.last {
-		b.add(SendForwardRecvBackward, -1, send, recv)
+		b.addStep(SendForwardRecvBackward, -1, send, recv)
 	}
 }
 
 func (b *builder) exchangeBefore(send, recv int) {
 	if !b.first {
-		b.add(SendBackwardRecvForward, -1, send, recv)
+		b.addStep(SendBackwardRecvForward, -1, send, recv)
 	}
 }

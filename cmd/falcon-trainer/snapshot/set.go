@@ -97,7 +97,7 @@ func Sets(folder string) []Set {
 	for _, e := range found {
 		s := Set{folder: filepath.Join(folder, e.Name())}
 		b, err := os.ReadFile(filepath.Join(s.folder, manifest))
-		if err == nil && json.Unmarshal(b, &s) == nil && s.whole() {
+		if err == nil && json.Unmarshal(b, &s) == nil && s.allFilesPresent() {
 			out = append(out, s)
 		}
 	}
@@ -107,8 +107,8 @@ func Sets(folder string) []Set {
 	return out
 }
 
-// whole says that the files which the manifest speaks of are there.
-func (s Set) whole() bool {
+// allFilesPresent says that the files which the manifest speaks of are there.
+func (s Set) allFilesPresent() bool {
 	if l := s.Layout; s.Iteration < 1 || l.Validate() != nil || max(l.TP, l.DP, l.PP) > worldMax || l.World() > worldMax {
 		return false
 	}

@@ -33,7 +33,7 @@ func (a *agreement) barrier(mine error) (why, err error) {
 	device.CopyIn(a.q, a.gate.Memory(), a.word)
 	a.q.SumFloats(a.comms.groups.world, a.gate)
 	device.CopyOut(a.q, a.word, a.gate.Memory())
-	if err := a.comms.finish(); err != nil {
+	if err := a.comms.finishWork(); err != nil {
 		return nil, fmt.Errorf("vote: %w", err)
 	}
 	if mine == nil && a.word[0] != 0 {
@@ -42,25 +42,25 @@ func (a *agreement) barrier(mine error) (why, err error) {
 	return mine, nil
 }
 
-// vote is a barrier without the distinction: a failure on any rank is one on all.
-func (a *agreement) vote(mine error) error {
+// voteOn is a barrier without the distinction: a failure on any rank is one on all.
+func (a *agreement) voteOn(mine error) error {
 	why, err := a.barrier(mine)
 	return errors.Join(why, err)
 }
 
-// least is the least of all ranks' values.
-func (a *agreement) least(mine uint64) (uint64, error) {
-	a.tally.begin(mine)
-	a.tally.reduce(a.comms.groups.world)
-	if err := a.comms.finish(); err != nil {
+// leastValue is the least of all ranks' values.
+func (a *agreement) leastValue(mine uint64) (uint64, error) {
+	a.tally.beginVote(mine)
+	a.tally.reduceOver(a.comms.groups.world)
+	if err := a.comms.finishWork(); err != nil {
 		return 0, err
 	}
-	_, least := a.tally.result()
+	_, least := a.tally.lossAndVote()
 	return least, nil
 }
 
-// gather joins the entries of all ranks in the order of their ranks.
-func (a *agreement) gather(own []byte) ([]byte, error) {
+// gatherEntries joins the entries of all ranks in the order of their ranks.
+func (a *agreement) gatherEntries(own []byte) ([]byte, error) {
 	world := a.comms.groups.world
 	if world == nil {
 		return own, nil
@@ -71,5 +71,5 @@ func (a *agreement) gather(own []byte) ([]byte, error) {
 	device.CopyIn(a.q, mine, in)
 	a.q.GatherBytes(world, all, mine)
 	device.CopyOut(a.q, out, all)
-	return out, a.comms.finish()
+	return out, a.comms.finishWork()
 }

@@ -55,8 +55,8 @@ func (c *communicators) stopWatching() {
 	c.watched.Unlock()
 }
 
-// giveUp aborts all communicators and forgets them.
-func (c *communicators) giveUp() {
+// abortAndForget aborts all communicators and forgets them.
+func (c *communicators) abortAndForget() {
 	c.life, c.cut = 0, nil
 	if !c.aborted {
 		c.abortAll()
@@ -64,10 +64,10 @@ func (c *communicators) giveUp() {
 	c.groups, c.next, c.old, c.aborted = groups{}, groups{}, groups{}, false
 }
 
-// use makes g the groups that the work goes over.
-func (c *communicators) use(g groups) {
+// useGroups makes g the groups that the work goes over.
+func (c *communicators) useGroups(g groups) {
 	c.groups = g
-	c.watch(g)
+	c.watchGroups(g)
 }
 
 // takeNext hands over the groups that connectNext has made.
@@ -79,15 +79,15 @@ func (c *communicators) takeNext() groups {
 
 // dropNext gives up the groups that connectNext has made.
 func (c *communicators) dropNext() {
-	c.next.abort()
+	c.next.abortGroups()
 	c.next = groups{}
 }
 
-// replace makes the next groups the ones in use, and keeps the old ones.
-func (c *communicators) replace() groups {
+// adoptNext makes the next groups the ones in use, and keeps the old ones.
+func (c *communicators) adoptNext() groups {
 	c.old = c.groups
 	g := c.takeNext()
-	c.use(g)
+	c.useGroups(g)
 	return g
 }
 
@@ -95,12 +95,12 @@ func (c *communicators) replace() groups {
 func (c *communicators) closeOld() error {
 	old := c.old
 	c.old = groups{}
-	return old.close()
+	return old.closeGroups()
 }
 
-// watch makes g the groups whose failure ends the run. They must be so before others
+// watchGroups makes g the groups whose failure ends the run. They must be so before others
 // are closed, which the watcher would take for broken.
-func (c *communicators) watch(g groups) {
+func (c *communicators) watchGroups(g groups) {
 	c.watched.Lock()
 	c.watched.groups = g
 	c.watched.Unlock()
@@ -130,7 +130,7 @@ func (c *communicators) interrupt(life int, why error) {
 	if c.life != life || c.aborted {
 		return
 	}
-	c.watch(groups{}) // aborted ones must not be asked
+	c.watchGroups(groups{}) // aborted ones must not be asked
 	c.aborted = true
 	c.abortAll()
 }
@@ -151,12 +151,12 @@ func (c *communicators) abortWithin(wait time.Duration) bool {
 
 func (c *communicators) abortAll() {
 	for _, g := range []groups{c.groups, c.next, c.old} {
-		g.abort()
+		g.abortGroups()
 	}
 }
 
-// broken is why nothing can be expected of the communicators any more.
-func (c *communicators) broken() error {
+// brokenReason is why nothing can be expected of the communicators any more.
+func (c *communicators) brokenReason() error {
 	if c.aborted {
 		return ErrPeer
 	}
@@ -166,26 +166,26 @@ func (c *communicators) broken() error {
 	return c.suspended()
 }
 
-// drain lets the device finish, whatever has become of the peers.
-func (c *communicators) drain() error {
+// drainQueue lets the device finish, whatever has become of the peers.
+func (c *communicators) drainQueue() error {
 	c.calls.Unlock()
 	err := c.q.Sync()
 	c.calls.Lock()
 	return err
 }
 
-// finish lets the device finish. A peer's death is told from a failing device by
+// finishWork lets the device finish. A peer's death is told from a failing device by
 // asking the communicators first.
-func (c *communicators) finish() error {
-	err := c.drain()
-	if broken := c.broken(); broken != nil {
+func (c *communicators) finishWork() error {
+	err := c.drainQueue()
+	if broken := c.brokenReason(); broken != nil {
 		return broken
 	}
 	return err
 }
 
-// unlocked runs f while the watcher may abort the communicators.
-func (c *communicators) unlocked(f func() error) error {
+// runUnlocked runs f while the watcher may abort the communicators.
+func (c *communicators) runUnlocked(f func() error) error {
 	c.calls.Unlock()
 	err := f()
 	c.calls.Lock()
@@ -195,8 +195,8 @@ func (c *communicators) unlocked(f func() error) error {
 	return err
 }
 
-// sleep waits for d, or until the watcher ends the life.
-func (c *communicators) sleep(d time.Duration) error {
+// sleepFor waits for d, or until the watcher ends the life.
+func (c *communicators) sleepFor(d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (c *communicators) sleep(d time.Duration) error {
 // ctx. They are in c.next from the start, where the watcher can abort them. begun is
 // called when the first has begun.
 func (c *communicators) connectNext(ctx context.Context, rank falcon.Rank, tag string, begun func()) error {
-	seats := c.cfg.seats(rank, tag)
+	seats := c.cfg.groupSeats(rank, tag)
 	ids := make([][]byte, len(seats))
 	for i, seat := range seats {
 		var err error
@@ -231,7 +231,7 @@ func (c *communicators) connectNext(ctx context.Context, rank falcon.Rank, tag s
 		if err != nil {
 			return err
 		}
-		*c.next.of(seat.dimension) = comm
+		*c.next.commOf(seat.dimension) = comm
 		if i == 0 {
 			begun()
 		}
@@ -240,7 +240,7 @@ func (c *communicators) connectNext(ctx context.Context, rank falcon.Rank, tag s
 		return err
 	}
 	for _, seat := range seats {
-		if err := c.cfg.withdraw(seat); err != nil {
+		if err := c.cfg.withdrawID(seat); err != nil {
 			return err
 		}
 	}
@@ -256,9 +256,9 @@ func (c *communicators) awaitID(ctx context.Context, s seat, id *[]byte) error {
 		if ctx.Err() != nil {
 			return c.cfg.Rendezvous.Absent(s.entry)
 		}
-		err := c.unlocked(func() (err error) {
+		err := c.runUnlocked(func() (err error) {
 			if *id, err = c.cfg.Rendezvous.Look(s.entry, device.UniqueIDBytes); err == nil && *id == nil {
-				err = c.sleep(rendezvous.PollEvery)
+				err = c.sleepFor(rendezvous.PollEvery)
 			}
 			return err
 		})
@@ -271,7 +271,7 @@ func (c *communicators) awaitID(ctx context.Context, s seat, id *[]byte) error {
 
 // awaitMembers waits for all members of the next groups.
 func (c *communicators) awaitMembers(ctx context.Context) error {
-	for _, comm := range c.next.all() {
+	for _, comm := range c.next.existing() {
 		for {
 			done, err := comm.Ready()
 			if err != nil {
@@ -286,7 +286,7 @@ func (c *communicators) awaitMembers(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("%w: the new communicators, more than %v", errTooLate, connectWithin)
 			}
-			if err := c.unlocked(func() error { return c.sleep(glance) }); err != nil {
+			if err := c.runUnlocked(func() error { return c.sleepFor(glance) }); err != nil {
 				return err
 			}
 		}
@@ -307,7 +307,7 @@ func (c *communicators) awaitQueue(q *device.Queue, within time.Duration) error 
 			return fmt.Errorf("%w: the exchange of states, more than %v", errTooLate, within)
 		}
 		// What takes long is polled less often.
-		if err := c.unlocked(func() error { return c.sleep(max(glance, min(spent/50, glanceMax))) }); err != nil {
+		if err := c.runUnlocked(func() error { return c.sleepFor(max(glance, min(spent/50, glanceMax))) }); err != nil {
 			return err
 		}
 	}

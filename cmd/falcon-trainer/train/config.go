@@ -62,31 +62,33 @@ type Config struct {
 	Log          *Log
 }
 
-// unit is what every replica's number of micro-batches must be a multiple of.
-func (c Config) unit() int {
+// splitUnit is what every replica's number of micro-batches must be a multiple of.
+func (c Config) splitUnit() int {
 	if c.Shape.VirtualStages() > 1 {
 		return c.Layout.PP
 	}
 	return 1
 }
 
-// split is what each replica begins with.
-func (c Config) split() model.Split {
+// firstSplit is what each replica begins with.
+func (c Config) firstSplit() model.Split {
 	if c.GlobalBatch > 0 {
-		return falcon.Deal(c.GlobalBatch, c.Layout.DP, c.unit())
+		return falcon.Deal(c.GlobalBatch, c.Layout.DP, c.splitUnit())
 	}
 	return model.Even(c.Layout.DP, c.MicroBatches)
 }
 
-// slices is how the optimizer's state is spread over the replicas.
-func (c Config) slices() model.Slices { return model.Slices{DP: c.Layout.DP, Instances: c.Instances} }
+// optimizerSlices is how the optimizer's state is spread over the replicas.
+func (c Config) optimizerSlices() model.Slices {
+	return model.Slices{DP: c.Layout.DP, Instances: c.Instances}
+}
 
 // Validate reports, in one sentence, why the job can't be run.
 func (c Config) Validate() error {
 	if err := c.Shape.Validate(c.Layout); err != nil {
 		return err
 	}
-	if err := c.slices().Validate(); err != nil {
+	if err := c.optimizerSlices().Validate(); err != nil {
 		return err
 	}
 	if c.Park && !c.Marks {
@@ -98,13 +100,13 @@ func (c Config) Validate() error {
 	if c.MicroBatches < 1 || c.Iterations < 0 {
 		return fmt.Errorf("%w: %d micro-batches (at least 1), %d iterations (at least 0)", ErrConfig, c.MicroBatches, c.Iterations)
 	}
-	if c.MicroBatches%c.unit() != 0 {
-		return fmt.Errorf("%w: %d micro-batches over %d interleaved stages; give a multiple of %d", ErrConfig, c.MicroBatches, c.unit(), c.unit())
+	if c.MicroBatches%c.splitUnit() != 0 {
+		return fmt.Errorf("%w: %d micro-batches over %d interleaved stages; give a multiple of %d", ErrConfig, c.MicroBatches, c.splitUnit(), c.splitUnit())
 	}
-	if b := c.GlobalBatch; b < 0 || b > 0 && (b%c.unit() != 0 || b < c.Layout.DP*c.unit()) {
-		return fmt.Errorf("%w: a global batch of %d micro-batches over %d replicas; give each at least %d, and a multiple of it in all", ErrConfig, b, c.Layout.DP, c.unit())
+	if b := c.GlobalBatch; b < 0 || b > 0 && (b%c.splitUnit() != 0 || b < c.Layout.DP*c.splitUnit()) {
+		return fmt.Errorf("%w: a global batch of %d micro-batches over %d replicas; give each at least %d, and a multiple of it in all", ErrConfig, b, c.Layout.DP, c.splitUnit())
 	}
-	if err := errors.Join(c.Evaluation.validate(c.unit()), c.Checkpoint.validate(), c.State.validate(), c.Faults.validate()); err != nil {
+	if err := errors.Join(c.Evaluation.validate(c.splitUnit()), c.Checkpoint.validate(), c.State.validate(), c.Faults.validate()); err != nil {
 		return err
 	}
 	if c.ForwardMs <= 0 || c.BackwardMs < 2*c.ForwardMs {

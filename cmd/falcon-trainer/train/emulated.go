@@ -26,19 +26,19 @@ func (s State) validate() error {
 	return nil
 }
 
-// bytes is the emulated size of real bytes of state.
-func (s State) bytes(real int) float64 {
+// emulatedBytes is the emulated size of real bytes of state.
+func (s State) emulatedBytes(real int) float64 {
 	if s.Bytes > 0 {
 		return s.Bytes
 	}
 	return float64(real)
 }
 
-// copying and storing are how long real bytes of state take.
-func (s State) copying(real int) time.Duration { return lasting(s.bytes(real), s.Copy) }
-func (s State) storing(real int) time.Duration { return lasting(s.bytes(real), s.Disk) }
+// copyTime and storing are how long real bytes of state take.
+func (s State) copyTime(real int) time.Duration  { return transferTime(s.emulatedBytes(real), s.Copy) }
+func (s State) storeTime(real int) time.Duration { return transferTime(s.emulatedBytes(real), s.Disk) }
 
-func lasting(bytes, rate float64) time.Duration {
+func transferTime(bytes, rate float64) time.Duration {
 	if rate <= 0 || !device.Paced() {
 		return 0
 	}
@@ -68,18 +68,18 @@ func (f Faults) validate() error {
 	return nil
 }
 
-// strike kills the process where Die says so, as a machine dies: without a word.
-func (f Faults) strike(moment string) {
+// strikeAt kills the process where Die says so, as a machine dies: without a word.
+func (f Faults) strikeAt(moment string) {
 	const spread = 400 * time.Microsecond // of a vote in an unpaced run
 	switch {
 	case f.Die != moment:
 	case moment == momentVote:
-		time.AfterFunc(time.Duration(rand.Int64N(int64(spread))), kill)
+		time.AfterFunc(time.Duration(rand.Int64N(int64(spread))), killProcess)
 	default:
-		kill()
+		killProcess()
 	}
 }
 
-func kill() {
+func killProcess() {
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL) // can't fail for oneself
 }

@@ -26,17 +26,17 @@ func (e Evaluation) validate(unit int) error {
 	return nil
 }
 
-// due says whether iteration i ends with a step that comes every so often.
-func due(i, every int64) bool { return every > 0 && (i+1)%every == 0 }
+// isDue says whether iteration i ends with a step that comes every so often.
+func isDue(i, every int64) bool { return every > 0 && (i+1)%every == 0 }
 
-// extras runs what iteration i has beyond its training step.
-func (w *worker) extras(i int64) error {
+// runExtras runs what iteration i has beyond its training step.
+func (w *worker) runExtras(i int64) error {
 	var err error
-	if due(i, w.cfg.Evaluation.Every) {
+	if isDue(i, w.cfg.Evaluation.Every) {
 		err = w.evaluate(i)
 	}
-	if err == nil && due(i, w.cfg.Checkpoint.Every) {
-		err = w.saveDue(i)
+	if err == nil && isDue(i, w.cfg.Checkpoint.Every) {
+		err = w.saveScheduled(i)
 	}
 	return err
 }
@@ -44,15 +44,15 @@ func (w *worker) extras(i int64) error {
 func (w *worker) evaluate(i int64) error {
 	began := time.Now()
 	micro := w.cfg.Evaluation.MicroBatches
-	w.pipe.tally.begin(0)
-	w.pipe.runPass(falcon.NoIteration, batch{heldOutFirst + int64(w.at.DP*micro)}, w.pipe.evaluation(micro))
+	w.pipe.tally.beginVote(0)
+	w.pipe.runPass(falcon.NoIteration, batch{heldOutFirst + int64(w.at.DP*micro)}, w.pipe.evaluationSteps(micro))
 	w.pipe.tally.reduceLoss(w.comms.groups.world)
-	if err := w.comms.finish(); err != nil {
+	if err := w.comms.finishWork(); err != nil {
 		return fmt.Errorf("evaluation: %w", err)
 	}
-	sum, _ := w.pipe.tally.result()
+	sum, _ := w.pipe.tally.lossAndVote()
 	loss := sum / float64(w.cfg.Layout.DP*micro*w.cfg.Shape.Batch)
-	return w.cfg.Log.line(evaluationLine{i, int(w.rank), loss, ms(time.Since(began))})
+	return w.cfg.Log.writeLine(evaluationLine{i, int(w.rank), loss, milliseconds(time.Since(began))})
 }
 
-func ms(d time.Duration) float64 { return d.Seconds() * 1e3 }
+func milliseconds(d time.Duration) float64 { return d.Seconds() * 1e3 }

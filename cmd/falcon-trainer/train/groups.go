@@ -26,12 +26,12 @@ type seat struct {
 	entry     string // of the group's unique id at the rendezvous
 }
 
-// seats lists the groups of more than one that rank belongs to, in the same
+// groupSeats lists the groups of more than one that rank belongs to, in the same
 // order for all ranks. tag tells communicators of one run apart.
-func (c Config) seats(rank falcon.Rank, tag string) []seat {
+func (c Config) groupSeats(rank falcon.Rank, tag string) []seat {
 	var out []seat
 	for _, d := range []falcon.Dimension{falcon.DimWorld, falcon.DimTP, falcon.DimDP, falcon.DimPP, dimInstance} {
-		peers := c.peers(rank, d)
+		peers := c.groupPeers(rank, d)
 		if len(peers) > 1 {
 			out = append(out, seat{d, len(peers), slices.Index(peers, rank), fmt.Sprintf("%s%s-%d", tag, d, peers[0])})
 		}
@@ -39,9 +39,9 @@ func (c Config) seats(rank falcon.Rank, tag string) []seat {
 	return out
 }
 
-// peers lists the ranks of rank's group along d, itself included; none where
+// groupPeers lists the ranks of rank's group along d, itself included; none where
 // there is no such group.
-func (c Config) peers(rank falcon.Rank, d falcon.Dimension) []falcon.Rank {
+func (c Config) groupPeers(rank falcon.Rank, d falcon.Dimension) []falcon.Rank {
 	if d != dimInstance {
 		return c.Layout.Peers(rank, d)
 	}
@@ -50,33 +50,33 @@ func (c Config) peers(rank falcon.Rank, d falcon.Dimension) []falcon.Rank {
 	}
 	var out []falcon.Rank
 	at := c.Layout.Coord(rank)
-	for _, dp := range c.slices().Instance(at.DP) {
+	for _, dp := range c.optimizerSlices().Instance(at.DP) {
 		at.DP = dp
 		out = append(out, c.Layout.RankOf(at))
 	}
 	return out
 }
 
-// tagOf starts the names of a generation at the rendezvous.
-func tagOf(generation uint64) string {
+// generationTag starts the names of a generation at the rendezvous.
+func generationTag(generation uint64) string {
 	if generation == 0 {
 		return ""
 	}
 	return fmt.Sprintf("g%d-", generation)
 }
 
-func (g *groups) of(d falcon.Dimension) **device.Comm {
+func (g *groups) commOf(d falcon.Dimension) **device.Comm {
 	return map[falcon.Dimension]**device.Comm{
 		falcon.DimWorld: &g.world, falcon.DimTP: &g.tp, falcon.DimDP: &g.dp, falcon.DimPP: &g.pp, dimInstance: &g.instance,
 	}[d]
 }
 
-// connect joins all groups, in the same order on every rank, so that those who
+// connectGroups joins all groups, in the same order on every rank, so that those who
 // wait for each other never wait for different groups. The first member makes
 // the id, and takes it back when all have come: it is a secret, and of no more
 // use.
-func connect(ctx context.Context, c Config) (g groups, err error) {
-	for _, s := range c.seats(c.Rank, tagOf(c.Generation)) {
+func connectGroups(ctx context.Context, c Config) (g groups, err error) {
+	for _, s := range c.groupSeats(c.Rank, generationTag(c.Generation)) {
 		id, err := c.publishID(s)
 		if err == nil && id == nil {
 			id, err = c.Rendezvous.Await(ctx, s.entry, device.UniqueIDBytes)
@@ -84,10 +84,10 @@ func connect(ctx context.Context, c Config) (g groups, err error) {
 		if err != nil {
 			return g, err
 		}
-		if *g.of(s.dimension), err = device.Connect(string(s.dimension), id, s.size, s.me); err != nil {
+		if *g.commOf(s.dimension), err = device.Connect(string(s.dimension), id, s.size, s.me); err != nil {
 			return g, err
 		}
-		if err := c.withdraw(s); err != nil {
+		if err := c.withdrawID(s); err != nil {
 			return g, err
 		}
 	}
@@ -107,14 +107,14 @@ func (c Config) publishID(s seat) ([]byte, error) {
 	return id, c.Rendezvous.Publish(s.entry, id)
 }
 
-func (c Config) withdraw(s seat) error {
+func (c Config) withdrawID(s seat) error {
 	if s.me != 0 {
 		return nil
 	}
 	return c.Rendezvous.Withdraw(s.entry)
 }
 
-func (g groups) all() []*device.Comm {
+func (g groups) existing() []*device.Comm {
 	var out []*device.Comm
 	for _, c := range []*device.Comm{g.world, g.tp, g.dp, g.pp, g.instance} {
 		if c != nil {
@@ -125,7 +125,7 @@ func (g groups) all() []*device.Comm {
 }
 
 func (g groups) asyncError() error {
-	for _, c := range g.all() {
+	for _, c := range g.existing() {
 		if err := c.AsyncError(); err != nil {
 			return err
 		}
@@ -133,14 +133,14 @@ func (g groups) asyncError() error {
 	return nil
 }
 
-func (g groups) abort() {
-	for _, c := range g.all() {
+func (g groups) abortGroups() {
+	for _, c := range g.existing() {
 		c.Abort()
 	}
 }
 
-func (g groups) close() error {
-	for _, c := range g.all() {
+func (g groups) closeGroups() error {
+	for _, c := range g.existing() {
 		if err := c.Close(); err != nil {
 			return err
 		}

@@ -175,7 +175,7 @@ type weightsLine struct {
 	Weights string `json:"weights_sha256"`
 }
 
-func (l *Log) line(v any) error {
+func (l *Log) writeLine(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("trainer: log: %w", err)

@@ -53,63 +53,63 @@ func (o *optimizer) newVersion(weight device.Floats) *version {
 	return &version{weight: weight, moments: [2]device.Floats{o.q.AllocFloats(n), o.q.AllocFloats(n)}}
 }
 
-// sharded says that this rank holds less than the whole.
-func (o *optimizer) sharded() bool { return o.slices.Sharded() }
+// isSharded says that this rank holds less than the whole.
+func (o *optimizer) isSharded() bool { return o.slices.Sharded() }
 
-func (o *optimizer) current() *version { return o.versions[o.live] }
-func (o *optimizer) other() *version   { return o.versions[1-o.live] }
+func (o *optimizer) currentVersion() *version { return o.versions[o.live] }
+func (o *optimizer) otherVersion() *version   { return o.versions[1-o.live] }
 
-// own is this rank's part of a buffer of the stage.
-func (o *optimizer) own(f device.Floats) device.Floats {
+// ownPart is this rank's part of a buffer of the stage.
+func (o *optimizer) ownPart(f device.Floats) device.Floats {
 	n := f.Len() / o.slices.Count()
 	return f.At(o.slice*n, n)
 }
 
-// of is the own part of a version.
-func (o *optimizer) of(v *version) device.State {
-	return device.State{Weight: o.own(v.weight), First: v.moments[0], Second: v.moments[1]}
+// sliceOf is the own part of a version.
+func (o *optimizer) sliceOf(v *version) device.State {
+	return device.State{Weight: o.ownPart(v.weight), First: v.moments[0], Second: v.moments[1]}
 }
 
-// state is what the rank's next step depends on: the weights and the two
+// wholeState is what the rank's next step depends on: the weights and the two
 // moments, without the padding of what is not sharded.
-func (o *optimizer) state() []device.Floats {
-	v, n := o.current(), o.held()
+func (o *optimizer) wholeState() []device.Floats {
+	v, n := o.currentVersion(), o.heldElements()
 	return []device.Floats{v.weight.At(0, o.params), v.moments[0].At(0, n), v.moments[1].At(0, n)}
 }
 
-// held is the elements of the own part, without padding where all have all.
-func (o *optimizer) held() int {
-	if !o.sharded() {
+// heldElements is the elements of the own part, without padding where all have all.
+func (o *optimizer) heldElements() int {
+	if !o.isSharded() {
 		return o.params
 	}
 	return o.grad.Len() / o.slices.Count()
 }
 
-// elements is how many numbers there are in state.
-func (o *optimizer) elements() int { return o.params + 2*o.held() }
+// stateElements is how many numbers there are in state.
+func (o *optimizer) stateElements() int { return o.params + 2*o.heldElements() }
 
-// shard is what this rank's replicas hold too: the own part of a version.
-func (o *optimizer) shard(v *version) []device.Floats {
-	s := o.of(v).At(0, o.held())
+// shardOf is what this rank's replicas hold too: the own part of a version.
+func (o *optimizer) shardOf(v *version) []device.Floats {
+	s := o.sliceOf(v).At(0, o.heldElements())
 	return []device.Floats{s.Weight, s.First, s.Second}
 }
 
-// reduce enqueues the sum of the gradients over the replicas.
-func (o *optimizer) reduce() {
-	if o.sharded() && o.slices.Instances == 1 {
-		o.q.ReduceScatterFloats(o.dp, o.own(o.grad), o.grad)
+// reduceGradients enqueues the sum of the gradients over the replicas.
+func (o *optimizer) reduceGradients() {
+	if o.isSharded() && o.slices.Instances == 1 {
+		o.q.ReduceScatterFloats(o.dp, o.ownPart(o.grad), o.grad)
 		return
 	}
 	o.q.SumFloats(o.dp, o.grad)
 }
 
-// forget makes both versions count as empty.
-func (o *optimizer) forget() {
-	o.current().step, o.other().step = falcon.NoIteration, falcon.NoIteration
+// forgetVersions makes both versions count as empty.
+func (o *optimizer) forgetVersions() {
+	o.currentVersion().step, o.otherVersion().step = falcon.NoIteration, falcon.NoIteration
 }
 
-// at is the version that iteration step begins with; nil if it is not held.
-func (o *optimizer) at(step int64) *version {
+// versionAt is the version that iteration step begins with; nil if it is not held.
+func (o *optimizer) versionAt(step int64) *version {
 	for _, v := range o.versions {
 		if v.step == step {
 			return v
@@ -118,9 +118,9 @@ func (o *optimizer) at(step int64) *version {
 	return nil
 }
 
-// turnTo makes the version of step, which is held, the current one.
-func (o *optimizer) turnTo(step int64) {
-	if o.current().step != step {
+// switchTo makes the version of step, which is held, the current one.
+func (o *optimizer) switchTo(step int64) {
+	if o.currentVersion().step != step {
 		o.live = 1 - o.live
 	}
 }
@@ -128,31 +128,31 @@ func (o *optimizer) turnTo(step int64) {
 // makeRoom makes the version that can be spared the current one, and empty:
 // the one of that step, which is not wanted as it is, or the older one.
 func (o *optimizer) makeRoom(step int64) {
-	if a, b := o.current(), o.other(); b.step == step || a.step != step && b.step < a.step {
+	if a, b := o.currentVersion(), o.otherVersion(); b.step == step || a.step != step && b.step < a.step {
 		o.live = 1 - o.live
 	}
-	o.current().step = falcon.NoIteration
+	o.currentVersion().step = falcon.NoIteration
 }
 
-// begin makes room for step number step (from 1): the older version is given up.
-func (o *optimizer) begin() { o.other().step = falcon.NoIteration }
+// beginUpdate makes room for step number step (from 1): the older version is given up.
+func (o *optimizer) beginUpdate() { o.otherVersion().step = falcon.NoIteration }
 
-// update enqueues step number step (from 1) of elements from … from+n−1 of the
+// enqueueUpdate enqueues step number step (from 1) of elements from … from+n−1 of the
 // own part, with the summed gradients scaled to a mean.
-func (o *optimizer) update(step int64, scale float64, from, n int) {
-	to, now := o.of(o.other()).At(from, n), o.of(o.current()).At(from, n)
-	o.q.Adam(o.adam, step, scale, to, now, o.own(o.grad).At(from, n))
+func (o *optimizer) enqueueUpdate(step int64, scale float64, from, n int) {
+	to, now := o.sliceOf(o.otherVersion()).At(from, n), o.sliceOf(o.currentVersion()).At(from, n)
+	o.q.Adam(o.adam, step, scale, to, now, o.ownPart(o.grad).At(from, n))
 }
 
-// finish makes the updated version the current one: it is whole on the device.
-func (o *optimizer) finish(step int64) {
+// finishUpdate makes the updated version the current one: it is whole on the device.
+func (o *optimizer) finishUpdate(step int64) {
 	o.live = 1 - o.live
-	o.current().step = step
+	o.currentVersion().step = step
 }
 
-// gather enqueues the return of the other slices.
-func (o *optimizer) gather() {
-	if w := o.current().weight; o.sharded() {
-		o.q.GatherFloats(o.instance, w, o.own(w))
+// gatherSlices enqueues the return of the other slices.
+func (o *optimizer) gatherSlices() {
+	if w := o.currentVersion().weight; o.isSharded() {
+		o.q.GatherFloats(o.instance, w, o.ownPart(w))
 	}
 }

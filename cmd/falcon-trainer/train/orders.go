@@ -19,9 +19,9 @@ type ledger struct {
 	end    string // EndDone until an order ends the run in another way
 }
 
-// judge decides on an order from what all ranks know alike, so that all come
+// judgeOrder decides on an order from what all ranks know alike, so that all come
 // to the same answer.
-func (c Config) judge(l ledger, o falcon.Order, split model.Split) (int32, error) {
+func (c Config) judgeOrder(l ledger, o falcon.Order, split model.Split) (int32, error) {
 	if o.Epoch < l.epoch {
 		return adapter.RefusedStale, fmt.Errorf("made for job epoch %d, now is %d", o.Epoch, l.epoch)
 	}
@@ -29,7 +29,7 @@ func (c Config) judge(l ledger, o falcon.Order, split model.Split) (int32, error
 	switch o.Kind {
 	case falcon.OrderStop:
 	case falcon.OrderMicroBatches:
-		why = split.Check(o.MicroBatches, c.unit())
+		why = split.Check(o.MicroBatches, c.splitUnit())
 	case falcon.OrderPlacement:
 		why = model.Blocks(o.Blocks).Check(c.Layout)
 	case falcon.OrderCheckpoint:
@@ -45,25 +45,25 @@ func (c Config) judge(l ledger, o falcon.Order, split model.Split) (int32, error
 	return adapter.Applied, nil
 }
 
-// commit acts on the world's vote of iteration i: the vote is the commit, and
+// commitVote acts on the world's vote of iteration i: the vote is the commit, and
 // the order holds from i+1 on; but a placement and a checkpoint may still fail,
 // on all ranks alike. Votes repeat until a newer order comes.
-func (w *worker) commit(ctx context.Context, i int64, vote uint64) error {
+func (w *worker) commitVote(ctx context.Context, i int64, vote uint64) error {
 	if vote <= w.orders.newest {
 		return nil
 	}
 	began, rank := time.Now(), w.rank
-	o, held, err := w.fetch(vote)
+	o, held, err := w.fetchOrder(vote)
 	if err != nil {
 		return err
 	}
 	status, why := adapter.RefusedGone, adapter.ErrGone
 	if held {
-		status, why = w.cfg.judge(w.orders, o, w.split)
+		status, why = w.cfg.judgeOrder(w.orders, o, w.split)
 	}
 	w.orders.newest = vote
 	if status == adapter.Applied {
-		if status, why, err = w.apply(ctx, i, o); err != nil {
+		if status, why, err = w.applyOrder(ctx, i, o); err != nil {
 			return err
 		}
 	}
@@ -76,33 +76,33 @@ func (w *worker) commit(ctx context.Context, i int64, vote uint64) error {
 	if why != nil {
 		line.Reason = why.Error()
 	}
-	return w.cfg.Log.line(line)
+	return w.cfg.Log.writeLine(line)
 }
 
-// fetch takes the voted order from the mailbox, and asks the world whether all
+// fetchOrder takes the voted order from the mailbox, and asks the world whether all
 // ranks could: a mailbox holds few orders, and one that a single rank has lost
 // must bind nobody. This second vote costs only when an order comes.
-func (w *worker) fetch(id uint64) (falcon.Order, bool, error) {
+func (w *worker) fetchOrder(id uint64) (falcon.Order, bool, error) {
 	o, err := w.hook.Fetch(id)
 	mine := uint64(1)
 	if err != nil {
 		mine = 0
 	}
-	all, err := w.votes.least(mine)
+	all, err := w.votes.leastValue(mine)
 	return o, all == 1, err
 }
 
-// apply carries out an order that was found good. why says that it failed on
+// applyOrder carries out an order that was found good. why says that it failed on
 // some rank and changed nothing on any; err ends the run.
-func (w *worker) apply(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
+func (w *worker) applyOrder(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
 	w.orders.epoch = o.Epoch
 	switch o.Kind {
 	case falcon.OrderStop:
 		w.orders.end = EndStopped
 	case falcon.OrderPlacement:
-		return w.place(ctx, i, o)
+		return w.carryOutPlacement(ctx, i, o)
 	case falcon.OrderCheckpoint:
-		return w.obey(i, o)
+		return w.saveOnOrder(i, o)
 	default:
 		w.split = o.MicroBatches
 		w.hook.Describe(w.cfg.Layout, int(w.split[w.at.DP]))

@@ -31,16 +31,16 @@ type pipeline struct {
 }
 
 func (w *worker) trainingBatch(i int64) batch {
-	return batch{w.consumed(i) + int64(w.split.First(w.at.DP))}
+	return batch{w.consumedBefore(i) + int64(w.split.First(w.at.DP))}
 }
 
-// training is this stage's order of an iteration of microBatches.
-func (p *pipeline) training(microBatches int) []schedule.Step {
+// trainingSteps is this stage's order of an iteration of microBatches.
+func (p *pipeline) trainingSteps(microBatches int) []schedule.Step {
 	return schedule.Iteration(p.at.PP, p.layout.PP, p.stage.shard.VirtualStages(), microBatches)
 }
 
-// evaluation is training without the backward passes.
-func (p *pipeline) evaluation(microBatches int) []schedule.Step {
+// evaluationSteps is training without the backward passes.
+func (p *pipeline) evaluationSteps(microBatches int) []schedule.Step {
 	return schedule.ForwardOnly(p.at.PP, p.layout.PP, p.stage.shard.VirtualStages(), microBatches)
 }
 
@@ -49,10 +49,10 @@ func (p *pipeline) runPass(i int64, b batch, steps []schedule.Step) {
 	strikes := p.faultPoints(steps)
 	for k, s := range steps {
 		if s.Kind == schedule.Exchange {
-			p.q.Group(func() { p.exchange(s.Swap) })
+			p.q.Group(func() { p.enqueueExchange(s.Swap) })
 			continue
 		}
-		p.enqueue(b, s)
+		p.enqueueStep(b, s)
 		if strikes[k] != "" {
 			p.strike(strikes[k], i)
 		}
@@ -80,41 +80,41 @@ func (p *pipeline) faultPoints(steps []schedule.Step) map[int]string {
 	return out
 }
 
-// enqueue enqueues one step of a schedule.
-func (p *pipeline) enqueue(b batch, s schedule.Step) {
+// enqueueStep enqueues one step of a schedule.
+func (p *pipeline) enqueueStep(b batch, s schedule.Step) {
 	st, q, pp := p.stage, p.q, p.pp
 	before, behind := p.at.PP-1, p.at.PP+1
 	send, recv := schedule.Part{Micro: s.Send}, schedule.Part{Micro: s.Recv}
 	switch s.Kind {
 	case schedule.Forward:
-		p.forward(b, schedule.Part{Chunk: s.Chunk, Micro: s.Work})
+		p.enqueueForward(b, schedule.Part{Chunk: s.Chunk, Micro: s.Work})
 	case schedule.Backward:
 		st.backward(schedule.Part{Chunk: s.Chunk, Micro: s.Work})
 	case schedule.RecvForward:
-		q.Recv(pp, st.in(recv), before)
+		q.Recv(pp, st.inputOf(recv), before)
 	case schedule.SendForward:
-		q.Send(pp, st.out(send), behind)
+		q.Send(pp, st.outputOf(send), behind)
 	case schedule.RecvBackward:
-		q.Recv(pp, st.back(recv), behind)
+		q.Recv(pp, st.gradientOf(recv), behind)
 	case schedule.SendBackward:
-		q.Send(pp, st.back(send), before)
+		q.Send(pp, st.gradientOf(send), before)
 	case schedule.SendForwardRecvBackward:
 		q.Group(func() {
-			q.Send(pp, st.out(send), behind)
-			q.Recv(pp, st.back(recv), behind)
+			q.Send(pp, st.outputOf(send), behind)
+			q.Recv(pp, st.gradientOf(recv), behind)
 		})
 	case schedule.SendBackwardRecvForward:
 		q.Group(func() {
-			q.Send(pp, st.back(send), before)
-			q.Recv(pp, st.in(recv), before)
+			q.Send(pp, st.gradientOf(send), before)
+			q.Recv(pp, st.inputOf(recv), before)
 		})
 	}
 }
 
-// exchange enqueues what a swap moves around the ring of stages. Both
+// enqueueExchange enqueues what a swap moves around the ring of stages. Both
 // neighbours are one rank when there are two stages: activations always go
 // first, so that its receives meet the right sends.
-func (p *pipeline) exchange(s schedule.Swap) {
+func (p *pipeline) enqueueExchange(s schedule.Swap) {
 	stages, st := p.layout.PP, p.stage
 	behind, before := (p.at.PP+1)%stages, (p.at.PP+stages-1)%stages
 	for _, m := range []struct {
@@ -123,10 +123,10 @@ func (p *pipeline) exchange(s schedule.Swap) {
 		at   func(schedule.Part) device.Floats
 		peer int
 	}{
-		{s.Out, p.q.Send, st.out, behind},
-		{s.In, p.q.Recv, st.in, before},
-		{s.GradOut, p.q.Send, st.back, before},
-		{s.GradIn, p.q.Recv, st.back, behind},
+		{s.Out, p.q.Send, st.outputOf, behind},
+		{s.In, p.q.Recv, st.inputOf, before},
+		{s.GradOut, p.q.Send, st.gradientOf, before},
+		{s.GradIn, p.q.Recv, st.gradientOf, behind},
 	} {
 		if m.part != schedule.None {
 			m.move(p.pp, m.at(m.part), m.peer)
@@ -134,17 +134,17 @@ func (p *pipeline) exchange(s schedule.Swap) {
 	}
 }
 
-// forward feeds the first virtual stage, and takes the loss behind the last.
+// enqueueForward feeds the first virtual stage, and takes the loss behind the last.
 // Only one of the tensor-parallel ranks counts it; all need its gradient.
-func (p *pipeline) forward(b batch, part schedule.Part) {
+func (p *pipeline) enqueueForward(b batch, part schedule.Part) {
 	st, sh := p.stage, p.stage.shard
 	global := b.first + int64(part.Micro)
 	if p.at.PP == 0 && part.Chunk == 0 {
-		p.feed.input(st.in(part), global, part.Micro)
+		p.feed.loadInput(st.inputOf(part), global, part.Micro)
 	}
 	st.forward(part)
 	if p.at.PP == p.layout.PP-1 && part.Chunk == sh.VirtualStages()-1 {
-		target := p.feed.target(global, part.Micro)
-		p.q.Loss(st.out(part), target, st.back(part), p.tally.loss(p.at.TP == 0), sh.Hidden, sh.Batch)
+		target := p.feed.loadTarget(global, part.Micro)
+		p.q.Loss(st.outputOf(part), target, st.gradientOf(part), p.tally.lossMemory(p.at.TP == 0), sh.Hidden, sh.Batch)
 	}
 }

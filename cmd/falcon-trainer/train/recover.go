@@ -35,12 +35,12 @@ type lastError struct{ error }
 
 func (e lastError) Unwrap() error { return e.error }
 
-// career is the whole of the training thread: one life, or where the rank can
+// runLives is the whole of the training thread: one life, or where the rank can
 // park, as many as it takes. opened is called when the ranks have met, or this
 // one waits for the agent's word.
-func (w *worker) career(ctx context.Context, opened func()) error {
+func (w *worker) runLives(ctx context.Context, opened func()) error {
 	err := w.firstLife(ctx, opened)
-	for err != nil && ctx.Err() == nil && w.survives(err) && w.lives < livesMax {
+	for err != nil && ctx.Err() == nil && w.endsLifeOnly(err) && w.lives < livesMax {
 		opened()
 		err = w.nextLife(ctx, err)
 	}
@@ -53,48 +53,48 @@ func (w *worker) career(ctx context.Context, opened func()) error {
 }
 
 func (w *worker) firstLife(ctx context.Context, opened func()) error {
-	ctx = w.begin(ctx)
+	ctx = w.beginLife(ctx)
 	meet, cancel := context.WithTimeout(ctx, meetWithin)
 	defer cancel()
-	if err := w.open(meet); err != nil {
+	if err := w.openDevice(meet); err != nil {
 		return err
 	}
 	if w.cfg.Join {
 		return errJoining
 	}
 	opened()
-	return w.life(ctx)
+	return w.trainOneLife(ctx)
 }
 
 // nextLife leaves what failed behind, waits for the agent's word, and goes on.
 func (w *worker) nextLife(ctx context.Context, failed error) error {
 	w.parked.Store(true)
-	if err := w.unwind(); err != nil {
+	if err := w.dropCommunicators(); err != nil {
 		return lastError{errors.Join(failed, err)}
 	}
-	o, err := w.park(failed)
+	o, err := w.parkRank(failed)
 	if err != nil && !errors.Is(err, adapter.ErrOrder) {
 		return lastError{err}
 	}
-	ctx = w.begin(ctx)
+	ctx = w.beginLife(ctx)
 	w.parked.Store(false)
 	if err := w.obeyRejoin(ctx, o, err); err != nil {
 		return err
 	}
-	return w.life(ctx)
+	return w.trainOneLife(ctx)
 }
 
 // canPark says that a life can end without the rank.
 func (w *worker) canPark() bool { return w.cfg.Park && w.hook.Parks() }
 
-// survives says that err ends a life only.
-func (w *worker) survives(err error) bool {
+// endsLifeOnly says that err ends a life only.
+func (w *worker) endsLifeOnly(err error) bool {
 	var last lastError
 	if !w.canPark() || w.optim == nil || errors.As(err, &last) {
 		return false // without parking, without anything to hold yet, or without hope
 	}
 	var failed *rejoinError
-	return errors.Is(err, errJoining) || errors.Is(err, errSuspended) || errors.As(err, &failed) || errors.Is(blame(err), ErrPeer) || w.hook.Suspended() != 0
+	return errors.Is(err, errJoining) || errors.Is(err, errSuspended) || errors.As(err, &failed) || errors.Is(asPeerError(err), ErrPeer) || w.hook.Suspended() != 0
 }
 
 // called says whether the rank is wanted in the parking.
@@ -105,35 +105,35 @@ func (w *worker) suspension() error {
 	return nil
 }
 
-// begin opens a life.
-func (w *worker) begin(ctx context.Context) context.Context {
+// beginLife opens a life.
+func (w *worker) beginLife(ctx context.Context) context.Context {
 	w.lives++
 	return w.comms.beginLife(ctx, w.lives)
 }
 
-// unwind gives up all communicators and drains the device; nothing of the life
+// dropCommunicators gives up all communicators and drains the device; nothing of the life
 // before is left but the versions that this rank holds.
-func (w *worker) unwind() error {
+func (w *worker) dropCommunicators() error {
 	w.comms.stopWatching()
 	w.comms.calls.Lock()
 	defer w.comms.calls.Unlock()
-	w.comms.giveUp()
+	w.comms.abortAndForget()
 	w.decided = ""
 	if err := w.q.Recover(); err != nil {
 		return err
 	}
-	return w.unplace()
+	return w.endPlacement()
 }
 
-// unplace ends a placement that was under way as the ranks decide on it: all
+// endPlacement ends a placement that was under way as the ranks decide on it: all
 // that are left come to the same rank and state that way, without a vote.
-func (w *worker) unplace() error {
+func (w *worker) endPlacement() error {
 	open := w.swapping.Load()
 	if open == nil {
 		return nil
 	}
 	s, step := open.swap, int(open.step.Load())
-	committed, err := w.cfg.settle(s, false)
+	committed, err := w.cfg.settleSwap(s, false)
 	if err != nil {
 		return err
 	}
@@ -148,8 +148,8 @@ func (w *worker) unplace() error {
 	return s.logEnd(step, true, nil)
 }
 
-// park tells what this rank holds and blocks until the agent's word.
-func (w *worker) park(failed error) (adapter.Rejoin, error) {
+// parkRank tells what this rank holds and blocks until the agent's word.
+func (w *worker) parkRank(failed error) (adapter.Rejoin, error) {
 	var status int32
 	var undone *rejoinError
 	switch {
@@ -159,7 +159,7 @@ func (w *worker) park(failed error) (adapter.Rejoin, error) {
 		status = undone.status
 	}
 	w.comms.calls.Lock()
-	hold, err := w.hold()
+	hold, err := w.heldVersions()
 	w.comms.calls.Unlock()
 	if err != nil {
 		return adapter.Rejoin{}, err
@@ -170,10 +170,10 @@ func (w *worker) park(failed error) (adapter.Rejoin, error) {
 	for _, s := range hold.Sums {
 		line.Sums = append(line.Sums, fmt.Sprintf("%016x", s))
 	}
-	if err := w.cfg.Log.line(line); err != nil {
+	if err := w.cfg.Log.writeLine(line); err != nil {
 		return adapter.Rejoin{}, err
 	}
-	w.strike(fault.Park, w.reached.Load())
+	w.strikeFault(fault.Park, w.reached.Load())
 	o, err := w.hook.Park(status, hold)
 	if errors.Is(err, adapter.ErrNobody) {
 		err = fmt.Errorf("%w: %w; before: %w", ErrPeer, err, failed)
@@ -181,13 +181,13 @@ func (w *worker) park(failed error) (adapter.Rejoin, error) {
 	return o, err
 }
 
-// hold lists the versions of this rank's shard, each with its checksum.
-func (w *worker) hold() (h falcon.RankHold, err error) {
+// heldVersions lists the versions of this rank's shard, each with its checksum.
+func (w *worker) heldVersions() (h falcon.RankHold, err error) {
 	for i, v := range w.optim.versions {
 		if h.Steps[i] = v.step; v.step < 0 {
 			continue
 		}
-		head, err := w.seal(v)
+		head, err := w.sealShard(v)
 		if err != nil {
 			return h, err
 		}
@@ -203,24 +203,24 @@ func (w *worker) obeyRejoin(ctx context.Context, o adapter.Rejoin, bad error) er
 	w.comms.calls.Lock()
 	defer w.comms.calls.Unlock()
 	w.generation = o.Generation
-	r := rejoin{w: w, order: o, began: time.Now(), from: w.rank, holds: w.optim.current().step >= 0 || w.optim.other().step >= 0}
+	r := rejoin{w: w, order: o, began: time.Now(), from: w.rank, holds: w.optim.currentVersion().step >= 0 || w.optim.otherVersion().step >= 0}
 	err := bad
 	if err == nil {
 		err = r.carryOut(ctx)
 	}
 	line := rejoinLine{
 		Rejoin: o.Generation, Rank: int(w.rank), Begins: o.Resume, From: r.from, Replaced: !r.holds, Bytes: r.bytes,
-		GroupsMs: ms(r.groups), RestoreMs: ms(r.restore), Sum: r.sum, UnixNs: time.Now().UnixNano(),
+		GroupsMs: milliseconds(r.groups), RestoreMs: milliseconds(r.restore), Sum: r.sum, UnixNs: time.Now().UnixNano(),
 	}
 	if err == nil {
 		w.hook.Rejoined(o.Generation, o.Resume, adapter.Rejoins, r.groups, r.restore, r.bytes)
-		return w.cfg.Log.line(line)
+		return w.cfg.Log.writeLine(line)
 	}
 	undone := &rejoinError{cmp.Or(r.status, adapter.FailedOrder), err}
-	if errors.Is(blame(err), ErrPeer) || errors.Is(err, errSuspended) {
+	if errors.Is(asPeerError(err), ErrPeer) || errors.Is(err, errSuspended) {
 		undone.status = adapter.FailedGroups // whatever it was doing
 	}
 	line.Status, line.Why = undone.status, err.Error()
 	w.hook.Rejoined(o.Generation, o.Resume, undone.status, r.groups, r.restore, r.bytes)
-	return errors.Join(undone, w.cfg.Log.line(line))
+	return errors.Join(undone, w.cfg.Log.writeLine(line))
 }

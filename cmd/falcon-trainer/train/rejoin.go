@@ -47,18 +47,18 @@ func (r *rejoin) carryOut(ctx context.Context) error {
 	meet, cancel := context.WithTimeout(ctx, connectWithin)
 	defer cancel()
 	r.status = adapter.FailedGroups
-	err := r.w.meetLocked(meet, func() { r.w.strike(fault.Groups, r.order.Resume) })
+	err := r.w.meetLocked(meet, func() { r.w.strikeFault(fault.Groups, r.order.Resume) })
 	if err != nil {
 		return err
 	}
 	r.groups = time.Since(r.began)
 	made := time.Now()
 	r.status = adapter.FailedOrder
-	if err := r.w.votes.vote(errors.Join(r.agreeOnOrders(), r.w.claim())); err != nil {
+	if err := r.w.votes.voteOn(errors.Join(r.agreeOnOrders(), r.w.claimCheckpoints())); err != nil {
 		return err
 	}
 	r.status = adapter.FailedState
-	r.w.shards.reserve(r.w)
+	r.w.shards.reserveMemory(r.w)
 	if r.order.Checkpoint {
 		err = r.fromStorage()
 	} else {
@@ -69,15 +69,15 @@ func (r *rejoin) carryOut(ctx context.Context) error {
 	}
 	if err == nil {
 		r.w.reached.Store(r.order.Resume)
-		r.w.describe()
+		r.w.describeRank()
 		r.reportCheckpoint()
 	}
 	r.restore = time.Since(made)
 	return err
 }
 
-// meet is meetLocked where the lock is not held.
-func (w *worker) meet(ctx context.Context, begun func()) error {
+// meetRanks is meetLocked where the lock is not held.
+func (w *worker) meetRanks(ctx context.Context, begun func()) error {
 	w.comms.calls.Lock()
 	defer w.comms.calls.Unlock()
 	return w.meetLocked(ctx, begun)
@@ -85,10 +85,10 @@ func (w *worker) meet(ctx context.Context, begun func()) error {
 
 // meetLocked makes the groups of this rank's generation, and uses them.
 func (w *worker) meetLocked(ctx context.Context, begun func()) error {
-	if err := w.comms.connectNext(ctx, w.rank, tagOf(w.generation), begun); err != nil {
+	if err := w.comms.connectNext(ctx, w.rank, generationTag(w.generation), begun); err != nil {
 		return err
 	}
-	w.use(w.comms.takeNext())
+	w.useGroups(w.comms.takeNext())
 	return nil
 }
 
@@ -96,14 +96,14 @@ func (w *worker) meetLocked(ctx context.Context, begun func()) error {
 // alike: the split, and up to which order they have heard. What was voted on in
 // an iteration that is run again is void; so is an end that some had heard of.
 func (r *rejoin) agreeOnOrders() error {
-	newest, err1 := r.w.votes.least(^r.w.orders.newest)
-	epoch, err2 := r.w.votes.least(^r.w.orders.epoch)
+	newest, err1 := r.w.votes.leastValue(^r.w.orders.newest)
+	epoch, err2 := r.w.votes.leastValue(^r.w.orders.epoch)
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
 	r.w.orders = ledger{newest: ^newest, epoch: ^epoch, end: EndDone}
 	if next := model.Split(r.order.MicroBatches); len(next) > 0 {
-		if err := r.w.split.Check(next, r.w.cfg.unit()); err != nil {
+		if err := r.w.split.Check(next, r.w.cfg.splitUnit()); err != nil {
 			return err
 		}
 		r.w.split = next
@@ -114,17 +114,17 @@ func (r *rejoin) agreeOnOrders() error {
 // fromReplicas brings the shards of the resumed iteration to those who lack
 // them. Until all have checked what came it lies beside what they hold.
 func (r *rejoin) fromReplicas() error {
-	if err := r.w.votes.vote(r.prepareShard()); err != nil {
+	if err := r.w.votes.voteOn(r.prepareShard()); err != nil {
 		return err
 	}
-	if err := r.w.votes.vote(r.exchangeShards()); err != nil {
+	if err := r.w.votes.voteOn(r.exchangeShards()); err != nil {
 		return err
 	}
 	return r.loadShard()
 }
 
-// takers lists the ranks that get their shard from this one.
-func (r *rejoin) takers() []int {
+// receivingRanks lists the ranks that get their shard from this one.
+func (r *rejoin) receivingRanks() []int {
 	var out []int
 	for rank, source := range r.order.Moves {
 		if source == r.w.rank {
@@ -139,28 +139,28 @@ func (r *rejoin) takers() []int {
 // give it, and makes ready what others get from it.
 func (r *rejoin) prepareShard() error {
 	source, gets := r.order.Moves[r.w.rank]
-	to := r.takers()
-	v := r.w.optim.at(r.order.Resume)
+	to := r.receivingRanks()
+	v := r.w.optim.versionAt(r.order.Resume)
 	switch {
 	case gets && source == falcon.FromCheckpoint && len(to) == 0:
 		return r.readCheckpoint()
-	case gets && (len(to) > 0 || !r.w.cfg.replicas(source, r.w.rank)):
+	case gets && (len(to) > 0 || !r.w.cfg.sameShard(source, r.w.rank)):
 		return fmt.Errorf("%w: rank %d can't have its shard from rank %d", adapter.ErrOrder, r.w.rank, source)
 	case !gets && v == nil:
 		return fmt.Errorf("%w: rank %d, iteration %d", errNotHeld, r.w.rank, r.order.Resume)
 	case len(to) == 0:
 		return nil
 	}
-	_, err := r.w.seal(v)
+	_, err := r.w.sealShard(v)
 	return err
 }
 
-// replicas says that two ranks hold the same shard.
-func (c Config) replicas(a, b falcon.Rank) bool {
+// sameShard says that two ranks hold the same shard.
+func (c Config) sameShard(a, b falcon.Rank) bool {
 	if int(a) >= c.Layout.World() || a == b {
 		return false
 	}
-	p, q, s := c.Layout.Coord(a), c.Layout.Coord(b), c.slices()
+	p, q, s := c.Layout.Coord(a), c.Layout.Coord(b), c.optimizerSlices()
 	return p.TP == q.TP && p.PP == q.PP && s.Of(p.DP) == s.Of(q.DP)
 }
 
@@ -169,13 +169,13 @@ func (c Config) replicas(a, b falcon.Rank) bool {
 func (r *rejoin) exchangeShards() error {
 	source, gets := r.order.Moves[r.w.rank]
 	gets = gets && source != falcon.FromCheckpoint
-	to, world := r.takers(), r.w.comms.groups.world
+	to, world := r.receivingRanks(), r.w.comms.groups.world
 	if len(to) == 0 && !gets {
-		r.w.strike(fault.Restore, r.order.Resume)
+		r.w.strikeFault(fault.Restore, r.order.Resume)
 		return nil
 	}
-	r.w.shards.reserve(r.w)
-	world.Emulate(r.w.cfg.State.bytes(4*r.w.optim.elements()) / float64(4*r.w.optim.elements()))
+	r.w.shards.reserveMemory(r.w)
+	world.Emulate(r.w.cfg.State.emulatedBytes(4*r.w.optim.stateElements()) / float64(4*r.w.optim.stateElements()))
 	device.CopyIn(r.w.q, r.w.shards.staged[0], r.w.shards.own)
 	r.w.q.Group(func() {
 		for _, rank := range to {
@@ -185,9 +185,9 @@ func (r *rejoin) exchangeShards() error {
 			r.w.q.RecvBytes(world, r.w.shards.staged[1], int(source))
 		}
 	})
-	r.w.strike(fault.Restore, r.order.Resume)
+	r.w.strikeFault(fault.Restore, r.order.Resume)
 	device.CopyOut(r.w.q, r.w.shards.came, r.w.shards.staged[1])
-	if err := r.w.comms.finish(); err != nil {
+	if err := r.w.comms.finishWork(); err != nil {
 		return err
 	}
 	world.Emulate(1)
@@ -195,7 +195,7 @@ func (r *rejoin) exchangeShards() error {
 		return nil
 	}
 	r.from, r.bytes = source, int64(len(r.w.shards.came))
-	return r.w.comms.unlocked(func() error { return r.checkShard(source) })
+	return r.w.comms.runUnlocked(func() error { return r.checkShard(source) })
 }
 
 // checkShard checks the shard that came: whole, of the right rank and iteration.
@@ -219,19 +219,19 @@ func (r *rejoin) checkShard(source falcon.Rank) error {
 func (r *rejoin) loadShard() error {
 	source, gets := r.order.Moves[r.w.rank]
 	if !gets {
-		r.consumed = r.w.consumed(r.order.Resume)
+		r.consumed = r.w.consumedBefore(r.order.Resume)
 	}
 	if gets {
 		r.w.optim.makeRoom(r.order.Resume)
-		parts, im := r.w.optim.shard(r.w.optim.current()), r.w.shards.came
+		parts, im := r.w.optim.shardOf(r.w.optim.currentVersion()), r.w.shards.came
 		if source == falcon.FromCheckpoint {
-			parts, im = r.w.optim.state(), r.w.images.own
+			parts, im = r.w.optim.wholeState(), r.w.images.own
 		}
-		each(im, parts, func(host []byte, part device.Memory) { device.CopyIn(r.w.q, part, host) })
-		if err := r.w.comms.drain(); err != nil {
-			return cmp.Or(r.w.comms.broken(), err)
+		eachPart(im, parts, func(host []byte, part device.Memory) { device.CopyIn(r.w.q, part, host) })
+		if err := r.w.comms.drainQueue(); err != nil {
+			return cmp.Or(r.w.comms.brokenReason(), err)
 		}
-		r.w.optim.current().step = r.order.Resume
+		r.w.optim.currentVersion().step = r.order.Resume
 	}
 	r.switchVersion()
 	return nil
@@ -239,8 +239,8 @@ func (r *rejoin) loadShard() error {
 
 // switchVersion makes the version of the resumed iteration the one that is trained.
 func (r *rejoin) switchVersion() {
-	r.w.optim.turnTo(r.order.Resume)
-	r.w.pipe.stage.weight = r.w.optim.current().weight
+	r.w.optim.switchTo(r.order.Resume)
+	r.w.pipe.stage.weight = r.w.optim.currentVersion().weight
 	r.w.base = cursor{r.order.Resume, r.consumed}
 }
 
@@ -252,22 +252,22 @@ func (r *rejoin) fromStorage() error {
 	if r.order.Resume > 0 {
 		why = r.readCheckpoint()
 	}
-	if err := r.w.votes.vote(why); err != nil {
+	if err := r.w.votes.voteOn(why); err != nil {
 		return err
 	}
 	r.status = adapter.FailedState
 	r.w.optim.makeRoom(r.order.Resume)
-	if v := r.w.optim.current(); r.order.Resume == 0 {
-		r.w.pipe.stage.fill(v.weight, r.w.cfg.Seed)
+	if v := r.w.optim.currentVersion(); r.order.Resume == 0 {
+		r.w.pipe.stage.fillWeights(v.weight, r.w.cfg.Seed)
 		r.w.q.Zero(v.moments[0].Memory())
 		r.w.q.Zero(v.moments[1].Memory())
 	} else {
-		each(r.w.images.own, r.w.optim.state(), func(host []byte, part device.Memory) { device.CopyIn(r.w.q, part, host) })
+		eachPart(r.w.images.own, r.w.optim.wholeState(), func(host []byte, part device.Memory) { device.CopyIn(r.w.q, part, host) })
 	}
-	if err := r.w.comms.drain(); err != nil {
-		return cmp.Or(r.w.comms.broken(), err)
+	if err := r.w.comms.drainQueue(); err != nil {
+		return cmp.Or(r.w.comms.brokenReason(), err)
 	}
-	r.w.optim.current().step = r.order.Resume
+	r.w.optim.currentVersion().step = r.order.Resume
 	r.switchVersion()
 	return nil
 }
@@ -284,12 +284,12 @@ func (r *rejoin) readCheckpoint() error {
 	if err := r.w.cfg.resumable(have[k]); err != nil {
 		return err
 	}
-	r.w.images.reserve(r.w.q, r.w.optim)
+	r.w.images.reserveOwn(r.w.q, r.w.optim)
 	began := time.Now()
-	return r.w.comms.unlocked(func() error {
+	return r.w.comms.runUnlocked(func() error {
 		h, err := r.w.readImage(r.w.images.own, have[k], r.w.rank)
 		r.consumed, r.bytes, r.from = h.Consumed, int64(len(r.w.images.own)), falcon.FromCheckpoint
-		return errors.Join(err, r.w.comms.sleep(r.w.cfg.State.storing(len(r.w.images.own))-time.Since(began)))
+		return errors.Join(err, r.w.comms.sleepFor(r.w.cfg.State.storeTime(len(r.w.images.own))-time.Since(began)))
 	})
 }
 
@@ -311,28 +311,28 @@ func (r *rejoin) reportCheckpoint() {
 // that the device holds what came, that all replicas of a shard hold the same,
 // and that all data-parallel ranks train the same parameters.
 func (r *rejoin) verify() error {
-	r.w.optim.gather()
-	h, err := r.w.seal(r.w.optim.current())
+	r.w.optim.gatherSlices()
+	h, err := r.w.sealShard(r.w.optim.currentVersion())
 	if err != nil {
 		return err
 	}
 	if r.sum = fmt.Sprintf("%016x", h.Sum()); r.came != 0 && r.came != h.Sum() {
 		err = fmt.Errorf("%w: the device of rank %d does not hold what came", errDiffers, r.w.rank)
 	}
-	params, readErr := r.w.weights()
+	params, readErr := r.w.copyWeights()
 	if readErr != nil {
 		return readErr
 	}
 	full := sha256.Sum256(params)
 	mine := binary.BigEndian.AppendUint64(slices.Clone(full[:proofBytes-8]), h.Sum())
-	list, gatherErr := r.w.votes.gather(mine)
+	list, gatherErr := r.w.votes.gatherEntries(mine)
 	if gatherErr != nil {
 		return gatherErr
 	}
 	if err == nil {
 		err = r.compareProofs(list)
 	}
-	return r.w.votes.vote(err)
+	return r.w.votes.voteOn(err)
 }
 
 // proofBytes is what each rank says of its state: the parameters' checksum, 8
@@ -348,7 +348,7 @@ func (r *rejoin) compareProofs(list []byte) error {
 	mine := at(r.w.rank)
 	for _, q := range r.w.cfg.Layout.Peers(r.w.rank, falcon.DimDP) {
 		other := at(q)
-		if !slices.Equal(other[:8], mine[:8]) || r.w.cfg.replicas(q, r.w.rank) && !slices.Equal(other[8:], mine[8:]) {
+		if !slices.Equal(other[:8], mine[:8]) || r.w.cfg.sameShard(q, r.w.rank) && !slices.Equal(other[8:], mine[8:]) {
 			return fmt.Errorf("%w: ranks %d and %d", errDiffers, r.w.rank, q)
 		}
 	}
@@ -361,29 +361,29 @@ type shards struct {
 	staged    [2]device.Memory
 }
 
-func (s *shards) reserve(w *worker) {
+func (s *shards) reserveMemory(w *worker) {
 	if s.own != nil {
 		return
 	}
-	n := snapshot.HeadBytes + 3*4*w.optim.held()
+	n := snapshot.HeadBytes + 3*4*w.optim.heldElements()
 	s.own, s.came = device.AllocHost[byte](w.q, n), device.AllocHost[byte](w.q, n)
 	s.staged = [2]device.Memory{w.q.Alloc(n), w.q.Alloc(n)}
 }
 
 // shardHead describes rank's shard.
 func (w *worker) shardHead(rank falcon.Rank, step int64) snapshot.Head {
-	h := w.head(rank, step)
-	h.Weights = w.optim.held()
+	h := w.imageHead(rank, step)
+	h.Weights = w.optim.heldElements()
 	return h
 }
 
-// seal copies a version's shard into w.shards.own.
-func (w *worker) seal(v *version) (snapshot.Head, error) {
-	w.shards.reserve(w)
+// sealShard copies a version's shard into w.shards.own.
+func (w *worker) sealShard(v *version) (snapshot.Head, error) {
+	w.shards.reserveMemory(w)
 	im := w.shards.own
-	each(im, w.optim.shard(v), func(host []byte, part device.Memory) { device.CopyOut(w.q, host, part) })
-	if err := w.comms.drain(); err != nil {
-		return snapshot.Head{}, cmp.Or(w.comms.broken(), err)
+	eachPart(im, w.optim.shardOf(v), func(host []byte, part device.Memory) { device.CopyOut(w.q, host, part) })
+	if err := w.comms.drainQueue(); err != nil {
+		return snapshot.Head{}, cmp.Or(w.comms.brokenReason(), err)
 	}
 	if err := im.Seal(w.shardHead(w.rank, v.step)); err != nil {
 		return snapshot.Head{}, err

@@ -36,28 +36,28 @@ func Run(ctx context.Context, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if err := c.Log.line(startLine{Rank: int(c.Rank), PID: os.Getpid(), Generation: c.Generation, Join: c.Join}); err != nil {
+	if err := c.Log.writeLine(startLine{Rank: int(c.Rank), PID: os.Getpid(), Generation: c.Generation, Join: c.Join}); err != nil {
 		return err
 	}
 	w := newWorker(c)
-	err := w.run(ctx)
+	err := w.runAndWatch(ctx)
 	return errors.Join(err, w.lastWords(err))
 }
 
-func (w *worker) run(ctx context.Context) error {
+func (w *worker) runAndWatch(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.breakOff = cancel
 	done, opened := make(chan error, 1), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // NCCL's group state is per thread
-		done <- w.career(ctx, sync.OnceFunc(func() { close(opened) }))
+		done <- w.runLives(ctx, sync.OnceFunc(func() { close(opened) }))
 	}()
 	select {
 	case err := <-done:
-		return blame(err)
+		return asPeerError(err)
 	case <-opened:
-		return w.watch(ctx, done)
+		return w.watchCommunicators(ctx, done)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-time.After(meetWithin + abortWithin):
@@ -65,28 +65,28 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
-// life is the training thread between two meetings of the ranks: to the end of
+// trainOneLife is the training thread between two meetings of the ranks: to the end of
 // the job, or to a failure.
-func (w *worker) life(ctx context.Context) error {
-	if err := w.train(ctx); err != nil {
+func (w *worker) trainOneLife(ctx context.Context) error {
+	if err := w.trainIterations(ctx); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return w.leave()
+	return w.closeTogether()
 }
 
-// watch polls the communicators while the training thread works.
-func (w *worker) watch(ctx context.Context, done <-chan error) error {
+// watchCommunicators polls the communicators while the training thread works.
+func (w *worker) watchCommunicators(ctx context.Context, done <-chan error) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-done:
-			return blame(err)
+			return asPeerError(err)
 		case <-ctx.Done():
-			w.abort(done)
+			w.abortTraining(done)
 			return context.Cause(ctx)
 		case <-tick.C:
 			life, err := w.comms.failure()
@@ -98,15 +98,15 @@ func (w *worker) watch(ctx context.Context, done <-chan error) error {
 				continue
 			}
 			w.breakOff(ErrPeer)
-			w.abort(done)
+			w.abortTraining(done)
 			return fmt.Errorf("%w: %w", ErrPeer, err)
 		}
 	}
 }
 
-// abort breaks off all communication and gives the training thread a moment
+// abortTraining breaks off all communication and gives the training thread a moment
 // to come back; one that is parked has none, and would not.
-func (w *worker) abort(done <-chan error) {
+func (w *worker) abortTraining(done <-chan error) {
 	if w.parked.Load() {
 		return
 	}
@@ -119,9 +119,9 @@ func (w *worker) abort(done <-chan error) {
 	}
 }
 
-// blame turns a failed communication into a peer's death: nothing else makes
+// asPeerError turns a failed communication into a peer's death: nothing else makes
 // the calls of a healthy rank fail.
-func blame(err error) error {
+func asPeerError(err error) error {
 	if errors.Is(err, device.ErrComm) && !errors.Is(err, ErrPeer) {
 		return fmt.Errorf("%w: %w", ErrPeer, err)
 	}

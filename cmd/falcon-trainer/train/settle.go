@@ -9,8 +9,8 @@ import (
 
 // Words of the decision on a placement at the rendezvous.
 const (
-	wordCommitted = "committed"
-	wordUndone    = "undone"
+	decisionCommitted = "committed"
+	decisionUndone    = "undone"
 )
 
 // openSwap is a placement whose end this rank does not know yet.
@@ -19,22 +19,22 @@ type openSwap struct {
 	step atomic.Int32
 }
 
-// settle decides on a placement, for all ranks: the first word stands. A vote
+// settleSwap decides on a placement, for all ranks: the first word stands. A vote
 // alone would not do: a rank that dies in it may leave some who know its
 // result and some who never will. So a rank that knows says committed before it
 // changes anything, and one that ends without knowing says undone, and each
 // does what stands.
-func (c Config) settle(s *swap, committed bool) (bool, error) {
-	word := wordUndone
+func (c Config) settleSwap(s *swap, committed bool) (bool, error) {
+	word := decisionUndone
 	if committed {
-		word = wordCommitted
+		word = decisionCommitted
 	}
 	stands, err := c.Rendezvous.Decide(s.name, word)
-	return stands == wordCommitted, err
+	return stands == decisionCommitted, err
 }
 
-// over is the last line of a placement that ended in step k.
-func (s *swap) over(k int, committed bool) swapOverLine {
+// endLine is the last line of a placement that ended in step k.
+func (s *swap) endLine(k int, committed bool) swapOverLine {
 	rank := s.was
 	if committed {
 		rank = s.rank
@@ -50,13 +50,13 @@ func (s *swap) over(k int, committed bool) swapOverLine {
 func (w *worker) lastWords(err error) error {
 	var failed error
 	if open := w.swapping.Load(); open != nil && err != nil {
-		committed, settleErr := w.cfg.settle(open.swap, false)
-		line := open.swap.over(int(open.step.Load()), committed)
+		committed, settleErr := w.cfg.settleSwap(open.swap, false)
+		line := open.swap.endLine(int(open.step.Load()), committed)
 		line.Reason = err.Error()
 		if settleErr != nil {
 			failed = settleErr
 		} else {
-			failed = w.cfg.Log.line(line)
+			failed = w.cfg.Log.writeLine(line)
 		}
 	}
 	last := endLine{End: EndError, Rank: int(w.cfg.Rank), Next: w.reached.Load()}
@@ -69,5 +69,5 @@ func (w *worker) lastWords(err error) error {
 	if err != nil {
 		last.Why = err.Error()
 	}
-	return errors.Join(failed, w.cfg.Log.line(last))
+	return errors.Join(failed, w.cfg.Log.writeLine(last))
 }

@@ -38,21 +38,21 @@ func newStage(q *device.Queue, tp *device.Comm, sh model.Shard, inFlight, replic
 		branch: q.AllocFloats(sh.ActivationSize()), inner: q.AllocFloats(sh.Width * sh.Batch),
 		slots: make([][]slot, sh.VirtualStages()),
 	}
-	s.reserve(q, inFlight)
-	s.fill(s.weight, seed)
+	s.reserveSlots(q, inFlight)
+	s.fillWeights(s.weight, seed)
 	return s
 }
 
-// fill loads the first weights into a buffer like that of the weights.
-func (s *stage) fill(weight device.Floats, seed uint64) {
+// fillWeights loads the first weights into a buffer like that of the weights.
+func (s *stage) fillWeights(weight device.Floats, seed uint64) {
 	first := device.AllocHost[float32](s.q, weight.Len())
 	s.shard.Fill(first, seed)
 	device.CopyIn(s.q, weight.Memory(), first)
 }
 
-// reserve sees to it that inFlight micro-batches have room on each chunk; more
+// reserveSlots sees to it that inFlight micro-batches have room on each chunk; more
 // room than needed harms nothing. New memory is ready when q is.
-func (s *stage) reserve(q *device.Queue, inFlight int) {
+func (s *stage) reserveSlots(q *device.Queue, inFlight int) {
 	act, width := s.shard.ActivationSize(), s.shard.Width*s.shard.Batch
 	for i := range s.slots {
 		for len(s.slots[i]) < inFlight {
@@ -76,16 +76,18 @@ func newSlot(q *device.Queue, layers, act, width int) slot {
 	return one
 }
 
-func (s *stage) slot(p schedule.Part) slot {
+func (s *stage) slotOfPart(p schedule.Part) slot {
 	chunk := s.slots[p.Chunk]
 	return chunk[p.Micro%len(chunk)]
 }
 
-// in is where a part's activations arrive, out where they leave, back where
+// inputOf is where a part's activations arrive, out where they leave, back where
 // the gradient arrives and leaves.
-func (s *stage) in(p schedule.Part) device.Floats   { return s.slot(p).xs[0] }
-func (s *stage) out(p schedule.Part) device.Floats  { return s.slot(p).xs[s.shard.PerChunk()] }
-func (s *stage) back(p schedule.Part) device.Floats { return s.slot(p).back }
+func (s *stage) inputOf(p schedule.Part) device.Floats { return s.slotOfPart(p).xs[0] }
+func (s *stage) outputOf(p schedule.Part) device.Floats {
+	return s.slotOfPart(p).xs[s.shard.PerChunk()]
+}
+func (s *stage) gradientOf(p schedule.Part) device.Floats { return s.slotOfPart(p).back }
 
 // views are one layer's parts of a parameter-shaped buffer.
 type views struct {
@@ -93,7 +95,7 @@ type views struct {
 	b1, b2 device.Floats
 }
 
-func (s *stage) views(buffer device.Floats, layer int) views {
+func (s *stage) layerViews(buffer device.Floats, layer int) views {
 	sh, at := s.shard, s.shard.Layer(layer)
 	return views{
 		w1: device.Matrix{Data: buffer.At(at.W1, sh.Width*sh.Hidden), Rows: sh.Width, Cols: sh.Hidden},
@@ -102,11 +104,11 @@ func (s *stage) views(buffer device.Floats, layer int) views {
 	}
 }
 
-func (s *stage) hidden(f device.Floats) device.Matrix {
+func (s *stage) hiddenMatrix(f device.Floats) device.Matrix {
 	return device.Matrix{Data: f, Rows: s.shard.Hidden, Cols: s.shard.Batch}
 }
 
-func (s *stage) wide(f device.Floats) device.Matrix {
+func (s *stage) wideMatrix(f device.Floats) device.Matrix {
 	return device.Matrix{Data: f, Rows: s.shard.Width, Cols: s.shard.Batch}
 }
 
@@ -114,12 +116,12 @@ func (s *stage) wide(f device.Floats) device.Matrix {
 // product is column-parallel, the second row-parallel with a sum over TP
 // (Shoeybi et al. 2019, §3).
 func (s *stage) forward(p schedule.Part) {
-	sl, sh := s.slot(p), s.shard
+	sl, sh := s.slotOfPart(p), s.shard
 	for i := range sh.PerChunk() {
-		w, x, unit, square := s.views(s.weight, p.Chunk*sh.PerChunk()+i), sl.xs[i], sl.units[i], sl.squares[i]
-		s.q.Gemm(s.wide(unit), w.w1, s.hidden(x), false)
+		w, x, unit, square := s.layerViews(s.weight, p.Chunk*sh.PerChunk()+i), sl.xs[i], sl.units[i], sl.squares[i]
+		s.q.Gemm(s.wideMatrix(unit), w.w1, s.hiddenMatrix(x), false)
 		s.q.Activate(unit, w.b1, unit, square, sh.Width, sh.Batch)
-		s.q.Gemm(s.hidden(s.branch), w.w2, s.wide(square), false)
+		s.q.Gemm(s.hiddenMatrix(s.branch), w.w2, s.wideMatrix(square), false)
 		s.q.SumFloats(s.tp, s.branch)
 		s.q.Join(sl.xs[i+1], x, s.branch, w.b2, sh.Hidden, sh.Batch)
 	}
@@ -130,15 +132,15 @@ func (s *stage) forward(p schedule.Part) {
 // computes that of its input too, though nobody wants it: so all stages take
 // the same time.
 func (s *stage) backward(p schedule.Part) {
-	sl, sh := s.slot(p), s.shard
+	sl, sh := s.slotOfPart(p), s.shard
 	for i := sh.PerChunk() - 1; i >= 0; i-- {
 		layer := p.Chunk*sh.PerChunk() + i
-		w, g := s.views(s.weight, layer), s.views(s.grad, layer)
-		s.q.Gemm(g.w2, s.hidden(sl.back), s.wide(sl.squares[i]).Transpose(), true)
-		s.q.Gemm(s.wide(s.inner), w.w2.Transpose(), s.hidden(sl.back), false)
+		w, g := s.layerViews(s.weight, layer), s.layerViews(s.grad, layer)
+		s.q.Gemm(g.w2, s.hiddenMatrix(sl.back), s.wideMatrix(sl.squares[i]).Transpose(), true)
+		s.q.Gemm(s.wideMatrix(s.inner), w.w2.Transpose(), s.hiddenMatrix(sl.back), false)
 		s.q.ActivateBack(s.inner, sl.units[i], g.b1, sl.back, g.b2, sh.Width, sh.Hidden, sh.Batch)
-		s.q.Gemm(g.w1, s.wide(s.inner), s.hidden(sl.xs[i]).Transpose(), true)
-		s.q.Gemm(s.hidden(s.branch), w.w1.Transpose(), s.wide(s.inner), false)
+		s.q.Gemm(g.w1, s.wideMatrix(s.inner), s.hiddenMatrix(sl.xs[i]).Transpose(), true)
+		s.q.Gemm(s.hiddenMatrix(s.branch), w.w1.Transpose(), s.wideMatrix(s.inner), false)
 		s.q.SumFloats(s.tp, s.branch)
 		s.q.Add(sl.back, s.branch)
 	}

@@ -54,17 +54,17 @@ type swap struct {
 	bytes       int64 // received
 }
 
-// place carries a placement out behind iteration i: in the four steps of
+// carryOutPlacement carries a placement out behind iteration i: in the four steps of
 // FALCON §5.3, each ended by a vote of all ranks in the old communicators. The
 // last vote, and the decision at the rendezvous that makes it known to all or
 // to none, is the commit. Before it every failure, on whatever rank, undoes all
 // on all ranks, and why says so; behind it nothing is left that could fail. err
 // ends the run.
-func (w *worker) place(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
-	s := w.newSwap(i, o)
+func (w *worker) carryOutPlacement(ctx context.Context, i int64, o falcon.Order) (status int32, why, err error) {
+	s := w.newPlacement(i, o)
 	w.swapping.Store(&openSwap{swap: s})
 	carry := [len(falcon.SwapSteps)]func(context.Context) error{
-		stepPause: s.pause, stepDump: s.dumpState, stepSwap: s.tradeStates, stepRestore: s.restoreState,
+		stepPause: s.pauseTraining, stepDump: s.dumpState, stepSwap: s.tradeStates, stepRestore: s.restoreState,
 	}
 	for k := range carry {
 		if why, err = s.runStep(ctx, k, carry[k]); err != nil {
@@ -74,23 +74,23 @@ func (w *worker) place(ctx context.Context, i int64, o falcon.Order) (status int
 			return adapter.RolledBack, why, s.rollBack(k, why)
 		}
 	}
-	w.cfg.Faults.strike(momentCommit)
-	committed, err := w.cfg.settle(s, true)
+	w.cfg.Faults.strikeAt(momentCommit)
+	committed, err := w.cfg.settleSwap(s, true)
 	switch {
 	case err != nil:
 		return 0, nil, err
 	case !committed: // a rank ended meanwhile that had not heard of the vote
 		return adapter.RolledBack, errElsewhere, s.rollBack(stepRestore, errElsewhere)
 	}
-	s.commit()
+	s.commitRank()
 	return adapter.Applied, nil, s.logEnd(stepRestore, true, nil)
 }
 
-func (w *worker) newSwap(i int64, o falcon.Order) *swap {
+func (w *worker) newPlacement(i int64, o falcon.Order) *swap {
 	world, blocks := w.cfg.Layout.World(), model.Blocks(o.Blocks)
 	to := blocks.Rank(w.rank, world)
 	return &swap{
-		w: w, order: o.ID, name: fmt.Sprintf("%sswap-%d-%d", tagOf(w.generation), o.Epoch, o.ID), from: i + 1,
+		w: w, order: o.ID, name: fmt.Sprintf("%sswap-%d-%d", generationTag(w.generation), o.Epoch, o.ID), from: i + 1,
 		was: w.rank, rank: to, giver: int(blocks.Rank(to, world)), moves: to != w.rank,
 	}
 }
@@ -100,39 +100,39 @@ func (s *swap) runStep(ctx context.Context, k int, carry func(context.Context) e
 	name, began := falcon.SwapSteps[k], time.Now()
 	s.w.swapping.Load().step.Store(int32(k))
 	line := swapLine{Swap: s.order, Rank: int(s.w.rank), Step: name, State: "begin", UnixNs: began.UnixNano()}
-	if err := s.w.cfg.Log.line(line); err != nil {
+	if err := s.w.cfg.Log.writeLine(line); err != nil {
 		return nil, err
 	}
-	s.w.cfg.Faults.strike(name)
+	s.w.cfg.Faults.strikeAt(name)
 	why = carry(ctx)
 	if why == nil && s.w.cfg.Faults.Fail == name {
 		s.w.cfg.Faults.Fail, why = "", errInjected
 	}
 	if k == stepRestore {
-		s.w.cfg.Faults.strike(momentVote)
+		s.w.cfg.Faults.strikeAt(momentVote)
 	}
 	if why, err = s.w.votes.barrier(why); err != nil {
 		return nil, fmt.Errorf("placement %d, %s: %w", s.order, name, err)
 	}
 	s.steps[k] = time.Since(began)
-	line.State, line.UnixNs, line.Ms, line.EmulatedMs = "end", time.Now().UnixNano(), ms(s.steps[k]), ms(s.emulated[k])
+	line.State, line.UnixNs, line.Ms, line.EmulatedMs = "end", time.Now().UnixNano(), milliseconds(s.steps[k]), milliseconds(s.emulated[k])
 	if why != nil {
 		line.State, line.Reason = "failed", why.Error()
 	}
 	if k == stepSwap {
-		line.ConnectMs, line.Bytes = ms(s.connecting), s.bytes
+		line.ConnectMs, line.Bytes = milliseconds(s.connecting), s.bytes
 	}
-	return why, s.w.cfg.Log.line(line)
+	return why, s.w.cfg.Log.writeLine(line)
 }
 
-// pause is the barrier: the vote behind it is one, and training stands still
+// pauseTraining is the barrier: the vote behind it is one, and training stands still
 // at the iteration boundary until the last vote.
-func (s *swap) pause(context.Context) error { return nil }
+func (s *swap) pauseTraining(context.Context) error { return nil }
 
 // dumpState copies the state of a rank that goes elsewhere to the host.
 func (s *swap) dumpState(context.Context) (err error) {
 	if s.moves {
-		s.emulated[stepDump], err = s.w.capture(s.from)
+		s.emulated[stepDump], err = s.w.captureState(s.from)
 	}
 	return err
 }
@@ -148,7 +148,7 @@ func (s *swap) tradeStates(ctx context.Context) error {
 		return err
 	}
 	s.connecting = time.Since(began)
-	s.w.pipe.stage.reserve(s.side, s.w.cfg.slotsOf(s.rank, s.w.split))
+	s.w.pipe.stage.reserveSlots(s.side, s.w.cfg.slotsOf(s.rank, s.w.split))
 	if s.moves {
 		s.enqueueTrade()
 	}
@@ -160,7 +160,7 @@ func (s *swap) tradeStates(ctx context.Context) error {
 	if !device.Paced() {
 		s.emulated[stepSwap] = 0
 	}
-	return s.w.comms.unlocked(func() error { return s.checkReceived() })
+	return s.w.comms.runUnlocked(func() error { return s.checkReceived() })
 }
 
 // enqueueTrade sends the own state to the process that takes this rank over,
@@ -169,7 +169,7 @@ func (s *swap) tradeStates(ctx context.Context) error {
 func (s *swap) enqueueTrade() {
 	s.w.images.reserveExchange(s.side, s.w.optim)
 	world := s.w.comms.next.world
-	world.Emulate(s.w.cfg.State.bytes(len(s.w.images.own)) / float64(len(s.w.images.own)))
+	world.Emulate(s.w.cfg.State.emulatedBytes(len(s.w.images.own)) / float64(len(s.w.images.own)))
 	device.CopyIn(s.side, s.w.images.staged[0], s.w.images.own)
 	s.side.Group(func() {
 		s.side.SendBytes(world, s.w.images.staged[0], int(s.w.rank))
@@ -181,7 +181,7 @@ func (s *swap) enqueueTrade() {
 // checkReceived checks what came: whole, of the right rank, at the same iteration.
 func (s *swap) checkReceived() error {
 	s.bytes = int64(len(s.w.images.came))
-	return s.w.images.came.Expect(s.w.head(s.rank, s.from))
+	return s.w.images.came.Expect(s.w.imageHead(s.rank, s.from))
 }
 
 // restoreState copies the new state onto the device, over the old one.
@@ -189,7 +189,7 @@ func (s *swap) restoreState(context.Context) (err error) {
 	if s.moves {
 		s.w.comms.next.world.Emulate(1)
 		s.overwritten = true
-		s.emulated[stepRestore], err = s.w.load(s.w.images.came, s.from)
+		s.emulated[stepRestore], err = s.w.loadState(s.w.images.came, s.from)
 	}
 	return err
 }
@@ -209,7 +209,7 @@ func (s *swap) restoreDevice() (err error) {
 		err = s.side.Close()
 	}
 	if s.overwritten && err == nil {
-		_, err = s.w.load(s.w.images.own, s.from)
+		_, err = s.w.loadState(s.w.images.own, s.from)
 	}
 	if err != nil {
 		return fmt.Errorf("placement %d could not be undone: %w", s.order, err)
@@ -217,11 +217,11 @@ func (s *swap) restoreDevice() (err error) {
 	return nil
 }
 
-// commit makes this process the rank to be. The old communicators live until
+// commitRank makes this process the rank to be. The old communicators live until
 // the next vote, in the new ones, has succeeded.
-func (s *swap) commit() {
+func (s *swap) commitRank() {
 	s.changeRank()
-	s.w.bind(s.w.comms.replace())
+	s.w.bindGroups(s.w.comms.adoptNext())
 	s.w.decided = s.name
 	s.w.hook.Describe(s.w.cfg.Layout, int(s.w.split[s.w.at.DP]))
 	_ = s.side.Close() // a stream that can't be given back harms nobody
@@ -232,28 +232,28 @@ func (s *swap) changeRank() {
 	s.w.rank, s.w.at = s.rank, s.w.cfg.Layout.Coord(s.rank)
 	s.w.pipe.at = s.w.at
 	s.w.pipe.stage.shard = model.NewShard(s.w.cfg.Shape, s.w.cfg.Layout, s.rank)
-	s.w.optim.slice = s.w.cfg.slices().Of(s.w.at.DP)
+	s.w.optim.slice = s.w.cfg.optimizerSlices().Of(s.w.at.DP)
 	s.w.hook.Place(s.order, s.from, s.rank, s.steps, s.bytes)
 }
 
 // logEnd ends the placement in the log.
 func (s *swap) logEnd(k int, committed bool, why error) error {
 	s.w.swapping.Store(nil)
-	line := s.over(k, committed)
+	line := s.endLine(k, committed)
 	line.Bytes, line.StepMs = s.bytes, map[string]float64{}
 	for i, name := range falcon.SwapSteps[:k+1] {
-		line.StepMs[name] = ms(s.steps[i])
-		line.EmulatedMs += ms(s.emulated[i])
+		line.StepMs[name] = milliseconds(s.steps[i])
+		line.EmulatedMs += milliseconds(s.emulated[i])
 	}
 	if why != nil {
 		line.Reason = why.Error()
 	}
-	return s.w.cfg.Log.line(line)
+	return s.w.cfg.Log.writeLine(line)
 }
 
-// release closes what a placement left behind, once a vote in the new
+// closeReplaced closes what a placement left behind, once a vote in the new
 // communicators has succeeded: then all ranks have taken over.
-func (w *worker) release() error {
+func (w *worker) closeReplaced() error {
 	decided := w.decided
 	w.decided = ""
 	err := w.comms.closeOld()

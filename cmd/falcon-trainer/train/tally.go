@@ -25,22 +25,22 @@ func newTally(q *device.Queue) tally {
 	}
 }
 
-// begin clears the loss and casts the vote.
-func (t tally) begin(vote uint64) {
+// beginVote clears the loss and casts the vote.
+func (t tally) beginVote(vote uint64) {
 	t.in[1] = vote
 	device.CopyIn(t.q, t.dev.At(0, 8*t.words), t.in)
 }
 
-// loss is where a stage adds its loss.
-func (t tally) loss(counted bool) device.Memory {
+// lossMemory is where a stage adds its loss.
+func (t tally) lossMemory(counted bool) device.Memory {
 	if counted {
 		return t.dev.At(0, 8)
 	}
 	return t.dev.At(8*t.words, 8)
 }
 
-// reduce enqueues the sum and the vote over the world as one operation.
-func (t tally) reduce(world *device.Comm) {
+// reduceOver enqueues the sum and the vote over the world as one operation.
+func (t tally) reduceOver(world *device.Comm) {
 	if world != nil {
 		t.q.Group(func() {
 			t.q.SumDoubles(world, t.dev.At(0, 8), 1)
@@ -56,8 +56,8 @@ func (t tally) reduceLoss(world *device.Comm) {
 	device.CopyOut(t.q, t.out, t.dev.At(0, 8*t.words))
 }
 
-// result is valid after the queue was waited for.
-func (t tally) result() (loss float64, vote uint64) {
+// lossAndVote is valid after the queue was waited for.
+func (t tally) lossAndVote() (loss float64, vote uint64) {
 	return math.Float64frombits(t.out[0]), t.out[1]
 }
 
@@ -81,18 +81,18 @@ func newFeed(q *device.Queue, sh model.Shard, seed uint64, microBatchesMax int) 
 	}
 }
 
-// input loads micro-batch global of the job's life, micro of this iteration.
-func (f feed) input(dst device.Floats, global int64, micro int) {
-	device.CopyIn(f.q, dst.Memory(), f.fill(f.inputs, global, micro, model.Input))
+// loadInput loads micro-batch global of the job's life, micro of this iteration.
+func (f feed) loadInput(dst device.Floats, global int64, micro int) {
+	device.CopyIn(f.q, dst.Memory(), f.fillSamples(f.inputs, global, micro, model.Input))
 }
 
-// target loads what the model should answer to it.
-func (f feed) target(global int64, micro int) device.Floats {
-	device.CopyIn(f.q, f.answer.Memory(), f.fill(f.targets, global, micro, model.Target))
+// loadTarget loads what the model should answer to it.
+func (f feed) loadTarget(global int64, micro int) device.Floats {
+	device.CopyIn(f.q, f.answer.Memory(), f.fillSamples(f.targets, global, micro, model.Target))
 	return f.answer
 }
 
-func (f feed) fill(host []float32, global int64, micro int, sample func(seed, index uint64, x []float32)) []float32 {
+func (f feed) fillSamples(host []float32, global int64, micro int, sample func(seed, index uint64, x []float32)) []float32 {
 	size, h := f.shard.ActivationSize(), f.shard.Hidden
 	host = host[micro*size : (micro+1)*size]
 	for b := range f.shard.Batch {

@@ -51,15 +51,15 @@ type worker struct {
 func newWorker(c Config) *worker {
 	w := &worker{
 		cfg: c, rank: c.Rank, at: c.Layout.Coord(c.Rank), orders: ledger{end: EndDone},
-		split: c.split(), generation: c.Generation, faults: faultPoints{points: c.Points, launched: c.Generation},
+		split: c.firstSplit(), generation: c.Generation, faults: faultPoints{points: c.Points, launched: c.Generation},
 	}
 	w.comms.cfg, w.comms.suspended = c, w.suspension
 	return w
 }
 
-// open takes the device, meets the peers and loads the first weights. Who joins
+// openDevice takes the device, meets the peers and loads the first weights. Who joins
 // a job meets nobody yet, and holds nothing.
-func (w *worker) open(ctx context.Context) (err error) {
+func (w *worker) openDevice(ctx context.Context) (err error) {
 	w.hook = adapter.Find(w.cfg.Marks)
 	if w.q, err = device.Open(w.cfg.LocalRank); err != nil {
 		return err
@@ -67,20 +67,20 @@ func (w *worker) open(ctx context.Context) (err error) {
 	w.comms.q = w.q
 	switch {
 	case w.canPark():
-		w.build(groups{}) // first: whoever is suspended meanwhile holds the first weights
+		w.buildModel(groups{}) // first: whoever is suspended meanwhile holds the first weights
 		if w.cfg.Join || w.cfg.Checkpoint.Resume {
-			w.optim.forget()
+			w.optim.forgetVersions()
 		} else {
 			w.hook.EndOptimizer(0)
 		}
 		if !w.cfg.Join {
-			err = w.meet(ctx, func() {})
+			err = w.meetRanks(ctx, func() {})
 		}
 	case w.cfg.Join:
 		err = fmt.Errorf("%w: this process was started to join a job, and there is no hook through which it could hear how", ErrConfig)
 	default:
-		if w.comms.groups, err = connect(ctx, w.cfg); err == nil {
-			w.build(w.comms.groups)
+		if w.comms.groups, err = connectGroups(ctx, w.cfg); err == nil {
+			w.buildModel(w.comms.groups)
 		}
 	}
 	if err != nil {
@@ -89,8 +89,8 @@ func (w *worker) open(ctx context.Context) (err error) {
 	return w.q.Sync()
 }
 
-// build reserves the memory.
-func (w *worker) build(g groups) {
+// buildModel reserves the memory.
+func (w *worker) buildModel(g groups) {
 	l, sh := w.cfg.Layout, model.NewShard(w.cfg.Shape, w.cfg.Layout, w.rank)
 	st := newStage(w.q, g.tp, sh, w.cfg.slotsOf(w.rank, w.split), l.DP, w.cfg.Seed)
 	st.extraFlops = w.cfg.extraBackwardFlops()
@@ -99,35 +99,35 @@ func (w *worker) build(g groups) {
 		feed: newFeed(w.q, sh, w.cfg.Seed, max(w.split.Total()-l.DP+1, w.cfg.Evaluation.MicroBatches)),
 	}
 	if len(w.cfg.Points) > 0 {
-		w.pipe.strike = w.strikeDone
+		w.pipe.strike = w.strikeWhenDone
 	}
-	w.optim = newOptimizer(st, w.cfg.slices(), w.at.DP, model.NewAdam(w.cfg.Rate), w.canPark())
-	w.use(g)
+	w.optim = newOptimizer(st, w.cfg.optimizerSlices(), w.at.DP, model.NewAdam(w.cfg.Rate), w.canPark())
+	w.useGroups(g)
 	w.votes = newAgreement(&w.comms, w.q, w.pipe.tally)
-	w.describe()
+	w.describeRank()
 }
 
-// describe tells the hook what this rank is.
-func (w *worker) describe() {
+// describeRank tells the hook what this rank is.
+func (w *worker) describeRank() {
 	w.hook.Describe(w.cfg.Layout, int(w.split[w.at.DP]))
 	var zero falcon.ZeRO
 	if w.cfg.Instances > 0 {
 		zero = falcon.ZeRO{Stage: 1, Instances: w.cfg.Instances}
 	}
-	unit := w.cfg.unit()
-	w.hook.State(zero, w.cfg.State.bytes(4*w.optim.elements()), w.cfg.State.Copy, unit, 0, unit)
+	unit := w.cfg.splitUnit()
+	w.hook.State(zero, w.cfg.State.emulatedBytes(4*w.optim.stateElements()), w.cfg.State.Copy, unit, 0, unit)
 }
 
-// train runs the iterations. It holds w.calls but while it waits.
-func (w *worker) train(ctx context.Context) error {
+// trainIterations runs the iterations. It holds w.calls but while it waits.
+func (w *worker) trainIterations(ctx context.Context) error {
 	w.comms.calls.Lock()
 	defer w.comms.calls.Unlock()
 	if w.lives == 1 { // who comes back has done both
-		if err := w.claim(); err != nil {
+		if err := w.claimCheckpoints(); err != nil {
 			return err
 		}
 		if w.cfg.Checkpoint.Resume {
-			if err := w.resume(); err != nil {
+			if err := w.resumeFromCheckpoint(); err != nil {
 				return err
 			}
 		}
@@ -135,7 +135,7 @@ func (w *worker) train(ctx context.Context) error {
 	w.clock.ended = time.Now()
 	for i := w.base.iteration; i < w.cfg.Iterations && w.orders.end == EndDone; i++ {
 		w.reached.Store(i)
-		if err := w.iterate(ctx, i); err != nil {
+		if err := w.runIteration(ctx, i); err != nil {
 			return fmt.Errorf("iteration %d: %w", i, err)
 		}
 		w.reached.Store(i + 1)
@@ -143,47 +143,47 @@ func (w *worker) train(ctx context.Context) error {
 	if w.orders.end == EndCheckpointed {
 		return nil // the weights are not final
 	}
-	return w.report()
+	return w.reportWeights()
 }
 
-// iterate runs one iteration. The host runs ahead of the device and waits
+// runIteration runs one iteration. The host runs ahead of the device and waits
 // twice: for the world's loss and vote, and for the update.
-func (w *worker) iterate(ctx context.Context, i int64) error {
+func (w *worker) runIteration(ctx context.Context, i int64) error {
 	w.hook.BeginIteration(i)
-	if err := w.comms.sleep(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, time.Now())); err != nil {
+	if err := w.comms.sleepFor(fault.Stalled(os.Getenv("FALCON_LAB_DIR"), i, time.Now())); err != nil {
 		return err
 	}
 	w.q.Zero(w.pipe.stage.grad.Memory())
-	w.pipe.tally.begin(w.hook.Poll(i))
+	w.pipe.tally.beginVote(w.hook.Poll(i))
 	micro := int(w.split[w.at.DP])
-	w.pipe.runPass(i, w.trainingBatch(i), w.pipe.training(micro))
-	w.optim.reduce()
-	w.strikeDone(fault.Barrier, i)
-	w.pipe.tally.reduce(w.comms.groups.world)
-	if err := w.comms.finish(); err != nil {
+	w.pipe.runPass(i, w.trainingBatch(i), w.pipe.trainingSteps(micro))
+	w.optim.reduceGradients()
+	w.strikeWhenDone(fault.Barrier, i)
+	w.pipe.tally.reduceOver(w.comms.groups.world)
+	if err := w.comms.finishWork(); err != nil {
 		return err
 	}
-	w.tellSaved()
-	if err := w.release(); err != nil {
+	w.reportSaved()
+	if err := w.closeReplaced(); err != nil {
 		return err
 	}
 	samples := float64(w.split.Total() * w.cfg.Shape.Batch)
-	sum, vote := w.pipe.tally.result()
+	sum, vote := w.pipe.tally.lossAndVote()
 	loss := sum / samples
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return fmt.Errorf("%w: it is %g; lower --rate", ErrDiverged, loss)
 	}
-	err := w.update(i, 1/samples)
+	err := w.updateWeights(i, 1/samples)
 	if err == nil {
-		err = w.extras(i)
+		err = w.runExtras(i)
 	}
-	if err == nil || w.canPark() && w.optim.at(i+1) != nil { // it may not be run again
+	if err == nil || w.canPark() && w.optim.versionAt(i+1) != nil { // it may not be run again
 		err = cmp.Or(err, w.logIteration(i, loss, micro))
 	}
 	if err != nil {
 		return err
 	}
-	return w.commit(ctx, i, vote)
+	return w.commitVote(ctx, i, vote)
 }
 
 func (w *worker) logIteration(i int64, loss float64, micro int) error {
@@ -191,8 +191,8 @@ func (w *worker) logIteration(i int64, loss float64, micro int) error {
 		Iteration: i, Rank: int(w.rank), Loss: loss, MicroBatches: int32(micro),
 		FirstSample: w.trainingBatch(i).first * int64(w.cfg.Shape.Batch), CPUMs: cpuMs(),
 	}
-	w.clock.fill(&line, time.Now(), w.hook.Paused())
-	return w.cfg.Log.line(line)
+	w.clock.fillTimes(&line, time.Now(), w.hook.Paused())
+	return w.cfg.Log.writeLine(line)
 }
 
 // iterationClock times one iteration after the other.
@@ -202,95 +202,95 @@ type iterationClock struct {
 	ordered time.Duration // what the order behind the last one took
 }
 
-func (c *iterationClock) fill(line *iterationLine, now time.Time, paused time.Duration) {
-	line.Ms, line.PausedMs, line.OrderMs, line.EndUnixNs = ms(now.Sub(c.ended)), ms(paused-c.paused), ms(c.ordered), now.UnixNano()
+func (c *iterationClock) fillTimes(line *iterationLine, now time.Time, paused time.Duration) {
+	line.Ms, line.PausedMs, line.OrderMs, line.EndUnixNs = milliseconds(now.Sub(c.ended)), milliseconds(paused-c.paused), milliseconds(c.ordered), now.UnixNano()
 	c.ended, c.paused, c.ordered = now, paused, 0
 }
 
-// update applies the summed gradients of iteration i, scaled to a mean. All
+// updateWeights applies the summed gradients of iteration i, scaled to a mean. All
 // ranks have finished them: the host has read the world's reduction, so that
 // from here to the next one no rank can be more than this one step ahead of
 // another. Slices of the weights are gathered behind the mark: a rank that dies
 // meanwhile has finished its update.
-func (w *worker) update(i int64, scale float64) error {
+func (w *worker) updateWeights(i int64, scale float64) error {
 	w.hook.BeginOptimizer(i)
-	w.optim.begin()
-	from, n := 0, w.optim.held()
-	if w.armed(fault.Update, i) >= 0 {
+	w.optim.beginUpdate()
+	from, n := 0, w.optim.heldElements()
+	if w.armedFault(fault.Update, i) >= 0 {
 		from = n / 2
-		w.optim.update(i+1, scale, 0, from)
-		w.strikeDone(fault.Update, i)
+		w.optim.enqueueUpdate(i+1, scale, 0, from)
+		w.strikeWhenDone(fault.Update, i)
 	}
-	w.optim.update(i+1, scale, from, n-from)
-	if err := w.comms.drain(); err != nil {
+	w.optim.enqueueUpdate(i+1, scale, from, n-from)
+	if err := w.comms.drainQueue(); err != nil {
 		return err
 	}
-	w.optim.finish(i + 1)
-	w.pipe.stage.weight = w.optim.current().weight
+	w.optim.finishUpdate(i + 1)
+	w.pipe.stage.weight = w.optim.currentVersion().weight
 	w.hook.EndOptimizer(i + 1)
-	w.strike(fault.Updated, i)
-	if err := w.comms.broken(); err != nil {
+	w.strikeFault(fault.Updated, i)
+	if err := w.comms.brokenReason(); err != nil {
 		return err
 	}
-	w.optim.gather()
-	w.strike(fault.Gather, i)
+	w.optim.gatherSlices()
+	w.strikeFault(fault.Gather, i)
 	return nil
 }
 
-// use makes g the groups that the work goes over.
-func (w *worker) use(g groups) {
-	w.comms.use(g)
-	w.bind(g)
+// useGroups makes g the groups that the work goes over.
+func (w *worker) useGroups(g groups) {
+	w.comms.useGroups(g)
+	w.bindGroups(g)
 }
 
-// bind gives stage and optimizer their groups.
-func (w *worker) bind(g groups) {
+// bindGroups gives stage and optimizer their groups.
+func (w *worker) bindGroups(g groups) {
 	if g.instance == nil {
 		g.instance = g.dp
 	}
 	w.pipe.stage.tp, w.pipe.pp, w.optim.dp, w.optim.instance = g.tp, g.pp, g.dp, g.instance
 }
 
-// report has rank 0 write the hash of all ranks' weights in logical order: the
+// reportWeights has rank 0 write the hash of all ranks' weights in logical order: the
 // SHA-256 of the list of their SHA-256s.
-func (w *worker) report() error {
-	weights, err := w.weights()
+func (w *worker) reportWeights() error {
+	weights, err := w.copyWeights()
 	if err != nil {
 		return err
 	}
 	own := sha256.Sum256(weights)
-	list, err := w.votes.gather(own[:])
+	list, err := w.votes.gatherEntries(own[:])
 	if err != nil || w.rank != 0 {
 		return err
 	}
 	sum := sha256.Sum256(list)
-	return w.cfg.Log.line(weightsLine{hex.EncodeToString(sum[:])})
+	return w.cfg.Log.writeLine(weightsLine{hex.EncodeToString(sum[:])})
 }
 
-// weights copies the parameters to the host.
-func (w *worker) weights() ([]byte, error) {
-	params := w.optim.current().weight.At(0, w.optim.params)
+// copyWeights copies the parameters to the host.
+func (w *worker) copyWeights() ([]byte, error) {
+	params := w.optim.currentVersion().weight.At(0, w.optim.params)
 	if w.params == nil {
 		w.params = device.AllocHost[byte](w.q, params.Len()*4)
 	}
 	device.CopyOut(w.q, w.params, params.Memory())
-	return w.params, w.comms.finish()
+	return w.params, w.comms.finishWork()
 }
 
-// leave closes the communicators once all ranks have stopped watching theirs,
+// closeTogether closes the communicators once all ranks have stopped watching theirs,
 // so that nobody takes an early leaver for a dead one.
-func (w *worker) leave() error {
+func (w *worker) closeTogether() error {
 	w.comms.calls.Lock()
 	defer w.comms.calls.Unlock()
-	w.comms.watch(groups{})
-	w.pipe.tally.begin(0)
-	w.pipe.tally.reduce(w.comms.groups.world)
-	if err := w.comms.drain(); err != nil {
-		return cmp.Or(w.comms.broken(), err)
+	w.comms.watchGroups(groups{})
+	w.pipe.tally.beginVote(0)
+	w.pipe.tally.reduceOver(w.comms.groups.world)
+	if err := w.comms.drainQueue(); err != nil {
+		return cmp.Or(w.comms.brokenReason(), err)
 	}
 	open := w.comms.groups
 	w.comms.groups = groups{}
-	if err := errors.Join(w.release(), open.close()); err != nil {
+	if err := errors.Join(w.closeReplaced(), open.closeGroups()); err != nil {
 		return err
 	}
 	w.hook.Finish()

@@ -139,9 +139,11 @@ func (s *silicon) throttleGPU(n, g int, clock float64) {
 func (s *silicon) setNodeLoad(n, g int, factor float64) {
 	s.storeFloat64(offsetOfGPU(n, g)+gpuLoad, factor)
 }
+
 func (s *silicon) setHostShare(n, g int, share float64) {
 	s.storeFloat64(offsetOfGPU(n, g)+gpuHostShare, share)
 }
+
 func (s *silicon) setBandwidth(a, b int, share float64) {
 	s.storeFloat64(offsetOfLink(min(a, b), max(a, b)), share)
 }

@@ -45,8 +45,6 @@ void trainer_job_find(void) {
   look_up("falcon_job_rejoined", &job.rejoined);
 }
 
-int trainer_job_present(void) { return job.begin_iteration != NULL; }
-
 void trainer_job_describe(int tp, int dp, int pp, int micro_batches) {
   if (job.describe) job.describe(tp, dp, pp, micro_batches);
 }

@@ -49,9 +49,6 @@ func Find(marks bool) Hook {
 	return Hook{marks: marks}
 }
 
-// Present says whether a hook answers.
-func (h Hook) Present() bool { return C.trainer_job_present() != 0 }
-
 // Describe declares the layout and the micro-batches per iteration of this rank.
 func (h Hook) Describe(l falcon.Layout, microBatches int) {
 	C.trainer_job_describe(C.int(l.TP), C.int(l.DP), C.int(l.PP), C.int(microBatches))

@@ -6,7 +6,6 @@
 #include "falcon_shm.h"
 
 void trainer_job_find(void);
-int trainer_job_present(void);
 void trainer_job_describe(int tp, int dp, int pp, int micro_batches);
 void trainer_job_begin_iteration(int64_t i);
 void trainer_job_begin_optimizer(int64_t i);

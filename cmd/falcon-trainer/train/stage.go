@@ -84,6 +84,7 @@ func (s *stage) slotOfPart(p schedule.Part) slot {
 // inputOf is where a part's activations arrive, out where they leave, back where
 // the gradient arrives and leaves.
 func (s *stage) inputOf(p schedule.Part) device.Floats { return s.slotOfPart(p).xs[0] }
+
 func (s *stage) outputOf(p schedule.Part) device.Floats {
 	return s.slotOfPart(p).xs[s.shard.PerChunk()]
 }

@@ -33,50 +33,50 @@ type drift struct {
 	faster    int
 }
 
-// watch takes in one observation.
-func (d *drift) watch(ms, verify float64) {
+// observe takes in one observation.
+func (d *drift) observe(ms, verify float64) {
 	if d.reference <= 0 {
 		return
 	}
-	d.slower = counted(d.slower, ms > d.reference*(1+verify/2))
+	d.slower = nextCount(d.slower, ms > d.reference*(1+verify/2))
 	if ms < d.reference*(1+verify) { // a pause says nothing about a level that fell
-		d.faster = counted(d.faster, ms < d.reference/(1+verify/2))
+		d.faster = nextCount(d.faster, ms < d.reference/(1+verify/2))
 	}
 }
 
-func counted(n int, beyond bool) int {
+func nextCount(n int, beyond bool) int {
 	if beyond {
 		return min(n+1, driftMost)
 	}
 	return max(n-driftForgive, 0)
 }
 
-// drifted looks for a level that came without a change point of its own: the
+// findDrift looks for a level that came without a change point of its own: the
 // median of the newest points is off the reference by Verify and a margin for
 // noise.
-func (t *Tracker) drifted() (Change, bool) {
+func (t *Tracker) findDrift() (Change, bool) {
 	d := &t.drift
 	n := max(d.slower, d.faster)
 	if n <= patience || n < driftMost && (n-patience-1)%driftEvery != 0 || n == driftMost && t.next%driftEvery != 0 {
 		return Change{}, false
 	}
 	for ; n > patience; n /= 2 {
-		c := t.against(d.reference, t.next-n)
+		c := t.measureAgainst(d.reference, t.next-n)
 		large := relative(c.BeforeMs, c.AfterMs) >= driftLarge*t.cfg.Verify
-		if (large || n >= driftLeast) && t.certain(c) && t.lasts(c) {
-			return t.against(d.reference, t.crossing(c)), true
+		if (large || n >= driftLeast) && t.exceedsNoise(c) && t.holdsAfter(c) {
+			return t.measureAgainst(d.reference, t.crossing(c)), true
 		}
 	}
 	return Change{}, false
 }
 
-// against measures what came from an index on against a level.
-func (t *Tracker) against(level float64, index int) Change {
+// measureAgainst measures what came from an index on against a level.
+func (t *Tracker) measureAgainst(level float64, index int) Change {
 	c := Change{
-		Index: index, BeforeMs: level, AfterMs: falcon.Median(t.slice(index, t.next)),
+		Index: index, BeforeMs: level, AfterMs: falcon.Median(t.observations(index, t.next)),
 		Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
 	}
-	c.Change = ratio(c.BeforeMs, c.AfterMs)
+	c.Change = relativeChange(c.BeforeMs, c.AfterMs)
 	return c
 }
 
@@ -95,30 +95,30 @@ func (t *Tracker) crossing(c Change) int {
 	return at
 }
 
-// certain says that a change exceeds Verify by a margin for noise: when n points
+// exceedsNoise says that a change exceeds Verify by a margin for noise: when n points
 // tell it, sure standard errors of their median,
 // 1.2533 σ/√n for normal noise, widened for the correlation of neighbours as
 // for a first-order autoregression, √((1+ρ)/(1−ρ)).
-func (t *Tracker) certain(c Change) bool {
+func (t *Tracker) exceedsNoise(c Change) bool {
 	rho := min(max(t.filter.mood.corr, 0), corrMost)
 	margin := sure * medianError * t.noise * math.Sqrt((1+rho)/(1-rho)/float64(t.next-c.Index))
 	return relative(c.BeforeMs, c.AfterMs) >= t.cfg.Verify+margin
 }
 
-// refer takes the reference of a young level: its first beforeMost points, then
+// updateReference takes the reference of a young level: its first beforeMost points, then
 // its first driftMost, unless it is off by then.
-func (t *Tracker) refer() {
+func (t *Tracker) updateReference() {
 	d := &t.drift
 	n := t.next - t.from
 	if !d.settled && n >= beforeMost && !t.alarm.raised || n == driftMost && max(d.slower, d.faster) <= patience && !d.given {
-		d.reference, d.settled = falcon.Median(t.slice(t.from, t.next)), true
+		d.reference, d.settled = falcon.Median(t.observations(t.from, t.next)), true
 	}
 }
 
-// rung says whether a change that is too small against what was just before it
+// checkReference says whether a change that is too small against what was just before it
 // makes one against the reference, as the last step of a ladder does; then c is
 // that one.
-func (t *Tracker) rung(c *Change) bool {
+func (t *Tracker) checkReference(c *Change) bool {
 	r := t.drift.reference
 	if r <= 0 || (c.AfterMs > c.BeforeMs) != (c.BeforeMs > r) {
 		return false
@@ -127,8 +127,8 @@ func (t *Tracker) rung(c *Change) bool {
 		return false // nothing was slow that could end by steps: a level that sank is for drifted, which looks longer
 	}
 	whole := *c
-	whole.BeforeMs, whole.Change = r, ratio(r, c.AfterMs)
-	if !t.verified(whole) || !t.lasts(*c) {
+	whole.BeforeMs, whole.Change = r, relativeChange(r, c.AfterMs)
+	if !t.verified(whole) || !t.holdsAfter(*c) {
 		return false
 	}
 	*c = whole

@@ -165,7 +165,7 @@ func (f *Filter) Reset() {
 	f.run, f.mu, f.beta = f.run[:0], f.mu[:0], f.beta[:0]
 	f.logb, f.logw, f.prob = f.logb[:0], f.logw[:0], f.prob[:0]
 	f.seen, f.top, f.mood = 0, 0, mood{}
-	f.push(0, 1)
+	f.pushRun(0, 1)
 	f.last = Step{PRecent: 1, PMAP: 1, Runs: 1}
 }
 
@@ -191,18 +191,18 @@ func (f *Filter) Observe(x float64) (Step, error) {
 		return f.last, fmt.Errorf("%w: %v", ErrNotFinite, x)
 	}
 	x = min(max(x, -Limit), Limit)
-	f.watch(x)
+	f.trackFit(x)
 	top := f.predict(x)
 	f.seen++
 	f.normalise(top)
-	f.push(f.leave, f.pGo)
+	f.pushRun(f.leave, f.pGo)
 	if last := len(f.prob) - 1; f.prob[last] >= f.prob[f.top] {
 		f.top = last
 	}
 	if f.cfg.Prune > 0 {
-		f.prune()
+		f.pruneRuns()
 	}
-	f.last = f.summary()
+	f.last = f.currentStep()
 	return f.last, nil
 }
 
@@ -230,7 +230,7 @@ func (f *Filter) predict(x float64) float64 {
 			grown = logGrowth(more / (next + beta[i]))
 		}
 		logNext := logb[i] + grown
-		w := logw[i] + t.at(r) - alpha*grown - 0.5*logNext
+		w := logw[i] + t.constantFor(r) - alpha*grown - 0.5*logNext
 		mu[i] += step
 		beta[i], logb[i], logw[i] = next, logNext, w
 		run[i] = r + 1
@@ -263,7 +263,7 @@ func (f *Filter) normalise(top float64) {
 	prob := f.prob[:len(logw)]
 	sum, best := 0.0, -1.0
 	for i, w := range logw {
-		e := expTo0(w - top)
+		e := expNegative(w - top)
 		prob[i] = e
 		sum += e
 		if e >= best {
@@ -277,8 +277,8 @@ func (f *Filter) normalise(top float64) {
 	}
 }
 
-// push adds a run of length 0.
-func (f *Filter) push(logw, prob float64) {
+// pushRun adds a run of length 0.
+func (f *Filter) pushRun(logw, prob float64) {
 	p := f.cfg.Prior
 	f.run = append(f.run, 0)
 	f.mu = append(f.mu, p.Mu)

@@ -34,9 +34,9 @@ func logFrom1(x float64) float64 {
 	return float64(int(bits>>52)-1023)*math.Ln2 + part.log + (r + tail)
 }
 
-// expTo0 is exp x for x ≤ 0, off by less than 1e-13 of it, and 0 for x below
+// expNegative is exp x for x ≤ 0, off by less than 1e-13 of it, and 0 for x below
 // the exponent's range.
-func expTo0(x float64) float64 {
+func expNegative(x float64) float64 {
 	if !(x > -700) {
 		return 0
 	}

@@ -15,7 +15,7 @@ func TestLogAndExp(t *testing.T) {
 			t.Fatalf("log %v = %v, want %v", x, got, want)
 		}
 		y := -math.Pow(10, 20*rng.Float64()-17)
-		want, got := math.Exp(y), expTo0(y)
+		want, got := math.Exp(y), expNegative(y)
 		if y <= -700 {
 			want = 0
 		}
@@ -24,7 +24,7 @@ func TestLogAndExp(t *testing.T) {
 		}
 	}
 	for x, want := range map[float64]float64{0: 1, -700: 0, math.Inf(-1): 0, -1e300: 0} {
-		if got := expTo0(x); got != want {
+		if got := expNegative(x); got != want {
 			t.Errorf("exp %v = %v", x, got)
 		}
 	}

@@ -36,8 +36,8 @@ type mood struct {
 	corr    float64 // mean of the product of neighbouring z
 }
 
-// watch notes how an observation fits the most probable run before it joins.
-func (f *Filter) watch(x float64) {
+// trackFit notes how an observation fits the most probable run before it joins.
+func (f *Filter) trackFit(x float64) {
 	i := f.top
 	alpha := f.cfg.Prior.Alpha + 0.5*float64(f.run[i])
 	z := (x - f.mu[i]) * math.Sqrt(alpha/f.beta[i])
@@ -62,11 +62,11 @@ func (f *Filter) tolerance() float64 {
 	return tolStirred * f.cfg.Prune
 }
 
-// prune merges run lengths that predict alike, then, while it does not leave
+// pruneRuns merges run lengths that predict alike, then, while it does not leave
 // room for pruneEvery more below MaxRuns, goes on with twice the tolerance.
 // The loop ends: from forced on only the newest, the oldest and the most
 // probable are left, which MaxRuns always admits.
-func (f *Filter) prune() {
+func (f *Filter) pruneRuns() {
 	if f.last.PRecent > stirredAt {
 		f.mood.stirred = f.seen
 	}
@@ -74,14 +74,14 @@ func (f *Filter) prune() {
 		return
 	}
 	tolerance := f.tolerance()
-	f.merge(tolerance)
+	f.mergeRuns(tolerance)
 	for len(f.run) > f.cfg.MaxRuns-pruneEvery && tolerance < 4*forced {
 		tolerance = max(2*tolerance, tolStirred)
-		f.merge(tolerance)
+		f.mergeRuns(tolerance)
 	}
 }
 
-func (f *Filter) merge(tolerance float64) {
+func (f *Filter) mergeRuns(tolerance float64) {
 	best, short := f.top, exactBelow(f.cfg.Window)
 	keep, lost := 0, 0.0
 	for i, r := range f.run {
@@ -90,28 +90,28 @@ func (f *Filter) merge(tolerance float64) {
 		case p < dust:
 			lost += p
 			continue
-		case keep > 0 && (tolerance >= forced || p < weighty && f.alike(keep-1, i, tolerance)):
-			f.give(keep-1, i)
+		case keep > 0 && (tolerance >= forced || p < weighty && f.predictsAlike(keep-1, i, tolerance)):
+			f.distributeMass(keep-1, i)
 			continue
 		}
 		if i == best {
 			f.top = keep
 		}
-		f.move(keep, i)
+		f.moveEntry(keep, i)
 		keep++
 	}
 	f.truncate(keep)
 	if lost > 0 {
-		f.scale(1 / (1 - lost))
+		f.scaleWeights(1 / (1 - lost))
 	}
 }
 
 // exactBelow is the run length up to which all are kept.
 func exactBelow(window int) int { return max(exactFor, window+3) }
 
-// alike says whether entry i and its neighbours agree in age, mean and
+// predictsAlike says whether entry i and its neighbours agree in age, mean and
 // variance. The newest entries are never merged, so that there is one after i.
-func (f *Filter) alike(older, i int, tolerance float64) bool {
+func (f *Filter) predictsAlike(older, i int, tolerance float64) bool {
 	newer := i + 1
 	a, r := float64(f.run[older]), float64(f.run[newer])
 	gap := (a - r) * (a - r)
@@ -129,9 +129,9 @@ func (f *Filter) alike(older, i int, tolerance float64) bool {
 	return gap/(r*r)+far*far/least+4*spread*spread < tolerance
 }
 
-// give moves entry i's mass to both neighbours so that the mean run length
+// distributeMass moves entry i's mass to both neighbours so that the mean run length
 // stays what it is.
-func (f *Filter) give(older, i int) {
+func (f *Filter) distributeMass(older, i int) {
 	newer := i + 1
 	part := float64(f.run[i]-f.run[newer]) / float64(f.run[older]-f.run[newer])
 	p := f.prob[i]
@@ -141,7 +141,7 @@ func (f *Filter) give(older, i int) {
 	f.logw[newer] = math.Log(f.prob[newer])
 }
 
-func (f *Filter) move(to, from int) {
+func (f *Filter) moveEntry(to, from int) {
 	if to == from {
 		return
 	}
@@ -154,7 +154,7 @@ func (f *Filter) truncate(n int) {
 	f.logb, f.logw, f.prob = f.logb[:n], f.logw[:n], f.prob[:n]
 }
 
-func (f *Filter) scale(by float64) {
+func (f *Filter) scaleWeights(by float64) {
 	shift := math.Log(by)
 	for i := range f.logw {
 		f.logw[i] += shift
@@ -162,7 +162,7 @@ func (f *Filter) scale(by float64) {
 	}
 }
 
-func (f *Filter) summary() Step {
+func (f *Filter) currentStep() Step {
 	best := f.top
 	s := Step{MAP: f.run[best], PMAP: f.prob[best], Runs: len(f.run)}
 	for i := len(f.run) - 1; i >= 0 && f.run[i] <= f.cfg.Window; i-- {

@@ -78,7 +78,7 @@ func shadow(t *testing.T, tr *Tracker, exact *Filter, ms float64) {
 	switch {
 	case tr.restarts != was:
 		exact.Reset()
-		feed = tr.slice(max(tr.from, tr.next-refeed), tr.next)
+		feed = tr.observations(max(tr.from, tr.next-refeed), tr.next)
 	case tr.Learning():
 		return
 	}

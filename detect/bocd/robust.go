@@ -28,18 +28,18 @@ func relative(before, after float64) float64 {
 		return 0
 	}
 	least := min(math.Abs(before), math.Abs(after))
-	return finite(math.Abs(after/2-before/2) / (least / 2))
+	return clampFinite(math.Abs(after/2-before/2) / (least / 2))
 }
 
-// ratio is after/before − 1, finite.
-func ratio(before, after float64) float64 {
+// relativeChange is after/before − 1, finite.
+func relativeChange(before, after float64) float64 {
 	if before == after {
 		return 0
 	}
-	return finite(after/before - 1)
+	return clampFinite(after/before - 1)
 }
 
-func finite(x float64) float64 {
+func clampFinite(x float64) float64 {
 	if math.IsNaN(x) {
 		return 0
 	}

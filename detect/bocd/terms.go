@@ -31,26 +31,26 @@ func newTerms(p Prior) *terms {
 		kappa, alpha := p.Kappa+float64(r), p.Alpha+0.5*float64(r)
 		hi, _ := math.Lgamma(alpha + 0.5)
 		lo, _ := math.Lgamma(alpha)
-		t.table[r] = hi - lo + spread(kappa)
+		t.table[r] = hi - lo + predictiveScale(kappa)
 	}
 	return t
 }
 
-func (t *terms) at(r int) float64 {
+func (t *terms) constantFor(r int) float64 {
 	if r < tabled {
 		return t.table[r]
 	}
-	return t.far(r)
+	return t.asymptoticFor(r)
 }
 
-// far is the constant for a long run, by
+// asymptoticFor is the constant for a long run, by
 // log Γ(α+½) − log Γ(α) = ½ log α − 1/(8α) + 1/(192α³) − …
-func (t *terms) far(r int) float64 {
+func (t *terms) asymptoticFor(r int) float64 {
 	alpha, kappa := t.prior.Alpha+0.5*float64(r), t.prior.Kappa+float64(r)
 	by := 1 / alpha
 	return 0.5*logFrom1(alpha*kappa/(2*math.Pi*(kappa+1))) - by*(1.0/8-by*by*(1.0/192))
 }
 
-func spread(kappa float64) float64 {
+func predictiveScale(kappa float64) float64 {
 	return -0.5 * math.Log(2*math.Pi*(1+1/kappa))
 }

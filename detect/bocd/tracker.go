@@ -118,31 +118,31 @@ func (t *Tracker) Observe(ms float64) ([]Change, error) {
 	t.past[t.next%history] = ms
 	t.next++
 	if t.cfg.Raw {
-		t.feed(ms)
+		t.feedFilter(ms)
 	}
 	if t.next < t.cfg.WarmUp {
 		return nil, nil
 	}
 	if t.next == t.cfg.WarmUp {
-		t.learn()
+		t.learnWarmUp()
 		return nil, nil
 	}
 	if !t.cfg.Raw {
-		t.feed(ms)
+		t.feedFilter(ms)
 	}
-	t.raise()
-	t.drift.watch(ms, t.cfg.Verify)
-	t.refine()
-	t.refer()
-	return t.judge(), nil
+	t.updateAlarm()
+	t.drift.observe(ms, t.cfg.Verify)
+	t.refineLevel()
+	t.updateReference()
+	return t.verifyAlarm(), nil
 }
 
-// learn takes scale and baseline from the warm-up and feeds it to the filter.
-func (t *Tracker) learn() {
-	window := t.slice(0, t.next)
+// learnWarmUp takes scale and baseline from the warm-up and feeds it to the filter.
+func (t *Tracker) learnWarmUp() {
+	window := t.observations(0, t.next)
 	t.centre = falcon.Median(window)
 	t.scale = spreadOf(window, t.centre)
-	t.noise = finite(noiseOf(window, t.centre) / math.Abs(t.centre))
+	t.noise = clampFinite(noiseOf(window, t.centre) / math.Abs(t.centre))
 	t.baseline, t.drift.reference = t.centre, t.centre
 	t.refilter()
 }
@@ -155,30 +155,30 @@ func (t *Tracker) refilter() {
 	}
 	t.filter.Reset()
 	t.restarts++
-	for _, ms := range t.slice(max(t.from, t.next-refeed), t.next) {
-		t.feed(ms)
+	for _, ms := range t.observations(max(t.from, t.next-refeed), t.next) {
+		t.feedFilter(ms)
 	}
 }
 
-// refine takes centre and scale from a level's first beforeMost points, once
+// refineLevel takes centre and scale from a level's first beforeMost points, once
 // it has them and nothing is under suspicion. The first level's median is the
 // baseline.
-func (t *Tracker) refine() {
+func (t *Tracker) refineLevel() {
 	if t.refined || t.alarm.raised || t.next-t.from < beforeMost {
 		return
 	}
 	t.refined = true
-	window := t.slice(t.from, t.next)
+	window := t.observations(t.from, t.next)
 	t.centre = falcon.Median(window)
 	t.scale = spreadOf(window, t.centre)
-	t.noise = finite(noiseOf(window, t.centre) / math.Abs(t.centre))
+	t.noise = clampFinite(noiseOf(window, t.centre) / math.Abs(t.centre))
 	if t.from == 0 {
 		t.baseline = t.centre
 	}
 	t.refilter()
 }
 
-func (t *Tracker) feed(ms float64) {
+func (t *Tracker) feedFilter(ms float64) {
 	_, _ = t.filter.Observe(t.standard(ms)) // finite: standard sees to it
 }
 
@@ -191,13 +191,13 @@ func (t *Tracker) standard(ms float64) float64 {
 	return min(max(ms/t.scale-t.centre/t.scale, -Limit), Limit)
 }
 
-// raise notes an alarm, or moves the one that waits to where the most
+// updateAlarm notes an alarm, or moves the one that waits to where the most
 // probable run length now puts it.
-func (t *Tracker) raise() {
+func (t *Tracker) updateAlarm() {
 	step := t.filter.Last()
 	probability := step.PRecent
 	if !t.filter.Alarm() {
-		if probability = t.late(step); probability <= t.filter.cfg.Threshold {
+		if probability = t.detectRamp(step); probability <= t.filter.cfg.Threshold {
 			return
 		}
 	}
@@ -212,11 +212,11 @@ func (t *Tracker) raise() {
 	t.alarm.probability = max(t.alarm.probability, probability)
 }
 
-// late catches a change that came as a ramp over a few points, so that
+// detectRamp catches a change that came as a ramp over a few points, so that
 // P(r ≤ w) never reached the threshold. It returns the probability of a run
 // that began no more than w points before the most probable one, when that one
 // began within the last patience points, else 0.
-func (t *Tracker) late(step Step) float64 {
+func (t *Tracker) detectRamp(step Step) float64 {
 	w := t.filter.cfg.Window
 	if t.alarm.raised || step.MAP <= w || step.MAP > patience || t.next-step.MAP <= t.jitter+w {
 		return 0
@@ -230,8 +230,8 @@ func (t *Tracker) late(step Step) float64 {
 	return min(near, 1)
 }
 
-// accept makes a verified change the present level.
-func (t *Tracker) accept(c Change) Change {
+// acceptChange makes a verified change the present level.
+func (t *Tracker) acceptChange(c Change) Change {
 	switch {
 	case c.Index >= t.settleFrom && c.Index < t.settleTo:
 		c.Kind = KindSettled
@@ -243,12 +243,12 @@ func (t *Tracker) accept(c Change) Change {
 		t.baseline = min(t.baseline, c.AfterMs)
 		t.slow = t.slow && relative(t.baseline, c.AfterMs) > t.cfg.Settled
 	}
-	t.relevel(c.Index, c.AfterMs)
+	t.setLevel(c.Index, c.AfterMs)
 	return c
 }
 
-// relevel moves centre and scale to a new level, keeping the relative noise.
-func (t *Tracker) relevel(index int, ms float64) {
+// setLevel moves centre and scale to a new level, keeping the relative noise.
+func (t *Tracker) setLevel(index int, ms float64) {
 	if noise := t.scale / math.Abs(t.centre); t.centre != 0 && !math.IsInf(noise, 0) {
 		t.scale = noise * math.Abs(ms)
 	}
@@ -259,9 +259,9 @@ func (t *Tracker) relevel(index int, ms float64) {
 	t.refilter()
 }
 
-// back reports relief when an open incident's level has crept back to within
+// checkRelief reports relief when an open incident's level has crept back to within
 // the settled share of its own baseline without a change point of its own.
-func (t *Tracker) back() []Change {
+func (t *Tracker) checkRelief() []Change {
 	if !t.slow || t.next-t.from < recent {
 		return nil
 	}
@@ -272,9 +272,9 @@ func (t *Tracker) back() []Change {
 	t.slow = false
 	c := Change{
 		Index: t.next - recent, Kind: KindRelief, BeforeMs: t.centre, AfterMs: level,
-		Change: ratio(t.centre, level), Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
+		Change: relativeChange(t.centre, level), Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1,
 	}
-	t.relevel(c.Index, level)
+	t.setLevel(c.Index, level)
 	return []Change{c}
 }
 
@@ -311,7 +311,7 @@ func (t *Tracker) BaselineMs() float64 { return t.baseline }
 // LevelMs is the median of the newest few observations of the present level,
 // 0 before the first.
 func (t *Tracker) LevelMs() float64 {
-	return falcon.Median(t.slice(max(t.from, t.next-recent), t.next))
+	return falcon.Median(t.observations(max(t.from, t.next-recent), t.next))
 }
 
 // PRecent is P(r ≤ w) after the newest observation, 0 while every run length
@@ -333,9 +333,9 @@ func (t *Tracker) Posterior(dst []float64) []float64 { return t.filter.Posterior
 // Filter.Binned.
 func (t *Tracker) Binned(dst []float64) { t.filter.Binned(dst) }
 
-// slice copies observations from … to−1 in order; older ones than the history
+// observations copies observations from … to−1 in order; older ones than the history
 // holds are left out.
-func (t *Tracker) slice(from, to int) []float64 {
+func (t *Tracker) observations(from, to int) []float64 {
 	from = max(from, t.next-history, 0)
 	out := make([]float64, 0, max(0, to-from))
 	for i := from; i < to; i++ {

@@ -6,35 +6,35 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// judge verifies the alarm that waits, and ends an incident whose level is
+// verifyAlarm verifies the alarm that waits, and ends an incident whose level is
 // back at the baseline.
-func (t *Tracker) judge() []Change {
+func (t *Tracker) verifyAlarm() []Change {
 	if !t.alarm.raised {
-		if c, unlike := t.unlike(); unlike {
-			return []Change{t.accept(c)}
+		if c, unlike := t.correctLevel(); unlike {
+			return []Change{t.acceptChange(c)}
 		}
-		if c, drifted := t.drifted(); drifted {
-			return []Change{t.accept(c)}
+		if c, drifted := t.findDrift(); drifted {
+			return []Change{t.acceptChange(c)}
 		}
-		return t.back()
+		return t.checkRelief()
 	}
 	if t.next-t.alarm.index < sideMin {
 		return nil
 	}
-	c := t.measure()
+	c := t.measureChange()
 	switch {
-	case t.verified(c) && t.stood(c):
-		c.Index = t.place(c)
-		return []Change{t.accept(c)}
-	case t.rung(&c):
-		return []Change{t.accept(c)}
+	case t.verified(c) && t.holdsBefore(c):
+		c.Index = t.placeChange(c)
+		return []Change{t.acceptChange(c)}
+	case t.checkReference(&c):
+		return []Change{t.acceptChange(c)}
 	case t.returned(c):
-		t.excise(c)
+		t.removeBurst(c)
 	default:
-		if later, lasts := t.lasting(c); lasts {
-			return []Change{t.accept(later)}
+		if later, lasts := t.findLasting(c); lasts {
+			return []Change{t.acceptChange(later)}
 		}
-		if n := t.next - t.alarm.index; n < patience || n < lastPatience && t.off(c) {
+		if n := t.next - t.alarm.index; n < patience || n < lastPatience && t.isOffLevel(c) {
 			return nil
 		}
 	}
@@ -43,36 +43,36 @@ func (t *Tracker) judge() []Change {
 	return []Change{c}
 }
 
-// lasting looks for a change that lasts behind an alarm that does not hold: one
+// findLasting looks for a change that lasts behind an alarm that does not hold: one
 // raised by a hiccup a few points before it, say. It must hold one point more
 // than one that the alarm found by itself.
-func (t *Tracker) lasting(c Change) (Change, bool) {
+func (t *Tracker) findLasting(c Change) (Change, bool) {
 	for i := c.Index + 1; t.next-i > sideMin+1; i++ {
 		later := c
-		later.Index, later.AfterMs = i, falcon.Median(t.slice(i, t.next))
-		later.Change = ratio(c.BeforeMs, later.AfterMs)
-		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) && t.beyond(later, i) && t.verified(later) && t.stood(later) {
+		later.Index, later.AfterMs = i, falcon.Median(t.observations(i, t.next))
+		later.Change = relativeChange(c.BeforeMs, later.AfterMs)
+		if t.next-i > pointsFor(relative(c.BeforeMs, later.AfterMs)) && t.isBeyondMiddle(later, i) && t.verified(later) && t.holdsBefore(later) {
 			return later, true
 		}
 	}
 	return c, false
 }
 
-// unlike corrects a young level that its own points turn out not to be on: a
+// correctLevel corrects a young level that its own points turn out not to be on: a
 // burst right before a step gives the step the burst's level, and the two are
 // too close for an alarm of their own. What is off by less, refine puts right.
-func (t *Tracker) unlike() (Change, bool) {
+func (t *Tracker) correctLevel() (Change, bool) {
 	c := Change{Index: t.from, BeforeMs: t.centre, Probability: t.filter.Last().PRecent, DetectedAt: t.next - 1}
-	if t.refined || t.next-t.from <= patience || !t.off(c) {
+	if t.refined || t.next-t.from <= patience || !t.isOffLevel(c) {
 		return c, false
 	}
-	c, lasts := t.lasting(c)
+	c, lasts := t.findLasting(c)
 	return c, lasts && t.next-c.Index > patience && relative(c.BeforeMs, c.AfterMs) >= 2*t.cfg.Verify
 }
 
-// off says that the newest points are not where the level was.
-func (t *Tracker) off(c Change) bool {
-	return relative(c.BeforeMs, falcon.Median(t.slice(t.next-recent, t.next))) >= t.cfg.Verify
+// isOffLevel says that the newest points are not where the level was.
+func (t *Tracker) isOffLevel(c Change) bool {
+	return relative(c.BeforeMs, falcon.Median(t.observations(t.next-recent, t.next))) >= t.cfg.Verify
 }
 
 // returned says that the newest two points are back where the level was: near
@@ -80,37 +80,37 @@ func (t *Tracker) off(c Change) bool {
 // learnt from a burst, and is wide.
 func (t *Tracker) returned(c Change) bool {
 	for i := t.next - 2; i < t.next; i++ {
-		if t.beyond(c, i) || relative(c.BeforeMs, t.past[i%history]) > t.slack() {
+		if t.isBeyondMiddle(c, i) || relative(c.BeforeMs, t.past[i%history]) > t.levelTolerance() {
 			return false
 		}
 	}
 	return true
 }
 
-// slack is how far from the level a point counts as being on it.
-func (t *Tracker) slack() float64 {
-	return max(t.cfg.Verify/2, 1.5*finite(t.scale/math.Abs(t.centre)))
+// levelTolerance is how far from the level a point counts as being on it.
+func (t *Tracker) levelTolerance() float64 {
+	return max(t.cfg.Verify/2, 1.5*clampFinite(t.scale/math.Abs(t.centre)))
 }
 
-// excise replaces a burst that is over by the level it left and starts the
+// removeBurst replaces a burst that is over by the level it left and starts the
 // filter over without it. Otherwise the newest run would begin with the burst,
 // its variance would swallow a real change a few points later, and that is how
 // a plain filter misses changes in published logs.
-func (t *Tracker) excise(c Change) {
+func (t *Tracker) removeBurst(c Change) {
 	for i := max(min(c.Index, t.alarm.first), t.next-history, 0); i < t.next; i++ {
-		if ms := &t.past[i%history]; relative(c.BeforeMs, *ms) > t.slack() {
+		if ms := &t.past[i%history]; relative(c.BeforeMs, *ms) > t.levelTolerance() {
 			*ms = c.BeforeMs
 		}
 	}
 	t.refilter()
 }
 
-func (t *Tracker) measure() Change {
+func (t *Tracker) measureChange() Change {
 	i := t.alarm.index
-	before := falcon.Median(t.slice(max(t.from, i-beforeMost), i))
-	after := falcon.Median(t.slice(i, t.next))
+	before := falcon.Median(t.observations(max(t.from, i-beforeMost), i))
+	after := falcon.Median(t.observations(i, t.next))
 	return Change{
-		Index: i, BeforeMs: before, AfterMs: after, Change: ratio(before, after),
+		Index: i, BeforeMs: before, AfterMs: after, Change: relativeChange(before, after),
 		Probability: t.alarm.probability, DetectedAt: t.next - 1,
 	}
 }
@@ -121,34 +121,34 @@ func (t *Tracker) measure() Change {
 // published logs are full of: the smaller a change, the longer it must last.
 func (t *Tracker) verified(c Change) bool {
 	n := t.next - c.Index
-	return n >= pointsFor(relative(c.BeforeMs, c.AfterMs)) && t.certain(c) && t.lasts(c)
+	return n >= pointsFor(relative(c.BeforeMs, c.AfterMs)) && t.exceedsNoise(c) && t.holdsAfter(c)
 }
 
-// stood says that two in three points before a change lay on their side of the
+// holdsBefore says that two in three points before a change lay on their side of the
 // middle: a burst among the first few of a series makes a median that nothing
 // ever was at.
-func (t *Tracker) stood(c Change) bool {
+func (t *Tracker) holdsBefore(c Change) bool {
 	n, off := 0, 0
 	for i := max(t.from, c.Index-beforeMost); i < c.Index; i++ {
 		n++
-		if t.beyond(c, i) {
+		if t.isBeyondMiddle(c, i) {
 			off++
 		}
 	}
 	return 3*off <= n
 }
 
-// lasts says that nearly all points from a change on lie beyond the middle, all
+// holdsAfter says that nearly all points from a change on lie beyond the middle, all
 // of them where there are few. Where it is faster, pauses and other hiccups say
 // nothing: only points that are no slower than before count.
-func (t *Tracker) lasts(c Change) bool {
+func (t *Tracker) holdsAfter(c Change) bool {
 	n, beyond := 0, 0
 	for i := c.Index; i < t.next; i++ {
 		if c.AfterMs < c.BeforeMs && relative(c.BeforeMs, t.past[i%history]) >= t.cfg.Verify && t.past[i%history] > c.BeforeMs {
 			continue
 		}
 		n++
-		if t.beyond(c, i) {
+		if t.isBeyondMiddle(c, i) {
 			beyond++
 		}
 	}
@@ -158,24 +158,24 @@ func (t *Tracker) lasts(c Change) bool {
 	return beyond >= n-n/5
 }
 
-// beyond says whether an observation lies on the new level's side of the
+// isBeyondMiddle says whether an observation lies on the new level's side of the
 // middle between the two.
-func (t *Tracker) beyond(c Change, index int) bool {
+func (t *Tracker) isBeyondMiddle(c Change, index int) bool {
 	middle := c.BeforeMs/2 + c.AfterMs/2
 	return (t.past[index%history] > middle) == (c.AfterMs > c.BeforeMs)
 }
 
-// place moves a verified change to the first observation beyond the middle:
+// placeChange moves a verified change to the first observation beyond the middle:
 // the most probable run length is at times off by a point or two.
-func (t *Tracker) place(c Change) int {
+func (t *Tracker) placeChange(c Change) int {
 	index := c.Index
 	for range sideMin {
-		if !t.beyond(c, index) && t.next-index > sideMin {
+		if !t.isBeyondMiddle(c, index) && t.next-index > sideMin {
 			index++
 		}
 	}
 	for range sideMin {
-		if index-1 >= t.from+sideMin && t.beyond(c, index-1) {
+		if index-1 >= t.from+sideMin && t.isBeyondMiddle(c, index-1) {
 			index--
 		}
 	}

@@ -61,16 +61,16 @@ func (w *Workers) Observe(name string, value float64) error {
 		one.first = append(one.first, value)
 	}
 	for _, c := range changes {
-		one.take(name, c)
+		one.applyChange(name, c)
 	}
 	return nil
 }
 
-// take opens a spell at an onset and closes it when the level is back.
-func (o *worker) take(name string, c Change) {
+// applyChange opens a spell at an onset and closes it when the level is back.
+func (o *worker) applyChange(name string, c Change) {
 	last := len(o.flags) - 1
 	open := last >= 0 && o.flags[last].Relief < 0
-	ratio := finite(c.AfterMs / o.tracker.BaselineMs())
+	ratio := clampFinite(c.AfterMs / o.tracker.BaselineMs())
 	switch {
 	case c.Kind == KindOnset && !open:
 		o.flags = append(o.flags, Flag{Worker: name, Onset: c.Index, Relief: -1, Ratio: ratio})
@@ -90,7 +90,7 @@ func (w *Workers) Flagged() []Flag {
 			out = append(out, f)
 		}
 		for _, f := range w.by[name].flags {
-			if !w.shared(f) {
+			if !w.isShared(f) {
 				out = append(out, f)
 			}
 		}
@@ -111,7 +111,7 @@ func (w *Workers) fromStart(name string) (Flag, bool) {
 		return Flag{}, false
 	}
 	one := w.by[name]
-	ratio := finite(falcon.Median(slices.Clone(one.first)) / typical)
+	ratio := clampFinite(falcon.Median(slices.Clone(one.first)) / typical)
 	if ratio < slowFromStart {
 		return Flag{}, false
 	}
@@ -122,8 +122,8 @@ func (w *Workers) fromStart(name string) (Flag, bool) {
 	return f, true
 }
 
-// shared says that at least half of the peers slowed down at the same time.
-func (w *Workers) shared(f Flag) bool {
+// isShared says that at least half of the peers slowed down at the same time.
+func (w *Workers) isShared(f Flag) bool {
 	peers, same := 0, 0
 	for _, other := range w.order {
 		if other == f.Worker {

@@ -32,34 +32,34 @@ type opinion struct {
 	evidence []falcon.Evidence
 }
 
-func (o *opinion) add(kind falcon.EvidenceKind, weight float64, format string, args ...any) {
+func (o *opinion) addEvidence(kind falcon.EvidenceKind, weight float64, format string, args ...any) {
 	o.proofs = append(o.proofs, weight)
 	o.evidence = append(o.evidence, falcon.Evidence{Kind: kind, Text: fmt.Sprintf(format, args...)})
 }
 
-func (o *opinion) against(kind falcon.EvidenceKind, format string, args ...any) {
+func (o *opinion) addAgainst(kind falcon.EvidenceKind, format string, args ...any) {
 	o.evidence = append(o.evidence, falcon.Evidence{Kind: kind, Text: fmt.Sprintf(format, args...), Against: true})
 }
 
 // Judge gives the verdict on a case.
 func Judge(c Case) falcon.Verdict {
-	c.adopt()
+	c.adoptSlowGEMM()
 	var all []opinion
 	switch {
 	case c.Timing.AllSlow:
-		all = append(all, c.together())
+		all = append(all, c.allSlow())
 	case len(c.Timing.Slow) > 0:
 		all = c.computation()
 	case len(c.Timing.SlowStages) > 0:
-		all = append(all, c.stages())
+		all = append(all, c.slowStages())
 	}
 	if o, ok := c.network(); ok {
 		all = append(all, o)
 	} else if len(all) == 0 && c.Timing.Uneven && !c.hostsLate() {
-		all = append(all, c.uneven()) // a slow link is slow whatever the work is
+		all = append(all, c.unevenWork()) // a slow link is slow whatever the work is
 	}
 	if len(all) == 0 {
-		all = append(all, c.nothing())
+		all = append(all, c.noSuspect())
 	}
 	return c.verdict(all)
 }
@@ -72,7 +72,7 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 	v := falcon.Verdict{Cause: all[0].cause, Confidence: c.confidence(&all[0])}
 	if c.Tests != nil && c.Tests.Refused != "" {
 		v.Confidence *= refusedFactor
-		all[0].against(falcon.EvidenceTest, "No complete active test confirms it: %s", c.Tests.Refused)
+		all[0].addAgainst(falcon.EvidenceTest, "No complete active test confirms it: %s", c.Tests.Refused)
 	}
 	slow, allLinks := 0, false
 	for _, o := range all {
@@ -85,7 +85,7 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 		allLinks = allLinks || o.allLinks
 		if o.cause != falcon.CauseNetwork {
 			slow += len(o.ranks)
-			v.Devices = append(v.Devices, c.devices(o.ranks)...)
+			v.Devices = append(v.Devices, c.devicesOf(o.ranks)...)
 		}
 	}
 	slices.Sort(v.Ranks)
@@ -97,12 +97,12 @@ func (c *Case) verdict(all []opinion) falcon.Verdict {
 			"%d of %d ranks sent no usable profile", c.Timing.Missing, len(c.Timing.Ranks))})
 	}
 	v.Evidence = v.Evidence[:min(len(v.Evidence), linesMost)]
-	v.Severity = Severity(c.delay(), len(v.Links), allLinks, slow)
+	v.Severity = Severity(c.relativeDelay(), len(v.Links), allLinks, slow)
 	return v
 }
 
 func (c *Case) confidence(o *opinion) float64 {
-	p := combine(o.proofs...)
+	p := combineProofs(o.proofs...)
 	for _, e := range o.evidence {
 		if e.Against {
 			p *= againstFactor
@@ -114,9 +114,9 @@ func (c *Case) confidence(o *opinion) float64 {
 	return p
 }
 
-// delay is the slowdown as a share of the healthy time; for a fault without a
+// relativeDelay is the slowdown as a share of the healthy time; for a fault without a
 // healthy time, how much slower the culprits compute than their peers.
-func (c *Case) delay() float64 {
+func (c *Case) relativeDelay() float64 {
 	if c.HealthyMs > 0 && c.SlowMs > c.HealthyMs {
 		return c.SlowMs/c.HealthyMs - 1
 	}
@@ -127,26 +127,26 @@ func (c *Case) delay() float64 {
 	return worst
 }
 
-func (c *Case) device(r falcon.Rank) falcon.Device {
+func (c *Case) deviceOf(r falcon.Rank) falcon.Device {
 	if int(r) < len(c.Placement) {
 		return c.Placement[r]
 	}
 	return ""
 }
 
-func (c *Case) devices(ranks []falcon.Rank) []falcon.Device {
+func (c *Case) devicesOf(ranks []falcon.Rank) []falcon.Device {
 	var out []falcon.Device
 	for _, r := range ranks {
-		if d := c.device(r); d != "" {
+		if d := c.deviceOf(r); d != "" {
 			out = append(out, d)
 		}
 	}
 	return out
 }
 
-// name is how evidence calls a rank: by its device.
-func (c *Case) name(r falcon.Rank) string {
-	if d := c.device(r); d != "" {
+// nameOf is how evidence calls a rank: by its device.
+func (c *Case) nameOf(r falcon.Rank) string {
+	if d := c.deviceOf(r); d != "" {
 		return fmt.Sprintf("%s (rank %d)", d, r)
 	}
 	return fmt.Sprintf("rank %d", r)

@@ -12,7 +12,7 @@ import (
 func (c *Case) computation() []opinion {
 	var out []opinion
 	for _, r := range c.Timing.Slow {
-		o := c.explain(r)
+		o := c.explainRank(r)
 		if o.cause == falcon.CauseCPU {
 			c.neighbours(&o, r)
 		}
@@ -23,29 +23,29 @@ func (c *Case) computation() []opinion {
 		}
 		out[i].ranks = append(out[i].ranks, o.ranks...)
 		out[i].evidence = append(out[i].evidence, o.evidence...)
-		if combine(o.proofs...) < combine(out[i].proofs...) {
+		if combineProofs(o.proofs...) < combineProofs(out[i].proofs...) {
 			out[i].proofs = o.proofs // a chain is as strong as its weakest
 		}
 	}
 	return out
 }
 
-// explain says why one rank computes slowly.
-func (c *Case) explain(r falcon.Rank) opinion {
+// explainRank says why one rank computes slowly.
+func (c *Case) explainRank(r falcon.Rank) opinion {
 	timing := opinion{ranks: []falcon.Rank{r}}
-	c.timing(&timing, r)
-	gpu, cpu := timing.fork(falcon.CauseGPU), timing.fork(falcon.CauseCPU)
+	c.addTiming(&timing, r)
+	gpu, cpu := timing.copyAs(falcon.CauseGPU), timing.copyAs(falcon.CauseCPU)
 	hardware := c.gpuProofs(&gpu, r)
 	counters := c.gpuKnown(r)
 	host := c.hostProofs(&cpu, r)
-	ahead, behind := c.lead(r)
+	ahead, behind := c.compareLead(r)
 	rank := c.Timing.Ranks[r]
 	tested, fine := c.gemmProofs(&gpu, &cpu, r, behind)
 	if ahead {
-		gpu.add(falcon.EvidenceTiming, weightAhead, "%s: the host runs %.1f ms ahead of the device (healthy %.1f ms), so the device itself is slow", c.name(r), rank.QueueMs, rank.LeadMs)
+		gpu.addEvidence(falcon.EvidenceTiming, weightAhead, "%s: the host runs %.1f ms ahead of the device (healthy %.1f ms), so the device itself is slow", c.nameOf(r), rank.QueueMs, rank.LeadMs)
 	}
 	if behind {
-		cpu.add(falcon.EvidenceTiming, weightBehind, "%s: the host is only %.1f ms ahead of the device (healthy %.1f ms), so the device waits for launches", c.name(r), rank.QueueMs, rank.LeadMs)
+		cpu.addEvidence(falcon.EvidenceTiming, weightBehind, "%s: the host is only %.1f ms ahead of the device (healthy %.1f ms), so the device waits for launches", c.nameOf(r), rank.QueueMs, rank.LeadMs)
 	}
 	isGPU := hardware || tested || (!counters && ahead && !host && !fine)
 	isCPU := behind && (host || fine || !c.hostKnown(r)) || (host && !ahead && !hardware && !tested) ||
@@ -53,28 +53,28 @@ func (c *Case) explain(r falcon.Rank) opinion {
 	switch {
 	case isGPU && (!isCPU || c.confidence(&gpu) >= c.confidence(&cpu)):
 		if !counters {
-			gpu.against(falcon.EvidenceCounter, "%s: no GPU counters since the onset confirm it", c.name(r))
+			gpu.addAgainst(falcon.EvidenceCounter, "%s: no GPU counters since the onset confirm it", c.nameOf(r))
 		}
 		return gpu
 	case isCPU:
 		if !host {
-			cpu.against(falcon.EvidenceCounter, "%s: no host counters since the onset confirm it", c.device(r).Node())
+			cpu.addAgainst(falcon.EvidenceCounter, "%s: no host counters since the onset confirm it", c.deviceOf(r).Node())
 		}
 		return cpu
 	}
 	return c.unexplained(timing, r)
 }
 
-// fork copies an opinion under a cause.
-func (o *opinion) fork(cause falcon.Cause) opinion {
+// copyAs copies an opinion under a cause.
+func (o *opinion) copyAs(cause falcon.Cause) opinion {
 	return opinion{
 		cause: cause, ranks: slices.Clone(o.ranks),
 		proofs: slices.Clone(o.proofs), evidence: slices.Clone(o.evidence),
 	}
 }
 
-// timing adds what peers say about a slow rank.
-func (c *Case) timing(o *opinion, r falcon.Rank) {
+// addTiming adds what peers say about a slow rank.
+func (c *Case) addTiming(o *opinion, r falcon.Rank) {
 	rank := c.Timing.Ranks[r]
 	factor := 1.0
 	if !c.Timing.Clear {
@@ -82,22 +82,22 @@ func (c *Case) timing(o *opinion, r falcon.Rank) {
 	}
 	switch rank.Basis {
 	case peer.ByPeers:
-		o.add(falcon.EvidenceTiming, factor*weightPeers, "%s: self time %.1f ms, %.2f x the median %.1f ms of %d same-stage peers", c.name(r), rank.SelfMs, rank.Ratio, rank.PeerMs, rank.Peers)
+		o.addEvidence(falcon.EvidenceTiming, factor*weightPeers, "%s: self time %.1f ms, %.2f x the median %.1f ms of %d same-stage peers", c.nameOf(r), rank.SelfMs, rank.Ratio, rank.PeerMs, rank.Peers)
 	case peer.ByOwn:
-		o.add(falcon.EvidenceTiming, factor*weightOwn, "%s: self time %.1f ms, %.2f x its own healthy %.1f ms", c.name(r), rank.SelfMs, rank.OwnRatio, rank.OwnMs)
+		o.addEvidence(falcon.EvidenceTiming, factor*weightOwn, "%s: self time %.1f ms, %.2f x its own healthy %.1f ms", c.nameOf(r), rank.SelfMs, rank.OwnRatio, rank.OwnMs)
 	default:
-		o.add(falcon.EvidenceTiming, factor*weightFew, "%s: self time %.1f ms, %.2f x the median %.1f ms of only %d same-stage peers", c.name(r), rank.SelfMs, rank.Ratio, rank.PeerMs, rank.Peers)
+		o.addEvidence(falcon.EvidenceTiming, factor*weightFew, "%s: self time %.1f ms, %.2f x the median %.1f ms of only %d same-stage peers", c.nameOf(r), rank.SelfMs, rank.Ratio, rank.PeerMs, rank.Peers)
 	}
 	if rank.Awaited {
-		o.add(falcon.EvidenceTiming, weightAwaited, "%s: other members of its groups wait for it more than twice the transfer", c.name(r))
+		o.addEvidence(falcon.EvidenceTiming, weightAwaited, "%s: other members of its groups wait for it more than twice the transfer", c.nameOf(r))
 	}
 	if !c.Timing.Clear {
-		o.against(falcon.EvidenceTiming, "The margin over the next rank is only %.2f", c.Timing.Margin)
+		o.addAgainst(falcon.EvidenceTiming, "The margin over the next rank is only %.2f", c.Timing.Margin)
 	}
 }
 
-// lead compares the host's lead over the device with the healthy one.
-func (c *Case) lead(r falcon.Rank) (ahead, behind bool) {
+// compareLead compares the host's lead over the device with the healthy one.
+func (c *Case) compareLead(r falcon.Rank) (ahead, behind bool) {
 	rank := c.Timing.Ranks[r]
 	if rank.LeadMs < leadLeast {
 		return false, false
@@ -111,10 +111,10 @@ func (c *Case) lead(r falcon.Rank) (ahead, behind bool) {
 func (c *Case) neighbours(o *opinion, r falcon.Rank) {
 	for q, d := range c.Placement {
 		rank := falcon.Rank(q)
-		if rank == r || d.Node() != c.device(r).Node() || q >= len(c.Timing.Ranks) || slices.Contains(c.Timing.Slow, rank) {
+		if rank == r || d.Node() != c.deviceOf(r).Node() || q >= len(c.Timing.Ranks) || slices.Contains(c.Timing.Slow, rank) {
 			continue
 		}
-		if _, behind := c.lead(rank); behind && c.Timing.Ranks[q].Ratio > 1.05 {
+		if _, behind := c.compareLead(rank); behind && c.Timing.Ranks[q].Ratio > 1.05 {
 			o.ranks = append(o.ranks, rank)
 		}
 	}
@@ -124,20 +124,20 @@ func (c *Case) neighbours(o *opinion, r falcon.Rank) {
 // tell.
 func (c *Case) unexplained(o opinion, r falcon.Rank) opinion {
 	o.cause = falcon.CauseUnknown
-	if g, ok := c.gemm(c.device(r)); ok {
-		o.against(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x the median of all tested GPUs", g.Device, g.Ms, g.Ratio)
+	if g, ok := c.gemmResult(c.deviceOf(r)); ok {
+		o.addAgainst(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x the median of all tested GPUs", g.Device, g.Ms, g.Ratio)
 	}
-	gpu, host := c.Counters.GPUs[c.device(r)], c.Counters.Hosts[c.device(r).Node()]
+	gpu, host := c.Counters.GPUs[c.deviceOf(r)], c.Counters.Hosts[c.deviceOf(r).Node()]
 	if gpu.Known {
-		o.against(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum, as its peers", c.device(r), 100*gpu.Clock)
+		o.addAgainst(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum, as its peers", c.deviceOf(r), 100*gpu.Clock)
 	} else {
-		o.against(falcon.EvidenceCounter, "%s: no GPU counters since the onset", c.device(r))
+		o.addAgainst(falcon.EvidenceCounter, "%s: no GPU counters since the onset", c.deviceOf(r))
 	}
 	if c.Timing.Ranks[r].Peers == 0 {
-		o.against(falcon.EvidenceTiming, "%s: no other rank has its work, which may have grown by itself", c.name(r))
+		o.addAgainst(falcon.EvidenceTiming, "%s: no other rank has its work, which may have grown by itself", c.nameOf(r))
 	}
 	if host.Known {
-		o.against(falcon.EvidenceCounter, "%s: the host withholds %.0f %% of the CPU, as its peers", c.device(r).Node(), 100*host.StealShare)
+		o.addAgainst(falcon.EvidenceCounter, "%s: the host withholds %.0f %% of the CPU, as its peers", c.deviceOf(r).Node(), 100*host.StealShare)
 	}
 	return o
 }

@@ -4,21 +4,21 @@ import (
 	"github.com/failslow/falcon"
 )
 
-func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.device(r)].Known }
-func (c *Case) hostKnown(r falcon.Rank) bool { return c.Counters.Hosts[c.device(r).Node()].Known }
+func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.deviceOf(r)].Known }
+func (c *Case) hostKnown(r falcon.Rank) bool { return c.Counters.Hosts[c.deviceOf(r).Node()].Known }
 
 // Confirmed says that the counters of rank r's GPU or node show trouble of
 // their own, or that its GPU failed a test, so that one window of timing is
 // enough to accuse it.
 func (c *Case) Confirmed(r falcon.Rank) bool {
 	var scratch opinion
-	g, tested := c.gemm(c.device(r))
+	g, tested := c.gemmResult(c.deviceOf(r))
 	return tested && g.Slow || c.gpuProofs(&scratch, r) || c.hostProofs(&scratch, r)
 }
 
 // gpuProofs adds what a rank's GPU counters prove, and says whether anything.
 func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
-	d := c.device(r)
+	d := c.deviceOf(r)
 	g := c.Counters.GPUs[d]
 	if !g.Known {
 		return false
@@ -28,37 +28,37 @@ func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
 	slow := g.Clock < clockGap*clock
 	switch {
 	case slow && g.ThrottleShare >= throttleShare:
-		o.add(falcon.EvidenceCounter, weightThrottle, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*clock, 100*g.ThrottleShare)
+		o.addEvidence(falcon.EvidenceCounter, weightThrottle, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*clock, 100*g.ThrottleShare)
 	case slow && g.Before > 0 && g.Clock > clockGap*g.Before:
-		o.against(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, but it was so before", d, 100*g.Clock, 100*clock)
-	case !slow && c.crowded(r) && g.Before > 0 && g.Clock < clockGap*g.Before:
+		o.addAgainst(falcon.EvidenceCounter, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, but it was so before", d, 100*g.Clock, 100*clock)
+	case !slow && c.isCrowded(r) && g.Before > 0 && g.Clock < clockGap*g.Before:
 		weight := weightClock
 		if g.ThrottleShare >= throttleShare {
 			weight = weightThrottle
 		}
-		o.add(falcon.EvidenceCounter, weight, "%s: SM clock %.0f %% of its maximum against %.0f %% before, as at most of its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*g.Before, 100*g.ThrottleShare)
+		o.addEvidence(falcon.EvidenceCounter, weight, "%s: SM clock %.0f %% of its maximum against %.0f %% before, as at most of its peers, slowed for heat or by the power brake %.0f %% of the time since the onset", d, 100*g.Clock, 100*g.Before, 100*g.ThrottleShare)
 	case slow:
-		o.add(falcon.EvidenceCounter, weightClock, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, no throttle time counted (power cap %.0f %% of the time)", d, 100*g.Clock, 100*clock, 100*g.CapShare)
+		o.addEvidence(falcon.EvidenceCounter, weightClock, "%s: SM clock %.0f %% of its maximum against %.0f %% at its peers, no throttle time counted (power cap %.0f %% of the time)", d, 100*g.Clock, 100*clock, 100*g.CapShare)
 	}
 	if g.Fatal > 0 || g.Xids > 0 {
-		o.add(falcon.EvidenceCounter, weightXid, "%s: %d XID events (last %d) and %d uncorrectable ECC errors since the onset", d, g.Xids, g.LastXid, g.Fatal)
+		o.addEvidence(falcon.EvidenceCounter, weightXid, "%s: %d XID events (last %d) and %d uncorrectable ECC errors since the onset", d, g.Xids, g.LastXid, g.Fatal)
 	}
 	if usual := c.peerGPU(d, func(g GPU) float64 { return g.ProbeUs }); g.ProbeUs > stalledUs && g.ProbeUs > stalledRatio*usual {
-		o.add(falcon.EvidenceCounter, weightProbe, "%s: its probe takes %.1f ms, %.1f ms at its peers", d, g.ProbeUs/1e3, usual/1e3)
+		o.addEvidence(falcon.EvidenceCounter, weightProbe, "%s: its probe takes %.1f ms, %.1f ms at its peers", d, g.ProbeUs/1e3, usual/1e3)
 	}
 	return len(o.proofs) > before
 }
 
-// crowded says that a rank was compared with its own past as most of its peers
+// isCrowded says that a rank was compared with its own past as most of its peers
 // are slow: they clear it of nothing.
-func (c *Case) crowded(r falcon.Rank) bool {
+func (c *Case) isCrowded(r falcon.Rank) bool {
 	return int(r) < len(c.Timing.Ranks) && c.Timing.Ranks[r].Crowded(crowdLeast)
 }
 
 // hostProofs adds what the counters of a rank's node prove, and says whether
 // anything.
 func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
-	n := c.device(r).Node()
+	n := c.deviceOf(r).Node()
 	h := c.Counters.Hosts[n]
 	if !h.Known {
 		return false
@@ -77,7 +77,7 @@ func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
 		if h.Emulated {
 			how = " (emulated)"
 		}
-		o.add(falcon.EvidenceCounter, weightSteal, "%s: the host withholds %.0f %% of the CPU that the ranks want, usual is %.0f %%%s", n, 100*h.StealShare, 100*steal, how)
+		o.addEvidence(falcon.EvidenceCounter, weightSteal, "%s: the host withholds %.0f %% of the CPU that the ranks want, usual is %.0f %%%s", n, 100*h.StealShare, 100*steal, how)
 		return true
 	}
 	if h.Emulated {
@@ -93,7 +93,7 @@ func (c *Case) hostProofs(o *opinion, r falcon.Rank) bool {
 		{"a rank is runnable without a CPU", func(h Host) float64 { return h.RunDelayShare }, pressureGap},
 	} {
 		if usual, ok := over(kind.of, kind.gap); ok {
-			o.add(falcon.EvidenceCounter, weightPressure, "%s: %s %.0f %% of the time, usual is %.0f %%", n, kind.text, 100*kind.of(h), 100*usual)
+			o.addEvidence(falcon.EvidenceCounter, weightPressure, "%s: %s %.0f %% of the time, usual is %.0f %%", n, kind.text, 100*kind.of(h), 100*usual)
 			return true
 		}
 	}
@@ -130,11 +130,11 @@ func (c *Case) peerHost(n falcon.Node, value func(Host) float64) (usual float64,
 	return falcon.Median(out), len(out) > 0
 }
 
-// clocks counts the devices whose counters are known, and those among them
+// reducedClocks counts the devices whose counters are known, and those among them
 // whose clock fell since the onset or was throttled.
-func (c *Case) clocks(ranks []falcon.Rank) (known int, reduced []falcon.Rank) {
+func (c *Case) reducedClocks(ranks []falcon.Rank) (known int, reduced []falcon.Rank) {
 	for _, r := range ranks {
-		g := c.Counters.GPUs[c.device(r)]
+		g := c.Counters.GPUs[c.deviceOf(r)]
 		if !g.Known {
 			continue
 		}

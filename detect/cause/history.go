@@ -64,7 +64,7 @@ func (h *History) AddGPU(at time.Time, r falcon.GPUReading) {
 	if h.gpus == nil {
 		h.gpus = map[falcon.Device][]stamped[falcon.GPUReading]{}
 	}
-	h.gpus[r.Device] = trim(append(h.gpus[r.Device], stamped[falcon.GPUReading]{at, r}), at)
+	h.gpus[r.Device] = trimHistory(append(h.gpus[r.Device], stamped[falcon.GPUReading]{at, r}), at)
 }
 
 // AddHost takes in a look at a node's CPU side that arrived at the given time.
@@ -72,10 +72,10 @@ func (h *History) AddHost(at time.Time, r falcon.HostReading) {
 	if h.hosts == nil {
 		h.hosts = map[falcon.Node][]stamped[falcon.HostReading]{}
 	}
-	h.hosts[r.Node] = trim(append(h.hosts[r.Node], stamped[falcon.HostReading]{at, r}), at)
+	h.hosts[r.Node] = trimHistory(append(h.hosts[r.Node], stamped[falcon.HostReading]{at, r}), at)
 }
 
-func trim[T any](v []stamped[T], now time.Time) []stamped[T] {
+func trimHistory[T any](v []stamped[T], now time.Time) []stamped[T] {
 	old := 0
 	for old < len(v)-1 && (len(v)-old > keepReadings || now.Sub(v[old].at) > keepSpan) {
 		old++
@@ -87,22 +87,22 @@ func trim[T any](v []stamped[T], now time.Time) []stamped[T] {
 func (h *History) Since(moment time.Time) Counters {
 	c := Counters{GPUs: map[falcon.Device]GPU{}, Hosts: map[falcon.Node]Host{}, NICs: map[falcon.NIC]NIC{}}
 	for d, v := range h.gpus {
-		c.GPUs[d] = sumGPU(split(v, moment))
+		c.GPUs[d] = summarizeGPU(splitAt(v, moment))
 	}
 	for n, v := range h.hosts {
-		c.Hosts[n] = sumHost(split(v, moment))
+		c.Hosts[n] = summarizeHost(splitAt(v, moment))
 	}
 	for n, v := range h.nics {
-		c.NICs[n] = sumNIC(split(v, moment))
+		c.NICs[n] = summarizeNIC(splitAt(v, moment))
 	}
 	return c
 }
 
-// ends are the two readings that counters are compared between: the newest that
+// endReadings are the two readings that counters are compared between: the newest that
 // brought anything, and the newest before the moment that lacks the same fields
 // as it, else the oldest since. A field that a look could not read is zero: a
 // difference to it would take the counter's whole past for its growth.
-func ends[T any](before, since []stamped[T], brought func(T) bool, lacks func(T) string) (first, last T, ok bool) {
+func endReadings[T any](before, since []stamped[T], brought func(T) bool, lacks func(T) string) (first, last T, ok bool) {
 	i := len(since) - 1
 	for i >= 0 && !brought(since[i].of) {
 		i--
@@ -120,8 +120,8 @@ func ends[T any](before, since []stamped[T], brought func(T) bool, lacks func(T)
 	return since[slices.IndexFunc(since, like)].of, last, true
 }
 
-// split parts readings at a moment; the last one before it opens the deltas.
-func split[T any](v []stamped[T], moment time.Time) (before, since []stamped[T]) {
+// splitAt parts readings at a moment; the last one before it opens the deltas.
+func splitAt[T any](v []stamped[T], moment time.Time) (before, since []stamped[T]) {
 	i := slices.IndexFunc(v, func(s stamped[T]) bool { return !s.at.Before(moment) })
 	if i < 0 {
 		return v, nil
@@ -139,7 +139,7 @@ func clockOf(r falcon.GPUReading) (float64, bool) {
 // reasonIdle is NVML's clocks-event reason of a GPU that nothing runs on.
 const reasonIdle = 0x1
 
-func sumGPU(before, since []stamped[falcon.GPUReading]) GPU {
+func summarizeGPU(before, since []stamped[falcon.GPUReading]) GPU {
 	var g GPU
 	if g.Clock, g.Known = medianOf(since, clockOf); !g.Known {
 		return GPU{}
@@ -150,59 +150,59 @@ func sumGPU(before, since []stamped[falcon.GPUReading]) GPU {
 		g.Reasons |= s.of.Reasons
 	}
 	read := func(r falcon.GPUReading) bool { return r.SMClockMHz > 0 }
-	first, last, _ := ends(before, since, read, func(r falcon.GPUReading) string { return r.Err })
+	first, last, _ := endReadings(before, since, read, func(r falcon.GPUReading) string { return r.Err })
 	span := float64(last.AtNs - first.AtNs)
-	g.ThrottleShare = share(grown(first.ThermalNs, last.ThermalNs)+grown(first.PowerBrakeNs, last.PowerBrakeNs), span)
-	g.CapShare = share(grown(first.PowerCapNs, last.PowerCapNs), span)
-	g.Fatal, g.Xids, g.LastXid = grown(first.EccFatal, last.EccFatal), grown(first.XidCount, last.XidCount), last.LastXid
+	g.ThrottleShare = shareOf(counterGrowth(first.ThermalNs, last.ThermalNs)+counterGrowth(first.PowerBrakeNs, last.PowerBrakeNs), span)
+	g.CapShare = shareOf(counterGrowth(first.PowerCapNs, last.PowerCapNs), span)
+	g.Fatal, g.Xids, g.LastXid = counterGrowth(first.EccFatal, last.EccFatal), counterGrowth(first.XidCount, last.XidCount), last.LastXid
 	return g
 }
 
-// sumHost sums up the looks since a moment; Before is the same of those before
+// summarizeHost sums up the looks since a moment; Before is the same of those before
 // it.
-func sumHost(before, since []stamped[falcon.HostReading]) Host {
-	h := shares(before, since)
-	if past := shares(nil, before); h.Known && past.Known {
+func summarizeHost(before, since []stamped[falcon.HostReading]) Host {
+	h := hostShares(before, since)
+	if past := hostShares(nil, before); h.Known && past.Known {
 		h.Before = &past
 	}
 	return h
 }
 
-func shares(before, since []stamped[falcon.HostReading]) Host {
+func hostShares(before, since []stamped[falcon.HostReading]) Host {
 	var h Host
-	h.StealShare, h.Known = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.StealShare, answered(r) })
+	h.StealShare, h.Known = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.StealShare, hasReading(r) })
 	if !h.Known {
 		return Host{}
 	}
-	h.LoadPerCPU, _ = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.LoadPerCPU, answered(r) })
-	first, last, _ := ends(before, since, answered, func(r falcon.HostReading) string { return r.Err })
+	h.LoadPerCPU, _ = medianOf(since, func(r falcon.HostReading) (float64, bool) { return r.LoadPerCPU, hasReading(r) })
+	first, last, _ := endReadings(before, since, hasReading, func(r falcon.HostReading) string { return r.Err })
 	spanUs := float64(last.AtNs-first.AtNs) / 1e3
-	h.PressureShare = share(grown(first.PressureUs, last.PressureUs), spanUs)
-	h.ThrottledShare = share(grown(first.ThrottledUs, last.ThrottledUs), spanUs)
+	h.PressureShare = shareOf(counterGrowth(first.PressureUs, last.PressureUs), spanUs)
+	h.ThrottledShare = shareOf(counterGrowth(first.ThrottledUs, last.ThrottledUs), spanUs)
 	for rank, delay := range last.RunDelayNs {
 		if start, ok := first.RunDelayNs[rank]; ok {
-			h.RunDelayShare = max(h.RunDelayShare, share(grown(start, delay), float64(last.AtNs-first.AtNs)))
+			h.RunDelayShare = max(h.RunDelayShare, shareOf(counterGrowth(start, delay), float64(last.AtNs-first.AtNs)))
 		}
 	}
 	h.Emulated = last.Emulated
 	return h
 }
 
-// answered says that a look brought anything: Err may name files that this
+// hasReading says that a look brought anything: Err may name files that this
 // kernel lacks beside figures that are there.
-func answered(r falcon.HostReading) bool {
+func hasReading(r falcon.HostReading) bool {
 	return r.Err == "" || r.Emulated || r.PressureUs > 0 || r.ThrottledUs > 0 || len(r.RunDelayNs) > 0
 }
 
-// grown is a counter's growth; one that went back was reset and says nothing.
-func grown(first, last uint64) uint64 {
+// counterGrowth is a counter's growth; one that went back was reset and says nothing.
+func counterGrowth(first, last uint64) uint64 {
 	if last < first {
 		return 0
 	}
 	return last - first
 }
 
-func share(part uint64, span float64) float64 {
+func shareOf(part uint64, span float64) float64 {
 	if span <= 0 {
 		return 0
 	}

@@ -24,7 +24,7 @@ func (c *Case) network() (opinion, bool) {
 	}
 	for _, p := range c.worstPairs() {
 		o.evidence = append(o.evidence, falcon.Evidence{Kind: falcon.EvidenceTiming, Text: fmt.Sprintf(
-			"%s to %s: a receive of %d bytes takes at least %.2f ms, %.2f ms usually", c.name(p.From), c.name(p.To), p.Bytes, p.RecvMs, p.BaseMs)})
+			"%s to %s: a receive of %d bytes takes at least %.2f ms, %.2f ms usually", c.nameOf(p.From), c.nameOf(p.To), p.Bytes, p.RecvMs, p.BaseMs)})
 		o.ranks = append(o.ranks, p.From, p.To)
 		best = max(best, weightOf(p.Basis))
 	}
@@ -33,22 +33,22 @@ func (c *Case) network() (opinion, bool) {
 	}
 	o.proofs = append(o.proofs, best)
 	if len(c.Timing.Slow) == 0 && !c.Timing.AllSlow && len(c.Timing.SlowStages) == 0 {
-		o.add(falcon.EvidenceTiming, weightSelf, "No rank computes longer than its peers or its own past")
+		o.addEvidence(falcon.EvidenceTiming, weightSelf, "No rank computes longer than its peers or its own past")
 	}
 	c.nameLinks(&o)
-	c.narrow(&o)
-	c.tellPorts(&o)
+	c.narrowRanks(&o)
+	c.addPorts(&o)
 	return o, true
 }
 
-// narrow leaves the ranks at the ends of the named links: the others of their
+// narrowRanks leaves the ranks at the ends of the named links: the others of their
 // group wait like everybody else.
-func (c *Case) narrow(o *opinion) {
+func (c *Case) narrowRanks(o *opinion) {
 	if len(o.links) == 0 {
 		return
 	}
 	o.ranks = slices.DeleteFunc(o.ranks, func(r falcon.Rank) bool {
-		node := c.device(r).Node()
+		node := c.deviceOf(r).Node()
 		return !slices.ContainsFunc(o.links, func(l falcon.Link) bool { return l.A == node || l.B == node })
 	})
 }
@@ -82,8 +82,8 @@ func (c *Case) worstPairs() []peer.Pair {
 // are subtracted, if it is one or if pairs point at each; the congestion
 // counters of both ends.
 func (c *Case) nameLinks(o *opinion) {
-	u := c.usage()
-	o.links = u.left()
+	u := c.countLinkUse()
+	o.links = u.unexplained()
 	defer func() { o.allLinks = len(o.links) > 0 && len(o.links) == len(u.total) }()
 	if c.nameByTest(o, u) {
 		return
@@ -91,13 +91,13 @@ func (c *Case) nameLinks(o *opinion) {
 	hot := c.congestedLinks(o.links)
 	switch {
 	case len(o.links) == 1:
-		o.add(falcon.EvidenceTiming, weightLinkNamed, "%s is the only link that slow groups use and healthy ones do not", o.links[0])
-		c.tellCongestion(o, hot)
+		o.addEvidence(falcon.EvidenceTiming, weightLinkNamed, "%s is the only link that slow groups use and healthy ones do not", o.links[0])
+		c.addCongestion(o, hot)
 	case len(hot) > 0 && len(hot) < len(o.links):
 		o.links = hot
-		c.tellCongestion(o, hot)
+		c.addCongestion(o, hot)
 	case len(o.links) > 1 && !u.pairs:
-		o.against(falcon.EvidenceTiming, "Timing alone does not tell which of %v it is", o.links)
+		o.addAgainst(falcon.EvidenceTiming, "Timing alone does not tell which of %v it is", o.links)
 		o.links = nil
 	}
 }
@@ -105,7 +105,7 @@ func (c *Case) nameLinks(o *opinion) {
 // nameByTest names the slow links among the suspects' that were tested, and
 // takes the healthy ones out of those that timing leaves. It says whether it
 // named any.
-func (c *Case) nameByTest(o *opinion, u usage) bool {
+func (c *Case) nameByTest(o *opinion, u linkUse) bool {
 	tests := c.linkTests()
 	slow := slowLinks(tests, u.suspect)
 	judged := 0
@@ -117,14 +117,14 @@ func (c *Case) nameByTest(o *opinion, u usage) bool {
 	if len(slow) == 0 {
 		o.links = slices.DeleteFunc(o.links, func(l falcon.Link) bool { return tests[l].judged > 0 })
 		if judged > 0 {
-			o.against(falcon.EvidenceTest, "%d of the %d links that the slow groups use were tested, and none is slow", judged, len(u.suspect))
+			o.addAgainst(falcon.EvidenceTest, "%d of the %d links that the slow groups use were tested, and none is slow", judged, len(u.suspect))
 		}
 		return false
 	}
 	for _, l := range slow {
-		o.evidence = append(o.evidence, c.tellLinkTest(l, tests[l]))
+		o.evidence = append(o.evidence, c.linkTestEvidence(l, tests[l]))
 		if u.healthy[l] {
-			o.against(falcon.EvidenceTiming, "%s: groups that use it too are as fast as ever", l)
+			o.addAgainst(falcon.EvidenceTiming, "%s: groups that use it too are as fast as ever", l)
 		}
 	}
 	o.proofs = append(o.proofs, weightLinkTest)
@@ -133,18 +133,18 @@ func (c *Case) nameByTest(o *opinion, u usage) bool {
 			"%d other tested links of the slow groups are healthy", judged-len(slow))})
 	}
 	o.links = slow
-	c.tellCongestion(o, c.congestedLinks(slow))
+	c.addCongestion(o, c.congestedLinks(slow))
 	return true
 }
 
-// usage is which links the measured groups and pairs use.
-type usage struct {
+// linkUse is which links the measured groups and pairs use.
+type linkUse struct {
 	suspect, healthy, total map[falcon.Link]bool
 	pairs                   bool // suspect pairs point at each link
 }
 
-// left are the links that suspects use and healthy groups and pairs do not.
-func (u usage) left() []falcon.Link {
+// unexplained are the links that suspects use and healthy groups and pairs do not.
+func (u linkUse) unexplained() []falcon.Link {
 	var out []falcon.Link
 	for l := range u.suspect {
 		if !u.healthy[l] {
@@ -155,14 +155,14 @@ func (u usage) left() []falcon.Link {
 	return out
 }
 
-func (c *Case) usage() usage {
-	u := usage{suspect: map[falcon.Link]bool{}, healthy: map[falcon.Link]bool{}, total: map[falcon.Link]bool{}}
+func (c *Case) countLinkUse() linkUse {
+	u := linkUse{suspect: map[falcon.Link]bool{}, healthy: map[falcon.Link]bool{}, total: map[falcon.Link]bool{}}
 	for _, g := range c.Timing.Groups {
 		into := u.healthy
 		if g.Suspect {
 			into = u.suspect
 		}
-		for _, l := range c.ring(g.Ranks) {
+		for _, l := range c.ringLinks(g.Ranks) {
 			u.total[l] = true
 			if g.Basis != peer.ByNone && g.Dimension != falcon.DimWorld {
 				into[l] = true
@@ -172,7 +172,7 @@ func (c *Case) usage() usage {
 	worst := c.worstPairs()
 	u.pairs = len(worst) > 0
 	for _, p := range c.Timing.Pairs {
-		l, ok := c.link(p.From, p.To)
+		l, ok := c.linkBetween(p.From, p.To)
 		if !ok {
 			continue
 		}
@@ -187,20 +187,20 @@ func (c *Case) usage() usage {
 	return u
 }
 
-// ring are the links that a ring over the ranks uses: neighbours on different
+// ringLinks are the links that a ring over the ranks uses: neighbours on different
 // nodes.
-func (c *Case) ring(ranks []falcon.Rank) []falcon.Link {
+func (c *Case) ringLinks(ranks []falcon.Rank) []falcon.Link {
 	var out []falcon.Link
 	for i := range ranks {
-		if l, ok := c.link(ranks[i], ranks[(i+1)%len(ranks)]); ok && !slices.Contains(out, l) {
+		if l, ok := c.linkBetween(ranks[i], ranks[(i+1)%len(ranks)]); ok && !slices.Contains(out, l) {
 			out = append(out, l)
 		}
 	}
 	return out
 }
 
-func (c *Case) link(a, b falcon.Rank) (falcon.Link, bool) {
-	x, y := c.device(a), c.device(b)
+func (c *Case) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
+	x, y := c.deviceOf(a), c.deviceOf(b)
 	if x == "" || y == "" || x.Node() == y.Node() {
 		return falcon.Link{}, false
 	}

@@ -31,46 +31,46 @@ func (h *History) AddNIC(at time.Time, r falcon.NICReading) {
 	if h.nics == nil {
 		h.nics = map[falcon.NIC][]stamped[falcon.NICReading]{}
 	}
-	h.nics[r.NIC] = trim(append(h.nics[r.NIC], stamped[falcon.NICReading]{at, r}), at)
+	h.nics[r.NIC] = trimHistory(append(h.nics[r.NIC], stamped[falcon.NICReading]{at, r}), at)
 }
 
-func sumNIC(before, since []stamped[falcon.NICReading]) NIC {
+func summarizeNIC(before, since []stamped[falcon.NICReading]) NIC {
 	if len(since) == 0 {
 		return NIC{}
 	}
 	lacks := func(r falcon.NICReading) string { return r.Err }
-	first, last, ok := ends(before, since, looked, lacks)
+	first, last, ok := endReadings(before, since, hasCounters, lacks)
 	if !ok {
 		return NIC{}
 	}
-	n := NIC{RateMbps: last.RateMbps, Down: lost(before, since), Emulated: last.Emulated}
+	n := NIC{RateMbps: last.RateMbps, Down: portLost(before, since), Emulated: last.Emulated}
 	for _, s := range before {
 		n.RateBefore = max(n.RateBefore, s.of.RateMbps)
 	}
-	n.Downed = grown(first.LinkDowned, last.LinkDowned)
-	n.Marks, n.Resent, n.Wait, n.Known = rates(first, last)
-	if from, to, ok := ends(nil, before, looked, lacks); ok {
-		n.MarksBefore, n.ResentBefore, n.WaitBefore, _ = rates(from, to)
+	n.Downed = counterGrowth(first.LinkDowned, last.LinkDowned)
+	n.Marks, n.Resent, n.Wait, n.Known = growthRates(first, last)
+	if from, to, ok := endReadings(nil, before, hasCounters, lacks); ok {
+		n.MarksBefore, n.ResentBefore, n.WaitBefore, _ = growthRates(from, to)
 	}
 	return n
 }
 
-// looked says that a look brought anything: Err may name counters that the
+// hasCounters says that a look brought anything: Err may name counters that the
 // driver does not offer beside those that it does.
-func looked(r falcon.NICReading) bool {
+func hasCounters(r falcon.NICReading) bool {
 	some := r.XmitWait | r.CNPSent | r.CNPHandled | r.ECNMarked | r.Retransmits | r.OutOfSequence |
 		r.LinkDowned | r.SymbolErrors | r.XmitBytes | r.RcvBytes | r.RateMbps
 	return r.Err == "" || r.Active || some > 0
 }
 
-// lost says that a port that was active is not any more, two looks running. A
+// portLost says that a port that was active is not any more, two looks running. A
 // port without a cable was never active and has lost nothing; a look that
 // brought nothing tells nothing.
-func lost(before, since []stamped[falcon.NICReading]) bool {
+func portLost(before, since []stamped[falcon.NICReading]) bool {
 	down, active := 0, false
 	for _, s := range slices.Concat(before, since) {
 		switch {
-		case !looked(s.of):
+		case !hasCounters(s.of):
 		case s.of.Active:
 			down, active = 0, true
 		default:
@@ -80,16 +80,16 @@ func lost(before, since []stamped[falcon.NICReading]) bool {
 	return active && down > 1
 }
 
-// rates are the growths between two readings per second; ok false where they
+// growthRates are the growths between two readings per second; ok false where they
 // span no time.
-func rates(first, last falcon.NICReading) (marks, resent, wait float64, ok bool) {
+func growthRates(first, last falcon.NICReading) (marks, resent, wait float64, ok bool) {
 	seconds := float64(last.AtNs-first.AtNs) / 1e9
 	if seconds <= 0 {
 		return 0, 0, 0, false
 	}
-	marked := grown(first.CNPSent, last.CNPSent) + grown(first.CNPHandled, last.CNPHandled) + grown(first.ECNMarked, last.ECNMarked)
-	again := grown(first.Retransmits, last.Retransmits) + grown(first.OutOfSequence, last.OutOfSequence)
-	return float64(marked) / seconds, float64(again) / seconds, float64(grown(first.XmitWait, last.XmitWait)) / seconds, true
+	marked := counterGrowth(first.CNPSent, last.CNPSent) + counterGrowth(first.CNPHandled, last.CNPHandled) + counterGrowth(first.ECNMarked, last.ECNMarked)
+	again := counterGrowth(first.Retransmits, last.Retransmits) + counterGrowth(first.OutOfSequence, last.OutOfSequence)
+	return float64(marked) / seconds, float64(again) / seconds, float64(counterGrowth(first.XmitWait, last.XmitWait)) / seconds, true
 }
 
 // congestion says what of a port's counters grows much faster than before and
@@ -121,7 +121,7 @@ func (c *Case) congestion(id falcon.NIC) string {
 func (h *History) Busy(n falcon.Node, apart []falcon.Node, since time.Time) (busy, known bool) {
 	var here, there []NIC
 	for id, v := range h.nics {
-		nic := sumNIC(split(v, since))
+		nic := summarizeNIC(splitAt(v, since))
 		switch {
 		case !nic.Known:
 		case id.Node() == n:
@@ -189,8 +189,8 @@ func (c *Case) peerNIC(id falcon.NIC, value func(NIC) float64) float64 {
 	return falcon.Median(out)
 }
 
-// ports are the ports of a node, sorted.
-func (c *Case) ports(n falcon.Node) []falcon.NIC {
+// nodePorts are the ports of a node, sorted.
+func (c *Case) nodePorts(n falcon.Node) []falcon.NIC {
 	var out []falcon.NIC
 	for id := range c.Counters.NICs {
 		if id.Node() == n {
@@ -204,7 +204,7 @@ func (c *Case) ports(n falcon.Node) []falcon.NIC {
 // hotPort is the first port of a node that is congested, with what its
 // counters say.
 func (c *Case) hotPort(n falcon.Node) (falcon.NIC, string) {
-	for _, id := range c.ports(n) {
+	for _, id := range c.nodePorts(n) {
 		if said := c.congestion(id); said != "" {
 			return id, said
 		}
@@ -225,8 +225,8 @@ func (c *Case) congestedLinks(links []falcon.Link) []falcon.Link {
 	return out
 }
 
-// tellCongestion adds the counters of both ends of each link as one proof.
-func (c *Case) tellCongestion(o *opinion, links []falcon.Link) {
+// addCongestion adds the counters of both ends of each link as one proof.
+func (c *Case) addCongestion(o *opinion, links []falcon.Link) {
 	for _, l := range links {
 		for _, n := range []falcon.Node{l.A, l.B} {
 			id, said := c.hotPort(n)
@@ -238,19 +238,19 @@ func (c *Case) tellCongestion(o *opinion, links []falcon.Link) {
 	}
 }
 
-// tellPorts adds ports of the slow groups' nodes whose link itself is
+// addPorts adds ports of the slow groups' nodes whose link itself is
 // degraded, as a proof that does not tell which of their links it is.
-func (c *Case) tellPorts(o *opinion) {
+func (c *Case) addPorts(o *opinion) {
 	var seen []falcon.Node
 	for _, r := range o.ranks {
-		n := c.device(r).Node()
+		n := c.deviceOf(r).Node()
 		if n == "" || slices.Contains(seen, n) {
 			continue
 		}
 		seen = append(seen, n)
-		for _, id := range c.ports(n) {
+		for _, id := range c.nodePorts(n) {
 			if said := c.degraded(id); said != "" {
-				o.add(falcon.EvidenceCounter, weightPort, "%s: %s", id, said)
+				o.addEvidence(falcon.EvidenceCounter, weightPort, "%s: %s", id, said)
 			}
 		}
 	}

@@ -16,9 +16,9 @@ type Tests struct {
 	Refused string // why there are none, or not all; empty when all came
 }
 
-// gemm is the matrix multiplication of a device, ok false where it was not
+// gemmResult is the matrix multiplication of a device, ok false where it was not
 // tested or failed.
-func (c *Case) gemm(d falcon.Device) (falcon.GEMMResult, bool) {
+func (c *Case) gemmResult(d falcon.Device) (falcon.GEMMResult, bool) {
 	if c.Tests == nil || d == "" {
 		return falcon.GEMMResult{}, false
 	}
@@ -32,24 +32,24 @@ func (c *Case) gemm(d falcon.Device) (falcon.GEMMResult, bool) {
 // gemmProofs adds what the matrix multiplication says about a slow rank: a
 // slow one accuses its GPU, a healthy one clears it and accuses its host.
 func (c *Case) gemmProofs(gpu, cpu *opinion, r falcon.Rank, behind bool) (slow, healthy bool) {
-	g, ok := c.gemm(c.device(r))
+	g, ok := c.gemmResult(c.deviceOf(r))
 	base := "the median"
-	if ok && c.crowded(r) {
+	if ok && c.isCrowded(r) {
 		g, base = c.againstFastest(g), "the fastest"
 	}
 	switch {
 	case !ok:
 		return false, false
 	case !g.Slow:
-		gpu.against(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: the device itself is healthy", g.Device, g.Ms, g.Ratio, base)
-		cpu.add(falcon.EvidenceTest, weightGEMMHealthy, "%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: what slows it lies outside the device", g.Device, g.Ms, g.Ratio, base)
+		gpu.addAgainst(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: the device itself is healthy", g.Device, g.Ms, g.Ratio, base)
+		cpu.addEvidence(falcon.EvidenceTest, weightGEMMHealthy, "%s: a matrix multiplication takes %.2f ms, %.2f x %s of all tested GPUs: what slows it lies outside the device", g.Device, g.Ms, g.Ratio, base)
 		return false, true
 	}
 	weight := weightGEMM
 	if behind {
 		weight = weightGEMMBehind
 	}
-	gpu.add(falcon.EvidenceTest, weight, "%s: a matrix multiplication takes %.2f ms, %.2f x %s %.2f ms of all tested GPUs", g.Device, g.Ms, g.Ratio, base, g.MedianMs)
+	gpu.addEvidence(falcon.EvidenceTest, weight, "%s: a matrix multiplication takes %.2f ms, %.2f x %s %.2f ms of all tested GPUs", g.Device, g.Ms, g.Ratio, base, g.MedianMs)
 	return true, false
 }
 
@@ -67,15 +67,15 @@ func (c *Case) againstFastest(g falcon.GEMMResult) falcon.GEMMResult {
 	return g
 }
 
-// adopt takes ranks whose multiplication is slow among the slow ones where
+// adoptSlowGEMM takes ranks whose multiplication is slow among the slow ones where
 // timing leaves room for it: the rule of the profile is 1.1, a test may
 // confirm what lies right below it. A test alone makes no culprit.
-func (c *Case) adopt() {
+func (c *Case) adoptSlowGEMM() {
 	if c.Tests == nil || c.Timing.AllSlow {
 		return
 	}
 	for r, t := range c.Timing.Ranks {
-		g, ok := c.gemm(c.device(falcon.Rank(r)))
+		g, ok := c.gemmResult(c.deviceOf(falcon.Rank(r)))
 		if ok && g.Slow && t.Ratio >= adoptRatio && !slices.Contains(c.Timing.Slow, falcon.Rank(r)) {
 			c.Timing.Slow = append(slices.Clone(c.Timing.Slow), falcon.Rank(r))
 		}
@@ -101,7 +101,7 @@ func (c *Case) linkTests() map[falcon.Link]linkTest {
 	}
 	classes := c.Tests.classes()
 	for _, r := range c.Tests.Links {
-		l, ok := linkOf(r)
+		l, ok := resultLink(r)
 		if !ok || (!r.Slow && r.Basis == basisClass && len(classes[r.Class]) < classLeast) {
 			continue
 		}
@@ -129,7 +129,7 @@ const (
 func (t *Tests) classes() map[falcon.LinkClass]map[falcon.Link]bool {
 	out := map[falcon.LinkClass]map[falcon.Link]bool{}
 	for _, r := range t.Links {
-		if l, ok := linkOf(r); ok {
+		if l, ok := resultLink(r); ok {
 			if out[r.Class] == nil {
 				out[r.Class] = map[falcon.Link]bool{}
 			}
@@ -139,8 +139,8 @@ func (t *Tests) classes() map[falcon.LinkClass]map[falcon.Link]bool {
 	return out
 }
 
-// linkOf is the node pair of a result that was judged.
-func linkOf(r falcon.LinkResult) (falcon.Link, bool) {
+// resultLink is the node pair of a result that was judged.
+func resultLink(r falcon.LinkResult) (falcon.Link, bool) {
 	a, b := r.FromDevice.Node(), r.ToDevice.Node()
 	if r.Err != "" || r.BaseMs <= 0 || a == b || a == "" || b == "" {
 		return falcon.Link{}, false
@@ -168,14 +168,14 @@ func slowLinks(tests map[falcon.Link]linkTest, candidates map[falcon.Link]bool) 
 	return out
 }
 
-func (c *Case) tellLinkTest(l falcon.Link, t linkTest) falcon.Evidence {
+func (c *Case) linkTestEvidence(l falcon.Link, t linkTest) falcon.Evidence {
 	return falcon.Evidence{Kind: falcon.EvidenceTest, Text: fmt.Sprintf(
 		"%s: %d bytes from %s to %s take %.2f ms, %.2f x the median %.2f ms of its class (%s)",
 		l, t.worst.Bytes, t.worst.FromDevice, t.worst.ToDevice, t.worst.Ms, t.worst.Ratio, t.worst.BaseMs, t.worst.Class)}
 }
 
-// cleared tells, for a case in which timing names nobody, what tests found.
-func (c *Case) cleared(o *opinion) {
+// addTestSummary tells, for a case in which timing names nobody, what tests found.
+func (c *Case) addTestSummary(o *opinion) {
 	if c.Tests == nil {
 		return
 	}
@@ -184,13 +184,13 @@ func (c *Case) cleared(o *opinion) {
 		switch {
 		case g.Err != "":
 		case g.Slow:
-			o.against(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f x the median, but its rank computes as fast as its peers", g.Device, g.Ratio)
+			o.addAgainst(falcon.EvidenceTest, "%s: a matrix multiplication takes %.2f x the median, but its rank computes as fast as its peers", g.Device, g.Ratio)
 		default:
 			devices++
 		}
 	}
 	if devices > 0 {
-		o.against(falcon.EvidenceTest, "%d tested GPUs multiply matrices as fast as each other", devices)
+		o.addAgainst(falcon.EvidenceTest, "%d tested GPUs multiply matrices as fast as each other", devices)
 	}
 	healthy, tests := 0, c.linkTests()
 	for l, t := range tests {
@@ -200,12 +200,12 @@ func (c *Case) cleared(o *opinion) {
 		}
 	}
 	for _, l := range sortedLinks(tests) {
-		e := c.tellLinkTest(l, tests[l])
+		e := c.linkTestEvidence(l, tests[l])
 		e.Against = true
 		o.evidence = append(o.evidence, e)
 	}
 	if healthy > 0 {
-		o.against(falcon.EvidenceTest, "%d tested links are as fast as others of their class", healthy)
+		o.addAgainst(falcon.EvidenceTest, "%d tested links are as fast as others of their class", healthy)
 	}
 }
 

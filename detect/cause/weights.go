@@ -59,8 +59,8 @@ const (
 	gemmOver      = 1.2    // over the fastest tested GPU, where most of a rank's peers are slow (FALCON §4.4)
 )
 
-// combine joins independent proofs.
-func combine(weights ...float64) float64 {
+// combineProofs joins independent proofs.
+func combineProofs(weights ...float64) float64 {
 	doubt := 1.0
 	for _, p := range weights {
 		doubt *= 1 - p

@@ -24,13 +24,13 @@ func Class(from, to falcon.Device, fromNIC, toNIC falcon.NIC) falcon.LinkClass {
 	switch {
 	case from.Node() == to.Node():
 		return falcon.LinkIntraNode
-	case rail(fromNIC) == rail(toNIC) || fromNIC == "" || toNIC == "":
+	case railOf(fromNIC) == railOf(toNIC) || fromNIC == "" || toNIC == "":
 		return falcon.LinkSameRail
 	}
 	return falcon.LinkCrossRail
 }
 
-func rail(n falcon.NIC) string { return string(n)[min(len(n.Node()), len(n)):] }
+func railOf(n falcon.NIC) string { return string(n)[min(len(n.Node()), len(n)):] }
 
 // Judge compares every measured direction with the median of its class over
 // the same validation, or, in a class of fewer than three links, with its own
@@ -40,7 +40,7 @@ func Judge(links []falcon.LinkResult, own Own) {
 	classes := map[falcon.LinkClass]*class{}
 	for _, l := range links {
 		if measured(l) {
-			classOf(classes, l.Class).add(l)
+			classOf(classes, l.Class).addResult(l)
 		}
 	}
 	for i := range links {
@@ -82,7 +82,7 @@ func classOf(m map[falcon.LinkClass]*class, k falcon.LinkClass) *class {
 	return m[k]
 }
 
-func (c *class) add(l falcon.LinkResult) {
+func (c *class) addResult(l falcon.LinkResult) {
 	c.pairs[NewPair(l.From, l.To)] = true
 	c.ms = append(c.ms, l.Ms)
 }

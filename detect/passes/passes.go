@@ -58,8 +58,8 @@ func Tree(members []falcon.Rank) []Pass {
 	m := distinct(members)
 	out := make([]Pass, 4)
 	for i := 1; i < len(m); i++ {
-		up := parent(i, len(m))
-		pass := 2 * (depth(i, len(m)) % 2)
+		up := treeParent(i, len(m))
+		pass := 2 * (treeDepth(i, len(m)) % 2)
 		if i > up && up != 0 {
 			pass++
 		}
@@ -68,10 +68,10 @@ func Tree(members []falcon.Rank) []Pass {
 	return slices.DeleteFunc(out, func(p Pass) bool { return len(p.Pairs) == 0 })
 }
 
-// parent is the position above i > 0 in the in-order tree of n positions:
+// treeParent is the position above i > 0 in the in-order tree of n positions:
 // positions with k trailing zero bits hang under one with k+1, as long as that
 // one exists, and otherwise under the one that their own subtree begins at.
-func parent(i, n int) int {
+func treeParent(i, n int) int {
 	low := 1 << bits.TrailingZeros(uint(i))
 	if up := (i ^ low) | low<<1; up < n {
 		return up
@@ -79,9 +79,9 @@ func parent(i, n int) int {
 	return i ^ low
 }
 
-func depth(i, n int) int {
+func treeDepth(i, n int) int {
 	d := 0
-	for ; i > 0; i = parent(i, n) {
+	for ; i > 0; i = treeParent(i, n) {
 		d++
 	}
 	return d
@@ -92,33 +92,33 @@ func depth(i, n int) int {
 // than Δ pairs. Repeated pairs, and pairs of a rank with itself, are left out.
 func Pairs(list []Pair) []Pass {
 	seen := map[Pair]bool{}
-	var out []*room
+	var out []*passRoom
 	for _, p := range list {
 		p = NewPair(p[0], p[1])
 		if p[0] != p[1] && !seen[p] {
 			seen[p] = true
-			out = place(out, p, nil, false)
+			out = placePair(out, p, nil, false)
 		}
 	}
 	return passesOf(out)
 }
 
-// room is a pass in the making, with who and what takes part in it already.
-type room struct {
+// passRoom is a pass in the making, with who and what takes part in it already.
+type passRoom struct {
 	pass  Pass
 	ranks map[falcon.Rank]bool
 	ports map[string]bool
 }
 
-func newRoom(extra bool) *room {
-	return &room{pass: Pass{Extra: extra}, ranks: map[falcon.Rank]bool{}, ports: map[string]bool{}}
+func newRoom(extra bool) *passRoom {
+	return &passRoom{pass: Pass{Extra: extra}, ranks: map[falcon.Rank]bool{}, ports: map[string]bool{}}
 }
 
-func (x *room) fits(p Pair, ports []string) bool {
+func (x *passRoom) hasRoomFor(p Pair, ports []string) bool {
 	return !x.ranks[p[0]] && !x.ranks[p[1]] && !slices.ContainsFunc(ports, func(n string) bool { return x.ports[n] })
 }
 
-func (x *room) add(p Pair, ports []string) {
+func (x *passRoom) addPair(p Pair, ports []string) {
 	x.pass.Pairs = append(x.pass.Pairs, p)
 	x.ranks[p[0]], x.ranks[p[1]] = true, true
 	for _, n := range ports {
@@ -126,18 +126,18 @@ func (x *room) add(p Pair, ports []string) {
 	}
 }
 
-// place puts a pair into the first pass with room for it, or a new one.
-func place(list []*room, p Pair, ports []string, extra bool) []*room {
-	i := slices.IndexFunc(list, func(x *room) bool { return x.fits(p, ports) })
+// placePair puts a pair into the first pass with room for it, or a new one.
+func placePair(list []*passRoom, p Pair, ports []string, extra bool) []*passRoom {
+	i := slices.IndexFunc(list, func(x *passRoom) bool { return x.hasRoomFor(p, ports) })
 	if i < 0 {
 		i = len(list)
 		list = append(list, newRoom(extra))
 	}
-	list[i].add(p, ports)
+	list[i].addPair(p, ports)
 	return list
 }
 
-func passesOf(list []*room) []Pass {
+func passesOf(list []*passRoom) []Pass {
 	var out []Pass
 	for _, x := range list {
 		out = append(out, x.pass)
@@ -151,17 +151,17 @@ func passesOf(list []*room) []Pass {
 func Plan(ask falcon.ValidationAsk) []Pass {
 	var b blocks
 	for _, g := range ask.Rings {
-		b.add(Ring(g))
+		b.addSchedule(Ring(g))
 	}
 	for _, g := range ask.Trees {
-		b.add(Tree(g))
+		b.addSchedule(Tree(g))
 	}
 	list := make([]Pair, len(ask.Pairs))
 	for i, p := range ask.Pairs {
 		list[i] = Pair(p)
 	}
-	b.add(Pairs(list))
-	return b.flat()
+	b.addSchedule(Pairs(list))
+	return b.allPasses()
 }
 
 // block is a stretch of passes that several schedules run in side by side.
@@ -175,8 +175,8 @@ type blocks struct {
 	seen map[Pair]bool
 }
 
-func (b *blocks) add(schedule []Pass) {
-	schedule = b.fresh(schedule)
+func (b *blocks) addSchedule(schedule []Pass) {
+	schedule = b.uncoveredPairs(schedule)
 	if len(schedule) == 0 {
 		return
 	}
@@ -185,11 +185,11 @@ func (b *blocks) add(schedule []Pass) {
 		i = len(b.list)
 		b.list = append(b.list, &block{ranks: map[falcon.Rank]bool{}})
 	}
-	b.list[i].merge(schedule)
+	b.list[i].mergeSchedule(schedule)
 }
 
-// fresh leaves out the pairs that an earlier schedule covers.
-func (b *blocks) fresh(schedule []Pass) []Pass {
+// uncoveredPairs leaves out the pairs that an earlier schedule covers.
+func (b *blocks) uncoveredPairs(schedule []Pass) []Pass {
 	if b.seen == nil {
 		b.seen = map[Pair]bool{}
 	}
@@ -219,7 +219,7 @@ func (x *block) disjoint(schedule []Pass) bool {
 	return true
 }
 
-func (x *block) merge(schedule []Pass) {
+func (x *block) mergeSchedule(schedule []Pass) {
 	for i, p := range schedule {
 		if i == len(x.passes) {
 			x.passes = append(x.passes, Pass{})
@@ -231,7 +231,7 @@ func (x *block) merge(schedule []Pass) {
 	}
 }
 
-func (b *blocks) flat() []Pass {
+func (b *blocks) allPasses() []Pass {
 	var out []Pass
 	for _, x := range b.list {
 		out = append(out, x.passes...)
@@ -256,23 +256,23 @@ func distinct(members []falcon.Rank) []falcon.Rank {
 // rank's traffic leaves by ("n1.nic0"); a pair within one node needs none, and
 // ranks with an empty name are taken to share nothing.
 func Split(in []Pass, nic func(falcon.Rank) string) []Pass {
-	var keep, extra []*room
+	var keep, extra []*passRoom
 	for _, p := range in {
 		x := newRoom(p.Extra)
 		keep = append(keep, x)
 		for _, q := range p.Pairs {
-			if wants := ports(q, nic); x.fits(q, wants) {
-				x.add(q, wants)
+			if wants := pairPorts(q, nic); x.hasRoomFor(q, wants) {
+				x.addPair(q, wants)
 			} else {
-				extra = place(extra, q, wants, true)
+				extra = placePair(extra, q, wants, true)
 			}
 		}
 	}
 	return passesOf(append(keep, extra...))
 }
 
-// ports are the network ports that a pair's exchange goes through.
-func ports(x Pair, nic func(falcon.Rank) string) []string {
+// pairPorts are the network ports that a pair's exchange goes through.
+func pairPorts(x Pair, nic func(falcon.Rank) string) []string {
 	a, b := nic(x[0]), nic(x[1])
 	if a != "" && b != "" && falcon.NIC(a).Node() == falcon.NIC(b).Node() {
 		return nil

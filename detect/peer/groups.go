@@ -16,9 +16,9 @@ type class struct {
 	bytes int64
 }
 
-// joined is a class with its calls laid side by side, one row per call that
+// joinedCalls is a class with its calls laid side by side, one row per call that
 // every member measured.
-type joined struct {
+type joinedCalls struct {
 	class
 	members []falcon.Rank // ascending
 	rows    []row         // in order of the calls
@@ -31,10 +31,10 @@ type row struct {
 	ms      []float64 // by member
 }
 
-// join lays the collective calls of all ranks side by side by (communicator,
+// joinCalls lays the collective calls of all ranks side by side by (communicator,
 // ordinal). A call that a member did not measure has no row: without the last
 // arriver the least duration is not the transfer.
-func (w *Window) join(profiles []falcon.RankProfile) []joined {
+func (w *Window) joinCalls(profiles []falcon.RankProfile) []joinedCalls {
 	type call struct {
 		class
 		ordinal uint64
@@ -63,7 +63,7 @@ func (w *Window) join(profiles []falcon.RankProfile) []joined {
 	for comm, seen := range members {
 		groups[comm] = w.membersOf(comm, seen)
 	}
-	byClass := map[class]*joined{}
+	byClass := map[class]*joinedCalls{}
 	for k, byRank := range durations {
 		ranks := groups[k.comm]
 		if len(ranks) < 2 || len(byRank) < len(ranks) {
@@ -71,7 +71,7 @@ func (w *Window) join(profiles []falcon.RankProfile) []joined {
 		}
 		j := byClass[k.class]
 		if j == nil {
-			j = &joined{class: k.class, members: ranks}
+			j = &joinedCalls{class: k.class, members: ranks}
 			byClass[k.class] = j
 		}
 		ms := make([]float64, len(ranks))
@@ -80,14 +80,14 @@ func (w *Window) join(profiles []falcon.RankProfile) []joined {
 		}
 		j.rows = append(j.rows, row{k.ordinal, ms})
 	}
-	out := make([]joined, 0, len(byClass))
+	out := make([]joinedCalls, 0, len(byClass))
 	for _, j := range byClass {
 		j.calls = float64(len(j.rows)) / float64(iterations)
 		// Sums of floats depend on their order, and maps have none.
 		slices.SortFunc(j.rows, func(a, b row) int { return cmp.Compare(a.ordinal, b.ordinal) })
 		out = append(out, *j)
 	}
-	slices.SortFunc(out, func(a, b joined) int {
+	slices.SortFunc(out, func(a, b joinedCalls) int {
 		return cmp.Or(slices.Compare(a.members, b.members), cmp.Compare(a.comm, b.comm),
 			cmp.Compare(a.op, b.op), cmp.Compare(a.bytes, b.bytes))
 	})
@@ -129,7 +129,7 @@ func (w *Window) dimension(comm uint64, ranks []falcon.Rank) falcon.Dimension {
 	return ""
 }
 
-func (w *Window) nodes(ranks []falcon.Rank) []falcon.Node {
+func (w *Window) nodesOf(ranks []falcon.Rank) []falcon.Node {
 	var out []falcon.Node
 	for _, r := range ranks {
 		if int(r) < len(w.Placement) {
@@ -143,12 +143,12 @@ func (w *Window) nodes(ranks []falcon.Rank) []falcon.Node {
 
 // judgeGroups finds groups whose transfer is long for their kind, and whom the
 // members of DP and TP groups wait for.
-func (w *Window) judgeGroups(res *Result, classes []joined) {
+func (w *Window) judgeGroups(res *Result, classes []joinedCalls) {
 	for i := range classes {
 		j := &classes[i]
 		g := Group{
 			Comm: j.comm, Op: j.op, Bytes: j.bytes, Ranks: j.members, CallsPerIt: j.calls,
-			Dimension: w.dimension(j.comm, j.members), Nodes: w.nodes(j.members),
+			Dimension: w.dimension(j.comm, j.members), Nodes: w.nodesOf(j.members),
 		}
 		g.Internode = len(g.Nodes) > 1
 		transfers := make([]float64, len(j.rows))
@@ -156,24 +156,24 @@ func (w *Window) judgeGroups(res *Result, classes []joined) {
 			transfers[k] = slices.Min(r.ms)
 		}
 		g.TotalMs = perIteration(transfers, g.CallsPerIt)
-		g.TransferMs = low(transfers, 0.25)
+		g.TransferMs = lowQuantile(transfers, 0.25)
 		w.judgeWaits(res, &g, j)
 		res.Groups = append(res.Groups, g)
 	}
 	kinds, own := map[kind][]float64{}, map[kind][]float64{}
 	for i := range res.Groups {
 		g := &res.Groups[i]
-		k := kindOf(g)
+		k := groupKind(g)
 		kinds[k] = append(kinds[k], g.TransferMs)
-		g.OwnMs = w.Healthy.transfer(class{g.Comm, g.Op, g.Bytes}, g.Ranks)
-		own[k] = append(own[k], over(g.TransferMs, g.OwnMs))
+		g.OwnMs = w.Healthy.transferTime(class{g.Comm, g.Op, g.Bytes}, g.Ranks)
+		own[k] = append(own[k], excessRatio(g.TransferMs, g.OwnMs))
 	}
 	alike, pasts := map[kind]others{}, map[kind]past{}
 	for k, v := range kinds {
-		alike[k], pasts[k] = othersOf(v), pastOf(own[k], w.Rules.Suspect)
+		alike[k], pasts[k] = othersOf(v), summarizePast(own[k], w.Rules.Suspect)
 	}
 	for i := range res.Groups {
-		k := kindOf(&res.Groups[i])
+		k := groupKind(&res.Groups[i])
 		w.compareGroup(res, i, alike[k], pasts[k])
 	}
 }
@@ -204,10 +204,10 @@ type kind struct {
 	internode bool
 }
 
-func kindOf(g *Group) kind { return kind{g.Dimension, g.Op, g.Bytes, g.Internode} }
+func groupKind(g *Group) kind { return kind{g.Dimension, g.Op, g.Bytes, g.Internode} }
 
 // judgeWaits adds up each member's wait and marks who is waited for.
-func (w *Window) judgeWaits(res *Result, g *Group, j *joined) {
+func (w *Window) judgeWaits(res *Result, g *Group, j *joinedCalls) {
 	if g.Dimension != falcon.DimTP && g.Dimension != falcon.DimDP {
 		return
 	}
@@ -236,7 +236,7 @@ func (w *Window) judgeWaits(res *Result, g *Group, j *joined) {
 
 // stepWaits adds each member's wait to the iteration of the window that the
 // call belongs to; every iteration has as many.
-func (j *joined) stepWaits(res *Result) {
+func (j *joinedCalls) stepWaits(res *Result) {
 	n := int(float64(len(j.rows))/j.calls + 0.5)
 	if n < 1 || len(j.rows)%n != 0 {
 		return
@@ -258,21 +258,21 @@ func (j *joined) stepWaits(res *Result) {
 // median with them.
 func (w *Window) compareGroup(res *Result, i int, alike others, was past) {
 	g := &res.Groups[i]
-	g.Classmates = alike.n()
+	g.Classmates = alike.count()
 	own := 0.0
 	if g.Internode && g.Dimension != falcon.DimWorld && g.Classmates >= w.Rules.MinPeers {
-		own = over(g.TransferMs, g.OwnMs)
+		own = excessRatio(g.TransferMs, g.OwnMs)
 	}
 	g.Crowded = was.all && own > w.Rules.Suspect
 	switch {
 	case was.crowd && own/was.common > w.Rules.Suspect:
 		g.BaseMs, g.Basis = g.OwnMs*was.common, ByOwn
 	case g.Classmates >= w.Rules.MinPeers:
-		g.BaseMs, g.Basis = alike.median(g.TransferMs), ByPeers
+		g.BaseMs, g.Basis = alike.medianWithout(g.TransferMs), ByPeers
 	case g.OwnMs > 0:
 		g.BaseMs, g.Basis = g.OwnMs, ByOwn
 	case g.Classmates > 0:
-		g.BaseMs, g.Basis = alike.median(g.TransferMs), ByFew
+		g.BaseMs, g.Basis = alike.medianWithout(g.TransferMs), ByFew
 	default:
 		return
 	}
@@ -281,8 +281,8 @@ func (w *Window) compareGroup(res *Result, i int, alike others, was past) {
 	g.Suspect = g.Ratio > w.Rules.Suspect && excess > w.Rules.Matter*res.IterationMs && !math.IsInf(g.Ratio, 0)
 }
 
-// over is a ratio, 0 where its base is unknown.
-func over(ms, base float64) float64 {
+// excessRatio is a ratio, 0 where its base is unknown.
+func excessRatio(ms, base float64) float64 {
 	if base <= 0 {
 		return 0
 	}

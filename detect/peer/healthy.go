@@ -69,39 +69,39 @@ func (h *Healthy) Learn(res Result) {
 func (h *Healthy) Known() bool { return h != nil && len(h.selfMs) > 0 }
 
 // SelfMs is the healthy self time of rank r per micro-batch, 0 when unknown.
-func (h *Healthy) SelfMs(r falcon.Rank) float64 { return h.self(r) }
+func (h *Healthy) SelfMs(r falcon.Rank) float64 { return h.selfTime(r) }
 
-func (h *Healthy) self(r falcon.Rank) float64 {
+func (h *Healthy) selfTime(r falcon.Rank) float64 {
 	if h == nil {
 		return 0
 	}
 	return h.selfMs[r]
 }
 
-func (h *Healthy) micro(r falcon.Rank) float64 {
+func (h *Healthy) microBatchesOf(r falcon.Rank) float64 {
 	if h == nil {
 		return 0
 	}
 	return h.microBatches[r]
 }
 
-func (h *Healthy) queue(r falcon.Rank) float64 {
+func (h *Healthy) queueTime(r falcon.Rank) float64 {
 	if h == nil {
 		return 0
 	}
 	return h.queueMs[r]
 }
 
-func (h *Healthy) spread(r falcon.Rank) float64 {
+func (h *Healthy) gapSpread(r falcon.Rank) float64 {
 	if h == nil {
 		return 0
 	}
 	return h.spreads[r]
 }
 
-// transfer is a group's healthy transfer: that of its communicator, else of one
+// transferTime is a group's healthy transfer: that of its communicator, else of one
 // with the same members.
-func (h *Healthy) transfer(c class, ranks []falcon.Rank) float64 {
+func (h *Healthy) transferTime(c class, ranks []falcon.Rank) float64 {
 	if h == nil {
 		return 0
 	}
@@ -111,7 +111,7 @@ func (h *Healthy) transfer(c class, ranks []falcon.Rank) float64 {
 	return h.logical[logicalOf(ranks, c.op, c.bytes)].ms
 }
 
-func (h *Healthy) receive(w way) float64 {
+func (h *Healthy) receiveTime(w way) float64 {
 	if h == nil {
 		return 0
 	}
@@ -127,8 +127,8 @@ func (h *Healthy) Move(l falcon.Layout, was, now falcon.Placement) {
 	if !h.Known() || len(was) != l.World() || len(now) != l.World() {
 		return
 	}
-	from := origins(was, now)
-	h.selfMs, h.queueMs = paced(l, h.selfMs, from), paced(l, h.queueMs, from)
+	from := formerRanks(was, now)
+	h.selfMs, h.queueMs = movedWithDevices(l, h.selfMs, from), movedWithDevices(l, h.queueMs, from)
 	spreads := map[falcon.Rank]float64{}
 	for r, q := range from {
 		if v, known := h.spreads[q]; known {
@@ -138,19 +138,19 @@ func (h *Healthy) Move(l falcon.Layout, was, now falcon.Placement) {
 	h.spreads = spreads
 	h.transferMs = map[class]float64{} // the communicators are others
 	for k, v := range h.logical {
-		if spans(was, v.ranks) != spans(now, v.ranks) {
+		if isInternode(was, v.ranks) != isInternode(now, v.ranks) {
 			delete(h.logical, k)
 		}
 	}
 	for k := range h.recvMs {
-		if ends := []falcon.Rank{k.from, k.to}; spans(was, ends) != spans(now, ends) {
+		if ends := []falcon.Rank{k.from, k.to}; isInternode(was, ends) != isInternode(now, ends) {
 			delete(h.recvMs, k)
 		}
 	}
 }
 
-// origins are the ranks that held each rank's device before, -1 where none did.
-func origins(was, now falcon.Placement) []falcon.Rank {
+// formerRanks are the ranks that held each rank's device before, -1 where none did.
+func formerRanks(was, now falcon.Placement) []falcon.Rank {
 	held := make(map[falcon.Device]falcon.Rank, len(was))
 	for r, d := range was {
 		held[d] = falcon.Rank(r)
@@ -165,10 +165,10 @@ func origins(was, now falcon.Placement) []falcon.Rank {
 	return from
 }
 
-// paced moves a value per rank with the devices.
-func paced(l falcon.Layout, v map[falcon.Rank]float64, from []falcon.Rank) map[falcon.Rank]float64 {
+// movedWithDevices moves a value per rank with the devices.
+func movedWithDevices(l falcon.Layout, v map[falcon.Rank]float64, from []falcon.Rank) map[falcon.Rank]float64 {
 	usual := make([]float64, len(from))
-	columns(l, func(column []falcon.Rank) {
+	eachColumn(l, func(column []falcon.Rank) {
 		var all []float64
 		for _, r := range column {
 			if x := v[r]; x > 0 {
@@ -193,8 +193,8 @@ func paced(l falcon.Layout, v map[falcon.Rank]float64, from []falcon.Rank) map[f
 	return out
 }
 
-// spans says that ranks are on more than one node.
-func spans(p falcon.Placement, ranks []falcon.Rank) bool {
+// isInternode says that ranks are on more than one node.
+func isInternode(p falcon.Placement, ranks []falcon.Rank) bool {
 	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
 		return int(max(r, ranks[0])) < len(p) && r >= 0 && p[r].Node() != p[ranks[0]].Node()
 	})

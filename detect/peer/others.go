@@ -12,13 +12,13 @@ func othersOf(v []float64) others {
 	return others{v}
 }
 
-// n is how many are left without one.
-func (o others) n() int { return max(0, len(o.sorted)-1) }
+// count is how many are left without one.
+func (o others) count() int { return max(0, len(o.sorted)-1) }
 
-// median is that of the values without x, which must be one of them; 0 where
+// medianWithout is that of the values without x, which must be one of them; 0 where
 // none is left.
-func (o others) median(x float64) float64 {
-	n := o.n()
+func (o others) medianWithout(x float64) float64 {
+	n := o.count()
 	if n == 0 {
 		return 0
 	}

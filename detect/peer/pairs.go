@@ -23,7 +23,7 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 	for _, p := range profiles {
 		iterations = max(iterations, p.Iterations)
 		for _, c := range p.Calls {
-			from, ok := w.sender(p.Rank, c)
+			from, ok := w.senderOf(p.Rank, c)
 			if !ok || !positive(c.DurationMs) {
 				continue
 			}
@@ -39,7 +39,7 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		v := waits[k]
 		res.Pairs = append(res.Pairs, Pair{
 			From: k.from, To: k.to, Bytes: k.bytes,
-			RecvMs: low(v, 0.1), CallsPerIt: float64(len(v)) / float64(iterations),
+			RecvMs: lowQuantile(v, 0.1), CallsPerIt: float64(len(v)) / float64(iterations),
 		})
 	}
 	places, own := map[position][]float64{}, map[position][]float64{}
@@ -47,12 +47,12 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		p := &res.Pairs[i]
 		k := w.positionOf(p)
 		places[k] = append(places[k], p.RecvMs)
-		p.OwnMs = w.Healthy.receive(way{p.From, p.To, p.Bytes})
-		own[k] = append(own[k], over(p.RecvMs, p.OwnMs))
+		p.OwnMs = w.Healthy.receiveTime(way{p.From, p.To, p.Bytes})
+		own[k] = append(own[k], excessRatio(p.RecvMs, p.OwnMs))
 	}
 	alike, pasts := map[position]others{}, map[position]past{}
 	for k, v := range places {
-		alike[k], pasts[k] = othersOf(v), pastOf(own[k], w.Rules.Suspect)
+		alike[k], pasts[k] = othersOf(v), summarizePast(own[k], w.Rules.Suspect)
 	}
 	troubled := w.troubled(res)
 	for i := range res.Pairs {
@@ -60,7 +60,7 @@ func (w *Window) judgePairs(res *Result, profiles []falcon.RankProfile) {
 		k := w.positionOf(p)
 		w.comparePair(res, p, alike[k])
 		was := pasts[k]
-		p.Crowded = was.crowd && over(p.RecvMs, p.OwnMs)/was.common > w.Rules.Suspect
+		p.Crowded = was.crowd && excessRatio(p.RecvMs, p.OwnMs)/was.common > w.Rules.Suspect
 		p.Suspect = p.Suspect && !troubled[w.Layout.Replica(p.To)]
 	}
 }
@@ -91,8 +91,8 @@ func (w *Window) positionOf(p *Pair) position {
 	return position{from, to, p.Bytes, w.internode(p.From, p.To)}
 }
 
-// sender is the rank that a receive comes from.
-func (w *Window) sender(to falcon.Rank, c falcon.CallTiming) (falcon.Rank, bool) {
+// senderOf is the rank that a receive comes from.
+func (w *Window) senderOf(to falcon.Rank, c falcon.CallTiming) (falcon.Rank, bool) {
 	if c.Op != falcon.OpRecv || c.Peer < 0 {
 		return 0, false
 	}
@@ -109,10 +109,10 @@ func (w *Window) sender(to falcon.Rank, c falcon.CallTiming) (falcon.Rank, bool)
 
 // comparePair judges one way by the same way in other replicas.
 func (w *Window) comparePair(res *Result, p *Pair, alike others) {
-	p.Peers = alike.n()
+	p.Peers = alike.count()
 	switch {
 	case p.Peers >= w.Rules.MinPeers:
-		p.BaseMs, p.Basis = alike.median(p.RecvMs), ByPeers
+		p.BaseMs, p.Basis = alike.medianWithout(p.RecvMs), ByPeers
 	case p.OwnMs > 0:
 		p.BaseMs, p.Basis = p.OwnMs, ByOwn
 	default:

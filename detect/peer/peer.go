@@ -153,16 +153,16 @@ type Result struct {
 // Judge compares the ranks and groups of a window.
 func Judge(w Window) Result {
 	w.Rules = w.Rules.withDefaults()
-	w.index()
+	w.indexComms()
 	res := Result{Ranks: make([]Rank, w.Layout.World())}
-	profiles := w.usable()
+	profiles := w.usableProfiles()
 	res.Missing = len(res.Ranks) - len(profiles)
 	for _, p := range profiles {
 		res.Dropped += p.Dropped
-		res.IterationMs = math.Max(res.IterationMs, spanMs(p))
+		res.IterationMs = math.Max(res.IterationMs, windowSpanMs(p))
 	}
 	w.judgeSelf(&res, profiles)
-	joined := w.join(profiles)
+	joined := w.joinCalls(profiles)
 	w.judgeGroups(&res, joined)
 	w.judgePairs(&res, profiles)
 	w.judgeQueues(&res)
@@ -170,8 +170,8 @@ func Judge(w Window) Result {
 	return res
 }
 
-// index turns the communicators around: who is rank i of each.
-func (w *Window) index() {
+// indexComms turns the communicators around: who is rank i of each.
+func (w *Window) indexComms() {
 	w.directory = map[uint64]map[int]falcon.Rank{}
 	for r, comms := range w.Comms {
 		for _, c := range comms {
@@ -183,9 +183,9 @@ func (w *Window) index() {
 	}
 }
 
-// usable are the profiles of ranks of the layout with a sensible self time,
+// usableProfiles are the profiles of ranks of the layout with a sensible self time,
 // one per rank, by rank.
-func (w *Window) usable() []falcon.RankProfile {
+func (w *Window) usableProfiles() []falcon.RankProfile {
 	seen := make([]*falcon.RankProfile, w.Layout.World())
 	n := 0
 	for i := range w.Profiles {
@@ -205,7 +205,7 @@ func (w *Window) usable() []falcon.RankProfile {
 	return out
 }
 
-func spanMs(p falcon.RankProfile) float64 {
+func windowSpanMs(p falcon.RankProfile) float64 {
 	if p.Iterations < 1 {
 		return 0
 	}
@@ -222,9 +222,9 @@ func spanMs(p falcon.RankProfile) float64 {
 
 func positive(v float64) bool { return v > 0 && !math.IsInf(v, 0) && !math.IsNaN(v) }
 
-// low is the value below which a share q of v lies, the lower of two; 0 for
+// lowQuantile is the value below which a share q of v lies, the lower of two; 0 for
 // none. It sorts v.
-func low(v []float64, q float64) float64 {
+func lowQuantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return 0
 	}

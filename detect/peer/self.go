@@ -15,8 +15,8 @@ func (w *Window) judgeSelf(res *Result, profiles []falcon.RankProfile) {
 	for _, p := range profiles {
 		r := &res.Ranks[p.Rank]
 		r.Measured, r.SelfMs, r.QueueMs, r.MicroBatches = true, p.SelfMs, p.QueueMs, p.MicroBatches
-		if own := w.Healthy.self(p.Rank); own > 0 {
-			own = expected(p.SelfMs, own, w.Healthy.micro(p.Rank), p.MicroBatches)
+		if own := w.Healthy.selfTime(p.Rank); own > 0 {
+			own = expected(p.SelfMs, own, w.Healthy.microBatchesOf(p.Rank), p.MicroBatches)
 			r.OwnMs, r.OwnRatio = own, p.SelfMs/own
 		}
 	}
@@ -24,13 +24,13 @@ func (w *Window) judgeSelf(res *Result, profiles []falcon.RankProfile) {
 	w.judgeTogether(res)
 	w.compareCrowds(res)
 	w.compareOwn(res)
-	w.accuse(res)
+	w.markSlow(res)
 }
 
 // comparePeers fills in the medians over same-stage peers. Ranks of one
 // (stage, TP coordinate) differ only in their replica.
 func (w *Window) comparePeers(res *Result) {
-	columns(w.Layout, func(column []falcon.Rank) {
+	eachColumn(w.Layout, func(column []falcon.Rank) {
 		var selves, micro []float64
 		for _, i := range column {
 			if r := &res.Ranks[i]; r.Measured {
@@ -43,7 +43,7 @@ func (w *Window) comparePeers(res *Result) {
 			if !r.Measured {
 				continue
 			}
-			r.Peers, r.PeerMs = all.n(), expected(r.SelfMs, all.median(r.SelfMs), usual, r.MicroBatches)
+			r.Peers, r.PeerMs = all.count(), expected(r.SelfMs, all.medianWithout(r.SelfMs), usual, r.MicroBatches)
 			if r.Peers >= w.Rules.MinPeers {
 				r.Ratio, r.Basis = r.SelfMs/r.PeerMs, ByPeers
 			}
@@ -51,8 +51,8 @@ func (w *Window) comparePeers(res *Result) {
 	})
 }
 
-// columns calls f with the ranks of each (stage, TP coordinate), by replica.
-func columns(l falcon.Layout, f func([]falcon.Rank)) {
+// eachColumn calls f with the ranks of each (stage, TP coordinate), by replica.
+func eachColumn(l falcon.Layout, f func([]falcon.Rank)) {
 	column := make([]falcon.Rank, l.DP)
 	for pp := range l.PP {
 		for tp := range l.TP {
@@ -93,19 +93,19 @@ func (w *Window) judgeTogether(res *Result) {
 		}
 	}
 	perStage := w.Layout.TP * w.Layout.DP
-	if len(all) >= 2 && len(all) == len(res.Ranks)-res.Missing && w.alike(all) {
+	if len(all) >= 2 && len(all) == len(res.Ranks)-res.Missing && w.areAlike(all) {
 		res.AllSlow, res.AllRatio = true, falcon.Median(all)
 		return
 	}
 	for stage, own := range stages {
-		if perStage > 1 && len(own) == perStage && w.alike(own) {
+		if perStage > 1 && len(own) == perStage && w.areAlike(own) {
 			res.SlowStages = append(res.SlowStages, stage)
 		}
 	}
 }
 
-// alike says that all ratios are above the rule and near each other.
-func (w *Window) alike(ratios []float64) bool {
+// areAlike says that all ratios are above the rule and near each other.
+func (w *Window) areAlike(ratios []float64) bool {
 	lo, hi := slices.Min(ratios), slices.Max(ratios)
 	return lo > w.Rules.Suspect && hi <= lo*w.Rules.Suspect
 }
@@ -127,7 +127,7 @@ func (w *Window) compareCrowds(res *Result) {
 			}
 		}
 	}
-	columns(w.Layout, func(column []falcon.Rank) {
+	eachColumn(w.Layout, func(column []falcon.Rank) {
 		own := make([]float64, 0, len(column))
 		for _, i := range column {
 			if r := &res.Ranks[i]; r.Measured && r.Basis == ByPeers {
@@ -135,7 +135,7 @@ func (w *Window) compareCrowds(res *Result) {
 			}
 		}
 		common := max(1, least[w.Layout.Coord(column[0]).PP])
-		if !most(own, common, w.Rules.Suspect) || slices.Contains(res.SlowStages, w.Layout.Coord(column[0]).PP) {
+		if !mostAreSlow(own, common, w.Rules.Suspect) || slices.Contains(res.SlowStages, w.Layout.Coord(column[0]).PP) {
 			return
 		}
 		for _, i := range column {
@@ -146,10 +146,10 @@ func (w *Window) compareCrowds(res *Result) {
 	})
 }
 
-// most says whether most of what does the same work is slow against its own
+// mostAreSlow says whether most of what does the same work is slow against its own
 // healthy past, given each one's ratio to it and what they have in common. Where
 // one of them has no past nothing is said.
-func most(own []float64, common, suspect float64) bool {
+func mostAreSlow(own []float64, common, suspect float64) bool {
 	slow := 0
 	for _, x := range own {
 		if x <= 0 {
@@ -169,13 +169,13 @@ type past struct {
 	all    bool    // most are slow
 }
 
-// pastOf sums up each one's ratio to its healthy past.
-func pastOf(own []float64, suspect float64) past {
+// summarizePast sums up each one's ratio to its healthy past.
+func summarizePast(own []float64, suspect float64) past {
 	common := 1.0
 	if len(own) > 0 {
 		common = max(1, slices.Min(own))
 	}
-	return past{common, most(own, common, suspect), most(own, 1, suspect)}
+	return past{common, mostAreSlow(own, common, suspect), mostAreSlow(own, 1, suspect)}
 }
 
 // Crowded says that a rank has peers enough and was compared with its own past
@@ -207,9 +207,9 @@ func (w *Window) compareOwn(res *Result) {
 	}
 }
 
-// accuse marks the ranks above the rule and measures the margin over the
+// markSlow marks the ranks above the rule and measures the margin over the
 // others.
-func (w *Window) accuse(res *Result) {
+func (w *Window) markSlow(res *Result) {
 	least, next := math.Inf(1), 0.0
 	for i := range res.Ranks {
 		r := &res.Ranks[i]
@@ -249,11 +249,11 @@ func (w *Window) judgeQueues(res *Result) {
 	for i := range res.Ranks {
 		r := &res.Ranks[i]
 		stage := w.Layout.Coord(r.Rank).PP
-		switch own := w.Healthy.queue(r.Rank); {
+		switch own := w.Healthy.queueTime(r.Rank); {
 		case own > 0:
 			r.LeadMs = own
 		case counts(r):
-			r.LeadMs = leads[stage].median(r.QueueMs)
+			r.LeadMs = leads[stage].medianWithout(r.QueueMs)
 		default:
 			r.LeadMs = falcon.Median(leads[stage].sorted)
 		}

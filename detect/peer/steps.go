@@ -16,10 +16,10 @@ const (
 	passShare   = 0.2  // of the longest gap between calls: shorter ones are no pass
 )
 
-// gapsOf are the times between a rank's communication calls, one row per
+// computeGaps are the times between a rank's communication calls, one row per
 // iteration of the window; nil where the calls do not repeat. The first gap of
 // the first iteration began before the window: it is 0.
-func gapsOf(p *falcon.RankProfile) [][]float64 {
+func computeGaps(p *falcon.RankProfile) [][]float64 {
 	n := p.Iterations
 	if n < 1 || len(p.Calls) < n || len(p.Calls)%n != 0 {
 		return nil
@@ -40,9 +40,9 @@ func gapsOf(p *falcon.RankProfile) [][]float64 {
 	return out
 }
 
-// stepsOf are a rank's self times iteration by iteration, per micro-batch. The
+// stepTimes are a rank's self times iteration by iteration, per micro-batch. The
 // first gap of the first iteration is taken as that of the others.
-func stepsOf(p *falcon.RankProfile, gaps [][]float64) []float64 {
+func stepTimes(p *falcon.RankProfile, gaps [][]float64) []float64 {
 	out := make([]float64, len(gaps))
 	var first []float64
 	for k, row := range gaps {
@@ -96,10 +96,10 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 	for i := range profiles {
 		p := &profiles[i]
 		r := &res.Ranks[p.Rank]
-		gaps := gapsOf(p)
-		r.Steps, r.Spread = stepsOf(p, gaps), spreadOf(gaps)
+		gaps := computeGaps(p)
+		r.Steps, r.Spread = stepTimes(p, gaps), spreadOf(gaps)
 		spreads = append(spreads, r.Spread)
-		if own := w.Healthy.spread(p.Rank); own > 0 {
+		if own := w.Healthy.gapSpread(p.Rank); own > 0 {
 			healthy = append(healthy, own)
 		}
 		if r.Spread >= unevenEach {
@@ -112,7 +112,7 @@ func (w *Window) judgeSteps(res *Result, profiles []falcon.RankProfile) {
 	varied := len(profiles) > 1 && res.Spread >= unevenLeast && 4*uneven >= 3*len(profiles)
 	res.Uneven = varied && res.Spread >= unevenTimes*res.HealthySpread
 	if varied {
-		w.letGo(res)
+		w.clearUnsteady(res)
 	}
 }
 
@@ -132,9 +132,9 @@ func (w *Window) compareCrowdedSteps(res *Result) {
 	}
 }
 
-// letGo takes those ranks off the slow ones who are not slow in every
+// clearUnsteady takes those ranks off the slow ones who are not slow in every
 // iteration of a window in which all ranks' work differs.
-func (w *Window) letGo(res *Result) {
+func (w *Window) clearUnsteady(res *Result) {
 	res.Slow = slices.DeleteFunc(slices.Clone(res.Slow), func(r falcon.Rank) bool {
 		over, of := res.Ranks[r].StepsOver(w.Rules.Suspect)
 		res.Ranks[r].Slow = of > 0 && over == of
@@ -159,7 +159,7 @@ func (r *Rank) StepsOver(ratio float64) (over, of int) {
 
 // compareSteps fills in the ratios of the iterations one by one.
 func compareSteps(l falcon.Layout, res *Result) {
-	columns(l, func(column []falcon.Rank) {
+	eachColumn(l, func(column []falcon.Rank) {
 		most := 0
 		for _, i := range column {
 			r := &res.Ranks[i]
@@ -179,7 +179,7 @@ func compareSteps(l falcon.Layout, res *Result) {
 				if k >= len(r.Steps) || !positive(r.Steps[k]) {
 					continue
 				}
-				if usual := all.median(r.Steps[k]); usual > 0 {
+				if usual := all.medianWithout(r.Steps[k]); usual > 0 {
 					r.StepRatio[k] = r.Steps[k] / usual
 				}
 			}

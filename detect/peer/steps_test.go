@@ -53,7 +53,7 @@ func TestStepsOfStrangeCalls(t *testing.T) {
 		"infinite":      {Iterations: 2, Calls: []falcon.CallTiming{call(1, 0, math.Inf(1)), call(1, 1, 1)}},
 		"no iterations": {Calls: []falcon.CallTiming{call(1, 0, 1)}},
 	} {
-		if g := gapsOf(&p); g != nil {
+		if g := computeGaps(&p); g != nil {
 			t.Errorf("%s: %v", name, g)
 		}
 	}
@@ -109,7 +109,7 @@ func TestWatchAgainstThePlainRule(t *testing.T) {
 			for run == 0 && ended < i && ratios[i-1-ended] > 1.5 {
 				ended++
 			}
-			s, told := w.step(0, ratios[i])
+			s, told := w.countStep(0, ratios[i])
 			if n, failing := w.Steps(0); n != run || failing != (run >= need) {
 				t.Fatalf("%v at %d: run %d, failing %v; want %d", ratios, i, n, failing, run)
 			}

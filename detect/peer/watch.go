@@ -46,7 +46,7 @@ func (w *Watch) Look(l falcon.Layout, res *Result, at int64) []Sighting {
 	for i := range min(len(w.run), len(res.Ranks)) {
 		r := &res.Ranks[i]
 		for k := range r.Steps {
-			if s, ok := w.step(i, ratio(res, r, k)); ok {
+			if s, ok := w.countStep(i, stepRatio(res, r, k)); ok {
 				if n := len(r.StepWaits); n > 0 {
 					s.Waits = r.StepWaits[n-1]
 				}
@@ -57,16 +57,16 @@ func (w *Watch) Look(l falcon.Layout, res *Result, at int64) []Sighting {
 	return out
 }
 
-// ratio is the rank's self time in a step over its peers', over its own
+// stepRatio is the rank's self time in a step over its peers', over its own
 // healthy one where it has no peers; 0 where it can't be told.
-func ratio(res *Result, r *Rank, k int) float64 {
+func stepRatio(res *Result, r *Rank, k int) float64 {
 	if x := r.StepRatio[k]; x > 0 || r.Peers > 0 || r.OwnMs <= 0 || res.AllSlow {
 		return x
 	}
 	return r.Steps[k] / r.OwnMs
 }
 
-func (w *Watch) step(i int, ratio float64) (Sighting, bool) {
+func (w *Watch) countStep(i int, ratio float64) (Sighting, bool) {
 	switch {
 	case ratio > w.over:
 		if w.run[i]++; w.run[i] == 1 {
@@ -117,7 +117,7 @@ func (w *Watch) Move(was, now falcon.Placement) {
 		return
 	}
 	run, top, from := make([]int, len(w.run)), make([]float64, len(w.run)), make([]int64, len(w.run))
-	for r, q := range origins(was, now) {
+	for r, q := range formerRanks(was, now) {
 		if q >= 0 {
 			run[r], top[r], from[r] = w.run[q], w.top[q], w.from[q]
 		}

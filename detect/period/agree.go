@@ -14,7 +14,7 @@ func (c Config) byClass(s sequence, calls []Call) (Result, bool) {
 		}
 		if a := s.agreement(eligible, lag); a >= c.Agreement {
 			r := Result{Period: lag, Agreement: a}
-			if s.anchor(s.steady(eligible, lag), lag, calls, &r) {
+			if s.findAnchor(s.steadyClasses(eligible, lag), lag, calls, &r) {
 				return r, true
 			}
 		}
@@ -22,8 +22,8 @@ func (c Config) byClass(s sequence, calls []Call) (Result, bool) {
 	return Result{}, false
 }
 
-// steady are the classes that come back after the lag.
-func (s sequence) steady(eligible []int32, lag int) []int32 {
+// steadyClasses are the classes that come back after the lag.
+func (s sequence) steadyClasses(eligible []int32, lag int) []int32 {
 	var out []int32
 	for _, id := range eligible {
 		if s.classAgreement(id, lag) >= DefaultAgreement {
@@ -49,7 +49,7 @@ func (s sequence) eligible() []int32 {
 // period must bring each of them back to itself.
 func (s sequence) candidates(eligible []int32) []int {
 	var lags []int
-	most := longest(len(s.ids))
+	most := longestLag(len(s.ids))
 	for _, id := range eligible[:min(len(eligible), rareClasses)] {
 		at := s.at[id]
 		for _, from := range []int{0, len(at) / 3, len(at) / 2} {

@@ -30,28 +30,28 @@ type spot struct {
 	burst bool    // the call before it is of the same class
 }
 
-// anchor picks the call that iterations are counted on: of the rarest class
+// findAnchor picks the call that iterations are counted on: of the rarest class
 // that comes once a period in some context. It fails when none does.
 //
 // The context keeps an extra step apart that ends with a call of the same
 // class, as the loss of an evaluation does. The shorter it is, the less it is
 // disturbed by a change of the schedule; the last of several such calls in a
 // row is preferred, because it takes more to imitate.
-func (s sequence) anchor(classes []int32, lag int, calls []Call, r *Result) bool {
-	classes = s.rarest(classes, s.longestBlock(s.stretches(lag), lag))
+func (s sequence) findAnchor(classes []int32, lag int, calls []Call, r *Result) bool {
+	classes = s.rarestClasses(classes, s.longestBlock(s.stretches(lag), lag))
 	for _, id := range classes[:min(len(classes), rareClasses)] {
-		if best, ok := s.best(id, lag); ok {
-			s.settle(best, 1, calls, r)
+		if best, ok := s.bestSpot(id, lag); ok {
+			s.setAnchor(best, 1, calls, r)
 			return true
 		}
 	}
-	return s.counted(classes, lag, calls, r)
+	return s.countedAnchor(classes, lag, calls, r)
 }
 
-// rarest are the classes on the communicators that a block uses least: the ones
+// rarestClasses are the classes on the communicators that a block uses least: the ones
 // that are most likely used once an iteration, and least by an evaluation. Tiny
 // ones come first, then rare ones.
-func (s sequence) rarest(classes []int32, block []int) []int32 {
+func (s sequence) rarestClasses(classes []int32, block []int) []int32 {
 	onComm := make(map[uint64]int)
 	for id, n := range block {
 		onComm[s.classes[id].Comm] += n
@@ -62,13 +62,13 @@ func (s sequence) rarest(classes []int32, block []int) []int32 {
 	}
 	out := slices.DeleteFunc(slices.Clone(classes), func(id int32) bool { return onComm[s.classes[id].Comm] > least })
 	slices.SortStableFunc(out, func(a, b int32) int {
-		return cmp.Or(-boolean(s.classes[a].tiny(), s.classes[b].tiny()), cmp.Compare(block[a], block[b]))
+		return cmp.Or(-boolToInt(s.classes[a].isTiny(), s.classes[b].isTiny()), cmp.Compare(block[a], block[b]))
 	})
 	return out
 }
 
-// settle makes a spot the result's anchor, each per-th of its calls.
-func (s sequence) settle(p spot, per int, calls []Call, r *Result) {
+// setAnchor makes a spot the result's anchor, each per-th of its calls.
+func (s sequence) setAnchor(p spot, per int, calls []Call, r *Result) {
 	r.Anchor = Anchor{Class: s.classes[p.id], PerPeriod: per}
 	r.context = nil
 	for _, id := range p.ctx {
@@ -80,12 +80,12 @@ func (s sequence) settle(p spot, per int, calls []Call, r *Result) {
 	r.Anchor.OrdinalStep = ordinalStep(calls, r.Starts)
 }
 
-// best is the class's best spot: of those that step by the lag about equally
+// bestSpot is the class's best spot: of those that step by the lag about equally
 // often one in a row of its kind, with the least context.
-func (s sequence) best(id int32, lag int) (spot, bool) {
+func (s sequence) bestSpot(id int32, lag int) (spot, bool) {
 	var found []spot
 	for long := range contextMax + 1 {
-		for _, p := range s.spots(id, long) {
+		for _, p := range s.classSpots(id, long) {
 			steps, good := len(p.at)-1, 0
 			for i := range steps {
 				if int(p.at[i+1]-p.at[i]) == lag {
@@ -113,11 +113,11 @@ func (s sequence) best(id int32, lag int) (spot, bool) {
 		return p.cost > least+slack
 	})
 	return slices.MinFunc(found, func(a, b spot) int {
-		return cmp.Or(-boolean(a.burst, b.burst), cmp.Compare(len(a.ctx), len(b.ctx)), cmp.Compare(a.cost, b.cost))
+		return cmp.Or(-boolToInt(a.burst, b.burst), cmp.Compare(len(a.ctx), len(b.ctx)), cmp.Compare(a.cost, b.cost))
 	}), true
 }
 
-func boolean(a, b bool) int {
+func boolToInt(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -127,9 +127,9 @@ func boolean(a, b bool) int {
 	return -1
 }
 
-// spots parts the calls of a class by the long calls before them, in order of
+// classSpots parts the calls of a class by the long calls before them, in order of
 // their first.
-func (s sequence) spots(id int32, long int) []spot {
+func (s sequence) classSpots(id int32, long int) []spot {
 	index := make(map[place]int)
 	var out []spot
 	for _, at := range s.at[id] {
@@ -151,16 +151,16 @@ func (s sequence) spots(id int32, long int) []spot {
 	return out
 }
 
-// counted falls back on each so many-th call of the rarest class that comes a
+// countedAnchor falls back on each so many-th call of the rarest class that comes a
 // whole number of times in each period, where hardly anything disturbs that.
-func (s sequence) counted(classes []int32, lag int, calls []Call, r *Result) bool {
+func (s sequence) countedAnchor(classes []int32, lag int, calls []Call, r *Result) bool {
 	for _, id := range classes {
 		at := s.at[id]
 		if s.classAgreement(id, lag) < DefaultAgreement {
 			continue
 		}
 		if per := s.perPeriod(at, lag); per > 0 {
-			s.settle(spot{id: id, at: at}, per, calls, r)
+			s.setAnchor(spot{id: id, at: at}, per, calls, r)
 			return true
 		}
 	}

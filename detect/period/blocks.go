@@ -27,12 +27,12 @@ func (s sequence) byBlocks(eligible []int32, most int, calls []Call) (Result, bo
 			break
 		}
 		tries++
-		share, inBlock, ok := s.blocks(eligible, lag)
+		share, inBlock, ok := s.judgeBlocks(eligible, lag)
 		if !ok {
 			continue
 		}
 		r := Result{Period: lag, Agreement: share}
-		if s.anchor(inBlock, lag, calls, &r) {
+		if s.findAnchor(inBlock, lag, calls, &r) {
 			return r, true
 		}
 	}
@@ -60,15 +60,15 @@ func (s sequence) stretches(lag int) []stretch {
 	return out
 }
 
-// blocks judges a lag. inBlock are the classes that the block holds, rarest
+// judgeBlocks judges a lag. inBlock are the classes that the block holds, rarest
 // first; share is the part of the calls in undisturbed iterations.
-func (s sequence) blocks(eligible []int32, lag int) (share float64, inBlock []int32, ok bool) {
+func (s sequence) judgeBlocks(eligible []int32, lag int) (share float64, inBlock []int32, ok bool) {
 	all := s.stretches(lag)
 	block := s.longestBlock(all, lag)
 	covered := make([]int, len(s.classes))
 	blocks, rows, total := 0, 0, 0
 	for _, x := range all {
-		if !s.same(block, x.from, lag) {
+		if !s.matchesBlock(block, x.from, lag) {
 			continue
 		}
 		rows++
@@ -87,8 +87,8 @@ func (s sequence) blocks(eligible []int32, lag int) (share float64, inBlock []in
 		switch {
 		case block[id] > 0 && float64(covered[id]) >= coveredLeast*float64(len(s.at[id])):
 			inBlock = append(inBlock, id)
-			tiny = tiny || s.classes[id].tiny()
-		case !s.sibling(id, block):
+			tiny = tiny || s.classes[id].isTiny()
+		case !s.hasSibling(id, block):
 			return 0, nil, false
 		}
 	}
@@ -113,8 +113,8 @@ func (s sequence) longestBlock(all []stretch, lag int) []int {
 	return block
 }
 
-// same says that the lag calls from at on are the block's, whatever the phase.
-func (s sequence) same(block []int, at, lag int) bool {
+// matchesBlock says that the lag calls from at on are the block's, whatever the phase.
+func (s sequence) matchesBlock(block []int, at, lag int) bool {
 	left := make([]int, len(block))
 	copy(left, block)
 	for _, id := range s.ids[at : at+lag] {
@@ -125,9 +125,9 @@ func (s sequence) same(block []int, at, lag int) bool {
 	return true
 }
 
-// sibling says that the block holds the same operation on the same
+// hasSibling says that the block holds the same operation on the same
 // communicator in another size.
-func (s sequence) sibling(id int32, block []int) bool {
+func (s sequence) hasSibling(id int32, block []int) bool {
 	c := s.classes[id]
 	for other, n := range block {
 		if o := s.classes[other]; n > 0 && o.Op == c.Op && o.Comm == c.Comm {

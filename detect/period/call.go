@@ -19,12 +19,12 @@ type Class struct {
 	Size uint8 // bits.Len of the payload
 }
 
-func (c Call) class() Class {
+func (c Call) classOf() Class {
 	return Class{Op: c.Op, Comm: c.Comm, Size: uint8(bits.Len64(uint64(max(c.Bytes, 0))))}
 }
 
-// tiny says that calls of the class carry no more than a loss, a norm or a vote.
-func (c Class) tiny() bool { return c.Size > 0 && c.Size <= tinySizes }
+// isTiny says that calls of the class carry no more than a loss, a norm or a vote.
+func (c Class) isTiny() bool { return c.Size > 0 && c.Size <= tinySizes }
 
 // Anchor is the call that iterations are counted on: the rarest periodic one.
 type Anchor struct {

@@ -75,7 +75,7 @@ func (c Config) Infer(calls []Call) (Result, error) {
 		part := calls[skip:]
 		kinds := 0
 		for level, coarse := range coarsenings {
-			seq := index(part, coarse)
+			seq := newSequence(part, coarse)
 			if level == 0 {
 				kinds = len(seq.classes)
 			} else if kinds < sizesVary*len(seq.classes) {
@@ -87,7 +87,7 @@ func (c Config) Infer(calls []Call) (Result, error) {
 			single = false
 			if r, ok := c.bySequence(seq, part); ok {
 				r.coarse = level
-				return shift(r, skip), nil
+				return shiftAnchor(r, skip), nil
 			}
 		}
 	}
@@ -98,14 +98,14 @@ func (c Config) Infer(calls []Call) (Result, error) {
 		return Result{}, fmt.Errorf("%w: all %d calls are of one kind and the times between them do not repeat", ErrNone, len(calls))
 	}
 	return Result{}, fmt.Errorf("%w: no lag up to %d of %d calls reaches an agreement of %.2f; "+
-		"at least three iterations are needed", ErrNone, longest(len(calls)), len(calls), c.Agreement)
+		"at least three iterations are needed", ErrNone, longestLag(len(calls)), len(calls), c.Agreement)
 }
 
 // bySequence takes the period of blocks where it is shorter than that of the
 // whole sequence.
 func (c Config) bySequence(seq sequence, calls []Call) (Result, bool) {
 	whole, ok := c.byClass(seq, calls)
-	most := longest(len(calls)) + 1
+	most := longestLag(len(calls)) + 1
 	if ok {
 		most = whole.Period
 	}
@@ -115,15 +115,15 @@ func (c Config) bySequence(seq sequence, calls []Call) (Result, bool) {
 	return whole, ok
 }
 
-func shift(r Result, by int) Result {
+func shiftAnchor(r Result, by int) Result {
 	for i := range r.Starts {
 		r.Starts[i] += by
 	}
 	return r
 }
 
-// longest is the largest lag that n calls can vouch for.
-func longest(n int) int { return int(float64(n) / repeatsNeeded) }
+// longestLag is the largest lag that n calls can vouch for.
+func longestLag(n int) int { return int(float64(n) / repeatsNeeded) }
 
 // coarsenings turn a call's class into less: all of it, without the size.
 // The communicator always counts: without it the reductions that end an
@@ -144,7 +144,7 @@ func (s sequence) cutShort(before []Call, coarse func(Class) Class) bool {
 	}
 	running := false
 	for _, c := range before {
-		repeated, known := often[coarse(c.class())]
+		repeated, known := often[coarse(c.classOf())]
 		if !repeated && (known || running) {
 			return true
 		}
@@ -160,11 +160,11 @@ type sequence struct {
 	at      [][]int32 // positions of each class, ascending
 }
 
-func index(calls []Call, coarse func(Class) Class) sequence {
+func newSequence(calls []Call, coarse func(Class) Class) sequence {
 	s := sequence{ids: make([]int32, len(calls))}
 	number := make(map[Class]int32)
 	for i, c := range calls {
-		class := coarse(c.class())
+		class := coarse(c.classOf())
 		id, known := number[class]
 		if !known {
 			id = int32(len(s.classes))

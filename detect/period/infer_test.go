@@ -12,9 +12,9 @@ import (
 func dumbPeriod(calls []Call, least float64) int {
 	count := make(map[Class]int)
 	for _, c := range calls {
-		count[c.class()]++
+		count[c.classOf()]++
 	}
-	for lag := 1; lag <= longest(len(calls)); lag++ {
+	for lag := 1; lag <= longestLag(len(calls)); lag++ {
 		sum, classes := 0.0, 0
 		for class, n := range count {
 			if n < eligibleCount {
@@ -22,12 +22,12 @@ func dumbPeriod(calls []Call, least float64) int {
 			}
 			hit, head, tail := 0, 0, 0
 			for i, c := range calls {
-				if c.class() != class {
+				if c.classOf() != class {
 					continue
 				}
 				if i+lag < len(calls) {
 					head++
-					if calls[i+lag].class() == class {
+					if calls[i+lag].classOf() == class {
 						hit++
 					}
 				}
@@ -160,7 +160,7 @@ func FuzzInfer(f *testing.F) {
 			tr.Observe(calls[i])
 		}
 		r, err := Infer(calls)
-		if err == nil && (r.Period < 1 || r.Period > longest(len(calls)) || !(r.Agreement >= 0 && r.Agreement <= 1.001)) {
+		if err == nil && (r.Period < 1 || r.Period > longestLag(len(calls)) || !(r.Agreement >= 0 && r.Agreement <= 1.001)) {
 			t.Fatalf("%+v of %d calls", r, len(calls))
 		}
 	})

@@ -2,15 +2,15 @@ package period
 
 import "slices"
 
-// count compares an iteration's calls with the period.
-func (t *Tracker) count(calls int) {
+// countCalls compares an iteration's calls with the period.
+func (t *Tracker) countCalls(calls int) {
 	if calls < t.result.Period {
 		t.short++
 	}
 	switch {
 	case calls == t.result.Period:
 		t.odd = 0
-	case calls == t.expected && t.whole():
+	case calls == t.expected && t.oncePerIteration():
 		t.result.Period, t.expected, t.odd = calls, 0, 0
 		t.result.Anchor.OrdinalStep = 0
 	case t.odd == 0 || calls != t.oddCount:
@@ -20,14 +20,14 @@ func (t *Tracker) count(calls int) {
 	}
 }
 
-// whole says that the anchor's class comes once an iteration, whatever the
+// oncePerIteration says that the anchor's class comes once an iteration, whatever the
 // number of micro-batches.
-func (t *Tracker) whole() bool { return !t.result.ByTime && t.result.Anchor.PerPeriod == 1 }
+func (t *Tracker) oncePerIteration() bool { return !t.result.ByTime && t.result.Anchor.PerPeriod == 1 }
 
-// adopt takes the count of the last iterations as the period; false where
+// adoptCount takes the count of the last iterations as the period; false where
 // that can't be trusted and the calls must be looked at again.
-func (t *Tracker) adopt() bool {
-	if !t.whole() {
+func (t *Tracker) adoptCount() bool {
+	if !t.oncePerIteration() {
 		return false
 	}
 	t.result.Period, t.odd, t.short = t.oddCount, 0, 0
@@ -39,8 +39,8 @@ func (t *Tracker) recentCalls() int {
 	return min(len(t.calls), (t.odd+1)*max(t.result.Period, t.oddCount))
 }
 
-// forget goes back to learning with the newest calls.
-func (t *Tracker) forget(keep int) {
+// relearnFrom goes back to learning with the newest calls.
+func (t *Tracker) relearnFrom(keep int) {
 	keep = min(keep, len(t.calls))
 	n := copy(t.calls, t.calls[len(t.calls)-keep:])
 	t.calls = t.calls[:n]
@@ -55,8 +55,8 @@ func (t *Tracker) doubtful(c Call) bool {
 	if t.seen > youngCalls || t.result.ByTime {
 		return false
 	}
-	class := t.class(c)
-	return !t.familiar(class) && !t.sibling(class)
+	class := t.inferredClass(c)
+	return !t.familiar(class) && !t.isSibling(class)
 }
 
 func (t *Tracker) familiar(class Class) bool {
@@ -64,24 +64,24 @@ func (t *Tracker) familiar(class Class) bool {
 	return known
 }
 
-// strange says that since the last anchor calls came of a kind not seen when
+// isUnknownKind says that since the last anchor calls came of a kind not seen when
 // the period was learned: at first of all of them, then of the newest.
-func (t *Tracker) strange(c Call) bool {
+func (t *Tracker) isUnknownKind(c Call) bool {
 	if t.since > strangerRuns*t.result.Period+strangerSlack+1 {
-		return !t.familiar(t.class(c))
+		return !t.familiar(t.inferredClass(c))
 	}
 	for _, old := range t.calls[len(t.calls)-min(t.since, len(t.calls)):] {
-		if !t.familiar(t.class(old)) {
+		if !t.familiar(t.inferredClass(old)) {
 			return true
 		}
 	}
 	return false
 }
 
-// sibling says that calls of another size but the same operation and
+// isSibling says that calls of another size but the same operation and
 // communicator belong to every iteration: such a call alone does not make what
 // was taken for the iteration a micro-batch.
-func (t *Tracker) sibling(c Class) bool {
+func (t *Tracker) isSibling(c Class) bool {
 	for known := range t.classes {
 		if known.Op == c.Op && known.Comm == c.Comm {
 			return true
@@ -90,9 +90,9 @@ func (t *Tracker) sibling(c Class) bool {
 	return false
 }
 
-// doubt goes back to learning with all calls kept, until so many have come
+// startRelearning goes back to learning with all calls kept, until so many have come
 // that the new call would have come again.
-func (t *Tracker) doubt() {
+func (t *Tracker) startRelearning() {
 	t.known, t.result = false, Result{}
 	t.look = min(int(repeatsNeeded*float64(len(t.calls)))+1, t.cfg.Window)
 }
@@ -115,7 +115,7 @@ func (t *Tracker) recheck() []Iteration {
 	if !longer && !better {
 		return nil
 	}
-	return t.take(r)
+	return t.applyResult(r)
 }
 
 func (r Result) sameAnchor(o Result) bool {

@@ -15,26 +15,26 @@ const (
 // byTime finds the period of the logarithms of the times between calls, by
 // their autocorrelation normalised by the overlap.
 func (c Config) byTime(calls []Call) (Result, bool) {
-	logs := gaps(calls)
+	logs := logGaps(calls)
 	if len(logs) < 4*minCalls {
 		return Result{}, false
 	}
-	acf := autocorrelation(logs, longest(len(logs)))
+	acf := autocorrelation(logs, longestLag(len(logs)))
 	lag := firstPeak(acf)
 	if lag == 0 {
 		return Result{}, false
 	}
 	r := Result{Period: lag, Agreement: acf[lag], ByTime: true}
-	first := calls[0].class()
+	first := calls[0].classOf()
 	r.Anchor = Anchor{Class: Class{Op: first.Op, Comm: first.Comm, Size: first.Size}, PerPeriod: lag}
-	for i := phase(logs, lag); i < len(calls); i += lag {
+	for i := gapPhase(logs, lag); i < len(calls); i += lag {
 		r.Starts = append(r.Starts, i)
 	}
 	return r, true
 }
 
-// gaps are the logarithms of the times to the next call.
-func gaps(calls []Call) []float64 {
+// logGaps are the logarithms of the times to the next call.
+func logGaps(calls []Call) []float64 {
 	out := make([]float64, max(len(calls)-1, 0))
 	for i := range out {
 		out[i] = math.Log(float64(max(calls[i+1].TimeNs-calls[i].TimeNs, 1)))
@@ -77,7 +77,7 @@ func autocorrelation(x []float64, most int) []float64 {
 func firstPeak(acf []float64) int {
 	best := 0.0
 	for k := 2; k < len(acf)-1; k++ {
-		if isPeak(acf, k) {
+		if isLocalPeak(acf, k) {
 			best = max(best, acf[k])
 		}
 	}
@@ -85,17 +85,17 @@ func firstPeak(acf []float64) int {
 		return 0
 	}
 	for k := 2; k < len(acf)-1; k++ {
-		if isPeak(acf, k) && acf[k] >= min(DefaultAgreement, timeNearBest*best) {
+		if isLocalPeak(acf, k) && acf[k] >= min(DefaultAgreement, timeNearBest*best) {
 			return k
 		}
 	}
 	return 0
 }
 
-func isPeak(acf []float64, k int) bool { return acf[k] >= acf[k-1] && acf[k] > acf[k+1] }
+func isLocalPeak(acf []float64, k int) bool { return acf[k] >= acf[k-1] && acf[k] > acf[k+1] }
 
-// phase is the call, 0 … lag−1, that follows the period's longest gap.
-func phase(logs []float64, lag int) int {
+// gapPhase is the call, 0 … lag−1, that follows the period's longest gap.
+func gapPhase(logs []float64, lag int) int {
 	best, at := math.Inf(-1), 0
 	for p := range lag {
 		sum, n := 0.0, 0

@@ -86,30 +86,30 @@ func (t *Tracker) Observe(c Call) []Iteration {
 	t.remember(c)
 	t.seen++
 	if !t.known {
-		return t.report(t.learn())
+		return t.dropReported(t.tryLearning())
 	}
 	t.total++
-	out := t.follow(c)
+	out := t.followAnchor(c)
 	switch {
 	case t.doubtful(c):
-		t.doubt()
-	case t.since > strangerRuns*t.result.Period+strangerSlack && t.strange(c):
-		t.forget(t.since)
+		t.startRelearning()
+	case t.since > strangerRuns*t.result.Period+strangerSlack && t.isUnknownKind(c):
+		t.relearnFrom(t.since)
 	case t.since > extraRuns*t.result.Period+strangerSlack:
-		t.forget(len(t.calls))
-	case t.odd > 0 && t.oddRun >= changedRuns && t.adopt():
-	case t.odd >= erraticRuns, t.odd >= changedRuns && !t.whole():
-		t.forget(t.recentCalls())
+		t.relearnFrom(len(t.calls))
+	case t.odd > 0 && t.oddRun >= changedRuns && t.adoptCount():
+	case t.odd >= erraticRuns, t.odd >= changedRuns && !t.oncePerIteration():
+		t.relearnFrom(t.recentCalls())
 	case t.total >= t.recheckAt:
 		out = append(out, t.recheck()...)
 	}
-	return t.report(out)
+	return t.dropReported(out)
 }
 
-// report leaves out iterations that reach back into what was reported before
+// dropReported leaves out iterations that reach back into what was reported before
 // the period was learned anew. On the same anchor numbers go on; another one's
 // ordinals have another origin.
-func (t *Tracker) report(its []Iteration) []Iteration {
+func (t *Tracker) dropReported(its []Iteration) []Iteration {
 	out := its[:0]
 	shift := int64(0)
 	for _, it := range its {
@@ -117,7 +117,7 @@ func (t *Tracker) report(its []Iteration) []Iteration {
 			continue
 		}
 		if t.fresh && t.any && t.counted == t.result.Anchor.Class {
-			shift = t.newest + 1 + missed(it, t.reported) - it.Number
+			shift = t.newest + 1 + missedBetween(it, t.reported) - it.Number
 		}
 		it.Number += shift
 		it.Fresh, t.fresh = t.fresh, false
@@ -128,9 +128,9 @@ func (t *Tracker) report(its []Iteration) []Iteration {
 	return out
 }
 
-// missed is how many iterations like this one would fit between what was
+// missedBetween is how many iterations like this one would fit between what was
 // reported before and it.
-func missed(it Iteration, reported int64) int64 {
+func missedBetween(it Iteration, reported int64) int64 {
 	took := max(it.EndNs-it.StartNs, 1)
 	return (it.StartNs - reported + took/2) / took
 }
@@ -145,9 +145,9 @@ func (t *Tracker) remember(c Call) {
 	t.calls = append(t.calls, c)
 }
 
-// learn tries when enough calls have come, and reports the iterations that
+// tryLearning tries when enough calls have come, and reports the iterations that
 // the remembered calls hold.
-func (t *Tracker) learn() []Iteration {
+func (t *Tracker) tryLearning() []Iteration {
 	if len(t.calls) < t.look {
 		return nil
 	}
@@ -160,19 +160,19 @@ func (t *Tracker) learn() []Iteration {
 		t.look = min(t.look, t.cfg.Window)
 		return nil
 	}
-	return t.take(r)
+	return t.applyResult(r)
 }
 
-// take makes a result the one in force and replays the calls since its first
+// applyResult makes a result the one in force and replays the calls since its first
 // anchor.
-func (t *Tracker) take(r Result) []Iteration {
+func (t *Tracker) applyResult(r Result) []Iteration {
 	t.known, t.result = true, r
 	t.started, t.fresh = false, true
 	t.odd, t.total, t.recheckAt = 0, 0, len(t.calls)
 	t.since, t.hits, t.short = 0, 0, 0
 	t.classes = make(map[Class]struct{})
 	for _, c := range t.calls {
-		t.classes[t.class(c)] = struct{}{}
+		t.classes[t.inferredClass(c)] = struct{}{}
 	}
 	if len(r.Starts) == 0 {
 		return nil
@@ -181,12 +181,12 @@ func (t *Tracker) take(r Result) []Iteration {
 	t.next = 0
 	first := r.Starts[0]
 	for _, c := range t.calls[max(first-contextMax, 0):first] {
-		t.pass(c, t.class(c))
+		t.trackCall(c, t.inferredClass(c))
 	}
-	t.begin(t.calls[first], t.firstNumber(t.calls[first]))
-	t.pass(t.calls[first], t.class(t.calls[first]))
+	t.beginIteration(t.calls[first], t.firstNumber(t.calls[first]))
+	t.trackCall(t.calls[first], t.inferredClass(t.calls[first]))
 	for _, c := range t.calls[first+1:] {
-		out = append(out, t.follow(c)...)
+		out = append(out, t.followAnchor(c)...)
 	}
 	t.odd = 0
 	return out
@@ -200,36 +200,36 @@ func (t *Tracker) firstNumber(c Call) int64 {
 	return 0
 }
 
-func (t *Tracker) begin(c Call, number int64) {
+func (t *Tracker) beginIteration(c Call, number int64) {
 	t.started = true
 	t.last = Iteration{Number: number, StartNs: c.TimeNs, Ordinal: c.Ordinal}
 	t.since, t.hits, t.gap = 0, 0, false
 }
 
-// follow closes the running iteration when the call is its anchor.
-func (t *Tracker) follow(c Call) []Iteration {
+// followAnchor closes the running iteration when the call is its anchor.
+func (t *Tracker) followAnchor(c Call) []Iteration {
 	t.since++
-	class := t.class(c)
-	closes := t.closes(class)
-	t.pass(c, class)
+	class := t.inferredClass(c)
+	closes := t.closesIteration(class)
+	t.trackCall(c, class)
 	if !closes {
 		return nil
 	}
 	it := t.last
 	it.EndNs, it.Calls = c.TimeNs, t.since
 	lost := t.gap
-	step := t.steps(c)
-	t.count(it.Calls)
-	t.begin(c, it.Number+step)
+	step := t.iterationsSince(c)
+	t.countCalls(it.Calls)
+	t.beginIteration(c, it.Number+step)
 	if lost {
 		return nil // records were lost in between: this is no iteration's time
 	}
 	return []Iteration{it}
 }
 
-// pass puts the call behind, and sees whether records of its communicator were
+// trackCall puts the call behind, and sees whether records of its communicator were
 // lost before it.
-func (t *Tracker) pass(c Call, class Class) {
+func (t *Tracker) trackCall(c Call, class Class) {
 	if n := len(t.result.context); n > 0 {
 		for i := n - 1; i > 0; i-- {
 			t.behind[i] = t.behind[i-1]
@@ -245,15 +245,15 @@ func (t *Tracker) pass(c Call, class Class) {
 	t.next = c.Ordinal + 1
 }
 
-// class is the call's class as the period's inference saw it.
-func (t *Tracker) class(c Call) Class {
+// inferredClass is the call's class as the period's inference saw it.
+func (t *Tracker) inferredClass(c Call) Class {
 	if t.result.coarse == 0 {
-		return c.class()
+		return c.classOf()
 	}
-	return coarsenings[t.result.coarse](c.class())
+	return coarsenings[t.result.coarse](c.classOf())
 }
 
-func (t *Tracker) closes(class Class) bool {
+func (t *Tracker) closesIteration(class Class) bool {
 	if t.result.ByTime {
 		return t.since >= t.result.Period
 	}
@@ -272,10 +272,10 @@ func (t *Tracker) inContext() bool {
 	return true
 }
 
-// steps is how many iterations lie between the last anchor and this one: one,
+// iterationsSince is how many iterations lie between the last anchor and this one: one,
 // but where records were lost. An extra step's calls on the communicator are
 // no lost records.
-func (t *Tracker) steps(c Call) int64 {
+func (t *Tracker) iterationsSince(c Call) int64 {
 	step := t.result.Anchor.OrdinalStep
 	if step == 0 || !t.gap || c.Ordinal <= t.last.Ordinal {
 		return 1

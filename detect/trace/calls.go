@@ -21,7 +21,7 @@ type CallLog struct {
 // in the order of the calls.
 func Calls(r io.Reader) (CallLog, error) {
 	d := calls{ops: names{}, groups: names{}}
-	if err := lines(r, d.line); err != nil {
+	if err := eachLine(r, d.addLine); err != nil {
 		return CallLog{}, err
 	}
 	if !d.begun {
@@ -42,7 +42,7 @@ type calls struct {
 // names numbers strings in the order in which they first come.
 type names map[string]int
 
-func (n names) of(s string, list *[]string) int {
+func (n names) nameOf(s string, list *[]string) int {
 	if i, known := n[s]; known {
 		return i
 	}
@@ -51,63 +51,63 @@ func (n names) of(s string, list *[]string) int {
 	return n[s]
 }
 
-func (d *calls) line(n int, line string) error {
+func (d *calls) addLine(n int, line string) error {
 	if !d.begun {
 		d.begun = true
-		return d.head(n, line)
+		return d.readHeader(n, line)
 	}
-	fields, err := d.csv.split(n, line)
+	fields, err := d.csv.splitFields(n, line)
 	if err != nil {
 		return err
 	}
-	return d.take(n, fields)
+	return d.takeCall(n, fields)
 }
 
-func (d *calls) head(n int, line string) error {
-	if err := d.csv.begin(line); err != nil {
+func (d *calls) readHeader(n int, line string) error {
+	if err := d.csv.readHeader(line); err != nil {
 		return err
 	}
-	d.time, d.op = d.csv.column("t_us"), d.csv.column("op")
-	d.group, d.bytes = d.csv.column("group"), d.csv.column("bytes")
+	d.time, d.op = d.csv.findColumn("t_us"), d.csv.findColumn("op")
+	d.group, d.bytes = d.csv.findColumn("group"), d.csv.findColumn("bytes")
 	if d.time < 0 || d.op < 0 {
-		return malformed(n, "the header must name t_us and op, and it has %s", clip(strings.Join(d.csv.header, ", ")))
+		return malformed(n, "the header must name t_us and op, and it has %s", clipField(strings.Join(d.csv.header, ", ")))
 	}
 	return nil
 }
 
-func (d *calls) take(n int, fields []string) error {
+func (d *calls) takeCall(n int, fields []string) error {
 	if d.time >= len(fields) || d.op >= len(fields) {
 		return malformed(n, "%d columns, but t_us and op are numbers %d and %d", len(fields), d.time+1, d.op+1)
 	}
-	us, err := number(n, "t_us", fields[d.time])
+	us, err := parseNumber(n, "t_us", fields[d.time])
 	if err != nil {
 		return err
 	}
 	if math.Abs(us) > math.MaxInt64/2000 {
 		return malformed(n, "t_us %g is out of range", us)
 	}
-	size, err := d.size(n, fields)
+	size, err := d.readSize(n, fields)
 	if err != nil {
 		return err
 	}
-	comm := d.groups.of(optional(fields, d.group), &d.log.Groups)
+	comm := d.groups.nameOf(optional(fields, d.group), &d.log.Groups)
 	if comm == len(d.ordinal) {
 		d.ordinal = append(d.ordinal, 0)
 	}
 	d.log.Calls = append(d.log.Calls, period.Call{
-		Op:   uint32(d.ops.of(fields[d.op], &d.log.Ops)),
+		Op:   uint32(d.ops.nameOf(fields[d.op], &d.log.Ops)),
 		Comm: uint64(comm), Bytes: size, TimeNs: int64(math.Round(us * 1e3)), Ordinal: d.ordinal[comm],
 	})
 	d.ordinal[comm]++
 	return nil
 }
 
-func (d *calls) size(n int, fields []string) (int64, error) {
+func (d *calls) readSize(n int, fields []string) (int64, error) {
 	field := optional(fields, d.bytes)
 	if field == "" {
 		return 0, nil
 	}
-	v, err := number(n, "bytes", field)
+	v, err := parseNumber(n, "bytes", field)
 	if err != nil {
 		return 0, err
 	}

@@ -117,21 +117,21 @@ const (
 	dirFromNext           // a receive from the stage behind
 )
 
-func (c *chrome) take(e *event) error {
+func (c *chrome) takeEvent(e *event) error {
 	switch e.Ph {
 	case "X":
 	case "M":
-		return c.meta(e)
+		return c.addMetadata(e)
 	case "B":
-		return c.begin(e)
+		return c.beginSpan(e)
 	case "E":
-		return c.end(e)
+		return c.endSpan(e)
 	default:
 		return nil
 	}
 	name, cat := strings.ToLower(e.Name), strings.ToLower(e.Cat)
 	if strings.HasPrefix(name, "profilerstep#") {
-		c.step(name)
+		c.addStep(name)
 		return nil
 	}
 	what, dir := classify(name, cat)
@@ -141,16 +141,16 @@ func (c *chrome) take(e *event) error {
 	var args eventArgs
 	if what != isKernel && len(e.Args) > 0 && e.Args[0] == '{' {
 		if err := json.Unmarshal(e.Args, &args); err != nil {
-			return malformed(0, "the args of event %q: %s", clip(e.Name), jsonSentence(err))
+			return malformed(0, "the args of event %q: %s", clipField(e.Name), jsonSentence(err))
 		}
 	}
-	l, err := c.lane(e)
+	l, err := c.laneOf(e)
 	if err != nil {
 		return err
 	}
-	l.place.learn(&args)
-	ms, start, err := e.times()
-	if err != nil || !aTime(ms) {
+	l.place.learnFrom(&args)
+	ms, start, err := e.durationAndStart()
+	if err != nil || !isDuration(ms) {
 		return err
 	}
 	step := int64(wholeTrace)
@@ -158,13 +158,13 @@ func (c *chrome) take(e *event) error {
 		step = args.Step.n
 	}
 	if what == isCompute || what == isKernel {
-		return c.compute(l, step, ms)
+		return c.addCompute(l, step, ms)
 	}
-	return c.call(l, what == isAnnotation, name, &args, commCall{step: step, startMs: start, ms: ms, direction: dir})
+	return c.addCall(l, what == isAnnotation, name, &args, commCall{step: step, startMs: start, ms: ms, direction: dir})
 }
 
-// times are an event's duration and start in ms.
-func (e *event) times() (ms, start float64, err error) {
+// durationAndStart are an event's duration and start in ms.
+func (e *event) durationAndStart() (ms, start float64, err error) {
 	us, err := e.Dur.Float64()
 	if e.Dur == "" {
 		us, err = 0, nil
@@ -174,16 +174,16 @@ func (e *event) times() (ms, start float64, err error) {
 		at, atErr = 0, nil
 	}
 	if err != nil || atErr != nil || math.Abs(us) > MaxMs || math.Abs(at) > 1e21 {
-		return 0, 0, malformed(0, "event %q: ts or dur is out of range", clip(e.Name))
+		return 0, 0, malformed(0, "event %q: ts or dur is out of range", clipField(e.Name))
 	}
 	return us / 1e3, at / 1e3, nil
 }
 
-// id is a process or thread, told by a number or a text.
-func id(raw json.RawMessage) string { return clip(strings.Trim(string(raw), `"`)) }
+// traceID is a process or thread, told by a number or a text.
+func traceID(raw json.RawMessage) string { return clipField(strings.Trim(string(raw), `"`)) }
 
-func (c *chrome) lane(e *event) (*lane, error) {
-	k := laneKey{c.file, id(e.Pid), id(e.Tid)}
+func (c *chrome) laneOf(e *event) (*lane, error) {
+	k := laneKey{c.file, traceID(e.Pid), traceID(e.Tid)}
 	l := c.lanes[k]
 	if l == nil {
 		if len(c.lanes) >= MaxLanes {
@@ -198,7 +198,7 @@ func (c *chrome) lane(e *event) (*lane, error) {
 	return l, nil
 }
 
-func (c *chrome) compute(l *lane, step int64, ms float64) error {
+func (c *chrome) addCompute(l *lane, step int64, ms float64) error {
 	before, known := l.compute[step]
 	if !known {
 		if c.cells++; c.cells > MaxCells {
@@ -209,19 +209,19 @@ func (c *chrome) compute(l *lane, step int64, ms float64) error {
 	return nil
 }
 
-func (c *chrome) call(l *lane, annotated bool, name string, args *eventArgs, call commCall) error {
+func (c *chrome) addCall(l *lane, annotated bool, name string, args *eventArgs, call commCall) error {
 	if c.calls++; c.calls > MaxCalls {
 		c.dropped++
 		return nil
 	}
 	call.op, _ = OpOf(string(args.Call))
 	if call.op == falcon.OpNone {
-		call.op = opIn(name)
+		call.op = findOperation(name)
 	}
 	if args.In.set && args.In.n > 0 && args.In.n < 1<<45 {
 		call.bytes = args.In.n * elementBytes(string(args.Dtype))
 	}
-	call.group = c.group(args)
+	call.group = c.groupOf(args)
 	if annotated {
 		l.annotated = append(l.annotated, call)
 	} else {
@@ -230,12 +230,12 @@ func (c *chrome) call(l *lane, annotated bool, name string, args *eventArgs, cal
 	return nil
 }
 
-// group is the process group that an event names.
-func (c *chrome) group(a *eventArgs) *commGroup {
+// groupOf is the process group that an event names.
+func (c *chrome) groupOf(a *eventArgs) *commGroup {
 	if a.Group == "" && len(a.Ranks) == 0 {
 		return nil
 	}
-	key := fmt.Sprint(clip(string(a.Group)), a.Ranks)
+	key := fmt.Sprint(clipField(string(a.Group)), a.Ranks)
 	g := c.groups[key]
 	if g == nil {
 		if c.groups == nil {
@@ -244,7 +244,7 @@ func (c *chrome) group(a *eventArgs) *commGroup {
 		if len(c.groups) >= MaxLanes {
 			return nil
 		}
-		g = &commGroup{id: len(c.groups) + 1, desc: strings.ToLower(clip(string(a.GroupDesc))), ranks: a.Ranks, size: len(a.Ranks)}
+		g = &commGroup{id: len(c.groups) + 1, desc: strings.ToLower(clipField(string(a.GroupDesc))), ranks: a.Ranks, size: len(a.Ranks)}
 		if a.GroupSize.set && a.GroupSize.n > 0 && a.GroupSize.n <= MaxWorld {
 			g.size = int(a.GroupSize.n)
 		}
@@ -253,8 +253,8 @@ func (c *chrome) group(a *eventArgs) *commGroup {
 	return g
 }
 
-// step notes a step that the profiler marked.
-func (c *chrome) step(name string) {
+// addStep notes a step that the profiler marked.
+func (c *chrome) addStep(name string) {
 	if c.steps == nil {
 		c.steps = map[int]map[string]bool{}
 	}
@@ -262,13 +262,13 @@ func (c *chrome) step(name string) {
 		c.steps[c.file] = map[string]bool{}
 	}
 	if len(c.steps[c.file]) < MaxCells/MaxLanes*64 {
-		c.steps[c.file][clip(name)] = true
+		c.steps[c.file][clipField(name)] = true
 	}
 }
 
-// meta keeps the names of processes and threads: they may say who is who.
-func (c *chrome) meta(e *event) error {
-	k := laneKey{c.file, id(e.Pid), id(e.Tid)}
+// addMetadata keeps the names of processes and threads: they may say who is who.
+func (c *chrome) addMetadata(e *event) error {
+	k := laneKey{c.file, traceID(e.Pid), traceID(e.Tid)}
 	switch e.Name {
 	case "process_name", "process_labels":
 		k.tid = ""
@@ -289,12 +289,12 @@ func (c *chrome) meta(e *event) error {
 	if c.names == nil {
 		c.names = map[laneKey]string{}
 	}
-	c.names[k] = strings.TrimSpace(c.names[k] + " " + clipTo(string(args.Name+args.Labels), 200))
+	c.names[k] = strings.TrimSpace(c.names[k] + " " + clipToLength(string(args.Name+args.Labels), 200))
 	return nil
 }
 
-// close notes which rank the file was of: as it said, else as its name does.
-func (c *chrome) close(nameRank int) {
+// closeFile notes which rank the file was of: as it said, else as its name does.
+func (c *chrome) closeFile(nameRank int) {
 	note := func(to *map[int]int, rank int) {
 		if rank < 0 || rank >= MaxWorld {
 			return
@@ -308,8 +308,8 @@ func (c *chrome) close(nameRank int) {
 	note(&c.byName, nameRank)
 }
 
-// learn takes over what an event's arguments say.
-func (p *place) learn(a *eventArgs) {
+// learnFrom takes over what an event's arguments say.
+func (p *place) learnFrom(a *eventArgs) {
 	for _, f := range []struct {
 		to   *int
 		from loose

@@ -63,7 +63,7 @@ func classifySpan(name string) (eventKind, direction) {
 		return isComm, dirFromPrev
 	case strings.Contains(name, "backward-recv") || strings.Contains(name, "backward_recv") || strings.Contains(name, "recv_backward"):
 		return isComm, dirFromNext
-	case opIn(name) != falcon.OpNone:
+	case findOperation(name) != falcon.OpNone:
 		return isComm, replicas(name)
 	case strings.HasPrefix(name, "nccl"):
 		return isComm, dirNone
@@ -108,9 +108,9 @@ var marksOfOps = []struct {
 	{"reduce", falcon.OpReduce},
 }
 
-// opIn finds the call in a name such as ncclDevKernel_AllReduce_Sum_f32_RING_LL
+// findOperation finds the call in a name such as ncclDevKernel_AllReduce_Sum_f32_RING_LL
 // or grads-reduce-scatter; lower case.
-func opIn(name string) falcon.Op {
+func findOperation(name string) falcon.Op {
 	flat := strings.NewReplacer("-", "", "_", "", " ", "").Replace(name)
 	for _, m := range marksOfOps {
 		if strings.Contains(flat, m.mark) {

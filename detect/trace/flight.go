@@ -67,7 +67,7 @@ func (g *DumpGroup) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &in); err != nil {
 		return nil //nolint:nilerror // older dumps hold other shapes here; members are then those seen calling
 	}
-	g.Desc, g.Ranks = clip(string(in.Desc)), in.Ranks
+	g.Desc, g.Ranks = clipField(string(in.Desc)), in.Ranks
 	return nil
 }
 
@@ -90,15 +90,15 @@ type rawEntry struct {
 	P2P       bool      `json:"is_p2p"`
 }
 
-func (f *file) entry() error {
+func (f *file) readEntry() error {
 	var raw rawEntry
-	if err := f.stream.value(&raw); err != nil {
+	if err := f.stream.decodeValue(&raw); err != nil {
 		return err
 	}
 	if len(f.dump.Entries) >= MaxEntries {
 		return fmt.Errorf("%w: more than %d entries in one dump", ErrTooLarge, MaxEntries)
 	}
-	e, err := raw.entry()
+	e, err := raw.toEntry()
 	if err != nil {
 		return err
 	}
@@ -109,9 +109,9 @@ func (f *file) entry() error {
 	return nil
 }
 
-func (raw *rawEntry) entry() (Entry, error) {
+func (raw *rawEntry) toEntry() (Entry, error) {
 	e := Entry{
-		Record: raw.Record.n, Group: groupName(string(raw.GroupID)), Seq: raw.Seq.n, Name: clip(string(raw.Name)), CreatedNs: raw.Created,
+		Record: raw.Record.n, Group: groupName(string(raw.GroupID)), Seq: raw.Seq.n, Name: clipField(string(raw.Name)), CreatedNs: raw.Created,
 		Elements: elements(raw.In), Out: elements(raw.Out), PointToPnt: raw.P2P,
 	}
 	if !raw.Seq.set {
@@ -124,11 +124,11 @@ func (raw *rawEntry) entry() (Entry, error) {
 		e.Group = groupName(string(raw.Group[0]))
 	}
 	if len(raw.Dtypes) > 0 {
-		e.Dtype = clip(string(raw.Dtypes[0]))
+		e.Dtype = clipField(string(raw.Dtypes[0]))
 	}
 	e.Op, _ = OpOf(string(raw.Name))
 	e.PointToPnt = e.PointToPnt || e.Op == falcon.OpSend || e.Op == falcon.OpRecv
-	if raw.Duration != nil && aTime(*raw.Duration) {
+	if raw.Duration != nil && isDuration(*raw.Duration) {
 		e.DurationMs = *raw.Duration
 	}
 	if raw.Started != nil {
@@ -145,13 +145,13 @@ func (raw *rawEntry) entry() (Entry, error) {
 	case "scheduled", "":
 		e.State = EntryScheduled
 	default:
-		return e, malformed(0, "entry %d is in state %q, which is none of scheduled, started, completed", raw.Record.n, clip(string(raw.State)))
+		return e, malformed(0, "entry %d is in state %q, which is none of scheduled, started, completed", raw.Record.n, clipField(string(raw.State)))
 	}
 	return e, nil
 }
 
 // groupName leaves room for the hashes that PyTorch names groups by.
-func groupName(s string) string { return clipTo(s, 128) }
+func groupName(s string) string { return clipToLength(s, 128) }
 
 // elements multiplies out the sizes of all tensors, 0 where they overflow.
 func elements(sizes [][]int64) int64 {
@@ -171,8 +171,8 @@ func elements(sizes [][]int64) int64 {
 	return total
 }
 
-// keep takes a dump in; its rank must be known and new.
-func (f *file) keep() error {
+// keepDump takes a dump in; its rank must be known and new.
+func (f *file) keepDump() error {
 	if f.rank < 0 || f.rank >= MaxWorld {
 		return malformed(0, "nothing tells the dump's rank; end the file's name with it, as in trace_rank3.json")
 	}
@@ -185,7 +185,7 @@ func (f *file) keep() error {
 	for name, g := range f.dump.Groups {
 		groups[groupName(name)] = g
 		if len(g.Ranks) > 0 && (slices.Min(g.Ranks) < 0 || slices.Max(g.Ranks) >= MaxWorld) {
-			return malformed(0, "process group %q names rank %d, which can't be", clip(name), slices.Max(g.Ranks))
+			return malformed(0, "process group %q names rank %d, which can't be", clipField(name), slices.Max(g.Ranks))
 		}
 		f.rec.bytes += int64(8 * len(g.Ranks))
 	}

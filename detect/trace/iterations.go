@@ -30,13 +30,13 @@ const sniffed = 100 // rows held in case the file turns out to be a log
 // CSV it takes the named column, or the last numeric one for "".
 func Iterations(r io.Reader, column string) (Series, error) {
 	d := iterations{want: column, at: -1}
-	if err := lines(r, d.line); err != nil {
+	if err := eachLine(r, d.addLine); err != nil {
 		return Series{}, err
 	}
 	if len(d.log.Ms) > 0 {
 		return d.log, nil
 	}
-	return d.finish()
+	return d.finishFile()
 }
 
 // iterations decodes both formats at once, because a log shows itself only at
@@ -57,10 +57,10 @@ type row struct {
 	fields []string
 }
 
-func (d *iterations) line(n int, line string) error {
+func (d *iterations) addLine(n int, line string) error {
 	for _, m := range marks {
 		if i := strings.Index(line, m.text); i >= 0 {
-			v, err := number(n, strings.TrimRight(m.text, ":="), firstWord(line[i+len(m.text):]))
+			v, err := parseNumber(n, strings.TrimRight(m.text, ":="), firstWord(line[i+len(m.text):]))
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func (d *iterations) line(n int, line string) error {
 		}
 	}
 	if d.bad == nil && len(d.log.Ms) == 0 {
-		d.bad = d.row(n, line)
+		d.bad = d.addRow(n, line)
 	}
 	return nil
 }
@@ -82,30 +82,30 @@ func firstWord(s string) string {
 	return ""
 }
 
-func (d *iterations) row(n int, line string) error {
+func (d *iterations) addRow(n int, line string) error {
 	if !d.begun {
 		d.begun = true
-		if err := d.csv.begin(line); err != nil || !d.csv.first {
+		if err := d.csv.readHeader(line); err != nil || !d.csv.first {
 			return err
 		}
 	}
-	fields, err := d.csv.split(n, line)
+	fields, err := d.csv.splitFields(n, line)
 	if err != nil {
 		return err
 	}
 	if d.at >= 0 {
-		return d.take(n, fields)
+		return d.takeRow(n, fields)
 	}
 	d.held = append(d.held, row{n, fields})
 	if len(d.held) >= sniffed {
-		return d.decide()
+		return d.chooseColumn()
 	}
 	return nil
 }
 
-func (d *iterations) finish() (Series, error) {
+func (d *iterations) finishFile() (Series, error) {
 	if d.bad == nil && d.at < 0 {
-		d.bad = d.decide()
+		d.bad = d.chooseColumn()
 	}
 	if d.bad != nil {
 		return Series{}, d.bad
@@ -113,15 +113,15 @@ func (d *iterations) finish() (Series, error) {
 	return d.out, nil
 }
 
-// decide picks the column and takes the rows held.
-func (d *iterations) decide() error {
+// chooseColumn picks the column and takes the rows held.
+func (d *iterations) chooseColumn() error {
 	if len(d.held) == 0 {
 		return malformed(0, "no rows of data and no %q; give a CSV with a header or a Megatron log", marks[0].text)
 	}
 	if d.want != "" {
-		d.at = d.csv.column(d.want)
+		d.at = d.csv.findColumn(d.want)
 		if d.at < 0 {
-			return malformed(1, "no column %q; the header has %s", clip(d.want), clip(strings.Join(d.csv.header, ", ")))
+			return malformed(1, "no column %q; the header has %s", clipField(d.want), clipField(strings.Join(d.csv.header, ", ")))
 		}
 	} else if d.at = lastNumeric(d.held[0]); d.at < 0 {
 		return malformed(d.held[0].line, "the first row holds no number; name one with --column")
@@ -131,7 +131,7 @@ func (d *iterations) decide() error {
 		d.out.Column = d.csv.header[d.at]
 	}
 	for _, r := range d.held {
-		if err := d.take(r.line, r.fields); err != nil {
+		if err := d.takeRow(r.line, r.fields); err != nil {
 			return err
 		}
 	}
@@ -150,11 +150,11 @@ func lastNumeric(first row) int {
 	return -1
 }
 
-func (d *iterations) take(n int, fields []string) error {
+func (d *iterations) takeRow(n int, fields []string) error {
 	if d.at >= len(fields) {
-		return malformed(n, "%d columns, but column %s is number %d", len(fields), clip(d.out.Column), d.at+1)
+		return malformed(n, "%d columns, but column %s is number %d", len(fields), clipField(d.out.Column), d.at+1)
 	}
-	v, err := number(n, d.out.Column, fields[d.at])
+	v, err := parseNumber(n, d.out.Column, fields[d.at])
 	if err != nil {
 		return err
 	}

@@ -34,8 +34,8 @@ func malformed(line int, format string, args ...any) error {
 	return fmt.Errorf("%w: line %d: %s", ErrMalformed, line, text)
 }
 
-// lines calls each with every line that is not blank and its number, from 1.
-func lines(r io.Reader, each func(number int, line string) error) error {
+// eachLine calls each with every line that is not blank and its number, from 1.
+func eachLine(r io.Reader, each func(number int, line string) error) error {
 	limited := &io.LimitedReader{R: r, N: MaxBytes + 1}
 	scan := bufio.NewScanner(limited)
 	scan.Buffer(make([]byte, 0, 64<<10), MaxLine)
@@ -71,10 +71,10 @@ type table struct {
 	first  bool // the first line is data: there is no header
 }
 
-// begin takes the first line: a header, unless each of its fields is a number.
-func (t *table) begin(line string) error {
+// readHeader takes the first line: a header, unless each of its fields is a number.
+func (t *table) readHeader(line string) error {
 	t.comma = delimiter(line)
-	fields, err := t.split(1, line)
+	fields, err := t.splitFields(1, line)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func delimiter(line string) rune {
 	return ','
 }
 
-func (t *table) split(number int, line string) ([]string, error) {
+func (t *table) splitFields(number int, line string) ([]string, error) {
 	if !strings.Contains(line, `"`) {
 		fields := strings.Split(line, string(t.comma))
 		for i := range fields {
@@ -126,8 +126,8 @@ func (t *table) split(number int, line string) ([]string, error) {
 	return fields, nil
 }
 
-// column finds a column by name.
-func (t *table) column(name string) int {
+// findColumn finds a column by name.
+func (t *table) findColumn(name string) int {
 	for i, h := range t.header {
 		if strings.EqualFold(h, name) {
 			return i
@@ -136,24 +136,24 @@ func (t *table) column(name string) int {
 	return -1
 }
 
-// number reads a finite number out of a field.
-func number(line int, column, field string) (float64, error) {
+// parseNumber reads a finite number out of a field.
+func parseNumber(line int, column, field string) (float64, error) {
 	v, err := strconv.ParseFloat(field, 64)
 	switch {
 	case field == "":
-		return 0, malformed(line, "column %s is empty; every row needs a number there", clip(column))
+		return 0, malformed(line, "column %s is empty; every row needs a number there", clipField(column))
 	case err != nil && !errors.Is(err, strconv.ErrRange):
-		return 0, malformed(line, "column %s holds %q, which is not a number", clip(column), clip(field))
+		return 0, malformed(line, "column %s holds %q, which is not a number", clipField(column), clipField(field))
 	case math.IsNaN(v) || math.IsInf(v, 0):
-		return 0, malformed(line, "column %s holds %s, which is not a finite number", clip(column), clip(field))
+		return 0, malformed(line, "column %s holds %s, which is not a finite number", clipField(column), clipField(field))
 	}
 	return v, nil
 }
 
-// clip shortens and cleans a field for a message on a terminal.
-func clip(s string) string { return clipTo(s, 40) }
+// clipField shortens and cleans a field for a message on a terminal.
+func clipField(s string) string { return clipToLength(s, 40) }
 
-func clipTo(s string, most int) string {
+func clipToLength(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

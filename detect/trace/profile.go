@@ -19,8 +19,8 @@ const (
 	MinMs, MaxMs    = 1e-9, 1e12
 )
 
-// aTime says that ms can be how long something took.
-func aTime(ms float64) bool { return ms >= MinMs && ms <= MaxMs }
+// isDuration says that ms can be how long something took.
+func isDuration(ms float64) bool { return ms >= MinMs && ms <= MaxMs }
 
 // Profile is one profile window as a file tells it.
 type Profile struct {
@@ -101,10 +101,10 @@ func ReadProfile(r io.Reader) (Profile, error) {
 	if f.Layout == nil {
 		return Profile{}, malformed(0, `no "layout"; give {"tp":…,"dp":…,"pp":…}`)
 	}
-	return f.profile(*f.Layout)
+	return f.toProfile(*f.Layout)
 }
 
-func (f *profileFile) profile(l falcon.Layout) (Profile, error) {
+func (f *profileFile) toProfile(l falcon.Layout) (Profile, error) {
 	if err := checkLayout(l); err != nil {
 		return Profile{}, err
 	}
@@ -116,19 +116,19 @@ func (f *profileFile) profile(l falcon.Layout) (Profile, error) {
 		return Profile{}, malformed(0, "self_ms has %d numbers for %d ranks; give one per rank", n, l.World())
 	}
 	for r, ms := range f.SelfMs {
-		if !aTime(ms) {
+		if !isDuration(ms) {
 			return Profile{}, malformed(0, "self_ms of rank %d is %g; a time must be positive, and below 1e12 ms", r, ms)
 		}
 	}
 	for i := range f.Groups {
-		g, err := f.Groups[i].group(i, l)
+		g, err := f.Groups[i].toGroup(i, l)
 		if err != nil {
 			return Profile{}, err
 		}
 		p.Groups = append(p.Groups, g)
 	}
 	if f.Healthy != nil {
-		healthy, err := f.Healthy.profile(l)
+		healthy, err := f.Healthy.toProfile(l)
 		if err != nil {
 			return Profile{}, err
 		}
@@ -151,17 +151,17 @@ func checkLayout(l falcon.Layout) error {
 
 var dimensions = []falcon.Dimension{falcon.DimTP, falcon.DimDP, falcon.DimPP, falcon.DimWorld, "cp", "ep"}
 
-func (g *profileGroup) group(i int, l falcon.Layout) (ProfileGroup, error) {
+func (g *profileGroup) toGroup(i int, l falcon.Layout) (ProfileGroup, error) {
 	out := ProfileGroup{
 		Dimension: falcon.Dimension(strings.ToLower(g.Dimension)), Ranks: g.Ranks,
 		Bytes: g.Bytes, Internode: g.Internode, Calls: g.DurationsMs,
 	}
 	if !slices.Contains(dimensions, out.Dimension) {
-		return out, malformed(0, "group %d: dimension %q is none of tp, dp, pp, world, cp, ep", i, clip(g.Dimension))
+		return out, malformed(0, "group %d: dimension %q is none of tp, dp, pp, world, cp, ep", i, clipField(g.Dimension))
 	}
 	var known bool
 	if out.Op, known = OpOf(g.Op); !known {
-		return out, malformed(0, "group %d: op %q is no communication call such as allreduce", i, clip(g.Op))
+		return out, malformed(0, "group %d: op %q is no communication call such as allreduce", i, clipField(g.Op))
 	}
 	if g.Bytes < 0 {
 		return out, malformed(0, "group %d: bytes %d can't be negative", i, g.Bytes)
@@ -201,7 +201,7 @@ func (g *ProfileGroup) checkCalls(i int) error {
 			return malformed(0, "group %d: %d durations for %d members; give one per member, in the order of ranks", i, len(call), len(g.Ranks))
 		}
 		for m, ms := range call {
-			if !aTime(ms) {
+			if !isDuration(ms) {
 				return malformed(0, "group %d: a duration of rank %d is %g; a time must be positive, and below 1e12 ms", i, g.Ranks[m], ms)
 			}
 		}
@@ -219,13 +219,13 @@ func jsonSentence(err error) string {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return "the JSON breaks off in the middle; is the file complete?"
 	case errors.As(err, &kind):
-		return fmt.Sprintf("%s can't be a %s", clip(orDocument(kind.Field)), clip(kind.Value))
+		return fmt.Sprintf("%s can't be a %s", clipField(orDocument(kind.Field)), clipField(kind.Value))
 	case errors.As(err, &syntax) && strings.Contains(err.Error(), "unexpected end"):
 		return "the JSON breaks off in the middle; is the file complete?"
 	case errors.As(err, &syntax):
-		return fmt.Sprintf("this is no JSON at byte %d: %s", syntax.Offset, clipTo(syntax.Error(), 120))
+		return fmt.Sprintf("this is no JSON at byte %d: %s", syntax.Offset, clipToLength(syntax.Error(), 120))
 	}
-	return clipTo(err.Error(), 200)
+	return clipToLength(err.Error(), 200)
 }
 
 func orDocument(field string) string {

@@ -32,28 +32,28 @@ func (rec *Records) Add(name string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.token()
+	t, err := s.nextToken()
 	if err != nil {
 		return err
 	}
-	f := file{rec: rec, stream: s, rank: rankIn(name), name: clip(name)}
+	f := file{rec: rec, stream: s, rank: rankFromName(name), name: clipField(name)}
 	rec.chrome.file, rec.chrome.fileRank = rec.files, unknown
 	switch t {
 	case json.Delim('['):
 		f.traced = true
-		err = s.array(f.event)
+		err = s.readArray(f.readEvent)
 	case json.Delim('{'):
-		err = s.object(f.member)
+		err = s.readObject(f.readMember)
 	default:
 		return malformed(0, "this is neither a list of events nor an object with traceEvents or entries")
 	}
 	if err == nil {
-		err = s.end()
+		err = s.expectEnd()
 	}
 	if err != nil {
 		return err
 	}
-	return f.finish()
+	return f.finishFile()
 }
 
 // Timeline is what the traces hold; ok is false where there was none.
@@ -82,17 +82,17 @@ type file struct {
 
 const unknown = -1
 
-func (f *file) member(name string) error {
+func (f *file) readMember(name string) error {
 	switch name {
 	case "traceEvents":
 		f.traced = true
-		return f.stream.list(name, f.event)
+		return f.stream.readList(name, f.readEvent)
 	case "distributedInfo":
 		var info struct {
 			Rank  loose `json:"rank"`
 			World loose `json:"world_size"`
 		}
-		if err := f.stream.value(&info); err != nil {
+		if err := f.stream.decodeValue(&info); err != nil {
 			return err
 		}
 		if info.Rank.set {
@@ -105,13 +105,13 @@ func (f *file) member(name string) error {
 		return nil
 	case "entries":
 		f.dumped = true
-		return f.stream.list(name, f.entry)
+		return f.stream.readList(name, f.readEntry)
 	case "pg_config":
 		f.dumped = true
-		return f.stream.value(&f.dump.Groups)
+		return f.stream.decodeValue(&f.dump.Groups)
 	case "rank":
 		var r loose
-		if err := f.stream.value(&r); err != nil {
+		if err := f.stream.decodeValue(&r); err != nil {
 			return err
 		}
 		if r.set {
@@ -119,26 +119,26 @@ func (f *file) member(name string) error {
 		}
 		return nil
 	}
-	return f.stream.value(nil)
+	return f.stream.decodeValue(nil)
 }
 
-func (f *file) finish() error {
+func (f *file) finishFile() error {
 	switch {
 	case f.traced:
-		f.rec.chrome.close(f.rank) // the file's own word has been noted
+		f.rec.chrome.closeFile(f.rank) // the file's own word has been noted
 		return nil
 	case f.dumped:
-		return f.keep()
+		return f.keepDump()
 	}
 	return malformed(0, "neither traceEvents (a Chrome trace) nor entries (a flight-recorder dump) is in it")
 }
 
-func (f *file) event() error {
+func (f *file) readEvent() error {
 	f.seen = event{Pid: f.seen.Pid[:0], Tid: f.seen.Tid[:0], Args: f.seen.Args[:0]}
-	if err := f.stream.value(&f.seen); err != nil {
+	if err := f.stream.decodeValue(&f.seen); err != nil {
 		return err
 	}
-	return f.rec.chrome.take(&f.seen)
+	return f.rec.chrome.takeEvent(&f.seen)
 }
 
 var (
@@ -146,9 +146,9 @@ var (
 	rankByWord = regexp.MustCompile(`(?i)rank[_.-]*(\d+)`)
 )
 
-// rankIn reads the rank off a file's name: behind "rank", else the digits at
+// rankFromName reads the rank off a file's name: behind "rank", else the digits at
 // its end.
-func rankIn(name string) int {
+func rankFromName(name string) int {
 	m := rankByWord.FindStringSubmatch(name)
 	if m == nil {
 		m = rankInName.FindStringSubmatch(name)

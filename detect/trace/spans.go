@@ -21,8 +21,8 @@ type openSpan struct {
 	args      json.RawMessage
 }
 
-func (c *chrome) begin(e *event) error {
-	k := laneKey{c.file, id(e.Pid), id(e.Tid)}
+func (c *chrome) beginSpan(e *event) error {
+	k := laneKey{c.file, traceID(e.Pid), traceID(e.Tid)}
 	if len(c.open[k]) >= maxNested || c.opened >= maxOpen {
 		return fmt.Errorf("%w: more than %d spans on one lane, or %d in all, have begun and not ended", ErrTooLarge, maxNested, maxOpen)
 	}
@@ -38,10 +38,10 @@ func (c *chrome) begin(e *event) error {
 	return nil
 }
 
-// end makes a complete event of the lane's last open span; an end without a
+// endSpan makes a complete event of the lane's last open span; an end without a
 // beginning tells nothing.
-func (c *chrome) end(e *event) error {
-	k := laneKey{c.file, id(e.Pid), id(e.Tid)}
+func (c *chrome) endSpan(e *event) error {
+	k := laneKey{c.file, traceID(e.Pid), traceID(e.Tid)}
 	open := c.open[k]
 	if len(open) == 0 {
 		return nil
@@ -54,11 +54,11 @@ func (c *chrome) end(e *event) error {
 	from, errFrom := s.ts.Float64()
 	to, errTo := e.Ts.Float64()
 	if errFrom != nil || errTo != nil {
-		return malformed(0, "span %q: ts is out of range", clip(s.name))
+		return malformed(0, "span %q: ts is out of range", clipField(s.name))
 	}
 	whole := event{
 		Ph: "X", Name: s.name, Cat: s.cat, Ts: s.ts, Pid: e.Pid, Tid: e.Tid, Args: s.args,
 		Dur: json.Number(strconv.FormatFloat(to-from, 'g', -1, 64)),
 	}
-	return c.take(&whole)
+	return c.takeEvent(&whole)
 }

@@ -77,24 +77,24 @@ func newStream(r io.Reader) (*stream, error) {
 	return &stream{gauge: g, dec: json.NewDecoder(g)}, nil
 }
 
-// value decodes the next value into v; v nil skips it.
-func (s *stream) value(v any) error {
+// decodeValue decodes the next value into v; v nil skips it.
+func (s *stream) decodeValue(v any) error {
 	if v == nil {
 		v = new(json.RawMessage)
 	}
 	err := s.dec.Decode(v)
 	s.gauge.taken = s.dec.InputOffset()
-	return s.fault(err)
+	return s.errorAt(err)
 }
 
-func (s *stream) token() (json.Token, error) {
+func (s *stream) nextToken() (json.Token, error) {
 	t, err := s.dec.Token()
 	s.gauge.taken = s.dec.InputOffset()
-	return t, s.fault(err)
+	return t, s.errorAt(err)
 }
 
-// fault makes one sentence with the place.
-func (s *stream) fault(err error) error {
+// errorAt makes one sentence with the place.
+func (s *stream) errorAt(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -108,10 +108,10 @@ func (s *stream) fault(err error) error {
 	return malformed(0, "near byte %d: %s", s.gauge.taken, jsonSentence(err))
 }
 
-// object calls each with every member's name; each takes its value.
-func (s *stream) object(each func(name string) error) error {
+// readObject calls each with every member's name; each takes its value.
+func (s *stream) readObject(each func(name string) error) error {
 	for s.dec.More() {
-		t, err := s.token()
+		t, err := s.nextToken()
 		if err != nil {
 			return err
 		}
@@ -123,41 +123,41 @@ func (s *stream) object(each func(name string) error) error {
 			return err
 		}
 	}
-	_, err := s.token()
+	_, err := s.nextToken()
 	return err
 }
 
-// array calls each before every element; each takes it. The opening bracket
+// readArray calls each before every element; each takes it. The opening bracket
 // has been taken.
-func (s *stream) array(each func() error) error {
+func (s *stream) readArray(each func() error) error {
 	for s.dec.More() {
 		if err := each(); err != nil {
 			return err
 		}
 	}
-	_, err := s.token()
+	_, err := s.nextToken()
 	return err
 }
 
-// list takes an opening bracket and the elements behind it; null is empty.
-func (s *stream) list(name string, each func() error) error {
-	t, err := s.token()
+// readList takes an opening bracket and the elements behind it; null is empty.
+func (s *stream) readList(name string, each func() error) error {
+	t, err := s.nextToken()
 	if err != nil || t == nil {
 		return err
 	}
 	if t != json.Delim('[') {
 		return malformed(0, "%s is no list", name)
 	}
-	return s.array(each)
+	return s.readArray(each)
 }
 
-// end wants nothing behind the document.
-func (s *stream) end() error {
+// expectEnd wants nothing behind the document.
+func (s *stream) expectEnd() error {
 	_, err := s.dec.Token()
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
-	if err = s.fault(err); err != nil {
+	if err = s.errorAt(err); err != nil {
 		return err
 	}
 	return malformed(0, "more follows behind the JSON document at byte %d", s.dec.InputOffset())

@@ -53,17 +53,17 @@ func (c *chrome) timeline(want Shape) (Timeline, error) {
 		return cmp.Or(cmp.Compare(a.file, b.file), compareText(a.pid, b.pid), compareText(a.tid, b.tid))
 	})
 	for _, k := range keys {
-		c.place(k)
+		c.completePlaces(k)
 	}
 	t := Timeline{Dropped: c.dropped}
-	t.Assumed = c.guess(keys)
+	t.Assumed = c.guessPlaces(keys)
 	var err error
-	if t.Layout, err = c.layout(keys, want, &t); err != nil {
+	if t.Layout, err = c.findLayout(keys, want, &t); err != nil {
 		return Timeline{}, err
 	}
 	byRank := map[falcon.Rank][]laneKey{}
 	for _, k := range keys {
-		if r, ok := c.lanes[k].place.rankIn(t.Layout); ok {
+		if r, ok := c.lanes[k].place.rankOf(t.Layout); ok {
 			byRank[r] = append(byRank[r], k)
 		}
 	}
@@ -72,7 +72,7 @@ func (c *chrome) timeline(want Shape) (Timeline, error) {
 		return t, fmt.Errorf("%w: %d steps of %d workers; give fewer steps", ErrTooLarge, len(t.Steps), len(byRank))
 	}
 	for _, r := range slices.Sorted(maps.Keys(byRank)) {
-		if w := c.worker(&t, r, byRank[r]); w.Count > 0 {
+		if w := c.joinLanes(&t, r, byRank[r]); w.Count > 0 {
 			t.Workers = append(t.Workers, w)
 		}
 	}
@@ -100,9 +100,9 @@ func compareText(a, b string) int {
 
 var coordinateInName = regexp.MustCompile(`(?i)\b(dp|pp|tp|stage|rank|worker)[ _-]*(?:rank)?[ _:=#(\[-]*(\d{1,7})`)
 
-// place fills in what the events' arguments left open: by the file's rank, or
+// completePlaces fills in what the events' arguments left open: by the file's rank, or
 // by the names of process and thread ("DP rank [3]", "PP rank 1, TP rank 0").
-func (c *chrome) place(k laneKey) {
+func (c *chrome) completePlaces(k laneKey) {
 	p := &c.lanes[k].place
 	if r, ok := c.ranks[k.file]; ok && *p == nowhere {
 		p.rank = r
@@ -132,8 +132,8 @@ func (c *chrome) place(k laneKey) {
 	}
 }
 
-// guess places lanes that nothing names, by pid and tid, and says so.
-func (c *chrome) guess(keys []laneKey) string {
+// guessPlaces places lanes that nothing names, by pid and tid, and says so.
+func (c *chrome) guessPlaces(keys []laneKey) string {
 	var open []laneKey
 	computing := map[laneKey][]laneKey{} // by process, its computing lanes
 	for _, k := range keys {
@@ -210,8 +210,8 @@ func processOrder(lanes []laneKey) map[laneKey]int {
 	return out
 }
 
-// rankIn is the place's rank.
-func (p place) rankIn(l falcon.Layout) (falcon.Rank, bool) {
+// rankOf is the place's rank.
+func (p place) rankOf(l falcon.Layout) (falcon.Rank, bool) {
 	if p.dp == unknown || p.pp == unknown {
 		return falcon.Rank(p.rank), p.rank >= 0 && p.rank < l.World()
 	}
@@ -219,8 +219,8 @@ func (p place) rankIn(l falcon.Layout) (falcon.Rank, bool) {
 	return l.RankOf(at), at.TP < l.TP && at.DP < l.DP && at.PP < l.PP && at.PP >= 0
 }
 
-// layout is as the user says, else as the places or the process groups tell.
-func (c *chrome) layout(keys []laneKey, want Shape, t *Timeline) (falcon.Layout, error) {
+// findLayout is as the user says, else as the places or the process groups tell.
+func (c *chrome) findLayout(keys []laneKey, want Shape, t *Timeline) (falcon.Layout, error) {
 	var most place
 	world := c.world
 	for _, k := range keys {
@@ -310,8 +310,8 @@ func (c *chrome) stepsOf(keys []laneKey) []int64 {
 	return slices.Sorted(maps.Keys(steps))
 }
 
-// worker lays the lanes of one rank together.
-func (c *chrome) worker(t *Timeline, r falcon.Rank, lanes []laneKey) Worker {
+// joinLanes lays the lanes of one rank together.
+func (c *chrome) joinLanes(t *Timeline, r falcon.Rank, lanes []laneKey) Worker {
 	at := t.Layout.Coord(r)
 	w := Worker{Rank: r, Name: fmt.Sprintf("dp%d/pp%d", at.DP, at.PP), ComputeMs: make([]float64, max(1, len(t.Steps)))}
 	if t.Layout.TP > 1 {
@@ -345,13 +345,13 @@ func (c *chrome) worker(t *Timeline, r falcon.Rank, lanes []laneKey) Worker {
 		w.Count = max(1, marked)
 		w.ComputeMs[0] = whole / float64(w.Count)
 	}
-	w.Calls = t.calls(r, calls)
+	w.Calls = t.nameComms(r, calls)
 	return w
 }
 
-// calls names the communicator of each call, and leaves out those of which
+// nameComms names the communicator of each call, and leaves out those of which
 // nothing tells it.
-func (t *Timeline) calls(r falcon.Rank, in []commCall) []Call {
+func (t *Timeline) nameComms(r falcon.Rank, in []commCall) []Call {
 	slices.SortStableFunc(in, func(a, b commCall) int { return cmp.Compare(a.startMs, b.startMs) })
 	at := t.Layout.Coord(r)
 	known := map[*commGroup]falcon.Dimension{}
@@ -361,7 +361,7 @@ func (t *Timeline) calls(r falcon.Rank, in []commCall) []Call {
 		switch {
 		case c.direction == dirReplicas:
 			call.Dimension, call.Size = falcon.DimDP, t.Layout.DP
-			call.Comm = implied(falcon.DimDP, at.PP*t.Layout.TP+at.TP)
+			call.Comm = impliedComm(falcon.DimDP, at.PP*t.Layout.TP+at.TP)
 		case c.direction == dirFromPrev || c.direction == dirFromNext:
 			to := (at.PP + t.Layout.PP - 1) % t.Layout.PP
 			if c.direction == dirFromNext {
@@ -369,13 +369,13 @@ func (t *Timeline) calls(r falcon.Rank, in []commCall) []Call {
 			}
 			call.From = t.Layout.RankOf(falcon.Coord{TP: at.TP, DP: at.DP, PP: to})
 			call.Op, call.Dimension, call.Size = falcon.OpRecv, falcon.DimPP, t.Layout.PP
-			call.Comm = implied(falcon.DimPP, at.DP*t.Layout.TP+at.TP)
+			call.Comm = impliedComm(falcon.DimPP, at.DP*t.Layout.TP+at.TP)
 		case c.group != nil && c.op != falcon.OpSend && c.op != falcon.OpRecv && c.op != falcon.OpNone:
 			call.Comm, call.Size, call.Dimension = uint64(c.group.id), c.group.size, t.dimension(r, c.group, known)
 		default:
 			continue
 		}
-		if aTime(call.DurationMs) {
+		if isDuration(call.DurationMs) {
 			out = append(out, call)
 		}
 	}
@@ -402,9 +402,9 @@ func (t *Timeline) dimension(r falcon.Rank, g *commGroup, known map[*commGroup]f
 	return d
 }
 
-// implied numbers a communicator that follows from the layout, beyond all that
+// impliedComm numbers a communicator that follows from the layout, beyond all that
 // events name.
-func implied(d falcon.Dimension, i int) uint64 {
+func impliedComm(d falcon.Dimension, i int) uint64 {
 	base := uint64(1) << 32
 	if d == falcon.DimPP {
 		base = 1 << 33

@@ -30,13 +30,13 @@ const computes = "compute"
 // slashes, values are added up.
 func Workers(r io.Reader, workerColumn, valueColumn string, each func(worker string, value float64) error) error {
 	d := workers{worker: workerColumn, value: valueColumn, each: each}
-	if err := lines(r, d.line); err != nil {
+	if err := eachLine(r, d.addLine); err != nil {
 		return err
 	}
 	if d.rows == 0 {
 		return malformed(0, "no rows of data; give a CSV whose header names the columns")
 	}
-	return d.placed.finish(each)
+	return d.placed.finishRows(each)
 }
 
 type workers struct {
@@ -50,12 +50,12 @@ type workers struct {
 	placed        placed // workers named by coordinates; used when columns is set
 }
 
-func (d *workers) line(n int, line string) error {
+func (d *workers) addLine(n int, line string) error {
 	if !d.begun {
 		d.begun = true
-		return d.head(n, line)
+		return d.readHeader(n, line)
 	}
-	fields, err := d.csv.split(n, line)
+	fields, err := d.csv.splitFields(n, line)
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (d *workers) line(n int, line string) error {
 		d.values = []int{at}
 	}
 	d.rows++
-	return d.take(n, fields)
+	return d.takeRow(n, fields)
 }
 
-func (d *workers) head(n int, line string) error {
-	if err := d.csv.begin(line); err != nil {
+func (d *workers) readHeader(n int, line string) error {
+	if err := d.csv.readHeader(line); err != nil {
 		return err
 	}
 	var err error
@@ -92,12 +92,12 @@ func (d *workers) workerColumns() []string {
 		return strings.Split(d.worker, ",")
 	}
 	for _, name := range []string{"worker", "rank"} {
-		if d.csv.column(name) >= 0 {
+		if d.csv.findColumn(name) >= 0 {
 			return []string{name}
 		}
 	}
 	for _, name := range coordinates {
-		if d.csv.column(name) >= 0 {
+		if d.csv.findColumn(name) >= 0 {
 			d.placed.columns = append(d.placed.columns, name)
 		}
 	}
@@ -121,16 +121,16 @@ func (d *workers) computing() []string {
 func (d *workers) columns(n int, names []string) ([]int, error) {
 	var out []int
 	for _, name := range names {
-		at := d.csv.column(strings.TrimSpace(name))
+		at := d.csv.findColumn(strings.TrimSpace(name))
 		if at < 0 {
-			return nil, malformed(n, "no column %q; the header has %s", clip(name), clip(strings.Join(d.csv.header, ", ")))
+			return nil, malformed(n, "no column %q; the header has %s", clipField(name), clipField(strings.Join(d.csv.header, ", ")))
 		}
 		out = append(out, at)
 	}
 	return out, nil
 }
 
-func (d *workers) take(n int, fields []string) error {
+func (d *workers) takeRow(n int, fields []string) error {
 	parts := make([]string, 0, len(d.names))
 	for _, at := range d.names {
 		if at >= len(fields) {
@@ -138,17 +138,17 @@ func (d *workers) take(n int, fields []string) error {
 		}
 		parts = append(parts, fields[at])
 	}
-	value, err := d.sum(n, fields)
+	value, err := d.sumTimes(n, fields)
 	if err != nil {
 		return err
 	}
 	if len(d.placed.columns) > 0 {
-		return d.placed.take(n, parts, value)
+		return d.placed.takeRow(n, parts, value)
 	}
-	return d.each(clip(strings.Join(parts, "/")), value)
+	return d.each(clipField(strings.Join(parts, "/")), value)
 }
 
-func (d *workers) sum(n int, fields []string) (float64, error) {
+func (d *workers) sumTimes(n int, fields []string) (float64, error) {
 	total := 0.0
 	for _, at := range d.values {
 		if at >= len(fields) {
@@ -158,7 +158,7 @@ func (d *workers) sum(n int, fields []string) (float64, error) {
 		if at < len(d.csv.header) {
 			column = d.csv.header[at]
 		}
-		v, err := number(n, clip(column), fields[at])
+		v, err := parseNumber(n, clipField(column), fields[at])
 		if err != nil {
 			return 0, err
 		}
@@ -182,9 +182,9 @@ type placed struct {
 	values  []float64  // by row
 }
 
-func (p *placed) take(n int, parts []string, value float64) error {
+func (p *placed) takeRow(n int, parts []string, value float64) error {
 	for i := range parts {
-		parts[i] = clip(parts[i])
+		parts[i] = clipField(parts[i])
 	}
 	key := strings.Join(parts, "\x00")
 	id, known := p.byKey[key]
@@ -202,8 +202,8 @@ func (p *placed) take(n int, parts []string, value float64) error {
 	return nil
 }
 
-// finish names the workers and hands their rows out.
-func (p *placed) finish(each func(string, float64) error) error {
+// finishRows names the workers and hands their rows out.
+func (p *placed) finishRows(each func(string, float64) error) error {
 	names := make([]string, len(p.places))
 	for i, place := range p.places {
 		var parts []string

@@ -35,7 +35,7 @@ type Calibration struct {
 // while at most three quarters of them are slow. Its ErrorShare compares what it
 // predicts for now with NowMs.
 func Calibrate(in Calibration) (Model, error) {
-	if err := in.check(); err != nil {
+	if err := in.validate(); err != nil {
 		return Model{}, err
 	}
 	m := Model{Layout: in.Layout, Slow: map[falcon.Device]float64{}}
@@ -46,13 +46,13 @@ func Calibrate(in Calibration) (Model, error) {
 		m.Links.IntraMBs, m.Links.InterMBs, m.Links.LatencyMs = base.Links.IntraMBs, base.Links.InterMBs, base.Links.LatencyMs
 		m.RestMs = base.RestMs
 	} else {
-		in.volumes(&m)
+		in.countedVolumes(&m)
 		in.bandwidths(&m)
-		in.work(&m)
+		in.stageWork(&m)
 	}
-	in.slow(&m)
+	in.slowRatios(&m)
 	if in.Base == nil {
-		in.rest(&m)
+		in.restTime(&m)
 	}
 	if in.NowMs > 0 {
 		m.ErrorShare = m.Iteration(in.Placement, in.MicroBatches).IterationMs/in.NowMs - 1
@@ -60,7 +60,7 @@ func Calibrate(in Calibration) (Model, error) {
 	return m, nil
 }
 
-func (in Calibration) check() error {
+func (in Calibration) validate() error {
 	l := in.Layout
 	if err := l.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrCalibration, err)
@@ -102,8 +102,8 @@ func slowLinks(links []falcon.LinkSpeed) map[falcon.Link]float64 {
 	return out
 }
 
-// volumes takes payloads as they were counted.
-func (in Calibration) volumes(m *Model) {
+// countedVolumes takes payloads as they were counted.
+func (in Calibration) countedVolumes(m *Model) {
 	m.DPMB = make([]float64, in.Layout.PP)
 	var pairs, chunks, tensor []float64
 	for _, g := range in.Profile.Groups {
@@ -149,7 +149,7 @@ func payloadMB(g falcon.GroupTransfer) float64 {
 // equations for bandwidth and latency, payload/bandwidth + steps·latency =
 // time; where there is one kind only, latency is 0.
 func (in Calibration) bandwidths(m *Model) {
-	ring, pair, inside := in.rings(*m), in.pairs(*m), in.inside()
+	ring, pair, inside := in.ringBandwidth(*m), in.pairBandwidth(*m), in.intranodeBandwidth()
 	m.Links.IntraMBs = inside
 	switch {
 	case ring.ms > 0 && pair.ms > 0:
@@ -176,9 +176,9 @@ func (in Calibration) bandwidths(m *Model) {
 // transfer is one equation: mb·x + steps·latency = ms.
 type transfer struct{ mb, steps, ms float64 }
 
-// rings is the median healthy ring between nodes, of the stage that reduces
+// ringBandwidth is the median healthy ring between nodes, of the stage that reduces
 // most; a ring with a slow edge counts its payload as much larger.
-func (in Calibration) rings(m Model) transfer {
+func (in Calibration) ringBandwidth(m Model) transfer {
 	var found []transfer
 	for _, g := range in.Profile.Groups {
 		if g.Dimension != falcon.DimDP || len(g.Ranks) < 2 || !(g.TransferMs > 0) || g.Bytes <= 0 {
@@ -191,7 +191,7 @@ func (in Calibration) rings(m Model) transfer {
 		steps := RingSteps(len(g.Ranks))
 		found = append(found, transfer{steps / float64(len(g.Ranks)) * payloadMB(g) * ratio, steps, g.TransferMs})
 	}
-	return typical(found)
+	return medianRate(found)
 }
 
 // ringRatio is the worst ratio on a ring's edges; 0 when none leaves a node.
@@ -200,13 +200,13 @@ func (in Calibration) ringRatio(m Model, g falcon.GroupTransfer) float64 {
 	for i, r := range g.Ranks {
 		a, b := in.Placement[r].Node(), in.Placement[g.Ranks[(i+1)%len(g.Ranks)]].Node()
 		if a != b {
-			worst = max(worst, m.Links.ratio(a, b))
+			worst = max(worst, m.Links.ratioOf(a, b))
 		}
 	}
 	return worst
 }
 
-func (in Calibration) pairs(m Model) transfer {
+func (in Calibration) pairBandwidth(m Model) transfer {
 	var found []transfer
 	for _, g := range in.Profile.Groups {
 		if g.Dimension != falcon.DimPP || len(g.Ranks) != 2 || !(g.TransferMs > 0) || g.Bytes <= 0 || g.Calls <= 0 {
@@ -219,24 +219,24 @@ func (in Calibration) pairs(m Model) transfer {
 		n := float64(g.Calls)
 		found = append(found, transfer{float64(g.Bytes) / 1e6 / n * ratio, 1, g.TransferMs / n})
 	}
-	return typical(found)
+	return medianRate(found)
 }
 
-// typical is the one with the median time per payload.
-func typical(v []transfer) transfer {
+// medianRate is the one with the median time per payload.
+func medianRate(v []transfer) transfer {
 	if len(v) == 0 {
 		return transfer{}
 	}
 	slices.SortFunc(v, func(a, b transfer) int {
 		if x, y := a.ms/a.mb, b.ms/b.mb; x != y {
-			return compare(x, y)
+			return compareRates(x, y)
 		}
-		return compare(a.mb, b.mb)
+		return compareRates(a.mb, b.mb)
 	})
 	return v[(len(v)-1)/2]
 }
 
-func compare(x, y float64) int {
+func compareRates(x, y float64) int {
 	if x < y {
 		return -1
 	}
@@ -246,9 +246,9 @@ func compare(x, y float64) int {
 	return 0
 }
 
-// inside is the bandwidth of rings and pairs within nodes, tensor-parallel
+// intranodeBandwidth is the bandwidth of rings and pairs within nodes, tensor-parallel
 // ones apart: their calls are small and their time is in Work.
-func (in Calibration) inside() float64 {
+func (in Calibration) intranodeBandwidth() float64 {
 	var speeds []float64
 	for _, g := range in.Profile.Groups {
 		if len(g.Ranks) < 2 || !(g.TransferMs > 0) || g.Bytes <= 0 || in.crosses(g) {
@@ -269,8 +269,8 @@ func (in Calibration) crosses(g falcon.GroupTransfer) bool {
 	return slices.ContainsFunc(g.Ranks, func(r falcon.Rank) bool { return in.Placement[r].Node() != first })
 }
 
-// work is each stage's healthy time, tensor-parallel calls included.
-func (in Calibration) work(m *Model) {
+// stageWork is each stage's healthy time, tensor-parallel calls included.
+func (in Calibration) stageWork(m *Model) {
 	self := make([]float64, in.Layout.PP)
 	for s := range self {
 		self[s] = healthyOf(in.stageSelf(s)) + in.tensorMs(s)
@@ -305,9 +305,9 @@ func (in Calibration) tensorMs(s int) float64 {
 	return falcon.Median(out)
 }
 
-// slow compares each rank with its stage's healthy work. The time in
+// slowRatios compares each rank with its stage's healthy work. The time in
 // tensor-parallel calls does not grow with a slow device.
-func (in Calibration) slow(m *Model) {
+func (in Calibration) slowRatios(m *Model) {
 	for s := range in.Layout.PP {
 		tensor, healthy := in.tensorMs(s), m.Work[s].Ms()
 		n := in.Layout.TP * in.Layout.DP
@@ -319,9 +319,9 @@ func (in Calibration) slow(m *Model) {
 	}
 }
 
-// rest is what a healthy iteration takes beyond the model; without one, what
+// restTime is what a healthy iteration takes beyond the model; without one, what
 // the present iteration does.
-func (in Calibration) rest(m *Model) {
+func (in Calibration) restTime(m *Model) {
 	measured, of, micro := in.NowMs, *m, in.MicroBatches
 	if in.HealthyMs > 0 {
 		measured = in.HealthyMs

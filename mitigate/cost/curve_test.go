@@ -20,7 +20,7 @@ func TestCurveIsTheSimulation(t *testing.T) {
 		var u Simulator
 		c := u.Curve(p, nil, 100)
 		for m := 1; m < len(c); m++ {
-			if want := last(u.Ends(nil, p, m), nil); c[m] < want*(1-1e-9) || c[m] > want*1.001 {
+			if want := latestEnd(u.Ends(nil, p, m), nil); c[m] < want*(1-1e-9) || c[m] > want*1.001 {
 				t.Fatalf("%+v, %d micro-batches: %.6f ms, simulated %.6f ms", p, m, c[m], want)
 			} else {
 				worst = max(worst, c[m]/want-1)

@@ -19,21 +19,21 @@ func (l Links) TransferMs(a, b falcon.Node, megabytes float64) float64 {
 	if !(megabytes > 0) {
 		return 0
 	}
-	return megabytes*l.perMB(a, b) + l.latencyMs(a, b)
+	return megabytes*l.msPerMB(a, b) + l.latencyMs(a, b)
 }
 
-// perMB is ms per 10⁶ bytes.
-func (l Links) perMB(a, b falcon.Node) float64 {
+// msPerMB is ms per 10⁶ bytes.
+func (l Links) msPerMB(a, b falcon.Node) float64 {
 	switch {
 	case a == b && l.IntraMBs > 0:
 		return 1e3 / l.IntraMBs
 	case a != b && l.InterMBs > 0:
-		return 1e3 / l.InterMBs * l.ratio(a, b)
+		return 1e3 / l.InterMBs * l.ratioOf(a, b)
 	}
 	return 0
 }
 
-func (l Links) ratio(a, b falcon.Node) float64 {
+func (l Links) ratioOf(a, b falcon.Node) float64 {
 	return AtLeastHealthy(l.Ratio[falcon.NewLink(a, b)])
 }
 
@@ -88,8 +88,8 @@ func (m Model) Iteration(p falcon.Placement, micro []int32) Prediction {
 	total := 0.0
 	for d := range out.ReplicaMs {
 		ends := u.Ends(nil, m.Replica(p, d), int(micro[d]))
-		out.PipelineMs = max(out.PipelineMs, last(ends, nil))
-		out.ReplicaMs[d] = last(ends, out.StageDPMs)
+		out.PipelineMs = max(out.PipelineMs, latestEnd(ends, nil))
+		out.ReplicaMs[d] = latestEnd(ends, out.StageDPMs)
 		total = max(total, out.ReplicaMs[d])
 	}
 	out.DPMs = total - out.PipelineMs
@@ -110,7 +110,7 @@ func (m Model) Curves(p falcon.Placement, most int) [][]float64 {
 	known := map[string]int{} // replicas that are alike are simulated once
 	for d := range out {
 		r := m.Replica(p, d)
-		key := r.key()
+		key := r.cacheKey()
 		if same, ok := known[key]; ok {
 			out[d] = out[same]
 			continue
@@ -128,9 +128,9 @@ func (m Model) Replica(p falcon.Placement, d int) Pipeline {
 	for s := range out.Stages {
 		factor := 1.0
 		for t := range m.Layout.TP {
-			factor = max(factor, AtLeastHealthy(m.Slow[p[m.rank(t, d, s)]]))
+			factor = max(factor, AtLeastHealthy(m.Slow[p[m.rankOf(t, d, s)]]))
 		}
-		out.Stages[s] = m.Work[s].times(factor)
+		out.Stages[s] = m.Work[s].passTimes(factor)
 	}
 	if m.Layout.PP == 1 {
 		return out
@@ -138,7 +138,7 @@ func (m Model) Replica(p falcon.Placement, d int) Pipeline {
 	out.HopMs = make([]float64, m.boundaries())
 	for b := range out.HopMs {
 		for t := range m.Layout.TP {
-			from, to := p[m.rank(t, d, b)].Node(), p[m.rank(t, d, (b+1)%m.Layout.PP)].Node()
+			from, to := p[m.rankOf(t, d, b)].Node(), p[m.rankOf(t, d, (b+1)%m.Layout.PP)].Node()
 			out.HopMs[b] = max(out.HopMs[b], m.Links.TransferMs(from, to, m.PPMB))
 		}
 	}
@@ -153,7 +153,7 @@ func (m Model) boundaries() int {
 	return m.Layout.PP - 1
 }
 
-func (m Model) rank(t, d, s int) falcon.Rank {
+func (m Model) rankOf(t, d, s int) falcon.Rank {
 	return m.Layout.RankOf(falcon.Coord{TP: t, DP: d, PP: s})
 }
 
@@ -165,7 +165,7 @@ func (m Model) StageDPMs(p falcon.Placement) []float64 {
 	for s := range out {
 		for t := range m.Layout.TP {
 			for d := range nodes {
-				nodes[d] = p[m.rank(t, d, s)].Node()
+				nodes[d] = p[m.rankOf(t, d, s)].Node()
 			}
 			out[s] = max(out[s], m.Links.RingMs(nodes, m.DPMB[s]))
 		}
@@ -185,7 +185,7 @@ func (l Links) RingMs(nodes []falcon.Node, megabytes float64) float64 {
 	worst, latency := 0.0, 0.0
 	for i, a := range nodes {
 		b := nodes[(i+1)%k]
-		worst = max(worst, l.perMB(a, b))
+		worst = max(worst, l.msPerMB(a, b))
 		latency = max(latency, l.latencyMs(a, b))
 	}
 	return RingSteps(k)*(megabytes*worst/float64(k)) + RingSteps(k)*latency

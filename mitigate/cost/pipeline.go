@@ -10,7 +10,7 @@ type Stage struct {
 // Ms is forward and backward together.
 func (s Stage) Ms() float64 { return s.ForwardMs + s.BackwardMs }
 
-func (s Stage) times(factor float64) Stage {
+func (s Stage) passTimes(factor float64) Stage {
 	return Stage{s.ForwardMs * factor, s.BackwardMs * factor}
 }
 
@@ -57,7 +57,7 @@ func (u *Simulator) Ends(to []float64, p Pipeline, m int) []float64 {
 		return append(to, make([]float64, len(p.Stages))...)
 	}
 	c := u.schedule(len(p.Stages), max(p.Chunks, 1), m)
-	u.reset(c, p)
+	u.resetStages(c, p)
 	for left, moved := c.stages, true; left > 0; {
 		if !moved {
 			panic("cost: the 1F1B schedule blocked itself")
@@ -68,7 +68,7 @@ func (u *Simulator) Ends(to []float64, p Pipeline, m int) []float64 {
 			if n == len(c.steps[s]) {
 				continue
 			}
-			if u.play(c, s) {
+			if u.playStage(c, s) {
 				left--
 			}
 			moved = moved || u.next[s] > n
@@ -93,33 +93,33 @@ func (u *Simulator) schedule(stages, chunks, m int) *schedule {
 // scheduleMost bounds the schedules that are kept.
 const scheduleMost = 1024
 
-func (u *Simulator) reset(c *schedule, p Pipeline) {
-	u.work, u.hop = grown(u.work, c.stages), grown(u.hop, c.stages)
+func (u *Simulator) resetStages(c *schedule, p Pipeline) {
+	u.work, u.hop = resized(u.work, c.stages), resized(u.hop, c.stages)
 	clear(u.hop)
 	copy(u.hop, p.HopMs)
 	for s, w := range p.Stages {
-		u.work[s] = w.times(1 / float64(c.chunks))
+		u.work[s] = w.passTimes(1 / float64(c.chunks))
 	}
-	u.sent = grown(u.sent, c.slots())
+	u.sent = resized(u.sent, c.slotCount())
 	for i := range u.sent {
 		u.sent[i] = -1
 	}
-	u.clock, u.next = grown(u.clock, c.stages), grown(u.next, c.stages)
-	u.begun = grown(u.begun, c.stages)
+	u.clock, u.next = resized(u.clock, c.stages), resized(u.next, c.stages)
+	u.begun = resized(u.begun, c.stages)
 	clear(u.clock)
 	clear(u.next)
 	clear(u.begun)
 }
 
-func grown[T any](v []T, n int) []T {
+func resized[T any](v []T, n int) []T {
 	if cap(v) < n {
 		return make([]T, n)
 	}
 	return v[:n]
 }
 
-// play runs stage s until it waits for a message, and says whether it is done.
-func (u *Simulator) play(c *schedule, s int) bool {
+// playStage runs stage s until it waits for a message, and says whether it is done.
+func (u *Simulator) playStage(c *schedule, s int) bool {
 	steps := c.steps[s]
 	for k := u.next[s]; k < len(steps); k++ {
 		switch step := &steps[k]; step.kind {
@@ -175,7 +175,7 @@ func (u *Simulator) exchange(c *schedule, s int, step *instr) bool {
 	return true
 }
 
-func uniform(stages []Stage, hopMs float64) Pipeline {
+func uniformPipeline(stages []Stage, hopMs float64) Pipeline {
 	p := Pipeline{Stages: stages}
 	if hopMs > 0 {
 		for range stages {
@@ -189,7 +189,7 @@ func uniform(stages []Stage, hopMs float64) Pipeline {
 // Simulator.Curve.
 func Curve(stages []Stage, most int, hopMs float64) []float64 {
 	var u Simulator
-	return u.Curve(uniform(stages, hopMs), nil, most)
+	return u.Curve(uniformPipeline(stages, hopMs), nil, most)
 }
 
 // playMost is the number of micro-batches up to which pipelines are simulated;
@@ -215,43 +215,43 @@ func (u *Simulator) EndsUpTo(p Pipeline, most int) [][]float64 {
 	}
 	if top > dense {
 		ends[top] = u.Ends(nil, p, top*unit)
-		u.fill(p, unit, ends, dense, top)
+		u.fillBetween(p, unit, ends, dense, top)
 	}
 	for m := range out {
 		if k := (m + unit - 1) / unit; k <= top {
 			out[m] = ends[k]
 		} else {
-			out[m] = between(ends[top/2], ends[top], float64(k-top/2)/float64(top-top/2))
+			out[m] = valueBetween(ends[top/2], ends[top], float64(k-top/2)/float64(top-top/2))
 		}
 	}
 	return out
 }
 
-// fill finds what lies between low and high, which are known.
-func (u *Simulator) fill(p Pipeline, unit int, ends [][]float64, low, high int) {
+// fillBetween finds what lies between low and high, which are known.
+func (u *Simulator) fillBetween(p Pipeline, unit int, ends [][]float64, low, high int) {
 	if high-low < 2 {
 		return
 	}
 	mid := (low + high) / 2
 	ends[mid] = u.Ends(nil, p, mid*unit)
 	straight := true
-	for s, want := range between(ends[low], ends[high], float64(mid-low)/float64(high-low)) {
+	for s, want := range valueBetween(ends[low], ends[high], float64(mid-low)/float64(high-low)) {
 		straight = straight && math.Abs(ends[mid][s]-want) <= straightTol*want
 	}
 	if !straight {
-		u.fill(p, unit, ends, low, mid)
-		u.fill(p, unit, ends, mid, high)
+		u.fillBetween(p, unit, ends, low, mid)
+		u.fillBetween(p, unit, ends, mid, high)
 		return
 	}
 	for k := low + 1; k < high; k++ {
-		ends[k] = between(ends[low], ends[high], float64(k-low)/float64(high-low))
+		ends[k] = valueBetween(ends[low], ends[high], float64(k-low)/float64(high-low))
 	}
 }
 
 // straightTol is the share by which a point on a line may be off it.
 const straightTol = 1e-10
 
-func between(a, b []float64, share float64) []float64 {
+func valueBetween(a, b []float64, share float64) []float64 {
 	out := make([]float64, len(a))
 	for i := range a {
 		out[i] = a[i] + share*(b[i]-a[i])
@@ -270,13 +270,13 @@ func (u *Simulator) Curve(p Pipeline, tailMs []float64, most int) []float64 {
 func CurveOf(ends [][]float64, tailMs []float64) []float64 {
 	out := make([]float64, len(ends))
 	for m := 1; m < len(ends); m++ {
-		out[m] = max(out[m-1], last(ends[m], tailMs))
+		out[m] = max(out[m-1], latestEnd(ends[m], tailMs))
 	}
 	return out
 }
 
-// last is the latest of the stages' ends with what follows them.
-func last(ends, tailMs []float64) float64 {
+// latestEnd is the latest of the stages' ends with what follows them.
+func latestEnd(ends, tailMs []float64) float64 {
 	worst := math.Inf(-1)
 	for s, end := range ends {
 		if tailMs != nil {

@@ -190,7 +190,7 @@ func BenchmarkPipeline(b *testing.B) {
 func pipelineMs(stages []Stage, m int, hopMs float64) float64 {
 	var u Simulator
 	worst := 0.0
-	for _, end := range u.Ends(nil, uniform(stages, hopMs), m) {
+	for _, end := range u.Ends(nil, uniformPipeline(stages, hopMs), m) {
 		worst = max(worst, end)
 	}
 	return worst

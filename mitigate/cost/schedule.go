@@ -42,19 +42,19 @@ func newSchedule(stages, chunks, micro int) *schedule {
 		if chunks > 1 {
 			c.interleave(s)
 		} else {
-			c.plain(s)
+			c.plainOrder(s)
 		}
 	}
 	return c
 }
 
-// slots is the number of messages that have a place.
-func (c *schedule) slots() int { return 2 * c.stages * c.chunks * c.micro }
+// slotCount is the number of messages that have a place.
+func (c *schedule) slotCount() int { return 2 * c.stages * c.chunks * c.micro }
 
-// slot is the message of a micro-batch on a chunk that crosses boundary b,
+// messageSlot is the message of a micro-batch on a chunk that crosses boundary b,
 // between stage b and the next one (the first follows the last); back is the
 // gradient's way.
-func (c *schedule) slot(b, chunk, micro int, back bool) int32 {
+func (c *schedule) messageSlot(b, chunk, micro int, back bool) int32 {
 	if back {
 		b += c.stages
 	}
@@ -66,7 +66,7 @@ func (c *schedule) boundary(slot int32) int {
 	return int(slot) / (c.chunks * c.micro) % c.stages
 }
 
-func (c *schedule) work(s int, kind uint8) { c.steps[s] = append(c.steps[s], instr{kind: kind}) }
+func (c *schedule) passWork(s int, kind uint8) { c.steps[s] = append(c.steps[s], instr{kind: kind}) }
 
 func (c *schedule) exchange(s int, send, recv [2]int32) {
 	step := instr{kind: exchange}
@@ -83,70 +83,70 @@ func (c *schedule) message(slot int32) message {
 	return message{slot, int32(c.boundary(slot))}
 }
 
-// swap is an exchange of at most one message either way; one that the end of
+// swapMessages is an exchange of at most one message either way; one that the end of
 // the pipeline does not have is nothing.
-func (c *schedule) swap(s int, send, recv int32) {
+func (c *schedule) swapMessages(s int, send, recv int32) {
 	if send != nothing || recv != nothing {
 		c.exchange(s, [2]int32{send, nothing}, [2]int32{recv, nothing})
 	}
 }
 
 // in, out, gradIn and gradOut are the messages of micro-batch k at stage s.
-func (c *schedule) in(s, k int) int32 {
+func (c *schedule) forwardIn(s, k int) int32 {
 	if s == 0 {
 		return nothing
 	}
-	return c.slot(s-1, 0, k, false)
+	return c.messageSlot(s-1, 0, k, false)
 }
 
-func (c *schedule) out(s, k int) int32 {
+func (c *schedule) forwardOut(s, k int) int32 {
 	if s == c.stages-1 {
 		return nothing
 	}
-	return c.slot(s, 0, k, false)
+	return c.messageSlot(s, 0, k, false)
 }
 
-func (c *schedule) gradIn(s, k int) int32 {
+func (c *schedule) backwardIn(s, k int) int32 {
 	if s == c.stages-1 {
 		return nothing
 	}
-	return c.slot(s, 0, k, true)
+	return c.messageSlot(s, 0, k, true)
 }
 
-func (c *schedule) gradOut(s, k int) int32 {
+func (c *schedule) backwardOut(s, k int) int32 {
 	if s == 0 {
 		return nothing
 	}
-	return c.slot(s-1, 0, k, true)
+	return c.messageSlot(s-1, 0, k, true)
 }
 
-// plain is one stage's order with one chunk: forwards to warm up, then one
+// plainOrder is one stage's order with one chunk: forwards to warm up, then one
 // forward and one backward in turn, with paired exchanges, then the remaining
 // backwards.
-func (c *schedule) plain(s int) {
+func (c *schedule) plainOrder(s int) {
 	warm := min(c.stages-s-1, c.micro)
 	for k := range warm {
-		c.swap(s, nothing, c.in(s, k))
-		c.work(s, forward)
-		c.swap(s, c.out(s, k), nothing)
+		c.swapMessages(s, nothing, c.forwardIn(s, k))
+		c.passWork(s, forward)
+		c.swapMessages(s, c.forwardOut(s, k), nothing)
 	}
 	if warm < c.micro {
-		c.swap(s, nothing, c.in(s, warm))
+		c.swapMessages(s, nothing, c.forwardIn(s, warm))
 	}
 	for k := range c.micro - warm {
-		c.work(s, forward)
-		c.swap(s, c.out(s, warm+k), c.gradIn(s, k))
-		c.work(s, backward)
+		c.passWork(s, forward)
+		c.swapMessages(s, c.forwardOut(s, warm+k), c.backwardIn(s, k))
+		c.passWork(s, backward)
 		next := int32(nothing)
 		if warm+k+1 < c.micro {
-			next = c.in(s, warm+k+1)
+			next = c.forwardIn(s, warm+k+1)
 		}
-		c.swap(s, c.gradOut(s, k), next)
+		c.swapMessages(s, c.backwardOut(s, k), next)
 	}
 	for k := c.micro - warm; k < c.micro; k++ {
-		c.swap(s, nothing, c.gradIn(s, k))
-		c.work(s, backward)
-		c.swap(s, c.gradOut(s, k), nothing)
+		c.swapMessages(s, nothing, c.backwardIn(s, k))
+		c.passWork(s, backward)
+		c.swapMessages(s, c.backwardOut(s, k), nothing)
 	}
 }
 
@@ -155,60 +155,60 @@ func (c *schedule) plain(s int) {
 func (c *schedule) interleave(s int) {
 	total := c.micro * c.chunks
 	warm := min(total, 2*(c.stages-s-1)+(c.chunks-1)*c.stages)
-	c.trade(s, nothing, c.arrives(s, 0), nothing, nothing)
+	c.tradeMessages(s, nothing, c.passNeeds(s, 0), nothing, nothing)
 	for k := range warm {
-		c.work(s, forward)
+		c.passWork(s, forward)
 		grad := int32(nothing)
 		if k == warm-1 {
 			grad = c.gradArrives(s, 0)
 		}
-		c.trade(s, c.leaves(s, k), c.arrives(s, k+1), nothing, grad)
+		c.tradeMessages(s, c.passSends(s, k), c.passNeeds(s, k+1), nothing, grad)
 	}
 	for b := range total - warm {
 		f := warm + b
-		c.work(s, forward)
-		c.work(s, backward)
-		c.trade(s, c.leaves(s, f), c.arrives(s, f+1), c.gradLeaves(s, b), c.gradArrives(s, b+1))
+		c.passWork(s, forward)
+		c.passWork(s, backward)
+		c.tradeMessages(s, c.passSends(s, f), c.passNeeds(s, f+1), c.gradLeaves(s, b), c.gradArrives(s, b+1))
 	}
 	for b := total - warm; b < total; b++ {
-		c.work(s, backward)
-		c.trade(s, nothing, nothing, c.gradLeaves(s, b), c.gradArrives(s, b+1))
+		c.passWork(s, backward)
+		c.tradeMessages(s, nothing, nothing, c.gradLeaves(s, b), c.gradArrives(s, b+1))
 	}
 }
 
-func (c *schedule) trade(s int, out, in, gradOut, gradIn int32) {
+func (c *schedule) tradeMessages(s int, out, in, gradOut, gradIn int32) {
 	c.exchange(s, [2]int32{out, gradOut}, [2]int32{in, gradIn})
 }
 
-// pass is the k-th forward pass: as many micro-batches as there are stages on
+// forwardPass is the k-th forward pass: as many micro-batches as there are stages on
 // the first chunk, the same ones on the next, and so on.
-func (c *schedule) pass(k int) (chunk, micro int) {
+func (c *schedule) forwardPass(k int) (chunk, micro int) {
 	group := c.stages * c.chunks
 	return k % group / c.stages, k/group*c.stages + k%c.stages
 }
 
-// leaves is what the k-th forward pass sends; the last chunk of the last stage
+// passSends is what the k-th forward pass sends; the last chunk of the last stage
 // sends nothing. The message is named by the chunk that sends it.
-func (c *schedule) leaves(s, k int) int32 {
-	chunk, micro := c.pass(k)
+func (c *schedule) passSends(s, k int) int32 {
+	chunk, micro := c.forwardPass(k)
 	if s == c.stages-1 && chunk == c.chunks-1 {
 		return nothing
 	}
-	return c.slot(s, chunk, micro, false)
+	return c.messageSlot(s, chunk, micro, false)
 }
 
-// arrives is what the k-th forward pass needs: from the stage before, or from
+// passNeeds is what the k-th forward pass needs: from the stage before, or from
 // the last stage's chunk before.
-func (c *schedule) arrives(s, k int) int32 {
+func (c *schedule) passNeeds(s, k int) int32 {
 	if k >= c.micro*c.chunks {
 		return nothing
 	}
-	chunk, micro := c.pass(k)
+	chunk, micro := c.forwardPass(k)
 	switch {
 	case s > 0:
-		return c.slot(s-1, chunk, micro, false)
+		return c.messageSlot(s-1, chunk, micro, false)
 	case chunk > 0:
-		return c.slot(c.stages-1, chunk-1, micro, false)
+		return c.messageSlot(c.stages-1, chunk-1, micro, false)
 	}
 	return nothing
 }
@@ -217,13 +217,13 @@ func (c *schedule) arrives(s, k int) int32 {
 // begins at the last chunk. The boundary of a gradient is the one that its
 // activation crossed, and so is its chunk.
 func (c *schedule) gradLeaves(s, k int) int32 {
-	chunk, micro := c.pass(k)
+	chunk, micro := c.forwardPass(k)
 	chunk = c.chunks - 1 - chunk
 	switch {
 	case s > 0:
-		return c.slot(s-1, chunk, micro, true)
+		return c.messageSlot(s-1, chunk, micro, true)
 	case chunk > 0:
-		return c.slot(c.stages-1, chunk-1, micro, true)
+		return c.messageSlot(c.stages-1, chunk-1, micro, true)
 	}
 	return nothing
 }
@@ -232,10 +232,10 @@ func (c *schedule) gradArrives(s, k int) int32 {
 	if k >= c.micro*c.chunks {
 		return nothing
 	}
-	chunk, micro := c.pass(k)
+	chunk, micro := c.forwardPass(k)
 	chunk = c.chunks - 1 - chunk
 	if s == c.stages-1 && chunk == c.chunks-1 {
 		return nothing
 	}
-	return c.slot(s, chunk, micro, true)
+	return c.messageSlot(s, chunk, micro, true)
 }

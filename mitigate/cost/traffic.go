@@ -47,8 +47,8 @@ func (m Model) messages(b int) float64 {
 	return chunks
 }
 
-// key names a pipeline by its times, to the bit.
-func (p Pipeline) key() string {
+// cacheKey names a pipeline by its times, to the bit.
+func (p Pipeline) cacheKey() string {
 	b := make([]byte, 0, 16*len(p.Stages)+8*len(p.HopMs)+8)
 	b = binary.LittleEndian.AppendUint64(b, uint64(p.Chunks))
 	for _, s := range p.Stages {

@@ -24,11 +24,11 @@ func (s *solver) solveMixed() ([]int, error) {
 	limits := s.candidates(choices)
 	// capAt never goes under lo, so no limit below makespan(lo) is real.
 	limits = limits[sort.SearchFloat64s(limits, s.makespan(s.lo)):]
-	k := sort.Search(len(limits), func(k int) bool { return s.reachable(s.capsAt(limits[k])) })
+	k := sort.Search(len(limits), func(k int) bool { return s.reachable(s.capsWithin(limits[k])) })
 	if k == len(limits) {
 		return nil, fmt.Errorf("%w: no sum of the allowed multiples is %d", ErrInfeasible, s.total)
 	}
-	return s.spreadMixed(s.capsAt(limits[k])), nil
+	return s.spreadMixed(s.capsWithin(limits[k])), nil
 }
 
 // candidates are all values that the makespan can take, ascending.
@@ -36,7 +36,7 @@ func (s *solver) candidates(n int) []float64 {
 	out := make([]float64, 0, n)
 	for i := range s.t {
 		for m := s.lo[i]; m <= s.hi[i]; m += s.q[i] {
-			out = append(out, s.ms(i, m))
+			out = append(out, s.timeOf(i, m))
 		}
 	}
 	slices.Sort(out)
@@ -74,7 +74,7 @@ func (s *solver) spreadMixed(caps []int) []int {
 	for i := n - 1; i >= 0; i-- {
 		for rest := range best[i] {
 			for m := s.lo[i]; m <= caps[i] && m <= rest; m += s.q[i] {
-				best[i][rest] = min(best[i][rest], s.square(i, m)+best[i+1][rest-m])
+				best[i][rest] = min(best[i][rest], s.squareError(i, m)+best[i+1][rest-m])
 			}
 		}
 	}
@@ -87,15 +87,15 @@ func (s *solver) spreadMixed(caps []int) []int {
 	return out
 }
 
-func (s *solver) square(i, m int) float64 {
-	d := s.ms(i, m) - s.target
+func (s *solver) squareError(i, m int) float64 {
+	d := s.timeOf(i, m) - s.target
 	return d * d
 }
 
 func (s *solver) firstBest(i, ceiling, rest int, best [][]float64) int {
 	tol := relTol * 16 * (best[i][rest] + s.target*s.target)
 	for m := s.lo[i]; m <= ceiling && m <= rest; m += s.q[i] {
-		if s.square(i, m)+best[i+1][rest-m] <= best[i][rest]+tol {
+		if s.squareError(i, m)+best[i+1][rest-m] <= best[i][rest]+tol {
 			return m
 		}
 	}

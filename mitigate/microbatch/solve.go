@@ -80,7 +80,7 @@ type solver struct {
 }
 
 func newSolver(p Problem) (*solver, error) {
-	if err := check(p); err != nil {
+	if err := validate(p); err != nil {
 		return nil, err
 	}
 	n := len(p.MicroBatchMs)
@@ -90,14 +90,14 @@ func newSolver(p Problem) (*solver, error) {
 		total: p.Total, uniform: true,
 	}
 	for i := range n {
-		s.bound(p, i)
+		s.setBounds(p, i)
 		s.uniform = s.uniform && s.q[i] == s.q[0]
 	}
 	s.target = s.idealMs()
 	return s, s.feasible()
 }
 
-func check(p Problem) error {
+func validate(p Problem) error {
 	n := len(p.MicroBatchMs)
 	switch {
 	case n == 0:
@@ -130,8 +130,8 @@ func check(p Problem) error {
 	return nil
 }
 
-// bound fills replica i's line and its bounds, rounded inwards to multiples.
-func (s *solver) bound(p Problem, i int) {
+// setBounds fills replica i's line and its bounds, rounded inwards to multiples.
+func (s *solver) setBounds(p Problem, i int) {
 	fill := float64(p.Stages) * s.t[i]
 	if p.FillMs != nil {
 		fill = p.FillMs[i]
@@ -180,25 +180,25 @@ func (s *solver) idealMs() float64 {
 	return work / rate
 }
 
-func (s *solver) ms(i, m int) float64 { return s.t[i]*float64(m) + s.c[i] }
+func (s *solver) timeOf(i, m int) float64 { return s.t[i]*float64(m) + s.c[i] }
 
 func (s *solver) makespan(m []int) float64 {
 	worst := 0.0
 	for i, k := range m {
-		worst = max(worst, s.ms(i, k))
+		worst = max(worst, s.timeOf(i, k))
 	}
 	return worst
 }
 
-// capAt is the most that replica i can do within limit ms, never under lo.
-func (s *solver) capAt(i int, limit float64) int {
+// capWithin is the most that replica i can do within limit ms, never under lo.
+func (s *solver) capWithin(i int, limit float64) int {
 	slack := relTol * math.Abs(limit)
 	k := math.Floor((limit + slack - s.c[i]) / s.t[i])
 	if k >= float64(s.hi[i]) {
 		return s.hi[i]
 	}
 	m := int(k) / s.q[i] * s.q[i]
-	if next := m + s.q[i]; next <= s.hi[i] && s.ms(i, next) <= limit+slack {
+	if next := m + s.q[i]; next <= s.hi[i] && s.timeOf(i, next) <= limit+slack {
 		m = next // the division rounded down across an exact tie
 	}
 	return max(m, s.lo[i])

@@ -12,8 +12,8 @@ const bisections = 100
 // solveUniform handles one granularity q for all replicas: find the least
 // limit whose capacities reach the total, then spread within the capacities.
 func (s *solver) solveUniform() ([]int, error) {
-	caps := s.capsAt(s.leastLimit())
-	return s.spread(caps), nil
+	caps := s.capsWithin(s.leastLimit())
+	return s.minimizeSpread(caps), nil
 }
 
 // leastLimit is min max T_i. Bisection brackets it, then the few replicas
@@ -32,13 +32,13 @@ func (s *solver) leastLimit() float64 {
 			hi = mid
 		}
 	}
-	return max(floor, s.raise(s.capsAt(lo)))
+	return max(floor, s.addSteps(s.capsWithin(lo)))
 }
 
 func (s *solver) capacity(limit float64) int {
 	sum := 0
 	for i := range s.t {
-		sum += s.capAt(i, limit)
+		sum += s.capWithin(i, limit)
 		if sum >= s.total {
 			break // only "enough or not" matters; keeps the sum from overflowing
 		}
@@ -46,17 +46,17 @@ func (s *solver) capacity(limit float64) int {
 	return sum
 }
 
-func (s *solver) capsAt(limit float64) []int {
+func (s *solver) capsWithin(limit float64) []int {
 	caps := make([]int, len(s.t))
 	for i := range caps {
-		caps[i] = s.capAt(i, limit)
+		caps[i] = s.capWithin(i, limit)
 	}
 	return caps
 }
 
-// raise adds single steps, cheapest result first, until the total is reached,
+// addSteps adds single steps, cheapest result first, until the total is reached,
 // and returns the makespan of what it added.
-func (s *solver) raise(m []int) float64 {
+func (s *solver) addSteps(m []int) float64 {
 	sum := 0
 	for _, k := range m {
 		sum += k
@@ -68,7 +68,7 @@ func (s *solver) raise(m []int) float64 {
 	h := &steps{}
 	for i := range m {
 		if m[i] < s.hi[i] {
-			h.items = append(h.items, step{s.ms(i, m[i]+s.q[i]), i})
+			h.items = append(h.items, step{s.timeOf(i, m[i]+s.q[i]), i})
 		}
 	}
 	heap.Init(h)
@@ -78,7 +78,7 @@ func (s *solver) raise(m []int) float64 {
 		sum += s.q[top.i]
 		worst = max(worst, top.cost)
 		if m[top.i] < s.hi[top.i] {
-			h.items[0].cost = s.ms(top.i, m[top.i]+s.q[top.i])
+			h.items[0].cost = s.timeOf(top.i, m[top.i]+s.q[top.i])
 			heap.Fix(h, 0)
 		} else {
 			heap.Pop(h)
@@ -87,11 +87,11 @@ func (s *solver) raise(m []int) float64 {
 	return worst
 }
 
-// spread minimises Σ(T_i − T*)² within [lo, caps]: separable and strictly
+// minimizeSpread minimises Σ(T_i − T*)² within [lo, caps]: separable and strictly
 // convex, so steps are taken in order of marginal cost. Bisection on the
 // marginal takes all but the ties; of steps that tie, the last replicas get
 // theirs first, which is the lexicographically smallest vector.
-func (s *solver) spread(caps []int) []int {
+func (s *solver) minimizeSpread(caps []int) []int {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for i := range caps {
 		lo = min(lo, s.marginal(i, s.lo[i]))
@@ -122,7 +122,7 @@ func (s *solver) spread(caps []int) []int {
 // marginal is the rise of (T_i − T*)² from m to m+q.
 func (s *solver) marginal(i, m int) float64 {
 	rise := s.t[i] * float64(s.q[i])
-	return rise * (2*(s.ms(i, m)-s.target) + rise)
+	return rise * (2*(s.timeOf(i, m)-s.target) + rise)
 }
 
 // takenBelow is m_i after all of i's steps with a marginal up to limit.
@@ -171,7 +171,7 @@ func (s *solver) addCheapest(m, caps []int, missing int) int {
 	}
 	added := 0
 	for i := len(m) - 1; i >= 0 && added < missing; i-- {
-		if m[i] < caps[i] && s.tied(i, s.marginal(i, m[i]), least) {
+		if m[i] < caps[i] && s.isTied(i, s.marginal(i, m[i]), least) {
 			m[i] += s.q[i]
 			added += s.q[i]
 		}
@@ -188,7 +188,7 @@ func (s *solver) dropDearest(m []int, surplus int) int {
 	}
 	dropped := 0
 	for i := 0; i < len(m) && dropped < surplus; i++ {
-		if m[i] > s.lo[i] && s.tied(i, s.marginal(i, m[i]-s.q[i]), most) {
+		if m[i] > s.lo[i] && s.isTied(i, s.marginal(i, m[i]-s.q[i]), most) {
 			m[i] -= s.q[i]
 			dropped += s.q[i]
 		}
@@ -211,7 +211,7 @@ func (s *solver) settleTies(m, caps []int) {
 	}
 	slices.SortFunc(free, func(a, b open) int {
 		switch {
-		case s.tied(a.i, a.marginal, b.marginal):
+		case s.isTied(a.i, a.marginal, b.marginal):
 			return b.i - a.i
 		case a.marginal < b.marginal:
 			return -1
@@ -223,7 +223,7 @@ func (s *solver) settleTies(m, caps []int) {
 		if m[i] <= s.lo[i] || free[k].i <= i {
 			continue
 		}
-		if s.tied(i, s.marginal(i, m[i]-s.q[i]), free[k].marginal) {
+		if s.isTied(i, s.marginal(i, m[i]-s.q[i]), free[k].marginal) {
 			m[i] -= s.q[i]
 			m[free[k].i] += s.q[free[k].i]
 			k++
@@ -231,8 +231,8 @@ func (s *solver) settleTies(m, caps []int) {
 	}
 }
 
-// tied compares marginals at the scale of what they were computed from.
-func (s *solver) tied(i int, a, b float64) bool {
+// isTied compares marginals at the scale of what they were computed from.
+func (s *solver) isTied(i int, a, b float64) bool {
 	scale := s.t[i] * float64(s.q[i]) * (s.target + math.Abs(s.c[i]) + s.t[i]*float64(s.hi[i]))
 	return math.Abs(a-b) <= 4*relTol*max(scale, math.Abs(a), math.Abs(b))
 }

@@ -20,15 +20,15 @@ func SolveCurvesWithin(curves [][]float64, total int, b Bounds) ([]int, float64,
 	if b.Min == nil && b.Max == nil && b.MultipleOf == nil {
 		return SolveCurves(curves, total)
 	}
-	lo, hi, step, err := b.ranges(curves)
+	lo, hi, step, err := b.roundedRanges(curves)
 	if err != nil {
 		return nil, 0, err
 	}
-	if sum(lo) > total || sum(hi) < total {
-		return nil, 0, fmt.Errorf("%w: the replicas take between %d and %d micro-batches together, the total is %d", ErrInfeasible, sum(lo), sum(hi), total)
+	if sumCounts(lo) > total || sumCounts(hi) < total {
+		return nil, 0, fmt.Errorf("%w: the replicas take between %d and %d micro-batches together, the total is %d", ErrInfeasible, sumCounts(lo), sumCounts(hi), total)
 	}
 	var m []int
-	if same(step) {
+	if allEqual(step) {
 		m, err = raiseWithin(curves, total, lo, hi, step[0])
 	} else {
 		m, err = tableWithin(curves, total, lo, hi, step)
@@ -36,11 +36,11 @@ func SolveCurvesWithin(curves [][]float64, total int, b Bounds) ([]int, float64,
 	if err != nil {
 		return nil, 0, err
 	}
-	return m, longest(curves, m), nil
+	return m, longestTime(curves, m), nil
 }
 
-// ranges are the least and greatest counts and the steps, rounded inwards.
-func (b Bounds) ranges(curves [][]float64) (lo, hi, step []int, err error) {
+// roundedRanges are the least and greatest counts and the steps, rounded inwards.
+func (b Bounds) roundedRanges(curves [][]float64) (lo, hi, step []int, err error) {
 	n := len(curves)
 	for name, l := range map[string]int{"min": len(b.Min), "max": len(b.Max), "multiple_of": len(b.MultipleOf)} {
 		if l != 0 && l != n {
@@ -70,11 +70,11 @@ func (b Bounds) ranges(curves [][]float64) (lo, hi, step []int, err error) {
 	return lo, hi, step, nil
 }
 
-func same(v []int) bool {
+func allEqual(v []int) bool {
 	return !slices.ContainsFunc(v, func(x int) bool { return x != v[0] })
 }
 
-func longest(curves [][]float64, m []int) float64 {
+func longestTime(curves [][]float64, m []int) float64 {
 	worst := 0.0
 	for i, k := range m {
 		worst = max(worst, curves[i][k])
@@ -84,7 +84,7 @@ func longest(curves [][]float64, m []int) float64 {
 
 // raiseWithin raises, step by step, the replica whose next step ends soonest.
 func raiseWithin(curves [][]float64, total int, lo, hi []int, step int) ([]int, error) {
-	if (total-sum(lo))%step != 0 {
+	if (total-sumCounts(lo))%step != 0 {
 		return nil, fmt.Errorf("%w: the total %d is no multiple of %d", ErrInfeasible, total, step)
 	}
 	coarse := make([][]float64, len(curves))
@@ -100,7 +100,7 @@ func raiseWithin(curves [][]float64, total int, lo, hi []int, step int) ([]int, 
 		}
 	}
 	heap.Init(h)
-	for range (total - sum(lo)) / step {
+	for range (total - sumCounts(lo)) / step {
 		i := h.order[0]
 		h.m[i]++
 		if h.m[i]+1 < len(coarse[i]) {
@@ -164,7 +164,7 @@ func addReplica(curve, best []float64, lo, hi, step int) ([]float64, []int32) {
 	return next, last
 }
 
-func sum(v []int) int {
+func sumCounts(v []int) int {
 	t := 0
 	for _, x := range v {
 		t += x

@@ -59,7 +59,7 @@ func TestSolveWithinEqualsTryingAll(t *testing.T) {
 		if (err != nil) != math.IsInf(want, 1) || (err == nil && got != want) {
 			t.Fatalf("%v ms by %v (%v), trying all finds %v", got, m, err, want)
 		}
-		if err == nil && (sum(m) != total || tryAll(curves, total, Bounds{Min: m, Max: m, MultipleOf: b.MultipleOf}, 0) != got) {
+		if err == nil && (sumCounts(m) != total || tryAll(curves, total, Bounds{Min: m, Max: m, MultipleOf: b.MultipleOf}, 0) != got) {
 			t.Fatalf("%v does not keep the bounds %+v", m, b)
 		}
 	})

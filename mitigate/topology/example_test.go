@@ -49,9 +49,9 @@ func TestOneReplicaBeatsOneStage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSearch(g)
-	near("one stage", s.price([]int{12, 13}).ms, 14)
-	near("one replica", s.price([]int{12, 8}).ms, 13)
-	near("one interior stage", s.price([]int{4, 5}).ms, 14-1./3)
+	near("one stage", s.pricePlaces([]int{12, 13}).ms, 14)
+	near("one replica", s.pricePlaces([]int{12, 8}).ms, 13)
+	near("one interior stage", s.pricePlaces([]int{4, 5}).ms, 14-1./3)
 	plan, err := Search(p)
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ type slot struct {
 
 func newGrid(p Problem) (*grid, error) {
 	g := &grid{p: p}
-	if err := g.cut(); err != nil {
+	if err := g.cutBlocks(); err != nil {
 		return nil, err
 	}
 	l := p.Model.Layout
@@ -47,28 +47,28 @@ func newGrid(p Problem) (*grid, error) {
 			first := int(l.RankOf(falcon.Coord{DP: d, PP: s}))
 			b := first / g.size
 			g.slots = append(g.slots, slot{b, first % g.size})
-			g.stages[b], g.members[b] = joined(g.stages[b], s), joined(g.members[b], d)
+			g.stages[b], g.members[b] = joinNodes(g.stages[b], s), joinNodes(g.members[b], d)
 		}
 	}
 	g.stateMB = make([]float64, g.n)
 	for b := range g.stateMB {
 		g.stateMB[b] = float64(g.size)
 		if p.StateMB != nil {
-			g.stateMB[b] = sum(p.StateMB[b*g.size : (b+1)*g.size])
+			g.stateMB[b] = sumCounts(p.StateMB[b*g.size : (b+1)*g.size])
 		}
 	}
 	g.findOdd()
 	return g, nil
 }
 
-func joined(v []int, x int) []int {
+func joinNodes(v []int, x int) []int {
 	if slices.Contains(v, x) {
 		return v
 	}
 	return append(v, x)
 }
 
-func sum(v []float64) float64 {
+func sumCounts(v []float64) float64 {
 	t := 0.0
 	for _, x := range v {
 		t += x
@@ -76,9 +76,9 @@ func sum(v []float64) float64 {
 	return t
 }
 
-// cut checks that every node holds one block of consecutive ranks, all of one
+// cutBlocks checks that every node holds one block of consecutive ranks, all of one
 // size, and none but whole tensor-parallel groups.
-func (g *grid) cut() error {
+func (g *grid) cutBlocks() error {
 	now, seen := g.p.Now, map[falcon.Node]bool{}
 	for g.size < len(now) && now[g.size].Node() == now[0].Node() {
 		g.size++
@@ -153,14 +153,14 @@ func (g *grid) measureOdd() {
 	}
 }
 
-// slow says that odd node i has a slow device.
-func (g *grid) slow(i int) bool { return slices.Max(g.factor[i]) > 1 }
+// isSlow says that odd node i has a slow device.
+func (g *grid) isSlow(i int) bool { return slices.Max(g.factor[i]) > 1 }
 
-// home is where the odd nodes are now.
-func (g *grid) home() []int { return slices.Clone(g.odd) }
+// homeBlocks is where the odd nodes are now.
+func (g *grid) homeBlocks() []int { return slices.Clone(g.odd) }
 
-// slotOf is the slot of replica d at stage s.
-func (g *grid) slotOf(s, d int) slot { return g.slots[s*g.p.Model.Layout.DP+d] }
+// slotIndex is the slot of replica d at stage s.
+func (g *grid) slotIndex(s, d int) slot { return g.slots[s*g.p.Model.Layout.DP+d] }
 
 // arrange is the node, by home block, that each block gets when the odd nodes
 // go to at. The others stay; one that is displaced goes to where the chain of
@@ -200,8 +200,8 @@ func (g *grid) placement(order []int) falcon.Placement {
 	return out
 }
 
-// swaps turns the present order into another by exchanging pairs of nodes.
-func (g *grid) swaps(order []int) [][2]falcon.Node {
+// nodeSwaps turns the present order into another by exchanging pairs of nodes.
+func (g *grid) nodeSwaps(order []int) [][2]falcon.Node {
 	now, at := make([]int, g.n), make([]int, g.n)
 	for b := range now {
 		now[b], at[b] = b, b
@@ -226,7 +226,7 @@ func (g *grid) pipeline(d int, who []int, into *cost.Pipeline) {
 	into.Chunks = m.Chunks
 	into.Stages, into.HopMs = into.Stages[:0], into.HopMs[:0]
 	for s := range m.Layout.PP {
-		at, f := g.slotOf(s, d), 1.0
+		at, f := g.slotIndex(s, d), 1.0
 		if i := who[at.block]; i >= 0 {
 			f = slices.Max(g.factor[i][at.place : at.place+m.Layout.TP])
 		}
@@ -238,13 +238,13 @@ func (g *grid) pipeline(d int, who []int, into *cost.Pipeline) {
 		boundaries++
 	}
 	for b := range boundaries {
-		from, to := g.slotOf(b, d).block, g.slotOf((b+1)%m.Layout.PP, d).block
-		into.HopMs = append(into.HopMs, g.edgeMs(from, to, who, m.PPMB))
+		from, to := g.slotIndex(b, d).block, g.slotIndex((b+1)%m.Layout.PP, d).block
+		into.HopMs = append(into.HopMs, g.edgeTime(from, to, who, m.PPMB))
 	}
 }
 
-// edgeMs is a message of so many 10⁶ bytes from block to block.
-func (g *grid) edgeMs(from, to int, who []int, megabytes float64) float64 {
+// edgeTime is a message of so many 10⁶ bytes from block to block.
+func (g *grid) edgeTime(from, to int, who []int, megabytes float64) float64 {
 	links := g.p.Model.Links
 	switch {
 	case !(megabytes > 0):
@@ -267,8 +267,8 @@ func (g *grid) between(a, b int, who []int) float64 {
 	return g.ratio[i][j]
 }
 
-// ringMs is stage s's gradient sum: see cost.Links.RingMs.
-func (g *grid) ringMs(s int, who []int) float64 {
+// ringTime is stage s's gradient sum: see cost.Links.RingMs.
+func (g *grid) ringTime(s int, who []int) float64 {
 	m := g.p.Model
 	k := m.Layout.DP
 	if k < 2 || !(m.DPMB[s] > 0) {
@@ -276,7 +276,7 @@ func (g *grid) ringMs(s int, who []int) float64 {
 	}
 	worst, latency := 0.0, 0.0
 	for d := range k {
-		a, b := g.slotOf(s, d).block, g.slotOf(s, (d+1)%k).block
+		a, b := g.slotIndex(s, d).block, g.slotIndex(s, (d+1)%k).block
 		switch {
 		case a == b && m.Links.IntraMBs > 0:
 			worst = max(worst, 1e3/m.Links.IntraMBs)

@@ -6,11 +6,11 @@ import (
 	"github.com/failslow/falcon"
 )
 
-// plan spells out the places that the search found.
-func (g *grid) plan(s *search) Plan {
+// makePlan spells out the places that the search found.
+func (g *grid) makePlan(s *search) Plan {
 	order := g.arrange(s.best)
 	out := Plan{
-		Placement: g.placement(order), Blocks: make([]int32, g.n), MicroBatches: s.split(s.best),
+		Placement: g.placement(order), Blocks: make([]int32, g.n), MicroBatches: s.bestSplit(s.best),
 		Exact: s.exact, Evaluated: s.priced,
 	}
 	for b, node := range order {
@@ -27,7 +27,7 @@ func (g *grid) plan(s *search) Plan {
 
 func (g *grid) preview(order []int, p Plan) falcon.Preview {
 	out := falcon.Preview{
-		Swaps: g.swaps(order), Splits: p.MicroBatches,
+		Swaps: g.nodeSwaps(order), Splits: p.MicroBatches,
 		Left: map[falcon.Dimension][]falcon.Link{}, Joined: map[falcon.Dimension][]falcon.Link{},
 		Traffic: g.p.Model.Volumes(p.Placement, g.p.MicroBatches),
 	}
@@ -37,20 +37,20 @@ func (g *grid) preview(order []int, p Plan) falcon.Preview {
 				out.MovedMB += g.stateMB[b]
 			}
 		}
-		out.CopyMs = g.copyMs(order)
+		out.CopyMs = g.copyTime(order)
 	}
 	for _, d := range []falcon.Dimension{falcon.DimDP, falcon.DimPP} {
-		before, after := g.links(g.p.Now, d), g.links(p.Placement, d)
+		before, after := g.dimensionLinks(g.p.Now, d), g.dimensionLinks(p.Placement, d)
 		out.Left[d], out.Joined[d] = without(before, after), without(after, before)
 	}
 	out.Stages, out.Replicas = g.slowPlaces(p.Placement)
 	return out
 }
 
-// copyMs is dump, swap and restore of the slowest rank that moves: each copies
+// copyTime is dump, swap and restore of the slowest rank that moves: each copies
 // its state to the host, exchanges it with the node that takes its block over,
 // and copies the new one to the device.
-func (g *grid) copyMs(order []int) float64 {
+func (g *grid) copyTime(order []int) float64 {
 	dump, swap := 0.0, 0.0
 	for b, node := range order {
 		if b == node {
@@ -66,9 +66,9 @@ func (g *grid) copyMs(order []int) float64 {
 	return 2*dump + swap
 }
 
-// links are the pairs of nodes between neighbours in the dimension's rings
+// dimensionLinks are the pairs of nodes between neighbours in the dimension's rings
 // (pipelines), ascending.
-func (g *grid) links(p falcon.Placement, d falcon.Dimension) []falcon.Link {
+func (g *grid) dimensionLinks(p falcon.Placement, d falcon.Dimension) []falcon.Link {
 	l := g.p.Model.Layout
 	set := map[falcon.Link]bool{}
 	for r := range falcon.Rank(l.World()) {
@@ -125,7 +125,7 @@ func (g *grid) slowPlaces(p falcon.Placement) (stages, replicas []int) {
 	for r, d := range p {
 		if g.p.Model.Slow[d] > 1 {
 			c := g.p.Model.Layout.Coord(falcon.Rank(r))
-			stages, replicas = joined(stages, c.PP), joined(replicas, c.DP)
+			stages, replicas = joinNodes(stages, c.PP), joinNodes(replicas, c.DP)
 		}
 	}
 	slices.Sort(stages)

@@ -71,35 +71,35 @@ func newPricer(g *grid) *pricer {
 	l := g.p.Model.Layout
 	p := &pricer{
 		g: g, kinds: map[string]int{}, tails: map[string]int{}, curves: map[[2]int][]float64{}, place: map[classKey]int{},
-		total: g.p.total(), step: max(int(g.p.Bounds.Multiple), 1), who: make([]int, g.n),
+		total: g.p.totalCount(), step: max(int(g.p.Bounds.Multiple), 1), who: make([]int, g.n),
 		touched: make([]bool, l.DP), visited: make([]bool, len(g.odd)), tail: make([]float64, l.PP), calm: make([]float64, l.PP),
 	}
 	p.share = (p.total + l.DP - 1) / l.DP
-	p.limit()
+	p.limitReplicas()
 	for b := range p.who {
 		p.who[b] = -1
 	}
 	for s := range p.calm {
-		p.calm[s] = g.ringMs(s, p.who)
+		p.calm[s] = g.ringTime(s, p.who)
 	}
 	for d := range p.ranges {
-		p.plain = append(p.plain, p.kind(d))
-		p.join(d, p.plain[d], 1)
+		p.plain = append(p.plain, p.pipelineKind(d))
+		p.addReplicas(d, p.plain[d], 1)
 	}
 	p.rest = slices.Clone(p.class)
 	return p
 }
 
-// limit bounds each replica: the problem's bounds, and curveTimes even shares
+// limitReplicas bounds each replica: the problem's bounds, and curveTimes even shares
 // where the batch finds room in them.
-func (p *pricer) limit() {
+func (p *pricer) limitReplicas() {
 	dp := p.g.p.Model.Layout.DP
 	room := p.total - (dp - 1)
 	for _, most := range []int{max(curveTimes*p.share, int(slices.Max(p.g.p.MicroBatches))), room} {
 		p.ranges, p.most = p.ranges[:0], 0
 		all := 0
 		for d := range dp {
-			lo, hi := p.g.p.Bounds.of(d, p.total)
+			lo, hi := p.g.p.Bounds.rangeOf(d, p.total)
 			hi = max(lo, min(hi, most, room)/p.step*p.step)
 			p.ranges = append(p.ranges, bounds{lo, hi})
 			p.most, all = max(p.most, hi), all+hi
@@ -110,14 +110,14 @@ func (p *pricer) limit() {
 	}
 }
 
-// price judges odd nodes at the blocks at.
-func (p *pricer) price(at []int) value {
+// pricePlaces judges odd nodes at the blocks at.
+func (p *pricer) pricePlaces(at []int) value {
 	p.priced++
-	p.look(at)
-	out := value{smooth: p.smooth()}
+	p.classifyReplicas(at)
+	out := value{smooth: p.fractionalTime()}
 	out.ms = p.makespan(out.smooth)
-	out.movedMB, out.swaps = p.moved(at)
-	out.unrest = sum(p.tail)
+	out.movedMB, out.swaps = p.movedState(at)
+	out.unrest = sumCounts(p.tail)
 	for i := range p.class {
 		c := &p.class[i]
 		out.unrest += c.curve[min(p.share, len(c.curve)-1)] * float64(c.n) / float64(len(p.ranges))
@@ -126,15 +126,15 @@ func (p *pricer) price(at []int) value {
 	return out
 }
 
-// look finds the classes of replicas.
-func (p *pricer) look(at []int) {
+// classifyReplicas finds the classes of replicas.
+func (p *pricer) classifyReplicas(at []int) {
 	for b := range p.who {
 		p.who[b] = -1
 	}
 	for i, b := range at {
 		p.who[b] = i
 	}
-	tail := p.tailOf(at)
+	tail := p.gradientTail(at)
 	clear(p.place)
 	p.class = append(p.class[:0], p.rest...)
 	for i := range p.class {
@@ -144,8 +144,8 @@ func (p *pricer) look(at []int) {
 		for _, d := range p.g.members[b] {
 			if !p.touched[d] {
 				p.touched[d] = true
-				p.join(d, p.plain[d], -1)
-				p.join(d, p.kind(d), 1)
+				p.addReplicas(d, p.plain[d], -1)
+				p.addReplicas(d, p.pipelineKind(d), 1)
 				p.spent++
 			}
 		}
@@ -159,13 +159,13 @@ func (p *pricer) look(at []int) {
 	clear(p.place)
 	for i := range p.class {
 		p.place[p.class[i].classKey] = i
-		p.class[i].curve = p.curve(p.class[i].kind, tail)
+		p.class[i].curve = p.curveOf(p.class[i].kind, tail)
 	}
 }
 
-// tailOf sums the gradients of each stage and names what came of it. A ring
+// gradientTail sums the gradients of each stage and names what came of it. A ring
 // differs only where two ends of slow links are on its stage.
-func (p *pricer) tailOf(at []int) int {
+func (p *pricer) gradientTail(at []int) int {
 	copy(p.tail, p.calm)
 	p.key = p.key[:0]
 	for s := range p.tail {
@@ -176,7 +176,7 @@ func (p *pricer) tailOf(at []int) int {
 			}
 		}
 		if ends > 1 {
-			p.tail[s] = p.g.ringMs(s, p.who)
+			p.tail[s] = p.g.ringTime(s, p.who)
 		}
 		p.key = binary.LittleEndian.AppendUint64(p.key, math.Float64bits(p.tail[s]))
 	}
@@ -188,8 +188,8 @@ func (p *pricer) tailOf(at []int) int {
 	return tail
 }
 
-// join counts n more replicas like d.
-func (p *pricer) join(d, kind, n int) {
+// addReplicas counts n more replicas like d.
+func (p *pricer) addReplicas(d, kind, n int) {
 	key := classKey{kind, p.ranges[d]}
 	i, ok := p.place[key]
 	if !ok {
@@ -200,27 +200,27 @@ func (p *pricer) join(d, kind, n int) {
 	p.class[i].n += n
 }
 
-// moved is the state that changes nodes and the swaps that it takes: each cycle
+// movedState is the state that changes nodes and the swaps that it takes: each cycle
 // of nodes takes one less than it has. See grid.arrange for the cycles.
-func (p *pricer) moved(at []int) (mb float64, swaps int) {
+func (p *pricer) movedState(at []int) (mb float64, swaps int) {
 	clear(p.visited)
 	for i, home := range p.g.odd {
 		if p.who[home] < 0 && at[i] != home { // the first of a chain, which one that is not odd closes
-			m, n := p.follow(at, i)
+			m, n := p.followCycle(at, i)
 			mb, swaps = mb+m+p.g.stateMB[home], swaps+n
 		}
 	}
 	for i, home := range p.g.odd {
 		if !p.visited[i] && at[i] != home { // odd nodes among themselves
-			m, n := p.follow(at, i)
+			m, n := p.followCycle(at, i)
 			mb, swaps = mb+m, swaps+n-1
 		}
 	}
 	return mb, swaps
 }
 
-// follow goes from an odd node to the one that it displaced.
-func (p *pricer) follow(at []int, i int) (mb float64, n int) {
+// followCycle goes from an odd node to the one that it displaced.
+func (p *pricer) followCycle(at []int, i int) (mb float64, n int) {
 	for ; i >= 0 && !p.visited[i]; i = p.g.oddAt[at[i]] {
 		p.visited[i] = true
 		mb += p.g.stateMB[at[i]]
@@ -229,8 +229,8 @@ func (p *pricer) follow(at []int, i int) (mb float64, n int) {
 	return mb, n
 }
 
-// kind names replica d's pipeline.
-func (p *pricer) kind(d int) int {
+// pipelineKind names replica d's pipeline.
+func (p *pricer) pipelineKind(d int) int {
 	p.g.pipeline(d, p.who, &p.pipe)
 	p.key = p.key[:0]
 	for _, s := range p.pipe.Stages {
@@ -257,7 +257,7 @@ const (
 	kindSpends  = 100
 )
 
-func (p *pricer) curve(kind, tail int) []float64 {
+func (p *pricer) curveOf(kind, tail int) []float64 {
 	key := [2]int{kind, tail}
 	c, ok := p.curves[key]
 	if !ok {
@@ -267,29 +267,29 @@ func (p *pricer) curve(kind, tail int) []float64 {
 	return c
 }
 
-// cap is the most that one of class c does within ms, never under its least.
-func (p *pricer) cap(c *class, ms float64) int {
+// capWithin is the most that one of class c does within ms, never under its least.
+func (p *pricer) capWithin(c *class, ms float64) int {
 	k := sort.Search(c.hi, func(m int) bool { return c.curve[m+1] > ms })
 	return max(c.lo, k/p.step*p.step)
 }
 
-func (p *pricer) does(ms float64) bool { return p.caps(ms) >= p.total }
+func (p *pricer) countWithin(ms float64) bool { return p.totalWithin(ms) >= p.total }
 
-// caps is what all do within ms together.
-func (p *pricer) caps(ms float64) int {
+// totalWithin is what all do within ms together.
+func (p *pricer) totalWithin(ms float64) int {
 	all := 0
 	for i := range p.class {
-		all += p.class[i].n * p.cap(&p.class[i], ms)
+		all += p.class[i].n * p.capWithin(&p.class[i], ms)
 	}
 	return all
 }
 
-// full is about the longest time up to most within which the replicas do no
+// timeToFill is about the longest time up to most within which the replicas do no
 // more than the batch.
-func (p *pricer) full(most float64) float64 {
+func (p *pricer) timeToFill(most float64) float64 {
 	low, high := 0.0, most
 	for range smoothSteps {
-		if mid := (low + high) / 2; p.caps(mid) <= p.total {
+		if mid := (low + high) / 2; p.totalWithin(mid) <= p.total {
 			low = mid
 		} else {
 			high = mid
@@ -306,36 +306,36 @@ func (p *pricer) makespan(from float64) float64 {
 		c := &p.class[i]
 		low, high = max(low, c.curve[c.lo]), max(high, c.curve[c.hi])
 	}
-	if p.does(low) {
+	if p.countWithin(low) {
 		return low
 	}
-	if near := from * (1 - relTol); near > low && p.does(near) {
+	if near := from * (1 - relTol); near > low && p.countWithin(near) {
 		high = near // from was found to a finite precision
 	} else {
 		low = max(low, near)
 	}
 	for range smoothSteps {
-		if mid := (low + high) / 2; p.does(mid) {
+		if mid := (low + high) / 2; p.countWithin(mid) {
 			high = mid
 		} else {
 			low = mid
 		}
 	}
 	for {
-		next := p.after(low)
-		if math.IsInf(next, 1) || p.does(next) {
+		next := p.nextValue(low)
+		if math.IsInf(next, 1) || p.countWithin(next) {
 			return next
 		}
 		low = next
 	}
 }
 
-// after is the least value of the curves above ms.
-func (p *pricer) after(ms float64) float64 {
+// nextValue is the least value of the curves above ms.
+func (p *pricer) nextValue(ms float64) float64 {
 	least := math.Inf(1)
 	for i := range p.class {
 		c := &p.class[i]
-		if m := p.cap(c, ms) + p.step; m <= c.hi && c.curve[m] > ms {
+		if m := p.capWithin(c, ms) + p.step; m <= c.hi && c.curve[m] > ms {
 			least = min(least, c.curve[m])
 		}
 	}
@@ -345,8 +345,8 @@ func (p *pricer) after(ms float64) float64 {
 // smoothSteps halve a range to a thousandth of a millionth.
 const smoothSteps = 30
 
-// smooth is the makespan if micro-batches could be cut.
-func (p *pricer) smooth() float64 {
+// fractionalTime is the makespan if micro-batches could be cut.
+func (p *pricer) fractionalTime() float64 {
 	low, high := 0.0, 0.0
 	for i := range p.class {
 		c := &p.class[i]
@@ -354,7 +354,7 @@ func (p *pricer) smooth() float64 {
 	}
 	for range smoothSteps {
 		mid := (low + high) / 2
-		if p.parts(mid) < float64(p.total) {
+		if p.splitParts(mid) < float64(p.total) {
 			low = mid
 		} else {
 			high = mid
@@ -363,7 +363,7 @@ func (p *pricer) smooth() float64 {
 	return high
 }
 
-func (p *pricer) parts(ms float64) float64 {
+func (p *pricer) splitParts(ms float64) float64 {
 	all := 0.0
 	for i := range p.class {
 		c := &p.class[i]
@@ -377,18 +377,18 @@ func (p *pricer) parts(ms float64) float64 {
 	return all
 }
 
-// split is the best split at the odd nodes' places, by replica: the replica
+// bestSplit is the best split at the odd nodes' places, by replica: the replica
 // whose next step ends soonest gets it; ties go to the one with fewer, then to
 // the lower index, as microbatch.SolveCurves does. What ends within a time that
 // the batch fills is given at once.
-func (p *pricer) split(at []int) []int32 {
-	full := p.full(p.price(at).ms)
+func (p *pricer) bestSplit(at []int) []int32 {
+	full := p.timeToFill(p.pricePlaces(at).ms)
 	curves := make([][]float64, len(p.ranges))
 	m, left := make([]int, len(curves)), p.total
 	for d, r := range p.ranges {
-		i := p.place[classKey{p.kind(d), r}]
+		i := p.place[classKey{p.pipelineKind(d), r}]
 		curves[d] = p.class[i].curve
-		m[d] = p.cap(&p.class[i], full)
+		m[d] = p.capWithin(&p.class[i], full)
 		left -= m[d]
 	}
 	for ; left > 0; left -= p.step {

@@ -27,35 +27,35 @@ type search struct {
 
 func newSearch(g *grid) *search { return &search{pricer: newPricer(g)} }
 
-// run searches from home.
-func (s *search) run() {
+// runFromHome searches from home.
+func (s *search) runFromHome() {
 	if s.placements() <= exactMost {
 		s.exact = true
-		s.try(s.g.home())
-		s.all(s.g.home(), 0, make([]bool, s.g.n))
+		s.tryPlaces(s.g.homeBlocks())
+		s.tryAll(s.g.homeBlocks(), 0, make([]bool, s.g.n))
 		return
 	}
-	s.roam()
+	s.climbFromStarts()
 }
 
-// roam climbs from the best of the starts.
-func (s *search) roam() {
+// climbFromStarts climbs from the best of the starts.
+func (s *search) climbFromStarts() {
 	type start struct {
 		at []int
 		v  value
 	}
 	var starts []start
-	for _, at := range s.starts() {
+	for _, at := range s.startPlaces() {
 		if s.spent < spendMost/2 || len(starts) == 0 {
-			starts = append(starts, start{at, s.try(at)})
+			starts = append(starts, start{at, s.tryPlaces(at)})
 		}
 	}
-	slices.SortStableFunc(starts, func(a, b start) int { return steer(a.v, b.v) })
+	slices.SortStableFunc(starts, func(a, b start) int { return compareSteps(a.v, b.v) })
 	for _, st := range starts[:min(climbMost, len(starts))] {
-		s.climb(st.at, st.v)
+		s.climbFrom(st.at, st.v)
 	}
-	s.kick()
-	s.goHome()
+	s.climbPerturbed()
+	s.revertUnneeded()
 }
 
 // placements is n·(n−1)·… over the odd nodes, capped.
@@ -70,37 +70,37 @@ func (s *search) placements() int {
 	return out
 }
 
-// all prices every placement of the odd nodes from i on.
-func (s *search) all(at []int, i int, held []bool) {
+// tryAll prices every placement of the odd nodes from i on.
+func (s *search) tryAll(at []int, i int, held []bool) {
 	if i == len(at) {
-		s.try(at)
+		s.tryPlaces(at)
 		return
 	}
 	for b := range s.g.n {
 		if !held[b] {
 			held[b], at[i] = true, b
-			s.all(at, i+1, held)
+			s.tryAll(at, i+1, held)
 			held[b] = false
 		}
 	}
 }
 
-// try prices a placement and keeps the best.
-func (s *search) try(at []int) value {
-	v := s.price(at)
-	if s.best == nil || s.better(v, at) {
+// tryPlaces prices a placement and keeps the best.
+func (s *search) tryPlaces(at []int) value {
+	v := s.pricePlaces(at)
+	if s.best == nil || s.isBetter(v, at) {
 		s.best, s.bestAt = slices.Clone(at), v
 	}
 	return v
 }
 
-// better compares by time, bytes, swaps, and the order of nodes.
-func (s *search) better(v value, at []int) bool {
+// isBetter compares by time, bytes, swaps, and the order of nodes.
+func (s *search) isBetter(v value, at []int) bool {
 	w := s.bestAt
-	switch c := about(v.ms, w.ms); {
+	switch c := approxCompare(v.ms, w.ms); {
 	case c != 0:
 		return c < 0
-	case about(v.movedMB, w.movedMB) != 0:
+	case approxCompare(v.movedMB, w.movedMB) != 0:
 		return v.movedMB < w.movedMB
 	case v.swaps != w.swaps:
 		return v.swaps < w.swaps
@@ -108,28 +108,28 @@ func (s *search) better(v value, at []int) bool {
 	return slices.Compare(s.g.arrange(at), s.g.arrange(s.best)) < 0
 }
 
-// about compares with relTol.
-func about(a, b float64) int {
+// approxCompare compares with relTol.
+func approxCompare(a, b float64) int {
 	if d := a - b; d > relTol*max(a, b) || -d > relTol*max(a, b) {
 		return cmp.Compare(a, b)
 	}
 	return 0
 }
 
-// steer is what a climb goes by: smaller steps than better sees.
-func steer(a, b value) int {
-	return cmp.Or(about(a.smooth, b.smooth), about(a.ms, b.ms), about(a.unrest, b.unrest), about(a.movedMB, b.movedMB))
+// compareSteps is what a climb goes by: smaller steps than better sees.
+func compareSteps(a, b value) int {
+	return cmp.Or(approxCompare(a.smooth, b.smooth), approxCompare(a.ms, b.ms), approxCompare(a.unrest, b.unrest), approxCompare(a.movedMB, b.movedMB))
 }
 
-// climb moves one odd node at a time to its best place until none gains.
-func (s *search) climb(at []int, v value) {
+// climbFrom moves one odd node at a time to its best place until none gains.
+func (s *search) climbFrom(at []int, v value) {
 	at = slices.Clone(at)
 	for range roundMost {
 		moved := false
 		for i := range at {
 			to, w := s.bestMove(at, i, v)
 			if to >= 0 {
-				s.move(at, i, to)
+				s.moveNode(at, i, to)
 				v, moved = w, true
 			}
 			if s.spent >= spendMost {
@@ -142,24 +142,24 @@ func (s *search) climb(at []int, v value) {
 	}
 }
 
-// kick climbs again from the best placement with a few nodes thrown elsewhere,
+// climbPerturbed climbs again from the best placement with a few nodes thrown elsewhere,
 // always the same way: out of hollows from which no single move leads.
-func (s *search) kick() {
+func (s *search) climbPerturbed() {
 	r := rand.New(rand.NewPCG(1, 2))
 	for k := 0; k < kickMost && s.spent < spendMost; k++ {
 		at := slices.Clone(s.best)
 		for range 2 + r.IntN(2) {
-			s.move(at, r.IntN(len(at)), r.IntN(s.g.n))
+			s.moveNode(at, r.IntN(len(at)), r.IntN(s.g.n))
 		}
-		s.climb(at, s.try(at))
+		s.climbFrom(at, s.tryPlaces(at))
 	}
 }
 
 func (s *search) bestMove(at []int, i int, v value) (int, value) {
 	best, from := -1, at[i]
 	for _, to := range s.targets(at, i) {
-		other := s.move(at, i, to)
-		if w := s.try(at); steer(w, v) < 0 {
+		other := s.moveNode(at, i, to)
+		if w := s.tryPlaces(at); compareSteps(w, v) < 0 {
 			best, v = to, w
 		}
 		at[i] = from
@@ -170,8 +170,8 @@ func (s *search) bestMove(at []int, i int, v value) (int, value) {
 	return best, v
 }
 
-// move puts odd node i on block to; an odd node there takes i's, and is returned.
-func (s *search) move(at []int, i, to int) int {
+// moveNode puts odd node i on block to; an odd node there takes i's, and is returned.
+func (s *search) moveNode(at []int, i, to int) int {
 	other := slices.Index(at, to)
 	if other >= 0 {
 		at[other] = at[i]
@@ -220,7 +220,7 @@ func (s *search) likeness(b int, held []int, touched map[int]bool) string {
 		}
 		for _, near := range []int{(d + 1) % dp, (d + dp - 1) % dp} {
 			for _, st := range s.g.stages[b] {
-				if j := held[s.g.slotOf(st, near).block]; j >= 0 && dp > 1 {
+				if j := held[s.g.slotIndex(st, near).block]; j >= 0 && dp > 1 {
 					key = append(key, 2, byte(j), byte(j>>8))
 				}
 			}
@@ -229,15 +229,15 @@ func (s *search) likeness(b int, held []int, touched map[int]bool) string {
 	return string(key)
 }
 
-// goHome takes back what the best placement does not need.
-func (s *search) goHome() {
+// revertUnneeded takes back what the best placement does not need.
+func (s *search) revertUnneeded() {
 	for changed := true; changed; {
 		changed = false
 		for i, home := range s.g.odd {
 			if at := slices.Clone(s.best); at[i] != home {
-				s.move(at, i, home)
+				s.moveNode(at, i, home)
 				was := s.bestAt
-				s.try(at)
+				s.tryPlaces(at)
 				changed = changed || was != s.bestAt
 			}
 		}

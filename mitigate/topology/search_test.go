@@ -42,7 +42,7 @@ func TestCongestedLinkLeavesItsRing(t *testing.T) {
 	}
 	healthy := p
 	healthy.Model.Links.Ratio = nil
-	if want := healthy.Model.Iteration(p.Now, p.MicroBatches).IterationMs; about(plan.AfterMs, want) != 0 {
+	if want := healthy.Model.Iteration(p.Now, p.MicroBatches).IterationMs; approxCompare(plan.AfterMs, want) != 0 {
 		t.Errorf("%.2f ms afterwards, healthy is %.2f, before %.2f", plan.AfterMs, want, plan.BeforeMs)
 	}
 }

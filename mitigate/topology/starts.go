@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// starts are placements with a purpose, from which the search climbs: the
+// startPlaces are placements with a purpose, from which the search climbs: the
 // stragglers together in as few replicas as hold them, together in as few
 // stages (FALCON §5.3), and the ends of slow links likewise. Each kind takes
 // turns, its most promising first.
-func (s *search) starts() [][]int {
-	out := [][]int{s.g.home()}
+func (s *search) startPlaces() [][]int {
+	out := [][]int{s.g.homeBlocks()}
 	slow, ends := s.slowNodes(), s.linkEnds()
 	inReplicas, inStages := s.replicasBySlow(slow), s.interiorFirst()
 	byLinks := s.replicasBySlow(ends)
@@ -36,7 +36,7 @@ func (s *search) starts() [][]int {
 func (s *search) slowNodes() []int {
 	var out []int
 	for i := range s.g.odd {
-		if s.g.slow(i) {
+		if s.g.isSlow(i) {
 			out = append(out, i)
 		}
 	}
@@ -114,7 +114,7 @@ func (s *search) blocksFrom(first, n int, parts [][]int) []int {
 // together puts the nodes on the first blocks of the list. Those that are on
 // one of them stay; odd nodes that are displaced go to where room is left.
 func (s *search) together(nodes, blocks []int) []int {
-	at := s.g.home()
+	at := s.g.homeBlocks()
 	want := blocks[:len(nodes)]
 	var free, come []int
 	for _, b := range want {
@@ -128,7 +128,7 @@ func (s *search) together(nodes, blocks []int) []int {
 		}
 	}
 	for k, i := range come {
-		s.move(at, i, free[k])
+		s.moveNode(at, i, free[k])
 	}
 	return at
 }

@@ -63,7 +63,7 @@ func (p Plan) GainMs() float64 { return min(p.BeforeMs, p.BeforeSplitMs) - p.Aft
 // ErrNoGain, ErrShape where nodes hold unequal blocks or a tensor-parallel
 // group leaves its node, ErrProblem for numbers that make no sense.
 func Search(p Problem) (Plan, error) {
-	if err := p.check(); err != nil {
+	if err := p.validate(); err != nil {
 		return Plan{}, err
 	}
 	g, err := newGrid(p)
@@ -77,16 +77,16 @@ func Search(p Problem) (Plan, error) {
 		return Plan{}, fmt.Errorf("%w: no node and no link is slow", ErrNoGain)
 	}
 	s := newSearch(g)
-	s.run()
-	plan := g.plan(s)
-	plan.BeforeSplitMs = s.price(g.home()).ms + p.Model.RestMs
+	s.runFromHome()
+	plan := g.makePlan(s)
+	plan.BeforeSplitMs = s.pricePlaces(g.homeBlocks()).ms + p.Model.RestMs
 	if gain := plan.GainMs(); gain < max(p.MinGain, relTol)*plan.BeforeMs {
 		return Plan{}, fmt.Errorf("%w: the best saves %.1f ms of %.1f ms", ErrNoGain, max(gain, 0), plan.BeforeMs)
 	}
 	return plan, nil
 }
 
-func (p Problem) check() error {
+func (p Problem) validate() error {
 	l := p.Model.Layout
 	if err := l.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrProblem, err)
@@ -100,31 +100,31 @@ func (p Problem) check() error {
 		return fmt.Errorf("%w: micro-batches %v for %d replicas; give at least 1 for each", ErrProblem, p.MicroBatches, l.DP)
 	case p.StateMB != nil && len(p.StateMB) != l.World():
 		return fmt.Errorf("%w: the state of %d ranks is given, there are %d", ErrProblem, len(p.StateMB), l.World())
-	case p.total() > totalMost:
+	case p.totalCount() > totalMost:
 		return fmt.Errorf("%w: the batch has more than %d micro-batches", ErrProblem, totalMost)
 	}
 	for s, w := range p.Model.Work {
-		if !finite(w.ForwardMs) || !finite(w.BackwardMs) || !finite(p.Model.DPMB[s]) {
+		if !isFinite(w.ForwardMs) || !isFinite(w.BackwardMs) || !isFinite(p.Model.DPMB[s]) {
 			return fmt.Errorf("%w: stage %d takes %v and %v ms and reduces %v MB; give numbers that are not negative", ErrProblem, s, w.ForwardMs, w.BackwardMs, p.Model.DPMB[s])
 		}
 	}
 	for _, d := range p.Now {
-		if f := p.Model.Slow[d]; !finite(f) {
+		if f := p.Model.Slow[d]; !isFinite(f) {
 			return fmt.Errorf("%w: %s is slow by a factor of %v; give a number of at least 1", ErrProblem, d, f)
 		}
 	}
 	for l, f := range p.Model.Links.Ratio {
-		if !finite(f) {
+		if !isFinite(f) {
 			return fmt.Errorf("%w: link %v is slow by a factor of %v; give a number of at least 1", ErrProblem, l, f)
 		}
 	}
-	return p.Bounds.check(l.DP, p.total())
+	return p.Bounds.validate(l.DP, p.totalCount())
 }
 
 // totalMost bounds the micro-batches in a batch, so that curves stay small.
 const totalMost = 1 << 16
 
-func (p Problem) total() int {
+func (p Problem) totalCount() int {
 	t := 0
 	for _, m := range p.MicroBatches {
 		t += int(m)
@@ -132,12 +132,12 @@ func (p Problem) total() int {
 	return t
 }
 
-func finite(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
+func isFinite(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
 
-func (b Bounds) check(replicas, total int) error {
+func (b Bounds) validate(replicas, total int) error {
 	least, most := 0, 0
 	for d := range replicas {
-		lo, hi := b.of(d, total)
+		lo, hi := b.rangeOf(d, total)
 		if lo > hi {
 			return fmt.Errorf("%w: replica %d has no number of micro-batches within its bounds", ErrProblem, d)
 		}
@@ -152,8 +152,8 @@ func (b Bounds) check(replicas, total int) error {
 	return nil
 }
 
-// of is the range of replica d, rounded inwards to multiples.
-func (b Bounds) of(d, total int) (lo, hi int) {
+// rangeOf is the range of replica d, rounded inwards to multiples.
+func (b Bounds) rangeOf(d, total int) (lo, hi int) {
 	q := max(int(b.Multiple), 1)
 	lo, hi = 1, total
 	if d < len(b.Min) {

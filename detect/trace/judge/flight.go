@@ -72,12 +72,12 @@ type rankWait struct {
 // collective that others are in, who calls another one, and who is waited for
 // by durations. Rules' zero fields mean the defaults.
 func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport {
-	rules = filled(rules)
-	f := gather(dumps)
+	rules = isComplete(rules)
+	f := gatherCalls(dumps)
 	r := TraceReport{Source: "flight_recorder", Missing: f.missing}
 	for _, g := range f.groups {
-		f.time(g, rules)
-		if s, ok := g.stuck(); ok {
+		f.attributeWaits(g, rules)
+		if s, ok := g.firstStuck(); ok {
 			r.Stuck = append(r.Stuck, s)
 		}
 		r.Mismatched = append(r.Mismatched, g.mismatches()...)
@@ -90,16 +90,16 @@ func Dumps(dumps []trace.Dump, rules peer.Rules) TraceReport {
 	}
 	f.verdict(&r)
 	if len(f.missing) > 0 {
-		r.note(falcon.EvidenceTiming, true, "%d ranks of these groups have no dump: %v", len(f.missing), firstFew(f.missing))
+		r.addNote(falcon.EvidenceTiming, true, "%d ranks of these groups have no dump: %v", len(f.missing), firstFew(f.missing))
 		r.Confidence *= noCounters
 	}
-	r.note(falcon.EvidenceCounter, true, noCountersText)
-	r.tidy()
+	r.addNote(falcon.EvidenceCounter, true, noCountersText)
+	r.fillEmptyLists()
 	return r
 }
 
-// gather lays the dumps' calls together by process group and number.
-func gather(dumps []trace.Dump) *flights {
+// gatherCalls lays the dumps' calls together by process group and number.
+func gatherCalls(dumps []trace.Dump) *flights {
 	f := &flights{waits: map[falcon.Rank]*rankWait{}}
 	byKey := map[string]*group{}
 	have, whole := map[falcon.Rank]bool{}, map[falcon.Rank]bool{}
@@ -118,7 +118,7 @@ func gather(dumps []trace.Dump) *flights {
 				g.whole = whole
 				byKey[key] = g
 			}
-			g.take(rank, e)
+			g.takeDump(rank, e)
 		}
 	}
 	missing := map[falcon.Rank]bool{}
@@ -156,7 +156,7 @@ func newGroup(name string, told trace.DumpGroup) *group {
 	return g
 }
 
-func (g *group) take(rank falcon.Rank, e trace.Entry) {
+func (g *group) takeDump(rank falcon.Rank, e trace.Entry) {
 	if g.calls[rank] == nil {
 		g.calls[rank] = map[int64]trace.Entry{}
 		g.oldest[rank], g.newest[rank] = e.Seq, e.Seq
@@ -167,8 +167,8 @@ func (g *group) take(rank falcon.Rank, e trace.Entry) {
 	g.oldest[rank], g.newest[rank] = min(g.oldest[rank], e.Seq), max(g.newest[rank], e.Seq)
 }
 
-// numbers are those of calls that any rank recorded, ascending.
-func (g *group) numbers() []int64 {
+// callNumbers are those of calls that any rank recorded, ascending.
+func (g *group) callNumbers() []int64 {
 	all := map[int64]bool{}
 	for _, calls := range g.calls {
 		for seq := range calls {
@@ -178,10 +178,10 @@ func (g *group) numbers() []int64 {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// stuck finds the first collective that is not over: the later ones are
+// firstStuck finds the first collective that is not over: the later ones are
 // behind it.
-func (g *group) stuck() (Stuck, bool) {
-	for _, seq := range g.numbers() {
+func (g *group) firstStuck() (Stuck, bool) {
+	for _, seq := range g.callNumbers() {
 		s := Stuck{Group: g.name, Members: g.members, Seq: seq, Late: []falcon.Rank{}, Waiting: []falcon.Rank{}}
 		over := 0
 		for _, m := range g.members {
@@ -207,7 +207,7 @@ func (g *group) stuck() (Stuck, bool) {
 func (g *group) mismatches() []Mismatch {
 	const most = 8
 	var out []Mismatch
-	for _, seq := range g.numbers() {
+	for _, seq := range g.callNumbers() {
 		calls := map[falcon.Rank]string{}
 		count := map[string]int{}
 		for m, byCall := range g.calls {
@@ -268,12 +268,12 @@ func durationMs(e trace.Entry) (ms float64, coarse bool) {
 	return 0, false
 }
 
-// time attributes waits: members end together, so the least duration is the
+// attributeWaits attributes waits: members end together, so the least duration is the
 // transfer and the rest of each member's is waiting.
-func (f *flights) time(g *group, rules peer.Rules) {
+func (f *flights) attributeWaits(g *group, rules peer.Rules) {
 	waits, transfer := make([]float64, len(g.members)), 0.0
 	calls, coarse := 0, false
-	for _, seq := range g.numbers() {
+	for _, seq := range g.callNumbers() {
 		ms, seen, ok := g.durations(seq)
 		if !ok {
 			continue
@@ -341,7 +341,7 @@ func (f *flights) tellMismatch(r *TraceReport) {
 		for _, rank := range firstFew(m.Odd) {
 			text += fmt.Sprintf("; rank %d calls %s", rank, m.Calls[fmt.Sprint(rank)])
 		}
-		r.note(falcon.EvidenceTiming, false, "%s: the program's ranks disagree", text)
+		r.addNote(falcon.EvidenceTiming, false, "%s: the program's ranks disagree", text)
 	}
 	slices.Sort(r.Ranks)
 	r.Ranks = slices.Compact(r.Ranks)
@@ -361,9 +361,9 @@ func (f *flights) tellLate(r *TraceReport) bool {
 			late[m] = true
 		}
 		if len(s.Late) > 0 {
-			r.note(falcon.EvidenceTiming, false, "%s %d of group %s: ranks %v are in it, ranks %v never reached it", s.Op, s.Seq, s.Group, firstFew(s.Waiting), firstFew(s.Late))
+			r.addNote(falcon.EvidenceTiming, false, "%s %d of group %s: ranks %v are in it, ranks %v never reached it", s.Op, s.Seq, s.Group, firstFew(s.Waiting), firstFew(s.Late))
 		} else {
-			r.note(falcon.EvidenceTiming, false, "%s %d of group %s: all members with a dump are in it and none has finished", s.Op, s.Seq, s.Group)
+			r.addNote(falcon.EvidenceTiming, false, "%s %d of group %s: all members with a dump are in it and none has finished", s.Op, s.Seq, s.Group)
 		}
 	}
 	if len(late) == 0 {
@@ -375,10 +375,10 @@ func (f *flights) tellLate(r *TraceReport) bool {
 		}
 	}
 	r.Severity, r.Confidence = 4, weightLate*noCounters
-	r.note(falcon.EvidenceTiming, true, "Dumps hold no time of dumping: of a job that still runs they can look so for a moment, a second set tells")
+	r.addNote(falcon.EvidenceTiming, true, "Dumps hold no time of dumping: of a job that still runs they can look so for a moment, a second set tells")
 	if len(r.Ranks) == 0 {
 		r.Confidence *= noCounters
-		r.note(falcon.EvidenceTiming, true, "Every late rank waits in another collective itself: a circle, or the origin has no dump")
+		r.addNote(falcon.EvidenceTiming, true, "Every late rank waits in another collective itself: a circle, or the origin has no dump")
 	}
 	return true
 }
@@ -400,19 +400,19 @@ func (f *flights) tellWaits(r *TraceReport) {
 	}
 	switch {
 	case f.timed == 0 && len(r.Stuck) == 0:
-		r.note(falcon.EvidenceTiming, true, "No collective has durations of all its members; record with TORCH_NCCL_ENABLE_TIMING=1, and dump every rank")
+		r.addNote(falcon.EvidenceTiming, true, "No collective has durations of all its members; record with TORCH_NCCL_ENABLE_TIMING=1, and dump every rank")
 	case len(awaited) == 0:
-		r.note(falcon.EvidenceTiming, true, "In %d timed collectives no member waits over twice the transfer", f.timed)
+		r.addNote(falcon.EvidenceTiming, true, "In %d timed collectives no member waits over twice the transfer", f.timed)
 	default:
 		r.Confidence, r.Severity = weightLeast*noCounters, max(1, cause.Severity(min(delay, 1), 0, false, 1))
 		if f.coarse {
 			r.Confidence *= weightSeen
-			r.note(falcon.EvidenceTiming, true, "Durations are what the watchdog saw every %d ms; TORCH_NCCL_ENABLE_TIMING=1 records the device's own", watchdogMs)
+			r.addNote(falcon.EvidenceTiming, true, "Durations are what the watchdog saw every %d ms; TORCH_NCCL_ENABLE_TIMING=1 records the device's own", watchdogMs)
 		}
-		r.note(falcon.EvidenceTiming, false, "Over %d timed collectives the others wait for %v: longest wait %.2f x the transfer", f.timed, firstFew(awaited), delay)
+		r.addNote(falcon.EvidenceTiming, false, "Over %d timed collectives the others wait for %v: longest wait %.2f x the transfer", f.timed, firstFew(awaited), delay)
 		if len(awaited) > 1 {
 			r.Confidence *= noCounters
-			r.note(falcon.EvidenceTiming, true, "%d ranks are waited for and dumps hold no computing time, so none of them is named alone", len(awaited))
+			r.addNote(falcon.EvidenceTiming, true, "%d ranks are waited for and dumps hold no computing time, so none of them is named alone", len(awaited))
 			return
 		}
 		r.Ranks = awaited

@@ -14,10 +14,10 @@ import (
 // middle of the trace, by its own past.
 const weightOnset = 0.50
 
-// turned finds workers that turned slower in the middle of the trace: their
+// findTurned finds workers that turned slower in the middle of the trace: their
 // medians over all steps may still look like their peers'. Those that stay slow
 // are named, those that recovered are told.
-func turned(t trace.Timeline) (falcon.Verdict, bool) {
+func findTurned(t trace.Timeline) (falcon.Verdict, bool) {
 	v := falcon.Verdict{Cause: falcon.CauseUnknown}
 	watch := bocd.NewWorkers(bocd.DefaultTrackerConfig())
 	for step := range t.Steps {

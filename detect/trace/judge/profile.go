@@ -91,7 +91,7 @@ func Profile(p trace.Profile, rules peer.Rules) (ProfileReport, error) {
 	if err != nil {
 		return ProfileReport{}, err
 	}
-	rules = filled(rules)
+	rules = isComplete(rules)
 	w.win.Rules = rules
 	if p.Healthy != nil {
 		before, err := newWindow(*p.Healthy)
@@ -103,10 +103,10 @@ func Profile(p trace.Profile, rules peer.Rules) (ProfileReport, error) {
 		w.win.Healthy = &peer.Healthy{}
 		w.win.Healthy.Learn(peer.Judge(before.win))
 	}
-	return w.report(peer.Judge(w.win), len(p.SelfMs) > 0), nil
+	return w.makeReport(peer.Judge(w.win), len(p.SelfMs) > 0), nil
 }
 
-func filled(r peer.Rules) peer.Rules {
+func isComplete(r peer.Rules) peer.Rules {
 	if r.Suspect <= 0 {
 		r.Suspect = 1.1
 	}
@@ -143,23 +143,23 @@ func newWindow(p trace.Profile) (*window, error) {
 		}
 	}
 	var err error
-	if w.win.Placement, err = place(p); err != nil {
+	if w.win.Placement, err = placeRanks(p); err != nil {
 		return nil, err
 	}
 	ordinals := map[uint64]uint64{}
 	for _, g := range p.Groups {
-		id := w.comm(g)
+		id := w.commNumber(g)
 		for _, call := range g.Calls {
-			w.call(g, id, ordinals[id], call)
+			w.addCall(g, id, ordinals[id], call)
 			ordinals[id]++
 		}
 	}
 	return w, nil
 }
 
-// comm numbers the groups by dimension and members; one group may have calls
+// commNumber numbers the groups by dimension and members; one group may have calls
 // of several kinds.
-func (w *window) comm(g trace.ProfileGroup) uint64 {
+func (w *window) commNumber(g trace.ProfileGroup) uint64 {
 	key := fmt.Sprint(g.Dimension, g.Ranks)
 	id, known := w.comms[key]
 	if known {
@@ -173,20 +173,20 @@ func (w *window) comm(g trace.ProfileGroup) uint64 {
 	return id
 }
 
-func (w *window) call(g trace.ProfileGroup, id, ordinal uint64, ms []float64) {
+func (w *window) addCall(g trace.ProfileGroup, id, ordinal uint64, ms []float64) {
 	for i, r := range g.Ranks {
-		if isPair(g.Op) && i == 0 {
+		if isPairOp(g.Op) && i == 0 {
 			continue // eager sends finish early: the receive tells
 		}
 		c := falcon.CallTiming{Comm: id, Ordinal: ordinal, Op: g.Op, Peer: -1, Bytes: g.Bytes, DurationMs: ms[i]}
-		if isPair(g.Op) {
+		if isPairOp(g.Op) {
 			c.Op, c.Peer = falcon.OpRecv, 0
 		}
 		w.win.Profiles[r].Calls = append(w.win.Profiles[r].Calls, c)
 	}
 }
 
-func isPair(op falcon.Op) bool { return op == falcon.OpSend || op == falcon.OpRecv }
+func isPairOp(op falcon.Op) bool { return op == falcon.OpSend || op == falcon.OpRecv }
 
 // renumber gives the groups of an earlier window the numbers that they have in
 // this one; groups that this one lacks get numbers beyond.
@@ -215,9 +215,9 @@ func (w *window) renumber(before *window) {
 	}
 }
 
-// place puts the ranks on nodes so that groups cross nodes as the file says:
+// placeRanks puts the ranks on nodes so that groups cross nodes as the file says:
 // members of a group within a node share one, all others stand alone.
-func place(p trace.Profile) (falcon.Placement, error) {
+func placeRanks(p trace.Profile) (falcon.Placement, error) {
 	node := make([]int, p.Layout.World())
 	for i := range node {
 		node[i] = i
@@ -250,7 +250,7 @@ func place(p trace.Profile) (falcon.Placement, error) {
 	return out, nil
 }
 
-func (w *window) report(res peer.Result, selfKnown bool) ProfileReport {
+func (w *window) makeReport(res peer.Result, selfKnown bool) ProfileReport {
 	rules := w.win.Rules
 	out := ProfileReport{
 		Groups: []GroupFinding{}, Pairs: []PairFinding{}, Ranks: []RankFinding{},
@@ -284,7 +284,7 @@ func groupFinding(g peer.Group, res peer.Result, rules peer.Rules) GroupFinding 
 		WaitMs: g.WaitMs, Communication: g.Suspect, Computation: g.Waiting, Awaited: []falcon.Rank{},
 	}
 	if g.Suspect {
-		f.Rule = fmt.Sprintf("transfer %.4g ms is %.3g x the %s %.4g ms, over %.3g: slow communication", g.TransferMs, g.Ratio, usual(g.Basis), g.BaseMs, rules.Suspect)
+		f.Rule = fmt.Sprintf("transfer %.4g ms is %.3g x the %s %.4g ms, over %.3g: slow communication", g.TransferMs, g.Ratio, usualTime(g.Basis), g.BaseMs, rules.Suspect)
 	}
 	if g.Waiting {
 		if f.Rule != "" {
@@ -300,7 +300,7 @@ func groupFinding(g peer.Group, res peer.Result, rules peer.Rules) GroupFinding 
 	return f
 }
 
-func usual(b peer.Basis) string {
+func usualTime(b peer.Basis) string {
 	switch b {
 	case peer.ByPeers:
 		return "median of its class,"
@@ -315,7 +315,7 @@ func usual(b peer.Basis) string {
 func pairFinding(p peer.Pair, rules peer.Rules) PairFinding {
 	return PairFinding{
 		From: p.From, To: p.To, Bytes: p.Bytes, RecvMs: p.RecvMs, BaseMs: p.BaseMs, Ratio: p.Ratio, Basis: p.Basis,
-		Rule: fmt.Sprintf("a receive takes at least %.4g ms, %.3g x the %s %.4g ms, over %.3g: slow link", p.RecvMs, p.Ratio, usual(p.Basis), p.BaseMs, rules.Suspect),
+		Rule: fmt.Sprintf("a receive takes at least %.4g ms, %.3g x the %s %.4g ms, over %.3g: slow link", p.RecvMs, p.Ratio, usualTime(p.Basis), p.BaseMs, rules.Suspect),
 	}
 }
 

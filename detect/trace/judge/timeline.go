@@ -70,23 +70,23 @@ func Timeline(t trace.Timeline, rules peer.Rules) TraceReport {
 		}
 	}
 	if t.Assumed != "" {
-		r.note(falcon.EvidenceTiming, true, "Taken for granted: %s", t.Assumed)
+		r.addNote(falcon.EvidenceTiming, true, "Taken for granted: %s", t.Assumed)
 		r.Confidence *= noCounters
 	}
 	if t.Dropped > 0 {
-		r.note(falcon.EvidenceTiming, true, "%d communication calls beyond the first %d were left out", t.Dropped, trace.MaxCalls)
+		r.addNote(falcon.EvidenceTiming, true, "%d communication calls beyond the first %d were left out", t.Dropped, trace.MaxCalls)
 	}
-	r.note(falcon.EvidenceCounter, true, noCountersText)
-	r.tidy()
+	r.addNote(falcon.EvidenceCounter, true, noCountersText)
+	r.fillEmptyLists()
 	return r
 }
 
-func (r *TraceReport) note(kind falcon.EvidenceKind, against bool, format string, args ...any) {
+func (r *TraceReport) addNote(kind falcon.EvidenceKind, against bool, format string, args ...any) {
 	r.Evidence = append(r.Evidence, falcon.Evidence{Kind: kind, Text: fmt.Sprintf(format, args...), Against: against})
 }
 
-// tidy makes empty lists of absent ones.
-func (r *TraceReport) tidy() {
+// fillEmptyLists makes empty lists of absent ones.
+func (r *TraceReport) fillEmptyLists() {
 	if r.Devices == nil {
 		r.Devices = []falcon.Device{}
 	}
@@ -105,16 +105,16 @@ func (r *TraceReport) tidy() {
 func timelineWindow(t trace.Timeline) peer.Window {
 	w := peer.Window{Layout: t.Layout, Comms: map[falcon.Rank][]falcon.Comm{}}
 	for _, one := range t.Workers {
-		w.Comms[one.Rank] = comms(t.Layout, one)
+		w.Comms[one.Rank] = countComms(t.Layout, one)
 		w.Profiles = append(w.Profiles, falcon.RankProfile{
-			Rank: one.Rank, Iterations: one.Count, SelfMs: typical(one.ComputeMs), Calls: timings(t, one),
+			Rank: one.Rank, Iterations: one.Count, SelfMs: medianStep(one.ComputeMs), Calls: timings(t, one),
 		})
 	}
 	return w
 }
 
-// typical is the median of the steps that were measured.
-func typical(steps []float64) float64 {
+// medianStep is the median of the steps that were measured.
+func medianStep(steps []float64) float64 {
 	measured := make([]float64, 0, len(steps))
 	for _, ms := range steps {
 		if ms > 0 {
@@ -124,7 +124,7 @@ func typical(steps []float64) float64 {
 	return falcon.Median(measured)
 }
 
-func comms(l falcon.Layout, w trace.Worker) []falcon.Comm {
+func countComms(l falcon.Layout, w trace.Worker) []falcon.Comm {
 	seen := map[uint64]bool{}
 	var out []falcon.Comm
 	for _, c := range w.Calls {
@@ -205,7 +205,7 @@ func timelineVerdict(t trace.Timeline, res peer.Result, suspect float64) falcon.
 	if u, ok := unevenSteps(t, suspect); ok {
 		return u
 	}
-	if late, ok := turned(t); ok {
+	if late, ok := findTurned(t); ok {
 		late.Evidence = append(late.Evidence, v.Evidence...)
 		late.Severity = max(late.Severity, v.Severity)
 		return late

@@ -55,7 +55,7 @@ func (m *Machine) stepActed(in Acted) {
 	m.relief.closeRelieved(m.samples.newest)
 }
 
-// settleAround says that changes around iteration belong to an action.
+// settleAround reports whether changes around iteration belong to an action.
 func (m *Machine) settleAround(iteration int64) {
 	from, to := iteration-m.cfg.SettleBefore, iteration+m.cfg.SettleAfter
 	m.baseline.settleUntil(to)

@@ -63,7 +63,7 @@ func (bl *baseline) currentMs() float64 {
 	return bl.restoredMs
 }
 
-// isSettling says that a change placed at iteration belongs to an action.
+// isSettling reports whether a change placed at iteration belongs to an action.
 func (bl *baseline) isSettling(iteration int64) bool {
 	return iteration < bl.settleTo && iteration >= bl.settleTo-bl.cfg.SettleAfter-bl.cfg.SettleBefore
 }

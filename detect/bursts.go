@@ -14,7 +14,7 @@ type burst struct {
 	ms       float64
 }
 
-// similarTo says that two bursts slow the job to about the same level, so that they
+// similarTo reports whether two bursts slow the job to about the same level, so that they
 // may be one fault that comes and goes.
 func (b burst) similarTo(ms float64) bool { return ms <= b.ms*burstRatio && b.ms <= ms*burstRatio }
 
@@ -69,7 +69,7 @@ func (u *burstLog) recurring(s *incidentState) string {
 	return fmt.Sprintf("Intermittent: the job was about as slow in iterations %s, and is again from %d on", strings.Join(spans, ", "), s.OnsetIteration)
 }
 
-// isRegular says that iterations follow each other at one distance, give or take
+// isRegular reports whether iterations follow each other at one distance, give or take
 // what the placement of an onset is off by. Checkpoints and evaluations do;
 // faults do not count iterations.
 func isRegular(at []int64) (every int64, ok bool) {

@@ -20,7 +20,7 @@ type evidence struct {
 	healthy   peer.Healthy
 }
 
-// computesLonger says that a rank of an incident computes even longer than when it was
+// computesLonger reports whether a rank of an incident computes even longer than when it was
 // judged.
 func (ev *evidence) computesLonger(o *incidentState, res peer.Result) bool {
 	was := o.comparedWindow()
@@ -29,7 +29,7 @@ func (ev *evidence) computesLonger(o *incidentState, res peer.Result) bool {
 	})
 }
 
-// transfersLonger says that the slow groups or pairs of a network incident take longer
+// transfersLonger reports whether the slow groups or pairs of a network incident take longer
 // than when it was judged.
 func (ev *evidence) transfersLonger(o *incidentState, res peer.Result) bool {
 	was := o.comparedWindow()
@@ -50,7 +50,7 @@ func (ev *evidence) transfersLonger(o *incidentState, res peer.Result) bool {
 // dropUnconfirmed lets those ranks go that timing accuses alone: a rank stays if
 // counters accuse it too, or if the window before did and its excess explains
 // a fair part of the slowdown. A hiccup or two in a short window make anybody
-// look slow. It says whether nobody had to go.
+// look slow. It reports whether nobody had to go.
 func (ev *evidence) dropUnconfirmed(s *incidentState, timing *peer.Result) bool {
 	c, before := ev.caseFor(s, *timing), s.search.accused
 	s.search.accused = timing.Slow
@@ -64,7 +64,7 @@ func (ev *evidence) dropUnconfirmed(s *incidentState, timing *peer.Result) bool 
 // dropMinorLinks takes the suspicion off groups and pairs whose excess is a small
 // part of what the iteration lost: a network is never quite the same, and
 // something else made the job slow. Beside a culprit of another kind they are
-// told. It says whether none had to go.
+// told. It reports whether none had to go.
 func (ev *evidence) dropMinorLinks(s *incidentState, timing *peer.Result) bool {
 	lost := s.SlowMs - s.beforeMs
 	others := len(timing.Slow)+len(timing.SlowStages) > 0 || timing.AllSlow || timing.Uneven
@@ -97,7 +97,7 @@ func (ev *evidence) dropMinorLinks(s *incidentState, timing *peer.Result) bool {
 	return false
 }
 
-// slowInMostSteps says that a rank is slow in nearly all iterations of a window, not
+// slowInMostSteps reports whether a rank is slow in nearly all iterations of a window, not
 // by a hiccup in one of two; true where they can't be told apart.
 func (ev *evidence) slowInMostSteps(r *peer.Rank) bool {
 	over, of := r.StepsOver(ev.suspectRatio())
@@ -172,7 +172,7 @@ func (ev *evidence) clearExplained(res *peer.Result, others []*incidentState) {
 	}
 }
 
-// isCompute says that a story is about ranks that compute slowly, not only
+// isCompute reports whether a story is about ranks that compute slowly, not only
 // about a link.
 func (ev *evidence) isCompute(s *incidentState) bool {
 	return len(s.Verdict.Devices) > 0 || !s.hasCause(falcon.CauseNetwork)
@@ -221,7 +221,7 @@ func (ev *evidence) shareOut(res *peer.Result, named func(falcon.Rank) bool) {
 }
 
 // accuseUnnamed accuses those of a list of ranks, all slow alike, whom nobody
-// names, where most are named. It says whether it did.
+// names, where most are named. It reports whether it did.
 func (ev *evidence) accuseUnnamed(res *peer.Result, ranks []falcon.Rank, named func(falcon.Rank) bool) bool {
 	rest := slices.DeleteFunc(slices.Clone(ranks), named)
 	if 2*len(rest) >= len(ranks) {
@@ -256,7 +256,7 @@ func (ev *evidence) clockBack(s *incidentState) (at, bad int64, ok bool) {
 	return at, bad, at != falcon.NoIteration
 }
 
-// culpritHealthy says whether everything that a story names is at or below the
+// culpritHealthy reports whether everything that a story names is at or below the
 // rule again; known is false where something was not measured.
 func (ev *evidence) culpritHealthy(s *incidentState, res peer.Result) (healthy, known bool) {
 	if s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 {
@@ -287,7 +287,7 @@ func (ev *evidence) suspectRatio() float64 {
 	return 1.1
 }
 
-// concerned says that a validation that nobody's incident asked for tested
+// concerned reports whether a validation that nobody's incident asked for tested
 // something that a story names, since its onset.
 func (ev *evidence) concerned(s *incidentState, v falcon.Validation) bool {
 	if v.Iteration <= s.OnsetIteration { // the boundary lies before that iteration

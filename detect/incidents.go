@@ -104,13 +104,13 @@ type incidentSet struct {
 	nextID int
 }
 
-// hasOnlyLinks says that the links of a story must be watched as such: it names nothing
+// hasOnlyLinks reports whether the links of a story must be watched as such: it names nothing
 // else, and a placement changed what they carry.
 func (s *incidentState) hasOnlyLinks() bool {
 	return s.move.done && s.Verdict.Cause == falcon.CauseNetwork && len(s.Verdict.Devices) == 0 && len(s.Verdict.Links) > 0
 }
 
-// markDisplaced says that a story's culprits do other work than when they were
+// markDisplaced reports whether a story's culprits do other work than when they were
 // named: the iteration time tells nothing of them while that lasts.
 func (s *incidentState) markDisplaced() {
 	s.move.done, s.relief.streak, s.move.links = true, 0, linkRelief{}
@@ -146,26 +146,26 @@ func (s *incidentState) subject() string {
 	return s.ID + ": the job is"
 }
 
-// isLocated says that somebody or something was named.
+// isLocated reports whether somebody or something was named.
 func (s *incidentState) isLocated() bool {
 	return s.State == falcon.IncidentLocated && len(s.Verdict.Devices)+len(s.Verdict.Links)+len(s.Verdict.Ranks) > 0
 }
 
-// hasVerdict says that the verdict stands, even if it names nobody.
+// hasVerdict reports whether the verdict stands, even if it names nobody.
 func (s *incidentState) hasVerdict() bool { return s.State != falcon.IncidentVerified }
 
-// isUnexplained says that the verdict names nobody and no cause: worth another try
+// isUnexplained reports whether the verdict names nobody and no cause: worth another try
 // while the fault lasts.
 func (s *incidentState) isUnexplained() bool {
 	return s.State == falcon.IncidentLocated && s.Verdict.Cause == falcon.CauseUnknown && !s.isLocated()
 }
 
-// reliefByWindows says that relief must be looked for on the culprit itself.
+// reliefByWindows reports whether relief must be looked for on the culprit itself.
 func (s *incidentState) reliefByWindows() bool {
 	return s.Open() && s.isLocated() && (s.relief.byWindows || len(s.actions.inForce) > 0)
 }
 
-// hasCause says that a cause is among those of the verdict.
+// hasCause reports whether a cause is among those of the verdict.
 func (s *incidentState) hasCause(c falcon.Cause) bool {
 	return s.Verdict.Cause == c || slices.Contains(s.Verdict.Also, c)
 }
@@ -179,7 +179,7 @@ func (s *incidentState) resetEpoch() {
 	s.basis.timing, s.search.notBefore = nil, 0
 }
 
-// namesAnyRank says that a rank belongs to the story.
+// namesAnyRank reports whether a rank belongs to the story.
 func (s *incidentState) namesAnyRank(ranks ...falcon.Rank) bool {
 	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool { return slices.Contains(s.Verdict.Ranks, r) })
 }
@@ -240,7 +240,7 @@ func (n *incidentSet) endChecks() {
 	}
 }
 
-// placementInForce says that a placement other than the job's own holds.
+// placementInForce reports whether a placement other than the job's own holds.
 func (n *incidentSet) placementInForce() bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.actions.inForce[falcon.RungS3] })
 }
@@ -274,7 +274,7 @@ func (n *incidentSet) namedLinks() map[falcon.Link]bool {
 	return out
 }
 
-// relievedNear says that an incident was relieved around iteration at, so that the
+// relievedNear reports whether an incident was relieved around iteration at, so that the
 // job is faster because of it.
 func (n *incidentSet) relievedNear(at int64) bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool {
@@ -289,12 +289,12 @@ func (n *incidentSet) expediteAll() {
 	}
 }
 
-// awaitsNodes says that a story's relief is put off, as a node of its own is silent.
+// awaitsNodes reports whether a story's relief is put off, as a node of its own is silent.
 func (n *incidentSet) awaitsNodes(s *incidentState) bool {
 	return !s.relief.silent.since.IsZero() && n.clock.now.Sub(s.relief.silent.since) < silentMost
 }
 
-// namesRank says that an open incident names the rank.
+// namesRank reports whether an open incident names the rank.
 func (n *incidentSet) namesRank(r falcon.Rank) bool {
 	return slices.ContainsFunc(n.list, func(s *incidentState) bool { return s.Open() && s.isLocated() && s.namesAnyRank(r) })
 }

@@ -120,7 +120,7 @@ type Ready struct {
 	Notes     []Note
 }
 
-// Empty says that there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
 	return len(r.Incidents) == 0 && len(r.Requests) == 0 && len(r.Asks) == 0 && len(r.Notes) == 0
 }

@@ -14,7 +14,7 @@ type jobState struct {
 	known bool // a job was described
 }
 
-// namesDeviceOf says that a story names the device of a rank, or knows no devices.
+// namesDeviceOf reports whether a story names the device of a rank, or knows no devices.
 func (j *jobState) namesDeviceOf(s *incidentState, r falcon.Rank) bool {
 	return len(s.Verdict.Devices) == 0 || int(r) < len(j.desc.Placement) && slices.Contains(s.Verdict.Devices, j.desc.Placement[r])
 }
@@ -43,7 +43,7 @@ func (j *jobState) rankAcross(at map[falcon.Node][]falcon.Rank, a, b falcon.Node
 	return [2]falcon.Rank{min(x, y), max(x, y)}, x >= 0 && y >= 0 && x != y
 }
 
-// crossesLinkOf says that an incident's links make a group slow: its ring goes
+// crossesLinkOf reports whether an incident's links make a group slow: its ring goes
 // over one of them.
 func (j *jobState) crossesLinkOf(o *incidentState, g *peer.Group) bool {
 	return slices.ContainsFunc(j.ringLinks(*g), func(l falcon.Link) bool { return slices.Contains(o.Verdict.Links, l) })
@@ -83,7 +83,7 @@ func (j *jobState) linkBetween(a, b falcon.Rank) (falcon.Link, bool) {
 	return falcon.NewLink(x, y), x != y && x != "" && y != ""
 }
 
-// namesNode says that a story is about a node: a device on it, a link that ends at
+// namesNode reports whether a story is about a node: a device on it, a link that ends at
 // it, or, where it knows neither, a rank on it.
 func (j *jobState) namesNode(s *incidentState, n falcon.Node) bool {
 	if len(s.Verdict.Devices)+len(s.Verdict.Links) > 0 {

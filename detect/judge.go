@@ -183,7 +183,7 @@ func (m *Machine) judgeAgain(in Readings) {
 	}
 }
 
-// readingsConcern says that the readings are of one of the story's devices or nodes,
+// readingsConcern reports whether the readings are of one of the story's devices or nodes,
 // or of ports where it has a network suspicion.
 func readingsConcern(in Readings, s *incidentState) bool {
 	return len(in.NICs) > 0 && (s.Verdict.Cause == falcon.CauseNetwork || slices.Contains(s.Verdict.Also, falcon.CauseNetwork)) ||

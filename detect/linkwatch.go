@@ -163,7 +163,7 @@ func (lw *linkWatch) pairSign(l falcon.Link, res *peer.Result) sign {
 	return out
 }
 
-// countersHot says whether the ports at both ends of a link see congestion now. An end
+// countersHot reports whether the ports at both ends of a link see congestion now. An end
 // that another open incident's link shares tells nothing.
 func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 	for _, n := range []falcon.Node{l.A, l.B} {
@@ -183,7 +183,7 @@ func (lw *linkWatch) countersHot(l falcon.Link) (hot, known bool) {
 	return hot, true
 }
 
-// portsAtRest says that the ports at the ends of all of a story's links are
+// portsAtRest reports whether the ports at the ends of all of a story's links are
 // known and see no congestion.
 func (lw *linkWatch) portsAtRest(s *incidentState) bool {
 	return !slices.ContainsFunc(s.Verdict.Links, func(l falcon.Link) bool {
@@ -193,7 +193,7 @@ func (lw *linkWatch) portsAtRest(s *incidentState) bool {
 }
 
 // requestTest asks for a test of a link that has looked at rest for long enough, one
-// story at a time. It says whether it did.
+// story at a time. It reports whether it did.
 func (lw *linkWatch) requestTest(at int64) bool {
 	if lw.tests.waiting() || lw.baseline.isSettling(at) {
 		return false
@@ -256,7 +256,7 @@ func (lw *linkWatch) testFor(s *incidentState) falcon.ValidationAsk {
 }
 
 // judgeTest takes in a test of a displaced story's links. It proves nothing
-// about who slowed the job, so the verdict stays as it is. It says whether the
+// about who slowed the job, so the verdict stays as it is. It reports whether the
 // test was about them.
 func (lw *linkWatch) judgeTest(s *incidentState, v falcon.Validation) bool {
 	if !s.hasOnlyLinks() || v.Ask.Incident != "" && !s.move.links.asked {

@@ -48,7 +48,7 @@ func (od *onsetDetector) medianIteration(alarms []alarm) int64 {
 	return at[len(at)/2]
 }
 
-// isPartOfOnset says that a change placed at iteration is part of an onset that was
+// isPartOfOnset reports whether a change placed at iteration is part of an onset that was
 // already told.
 func (od *onsetDetector) isPartOfOnset(iteration int64) bool {
 	if od.lastOnset == falcon.NoIteration {

@@ -186,7 +186,7 @@ type reliefJudge struct {
 	departures bool // the epoch is new: incidents may have lost their culprits
 }
 
-// pausing says that a story's slowdown is one that comes and goes, and that it
+// pausing reports whether a story's slowdown is one that comes and goes, and that it
 // is too early to call it relieved.
 func (rj *reliefJudge) pausing(s *incidentState, iteration int64) bool {
 	if s.burst.onset == 0 || iteration >= s.burst.onset+rj.cfg.BurstWithin {

@@ -18,7 +18,7 @@ type sampleLog struct {
 	newest  int64 // newest iteration seen from any rank, -1 before the first
 }
 
-// stillSlow says that most of the newest iterations are.
+// stillSlow reports whether most of the newest iterations are.
 func (l *sampleLog) stillSlow(s *incidentState) bool {
 	slow := 0
 	for _, ms := range l.slowest.newestValues(lastOver) {
@@ -105,7 +105,7 @@ const dipOver = 32
 // lastOver is how many of the newest iterations say whether a slowdown lasts.
 const lastOver = 3
 
-// allButOneBelow says that all of values but one are at or below a level.
+// allButOneBelow reports whether all of values but one are at or below a level.
 func allButOneBelow(values []float64, ms float64) bool {
 	above := 0
 	for _, v := range values {

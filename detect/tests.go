@@ -29,13 +29,13 @@ const (
 	provenEnough = 0.90 // confidence above which a test adds nothing
 )
 
-// waiting says that a validation is on its way.
+// waiting reports whether a validation is on its way.
 func (t *testPlanner) waiting() bool {
 	return t.pending != nil && t.clock.now.Sub(t.pending.at) < askHold
 }
 
 // request asks for the tests that a fresh verdict lacks, one story at a time.
-// It says whether it did.
+// It reports whether it did.
 func (t *testPlanner) request(at int64) bool {
 	if t.waiting() || t.cfg.Validate.Tries < 0 || t.baseline.isSettling(at) {
 		return false
@@ -57,7 +57,7 @@ func (t *testPlanner) request(at int64) bool {
 	return false
 }
 
-// wantsTest says that a test can add to a story's verdict: no counter proves
+// wantsTest reports whether a test can add to a story's verdict: no counter proves
 // it, the margin is thin, no link is named, or the confidence is low. While an
 // action holds its gain is measured, and the job is left alone.
 func (t *testPlanner) wantsTest(s *incidentState, at int64) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/failslow/falcon/detect/peer"
 )
 
-// watchDue says that it is time to look at the ranks although nothing calls
+// watchDue reports whether it is time to look at the ranks although nothing calls
 // for it: a rank's slowness need not show in the iteration time.
 func (m *Machine) watchDue(at int64) bool {
 	return m.cfg.Watch.Every > 0 && len(m.incidents.openIncidents()) == 0 && m.evidence.hasHealthy() && m.rankWatch.due(at, m.clock.now) && !m.baseline.isSettling(at)

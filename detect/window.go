@@ -72,7 +72,7 @@ func (m *Machine) planWindow() {
 	}
 }
 
-// reliefDue says that a watched culprit should be looked at.
+// reliefDue reports whether a watched culprit should be looked at.
 func (m *Machine) reliefDue(s *incidentState, at int64) bool {
 	if !s.Open() || !s.isLocated() || m.incidents.awaitsNodes(s) {
 		return false

@@ -21,7 +21,7 @@ var (
 	ErrSecond     = errors.New("mitigate: a second approver is required")
 )
 
-// Check says whether a decision would be taken, and why not.
+// Check reports whether a decision would be taken, and why not.
 func (p *Planner) Check(d Decision) error {
 	if d.Action == "" {
 		return p.checkStep(d)
@@ -40,7 +40,7 @@ func (p *Planner) Check(d Decision) error {
 	return p.checkApproval(d, a.Rung)
 }
 
-// decidable says that a word may still be given: on a proposal, and against an
+// decidable reports whether a word may still be given: on a proposal, and against an
 // approval until it is ordered.
 func decidable(a *falcon.Action, approve bool) bool {
 	return a.State == falcon.ActionProposed || a.State == falcon.ActionApproved && !approve

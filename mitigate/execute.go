@@ -26,7 +26,7 @@ func (e *executor) orderApproved(s *incidentState) {
 	e.nextStep(s, i, e.iterations.newestIndex()+1)
 }
 
-// released says that nothing stops an approved action any more: neither a
+// released reports whether nothing stops an approved action any more: neither a
 // freeze nor the time in which a person's approval can be withdrawn. What was
 // stopped has that time again, since much may have happened meanwhile.
 func (e *executor) released(s *incidentState, a *falcon.Action) bool {
@@ -139,7 +139,7 @@ func (e *executor) expireAll(by string) {
 	}
 }
 
-// completeStep says that every step of an action was taken.
+// completeStep reports whether every step of an action was taken.
 func (e *executor) completeStep(s *incidentState, i int, at int64) {
 	a := &s.actions[i]
 	a.Phase = ""

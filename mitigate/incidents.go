@@ -37,7 +37,7 @@ func (h actionRef) actionAt() *falcon.Action { return &h.incident.actions[h.inde
 // incidentSet is the incidents known, oldest first.
 type incidentSet struct{ list []*incidentState }
 
-// chargedAt says that the incident lasted in iteration i.
+// chargedAt reports whether the incident lasted in iteration i.
 func (s *incidentState) chargedAt(i int64) bool {
 	relieved := s.incident.RelievedIteration
 	return s.incident.HealthyMs > 0 && (s.incident.Open() || (relieved != falcon.NoIteration && i < relieved))
@@ -67,16 +67,16 @@ func (s *incidentState) newestOf(r falcon.Rung) *falcon.Action {
 	return nil
 }
 
-// hasInForce says that an action of the rung is in force for the incident.
+// hasInForce reports whether an action of the rung is in force for the incident.
 func (s *incidentState) hasInForce(r falcon.Rung) bool {
 	return slices.ContainsFunc(s.actions, func(a falcon.Action) bool { return a.Rung == r && isInForce(&a) })
 }
 
-// isOver says that the fault has cleared. A story whose incident was not told yet
+// isOver reports whether the fault has cleared. A story whose incident was not told yet
 // (its action is back from the journal first) is not over.
 func (s *incidentState) isOver() bool { return s.incident.State != "" && !s.incident.Open() }
 
-// isLocated says that the fault lasts and its culprit is known.
+// isLocated reports whether the fault lasts and its culprit is known.
 func (s *incidentState) isLocated() bool { return s.incident.State == falcon.IncidentLocated }
 
 // shownAction is the action that a rung's line is about: one that has not ended, a
@@ -200,7 +200,7 @@ func (n *incidentSet) healthyMs(s *incidentState) float64 {
 	return first.incident.HealthyMs
 }
 
-// mustLeave says that a device has to go: it is named, or it hangs on the end of
+// mustLeave reports whether a device has to go: it is named, or it hangs on the end of
 // a slow link that goes.
 func (n *incidentSet) mustLeave(d falcon.Device, bad []falcon.Node) bool {
 	if !slices.Contains(bad, d.Node()) {
@@ -235,7 +235,7 @@ func isUnderWay(s falcon.ActionState) bool {
 	return false
 }
 
-// isInForce says that the job runs with what the action changed.
+// isInForce reports whether the job runs with what the action changed.
 func isInForce(a *falcon.Action) bool {
 	switch a.State {
 	case falcon.ActionApplied, falcon.ActionKept, falcon.ActionReverting:
@@ -259,7 +259,7 @@ func shareCulprit(v, w falcon.Verdict) bool {
 		slices.ContainsFunc(v.Links, func(l falcon.Link) bool { return slices.Contains(w.Links, l) })
 }
 
-// causeHelped says why rung r can't help the incident's cause, nil if it can
+// causeHelped is why rung r can't help the incident's cause, nil if it can
 // (FALCON table 3).
 func causeHelped(s *incidentState, r falcon.Rung) error {
 	switch {

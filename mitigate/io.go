@@ -170,7 +170,7 @@ type Ready struct {
 	Impacts []Impact // to be persisted with the rest
 }
 
-// Empty says that there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
 	return len(r.Actions) == 0 && len(r.Orders) == 0 && len(r.Acted) == 0 && len(r.Notes) == 0 && len(r.Impacts) == 0 && r.Launch == nil
 }

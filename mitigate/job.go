@@ -37,7 +37,7 @@ func (p *Planner) onJob(in Job) {
 	}
 }
 
-// sameForPlans says that plans made for one description hold for the other.
+// sameForPlans reports whether plans made for one description hold for the other.
 func (j Job) sameForPlans(o Job) bool {
 	return j.Layout == o.Layout && slices.Equal(j.MicroBatches, o.MicroBatches) && slices.Equal(j.Placement, o.Placement) &&
 		slices.Equal(j.Spares, o.Spares) && j.CanLaunch == o.CanLaunch && j.Adapter == o.Adapter &&
@@ -167,7 +167,7 @@ type jobState struct {
 	base []int32 // micro-batches before any action of this epoch
 }
 
-// coversAllRanks says that every rank's speed was measured.
+// coversAllRanks reports whether every rank's speed was measured.
 func (j *jobState) coversAllRanks(speeds []float64) bool {
 	bad := func(v float64) bool { return !(v > 0) || math.IsInf(v, 0) }
 	return len(speeds) == j.desc.Layout.World() && !slices.ContainsFunc(speeds, bad)
@@ -184,7 +184,7 @@ func (j *jobState) isCurrent(a *falcon.Action) bool {
 	return a.JobEpoch == 0 || a.JobEpoch == j.desc.Epoch
 }
 
-// splittable says why work can't be moved between replicas, whatever their speed.
+// splittable is why work can't be moved between replicas, whatever their speed.
 func (j *jobState) splittable() error {
 	switch {
 	case j.desc.Layout.DP < 2:
@@ -205,7 +205,7 @@ func (j *jobState) baseSplitMs(curve []float64, i int) float64 {
 	return curve[j.base[i]]
 }
 
-// namesNode says that an incident is about a node: by a device, a link, or, where it
+// namesNode reports whether an incident is about a node: by a device, a link, or, where it
 // knows neither, by a rank.
 func (j *jobState) namesNode(s *incidentState, n falcon.Node) bool {
 	v := &s.incident.Verdict

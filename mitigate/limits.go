@@ -33,7 +33,7 @@ const replacedBy = "replaced by "
 
 func wasReplaced(a *falcon.Action) bool { return strings.HasPrefix(a.RevertReason, replacedBy) }
 
-// whyWithheld says why a rung that could help is not proposed now, whatever its plan.
+// whyWithheld is why a rung that could help is not proposed now, whatever its plan.
 func (l *limiter) whyWithheld(s *incidentState, r falcon.Rung) error {
 	switch {
 	case l.policy.requires(r) == falcon.ApprovalNever:
@@ -49,7 +49,7 @@ func (l *limiter) whyWithheld(s *incidentState, r falcon.Rung) error {
 	return l.tooOften(r)
 }
 
-// tooSoon says why hysteresis forbids a proposal now.
+// tooSoon is why hysteresis forbids a proposal now.
 func (l *limiter) tooSoon(s *incidentState) error {
 	for _, o := range l.incidents.list {
 		for i := range o.actions {

@@ -175,7 +175,7 @@ func (p *Planner) onIncident(in falcon.Incident) {
 	}
 }
 
-// onIteration says whether the iteration is news.
+// onIteration reports whether the iteration is news.
 func (p *Planner) onIteration(in Iteration) bool {
 	if !p.iterations.add(p.clock.now, in) {
 		return false // it is already priced

@@ -123,7 +123,7 @@ func modelError(modelMs, measuredMs float64) float64 {
 	return math.Abs(modelMs/measuredMs - 1)
 }
 
-// errorExceedsGain says why a plan's gain is no evidence: a model that is wrong about the
+// errorExceedsGain is why a plan's gain is no evidence: a model that is wrong about the
 // present by as much can't tell it from its own error. A person may still step
 // up by hand.
 func errorExceedsGain(w plan) error {
@@ -235,7 +235,7 @@ func (pm *planMaker) revertTarget(s *incidentState, a *falcon.Action) []int32 {
 	return int32sOf(microbatch.Even(int(want), len(pm.job.desc.MicroBatches)))
 }
 
-// blockedBy says why a placement can't go yet: a newer one was built on it, or the
+// blockedBy is why a placement can't go yet: a newer one was built on it, or the
 // other open faults are worse off at the old places. What they need instead is
 // for their own next plan.
 func (pm *planMaker) blockedBy(h actionRef) string {
@@ -290,7 +290,7 @@ func (pm *planMaker) splitWithout(gone *incidentState) []int32 {
 	return nil
 }
 
-// looksHealthy says that by the newest measurement nothing that the verdict names
+// looksHealthy reports whether by the newest measurement nothing that the verdict names
 // is slow any more. Whether that lasts is the detector's to say; until it does,
 // what is in force stays, and is undone as a whole.
 func (pm *planMaker) looksHealthy(s *incidentState) bool {

@@ -122,7 +122,7 @@ func parseMinute(s string) (int, bool) {
 	return int(h)*60 + int(m), true
 }
 
-// withinHours says that now lies in the hours in which rungs may act by themselves.
+// withinHours reports whether now lies in the hours in which rungs may act by themselves.
 // Hours that can't be read allow nothing: the safe side.
 func withinHours(hours string, now time.Time) bool {
 	from, to, err := parseHours(hours)
@@ -148,7 +148,7 @@ func approval(p falcon.Policy, r falcon.Rung) string {
 	return falcon.ApprovalAuto
 }
 
-// mayActAlone says that nothing but the clock would keep rung r from acting by
+// mayActAlone reports whether nothing but the clock would keep rung r from acting by
 // itself.
 func mayActAlone(p falcon.Policy, r falcon.Rung) bool {
 	return p.Mode == falcon.ModeAuto && p.Rungs[r].Approval != falcon.ApprovalPerson && r.Level() <= p.Cap.Level() &&

@@ -13,7 +13,7 @@ type policyState struct {
 	current falcon.Policy
 }
 
-// needsAnother says that a second approver is wanted and that it can't be this one.
+// needsAnother reports whether a second approver is wanted and that it can't be this one.
 // Names that differ in case only are one person's.
 func (y *policyState) needsAnother(a *falcon.Action, by string) bool {
 	return y.current.Rungs[a.Rung].Second && slices.ContainsFunc(a.Approvals, func(v falcon.Approval) bool { return strings.EqualFold(v.By, by) })
@@ -40,13 +40,13 @@ func (y *policyState) stopReason() string {
 	return "the mode is observe"
 }
 
-// automatic says that rung r may act now without a person. After a veto every
+// automatic reports whether rung r may act now without a person. After a veto every
 // rung of the incident waits for one.
 func (y *policyState) automatic(s *incidentState, r falcon.Rung) bool {
 	return y.requires(r) == falcon.ApprovalAuto && !y.frozen() && len(s.vetoed) == 0 && withinHours(y.current.Hours, y.clock.now)
 }
 
-// maySplit says that policy lets the micro-batches be spread anew.
+// maySplit reports whether policy lets the micro-batches be spread anew.
 func (y *policyState) maySplit() bool {
 	return y.requires(falcon.RungS2) != falcon.ApprovalNever
 }

@@ -29,7 +29,7 @@ type measurement struct {
 	err       error // why there is no model
 }
 
-// similarTo says that two measurements don't differ enough to plan anew.
+// similarTo reports whether two measurements don't differ enough to plan anew.
 func (g *measurement) similarTo(o *measurement) bool {
 	if g == nil || len(g.speeds) != len(o.speeds) || !slices.Equal(g.placement, o.placement) || !slices.Equal(g.named, o.named) || len(g.profile.Groups) == 0 && len(o.profile.Groups) > 0 {
 		return false
@@ -174,7 +174,7 @@ func (pr *profiler) speedsWithout(gone *incidentState) []float64 {
 	return out
 }
 
-// slowsJob says that the job as it is placed would be slower by this link.
+// slowsJob reports whether the job as it is placed would be slower by this link.
 func slowsJob(m cost.Model, in cost.Calibration, l falcon.Link) bool {
 	at := func(ratio float64) float64 {
 		m.Links.Ratio = maps.Clone(m.Links.Ratio)

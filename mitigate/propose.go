@@ -39,7 +39,7 @@ func (p *Planner) proposeDue(s *incidentState) {
 	}
 }
 
-// claimedByOther says that the rung is in force for s already, and not yet for another
+// claimedByOther reports whether the rung is in force for s already, and not yet for another
 // fault that it helps: the next one is that one's, and goes when that clears.
 func (p *Planner) claimedByOther(s *incidentState, r falcon.Rung) bool {
 	return s.hasInForce(r) && slices.ContainsFunc(p.incidents.list, func(o *incidentState) bool {
@@ -151,7 +151,7 @@ func (p *Planner) expireStale(s *incidentState) {
 	}
 }
 
-// whyWithheld says why a rung that could help is not proposed now.
+// whyWithheld is why a rung that could help is not proposed now.
 func (p *Planner) whyWithheld(s *incidentState, c candidate) error {
 	if err := p.limits.whyWithheld(s, c.rung); err != nil {
 		return err

@@ -127,7 +127,7 @@ type Ready struct {
 	Notes    []Note
 }
 
-// Empty says that there is nothing to do.
+// Empty reports whether there is nothing to do.
 func (r Ready) Empty() bool {
 	return r.Persist == nil && len(r.Commands) == 0 && len(r.Notes) == 0
 }

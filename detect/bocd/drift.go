@@ -95,7 +95,7 @@ func (t *Tracker) crossing(c Change) int {
 	return at
 }
 
-// exceedsNoise says that a change exceeds Verify by a margin for noise: when n points
+// exceedsNoise reports whether a change exceeds Verify by a margin for noise: when n points
 // tell it, sure standard errors of their median,
 // 1.2533 σ/√n for normal noise, widened for the correlation of neighbours as
 // for a first-order autoregression, √((1+ρ)/(1−ρ)).
@@ -115,7 +115,7 @@ func (t *Tracker) updateReference() {
 	}
 }
 
-// checkReference says whether a change that is too small against what was just before it
+// checkReference reports whether a change that is too small against what was just before it
 // makes one against the reference, as the last step of a ladder does; then c is
 // that one.
 func (t *Tracker) checkReference(c *Change) bool {

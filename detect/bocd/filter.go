@@ -178,7 +178,7 @@ func (f *Filter) Seen() int { return f.seen }
 // Last returns the summary after the newest observation.
 func (f *Filter) Last() Step { return f.last }
 
-// Alarm says whether P(r ≤ w) exceeds the threshold. It can't before more
+// Alarm reports whether P(r ≤ w) exceeds the threshold. It can't before more
 // than w observations, when every run length is that short.
 func (f *Filter) Alarm() bool {
 	return f.seen > f.cfg.Window && f.last.PRecent > f.cfg.Threshold

@@ -109,7 +109,7 @@ func (f *Filter) mergeRuns(tolerance float64) {
 // exactBelow is the run length up to which all are kept.
 func exactBelow(window int) int { return max(exactFor, window+3) }
 
-// predictsAlike says whether entry i and its neighbours agree in age, mean and
+// predictsAlike reports whether entry i and its neighbours agree in age, mean and
 // variance. The newest entries are never merged, so that there is one after i.
 func (f *Filter) predictsAlike(older, i int, tolerance float64) bool {
 	newer := i + 1

@@ -296,13 +296,13 @@ func (t *Tracker) Rebase(ms float64) {
 // was when it began: a level that is lastingly off it by Verify is a change.
 func (t *Tracker) Compare(ms float64) { t.drift = drift{reference: ms, settled: true, given: true} }
 
-// Learning says that the warm-up is not over.
+// Learning reports whether the warm-up is not over.
 func (t *Tracker) Learning() bool { return t.next < t.cfg.WarmUp }
 
 // Seen returns how many observations were taken in.
 func (t *Tracker) Seen() int { return t.next }
 
-// Slow says that an onset was reported whose relief was not.
+// Slow reports whether an onset was reported whose relief was not.
 func (t *Tracker) Slow() bool { return t.slow }
 
 // BaselineMs is the lowest verified level, 0 during the warm-up.

@@ -70,12 +70,12 @@ func (t *Tracker) correctLevel() (Change, bool) {
 	return c, lasts && t.next-c.Index > patience && relative(c.BeforeMs, c.AfterMs) >= 2*t.cfg.Verify
 }
 
-// isOffLevel says that the newest points are not where the level was.
+// isOffLevel reports whether the newest points are not where the level was.
 func (t *Tracker) isOffLevel(c Change) bool {
 	return relative(c.BeforeMs, falcon.Median(t.observations(t.next-recent, t.next))) >= t.cfg.Verify
 }
 
-// returned says that the newest two points are back where the level was: near
+// returned reports whether the newest two points are back where the level was: near
 // it, and on its side of the middle. Near alone says little where the level was
 // learnt from a burst, and is wide.
 func (t *Tracker) returned(c Change) bool {
@@ -115,7 +115,7 @@ func (t *Tracker) measureChange() Change {
 	}
 }
 
-// verified says whether the medians differ enough, over enough points, nearly
+// verified reports whether the medians differ enough, over enough points, nearly
 // all of which lie beyond the middle between the two levels. The last two
 // keep the short bursts of validation, recompilation and stragglers out, which
 // published logs are full of: the smaller a change, the longer it must last.
@@ -124,7 +124,7 @@ func (t *Tracker) verified(c Change) bool {
 	return n >= pointsFor(relative(c.BeforeMs, c.AfterMs)) && t.exceedsNoise(c) && t.holdsAfter(c)
 }
 
-// holdsBefore says that two in three points before a change lay on their side of the
+// holdsBefore reports whether two in three points before a change lay on their side of the
 // middle: a burst among the first few of a series makes a median that nothing
 // ever was at.
 func (t *Tracker) holdsBefore(c Change) bool {
@@ -138,7 +138,7 @@ func (t *Tracker) holdsBefore(c Change) bool {
 	return 3*off <= n
 }
 
-// holdsAfter says that nearly all points from a change on lie beyond the middle, all
+// holdsAfter reports whether nearly all points from a change on lie beyond the middle, all
 // of them where there are few. Where it is faster, pauses and other hiccups say
 // nothing: only points that are no slower than before count.
 func (t *Tracker) holdsAfter(c Change) bool {
@@ -158,7 +158,7 @@ func (t *Tracker) holdsAfter(c Change) bool {
 	return beyond >= n-n/5
 }
 
-// isBeyondMiddle says whether an observation lies on the new level's side of the
+// isBeyondMiddle reports whether an observation lies on the new level's side of the
 // middle between the two.
 func (t *Tracker) isBeyondMiddle(c Change, index int) bool {
 	middle := c.BeforeMs/2 + c.AfterMs/2

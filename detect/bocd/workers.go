@@ -122,7 +122,7 @@ func (w *Workers) fromStart(name string) (Flag, bool) {
 	return f, true
 }
 
-// isShared says that at least half of the peers slowed down at the same time.
+// isShared reports whether at least half of the peers slowed down at the same time.
 func (w *Workers) isShared(f Flag) bool {
 	peers, same := 0, 0
 	for _, other := range w.order {

@@ -30,7 +30,7 @@ func (c *Case) computation() []opinion {
 	return out
 }
 
-// explainRank says why one rank computes slowly.
+// explainRank is why one rank computes slowly.
 func (c *Case) explainRank(r falcon.Rank) opinion {
 	timing := opinion{ranks: []falcon.Rank{r}}
 	c.addTiming(&timing, r)

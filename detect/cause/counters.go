@@ -7,7 +7,7 @@ import (
 func (c *Case) gpuKnown(r falcon.Rank) bool  { return c.Counters.GPUs[c.deviceOf(r)].Known }
 func (c *Case) hostKnown(r falcon.Rank) bool { return c.Counters.Hosts[c.deviceOf(r).Node()].Known }
 
-// Confirmed says that the counters of rank r's GPU or node show trouble of
+// Confirmed reports whether the counters of rank r's GPU or node show trouble of
 // their own, or that its GPU failed a test, so that one window of timing is
 // enough to accuse it.
 func (c *Case) Confirmed(r falcon.Rank) bool {
@@ -49,7 +49,7 @@ func (c *Case) gpuProofs(o *opinion, r falcon.Rank) bool {
 	return len(o.proofs) > before
 }
 
-// isCrowded says that a rank was compared with its own past as most of its peers
+// isCrowded reports whether a rank was compared with its own past as most of its peers
 // are slow: they clear it of nothing.
 func (c *Case) isCrowded(r falcon.Rank) bool {
 	return int(r) < len(c.Timing.Ranks) && c.Timing.Ranks[r].Crowded(crowdLeast)

@@ -188,7 +188,7 @@ func hostShares(before, since []stamped[falcon.HostReading]) Host {
 	return h
 }
 
-// hasReading says that a look brought anything: Err may name files that this
+// hasReading reports whether a look brought anything: Err may name files that this
 // kernel lacks beside figures that are there.
 func hasReading(r falcon.HostReading) bool {
 	return r.Err == "" || r.Emulated || r.PressureUs > 0 || r.ThrottledUs > 0 || len(r.RunDelayNs) > 0

@@ -103,7 +103,7 @@ func (c *Case) nameLinks(o *opinion) {
 }
 
 // nameByTest names the slow links among the suspects' that were tested, and
-// takes the healthy ones out of those that timing leaves. It says whether it
+// takes the healthy ones out of those that timing leaves. It reports whether it
 // named any.
 func (c *Case) nameByTest(o *opinion, u linkUse) bool {
 	tests := c.linkTests()

@@ -55,7 +55,7 @@ func summarizeNIC(before, since []stamped[falcon.NICReading]) NIC {
 	return n
 }
 
-// hasCounters says that a look brought anything: Err may name counters that the
+// hasCounters reports whether a look brought anything: Err may name counters that the
 // driver does not offer beside those that it does.
 func hasCounters(r falcon.NICReading) bool {
 	some := r.XmitWait | r.CNPSent | r.CNPHandled | r.ECNMarked | r.Retransmits | r.OutOfSequence |
@@ -63,7 +63,7 @@ func hasCounters(r falcon.NICReading) bool {
 	return r.Err == "" || r.Active || some > 0
 }
 
-// portLost says that a port that was active is not any more, two looks running. A
+// portLost reports whether a port that was active is not any more, two looks running. A
 // port without a cable was never active and has lost nothing; a look that
 // brought nothing tells nothing.
 func portLost(before, since []stamped[falcon.NICReading]) bool {
@@ -115,7 +115,7 @@ func (c *Case) congestion(id falcon.NIC) string {
 	return strings.Join(said, ", ")
 }
 
-// Busy says whether a port of a node sees congestion since a moment: a counter
+// Busy reports whether a port of a node sees congestion since a moment: a counter
 // grows far faster than at the ports of nodes that are not set apart. Known is
 // false where no port of the node was read twice since.
 func (h *History) Busy(n falcon.Node, apart []falcon.Node, since time.Time) (busy, known bool) {

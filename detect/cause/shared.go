@@ -83,7 +83,7 @@ func (c *Case) unevenWork() opinion {
 	return o
 }
 
-// hostsLate says that most hosts launch late: then their noise makes the work
+// hostsLate reports whether most hosts launch late: then their noise makes the work
 // look uneven.
 func (c *Case) hostsLate() bool {
 	late := 0

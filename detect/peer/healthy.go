@@ -65,7 +65,7 @@ func (h *Healthy) Learn(res Result) {
 	}
 }
 
-// Known says whether any window was learnt.
+// Known reports whether any window was learnt.
 func (h *Healthy) Known() bool { return h != nil && len(h.selfMs) > 0 }
 
 // SelfMs is the healthy self time of rank r per micro-batch, 0 when unknown.
@@ -193,7 +193,7 @@ func movedWithDevices(l falcon.Layout, v map[falcon.Rank]float64, from []falcon.
 	return out
 }
 
-// isInternode says that ranks are on more than one node.
+// isInternode reports whether ranks are on more than one node.
 func isInternode(p falcon.Placement, ranks []falcon.Rank) bool {
 	return slices.ContainsFunc(ranks, func(r falcon.Rank) bool {
 		return int(max(r, ranks[0])) < len(p) && r >= 0 && p[r].Node() != p[ranks[0]].Node()

@@ -104,7 +104,7 @@ func (w *Window) judgeTogether(res *Result) {
 	}
 }
 
-// areAlike says that all ratios are above the rule and near each other.
+// areAlike reports whether all ratios are above the rule and near each other.
 func (w *Window) areAlike(ratios []float64) bool {
 	lo, hi := slices.Min(ratios), slices.Max(ratios)
 	return lo > w.Rules.Suspect && hi <= lo*w.Rules.Suspect
@@ -146,7 +146,7 @@ func (w *Window) compareCrowds(res *Result) {
 	})
 }
 
-// mostAreSlow says whether most of what does the same work is slow against its own
+// mostAreSlow reports whether most of what does the same work is slow against its own
 // healthy past, given each one's ratio to it and what they have in common. Where
 // one of them has no past nothing is said.
 func mostAreSlow(own []float64, common, suspect float64) bool {
@@ -178,7 +178,7 @@ func summarizePast(own []float64, suspect float64) past {
 	return past{common, mostAreSlow(own, common, suspect), mostAreSlow(own, 1, suspect)}
 }
 
-// Crowded says that a rank has peers enough and was compared with its own past
+// Crowded reports whether a rank has peers enough and was compared with its own past
 // all the same, as most of them are slow.
 func (r *Rank) Crowded(minPeers int) bool { return r.Basis == ByOwn && r.Peers >= minPeers }
 

@@ -104,7 +104,7 @@ func (w *Watch) Since(r falcon.Rank) (at int64, ok bool) {
 	return w.from[r], w.from[r] < w.last
 }
 
-// Any says that some rank is above the rule and not failing yet: worth another
+// Any reports whether some rank is above the rule and not failing yet: worth another
 // look soon.
 func (w *Watch) Any() bool {
 	return slices.ContainsFunc(w.run, func(n int) bool { return n > 0 && n < w.need })

@@ -113,7 +113,7 @@ func (s sequence) longestBlock(all []stretch, lag int) []int {
 	return block
 }
 
-// matchesBlock says that the lag calls from at on are the block's, whatever the phase.
+// matchesBlock reports whether the lag calls from at on are the block's, whatever the phase.
 func (s sequence) matchesBlock(block []int, at, lag int) bool {
 	left := make([]int, len(block))
 	copy(left, block)
@@ -125,7 +125,7 @@ func (s sequence) matchesBlock(block []int, at, lag int) bool {
 	return true
 }
 
-// hasSibling says that the block holds the same operation on the same
+// hasSibling reports whether the block holds the same operation on the same
 // communicator in another size.
 func (s sequence) hasSibling(id int32, block []int) bool {
 	c := s.classes[id]

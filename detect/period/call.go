@@ -23,7 +23,7 @@ func (c Call) classOf() Class {
 	return Class{Op: c.Op, Comm: c.Comm, Size: uint8(bits.Len64(uint64(max(c.Bytes, 0))))}
 }
 
-// isTiny says that calls of the class carry no more than a loss, a norm or a vote.
+// isTiny reports whether calls of the class carry no more than a loss, a norm or a vote.
 func (c Class) isTiny() bool { return c.Size > 0 && c.Size <= tinySizes }
 
 // Anchor is the call that iterations are counted on: the rarest periodic one.

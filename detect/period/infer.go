@@ -133,7 +133,7 @@ var coarsenings = []func(Class) Class{
 	func(c Class) Class { return Class{Op: c.Op, Comm: c.Comm} },
 }
 
-// cutShort says that a part is too short to judge: a class came before it,
+// cutShort reports whether a part is too short to judge: a class came before it,
 // among those that the part repeats, but comes in it once at most. Without
 // this the part would hide the rarest class, and pass a micro-batch for the
 // iteration.

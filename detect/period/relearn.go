@@ -20,7 +20,7 @@ func (t *Tracker) countCalls(calls int) {
 	}
 }
 
-// oncePerIteration says that the anchor's class comes once an iteration, whatever the
+// oncePerIteration reports whether the anchor's class comes once an iteration, whatever the
 // number of micro-batches.
 func (t *Tracker) oncePerIteration() bool { return !t.result.ByTime && t.result.Anchor.PerPeriod == 1 }
 
@@ -48,7 +48,7 @@ func (t *Tracker) relearnFrom(keep int) {
 	t.look = max(firstLook, n)
 }
 
-// doubtful says that a young job made a call of a kind not seen before: what
+// doubtful reports whether a young job made a call of a kind not seen before: what
 // was taken for the iteration may be the micro-batch, and this the call that
 // ends the first iteration.
 func (t *Tracker) doubtful(c Call) bool {
@@ -64,7 +64,7 @@ func (t *Tracker) familiar(class Class) bool {
 	return known
 }
 
-// isUnknownKind says that since the last anchor calls came of a kind not seen when
+// isUnknownKind reports whether since the last anchor calls came of a kind not seen when
 // the period was learned: at first of all of them, then of the newest.
 func (t *Tracker) isUnknownKind(c Call) bool {
 	if t.since > strangerRuns*t.result.Period+strangerSlack+1 {
@@ -78,7 +78,7 @@ func (t *Tracker) isUnknownKind(c Call) bool {
 	return false
 }
 
-// isSibling says that calls of another size but the same operation and
+// isSibling reports whether calls of another size but the same operation and
 // communicator belong to every iteration: such a call alone does not make what
 // was taken for the iteration a micro-batch.
 func (t *Tracker) isSibling(c Class) bool {

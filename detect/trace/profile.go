@@ -19,7 +19,7 @@ const (
 	MinMs, MaxMs    = 1e-9, 1e12
 )
 
-// isDuration says that ms can be how long something took.
+// isDuration reports whether ms can be how long something took.
 func isDuration(ms float64) bool { return ms >= MinMs && ms <= MaxMs }
 
 // Profile is one profile window as a file tells it.

@@ -128,7 +128,7 @@ func (in Calibration) countedVolumes(m *Model) {
 	m.Chunks = max(1, int(math.Round(falcon.Median(chunks))))
 }
 
-// neighbours says that a pair's boundary is between stages s and s+1.
+// neighbours reports whether a pair's boundary is between stages s and s+1.
 func (in Calibration) neighbours(g falcon.GroupTransfer) bool {
 	a, b := in.Layout.Coord(g.Ranks[0]), in.Layout.Coord(g.Ranks[1])
 	return b.PP-a.PP == 1

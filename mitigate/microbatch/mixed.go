@@ -43,7 +43,7 @@ func (s *solver) candidates(n int) []float64 {
 	return out
 }
 
-// reachable says whether some choice within [lo, caps] sums to the total.
+// reachable reports whether some choice within [lo, caps] sums to the total.
 func (s *solver) reachable(caps []int) bool {
 	sums := make([]bool, s.total+1)
 	sums[0] = true

@@ -153,7 +153,7 @@ func (g *grid) measureOdd() {
 	}
 }
 
-// isSlow says that odd node i has a slow device.
+// isSlow reports whether odd node i has a slow device.
 func (g *grid) isSlow(i int) bool { return slices.Max(g.factor[i]) > 1 }
 
 // homeBlocks is where the odd nodes are now.

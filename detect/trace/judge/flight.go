@@ -138,7 +138,7 @@ func gatherCalls(dumps []trace.Dump) *flights {
 	return f
 }
 
-// lostNothing says that a dump still holds the rank's first call.
+// lostNothing reports whether a dump still holds the rank's first call.
 func lostNothing(d trace.Dump) bool {
 	return len(d.Entries) == 0 || slices.ContainsFunc(d.Entries, func(e trace.Entry) bool { return e.Record == 0 })
 }

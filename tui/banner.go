@@ -7,6 +7,7 @@ import (
 
 	"charm.land/lipgloss/v2"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/decision"
@@ -81,7 +82,7 @@ func (b banner) headerRight() string {
 	switch p := b.Live.Snap().GetPolicy(); {
 	case p.GetFrozen():
 		mode = b.pal.Style(themes.Lost)
-	case p.GetMode() == "auto":
+	case p.GetMode() == string(falcon.ModeAuto):
 		mode = b.pal.Style(themes.Auto)
 	}
 	text, role := b.connection()

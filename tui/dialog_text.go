@@ -3,7 +3,6 @@ package tui
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
@@ -320,9 +319,5 @@ func testedRanks(ranks []int32, world int) string {
 	if len(ranks) == 0 {
 		return fmt.Sprintf("all %s ranks", phrase.Count(int64(world)))
 	}
-	names := make([]string, len(ranks))
-	for i, r := range ranks {
-		names[i] = fmt.Sprint(r)
-	}
-	return "ranks " + strings.TrimSpace(phrase.Few(names, namesMost))
+	return phrase.Ranks(ranks, namesMost)
 }

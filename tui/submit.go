@@ -41,7 +41,7 @@ func sendRequest(src Source, r decision.Request) answerMsg {
 		if r.Decide.Approve {
 			failed = "not approved"
 		}
-		return answerOf(err, failed, func() string { return page.Action(a) })
+		return answerOf(err, failed, func() string { return phrase.Action(a) })
 	case r.Recover != nil:
 		got, err := src.Recover(ctx, r.Recover)
 		return answerOf(err, "not done ("+r.Recover.Verb+")", func() string {

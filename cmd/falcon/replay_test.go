@@ -30,7 +30,7 @@ func TestReplayTellsTheLabsStory(t *testing.T) {
 		"[iteration 47] INC-0001: slow since iteration 40",
 		"INC-0001: GPU degradation on n1.g0 (rank 2)",
 		"INC-0001: S2 (shift micro-batches) in force from iteration 52",
-		"INC-0001: S2 (shift micro-batches) kept: 253 ms → 161 ms measured (-36%), 163 ms predicted",
+		"INC-0001: S2 (shift micro-batches) kept: 253 ms → 161 ms measured (-36%), predicted 163 ms",
 		"INC-0001: the fault has cleared",
 		"INC-0001: S2 (shift micro-batches) reverted from iteration 191",
 		"INC-0001: closed",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/phrase"
 )
@@ -12,7 +13,7 @@ import (
 // and how much of policy's rate is used up; "" where a person must act.
 func Auto(s *State) string {
 	p := s.Snap().GetPolicy()
-	if p.GetMode() != "auto" || p.GetFrozen() {
+	if p.GetMode() != string(falcon.ModeAuto) || p.GetFrozen() {
 		return ""
 	}
 	text := "AUTOMATIC UP TO " + p.Cap
@@ -63,7 +64,7 @@ func autoRate(p *falconv1.Policy, g *falconv1.RungView) string {
 // Countdown is how long it takes until policy approves a proposal by itself;
 // ok is false where a person must.
 func Countdown(s *State, a *falconv1.Action) (left time.Duration, ok bool) {
-	if a.GetState() != "proposed" || a.DeadlineUnixNs == 0 || s.Snap().GetPolicy().GetFrozen() {
+	if a.GetState() != string(falcon.ActionProposed) || a.DeadlineUnixNs == 0 || s.Snap().GetPolicy().GetFrozen() {
 		return 0, false
 	}
 	return max(0, time.Unix(0, a.DeadlineUnixNs).Sub(s.Now)), true

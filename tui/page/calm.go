@@ -9,7 +9,7 @@ import (
 // incident, proposal, validation or recovery is under way.
 func AllWell(f *feed.State) bool {
 	snap := f.Snap
-	if f.Conn != feed.Live || f.Slow || snap.GetLadder().GetProposal().GetState() == "proposed" {
+	if f.Conn != feed.Live || f.Slow || waiting(snap.GetLadder()) != nil {
 		return false
 	}
 	for _, i := range snap.GetIncidents() {

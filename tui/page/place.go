@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 )
@@ -50,7 +51,7 @@ func (s *State) ProposalOf(incident string) *falconv1.Action {
 }
 
 func waiting(l *falconv1.Ladder) *falconv1.Action {
-	if p := l.GetProposal(); p.GetState() == "proposed" {
+	if p := l.GetProposal(); p.GetState() == string(falcon.ActionProposed) {
 		return p
 	}
 	return nil

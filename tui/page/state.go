@@ -10,11 +10,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
 	"github.com/failslow/falcon/tui/filter"
 	"github.com/failslow/falcon/tui/key"
-	"github.com/failslow/falcon/tui/roster"
 )
 
 // State is what pages draw.
@@ -127,7 +127,7 @@ func (s *State) stepIn(list []int32, direction int) {
 }
 
 // Finished is the state of a job that has ended as it should.
-const Finished = roster.Finished
+const Finished = string(falcon.JobFinished)
 
 // Over says that the job has finished.
 func (s *State) Over() bool { return s.Snap().GetJob().GetState() == Finished }
@@ -140,9 +140,14 @@ func (s *State) Incident() *falconv1.Incident {
 	return nil
 }
 
-// Open says whether an incident's fault still lasts.
+// Open reports whether an incident's fault still lasts.
 func Open(i *falconv1.Incident) bool {
-	return i != nil && (i.State == "verified" || i.State == "located")
+	switch falcon.IncidentState(i.GetState()) {
+	case falcon.IncidentVerified, falcon.IncidentLocated:
+		return true
+	case falcon.IncidentRelieved, falcon.IncidentClosed:
+	}
+	return false
 }
 
 // Proposal is the action on the present incident that waits for a decision, or

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -16,7 +17,7 @@ func Approvers(a *falconv1.Action) string {
 			names = append(names, v.GetBy())
 		}
 	}
-	if len(names) == 0 && a.GetState() != "proposed" && a.GetState() != "vetoed" {
+	if len(names) == 0 && a.GetState() != string(falcon.ActionProposed) && a.GetState() != string(falcon.ActionVetoed) {
 		return a.GetDecidedBy()
 	}
 	return strings.Join(names, " and ")
@@ -24,7 +25,7 @@ func Approvers(a *falconv1.Action) string {
 
 // Waits says that one person has approved what another has to approve, too.
 func Waits(a *falconv1.Action) bool {
-	return a.GetState() == "proposed" && len(a.GetApprovals()) > 0
+	return a.GetState() == string(falcon.ActionProposed) && len(a.GetApprovals()) > 0
 }
 
 // Has says that somebody of this name has approved the action.

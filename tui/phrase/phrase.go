@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 )
 
@@ -115,15 +116,7 @@ func Where(v *falconv1.Verdict) string {
 		parts = join(parts, "link "+l, ", ")
 	}
 	if r := v.GetRanks(); len(r) > 0 {
-		s := make([]string, len(r))
-		for i, x := range r {
-			s[i] = strconv.Itoa(int(x))
-		}
-		word := "rank "
-		if len(r) > 1 {
-			word = "ranks "
-		}
-		parts = join(parts, "("+word+Few(s, 4)+")", " ")
+		parts = join(parts, "("+Ranks(r, 4)+")", " ")
 	}
 	return parts
 }
@@ -243,7 +236,7 @@ func Mode(p *falconv1.Policy) string {
 		return "—"
 	case p.Frozen:
 		return "FROZEN"
-	case p.Mode == "auto":
+	case p.Mode == string(falcon.ModeAuto):
 		return "AUTO ≤ " + p.Cap
 	case p.Mode == "":
 		return "—"
@@ -255,7 +248,7 @@ func Mode(p *falconv1.Policy) string {
 // else what the decision gave or the failure was.
 func Because(a *falconv1.Action) string {
 	reason := a.Reason
-	if a.State == "reverting" || a.State == "reverted" {
+	if state := falcon.ActionState(a.State); state == falcon.ActionReverting || state == falcon.ActionReverted {
 		reason = a.RevertReason
 	}
 	if reason == "" {

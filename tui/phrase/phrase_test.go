@@ -55,7 +55,7 @@ func TestPlan(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	v := &falconv1.Verdict{Cause: "network_congestion", Also: []string{"cpu_contention"}, Links: []string{"n1-n3"}, Ranks: []int32{1, 2, 3, 4, 5, 6}}
-	want := "network congestion and CPU contention on link n1-n3 (ranks 1, 2, 3, 4 and 2 more)"
+	want := "network congestion and CPU contention on link n1-n3 (ranks 1-6)"
 	if got := Verdict(v); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

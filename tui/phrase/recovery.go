@@ -24,7 +24,7 @@ func Seconds(d time.Duration) string {
 
 // Ranks names ranks, runs of them as "4-7", at most most parts: "rank 2",
 // "ranks 0-3, 8 and 12 more".
-func Ranks(ranks []int32, most int) string {
+func Ranks[R ~int | ~int32](ranks []R, most int) string {
 	if !slices.IsSorted(ranks) {
 		ranks = slices.Sorted(slices.Values(ranks))
 	}
@@ -35,25 +35,23 @@ func Ranks(ranks []int32, most int) string {
 		return "rank " + strconv.Itoa(int(ranks[0]))
 	}
 	var parts []string
-	told := 0
-	for i := 0; i < len(ranks) && len(parts) < most; {
-		j := i
-		for j+1 < len(ranks) && ranks[j+1] == ranks[j]+1 {
-			j++
+	named := 0
+	for named < len(ranks) && len(parts) < most {
+		end := named + 1
+		for end < len(ranks) && ranks[end] == ranks[end-1]+1 {
+			end++
 		}
-		if j == i {
-			parts = append(parts, strconv.Itoa(int(ranks[i])))
-		} else {
-			parts = append(parts, fmt.Sprintf("%d-%d", ranks[i], ranks[j]))
+		part := strconv.Itoa(int(ranks[named]))
+		if end > named+1 {
+			part += "-" + strconv.Itoa(int(ranks[end-1]))
 		}
-		i = j + 1
-		told = i
+		parts, named = append(parts, part), end
 	}
-	s := "ranks " + strings.Join(parts, ", ")
-	if rest := len(ranks) - told; rest > 0 {
-		s += fmt.Sprintf(" and %d more", rest)
+	text := "ranks " + strings.Join(parts, ", ")
+	if rest := len(ranks) - named; rest > 0 {
+		text += fmt.Sprintf(" and %d more", rest)
 	}
-	return s
+	return text
 }
 
 // Fault is a fault in a line: "process ended on n1.g0 (rank 2)".

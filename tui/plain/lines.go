@@ -5,8 +5,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/feed"
+	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -86,27 +88,13 @@ func (d *diff) jobLines(s *falconv1.SnapshotReply) []string {
 	}
 	if st := job.GetState(); st != d.job && st != "" {
 		d.job = st
-		out = append(out, jobState(job))
+		out = append(out, phrase.JobLogged(job))
 	}
 	if mode := phrase.Mode(s.Policy); s.Policy != nil && mode != d.policy {
 		d.policy = mode
 		out = append(out, "mode is "+mode)
 	}
 	return out
-}
-
-func jobState(j *falconv1.Job) string {
-	switch j.State {
-	case "learning":
-		return "learning the healthy iteration time"
-	case "steady":
-		return fmt.Sprintf("steady at %s an iteration, baseline %s", phrase.Ms(j.IterationMs), phrase.Ms(j.BaselineMs))
-	case "slow":
-		return fmt.Sprintf("slow: %s an iteration, %s against the baseline of %s", phrase.Ms(j.IterationMs), phrase.Percent(j.Slowdown), phrase.Ms(j.BaselineMs))
-	case "finished":
-		return "the job has finished"
-	}
-	return "job state: " + j.State
 }
 
 // told are the kinds of events that the snapshot's own changes tell better.
@@ -135,60 +123,16 @@ func (d *diff) incident(i *falconv1.Incident) string {
 		return ""
 	}
 	d.incidents[i.Id] = now
-	switch i.State {
-	case "verified":
-		return fmt.Sprintf("%s: slow since iteration %s, verified at %s: %s → %s (%s)", i.Id, phrase.Iteration(i.OnsetIteration),
-			phrase.Iteration(i.DetectedIteration), phrase.Ms(i.HealthyMs), phrase.Ms(i.SlowMs), phrase.Change(i.HealthyMs, i.SlowMs))
-	case "located":
-		return fmt.Sprintf("%s: %s, confidence %.0f%%", i.Id, phrase.Verdict(i.Verdict), 100*i.GetVerdict().GetConfidence())
-	case "relieved":
-		return fmt.Sprintf("%s: the fault has cleared, healthy again from iteration %s", i.Id, phrase.Iteration(i.RelievedIteration))
-	case "closed":
-		return i.Id + ": closed"
-	}
-	return i.Id + ": " + i.State
+	return i.Id + ": " + phrase.IncidentLogged(i)
 }
 
 func (d *diff) action(a *falconv1.Action) string {
-	now := fmt.Sprint(a.State, len(a.Approvals), a.State == "approved" && a.DeadlineUnixNs != 0)
+	now := fmt.Sprint(a.State, len(a.Approvals), a.State == string(falcon.ActionApproved) && a.DeadlineUnixNs != 0)
 	if d.actions[a.Id] == now {
 		return ""
 	}
 	d.actions[a.Id] = now
-	name := fmt.Sprintf("%s: %s (%s)", a.Incident, a.Rung, phrase.Rung(a.Rung))
-	switch a.State {
-	case "proposed":
-		if phrase.Waits(a) {
-			return fmt.Sprintf("%s approved by %s, waits for a second approver", name, phrase.Approvers(a))
-		}
-		return fmt.Sprintf("%s proposed: micro-batches %s, predicted %s → %s (%s); waits for a decision", name,
-			phrase.Plan(a.Previous, a.MicroBatches, 60), phrase.Ms(a.BeforeMs), phrase.Ms(a.PredictedMs), phrase.Change(a.BeforeMs, a.PredictedMs))
-	case "approved":
-		if a.DeadlineUnixNs != 0 {
-			at := time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z")
-			return fmt.Sprintf("%s approved by %s, acts at %s unless somebody withdraws it", name, phrase.Approvers(a), at)
-		}
-		return fmt.Sprintf("%s approved by %s, waits to be ordered", name, phrase.Approvers(a))
-	case "dispatched":
-		return fmt.Sprintf("%s dispatched, decided by %s", name, phrase.Approvers(a))
-	case "applied":
-		return fmt.Sprintf("%s in force from iteration %s, decided by %s", name, phrase.Iteration(a.AppliedIteration), phrase.Approvers(a))
-	case "kept":
-		return name + " kept: " + measured(a)
-	case "reverted":
-		return fmt.Sprintf("%s reverted from iteration %s%s", name, phrase.Iteration(a.RevertedIteration), phrase.Because(a))
-	case "vetoed":
-		if by := phrase.Approvers(a); by != "" {
-			return fmt.Sprintf("%s, approved by %s, withdrawn by %s%s", name, by, a.DecidedBy, phrase.Because(a))
-		}
-		return fmt.Sprintf("%s vetoed by %s%s", name, a.DecidedBy, phrase.Because(a))
-	}
-	return name + " " + a.State + phrase.Because(a)
-}
-
-func measured(a *falconv1.Action) string {
-	return fmt.Sprintf("%s → %s measured (%s), %s predicted", phrase.Ms(a.BeforeMs), phrase.Ms(a.MeasuredMs),
-		phrase.Change(a.BeforeMs, a.MeasuredMs), phrase.Ms(a.PredictedMs))
+	return a.Incident + ": " + phrase.ActionLogged(a)
 }
 
 // Summary is one line on how things are.
@@ -200,7 +144,7 @@ func Summary(s *feed.State, now time.Time) string {
 	line := stamp(job) + fmt.Sprintf("%s, %s an iteration (%s vs baseline)", job.GetState(),
 		phrase.Ms(job.GetIterationMs()), phrase.Percent(job.GetSlowdown()))
 	for _, i := range s.Snap.Incidents {
-		if i.State == "verified" || i.State == "located" {
+		if page.Open(i) {
 			line += fmt.Sprintf("; %s: %s", i.Id, phrase.Verdict(i.Verdict))
 		}
 	}
@@ -233,8 +177,8 @@ func Story(r *falconv1.IncidentsReply) []string {
 }
 
 func tell(i *falconv1.Incident, l *falconv1.Ladder) []string {
-	out := []string{fmt.Sprintf("onset     iteration %s, known at %s: %s → %s (%s), P(change) %.2f", phrase.Iteration(i.OnsetIteration),
-		phrase.Iteration(i.DetectedIteration), phrase.Ms(i.HealthyMs), phrase.Ms(i.SlowMs), phrase.Change(i.HealthyMs, i.SlowMs), i.Probability)}
+	out := []string{fmt.Sprintf("onset     iteration %s, known at %s: %s, P(change) %.2f", phrase.Iteration(i.OnsetIteration),
+		phrase.Iteration(i.DetectedIteration), phrase.Slowdown(i), i.Probability)}
 	if v := i.Verdict; v.GetCause() != "" {
 		out = append(out, fmt.Sprintf("verdict   %s, severity %d, confidence %.0f%%", phrase.Verdict(v), v.Severity, 100*v.Confidence))
 		for _, e := range v.Evidence {
@@ -255,7 +199,7 @@ func tell(i *falconv1.Incident, l *falconv1.Ladder) []string {
 	if !acted {
 		out = append(out, "action    nothing was changed in the job")
 	}
-	if i.RelievedIteration >= 0 && (i.State == "relieved" || i.State == "closed") {
+	if i.RelievedIteration >= 0 && !page.Open(i) {
 		out = append(out, "relief    healthy again from iteration "+phrase.Iteration(i.RelievedIteration))
 	}
 	for _, a := range l.GetActions() {
@@ -284,7 +228,7 @@ func actionStory(a *falconv1.Action) []string {
 	}
 	out := []string{strings.Join(parts, ", ")}
 	if a.MeasuredMs > 0 {
-		out = append(out, "gain      "+measured(a)+", switch cost "+phrase.Ms(a.OverheadMs))
+		out = append(out, "gain      "+phrase.Measured(a)+", switch cost "+phrase.Ms(a.OverheadMs))
 	}
 	return out
 }

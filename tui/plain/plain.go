@@ -19,6 +19,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/tui/clean"
 	"github.com/failslow/falcon/tui/feed"
@@ -127,7 +128,7 @@ func follow(ctx context.Context, d *desk, w *writer, opts Options) error {
 			s := f.Latest()
 			w.lines(told.step(s)...)
 			w.lines(d.ask.state(s, opts.Now())...)
-			if s.Snap.GetJob().GetState() == "finished" {
+			if s.Snap.GetJob().GetState() == string(falcon.JobFinished) {
 				return nil
 			}
 		}

@@ -21,6 +21,9 @@ var Phases = []string{
 }
 
 // RecoveryOf is a recovery as commands and reports write it.
+// ranksMost is how many runs of ranks a report names before it only counts.
+const ranksMost = 8
+
 func RecoveryOf(p *falconv1.Recovery) falcon.Recovery {
 	return convert.RecoveryFromProto(received(p))
 }
@@ -58,10 +61,10 @@ func lostText(r falcon.Recovery) string {
 			where = string(f.Node)
 		}
 		if f.Kind == falcon.FaultNode {
-			parts = append(parts, fmt.Sprintf("node %s lost (%s)", f.Node, rankNames(f.Ranks)))
+			parts = append(parts, fmt.Sprintf("node %s lost (%s)", f.Node, phrase.Ranks(f.Ranks, ranksMost)))
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s on %s (%s)", phrase.FaultKind(string(f.Kind)), where, rankNames(f.Ranks)))
+		parts = append(parts, fmt.Sprintf("%s on %s (%s)", phrase.FaultKind(string(f.Kind)), where, phrase.Ranks(f.Ranks, ranksMost)))
 	}
 	if len(parts) == 0 {
 		return "no fault told"
@@ -87,7 +90,7 @@ func recoveryLines(r falcon.Recovery) []string {
 	case r.Whole:
 		out = append(out, "a whole restart: no process was kept")
 	case len(r.Survivors) > 0:
-		out = append(out, fmt.Sprintf("survivors, whose processes stayed: %d (%s)", len(r.Survivors), rankNames(r.Survivors)))
+		out = append(out, fmt.Sprintf("survivors, whose processes stayed: %d (%s)", len(r.Survivors), phrase.Ranks(r.Survivors, ranksMost)))
 	}
 	if x := r.Shrink; x != nil {
 		out = append(out, fmt.Sprintf("goes on with %d of %d replicas: %s", len(x.Kept), x.Of, numbers(x.Kept)))
@@ -191,24 +194,4 @@ func texts[T ~string](in []T) []string {
 		out[i] = string(s)
 	}
 	return out
-}
-
-// rankNames lists a few ranks, and how many more there are.
-func rankNames(ranks []falcon.Rank) string {
-	const most = 8
-	switch len(ranks) {
-	case 0:
-		return "no rank"
-	case 1:
-		return fmt.Sprintf("rank %d", ranks[0])
-	}
-	var out []string
-	for _, r := range ranks[:min(len(ranks), most)] {
-		out = append(out, fmt.Sprint(int(r)))
-	}
-	text := "ranks " + strings.Join(out, ", ")
-	if len(ranks) > most {
-		text += fmt.Sprintf(" and %d more", len(ranks)-most)
-	}
-	return text
 }

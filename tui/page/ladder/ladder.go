@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
@@ -275,8 +276,8 @@ func ended(l *falconv1.Ladder, g *falconv1.RungView) string {
 			state = a.State
 		}
 	}
-	switch state {
-	case "vetoed", "reverted", "failed":
+	switch falcon.ActionState(state) {
+	case falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionFailed:
 		return state
 	}
 	return ""
@@ -416,7 +417,7 @@ func ActionLines(a *falconv1.Action, w int) []Line {
 	switch {
 	case a.DecidedBy != "" && len(a.Approvals) == 0:
 		head += " · decided by " + a.DecidedBy
-	case a.State == "vetoed":
+	case a.State == string(falcon.ActionVetoed):
 		head += " · withdrawn by " + a.DecidedBy
 	}
 	head += " · proposed at " + phrase.Iteration(a.ProposedIteration)
@@ -437,7 +438,7 @@ func ActionLines(a *falconv1.Action, w int) []Line {
 	if because := phrase.Because(a); because != "" {
 		times += " · " + because[2:]
 	}
-	out := []Line{{head, stateRole(a.State)}, {times, themes.Text}}
+	out := []Line{{head, stateRole(falcon.ActionState(a.State))}, {times, themes.Text}}
 	if steps := SwapSteps(a); steps != "" {
 		out = append(out, Line{"   " + steps, themes.Dim})
 	}
@@ -451,13 +452,13 @@ func offBy(predicted, measured float64) string {
 	return fmt.Sprintf("%.1f%%", 100*max(measured/predicted-1, 1-measured/predicted))
 }
 
-func stateRole(state string) themes.Role {
+func stateRole(state falcon.ActionState) themes.Role {
 	switch state {
-	case "kept", "applied":
+	case falcon.ActionKept, falcon.ActionApplied:
 		return themes.Good
-	case "proposed":
+	case falcon.ActionProposed:
 		return themes.Warn
-	case "failed", "vetoed", "expired":
+	case falcon.ActionFailed, falcon.ActionVetoed, falcon.ActionExpired:
 		return themes.Bad
 	}
 	return themes.Accent

@@ -144,12 +144,7 @@ func swaps(v *falconv1.Preview) string {
 // listMost is how many names of a list are told before it is cut short.
 const listMost = 4
 
-func few(names []string) string {
-	if len(names) <= listMost {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:listMost], ", "), len(names)-listMost)
-}
+func few(names []string) string { return phrase.Few(names, listMost) }
 
 func numbers(v []int32) string {
 	v = slices.Clone(v)

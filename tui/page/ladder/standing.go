@@ -1,11 +1,10 @@
 package ladder
 
 import (
-	"fmt"
 	"strings"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
-	"github.com/failslow/falcon/tui/page"
 	"github.com/failslow/falcon/tui/phrase"
 )
 
@@ -19,13 +18,14 @@ func inHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 		if a.Rung != g.Rung || a.Variant != g.Variant {
 			continue
 		}
-		switch a.State {
-		case "approved", "dispatched", "applied", "reverting":
+		switch falcon.ActionState(a.State) {
+		case falcon.ActionApproved, falcon.ActionDispatched, falcon.ActionApplied, falcon.ActionReverting:
 			return a
-		case "kept":
+		case falcon.ActionKept:
 			if g.Current {
 				return a
 			}
+		case falcon.ActionProposed, falcon.ActionVetoed, falcon.ActionReverted, falcon.ActionFailed, falcon.ActionExpired:
 		}
 		return nil
 	}
@@ -35,7 +35,7 @@ func inHand(l *falconv1.Ladder, g *falconv1.RungView) *falconv1.Action {
 // standing says how a rung that has been taken stands; ok is false for one that
 // has not.
 func standing(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) {
-	if g.Rung == "S1" {
+	if g.Rung == string(falcon.RungS1) {
 		if !g.Current {
 			return sentence(g.Rung, g.Reason), true
 		}
@@ -45,29 +45,12 @@ func standing(l *falconv1.Ladder, g *falconv1.RungView) (text string, ok bool) {
 	if a == nil {
 		return "", false
 	}
-	parts := []string{sentence(phrase.RungName(g), strings.TrimSuffix(g.Reason, ": "+a.State)), stands(a)}
+	parts := []string{sentence(phrase.RungName(g), strings.TrimSuffix(g.Reason, ": "+a.State)), phrase.Taken(a)}
 	switch {
-	case a.State == "applied" && g.IfWrong != "":
+	case a.State == string(falcon.ActionApplied) && g.IfWrong != "":
 		parts = append(parts, "If wrong: "+g.IfWrong)
-	case a.State == "kept" && a.Rung != "S4":
+	case a.State == string(falcon.ActionKept) && a.Rung != string(falcon.RungS4):
 		parts = append(parts, "It is undone when the fault clears")
 	}
 	return strings.Join(parts, ". "), true
-}
-
-func stands(a *falconv1.Action) string {
-	by := ""
-	if who := phrase.Approvers(a); who != "" {
-		by = ", approved by " + who
-	}
-	since := "In force since iteration " + phrase.Iteration(a.AppliedIteration) + by
-	switch {
-	case a.State == "applied":
-		return since + "; its gain is being measured"
-	case a.State == "kept" && a.MeasuredMs > 0:
-		return since + fmt.Sprintf(", and kept: %s → %s measured (%s), predicted %s", phrase.Ms(a.BeforeMs), phrase.Ms(a.MeasuredMs), phrase.Change(a.BeforeMs, a.MeasuredMs), phrase.Ms(a.PredictedMs))
-	case a.State == "kept":
-		return since + ", and kept"
-	}
-	return page.Action(a)
 }

@@ -3,6 +3,7 @@ package overview
 import (
 	"fmt"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/page"
@@ -79,12 +80,12 @@ func cost(s *page.State) string {
 func calm(c *widget.Canvas, r widget.Rect, s *page.State) {
 	job := s.Snap().GetJob()
 	row, rest := r.Rows(1)
-	switch job.GetState() {
+	switch falcon.JobState(job.GetState()) {
 	case "":
 		c.Pen(row).Put(themes.Dim, "nothing received yet: agents attach to the engine, then ranks report their iterations")
-	case "learning":
+	case falcon.JobLearning:
 		c.Pen(row).Put(themes.Accent, "learning the healthy iteration time").Putf(themes.Dim, "  iteration %s", phrase.Iteration(job.Iteration))
-	case "steady":
+	case falcon.JobSteady:
 		c.Pen(row).Put(themes.Good, "steady: ").Putf(themes.Text, "no incident so far; %s an iteration, baseline %s", phrase.Ms(job.IterationMs), phrase.Ms(job.BaselineMs))
 	default:
 		c.Pen(row).Put(themes.Title, job.State)

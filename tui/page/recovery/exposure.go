@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/page"
@@ -40,7 +41,7 @@ func who(p *falconv1.Policy) string {
 		return ""
 	case p.GetFrozen():
 		return "policy is frozen: a person decides"
-	case p.GetMode() == "observe":
+	case p.GetMode() == string(falcon.ModeObserve):
 		return "mode observe: a person decides"
 	case r.GetApproval() == "person":
 		return "policy asks for a person"
@@ -123,7 +124,7 @@ func plural(n int, what string) string {
 func Explain(s *page.State, x *falconv1.Exposure) string {
 	parts := []string{x.GetDomain()}
 	if nodes := x.GetNodes(); len(nodes) > 1 || len(nodes) == 1 && nodes[0] != x.GetDomain() {
-		parts[0] += " (" + few(nodes) + ")"
+		parts[0] += " (" + phrase.Few(nodes, fewMost) + ")"
 	}
 	if len(x.GetRanks()) == 0 {
 		parts[0] += ": all that it holds has a replica elsewhere; the survivors keep their processes and at most one step is done again"
@@ -150,10 +151,3 @@ func fallback(s *page.State, x *falconv1.Exposure) string {
 
 // fewMost is how many names of a list are told.
 const fewMost = 4
-
-func few(names []string) string {
-	if len(names) <= fewMost {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:fewMost], ", "), len(names)-fewMost)
-}

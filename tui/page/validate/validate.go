@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/failslow/falcon"
 	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
 	"github.com/failslow/falcon/themes"
 	"github.com/failslow/falcon/tui/key"
@@ -389,10 +390,10 @@ func (p *Page) resultList(c *widget.Canvas, r widget.Rect, v *falconv1.Validatio
 }
 
 func stateRole(v *falconv1.Validation) themes.Role {
-	switch v.State {
-	case "refused", "failed":
+	switch falcon.ValidationState(v.State) {
+	case falcon.ValidationRefused, falcon.ValidationFailed:
 		return themes.Warn
-	case "done":
+	case falcon.ValidationDone:
 		return themes.Text
 	}
 	return themes.Accent
@@ -436,21 +437,21 @@ func Story(v *falconv1.Validation) string {
 	case v.Incident != "":
 		t += " for " + v.Incident
 	}
-	switch v.State {
-	case "surveying":
+	switch falcon.ValidationState(v.State) {
+	case falcon.ValidationSurveying:
 		if v.Reason != "" { // it waits for its moment
 			return t + ". It " + v.Reason + "; X calls it off."
 		}
 		return t + ". Seeking a boundary at which all ranks have made equal calls."
-	case "arming", "waiting":
+	case falcon.ValidationArming, falcon.ValidationWaiting:
 		return t + fmt.Sprintf(". The ranks run up to iteration %s and stop there; X calls it off.", phrase.Iteration(v.Iteration))
-	case "testing":
+	case falcon.ValidationTesting:
 		return t + fmt.Sprintf(". The job is held at iteration %s; X lets it go.", phrase.Iteration(v.Iteration))
-	case "resuming":
+	case falcon.ValidationResuming:
 		return t + ". The job is being let go."
-	case "refused":
+	case falcon.ValidationRefused:
 		return t + ". Refused, nothing was held: " + v.Reason
-	case "failed":
+	case falcon.ValidationFailed:
 		return t + ". The job goes on; the test did not end: " + v.Reason
 	}
 	return t + ". " + Findings(v)

@@ -1,0 +1,187 @@
+package phrase
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/failslow/falcon"
+	falconv1 "github.com/failslow/falcon/backend/api/falcon/v1"
+)
+
+// What a state is in a sentence, one table for each thing that has states: now
+// is for a screen, which shows the newest only; logged is for a line in a
+// stream, where each change is one. Words in braces are filled in.
+type sentences struct{ now, logged string }
+
+// stage is an action's state, told apart by what its sentence depends on.
+type stage int
+
+const (
+	otherStage stage = iota
+	proposed
+	halfApproved // one of two has approved
+	withdrawable // approved; a veto withdraws it
+	ordering
+	dispatched
+	applied
+	kept
+	keptUnmeasured
+	reverting
+	reverted
+	vetoed
+	withdrawn
+)
+
+var actionSentences = map[stage]sentences{
+	proposed:       {"{action} proposed{why}", "{action} proposed: {plan}predicted {predicted}; waits for a decision"},
+	halfApproved:   {"{action} approved by {who}; waits for a second approver", "{action} approved by {who}, waits for a second approver"},
+	withdrawable:   {"{action} approved by {who}; a veto withdraws it until it acts", "{action} approved by {who}, acts at {deadline} unless somebody withdraws it"},
+	ordering:       {"{action} approved{by}; being ordered", "{action} approved by {who}, waits to be ordered"},
+	dispatched:     {"{action} approved by {who}; the ranks are agreeing on an iteration", "{action} dispatched, decided by {who}"},
+	applied:        {"{action} in force since iteration {applied}; the gain is being measured", "{action} in force from iteration {applied}, decided by {who}"},
+	kept:           {"{action} kept: {measured}", "{action} kept: {measured}"},
+	keptUnmeasured: {"{action} kept", "{action} kept"},
+	reverting:      {"{action} is being reverted{why}", "{action} reverting{why}"},
+	reverted:       {"{action} reverted at iteration {reverted}{why}", "{action} reverted from iteration {reverted}{why}"},
+	vetoed:         {"{action} vetoed{by}{why}", "{action} vetoed{by}{why}"},
+	withdrawn:      {"{action} approved by {who}, withdrawn{by}{why}", "{action}, approved by {who}, withdrawn{by}{why}"},
+	otherStage:     {"{action} {state}{why}", "{action} {state}{why}"},
+}
+
+// takenSentences are how a rung that has been taken is in force.
+var takenSentences = map[stage]string{
+	applied:        "In force since iteration {applied}{approved}; its gain is being measured",
+	kept:           "In force since iteration {applied}{approved}, and kept: {measured}",
+	keptUnmeasured: "In force since iteration {applied}{approved}, and kept",
+}
+
+func stageOf(a *falconv1.Action) stage {
+	switch falcon.ActionState(a.GetState()) {
+	case falcon.ActionProposed:
+		if Waits(a) {
+			return halfApproved
+		}
+		return proposed
+	case falcon.ActionApproved:
+		if a.DeadlineUnixNs != 0 {
+			return withdrawable
+		}
+		return ordering
+	case falcon.ActionDispatched:
+		return dispatched
+	case falcon.ActionApplied:
+		return applied
+	case falcon.ActionKept:
+		if a.MeasuredMs <= 0 {
+			return keptUnmeasured
+		}
+		return kept
+	case falcon.ActionReverting:
+		return reverting
+	case falcon.ActionReverted:
+		return reverted
+	case falcon.ActionVetoed:
+		if Approvers(a) != "" {
+			return withdrawn
+		}
+		return vetoed
+	case falcon.ActionFailed, falcon.ActionExpired:
+	}
+	return otherStage
+}
+
+// Action is where an action stands, in one line.
+func Action(a *falconv1.Action) string { return fillAction(actionSentences[stageOf(a)].now, a) }
+
+// ActionLogged is what has become of an action, for a stream.
+func ActionLogged(a *falconv1.Action) string {
+	return fillAction(actionSentences[stageOf(a)].logged, a)
+}
+
+// Taken is how a rung that has been taken stands.
+func Taken(a *falconv1.Action) string {
+	if text, ok := takenSentences[stageOf(a)]; ok {
+		return fillAction(text, a)
+	}
+	return Action(a)
+}
+
+// Measured is what came of an action beside what was predicted.
+func Measured(a *falconv1.Action) string {
+	return fmt.Sprintf("%s → %s measured (%s), predicted %s", Ms(a.BeforeMs), Ms(a.MeasuredMs), Change(a.BeforeMs, a.MeasuredMs), Ms(a.PredictedMs))
+}
+
+func fillAction(text string, a *falconv1.Action) string {
+	who := Approvers(a)
+	plan := Plan(a.Previous, a.MicroBatches, 60)
+	if plan != "" {
+		plan = "micro-batches " + plan + ", "
+	}
+	return strings.NewReplacer(
+		"{action}", a.Rung+" ("+Rung(a.Rung)+")", "{state}", a.State, "{who}", who, "{why}", Because(a),
+		"{by}", prefixed(" by ", a.DecidedBy), "{approved}", prefixed(", approved by ", who), "{plan}", plan,
+		"{predicted}", Predicted(a), "{measured}", Measured(a), "{deadline}", time.Unix(0, a.DeadlineUnixNs).UTC().Format("15:04:05Z"),
+		"{applied}", Iteration(a.AppliedIteration), "{reverted}", Iteration(a.RevertedIteration),
+	).Replace(text)
+}
+
+// Predicted is the change of the iteration time that an action promises.
+func Predicted(a *falconv1.Action) string {
+	return fmt.Sprintf("%s → %s (%s)", Ms(a.BeforeMs), Ms(a.PredictedMs), Change(a.BeforeMs, a.PredictedMs))
+}
+
+func prefixed(before, s string) string {
+	if s == "" {
+		return ""
+	}
+	return before + s
+}
+
+var incidentSentences = map[falcon.IncidentState]sentences{
+	falcon.IncidentVerified: {"slowdown verified; a profile looks for the culprit", "slow since iteration {onset}, verified at {detected}: {change}"},
+	falcon.IncidentLocated:  {"{verdict}", "{verdict}, confidence {confidence}"},
+	falcon.IncidentRelieved: {"the fault has cleared", "the fault has cleared, healthy again from iteration {relieved}"},
+	falcon.IncidentClosed:   {"closed; nothing was changed", "closed"},
+}
+
+// Incident is where an incident stands on which nothing has been done.
+func Incident(i *falconv1.Incident) string {
+	return fillIncident(incidentSentences[falcon.IncidentState(i.GetState())].now, i)
+}
+
+// IncidentLogged is what has become of an incident, for a stream.
+func IncidentLogged(i *falconv1.Incident) string {
+	return fillIncident(incidentSentences[falcon.IncidentState(i.GetState())].logged, i)
+}
+
+func fillIncident(text string, i *falconv1.Incident) string {
+	if text == "" {
+		return i.GetState()
+	}
+	return strings.NewReplacer(
+		"{onset}", Iteration(i.OnsetIteration), "{detected}", Iteration(i.DetectedIteration), "{relieved}", Iteration(i.RelievedIteration),
+		"{verdict}", Verdict(i.Verdict), "{confidence}", fmt.Sprintf("%.0f%%", 100*i.GetVerdict().GetConfidence()), "{change}", Slowdown(i),
+	).Replace(text)
+}
+
+// Slowdown is the change of the iteration time that an incident is about.
+func Slowdown(i *falconv1.Incident) string {
+	return fmt.Sprintf("%s → %s (%s)", Ms(i.HealthyMs), Ms(i.SlowMs), Change(i.HealthyMs, i.SlowMs))
+}
+
+var jobSentences = map[falcon.JobState]string{
+	falcon.JobLearning: "learning the healthy iteration time",
+	falcon.JobSteady:   "steady at {ms} an iteration, baseline {baseline}",
+	falcon.JobSlow:     "slow: {ms} an iteration, {slowdown} against the baseline of {baseline}",
+	falcon.JobFinished: "the job has finished",
+}
+
+// JobLogged is where a job stands, for a stream.
+func JobLogged(j *falconv1.Job) string {
+	text := jobSentences[falcon.JobState(j.State)]
+	if text == "" {
+		return "job state: " + j.State
+	}
+	return strings.NewReplacer("{ms}", Ms(j.IterationMs), "{baseline}", Ms(j.BaselineMs), "{slowdown}", Percent(j.Slowdown)).Replace(text)
+}
